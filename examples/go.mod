@@ -1,0 +1,3 @@
+module github.com/orreryhq/orrery/examples
+
+go 1.26

@@ -1,0 +1,3 @@
+module github.com/orreryhq/orrery/libs
+
+go 1.26

@@ -1,0 +1,7 @@
+module github.com/orreryhq/orrery/templatesvc
+
+go 1.26
+
+require github.com/orreryhq/orrery/libs v0.0.0
+
+replace github.com/orreryhq/orrery/libs => ../libs
