@@ -1,0 +1,57 @@
+package fleet
+
+import "time"
+
+// User is somebody who may log in. The gateway writes it.
+type User struct {
+	Rev
+	Username string `json:"username"`
+	// PasswordHash is an argon2id hash in PHC form.
+	PasswordHash string `json:"passwordHash"`
+	Role         string `json:"role"`
+	// Epoch is raised to make all earlier tokens of the user worthless.
+	Epoch     int64     `json:"epoch"`
+	CreatedAt time.Time `json:"createdAt"`
+}
+
+// APIToken is a long-lived credential; only its hash is kept. The gateway writes it.
+type APIToken struct {
+	Rev
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// Hash is the SHA-256 of the token, hex.
+	Hash string `json:"hash"`
+	User string `json:"user"`
+	// ExpiresAt is zero when the token does not expire.
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	CreatedAt time.Time `json:"createdAt"`
+}
+
+// SealedKey is a secret encrypted under the cluster secret. The gateway writes it.
+type SealedKey struct {
+	Rev
+	ID        string    `json:"id"`
+	Sealed    []byte    `json:"sealed"`
+	CreatedAt time.Time `json:"createdAt"`
+}
+
+// Meta identifies the cluster and the layout of its keys.
+type Meta struct {
+	Rev
+	Schema    int       `json:"schema"`
+	ClusterID string    `json:"clusterId"`
+	CreatedAt time.Time `json:"createdAt"`
+}
+
+// AuditEntry is the record of one mutation. The gateway writes it.
+type AuditEntry struct {
+	Rev
+	ID           string    `json:"id"`
+	Username     string    `json:"username"`
+	Action       string    `json:"action"`
+	ResourceType string    `json:"resourceType"`
+	ResourceID   string    `json:"resourceId"`
+	Details      string    `json:"details,omitempty"`
+	IPAddress    string    `json:"ipAddress,omitempty"`
+	CreatedAt    time.Time `json:"createdAt"`
+}

@@ -1,0 +1,129 @@
+package fleet
+
+import "time"
+
+// Instance joins all records of one instance. Only Intent is always there.
+type Instance struct {
+	Intent    Intent
+	Placement *Placement
+	Order     *Order
+	Status    *Status
+	Pending   *Pending
+}
+
+// current is the status of the wanted generation, nil when there is none yet.
+func (i *Instance) current() *Status {
+	if i.Status != nil && i.Status.Generation >= i.Intent.Generation {
+		return i.Status
+	}
+	return nil
+}
+
+// placed is the placement of the wanted generation, nil when there is none yet.
+func (i *Instance) placed() *Placement {
+	if i.Placement != nil && i.Placement.Generation >= i.Intent.Generation {
+		return i.Placement
+	}
+	return nil
+}
+
+// State derives the state from the records.
+func (i *Instance) State() State {
+	if s := i.current(); s != nil {
+		return s.State
+	}
+	if i.Status != nil && !i.Status.State.Terminal() {
+		return i.Status.State // an older generation still runs
+	}
+	switch {
+	case i.placed() != nil:
+		return Preparing
+	case i.Intent.Desired == DesiredStopped:
+		return Stopped
+	}
+	return Unplaced
+}
+
+// Why is the reason of the state and a sentence a person can act on.
+func (i *Instance) Why() (Reason, string) {
+	if s := i.current(); s != nil {
+		return s.Reason, sentence(s.Reason, s.Message)
+	}
+	switch {
+	case i.placed() != nil:
+		return ReasonPlaced, ReasonPlaced.Text()
+	case i.Intent.Desired == DesiredStopped && i.Intent.Stop != nil:
+		return i.Intent.Stop.Reason, sentence(i.Intent.Stop.Reason, i.Intent.Stop.Message)
+	case i.Pending != nil && i.Pending.Generation == i.Intent.Generation:
+		return i.Pending.Reason, sentence(i.Pending.Reason, i.Pending.Message)
+	}
+	return ReasonUnscheduled, ReasonUnscheduled.Text()
+}
+
+func sentence(r Reason, message string) string {
+	if message != "" {
+		return message
+	}
+	return r.Text()
+}
+
+// Terminal reports whether the wanted generation has ended.
+func (i *Instance) Terminal() bool { return i.State().Terminal() }
+
+// Living reports whether the instance is wanted and counts towards its group's
+// number. An OFFLINE instance counts only when its group waits for lost nodes.
+func (i *Instance) Living(policy OnNodeLoss) bool {
+	if i.Intent.Desired != DesiredRunning {
+		return false
+	}
+	switch s := i.State(); s {
+	case Offline:
+		return policy == NodeLossWait
+	default:
+		return !s.Terminal()
+	}
+}
+
+// HoldsNode reports whether the instance's placement still occupies its node's
+// room and ports: from the placement until its agent reported the end of that generation.
+func (i *Instance) HoldsNode() bool {
+	if i.Placement == nil {
+		return false
+	}
+	return i.Status == nil || i.Status.Generation < i.Placement.Generation || !i.Status.State.Terminal()
+}
+
+// NeedsPlacement reports whether the scheduler shall place the wanted generation now.
+func (i *Instance) NeedsPlacement() bool {
+	return i.Intent.Desired == DesiredRunning && i.placed() == nil && i.current() == nil && !i.HoldsNode()
+}
+
+// FinishedAt is when the wanted generation ended; zero while it has not.
+func (i *Instance) FinishedAt() time.Time {
+	if !i.Terminal() {
+		return time.Time{}
+	}
+	if s := i.current(); s != nil {
+		return s.FinishedAt
+	}
+	if i.Intent.Stop != nil {
+		return i.Intent.Stop.At
+	}
+	return i.Intent.GenerationAt
+}
+
+// Node is the node of the latest placement, "" when there is none.
+func (i *Instance) Node() NodeID {
+	if i.Placement != nil {
+		return i.Placement.Node
+	}
+	return ""
+}
+
+// Port is the main port of the latest placement, 0 when none is decided.
+func (i *Instance) Port() int {
+	if i.Placement != nil {
+		return i.Placement.Port
+	}
+	return 0
+}

@@ -1,0 +1,188 @@
+package fleet
+
+import "time"
+
+// Intent is that an instance shall exist. Written by the enforcer and the
+// gateway, each write comparing the revision it was computed from.
+type Intent struct {
+	Rev
+	ID      InstanceID `json:"id"`
+	Name    string     `json:"name"`
+	Group   GroupName  `json:"group"`
+	Ordinal int        `json:"ordinal"`
+	// GroupRevision is the group's spec revision the current generation was planned from.
+	GroupRevision int64 `json:"groupRevision"`
+	// Plan is the digest of the current generation's plan.
+	Plan string `json:"plan"`
+	// Desired is what the instance shall do.
+	Desired Desired `json:"desired"`
+	// Generation counts the runs wanted of this instance, from 1. A restart of a
+	// static instance, or a start of a stopped one, is a higher generation.
+	Generation   int64     `json:"generation"`
+	GenerationAt time.Time `json:"generationAt"`
+	Origin       Origin    `json:"origin"`
+	// Replaces is the crashed instance this one was made for; empty when none.
+	Replaces  InstanceID `json:"replaces,omitempty"`
+	CreatedAt time.Time  `json:"createdAt"`
+	// Reason, Message and By say why the current generation was asked for, and who asked.
+	Reason  Reason `json:"reason"`
+	Message string `json:"message,omitempty"`
+	By      string `json:"by,omitempty"`
+	// Stop is set while Desired is stopped.
+	Stop *StopRequest `json:"stop,omitempty"`
+	// Values are placeholder values given at start, above the group's own.
+	Values map[string]string `json:"values,omitempty"`
+	// RestartPending asks for a new generation once this one has stopped.
+	RestartPending bool `json:"restartPending,omitempty"`
+}
+
+// Desired is what an instance shall do.
+type Desired string
+
+// The desired states.
+const (
+	DesiredRunning Desired = "running"
+	DesiredStopped Desired = "stopped"
+)
+
+// Origin is who wanted an instance to exist.
+type Origin string
+
+// The origins. The minimum count only ever trims OriginMinimum.
+const (
+	OriginMinimum Origin = "minimum"
+	OriginManual  Origin = "manual"
+)
+
+// StopRequest says how and why an instance shall stop.
+type StopRequest struct {
+	// Force kills at once instead of asking.
+	Force   bool      `json:"force,omitempty"`
+	At      time.Time `json:"at"`
+	By      string    `json:"by,omitempty"`
+	Reason  Reason    `json:"reason"`
+	Message string    `json:"message,omitempty"`
+}
+
+// Placement is where one generation of an instance runs. Written by the
+// scheduler once; a higher generation is a new record.
+type Placement struct {
+	Rev
+	Instance   InstanceID `json:"instance"`
+	Name       string     `json:"name"`
+	Group      GroupName  `json:"group"`
+	Node       NodeID     `json:"node"`
+	Generation int64      `json:"generation"`
+	Plan       string     `json:"plan"`
+	Resources  Resources  `json:"resources"`
+	// Port is the main port. 0 when the group has none.
+	Port int `json:"port"`
+	// Ports are the additional ports by name.
+	Ports map[string]int `json:"ports,omitempty"`
+	// Values are placeholder values given at start.
+	Values map[string]string `json:"values,omitempty"`
+	// Epoch is the create-revision of the shard ownership it was written under.
+	Epoch    int64     `json:"epoch"`
+	PlacedAt time.Time `json:"placedAt"`
+	// Score explains the choice: the winner's parts, rounded.
+	Score map[string]float64 `json:"score,omitempty"`
+}
+
+// Order is what a placed instance shall do now. Written by the enforcer; the
+// agent obeys it when its generation is the current one.
+type Order struct {
+	Rev
+	Instance   InstanceID  `json:"instance"`
+	Node       NodeID      `json:"node"`
+	Generation int64       `json:"generation"`
+	Action     OrderAction `json:"action"`
+	By         string      `json:"by,omitempty"`
+	Reason     Reason      `json:"reason"`
+	Message    string      `json:"message,omitempty"`
+	At         time.Time   `json:"at"`
+}
+
+// OrderAction is what is ordered.
+type OrderAction string
+
+// The orders.
+const (
+	OrderStop OrderAction = "stop" // the stop sequence of the plan
+	OrderKill OrderAction = "kill" // everything the instance started, at once
+)
+
+// Pending says why an instance has no placement. Written by the scheduler when
+// the reason changes, removed in the placement's transaction.
+type Pending struct {
+	Rev
+	Instance   InstanceID `json:"instance"`
+	Generation int64      `json:"generation"`
+	Reason     Reason     `json:"reason"`
+	Message    string     `json:"message"`
+	// Lost counts, per filter, the nodes it excluded and what would make one fit; most excluding first.
+	Lost []FilterLoss `json:"lost,omitempty"`
+	// Nodes is how many nodes were looked at.
+	Nodes int       `json:"nodes"`
+	At    time.Time `json:"at"`
+}
+
+// FilterLoss is the number of nodes a filter excluded.
+type FilterLoss struct {
+	Filter string `json:"filter"`
+	Nodes  int    `json:"nodes"`
+	// Fix says what would make the nearest of them fit.
+	Fix string `json:"fix,omitempty"`
+}
+
+// Status is what an agent saw of one generation of an instance. Written by the
+// agent under its session's fence; by the enforcer only for nodes without a session.
+type Status struct {
+	Rev
+	Instance   InstanceID `json:"instance"`
+	Group      GroupName  `json:"group"`
+	Node       NodeID     `json:"node"`
+	Generation int64      `json:"generation"`
+	// Epoch is the create-revision of the node session it was written under.
+	Epoch   int64  `json:"epoch"`
+	State   State  `json:"state"`
+	Reason  Reason `json:"reason"`
+	Message string `json:"message,omitempty"`
+	// PID is the server's own process id, not a launcher's. 0 when none runs.
+	PID int `json:"pid,omitempty"`
+	// Restarts counts in-place restarts of this generation.
+	Restarts int `json:"restarts,omitempty"`
+	// Exit is set in terminal states that followed a process.
+	Exit *Exit `json:"exit,omitempty"`
+	// HostAddress is the advertised address, placeholders resolved.
+	HostAddress string    `json:"hostAddress,omitempty"`
+	StartedAt   time.Time `json:"startedAt,omitzero"`
+	OnlineAt    time.Time `json:"onlineAt,omitzero"`
+	FinishedAt  time.Time `json:"finishedAt,omitzero"`
+	ChangedAt   time.Time `json:"changedAt"`
+	// TokenHash is the SHA-256 of the instance's own token, hex.
+	TokenHash string `json:"tokenHash,omitempty"`
+}
+
+// Exit is how a process ended.
+type Exit struct {
+	// Code is the exit code; 128+n after signal n. Meaningless when Known is false.
+	Code int `json:"code"`
+	// Signal names the signal that ended it, "KILL"; empty when it exited by itself.
+	Signal string `json:"signal,omitempty"`
+	// Known is false when the process went while nobody could see how.
+	Known bool `json:"known"`
+	// OOM is true when the kernel killed it for memory.
+	OOM bool `json:"oom,omitempty"`
+}
+
+// CrashLoop is a group's pause after repeated crashes. Written by the enforcer.
+type CrashLoop struct {
+	Rev
+	Group GroupName `json:"group"`
+	// Level counts consecutive pauses, from 1; each doubles the pause.
+	Level int `json:"level"`
+	// Since is the first crash of the window that led to the pause.
+	Since       time.Time `json:"since"`
+	Crashes     int       `json:"crashes"`
+	PausedUntil time.Time `json:"pausedUntil"`
+}

@@ -1,0 +1,128 @@
+package fleet
+
+import "time"
+
+// Node is a host with an agent. The agent writes it at join.
+type Node struct {
+	Rev
+	ID NodeID `json:"id"`
+	// DataUUID is the identity of the agent's data directory: a node id belongs to one.
+	DataUUID string `json:"dataUuid"`
+	// Address is where players reach the host.
+	Address string `json:"address"`
+	// AgentURL is where the gateway reaches the agent's API.
+	AgentURL string            `json:"agentUrl"`
+	Version  string            `json:"version,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	// Variables are the node's placeholder values.
+	Variables map[string]string `json:"variables,omitempty"`
+	Capacity  Resources         `json:"capacity"`
+	Runtimes  []NodeRuntime     `json:"runtimes"`
+	// BlockedPorts are ports strangers were found to hold; the scheduler avoids them until Until.
+	BlockedPorts []BlockedPort `json:"blockedPorts,omitempty"`
+	Host         HostInfo      `json:"host"`
+	JoinedAt     time.Time     `json:"joinedAt"`
+}
+
+// NodeRuntime says whether a node offers a runtime, and why not.
+type NodeRuntime struct {
+	Name    RuntimeName `json:"name"`
+	Offered bool        `json:"offered"`
+	Why     string      `json:"why,omitempty"`
+}
+
+// BlockedPort is a port held by a stranger.
+type BlockedPort struct {
+	Port  int       `json:"port"`
+	Until time.Time `json:"until"`
+}
+
+// Offers reports whether the node offers the runtime.
+func (n Node) Offers(r RuntimeName) bool {
+	for _, o := range n.Runtimes {
+		if o.Name == r {
+			return o.Offered
+		}
+	}
+	return false
+}
+
+// HostInfo describes the machine for people.
+type HostInfo struct {
+	OSName       string `json:"osName,omitempty"`
+	OSVersion    string `json:"osVersion,omitempty"`
+	Arch         string `json:"arch,omitempty"`
+	CPUModel     string `json:"cpuModel,omitempty"`
+	LogicalCores int    `json:"logicalCores,omitempty"`
+	TotalMiB     int    `json:"totalMiB,omitempty"`
+	Hostname     string `json:"hostname,omitempty"`
+}
+
+// NodeDesired is the operator's will for a node. The gateway writes it.
+type NodeDesired struct {
+	Rev
+	Node     NodeID            `json:"node"`
+	Cordoned bool              `json:"cordoned,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	By       string            `json:"by,omitempty"`
+	At       time.Time         `json:"at"`
+}
+
+// NodeSession is a node's liveness: it exists while the agent's lease lives.
+// Its create-revision is the epoch of everything the agent writes.
+type NodeSession struct {
+	Rev
+	Node      NodeID    `json:"node"`
+	DataUUID  string    `json:"dataUuid"`
+	StartedAt time.Time `json:"startedAt"`
+}
+
+// Session is the liveness of a service replica: it exists while its lease lives.
+type Session struct {
+	Rev
+	Service string `json:"service"`
+	Replica string `json:"replica"`
+	// URL is where the replica's HTTP API is reached; empty when it has none.
+	URL       string    `json:"url,omitempty"`
+	Version   string    `json:"version,omitempty"`
+	StartedAt time.Time `json:"startedAt"`
+}
+
+// Shard is the ownership of a shard by a replica of a service. Its
+// create-revision is the fencing token.
+type Shard struct {
+	Rev
+	Service string `json:"service"`
+	Replica string `json:"replica"`
+}
+
+// Alloc is touched by every placement transaction on a node, so that two
+// schedulers can never hand out the same room.
+type Alloc struct {
+	Rev
+	Node NodeID `json:"node"`
+}
+
+// Report is a node's usage and its instances' live figures, folded into one key.
+// The agent writes it when something in it changed meaningfully.
+type Report struct {
+	Rev
+	Node NodeID `json:"node"`
+	// CPU is the host's use, 0..1. MemoryMiB and DiskFreeMiB are the host's.
+	CPU         float64                       `json:"cpu"`
+	MemoryMiB   int                           `json:"memoryMiB"`
+	DiskFreeMiB int                           `json:"diskFreeMiB"`
+	DiskMiB     int                           `json:"diskMiB"`
+	Instances   map[InstanceID]InstanceReport `json:"instances,omitempty"`
+	At          time.Time                     `json:"at"`
+}
+
+// InstanceReport is one instance's live figures.
+type InstanceReport struct {
+	Players    int `json:"players,omitempty"`
+	MaxPlayers int `json:"maxPlayers,omitempty"`
+	// HeartbeatAt is when the instance last spoke from inside; zero when never.
+	HeartbeatAt time.Time `json:"heartbeatAt,omitzero"`
+	// TPS is ticks per second as the instance says; 0 when it never did.
+	TPS float64 `json:"tps,omitempty"`
+}

@@ -1,0 +1,109 @@
+package fleet
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Substitute replaces %NAME% placeholders in one pass from left to right, never
+// recursively. A name is [A-Za-z_][A-Za-z0-9_.-]*. Unknown placeholders stay as
+// they are and are returned once each, in order of appearance.
+func Substitute(text string, value func(name string) (string, bool)) (string, []string) {
+	if strings.IndexByte(text, '%') < 0 {
+		return text, nil
+	}
+	var (
+		out     strings.Builder
+		unknown []string
+	)
+	for {
+		i := strings.IndexByte(text, '%')
+		if i < 0 {
+			out.WriteString(text)
+			return out.String(), unknown
+		}
+		out.WriteString(text[:i])
+		name := placeholderName(text[i+1:])
+		if name == "" { // a lone percent sign is literal
+			out.WriteByte('%')
+			text = text[i+1:]
+			continue
+		}
+		if v, ok := value(name); ok {
+			out.WriteString(v)
+		} else {
+			out.WriteString("%" + name + "%")
+			if !slices.Contains(unknown, name) {
+				unknown = append(unknown, name)
+			}
+		}
+		text = text[i+len(name)+2:]
+	}
+}
+
+// placeholderName is the name at the start of s when a "%" ends it, else "".
+func placeholderName(s string) string {
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case c == '%':
+			return s[:i]
+		case c == '_', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
+		case i > 0 && (c == '.' || c == '-' || c >= '0' && c <= '9'):
+		default:
+			return ""
+		}
+	}
+	return ""
+}
+
+// PlaceholderContext is what the built-in placeholders are made of.
+type PlaceholderContext struct {
+	Plan      Plan
+	Placement Placement
+	Node      Node
+	// APIHost and APIPort are the gateway's address as seen by nodes.
+	APIHost string
+	APIPort string
+	// HostAddress is the instance's advertised address, already resolved; empty while it is being resolved.
+	HostAddress string
+}
+
+// Placeholders are all placeholder values of an instance: built-ins, then node
+// variables, group variables and values given at start, each overriding the ones before.
+func Placeholders(c PlaceholderContext) map[string]string {
+	p, pl := c.Plan, c.Placement
+	host := c.HostAddress
+	if host == "" {
+		host = c.Node.Address
+	}
+	v := map[string]string{
+		"PORT":               strconv.Itoa(pl.Port),
+		"INSTANCE_ID":        string(pl.Instance),
+		"INSTANCE_NAME":      pl.Name,
+		"GROUP":              string(pl.Group),
+		"CONFIGURATION_NAME": string(pl.Group),
+		"INSTANCE_GROUPS":    strings.Join(p.InstanceGroups, ";"),
+		"NODE_ID":            string(pl.Node),
+		"NODE_ADDRESS":       c.Node.Address,
+		"HOST_ADDRESS":       host,
+		"RAM_MB":             strconv.Itoa(p.Resources.MemoryMiB),
+		"MEMORY":             strconv.Itoa(p.Resources.MemoryMiB),
+		"MAX_PLAYERS":        strconv.Itoa(p.MaxPlayers),
+		"MASTER_IP":          c.APIHost,
+		"MASTER_ADDRESS":     c.APIHost,
+		"MASTER_PORT":        c.APIPort,
+		"MASTER_API_PORT":    c.APIPort,
+		"NODE_PORT":          c.APIPort,
+	}
+	for name, port := range pl.Ports {
+		v["PORT_"+strings.ToUpper(name)] = strconv.Itoa(port)
+	}
+	for _, m := range []map[string]string{c.Node.Variables, p.Variables, pl.Values} {
+		for k, val := range m {
+			v[k] = val
+		}
+	}
+	return v
+}

@@ -1,0 +1,195 @@
+package fleet
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Plan is all that is needed to place, build and start an instance of a group
+// at one revision. It never changes; its key is its digest. Written create-only
+// by whoever makes the instance, with the one function Compose.
+type Plan struct {
+	Rev
+	Group         GroupName   `json:"group"`
+	GroupRevision int64       `json:"groupRevision"`
+	Runtime       RuntimeName `json:"runtime"`
+	// Command is the shell line, placeholders not yet replaced.
+	Command string `json:"command"`
+
+	// Layers are pasted in this order; a later one wins.
+	Layers []PlanLayer `json:"layers,omitempty"`
+	// Override is false when files already in a static directory are kept.
+	Override          bool              `json:"override,omitempty"`
+	FileModifications []string          `json:"fileModifications,omitempty"`
+	Variables         map[string]string `json:"variables,omitempty"`
+	Env               map[string]string `json:"env,omitempty"`
+	InstanceGroups    []string          `json:"instanceGroups,omitempty"`
+	HostAddress       string            `json:"hostAddress,omitempty"`
+	MaxPlayers        int               `json:"maxPlayers,omitempty"`
+
+	Resources       Resources   `json:"resources"`
+	CPULimit        int         `json:"cpuLimit,omitempty"`
+	Ports           PortRange   `json:"ports"`
+	AdditionalPorts []NamedPort `json:"additionalPorts,omitempty"`
+	Where           Where       `json:"where"`
+	Static          bool        `json:"static,omitempty"`
+	ProtectedPaths  []string    `json:"protectedPaths,omitempty"`
+
+	Stop                  Stop       `json:"stop"`
+	Readiness             Readiness  `json:"readiness"`
+	StartupTimeoutSeconds int        `json:"startupTimeoutSeconds,omitempty"`
+	OnCrash               OnCrash    `json:"onCrash"`
+	OnNodeLoss            OnNodeLoss `json:"onNodeLoss"`
+}
+
+// PlanLayer is one template version of a plan. An empty Digest means the
+// template did not exist when the plan was composed: the start fails with TemplateMissing.
+type PlanLayer struct {
+	TemplateRef
+	Digest   string `json:"digest"`
+	Priority int    `json:"priority,omitempty"`
+}
+
+// StoredPlan is a plan as it stands under its key, with the time it was last
+// referenced; a plan nobody references is collected an hour after that.
+type StoredPlan struct {
+	Rev
+	Plan      Plan      `json:"plan"`
+	TouchedAt time.Time `json:"touchedAt"`
+}
+
+// Digest is the plan's identity: SHA-256 of its canonical JSON, hex.
+func (p Plan) Digest() string {
+	p.Rev = Rev{}
+	b, err := json.Marshal(p)
+	if err != nil { // only possible for types JSON cannot hold, and Plan has none
+		panic(fmt.Sprintf("fleet: encoding a plan: %v", err))
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// Compose makes the plan of a group. heads are all template heads; pick is a
+// random number from which oneOf choices are drawn. The same inputs give the
+// same plan, and a plan depends on pick only where a choice exists.
+func Compose(g Group, heads []TemplateHead, pick uint64) Plan {
+	s := g.Spec
+	return Plan{
+		Group: g.Name, GroupRevision: g.Revision, Runtime: s.Runtime, Command: s.commandLine(),
+		Layers: s.Templates.layers(heads, pick), Override: s.Templates.Override,
+		FileModifications: s.FileModifications, Variables: maps.Clone(s.Variables), Env: maps.Clone(s.Env),
+		InstanceGroups: s.InstanceGroups, HostAddress: s.HostAddress, MaxPlayers: s.Players.Max,
+		Resources: s.Resources, CPULimit: s.CPULimit, Ports: s.Ports, AdditionalPorts: s.AdditionalPorts,
+		Where: s.Where, Static: s.Static.Enabled, ProtectedPaths: s.Static.ProtectedPaths,
+		Stop: s.Stop, Readiness: s.Readiness, StartupTimeoutSeconds: s.StartupTimeoutSeconds,
+		OnCrash: s.OnCrash, OnNodeLoss: s.NodeLossPolicy(),
+	}
+}
+
+// commandLine is the declared command, else the java line built from Software.
+func (s GroupSpec) commandLine() string {
+	if s.Command != "" || s.Software.JarFile == "" {
+		return s.Command
+	}
+	heap := HeapMiB(s.Resources.MemoryMiB)
+	parts := []string{"java"}
+	if heap > 0 {
+		parts = append(parts, fmt.Sprintf("-Xms%dM", heap/2), fmt.Sprintf("-Xmx%dM", heap))
+	}
+	for _, a := range s.Software.JVMArgs {
+		parts = append(parts, shellQuote(a))
+	}
+	return strings.Join(append(parts, "-jar", shellQuote(s.Software.JarFile)), " ")
+}
+
+// HeapMiB is the Java heap that leaves the usual overhead below a memory limit:
+// 15 % under 2 GiB, 10 % under 4 GiB, else 5 %. 0 stays 0.
+func HeapMiB(memoryMiB int) int {
+	switch {
+	case memoryMiB < 2048:
+		return memoryMiB * 85 / 100
+	case memoryMiB < 4096:
+		return memoryMiB * 90 / 100
+	}
+	return memoryMiB * 95 / 100
+}
+
+// shellQuote leaves plain words and placeholders alone and single-quotes the rest.
+func shellQuote(s string) string {
+	plain := s != ""
+	for _, c := range s {
+		if !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./:,+@%", c) {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// layers resolves the selection: allOf, allInGroups, oneOf, oneInGroups, then by
+// priority. Of a template chosen twice the later paste stays.
+func (t TemplateSelection) layers(heads []TemplateHead, pick uint64) []PlanLayer {
+	digest := map[TemplateRef]string{}
+	inGroup := map[string][]TemplateRef{}
+	for _, h := range heads {
+		digest[h.TemplateRef] = h.Digest
+		inGroup[h.Group] = append(inGroup[h.Group], h.TemplateRef)
+	}
+	for _, refs := range inGroup {
+		slices.SortFunc(refs, func(a, b TemplateRef) int { return strings.Compare(a.Name, b.Name) })
+	}
+
+	var chosen []TemplateLayer
+	chosen = append(chosen, t.AllOf...)
+	for _, g := range t.AllInGroups {
+		for _, ref := range inGroup[g] {
+			chosen = append(chosen, TemplateLayer{TemplateRef: ref})
+		}
+	}
+	if n := len(t.OneOf); n > 0 {
+		chosen = append(chosen, t.OneOf[draw(pick, 0, n)])
+	}
+	for i, g := range t.OneInGroups {
+		if refs := inGroup[g]; len(refs) > 0 {
+			chosen = append(chosen, TemplateLayer{TemplateRef: refs[draw(pick, i+1, len(refs))]})
+		}
+	}
+	return paste(chosen, digest, t.Override)
+}
+
+// paste orders layers so that a later one wins: by ascending priority, and among
+// equals in selector order with Override, in reverse of it without.
+func paste(chosen []TemplateLayer, digest map[TemplateRef]string, override bool) []PlanLayer {
+	if !override {
+		slices.Reverse(chosen)
+	}
+	slices.SortStableFunc(chosen, func(a, b TemplateLayer) int { return a.Priority - b.Priority })
+	seen := map[TemplateRef]bool{}
+	var out []PlanLayer
+	for _, c := range slices.Backward(chosen) {
+		if !seen[c.TemplateRef] {
+			seen[c.TemplateRef] = true
+			out = append(out, PlanLayer{TemplateRef: c.TemplateRef, Digest: digest[c.TemplateRef], Priority: c.Priority})
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// draw gives the k-th independent choice below n from one random number
+// (splitmix64's finaliser, Steele et al. 2014).
+func draw(pick uint64, k, n int) int {
+	z := pick + uint64(k+1)*0x9e3779b97f4a7c15
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9
+	z = (z ^ (z >> 27)) * 0x94d049bb133111eb
+	return int((z ^ (z >> 31)) % uint64(n))
+}

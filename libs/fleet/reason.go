@@ -1,0 +1,111 @@
+package fleet
+
+// Reason is a machine-readable cause of a state or an action, CamelCase. Each
+// comes with a sentence, ReasonText, and mostly with a more exact message beside it.
+type Reason string
+
+// Why an instance exists or has a new generation.
+const (
+	ReasonBelowMinimum Reason = "BelowMinimum" // the group had fewer living instances than its minimum
+	ReasonReplacement  Reason = "Replacement"  // it replaces one that crashed
+	ReasonRequested    Reason = "Requested"    // somebody asked for it
+	ReasonRestart      Reason = "Restart"      // somebody asked for a restart
+)
+
+// Why an instance is pending.
+const (
+	ReasonUnscheduled   Reason = "Unscheduled"   // the scheduler has not looked at it yet
+	ReasonNoNodes       Reason = "NoNodes"       // no node has joined
+	ReasonNoNodeFits    Reason = "NoNodeFits"    // every node is excluded by some filter
+	ReasonPlanMissing   Reason = "PlanMissing"   // its plan is not in the store
+	ReasonPinnedWaiting Reason = "PinnedWaiting" // its data lives on a node that cannot take it now
+)
+
+// Why an instance is being built, starts or runs.
+const (
+	ReasonPlaced           Reason = "Placed"           // a node was chosen; its agent has not answered yet
+	ReasonPreparing        Reason = "Preparing"        // the directory is being built
+	ReasonProcessStarted   Reason = "ProcessStarted"   // the process runs, readiness is awaited
+	ReasonReady            Reason = "Ready"            // the readiness check passed
+	ReasonAdopted          Reason = "Adopted"          // an agent that came back found it running
+	ReasonRestartedInPlace Reason = "RestartedInPlace" // it crashed and its agent started it again
+)
+
+// Why an instance stops or has stopped.
+const (
+	ReasonStopRequested  Reason = "StopRequested"  // somebody asked for it
+	ReasonAboveMaximum   Reason = "AboveMaximum"   // the group had more living instances than its maximum
+	ReasonScaledDown     Reason = "ScaledDown"     // the minimum was lowered
+	ReasonGroupDeleted   Reason = "GroupDeleted"   // its group is being deleted
+	ReasonExitedByItself Reason = "ExitedByItself" // it exited with code 0 and nobody had asked
+	ReasonDeadlinePassed Reason = "DeadlinePassed" // a state lasted longer than its plan allows
+	ReasonOrphan         Reason = "Orphan"         // it ran without a record
+	ReasonAgentShutdown  Reason = "AgentShutdown"  // its agent was told to stop everything
+)
+
+// Why an instance crashed or failed.
+const (
+	ReasonExited          Reason = "Exited"          // it exited with a code other than 0
+	ReasonKilledBySignal  Reason = "KilledBySignal"  // a signal nobody here sent ended it
+	ReasonOutOfMemory     Reason = "OutOfMemory"     // the kernel killed it for memory
+	ReasonExitUnknown     Reason = "ExitUnknown"     // it went while nobody could see how
+	ReasonNodeRebooted    Reason = "NodeRebooted"    // its host started anew
+	ReasonStartTimeout    Reason = "StartTimeout"    // it was not ready in time
+	ReasonPortTaken       Reason = "PortTaken"       // a stranger holds its port
+	ReasonTemplateMissing Reason = "TemplateMissing" // a layer's template does not exist
+	ReasonTemplateFetch   Reason = "TemplateFetch"   // a layer could not be fetched or its hash was wrong
+	ReasonPrepareFailed   Reason = "PrepareFailed"   // the directory could not be built
+	ReasonDiskFull        Reason = "DiskFull"        // the node's disk is full
+	ReasonStartFailed     Reason = "StartFailed"     // the process could not be started
+	ReasonRuntimeMissing  Reason = "RuntimeMissing"  // the node does not offer the runtime
+	ReasonNodeLost        Reason = "NodeLost"        // its node's session is gone
+)
+
+// reasonText is the glossary behind Text; a test keeps it complete.
+var reasonText = map[Reason]string{
+	ReasonBelowMinimum:     "the group had fewer living instances than its minimum",
+	ReasonReplacement:      "it replaces an instance that crashed",
+	ReasonRequested:        "somebody asked for it",
+	ReasonRestart:          "somebody asked for a restart",
+	ReasonUnscheduled:      "the scheduler has not looked at it yet",
+	ReasonNoNodes:          "no node has joined",
+	ReasonNoNodeFits:       "no node can take it now",
+	ReasonPlanMissing:      "its plan is not in the store",
+	ReasonPinnedWaiting:    "its data lives on a node that cannot take it now",
+	ReasonPlaced:           "a node was chosen and its agent has not answered yet",
+	ReasonPreparing:        "its directory is being built",
+	ReasonProcessStarted:   "the process runs and is not ready yet",
+	ReasonReady:            "the readiness check passed",
+	ReasonAdopted:          "its agent came back and found it running",
+	ReasonRestartedInPlace: "it crashed and its agent started it again",
+	ReasonStopRequested:    "somebody asked for the stop",
+	ReasonAboveMaximum:     "the group had more living instances than its maximum",
+	ReasonScaledDown:       "the group's minimum was lowered",
+	ReasonGroupDeleted:     "its group is being deleted",
+	ReasonExitedByItself:   "it exited with code 0 without being asked",
+	ReasonDeadlinePassed:   "it stayed in one state longer than its plan allows",
+	ReasonOrphan:           "it ran without a record",
+	ReasonAgentShutdown:    "its agent was told to stop everything",
+	ReasonExited:           "it exited with an error code",
+	ReasonKilledBySignal:   "it was ended by a signal nobody here sent",
+	ReasonOutOfMemory:      "the kernel killed it for memory",
+	ReasonExitUnknown:      "it ended while nobody could see how",
+	ReasonNodeRebooted:     "its host was restarted",
+	ReasonStartTimeout:     "it was not ready in time",
+	ReasonPortTaken:        "another program holds its port",
+	ReasonTemplateMissing:  "one of its templates does not exist",
+	ReasonTemplateFetch:    "one of its templates could not be fetched",
+	ReasonPrepareFailed:    "its directory could not be built",
+	ReasonDiskFull:         "the node's disk is full",
+	ReasonStartFailed:      "its process could not be started",
+	ReasonRuntimeMissing:   "the node does not offer its runtime",
+	ReasonNodeLost:         "its node is lost",
+}
+
+// Text is the reason as a sentence without capital and period; the reason itself when unknown.
+func (r Reason) Text() string {
+	if t, ok := reasonText[r]; ok {
+		return t
+	}
+	return string(r)
+}

@@ -1,0 +1,185 @@
+package fleet
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// Limits of a spec's free-form parts: everything is bounded.
+const (
+	maxEntries     = 256
+	maxValueBytes  = 32 << 10
+	maxCommand     = 16 << 10
+	maxInstances   = 100_000
+	maxGraceSecond = 24 * 3600
+)
+
+var (
+	envNamePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
+	signalNames    = []string{"TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL"}
+)
+
+// blockedEnv are variables that would load foreign code into a workload's process.
+var blockedEnv = []string{
+	"LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES",
+	"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH",
+}
+
+// Validate lists everything wrong with a spec, each an Invalid error that names
+// the native field. Whether templates and groups it refers to exist is for the caller.
+func (s GroupSpec) Validate() []error {
+	var p problems
+	p.addAll(s.validateRun())
+	p.addAll(s.Resources.validate())
+	p.check(s.CPULimit >= 0 && s.CPULimit <= maxCPU, "cpuLimit", "must be between 0 and %d, is %d", maxCPU, s.CPULimit)
+	p.addAll(s.Ports.validate("portRangeStart", "portRangeEnd"))
+	p.addAll(s.validateAdditionalPorts())
+	p.addAll(s.Scaling.validate())
+	p.addAll(s.validateNames())
+	p.addAll(s.Stop.validate())
+	p.addAll(s.Templates.validate())
+	p.addAll(s.validateMaps())
+	p.check(s.StartupTimeoutSeconds >= 0, "startupTimeoutSeconds", "must not be negative")
+	p.check(s.MaxLifetimeSeconds >= 0, "maxLifetimeSeconds", "must not be negative")
+	p.check(s.Players.Max >= 0, "maxPlayers", "must not be negative, is %d", s.Players.Max)
+	return p.list
+}
+
+type problems struct{ list []error }
+
+func (p *problems) check(ok bool, field, format string, args ...any) {
+	if !ok {
+		p.list = append(p.list, errs.Field(field, format, args...))
+	}
+}
+
+func (p *problems) addAll(es []error) { p.list = append(p.list, es...) }
+
+func oneOf[T ~string](v T, allowed ...T) bool { return slices.Contains(allowed, v) }
+
+func (s GroupSpec) validateRun() []error {
+	var p problems
+	p.check(slices.Contains(RuntimeNames[:], s.Runtime), "runtime", "must be one of process, tmux, screen, docker; %q is not known", clip(string(s.Runtime)))
+	p.check(s.Command != "" || s.Software.JarFile != "", "command", "must be given when there is no jarFile: it is the line that starts the server")
+	p.check(len(s.Command) <= maxCommand, "command", "must be at most %d bytes", maxCommand)
+	p.check(!strings.ContainsRune(s.Command, 0), "command", "must not contain a NUL character")
+	p.check(oneOf(s.Readiness.Type, ReadyNone, ReadyPort), "readiness", "type must be none or port; %q is not known", clip(string(s.Readiness.Type)))
+	p.check(oneOf(s.OnCrash, CrashReplace, CrashRestart, CrashStop), "onCrash", "must be replace, restart or stop; %q is not", clip(string(s.OnCrash)))
+	p.check(oneOf(s.OnNodeLoss, "", NodeLossReplace, NodeLossWait, NodeLossStop), "onNodeLoss", "must be replace, wait or stop; %q is not", clip(string(s.OnNodeLoss)))
+	p.check(oneOf(s.UpdateStrategy, "", "ROLLING", "CANARY"), "updateStrategy", "must be ROLLING or CANARY; %q is not", clip(s.UpdateStrategy))
+	return p.list
+}
+
+func (s GroupSpec) validateAdditionalPorts() []error {
+	var p problems
+	seen := map[string]bool{}
+	for i, np := range s.AdditionalPorts {
+		field := fmt.Sprintf("additionalPorts[%d]", i)
+		p.check(envNamePattern.MatchString(np.Name), field, "name must be letters, digits, _ . and -, starting with a letter")
+		p.check(!seen[strings.ToUpper(np.Name)], field, "name %q is used twice", clip(np.Name))
+		seen[strings.ToUpper(np.Name)] = true
+		p.check(oneOf(np.Protocol, "tcp", "udp"), field, "protocol must be tcp or udp; %q is not", clip(np.Protocol))
+		p.addAll(np.Range.validate(field+".start", field+".end"))
+	}
+	return p.list
+}
+
+func (s Scaling) validate() []error {
+	var p problems
+	p.check(oneOf(s.Mode, ScalingDynamic, ScalingStatic, ScalingManual), "scalingMode", "must be DYNAMIC, STATIC or MANUAL; %q is not", clip(string(s.Mode)))
+	p.check(s.Min >= 0 && s.Min <= maxInstances, "minInstances", "must be between 0 and %d, is %d", maxInstances, s.Min)
+	p.check(s.Max >= 0 && s.Max <= maxInstances, "maxInstances", "must be between 0 (unlimited) and %d, is %d", maxInstances, s.Max)
+	p.check(s.Max == 0 || s.Min <= s.Max, "minInstances", "must not be greater than maxInstances (%d > %d)", s.Min, s.Max)
+	p.check(s.UpThreshold > 0 && s.UpThreshold <= 1, "scaleUpThreshold", "must be greater than 0 and at most 1, is %v", s.UpThreshold)
+	p.check(s.DownAfterSeconds >= 0, "scaleDownAfterSeconds", "must not be negative")
+	p.check(s.CooldownSeconds >= 0, "scaleCooldownSeconds", "must not be negative")
+	p.check(s.WarmPoolMinimum >= 0, "warmPoolMinPrepared", "must not be negative")
+	return p.list
+}
+
+func (s GroupSpec) validateNames() []error {
+	var p problems
+	for i, n := range s.Where.Nodes {
+		p.check(n == "*" || n.Validate() == nil, fmt.Sprintf("nodes[%d]", i), "%q is not a node id", clip(string(n)))
+	}
+	group := func(field string, g GroupName) {
+		p.check(g == "" || g.Validate() == nil, field, "%q is not a group name", clip(string(g)))
+	}
+	group("parent", s.Parent)
+	group("fallbackGroup", s.Players.FallbackGroup)
+	group("bedrockProxyGroup", s.Players.BedrockProxyGroup)
+	for i, g := range s.DependsOn {
+		group(fmt.Sprintf("dependsOn[%d]", i), g)
+	}
+	return p.list
+}
+
+func (s Stop) validate() []error {
+	var p problems
+	p.check(s.GraceSeconds >= 0 && s.GraceSeconds <= maxGraceSecond, "shutdownGraceSeconds", "must be between 0 and %d, is %d", maxGraceSecond, s.GraceSeconds)
+	p.check(slices.Contains(signalNames, s.Signal), "stopSignal", "must be one of %s; %q is not", strings.Join(signalNames, ", "), clip(s.Signal))
+	p.check(!HasControl(s.Command), "stopCommand", "must not contain control characters")
+	return p.list
+}
+
+func (t TemplateSelection) validate() []error {
+	var p problems
+	layers := func(field string, ls []TemplateLayer) {
+		p.check(len(ls) <= maxEntries, field, "must have at most %d entries", maxEntries)
+		for i, l := range ls {
+			p.check(l.Valid(), fmt.Sprintf("%s[%d]", field, i), "%q is not a template name (<group>/<name>, letters, digits, _ . -)", clip(l.String()))
+		}
+	}
+	groups := func(field string, gs []string) {
+		p.check(len(gs) <= maxEntries, field, "must have at most %d entries", maxEntries)
+		for i, g := range gs {
+			p.check(validSegment(g), fmt.Sprintf("%s[%d]", field, i), "%q is not a template group", clip(g))
+		}
+	}
+	layers("templates.allOf", t.AllOf)
+	groups("templates.allInGroups", t.AllInGroups)
+	layers("templates.oneOf", t.OneOf)
+	groups("templates.oneInGroups", t.OneInGroups)
+	return p.list
+}
+
+func (s GroupSpec) validateMaps() []error {
+	var p problems
+	p.check(len(s.Env) <= maxEntries, "env", "must have at most %d entries", maxEntries)
+	for k, v := range s.Env {
+		p.check(envNamePattern.MatchString(k), "env", "%q is not a variable name", clip(k))
+		p.check(!slices.Contains(blockedEnv, k), "env", "%s is not allowed: it would load foreign code into the server", k)
+		p.check(len(v) <= maxValueBytes && !strings.ContainsRune(v, 0), "env", "%s must be at most %d bytes without NUL", clip(k), maxValueBytes)
+	}
+	p.check(len(s.Variables) <= maxEntries, "variableValues", "must have at most %d entries", maxEntries)
+	for k, v := range s.Variables {
+		p.check(envNamePattern.MatchString(k), "variableValues", "%q is not a placeholder name", clip(k))
+		p.check(len(v) <= maxValueBytes, "variableValues", "%s must be at most %d bytes", clip(k), maxValueBytes)
+	}
+	p.check(len(s.FileModifications) <= maxEntries, "fileModifications", "must have at most %d entries", maxEntries)
+	for i, f := range s.FileModifications {
+		p.check(CleanPath(f), fmt.Sprintf("fileModifications[%d]", i), "%q leaves the instance's directory: give a relative path without ..", clip(f))
+	}
+	for i, f := range s.Static.ProtectedPaths {
+		p.check(CleanPath(f), fmt.Sprintf("protectedPaths[%d]", i), "%q leaves the instance's directory: give a relative path without ..", clip(f))
+	}
+	return p.list
+}
+
+// CleanPath reports whether p is a relative slash path that stays where it starts.
+func CleanPath(p string) bool {
+	if p == "" || len(p) > 1024 || strings.ContainsAny(p, "\x00\\") || path.IsAbs(p) {
+		return false
+	}
+	return !slices.Contains(strings.Split(p, "/"), "..")
+}
+
+// HasControl reports whether s has a control character other than tab.
+func HasControl(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return r != '\t' && (r < 0x20 || r == 0x7f) })
+}
