@@ -1,0 +1,123 @@
+# Everything a contributor types. `make help` lists it.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# RACE=0 runs the tests without the race detector.
+RACE ?= 1
+# TIMEOUT bounds one package's tests.
+TIMEOUT ?= 10m
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+# The modules of the workspace are the folders with a go.mod, except the tools.
+MODULES := $(filter-out tools,$(patsubst %/go.mod,%,$(wildcard */go.mod)))
+# Nested modules stand outside the workspace too.
+FORMATTED := $(MODULES) tools
+# The benchmark families of e2e/bench.
+FAMILIES := place launch template api events operate idle
+
+TOOLS := bin/.tools
+TEST_FLAGS := -timeout $(TIMEOUT) $(if $(filter 1,$(RACE)),-race)
+OWN := ^github\.com/orreryhq/orrery/
+
+# What `make check` and CI run, in this order.
+CHECKS := check-format check-vet check-staticcheck check-deadcode check-architecture check-modules test e2e
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9%-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "  bench-FAMILY         one family of benchmarks: $(FAMILIES)"
+
+.PHONY: check
+check: ## everything CI runs, in CI's order; prints the time of each step
+	@for step in $(CHECKS); do \
+		echo "== $$step"; \
+		SECONDS=0; \
+		$(MAKE) --no-print-directory $$step; \
+		echo "== $$step: $$SECONDS s"; \
+	done
+
+.PHONY: test
+test: ## go test work, with the race detector (RACE=0 without)
+	go test $(TEST_FLAGS) work
+
+.PHONY: race
+race: ## go test work with the race detector, nothing from the cache
+	go test -race -count=1 -timeout $(TIMEOUT) work
+
+.PHONY: e2e
+e2e: ## the end-to-end scenarios against separate processes
+	ORRERY_E2E=processes go test -count=1 -timeout $(TIMEOUT) ./e2e/...
+
+.PHONY: bench $(addprefix bench-,$(FAMILIES))
+bench: ## all benchmarks, as one table
+	go run ./e2e/bench
+
+$(addprefix bench-,$(FAMILIES)): bench-%:
+	go run ./e2e/bench -run $*
+
+.PHONY: lint
+lint: check-format check-vet check-staticcheck check-deadcode check-architecture ## what check says without running tests
+
+.PHONY: fmt
+fmt: $(TOOLS) ## format every Go file with gofumpt
+	bin/gofumpt -w $(FORMATTED)
+
+.PHONY: build
+build: ## the binaries of all services and commands in bin/
+	@mkdir -p bin
+	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ \
+		$$(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' work | grep -v '/orrery/e2e/')
+
+.PHONY: run
+run: ## the whole system in one process, with a demo group
+	go run ./standalone -demo
+
+.PHONY: clean
+clean: ## remove what the other targets made
+	rm -rf bin
+
+# The steps of check.
+
+.PHONY: check-format
+check-format: $(TOOLS)
+	@unformatted=$$(bin/gofumpt -l $(FORMATTED)); \
+	if [ -n "$$unformatted" ]; then \
+		echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; \
+	fi
+
+.PHONY: check-vet
+check-vet:
+	go vet work
+	GOWORK=off go vet -C tools ./...
+
+.PHONY: check-staticcheck
+check-staticcheck: $(TOOLS)
+	bin/staticcheck work
+
+# deadcode exits 0 whatever it finds.
+.PHONY: check-deadcode
+check-deadcode: $(TOOLS)
+	@dead=$$(bin/deadcode -test -filter '$(OWN)' work); \
+	if [ -n "$$dead" ]; then \
+		echo "reached from no command and no test:"; echo "$$dead"; exit 1; \
+	fi
+
+.PHONY: check-architecture
+check-architecture: $(TOOLS)
+	GOWORK=off go test -C tools ./...
+	bin/archtest
+
+.PHONY: check-modules
+check-modules:
+	@for module in $(MODULES); do \
+		echo "$$module builds alone"; \
+		GOWORK=off go build -C $$module ./...; \
+	done
+
+# The tools are built once for a version of their sources.
+$(TOOLS): tools/go.mod tools/go.sum $(wildcard tools/archtest/*.go)
+	@mkdir -p bin
+	GOWORK=off go build -C tools -o ../bin/ tool ./archtest
+	@touch $@

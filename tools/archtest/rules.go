@@ -1,0 +1,157 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// rule is one sentence about the architecture and the check that finds what breaks it.
+type rule struct {
+	name     string
+	sentence string
+	// check looks at one package and calls found for every breach.
+	check func(p *pkg, found func(f *file, line int, what string))
+}
+
+// finding is one place that breaks a rule.
+type finding struct {
+	path string
+	line int
+	what string
+}
+
+func (f finding) String() string { return fmt.Sprintf("%s:%d: %s", f.path, f.line, f.what) }
+
+// breach is a rule and everything that breaks it; it has at least one finding.
+type breach struct {
+	rule     rule
+	findings []finding
+}
+
+// check applies the rules to the tree, in their order. No breach means all hold.
+func check(t *tree, rules []rule) []breach {
+	var broken []breach
+	for _, r := range rules {
+		var findings []finding
+		for _, p := range t.packages {
+			r.check(p, func(f *file, line int, what string) {
+				findings = append(findings, finding{path: f.path, line: line, what: what})
+			})
+		}
+		slices.SortFunc(findings, func(a, b finding) int {
+			return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.line, b.line), cmp.Compare(a.what, b.what))
+		})
+		if len(findings) > 0 {
+			broken = append(broken, breach{rule: r, findings: findings})
+		}
+	}
+	return broken
+}
+
+// services are the modules whose walls the rules guard.
+var services = []string{"apigateway", "enforcer", "nodeagent", "scheduler", "templatesvc"}
+
+// purePackages decide as data; what they decide is performed elsewhere.
+var purePackages = []string{
+	"libs/fleet",
+	"enforcer/internal/plan",
+	"scheduler/internal/place",
+	"nodeagent/internal/machine",
+}
+
+// rules is the architecture, one entry per sentence.
+func rules() []rule {
+	return []rule{
+		{
+			name:     "fleet-is-the-bottom",
+			sentence: "libs/fleet is the domain: it imports the standard library and libs/errs only.",
+			check:    importsOnly([]string{"libs/fleet"}, "libs/errs", "libs/fleet"),
+		},
+		{
+			name:     "libs-know-no-service",
+			sentence: "libs imports no other module of the repository: dependencies point from services to libs.",
+			check:    libsStandAlone,
+		},
+		{
+			name:     "etcd-client",
+			sentence: "libs/store is the only importer of etcd's client, so that keys, fences and comparisons have one home; e2e and the tests of standalone/stack may look at the raw store.",
+			check: confined(home{
+				imports: []string{"go.etcd.io/etcd/client", "go.etcd.io/etcd/api"},
+				dirs:    []string{"libs/store", "e2e"},
+				tests:   []string{"standalone/stack"},
+			}),
+		},
+		{
+			name:     "etcd-server",
+			sentence: "etcd's embedded server lives in standalone, libs/store/storetest and e2e, never in a service.",
+			check: confined(home{
+				imports: []string{"go.etcd.io/etcd/server"},
+				dirs:    []string{"standalone", "libs/store/storetest", "e2e"},
+			}),
+		},
+		{
+			name:     "viper",
+			sentence: "viper lives in libs/config: everybody else receives a typed Config.",
+			check:    confined(home{imports: []string{"github.com/spf13/viper"}, dirs: []string{"libs/config"}}),
+		},
+		{
+			name:     "gin",
+			sentence: "gin lives in apigateway only.",
+			check: confined(home{
+				imports: []string{"github.com/gin-gonic", "github.com/gin-contrib"},
+				dirs:    []string{"apigateway"},
+			}),
+		},
+		{
+			name:     "services-meet-in-etcd",
+			sentence: "No service imports another's packages except its client; standalone and e2e may also import the module roots.",
+			check:    servicesApart,
+		},
+		{
+			name:     "pure-imports",
+			sentence: "Pure packages import no I/O, no context and no logger, and nothing of ours but libs/fleet and libs/errs: they turn a snapshot into decisions, somebody else performs them.",
+			check:    pureImports,
+		},
+		{
+			name:     "pure-time",
+			sentence: "Pure packages get now as an argument: they never read the clock or wait.",
+			check:    pureTime,
+		},
+		{
+			name:     "package-names",
+			sentence: "A package is named for what it gives, never util, common, helper, misc, types, models, base or shared.",
+			check:    packageNames,
+		},
+		{
+			name:     "two-doors",
+			sentence: "A service shows its root, its client and its commands; everything else is internal.",
+			check:    twoDoors,
+		},
+		{
+			name:     "package-comment",
+			sentence: "Every package has a package comment that says what it is for and which invariants it keeps.",
+			check:    packageComment,
+		},
+		{
+			name:     "no-init",
+			sentence: "No init functions: New wires by hand, in reading order.",
+			check:    noInit,
+		},
+		{
+			name:     "no-globals",
+			sentence: "No package-level variables but errors, tables, compiled patterns and embedded files: loggers, clients, registries, clocks and locks are passed in or belong to a value.",
+			check:    noGlobals,
+		},
+		{
+			name:     "no-global-services",
+			sentence: "No calls to a process-wide logger, registry or HTTP client: what a package uses is passed in.",
+			check:    noGlobalServices,
+		},
+		{
+			name:     "no-sleep-in-tests",
+			sentence: "No time.Sleep in a test: wait for a condition with a deadline that prints the last state.",
+			check:    noSleepInTests,
+		},
+	}
+}
