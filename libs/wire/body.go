@@ -1,0 +1,234 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// BodyLimit is the size of the largest JSON body a service reads, in bytes.
+const BodyLimit int64 = 1 << 20
+
+// DecodeJSON reads exactly one JSON value from r into the struct or map that
+// into points at. It fails with Malformed for bad syntax, a wrong type, an unknown field,
+// an empty body, another value where an object belongs, and anything behind the
+// value; with TooLarge past limit bytes (0 or less means BodyLimit). Messages name
+// the field and what it wants. Errors of Kind that an UnmarshalJSON of the target
+// returns keep their Kind.
+//
+// into may be partly filled when DecodeJSON fails.
+func DecodeJSON(r io.Reader, limit int64, into any) error {
+	body, err := readBody(r, limit)
+	if err != nil {
+		return err
+	}
+	return decode(body, into, true)
+}
+
+// DecodeJSONLenient is DecodeJSON that ignores unknown fields and returns the
+// names of those at the top level, sorted. Nested ones are ignored silently. into must point at a struct.
+func DecodeJSONLenient(r io.Reader, limit int64, into any) (ignored []string, err error) {
+	body, err := readBody(r, limit)
+	if err != nil {
+		return nil, err
+	}
+	if err := decode(body, into, false); err != nil {
+		return nil, err
+	}
+	var top map[string]json.RawMessage
+	if err := json.Unmarshal(body, &top); err != nil {
+		return nil, malformed("the body must be an object")
+	}
+	known := fieldNames(reflect.TypeOf(into))
+	for name := range top {
+		if !slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) {
+			ignored = append(ignored, name)
+		}
+	}
+	slices.Sort(ignored)
+	return ignored, nil
+}
+
+func malformed(format string, args ...any) error { return errs.New(errs.Malformed, format, args...) }
+
+func readBody(r io.Reader, limit int64) ([]byte, error) {
+	if limit <= 0 {
+		limit = BodyLimit
+	}
+	body, err := io.ReadAll(io.LimitReader(r, limit+1))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, errs.New(errs.TooLarge, "the body is larger than %d bytes", tooLarge.Limit)
+	case err != nil:
+		return nil, &errs.Error{Kind: errs.Malformed, Message: "the body could not be read to its end", Err: err}
+	case int64(len(body)) > limit:
+		return nil, errs.New(errs.TooLarge, "the body is larger than %d bytes", limit)
+	case len(bytes.TrimSpace(body)) == 0:
+		return nil, malformed("the body is empty: send a JSON object")
+	case !utf8.Valid(body):
+		return nil, malformed("the body is not valid UTF-8")
+	}
+	return body, nil
+}
+
+func decode(body []byte, into any, strict bool) error {
+	if bytes.Equal(bytes.TrimSpace(body), []byte("null")) { // json would take it for "nothing given"
+		return malformed("the body must be %s, not null", expected(reflect.TypeOf(into)))
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if strict {
+		dec.DisallowUnknownFields()
+	}
+	if err := dec.Decode(into); err != nil {
+		return explain(body, reflect.TypeOf(into), err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return malformed("the body holds more than one JSON value: send exactly one")
+	}
+	return nil
+}
+
+// explain words a decoder's error for whoever wrote the body.
+func explain(body []byte, into reflect.Type, err error) error {
+	var (
+		own     *errs.Error
+		syntax  *json.SyntaxError
+		typeErr *json.UnmarshalTypeError
+	)
+	switch {
+	case errors.As(err, &own):
+		return err
+	case errors.As(err, &syntax):
+		return malformed("the body is not valid JSON at %s: %s", position(body, syntax.Offset), syntax.Error())
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return malformed("the body is not valid JSON: it ends too early")
+	case errors.As(err, &typeErr):
+		return wrongType(into, typeErr)
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		name = strings.Trim(name, `"`)
+		return &errs.Error{Kind: errs.Malformed, Field: name, Message: name + " is not a known field"}
+	}
+	return malformed("the body does not fit: %s", err.Error())
+}
+
+func wrongType(into reflect.Type, e *json.UnmarshalTypeError) error {
+	value, want := jsonName(e.Value), expected(e.Type)
+	if e.Field == "" {
+		return malformed("the body must be %s, not %s", want, value)
+	}
+	field := strings.Join(withoutEmbedded(into, strings.Split(e.Field, ".")), ".")
+	return &errs.Error{
+		Kind: errs.Malformed, Field: field,
+		Message: fmt.Sprintf("%s must be %s, not %s", field, want, value),
+	}
+}
+
+// withoutEmbedded drops the names of embedded structs from a decoder's path:
+// whoever wrote the body never saw them.
+func withoutEmbedded(t reflect.Type, path []string) []string {
+	for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map) {
+		t = t.Elem()
+	}
+	if t == nil || t.Kind() != reflect.Struct || len(path) == 0 {
+		return path
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && name == "" && f.Name == path[0]:
+			return withoutEmbedded(f.Type, path[1:])
+		case name == path[0], name == "" && f.Name == path[0]:
+			return append(path[:1:1], withoutEmbedded(f.Type, path[1:])...)
+		}
+	}
+	return path
+}
+
+// jsonName puts an article before the decoder's name of a value ("number 1.5", "array").
+func jsonName(value string) string {
+	switch value {
+	case "array":
+		return "a list"
+	case "object":
+		return "an object"
+	case "bool":
+		return "true or false"
+	case "string":
+		return "a string"
+	case "number":
+		return "a number"
+	}
+	return value
+}
+
+// expected says in JSON's words what a Go type is filled from.
+func expected(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number that is not negative"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "a whole number"
+	default:
+		return "another type"
+	}
+}
+
+// position is where in the body an offset lies, for a person with an editor.
+func position(body []byte, offset int64) string {
+	head := body[:min(max(offset, 0), int64(len(body)))]
+	line := bytes.Count(head, []byte("\n")) + 1
+	column := len(head) - (bytes.LastIndexByte(head, '\n') + 1)
+	return fmt.Sprintf("line %d, column %d", line, column)
+}
+
+// fieldNames lists the JSON names a struct takes, those of embedded structs
+// included. Anything but a struct has none.
+func fieldNames(t reflect.Type) []string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	var names []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Tag.Get("json") == "-":
+		case f.Anonymous && name == "":
+			names = append(names, fieldNames(f.Type)...)
+		case !f.IsExported():
+		case name == "":
+			names = append(names, f.Name)
+		default:
+			names = append(names, name)
+		}
+	}
+	return names
+}

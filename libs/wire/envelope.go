@@ -1,0 +1,164 @@
+package wire
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// RetryAfter is the delay a 503 asks its caller for, in whole seconds on the wire.
+const RetryAfter = time.Second
+
+// Dialect is the shape of an error reply.
+type Dialect uint8
+
+// The Dialects.
+const (
+	// V1 is {"error":{"code","message","status"}}.
+	V1 Dialect = iota
+	// Universe is {"error":"text"}.
+	Universe
+	// Internal is V1 with "kind" and, if a field is to blame, "field": what our
+	// services speak to each other.
+	Internal
+)
+
+// Status is the HTTP status of a Kind in this dialect. They differ in one row:
+// Universe answers 503 where a capacity is exhausted.
+func (d Dialect) Status(kind errs.Kind) int {
+	r := rowOf(kind)
+	if d == Universe && r.universe != 0 {
+		return r.universe
+	}
+	return r.status
+}
+
+// Reply is an error as it goes over the wire. Build it by hand only for statuses
+// that have no Kind: 405, 412, 429 and codes of one route.
+type Reply struct {
+	// Status is the HTTP status, 400 to 599.
+	Status int
+	// Code is the machine-readable code. Universe does not send it.
+	Code string
+	// Message is the sentence for the user.
+	Message string
+	// Field is the input field to blame, "" if none.
+	Field string
+	// Kind is sent in Internal only.
+	Kind errs.Kind
+	// RetryAfter asks the caller to wait before the next try, rounded up to seconds. 0 sends no header.
+	RetryAfter time.Duration
+}
+
+// ReplyTo turns an error into a Reply: status and code by Kind, message and field
+// of the error, nothing of the cause. The message is bare; Write puts the field
+// before it in the dialects users read, and sends it apart in Internal, so that
+// an error that crosses two hops is prefixed once.
+func (d Dialect) ReplyTo(requestID string, err error) Reply {
+	r := rowOf(errs.KindOf(err))
+	rep := Reply{
+		Status:  d.Status(r.kind),
+		Code:    r.code,
+		Message: message(r, requestID, err),
+		Field:   errs.FieldOf(err),
+		Kind:    r.kind,
+	}
+	if rep.Status == http.StatusServiceUnavailable {
+		rep.RetryAfter = RetryAfter
+	}
+	if r.kind == errs.Internal {
+		rep.Field = ""
+	}
+	return rep
+}
+
+// message is the sentence for the user. Internal errors keep even their own
+// Message back: what failed inside is none of the caller's business.
+func message(r row, requestID string, err error) string {
+	if r.kind == errs.Internal {
+		if requestID == "" {
+			return r.fallback
+		}
+		return r.fallback + ": report it with request id " + requestID
+	}
+	msg := errs.MessageOf(err)
+	if msg == errs.MessageOf(nil) { // the neutral sentence: the Kind's own says more
+		msg = r.fallback
+	}
+	return msg
+}
+
+// Encode answers a request with an error. requestID may be "". It must be called
+// before anything else was written.
+func Encode(w http.ResponseWriter, d Dialect, requestID string, err error) {
+	Write(w, d, d.ReplyTo(requestID, err))
+}
+
+// Write answers a request with a Reply.
+func Write(w http.ResponseWriter, d Dialect, rep Reply) {
+	body, err := json.Marshal(d.envelope(rep))
+	if err != nil { // strings and numbers only: cannot happen, and must not hide the status
+		body = []byte(`{"error":"internal error"}`)
+	}
+	h := w.Header()
+	h.Del("Content-Length")
+	h.Set("Content-Type", "application/json; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if rep.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(int((rep.RetryAfter+time.Second-1)/time.Second)))
+	}
+	w.WriteHeader(rep.Status)
+	_, _ = w.Write(append(body, '\n')) // the caller is gone if this fails; nobody is left to tell
+}
+
+type universeEnvelope struct {
+	Error string `json:"error"`
+}
+
+type v1Envelope struct {
+	Error v1Error `json:"error"`
+}
+
+type v1Error struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Status  int    `json:"status"`
+	Field   string `json:"field,omitempty"`
+	Kind    string `json:"kind,omitempty"`
+}
+
+func (d Dialect) envelope(rep Reply) any {
+	switch d {
+	case Universe:
+		return universeEnvelope{Error: named(rep.Field, rep.Message)}
+	case Internal:
+		return v1Envelope{Error: v1Error{
+			Code: rep.Code, Message: rep.Message, Status: rep.Status, Field: rep.Field, Kind: rep.Kind.String(),
+		}}
+	case V1:
+	}
+	return v1Envelope{Error: v1Error{Code: rep.Code, Message: named(rep.Field, rep.Message), Status: rep.Status}}
+}
+
+// named puts the field before the message unless it stands there already.
+func named(field, msg string) string {
+	if field == "" {
+		return msg
+	}
+	if rest, ok := strings.CutPrefix(msg, field); ok && !startsWithWord(rest) {
+		return msg
+	}
+	return field + " " + msg
+}
+
+// startsWithWord tells "port" from "ports": a field stands in a message only as a whole word.
+func startsWithWord(s string) bool {
+	r, _ := utf8.DecodeRuneInString(s)
+	return unicode.IsLetter(r) || unicode.IsDigit(r)
+}
