@@ -1,0 +1,45 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// revisioned is a record that can hold the revisions it was read at.
+type revisioned interface{ SetRev(create, mod int64) }
+
+func encode(v any) (string, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "", errs.As(errs.Internal, "store.encode", fmt.Errorf("%T: %w", v, err))
+	}
+	return string(b), nil
+}
+
+// KeyValue is a raw pair as a Follower delivers it.
+type KeyValue struct {
+	Key       string
+	Value     []byte
+	CreateRev int64
+	ModRev    int64
+}
+
+// Decode reads a record of type T and notes its revisions.
+func Decode[T any](kv KeyValue) (T, error) {
+	var v T
+	if err := json.Unmarshal(kv.Value, &v); err != nil {
+		return v, errs.As(errs.Internal, "store.Decode", fmt.Errorf("%s at revision %d: %w", kv.Key, kv.ModRev, err))
+	}
+	if r, ok := any(&v).(revisioned); ok {
+		r.SetRev(kv.CreateRev, kv.ModRev)
+	}
+	return v, nil
+}
+
+func raw(kv *mvccpb.KeyValue) KeyValue {
+	return KeyValue{Key: string(kv.Key), Value: kv.Value, CreateRev: kv.CreateRevision, ModRev: kv.ModRevision}
+}

@@ -1,0 +1,73 @@
+package store
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// listPage bounds one range read; large prefixes are read in pages at one revision.
+const listPage = 2000
+
+// Get reads one record, linearizably. NotFound when the key does not exist.
+func Get[T any](ctx context.Context, c *Client, k Key[T]) (T, error) {
+	var zero T
+	resp, err := c.etcd.Get(ctx, k.String())
+	if err != nil {
+		return zero, wrap("store.Get", err)
+	}
+	if len(resp.Kvs) == 0 {
+		return zero, &errs.Error{Op: "store.Get", Kind: errs.NotFound, Message: k.String() + " does not exist"}
+	}
+	return Decode[T](raw(resp.Kvs[0]))
+}
+
+// List reads all records under a prefix at one revision, in key order, and
+// returns that revision.
+func List[T any](ctx context.Context, c *Client, p Prefix[T]) ([]T, int64, error) {
+	kvs, rev, err := c.list(ctx, p.String())
+	if err != nil {
+		return nil, 0, errs.Wrap("store.List", err)
+	}
+	out := make([]T, 0, len(kvs))
+	for _, kv := range kvs {
+		v, err := Decode[T](kv)
+		if err != nil {
+			return nil, 0, err
+		}
+		out = append(out, v)
+	}
+	return out, rev, nil
+}
+
+// list reads a prefix page by page, all at the first page's revision.
+func (c *Client) list(ctx context.Context, prefix string) ([]KeyValue, int64, error) {
+	var (
+		out []KeyValue
+		rev int64
+		key = prefix
+		end = clientv3.GetPrefixRangeEnd(prefix)
+	)
+	for {
+		opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(listPage)}
+		if rev != 0 {
+			opts = append(opts, clientv3.WithRev(rev))
+		}
+		resp, err := c.etcd.Get(ctx, key, opts...)
+		if err != nil {
+			return nil, 0, wrap("store.list", err)
+		}
+		if rev == 0 {
+			rev = resp.Header.Revision
+		}
+		for _, kv := range resp.Kvs {
+			out = append(out, raw(kv))
+		}
+		if !resp.More {
+			return out, rev, nil
+		}
+		key = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+	}
+}

@@ -1,0 +1,168 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// DefaultTTL is how long a session outlives its last keep-alive.
+const DefaultTTL = 10 * time.Second
+
+// Session is one process' liveness: a lease and the keys that live on it. It
+// ends when it is closed, when its lease expires, or when keep-alives could not
+// be confirmed for a whole TTL, measured on the monotonic clock from before the
+// last confirmed one was sent.
+type Session struct {
+	client *Client
+	lease  clientv3.LeaseID
+	ttl    time.Duration
+	fence  Fence
+
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu       sync.Mutex
+	deadline time.Time // the lease cannot have expired before it
+}
+
+// OpenSession grants a lease and creates key on it. AlreadyExists when somebody
+// else's session lives under the key. Takeover first revokes the lease that holds
+// the key: for whoever can prove to be the same owner by other means.
+func OpenSession[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.Duration, takeover bool) (*Session, error) {
+	if ttl == 0 {
+		ttl = DefaultTTL
+	}
+	if takeover {
+		if err := c.revokeHolder(ctx, k.String()); err != nil {
+			return nil, errs.Wrap("store.OpenSession", err)
+		}
+	}
+	sent := time.Now()
+	lease, err := c.etcd.Grant(ctx, int64(ttl/time.Second))
+	if err != nil {
+		return nil, wrap("store.OpenSession", err)
+	}
+	w := Create(k, v)
+	w.lease = lease.ID
+	rev, err := c.Commit(ctx, Txn{Writes: []Write{w}})
+	if err != nil {
+		c.revoke(ctx, lease.ID)
+		return nil, errs.Wrap("store.OpenSession", err)
+	}
+	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s := &Session{
+		client: c, lease: lease.ID, ttl: time.Duration(lease.TTL) * time.Second,
+		fence: FenceOf(k, rev), cancel: cancel, done: make(chan struct{}),
+	}
+	s.deadline = sent.Add(s.ttl)
+	go s.keepAlive(runCtx)
+	return s, nil
+}
+
+// Fence proves this session; its Epoch is the session key's create-revision.
+func (s *Session) Fence() Fence { return s.fence }
+
+// Done is closed when the session is over, for whatever reason.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Deadline is the moment before which the session cannot have expired.
+func (s *Session) Deadline() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.deadline
+}
+
+// OnSession puts another key on the session's lease, so that it goes with it.
+func OnSession[T any](s *Session, k Key[T], v T) Write {
+	w := Create(k, v)
+	w.lease = s.lease
+	return w
+}
+
+// Close ends the session at once by revoking its lease; its keys go with it.
+// When etcd does not answer, they go at the TTL.
+func (s *Session) Close(ctx context.Context) {
+	s.cancel()
+	<-s.done
+	s.client.revoke(ctx, s.lease)
+}
+
+// Abandon stops renewing without revoking: what a crash looks like to others.
+func (s *Session) Abandon() {
+	s.cancel()
+	<-s.done
+}
+
+func (s *Session) keepAlive(ctx context.Context) {
+	defer close(s.done)
+	every := s.ttl / 3
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		if !s.renew(ctx) {
+			return
+		}
+		timer.Reset(every)
+	}
+}
+
+// renew confirms the lease, trying until it could have expired. False ends the session.
+func (s *Session) renew(ctx context.Context) bool {
+	ctx, cancel := context.WithDeadline(ctx, s.Deadline())
+	defer cancel()
+	for {
+		sent := time.Now()
+		attempt, stop := context.WithTimeout(ctx, s.ttl/3)
+		_, err := s.client.etcd.KeepAliveOnce(attempt, s.lease)
+		stop()
+		switch {
+		case err == nil:
+			s.mu.Lock()
+			s.deadline = sent.Add(s.ttl)
+			s.mu.Unlock()
+			return true
+		case errors.Is(err, rpctypes.ErrLeaseNotFound), ctx.Err() != nil:
+			return false
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(s.ttl / 20):
+		}
+	}
+}
+
+func (c *Client) revokeHolder(ctx context.Context, key string) error {
+	resp, err := c.etcd.Get(ctx, key) // not keys-only: that leaves the lease out
+	if err != nil {
+		return wrap("store.revokeHolder", err)
+	}
+	if len(resp.Kvs) == 0 || resp.Kvs[0].Lease == 0 {
+		return nil
+	}
+	_, err = c.etcd.Revoke(ctx, clientv3.LeaseID(resp.Kvs[0].Lease))
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return nil
+	}
+	return wrap("store.revokeHolder", err)
+}
+
+func (c *Client) revoke(ctx context.Context, lease clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if _, err := c.etcd.Revoke(ctx, lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		c.log.Warn("lease not revoked, its keys stay until it expires", "lease", lease, "error", err)
+	}
+}

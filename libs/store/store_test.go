@@ -1,0 +1,334 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+)
+
+func TestAFencedOffWriteIsRefused(t *testing.T) {
+	etcd := storetest.Start(t)
+	c := etcd.Client(t)
+	ctx := t.Context()
+
+	shard := store.ShardKey("scheduler", 7)
+	first, err := store.OpenSession(ctx, c, shard, fleet.Shard{Service: "scheduler", Replica: "a"}, time.Second*5, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Abandon() // paused: it will not notice that its lease goes
+	if _, err := etcd.Raw().Delete(ctx, shard.String()); err != nil {
+		t.Fatal(err)
+	}
+	second, err := store.OpenSession(ctx, c, shard, fleet.Shard{Service: "scheduler", Replica: "b"}, time.Second*5, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close(ctx)
+	if second.Fence().Epoch() <= first.Fence().Epoch() {
+		t.Errorf("epoch %d after %d: it must grow", second.Fence().Epoch(), first.Fence().Epoch())
+	}
+
+	write := store.Create(store.AllocKey("n1"), fleet.Alloc{Node: "n1"})
+	_, err = c.Commit(ctx, store.Txn{Fences: []store.Fence{first.Fence()}, Writes: []store.Write{write}})
+	if !errs.Is(err, errs.Fenced) {
+		t.Fatalf("the former owner's write: %v, want Fenced", err)
+	}
+	if lost := store.Lost(err); lost == nil || !lost.Fence || len(lost.Keys) != 1 || lost.Keys[0] != shard.String() {
+		t.Errorf("LostError = %+v", lost)
+	}
+	if _, err := store.Get(ctx, c, store.AllocKey("n1")); !errs.Is(err, errs.NotFound) {
+		t.Errorf("the refused write left a trace: %v", err)
+	}
+	if _, err := c.Commit(ctx, store.Txn{Fences: []store.Fence{second.Fence()}, Writes: []store.Write{write}}); err != nil {
+		t.Errorf("the owner's write: %v", err)
+	}
+}
+
+func TestAZeroFenceOwnsNothing(t *testing.T) {
+	c := storetest.New(t)
+	_, err := c.Commit(t.Context(), store.Txn{
+		Fences: []store.Fence{{}},
+		Writes: []store.Write{store.Create(store.AllocKey("n1"), fleet.Alloc{})},
+	})
+	if !errs.Is(err, errs.Fenced) {
+		t.Errorf("err = %v, want Fenced", err)
+	}
+}
+
+func TestEveryWriteCompares(t *testing.T) {
+	c := storetest.New(t)
+	ctx := t.Context()
+	k := store.GroupKey("lobby")
+	rev, err := c.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(k, fleet.Group{Name: "lobby"})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := store.Get(ctx, c, k)
+	if err != nil || g.ModRev != rev || g.CreateRev != rev {
+		t.Fatalf("group %+v at %d, err %v", g.Rev, rev, err)
+	}
+	cases := []struct {
+		name  string
+		write store.Write
+		want  errs.Kind
+	}{
+		{"a create of an existing key is AlreadyExists", store.Create(k, g), errs.AlreadyExists},
+		{"a replace of a moved record is Conflict", store.Replace(k, g, rev-1), errs.Conflict},
+		{"a removal of a moved record is Conflict", store.Remove(k, rev-1), errs.Conflict},
+		{"a replace of a missing record is Conflict", store.Replace(store.GroupKey("no"), g, rev), errs.Conflict},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := c.Commit(ctx, store.Txn{Writes: []store.Write{tc.write}})
+			if !errs.Is(err, tc.want) {
+				t.Errorf("err = %v, want %v", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestGuardsAreCheckedAndNamed(t *testing.T) {
+	c := storetest.New(t)
+	ctx := t.Context()
+	create := func(id fleet.InstanceID, guards ...store.Guard) error {
+		_, err := c.Commit(ctx, store.Txn{Guards: guards, Writes: []store.Write{store.Create(store.IntentKey(id), fleet.Intent{ID: id})}})
+		return err
+	}
+	k := store.GroupKey("lobby")
+	if err := create("aaaaaa", store.Exists(k)); !errs.Is(err, errs.Conflict) || store.Lost(err).Keys[0] != k.String() {
+		t.Errorf("Exists on a missing key: %v", err)
+	}
+	if err := create("aaaaaa", store.Missing(k)); err != nil {
+		t.Errorf("Missing on a missing key: %v", err)
+	}
+}
+
+func TestTenParallelCreatesGiveOneWinner(t *testing.T) {
+	c := storetest.New(t)
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		wins int
+	)
+	for range 10 {
+		wg.Go(func() {
+			_, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(store.GroupKey("one"), fleet.Group{Name: "one"})}})
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				wins++
+			case !errs.Is(err, errs.AlreadyExists):
+				t.Errorf("a loser got %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if wins != 1 {
+		t.Errorf("%d winners", wins)
+	}
+}
+
+// recorder keeps the latest state as a Handler hears it, and every change.
+type recorder struct {
+	mu      sync.Mutex
+	state   map[string]string
+	applied []int64
+	resets  int
+	rev     int64
+	moved   chan struct{}
+}
+
+func newRecorder() *recorder {
+	return &recorder{state: map[string]string{}, moved: make(chan struct{}, 1)}
+}
+
+func (r *recorder) Reset(kvs []store.KeyValue, rev int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.state)
+	for _, kv := range kvs {
+		r.state[kv.Key] = string(kv.Value)
+	}
+	r.resets++
+	r.rev = rev
+	r.wake()
+}
+
+func (r *recorder) Apply(changes []store.Change, rev int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, ch := range changes {
+		r.applied = append(r.applied, ch.ModRev)
+		if ch.Removed {
+			delete(r.state, ch.Key)
+		} else {
+			r.state[ch.Key] = string(ch.Value)
+		}
+	}
+	r.rev = rev
+	r.wake()
+}
+
+func (r *recorder) wake() {
+	select {
+	case r.moved <- struct{}{}:
+	default:
+	}
+}
+
+func (r *recorder) waitFor(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		r.mu.Lock()
+		ok := cond()
+		r.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-r.moved:
+		case <-deadline:
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			t.Fatalf("never saw %s: %d keys at revision %d, %d resets", what, len(r.state), r.rev, r.resets)
+		}
+	}
+}
+
+func TestAWatcherRelistsAfterCompactionAndMissesNothing(t *testing.T) {
+	etcd := storetest.Start(t)
+	c := etcd.Client(t)
+	rec := newRecorder()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Follow(ctx, store.Groups().String(), rec) }()
+	rec.waitFor(t, "the first list", func() bool { return rec.resets == 1 })
+
+	put := func(c *clientv3.Client, name string) {
+		if _, err := c.Put(t.Context(), store.GroupKey(fleet.GroupName(name)).String(), `{"name":"`+name+`"}`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(etcd.Raw(), "before")
+	rec.waitFor(t, "a live change", func() bool { return len(rec.state) == 1 })
+
+	// While etcd is down the stream is gone; after the restart history moves on
+	// and is compacted before the follower is back.
+	etcd.Stop()
+	restarted := etcd
+	restarted.Restart(t)
+	put(etcd.Raw(), "during")
+	if _, err := etcd.Raw().Delete(t.Context(), store.GroupKey("before").String()); err != nil {
+		t.Fatal(err)
+	}
+	etcd.Compact(t)
+	put(etcd.Raw(), "after")
+
+	rec.waitFor(t, "everything after the compaction", func() bool {
+		_, during := rec.state[store.GroupKey("during").String()]
+		_, after := rec.state[store.GroupKey("after").String()]
+		_, before := rec.state[store.GroupKey("before").String()]
+		return during && after && !before
+	})
+	rec.mu.Lock()
+	for i := 1; i < len(rec.applied); i++ {
+		if rec.applied[i] < rec.applied[i-1] {
+			t.Errorf("revision %d came after %d", rec.applied[i], rec.applied[i-1])
+		}
+	}
+	rec.mu.Unlock()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Follow returned %v", err)
+	}
+}
+
+func TestASessionTakenOverEndsTheFirst(t *testing.T) {
+	c := storetest.New(t)
+	ctx := t.Context()
+	k := store.NodeSessionKey("n1")
+	first, err := store.OpenSession(ctx, c, k, fleet.NodeSession{Node: "n1"}, 3*time.Second, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.OpenSession(ctx, c, k, fleet.NodeSession{Node: "n1"}, 3*time.Second, false); !errs.Is(err, errs.AlreadyExists) {
+		t.Fatalf("a second session: %v, want AlreadyExists", err)
+	}
+	second, err := store.OpenSession(ctx, c, k, fleet.NodeSession{Node: "n1"}, 3*time.Second, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close(ctx)
+	select {
+	case <-first.Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the first session did not notice")
+	}
+}
+
+func TestClosingASessionRemovesItsKeysAtOnce(t *testing.T) {
+	c := storetest.New(t)
+	ctx := t.Context()
+	s, err := store.OpenSession(ctx, c, store.SessionKey("enforcer", "a"), fleet.Session{}, time.Minute, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Commit(ctx, store.Txn{Writes: []store.Write{store.OnSession(s, store.ShardKey("enforcer", 1), fleet.Shard{})}}); err != nil {
+		t.Fatal(err)
+	}
+	s.Close(ctx)
+	if _, err := store.Get(ctx, c, store.ShardKey("enforcer", 1)); !errs.Is(err, errs.NotFound) {
+		t.Errorf("the shard key is still there: %v", err)
+	}
+}
+
+func TestANewerSchemaIsRefused(t *testing.T) {
+	etcd := storetest.Start(t)
+	c := etcd.Client(t)
+	meta, err := c.Join(t.Context(), time.Unix(1, 0))
+	if err != nil || meta.Schema != store.Schema || meta.ClusterID == "" {
+		t.Fatalf("first join: %+v, %v", meta, err)
+	}
+	again, err := c.Join(t.Context(), time.Unix(2, 0))
+	if err != nil || again.ClusterID != meta.ClusterID {
+		t.Errorf("second join: %+v, %v", again, err)
+	}
+	if _, err := etcd.Raw().Put(t.Context(), store.MetaKey().String(), `{"schema":99}`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Join(t.Context(), time.Unix(3, 0)); !errs.Is(err, errs.Conflict) {
+		t.Errorf("a newer schema: %v, want Conflict", err)
+	}
+}
+
+func TestListReadsPastOnePage(t *testing.T) {
+	etcd := storetest.Start(t)
+	c := etcd.Client(t)
+	const n = 4500
+	for i := 0; i < n; i += 100 {
+		ops := make([]clientv3.Op, 0, 100)
+		for j := range 100 {
+			id := fleet.NewInstanceID(uint64(i + j))
+			ops = append(ops, clientv3.OpPut(store.IntentKey(id).String(), `{"id":"`+string(id)+`"}`))
+		}
+		if _, err := etcd.Raw().Txn(t.Context()).Then(ops...).Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, rev, err := store.List(t.Context(), c, store.Intents())
+	if err != nil || len(all) != n || rev == 0 {
+		t.Errorf("%d records at %d, %v", len(all), rev, err)
+	}
+}
