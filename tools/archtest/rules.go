@@ -150,7 +150,7 @@ func rules() []rule {
 		},
 		{
 			name:     "no-sleep-in-tests",
-			sentence: "No time.Sleep in a test: wait for a condition with a deadline that prints the last state.",
+			sentence: "No time.Sleep in a test: wait for a condition with a deadline that prints the last state (in a synctest bubble, on time.After).",
 			check:    noSleepInTests,
 		},
 	}
