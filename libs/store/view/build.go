@@ -1,0 +1,173 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// builder turns what a Follower delivers into snapshots. It is used from one
+// goroutine. keys remembers each followed key's revision, to find what a relist removed.
+type builder struct {
+	view *View
+	keys map[string]int64
+}
+
+var _ store.Handler = (*builder)(nil)
+
+// Reset compares a full list with what is known and applies the difference.
+func (b *builder) Reset(kvs []store.KeyValue, rev int64) {
+	changes := make([]store.Change, 0, len(kvs))
+	listed := make(map[string]struct{}, len(kvs))
+	for _, kv := range kvs {
+		listed[kv.Key] = struct{}{}
+		if b.keys[kv.Key] != kv.ModRev {
+			changes = append(changes, store.Change{KeyValue: kv})
+		}
+	}
+	for key := range b.keys {
+		if _, ok := listed[key]; !ok {
+			changes = append(changes, store.Change{KeyValue: store.KeyValue{Key: key, ModRev: rev}, Removed: true})
+		}
+	}
+	slices.SortStableFunc(changes, func(x, y store.Change) int {
+		return cmp.Or(cmp.Compare(x.ModRev, y.ModRev), strings.Compare(x.Key, y.Key))
+	})
+	b.step(changes, rev, true)
+}
+
+// Apply applies live changes.
+func (b *builder) Apply(changes []store.Change, rev int64) { b.step(changes, rev, false) }
+
+func (b *builder) step(changes []store.Change, rev int64, relisted bool) {
+	before := b.view.Snapshot()
+	after := before.fork()
+	after.Rev = max(rev, before.Rev)
+	batch := Batch{Before: before, After: after, Relisted: relisted, Changes: make([]Change, 0, len(changes))}
+	for _, c := range changes {
+		kind, rest, ok := store.SplitKey(c.Key)
+		if !ok {
+			continue
+		}
+		change := Change{Kind: Kind(kind), Rev: c.ModRev, Key: rest}
+		followed, err := after.apply(&change, c)
+		if err != nil { // a record nobody can read must not stop the rest
+			b.view.log.Error("record not readable, skipped", "key", c.Key, "revision", c.ModRev, "error", err)
+			continue
+		}
+		if !followed {
+			continue
+		}
+		if c.Removed {
+			delete(b.keys, c.Key)
+		} else {
+			b.keys[c.Key] = c.ModRev
+		}
+		batch.Changes = append(batch.Changes, change)
+	}
+	b.view.publish(batch)
+}
+
+// fork is a copy that shares all records; trees are copied on write.
+func (s *Snapshot) fork() *Snapshot {
+	return &Snapshot{
+		Rev: s.Rev, Groups: fork(s.Groups), Instances: fork(s.Instances), Orphans: fork(s.Orphans), Nodes: fork(s.Nodes),
+		NodesDesired: fork(s.NodesDesired), NodeSessions: fork(s.NodeSessions), Allocs: fork(s.Allocs),
+		Reports: fork(s.Reports), Plans: fork(s.Plans), TemplateHeads: fork(s.TemplateHeads),
+		CrashLoops: fork(s.CrashLoops), Names: fork(s.Names), Sessions: fork(s.Sessions),
+		Users: fork(s.Users), APITokens: fork(s.APITokens), tokensByHash: fork(s.tokensByHash),
+		byGroup: fork(s.byGroup), byNode: fork(s.byNode),
+	}
+}
+
+func fork[K cmp.Ordered, V any](t Table[K, V]) Table[K, V] { return Table[K, V]{t.tree.Copy()} }
+
+// apply performs one change on a snapshot under construction. followed is false
+// for kinds a view does not hold.
+func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error) {
+	if !wellFormed(c.Kind, c.Key) {
+		return false, nil
+	}
+	switch c.Kind {
+	case KindGroup:
+		return true, set(s.Groups, fleet.GroupName(c.Key[0]), c, raw)
+	case KindIntent, KindPlacement, KindOrder, KindPending, KindStatus:
+		return true, s.applyInstance(c, raw)
+	case KindNode:
+		return true, set(s.Nodes, fleet.NodeID(c.Key[0]), c, raw)
+	case KindNodeDesired:
+		return true, set(s.NodesDesired, fleet.NodeID(c.Key[0]), c, raw)
+	case KindAlloc:
+		return true, set(s.Allocs, fleet.NodeID(c.Key[0]), c, raw)
+	case KindReport:
+		return true, set(s.Reports, fleet.NodeID(c.Key[0]), c, raw)
+	case KindPlan:
+		return true, set(s.Plans, c.Key[0], c, raw)
+	case KindTemplateHead:
+		return true, set(s.TemplateHeads, c.Key[0]+"/"+c.Key[1], c, raw)
+	case KindCrashLoop:
+		return true, set(s.CrashLoops, fleet.GroupName(c.Key[0]), c, raw)
+	case KindName:
+		return true, set(s.Names, c.Key[0]+"/"+c.Key[1], c, raw)
+	case KindUser:
+		return true, set(s.Users, c.Key[0], c, raw)
+	case KindAPIToken:
+		return true, s.applyToken(c, raw)
+	case KindSession:
+		if c.Key[0] == "node" {
+			return true, set(s.NodeSessions, fleet.NodeID(c.Key[1]), c, raw)
+		}
+		return true, set(s.Sessions, c.Key[0]+"/"+c.Key[1], c, raw)
+	}
+	return false, nil
+}
+
+// wellFormed reports whether a key has as many segments as its kind wants.
+func wellFormed(k Kind, key []string) bool {
+	switch k {
+	case KindPlacement, KindOrder, KindName, KindTemplateHead, KindSession:
+		return len(key) == 2
+	default:
+		return len(key) == 1
+	}
+}
+
+// set puts or removes one record of a plain table.
+func set[K cmp.Ordered, V any](t Table[K, *V], k K, c *Change, raw store.Change) error {
+	if raw.Removed {
+		if old, ok := t.tree.Delete(k); ok {
+			c.Before = old
+		}
+		return nil
+	}
+	v, err := store.Decode[V](raw.KeyValue)
+	if err != nil {
+		return err
+	}
+	if old, ok := t.tree.Set(k, &v); ok {
+		c.Before = old
+	}
+	c.After = &v
+	return nil
+}
+
+func (s *Snapshot) applyToken(c *Change, raw store.Change) error {
+	if err := set(s.APITokens, c.Key[0], c, raw); err != nil {
+		return err
+	}
+	if old, ok := c.Before.(*fleet.APIToken); ok {
+		s.tokensByHash.tree.Delete(old.Hash)
+	}
+	if t, ok := c.After.(*fleet.APIToken); ok {
+		s.tokensByHash.tree.Set(t.Hash, t)
+	}
+	return nil
+}
+
+func nameKey(g fleet.GroupName, ordinal int) string {
+	key := store.NameKey(g, ordinal).String()
+	return strings.TrimPrefix(key, store.Root+string(KindName)+"/")
+}

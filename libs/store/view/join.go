@@ -1,0 +1,116 @@
+package view
+
+import (
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// applyInstance replaces one record of a joined instance by making a new join.
+// Records without an intent are kept apart, in Orphans, until the intent comes
+// or they go; a join without any record is dropped.
+func (s *Snapshot) applyInstance(c *Change, raw store.Change) error {
+	id := fleet.InstanceID(c.Key[len(c.Key)-1])
+	old, had := s.Instances.Get(id)
+	c.InstanceBefore = old
+	if !had {
+		old, had = s.Orphans.Get(id)
+	}
+	var next fleet.Instance
+	if had {
+		next = *old
+	}
+	if err := replace(&next, c, raw); err != nil {
+		return err
+	}
+	s.unindex(id, old)
+	if !isEmpty(&next) {
+		s.index(id, &next)
+	}
+	if next.Intent.ID != "" {
+		c.Instance = &next
+	}
+	return nil
+}
+
+func isEmpty(i *fleet.Instance) bool {
+	return i.Intent.ID == "" && i.Placement == nil && i.Order == nil && i.Status == nil && i.Pending == nil
+}
+
+// replace decodes the changed record into its place in the join.
+func replace(i *fleet.Instance, c *Change, raw store.Change) error {
+	switch c.Kind {
+	case KindIntent:
+		if i.Intent.ID != "" {
+			before := i.Intent
+			c.Before = &before
+		}
+		if raw.Removed {
+			i.Intent = fleet.Intent{}
+			return nil
+		}
+		v, err := store.Decode[fleet.Intent](raw.KeyValue)
+		if err != nil {
+			return err
+		}
+		i.Intent = v
+		c.After = &v
+		return nil
+	case KindPlacement:
+		return part(&i.Placement, c, raw, func(p *fleet.Placement) bool { return string(p.Node) == c.Key[0] })
+	case KindOrder:
+		return part(&i.Order, c, raw, func(o *fleet.Order) bool { return string(o.Node) == c.Key[0] })
+	case KindStatus:
+		return part(&i.Status, c, raw, nil)
+	case KindPending:
+		return part(&i.Pending, c, raw, nil)
+	}
+	return nil
+}
+
+// part replaces one optional record. A removal only counts when mine says that
+// the record held is the one under the removed key (it may have moved to another node's).
+func part[T any](place **T, c *Change, raw store.Change, mine func(*T) bool) error {
+	if *place != nil {
+		c.Before = *place
+	}
+	if raw.Removed {
+		if *place != nil && (mine == nil || mine(*place)) {
+			*place = nil
+		}
+		return nil
+	}
+	v, err := store.Decode[T](raw.KeyValue)
+	if err != nil {
+		return err
+	}
+	*place = &v
+	c.After = &v
+	return nil
+}
+
+func (s *Snapshot) unindex(id fleet.InstanceID, i *fleet.Instance) {
+	if i == nil {
+		return
+	}
+	if i.Intent.ID == "" {
+		s.Orphans.tree.Delete(id)
+	} else {
+		s.Instances.tree.Delete(id)
+		s.byGroup.tree.Delete(pairOf(i.Intent.Group, id))
+	}
+	if i.Placement != nil {
+		s.byNode.tree.Delete(pairOf(i.Placement.Node, id))
+	}
+}
+
+func (s *Snapshot) index(id fleet.InstanceID, i *fleet.Instance) {
+	if i.Intent.ID == "" {
+		s.Orphans.tree.Set(id, i)
+	} else {
+		s.Instances.tree.Set(id, i)
+		s.byGroup.tree.Set(pairOf(i.Intent.Group, id), i)
+	}
+	if i.Placement != nil {
+		s.byNode.tree.Set(pairOf(i.Placement.Node, id), i)
+	}
+}

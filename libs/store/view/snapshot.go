@@ -1,0 +1,147 @@
+package view
+
+import (
+	"cmp"
+	"iter"
+
+	"github.com/tidwall/btree"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// Table is a read-only sorted map of one kind.
+type Table[K cmp.Ordered, V any] struct{ tree *btree.Map[K, V] }
+
+func newTable[K cmp.Ordered, V any]() Table[K, V] { return Table[K, V]{new(btree.Map[K, V])} }
+
+// Get is the record under a key.
+func (t Table[K, V]) Get(k K) (V, bool) { return t.tree.Get(k) }
+
+// Len is the number of records.
+func (t Table[K, V]) Len() int { return t.tree.Len() }
+
+// All are the records in key order.
+func (t Table[K, V]) All() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) { t.tree.Scan(yield) }
+}
+
+// from are the records from a key on, in key order.
+func (t Table[K, V]) from(k K) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) { t.tree.Ascend(k, yield) }
+}
+
+// Pair is a compound key of an index: first, then second.
+type pair string
+
+func pairOf[A, B ~string](a A, b B) pair { return pair(string(a) + "\x00" + string(b)) }
+
+// Snapshot is the fleet at one revision. All records are shared: never change one.
+type Snapshot struct {
+	// Rev is the revision the snapshot is at. 0 before the first list.
+	Rev int64
+
+	Groups    Table[fleet.GroupName, *fleet.Group]
+	Instances Table[fleet.InstanceID, *fleet.Instance]
+	// Orphans are records of instances without an intent.
+	Orphans       Table[fleet.InstanceID, *fleet.Instance]
+	Nodes         Table[fleet.NodeID, *fleet.Node]
+	NodesDesired  Table[fleet.NodeID, *fleet.NodeDesired]
+	NodeSessions  Table[fleet.NodeID, *fleet.NodeSession]
+	Allocs        Table[fleet.NodeID, *fleet.Alloc]
+	Reports       Table[fleet.NodeID, *fleet.Report]
+	Plans         Table[string, *fleet.StoredPlan]         // by digest
+	TemplateHeads Table[string, *fleet.TemplateHead]       // by "<group>/<name>"
+	CrashLoops    Table[fleet.GroupName, *fleet.CrashLoop] //
+	Names         Table[string, *store.NameClaim]          // by "<group>/<ordinal>"
+	Sessions      Table[string, *fleet.Session]            // by "<service>/<replica>"
+	Users         Table[string, *fleet.User]               // by name
+	APITokens     Table[string, *fleet.APIToken]           // by id
+	tokensByHash  Table[string, *fleet.APIToken]
+	byGroup       Table[pair, *fleet.Instance]
+	byNode        Table[pair, *fleet.Instance]
+}
+
+func emptySnapshot() *Snapshot {
+	return &Snapshot{
+		Groups: newTable[fleet.GroupName, *fleet.Group](), Instances: newTable[fleet.InstanceID, *fleet.Instance](),
+		Orphans: newTable[fleet.InstanceID, *fleet.Instance](),
+		Nodes:   newTable[fleet.NodeID, *fleet.Node](), NodesDesired: newTable[fleet.NodeID, *fleet.NodeDesired](),
+		NodeSessions: newTable[fleet.NodeID, *fleet.NodeSession](), Allocs: newTable[fleet.NodeID, *fleet.Alloc](),
+		Reports: newTable[fleet.NodeID, *fleet.Report](), Plans: newTable[string, *fleet.StoredPlan](),
+		TemplateHeads: newTable[string, *fleet.TemplateHead](), CrashLoops: newTable[fleet.GroupName, *fleet.CrashLoop](),
+		Names: newTable[string, *store.NameClaim](), Sessions: newTable[string, *fleet.Session](),
+		Users: newTable[string, *fleet.User](), APITokens: newTable[string, *fleet.APIToken](),
+		tokensByHash: newTable[string, *fleet.APIToken](),
+		byGroup:      newTable[pair, *fleet.Instance](), byNode: newTable[pair, *fleet.Instance](),
+	}
+}
+
+// GroupInstances are a group's instances in order of id.
+func (s *Snapshot) GroupInstances(g fleet.GroupName) iter.Seq[*fleet.Instance] {
+	return within(s.byGroup, string(g))
+}
+
+// NodeInstances are the instances with a placement on a node, in order of id.
+func (s *Snapshot) NodeInstances(n fleet.NodeID) iter.Seq[*fleet.Instance] {
+	return within(s.byNode, string(n))
+}
+
+func within(t Table[pair, *fleet.Instance], first string) iter.Seq[*fleet.Instance] {
+	prefix := pair(first + "\x00")
+	return func(yield func(*fleet.Instance) bool) {
+		for k, v := range t.from(prefix) {
+			if len(k) < len(prefix) || k[:len(prefix)] != prefix || !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+// ByName is the instance that holds a name: the living one, or the latest that
+// had it when nobody took it since.
+func (s *Snapshot) ByName(name string) (*fleet.Instance, bool) {
+	g, ordinal, ok := fleet.ParseInstanceName(name)
+	if !ok {
+		return nil, false
+	}
+	claim, ok := s.Names.Get(nameKey(g, ordinal))
+	if !ok {
+		return nil, false
+	}
+	return s.Instances.Get(claim.ID)
+}
+
+// Find is the instance with an id, or with a name.
+func (s *Snapshot) Find(idOrName string) (*fleet.Instance, bool) {
+	if id := fleet.InstanceID(idOrName); id.Valid() {
+		if i, ok := s.Instances.Get(id); ok {
+			return i, true
+		}
+	}
+	return s.ByName(idOrName)
+}
+
+// TokenByHash is the API token with a hash.
+func (s *Snapshot) TokenByHash(hash string) (*fleet.APIToken, bool) { return s.tokensByHash.Get(hash) }
+
+// Heads are all template heads in order of name, as fleet.Compose wants them.
+func (s *Snapshot) Heads() []fleet.TemplateHead {
+	out := make([]fleet.TemplateHead, 0, s.TemplateHeads.Len())
+	for _, h := range s.TemplateHeads.All() {
+		out = append(out, *h)
+	}
+	return out
+}
+
+// ServiceSessions are the live replicas of a service.
+func (s *Snapshot) ServiceSessions(service string) []*fleet.Session {
+	var out []*fleet.Session
+	for k, v := range s.Sessions.from(service + "/") {
+		if len(k) <= len(service) || k[:len(service)+1] != service+"/" {
+			break
+		}
+		out = append(out, v)
+	}
+	return out
+}

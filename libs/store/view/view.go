@@ -1,0 +1,112 @@
+package view
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// View follows the store. Make it with New, subscribe, then Run it.
+type View struct {
+	client *store.Client
+	log    *slog.Logger
+
+	current atomic.Pointer[Snapshot]
+
+	// mu guards what follows.
+	mu      sync.Mutex
+	waiters map[*waiter]struct{}
+	subs    []func(Batch)
+	running bool
+}
+
+type waiter struct {
+	rev  int64
+	done chan struct{}
+}
+
+// New makes a view that has seen nothing yet.
+func New(c *store.Client, log *slog.Logger) *View {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	v := &View{client: c, log: log, waiters: map[*waiter]struct{}{}}
+	v.current.Store(emptySnapshot())
+	return v
+}
+
+// Subscribe registers a listener for every batch, called from the view's own
+// goroutine after the snapshot was published: it must not block. Only before Run.
+func (v *View) Subscribe(listen func(Batch)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.running {
+		panic("view: Subscribe after Run would miss changes")
+	}
+	v.subs = append(v.subs, listen)
+}
+
+// Run follows the store until ctx ends.
+func (v *View) Run(ctx context.Context) error {
+	v.mu.Lock()
+	v.running = true
+	v.mu.Unlock()
+	return v.client.Follow(ctx, store.Root, &builder{view: v, keys: map[string]int64{}})
+}
+
+// Snapshot is the latest snapshot; an empty one with Rev 0 before the first list.
+func (v *View) Snapshot() *Snapshot { return v.current.Load() }
+
+// Synced waits until the first list has been read.
+func (v *View) Synced(ctx context.Context) error {
+	_, err := v.WaitRev(ctx, 1)
+	return err
+}
+
+// WaitRev waits until the snapshot is at or past a revision, so that whoever
+// wrote it reads it back. Unavailable or Canceled when ctx ends first.
+func (v *View) WaitRev(ctx context.Context, rev int64) (*Snapshot, error) {
+	if s := v.Snapshot(); s.Rev >= rev {
+		return s, nil
+	}
+	w := &waiter{rev: rev, done: make(chan struct{})}
+	v.mu.Lock()
+	if s := v.Snapshot(); s.Rev >= rev {
+		v.mu.Unlock()
+		return s, nil
+	}
+	v.waiters[w] = struct{}{}
+	v.mu.Unlock()
+	defer func() {
+		v.mu.Lock()
+		delete(v.waiters, w)
+		v.mu.Unlock()
+	}()
+	select {
+	case <-w.done:
+		return v.Snapshot(), nil
+	case <-ctx.Done():
+		return v.Snapshot(), errs.Wrap("view.WaitRev", ctx.Err())
+	}
+}
+
+// publish makes a snapshot the current one and tells everybody.
+func (v *View) publish(b Batch) {
+	v.current.Store(b.After)
+	v.mu.Lock()
+	for w := range v.waiters {
+		if b.After.Rev >= w.rev {
+			close(w.done)
+			delete(v.waiters, w)
+		}
+	}
+	subs := v.subs
+	v.mu.Unlock()
+	for _, listen := range subs {
+		listen(b)
+	}
+}

@@ -1,0 +1,227 @@
+package view_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+type log struct {
+	mu      sync.Mutex
+	batches []view.Batch
+}
+
+func (l *log) hear(b view.Batch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.batches = append(l.batches, b)
+}
+
+func (l *log) changes() []view.Change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []view.Change
+	for _, b := range l.batches {
+		out = append(out, b.Changes...)
+	}
+	return out
+}
+
+func start(t *testing.T, c *store.Client) (*view.View, *log) {
+	t.Helper()
+	v, l := view.New(c, nil), &log{}
+	v.Subscribe(l.hear)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan struct{})
+	go func() { defer close(done); _ = v.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	if err := v.Synced(bounded(t)); err != nil {
+		t.Fatal(err)
+	}
+	return v, l
+}
+
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func commit(t *testing.T, c *store.Client, writes ...store.Write) int64 {
+	t.Helper()
+	rev, err := c.Commit(t.Context(), store.Txn{Writes: writes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rev
+}
+
+func TestARecordsOfAnInstanceAreJoinedWhateverTheirOrder(t *testing.T) {
+	c := storetest.New(t)
+	v, _ := start(t, c)
+	id := fleet.InstanceID("abc123")
+	commit(t, c, store.Create(store.StatusKey(id), fleet.Status{Instance: id, Generation: 1, State: fleet.Online}))
+	commit(t, c, store.Create(store.PlacementKey("n1", id), fleet.Placement{Instance: id, Node: "n1", Generation: 1, Port: 7}))
+	rev := commit(t, c,
+		store.Create(store.IntentKey(id), fleet.Intent{ID: id, Name: "lobby-1", Group: "lobby", Generation: 1, Desired: fleet.DesiredRunning}),
+		store.Create(store.NameKey("lobby", 1), store.NameClaim{ID: id}))
+	s, err := v.WaitRev(bounded(t), rev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ref := range []string{"abc123", "lobby-1"} {
+		i, ok := s.Find(ref)
+		if !ok || i.State() != fleet.Online || i.Port() != 7 || i.Intent.ModRev != rev {
+			t.Errorf("Find(%q) = %+v, %v", ref, i, ok)
+		}
+	}
+	if got := len(slices.Collect(s.GroupInstances("lobby"))); got != 1 {
+		t.Errorf("%d instances in the group", got)
+	}
+	if got := len(slices.Collect(s.NodeInstances("n1"))); got != 1 {
+		t.Errorf("%d instances on the node", got)
+	}
+	if s.Orphans.Len() != 0 {
+		t.Error("records stayed orphans")
+	}
+}
+
+func TestASnapshotNeverChanges(t *testing.T) {
+	c := storetest.New(t)
+	v, _ := start(t, c)
+	var revs []int64
+	for i := range 50 {
+		revs = append(revs, commit(t, c, store.Create(store.GroupKey(fleet.GroupName(fmt.Sprintf("g%02d", i))), fleet.Group{})))
+	}
+	s, err := v.WaitRev(bounded(t), revs[len(revs)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 50 {
+		rev := commit(t, c, store.Remove(store.GroupKey(fleet.GroupName(fmt.Sprintf("g%02d", i))), revs[i]))
+		if _, err := v.WaitRev(bounded(t), rev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.Groups.Len() != 50 {
+		t.Errorf("the old snapshot now has %d groups", s.Groups.Len())
+	}
+	if now := v.Snapshot().Groups.Len(); now != 0 {
+		t.Errorf("the new one has %d", now)
+	}
+}
+
+func TestListenersHearEachChangeOnceInOrderWithBeforeAndAfter(t *testing.T) {
+	c := storetest.New(t)
+	v, l := start(t, c)
+	k := store.GroupKey("lobby")
+	r1 := commit(t, c, store.Create(k, fleet.Group{Name: "lobby", Revision: 1}))
+	r2 := commit(t, c, store.Replace(k, fleet.Group{Name: "lobby", Revision: 2}, r1))
+	r3 := commit(t, c, store.Remove(k, r2))
+	if _, err := v.WaitRev(bounded(t), r3); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for len(l.changes()) < 3 && time.Now().Before(deadline) {
+		<-time.After(time.Millisecond)
+	}
+	var got []string
+	for _, ch := range l.changes() {
+		got = append(got, fmt.Sprintf("%d %v->%v", ch.Rev, revision(ch.Before), revision(ch.After)))
+	}
+	want := []string{fmt.Sprintf("%d 0->1", r1), fmt.Sprintf("%d 1->2", r2), fmt.Sprintf("%d 2->0", r3)}
+	if !slices.Equal(got, want) {
+		t.Errorf("heard %v, want %v", got, want)
+	}
+}
+
+func revision(v any) int64 {
+	if g, ok := v.(*fleet.Group); ok && g != nil {
+		return g.Revision
+	}
+	return 0
+}
+
+func TestARelistIsDeliveredAsTheDifference(t *testing.T) {
+	etcd := storetest.Start(t)
+	c := etcd.Client(t)
+	v, l := start(t, c)
+	for _, g := range []fleet.GroupName{"stays", "goes", "moves"} {
+		rev := commit(t, c, store.Create(store.GroupKey(g), fleet.Group{Name: g, Revision: 1}))
+		if _, err := v.WaitRev(bounded(t), rev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	heard := len(l.changes())
+	etcd.Stop()
+	etcd.Restart(t)
+	raw := etcd.Raw()
+	if _, err := raw.Delete(t.Context(), store.GroupKey("goes").String()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := raw.Put(t.Context(), store.GroupKey("moves").String(), `{"name":"moves","revision":2}`); err != nil {
+		t.Fatal(err)
+	}
+	etcd.Compact(t)
+	resp, err := raw.Put(t.Context(), store.GroupKey("comes").String(), `{"name":"comes","revision":1}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := v.WaitRev(bounded(t), resp.Header.Revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Groups.Len() != 3 {
+		t.Errorf("%d groups", s.Groups.Len())
+	}
+	got := map[string]string{}
+	for _, ch := range l.changes()[heard:] {
+		got[ch.Key[0]] = fmt.Sprintf("%d->%d", revision(ch.Before), revision(ch.After))
+	}
+	want := map[string]string{"goes": "1->0", "moves": "1->2", "comes": "0->1"}
+	if len(got) != len(want) {
+		t.Errorf("heard %v, want %v", got, want)
+	}
+	for k, w := range want {
+		if got[k] != w {
+			t.Errorf("%s: heard %q, want %q", k, got[k], w)
+		}
+	}
+}
+
+func TestWaitRevEndsWithItsContext(t *testing.T) {
+	c := storetest.New(t)
+	v, _ := start(t, c)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := v.WaitRev(ctx, 1<<40); !errs.Is(err, errs.Canceled) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestAnUnreadableRecordDoesNotStopTheRest(t *testing.T) {
+	etcd := storetest.Start(t)
+	c := etcd.Client(t)
+	v, _ := start(t, c)
+	if _, err := etcd.Raw().Put(t.Context(), store.GroupKey("bad").String(), `{`); err != nil {
+		t.Fatal(err)
+	}
+	rev := commit(t, c, store.Create(store.GroupKey("good"), fleet.Group{Name: "good"}))
+	s, err := v.WaitRev(bounded(t), rev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := s.Groups.Get("good"); !ok {
+		t.Error("the good record is missing")
+	}
+}
