@@ -145,3 +145,8 @@ func (s *Snapshot) ServiceSessions(service string) []*fleet.Session {
 	}
 	return out
 }
+
+// Name is the claim on a group's ordinal.
+func (s *Snapshot) Name(g fleet.GroupName, ordinal int) (*store.NameClaim, bool) {
+	return s.Names.Get(nameKey(g, ordinal))
+}

@@ -1,0 +1,202 @@
+// Package spawn holds how an instance comes to be and comes to be again: the
+// records and comparisons that gateway and enforcer share, so that both make
+// instances in exactly one way.
+//
+// It computes writes from a snapshot and commits nothing. Every intent it makes
+// stands on three comparisons: the instance key is new (or unchanged), the name
+// is free (or its holder is terminal and unchanged), and the plan exists, is
+// created, or is touched in the same transaction.
+package spawn
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// touchAfter is the age at which a reference renews a plan's time, well before
+// an unreferenced plan of an hour is collected.
+const touchAfter = 20 * time.Minute
+
+// Cause says who wants an instance, and why.
+type Cause struct {
+	Origin  fleet.Origin
+	Reason  fleet.Reason
+	Message string
+	// By is the user who asked; empty for the enforcer.
+	By string
+}
+
+// Birth is one instance's new or renewed intent with the writes that make it so.
+type Birth struct {
+	Intent fleet.Intent
+	writes []store.Write
+	plan   fleet.Plan
+	digest string
+}
+
+// Spawner makes births from one snapshot. It hands out each ordinal once.
+type Spawner struct {
+	snap  *view.Snapshot
+	heads []fleet.TemplateHead
+	now   time.Time
+	rand  *rand.Rand
+	taken map[fleet.GroupName]map[int]bool
+}
+
+// New makes a spawner over a snapshot.
+func New(s *view.Snapshot, now time.Time, r *rand.Rand) *Spawner {
+	return &Spawner{snap: s, heads: s.Heads(), now: now.UTC(), rand: r, taken: map[fleet.GroupName]map[int]bool{}}
+}
+
+// Fresh is a new instance of a group: new id, smallest free ordinal. replaces may be empty.
+func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, values map[string]string) Birth {
+	plan := fleet.Compose(*g, s.heads, s.rand.Uint64())
+	ordinal := s.freeOrdinal(g.Name)
+	intent := fleet.Intent{
+		ID: s.freshID(), Group: g.Name, Ordinal: ordinal, Name: fleet.InstanceName(g.Name, ordinal),
+		GroupRevision: g.Revision, Plan: plan.Digest(), Desired: fleet.DesiredRunning,
+		Generation: 1, GenerationAt: s.now, CreatedAt: s.now,
+		Origin: c.Origin, Replaces: replaces, Reason: c.Reason, Message: c.Message, By: c.By,
+		Values: maps.Clone(values),
+	}
+	return Birth{
+		Intent: intent, plan: plan, digest: intent.Plan,
+		writes: []store.Write{store.Create(store.IntentKey(intent.ID), intent), s.claim(g.Name, ordinal, intent.ID)},
+	}
+}
+
+// Again is the next generation of a terminal instance under the same id and, if
+// nobody took it, the same name. Conflict when the instance is not terminal.
+func (s *Spawner) Again(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, error) {
+	if !i.Terminal() {
+		return Birth{}, errs.New(errs.Conflict, "instance %s is %s: stop it first", i.Intent.Name, i.State())
+	}
+	plan := fleet.Compose(*g, s.heads, s.rand.Uint64())
+	next := i.Intent
+	next.GroupRevision, next.Plan = g.Revision, plan.Digest()
+	next.Desired, next.Stop, next.RestartPending = fleet.DesiredRunning, nil, false
+	next.Generation++
+	next.GenerationAt = s.now
+	next.Reason, next.Message, next.By = c.Reason, c.Message, c.By
+
+	var writes []store.Write
+	switch holder := s.holder(g.Name, next.Ordinal); {
+	case holder != nil && holder.ID == next.ID && !s.taken[g.Name][next.Ordinal]: // still ours
+		s.take(g.Name, next.Ordinal)
+	default:
+		if s.taken[g.Name][next.Ordinal] || !s.free(g.Name, next.Ordinal) {
+			next.Ordinal = s.freeOrdinal(g.Name)
+			next.Name = fleet.InstanceName(g.Name, next.Ordinal)
+		}
+		writes = append(writes, s.claim(g.Name, next.Ordinal, next.ID))
+	}
+	writes = append(writes, store.Replace(store.IntentKey(next.ID), next, i.Intent.ModRev))
+	return Birth{Intent: next, plan: plan, digest: next.Plan, writes: writes}, nil
+}
+
+// Txns packs births into transactions of at most maxOps comparisons, each
+// carrying the given fences and guards. Plans are created or renewed with their
+// first reference.
+func (s *Spawner) Txns(births []Birth, fences []store.Fence, guards []store.Guard, maxOps int) []store.Txn {
+	var out []store.Txn
+	room := func() bool { return len(out) > 0 && out[len(out)-1].Size()+4 <= maxOps }
+	inTxn := map[string]bool{} // plans settled in the current transaction
+	made := map[string]bool{}  // plans settled in an earlier one
+	for _, b := range births {
+		if !room() {
+			out = append(out, store.Txn{Fences: slices.Clone(fences), Guards: slices.Clone(guards)})
+			inTxn = map[string]bool{}
+		}
+		t := &out[len(out)-1]
+		if !inTxn[b.digest] {
+			s.settlePlan(t, b, made[b.digest])
+			inTxn[b.digest], made[b.digest] = true, true
+		}
+		t.Writes = append(t.Writes, b.writes...)
+	}
+	return out
+}
+
+// settlePlan makes sure that the plan exists with the transaction.
+func (s *Spawner) settlePlan(t *store.Txn, b Birth, made bool) {
+	key := store.PlanKey(b.digest)
+	stored := fleet.StoredPlan{Plan: b.plan, TouchedAt: s.now}
+	have, ok := s.snap.Plans.Get(b.digest)
+	switch {
+	case made:
+		t.Guards = append(t.Guards, store.Exists(key))
+	case !ok:
+		t.Writes = append(t.Writes, store.Create(key, stored))
+	case s.now.Sub(have.TouchedAt) > touchAfter:
+		t.Writes = append(t.Writes, store.Replace(key, stored, have.ModRev))
+	default:
+		t.Guards = append(t.Guards, store.Exists(key))
+	}
+}
+
+func (s *Spawner) freshID() fleet.InstanceID {
+	for {
+		id := fleet.NewInstanceID(s.rand.Uint64())
+		if _, used := s.snap.Instances.Get(id); !used {
+			return id
+		}
+	}
+}
+
+// freeOrdinal hands out the smallest ordinal nobody living holds.
+func (s *Spawner) freeOrdinal(g fleet.GroupName) int {
+	for n := 1; ; n++ {
+		if !s.taken[g][n] && s.free(g, n) {
+			s.take(g, n)
+			return n
+		}
+	}
+}
+
+func (s *Spawner) take(g fleet.GroupName, ordinal int) {
+	if s.taken[g] == nil {
+		s.taken[g] = map[int]bool{}
+	}
+	s.taken[g][ordinal] = true
+}
+
+func (s *Spawner) holder(g fleet.GroupName, ordinal int) *store.NameClaim {
+	claim, ok := s.snap.Name(g, ordinal)
+	if !ok {
+		return nil
+	}
+	return claim
+}
+
+// free reports whether an ordinal's holder is absent or terminal. A static
+// instance keeps its name as long as its record stands: its data lies under it.
+func (s *Spawner) free(g fleet.GroupName, ordinal int) bool {
+	claim := s.holder(g, ordinal)
+	if claim == nil {
+		return true
+	}
+	i, ok := s.snap.Instances.Get(claim.ID)
+	if !ok {
+		return true
+	}
+	if group, ok := s.snap.Groups.Get(g); ok && group.Spec.Static.Enabled {
+		return false
+	}
+	return i.Terminal() && !i.Intent.RestartPending
+}
+
+func (s *Spawner) claim(g fleet.GroupName, ordinal int, id fleet.InstanceID) store.Write {
+	s.take(g, ordinal)
+	var rev int64
+	if have := s.holder(g, ordinal); have != nil {
+		rev = have.ModRev
+	}
+	return store.Replace(store.NameKey(g, ordinal), store.NameClaim{ID: id}, rev)
+}
