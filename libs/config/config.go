@@ -1,0 +1,237 @@
+// Package config fills a struct of settings from four layers: the defaults in
+// its tags, a file, the environment and flags. The later layer wins, whole
+// values at a time: lists and maps are replaced, never merged. It is the only
+// importer of viper.
+//
+// A setting is a field with a tag; a nested struct with a tag is a section, an
+// embedded one without a tag adds its settings to the section it stands in, and
+// fields without a tag are left alone:
+//
+//	type Config struct {
+//		telemetry.Config
+//		Etcd struct {
+//			Endpoints []string      `config:"endpoints" default:"127.0.0.1:2379" usage:"where etcd listens"`
+//			Password  string        `config:"password" secret:"true" usage:"password of the etcd user"`
+//			Timeout   time.Duration `config:"timeout" default:"5s" usage:"longest wait for an answer"`
+//		} `config:"etcd"`
+//	}
+//
+// The names of one setting follow from its key: etcd.endpoints in the file (as a
+// section or with the dot), ORRERY_ETCD_ENDPOINTS in the environment,
+// --etcd-endpoints as a flag. An empty variable counts as not set. A secret has
+// no flag that carries it, since every user of a host can read command lines: it
+// has --etcd-password-file and ORRERY_ETCD_PASSWORD_FILE instead, beside
+// ORRERY_ETCD_PASSWORD.
+//
+// Types: string, int, int64, bool, float64 and named types of these,
+// time.Duration, []string, map[string]string. In the environment and in flags a
+// list is a,b,c or a JSON array, a map is k=v,k=v or a JSON object; flags of
+// lists and maps may be repeated. The case of map keys is kept.
+//
+// Invariants:
+//   - An unknown key or flag is an error that suggests the nearest known one.
+//   - All problems are reported at once, each naming key, value, source and what
+//     was expected. A secret's value stands in no error and no output.
+//   - Load reads nothing but its Options and the files they name.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// Exit codes of every program.
+const (
+	// ExitOK is also the code of --help, --version and --print-config.
+	ExitOK = 0
+	// ExitFailure is a failure while running.
+	ExitFailure = 1
+	// ExitUsage is something the operator must correct before the next start.
+	ExitUsage = 2
+)
+
+// Options says what to fill and from where.
+type Options struct {
+	// Name is the program's name, e.g. "orrery-scheduler".
+	Name string
+	// About is a sentence for --help. May be empty.
+	About string
+	// Version is what --version prints behind the name.
+	Version string
+	// Args are the arguments without the program's name.
+	Args []string
+	// Env is the environment as os.Environ gives it.
+	Env []string
+	// Into points at the struct to fill.
+	Into any
+	// Stdout takes the output of --help, --version and --print-config. Nil discards it.
+	Stdout io.Writer
+}
+
+// Validator is a settings struct, or a section of one, that checks its values
+// after they were read. Errors with a Field name the key within the struct.
+type Validator interface{ Validate() []error }
+
+// Loaded says what Load did.
+type Loaded struct {
+	// Done means that --help, --version or --print-config was served: exit with ExitOK.
+	Done bool
+	// File is the path of the file that was read, "" if none was named.
+	File string
+	// Settings are the effective values in the order of the struct.
+	Settings []Setting
+}
+
+// Setting is one effective value.
+type Setting struct {
+	// Key is the dotted key.
+	Key string
+	// Value is as it would be written in a flag; a secret that is set is ***.
+	Value string
+	// Source is "default", "file PATH", "env NAME" or "flag --name".
+	Source string
+}
+
+// Load fills Options.Into. Its error is of Kind Invalid and joins all problems
+// (Problems lists them); a struct with wrong tags is Internal. After an error the
+// struct must not be used.
+func Load(o Options) (Loaded, error) {
+	sch, err := schemaOf(o.Into)
+	if err != nil {
+		return Loaded{}, err
+	}
+	if o.Stdout == nil {
+		o.Stdout = io.Discard
+	}
+	line, problems := parseLine(sch, o.Args)
+	switch {
+	case line.help:
+		return Loaded{Done: true}, line.printHelp(o)
+	case line.version:
+		_, err := fmt.Fprintln(o.Stdout, strings.TrimSpace(o.Name+" "+o.Version))
+		return Loaded{Done: true}, err
+	}
+
+	env := environment(o.Env)
+	lay := newLayers(sch)
+	problems = append(problems, lay.defaults()...)
+	file := line.file
+	if file == "" {
+		file = env[envName("config")]
+	}
+	if file != "" {
+		problems = append(problems, lay.file(file)...)
+	}
+	problems = append(problems, lay.environment(env)...)
+	problems = append(problems, lay.flags(line)...)
+	lay.fill()
+	problems = append(problems, validate(sch, problems)...)
+	if len(problems) > 0 {
+		return Loaded{}, &errs.Error{Op: "config", Kind: errs.Invalid, Err: errors.Join(problems...)}
+	}
+
+	loaded := Loaded{File: file, Settings: lay.settings()}
+	if line.print {
+		loaded.Done = true
+		return loaded, lay.printYAML(o.Stdout)
+	}
+	return loaded, nil
+}
+
+// Problems lists what an error of Load joins, one sentence each.
+func Problems(err error) []string {
+	var e *errs.Error
+	if !errors.As(err, &e) || e.Op != "config" {
+		return []string{err.Error()}
+	}
+	joined, ok := e.Err.(interface{ Unwrap() []error })
+	if !ok {
+		return []string{err.Error()}
+	}
+	var out []string
+	for _, p := range joined.Unwrap() {
+		out = append(out, p.Error())
+	}
+	return out
+}
+
+// Main is the frame of a program: it loads the settings, runs and turns the
+// outcome into an exit code. Problems go to stderr. An error of run has
+// ExitUsage when it is Invalid, i.e. the operator's to correct, else ExitFailure.
+func Main(o Options, stderr io.Writer, run func(Loaded) error) int {
+	loaded, err := Load(o)
+	switch {
+	case err != nil:
+		fmt.Fprintf(stderr, "%s: the configuration is not usable:\n", o.Name)
+		for _, p := range Problems(err) {
+			fmt.Fprintf(stderr, "  %s\n", p)
+		}
+		fmt.Fprintf(stderr, "See %s --help.\n", o.Name)
+		return ExitUsage
+	case loaded.Done:
+		return ExitOK
+	}
+	if err := run(loaded); err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", o.Name, err)
+		if errs.Is(err, errs.Invalid) {
+			return ExitUsage
+		}
+		return ExitFailure
+	}
+	return ExitOK
+}
+
+// Defaults fills a settings struct with the defaults of its tags alone: for
+// tests, and for programs that set the rest themselves.
+func Defaults(into any) error {
+	_, err := Load(Options{Into: into})
+	return err
+}
+
+// problem makes an Invalid error whose sentence begins with the key.
+func problem(key, format string, args ...any) error {
+	return errs.Field(key, "%s %s", key, fmt.Sprintf(format, args...))
+}
+
+// validate asks the struct and its sections, and keeps what is news: a key that
+// could not be read holds its default, whose complaints would only confuse.
+func validate(sch *schema, before []error) []error {
+	blamed := map[string]bool{}
+	for _, p := range before {
+		blamed[errs.FieldOf(p)] = true
+	}
+	var found []error
+	for _, s := range sch.sections {
+		if !s.value.Addr().CanInterface() { // embedded and unexported: its owner's method set has Validate
+			continue
+		}
+		v, ok := s.value.Addr().Interface().(Validator)
+		if !ok {
+			continue
+		}
+		for _, err := range v.Validate() {
+			p := s.complaint(err)
+			same := func(other error) bool { return other.Error() == p.Error() }
+			// An embedded section is asked twice: by itself and through its owner.
+			if (errs.FieldOf(p) == "" || !blamed[errs.FieldOf(p)]) && !slices.ContainsFunc(found, same) {
+				found = append(found, p)
+			}
+		}
+	}
+	return found
+}
+
+// complaint puts a section's key before the field an error of Validate names.
+func (s section) complaint(err error) error {
+	field, text := errs.FieldOf(err), err.Error()
+	if field == "" {
+		return errs.New(errs.Invalid, "%s", strings.TrimSpace(strings.TrimSuffix(s.prefix, ".")+" "+text))
+	}
+	text = strings.TrimSpace(strings.TrimPrefix(text, field))
+	return problem(s.prefix+field, "%s", text)
+}
