@@ -1,0 +1,71 @@
+package arena
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// worldDir holds one file a level, in the current directory.
+const worldDir = "world"
+
+// ticksPerSecond is how fast a world's time passes.
+const ticksPerSecond = 20
+
+// world is what survives a restart.
+type world struct {
+	// Boots counts the starts that were saved, this one included.
+	Boots int64 `json:"boots"`
+	// Ticks is the time the world was up, in twentieths of a second.
+	Ticks int64 `json:"ticks"`
+	// Messages counts what was said on the console.
+	Messages int64 `json:"messages"`
+
+	path    string
+	savedAt time.Time // Ticks is right for this moment
+}
+
+// loadWorld reads the level's file, or begins a new world where there is none. Nothing
+// is written before the first save.
+func loadWorld(level string, now time.Time) (*world, error) {
+	w := &world{path: filepath.Join(worldDir, level+".json"), savedAt: now}
+	data, err := os.ReadFile(w.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the world: %w", err)
+	default:
+		if err := json.Unmarshal(data, w); err != nil {
+			return nil, fmt.Errorf("%s is damaged; move it away to begin a new world: %w", w.path, err)
+		}
+	}
+	w.Boots++
+	return w, nil
+}
+
+// save replaces the file by rename, after the new content is on the disk.
+func (w *world) save(now time.Time) error {
+	w.Ticks += int64(now.Sub(w.savedAt) * ticksPerSecond / time.Second)
+	w.savedAt = now
+	data, err := json.Marshal(w)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(worldDir, 0o755); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(worldDir, ".saving-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // gone after the rename
+	_, err = tmp.Write(append(data, '\n'))
+	if err := errors.Join(err, tmp.Sync(), tmp.Chmod(0o644), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), w.path)
+}
