@@ -1,0 +1,130 @@
+// Package blob is a content-addressed store of files on disk: a blob's name is
+// the SHA-256 of its content.
+//
+// Invariants: a blob appears whole or not at all (written aside, then renamed);
+// it is never changed; the same content is stored once. A blob whose content no
+// longer fits its name is not served by Verify's callers: it is removed, so that
+// the next publish writes it anew.
+package blob
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// Store is a directory of blobs. It is safe for concurrent use, also by several processes.
+type Store struct{ dir string }
+
+// Open makes the directory if need be and clears what interrupted writes left.
+func Open(dir string) (*Store, error) {
+	s := &Store{dir: dir}
+	if err := os.RemoveAll(s.incoming()); err != nil {
+		return nil, errs.As(errs.Unavailable, "blob.Open", err)
+	}
+	if err := os.MkdirAll(s.incoming(), 0o755); err != nil {
+		return nil, errs.As(errs.Unavailable, "blob.Open", err)
+	}
+	return s, nil
+}
+
+func (s *Store) incoming() string { return filepath.Join(s.dir, "incoming") }
+
+// path is where a blob lies. Only for valid names.
+func (s *Store) path(sum string) string { return filepath.Join(s.dir, sum[:2], sum) }
+
+// Valid reports whether sum has the form of a blob's name.
+func Valid(sum string) bool {
+	b, err := hex.DecodeString(sum)
+	return err == nil && len(b) == sha256.Size && hex.EncodeToString(b) == sum
+}
+
+// Has reports whether a blob is stored with the size it should have.
+func (s *Store) Has(sum string, size int64) bool {
+	fi, err := os.Stat(s.path(sum))
+	return err == nil && fi.Size() == size
+}
+
+// Put stores everything r yields and returns its name and size. Exhausted when
+// more than limit bytes come.
+func (s *Store) Put(r io.Reader, limit int64) (sum string, size int64, err error) {
+	f, err := os.CreateTemp(s.incoming(), "blob-*")
+	if err != nil {
+		return "", 0, errs.As(errs.Unavailable, "blob.Put", err)
+	}
+	defer func() {
+		_ = f.Close()
+		_ = os.Remove(f.Name()) // gone already when it was renamed
+	}()
+	h := sha256.New()
+	size, err = io.Copy(io.MultiWriter(f, h), io.LimitReader(r, limit+1))
+	if err != nil {
+		return "", 0, errs.As(errs.Unavailable, "blob.Put", err)
+	}
+	if size > limit {
+		return "", 0, errs.New(errs.TooLarge, "the file is larger than %d MiB", limit>>20)
+	}
+	sum = hex.EncodeToString(h.Sum(nil))
+	if s.Has(sum, size) {
+		return sum, size, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(s.path(sum)), 0o755); err != nil {
+		return "", 0, errs.As(errs.Unavailable, "blob.Put", err)
+	}
+	if err := f.Close(); err != nil {
+		return "", 0, errs.As(errs.Unavailable, "blob.Put", err)
+	}
+	if err := os.Rename(f.Name(), s.path(sum)); err != nil {
+		return "", 0, errs.As(errs.Unavailable, "blob.Put", err)
+	}
+	return sum, size, nil
+}
+
+// Open opens a blob for reading. NotFound when it is not stored, Malformed when
+// the name is none.
+func (s *Store) Open(sum string) (*os.File, error) {
+	if !Valid(sum) {
+		return nil, errs.New(errs.Malformed, "%q is not a SHA-256", clip(sum))
+	}
+	f, err := os.Open(s.path(sum))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errs.New(errs.NotFound, "blob %s is not stored here", sum)
+	}
+	if err != nil {
+		return nil, errs.As(errs.Unavailable, "blob.Open", err)
+	}
+	return f, nil
+}
+
+// ReadAll reads a small blob and checks its content against its name. A blob
+// that does not fit is removed and the error is Unavailable.
+func (s *Store) ReadAll(sum string) ([]byte, error) {
+	f, err := s.Open(sum)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
+	if err != nil {
+		return nil, errs.As(errs.Unavailable, "blob.ReadAll", err)
+	}
+	if got := sha256.Sum256(b); hex.EncodeToString(got[:]) != sum {
+		_ = os.Remove(s.path(sum))
+		return nil, errs.As(errs.Unavailable, "blob.ReadAll", fmt.Errorf("%s was corrupt on disk and has been removed", sum))
+	}
+	return b, nil
+}
+
+func clip(s string) string {
+	if len(s) > 80 {
+		return s[:80] + "…"
+	}
+	return s
+}
