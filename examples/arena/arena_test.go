@@ -130,7 +130,8 @@ func asProcess(t *testing.T, dir string, args ...string) *running {
 	r := &running{out: newTranscript(), err: newTranscript(), exited: make(chan int, 1)}
 	r.cmd = exec.Command(os.Args[0], args...)
 	r.cmd.Dir = dir
-	r.cmd.Env = append(os.Environ(), asProgram+"=1", "ORRERY_INSTANCE_ID=abc123")
+	// The race detector would hold up every exit for a second.
+	r.cmd.Env = append(os.Environ(), asProgram+"=1", "ORRERY_INSTANCE_ID=abc123", "GORACE=atexit_sleep_ms=0")
 	r.cmd.Stdout, r.cmd.Stderr = r.out, r.err
 	var err error
 	if r.stdin, err = r.cmd.StdinPipe(); err != nil {

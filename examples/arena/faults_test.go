@@ -168,6 +168,25 @@ func TestADaemonStaysBehind(t *testing.T) {
 	}
 }
 
+func TestLeadingArgs(t *testing.T) {
+	for _, tc := range []struct {
+		name            string
+		all, args, want string
+	}{
+		{"a program of its own has none", "--port 0", "--port 0", ""},
+		{"a subcommand stands before", "arena --port 0", "--port 0", "arena"},
+		{"without arguments all of them lead", "hidden arena", "", "hidden arena"},
+		{"arguments from elsewhere are not ours", "-test.v", "--port 0", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := leadingArgs(strings.Fields(tc.all), strings.Fields(tc.args))
+			if strings.Join(got, " ") != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 // stat is what /proc says about a process.
 type stat struct {
 	state                  string
