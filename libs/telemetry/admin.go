@@ -1,0 +1,146 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/lifecycle"
+)
+
+// DefaultAdminAddress is a free port on loopback.
+const DefaultAdminAddress = "127.0.0.1:0"
+
+// AdminOptions says what the admin listener serves.
+type AdminOptions struct {
+	// Address is host:port; "" means DefaultAdminAddress.
+	Address string
+	// Gatherer feeds /metrics.
+	Gatherer prometheus.Gatherer
+	// Ready feeds /readyz: whether the service is ready, and what it waits for.
+	// lifecycle's Gates.Ready fits. Nil means always ready.
+	Ready func() (ready bool, waiting []string)
+	// Log takes what goes wrong while serving.
+	Log *slog.Logger
+}
+
+// Admin is the admin listener:
+//
+//	/livez          200 while the process serves
+//	/readyz         200 when ready, else 503 with what it waits for
+//	/metrics        Prometheus text format
+//	/debug/pprof/   profiles
+type Admin struct {
+	options  AdminOptions
+	server   *http.Server
+	listener net.Listener // written by start before run reads it
+	addr     atomic.Value // string
+}
+
+// NewAdmin makes an admin listener that Component runs.
+func NewAdmin(o AdminOptions) *Admin {
+	if o.Address == "" {
+		o.Address = DefaultAdminAddress
+	}
+	a := &Admin{options: o}
+	a.addr.Store("")
+	a.server = &http.Server{
+		Handler:           a.Handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
+	}
+	return a
+}
+
+// Addr is the address the listener has, "" before it was started.
+func (a *Admin) Addr() string {
+	addr, _ := a.addr.Load().(string)
+	return addr
+}
+
+// Component listens at its start, so that a taken address fails the program's
+// start, and serves until it is stopped. Put it first: it is then the last to go
+// and shows what the others wait for.
+func (a *Admin) Component() lifecycle.Component {
+	return lifecycle.Component{Name: "admin", Start: a.start, Run: a.run, Stop: a.stop, StopTimeout: 2 * time.Second}
+}
+
+func (a *Admin) start(ctx context.Context) error {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", a.options.Address)
+	if err != nil {
+		return &errs.Error{Kind: errs.Invalid, Field: "admin.address", Message: whyNot(a.options.Address, err), Err: err}
+	}
+	a.listener = l
+	a.addr.Store(l.Addr().String())
+	a.options.Log.Info("admin listener is up", "address", a.Addr())
+	return nil
+}
+
+func whyNot(address string, err error) string {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Sprintf("admin.address %s is taken by another process: choose another port, or 0 for a free one", address)
+	}
+	return fmt.Sprintf("admin.address %s cannot be listened on", address)
+}
+
+func (a *Admin) run(context.Context) error {
+	if err := a.server.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// stop lets short requests end; a profile that still runs is cut off.
+func (a *Admin) stop(ctx context.Context) error {
+	if err := a.server.Shutdown(ctx); err != nil {
+		return a.server.Close()
+	}
+	return nil
+}
+
+// Handler serves the admin endpoints, for a service that has a listener already.
+func (a *Admin) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "alive") })
+	mux.HandleFunc("GET /readyz", a.readyz)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.options.Gatherer, promhttp.HandlerOpts{
+		ErrorLog:      slog.NewLogLogger(a.options.Log.Handler(), slog.LevelWarn),
+		ErrorHandling: promhttp.ContinueOnError,
+	}))
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+func (a *Admin) readyz(w http.ResponseWriter, _ *http.Request) {
+	if a.options.Ready != nil {
+		if ready, waiting := a.options.Ready(); !ready {
+			answer(w, http.StatusServiceUnavailable, "waiting for "+strings.Join(waiting, ", "))
+			return
+		}
+	}
+	answer(w, http.StatusOK, "ready")
+}
+
+func answer(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text + "\n")) // a probe that hung up needs no answer
+}

@@ -1,0 +1,112 @@
+package telemetry_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/lifecycle"
+	"github.com/orreryhq/orrery/libs/telemetry"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newAdmin(t *testing.T, address string, ready func() (bool, []string)) *telemetry.Admin {
+	t.Helper()
+	reg, err := telemetry.NewRegistry("scheduler", "v1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return telemetry.NewAdmin(telemetry.AdminOptions{
+		Address: address, Gatherer: reg, Ready: ready, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func TestAdminServesUntilItIsStopped(t *testing.T) {
+	var gates lifecycle.Gates
+	gate := gates.Gate("view")
+	admin := newAdmin(t, "", gates.Ready)
+	ctx, cancel := context.WithCancel(t.Context())
+	var base string
+	check := lifecycle.Component{Name: "check", Start: func(context.Context) error {
+		base = "http://" + admin.Addr()
+		want := func(path string, status int, text string) {
+			t.Helper()
+			if got, body := get(t, base+path); got != status || !strings.Contains(body, text) {
+				t.Errorf("%s: got %d %q, want %d with %q", path, got, body, status, text)
+			}
+		}
+		want("/livez", 200, "alive")
+		want("/readyz", 503, "waiting for view")
+		gate.Open()
+		want("/readyz", 200, "ready")
+		want("/metrics", 200, `orrery_scheduler_build_info{go="go`)
+		want("/metrics", 200, `version="v1.2.3"`)
+		want("/metrics", 200, "go_goroutines")
+		want("/metrics", 200, "process_cpu_seconds_total")
+		want("/debug/pprof/", 200, "goroutine")
+		want("/debug/pprof/heap?debug=1", 200, "heap profile")
+		want("/nope", 404, "")
+		cancel()
+		return nil
+	}}
+	if err := lifecycle.Run(ctx, slog.New(slog.DiscardHandler), admin.Component(), check); err != nil {
+		t.Error(err)
+	}
+	if _, err := net.Dial("tcp", admin.Addr()); err == nil {
+		t.Error("still listening")
+	}
+}
+
+func TestATakenAddressSaysSo(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	admin := newAdmin(t, l.Addr().String(), nil)
+	err = lifecycle.Run(t.Context(), slog.New(slog.DiscardHandler), admin.Component())
+	if !errs.Is(err, errs.Invalid) || !strings.Contains(errs.MessageOf(err), "is taken by another process") {
+		t.Errorf("got %v", err)
+	}
+	if errs.FieldOf(err) != "admin.address" {
+		t.Errorf("field %q", errs.FieldOf(err))
+	}
+}
+
+func TestWithoutAReadinessCheckItIsReady(t *testing.T) {
+	admin := newAdmin(t, "", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	check := lifecycle.Component{Name: "check", Start: func(context.Context) error {
+		if status, _ := get(t, "http://"+admin.Addr()+"/readyz"); status != 200 {
+			t.Errorf("got %d", status)
+		}
+		cancel()
+		return nil
+	}}
+	if err := lifecycle.Run(ctx, slog.New(slog.DiscardHandler), admin.Component(), check); err != nil {
+		t.Error(err)
+	}
+}

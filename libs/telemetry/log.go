@@ -1,0 +1,39 @@
+package telemetry
+
+import (
+	"io"
+	"log/slog"
+)
+
+// LogOptions says how a logger is made.
+type LogOptions struct {
+	// Service and Replica stand in every line; an empty Replica is left out.
+	Service, Replica string
+	// Level is debug, info, warn or error.
+	Level string
+	// Format is text or json.
+	Format string
+	// Writer takes the lines, one Write each. Mains pass os.Stderr.
+	Writer io.Writer
+}
+
+// NewLogger makes a service's logger. A wrong level or format is Invalid.
+func NewLogger(o LogOptions) (*slog.Logger, error) {
+	level, err := parseLevel(o.Level)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkFormat(o.Format); err != nil {
+		return nil, err
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	var h slog.Handler = slog.NewTextHandler(o.Writer, opts)
+	if o.Format == "json" {
+		h = slog.NewJSONHandler(o.Writer, opts)
+	}
+	log := slog.New(h).With("service", o.Service)
+	if o.Replica != "" {
+		log = log.With("replica", o.Replica)
+	}
+	return log, nil
+}

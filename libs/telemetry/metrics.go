@@ -1,0 +1,153 @@
+package telemetry
+
+import (
+	"errors"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// NewRegistry makes a process' registry with the collectors of the Go runtime
+// and the process, and orrery_<service>_build_info with the version.
+func NewRegistry(service, version string) (*prometheus.Registry, error) {
+	reg := prometheus.NewRegistry()
+	m := NewMetrics(reg, service)
+	m.register("", collectors.NewGoCollector())
+	m.register("", collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.Gauge("build", "info", "Always 1; the labels say what runs.", "version", "go").
+		WithLabelValues(version, runtime.Version()).Set(1)
+	return reg, m.Err()
+}
+
+// Name builds orrery_<service>_<noun>_<unit>. It is Invalid when a part is not
+// lower-case words joined by underscores, or when the unit is not a base unit
+// (seconds, bytes, ratio, or the plural of what is counted).
+func Name(service, noun, unit string) (string, error) {
+	word := regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
+	name := strings.Join([]string{"orrery", service, noun, unit}, "_")
+	for _, part := range []string{service, noun, unit} {
+		if !word.MatchString(part) {
+			return name, errs.New(errs.Invalid, "metric %s: %q must be lower-case words joined by underscores", name, part)
+		}
+	}
+	if advice := unitAdvice(unit); advice != "" {
+		return name, errs.New(errs.Invalid, "metric %s: %s", name, advice)
+	}
+	return name, nil
+}
+
+// unitAdvice says what is wrong with a unit, "" if nothing.
+func unitAdvice(unit string) string {
+	switch unit {
+	case "ns", "us", "ms", "s", "nanoseconds", "microseconds", "milliseconds", "minutes", "hours", "days":
+		return "times are in seconds"
+	case "kb", "mb", "gb", "kib", "mib", "gib", "kilobytes", "megabytes", "gigabytes":
+		return "sizes are in bytes"
+	case "percent", "pct":
+		return "shares are a ratio from 0 to 1"
+	case "count", "sum", "bucket":
+		return "the suffix " + unit + " belongs to histograms; name what is counted"
+	}
+	return ""
+}
+
+// Definition describes one metric, for generated references.
+type Definition struct {
+	// Name is the full name.
+	Name string
+	// Type is counter, gauge or histogram.
+	Type string
+	// Help is the sentence shown with it.
+	Help string
+	// Labels are the label names.
+	Labels []string
+}
+
+// Metrics makes the metrics of one service. Mistakes in names are collected: a
+// service makes all its metrics when it is built and then checks Err once. A
+// metric with a mistake works, but is not exported. Not safe for concurrent use.
+type Metrics struct {
+	reg     prometheus.Registerer
+	service string
+	defs    []Definition
+	errs    []error
+}
+
+// NewMetrics makes metrics named orrery_<service>_… on a registry, which several services may share.
+func NewMetrics(reg prometheus.Registerer, service string) *Metrics {
+	return &Metrics{reg: reg, service: service}
+}
+
+// Err joins the mistakes made so far; nil if there are none.
+func (m *Metrics) Err() error { return errors.Join(m.errs...) }
+
+// Definitions lists the metrics made so far.
+func (m *Metrics) Definitions() []Definition { return slices.Clone(m.defs) }
+
+// define records a metric and returns its name; failed names are not registered.
+func (m *Metrics) define(typ, noun, unit, help string, labels []string) (name string, ok bool) {
+	name, err := Name(m.service, noun, unit)
+	isCounter := typ == "counter"
+	switch {
+	case err != nil:
+	case help == "":
+		err = errs.New(errs.Invalid, "metric %s has no help", name)
+	case isCounter != (unit == "total"):
+		err = errs.New(errs.Invalid, "metric %s is a %s: counters, and only they, end in total", name, typ)
+	}
+	if err != nil {
+		m.errs = append(m.errs, err)
+		return name, false
+	}
+	m.defs = append(m.defs, Definition{Name: name, Type: typ, Help: help, Labels: slices.Clone(labels)})
+	return name, true
+}
+
+func (m *Metrics) register(name string, c prometheus.Collector) {
+	if err := m.reg.Register(c); err != nil {
+		m.errs = append(m.errs, errs.As(errs.Invalid, strings.TrimSpace("metric "+name), err))
+	}
+}
+
+// Counter makes orrery_<service>_<noun>_total. A unit is part of the noun: "sent_bytes".
+func (m *Metrics) Counter(noun, help string, labels ...string) *prometheus.CounterVec {
+	name, ok := m.define("counter", noun, "total", help, labels)
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	if ok {
+		m.register(name, c)
+	}
+	return c
+}
+
+// Gauge makes orrery_<service>_<noun>_<unit>.
+func (m *Metrics) Gauge(noun, unit, help string, labels ...string) *prometheus.GaugeVec {
+	name, ok := m.define("gauge", noun, unit, help, labels)
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	if ok {
+		m.register(name, g)
+	}
+	return g
+}
+
+// GaugeFunc makes orrery_<service>_<noun>_<unit>, read by f when asked for. f must be fast and safe for concurrent use.
+func (m *Metrics) GaugeFunc(noun, unit, help string, f func() float64) {
+	if name, ok := m.define("gauge", noun, unit, help, nil); ok {
+		m.register(name, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
+	}
+}
+
+// Histogram makes orrery_<service>_<noun>_<unit>. Nil buckets are Prometheus' defaults, 5 ms to 10 s.
+func (m *Metrics) Histogram(noun, unit, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	name, ok := m.define("histogram", noun, unit, help, labels)
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	if ok {
+		m.register(name, h)
+	}
+	return h
+}
