@@ -1,0 +1,45 @@
+package reconcile
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff is the delay before a key that failed is tried again: Base after the
+// first failure, doubled with each further one, at most Max.
+type Backoff struct {
+	// Base is the first delay. 0 means DefaultBackoff's.
+	Base time.Duration
+	// Max bounds the delay. 0 means DefaultBackoff's.
+	Max time.Duration
+}
+
+// DefaultBackoff reaches its maximum at the twelfth failure in a row.
+func DefaultBackoff() Backoff { return Backoff{Base: 20 * time.Millisecond, Max: 30 * time.Second} }
+
+func (b Backoff) orDefault() Backoff {
+	d := DefaultBackoff()
+	if b.Base <= 0 {
+		b.Base = d.Base
+	}
+	if b.Max <= 0 {
+		b.Max = d.Max
+	}
+	b.Max = max(b.Max, b.Base)
+	return b
+}
+
+// Delay is the delay after so many failures in a row (1 or more). With a random
+// source it lies between half and all of it, so that keys that failed together
+// do not return together; without one it is exact.
+func (b Backoff) Delay(failures int, random *rand.Rand) time.Duration {
+	b = b.orDefault()
+	d := b.Max
+	if shift := failures - 1; shift < 62 && b.Base <= b.Max>>shift {
+		d = b.Base << shift
+	}
+	if random == nil {
+		return d
+	}
+	return d - time.Duration(random.Int64N(int64(d)/2+1))
+}
