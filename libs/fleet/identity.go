@@ -27,6 +27,16 @@ type APIToken struct {
 	CreatedAt time.Time `json:"createdAt"`
 }
 
+// Ticket opens one stream once, for clients that cannot send headers. Only its
+// hash is kept, in the key, and the key goes when the ticket expires. The gateway
+// writes it.
+type Ticket struct {
+	Rev
+	User string `json:"user"`
+	// Stream names what the ticket opens, e.g. "events".
+	Stream string `json:"stream"`
+}
+
 // SealedKey is a secret encrypted under the cluster secret. The gateway writes it.
 type SealedKey struct {
 	Rev

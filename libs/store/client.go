@@ -76,6 +76,15 @@ func (c *Client) Ping(ctx context.Context) error {
 	return wrap("store.Ping", err)
 }
 
+// Revision is etcd's current revision, read linearizably.
+func (c *Client) Revision(ctx context.Context) (int64, error) {
+	resp, err := c.etcd.Get(ctx, MetaKey().String(), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, wrap("store.Revision", err)
+	}
+	return resp.Header.Revision, nil
+}
+
 // Join makes sure the cluster's keys are of a schema this build knows, writing
 // the meta record when it is the first. Conflict when the schema is newer.
 func (c *Client) Join(ctx context.Context, now time.Time) (fleet.Meta, error) {

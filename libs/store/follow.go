@@ -54,7 +54,7 @@ type follower struct {
 }
 
 func (f *follower) relist(ctx context.Context) error {
-	kvs, rev, err := f.client.list(ctx, f.prefix)
+	kvs, rev, err := f.client.list(ctx, f.prefix, 0)
 	if err != nil {
 		return err
 	}

@@ -161,6 +161,11 @@ func AuditKey(ulid string) Key[fleet.AuditEntry] {
 }
 func AuditLog() Prefix[fleet.AuditEntry] { return Prefix[fleet.AuditEntry]{Root + "audit/"} }
 
+// TicketKey is a single-use stream ticket, by the SHA-256 of its text, hex.
+func TicketKey(hash string) Key[fleet.Ticket] {
+	return Key[fleet.Ticket]{Root + "tickets/" + hash}
+}
+
 // SplitKey cuts a full key into its kind and the segments after it. ok is false
 // for keys outside Root.
 func SplitKey(key string) (kind string, rest []string, ok bool) {

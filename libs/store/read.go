@@ -27,7 +27,7 @@ func Get[T any](ctx context.Context, c *Client, k Key[T]) (T, error) {
 // List reads all records under a prefix at one revision, in key order, and
 // returns that revision.
 func List[T any](ctx context.Context, c *Client, p Prefix[T]) ([]T, int64, error) {
-	kvs, rev, err := c.list(ctx, p.String())
+	kvs, rev, err := c.list(ctx, p.String(), 0)
 	if err != nil {
 		return nil, 0, errs.Wrap("store.List", err)
 	}
@@ -42,11 +42,11 @@ func List[T any](ctx context.Context, c *Client, p Prefix[T]) ([]T, int64, error
 	return out, rev, nil
 }
 
-// list reads a prefix page by page, all at the first page's revision.
-func (c *Client) list(ctx context.Context, prefix string) ([]KeyValue, int64, error) {
+// list reads a prefix page by page, all at the given revision, or with 0 at the
+// first page's, which is the current one.
+func (c *Client) list(ctx context.Context, prefix string, rev int64) ([]KeyValue, int64, error) {
 	var (
 		out []KeyValue
-		rev int64
 		key = prefix
 		end = clientv3.GetPrefixRangeEnd(prefix)
 	)

@@ -86,6 +86,22 @@ func OnSession[T any](s *Session, k Key[T], v T) Write {
 	return w
 }
 
+// CreateFor writes a key that must not exist and goes by itself after ttl, counted
+// in whole seconds by etcd: for records nobody has to clean up. Errors as of Commit.
+func CreateFor[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.Duration) error {
+	lease, err := c.etcd.Grant(ctx, max(1, int64(ttl/time.Second)))
+	if err != nil {
+		return wrap("store.CreateFor", err)
+	}
+	w := Create(k, v)
+	w.lease = lease.ID
+	if _, err := c.Commit(ctx, Txn{Writes: []Write{w}}); err != nil {
+		c.revoke(ctx, lease.ID)
+		return errs.Wrap("store.CreateFor", err)
+	}
+	return nil
+}
+
 // Close ends the session at once by revoking its lease; its keys go with it.
 // When etcd does not answer, they go at the TTL.
 func (s *Session) Close(ctx context.Context) {

@@ -1,0 +1,133 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+)
+
+// tape records what a Handler is told.
+type tape struct {
+	start []string
+	seen  []string
+	rev   int64
+}
+
+func (p *tape) Reset(kvs []store.KeyValue, rev int64) {
+	for _, kv := range kvs {
+		p.start = append(p.start, fmt.Sprintf("%s@%d", kv.Key, kv.ModRev))
+	}
+	p.rev = rev
+}
+
+func (p *tape) Apply(changes []store.Change, rev int64) {
+	for _, c := range changes {
+		p.seen = append(p.seen, fmt.Sprintf("%s@%d removed=%v", c.Key, c.ModRev, c.Removed))
+	}
+	p.rev = rev
+}
+
+func TestHistoryIsTheStateAtARevisionAndEveryChangeUpToAnother(t *testing.T) {
+	etcd := storetest.Start(t)
+	c := etcd.Client(t)
+	k := store.AllocKey("n1")
+	r1 := put(t, c, store.Create(k, fleet.Alloc{Node: "n1"}))
+	r2 := put(t, c, store.Replace(k, fleet.Alloc{Node: "n2"}, r1))
+	r3 := put(t, c, store.Remove(k, r2))
+	resp, err := etcd.Raw().Put(t.Context(), "/foreign", "x") // a revision the prefix does not know
+	if err != nil {
+		t.Fatal(err)
+	}
+	r4 := resp.Header.Revision
+	put(t, c, store.Create(k, fleet.Alloc{Node: "n3"}))
+
+	change := func(rev int64, removed bool) string { return fmt.Sprintf("%s@%d removed=%v", k, rev, removed) }
+	for _, tc := range []struct {
+		name        string
+		from, to    int64
+		start, seen []string
+	}{
+		{"all of it", r1 - 1, r3, nil, []string{change(r1, false), change(r2, false), change(r3, true)}},
+		{"a part, which starts from the state then", r1, r2, []string{fmt.Sprintf("%s@%d", k, r1)}, []string{change(r2, false)}},
+		{"up to a revision without a change here", r2, r4, []string{fmt.Sprintf("%s@%d", k, r2)}, []string{change(r3, true)}},
+		{"nothing", r3, r3, nil, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var p tape
+			if err := c.History(t.Context(), store.Root, tc.from, tc.to, &p); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(p.start, tc.start) || !slices.Equal(p.seen, tc.seen) || p.rev != tc.to {
+				t.Errorf("start %v, then %v up to %d; want %v, %v, %d", p.start, p.seen, p.rev, tc.start, tc.seen, tc.to)
+			}
+		})
+	}
+}
+
+func TestHistoryUpToTheLatestRevisionEndsThoughNothingHappensAnyMore(t *testing.T) {
+	etcd := storetest.Start(t)
+	c := etcd.Client(t)
+	r1 := put(t, c, store.Create(store.AllocKey("n1"), fleet.Alloc{Node: "n1"}))
+	resp, err := etcd.Raw().Put(t.Context(), "/foreign", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p tape
+	if err := c.History(t.Context(), store.Root, r1, resp.Header.Revision, &p); err != nil {
+		t.Fatal(err)
+	}
+	if p.rev != resp.Header.Revision || len(p.seen) != 0 {
+		t.Errorf("up to %d with %v", p.rev, p.seen)
+	}
+}
+
+func TestACompactedHistoryIsSaidToBe(t *testing.T) {
+	etcd := storetest.Start(t)
+	c := etcd.Client(t)
+	r1 := put(t, c, store.Create(store.AllocKey("n1"), fleet.Alloc{Node: "n1"}))
+	r2 := put(t, c, store.Create(store.AllocKey("n2"), fleet.Alloc{Node: "n2"}))
+	etcd.Compact(t)
+	if err := c.History(t.Context(), store.Root, r1, r2, &tape{}); !store.Compacted(err) || !errs.Is(err, errs.NotFound) {
+		t.Errorf("err = %v, want NotFound because of compaction", err)
+	}
+}
+
+func TestARecordCreatedForATimeGoesByItself(t *testing.T) {
+	c := storetest.New(t)
+	k := store.TicketKey("abc")
+	if err := store.CreateFor(t.Context(), c, k, fleet.Ticket{User: "ann", Stream: "events"}, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := store.Get(t.Context(), c, k); err != nil || got.User != "ann" {
+		t.Fatalf("Get = %+v, %v", got, err)
+	}
+	if err := store.CreateFor(t.Context(), c, k, fleet.Ticket{}, time.Second); !errs.Is(err, errs.AlreadyExists) {
+		t.Errorf("a second create: %v, want AlreadyExists", err)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		_, err := store.Get(t.Context(), c, k)
+		if errs.Is(err, errs.NotFound) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it still stands: %v", err)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+func put(t *testing.T, c *store.Client, w store.Write) int64 {
+	t.Helper()
+	rev, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{w}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rev
+}
