@@ -83,7 +83,7 @@ func TestTheFirstFailureStopsAll(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var j journal
 				b := lifecycle.Component{Name: "b", Run: func(ctx context.Context) error {
-					time.Sleep(time.Minute)
+					<-time.After(time.Minute)
 					return c.run(ctx)
 				}}
 				err := lifecycle.Run(t.Context(), slog.New(slog.DiscardHandler), j.component("a"), b, j.component("c"))
@@ -113,7 +113,7 @@ func TestAFailureWhileALaterOneStartsEndsTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		a := lifecycle.Component{Name: "a", Run: func(context.Context) error {
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			return errors.New("boom")
 		}}
 		b := j.component("b")
@@ -149,7 +149,7 @@ func TestAComponentWorksUntilItsTurnToStopComes(t *testing.T) {
 			return nil
 		}}
 		b := lifecycle.Component{Name: "b", Stop: func(context.Context) error {
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			return (<-first).Err()
 		}}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -82,7 +82,7 @@ func run(t *testing.T, q *reconcile.Queue[string]) func() {
 // takes makes every reconciliation last d.
 func takes(d time.Duration) func(context.Context, string, int) (reconcile.Result, error) {
 	return func(context.Context, string, int) (reconcile.Result, error) {
-		time.Sleep(d)
+		<-time.After(d)
 		return reconcile.Result{}, nil
 	}
 }
@@ -97,7 +97,7 @@ func TestWakeUpsCoalesce(t *testing.T) {
 		for range 5 {
 			q.Add("b")
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		r.want(t, "a@0s", "b@1s")
 	})
 }
@@ -108,10 +108,10 @@ func TestAKeyAddedWhileWorkingIsLookedAtOnceMore(t *testing.T) {
 		q, stop := start(t, r, reconcile.Options[string]{Workers: 4})
 		defer stop()
 		q.Add("a")
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		q.Add("a")
 		q.Add("a")
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		r.want(t, "a@0s", "a@2s")
 	})
 }
@@ -126,7 +126,7 @@ func TestTheEarliestDueTimeWins(t *testing.T) {
 		q.AddAfter("a", 20*time.Second)
 		q.AddAfter("b", 0)
 		q.AddAfter("c", 3*time.Second)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		r.want(t, "b@0s", "c@3s", "a@5s")
 	})
 }
@@ -137,9 +137,9 @@ func TestAnAddInBetweenDoesNotCancelWhatIsOwed(t *testing.T) {
 		q, stop := start(t, r, reconcile.Options[string]{})
 		defer stop()
 		q.AddAfter("a", 5*time.Second)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		q.Add("a")
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		r.want(t, "a@1s", "a@5s")
 	})
 }
@@ -155,7 +155,7 @@ func TestAResultAsksForAnotherLook(t *testing.T) {
 		q, stop := start(t, r, reconcile.Options[string]{})
 		defer stop()
 		q.Add("a")
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		r.want(t, "a@0s", "a@7s", "a@14s")
 		if s := q.Stats(); s != (reconcile.Stats{}) {
 			t.Errorf("left behind: %+v", s)
@@ -182,7 +182,7 @@ func TestFailuresBackOffAndASuccessForgetsThem(t *testing.T) {
 			Log:     slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		q.Add("a")
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		r.want(t, "a@0s", "a@1s", "a@3s", "a@6s", "a@9s", "a@19s", "a@20s")
 		stop()
 		if !strings.Contains(log.String(), "panic: boom") || !strings.Contains(log.String(), "queue_test.go") {
@@ -202,7 +202,7 @@ func TestNewsAreNotHeldBackByABackoff(t *testing.T) {
 		q, stop := start(t, r, reconcile.Options[string]{Backoff: reconcile.Backoff{Base: time.Minute, Max: time.Minute}})
 		defer stop()
 		q.Add("a")
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		q.Add("a")
 		synctest.Wait()
 		r.want(t, "a@0s", "a@1s")
@@ -217,7 +217,7 @@ func TestAFencedKeyIsDropped(t *testing.T) {
 		q, stop := start(t, r, reconcile.Options[string]{})
 		defer stop()
 		q.Add("a")
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		r.want(t, "a@0s")
 	})
 }
@@ -233,7 +233,7 @@ func TestAReconciliationIsBounded(t *testing.T) {
 		q, stop := start(t, r, reconcile.Options[string]{Timeout: 5 * time.Second, Backoff: reconcile.Backoff{Base: time.Second}})
 		defer stop()
 		q.Add("a")
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		r.want(t, "a@0s", "a@6s")
 	})
 }
@@ -250,7 +250,7 @@ func TestWorkersAreBounded(t *testing.T) {
 		if s := q.Stats(); s != (reconcile.Stats{Ready: 1, Working: 2}) {
 			t.Errorf("got %+v", s)
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		r.want(t, "a@0s", "b@0s", "c@1s")
 	})
 }
@@ -265,9 +265,9 @@ func TestResyncLooksAtEveryKeyInEachPeriod(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &recorder{}
 				_, stop := start(t, r, reconcile.Options[string]{Resync: time.Minute, Keys: keys, Random: c.random})
-				time.Sleep(time.Minute - 1)
+				<-time.After(time.Minute - 1)
 				r.want(t)
-				time.Sleep(10*time.Minute + 2) // ten periods, the last spread of which may be cut
+				<-time.After(10*time.Minute + 2) // ten periods, the last spread of which may be cut
 				stop()
 				seen := map[string]int{}
 				for _, run := range r.runs {
@@ -289,14 +289,14 @@ func TestStopWaitsForWorkersAndKeepsWhatIsOwed(t *testing.T) {
 		r := &recorder{do: func(ctx context.Context, _ string, run int) (reconcile.Result, error) {
 			if run == 1 {
 				<-ctx.Done()
-				time.Sleep(3 * time.Second)
+				<-time.After(3 * time.Second)
 			}
 			return reconcile.Result{}, ctx.Err()
 		}}
 		q, stop := start(t, r, reconcile.Options[string]{})
 		q.Add("a")
 		q.Add("b")
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		stop()
 		if took := time.Since(r.start); took != 4*time.Second {
 			t.Errorf("stopped after %v, want 4s", took)
@@ -306,7 +306,7 @@ func TestStopWaitsForWorkersAndKeepsWhatIsOwed(t *testing.T) {
 
 		stop = run(t, q)
 		defer stop()
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		r.want(t, "a@0s", "b@4s", "a@4s", "c@5s")
 	})
 }
@@ -341,7 +341,7 @@ func TestTheObserverHearsOfEveryReconciliation(t *testing.T) {
 		defer stop()
 		q.Add("a")
 		q.Add("b")
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if diff := cmp.Diff([]string{"0s 1s <nil>", "1s 1s <nil>"}, o.seen); diff != "" {

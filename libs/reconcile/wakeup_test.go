@@ -64,7 +64,7 @@ func play(t *testing.T, plan []wakeUp, seed uint64, longest time.Duration) (prob
 				began[key] = append(began[key], time.Since(start))
 				took, outcome := time.Duration(random.Int64N(int64(longest))), random.IntN(4)
 				mu.Unlock()
-				time.Sleep(took)
+				<-time.After(took)
 				mu.Lock()
 				working[key] = false
 				mu.Unlock()
@@ -81,7 +81,7 @@ func play(t *testing.T, plan []wakeUp, seed uint64, longest time.Duration) (prob
 		for _, w := range plan {
 			time.AfterFunc(w.at, func() { q.AddAfter(w.key, w.in) })
 		}
-		time.Sleep(10 * time.Minute)
+		<-time.After(10 * time.Minute)
 		stop()
 		for _, w := range plan {
 			inTime := func(at time.Duration) bool { return at >= w.at && at <= w.at+w.in+longest }
