@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Instance joins all records of one instance. Only Intent is always there.
 type Instance struct {
@@ -71,8 +74,12 @@ func sentence(r Reason, message string) string {
 func (i *Instance) Terminal() bool { return i.State().Terminal() }
 
 // Living reports whether the instance is wanted and counts towards its group's
-// number. An OFFLINE instance counts only when its group waits for lost nodes.
+// number. One that is being restarted counts throughout; an OFFLINE one only when
+// its group waits for lost nodes.
 func (i *Instance) Living(policy OnNodeLoss) bool {
+	if i.Intent.RestartPending {
+		return true
+	}
 	if i.Intent.Desired != DesiredRunning {
 		return false
 	}
@@ -98,13 +105,14 @@ func (i *Instance) NeedsPlacement() bool {
 	return i.Intent.Desired == DesiredRunning && i.placed() == nil && i.current() == nil && !i.HoldsNode()
 }
 
-// FinishedAt is when the wanted generation ended; zero while it has not.
+// FinishedAt is when the wanted generation ended; zero while it has not. A host
+// whose clock is behind cannot date it before the generation was asked for.
 func (i *Instance) FinishedAt() time.Time {
 	if !i.Terminal() {
 		return time.Time{}
 	}
 	if s := i.current(); s != nil {
-		return s.FinishedAt
+		return latest(i.Intent.GenerationAt, cmp.Or(s.FinishedAt, s.ChangedAt))
 	}
 	if i.Intent.Stop != nil {
 		return i.Intent.Stop.At
@@ -126,4 +134,11 @@ func (i *Instance) Port() int {
 		return i.Placement.Port
 	}
 	return 0
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

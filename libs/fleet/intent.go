@@ -22,8 +22,12 @@ type Intent struct {
 	GenerationAt time.Time `json:"generationAt"`
 	Origin       Origin    `json:"origin"`
 	// Replaces is the crashed instance this one was made for; empty when none.
-	Replaces  InstanceID `json:"replaces,omitempty"`
-	CreatedAt time.Time  `json:"createdAt"`
+	Replaces InstanceID `json:"replaces,omitempty"`
+	// ReplacedBy is the instance made for this one after it crashed; empty when none.
+	ReplacedBy InstanceID `json:"replacedBy,omitempty"`
+	// Crashes are when earlier generations crashed, oldest first, at most CrashHistory.
+	Crashes   []time.Time `json:"crashes,omitempty"`
+	CreatedAt time.Time   `json:"createdAt"`
 	// Reason, Message and By say why the current generation was asked for, and who asked.
 	Reason  Reason `json:"reason"`
 	Message string `json:"message,omitempty"`
@@ -173,16 +177,4 @@ type Exit struct {
 	Known bool `json:"known"`
 	// OOM is true when the kernel killed it for memory.
 	OOM bool `json:"oom,omitempty"`
-}
-
-// CrashLoop is a group's pause after repeated crashes. Written by the enforcer.
-type CrashLoop struct {
-	Rev
-	Group GroupName `json:"group"`
-	// Level counts consecutive pauses, from 1; each doubles the pause.
-	Level int `json:"level"`
-	// Since is the first crash of the window that led to the pause.
-	Since       time.Time `json:"since"`
-	Crashes     int       `json:"crashes"`
-	PausedUntil time.Time `json:"pausedUntil"`
 }

@@ -12,6 +12,13 @@ const (
 	ReasonRestart      Reason = "Restart"      // somebody asked for a restart
 )
 
+// Why the enforcer acts on a group or a record, beside the reasons of instances.
+const (
+	ReasonCrashLoop Reason = "CrashLoop" // too many crashes in a short time: starts pause
+	ReasonCalm      Reason = "Calm"      // no crash for a quiet time: pauses start anew
+	ReasonRetention Reason = "Retention" // a finished record's time is over
+)
+
 // Why an instance is pending.
 const (
 	ReasonUnscheduled   Reason = "Unscheduled"   // the scheduler has not looked at it yet
@@ -67,6 +74,9 @@ var reasonText = map[Reason]string{
 	ReasonReplacement:      "it replaces an instance that crashed",
 	ReasonRequested:        "somebody asked for it",
 	ReasonRestart:          "somebody asked for a restart",
+	ReasonCrashLoop:        "it crashed too often in a short time",
+	ReasonCalm:             "nothing crashed for a quiet time",
+	ReasonRetention:        "the time records are kept for is over",
 	ReasonUnscheduled:      "the scheduler has not looked at it yet",
 	ReasonNoNodes:          "no node has joined",
 	ReasonNoNodeFits:       "no node can take it now",

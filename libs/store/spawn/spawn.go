@@ -55,7 +55,9 @@ func New(s *view.Snapshot, now time.Time, r *rand.Rand) *Spawner {
 	return &Spawner{snap: s, heads: s.Heads(), now: now.UTC(), rand: r, taken: map[fleet.GroupName]map[int]bool{}}
 }
 
-// Fresh is a new instance of a group: new id, smallest free ordinal. replaces may be empty.
+// Fresh is a new instance of a group: new id, smallest free ordinal. replaces is
+// the crashed instance it is made for, whose intent then says so, so that nothing
+// is replaced twice; it may be empty.
 func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, values map[string]string) Birth {
 	plan := fleet.Compose(*g, s.heads, s.rand.Uint64())
 	ordinal := s.freeOrdinal(g.Name)
@@ -66,10 +68,13 @@ func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, valu
 		Origin: c.Origin, Replaces: replaces, Reason: c.Reason, Message: c.Message, By: c.By,
 		Values: maps.Clone(values),
 	}
-	return Birth{
-		Intent: intent, plan: plan, digest: intent.Plan,
-		writes: []store.Write{store.Create(store.IntentKey(intent.ID), intent), s.claim(g.Name, ordinal, intent.ID)},
+	writes := []store.Write{store.Create(store.IntentKey(intent.ID), intent), s.claim(g.Name, ordinal, intent.ID)}
+	if old, ok := s.snap.Instances.Get(replaces); ok {
+		marked := old.Intent
+		marked.ReplacedBy = intent.ID
+		writes = append(writes, store.Replace(store.IntentKey(replaces), marked, old.Intent.ModRev))
 	}
+	return Birth{Intent: intent, plan: plan, digest: intent.Plan, writes: writes}
 }
 
 // Again is the next generation of a terminal instance under the same id and, if
@@ -85,6 +90,7 @@ func (s *Spawner) Again(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, erro
 	next.Generation++
 	next.GenerationAt = s.now
 	next.Reason, next.Message, next.By = c.Reason, c.Message, c.By
+	next.Crashes, next.ReplacedBy = i.Crashes(), ""
 
 	var writes []store.Write
 	switch holder := s.holder(g.Name, next.Ordinal); {

@@ -1,0 +1,63 @@
+package fleet
+
+import (
+	"slices"
+	"time"
+)
+
+// CrashHistory is the number of earlier crashes an intent remembers.
+const CrashHistory = 8
+
+// EndedUnasked reports whether the wanted generation has ended although it was to run.
+func (i *Instance) EndedUnasked() bool {
+	s := i.current()
+	return i.Intent.Desired == DesiredRunning && s != nil && s.State.Terminal()
+}
+
+// CrashedAt is when the wanted generation ended unasked. ok is false when it has
+// not, or when its host was the cause rather than itself. A host whose clock is
+// behind cannot date a crash before the generation was asked for.
+func (i *Instance) CrashedAt() (at time.Time, ok bool) {
+	if !i.EndedUnasked() {
+		return time.Time{}, false
+	}
+	switch i.Status.Reason {
+	case ReasonNodeLost, ReasonNodeRebooted, ReasonAgentShutdown:
+		return time.Time{}, false
+	}
+	return i.FinishedAt(), true
+}
+
+// Crashes are the times of the instance's latest crashes, oldest first: those
+// its intent remembers and that of the wanted generation.
+func (i *Instance) Crashes() []time.Time {
+	all := slices.Clone(i.Intent.Crashes)
+	if at, ok := i.CrashedAt(); ok {
+		all = append(all, at)
+	}
+	return all[max(0, len(all)-CrashHistory):]
+}
+
+// CrashLoop is a group's pause after repeated crashes: until it ends the
+// enforcer starts nothing. Written by the enforcer, removed after a quiet time.
+type CrashLoop struct {
+	Rev
+	Group GroupName `json:"group"`
+	// GroupRevision is the spec revision that crashed: a newer one ends the pause.
+	GroupRevision int64 `json:"groupRevision"`
+	// Level counts consecutive pauses, from 1; each doubles the pause.
+	Level int `json:"level"`
+	// Since is the first crash of the window that led to the pause.
+	Since       time.Time `json:"since"`
+	Crashes     int       `json:"crashes"`
+	PausedUntil time.Time `json:"pausedUntil"`
+}
+
+// EndsAt is when the pause ends: at PausedUntil, or when the group's spec was
+// changed before that, since the change may be the cure.
+func (l *CrashLoop) EndsAt(g *Group) time.Time {
+	if g.Revision > l.GroupRevision && g.UpdatedAt.Before(l.PausedUntil) {
+		return g.UpdatedAt
+	}
+	return l.PausedUntil
+}
