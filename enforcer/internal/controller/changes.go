@@ -1,0 +1,74 @@
+package controller
+
+import (
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// changed asks for a look at the groups that a batch concerns. It runs on the
+// view's goroutine.
+func (c *Controller) changed(b view.Batch) {
+	for i := range b.Changes {
+		c.changedOne(&b, &b.Changes[i])
+	}
+}
+
+func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
+	switch ch.Kind {
+	case view.KindIntent:
+		c.look(ch.Group())
+		if dropsPlan(ch) {
+			c.queue.AddAfter(planSweep, sweepAfter)
+		}
+	case view.KindGroup, view.KindPlacement, view.KindOrder, view.KindStatus, view.KindCrashLoop:
+		c.look(ch.Group())
+	case view.KindSession:
+		if ch.Key[0] == "node" {
+			for i := range b.After.NodeInstances(fleet.NodeID(ch.Key[1])) {
+				c.look(i.Intent.Group)
+			}
+		}
+	case view.KindReport:
+		c.emptied(b, ch)
+	case view.KindName, view.KindPlan, view.KindPending, view.KindAlloc, view.KindNode, view.KindNodeDesired,
+		view.KindTemplateHead, view.KindUser, view.KindAPIToken: // no plan depends on them
+	}
+}
+
+// look queues a group that is ours. One that becomes ours later is queued then.
+func (c *Controller) look(g fleet.GroupName) {
+	if _, ok := c.replica.Owned().Fence(g); ok {
+		c.queue.Add(g)
+	}
+}
+
+// dropsPlan reports whether an intent stopped referring to a plan.
+func dropsPlan(ch *view.Change) bool {
+	before, ok := ch.Before.(*fleet.Intent)
+	if !ok {
+		return false
+	}
+	after, ok := ch.After.(*fleet.Intent)
+	return !ok || after.Plan != before.Plan
+}
+
+// emptied looks at the groups of instances whose last player left: an instance in
+// excess waits for that.
+func (c *Controller) emptied(b *view.Batch, ch *view.Change) {
+	before, ok := ch.Before.(*fleet.Report)
+	if !ok {
+		return
+	}
+	var after fleet.Report
+	if r, ok := ch.After.(*fleet.Report); ok {
+		after = *r
+	}
+	for id, r := range before.Instances {
+		if r.Players == 0 || after.Instances[id].Players > 0 {
+			continue
+		}
+		if i, ok := b.After.Instances.Get(id); ok {
+			c.look(i.Intent.Group)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package controller
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orreryhq/orrery/enforcer/internal/plan"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/reconcile"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// Service is the name under which enforcers own shards.
+const Service = "enforcer"
+
+const (
+	// workers is how many groups are planned at once.
+	workers = 4
+	// passTimeout bounds the passes of one group, its commits included.
+	passTimeout = 30 * time.Second
+	// resync is the period of the safety net.
+	resync = 5 * time.Minute
+	// sweepAfter gathers the plans that lost a reference before they are looked at.
+	sweepAfter = time.Minute
+)
+
+// planSweep is the queue's key for looking at unreferenced plans: no group has this name.
+const planSweep fleet.GroupName = ""
+
+// Config is what a controller needs. All but Metrics, TTL, Takeover and Version are required.
+type Config struct {
+	Store *store.Client
+	// View is subscribed to by New, so New comes before the view's Run.
+	View    *view.View
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+	// Replica is this process' name among the enforcers.
+	Replica  string
+	TTL      time.Duration
+	Takeover bool
+	Version  string
+	Limits   plan.Limits
+}
+
+// Controller keeps the groups of the shards it owns.
+type Controller struct {
+	store   *store.Client
+	view    *view.View
+	log     *slog.Logger
+	limits  plan.Limits
+	replica *store.Replica
+	queue   *reconcile.Queue[fleet.GroupName]
+	metrics *metrics
+}
+
+// New makes a controller that waits for Run. An error is a defect in the metrics.
+func New(cfg Config) (*Controller, error) {
+	c := &Controller{store: cfg.Store, view: cfg.View, log: cfg.Log, limits: cfg.Limits}
+	c.replica = &store.Replica{
+		Client: cfg.Store, TTL: cfg.TTL, Takeover: cfg.Takeover, Claim: true, Gained: c.gained, Log: cfg.Log,
+		Self: fleet.Session{Service: Service, Replica: cfg.Replica, Version: cfg.Version, StartedAt: time.Now().UTC()},
+	}
+	var err error
+	if c.metrics, err = newMetrics(cfg.Metrics, c); err != nil {
+		return nil, errs.Wrap("controller.New", err)
+	}
+	c.queue = reconcile.New(reconcile.Options[fleet.GroupName]{
+		Name: Service, Reconcile: c.reconcile, Workers: workers, Timeout: passTimeout,
+		Resync: resync, Keys: c.known, Random: random(), Observer: c.metrics, Log: cfg.Log,
+	})
+	cfg.View.Subscribe(c.changed)
+	return c, nil
+}
+
+// Run keeps the groups until ctx ends, then gives the shards back at once.
+func (c *Controller) Run(ctx context.Context) error {
+	owning, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	var ownership sync.WaitGroup
+	ownership.Go(func() { _ = c.replica.Run(owning) }) // it ends only when asked to
+	err := c.queue.Run(ctx)
+	release() // after the last pass, so that a successor starts from what it did
+	ownership.Wait()
+	return err
+}
+
+// gained looks at every group again: from now on some of them are ours.
+func (c *Controller) gained(o *store.Ownership) {
+	c.log.Info("ownership changed", "shards", o.Count(), "epoch", o.Epoch())
+	if o.Count() == 0 {
+		return
+	}
+	for name := range c.known() {
+		c.queue.Add(name)
+	}
+	c.queue.Add(planSweep)
+}
+
+// known are the owned groups: those with a record, and those that only have instances.
+func (c *Controller) known() iter.Seq[fleet.GroupName] {
+	return func(yield func(fleet.GroupName) bool) {
+		snap, own := c.view.Snapshot(), c.replica.Owned()
+		for name := range snap.Groups.All() {
+			if _, ok := own.Fence(name); ok && !yield(name) {
+				return
+			}
+		}
+		for _, i := range snap.Instances.All() {
+			_, declared := snap.Groups.Get(i.Intent.Group)
+			if _, ok := own.Fence(i.Intent.Group); ok && !declared && !yield(i.Intent.Group) {
+				return
+			}
+		}
+	}
+}
+
+// random is a source of its own for one user.
+func random() *rand.Rand { return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) }

@@ -1,0 +1,261 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/orreryhq/orrery/enforcer/internal/plan"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func minimum(n int) func(*fleet.Group) {
+	return func(g *fleet.Group) { g.Spec.Scaling.Min = n }
+}
+
+func TestKeepsTheMinimum(t *testing.T) {
+	w := newWorld(t)
+	w.enforcer("a", plan.DefaultLimits())
+	w.group("lobby", minimum(3))
+	got := w.untilLiving("lobby", 3)
+	names := map[string]bool{}
+	for _, i := range got {
+		names[i.Intent.Name] = true
+		if i.Intent.Origin != fleet.OriginMinimum || i.Intent.Reason != fleet.ReasonBelowMinimum {
+			t.Errorf("%s has origin %s and reason %s", i.Intent.Name, i.Intent.Origin, i.Intent.Reason)
+		}
+		if _, err := store.Get(t.Context(), w.client, store.PlanKey(i.Intent.Plan)); err != nil {
+			t.Errorf("the plan of %s: %v", i.Intent.Name, err)
+		}
+	}
+	if !names["lobby-1"] || !names["lobby-2"] || !names["lobby-3"] {
+		t.Errorf("names = %v, want lobby-1 to lobby-3", names)
+	}
+	w.change("lobby", minimum(1))
+	if left := w.untilLiving("lobby", 1); left[0].Intent.Name != "lobby-1" {
+		t.Errorf("%s was left, want the oldest", left[0].Intent.Name)
+	}
+}
+
+func TestManyAreMadeInSeveralTransactions(t *testing.T) {
+	w := newWorld(t)
+	w.enforcer("a", plan.DefaultLimits())
+	w.group("big", func(g *fleet.Group) { g.Spec.Scaling.Min, g.Spec.Scaling.Max = 300, 0 })
+	w.untilLiving("big", 300)
+	w.change("big", minimum(0))
+	w.untilLiving("big", 0)
+}
+
+func TestStopBelowTheMinimumIsReplacedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.enforcer("a", plan.DefaultLimits())
+	w.group("lobby", minimum(1))
+	first := w.untilLiving("lobby", 1)[0].Intent.ID
+	w.online(first)
+	w.intent(first, stopped)
+	order := w.untilOrder(first, fleet.OrderStop)
+	if order.By != "alice" || order.Reason != fleet.ReasonStopRequested || order.Generation != 1 {
+		t.Errorf("order = %+v, want what alice asked for", order)
+	}
+	if second := w.untilLiving("lobby", 1)[0]; second.Intent.ID == first || second.Intent.Name != "lobby-2" {
+		t.Errorf("second = %+v, want another one under another name while the first stops", second.Intent)
+	}
+	w.intent(first, func(i *fleet.Intent) { i.Stop.Force = true })
+	w.untilOrder(first, fleet.OrderKill)
+}
+
+func TestCrashesAreReplacedThenDelayedThenPaused(t *testing.T) {
+	w := newWorld(t)
+	w.enforcer("a", plan.DefaultLimits())
+	w.group("lobby", minimum(1))
+	first := w.untilLiving("lobby", 1)[0].Intent.ID
+	w.online(first)
+	w.crash(first)
+	second := w.untilLiving("lobby", 1)[0]
+	if second.Intent.Replaces != first || second.Intent.Name != "lobby-1" {
+		t.Errorf("second = %+v, want it to replace %s under its name", second.Intent, first)
+	}
+	w.online(second.Intent.ID)
+	w.crash(second.Intent.ID)
+	crashed, _ := w.view.Snapshot().Instances.Get(second.Intent.ID)
+	third := w.untilLiving("lobby", 1)[0]
+	if d := third.Intent.CreatedAt.Sub(crashed.FinishedAt()); d < plan.DefaultLimits().BackoffFirst {
+		t.Errorf("the second crash was replaced after %v, want at least %v", d, plan.DefaultLimits().BackoffFirst)
+	}
+	w.crash(third.Intent.ID)
+	s := w.until("a pause", func(s *view.Snapshot) bool { _, ok := s.CrashLoops.Get("lobby"); return ok })
+	loop, _ := s.CrashLoops.Get("lobby")
+	if loop.Level != 1 || loop.Crashes != 3 || len(living(s, "lobby")) != 0 {
+		t.Errorf("loop = %+v with %d living, want level 1 after 3 crashes and nobody", loop, len(living(s, "lobby")))
+	}
+	w.change("lobby", func(g *fleet.Group) { g.Spec.Command = "serve better" })
+	w.untilLiving("lobby", 1)
+}
+
+func TestAPauseEndsByItself(t *testing.T) {
+	l := plan.DefaultLimits()
+	l.CrashLimit, l.PauseFirst, l.Quiet = 1, 200*time.Millisecond, 200*time.Millisecond
+	w := newWorld(t)
+	w.enforcer("a", l)
+	w.group("lobby", minimum(1))
+	w.crash(w.untilLiving("lobby", 1)[0].Intent.ID)
+	w.until("a pause", func(s *view.Snapshot) bool { _, ok := s.CrashLoops.Get("lobby"); return ok })
+	w.untilLiving("lobby", 1)
+	w.until("the end of the crash loop", func(s *view.Snapshot) bool { _, ok := s.CrashLoops.Get("lobby"); return !ok })
+}
+
+func TestACrashedManualInstanceIsReplacedOnceAndKeepsItsOrigin(t *testing.T) {
+	w := newWorld(t)
+	w.enforcer("a", plan.DefaultLimits())
+	w.group("arena", minimum(0))
+	first := w.create("arena")
+	w.online(first)
+	w.crash(first)
+	second := w.untilLiving("arena", 1)[0]
+	if second.Intent.Replaces != first || second.Intent.Origin != fleet.OriginManual {
+		t.Errorf("second = %+v, want a manual one in place of %s", second.Intent, first)
+	}
+	if i, _ := w.view.Snapshot().Instances.Get(first); i.Intent.ReplacedBy != second.Intent.ID {
+		t.Errorf("the crashed one does not name its successor: %+v", i.Intent)
+	}
+}
+
+func TestAStaticInstanceComesBackAsItself(t *testing.T) {
+	w := newWorld(t)
+	w.enforcer("a", plan.DefaultLimits())
+	w.group("world", func(g *fleet.Group) { g.Spec.Scaling.Min, g.Spec.Static.Enabled = 1, true })
+	id := w.untilLiving("world", 1)[0].Intent.ID
+	w.online(id)
+	w.crash(id)
+	s := w.until("the next generation", func(s *view.Snapshot) bool {
+		i, ok := s.Instances.Get(id)
+		return ok && i.Intent.Generation == 2
+	})
+	i, _ := s.Instances.Get(id)
+	if i.Intent.Name != "world-1" || len(i.Intent.Crashes) != 1 {
+		t.Errorf("intent = %+v, want world-1 that remembers a crash", i.Intent)
+	}
+}
+
+func TestARestartIsANewGenerationOnceItHasEnded(t *testing.T) {
+	w := newWorld(t)
+	w.enforcer("a", plan.DefaultLimits())
+	w.group("arena", minimum(0))
+	id := w.create("arena")
+	w.online(id)
+	w.intent(id, func(i *fleet.Intent) { stopped(i); i.RestartPending = true })
+	w.untilOrder(id, fleet.OrderStop)
+	w.report(id, fleet.Stopped, fleet.ReasonStopRequested)
+	s := w.until("the next generation", func(s *view.Snapshot) bool {
+		i, ok := s.Instances.Get(id)
+		return ok && i.Intent.Generation == 2
+	})
+	i, _ := s.Instances.Get(id)
+	if i.Intent.Desired != fleet.DesiredRunning || i.Intent.Reason != fleet.ReasonRestart || i.Intent.By != "alice" {
+		t.Errorf("intent = %+v, want it running again because alice asked", i.Intent)
+	}
+}
+
+func TestADeletedGroupStopsItsInstancesThenGoes(t *testing.T) {
+	w := newWorld(t)
+	w.enforcer("a", plan.DefaultLimits())
+	w.group("lobby", minimum(2))
+	all := w.untilLiving("lobby", 2)
+	running, unplaced := all[0].Intent.ID, all[1].Intent.ID
+	w.online(running)
+	w.change("lobby", func(g *fleet.Group) { g.Deleting = true })
+	w.untilOrder(running, fleet.OrderStop)
+	w.until("the unplaced one to go", func(s *view.Snapshot) bool { _, ok := s.Instances.Get(unplaced); return !ok })
+	if _, ok := w.view.Snapshot().Groups.Get("lobby"); !ok {
+		t.Fatal("the group went while an instance ran")
+	}
+	w.report(running, fleet.Stopped, fleet.ReasonStopRequested)
+	s := w.until("the group to go", func(s *view.Snapshot) bool { _, ok := s.Groups.Get("lobby"); return !ok })
+	if !w.gone(running) || !w.gone(unplaced) || s.Names.Len() != 0 || s.Orphans.Len() != 0 {
+		t.Errorf("records are left:\n%s", dump(s))
+	}
+}
+
+func TestFinishedRecordsGoWhenTheirTimeIsOver(t *testing.T) {
+	l := plan.DefaultLimits()
+	l.KeepFor, l.PlanFor = 300*time.Millisecond, time.Millisecond
+	w := newWorld(t)
+	c, _ := w.enforcer("a", l)
+	w.group("arena", minimum(0))
+	id := w.create("arena")
+	w.online(id)
+	w.intent(id, stopped)
+	w.untilOrder(id, fleet.OrderStop)
+	w.report(id, fleet.Stopped, fleet.ReasonStopRequested)
+	w.until("the records to go", func(s *view.Snapshot) bool { _, ok := s.Instances.Get(id); return !ok })
+	if s := w.view.Snapshot(); !w.gone(id) || s.Names.Len() != 0 {
+		t.Errorf("records are left:\n%s", dump(s))
+	}
+	c.queue.Add(planSweep) // not in a minute, now
+	w.until("the plan to go", func(s *view.Snapshot) bool { return s.Plans.Len() == 0 })
+}
+
+func TestOnlyTheNewestRecordsAreKept(t *testing.T) {
+	l := plan.DefaultLimits()
+	l.KeepRecords = 2
+	w := newWorld(t)
+	w.enforcer("a", l)
+	w.group("arena", minimum(0))
+	var ids []fleet.InstanceID
+	for range 4 {
+		id := w.create("arena")
+		w.intent(id, stopped)
+		ids = append(ids, id)
+	}
+	w.until("two records", func(s *view.Snapshot) bool { return s.Instances.Len() == 2 })
+	for n, id := range ids {
+		if _, ok := w.view.Snapshot().Instances.Get(id); ok != (n >= 2) {
+			t.Errorf("record %d kept = %v", n, ok)
+		}
+	}
+}
+
+func TestAMissingGroupOrdersNothingButStopsAreCarriedOut(t *testing.T) {
+	w := newWorld(t)
+	w.group("lobby", minimum(0))
+	a, b := w.create("lobby"), w.create("lobby")
+	w.online(a)
+	w.online(b)
+	g, _ := w.view.Snapshot().Groups.Get("lobby")
+	w.commit(store.Remove(store.GroupKey("lobby"), g.ModRev))
+	w.enforcer("a", plan.DefaultLimits())
+	w.intent(a, stopped)
+	w.untilOrder(a, fleet.OrderStop)
+	if i, _ := w.view.Snapshot().Instances.Get(b); i.Order != nil || i.Intent.Desired != fleet.DesiredRunning {
+		t.Errorf("the other one was touched: %+v", i)
+	}
+}
+
+func TestASecondEnforcerOwnsNothingUntilTheFirstCloses(t *testing.T) {
+	w := newWorld(t)
+	a, stop := w.enforcer("a", plan.DefaultLimits())
+	w.group("lobby", minimum(1))
+	first := w.untilLiving("lobby", 1)[0].Intent.ID
+	b, _ := w.enforcer("b", plan.DefaultLimits())
+	w.until("both sessions", func(s *view.Snapshot) bool { return len(s.ServiceSessions(Service)) == 2 })
+	w.change("lobby", minimum(2))
+	w.untilLiving("lobby", 2)
+	if own := b.replica.Owned().Count(); own != 0 || a.replica.Owned().Count() != fleet.ShardCount {
+		t.Errorf("shards: a %d, b %d, want all and none", a.replica.Owned().Count(), own)
+	}
+	stop()
+	w.online(first)
+	w.crash(first) // nobody may have been there to see it
+	w.until("a replacement", func(s *view.Snapshot) bool {
+		i, ok := s.Instances.Get(first)
+		return ok && i.Intent.ReplacedBy != ""
+	})
+	if own := b.replica.Owned().Count(); own != fleet.ShardCount {
+		t.Errorf("b owns %d shards, want all", own)
+	}
+}

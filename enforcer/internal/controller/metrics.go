@@ -1,0 +1,58 @@
+package controller
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orreryhq/orrery/enforcer/internal/plan"
+	"github.com/orreryhq/orrery/libs/reconcile"
+	"github.com/orreryhq/orrery/libs/telemetry"
+)
+
+// metrics are the controller's figures.
+type metrics struct {
+	actions   *prometheus.CounterVec
+	reconcile prometheus.Observer
+	fenced    prometheus.Counter
+}
+
+var _ reconcile.Observer = (*metrics)(nil)
+
+func newMetrics(reg prometheus.Registerer, c *Controller) (*metrics, error) {
+	if reg == nil {
+		reg = prometheus.NewRegistry()
+	}
+	t := telemetry.NewMetrics(reg, Service)
+	m := &metrics{
+		actions: t.Counter("actions", "Actions committed, by kind.", "kind"),
+		reconcile: t.Histogram("reconcile", "seconds", "Time from taking a group up to having its actions committed.",
+			prometheus.ExponentialBuckets(0.0001, 4, 9)).WithLabelValues(),
+		fenced: t.Counter("fenced", "Transactions refused because a shard was owned by somebody else.").WithLabelValues(),
+	}
+	for _, k := range plan.Kinds {
+		m.actions.WithLabelValues(string(k))
+	}
+	t.GaugeFunc("owned", "shards", "Shards of groups this replica decides about.", func() float64 {
+		return float64(c.replica.Owned().Count())
+	})
+	t.GaugeFunc("paused", "groups", "Owned groups in which nothing is started after repeated crashes.", func() float64 {
+		return float64(c.paused(time.Now()))
+	})
+	return m, t.Err()
+}
+
+// Reconciled takes the time of one reconciliation.
+func (m *metrics) Reconciled(_, took time.Duration, _ error) { m.reconcile.Observe(took.Seconds()) }
+
+// paused counts the owned groups in a crash-loop pause.
+func (c *Controller) paused(now time.Time) int {
+	snap, own, n := c.view.Snapshot(), c.replica.Owned(), 0
+	for name, loop := range snap.CrashLoops.All() {
+		_, owned := own.Fence(name)
+		if g, ok := snap.Groups.Get(name); ok && owned && loop.EndsAt(g).After(now) {
+			n++
+		}
+	}
+	return n
+}

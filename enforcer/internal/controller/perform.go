@@ -1,0 +1,93 @@
+package controller
+
+import (
+	"context"
+
+	"github.com/orreryhq/orrery/enforcer/internal/plan"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/spawn"
+)
+
+// perform commits the actions, starts first since somebody waits for them. It
+// stops at the first failure and returns the last revision it heard of.
+func (c *Controller) perform(ctx context.Context, t *task, actions []plan.Action) (rev int64, err error) {
+	births, rest := split(actions)
+	rev, err = c.spawn(ctx, t, births)
+	if err != nil {
+		return rev, err
+	}
+	for _, batch := range t.pack(rest, c.store.MaxOps()) {
+		at, err := c.store.Commit(ctx, batch.txn)
+		rev = max(rev, at)
+		if err != nil {
+			return rev, errs.Wrap("enforcer.perform", err)
+		}
+		c.did(t, batch.actions)
+	}
+	return rev, nil
+}
+
+func split(actions []plan.Action) (births, rest []plan.Action) {
+	for _, a := range actions {
+		if a.Kind == plan.Create || a.Kind == plan.Again {
+			births = append(births, a)
+		} else {
+			rest = append(rest, a)
+		}
+	}
+	return births, rest
+}
+
+// spawn commits the starts, on the condition that the group is as it was planned.
+func (c *Controller) spawn(ctx context.Context, t *task, actions []plan.Action) (rev int64, err error) {
+	if len(actions) == 0 {
+		return 0, nil
+	}
+	spawner := spawn.New(t.snap, t.now, random())
+	births := make([]spawn.Birth, 0, len(actions))
+	for _, a := range actions {
+		b, err := birth(spawner, t, a)
+		if err != nil {
+			return 0, errs.Wrap("enforcer.spawn", err)
+		}
+		births = append(births, b)
+	}
+	unchanged := store.Unchanged(store.GroupKey(t.name), t.group().ModRev)
+	for _, txn := range spawner.Txns(births, []store.Fence{t.fence}, []store.Guard{unchanged}, c.store.MaxOps()) {
+		at, err := c.store.Commit(ctx, txn)
+		rev = max(rev, at)
+		if err != nil {
+			return rev, errs.Wrap("enforcer.spawn", err)
+		}
+	}
+	c.did(t, actions)
+	return rev, nil
+}
+
+func birth(s *spawn.Spawner, t *task, a plan.Action) (spawn.Birth, error) {
+	cause := spawn.Cause{Origin: a.Origin, Reason: a.Reason, Message: a.Message, By: a.By}
+	switch {
+	case a.Kind == plan.Again:
+		return s.Again(t.group(), a.Instance, cause)
+	case a.Replaces != nil:
+		return s.Fresh(t.group(), cause, a.Replaces.Intent.ID, a.Replaces.Intent.Values), nil
+	}
+	return s.Fresh(t.group(), cause, "", nil), nil
+}
+
+// did counts and logs what was committed.
+func (c *Controller) did(t *task, actions []plan.Action) {
+	for _, a := range actions {
+		c.metrics.actions.WithLabelValues(string(a.Kind)).Inc()
+		log := c.log.With("group", t.name, "action", a.Kind, "reason", a.Reason, "message", a.Message)
+		switch {
+		case a.Kind == plan.SetCrashLoop:
+			log.Warn("group paused", "level", a.Loop.Level, "until", a.Loop.PausedUntil)
+		case a.Instance != nil:
+			log.Debug("acted", "instance", a.Instance.Intent.ID)
+		default:
+			log.Debug("acted")
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/orreryhq/orrery/enforcer/internal/plan"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/reconcile"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// lostRaces is how often a pass that lost a comparison is repeated at once; after
+// that the queue's back-off rules.
+const lostRaces = 5
+
+// lostRaceWait bounds the wait for what a comparison was lost to.
+const lostRaceWait = time.Second
+
+// reconcile brings one group to what its records say.
+func (c *Controller) reconcile(ctx context.Context, name fleet.GroupName) (reconcile.Result, error) {
+	pass := c.groupPass
+	if name == planSweep {
+		pass = c.sweepPass
+	}
+	for attempt := 1; ; attempt++ {
+		after, err := pass(ctx, name)
+		if errs.Is(err, errs.Fenced) {
+			c.metrics.fenced.Inc()
+		}
+		if !lostRace(err) || attempt == lostRaces {
+			return reconcile.Result{After: after}, err
+		}
+	}
+}
+
+func lostRace(err error) bool { return errs.Is(err, errs.Conflict) || errs.Is(err, errs.AlreadyExists) }
+
+// groupPass plans a group once and performs the plan. after is when to look
+// again; 0 when a change will say so.
+func (c *Controller) groupPass(ctx context.Context, name fleet.GroupName) (after time.Duration, err error) {
+	own := c.replica.Owned()
+	fence, ok := own.Fence(name)
+	if !ok {
+		return 0, nil
+	}
+	snap, err := c.view.WaitRev(ctx, own.Epoch())
+	if err != nil {
+		return 0, err
+	}
+	now := time.Now()
+	actions, wake := plan.Group(c.input(snap, name), now)
+	if !wake.IsZero() {
+		after = wake.Sub(now)
+	}
+	if len(actions) == 0 {
+		return after, nil
+	}
+	t := &task{name: name, snap: snap, now: now.UTC(), fence: fence}
+	return after, c.carryOut(ctx, t, actions)
+}
+
+// carryOut performs actions and waits until the view has what was written, or
+// what a comparison was lost to.
+func (c *Controller) carryOut(ctx context.Context, t *task, actions []plan.Action) error {
+	rev, err := c.perform(ctx, t, actions)
+	if err == nil {
+		_, err = c.view.WaitRev(ctx, rev)
+		return err
+	}
+	// The revision of a failure may belong to a key outside the view, which then
+	// never reaches it.
+	ctx, cancel := context.WithTimeout(ctx, lostRaceWait)
+	defer cancel()
+	_, _ = c.view.WaitRev(ctx, rev)
+	return err
+}
+
+// input gathers what the plan of a group looks at.
+func (c *Controller) input(s *view.Snapshot, name fleet.GroupName) plan.Input {
+	in := plan.Input{
+		Instances: slices.Collect(s.GroupInstances(name)), Limits: c.limits,
+		Session: func(n fleet.NodeID) *fleet.NodeSession {
+			session, _ := s.NodeSessions.Get(n)
+			return session
+		},
+		Plan: func(digest string) *fleet.Plan {
+			if stored, ok := s.Plans.Get(digest); ok {
+				return &stored.Plan
+			}
+			return nil
+		},
+		Players: func(i *fleet.Instance) int {
+			if report, ok := s.Reports.Get(i.Node()); ok {
+				return report.Instances[i.Intent.ID].Players
+			}
+			return 0
+		},
+	}
+	in.Group, _ = s.Groups.Get(name)
+	in.CrashLoop, _ = s.CrashLoops.Get(name)
+	return in
+}
+
+// sweepPass removes the plans of owned groups that nobody refers to any more.
+func (c *Controller) sweepPass(ctx context.Context, _ fleet.GroupName) (time.Duration, error) {
+	own := c.replica.Owned()
+	if own.Count() == 0 {
+		return 0, nil
+	}
+	snap, err := c.view.WaitRev(ctx, own.Epoch())
+	if err != nil {
+		return 0, err
+	}
+	used := references(snap)
+	now := time.Now()
+	actions, wake := plan.Plans(snap.Plans.All(), func(digest string) bool { return used[digest] }, c.limits, now)
+	byGroup := map[fleet.GroupName][]plan.Action{}
+	for _, a := range actions {
+		byGroup[a.Group] = append(byGroup[a.Group], a)
+	}
+	for name, actions := range byGroup {
+		fence, ok := own.Fence(name)
+		if !ok {
+			continue
+		}
+		if err := c.carryOut(ctx, &task{name: name, snap: snap, now: now.UTC(), fence: fence}, actions); err != nil {
+			return 0, err
+		}
+	}
+	if wake.IsZero() {
+		return 0, nil
+	}
+	return max(wake.Sub(now), sweepAfter), nil
+}
+
+// references are the digests that an intent or a placement names.
+func references(s *view.Snapshot) map[string]bool {
+	used := map[string]bool{}
+	for _, table := range []view.Table[fleet.InstanceID, *fleet.Instance]{s.Instances, s.Orphans} {
+		for _, i := range table.All() {
+			used[i.Intent.Plan] = true
+			if i.Placement != nil {
+				used[i.Placement.Plan] = true
+			}
+		}
+	}
+	return used
+}
+
+// task is the frame of one pass' transactions.
+type task struct {
+	name  fleet.GroupName
+	snap  *view.Snapshot
+	now   time.Time
+	fence store.Fence
+}
+
+// group is the group's record; nil when it is missing.
+func (t *task) group() *fleet.Group {
+	g, _ := t.snap.Groups.Get(t.name)
+	return g
+}

@@ -1,0 +1,46 @@
+// Package plan decides what a group needs: which instances to make, to make
+// again, to stop and to forget, which orders their nodes lack, and when to look
+// again. It is pure: a group's records and the time in, actions with reasons out.
+//
+// # Rules
+//
+//   - The minimum is a floor over living instances of any origin, and the target
+//     for those the enforcer made itself (or that existed at the last explicit
+//     scale): the ones in excess are stopped, youngest first, as soon as they have
+//     no players. What was started by hand is never trimmed by it.
+//   - The maximum is a bound over all living instances: what exceeds it is
+//     stopped, youngest first.
+//   - What ended unasked is healed: an instance the enforcer made, by the minimum;
+//     one started by hand, by a replacement of its own unless onCrash is stop.
+//     The minimum holds whatever onCrash says: stop concerns what is beyond it.
+//     With onCrash restart the agent starts a crashed instance again in place;
+//     what it reports as ended it gave up, and that is healed like any other.
+//   - Static groups come back as the same instances, in order of ordinal, before
+//     new ones are made.
+//   - A group in maintenance starts nothing, one scaled MANUAL is neither scaled
+//     nor healed; stops, orders, restarts somebody asked for, and the maximum
+//     work in both.
+//
+// # Crashes
+//
+// The first crash is healed at once, later ones after a delay that doubles. Three
+// within the window pause the group: until the pause ends nothing is started.
+//
+//	calm ──3 crashes in 5 min──▶ paused 60 s ──over──▶ watched ──quiet time──▶ calm
+//	                               ▲  (2×, to 1 h)         │
+//	                               └──3 crashes in 5 min───┘
+//
+// Crashes before or during a pause do not count again after it. A change of the
+// group's spec ends the pause, since it may be the cure, but keeps the level.
+// Lost and rebooted nodes and agents told to stop are no crashes.
+//
+// # Invariants
+//
+//   - The same records and time give the same actions, whatever the order of the records.
+//   - At most one action concerns an instance. Performing all actions and planning
+//     again gives none of them again.
+//   - Never more living instances than the maximum, never more stops than the excess.
+//   - The wake time is after now. It is when something becomes due, not a poll.
+//
+// It does not place, does not compose plans for processes, and knows nothing of transactions.
+package plan

@@ -1,0 +1,134 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Group plans one group. wake is when to plan again if no record changes before;
+// zero when nothing becomes due by itself.
+func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
+	p := newPass(in, now)
+	switch {
+	case in.Group == nil:
+	case in.Group.Deleting:
+		p.deleteGroup()
+	default:
+		p.trim()
+		p.restart()
+		p.heal()
+		p.calm()
+	}
+	p.orders()
+	p.retire()
+	return p.actions, p.wake
+}
+
+// pass is one planning of one group.
+type pass struct {
+	in  Input
+	now time.Time
+	// all are the instances, oldest first.
+	all []*fleet.Instance
+	// busy are the instances that have their action.
+	busy map[fleet.InstanceID]bool
+	// stopped are those among them that this pass stops.
+	stopped map[fleet.InstanceID]bool
+	// replaced are the crashed instances that somebody was made for.
+	replaced map[fleet.InstanceID]bool
+	actions  []Action
+	wake     time.Time
+}
+
+func newPass(in Input, now time.Time) *pass {
+	p := &pass{
+		in: in, now: now, all: slices.Clone(in.Instances),
+		busy: map[fleet.InstanceID]bool{}, stopped: map[fleet.InstanceID]bool{}, replaced: map[fleet.InstanceID]bool{},
+	}
+	slices.SortFunc(p.all, func(a, b *fleet.Instance) int {
+		return cmp.Or(a.Intent.CreatedAt.Compare(b.Intent.CreatedAt),
+			cmp.Compare(a.Intent.Ordinal, b.Intent.Ordinal),
+			strings.Compare(string(a.Intent.ID), string(b.Intent.ID)))
+	})
+	for _, i := range p.all {
+		if i.Intent.ReplacedBy != "" {
+			p.replaced[i.Intent.ID] = true
+		}
+		if i.Intent.Replaces != "" {
+			p.replaced[i.Intent.Replaces] = true
+		}
+	}
+	return p
+}
+
+// act adds an action; each instance is in at most one.
+func (p *pass) act(a Action) {
+	for _, i := range []*fleet.Instance{a.Instance, a.Replaces} {
+		if i != nil {
+			p.busy[i.Intent.ID] = true
+		}
+	}
+	p.actions = append(p.actions, a)
+}
+
+// wakeAt asks for another pass when something becomes due. Times that have come ask for nothing.
+func (p *pass) wakeAt(t time.Time) {
+	if t.After(p.now) && (p.wake.IsZero() || t.Before(p.wake)) {
+		p.wake = t
+	}
+}
+
+func (p *pass) group() *fleet.Group    { return p.in.Group }
+func (p *pass) spec() *fleet.GroupSpec { return &p.in.Group.Spec }
+
+// living reports whether an instance counts, stops of this pass included.
+func (p *pass) living(i *fleet.Instance) bool {
+	return !p.stopped[i.Intent.ID] && i.Living(p.spec().NodeLossPolicy())
+}
+
+func (p *pass) countLiving() int {
+	n := 0
+	for _, i := range p.all {
+		if p.living(i) {
+			n++
+		}
+	}
+	return n
+}
+
+// own reports whether the minimum may trim an instance, and heals it: the
+// enforcer made it, or it existed when the group was last scaled explicitly.
+func (p *pass) own(i *fleet.Instance) bool {
+	scaled := p.group().ScaledAt
+	return i.Intent.Origin == fleet.OriginMinimum || !scaled.IsZero() && !i.Intent.CreatedAt.After(scaled)
+}
+
+// deleteGroup stops whatever still runs; once no instance is left, the group goes.
+func (p *pass) deleteGroup() {
+	for _, i := range p.all {
+		if !i.Terminal() && (i.Intent.Desired == fleet.DesiredRunning || i.Intent.RestartPending) {
+			p.stop(i, fleet.ReasonGroupDeleted, "group "+string(p.group().Name)+" is being deleted")
+		}
+	}
+	if len(p.all) == 0 {
+		p.act(Action{Kind: DeleteGroup, Reason: fleet.ReasonGroupDeleted, Message: "its last instance is gone"})
+	}
+}
+
+// restart gives those that somebody asked to restart their next generation once they have ended.
+func (p *pass) restart() {
+	for _, i := range p.all {
+		if p.busy[i.Intent.ID] || !i.Intent.RestartPending || !i.Terminal() {
+			continue
+		}
+		a := Action{Kind: Again, Instance: i, Reason: fleet.ReasonRestart, Message: fleet.ReasonRestart.Text()}
+		if s := i.Intent.Stop; s != nil {
+			a.By, a.Message = s.By, cmp.Or(s.Message, a.Message)
+		}
+		p.act(a)
+	}
+}

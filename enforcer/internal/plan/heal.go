@@ -1,0 +1,165 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// heal starts what is missing, as soon as the crashes allow it.
+func (p *pass) heal() {
+	if p.spec().Scaling.Mode == fleet.ScalingManual || p.spec().Maintenance.On {
+		return
+	}
+	starts := p.starts()
+	if len(starts) == 0 {
+		return
+	}
+	ready, loop := p.gate()
+	if loop != nil {
+		p.act(*loop)
+	}
+	if ready.After(p.now) {
+		p.wakeAt(ready)
+		return
+	}
+	for _, a := range starts {
+		p.act(a)
+	}
+}
+
+// starts are the instances to make or to make again: first for crashed ones that
+// were started by hand, then up to the target, never beyond the maximum.
+func (p *pass) starts() []Action {
+	living, leaving := p.countLiving(), p.leaving()
+	room := min(p.room()-living, p.in.Limits.Batch)
+	var out []Action
+	for _, i := range p.all {
+		if len(out) < room && p.needsHealing(i) {
+			out = append(out, p.replacement(i))
+		}
+	}
+	lacking := min(p.target()-living-leaving-len(out), room-len(out))
+	if p.spec().Static.Enabled {
+		out = p.revive(out, lacking)
+	} else {
+		out = p.refill(out, lacking)
+	}
+	return out
+}
+
+// room is how many living instances the group may have.
+func (p *pass) room() int {
+	room := math.MaxInt
+	if limit := p.spec().Scaling.Max; limit > 0 {
+		room = limit
+	}
+	if names := len(p.spec().Static.InstanceNames); p.spec().Static.Enabled && names > 0 {
+		room = min(room, names)
+	}
+	return room
+}
+
+// leaving counts the instances whose agent was told to stop everything and is
+// still there: started again now, they would meet the same end.
+func (p *pass) leaving() int {
+	n := 0
+	for _, i := range p.all {
+		if p.agentLeaves(i) && !p.replaced[i.Intent.ID] {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *pass) agentLeaves(i *fleet.Instance) bool {
+	if !i.EndedUnasked() || i.Status.Reason != fleet.ReasonAgentShutdown {
+		return false
+	}
+	s := p.in.session(i.Status.Node)
+	return s != nil && s.CreateRev <= i.Status.Epoch
+}
+
+// needsHealing reports whether an instance that was started by hand ended unasked
+// and nobody was started in its place yet.
+func (p *pass) needsHealing(i *fleet.Instance) bool {
+	return !p.busy[i.Intent.ID] && i.EndedUnasked() && !p.replaced[i.Intent.ID] &&
+		p.spec().OnCrash != fleet.CrashStop && !p.own(i) && !p.agentLeaves(i)
+}
+
+// replacement is the same instance again in a static group, else a new one in its place.
+func (p *pass) replacement(i *fleet.Instance) Action {
+	_, how := i.Why()
+	message := fmt.Sprintf("%s ended: %s", i.Intent.Name, how)
+	if p.spec().Static.Enabled {
+		return Action{Kind: Again, Instance: i, Reason: fleet.ReasonReplacement, Message: message}
+	}
+	return Action{Kind: Create, Origin: i.Intent.Origin, Replaces: i, Reason: fleet.ReasonReplacement, Message: message}
+}
+
+// refill adds new instances; as long as crashed ones of the enforcer's own lack a
+// successor, each new one is made for one of them, so that history is clear.
+func (p *pass) refill(out []Action, lacking int) []Action {
+	var crashed []*fleet.Instance
+	for _, i := range p.all {
+		if i.EndedUnasked() && p.own(i) && !p.replaced[i.Intent.ID] && !p.agentLeaves(i) {
+			crashed = append(crashed, i)
+		}
+	}
+	for n := range max(0, lacking) {
+		if n < len(crashed) {
+			a := p.replacement(crashed[n])
+			a.Origin = fleet.OriginMinimum
+			out = append(out, a)
+			continue
+		}
+		out = append(out, Action{Kind: Create, Origin: fleet.OriginMinimum, Reason: fleet.ReasonBelowMinimum, Message: p.belowMinimum()})
+	}
+	return out
+}
+
+// revive adds instances of a static group: those that ended first, crashed before
+// stopped and by ordinal, then new ones.
+func (p *pass) revive(out []Action, lacking int) []Action {
+	planned := map[fleet.InstanceID]bool{}
+	for _, a := range out {
+		planned[a.Instance.Intent.ID] = true
+	}
+	var ended []*fleet.Instance
+	for _, i := range p.all {
+		if i.Terminal() && !p.busy[i.Intent.ID] && !planned[i.Intent.ID] && !p.agentLeaves(i) {
+			ended = append(ended, i)
+		}
+	}
+	slices.SortStableFunc(ended, func(a, b *fleet.Instance) int {
+		return cmp.Or(-compareBool(a.EndedUnasked(), b.EndedUnasked()), cmp.Compare(a.Intent.Ordinal, b.Intent.Ordinal))
+	})
+	for n := range max(0, lacking) {
+		switch {
+		case n >= len(ended):
+			out = append(out, Action{Kind: Create, Origin: fleet.OriginMinimum, Reason: fleet.ReasonBelowMinimum, Message: p.belowMinimum()})
+		case ended[n].EndedUnasked():
+			out = append(out, p.replacement(ended[n]))
+		default:
+			out = append(out, Action{Kind: Again, Instance: ended[n], Reason: fleet.ReasonBelowMinimum, Message: p.belowMinimum()})
+		}
+	}
+	return out
+}
+
+func (p *pass) belowMinimum() string {
+	return fmt.Sprintf("the group's minimum is %d", p.target())
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}

@@ -1,0 +1,105 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// orders tells nodes what the intents of their instances say, as long as they
+// have not been told, and orders a kill where a deadline passed.
+func (p *pass) orders() {
+	for _, i := range p.all {
+		if p.busy[i.Intent.ID] || !i.HoldsNode() {
+			continue
+		}
+		have := standing(i)
+		if have != nil && have.Action == fleet.OrderKill {
+			continue
+		}
+		if a, due := p.overdue(i, have); due {
+			p.act(a)
+			continue
+		}
+		if i.Intent.Desired == fleet.DesiredStopped {
+			p.orderStop(i, have)
+		}
+	}
+}
+
+func (p *pass) orderStop(i *fleet.Instance, have *fleet.Order) {
+	a := Action{Kind: Order, Instance: i, Order: fleet.OrderStop, Reason: fleet.ReasonStopRequested}
+	if s := i.Intent.Stop; s != nil {
+		a.By, a.Reason, a.Message = s.By, cmp.Or(s.Reason, a.Reason), s.Message
+		if s.Force {
+			a.Order = fleet.OrderKill
+		}
+	}
+	if have != nil && have.Action == a.Order {
+		return
+	}
+	a.Message = cmp.Or(a.Message, a.Reason.Text())
+	p.act(a)
+}
+
+// standing is the order that the placed generation is under; nil when there is none.
+func standing(i *fleet.Instance) *fleet.Order {
+	if i.Order == nil || i.Placement == nil || i.Order.Node != i.Placement.Node || i.Order.Generation < i.Placement.Generation {
+		return nil
+	}
+	return i.Order
+}
+
+// overdue reports whether the agent let a deadline pass although its session
+// lives, and the kill that follows. What is not due yet wakes the next pass. The
+// time counts from the latest thing that is known, since a host's clock may be behind.
+func (p *pass) overdue(i *fleet.Instance, order *fleet.Order) (Action, bool) {
+	session := p.in.session(i.Placement.Node)
+	if session == nil {
+		return Action{}, false
+	}
+	since, bound := p.deadline(i, order)
+	if bound <= 0 {
+		return Action{}, false
+	}
+	due := latest(since, session.StartedAt, i.Placement.PlacedAt).Add(bound)
+	if due.After(p.now) {
+		p.wakeAt(due)
+		return Action{}, false
+	}
+	message := fmt.Sprintf("%s for more than %v", i.State(), bound)
+	return Action{Kind: Order, Instance: i, Order: fleet.OrderKill, Reason: fleet.ReasonDeadlinePassed, Message: message}, true
+}
+
+// deadline is since when the instance's state waits for its agent, and how long
+// it may; no bound when it does not.
+func (p *pass) deadline(i *fleet.Instance, order *fleet.Order) (since time.Time, bound time.Duration) {
+	plan := p.in.plan(i.Placement.Plan)
+	var changed time.Time
+	if i.Status != nil && i.Status.Generation >= i.Placement.Generation {
+		changed = i.Status.ChangedAt
+	}
+	if order != nil { // ordered to stop: whatever the state, it must end
+		if plan == nil {
+			return time.Time{}, 0
+		}
+		grace := time.Duration(plan.Stop.GraceSeconds+fleet.KillAfterSeconds) * time.Second
+		if i.State() != fleet.Stopping {
+			changed = time.Time{}
+		}
+		return latest(order.At, changed), grace + p.in.Limits.StopSlack
+	}
+	switch i.State() {
+	case fleet.Preparing:
+		return changed, p.in.Limits.PrepareFor
+	case fleet.Starting:
+		if plan == nil || plan.StartupTimeoutSeconds <= 0 {
+			return time.Time{}, 0
+		}
+		return changed, time.Duration(plan.StartupTimeoutSeconds)*time.Second + p.in.Limits.StartSlack
+	case fleet.Unplaced, fleet.Online, fleet.Stopping, fleet.Stopped, fleet.Crashed, fleet.Failed, fleet.Offline:
+	}
+	return time.Time{}, 0
+}

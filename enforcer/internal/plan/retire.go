@@ -1,0 +1,99 @@
+package plan
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// retire removes the records of finished instances: of a deleted group at once,
+// else when they are old or too many. Those of a static group stay: its data lies
+// under their names.
+func (p *pass) retire() {
+	g := p.group()
+	if g != nil && !g.Deleting && g.Spec.Static.Enabled {
+		return
+	}
+	done := p.finished()
+	spared := p.spared(done)
+	for n, i := range done[:min(len(done), p.in.Limits.Batch)] {
+		due := i.FinishedAt().Add(p.in.Limits.KeepFor)
+		switch {
+		case g != nil && g.Deleting:
+			p.retireOne(i, fleet.ReasonGroupDeleted)
+		case !due.After(p.now):
+			p.retireOne(i, fleet.ReasonRetention)
+		case n < len(done)-p.in.Limits.KeepRecords && !spared[i.Intent.ID]:
+			p.retireOne(i, fleet.ReasonRetention)
+		default:
+			p.wakeAt(due)
+		}
+	}
+}
+
+func (p *pass) retireOne(i *fleet.Instance, why fleet.Reason) {
+	p.act(Action{Kind: Retire, Instance: i, Reason: why, Message: why.Text()})
+}
+
+// finished are the instances that nothing is wanted of any more, the one that
+// ended first in front.
+func (p *pass) finished() []*fleet.Instance {
+	var done []*fleet.Instance
+	for _, i := range p.all {
+		if i.Terminal() && !i.HoldsNode() && !p.busy[i.Intent.ID] && !p.awaited(i) {
+			done = append(done, i)
+		}
+	}
+	slices.SortStableFunc(done, func(a, b *fleet.Instance) int { return a.FinishedAt().Compare(b.FinishedAt()) })
+	return done
+}
+
+// awaited reports whether a finished instance still has a successor or a next generation coming.
+func (p *pass) awaited(i *fleet.Instance) bool {
+	g := p.group()
+	if g == nil || g.Deleting {
+		return false
+	}
+	return i.Intent.RestartPending || g.Spec.Scaling.Mode != fleet.ScalingManual && p.needsHealing(i)
+}
+
+// spared are the latest crashes: the back-off counts them, so no number of other
+// records pushes them out.
+func (p *pass) spared(done []*fleet.Instance) map[fleet.InstanceID]bool {
+	out := map[fleet.InstanceID]bool{}
+	from := p.now.Add(-p.in.Limits.CrashWindow)
+	for _, i := range slices.Backward(done) {
+		if len(out) == p.in.Limits.CrashLimit {
+			break
+		}
+		if at, ok := i.CrashedAt(); ok && at.After(from) {
+			out[i.Intent.ID] = true
+		}
+	}
+	return out
+}
+
+// Plans decides which stored plans, keyed by digest, to remove: those that no
+// instance refers to and that nobody referred to for a while. referenced reports
+// whether any intent or placement names a digest. wake is when the next one may become due.
+func Plans(stored iter.Seq2[string, *fleet.StoredPlan], referenced func(digest string) bool, l Limits, now time.Time) (actions []Action, wake time.Time) {
+	for digest, s := range stored {
+		if referenced(digest) {
+			continue
+		}
+		due := s.TouchedAt.Add(l.PlanFor)
+		if due.After(now) {
+			if wake.IsZero() || due.Before(wake) {
+				wake = due
+			}
+			continue
+		}
+		actions = append(actions, Action{
+			Kind: CollectPlan, Digest: digest, Group: s.Plan.Group,
+			Reason: fleet.ReasonRetention, Message: fleet.ReasonRetention.Text(),
+		})
+	}
+	return actions, wake
+}

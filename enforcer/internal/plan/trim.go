@@ -1,0 +1,75 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// target is the number of living instances the enforcer starts up to.
+func (p *pass) target() int {
+	s := p.spec()
+	n := max(0, s.Scaling.Min)
+	if s.Scaling.Max > 0 {
+		n = min(n, s.Scaling.Max)
+	}
+	if names := len(s.Static.InstanceNames); s.Static.Enabled && names > 0 {
+		n = min(n, names)
+	}
+	return n
+}
+
+// trim stops what is in excess of the minimum, then what exceeds the maximum.
+func (p *pass) trim() {
+	if p.spec().Scaling.Mode != fleet.ScalingManual {
+		p.trimOwn()
+	}
+	limit := p.spec().Scaling.Max
+	if limit <= 0 {
+		return
+	}
+	surplus := p.countLiving() - limit
+	for _, i := range slices.Backward(p.all) {
+		if surplus <= 0 {
+			return
+		}
+		if p.living(i) {
+			p.stop(i, fleet.ReasonAboveMaximum, fmt.Sprintf("the group allows %d instances", limit))
+			surplus--
+		}
+	}
+}
+
+// trimOwn stops the youngest of the enforcer's own that are above the target and
+// have no players; a report that the last player left brings the next pass.
+func (p *pass) trimOwn() {
+	excess := -p.target()
+	for _, i := range p.all {
+		if p.living(i) && p.own(i) {
+			excess++
+		}
+	}
+	for _, i := range slices.Backward(p.all) {
+		if excess <= 0 {
+			return
+		}
+		if p.living(i) && p.own(i) && p.in.players(i) == 0 {
+			p.stop(i, fleet.ReasonScaledDown, fmt.Sprintf("the group's minimum is %d", p.target()))
+			excess--
+		}
+	}
+}
+
+// stop makes an intent say stopped, and orders it where it may run.
+func (p *pass) stop(i *fleet.Instance, why fleet.Reason, message string) {
+	a := Action{Kind: Stop, Instance: i, Reason: why, Message: message}
+	if i.HoldsNode() {
+		a.Order = fleet.OrderStop
+		if o := standing(i); o != nil && o.Action == fleet.OrderKill || i.Intent.Stop != nil && i.Intent.Stop.Force {
+			a.Order = fleet.OrderKill
+		}
+	}
+	p.stopped[i.Intent.ID] = true
+	p.act(a)
+}
