@@ -1,0 +1,182 @@
+// Package cgroup puts each instance into a control group of its own, so that all
+// it starts is known and can be killed at once, however often it forks.
+//
+// Only the version 2 tree is used, and only its core files (cgroup.procs,
+// cgroup.events, cgroup.kill): they work without any controller.
+package cgroup
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// Tree is an agent's part of the version 2 hierarchy. A nil Tree has no groups:
+// whoever uses it falls back to other means.
+type Tree struct{ dir string }
+
+// Open finds the hierarchy and makes the agent's part of it, named by owner. The
+// error says why there is none; it is not fatal.
+func Open(owner string) (*Tree, error) {
+	mount, err := mountPoint()
+	if err != nil {
+		return nil, err
+	}
+	own, err := ownPath()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(mount, own, "orrery-"+owner)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, errs.As(errs.Denied, "cgroup.Open", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "cgroup.kill")); err != nil {
+		return nil, errs.As(errs.Unavailable, "cgroup.Open", fmt.Errorf("the kernel has no cgroup.kill: %w", err))
+	}
+	return &Tree{dir: dir}, nil
+}
+
+func mountPoint() (string, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return "", errs.As(errs.Unavailable, "cgroup.Open", err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		before, after, _ := strings.Cut(lines.Text(), " - ")
+		if fields := strings.Fields(before); strings.HasPrefix(after, "cgroup2 ") && len(fields) > 4 {
+			return fields[4], nil
+		}
+	}
+	return "", errs.New(errs.Unavailable, "no cgroup version 2 hierarchy is mounted")
+}
+
+// ownPath is where the agent itself lives in the version 2 tree.
+func ownPath() (string, error) {
+	b, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", errs.As(errs.Unavailable, "cgroup.Open", err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			// An agent that was started inside an older agent's group must not nest.
+			if i := strings.Index(path, "/orrery-"); i >= 0 {
+				path = path[:i]
+			}
+			return path, nil
+		}
+	}
+	return "", errs.New(errs.Unavailable, "the agent is in no version 2 control group")
+}
+
+// Close removes the agent's part of the hierarchy if no instance lives in it.
+func (t *Tree) Close() {
+	if t != nil {
+		_ = os.Remove(t.dir)
+	}
+}
+
+// Group is one instance's control group.
+type Group struct{ dir string }
+
+// Group names an instance's group; it need not exist.
+func (t *Tree) Group(instance string) *Group {
+	if t == nil {
+		return nil
+	}
+	return &Group{dir: filepath.Join(t.dir, instance)}
+}
+
+// Create makes the group and opens it for clone(2). The caller closes the file.
+func (g *Group) Create() (*os.File, error) {
+	if err := os.Mkdir(g.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, errs.As(errs.Unavailable, "cgroup.Create", err)
+	}
+	f, err := os.Open(g.dir)
+	return f, errs.As(errs.Unavailable, "cgroup.Create", err)
+}
+
+// Exists reports whether the group is there.
+func (g *Group) Exists() bool {
+	if g == nil {
+		return false
+	}
+	_, err := os.Stat(g.dir)
+	return err == nil
+}
+
+// Kill kills every process of the group and removes it when it is empty, or
+// gives up when ctx ends.
+func (g *Group) Kill(ctx context.Context) error {
+	events, err := os.Open(filepath.Join(g.dir, "cgroup.events"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return errs.As(errs.Unavailable, "cgroup.Kill", err)
+	}
+	defer events.Close()
+	for ctx.Err() == nil {
+		populated, err := isPopulated(events)
+		if errors.Is(err, unix.ENODEV) { // somebody else has just removed it
+			return nil
+		}
+		if err != nil {
+			return errs.As(errs.Unavailable, "cgroup.Kill", err)
+		}
+		if !populated {
+			return g.remove(ctx)
+		}
+		err = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
+			return errs.As(errs.Unavailable, "cgroup.Kill", err)
+		}
+		awaitChange(events)
+	}
+	return errs.Wrap("cgroup.Kill", ctx.Err())
+}
+
+func isPopulated(events *os.File) (bool, error) {
+	buf := make([]byte, 128)
+	n, err := events.ReadAt(buf, 0)
+	if n == 0 {
+		return false, err
+	}
+	return strings.Contains(string(buf[:n]), "populated 1"), nil
+}
+
+// awaitChange waits until the events file changes, a fifth of a second at most.
+func awaitChange(events *os.File) {
+	fds := []unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}
+	_, _ = unix.Poll(fds, 200)
+}
+
+// remove removes the empty group; the kernel may need a moment to let the last
+// process go after it stopped counting.
+func (g *Group) remove(ctx context.Context) error {
+	for {
+		err := os.Remove(g.dir)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) {
+			return errs.As(errs.Unavailable, "cgroup.remove", err)
+		}
+		select {
+		case <-ctx.Done():
+			return errs.Wrap("cgroup.remove", ctx.Err())
+		case <-time.After(time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,230 @@
+// Package process runs a command as a plain process: no helper program beyond the
+// shell that starts it.
+//
+//	sh (the wrapper, own session and control group)
+//	└── bash -c <command>      the server; bash replaces itself by a simple command
+//	    └── …                  whatever it starts
+//
+// The wrapper notes the server's pid in RunDir/pid and, at the end, its exit code
+// in RunDir/exit: so the code is known even if no agent was there to see it. The
+// input is a FIFO that the processes themselves hold open for writing, so it never
+// ends; output goes straight to an append-only file. An agent that dies takes
+// nothing with it.
+//
+// The end is noticed through a pidfd of the wrapper, also for adopted runs, on
+// the runtime's own poller: a parked goroutine is all a run costs.
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+)
+
+// wrapper is the script of the wrapping shell. Its arguments are the command,
+// RunDir and the shell that runs the command. A background job of such a shell
+// gets /dev/null as input unless it is redirected, hence the detour by fd 4; fd 3
+// tells the agent that the pid has been noted.
+const wrapper = `exec 4<&0
+"$3" -c "$1" <&4 3>&- 4<&- &
+printf '%s\n' $! >"$2/pid"
+exec 2>/dev/null 3>&- 4<&-
+wait $!
+printf '%s\n' $? >"$2/exit"
+`
+
+// startTimeout bounds the wrapper's few steps on a machine that thrashes.
+const startTimeout = 10 * time.Second
+
+// Runtime runs plain processes.
+type Runtime struct {
+	tree      *cgroup.Tree
+	sh, shell string
+	boot      string
+}
+
+var _ runtime.Runtime = (*Runtime)(nil)
+
+// New makes the runtime. tree may be nil: then an instance's processes are found
+// by session and environment instead. Unavailable when there is no shell.
+func New(tree *cgroup.Tree) (*Runtime, error) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		return nil, errs.As(errs.Unavailable, "process.New", err)
+	}
+	shell, err := exec.LookPath("bash")
+	if err != nil {
+		shell = sh
+	}
+	return &Runtime{tree: tree, sh: sh, shell: shell, boot: bootID()}, nil
+}
+
+// Start runs a command; see runtime.Runtime.
+func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, error) {
+	if fi, err := os.Stat(s.Dir); err != nil || !fi.IsDir() {
+		return nil, errs.New(errs.Invalid, "the working directory %s does not exist", s.Dir)
+	}
+	if err := prepareRunDir(s); err != nil {
+		return nil, err
+	}
+	pidfd, shellPID, err := r.launch(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	id := runtime.Identity{BootID: r.boot, Shell: identify(shellPID)}
+	if pid, err := readNumber(pidPath(s)); err == nil {
+		id.Server = identify(pid)
+	}
+	return r.watch(s, id, pidfd), nil
+}
+
+func identify(pid int) runtime.ProcessID {
+	st, _ := readStat(pid)
+	return runtime.ProcessID{PID: pid, Start: st.start}
+}
+
+func pidPath(s runtime.Spec) string   { return filepath.Join(s.RunDir, "pid") }
+func exitPath(s runtime.Spec) string  { return filepath.Join(s.RunDir, "exit") }
+func stdinPath(s runtime.Spec) string { return filepath.Join(s.RunDir, "stdin") }
+
+// prepareRunDir makes the run's directory with a FIFO and without an earlier run's traces.
+func prepareRunDir(s runtime.Spec) error {
+	if err := os.MkdirAll(s.RunDir, 0o700); err != nil {
+		return errs.As(errs.Unavailable, "process.Start", err)
+	}
+	for _, stale := range []string{pidPath(s), exitPath(s), stdinPath(s)} {
+		if err := os.Remove(stale); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return errs.As(errs.Unavailable, "process.Start", err)
+		}
+	}
+	return errs.As(errs.Unavailable, "process.Start", unix.Mkfifo(stdinPath(s), 0o600))
+}
+
+// launch starts the wrapper and waits until it has noted the server's pid.
+func (r *Runtime) launch(ctx context.Context, s runtime.Spec) (pidfd, pid int, err error) {
+	var opened []*os.File
+	defer func() {
+		for _, f := range opened {
+			_ = f.Close()
+		}
+	}()
+	open := func(f *os.File, e error) *os.File {
+		if e != nil {
+			err = errors.Join(err, e)
+			return nil
+		}
+		opened = append(opened, f)
+		return f
+	}
+	stdin := open(os.OpenFile(stdinPath(s), os.O_RDWR, 0))
+	log := open(os.OpenFile(s.LogPath, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640))
+	noted, notify, e := os.Pipe()
+	noted, notify = open(noted, e), open(notify, nil)
+	if err != nil {
+		return 0, 0, errs.As(errs.Unavailable, "process.Start", err)
+	}
+	attr := &os.ProcAttr{
+		Dir: s.Dir, Env: s.Env, Files: []*os.File{stdin, log, log, notify},
+		Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd},
+	}
+	if g := r.tree.Group(s.InstanceID); g != nil {
+		dir, err := g.Create()
+		if err != nil {
+			return 0, 0, err
+		}
+		opened = append(opened, dir)
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(dir.Fd())
+	}
+	p, err := os.StartProcess(r.sh, []string{"sh", "-c", wrapper, "orrery", s.Command, s.RunDir, r.shell}, attr)
+	if err != nil {
+		return 0, 0, errs.As(errs.Unavailable, "process.Start", err)
+	}
+	pid = p.Pid
+	_ = p.Release() // the pidfd is what we wait on
+	_ = notify.Close()
+	awaitNoted(ctx, noted)
+	return pidfd, pid, nil
+}
+
+// awaitNoted waits for the wrapper to close its end. Whatever happens instead,
+// the wrapper's own end tells the rest.
+func awaitNoted(ctx context.Context, noted *os.File) {
+	deadline := time.Now().Add(startTimeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	_ = noted.SetReadDeadline(deadline)
+	_, _ = noted.Read(make([]byte, 1))
+}
+
+// Adopt takes over an earlier agent's run; see runtime.Runtime.
+func (r *Runtime) Adopt(_ context.Context, s runtime.Spec, id runtime.Identity) (runtime.Process, error) {
+	p := r.newRun(s, id)
+	if id.BootID != r.boot {
+		p.exit = runtime.Exit{Rebooted: true, At: time.Now()}
+		close(p.exited)
+		return p, nil
+	}
+	if id.Server.PID == 0 { // the agent died before it could journal the server's pid
+		if pid, err := readNumber(pidPath(s)); err == nil {
+			p.id.Server = identify(pid)
+		}
+	}
+	// Open first, compare then: a pid that is recycled in between is noticed.
+	pidfd, err := unix.PidfdOpen(id.Shell.PID, unix.PIDFD_NONBLOCK)
+	if err == nil && lives(id.Shell) {
+		go p.await(pidfd)
+		return p, nil
+	}
+	if err == nil {
+		_ = unix.Close(pidfd)
+	}
+	go p.finish()
+	return p, nil
+}
+
+func (r *Runtime) newRun(s runtime.Spec, id runtime.Identity) *run {
+	return &run{
+		instance: s.InstanceID, runDir: s.RunDir, id: id, group: r.tree.Group(s.InstanceID),
+		exited: make(chan struct{}),
+	}
+}
+
+func (r *Runtime) watch(s runtime.Spec, id runtime.Identity, pidfd int) *run {
+	p := r.newRun(s, id)
+	go p.await(pidfd)
+	return p
+}
+
+// readNumber reads a number the wrapper has written whole: it ends its line.
+func readNumber(path string) (int, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 32))
+	if err != nil {
+		return 0, err
+	}
+	line, ok := strings.CutSuffix(string(b), "\n")
+	if !ok {
+		return 0, fmt.Errorf("%s: %w", path, io.ErrUnexpectedEOF)
+	}
+	return strconv.Atoi(line)
+}

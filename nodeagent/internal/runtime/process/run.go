@@ -1,0 +1,160 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+)
+
+// run is one process tree. exit is written before exited is closed and not after.
+type run struct {
+	instance string
+	runDir   string
+	id       runtime.Identity
+	group    *cgroup.Group // nil without control groups
+	// killed is set when we ended the run ourselves: then a missing exit code is no riddle.
+	killed atomic.Bool
+
+	exited chan struct{}
+	exit   runtime.Exit
+}
+
+var _ runtime.Process = (*run)(nil)
+
+func (p *run) Identity() runtime.Identity { return p.id }
+func (p *run) Exited() <-chan struct{}    { return p.exited }
+func (p *run) Exit() runtime.Exit         { return p.exit }
+
+// await parks until the wrapper ends, reaps it if it is ours, and finishes.
+func (p *run) await(pidfd int) {
+	_ = unix.SetNonblock(pidfd, true)
+	f := os.NewFile(uintptr(pidfd), "pidfd")
+	if conn, err := f.SyscallConn(); err == nil {
+		_ = conn.Read(func(fd uintptr) bool { return readable(int(fd)) })
+		_ = conn.Control(func(fd uintptr) { reap(int(fd)) })
+	}
+	_ = f.Close()
+	p.finish()
+}
+
+func readable(fd int) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
+}
+
+// reap collects the wrapper's zombie; for a process that is not our child somebody else does.
+func reap(pidfd int) {
+	var info unix.Siginfo
+	_ = unix.Waitid(unix.P_PIDFD, pidfd, &info, unix.WEXITED|unix.WNOHANG, nil)
+}
+
+// finish runs once, after the wrapper's end: what is left of the tree goes
+// first, then the exit is told.
+func (p *run) finish() {
+	for p.killTree(context.Background()) != nil { // a tree that cannot be killed now is not gone
+		<-time.After(100 * time.Millisecond)
+	}
+	p.exit = p.readExit()
+	close(p.exited)
+}
+
+// readExit makes sense of what the wrapper left.
+func (p *run) readExit() runtime.Exit {
+	path := filepath.Join(p.runDir, "exit")
+	code, err := readNumber(path)
+	switch {
+	case err == nil:
+		e := runtime.Exit{Code: code, Known: true, At: time.Now()}
+		if fi, err := os.Stat(path); err == nil {
+			e.At = fi.ModTime()
+		}
+		if code > 128 {
+			e.Signal = signalNames[syscall.Signal(code-128)]
+		}
+		return e
+	case p.killed.Load():
+		return runtime.Exit{Code: 128 + int(syscall.SIGKILL), Signal: "KILL", Known: true, At: time.Now()}
+	}
+	return runtime.Exit{At: time.Now()}
+}
+
+// maxLine is the most a FIFO takes in one piece, so that a line arrives whole or not at all.
+const maxLine = 4096
+
+func (p *run) WriteLine(line string) error {
+	if len(line)+1 > maxLine {
+		return errs.New(errs.Invalid, "a console line may have %d bytes at most", maxLine-1)
+	}
+	fd, err := unix.Open(filepath.Join(p.runDir, "stdin"), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOENT) {
+		return errs.New(errs.Conflict, "the server has ended and reads no input")
+	}
+	if err != nil {
+		return errs.As(errs.Unavailable, "process.WriteLine", err)
+	}
+	defer unix.Close(fd)
+	_, err = unix.Write(fd, []byte(line+"\n"))
+	if errors.Is(err, unix.EAGAIN) {
+		return errs.New(errs.Unavailable, "the server does not read its console: its input is full")
+	}
+	return errs.As(errs.Unavailable, "process.WriteLine", err)
+}
+
+func (p *run) Signal(sig syscall.Signal) error {
+	if !lives(p.id.Server) {
+		return nil
+	}
+	err := unix.Kill(p.id.Server.PID, sig)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return errs.As(errs.Unavailable, "process.Signal", err)
+}
+
+func (p *run) Kill(ctx context.Context) error {
+	p.killed.Store(true)
+	if err := p.killTree(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-p.exited:
+		return nil
+	case <-ctx.Done():
+		return errs.Wrap("process.Kill", ctx.Err())
+	}
+}
+
+// killTree kills everything of the instance and returns when nothing is left.
+func (p *run) killTree(ctx context.Context) error {
+	if p.group.Exists() {
+		return p.group.Kill(ctx)
+	}
+	if p.group != nil && !lives(p.id.Shell) && !lives(p.id.Server) {
+		return nil // its group was emptied and removed before
+	}
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		left := marked(p.instance, p.id.Shell.PID)
+		if len(left) == 0 {
+			return nil
+		}
+		for _, pid := range left {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		select {
+		case <-ctx.Done():
+			return errs.Wrap("process.killTree", ctx.Err())
+		case <-time.After(pause):
+		}
+	}
+}

@@ -1,0 +1,92 @@
+// Package runtime is how an instance's command is run: one small interface, and
+// what its implementations share.
+//
+//	Start ──▶ running ──Exited──▶ Exit known, nothing of the instance left
+//	Adopt ──▶ running, or already exited with its exit read from what the run left behind
+//
+// Invariants every runtime keeps:
+//
+//   - The agent may die at any moment: processes run on, lose no output and never
+//     see their input end; a later agent adopts them.
+//   - When Exited is closed, everything the instance started is gone.
+//   - What an instance is called by the kernel is remembered with its start time,
+//     so that a recycled process id is never mistaken for it.
+package runtime
+
+import (
+	"context"
+	"syscall"
+	"time"
+)
+
+// Spec is what is run.
+type Spec struct {
+	// InstanceID marks every process of the instance, as ORRERY_INSTANCE_ID in its environment.
+	InstanceID string
+	// Dir is the working directory; it must exist.
+	Dir string
+	// RunDir holds the run's own files (FIFO, pid, exit); made by Start, outside Dir.
+	RunDir string
+	// Command is a shell line, run by bash, or sh where there is none.
+	Command string
+	// Env is the complete environment.
+	Env []string
+	// LogPath is the append-only file that gets stdout and stderr.
+	LogPath string
+}
+
+// Identity is what a process is recognised by after an agent's restart. It is
+// what a journal keeps.
+type Identity struct {
+	// BootID is the kernel's boot; another one means that the host was restarted.
+	BootID string `json:"bootId"`
+	// Shell is the wrapping shell, Server the command's own process.
+	Shell  ProcessID `json:"shell"`
+	Server ProcessID `json:"server"`
+}
+
+// ProcessID is a process id with the kernel's start time, in clock ticks since boot.
+type ProcessID struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"`
+}
+
+// Exit is how a run ended.
+type Exit struct {
+	// Code is the exit code, 128+n after signal n. Meaningless when Known is false.
+	Code int
+	// Signal names the signal that ended it, without SIG; empty when it exited.
+	Signal string
+	// Known is false when it went while nobody could see how.
+	Known bool
+	// Rebooted is true when it went because the host was restarted.
+	Rebooted bool
+	At       time.Time
+}
+
+// Process is one run. Its methods may be called from any goroutine.
+type Process interface {
+	// Identity is what to journal so that the run can be adopted.
+	Identity() Identity
+	// Exited is closed when the run has ended and nothing of it is left.
+	Exited() <-chan struct{}
+	// Exit is how it ended; only after Exited.
+	Exit() Exit
+	// WriteLine writes a line and a newline to the input. Unavailable when the
+	// server does not read its input, Conflict when it has ended.
+	WriteLine(line string) error
+	// Signal sends a signal to the server's own process.
+	Signal(sig syscall.Signal) error
+	// Kill ends everything the instance started and returns when it is gone, or when ctx ends.
+	Kill(ctx context.Context) error
+}
+
+// Runtime runs commands.
+type Runtime interface {
+	// Start runs a command. Invalid when the directory is missing, Unavailable
+	// when the system refuses. A command that does not exist is no error: it exits with 127.
+	Start(ctx context.Context, s Spec) (Process, error)
+	// Adopt takes over a run an earlier agent started: living, or ended meanwhile
+	// with the exit it left behind.
+	Adopt(ctx context.Context, s Spec, id Identity) (Process, error)
+}
