@@ -75,12 +75,18 @@ func (p *pass) leaving() int {
 	return n
 }
 
+// agentLeaves reports whether an instance ended with its agent and the session it
+// was reported under still lives; for a while only, since no state waits for ever.
 func (p *pass) agentLeaves(i *fleet.Instance) bool {
 	if !i.EndedUnasked() || i.Status.Reason != fleet.ReasonAgentShutdown {
 		return false
 	}
-	s := p.in.session(i.Status.Node)
-	return s != nil && s.CreateRev <= i.Status.Epoch
+	if s := p.in.session(i.Status.Node); s == nil || s.CreateRev > i.Status.Epoch {
+		return false
+	}
+	until := i.FinishedAt().Add(p.in.Limits.LeaveFor)
+	p.wakeAt(until)
+	return until.After(p.now)
 }
 
 // needsHealing reports whether an instance that was started by hand ended unasked

@@ -44,6 +44,8 @@ type Limits struct {
 	// PrepareFor bounds PREPARING. StartSlack and StopSlack are added to the
 	// bounds of STARTING and STOPPING, which the agent enforces first.
 	PrepareFor, StartSlack, StopSlack time.Duration
+	// LeaveFor is how long an agent that was told to stop everything may take to end itself.
+	LeaveFor time.Duration
 	// Batch bounds the starts, and the retirements, of one pass.
 	Batch int
 }
@@ -56,7 +58,7 @@ func DefaultLimits() Limits {
 		PauseFirst: time.Minute, PauseMax: time.Hour, Quiet: 10 * time.Minute,
 		KeepFor: time.Hour, KeepRecords: 20, PlanFor: time.Hour,
 		PrepareFor: 10 * time.Minute, StartSlack: 15 * time.Second, StopSlack: 30 * time.Second,
-		Batch: 1000,
+		LeaveFor: time.Minute, Batch: 1000,
 	}
 }
 

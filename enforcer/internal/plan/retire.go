@@ -20,12 +20,13 @@ func (p *pass) retire() {
 	spared := p.spared(done)
 	for n, i := range done[:min(len(done), p.in.Limits.Batch)] {
 		due := i.FinishedAt().Add(p.in.Limits.KeepFor)
+		if n < len(done)-p.in.Limits.KeepRecords { // too many: as soon as the back-off lets go of it
+			due = earliest(due, spared[i.Intent.ID])
+		}
 		switch {
 		case g != nil && g.Deleting:
 			p.retireOne(i, fleet.ReasonGroupDeleted)
 		case !due.After(p.now):
-			p.retireOne(i, fleet.ReasonRetention)
-		case n < len(done)-p.in.Limits.KeepRecords && !spared[i.Intent.ID]:
 			p.retireOne(i, fleet.ReasonRetention)
 		default:
 			p.wakeAt(due)
@@ -50,29 +51,41 @@ func (p *pass) finished() []*fleet.Instance {
 	return done
 }
 
-// awaited reports whether a finished instance still has a successor or a next generation coming.
+// awaited reports whether a finished instance still has a successor or a next generation
+// coming, or holds one back.
 func (p *pass) awaited(i *fleet.Instance) bool {
 	g := p.group()
 	if g == nil || g.Deleting {
 		return false
 	}
-	return i.Intent.RestartPending || g.Spec.Scaling.Mode != fleet.ScalingManual && p.needsHealing(i)
+	return i.Intent.RestartPending ||
+		g.Spec.Scaling.Mode != fleet.ScalingManual && (p.needsHealing(i) || p.agentLeaves(i))
 }
 
-// spared are the latest crashes: the back-off counts them, so no number of other
-// records pushes them out.
-func (p *pass) spared(done []*fleet.Instance) map[fleet.InstanceID]bool {
-	out := map[fleet.InstanceID]bool{}
-	from := p.now.Add(-p.in.Limits.CrashWindow)
+// spared are the latest that crashed, and until when the back-off counts that: so
+// long no number of other records pushes them out.
+func (p *pass) spared(done []*fleet.Instance) map[fleet.InstanceID]time.Time {
+	out := map[fleet.InstanceID]time.Time{}
 	for _, i := range slices.Backward(done) {
 		if len(out) == p.in.Limits.CrashLimit {
 			break
 		}
-		if at, ok := i.CrashedAt(); ok && at.After(from) {
-			out[i.Intent.ID] = true
+		crashes := i.Crashes()
+		if len(crashes) == 0 {
+			continue
+		}
+		if until := crashes[len(crashes)-1].Add(p.in.Limits.CrashWindow); until.After(p.now) {
+			out[i.Intent.ID] = until
 		}
 	}
 	return out
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // Plans decides which stored plans, keyed by digest, to remove: those that no

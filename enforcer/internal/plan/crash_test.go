@@ -1,0 +1,193 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// loops is a group of one whose instances crash, step by step.
+func loops(t *testing.T) *sim {
+	t.Helper()
+	s := newSim()
+	s.group.Spec.Scaling.Min = 1
+	return s
+}
+
+// crash ends the living instance and plans.
+func (s *sim) crash(now time.Time) ([]Action, time.Time) {
+	for _, i := range s.instances {
+		if i.Living(fleet.NodeLossReplace) {
+			s.edit(i, crashed(now))
+		}
+	}
+	return s.step(now)
+}
+
+// step plans and applies.
+func (s *sim) step(now time.Time) ([]Action, time.Time) {
+	actions, wake := Group(s.input(), now)
+	s.apply(actions, now)
+	return actions, wake
+}
+
+func TestBackoff(t *testing.T) {
+	s := loops(t)
+	s.add(online)
+	if got, _ := s.crash(at(0)); short(got) != "create minimum for i00001: Replacement" {
+		t.Fatalf("the first crash is not healed at once: %s", short(got))
+	}
+	got, wake := s.crash(at(10 * time.Second))
+	if len(got) != 0 || !wake.Equal(at(11*time.Second)) {
+		t.Fatalf("the second crash: %s, wake %v, want nothing for a second", short(got), wake)
+	}
+	if got, _ = s.step(wake); short(got) != "create minimum for i00002: Replacement" {
+		t.Fatalf("after the delay: %s", short(got))
+	}
+	got, wake = s.crash(at(20 * time.Second))
+	if short(got) != "set_crash_loop level 1 for 1m20s: CrashLoop" || !wake.Equal(at(80*time.Second)) {
+		t.Fatalf("the third crash: %s, wake %v", short(got), wake)
+	}
+	if got, _ = s.step(at(79 * time.Second)); len(got) != 0 {
+		t.Fatalf("while paused: %s", short(got))
+	}
+	if got, _ = s.step(at(80 * time.Second)); short(got) != "create minimum for i00003: Replacement" {
+		t.Fatalf("after the pause: %s", short(got))
+	}
+	if got, _ = s.crash(at(90 * time.Second)); short(got) != "create minimum for i00004: Replacement" {
+		t.Fatalf("the first crash after a pause is not healed at once: %s", short(got))
+	}
+}
+
+// crashLoop lets the group crash until it is paused, and returns the end of the pause.
+func (s *sim) crashLoop(t *testing.T, now time.Time) time.Time {
+	t.Helper()
+	for range 2 * s.limits.CrashLimit {
+		actions, wake := s.crash(now)
+		if len(actions) > 0 && actions[0].Kind == SetCrashLoop {
+			return actions[0].Loop.PausedUntil
+		}
+		if s.living() == 0 {
+			now = wake
+			s.step(now)
+		}
+	}
+	t.Fatalf("never paused: %+v", s.instances)
+	return time.Time{}
+}
+
+func TestPausesDoubleToAnHourAndStartAnewAfterAQuietTime(t *testing.T) {
+	s := loops(t)
+	s.add(online)
+	now := at(0)
+	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		end := s.crashLoop(t, now)
+		began := end.Add(-want * time.Minute)
+		if began.Before(now) || began.After(now.Add(5*time.Second)) {
+			t.Fatalf("paused from %v until %v, want %d minutes", now, end, want)
+		}
+		s.step(end)
+		now = end.Add(time.Second)
+	}
+	quiet := now.Add(2*time.Hour - time.Second)
+	if _, wake := s.step(quiet.Add(-time.Second)); !wake.Equal(quiet) {
+		t.Errorf("wakes at %v, want at the end of the quiet time %v", wake, quiet)
+	}
+	if got, _ := s.step(quiet); len(got) == 0 || got[0].Kind != ClearCrashLoop {
+		t.Errorf("after a quiet time: %s", short(got))
+	}
+	if end := s.crashLoop(t, quiet); end.Sub(quiet) > 2*time.Minute {
+		t.Errorf("paused for %v after a quiet time, want the first level", end.Sub(quiet))
+	}
+}
+
+func TestAStaticInstanceRemembersItsCrashes(t *testing.T) {
+	s := loops(t)
+	s.group.Spec.Static.Enabled = true
+	s.add(online)
+	if end := s.crashLoop(t, at(0)); len(s.instances) != 1 || s.instances[0].Intent.Generation != 3 {
+		t.Errorf("paused until %v with %+v, want one instance in its third generation", end, s.instances[0].Intent)
+	}
+}
+
+func TestWhatEndsAPauseAndWhatDoesNotCount(t *testing.T) {
+	loop := &fleet.CrashLoop{Group: "g", GroupRevision: 1, Level: 1, PausedUntil: at(time.Minute)}
+	tests := []struct {
+		rule  string
+		setup func(*sim)
+		wake  time.Duration
+		want  []string
+	}{
+		{"nothing is started in a pause", func(s *sim) {
+			s.loop = loop
+		}, time.Minute, nil},
+		{"a pause stops no stop", func(s *sim) {
+			s.loop, s.group.Spec.Scaling.Min = loop, 0
+			s.add(online)
+		}, 11 * time.Minute, []string{"stop i00001 by stop: ScaledDown"}},
+		{"a restart somebody asked for is no start of ours", func(s *sim) {
+			s.loop = loop
+			s.add(manual, in(alive, fleet.Stopped, fleet.ReasonStopRequested, at(0)), wantsStop(false),
+				func(i *fleet.Instance) { i.Intent.RestartPending = true })
+		}, 11 * time.Minute, []string{"again i00001: Restart"}},
+		{"a changed spec ends the pause", func(s *sim) {
+			s.loop, s.group.Revision, s.group.UpdatedAt = loop, 2, at(-time.Second)
+		}, 10*time.Minute - time.Second, []string{"create minimum: BelowMinimum"}},
+		{"crashes under the old spec do not count under the new one", func(s *sim) {
+			s.loop, s.group.Revision, s.group.UpdatedAt = loop, 2, at(-time.Second)
+			for range 3 {
+				s.add(crashed(at(-time.Minute)))
+			}
+		}, 10*time.Minute - time.Second, []string{"create minimum for i00001: Replacement"}},
+		{"old crashes do not count", func(s *sim) {
+			for n := range 3 {
+				s.add(crashed(at(-5*time.Minute - time.Duration(n)*time.Second)))
+			}
+		}, 55*time.Minute - 2*time.Second, []string{"create minimum for i00001: Replacement"}},
+		{"lost and rebooted nodes are no crashes", func(s *sim) {
+			for range 3 {
+				s.add(in(lost, fleet.Crashed, fleet.ReasonNodeRebooted, at(0)))
+			}
+		}, keep, []string{"create minimum for i00001: Replacement"}},
+		{"stops that ended badly are no crashes", func(s *sim) {
+			for range 3 {
+				s.add(crashed(at(0)), wantsStop(false))
+			}
+		}, keep, []string{"create minimum: BelowMinimum"}},
+		{"a host whose clock is ahead delays nothing for long", func(s *sim) {
+			s.add(crashed(at(time.Hour)))
+			s.add(crashed(at(time.Hour)))
+		}, time.Second, nil},
+		{"a host whose clock is behind does not hide its crashes", func(s *sim) {
+			for range 3 {
+				s.add(createdAt(at(-time.Second)), crashed(at(-time.Hour)))
+			}
+		}, time.Minute, []string{"set_crash_loop level 1 for 1m0s: CrashLoop"}},
+		{"no pause where nothing would be started", func(s *sim) {
+			s.group.Spec.Scaling.Min = 0
+			for range 3 {
+				s.add(crashed(at(0)))
+			}
+		}, keep, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.rule, func(t *testing.T) {
+			s := loops(t)
+			tt.setup(s)
+			s.expect(t, at(0), tt.wake, tt.want...)
+		})
+	}
+}
+
+func TestDoubled(t *testing.T) {
+	l := DefaultLimits()
+	for n, want := range []time.Duration{0, 0, time.Second, 2 * time.Second, 4 * time.Second} {
+		if got := l.backoff(n); got != want {
+			t.Errorf("backoff(%d) = %v, want %v", n, got, want)
+		}
+	}
+	if got := l.backoff(1 << 30); got != l.BackoffMax {
+		t.Errorf("backoff of many = %v, want %v", got, l.BackoffMax)
+	}
+}

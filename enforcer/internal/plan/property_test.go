@@ -1,0 +1,269 @@
+package plan
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// anySim draws a group in any state its writers can bring it to.
+func anySim(t *rapid.T) *sim {
+	s := newSim()
+	spec := &s.group.Spec
+	spec.Scaling.Min = rapid.IntRange(0, 6).Draw(t, "min")
+	spec.Scaling.Max = rapid.SampledFrom([]int{0, spec.Scaling.Min, spec.Scaling.Min + 2}).Draw(t, "max")
+	spec.Scaling.Mode = rapid.SampledFrom([]fleet.ScalingMode{fleet.ScalingDynamic, fleet.ScalingDynamic, fleet.ScalingStatic, fleet.ScalingManual}).Draw(t, "mode")
+	spec.OnCrash = rapid.SampledFrom([]fleet.OnCrash{fleet.CrashReplace, fleet.CrashRestart, fleet.CrashStop}).Draw(t, "onCrash")
+	spec.OnNodeLoss = rapid.SampledFrom([]fleet.OnNodeLoss{"", fleet.NodeLossWait}).Draw(t, "onNodeLoss")
+	spec.Maintenance.On = rapid.IntRange(0, 5).Draw(t, "maintenance") == 0
+	spec.Static.Enabled = rapid.IntRange(0, 2).Draw(t, "static") == 0
+	s.group.Deleting = rapid.IntRange(0, 5).Draw(t, "deleting") == 0
+	s.group.Revision = rapid.Int64Range(1, 2).Draw(t, "revision")
+	if rapid.Bool().Draw(t, "scaled") {
+		s.group.ScaledAt = moment(t, "scaledAt")
+	}
+	if rapid.IntRange(0, 3).Draw(t, "looped") == 0 {
+		s.loop = &fleet.CrashLoop{
+			Group: "g", GroupRevision: 1, Level: rapid.IntRange(1, 9).Draw(t, "level"),
+			PausedUntil: moment(t, "pausedUntil").Add(30 * time.Minute),
+		}
+	}
+	s.limits.KeepRecords = rapid.IntRange(0, 4).Draw(t, "keep")
+	for range rapid.IntRange(0, 12).Draw(t, "instances") {
+		anyInstance(t, s)
+	}
+	return s
+}
+
+// moment is a time before now, on a grid coarse enough for ties.
+func moment(t *rapid.T, label string) time.Time {
+	return at(-time.Duration(rapid.IntRange(0, 90).Draw(t, label)) * time.Minute)
+}
+
+func anyInstance(t *rapid.T, s *sim) {
+	created := moment(t, "created")
+	i := s.add(createdAt(created))
+	i.Intent.Origin = rapid.SampledFrom([]fleet.Origin{fleet.OriginMinimum, fleet.OriginManual}).Draw(t, "origin")
+	if rapid.IntRange(0, 2).Draw(t, "desired") == 0 {
+		wantsStop(rapid.Bool().Draw(t, "force"))(i)
+		i.Intent.RestartPending = rapid.IntRange(0, 2).Draw(t, "restart") == 0
+	}
+	s.players[i.Intent.ID] = rapid.IntRange(0, 1).Draw(t, "players")
+	n := rapid.SampledFrom([]fleet.NodeID{alive, alive, lost}).Draw(t, "node")
+	since := moment(t, "since")
+	switch state := rapid.SampledFrom(fleet.States[:]).Draw(t, "state"); state {
+	case fleet.Unplaced:
+		if rapid.Bool().Draw(t, "placed") {
+			placedOn(n, since)(i)
+		}
+	default:
+		why := fleet.ReasonExited
+		if rapid.IntRange(0, 5).Draw(t, "why") == 0 {
+			why = fleet.ReasonAgentShutdown
+		}
+		in(n, state, why, since)(i)
+	}
+	if i.Placement != nil && rapid.IntRange(0, 2).Draw(t, "ordered") == 0 {
+		ordered(rapid.SampledFrom([]fleet.OrderAction{fleet.OrderStop, fleet.OrderKill}).Draw(t, "order"), since)(i)
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "crashes") {
+		i.Intent.Crashes = append(i.Intent.Crashes, created)
+	}
+}
+
+func property(t *testing.T, check func(*rapid.T, *sim)) {
+	t.Helper()
+	rapid.Check(t, func(t *rapid.T) { check(t, anySim(t)) })
+}
+
+func TestTheOrderOfRecordsDoesNotMatter(t *testing.T) {
+	property(t, func(t *rapid.T, s *sim) {
+		actions, wake := Group(s.input(), at(0))
+		shuffle := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		shuffle.Shuffle(len(s.instances), func(i, j int) {
+			s.instances[i], s.instances[j] = s.instances[j], s.instances[i]
+		})
+		again, wakeAgain := Group(s.input(), at(0))
+		if short(actions) != short(again) || !wake.Equal(wakeAgain) {
+			t.Fatalf("%s\nwake %v, but in another order\n%s\nwake %v", short(actions), wake, short(again), wakeAgain)
+		}
+	})
+}
+
+func TestAtMostOneActionPerInstance(t *testing.T) {
+	property(t, func(t *rapid.T, s *sim) {
+		actions, _ := Group(s.input(), at(0))
+		seen := map[fleet.InstanceID]bool{}
+		for _, a := range actions {
+			for _, i := range []*fleet.Instance{a.Instance, a.Replaces} {
+				if i == nil {
+					continue
+				}
+				if seen[i.Intent.ID] {
+					t.Fatalf("%s twice in\n%s", i.Intent.ID, short(actions))
+				}
+				seen[i.Intent.ID] = true
+			}
+		}
+	})
+}
+
+func TestWakesAfterNow(t *testing.T) {
+	property(t, func(t *rapid.T, s *sim) {
+		if _, wake := Group(s.input(), at(0)); !wake.IsZero() && !wake.After(at(0)) {
+			t.Fatalf("wakes at %v", wake)
+		}
+	})
+}
+
+func TestNeverMoreThanTheMaximum(t *testing.T) {
+	property(t, func(t *rapid.T, s *sim) {
+		s.step(at(0))
+		if s.group == nil || s.group.Deleting {
+			return
+		}
+		if limit := s.group.Spec.Scaling.Max; limit > 0 && s.living() > limit {
+			t.Fatalf("%d live, at most %d may", s.living(), limit)
+		}
+	})
+}
+
+func TestNeverStopsMoreThanTheExcess(t *testing.T) {
+	property(t, func(t *rapid.T, s *sim) {
+		p := newPass(s.input(), at(0))
+		own, living := 0, s.living()
+		for _, i := range s.instances {
+			if p.living(i) && p.own(i) {
+				own++
+			}
+		}
+		actions, _ := Group(s.input(), at(0))
+		count := map[fleet.Reason]int{}
+		for _, a := range actions {
+			if a.Kind == Stop {
+				count[a.Reason]++
+				if a.Reason == fleet.ReasonScaledDown && s.players[a.Instance.Intent.ID] > 0 {
+					t.Fatalf("%s has players", a.Instance.Intent.ID)
+				}
+			}
+		}
+		if n := count[fleet.ReasonScaledDown]; n > max(0, own-p.target()) {
+			t.Fatalf("%d stopped as excess of %d over %d", n, own, p.target())
+		}
+		over := living - count[fleet.ReasonScaledDown] - s.group.Spec.Scaling.Max
+		if n := count[fleet.ReasonAboveMaximum]; n > max(0, over) {
+			t.Fatalf("%d stopped as surplus, %d were", n, over)
+		}
+	})
+}
+
+func TestWhatWasDoneIsNotDoneAgain(t *testing.T) {
+	property(t, func(t *rapid.T, s *sim) {
+		done := map[string]bool{}
+		for round := range 5 {
+			actions, _ := s.step(at(0))
+			if len(actions) == 0 {
+				return
+			}
+			for _, a := range actions {
+				what := short([]Action{a})
+				if a.Kind == Create && a.Replaces == nil { // a new one has no name yet; the count says it
+					what = ""
+					if round > 0 {
+						t.Fatalf("round %d still makes new ones:\n%s", round, short(actions))
+					}
+				}
+				if what != "" && done[what] {
+					t.Fatalf("round %d does again: %s", round, what)
+				}
+				done[what] = true
+			}
+		}
+		t.Fatalf("no end after 5 rounds")
+	})
+}
+
+// live lets the world do its part: what wants to run is placed and comes online,
+// what is ordered to stop stops.
+func (s *sim) live(now time.Time) {
+	for _, i := range slices.Clone(s.instances) {
+		switch {
+		case i.HoldsNode() && i.Order != nil && i.Order.Generation >= i.Placement.Generation:
+			s.edit(i, func(i *fleet.Instance) {
+				i.Status = &fleet.Status{Node: i.Placement.Node, Generation: i.Placement.Generation, Epoch: 10, State: fleet.Stopped, Reason: i.Order.Reason, ChangedAt: now, FinishedAt: now}
+			})
+		case i.NeedsPlacement():
+			s.edit(i, in(alive, fleet.Online, fleet.ReasonReady, now))
+		}
+	}
+}
+
+func TestConvergesWhenNothingCrashes(t *testing.T) {
+	property(t, func(t *rapid.T, s *sim) {
+		s.group.Deleting = false
+		s.group.Spec.Maintenance.On = false
+		s.group.Spec.Scaling.Mode = fleet.ScalingDynamic
+		s.sessions[alive].CreateRev = 11 // what ended with its agent may come back
+		clear(s.players)
+		now := at(0)
+		for range 40 {
+			s.step(now)
+			s.live(now)
+			actions, wake := Group(s.input(), now)
+			switch {
+			case len(actions) > 0:
+			case s.living() >= newPass(s.input(), now).target():
+				return
+			default:
+				now = wake
+			}
+		}
+		p := newPass(s.input(), now)
+		own := 0
+		for _, i := range s.instances {
+			if p.living(i) && p.own(i) {
+				own++
+			}
+		}
+		if s.living() < p.target() || own > p.target() {
+			t.Fatalf("%d live, %d of them the enforcer's, target %d", s.living(), own, p.target())
+		}
+	})
+}
+
+func TestADeletedGroupGoes(t *testing.T) {
+	property(t, func(t *rapid.T, s *sim) {
+		s.group.Deleting = true
+		for range 10 {
+			s.step(at(0))
+			s.live(at(0))
+			if s.group == nil {
+				break
+			}
+		}
+		if s.group != nil || len(s.instances) > 0 {
+			t.Fatalf("left: %+v with %d instances", s.group, len(s.instances))
+		}
+	})
+}
+
+func TestAWakeThatIsKeptLosesNothing(t *testing.T) {
+	property(t, func(t *rapid.T, s *sim) {
+		for range 5 {
+			s.step(at(0))
+		}
+		_, wake := Group(s.input(), at(0))
+		if wake.IsZero() {
+			wake = at(1000 * time.Hour)
+		}
+		// Nothing becomes due before the wake: planning just before it finds nothing.
+		if actions, _ := Group(s.input(), wake.Add(-1)); len(actions) > 0 {
+			t.Fatalf("due before the wake at %v:\n%s", wake, short(actions))
+		}
+	})
+}

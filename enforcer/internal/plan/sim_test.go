@@ -1,0 +1,223 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// at is the now of most tests.
+func at(d time.Duration) time.Time {
+	return time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC).Add(d)
+}
+
+// sim is a group's records with the effects of actions on them, as the store
+// would hold them. Agents and schedulers do nothing in it unless a test says so.
+type sim struct {
+	group     *fleet.Group
+	instances []*fleet.Instance
+	loop      *fleet.CrashLoop
+	sessions  map[fleet.NodeID]*fleet.NodeSession
+	plans     map[string]*fleet.Plan
+	players   map[fleet.InstanceID]int
+	limits    Limits
+	made      int
+}
+
+const (
+	alive fleet.NodeID = "alive"
+	lost  fleet.NodeID = "lost"
+)
+
+func newSim() *sim {
+	g := &fleet.Group{Name: "g", Revision: 1, CreatedAt: at(-24 * time.Hour), UpdatedAt: at(-24 * time.Hour), Spec: fleet.DefaultSpec()}
+	p := fleet.Compose(*g, nil, 0)
+	return &sim{
+		group:    g,
+		sessions: map[fleet.NodeID]*fleet.NodeSession{alive: {Rev: fleet.Rev{CreateRev: 10}, Node: alive, StartedAt: at(-24 * time.Hour)}},
+		plans:    map[string]*fleet.Plan{"plan": &p},
+		players:  map[fleet.InstanceID]int{},
+		limits:   DefaultLimits(),
+	}
+}
+
+func (s *sim) input() Input {
+	return Input{
+		Group: s.group, Instances: s.instances, CrashLoop: s.loop, Limits: s.limits,
+		Session: func(n fleet.NodeID) *fleet.NodeSession { return s.sessions[n] },
+		Plan:    func(d string) *fleet.Plan { return s.plans[d] },
+		Players: func(i *fleet.Instance) int { return s.players[i.Intent.ID] },
+	}
+}
+
+// add makes an instance that wants to run and is not placed, edited by edits.
+func (s *sim) add(edits ...func(*fleet.Instance)) *fleet.Instance {
+	s.made++
+	created := at(-time.Hour).Add(time.Duration(s.made) * time.Second)
+	i := &fleet.Instance{Intent: fleet.Intent{
+		ID: fleet.InstanceID(fmt.Sprintf("i%05d", s.made)), Name: fleet.InstanceName("g", s.made), Group: "g", Ordinal: s.made,
+		GroupRevision: 1, Plan: "plan", Desired: fleet.DesiredRunning, Generation: 1, GenerationAt: created, CreatedAt: created,
+		Origin: fleet.OriginMinimum, Reason: fleet.ReasonBelowMinimum,
+	}}
+	for _, edit := range edits {
+		edit(i)
+	}
+	s.instances = append(s.instances, i)
+	return i
+}
+
+func manual(i *fleet.Instance) { i.Intent.Origin = fleet.OriginManual }
+
+func createdAt(t time.Time) func(*fleet.Instance) {
+	return func(i *fleet.Instance) { i.Intent.CreatedAt, i.Intent.GenerationAt = t, t }
+}
+
+// in places an instance and gives it a status.
+func in(n fleet.NodeID, state fleet.State, why fleet.Reason, when time.Time) func(*fleet.Instance) {
+	return func(i *fleet.Instance) {
+		placedOn(n, when)(i)
+		i.Status = &fleet.Status{
+			Instance: i.Intent.ID, Node: n, Generation: i.Intent.Generation, Epoch: 10, State: state, Reason: why, ChangedAt: when,
+		}
+		if state.Terminal() {
+			i.Status.FinishedAt = when
+		}
+	}
+}
+
+func placedOn(n fleet.NodeID, when time.Time) func(*fleet.Instance) {
+	return func(i *fleet.Instance) {
+		i.Placement = &fleet.Placement{Instance: i.Intent.ID, Node: n, Generation: i.Intent.Generation, Plan: i.Intent.Plan, PlacedAt: when}
+	}
+}
+
+func online(i *fleet.Instance) { in(alive, fleet.Online, fleet.ReasonReady, at(-time.Hour))(i) }
+
+func crashed(when time.Time) func(*fleet.Instance) {
+	return in(alive, fleet.Crashed, fleet.ReasonExited, when)
+}
+
+func wantsStop(force bool) func(*fleet.Instance) {
+	return func(i *fleet.Instance) {
+		i.Intent.Desired = fleet.DesiredStopped
+		i.Intent.Stop = &fleet.StopRequest{Force: force, At: at(-time.Minute), By: "alice", Reason: fleet.ReasonStopRequested}
+	}
+}
+
+func ordered(a fleet.OrderAction, when time.Time) func(*fleet.Instance) {
+	return func(i *fleet.Instance) {
+		i.Order = &fleet.Order{Instance: i.Intent.ID, Node: i.Placement.Node, Generation: i.Placement.Generation, Action: a, At: when}
+	}
+}
+
+// apply does to the records what performing the actions does.
+func (s *sim) apply(actions []Action, now time.Time) {
+	for _, a := range actions {
+		switch a.Kind {
+		case Create:
+			i := s.add(createdAt(now))
+			i.Intent.Origin, i.Intent.Reason = a.Origin, a.Reason
+			if a.Replaces != nil {
+				i.Intent.Replaces = a.Replaces.Intent.ID
+				s.edit(a.Replaces, func(old *fleet.Instance) { old.Intent.ReplacedBy = i.Intent.ID })
+			}
+		case Again:
+			s.edit(a.Instance, func(i *fleet.Instance) {
+				i.Intent.Crashes = a.Instance.Crashes()
+				i.Intent.Generation++
+				i.Intent.GenerationAt = now
+				i.Intent.Desired, i.Intent.Stop, i.Intent.RestartPending = fleet.DesiredRunning, nil, false
+			})
+		case Stop:
+			s.edit(a.Instance, func(i *fleet.Instance) {
+				i.Intent.Desired, i.Intent.RestartPending = fleet.DesiredStopped, false
+				i.Intent.Stop = &fleet.StopRequest{Force: a.Order == fleet.OrderKill, At: now, Reason: a.Reason}
+				if a.Order != "" {
+					ordered(a.Order, now)(i)
+				}
+			})
+		case Order:
+			s.edit(a.Instance, ordered(a.Order, now))
+		case Retire:
+			s.instances = slices.DeleteFunc(s.instances, func(i *fleet.Instance) bool { return i.Intent.ID == a.Instance.Intent.ID })
+		case DeleteGroup:
+			s.group, s.loop = nil, nil
+		case SetCrashLoop:
+			s.loop = &a.Loop
+		case ClearCrashLoop:
+			s.loop = nil
+		case CollectPlan:
+		}
+	}
+}
+
+// edit replaces a record by an edited copy, as the view does.
+func (s *sim) edit(i *fleet.Instance, f func(*fleet.Instance)) {
+	for n, have := range s.instances {
+		if have.Intent.ID == i.Intent.ID {
+			next := *have
+			f(&next)
+			s.instances[n] = &next
+		}
+	}
+}
+
+func (s *sim) living() int {
+	n := 0
+	for _, i := range s.instances {
+		if s.group != nil && i.Living(s.group.Spec.NodeLossPolicy()) {
+			n++
+		}
+	}
+	return n
+}
+
+// short says what actions do in one line each.
+func short(actions []Action) string {
+	var lines []string
+	for _, a := range actions {
+		line := string(a.Kind)
+		if a.Instance != nil {
+			line += " " + string(a.Instance.Intent.ID)
+		}
+		if a.Order != "" {
+			line += " by " + string(a.Order)
+		}
+		if a.Origin != "" {
+			line += " " + string(a.Origin)
+		}
+		if a.Replaces != nil {
+			line += " for " + string(a.Replaces.Intent.ID)
+		}
+		if a.Kind == SetCrashLoop {
+			line += fmt.Sprintf(" level %d for %v", a.Loop.Level, a.Loop.PausedUntil.Sub(at(0)))
+		}
+		lines = append(lines, line+": "+string(a.Reason))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// expect compares a plan at a time, and when it wakes (0: never).
+func (s *sim) expect(t *testing.T, now time.Time, wake time.Duration, want ...string) []Action {
+	t.Helper()
+	actions, wakes := Group(s.input(), now)
+	if got := short(actions); got != strings.Join(want, "\n") {
+		t.Errorf("actions:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
+	}
+	if wake == 0 && !wakes.IsZero() {
+		t.Errorf("wakes %v later, want never", wakes.Sub(now))
+	}
+	if wake != 0 && wakes.Sub(now) != wake {
+		t.Errorf("wakes %v later, want %v", wakes.Sub(now), wake)
+	}
+	for _, a := range actions {
+		if a.Reason == "" || a.Message == "" {
+			t.Errorf("%s says no reason or sentence", short([]Action{a}))
+		}
+	}
+	return actions
+}
