@@ -1,0 +1,96 @@
+package fleet
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestCrashedAt(t *testing.T) {
+	asked := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	ended := asked.Add(time.Minute)
+	tests := []struct {
+		rule string
+		edit func(*Instance)
+		want time.Time
+	}{
+		{"an exit with an error is a crash", func(*Instance) {}, ended},
+		{"an exit nobody asked for is one", func(i *Instance) { i.Status.State, i.Status.Reason = Stopped, ReasonExitedByItself }, ended},
+		{"so is what could not be started", func(i *Instance) { i.Status.State, i.Status.Reason = Failed, ReasonStartFailed }, ended},
+		{"a stop somebody asked for is none", func(i *Instance) { i.Intent.Desired = DesiredStopped }, time.Time{}},
+		{"what runs has not crashed", func(i *Instance) { i.Status.State = Online }, time.Time{}},
+		{"an earlier generation's crash is not this one's", func(i *Instance) { i.Intent.Generation = 3 }, time.Time{}},
+		{"a rebooted host is none", func(i *Instance) { i.Status.Reason = ReasonNodeRebooted }, time.Time{}},
+		{"a lost node is none", func(i *Instance) { i.Status.Reason = ReasonNodeLost }, time.Time{}},
+		{"an agent told to stop all is none", func(i *Instance) { i.Status.Reason = ReasonAgentShutdown }, time.Time{}},
+		{"no crash before the generation was asked for", func(i *Instance) { i.Status.FinishedAt = asked.Add(-time.Hour) }, asked},
+		{"without a time of the end, that of the report", func(i *Instance) { i.Status.FinishedAt = time.Time{} }, ended.Add(time.Second)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.rule, func(t *testing.T) {
+			i := &Instance{
+				Intent: Intent{ID: "aaaaaa", Desired: DesiredRunning, Generation: 2, GenerationAt: asked},
+				Status: &Status{Generation: 2, State: Crashed, Reason: ReasonExited, FinishedAt: ended, ChangedAt: ended.Add(time.Second)},
+			}
+			tt.edit(i)
+			at, ok := i.CrashedAt()
+			if ok == tt.want.IsZero() || !at.Equal(tt.want) {
+				t.Errorf("CrashedAt = %v, %v, want %v", at, ok, tt.want)
+			}
+			if n := len(i.Crashes()); ok != (n == 1) {
+				t.Errorf("%d crashes", n)
+			}
+		})
+	}
+}
+
+func TestCrashesKeepTheLatest(t *testing.T) {
+	start := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	i := &Instance{
+		Intent: Intent{Desired: DesiredRunning, Generation: 1},
+		Status: &Status{Generation: 1, State: Crashed, Reason: ReasonExited, FinishedAt: start.Add(time.Hour)},
+	}
+	for n := range CrashHistory {
+		i.Intent.Crashes = append(i.Intent.Crashes, start.Add(time.Duration(n)*time.Minute))
+	}
+	want := append(slices.Clone(i.Intent.Crashes[1:]), start.Add(time.Hour))
+	if got := i.Crashes(); !slices.EqualFunc(got, want, time.Time.Equal) {
+		t.Errorf("crashes = %v, want %v", got, want)
+	}
+}
+
+func TestAPauseEndsWithItsTimeOrWithTheSpec(t *testing.T) {
+	until := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	loop := CrashLoop{GroupRevision: 2, PausedUntil: until}
+	tests := []struct {
+		rule     string
+		revision int64
+		updated  time.Time
+		want     time.Time
+	}{
+		{"the spec that crashed is paused to the end", 2, until.Add(-time.Minute), until},
+		{"a changed spec ends it when it was changed", 3, until.Add(-time.Minute), until.Add(-time.Minute)},
+		{"a change after it changes nothing", 3, until.Add(time.Minute), until},
+	}
+	for _, tt := range tests {
+		t.Run(tt.rule, func(t *testing.T) {
+			if got := loop.EndsAt(&Group{Revision: tt.revision, UpdatedAt: tt.updated}); !got.Equal(tt.want) {
+				t.Errorf("EndsAt = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestWhoIsBeingRestartedLives(t *testing.T) {
+	i := &Instance{
+		Intent: Intent{Desired: DesiredStopped, RestartPending: true, Generation: 1},
+		Status: &Status{Generation: 1, State: Stopped},
+	}
+	if !i.Living(NodeLossReplace) {
+		t.Error("a restarting instance does not count")
+	}
+	i.Intent.RestartPending = false
+	if i.Living(NodeLossReplace) {
+		t.Error("a stopped instance counts")
+	}
+}

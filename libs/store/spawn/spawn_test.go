@@ -1,0 +1,324 @@
+package spawn
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// cluster is an etcd with a view that has whatever the test wrote.
+type cluster struct {
+	t      *testing.T
+	client *store.Client
+	view   *view.View
+}
+
+func newCluster(t *testing.T) *cluster {
+	c := &cluster{t: t, client: storetest.New(t)}
+	c.view = view.New(c.client, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = c.view.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return c
+}
+
+// commit performs transactions and returns the snapshot that has them.
+func (c *cluster) commit(txns ...store.Txn) *view.Snapshot {
+	c.t.Helper()
+	var snap *view.Snapshot
+	for _, txn := range txns {
+		rev, err := c.client.Commit(c.t.Context(), txn)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if snap, err = c.view.WaitRev(c.t.Context(), rev); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return snap
+}
+
+func (c *cluster) write(writes ...store.Write) *view.Snapshot {
+	c.t.Helper()
+	return c.commit(store.Txn{Writes: writes})
+}
+
+// group declares a group.
+func (c *cluster) group(edit func(*fleet.Group)) (*fleet.Group, *view.Snapshot) {
+	c.t.Helper()
+	g := fleet.Group{Name: "g", Revision: 1, Spec: fleet.DefaultSpec()}
+	edit(&g)
+	snap := c.write(store.Create(store.GroupKey("g"), g))
+	have, _ := snap.Groups.Get("g")
+	return have, snap
+}
+
+// end reports that an instance ended.
+func (c *cluster) end(i *fleet.Instance, state fleet.State) *view.Snapshot {
+	c.t.Helper()
+	s := fleet.Status{Instance: i.Intent.ID, Generation: i.Intent.Generation, State: state, Reason: fleet.ReasonExited, FinishedAt: noon.Add(time.Hour)}
+	var rev int64
+	if i.Status != nil {
+		rev = i.Status.ModRev
+	}
+	return c.write(store.Replace(store.StatusKey(i.Intent.ID), s, rev))
+}
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
+
+func plain(*fleet.Group) {}
+
+var (
+	byMinimum = Cause{Origin: fleet.OriginMinimum, Reason: fleet.ReasonBelowMinimum}
+	byAlice   = Cause{Origin: fleet.OriginManual, Reason: fleet.ReasonRequested, By: "alice"}
+)
+
+// fresh makes n new instances and returns the snapshot and their ids.
+func (c *cluster) fresh(g *fleet.Group, snap *view.Snapshot, n int) (*view.Snapshot, []fleet.InstanceID) {
+	c.t.Helper()
+	s := New(snap, noon, random(uint64(snap.Rev)))
+	var births []Birth
+	var ids []fleet.InstanceID
+	for range n {
+		b := s.Fresh(g, byAlice, "", nil)
+		births, ids = append(births, b), append(ids, b.Intent.ID)
+	}
+	return c.commit(s.Txns(births, nil, nil, c.client.MaxOps())...), ids
+}
+
+func (c *cluster) get(snap *view.Snapshot, id fleet.InstanceID) *fleet.Instance {
+	c.t.Helper()
+	i, ok := snap.Instances.Get(id)
+	if !ok {
+		c.t.Fatalf("no instance %s", id)
+	}
+	return i
+}
+
+func TestOrdinalsAreTheSmallestThatNobodyLivingHolds(t *testing.T) {
+	c := newCluster(t)
+	g, snap := c.group(plain)
+	snap, ids := c.fresh(g, snap, 3)
+	for n, id := range ids {
+		if got := c.get(snap, id).Intent.Ordinal; got != n+1 {
+			t.Errorf("instance %d has ordinal %d", n+1, got)
+		}
+	}
+	snap = c.end(c.get(snap, ids[1]), fleet.Crashed)
+	snap, more := c.fresh(g, snap, 2)
+	for n, want := range []string{"g-2", "g-4"} {
+		if got := c.get(snap, more[n]).Intent.Name; got != want {
+			t.Errorf("new instance %d is %s, want %s", n, got, want)
+		}
+	}
+	if claim, ok := snap.Name("g", 2); !ok || claim.ID != more[0] {
+		t.Errorf("g-2 points to %+v, want %s", claim, more[0])
+	}
+}
+
+func TestAnOrdinalIsKept(t *testing.T) {
+	tests := map[string]struct {
+		group  func(*fleet.Group)
+		intent func(*fleet.Intent)
+	}{
+		"of a static group by every record": {func(g *fleet.Group) { g.Spec.Static.Enabled = true }, func(*fleet.Intent) {}},
+		"by who is being restarted": {plain, func(i *fleet.Intent) {
+			i.Desired, i.RestartPending = fleet.DesiredStopped, true
+		}},
+	}
+	for rule, tt := range tests {
+		t.Run(rule, func(t *testing.T) {
+			c := newCluster(t)
+			g, snap := c.group(tt.group)
+			snap, ids := c.fresh(g, snap, 1)
+			snap = c.end(c.get(snap, ids[0]), fleet.Crashed)
+			i := c.get(snap, ids[0])
+			next := i.Intent
+			tt.intent(&next)
+			snap = c.write(store.Replace(store.IntentKey(next.ID), next, i.Intent.ModRev))
+			snap, more := c.fresh(g, snap, 1)
+			if got := c.get(snap, more[0]).Intent.Name; got != "g-2" {
+				t.Errorf("the new one is %s, want g-2", got)
+			}
+		})
+	}
+}
+
+func TestOneNameIsGivenOnce(t *testing.T) {
+	c := newCluster(t)
+	g, snap := c.group(plain)
+	var results []error
+	for seed := range uint64(2) {
+		s := New(snap, noon, random(seed))
+		b := s.Fresh(g, byAlice, "", nil)
+		for _, txn := range s.Txns([]Birth{b}, nil, nil, c.client.MaxOps()) {
+			_, err := c.client.Commit(t.Context(), txn)
+			results = append(results, err)
+		}
+	}
+	if results[0] != nil || !errs.Is(results[1], errs.AlreadyExists) {
+		t.Errorf("two creates from one snapshot: %v", results)
+	}
+}
+
+func TestASuccessorAndItsPredecessorNameEachOther(t *testing.T) {
+	c := newCluster(t)
+	g, snap := c.group(plain)
+	snap, ids := c.fresh(g, snap, 1)
+	snap = c.end(c.get(snap, ids[0]), fleet.Crashed)
+	s := New(snap, noon, random(9))
+	values := map[string]string{"MAP": "desert"}
+	b := s.Fresh(g, byAlice, ids[0], values)
+	txns := s.Txns([]Birth{b}, nil, nil, c.client.MaxOps())
+	snap = c.commit(txns...)
+	made := c.get(snap, b.Intent.ID).Intent
+	if made.Replaces != ids[0] || made.Values["MAP"] != "desert" || made.Name != "g-1" {
+		t.Errorf("successor = %+v", made)
+	}
+	if old := c.get(snap, ids[0]).Intent; old.ReplacedBy != b.Intent.ID || old.Generation != 1 {
+		t.Errorf("predecessor = %+v", old)
+	}
+	if _, err := c.client.Commit(t.Context(), txns[0]); !errs.Is(err, errs.Conflict) {
+		t.Errorf("the same replacement again: %v, want a conflict", err)
+	}
+}
+
+func TestAgain(t *testing.T) {
+	c := newCluster(t)
+	g, snap := c.group(plain)
+	snap, ids := c.fresh(g, snap, 1)
+	if _, err := New(snap, noon, random(1)).Again(g, c.get(snap, ids[0]), byAlice); !errs.Is(err, errs.Conflict) {
+		t.Fatalf("again while it lives: %v, want a conflict", err)
+	}
+	snap = c.end(c.get(snap, ids[0]), fleet.Crashed)
+	again := func(snap *view.Snapshot) *view.Snapshot {
+		t.Helper()
+		s := New(snap, noon.Add(time.Hour), random(2))
+		b, err := s.Again(g, c.get(snap, ids[0]), byMinimum)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.commit(s.Txns([]Birth{b}, nil, nil, c.client.MaxOps())...)
+	}
+	snap = again(snap)
+	second := c.get(snap, ids[0])
+	if in := second.Intent; in.Generation != 2 || in.Name != "g-1" || in.Origin != fleet.OriginManual ||
+		!slices.Equal(in.Crashes, []time.Time{noon.Add(time.Hour)}) || !second.NeedsPlacement() {
+		t.Errorf("second generation = %+v", in)
+	}
+
+	// Somebody took the name while it was down: it gets another.
+	snap = c.end(second, fleet.Crashed)
+	snap, _ = c.fresh(g, snap, 1)
+	snap = again(snap)
+	if in := c.get(snap, ids[0]).Intent; in.Generation != 3 || in.Name != "g-2" || len(in.Crashes) != 2 {
+		t.Errorf("third generation = %+v, want g-2", in)
+	}
+	if claim, ok := snap.Name("g", 2); !ok || claim.ID != ids[0] {
+		t.Errorf("g-2 points to %+v", claim)
+	}
+}
+
+func TestAgainDoesNotTakeANameGivenInTheSameBreath(t *testing.T) {
+	c := newCluster(t)
+	g, snap := c.group(plain)
+	snap, ids := c.fresh(g, snap, 1)
+	snap = c.end(c.get(snap, ids[0]), fleet.Stopped)
+	s := New(snap, noon, random(3))
+	fresh := s.Fresh(g, byMinimum, "", nil)
+	again, err := s.Again(g, c.get(snap, ids[0]), byAlice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fresh.Intent.Name != "g-1" || again.Intent.Name != "g-2" {
+		t.Errorf("names = %s and %s, want g-1 and g-2", fresh.Intent.Name, again.Intent.Name)
+	}
+	c.commit(s.Txns([]Birth{fresh, again}, nil, nil, c.client.MaxOps())...)
+}
+
+func TestTransactionsArePackedUpToTheLimitWithFencesAndGuards(t *testing.T) {
+	c := newCluster(t)
+	g, snap := c.group(plain)
+	s := New(snap, noon, random(4))
+	var births []Birth
+	for range 200 {
+		births = append(births, s.Fresh(g, byMinimum, "", nil))
+	}
+	unchanged := store.Unchanged(store.GroupKey("g"), g.ModRev)
+	fence := store.FenceOf(store.GroupKey("g"), g.CreateRev)
+	txns := s.Txns(births, []store.Fence{fence}, []store.Guard{unchanged}, c.client.MaxOps())
+	for n, txn := range txns {
+		if txn.Size() > c.client.MaxOps() {
+			t.Errorf("transaction %d has %d comparisons", n, txn.Size())
+		}
+		if !slices.Contains(txn.Fences, fence) || !slices.Contains(txn.Guards, unchanged) {
+			t.Errorf("transaction %d lacks the fence or the guard", n)
+		}
+	}
+	if len(txns) != 4 {
+		t.Errorf("%d transactions for 200 instances, want 4", len(txns))
+	}
+	snap = c.commit(txns...)
+	if snap.Instances.Len() != 200 || snap.Plans.Len() != 1 {
+		t.Errorf("%d instances of %d plans, want 200 of one", snap.Instances.Len(), snap.Plans.Len())
+	}
+	c.write(store.Replace(store.GroupKey("g"), *g, g.ModRev))
+	late := New(snap, noon, random(5))
+	for _, txn := range late.Txns([]Birth{late.Fresh(g, byMinimum, "", nil)}, nil, []store.Guard{unchanged}, c.client.MaxOps()) {
+		if _, err := c.client.Commit(t.Context(), txn); !errs.Is(err, errs.Conflict) {
+			t.Errorf("a create for a group that changed: %v, want a conflict", err)
+		}
+	}
+}
+
+func TestAPlanIsRenewedByReferenceAndDemandedOtherwise(t *testing.T) {
+	c := newCluster(t)
+	g, snap := c.group(plain)
+	snap, ids := c.fresh(g, snap, 1)
+	digest := c.get(snap, ids[0]).Intent.Plan
+	touched := func(snap *view.Snapshot) time.Time {
+		p, ok := snap.Plans.Get(digest)
+		if !ok {
+			t.Fatal("the plan is gone")
+		}
+		return p.TouchedAt
+	}
+	make1 := func(snap *view.Snapshot, now time.Time) ([]store.Txn, Birth) {
+		s := New(snap, now, random(uint64(now.Unix())))
+		b := s.Fresh(g, byAlice, "", nil)
+		return s.Txns([]Birth{b}, nil, nil, c.client.MaxOps()), b
+	}
+	soon, _ := make1(snap, noon.Add(touchAfter))
+	snap = c.commit(soon...)
+	if got := touched(snap); !got.Equal(noon) {
+		t.Errorf("touched at %v by a reference soon after, want %v still", got, noon)
+	}
+	later := noon.Add(touchAfter + time.Minute)
+	renewing, _ := make1(snap, later)
+	snap = c.commit(renewing...)
+	if got := touched(snap); !got.Equal(later) {
+		t.Errorf("touched at %v, want %v", got, later)
+	}
+	demanding, _ := make1(snap, later)
+	p, _ := snap.Plans.Get(digest)
+	c.write(store.Remove(store.PlanKey(digest), p.ModRev))
+	if _, err := c.client.Commit(t.Context(), demanding[0]); !errs.Is(err, errs.Conflict) {
+		t.Errorf("a create whose plan was collected meanwhile: %v, want a conflict", err)
+	}
+}
