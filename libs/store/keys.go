@@ -165,6 +165,7 @@ func AuditLog() Prefix[fleet.AuditEntry] { return Prefix[fleet.AuditEntry]{Root 
 func TicketKey(hash string) Key[fleet.Ticket] {
 	return Key[fleet.Ticket]{Root + "tickets/" + hash}
 }
+func Tickets() Prefix[fleet.Ticket] { return Prefix[fleet.Ticket]{Root + "tickets/"} }
 
 // SplitKey cuts a full key into its kind and the segments after it. ok is false
 // for keys outside Root.

@@ -1,0 +1,71 @@
+package events
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Type is what an event says happened.
+type Type string
+
+// The types that changes of state give. The fields of each stand with the
+// function that makes it.
+const (
+	GroupCreated            Type = "GROUP_CREATED"
+	GroupUpdated            Type = "GROUP_UPDATED"
+	GroupDeleted            Type = "GROUP_DELETED"
+	GroupMaintenanceChanged Type = "GROUP_MAINTENANCE_CHANGED"
+	GroupAggregatesUpdated  Type = "GROUP_AGGREGATES_UPDATED"
+	GroupCrashLoop          Type = "GROUP_CRASH_LOOP"
+	InstanceStateChanged    Type = "INSTANCE_STATE_CHANGED"
+	InstanceCrashed         Type = "INSTANCE_CRASHED"
+	InstanceRemoved         Type = "INSTANCE_REMOVED"
+	NodeConnected           Type = "NODE_CONNECTED"
+	NodeDisconnected        Type = "NODE_DISCONNECTED"
+	NodeCordonChanged       Type = "NODE_CORDON_CHANGED"
+	TemplateUpdated         Type = "TEMPLATE_UPDATED"
+	// NodeStatus is live only, like GroupAggregatesUpdated when only players changed.
+	NodeStatus Type = "NODE_STATUS"
+	// ResyncRequired tells one client that events before it are lost to that client.
+	ResyncRequired Type = "RESYNC_REQUIRED"
+)
+
+// Fields are an event's own fields, by their JSON names.
+type Fields map[string]any
+
+// Event is one thing that happened.
+type Event struct {
+	Type Type
+	// At is the position right after the event, which is its id. The zero Position
+	// means a live event: it has no id and is never replayed.
+	At Position
+	// Group is the group it concerns, "" when none; what ?group= filters by.
+	Group fleet.GroupName
+	// Fields are the event's own fields. Never changed once the event was made.
+	Fields Fields
+	// data is the encoded event, filled when it enters a log.
+	data []byte
+}
+
+// Live reports whether the event has no id.
+func (e Event) Live() bool { return e.At == Position{} }
+
+// encode is the event as clients read it: its fields, type and, with an id, the
+// revision as sequence.
+func (e Event) encode() []byte {
+	out := make(Fields, len(e.Fields)+2)
+	for k, v := range e.Fields {
+		out[k] = v
+	}
+	out["type"] = e.Type
+	if !e.Live() {
+		out["sequence"] = e.At.Rev
+	}
+	b, err := json.Marshal(out)
+	if err != nil { // fields are strings, numbers, times and lists of them
+		return fmt.Appendf(nil, `{"type":%q}`, e.Type)
+	}
+	return b
+}

@@ -1,0 +1,187 @@
+package events
+
+import (
+	"cmp"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+// StreamName is what a ticket for the event stream is bound to.
+const StreamName = "events"
+
+// Defaults of a Config.
+const (
+	DefaultMaxClients   = 512
+	DefaultBacklog      = 2048
+	DefaultKeepAlive    = 15 * time.Second
+	DefaultWriteTimeout = 10 * time.Second
+)
+
+// Config is what Streams need.
+type Config struct {
+	Store *store.Client
+	// Log must be subscribed to a view that runs.
+	Log     *Log
+	Tickets *Tickets
+	// ClusterID is told to clients, which may send it back as ?clusterId= so that
+	// ids of another cluster are recognised.
+	ClusterID string
+	// User is who the request's own credentials name; an error when nobody.
+	User func(*gin.Context) (string, error)
+	// MaxClients is the number of streams at a time. 0 means DefaultMaxClients.
+	MaxClients int
+	// Backlog is how many events a client that was up to date may fall behind
+	// before it is cut. 0 means DefaultBacklog; more than the log's size is of no use.
+	Backlog int
+	// KeepAlive is the pause between comments on a silent stream. 0 means DefaultKeepAlive.
+	KeepAlive time.Duration
+	// WriteTimeout is how long one write may be stuck. 0 means DefaultWriteTimeout.
+	WriteTimeout time.Duration
+	Slog         *slog.Logger       // nil discards
+	Metrics      *telemetry.Metrics // nil counts nothing
+}
+
+// Streams serves the event stream and its tickets.
+type Streams struct {
+	cfg     Config
+	archive *archive
+	open    atomic.Int64
+	metrics metrics
+
+	closeOnce sync.Once
+	closed    chan struct{}
+}
+
+type metrics struct {
+	sent, cut, resyncs *prometheus.CounterVec
+}
+
+// New wires the streams.
+func New(cfg Config) *Streams {
+	cfg.MaxClients = cmp.Or(cfg.MaxClients, DefaultMaxClients)
+	cfg.Backlog = cmp.Or(cfg.Backlog, DefaultBacklog)
+	cfg.KeepAlive = cmp.Or(cfg.KeepAlive, DefaultKeepAlive)
+	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, DefaultWriteTimeout)
+	if cfg.Slog == nil {
+		cfg.Slog = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = telemetry.NewMetrics(prometheus.NewRegistry(), "apigateway")
+	}
+	s := &Streams{cfg: cfg, archive: newArchive(cfg.Store, cfg.Log, cfg.Slog), closed: make(chan struct{})}
+	s.metrics = metrics{
+		sent:    cfg.Metrics.Counter("events_sent", "Events written to clients of the event stream."),
+		cut:     cfg.Metrics.Counter("event_streams_cut", "Event streams ended because the client did not keep up."),
+		resyncs: cfg.Metrics.Counter("event_resyncs", "Clients whose position could not be resumed."),
+	}
+	cfg.Metrics.GaugeFunc("event", "streams", "Event streams open now.", func() float64 { return float64(s.open.Load()) })
+	return s
+}
+
+// Close ends all streams and refuses new ones: clients come back to another
+// replica with their last id.
+func (s *Streams) Close() { s.closeOnce.Do(func() { close(s.closed) }) }
+
+// Ticket answers with a new ticket for the event stream, bound to the caller.
+func (s *Streams) Ticket(c *gin.Context) {
+	user, err := s.cfg.User(c)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	ticket, err := s.cfg.Tickets.Issue(c.Request.Context(), user, StreamName)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	c.Header("Cache-Control", "no-store")
+	c.JSON(http.StatusOK, gin.H{"ticket": ticket, "expiresInSeconds": int(s.cfg.Tickets.TTL() / time.Second)})
+}
+
+// Stream serves the events after the client's position, then those that come. It
+// takes a ?ticket= or the usual credentials.
+func (s *Streams) Stream(c *gin.Context) {
+	if _, err := s.user(c); err != nil {
+		fail(c, err)
+		return
+	}
+	if s.open.Add(1) > int64(s.cfg.MaxClients) {
+		s.open.Add(-1)
+		c.Abort()
+		wire.Write(c.Writer, wire.V1, wire.Reply{
+			Status: http.StatusTooManyRequests, Code: "TOO_MANY_STREAMS",
+			Message: "too many event streams are open: close some or retry later", RetryAfter: 5 * time.Second,
+		})
+		return
+	}
+	defer s.open.Add(-1)
+	start, err := s.start(c)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	newClient(s, c).serve(c.Request.Context(), start)
+}
+
+// user is who opens the stream.
+func (s *Streams) user(c *gin.Context) (string, error) {
+	if ticket, ok := c.GetQuery("ticket"); ok {
+		return s.cfg.Tickets.Redeem(c.Request.Context(), ticket, StreamName)
+	}
+	return s.cfg.User(c)
+}
+
+// origin is where a client's stream starts.
+type origin struct {
+	pos Position
+	// lost is true when the position the client named cannot be resumed.
+	lost bool
+}
+
+// start reads the position a client names. The Last-Event-ID header wins over the
+// query, which a browser repeats unchanged when it reconnects.
+func (s *Streams) start(c *gin.Context) (origin, error) {
+	select {
+	case <-s.closed:
+		return origin{}, errs.New(errs.Unavailable, "this replica is shutting down: connect again")
+	default:
+	}
+	head := s.cfg.Log.Head()
+	if head == 0 {
+		return origin{}, errs.New(errs.Unavailable, "the gateway is still reading the fleet's state: retry")
+	}
+	id := cmp.Or(c.GetHeader("Last-Event-ID"), c.Query("lastSequence"))
+	if id == "" {
+		return origin{pos: Position{Rev: head}}, nil
+	}
+	pos, ok := ParsePosition(id)
+	if cluster := c.Query("clusterId"); !ok || cluster != "" && cluster != s.cfg.ClusterID {
+		return origin{pos: pos, lost: true}, nil
+	}
+	if pos.Rev <= head {
+		return origin{pos: pos}, nil
+	}
+	// The client may have heard of it from a replica that is ahead of this one.
+	latest, err := s.cfg.Store.Revision(c.Request.Context())
+	if err != nil {
+		return origin{}, errs.Wrap("events.start", err)
+	}
+	return origin{pos: pos, lost: pos.Rev > latest}, nil
+}
+
+// fail answers with the error envelope.
+func fail(c *gin.Context, err error) {
+	c.Abort()
+	wire.Encode(c.Writer, wire.V1, c.Writer.Header().Get("X-Request-Id"), err)
+}

@@ -1,0 +1,384 @@
+package events_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/apigateway/internal/events"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+func created(rev int64, group string) string { return fmt.Sprintf("%d GROUP_CREATED %s", rev, group) }
+
+func TestEveryMutationYieldsItsEventWithTheRevisionAsID(t *testing.T) {
+	r := newReplica(t, storetest.Start(t))
+	s := r.open("")
+	id := fleet.InstanceID("abc123")
+	g, intent := store.GroupKey("lobby"), fleet.Intent{ID: id, Name: "lobby-1", Group: "lobby", Generation: 1, Desired: fleet.DesiredRunning}
+	steps := []struct {
+		write store.Write
+		want  []events.Type
+	}{
+		{store.Create(g, fleet.Group{Name: "lobby"}), []events.Type{events.GroupCreated}},
+		{store.Create(store.NodeSessionKey("n1"), fleet.NodeSession{Node: "n1"}), []events.Type{events.NodeConnected}},
+		{store.Create(store.TemplateHeadKey(fleet.TemplateRef{Group: "default", Name: "x"}), fleet.TemplateHead{Digest: "d"}), []events.Type{events.TemplateUpdated}},
+		{store.Create(store.IntentKey(id), intent), []events.Type{events.InstanceStateChanged}},
+		{store.Create(store.PlacementKey("n1", id), fleet.Placement{Instance: id, Node: "n1", Generation: 1}), []events.Type{events.InstanceStateChanged}},
+		{store.Create(store.StatusKey(id), fleet.Status{Instance: id, Generation: 1, State: fleet.Online}), []events.Type{events.InstanceStateChanged, events.GroupAggregatesUpdated}},
+		{store.Create(store.NodeDesiredKey("n1"), fleet.NodeDesired{Node: "n1", Cordoned: true}), []events.Type{events.NodeCordonChanged}},
+		{store.Create(store.CrashLoopKey("lobby"), fleet.CrashLoop{Group: "lobby", Crashes: 3}), []events.Type{events.GroupCrashLoop}},
+	}
+	for _, step := range steps {
+		rev := r.commit(step.write)
+		for n, typ := range step.want {
+			want := strconv.FormatInt(rev, 10)
+			if len(step.want) > 1 {
+				want += "-" + strconv.Itoa(n+1)
+			}
+			f := s.next()
+			if f.id != want || f.field(t, "type") != string(typ) || f.field(t, "sequence") != float64(rev) {
+				t.Errorf("after revision %d came %+v, want %s %s", rev, f, want, typ)
+			}
+		}
+	}
+}
+
+func TestAnyReplicaResumesWithExactlyTheMissedEvents(t *testing.T) {
+	etcd := storetest.Start(t)
+	first := newReplica(t, etcd)
+	live := first.open("")
+	var want []string
+	for i := range 20 {
+		name := fmt.Sprintf("g%02d", i)
+		want = append(want, created(first.createGroup(fleet.GroupName(name)), name))
+	}
+	id := fleet.InstanceID("abc123")
+	rev := first.commit( // one revision, several events
+		store.Create(store.GroupKey("two"), fleet.Group{Name: "two"}),
+		store.Create(store.GroupKey("three"), fleet.Group{Name: "three"}),
+		store.Create(store.IntentKey(id), fleet.Intent{ID: id, Name: "two-1", Group: "two", Generation: 1, Desired: fleet.DesiredRunning}))
+	want = append(want, fmt.Sprintf("%d-1 GROUP_CREATED two", rev), fmt.Sprintf("%d-2 GROUP_CREATED three", rev),
+		fmt.Sprintf("%d-3 INSTANCE_STATE_CHANGED <nil>", rev))
+	want = append(want, created(first.createGroup("last"), "last"))
+	same(t, "live", live.take(len(want)), want)
+
+	late := newReplica(t, etcd) // its own memory begins after all of this
+	for _, r := range []*replica{first, late} {
+		for _, i := range []int{len(want) - 2, len(want) - 3, len(want) - 4, 0, 10, len(want) - 1} {
+			s := r.open("", "Last-Event-ID", idOf(want[i]))
+			rest := want[i+1:]
+			same(t, "after "+want[i], s.take(len(rest)), rest)
+			s.cancel()
+		}
+		s := r.open("?lastSequence=" + idOf(want[5]))
+		same(t, "by query", s.take(3), want[6:9])
+		s.cancel()
+		s = r.open("?lastSequence=1", "Last-Event-ID", idOf(want[len(want)-2]))
+		same(t, "the header wins", s.take(1), want[len(want)-1:])
+		s.cancel()
+	}
+
+	// Resuming and going on are one sequence, also across the seam.
+	s := late.open("", "Last-Event-ID", idOf(want[18]))
+	more := created(late.createGroup("more"), "more")
+	same(t, "resumed and live", s.take(len(want)-19+1), append(want[19:len(want):len(want)], more))
+}
+
+func idOf(line string) string { return strings.Fields(line)[0] }
+
+func TestAFilterHidesEventsAndKeepsTheirIDs(t *testing.T) {
+	r := newReplica(t, storetest.Start(t), func(c *events.Config) { c.KeepAlive = 20 * time.Millisecond })
+	byType, byGroup := r.open("?types=group_deleted,GROUP_UPDATED"), r.open("?group=b")
+	a := r.createGroup("a")
+	b := r.createGroup("b")
+	gone := r.commit(store.Replace(store.GroupKey("a"), fleet.Group{Name: "a", Deleting: true}, a))
+	same(t, "by type", byType.take(1), []string{fmt.Sprintf("%d GROUP_DELETED a", gone)})
+	same(t, "by group", byGroup.take(1), []string{created(b, "b")})
+
+	for { // what was hidden moves the id that a client comes back with
+		f, err := byGroup.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.comment == "keep-alive" && f.id == strconv.FormatInt(gone, 10) {
+			return
+		}
+	}
+}
+
+func TestASilentStreamIsKeptAlive(t *testing.T) {
+	r := newReplica(t, storetest.Start(t), func(c *events.Config) { c.KeepAlive = 10 * time.Millisecond })
+	s := r.open("")
+	for range 3 {
+		if f, err := s.read(); err != nil || f.comment != "keep-alive" || f.data != "" {
+			t.Fatalf("%+v, %v", f, err)
+		}
+	}
+}
+
+func TestAPositionThatCannotBeResumedGetsOneResync(t *testing.T) {
+	etcd := storetest.Start(t)
+	old := newReplica(t, etcd)
+	first := old.createGroup("a")
+	old.createGroup("b")
+	etcd.Compact(t)
+	last := old.createGroup("c")
+	r := newReplica(t, etcd)
+	for name, open := range map[string]func() *stream{
+		"older than what etcd keeps":       func() *stream { return r.open("", "Last-Event-ID", strconv.FormatInt(first, 10)) },
+		"newer than anything":              func() *stream { return r.open("", "Last-Event-ID", "1000000") },
+		"an id of another system":          func() *stream { return r.open("", "Last-Event-ID", "01J0-foreign") },
+		"an id of another cluster by name": func() *stream { return r.open("?clusterId=c2&lastSequence=" + strconv.FormatInt(last, 10)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open()
+			defer s.cancel()
+			f := s.next()
+			if f.event != "message" || f.field(t, "type") != "RESYNC_REQUIRED" {
+				t.Fatalf("the first event is %+v", f)
+			}
+			for _, field := range []string{"lastSequence", "earliestSequence", "latestSequence", "timestamp"} {
+				if f.field(t, field) == nil {
+					t.Errorf("%s is missing in %s", field, f.data)
+				}
+			}
+			group := fmt.Sprintf("g%d", time.Now().UnixNano()%1e9)
+			rev := r.createGroup(fleet.GroupName(group))
+			same(t, "afterwards", s.take(1), []string{created(rev, group)})
+		})
+	}
+	t.Run("the replica that remembers needs none", func(t *testing.T) {
+		s := old.open("", "Last-Event-ID", strconv.FormatInt(first, 10))
+		same(t, "missed", s.take(2), []string{created(first+1, "b"), created(last, "c")})
+	})
+}
+
+func TestARelistTellsClientsThatTheyMissedSomething(t *testing.T) {
+	etcd := storetest.Start(t)
+	r := newReplica(t, etcd)
+	s := r.open("")
+	a := r.createGroup("a")
+	same(t, "before", s.take(1), []string{created(a, "a")})
+	var rev int64
+	for range 2 { // revisions of which the view hears nothing
+		resp, err := etcd.Raw().Put(t.Context(), "/foreign", "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rev = resp.Header.Revision
+	}
+	etcd.Compact(t)
+	after := *r.view.Snapshot()
+	after.Rev = rev
+	r.log.Hear(view.Batch{Before: r.view.Snapshot(), After: &after, Relisted: true})
+	if f := s.next(); f.field(t, "type") != "RESYNC_REQUIRED" || f.id != strconv.FormatInt(rev, 10) {
+		t.Errorf("after the relist came %+v", f)
+	}
+}
+
+func TestAClientThatFallsBehindIsCutAndHarmsNobody(t *testing.T) {
+	etcd := storetest.Start(t)
+	r := newReplica(t, etcd, func(c *events.Config) { c.Backlog = 500 })
+	slow, quick := r.open(""), r.open("")
+	first := r.createGroup("first")
+	same(t, "slow", slow.take(1), []string{created(first, "first")})
+	same(t, "quick", quick.take(1), []string{created(first, "first")})
+
+	// Fed by hand, as fast as the quick client follows.
+	const total = 20_000
+	var (
+		wg   sync.WaitGroup
+		read = make(chan struct{}, 200)
+		gone = make(chan struct{})
+	)
+	wg.Go(func() {
+		for i := range total {
+			f, err := quick.read()
+			if want := strconv.FormatInt(first+int64(i)+1, 10); err != nil || f.id != want {
+				t.Errorf("the quick client read %+v, %v; want id %s", f, err, want)
+				close(gone)
+				return
+			}
+			<-read
+		}
+	})
+	empty := view.New(nil, nil).Snapshot()
+	for i := range total {
+		rev := first + int64(i) + 1
+		after := *empty
+		after.Rev = rev
+		r.log.Hear(view.Batch{Before: empty, After: &after, Changes: []view.Change{{
+			Kind: view.KindGroup, Rev: rev, Key: []string{strings.Repeat("g", 500)}, After: &fleet.Group{},
+		}}})
+		select {
+		case read <- struct{}{}:
+		case <-gone:
+			t.FailNow()
+		}
+	}
+	wg.Wait()
+	var last string
+	for {
+		f, err := slow.read()
+		if err != nil {
+			t.Fatalf("the stream ended after %s without a reason: %v", last, err)
+		}
+		if f.event == "error" {
+			if !strings.Contains(f.data, "Last-Event-ID "+last) {
+				t.Errorf("cut after %s with %s", last, f.data)
+			}
+			break
+		}
+		last = f.id
+	}
+	if _, err := slow.read(); err == nil {
+		t.Error("the stream goes on after the cut")
+	}
+}
+
+func TestTooManyStreamsAreRefused(t *testing.T) {
+	r := newReplica(t, storetest.Start(t), func(c *events.Config) { c.MaxClients = 1 })
+	s := r.open("")
+	resp, _ := r.request("")
+	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("the second stream: %s", resp.Status)
+	}
+	s.cancel()
+	deadline := time.Now().Add(patience)
+	for {
+		resp, cancel := r.request("")
+		cancel()
+		if resp.StatusCode == http.StatusOK {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("a freed place is not given away: %s", resp.Status)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+func TestClosedStreamsEnd(t *testing.T) {
+	r := newReplica(t, storetest.Start(t))
+	s := r.open("")
+	r.streams.Close()
+	if f, err := s.read(); err == nil {
+		t.Errorf("after Close came %+v", f)
+	}
+	if resp, _ := r.request(""); resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a new stream: %s", resp.Status)
+	}
+}
+
+func (r *replica) ticket(t *testing.T) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/ticket", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer ann")
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var body struct {
+		Ticket           string
+		ExpiresInSeconds int
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil || resp.StatusCode != http.StatusOK || body.ExpiresInSeconds != 30 {
+		t.Fatalf("%s %+v %v", resp.Status, body, err)
+	}
+	return body.Ticket
+}
+
+func TestATicketOpensOneStreamOnceOnAnyReplica(t *testing.T) {
+	etcd := storetest.Start(t)
+	a, b := newReplica(t, etcd), newReplica(t, etcd)
+	ticket := a.ticket(t)
+	b.open("?ticket=" + ticket)
+	for name, query := range map[string]string{"used": ticket, "invented": strings.Repeat("A", 32), "not even one": "x", "empty": ""} {
+		resp, _ := a.request("?ticket=" + query)
+		var body struct{ Error struct{ Code string } }
+		if err := json.NewDecoder(resp.Body).Decode(&body); err != nil || resp.StatusCode != http.StatusUnauthorized || body.Error.Code != "UNAUTHORIZED" {
+			t.Errorf("%s: %s %+v %v", name, resp.Status, body, err)
+		}
+	}
+	resp, _ := a.request("", "Authorization", "none")
+	if resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without anything: %s", resp.Status)
+	}
+}
+
+func TestOfManyUsesOfOneTicketOneWins(t *testing.T) {
+	tickets := events.NewTickets(storetest.New(t), 0)
+	ticket, err := tickets.Issue(t.Context(), "ann", "events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var (
+		wg  sync.WaitGroup
+		mu  sync.Mutex
+		won int
+	)
+	for range 10 {
+		wg.Go(func() {
+			user, err := tickets.Redeem(t.Context(), ticket, "events")
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil && user == "ann":
+				won++
+			case !errs.Is(err, errs.Unauthenticated):
+				t.Errorf("user %q, %v", user, err)
+			}
+		})
+	}
+	wg.Wait()
+	if won != 1 {
+		t.Errorf("%d uses won", won)
+	}
+}
+
+func TestATicketIsGoodForItsStreamAndItsTimeOnly(t *testing.T) {
+	c := storetest.New(t)
+	tickets := events.NewTickets(c, time.Second)
+	foreign, err := tickets.Issue(t.Context(), "ann", "console:lobby-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tickets.Redeem(t.Context(), foreign, "events"); !errs.Is(err, errs.Unauthenticated) {
+		t.Errorf("for another stream: %v", err)
+	}
+	late, err := tickets.Issue(t.Context(), "ann", "events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(patience)
+	for {
+		left, _, err := store.List(t.Context(), c, store.Tickets())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d tickets still stand", len(left))
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	if _, err := tickets.Redeem(t.Context(), late, "events"); !errs.Is(err, errs.Unauthenticated) {
+		t.Errorf("an expired one: %v", err)
+	}
+}

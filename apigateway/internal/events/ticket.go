@@ -1,0 +1,83 @@
+package events
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// TicketTTL is how long a ticket is good for.
+const TicketTTL = 30 * time.Second
+
+// ticketBytes is how much chance is in a ticket.
+const ticketBytes = 24
+
+// Tickets hands out single-use tickets for streams, for clients that cannot send
+// headers. They live in etcd, so each is good once on whichever replica it is
+// shown to, and go by themselves.
+type Tickets struct {
+	client *store.Client
+	ttl    time.Duration
+}
+
+// NewTickets makes tickets that live for ttl; 0 means TicketTTL.
+func NewTickets(c *store.Client, ttl time.Duration) *Tickets {
+	if ttl == 0 {
+		ttl = TicketTTL
+	}
+	return &Tickets{client: c, ttl: ttl}
+}
+
+// TTL is how long a ticket is good for.
+func (t *Tickets) TTL() time.Duration { return t.ttl }
+
+// Issue makes a ticket with which a user may open a stream once.
+func (t *Tickets) Issue(ctx context.Context, user, stream string) (string, error) {
+	secret := make([]byte, ticketBytes)
+	_, _ = rand.Read(secret) // never fails
+	ticket := base64.RawURLEncoding.EncodeToString(secret)
+	if err := store.CreateFor(ctx, t.client, ticketKey(ticket), fleet.Ticket{User: user, Stream: stream}, t.ttl); err != nil {
+		return "", errs.Wrap("events.Issue", err)
+	}
+	return ticket, nil
+}
+
+// Redeem uses a ticket up and returns its user. Unauthenticated when it was used,
+// has expired, was never issued or is for another stream (which uses it up too).
+func (t *Tickets) Redeem(ctx context.Context, ticket, stream string) (user string, err error) {
+	refused := errs.New(errs.Unauthenticated, "the ticket is used, expired or not for this stream: ask for a new one")
+	if raw, err := base64.RawURLEncoding.DecodeString(ticket); err != nil || len(raw) != ticketBytes {
+		return "", refused
+	}
+	key := ticketKey(ticket)
+	record, err := store.Get(ctx, t.client, key)
+	switch {
+	case errs.Is(err, errs.NotFound):
+		return "", refused
+	case err != nil:
+		return "", errs.Wrap("events.Redeem", err)
+	}
+	_, err = t.client.Commit(ctx, store.Txn{Writes: []store.Write{store.Remove(key, record.ModRev)}})
+	switch {
+	case errs.Is(err, errs.Conflict): // somebody was faster
+		return "", refused
+	case err != nil:
+		return "", errs.Wrap("events.Redeem", err)
+	case record.Stream != stream:
+		return "", refused
+	}
+	return record.User, nil
+}
+
+// ticketKey is where a ticket's record stands: under its hash, so that who reads the store can use none.
+func ticketKey(ticket string) store.Key[fleet.Ticket] {
+	sum := sha256.Sum256([]byte(ticket))
+	return store.TicketKey(hex.EncodeToString(sum[:]))
+}

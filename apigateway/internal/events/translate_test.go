@@ -1,0 +1,260 @@
+package events_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/orreryhq/orrery/apigateway/internal/events"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+var (
+	at   = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	seen = at.Add(time.Minute)
+)
+
+// in is lobby-1 in a state, on node n1 where the state needs one.
+func in(s fleet.State, edit ...func(*fleet.Instance)) *fleet.Instance {
+	i := &fleet.Instance{Intent: fleet.Intent{
+		ID: "abc123", Name: "lobby-1", Group: "lobby", Generation: 1, Desired: fleet.DesiredRunning,
+	}}
+	if s != fleet.Unplaced {
+		i.Placement = &fleet.Placement{Instance: "abc123", Node: "n1", Generation: 1, Port: 25565}
+		i.Status = &fleet.Status{Instance: "abc123", Generation: 1, State: s, Reason: fleet.ReasonReady}
+	}
+	for _, e := range edit {
+		e(i)
+	}
+	return i
+}
+
+func exited(reason fleet.Reason, exit *fleet.Exit) func(*fleet.Instance) {
+	return func(i *fleet.Instance) {
+		i.Status.Reason, i.Status.Exit = reason, exit
+		i.Status.StartedAt, i.Status.FinishedAt = at, at.Add(1500*time.Millisecond)
+	}
+}
+
+func told(before, after *fleet.Instance) view.Change {
+	return view.Change{Kind: view.KindStatus, Rev: 7, Key: []string{"abc123"}, InstanceBefore: before, Instance: after}
+}
+
+func group(on, deleting bool) *fleet.Group {
+	return &fleet.Group{Name: "lobby", Deleting: deleting, Spec: fleet.GroupSpec{Maintenance: fleet.Maintenance{On: on, Message: "back soon"}}}
+}
+
+func groupChange(before, after *fleet.Group) view.Change {
+	c := view.Change{Kind: view.KindGroup, Rev: 7, Key: []string{"lobby"}}
+	if before != nil {
+		c.Before = before
+	}
+	if after != nil {
+		c.After = after
+	}
+	return c
+}
+
+type line struct {
+	ID     string
+	Type   events.Type
+	Group  fleet.GroupName
+	Fields events.Fields
+}
+
+func lines(es []events.Event) []line {
+	var out []line
+	for _, e := range es {
+		l := line{Type: e.Type, Group: e.Group, Fields: e.Fields}
+		if !e.Live() {
+			l.ID = e.At.String()
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+func lobby(id string, typ events.Type, f events.Fields) line {
+	f["instanceId"], f["uid"], f["group"] = "lobby-1", fleet.InstanceID("abc123"), fleet.GroupName("lobby")
+	if _, ok := f["nodeId"]; !ok {
+		f["nodeId"] = fleet.NodeID("n1")
+	}
+	return line{id, typ, "lobby", f}
+}
+
+func changed(id string, from any, to, reason, message string) line {
+	return lobby(id, events.InstanceStateChanged, events.Fields{"oldState": from, "newState": to, "reason": reason, "message": message})
+}
+
+func total(id string, running, players int) line {
+	return line{id, events.GroupAggregatesUpdated, "lobby", events.Fields{
+		"groupName": fleet.GroupName("lobby"), "runningInstances": running, "totalPlayers": players,
+	}}
+}
+
+func crash(id string, code any, class string, reason fleet.Reason) line {
+	return lobby(id, events.InstanceCrashed, events.Fields{
+		"exitCode": code, "classification": class, "logTail": []string{}, "uptimeMs": int64(1500),
+		"reason": reason, "message": reason.Text(),
+	})
+}
+
+func TestTranslate(t *testing.T) {
+	ready := fleet.ReasonReady.Text()
+	name := fleet.GroupName("lobby")
+	for _, tc := range []struct {
+		name    string
+		changes []view.Change
+		want    []line
+	}{
+		{"a new group is created", []view.Change{groupChange(nil, group(false, false))},
+			[]line{{"7", events.GroupCreated, "lobby", events.Fields{"groupName": name}}}},
+		{"a changed group is updated", []view.Change{groupChange(group(false, false), group(false, false))},
+			[]line{{"7", events.GroupUpdated, "lobby", events.Fields{"groupName": name}}}},
+		{"maintenance is told beside the update, and both are numbered", []view.Change{groupChange(group(false, false), group(true, false))},
+			[]line{
+				{"7-1", events.GroupUpdated, "lobby", events.Fields{"groupName": name}},
+				{"7-2", events.GroupMaintenanceChanged, "lobby", events.Fields{"groupName": name, "maintenance": true, "message": "back soon"}},
+			}},
+		{"a group is deleted when it is marked", []view.Change{groupChange(group(false, false), group(false, true))},
+			[]line{{"7", events.GroupDeleted, "lobby", events.Fields{"groupName": name}}}},
+		{"and not again when its key goes", []view.Change{groupChange(group(false, true), nil)}, nil},
+		{"a group whose key goes unmarked is deleted", []view.Change{groupChange(group(false, false), nil)},
+			[]line{{"7", events.GroupDeleted, "lobby", events.Fields{"groupName": name}}}},
+
+		{"a new instance has no old state", []view.Change{told(nil, in(fleet.Unplaced))},
+			[]line{lobby("7", events.InstanceStateChanged, events.Fields{
+				"oldState": nil, "newState": "SCHEDULED", "nodeId": fleet.NodeID(""),
+				"reason": "Unscheduled", "message": fleet.ReasonUnscheduled.Text(),
+			})}},
+		{"a status that keeps the state is nothing", []view.Change{told(in(fleet.Starting), in(fleet.Starting))}, nil},
+		{"an instance that becomes ready moves its group's totals", []view.Change{told(in(fleet.Starting), in(fleet.Online))},
+			[]line{changed("7-1", "STARTING", "RUNNING", "Ready", ready), total("7-2", 1, 0)}},
+		{"several records of one transaction are one change", []view.Change{
+			told(nil, in(fleet.Unplaced)), told(in(fleet.Unplaced), in(fleet.Preparing)),
+		}, []line{changed("7", nil, "PREPARING", "Ready", ready)}},
+		{"a lost node is a crash in v1 words only", []view.Change{told(in(fleet.Starting), in(fleet.Offline, exited(fleet.ReasonNodeLost, nil)))},
+			[]line{changed("7", "STARTING", "CRASHED", "NODE_LOST", fleet.ReasonNodeLost.Text())}},
+		{"an instance found dead on a node that came back crashed, without another state", []view.Change{
+			told(in(fleet.Offline), in(fleet.Crashed, exited(fleet.ReasonExitUnknown, &fleet.Exit{}))),
+		}, []line{crash("7", nil, "UNKNOWN", fleet.ReasonExitUnknown)}},
+		{"an exit code is classified", []view.Change{
+			told(in(fleet.Starting), in(fleet.Crashed, exited(fleet.ReasonExited, &fleet.Exit{Code: 1, Known: true}))),
+		}, []line{changed("7-1", "STARTING", "CRASHED", "Exited", fleet.ReasonExited.Text()), crash("7-2", 1, "GENERAL_ERROR", fleet.ReasonExited)}},
+		{"a restart in place is a crash too", []view.Change{
+			told(in(fleet.Starting), in(fleet.Starting, exited(fleet.ReasonRestartedInPlace, nil), func(i *fleet.Instance) { i.Status.Restarts = 1 })),
+		}, []line{crash("7", nil, "UNKNOWN", fleet.ReasonRestartedInPlace)}},
+		{"a crash is told once", []view.Change{told(in(fleet.Crashed), in(fleet.Crashed))}, nil},
+		{"a removed record is told", []view.Change{told(in(fleet.Stopped), nil)}, []line{lobby("7", events.InstanceRemoved, events.Fields{})}},
+		{"records without an intent are nothing", []view.Change{told(nil, nil)}, nil},
+
+		{"a node's session is its connection", []view.Change{{Kind: view.KindSession, Rev: 7, Key: []string{"node", "n1"},
+			After: &fleet.NodeSession{Rev: fleet.Rev{CreateRev: 7}, StartedAt: at}}},
+			[]line{{"7", events.NodeConnected, "", events.Fields{"nodeId": "n1", "sessionId": "7", "timestamp": at}}}},
+		{"and its end the disconnection", []view.Change{{Kind: view.KindSession, Rev: 7, Key: []string{"node", "n1"},
+			Before: &fleet.NodeSession{Rev: fleet.Rev{CreateRev: 3}}}},
+			[]line{{"7", events.NodeDisconnected, "", events.Fields{"nodeId": "n1", "sessionId": "3", "reason": "SESSION_ENDED", "timestamp": seen}}}},
+		{"sessions of services are nothing", []view.Change{{Kind: view.KindSession, Rev: 7, Key: []string{"enforcer", "a"}, After: &fleet.Session{}}}, nil},
+		{"a cordon", []view.Change{{Kind: view.KindNodeDesired, Rev: 7, Key: []string{"n1"}, After: &fleet.NodeDesired{Cordoned: true, By: "ann", At: at}}},
+			[]line{{"7", events.NodeCordonChanged, "", events.Fields{"nodeId": "n1", "cordoned": true, "by": "ann", "timestamp": at}}}},
+
+		{"a template's new version", []view.Change{{Kind: view.KindTemplateHead, Rev: 7, Key: []string{"default", "server"},
+			Before: &fleet.TemplateHead{Digest: "aa"}, After: &fleet.TemplateHead{Digest: "bb"}}},
+			[]line{{"7", events.TemplateUpdated, "", events.Fields{"templateName": "server", "oldHash": "aa", "newHash": "bb"}}}},
+		{"a template head that is merely rewritten", []view.Change{{Kind: view.KindTemplateHead, Rev: 7, Key: []string{"default", "server"},
+			Before: &fleet.TemplateHead{Digest: "aa"}, After: &fleet.TemplateHead{Digest: "aa"}}}, nil},
+		{"a crash loop", []view.Change{{Kind: view.KindCrashLoop, Rev: 7, Key: []string{"lobby"},
+			After: &fleet.CrashLoop{Crashes: 3, Since: at, PausedUntil: seen}}},
+			[]line{{"7", events.GroupCrashLoop, "lobby", events.Fields{"group": "lobby", "crashCount": 3, "windowStart": at, "pausedUntil": seen}}}},
+		{"the end of a crash loop", []view.Change{{Kind: view.KindCrashLoop, Rev: 7, Key: []string{"lobby"}, Before: &fleet.CrashLoop{}}}, nil},
+
+		{"usage is live, and players of running instances with it", []view.Change{
+			told(in(fleet.Starting), in(fleet.Online)),
+			{Kind: view.KindReport, Rev: 8, Key: []string{"n1"}, After: &fleet.Report{CPU: 0.5, MemoryMiB: 100, At: at,
+				Instances: map[fleet.InstanceID]fleet.InstanceReport{"abc123": {Players: 4}}}},
+		}, []line{
+			changed("7-1", "STARTING", "RUNNING", "Ready", ready), total("7-2", 1, 0), total("", 1, 4),
+			{"", events.NodeStatus, "", events.Fields{
+				"nodeId": fleet.NodeID("n1"), "cpuUsage": 0.5, "usedMemoryMb": 100, "totalMemoryMb": 0, "lastHeartbeatAt": at,
+			}},
+		}},
+		{"revisions are numbered apart", []view.Change{
+			groupChange(nil, group(false, false)),
+			{Kind: view.KindGroup, Rev: 9, Key: []string{"lobby"}, Before: group(false, false), After: group(false, false)},
+		}, []line{
+			{"7", events.GroupCreated, "lobby", events.Fields{"groupName": name}},
+			{"9", events.GroupUpdated, "lobby", events.Fields{"groupName": name}},
+		}},
+		{"what is only the machinery's is nothing", []view.Change{
+			{Kind: view.KindPlan, Rev: 7, Key: []string{"d"}}, {Kind: view.KindAlloc, Rev: 7, Key: []string{"n1"}},
+			{Kind: view.KindUser, Rev: 7, Key: []string{"ann"}},
+		}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			empty := view.New(nil, nil).Snapshot()
+			got := events.Translate(view.Batch{Before: empty, After: empty, Changes: tc.changes}, events.TotalsOf(empty), seen)
+			if d := cmp.Diff(tc.want, lines(got)); d != "" {
+				t.Errorf("(-want +got)\n%s", d)
+			}
+		})
+	}
+}
+
+func TestExitCodesAreClassified(t *testing.T) {
+	for code, want := range map[int]string{
+		0: "CLEAN", 1: "GENERAL_ERROR", 130: "SIGINT", 134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM", 42: "UNKNOWN",
+	} {
+		empty := view.New(nil, nil).Snapshot()
+		b := view.Batch{Before: empty, After: empty, Changes: []view.Change{
+			told(in(fleet.Online), in(fleet.Crashed, exited(fleet.ReasonExited, &fleet.Exit{Code: code, Known: true}))),
+		}}
+		for _, e := range events.Translate(b, events.TotalsOf(empty), seen) {
+			if e.Type == events.InstanceCrashed && e.Fields["classification"] != want {
+				t.Errorf("exit code %d is %v, want %s", code, e.Fields["classification"], want)
+			}
+		}
+	}
+}
+
+func TestPositions(t *testing.T) {
+	for id, want := range map[string]events.Position{"0": {}, "17": {Rev: 17}, "17-2": {Rev: 17, N: 2}} {
+		got, ok := events.ParsePosition(id)
+		if !ok || got != want || got.String() != id {
+			t.Errorf("ParsePosition(%q) = %+v, %v", id, got, ok)
+		}
+	}
+	for _, id := range []string{"", "x", "-1", "+1", "017", "17-", "17-0", "17-1-1", "17-x", "99999999999999999999", "c1.17"} {
+		if p, ok := events.ParsePosition(id); ok {
+			t.Errorf("ParsePosition(%q) = %+v: it is no id of ours", id, p)
+		}
+	}
+	order := []events.Position{{}, {Rev: 16}, {Rev: 17, N: 1}, {Rev: 17, N: 2}, {Rev: 17}, {Rev: 18, N: 1}}
+	for i := range order {
+		for j := range order {
+			if got, want := order[i].Compare(order[j]), cmpInt(i, j); got != want {
+				t.Errorf("%v against %v is %d, want %d", order[i], order[j], got, want)
+			}
+		}
+	}
+}
+
+func cmpInt(i, j int) int {
+	switch {
+	case i < j:
+		return -1
+	case i > j:
+		return 1
+	}
+	return 0
+}
+
+func FuzzParsePosition(f *testing.F) {
+	f.Add("17-2")
+	f.Fuzz(func(t *testing.T, id string) {
+		if p, ok := events.ParsePosition(id); ok && p.String() != id {
+			t.Errorf("%q is read as %v", id, p)
+		}
+	})
+}
