@@ -78,12 +78,16 @@ func TestHistoryUpToTheLatestRevisionEndsThoughNothingHappensAnyMore(t *testing.
 	if err != nil {
 		t.Fatal(err)
 	}
-	var p tape
-	if err := c.History(t.Context(), store.Root, r1, resp.Header.Revision, &p); err != nil {
-		t.Fatal(err)
-	}
-	if p.rev != resp.Header.Revision || len(p.seen) != 0 {
-		t.Errorf("up to %d with %v", p.rev, p.seen)
+	for name, c := range map[string]*store.Client{"over the network": c, "in process": store.New(etcd.Raw(), store.Options{})} {
+		t.Run(name, func(t *testing.T) {
+			var p tape
+			if err := c.History(t.Context(), store.Root, r1, resp.Header.Revision, &p); err != nil {
+				t.Fatal(err)
+			}
+			if p.rev != resp.Header.Revision || len(p.seen) != 0 {
+				t.Errorf("up to %d with %v", p.rev, p.seen)
+			}
+		})
 	}
 }
 
