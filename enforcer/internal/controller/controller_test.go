@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
@@ -258,4 +259,40 @@ func TestASecondEnforcerOwnsNothingUntilTheFirstCloses(t *testing.T) {
 	if own := b.replica.Owned().Count(); own != fleet.ShardCount {
 		t.Errorf("b owns %d shards, want all", own)
 	}
+}
+
+func TestAFormerOwnerIsRefusedAndStepsBack(t *testing.T) {
+	w := newWorld(t)
+	a, _ := w.enforcer("a", plan.DefaultLimits())
+	w.group("lobby", minimum(1))
+	w.untilLiving("lobby", 1)
+	shard := store.ShardKey(Service, fleet.ShardOf("lobby"))
+	held, err := store.Get(t.Context(), w.client, shard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.commit(store.Remove(shard, held.ModRev)) // a does not notice: to itself it is the owner still
+	w.change("lobby", minimum(3))
+	deadline := time.After(20 * time.Second)
+	for fenced(t, a) == 0 {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-deadline:
+			t.Fatalf("nothing was refused:\n%s", dump(w.view.Snapshot()))
+		}
+	}
+	if n := len(living(w.view.Snapshot(), "lobby")); n != 1 {
+		t.Errorf("%d live after a refused write, want 1", n)
+	}
+	w.enforcer("b", plan.DefaultLimits())
+	w.untilLiving("lobby", 3)
+}
+
+func fenced(t *testing.T, c *Controller) float64 {
+	t.Helper()
+	var m dto.Metric
+	if err := c.metrics.fenced.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetCounter().GetValue()
 }

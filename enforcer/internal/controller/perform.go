@@ -84,6 +84,8 @@ func (c *Controller) did(t *task, actions []plan.Action) {
 		switch {
 		case a.Kind == plan.SetCrashLoop:
 			log.Warn("group paused", "level", a.Loop.Level, "until", a.Loop.PausedUntil)
+		case a.Kind == plan.DeleteGroup:
+			log.Info("group deleted")
 		case a.Instance != nil:
 			log.Debug("acted", "instance", a.Instance.Intent.ID)
 		default:
