@@ -256,9 +256,7 @@ func TestASecondEnforcerOwnsNothingUntilTheFirstCloses(t *testing.T) {
 		i, ok := s.Instances.Get(first)
 		return ok && i.Intent.ReplacedBy != ""
 	})
-	if own := b.replica.Owned().Count(); own != fleet.ShardCount {
-		t.Errorf("b owns %d shards, want all", own)
-	}
+	eventually(t, w, "b to own all shards", func() bool { return b.replica.Owned().Count() == fleet.ShardCount })
 }
 
 func TestAFormerOwnerIsRefusedAndStepsBack(t *testing.T) {
@@ -273,19 +271,25 @@ func TestAFormerOwnerIsRefusedAndStepsBack(t *testing.T) {
 	}
 	w.commit(store.Remove(shard, held.ModRev)) // a does not notice: to itself it is the owner still
 	w.change("lobby", minimum(3))
-	deadline := time.After(20 * time.Second)
-	for fenced(t, a) == 0 {
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-deadline:
-			t.Fatalf("nothing was refused:\n%s", dump(w.view.Snapshot()))
-		}
-	}
+	eventually(t, w, "a refusal", func() bool { return fenced(t, a) > 0 })
 	if n := len(living(w.view.Snapshot(), "lobby")); n != 1 {
 		t.Errorf("%d live after a refused write, want 1", n)
 	}
 	w.enforcer("b", plan.DefaultLimits())
 	w.untilLiving("lobby", 3)
+}
+
+// eventually waits for what no record shows.
+func eventually(t *testing.T, w *world, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !ok() {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-deadline:
+			t.Fatalf("waited in vain for %s:\n%s", what, dump(w.view.Snapshot()))
+		}
+	}
 }
 
 func fenced(t *testing.T, c *Controller) float64 {
