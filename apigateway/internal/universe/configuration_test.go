@@ -1,0 +1,256 @@
+package universe
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares a value's JSON with a file.
+func golden(t *testing.T, name string, v any) {
+	t.Helper()
+	got, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, '\n')
+	path := filepath.Join("testdata", name+".json")
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), string(got)); d != "" {
+		t.Errorf("%s (-want +got)\n%s", path, d)
+	}
+}
+
+// put reads a body as PUT does.
+func put(t interface{ Fatalf(string, ...any) }, body string, old *fleet.GroupSpec) fleet.GroupSpec {
+	var b configurationBody
+	if _, err := wire.DecodeJSONLenient(strings.NewReader(body), 0, &b); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	s, err := b.spec(old)
+	if err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	return s
+}
+
+func TestAnEmptyBodyIsTheDocumentedDefaults(t *testing.T) {
+	for _, body := range []string{`{}`, `{"runtime":null,"nodes":null,"availablePorts":{},"environmentVariables":null,"templateInstallationConfig":null}`} {
+		s := put(t, body, nil)
+		golden(t, "configuration-defaults", configurationOf(&fleet.Group{Name: "default", Spec: s}))
+		if problems := s.Validate(); len(problems) > 0 {
+			t.Errorf("the defaults are refused: %v", problems)
+		}
+		if s.Scaling.Max != 0 {
+			t.Errorf("a maximum of %d: this dialect knows none", s.Scaling.Max)
+		}
+	}
+}
+
+func TestEveryFieldIsReadAndShown(t *testing.T) {
+	body, err := os.ReadFile("testdata/configuration-full.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := put(t, string(body), nil)
+	golden(t, "configuration-full", configurationOf(&fleet.Group{Name: "lobby", Spec: s}))
+	if problems := s.Validate(); len(problems) > 0 {
+		t.Errorf("refused: %v", problems)
+	}
+	if s.Where.Nodes[1] != "node-2" || s.AdditionalPorts[0].Protocol != "udp" || s.Templates.AllOf[0].Priority != 7 {
+		t.Errorf("read as %+v", s)
+	}
+}
+
+func TestSpecialReadings(t *testing.T) {
+	for _, tc := range []struct {
+		name, body string
+		ok         func(fleet.GroupSpec) bool
+	}{
+		{"any node is no list", `{"nodes":["*"]}`, func(s fleet.GroupSpec) bool { return s.Where.Nodes == nil && s.Where.Allows("x") }},
+		{"a declared environment loses the default entry", `{"environmentVariables":{}}`, func(s fleet.GroupSpec) bool { return len(s.Env) == 0 }},
+		{"half a port range keeps the other default", `{"availablePorts":{"min":25568}}`, func(s fleet.GroupSpec) bool { return s.Ports == fleet.PortRange{Start: 25568, End: 25570} }},
+		{"a port without protocol and name has both", `{"additionalPorts":[{"port":9000}]}`, func(s fleet.GroupSpec) bool {
+			return s.AdditionalPorts[0] == fleet.NamedPort{Name: "port-9000", Protocol: "tcp", Range: fleet.PortRange{Start: 9000, End: 9000}}
+		}},
+		{"a template without a group is of the default one", `{"templateInstallationConfig":{"oneOf":[{"name":"x"}]}}`, func(s fleet.GroupSpec) bool {
+			return s.Templates.OneOf[0].TemplateRef == fleet.TemplateRef{Group: "default", Name: "x"}
+		}},
+		{"a field of the other dialect", `{"shutdownGraceSeconds":7,"readiness":{"type":"port"},"maxInstances":9}`, func(s fleet.GroupSpec) bool {
+			return s.Stop.GraceSeconds == 7 && s.Readiness.Type == fleet.ReadyPort && s.Scaling.Max == 9
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if s := put(t, tc.body, nil); !tc.ok(s) {
+				t.Errorf("%s is read as %+v", tc.body, s)
+			}
+		})
+	}
+}
+
+func TestUnknownFieldsAreNamed(t *testing.T) {
+	var b configurationBody
+	ignored, err := wire.DecodeJSONLenient(strings.NewReader(`{"name":"x","nonsense":1,"stopCommand":"end","b":2}`), 0, &b)
+	if err != nil || !cmp.Equal(ignored, []string{"b", "nonsense"}) {
+		t.Errorf("ignored %v, %v", ignored, err)
+	}
+}
+
+func TestAnEmptyNodeListIsRefused(t *testing.T) {
+	_, err := configurationBody{Nodes: []string{}}.spec(nil)
+	if !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != "nodes" || !strings.Contains(errs.MessageOf(err), `["*"]`) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestProblemsNameTheFieldOfThisDialect(t *testing.T) {
+	for _, tc := range []struct{ body, field, message string }{
+		{`{"availablePorts":{"min":9,"max":3}}`, "availablePorts.min", "must not be greater than availablePorts.max (9 > 3)"},
+		{`{"availablePorts":{"max":99999}}`, "availablePorts.max", ""},
+		{`{"ramMB":-1}`, "ramMB", "must not be negative, is -1"},
+		{`{"cpu":-1}`, "cpu", ""},
+		{`{"runtime":"warp"}`, "runtime", ""},
+		{`{"minimumServiceCount":-3}`, "minimumServiceCount", ""},
+		{`{"minimumServiceCount":5,"maxInstances":2}`, "minimumServiceCount", ""},
+		{`{"environmentVariables":{"LD_PRELOAD":"x"}}`, "environmentVariables", ""},
+		{`{"properties":{"a b":"x"}}`, "properties", ""},
+		{`{"nodes":["node-1","!"]}`, "nodes[1]", ""},
+		{`{"fileModifications":["../x"]}`, "fileModifications[0]", ""},
+		{`{"additionalPorts":[{"port":0,"name":"q"}]}`, "additionalPorts[0].port", ""},
+		{`{"templateInstallationConfig":{"allOf":[{"name":"..","group":"g"}]}}`, "templateInstallationConfig.allOf[0]", ""},
+	} {
+		t.Run(tc.body, func(t *testing.T) {
+			problems := put(t, tc.body, nil).Validate()
+			if len(problems) == 0 {
+				t.Fatal("accepted")
+			}
+			err := inOurWords(errs.Wrap("operate.PutGroup", problems[0]))
+			if errs.FieldOf(err) != tc.field || tc.message != "" && errs.MessageOf(err) != tc.message || !errs.Is(err, errs.Invalid) {
+				t.Errorf("field %q, message %q", errs.FieldOf(err), errs.MessageOf(err))
+			}
+		})
+	}
+	if err := errs.New(errs.NotFound, "no such group"); inOurWords(err) != error(err) {
+		t.Error("an error about no field is changed")
+	}
+}
+
+// specs are groups as the other dialect may have made them.
+func specs() *rapid.Generator[fleet.GroupSpec] {
+	word := rapid.StringMatching(`[a-z][a-z0-9]{0,6}`)
+	words := rapid.SliceOfN(word, 0, 3)
+	table := rapid.MapOfN(word, rapid.String(), 0, 3)
+	layers := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) fleet.TemplateLayer {
+		return fleet.TemplateLayer{
+			TemplateRef: fleet.TemplateRef{Group: word.Draw(t, "group"), Name: word.Draw(t, "name")},
+			Storage:     rapid.SampledFrom([]string{"", "s3"}).Draw(t, "storage"), Priority: rapid.IntRange(-5, 5).Draw(t, "priority"),
+		}
+	}), 0, 3)
+	count := rapid.IntRange(0, 100)
+	return rapid.Custom(func(t *rapid.T) fleet.GroupSpec {
+		s := fleet.DefaultSpec()
+		s.Software = fleet.Software{Platform: word.Draw(t, "platform"), JarFile: "x.jar", JVMArgs: words.Draw(t, "jvmArgs")}
+		s.Command, s.HostAddress = rapid.String().Draw(t, "command"), word.Draw(t, "host")
+		s.Runtime = rapid.SampledFrom(fleet.RuntimeNames[:]).Draw(t, "runtime")
+		s.Resources = fleet.Resources{MemoryMiB: count.Draw(t, "memory"), CPU: count.Draw(t, "cpu"), DiskMiB: count.Draw(t, "disk")}
+		s.CPULimit = count.Draw(t, "limit")
+		s.Ports = fleet.PortRange{Start: 1 + count.Draw(t, "start"), End: 200}
+		for i := range rapid.IntRange(0, 2).Draw(t, "ports") {
+			s.AdditionalPorts = append(s.AdditionalPorts, fleet.NamedPort{
+				Name: fmt.Sprintf("p%d", i), Protocol: rapid.SampledFrom([]string{"tcp", "udp"}).Draw(t, "protocol"),
+				Range: fleet.PortRange{Start: 300 + i, End: 300 + i + count.Draw(t, "width")},
+			})
+		}
+		for _, n := range words.Draw(t, "nodes") {
+			s.Where.Nodes = append(s.Where.Nodes, fleet.NodeID(n))
+		}
+		s.Where.Affinity, s.Where.Spread = words.Draw(t, "affinity"), word.Draw(t, "spread")
+		s.Scaling.Min, s.Scaling.Max = count.Draw(t, "min"), 100+count.Draw(t, "max")
+		s.Players.Max, s.Players.DefaultGroup = count.Draw(t, "players"), rapid.Bool().Draw(t, "default")
+		s.Templates = fleet.TemplateSelection{
+			AllOf: layers.Draw(t, "allOf"), AllInGroups: words.Draw(t, "allInGroups"),
+			OneOf: layers.Draw(t, "oneOf"), OneInGroups: words.Draw(t, "oneInGroups"), Override: rapid.Bool().Draw(t, "override"),
+		}
+		s.FileModifications, s.InstanceGroups = words.Draw(t, "files"), words.Draw(t, "groups")
+		s.Env, s.Variables = table.Draw(t, "env"), table.Draw(t, "variables")
+		s.Static = fleet.Static{Enabled: rapid.Bool().Draw(t, "static"), ProtectedPaths: words.Draw(t, "paths")}
+		s.Stop.GraceSeconds, s.StartupTimeoutSeconds = count.Draw(t, "grace"), count.Draw(t, "startup")
+		s.Readiness.Type = rapid.SampledFrom([]fleet.ReadinessType{fleet.ReadyNone, fleet.ReadyPort}).Draw(t, "readiness")
+		s.OnCrash = rapid.SampledFrom([]fleet.OnCrash{fleet.CrashReplace, fleet.CrashRestart, fleet.CrashStop}).Draw(t, "onCrash")
+		s.Maintenance.Bypass, s.Motd.Lines, s.DependsOn = words.Draw(t, "bypass"), words.Draw(t, "motd"), nil
+		return s
+	})
+}
+
+func TestWhatIsShownAndPutBackChangesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		before := specs().Draw(t, "spec")
+		body, err := json.Marshal(configurationOf(&fleet.Group{Name: "g", Spec: before}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		after := put(t, string(body), &before)
+		if d := cmp.Diff(before, after, cmpopts.EquateEmpty()); d != "" {
+			t.Fatalf("%s", d)
+		}
+	})
+}
+
+func TestFieldsOfTheOtherDialectSurviveAnyPut(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		before, given := specs().Draw(t, "before"), specs().Draw(t, "given")
+		body, err := json.Marshal(configurationOf(&fleet.Group{Name: "g", Spec: given}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		after := put(t, string(body), &before)
+		// What the dialect can say is as given, the rest as before.
+		want := before
+		want.Runtime, want.Command, want.HostAddress, want.Ports = given.Runtime, given.Command, given.HostAddress, given.Ports
+		want.Static.Enabled, want.Resources.MemoryMiB, want.Resources.CPU = given.Static.Enabled, given.Resources.MemoryMiB, given.Resources.CPU
+		want.InstanceGroups, want.Where.Nodes, want.Scaling.Min = given.InstanceGroups, given.Where.Nodes, given.Scaling.Min
+		want.Env, want.Variables, want.Templates, want.FileModifications = given.Env, given.Variables, given.Templates, given.FileModifications
+		want.AdditionalPorts = after.AdditionalPorts // their ranges have a test of their own
+		if d := cmp.Diff(want, after, cmpopts.EquateEmpty()); d != "" {
+			t.Fatalf("%s", d)
+		}
+	})
+}
+
+func FuzzABodyNeverBreaksTheReader(f *testing.F) {
+	f.Add(`{"nodes":["*"],"additionalPorts":[{"port":1}]}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		var b configurationBody
+		if _, err := wire.DecodeJSONLenient(strings.NewReader(body), 0, &b); err != nil {
+			if k := errs.KindOf(err); k != errs.Malformed && k != errs.TooLarge {
+				t.Errorf("%q: %v", body, err)
+			}
+			return
+		}
+		if s, err := b.spec(nil); err == nil {
+			_ = configurationOf(&fleet.Group{Spec: s})
+		}
+	})
+}

@@ -1,0 +1,97 @@
+package universe
+
+import (
+	"net"
+	"net/url"
+	"strconv"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// Node is a node as this dialect shows it, with what its clients were missing.
+type Node struct {
+	ID      fleet.NodeID `json:"id"`
+	Name    fleet.NodeID `json:"name"`
+	Address string       `json:"address"`
+	Port    int          `json:"port"`  // of its agent
+	Local   bool         `json:"local"` // whether it is this gateway's own host
+	Role    string       `json:"role"`
+	State   string       `json:"state"`
+
+	Resources usage    `json:"resources"`
+	Capacity  capacity `json:"capacity"`
+
+	Cordoned bool                `json:"cordoned"`
+	Runtimes []fleet.RuntimeName `json:"runtimes"`
+	Labels   map[string]string   `json:"labels"`
+	Version  string              `json:"version"`
+}
+
+type usage struct {
+	RAMMB int `json:"usedRamMB"`
+	CPU   int `json:"usedCpu"`
+}
+
+type capacity struct {
+	RAMMB int `json:"maxRamMB"`
+	CPU   int `json:"maxCpu"`
+}
+
+// nodeDetail is one node with the ids of all its instances, whatever their state.
+type nodeDetail struct {
+	Node
+	Instances []fleet.InstanceID `json:"instances"`
+}
+
+// nodeOf shows a node; local is the id of the gateway's own, "" when it has none.
+func nodeOf(s *view.Snapshot, n *fleet.Node, local fleet.NodeID) Node {
+	out := Node{
+		ID: n.ID, Name: n.ID, Address: n.Address, Port: portOf(n.AgentURL), Local: n.ID == local, Role: "wrapper", State: offline,
+		Capacity: capacity{RAMMB: n.Capacity.MemoryMiB, CPU: n.Capacity.CPU},
+		Runtimes: []fleet.RuntimeName{}, Labels: object(n.Labels), Version: n.Version,
+	}
+	if _, alive := s.NodeSessions.Get(n.ID); alive {
+		out.State = online
+	}
+	if d, ok := s.NodesDesired.Get(n.ID); ok {
+		out.Cordoned = d.Cordoned
+	}
+	for _, r := range n.Runtimes {
+		if r.Offered {
+			out.Runtimes = append(out.Runtimes, r.Name)
+		}
+	}
+	for i := range s.NodeInstances(n.ID) {
+		if i.HoldsNode() {
+			out.Resources.RAMMB += i.Placement.Resources.MemoryMiB
+			out.Resources.CPU += i.Placement.Resources.CPU
+		}
+	}
+	return out
+}
+
+// portOf is the port of a URL, 0 when it has none.
+func portOf(raw string) int {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return 0
+	}
+	_, port, err := net.SplitHostPort(u.Host)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func nodeDetailOf(s *view.Snapshot, n *fleet.Node, local fleet.NodeID) nodeDetail {
+	out := nodeDetail{Node: nodeOf(s, n, local), Instances: []fleet.InstanceID{}}
+	for i := range s.NodeInstances(n.ID) {
+		out.Instances = append(out.Instances, i.Intent.ID)
+	}
+	return out
+}
