@@ -1,0 +1,181 @@
+package universe
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Bounds of ?lines=.
+const (
+	defaultLines = 100
+	maxLines     = 100_000
+)
+
+const noConfiguration = "Configuration not found"
+
+func (a *API) listInstances(c *gin.Context) {
+	s, now := a.snapshot(), a.cfg.Now()
+	all := c.Query("all") == "true"
+	out := []Instance{}
+	for _, i := range s.Instances.All() {
+		if all || !hidden(i, now) {
+			out = append(out, instanceOf(s, i))
+		}
+	}
+	c.JSON(http.StatusOK, out)
+}
+
+func (a *API) getInstance(c *gin.Context) {
+	s, i, err := a.instance(c)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, instanceOf(s, i))
+}
+
+func (a *API) createInstance(c *gin.Context) {
+	var b struct {
+		ConfigurationName string `json:"configurationName"`
+	}
+	if err := body(c, &b); err != nil {
+		fail(c, err)
+		return
+	}
+	if b.ConfigurationName == "" {
+		fail(c, &errs.Error{Kind: errs.Malformed, Field: "configurationName", Message: "configurationName is missing: name the configuration to start"})
+		return
+	}
+	id, err := a.cfg.Operations.CreateInstance(c.Request.Context(), a.cfg.By(c), fleet.GroupName(b.ConfigurationName))
+	if err != nil {
+		failWithoutConfiguration(c, err)
+		return
+	}
+	s := a.snapshot()
+	i, ok := s.Instances.Get(id)
+	if !ok { // stopped and forgotten already
+		fail(c, errs.New(errs.NotFound, "Instance not found"))
+		return
+	}
+	c.JSON(http.StatusCreated, instanceOf(s, i))
+}
+
+// failWithoutConfiguration answers 400 where the configuration, which no path names, is missing.
+func failWithoutConfiguration(c *gin.Context, err error) {
+	if errs.Is(err, errs.NotFound) {
+		refuse(c, http.StatusBadRequest, noConfiguration)
+		return
+	}
+	fail(c, err)
+}
+
+func (a *API) stopInstance(c *gin.Context) {
+	_, i, err := a.instance(c)
+	if err == nil {
+		err = a.cfg.Operations.StopInstance(c.Request.Context(), a.cfg.By(c), i.Intent.ID)
+	}
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"message": "Instance " + string(i.Intent.ID) + " stopped", "instanceId": i.Intent.ID})
+}
+
+// lifecycle starts, stops or restarts the same instance: it keeps its id.
+func (a *API) lifecycle(c *gin.Context) {
+	s, i, err := a.instance(c)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	var (
+		do   func(context.Context, string, fleet.InstanceID) error
+		done string
+	)
+	switch target := strings.ToLower(c.Query("target")); target {
+	case "start":
+		do, done = a.cfg.Operations.StartInstance, "started"
+	case "restart":
+		do, done = a.cfg.Operations.RestartInstance, "restarted"
+	case "stop":
+		a.stopInstance(c)
+		return
+	default:
+		refuse(c, http.StatusBadRequest, "target must be start, stop or restart")
+		return
+	}
+	if _, err := configuration(s, string(i.Intent.Group)); err != nil {
+		failWithoutConfiguration(c, err)
+		return
+	}
+	if err := do(c.Request.Context(), a.cfg.By(c), i.Intent.ID); err != nil {
+		fail(c, err)
+		return
+	}
+	s, i, err = a.instance(c)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"message": "Instance " + string(i.Intent.ID) + " " + done, "instance": instanceOf(s, i)})
+}
+
+func (a *API) execute(c *gin.Context) {
+	_, i, err := a.instance(c)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	var b struct {
+		Command *string `json:"command"`
+	}
+	if err := body(c, &b); err != nil {
+		fail(c, err)
+		return
+	}
+	if b.Command == nil {
+		fail(c, &errs.Error{Kind: errs.Malformed, Field: "command", Message: "command is missing: send the line to write to the console"})
+		return
+	}
+	if err := a.cfg.Agents.Command(c.Request.Context(), i, *b.Command); err != nil {
+		fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"message": "Command sent to " + string(i.Intent.ID)})
+}
+
+func (a *API) logs(c *gin.Context) {
+	_, i, err := a.instance(c)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	wanted := linesWanted(c.Query("lines"))
+	lines, total := []string{}, int64(0)
+	if i.Placement != nil { // before it has a node it has no output
+		lines, total, err = a.cfg.Agents.Tail(c.Request.Context(), i, wanted)
+	}
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{
+		"instanceId": i.Intent.ID, "lines": list(lines), "totalLines": total, "requestedLines": wanted,
+	})
+}
+
+// linesWanted reads ?lines=: the default for what is no number, else within bounds.
+func linesWanted(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return defaultLines
+	}
+	return min(max(n, 1), maxLines)
+}

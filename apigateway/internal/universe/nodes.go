@@ -1,0 +1,29 @@
+package universe
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+func (a *API) listNodes(c *gin.Context) {
+	s := a.snapshot()
+	out := []Node{}
+	for _, n := range s.Nodes.All() {
+		out = append(out, nodeOf(s, n, fleet.NodeID(a.cfg.NodeID)))
+	}
+	c.JSON(http.StatusOK, out)
+}
+
+func (a *API) getNode(c *gin.Context) {
+	s := a.snapshot()
+	n, ok := s.Nodes.Get(fleet.NodeID(c.Param("id")))
+	if !ok {
+		fail(c, errs.New(errs.NotFound, "Node not found"))
+		return
+	}
+	c.JSON(http.StatusOK, nodeDetailOf(s, n, fleet.NodeID(a.cfg.NodeID)))
+}

@@ -1,0 +1,98 @@
+package universe
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// millis is a time in milliseconds since 1970; clients send a number or a numeric string.
+type millis struct{ time.Time }
+
+// UnmarshalJSON reads either form. Malformed for anything else.
+func (m *millis) UnmarshalJSON(b []byte) error {
+	text := string(b)
+	if text == "null" {
+		return nil
+	}
+	if strings.HasPrefix(text, `"`) {
+		if err := json.Unmarshal(b, &text); err != nil {
+			return err
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return &errs.Error{Kind: errs.Malformed, Field: "lastHeartbeat", Message: "lastHeartbeat must be milliseconds since 1970"}
+	}
+	m.Time = time.UnixMilli(n)
+	return nil
+}
+
+// putState takes a heartbeat from inside an instance. It goes to the instance's
+// agent, who knows whether the process lives: nothing said here revives or ends it.
+func (a *API) putState(c *gin.Context) {
+	_, i, err := a.instance(c)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	var b struct {
+		State         string   `json:"state"`
+		LastHeartbeat millis   `json:"lastHeartbeat"`
+		Players       *int     `json:"players"`
+		MaxPlayers    *int     `json:"maxPlayers"`
+		TPS           *float64 `json:"tps"`
+	}
+	if err := body(c, &b); err != nil {
+		fail(c, err)
+		return
+	}
+	state := strings.ToUpper(b.State)
+	if !slices.Contains([]string{creating, online, offline, stopped}, state) {
+		refuse(c, http.StatusBadRequest, "Invalid state")
+		return
+	}
+	if i.Placement == nil || i.Terminal() {
+		fail(c, errs.New(errs.Conflict, "instance %s is %s: a heartbeat does not change that", i.Intent.ID, stateOf(i.State())))
+		return
+	}
+	h := Heartbeat{State: state, At: b.LastHeartbeat.Time, Players: b.Players, MaxPlayers: b.MaxPlayers, TPS: b.TPS}
+	if err := a.cfg.Agents.Heartbeat(c.Request.Context(), i, h); err != nil {
+		fail(c, err)
+		return
+	}
+	s, i, err := a.instance(c)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, instanceOf(s, i).heard(h, a.cfg.Now()))
+}
+
+// heard is the instance with a heartbeat it just sent; the agent's report follows later.
+func (out Instance) heard(h Heartbeat, now time.Time) Instance {
+	at := now
+	if !h.At.IsZero() && h.At.Before(now) {
+		at = h.At
+	}
+	out.LastHeartbeat = max(out.LastHeartbeat, at.UnixMilli())
+	set(&out.Players, some(h.Players))
+	set(&out.MaxPlayers, some(h.MaxPlayers))
+	set(&out.TPS, some(h.TPS))
+	return out
+}
+
+// some is nil for nothing, else a pointer to set a nullable field with.
+func some[T any](v *T) **T {
+	if v == nil {
+		return nil
+	}
+	return &v
+}

@@ -1,0 +1,164 @@
+package universe
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var at = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// world is a store with a view of it.
+type world struct {
+	t     *testing.T
+	store *store.Client
+	view  *view.View
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	c := storetest.New(t)
+	w := &world{t: t, store: c, view: view.New(c, nil)}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = w.view.Run(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	if err := w.view.Synced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// commit writes and waits until the view has it.
+func (w *world) commit(writes ...store.Write) *view.Snapshot {
+	w.t.Helper()
+	rev, err := w.store.Commit(w.t.Context(), store.Txn{Writes: writes})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	defer cancel()
+	s, err := w.view.WaitRev(ctx, rev)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+const id fleet.InstanceID = "abc123"
+
+// running are the records of an ONLINE instance on node-1, with a report.
+func running() []store.Write {
+	plan := fleet.Plan{Group: "lobby", Runtime: fleet.RuntimeProcess, Resources: fleet.Resources{MemoryMiB: 512, CPU: 50}}
+	return []store.Write{
+		store.Create(store.NodeKey("node-1"), fleet.Node{
+			ID: "node-1", Address: "10.0.0.1", AgentURL: "http://10.0.0.1:7070", Version: "1.2.3",
+			Capacity: fleet.Resources{MemoryMiB: 8192, CPU: 400},
+			Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}, {Name: fleet.RuntimeScreen}},
+		}),
+		store.Create(store.NodeSessionKey("node-1"), fleet.NodeSession{Node: "node-1"}),
+		store.Create(store.PlanKey("p1"), fleet.StoredPlan{Plan: plan}),
+		store.Create(store.IntentKey(id), fleet.Intent{
+			ID: id, Name: "lobby-1", Group: "lobby", Ordinal: 1, Generation: 1, GenerationAt: at, Plan: "p1", Desired: fleet.DesiredRunning,
+		}),
+		store.Create(store.NameKey("lobby", 1), store.NameClaim{ID: id}),
+		store.Create(store.PlacementKey("node-1", id), fleet.Placement{
+			Instance: id, Node: "node-1", Generation: 1, Port: 25565, Resources: plan.Resources,
+		}),
+		store.Create(store.StatusKey(id), fleet.Status{
+			Instance: id, Generation: 1, State: fleet.Online, Reason: fleet.ReasonReady, PID: 4711,
+			HostAddress: "10.0.0.1", ChangedAt: at.Add(time.Second),
+		}),
+		store.Create(store.ReportKey("node-1"), fleet.Report{Node: "node-1", Instances: map[fleet.InstanceID]fleet.InstanceReport{
+			id: {Players: 3, MaxPlayers: 20, TPS: 19.9, HeartbeatAt: at.Add(2 * time.Second)},
+		}}),
+	}
+}
+
+func TestShapes(t *testing.T) {
+	w := newWorld(t)
+	s := w.commit(running()...)
+	i, ok := s.Find("lobby-1")
+	if !ok {
+		t.Fatal("no instance")
+	}
+	golden(t, "instance-online", instanceOf(s, i))
+	n, ok := s.Nodes.Get("node-1")
+	if !ok {
+		t.Fatal("no node")
+	}
+	golden(t, "node", nodeDetailOf(s, n, "node-1"))
+
+	s = w.commit(
+		store.Create(store.IntentKey("zzz999"), fleet.Intent{
+			ID: "zzz999", Name: "lobby-2", Group: "lobby", Ordinal: 2, Generation: 1, GenerationAt: at, Plan: "p1", Desired: fleet.DesiredRunning,
+		}))
+	i, ok = s.Find("zzz999")
+	if !ok {
+		t.Fatal("no instance")
+	}
+	golden(t, "instance-creating", instanceOf(s, i))
+}
+
+func TestAnInstanceThatCouldNotStartShowsWhy(t *testing.T) {
+	i := &fleet.Instance{
+		Intent:    fleet.Intent{ID: id, Generation: 1, Desired: fleet.DesiredRunning},
+		Placement: &fleet.Placement{Node: "node-1", Generation: 1},
+		Status:    &fleet.Status{Generation: 1, State: fleet.Failed, Reason: fleet.ReasonTemplateMissing, PID: 12},
+	}
+	got := instanceOf(view.New(nil, nil).Snapshot(), i)
+	if got.State != offline || got.Reason != fleet.ReasonTemplateMissing || got.Message != fleet.ReasonTemplateMissing.Text() || got.ProcessPID != nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestStates(t *testing.T) {
+	for native, want := range map[fleet.State]string{
+		fleet.Unplaced: creating, fleet.Preparing: creating, fleet.Starting: creating,
+		fleet.Online: online, fleet.Stopping: online,
+		fleet.Stopped: stopped, fleet.Crashed: offline, fleet.Failed: offline, fleet.Offline: offline,
+	} {
+		if got := stateOf(native); got != want {
+			t.Errorf("%s is %s, want %s", native, got, want)
+		}
+	}
+	for _, s := range fleet.States {
+		if stateOf(s) == "" {
+			t.Errorf("%s has no name", s)
+		}
+	}
+}
+
+func TestTheListLeavesOutWhatEndedAWhileAgo(t *testing.T) {
+	for _, tc := range []struct {
+		state fleet.State
+		age   time.Duration
+		want  bool
+	}{
+		{fleet.Online, time.Hour, false},
+		{fleet.Preparing, time.Hour, false},
+		{fleet.Stopped, 10 * time.Second, false},
+		{fleet.Stopped, 10*time.Second + 1, true},
+		{fleet.Crashed, 15 * time.Second, false},
+		{fleet.Crashed, 15*time.Second + 1, true},
+		{fleet.Offline, 15*time.Second + 1, true},
+	} {
+		i := &fleet.Instance{
+			Intent: fleet.Intent{Generation: 1},
+			Status: &fleet.Status{Generation: 1, State: tc.state, ChangedAt: at, FinishedAt: at},
+		}
+		if got := hidden(i, at.Add(tc.age)); got != tc.want {
+			t.Errorf("%s after %v: hidden = %v", tc.state, tc.age, got)
+		}
+	}
+}
