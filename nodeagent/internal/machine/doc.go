@@ -1,0 +1,29 @@
+// Package machine decides what happens to one instance on its node: a pure
+// function from a state and an event to the next state and the effects somebody
+// else performs.
+//
+//	            Placed
+//	              ▼
+//	          preparing ──▶ launching ──▶ starting ──▶ online
+//	              │             │            │  ▲         │
+//	              │             │            │  └ waiting ◀┤ crashed, started again in place
+//	              ▼             ▼            ▼            ▼
+//	          ───────────────── stopping ────────────▶ ended ◀── doubtful
+//
+// Waiting is the pause before the next run in place. Doubtful is a crash that
+// the store may not know yet: once it does the instance has ended and others
+// replace it; if it cannot be told, the agent starts it again by itself, so that a
+// fleet without its store keeps running.
+//
+// Invariants:
+//   - A process is launched only while none of the instance can live (Alive is
+//     false), whatever its generation.
+//   - Ended is left only by a higher generation. A generation begins only after the
+//     one before it has ended; lower ones are ignored for ever.
+//   - Every helper (preparing, launching, adopting) answers exactly once. While one
+//     is out, nothing else touches the instance's files or processes; a stop waits
+//     for the answer.
+//   - An answer that carries another run's number changes nothing.
+//
+// The package does not know how anything is done, and reads no clock.
+package machine

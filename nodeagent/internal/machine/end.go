@@ -1,0 +1,233 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// show sets what the store shall show.
+func (t *step) show(state fleet.State, reason fleet.Reason, message string) {
+	if t.Notes != "" {
+		if message == "" {
+			message = reason.Text()
+		}
+		message += "; " + t.Notes
+	}
+	t.Status.State, t.Status.Reason, t.Status.Message, t.Status.ChangedAt = state, reason, message, t.now
+}
+
+// end closes the generation.
+func (t *step) end(state fleet.State, reason fleet.Reason, message string, exit *fleet.Exit, at time.Time) {
+	t.conclude(state, reason, message, exit, at)
+	t.finish()
+}
+
+// conclude sets the final status.
+func (t *step) conclude(state fleet.State, reason fleet.Reason, message string, exit *fleet.Exit, at time.Time) {
+	t.Alive = false
+	t.Status.PID, t.Status.Exit, t.Status.FinishedAt = 0, exit, at
+	t.Status.TokenHash = ""
+	t.show(state, reason, message)
+}
+
+func (t *step) finish() {
+	t.Phase, t.Halt = Ended, nil
+	t.do(Clear{})
+}
+
+// verdict is what an exit that nobody asked for means.
+type verdict struct {
+	state   fleet.State
+	reason  fleet.Reason
+	message string
+}
+
+func judge(e fleet.Exit, rebooted bool) verdict {
+	switch {
+	case rebooted:
+		return verdict{fleet.Crashed, fleet.ReasonNodeRebooted, ""}
+	case !e.Known:
+		return verdict{fleet.Crashed, fleet.ReasonExitUnknown, ""}
+	case e.OOM:
+		return verdict{fleet.Crashed, fleet.ReasonOutOfMemory, ""}
+	case e.Signal != "":
+		return verdict{fleet.Crashed, fleet.ReasonKilledBySignal, "it was ended by signal " + e.Signal}
+	case e.Code == 0:
+		return verdict{fleet.Stopped, fleet.ReasonExitedByItself, ""}
+	}
+	return verdict{fleet.Crashed, fleet.ReasonExited, fmt.Sprintf("it exited with code %d", e.Code)}
+}
+
+func (t *step) exited(e Exited) {
+	if e.Run != t.Run || !t.Alive {
+		return
+	}
+	t.gone(e.Exit, false, e.At)
+}
+
+// gone handles the end of the process, of whatever cause.
+func (t *step) gone(exit fleet.Exit, rebooted bool, at time.Time) {
+	t.Alive, t.Out = false, ""
+	if t.Phase == Stopping {
+		t.end(t.Halt.State, t.Halt.Reason, t.Halt.Message, &exit, at)
+		return
+	}
+	v := judge(exit, rebooted)
+	if v.state != fleet.Crashed {
+		t.end(v.state, v.reason, v.message, &exit, at)
+		return
+	}
+	switch {
+	case t.Plan.OnCrash == fleet.CrashRestart && !t.Closing:
+		t.restart(v, exit, rebooted, at)
+	case t.Plan.OnCrash == fleet.CrashReplace && !t.Closing && !rebooted:
+		t.count(at)
+		t.conclude(v.state, v.reason, v.message, &exit, at)
+		t.Phase = Doubtful
+	default:
+		t.end(v.state, v.reason, v.message, &exit, at)
+	}
+}
+
+// count notes a crash.
+func (t *step) count(at time.Time) {
+	if !t.Status.StartedAt.IsZero() && at.Sub(t.Status.StartedAt) > calm {
+		t.Level = 0
+	}
+	t.Level++
+	recent := []time.Time{at}
+	for _, c := range slices.Backward(t.Crashes) {
+		if at.Sub(c) < CrashWindow {
+			recent = append(recent, c)
+		}
+	}
+	slices.Reverse(recent)
+	t.Crashes = recent[max(0, len(recent)-GiveUp):]
+}
+
+// restart begins another run in place, or gives up.
+func (t *step) restart(v verdict, exit fleet.Exit, rebooted bool, at time.Time) {
+	t.count(at)
+	if len(t.Crashes) >= GiveUp {
+		message := fmt.Sprintf("%s; that was %d crashes within %v", sentence(v), len(t.Crashes), CrashWindow)
+		t.end(v.state, v.reason, message, &exit, at)
+		return
+	}
+	t.pauseFor(pause(t.Level), v, exit)
+	if rebooted { // what lies in the directory is not to be trusted after a power cut
+		t.Run++
+		t.prepare()
+	}
+}
+
+func (t *step) pauseFor(d time.Duration, v verdict, exit fleet.Exit) {
+	t.Phase, t.ResumeAt = Waiting, t.now.Add(d)
+	t.Status.PID, t.Status.Exit, t.Status.OnlineAt = 0, &exit, time.Time{}
+	t.Status.FinishedAt = time.Time{}
+	t.Status.Restarts++
+	t.show(fleet.Starting, fleet.ReasonRestartedInPlace, fmt.Sprintf("%s; it is started again after %v", sentence(v), d))
+	t.do(Wake{Run: t.Run, Timer: RestartTimer, After: d})
+}
+
+func sentence(v verdict) string {
+	if v.message != "" {
+		return v.message
+	}
+	return v.reason.Text()
+}
+
+func startTimeout(seconds int) string {
+	return fmt.Sprintf("it was not ready within %d s", seconds)
+}
+
+// settled ends the doubt: others know of the crash and act on it.
+func (t *step) settled(e Settled) {
+	if e.Generation == t.Placement.Generation && t.Phase == Doubtful {
+		t.finish()
+	}
+}
+
+// unsettled starts a crashed instance again although its group wants it replaced:
+// nobody can be told, so nobody would replace it. There is no giving up meanwhile.
+func (t *step) unsettled(e Unsettled) {
+	if e.Generation != t.Placement.Generation || t.Phase != Doubtful {
+		return
+	}
+	exit := fleet.Exit{}
+	if t.Status.Exit != nil {
+		exit = *t.Status.Exit
+	}
+	t.Status.TokenHash = t.TokenHash
+	t.pauseFor(pause(t.Level), judge(exit, false), exit)
+}
+
+func (t *step) superseded(e Superseded) {
+	if e.Generation != t.Placement.Generation {
+		return
+	}
+	t.halt(Halt{Force: true, State: fleet.Stopped, Reason: fleet.ReasonOrphan, Message: "its record says that it has ended"})
+}
+
+// recovered takes up what an earlier agent left.
+func (t *step) recovered() {
+	t.Closing = false
+	switch out := t.Out; {
+	case t.Phase == "" || t.Phase == Ended:
+	case t.Phase == Doubtful: // its status is written again, and then settled or not
+	case t.Phase == Waiting:
+		t.do(Wake{Run: t.Run, Timer: RestartTimer, After: max(t.ResumeAt.Sub(t.now), 0)})
+	case out == Preparer && t.Phase == Stopping:
+		t.Out = ""
+		t.end(t.Halt.State, t.Halt.Reason, t.Halt.Message, nil, t.now)
+	case out == Preparer:
+		t.Run++
+		t.prepare()
+	default:
+		t.Out = Adopter
+		t.do(Adopt{Run: t.Run, Unsure: t.Phase == Launching || out == Launcher})
+	}
+}
+
+func (t *step) found(e Found) {
+	if !t.answered(Adopter, e.Run) {
+		return
+	}
+	if e.PID != 0 {
+		t.Status.PID = e.PID
+	}
+	if t.Status.StartedAt.IsZero() {
+		t.Status.StartedAt = t.now
+	}
+	switch t.Phase {
+	case Stopping:
+		t.bringDown()
+	case Online:
+		t.show(fleet.Online, fleet.ReasonAdopted, "")
+	default:
+		limit := time.Duration(t.Plan.StartupTimeoutSeconds) * time.Second
+		t.awaitReady(limit - t.now.Sub(t.Status.StartedAt))
+	}
+}
+
+func (t *step) lost(e Lost) {
+	if !t.answered(Adopter, e.Run) {
+		return
+	}
+	if t.Phase == Launching { // it was never started as far as anybody knows
+		t.Alive = false
+		t.Run++
+		t.prepare()
+		return
+	}
+	t.gone(fleet.Exit{}, e.Rebooted, t.now)
+}
+
+// Note is a status message with its parts joined; empty parts are left out.
+func Note(parts ...string) string {
+	kept := slices.DeleteFunc(slices.Clone(parts), func(p string) bool { return p == "" })
+	return strings.Join(kept, "; ")
+}

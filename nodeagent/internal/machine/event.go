@@ -1,0 +1,170 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Event is something that happened to an instance.
+type Event interface{ event() }
+
+// Placed brings a placement of the instance on this node; repeated ones do no harm.
+type Placed struct{ Placement fleet.Placement }
+
+// Removed says that the placement's record is gone.
+type Removed struct{}
+
+// Ordered brings an order; those of other generations are kept or ignored.
+type Ordered struct{ Order fleet.Order }
+
+// Shutdown asks for a graceful end because the agent shall take its instances along.
+type Shutdown struct{}
+
+// Recovered is the first event after a state was read from the journal: whatever
+// was under way then is taken up again.
+type Recovered struct{}
+
+// Prepared answers Prepare.
+type Prepared struct {
+	Run  int
+	Plan fleet.Plan
+	// HostAddress is the advertised address, placeholders resolved.
+	HostAddress string
+	// TokenHash is the SHA-256 of the instance's own token, hex.
+	TokenHash string
+	// Notes is what its operator should know about the directory; may be empty.
+	Notes string
+}
+
+// Failed answers Prepare, or Launch when no process was started.
+type Failed struct {
+	Run     int
+	Reason  fleet.Reason
+	Message string
+}
+
+// Started answers Launch.
+type Started struct {
+	Run int
+	PID int
+	At  time.Time
+}
+
+// Found answers Adopt: the process lives.
+type Found struct {
+	Run int
+	PID int
+}
+
+// Lost answers Adopt: nothing is left of the process and nobody knows its end.
+type Lost struct {
+	Run int
+	// Rebooted is true when the host was restarted since.
+	Rebooted bool
+}
+
+// Ready says that the readiness check passed.
+type Ready struct{ Run int }
+
+// Exited says that the process and all it started are gone. It may also answer Adopt.
+type Exited struct {
+	Run  int
+	Exit fleet.Exit
+	At   time.Time
+}
+
+// Elapsed says that a timer has run out.
+type Elapsed struct {
+	Run   int
+	Timer Timer
+}
+
+// Settled says that a final status stands in the store.
+type Settled struct{ Generation int64 }
+
+// Unsettled says that a status could not be written for a while.
+type Unsettled struct{ Generation int64 }
+
+// Superseded says that the store holds a final status of this generation that
+// somebody else wrote: its process has no right to run.
+type Superseded struct{ Generation int64 }
+
+func (Placed) event()     {}
+func (Removed) event()    {}
+func (Ordered) event()    {}
+func (Shutdown) event()   {}
+func (Recovered) event()  {}
+func (Prepared) event()   {}
+func (Failed) event()     {}
+func (Started) event()    {}
+func (Found) event()      {}
+func (Lost) event()       {}
+func (Ready) event()      {}
+func (Exited) event()     {}
+func (Elapsed) event()    {}
+func (Settled) event()    {}
+func (Unsettled) event()  {}
+func (Superseded) event() {}
+
+// Effect is something to be done, in the order given.
+type Effect interface{ effect() }
+
+// Prepare builds the instance's directory. Answers: Prepared or Failed.
+type Prepare struct{ Run int }
+
+// Cancel cuts a Prepare under way short; it still answers.
+type Cancel struct{}
+
+// Launch starts the process. Answers: Started or Failed; later Exited.
+type Launch struct{ Run int }
+
+// Adopt looks for the process of an earlier agent. Answers: Found, Exited or Lost;
+// after Found later Exited.
+type Adopt struct {
+	Run int
+	// Unsure is true when the earlier agent may have died before it started anything.
+	Unsure bool
+}
+
+// AwaitReady runs the readiness check. Answer: Ready, when it passes.
+type AwaitReady struct{ Run int }
+
+// Stop begins the plan's stop sequence. It ends with Exited.
+type Stop struct{}
+
+// Kill ends everything at once, also within a stop sequence. It ends with Exited.
+type Kill struct{}
+
+// Wake asks for an Elapsed.
+type Wake struct {
+	Run   int
+	Timer Timer
+	After time.Duration
+}
+
+// Clear removes the directory unless the instance's group is static.
+type Clear struct{}
+
+// Forget removes everything kept about the instance; nothing follows it.
+type Forget struct{}
+
+func (Prepare) effect()    {}
+func (Cancel) effect()     {}
+func (Launch) effect()     {}
+func (Adopt) effect()      {}
+func (AwaitReady) effect() {}
+func (Stop) effect()       {}
+func (Kill) effect()       {}
+func (Wake) effect()       {}
+func (Clear) effect()      {}
+func (Forget) effect()     {}
+
+// Timer tells timers apart.
+type Timer string
+
+// The timers.
+const (
+	StartTimer   Timer = "start"   // readiness is overdue
+	RestartTimer Timer = "restart" // the next run in place is due
+)

@@ -1,0 +1,239 @@
+package machine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/machine"
+)
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// script feeds events to a new machine and returns its state and what the last event caused.
+type script struct {
+	t     *testing.T
+	now   time.Time
+	state machine.State
+	last  []machine.Effect
+}
+
+func begin(t *testing.T) *script { return &script{t: t, now: epoch} }
+
+func (s *script) on(events ...machine.Event) *script {
+	for _, e := range events {
+		s.state, s.last = machine.Step(s.state, e, s.now)
+	}
+	return s
+}
+
+func (s *script) after(d time.Duration) *script { s.now = s.now.Add(d); return s }
+
+func (s *script) did(want ...machine.Effect) *script {
+	s.t.Helper()
+	if diff := cmp.Diff(want, s.last); diff != "" {
+		s.t.Errorf("effects (-want +got):\n%s", diff)
+	}
+	return s
+}
+
+func (s *script) is(phase machine.Phase, state fleet.State, reason fleet.Reason) *script {
+	s.t.Helper()
+	st := s.state.Status
+	if s.state.Phase != phase || st.State != state || st.Reason != reason {
+		s.t.Errorf("is %s, %s, %s (%s), want %s, %s, %s", s.state.Phase, st.State, st.Reason, st.Message, phase, state, reason)
+	}
+	return s
+}
+
+func placed(generation int64) machine.Placed {
+	return machine.Placed{Placement: fleet.Placement{Instance: "aaaaaa", Name: "g-1", Group: "g", Node: "n", Generation: generation, Port: 25565}}
+}
+
+func prepared(run int, change func(*fleet.Plan)) machine.Prepared {
+	p := fleet.Plan{Group: "g", OnCrash: fleet.CrashReplace}
+	if change != nil {
+		change(&p)
+	}
+	return machine.Prepared{Run: run, Plan: p, TokenHash: "hash"}
+}
+
+func restarting(p *fleet.Plan) { p.OnCrash = fleet.CrashRestart }
+
+func order(generation int64, a fleet.OrderAction) machine.Ordered {
+	return machine.Ordered{Order: fleet.Order{Generation: generation, Action: a, Reason: fleet.ReasonStopRequested}}
+}
+
+func started(run int) machine.Started { return machine.Started{Run: run, PID: 7, At: epoch} }
+
+func exited(run, code int) machine.Exited {
+	return machine.Exited{Run: run, Exit: fleet.Exit{Known: true, Code: code}, At: epoch}
+}
+
+// running is a machine whose first process runs.
+func running(t *testing.T, change func(*fleet.Plan)) *script {
+	return begin(t).on(placed(1), prepared(1, change), started(1))
+}
+
+func TestLife(t *testing.T) {
+	s := begin(t).on(placed(1)).did(machine.Prepare{Run: 1}).is(machine.Preparing, fleet.Preparing, fleet.ReasonPreparing)
+	s.on(prepared(1, nil)).did(machine.Launch{Run: 1})
+	s.on(started(1)).is(machine.Online, fleet.Online, fleet.ReasonProcessStarted)
+	s.on(order(1, fleet.OrderStop)).did(machine.Stop{}).is(machine.Stopping, fleet.Stopping, fleet.ReasonStopRequested)
+	s.on(order(1, fleet.OrderStop)).did()
+	s.on(exited(1, 0)).did(machine.Clear{}).is(machine.Ended, fleet.Stopped, fleet.ReasonStopRequested)
+	s.on(machine.Removed{}).did(machine.Forget{})
+}
+
+func TestReadinessIsAwaitedAndBounded(t *testing.T) {
+	slow := func(p *fleet.Plan) { p.Readiness.Type, p.StartupTimeoutSeconds = fleet.ReadyPort, 30 }
+	s := running(t, slow).did(machine.AwaitReady{Run: 1}, machine.Wake{Run: 1, Timer: machine.StartTimer, After: 30 * time.Second})
+	s.is(machine.Starting, fleet.Starting, fleet.ReasonProcessStarted)
+	s.on(machine.Ready{Run: 1}).is(machine.Online, fleet.Online, fleet.ReasonReady)
+	s.on(machine.Elapsed{Run: 1, Timer: machine.StartTimer}).did().is(machine.Online, fleet.Online, fleet.ReasonReady)
+
+	s = running(t, slow).on(machine.Elapsed{Run: 1, Timer: machine.StartTimer}).did(machine.Kill{})
+	s.on(exited(1, 137)).is(machine.Ended, fleet.Failed, fleet.ReasonStartTimeout)
+}
+
+func TestExitsNobodyAskedFor(t *testing.T) {
+	cases := []struct {
+		name   string
+		exit   fleet.Exit
+		state  fleet.State
+		reason fleet.Reason
+	}{
+		{"code 0 is a stop of its own", fleet.Exit{Known: true}, fleet.Stopped, fleet.ReasonExitedByItself},
+		{"another code is a crash", fleet.Exit{Known: true, Code: 3}, fleet.Crashed, fleet.ReasonExited},
+		{"a signal is a crash", fleet.Exit{Known: true, Code: 137, Signal: "KILL"}, fleet.Crashed, fleet.ReasonKilledBySignal},
+		{"a kill for memory says so", fleet.Exit{Known: true, Code: 137, Signal: "KILL", OOM: true}, fleet.Crashed, fleet.ReasonOutOfMemory},
+		{"an end nobody saw is a crash", fleet.Exit{}, fleet.Crashed, fleet.ReasonExitUnknown},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := running(t, func(p *fleet.Plan) { p.OnCrash = fleet.CrashStop })
+			s.on(machine.Exited{Run: 1, Exit: c.exit, At: epoch}).is(machine.Ended, c.state, c.reason)
+			if diff := cmp.Diff(&c.exit, s.state.Status.Exit); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestStopsAtEveryPoint(t *testing.T) {
+	stop := order(1, fleet.OrderStop)
+	t.Run("before the placement", func(t *testing.T) {
+		begin(t).on(stop).did().on(placed(1)).did(machine.Clear{}).is(machine.Ended, fleet.Stopped, fleet.ReasonStopRequested)
+	})
+	t.Run("while preparing nothing is started", func(t *testing.T) {
+		s := begin(t).on(placed(1), stop).did(machine.Cancel{}).is(machine.Stopping, fleet.Stopping, fleet.ReasonStopRequested)
+		s.on(prepared(1, nil)).did(machine.Clear{}).is(machine.Ended, fleet.Stopped, fleet.ReasonStopRequested)
+	})
+	t.Run("while launching the process is stopped as soon as it is there", func(t *testing.T) {
+		s := begin(t).on(placed(1), prepared(1, nil), stop).did()
+		s.on(started(1)).did(machine.Stop{}).is(machine.Stopping, fleet.Stopping, fleet.ReasonStopRequested)
+	})
+	t.Run("a launch that fails has stopped too", func(t *testing.T) {
+		s := begin(t).on(placed(1), prepared(1, nil), stop)
+		s.on(machine.Failed{Run: 1, Reason: fleet.ReasonStartFailed}).is(machine.Ended, fleet.Stopped, fleet.ReasonStopRequested)
+	})
+	t.Run("a kill overtakes a stop", func(t *testing.T) {
+		running(t, nil).on(stop, order(1, fleet.OrderKill)).did(machine.Kill{})
+	})
+	t.Run("a stop does not soften a kill", func(t *testing.T) {
+		running(t, nil).on(order(1, fleet.OrderKill), stop).did()
+	})
+	t.Run("while waiting for the next run", func(t *testing.T) {
+		s := running(t, restarting).on(exited(1, 1), stop)
+		s.did(machine.Clear{}).is(machine.Ended, fleet.Stopped, fleet.ReasonStopRequested)
+	})
+	t.Run("an order of another generation is not obeyed", func(t *testing.T) {
+		s := begin(t).on(placed(2), prepared(1, nil), started(1))
+		s.on(order(1, fleet.OrderKill)).did().on(order(3, fleet.OrderKill)).did()
+		s.is(machine.Online, fleet.Online, fleet.ReasonProcessStarted)
+	})
+}
+
+func TestRestartInPlace(t *testing.T) {
+	s := running(t, restarting).on(exited(1, 1)).is(machine.Waiting, fleet.Starting, fleet.ReasonRestartedInPlace)
+	s.did(machine.Wake{Run: 1, Timer: machine.RestartTimer, After: time.Second})
+	s.on(machine.Elapsed{Run: 1, Timer: machine.RestartTimer}).did(machine.Launch{Run: 2})
+	s.on(started(2)).is(machine.Online, fleet.Online, fleet.ReasonRestartedInPlace)
+	if s.state.Status.Restarts != 1 {
+		t.Errorf("restarts = %d", s.state.Status.Restarts)
+	}
+	s.on(exited(2, 1)).did(machine.Wake{Run: 2, Timer: machine.RestartTimer, After: 2 * time.Second})
+	s.on(machine.Elapsed{Run: 2, Timer: machine.RestartTimer}, started(3), exited(3, 1))
+	s.is(machine.Ended, fleet.Crashed, fleet.ReasonExited)
+}
+
+func TestACrashIsReplacedByOthersUnlessNobodyCanBeTold(t *testing.T) {
+	s := running(t, nil).on(exited(1, 1)).did().is(machine.Doubtful, fleet.Crashed, fleet.ReasonExited)
+	told := *s
+	told.on(machine.Settled{Generation: 1}).did(machine.Clear{}).is(machine.Ended, fleet.Crashed, fleet.ReasonExited)
+
+	s.on(machine.Unsettled{Generation: 1}).is(machine.Waiting, fleet.Starting, fleet.ReasonRestartedInPlace)
+	s.on(machine.Elapsed{Run: 1, Timer: machine.RestartTimer}).did(machine.Launch{Run: 2})
+	s.on(started(2)).is(machine.Online, fleet.Online, fleet.ReasonRestartedInPlace)
+	if s.state.Status.TokenHash != "hash" {
+		t.Error("the token was lost")
+	}
+}
+
+func TestAHigherGenerationWaitsForTheEndOfTheOneBefore(t *testing.T) {
+	s := running(t, nil).on(placed(2)).did(machine.Stop{})
+	s.on(exited(1, 0)).did(machine.Clear{}, machine.Prepare{Run: 2}).is(machine.Preparing, fleet.Preparing, fleet.ReasonPreparing)
+	if s.state.Status.Generation != 2 {
+		t.Errorf("generation = %d", s.state.Status.Generation)
+	}
+	s.on(placed(1)).did()
+}
+
+func TestRecovery(t *testing.T) {
+	t.Run("a preparation is done again", func(t *testing.T) {
+		begin(t).on(placed(1), machine.Recovered{}).did(machine.Prepare{Run: 2}).on(prepared(1, nil)).did()
+	})
+	t.Run("a launch with an unknown outcome is looked for", func(t *testing.T) {
+		s := begin(t).on(placed(1), prepared(1, nil), machine.Recovered{}).did(machine.Adopt{Run: 1, Unsure: true})
+		s.on(machine.Lost{Run: 1}).did(machine.Prepare{Run: 2})
+	})
+	t.Run("a living process is adopted", func(t *testing.T) {
+		s := running(t, nil).on(machine.Recovered{}).did(machine.Adopt{Run: 1})
+		s.on(machine.Found{Run: 1, PID: 7}).did().is(machine.Online, fleet.Online, fleet.ReasonAdopted)
+	})
+	t.Run("an exit meanwhile is known", func(t *testing.T) {
+		running(t, nil).on(machine.Recovered{}, exited(1, 3)).is(machine.Doubtful, fleet.Crashed, fleet.ReasonExited)
+	})
+	t.Run("a reboot is told apart", func(t *testing.T) {
+		running(t, nil).on(machine.Recovered{}, machine.Lost{Run: 1, Rebooted: true}).is(machine.Ended, fleet.Crashed, fleet.ReasonNodeRebooted)
+	})
+	t.Run("a stop goes on", func(t *testing.T) {
+		s := running(t, nil).on(order(1, fleet.OrderStop), machine.Recovered{}).did(machine.Adopt{Run: 1})
+		s.on(machine.Found{Run: 1, PID: 7}).did(machine.Stop{})
+	})
+	t.Run("what has ended stays so", func(t *testing.T) {
+		running(t, nil).on(order(1, fleet.OrderStop), exited(1, 0), machine.Recovered{}).did()
+	})
+}
+
+func TestShutdownTakesInstancesAlong(t *testing.T) {
+	s := running(t, nil).on(machine.Shutdown{}).did(machine.Stop{})
+	s.on(exited(1, 0)).is(machine.Ended, fleet.Stopped, fleet.ReasonAgentShutdown)
+	s.on(placed(2)).did()
+}
+
+func TestWithoutARecordAProcessRunsOn(t *testing.T) {
+	s := running(t, nil).on(machine.Removed{}).did().is(machine.Online, fleet.Online, fleet.ReasonProcessStarted)
+	s.on(exited(1, 0)).did(machine.Clear{}, machine.Forget{})
+}
+
+func TestNotesStandInTheMessage(t *testing.T) {
+	p := prepared(1, nil)
+	p.Notes = "unknown placeholder %FOO%"
+	s := begin(t).on(placed(1), p, started(1))
+	if got, want := s.state.Status.Message, "the process runs; unknown placeholder %FOO%"; got != want {
+		t.Errorf("message %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,273 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Step takes an instance on by one event.
+func Step(s State, ev Event, now time.Time) (State, []Effect) {
+	t := &step{State: s, now: now}
+	switch e := ev.(type) {
+	case Placed:
+		t.placed(e.Placement)
+	case Removed:
+		t.Orphan = true
+	case Ordered:
+		t.ordered(e.Order)
+	case Shutdown:
+		t.Closing = true
+		t.halt(Halt{State: fleet.Stopped, Reason: fleet.ReasonAgentShutdown})
+	case Recovered:
+		t.recovered()
+	case Prepared:
+		t.prepared(e)
+	case Failed:
+		t.failed(e)
+	case Started:
+		t.started(e)
+	case Found:
+		t.found(e)
+	case Lost:
+		t.lost(e)
+	case Ready:
+		t.ready(e)
+	case Exited:
+		t.exited(e)
+	case Elapsed:
+		t.elapsed(e)
+	case Settled:
+		t.settled(e)
+	case Unsettled:
+		t.unsettled(e)
+	case Superseded:
+		t.superseded(e)
+	}
+	t.afterwards()
+	return t.State, t.effects
+}
+
+// step is one Step under way.
+type step struct {
+	State
+	now     time.Time
+	effects []Effect
+}
+
+func (t *step) do(e Effect) { t.effects = append(t.effects, e) }
+
+// afterwards does what follows from the state alone: a waiting generation begins
+// when the one before it has ended, and what nobody asks about any more is forgotten.
+func (t *step) afterwards() {
+	if (t.Phase == Ended || t.Phase == "") && t.Next != nil && !t.Closing {
+		next := *t.Next
+		t.begin(next)
+	}
+	if t.Orphan && t.Next == nil && (t.Phase == Ended || t.Phase == "") {
+		t.do(Forget{})
+	}
+}
+
+func (t *step) placed(p fleet.Placement) {
+	t.Orphan = false
+	switch {
+	case t.Phase != "" && p.Generation <= t.Placement.Generation:
+	case t.Next != nil && p.Generation <= t.Next.Generation:
+	case t.Phase == "" && !t.Closing:
+		t.begin(p)
+	default:
+		t.Next = &p
+		t.halt(Halt{State: fleet.Stopped, Reason: fleet.ReasonStopRequested, Message: "a newer generation was placed"})
+	}
+}
+
+// begin starts a generation; no process of an earlier one lives.
+func (t *step) begin(p fleet.Placement) {
+	early := t.Early
+	t.State = State{
+		Phase: Preparing, Placement: p, Run: t.Run + 1, Early: early, Closing: t.Closing,
+		Status: fleet.Status{Instance: p.Instance, Group: p.Group, Node: p.Node, Generation: p.Generation},
+	}
+	t.show(fleet.Preparing, fleet.ReasonPreparing, "")
+	if early != nil && early.Generation <= p.Generation {
+		t.Early = nil
+		if early.Generation == p.Generation {
+			t.ordered(*early)
+			return
+		}
+	}
+	t.prepare()
+}
+
+func (t *step) prepare() {
+	t.Phase, t.Out = Preparing, Preparer
+	t.do(Prepare{Run: t.Run})
+}
+
+func (t *step) launch() {
+	t.Phase, t.Out, t.Alive = Launching, Launcher, true
+	t.do(Launch{Run: t.Run})
+}
+
+func (t *step) ordered(o fleet.Order) {
+	switch {
+	case t.Phase == "" || o.Generation > t.Placement.Generation:
+		if t.Early == nil || o.Generation >= t.Early.Generation {
+			t.Early = &o
+		}
+		return
+	case o.Generation < t.Placement.Generation:
+		return
+	case t.Order != nil && (t.Order.Action == o.Action || t.Order.Action == fleet.OrderKill):
+		return
+	}
+	t.Order = &o
+	t.halt(Halt{Force: o.Action == fleet.OrderKill, State: fleet.Stopped, Reason: o.Reason, Message: o.Message})
+}
+
+// halt brings the generation to its end, whatever it is doing.
+func (t *step) halt(h Halt) {
+	switch t.Phase {
+	case "", Ended:
+		return
+	case Doubtful:
+		t.finish()
+		return
+	case Stopping:
+		if h.Force && !t.Halt.Force {
+			forced := *t.Halt
+			forced.Force = true
+			t.Halt = &forced
+			if t.Out == "" {
+				t.do(Kill{})
+			}
+		}
+		return
+	case Preparing, Launching, Starting, Online, Waiting:
+	}
+	t.Halt = &h
+	t.Phase = Stopping
+	if t.Out == "" && !t.Alive {
+		t.end(h.State, h.Reason, h.Message, nil, t.now)
+		return
+	}
+	t.show(fleet.Stopping, h.Reason, h.Message)
+	switch t.Out {
+	case Preparer:
+		t.do(Cancel{})
+	case Launcher, Adopter: // the answer decides
+	case "":
+		t.bringDown()
+	}
+}
+
+func (t *step) bringDown() {
+	if t.Halt.Force {
+		t.do(Kill{})
+		return
+	}
+	t.do(Stop{})
+}
+
+// answered takes a helper's answer. False when it is nobody's any more.
+func (t *step) answered(h Helper, run int) bool {
+	if t.Out != h || run != t.Run {
+		return false
+	}
+	t.Out = ""
+	return true
+}
+
+func (t *step) prepared(e Prepared) {
+	if !t.answered(Preparer, e.Run) {
+		return
+	}
+	t.Plan, t.Notes, t.TokenHash = e.Plan, e.Notes, e.TokenHash
+	t.Status.HostAddress, t.Status.TokenHash = e.HostAddress, e.TokenHash
+	if t.Phase == Stopping {
+		t.end(t.Halt.State, t.Halt.Reason, t.Halt.Message, nil, t.now)
+		return
+	}
+	t.launch()
+}
+
+func (t *step) failed(e Failed) {
+	switch {
+	case t.answered(Preparer, e.Run):
+	case t.answered(Launcher, e.Run):
+		t.Alive = false
+	default:
+		return
+	}
+	if t.Phase == Stopping {
+		t.end(t.Halt.State, t.Halt.Reason, t.Halt.Message, nil, t.now)
+		return
+	}
+	t.end(fleet.Failed, e.Reason, e.Message, nil, t.now)
+}
+
+func (t *step) started(e Started) {
+	if !t.answered(Launcher, e.Run) {
+		return
+	}
+	t.Status.PID, t.Status.StartedAt = e.PID, e.At
+	if t.Phase == Stopping {
+		t.show(fleet.Stopping, t.Halt.Reason, t.Halt.Message)
+		t.bringDown()
+		return
+	}
+	t.awaitReady(time.Duration(t.Plan.StartupTimeoutSeconds) * time.Second)
+}
+
+// awaitReady waits for readiness at most for a time; 0 waits for ever.
+func (t *step) awaitReady(within time.Duration) {
+	if t.Plan.Readiness.Type == fleet.ReadyNone || t.Plan.Readiness.Type == "" {
+		t.online()
+		return
+	}
+	t.Phase = Starting
+	reason := fleet.ReasonProcessStarted
+	if t.Status.Restarts > 0 {
+		reason = fleet.ReasonRestartedInPlace
+	}
+	t.show(fleet.Starting, reason, "")
+	t.do(AwaitReady{Run: t.Run})
+	if t.Plan.StartupTimeoutSeconds > 0 {
+		t.do(Wake{Run: t.Run, Timer: StartTimer, After: max(within, 0)})
+	}
+}
+
+func (t *step) online() {
+	t.Phase = Online
+	t.Status.OnlineAt = t.now
+	reason := fleet.ReasonReady
+	switch {
+	case t.Status.Restarts > 0:
+		reason = fleet.ReasonRestartedInPlace
+	case t.Plan.Readiness.Type == fleet.ReadyNone || t.Plan.Readiness.Type == "":
+		reason = fleet.ReasonProcessStarted
+	}
+	message := ""
+	if reason == fleet.ReasonProcessStarted {
+		message = "the process runs"
+	}
+	t.show(fleet.Online, reason, message)
+}
+
+func (t *step) ready(e Ready) {
+	if e.Run == t.Run && t.Phase == Starting {
+		t.online()
+	}
+}
+
+func (t *step) elapsed(e Elapsed) {
+	switch {
+	case e.Run != t.Run:
+	case e.Timer == StartTimer && t.Phase == Starting:
+		t.halt(Halt{Force: true, State: fleet.Failed, Reason: fleet.ReasonStartTimeout, Message: startTimeout(t.Plan.StartupTimeoutSeconds)})
+	case e.Timer == RestartTimer && t.Phase == Waiting:
+		t.Run++
+		t.launch()
+	}
+}
