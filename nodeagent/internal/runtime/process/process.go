@@ -37,19 +37,22 @@ import (
 )
 
 // wrapper is the script of the wrapping shell. Its arguments are the command,
-// RunDir and the shell that runs the command. A background job of such a shell
-// gets /dev/null as input unless it is redirected, hence the detour by fd 4; fd 3
-// tells the agent that the pid has been noted.
-const wrapper = `exec 4<&0
-"$3" -c "$1" <&4 3>&- 4<&- &
-printf '%s\n' $! >"$2/pid"
-exec 2>/dev/null 3>&- 4<&-
-wait $!
+// RunDir, the shell that runs the command, and itself. The server runs in the
+// foreground, because a shell hands its background jobs /dev/null as input and
+// makes them ignore SIGINT and SIGQUIT. So a second shell notes its own pid and
+// becomes the server by exec. Fds 3 and 4 are the two ends of a pipe that tells
+// the agent that the pid has been noted; both, so that an agent which has just
+// died makes it no SIGPIPE. The wrapper's own words about signals are dropped.
+const wrapper = `exec 5>&2 2>/dev/null
+"$4" -c 'printf "%s\n" $$ >"$2/pid"; printf . >&3; exec "$3" -c "$1" 3>&- 4<&-' orrery "$1" "$2" "$3" 2>&5 5>&-
 printf '%s\n' $? >"$2/exit"
 `
 
 // startTimeout bounds the wrapper's few steps on a machine that thrashes.
 const startTimeout = 10 * time.Second
+
+// startCheck is how often a start that takes long looks whether the wrapper still lives.
+const startCheck = 50 * time.Millisecond
 
 // Runtime runs plain processes.
 type Runtime struct {
@@ -139,7 +142,7 @@ func (r *Runtime) launch(ctx context.Context, s runtime.Spec) (pidfd, pid int, e
 		return 0, 0, errs.As(errs.Unavailable, "process.Start", err)
 	}
 	attr := &os.ProcAttr{
-		Dir: s.Dir, Env: s.Env, Files: []*os.File{stdin, log, log, notify},
+		Dir: s.Dir, Env: s.Env, Files: []*os.File{stdin, log, log, notify, noted},
 		Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd},
 	}
 	if g := r.tree.Group(s.InstanceID); g != nil {
@@ -150,26 +153,29 @@ func (r *Runtime) launch(ctx context.Context, s runtime.Spec) (pidfd, pid int, e
 		opened = append(opened, dir)
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(dir.Fd())
 	}
-	p, err := os.StartProcess(r.sh, []string{"sh", "-c", wrapper, "orrery", s.Command, s.RunDir, r.shell}, attr)
+	p, err := os.StartProcess(r.sh, []string{"sh", "-c", wrapper, "orrery", s.Command, s.RunDir, r.shell, r.sh}, attr)
 	if err != nil {
 		return 0, 0, errs.As(errs.Unavailable, "process.Start", err)
 	}
 	pid = p.Pid
 	_ = p.Release() // the pidfd is what we wait on
-	_ = notify.Close()
-	awaitNoted(ctx, noted)
+	awaitNoted(ctx, noted, pidfd)
 	return pidfd, pid, nil
 }
 
-// awaitNoted waits for the wrapper to close its end. Whatever happens instead,
-// the wrapper's own end tells the rest.
-func awaitNoted(ctx context.Context, noted *os.File) {
+// awaitNoted waits for the byte that says the pid is noted. A wrapper that ended
+// before it could leaves the deadline to pass; its exit tells the rest.
+func awaitNoted(ctx context.Context, noted *os.File, pidfd int) {
 	deadline := time.Now().Add(startTimeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
 	}
-	_ = noted.SetReadDeadline(deadline)
-	_, _ = noted.Read(make([]byte, 1))
+	for time.Now().Before(deadline) && !readable(pidfd) {
+		_ = noted.SetReadDeadline(time.Now().Add(startCheck))
+		if n, _ := noted.Read(make([]byte, 1)); n == 1 {
+			return
+		}
+	}
 }
 
 // Adopt takes over an earlier agent's run; see runtime.Runtime.

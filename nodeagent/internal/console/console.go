@@ -1,0 +1,130 @@
+// Package console reads an instance's output: an append-only file whose byte
+// offset is the cursor.
+//
+// Reading costs what is returned, not what the file holds: the end is read
+// backwards in blocks. Space given back at the head (a hole) is skipped.
+package console
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+const (
+	// MaxLines is the most Tail returns.
+	MaxLines = 100_000
+	// MaxBytes is the most one call reads.
+	MaxBytes = 16 << 20
+	block    = 64 << 10
+)
+
+// Line is one line of output with the offset of its first byte.
+type Line struct {
+	Offset int64
+	// Text is the line as it was written, without its newline and a trailing CR; ANSI sequences stay.
+	Text string
+}
+
+// Tail returns the last n lines, oldest first, at most MaxBytes of them. A file
+// that does not exist yet has none. An unfinished last line counts.
+func Tail(path string, n int) ([]Line, error) {
+	n = min(n, MaxLines)
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) || n <= 0 {
+		return []Line{}, nil
+	}
+	if err != nil {
+		return nil, errs.As(errs.Unavailable, "console.Tail", err)
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, errs.As(errs.Unavailable, "console.Tail", err)
+	}
+	from, err := tailOffset(f, size, n)
+	if err != nil {
+		return nil, errs.As(errs.Unavailable, "console.Tail", err)
+	}
+	text := make([]byte, size-from)
+	if _, err := f.ReadAt(text, from); err != nil && !errors.Is(err, io.EOF) {
+		return nil, errs.As(errs.Unavailable, "console.Tail", err)
+	}
+	return split(text, from), nil
+}
+
+// tailOffset finds where the last n lines begin, reading backwards no further
+// than the file's first data and MaxBytes.
+func tailOffset(f *os.File, size int64, n int) (int64, error) {
+	floor := max(firstData(f), size-MaxBytes)
+	buf := make([]byte, block)
+	end, newlines := size, 0
+	for end > floor {
+		start := max(floor, end-block)
+		part := buf[:end-start]
+		if _, err := f.ReadAt(part, start); err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		for i := len(part) - 1; i >= 0; i-- {
+			if part[i] != '\n' || start+int64(i) == size-1 { // the last line's own end
+				continue
+			}
+			if newlines++; newlines == n {
+				return start + int64(i) + 1, nil
+			}
+		}
+		end = start
+	}
+	return floor, nil
+}
+
+// firstData is the offset of the first byte that was not given back.
+func firstData(f *os.File) int64 {
+	off, err := unix.Seek(int(f.Fd()), 0, unix.SEEK_DATA)
+	if err != nil { // nothing but holes, or a filesystem that cannot tell
+		return 0
+	}
+	return off
+}
+
+func split(text []byte, from int64) []Line {
+	lines := []Line{}
+	for len(text) > 0 {
+		line, rest, _ := bytes.Cut(text, []byte{'\n'})
+		lines = append(lines, Line{Offset: from, Text: strings.TrimSuffix(string(line), "\r")})
+		from += int64(len(text) - len(rest))
+		text = rest
+	}
+	return lines
+}
+
+// Read returns at most limit bytes from an offset on, and the offset after them.
+// An offset before the first data, or past the end, is moved to it. No file yet is no data.
+func Read(path string, offset int64, limit int) (data []byte, next int64, err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, errs.As(errs.Unavailable, "console.Read", err)
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, 0, errs.As(errs.Unavailable, "console.Read", err)
+	}
+	offset = min(max(offset, firstData(f)), fi.Size())
+	data = make([]byte, min(int64(limit), MaxBytes, fi.Size()-offset))
+	n, err := f.ReadAt(data, offset)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, 0, errs.As(errs.Unavailable, "console.Read", err)
+	}
+	return data[:n], offset + int64(n), nil
+}

@@ -1,0 +1,139 @@
+package console_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/orreryhq/orrery/nodeagent/internal/console"
+)
+
+func write(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func texts(lines []console.Line) []string {
+	out := []string{}
+	for _, l := range lines {
+		out = append(out, l.Text)
+	}
+	return out
+}
+
+func TestTail(t *testing.T) {
+	cases := []struct {
+		name, text string
+		n          int
+		want       []string
+	}{
+		{"an empty log has no lines", "", 5, []string{}},
+		{"fewer lines than asked for are all", "a\nb\n", 5, []string{"a", "b"}},
+		{"the last ones are returned", "a\nb\nc\n", 2, []string{"b", "c"}},
+		{"an unfinished line counts", "a\nb", 1, []string{"b"}},
+		{"an empty line is a line", "a\n\nb\n", 2, []string{"", "b"}},
+		{"a trailing CR is dropped", "a\r\nb\r\n", 2, []string{"a", "b"}},
+		{"colours stay", "\x1b[31mred\x1b[0m\n", 1, []string{"\x1b[31mred\x1b[0m"}},
+		{"none asked for is none", "a\n", 0, []string{}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := console.Tail(write(t, c.text), c.n)
+			if err != nil || !slices.Equal(texts(got), c.want) {
+				t.Errorf("%q, %v; want %q", texts(got), err, c.want)
+			}
+		})
+	}
+}
+
+func TestTailOfNoFileIsEmpty(t *testing.T) {
+	got, err := console.Tail(filepath.Join(t.TempDir(), "none"), 3)
+	if err != nil || len(got) != 0 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestTailEqualsSplittingEverything(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		lines := rapid.SliceOfN(rapid.StringMatching(`[a-z]{0,40}`), 0, 50).Draw(t, "lines")
+		repeat := rapid.IntRange(1, 200).Draw(t, "repeat")
+		n := rapid.IntRange(1, 500).Draw(t, "n")
+		all := []string{}
+		for range repeat {
+			all = append(all, lines...)
+		}
+		var text strings.Builder
+		for _, l := range all {
+			text.WriteString(l + "\n")
+		}
+		path := filepath.Join(dir, "log")
+		if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := console.Tail(path, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := all[max(0, len(all)-n):]; !slices.Equal(texts(got), want) {
+			t.Fatalf("got %d lines, want %d", len(got), len(want))
+		}
+		for _, l := range got {
+			if !strings.HasPrefix(text.String()[l.Offset:], l.Text) {
+				t.Fatalf("offset %d does not hold %q", l.Offset, l.Text)
+			}
+		}
+	})
+}
+
+func TestAPunchedHeadIsSkipped(t *testing.T) {
+	var text strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&text, "line %d\n", i)
+	}
+	path := write(t, text.String())
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 64<<10); err != nil {
+		t.Fatalf("this filesystem cannot punch holes: %v", err)
+	}
+	got, err := console.Tail(path, console.MaxLines)
+	if err != nil || len(got) >= 100_000 || got[len(got)-1].Text != "line 99999" || got[0].Offset < 64<<10 {
+		t.Errorf("%d lines from offset %d, %v", len(got), got[0].Offset, err)
+	}
+	data, next, err := console.Read(path, 0, 10)
+	if err != nil || len(data) != 10 || next != 64<<10+10 {
+		t.Errorf("Read gave %q up to %d, %v", data, next, err)
+	}
+}
+
+func TestReadGoesOnWhereItEnded(t *testing.T) {
+	path := write(t, "hello world")
+	var all []byte
+	for offset := int64(0); ; {
+		data, next, err := console.Read(path, offset, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(data) == 0 {
+			break
+		}
+		all, offset = append(all, data...), next
+	}
+	if string(all) != "hello world" {
+		t.Errorf("read %q", all)
+	}
+}

@@ -1,0 +1,66 @@
+// Package ports asks the operating system about ports: whether a stranger holds
+// one, and whether a server has opened its own.
+package ports
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// Free reports an Exhausted error that names port and protocol when a port
+// cannot be bound, for TCP or for UDP.
+func Free(port int) error {
+	address := ":" + strconv.Itoa(port)
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return taken(port, "TCP", err)
+	}
+	_ = l.Close()
+	u, err := net.ListenPacket("udp", address)
+	if err != nil {
+		return taken(port, "UDP", err)
+	}
+	_ = u.Close()
+	return nil
+}
+
+func taken(port int, protocol string, err error) error {
+	e := errs.New(errs.Exhausted, "port %d (%s) is held by another program", port, protocol)
+	e.Op, e.Err = "ports.Free", err
+	return e
+}
+
+const (
+	firstPause = time.Millisecond
+	maxPause   = 250 * time.Millisecond
+)
+
+// AwaitTCP waits until a port on this host accepts a connection: it tries at
+// once and then at growing intervals, from a millisecond to a quarter of a second.
+// It returns ctx's error, or Canceled when gone is closed first.
+func AwaitTCP(ctx context.Context, port int, gone <-chan struct{}) error {
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	dialer := net.Dialer{Timeout: time.Second}
+	for pause := firstPause; ; pause = min(pause+pause/2, maxPause) {
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		if err == nil {
+			_ = conn.Close()
+			return nil
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-gone:
+			timer.Stop()
+			return errs.As(errs.Canceled, "ports.AwaitTCP", errors.New("the server has ended"))
+		case <-ctx.Done():
+			timer.Stop()
+			return errs.Wrap("ports.AwaitTCP", ctx.Err())
+		}
+	}
+}
