@@ -1,0 +1,136 @@
+package auth
+
+import (
+	"context"
+	"crypto/subtle"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// Config is what the package needs; all but the admin's password is required.
+type Config struct {
+	Store *store.Client
+	View  *view.View
+	Log   *slog.Logger
+	Now   func() time.Time
+	// ClusterSecret seals the signing key.
+	ClusterSecret string
+	// AdminPassword is the first user's; when empty one is generated and written to AdminPasswordFile.
+	AdminPassword, AdminPasswordFile string
+}
+
+// Service knows users and their tokens. Start it before use.
+type Service struct {
+	cfg    Config
+	hasher hasher
+	signer signer
+}
+
+// Identity is who makes a request.
+type Identity struct {
+	User string
+	Role string
+	// Permissions are what the role may do now.
+	Permissions []Permission
+	// TokenID is the API token's, empty for the token of a login.
+	TokenID string
+}
+
+// Can reports whether the identity has a permission.
+func (i Identity) Can(p Permission) bool { return slices.Contains(i.Permissions, p) }
+
+// New makes a service that knows nobody yet.
+func New(cfg Config) *Service {
+	return &Service{cfg: cfg, hasher: newHasher(min(4, runtime.GOMAXPROCS(0)))}
+}
+
+// Start makes sure that there is a signing key and a first user. The view must
+// run. Invalid when the cluster secret is not the cluster's, or when there is no
+// way to tell the first user's password.
+func (s *Service) Start(ctx context.Context) error {
+	key, err := signingKey(ctx, s.cfg.Store, s.cfg.ClusterSecret, s.cfg.Now())
+	if err != nil {
+		return err
+	}
+	s.signer = signer{key: key, now: s.cfg.Now}
+	return s.bootstrap(ctx)
+}
+
+// Login exchanges a password for a token. Unauthenticated when user or password are wrong.
+func (s *Service) Login(ctx context.Context, username, password string) (token string, who Identity, err error) {
+	user, known := s.cfg.View.Snapshot().Users.Get(strings.ToLower(username))
+	hash := nobody
+	if known {
+		hash = user.PasswordHash
+	}
+	ok, err := s.hasher.verify(ctx, password, hash)
+	if err != nil {
+		return "", Identity{}, err
+	}
+	if !known || !ok {
+		return "", Identity{}, errs.New(errs.Unauthenticated, "user name or password is wrong")
+	}
+	token, err = s.signer.sign(user)
+	return token, identityOf(user, ""), err
+}
+
+// Refresh is a new token for a user with the role it has now.
+func (s *Service) Refresh(who Identity) (string, error) {
+	user, ok := s.User(who.User)
+	if !ok {
+		return "", errs.New(errs.Unauthenticated, "the user %s does not exist any more", who.User)
+	}
+	return s.signer.sign(user)
+}
+
+// User is a user's record.
+func (s *Service) User(name string) (*fleet.User, bool) { return s.cfg.View.Snapshot().Users.Get(name) }
+
+// Authenticate says who an Authorization header names. Unauthenticated when it is
+// missing, not a bearer, or its token is not good.
+func (s *Service) Authenticate(header string) (Identity, error) {
+	token, ok := bearer(header)
+	switch {
+	case !ok:
+		return Identity{}, errs.New(errs.Unauthenticated, "log in, or send an API token, as Authorization: Bearer <token>")
+	case strings.HasPrefix(token, tokenPrefix):
+		return s.byToken(token)
+	}
+	c, err := s.signer.parse(token)
+	if err != nil {
+		return Identity{}, err
+	}
+	user, ok := s.User(c.Subject)
+	if !ok || user.Epoch != c.Epoch {
+		return Identity{}, errs.New(errs.Unauthenticated, "the token is no longer good: log in again")
+	}
+	return identityOf(user, ""), nil
+}
+
+// AuthenticateInstance reports whether an Authorization header carries the own
+// token of an instance, good only for itself and only while its generation lives.
+func (s *Service) AuthenticateInstance(header string, i *fleet.Instance) bool {
+	token, ok := bearer(header)
+	if !ok || i.Status == nil || i.Status.TokenHash == "" || i.Terminal() {
+		return false
+	}
+	return subtle.ConstantTimeCompare([]byte(hashToken(token)), []byte(i.Status.TokenHash)) == 1
+}
+
+func bearer(header string) (string, bool) {
+	scheme, token, ok := strings.Cut(header, " ")
+	token = strings.TrimSpace(token)
+	return token, ok && strings.EqualFold(scheme, "Bearer") && token != ""
+}
+
+func identityOf(u *fleet.User, tokenID string) Identity {
+	return Identity{User: u.Username, Role: u.Role, Permissions: PermissionsOf(u.Role), TokenID: tokenID}
+}

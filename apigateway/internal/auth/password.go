@@ -1,0 +1,114 @@
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"golang.org/x/crypto/argon2"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// The cost of a hash: OWASP's second recommended setting for argon2id.
+const (
+	argonMemoryKiB = 19 * 1024
+	argonTime      = 2
+	argonThreads   = 1
+	argonKeyBytes  = 32
+	saltBytes      = 16
+	// maxPassword bounds what a caller can make us hash, in bytes.
+	maxPassword = 1024
+)
+
+// nobody is the hash an unknown user's password is compared with, so that it
+// takes as long as a known one's. No password has it: its key is all zero.
+const nobody = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+// hasher computes password hashes, a few at a time: each needs 19 MiB.
+type hasher struct{ slots chan struct{} }
+
+func newHasher(parallel int) hasher { return hasher{slots: make(chan struct{}, max(1, parallel))} }
+
+func (h hasher) acquire(ctx context.Context) error {
+	select {
+	case h.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return errs.Wrap("auth.hash", ctx.Err())
+	}
+}
+
+func (h hasher) release() { <-h.slots }
+
+// hash is the password's argon2id hash in PHC form.
+func (h hasher) hash(ctx context.Context, password string) (string, error) {
+	if err := h.acquire(ctx); err != nil {
+		return "", err
+	}
+	defer h.release()
+	salt := make([]byte, saltBytes)
+	_, _ = rand.Read(salt) // never fails
+	key := argon2.IDKey([]byte(password), salt, argonTime, argonMemoryKiB, argonThreads, argonKeyBytes)
+	enc := base64.RawStdEncoding
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s",
+		argon2.Version, argonMemoryKiB, argonTime, argonThreads, enc.EncodeToString(salt), enc.EncodeToString(key)), nil
+}
+
+// verify reports whether the password has the hash.
+func (h hasher) verify(ctx context.Context, password, phc string) (bool, error) {
+	p, err := parsePHC(phc)
+	if err != nil {
+		return false, err
+	}
+	if len(password) > maxPassword {
+		return false, nil
+	}
+	if err := h.acquire(ctx); err != nil {
+		return false, err
+	}
+	defer h.release()
+	got := argon2.IDKey([]byte(password), p.salt, p.time, p.memory, p.threads, uint32(len(p.key)))
+	return subtle.ConstantTimeCompare(got, p.key) == 1, nil
+}
+
+type phc struct {
+	memory, time uint32
+	threads      uint8
+	salt, key    []byte
+}
+
+// parsePHC reads a stored hash. The bounds keep a damaged record from costing all memory.
+func parsePHC(s string) (phc, error) {
+	broken := func() (phc, error) {
+		return phc{}, errs.New(errs.Internal, "a stored password hash is not readable")
+	}
+	parts := strings.Split(s, "$")
+	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" {
+		return broken()
+	}
+	var (
+		p       phc
+		version int
+	)
+	if _, err := fmt.Sscanf(parts[2], "v=%d", &version); err != nil || version != argon2.Version {
+		return broken()
+	}
+	if _, err := fmt.Sscanf(parts[3], "m=%d,t=%d,p=%d", &p.memory, &p.time, &p.threads); err != nil {
+		return broken()
+	}
+	if p.memory == 0 || p.memory > 1<<20 || p.time == 0 || p.time > 16 || p.threads == 0 {
+		return broken()
+	}
+	var err error
+	if p.salt, err = base64.RawStdEncoding.DecodeString(parts[4]); err != nil || len(p.salt) < 8 {
+		return broken()
+	}
+	if p.key, err = base64.RawStdEncoding.DecodeString(parts[5]); err != nil || len(p.key) < 16 || len(p.key) > 128 {
+		return broken()
+	}
+	return p, nil
+}

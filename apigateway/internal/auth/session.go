@@ -1,0 +1,58 @@
+package auth
+
+import (
+	"crypto/rand"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+const (
+	// SessionTTL is how long the token of a login is good for.
+	SessionTTL = 24 * time.Hour
+	issuer     = "orrery"
+	audience   = "orrery-api"
+)
+
+// claims are what the token of a login says.
+type claims struct {
+	jwt.RegisteredClaims
+	// Role is told to clients; rights follow from the user's present role.
+	Role string `json:"role"`
+	// Epoch is the user's when the token was made.
+	Epoch int64 `json:"epoch"`
+}
+
+// signer makes and reads the tokens of logins.
+type signer struct {
+	key []byte
+	now func() time.Time
+}
+
+func (s signer) sign(u *fleet.User) (string, error) {
+	now := s.now()
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, claims{
+		RegisteredClaims: jwt.RegisteredClaims{
+			Issuer: issuer, Audience: jwt.ClaimStrings{audience}, Subject: u.Username, ID: rand.Text(),
+			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(SessionTTL)),
+		},
+		Role: u.Role, Epoch: u.Epoch,
+	})
+	signed, err := token.SignedString(s.key)
+	return signed, errs.As(errs.Internal, "auth.sign", err)
+}
+
+// parse checks signature and times. Unauthenticated when either is not right.
+func (s signer) parse(token string) (claims, error) {
+	var c claims
+	_, err := jwt.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return s.key, nil },
+		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithIssuedAt(),
+		jwt.WithIssuer(issuer), jwt.WithAudience(audience), jwt.WithTimeFunc(s.now))
+	if err != nil {
+		return claims{}, &errs.Error{Kind: errs.Unauthenticated, Message: "the token is not valid or has expired: log in again", Err: err}
+	}
+	return c, nil
+}
