@@ -38,6 +38,9 @@ type Change struct {
 	// Instance, InstanceBefore are the joined instance for the kinds that belong
 	// to one (intent, placement, order, status, pending); nil when there is none.
 	InstanceBefore, Instance *fleet.Instance
+	// JoinedBefore, Joined are the same for whoever accounts for records, whether
+	// they have an intent or not; nil when there was or is no record at all.
+	JoinedBefore, Joined *fleet.Instance
 }
 
 // Group is the group an instance's or group's change concerns, "" for others.

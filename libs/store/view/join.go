@@ -23,8 +23,10 @@ func (s *Snapshot) applyInstance(c *Change, raw store.Change) error {
 		return err
 	}
 	s.unindex(id, old)
+	c.JoinedBefore = old
 	if !isEmpty(&next) {
 		s.index(id, &next)
+		c.Joined = &next
 	}
 	if next.Intent.ID != "" {
 		c.Instance = &next

@@ -1,0 +1,170 @@
+// Package program is what every service's own program does around its service:
+// read the settings, connect to etcd, watch it, serve the admin listener, run
+// until a signal and stop in reverse.
+//
+// A service's main says which settings it adds and which components it runs
+// between the view and the readiness gate; see Spec.
+package program
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orreryhq/orrery/libs/config"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/lifecycle"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/telemetry"
+)
+
+// Settings are the settings every service has. Embed it in the service's own.
+type Settings struct {
+	telemetry.Config
+	// Replica is this process' name among its service's replicas; see ReplicaName.
+	Replica string `config:"replica" usage:"name of this process among its service's replicas; empty: the host's name and a random part"`
+	Etcd    struct {
+		Endpoints []string `config:"endpoints" default:"http://127.0.0.1:2379" usage:"where etcd listens"`
+	} `config:"etcd"`
+	Session struct {
+		TTL time.Duration `config:"ttl" default:"10s" usage:"how long others wait for this replica when it died; at least 1s"`
+	} `config:"session"`
+	Cluster struct {
+		Secret string `config:"secret" secret:"true" usage:"secret shared by all services, for the calls between them; at least 32 characters"`
+	} `config:"cluster"`
+}
+
+// Validate names the settings that cannot be used.
+func (s *Settings) Validate() []error {
+	problems := s.Config.Validate()
+	check := func(ok bool, field, message string) {
+		if !ok {
+			problems = append(problems, errs.Field(field, "%s", message))
+		}
+	}
+	check(len(s.Etcd.Endpoints) > 0, "etcd.endpoints", "must name at least one address of etcd")
+	check(s.Session.TTL >= time.Second, "session.ttl", "must be at least 1s")
+	check(!strings.Contains(s.Replica, "/"), "replica", "must not contain a slash")
+	return problems
+}
+
+// RequireSecret is a problem unless the cluster's secret is given: for services that speak to others.
+func (s *Settings) RequireSecret() []error {
+	if len(s.Cluster.Secret) >= 32 {
+		return nil
+	}
+	return []error{errs.Field("cluster.secret", "must have at least 32 characters and be the same for all services: write one into a file (openssl rand -hex 32 > FILE) and pass --cluster-secret-file FILE")}
+}
+
+// Env is what a service is wired from.
+type Env struct {
+	Client   *store.Client
+	View     *view.View
+	Log      *slog.Logger
+	Registry *prometheus.Registry
+	// Replica is the name in force, given or made up.
+	Replica string
+	// Meta identifies the cluster; filled when etcd was reached, before the service's components start.
+	Meta *fleet.Meta
+	// Gates hold readiness back until what a service opens with them is there.
+	Gates *lifecycle.Gates
+}
+
+// Spec describes a service's program.
+type Spec struct {
+	Name, About string
+	// Into is the service's settings, a pointer to a struct that embeds Settings;
+	// Common points at that embedded part.
+	Into   any
+	Common *Settings
+	// Build wires the service. Its components start once etcd is reached and the
+	// view has been read.
+	Build func(Env) ([]lifecycle.Component, error)
+}
+
+// Main runs the program and returns its exit code: 0 after a clean end, 1 when
+// something failed, 2 when the user has to change a setting.
+func Main(s Spec, args, env []string, stdout, stderr io.Writer) int {
+	return config.Main(config.Options{
+		Name: s.Name, About: s.About, Version: telemetry.Version(), Args: args, Env: env, Into: s.Into, Stdout: stdout,
+	}, stderr, func(config.Loaded) error { return serve(s, stderr) })
+}
+
+func serve(s Spec, stderr io.Writer) error {
+	e := Env{Replica: replicaName(s), Meta: &fleet.Meta{}, Gates: new(lifecycle.Gates)}
+	var err error
+	e.Log, err = telemetry.NewLogger(telemetry.LogOptions{Service: s.Name, Replica: e.Replica, Level: s.Common.LogLevel, Format: s.Common.LogFormat, Writer: stderr})
+	if err != nil {
+		return err
+	}
+	if e.Registry, err = telemetry.NewRegistry(s.Name, telemetry.Version()); err != nil {
+		return err
+	}
+	if e.Client, err = store.Dial(s.Common.Etcd.Endpoints, store.Options{Log: e.Log}); err != nil {
+		return err
+	}
+	defer e.Client.Close()
+	e.View = view.New(e.Client, e.Log)
+	components, err := s.Build(e)
+	if err != nil {
+		return err
+	}
+	admin := telemetry.NewAdmin(telemetry.AdminOptions{Address: s.Common.AdminAddress, Gatherer: e.Registry, Ready: e.Gates.Ready, Log: e.Log})
+	ctx, done := lifecycle.WithSignals(context.Background(), e.Log, os.Exit)
+	defer done()
+	all := []lifecycle.Component{
+		admin.Component(),
+		{Name: "store", Start: func(ctx context.Context) error { return join(ctx, e) }},
+		{Name: "view", Run: e.View.Run},
+		{Name: "synced", Start: e.View.Synced},
+	}
+	return lifecycle.Run(ctx, e.Log, append(append(all, components...), e.Gates.Component())...)
+}
+
+// replicaName is the given name, else one that no other process has.
+func replicaName(s Spec) string {
+	if s.Common.Replica != "" {
+		return s.Common.Replica
+	}
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = s.Name
+	}
+	return host + "-" + strings.ToLower(rand.Text()[:6])
+}
+
+// joinTimeout bounds one attempt to reach etcd.
+const joinTimeout = 5 * time.Second
+
+// join waits for etcd and makes sure that this build knows its schema.
+func join(ctx context.Context, e Env) error {
+	for {
+		attempt, cancel := context.WithTimeout(ctx, joinTimeout)
+		meta, err := e.Client.Join(attempt, time.Now())
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return errs.Wrap("program.join", ctx.Err())
+		case err == nil:
+			*e.Meta = meta
+			return nil
+		case !errs.Is(err, errs.Unavailable):
+			return err
+		}
+		e.Log.Warn("etcd does not answer, trying again", "error", err)
+		timer := time.NewTimer(time.Second)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package place
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// losses counts excluded nodes per filter and remembers the nearest of each.
+type losses struct{ by map[*Filter]*loss }
+
+type loss struct {
+	nodes   int
+	nearest *Node
+	missing int
+}
+
+func newLosses() *losses { return &losses{by: map[*Filter]*loss{}} }
+
+func (l *losses) add(f *Filter, n *Node, r *Request) {
+	missing := 0
+	if f.Near != nil {
+		missing = f.Near(n, r)
+	}
+	have, ok := l.by[f]
+	if !ok {
+		l.by[f] = &loss{nodes: 1, nearest: n, missing: missing}
+		return
+	}
+	have.nodes++
+	if missing < have.missing {
+		have.nearest, have.missing = n, missing
+	}
+}
+
+// explain makes an Unfit of what was lost.
+func (l *losses) explain(nodes int, r *Request) *Unfit {
+	if nodes == 0 {
+		return &Unfit{Reason: fleet.ReasonNoNodes, Message: "no node has joined yet: start an agent"}
+	}
+	u := &Unfit{Reason: fleet.ReasonNoNodeFits, Nodes: nodes}
+	if r.Pinned != "" {
+		u.Reason = fleet.ReasonPinnedWaiting
+	}
+	for f, lost := range l.by {
+		u.Lost = append(u.Lost, fleet.FilterLoss{Filter: f.Name, Nodes: lost.nodes, Fix: f.Fix(lost.nearest, r)})
+	}
+	slices.SortFunc(u.Lost, func(a, b fleet.FilterLoss) int {
+		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Filter, b.Filter))
+	})
+	var parts []string
+	for _, f := range u.Lost {
+		parts = append(parts, fmt.Sprintf("%d by %s (%s)", f.Nodes, f.Filter, f.Fix))
+	}
+	u.Message = fmt.Sprintf("0 of %d nodes can take it: %s", nodes, strings.Join(parts, "; "))
+	return u
+}

@@ -1,0 +1,125 @@
+package place
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Node is what placement knows of a node.
+type Node struct {
+	ID fleet.NodeID
+	// Live is whether its agent has a session, Cordoned whether the operator keeps it free.
+	Live, Cordoned bool
+	Runtimes       []fleet.NodeRuntime
+	Labels         map[string]string
+	Capacity       fleet.Resources
+	// CPULoad is the host's use, 0..1, as its agent reported it.
+	CPULoad float64
+
+	// used, ports and groups are what instances hold, charged and released by the Model.
+	used      fleet.Resources
+	ports     portSet
+	instances int
+	groups    map[fleet.GroupName]int
+	// blocked are ports that strangers hold.
+	blocked []int
+}
+
+// Free is the room left.
+func (n *Node) Free() fleet.Resources { return n.Capacity.Sub(n.used) }
+
+// Hold is what one instance occupies on a node.
+type Hold struct {
+	Node      fleet.NodeID
+	Group     fleet.GroupName
+	Resources fleet.Resources
+	// Ports are all port numbers it has; 0 is none.
+	Ports []int
+}
+
+// Model is the nodes with what is held on them. It is owned by one goroutine.
+type Model struct {
+	nodes map[fleet.NodeID]*Node
+	// order keeps nodes sorted by id; rebuilt when a node comes or goes.
+	order []*Node
+}
+
+// NewModel is a model without nodes.
+func NewModel() *Model { return &Model{nodes: map[fleet.NodeID]*Node{}} }
+
+// SetNode adds or changes a node's own facts; what is held on it stays.
+func (m *Model) SetNode(n Node, blocked []int) {
+	have := m.node(n.ID)
+	n.used, n.ports, n.instances, n.groups = have.used, have.ports, have.instances, have.groups
+	*have = n
+	for _, p := range have.blocked {
+		have.ports.release(p)
+	}
+	have.blocked = slices.Clone(blocked)
+	for _, p := range have.blocked {
+		have.ports.take(p)
+	}
+}
+
+// RemoveNode takes a node's own facts away; what is held on it is remembered, in
+// case it comes back.
+func (m *Model) RemoveNode(id fleet.NodeID) {
+	if n, ok := m.nodes[id]; ok {
+		m.SetNode(Node{ID: n.ID}, nil)
+	}
+}
+
+// Has reports whether a node has joined.
+func (m *Model) Has(id fleet.NodeID) bool {
+	n, ok := m.nodes[id]
+	return ok && n.Runtimes != nil
+}
+
+// node is the node's entry, made when missing: holds may be known before their node.
+func (m *Model) node(id fleet.NodeID) *Node {
+	if n, ok := m.nodes[id]; ok {
+		return n
+	}
+	n := &Node{ID: id, groups: map[fleet.GroupName]int{}}
+	m.nodes[id] = n
+	m.order = slices.SortedFunc(maps.Values(m.nodes), func(a, b *Node) int { return cmp.Compare(a.ID, b.ID) })
+	return n
+}
+
+// Charge books what an instance holds.
+func (m *Model) Charge(h Hold) {
+	n := m.node(h.Node)
+	n.used = n.used.Add(h.Resources)
+	n.instances++
+	n.groups[h.Group]++
+	for _, p := range h.Ports {
+		n.ports.take(p)
+	}
+}
+
+// Release undoes Charge.
+func (m *Model) Release(h Hold) {
+	n := m.node(h.Node)
+	n.used = n.used.Sub(h.Resources)
+	n.instances--
+	if n.groups[h.Group]--; n.groups[h.Group] <= 0 {
+		delete(n.groups, h.Group)
+	}
+	for _, p := range h.Ports {
+		n.ports.release(p)
+	}
+}
+
+// joined are the nodes that have joined, in order of id.
+func (m *Model) joined() []*Node {
+	out := make([]*Node, 0, len(m.order))
+	for _, n := range m.order {
+		if n.Runtimes != nil {
+			out = append(out, n)
+		}
+	}
+	return out
+}

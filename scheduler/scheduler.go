@@ -1,0 +1,82 @@
+// Package scheduler is the service that decides where instances run: it places
+// what is pending on nodes that have room, and says why the rest waits.
+//
+// It owns shards of groups; as many replicas as you like share them. It reads
+// everything from the view and keeps nothing in memory that is not in the store.
+package scheduler
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/scheduler/internal/controller"
+)
+
+// Config is what the service needs. Store, View, Log and Replica are required.
+type Config struct {
+	Store *store.Client
+	// View is shared with whoever else is in the process. New subscribes to it, so
+	// its Run comes after New.
+	View *view.View
+	Log  *slog.Logger
+	// Metrics takes the service's metrics. Nil drops them.
+	Metrics prometheus.Registerer
+	// Replica is this process' name among the schedulers.
+	Replica string
+	// Version is shown in the replica's session record.
+	Version string
+	// SessionTTL is how long others wait for a replica that died. 0 means store.DefaultTTL.
+	SessionTTL time.Duration
+	// Takeover ends a predecessor's session of the same name: only for whoever holds
+	// proof that it is gone.
+	Takeover bool
+}
+
+// Service is a scheduler. Make it with New.
+type Service struct {
+	replica    *store.Replica
+	controller *controller.Controller
+}
+
+// New makes a service that waits for Run. Invalid when something required is missing.
+func New(cfg Config) (*Service, error) {
+	switch {
+	case cfg.Store == nil, cfg.View == nil, cfg.Log == nil:
+		return nil, errs.New(errs.Invalid, "scheduler: Store, View and Log are required")
+	case cfg.Replica == "":
+		return nil, errs.Field("replica", "a name for this replica is required")
+	}
+	s := &Service{replica: &store.Replica{
+		Client: cfg.Store, TTL: cfg.SessionTTL, Takeover: cfg.Takeover, Claim: true, Log: cfg.Log,
+		Self: fleet.Session{Service: "scheduler", Replica: cfg.Replica, Version: cfg.Version, StartedAt: time.Now().UTC()},
+	}}
+	var metrics *controller.Metrics
+	if cfg.Metrics != nil {
+		var err error
+		owned := func() float64 { return float64(s.replica.Owned().Count()) }
+		if metrics, err = controller.NewMetrics(telemetry.NewMetrics(cfg.Metrics, "scheduler"), owned); err != nil {
+			return nil, errs.Wrap("scheduler.New", err)
+		}
+	}
+	s.controller = controller.New(cfg.Store, cfg.View, s.replica.Owned, metrics, cfg.Log)
+	s.replica.Gained = func(*store.Ownership) { s.controller.Wake() }
+	return s, nil
+}
+
+// Run places instances until ctx ends; then it hands its shards over at once. No
+// instance is touched by its end.
+func (s *Service) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.replica.Run(ctx) })
+	g.Go(func() error { return s.controller.Run(ctx) })
+	return errs.Wrap("scheduler.Run", g.Wait())
+}
