@@ -1,0 +1,124 @@
+package upstream
+
+import (
+	"context"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// Agent is what the gateway asks of a node's agent.
+type Agent interface {
+	// Live are an instance's figures as of now.
+	Live(ctx context.Context, id fleet.InstanceID) (Live, error)
+	// Log reads the last lines of an instance's output.
+	Log(ctx context.Context, id fleet.InstanceID, lines int) (Log, error)
+	// Console writes one line to an instance's console.
+	Console(ctx context.Context, id fleet.InstanceID, line string) error
+	// Heartbeat hands over what an instance said of itself.
+	Heartbeat(ctx context.Context, id fleet.InstanceID, h Heartbeat) error
+}
+
+// Live are an instance's figures.
+type Live struct {
+	// MemoryMiB is what the instance uses now, 0 when nobody can tell.
+	MemoryMiB int
+	// CPU is its use in hundredths of a core.
+	CPU                 float64
+	Players, MaxPlayers int
+	TPS                 float64
+	// HeartbeatAt is when the instance last spoke from inside; zero when never.
+	HeartbeatAt time.Time
+}
+
+// Log is the end of an instance's output, oldest line first.
+type Log struct {
+	Lines []Line
+	// Total is the number of lines in all, as far as it is known.
+	Total int64
+	// Truncated is true when there were more lines than asked for.
+	Truncated bool
+}
+
+// Line is one line of output.
+type Line struct {
+	// At is when it was written; zero when nobody was there to see.
+	At   time.Time
+	Text string
+}
+
+// Heartbeat is what an instance says of itself; nil where it did not.
+type Heartbeat struct {
+	State               string
+	At                  time.Time
+	Players, MaxPlayers *int
+	TPS                 *float64
+}
+
+const (
+	// callTimeout bounds a call to an agent whose caller set no bound.
+	callTimeout = 10 * time.Second
+)
+
+// Agents reaches the agents of all nodes.
+type Agents struct {
+	view     *view.View
+	dial     func(url string) Agent
+	breakers *breakers
+}
+
+// NewAgents makes a client of all agents in the view; dial makes one of an agent's URL.
+func NewAgents(v *view.View, dial func(url string) Agent) *Agents {
+	return &Agents{view: v, dial: dial, breakers: newBreakers()}
+}
+
+// Live asks the agent of an instance's node. Errors as of call.
+func (a *Agents) Live(ctx context.Context, i *fleet.Instance) (Live, error) {
+	return call(ctx, a, i, func(ctx context.Context, agent Agent) (Live, error) { return agent.Live(ctx, i.Intent.ID) })
+}
+
+// Log reads an instance's last lines. An instance that was never placed has none.
+func (a *Agents) Log(ctx context.Context, i *fleet.Instance, lines int) (Log, error) {
+	if i.Placement == nil {
+		return Log{}, nil
+	}
+	return call(ctx, a, i, func(ctx context.Context, agent Agent) (Log, error) { return agent.Log(ctx, i.Intent.ID, lines) })
+}
+
+// Console writes one line to an instance's console.
+func (a *Agents) Console(ctx context.Context, i *fleet.Instance, line string) error {
+	_, err := call(ctx, a, i, func(ctx context.Context, agent Agent) (struct{}, error) {
+		return struct{}{}, agent.Console(ctx, i.Intent.ID, line)
+	})
+	return err
+}
+
+// Heartbeat hands over what an instance said of itself.
+func (a *Agents) Heartbeat(ctx context.Context, i *fleet.Instance, h Heartbeat) error {
+	_, err := call(ctx, a, i, func(ctx context.Context, agent Agent) (struct{}, error) {
+		return struct{}{}, agent.Heartbeat(ctx, i.Intent.ID, h)
+	})
+	return err
+}
+
+// call reaches the agent of an instance's node. Conflict when the instance has no
+// node yet, Unavailable when the node is not connected or its agent does not answer.
+func call[T any](ctx context.Context, a *Agents, i *fleet.Instance, f func(context.Context, Agent) (T, error)) (T, error) {
+	var none T
+	id := i.Node()
+	if id == "" {
+		return none, errs.New(errs.Conflict, "instance %s has no node yet", i.Intent.Name)
+	}
+	snap := a.view.Snapshot()
+	node, ok := snap.Nodes.Get(id)
+	if _, alive := snap.NodeSessions.Get(id); !ok || !alive || node.AgentURL == "" {
+		return none, errs.New(errs.Unavailable, "the agent of node %s is not connected: what it holds can be asked for when it is back", id)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return through(a.breakers, node.AgentURL, "the agent of node "+string(id), func() (T, error) {
+		return f(ctx, a.dial(node.AgentURL))
+	})
+}

@@ -1,0 +1,12 @@
+// Package upstream is how the gateway reaches other services: each behind its own
+// breaker, so that one that does not answer costs a caller a moment once, and then
+// nothing until it is tried again.
+//
+// Invariants:
+//
+//   - A breaker counts what is the other side's fault: no answer, or an internal
+//     error. What the caller caused (a cancelled request, a 4xx) says nothing about
+//     the other side's health.
+//   - Errors keep their Kind, and say in words which service did not answer.
+//   - Nothing reached here decides anything: bytes and live figures only.
+package upstream
