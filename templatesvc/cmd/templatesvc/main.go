@@ -1,0 +1,64 @@
+// Command templatesvc runs the template service as a process of its own: it
+// publishes a directory of templates and serves their files to agents.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/lifecycle"
+	"github.com/orreryhq/orrery/libs/program"
+	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/templatesvc"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr)) }
+
+// settings are what an operator may set.
+type settings struct {
+	program.Settings
+	Listen       string `config:"listen" default:"127.0.0.1:0" usage:"address of the API agents and gateways call; port 0 picks a free one"`
+	AdvertiseURL string `config:"advertise-url" usage:"URL others reach the API by; empty: derived from listen"`
+	Templates    struct {
+		Dir string `config:"dir" default:"./templates" usage:"watched directory of templates, <group>/<name>/"`
+	} `config:"templates"`
+	Blobs struct {
+		Dir string `config:"dir" default:"./blobs" usage:"directory file contents are kept in"`
+	} `config:"blobs"`
+}
+
+// Validate names the settings that cannot be used.
+func (s *settings) Validate() []error { return append(s.Settings.Validate(), s.RequireSecret()...) }
+
+func run(args, env []string, stdout, stderr io.Writer) int {
+	var s settings
+	return program.Main(program.Spec{
+		Name: "templatesvc", About: "Keeps the templates of an Orrery fleet as content-addressed versions.",
+		Into: &s, Common: &s.Settings,
+		Build: func(e program.Env) ([]lifecycle.Component, error) { return build(&s, e) },
+	}, args, env, stdout, stderr)
+}
+
+func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
+	service, err := templatesvc.New(templatesvc.Config{
+		Store: e.Client, Dir: s.Templates.Dir, BlobDir: s.Blobs.Dir, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
+		ClusterSecret: s.Cluster.Secret, Replica: e.Replica, SessionTTL: s.Session.TTL, Version: telemetry.Version(),
+		Log: e.Log, Metrics: e.Registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []lifecycle.Component{
+		{Name: "templatesvc", Run: service.Run},
+		{Name: "published", Start: func(ctx context.Context) error {
+			select {
+			case <-service.Synced():
+				return nil
+			case <-ctx.Done():
+				return errs.Wrap("templatesvc.published", ctx.Err())
+			}
+		}},
+	}, nil
+}

@@ -1,0 +1,69 @@
+// Package endpoint is the middle ring: one go-kit endpoint per operation of the
+// template service, between its methods and whatever transport carries them.
+package endpoint
+
+import (
+	"context"
+	"os"
+
+	"github.com/go-kit/kit/endpoint"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/template"
+)
+
+// Set holds the service's endpoints.
+type Set struct {
+	// Manifest takes a digest (string) and gives a manifest's JSON ([]byte).
+	Manifest endpoint.Endpoint
+	// Blob takes a SHA-256 (string) and gives an open file (*os.File) for the transport to close.
+	Blob endpoint.Endpoint
+	// Rollback takes a RollbackRequest and gives a fleet.TemplateHead.
+	Rollback endpoint.Endpoint
+}
+
+// RollbackRequest asks for an older version to become the head.
+type RollbackRequest struct {
+	Ref            fleet.TemplateRef
+	Digest, Author string
+}
+
+// New makes the endpoints of a service.
+func New(s *template.Service) Set {
+	return Set{
+		Manifest: func(_ context.Context, request any) (any, error) {
+			digest, ok := request.(string)
+			if !ok {
+				return nil, wrongType(request)
+			}
+			return s.ManifestBody(digest)
+		},
+		Blob: func(_ context.Context, request any) (any, error) {
+			sum, ok := request.(string)
+			if !ok {
+				return nil, wrongType(request)
+			}
+			var f *os.File
+			f, err := s.Blobs().Open(sum)
+			if err != nil {
+				return nil, err
+			}
+			return f, nil
+		},
+		Rollback: func(ctx context.Context, request any) (any, error) {
+			r, ok := request.(RollbackRequest)
+			if !ok {
+				return nil, wrongType(request)
+			}
+			if !r.Ref.Valid() {
+				return nil, errs.New(errs.Invalid, "%q is not a template name", r.Ref)
+			}
+			return s.Rollback(ctx, r.Ref, r.Digest, r.Author)
+		},
+	}
+}
+
+func wrongType(request any) error {
+	return errs.New(errs.Internal, "an endpoint was called with a %T", request)
+}

@@ -1,0 +1,115 @@
+// Package transport is the outer ring: the endpoints over HTTP, for agents and
+// gateways. Every call carries the cluster's secret; errors are the internal
+// dialect of package wire, so that their Kind survives the hop.
+package transport
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+
+	kithttp "github.com/go-kit/kit/transport/http"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/templatesvc/client"
+	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
+)
+
+// compressFrom is the size from which a blob is worth compressing.
+const compressFrom = 1 << 10
+
+// NewHandler serves the endpoints under /v1, and /livez without the secret.
+func NewHandler(set endpoint.Set, secret string) http.Handler {
+	opts := []kithttp.ServerOption{
+		kithttp.ServerErrorEncoder(func(_ context.Context, err error, w http.ResponseWriter) {
+			wire.Encode(w, wire.Internal, "", err)
+		}),
+		kithttp.ServerBefore(keepEncoding),
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /v1/manifests/{digest}", kithttp.NewServer(set.Manifest, pathValue("digest"), writeJSONBytes, opts...))
+	mux.Handle("GET /v1/blobs/{sum}", kithttp.NewServer(set.Blob, pathValue("sum"), writeBlob, opts...))
+	mux.Handle("POST /v1/templates/{group}/{name}/rollback", kithttp.NewServer(set.Rollback, readRollback, writeJSON, opts...))
+	outer := http.NewServeMux()
+	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	outer.Handle("/", authenticate(mux, secret))
+	return outer
+}
+
+// authenticate lets nobody in without the cluster's secret.
+func authenticate(next http.Handler, secret string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !ok || subtle.ConstantTimeCompare([]byte(token), []byte(secret)) != 1 {
+			wire.Encode(w, wire.Internal, "", errs.New(errs.Unauthenticated, "the cluster secret is missing or wrong"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func pathValue(name string) kithttp.DecodeRequestFunc {
+	return func(_ context.Context, r *http.Request) (any, error) { return r.PathValue(name), nil }
+}
+
+func readRollback(_ context.Context, r *http.Request) (any, error) {
+	var body client.RollbackRequest
+	if err := wire.DecodeJSON(r.Body, 0, &body); err != nil {
+		return nil, err
+	}
+	ref := fleet.TemplateRef{Group: r.PathValue("group"), Name: r.PathValue("name")}
+	return endpoint.RollbackRequest{Ref: ref, Digest: body.Digest, Author: body.Author}, nil
+}
+
+func writeJSON(_ context.Context, w http.ResponseWriter, response any) error {
+	w.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(w).Encode(response)
+}
+
+func writeJSONBytes(_ context.Context, w http.ResponseWriter, response any) error {
+	body, _ := response.([]byte)
+	w.Header().Set("Content-Type", "application/json")
+	_, err := w.Write(body)
+	return err
+}
+
+// encodingKey is where the accepted encodings travel from request to response.
+type encodingKey struct{}
+
+func keepEncoding(ctx context.Context, r *http.Request) context.Context {
+	return context.WithValue(ctx, encodingKey{}, r.Header.Get("Accept-Encoding"))
+}
+
+// writeBlob streams a file, compressed when that is asked for and worth it.
+func writeBlob(ctx context.Context, w http.ResponseWriter, response any) error {
+	f, _ := response.(*os.File)
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return errs.As(errs.Unavailable, "transport.writeBlob", err)
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	accepted, _ := ctx.Value(encodingKey{}).(string)
+	if fi.Size() < compressFrom || !strings.Contains(accepted, "zstd") {
+		w.Header().Set("Content-Length", strconv.FormatInt(fi.Size(), 10))
+		_, err = io.Copy(w, f)
+		return err
+	}
+	w.Header().Set("Content-Encoding", "zstd")
+	enc, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
+	if err != nil {
+		return errs.As(errs.Internal, "transport.writeBlob", err)
+	}
+	if _, err := io.Copy(enc, f); err != nil {
+		return err
+	}
+	return enc.Close()
+}

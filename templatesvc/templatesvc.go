@@ -1,0 +1,143 @@
+// Package templatesvc is the service that keeps templates: it publishes what is
+// dropped into a directory as content-addressed versions and serves manifests and
+// files to the agents that build instances from them.
+//
+// Files lie on its disk, versions and heads in etcd. It decides nothing about
+// instances; it moves a head when the directory changes or when somebody rolls back.
+package templatesvc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/templatesvc/internal/blob"
+	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
+	"github.com/orreryhq/orrery/templatesvc/internal/source"
+	"github.com/orreryhq/orrery/templatesvc/internal/template"
+	"github.com/orreryhq/orrery/templatesvc/internal/transport"
+)
+
+// Config is what the service needs. Store, Dir, BlobDir, ClusterSecret, Replica
+// and Log are required.
+type Config struct {
+	Store *store.Client
+	// Dir is the watched directory, <group>/<name>/; BlobDir is where file contents are kept.
+	Dir, BlobDir string
+	// Listen is the address of the API. Empty: a free port on loopback.
+	Listen string
+	// AdvertiseURL is where others reach it. Empty: derived from the listener.
+	AdvertiseURL string
+	// ClusterSecret must come with every call.
+	ClusterSecret string
+	// Replica is this process' name among its kind; Takeover as in store.Replica.
+	Replica    string
+	Takeover   bool
+	SessionTTL time.Duration
+	Version    string
+	Log        *slog.Logger
+	// Metrics takes the service's metrics. Nil drops them.
+	Metrics prometheus.Registerer
+}
+
+// Service is a template service. Make it with New.
+type Service struct {
+	cfg      Config
+	listener net.Listener
+	server   *http.Server
+	source   *source.Directory
+	replica  *store.Replica
+}
+
+const (
+	defaultListen = "127.0.0.1:0"
+	drainTimeout  = 5 * time.Second
+)
+
+// New opens the blob store and the listener, so that URL is known before Run.
+// Invalid when a directory or an address cannot be used.
+func New(cfg Config) (*Service, error) {
+	switch {
+	case cfg.Store == nil, cfg.Log == nil, cfg.Dir == "", cfg.BlobDir == "":
+		return nil, errs.New(errs.Invalid, "templatesvc: Store, Log, Dir and BlobDir are required")
+	case cfg.ClusterSecret == "":
+		return nil, errs.Field("cluster.secret", "is required: it keeps strangers out")
+	case cfg.Replica == "":
+		return nil, errs.Field("replica", "a name for this replica is required")
+	}
+	blobs, err := blob.Open(cfg.BlobDir)
+	if err != nil {
+		return nil, unusable("blobs.dir", cfg.BlobDir, err)
+	}
+	service := template.New(cfg.Store, blobs, time.Now, cfg.Log)
+	dir, err := source.New(cfg.Dir, service, cfg.Log)
+	if err != nil {
+		return nil, unusable("templates.dir", cfg.Dir, err)
+	}
+	if cfg.Listen == "" {
+		cfg.Listen = defaultListen
+	}
+	listener, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return nil, unusable("listen", cfg.Listen, err)
+	}
+	s := &Service{cfg: cfg, listener: listener, source: dir}
+	s.server = &http.Server{
+		Handler:           transport.NewHandler(endpoint.New(service), cfg.ClusterSecret),
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
+	}
+	s.replica = &store.Replica{
+		Client: cfg.Store, TTL: cfg.SessionTTL, Takeover: cfg.Takeover, Log: cfg.Log,
+		Self: fleet.Session{Service: "templatesvc", Replica: cfg.Replica, URL: s.URL(), Version: cfg.Version, StartedAt: time.Now().UTC()},
+	}
+	return s, nil
+}
+
+func unusable(field, value string, err error) error {
+	return &errs.Error{Op: "templatesvc.New", Kind: errs.Invalid, Field: field, Err: err, Message: fmt.Sprintf("%s cannot be used: %v", value, err)}
+}
+
+// URL is where the API is reached.
+func (s *Service) URL() string {
+	if s.cfg.AdvertiseURL != "" {
+		return s.cfg.AdvertiseURL
+	}
+	return "http://" + s.listener.Addr().String()
+}
+
+// Synced is closed when the templates found at the start have been published.
+func (s *Service) Synced() <-chan struct{} { return s.source.Synced() }
+
+// Run serves until ctx ends, then lets calls under way finish.
+func (s *Service) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+			return errs.As(errs.Unavailable, "templatesvc.Run", err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		<-ctx.Done()
+		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+		defer cancel()
+		if s.server.Shutdown(drain) != nil {
+			return s.server.Close()
+		}
+		return nil
+	})
+	g.Go(func() error { return s.source.Run(ctx) })
+	g.Go(func() error { return s.replica.Run(ctx) })
+	return errs.Wrap("templatesvc.Run", g.Wait())
+}
