@@ -1,0 +1,72 @@
+package operate
+
+import (
+	"context"
+	"unicode/utf8"
+
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+const (
+	// MaxCommand is the length of a console line, in characters.
+	MaxCommand = 1000
+	// MaxLogLines bounds one answer with output.
+	MaxLogLines = 100_000
+)
+
+// SendCommand writes a line to an instance's console. Invalid when it is too long
+// or has control characters other than tab, Conflict when the instance does not
+// run, Unavailable when its node's agent does not answer.
+func (o *Operations) SendCommand(ctx context.Context, by Actor, ref, line string) error {
+	i, err := o.Find(ref)
+	if err != nil {
+		return err
+	}
+	if n := utf8.RuneCountInString(line); n > MaxCommand {
+		return errs.Field("command", "must be at most %d characters, has %d", MaxCommand, n)
+	}
+	if fleet.HasControl(line) || !utf8.ValidString(line) {
+		return errs.Field("command", "must not contain control characters: send one line at a time")
+	}
+	if !i.State().Running() {
+		return errs.New(errs.Conflict, "instance %s is %s: only a running one has a console", i.Intent.Name, i.State())
+	}
+	if err := o.cfg.Agents.Console(ctx, i, line); err != nil {
+		return err
+	}
+	_, err = o.Record(ctx, by, "instance.command", "instance", string(i.Intent.ID), clip(line))
+	if err != nil { // the line is written: saying that it failed would make people send it again
+		o.cfg.Log.Warn("audit entry not written", "action", "instance.command", "instance", i.Intent.ID, "error", err)
+	}
+	return nil
+}
+
+// Logs are the last lines of an instance's output, at most lines of them; none
+// before it was placed. Unavailable when its node's agent does not answer.
+func (o *Operations) Logs(ctx context.Context, ref string, lines int) (upstream.Log, error) {
+	i, err := o.Find(ref)
+	if err != nil {
+		return upstream.Log{}, err
+	}
+	return o.cfg.Agents.Log(ctx, i, min(max(lines, 1), MaxLogLines))
+}
+
+// Heartbeat hands over what an instance says of itself. Conflict when it has
+// finished, or has no node yet: nothing said revives it.
+func (o *Operations) Heartbeat(ctx context.Context, ref string, h upstream.Heartbeat) error {
+	i, err := o.Find(ref)
+	if err != nil {
+		return err
+	}
+	if i.Terminal() {
+		return errs.New(errs.Conflict, "instance %s is %s: a heartbeat does not change that", i.Intent.Name, i.State())
+	}
+	return o.cfg.Agents.Heartbeat(ctx, i, h)
+}
+
+// Live are an instance's figures as of now.
+func (o *Operations) Live(ctx context.Context, i *fleet.Instance) (upstream.Live, error) {
+	return o.cfg.Agents.Live(ctx, i)
+}

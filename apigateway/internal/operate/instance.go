@@ -1,0 +1,211 @@
+package operate
+
+import (
+	"context"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/spawn"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// Outcome is what an operation on an instance came to.
+type Outcome struct {
+	// Instance is as the view shows it after the operation.
+	Instance *fleet.Instance
+	Rev      int64
+	// Changed is false when it was so already.
+	Changed bool
+	// Waiting names the node that has to come back before what was recorded can be
+	// carried out; empty when nothing stands in the way.
+	Waiting fleet.NodeID
+}
+
+// decision is what to do with an instance; nil changes nothing.
+type decision func(s *view.Snapshot, i *fleet.Instance) (*change, error)
+
+// onInstance decides about the instance a name or id means, in turn with all who
+// work on its group. NotFound when there is none.
+func (o *Operations) onInstance(ctx context.Context, by Actor, ref string, decide decision) (Outcome, error) {
+	i, err := find(o.Snapshot(), ref)
+	if err != nil {
+		return Outcome{}, err
+	}
+	id := i.Intent.ID // a name may mean another instance later
+	out := Outcome{Instance: i}
+	out.Rev, err = o.mutateGroup(ctx, by, i.Intent.Group, func(s *view.Snapshot) (change, error) {
+		i, ok := s.Instances.Get(id)
+		if !ok {
+			return change{}, noInstance(ref)
+		}
+		c, err := decide(s, i)
+		out.Changed = c != nil
+		if err != nil || c == nil {
+			return change{}, err
+		}
+		return *c, nil
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+	s := o.Snapshot()
+	if now, ok := s.Instances.Get(id); ok {
+		out.Instance = now
+	}
+	if node := out.Instance.Node(); node != "" && out.Instance.HoldsNode() {
+		if _, alive := s.NodeSessions.Get(node); !alive {
+			out.Waiting = node
+		}
+	}
+	return out, nil
+}
+
+// Find is the instance with an id or a name. NotFound when there is none.
+func (o *Operations) Find(ref string) (*fleet.Instance, error) { return find(o.Snapshot(), ref) }
+
+func find(s *view.Snapshot, ref string) (*fleet.Instance, error) {
+	i, ok := s.Find(ref)
+	if !ok {
+		return nil, noInstance(ref)
+	}
+	return i, nil
+}
+
+func noInstance(ref string) error {
+	return errs.New(errs.NotFound, "there is no instance %s", clip(ref))
+}
+
+// StopInstance asks an instance to stop, with force to be killed. Stopping what
+// has stopped succeeds and changes nothing; force makes a running stop a kill.
+func (o *Operations) StopInstance(ctx context.Context, by Actor, ref string, force bool) (Outcome, error) {
+	return o.onInstance(ctx, by, ref, func(_ *view.Snapshot, i *fleet.Instance) (*change, error) {
+		if i.Terminal() && !i.Intent.RestartPending {
+			return nil, nil
+		}
+		asked := i.Intent.Stop != nil && i.Intent.Desired == fleet.DesiredStopped && !i.Intent.RestartPending
+		if asked && (i.Intent.Stop.Force || !force) {
+			return nil, nil
+		}
+		next := i.Intent
+		next.RestartPending = false
+		o.stop(&next, by, force, fleet.ReasonStopRequested, "stopped by "+by.User)
+		action := "instance.stop"
+		if force {
+			action = "instance.force-stop"
+		}
+		return rewrite(i, next, action), nil
+	})
+}
+
+// RestartInstance stops an instance and runs it again under the same id; one that
+// has stopped is started. Errors as of StartInstance.
+func (o *Operations) RestartInstance(ctx context.Context, by Actor, ref string) (Outcome, error) {
+	return o.onInstance(ctx, by, ref, func(s *view.Snapshot, i *fleet.Instance) (*change, error) {
+		switch {
+		case i.Intent.RestartPending:
+			return nil, nil
+		case i.Terminal():
+			return o.again(s, i, by, fleet.ReasonRestart, "restarted by "+by.User)
+		}
+		if _, err := o.group(s, i.Intent.Group); err != nil {
+			return nil, err
+		}
+		next := i.Intent
+		next.RestartPending = true
+		o.stop(&next, by, false, fleet.ReasonRestart, "restarted by "+by.User)
+		return rewrite(i, next, "instance.restart"), nil
+	})
+}
+
+// StartInstance runs a stopped instance again under the same id. One that runs is
+// left alone; one that is stopping is started when it has stopped. NotFound when
+// its group is gone, Conflict at the group's maximum, Exhausted when no node could
+// ever hold it.
+func (o *Operations) StartInstance(ctx context.Context, by Actor, ref string) (Outcome, error) {
+	return o.onInstance(ctx, by, ref, func(s *view.Snapshot, i *fleet.Instance) (*change, error) {
+		switch {
+		case i.Intent.RestartPending, !i.Terminal() && i.Intent.Desired == fleet.DesiredRunning:
+			return nil, nil
+		case i.Terminal():
+			return o.again(s, i, by, fleet.ReasonRequested, "started by "+by.User)
+		}
+		if _, err := o.group(s, i.Intent.Group); err != nil {
+			return nil, err
+		}
+		next := i.Intent
+		next.RestartPending = true
+		return rewrite(i, next, "instance.start"), nil
+	})
+}
+
+// again is the next generation of a finished instance.
+func (o *Operations) again(s *view.Snapshot, i *fleet.Instance, by Actor, reason fleet.Reason, message string) (*change, error) {
+	g, err := o.group(s, i.Intent.Group)
+	if err == nil {
+		err = roomFor(s, g, 1)
+	}
+	if err == nil {
+		err = capacity(s, g.Name, g.Spec)
+	}
+	if err != nil {
+		return nil, err
+	}
+	sp := o.spawner(s)
+	b, err := sp.Again(g, i, spawn.Cause{Origin: i.Intent.Origin, Reason: reason, Message: message, By: by.User})
+	if err != nil {
+		return nil, err
+	}
+	c := o.birthChange(sp, g, []spawn.Birth{b})
+	c.audit = entry{action: "instance.start", resource: "instance", id: string(i.Intent.ID), details: i.Intent.Name}
+	return &c, nil
+}
+
+func (o *Operations) stop(next *fleet.Intent, by Actor, force bool, reason fleet.Reason, message string) {
+	next.Desired = fleet.DesiredStopped
+	next.Stop = &fleet.StopRequest{Force: force, At: o.now(), By: by.User, Reason: reason, Message: message}
+}
+
+func rewrite(i *fleet.Instance, next fleet.Intent, action string) *change {
+	return &change{
+		writes: []store.Write{store.Replace(store.IntentKey(next.ID), next, i.Intent.ModRev)},
+		audit:  entry{action: action, resource: "instance", id: string(next.ID), details: next.Name},
+	}
+}
+
+// RemoveInstance removes the records of a finished instance, and with them its
+// log. Conflict when it has not finished.
+func (o *Operations) RemoveInstance(ctx context.Context, by Actor, ref string) (int64, error) {
+	out, err := o.onInstance(ctx, by, ref, func(s *view.Snapshot, i *fleet.Instance) (*change, error) {
+		if !i.Terminal() || i.Intent.RestartPending || i.HoldsNode() {
+			return nil, errs.New(errs.Conflict, "instance %s is %s: stop it first", i.Intent.Name, i.State())
+		}
+		return &change{
+			writes: records(s, i),
+			audit:  entry{action: "instance.delete", resource: "instance", id: string(i.Intent.ID), details: i.Intent.Name},
+		}, nil
+	})
+	return out.Rev, err
+}
+
+// records removes all records of an instance; its name only while it points to it.
+func records(s *view.Snapshot, i *fleet.Instance) []store.Write {
+	id := i.Intent.ID
+	out := []store.Write{store.Remove(store.IntentKey(id), i.Intent.ModRev)}
+	if claim, ok := s.Name(i.Intent.Group, i.Intent.Ordinal); ok && claim.ID == id {
+		out = append(out, store.Remove(store.NameKey(i.Intent.Group, i.Intent.Ordinal), claim.ModRev))
+	}
+	if p := i.Placement; p != nil {
+		out = append(out, store.Remove(store.PlacementKey(p.Node, id), p.ModRev))
+	}
+	if r := i.Order; r != nil {
+		out = append(out, store.Remove(store.OrderKey(r.Node, id), r.ModRev))
+	}
+	if st := i.Status; st != nil {
+		out = append(out, store.Remove(store.StatusKey(id), st.ModRev))
+	}
+	if p := i.Pending; p != nil {
+		out = append(out, store.Remove(store.PendingKey(id), p.ModRev))
+	}
+	return out
+}

@@ -1,0 +1,149 @@
+package operate
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// Config is what operations need; all of it is required.
+type Config struct {
+	Store  *store.Client
+	View   *view.View
+	Agents *upstream.Agents
+	Log    *slog.Logger
+	Now    func() time.Time
+}
+
+// Operations changes the fleet. It is safe for concurrent use.
+type Operations struct {
+	cfg Config
+	// turns has one token per shard: who holds it works on the shard's groups.
+	turns [fleet.ShardCount]chan struct{}
+}
+
+// New wires the operations.
+func New(cfg Config) *Operations {
+	o := &Operations{cfg: cfg}
+	for i := range o.turns {
+		o.turns[i] = make(chan struct{}, 1)
+	}
+	return o
+}
+
+// Actor is who asks.
+type Actor struct {
+	// User is a user's name, or "instance <id>" for an instance.
+	User string
+	// IP is where the request came from; may be empty.
+	IP string
+}
+
+// Snapshot is the fleet as the view has it now.
+func (o *Operations) Snapshot() *view.Snapshot { return o.cfg.View.Snapshot() }
+
+// now is the time with the precision records keep.
+func (o *Operations) now() time.Time { return o.cfg.Now().UTC() }
+
+const (
+	// attempts bounds how often a lost race is decided anew.
+	attempts = 16
+	// racePause is the longest pause after the first lost race; it doubles.
+	racePause = 4 * time.Millisecond
+	maxPause  = 100 * time.Millisecond
+)
+
+// change is what an operation decided: a transaction and what to note about it.
+// A change without writes is none.
+type change struct {
+	guards []store.Guard
+	writes []store.Write
+	audit  entry
+}
+
+// entry is what the audit says of a change.
+type entry struct{ action, resource, id, details string }
+
+// mutate decides and commits until a decision holds, and returns the revision of
+// the commit; without a change, of the snapshot. Errors of decide are returned as
+// they are; Conflict when all attempts lost their race.
+func (o *Operations) mutate(ctx context.Context, by Actor, decide func(*view.Snapshot) (change, error)) (int64, error) {
+	var lost error
+	for n := range attempts {
+		snap := o.Snapshot()
+		c, err := decide(snap)
+		if err != nil || len(c.writes) == 0 {
+			return snap.Rev, err
+		}
+		rev, err := o.cfg.Store.Commit(ctx, store.Txn{Guards: c.guards, Writes: append(c.writes, o.note(by, c.audit))})
+		if err == nil {
+			_, err = o.cfg.View.WaitRev(ctx, rev)
+			return rev, err
+		}
+		if !errs.Is(err, errs.Conflict) && !errs.Is(err, errs.AlreadyExists) {
+			return 0, err
+		}
+		lost = err
+		if _, err := o.cfg.View.WaitRev(ctx, rev); err != nil {
+			return 0, err
+		}
+		if err := pause(ctx, n); err != nil {
+			return 0, err
+		}
+	}
+	return 0, &errs.Error{Op: "operate", Kind: errs.Conflict, Message: "others change the same thing all the time: retry", Err: lost}
+}
+
+// mutateGroup is mutate in turn with all others who work on the group.
+func (o *Operations) mutateGroup(ctx context.Context, by Actor, g fleet.GroupName, decide func(*view.Snapshot) (change, error)) (int64, error) {
+	turn := o.turns[fleet.ShardOf(g)]
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return 0, errs.Wrap("operate", ctx.Err())
+	}
+	defer func() { <-turn }()
+	return o.mutate(ctx, by, decide)
+}
+
+func pause(ctx context.Context, n int) error {
+	timer := time.NewTimer(rand.N(min(racePause<<n, maxPause)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return errs.Wrap("operate", ctx.Err())
+	}
+}
+
+// note is the audit entry of a change, written in its transaction.
+func (o *Operations) note(by Actor, e entry) store.Write {
+	now := o.now()
+	id := ulid.MustNew(ulid.Timestamp(now), ulid.DefaultEntropy()).String()
+	return store.Create(store.AuditKey(id), fleet.AuditEntry{
+		ID: id, Username: by.User, Action: e.action, ResourceType: e.resource, ResourceID: e.id,
+		Details: e.details, IPAddress: by.IP, CreatedAt: now,
+	})
+}
+
+// Record commits writes of another package with an audit entry: for what needs
+// no decision on the fleet, such as a user's tokens.
+func (o *Operations) Record(ctx context.Context, by Actor, action, resource, id, details string, writes ...store.Write) (int64, error) {
+	e := entry{action: action, resource: resource, id: id, details: details}
+	rev, err := o.cfg.Store.Commit(ctx, store.Txn{Writes: append(writes, o.note(by, e))})
+	if err != nil {
+		return 0, errs.Wrap("operate.Record", err)
+	}
+	_, err = o.cfg.View.WaitRev(ctx, rev)
+	return rev, err
+}

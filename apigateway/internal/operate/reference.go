@@ -1,0 +1,182 @@
+package operate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// MovedError says that an object is not at the revision the caller named.
+type MovedError struct {
+	What       string
+	Want, Have int64
+}
+
+// Error says what to do.
+func (e *MovedError) Error() string {
+	return fmt.Sprintf("%s is not at revision %d any more: read it again", e.What, e.Want)
+}
+
+// maxDepth bounds a chain of parents.
+const maxDepth = 10
+
+// references checks what a spec refers to. What the present spec refers to
+// already is not asked for again: a template that went must not block other changes.
+func references(s *view.Snapshot, name fleet.GroupName, present *fleet.GroupSpec, spec fleet.GroupSpec) []error {
+	var old fleet.GroupSpec
+	if present != nil {
+		old = *present
+	}
+	var problems []error
+	problems = append(problems, templateReferences(s, old.Templates, spec.Templates)...)
+	if spec.Parent != "" && spec.Parent != old.Parent {
+		problems = append(problems, groupReference(s, "parent", name, spec.Parent)...)
+	}
+	for i, d := range spec.DependsOn {
+		if !slices.Contains(old.DependsOn, d) {
+			problems = append(problems, groupReference(s, fmt.Sprintf("dependsOn[%d]", i), name, d)...)
+		}
+	}
+	if len(problems) == 0 {
+		problems = append(problems, cycles(s, name, spec)...)
+	}
+	return problems
+}
+
+func templateReferences(s *view.Snapshot, old, t fleet.TemplateSelection) []error {
+	var problems []error
+	known := func(ls []fleet.TemplateLayer, ref fleet.TemplateRef) bool {
+		return slices.ContainsFunc(ls, func(l fleet.TemplateLayer) bool { return l.TemplateRef == ref })
+	}
+	layers := func(field string, ls, before []fleet.TemplateLayer) {
+		for i, l := range ls {
+			if _, ok := s.TemplateHeads.Get(l.TemplateRef.String()); !ok && !known(before, l.TemplateRef) && l.Valid() {
+				problems = append(problems, errs.Field("templates",
+					"%s[%d] names a template that does not exist: %s; add it first", field, i, clip(l.TemplateRef.String())))
+			}
+		}
+	}
+	groups := func(field string, gs, before []string) {
+		for i, g := range gs {
+			if !slices.Contains(before, g) && !templateGroupExists(s, g) {
+				problems = append(problems, errs.Field("templates", "%s[%d] names a template group without templates: %s", field, i, clip(g)))
+			}
+		}
+	}
+	layers("allOf", t.AllOf, old.AllOf)
+	layers("oneOf", t.OneOf, old.OneOf)
+	groups("allInGroups", t.AllInGroups, old.AllInGroups)
+	groups("oneInGroups", t.OneInGroups, old.OneInGroups)
+	return problems
+}
+
+func templateGroupExists(s *view.Snapshot, group string) bool {
+	for _, h := range s.TemplateHeads.All() {
+		if h.Group == group {
+			return true
+		}
+	}
+	return false
+}
+
+func groupReference(s *view.Snapshot, field string, self, ref fleet.GroupName) []error {
+	if ref == self {
+		return []error{errs.Field(field, "%s cannot refer to itself", self)}
+	}
+	if g, ok := s.Groups.Get(ref); ref.Validate() == nil && (!ok || g.Deleting) {
+		return []error{errs.Field(field, "there is no group %s", clip(string(ref)))}
+	}
+	return nil
+}
+
+// cycles refuses a group that would, through others, become its own parent or dependency.
+func cycles(s *view.Snapshot, name fleet.GroupName, spec fleet.GroupSpec) []error {
+	specOf := func(g fleet.GroupName) fleet.GroupSpec {
+		if other, ok := s.Groups.Get(g); ok {
+			return other.Spec
+		}
+		return fleet.GroupSpec{}
+	}
+	depth := 0
+	for at := spec.Parent; at != ""; at = specOf(at).Parent {
+		depth++
+		if at == name || depth > maxDepth {
+			return []error{errs.Field("parent", "%s would be its own ancestor, or have more than %d", name, maxDepth)}
+		}
+	}
+	seen := map[fleet.GroupName]bool{}
+	next := slices.Clone(spec.DependsOn)
+	for len(next) > 0 {
+		at := next[0]
+		next = next[1:]
+		if at == name {
+			return []error{errs.Field("dependsOn", "%s would depend on itself through others", name)}
+		}
+		if !seen[at] {
+			seen[at] = true
+			next = append(next, specOf(at).DependsOn...)
+		}
+	}
+	return nil
+}
+
+// referred are the groups a spec refers to.
+func referred(spec fleet.GroupSpec) []fleet.GroupName {
+	refs := slices.Clone(spec.DependsOn)
+	if spec.Parent != "" {
+		refs = append(refs, spec.Parent)
+	}
+	slices.Sort(refs)
+	return slices.Compact(refs)
+}
+
+// unreferenced refuses to remove a group others refer to.
+func unreferenced(s *view.Snapshot, name fleet.GroupName) error {
+	var users []string
+	for n, g := range s.Groups.All() {
+		if !g.Deleting && slices.Contains(referred(g.Spec), name) {
+			users = append(users, string(n))
+		}
+	}
+	if len(users) == 0 {
+		return nil
+	}
+	return errs.New(errs.Invalid, "group %s is parent or dependency of %s: change those first", name, strings.Join(users[:min(len(users), 10)], ", "))
+}
+
+// maxProblems bounds what one answer tells of.
+const maxProblems = 10
+
+// joined makes one Invalid error of many, blaming the first field and telling of all.
+func joined(problems []error) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	if len(problems) == 1 {
+		return problems[0]
+	}
+	told := make([]string, 0, min(len(problems), maxProblems))
+	for _, p := range problems[:min(len(problems), maxProblems)] {
+		told = append(told, strings.TrimSpace(errs.FieldOf(p)+" "+errs.MessageOf(p)))
+	}
+	first := errs.FieldOf(problems[0])
+	return &errs.Error{
+		Kind: errs.Invalid, Field: first, Message: strings.Join(told, "; "), Err: errors.Join(problems...),
+	}
+}
+
+// normal is a spec as it comes back from the store.
+func normal(s fleet.GroupSpec) fleet.GroupSpec {
+	var out fleet.GroupSpec
+	b, err := json.Marshal(s)
+	if err != nil || json.Unmarshal(b, &out) != nil {
+		return s // not encodable: the commit will say so
+	}
+	return out
+}

@@ -1,0 +1,227 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/spawn"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// MaxStart is the number of instances one request may start.
+const MaxStart = 50
+
+// StartRequest asks for instances of a group.
+type StartRequest struct {
+	Group fleet.GroupName
+	// Count is how many, 1 to MaxStart.
+	Count int
+	// Values are placeholder values for these instances alone.
+	Values map[string]string
+	// DryRun checks everything and starts nothing.
+	DryRun bool
+}
+
+// StartInstances asks for instances of a group and returns their intents; of a
+// static group, stopped ones come first, with their data. NotFound for an unknown
+// group, Invalid for a bad count or value, Conflict when the group's maximum forbids
+// all of them, Exhausted when no node could ever hold one.
+//
+// A large request is committed in parts; when a later part is refused because
+// others were faster, what has been started is returned without an error.
+func (o *Operations) StartInstances(ctx context.Context, by Actor, r StartRequest) ([]fleet.Intent, int64, error) {
+	if r.Count < 1 || r.Count > MaxStart {
+		return nil, 0, errs.Field("count", "must be between 1 and %d, is %d", MaxStart, r.Count)
+	}
+	if err := validValues(r.Values); err != nil {
+		return nil, 0, err
+	}
+	var (
+		all  []fleet.Intent
+		last int64
+	)
+	for first := true; first || len(all) < r.Count; first = false {
+		part := r
+		part.Count = r.Count - len(all)
+		made, rev, err := o.startPart(ctx, by, part)
+		if err != nil && len(all) > 0 && !errs.Is(err, errs.Canceled) && !errs.Is(err, errs.Unavailable) {
+			return all, last, nil
+		}
+		if err != nil || r.DryRun {
+			return made, rev, err
+		}
+		all, last = append(all, made...), rev
+	}
+	return all, last, nil
+}
+
+// startPart starts as many of the wanted instances as one transaction holds.
+func (o *Operations) startPart(ctx context.Context, by Actor, r StartRequest) (made []fleet.Intent, rev int64, err error) {
+	rev, err = o.mutateGroup(ctx, by, r.Group, func(s *view.Snapshot) (change, error) {
+		made = nil
+		g, err := o.group(s, r.Group)
+		if err == nil {
+			err = roomFor(s, g, r.Count)
+		}
+		if err == nil {
+			err = capacity(s, g.Name, g.Spec)
+		}
+		if err != nil {
+			return change{}, err
+		}
+		sp := o.spawner(s)
+		births, err := o.births(s, sp, g, r, by)
+		if err != nil {
+			return change{}, err
+		}
+		if r.DryRun {
+			births = births[:r.Count]
+		} else {
+			births = births[:min(r.Count, o.perTxn())]
+		}
+		for _, b := range births {
+			made = append(made, b.Intent)
+		}
+		if r.DryRun {
+			return change{}, nil
+		}
+		c := o.birthChange(sp, g, births)
+		c.audit = entry{action: "group.start", resource: "group", id: string(g.Name), details: names(made)}
+		return c, nil
+	})
+	return made, rev, err
+}
+
+// perTxn is how many instances fit one transaction: up to four writes each, the
+// group's guard and the audit entry.
+func (o *Operations) perTxn() int { return max(1, (o.cfg.Store.MaxOps()-2)/4) }
+
+func (o *Operations) spawner(s *view.Snapshot) *spawn.Spawner {
+	return spawn.New(s, o.now(), rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
+}
+
+// births are the instances to start: of a static group those that have stopped, in
+// order, then new ones.
+func (o *Operations) births(s *view.Snapshot, sp *spawn.Spawner, g *fleet.Group, r StartRequest, by Actor) ([]spawn.Birth, error) {
+	cause := spawn.Cause{Origin: fleet.OriginManual, Reason: fleet.ReasonRequested, Message: "started by " + by.User, By: by.User}
+	var out []spawn.Birth
+	if g.Spec.Static.Enabled {
+		for _, i := range ended(s, g.Name) {
+			if len(out) == r.Count {
+				return out, nil
+			}
+			b, err := sp.Again(g, i, cause)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, b)
+		}
+	}
+	for len(out) < r.Count {
+		out = append(out, sp.Fresh(g, cause, "", r.Values))
+	}
+	return out, nil
+}
+
+// ended are a group's finished instances in order of ordinal.
+func ended(s *view.Snapshot, g fleet.GroupName) []*fleet.Instance {
+	var out []*fleet.Instance
+	for i := range s.GroupInstances(g) {
+		if i.Terminal() && !i.Intent.RestartPending && i.Intent.ReplacedBy == "" {
+			out = append(out, i)
+		}
+	}
+	slices.SortFunc(out, func(a, b *fleet.Instance) int { return cmp.Compare(a.Intent.Ordinal, b.Intent.Ordinal) })
+	return out
+}
+
+// birthChange commits births made from a group as it is.
+func (o *Operations) birthChange(sp *spawn.Spawner, g *fleet.Group, births []spawn.Birth) change {
+	guard := store.Unchanged(store.GroupKey(g.Name), g.ModRev)
+	var c change
+	for _, t := range sp.Txns(births, nil, []store.Guard{guard}, o.cfg.Store.MaxOps()-1) {
+		c.guards, c.writes = append(c.guards, t.Guards...), append(c.writes, t.Writes...)
+	}
+	return c
+}
+
+func names(made []fleet.Intent) string {
+	if len(made) > 5 {
+		return fmt.Sprintf("%d instances, %s to %s", len(made), made[0].Name, made[len(made)-1].Name)
+	}
+	out := ""
+	for n, i := range made {
+		if n > 0 {
+			out += ", "
+		}
+		out += i.Name
+	}
+	return out
+}
+
+// roomFor refuses when the group's maximum would be exceeded.
+func roomFor(s *view.Snapshot, g *fleet.Group, count int) error {
+	limit, what := g.Spec.Scaling.Max, "maxInstances"
+	if n := len(g.Spec.Static.InstanceNames); g.Spec.Static.Enabled && n > 0 && (limit == 0 || n < limit) {
+		limit, what = n, "the number of staticInstanceNames"
+	}
+	if limit == 0 {
+		return nil
+	}
+	living := 0
+	for i := range s.GroupInstances(g.Name) {
+		if i.Living(g.Spec.NodeLossPolicy()) {
+			living++
+		}
+	}
+	if living+count <= limit {
+		return nil
+	}
+	return errs.New(errs.Conflict, "group %s has %d of at most %d instances: %d more would exceed %s", g.Name, living, limit, count, what)
+}
+
+// capacity refuses what no node could hold even if it were empty. Where no node
+// that may run the group has joined yet, time will tell.
+func capacity(s *view.Snapshot, name fleet.GroupName, spec fleet.GroupSpec) error {
+	var largest fleet.Resources
+	seen := false
+	for id, n := range s.Nodes.All() {
+		if !spec.Where.Allows(id) {
+			continue
+		}
+		if spec.Resources.Fits(n.Capacity) {
+			return nil
+		}
+		seen = true
+		largest.MemoryMiB = max(largest.MemoryMiB, n.Capacity.MemoryMiB)
+		largest.CPU = max(largest.CPU, n.Capacity.CPU)
+		largest.DiskMiB = max(largest.DiskMiB, n.Capacity.DiskMiB)
+	}
+	if !seen {
+		return nil
+	}
+	return errs.New(errs.Exhausted,
+		"no node can ever hold an instance of %s, not even an empty one: it asks for %d MiB of memory, %d of cpu and %d MiB of disk, and the most any node has is %d, %d and %d",
+		name, spec.Resources.MemoryMiB, spec.Resources.CPU, spec.Resources.DiskMiB, largest.MemoryMiB, largest.CPU, largest.DiskMiB)
+}
+
+// validValues checks placeholder values by the rules of a group's own.
+func validValues(values map[string]string) error {
+	if len(values) == 0 {
+		return nil
+	}
+	spec := fleet.DefaultSpec()
+	spec.Variables = values
+	for _, p := range spec.Validate() {
+		if errs.FieldOf(p) == "variableValues" {
+			return errs.Field("variables", "%s", errs.MessageOf(p))
+		}
+	}
+	return nil
+}
