@@ -2,13 +2,13 @@
 // function from a state and an event to the next state and the effects somebody
 // else performs.
 //
-//	            Placed
-//	              ▼
-//	          preparing ──▶ launching ──▶ starting ──▶ online
-//	              │             │            │  ▲         │
-//	              │             │            │  └ waiting ◀┤ crashed, started again in place
-//	              ▼             ▼            ▼            ▼
-//	          ───────────────── stopping ────────────▶ ended ◀── doubtful
+//	  Placed
+//	    ▼
+//	preparing ──▶ launching ──▶ starting ──▶ online
+//	    │             │            │  ▲         │
+//	    │             │            │  └ waiting ◀┤ crashed, started again in place
+//	    ▼             ▼            ▼            ▼
+//	───────────────── stopping ────────────▶ ended ◀── doubtful
 //
 // Waiting is the pause before the next run in place. Doubtful is a crash that
 // the store may not know yet: once it does the instance has ended and others

@@ -231,3 +231,13 @@ func Note(parts ...string) string {
 	kept := slices.DeleteFunc(slices.Clone(parts), func(p string) bool { return p == "" })
 	return strings.Join(kept, "; ")
 }
+
+// Resume is the state of an instance of which only the store's records are left:
+// what runs of it is unknown until somebody has looked.
+func Resume(p fleet.Placement, s fleet.Status) State {
+	state := State{Placement: p, Run: 1, Status: s, Phase: Online, Alive: true}
+	if s.State.Terminal() {
+		state.Phase, state.Alive = Ended, false
+	}
+	return state
+}

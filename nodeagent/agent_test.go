@@ -1,0 +1,31 @@
+package nodeagent_test
+
+import (
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent"
+)
+
+func taking(c *nodeagent.Config) { c.StopInstancesOnExit = true }
+
+func TestAPlacedInstanceRunsAndStopsWhenOrdered(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := basic(`echo ready; read line; echo "got $line"; echo data >file; exit 0`)
+	plan.Layers = []fleet.PlanLayer{s.library.add("base", map[string]string{"server.properties": "port=%PORT%\n", "raw": "%PORT%"})}
+	plan.FileModifications = []string{"*.properties"}
+	port := freePort(t)
+	s.place("aaaaaa", 1, plan, port)
+	st := s.awaitState("aaaaaa", 1, fleet.Online)
+	if st.PID == 0 || st.HostAddress != "play.example.org" || st.TokenHash == "" || st.Node != node {
+		t.Errorf("status %+v", st)
+	}
+	s.order("aaaaaa", 1, fleet.OrderStop)
+	st = s.awaitState("aaaaaa", 1, fleet.Stopped)
+	if st.Reason != fleet.ReasonStopRequested || st.Exit == nil || !st.Exit.Known || st.Exit.Code != 0 || st.PID != 0 {
+		t.Errorf("status %+v", st)
+	}
+	s.remove(store.PlacementKey(node, "aaaaaa"))
+}

@@ -1,0 +1,70 @@
+package nodeagent_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent"
+)
+
+// agentProcess runs an agent in this process until it is killed.
+func agentProcess() int {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	c, err := store.Dial([]string{os.Getenv("TEST_ETCD")}, store.Options{Log: log})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	a, err := nodeagent.New(nodeagent.Config{
+		Store: c, Node: node, DataDir: os.Getenv("TEST_DATA"), ClusterSecret: secret, Templates: newLibrary(),
+		Log: log, SessionTTL: 2 * time.Second, MemoryMiB: 4096, CPU: 400, Address: "play.example.org",
+		APIURL: "http://127.0.0.1:8080", Variables: map[string]string{"REGION": "north"},
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := a.Run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// spawn runs an agent as a process of its own and returns how to kill it.
+func (s *site) spawn() (kill func()) {
+	s.t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), "ORRERY_TEST_MODE=agent", "TEST_ETCD="+s.etcd.Endpoint, "TEST_DATA="+s.dir)
+	var out strings.Builder
+	cmd.Stderr = &out
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	dead := false
+	kill = func() {
+		if dead {
+			return
+		}
+		dead = true
+		_ = cmd.Process.Signal(syscall.SIGKILL)
+		_ = cmd.Wait()
+		if s.t.Failed() || testing.Verbose() {
+			s.t.Logf("the agent said:\n%s", &out)
+		}
+	}
+	s.t.Cleanup(kill)
+	return kill
+}

@@ -1,0 +1,131 @@
+// Package client calls a node's agent: live figures, log, console and heartbeat of
+// an instance. Errors keep the Kind they had in the agent; an agent that does not
+// answer is Unavailable. It retries nothing and holds no breaker: callers do.
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+// Instance is what an agent knows of an instance at this moment.
+type Instance struct {
+	ID         fleet.InstanceID `json:"id"`
+	Name       string           `json:"name"`
+	Group      fleet.GroupName  `json:"group"`
+	Generation int64            `json:"generation"`
+	State      fleet.State      `json:"state"`
+	Reason     fleet.Reason     `json:"reason"`
+	Message    string           `json:"message,omitempty"`
+	// PID is the server's process id, 0 when none runs.
+	PID       int       `json:"pid,omitempty"`
+	Restarts  int       `json:"restarts,omitempty"`
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	OnlineAt  time.Time `json:"onlineAt,omitzero"`
+	// UptimeMillis is the time since the process was started; 0 when none runs.
+	UptimeMillis int64 `json:"uptimeMillis,omitempty"`
+	Players      int   `json:"players"`
+	MaxPlayers   int   `json:"maxPlayers"`
+	// TPS is ticks per second as the instance last said; 0 when it never did.
+	TPS float64 `json:"tps,omitempty"`
+	// LastHeartbeat is when the instance last spoke from inside; zero when never.
+	LastHeartbeat time.Time `json:"lastHeartbeat,omitzero"`
+	// SaidState is the state it then gave itself; empty when it never did.
+	SaidState string `json:"saidState,omitempty"`
+}
+
+// Line is one line of output with the offset of its first byte in the log.
+type Line struct {
+	Offset int64  `json:"offset"`
+	Text   string `json:"text"`
+}
+
+// Log is the end of an instance's output.
+type Log struct {
+	Lines []Line `json:"lines"`
+}
+
+// Chunk is a piece of an instance's output.
+type Chunk struct {
+	Data []byte `json:"data"`
+	// Next is the offset after the piece: what to ask for next.
+	Next int64 `json:"next"`
+}
+
+// ConsoleLine is a line for an instance's console.
+type ConsoleLine struct {
+	Line string `json:"line"`
+}
+
+// Heartbeat is what an instance says of itself.
+type Heartbeat struct {
+	// State is the state it gives itself; empty says nothing.
+	State      string  `json:"state,omitempty"`
+	Players    int     `json:"players"`
+	MaxPlayers int     `json:"maxPlayers"`
+	TPS        float64 `json:"tps,omitempty"`
+	// At is when it was said; zero means now.
+	At time.Time `json:"at,omitzero"`
+}
+
+// Client calls one agent. It is safe for concurrent use.
+type Client struct {
+	http   *http.Client
+	base   string
+	secret string
+}
+
+// New makes a client of the agent at baseURL; it opens no connection. secret is the cluster secret.
+func New(httpClient *http.Client, baseURL, secret string) *Client {
+	return &Client{http: httpClient, base: strings.TrimSuffix(baseURL, "/"), secret: secret}
+}
+
+// Instance reads an instance's live figures. NotFound when the node does not have it.
+func (c *Client) Instance(ctx context.Context, id fleet.InstanceID) (Instance, error) {
+	var i Instance
+	err := c.call(ctx, http.MethodGet, id, "", nil, &i)
+	return i, errs.Wrap("nodeagent.Instance", err)
+}
+
+// Tail reads the last lines of an instance's output, oldest first.
+func (c *Client) Tail(ctx context.Context, id fleet.InstanceID, lines int) ([]Line, error) {
+	var l Log
+	err := c.call(ctx, http.MethodGet, id, "/log?lines="+strconv.Itoa(lines), nil, &l)
+	return l.Lines, errs.Wrap("nodeagent.Tail", err)
+}
+
+// Read reads output from an offset on, at most maxBytes (0 means 64 KiB).
+func (c *Client) Read(ctx context.Context, id fleet.InstanceID, offset int64, maxBytes int) (Chunk, error) {
+	q := url.Values{"offset": {strconv.FormatInt(offset, 10)}}
+	if maxBytes > 0 {
+		q.Set("maxBytes", strconv.Itoa(maxBytes))
+	}
+	var chunk Chunk
+	err := c.call(ctx, http.MethodGet, id, "/log?"+q.Encode(), nil, &chunk)
+	return chunk, errs.Wrap("nodeagent.Read", err)
+}
+
+// WriteLine types a line into an instance's console, byte for byte. Conflict when
+// it does not run, Unavailable when it does not read, Invalid for control characters.
+func (c *Client) WriteLine(ctx context.Context, id fleet.InstanceID, line string) error {
+	return errs.Wrap("nodeagent.WriteLine", c.call(ctx, http.MethodPost, id, "/console", ConsoleLine{line}, nil))
+}
+
+// Heartbeat passes on what an instance says of itself. Conflict when it does not run.
+func (c *Client) Heartbeat(ctx context.Context, id fleet.InstanceID, h Heartbeat) error {
+	return errs.Wrap("nodeagent.Heartbeat", c.call(ctx, http.MethodPut, id, "/heartbeat", h, nil))
+}
+
+func (c *Client) call(ctx context.Context, method string, id fleet.InstanceID, rest string, body, into any) error {
+	return wire.Call(ctx, c.http, wire.Request{
+		Method: method, URL: c.base + "/v1/instances/" + url.PathEscape(string(id)) + rest, Token: c.secret, Body: body,
+	}, into)
+}

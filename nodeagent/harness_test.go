@@ -1,0 +1,327 @@
+package nodeagent_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+	"github.com/orreryhq/orrery/nodeagent"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+const (
+	node     = fleet.NodeID("node-1")
+	secret   = "cluster-secret"
+	patience = 20 * time.Second
+)
+
+func TestMain(m *testing.M) {
+	if mode := os.Getenv("ORRERY_TEST_MODE"); mode != "" {
+		os.Exit(child(mode))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// library is a template source over trees in memory that knows them by their hashes.
+type library struct {
+	manifests map[string]fleet.Manifest
+	contents  map[string][]byte
+}
+
+func newLibrary() *library {
+	return &library{manifests: map[string]fleet.Manifest{}, contents: map[string][]byte{}}
+}
+
+func (l *library) Manifest(_ context.Context, digest string) (fleet.Manifest, error) {
+	if m, ok := l.manifests[digest]; ok {
+		return m, nil
+	}
+	return fleet.Manifest{}, errs.New(errs.NotFound, "no manifest %s", digest)
+}
+
+func (l *library) Blob(_ context.Context, hash string) (io.ReadCloser, error) {
+	if b, ok := l.contents[hash]; ok {
+		return io.NopCloser(bytes.NewReader(b)), nil
+	}
+	return nil, errs.New(errs.NotFound, "no blob %s", hash)
+}
+
+// add publishes a template made of files and returns its layer.
+func (l *library) add(name string, files map[string]string) fleet.PlanLayer {
+	var m fleet.Manifest
+	for path, content := range files {
+		sum := sha256.Sum256([]byte(content))
+		hash := hex.EncodeToString(sum[:])
+		l.contents[hash] = []byte(content)
+		m.Entries = append(m.Entries, fleet.ManifestEntry{Path: path, Mode: 0o644, Size: int64(len(content)), SHA256: hash})
+	}
+	slices.SortFunc(m.Entries, func(a, b fleet.ManifestEntry) int { return strings.Compare(a.Path, b.Path) })
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // strings and numbers only
+	}
+	sum := sha256.Sum256(b)
+	digest := hex.EncodeToString(sum[:])
+	l.manifests[digest] = m
+	return fleet.PlanLayer{TemplateRef: fleet.TemplateRef{Group: "default", Name: name}, Digest: digest}
+}
+
+// site is a store, a data directory and at most one agent on it.
+type site struct {
+	t       testing.TB
+	etcd    *storetest.Etcd
+	store   *store.Client
+	dir     string
+	library *library
+	stop    func()
+}
+
+func newSite(t testing.TB) *site {
+	etcd := storetest.Start(t)
+	return &site{t: t, etcd: etcd, store: etcd.Client(t), dir: t.TempDir(), library: newLibrary()}
+}
+
+func (s *site) config() nodeagent.Config {
+	return nodeagent.Config{
+		Store: s.store, Node: node, DataDir: s.dir, Address: "play.example.org", ClusterSecret: secret,
+		Templates: s.library, APIURL: "http://127.0.0.1:8080", Log: logger(s.t), SessionTTL: 2 * time.Second,
+		MemoryMiB: 4096, CPU: 400, Variables: map[string]string{"REGION": "north"},
+	}
+}
+
+func logger(t testing.TB) *slog.Logger {
+	if !testing.Verbose() {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(t.Output(), nil))
+}
+
+// start runs an agent until the test ends or halt is called.
+func (s *site) start(change func(*nodeagent.Config)) {
+	s.t.Helper()
+	cfg := s.config()
+	if change != nil {
+		change(&cfg)
+	}
+	a, err := nodeagent.New(cfg)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	once := false
+	s.stop = func() {
+		if once {
+			return
+		}
+		once = true
+		cancel()
+		if err := <-ended; err != nil {
+			s.t.Errorf("the agent ended with %v", err)
+		}
+	}
+	s.t.Cleanup(s.stop)
+	select {
+	case <-a.Ready():
+	case err := <-ended:
+		ended <- err
+		s.t.Fatalf("the agent ended: %v", err)
+	case <-time.After(patience):
+		s.t.Fatal("the agent was not ready in time")
+	}
+}
+
+// basic is a plan that runs a command.
+func basic(command string) fleet.Plan {
+	return fleet.Plan{
+		Group: "lobby", Runtime: fleet.RuntimeProcess, Command: command, OnCrash: fleet.CrashReplace,
+		Stop: fleet.Stop{Command: "stop", GraceSeconds: 5, Signal: "TERM"}, Readiness: fleet.Readiness{Type: fleet.ReadyNone},
+		Resources: fleet.Resources{MemoryMiB: 256},
+	}
+}
+
+// place writes a plan and a placement of it, as a scheduler would.
+func (s *site) place(id fleet.InstanceID, generation int64, plan fleet.Plan, port int) fleet.Placement {
+	s.t.Helper()
+	stored := fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()}
+	s.write(store.PlanKey(plan.Digest()), stored)
+	p := fleet.Placement{
+		Instance: id, Name: "lobby-1", Group: "lobby", Node: node, Generation: generation, Plan: plan.Digest(), Port: port,
+		PlacedAt: time.Now(),
+	}
+	s.write(store.PlacementKey(node, id), p)
+	return p
+}
+
+func (s *site) order(id fleet.InstanceID, generation int64, action fleet.OrderAction) {
+	s.t.Helper()
+	s.write(store.OrderKey(node, id), fleet.Order{
+		Instance: id, Node: node, Generation: generation, Action: action, Reason: fleet.ReasonStopRequested, At: time.Now(),
+	})
+}
+
+func (s *site) write(key any, value any) {
+	s.t.Helper()
+	b, err := json.Marshal(value)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := s.etcd.Raw().Put(s.t.Context(), fmt.Sprint(key), string(b)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) remove(key any) {
+	s.t.Helper()
+	if _, err := s.etcd.Raw().Delete(s.t.Context(), fmt.Sprint(key)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) status(id fleet.InstanceID) fleet.Status {
+	st, err := store.Get(s.t.Context(), s.store, store.StatusKey(id))
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		s.t.Fatal(err)
+	}
+	return st
+}
+
+// await waits until an instance's status satisfies a condition.
+func (s *site) await(id fleet.InstanceID, what string, ok func(fleet.Status) bool) fleet.Status {
+	s.t.Helper()
+	var last fleet.Status
+	eventually(s.t, what, func() (string, bool) {
+		last = s.status(id)
+		return fmt.Sprintf("%+v", last), ok(last)
+	})
+	return last
+}
+
+func (s *site) awaitState(id fleet.InstanceID, generation int64, state fleet.State) fleet.Status {
+	s.t.Helper()
+	return s.await(id, fmt.Sprintf("%s generation %d %s", id, generation, state), func(st fleet.Status) bool {
+		return st.Generation == generation && st.State == state
+	})
+}
+
+// eventually waits for a condition and prints the last state when it does not come.
+func eventually(t testing.TB, what string, look func() (string, bool)) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		last, ok := look()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not happen; last seen: %s", what, last)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// api is a client of the agent as its record advertises it.
+func (s *site) api() *client.Client {
+	s.t.Helper()
+	n, err := store.Get(s.t.Context(), s.store, store.NodeKey(node))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	h := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	return client.New(h, n.AgentURL, secret)
+}
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func (s *site) running(id fleet.InstanceID, path string) string {
+	b, err := os.ReadFile(filepath.Join(s.dir, "running", string(id), path))
+	if err != nil && !os.IsNotExist(err) {
+		s.t.Fatal(err)
+	}
+	return string(b)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil || !isNotExist(err)
+}
+
+func isNotExist(err error) bool { return err != nil && os.IsNotExist(err) }
+
+
+// tools of the test binary itself, run as a child.
+func child(mode string) int {
+	switch mode {
+	case "server":
+		return serve()
+	case "agent":
+		return agentProcess()
+	}
+	fmt.Fprintln(os.Stderr, "unknown mode", mode)
+	return 2
+}
+
+// serve is a small network server: it listens on PORT and ends on "stop".
+func serve() int {
+	l, err := net.Listen("tcp", "127.0.0.1:"+os.Getenv("ORRERY_PORT"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+		}
+	}()
+	buf := make([]byte, 256)
+	for {
+		n, err := os.Stdin.Read(buf)
+		if err != nil || strings.Contains(string(buf[:n]), "stop") {
+			return 0
+		}
+	}
+}
+
+// server is a plan that runs the small network server.
+func server() fleet.Plan {
+	exe, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	p := basic("exec " + exe)
+	p.Env = map[string]string{"ORRERY_TEST_MODE": "server"}
+	p.Readiness.Type = fleet.ReadyPort
+	return p
+}

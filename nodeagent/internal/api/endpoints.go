@@ -1,0 +1,145 @@
+// Package api is the agent's HTTP interface for the gateway: live figures, log,
+// console and heartbeats of the node's instances.
+//
+// Every call but /livez carries the cluster secret. Errors are in wire's Internal
+// dialect, so a Kind survives the hop.
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-kit/kit/endpoint"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
+	"github.com/orreryhq/orrery/nodeagent/internal/console"
+	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
+)
+
+// Instances is what the interface speaks about.
+type Instances interface {
+	// Instance finds a driver. NotFound when the node does not have the instance.
+	Instance(id fleet.InstanceID) (*supervise.Instance, error)
+	// LogPath is the file that holds an instance's output.
+	LogPath(id fleet.InstanceID) string
+}
+
+const (
+	defaultLines = 100
+	defaultChunk = 64 << 10
+)
+
+type tailRequest struct {
+	id    fleet.InstanceID
+	lines int
+}
+
+type readRequest struct {
+	id       fleet.InstanceID
+	offset   int64
+	maxBytes int
+}
+
+type consoleRequest struct {
+	id   fleet.InstanceID
+	line string
+}
+
+type heartbeatRequest struct {
+	id fleet.InstanceID
+	client.Heartbeat
+}
+
+func getInstance(all Instances) endpoint.Endpoint {
+	return func(_ context.Context, request any) (any, error) {
+		i, err := all.Instance(request.(fleet.InstanceID))
+		if err != nil {
+			return nil, err
+		}
+		return view(i.Live(), time.Now()), nil
+	}
+}
+
+func view(l supervise.Live, now time.Time) client.Instance {
+	s := l.Status
+	v := client.Instance{
+		ID: s.Instance, Name: l.Name, Group: s.Group, Generation: s.Generation,
+		State: s.State, Reason: s.Reason, Message: s.Message, PID: s.PID, Restarts: s.Restarts,
+		StartedAt: s.StartedAt, OnlineAt: s.OnlineAt, Players: l.Report.Players, MaxPlayers: l.Report.MaxPlayers,
+		TPS: l.Report.TPS, LastHeartbeat: l.Report.HeartbeatAt, SaidState: l.Said,
+	}
+	if s.PID != 0 {
+		v.UptimeMillis = max(0, now.Sub(s.StartedAt).Milliseconds())
+	}
+	return v
+}
+
+// log answers a tailRequest or a readRequest.
+func log(all Instances) endpoint.Endpoint {
+	return func(_ context.Context, request any) (any, error) {
+		switch r := request.(type) {
+		case tailRequest:
+			return tail(all, r)
+		case readRequest:
+			return read(all, r)
+		}
+		return nil, errs.New(errs.Internal, "no request for a log: %T", request)
+	}
+}
+
+func tail(all Instances, r tailRequest) (any, error) {
+	if _, err := all.Instance(r.id); err != nil {
+		return nil, err
+	}
+	lines, err := console.Tail(all.LogPath(r.id), r.lines)
+	if err != nil {
+		return nil, err
+	}
+	out := client.Log{Lines: make([]client.Line, 0, len(lines))}
+	for _, l := range lines {
+		out.Lines = append(out.Lines, client.Line{Offset: l.Offset, Text: l.Text})
+	}
+	return out, nil
+}
+
+func read(all Instances, r readRequest) (any, error) {
+	if _, err := all.Instance(r.id); err != nil {
+		return nil, err
+	}
+	data, next, err := console.Read(all.LogPath(r.id), r.offset, r.maxBytes)
+	if err != nil {
+		return nil, err
+	}
+	return client.Chunk{Data: data, Next: next}, nil
+}
+
+func writeLine(all Instances) endpoint.Endpoint {
+	return func(_ context.Context, request any) (any, error) {
+		r := request.(consoleRequest)
+		i, err := all.Instance(r.id)
+		if err != nil {
+			return nil, err
+		}
+		return nil, i.WriteLine(r.line)
+	}
+}
+
+func heartbeat(all Instances) endpoint.Endpoint {
+	return func(_ context.Context, request any) (any, error) {
+		r := request.(heartbeatRequest)
+		i, err := all.Instance(r.id)
+		if err != nil {
+			return nil, err
+		}
+		now := time.Now().UTC()
+		at := r.At
+		if at.IsZero() || at.After(now) {
+			at = now
+		}
+		return nil, i.Heartbeat(fleet.InstanceReport{
+			Players: r.Players, MaxPlayers: r.MaxPlayers, TPS: r.TPS, HeartbeatAt: at,
+		}, r.State)
+	}
+}

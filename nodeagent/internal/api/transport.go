@@ -1,0 +1,122 @@
+package api
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/go-kit/kit/endpoint"
+	httptransport "github.com/go-kit/kit/transport/http"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+// Handler serves the interface to whoever knows the secret.
+func Handler(all Instances, secret string) http.Handler {
+	options := []httptransport.ServerOption{httptransport.ServerErrorEncoder(encodeError)}
+	server := func(e endpoint.Endpoint, decode httptransport.DecodeRequestFunc) http.Handler {
+		return httptransport.NewServer(e, decode, encode, options...)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /v1/instances/{id}", server(getInstance(all), decodeID))
+	mux.Handle("GET /v1/instances/{id}/log", server(log(all), decodeLog))
+	mux.Handle("POST /v1/instances/{id}/console", server(writeLine(all), decodeConsole))
+	mux.Handle("PUT /v1/instances/{id}/heartbeat", server(heartbeat(all), decodeHeartbeat))
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		encodeError(r.Context(), errs.New(errs.NotFound, "no route %s %s", r.Method, r.URL.Path), w)
+	})
+
+	outer := http.NewServeMux()
+	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	outer.Handle("/", guard(secret, mux))
+	return outer
+}
+
+// guard lets only calls through that carry the cluster secret.
+func guard(secret string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !ok || secret == "" || subtle.ConstantTimeCompare([]byte(token), []byte(secret)) != 1 {
+			encodeError(r.Context(), errs.New(errs.Unauthenticated, "this call needs the cluster secret"), w)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func encodeError(_ context.Context, err error, w http.ResponseWriter) {
+	wire.Encode(w, wire.Internal, "", err)
+}
+
+func encode(_ context.Context, w http.ResponseWriter, response any) error {
+	if response == nil {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	return json.NewEncoder(w).Encode(response)
+}
+
+func instanceID(r *http.Request) fleet.InstanceID { return fleet.InstanceID(r.PathValue("id")) }
+
+func decodeID(_ context.Context, r *http.Request) (any, error) { return instanceID(r), nil }
+
+func decodeLog(_ context.Context, r *http.Request) (any, error) {
+	q := r.URL.Query()
+	if q.Has("offset") {
+		offset, err := number(q.Get("offset"), "offset", 0)
+		if err != nil {
+			return nil, err
+		}
+		limit, err := number(q.Get("maxBytes"), "maxBytes", defaultChunk)
+		return readRequest{instanceID(r), offset, int(limit)}, err
+	}
+	lines, err := number(q.Get("lines"), "lines", defaultLines)
+	return tailRequest{instanceID(r), int(lines)}, err
+}
+
+// number reads a query parameter that is a whole number, not negative.
+func number(text, field string, missing int64) (int64, error) {
+	if text == "" {
+		return missing, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, errs.Field(field, "must be a whole number that is not negative, is %q", text)
+	}
+	return n, nil
+}
+
+func decodeConsole(_ context.Context, r *http.Request) (any, error) {
+	var body struct {
+		Line *string `json:"line"`
+	}
+	if err := wire.DecodeJSON(r.Body, 0, &body); err != nil {
+		return nil, err
+	}
+	if body.Line == nil {
+		return nil, errs.Field("line", "is required")
+	}
+	return consoleRequest{instanceID(r), *body.Line}, nil
+}
+
+func decodeHeartbeat(_ context.Context, r *http.Request) (any, error) {
+	h := heartbeatRequest{id: instanceID(r)}
+	if err := wire.DecodeJSON(r.Body, 0, &h.Heartbeat); err != nil {
+		return nil, err
+	}
+	switch {
+	case h.Players < 0:
+		return nil, errs.Field("players", "must not be negative, is %d", h.Players)
+	case h.MaxPlayers < 0:
+		return nil, errs.Field("maxPlayers", "must not be negative, is %d", h.MaxPlayers)
+	case h.TPS < 0:
+		return nil, errs.Field("tps", "must not be negative, is %v", h.TPS)
+	}
+	return h, nil
+}

@@ -1,0 +1,244 @@
+// Package controller follows what the store says about one node and drives its
+// instances.
+//
+// Invariants:
+//   - Absence is no order: a placement whose record is gone keeps running, and so
+//     does everything while the store is away. Only orders stop.
+//   - Statuses are written by one goroutine, the newest of each instance, compared
+//     with the revision they were computed from and fenced by the node's session.
+//   - Starting waits for no write.
+package controller
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent/internal/journal"
+	"github.com/orreryhq/orrery/nodeagent/internal/machine"
+	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
+)
+
+// Config is what a controller needs. All are required.
+type Config struct {
+	Store *store.Client
+	Node  fleet.NodeID
+	// Kit is completed by New: Plan, Report and Forgotten are the controller's.
+	Kit supervise.Kit
+	// Fence proves the node's session; ok is false while there is none.
+	Fence func() (f store.Fence, ok bool)
+	Log   *slog.Logger
+}
+
+// Controller drives the instances of one node.
+type Controller struct {
+	cfg    Config
+	kit    *supervise.Kit
+	plans  *planCache
+	writer *writer
+
+	mu         sync.Mutex
+	placements map[fleet.InstanceID]fleet.Placement
+	orders     map[fleet.InstanceID]fleet.Order
+	instances  map[fleet.InstanceID]*supervise.Instance
+	closing    bool
+	// start runs an instance; nil before Run and after its end.
+	start func(*supervise.Instance)
+	// changed is signalled at every status.
+	changed chan struct{}
+	// ordersKnown is closed when the orders were listed once: nothing is started
+	// before, since it may have to be stopped.
+	ordersKnown chan struct{}
+	ordersOnce  sync.Once
+}
+
+// New makes a controller that knows the journalled instances and waits for Run.
+func New(cfg Config, entries []journal.Entry) *Controller {
+	c := &Controller{
+		cfg: cfg, plans: newPlanCache(cfg.Store),
+		placements: map[fleet.InstanceID]fleet.Placement{}, orders: map[fleet.InstanceID]fleet.Order{},
+		instances: map[fleet.InstanceID]*supervise.Instance{}, changed: make(chan struct{}, 1),
+		ordersKnown: make(chan struct{}),
+	}
+	c.writer = newWriter(cfg.Store, cfg.Fence, c.tell, cfg.Log)
+	kit := cfg.Kit
+	kit.Plan, kit.Report, kit.Forgotten = c.plans.get, c.report, c.forgotten
+	c.kit = &kit
+	for _, e := range entries {
+		p := e.Machine.Placement
+		c.instances[p.Instance] = supervise.Restore(c.kit, e)
+		if e.Machine.Status.State.Terminal() {
+			c.writer.report(e.Machine.Status) // the agent may have died before it could tell
+		}
+	}
+	return c
+}
+
+// Run drives the instances until ctx ends; then processes run on and every status
+// that could be written has been.
+func (c *Controller) Run(ctx context.Context) {
+	driving, stop := context.WithCancel(ctx)
+	var drivers, others sync.WaitGroup
+	c.mu.Lock()
+	c.start = func(i *supervise.Instance) { drivers.Go(func() { i.Run(driving) }) }
+	for _, i := range c.instances {
+		c.start(i)
+	}
+	c.mu.Unlock()
+
+	others.Go(func() { c.writer.run(ctx) })
+	others.Go(func() { c.writer.watchDoubts(ctx) })
+	others.Go(func() { _ = c.cfg.Store.Follow(ctx, store.PlacementsOn(c.cfg.Node).String(), placementHandler{c, ctx}) })
+	others.Go(func() { _ = c.cfg.Store.Follow(ctx, store.OrdersOn(c.cfg.Node).String(), orderHandler{c}) })
+	others.Wait()
+	c.mu.Lock()
+	c.start = nil
+	c.mu.Unlock()
+	stop()
+	drivers.Wait()
+}
+
+// Joined makes the controller compare everything with the store under a new session.
+func (c *Controller) Joined(store.Fence) { c.writer.joined() }
+
+// StopAll stops every instance by its own policy, all at once, and returns when
+// all have ended and their ends are written, or with ctx's error. Nothing is
+// started any more from then on.
+func (c *Controller) StopAll(ctx context.Context) error {
+	c.mu.Lock()
+	c.closing = true
+	for _, i := range c.instances {
+		i.Send(machine.Shutdown{})
+	}
+	c.mu.Unlock()
+	for !c.allEnded() {
+		select {
+		case <-c.changed:
+		case <-ctx.Done():
+			return errs.Wrap("controller.StopAll", ctx.Err())
+		}
+	}
+	return c.writer.flush(ctx)
+}
+
+// LongestStop is how long the most patient stop sequence of a living instance may take.
+func (c *Controller) LongestStop() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var longest time.Duration
+	for _, i := range c.instances {
+		longest = max(longest, i.Live().Grace)
+	}
+	return longest
+}
+
+func (c *Controller) allEnded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, i := range c.instances {
+		if s := i.Live().Status.State; s != "" && !s.Terminal() {
+			return false
+		}
+	}
+	return true
+}
+
+// Instance finds an instance's driver. NotFound when the node does not have it.
+func (c *Controller) Instance(id fleet.InstanceID) (*supervise.Instance, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i, ok := c.instances[id]; ok {
+		return i, nil
+	}
+	return nil, errs.New(errs.NotFound, "instance %s is not on this node", id)
+}
+
+// LogPath is the file that holds an instance's output.
+func (c *Controller) LogPath(id fleet.InstanceID) string { return c.kit.LogPath(id) }
+
+// Instances counts the instances by state.
+func (c *Controller) Instances() map[fleet.State]int {
+	counts := map[fleet.State]int{}
+	for _, l := range c.Live() {
+		counts[l.Status.State]++
+	}
+	return counts
+}
+
+// Live is what is known of all instances now.
+func (c *Controller) Live() map[fleet.InstanceID]supervise.Live {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make(map[fleet.InstanceID]supervise.Live, len(c.instances))
+	for id, i := range c.instances {
+		all[id] = i.Live()
+	}
+	return all
+}
+
+func (c *Controller) report(s fleet.Status) {
+	c.writer.report(s)
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// tell passes on what the writer learned of an instance.
+func (c *Controller) tell(id fleet.InstanceID, e machine.Event) {
+	c.mu.Lock()
+	i := c.instances[id]
+	c.mu.Unlock()
+	if i != nil {
+		i.Send(e)
+	}
+}
+
+// forgotten drops an instance of which nothing is left, and begins anew if it was
+// placed again meanwhile.
+func (c *Controller) forgotten(id fleet.InstanceID) {
+	c.writer.forget(id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.instances, id)
+	if p, ok := c.placements[id]; ok {
+		c.place(p)
+	}
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// place tells an instance of its placement, making it if it is new. c.mu is held.
+func (c *Controller) place(p fleet.Placement) {
+	i, ok := c.instances[p.Instance]
+	if !ok {
+		if c.start == nil || c.closing {
+			return
+		}
+		i = supervise.New(c.kit, p.Instance)
+		c.instances[p.Instance] = i
+		if o, ok := c.orders[p.Instance]; ok {
+			i.Send(machine.Ordered{Order: o})
+		}
+		c.start(i)
+	}
+	i.Send(machine.Placed{Placement: p})
+}
+
+// resume makes an instance whose journal entry is missing although the store says
+// that this node had begun with it. c.mu is held.
+func (c *Controller) resume(p fleet.Placement, s fleet.Status) {
+	if c.start == nil {
+		return
+	}
+	c.cfg.Log.Warn("an instance is missing from the journal", "instance", string(p.Instance), "state", string(s.State))
+	i := supervise.Restore(c.kit, journal.Entry{Machine: machine.Resume(p, s)})
+	c.instances[p.Instance] = i
+	c.start(i)
+}

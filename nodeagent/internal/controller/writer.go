@@ -1,0 +1,384 @@
+package controller
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent/internal/machine"
+)
+
+const (
+	// batch is how many statuses one transaction holds at most.
+	batch = 48
+	// commitTimeout bounds one attempt; the outcome is read back afterwards.
+	commitTimeout = 3 * time.Second
+	// doubtAfter is how long a crash may stay unwritten before the agent acts alone.
+	doubtAfter = 2 * time.Second
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = time.Second
+)
+
+// patience is how long a status may wait for a newer one that makes it needless.
+func patience(s fleet.State) time.Duration {
+	switch s {
+	case fleet.Preparing:
+		return 30 * time.Millisecond
+	case fleet.Starting, fleet.Stopping:
+		return 10 * time.Millisecond
+	case fleet.Unplaced, fleet.Online, fleet.Stopped, fleet.Crashed, fleet.Failed, fleet.Offline:
+	}
+	return 0
+}
+
+// slot is what is known of one instance's status record.
+type slot struct {
+	want  fleet.Status
+	dirty bool
+	due   time.Time
+	// since is when want was reported.
+	since time.Time
+	told  bool // that it could not be written
+	// rev is the record's revision; meaningful when read is true.
+	rev  int64
+	read bool
+}
+
+// writer brings statuses to the store. One goroutine runs it; report and the like
+// may be called from any.
+type writer struct {
+	store *store.Client
+	fence func() (store.Fence, bool)
+	tell  func(fleet.InstanceID, machine.Event)
+	log   *slog.Logger
+	kick  chan struct{}
+	doubt chan struct{}
+
+	mu    sync.Mutex
+	slots map[fleet.InstanceID]*slot
+	// waiters are closed when nothing is left to write; busy is true while something is being written.
+	waiters []chan struct{}
+	busy    bool
+}
+
+func newWriter(s *store.Client, fence func() (store.Fence, bool), tell func(fleet.InstanceID, machine.Event), log *slog.Logger) *writer {
+	return &writer{
+		store: s, fence: fence, tell: tell, log: log, slots: map[fleet.InstanceID]*slot{},
+		kick: make(chan struct{}, 1), doubt: make(chan struct{}, 1),
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// report notes an instance's newest status. A first generation that nobody has
+// reported before needs no look at the record: it is created.
+func (w *writer) report(s fleet.Status) {
+	now := time.Now()
+	w.mu.Lock()
+	sl, ok := w.slots[s.Instance]
+	if !ok {
+		sl = &slot{read: s.Generation == 1 && s.State == fleet.Preparing}
+		w.slots[s.Instance] = sl
+	}
+	sl.due = now.Add(patience(s.State))
+	sl.want, sl.dirty, sl.since, sl.told = s, true, now, false
+	w.mu.Unlock()
+	signal(w.kick)
+	if s.State == fleet.Crashed {
+		signal(w.doubt)
+	}
+}
+
+// joined has every record looked at again: others may have written while there was no session.
+func (w *writer) joined() {
+	now := time.Now()
+	w.mu.Lock()
+	for _, sl := range w.slots {
+		if !sl.dirty {
+			sl.dirty, sl.due = true, now
+		}
+		// A record that was never read or written may still be created blindly.
+		sl.read = sl.read && sl.rev == 0
+	}
+	w.mu.Unlock()
+	signal(w.kick)
+}
+
+func (w *writer) forget(id fleet.InstanceID) {
+	w.mu.Lock()
+	delete(w.slots, id)
+	w.wakeWaiters()
+	w.mu.Unlock()
+}
+
+// flush waits until nothing is left to write.
+func (w *writer) flush(ctx context.Context) error {
+	idle := make(chan struct{})
+	w.mu.Lock()
+	w.waiters = append(w.waiters, idle)
+	w.wakeWaiters()
+	w.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return errs.Wrap("controller.flush", ctx.Err())
+	}
+}
+
+// wakeWaiters releases those who flush when all is written. w.mu is held.
+func (w *writer) wakeWaiters() {
+	if w.busy {
+		return
+	}
+	for _, sl := range w.slots {
+		if sl.dirty {
+			return
+		}
+	}
+	for _, c := range w.waiters {
+		close(c)
+	}
+	w.waiters = nil
+}
+
+// run writes until ctx ends.
+func (w *writer) run(ctx context.Context) {
+	retry := firstRetry
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.kick:
+		case <-timer.C:
+		}
+		for ctx.Err() == nil {
+			items, next := w.take()
+			if len(items) == 0 {
+				if !next.IsZero() {
+					timer.Reset(max(time.Until(next), 0))
+				}
+				break
+			}
+			if err := w.write(ctx, items); err != nil {
+				if retry == firstRetry && ctx.Err() == nil { // once per outage
+					w.log.Warn("statuses not written yet, trying on", "count", len(items), "error", err)
+				}
+				w.settle(items)
+				pause(ctx, retry)
+				retry = min(2*retry, lastRetry)
+				continue
+			}
+			w.settle(items)
+			retry = firstRetry
+		}
+	}
+}
+
+// item is one status under way.
+type item struct {
+	status fleet.Status
+	rev    int64
+	read   bool
+	// done is set when the store holds the status, or needs it no longer.
+	done bool
+}
+
+// take picks what is due. next is when the first of the rest is.
+func (w *writer) take() (items []*item, next time.Time) {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, sl := range w.slots {
+		switch {
+		case !sl.dirty:
+		case sl.due.After(now) || len(items) == batch:
+			if next.IsZero() || sl.due.Before(next) {
+				next = sl.due
+			}
+		default:
+			items = append(items, &item{status: sl.want, rev: sl.rev, read: sl.read})
+		}
+	}
+	w.busy = len(items) > 0
+	return items, next
+}
+
+// settle takes over what became of the items; what changed meanwhile stays dirty.
+func (w *writer) settle(items []*item) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.busy = false
+	for _, it := range items {
+		sl, ok := w.slots[it.status.Instance]
+		if !ok {
+			continue
+		}
+		sl.rev, sl.read = it.rev, it.read
+		if it.done && sl.want.Generation == it.status.Generation && sl.want.ChangedAt.Equal(it.status.ChangedAt) && sl.want.State == it.status.State {
+			sl.dirty = false
+		}
+	}
+	w.wakeWaiters()
+}
+
+// write brings the items to the store in one transaction, reading first what is not known.
+func (w *writer) write(ctx context.Context, items []*item) error {
+	fence, ok := w.fence()
+	if !ok {
+		return errs.New(errs.Unavailable, "the node has no session")
+	}
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	txn := store.Txn{Fences: []store.Fence{fence}}
+	byKey := map[string]*item{}
+	for _, it := range items {
+		if err := w.look(ctx, it); err != nil {
+			return err
+		}
+		if it.done {
+			continue
+		}
+		s := it.status
+		s.Epoch = fence.Epoch()
+		wr := store.Replace(store.StatusKey(s.Instance), s, it.rev)
+		txn.Writes = append(txn.Writes, wr)
+		byKey[wr.Key()] = it
+	}
+	if len(txn.Writes) == 0 {
+		return nil
+	}
+	rev, err := w.store.Commit(ctx, txn)
+	if err == nil {
+		for _, it := range byKey {
+			it.rev, it.done = rev, true
+			w.written(it.status)
+		}
+		return nil
+	}
+	return w.refused(byKey, err)
+}
+
+// refused marks what has to be looked at before the next attempt. Where others
+// wrote, that is no error: the next attempt knows.
+func (w *writer) refused(byKey map[string]*item, err error) error {
+	lost := store.Lost(err)
+	if lost == nil { // the outcome of everything is unknown
+		for _, it := range byKey {
+			it.read = false
+		}
+		return err
+	}
+	for _, key := range lost.Keys {
+		if it, ok := byKey[key]; ok {
+			it.read = false
+		}
+	}
+	if lost.Fence {
+		return err
+	}
+	return nil
+}
+
+// written tells the instance that its end is known.
+func (w *writer) written(s fleet.Status) {
+	if s.State.Terminal() {
+		w.tell(s.Instance, machine.Settled{Generation: s.Generation})
+	}
+}
+
+// look reads the record an item is to replace and decides whether it needs to be.
+func (w *writer) look(ctx context.Context, it *item) error {
+	if it.read {
+		return nil
+	}
+	have, err := store.Get(ctx, w.store, store.StatusKey(it.status.Instance))
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		return err
+	}
+	it.read, it.rev = true, have.ModRev
+	switch want := it.status; {
+	case have.ModRev == 0 || have.Generation < want.Generation:
+	case have.Generation > want.Generation: // the instance went on elsewhere
+		it.done = true
+		w.tell(want.Instance, machine.Superseded{Generation: want.Generation})
+	case have.State.Terminal():
+		it.done = true
+		if want.State.Terminal() {
+			w.written(want)
+			break
+		}
+		w.tell(want.Instance, machine.Superseded{Generation: want.Generation})
+	case equal(have, want):
+		it.done = true
+	}
+	return nil
+}
+
+// equal reports whether a record tells everything that matters of a status: a new
+// session alone is no reason to write it again.
+func equal(have, want fleet.Status) bool {
+	return have.State == want.State && have.Node == want.Node && have.PID == want.PID && have.Restarts == want.Restarts &&
+		have.HostAddress == want.HostAddress && have.TokenHash == want.TokenHash && reflect.DeepEqual(have.Exit, want.Exit)
+}
+
+// watchDoubts tells instances whose crash could not be written for a while.
+func (w *writer) watchDoubts(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.doubt:
+		}
+		for next := w.doubts(); !next.IsZero() && ctx.Err() == nil; next = w.doubts() {
+			pause(ctx, time.Until(next))
+		}
+	}
+}
+
+// doubts tells those whose time has come and returns when the next one's will have.
+func (w *writer) doubts() (next time.Time) {
+	now := time.Now()
+	var stuck []fleet.Status
+	w.mu.Lock()
+	for _, sl := range w.slots {
+		if !sl.dirty || sl.told || sl.want.State != fleet.Crashed {
+			continue
+		}
+		if due := sl.since.Add(doubtAfter); due.After(now) {
+			if next.IsZero() || due.Before(next) {
+				next = due
+			}
+			continue
+		}
+		sl.told = true
+		stuck = append(stuck, sl.want)
+	}
+	w.mu.Unlock()
+	for _, s := range stuck {
+		w.tell(s.Instance, machine.Unsettled{Generation: s.Generation})
+	}
+	return next
+}
+
+// pause waits, or less when ctx ends first.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,211 @@
+// Package membership makes the agent part of the fleet: it writes the node's
+// record and keeps the session that everything else the agent writes is fenced by.
+//
+//	joining ──record and session written──▶ member ──session lost──▶ joining
+//
+// Invariants:
+//   - A node id belongs to one data directory. Another one's record is never
+//     overwritten: joining ends with Conflict.
+//   - A session of the same node is taken over at once, since the lock on the data
+//     directory proves that whoever opened it is dead.
+package membership
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+const (
+	// blockFor is how long a port a stranger holds is kept from the scheduler.
+	blockFor = 5 * time.Minute
+	// attemptTimeout bounds one attempt to join or to write.
+	attemptTimeout = 5 * time.Second
+	maxPause       = 2 * time.Second
+	// recordTries is how often a write of the own record is tried against others.
+	recordTries = 5
+)
+
+// Config is what a member needs. All but TTL are required.
+type Config struct {
+	Store *store.Client
+	// Record is the node's record without its history: JoinedAt, BlockedPorts.
+	Record fleet.Node
+	// TTL is how long the session outlives the agent. 0 means store.DefaultTTL.
+	TTL time.Duration
+	// Joined is called with each new session's fence.
+	Joined func(store.Fence)
+	Log    *slog.Logger
+}
+
+// Member is the node's membership. Make it with New.
+type Member struct {
+	cfg Config
+
+	mu      sync.Mutex
+	record  fleet.Node
+	session *store.Session
+}
+
+// New makes a member that joins when it is run.
+func New(cfg Config) *Member { return &Member{cfg: cfg, record: cfg.Record} }
+
+// Run joins, and joins again whenever the session was lost, until ctx ends. It
+// returns an error only when the node id belongs to another data directory. The
+// session is left as it is: see Leave.
+func (m *Member) Run(ctx context.Context) error {
+	pause := 50 * time.Millisecond
+	for ctx.Err() == nil {
+		s, err := m.join(ctx)
+		if errs.Is(err, errs.Conflict) {
+			return err
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				m.cfg.Log.Warn("not joined yet, trying again", "error", err)
+			}
+			wait(ctx, pause)
+			pause = min(2*pause, maxPause)
+			continue
+		}
+		pause = 50 * time.Millisecond
+		m.set(s)
+		m.cfg.Log.Info("joined", "node", string(m.record.ID), "epoch", s.Fence().Epoch())
+		m.cfg.Joined(s.Fence())
+		select {
+		case <-s.Done():
+			m.cfg.Log.Warn("session lost: instances run on, joining again")
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// Leave gives the session back at once, so that others know; otherwise it is kept
+// for a successor on the same data directory and expires by itself.
+func (m *Member) Leave(ctx context.Context, giveBack bool) {
+	m.mu.Lock()
+	s := m.session
+	m.session = nil
+	m.mu.Unlock()
+	switch {
+	case s == nil:
+	case giveBack:
+		s.Close(ctx)
+	default:
+		s.Abandon()
+	}
+}
+
+func (m *Member) set(s *store.Session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.session = s
+}
+
+// Fence proves the current session. ok is false while there is none.
+func (m *Member) Fence() (f store.Fence, ok bool) {
+	m.mu.Lock()
+	s := m.session
+	m.mu.Unlock()
+	if s == nil {
+		return f, false
+	}
+	select {
+	case <-s.Done():
+		return f, false
+	default:
+		return s.Fence(), true
+	}
+}
+
+// Node is the node's record as it was last written.
+func (m *Member) Node() fleet.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.record
+}
+
+func (m *Member) join(ctx context.Context) (*store.Session, error) {
+	attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	if err := m.write(attempt, func(*fleet.Node) {}); err != nil {
+		return nil, err
+	}
+	node := m.Node()
+	session := fleet.NodeSession{Node: node.ID, DataUUID: node.DataUUID, StartedAt: time.Now().UTC()}
+	s, err := store.OpenSession(attempt, m.cfg.Store, store.NodeSessionKey(node.ID), session, m.cfg.TTL, true)
+	return s, errs.Wrap("membership.join", err)
+}
+
+// write writes the node's record as configured, with what is to be kept of the
+// one that stands there and a change.
+func (m *Member) write(ctx context.Context, change func(*fleet.Node)) error {
+	key := store.NodeKey(m.cfg.Record.ID)
+	var err error
+	for range recordTries {
+		var old fleet.Node
+		old, err = store.Get(ctx, m.cfg.Store, key)
+		if err != nil && !errs.Is(err, errs.NotFound) {
+			return errs.Wrap("membership.write", err)
+		}
+		now := time.Now().UTC()
+		record := m.cfg.Record
+		record.JoinedAt = now
+		if old.ModRev != 0 {
+			if old.DataUUID != record.DataUUID {
+				return foreign(record.ID, old)
+			}
+			record.JoinedAt = old.JoinedAt
+			record.BlockedPorts = slices.DeleteFunc(slices.Clone(old.BlockedPorts), func(b fleet.BlockedPort) bool { return b.Until.Before(now) })
+		}
+		change(&record)
+		_, err = m.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(key, record, old.ModRev)}})
+		if err == nil {
+			m.mu.Lock()
+			m.record = record
+			m.mu.Unlock()
+			return nil
+		}
+		if !errs.Is(err, errs.Conflict) && !errs.Is(err, errs.AlreadyExists) {
+			return errs.Wrap("membership.write", err)
+		}
+	}
+	return errs.As(errs.Unavailable, "membership.write", err)
+}
+
+func foreign(id fleet.NodeID, old fleet.Node) error {
+	return &errs.Error{Op: "membership.join", Kind: errs.Conflict, Field: "node", Message: fmt.Sprintf(
+		"the node id %s belongs to another data directory (host %s, joined %s): choose another id, or have an operator delete that node first",
+		id, old.Host.Hostname, old.JoinedAt.Format(time.RFC3339))}
+}
+
+// Block keeps a port that a stranger holds from the scheduler for a while. It is
+// best effort: the start fails either way.
+func (m *Member) Block(ctx context.Context, port int) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	err := m.write(ctx, func(n *fleet.Node) {
+		n.BlockedPorts = slices.DeleteFunc(n.BlockedPorts, func(b fleet.BlockedPort) bool { return b.Port == port })
+		n.BlockedPorts = append(n.BlockedPorts, fleet.BlockedPort{Port: port, Until: time.Now().UTC().Add(blockFor)})
+	})
+	if err != nil {
+		m.cfg.Log.Warn("taken port not reported", "port", port, "error", err)
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,136 @@
+// Package report folds the node's usage and its instances' live figures into one
+// record, written when something in it changed meaningfully and at most once a second.
+package report
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
+	"github.com/orreryhq/orrery/nodeagent/internal/usage"
+)
+
+const (
+	// every is the shortest time between two looks, and so between two writes.
+	every = time.Second
+	// step is the change of a usage, as a share of the whole, that is worth a write.
+	step = 0.05
+	// coarse is how old a known heartbeat may get before a newer one is worth a write.
+	coarse       = 30 * time.Second
+	writeTimeout = 3 * time.Second
+)
+
+// Config is what a reporter needs. All are required.
+type Config struct {
+	Store    *store.Client
+	Node     fleet.NodeID
+	DataDir  string
+	Capacity fleet.Resources
+	Fence    func() (f store.Fence, ok bool)
+	Live     func() map[fleet.InstanceID]supervise.Live
+	Log      *slog.Logger
+}
+
+// Reporter writes the node's report.
+type Reporter struct {
+	cfg     Config
+	cpu     usage.Processor
+	written fleet.Report
+	epoch   int64
+	rev     int64
+	read    bool
+}
+
+// New makes a reporter that waits for Run.
+func New(cfg Config) *Reporter { return &Reporter{cfg: cfg} }
+
+// Run reports until ctx ends.
+func (r *Reporter) Run(ctx context.Context) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		now := r.look()
+		fence, ok := r.cfg.Fence()
+		if !ok || (fence.Epoch() == r.epoch && !Differs(r.written, now, r.cfg.Capacity)) {
+			continue
+		}
+		if err := r.write(ctx, fence, now); err != nil && ctx.Err() == nil {
+			r.cfg.Log.Debug("report not written", "error", err)
+		}
+	}
+}
+
+func (r *Reporter) look() fleet.Report {
+	free, total := usage.Disk(r.cfg.DataDir)
+	now := fleet.Report{
+		Node: r.cfg.Node, CPU: r.cpu.Used(), MemoryMiB: usage.Memory(), DiskFreeMiB: free, DiskMiB: total,
+		At: time.Now().UTC(),
+	}
+	for id, l := range r.cfg.Live() {
+		if l.Report != (fleet.InstanceReport{}) && l.Status.State.Running() {
+			if now.Instances == nil {
+				now.Instances = map[fleet.InstanceID]fleet.InstanceReport{}
+			}
+			now.Instances[id] = l.Report
+		}
+	}
+	return now
+}
+
+func (r *Reporter) write(ctx context.Context, fence store.Fence, now fleet.Report) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	key := store.ReportKey(r.cfg.Node)
+	if !r.read {
+		old, err := store.Get(ctx, r.cfg.Store, key)
+		if err != nil && !errs.Is(err, errs.NotFound) {
+			return errs.Wrap("report.write", err)
+		}
+		r.rev, r.read = old.ModRev, true
+	}
+	rev, err := r.cfg.Store.Commit(ctx, store.Txn{
+		Fences: []store.Fence{fence}, Writes: []store.Write{store.Replace(key, now, r.rev)},
+	})
+	if err != nil {
+		r.read = false
+		return errs.Wrap("report.write", err)
+	}
+	r.rev, r.written, r.epoch = rev, now, fence.Epoch()
+	return nil
+}
+
+// Differs reports whether a newer report says something that the older does not:
+// other players, a usage that moved by a step, a heartbeat much younger.
+func Differs(old, now fleet.Report, whole fleet.Resources) bool {
+	if moved(old.CPU, now.CPU, 1) ||
+		moved(float64(old.MemoryMiB), float64(now.MemoryMiB), float64(whole.MemoryMiB)) ||
+		moved(float64(old.DiskFreeMiB), float64(now.DiskFreeMiB), float64(now.DiskMiB)) ||
+		len(old.Instances) != len(now.Instances) {
+		return true
+	}
+	for id, n := range now.Instances {
+		o, ok := old.Instances[id]
+		if !ok || o.Players != n.Players || o.MaxPlayers != n.MaxPlayers || moved(o.TPS, n.TPS, 20) ||
+			n.HeartbeatAt.Sub(o.HeartbeatAt) >= coarse {
+			return true
+		}
+	}
+	return false
+}
+
+func moved(a, b, whole float64) bool {
+	d := b - a
+	if d < 0 {
+		d = -d
+	}
+	return d > 0 && d >= step*whole
+}

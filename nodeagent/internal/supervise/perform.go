@@ -1,0 +1,271 @@
+package supervise
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/journal"
+	"github.com/orreryhq/orrery/nodeagent/internal/machine"
+	"github.com/orreryhq/orrery/nodeagent/internal/ports"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/stop"
+	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
+)
+
+const (
+	// fetchPatience is how long content that nobody serves now is waited for.
+	fetchPatience = 8 * time.Second
+	retryPause    = 250 * time.Millisecond
+	tokenBytes    = 32
+)
+
+// prepare reads the plan and builds the directory.
+func (i *Instance) prepare(ctx context.Context, s machine.State) message {
+	fail := func(reason fleet.Reason, text string) message {
+		return message{event: machine.Failed{Run: s.Run, Reason: reason, Message: text}}
+	}
+	plan, err := i.plan(ctx, s.Placement.Plan)
+	if err != nil {
+		return fail(fleet.ReasonPlanMissing, fmt.Sprintf("its plan %.12s could not be read", s.Placement.Plan))
+	}
+	if plan.Runtime != fleet.RuntimeProcess {
+		return fail(fleet.ReasonRuntimeMissing, fmt.Sprintf("the node does not offer the runtime %s", plan.Runtime))
+	}
+	values, address, notes := workspace.Values(plan, s.Placement, i.kit.Node(), i.kit.APIURL())
+	request := workspace.Request{Placement: s.Placement, Plan: plan, Values: values}
+	built, err := i.build(ctx, request)
+	if err != nil {
+		i.log.Error("preparing failed", "error", err)
+		var f *workspace.Failure
+		if errors.As(err, &f) {
+			return fail(f.Reason, f.Message)
+		}
+		return fail(fleet.ReasonPrepareFailed, fleet.ReasonPrepareFailed.Text())
+	}
+	_, unknown := workspace.Substitute(plan.Command, values)
+	for _, u := range unknown {
+		notes = append(notes, workspace.UnknownNote(u, "command"))
+	}
+	_, inEnv := workspace.Environ(i.kit.Host, request, "", "", i.kit.APIURL())
+	notes = slices.Concat(notes, inEnv, built)
+	token, hash := newToken()
+	return message{token: token, event: machine.Prepared{
+		Run: s.Run, Plan: plan, HostAddress: address, TokenHash: hash, Notes: machine.Note(notes...),
+	}}
+}
+
+func newToken() (token, hash string) {
+	b := make([]byte, tokenBytes)
+	_, _ = rand.Read(b) // it never fails
+	token = hex.EncodeToString(b)
+	sum := sha256.Sum256([]byte(token))
+	return token, hex.EncodeToString(sum[:])
+}
+
+// plan reads a plan, waiting for a store that is away.
+func (i *Instance) plan(ctx context.Context, digest string) (fleet.Plan, error) {
+	for {
+		plan, err := i.kit.Plan(ctx, digest)
+		if err == nil || !errs.Is(err, errs.Unavailable) || !wait(ctx, retryPause) {
+			return plan, err
+		}
+	}
+}
+
+// build builds the directory, waiting a little for content that nobody serves now.
+func (i *Instance) build(ctx context.Context, r workspace.Request) ([]string, error) {
+	deadline := time.Now().Add(fetchPatience)
+	for {
+		notes, err := i.kit.Workspace.Build(ctx, r)
+		var f *workspace.Failure
+		transient := errors.As(err, &f) && f.Reason == fleet.ReasonTemplateFetch && errs.Is(f.Err, errs.Unavailable)
+		if !transient || time.Now().After(deadline) || !wait(ctx, retryPause) {
+			return notes, err
+		}
+	}
+}
+
+// wait pauses; false when ctx ended first.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// spec is what the runtime is asked to run.
+func (i *Instance) spec(e journal.Entry) runtime.Spec {
+	s := e.Machine
+	dir := i.kit.Workspace.Dir(s.Placement, s.Plan.Static)
+	values, _, _ := workspace.Values(s.Plan, s.Placement, i.kit.Node(), i.kit.APIURL())
+	command, _ := workspace.Substitute(s.Plan.Command, values)
+	request := workspace.Request{Placement: s.Placement, Plan: s.Plan, Values: values}
+	env, _ := workspace.Environ(i.kit.Host, request, dir, e.Token, i.kit.APIURL())
+	return runtime.Spec{
+		InstanceID: string(i.id), Dir: dir, RunDir: i.kit.RunDir(i.id), LogPath: i.kit.LogPath(i.id),
+		Command: command, Env: env,
+	}
+}
+
+// launch checks the ports and starts the process.
+func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
+	run := e.Machine.Run
+	fail := func(reason fleet.Reason, err error) message {
+		i.log.Error("starting failed", "error", err)
+		return message{event: machine.Failed{Run: run, Reason: reason, Message: text(reason, err)}}
+	}
+	for _, port := range allPorts(e.Machine.Placement) {
+		if err := ports.Free(port); err != nil {
+			i.kit.Block(ctx, port)
+			return fail(fleet.ReasonPortTaken, err)
+		}
+	}
+	spec := i.spec(e)
+	if err := os.MkdirAll(filepath.Dir(spec.LogPath), 0o750); err != nil {
+		return fail(diskOr(fleet.ReasonStartFailed, err), err)
+	}
+	p, err := i.kit.Runtime.Start(ctx, spec)
+	if err != nil {
+		return fail(diskOr(fleet.ReasonStartFailed, err), err)
+	}
+	return message{process: p, event: machine.Started{Run: run, PID: p.Identity().Server.PID, At: time.Now().UTC()}}
+}
+
+func allPorts(p fleet.Placement) []int {
+	var all []int
+	if p.Port > 0 {
+		all = append(all, p.Port)
+	}
+	for _, port := range p.Ports {
+		all = append(all, port)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func diskOr(reason fleet.Reason, err error) fleet.Reason {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return fleet.ReasonDiskFull
+	}
+	return reason
+}
+
+func text(reason fleet.Reason, err error) string {
+	if m := errs.MessageOf(err); m != errs.MessageOf(nil) {
+		return m
+	}
+	return reason.Text()
+}
+
+// adopt looks for the process of an earlier agent. Where that one died before it
+// could journal a process, whatever is left of the attempt is ended.
+func (i *Instance) adopt(ctx context.Context, e journal.Entry, unsure bool) message {
+	run, id := e.Machine.Run, e.Process
+	unknown := e.ProcessRun != run
+	if unknown {
+		id = runtime.Identity{BootID: i.kit.BootID}
+	}
+	p, err := i.kit.Runtime.Adopt(ctx, i.spec(e), id)
+	if err != nil {
+		i.log.Error("process not adopted", "error", err)
+		return message{event: machine.Lost{Run: run}}
+	}
+	if unknown {
+		if err := p.Kill(ctx); err != nil {
+			i.log.Error("the remains of a start were not ended", "error", err)
+		}
+	}
+	if !living(p, id) {
+		return message{event: ending(run, p.Exit(), unsure)}
+	}
+	return message{process: p, event: machine.Found{Run: run, PID: p.Identity().Server.PID}}
+}
+
+// living reports whether an adopted process runs. One that has gone is cleared
+// away first, which takes a moment.
+func living(p runtime.Process, id runtime.Identity) bool {
+	if id.Shell.PID > 0 && unix.Kill(id.Shell.PID, 0) == nil {
+		select {
+		case <-p.Exited():
+			return false
+		default:
+			return true
+		}
+	}
+	<-p.Exited()
+	return false
+}
+
+// ending is the event for a process that ended while no agent watched.
+func ending(run int, exit runtime.Exit, unsure bool) machine.Event {
+	if exit.Known && !unsure {
+		return exitEvent(run, exit)
+	}
+	return machine.Lost{Run: run, Rebooted: exit.Rebooted}
+}
+func exitEvent(run int, e runtime.Exit) machine.Event {
+	at := e.At
+	if at.IsZero() {
+		at = time.Now()
+	}
+	return machine.Exited{Run: run, At: at.UTC(), Exit: fleet.Exit{Code: e.Code, Signal: e.Signal, Known: e.Known}}
+}
+
+// awaitReady runs the readiness check until it passes or the process ends.
+func (i *Instance) awaitReady(ctx context.Context, run int) {
+	p, port := i.process, i.entry.Machine.Placement.Port
+	i.helpers.Go(func() {
+		if ports.AwaitTCP(ctx, port, p.Exited()) == nil {
+			i.Send(machine.Ready{Run: run})
+		}
+	})
+}
+
+// stop begins the plan's stop sequence.
+func (i *Instance) stop(ctx context.Context) {
+	p, force, plan := i.process, make(chan struct{}), i.entry.Machine.Plan.Stop
+	i.force = force
+	policy := stop.Policy{
+		Line: plan.Command, Grace: time.Duration(plan.GraceSeconds) * time.Second,
+		Signal: unix.SignalNum("SIG" + plan.Signal), KillAfter: fleet.KillAfterSeconds * time.Second,
+	}
+	if policy.Signal == 0 {
+		policy.Signal = unix.SIGTERM
+	}
+	i.helpers.Go(func() {
+		if err := stop.Gracefully(ctx, p, policy, force); err != nil && ctx.Err() == nil {
+			i.log.Error("stopping failed", "error", err)
+		}
+	})
+}
+
+// kill ends everything at once, cutting a stop sequence short.
+func (i *Instance) kill(ctx context.Context) {
+	if i.force != nil {
+		close(i.force)
+		i.force = nil
+		return
+	}
+	p := i.process
+	i.helpers.Go(func() {
+		if err := p.Kill(ctx); err != nil && ctx.Err() == nil {
+			i.log.Error("killing failed", "error", err)
+		}
+	})
+}

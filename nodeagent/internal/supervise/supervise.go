@@ -1,0 +1,332 @@
+// Package supervise drives one instance: a goroutine that feeds events to the
+// pure machine, journals the state it comes to, and performs the effects.
+//
+// Invariants:
+//   - The journal is written before an effect is performed; a process' identity is
+//     journalled as soon as it exists.
+//   - Effects that take time run in a helper goroutine and answer with an event;
+//     the driver itself never blocks on a server, a network or a disk for long.
+//   - When the driver's context ends, processes run on and helpers have returned.
+package supervise
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/journal"
+	"github.com/orreryhq/orrery/nodeagent/internal/machine"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
+)
+
+// Kit is what all instances of an agent share. Every field is required.
+type Kit struct {
+	Runtime   runtime.Runtime
+	Journal   *journal.Journal
+	Workspace *workspace.Builder
+	// DataDir is below which runs and logs live.
+	DataDir string
+	// BootID identifies the running kernel.
+	BootID string
+	// Host is what environments take over from the host.
+	Host workspace.Host
+	// APIURL is the gateway's address as seen by instances.
+	APIURL func() string
+	// Node is the node's current record.
+	Node func() fleet.Node
+	// Plan reads a plan. NotFound when there is none.
+	Plan func(ctx context.Context, digest string) (fleet.Plan, error)
+	// Block tells the scheduler that a stranger holds a port.
+	Block func(ctx context.Context, port int)
+	// Report takes each new status; it must not block.
+	Report func(fleet.Status)
+	// Forgotten is called when nothing of an instance is left.
+	Forgotten func(fleet.InstanceID)
+	Log       *slog.Logger
+}
+
+// RunDir is where a runtime keeps its files of an instance.
+func (k *Kit) RunDir(id fleet.InstanceID) string { return filepath.Join(k.DataDir, "run", string(id)) }
+
+// LogPath is the file that takes an instance's output.
+func (k *Kit) LogPath(id fleet.InstanceID) string {
+	return filepath.Join(k.DataDir, "logs", string(id), "console.log")
+}
+
+// Instance drives one instance. Make it with New or Restore and run it once.
+type Instance struct {
+	kit *Kit
+	id  fleet.InstanceID
+	log *slog.Logger
+
+	// Owned by Run's goroutine.
+	entry   journal.Entry
+	process runtime.Process
+	timer   *time.Timer
+	due     machine.Event
+	force   chan struct{} // not nil while a stop sequence runs; closing it kills
+	cancel  context.CancelFunc
+	done    bool
+
+	helpers sync.WaitGroup
+
+	mu      sync.Mutex
+	mailbox []message
+	live    Live
+	console runtime.Process
+	wake    chan struct{}
+}
+
+// message is an event with what its handling needs beside the pure state.
+type message struct {
+	event   machine.Event
+	process runtime.Process
+	token   string
+}
+
+// Live is what is known of an instance now.
+type Live struct {
+	Status fleet.Status
+	Name   string
+	// Grace is how long its stop sequence may take at most.
+	Grace time.Duration
+	// Report is what the instance last said from inside.
+	Report fleet.InstanceReport
+	// Said is the state it last gave itself; empty when it never did.
+	Said string
+}
+
+// New makes the driver of an instance that is not known yet.
+func New(kit *Kit, id fleet.InstanceID) *Instance {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	return &Instance{
+		kit: kit, id: id, log: kit.Log.With("instance", string(id)), timer: timer, wake: make(chan struct{}, 1),
+	}
+}
+
+// Restore makes the driver of a journalled instance and has it take up its work.
+func Restore(kit *Kit, e journal.Entry) *Instance {
+	i := New(kit, e.Machine.Placement.Instance)
+	i.entry = e
+	i.live = Live{Status: e.Machine.Status, Name: e.Machine.Placement.Name, Grace: grace(e.Machine)}
+	i.Send(machine.Recovered{})
+	return i
+}
+
+// Send gives the instance an event. It never blocks.
+func (i *Instance) Send(e machine.Event) { i.post(message{event: e}) }
+
+func (i *Instance) post(m message) {
+	i.mu.Lock()
+	i.mailbox = append(i.mailbox, m)
+	i.mu.Unlock()
+	select {
+	case i.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (i *Instance) take() []message {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	mail := i.mailbox
+	i.mailbox = nil
+	return mail
+}
+
+// Run drives the instance until it is forgotten or ctx ends.
+func (i *Instance) Run(ctx context.Context) {
+	defer i.timer.Stop()
+	for !i.done {
+		select {
+		case <-i.wake:
+			for _, m := range i.take() {
+				i.handle(ctx, m)
+			}
+		case <-i.exited():
+			p := i.process
+			i.setProcess(nil)
+			i.handle(ctx, message{event: exitEvent(i.entry.Machine.Run, p.Exit())})
+		case <-i.timer.C:
+			i.handle(ctx, message{event: i.due})
+		case <-ctx.Done():
+			i.leave()
+			return
+		}
+	}
+	i.helpers.Wait()
+}
+
+// leave waits for the helpers and journals a process one of them started meanwhile.
+func (i *Instance) leave() {
+	i.helpers.Wait()
+	for _, m := range i.take() {
+		if m.process != nil {
+			i.advance(m)
+		}
+	}
+}
+
+func (i *Instance) exited() <-chan struct{} {
+	if i.process == nil {
+		return nil
+	}
+	return i.process.Exited()
+}
+
+func (i *Instance) setProcess(p runtime.Process) {
+	i.process = p
+	if p == nil {
+		i.force = nil
+	}
+	i.mu.Lock()
+	i.console = p
+	i.mu.Unlock()
+}
+
+// handle takes the instance on by one event: decide, journal, perform, tell.
+func (i *Instance) handle(ctx context.Context, m message) {
+	if i.done {
+		return
+	}
+	before := i.entry.Machine.Status
+	effects := i.advance(m)
+	for _, e := range effects {
+		i.perform(ctx, e)
+	}
+	if after := i.entry.Machine.Status; !same(before, after) && after.State != "" {
+		i.log.Info("state changed", "name", i.entry.Machine.Placement.Name, "state", after.State, "reason", after.Reason, "message", after.Message)
+		i.kit.Report(after)
+	}
+}
+
+// advance decides and journals.
+func (i *Instance) advance(m message) []machine.Effect {
+	next, effects := machine.Step(i.entry.Machine, m.event, time.Now().UTC())
+	if m.process == nil && m.token == "" && len(effects) == 0 && reflect.DeepEqual(next, i.entry.Machine) {
+		return nil // news of what is known, as after every relist
+	}
+	i.entry.Machine = next
+	if m.process != nil {
+		i.setProcess(m.process)
+		i.entry.Process, i.entry.ProcessRun = m.process.Identity(), next.Run
+	}
+	if m.token != "" {
+		i.entry.Token = m.token
+	}
+	if next.Placement.Instance != "" {
+		if err := i.kit.Journal.Write(i.entry); err != nil {
+			i.log.Error("journal not written: after a crash of the agent this instance may be lost", "error", err)
+		}
+	}
+	i.mu.Lock()
+	if next.Status.Generation != i.live.Status.Generation {
+		i.live.Report, i.live.Said = fleet.InstanceReport{}, ""
+	}
+	i.live.Status, i.live.Name, i.live.Grace = next.Status, next.Placement.Name, grace(next)
+	i.mu.Unlock()
+	return effects
+}
+
+func grace(s machine.State) time.Duration {
+	return time.Duration(s.Plan.Stop.GraceSeconds+fleet.KillAfterSeconds) * time.Second
+}
+
+func same(a, b fleet.Status) bool {
+	return a.State == b.State && a.Reason == b.Reason && a.Message == b.Message && a.Generation == b.Generation &&
+		a.PID == b.PID && a.Restarts == b.Restarts && a.ChangedAt.Equal(b.ChangedAt)
+}
+
+func (i *Instance) perform(ctx context.Context, e machine.Effect) {
+	switch e := e.(type) {
+	case machine.Prepare:
+		prepCtx, cancel := context.WithCancel(ctx)
+		i.cancel = cancel
+		state := i.entry.Machine
+		i.helpers.Go(func() { defer cancel(); i.post(i.prepare(prepCtx, state)) })
+	case machine.Cancel:
+		i.cancel()
+	case machine.Launch:
+		entry := i.entry
+		i.helpers.Go(func() { i.post(i.launch(ctx, entry)) })
+	case machine.Adopt:
+		entry := i.entry
+		i.helpers.Go(func() { i.post(i.adopt(ctx, entry, e.Unsure)) })
+	case machine.AwaitReady:
+		i.awaitReady(ctx, e.Run)
+	case machine.Stop:
+		i.stop(ctx)
+	case machine.Kill:
+		i.kill(ctx)
+	case machine.Wake:
+		i.due = machine.Elapsed{Run: e.Run, Timer: e.Timer}
+		i.timer.Reset(e.After)
+	case machine.Clear:
+		m := i.entry.Machine
+		if err := i.kit.Workspace.Remove(m.Placement, m.Plan.Static); err != nil {
+			i.log.Warn("directory not removed", "error", err)
+		}
+	case machine.Forget:
+		i.forget()
+	}
+}
+
+// forget removes what is kept beside the working directory.
+func (i *Instance) forget() {
+	i.done = true
+	for _, dir := range []string{i.kit.RunDir(i.id), filepath.Dir(i.kit.LogPath(i.id))} {
+		if err := os.RemoveAll(dir); err != nil {
+			i.log.Warn("directory not removed", "error", err)
+		}
+	}
+	if err := i.kit.Journal.Remove(i.id); err != nil {
+		i.log.Warn("journal entry not removed", "error", err)
+	}
+	i.kit.Forgotten(i.id)
+}
+
+// Live is what is known of the instance now.
+func (i *Instance) Live() Live {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.live
+}
+
+// Heartbeat takes what the instance says of itself. Conflict when it does not run.
+func (i *Instance) Heartbeat(r fleet.InstanceReport, said string) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !i.live.Status.State.Running() {
+		return errs.New(errs.Conflict, "the instance is %s: only a running one sends heartbeats", i.live.Status.State)
+	}
+	i.live.Report = r
+	if said != "" {
+		i.live.Said = said
+	}
+	return nil
+}
+
+// WriteLine types a line into the instance's console. Conflict when it does not
+// run, Invalid for control characters other than tab.
+func (i *Instance) WriteLine(line string) error {
+	line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+	if fleet.HasControl(line) {
+		return errs.Field("line", "must not contain control characters other than tab")
+	}
+	i.mu.Lock()
+	p, state := i.console, i.live.Status.State
+	i.mu.Unlock()
+	if p == nil {
+		return errs.New(errs.Conflict, "the instance is %s: nothing reads its console", state)
+	}
+	return p.WriteLine(line)
+}

@@ -1,0 +1,229 @@
+// Package workspace builds the directory an instance runs in: the plan's layers
+// in their order, the later one winning, with placeholders replaced in the files
+// the plan lists.
+//
+// Invariants:
+//   - A directory appears whole or not at all: it is built beside its place and
+//     moved there. What fails leaves nothing behind.
+//   - Nothing is ever written outside the directory, whatever links a template or a
+//     server put into it.
+//   - A static directory is built once and kept. Later starts lay the layers over
+//     it, without touching files that are there (or, with Override, those that are
+//     protected); each file is replaced as a whole.
+//   - A blob's content is copied, never shared: a server may write to all it got.
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
+)
+
+// Builder builds directories below one data directory. It is safe for concurrent use.
+type Builder struct {
+	data  string
+	cache *blobs.Cache
+}
+
+// New makes a builder.
+func New(dataDir string, cache *blobs.Cache) *Builder { return &Builder{data: dataDir, cache: cache} }
+
+// Failure is why a directory could not be built.
+type Failure struct {
+	Reason  fleet.Reason
+	Message string
+	Err     error
+}
+
+// Error joins message and cause.
+func (f *Failure) Error() string {
+	if f.Err == nil {
+		return f.Message
+	}
+	return f.Message + ": " + f.Err.Error()
+}
+
+// Unwrap gives the cause.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// Request is what to build.
+type Request struct {
+	Placement fleet.Placement
+	Plan      fleet.Plan
+	// Values are the placeholder values.
+	Values map[string]string
+}
+
+// Dir is where an instance's directory is or will be.
+func (b *Builder) Dir(p fleet.Placement, static bool) string {
+	if static {
+		return filepath.Join(b.data, "static", string(p.Group), p.Name)
+	}
+	return filepath.Join(b.data, "running", string(p.Instance))
+}
+
+// Build builds the directory and returns what its operator should know: unknown
+// placeholders, listed files that are missing or no text. Errors are Failures, or
+// of Kind Canceled.
+func (b *Builder) Build(ctx context.Context, r Request) (notes []string, err error) {
+	tree, err := b.merge(ctx, r.Plan.Layers)
+	if err != nil {
+		return nil, err
+	}
+	dir := b.Dir(r.Placement, r.Plan.Static)
+	if r.Plan.Static && exists(dir) {
+		return b.apply(ctx, r, tree, dir, false)
+	}
+	staging := filepath.Join(filepath.Dir(dir), ".new-"+filepath.Base(dir))
+	if err := errors.Join(os.RemoveAll(staging), os.MkdirAll(staging, 0o755)); err != nil {
+		return nil, failure(ctx, "the directory could not be made", err)
+	}
+	notes, err = b.apply(ctx, r, tree, staging, true)
+	if err == nil {
+		err = errors.Join(os.RemoveAll(dir), os.Rename(staging, dir))
+		err = failure(ctx, "the directory could not be moved to its place", err)
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(staging))
+	}
+	return notes, nil
+}
+
+// Remove removes a dynamic instance's directory; a static one stays.
+func (b *Builder) Remove(p fleet.Placement, static bool) error {
+	if static {
+		return nil
+	}
+	dir := b.Dir(p, false)
+	staging := filepath.Join(filepath.Dir(dir), ".new-"+filepath.Base(dir))
+	return errs.As(errs.Unavailable, "workspace.Remove", errors.Join(os.RemoveAll(dir), os.RemoveAll(staging)))
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// merge reads the layers' manifests and lays them over each other.
+func (b *Builder) merge(ctx context.Context, layers []fleet.PlanLayer) (tree, error) {
+	t := tree{files: map[string]fleet.ManifestEntry{}, dirs: map[string]bool{}}
+	for _, l := range layers {
+		if l.Digest == "" {
+			return t, &Failure{Reason: fleet.ReasonTemplateMissing, Message: fmt.Sprintf("template %s does not exist", l.TemplateRef)}
+		}
+		m, err := b.cache.Manifest(ctx, l.Digest)
+		if err != nil {
+			return t, fetchFailure(ctx, "template "+l.String(), err)
+		}
+		for _, e := range m.Entries {
+			if err := t.add(e); err != nil {
+				return t, &Failure{Reason: fleet.ReasonPrepareFailed, Message: fmt.Sprintf("template %s: %v", l.TemplateRef, err)}
+			}
+		}
+	}
+	return t, nil
+}
+
+func fetchFailure(ctx context.Context, what string, err error) error {
+	if ctx.Err() != nil {
+		return errs.Wrap("workspace.Build", ctx.Err())
+	}
+	if errs.Is(err, errs.Exhausted) {
+		return &Failure{Reason: fleet.ReasonDiskFull, Message: fleet.ReasonDiskFull.Text(), Err: err}
+	}
+	return &Failure{Reason: fleet.ReasonTemplateFetch, Message: what + " could not be fetched: " + why(err), Err: err}
+}
+
+func why(err error) string {
+	if m := errs.MessageOf(err); m != errs.MessageOf(nil) {
+		return m
+	}
+	return "its source does not answer or sent damaged content"
+}
+
+// failure words trouble with the filesystem; nil stays nil.
+func failure(ctx context.Context, what string, err error) error {
+	var known *Failure
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return errs.Wrap("workspace.Build", ctx.Err())
+	case errors.As(err, &known):
+		return err
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return &Failure{Reason: fleet.ReasonDiskFull, Message: fleet.ReasonDiskFull.Text(), Err: err}
+	}
+	var e *fs.PathError
+	if errors.As(err, &e) {
+		what += ": " + e.Path + ": " + e.Err.Error()
+	}
+	return &Failure{Reason: fleet.ReasonPrepareFailed, Message: what, Err: err}
+}
+
+// tree is what the layers come to: the entries by path, and the directories above them.
+type tree struct {
+	files map[string]fleet.ManifestEntry
+	dirs  map[string]bool
+}
+
+// add lays an entry over what is there. A file in the way of a directory gives
+// way, and a directory in the way of a file as well.
+func (t *tree) add(e fleet.ManifestEntry) error {
+	if !safePath(e.Path) {
+		return errs.New(errs.Invalid, "%q is not a path inside the directory", e.Path)
+	}
+	if e.Kind == fleet.FileSymlink && !safeLink(e.Path, e.Target) {
+		return errs.New(errs.Invalid, "the link %s leads out of the directory", e.Path)
+	}
+	for parent := range parents(e.Path) {
+		if have, ok := t.files[parent]; ok && have.Kind != fleet.FileDir {
+			delete(t.files, parent)
+		}
+		t.dirs[parent] = true
+	}
+	if e.Kind != fleet.FileDir && t.dirs[e.Path] {
+		t.removeBelow(e.Path)
+	}
+	if e.Kind == fleet.FileDir {
+		t.dirs[e.Path] = true
+	}
+	t.files[e.Path] = e
+	return nil
+}
+
+func (t *tree) removeBelow(dir string) {
+	for p := range t.files {
+		if strings.HasPrefix(p, dir+"/") {
+			delete(t.files, p)
+		}
+	}
+	for p := range t.dirs {
+		if p == dir || strings.HasPrefix(p, dir+"/") {
+			delete(t.dirs, p)
+		}
+	}
+}
+
+// sorted lists the paths of some kinds in order.
+func (t *tree) sorted(kinds ...fleet.FileKind) []string {
+	var paths []string
+	for p, e := range t.files {
+		if slices.Contains(kinds, e.Kind) {
+			paths = append(paths, p)
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}

@@ -1,0 +1,109 @@
+// Package nodeagent is the service that runs instances on one host: it joins the
+// fleet as a node, builds each placed instance's directory, starts it, watches it,
+// reports what it sees, and stops it when ordered to.
+//
+// It decides neither what runs here nor what shall end: placements and orders in
+// the store do. What it has started outlives it; a later agent on the same data
+// directory goes on with it.
+//
+//	DATA/lock, uuid      the agent's hold on the directory and the node's identity
+//	DATA/journal/        what was begun, one file per instance
+//	DATA/blobs/          template content by hash
+//	DATA/running/ID/     directories of dynamic instances
+//	DATA/static/GROUP/NAME/   those of static ones, kept
+//	DATA/run/ID/         the runtime's own files
+//	DATA/logs/ID/        output; kept as long as the instance's record
+package nodeagent
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
+)
+
+// Templates is where template content comes from; see templatesvc's client.
+type Templates interface {
+	// Manifest reads a template version by its digest. NotFound when nobody has it.
+	Manifest(ctx context.Context, digest string) (fleet.Manifest, error)
+	// Blob opens content by its SHA-256; the caller closes it.
+	Blob(ctx context.Context, sha256 string) (io.ReadCloser, error)
+}
+
+var _ blobs.Source = Templates(nil)
+
+// DefaultListen is where the agent's API listens unless told otherwise.
+const DefaultListen = "127.0.0.1:0"
+
+// Config is what an agent needs. Store, Node, DataDir, ClusterSecret, Templates
+// and Log are required.
+type Config struct {
+	Store *store.Client
+	// Node is the node's id; it belongs to one data directory.
+	Node    fleet.NodeID
+	DataDir string
+	// Address is where players reach the host. Empty means 127.0.0.1.
+	Address string
+	// Listen is the address of the agent's API. Empty means DefaultListen.
+	Listen string
+	// AdvertiseURL is where the gateway reaches the agent's API. Empty means the
+	// address it listens on.
+	AdvertiseURL string
+	Labels       map[string]string
+	// Variables are the node's placeholder values.
+	Variables map[string]string
+	// MemoryMiB and CPU (hundredths of a core) are what the node offers. 0 means what the host has.
+	MemoryMiB, CPU int
+	// APIURL is the gateway's address as seen by instances. Empty leaves it out of their environment.
+	APIURL string
+	// ClusterSecret is the secret of calls between services.
+	ClusterSecret string
+	Templates     Templates
+	// SessionTTL is how long the session outlives the agent. 0 means store.DefaultTTL.
+	SessionTTL time.Duration
+	// StopInstancesOnExit stops all instances when Run's context ends. Otherwise
+	// they run on and the next agent adopts them.
+	StopInstancesOnExit bool
+	// Version is shown in the node's record.
+	Version string
+	Log     *slog.Logger
+	// Metrics takes the service's metrics. Nil drops them.
+	Metrics prometheus.Registerer
+}
+
+// Agent is a node's agent. Make it with New.
+type Agent struct {
+	cfg   Config
+	ready chan struct{}
+}
+
+// New checks the configuration; nothing is touched before Run. Invalid names what is wrong.
+func New(cfg Config) (*Agent, error) {
+	switch {
+	case cfg.Store == nil, cfg.Log == nil, cfg.Templates == nil:
+		return nil, errs.New(errs.Invalid, "nodeagent: Store, Templates and Log are required")
+	case cfg.DataDir == "":
+		return nil, errs.Field("data", "a directory for the agent's data is required")
+	case cfg.ClusterSecret == "":
+		return nil, errs.Field("cluster.secret", "is required: it protects the agent's API")
+	case cfg.MemoryMiB < 0, cfg.CPU < 0:
+		return nil, errs.Field("memory", "and cpu must not be negative")
+	}
+	if err := cfg.Node.Validate(); err != nil {
+		return nil, err
+	}
+	cfg.Address = cmp.Or(cfg.Address, "127.0.0.1")
+	cfg.Listen = cmp.Or(cfg.Listen, DefaultListen)
+	return &Agent{cfg: cfg, ready: make(chan struct{})}, nil
+}
+
+// Ready is closed when the node has joined and offers its runtimes.
+func (a *Agent) Ready() <-chan struct{} { return a.ready }

@@ -1,0 +1,220 @@
+package nodeagent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent/internal/api"
+	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
+	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
+	"github.com/orreryhq/orrery/nodeagent/internal/controller"
+	"github.com/orreryhq/orrery/nodeagent/internal/journal"
+	"github.com/orreryhq/orrery/nodeagent/internal/membership"
+	"github.com/orreryhq/orrery/nodeagent/internal/report"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
+	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
+	"github.com/orreryhq/orrery/nodeagent/internal/usage"
+	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
+)
+
+const (
+	// headerTimeout bounds how long a caller may take to send a request's head.
+	headerTimeout = 10 * time.Second
+	// leaveTimeout bounds the last words: the listener's end and the session's.
+	leaveTimeout = 2 * time.Second
+	// stopSlack is added to the longest stop sequence when all instances are stopped.
+	stopSlack = 30 * time.Second
+	// defaultPath is the search path of instances when the agent has none.
+	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+)
+
+// Run runs the agent until ctx ends. Errors: Conflict when another agent holds the
+// data directory, or when the node id belongs to another one; Invalid when
+// directory or address cannot be used.
+func (a *Agent) Run(ctx context.Context) error {
+	j, err := journal.Open(a.cfg.DataDir, rand.Text)
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	listener, err := net.Listen("tcp", a.cfg.Listen)
+	if err != nil {
+		return &errs.Error{Op: "nodeagent.Run", Kind: errs.Invalid, Field: "listen", Err: err,
+			Message: fmt.Sprintf("cannot listen on %s: choose another address", a.cfg.Listen)}
+	}
+	defer listener.Close()
+	tree, err := cgroup.Open(j.UUID())
+	if err != nil {
+		a.cfg.Log.Info("no control groups: processes are told by session and environment instead", "cause", err)
+	}
+	defer tree.Close()
+	parts, err := a.assemble(j, listener, tree)
+	if err != nil {
+		return err
+	}
+	return parts.run(ctx, a, listener)
+}
+
+// parts are what a running agent is made of.
+type parts struct {
+	controller *controller.Controller
+	member     *membership.Member
+	reporter   *report.Reporter
+	server     *http.Server
+}
+
+// assemble wires the parts by hand.
+func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup.Tree) (*parts, error) {
+	cfg := a.cfg
+	rt, err := process.New(tree)
+	if err != nil {
+		return nil, err
+	}
+	cache, err := blobs.Open(filepath.Join(cfg.DataDir, "blobs"), cfg.Templates)
+	if err != nil {
+		return nil, err
+	}
+	entries, damaged, err := j.Load()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range damaged {
+		cfg.Log.Error("a journal entry is damaged and left out", "error", e)
+	}
+	dir, err := filepath.Abs(cfg.DataDir)
+	if err != nil {
+		return nil, errs.As(errs.Invalid, "nodeagent.assemble", err)
+	}
+	p := &parts{}
+	p.member = membership.New(membership.Config{
+		Store: cfg.Store, Record: a.record(j.UUID(), listener), TTL: cfg.SessionTTL, Log: cfg.Log,
+		Joined: func(f store.Fence) { p.controller.Joined(f); a.markReady() },
+	})
+	p.controller = controller.New(controller.Config{
+		Store: cfg.Store, Node: cfg.Node, Fence: p.member.Fence, Log: cfg.Log,
+		Kit: supervise.Kit{
+			Runtime: rt, Journal: j, Workspace: workspace.New(dir, cache), DataDir: dir, BootID: usage.BootID(),
+			Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
+		},
+	}, entries)
+	p.reporter = report.New(report.Config{
+		Store: cfg.Store, Node: cfg.Node, DataDir: dir, Capacity: a.capacity(), Fence: p.member.Fence,
+		Live: p.controller.Live, Log: cfg.Log,
+	})
+	p.server = &http.Server{Handler: api.Handler(p.controller, cfg.ClusterSecret), ReadHeaderTimeout: headerTimeout}
+	return p, registerMetrics(cfg.Metrics, p.controller)
+}
+
+// run keeps the parts going until ctx ends, and ends them in the right order:
+// instances while the store can still be told, then what told it.
+func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error {
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var running sync.WaitGroup
+	failed := make(chan error, 2)
+	running.Go(func() {
+		if err := p.member.Run(working); err != nil {
+			failed <- err
+		}
+	})
+	running.Go(func() { p.controller.Run(working) })
+	running.Go(func() { p.reporter.Run(working) })
+	running.Go(func() {
+		if err := p.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			failed <- errs.As(errs.Unavailable, "nodeagent.serve", err)
+		}
+	})
+
+	var err error
+	stopped := false
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+		if a.cfg.StopInstancesOnExit {
+			stopped = p.stopAll(a) == nil
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	if p.server.Shutdown(last) != nil {
+		_ = p.server.Close()
+	}
+	stop()
+	running.Wait()
+	p.member.Leave(last, stopped)
+	return err
+}
+
+// stopAll stops the instances, for as long as their own graces allow.
+func (p *parts) stopAll(a *Agent) error {
+	ctx, cancel := context.WithTimeout(context.Background(), p.controller.LongestStop()+stopSlack)
+	defer cancel()
+	err := p.controller.StopAll(ctx)
+	if err != nil {
+		a.cfg.Log.Error("not all instances were stopped and reported", "error", err)
+	}
+	return err
+}
+
+func (a *Agent) markReady() {
+	select {
+	case <-a.ready:
+	default:
+		close(a.ready)
+	}
+}
+
+func (a *Agent) capacity() fleet.Resources {
+	c := usage.Capacity(a.cfg.DataDir)
+	if a.cfg.MemoryMiB > 0 {
+		c.MemoryMiB = a.cfg.MemoryMiB
+	}
+	if a.cfg.CPU > 0 {
+		c.CPU = a.cfg.CPU
+	}
+	return c
+}
+
+// record is the node as it presents itself.
+func (a *Agent) record(uuid string, listener net.Listener) fleet.Node {
+	n := fleet.Node{
+		ID: a.cfg.Node, DataUUID: uuid, Address: a.cfg.Address, AgentURL: a.cfg.AdvertiseURL, Version: a.cfg.Version,
+		Labels: a.cfg.Labels, Variables: a.cfg.Variables, Capacity: a.capacity(), Host: usage.Host(),
+	}
+	if n.AgentURL == "" {
+		n.AgentURL = "http://" + listener.Addr().String()
+	}
+	for _, name := range fleet.RuntimeNames {
+		r := fleet.NodeRuntime{Name: name, Offered: name == fleet.RuntimeProcess}
+		if !r.Offered {
+			r.Why = "runtime not available in this version"
+		}
+		n.Runtimes = append(n.Runtimes, r)
+	}
+	return n
+}
+
+// host is what environments of instances take over.
+func host() workspace.Host {
+	h := workspace.Host{Path: os.Getenv("PATH"), User: "nobody"}
+	if strings.TrimSpace(h.Path) == "" {
+		h.Path = defaultPath
+	}
+	if u, err := user.Current(); err == nil {
+		h.User = u.Username
+	}
+	return h
+}
