@@ -109,34 +109,58 @@ func TestTranslate(t *testing.T) {
 		changes []view.Change
 		want    []line
 	}{
-		{"a new group is created", []view.Change{groupChange(nil, group(false, false))},
-			[]line{{"7", events.GroupCreated, "lobby", events.Fields{"groupName": name}}}},
-		{"a changed group is updated", []view.Change{groupChange(group(false, false), group(false, false))},
-			[]line{{"7", events.GroupUpdated, "lobby", events.Fields{"groupName": name}}}},
-		{"maintenance is told beside the update, and both are numbered", []view.Change{groupChange(group(false, false), group(true, false))},
+		{
+			"a new group is created",
+			[]view.Change{groupChange(nil, group(false, false))},
+			[]line{{"7", events.GroupCreated, "lobby", events.Fields{"groupName": name}}},
+		},
+		{
+			"a changed group is updated",
+			[]view.Change{groupChange(group(false, false), group(false, false))},
+			[]line{{"7", events.GroupUpdated, "lobby", events.Fields{"groupName": name}}},
+		},
+		{
+			"maintenance is told beside the update, and both are numbered",
+			[]view.Change{groupChange(group(false, false), group(true, false))},
 			[]line{
 				{"7-1", events.GroupUpdated, "lobby", events.Fields{"groupName": name}},
 				{"7-2", events.GroupMaintenanceChanged, "lobby", events.Fields{"groupName": name, "maintenance": true, "message": "back soon"}},
-			}},
-		{"a group is deleted when it is marked", []view.Change{groupChange(group(false, false), group(false, true))},
-			[]line{{"7", events.GroupDeleted, "lobby", events.Fields{"groupName": name}}}},
+			},
+		},
+		{
+			"a group is deleted when it is marked",
+			[]view.Change{groupChange(group(false, false), group(false, true))},
+			[]line{{"7", events.GroupDeleted, "lobby", events.Fields{"groupName": name}}},
+		},
 		{"and not again when its key goes", []view.Change{groupChange(group(false, true), nil)}, nil},
-		{"a group whose key goes unmarked is deleted", []view.Change{groupChange(group(false, false), nil)},
-			[]line{{"7", events.GroupDeleted, "lobby", events.Fields{"groupName": name}}}},
+		{
+			"a group whose key goes unmarked is deleted",
+			[]view.Change{groupChange(group(false, false), nil)},
+			[]line{{"7", events.GroupDeleted, "lobby", events.Fields{"groupName": name}}},
+		},
 
-		{"a new instance has no old state", []view.Change{told(nil, in(fleet.Unplaced))},
+		{
+			"a new instance has no old state",
+			[]view.Change{told(nil, in(fleet.Unplaced))},
 			[]line{lobby("7", events.InstanceStateChanged, events.Fields{
 				"oldState": nil, "newState": "SCHEDULED", "nodeId": fleet.NodeID(""),
 				"reason": "Unscheduled", "message": fleet.ReasonUnscheduled.Text(),
-			})}},
+			})},
+		},
 		{"a status that keeps the state is nothing", []view.Change{told(in(fleet.Starting), in(fleet.Starting))}, nil},
-		{"an instance that becomes ready moves its group's totals", []view.Change{told(in(fleet.Starting), in(fleet.Online))},
-			[]line{changed("7-1", "STARTING", "RUNNING", "Ready", ready), total("7-2", 1, 0)}},
+		{
+			"an instance that becomes ready moves its group's totals",
+			[]view.Change{told(in(fleet.Starting), in(fleet.Online))},
+			[]line{changed("7-1", "STARTING", "RUNNING", "Ready", ready), total("7-2", 1, 0)},
+		},
 		{"several records of one transaction are one change", []view.Change{
 			told(nil, in(fleet.Unplaced)), told(in(fleet.Unplaced), in(fleet.Preparing)),
 		}, []line{changed("7", nil, "PREPARING", "Ready", ready)}},
-		{"a lost node is a crash in v1 words only", []view.Change{told(in(fleet.Starting), in(fleet.Offline, exited(fleet.ReasonNodeLost, nil)))},
-			[]line{changed("7", "STARTING", "CRASHED", "NODE_LOST", fleet.ReasonNodeLost.Text())}},
+		{
+			"a lost node is a crash in v1 words only",
+			[]view.Change{told(in(fleet.Starting), in(fleet.Offline, exited(fleet.ReasonNodeLost, nil)))},
+			[]line{changed("7", "STARTING", "CRASHED", "NODE_LOST", fleet.ReasonNodeLost.Text())},
+		},
 		{"an instance found dead on a node that came back crashed, without another state", []view.Change{
 			told(in(fleet.Offline), in(fleet.Crashed, exited(fleet.ReasonExitUnknown, &fleet.Exit{}))),
 		}, []line{crash("7", nil, "UNKNOWN", fleet.ReasonExitUnknown)}},
@@ -150,30 +174,57 @@ func TestTranslate(t *testing.T) {
 		{"a removed record is told", []view.Change{told(in(fleet.Stopped), nil)}, []line{lobby("7", events.InstanceRemoved, events.Fields{})}},
 		{"records without an intent are nothing", []view.Change{told(nil, nil)}, nil},
 
-		{"a node's session is its connection", []view.Change{{Kind: view.KindSession, Rev: 7, Key: []string{"node", "n1"},
-			After: &fleet.NodeSession{Rev: fleet.Rev{CreateRev: 7}, StartedAt: at}}},
-			[]line{{"7", events.NodeConnected, "", events.Fields{"nodeId": "n1", "sessionId": "7", "timestamp": at}}}},
-		{"and its end the disconnection", []view.Change{{Kind: view.KindSession, Rev: 7, Key: []string{"node", "n1"},
-			Before: &fleet.NodeSession{Rev: fleet.Rev{CreateRev: 3}}}},
-			[]line{{"7", events.NodeDisconnected, "", events.Fields{"nodeId": "n1", "sessionId": "3", "reason": "SESSION_ENDED", "timestamp": seen}}}},
+		{
+			"a node's session is its connection",
+			[]view.Change{{
+				Kind: view.KindSession, Rev: 7, Key: []string{"node", "n1"},
+				After: &fleet.NodeSession{Rev: fleet.Rev{CreateRev: 7}, StartedAt: at},
+			}},
+			[]line{{"7", events.NodeConnected, "", events.Fields{"nodeId": "n1", "sessionId": "7", "timestamp": at}}},
+		},
+		{
+			"and its end the disconnection",
+			[]view.Change{{
+				Kind: view.KindSession, Rev: 7, Key: []string{"node", "n1"},
+				Before: &fleet.NodeSession{Rev: fleet.Rev{CreateRev: 3}},
+			}},
+			[]line{{"7", events.NodeDisconnected, "", events.Fields{"nodeId": "n1", "sessionId": "3", "reason": "SESSION_ENDED", "timestamp": seen}}},
+		},
 		{"sessions of services are nothing", []view.Change{{Kind: view.KindSession, Rev: 7, Key: []string{"enforcer", "a"}, After: &fleet.Session{}}}, nil},
-		{"a cordon", []view.Change{{Kind: view.KindNodeDesired, Rev: 7, Key: []string{"n1"}, After: &fleet.NodeDesired{Cordoned: true, By: "ann", At: at}}},
-			[]line{{"7", events.NodeCordonChanged, "", events.Fields{"nodeId": "n1", "cordoned": true, "by": "ann", "timestamp": at}}}},
+		{
+			"a cordon",
+			[]view.Change{{Kind: view.KindNodeDesired, Rev: 7, Key: []string{"n1"}, After: &fleet.NodeDesired{Cordoned: true, By: "ann", At: at}}},
+			[]line{{"7", events.NodeCordonChanged, "", events.Fields{"nodeId": "n1", "cordoned": true, "by": "ann", "timestamp": at}}},
+		},
 
-		{"a template's new version", []view.Change{{Kind: view.KindTemplateHead, Rev: 7, Key: []string{"default", "server"},
-			Before: &fleet.TemplateHead{Digest: "aa"}, After: &fleet.TemplateHead{Digest: "bb"}}},
-			[]line{{"7", events.TemplateUpdated, "", events.Fields{"templateName": "server", "oldHash": "aa", "newHash": "bb"}}}},
-		{"a template head that is merely rewritten", []view.Change{{Kind: view.KindTemplateHead, Rev: 7, Key: []string{"default", "server"},
-			Before: &fleet.TemplateHead{Digest: "aa"}, After: &fleet.TemplateHead{Digest: "aa"}}}, nil},
-		{"a crash loop", []view.Change{{Kind: view.KindCrashLoop, Rev: 7, Key: []string{"lobby"},
-			After: &fleet.CrashLoop{Crashes: 3, Since: at, PausedUntil: seen}}},
-			[]line{{"7", events.GroupCrashLoop, "lobby", events.Fields{"group": "lobby", "crashCount": 3, "windowStart": at, "pausedUntil": seen}}}},
+		{
+			"a template's new version",
+			[]view.Change{{
+				Kind: view.KindTemplateHead, Rev: 7, Key: []string{"default", "server"},
+				Before: &fleet.TemplateHead{Digest: "aa"}, After: &fleet.TemplateHead{Digest: "bb"},
+			}},
+			[]line{{"7", events.TemplateUpdated, "", events.Fields{"templateName": "server", "oldHash": "aa", "newHash": "bb"}}},
+		},
+		{"a template head that is merely rewritten", []view.Change{{
+			Kind: view.KindTemplateHead, Rev: 7, Key: []string{"default", "server"},
+			Before: &fleet.TemplateHead{Digest: "aa"}, After: &fleet.TemplateHead{Digest: "aa"},
+		}}, nil},
+		{
+			"a crash loop",
+			[]view.Change{{
+				Kind: view.KindCrashLoop, Rev: 7, Key: []string{"lobby"},
+				After: &fleet.CrashLoop{Crashes: 3, Since: at, PausedUntil: seen},
+			}},
+			[]line{{"7", events.GroupCrashLoop, "lobby", events.Fields{"group": "lobby", "crashCount": 3, "windowStart": at, "pausedUntil": seen}}},
+		},
 		{"the end of a crash loop", []view.Change{{Kind: view.KindCrashLoop, Rev: 7, Key: []string{"lobby"}, Before: &fleet.CrashLoop{}}}, nil},
 
 		{"usage is live, and players of running instances with it", []view.Change{
 			told(in(fleet.Starting), in(fleet.Online)),
-			{Kind: view.KindReport, Rev: 8, Key: []string{"n1"}, After: &fleet.Report{CPU: 0.5, MemoryMiB: 100, At: at,
-				Instances: map[fleet.InstanceID]fleet.InstanceReport{"abc123": {Players: 4}}}},
+			{Kind: view.KindReport, Rev: 8, Key: []string{"n1"}, After: &fleet.Report{
+				CPU: 0.5, MemoryMiB: 100, At: at,
+				Instances: map[fleet.InstanceID]fleet.InstanceReport{"abc123": {Players: 4}},
+			}},
 		}, []line{
 			changed("7-1", "STARTING", "RUNNING", "Ready", ready), total("7-2", 1, 0), total("", 1, 4),
 			{"", events.NodeStatus, "", events.Fields{
@@ -188,7 +239,8 @@ func TestTranslate(t *testing.T) {
 			{"9", events.GroupUpdated, "lobby", events.Fields{"groupName": name}},
 		}},
 		{"what is only the machinery's is nothing", []view.Change{
-			{Kind: view.KindPlan, Rev: 7, Key: []string{"d"}}, {Kind: view.KindAlloc, Rev: 7, Key: []string{"n1"}},
+			{Kind: view.KindPlan, Rev: 7, Key: []string{"d"}},
+			{Kind: view.KindAlloc, Rev: 7, Key: []string{"n1"}},
 			{Kind: view.KindUser, Rev: 7, Key: []string{"ann"}},
 		}, nil},
 	} {

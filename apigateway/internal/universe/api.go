@@ -1,6 +1,7 @@
 package universe
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -17,16 +20,19 @@ import (
 
 // Config is what the dialect needs.
 type Config struct {
-	View       *view.View
-	Operations Operations
-	Agents     Agents
+	Operations *operate.Operations
 	// NodeID names this gateway in the ping, and its own host's node in the list of
 	// nodes if there is one of that name.
 	NodeID string
 	// ClusterName is told in the ping.
 	ClusterName string
-	// By is who makes a request, for the records that say who asked.
-	By func(*gin.Context) string
+	// Allow authenticates the caller and demands permissions, all of them.
+	Allow func(...auth.Permission) gin.HandlerFunc
+	// AllowSelf is Allow that also accepts the own token of the instance that the
+	// path names as :id.
+	AllowSelf func(...auth.Permission) gin.HandlerFunc
+	// By is who makes a request that was let through.
+	By func(*gin.Context) operate.Actor
 	// Now is the clock by which finished instances are left out of lists.
 	Now func() time.Time
 }
@@ -37,40 +43,46 @@ type API struct{ cfg Config }
 // New wires the dialect.
 func New(cfg Config) *API { return &API{cfg: cfg} }
 
-// Mount adds the routes: to open those that need no credentials, to authed the
-// others. Both stand for the root of the listener.
-func (a *API) Mount(open, authed gin.IRoutes) {
-	open.GET("/api/ping", a.ping)
+// Mount adds the routes to the root of a listener. All but the ping ask Allow or
+// AllowSelf first.
+func (a *API) Mount(r gin.IRoutes) {
+	may := a.cfg.Allow
+	r.GET("/api/ping", a.ping)
 
-	authed.GET("/api/configurations", a.listConfigurations)
-	authed.GET("/api/configurations/:name", a.getConfiguration)
-	authed.PUT("/api/configurations/:name", a.putConfiguration)
-	authed.DELETE("/api/configurations/:name", a.deleteConfiguration)
+	r.GET("/api/configurations", may(auth.GroupsView), a.listConfigurations)
+	r.GET("/api/configurations/:name", may(auth.GroupsView), a.getConfiguration)
+	r.PUT("/api/configurations/:name", may(auth.GroupsCreate, auth.GroupsUpdate), a.putConfiguration)
+	r.DELETE("/api/configurations/:name", may(auth.GroupsDelete), a.deleteConfiguration)
 
-	authed.GET("/api/instances", a.listInstances)
-	authed.POST("/api/instances", a.createInstance)
-	authed.GET("/api/instances/:id", a.getInstance)
-	authed.DELETE("/api/instances/:id", a.stopInstance)
-	authed.PATCH("/api/instances/:id/lifecycle", a.lifecycle)
-	authed.POST("/api/instances/:id/execute", a.execute)
-	authed.GET("/api/instances/:id/logs", a.logs)
-	authed.PUT("/api/instances/:id/state", a.putState)
+	r.GET("/api/instances", may(auth.InstancesView), a.listInstances)
+	r.POST("/api/instances", may(auth.GroupsStart), a.createInstance)
+	r.GET("/api/instances/:id", a.cfg.AllowSelf(auth.InstancesView), a.getInstance)
+	r.DELETE("/api/instances/:id", may(auth.InstancesStop), a.stopInstance)
+	r.PATCH("/api/instances/:id/lifecycle", may(auth.GroupsStart, auth.InstancesStop), a.lifecycle)
+	r.POST("/api/instances/:id/execute", may(auth.InstancesCommand), a.execute)
+	r.GET("/api/instances/:id/logs", may(auth.InstancesConsole), a.logs)
+	r.PUT("/api/instances/:id/state", a.cfg.AllowSelf(auth.InstancesCommand), a.putState)
 
-	authed.GET("/api/cluster/nodes", a.listNodes)
-	authed.GET("/api/cluster/nodes/:id", a.getNode)
+	r.GET("/api/cluster/nodes", may(auth.NodesView), a.listNodes)
+	r.GET("/api/cluster/nodes/:id", may(auth.NodesView), a.getNode)
 
-	authed.GET("/api/templates", a.listTemplates)
-	authed.GET("/api/templates/:group/:name", a.getTemplate)
+	r.GET("/api/templates", may(auth.TemplatesView), a.listTemplates)
+	r.GET("/api/templates/:group/:name", may(auth.TemplatesView), a.getTemplate)
 }
 
 func (a *API) ping(c *gin.Context) {
 	c.JSON(http.StatusOK, gin.H{"status": "ok", "nodeId": a.cfg.NodeID, "clusterName": a.cfg.ClusterName, "master": true})
 }
 
-func (a *API) snapshot() *view.Snapshot { return a.cfg.View.Snapshot() }
+func (a *API) snapshot() *view.Snapshot { return a.cfg.Operations.Snapshot() }
 
 // fail answers with the dialect's envelope, in its words.
 func fail(c *gin.Context, err error) {
+	var moved *operate.MovedError
+	if errors.As(err, &moved) {
+		refuse(c, http.StatusPreconditionFailed, moved.Error())
+		return
+	}
 	c.Abort()
 	wire.Encode(c.Writer, wire.Universe, c.Writer.Header().Get("X-Request-Id"), inOurWords(err))
 }

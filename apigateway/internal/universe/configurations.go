@@ -1,10 +1,14 @@
 package universe
 
 import (
+	"cmp"
 	"net/http"
+	"strconv"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -35,30 +39,69 @@ func (a *API) getConfiguration(c *gin.Context) {
 		fail(c, err)
 		return
 	}
+	c.Header("ETag", etag(g.ModRev))
 	c.JSON(http.StatusOK, configurationOf(g))
 }
 
+// putConfiguration creates or replaces a group. With ?dryRun=true it answers what
+// would be and changes nothing.
 func (a *API) putConfiguration(c *gin.Context) {
+	match, err := ifMatch(c)
+	if err != nil {
+		fail(c, err)
+		return
+	}
 	var b configurationBody
 	if err := body(c, &b); err != nil {
 		fail(c, err)
 		return
 	}
-	if err := a.cfg.Operations.PutGroup(c.Request.Context(), a.cfg.By(c), fleet.GroupName(c.Param("name")), b.spec); err != nil {
-		fail(c, err)
-		return
+	write := operate.GroupWrite{
+		Name: fleet.GroupName(c.Param("name")), Mode: operate.Put, IfMatch: match, DryRun: dryRun(c), Make: b.spec,
 	}
-	c.Status(http.StatusNoContent)
+	out, err := a.cfg.Operations.WriteGroup(c.Request.Context(), a.cfg.By(c), write)
+	switch {
+	case err != nil:
+		fail(c, err)
+	case write.DryRun:
+		answer := gin.H{"dryRun": true, "before": nil, "after": configurationOf(&out.After)}
+		if out.Before != nil {
+			answer["before"] = configurationOf(out.Before)
+		}
+		c.JSON(http.StatusOK, answer)
+	default:
+		c.Header("ETag", etag(out.After.ModRev))
+		c.Status(http.StatusNoContent)
+	}
 }
 
 func (a *API) deleteConfiguration(c *gin.Context) {
 	g, err := configuration(a.snapshot(), c.Param("name"))
-	if err == nil {
-		err = a.cfg.Operations.DeleteGroup(c.Request.Context(), a.cfg.By(c), g.Name)
+	match, malformed := ifMatch(c)
+	if err = cmp.Or(malformed, err); err == nil {
+		_, err = a.cfg.Operations.DeleteGroup(c.Request.Context(), a.cfg.By(c), g.Name, match, dryRun(c))
 	}
 	if err != nil {
 		fail(c, err)
 		return
 	}
 	c.Status(http.StatusNoContent)
+}
+
+func dryRun(c *gin.Context) bool { return c.Query("dryRun") == "true" }
+
+func etag(rev int64) string { return strconv.Quote(strconv.FormatInt(rev, 10)) }
+
+// ifMatch reads the revision a request insists on, 0 when it does not. Malformed
+// for what was never an ETag of ours.
+func ifMatch(c *gin.Context) (int64, error) {
+	header := c.GetHeader("If-Match")
+	if header == "" || header == "*" {
+		return 0, nil
+	}
+	rev, err := strconv.ParseInt(strings.Trim(header, `"`), 10, 64)
+	if err != nil || rev < 1 {
+		return 0, errs.New(errs.Malformed, "If-Match must be an ETag this server gave out, such as \"17\"")
+	}
+	return rev, nil
 }

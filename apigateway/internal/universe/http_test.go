@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"math/rand/v2"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,132 +14,41 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
-	"github.com/orreryhq/orrery/libs/store/spawn"
 )
 
-// direct performs operations as plain transactions, without the checks that need
-// the whole gateway.
-type direct struct{ *world }
-
-func (d direct) PutGroup(_ context.Context, _ string, name fleet.GroupName, make func(*fleet.GroupSpec) (fleet.GroupSpec, error)) error {
-	if err := name.Validate(); err != nil {
-		return err
-	}
-	var old *fleet.GroupSpec
-	g, ok := d.view.Snapshot().Groups.Get(name)
-	if ok {
-		old = &g.Spec
-	} else {
-		g = &fleet.Group{Name: name}
-	}
-	spec, err := make(old)
-	if err != nil {
-		return err
-	}
-	if problems := spec.Validate(); len(problems) > 0 {
-		return problems[0]
-	}
-	next := *g
-	next.Spec = spec
-	next.Revision++
-	d.commit(store.Replace(store.GroupKey(name), next, g.ModRev))
-	return nil
-}
-
-func (d direct) DeleteGroup(_ context.Context, _ string, name fleet.GroupName) error {
-	g, ok := d.view.Snapshot().Groups.Get(name)
-	if !ok {
-		return errs.New(errs.NotFound, "no group")
-	}
-	next := *g
-	next.Deleting = true
-	d.commit(store.Replace(store.GroupKey(name), next, g.ModRev))
-	return nil
-}
-
-func (d direct) CreateInstance(_ context.Context, by string, name fleet.GroupName) (fleet.InstanceID, error) {
-	s := d.view.Snapshot()
-	g, ok := s.Groups.Get(name)
-	if !ok {
-		return "", errs.New(errs.NotFound, "no group")
-	}
-	if g.Spec.Resources.MemoryMiB > 8192 {
-		return "", errs.New(errs.Exhausted, "no node could hold it")
-	}
-	sp := spawn.New(s, at, rand.New(rand.NewPCG(1, 2)))
-	b := sp.Fresh(g, spawn.Cause{Origin: fleet.OriginManual, Reason: fleet.ReasonRequested, By: by}, "", nil)
-	d.perform(sp, b)
-	return b.Intent.ID, nil
-}
-
-func (d direct) perform(sp *spawn.Spawner, b spawn.Birth) {
-	for _, txn := range sp.Txns([]spawn.Birth{b}, nil, nil, store.DefaultMaxOps) {
-		rev, err := d.store.Commit(d.t.Context(), txn)
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		if _, err := d.view.WaitRev(d.t.Context(), rev); err != nil {
-			d.t.Fatal(err)
-		}
-	}
-}
-
-func (d direct) intent(id fleet.InstanceID, edit func(*fleet.Intent)) error {
-	i, _ := d.view.Snapshot().Instances.Get(id)
-	next := i.Intent
-	edit(&next)
-	d.commit(store.Replace(store.IntentKey(id), next, i.Intent.ModRev))
-	return nil
-}
-
-func (d direct) StopInstance(_ context.Context, by string, id fleet.InstanceID) error {
-	return d.intent(id, func(i *fleet.Intent) {
-		i.Desired, i.Stop = fleet.DesiredStopped, &fleet.StopRequest{By: by, At: at, Reason: fleet.ReasonStopRequested}
-	})
-}
-
-func (d direct) StartInstance(_ context.Context, by string, id fleet.InstanceID) error {
-	s := d.view.Snapshot()
-	i, _ := s.Instances.Get(id)
-	g, _ := s.Groups.Get(i.Intent.Group)
-	sp := spawn.New(s, at, rand.New(rand.NewPCG(1, 2)))
-	b, err := sp.Again(g, i, spawn.Cause{Reason: fleet.ReasonRequested, By: by})
-	if err != nil {
-		return err
-	}
-	d.perform(sp, b)
-	return nil
-}
-
-func (d direct) RestartInstance(_ context.Context, _ string, id fleet.InstanceID) error {
-	return d.intent(id, func(i *fleet.Intent) { i.Desired, i.RestartPending = fleet.DesiredStopped, true })
-}
-
-// node stands for the far side of the network.
+// node stands for an agent, the far side of the network.
 type node struct {
 	heard []string
-	beats []Heartbeat
+	beats []upstream.Heartbeat
 	lines []string
 }
 
-func (n *node) Command(_ context.Context, i *fleet.Instance, line string) error {
-	if i.State() != fleet.Online {
-		return errs.New(errs.Conflict, "instance %s does not run", i.Intent.ID)
-	}
+func (n *node) Console(_ context.Context, _ fleet.InstanceID, line string) error {
 	n.heard = append(n.heard, line)
 	return nil
 }
 
-func (n *node) Tail(_ context.Context, _ *fleet.Instance, lines int) ([]string, int64, error) {
-	return n.lines[max(0, len(n.lines)-lines):], int64(len(n.lines)), nil
+func (n *node) Log(_ context.Context, _ fleet.InstanceID, lines int) (upstream.Log, error) {
+	out := upstream.Log{Total: int64(len(n.lines))}
+	for _, text := range n.lines[max(0, len(n.lines)-lines):] {
+		out.Lines = append(out.Lines, upstream.Line{Text: text})
+	}
+	return out, nil
 }
 
-func (n *node) Heartbeat(_ context.Context, _ *fleet.Instance, h Heartbeat) error {
+func (n *node) Heartbeat(_ context.Context, _ fleet.InstanceID, h upstream.Heartbeat) error {
 	n.beats = append(n.beats, h)
 	return nil
+}
+
+func (n *node) Live(context.Context, fleet.InstanceID) (upstream.Live, error) {
+	return upstream.Live{}, nil
 }
 
 // site is the dialect on a listener.
@@ -148,6 +57,29 @@ type site struct {
 	node *node
 	url  string
 	now  time.Time
+	// denied are permissions the caller lacks; self is the instance whose own token it sends.
+	denied []auth.Permission
+	self   string
+}
+
+// allow lets everybody through who is not denied.
+func (s *site) allow(wanted ...auth.Permission) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		for _, p := range wanted {
+			if slices.Contains(s.denied, p) {
+				fail(c, errs.New(errs.Denied, "%s is needed", p))
+				return
+			}
+		}
+	}
+}
+
+func (s *site) allowSelf(wanted ...auth.Permission) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		if s.self == "" || c.Param("id") != s.self {
+			s.allow(wanted...)(c)
+		}
+	}
 }
 
 func newSite(t *testing.T) *site {
@@ -155,10 +87,15 @@ func newSite(t *testing.T) *site {
 	s := &site{world: newWorld(t), node: &node{}, now: at}
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
+	now := func() time.Time { return s.now }
 	New(Config{
-		View: s.view, Operations: direct{s.world}, Agents: s.node, NodeID: "node-1", ClusterName: "test",
-		By: func(*gin.Context) string { return "ann" }, Now: func() time.Time { return s.now },
-	}).Mount(e, e)
+		Operations: operate.New(operate.Config{
+			Store: s.store, View: s.view, Log: slog.New(slog.DiscardHandler), Now: now,
+			Agents: upstream.NewAgents(s.view, func(string) upstream.Agent { return s.node }),
+		}),
+		NodeID: "node-1", ClusterName: "test", Now: now, Allow: s.allow, AllowSelf: s.allowSelf,
+		By: func(*gin.Context) operate.Actor { return operate.Actor{User: "ann"} },
+	}).Mount(e)
 	srv := httptest.NewServer(e)
 	t.Cleanup(srv.Close)
 	s.url = srv.URL
@@ -177,11 +114,14 @@ func (r reply) field(name string) any {
 	return m[name]
 }
 
-func (s *site) do(method, path, body string) reply {
+func (s *site) do(method, path, body string, header ...string) reply {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 	if err != nil {
@@ -244,6 +184,43 @@ func TestAConfigurationComesStaysAndGoes(t *testing.T) {
 	}
 }
 
+func TestARevisionInsistedOnIsCompared(t *testing.T) {
+	s := newSite(t)
+	s.want(204, "", "PUT", "/api/configurations/lobby", `{}`)
+	first := s.want(200, "", "GET", "/api/configurations/lobby", "").header.Get("ETag")
+	second := s.match(204, "PUT", first, `{"ramMB":1}`).header.Get("ETag")
+	if first == "" || second == "" || first == second {
+		t.Errorf("ETags %s and %s", first, second)
+	}
+	s.match(412, "PUT", first, `{"ramMB":2}`)
+	s.match(412, "DELETE", first, "")
+	s.match(400, "PUT", "yesterday", `{}`)
+	s.match(204, "DELETE", second, "")
+}
+
+// match is do with an If-Match header, on the configuration lobby.
+func (s *site) match(status int, method, tag, body string) reply {
+	s.t.Helper()
+	r := s.do(method, "/api/configurations/lobby", body, "If-Match", tag)
+	if r.status != status {
+		s.t.Errorf("%s with If-Match %s: %d %v, want %d", method, tag, r.status, r.body, status)
+	}
+	return r
+}
+
+func TestADryRunChangesNothing(t *testing.T) {
+	s := newSite(t)
+	before := s.view.Snapshot().Rev
+	r := s.want(200, "", "PUT", "/api/configurations/lobby?dryRun=true", `{"ramMB":7}`)
+	if after, _ := r.field("after").(map[string]any); r.field("before") != nil || after["ramMB"] != 7.0 {
+		t.Errorf("%v", r.body)
+	}
+	s.want(422, "ramMB", "PUT", "/api/configurations/lobby?dryRun=true", `{"ramMB":-7}`)
+	if now := s.view.Snapshot().Rev; now != before {
+		t.Errorf("revision %d after %d", now, before)
+	}
+}
+
 func TestBadConfigurationsAreRefusedAndLeaveNoTrace(t *testing.T) {
 	s := newSite(t)
 	before := s.view.Snapshot().Rev
@@ -264,6 +241,8 @@ func TestBadConfigurationsAreRefusedAndLeaveNoTrace(t *testing.T) {
 		{`{"availablePorts":{"min":5,"max":3}}`, 422, "availablePorts.min must not be greater than availablePorts.max"},
 		{`{"runtime":"warp"}`, 422, "runtime must be one of"},
 		{`{"shutdownGraceSeconds":-1}`, 422, "shutdownGraceSeconds must be"},
+		{`{"templateInstallationConfig":{"allOf":[{"name":"x","group":"y"}]}}`, 422, "templateInstallationConfig allOf[0] names a template that does not exist"},
+		{`{"ramMB":-5,"availablePorts":{"max":0}}`, 422, "availablePorts.max must be between"},
 	} {
 		s.want(tc.status, tc.message, "PUT", "/api/configurations/lobby", tc.body)
 	}
@@ -275,12 +254,13 @@ func TestBadConfigurationsAreRefusedAndLeaveNoTrace(t *testing.T) {
 
 func TestAnInstanceIsCreatedStoppedAndStartedUnderOneID(t *testing.T) {
 	s := newSite(t)
+	s.commit(store.Create(store.NodeKey("node-1"), fleet.Node{ID: "node-1", Capacity: fleet.Resources{MemoryMiB: 8192, CPU: 400}}))
 	s.want(204, "", "PUT", "/api/configurations/lobby", `{}`)
 	s.want(204, "", "PUT", "/api/configurations/huge", `{"ramMB":100000}`)
 	s.want(400, "Configuration not found", "POST", "/api/instances", `{"configurationName":"nobody"}`)
 	s.want(400, "configurationName", "POST", "/api/instances", `{}`)
 	s.want(400, "", "POST", "/api/instances", ``)
-	s.want(503, "no node could hold it", "POST", "/api/instances", `{"configurationName":"huge"}`)
+	s.want(503, "no node can ever hold", "POST", "/api/instances", `{"configurationName":"huge"}`)
 	made := s.want(201, "", "POST", "/api/instances", `{"configurationName":"lobby"}`)
 	id, _ := made.field("id").(string)
 	if made.field("state") != "CREATING" || made.field("allocatedPort") != 0.0 || len(id) != 6 {
@@ -309,6 +289,7 @@ func TestAnInstanceIsCreatedStoppedAndStartedUnderOneID(t *testing.T) {
 	if i, _ := r.field("instance").(map[string]any); i["id"] != id || i["state"] != "CREATING" {
 		t.Errorf("started %v", r.body)
 	}
+	s.want(200, "", "PATCH", "/api/instances/"+id+"/lifecycle?target=start", "") // it is wanted already
 	s.want(200, "", "PATCH", "/api/instances/"+id+"/lifecycle?target=restart", "")
 	s.want(200, "", "PATCH", "/api/instances/"+id+"/lifecycle?target=stop", "")
 	s.want(204, "", "DELETE", "/api/configurations/lobby", "")
@@ -345,6 +326,7 @@ func TestTheConsoleOfAnInstance(t *testing.T) {
 	}
 	s.want(400, "command", "POST", "/api/instances/abc123/execute", `{}`)
 	s.want(404, "Instance not found", "POST", "/api/instances/nobody/execute", `{"command":"x"}`)
+	s.want(422, "command must not contain control characters", "POST", "/api/instances/abc123/execute", `{"command":"a\nb"}`)
 	for query, want := range map[string]struct{ lines, asked int }{
 		"": {3, 100}, "?lines=2": {2, 2}, "?lines=many": {3, 100}, "?lines=0": {1, 1}, "?lines=9999999": {3, 100_000},
 	} {
@@ -377,7 +359,7 @@ func TestAHeartbeatIsHandedToTheAgentAndRevivesNothing(t *testing.T) {
 	}
 	i, _ := s.view.Snapshot().Instances.Get(id)
 	rev := s.commit(store.Replace(store.StatusKey(id), fleet.Status{Instance: id, Generation: 1, State: fleet.Stopped, ChangedAt: at}, i.Status.ModRev)).Rev
-	s.want(409, "abc123 is STOPPED", "PUT", "/api/instances/abc123/state", `{"state":"ONLINE"}`)
+	s.want(409, "is STOPPED", "PUT", "/api/instances/abc123/state", `{"state":"ONLINE"}`)
 	if now := s.view.Snapshot().Rev; len(s.node.beats) != 1 || now != rev {
 		t.Errorf("a late heartbeat left a trace: %+v, revision %d after %d", s.node.beats, now, rev)
 	}
@@ -402,4 +384,44 @@ func TestNodesAndTemplates(t *testing.T) {
 		t.Errorf("%v", r.body)
 	}
 	s.want(404, "Template not found", "GET", "/api/templates/default/nothing", "")
+}
+
+func TestEveryRouteAsksForItsPermission(t *testing.T) {
+	s := newSite(t)
+	s.commit(running()...)
+	rev := s.view.Snapshot().Rev
+	for _, tc := range []struct {
+		lacks        auth.Permission
+		method, path string
+	}{
+		{auth.GroupsView, "GET", "/api/configurations"},
+		{auth.GroupsView, "GET", "/api/configurations/lobby"},
+		{auth.GroupsCreate, "PUT", "/api/configurations/lobby"},
+		{auth.GroupsUpdate, "PUT", "/api/configurations/lobby"},
+		{auth.GroupsDelete, "DELETE", "/api/configurations/lobby"},
+		{auth.InstancesView, "GET", "/api/instances"},
+		{auth.GroupsStart, "POST", "/api/instances"},
+		{auth.InstancesView, "GET", "/api/instances/abc123"},
+		{auth.InstancesStop, "DELETE", "/api/instances/abc123"},
+		{auth.InstancesStop, "PATCH", "/api/instances/abc123/lifecycle?target=stop"},
+		{auth.GroupsStart, "PATCH", "/api/instances/abc123/lifecycle?target=start"},
+		{auth.InstancesCommand, "POST", "/api/instances/abc123/execute"},
+		{auth.InstancesConsole, "GET", "/api/instances/abc123/logs"},
+		{auth.InstancesCommand, "PUT", "/api/instances/abc123/state"},
+		{auth.NodesView, "GET", "/api/cluster/nodes"},
+		{auth.NodesView, "GET", "/api/cluster/nodes/node-1"},
+		{auth.TemplatesView, "GET", "/api/templates"},
+		{auth.TemplatesView, "GET", "/api/templates/default/server"},
+	} {
+		s.denied = []auth.Permission{tc.lacks}
+		s.want(403, string(tc.lacks), tc.method, tc.path, `{}`)
+	}
+	s.want(200, "", "GET", "/api/ping", "")
+	if now := s.view.Snapshot().Rev; now != rev {
+		t.Errorf("revision %d after %d", now, rev)
+	}
+	s.denied, s.self = []auth.Permission{auth.InstancesView, auth.InstancesCommand}, string(id)
+	s.want(200, "", "PUT", "/api/instances/abc123/state", `{"state":"ONLINE"}`)
+	s.want(200, "", "GET", "/api/instances/abc123", "")
+	s.want(403, "", "GET", "/api/instances/other1", "")
 }

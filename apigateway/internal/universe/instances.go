@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
@@ -15,7 +16,7 @@ import (
 // Bounds of ?lines=.
 const (
 	defaultLines = 100
-	maxLines     = 100_000
+	maxLines     = operate.MaxLogLines
 )
 
 const noConfiguration = "Configuration not found"
@@ -53,13 +54,15 @@ func (a *API) createInstance(c *gin.Context) {
 		fail(c, &errs.Error{Kind: errs.Malformed, Field: "configurationName", Message: "configurationName is missing: name the configuration to start"})
 		return
 	}
-	id, err := a.cfg.Operations.CreateInstance(c.Request.Context(), a.cfg.By(c), fleet.GroupName(b.ConfigurationName))
+	made, _, err := a.cfg.Operations.StartInstances(c.Request.Context(), a.cfg.By(c), operate.StartRequest{
+		Group: fleet.GroupName(b.ConfigurationName), Count: 1,
+	})
 	if err != nil {
 		failWithoutConfiguration(c, err)
 		return
 	}
 	s := a.snapshot()
-	i, ok := s.Instances.Get(id)
+	i, ok := s.Instances.Get(made[0].ID)
 	if !ok { // stopped and forgotten already
 		fail(c, errs.New(errs.NotFound, "Instance not found"))
 		return
@@ -79,7 +82,7 @@ func failWithoutConfiguration(c *gin.Context, err error) {
 func (a *API) stopInstance(c *gin.Context) {
 	_, i, err := a.instance(c)
 	if err == nil {
-		err = a.cfg.Operations.StopInstance(c.Request.Context(), a.cfg.By(c), i.Intent.ID)
+		_, err = a.cfg.Operations.StopInstance(c.Request.Context(), a.cfg.By(c), string(i.Intent.ID), false)
 	}
 	if err != nil {
 		fail(c, err)
@@ -90,16 +93,16 @@ func (a *API) stopInstance(c *gin.Context) {
 
 // lifecycle starts, stops or restarts the same instance: it keeps its id.
 func (a *API) lifecycle(c *gin.Context) {
-	s, i, err := a.instance(c)
+	_, i, err := a.instance(c)
 	if err != nil {
 		fail(c, err)
 		return
 	}
 	var (
-		do   func(context.Context, string, fleet.InstanceID) error
+		do   func(context.Context, operate.Actor, string) (operate.Outcome, error)
 		done string
 	)
-	switch target := strings.ToLower(c.Query("target")); target {
+	switch strings.ToLower(c.Query("target")) {
 	case "start":
 		do, done = a.cfg.Operations.StartInstance, "started"
 	case "restart":
@@ -111,20 +114,14 @@ func (a *API) lifecycle(c *gin.Context) {
 		refuse(c, http.StatusBadRequest, "target must be start, stop or restart")
 		return
 	}
-	if _, err := configuration(s, string(i.Intent.Group)); err != nil {
+	out, err := do(c.Request.Context(), a.cfg.By(c), string(i.Intent.ID))
+	if err != nil {
 		failWithoutConfiguration(c, err)
 		return
 	}
-	if err := do(c.Request.Context(), a.cfg.By(c), i.Intent.ID); err != nil {
-		fail(c, err)
-		return
-	}
-	s, i, err = a.instance(c)
-	if err != nil {
-		fail(c, err)
-		return
-	}
-	c.JSON(http.StatusOK, gin.H{"message": "Instance " + string(i.Intent.ID) + " " + done, "instance": instanceOf(s, i)})
+	c.JSON(http.StatusOK, gin.H{
+		"message": "Instance " + string(i.Intent.ID) + " " + done, "instance": instanceOf(a.snapshot(), out.Instance),
+	})
 }
 
 func (a *API) execute(c *gin.Context) {
@@ -144,7 +141,7 @@ func (a *API) execute(c *gin.Context) {
 		fail(c, &errs.Error{Kind: errs.Malformed, Field: "command", Message: "command is missing: send the line to write to the console"})
 		return
 	}
-	if err := a.cfg.Agents.Command(c.Request.Context(), i, *b.Command); err != nil {
+	if err := a.cfg.Operations.SendCommand(c.Request.Context(), a.cfg.By(c), string(i.Intent.ID), *b.Command); err != nil {
 		fail(c, err)
 		return
 	}
@@ -158,16 +155,17 @@ func (a *API) logs(c *gin.Context) {
 		return
 	}
 	wanted := linesWanted(c.Query("lines"))
-	lines, total := []string{}, int64(0)
-	if i.Placement != nil { // before it has a node it has no output
-		lines, total, err = a.cfg.Agents.Tail(c.Request.Context(), i, wanted)
-	}
+	log, err := a.cfg.Operations.Logs(c.Request.Context(), string(i.Intent.ID), wanted)
 	if err != nil {
 		fail(c, err)
 		return
 	}
+	lines := make([]string, 0, len(log.Lines))
+	for _, l := range log.Lines {
+		lines = append(lines, l.Text)
+	}
 	c.JSON(http.StatusOK, gin.H{
-		"instanceId": i.Intent.ID, "lines": list(lines), "totalLines": total, "requestedLines": wanted,
+		"instanceId": i.Intent.ID, "lines": lines, "totalLines": log.Total, "requestedLines": wanted,
 	})
 }
 

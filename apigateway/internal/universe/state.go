@@ -10,6 +10,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
@@ -59,12 +60,8 @@ func (a *API) putState(c *gin.Context) {
 		refuse(c, http.StatusBadRequest, "Invalid state")
 		return
 	}
-	if i.Placement == nil || i.Terminal() {
-		fail(c, errs.New(errs.Conflict, "instance %s is %s: a heartbeat does not change that", i.Intent.ID, stateOf(i.State())))
-		return
-	}
-	h := Heartbeat{State: state, At: b.LastHeartbeat.Time, Players: b.Players, MaxPlayers: b.MaxPlayers, TPS: b.TPS}
-	if err := a.cfg.Agents.Heartbeat(c.Request.Context(), i, h); err != nil {
+	h := upstream.Heartbeat{State: state, At: b.LastHeartbeat.Time, Players: b.Players, MaxPlayers: b.MaxPlayers, TPS: b.TPS}
+	if err := a.cfg.Operations.Heartbeat(c.Request.Context(), string(i.Intent.ID), h); err != nil {
 		fail(c, err)
 		return
 	}
@@ -77,7 +74,7 @@ func (a *API) putState(c *gin.Context) {
 }
 
 // heard is the instance with a heartbeat it just sent; the agent's report follows later.
-func (out Instance) heard(h Heartbeat, now time.Time) Instance {
+func (out Instance) heard(h upstream.Heartbeat, now time.Time) Instance {
 	at := now
 	if !h.At.IsZero() && h.At.Before(now) {
 		at = h.At
