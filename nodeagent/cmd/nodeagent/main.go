@@ -1,0 +1,62 @@
+// Command nodeagent runs a node's agent as a process of its own: it joins the
+// fleet and runs what is placed on this host.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/lifecycle"
+	"github.com/orreryhq/orrery/libs/program"
+	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/nodeagent"
+	templates "github.com/orreryhq/orrery/templatesvc/client"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr)) }
+
+func run(args, env []string, stdout, stderr io.Writer) int {
+	var s settings
+	return program.Main(program.Spec{
+		Name: "nodeagent", About: "Runs the instances placed on this host of an Orrery fleet.",
+		Into: &s, Common: &s.Settings,
+		Build: func(e program.Env) ([]lifecycle.Component, error) { return build(&s, e) },
+	}, args, env, stdout, stderr)
+}
+
+func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
+	agent, err := nodeagent.New(nodeagent.Config{
+		Store: e.Client, Node: fleet.NodeID(s.node()), DataDir: s.Data, Address: s.Address,
+		Listen: s.Listen, AdvertiseURL: s.AdvertiseURL, Labels: s.Labels, Variables: s.Variables,
+		MemoryMiB: s.Memory, CPU: s.CPU, APIURL: s.APIURL, ClusterSecret: s.Cluster.Secret,
+		Templates: templates.New(templates.Config{
+			Resolve: func() []string {
+				var urls []string
+				for _, r := range e.View.Snapshot().ServiceSessions("templatesvc") {
+					urls = append(urls, r.URL)
+				}
+				return urls
+			},
+			Secret: s.Cluster.Secret, Log: e.Log,
+		}),
+		SessionTTL: s.Session.TTL, StopInstancesOnExit: s.StopInstances, Version: telemetry.Version(),
+		Log: e.Log, Metrics: e.Registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []lifecycle.Component{
+		{Name: "nodeagent", Run: agent.Run, StopTimeout: s.StopTimeout},
+		{Name: "joined", Start: func(ctx context.Context) error {
+			select {
+			case <-agent.Ready():
+				return nil
+			case <-ctx.Done():
+				return errs.Wrap("nodeagent.joined", ctx.Err())
+			}
+		}},
+	}, nil
+}

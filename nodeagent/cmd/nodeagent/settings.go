@@ -1,0 +1,52 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/program"
+)
+
+// settings are what an operator may set.
+type settings struct {
+	program.Settings
+	Node          string            `config:"node" usage:"id of this node; empty: the host's name. It belongs to one data directory"`
+	Data          string            `config:"data" default:"./node" usage:"directory of instances, logs, journal and cache"`
+	Address       string            `config:"address" default:"127.0.0.1" usage:"address players reach this host by"`
+	Listen        string            `config:"listen" default:"127.0.0.1:0" usage:"address of the agent's API, for gateways only; port 0 picks a free one"`
+	AdvertiseURL  string            `config:"advertise-url" usage:"URL gateways reach the agent's API by; empty: derived from listen"`
+	APIURL        string            `config:"api-url" usage:"the gateway's URL as seen by instances, e.g. http://10.0.0.1:8080"`
+	Labels        map[string]string `config:"labels" usage:"labels of the node, key=value"`
+	Variables     map[string]string `config:"variables" usage:"placeholder values of the node, key=value"`
+	Memory        int               `config:"memory" usage:"memory the node offers, in MiB; 0: what the host has"`
+	CPU           int               `config:"cpu" usage:"CPU the node offers, in hundredths of a core; 0: what the host has"`
+	StopInstances bool              `config:"stop-instances" usage:"stop all instances when the agent ends; otherwise they run on and the next agent adopts them"`
+	StopTimeout   time.Duration     `config:"stop-timeout" default:"10m" usage:"how long stopping all instances may take"`
+}
+
+// Validate names the settings that cannot be used.
+func (s *settings) Validate() []error {
+	problems := append(s.Settings.Validate(), s.RequireSecret()...)
+	if err := fleet.NodeID(s.node()).Validate(); err != nil {
+		problems = append(problems, err)
+	}
+	if s.Memory < 0 {
+		problems = append(problems, errs.Field("memory", "must not be negative"))
+	}
+	if s.CPU < 0 {
+		problems = append(problems, errs.Field("cpu", "must not be negative"))
+	}
+	return problems
+}
+
+// node is the given id, else the host's name.
+func (s *settings) node() string {
+	if s.Node != "" {
+		return s.Node
+	}
+	host, _ := os.Hostname()
+	return strings.ToLower(host)
+}
