@@ -14,6 +14,7 @@ func TestAPlacedInstanceRunsAndStopsWhenOrdered(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`echo ready; read line; echo "got $line"; echo data >file; exit 0`)
+	plan.Stop.Command = "stop"
 	plan.Layers = []fleet.PlanLayer{s.library.add("base", map[string]string{"server.properties": "port=%PORT%\n", "raw": "%PORT%"})}
 	plan.FileModifications = []string{"*.properties"}
 	port := freePort(t)

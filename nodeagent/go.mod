@@ -76,3 +76,5 @@ require (
 replace github.com/orreryhq/orrery/libs => ../libs
 
 replace github.com/orreryhq/orrery/templatesvc => ../templatesvc
+
+exclude google.golang.org/genproto v0.0.0-20210917145530-b395a37504d4

@@ -155,7 +155,7 @@ func (s *site) start(change func(*nodeagent.Config)) {
 func basic(command string) fleet.Plan {
 	return fleet.Plan{
 		Group: "lobby", Runtime: fleet.RuntimeProcess, Command: command, OnCrash: fleet.CrashReplace,
-		Stop: fleet.Stop{Command: "stop", GraceSeconds: 5, Signal: "TERM"}, Readiness: fleet.Readiness{Type: fleet.ReadyNone},
+		Stop: fleet.Stop{GraceSeconds: 5, Signal: "TERM"}, Readiness: fleet.Readiness{Type: fleet.ReadyNone},
 		Resources: fleet.Resources{MemoryMiB: 256},
 	}
 }
@@ -276,7 +276,6 @@ func exists(path string) bool {
 
 func isNotExist(err error) bool { return err != nil && os.IsNotExist(err) }
 
-
 // tools of the test binary itself, run as a child.
 func child(mode string) int {
 	switch mode {
@@ -323,5 +322,6 @@ func server() fleet.Plan {
 	p := basic("exec " + exe)
 	p.Env = map[string]string{"ORRERY_TEST_MODE": "server"}
 	p.Readiness.Type = fleet.ReadyPort
+	p.Stop.Command = "stop"
 	return p
 }

@@ -188,7 +188,7 @@ func (t *step) recovered() {
 		t.prepare()
 	default:
 		t.Out = Adopter
-		t.do(Adopt{Run: t.Run, Unsure: t.Phase == Launching || out == Launcher})
+		t.do(Adopt{Run: t.Run})
 	}
 }
 

@@ -121,11 +121,7 @@ type Launch struct{ Run int }
 
 // Adopt looks for the process of an earlier agent. Answers: Found, Exited or Lost;
 // after Found later Exited.
-type Adopt struct {
-	Run int
-	// Unsure is true when the earlier agent may have died before it started anything.
-	Unsure bool
-}
+type Adopt struct{ Run int }
 
 // AwaitReady runs the readiness check. Answer: Ready, when it passes.
 type AwaitReady struct{ Run int }

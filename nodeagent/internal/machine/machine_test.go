@@ -196,7 +196,7 @@ func TestRecovery(t *testing.T) {
 		begin(t).on(placed(1), machine.Recovered{}).did(machine.Prepare{Run: 2}).on(prepared(1, nil)).did()
 	})
 	t.Run("a launch with an unknown outcome is looked for", func(t *testing.T) {
-		s := begin(t).on(placed(1), prepared(1, nil), machine.Recovered{}).did(machine.Adopt{Run: 1, Unsure: true})
+		s := begin(t).on(placed(1), prepared(1, nil), machine.Recovered{}).did(machine.Adopt{Run: 1})
 		s.on(machine.Lost{Run: 1}).did(machine.Prepare{Run: 2})
 	})
 	t.Run("a living process is adopted", func(t *testing.T) {

@@ -174,8 +174,8 @@ func text(reason fleet.Reason, err error) string {
 }
 
 // adopt looks for the process of an earlier agent. Where that one died before it
-// could journal a process, whatever is left of the attempt is ended.
-func (i *Instance) adopt(ctx context.Context, e journal.Entry, unsure bool) message {
+// could journal the process, or the entry was lost, whatever is left is ended.
+func (i *Instance) adopt(ctx context.Context, e journal.Entry) message {
 	run, id := e.Machine.Run, e.Process
 	unknown := e.ProcessRun != run
 	if unknown {
@@ -190,9 +190,10 @@ func (i *Instance) adopt(ctx context.Context, e journal.Entry, unsure bool) mess
 		if err := p.Kill(ctx); err != nil {
 			i.log.Error("the remains of a start were not ended", "error", err)
 		}
+		return message{event: machine.Lost{Run: run}}
 	}
 	if !living(p, id) {
-		return message{event: ending(run, p.Exit(), unsure)}
+		return message{event: ending(run, p.Exit())}
 	}
 	return message{process: p, event: machine.Found{Run: run, PID: p.Identity().Server.PID}}
 }
@@ -213,8 +214,8 @@ func living(p runtime.Process, id runtime.Identity) bool {
 }
 
 // ending is the event for a process that ended while no agent watched.
-func ending(run int, exit runtime.Exit, unsure bool) machine.Event {
-	if exit.Known && !unsure {
+func ending(run int, exit runtime.Exit) machine.Event {
+	if exit.Known {
 		return exitEvent(run, exit)
 	}
 	return machine.Lost{Run: run, Rebooted: exit.Rebooted}

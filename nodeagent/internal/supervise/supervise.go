@@ -260,7 +260,7 @@ func (i *Instance) perform(ctx context.Context, e machine.Effect) {
 		i.helpers.Go(func() { i.post(i.launch(ctx, entry)) })
 	case machine.Adopt:
 		entry := i.entry
-		i.helpers.Go(func() { i.post(i.adopt(ctx, entry, e.Unsure)) })
+		i.helpers.Go(func() { i.post(i.adopt(ctx, entry)) })
 	case machine.AwaitReady:
 		i.awaitReady(ctx, e.Run)
 	case machine.Stop:

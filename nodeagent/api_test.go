@@ -1,0 +1,181 @@
+package nodeagent_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+func TestConsoleLinesArriveInOrderAndVerbatim(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := basic("cat")
+	plan.Stop.Command = ""
+	s.place("aaaaaa", 1, plan, 0)
+	s.awaitState("aaaaaa", 1, fleet.Online)
+	api := s.api()
+	lines := []string{"first", `say "hi" 'there' $HOME \n ; rm -rf ^A %PORT% Enter C-c`, "tab\there", "", "ümläut ☃"}
+	for _, l := range lines {
+		if err := api.WriteLine(t.Context(), "aaaaaa", l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the lines", func() (string, bool) {
+		got, err := api.Tail(t.Context(), "aaaaaa", 100)
+		if err != nil {
+			return err.Error(), false
+		}
+		var texts []string
+		for _, l := range got {
+			texts = append(texts, l.Text)
+		}
+		return fmt.Sprintf("%q", texts), cmp.Equal(lines, texts)
+	})
+	two, err := api.Tail(t.Context(), "aaaaaa", 2)
+	if err != nil || len(two) != 2 || two[1].Text != "ümläut ☃" {
+		t.Errorf("the last two: %+v, %v", two, err)
+	}
+	chunk, err := api.Read(t.Context(), "aaaaaa", 2, 4)
+	if err != nil || string(chunk.Data) != "rst\n" || chunk.Next != 6 {
+		t.Errorf("a piece: %q, %d, %v", chunk.Data, chunk.Next, err)
+	}
+	for _, bad := range []string{"a\nb", "\x01", "\x1b[A"} {
+		if err := api.WriteLine(t.Context(), "aaaaaa", bad); !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != "line" {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func TestLiveFiguresAndHeartbeats(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+	st := s.awaitState("aaaaaa", 1, fleet.Online)
+	api := s.api()
+	if err := api.Heartbeat(t.Context(), "aaaaaa", client.Heartbeat{State: "ONLINE", Players: 3, MaxPlayers: 20, TPS: 19.5}); err != nil {
+		t.Fatal(err)
+	}
+	i, err := api.Instance(t.Context(), "aaaaaa")
+	if err != nil || i.PID != st.PID || i.Players != 3 || i.MaxPlayers != 20 || i.TPS != 19.5 || i.LastHeartbeat.IsZero() ||
+		i.SaidState != "ONLINE" || i.State != fleet.Online || i.Name != "lobby-1" {
+		t.Errorf("%+v, %v", i, err)
+	}
+	eventually(t, "the report", func() (string, bool) {
+		r, err := store.Get(t.Context(), s.store, store.ReportKey(node))
+		return fmt.Sprintf("%+v, %v", r, err), err == nil && r.Instances["aaaaaa"].Players == 3
+	})
+	if err := api.Heartbeat(t.Context(), "aaaaaa", client.Heartbeat{Players: -1}); errs.FieldOf(err) != "players" {
+		t.Errorf("negative players: %v", err)
+	}
+	s.order("aaaaaa", 1, fleet.OrderKill)
+	s.awaitState("aaaaaa", 1, fleet.Stopped)
+	if err := api.Heartbeat(t.Context(), "aaaaaa", client.Heartbeat{}); !errs.Is(err, errs.Conflict) {
+		t.Errorf("a late heartbeat: %v", err)
+	}
+	if err := api.WriteLine(t.Context(), "aaaaaa", "hello"); !errs.Is(err, errs.Conflict) {
+		t.Errorf("a line after the end: %v", err)
+	}
+	if _, err := api.Instance(t.Context(), "zzzzzz"); !errs.Is(err, errs.NotFound) {
+		t.Errorf("an unknown instance: %v", err)
+	}
+}
+
+func TestOnlyTheSecretOpensTheInterface(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	n, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for _, wrong := range []string{"", "other"} {
+		if _, err := client.New(h, n.AgentURL, wrong).Instance(t.Context(), "aaaaaa"); !errs.Is(err, errs.Unauthenticated) {
+			t.Errorf("secret %q: %v", wrong, err)
+		}
+	}
+	for path, want := range map[string]int{"/livez": 200, "/nowhere": 401} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.AgentURL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := h.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %d, want %d", path, resp.StatusCode, want)
+		}
+	}
+}
+
+func TestTheNodePresentsItself(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	n, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.Capacity.MemoryMiB != 4096 || n.Capacity.CPU != 400 || n.Capacity.DiskMiB == 0 || n.Address != "play.example.org" || n.DataUUID == "" {
+		t.Errorf("%+v", n)
+	}
+	if !n.Offers(fleet.RuntimeProcess) || n.Offers(fleet.RuntimeDocker) || len(n.Runtimes) != len(fleet.RuntimeNames) {
+		t.Errorf("runtimes %+v", n.Runtimes)
+	}
+	if !strings.HasPrefix(n.AgentURL, "http://127.0.0.1:") {
+		t.Errorf("agent URL %q", n.AgentURL)
+	}
+}
+
+func TestEnvironmentAndPlaceholders(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := basic("env | sort >env; echo %PORT% %NOPE% >command; sleep 1000")
+	plan.Env = map[string]string{"MOTD": "%GROUP% in %REGION% on %HOST_ADDRESS%", "ORRERY_INSTANCE_ID": "forged"}
+	plan.HostAddress = "%INSTANCE_NAME%.example.org"
+	port := freePort(t)
+	s.place("aaaaaa", 1, plan, port)
+	st := s.awaitState("aaaaaa", 1, fleet.Online)
+	if st.HostAddress != "lobby-1.example.org" || !strings.Contains(st.Message, "unknown placeholder %NOPE% in command") {
+		t.Errorf("status %+v", st)
+	}
+	var env map[string]string
+	eventually(t, "the files", func() (string, bool) {
+		env = map[string]string{}
+		for line := range strings.Lines(s.running("aaaaaa", "env")) {
+			k, v, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+			env[k] = v
+		}
+		c := s.running("aaaaaa", "command")
+		return c, c == fmt.Sprintf("%d %%NOPE%%\n", port)
+	})
+	token := env["ORRERY_TOKEN"]
+	want := map[string]string{
+		"MOTD":                 "lobby in north on lobby-1.example.org",
+		"UNIVERSE_INSTANCE_ID": "aaaaaa", "UNIVERSE_MASTER_URL": "http://127.0.0.1:8080", "UNIVERSE_API_KEY": token,
+		"CLOUD_INSTANCE_ID": "aaaaaa", "CLOUD_GROUP": "lobby", "CLOUD_PORT": fmt.Sprint(port), "CLOUD_NODE_ID": "node-1",
+		"CLOUD_PLUGIN_TOKEN": token, "CLOUD_CONTROLLER_URL": "http://127.0.0.1:8080", "CLOUD_CONTROLLER_HOST": "127.0.0.1",
+		"CLOUD_CONTROLLER_PORT": "8080", "ORRERY_INSTANCE_ID": "aaaaaa", "ORRERY_INSTANCE_NAME": "lobby-1",
+		"ORRERY_GROUP": "lobby", "ORRERY_NODE": "node-1", "ORRERY_PORT": fmt.Sprint(port), "ORRERY_API_URL": "http://127.0.0.1:8080",
+		"LANG": "C.UTF-8", "TERM": "xterm-256color", "HOME": env["PWD"],
+	}
+	for k, v := range want {
+		if env[k] != v {
+			t.Errorf("%s=%q, want %q", k, env[k], v)
+		}
+	}
+	for _, own := range []string{"PATH", "USER", "ORRERY_TOKEN", "PWD", "SHLVL", "_"} {
+		delete(env, own)
+	}
+	if len(token) != 64 || len(env) != len(want) {
+		t.Errorf("token of %d, environment %v", len(token), env)
+	}
+}

@@ -1,0 +1,397 @@
+package nodeagent_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent"
+)
+
+func alive(pid int) bool { return pid > 0 && syscall.Kill(pid, 0) == nil }
+
+func awaitGone(t testing.TB, pid int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("process %d gone", pid), func() (string, bool) {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return string(b), !alive(pid) || strings.Contains(string(b), ") Z ")
+	})
+}
+
+// pidFrom waits for a file with a pid in a running instance's directory.
+func (s *site) pidFrom(id fleet.InstanceID, file string) int {
+	s.t.Helper()
+	var pid int
+	eventually(s.t, file, func() (string, bool) {
+		text := s.running(id, file)
+		pid, _ = strconv.Atoi(strings.TrimSpace(text))
+		return text, strings.HasSuffix(text, "\n") && pid > 0
+	})
+	return pid
+}
+
+func TestAnExitCodeIsKnownThoughTheAgentWasKilled(t *testing.T) {
+	s := newSite(t)
+	kill := s.spawn()
+	go1 := filepath.Join(t.TempDir(), "go")
+	s.place("aaaaaa", 1, basic(`while [ ! -e `+go1+` ]; do read -t 0.02 x; done; exit 37`), 0)
+	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	kill()
+	if err := os.WriteFile(go1, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, pid)
+	s.start(taking)
+	st := s.awaitState("aaaaaa", 1, fleet.Crashed)
+	if st.Exit == nil || !st.Exit.Known || st.Exit.Code != 37 || st.Reason != fleet.ReasonExited {
+		t.Errorf("status %+v, exit %+v", st, st.Exit)
+	}
+}
+
+func TestATreeThatIgnoresTERMAndForkedTwiceIsGoneAfterAStop(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := basic(`trap "" TERM HUP
+(setsid sh -c 'trap "" TERM HUP; echo $$ >daemon; while :; do sleep 1; done' </dev/null >/dev/null 2>&1 & )
+sh -c 'trap "" TERM HUP; echo $$ >child; while :; do sleep 1; done' &
+while :; do sleep 1; done`)
+	plan.Stop = fleet.Stop{GraceSeconds: 0, Signal: "KILL"}
+	s.place("aaaaaa", 1, plan, 0)
+	pids := []int{s.awaitState("aaaaaa", 1, fleet.Online).PID, s.pidFrom("aaaaaa", "daemon"), s.pidFrom("aaaaaa", "child")}
+	s.order("aaaaaa", 1, fleet.OrderStop)
+	s.awaitState("aaaaaa", 1, fleet.Stopped)
+	for _, pid := range pids {
+		awaitGone(t, pid)
+	}
+}
+
+func TestAKilledAgentsInstancesAreAdoptedWithPidAndPort(t *testing.T) {
+	s := newSite(t)
+	kill := s.spawn()
+	port := freePort(t)
+	s.place("aaaaaa", 1, server(), port)
+	before := s.awaitState("aaaaaa", 1, fleet.Online)
+	kill()
+	s.start(taking)
+	after := s.await("aaaaaa", "the instance online", func(st fleet.Status) bool { return st.State == fleet.Online })
+	if after.PID != before.PID || !alive(after.PID) || after.ModRev != before.ModRev {
+		t.Errorf("before %+v\nafter  %+v", before, after)
+	}
+	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	s.order("aaaaaa", 1, fleet.OrderStop)
+	if st := s.awaitState("aaaaaa", 1, fleet.Stopped); st.Exit == nil || st.Exit.Code != 0 {
+		t.Errorf("status %+v", st)
+	}
+}
+
+func TestAPortHeldByAStrangerFailsTheStartAndIsBlocked(t *testing.T) {
+	for _, network := range []string{"tcp", "udp"} {
+		t.Run(network, func(t *testing.T) {
+			s := newSite(t)
+			s.start(taking)
+			port := hold(t, network)
+			s.place("aaaaaa", 1, server(), port)
+			st := s.awaitState("aaaaaa", 1, fleet.Failed)
+			if st.Reason != fleet.ReasonPortTaken || !strings.Contains(st.Message, strconv.Itoa(port)) {
+				t.Errorf("status %+v", st)
+			}
+			n, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+			if err != nil || len(n.BlockedPorts) != 1 || n.BlockedPorts[0].Port != port {
+				t.Errorf("blocked %+v, %v", n.BlockedPorts, err)
+			}
+		})
+	}
+}
+
+func hold(t *testing.T, network string) int {
+	if network == "udp" {
+		c, err := net.ListenPacket("udp", ":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c.LocalAddr().(*net.UDPAddr).Port
+	}
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func TestAStopForWhatWasNeverStartedStartsNothing(t *testing.T) {
+	s := newSite(t)
+	marker := filepath.Join(t.TempDir(), "started")
+	s.order("aaaaaa", 1, fleet.OrderStop)
+	s.place("aaaaaa", 1, basic("touch "+marker+"; sleep 100"), 0)
+	s.start(taking)
+	st := s.awaitState("aaaaaa", 1, fleet.Stopped)
+	if st.Exit != nil || st.Reason != fleet.ReasonStopRequested || exists(marker) {
+		t.Errorf("status %+v, started %v", st, exists(marker))
+	}
+}
+
+func TestOrdersOfOtherGenerationsAreIgnored(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	s.place("aaaaaa", 2, basic("sleep 100"), 0)
+	s.awaitState("aaaaaa", 2, fleet.Online)
+	s.order("aaaaaa", 1, fleet.OrderKill)
+	s.place("bbbbbb", 1, basic("sleep 100"), 0)
+	s.awaitState("bbbbbb", 1, fleet.Online)
+	if st := s.status("aaaaaa"); st.State != fleet.Online {
+		t.Errorf("status %+v", st)
+	}
+}
+
+func TestACrashTellsHow(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	s.place("aaaaaa", 1, basic("echo last words; exit 3"), 0)
+	if st := s.awaitState("aaaaaa", 1, fleet.Crashed); st.Reason != fleet.ReasonExited || st.Exit.Code != 3 {
+		t.Errorf("status %+v", st)
+	}
+	s.place("bbbbbb", 1, basic("sleep 100"), 0)
+	if err := syscall.Kill(s.awaitState("bbbbbb", 1, fleet.Online).PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if st := s.awaitState("bbbbbb", 1, fleet.Crashed); st.Reason != fleet.ReasonKilledBySignal || st.Exit.Signal != "KILL" {
+		t.Errorf("status %+v", st)
+	}
+	s.place("cccccc", 1, basic("exit 0"), 0)
+	if st := s.awaitState("cccccc", 1, fleet.Stopped); st.Reason != fleet.ReasonExitedByItself {
+		t.Errorf("status %+v", st)
+	}
+	lines, err := s.api().Tail(t.Context(), "aaaaaa", 5)
+	if err != nil || len(lines) != 1 || lines[0].Text != "last words" {
+		t.Errorf("log after the crash: %+v, %v", lines, err)
+	}
+	s.remove(store.PlacementKey(node, "aaaaaa"))
+	eventually(t, "the log gone with the record", func() (string, bool) {
+		_, err := s.api().Tail(t.Context(), "aaaaaa", 5)
+		return fmt.Sprint(err), errs.Is(err, errs.NotFound) && !exists(filepath.Join(s.dir, "logs", "aaaaaa"))
+	})
+}
+
+func TestARestartingGroupIsStartedAgainInPlace(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := basic(`if [ -e once ]; then sleep 100; fi; touch once; exit 1`)
+	plan.OnCrash = fleet.CrashRestart
+	s.place("aaaaaa", 1, plan, 0)
+	st := s.await("aaaaaa", "a second run", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == 1 })
+	if st.Reason != fleet.ReasonRestartedInPlace || !alive(st.PID) {
+		t.Errorf("status %+v", st)
+	}
+}
+
+func TestAStartThatTakesTooLongFails(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := server()
+	plan.Command, plan.StartupTimeoutSeconds = "sleep 100", 1
+	s.place("aaaaaa", 1, plan, freePort(t))
+	if st := s.awaitState("aaaaaa", 1, fleet.Failed); st.Reason != fleet.ReasonStartTimeout {
+		t.Errorf("status %+v", st)
+	}
+}
+
+func TestPreparingFailsWithAReason(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := basic("true")
+	plan.Layers = []fleet.PlanLayer{{TemplateRef: fleet.TemplateRef{Group: "games", Name: "gone"}}}
+	s.place("aaaaaa", 1, plan, 0)
+	if st := s.awaitState("aaaaaa", 1, fleet.Failed); st.Reason != fleet.ReasonTemplateMissing || !strings.Contains(st.Message, "games/gone") {
+		t.Errorf("status %+v", st)
+	}
+	plan.Layers[0].Digest = strings.Repeat("0", 64)
+	s.place("bbbbbb", 1, plan, 0)
+	if st := s.awaitState("bbbbbb", 1, fleet.Failed); st.Reason != fleet.ReasonTemplateFetch {
+		t.Errorf("status %+v", st)
+	}
+	plan.Layers, plan.Runtime = nil, fleet.RuntimeTmux
+	s.place("cccccc", 1, plan, 0)
+	if st := s.awaitState("cccccc", 1, fleet.Failed); st.Reason != fleet.ReasonRuntimeMissing {
+		t.Errorf("status %+v", st)
+	}
+	s.write(store.PlacementKey(node, "dddddd"), fleet.Placement{Instance: "dddddd", Group: "lobby", Node: node, Generation: 1, Plan: "none"})
+	if st := s.awaitState("dddddd", 1, fleet.Failed); st.Reason != fleet.ReasonPlanMissing {
+		t.Errorf("status %+v", st)
+	}
+}
+
+func TestALeavingAgentTakesItsInstancesAlongWhenToldTo(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	s.place("aaaaaa", 1, server(), freePort(t))
+	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	s.stop()
+	st := s.status("aaaaaa")
+	if st.State != fleet.Stopped || st.Reason != fleet.ReasonAgentShutdown || alive(pid) {
+		t.Errorf("status %+v", st)
+	}
+	if _, err := store.Get(t.Context(), s.store, store.NodeSessionKey(node)); !errs.Is(err, errs.NotFound) {
+		t.Errorf("the session is still there: %v", err)
+	}
+}
+
+func TestALeavingAgentLeavesItsInstancesRunningOtherwise(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	s.place("aaaaaa", 1, server(), freePort(t))
+	before := s.awaitState("aaaaaa", 1, fleet.Online)
+	s.stop()
+	if !alive(before.PID) {
+		t.Fatal("the instance ended with its agent")
+	}
+	s.start(taking)
+	s.order("aaaaaa", 1, fleet.OrderKill)
+	if st := s.awaitState("aaaaaa", 1, fleet.Stopped); st.Epoch == before.Epoch {
+		t.Error("written under the old session")
+	}
+	awaitGone(t, before.PID)
+}
+
+func TestANodeIDBelongsToOneDataDirectory(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	cfg := s.config()
+	cfg.DataDir = t.TempDir()
+	other, err := nodeagent.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Run(t.Context()); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), string(node)) {
+		t.Errorf("another directory: %v", err)
+	}
+	same, err := nodeagent.New(s.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := same.Run(t.Context()); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), s.dir) {
+		t.Errorf("the same directory: %v", err)
+	}
+}
+
+func TestWithoutTheStoreInstancesRunOnAndCrashedOnesAreStartedAgain(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	s.place("aaaaaa", 1, basic("echo $$ >pid; sleep 1000"), 0)
+	s.awaitState("aaaaaa", 1, fleet.Online)
+	first := s.pidFrom("aaaaaa", "pid")
+	s.etcd.Stop()
+	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	var second int
+	eventually(t, "a second run", func() (string, bool) {
+		text := s.running("aaaaaa", "pid")
+		second, _ = strconv.Atoi(strings.TrimSpace(text))
+		return text, second != 0 && second != first && alive(second)
+	})
+	s.etcd.Restart(t)
+	st := s.await("aaaaaa", "the second run reported", func(st fleet.Status) bool { return st.Restarts == 1 && st.State == fleet.Online })
+	if st.PID != second {
+		t.Errorf("status %+v, want pid %d", st, second)
+	}
+}
+
+func TestALostSessionTouchesNothingAndIsReplaced(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+	before := s.awaitState("aaaaaa", 1, fleet.Online)
+	session, err := store.Get(t.Context(), s.store, store.NodeSessionKey(node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.remove(store.NodeSessionKey(node)) // fences everything the agent writes
+	kv, err := s.etcd.Raw().Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range kv.Leases {
+		if _, err := s.etcd.Raw().Revoke(t.Context(), l.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lost := before
+	lost.State, lost.Reason = fleet.Offline, fleet.ReasonNodeLost
+	s.write(store.StatusKey("aaaaaa"), lost)
+	st := s.await("aaaaaa", "online again", func(st fleet.Status) bool { return st.State == fleet.Online })
+	if st.PID != before.PID || st.Epoch <= session.CreateRev || !alive(st.PID) {
+		t.Errorf("before %+v\nafter %+v", before, st)
+	}
+}
+
+func TestWithoutARecordAnInstanceRunsOn(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	s.remove(store.PlacementKey(node, "aaaaaa"))
+	s.place("bbbbbb", 1, basic("sleep 1000"), 0)
+	s.awaitState("bbbbbb", 1, fleet.Online)
+	if !alive(pid) {
+		t.Error("a missing record ended a process")
+	}
+}
+
+func TestADamagedJournalEntryHarmsNoOther(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+	s.place("bbbbbb", 1, basic("sleep 1000"), 0)
+	a, b := s.awaitState("aaaaaa", 1, fleet.Online), s.awaitState("bbbbbb", 1, fleet.Online)
+	s.stop()
+	entry := filepath.Join(s.dir, "journal", "aaaaaa.json")
+	if err := os.Truncate(entry, 20); err != nil {
+		t.Fatal(err)
+	}
+	s.start(taking)
+	st := s.await("aaaaaa", "the damaged one's end", func(st fleet.Status) bool { return st.State == fleet.Crashed })
+	if st.Reason != fleet.ReasonExitUnknown {
+		t.Errorf("status %+v", st)
+	}
+	awaitGone(t, a.PID)
+	if st := s.status("bbbbbb"); st.PID != b.PID || !alive(b.PID) {
+		t.Errorf("status %+v", st)
+	}
+}
+
+func TestAHigherGenerationFollowsTheEndOfTheOneBefore(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := server()
+	plan.Static = true
+	plan.Layers = []fleet.PlanLayer{s.library.add("base", map[string]string{"config": "fresh"})}
+	port := freePort(t)
+	s.place("aaaaaa", 1, plan, port)
+	first := s.awaitState("aaaaaa", 1, fleet.Online)
+	data := filepath.Join(s.dir, "static", "lobby", "lobby-1")
+	if err := os.WriteFile(filepath.Join(data, "config"), []byte("grown"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.place("aaaaaa", 2, plan, port)
+	second := s.awaitState("aaaaaa", 2, fleet.Online)
+	if alive(first.PID) || second.PID == first.PID {
+		t.Error("the first generation still runs")
+	}
+	if b, err := os.ReadFile(filepath.Join(data, "config")); string(b) != "grown" {
+		t.Errorf("the data of a static instance is %q, %v", b, err)
+	}
+}
