@@ -85,6 +85,8 @@ type Spec struct {
 	// Common points at that embedded part.
 	Into   any
 	Common *Settings
+	// NoView is for services that do not need to see the whole fleet: Env has no View then.
+	NoView bool
 	// Build wires the service. Its components start once etcd is reached and the
 	// view has been read.
 	Build func(Env) ([]lifecycle.Component, error)
@@ -112,7 +114,9 @@ func serve(s Spec, stderr io.Writer) error {
 		return err
 	}
 	defer e.Client.Close()
-	e.View = view.New(e.Client, e.Log)
+	if !s.NoView {
+		e.View = view.New(e.Client, e.Log)
+	}
 	components, err := s.Build(e)
 	if err != nil {
 		return err
@@ -123,8 +127,9 @@ func serve(s Spec, stderr io.Writer) error {
 	all := []lifecycle.Component{
 		admin.Component(),
 		{Name: "store", Start: func(ctx context.Context) error { return join(ctx, e) }},
-		{Name: "view", Run: e.View.Run},
-		{Name: "synced", Start: e.View.Synced},
+	}
+	if !s.NoView {
+		all = append(all, lifecycle.Component{Name: "view", Run: e.View.Run}, lifecycle.Component{Name: "synced", Start: e.View.Synced})
 	}
 	return lifecycle.Run(ctx, e.Log, append(append(all, components...), e.Gates.Component())...)
 }

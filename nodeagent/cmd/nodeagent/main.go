@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/program"
+	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/nodeagent"
 	templates "github.com/orreryhq/orrery/templatesvc/client"
@@ -22,25 +23,20 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 	var s settings
 	return program.Main(program.Spec{
 		Name: "nodeagent", About: "Runs the instances placed on this host of an Orrery fleet.",
-		Into: &s, Common: &s.Settings,
+		Into: &s, Common: &s.Settings, NoView: true,
 		Build: func(e program.Env) ([]lifecycle.Component, error) { return build(&s, e) },
 	}, args, env, stdout, stderr)
 }
 
 func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
+	services := store.Discover(e.Client, "templatesvc")
 	agent, err := nodeagent.New(nodeagent.Config{
 		Store: e.Client, Node: fleet.NodeID(s.node()), DataDir: s.Data, Address: s.Address,
 		Listen: s.Listen, AdvertiseURL: s.AdvertiseURL, Labels: s.Labels, Variables: s.Variables,
 		MemoryMiB: s.Memory, CPU: s.CPU, APIURL: s.APIURL, ClusterSecret: s.Cluster.Secret,
 		Templates: templates.New(templates.Config{
-			Resolve: func() []string {
-				var urls []string
-				for _, r := range e.View.Snapshot().ServiceSessions("templatesvc") {
-					urls = append(urls, r.URL)
-				}
-				return urls
-			},
-			Secret: s.Cluster.Secret, Log: e.Log,
+			Resolve: services.URLs,
+			Secret:  s.Cluster.Secret, Log: e.Log,
 		}),
 		SessionTTL: s.Session.TTL, StopInstancesOnExit: s.StopInstances, Version: telemetry.Version(),
 		Log: e.Log, Metrics: e.Registry,
@@ -49,6 +45,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 		return nil, err
 	}
 	return []lifecycle.Component{
+		{Name: "discovery", Run: services.Run},
 		{Name: "nodeagent", Run: agent.Run, StopTimeout: s.StopTimeout},
 		{Name: "joined", Start: func(ctx context.Context) error {
 			select {

@@ -1,0 +1,46 @@
+package store_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+)
+
+func TestADiscoveryFollowsTheReplicasOfItsService(t *testing.T) {
+	c := storetest.New(t)
+	d := store.Discover(c, "templatesvc")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = d.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+
+	open := func(service, replica, url string) *store.Session {
+		s, err := store.OpenSession(t.Context(), c, store.SessionKey(service, replica), fleet.Session{URL: url}, time.Minute, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	expect := func(want ...string) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
+			if got := d.URLs(); slices.Equal(got, want) {
+				return
+			} else if time.Now().After(deadline) {
+				t.Fatalf("URLs %v, want %v", got, want)
+			}
+		}
+	}
+	a := open("templatesvc", "a", "http://a")
+	open("templatesvc", "b", "http://b")
+	open("scheduler", "c", "http://c")
+	open("templatesvc", "mute", "")
+	expect("http://a", "http://b")
+	a.Close(t.Context())
+	expect("http://b")
+}
