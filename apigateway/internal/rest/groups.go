@@ -1,0 +1,285 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+// present is a group that is not being deleted.
+func present(s *view.Snapshot, name string) (*fleet.Group, error) {
+	g, ok := s.Groups.Get(fleet.GroupName(name))
+	if !ok || g.Deleting {
+		return nil, errs.New(errs.NotFound, "there is no group of that name")
+	}
+	return g, nil
+}
+
+func (a *API) listGroups(c *gin.Context) {
+	s, now := a.snapshot(), a.cfg.Now()
+	all := make([]*fleet.Group, 0, s.Groups.Len())
+	for _, g := range s.Groups.All() {
+		if !g.Deleting {
+			all = append(all, g)
+		}
+	}
+	server.SendPage(c, all, pageMany, func(g *fleet.Group) group { return groupOf(s, g, now) })
+}
+
+func (a *API) getGroup(c *gin.Context) {
+	s := a.snapshot()
+	g, err := present(s, c.Param("name"))
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	server.ETag(c, g.ModRev)
+	c.JSON(http.StatusOK, groupOf(s, g, a.cfg.Now()))
+}
+
+func (a *API) createGroup(c *gin.Context) {
+	var b groupBody
+	if !server.Bind(c, &b) {
+		return
+	}
+	if b.Name == nil {
+		server.Fail(c, errs.Field("name", "is missing: name the group"))
+		return
+	}
+	a.writeGroup(c, operate.GroupWrite{
+		Name: *b.Name, Mode: operate.Create,
+		Make: func(*fleet.GroupSpec) (fleet.GroupSpec, error) { return b.spec() },
+	})
+}
+
+// putGroup creates or replaces: what the body does not say takes its default.
+func (a *API) putGroup(c *gin.Context) {
+	var b groupBody
+	if !server.Bind(c, &b) || !sameName(c, b.Name) {
+		return
+	}
+	w := operate.GroupWrite{
+		Name: fleet.GroupName(c.Param("name")), Mode: operate.Put,
+		Make: func(old *fleet.GroupSpec) (fleet.GroupSpec, error) {
+			if old == nil && !server.Allowed(c, auth.GroupsCreate) {
+				return fleet.GroupSpec{}, errs.New(errs.Denied, "the group does not exist, and you may not create one: the permission %s is missing", auth.GroupsCreate)
+			}
+			return b.spec()
+		},
+	}
+	a.writeGroup(c, w)
+}
+
+// patchGroup changes what the body says and nothing else.
+func (a *API) patchGroup(c *gin.Context) {
+	raw, err := io.ReadAll(c.Request.Body)
+	if err != nil {
+		server.Fail(c, errs.As(errs.TooLarge, "rest.patchGroup", err))
+		return
+	}
+	var b groupBody
+	if err := wire.DecodeJSON(bytes.NewReader(raw), 0, &b); err != nil { // for its refusals
+		server.Fail(c, err)
+		return
+	}
+	if !sameName(c, b.Name) {
+		return
+	}
+	patch, err := patchOf(raw)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	a.writeGroup(c, operate.GroupWrite{
+		Name: fleet.GroupName(c.Param("name")), Mode: operate.Update,
+		Make: func(old *fleet.GroupSpec) (fleet.GroupSpec, error) {
+			fields, err := patched(*old, patch)
+			if err != nil {
+				return fleet.GroupSpec{}, err
+			}
+			return fields.spec()
+		},
+	})
+}
+
+// patchOf are the fields of a body that can be written, under their exact names.
+func patchOf(raw []byte) (map[string]any, error) {
+	body, out := map[string]any{}, map[string]any{}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if err := dec.Decode(&body); err != nil {
+		return nil, &errs.Error{Kind: errs.Malformed, Message: "the body must be a JSON object", Err: err}
+	}
+	known := asMap(fieldsOf(fleet.DefaultSpec()))
+	for given, v := range body {
+		for name := range known {
+			if strings.EqualFold(given, name) {
+				out[name] = v
+			}
+		}
+	}
+	return out, nil
+}
+
+// sameName refuses a body that names another group than the path.
+func sameName(c *gin.Context, name *fleet.GroupName) bool {
+	if name == nil || string(*name) == c.Param("name") {
+		return true
+	}
+	server.Fail(c, errs.Field("name", "is %q in the body and %q in the path: a group cannot be renamed", *name, c.Param("name")))
+	return false
+}
+
+// writeGroup performs a write and answers with the group, of a dry run with the difference.
+func (a *API) writeGroup(c *gin.Context, w operate.GroupWrite) {
+	var err error
+	if w.IfMatch, err = server.IfMatch(c); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	w.DryRun = server.DryRun(c)
+	done, err := a.cfg.Operations.WriteGroup(c.Request.Context(), server.Actor(c), w)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	if w.DryRun {
+		c.JSON(http.StatusOK, rehearsalOf(done))
+		return
+	}
+	status := http.StatusOK
+	if done.Before == nil {
+		status = http.StatusCreated
+		c.Header("Location", "/api/v1/groups/"+string(w.Name))
+	}
+	server.ETag(c, done.After.ModRev)
+	c.JSON(status, groupOf(a.snapshot(), &done.After, a.cfg.Now()))
+}
+
+// rehearsal is what a dry run found.
+type rehearsal struct {
+	DryRun bool `json:"dryRun"`
+	// Action is create, update, delete, start, or none.
+	Action string        `json:"action"`
+	Group  string        `json:"group"`
+	Diff   []fieldChange `json:"diff"`
+	// Start and Stop are the names of the instances that would be.
+	Start []string `json:"start"`
+	Stop  []string `json:"stop"`
+}
+
+func rehearsalOf(w operate.GroupWritten) rehearsal {
+	r := rehearsal{DryRun: true, Action: "create", Group: string(w.After.Name), Start: []string{}, Stop: []string{}}
+	var before *fleet.GroupSpec
+	if w.Before != nil {
+		before, r.Action = &w.Before.Spec, "update"
+	}
+	if r.Diff = diff(before, w.After.Spec); before != nil && len(r.Diff) == 0 {
+		r.Action = "none"
+	}
+	return r
+}
+
+func (a *API) deleteGroup(c *gin.Context) {
+	rev, err := server.IfMatch(c)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	name, dry := fleet.GroupName(c.Param("name")), server.DryRun(c)
+	if _, err := a.cfg.Operations.DeleteGroup(c.Request.Context(), server.Actor(c), name, rev, dry); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	if !dry {
+		c.Status(http.StatusNoContent)
+		return
+	}
+	r := rehearsal{DryRun: true, Action: "delete", Group: string(name), Diff: []fieldChange{}, Start: []string{}, Stop: []string{}}
+	for i := range a.snapshot().GroupInstances(name) {
+		if !i.Terminal() {
+			r.Stop = append(r.Stop, i.Intent.Name)
+		}
+	}
+	c.JSON(http.StatusOK, r)
+}
+
+func (a *API) startGroup(c *gin.Context) {
+	b := struct {
+		Count     *int              `json:"count"`
+		Variables map[string]string `json:"variables"`
+	}{}
+	if !server.BindOptional(c, &b) {
+		return
+	}
+	count, ok := server.Number(c, "count", 1)
+	if !ok {
+		return
+	}
+	if c.Query("count") != "" {
+		c.Header("Deprecation", "true")
+		c.Header("Warning", `299 orrery "?count= is deprecated: send count in the body"`)
+	}
+	set(&count, b.Count)
+	r := operate.StartRequest{Group: fleet.GroupName(c.Param("name")), Count: count, Values: b.Variables, DryRun: server.DryRun(c)}
+	made, _, err := a.cfg.Operations.StartInstances(c.Request.Context(), server.Actor(c), r)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	if r.DryRun {
+		out := rehearsal{DryRun: true, Action: "start", Group: string(r.Group), Diff: []fieldChange{}, Start: []string{}, Stop: []string{}}
+		for _, i := range made {
+			out.Start = append(out.Start, i.Name)
+		}
+		c.JSON(http.StatusOK, out)
+		return
+	}
+	s, started := a.snapshot(), make([]instance, 0, len(made))
+	for _, m := range made {
+		if i, ok := s.Instances.Get(m.ID); ok {
+			started = append(started, instanceOf(s, i, a.cfg.Now()))
+		}
+	}
+	c.JSON(http.StatusOK, gin.H{"status": "scheduled", "count": len(made), "instances": started})
+}
+
+func (a *API) scaleGroup(c *gin.Context) {
+	var b struct {
+		TargetInstances *int `json:"targetInstances"`
+	}
+	if !server.Bind(c, &b) {
+		return
+	}
+	if b.TargetInstances == nil {
+		server.Fail(c, errs.Field("targetInstances", "is missing: say how many instances shall run"))
+		return
+	}
+	dry := server.DryRun(c)
+	done, err := a.cfg.Operations.Scale(c.Request.Context(), server.Actor(c), fleet.GroupName(c.Param("name")), *b.TargetInstances, dry)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	if dry {
+		c.JSON(http.StatusOK, rehearsalOf(done))
+		return
+	}
+	server.ETag(c, done.After.ModRev)
+	c.JSON(http.StatusOK, gin.H{
+		"status": "scaling", "targetInstances": *b.TargetInstances, "revision": done.After.Revision,
+		"minInstances": done.After.Spec.Scaling.Min, "maxInstances": done.After.Spec.Scaling.Max,
+	})
+}

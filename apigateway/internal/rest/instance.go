@@ -1,0 +1,220 @@
+package rest
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// instance is an instance as this dialect shows it.
+type instance struct {
+	// ID is the name, UID the identity.
+	ID         string             `json:"id"`
+	UID        fleet.InstanceID   `json:"uid"`
+	Group      fleet.GroupName    `json:"group"`
+	Node       fleet.NodeID       `json:"node"` // "" while none is decided
+	State      string             `json:"state"`
+	Port       int                `json:"port"` // 0 while none is decided
+	Ports      []instancePort     `json:"ports"`
+	HostAddr   string             `json:"hostAddress"`
+	Players    int                `json:"playerCount"`
+	MaxPlayers int                `json:"maxPlayers"`
+	TPS        *float64           `json:"tps"` // null until it said
+	UptimeMs   int64              `json:"uptimeMs"`
+	StartedAt  *time.Time         `json:"startedAt"`
+	FinishedAt *time.Time         `json:"finishedAt"`
+	CreatedAt  time.Time          `json:"createdAt"`
+	Revision   int64              `json:"deploymentRevision"`
+	Warm       bool               `json:"warm"`
+	MemoryMb   int                `json:"memoryMb"`
+	UsedMb     *int               `json:"usedMemoryMb"` // null when nobody can tell
+	Reason     string             `json:"reason"`
+	Message    string             `json:"message"`
+	ExitCode   *int               `json:"exitCode"` // null while it runs, or when nobody saw it
+	PID        *int               `json:"pid"`      // null while no process runs
+	Heartbeat  *time.Time         `json:"lastHeartbeat"`
+	Generation int64              `json:"generation"`
+	Restarts   int                `json:"restarts"`
+	Desired    fleet.Desired      `json:"desired"`
+	Runtime    fleet.RuntimeName  `json:"runtime"`
+	Origin     fleet.Origin       `json:"origin"`
+	Replaces   fleet.InstanceID   `json:"replaces,omitempty"`
+	ReplacedBy fleet.InstanceID   `json:"replacedBy,omitempty"`
+	Templates  []instanceTemplate `json:"templates"`
+	Lost       []fleet.FilterLoss `json:"lost,omitempty"` // of a pending one: the nodes lost per rule
+}
+
+type instancePort struct {
+	Name string `json:"name"`
+	Port int    `json:"port"`
+}
+
+type instanceTemplate struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+}
+
+// reasonNodeLost is how this dialect calls the loss of a node.
+const reasonNodeLost = "NODE_LOST"
+
+// stateOf is a state in this dialect's words.
+func stateOf(s fleet.State) string {
+	switch s {
+	case fleet.Unplaced:
+		return "SCHEDULED"
+	case fleet.Preparing:
+		return "PREPARING"
+	case fleet.Starting:
+		return "STARTING"
+	case fleet.Online:
+		return "RUNNING"
+	case fleet.Stopping:
+		return "STOPPING"
+	case fleet.Stopped:
+		return "STOPPED"
+	case fleet.Crashed, fleet.Failed, fleet.Offline:
+		return "CRASHED"
+	}
+	return "CRASHED"
+}
+
+// instanceOf shows an instance as a snapshot has it.
+func instanceOf(s *view.Snapshot, i *fleet.Instance, now time.Time) instance {
+	reason, message := i.Why()
+	out := instance{
+		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, Node: i.Node(), State: stateOf(i.State()),
+		Port: i.Port(), Ports: []instancePort{}, CreatedAt: i.Intent.CreatedAt, Revision: i.Intent.GroupRevision,
+		Reason: string(reason), Message: message, Generation: i.Intent.Generation, Desired: i.Intent.Desired,
+		Origin: i.Intent.Origin, Replaces: i.Intent.Replaces, ReplacedBy: i.Intent.ReplacedBy,
+		Templates: []instanceTemplate{},
+	}
+	if i.State() == fleet.Offline {
+		out.Reason = reasonNodeLost
+	}
+	if p := i.Placement; p != nil {
+		for _, name := range slices.Sorted(maps.Keys(p.Ports)) {
+			out.Ports = append(out.Ports, instancePort{name, p.Ports[name]})
+		}
+		out.MemoryMb = p.Resources.MemoryMiB
+	}
+	if i.State() == fleet.Unplaced && i.Pending != nil && i.Pending.Generation == i.Intent.Generation {
+		out.Lost = i.Pending.Lost
+	}
+	out.addPlan(s, i)
+	out.addStatus(s, i, now)
+	out.addReport(reported(s, i))
+	return out
+}
+
+// addPlan adds what the instance was made from.
+func (out *instance) addPlan(s *view.Snapshot, i *fleet.Instance) {
+	stored, ok := s.Plans.Get(i.Intent.Plan)
+	if !ok {
+		return
+	}
+	out.MemoryMb, out.MaxPlayers, out.Runtime = stored.Plan.Resources.MemoryMiB, stored.Plan.MaxPlayers, stored.Plan.Runtime
+	for _, l := range stored.Plan.Layers {
+		out.Templates = append(out.Templates, instanceTemplate{Name: l.Short(), Digest: l.Digest})
+	}
+}
+
+// addStatus adds what its agent saw of the wanted generation.
+func (out *instance) addStatus(s *view.Snapshot, i *fleet.Instance, now time.Time) {
+	if n, ok := s.Nodes.Get(i.Node()); ok {
+		out.HostAddr = n.Address
+	}
+	st := i.Status
+	if st == nil || st.Generation < i.Intent.Generation && st.State.Terminal() {
+		return
+	}
+	out.HostAddr, out.Restarts = cmp.Or(st.HostAddress, out.HostAddr), st.Restarts
+	end := now
+	if i.Terminal() {
+		if at := i.FinishedAt(); !at.IsZero() {
+			out.FinishedAt, end = &at, at
+		}
+		if st.Exit != nil && st.Exit.Known {
+			out.ExitCode = &st.Exit.Code
+		}
+	} else if st.PID != 0 {
+		out.PID = &st.PID
+	}
+	if !st.StartedAt.IsZero() {
+		out.StartedAt = &st.StartedAt
+		out.UptimeMs = max(0, end.Sub(st.StartedAt).Milliseconds())
+	}
+}
+
+// addReport adds what the instance last said of itself.
+func (out *instance) addReport(r fleet.InstanceReport) {
+	out.Players = r.Players
+	if r.MaxPlayers > 0 {
+		out.MaxPlayers = r.MaxPlayers
+	}
+	if !r.HeartbeatAt.IsZero() {
+		out.Heartbeat = &r.HeartbeatAt
+	}
+	if r.TPS > 0 {
+		out.TPS = &r.TPS
+	}
+}
+
+// addLive adds the figures of this moment.
+func (out *instance) addLive(l upstream.Live) {
+	out.addReport(fleet.InstanceReport{Players: l.Players, MaxPlayers: l.MaxPlayers, HeartbeatAt: l.HeartbeatAt, TPS: l.TPS})
+	if l.MemoryMiB > 0 {
+		out.UsedMb = &l.MemoryMiB
+	}
+}
+
+// instanceFilter is what a list is asked for; empty parts want everything.
+type instanceFilter struct {
+	group fleet.GroupName
+	node  fleet.NodeID
+	state string
+}
+
+// wants takes a state by this dialect's word or by its own name.
+func (f instanceFilter) wants(i *fleet.Instance) bool {
+	s := i.State()
+	return (f.group == "" || i.Intent.Group == f.group) && (f.node == "" || i.Node() == f.node) &&
+		(f.state == "" || strings.EqualFold(f.state, stateOf(s)) || strings.EqualFold(f.state, string(s)))
+}
+
+// instancesOf are the instances a filter wants, by group and ordinal, the latest
+// of one name first.
+func instancesOf(s *view.Snapshot, f instanceFilter) []*fleet.Instance {
+	var out []*fleet.Instance
+	take := func(i *fleet.Instance) {
+		if f.wants(i) {
+			out = append(out, i)
+		}
+	}
+	switch {
+	case f.group != "":
+		for i := range s.GroupInstances(f.group) {
+			take(i)
+		}
+	case f.node != "":
+		for i := range s.NodeInstances(f.node) {
+			if i.Intent.ID != "" {
+				take(i)
+			}
+		}
+	default:
+		for _, i := range s.Instances.All() {
+			take(i)
+		}
+	}
+	slices.SortFunc(out, func(a, b *fleet.Instance) int {
+		return cmp.Or(cmp.Compare(a.Intent.Group, b.Intent.Group), cmp.Compare(a.Intent.Ordinal, b.Intent.Ordinal),
+			b.Intent.CreatedAt.Compare(a.Intent.CreatedAt), cmp.Compare(a.Intent.ID, b.Intent.ID))
+	})
+	return out
+}

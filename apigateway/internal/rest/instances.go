@@ -1,0 +1,146 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+const (
+	// liveBudget is how long a read waits for live figures before it shows the last reported ones.
+	liveBudget = 150 * time.Millisecond
+	// historyLines is how much of a console is shown unless asked otherwise.
+	historyLines = 1000
+)
+
+func (a *API) listInstances(c *gin.Context) {
+	s, now := a.snapshot(), a.cfg.Now()
+	f := instanceFilter{group: fleet.GroupName(c.Query("group")), node: fleet.NodeID(c.Query("node")), state: c.Query("state")}
+	server.SendPage(c, instancesOf(s, f), pageMany, func(i *fleet.Instance) instance { return instanceOf(s, i, now) })
+}
+
+func (a *API) getInstance(c *gin.Context) {
+	s := a.snapshot()
+	i, err := a.cfg.Operations.Find(c.Param("id"))
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	out := instanceOf(s, i, a.cfg.Now())
+	if i.State().Running() {
+		ctx, cancel := context.WithTimeout(c.Request.Context(), liveBudget)
+		defer cancel()
+		if live, err := a.cfg.Operations.Live(ctx, i); err == nil {
+			out.addLive(live)
+		}
+	}
+	server.ETag(c, i.Intent.ModRev)
+	c.JSON(http.StatusOK, out)
+}
+
+func (a *API) deleteInstance(c *gin.Context) {
+	if _, err := a.cfg.Operations.RemoveInstance(c.Request.Context(), server.Actor(c), c.Param("id")); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.Status(http.StatusNoContent)
+}
+
+// stopInstance stops, with force kills. A stop nobody can carry out now is
+// recorded, and the answer says what it waits for.
+func (a *API) stopInstance(force bool) gin.HandlerFunc {
+	status := "stopping"
+	if force {
+		status = "force-stopping"
+	}
+	return func(c *gin.Context) {
+		out, err := a.cfg.Operations.StopInstance(c.Request.Context(), server.Actor(c), c.Param("id"), force)
+		a.answer(c, out, err, status, "stopped")
+	}
+}
+
+func (a *API) startInstance(c *gin.Context) {
+	out, err := a.cfg.Operations.StartInstance(c.Request.Context(), server.Actor(c), c.Param("id"))
+	a.answer(c, out, err, "scheduled", "")
+}
+
+func (a *API) restartInstance(c *gin.Context) {
+	out, err := a.cfg.Operations.RestartInstance(c.Request.Context(), server.Actor(c), c.Param("id"))
+	a.answer(c, out, err, "restarting", "")
+}
+
+// answer tells what an operation came to. done is the status of an instance that
+// had finished already, if that is another.
+func (a *API) answer(c *gin.Context, out operate.Outcome, err error, status, done string) {
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	if done != "" && out.Instance.Terminal() {
+		status = done
+	}
+	body := gin.H{
+		"status": status, "changed": out.Changed, "instance": instanceOf(a.snapshot(), out.Instance, a.cfg.Now()),
+	}
+	if out.Waiting != "" {
+		body["waitingForNode"] = out.Waiting
+		body["message"] = "node " + string(out.Waiting) + " is not connected: this is recorded and will be carried out when the node is back"
+	}
+	c.JSON(http.StatusOK, body)
+}
+
+func (a *API) command(c *gin.Context) {
+	var b struct {
+		Command *string `json:"command"`
+	}
+	if !server.Bind(c, &b) {
+		return
+	}
+	if b.Command == nil {
+		server.Fail(c, errs.Field("command", "is missing: send the line to write to the console"))
+		return
+	}
+	if err := a.cfg.Operations.SendCommand(c.Request.Context(), server.Actor(c), c.Param("id"), *b.Command); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"status": "sent"})
+}
+
+// consoleLine is one line of output; ts is null when nobody was there to see.
+type consoleLine struct {
+	TS   *time.Time `json:"ts"`
+	Line string     `json:"line"`
+}
+
+// history are the last lines of an instance's output; ?lines is ?limit under another name.
+func (a *API) history(c *gin.Context) {
+	lines, ok := server.Number(c, "lines", historyLines)
+	if !ok {
+		return
+	}
+	if lines, ok = server.Number(c, "limit", lines); !ok {
+		return
+	}
+	log, err := a.cfg.Operations.Logs(c.Request.Context(), c.Param("id"), lines)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	out := make([]consoleLine, 0, len(log.Lines))
+	for _, l := range log.Lines {
+		line := consoleLine{Line: l.Text}
+		if !l.At.IsZero() {
+			line.TS = &l.At
+		}
+		out = append(out, line)
+	}
+	c.JSON(http.StatusOK, gin.H{"lines": out, "truncated": log.Truncated})
+}

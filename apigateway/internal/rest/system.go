@@ -1,0 +1,69 @@
+package rest
+
+import (
+	"net/http"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+// mountSystem adds what load balancers and people ask without a token.
+func (a *API) mountSystem(r gin.IRoutes) {
+	r.GET("/livez", a.alive)
+	for _, path := range []string{"/health", "/api/v1/system/health"} {
+		r.GET(path, a.health)
+	}
+	for _, path := range []string{"/readyz", "/ready", "/api/v1/system/ready"} {
+		r.GET(path, a.ready)
+	}
+	r.GET("/api/v1/system/version", a.version)
+}
+
+func (a *API) alive(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "UP"}) }
+
+// checks are what readiness depends on, and whether all hold.
+func (a *API) checks(c *gin.Context) (gin.H, bool) {
+	waiting := a.cfg.Ready(c.Request.Context())
+	status, checks := "READY", gin.H{"store": "UP"}
+	for _, w := range waiting {
+		status, checks[w] = "NOT_READY", "DOWN"
+	}
+	return gin.H{"status": status, "checks": checks}, len(waiting) == 0
+}
+
+// health says that the process serves, and beside that whether it is ready.
+func (a *API) health(c *gin.Context) {
+	readiness, _ := a.checks(c)
+	c.JSON(http.StatusOK, gin.H{"status": "UP", "readiness": readiness})
+}
+
+func (a *API) ready(c *gin.Context) {
+	readiness, ok := a.checks(c)
+	status := http.StatusOK
+	if !ok {
+		status = http.StatusServiceUnavailable
+		c.Header("Retry-After", "1")
+		readiness["error"] = gin.H{ // a refusal, for those who look for one
+			"code": wire.Code(errs.Unavailable), "message": "the gateway is not ready: retry in a moment", "status": status,
+		}
+	}
+	c.JSON(status, readiness)
+}
+
+func (a *API) version(c *gin.Context) {
+	commit := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				commit = s.Value
+			}
+		}
+	}
+	c.JSON(http.StatusOK, gin.H{
+		"name": "orrery", "version": a.cfg.Version, "gitCommit": commit, "goVersion": runtime.Version(), "javaVersion": "",
+	})
+}

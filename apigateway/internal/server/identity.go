@@ -1,0 +1,109 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+type (
+	identityKey struct{}
+	actorKey    struct{}
+)
+
+// Identity is who makes the request; ok is false on public routes without a token.
+func Identity(c *gin.Context) (auth.Identity, bool) {
+	who, ok := c.Request.Context().Value(identityKey{}).(auth.Identity)
+	return who, ok
+}
+
+// Actor is who makes the request, for the records.
+func Actor(c *gin.Context) operate.Actor { return ActorOf(c.Request.Context()) }
+
+// ActorOf is the Actor of the request a context belongs to.
+func ActorOf(ctx context.Context) operate.Actor {
+	by, _ := ctx.Value(actorKey{}).(operate.Actor)
+	return by
+}
+
+// Allowed reports whether the caller has a permission beside the route's own.
+func Allowed(c *gin.Context, p auth.Permission) bool {
+	who, ok := Identity(c)
+	return ok && who.Can(p)
+}
+
+// guard finds out who asks, counts those who do not say, and refuses who may not.
+func (s *Server) guard(c *gin.Context) {
+	route := c.FullPath()
+	demand, known := DemandOf(c.Request.Method, route)
+	who, err := s.identify(c, demand)
+	by := operate.Actor{User: who.User, IP: c.ClientIP()}
+	ctx := context.WithValue(c.Request.Context(), actorKey{}, by)
+	if err == nil {
+		ctx = context.WithValue(ctx, identityKey{}, who)
+	}
+	c.Request = c.Request.WithContext(ctx)
+	switch {
+	case demand == Login:
+		if !s.within(c, s.logins, "logins") {
+			return
+		}
+	case err != nil && !probe(route):
+		if !s.within(c, s.anonymous, "requests without a valid token") {
+			return
+		}
+	}
+	switch {
+	case route == "", demand == Public, demand == Login, demand == Ticketed: // 404 and 405 come after
+	case err != nil:
+		c.Header("WWW-Authenticate", `Bearer realm="orrery"`)
+		Fail(c, err)
+	case !known:
+		Fail(c, errs.New(errs.Denied, "nobody may use this route"))
+	case demand != Anyone && !who.Can(demand):
+		Fail(c, errs.New(errs.Denied, "the role %s lacks the permission %s", who.Role, demand))
+	}
+}
+
+// identify is who asks: a user, or on the routes for it an instance itself.
+func (s *Server) identify(c *gin.Context, demand auth.Permission) (auth.Identity, error) {
+	header := c.GetHeader("Authorization")
+	who, err := s.cfg.Auth.Authenticate(header)
+	if err == nil || !ownInstance[c.Request.Method+" "+c.FullPath()] {
+		return who, err
+	}
+	i, ok := s.cfg.View.Snapshot().Find(c.Param("id"))
+	if !ok || !s.cfg.Auth.AuthenticateInstance(header, i) {
+		return who, err
+	}
+	return auth.Identity{User: "instance " + string(i.Intent.ID), Role: "INSTANCE", Permissions: []auth.Permission{demand}}, nil
+}
+
+// probe reports whether a route is for load balancers, who ask often and have no token.
+func probe(route string) bool {
+	switch route {
+	case "/livez", "/readyz", "/health", "/ready":
+		return true
+	}
+	return false
+}
+
+// within counts a request against a limit and refuses it with 429 when it exceeds it.
+func (s *Server) within(c *gin.Context, l *limiter, what string) bool {
+	wait, ok := l.allow(c.ClientIP())
+	if !ok {
+		s.metrics.limited.WithLabelValues(what).Inc()
+		Refuse(c, wire.Reply{
+			Status: http.StatusTooManyRequests, Code: "RATE_LIMITED", RetryAfter: max(wait, time.Second),
+			Message: "too many " + what + " from your address: wait a moment",
+		})
+	}
+	return ok
+}

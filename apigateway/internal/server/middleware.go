@@ -1,0 +1,135 @@
+package server
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/oklog/ulid/v2"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+const (
+	headerRequestID     = "X-Request-Id"
+	headerCorrelationID = "X-Correlation-Id"
+	maxCorrelationID    = 128
+)
+
+// ids gives the request its id and repeats the caller's own, cleaned, so that both
+// can be found in logs.
+func ids(c *gin.Context) {
+	id := ulid.Make().String()
+	c.Header(headerRequestID, id)
+	correlation := clean(c.GetHeader(headerCorrelationID))
+	if correlation == "" {
+		correlation = id
+	}
+	c.Header(headerCorrelationID, correlation)
+	c.Header("X-Content-Type-Options", "nosniff")
+}
+
+// clean keeps what is harmless in headers and logs.
+func clean(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("-_.:/", r):
+			return r
+		}
+		return -1
+	}, s)
+	return s[:min(len(s), maxCorrelationID)]
+}
+
+// observe measures and logs the request by its route, never by its path: paths are endless.
+func (s *Server) observe(c *gin.Context) {
+	began := time.Now()
+	c.Next()
+	route, took, status := c.FullPath(), time.Since(began), c.Writer.Status()
+	if route == "" {
+		route = "none"
+	}
+	s.metrics.requests.WithLabelValues(method(c.Request.Method), route, strconv.Itoa(status)).Inc()
+	s.metrics.seconds.WithLabelValues(method(c.Request.Method), route).Observe(took.Seconds())
+	level, attrs := slog.LevelDebug, []slog.Attr{
+		slog.String("method", c.Request.Method), slog.String("route", route), slog.Int("status", status),
+		slog.Duration("took", took), slog.String("ip", c.ClientIP()), slog.String("requestId", RequestID(c)),
+		slog.String("correlationId", c.Writer.Header().Get(headerCorrelationID)),
+	}
+	if status == http.StatusInternalServerError && len(c.Errors) > 0 {
+		level, attrs = slog.LevelError, append(attrs, slog.Any("error", c.Errors.Last().Err))
+	}
+	s.cfg.Log.LogAttrs(c.Request.Context(), level, "request", attrs...)
+}
+
+// method bounds the label's values: anybody can make up a method.
+func method(m string) string {
+	switch m {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return m
+	}
+	return "other"
+}
+
+// recover turns a panic into a 500 that tells nothing but the request's id.
+func (s *Server) recover(c *gin.Context) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+			panic(p) // net/http's own way to hang up
+		}
+		s.cfg.Log.Error("panic while serving", "panic", p, "route", c.FullPath(), "requestId", RequestID(c), "stack", string(debug.Stack()))
+		if c.Writer.Written() {
+			c.Abort()
+			return
+		}
+		Fail(c, errs.New(errs.Internal, "panic"))
+	}()
+	c.Next()
+}
+
+// bodies bounds what a request may send.
+func bodies(c *gin.Context) {
+	if c.Request.ContentLength > wire.BodyLimit {
+		Fail(c, errs.New(errs.TooLarge, "the body is larger than %d bytes", wire.BodyLimit))
+		return
+	}
+	c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, wire.BodyLimit)
+}
+
+const corsMethods = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
+
+// cors lets browsers of the allowed origins in, and answers their preflights. No
+// credentials are allowed: tokens travel in a header a page has to set itself.
+func (s *Server) cors(c *gin.Context) {
+	origin := c.GetHeader("Origin")
+	if origin == "" {
+		return
+	}
+	c.Writer.Header().Add("Vary", "Origin")
+	all := slices.Contains(s.cfg.Origins, "*")
+	if !all && !slices.Contains(s.cfg.Origins, origin) {
+		return
+	}
+	if all {
+		origin = "*"
+	}
+	c.Header("Access-Control-Allow-Origin", origin)
+	c.Header("Access-Control-Expose-Headers", "ETag, Retry-After, Warning, X-Request-Id, X-Correlation-Id")
+	if c.Request.Method == http.MethodOptions && c.GetHeader("Access-Control-Request-Method") != "" {
+		c.Header("Access-Control-Allow-Methods", corsMethods)
+		c.Header("Access-Control-Allow-Headers", "Authorization, Content-Type, If-Match, Idempotency-Key, Last-Event-ID, X-Correlation-Id")
+		c.Header("Access-Control-Max-Age", "3600")
+		c.AbortWithStatus(http.StatusNoContent)
+	}
+}

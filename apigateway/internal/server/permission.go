@@ -1,0 +1,93 @@
+package server
+
+import (
+	"strings"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+)
+
+// Beside permissions, what a route may demand.
+const (
+	// Public routes need no token.
+	Public auth.Permission = "public"
+	// Anyone with a good token may use the route.
+	Anyone auth.Permission = "anyone"
+	// Ticketed routes look at the caller themselves: a ticket is as good as a token.
+	Ticketed auth.Permission = "ticketed"
+	// Login is public too, and counted by the limit of logins.
+	Login auth.Permission = "login"
+)
+
+// demands is the one table of what each route wants. /api/v1/instances is the
+// same as /api/v1/services and has no rows of its own.
+var demands = map[string]auth.Permission{
+	"GET /livez": Public, "GET /readyz": Public, "GET /health": Public, "GET /ready": Public,
+	"GET /api/v1/system/health": Public, "GET /api/v1/system/ready": Public, "GET /api/v1/system/version": Public,
+
+	"POST /api/v1/auth/login": Login, "POST /api/v1/auth/refresh": Anyone, "GET /api/v1/auth/me": Anyone,
+
+	"GET /api/v1/api-tokens":        auth.TokensView,
+	"POST /api/v1/api-tokens":       auth.TokensCreate,
+	"DELETE /api/v1/api-tokens/:id": auth.TokensRevoke,
+
+	"GET /api/v1/groups":                auth.GroupsView,
+	"POST /api/v1/groups":               auth.GroupsCreate,
+	"GET /api/v1/groups/:name":          auth.GroupsView,
+	"PUT /api/v1/groups/:name":          auth.GroupsUpdate, // and groups.create, when it creates
+	"PATCH /api/v1/groups/:name":        auth.GroupsUpdate,
+	"DELETE /api/v1/groups/:name":       auth.GroupsDelete,
+	"POST /api/v1/groups/:name/start":   auth.GroupsStart,
+	"POST /api/v1/groups/:name/scale":   auth.GroupsUpdate,
+	"GET /api/v1/services":              auth.InstancesView,
+	"GET /api/v1/services/:id":          auth.InstancesView,
+	"DELETE /api/v1/services/:id":       auth.InstancesDelete,
+	"POST /api/v1/services/:id/stop":    auth.InstancesStop,
+	"POST /api/v1/services/:id/start":   auth.GroupsStart,
+	"GET /api/v1/nodes":                 auth.NodesView,
+	"GET /api/v1/nodes/:id":             auth.NodesView,
+	"POST /api/v1/nodes/:id/cordon":     auth.NodesDrain,
+	"POST /api/v1/nodes/:id/uncordon":   auth.NodesDrain,
+	"GET /api/v1/templates":             auth.TemplatesView,
+	"GET /api/v1/templates/:name":       auth.TemplatesView,
+	"GET /api/v1/overview":              Anyone,
+	"GET /api/v1/audit":                 auth.AuditView,
+	"POST /api/v1/events/ticket":        auth.EventsStream,
+	"GET /api/v1/events/stream":         Ticketed,
+	"POST /api/v1/services/:id/restart": auth.InstancesStop,
+
+	"POST /api/v1/services/:id/force-stop":     auth.InstancesStop,
+	"POST /api/v1/services/:id/command":        auth.InstancesCommand,
+	"GET /api/v1/services/:id/console/history": auth.InstancesConsole,
+	"GET /api/v1/templates/:name/versions":     auth.TemplatesView,
+	"POST /api/v1/templates/:name/rollback":    auth.TemplatesUpdate,
+
+	"GET /api/ping":                      Public,
+	"GET /api/configurations":            auth.GroupsView,
+	"GET /api/configurations/:name":      auth.GroupsView,
+	"PUT /api/configurations/:name":      auth.GroupsUpdate,
+	"DELETE /api/configurations/:name":   auth.GroupsDelete,
+	"GET /api/instances":                 auth.InstancesView,
+	"POST /api/instances":                auth.GroupsStart,
+	"GET /api/instances/:id":             auth.InstancesView,
+	"DELETE /api/instances/:id":          auth.InstancesStop,
+	"PATCH /api/instances/:id/lifecycle": auth.InstancesStop,
+	"POST /api/instances/:id/execute":    auth.InstancesCommand,
+	"GET /api/instances/:id/logs":        auth.InstancesConsole,
+	"PUT /api/instances/:id/state":       auth.InstancesCommand,
+	"GET /api/cluster/nodes":             auth.NodesView,
+	"GET /api/cluster/nodes/:id":         auth.NodesView,
+	"GET /api/templates":                 auth.TemplatesView,
+	"GET /api/templates/:group/:name":    auth.TemplatesView,
+}
+
+// DemandOf is what a route demands; ok is false for a route the table does not know.
+func DemandOf(method, route string) (demand auth.Permission, ok bool) {
+	if rest, alias := strings.CutPrefix(route, "/api/v1/instances"); alias {
+		route = "/api/v1/services" + rest
+	}
+	demand, ok = demands[method+" "+route]
+	return demand, ok
+}
+
+// ownInstance are the routes an instance may use for itself with its own token.
+var ownInstance = map[string]bool{"PUT /api/instances/:id/state": true}

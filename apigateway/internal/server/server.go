@@ -1,0 +1,88 @@
+package server
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+// Limits of requests per minute and address; 0 sets none.
+type Limits struct {
+	// Anonymous are requests without a valid token.
+	Anonymous int
+	// Logins are attempts to log in.
+	Logins int
+}
+
+// DefaultLimits are what an API that faces the world should have.
+func DefaultLimits() Limits { return Limits{Anonymous: 100, Logins: 10} }
+
+// Config is what the frame needs.
+type Config struct {
+	Auth    *auth.Service
+	View    *view.View
+	Log     *slog.Logger
+	Metrics *telemetry.Metrics
+	Now     func() time.Time
+	Limits  Limits
+	// Origins are those browsers may call from; "*" allows any, none allows none.
+	Origins []string
+}
+
+// Server is the frame. Add routes to its Engine, each with a row in the table of
+// permissions.
+type Server struct {
+	Engine *gin.Engine
+
+	cfg               Config
+	anonymous, logins *limiter
+	metrics           metrics
+}
+
+type metrics struct {
+	requests, limited *prometheus.CounterVec
+	seconds           *prometheus.HistogramVec
+}
+
+// New makes a frame without routes.
+func New(cfg Config) *Server {
+	s := &Server{
+		cfg: cfg, Engine: newEngine(),
+		anonymous: newLimiter(cfg.Limits.Anonymous, cfg.Now), logins: newLimiter(cfg.Limits.Logins, cfg.Now),
+		metrics: metrics{
+			requests: cfg.Metrics.Counter("http_requests", "Requests by route and status.", "method", "route", "status"),
+			limited:  cfg.Metrics.Counter("http_requests_limited", "Requests refused because of a rate limit.", "limit"),
+			seconds:  cfg.Metrics.Histogram("http_request", "seconds", "Time to answer.", nil, "method", "route"),
+		},
+	}
+	s.Engine.Use(ids, s.observe, s.recover, s.cors, s.guard, bodies)
+	s.Engine.NoRoute(func(c *gin.Context) {
+		Fail(c, errs.New(errs.NotFound, "there is no such route"))
+	})
+	s.Engine.NoMethod(func(c *gin.Context) {
+		Refuse(c, wire.Reply{Status: http.StatusMethodNotAllowed, Code: "METHOD_NOT_ALLOWED", Message: "this route does not take " + method(c.Request.Method)})
+	})
+	return s
+}
+
+// newEngine is gin without its guesses: no redirects, no trusted proxies, encoded
+// slashes stay inside their segment.
+func newEngine() *gin.Engine {
+	gin.SetMode(gin.ReleaseMode)
+	e := gin.New()
+	e.ContextWithFallback = true
+	e.RedirectTrailingSlash, e.RedirectFixedPath = false, false
+	e.HandleMethodNotAllowed = true
+	e.UseRawPath, e.UnescapePathValues = true, true
+	_ = e.SetTrustedProxies(nil) // fails for addresses only, and there are none
+	return e
+}
