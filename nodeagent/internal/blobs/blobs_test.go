@@ -1,0 +1,125 @@
+package blobs_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// gated serves one blob, and counts, once its gate is open.
+type gated struct {
+	content []byte
+	gate    chan struct{}
+	// entered is told of each call.
+	entered chan struct{}
+	calls   atomic.Int32
+}
+
+func (g *gated) Manifest(context.Context, string) (fleet.Manifest, error) {
+	return fleet.Manifest{Entries: []fleet.ManifestEntry{{Path: "forged"}}}, nil
+}
+
+func (g *gated) Blob(ctx context.Context, _ string) (io.ReadCloser, error) {
+	g.calls.Add(1)
+	if g.entered != nil {
+		g.entered <- struct{}{}
+	}
+	select {
+	case <-g.gate:
+		return io.NopCloser(bytes.NewReader(g.content)), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func TestABlobIsFetchedOnce(t *testing.T) {
+	g := &gated{content: []byte("content"), gate: make(chan struct{})}
+	cache, err := blobs.Open(t.TempDir(), g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(g.content)
+	hash := hex.EncodeToString(sum[:])
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			path, err := cache.Path(t.Context(), hash)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if b, err := os.ReadFile(path); string(b) != "content" {
+				t.Errorf("%q, %v", b, err)
+			}
+		})
+	}
+	close(g.gate)
+	all.Wait()
+	if n := g.calls.Load(); n != 1 {
+		t.Errorf("fetched %d times", n)
+	}
+}
+
+func TestAFetchThatWasGivenUpDoesNotFailOthers(t *testing.T) {
+	g := &gated{content: []byte("content"), gate: make(chan struct{}), entered: make(chan struct{})}
+	cache, err := blobs.Open(t.TempDir(), g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(g.content)
+	hash := hex.EncodeToString(sum[:])
+	ctx, cancel := context.WithCancel(t.Context())
+	var first, second sync.WaitGroup
+	first.Go(func() {
+		if _, err := cache.Path(ctx, hash); !errs.Is(err, errs.Canceled) {
+			t.Errorf("the one who gave up: %v", err)
+		}
+	})
+	<-g.entered
+	second.Go(func() {
+		if _, err := cache.Path(t.Context(), hash); err != nil {
+			t.Errorf("the one who did not: %v", err)
+		}
+	})
+	cancel()
+	first.Wait()
+	<-g.entered
+	close(g.gate)
+	second.Wait()
+}
+
+func TestWhatDoesNotHaveItsHashIsRefused(t *testing.T) {
+	g := &gated{content: []byte("other"), gate: make(chan struct{})}
+	close(g.gate)
+	cache, err := blobs.Open(t.TempDir(), g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte("content"))
+	hash := hex.EncodeToString(sum[:])
+	if _, err := cache.Path(t.Context(), hash); !errs.Is(err, errs.Unavailable) {
+		t.Errorf("a blob: %v", err)
+	}
+	if _, err := cache.Manifest(t.Context(), hash); !errs.Is(err, errs.Unavailable) {
+		t.Errorf("a manifest: %v", err)
+	}
+	for _, bad := range []string{"", "../../etc/passwd", "ABC"} {
+		if _, err := cache.Path(t.Context(), bad); !errs.Is(err, errs.Invalid) {
+			t.Errorf("hash %q: %v", bad, err)
+		}
+	}
+}

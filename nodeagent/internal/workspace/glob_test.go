@@ -1,0 +1,40 @@
+package workspace
+
+import "testing"
+
+func TestGlob(t *testing.T) {
+	cases := []struct {
+		pattern, path string
+		want          bool
+	}{
+		{"server.properties", "server.properties", true},
+		{"./server.properties", "server.properties", true},
+		{"server.properties", "deep/server.properties", false},
+		{"*.yml", "a.yml", true},
+		{"*.yml", "deep/a.yml", false},
+		{"**/*.yml", "a.yml", true},
+		{"**/*.yml", "deep/er/a.yml", true},
+		{"config/**", "config/a/b", true},
+		{"config/**", "config", true},
+		{"config/**/x", "config/x", true},
+		{"config/**/x", "config/a/b/x", true},
+		{"config/**/x", "config/a/b/y", false},
+		{"a?c", "abc", true},
+		{"[ab].txt", "b.txt", true},
+		{"[", "[", true},
+		{"[", "x", false},
+	}
+	for _, c := range cases {
+		if got := glob(c.pattern, c.path); got != c.want {
+			t.Errorf("glob(%q, %q) = %v", c.pattern, c.path, got)
+		}
+	}
+}
+
+func TestProtects(t *testing.T) {
+	for path, want := range map[string]bool{"world": true, "world/level.dat": true, "worlds": false, "ops.json": true, "deep/ops.json": false} {
+		if got := protects([]string{"world", "*.json"}, path); got != want {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+}

@@ -1,0 +1,436 @@
+package workspace_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
+	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fullDisk names the directory a child of this test shall mount a tiny filesystem on.
+const fullDisk = "ORRERY_TEST_FULL_DISK"
+
+func TestAFullDiskLeavesNothingBehind(t *testing.T) {
+	if dir := os.Getenv(fullDisk); dir != "" {
+		buildOnFullDisk(t, dir)
+		return
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, "-test.run=^TestAFullDiskLeavesNothingBehind$", "-test.v")
+	cmd.Env = append(os.Environ(), fullDisk+"="+t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	if os.Getuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+	}
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err != nil && !errors.As(err, &exit) && os.Getenv("ORRERY_CI") == "":
+		t.Skipf("no mount namespaces here: %v", err)
+	case err != nil:
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+func buildOnFullDisk(t *testing.T, dir string) {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t)
+	cache, err := blobs.Open(filepath.Join(b.data, "blobs"), b.shelf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.builder = workspace.New(dir, cache)
+	large := fleet.Plan{Layers: []fleet.PlanLayer{b.layer("a", map[string]string{"x": strings.Repeat("x", 1<<20)})}}
+	_, err = b.build(large)
+	mustFail(t, err, fleet.ReasonDiskFull)
+	if left, err := os.ReadDir(filepath.Join(dir, "running")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	small := fleet.Plan{Layers: []fleet.PlanLayer{b.layer("b", map[string]string{"x": "small"})}}
+	if _, err := b.build(small); err != nil {
+		t.Errorf("another instance: %v", err)
+	}
+}
+
+// shelf is a source of templates kept in memory.
+type shelf struct {
+	manifests map[string]fleet.Manifest
+	contents  map[string][]byte
+}
+
+func (s *shelf) Manifest(_ context.Context, digest string) (fleet.Manifest, error) {
+	if m, ok := s.manifests[digest]; ok {
+		return m, nil
+	}
+	return fleet.Manifest{}, errs.New(errs.NotFound, "no manifest %s", digest)
+}
+
+func (s *shelf) Blob(_ context.Context, hash string) (io.ReadCloser, error) {
+	if b, ok := s.contents[hash]; ok {
+		return io.NopCloser(bytes.NewReader(b)), nil
+	}
+	return nil, errs.New(errs.NotFound, "no blob %s", hash)
+}
+
+func sum(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
+}
+
+func file(path, content string) (fleet.ManifestEntry, string) {
+	return fleet.ManifestEntry{Path: path, Mode: 0o644, Size: int64(len(content)), SHA256: sum([]byte(content))}, content
+}
+
+// layer publishes a template of plain files and further entries.
+func (s *shelf) layer(name string, files map[string]string, more ...fleet.ManifestEntry) fleet.PlanLayer {
+	m := fleet.Manifest{Entries: more}
+	for path, content := range files {
+		e, text := file(path, content)
+		s.contents[e.SHA256] = []byte(text)
+		m.Entries = append(m.Entries, e)
+	}
+	slices.SortFunc(m.Entries, func(a, b fleet.ManifestEntry) int { return strings.Compare(a.Path, b.Path) })
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // strings and numbers only
+	}
+	s.manifests[sum(b)] = m
+	return fleet.PlanLayer{TemplateRef: fleet.TemplateRef{Group: "t", Name: name}, Digest: sum(b)}
+}
+
+type bench struct {
+	*shelf
+	t       *testing.T
+	data    string
+	builder *workspace.Builder
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{shelf: &shelf{manifests: map[string]fleet.Manifest{}, contents: map[string][]byte{}}, t: t, data: t.TempDir()}
+	cache, err := blobs.Open(filepath.Join(b.data, "blobs"), b.shelf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.builder = workspace.New(b.data, cache)
+	return b
+}
+
+func placement() fleet.Placement {
+	return fleet.Placement{Instance: "aaaaaa", Name: "g-1", Group: "g", Node: "n", Generation: 1, Port: 25565}
+}
+
+func (b *bench) build(plan fleet.Plan) ([]string, error) {
+	values := map[string]string{"PORT": "25565", "INSTANCE_GROUPS": "a;b"}
+	return b.builder.Build(b.t.Context(), workspace.Request{Placement: placement(), Plan: plan, Values: values})
+}
+
+// tree reads a directory: contents by path, links as "-> target", directories that are empty as "dir".
+func (b *bench) tree(dir string) map[string]string {
+	got := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(dir, path)
+		switch {
+		case d.Type()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(path)
+			got[rel] = "-> " + target
+			return err
+		case d.IsDir():
+			if inside, err := os.ReadDir(path); err == nil && len(inside) == 0 {
+				got[rel] = "dir"
+			}
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		got[rel] = string(content)
+		return err
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return got
+}
+
+func TestLayers(t *testing.T) {
+	dir := fleet.ManifestEntry{Path: "logs", Kind: fleet.FileDir, Mode: 0o755}
+	link := fleet.ManifestEntry{Path: "current", Kind: fleet.FileSymlink, Target: "worlds/a"}
+	cases := []struct {
+		name   string
+		layers func(b *bench) []fleet.PlanLayer
+		want   map[string]string
+	}{
+		{"none gives an empty directory", func(*bench) []fleet.PlanLayer { return nil }, map[string]string{".": "dir"}},
+		{"files of all layers are there", func(b *bench) []fleet.PlanLayer {
+			return []fleet.PlanLayer{b.layer("a", map[string]string{"a": "1"}), b.layer("b", map[string]string{"deep/b": "2"})}
+		}, map[string]string{"a": "1", "deep/b": "2"}},
+		{"the later layer wins", func(b *bench) []fleet.PlanLayer {
+			return []fleet.PlanLayer{b.layer("a", map[string]string{"x": "old", "y": "kept"}), b.layer("b", map[string]string{"x": "new"})}
+		}, map[string]string{"x": "new", "y": "kept"}},
+		{"a later file replaces a directory", func(b *bench) []fleet.PlanLayer {
+			return []fleet.PlanLayer{b.layer("a", map[string]string{"x/y": "old", "x/z/w": "old"}), b.layer("b", map[string]string{"x": "file"})}
+		}, map[string]string{"x": "file"}},
+		{"a later directory replaces a file", func(b *bench) []fleet.PlanLayer {
+			return []fleet.PlanLayer{b.layer("a", map[string]string{"x": "file"}), b.layer("b", map[string]string{"x/y": "new"})}
+		}, map[string]string{"x/y": "new"}},
+		{"directories and links are kept", func(b *bench) []fleet.PlanLayer {
+			return []fleet.PlanLayer{b.layer("a", map[string]string{"worlds/a": "w"}, dir, link)}
+		}, map[string]string{"worlds/a": "w", "logs": "dir", "current": "-> worlds/a"}},
+		{"nothing is written through a link of an earlier layer", func(b *bench) []fleet.PlanLayer {
+			l := fleet.ManifestEntry{Path: "x", Kind: fleet.FileSymlink, Target: "y"}
+			return []fleet.PlanLayer{b.layer("a", map[string]string{"y/z": "1"}, l), b.layer("b", map[string]string{"x/z": "2"})}
+		}, map[string]string{"y/z": "1", "x/z": "2"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			if _, err := b.build(fleet.Plan{Layers: c.layers(b)}); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, b.tree(b.builder.Dir(placement(), false))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestPlaceholdersAreReplacedInListedTextOnly(t *testing.T) {
+	b := newBench(t)
+	binary := "%PORT%\x00\xff"
+	notes, err := b.build(fleet.Plan{
+		Layers: []fleet.PlanLayer{b.layer("a", map[string]string{
+			"server.properties": "port=%PORT%\ngroups=%INSTANCE_GROUPS%\nrest=100%\n", "deep/x/y.yml": "%PORT%/%NOPE%", "z.yml": "%NOPE%",
+			"unlisted": "%PORT%", "listed.bin": binary, "latin": "%PORT% \xe4",
+		})},
+		FileModifications: []string{"server.properties", "**/*.yml", "listed.bin", "latin", "missing.txt", "none/*.cfg"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"server.properties": "port=25565\ngroups=a;b\nrest=100%\n", "deep/x/y.yml": "25565/%NOPE%", "z.yml": "%NOPE%",
+		"unlisted": "%PORT%", "listed.bin": binary, "latin": "%PORT% \xe4",
+	}
+	if diff := cmp.Diff(want, b.tree(b.builder.Dir(placement(), false))); diff != "" {
+		t.Error(diff)
+	}
+	wantNotes := []string{
+		"no file matches missing.txt of fileModifications", "no file matches none/*.cfg of fileModifications",
+		"latin was left alone: not text", "listed.bin was left alone: not text", "unknown placeholder %NOPE% in deep/x/y.yml",
+	}
+	if diff := cmp.Diff(wantNotes, notes); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestModesAreKept(t *testing.T) {
+	b := newBench(t)
+	e, content := file("run.sh", "#!/bin/sh\n")
+	e.Mode = 0o755
+	b.contents[e.SHA256] = []byte(content)
+	if _, err := b.build(fleet.Plan{Layers: []fleet.PlanLayer{b.layer("a", map[string]string{"plain": "x"}, e)}}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]fs.FileMode{"run.sh": 0o755, "plain": 0o644} {
+		fi, err := os.Stat(filepath.Join(b.builder.Dir(placement(), false), name))
+		if err != nil || fi.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", name, fi.Mode(), err)
+		}
+	}
+}
+
+func TestABlobIsNeverSharedWithAnInstance(t *testing.T) {
+	b := newBench(t)
+	plan := fleet.Plan{Layers: []fleet.PlanLayer{b.layer("a", map[string]string{"x": "content"})}}
+	if _, err := b.build(plan); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(b.builder.Dir(placement(), false), "x"), []byte("changed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.build(plan); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.tree(b.builder.Dir(placement(), false))["x"]; got != "content" {
+		t.Errorf("the second directory has %q", got)
+	}
+}
+
+func TestAStaticDirectoryIsKept(t *testing.T) {
+	cases := []struct {
+		name string
+		plan fleet.Plan
+		want map[string]string
+	}{
+		{"files that are there stay", fleet.Plan{}, map[string]string{
+			"config": "edited", "world/level": "played", "new": "2", "own": "of the server", "listed": "25565",
+		}},
+		{"with override layers win", fleet.Plan{Override: true}, map[string]string{
+			"config": "template 2", "world/level": "template 2", "new": "2", "own": "of the server", "listed": "template 25565",
+		}},
+		{"but not over protected paths", fleet.Plan{Override: true, ProtectedPaths: []string{"world", "conf*"}}, map[string]string{
+			"config": "edited", "world/level": "played", "new": "2", "own": "of the server", "listed": "template 25565",
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			first := c.plan
+			first.Static = true
+			first.FileModifications = []string{"listed", "own"}
+			first.Layers = []fleet.PlanLayer{b.layer("a", map[string]string{"config": "template", "world/level": "template"})}
+			if _, err := b.build(first); err != nil {
+				t.Fatal(err)
+			}
+			dir := b.builder.Dir(placement(), true)
+			for name, content := range map[string]string{"config": "edited", "world/level": "played", "own": "of the server", "listed": "%PORT%"} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			second := first
+			second.Layers = []fleet.PlanLayer{b.layer("a", map[string]string{
+				"config": "template 2", "world/level": "template 2", "new": "2", "listed": "template %PORT%",
+			})}
+			if _, err := b.build(second); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, b.tree(dir)); diff != "" {
+				t.Error(diff)
+			}
+			if err := b.builder.Remove(placement(), true); err != nil || len(b.tree(dir)) == 0 {
+				t.Errorf("the end removed a static directory: %v", err)
+			}
+		})
+	}
+}
+
+func TestNothingIsWrittenOutside(t *testing.T) {
+	outside := t.TempDir()
+	t.Run("by a path of a template", func(t *testing.T) {
+		for _, path := range []string{"../x", "/x", "a/../../x", "a//x", "."} {
+			b := newBench(t)
+			e, content := file(path, "bad")
+			b.contents[e.SHA256] = []byte(content)
+			_, err := b.build(fleet.Plan{Layers: []fleet.PlanLayer{b.layer("a", nil, e)}})
+			mustFail(t, err, fleet.ReasonPrepareFailed)
+		}
+	})
+	t.Run("by a link of a template", func(t *testing.T) {
+		for _, target := range []string{"/etc", "../x", "a/../../x", ""} {
+			b := newBench(t)
+			e := fleet.ManifestEntry{Path: "link", Kind: fleet.FileSymlink, Target: target}
+			_, err := b.build(fleet.Plan{Layers: []fleet.PlanLayer{b.layer("a", nil, e)}})
+			mustFail(t, err, fleet.ReasonPrepareFailed)
+		}
+	})
+	t.Run("by a link a server made", func(t *testing.T) {
+		b := newBench(t)
+		plan := fleet.Plan{Static: true, Override: true}
+		if _, err := b.build(plan); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(outside, filepath.Join(b.builder.Dir(placement(), true), "x")); err != nil {
+			t.Fatal(err)
+		}
+		plan.Layers = []fleet.PlanLayer{b.layer("a", map[string]string{"x/y": "bad"})}
+		_, err := b.build(plan)
+		mustFail(t, err, fleet.ReasonPrepareFailed)
+	})
+	if inside, err := os.ReadDir(outside); err != nil || len(inside) > 0 {
+		t.Errorf("outside: %v, %v", inside, err)
+	}
+}
+
+func mustFail(t *testing.T, err error, reason fleet.Reason) {
+	t.Helper()
+	var f *workspace.Failure
+	if !errors.As(err, &f) || f.Reason != reason || f.Message == "" {
+		t.Errorf("got %v, want a failure of reason %s", err, reason)
+	}
+}
+
+func TestAFailureLeavesNothingBehind(t *testing.T) {
+	b := newBench(t)
+	l := b.layer("a", map[string]string{"x": "1", "y": "2"})
+	delete(b.contents, sum([]byte("2")))
+	_, err := b.build(fleet.Plan{Layers: []fleet.PlanLayer{l}})
+	mustFail(t, err, fleet.ReasonTemplateFetch)
+	_, err = b.build(fleet.Plan{Layers: []fleet.PlanLayer{{TemplateRef: fleet.TemplateRef{Group: "t", Name: "gone"}}}})
+	mustFail(t, err, fleet.ReasonTemplateMissing)
+	if left, err := os.ReadDir(filepath.Join(b.data, "running")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestADamagedBlobIsFetchedAnew(t *testing.T) {
+	b := newBench(t)
+	plan := fleet.Plan{Layers: []fleet.PlanLayer{b.layer("a", map[string]string{"x": "content"})}}
+	if _, err := b.build(plan); err != nil {
+		t.Fatal(err)
+	}
+	hash := sum([]byte("content"))
+	cached := filepath.Join(b.data, "blobs", hash[:2], hash)
+	if err := errors.Join(os.Chmod(cached, 0o600), os.WriteFile(cached, []byte("damaged!"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.build(plan); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.tree(b.builder.Dir(placement(), false))["x"]; got != "content" {
+		t.Errorf("got %q", got)
+	}
+	b.contents[hash] = []byte("forged")
+	if err := os.Remove(cached); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.build(plan)
+	mustFail(t, err, fleet.ReasonTemplateFetch)
+}
+
+func TestACancelledBuildLeavesNothing(t *testing.T) {
+	b := newBench(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	plan := fleet.Plan{Layers: []fleet.PlanLayer{b.layer("a", map[string]string{"x": "1"})}}
+	_, err := b.builder.Build(ctx, workspace.Request{Placement: placement(), Plan: plan})
+	if !errs.Is(err, errs.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Join(b.data, "running")); err == nil && len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
