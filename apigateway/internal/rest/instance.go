@@ -33,7 +33,6 @@ type instance struct {
 	Revision   int64              `json:"deploymentRevision"`
 	Warm       bool               `json:"warm"`
 	MemoryMb   int                `json:"memoryMb"`
-	UsedMb     *int               `json:"usedMemoryMb"` // null when nobody can tell
 	Reason     string             `json:"reason"`
 	Message    string             `json:"message"`
 	ExitCode   *int               `json:"exitCode"` // null while it runs, or when nobody saw it
@@ -168,8 +167,8 @@ func (out *instance) addReport(r fleet.InstanceReport) {
 // addLive adds the figures of this moment.
 func (out *instance) addLive(l upstream.Live) {
 	out.addReport(fleet.InstanceReport{Players: l.Players, MaxPlayers: l.MaxPlayers, HeartbeatAt: l.HeartbeatAt, TPS: l.TPS})
-	if l.MemoryMiB > 0 {
-		out.UsedMb = &l.MemoryMiB
+	if l.PID != 0 {
+		out.PID = &l.PID
 	}
 }
 

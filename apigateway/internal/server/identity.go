@@ -25,11 +25,8 @@ func Identity(c *gin.Context) (auth.Identity, bool) {
 }
 
 // Actor is who makes the request, for the records.
-func Actor(c *gin.Context) operate.Actor { return ActorOf(c.Request.Context()) }
-
-// ActorOf is the Actor of the request a context belongs to.
-func ActorOf(ctx context.Context) operate.Actor {
-	by, _ := ctx.Value(actorKey{}).(operate.Actor)
+func Actor(c *gin.Context) operate.Actor {
+	by, _ := c.Request.Context().Value(actorKey{}).(operate.Actor)
 	return by
 }
 
@@ -43,7 +40,7 @@ func Allowed(c *gin.Context, p auth.Permission) bool {
 func (s *Server) guard(c *gin.Context) {
 	route := c.FullPath()
 	demand, known := DemandOf(c.Request.Method, route)
-	who, err := s.identify(c, demand)
+	who, err := s.identify(c)
 	by := operate.Actor{User: who.User, IP: c.ClientIP()}
 	ctx := context.WithValue(c.Request.Context(), actorKey{}, by)
 	if err == nil {
@@ -67,13 +64,34 @@ func (s *Server) guard(c *gin.Context) {
 		Fail(c, err)
 	case !known:
 		Fail(c, errs.New(errs.Denied, "nobody may use this route"))
-	case demand != Anyone && !who.Can(demand):
-		Fail(c, errs.New(errs.Denied, "the role %s lacks the permission %s", who.Role, demand))
+	case demand != Anyone:
+		require(c, who, demand)
+	}
+}
+
+// Require demands permissions beside those of the table, all of them.
+func Require(permissions ...auth.Permission) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		who, ok := Identity(c)
+		if !ok {
+			Fail(c, errs.New(errs.Unauthenticated, "log in, or send an API token"))
+			return
+		}
+		require(c, who, permissions...)
+	}
+}
+
+func require(c *gin.Context, who auth.Identity, permissions ...auth.Permission) {
+	for _, p := range permissions {
+		if !who.Can(p) {
+			Fail(c, errs.New(errs.Denied, "the role %s lacks the permission %s", who.Role, p))
+			return
+		}
 	}
 }
 
 // identify is who asks: a user, or on the routes for it an instance itself.
-func (s *Server) identify(c *gin.Context, demand auth.Permission) (auth.Identity, error) {
+func (s *Server) identify(c *gin.Context) (auth.Identity, error) {
 	header := c.GetHeader("Authorization")
 	who, err := s.cfg.Auth.Authenticate(header)
 	if err == nil || !ownInstance[c.Request.Method+" "+c.FullPath()] {
@@ -83,7 +101,7 @@ func (s *Server) identify(c *gin.Context, demand auth.Permission) (auth.Identity
 	if !ok || !s.cfg.Auth.AuthenticateInstance(header, i) {
 		return who, err
 	}
-	return auth.Identity{User: "instance " + string(i.Intent.ID), Role: "INSTANCE", Permissions: []auth.Permission{demand}}, nil
+	return auth.Identity{User: "instance " + string(i.Intent.ID), Role: "INSTANCE", Permissions: ownPermissions}, nil
 }
 
 // probe reports whether a route is for load balancers, who ask often and have no token.

@@ -23,20 +23,18 @@ type Agent interface {
 
 // Live are an instance's figures.
 type Live struct {
-	// MemoryMiB is what the instance uses now, 0 when nobody can tell.
-	MemoryMiB int
-	// CPU is its use in hundredths of a core.
-	CPU                 float64
 	Players, MaxPlayers int
 	TPS                 float64
 	// HeartbeatAt is when the instance last spoke from inside; zero when never.
 	HeartbeatAt time.Time
+	// PID is the server's process id, 0 when none runs.
+	PID int
 }
 
 // Log is the end of an instance's output, oldest line first.
 type Log struct {
 	Lines []Line
-	// Total is the number of lines in all, as far as it is known.
+	// Total is the number of lines in all as far as it was counted: with Truncated there are at least that many.
 	Total int64
 	// Truncated is true when there were more lines than asked for.
 	Truncated bool
@@ -57,10 +55,8 @@ type Heartbeat struct {
 	TPS                 *float64
 }
 
-const (
-	// callTimeout bounds a call to an agent whose caller set no bound.
-	callTimeout = 10 * time.Second
-)
+// callTimeout bounds a call to an agent.
+const callTimeout = 10 * time.Second
 
 // Agents reaches the agents of all nodes.
 type Agents struct {

@@ -1,0 +1,192 @@
+// Package apigateway is the service all clients speak to: Orrery's own API and the
+// older one of Universe on one listener, with one authentication and one audit, and
+// the stream of events.
+//
+//	client → server (ids, limits, who may) → rest | universe | events → operate → etcd
+//	                                                    └→ upstream → agents, templatesvc
+//
+// It writes what people want and shows what is; it decides nothing and holds
+// nothing that is not in etcd, so any number of replicas serve side by side.
+package apigateway
+
+import (
+	"cmp"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/events"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/rest"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/universe"
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/telemetry"
+)
+
+// Service is how the gateway's sessions are filed.
+const serviceName = "apigateway"
+
+// minSecret is the length of the shortest usable cluster secret.
+const minSecret = 16
+
+// Limits of requests per minute and address. A negative value sets none, 0 the default.
+type Limits struct {
+	// Anonymous are requests without a valid token; 100 by default.
+	Anonymous int
+	// Logins are attempts to log in; 10 by default.
+	Logins int
+}
+
+// Config is what the service needs. Store, View, Log, Replica and ClusterSecret
+// are required, and one of Listen and Listener.
+type Config struct {
+	Store *store.Client
+	// View is shared with whoever else is in the process. New subscribes to it, so
+	// its Run comes after New.
+	View *view.View
+	Log  *slog.Logger
+	// Metrics takes the service's metrics. Nil drops them.
+	Metrics prometheus.Registerer
+	// Listen is the address to serve on; port 0 picks a free one.
+	Listen string
+	// Listener is used instead of Listen when not nil; Run closes it.
+	Listener net.Listener
+	// APIURL is where others reach the gateway; empty means the listener's own address.
+	APIURL string
+	// Meta identifies the cluster; the zero value is read from the store.
+	Meta fleet.Meta
+	// ClusterSecret proves the gateway to other services and seals its keys.
+	ClusterSecret string
+	// AdminPassword is the first user's at the first start; when empty one is
+	// generated and written to AdminPasswordFile.
+	AdminPassword, AdminPasswordFile string
+	// Origins are those browsers may call from; "*" allows any. Nil allows any too,
+	// an empty list none. Credentials are never allowed: tokens are not cookies.
+	Origins []string
+	Limits  Limits
+	// Replica is this process' name among the gateways.
+	Replica string
+	// NodeID names this gateway to clients of the older API. Empty means Replica.
+	NodeID string
+	// ClusterName is told to clients of the older API. Empty means "orrery".
+	ClusterName string
+	// Version is shown to clients and in the replica's session record.
+	Version string
+	// SessionTTL is how long the session outlives its last keep-alive. 0 means store.DefaultTTL.
+	SessionTTL time.Duration
+	// Takeover ends a predecessor's session of the same name: only for whoever holds
+	// proof that it is gone.
+	Takeover bool
+}
+
+// Gateway is the service. Make it with New.
+type Gateway struct {
+	cfg     Config
+	metrics *telemetry.Metrics
+	events  *events.Log
+	auth    *auth.Service
+	operate *operate.Operations
+	calls   *http.Transport
+	addr    atomic.Value // string
+
+	ready   chan struct{}
+	serving atomic.Bool
+}
+
+// Service is the gateway under the name all services have for themselves.
+type Service = Gateway
+
+// New makes a gateway that waits for Run. Invalid when something required is missing.
+func New(cfg Config) (*Gateway, error) {
+	switch {
+	case cfg.Store == nil, cfg.View == nil, cfg.Log == nil:
+		return nil, errs.New(errs.Invalid, "apigateway: Store, View and Log are required")
+	case cfg.Replica == "":
+		return nil, errs.Field("replica", "a name for this replica is required")
+	case len(cfg.ClusterSecret) < minSecret:
+		return nil, errs.Field("cluster.secret", "must have at least %d characters and be the same for all services", minSecret)
+	case cfg.Listen == "" && cfg.Listener == nil:
+		return nil, errs.Field("listen", "an address to serve on is required")
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = prometheus.NewRegistry()
+	}
+	if cfg.Origins == nil {
+		cfg.Origins = []string{"*"}
+	}
+	cfg.NodeID, cfg.ClusterName = cmp.Or(cfg.NodeID, cfg.Replica), cmp.Or(cfg.ClusterName, "orrery")
+	g := &Gateway{
+		cfg: cfg, metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0),
+		calls: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute}, ready: make(chan struct{}),
+		auth: auth.New(auth.Config{
+			Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: time.Now, ClusterSecret: cfg.ClusterSecret,
+			AdminPassword: cfg.AdminPassword, AdminPasswordFile: cfg.AdminPasswordFile,
+		}),
+	}
+	client := &http.Client{Transport: g.calls}
+	g.operate = operate.New(operate.Config{
+		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: time.Now,
+		Agents: upstream.NewAgents(cfg.View, upstream.DialAgents(client, cfg.ClusterSecret)),
+	})
+	cfg.View.Subscribe(g.events.Hear)
+	g.addr.Store("")
+	if cfg.Listener != nil {
+		g.addr.Store(cfg.Listener.Addr().String())
+	}
+	return g, nil
+}
+
+// Addr is the address the gateway has, "" before it listens.
+func (g *Gateway) Addr() string {
+	addr, _ := g.addr.Load().(string)
+	return addr
+}
+
+// Ready is closed when the gateway serves.
+func (g *Gateway) Ready() <-chan struct{} { return g.ready }
+
+// wire makes the handler: the frame, and in it the routes of both dialects and of
+// the events.
+func (g *Gateway) wire(meta fleet.Meta) (http.Handler, *events.Streams, error) {
+	frame := server.New(server.Config{
+		Auth: g.auth, View: g.cfg.View, Log: g.cfg.Log, Metrics: g.metrics, Now: time.Now,
+		Limits: g.cfg.Limits.effective(), Origins: g.cfg.Origins,
+	})
+	rest.New(rest.Config{
+		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate,
+		Templates: upstream.NewTemplates(g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}, g.cfg.Log),
+		Ready:     g.waiting, Version: g.cfg.Version, Now: time.Now,
+	}).Mount(frame.Engine)
+	universe.New(universe.Config{
+		Operations: g.operate, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
+		Allow: server.Require, AllowSelf: server.Require, By: server.Actor, Now: time.Now,
+	}).Mount(frame.Engine)
+	streams := events.New(events.Config{
+		Store: g.cfg.Store, Log: g.events, Tickets: events.NewTickets(g.cfg.Store, 0), ClusterID: meta.ClusterID,
+		User: streamUser, Slog: g.cfg.Log, Metrics: g.metrics,
+	})
+	frame.Engine.POST("/api/v1/events/ticket", streams.Ticket)
+	frame.Engine.GET("/api/v1/events/stream", streams.Stream)
+	return frame.Engine, streams, g.metrics.Err()
+}
+
+func (l Limits) effective() server.Limits {
+	out := server.DefaultLimits()
+	if l.Anonymous != 0 {
+		out.Anonymous = max(0, l.Anonymous)
+	}
+	if l.Logins != 0 {
+		out.Logins = max(0, l.Logins)
+	}
+	return out
+}

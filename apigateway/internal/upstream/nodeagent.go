@@ -1,0 +1,63 @@
+package upstream
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+// DialAgents makes clients of agents that share one pool of connections.
+func DialAgents(httpClient *http.Client, secret string) func(url string) Agent {
+	return func(url string) Agent { return nodeAgent{client.New(httpClient, url, secret)} }
+}
+
+// nodeAgent is an agent over HTTP.
+type nodeAgent struct{ client *client.Client }
+
+// Live asks for an instance's figures.
+func (a nodeAgent) Live(ctx context.Context, id fleet.InstanceID) (Live, error) {
+	i, err := a.client.Instance(ctx, id)
+	return Live{Players: i.Players, MaxPlayers: i.MaxPlayers, TPS: i.TPS, HeartbeatAt: i.LastHeartbeat, PID: i.PID}, err
+}
+
+// Log asks for one line more than wanted, to know whether there are more.
+func (a nodeAgent) Log(ctx context.Context, id fleet.InstanceID, lines int) (Log, error) {
+	got, err := a.client.Tail(ctx, id, lines+1)
+	if err != nil {
+		return Log{}, err
+	}
+	out := Log{Total: int64(len(got)), Truncated: len(got) > lines}
+	for _, l := range got[max(0, len(got)-lines):] {
+		out.Lines = append(out.Lines, Line{Text: l.Text})
+	}
+	return out, nil
+}
+
+// Console types a line.
+func (a nodeAgent) Console(ctx context.Context, id fleet.InstanceID, line string) error {
+	return a.client.WriteLine(ctx, id, line)
+}
+
+// Heartbeat passes on what an instance said; what it did not say stays as it was.
+func (a nodeAgent) Heartbeat(ctx context.Context, id fleet.InstanceID, h Heartbeat) error {
+	beat := client.Heartbeat{State: h.State, At: h.At}
+	if h.Players == nil || h.MaxPlayers == nil || h.TPS == nil {
+		before, err := a.client.Instance(ctx, id)
+		if err != nil {
+			return err
+		}
+		beat.Players, beat.MaxPlayers, beat.TPS = before.Players, before.MaxPlayers, before.TPS
+	}
+	if h.Players != nil {
+		beat.Players = *h.Players
+	}
+	if h.MaxPlayers != nil {
+		beat.MaxPlayers = *h.MaxPlayers
+	}
+	if h.TPS != nil {
+		beat.TPS = *h.TPS
+	}
+	return a.client.Heartbeat(ctx, id, beat)
+}

@@ -1,0 +1,179 @@
+package apigateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/events"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+const (
+	// drainTimeout is how long requests under way may take when the gateway ends.
+	drainTimeout = 5 * time.Second
+	// pingTimeout bounds the question whether etcd answers.
+	pingTimeout = 2 * time.Second
+	// tidyEvery is the pause between removals of what has outlived its use.
+	tidyEvery = time.Hour
+)
+
+// Run serves until ctx ends; then it takes no new requests, lets those under way
+// finish and returns. Invalid when the address cannot be listened on, or when the
+// cluster secret is not the cluster's.
+func (g *Gateway) Run(ctx context.Context) error {
+	defer g.calls.CloseIdleConnections()
+	listener, err := g.listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	handler, streams, err := g.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	httpServer := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(g.cfg.Log.Handler(), slog.LevelDebug),
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	served := make(chan error, 1)
+	running.Go(func() { served <- httpServer.Serve(listener) })
+	running.Go(func() { _ = g.session().Run(ctx) }) // ends with ctx, in no other way
+	running.Go(func() { g.tidy(ctx) })
+	g.serving.Store(true)
+	close(g.ready)
+	g.cfg.Log.Info("the API is up", "address", g.Addr())
+
+	select {
+	case err := <-served:
+		streams.Close()
+		return errs.As(errs.Internal, "apigateway.serve", err)
+	case <-ctx.Done():
+	}
+	g.serving.Store(false)
+	drain(httpServer, streams)
+	return nil
+}
+
+func (g *Gateway) listen(ctx context.Context) (net.Listener, error) {
+	if g.cfg.Listener != nil {
+		return g.cfg.Listener, nil
+	}
+	l, err := Listen(ctx, g.cfg.Listen)
+	if err == nil {
+		g.addr.Store(l.Addr().String())
+	}
+	return l, err
+}
+
+// Listen opens an address for the API. Invalid, saying what to do, when it cannot.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err == nil {
+		return l, nil
+	}
+	message := fmt.Sprintf("%s cannot be listened on: %v", address, err)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		message = fmt.Sprintf("%s is in use by another program: stop it, or choose another address", address)
+	}
+	return nil, &errs.Error{Op: "listen", Kind: errs.Invalid, Message: message}
+}
+
+// prepare waits for the view, makes sure of keys and users, and wires the routes.
+func (g *Gateway) prepare(ctx context.Context) (http.Handler, *events.Streams, error) {
+	if err := g.cfg.View.Synced(ctx); err != nil {
+		return nil, nil, err
+	}
+	meta := g.cfg.Meta
+	if meta.ClusterID == "" {
+		var err error
+		if meta, err = store.Get(ctx, g.cfg.Store, store.MetaKey()); err != nil {
+			return nil, nil, errs.Wrap("apigateway.prepare", err)
+		}
+	}
+	if err := g.auth.Start(ctx); err != nil {
+		return nil, nil, err
+	}
+	return g.wire(meta)
+}
+
+func (g *Gateway) session() *store.Replica {
+	url := g.cfg.APIURL
+	if url == "" {
+		url = "http://" + g.Addr()
+	}
+	return &store.Replica{
+		Client: g.cfg.Store, TTL: g.cfg.SessionTTL, Takeover: g.cfg.Takeover, Log: g.cfg.Log,
+		Self: fleet.Session{Service: serviceName, Replica: g.cfg.Replica, URL: url, Version: g.cfg.Version, StartedAt: time.Now().UTC()},
+	}
+}
+
+// drain ends the streams, whose clients come back elsewhere, and waits for the rest.
+func drain(s *http.Server, streams *events.Streams) {
+	streams.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		_ = s.Close() // what did not finish in time is cut
+	}
+}
+
+// tidy removes old records now and then.
+func (g *Gateway) tidy(ctx context.Context) {
+	tick := time.NewTicker(tidyEvery)
+	defer tick.Stop()
+	for {
+		err := errors.Join(g.operate.PruneAudit(ctx, operate.KeepAudit), g.auth.PruneTokens(ctx))
+		if err != nil && ctx.Err() == nil {
+			g.cfg.Log.Warn("old records not removed, trying again later", "error", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// waiting is what keeps the gateway from serving well.
+func (g *Gateway) waiting(ctx context.Context) []string {
+	var out []string
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	if err := g.cfg.Store.Ping(ctx); err != nil {
+		out = append(out, "store")
+	}
+	if !g.serving.Load() {
+		out = append(out, "serving")
+	}
+	return out
+}
+
+// streamUser is who opens a stream without a ticket.
+func streamUser(c *gin.Context) (string, error) {
+	who, ok := server.Identity(c)
+	switch {
+	case !ok:
+		return "", errs.New(errs.Unauthenticated, "send a ticket, or a token")
+	case !who.Can(auth.EventsStream):
+		return "", errs.New(errs.Denied, "the role %s lacks the permission %s", who.Role, auth.EventsStream)
+	}
+	return who.User, nil
+}
