@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/orreryhq/orrery/examples"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/standalone/stack"
+)
+
+const (
+	// arenaCommand is the hidden subcommand that makes this binary the demo's game server.
+	arenaCommand = "arena"
+	demoGroup    = "arena"
+)
+
+// seedDemo writes the demo's template into the data directory, unless it is there.
+func seedDemo(dataDir string) error {
+	dir := filepath.Join(dataDir, "templates", filepath.FromSlash(examples.DemoTemplateName))
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	err := os.CopyFS(dir, examples.DemoTemplate())
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return &errs.Error{Kind: errs.Invalid, Err: err, Message: fmt.Sprintf("the demo template could not be written: %v; make %s writable, or choose another with -data", err, dataDir)}
+	}
+	return nil
+}
+
+// announce prints where everything is, and declares the demo group if asked to.
+func announce(ctx context.Context, w io.Writer, r stack.Ready, f flags) {
+	fmt.Fprintf(w, "\nOrrery serves at %s   user %s, password in %s\n", r.API, r.User, r.PasswordFile)
+	if f.demo {
+		if err := declareDemo(ctx, r); err != nil {
+			fmt.Fprintf(w, "The demo group could not be declared: %v\n", err)
+		} else {
+			fmt.Fprintf(w, "Three demo servers start as group %q; files in %s\n", demoGroup, filepath.Join(filepath.Dir(r.PasswordFile), "node"))
+		}
+	}
+	fmt.Fprintf(w, "Try:\n  %s\n\n", curlLine(r))
+}
+
+// curlLine logs in and lists the instances, in one line that works as printed.
+func curlLine(r stack.Ready) string {
+	return fmt.Sprintf(`curl -s %[1]s/api/v1/services -H "Authorization: Bearer $(curl -s %[1]s/api/v1/auth/login -d '{"username":"%[2]s","password":"'$(cat '%[3]s')'"}' | cut -d'"' -f4)"`, r.API, r.User, r.PasswordFile)
+}
+
+// declareDemo puts the demo group through the API, like any client.
+func declareDemo(ctx context.Context, r stack.Ready) error {
+	token, err := stack.Login(ctx, r.API, r.User, r.PasswordFile)
+	if err != nil {
+		return err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return errs.As(errs.Internal, "demo", err)
+	}
+	return stack.PutGroup(ctx, r.API, token, demoGroup, map[string]any{
+		"name":              demoGroup,
+		"command":           fmt.Sprintf("exec '%s' %s", exe, arenaCommand),
+		"templates":         []string{examples.DemoTemplateName},
+		"fileModifications": []string{"server.properties"},
+		"readiness":         map[string]any{"type": "port"},
+		"minInstances":      3,
+		"maxInstances":      10,
+		"maxPlayers":        20,
+		"memoryMb":          64,
+		"portRangeStart":    25565,
+		"portRangeEnd":      25664,
+	})
+}

@@ -1,0 +1,105 @@
+// Command standalone runs all of Orrery in one process with its own etcd: the
+// first thing to try, and enough for one machine.
+//
+//	go run ./standalone -demo
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/orreryhq/orrery/examples/arena"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/lifecycle"
+	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/standalone/stack"
+)
+
+// version is stamped by the linker.
+var version = "dev"
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+// run is the program: 0 after a clean end, 1 when something failed, 2 when the
+// user has to change something first.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == arenaCommand {
+		return arena.Main(args[1:], stdin, stdout, stderr)
+	}
+	o, f, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintln(stderr, "standalone:", err)
+		return 2
+	case f.version:
+		fmt.Fprintln(stdout, "orrery standalone", version)
+		return 0
+	}
+	ctx, stop := lifecycle.WithSignals(context.Background(), o.Log, os.Exit)
+	defer stop()
+	o.OnReady = func(r stack.Ready) { announce(ctx, stdout, r, f) }
+	if f.demo {
+		if err := seedDemo(o.DataDir); err != nil {
+			fmt.Fprintln(stderr, "standalone:", errs.MessageOf(err))
+			return 2
+		}
+	}
+	switch err := stack.Run(ctx, o); {
+	case err == nil || errs.Is(err, errs.Canceled):
+		return 0
+	case errs.Is(err, errs.Invalid):
+		fmt.Fprintln(stderr, "standalone:", strings.TrimSpace(errs.FieldOf(err)+" "+errs.MessageOf(err)))
+		return 2
+	default:
+		fmt.Fprintln(stderr, "standalone:", err)
+		return 1
+	}
+}
+
+// flags are what concerns this program and not the stack.
+type flags struct{ demo, version, debug bool }
+
+func parse(args []string, stderr io.Writer) (stack.Options, flags, error) {
+	var (
+		o    stack.Options
+		f    flags
+		node string
+		fs   = flag.NewFlagSet("standalone", flag.ContinueOnError)
+	)
+	fs.SetOutput(stderr)
+	fs.StringVar(&o.DataDir, "data", stack.DefaultDataDir, "`directory` that holds everything: etcd, templates, instances, logs")
+	fs.StringVar(&o.Listen, "listen", stack.DefaultListen, "`address` of the API; port 0 picks a free one")
+	fs.StringVar(&o.EtcdListen, "etcd-listen", stack.DefaultEtcdListen, "`address` where etcdctl can look in; port 0 picks a free one")
+	fs.StringVar(&node, "node", stack.DefaultNode, "`name` of the one node")
+	fs.IntVar(&o.MemoryMiB, "memory", 0, "memory the node offers, in `MiB`; 0: what the machine has")
+	fs.IntVar(&o.CPU, "cpu", 0, "CPU the node offers, in `hundredths` of a core; 0: what the machine has")
+	fs.BoolVar(&o.StopInstances, "stop-instances", true, "stop the instances when this program ends; with false they run on and the next start adopts them")
+	fs.BoolVar(&f.demo, "demo", false, "declare a demo group of small game servers")
+	fs.BoolVar(&f.debug, "debug", false, "log what is done and why")
+	fs.BoolVar(&f.version, "version", false, "print the version and exit")
+	if err := fs.Parse(args); err != nil {
+		return o, f, err
+	}
+	if fs.NArg() > 0 {
+		return o, f, fmt.Errorf("unexpected argument %q: see -help", fs.Arg(0))
+	}
+	if o.MemoryMiB < 0 || o.CPU < 0 {
+		return o, f, errors.New("-memory and -cpu must not be negative")
+	}
+	o.Node, o.Version = fleet.NodeID(node), version
+	level := "info"
+	if f.debug {
+		level = "debug"
+	}
+	log, err := telemetry.NewLogger(telemetry.LogOptions{Writer: stderr, Level: level, Format: "text", Service: "standalone"})
+	o.Log = log
+	return o, f, err
+}

@@ -1,0 +1,140 @@
+package stack
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// dataDir is the one directory standalone keeps everything in.
+//
+//	DIR/etcd/             the store
+//	DIR/templates/        the operator's templates, <group>/<name>/
+//	DIR/blobs/            templatesvc's content-addressed files
+//	DIR/node/             the agent: instance directories, logs, journal, cache
+//	DIR/cluster-secret    what the services prove themselves to each other with
+//	DIR/admin-password    the generated password of the first user
+//	DIR/ready.json        there while everything serves
+//	DIR/lock              held while a standalone runs here
+type dataDir struct {
+	path string
+	lock *os.File
+}
+
+func (d dataDir) join(name string) string { return filepath.Join(d.path, name) }
+
+// openDataDir makes the directory, proves that it can be written and locks it.
+func openDataDir(path string) (*dataDir, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, errs.As(errs.Invalid, "stack.openDataDir", err)
+	}
+	if err := os.MkdirAll(abs, 0o755); err != nil {
+		return nil, dirError(abs, err)
+	}
+	lock, err := os.OpenFile(filepath.Join(abs, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, dirError(abs, err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		holder := make([]byte, 32)
+		n, _ := lock.Read(holder)
+		_ = lock.Close()
+		return nil, errs.New(errs.Invalid, "the data directory %s is in use by another standalone (pid %s): stop it, or choose another with -data", abs, strings.TrimSpace(string(holder[:n])))
+	}
+	d := &dataDir{path: abs, lock: lock}
+	if err := d.claim(); err != nil {
+		d.close()
+		return nil, dirError(abs, err)
+	}
+	return d, nil
+}
+
+// claim writes our pid into the lock and removes what an earlier run left.
+func (d *dataDir) claim() error {
+	if err := d.lock.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := d.lock.WriteAt([]byte(fmt.Sprintln(os.Getpid())), 0); err != nil {
+		return err
+	}
+	if err := os.Remove(d.join(readyFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.MkdirAll(d.join("templates"), 0o755)
+}
+
+func (d *dataDir) close() { _ = d.lock.Close() }
+
+func dirError(path string, err error) error {
+	return &errs.Error{Op: "stack.openDataDir", Kind: errs.Invalid, Err: err, Message: fmt.Sprintf(
+		"the data directory %s cannot be written: %v; make it writable, or choose another with -data", path, rootCause(err))}
+}
+
+// rootCause is the system's own word, without the operation and path around it.
+func rootCause(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return err
+}
+
+// clusterSecret reads the secret, or makes one at the first start.
+func (d *dataDir) clusterSecret() (string, error) {
+	path := d.join("cluster-secret")
+	b, err := os.ReadFile(path)
+	if err == nil && len(strings.TrimSpace(string(b))) >= 32 {
+		return strings.TrimSpace(string(b)), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", dirError(d.path, err)
+	}
+	raw := make([]byte, 32)
+	_, _ = rand.Read(raw) // never fails
+	secret := hex.EncodeToString(raw)
+	return secret, writeFile(path, []byte(secret+"\n"), 0o600)
+}
+
+const readyFile = "ready.json"
+
+// Ready is what ready.json tells scripts about a serving standalone. Paths are absolute.
+type Ready struct {
+	API          string `json:"api"`
+	Etcd         string `json:"etcd"`
+	User         string `json:"user"`
+	PasswordFile string `json:"passwordFile"`
+	PID          int    `json:"pid"`
+}
+
+func (d *dataDir) writeReady(r Ready) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return errs.As(errs.Internal, "stack.writeReady", err)
+	}
+	return writeFile(d.join(readyFile), append(b, '\n'), 0o600)
+}
+
+// removeReady removes our own ready.json.
+func (d *dataDir) removeReady() { _ = os.Remove(d.join(readyFile)) }
+
+// writeFile writes by rename, so that a reader sees all of it or nothing.
+func writeFile(path string, b []byte, mode os.FileMode) error {
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, b, mode); err != nil {
+		return dirError(filepath.Dir(path), err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return dirError(filepath.Dir(path), err)
+	}
+	return nil
+}

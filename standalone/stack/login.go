@@ -1,0 +1,41 @@
+package stack
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+// Login logs a user in with the password in a file and returns the token, over
+// the API like anybody else. Unauthenticated when the password is wrong, NotFound
+// when there is no such file.
+func Login(ctx context.Context, api, user, passwordFile string) (token string, err error) {
+	password, err := os.ReadFile(passwordFile)
+	if err != nil {
+		return "", errs.As(errs.NotFound, "stack.Login", err)
+	}
+	var answer struct {
+		Token string `json:"token"`
+	}
+	err = call(ctx, wire.Request{
+		Method: http.MethodPost, URL: api + "/api/v1/auth/login",
+		Body: map[string]string{"username": user, "password": strings.TrimSpace(string(password))},
+	}, &answer)
+	return answer.Token, errs.Wrap("stack.Login", err)
+}
+
+// PutGroup declares a group through the API, creating or replacing it.
+func PutGroup(ctx context.Context, api, token, name string, spec map[string]any) error {
+	r := wire.Request{Method: http.MethodPut, URL: api + "/api/v1/groups/" + name, Token: token, Body: spec}
+	return errs.Wrap("stack.PutGroup", call(ctx, r, nil))
+}
+
+// call makes one request on a connection of its own.
+func call(ctx context.Context, r wire.Request, into any) error {
+	transport := &http.Transport{DisableKeepAlives: true}
+	return wire.Call(ctx, &http.Client{Transport: transport}, r, into)
+}

@@ -1,0 +1,267 @@
+// Package stack runs all of Orrery in one process: embedded etcd, the five
+// services, one node. It is what the standalone program is made of and what tests
+// start.
+//
+// Nothing is short-circuited: the services are the same packages their own
+// programs run, they meet in etcd and speak HTTP to each other. Only three things
+// differ from a distributed set-up: etcd is reached in process, the control
+// plane's services share one view of it, and the lock on the data directory proves
+// that a predecessor is dead, so its sessions are taken over at once.
+package stack
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orreryhq/orrery/apigateway"
+	"github.com/orreryhq/orrery/enforcer"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/lifecycle"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/nodeagent"
+	"github.com/orreryhq/orrery/scheduler"
+	"github.com/orreryhq/orrery/templatesvc"
+	templates "github.com/orreryhq/orrery/templatesvc/client"
+)
+
+// Options say what to run. The zero value of a field means the default of the
+// flag of the same name.
+type Options struct {
+	// DataDir holds everything; see dataDir.
+	DataDir string
+	// Listen is the API's address, EtcdListen the address etcdctl may use. Port 0 picks a free one.
+	Listen, EtcdListen string
+	// Node is the id of the one node.
+	Node fleet.NodeID
+	// MemoryMiB and CPU (hundredths of a core) are the node's capacity. 0 means what the machine has.
+	MemoryMiB, CPU int
+	// StopInstances ends the instances when the stack ends; otherwise they run on and the next start adopts them.
+	StopInstances bool
+	// UnsafeNoFsync lets etcd answer before data is on disk: for tests only.
+	UnsafeNoFsync bool
+	// SessionTTL is how long a session outlives its last keep-alive. 0 means store.DefaultTTL.
+	SessionTTL time.Duration
+	Version    string
+	Log        *slog.Logger
+	// OnReady is called once when everything serves. Optional.
+	OnReady func(Ready)
+}
+
+// Defaults of Options.
+const (
+	DefaultDataDir    = "./data"
+	DefaultListen     = "127.0.0.1:8080"
+	DefaultEtcdListen = "127.0.0.1:2379"
+	DefaultNode       = "node-1"
+	replica           = "standalone"
+	adminUser         = "admin"
+	passwordFile      = "admin-password"
+	// stopBound is how long the agent may take to stop its instances by their own graces.
+	stopBound = 10 * time.Minute
+)
+
+func (o Options) withDefaults() Options {
+	if o.DataDir == "" {
+		o.DataDir = DefaultDataDir
+	}
+	if o.Listen == "" {
+		o.Listen = DefaultListen
+	}
+	if o.EtcdListen == "" {
+		o.EtcdListen = DefaultEtcdListen
+	}
+	if o.Node == "" {
+		o.Node = DefaultNode
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Run runs the stack until ctx ends, then stops it in reverse order: the API
+// first, so that nobody asks for more; then what decides; then the node; etcd
+// last. Errors of Kind Invalid are the user's to mend (an address in use, a
+// directory that cannot be written) and say how.
+func Run(ctx context.Context, o Options) error {
+	o = o.withDefaults()
+	if err := o.Node.Validate(); err != nil {
+		return errs.Field("-node", "%s", errs.MessageOf(err))
+	}
+	data, err := openDataDir(o.DataDir)
+	if err != nil {
+		return err
+	}
+	defer data.close()
+	o.DataDir = data.path
+	secret, err := data.clusterSecret()
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", o.Listen)
+	if err != nil {
+		return listenError(o.Listen, "-listen", err)
+	}
+	defer listener.Close()
+	db, err := startEtcd(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer db.stop()
+	meta, err := db.client.Join(ctx, time.Now())
+	if err != nil {
+		return err
+	}
+	registry, err := telemetry.NewRegistry("standalone", o.Version)
+	if err != nil {
+		return err
+	}
+	s := &stack{o: o, data: data, db: db, meta: meta, secret: secret, listener: listener, registry: registry}
+	components, err := s.components()
+	if err != nil {
+		return err
+	}
+	defer data.removeReady()
+	return lifecycle.Run(ctx, o.Log, components...)
+}
+
+// stack holds what the components are made from.
+type stack struct {
+	o        Options
+	data     *dataDir
+	db       *etcd
+	meta     fleet.Meta
+	secret   string
+	listener net.Listener
+	registry *prometheus.Registry
+
+	view      *view.View
+	templates *templatesvc.Service
+	agent     *nodeagent.Agent
+	gateway   *apigateway.Gateway
+}
+
+func (s *stack) apiURL() string { return "http://" + s.listener.Addr().String() }
+
+// components wires the services by hand, in the order they start.
+func (s *stack) components() ([]lifecycle.Component, error) {
+	s.view = view.New(s.db.client, s.o.Log)
+	var err error
+	if s.templates, err = templatesvc.New(s.templatesConfig()); err != nil {
+		return nil, err
+	}
+	if s.agent, err = nodeagent.New(s.agentConfig()); err != nil {
+		return nil, err
+	}
+	sched, err := scheduler.New(scheduler.Config{
+		Store: s.db.client, View: s.view, Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
+		Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	enf, err := enforcer.New(enforcer.Config{
+		Store: s.db.client, View: s.view, Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
+		Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.gateway, err = apigateway.New(s.gatewayConfig()); err != nil {
+		return nil, err
+	}
+	return []lifecycle.Component{
+		telemetry.NewAdmin(telemetry.AdminOptions{Gatherer: s.registry, Log: s.o.Log}).Component(),
+		{Name: "view", Run: s.view.Run},
+		{Name: "templatesvc", Run: s.templates.Run},
+		{Name: "scheduler", Run: sched.Run},
+		{Name: "nodeagent", Run: s.agent.Run, StopTimeout: stopBound},
+		{Name: "enforcer", Run: enf.Run},
+		{Name: "apigateway", Run: s.gateway.Run},
+		{Name: "ready", Start: s.awaitReady},
+	}, nil
+}
+
+func (s *stack) templatesConfig() templatesvc.Config {
+	return templatesvc.Config{
+		Store: s.db.client, Dir: s.data.join("templates"), BlobDir: s.data.join("blobs"),
+		ClusterSecret: s.secret, Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
+		Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
+	}
+}
+
+func (s *stack) agentConfig() nodeagent.Config {
+	return nodeagent.Config{
+		Store: s.db.client, Node: s.o.Node, DataDir: s.data.join("node"), Address: s.playerAddress(),
+		MemoryMiB: s.o.MemoryMiB, CPU: s.o.CPU, APIURL: s.apiURL(), ClusterSecret: s.secret,
+		Templates: templates.New(templates.Config{
+			Resolve: func() []string { return []string{s.templates.URL()} },
+			Secret:  s.secret, Log: s.o.Log,
+		}),
+		SessionTTL: s.o.SessionTTL, StopInstancesOnExit: s.o.StopInstances,
+		Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
+	}
+}
+
+func (s *stack) gatewayConfig() apigateway.Config {
+	return apigateway.Config{
+		Store: s.db.client, View: s.view, Listener: s.listener, Meta: s.meta,
+		ClusterSecret: s.secret, AdminPasswordFile: s.data.join(passwordFile),
+		Replica: replica, NodeID: string(s.o.Node), Takeover: true, SessionTTL: s.o.SessionTTL,
+		Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
+	}
+}
+
+// playerAddress is where players reach the node: the API's host when it is bound
+// to one, else loopback.
+func (s *stack) playerAddress() string {
+	if host, _, err := net.SplitHostPort(s.o.Listen); err == nil && host != "" {
+		if ip := net.ParseIP(host); ip == nil || !ip.IsUnspecified() {
+			return host
+		}
+	}
+	return "127.0.0.1"
+}
+
+// awaitReady waits until templates are published, the node offers its runtimes
+// and a login works, then tells the world.
+func (s *stack) awaitReady(ctx context.Context) error {
+	for _, ready := range []<-chan struct{}{s.templates.Synced(), s.agent.Ready(), s.gateway.Ready()} {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return errs.Wrap("stack.awaitReady", ctx.Err())
+		}
+	}
+	password := s.data.join(passwordFile)
+	if err := s.proveLogin(ctx, password); err != nil {
+		return err
+	}
+	r := Ready{API: s.apiURL(), Etcd: s.db.Endpoint, User: adminUser, PasswordFile: password, PID: os.Getpid()}
+	if err := s.data.writeReady(r); err != nil {
+		return err
+	}
+	if s.o.OnReady != nil {
+		s.o.OnReady(r)
+	}
+	return nil
+}
+
+// proveLogin logs in over HTTP with the generated password. A password file that
+// is gone or no longer fits means that the operator has changed the password:
+// then an answer is proof enough.
+func (s *stack) proveLogin(ctx context.Context, password string) error {
+	_, err := Login(ctx, s.apiURL(), adminUser, password)
+	if err == nil || errs.Is(err, errs.Unauthenticated) || errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return errs.Wrap("stack.proveLogin", err)
+}
