@@ -52,8 +52,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer j.Close()
 	listener, err := net.Listen("tcp", a.cfg.Listen)
 	if err != nil {
-		return &errs.Error{Op: "nodeagent.Run", Kind: errs.Invalid, Field: "listen", Err: err,
-			Message: fmt.Sprintf("cannot listen on %s: choose another address", a.cfg.Listen)}
+		return &errs.Error{
+			Op: "nodeagent.Run", Kind: errs.Invalid, Field: "listen", Err: err,
+			Message: fmt.Sprintf("cannot listen on %s: choose another address", a.cfg.Listen),
+		}
 	}
 	defer listener.Close()
 	tree, err := cgroup.Open(j.UUID())

@@ -64,8 +64,10 @@ func Open(dir string, newUUID func() string) (*Journal, error) {
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = lock.Close()
-		return nil, &errs.Error{Op: "journal.Open", Kind: errs.Conflict, Field: "data", Err: err,
-			Message: fmt.Sprintf("another agent runs on the data directory %s: stop it or use another directory", dir)}
+		return nil, &errs.Error{
+			Op: "journal.Open", Kind: errs.Conflict, Field: "data", Err: err,
+			Message: fmt.Sprintf("another agent runs on the data directory %s: stop it or use another directory", dir),
+		}
 	}
 	j := &Journal{dir: filepath.Join(dir, "journal"), lock: lock}
 	if j.uuid, err = identity(filepath.Join(dir, "uuid"), newUUID); err != nil {

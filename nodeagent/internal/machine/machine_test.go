@@ -29,8 +29,6 @@ func (s *script) on(events ...machine.Event) *script {
 	return s
 }
 
-func (s *script) after(d time.Duration) *script { s.now = s.now.Add(d); return s }
-
 func (s *script) did(want ...machine.Effect) *script {
 	s.t.Helper()
 	if diff := cmp.Diff(want, s.last); diff != "" {

@@ -20,7 +20,6 @@ type world struct {
 	now     time.Time
 	process int // run of the living process, 0 when none lives
 	helper  machine.Effect
-	highest int64
 }
 
 func (w *world) step(e machine.Event) {

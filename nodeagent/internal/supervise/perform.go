@@ -220,6 +220,7 @@ func ending(run int, exit runtime.Exit) machine.Event {
 	}
 	return machine.Lost{Run: run, Rebooted: exit.Rebooted}
 }
+
 func exitEvent(run int, e runtime.Exit) machine.Event {
 	at := e.At
 	if at.IsZero() {
