@@ -103,9 +103,6 @@ type Gateway struct {
 	serving atomic.Bool
 }
 
-// Service is the gateway under the name all services have for themselves.
-type Service = Gateway
-
 // New makes a gateway that waits for Run. Invalid when something required is missing.
 func New(cfg Config) (*Gateway, error) {
 	switch {

@@ -53,8 +53,21 @@ func (a *API) login(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
+	shown := a.userOf(who)
+	sendSession(c, session{Token: token, User: &shown})
+}
+
+// session is the answer to a login. The token comes first: shell scripts cut it out.
+type session struct {
+	Token            string `json:"token"`
+	User             *user  `json:"user,omitempty"`
+	ExpiresInSeconds int    `json:"expiresInSeconds"`
+}
+
+func sendSession(c *gin.Context, s session) {
+	s.ExpiresInSeconds = int(auth.SessionTTL / time.Second)
 	c.Header("Cache-Control", "no-store")
-	c.JSON(http.StatusOK, gin.H{"token": token, "expiresInSeconds": int(auth.SessionTTL / time.Second), "user": a.userOf(who)})
+	c.JSON(http.StatusOK, s)
 }
 
 // refresh renews the token of a login. An API token is not exchanged for one,
@@ -70,8 +83,7 @@ func (a *API) refresh(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	c.Header("Cache-Control", "no-store")
-	c.JSON(http.StatusOK, gin.H{"token": token, "expiresInSeconds": int(auth.SessionTTL / time.Second)})
+	sendSession(c, session{Token: token})
 }
 
 func (a *API) me(c *gin.Context) {
