@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+)
+
+const (
+	coldStarts   = 9
+	idleSettle   = 20 * time.Second
+	idleWindow   = 20 * time.Second
+	overheadMany = 200
+)
+
+// measureIdle measures what Orrery costs when nothing happens: the start, memory
+// and processor time of an empty standalone, and the memory an instance adds.
+func measureIdle(ctx context.Context, b *bench) error {
+	var starts []float64
+	for range coldStarts {
+		s, err := b.startStandalone(ctx)
+		if err != nil {
+			return err
+		}
+		starts = append(starts, s.took.Seconds())
+		s.stop()
+	}
+	slices.Sort(starts)
+	b.report("cold_start_s", starts[len(starts)/2], "s", -1)
+
+	s, err := b.startStandalone(ctx, "-memory", "1000000", "-cpu", "1000000")
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	rss, cpu, err := s.settle(ctx)
+	if err != nil {
+		return err
+	}
+	b.report("idle_rss_mib", rss, "MiB", -1)
+	b.report("idle_cpu_pct", cpu, "%", -1)
+
+	spec := map[string]any{"name": "idle", "command": "exec sleep 100000", "memoryMb": 1, "maxInstances": 0, "portRangeStart": 20000, "portRangeEnd": 29999}
+	if err := s.call(ctx, http.MethodPost, "/api/v1/groups", spec, nil); err != nil {
+		return err
+	}
+	if err := s.scale(ctx, "idle", overheadMany); err != nil {
+		return err
+	}
+	loaded, cpu, err := s.settle(ctx)
+	if err != nil {
+		return err
+	}
+	b.report("instance_overhead_kib", (loaded-rss)*1024/overheadMany, "KiB", -1)
+	b.report("steady_cpu_pct_200", cpu, "%", -1)
+	return nil
+}
+
+// settle waits until start-up garbage is gone, then measures memory and the
+// share of one core used over a window.
+func (s *server) settle(ctx context.Context) (rssMiB, cpuPct float64, err error) {
+	if err := pause(ctx, idleSettle); err != nil {
+		return 0, 0, err
+	}
+	before, err := s.cpu()
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := pause(ctx, idleWindow); err != nil {
+		return 0, 0, err
+	}
+	after, err := s.cpu()
+	if err != nil {
+		return 0, 0, err
+	}
+	rssMiB, err = s.rssMiB()
+	return rssMiB, 100 * float64(after-before) / float64(idleWindow), err
+}
+
+// scale asks for n instances and waits until they run.
+func (s *server) scale(ctx context.Context, group string, n int) error {
+	if err := s.call(ctx, http.MethodPost, "/api/v1/groups/"+group+"/scale", map[string]int{"targetInstances": n}, nil); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); {
+		var page struct{ Total int }
+		if err := s.call(ctx, http.MethodGet, "/api/v1/services?pageSize=1&state=RUNNING&group="+group, nil, &page); err != nil {
+			return err
+		}
+		if page.Total == n {
+			return nil
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("group %s did not reach %d instances", group, n)
+}

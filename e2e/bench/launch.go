@@ -1,0 +1,305 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.uber.org/zap"
+)
+
+const (
+	launches = 60
+	heals    = 40
+	warmup   = 5
+)
+
+// measureLaunch measures the paths a user waits for: from the request to a
+// ready server, from a kill to the crash being visible, and to a new server
+// being ready. Times are taken from the event stream, as a client sees them.
+func measureLaunch(ctx context.Context, b *bench) error {
+	limit, err := b.launchLimit(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := b.startStandalone(ctx, "-memory", "1000000", "-cpu", "1000000")
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	if err := s.writeTemplate(); err != nil {
+		return err
+	}
+	events, err := s.events(ctx)
+	if err != nil {
+		return err
+	}
+	defer events.close()
+
+	var launch []time.Duration
+	if err := s.declare(ctx, b, "launch", 0); err != nil {
+		return err
+	}
+	for n := range launches + warmup {
+		began := time.Now()
+		if err := s.call(ctx, http.MethodPost, "/api/v1/groups/launch/start", nil, nil); err != nil {
+			return err
+		}
+		online, err := events.await("launch", "RUNNING", "")
+		if err != nil {
+			return err
+		}
+		if n >= warmup {
+			launch = append(launch, online.at.Sub(began))
+		}
+		if err := s.call(ctx, http.MethodPost, "/api/v1/services/"+online.UID+"/force-stop", nil, nil); err != nil {
+			return err
+		}
+		if _, err := events.await("launch", "STOPPED", online.UID); err != nil {
+			return err
+		}
+	}
+	b.report("launch_p50_ms", quantile(launch, 0.5), "ms", limit)
+	b.report("launch_p99_ms", quantile(launch, 0.99), "ms", limit)
+	return s.measureHeal(ctx, b, events, limit)
+}
+
+// measureHeal kills servers; each sample uses a fresh group, so that no back-off is measured.
+func (s *server) measureHeal(ctx context.Context, b *bench, events *eventStream, limit float64) error {
+	var seen, healed []time.Duration
+	for n := range heals + warmup {
+		group := "heal" + strconv.Itoa(n)
+		if err := s.declare(ctx, b, group, 1); err != nil {
+			return err
+		}
+		online, err := events.await(group, "RUNNING", "")
+		if err != nil {
+			return err
+		}
+		var i struct{ PID int }
+		if err := s.call(ctx, http.MethodGet, "/api/v1/services/"+online.UID, nil, &i); err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := syscall.Kill(i.PID, syscall.SIGKILL); err != nil {
+			return fmt.Errorf("killing pid %d of %s: %w", i.PID, online.UID, err)
+		}
+		crashed, err := events.await(group, "CRASHED", online.UID)
+		if err != nil {
+			return err
+		}
+		again, err := events.await(group, "RUNNING", "")
+		if err != nil {
+			return err
+		}
+		if n >= warmup {
+			seen = append(seen, crashed.at.Sub(began))
+			healed = append(healed, again.at.Sub(began))
+		}
+		if err := s.call(ctx, http.MethodDelete, "/api/v1/groups/"+group, nil, nil); err != nil {
+			return err
+		}
+	}
+	b.report("crash_seen_p50_ms", quantile(seen, 0.5), "ms", -1)
+	b.report("heal_p50_ms", quantile(healed, 0.5), "ms", limit)
+	b.report("heal_p99_ms", quantile(healed, 0.99), "ms", limit)
+	return nil
+}
+
+func (s *server) writeTemplate() error {
+	dir := filepath.Join(s.dir, "templates", "demo", "arena")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "server.properties"), []byte("server-port=%PORT%\nmotd=%INSTANCE_NAME%\n"), 0o644)
+}
+
+// declare creates a group of arena servers, trying until its template was picked up.
+func (s *server) declare(ctx context.Context, b *bench, group string, minimum int) error {
+	spec := map[string]any{
+		"name": group, "command": "exec " + b.arena, "templates": []string{"demo/arena"},
+		"fileModifications": []string{"server.properties"}, "readiness": map[string]any{"type": "port"},
+		"memoryMb": 16, "minInstances": minimum, "maxInstances": 0, "portRangeStart": 20000, "portRangeEnd": 29999,
+	}
+	var err error
+	for range 500 {
+		if err = s.call(ctx, http.MethodPost, "/api/v1/groups", spec, nil); err == nil {
+			return nil
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// stateChange is one INSTANCE_STATE_CHANGED event with the time it arrived.
+type stateChange struct {
+	Type     string
+	UID      string
+	Group    string
+	NewState string
+	at       time.Time
+}
+
+// eventStream is an open SSE connection; pending holds changes nobody awaited yet.
+type eventStream struct {
+	changes chan stateChange
+	pending []stateChange
+	close   func()
+}
+
+func (s *server) events(ctx context.Context) (*eventStream, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.ready.API+"/api/v1/events/stream", nil)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+s.token)
+	resp, err := s.http.Do(req)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	e := &eventStream{changes: make(chan stateChange, 1024), close: cancel}
+	go func() {
+		defer resp.Body.Close()
+		defer close(e.changes)
+		lines := bufio.NewScanner(resp.Body)
+		for lines.Scan() {
+			data, ok := strings.CutPrefix(lines.Text(), "data:")
+			if !ok {
+				continue
+			}
+			c := stateChange{at: time.Now()}
+			if json.Unmarshal([]byte(data), &c) == nil && c.Type == "INSTANCE_STATE_CHANGED" {
+				e.changes <- c
+			}
+		}
+	}()
+	return e, nil
+}
+
+// await waits for a group's next change to a state, of one instance or of any.
+func (e *eventStream) await(group, state, uid string) (stateChange, error) {
+	fits := func(c stateChange) bool {
+		return c.Group == group && c.NewState == state && (uid == "" || c.UID == uid)
+	}
+	for i, c := range e.pending {
+		if fits(c) {
+			e.pending = append(e.pending[:i], e.pending[i+1:]...)
+			return c, nil
+		}
+	}
+	timeout := time.After(30 * time.Second)
+	for {
+		select {
+		case c, ok := <-e.changes:
+			if !ok {
+				return c, fmt.Errorf("the event stream ended")
+			}
+			if fits(c) {
+				return c, nil
+			}
+			e.pending = append(e.pending, c)
+		case <-timeout:
+			return stateChange{}, fmt.Errorf("%s did not become %s; seen: %+v", group, state, e.pending)
+		}
+	}
+}
+
+// launchLimit is what the machine itself needs: four sequential commits with
+// fsync in an embedded etcd, and the server program from exec to its open port.
+func (b *bench) launchLimit(ctx context.Context) (float64, error) {
+	commit, err := b.commitTime(ctx)
+	if err != nil {
+		return 0, err
+	}
+	boot, err := b.bootTime(ctx)
+	return 4*commit + boot, err
+}
+
+func (b *bench) commitTime(ctx context.Context) (float64, error) {
+	cfg := embed.NewConfig()
+	cfg.Dir = filepath.Join(b.dir, "limit-etcd")
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	loopback := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = loopback, loopback
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = loopback, loopback
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	server, err := embed.StartEtcd(cfg)
+	if err != nil {
+		return 0, err
+	}
+	defer server.Close()
+	<-server.Server.ReadyNotify()
+	client := v3client.New(server.Server)
+	defer client.Close()
+	var puts []time.Duration
+	for range 200 {
+		began := time.Now()
+		if _, err := client.Put(ctx, "limit", "value"); err != nil {
+			return 0, err
+		}
+		puts = append(puts, time.Since(began))
+	}
+	return quantile(puts, 0.5), nil
+}
+
+func (b *bench) bootTime(ctx context.Context) (float64, error) {
+	var boots []time.Duration
+	for range 20 {
+		took, err := b.bootOnce(ctx)
+		if err != nil {
+			return 0, err
+		}
+		boots = append(boots, took)
+	}
+	return quantile(boots, 0.5), nil
+}
+
+func (b *bench) bootOnce(ctx context.Context) (time.Duration, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	address := l.Addr().String()
+	_ = l.Close()
+	_, port, _ := net.SplitHostPort(address)
+	cmd := exec.CommandContext(ctx, b.arena, "--port", port)
+	if cmd.Dir, err = os.MkdirTemp(b.dir, "boot-"); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	for {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = conn.Close()
+			return time.Since(began), nil
+		}
+		if time.Since(began) > 10*time.Second {
+			return 0, fmt.Errorf("the server did not open %s: %w", address, err)
+		}
+		if err := pause(ctx, 200*time.Microsecond); err != nil {
+			return 0, err
+		}
+	}
+}

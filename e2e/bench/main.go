@@ -1,0 +1,120 @@
+// Command bench measures Orrery as its users meet it, on the machine it runs on,
+// and prints one line a figure:
+//
+//	BENCH <id> <value> <unit> limit=<what the machine itself allowed in this run, or ->
+//
+// Figures are medians of many samples. Nothing here passes or fails: it measures.
+//
+//	go run ./e2e/bench -run 'launch|idle'
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// family is a set of figures measured together.
+type family struct {
+	name    string
+	measure func(context.Context, *bench) error
+}
+
+var families = []family{
+	{"idle", measureIdle},
+	{"launch", measureLaunch},
+}
+
+// bench is what the families share.
+type bench struct {
+	out io.Writer
+	// dir is a scratch directory, removed at the end.
+	dir string
+	// standalone and arena are the built programs.
+	standalone, arena string
+}
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	pattern := fs.String("run", ".", "regular expression of the families to measure")
+	if err := fs.Parse(args); err != nil {
+		return 2
+	}
+	wanted, err := regexp.Compile(*pattern)
+	if err != nil {
+		fmt.Fprintln(stderr, "bench: -run:", err)
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := measureAll(ctx, wanted, stdout, stderr); err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return 1
+	}
+	return 0
+}
+
+func measureAll(ctx context.Context, wanted *regexp.Regexp, stdout, stderr io.Writer) error {
+	dir, err := os.MkdirTemp("", "orrery-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b := &bench{out: stdout, dir: dir}
+	if b.standalone, err = b.build(ctx, "./standalone"); err != nil {
+		return err
+	}
+	if b.arena, err = b.build(ctx, "./examples/arena/cmd/arena"); err != nil {
+		return err
+	}
+	for _, f := range families {
+		if !wanted.MatchString(f.name) {
+			continue
+		}
+		fmt.Fprintln(stderr, "measuring", f.name)
+		if err := f.measure(ctx, b); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	return nil
+}
+
+func (b *bench) build(ctx context.Context, pkg string) (string, error) {
+	bin := filepath.Join(b.dir, filepath.Base(pkg))
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, pkg)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("building %s (run this from the repository's root): %w", pkg, err)
+	}
+	return bin, nil
+}
+
+// report prints one figure; a limit below 0 is none.
+func (b *bench) report(id string, value float64, unit string, limit float64) {
+	l := "-"
+	if limit >= 0 {
+		l = short(limit)
+	}
+	fmt.Fprintf(b.out, "BENCH %s %s %s limit=%s\n", id, short(value), unit, l)
+}
+
+func short(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+
+// quantile of durations, in milliseconds.
+func quantile(ds []time.Duration, q float64) float64 {
+	s := slices.Sorted(slices.Values(ds))
+	return float64(s[int(q*float64(len(s)-1)+0.5)].Microseconds()) / 1000
+}

@@ -1,0 +1,222 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Client speaks JSON to a cluster as a logged-in user.
+type Client struct {
+	t     testing.TB
+	api   string
+	token string
+	http  *http.Client
+}
+
+// Login logs the admin in.
+func Login(t testing.TB, c Cluster) *Client {
+	t.Helper()
+	password, err := os.ReadFile(c.PasswordFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl := Anonymous(t, c)
+	var answer struct{ Token string }
+	cl.Do("POST", "/api/v1/auth/login", map[string]string{"username": "admin", "password": strings.TrimSpace(string(password))}).OK(200, &answer)
+	cl.token = answer.Token
+	return cl
+}
+
+// Anonymous is a client without a token.
+func Anonymous(t testing.TB, c Cluster) *Client {
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &Client{t: t, api: c.API(), http: &http.Client{Transport: transport, Timeout: Patience}}
+}
+
+// WithToken is a client with another token.
+func (c *Client) WithToken(token string) *Client {
+	other := *c
+	other.token = token
+	return &other
+}
+
+// Token is the client's token.
+func (c *Client) Token() string { return c.token }
+
+// Reply is an answer.
+type Reply struct {
+	t      testing.TB
+	what   string
+	Status int
+	Body   []byte
+	Header http.Header
+}
+
+// Do sends a request; body may be nil, a []byte or string sent as it is, or a value encoded as JSON.
+func (c *Client) Do(method, path string, body any) *Reply {
+	c.t.Helper()
+	r, err := c.Try(c.t.Context(), method, path, body)
+	if err != nil {
+		c.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return r
+}
+
+// Try is Do that returns a network error instead of failing the test: for other goroutines.
+func (c *Client) Try(ctx context.Context, method, path string, body any) (*Reply, error) {
+	var payload io.Reader
+	switch b := body.(type) {
+	case nil:
+	case []byte:
+		payload = bytes.NewReader(b)
+	case string:
+		payload = strings.NewReader(b)
+	default:
+		encoded, err := json.Marshal(b)
+		if err != nil {
+			return nil, err
+		}
+		payload = bytes.NewReader(encoded)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.api+path, payload)
+	if err != nil {
+		return nil, err
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if payload != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	return &Reply{t: c.t, what: method + " " + path, Status: resp.StatusCode, Body: b, Header: resp.Header}, nil
+}
+
+// OK demands a status and decodes the body into a value, if one is given.
+func (r *Reply) OK(status int, into ...any) *Reply {
+	r.t.Helper()
+	if r.Status != status {
+		r.t.Fatalf("%s: status %d, want %d: %s", r.what, r.Status, status, clip(r.Body))
+	}
+	for _, v := range into {
+		if err := json.Unmarshal(r.Body, v); err != nil {
+			r.t.Fatalf("%s: %v in %s", r.what, err, clip(r.Body))
+		}
+	}
+	return r
+}
+
+func clip(b []byte) string {
+	if len(b) > 600 {
+		return string(b[:600]) + "…"
+	}
+	return string(b)
+}
+
+// Instance is what the tests read of an instance.
+type Instance struct {
+	ID         string `json:"id"`
+	UID        string `json:"uid"`
+	Group      string `json:"group"`
+	Node       string `json:"node"`
+	State      string `json:"state"`
+	Port       int    `json:"port"`
+	PID        int    `json:"pid"`
+	Reason     string `json:"reason"`
+	Message    string `json:"message"`
+	ExitCode   *int   `json:"exitCode"`
+	Generation int64  `json:"generation"`
+}
+
+// Instances lists a group's instances.
+func (c *Client) Instances(group string) []Instance {
+	c.t.Helper()
+	var page struct{ Data []Instance }
+	c.Do("GET", "/api/v1/services?pageSize=500&group="+group, nil).OK(200, &page)
+	return page.Data
+}
+
+// Running are a group's instances in state RUNNING.
+func (c *Client) Running(group string) []Instance {
+	c.t.Helper()
+	var out []Instance
+	for _, i := range c.Instances(group) {
+		if i.State == "RUNNING" {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// Instance reads one instance by name or id.
+func (c *Client) Instance(ref string) Instance {
+	c.t.Helper()
+	var i Instance
+	c.Do("GET", "/api/v1/services/"+ref, nil).OK(200, &i)
+	return i
+}
+
+// Eventually waits until check returns "", asking again every 10 ms; otherwise
+// it fails with the last thing check said.
+func Eventually(t testing.TB, what string, check func() string) {
+	t.Helper()
+	deadline := time.Now().Add(Patience)
+	for {
+		last := check()
+		if last == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("never saw %s; last: %s", what, last)
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-t.Context().Done():
+			t.Fatalf("waiting for %s: %v", what, t.Context().Err())
+		}
+	}
+}
+
+// AwaitRunning waits until exactly n instances of a group run, and returns them.
+func (c *Client) AwaitRunning(group string, n int) []Instance {
+	c.t.Helper()
+	var running []Instance
+	Eventually(c.t, fmt.Sprintf("%d running instances of %s", n, group), func() string {
+		running = c.Running(group)
+		if len(running) == n {
+			return ""
+		}
+		return fmt.Sprintf("%d: %+v", len(running), c.Instances(group))
+	})
+	return running
+}
+
+// AwaitState waits until an instance is in a state, and returns it.
+func (c *Client) AwaitState(ref, state string) Instance {
+	c.t.Helper()
+	var i Instance
+	Eventually(c.t, ref+" in state "+state, func() string {
+		if i = c.Instance(ref); i.State == state {
+			return ""
+		}
+		return fmt.Sprintf("%+v", i)
+	})
+	return i
+}

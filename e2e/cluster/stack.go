@@ -1,0 +1,61 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/standalone/stack"
+)
+
+// inProcess is standalone's stack inside the test process.
+type inProcess struct {
+	ready  stack.Ready
+	dir    string
+	cancel context.CancelFunc
+	done   chan error
+	t      testing.TB
+	once   sync.Once
+}
+
+func startStack(t testing.TB, o Options) Cluster {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	c := &inProcess{dir: o.DataDir, cancel: cancel, done: make(chan error, 1), t: t}
+	ready := make(chan stack.Ready, 1)
+	go func() {
+		c.done <- stack.Run(ctx, stack.Options{
+			DataDir: o.DataDir, Listen: "127.0.0.1:0", EtcdListen: "127.0.0.1:0",
+			MemoryMiB: o.MemoryMiB, CPU: o.CPU, StopInstances: !o.KeepInstances, UnsafeNoFsync: true,
+			Log:     slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
+			OnReady: func(r stack.Ready) { ready <- r },
+		})
+	}()
+	select {
+	case c.ready = <-ready:
+	case err := <-c.done:
+		cancel()
+		t.Fatalf("the stack ended before it was ready: %v", err)
+	case <-time.After(Patience):
+		cancel()
+		t.Fatal("the stack did not become ready")
+	}
+	return c
+}
+
+func (c *inProcess) API() string          { return c.ready.API }
+func (c *inProcess) DataDir() string      { return c.dir }
+func (c *inProcess) TemplateDir() string  { return filepath.Join(c.dir, "templates") }
+func (c *inProcess) PasswordFile() string { return c.ready.PasswordFile }
+
+func (c *inProcess) Stop() {
+	c.once.Do(func() {
+		c.cancel()
+		if err := <-c.done; err != nil {
+			c.t.Errorf("the stack stopped badly: %v", err)
+		}
+	})
+}

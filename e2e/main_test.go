@@ -1,0 +1,104 @@
+// Package e2e_test holds the end-to-end scenarios: every one runs through the
+// real path, gateway → etcd → enforcer → scheduler → agent → process and back,
+// with the runner ORRERY_E2E names (see package cluster).
+package e2e_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/orreryhq/orrery/e2e/cluster"
+	"github.com/orreryhq/orrery/examples/arena/ping"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	cluster.Cleanup()
+	os.Exit(code)
+}
+
+// arenaGroup declares a group of arena servers from a template of their own.
+func arenaGroup(t *testing.T, c cluster.Cluster, name string, extra map[string]any) map[string]any {
+	t.Helper()
+	cluster.WriteTemplate(t, c, "demo/"+name, map[string]string{
+		"server.properties": "server-port=%PORT%\nmotd=%INSTANCE_NAME% of %GROUP%\nmax-players=%MAX_PLAYERS%\nlevel-name=world\n",
+	})
+	spec := map[string]any{
+		"name": name, "command": "exec " + cluster.Program(t, "./examples/arena/cmd/arena"),
+		"templates": []string{"demo/" + name}, "fileModifications": []string{"server.properties"},
+		"readiness": map[string]any{"type": "port"}, "memoryMb": 32, "maxPlayers": 7,
+		"portRangeStart": 41000, "portRangeEnd": 41999, "shutdownGraceSeconds": 10,
+	}
+	for k, v := range extra {
+		spec[k] = v
+	}
+	return spec
+}
+
+// createGroup posts a group once its templates have been picked up.
+func createGroup(t *testing.T, admin *cluster.Client, spec map[string]any) {
+	t.Helper()
+	cluster.Eventually(t, fmt.Sprint("group ", spec["name"], " accepted"), func() string {
+		r := admin.Do("POST", "/api/v1/groups", spec)
+		if r.Status == 201 {
+			return ""
+		}
+		return string(r.Body)
+	})
+}
+
+func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+func pingArena(t *testing.T, port int) ping.Status {
+	t.Helper()
+	s, err := ping.Ping(cluster.Bounded(t), address(port))
+	if err != nil {
+		t.Fatalf("pinging port %d: %v", port, err)
+	}
+	return s
+}
+
+// gone reports whether a process does not exist any more (a zombie does not count as living).
+func gone(pid int) bool {
+	if err := syscall.Kill(pid, 0); err != nil {
+		return true
+	}
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	return err != nil || strings.Contains(string(b), ") Z ")
+}
+
+// carriers are the processes that carry an instance's mark in their environment.
+func carriers(t *testing.T, uid string) []int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		if err == nil && strings.Contains("\x00"+string(env), "\x00ORRERY_INSTANCE_ID="+uid+"\x00") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func portFree(port int) bool {
+	l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
+	if err != nil {
+		return false
+	}
+	_ = l.Close()
+	return true
+}
