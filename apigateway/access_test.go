@@ -1,0 +1,351 @@
+package apigateway
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+)
+
+func TestTheConfiguredPasswordIsTheAdmins(t *testing.T) {
+	s := newSite(t)
+	r := s.do("POST", "/api/v1/auth/login", map[string]string{"username": "Admin", "password": adminPassword}).want(200)
+	r.is("user.role", "ADMIN").is("user.username", "admin")
+	if list, _ := r.field("user.permissions").([]any); len(list) != 52 {
+		t.Errorf("%d permissions", len(list))
+	}
+	if !strings.HasPrefix(r.raw, `{"token":"`) {
+		t.Errorf("the token does not come first: %.40s", r.raw)
+	}
+	s.do("GET", "/api/v1/auth/me", nil).want(200).is("username", "admin").is("id", "admin")
+}
+
+func TestAGeneratedPasswordIsWrittenOnceAndKept(t *testing.T) {
+	etcd := storetest.Start(t)
+	file := filepath.Join(t.TempDir(), "password")
+	generated := func(c *Config) { c.AdminPassword, c.AdminPasswordFile = "", file }
+	first := newSiteOn(t, etcd, generated)
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, err := os.ReadFile(file)
+	if err != nil || info.Mode().Perm() != 0o600 || len(strings.TrimSpace(string(password))) != 20 {
+		t.Fatalf("%q, mode %v, %v", password, info.Mode(), err)
+	}
+	first.login("admin", strings.TrimSpace(string(password)))
+	second := newSiteOn(t, etcd, generated)
+	again, err := os.ReadFile(file)
+	if err != nil || string(again) != string(password) {
+		t.Errorf("the second start changed it: %v", err)
+	}
+	second.login("admin", strings.TrimSpace(string(password)))
+}
+
+func TestGatewaysThatStartTogetherAgreeOnUserAndKey(t *testing.T) {
+	etcd := storetest.Start(t)
+	a, b := newSiteOn(t, etcd), newSiteOn(t, etcd)
+	token := a.login("admin", adminPassword)
+	b.as(token).do("GET", "/api/v1/auth/me", nil).want(200)
+}
+
+func TestAForeignClusterSecretIsToldAsSuch(t *testing.T) {
+	s := newSite(t)
+	g, err := New(Config{
+		Store: s.store, View: newUnstartedView(s), Log: s.gateway.cfg.Log, Listen: "127.0.0.1:0", Replica: "other",
+		ClusterSecret: strings.Repeat("x", 32), AdminPassword: "y",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runWithView(t, g); !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != "cluster.secret" {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestAFailedLoginTellsNothing(t *testing.T) {
+	s := newSite(t).as("")
+	wrong := s.do("POST", "/api/v1/auth/login", map[string]string{"username": "admin", "password": "wrong"}).want(401)
+	unknown := s.do("POST", "/api/v1/auth/login", map[string]string{"username": "nobody", "password": "wrong"}).want(401)
+	if wrong.raw != unknown.raw {
+		t.Errorf("%s and %s differ", wrong.raw, unknown.raw)
+	}
+	for name, body := range map[string]string{
+		"no password": `{"username":"admin"}`, "no user": `{"password":"x"}`, "unknown field": `{"username":"a","password":"b","x":1}`,
+		"not JSON": `{`, "a list": `[]`, "wrong type": `{"username":1,"password":"b"}`, "null": `null`, "empty": ``,
+	} {
+		if r := s.do("POST", "/api/v1/auth/login", body); r.status != 400 && r.status != 422 {
+			t.Errorf("%s: %d %s", name, r.status, r.raw)
+		}
+	}
+}
+
+func TestOnlyPublicRoutesAnswerWithoutAToken(t *testing.T) {
+	s := newSite(t)
+	handler, streams, err := s.gateway.wire(fleet.Meta{ClusterID: "x"})
+	streams.Close()
+	engine, ok := handler.(*gin.Engine)
+	if !ok {
+		t.Fatalf("%T, %v", handler, err)
+	}
+	anonymous := s.as("")
+	public := 0
+	for _, r := range engine.Routes() {
+		demand, known := server.DemandOf(r.Method, r.Path)
+		if !known {
+			t.Errorf("%s %s has no row in the table of permissions", r.Method, r.Path)
+			continue
+		}
+		path := strings.NewReplacer(":group", "x", ":name", "x", ":id", "x").Replace(r.Path)
+		if demand == server.Public || demand == server.Login {
+			public++
+			if got := anonymous.do(r.Method, path, nil); got.status == 401 {
+				t.Errorf("%s %s demands a token", r.Method, path)
+			}
+			continue
+		}
+		anonymous.do(r.Method, path, nil).want(401)
+		anonymous.do(r.Method, path, nil, "Authorization", "Bearer nonsense").want(401)
+		anonymous.do(r.Method, path, nil, "Authorization", "Basic YTpi").want(401)
+	}
+	if public != 9 {
+		t.Errorf("%d public routes", public)
+	}
+}
+
+func TestRolesMayDoWhatTheirTableSays(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", nil)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	viewer, operator := s.user("vera", "VIEWER"), s.user("otto", "OPERATOR")
+	reads := []string{"/api/v1/groups", "/api/v1/services", "/api/v1/nodes", "/api/v1/templates", "/api/v1/overview", "/api/configurations", "/api/instances", "/api/cluster/nodes", "/api/templates"}
+	for _, path := range reads {
+		viewer.do("GET", path, nil).want(200)
+	}
+	mutations := []struct{ method, path, body string }{
+		{"POST", "/api/v1/groups", `{"name":"other"}`},
+		{"PUT", "/api/v1/groups/lobby", `{}`},
+		{"PATCH", "/api/v1/groups/lobby", `{"minInstances":1}`},
+		{"DELETE", "/api/v1/groups/lobby", ``},
+		{"POST", "/api/v1/groups/lobby/start", ``},
+		{"POST", "/api/v1/groups/lobby/scale", `{"targetInstances":1}`},
+		{"POST", "/api/v1/nodes/node-1/cordon", ``},
+		{"POST", "/api/v1/api-tokens", `{"name":"x"}`},
+		{"PUT", "/api/configurations/lobby", `{}`},
+		{"DELETE", "/api/configurations/lobby", ``},
+		{"POST", "/api/instances", `{"configurationName":"lobby"}`},
+	}
+	before := s.revision()
+	for _, m := range mutations {
+		viewer.do(m.method, m.path, m.body).want(403)
+	}
+	if after := s.revision(); after != before {
+		t.Errorf("a refused request wrote something: revision %d to %d", before, after)
+	}
+	viewer.do("GET", "/api/v1/audit", nil).want(403)
+	operator.do("PATCH", "/api/v1/groups/lobby", `{"maxPlayers":5}`).want(200)
+	operator.do("DELETE", "/api/v1/groups/lobby", nil).want(403)
+	operator.do("POST", "/api/v1/api-tokens", `{"name":"x"}`).want(403)
+}
+
+func TestATokenIsJudgedByThePresentUser(t *testing.T) {
+	s := newSite(t)
+	vera := s.user("vera", "VIEWER")
+	vera.do("POST", "/api/v1/groups", `{"name":"a"}`).want(403)
+	change := func(f func(*fleet.User)) {
+		u, err := store.Get(t.Context(), s.store, store.UserKey("vera"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rev := u.ModRev
+		f(&u)
+		s.commit(store.Replace(store.UserKey("vera"), u, rev))
+	}
+	change(func(u *fleet.User) { u.Role = "OPERATOR" })
+	vera.do("POST", "/api/v1/groups", `{"name":"a"}`).want(201)
+	fresh := vera.as(vera.do("POST", "/api/v1/auth/refresh", nil).want(200).field("token").(string))
+	fresh.do("GET", "/api/v1/auth/me", nil).want(200).is("role", "OPERATOR")
+	change(func(u *fleet.User) { u.Epoch++ })
+	vera.do("GET", "/api/v1/groups", nil).want(401)
+	vera = vera.as(vera.as("").login("vera", adminPassword))
+	u, err := store.Get(t.Context(), s.store, store.UserKey("vera"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.commit(store.Remove(store.UserKey("vera"), u.ModRev))
+	vera.do("GET", "/api/v1/groups", nil).want(401)
+}
+
+func TestAnAPITokenIsShownOnceAndWorksUntilDeleted(t *testing.T) {
+	s := newSite(t)
+	r := s.do("POST", "/api/v1/api-tokens", map[string]any{"name": "ci", "expiresInSeconds": 3600}).want(201)
+	token, _ := r.field("token").(string)
+	id, _ := r.field("id").(string)
+	if !strings.HasPrefix(token, "ort_") || len(token) != 4+43 || r.field("expiresAt") == nil {
+		t.Fatalf("made %s", r.raw)
+	}
+	list := s.do("GET", "/api/v1/api-tokens", nil).want(200)
+	if list.is("total", 1); strings.Contains(list.raw, token[4:]) {
+		t.Error("the list shows the token")
+	}
+	record, err := store.Get(t.Context(), s.store, store.APITokenKey(id))
+	if err != nil || strings.Contains(record.Hash, token[4:]) {
+		t.Errorf("the store holds %+v, %v", record, err)
+	}
+	bot := s.as(token)
+	bot.do("POST", "/api/v1/groups", `{"name":"made-by-bot"}`).want(201)
+	bot.do("GET", "/api/configurations", nil).want(200)
+	bot.do("POST", "/api/v1/auth/refresh", nil).want(403)
+	s.do("DELETE", "/api/v1/api-tokens/"+id, nil).want(204)
+	s.do("DELETE", "/api/v1/api-tokens/"+id, nil).want(404)
+	bot.do("GET", "/api/v1/groups", nil).want(401)
+	s.do("POST", "/api/v1/api-tokens", `{"name":""}`).want(422).naming("name")
+	s.do("POST", "/api/v1/api-tokens", `{"name":"x","expiresInSeconds":-1}`).want(422).naming("expiresInSeconds")
+	s.do("POST", "/api/v1/api-tokens", `{"name":"x","expiresInSeconds":9000000000000000000}`).want(422).naming("expiresInSeconds")
+}
+
+func TestTooManyLoginsAreNotEvenLookedAt(t *testing.T) {
+	s := newSiteOn(t, storetest.Start(t), func(c *Config) { c.Limits = Limits{} })
+	for range 10 {
+		s.do("POST", "/api/v1/auth/login", `{"username":"admin","password":"wrong"}`).want(401)
+	}
+	r := s.do("POST", "/api/v1/auth/login", map[string]string{"username": "admin", "password": adminPassword}).want(429)
+	r.is("error.code", "RATE_LIMITED")
+	if r.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+}
+
+func TestRequestsWithoutAValidTokenAreLimitedAndOthersAreNot(t *testing.T) {
+	s := newSiteOn(t, storetest.Start(t), func(c *Config) { c.Limits = Limits{} })
+	token := s.login("admin", adminPassword)
+	for range 100 {
+		s.do("GET", "/api/v1/groups", nil).want(401)
+	}
+	if r := s.do("GET", "/api/v1/groups", nil).want(429); r.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	s.do("GET", "/api/instances", nil).want(429)
+	s.do("GET", "/livez", nil).want(200)
+	s.as(token).do("GET", "/api/v1/groups", nil).want(200)
+	before := s.revision()
+	s.as("bad").do("POST", "/api/v1/groups", `{"name":"a"}`).want(429)
+	if after := s.revision(); after != before {
+		t.Error("a limited request wrote something")
+	}
+}
+
+func TestWhatIsNoRouteIsNotFoundInItsDialect(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", nil)
+	for _, path := range []string{
+		"/", "/nope", "/api/v1", "/api/v1/nope", "/api/v1/groups/", "/api/v1//groups", "/API/v1/groups", "/api/v1/groups/lobby/nope",
+		"/api/v1/groups/../groups", "/api/v1/%2e%2e/groups", "/api/v1/groups/%2e%2e%2fgroups", "/api/v1/groups/lobby%2f",
+		"/api/nope", "/api/", "/api/instances/", "/api/v2/groups",
+	} {
+		s.do("GET", path, nil).want(404)
+		s.as("").do("GET", path+"?x=1", nil)
+	}
+	s.do("PATCH", "/api/v1/groups", `{}`).want(405).is("error.code", "METHOD_NOT_ALLOWED")
+	s.do("PUT", "/api/instances", `{}`).want(405)
+	s.as("").do("DELETE", "/api/v1/groups", nil).want(405)
+}
+
+func TestEveryAnswerCarriesItsIDs(t *testing.T) {
+	s := newSite(t)
+	a, b := s.do("GET", "/api/v1/groups", nil, "X-Correlation-Id", "build-7.3"), s.do("GET", "/api/v1/groups", nil)
+	if a.header.Get("X-Correlation-Id") != "build-7.3" || a.header.Get("X-Request-Id") == b.header.Get("X-Request-Id") || b.header.Get("X-Correlation-Id") == "" {
+		t.Errorf("%v and %v", a.header, b.header)
+	}
+	odd := s.do("GET", "/nope", nil, "X-Correlation-Id", "a b\t<script>"+strings.Repeat("x", 500))
+	if got := odd.header.Get("X-Correlation-Id"); strings.ContainsAny(got, " <>\t") || len(got) != 128 {
+		t.Errorf("echoed %q", got)
+	}
+}
+
+func TestBrowsersOfAllowedOriginsMayCall(t *testing.T) {
+	etcd := storetest.Start(t)
+	any := newSiteOn(t, etcd)
+	r := any.do("OPTIONS", "/api/v1/groups/lobby", nil, "Origin", "https://a.example", "Access-Control-Request-Method", "PATCH").want(204)
+	if r.header.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(r.header.Get("Access-Control-Allow-Methods"), "PATCH") ||
+		r.header.Get("Access-Control-Allow-Credentials") != "" {
+		t.Errorf("%v", r.header)
+	}
+	some := newSiteOn(t, etcd, func(c *Config) { c.Origins = []string{"https://a.example"} })
+	if got := some.do("GET", "/livez", nil, "Origin", "https://a.example").header.Get("Access-Control-Allow-Origin"); got != "https://a.example" {
+		t.Errorf("allowed %q", got)
+	}
+	if got := some.do("GET", "/livez", nil, "Origin", "https://b.example").header.Get("Access-Control-Allow-Origin"); got != "" {
+		t.Errorf("allowed %q", got)
+	}
+}
+
+func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
+	s := newSite(t)
+	big := `{"name":"` + strings.Repeat("x", 1<<20) + `"}`
+	s.do("POST", "/api/v1/groups", big).want(413)
+	s.do("PATCH", "/api/v1/groups/lobby", big).want(413)
+	s.do("PUT", "/api/configurations/lobby", big).want(413)
+	s.do("POST", "/api/v1/groups", `{"name":"`+strings.Repeat("x", 10_000)+`"}`).want(422)
+}
+
+func TestHealthAndReadiness(t *testing.T) {
+	s := newSite(t).as("")
+	for _, path := range []string{"/livez", "/health", "/api/v1/system/health", "/readyz", "/ready", "/api/v1/system/ready"} {
+		s.do("GET", path, nil).want(200)
+	}
+	s.do("GET", "/api/v1/system/health", nil).is("status", "UP").is("readiness.status", "READY")
+	s.do("GET", "/api/v1/system/version", nil).want(200)
+	s.do("GET", "/api/ping", nil).want(200).is("status", "ok")
+	s.etcd.Stop()
+	s.do("GET", "/health", nil).want(200).is("readiness.status", "NOT_READY")
+	s.do("GET", "/readyz", nil).want(503).is("checks.store", "DOWN")
+	s.do("GET", "/livez", nil).want(200)
+	s.etcd.Restart(t)
+}
+
+func TestTheGatewayAnnouncesItself(t *testing.T) {
+	s := newSite(t)
+	eventually(t, "a session", func() string {
+		if list := s.view.Snapshot().ServiceSessions("apigateway"); len(list) == 1 && list[0].URL == s.url {
+			return ""
+		}
+		return "none"
+	})
+}
+
+func TestTenParallelCreatesOfOneNameGiveOne201(t *testing.T) {
+	s := newSite(t)
+	var (
+		wg      sync.WaitGroup
+		mu      sync.Mutex
+		results = map[int]int{}
+	)
+	for range 10 {
+		wg.Go(func() {
+			r, err := s.try("POST", "/api/v1/groups", `{"name":"one"}`)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			results[r.status]++
+		})
+	}
+	wg.Wait()
+	if results[201] != 1 || results[409] != 9 {
+		t.Errorf("statuses %v, want one 201 and nine 409", results)
+	}
+	s.do("GET", "/api/v1/groups", nil).want(200).is("total", 1)
+	s.do("GET", "/api/v1/audit", nil).want(200).is("total", 1)
+}

@@ -1,0 +1,399 @@
+package apigateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	patience      = 20 * time.Second
+	adminPassword = "correct horse battery"
+	secret        = "0123456789abcdef0123456789abcdef"
+)
+
+// site is a gateway on a real store, with nobody behind it but what a test adds.
+type site struct {
+	t       *testing.T
+	etcd    *storetest.Etcd
+	store   *store.Client
+	view    *view.View
+	gateway *Gateway
+	url     string
+	// token is sent with every request; empty sends none.
+	token string
+}
+
+func newSite(t *testing.T, edit ...func(*Config)) *site {
+	t.Helper()
+	s := newSiteOn(t, storetest.Start(t), edit...)
+	s.token = s.login("admin", adminPassword)
+	return s
+}
+
+// newSiteOn is one more gateway on an etcd; nobody is logged in.
+func newSiteOn(t *testing.T, etcd *storetest.Etcd, edit ...func(*Config)) *site {
+	t.Helper()
+	s := &site{t: t, etcd: etcd, store: etcd.Client(t)}
+	if _, err := s.store.Join(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	s.view = view.New(s.store, nil)
+	cfg := Config{
+		Store: s.store, View: s.view, Log: slog.New(slog.DiscardHandler), Listen: "127.0.0.1:0", Replica: filepath.Base(t.TempDir()) + fmt.Sprintf("-%p", s),
+		ClusterSecret: secret, AdminPassword: adminPassword, Limits: Limits{Anonymous: -1, Logins: -1},
+	}
+	for _, e := range edit {
+		e(&cfg)
+	}
+	var err error
+	if s.gateway, err = New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	s.run()
+	return s
+}
+
+func (s *site) run() {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	var wg sync.WaitGroup
+	failed := make(chan error, 1)
+	wg.Go(func() { _ = s.view.Run(ctx) })
+	wg.Go(func() {
+		if err := s.gateway.Run(ctx); err != nil {
+			failed <- err
+		}
+	})
+	s.t.Cleanup(func() { cancel(); wg.Wait() })
+	select {
+	case <-s.gateway.Ready():
+	case err := <-failed:
+		s.t.Fatalf("the gateway ended: %v", err)
+	case <-time.After(patience):
+		s.t.Fatal("the gateway does not serve")
+	}
+	s.url = "http://" + s.gateway.Addr()
+}
+
+func (s *site) login(user, password string) string {
+	s.t.Helper()
+	r := s.do("POST", "/api/v1/auth/login", map[string]string{"username": user, "password": password}).want(200)
+	token, _ := r.field("token").(string)
+	return token
+}
+
+// as is the site for the holder of another token.
+func (s *site) as(token string) *site {
+	other := *s
+	other.token = token
+	return &other
+}
+
+// user makes a user with the admin's password and a token of its login.
+func (s *site) user(name, role string) *site {
+	s.t.Helper()
+	admin, err := store.Get(s.t.Context(), s.store, store.UserKey("admin"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	admin.Username, admin.Role = name, role
+	s.commit(store.Create(store.UserKey(name), admin))
+	return s.as(s.login(name, adminPassword))
+}
+
+// commit writes and waits until the view has it.
+func (s *site) commit(writes ...store.Write) int64 {
+	s.t.Helper()
+	rev, err := s.store.Commit(s.t.Context(), store.Txn{Writes: writes})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	if _, err := s.view.WaitRev(ctx, rev); err != nil {
+		s.t.Fatal(err)
+	}
+	return rev
+}
+
+// revision is etcd's: it moves with any write whatsoever.
+func (s *site) revision() int64 {
+	s.t.Helper()
+	rev, err := s.store.Revision(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return rev
+}
+
+// reply is an answer; body is its JSON.
+type reply struct {
+	t      *testing.T
+	what   string
+	status int
+	header http.Header
+	raw    string
+	body   any
+}
+
+// do sends a body as it is when it is a string, else as JSON; nil sends none.
+func (s *site) do(method, path string, body any, header ...string) *reply {
+	s.t.Helper()
+	r, err := s.try(method, path, body, header...)
+	if err != nil {
+		s.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return r
+}
+
+func (s *site) try(method, path string, body any, header ...string) (*reply, error) {
+	var payload io.Reader
+	switch b := body.(type) {
+	case nil:
+	case string:
+		payload = strings.NewReader(b)
+	default:
+		encoded, err := json.Marshal(b)
+		if err != nil {
+			return nil, err
+		}
+		payload = bytes.NewReader(encoded)
+	}
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, payload)
+	if err != nil {
+		return nil, err
+	}
+	if s.token != "" {
+		req.Header.Set("Authorization", "Bearer "+s.token)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := (&http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}).Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	r := &reply{t: s.t, what: method + " " + path, status: resp.StatusCode, header: resp.Header, raw: string(raw)}
+	if len(raw) > 0 {
+		_ = json.Unmarshal(raw, &r.body)
+	}
+	return r, nil
+}
+
+// want demands a status; an error status must come in the path's envelope.
+func (r *reply) want(status int) *reply {
+	r.t.Helper()
+	if r.status != status {
+		r.t.Fatalf("%s: %d, want %d: %.600s", r.what, r.status, status, r.raw)
+	}
+	if status >= 400 {
+		r.enveloped()
+	}
+	return r
+}
+
+func (r *reply) enveloped() {
+	r.t.Helper()
+	path := strings.SplitN(strings.SplitN(r.what, " ", 2)[1], "?", 2)[0]
+	if strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/api/v1/") && path != "/api/v1" {
+		if text, ok := r.field("error").(string); !ok || text == "" {
+			r.t.Errorf("%s: not the older envelope: %s", r.what, r.raw)
+		}
+		return
+	}
+	e, _ := r.field("error").(map[string]any)
+	if e["code"] == nil || e["code"] == "" || e["message"] == nil || e["message"] == "" || e["status"] != float64(r.status) {
+		r.t.Errorf("%s: not the envelope of %d: %s", r.what, r.status, r.raw)
+	}
+	if r.header.Get("X-Request-Id") == "" {
+		r.t.Errorf("%s: no X-Request-Id", r.what)
+	}
+}
+
+// naming demands that the answer says a text.
+func (r *reply) naming(text string) *reply {
+	r.t.Helper()
+	if !strings.Contains(r.raw, text) {
+		r.t.Errorf("%s: %q is not named in %s", r.what, text, r.raw)
+	}
+	return r
+}
+
+// field is a part of the body by its dotted path.
+func (r *reply) field(path string) any {
+	at := r.body
+	for part := range strings.SplitSeq(path, ".") {
+		m, ok := at.(map[string]any)
+		if !ok {
+			return nil
+		}
+		at = m[part]
+	}
+	return at
+}
+
+// is demands a field's value; numbers are float64.
+func (r *reply) is(path string, want any) *reply {
+	r.t.Helper()
+	got, _ := json.Marshal(r.field(path))
+	wanted, _ := json.Marshal(want)
+	if string(got) != string(wanted) {
+		r.t.Errorf("%s: %s = %s, want %s", r.what, path, got, wanted)
+	}
+	return r
+}
+
+func (r *reply) data() []any {
+	list, _ := r.field("data").([]any)
+	return list
+}
+
+// group creates a group; fields may be nil.
+func (s *site) group(name string, fields map[string]any) *reply {
+	s.t.Helper()
+	body := map[string]any{"name": name}
+	for k, v := range fields {
+		body[k] = v
+	}
+	return s.do("POST", "/api/v1/groups", body).want(201)
+}
+
+// agent is a node's agent on the far side of the network.
+type agent struct {
+	*httptest.Server
+	mu    sync.Mutex
+	lines []string
+	typed []string
+	beats []client.Heartbeat
+}
+
+// node joins a node with a session and an agent that answers.
+func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
+	s.t.Helper()
+	a := &agent{}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/instances/{id}", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(client.Instance{Players: 7, MaxPlayers: 20, TPS: 19.5, PID: 4242, LastHeartbeat: time.Unix(1e9, 0).UTC()})
+	})
+	mux.HandleFunc("GET /v1/instances/{id}/log", func(w http.ResponseWriter, r *http.Request) {
+		var n int
+		_, _ = fmt.Sscan(r.URL.Query().Get("lines"), &n)
+		var out client.Log
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for _, l := range a.lines[max(0, len(a.lines)-n):] {
+			out.Lines = append(out.Lines, client.Line{Text: l})
+		}
+		_ = json.NewEncoder(w).Encode(out)
+	})
+	mux.HandleFunc("POST /v1/instances/{id}/console", func(_ http.ResponseWriter, r *http.Request) {
+		var l client.ConsoleLine
+		_ = json.NewDecoder(r.Body).Decode(&l)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.typed = append(a.typed, l.Line)
+	})
+	mux.HandleFunc("PUT /v1/instances/{id}/heartbeat", func(_ http.ResponseWriter, r *http.Request) {
+		var h client.Heartbeat
+		_ = json.NewDecoder(r.Body).Decode(&h)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.beats = append(a.beats, h)
+	})
+	a.Server = httptest.NewServer(mux)
+	s.t.Cleanup(a.Close)
+	s.commit(
+		store.Create(store.NodeKey(id), fleet.Node{
+			ID: id, Address: "10.0.0.1", AgentURL: a.URL, Capacity: capacity, JoinedAt: time.Now(),
+			Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}},
+		}),
+		store.Create(store.NodeSessionKey(id), fleet.NodeSession{Node: id, StartedAt: time.Now()}),
+	)
+	return a
+}
+
+// loseNode ends a node's session.
+func (s *site) loseNode(id fleet.NodeID) {
+	s.t.Helper()
+	session, err := store.Get(s.t.Context(), s.store, store.NodeSessionKey(id))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.commit(store.Remove(store.NodeSessionKey(id), session.ModRev))
+}
+
+// start starts one instance of a group and returns its id.
+func (s *site) start(group string) fleet.InstanceID {
+	s.t.Helper()
+	r := s.do("POST", "/api/v1/groups/"+group+"/start", nil).want(200)
+	list, _ := r.field("instances").([]any)
+	if len(list) != 1 {
+		s.t.Fatalf("started %s", r.raw)
+	}
+	m, _ := list[0].(map[string]any)
+	uid, _ := m["uid"].(string)
+	return fleet.InstanceID(uid)
+}
+
+// status places an instance on a node and reports a state, as scheduler and agent would.
+func (s *site) status(id fleet.InstanceID, node fleet.NodeID, st fleet.Status) {
+	s.t.Helper()
+	i, ok := s.view.Snapshot().Instances.Get(id)
+	if !ok {
+		s.t.Fatalf("no instance %s", id)
+	}
+	var writes []store.Write
+	if i.Placement == nil || i.Placement.Generation < i.Intent.Generation {
+		p := fleet.Placement{Instance: id, Name: i.Intent.Name, Group: i.Intent.Group, Node: node, Generation: i.Intent.Generation, Port: 30000, Plan: i.Intent.Plan}
+		var rev int64
+		if i.Placement != nil {
+			rev = i.Placement.ModRev
+		}
+		writes = append(writes, store.Replace(store.PlacementKey(node, id), p, rev))
+	}
+	st.Instance, st.Group, st.Node, st.Generation, st.ChangedAt = id, i.Intent.Group, node, i.Intent.Generation, time.Now()
+	var rev int64
+	if i.Status != nil {
+		rev = i.Status.ModRev
+	}
+	s.commit(append(writes, store.Replace(store.StatusKey(id), st, rev))...)
+}
+
+// template publishes a template's head.
+func (s *site) template(ref string) {
+	s.t.Helper()
+	r := fleet.ParseTemplateRef(ref)
+	s.commit(
+		store.Create(store.TemplateHeadKey(r), fleet.TemplateHead{TemplateRef: r, Digest: "d1", UpdatedAt: time.Now()}),
+		store.Create(store.TemplateVersionKey(r, "d1"), fleet.TemplateVersion{TemplateRef: r, Digest: "d1", SizeBytes: 12, Files: 1, CreatedAt: time.Now()}),
+	)
+}

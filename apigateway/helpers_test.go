@@ -1,0 +1,40 @@
+package apigateway
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// eventually waits until check says nothing, and fails with the last it said.
+func eventually(t *testing.T, what string, check func() string) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		last := check()
+		if last == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("never saw %s; last: %s", what, last)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func newUnstartedView(s *site) *view.View { return view.New(s.store, nil) }
+
+// runWithView runs a gateway that is expected to end by itself.
+func runWithView(t *testing.T, g *Gateway) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = g.cfg.View.Run(ctx) })
+	err := g.Run(ctx)
+	cancel()
+	wg.Wait()
+	return err
+}
