@@ -20,6 +20,9 @@ import (
 const (
 	// maxTxnOps lets one transaction carry some hundred placements; etcd's own default is 128.
 	maxTxnOps = 1024
+	// One member elects itself, but only after its election timeout: with etcd's
+	// own of a second that would be most of the start.
+	tickMs, electionMs = 50, 500
 	// retention is how much history resuming event streams can go back to.
 	retention = "1h"
 	// etcdReady bounds the start of a healthy member with a large database.
@@ -54,9 +57,7 @@ func startEtcd(ctx context.Context, o Options) (*etcd, error) {
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModePeriodic, retention
 	cfg.MaxTxnOps = maxTxnOps
 	cfg.UnsafeNoFsync = o.UnsafeNoFsync
-	if o.UnsafeNoFsync { // tests: elect at once
-		cfg.TickMs, cfg.ElectionMs = 10, 100
-	}
+	cfg.TickMs, cfg.ElectionMs = tickMs, electionMs
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
 		return nil, etcdError(o, err)

@@ -17,6 +17,9 @@ import (
 const (
 	// every is the shortest time between two looks, and so between two writes.
 	every = time.Second
+	// hostEvery is the pause between looks at the host itself, which costs system
+	// calls and tells less from one second to the next.
+	hostEvery = 5 * time.Second
 	// step is the change of a usage, as a share of the whole, that is worth a write.
 	step = 0.05
 	// coarse is how old a known heartbeat may get before a newer one is worth a write.
@@ -37,8 +40,11 @@ type Config struct {
 
 // Reporter writes the node's report.
 type Reporter struct {
-	cfg     Config
-	cpu     usage.Processor
+	cfg Config
+	cpu usage.Processor
+	// host is the host's usage as of hostAt.
+	host    fleet.Report
+	hostAt  time.Time
 	written fleet.Report
 	epoch   int64
 	rev     int64
@@ -58,7 +64,7 @@ func (r *Reporter) Run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		now := r.look()
+		now := r.look(time.Now())
 		fence, ok := r.cfg.Fence()
 		if !ok || (fence.Epoch() == r.epoch && !Differs(r.written, now, r.cfg.Capacity)) {
 			continue
@@ -69,12 +75,14 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 }
 
-func (r *Reporter) look() fleet.Report {
-	free, total := usage.Disk(r.cfg.DataDir)
-	now := fleet.Report{
-		Node: r.cfg.Node, CPU: r.cpu.Used(), MemoryMiB: usage.Memory(), DiskFreeMiB: free, DiskMiB: total,
-		At: time.Now().UTC(),
+func (r *Reporter) look(at time.Time) fleet.Report {
+	if at.Sub(r.hostAt) >= hostEvery {
+		free, total := usage.Disk(r.cfg.DataDir)
+		r.host = fleet.Report{Node: r.cfg.Node, CPU: r.cpu.Used(), MemoryMiB: usage.Memory(), DiskFreeMiB: free, DiskMiB: total}
+		r.hostAt = at
 	}
+	now := r.host
+	now.At = at.UTC()
 	for id, l := range r.cfg.Live() {
 		if l.Report != (fleet.InstanceReport{}) && l.Status.State.Running() {
 			if now.Instances == nil {
