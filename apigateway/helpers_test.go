@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -37,4 +39,10 @@ func runWithView(t *testing.T, g *Gateway) error {
 	cancel()
 	wg.Wait()
 	return err
+}
+
+// removeTemplate takes a template's head away.
+func (s *site) removeTemplate(h *fleet.TemplateHead) {
+	s.t.Helper()
+	s.commit(store.Remove(store.TemplateHeadKey(h.TemplateRef), h.ModRev))
 }
