@@ -1,0 +1,198 @@
+package auth
+
+import (
+	"context"
+	"encoding/base64"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"pgregory.net/rapid"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+func TestAPasswordHasItsHashAndNoOther(t *testing.T) {
+	h := newHasher(1)
+	hash, err := h.hash(t.Context(), "secret")
+	if err != nil || !strings.HasPrefix(hash, "$argon2id$v=19$m=19456,t=2,p=1$") || strings.Contains(hash, "secret") {
+		t.Fatalf("%q, %v", hash, err)
+	}
+	other, err := h.hash(t.Context(), "secret")
+	if err != nil || other == hash {
+		t.Error("two hashes of one password are the same: there is no salt")
+	}
+	for password, want := range map[string]bool{"secret": true, "Secret": false, "": false, strings.Repeat("x", maxPassword+1): false} {
+		if ok, err := h.verify(t.Context(), password, hash); ok != want || err != nil {
+			t.Errorf("%.20q: %v, %v", password, ok, err)
+		}
+	}
+	for _, password := range []string{"", "secret"} {
+		if ok, err := h.verify(t.Context(), password, nobody); ok || err != nil {
+			t.Errorf("nobody has the password %q: %v, %v", password, ok, err)
+		}
+	}
+}
+
+func TestHashingWaitsForASlot(t *testing.T) {
+	h := newHasher(1)
+	h.slots <- struct{}{}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := h.hash(ctx, "x"); !errs.Is(err, errs.Canceled) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func FuzzParsePHC(f *testing.F) {
+	f.Add(nobody)
+	f.Add("$argon2id$v=19$m=1,t=1,p=1$AAAA$AAAA")
+	f.Add("$$$$$")
+	f.Fuzz(func(t *testing.T, s string) {
+		p, err := parsePHC(s)
+		if err == nil && (p.memory == 0 || p.memory > 1<<20 || p.time == 0 || p.threads == 0 || len(p.key) == 0) {
+			t.Errorf("%q was taken as %+v", s, p)
+		}
+	})
+}
+
+func at(now time.Time) signer {
+	return signer{key: []byte(strings.Repeat("k", 32)), now: func() time.Time { return now }}
+}
+
+func TestASessionEndsAfterADay(t *testing.T) {
+	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	token, err := at(start).sign(&fleet.User{Username: "ann", Role: RoleViewer, Epoch: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := at(start.Add(SessionTTL - time.Second)).parse(token)
+	if err != nil || c.Subject != "ann" || c.Role != RoleViewer || c.Epoch != 7 || c.ID == "" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for name, now := range map[string]time.Time{"after it": start.Add(SessionTTL), "before it was made": start.Add(-time.Minute)} {
+		if _, err := at(now).parse(token); !errs.Is(err, errs.Unauthenticated) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestATokenOfSomebodyElseIsRefused(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := at(now)
+	sign := func(method jwt.SigningMethod, key any, c jwt.Claims) string {
+		token, err := jwt.NewWithClaims(method, c).SignedString(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	good := func() claims {
+		return claims{RegisteredClaims: jwt.RegisteredClaims{
+			Issuer: issuer, Audience: jwt.ClaimStrings{audience}, Subject: "ann", ExpiresAt: jwt.NewNumericDate(now.Add(time.Hour)),
+		}}
+	}
+	if _, err := s.parse(sign(jwt.SigningMethodHS256, s.key, good())); err != nil {
+		t.Fatalf("the good one: %v", err)
+	}
+	foreign, audienceless, endless := good(), good(), good()
+	foreign.Issuer, audienceless.Audience, endless.ExpiresAt = "other", nil, nil
+	valid, err := s.sign(&fleet.User{Username: "ann", Role: RoleViewer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(valid, ".")
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	raised := base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(payload), RoleViewer, RoleAdmin, 1)))
+	for name, token := range map[string]string{
+		"no signature":       sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, good()),
+		"another algorithm":  sign(jwt.SigningMethodHS512, s.key, good()),
+		"another key":        sign(jwt.SigningMethodHS256, []byte("other"), good()),
+		"another issuer":     sign(jwt.SigningMethodHS256, s.key, foreign),
+		"for nobody":         sign(jwt.SigningMethodHS256, s.key, audienceless),
+		"without an end":     sign(jwt.SigningMethodHS256, s.key, endless),
+		"changed":            parts[0] + "." + raised + "." + parts[2],
+		"cut":                valid[:len(valid)-4],
+		"without its middle": parts[0] + ".." + parts[2],
+		"empty":              "",
+		"noise":              "a.b.c",
+	} {
+		if _, err := s.parse(token); !errs.Is(err, errs.Unauthenticated) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestASealedKeyOpensUnderItsSecretOnly(t *testing.T) {
+	mine, err := newBox("secret", "jwt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := mine.seal([]byte("key"))
+	if strings.Contains(string(sealed), "key") {
+		t.Error("the key stands there in clear")
+	}
+	if plain, err := mine.open(sealed); err != nil || string(plain) != "key" {
+		t.Errorf("%q, %v", plain, err)
+	}
+	for _, other := range [][2]string{{"other", "jwt"}, {"secret", "ca"}} {
+		b, err := newBox(other[0], other[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.open(sealed); !errs.Is(err, errs.Invalid) {
+			t.Errorf("%v opened it: %v", other, err)
+		}
+	}
+	sealed[len(sealed)-1] ^= 1
+	if _, err := mine.open(sealed); err == nil {
+		t.Error("a changed key was opened")
+	}
+	if _, err := mine.open(nil); err == nil {
+		t.Error("nothing was opened")
+	}
+}
+
+func TestEveryTokenHasTheSameLength(t *testing.T) {
+	seen := map[string]bool{}
+	for range 200 {
+		token := randomToken()
+		if len(token) != len(tokenPrefix)+tokenDigits || seen[token] {
+			t.Fatalf("%q", token)
+		}
+		seen[token] = true
+	}
+}
+
+func TestRolesAreSubsetsOfAdmin(t *testing.T) {
+	admin := Identity{Permissions: PermissionsOf(RoleAdmin)}
+	for _, role := range Roles() {
+		for _, p := range PermissionsOf(role) {
+			if !admin.Can(p) {
+				t.Errorf("%s has %s and ADMIN has not", role, p)
+			}
+		}
+	}
+	if admin.Can(ClusterManage) || len(PermissionsOf("nobody")) != 0 {
+		t.Error("rights came from nowhere")
+	}
+}
+
+func TestBearer(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		token := rapid.StringMatching(`[A-Za-z0-9._~+/=-]{1,40}`).Draw(t, "token")
+		if got, ok := bearer("bEaReR " + token); !ok || got != token {
+			t.Fatalf("%q became %q, %v", token, got, ok)
+		}
+	})
+	for _, header := range []string{"", "Bearer", "Bearer ", "Basic x", "x"} {
+		if _, ok := bearer(header); ok {
+			t.Errorf("%q was taken", header)
+		}
+	}
+}

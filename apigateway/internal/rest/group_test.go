@@ -1,0 +1,84 @@
+package rest
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+func TestEveryStateHasAWord(t *testing.T) {
+	want := map[fleet.State]string{
+		fleet.Unplaced: "SCHEDULED", fleet.Preparing: "PREPARING", fleet.Starting: "STARTING", fleet.Online: "RUNNING", fleet.Stopping: "STOPPING",
+		fleet.Stopped: "STOPPED", fleet.Crashed: "CRASHED", fleet.Failed: "CRASHED", fleet.Offline: "CRASHED",
+	}
+	for _, s := range fleet.States {
+		if got := stateOf(s); got != want[s] {
+			t.Errorf("%s is shown as %s", s, got)
+		}
+	}
+}
+
+func TestAnEmptyPatchOfAnySpecIsThatSpec(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := fleet.DefaultSpec()
+		s.Scaling.Min = rapid.IntRange(-5, 1<<40).Draw(t, "min")
+		s.Resources.CPU = rapid.IntRange(0, 1<<20).Draw(t, "cpu")
+		s.Command = rapid.String().Draw(t, "command")
+		s.Env = rapid.MapOf(rapid.StringMatching(`[A-Z]{1,3}`), rapid.String()).Draw(t, "env")
+		if len(s.Env) == 0 {
+			s.Env = nil
+		}
+		s.OnNodeLoss = rapid.SampledFrom([]fleet.OnNodeLoss{"", fleet.NodeLossWait}).Draw(t, "loss")
+		for range rapid.IntRange(0, 3).Draw(t, "layers") {
+			s.Templates.AllOf = append(s.Templates.AllOf, fleet.TemplateLayer{
+				TemplateRef: fleet.TemplateRef{Group: "g", Name: rapid.StringMatching(`[a-z]{1,3}`).Draw(t, "name")},
+				Priority:    rapid.IntRange(-3, 3).Draw(t, "priority"),
+			})
+		}
+		fields, err := patched(s, map[string]any{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := fields.spec()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := diff(&s, got); len(d) != 0 {
+			t.Fatalf("changed %+v", d)
+		}
+	})
+}
+
+func TestMergeFollowsTheRFC(t *testing.T) {
+	// The cases of RFC 7396, appendix A, whose results are objects.
+	for _, c := range [][3]string{
+		{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`},
+		{`{"a":"b"}`, `{"b":"c"}`, `{"a":"b","b":"c"}`},
+		{`{"a":"b"}`, `{"a":null}`, `{}`},
+		{`{"a":"b","b":"c"}`, `{"a":null}`, `{"b":"c"}`},
+		{`{"a":["b"]}`, `{"a":"c"}`, `{"a":"c"}`},
+		{`{"a":"c"}`, `{"a":["b"]}`, `{"a":["b"]}`},
+		{`{"a":{"b":"c"}}`, `{"a":{"b":"d","c":null}}`, `{"a":{"b":"d"}}`},
+		{`{"a":[{"b":"c"}]}`, `{"a":[1]}`, `{"a":[1]}`},
+		{`{"e":null}`, `{"a":1}`, `{"e":null,"a":1}`},
+		{`{}`, `{"a":{"bb":{"ccc":null}}}`, `{"a":{"bb":{}}}`},
+	} {
+		var into, patch, want map[string]any
+		for text, v := range map[string]*map[string]any{c[0]: &into, c[2]: &want} {
+			if err := json.Unmarshal([]byte(text), v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := json.Unmarshal([]byte(c[1]), &patch); err != nil {
+			t.Fatal(err)
+		}
+		merge(into, patch)
+		if d := cmp.Diff(want, into); d != "" {
+			t.Errorf("%s with %s: %s", c[0], c[1], d)
+		}
+	}
+}

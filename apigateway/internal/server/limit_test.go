@@ -1,0 +1,95 @@
+package server
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+func TestALimitCountsPerCallerAndWindow(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := newLimiter(3, func() time.Time { return now })
+	for n := range 3 {
+		if _, ok := l.allow("10.0.0.1"); !ok {
+			t.Fatalf("request %d was refused", n+1)
+		}
+	}
+	now = now.Add(20 * time.Second)
+	if wait, ok := l.allow("10.0.0.1"); ok || wait != 40*time.Second {
+		t.Errorf("the fourth: %v, wait %v", ok, wait)
+	}
+	if _, ok := l.allow("10.0.0.2"); !ok {
+		t.Error("another caller was refused")
+	}
+	now = now.Add(40 * time.Second)
+	if _, ok := l.allow("10.0.0.1"); !ok {
+		t.Error("a new window counts the old one's requests")
+	}
+}
+
+func TestNoLimitAllowsEverything(t *testing.T) {
+	l := newLimiter(0, time.Now)
+	for range 1000 {
+		if _, ok := l.allow("10.0.0.1"); !ok {
+			t.Fatal("refused")
+		}
+	}
+}
+
+func TestAHostCountsAsOneWhateverItsAddresses(t *testing.T) {
+	same := [][2]string{
+		{"2001:db8::1", "2001:db8::ffff:1:2:3"}, {"::ffff:10.0.0.1", "10.0.0.1"}, {"fe80::1%eth0", "fe80::2%eth1"}, {"nonsense", ""},
+	}
+	for _, pair := range same {
+		if caller(pair[0]) != caller(pair[1]) {
+			t.Errorf("%v count apart", pair)
+		}
+	}
+	if caller("10.0.0.1") == caller("10.0.0.2") || caller("2001:db8::1") == caller("2001:db8:0:1::1") {
+		t.Error("strangers count as one")
+	}
+}
+
+func TestRememberedCallersAreBounded(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := newLimiter(1, func() time.Time { return now })
+	for n := range maxCallers + 100 {
+		l.allow(fmt.Sprintf("%d.%d.%d.1", 1+n>>16, n>>8&0xff, n&0xff))
+	}
+	if len(l.callers) > maxCallers+1 {
+		t.Errorf("%d callers are remembered", len(l.callers))
+	}
+	now = now.Add(limitWindow)
+	l.allow("200.0.0.1")
+	if len(l.callers) > 2 {
+		t.Errorf("%d old callers were kept", len(l.callers))
+	}
+}
+
+func TestDialectOf(t *testing.T) {
+	for path, want := range map[string]wire.Dialect{
+		"/": wire.V1, "/livez": wire.V1, "/api/v1": wire.V1, "/api/v1/groups": wire.V1, "/api/plugin/ready": wire.V1, "/api/proxy/x": wire.V1,
+		"/api/v1x": wire.Universe, "/api/instances": wire.Universe, "/api/": wire.Universe, "/api": wire.V1, "/apix": wire.V1,
+	} {
+		if got := DialectOf(path); got != want {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+}
+
+func FuzzClean(f *testing.F) {
+	f.Add("a b\r\nSet-Cookie: x")
+	f.Fuzz(func(t *testing.T, s string) {
+		got := clean(s)
+		if len(got) > maxCorrelationID || clean(got) != got {
+			t.Errorf("%q became %q", s, got)
+		}
+		for _, r := range got {
+			if r <= ' ' || r > '~' {
+				t.Errorf("%q became %q", s, got)
+			}
+		}
+	})
+}
