@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/orreryhq/orrery/examples/arena"
@@ -20,6 +21,9 @@ import (
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/standalone/stack"
 )
+
+// gcPercent is how much garbage, relative to what is in use, is let to pile up.
+const gcPercent = 50
 
 // version is stamped by the linker.
 var version = "dev"
@@ -32,7 +36,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == arenaCommand {
 		return arena.Main(args[1:], stdin, stdout, stderr)
 	}
-	o, f, err := parse(args, stderr)
+	o, f, err := parse(args, stdout, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -45,12 +49,14 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := lifecycle.WithSignals(context.Background(), o.Log, os.Exit)
 	defer stop()
+	if os.Getenv("GOGC") == "" {
+		// Most of its life this process idles beside the servers it runs: memory is
+		// dearer here than the collector's time.
+		debug.SetGCPercent(gcPercent)
+	}
 	o.OnReady = func(r stack.Ready) { announce(ctx, stdout, r, f) }
 	if f.demo {
-		if err := seedDemo(o.DataDir); err != nil {
-			fmt.Fprintln(stderr, "standalone:", errs.MessageOf(err))
-			return 2
-		}
+		o.Prepare = seedDemo
 	}
 	switch err := stack.Run(ctx, o); {
 	case err == nil || errs.Is(err, errs.Canceled):
@@ -64,17 +70,24 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 }
 
+const intro = `standalone runs all of Orrery in one process with its own etcd.
+
+usage: standalone [flags]        try it: standalone -demo
+
+`
+
 // flags are what concerns this program and not the stack.
 type flags struct{ demo, version, debug bool }
 
-func parse(args []string, stderr io.Writer) (stack.Options, flags, error) {
+// parse reads the flags. Asked for help, it prints it and returns flag.ErrHelp.
+func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error) {
 	var (
 		o    stack.Options
 		f    flags
 		node string
 		fs   = flag.NewFlagSet("standalone", flag.ContinueOnError)
 	)
-	fs.SetOutput(stderr)
+	fs.SetOutput(io.Discard) // a mistake gets one sentence, not the whole list of flags
 	fs.StringVar(&o.DataDir, "data", stack.DefaultDataDir, "`directory` that holds everything: etcd, templates, instances, logs")
 	fs.StringVar(&o.Listen, "listen", stack.DefaultListen, "`address` of the API; port 0 picks a free one")
 	fs.StringVar(&o.EtcdListen, "etcd-listen", stack.DefaultEtcdListen, "`address` where etcdctl can look in; port 0 picks a free one")
@@ -85,11 +98,16 @@ func parse(args []string, stderr io.Writer) (stack.Options, flags, error) {
 	fs.BoolVar(&f.demo, "demo", false, "declare a demo group of small game servers")
 	fs.BoolVar(&f.debug, "debug", false, "log what is done and why")
 	fs.BoolVar(&f.version, "version", false, "print the version and exit")
-	if err := fs.Parse(args); err != nil {
+	switch err := fs.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, intro)
+		fs.SetOutput(stdout)
+		fs.PrintDefaults()
 		return o, f, err
-	}
-	if fs.NArg() > 0 {
-		return o, f, fmt.Errorf("unexpected argument %q: see -help", fs.Arg(0))
+	case err != nil:
+		return o, f, fmt.Errorf("%w; see -help", err)
+	case fs.NArg() > 0:
+		return o, f, fmt.Errorf("unexpected argument %q; see -help", fs.Arg(0))
 	}
 	if o.MemoryMiB < 0 || o.CPU < 0 {
 		return o, f, errors.New("-memory and -cpu must not be negative")

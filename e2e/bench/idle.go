@@ -12,7 +12,8 @@ const (
 	coldStarts   = 9
 	idleSettle   = 20 * time.Second
 	idleWindow   = 20 * time.Second
-	overheadMany = 200
+	overheadFew  = 100
+	overheadMany = 600
 )
 
 // measureIdle measures what Orrery costs when nothing happens: the start, memory
@@ -46,15 +47,23 @@ func measureIdle(ctx context.Context, b *bench) error {
 	if err := s.call(ctx, http.MethodPost, "/api/v1/groups", spec, nil); err != nil {
 		return err
 	}
-	if err := s.scale(ctx, "idle", overheadMany); err != nil {
+	if err := s.scale(ctx, "idle", overheadFew); err != nil {
 		return err
 	}
-	loaded, cpu, err := s.settle(ctx)
+	few, _, err := s.settle(ctx)
 	if err != nil {
 		return err
 	}
-	b.report("instance_overhead_kib", (loaded-rss)*1024/overheadMany, "KiB", -1)
-	b.report("steady_cpu_pct_200", cpu, "%", -1)
+	if err := s.scale(ctx, "idle", overheadMany); err != nil {
+		return err
+	}
+	many, cpu, err := s.settle(ctx)
+	if err != nil {
+		return err
+	}
+	b.report("instance_overhead_kib", (many-few)*1024/(overheadMany-overheadFew), "KiB", -1)
+	b.report("rss_600_mib", many, "MiB", -1)
+	b.report("steady_600_cpu_pct", cpu, "%", -1)
 	return nil
 }
 
