@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -20,15 +19,24 @@ const (
 	demoGroup    = "arena"
 )
 
-// seedDemo writes the demo's template into the data directory, unless it is there.
+// seedDemo writes the demo's template into the data directory, unless it is
+// there: by rename, so that a start that broke off leaves no half of it.
 func seedDemo(dataDir string) error {
 	dir := filepath.Join(dataDir, "templates", filepath.FromSlash(examples.DemoTemplateName))
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}
-	err := os.CopyFS(dir, examples.DemoTemplate())
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return &errs.Error{Kind: errs.Invalid, Err: err, Message: fmt.Sprintf("the demo template could not be written: %v; make %s writable, or choose another with -data", err, dataDir)}
+	fresh := filepath.Join(dataDir, "demo-template.new")
+	err := errors.Join(os.RemoveAll(fresh), os.CopyFS(fresh, examples.DemoTemplate()))
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(dir), 0o755)
+	}
+	if err == nil {
+		err = os.Rename(fresh, dir)
+	}
+	if err != nil {
+		return &errs.Error{Op: "seedDemo", Kind: errs.Invalid, Err: err, Message: fmt.Sprintf(
+			"the demo template could not be written: %v; make %s writable, or choose another with -data", err, dataDir)}
 	}
 	return nil
 }
@@ -51,7 +59,9 @@ func curlLine(r stack.Ready) string {
 	return fmt.Sprintf(`curl -s %[1]s/api/v1/services -H "Authorization: Bearer $(curl -s %[1]s/api/v1/auth/login -d '{"username":"%[2]s","password":"'$(cat '%[3]s')'"}' | cut -d'"' -f4)"`, r.API, r.User, r.PasswordFile)
 }
 
-// declareDemo puts the demo group through the API, like any client.
+// declareDemo declares the demo group through the API, like any client. One that
+// is there from an earlier start keeps what its owner made of it; only the command
+// follows this binary, which "go run" puts somewhere else every time.
 func declareDemo(ctx context.Context, r stack.Ready) error {
 	token, err := stack.Login(ctx, r.API, r.User, r.PasswordFile)
 	if err != nil {
@@ -61,9 +71,18 @@ func declareDemo(ctx context.Context, r stack.Ready) error {
 	if err != nil {
 		return errs.As(errs.Internal, "demo", err)
 	}
-	return stack.PutGroup(ctx, r.API, token, demoGroup, map[string]any{
+	command := fmt.Sprintf("exec '%s' %s", exe, arenaCommand)
+	err = stack.CreateGroup(ctx, r.API, token, demoSpec(command))
+	if errs.Is(err, errs.AlreadyExists) {
+		return stack.PatchGroup(ctx, r.API, token, demoGroup, map[string]any{"command": command})
+	}
+	return err
+}
+
+func demoSpec(command string) map[string]any {
+	return map[string]any{
 		"name":              demoGroup,
-		"command":           fmt.Sprintf("exec '%s' %s", exe, arenaCommand),
+		"command":           command,
 		"templates":         []string{examples.DemoTemplateName},
 		"fileModifications": []string{"server.properties"},
 		"readiness":         map[string]any{"type": "port"},
@@ -73,5 +92,5 @@ func declareDemo(ctx context.Context, r stack.Ready) error {
 		"memoryMb":          64,
 		"portRangeStart":    25565,
 		"portRangeEnd":      25664,
-	})
+	}
 }

@@ -28,10 +28,16 @@ func Login(ctx context.Context, api, user, passwordFile string) (token string, e
 	return answer.Token, errs.Wrap("stack.Login", err)
 }
 
-// PutGroup declares a group through the API, creating or replacing it.
-func PutGroup(ctx context.Context, api, token, name string, spec map[string]any) error {
-	r := wire.Request{Method: http.MethodPut, URL: api + "/api/v1/groups/" + name, Token: token, Body: spec}
-	return errs.Wrap("stack.PutGroup", call(ctx, r, nil))
+// CreateGroup declares a group through the API. AlreadyExists when there is one of that name.
+func CreateGroup(ctx context.Context, api, token string, spec map[string]any) error {
+	r := wire.Request{Method: http.MethodPost, URL: api + "/api/v1/groups", Token: token, Body: spec}
+	return errs.Wrap("stack.CreateGroup", call(ctx, r, nil))
+}
+
+// PatchGroup changes the given fields of a group through the API and leaves the others.
+func PatchGroup(ctx context.Context, api, token, name string, fields map[string]any) error {
+	r := wire.Request{Method: http.MethodPatch, URL: api + "/api/v1/groups/" + name, Token: token, Body: fields}
+	return errs.Wrap("stack.PatchGroup", call(ctx, r, nil))
 }
 
 // call makes one request on a connection of its own.

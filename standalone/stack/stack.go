@@ -51,6 +51,8 @@ type Options struct {
 	SessionTTL time.Duration
 	Version    string
 	Log        *slog.Logger
+	// Prepare is called once the data directory is ours and before anything runs, with its absolute path. Optional.
+	Prepare func(dataDir string) error
 	// OnReady is called once when everything serves. Optional.
 	OnReady func(Ready)
 }
@@ -102,6 +104,11 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer data.close()
 	o.DataDir = data.path
+	if o.Prepare != nil {
+		if err := o.Prepare(data.path); err != nil {
+			return err
+		}
+	}
 	secret, err := data.clusterSecret()
 	if err != nil {
 		return err
@@ -129,7 +136,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer data.removeReady()
+	defer data.removeReady() // for a start that was abandoned in its last step
 	return lifecycle.Run(ctx, o.Log, components...)
 }
 
@@ -186,7 +193,7 @@ func (s *stack) components() ([]lifecycle.Component, error) {
 		{Name: "nodeagent", Run: s.agent.Run, StopTimeout: stopBound},
 		{Name: "enforcer", Run: enf.Run},
 		{Name: "apigateway", Run: s.gateway.Run},
-		{Name: "ready", Start: s.awaitReady},
+		{Name: "ready", Start: s.awaitReady, Stop: s.unready},
 	}, nil
 }
 
@@ -252,6 +259,13 @@ func (s *stack) awaitReady(ctx context.Context) error {
 	if s.o.OnReady != nil {
 		s.o.OnReady(r)
 	}
+	return nil
+}
+
+// unready is the first step of the end: whoever waits for ready.json must not
+// find it while instances take their time to stop.
+func (s *stack) unready(context.Context) error {
+	s.data.removeReady()
 	return nil
 }
 

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestWhatCannotWorkIsSaidInOneSentenceWithExit2(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	taken := busy.Addr().String()
+	// Every case gets free ports and a fresh directory; what it names itself comes later and wins.
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"a busy API address", []string{"-listen", taken}, "the address " + taken + " is already in use by another program: stop it, or choose another with -listen (port 0 picks a free one)"},
+		{"a busy etcd address", []string{"-etcd-listen", taken}, "the address " + taken + " is already in use by another program: stop it, or choose another with -etcd-listen (port 0 picks a free one)"},
+		{"an address without a port", []string{"-listen", "nowhere"}, "cannot listen on nowhere: listen tcp: address nowhere: missing port in address; choose another address with -listen"},
+		{"an address that is not ours", []string{"-etcd-listen", "192.0.2.1:0"}, "cannot listen on 192.0.2.1:0: cannot assign requested address; choose another address with -etcd-listen"},
+		{"a file where the data directory belongs", []string{"-data", file}, "the data directory " + file + " cannot be written: not a directory; make it writable, or choose another with -data"},
+		{"the same with the demo", []string{"-demo", "-data", file}, "the data directory " + file + " cannot be written: not a directory; make it writable, or choose another with -data"},
+		{"a directory that cannot be made", []string{"-data", "/proc/orrery"}, "the data directory /proc/orrery cannot be written: no such file or directory; make it writable, or choose another with -data"},
+		{"a node name out of its alphabet", []string{"-node", "Node One"}, `-node must be 1 to 63 characters of letters, digits, _ . and -; "Node One" is not`},
+		{"a negative memory", []string{"-memory", "-1"}, "-memory and -cpu must not be negative"},
+		{"a memory that is no number", []string{"-memory", "much"}, `invalid value "much" for flag -memory: parse error; see -help`},
+		{"an unknown flag", []string{"-demos"}, "flag provided but not defined: -demos; see -help"},
+		{"an argument", []string{"demo"}, `unexpected argument "demo"; see -help`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := append([]string{"-data", t.TempDir(), "-listen", "127.0.0.1:0", "-etcd-listen", "127.0.0.1:0"}, c.args...)
+			if got, want := refused(t, args...), "standalone: "+c.want+"\n"; got != want {
+				t.Errorf("stderr\n got %q\nwant %q", got, want)
+			}
+		})
+	}
+}
+
+func TestVersionAndHelpAnswerAndEnd(t *testing.T) {
+	for _, c := range []struct {
+		flag string
+		want []string
+	}{
+		{"-version", []string{"orrery standalone "}},
+		{"-help", []string{"-demo", "-data", "-listen", "-etcd-listen", "-node", "-memory", "-cpu", "-stop-instances"}},
+	} {
+		t.Run(c.flag, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			if code := run([]string{c.flag}, nil, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
+				t.Errorf("exit code %d, stderr %q; want 0 and nothing", code, stderr.String())
+			}
+			for _, want := range c.want {
+				if !strings.Contains(stdout.String(), want) {
+					t.Errorf("stdout %q does not mention %q", stdout.String(), want)
+				}
+			}
+		})
+	}
+}

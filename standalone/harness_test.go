@@ -1,0 +1,279 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/standalone/stack"
+)
+
+const (
+	// beTheProgram makes the test binary the program itself.
+	beTheProgram = "ORRERY_TEST_STANDALONE"
+	// patience bounds every wait of these tests.
+	patience = 60 * time.Second
+)
+
+// TestMain lets the test binary be the standalone program, and, as the demo
+// starts its game servers from where the program lies, the game server too.
+func TestMain(m *testing.M) {
+	if os.Getenv(beTheProgram) != "" || len(os.Args) > 1 && os.Args[1] == arenaCommand {
+		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// eventually asks again every 10 ms until check returns ""; otherwise it fails
+// with the last thing check said.
+func eventually(t *testing.T, what string, check func() string) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		last := check()
+		if last == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("never saw %s; last: %s", what, last)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// output collects what a process writes while others read it.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// program is a running standalone.
+type program struct {
+	t              *testing.T
+	cmd            *exec.Cmd
+	stdout, stderr output
+	data           string
+	ended          chan struct{}
+	ready          stack.Ready
+	token          string
+}
+
+// command prepares a standalone with these arguments and nothing else.
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, args...)
+	cmd.Env = append(os.Environ(), beTheProgram+"=1")
+	return cmd
+}
+
+// launch starts a standalone on free ports in a data directory and does not wait for it.
+func launch(t *testing.T, data string, args ...string) *program {
+	t.Helper()
+	p := &program{t: t, data: data, ended: make(chan struct{})}
+	p.cmd = command(t, append([]string{"-data", data, "-listen", "127.0.0.1:0", "-etcd-listen", "127.0.0.1:0"}, args...)...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = p.cmd.Wait(); close(p.ended) }()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		sweep(t, data)
+		if t.Failed() {
+			t.Logf("standalone said:\n%s%s", &p.stdout, &p.stderr)
+		}
+	})
+	return p
+}
+
+// start launches a standalone, waits for its ready.json and logs in.
+func start(t *testing.T, data string, args ...string) *program {
+	t.Helper()
+	p := launch(t, data, args...)
+	p.awaitReady()
+	var err error
+	if p.token, err = stack.Login(t.Context(), p.ready.API, p.ready.User, p.ready.PasswordFile); err != nil {
+		t.Fatalf("ready, but login does not work: %v", err)
+	}
+	return p
+}
+
+func (p *program) awaitReady() {
+	p.t.Helper()
+	eventually(p.t, "ready.json", func() string {
+		select {
+		case <-p.ended:
+			p.t.Fatalf("ended before it was ready:\n%s", &p.stderr)
+		default:
+		}
+		b, err := os.ReadFile(filepath.Join(p.data, "ready.json"))
+		if err != nil {
+			return err.Error()
+		}
+		if err := json.Unmarshal(b, &p.ready); err != nil {
+			p.t.Fatalf("ready.json was seen half written: %v: %q", err, b)
+		}
+		if p.ready.PID != p.cmd.Process.Pid {
+			return fmt.Sprintf("ready.json of pid %d", p.ready.PID)
+		}
+		return ""
+	})
+}
+
+// get reads a value from the API.
+func (p *program) get(path string, into any) {
+	p.t.Helper()
+	if err := p.call(http.MethodGet, path, nil, into); err != nil {
+		p.t.Fatalf("GET %s: %v", path, err)
+	}
+}
+
+func (p *program) call(method, path string, body, into any) error {
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	return wire.Call(ctx, client, wire.Request{Method: method, URL: p.ready.API + path, Token: p.token, Body: body}, into)
+}
+
+// instance is what these tests read of one.
+type instance struct {
+	ID, UID, State string
+	Port, PID      int
+}
+
+// running waits until exactly n instances exist and all of them run; the result is by name.
+func (p *program) running(n int) map[string]instance {
+	p.t.Helper()
+	var byName map[string]instance
+	eventually(p.t, fmt.Sprint(n, " running instances"), func() string {
+		var page struct{ Data []instance }
+		p.get("/api/v1/services?pageSize=100", &page)
+		byName = map[string]instance{}
+		for _, i := range page.Data {
+			if i.State == "RUNNING" {
+				byName[i.ID] = i
+			}
+		}
+		if len(byName) == n {
+			return ""
+		}
+		return fmt.Sprintf("%+v", page.Data)
+	})
+	return byName
+}
+
+// stop sends SIGTERM and demands a clean end.
+func (p *program) stop() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	p.awaitEnd()
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+		p.t.Fatalf("exit code %d after SIGTERM, want 0:\n%s", code, &p.stderr)
+	}
+}
+
+// kill is kill -9.
+func (p *program) kill() {
+	p.t.Helper()
+	if err := p.cmd.Process.Kill(); err != nil {
+		p.t.Fatal(err)
+	}
+	p.awaitEnd()
+}
+
+func (p *program) awaitEnd() {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		p.t.Fatalf("did not end:\n%s", &p.stderr)
+	}
+}
+
+// refused runs a standalone that is expected to refuse to start, and returns what it said.
+func refused(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	prepared := command(t, args...)
+	cmd := exec.CommandContext(ctx, prepared.Path, args...)
+	cmd.Env = prepared.Env
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 2 {
+		t.Fatalf("%v: %v, want exit status 2; stdout %q, stderr %q", args, err, stdout.String(), stderr.String())
+	}
+	if stdout.Len() > 0 {
+		t.Errorf("%v: stdout %q, want nothing", args, stdout.String())
+	}
+	return stderr.String()
+}
+
+// processes are the living processes whose working directory lies under a directory.
+func processes(t *testing.T, dir string) []int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		cwd, err := os.Readlink(filepath.Join("/proc", e.Name(), "cwd"))
+		if err == nil && strings.HasPrefix(cwd, dir+"/") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// sweep ends the instances a test left running in its data directory.
+func sweep(t *testing.T, dir string) {
+	t.Helper()
+	eventually(t, "no instance left", func() string {
+		left := processes(t, dir)
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if len(left) == 0 {
+			return ""
+		}
+		return fmt.Sprint(left)
+	})
+}
