@@ -183,5 +183,6 @@ func (s *Streams) start(c *gin.Context) (origin, error) {
 // fail answers with the error envelope.
 func fail(c *gin.Context, err error) {
 	c.Abort()
+	_ = c.Error(err) // for the access log
 	wire.Encode(c.Writer, wire.V1, c.Writer.Header().Get("X-Request-Id"), err)
 }

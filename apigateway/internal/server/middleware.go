@@ -63,8 +63,14 @@ func (s *Server) observe(c *gin.Context) {
 		slog.Duration("took", took), slog.String("ip", c.ClientIP()), slog.String("requestId", RequestID(c)),
 		slog.String("correlationId", c.Writer.Header().Get(headerCorrelationID)),
 	}
-	if status == http.StatusInternalServerError && len(c.Errors) > 0 {
-		level, attrs = slog.LevelError, append(attrs, slog.Any("error", c.Errors.Last().Err))
+	if len(c.Errors) > 0 { // the cause, which the caller was not told
+		attrs = append(attrs, slog.Any("error", c.Errors.Last().Err))
+		switch {
+		case status == http.StatusInternalServerError:
+			level = slog.LevelError
+		case status > http.StatusInternalServerError:
+			level = slog.LevelWarn
+		}
 	}
 	s.cfg.Log.LogAttrs(c.Request.Context(), level, "request", attrs...)
 }

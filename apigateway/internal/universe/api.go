@@ -84,6 +84,7 @@ func fail(c *gin.Context, err error) {
 		return
 	}
 	c.Abort()
+	_ = c.Error(err) // for the access log
 	wire.Encode(c.Writer, wire.Universe, c.Writer.Header().Get("X-Request-Id"), inOurWords(err))
 }
 

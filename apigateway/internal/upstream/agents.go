@@ -63,16 +63,19 @@ type Agents struct {
 	view     *view.View
 	dial     func(url string) Agent
 	breakers *breakers
+	// live are breakers of their own: figures are asked for with little patience, and
+	// an agent too slow for that may well serve everything else.
+	live *breakers
 }
 
 // NewAgents makes a client of all agents in the view; dial makes one of an agent's URL.
 func NewAgents(v *view.View, dial func(url string) Agent) *Agents {
-	return &Agents{view: v, dial: dial, breakers: newBreakers()}
+	return &Agents{view: v, dial: dial, breakers: newBreakers(), live: newBreakers()}
 }
 
 // Live asks the agent of an instance's node. Errors as of call.
 func (a *Agents) Live(ctx context.Context, i *fleet.Instance) (Live, error) {
-	return call(ctx, a, i, func(ctx context.Context, agent Agent) (Live, error) { return agent.Live(ctx, i.Intent.ID) })
+	return call(ctx, a, a.live, i, func(ctx context.Context, agent Agent) (Live, error) { return agent.Live(ctx, i.Intent.ID) })
 }
 
 // Log reads an instance's last lines. An instance that was never placed has none.
@@ -80,12 +83,12 @@ func (a *Agents) Log(ctx context.Context, i *fleet.Instance, lines int) (Log, er
 	if i.Placement == nil {
 		return Log{}, nil
 	}
-	return call(ctx, a, i, func(ctx context.Context, agent Agent) (Log, error) { return agent.Log(ctx, i.Intent.ID, lines) })
+	return call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (Log, error) { return agent.Log(ctx, i.Intent.ID, lines) })
 }
 
 // Console writes one line to an instance's console.
 func (a *Agents) Console(ctx context.Context, i *fleet.Instance, line string) error {
-	_, err := call(ctx, a, i, func(ctx context.Context, agent Agent) (struct{}, error) {
+	_, err := call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (struct{}, error) {
 		return struct{}{}, agent.Console(ctx, i.Intent.ID, line)
 	})
 	return err
@@ -93,7 +96,7 @@ func (a *Agents) Console(ctx context.Context, i *fleet.Instance, line string) er
 
 // Heartbeat hands over what an instance said of itself.
 func (a *Agents) Heartbeat(ctx context.Context, i *fleet.Instance, h Heartbeat) error {
-	_, err := call(ctx, a, i, func(ctx context.Context, agent Agent) (struct{}, error) {
+	_, err := call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (struct{}, error) {
 		return struct{}{}, agent.Heartbeat(ctx, i.Intent.ID, h)
 	})
 	return err
@@ -101,7 +104,7 @@ func (a *Agents) Heartbeat(ctx context.Context, i *fleet.Instance, h Heartbeat) 
 
 // call reaches the agent of an instance's node. Conflict when the instance has no
 // node yet, Unavailable when the node is not connected or its agent does not answer.
-func call[T any](ctx context.Context, a *Agents, i *fleet.Instance, f func(context.Context, Agent) (T, error)) (T, error) {
+func call[T any](ctx context.Context, a *Agents, b *breakers, i *fleet.Instance, f func(context.Context, Agent) (T, error)) (T, error) {
 	var none T
 	id := i.Node()
 	if id == "" {
@@ -114,7 +117,7 @@ func call[T any](ctx context.Context, a *Agents, i *fleet.Instance, f func(conte
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return through(a.breakers, node.AgentURL, "the agent of node "+string(id), func() (T, error) {
+	return through(b, node.AgentURL, "the agent of node "+string(id), func() (T, error) {
 		return f(ctx, a.dial(node.AgentURL))
 	})
 }
