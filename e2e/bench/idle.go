@@ -50,14 +50,18 @@ func measureIdle(ctx context.Context, b *bench) error {
 	if err := s.scale(ctx, "idle", overheadFew); err != nil {
 		return err
 	}
-	few, _, err := s.settle(ctx)
+	few, err := s.inUse(ctx)
 	if err != nil {
 		return err
 	}
 	if err := s.scale(ctx, "idle", overheadMany); err != nil {
 		return err
 	}
-	many, cpu, err := s.settle(ctx)
+	many, err := s.inUse(ctx)
+	if err != nil {
+		return err
+	}
+	_, cpu, err = s.settle(ctx)
 	if err != nil {
 		return err
 	}
@@ -86,6 +90,14 @@ func (s *server) settle(ctx context.Context) (rssMiB, cpuPct float64, err error)
 	}
 	rssMiB, err = s.rssMiB()
 	return rssMiB, 100 * float64(after-before) / float64(idleWindow), err
+}
+
+// inUse is the resident memory right after a collection.
+func (s *server) inUse(ctx context.Context) (float64, error) {
+	if err := s.collect(ctx); err != nil {
+		return 0, err
+	}
+	return s.rssMiB()
 }
 
 // scale asks for n instances and waits until they run.

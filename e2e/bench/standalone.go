@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -76,6 +77,22 @@ func (s *server) stop() {
 func (s *server) call(ctx context.Context, method, path string, body, into any) error {
 	return wire.Call(ctx, s.http, wire.Request{Method: method, URL: s.ready.API + path, Token: s.token, Body: body}, into)
 }
+
+// collect makes the process collect its garbage, through its admin listener, so
+// that memory in use can be told from memory not yet returned.
+func (s *server) collect(ctx context.Context) error {
+	log, err := os.ReadFile(filepath.Join(s.dir, "log"))
+	if err != nil {
+		return err
+	}
+	found := adminAddress.FindSubmatch(log)
+	if found == nil {
+		return fmt.Errorf("the log names no admin listener")
+	}
+	return wire.Call(ctx, s.http, wire.Request{Method: http.MethodGet, URL: "http://" + string(found[1]) + "/debug/pprof/heap?gc=1"}, nil)
+}
+
+var adminAddress = regexp.MustCompile(`admin listener is up".* address=(\S+)`)
 
 // rssMiB is the resident memory of the process now.
 func (s *server) rssMiB() (float64, error) {
