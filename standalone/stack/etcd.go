@@ -22,7 +22,7 @@ const (
 	maxTxnOps = 1024
 	// One member elects itself, but only after its election timeout: with etcd's
 	// own of a second that would be most of the start.
-	tickMs, electionMs = 50, 500
+	tickMs, electionMs = 80, 400
 	// retention is how much history resuming event streams can go back to.
 	retention = "1h"
 	// etcdReady bounds the start of a healthy member with a large database.
