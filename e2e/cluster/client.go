@@ -42,16 +42,6 @@ func Anonymous(t testing.TB, c Cluster) *Client {
 	return &Client{t: t, api: c.API(), http: &http.Client{Transport: transport, Timeout: Patience}}
 }
 
-// WithToken is a client with another token.
-func (c *Client) WithToken(token string) *Client {
-	other := *c
-	other.token = token
-	return &other
-}
-
-// Token is the client's token.
-func (c *Client) Token() string { return c.token }
-
 // Reply is an answer.
 type Reply struct {
 	t      testing.TB

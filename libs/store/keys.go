@@ -48,17 +48,14 @@ type NameClaim struct {
 func NameKey(g fleet.GroupName, ordinal int) Key[NameClaim] {
 	return Key[NameClaim]{Root + "names/" + string(g) + "/" + strconv.Itoa(ordinal)}
 }
-func Names() Prefix[NameClaim] { return Prefix[NameClaim]{Root + "names/"} }
 
 func PlanKey(digest string) Key[fleet.StoredPlan] {
 	return Key[fleet.StoredPlan]{Root + "plans/" + digest}
 }
-func Plans() Prefix[fleet.StoredPlan] { return Prefix[fleet.StoredPlan]{Root + "plans/"} }
 
 func PlacementKey(n fleet.NodeID, id fleet.InstanceID) Key[fleet.Placement] {
 	return Key[fleet.Placement]{Root + "placements/" + string(n) + "/" + string(id)}
 }
-func Placements() Prefix[fleet.Placement] { return Prefix[fleet.Placement]{Root + "placements/"} }
 
 // PlacementsOn are the placements of one node: all its agent needs to watch, with OrdersOn.
 func PlacementsOn(n fleet.NodeID) Prefix[fleet.Placement] {
@@ -68,7 +65,7 @@ func PlacementsOn(n fleet.NodeID) Prefix[fleet.Placement] {
 func OrderKey(n fleet.NodeID, id fleet.InstanceID) Key[fleet.Order] {
 	return Key[fleet.Order]{Root + "orders/" + string(n) + "/" + string(id)}
 }
-func Orders() Prefix[fleet.Order] { return Prefix[fleet.Order]{Root + "orders/"} }
+
 func OrdersOn(n fleet.NodeID) Prefix[fleet.Order] {
 	return Prefix[fleet.Order]{Root + "orders/" + string(n) + "/"}
 }
@@ -76,39 +73,30 @@ func OrdersOn(n fleet.NodeID) Prefix[fleet.Order] {
 func PendingKey(id fleet.InstanceID) Key[fleet.Pending] {
 	return Key[fleet.Pending]{Root + "pending/" + string(id)}
 }
-func Pendings() Prefix[fleet.Pending] { return Prefix[fleet.Pending]{Root + "pending/"} }
 
 func AllocKey(n fleet.NodeID) Key[fleet.Alloc] {
 	return Key[fleet.Alloc]{Root + "allocs/" + string(n)}
 }
-func Allocs() Prefix[fleet.Alloc] { return Prefix[fleet.Alloc]{Root + "allocs/"} }
 
 func StatusKey(id fleet.InstanceID) Key[fleet.Status] {
 	return Key[fleet.Status]{Root + "status/" + string(id)}
 }
-func Statuses() Prefix[fleet.Status] { return Prefix[fleet.Status]{Root + "status/"} }
 
 func NodeKey(n fleet.NodeID) Key[fleet.Node] { return Key[fleet.Node]{Root + "nodes/" + string(n)} }
-func Nodes() Prefix[fleet.Node]              { return Prefix[fleet.Node]{Root + "nodes/"} }
 
 func NodeDesiredKey(n fleet.NodeID) Key[fleet.NodeDesired] {
 	return Key[fleet.NodeDesired]{Root + "nodes-desired/" + string(n)}
 }
-func NodesDesired() Prefix[fleet.NodeDesired] {
-	return Prefix[fleet.NodeDesired]{Root + "nodes-desired/"}
-}
 
 func NodeSessionKey(n fleet.NodeID) Key[fleet.NodeSession] {
 	return Key[fleet.NodeSession]{Root + "sessions/node/" + string(n)}
-}
-func NodeSessions() Prefix[fleet.NodeSession] {
-	return Prefix[fleet.NodeSession]{Root + "sessions/node/"}
 }
 
 // SessionKey is a service replica's liveness. The service name must not be "node".
 func SessionKey(service, replica string) Key[fleet.Session] {
 	return Key[fleet.Session]{Root + "sessions/" + service + "/" + replica}
 }
+
 func Sessions(service string) Prefix[fleet.Session] {
 	return Prefix[fleet.Session]{Root + "sessions/" + service + "/"}
 }
@@ -116,6 +104,7 @@ func Sessions(service string) Prefix[fleet.Session] {
 func ShardKey(service string, shard int) Key[fleet.Shard] {
 	return Key[fleet.Shard]{Root + "shards/" + service + "/" + strconv.Itoa(shard)}
 }
+
 func Shards(service string) Prefix[fleet.Shard] {
 	return Prefix[fleet.Shard]{Root + "shards/" + service + "/"}
 }
@@ -123,11 +112,11 @@ func Shards(service string) Prefix[fleet.Shard] {
 func ReportKey(n fleet.NodeID) Key[fleet.Report] {
 	return Key[fleet.Report]{Root + "reports/" + string(n)}
 }
-func Reports() Prefix[fleet.Report] { return Prefix[fleet.Report]{Root + "reports/"} }
 
 func TemplateHeadKey(t fleet.TemplateRef) Key[fleet.TemplateHead] {
 	return Key[fleet.TemplateHead]{Root + "template-heads/" + t.Group + "/" + t.Name}
 }
+
 func TemplateHeads() Prefix[fleet.TemplateHead] {
 	return Prefix[fleet.TemplateHead]{Root + "template-heads/"}
 }
@@ -135,6 +124,7 @@ func TemplateHeads() Prefix[fleet.TemplateHead] {
 func TemplateVersionKey(t fleet.TemplateRef, digest string) Key[fleet.TemplateVersion] {
 	return Key[fleet.TemplateVersion]{Root + "template-versions/" + t.Group + "/" + t.Name + "/" + digest}
 }
+
 func TemplateVersions(t fleet.TemplateRef) Prefix[fleet.TemplateVersion] {
 	return Prefix[fleet.TemplateVersion]{Root + "template-versions/" + t.Group + "/" + t.Name + "/"}
 }
@@ -142,7 +132,6 @@ func TemplateVersions(t fleet.TemplateRef) Prefix[fleet.TemplateVersion] {
 func CrashLoopKey(g fleet.GroupName) Key[fleet.CrashLoop] {
 	return Key[fleet.CrashLoop]{Root + "crashloops/" + string(g)}
 }
-func CrashLoops() Prefix[fleet.CrashLoop] { return Prefix[fleet.CrashLoop]{Root + "crashloops/"} }
 
 func UserKey(name string) Key[fleet.User] { return Key[fleet.User]{Root + "users/" + name} }
 func Users() Prefix[fleet.User]           { return Prefix[fleet.User]{Root + "users/"} }
@@ -150,7 +139,6 @@ func Users() Prefix[fleet.User]           { return Prefix[fleet.User]{Root + "us
 func APITokenKey(id string) Key[fleet.APIToken] {
 	return Key[fleet.APIToken]{Root + "tokens/" + id}
 }
-func APITokens() Prefix[fleet.APIToken] { return Prefix[fleet.APIToken]{Root + "tokens/"} }
 
 func SealedKeyKey(id string) Key[fleet.SealedKey] {
 	return Key[fleet.SealedKey]{Root + "pki/" + id}

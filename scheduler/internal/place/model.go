@@ -72,12 +72,6 @@ func (m *Model) RemoveNode(id fleet.NodeID) {
 	}
 }
 
-// Has reports whether a node has joined.
-func (m *Model) Has(id fleet.NodeID) bool {
-	n, ok := m.nodes[id]
-	return ok && n.Runtimes != nil
-}
-
 // node is the node's entry, made when missing: holds may be known before their node.
 func (m *Model) node(id fleet.NodeID) *Node {
 	if n, ok := m.nodes[id]; ok {
