@@ -182,6 +182,20 @@ func TestADryRunTellsTheDifferenceAndChangesNothing(t *testing.T) {
 	}
 }
 
+func TestADryRunThatIsNotUnderstoodIsNotARealOne(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", nil)
+	before := s.revision()
+	for _, query := range []string{"dryRun", "dryRun=", "dryRun=1", "dryRun=TRUE", "dryRun=yes", "dryRun=false&dryRun=true", "dryRun=true;x", "dryRun=true&x=%zz"} {
+		s.do("DELETE", "/api/v1/groups/lobby?"+query, nil).want(400)
+		s.do("PUT", "/api/configurations/lobby?"+query, `{"command":"x"}`).want(400)
+	}
+	if after := s.revision(); after != before {
+		t.Errorf("something was written: %d to %d", before, after)
+	}
+	s.do("PATCH", "/api/v1/groups/lobby?dryRun=false", `{"maxPlayers":7}`).want(200).is("maxPlayers", 7)
+}
+
 func TestAGroupOthersReferToIsNotDeleted(t *testing.T) {
 	s := newSite(t)
 	s.group("base", nil)
@@ -305,6 +319,14 @@ func TestBadInputIsRefusedByNameAndLeavesNoTrace(t *testing.T) {
 		{"a name no variable can have", `{"name":"x","env":{"A=B":"1"}}`, 422, "env"},
 		{"a variable that loads foreign code", `{"name":"x","env":{"LD_PRELOAD":"x.so"}}`, 422, "LD_PRELOAD"},
 		{"a stop command of two lines", `{"name":"x","stopCommand":"a\nb"}`, 422, "stopCommand"},
+		{"a stop command no console takes", `{"name":"x","stopCommand":"` + strings.Repeat("s", 1001) + `"}`, 422, "stopCommand"},
+		{"a jar that climbs", `{"name":"x","jarFile":"../x.jar"}`, 422, "jarFile"},
+		{"a jar from the root", `{"name":"x","jarFile":"/opt/x.jar"}`, 422, "jarFile"},
+		{"a jar with a NUL", `{"name":"x","jarFile":"x\u0000"}`, 422, "jarFile"},
+		{"an argument with a NUL", `{"name":"x","jvmArgs":["-Da","a\u0000"]}`, 422, "jvmArgs[1]"},
+		{"a host address with a NUL", `{"name":"x","hostAddress":"a\u0000"}`, 422, "hostAddress"},
+		{"a value with a NUL", `{"name":"x","variableValues":{"A":"a\u0000"}}`, 422, "variableValues"},
+		{"more nodes than can be meant", `{"name":"x","nodes":["n"` + strings.Repeat(`,"n"`, 256) + `]}`, 422, "nodes"},
 		{"no nodes", `{"name":"x","nodes":[]}`, 422, "nodes"},
 		{"a node that cannot be", `{"name":"x","nodes":["a/b"]}`, 422, "nodes"},
 		{"nothing to run", `{"name":"x","jarFile":""}`, 422, "command"},

@@ -15,6 +15,7 @@ const (
 	maxEntries     = 256
 	maxValueBytes  = 32 << 10
 	maxCommand     = 16 << 10
+	maxStopCommand = 1000
 	maxInstances   = 100_000
 	maxGraceSecond = 24 * 3600
 )
@@ -68,6 +69,8 @@ func (s GroupSpec) validateRun() []error {
 	p.check(s.Command != "" || s.Software.JarFile != "", "command", "must be given when there is no jarFile: it is the line that starts the server")
 	p.check(len(s.Command) <= maxCommand, "command", "must be at most %d bytes", maxCommand)
 	p.check(!strings.ContainsRune(s.Command, 0), "command", "must not contain a NUL character")
+	p.addAll(s.Software.validate())
+	p.check(len(s.HostAddress) <= maxValueBytes && !HasControl(s.HostAddress), "hostAddress", "must be at most %d bytes without control characters", maxValueBytes)
 	p.check(oneOf(s.Readiness.Type, ReadyNone, ReadyPort), "readiness", "type must be none or port; %q is not known", clip(string(s.Readiness.Type)))
 	p.check(oneOf(s.OnCrash, CrashReplace, CrashRestart, CrashStop), "onCrash", "must be replace, restart or stop; %q is not", clip(string(s.OnCrash)))
 	p.check(oneOf(s.OnNodeLoss, "", NodeLossReplace, NodeLossWait, NodeLossStop), "onNodeLoss", "must be replace, wait or stop; %q is not", clip(string(s.OnNodeLoss)))
@@ -75,8 +78,19 @@ func (s GroupSpec) validateRun() []error {
 	return p.list
 }
 
+func (s Software) validate() []error {
+	var p problems
+	p.check(s.JarFile == "" || CleanPath(s.JarFile), "jarFile", "%q leaves the instance's directory: give a relative path without ..", clip(s.JarFile))
+	p.check(len(s.JVMArgs) <= maxEntries, "jvmArgs", "must have at most %d entries", maxEntries)
+	for i, a := range s.JVMArgs {
+		p.check(len(a) <= maxCommand && !HasControl(a), fmt.Sprintf("jvmArgs[%d]", i), "must be at most %d bytes without control characters", maxCommand)
+	}
+	return p.list
+}
+
 func (s GroupSpec) validateAdditionalPorts() []error {
 	var p problems
+	p.check(len(s.AdditionalPorts) <= maxEntries, "additionalPorts", "must have at most %d entries", maxEntries)
 	seen := map[string]bool{}
 	for i, np := range s.AdditionalPorts {
 		field := fmt.Sprintf("additionalPorts[%d]", i)
@@ -104,6 +118,7 @@ func (s Scaling) validate() []error {
 
 func (s GroupSpec) validateNames() []error {
 	var p problems
+	p.check(len(s.Where.Nodes) <= maxEntries, "nodes", "must have at most %d entries", maxEntries)
 	for i, n := range s.Where.Nodes {
 		p.check(n == "*" || n.Validate() == nil, fmt.Sprintf("nodes[%d]", i), "%q is not a node id", clip(string(n)))
 	}
@@ -123,7 +138,7 @@ func (s Stop) validate() []error {
 	var p problems
 	p.check(s.GraceSeconds >= 0 && s.GraceSeconds <= maxGraceSecond, "shutdownGraceSeconds", "must be between 0 and %d, is %d", maxGraceSecond, s.GraceSeconds)
 	p.check(slices.Contains(signalNames, s.Signal), "stopSignal", "must be one of %s; %q is not", strings.Join(signalNames, ", "), clip(s.Signal))
-	p.check(!HasControl(s.Command), "stopCommand", "must not contain control characters")
+	p.check(len(s.Command) <= maxStopCommand && !HasControl(s.Command), "stopCommand", "must be at most %d bytes without control characters", maxStopCommand)
 	return p.list
 }
 
@@ -159,7 +174,7 @@ func (s GroupSpec) validateMaps() []error {
 	p.check(len(s.Variables) <= maxEntries, "variableValues", "must have at most %d entries", maxEntries)
 	for k, v := range s.Variables {
 		p.check(envNamePattern.MatchString(k), "variableValues", "%q is not a placeholder name", clip(k))
-		p.check(len(v) <= maxValueBytes, "variableValues", "%s must be at most %d bytes", clip(k), maxValueBytes)
+		p.check(len(v) <= maxValueBytes && !strings.ContainsRune(v, 0), "variableValues", "%s must be at most %d bytes without NUL", clip(k), maxValueBytes)
 	}
 	p.check(len(s.FileModifications) <= maxEntries, "fileModifications", "must have at most %d entries", maxEntries)
 	for i, f := range s.FileModifications {

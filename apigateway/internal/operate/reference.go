@@ -57,15 +57,15 @@ func templateReferences(s *view.Snapshot, old, t fleet.TemplateSelection) []erro
 	layers := func(field string, ls, before []fleet.TemplateLayer) {
 		for i, l := range ls {
 			if _, ok := s.TemplateHeads.Get(l.TemplateRef.String()); !ok && !known(before, l.TemplateRef) && l.Valid() {
-				problems = append(problems, errs.Field("templates",
-					"%s[%d] names a template that does not exist: %s; add it first", field, i, clip(l.TemplateRef.String())))
+				problems = append(problems, errs.Field(fmt.Sprintf("templates.%s[%d]", field, i),
+					"names a template that does not exist: %s; add it first", clip(l.TemplateRef.String())))
 			}
 		}
 	}
 	groups := func(field string, gs, before []string) {
 		for i, g := range gs {
 			if !slices.Contains(before, g) && !templateGroupExists(s, g) {
-				problems = append(problems, errs.Field("templates", "%s[%d] names a template group without templates: %s", field, i, clip(g)))
+				problems = append(problems, errs.Field(fmt.Sprintf("templates.%s[%d]", field, i), "names a template group without templates: %s", clip(g)))
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func groupReference(s *view.Snapshot, field string, self, ref fleet.GroupName) [
 		return []error{errs.Field(field, "%s cannot refer to itself", self)}
 	}
 	if g, ok := s.Groups.Get(ref); ref.Validate() == nil && (!ok || g.Deleting) {
-		return []error{errs.Field(field, "there is no group %s", clip(string(ref)))}
+		return []error{errs.Field(field, "names a group that does not exist: %s", clip(string(ref)))}
 	}
 	return nil
 }

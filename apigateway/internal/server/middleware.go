@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -102,6 +103,20 @@ func (s *Server) recover(c *gin.Context) {
 		Fail(c, errs.New(errs.Internal, "panic"))
 	}()
 	c.Next()
+}
+
+// queries refuses what would be read otherwise than it was meant: a parameter that
+// cannot be parsed would be dropped in silence, and a dry run that was not
+// understood would be a real one.
+func queries(c *gin.Context) {
+	q, err := url.ParseQuery(c.Request.URL.RawQuery)
+	if err != nil {
+		Fail(c, &errs.Error{Kind: errs.Malformed, Message: "the query is not well-formed: write % as %25, ; as %3B and & as %26", Err: err})
+		return
+	}
+	if dry := q["dryRun"]; len(dry) > 0 && (len(dry) > 1 || dry[0] != "true" && dry[0] != "false") {
+		Fail(c, &errs.Error{Kind: errs.Malformed, Message: "dryRun must be true or false, once", Field: "dryRun"})
+	}
 }
 
 // bodies bounds what a request may send.

@@ -64,7 +64,7 @@ func New(cfg Config) *Server {
 			seconds:  cfg.Metrics.Histogram("http_request", "seconds", "Time to answer.", nil, "method", "route"),
 		},
 	}
-	s.Engine.Use(ids, s.observe, s.recover, s.cors, s.guard, bodies)
+	s.Engine.Use(ids, s.observe, s.recover, s.cors, s.guard, queries, bodies)
 	s.Engine.NoRoute(func(c *gin.Context) {
 		Fail(c, errs.New(errs.NotFound, "there is no such route"))
 	})

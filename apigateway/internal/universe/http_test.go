@@ -241,7 +241,7 @@ func TestBadConfigurationsAreRefusedAndLeaveNoTrace(t *testing.T) {
 		{`{"availablePorts":{"min":5,"max":3}}`, 422, "availablePorts.min must not be greater than availablePorts.max"},
 		{`{"runtime":"warp"}`, 422, "runtime must be one of"},
 		{`{"shutdownGraceSeconds":-1}`, 422, "shutdownGraceSeconds must be"},
-		{`{"templateInstallationConfig":{"allOf":[{"name":"x","group":"y"}]}}`, 422, "templateInstallationConfig allOf[0] names a template that does not exist"},
+		{`{"templateInstallationConfig":{"allOf":[{"name":"x","group":"y"}]}}`, 422, "templateInstallationConfig.allOf[0] names a template that does not exist"},
 		{`{"ramMB":-5,"availablePorts":{"max":0}}`, 422, "availablePorts.max must be between"},
 	} {
 		s.want(tc.status, tc.message, "PUT", "/api/configurations/lobby", tc.body)
