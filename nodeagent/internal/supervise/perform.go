@@ -47,7 +47,9 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	request := workspace.Request{Placement: s.Placement, Plan: plan, Values: values}
 	built, err := i.build(ctx, request)
 	if err != nil {
-		i.log.Error("preparing failed", "error", err)
+		if ctx.Err() == nil { // otherwise it was called off, which is no failure
+			i.log.Error("preparing failed", "error", err)
+		}
 		var f *workspace.Failure
 		if errors.As(err, &f) {
 			return fail(f.Reason, f.Message)
@@ -127,7 +129,9 @@ func (i *Instance) spec(e journal.Entry) runtime.Spec {
 func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
 	run := e.Machine.Run
 	fail := func(reason fleet.Reason, err error) message {
-		i.log.Error("starting failed", "error", err)
+		if ctx.Err() == nil { // otherwise it was called off, which is no failure
+			i.log.Error("starting failed", "error", err)
+		}
 		return message{event: machine.Failed{Run: run, Reason: reason, Message: text(reason, err)}}
 	}
 	for _, port := range allPorts(e.Machine.Placement) {

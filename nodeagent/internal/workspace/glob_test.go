@@ -1,6 +1,9 @@
 package workspace
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestGlob(t *testing.T) {
 	cases := []struct {
@@ -19,6 +22,10 @@ func TestGlob(t *testing.T) {
 		{"config/**/x", "config/x", true},
 		{"config/**/x", "config/a/b/x", true},
 		{"config/**/x", "config/a/b/y", false},
+		{"a/**/b/**/c", "a/b/x/b/c", true},
+		{"**/a/*/c", "a/a/b/c", true},
+		{"**", "a/b", true},
+		{strings.Repeat("**/", 300) + "x", "a/b/c/d/e/f/y", false}, // at once, not after years
 		{"a?c", "abc", true},
 		{"[ab].txt", "b.txt", true},
 		{"[", "[", true},

@@ -39,26 +39,33 @@ func glob(pattern, p string) bool {
 	return pattern == p || globSegments(strings.Split(pattern, "/"), strings.Split(p, "/"))
 }
 
+// globSegments goes back to the last ** only, which is enough: so it takes
+// pattern × path steps at most, however many ** there are.
 func globSegments(pattern, p []string) bool {
-	for len(pattern) > 0 {
-		if pattern[0] == "**" {
-			rest := pattern[1:]
-			for i := range len(p) + 1 {
-				if globSegments(rest, p[i:]) {
-					return true
-				}
-			}
+	i, j, star, mark := 0, 0, -1, 0
+	for j < len(p) {
+		switch {
+		case i < len(pattern) && pattern[i] == "**":
+			star, mark = i, j
+			i++
+		case i < len(pattern) && matches(pattern[i], p[j]):
+			i, j = i+1, j+1
+		case star >= 0:
+			mark++
+			i, j = star+1, mark
+		default:
 			return false
 		}
-		if len(p) == 0 {
-			return false
-		}
-		if ok, err := path.Match(pattern[0], p[0]); err != nil || !ok {
-			return false
-		}
-		pattern, p = pattern[1:], p[1:]
 	}
-	return len(p) == 0
+	for i < len(pattern) && pattern[i] == "**" {
+		i++
+	}
+	return i == len(pattern)
+}
+
+func matches(pattern, segment string) bool {
+	ok, err := path.Match(pattern, segment)
+	return err == nil && ok
 }
 
 // isPattern reports whether a listed name is a pattern rather than one file's path.
