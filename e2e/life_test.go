@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -252,4 +253,27 @@ func mapped(in []cluster.Instance, f func(cluster.Instance) string) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+func TestPortsOfStrangersAreAvoidedWithoutAPause(t *testing.T) {
+	c := cluster.Start(t, cluster.Options{})
+	admin := cluster.Login(t, c)
+	for port := 43000; port < 43004; port++ { // more than the crashes that pause a group
+		l, err := net.Listen("tcp", fmt.Sprint(":", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+	}
+	udp, err := net.ListenPacket("udp", ":43004")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	createGroup(t, admin, arenaGroup(t, c, "guest", map[string]any{"minInstances": 2, "portRangeStart": 43000, "portRangeEnd": 43010}))
+	for _, i := range admin.AwaitRunning("guest", 2) {
+		if i.Port < 43005 {
+			t.Errorf("%s runs on a stranger's port %d", i.ID, i.Port)
+		}
+	}
 }
