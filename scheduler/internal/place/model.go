@@ -53,12 +53,13 @@ func NewModel() *Model { return &Model{nodes: map[fleet.NodeID]*Node{}} }
 // SetNode adds or changes a node's own facts; what is held on it stays.
 func (m *Model) SetNode(n Node, blocked []int) {
 	have := m.node(n.ID)
+	before := have.blocked
 	n.used, n.ports, n.instances, n.groups = have.used, have.ports, have.instances, have.groups
+	n.blocked = slices.Clone(blocked)
 	*have = n
-	for _, p := range have.blocked {
+	for _, p := range before {
 		have.ports.release(p)
 	}
-	have.blocked = slices.Clone(blocked)
 	for _, p := range have.blocked {
 		have.ports.take(p)
 	}

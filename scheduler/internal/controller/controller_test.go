@@ -1,0 +1,280 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/spawn"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/scheduler"
+)
+
+const patience = 30 * time.Second
+
+// world is an etcd with a scheduler and the records other services would write.
+type world struct {
+	t    *testing.T
+	c    *store.Client
+	view *view.View
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, c: storetest.New(t)}
+	w.view = view.New(w.c, nil)
+	w.run(w.view.Run)
+	return w
+}
+
+// run keeps something going until the test ends; the returned function ends it earlier.
+func (w *world) run(f func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	done := make(chan struct{})
+	go func() { defer close(done); _ = f(ctx) }()
+	stop = func() { cancel(); <-done }
+	w.t.Cleanup(stop)
+	return stop
+}
+
+// schedule starts a scheduler with a view of its own.
+func (w *world) schedule(replica string) (stop func()) {
+	w.t.Helper()
+	v := view.New(w.c, nil)
+	s, err := scheduler.New(scheduler.Config{Store: w.c, View: v, Replica: replica, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.run(v.Run)
+	return w.run(s.Run)
+}
+
+func (w *world) commit(writes ...store.Write) {
+	w.t.Helper()
+	rev, err := w.c.Commit(w.t.Context(), store.Txn{Writes: writes})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.sync(rev)
+}
+
+func (w *world) sync(rev int64) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	if _, err := w.view.WaitRev(ctx, rev); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) node(id fleet.NodeID, memory int) {
+	w.t.Helper()
+	w.commit(
+		store.Create(store.NodeKey(id), fleet.Node{ID: id, Capacity: fleet.Resources{MemoryMiB: memory, CPU: 1000, DiskMiB: 1000}, Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}}}),
+		store.Create(store.NodeSessionKey(id), fleet.NodeSession{Node: id}))
+}
+
+func (w *world) group(name fleet.GroupName, change func(*fleet.GroupSpec)) *fleet.Group {
+	w.t.Helper()
+	g := fleet.Group{Name: name, Revision: 1, Spec: fleet.DefaultSpec()}
+	g.Spec.Resources = fleet.Resources{MemoryMiB: 10}
+	if change != nil {
+		change(&g.Spec)
+	}
+	w.commit(store.Create(store.GroupKey(name), g))
+	got, _ := w.view.Snapshot().Groups.Get(name)
+	return got
+}
+
+func (w *world) want(g *fleet.Group, n int) []fleet.InstanceID {
+	w.t.Helper()
+	sp := spawn.New(w.view.Snapshot(), time.Now(), rand.New(rand.NewPCG(1, uint64(n))))
+	var births []spawn.Birth
+	var ids []fleet.InstanceID
+	for range n {
+		b := sp.Fresh(g, spawn.Cause{Origin: fleet.OriginManual, Reason: fleet.ReasonRequested}, "", nil)
+		births, ids = append(births, b), append(ids, b.Intent.ID)
+	}
+	for _, txn := range sp.Txns(births, nil, nil, w.c.MaxOps()) {
+		rev, err := w.c.Commit(w.t.Context(), txn)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.sync(rev)
+	}
+	return ids
+}
+
+// await waits until an instance satisfies a condition, and returns it.
+func (w *world) await(id fleet.InstanceID, what string, ok func(*fleet.Instance) bool) *fleet.Instance {
+	w.t.Helper()
+	for deadline := time.Now().Add(patience); ; <-time.After(2 * time.Millisecond) {
+		i, found := w.view.Snapshot().Instances.Get(id)
+		if found && ok(i) {
+			return i
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%s never %s: %+v", id, what, i)
+		}
+	}
+}
+
+func placed(i *fleet.Instance) bool { return i.Placement != nil && i.Placement.Generation == i.Intent.Generation }
+
+func waiting(reason fleet.Reason) func(*fleet.Instance) bool {
+	return func(i *fleet.Instance) bool { return i.Pending != nil && i.Pending.Reason == reason }
+}
+
+func (w *world) finish(i *fleet.Instance) {
+	w.t.Helper()
+	w.commit(store.Create(store.StatusKey(i.Intent.ID), fleet.Status{Instance: i.Intent.ID, Node: i.Placement.Node, Generation: i.Intent.Generation, State: fleet.Stopped, Reason: fleet.ReasonStopRequested, FinishedAt: time.Now()}))
+}
+
+func TestWhatIsWantedIsPlaced(t *testing.T) {
+	w := newWorld(t)
+	w.schedule("a")
+	w.node("n1", 1000)
+	id := w.want(w.group("lobby", nil), 1)[0]
+	i := w.await(id, "placed", placed)
+	if p := i.Placement; p.Node != "n1" || p.Port != 30000 || p.Epoch == 0 || p.Plan != i.Intent.Plan || p.Score["total"] == 0 {
+		t.Errorf("placement %+v", p)
+	}
+}
+
+func TestFiftyAtOnceGetDistinctPortsAndNoMoreRoomThanThereIs(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", 300) // room for 30
+	ids := w.want(w.group("many", nil), 50)
+	w.schedule("a")
+	ports := map[int]bool{}
+	for _, id := range ids {
+		w.await(id, "decided", func(i *fleet.Instance) bool { return placed(i) || i.Pending != nil })
+	}
+	n := 0
+	for _, id := range ids {
+		if i, _ := w.view.Snapshot().Instances.Get(id); placed(i) {
+			n++
+			ports[i.Placement.Port] = true
+		}
+	}
+	if n != 30 || len(ports) != 30 {
+		t.Errorf("%d placed on %d ports, want 30", n, len(ports))
+	}
+}
+
+func TestAPendingOneSaysWhyAndIsPlacedWhenRoomIsFree(t *testing.T) {
+	w := newWorld(t)
+	w.schedule("a")
+	w.node("n1", 10)
+	g := w.group("tight", nil)
+	first := w.await(w.want(g, 1)[0], "placed", placed)
+	second := w.want(g, 1)[0]
+	i := w.await(second, "waiting", waiting(fleet.ReasonNoNodeFits))
+	if i.Pending.Lost[0].Filter != "memory" || i.Pending.Nodes != 1 {
+		t.Errorf("note %+v", i.Pending)
+	}
+	w.finish(first)
+	if i := w.await(second, "placed", placed); i.Pending != nil {
+		t.Errorf("the note stayed: %+v", i.Pending)
+	}
+}
+
+func TestWithoutNodesTheReasonIsThatAndAJoinHelps(t *testing.T) {
+	w := newWorld(t)
+	w.schedule("a")
+	id := w.want(w.group("early", nil), 1)[0]
+	w.await(id, "waiting", waiting(fleet.ReasonNoNodes))
+	w.node("n1", 1000)
+	w.await(id, "placed", placed)
+}
+
+func TestACordonExcludesUntilItIsLifted(t *testing.T) {
+	w := newWorld(t)
+	w.schedule("a")
+	w.commit(store.Create(store.NodeDesiredKey("n1"), fleet.NodeDesired{Node: "n1", Cordoned: true}))
+	w.node("n1", 1000)
+	id := w.want(w.group("lobby", nil), 1)[0]
+	w.await(id, "waiting", waiting(fleet.ReasonNoNodeFits))
+	d, _ := w.view.Snapshot().NodesDesired.Get("n1")
+	w.commit(store.Replace(store.NodeDesiredKey("n1"), fleet.NodeDesired{Node: "n1"}, d.ModRev))
+	w.await(id, "placed", placed)
+}
+
+func TestWhatIsStoppedMeanwhileIsNotPlaced(t *testing.T) {
+	w := newWorld(t)
+	w.schedule("a")
+	g := w.group("lobby", nil)
+	id := w.want(g, 1)[0]
+	i := w.await(id, "waiting", waiting(fleet.ReasonNoNodes))
+	stopped := i.Intent
+	stopped.Desired = fleet.DesiredStopped
+	w.commit(store.Replace(store.IntentKey(id), stopped, i.Intent.ModRev))
+	w.node("n1", 1000)
+	w.await(w.want(g, 1)[0], "placed", placed) // one that came later
+	if i, _ := w.view.Snapshot().Instances.Get(id); placed(i) {
+		t.Error("a stopped instance was placed")
+	}
+}
+
+func TestAStaticInstanceStaysWhereItsDataLies(t *testing.T) {
+	w := newWorld(t)
+	w.schedule("a")
+	w.node("n1", 1000)
+	g := w.group("world", func(s *fleet.GroupSpec) { s.Static.Enabled = true })
+	first := w.await(w.want(g, 1)[0], "placed", placed)
+	w.finish(first)
+	w.node("n2", 100_000) // by far the better node
+	ended := w.await(first.Intent.ID, "ended", func(i *fleet.Instance) bool { return i.Terminal() })
+	sp := spawn.New(w.view.Snapshot(), time.Now(), rand.New(rand.NewPCG(1, 2)))
+	again, err := sp.Again(g, ended, spawn.Cause{Reason: fleet.ReasonRestart})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, txn := range sp.Txns([]spawn.Birth{again}, nil, nil, w.c.MaxOps()) {
+		if _, err := w.c.Commit(t.Context(), txn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i := w.await(first.Intent.ID, "placed again", func(i *fleet.Instance) bool { return i.Intent.Generation == 2 && placed(i) })
+	if i.Placement.Node != "n1" || i.Placement.Port != first.Placement.Port {
+		t.Errorf("placed on %s:%d, its data lies on n1 and its port was %d", i.Placement.Node, i.Placement.Port, first.Placement.Port)
+	}
+}
+
+func TestASecondSchedulerTakesOverAndNothingIsOvercommitted(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", 300)
+	stop := w.schedule("a")
+	g := w.group("many", nil)
+	for _, id := range w.want(g, 10) {
+		w.await(id, "placed by the first", placed)
+	}
+	w.schedule("b")
+	more := w.want(g, 40)
+	stop()
+	for _, id := range more {
+		w.await(id, "decided", func(i *fleet.Instance) bool { return placed(i) || i.Pending != nil })
+	}
+	memory, ports := 0, map[int]int{}
+	for i := range w.view.Snapshot().NodeInstances("n1") {
+		memory += i.Placement.Resources.MemoryMiB
+		ports[i.Placement.Port]++
+	}
+	if memory != 300 || len(ports) != 30 {
+		t.Errorf("%d MiB on %d ports of a node with 300 MiB", memory, len(ports))
+	}
+}
+
+func TestMissingPartsAreNamed(t *testing.T) {
+	_, err := scheduler.New(scheduler.Config{})
+	if !errs.Is(err, errs.Invalid) {
+		t.Errorf("err = %v", fmt.Sprint(err))
+	}
+}
