@@ -162,7 +162,11 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 
 // stopAll stops the instances, for as long as their own graces allow.
 func (p *parts) stopAll(a *Agent) error {
-	ctx, cancel := context.WithTimeout(context.Background(), p.controller.LongestStop()+stopSlack)
+	longest := p.controller.LongestStop()
+	if longest > 0 {
+		a.cfg.Log.Info("stopping the instances", "atMost", longest)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), longest+stopSlack)
 	defer cancel()
 	err := p.controller.StopAll(ctx)
 	if err != nil {

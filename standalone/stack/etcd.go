@@ -11,7 +11,6 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
-	"go.uber.org/zap"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/store"
@@ -49,7 +48,7 @@ func startEtcd(ctx context.Context, o Options) (*etcd, error) {
 	cfg := embed.NewConfig()
 	cfg.Name = "standalone"
 	cfg.Dir = filepath.Join(o.DataDir, "etcd")
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcdLog(o.Log))
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{listen}, []url.URL{listen}
 	peer := url.URL{Scheme: "http", Host: "127.0.0.1:0"} // one member: nobody ever dials it
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}

@@ -1,0 +1,53 @@
+package stack
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// etcdLog gives etcd a logger that passes on why etcd ends the process, which it
+// does when it cannot write, and its other errors to whoever debugs.
+func etcdLog(log *slog.Logger) *zap.Logger { return zap.New(etcdCore{log: log}) }
+
+type etcdCore struct {
+	log    *slog.Logger
+	fields []zapcore.Field
+}
+
+func (c etcdCore) Enabled(l zapcore.Level) bool { return l >= zapcore.ErrorLevel }
+
+func (c etcdCore) With(fields []zapcore.Field) zapcore.Core {
+	c.fields = slices.Concat(c.fields, fields)
+	return c
+}
+
+func (c etcdCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(e.Level) {
+		return ce.AddCore(e, c)
+	}
+	return ce
+}
+
+func (c etcdCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	enc := zapcore.NewMapObjectEncoder()
+	for _, f := range slices.Concat(c.fields, fields) {
+		f.AddTo(enc)
+	}
+	var attrs []any
+	for _, k := range slices.Sorted(maps.Keys(enc.Fields)) {
+		attrs = append(attrs, k, enc.Fields[k])
+	}
+	if e.Level == zapcore.ErrorLevel { // it goes on, and every orderly end is full of them
+		c.log.Debug("etcd: "+e.Message, attrs...)
+		return nil
+	}
+	c.log.Error("etcd cannot go on and ends this process: see to its disk and start again; the instances run on and are adopted",
+		append(attrs, "cause", e.Message)...)
+	return nil
+}
+
+func (c etcdCore) Sync() error { return nil }
