@@ -20,6 +20,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -83,6 +84,7 @@ type Config struct {
 type Agent struct {
 	cfg   Config
 	ready chan struct{}
+	keep  atomic.Bool
 }
 
 // New checks the configuration; nothing is touched before Run. Invalid names what is wrong.
@@ -107,3 +109,8 @@ func New(cfg Config) (*Agent, error) {
 
 // Ready is closed when the node has joined and offers its runtimes.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
+
+// KeepInstances makes the end of Run leave the instances running, whatever
+// StopInstancesOnExit says. It is for an end that nobody asked for: players must
+// not suffer because something beside the agent failed.
+func (a *Agent) KeepInstances() { a.keep.Store(true) }

@@ -145,7 +145,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	select {
 	case err = <-failed:
 	case <-ctx.Done():
-		if a.cfg.StopInstancesOnExit {
+		if a.cfg.StopInstancesOnExit && !a.keep.Load() {
 			stopped = p.stopAll(a) == nil
 		}
 	}

@@ -115,3 +115,28 @@ func TestInstancesRunOnAndAreAdopted(t *testing.T) {
 		})
 	}
 }
+
+func TestAStartThatFailsLeavesInstancesAlone(t *testing.T) {
+	data := t.TempDir()
+	p := start(t, data, "-demo")
+	before := p.running(3)
+	p.kill()
+
+	obstacle := filepath.Join(data, "ready.json.new") // where ready.json is written first
+	if err := os.Mkdir(obstacle, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	got := refused(t, "-data", data, "-listen", "127.0.0.1:0", "-etcd-listen", "127.0.0.1:0")
+	if want := "standalone: the data directory " + data + " cannot be written: is a directory"; !strings.Contains(got, want) {
+		t.Errorf("stderr %q, want %q in it", got, want)
+	}
+	if err := os.Remove(obstacle); err != nil {
+		t.Fatal(err)
+	}
+
+	p = start(t, data)
+	if diff := cmp.Diff(before, p.running(3)); diff != "" {
+		t.Errorf("instances after a start that failed (-before +after)\n%s", diff)
+	}
+	p.stop()
+}

@@ -43,7 +43,8 @@ type Options struct {
 	Node fleet.NodeID
 	// MemoryMiB and CPU (hundredths of a core) are the node's capacity. 0 means what the machine has.
 	MemoryMiB, CPU int
-	// StopInstances ends the instances when the stack ends; otherwise they run on and the next start adopts them.
+	// StopInstances ends the instances when the stack is asked to end; otherwise, and
+	// when it ends because something failed, they run on and the next start adopts them.
 	StopInstances bool
 	// UnsafeNoFsync lets etcd answer before data is on disk: for tests only.
 	UnsafeNoFsync bool
@@ -132,7 +133,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	s := &stack{o: o, data: data, db: db, meta: meta, secret: secret, listener: listener, registry: registry}
-	components, err := s.components()
+	components, err := s.components(func() bool { return ctx.Err() != nil })
 	if err != nil {
 		return err
 	}
@@ -159,7 +160,9 @@ type stack struct {
 func (s *stack) apiURL() string { return "http://" + s.listener.Addr().String() }
 
 // components wires the services by hand, in the order they start.
-func (s *stack) components() ([]lifecycle.Component, error) {
+// asked reports whether the end was asked for; when something failed instead, the
+// instances run on and the next start adopts them.
+func (s *stack) components(asked func() bool) ([]lifecycle.Component, error) {
 	s.view = view.New(s.db.client, s.o.Log)
 	var err error
 	if s.templates, err = templatesvc.New(s.templatesConfig()); err != nil {
@@ -190,7 +193,12 @@ func (s *stack) components() ([]lifecycle.Component, error) {
 		{Name: "view", Run: s.view.Run},
 		{Name: "templatesvc", Run: s.templates.Run},
 		{Name: "scheduler", Run: sched.Run},
-		{Name: "nodeagent", Run: s.agent.Run, StopTimeout: stopBound},
+		{Name: "nodeagent", Run: s.agent.Run, StopTimeout: stopBound, Stop: func(context.Context) error {
+			if !asked() {
+				s.agent.KeepInstances()
+			}
+			return nil
+		}},
 		{Name: "enforcer", Run: enf.Run},
 		{Name: "apigateway", Run: s.gateway.Run},
 		{Name: "ready", Start: s.awaitReady, Stop: s.unready},
