@@ -63,7 +63,8 @@ func Tail(path string, n int) ([]Line, error) {
 // tailOffset finds where the last n lines begin, reading backwards no further
 // than the file's first data and MaxBytes.
 func tailOffset(f *os.File, size int64, n int) (int64, error) {
-	floor := max(firstData(f), size-MaxBytes)
+	head := firstData(f)
+	floor := max(head, size-MaxBytes)
 	buf := make([]byte, block)
 	end, newlines := size, 0
 	for end > floor {
@@ -82,13 +83,29 @@ func tailOffset(f *os.File, size int64, n int) (int64, error) {
 		}
 		end = start
 	}
+	if floor > head {
+		return nextLine(f, floor, buf), nil
+	}
 	return floor, nil
+}
+
+// nextLine is where the first line after an offset begins, if it does within a
+// block: the bound on bytes must not cut a line in half.
+func nextLine(f *os.File, from int64, buf []byte) int64 {
+	n, _ := f.ReadAt(buf, from)
+	if i := bytes.IndexByte(buf[:n], '\n'); i >= 0 {
+		return from + int64(i) + 1
+	}
+	return from
 }
 
 // firstData is the offset of the first byte that was not given back.
 func firstData(f *os.File) int64 {
 	off, err := unix.Seek(int(f.Fd()), 0, unix.SEEK_DATA)
-	if err != nil { // nothing but holes, or a filesystem that cannot tell
+	if errors.Is(err, unix.ENXIO) { // nothing but holes: the data begins where the file ends
+		off, err = unix.Seek(int(f.Fd()), 0, unix.SEEK_END)
+	}
+	if err != nil { // a filesystem that cannot tell
 		return 0
 	}
 	return off

@@ -137,3 +137,26 @@ func TestReadGoesOnWhereItEnded(t *testing.T) {
 		t.Errorf("read %q", all)
 	}
 }
+
+func TestALogThatWasWhollyGivenBackHasNoLines(t *testing.T) {
+	path := write(t, strings.Repeat("line\n", 40_000))
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := console.Tail(path, 10); err != nil || len(got) != 0 {
+		t.Errorf("%d lines, %v", len(got), err)
+	}
+}
+
+func TestTheBoundOnBytesCutsNoLine(t *testing.T) {
+	path := write(t, strings.Repeat("0123456789"+strings.Repeat("x", 289)+"\n", 100_000))
+	got, err := console.Tail(path, console.MaxLines)
+	if err != nil || len(got) == 0 || !strings.HasPrefix(got[0].Text, "0123456789") {
+		t.Errorf("%d lines, %v", len(got), err)
+	}
+}

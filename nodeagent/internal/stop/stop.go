@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
@@ -24,17 +25,24 @@ type Policy struct {
 }
 
 // Gracefully ends a run. Closing force cuts every wait short and kills at once.
-// It returns when the run has ended, or with ctx's error.
+// It returns when the run has ended, or with ctx's error: an agent that leaves
+// takes no further step, the run goes on and the next agent begins anew.
 func Gracefully(ctx context.Context, p runtime.Process, policy Policy, force <-chan struct{}) error {
 	// A line that cannot be delivered is no reason to fail: the signal follows.
 	if policy.Line != "" && p.WriteLine(policy.Line) == nil && ended(ctx, p, policy.Grace, force) {
 		return nil
+	}
+	if ctx.Err() != nil {
+		return errs.Wrap("stop.Gracefully", ctx.Err())
 	}
 	if policy.Signal != syscall.SIGKILL && !closed(force) {
 		_ = p.Signal(policy.Signal)
 		if ended(ctx, p, policy.KillAfter, force) {
 			return nil
 		}
+	}
+	if ctx.Err() != nil {
+		return errs.Wrap("stop.Gracefully", ctx.Err())
 	}
 	return p.Kill(ctx)
 }

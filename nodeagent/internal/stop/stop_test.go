@@ -1,6 +1,7 @@
 package stop_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
 	"github.com/orreryhq/orrery/nodeagent/internal/stop"
@@ -71,5 +73,26 @@ func TestTheSequence(t *testing.T) {
 				t.Errorf("exit %+v, want %d", e, c.code)
 			}
 		})
+	}
+}
+
+func TestAnAgentThatLeavesTakesNoFurtherStep(t *testing.T) {
+	p, log := run(t, `trap 'echo term' TERM; echo up; read l; echo got $l; while true; do sleep 0.01; done`)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	policy := stop.Policy{Line: "stop", Grace: time.Hour, Signal: syscall.SIGTERM, KillAfter: time.Hour}
+	if err := stop.Gracefully(ctx, p, policy, nil); !errs.Is(err, errs.Canceled) {
+		t.Errorf("err = %v, want Canceled", err)
+	}
+	select {
+	case <-p.Exited():
+		t.Error("the server was ended")
+	default:
+	}
+	if b, _ := os.ReadFile(log); strings.Contains(string(b), "term") {
+		t.Errorf("the server was signalled: %q", b)
+	}
+	if err := p.Kill(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }

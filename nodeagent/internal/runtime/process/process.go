@@ -43,7 +43,9 @@ import (
 // becomes the server by exec. Fds 3 and 4 are the two ends of a pipe that tells
 // the agent that the pid has been noted; both, so that an agent which has just
 // died makes it no SIGPIPE. The wrapper's own words about signals are dropped.
-const wrapper = `exec 5>&2 2>/dev/null
+// A signal to the whole group must not end it before the server's code is written.
+const wrapper = `trap : HUP INT QUIT TERM
+exec 5>&2 2>/dev/null
 "$4" -c 'printf "%s\n" $$ >"$2/pid"; printf . >&3; exec "$3" -c "$1" 3>&- 4<&-' orrery "$1" "$2" "$3" 2>&5 5>&-
 printf '%s\n' $? >"$2/exit"
 `
@@ -153,7 +155,8 @@ func (r *Runtime) launch(ctx context.Context, s runtime.Spec) (pidfd, pid int, e
 		opened = append(opened, dir)
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(dir.Fd())
 	}
-	p, err := os.StartProcess(r.sh, []string{"sh", "-c", wrapper, "orrery", s.Command, s.RunDir, r.shell, r.sh}, attr)
+	sh := r.wrapperFor(s.Env)
+	p, err := os.StartProcess(sh, []string{"sh", "-c", wrapper, "orrery", s.Command, s.RunDir, r.shell, sh}, attr)
 	if err != nil {
 		return 0, 0, errs.As(errs.Unavailable, "process.Start", err)
 	}
@@ -162,6 +165,20 @@ func (r *Runtime) launch(ctx context.Context, s runtime.Spec) (pidfd, pid int, e
 	awaitNoted(ctx, noted, pidfd)
 	return pidfd, pid, nil
 }
+
+// wrapperFor chooses the wrapping shell: the small one, unless a variable has a
+// name like "a.b", which a plain sh drops and bash hands on.
+func (r *Runtime) wrapperFor(env []string) string {
+	for _, v := range env {
+		name, _, _ := strings.Cut(v, "=")
+		if strings.ContainsFunc(name, func(c rune) bool { return c != '_' && !letter(c) && (c < '0' || c > '9') }) {
+			return r.shell
+		}
+	}
+	return r.sh
+}
+
+func letter(c rune) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
 // awaitNoted waits for the byte that says the pid is noted. A wrapper that ended
 // before it could leaves the deadline to pass; its exit tells the rest.
@@ -194,6 +211,7 @@ func (r *Runtime) Adopt(_ context.Context, s runtime.Spec, id runtime.Identity) 
 	// Open first, compare then: a pid that is recycled in between is noticed.
 	pidfd, err := unix.PidfdOpen(id.Shell.PID, unix.PIDFD_NONBLOCK)
 	if err == nil && lives(id.Shell) {
+		p.session = id.Shell.PID
 		go p.await(pidfd)
 		return p, nil
 	}
@@ -213,6 +231,7 @@ func (r *Runtime) newRun(s runtime.Spec, id runtime.Identity) *run {
 
 func (r *Runtime) watch(s runtime.Spec, id runtime.Identity, pidfd int) *run {
 	p := r.newRun(s, id)
+	p.session = id.Shell.PID
 	go p.await(pidfd)
 	return p
 }

@@ -291,6 +291,7 @@ func TestARecycledPIDIsNotMistaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	bystander := exec.Command("sleep", "1000")
+	bystander.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // as every wrapper does
 	if err := bystander.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -307,6 +308,45 @@ func TestARecycledPIDIsNotMistaken(t *testing.T) {
 	if !alive(bystander.Process.Pid) {
 		t.Error("a bystander was killed")
 	}
+}
+
+func TestVariablesAShellWouldDropArrive(t *testing.T) {
+	r, err := process.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := spec(t, "exec env")
+	s.Env = append(s.Env, "spring.profiles.active=prod")
+	exited(t, start(t, r, s))
+	if b, _ := os.ReadFile(s.LogPath); !strings.Contains(string(b), "spring.profiles.active=prod") {
+		t.Errorf("environment:\n%s", b)
+	}
+}
+
+func TestAKilledShellIsKnownToHaveBeenKilled(t *testing.T) {
+	modes(t, func(t *testing.T, r *process.Runtime) {
+		p := start(t, r, spec(t, "sleep 1000"))
+		if err := syscall.Kill(p.Identity().Shell.PID, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if e := exited(t, p); e.Signal != "KILL" || !e.Known {
+			t.Errorf("exit %+v", e)
+		}
+	})
+}
+
+func TestASignalToTheWholeGroupKeepsTheServersCode(t *testing.T) {
+	modes(t, func(t *testing.T, r *process.Runtime) {
+		s := spec(t, `trap 'exit 4' TERM; echo up; while true; do sleep 0.01; done`)
+		p := start(t, r, s)
+		eventually(t, s.LogPath, func(l string) bool { return strings.Contains(l, "up") })
+		if err := syscall.Kill(-p.Identity().Shell.PID, syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if e := exited(t, p); !e.Known || e.Code != 4 {
+			t.Errorf("exit %+v", e)
+		}
+	})
 }
 
 func TestARebootIsToldApart(t *testing.T) {

@@ -22,6 +22,13 @@ type run struct {
 	runDir   string
 	id       runtime.Identity
 	group    *cgroup.Group // nil without control groups
+	// session is the wrapper's session, 0 when the wrapper was found gone: its number
+	// may lead a stranger's session by now.
+	session int
+	// signal ended the wrapper itself; 0 when none did or it was not our child. Set before finish.
+	signal syscall.Signal
+	// cleared is set once the group was emptied and removed: nothing is left to look for.
+	cleared atomic.Bool
 	// killed is set when we ended the run ourselves: then a missing exit code is no riddle.
 	killed atomic.Bool
 
@@ -41,7 +48,7 @@ func (p *run) await(pidfd int) {
 	f := os.NewFile(uintptr(pidfd), "pidfd")
 	if conn, err := f.SyscallConn(); err == nil {
 		_ = conn.Read(func(fd uintptr) bool { return readable(int(fd)) })
-		_ = conn.Control(func(fd uintptr) { reap(int(fd)) })
+		p.signal = reap(p.id.Shell.PID)
 	}
 	_ = f.Close()
 	p.finish()
@@ -53,10 +60,14 @@ func readable(fd int) bool {
 	return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
 }
 
-// reap collects the wrapper's zombie; for a process that is not our child somebody else does.
-func reap(pidfd int) {
-	var info unix.Siginfo
-	_ = unix.Waitid(unix.P_PIDFD, pidfd, &info, unix.WEXITED|unix.WNOHANG, nil)
+// reap collects the wrapper's zombie and tells the signal that ended it. For a
+// process that is not our child somebody else does, and it tells 0.
+func reap(pid int) syscall.Signal {
+	var ws unix.WaitStatus
+	if got, err := unix.Wait4(pid, &ws, unix.WNOHANG, nil); err != nil || got != pid || !ws.Signaled() {
+		return 0
+	}
+	return ws.Signal()
 }
 
 // finish runs once, after the wrapper's end: what is left of the tree goes
@@ -83,6 +94,8 @@ func (p *run) readExit() runtime.Exit {
 			e.Signal = signalNames[syscall.Signal(code-128)]
 		}
 		return e
+	case p.signal != 0:
+		return runtime.Exit{Code: 128 + int(p.signal), Signal: signalNames[p.signal], Known: true, At: time.Now()}
 	case p.killed.Load():
 		return runtime.Exit{Code: 128 + int(syscall.SIGKILL), Signal: "KILL", Known: true, At: time.Now()}
 	}
@@ -137,14 +150,17 @@ func (p *run) Kill(ctx context.Context) error {
 
 // killTree kills everything of the instance and returns when nothing is left.
 func (p *run) killTree(ctx context.Context) error {
+	if p.cleared.Load() {
+		return nil
+	}
 	if p.group.Exists() {
-		return p.group.Kill(ctx)
+		err := p.group.Kill(ctx)
+		p.cleared.Store(err == nil)
+		return err
 	}
-	if p.group != nil && !lives(p.id.Shell) && !lives(p.id.Server) {
-		return nil // its group was emptied and removed before
-	}
+	// No groups here, or an earlier agent ran it outside of ours: look at every process.
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		left := marked(p.instance, p.id.Shell.PID)
+		left := marked(p.instance, p.session)
 		if len(left) == 0 {
 			return nil
 		}
