@@ -126,7 +126,9 @@ func (w *world) await(id fleet.InstanceID, what string, ok func(*fleet.Instance)
 	}
 }
 
-func placed(i *fleet.Instance) bool { return i.Placement != nil && i.Placement.Generation == i.Intent.Generation }
+func placed(i *fleet.Instance) bool {
+	return i.Placement != nil && i.Placement.Generation == i.Intent.Generation
+}
 
 func waiting(reason fleet.Reason) func(*fleet.Instance) bool {
 	return func(i *fleet.Instance) bool { return i.Pending != nil && i.Pending.Reason == reason }
