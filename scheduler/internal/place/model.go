@@ -2,7 +2,6 @@ package place
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -43,16 +42,20 @@ type Hold struct {
 // Model is the nodes with what is held on them. It is owned by one goroutine.
 type Model struct {
 	nodes map[fleet.NodeID]*Node
-	// order keeps nodes sorted by id; rebuilt when a node comes or goes.
-	order []*Node
+	// joined are the nodes that have joined, in order of id.
+	joined []*Node
 }
 
 // NewModel is a model without nodes.
 func NewModel() *Model { return &Model{nodes: map[fleet.NodeID]*Node{}} }
 
-// SetNode adds or changes a node's own facts; what is held on it stays.
+// SetNode adds or changes a node's own facts; what is held on it stays. A node
+// has joined once its Runtimes are not nil.
 func (m *Model) SetNode(n Node, blocked []int) {
 	have := m.node(n.ID)
+	if joins := n.Runtimes != nil; joins != (have.Runtimes != nil) {
+		m.list(have, joins)
+	}
 	before := have.blocked
 	n.used, n.ports, n.instances, n.groups = have.used, have.ports, have.instances, have.groups
 	n.blocked = slices.Clone(blocked)
@@ -80,8 +83,17 @@ func (m *Model) node(id fleet.NodeID) *Node {
 	}
 	n := &Node{ID: id, groups: map[fleet.GroupName]int{}}
 	m.nodes[id] = n
-	m.order = slices.SortedFunc(maps.Values(m.nodes), func(a, b *Node) int { return cmp.Compare(a.ID, b.ID) })
 	return n
+}
+
+// list puts a node among the joined ones, or takes it away.
+func (m *Model) list(n *Node, joins bool) {
+	i, _ := slices.BinarySearchFunc(m.joined, n.ID, func(have *Node, id fleet.NodeID) int { return cmp.Compare(have.ID, id) })
+	if joins {
+		m.joined = slices.Insert(m.joined, i, n)
+	} else {
+		m.joined = slices.Delete(m.joined, i, i+1)
+	}
 }
 
 // Charge books what an instance holds.
@@ -106,15 +118,4 @@ func (m *Model) Release(h Hold) {
 	for _, p := range h.Ports {
 		n.ports.release(p)
 	}
-}
-
-// joined are the nodes that have joined, in order of id.
-func (m *Model) joined() []*Node {
-	out := make([]*Node, 0, len(m.order))
-	for _, n := range m.order {
-		if n.Runtimes != nil {
-			out = append(out, n)
-		}
-	}
-	return out
 }

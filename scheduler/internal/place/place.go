@@ -40,26 +40,25 @@ type Unfit struct {
 // Place chooses a node and ports for a request and charges the model, or says
 // why it cannot.
 func (m *Model) Place(r *Request) (Choice, *Unfit) {
-	nodes := m.joined()
 	var (
 		best  *Node
 		score Score
 		tie   uint64
 	)
-	losses := newLosses()
-	for _, n := range nodes {
+	losses, spread := newLosses(), newSpread(r, m.joined)
+	for _, n := range m.joined {
 		if f := excludedBy(n, r); f != nil {
 			losses.add(f, n, r)
 			continue
 		}
-		s := scoreOf(n, r, nodes)
+		s := scoreOf(n, r, spread)
 		h := tieBreak(r.ID, n.ID)
 		if best == nil || s.Total > score.Total || s.Total == score.Total && h > tie {
 			best, score, tie = n, s, h
 		}
 	}
 	if best == nil {
-		return Choice{}, losses.explain(len(nodes), r)
+		return Choice{}, losses.explain(len(m.joined), r)
 	}
 	preferred := *r
 	if r.PreferredNode != best.ID {

@@ -1,10 +1,6 @@
 package place
 
-import (
-	"math"
-
-	"github.com/orreryhq/orrery/libs/fleet"
-)
+import "math"
 
 // The weights of the score's parts; they add up to 1.
 const (
@@ -32,13 +28,13 @@ func (s Score) Parts() map[string]float64 {
 
 // scoreOf weighs free memory, idle CPU, few instances, free ports, and an even
 // spread over the values of the group's spread label.
-func scoreOf(n *Node, r *Request, nodes []*Node) Score {
+func scoreOf(n *Node, r *Request, sp spread) Score {
 	s := Score{
 		Memory:    weightMemory * ratio(n.Free().MemoryMiB, n.Capacity.MemoryMiB),
 		CPU:       weightCPU * min(1-clamp(n.CPULoad), ratio(n.Free().CPU, n.Capacity.CPU)),
 		Instances: weightInstances / float64(1+n.instances),
 		Ports:     weightPorts * n.ports.freeRatio(r.Plan.Ports),
-		Spread:    weightSpread * spread(n, r, nodes),
+		Spread:    weightSpread * sp.share(n),
 	}
 	s.Total = s.Memory + s.CPU + s.Instances + s.Ports + s.Spread
 	return s
@@ -53,31 +49,38 @@ func ratio(part, whole int) float64 {
 
 func clamp(v float64) float64 { return max(0, min(1, v)) }
 
-// spread is 1 less the group's instances in the node's bucket over those in the
+// spread counts a group's instances per value of its spread label. The zero
+// value is that of a group without the constraint.
+type spread struct {
+	key     string
+	buckets map[string]int
+	fullest int
+}
+
+func newSpread(r *Request, nodes []*Node) spread {
+	s := spread{key: r.Plan.Where.Spread}
+	if s.key == "" {
+		return s
+	}
+	s.buckets = map[string]int{}
+	for _, n := range nodes {
+		if v, ok := n.Labels[s.key]; ok {
+			s.buckets[v] += n.groups[r.Group]
+			s.fullest = max(s.fullest, s.buckets[v])
+		}
+	}
+	return s
+}
+
+// share is 1 less the group's instances in the node's bucket over those in the
 // fullest bucket; 1 where there is no constraint or no label.
-func spread(n *Node, r *Request, nodes []*Node) float64 {
-	key := r.Plan.Where.Spread
-	if key == "" {
+func (s spread) share(n *Node) float64 {
+	if s.fullest == 0 {
 		return 1
 	}
-	value, ok := n.Labels[key]
+	value, ok := n.Labels[s.key]
 	if !ok {
 		return 1
 	}
-	buckets, fullest := bucketsOf(key, r.Group, nodes)
-	if fullest == 0 {
-		return 1
-	}
-	return 1 - float64(buckets[value])/float64(fullest)
-}
-
-func bucketsOf(key string, g fleet.GroupName, nodes []*Node) (buckets map[string]int, fullest int) {
-	buckets = map[string]int{}
-	for _, n := range nodes {
-		if v, ok := n.Labels[key]; ok {
-			buckets[v] += n.groups[g]
-			fullest = max(fullest, buckets[v])
-		}
-	}
-	return buckets, fullest
+	return 1 - float64(s.buckets[value])/float64(s.fullest)
 }
