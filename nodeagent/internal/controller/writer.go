@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"reflect"
 	"sync"
@@ -12,6 +13,8 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
 )
+
+var errNoSession = errs.New(errs.Unavailable, "the node has no session")
 
 const (
 	// batch is how many statuses one transaction holds at most.
@@ -173,7 +176,7 @@ func (w *writer) run(ctx context.Context) {
 				break
 			}
 			if err := w.write(ctx, items); err != nil {
-				if retry == firstRetry && ctx.Err() == nil { // once per outage
+				if retry == firstRetry && ctx.Err() == nil && !errors.Is(err, errNoSession) { // once per outage; membership tells of a lost session
 					w.log.Warn("statuses not written yet, trying on", "count", len(items), "error", err)
 				}
 				w.settle(items)
@@ -238,7 +241,7 @@ func (w *writer) settle(items []*item) {
 func (w *writer) write(ctx context.Context, items []*item) error {
 	fence, ok := w.fence()
 	if !ok {
-		return errs.New(errs.Unavailable, "the node has no session")
+		return errNoSession
 	}
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()

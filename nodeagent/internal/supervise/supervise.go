@@ -204,7 +204,7 @@ func (i *Instance) handle(ctx context.Context, m message) {
 		i.perform(ctx, e)
 	}
 	if after := i.entry.Machine.Status; !same(before, after) && after.State != "" {
-		i.log.Info("state changed", "name", i.entry.Machine.Placement.Name, "state", after.State, "reason", after.Reason, "message", after.Message)
+		i.logChange(ctx, before, after)
 		i.kit.Report(after)
 	}
 }
@@ -239,6 +239,26 @@ func (i *Instance) advance(m message) []machine.Effect {
 
 func grace(s machine.State) time.Duration {
 	return time.Duration(s.Plan.Stop.GraceSeconds+fleet.KillAfterSeconds) * time.Second
+}
+
+// logChange tells operators of every change of state, as a warning when the
+// server ended unasked; a change of mere details is for whoever debugs.
+func (i *Instance) logChange(ctx context.Context, before, after fleet.Status) {
+	level := slog.LevelInfo
+	switch {
+	case before.State == after.State && before.Reason == after.Reason:
+		level = slog.LevelDebug
+	case after.State == fleet.Crashed || after.State == fleet.Failed:
+		level = slog.LevelWarn
+	}
+	attrs := []any{"name", i.entry.Machine.Placement.Name, "state", after.State, "reason", after.Reason}
+	if port := i.entry.Machine.Placement.Port; port > 0 {
+		attrs = append(attrs, "port", port)
+	}
+	if after.Message != "" {
+		attrs = append(attrs, "message", after.Message)
+	}
+	i.log.Log(ctx, level, "state changed", attrs...)
 }
 
 func same(a, b fleet.Status) bool {
