@@ -17,6 +17,8 @@ const (
 	// arenaCommand is the hidden subcommand that makes this binary the demo's game server.
 	arenaCommand = "arena"
 	demoGroup    = "arena"
+	// The demo's ports begin where players of such games look first.
+	demoFirstPort, demoLastPort = 25565, 25664
 )
 
 // seedDemo writes the demo's template into the data directory, unless it is
@@ -41,17 +43,27 @@ func seedDemo(dataDir string) error {
 	return nil
 }
 
-// announce prints where everything is, and declares the demo group if asked to.
-func announce(ctx context.Context, w io.Writer, r stack.Ready, f flags) {
+// announce prints where everything is and how to end it, and declares the demo group if asked to.
+func announce(ctx context.Context, w io.Writer, r stack.Ready, f flags, stopInstances bool) {
 	fmt.Fprintf(w, "\nOrrery serves at %s   user %s, password in %s\n", r.API, r.User, r.PasswordFile)
 	if f.demo {
 		if err := declareDemo(ctx, r); err != nil {
 			fmt.Fprintf(w, "The demo group could not be declared: %v\n", err)
 		} else {
-			fmt.Fprintf(w, "Three demo servers start as group %q; files in %s\n", demoGroup, filepath.Join(filepath.Dir(r.PasswordFile), "node"))
+			dir := filepath.Dir(r.PasswordFile)
+			fmt.Fprintf(w, "The demo servers of group %q listen on ports from %d on\n  each runs in a directory of its own in %s\n  made from the template in %s\n",
+				demoGroup, demoFirstPort, filepath.Join(dir, "node", "running"), filepath.Join(dir, "templates", filepath.FromSlash(examples.DemoTemplateName)))
 		}
 	}
-	fmt.Fprintf(w, "Try:\n  %s\n\n", curlLine(r))
+	fmt.Fprintf(w, "Try:\n  %s\n%s\n\n", curlLine(r), ending(stopInstances))
+}
+
+// ending says what Ctrl-C does.
+func ending(stopInstances bool) string {
+	if stopInstances {
+		return "Ctrl-C stops the servers, then Orrery."
+	}
+	return "Ctrl-C stops Orrery; the servers run on, and the next start finds them."
 }
 
 // curlLine logs in and lists the instances, in one line that works as printed.
@@ -73,7 +85,7 @@ func declareDemo(ctx context.Context, r stack.Ready) error {
 	}
 	command := fmt.Sprintf("exec '%s' %s", exe, arenaCommand)
 	err = stack.CreateGroup(ctx, r.API, token, demoSpec(command))
-	if errs.Is(err, errs.AlreadyExists) {
+	if errs.Is(err, errs.AlreadyExists) || errs.Is(err, errs.Conflict) { // one status, 409, stands for both
 		return stack.PatchGroup(ctx, r.API, token, demoGroup, map[string]any{"command": command})
 	}
 	return err
@@ -90,7 +102,7 @@ func demoSpec(command string) map[string]any {
 		"maxInstances":      10,
 		"maxPlayers":        20,
 		"memoryMb":          64,
-		"portRangeStart":    25565,
-		"portRangeEnd":      25664,
+		"portRangeStart":    demoFirstPort,
+		"portRangeEnd":      demoLastPort,
 	}
 }

@@ -54,7 +54,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		// dearer here than the collector's time.
 		debug.SetGCPercent(gcPercent)
 	}
-	o.OnReady = func(r stack.Ready) { announce(ctx, stdout, r, f) }
+	o.OnReady = func(r stack.Ready) { announce(ctx, stdout, r, f, o.StopInstances) }
 	if f.demo {
 		o.Prepare = seedDemo
 	}

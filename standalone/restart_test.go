@@ -63,7 +63,7 @@ func TestDemoKeepsWhatItsOwnerMadeOfIt(t *testing.T) {
 	data := t.TempDir()
 	p := start(t, data, "-demo")
 	p.running(3)
-	if err := p.call(http.MethodPatch, "/api/v1/groups/arena", map[string]any{"minInstances": 1, "maxPlayers": 99}, nil); err != nil {
+	if err := p.call(http.MethodPatch, "/api/v1/groups/arena", map[string]any{"minInstances": 1, "maxPlayers": 99, "command": "exec /gone/standalone arena"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	p.running(1)
@@ -71,10 +71,19 @@ func TestDemoKeepsWhatItsOwnerMadeOfIt(t *testing.T) {
 
 	p = start(t, data, "-demo")
 	p.running(1)
-	var group struct{ MinInstances, MaxPlayers int }
+	var group struct {
+		MinInstances, MaxPlayers int
+		Command                  string
+	}
 	p.get("/api/v1/groups/arena", &group)
 	if group.MinInstances != 1 || group.MaxPlayers != 99 {
 		t.Errorf("the second start made %+v of the owner's group, want it untouched", group)
+	}
+	if !strings.Contains(group.Command, os.Args[0]) {
+		t.Errorf("the command is %q, want it to follow the binary, %s", group.Command, os.Args[0])
+	}
+	if strings.Contains(p.stdout.String(), "could not be declared") {
+		t.Errorf("printed %q", &p.stdout)
 	}
 	p.stop()
 }

@@ -28,7 +28,7 @@ func Login(ctx context.Context, api, user, passwordFile string) (token string, e
 	return answer.Token, errs.Wrap("stack.Login", err)
 }
 
-// CreateGroup declares a group through the API. AlreadyExists when there is one of that name.
+// CreateGroup declares a group through the API. Conflict when there is one of that name.
 func CreateGroup(ctx context.Context, api, token string, spec map[string]any) error {
 	r := wire.Request{Method: http.MethodPost, URL: api + "/api/v1/groups", Token: token, Body: spec}
 	return errs.Wrap("stack.CreateGroup", call(ctx, r, nil))
