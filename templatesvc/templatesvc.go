@@ -21,6 +21,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/templatesvc/internal/blob"
 	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
 	"github.com/orreryhq/orrery/templatesvc/internal/source"
@@ -91,9 +92,17 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, unusable("listen", cfg.Listen, err)
 	}
+	var requests *prometheus.CounterVec
+	if cfg.Metrics != nil {
+		m := telemetry.NewMetrics(cfg.Metrics, "templatesvc")
+		requests = m.Counter("http_requests", "Calls by route.", "route")
+		if err := m.Err(); err != nil {
+			return nil, errs.Wrap("templatesvc.New", errors.Join(err, listener.Close()))
+		}
+	}
 	s := &Service{cfg: cfg, listener: listener, source: dir}
 	s.server = &http.Server{
-		Handler:           transport.NewHandler(endpoint.New(service), cfg.ClusterSecret),
+		Handler:           transport.NewHandler(endpoint.New(service), cfg.ClusterSecret, requests),
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 	}

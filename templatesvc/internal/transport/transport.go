@@ -15,6 +15,7 @@ import (
 
 	kithttp "github.com/go-kit/kit/transport/http"
 	"github.com/klauspost/compress/zstd"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -27,7 +28,8 @@ import (
 const compressFrom = 1 << 10
 
 // NewHandler serves the endpoints under /v1, and /livez without the secret.
-func NewHandler(set endpoint.Set, secret string) http.Handler {
+// requests counts answered calls by route; nil counts nothing.
+func NewHandler(set endpoint.Set, secret string, requests *prometheus.CounterVec) http.Handler {
 	opts := []kithttp.ServerOption{
 		kithttp.ServerErrorEncoder(func(_ context.Context, err error, w http.ResponseWriter) {
 			wire.Encode(w, wire.Internal, "", err)
@@ -40,8 +42,20 @@ func NewHandler(set endpoint.Set, secret string) http.Handler {
 	mux.Handle("POST /v1/templates/{group}/{name}/rollback", kithttp.NewServer(set.Rollback, readRollback, writeJSON, opts...))
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	outer.Handle("/", authenticate(mux, secret))
+	outer.Handle("/", authenticate(count(mux, requests), secret))
 	return outer
+}
+
+// count counts calls by the route that served them.
+func count(mux *http.ServeMux, requests *prometheus.CounterVec) http.Handler {
+	if requests == nil {
+		return mux
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, route := mux.Handler(r)
+		requests.WithLabelValues(route).Inc()
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // authenticate lets nobody in without the cluster's secret.
