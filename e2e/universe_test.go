@@ -28,6 +28,14 @@ func TestAConfigurationOfTheOlderDialectRunsWithItsTemplates(t *testing.T) {
 	cluster.WriteTemplate(t, c, "layers/top", map[string]string{"a.txt": "top %PORT% %INSTANCE_ID% %INSTANCE_GROUPS% %colour% %NOPE%"})
 	cluster.WriteTemplate(t, c, "extras/one", map[string]string{"extra-one.txt": "1"})
 	cluster.WriteTemplate(t, c, "extras/two", map[string]string{"extra-two.txt": "2"})
+	cluster.Eventually(t, "all four templates picked up", func() string {
+		var list []struct{ Name string }
+		r := admin.Do("GET", "/api/templates", nil).OK(200, &list)
+		if len(list) == 4 {
+			return ""
+		}
+		return string(r.Body)
+	})
 	configuration := map[string]any{
 		"name": "older", "command": "echo started on %PORT%; exec cat", "ramMB": 64, "cpu": 10, "shutdownGraceSeconds": 1,
 		"instanceGroups": []string{"a", "b"}, "availablePorts": map[string]int{"min": 42000, "max": 42010},
