@@ -15,7 +15,7 @@ import (
 const (
 	// resync is the safety net: everything that waits is looked at again.
 	resync = 30 * time.Second
-	// retry is the pause after a commit that failed for etcd's sake.
+	// retry is the pause after a commit that failed for etcd's sake or met another owner.
 	retry = 250 * time.Millisecond
 	// commitTimeout bounds one transaction.
 	commitTimeout = 5 * time.Second
@@ -140,7 +140,7 @@ func requestOf(i *fleet.Instance, plan *fleet.Plan) *place.Request {
 }
 
 // commit performs a transaction and waits until the model has seen it, or what
-// it lost to. False when etcd did not answer: try again later.
+// it lost to. False when etcd did not answer or refused us: try again later.
 func (c *Controller) commit(ctx context.Context, b *batch) bool {
 	began := time.Now()
 	attempt, cancel := context.WithTimeout(ctx, commitTimeout)
@@ -153,10 +153,13 @@ func (c *Controller) commit(ctx context.Context, b *batch) bool {
 		for _, id := range b.placed {
 			c.log.Debug("placed", "instance", id)
 		}
-	case errs.Is(err, errs.Fenced):
+	case errs.Is(err, errs.Fenced): // the session's end is about to be noticed
 		c.log.Warn("a placement was refused: the shard is not ours any more", "error", err)
+		c.state.room++
+		return false
 	case errs.Is(err, errs.Conflict), errs.Is(err, errs.AlreadyExists):
 		c.log.Debug("a placement met a change, looking again", "error", err)
+		c.state.room++ // the notes of this transaction were not written either
 	case ctx.Err() != nil:
 		return false
 	default:

@@ -280,3 +280,71 @@ func TestMissingPartsAreNamed(t *testing.T) {
 		t.Errorf("err = %v", fmt.Sprint(err))
 	}
 }
+
+// block says which ports strangers hold on a node.
+func (w *world) block(id fleet.NodeID, ports ...fleet.BlockedPort) {
+	w.t.Helper()
+	n, _ := w.view.Snapshot().Nodes.Get(id)
+	next := *n
+	next.BlockedPorts = ports
+	w.commit(store.Replace(store.NodeKey(id), next, n.ModRev))
+}
+
+func TestAPortThatAStrangerHoldsIsAvoided(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", 1000)
+	w.block("n1", fleet.BlockedPort{Port: 30000, Until: time.Now().Add(time.Hour)})
+	w.schedule("a")
+	i := w.await(w.want(w.group("lobby", nil), 1)[0], "placed", placed)
+	if i.Placement.Port != 30001 {
+		t.Errorf("port %d", i.Placement.Port)
+	}
+}
+
+func TestABlockedPortIsTriedAgainWhenItsTimeIsOver(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", 1000)
+	w.block("n1", fleet.BlockedPort{Port: 30000, Until: time.Now().Add(300 * time.Millisecond)})
+	w.schedule("a")
+	id := w.want(w.group("lobby", func(s *fleet.GroupSpec) { s.Ports = fleet.PortRange{Start: 30000, End: 30000} }), 1)[0]
+	if i := w.await(id, "placed", placed); i.Placement.Port != 30000 {
+		t.Errorf("port %d", i.Placement.Port)
+	}
+}
+
+func TestAnInstanceWaitsForItsPlan(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", 1000)
+	w.schedule("a")
+	plan := fleet.Compose(*w.group("lobby", nil), nil, 0)
+	w.commit(store.Create(store.IntentKey("abc123"), fleet.Intent{
+		ID: "abc123", Name: "lobby-1", Group: "lobby", Plan: plan.Digest(), Desired: fleet.DesiredRunning, Generation: 1,
+	}))
+	w.await("abc123", "waiting", waiting(fleet.ReasonPlanMissing))
+	w.commit(store.Create(store.PlanKey(plan.Digest()), fleet.StoredPlan{Plan: plan}))
+	w.await("abc123", "placed", placed)
+}
+
+func TestALostNodeKeepsItsRoomUntilItsAgentSpeaks(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", 10)
+	w.schedule("a")
+	g := w.group("lobby", nil)
+	first := w.await(w.want(g, 1)[0], "placed", placed)
+	session, _ := w.view.Snapshot().NodeSessions.Get("n1")
+	w.commit(
+		store.Remove(store.NodeSessionKey("n1"), session.ModRev),
+		store.Create(store.StatusKey(first.Intent.ID), fleet.Status{Instance: first.Intent.ID, Node: "n1", Generation: 1, State: fleet.Offline, Reason: fleet.ReasonNodeLost}))
+	second := w.want(g, 1)[0]
+	lost := func(filter string) func(*fleet.Instance) bool {
+		return func(i *fleet.Instance) bool { return i.Pending != nil && i.Pending.Lost[0].Filter == filter }
+	}
+	w.await(second, "waiting for the session", lost("session"))
+	w.commit(store.Create(store.NodeSessionKey("n1"), fleet.NodeSession{Node: "n1"}))
+	w.await(second, "waiting for the memory", lost("memory"))
+	i, _ := w.view.Snapshot().Instances.Get(first.Intent.ID)
+	gone := *i.Status
+	gone.State = fleet.Crashed
+	w.commit(store.Replace(store.StatusKey(first.Intent.ID), gone, i.Status.ModRev))
+	w.await(second, "placed", placed)
+}

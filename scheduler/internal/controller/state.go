@@ -63,10 +63,14 @@ func (s *state) apply(c *view.Change, now time.Time) {
 	switch c.Kind {
 	case view.KindIntent, view.KindPlacement, view.KindStatus:
 		s.applyInstance(c)
-	case view.KindNode, view.KindNodeDesired, view.KindReport:
+	case view.KindReport: // changes which node is best, not what fits
+		s.setNode(fleet.NodeID(c.Key[0]), now)
+	case view.KindNode, view.KindNodeDesired:
+		s.room++
 		s.setNode(fleet.NodeID(c.Key[0]), now)
 	case view.KindSession:
 		if c.Key[0] == "node" {
+			s.room++
 			s.setNode(fleet.NodeID(c.Key[1]), now)
 		}
 	case view.KindPlan:
@@ -92,6 +96,9 @@ func (s *state) applyInstance(c *view.Change) {
 func (s *state) hold(before, after *fleet.Instance) {
 	old, had := holdOf(before)
 	now, has := holdOf(after)
+	if had && has && before.Placement == after.Placement { // most changes are of the status only
+		return
+	}
 	if has {
 		s.model.Charge(now)
 	}
@@ -110,7 +117,6 @@ func holdOf(i *fleet.Instance) (place.Hold, bool) {
 }
 
 func (s *state) setNode(id fleet.NodeID, now time.Time) {
-	s.room++
 	n, ok := s.snap.Nodes.Get(id)
 	if !ok {
 		s.model.RemoveNode(id)
@@ -145,12 +151,13 @@ func (s *state) blockedPorts(n *fleet.Node, now time.Time) []int {
 	return ports
 }
 
-// release frees ports whose time has come.
+// releaseBlocked frees ports whose time has come.
 func (s *state) releaseBlocked(now time.Time) {
 	if s.unblock.IsZero() || s.unblock.After(now) {
 		return
 	}
 	s.unblock = time.Time{}
+	s.room++
 	for id := range s.snap.Nodes.All() {
 		s.setNode(id, now)
 	}

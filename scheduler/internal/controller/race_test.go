@@ -1,0 +1,87 @@
+package controller_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/scheduler/internal/controller"
+)
+
+// rival starts a controller that owns every shard of a service of its own: with
+// two of them, only the comparisons stand between two placements and one room.
+func (w *world) rival(service string) *store.Replica {
+	w.t.Helper()
+	r := &store.Replica{Client: w.c, Self: fleet.Session{Service: service, Replica: "r"}, Claim: true, Log: slog.New(slog.DiscardHandler)}
+	v := view.New(w.c, nil)
+	ctl := controller.New(w.c, v, r.Owned, nil, r.Log)
+	r.Gained = func(*store.Ownership) { ctl.Wake() }
+	w.run(v.Run)
+	w.run(r.Run)
+	w.run(ctl.Run)
+	return r
+}
+
+// decided waits until each instance is placed or says why not, and returns the placed ones.
+func (w *world) decided(ids []fleet.InstanceID) (out []*fleet.Instance) {
+	w.t.Helper()
+	for _, id := range ids {
+		if i := w.await(id, "decided", func(i *fleet.Instance) bool { return placed(i) || i.Pending != nil }); placed(i) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func TestTwoSchedulersAtOnceNeverGiveTheSameRoom(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", 600)
+	g := w.group("many", nil)
+	w.rival("scheduler-a")
+	w.rival("scheduler-b")
+	var got []*fleet.Instance
+	for range 8 { // waves, so that now the one and now the other comes first
+		got = append(got, w.decided(w.want(g, 10))...)
+	}
+	ports := map[int]fleet.InstanceID{}
+	for _, i := range got {
+		if other, twice := ports[i.Placement.Port]; twice {
+			t.Errorf("%s and %s both have port %d", other, i.Intent.ID, i.Placement.Port)
+		}
+		ports[i.Placement.Port] = i.Intent.ID
+	}
+	if len(got) != 60 {
+		t.Errorf("%d were placed in the room of 60", len(got))
+	}
+}
+
+func TestWhoLostItsShardsPlacesNothing(t *testing.T) {
+	w := newWorld(t)
+	stale := w.rival("scheduler-a")
+	for deadline := time.Now().Add(patience); stale.Owned().Count() < fleet.ShardCount; <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("owns %d shards", stale.Owned().Count())
+		}
+	}
+	// Its shards are taken from it while it believes that it has them.
+	shards, _, err := store.List(t.Context(), w.c, store.Shards("scheduler-a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var writes []store.Write
+	for n := range fleet.ShardCount {
+		writes = append(writes, store.Remove(store.ShardKey("scheduler-a", n), shards[0].ModRev))
+	}
+	w.commit(writes...)
+	w.node("n1", 1000)
+	g := w.group("lobby", nil)
+	id := w.want(g, 1)[0]
+	w.schedule("b")
+	i := w.await(id, "placed", placed)
+	if i.Placement.Epoch <= stale.Owned().Epoch() {
+		t.Errorf("placed under epoch %d, the lost one is %d", i.Placement.Epoch, stale.Owned().Epoch())
+	}
+}
