@@ -2,8 +2,7 @@ package place
 
 import "fmt"
 
-// diskFilter wants the reserved disk to be unreserved by others; whether the disk
-// is full at the moment is the agent's to see.
+// diskFilter wants the reserved disk to be free, where a node says what it has.
 var diskFilter = Filter{
 	Name: "disk",
 	Fits: func(n *Node, r *Request) bool { return r.Plan.Resources.DiskMiB <= max(0, n.Free().DiskMiB) },

@@ -6,7 +6,7 @@ import "fmt"
 var portFilter = Filter{
 	Name: "ports",
 	Fits: func(n *Node, r *Request) bool {
-		_, _, ok := n.choosePorts(r, 0)
+		_, _, ok := n.choosePorts(r)
 		return ok
 	},
 	Fix: func(n *Node, r *Request) string {

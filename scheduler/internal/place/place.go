@@ -1,15 +1,16 @@
 package place
 
-import "github.com/orreryhq/orrery/libs/fleet"
+import (
+	"hash/fnv"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
 
 // Request is one instance to be placed.
 type Request struct {
 	ID    fleet.InstanceID
 	Group fleet.GroupName
 	Plan  *fleet.Plan
-	// Class names requests of one group and plan: nodes are judged once for all of
-	// them. The plan's digest serves. Empty: judged alone.
-	Class string
 	// Pinned is the only node allowed, because the instance's data lies there. Empty: any.
 	Pinned fleet.NodeID
 	// PreferredPort is taken again if it is free, on PreferredNode.
@@ -39,71 +40,50 @@ type Unfit struct {
 // Place chooses a node and ports for a request and charges the model, or says
 // why it cannot.
 func (m *Model) Place(r *Request) (Choice, *Unfit) {
-	best, ok := m.best(r)
-	if !ok {
-		return Choice{}, m.explain(r)
-	}
-	preferred := 0
-	if r.PreferredNode == best.node.ID {
-		preferred = r.PreferredPort
-	}
-	port, extra, _ := best.node.choosePorts(r, preferred) // the ports filter has made sure
-	var named map[string]int
-	for i, p := range extra {
-		if named == nil {
-			named = make(map[string]int, len(extra))
+	var (
+		best  *Node
+		score Score
+		tie   uint64
+	)
+	losses, spread := newLosses(), newSpread(r, m.joined)
+	for _, n := range m.joined {
+		if f := excludedBy(n, r); f != nil {
+			losses.add(f, n, r)
+			continue
 		}
-		named[r.Plan.AdditionalPorts[i].Name] = p
+		s := scoreOf(n, r, spread)
+		h := tieBreak(r.ID, n.ID)
+		if best == nil || s.Total > score.Total || s.Total == score.Total && h > tie {
+			best, score, tie = n, s, h
+		}
 	}
-	c := Choice{
-		Node: best.node.ID, Port: port, Ports: named, Score: best.score,
-		Hold: HoldOf(best.node.ID, r.Group, r.Plan.Resources, port, named),
+	if best == nil {
+		return Choice{}, losses.explain(len(m.joined), r)
 	}
+	preferred := *r
+	if r.PreferredNode != best.ID {
+		preferred.PreferredPort = 0
+	}
+	port, named, _ := best.choosePorts(&preferred) // the ports filter has made sure
+	c := Choice{Node: best.ID, Port: port, Ports: named, Score: score, Hold: HoldOf(best.ID, r.Group, r.Plan.Resources, port, named)}
 	m.Charge(c.Hold)
 	return c, nil
 }
 
-// best is the best of the nodes that fit.
-func (m *Model) best(r *Request) (best ranked, ok bool) {
-	switch {
-	case r.Pinned != "":
-		n, known := m.nodes[r.Pinned]
-		if !known || !n.joined || excludedBy(n, r) != nil {
-			return ranked{}, false
-		}
-		return rankedOf(n, r, bucketsOf(r, m.joined)), true
-	case r.Class != "" && r.Plan.Where.Spread == "": // a spread changes many nodes' scores at once
-		return m.class(r).best()
-	}
-	b := bucketsOf(r, m.joined)
-	for _, n := range m.joined {
-		if excludedBy(n, r) != nil {
-			continue
-		}
-		if c := rankedOf(n, r, b); !ok || c.above(best) {
-			best, ok = c, true
-		}
-	}
-	return best, ok
-}
-
-// explain asks every node again why it does not fit.
-func (m *Model) explain(r *Request) *Unfit {
-	losses := newLosses()
-	for _, n := range m.joined {
-		if f := excludedBy(n, r); f != nil {
-			losses.add(f, n, r)
-		}
-	}
-	return losses.explain(len(m.joined), r)
-}
-
 // HoldOf is what a placement occupies.
 func HoldOf(n fleet.NodeID, g fleet.GroupName, res fleet.Resources, port int, named map[string]int) Hold {
-	h := Hold{Node: n, Group: g, Resources: res, Ports: make([]int, 1, 1+len(named))}
-	h.Ports[0] = port
+	h := Hold{Node: n, Group: g, Resources: res, Ports: []int{port}}
 	for _, p := range named {
 		h.Ports = append(h.Ports, p)
 	}
 	return h
+}
+
+// tieBreak orders equal nodes differently for each instance, but always the same way.
+func tieBreak(id fleet.InstanceID, n fleet.NodeID) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(id))
+	_, _ = h.Write([]byte{0})
+	_, _ = h.Write([]byte(n))
+	return h.Sum64()
 }

@@ -8,41 +8,40 @@ import (
 )
 
 // portSet counts who holds each port number: a stranger and an instance may hold
-// one at a time, and it is free when both have let go. It is sorted by number, so
-// that a node costs what it holds, not 64 Ki bits.
-type portSet struct{ held []heldPort }
+// one at a time, and it is free when both have let go.
+type portSet struct{ held []heldPort } // in order of port
 
-type heldPort struct{ port, holders int }
+type heldPort struct{ port, by int }
 
-// at is where a port stands or would stand.
-func (s *portSet) at(p int) (int, bool) {
-	return slices.BinarySearchFunc(s.held, p, func(h heldPort, p int) int { return cmp.Compare(h.port, p) })
+// index is where a port stands, or would stand.
+func (s *portSet) index(port int) (at int, held bool) {
+	return slices.BinarySearchFunc(s.held, port, func(h heldPort, p int) int { return cmp.Compare(h.port, p) })
 }
 
 func (s *portSet) take(p int) {
 	if p == 0 {
 		return
 	}
-	i, ok := s.at(p)
-	if !ok {
+	i, held := s.index(p)
+	if !held {
 		s.held = slices.Insert(s.held, i, heldPort{port: p})
 	}
-	s.held[i].holders++
+	s.held[i].by++
 }
 
 func (s *portSet) release(p int) {
-	i, ok := s.at(p)
-	if p == 0 || !ok {
+	i, held := s.index(p)
+	if !held {
 		return
 	}
-	if s.held[i].holders--; s.held[i].holders == 0 {
+	if s.held[i].by--; s.held[i].by == 0 {
 		s.held = slices.Delete(s.held, i, i+1)
 	}
 }
 
 func (s *portSet) free(p int) bool {
-	_, ok := s.at(p)
-	return !ok
+	_, held := s.index(p)
+	return !held
 }
 
 // freeRatio is the share of a range that is free.
@@ -50,20 +49,19 @@ func (s *portSet) freeRatio(r fleet.PortRange) float64 {
 	if r.Len() == 0 {
 		return 1
 	}
-	first, _ := s.at(r.Start)
-	end, _ := s.at(r.End + 1)
-	return 1 - float64(end-first)/float64(r.Len())
+	from, _ := s.index(r.Start)
+	to, _ := s.index(r.End + 1)
+	return 1 - float64(to-from)/float64(r.Len())
 }
 
-// lowest is the lowest free port of a range that is not among some others.
-func (s *portSet) lowest(r fleet.PortRange, others []int) (int, bool) {
-	i, _ := s.at(r.Start)
-	for p := r.Start; p <= r.End; p++ {
-		if i < len(s.held) && s.held[i].port == p {
+// lowest is the lowest free port of a range from a port on that is not among taken.
+func (s *portSet) lowest(r fleet.PortRange, from int, taken []int) (port int, ok bool) {
+	p := max(r.Start, from)
+	for i, _ := s.index(p); p <= r.End; p++ {
+		switch {
+		case i < len(s.held) && s.held[i].port == p:
 			i++
-			continue
-		}
-		if !slices.Contains(others, p) {
+		case !slices.Contains(taken, p):
 			return p, true
 		}
 	}
@@ -71,65 +69,43 @@ func (s *portSet) lowest(r fleet.PortRange, others []int) (int, bool) {
 }
 
 // choosePorts picks the main port, the preferred one if it is free, else the
-// lowest free of the range, and one for each additional range, in their order. ok
-// is false when no choice gives each a port of its own.
-func (n *Node) choosePorts(r *Request, preferred int) (main int, extra []int, ok bool) {
-	var taken []int
-	if !r.Plan.Ports.Contains(preferred) || !n.ports.free(preferred) {
-		preferred = 0
-	}
-	for range len(r.Plan.AdditionalPorts) + 2 {
-		main, ok = preferred, true
-		if preferred == 0 {
-			main, ok = n.ports.lowest(r.Plan.Ports, taken)
+// lowest free of the range, and the additional ones. A main port that leaves an
+// additional range without one is passed over. ok is false when they do not all fit.
+func (n *Node) choosePorts(r *Request) (main int, named map[string]int, ok bool) {
+	if p := r.PreferredPort; r.Plan.Ports.Contains(p) && n.ports.free(p) {
+		if named, ok = n.chooseNamed(r.Plan.AdditionalPorts, p); ok {
+			return p, named, true
 		}
-		if !ok {
+	}
+	for from := 0; ; from = main + 1 {
+		if main, ok = n.ports.lowest(r.Plan.Ports, from, nil); !ok {
 			return 0, nil, false
 		}
-		if extra, ok = n.ports.match(r.Plan.AdditionalPorts, main); ok {
-			return main, extra, true
+		if named, ok = n.chooseNamed(r.Plan.AdditionalPorts, main); ok {
+			return main, named, true
 		}
-		// It stands in an additional range's way: the next one may not. Of k additional
-		// ranges that fit at all, no more than k main ports can be in the way.
-		taken, preferred = append(taken, main), 0
+		wanted := func(np fleet.NamedPort) bool { return np.Range.Contains(main) }
+		if !slices.ContainsFunc(r.Plan.AdditionalPorts, wanted) { // another main port would not help
+			return 0, nil, false
+		}
 	}
-	return 0, nil, false
 }
 
-// match gives each range a free port of its own other than main, whenever that
-// is possible. Ports are handed out upwards, each to the range that ends first of
-// those it lies in (Glover's rule for convex bipartite graphs, 1967).
-func (s *portSet) match(ranges []fleet.NamedPort, main int) ([]int, bool) {
-	if len(ranges) == 0 {
+// chooseNamed picks a port for each additional one beside the main one. Taking
+// those whose range ends first before the others finds a choice whenever there is one.
+func (n *Node) chooseNamed(ports []fleet.NamedPort, main int) (named map[string]int, ok bool) {
+	if len(ports) == 0 {
 		return nil, true
 	}
-	ports := make([]int, len(ranges))
-	given := []int{main}
-	p := 0
-	for range ranges {
-		start := 0
-		for i, r := range ranges {
-			if ports[i] == 0 && (start == 0 || r.Range.Start < start) {
-				start = r.Range.Start
-			}
-		}
-		next, ok := s.lowest(fleet.PortRange{Start: max(p+1, start), End: maxPort}, given)
+	order := slices.Clone(ports)
+	slices.SortStableFunc(order, func(a, b fleet.NamedPort) int { return cmp.Compare(a.Range.End, b.Range.End) })
+	named, taken := make(map[string]int, len(order)), []int{main}
+	for _, np := range order {
+		p, ok := n.ports.lowest(np.Range, 0, taken)
 		if !ok {
 			return nil, false
 		}
-		p = next
-		urgent := -1
-		for i, r := range ranges {
-			if ports[i] == 0 && r.Range.Start <= p && (urgent < 0 || r.Range.End < ranges[urgent].Range.End) {
-				urgent = i
-			}
-		}
-		if ranges[urgent].Range.End < p {
-			return nil, false
-		}
-		ports[urgent] = p
+		named[np.Name], taken = p, append(taken, p)
 	}
-	return ports, true
+	return named, true
 }
-
-const maxPort = 65535
