@@ -32,7 +32,8 @@ type Session struct {
 	deadline time.Time // the lease cannot have expired before it
 }
 
-// OpenSession grants a lease and creates key on it. AlreadyExists when somebody
+// OpenSession grants a lease of ttl, counted in whole seconds by etcd, and creates
+// key on it. AlreadyExists when somebody
 // else's session lives under the key. Takeover first revokes the lease that holds
 // the key: for whoever can prove to be the same owner by other means.
 func OpenSession[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.Duration, takeover bool) (*Session, error) {
@@ -45,7 +46,7 @@ func OpenSession[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.
 		}
 	}
 	sent := time.Now()
-	lease, err := c.etcd.Grant(ctx, int64(ttl/time.Second))
+	lease, err := c.etcd.Grant(ctx, max(1, int64(ttl/time.Second)))
 	if err != nil {
 		return nil, wrap("store.OpenSession", err)
 	}

@@ -6,13 +6,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
 // Replica keeps one replica of a service alive in etcd: its session, and with
 // Claim the shards it owns, all on one lease. When the session is lost it opens a
-// new one; until then it owns nothing.
+// new one; until then it owns nothing. A stranger that took the name meanwhile is
+// left alone: two processes with one name would otherwise end each other for ever.
 type Replica struct {
 	// Client is the store.
 	Client *Client
@@ -31,6 +34,7 @@ type Replica struct {
 	Log    *slog.Logger
 
 	owned atomic.Pointer[Ownership]
+	last  *Session // the latest session, owned by Run's goroutine
 }
 
 // Ownership is the set of shards a replica owns, with their fences. Nil owns nothing.
@@ -97,11 +101,14 @@ func (r *Replica) Run(ctx context.Context) error {
 
 // live opens a session and claims shards until the session or ctx ends.
 func (r *Replica) live(ctx context.Context) error {
+	if r.last != nil { // it may have been etcd that was away when it was closed
+		r.Client.revoke(ctx, r.last.lease)
+	}
 	s, err := OpenSession(ctx, r.Client, SessionKey(r.Self.Service, r.Self.Replica), r.Self, r.TTL, r.Takeover)
 	if err != nil {
 		return errs.Wrap("store.Replica", err)
 	}
-	r.Takeover = true // from here on the holder of this name is ourselves
+	r.Takeover, r.last = false, s // the proof was about the predecessor, not about who comes later
 	defer func() {
 		r.set(nil)
 		s.Close(context.WithoutCancel(ctx))
@@ -138,9 +145,15 @@ func (r *Replica) claim(ctx context.Context, s *Session) error {
 	own := &Ownership{done: s.Done()}
 	for {
 		next := *own
-		if r.take(ctx, s, &next) {
+		err := r.take(ctx, s, &next)
+		if next != *own {
 			own = &next
 			r.set(own)
+		}
+		var again <-chan time.Time
+		if err != nil && ctx.Err() == nil {
+			r.Log.Warn("shards not claimed yet, trying again", "service", r.Self.Service, "error", err)
+			again = time.After(claimPause)
 		}
 		select {
 		case <-ctx.Done():
@@ -148,44 +161,73 @@ func (r *Replica) claim(ctx context.Context, s *Session) error {
 		case <-s.Done():
 			return nil
 		case <-free.changed:
+		case <-again:
 		}
 	}
 }
 
-// take creates the shard keys that do not exist, as many per transaction as fit,
-// and reports whether it gained any. A batch that met somebody else's key is tried one by one.
-func (r *Replica) take(ctx context.Context, s *Session, o *Ownership) bool {
-	gained := false
-	value := fleet.Shard{Service: r.Self.Service, Replica: r.Self.Replica}
-	commit := func(shards []int) error {
+const (
+	// claimPause is the wait after shards could not be claimed for etcd's sake.
+	claimPause = 250 * time.Millisecond
+	// claimRaces is how often a claim that met somebody else's is repeated at once.
+	claimRaces = 5
+)
+
+// take creates the shard keys that do not exist. What stands on the session's own
+// lease is ours, also when the answer to the claim was lost.
+func (r *Replica) take(ctx context.Context, s *Session, o *Ownership) error {
+	ctx, cancel := context.WithTimeout(ctx, s.ttl)
+	defer cancel()
+	var err error
+	for range claimRaces {
+		var missing []int
+		if missing, err = r.survey(ctx, s, o); err != nil || len(missing) == 0 {
+			return err
+		}
 		t := Txn{Fences: []Fence{s.Fence()}}
-		for _, n := range shards {
+		for _, n := range missing {
+			value := fleet.Shard{Service: r.Self.Service, Replica: r.Self.Replica}
 			t.Writes = append(t.Writes, OnSession(s, ShardKey(r.Self.Service, n), value))
 		}
-		rev, err := r.Client.Commit(ctx, t)
-		if err == nil {
-			for _, n := range shards {
+		var rev int64
+		if rev, err = r.Client.Commit(ctx, t); err == nil {
+			for _, n := range missing {
 				o.fences[n] = FenceOf(ShardKey(r.Self.Service, n), rev)
 			}
-			gained = true
+			return nil
 		}
-		return err
+		if !errs.Is(err, errs.AlreadyExists) {
+			return errs.Wrap("store.take", err)
+		}
 	}
-	var missing []int
+	return errs.Wrap("store.take", err)
+}
+
+// survey notes the shards that are the session's, and returns those that are nobody's.
+func (r *Replica) survey(ctx context.Context, s *Session, o *Ownership) (missing []int, err error) {
+	resp, err := r.Client.etcd.Get(ctx, Shards(r.Self.Service).String(), clientv3.WithPrefix())
+	if err != nil {
+		return nil, wrap("store.survey", err)
+	}
+	held := map[string]int64{} // by key, the create-revision of ours, 0 for others
+	for _, kv := range resp.Kvs {
+		held[string(kv.Key)] = 0
+		if clientv3.LeaseID(kv.Lease) == s.lease {
+			held[string(kv.Key)] = kv.CreateRevision
+		}
+	}
 	for n := range fleet.ShardCount {
-		if o.fences[n].createRev == 0 {
+		key := ShardKey(r.Self.Service, n)
+		rev, exists := held[key.String()]
+		o.fences[n] = Fence{}
+		switch {
+		case !exists:
 			missing = append(missing, n)
+		case rev != 0:
+			o.fences[n] = FenceOf(key, rev)
 		}
 	}
-	if len(missing) == 0 || commit(missing) == nil {
-		return gained
-	}
-	for _, n := range missing {
-		if err := commit([]int{n}); err != nil && !errs.Is(err, errs.AlreadyExists) {
-			break
-		}
-	}
-	return gained
+	return missing, nil
 }
 
 // freeShards wakes the claimer when a shard key went away.

@@ -211,27 +211,44 @@ func (t Txn) explain(resp *clientv3.TxnResponse) error {
 	return errs.As(kind, "store.Commit", lost)
 }
 
-// readBack resolves a transaction whose answer was lost by looking for its first
-// put. Found with our value and newer than what we compared: it happened. Anything
-// else stays unknown, and the cause is returned.
+// readBack resolves a transaction whose answer was lost: it happened when all it
+// wrote stands as written, by one revision. Anything else stays unknown, and the
+// cause is returned.
 func (c *Client) readBack(ctx context.Context, t Txn, cause error) (int64, error) {
 	if errs.Is(cause, errs.Fenced) || errs.Is(cause, errs.TooLarge) || errs.Is(cause, errs.Denied) || errs.Is(cause, errs.Exhausted) {
 		return 0, cause
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readBackTimeout)
 	defer cancel()
-	for _, w := range t.Writes {
-		if w.remove {
-			continue
-		}
-		resp, err := c.etcd.Get(ctx, w.key)
-		if err != nil || len(resp.Kvs) == 0 {
-			return 0, cause
-		}
-		if kv := resp.Kvs[0]; string(kv.Value) == w.value && kv.ModRevision > w.modRev {
-			return kv.ModRevision, nil
-		}
+	reads := make([]clientv3.Op, len(t.Writes))
+	for i, w := range t.Writes {
+		reads[i] = clientv3.OpGet(w.key)
+	}
+	resp, err := c.etcd.Txn(ctx).Then(reads...).Commit()
+	if err != nil {
 		return 0, cause
 	}
-	return 0, cause
+	var rev int64
+	for i, w := range t.Writes {
+		kvs := resp.Responses[i].GetResponseRange().GetKvs()
+		if w.remove {
+			if len(kvs) > 0 {
+				return 0, cause
+			}
+			continue
+		}
+		if len(kvs) == 0 {
+			return 0, cause
+		}
+		kv := kvs[0]
+		mine := string(kv.Value) == w.value && kv.Lease == int64(w.lease) && kv.ModRevision > w.modRev
+		if !mine || rev != 0 && rev != kv.ModRevision {
+			return 0, cause
+		}
+		rev = kv.ModRevision
+	}
+	if rev == 0 { // only removals: somebody else's would look the same
+		return 0, cause
+	}
+	return rev, nil
 }

@@ -1,0 +1,169 @@
+package store_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+)
+
+const patience = 20 * time.Second
+
+// runReplica keeps a replica alive until the test ends.
+func runReplica(t *testing.T, r *store.Replica) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan struct{})
+	go func() { defer close(done); _ = r.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+}
+
+// owns waits until a replica owns so many shards.
+func owns(t *testing.T, r *store.Replica, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); r.Owned().Count() != n; <-time.After(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s owns %d shards, want %d", r.Self.Replica, r.Owned().Count(), n)
+		}
+	}
+}
+
+func TestShardsClaimedWithALostAnswerAreOwned(t *testing.T) {
+	c, faults := storetest.Start(t).Faulty(t)
+	lost := faults.LoseAnswer(store.Shards("scheduler").String(), true)
+	r := &store.Replica{
+		Client: c, Self: fleet.Session{Service: "scheduler", Replica: "a"}, Claim: true, Log: slog.New(slog.DiscardHandler),
+	}
+	runReplica(t, r)
+	<-lost
+	faults.Heal()
+	owns(t, r, fleet.ShardCount)
+
+	f, ok := r.Owned().Fence("lobby")
+	if !ok {
+		t.Fatal("no fence for an owned shard")
+	}
+	if _, err := c.Commit(t.Context(), store.Txn{
+		Fences: []store.Fence{f}, Writes: []store.Write{store.Create(store.AllocKey("n1"), fleet.Alloc{Node: "n1"})},
+	}); err != nil {
+		t.Errorf("a write under the fence: %v", err)
+	}
+}
+
+func TestShardsThatCouldNotBeClaimedAreTriedAgain(t *testing.T) {
+	c, faults := storetest.Start(t).Faulty(t)
+	faults.Refuse(store.Shards("scheduler").String())
+	r := &store.Replica{
+		Client: c, Self: fleet.Session{Service: "scheduler", Replica: "a"}, Claim: true, Log: slog.New(slog.DiscardHandler),
+	}
+	runReplica(t, r)
+	owns(t, r, fleet.ShardCount)
+}
+
+func TestASecondReplicaTakesWhatTheFirstGivesBack(t *testing.T) {
+	c := storetest.New(t)
+	replica := func(name string) *store.Replica {
+		return &store.Replica{Client: c, Self: fleet.Session{Service: "enforcer", Replica: name}, Claim: true, Log: slog.New(slog.DiscardHandler)}
+	}
+	a, b := replica("a"), replica("b")
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = a.Run(ctx) }()
+	owns(t, a, fleet.ShardCount)
+	runReplica(t, b)
+	before := a.Owned().Epoch()
+	stop()
+	<-done
+	owns(t, b, fleet.ShardCount)
+	if b.Owned().Epoch() <= before {
+		t.Errorf("epoch %d after %d: it must grow", b.Owned().Epoch(), before)
+	}
+}
+
+// seen is a log handler that tells of every record.
+type seen struct {
+	slog.Handler
+	records chan struct{}
+}
+
+func (s seen) Handle(context.Context, slog.Record) error {
+	select {
+	case s.records <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (s seen) Enabled(context.Context, slog.Level) bool { return true }
+
+func TestAReplicaLeavesAStrangerUnderItsNameAlone(t *testing.T) {
+	etcd := storetest.Start(t)
+	c := etcd.Client(t)
+	complained := make(chan struct{}, 1)
+	r := &store.Replica{
+		Client: c, Self: fleet.Session{Service: "scheduler", Replica: "a"}, TTL: time.Second, Claim: true,
+		Log: slog.New(seen{slog.DiscardHandler, complained}),
+	}
+	runReplica(t, r)
+	owns(t, r, fleet.ShardCount)
+
+	key := store.SessionKey("scheduler", "a")
+	stranger, err := store.OpenSession(t.Context(), c, key, fleet.Session{Service: "scheduler", Replica: "a", Version: "other"}, patience, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close(context.WithoutCancel(t.Context()))
+	select {
+	case <-complained:
+	case <-stranger.Done():
+		t.Fatal("the stranger's session was ended")
+	case <-time.After(patience):
+		t.Fatal("the replica said nothing")
+	}
+	if s, err := store.Get(t.Context(), c, key); err != nil || s.Version != "other" {
+		t.Errorf("under the name stands %+v, %v", s, err)
+	}
+	if n := r.Owned().Count(); n != 0 {
+		t.Errorf("%d shards owned without a session", n)
+	}
+}
+
+func TestAnEqualRecordOfSomebodyElseIsNoProofOfOurTransaction(t *testing.T) {
+	etcd := storetest.Start(t)
+	c, faults := etcd.Faulty(t)
+	alloc := store.Create(store.AllocKey("n1"), fleet.Alloc{Node: "n1"})
+	if _, err := etcd.Client(t).Commit(t.Context(), store.Txn{Writes: []store.Write{alloc}}); err != nil {
+		t.Fatal(err)
+	}
+	faults.Refuse(store.AllocKey("n1").String())
+	_, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{alloc, store.Create(store.AllocKey("n2"), fleet.Alloc{Node: "n2"})}})
+	if !errs.Is(err, errs.Unavailable) {
+		t.Errorf("err = %v, want Unavailable: the transaction did not happen", err)
+	}
+}
+
+func TestALostAnswerIsReadBack(t *testing.T) {
+	etcd := storetest.Start(t)
+	c, faults := etcd.Faulty(t)
+	if _, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(store.AllocKey("old"), fleet.Alloc{Node: "old"})}}); err != nil {
+		t.Fatal(err)
+	}
+	old, err := store.Get(t.Context(), c, store.AllocKey("old"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	faults.LoseAnswer(store.AllocKey("n1").String(), false)
+	rev, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{
+		store.Remove(store.AllocKey("old"), old.ModRev),
+		store.Create(store.AllocKey("n1"), fleet.Alloc{Node: "n1"}), store.Create(store.AllocKey("n2"), fleet.Alloc{Node: "n2"}),
+	}})
+	have, getErr := store.Get(t.Context(), c, store.AllocKey("n2"))
+	if err != nil || getErr != nil || have.ModRev != rev {
+		t.Errorf("revision %d, %v; n2 stands at %d, %v", rev, err, have.ModRev, getErr)
+	}
+}
