@@ -14,7 +14,7 @@ type GroupName string
 // InstanceID is an instance's identity: six lower-case letters or digits, unique for ever.
 type InstanceID string
 
-// NodeID names a node: [a-z0-9_][a-z0-9_.-]{0,62}.
+// NodeID names a node: [a-zA-Z0-9_][a-zA-Z0-9_.-]{0,62}.
 type NodeID string
 
 // InstanceIDLen is the number of characters of an InstanceID.

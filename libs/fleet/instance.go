@@ -52,6 +52,9 @@ func (i *Instance) Why() (Reason, string) {
 	if s := i.current(); s != nil {
 		return s.Reason, sentence(s.Reason, s.Message)
 	}
+	if s := i.Status; s != nil && !s.State.Terminal() { // of the older generation, as in State
+		return s.Reason, sentence(s.Reason, s.Message)
+	}
 	switch {
 	case i.placed() != nil:
 		return ReasonPlaced, ReasonPlaced.Text()

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -172,7 +173,7 @@ func paste(chosen []TemplateLayer, digest map[TemplateRef]string, override bool)
 	if !override {
 		slices.Reverse(chosen)
 	}
-	slices.SortStableFunc(chosen, func(a, b TemplateLayer) int { return a.Priority - b.Priority })
+	slices.SortStableFunc(chosen, func(a, b TemplateLayer) int { return cmp.Compare(a.Priority, b.Priority) })
 	seen := map[TemplateRef]bool{}
 	var out []PlanLayer
 	for _, c := range slices.Backward(chosen) {

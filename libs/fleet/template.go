@@ -81,6 +81,9 @@ type TemplateHead struct {
 	TemplateRef
 	// Digest is the version's identity: SHA-256 of its manifest, hex.
 	Digest string `json:"digest"`
+	// Previous is the digest the head had before it was last published; "" for the
+	// first version and after a rollback, when the version's Parent tells.
+	Previous string `json:"previous,omitempty"`
 	// SourceDigest is the digest the source directory had when it was last published
 	// from. It differs from Digest after a rollback.
 	SourceDigest string    `json:"sourceDigest,omitempty"`

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -42,6 +43,7 @@ func (s GroupSpec) Validate() []error {
 	p.addAll(s.validateAdditionalPorts())
 	p.addAll(s.Scaling.validate())
 	p.addAll(s.validateNames())
+	p.addAll(s.validateLists())
 	p.addAll(s.Stop.validate())
 	p.addAll(s.Templates.validate())
 	p.addAll(s.validateMaps())
@@ -128,9 +130,27 @@ func (s GroupSpec) validateNames() []error {
 	group("parent", s.Parent)
 	group("fallbackGroup", s.Players.FallbackGroup)
 	group("bedrockProxyGroup", s.Players.BedrockProxyGroup)
+	p.check(len(s.DependsOn) <= maxEntries, "dependsOn", "must have at most %d entries", maxEntries)
 	for i, g := range s.DependsOn {
 		group(fmt.Sprintf("dependsOn[%d]", i), g)
 	}
+	return p.list
+}
+
+// validateLists bounds the free-form lists.
+func (s GroupSpec) validateLists() []error {
+	var p problems
+	list := func(field string, values []string) {
+		p.check(len(values) <= maxEntries, field, "must have at most %d entries", maxEntries)
+		for i, v := range values {
+			p.check(v != "" && len(v) <= maxValueBytes && !HasControl(v), fmt.Sprintf("%s[%d]", field, i), "must be 1 to %d bytes without control characters", maxValueBytes)
+		}
+	}
+	list("nodeAffinity", s.Where.Affinity)
+	list("nodeAntiAffinity", s.Where.AntiAffinity)
+	list("instanceGroups", s.InstanceGroups)
+	list("staticInstanceNames", s.Static.InstanceNames)
+	p.check(len(s.Where.Spread) <= maxValueBytes && !HasControl(s.Where.Spread), "spreadConstraint", "must be at most %d bytes without control characters", maxValueBytes)
 	return p.list
 }
 
@@ -166,13 +186,15 @@ func (t TemplateSelection) validate() []error {
 func (s GroupSpec) validateMaps() []error {
 	var p problems
 	p.check(len(s.Env) <= maxEntries, "env", "must have at most %d entries", maxEntries)
-	for k, v := range s.Env {
+	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
+		v := s.Env[k]
 		p.check(envNamePattern.MatchString(k), "env", "%q is not a variable name", clip(k))
 		p.check(!slices.Contains(blockedEnv, k), "env", "%s is not allowed: it would load foreign code into the server", k)
 		p.check(len(v) <= maxValueBytes && !strings.ContainsRune(v, 0), "env", "%s must be at most %d bytes without NUL", clip(k), maxValueBytes)
 	}
 	p.check(len(s.Variables) <= maxEntries, "variableValues", "must have at most %d entries", maxEntries)
-	for k, v := range s.Variables {
+	for _, k := range slices.Sorted(maps.Keys(s.Variables)) {
+		v := s.Variables[k]
 		p.check(envNamePattern.MatchString(k), "variableValues", "%q is not a placeholder name", clip(k))
 		p.check(len(v) <= maxValueBytes && !strings.ContainsRune(v, 0), "variableValues", "%s must be at most %d bytes without NUL", clip(k), maxValueBytes)
 	}
@@ -180,6 +202,7 @@ func (s GroupSpec) validateMaps() []error {
 	for i, f := range s.FileModifications {
 		p.check(CleanPath(f), fmt.Sprintf("fileModifications[%d]", i), "%q leaves the instance's directory: give a relative path without ..", clip(f))
 	}
+	p.check(len(s.Static.ProtectedPaths) <= maxEntries, "protectedPaths", "must have at most %d entries", maxEntries)
 	for i, f := range s.Static.ProtectedPaths {
 		p.check(CleanPath(f), fmt.Sprintf("protectedPaths[%d]", i), "%q leaves the instance's directory: give a relative path without ..", clip(f))
 	}

@@ -1,0 +1,181 @@
+package fleet
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestWhatTheRecordsSayTogether(t *testing.T) {
+	const gen = 2 // the wanted generation
+	placed := func(g int64) *Placement { return &Placement{Node: "n1", Generation: g, Port: 7} }
+	status := func(g int64, s State, r Reason) *Status { return &Status{Generation: g, State: s, Reason: r} }
+	note := func(g int64) *Pending {
+		return &Pending{Generation: g, Reason: ReasonNoNodeFits, Message: "0 of 1 nodes can take it"}
+	}
+	type facts struct {
+		state    State
+		why      Reason
+		holds    bool // its node's room
+		needs    bool // a placement
+		terminal bool
+		living   bool // where lost nodes are replaced
+	}
+	cases := []struct {
+		rule      string
+		desired   Desired
+		placement *Placement
+		status    *Status
+		pending   *Pending
+		want      facts
+	}{
+		{"wanted, nothing more", DesiredRunning, nil, nil, nil, facts{Unplaced, ReasonUnscheduled, false, true, false, true}},
+		{"wanted, does not fit", DesiredRunning, nil, nil, note(gen), facts{Unplaced, ReasonNoNodeFits, false, true, false, true}},
+		{"a note on an earlier generation says nothing", DesiredRunning, nil, nil, note(gen - 1), facts{Unplaced, ReasonUnscheduled, false, true, false, true}},
+		{"placed", DesiredRunning, placed(gen), nil, nil, facts{Preparing, ReasonPlaced, true, false, false, true}},
+		{"placed, seen running", DesiredRunning, placed(gen), status(gen, Online, ReasonReady), nil, facts{Online, ReasonReady, true, false, false, true}},
+		{"placed, on a lost node", DesiredRunning, placed(gen), status(gen, Offline, ReasonNodeLost), nil, facts{Offline, ReasonNodeLost, true, false, false, false}},
+		{"crashed", DesiredRunning, placed(gen), status(gen, Crashed, ReasonExited), nil, facts{Crashed, ReasonExited, false, false, true, false}},
+		{"a new generation after the old one's end", DesiredRunning, placed(gen - 1), status(gen-1, Stopped, ReasonStopRequested), nil, facts{Unplaced, ReasonUnscheduled, false, true, false, true}},
+		{"it waits", DesiredRunning, placed(gen - 1), status(gen-1, Stopped, ReasonStopRequested), note(gen), facts{Unplaced, ReasonNoNodeFits, false, true, false, true}},
+		{"it is placed", DesiredRunning, placed(gen), status(gen-1, Stopped, ReasonStopRequested), nil, facts{Preparing, ReasonPlaced, true, false, false, true}},
+		{"a new generation while the old one runs", DesiredRunning, placed(gen - 1), status(gen-1, Online, ReasonReady), nil, facts{Online, ReasonReady, true, false, false, true}},
+		{"while the old one's node is lost", DesiredRunning, placed(gen - 1), status(gen-1, Offline, ReasonNodeLost), nil, facts{Offline, ReasonNodeLost, true, false, false, false}},
+		{"while nobody saw the old one yet", DesiredRunning, placed(gen - 1), nil, nil, facts{Unplaced, ReasonUnscheduled, true, false, false, true}},
+		{"records newer than the intent that was read", DesiredRunning, placed(gen + 1), status(gen+1, Online, ReasonReady), nil, facts{Online, ReasonReady, true, false, false, true}},
+		{"stopped before it was placed", DesiredStopped, nil, nil, nil, facts{Stopped, ReasonStopRequested, false, false, true, false}},
+		{"stopped while it waited", DesiredStopped, nil, nil, note(gen), facts{Stopped, ReasonStopRequested, false, false, true, false}},
+		{"asked to stop, its agent has not answered", DesiredStopped, placed(gen), nil, nil, facts{Preparing, ReasonPlaced, true, false, false, false}},
+		{"asked to stop, still running", DesiredStopped, placed(gen), status(gen, Online, ReasonReady), nil, facts{Online, ReasonReady, true, false, false, false}},
+		{"asked to stop, stopped", DesiredStopped, placed(gen), status(gen, Stopped, ReasonStopRequested), nil, facts{Stopped, ReasonStopRequested, false, false, true, false}},
+		{"asked to stop before the new generation was placed", DesiredStopped, placed(gen - 1), status(gen-1, Crashed, ReasonExited), nil, facts{Stopped, ReasonStopRequested, false, false, true, false}},
+	}
+	for _, c := range cases {
+		t.Run(c.rule, func(t *testing.T) {
+			i := &Instance{
+				Intent:    Intent{ID: "abc123", Desired: c.desired, Generation: gen},
+				Placement: c.placement, Status: c.status, Pending: c.pending,
+			}
+			if c.desired == DesiredStopped {
+				i.Intent.Stop = &StopRequest{Reason: ReasonStopRequested}
+			}
+			why, sentence := i.Why()
+			got := facts{i.State(), why, i.HoldsNode(), i.NeedsPlacement(), i.Terminal(), i.Living(NodeLossReplace)}
+			if got != c.want {
+				t.Errorf("got  %+v\nwant %+v", got, c.want)
+			}
+			if sentence == "" {
+				t.Error("no sentence says why")
+			}
+			if c.placement != nil && (i.Node() != "n1" || i.Port() != 7) {
+				t.Errorf("on %q:%d", i.Node(), i.Port())
+			}
+		})
+	}
+}
+
+func TestFactsNeverContradictEachOther(t *testing.T) {
+	for _, desired := range []Desired{DesiredRunning, DesiredStopped} {
+		for placement := range int64(4) {
+			for status := range placement + 1 { // nothing is seen of what was never placed
+				for _, state := range States {
+					i := &Instance{Intent: Intent{Desired: desired, Generation: 2}}
+					if placement > 0 {
+						i.Placement = &Placement{Generation: placement}
+					}
+					if status > 0 {
+						i.Status = &Status{Generation: status, State: state}
+					}
+					if i.NeedsPlacement() && (i.HoldsNode() || i.Terminal() || i.State() != Unplaced) {
+						t.Errorf("%s, placement %d, status %d %s: needs a placement, holds its node %v, is %s", desired, placement, status, state, i.HoldsNode(), i.State())
+					}
+					if i.Living(NodeLossWait) && i.Terminal() {
+						t.Errorf("%s, placement %d, status %d %s: living and terminal", desired, placement, status, state)
+					}
+					if i.Living(NodeLossReplace) && !i.Living(NodeLossWait) {
+						t.Errorf("%s, placement %d, status %d %s: living only where lost nodes are replaced", desired, placement, status, state)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestALostNodesInstanceCountsWhereItIsWaitedFor(t *testing.T) {
+	i := &Instance{Intent: Intent{Desired: DesiredRunning, Generation: 1}, Status: &Status{Generation: 1, State: Offline}}
+	for policy, want := range map[OnNodeLoss]bool{NodeLossWait: true, NodeLossReplace: false, NodeLossStop: false} {
+		if i.Living(policy) != want {
+			t.Errorf("%s: living is not %v", policy, want)
+		}
+	}
+}
+
+func TestTheMessageOfARecordIsMoreExactThanItsReason(t *testing.T) {
+	i := &Instance{
+		Intent: Intent{Desired: DesiredRunning, Generation: 1},
+		Status: &Status{Generation: 1, State: Failed, Reason: ReasonDiskFull, Message: "3 MiB are free, 10 are needed"},
+	}
+	if _, s := i.Why(); s != i.Status.Message {
+		t.Errorf("sentence %q", s)
+	}
+	i.Status.Message = ""
+	if _, s := i.Why(); s != ReasonDiskFull.Text() {
+		t.Errorf("sentence %q", s)
+	}
+}
+
+func TestFinishedAt(t *testing.T) {
+	asked := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	cases := []struct {
+		rule string
+		edit func(*Instance)
+		want time.Time
+	}{
+		{"zero while it lives", func(i *Instance) { i.Status.State = Online }, time.Time{}},
+		{"when the agent saw the end", func(*Instance) {}, asked.Add(time.Minute)},
+		{"when the agent said so, if it saw none", func(i *Instance) { i.Status.FinishedAt = time.Time{} }, asked.Add(time.Hour)},
+		{"not before it was asked for", func(i *Instance) { i.Status.FinishedAt = asked.Add(-time.Hour) }, asked},
+		{"when it was asked to stop, if it was never placed", func(i *Instance) {
+			i.Status, i.Intent.Desired, i.Intent.Stop = nil, DesiredStopped, &StopRequest{At: asked.Add(time.Second)}
+		}, asked.Add(time.Second)},
+		{"when it was asked for, if nothing else is known", func(i *Instance) { i.Status, i.Intent.Desired = nil, DesiredStopped }, asked},
+	}
+	for _, c := range cases {
+		t.Run(c.rule, func(t *testing.T) {
+			i := &Instance{
+				Intent: Intent{Desired: DesiredRunning, Generation: 1, GenerationAt: asked},
+				Status: &Status{Generation: 1, State: Crashed, FinishedAt: asked.Add(time.Minute), ChangedAt: asked.Add(time.Hour)},
+			}
+			c.edit(i)
+			if got := i.FinishedAt(); !got.Equal(c.want) {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestEveryStateHasItsPlace(t *testing.T) {
+	terminal := []State{Stopped, Crashed, Failed}
+	running := []State{Starting, Online, Stopping}
+	for _, s := range States {
+		if s.Terminal() != slices.Contains(terminal, s) || s.Running() != slices.Contains(running, s) {
+			t.Errorf("%s: terminal %v, running %v", s, s.Terminal(), s.Running())
+		}
+		followed := 0
+		for _, next := range States {
+			if !s.CanBecome(next) {
+				continue
+			}
+			followed++
+			if next == s || next == Unplaced {
+				t.Errorf("%s can become %s", s, next)
+			}
+		}
+		if none := s.Terminal() || s == Unplaced; none != (followed == 0) {
+			t.Errorf("%s can become %d states", s, followed)
+		}
+		if followed > 0 && !(s.CanBecome(Crashed) && s.CanBecome(Failed) && s.CanBecome(Stopped)) {
+			t.Errorf("%s cannot end", s)
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package fleet
+
+import (
+	"math"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// heads are template heads whose digest is "<group>/<name>!".
+func heads(refs ...string) (out []TemplateHead) {
+	for _, r := range refs {
+		out = append(out, TemplateHead{TemplateRef: ParseTemplateRef(r), Digest: r + "!"})
+	}
+	return out
+}
+
+func layer(ref string, priority int) TemplateLayer {
+	return TemplateLayer{TemplateRef: ParseTemplateRef(ref), Priority: priority}
+}
+
+// digests are the layers' digests in order of paste; a missing template is "?<ref>".
+func digests(layers []PlanLayer) string {
+	var out []string
+	for _, l := range layers {
+		if l.Digest == "" {
+			out = append(out, "?"+l.String())
+		} else {
+			out = append(out, l.Digest)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func TestLayersAreChosenAndOrdered(t *testing.T) {
+	all := heads("g/b", "g/a", "h/x", "default/base")
+	cases := []struct {
+		rule string
+		sel  TemplateSelection
+		want string
+	}{
+		{"none without a selection", TemplateSelection{Override: true}, ""},
+		{"all of a list, in its order", TemplateSelection{Override: true, AllOf: []TemplateLayer{layer("g/b", 0), layer("g/a", 0)}}, "g/b! g/a!"},
+		{"all of a group, by name", TemplateSelection{Override: true, AllInGroups: []string{"g", "h"}}, "g/a! g/b! h/x!"},
+		{"a group without templates brings none", TemplateSelection{Override: true, AllInGroups: []string{"none"}, OneInGroups: []string{"none"}}, ""},
+		{"lists come before groups", TemplateSelection{Override: true, AllInGroups: []string{"h"}, AllOf: []TemplateLayer{layer("base", 0)}}, "default/base! h/x!"},
+		{"one of one", TemplateSelection{Override: true, OneOf: []TemplateLayer{layer("h/x", 0)}, AllInGroups: []string{"g"}}, "g/a! g/b! h/x!"},
+		{"one of a group of one", TemplateSelection{Override: true, OneInGroups: []string{"h"}, OneOf: []TemplateLayer{layer("base", 0)}}, "default/base! h/x!"},
+		{"the highest priority is pasted last", TemplateSelection{Override: true, AllOf: []TemplateLayer{layer("g/a", 9), layer("g/b", -1), layer("h/x", 3)}}, "g/b! h/x! g/a!"},
+		{"groups have priority 0", TemplateSelection{Override: true, AllOf: []TemplateLayer{layer("base", 1), layer("h/x", -1)}, AllInGroups: []string{"g"}}, "h/x! g/a! g/b! default/base!"},
+		{"priorities at the ends of their range are compared, not subtracted", TemplateSelection{Override: true, AllOf: []TemplateLayer{layer("g/a", math.MaxInt), layer("g/b", math.MinInt)}}, "g/b! g/a!"},
+		{"without override the first of equals wins", TemplateSelection{AllOf: []TemplateLayer{layer("g/a", 0), layer("g/b", 0), layer("h/x", 0)}}, "h/x! g/b! g/a!"},
+		{"without override the highest priority still wins", TemplateSelection{AllOf: []TemplateLayer{layer("g/a", 0), layer("g/b", 1)}}, "g/a! g/b!"},
+		{"a template chosen twice is pasted once, where it wins", TemplateSelection{Override: true, AllOf: []TemplateLayer{layer("g/a", 0), layer("g/b", 0), layer("g/a", 5)}}, "g/b! g/a!"},
+		{"also when a group brings it again", TemplateSelection{Override: true, AllOf: []TemplateLayer{layer("h/x", 0), layer("base", 0)}, AllInGroups: []string{"h"}}, "default/base! h/x!"},
+		{"a missing template stands without a digest", TemplateSelection{Override: true, AllOf: []TemplateLayer{layer("g/gone", 0), layer("g/a", 0)}}, "?g/gone g/a!"},
+	}
+	for _, c := range cases {
+		t.Run(c.rule, func(t *testing.T) {
+			before := slices.Clone(c.sel.AllOf)
+			got := Compose(Group{Spec: GroupSpec{Templates: c.sel}}, all, 7)
+			if digests(got.Layers) != c.want || got.Override != c.sel.Override {
+				t.Errorf("layers %q, want %q", digests(got.Layers), c.want)
+			}
+			if !slices.Equal(before, c.sel.AllOf) {
+				t.Error("the group's own list was changed")
+			}
+		})
+	}
+}
+
+func TestEachTemplateOfAChoiceIsDrawnAsOften(t *testing.T) {
+	g := Group{Spec: GroupSpec{Templates: TemplateSelection{
+		Override: true, OneOf: []TemplateLayer{layer("a", 0), layer("b", 0), layer("c", 0)}, OneInGroups: []string{"g", "h"},
+	}}}
+	all := heads("default/a", "default/b", "default/c", "g/1", "g/2", "h/1", "h/2")
+	const n = 12_000
+	drawn := map[string]int{}
+	for pick := range uint64(n) {
+		drawn[digests(Compose(g, all, pick).Layers)]++
+	}
+	if len(drawn) != 12 { // 3 × 2 × 2: the choices are independent
+		t.Fatalf("%d combinations: %v", len(drawn), drawn)
+	}
+	for layers, times := range drawn {
+		if times < 800 || times > 1200 {
+			t.Errorf("%s was drawn %d times of %d", layers, times, n)
+		}
+	}
+}
+
+func TestAPlanDependsOnTheDrawOnlyWhereThereIsAChoice(t *testing.T) {
+	g := Group{Name: "lobby", Revision: 3, Spec: DefaultSpec()}
+	g.Spec.Templates.AllInGroups = []string{"g"}
+	if Compose(g, heads("g/a"), 1).Digest() != Compose(g, heads("g/a"), 2).Digest() {
+		t.Error("the digest depends on the draw")
+	}
+}
+
+func TestTheSameInputsGiveTheSameDigest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := Group{Name: "lobby", Revision: rapid.Int64Range(1, 9).Draw(t, "revision"), Spec: DefaultSpec()}
+		g.Spec.Env = rapid.MapOf(rapid.StringMatching(`[A-Z]{1,3}`), rapid.String()).Draw(t, "env")
+		g.Spec.Variables = rapid.MapOf(rapid.StringMatching(`[A-Z]{1,3}`), rapid.String()).Draw(t, "variables")
+		g.Spec.Templates = TemplateSelection{AllInGroups: []string{"g"}, OneInGroups: []string{"g", "h"}, Override: rapid.Bool().Draw(t, "override")}
+		hs := heads("g/a", "g/b", "g/c", "h/a", "h/b")
+		pick := rapid.Uint64().Draw(t, "pick")
+		plan := Compose(g, hs, pick)
+		shuffled := rapid.Permutation(hs).Draw(t, "heads")
+		if again := Compose(g, shuffled, pick); again.Digest() != plan.Digest() {
+			t.Fatalf("another order of heads, another plan: %s", cmp.Diff(plan, again))
+		}
+		read := plan
+		read.SetRev(4, 7)
+		if read.Digest() != plan.Digest() {
+			t.Fatal("where a plan was read is part of its digest")
+		}
+	})
+}
+
+func TestEveryChangeOfAPlanChangesItsDigest(t *testing.T) {
+	g := Group{Name: "lobby", Revision: 1, Spec: DefaultSpec()}
+	seen := map[string]string{Compose(g, nil, 0).Digest(): "nothing"}
+	for what, change := range map[string]func(*Group){
+		"revision": func(g *Group) { g.Revision++ },
+		"command":  func(g *Group) { g.Spec.Command = "x" },
+		"memory":   func(g *Group) { g.Spec.Resources.MemoryMiB++ },
+		"disk":     func(g *Group) { g.Spec.Resources.DiskMiB++ },
+		"ports":    func(g *Group) { g.Spec.Ports.End++ },
+		"env":      func(g *Group) { g.Spec.Env = map[string]string{"A": "B"} },
+		"static":   func(g *Group) { g.Spec.Static.Enabled = true },
+		"where":    func(g *Group) { g.Spec.Where.Spread = "zone" },
+		"stop":     func(g *Group) { g.Spec.Stop.GraceSeconds++ },
+	} {
+		next := g
+		change(&next)
+		d := Compose(next, nil, 0).Digest()
+		if other, same := seen[d]; same {
+			t.Errorf("%s and %s have the same digest", what, other)
+		}
+		seen[d] = what
+	}
+}
+
+func TestThePlanHasThePolicyInForce(t *testing.T) {
+	for _, c := range []struct {
+		static   bool
+		declared OnNodeLoss
+		want     OnNodeLoss
+	}{
+		{false, "", NodeLossReplace},
+		{true, "", NodeLossWait},
+		{true, NodeLossReplace, NodeLossReplace},
+		{false, NodeLossStop, NodeLossStop},
+	} {
+		g := Group{Spec: GroupSpec{Static: Static{Enabled: c.static}, OnNodeLoss: c.declared}}
+		if got := Compose(g, nil, 0).OnNodeLoss; got != c.want {
+			t.Errorf("static %v, declared %q: %q, want %q", c.static, c.declared, got, c.want)
+		}
+	}
+}
+
+func TestTheCommandLine(t *testing.T) {
+	cases := []struct {
+		rule string
+		spec GroupSpec
+		want string
+	}{
+		{"a command stands as it is", GroupSpec{Command: "./run  %PORT%", Software: Software{JarFile: "a.jar"}}, "./run  %PORT%"},
+		{"without one the jar is run with the heap", GroupSpec{Software: Software{JarFile: "server.jar"}, Resources: Resources{MemoryMiB: 1024}}, "java -Xms435M -Xmx870M -jar server.jar"},
+		{"without memory there is no heap to set", GroupSpec{Software: Software{JarFile: "server.jar"}}, "java -jar server.jar"},
+		{"arguments are one word each", GroupSpec{Software: Software{JarFile: "my server.jar", JVMArgs: []string{"-Da=b c", "-Dport=%PORT%", "it's"}}}, `java '-Da=b c' -Dport=%PORT% 'it'\''s' -jar 'my server.jar'`},
+	}
+	for _, c := range cases {
+		t.Run(c.rule, func(t *testing.T) {
+			if got := Compose(Group{Spec: c.spec}, nil, 0).Command; got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestHeapMiB(t *testing.T) {
+	for memory, want := range map[int]int{0: 0, 1: 0, 512: 435, 1024: 870, 2047: 1739, 2048: 1843, 4095: 3685, 4096: 3891, 16384: 15564} {
+		if got := HeapMiB(memory); got != want {
+			t.Errorf("HeapMiB(%d) = %d, want %d", memory, got, want)
+		}
+	}
+}
+
+func TestTheHeapGrowsWithTheMemoryAndFitsInIt(t *testing.T) {
+	last := 0
+	for memory := range 20_000 {
+		heap := HeapMiB(memory)
+		if heap < last || heap > memory {
+			t.Fatalf("HeapMiB(%d) = %d after %d", memory, heap, last)
+		}
+		last = heap
+	}
+}
+
+func TestAQuotedWordIsOneWordForTheShell(t *testing.T) {
+	words := []string{"", "plain", "a b", "it's", "''", `\`, "$HOME", "`id`", "a\nb", "*", "~", "#x", "!", "ü", "a;b&c|d", `"`, "-Dx=%PORT%", "(", "{a,b}", "[x]", "<", "\t"}
+	var line strings.Builder
+	line.WriteString(`printf '%s\0'`)
+	for _, w := range words {
+		line.WriteString(" " + shellQuote(w))
+	}
+	out, err := exec.Command("/bin/sh", "-c", line.String()).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(words, strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")); diff != "" {
+		t.Error(diff)
+	}
+}

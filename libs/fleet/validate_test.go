@@ -1,0 +1,168 @@
+package fleet
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+func TestTheDefaultsAreValid(t *testing.T) {
+	if problems := DefaultSpec().Validate(); len(problems) > 0 {
+		t.Error(problems)
+	}
+}
+
+func many[T any](n int, v T) []T {
+	out := make([]T, n)
+	for i := range out {
+		out[i] = v
+	}
+	return out
+}
+
+func TestEachBadFieldIsNamed(t *testing.T) {
+	cases := []struct {
+		field, rule string
+		spoil       func(*GroupSpec)
+	}{
+		{"runtime", "an unknown runtime", func(s *GroupSpec) { s.Runtime = "vm" }},
+		{"runtime", "none", func(s *GroupSpec) { s.Runtime = "" }},
+		{"command", "neither a command nor a jar", func(s *GroupSpec) { s.Software.JarFile = "" }},
+		{"command", "too long", func(s *GroupSpec) { s.Command = strings.Repeat("x", 1<<14+1) }},
+		{"command", "a NUL", func(s *GroupSpec) { s.Command = "a\x00b" }},
+		{"jarFile", "outside the directory", func(s *GroupSpec) { s.Software.JarFile = "../x.jar" }},
+		{"jarFile", "an absolute path", func(s *GroupSpec) { s.Software.JarFile = "/x.jar" }},
+		{"jvmArgs", "too many", func(s *GroupSpec) { s.Software.JVMArgs = many(257, "-x") }},
+		{"jvmArgs[1]", "a newline", func(s *GroupSpec) { s.Software.JVMArgs = []string{"ok", "a\nb"} }},
+		{"hostAddress", "a newline", func(s *GroupSpec) { s.HostAddress = "a\nb" }},
+		{"readiness", "an unknown check", func(s *GroupSpec) { s.Readiness.Type = "guess" }},
+		{"onCrash", "an unknown policy", func(s *GroupSpec) { s.OnCrash = "" }},
+		{"onNodeLoss", "an unknown policy", func(s *GroupSpec) { s.OnNodeLoss = "panic" }},
+		{"updateStrategy", "an unknown strategy", func(s *GroupSpec) { s.UpdateStrategy = "BIG_BANG" }},
+		{"memoryMb", "negative", func(s *GroupSpec) { s.Resources.MemoryMiB = -1 }},
+		{"memoryMb", "absurd", func(s *GroupSpec) { s.Resources.MemoryMiB = 1 << 40 }},
+		{"cpu", "negative", func(s *GroupSpec) { s.Resources.CPU = -1 }},
+		{"diskReservationMb", "negative", func(s *GroupSpec) { s.Resources.DiskMiB = -1 }},
+		{"cpuLimit", "negative", func(s *GroupSpec) { s.CPULimit = -1 }},
+		{"portRangeStart", "0", func(s *GroupSpec) { s.Ports.Start = 0 }},
+		{"portRangeEnd", "65536", func(s *GroupSpec) { s.Ports.End = 65536 }},
+		{"portRangeStart", "after the end", func(s *GroupSpec) { s.Ports = PortRange{2, 1} }},
+		{"additionalPorts", "too many", func(s *GroupSpec) { s.AdditionalPorts = make([]NamedPort, 257) }},
+		{"additionalPorts[0]", "no name", func(s *GroupSpec) { s.AdditionalPorts = []NamedPort{{"", "tcp", PortRange{1, 2}}} }},
+		{"additionalPorts[1]", "the same name in other letters", func(s *GroupSpec) {
+			s.AdditionalPorts = []NamedPort{{"query", "tcp", PortRange{1, 2}}, {"QUERY", "udp", PortRange{1, 2}}}
+		}},
+		{"additionalPorts[0]", "an unknown protocol", func(s *GroupSpec) { s.AdditionalPorts = []NamedPort{{"q", "sctp", PortRange{1, 2}}} }},
+		{"additionalPorts[0].start", "a bad range", func(s *GroupSpec) { s.AdditionalPorts = []NamedPort{{"q", "tcp", PortRange{2, 1}}} }},
+		{"additionalPorts[0].end", "a bad port", func(s *GroupSpec) { s.AdditionalPorts = []NamedPort{{"q", "tcp", PortRange{2, 99999}}} }},
+		{"scalingMode", "unknown", func(s *GroupSpec) { s.Scaling.Mode = "dynamic" }},
+		{"minInstances", "negative", func(s *GroupSpec) { s.Scaling.Min = -1 }},
+		{"minInstances", "above the maximum", func(s *GroupSpec) { s.Scaling.Min, s.Scaling.Max = 3, 2 }},
+		{"maxInstances", "negative", func(s *GroupSpec) { s.Scaling.Max = -1 }},
+		{"maxInstances", "absurd", func(s *GroupSpec) { s.Scaling.Max = 1 << 30 }},
+		{"scaleUpThreshold", "0", func(s *GroupSpec) { s.Scaling.UpThreshold = 0 }},
+		{"scaleUpThreshold", "above 1", func(s *GroupSpec) { s.Scaling.UpThreshold = 1.01 }},
+		{"scaleUpThreshold", "no number", func(s *GroupSpec) { s.Scaling.UpThreshold = math.NaN() }},
+		{"scaleDownAfterSeconds", "negative", func(s *GroupSpec) { s.Scaling.DownAfterSeconds = -1 }},
+		{"scaleCooldownSeconds", "negative", func(s *GroupSpec) { s.Scaling.CooldownSeconds = -1 }},
+		{"warmPoolMinPrepared", "negative", func(s *GroupSpec) { s.Scaling.WarmPoolMinimum = -1 }},
+		{"nodes", "too many", func(s *GroupSpec) { s.Where.Nodes = many[NodeID](257, "n") }},
+		{"nodes[1]", "no node id", func(s *GroupSpec) { s.Where.Nodes = []NodeID{"*", "a/b"} }},
+		{"nodeAffinity[0]", "an empty label", func(s *GroupSpec) { s.Where.Affinity = []string{""} }},
+		{"nodeAntiAffinity", "too many", func(s *GroupSpec) { s.Where.AntiAffinity = many(257, "zone") }},
+		{"spreadConstraint", "a newline", func(s *GroupSpec) { s.Where.Spread = "a\nb" }},
+		{"instanceGroups[0]", "a newline", func(s *GroupSpec) { s.InstanceGroups = []string{"a\nb"} }},
+		{"staticInstanceNames", "too many", func(s *GroupSpec) { s.Static.InstanceNames = many(257, "a") }},
+		{"parent", "no group name", func(s *GroupSpec) { s.Parent = "A" }},
+		{"fallbackGroup", "no group name", func(s *GroupSpec) { s.Players.FallbackGroup = "A" }},
+		{"bedrockProxyGroup", "no group name", func(s *GroupSpec) { s.Players.BedrockProxyGroup = "A" }},
+		{"dependsOn[0]", "no group name", func(s *GroupSpec) { s.DependsOn = []GroupName{"A"} }},
+		{"dependsOn", "too many", func(s *GroupSpec) { s.DependsOn = many[GroupName](257, "a") }},
+		{"shutdownGraceSeconds", "negative", func(s *GroupSpec) { s.Stop.GraceSeconds = -1 }},
+		{"shutdownGraceSeconds", "more than a day", func(s *GroupSpec) { s.Stop.GraceSeconds = 24*3600 + 1 }},
+		{"stopSignal", "unknown", func(s *GroupSpec) { s.Stop.Signal = "SIGTERM" }},
+		{"stopCommand", "two lines", func(s *GroupSpec) { s.Stop.Command = "save\nstop" }},
+		{"templates.allOf", "too many", func(s *GroupSpec) { s.Templates.AllOf = many(257, layer("a/b", 0)) }},
+		{"templates.allOf[0]", "outside", func(s *GroupSpec) { s.Templates.AllOf = []TemplateLayer{layer("../b", 0)} }},
+		{"templates.allOf[0]", "three parts", func(s *GroupSpec) { s.Templates.AllOf = []TemplateLayer{layer("a/b/c", 0)} }},
+		{"templates.oneOf[1]", "hidden", func(s *GroupSpec) { s.Templates.OneOf = []TemplateLayer{layer("a/b", 0), layer(".git", 0)} }},
+		{"templates.allInGroups[0]", "none", func(s *GroupSpec) { s.Templates.AllInGroups = []string{""} }},
+		{"templates.oneInGroups[0]", "a slash", func(s *GroupSpec) { s.Templates.OneInGroups = []string{"a/b"} }},
+		{"env", "no variable name", func(s *GroupSpec) { s.Env = map[string]string{"1A": ""} }},
+		{"env", "foreign code", func(s *GroupSpec) { s.Env = map[string]string{"LD_PRELOAD": "/x.so"} }},
+		{"env", "a NUL", func(s *GroupSpec) { s.Env = map[string]string{"A": "\x00"} }},
+		{"env", "too long", func(s *GroupSpec) { s.Env = map[string]string{"A": strings.Repeat("x", 1<<15+1)} }},
+		{"variableValues", "no placeholder name", func(s *GroupSpec) { s.Variables = map[string]string{"A%": ""} }},
+		{"variableValues", "a NUL", func(s *GroupSpec) { s.Variables = map[string]string{"A": "\x00"} }},
+		{"fileModifications", "too many", func(s *GroupSpec) { s.FileModifications = many(257, "a") }},
+		{"fileModifications[0]", "outside", func(s *GroupSpec) { s.FileModifications = []string{"a/../../b"} }},
+		{"protectedPaths[0]", "absolute", func(s *GroupSpec) { s.Static.ProtectedPaths = []string{"/etc"} }},
+		{"protectedPaths", "too many", func(s *GroupSpec) { s.Static.ProtectedPaths = many(257, "a") }},
+		{"startupTimeoutSeconds", "negative", func(s *GroupSpec) { s.StartupTimeoutSeconds = -1 }},
+		{"maxLifetimeSeconds", "negative", func(s *GroupSpec) { s.MaxLifetimeSeconds = -1 }},
+		{"maxPlayers", "negative", func(s *GroupSpec) { s.Players.Max = -1 }},
+	}
+	for _, c := range cases {
+		t.Run(c.field+"/"+c.rule, func(t *testing.T) {
+			s := DefaultSpec()
+			c.spoil(&s)
+			named := false
+			for _, p := range s.Validate() {
+				if !errs.Is(p, errs.Invalid) || errs.MessageOf(p) == "" {
+					t.Errorf("%v is not an invalid field with a sentence", p)
+				}
+				named = named || errs.FieldOf(p) == c.field
+			}
+			if !named {
+				t.Errorf("%v do not name %s", s.Validate(), c.field)
+			}
+		})
+	}
+}
+
+func TestEverythingWrongIsListedAtOnceAndAlwaysInTheSameOrder(t *testing.T) {
+	s := DefaultSpec()
+	s.Runtime, s.Players.Max = "vm", -1
+	s.Env = map[string]string{"1": "", "2": "", "3": "", "4": ""}
+	first := s.Validate()
+	if len(first) != 6 {
+		t.Fatalf("%d problems: %v", len(first), first)
+	}
+	for range 20 {
+		for i, p := range s.Validate() {
+			if p.Error() != first[i].Error() {
+				t.Fatalf("%d: %v, then %v", i, first[i], p)
+			}
+		}
+	}
+}
+
+// FuzzCleanPath: what is clean never leaves the directory it is joined to.
+func FuzzCleanPath(f *testing.F) {
+	for _, s := range []string{"a", "a/b", "a/../..", "..", "./a", "/a", `a\b`, "a//b", "...", "..a/b"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, p string) {
+		if !CleanPath(p) {
+			return
+		}
+		depth := 0
+		for part := range strings.SplitSeq(p, "/") {
+			switch part {
+			case "..":
+				depth--
+			case "", ".":
+			default:
+				depth++
+			}
+			if depth < 0 {
+				t.Fatalf("%q leaves its directory", p)
+			}
+		}
+		if strings.HasPrefix(p, "/") || strings.ContainsAny(p, "\\\x00") {
+			t.Fatalf("%q is clean", p)
+		}
+	})
+}
