@@ -68,27 +68,26 @@ func (e *Etcd) Faulty(t testing.TB) (*store.Client, *Faults) {
 	return store.New(cli, store.Options{Log: slog.New(slog.DiscardHandler)}), f
 }
 
-// The client tries neither again by itself.
-var (
-	errLost = status.Error(codes.Unavailable, "the answer was lost")
-	errAway = status.Error(codes.Unknown, "reads fail")
-)
+// The client tries neither lost nor away again by itself.
+
+func lost() error { return status.Error(codes.Unavailable, "the answer was lost") }
+func away() error { return status.Error(codes.Unknown, "reads fail") }
 
 func (f *Faults) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	switch r := req.(type) {
 	case *etcdserverpb.RangeRequest:
 		f.mu.Lock()
-		away := f.away
+		failing := f.away
 		f.mu.Unlock()
-		if away {
-			return errAway
+		if failing {
+			return away()
 		}
 	case *etcdserverpb.TxnRequest:
 		if fails, happens := f.strike(r); fails {
 			if happens {
 				_ = invoke(ctx, method, req, reply, cc, opts...)
 			}
-			return errLost
+			return lost()
 		}
 	}
 	return invoke(ctx, method, req, reply, cc, opts...)
