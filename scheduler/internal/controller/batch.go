@@ -86,20 +86,21 @@ func (b *batch) touch(n fleet.NodeID) {
 }
 
 // note says why an instance waits, unless that is what its note says already.
-func (b *batch) note(i *fleet.Instance, u *place.Unfit, f store.Fence) {
+// postponed is true when it comes too soon after the last one; see later.
+func (b *batch) note(i *fleet.Instance, u *place.Unfit, f store.Fence) (postponed bool) {
 	in := &i.Intent
 	var rev int64
 	if have := i.Pending; have != nil {
 		rev = have.ModRev
 		if have.Generation == in.Generation && have.Reason == u.Reason {
 			if have.Message == u.Message {
-				return
+				return false
 			}
 			if due := have.At.Add(noteEvery); due.After(b.now) {
 				if b.later.IsZero() || due.Before(b.later) {
 					b.later = due
 				}
-				return
+				return true
 			}
 		}
 	}
@@ -110,6 +111,7 @@ func (b *batch) note(i *fleet.Instance, u *place.Unfit, f store.Fence) {
 		Lost: u.Lost, Nodes: u.Nodes, At: b.now.UTC(),
 	}, rev))
 	b.noted = append(b.noted, in.ID)
+	return false
 }
 
 // undo gives back what the model was charged with: the view will charge it anew

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -15,10 +14,8 @@ import (
 const (
 	// resync is the safety net: everything that waits is looked at again.
 	resync = 30 * time.Second
-	// retry is the pause after a commit that failed for etcd's sake or met another owner.
+	// retry is the pause after a commit that failed.
 	retry = 250 * time.Millisecond
-	// commitTimeout bounds one transaction.
-	commitTimeout = 5 * time.Second
 )
 
 // Controller places instances. Make it with New before the view runs, then Run it.
@@ -28,8 +25,13 @@ type Controller struct {
 	inbox   *inbox
 	log     *slog.Logger
 	metrics *Metrics
-	// state is owned by Run's goroutine.
+
+	// Owned by Run's goroutine.
 	state *state
+	// floor is the revision of the last commit: decisions need a state at or past it.
+	floor int64
+	// doubt is the batch whose answer was lost; nil when none was.
+	doubt *batch
 }
 
 // New makes a controller that listens to a view.
@@ -59,7 +61,9 @@ func (c *Controller) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-c.inbox.wake:
 		case <-timer.C:
-			c.state.room++
+			if next == resync {
+				c.state.room++
+			}
 		}
 	}
 }
@@ -67,12 +71,18 @@ func (c *Controller) Run(ctx context.Context) error {
 // pass places what can be placed now and returns when to look again at the latest.
 func (c *Controller) pass(ctx context.Context) time.Duration {
 	next := resync
-	for ctx.Err() == nil {
+	for races := 0; ctx.Err() == nil; {
 		now := time.Now()
 		c.state.catchUp(c.inbox, now)
 		own := c.owned()
-		if c.state.snap == nil || own == nil || c.state.snap.Rev < own.Epoch() {
+		if c.state.snap == nil || own == nil {
 			return next // the next batch or the next ownership wakes us
+		}
+		if c.doubt != nil && !c.settle(ctx) {
+			return retry
+		}
+		if c.state.snap.Rev < max(own.Epoch(), c.floor) {
+			return next
 		}
 		c.state.releaseBlocked(now)
 		b := c.plan(own, now)
@@ -85,7 +95,13 @@ func (c *Controller) pass(ctx context.Context) time.Duration {
 		if len(b.txn.Writes) == 0 {
 			return next
 		}
-		if !c.commit(ctx, b) {
+		rev, err := c.commit(ctx, b)
+		switch {
+		case err == nil:
+			races = 0
+		case races < lostRaces && lostRace(err) && c.await(ctx, rev):
+			races++
+		default:
 			return retry
 		}
 	}
@@ -104,8 +120,7 @@ func (c *Controller) plan(own *store.Ownership, now time.Time) *batch {
 		f, _ := own.Fence(i.Intent.Group)
 		plan, ok := c.state.snap.Plans.Get(i.Intent.Plan)
 		if !ok {
-			b.note(i, &place.Unfit{Reason: fleet.ReasonPlanMissing, Message: "its plan is not in the store yet"}, f)
-			c.state.waiting[i.Intent.ID] = c.state.room
+			c.refuse(b, i, &place.Unfit{Reason: fleet.ReasonPlanMissing, Message: "its plan is not in the store yet"}, f)
 			continue
 		}
 		r := requestOf(i, &plan.Plan)
@@ -119,13 +134,17 @@ func (c *Controller) plan(own *store.Ownership, now time.Time) *batch {
 			}
 			unfit[class] = verdict
 		}
-		before := b.later
-		b.note(i, verdict, f)
-		if b.later == before { // a note that came too soon is written when it is due
-			c.state.waiting[i.Intent.ID] = c.state.room
-		}
+		c.refuse(b, i, verdict, f)
 	}
 	return b
+}
+
+// refuse has an instance wait until there may be room; one whose note came too
+// soon stays due until it is written.
+func (c *Controller) refuse(b *batch, i *fleet.Instance, u *place.Unfit, f store.Fence) {
+	if postponed := b.note(i, u, f); !postponed {
+		c.state.waiting[i.Intent.ID] = c.state.room
+	}
 }
 
 func requestOf(i *fleet.Instance, plan *fleet.Plan) *place.Request {
@@ -137,54 +156,4 @@ func requestOf(i *fleet.Instance, plan *fleet.Plan) *place.Request {
 		}
 	}
 	return r
-}
-
-// commit performs a transaction and waits until the model has seen it, or what
-// it lost to. False when etcd did not answer or refused us: try again later.
-func (c *Controller) commit(ctx context.Context, b *batch) bool {
-	began := time.Now()
-	attempt, cancel := context.WithTimeout(ctx, commitTimeout)
-	rev, err := c.store.Commit(attempt, b.txn)
-	cancel()
-	c.metrics.commit(time.Since(began), b, err)
-	b.undo()
-	switch {
-	case err == nil:
-		for _, id := range b.placed {
-			c.log.Debug("placed", "instance", id)
-		}
-	case errs.Is(err, errs.Fenced): // the session's end is about to be noticed
-		c.log.Warn("a placement was refused: the shard is not ours any more", "error", err)
-		c.state.room++
-		return false
-	case errs.Is(err, errs.Conflict), errs.Is(err, errs.AlreadyExists):
-		c.log.Debug("a placement met a change, looking again", "error", err)
-		c.state.room++ // the notes of this transaction were not written either
-	case ctx.Err() != nil:
-		return false
-	default:
-		c.log.Warn("placements could not be committed, trying again", "error", err)
-		c.state.room++
-		return false
-	}
-	return c.await(ctx, rev)
-}
-
-// await brings the model to a revision.
-func (c *Controller) await(ctx context.Context, rev int64) bool {
-	timer := time.NewTimer(commitTimeout)
-	defer timer.Stop()
-	for {
-		c.state.catchUp(c.inbox, time.Now())
-		if c.state.snap.Rev >= rev {
-			return true
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-timer.C:
-			return false
-		case <-c.inbox.wake:
-		}
-	}
 }

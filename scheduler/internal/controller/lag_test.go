@@ -1,0 +1,236 @@
+package controller
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/spawn"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+const patience = 30 * time.Second
+
+// lagging is a controller that sees of the store only what the test shows it,
+// and whose passes the test makes.
+type lagging struct {
+	t      *testing.T
+	c      *store.Client // a healthy one, for the test
+	faults *storetest.Faults
+	ctl    *Controller
+	view   *view.View
+
+	mu   sync.Mutex
+	kept []view.Batch
+}
+
+func newLagging(t *testing.T) *lagging {
+	t.Helper()
+	etcd := storetest.Start(t)
+	l := &lagging{t: t, c: etcd.Client(t)}
+	var faulty *store.Client
+	faulty, l.faults = etcd.Faulty(t)
+
+	replica := &store.Replica{Client: l.c, Self: fleet.Session{Service: "scheduler", Replica: "a"}, Claim: true, Log: slog.New(slog.DiscardHandler)}
+	l.ctl = New(faulty, view.New(l.c, nil), replica.Owned, nil, slog.New(slog.DiscardHandler))
+	l.view = view.New(l.c, nil)
+	l.view.Subscribe(func(b view.Batch) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.kept = append(l.kept, b)
+	})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = l.view.Run(ctx) })
+	running.Go(func() { _ = replica.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	for deadline := time.Now().Add(patience); replica.Owned().Count() != fleet.ShardCount; <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d shards owned", replica.Owned().Count())
+		}
+	}
+	return l
+}
+
+// commit writes and waits until the view, not the controller, has it.
+func (l *lagging) commit(txns ...store.Txn) (rev int64) {
+	l.t.Helper()
+	var err error
+	for _, txn := range txns {
+		if rev, err = l.c.Commit(l.t.Context(), txn); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
+	defer cancel()
+	if _, err := l.view.WaitRev(ctx, rev); err != nil {
+		l.t.Fatal(err)
+	}
+	return rev
+}
+
+func (l *lagging) write(writes ...store.Write) int64 { return l.commit(store.Txn{Writes: writes}) }
+
+// show lets the controller see the store up to a revision.
+func (l *lagging) show(rev int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.kept) > 0 && l.kept[0].After.Rev <= rev {
+		l.ctl.inbox.hear(l.kept[0])
+		l.kept = l.kept[1:]
+	}
+}
+
+// showAll lets it see everything there is.
+func (l *lagging) showAll() {
+	l.t.Helper()
+	rev, err := l.c.Revision(l.t.Context())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
+	defer cancel()
+	if _, err := l.view.WaitRev(ctx, rev); err != nil {
+		l.t.Fatal(err)
+	}
+	l.show(rev)
+}
+
+func (l *lagging) node(id fleet.NodeID, memory int) int64 {
+	l.t.Helper()
+	return l.write(
+		store.Create(store.NodeKey(id), fleet.Node{ID: id, Capacity: fleet.Resources{MemoryMiB: memory, CPU: 1000, DiskMiB: 1000}, Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}}}),
+		store.Create(store.NodeSessionKey(id), fleet.NodeSession{Node: id}))
+}
+
+// instance makes a group with one instance.
+func (l *lagging) instance(group fleet.GroupName, memory int) fleet.InstanceID {
+	l.t.Helper()
+	g := fleet.Group{Name: group, Revision: 1, Spec: fleet.DefaultSpec()}
+	g.Spec.Resources = fleet.Resources{MemoryMiB: memory}
+	l.write(store.Create(store.GroupKey(group), g))
+	sp := spawn.New(l.view.Snapshot(), time.Now(), rand.New(rand.NewPCG(1, uint64(memory))))
+	b := sp.Fresh(&g, spawn.Cause{Origin: fleet.OriginManual, Reason: fleet.ReasonRequested}, "", nil)
+	l.commit(sp.Txns([]spawn.Birth{b}, nil, nil, l.c.MaxOps())...)
+	return b.Intent.ID
+}
+
+// placedOn are the nodes with a placement of an instance.
+func (l *lagging) placedOn(id fleet.InstanceID) (nodes []fleet.NodeID) {
+	l.t.Helper()
+	for _, n := range []fleet.NodeID{"n1", "n2"} {
+		if _, err := store.Get(l.t.Context(), l.c, store.PlacementKey(n, id)); err == nil {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
+// cordoned is a fleet with an instance about to be placed on n1, which was
+// cordoned without the controller having seen it: its next choice would be n2.
+func (l *lagging) cordoned() (id fleet.InstanceID, cordon int64) {
+	l.t.Helper()
+	l.node("n1", 100_000)
+	l.node("n2", 100)
+	id = l.instance("lobby", 10)
+	l.showAll()
+	return id, l.write(store.Create(store.NodeDesiredKey("n1"), fleet.NodeDesired{Node: "n1", Cordoned: true}))
+}
+
+func (l *lagging) wantOn(id fleet.InstanceID, node fleet.NodeID) {
+	l.t.Helper()
+	if on := l.placedOn(id); len(on) != 1 || on[0] != node {
+		l.t.Fatalf("placed on %v, want %s alone", on, node)
+	}
+}
+
+func TestAPlacementWithALostAnswerIsNotMadeTwice(t *testing.T) {
+	l := newLagging(t)
+	id, cordon := l.cordoned()
+	l.faults.LoseAnswer(store.Root+"placements/", true)
+	l.ctl.pass(t.Context())
+	l.wantOn(id, "n1")
+
+	l.faults.Heal()
+	l.show(cordon) // the view is still behind what was done
+	l.ctl.pass(t.Context())
+	l.wantOn(id, "n1")
+
+	l.showAll()
+	l.ctl.pass(t.Context())
+	l.wantOn(id, "n1")
+	other := l.instance("other", 20)
+	l.showAll()
+	l.ctl.pass(t.Context())
+	l.wantOn(other, "n2")
+}
+
+func TestAPlacementThatNeverArrivedIsMadeAgain(t *testing.T) {
+	l := newLagging(t)
+	id, _ := l.cordoned()
+	l.faults.Refuse(store.Root + "placements/")
+	l.ctl.pass(t.Context())
+	l.ctl.pass(t.Context())
+	l.showAll()
+	l.ctl.pass(t.Context())
+	l.wantOn(id, "n2")
+}
+
+func TestNothingIsPlannedBeforeTheViewHasTheLastCommit(t *testing.T) {
+	l := newLagging(t)
+	id, cordon := l.cordoned()
+	l.ctl.pass(t.Context())
+	l.show(cordon)
+	l.ctl.pass(t.Context())
+	l.wantOn(id, "n1")
+}
+
+// note is the reason for waiting that stands in the store.
+func (l *lagging) note(id fleet.InstanceID) fleet.Pending {
+	l.t.Helper()
+	p, err := store.Get(l.t.Context(), l.c, store.PendingKey(id))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return p
+}
+
+func TestANoteThatMetAChangeIsWrittenAfterIt(t *testing.T) {
+	l := newLagging(t)
+	l.node("n1", 10)
+	id := l.instance("big", 1000)
+	l.showAll()
+	l.write(store.Create(store.PendingKey(id), fleet.Pending{Instance: id, Reason: fleet.ReasonPlanMissing}))
+	l.ctl.pass(t.Context())
+	l.showAll()
+	l.ctl.pass(t.Context())
+	if p := l.note(id); p.Reason != fleet.ReasonNoNodeFits {
+		t.Errorf("the note says %s", p.Reason)
+	}
+}
+
+func TestEveryNoteThatCameTooSoonIsStillDue(t *testing.T) {
+	l := newLagging(t)
+	l.node("n1", 10)
+	ids := []fleet.InstanceID{l.instance("big", 1000), l.instance("bigger", 2000)}
+	l.showAll()
+	l.ctl.pass(t.Context())
+	l.showAll()
+	l.node("n2", 10)
+	l.showAll()
+	var later *batch
+	now := l.note(ids[0]).At.Add(noteEvery / 2)
+	l.ctl.state.catchUp(l.ctl.inbox, now)
+	if later = l.ctl.plan(l.ctl.owned(), now); later.later.IsZero() || len(later.noted) > 0 {
+		t.Fatalf("noted %v, the rest at %v", later.noted, later.later)
+	}
+	if b := l.ctl.plan(l.ctl.owned(), later.later); len(b.noted) != len(ids) {
+		t.Errorf("%d of %d notes written when due", len(b.noted), len(ids))
+	}
+}
