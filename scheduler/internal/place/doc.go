@@ -9,5 +9,11 @@
 //
 // Invariants: no node is charged above its capacity; no port number is given
 // twice on a node, TCP and UDP counted as one; the same model and requests give the
-// same answer, ties being broken by a hash of instance and node.
+// same answer, ties going to the most free memory and then to a hash of group and
+// node.
+//
+// Cost: requests of one plan share a ranking of the nodes, kept from one request
+// to the next. A request costs the judgement of the nodes that changed since the
+// last one of its plan; the first of a plan, one for a group with a spread label
+// and an explanation cost that of all nodes.
 package place

@@ -25,6 +25,8 @@ type Node struct {
 	groups    map[fleet.GroupName]int
 	// blocked are ports that strangers hold.
 	blocked []int
+	// slot is its index among all nodes ever known.
+	slot int
 }
 
 // Free is the room left.
@@ -44,10 +46,18 @@ type Model struct {
 	nodes map[fleet.NodeID]*Node
 	// joined are the nodes that have joined, in order of id.
 	joined []*Node
+	// slots are all nodes ever known, in the order they became so.
+	slots []*Node
+	// changed are the slots of nodes that changed since the oldest class was made,
+	// for the classes to catch up with.
+	changed []int
+	classes map[classKey]*class
 }
 
 // NewModel is a model without nodes.
-func NewModel() *Model { return &Model{nodes: map[fleet.NodeID]*Node{}} }
+func NewModel() *Model {
+	return &Model{nodes: map[fleet.NodeID]*Node{}, classes: map[classKey]*class{}}
+}
 
 // SetNode adds or changes a node's own facts; what is held on it stays. A node
 // has joined once its Runtimes are not nil.
@@ -58,6 +68,7 @@ func (m *Model) SetNode(n Node, blocked []int) {
 	}
 	before := have.blocked
 	n.used, n.ports, n.instances, n.groups = have.used, have.ports, have.instances, have.groups
+	n.slot = have.slot
 	n.blocked = slices.Clone(blocked)
 	*have = n
 	for _, p := range before {
@@ -66,6 +77,7 @@ func (m *Model) SetNode(n Node, blocked []int) {
 	for _, p := range have.blocked {
 		have.ports.take(p)
 	}
+	m.touch(have)
 }
 
 // RemoveNode takes a node's own facts away; what is held on it is remembered, in
@@ -81,8 +93,8 @@ func (m *Model) node(id fleet.NodeID) *Node {
 	if n, ok := m.nodes[id]; ok {
 		return n
 	}
-	n := &Node{ID: id, groups: map[fleet.GroupName]int{}}
-	m.nodes[id] = n
+	n := &Node{ID: id, groups: map[fleet.GroupName]int{}, slot: len(m.slots)}
+	m.nodes[id], m.slots = n, append(m.slots, n)
 	return n
 }
 
@@ -105,6 +117,7 @@ func (m *Model) Charge(h Hold) {
 	for _, p := range h.Ports {
 		n.ports.take(p)
 	}
+	m.touch(n)
 }
 
 // Release undoes Charge.
@@ -118,4 +131,5 @@ func (m *Model) Release(h Hold) {
 	for _, p := range h.Ports {
 		n.ports.release(p)
 	}
+	m.touch(n)
 }

@@ -1,16 +1,13 @@
 package place
 
-import (
-	"hash/fnv"
-
-	"github.com/orreryhq/orrery/libs/fleet"
-)
+import "github.com/orreryhq/orrery/libs/fleet"
 
 // Request is one instance to be placed.
 type Request struct {
 	ID    fleet.InstanceID
 	Group fleet.GroupName
-	Plan  *fleet.Plan
+	// Plan must not change after it was asked for once: its address stands for it.
+	Plan *fleet.Plan
 	// Pinned is the only node allowed, because the instance's data lies there. Empty: any.
 	Pinned fleet.NodeID
 	// PreferredPort is taken again if it is free, on PreferredNode.
@@ -40,34 +37,55 @@ type Unfit struct {
 // Place chooses a node and ports for a request and charges the model, or says
 // why it cannot.
 func (m *Model) Place(r *Request) (Choice, *Unfit) {
-	var (
-		best  *Node
-		score Score
-		tie   uint64
-	)
-	losses, spread := newLosses(), newSpread(r, m.joined)
-	for _, n := range m.joined {
-		if f := excludedBy(n, r); f != nil {
-			losses.add(f, n, r)
-			continue
-		}
-		s := scoreOf(n, r, spread)
-		h := tieBreak(r.ID, n.ID)
-		if best == nil || s.Total > score.Total || s.Total == score.Total && h > tie {
-			best, score, tie = n, s, h
-		}
-	}
+	sp := newSpread(r, m.joined)
+	best := m.best(r, sp)
 	if best == nil {
-		return Choice{}, losses.explain(len(m.joined), r)
+		return Choice{}, m.explain(r)
 	}
 	preferred := *r
 	if r.PreferredNode != best.ID {
 		preferred.PreferredPort = 0
 	}
 	port, named, _ := best.choosePorts(&preferred) // the ports filter has made sure
-	c := Choice{Node: best.ID, Port: port, Ports: named, Score: score, Hold: HoldOf(best.ID, r.Group, r.Plan.Resources, port, named)}
+	c := Choice{Node: best.ID, Port: port, Ports: named, Score: scoreOf(best, r, sp), Hold: HoldOf(best.ID, r.Group, r.Plan.Resources, port, named)}
 	m.Charge(c.Hold)
 	return c, nil
+}
+
+// best is the best of the nodes that fit, nil when none does.
+func (m *Model) best(r *Request, sp spread) *Node {
+	switch {
+	case r.Pinned != "":
+		if n, ok := m.nodes[r.Pinned]; ok && excludedBy(n, r) == nil {
+			return n
+		}
+		return nil
+	case r.Plan.Where.Spread == "":
+		return m.class(r).best()
+	}
+	// One placement changes the score of every node under the same label, so
+	// there is no ranking to keep.
+	var best ranked
+	for _, n := range m.joined {
+		if excludedBy(n, r) != nil {
+			continue
+		}
+		if c := rankedOf(n, r, sp); best.node == nil || c.above(best) {
+			best = c
+		}
+	}
+	return best.node
+}
+
+// explain says of every node why it does not fit.
+func (m *Model) explain(r *Request) *Unfit {
+	losses := newLosses()
+	for _, n := range m.joined {
+		if f := excludedBy(n, r); f != nil {
+			losses.add(f, n, r)
+		}
+	}
+	return losses.explain(len(m.joined), r)
 }
 
 // HoldOf is what a placement occupies.
@@ -77,13 +95,4 @@ func HoldOf(n fleet.NodeID, g fleet.GroupName, res fleet.Resources, port int, na
 		h.Ports = append(h.Ports, p)
 	}
 	return h
-}
-
-// tieBreak orders equal nodes differently for each instance, but always the same way.
-func tieBreak(id fleet.InstanceID, n fleet.NodeID) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(id))
-	_, _ = h.Write([]byte{0})
-	_, _ = h.Write([]byte(n))
-	return h.Sum64()
 }

@@ -244,16 +244,51 @@ func TestTheSameQuestionHasTheSameAnswer(t *testing.T) {
 	})
 }
 
-func BenchmarkPlaceUniform5000(b *testing.B) {
+// fleetOf5000 has room for whatever is asked of it.
+func fleetOf5000() *place.Model {
 	m := place.NewModel()
 	for i := range 5000 {
-		m.SetNode(node(fleet.NodeID(fmt.Sprintf("n%04d", i)), func(n *place.Node) { n.Capacity = fleet.Resources{MemoryMiB: 1 << 30, CPU: 1 << 30} }), nil)
+		m.SetNode(node(fleet.NodeID(fmt.Sprintf("n%04d", i)), func(n *place.Node) {
+			n.Capacity = fleet.Resources{MemoryMiB: 1 << 30, CPU: 1 << 30}
+			n.Labels = map[string]string{"zone": fmt.Sprint("z", i%5)}
+		}), nil)
 	}
-	r := request(func(r *place.Request) { r.Plan.Ports = fleet.PortRange{Start: 1000, End: 60000} })
+	return m
+}
+
+func benchmarkPlace(b *testing.B, change func(*place.Request)) {
+	m := fleetOf5000()
+	r := request(func(r *place.Request) { r.Plan.Ports = fleet.PortRange{Start: 1000, End: 60000} }, change)
+	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		r.ID = fleet.NewInstanceID(uint64(i))
 		if _, u := m.Place(r); u != nil {
 			b.Fatal(u.Message)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
+}
+
+func BenchmarkPlaceUniform5000(b *testing.B) { benchmarkPlace(b, func(*place.Request) {}) }
+
+func BenchmarkPlaceTwoPortsAndLabels5000(b *testing.B) {
+	benchmarkPlace(b, func(r *place.Request) {
+		r.Plan.Where.Affinity, r.Plan.Where.AntiAffinity = []string{"zone"}, []string{"zone=z4"}
+		r.Plan.AdditionalPorts = []fleet.NamedPort{{Name: "query", Protocol: "udp", Range: r.Plan.Ports}}
+	})
+}
+
+func BenchmarkPlaceSpread5000(b *testing.B) {
+	benchmarkPlace(b, func(r *place.Request) { r.Plan.Where.Spread = "zone" })
+}
+
+func BenchmarkExplain5000(b *testing.B) {
+	m := fleetOf5000()
+	r := request(func(r *place.Request) { r.Plan.Resources.MemoryMiB = 1 << 31 })
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, u := m.Place(r); u == nil {
+			b.Fatal("it was placed")
 		}
 	}
 }
