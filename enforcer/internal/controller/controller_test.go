@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
@@ -259,9 +258,9 @@ func TestASecondEnforcerOwnsNothingUntilTheFirstCloses(t *testing.T) {
 	eventually(t, w, "b to own all shards", func() bool { return b.replica.Owned().Count() == fleet.ShardCount })
 }
 
-func TestAFormerOwnerIsRefusedAndStepsBack(t *testing.T) {
+func TestAnOwnerThatLostItsShardActsOnlyUnderANewOwnership(t *testing.T) {
 	w := newWorld(t)
-	a, _ := w.enforcer("a", plan.DefaultLimits())
+	w.enforcer("a", plan.DefaultLimits())
 	w.group("lobby", minimum(1))
 	w.untilLiving("lobby", 1)
 	shard := store.ShardKey(Service, fleet.ShardOf("lobby"))
@@ -269,14 +268,18 @@ func TestAFormerOwnerIsRefusedAndStepsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.commit(store.Remove(shard, held.ModRev)) // a does not notice: to itself it is the owner still
+	w.commit(store.Remove(shard, held.ModRev))
 	w.change("lobby", minimum(3))
-	eventually(t, w, "a refusal", func() bool { return fenced(t, a) > 0 })
-	if n := len(living(w.view.Snapshot(), "lobby")); n != 1 {
-		t.Errorf("%d live after a refused write, want 1", n)
-	}
-	w.enforcer("b", plan.DefaultLimits())
 	w.untilLiving("lobby", 3)
+	now, err := store.Get(t.Context(), w.client, shard)
+	if err != nil || now.CreateRev <= held.CreateRev {
+		t.Errorf("the shard was created at %d, before at %d: %v", now.CreateRev, held.CreateRev, err)
+	}
+	for i := range w.view.Snapshot().GroupInstances("lobby") {
+		if rev := i.Intent.CreateRev; rev > held.CreateRev && rev < now.CreateRev && i.Intent.Ordinal > 1 {
+			t.Errorf("%s was made at %d, while nobody owned the shard", i.Intent.Name, rev)
+		}
+	}
 }
 
 // eventually waits for what no record shows.
@@ -290,13 +293,4 @@ func eventually(t *testing.T, w *world, what string, ok func() bool) {
 			t.Fatalf("waited in vain for %s:\n%s", what, dump(w.view.Snapshot()))
 		}
 	}
-}
-
-func fenced(t *testing.T, c *Controller) float64 {
-	t.Helper()
-	var m dto.Metric
-	if err := c.metrics.fenced.Write(&m); err != nil {
-		t.Fatal(err)
-	}
-	return m.GetCounter().GetValue()
 }
