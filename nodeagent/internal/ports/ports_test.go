@@ -2,6 +2,8 @@ package ports_test
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"testing"
@@ -10,22 +12,40 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/ports"
 )
 
+// free is a port outside the range that systems take ports of clients from, so
+// that no stranger comes between.
+func free(t *testing.T) int {
+	t.Helper()
+	for range 1000 {
+		if port := 10000 + rand.IntN(20000); ports.Free(port) == nil {
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return 0
+}
+
 func TestAHeldPortIsNamedWithItsProtocol(t *testing.T) {
-	tcp, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tcp.Close()
-	udp, err := net.ListenPacket("udp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer udp.Close()
-	for protocol, port := range map[string]int{"TCP": tcp.Addr().(*net.TCPAddr).Port, "UDP": udp.LocalAddr().(*net.UDPAddr).Port} {
+	held := func(protocol string, port int) {
+		t.Helper()
 		if err := ports.Free(port); !errs.Is(err, errs.Exhausted) || !strings.Contains(errs.MessageOf(err), protocol) {
 			t.Errorf("%s: %v", protocol, err)
 		}
 	}
+	port := free(t)
+	tcp, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	held("TCP", port)
+	_ = tcp.Close()
+	port = free(t)
+	udp, err := net.ListenPacket("udp", fmt.Sprintf(":%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	held("UDP", port)
+	_ = udp.Close()
 }
 
 func TestAwaitTCP(t *testing.T) {
