@@ -60,7 +60,7 @@ const full = `{"name":"full","parent":"base","platform":"VELOCITY","platformVers
 	"allInGroups":["g"],"oneOf":[{"name":"a","group":"default","storage":"local","priority":0}],"oneInGroups":["g"],"onTemplatePasteOverridePresentFiles":false},
 	"fileModifications":["*.yml"],"env":{"A":"1","B":""},"variableValues":{"x":"y"},"instanceGroups":["q"],"static":true,
 	"staticInstanceNames":["one","two"],"protectedPaths":["world"],"stopCommand":"end","shutdownGraceSeconds":0,"stopSignal":"INT",
-	"readiness":{"type":"port"},"startupTimeoutSeconds":0,"maxLifetimeSeconds":60,"onCrash":"restart","onNodeLoss":"stop","maintenance":true,
+	"readiness":{"type":"port"},"startupTimeoutSeconds":0,"maxLifetimeSeconds":60,"onCrash":"restart","onNodeLoss":"stop","onNodeReturn":"keepReplacement","maintenance":true,
 	"maintenanceMessage":"soon","maintenanceBypass":["ann"],"motds":["hi"],"motdMode":"RANDOM","motdIntervalSeconds":5,"dependsOn":["base"],
 	"startupWeight":3,"priority":4,"updateStrategy":"CANARY","attachedModules":["m"],"enabledModules":["n"],"disabledModules":["o"],
 	"attachedExtensions":["p"],"enabledExtensions":["q"],"disabledExtensions":["r"],"configPatches":{"f.yml":{"a.b":12345}}}`
@@ -307,6 +307,7 @@ func TestBadInputIsRefusedByNameAndLeavesNoTrace(t *testing.T) {
 		{"an unknown signal", `{"name":"x","stopSignal":"BOOM"}`, 422, "stopSignal"},
 		{"an unknown crash policy", `{"name":"x","onCrash":"cry"}`, 422, "onCrash"},
 		{"an unknown policy for lost nodes", `{"name":"x","onNodeLoss":"cry"}`, 422, "onNodeLoss"},
+		{"an unknown policy for returned nodes", `{"name":"x","onNodeReturn":"cry"}`, 422, "onNodeReturn"},
 		{"an unknown strategy", `{"name":"x","updateStrategy":"YOLO"}`, 422, "updateStrategy"},
 		{"an unknown template", `{"name":"x","templates":["nope"]}`, 422, "templates"},
 		{"an unknown template of a group", `{"name":"x","templates":["g/nope"]}`, 422, "g/nope"},

@@ -43,6 +43,9 @@ type Config struct {
 	KeepFor time.Duration
 	// KeepRecords is how many of them are kept per group. 0 means 20, negative none.
 	KeepRecords int
+	// With at least MassLossNodes nodes and more than MassLossPercent of all lost at
+	// once nothing is replaced until more are back. 0 means 5, and 50.
+	MassLossNodes, MassLossPercent int
 }
 
 // Service is an enforcer. Make it with New.
@@ -78,6 +81,12 @@ func (c Config) limits() plan.Limits {
 	}
 	if c.KeepRecords != 0 {
 		l.KeepRecords = max(0, c.KeepRecords)
+	}
+	if c.MassLossNodes > 0 {
+		l.MassLossNodes = c.MassLossNodes
+	}
+	if c.MassLossPercent > 0 {
+		l.MassLossShare = float64(c.MassLossPercent) / 100
 	}
 	return l
 }

@@ -23,7 +23,7 @@ func (i *Instance) CrashedAt() (at time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	switch i.Status.Reason {
-	case ReasonNodeLost, ReasonNodeRebooted, ReasonAgentShutdown, ReasonPortTaken:
+	case ReasonNodeLost, ReasonNodeDeleted, ReasonNodeRebooted, ReasonAgentShutdown, ReasonPortTaken:
 		return time.Time{}, false
 	}
 	return i.FinishedAt(), true

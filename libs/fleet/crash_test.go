@@ -87,11 +87,11 @@ func TestWhoIsBeingRestartedLives(t *testing.T) {
 		Intent: Intent{Desired: DesiredStopped, RestartPending: true, Generation: 1},
 		Status: &Status{Generation: 1, State: Stopped},
 	}
-	if !i.Living(NodeLossReplace) {
+	if !i.Living(false) {
 		t.Error("a restarting instance does not count")
 	}
 	i.Intent.RestartPending = false
-	if i.Living(NodeLossReplace) {
+	if i.Living(false) {
 		t.Error("a stopped instance counts")
 	}
 }

@@ -59,6 +59,9 @@ type GroupSpec struct {
 	MaxLifetimeSeconds int        `json:"maxLifetimeSeconds,omitempty"`
 	OnCrash            OnCrash    `json:"onCrash"`
 	OnNodeLoss         OnNodeLoss `json:"onNodeLoss"`
+	// OnNodeReturn picks who stays when a lost node comes back with an instance
+	// that was replaced meanwhile. Empty means keepOriginal.
+	OnNodeReturn OnNodeReturn `json:"onNodeReturn,omitempty"`
 
 	Maintenance Maintenance `json:"maintenance"`
 	Motd        Motd        `json:"motd"`
@@ -175,9 +178,20 @@ type OnNodeLoss string
 
 // The node-loss policies. The empty value means wait for static groups, replace for others.
 const (
-	NodeLossReplace OnNodeLoss = "replace"
-	NodeLossWait    OnNodeLoss = "wait"
-	NodeLossStop    OnNodeLoss = "stop"
+	NodeLossReplace OnNodeLoss = "replace" // another takes its place; static groups: the same instance on another node
+	NodeLossWait    OnNodeLoss = "wait"    // its place is kept until the node is back
+	NodeLossStop    OnNodeLoss = "stop"    // it is not wanted any more; the minimum holds nevertheless
+)
+
+// OnNodeReturn is who stays when a lost node is back and both an instance and its
+// replacement serve.
+type OnNodeReturn string
+
+// The node-return policies. An original that was interrupted meanwhile, or is not
+// ready, gives way to its replacement under either.
+const (
+	KeepOriginal    OnNodeReturn = "keepOriginal"
+	KeepReplacement OnNodeReturn = "keepReplacement"
 )
 
 // RuntimeName is how a command is run.
@@ -239,6 +253,19 @@ func DefaultSpec() GroupSpec {
 		Motd:                  Motd{Mode: "STATIC", IntervalSeconds: 30},
 		UpdateStrategy:        "ROLLING",
 	}
+}
+
+// KeepsLost reports whether an instance on a lost node still counts towards the
+// group's number: it waits for its node, or is itself moved to another.
+func (s GroupSpec) KeepsLost() bool {
+	switch s.NodeLossPolicy() {
+	case NodeLossWait:
+		return true
+	case NodeLossReplace:
+		return s.Static.Enabled
+	case NodeLossStop:
+	}
+	return false
 }
 
 // NodeLossPolicy is the policy in force: the declared one, else wait for static groups and replace for others.

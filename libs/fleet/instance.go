@@ -30,13 +30,33 @@ func (i *Instance) placed() *Placement {
 	return nil
 }
 
+// lingering is the status of an older generation that has not ended; nil when there
+// is none. One on a lost node is not counted: a newer generation is only asked for
+// when it cannot run any more.
+func (i *Instance) lingering() *Status {
+	if s := i.Status; s != nil && s.Generation < i.Intent.Generation && !s.State.Terminal() && s.State != Offline {
+		return s
+	}
+	return nil
+}
+
+// Lost reports whether the instance is on a lost node.
+func (i *Instance) Lost() bool { return i.State() == Offline }
+
+// Moving reports whether the wanted generation is to leave the lost node that the
+// one before it was placed on.
+func (i *Instance) Moving() bool {
+	return i.Placement != nil && i.Placement.Generation < i.Intent.Generation && i.Status != nil &&
+		i.Status.Generation == i.Placement.Generation && i.Status.State == Offline
+}
+
 // State derives the state from the records.
 func (i *Instance) State() State {
 	if s := i.current(); s != nil {
 		return s.State
 	}
-	if i.Status != nil && !i.Status.State.Terminal() {
-		return i.Status.State // an older generation still runs
+	if s := i.lingering(); s != nil {
+		return s.State
 	}
 	switch {
 	case i.placed() != nil:
@@ -52,7 +72,7 @@ func (i *Instance) Why() (Reason, string) {
 	if s := i.current(); s != nil {
 		return s.Reason, sentence(s.Reason, s.Message)
 	}
-	if s := i.Status; s != nil && !s.State.Terminal() { // of the older generation, as in State
+	if s := i.lingering(); s != nil {
 		return s.Reason, sentence(s.Reason, s.Message)
 	}
 	switch {
@@ -78,8 +98,8 @@ func (i *Instance) Terminal() bool { return i.State().Terminal() }
 
 // Living reports whether the instance is wanted and counts towards its group's
 // number. One that is being restarted counts throughout; an OFFLINE one only when
-// its group waits for lost nodes.
-func (i *Instance) Living(policy OnNodeLoss) bool {
+// its group keeps those on lost nodes, see GroupSpec.KeepsLost.
+func (i *Instance) Living(keepsLost bool) bool {
 	if i.Intent.RestartPending {
 		return true
 	}
@@ -88,7 +108,7 @@ func (i *Instance) Living(policy OnNodeLoss) bool {
 	}
 	switch s := i.State(); s {
 	case Offline:
-		return policy == NodeLossWait
+		return keepsLost
 	default:
 		return !s.Terminal()
 	}
@@ -105,7 +125,7 @@ func (i *Instance) HoldsNode() bool {
 
 // NeedsPlacement reports whether the scheduler shall place the wanted generation now.
 func (i *Instance) NeedsPlacement() bool {
-	return i.Intent.Desired == DesiredRunning && i.placed() == nil && i.current() == nil && !i.HoldsNode()
+	return i.Intent.Desired == DesiredRunning && i.placed() == nil && i.current() == nil && (!i.HoldsNode() || i.Moving())
 }
 
 // FinishedAt is when the wanted generation ended; zero while it has not. A host

@@ -40,7 +40,8 @@ func TestWhatTheRecordsSayTogether(t *testing.T) {
 		{"it waits", DesiredRunning, placed(gen - 1), status(gen-1, Stopped, ReasonStopRequested), note(gen), facts{Unplaced, ReasonNoNodeFits, false, true, false, true}},
 		{"it is placed", DesiredRunning, placed(gen), status(gen-1, Stopped, ReasonStopRequested), nil, facts{Preparing, ReasonPlaced, true, false, false, true}},
 		{"a new generation while the old one runs", DesiredRunning, placed(gen - 1), status(gen-1, Online, ReasonReady), nil, facts{Online, ReasonReady, true, false, false, true}},
-		{"while the old one's node is lost", DesiredRunning, placed(gen - 1), status(gen-1, Offline, ReasonNodeLost), nil, facts{Offline, ReasonNodeLost, true, false, false, false}},
+		{"it is to leave a lost node", DesiredRunning, placed(gen - 1), status(gen-1, Offline, ReasonNodeLost), nil, facts{Unplaced, ReasonUnscheduled, true, true, false, true}},
+		{"it has left a lost node", DesiredRunning, placed(gen), status(gen-1, Offline, ReasonNodeLost), nil, facts{Preparing, ReasonPlaced, true, false, false, true}},
 		{"while nobody saw the old one yet", DesiredRunning, placed(gen - 1), nil, nil, facts{Unplaced, ReasonUnscheduled, true, false, false, true}},
 		{"records newer than the intent that was read", DesiredRunning, placed(gen + 1), status(gen+1, Online, ReasonReady), nil, facts{Online, ReasonReady, true, false, false, true}},
 		{"stopped before it was placed", DesiredStopped, nil, nil, nil, facts{Stopped, ReasonStopRequested, false, false, true, false}},
@@ -60,7 +61,7 @@ func TestWhatTheRecordsSayTogether(t *testing.T) {
 				i.Intent.Stop = &StopRequest{Reason: ReasonStopRequested}
 			}
 			why, sentence := i.Why()
-			got := facts{i.State(), why, i.HoldsNode(), i.NeedsPlacement(), i.Terminal(), i.Living(NodeLossReplace)}
+			got := facts{i.State(), why, i.HoldsNode(), i.NeedsPlacement(), i.Terminal(), i.Living(false)}
 			if got != c.want {
 				t.Errorf("got  %+v\nwant %+v", got, c.want)
 			}
@@ -86,13 +87,13 @@ func TestFactsNeverContradictEachOther(t *testing.T) {
 					if status > 0 {
 						i.Status = &Status{Generation: status, State: state}
 					}
-					if i.NeedsPlacement() && (i.HoldsNode() || i.Terminal() || i.State() != Unplaced) {
+					if i.NeedsPlacement() && (i.HoldsNode() && !i.Moving() || i.Terminal() || i.State() != Unplaced) {
 						t.Errorf("%s, placement %d, status %d %s: needs a placement, holds its node %v, is %s", desired, placement, status, state, i.HoldsNode(), i.State())
 					}
-					if i.Living(NodeLossWait) && i.Terminal() {
+					if i.Living(true) && i.Terminal() {
 						t.Errorf("%s, placement %d, status %d %s: living and terminal", desired, placement, status, state)
 					}
-					if i.Living(NodeLossReplace) && !i.Living(NodeLossWait) {
+					if i.Living(false) && !i.Living(true) {
 						t.Errorf("%s, placement %d, status %d %s: living only where lost nodes are replaced", desired, placement, status, state)
 					}
 				}
@@ -103,9 +104,23 @@ func TestFactsNeverContradictEachOther(t *testing.T) {
 
 func TestALostNodesInstanceCountsWhereItIsWaitedFor(t *testing.T) {
 	i := &Instance{Intent: Intent{Desired: DesiredRunning, Generation: 1}, Status: &Status{Generation: 1, State: Offline}}
-	for policy, want := range map[OnNodeLoss]bool{NodeLossWait: true, NodeLossReplace: false, NodeLossStop: false} {
-		if i.Living(policy) != want {
-			t.Errorf("%s: living is not %v", policy, want)
+	for _, c := range []struct {
+		policy OnNodeLoss
+		static bool
+		want   bool
+	}{
+		{NodeLossWait, false, true},
+		{NodeLossReplace, false, false},
+		{NodeLossStop, false, false},
+		{"", false, false},
+		{NodeLossWait, true, true},
+		{NodeLossReplace, true, true},
+		{NodeLossStop, true, false},
+		{"", true, true},
+	} {
+		spec := GroupSpec{OnNodeLoss: c.policy, Static: Static{Enabled: c.static}}
+		if i.Living(spec.KeepsLost()) != c.want {
+			t.Errorf("%q, static %v: living is not %v", c.policy, c.static, c.want)
 		}
 	}
 }

@@ -61,11 +61,14 @@ type HostInfo struct {
 // NodeDesired is the operator's will for a node. The gateway writes it.
 type NodeDesired struct {
 	Rev
-	Node     NodeID            `json:"node"`
-	Cordoned bool              `json:"cordoned,omitempty"`
-	Labels   map[string]string `json:"labels,omitempty"`
-	By       string            `json:"by,omitempty"`
-	At       time.Time         `json:"at"`
+	Node     NodeID `json:"node"`
+	Cordoned bool   `json:"cordoned,omitempty"`
+	// Deleted says that a node without a session will not come back: what its
+	// instances hold is given up and its records are removed.
+	Deleted bool              `json:"deleted,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	By      string            `json:"by,omitempty"`
+	At      time.Time         `json:"at"`
 }
 
 // NodeSession is a node's liveness: it exists while the agent's lease lives.

@@ -48,6 +48,8 @@ const (
 	ReasonDeadlinePassed Reason = "DeadlinePassed" // a state lasted longer than its plan allows
 	ReasonOrphan         Reason = "Orphan"         // it ran without a record
 	ReasonAgentShutdown  Reason = "AgentShutdown"  // its agent was told to stop everything
+	ReasonNodeReturned   Reason = "NodeReturned"   // its lost node came back and two had one's place
+	ReasonNodeDeleted    Reason = "NodeDeleted"    // somebody deleted its lost node
 )
 
 // Why an instance crashed or failed.
@@ -110,6 +112,8 @@ var reasonText = map[Reason]string{
 	ReasonStartFailed:      "its process could not be started",
 	ReasonRuntimeMissing:   "the node does not offer its runtime",
 	ReasonNodeLost:         "its node is lost",
+	ReasonNodeReturned:     "a lost node came back and two had the place of one",
+	ReasonNodeDeleted:      "its node was lost and then deleted",
 }
 
 // Text is the reason as a sentence without capital and period; the reason itself when unknown.

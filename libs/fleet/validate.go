@@ -75,6 +75,7 @@ func (s GroupSpec) validateRun() []error {
 	p.check(len(s.HostAddress) <= maxValueBytes && !HasControl(s.HostAddress), "hostAddress", "must be at most %d bytes without control characters", maxValueBytes)
 	p.check(oneOf(s.Readiness.Type, ReadyNone, ReadyPort), "readiness", "type must be none or port; %q is not known", clip(string(s.Readiness.Type)))
 	p.check(oneOf(s.OnCrash, CrashReplace, CrashRestart, CrashStop), "onCrash", "must be replace, restart or stop; %q is not", clip(string(s.OnCrash)))
+	p.check(oneOf(s.OnNodeReturn, "", KeepOriginal, KeepReplacement), "onNodeReturn", "must be keepOriginal or keepReplacement; %q is not", clip(string(s.OnNodeReturn)))
 	p.check(oneOf(s.OnNodeLoss, "", NodeLossReplace, NodeLossWait, NodeLossStop), "onNodeLoss", "must be replace, wait or stop; %q is not", clip(string(s.OnNodeLoss)))
 	p.check(oneOf(s.UpdateStrategy, "", "ROLLING", "CANARY"), "updateStrategy", "must be ROLLING or CANARY; %q is not", clip(s.UpdateStrategy))
 	return p.list

@@ -176,7 +176,7 @@ func roomFor(s *view.Snapshot, g *fleet.Group, count int) error {
 	}
 	living := 0
 	for i := range s.GroupInstances(g.Name) {
-		if i.Living(g.Spec.NodeLossPolicy()) {
+		if i.Living(g.Spec.KeepsLost()) {
 			living++
 		}
 	}

@@ -69,6 +69,7 @@ type groupFields struct {
 	MaxLifetimeSeconds    *int       `json:"maxLifetimeSeconds,omitempty"`
 	OnCrash               *string    `json:"onCrash,omitempty"`
 	OnNodeLoss            *string    `json:"onNodeLoss,omitempty"`
+	OnNodeReturn          *string    `json:"onNodeReturn,omitempty"`
 
 	Maintenance        *bool     `json:"maintenance,omitempty"`
 	MaintenanceMessage *string   `json:"maintenanceMessage,omitempty"`
@@ -240,6 +241,7 @@ func (f groupFields) life(s *fleet.GroupSpec) {
 	}
 	set(&s.OnCrash, (*fleet.OnCrash)(f.OnCrash))
 	set(&s.OnNodeLoss, (*fleet.OnNodeLoss)(f.OnNodeLoss))
+	set(&s.OnNodeReturn, (*fleet.OnNodeReturn)(f.OnNodeReturn))
 }
 
 func (f groupFields) composition(c *fleet.Composition) {

@@ -94,7 +94,7 @@ func fieldsOf(s fleet.GroupSpec) groupFields {
 		StopCommand: &s.Stop.Command, ShutdownGraceSeconds: &s.Stop.GraceSeconds, StopSignal: &s.Stop.Signal,
 		Readiness:             &readiness{Type: (*string)(&s.Readiness.Type)},
 		StartupTimeoutSeconds: &s.StartupTimeoutSeconds, MaxLifetimeSeconds: &s.MaxLifetimeSeconds,
-		OnCrash: (*string)(&s.OnCrash), OnNodeLoss: (*string)(&s.OnNodeLoss),
+		OnCrash: (*string)(&s.OnCrash), OnNodeLoss: (*string)(&s.OnNodeLoss), OnNodeReturn: (*string)(&s.OnNodeReturn),
 		Maintenance: &s.Maintenance.On, MaintenanceMessage: &s.Maintenance.Message, MaintenanceBypass: list(s.Maintenance.Bypass),
 		Motds: list(s.Motd.Lines), MotdMode: &s.Motd.Mode, MotdIntervalSeconds: &s.Motd.IntervalSeconds,
 		DependsOn: list(s.DependsOn), StartupWeight: &s.StartupWeight, Priority: &s.Priority, UpdateStrategy: &s.UpdateStrategy,

@@ -33,14 +33,15 @@ type nativeFields struct {
 	StaticInstanceNames *[]string `json:"staticInstanceNames"`
 	ProtectedPaths      *[]string `json:"protectedPaths"`
 
-	StopCommand           *string           `json:"stopCommand"`
-	ShutdownGraceSeconds  *int              `json:"shutdownGraceSeconds"`
-	StopSignal            *string           `json:"stopSignal"`
-	Readiness             *fleet.Readiness  `json:"readiness"`
-	StartupTimeoutSeconds *int              `json:"startupTimeoutSeconds"`
-	MaxLifetimeSeconds    *int              `json:"maxLifetimeSeconds"`
-	OnCrash               *fleet.OnCrash    `json:"onCrash"`
-	OnNodeLoss            *fleet.OnNodeLoss `json:"onNodeLoss"`
+	StopCommand           *string             `json:"stopCommand"`
+	ShutdownGraceSeconds  *int                `json:"shutdownGraceSeconds"`
+	StopSignal            *string             `json:"stopSignal"`
+	Readiness             *fleet.Readiness    `json:"readiness"`
+	StartupTimeoutSeconds *int                `json:"startupTimeoutSeconds"`
+	MaxLifetimeSeconds    *int                `json:"maxLifetimeSeconds"`
+	OnCrash               *fleet.OnCrash      `json:"onCrash"`
+	OnNodeLoss            *fleet.OnNodeLoss   `json:"onNodeLoss"`
+	OnNodeReturn          *fleet.OnNodeReturn `json:"onNodeReturn"`
 
 	Maintenance        *bool     `json:"maintenance"`
 	MaintenanceMessage *string   `json:"maintenanceMessage"`
@@ -115,6 +116,7 @@ func (n nativeFields) life(s *fleet.GroupSpec) {
 	set(&s.MaxLifetimeSeconds, n.MaxLifetimeSeconds)
 	set(&s.OnCrash, n.OnCrash)
 	set(&s.OnNodeLoss, n.OnNodeLoss)
+	set(&s.OnNodeReturn, n.OnNodeReturn)
 }
 
 func (n nativeFields) composition(c *fleet.Composition) {

@@ -23,6 +23,10 @@ type settings struct {
 		Age   time.Duration `config:"age" default:"1h" usage:"how long records of finished instances are kept"`
 		Count int           `config:"count" default:"20" usage:"how many of them are kept per group; at least 1"`
 	} `config:"records"`
+	MassLoss struct {
+		Nodes   int `config:"nodes" default:"5" usage:"with at least this many nodes lost at once, and"`
+		Percent int `config:"percent" default:"50" usage:"more than this share of all, nothing is replaced until more are back; 100: never wait"`
+	} `config:"mass-loss"`
 }
 
 // Validate names the settings that cannot be used.
@@ -33,6 +37,12 @@ func (s *settings) Validate() []error {
 	}
 	if s.Records.Count < 1 {
 		problems = append(problems, errs.Field("records.count", "must be at least 1"))
+	}
+	if s.MassLoss.Nodes < 1 {
+		problems = append(problems, errs.Field("mass-loss.nodes", "must be at least 1"))
+	}
+	if s.MassLoss.Percent < 1 || s.MassLoss.Percent > 100 {
+		problems = append(problems, errs.Field("mass-loss.percent", "must be 1 to 100"))
 	}
 	return problems
 }
@@ -50,6 +60,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := enforcer.New(enforcer.Config{
 		Store: e.Client, View: e.View, Log: e.Log, Metrics: e.Registry, Replica: e.Replica, Version: telemetry.Version(),
 		SessionTTL: s.Session.TTL, KeepFor: s.Records.Age, KeepRecords: s.Records.Count,
+		MassLossNodes: s.MassLoss.Nodes, MassLossPercent: s.MassLoss.Percent,
 	})
 	if err != nil {
 		return nil, err

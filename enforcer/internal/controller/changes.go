@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"time"
+
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -18,19 +20,27 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 	case view.KindIntent:
 		c.look(ch.Group())
 		if dropsPlan(ch) {
-			c.queue.AddAfter(planSweep, sweepAfter)
+			c.queue.AddAfter(sweep, sweepAfter)
 		}
 	case view.KindGroup, view.KindPlacement, view.KindOrder, view.KindStatus, view.KindCrashLoop:
 		c.look(ch.Group())
+		if i := ch.Instance; i != nil && !i.HoldsNode() {
+			c.leftDeleted(b, i.Node())
+		}
 	case view.KindSession:
 		if ch.Key[0] == "node" {
-			for i := range b.After.NodeInstances(fleet.NodeID(ch.Key[1])) {
-				c.look(i.Intent.Group)
-			}
+			n := fleet.NodeID(ch.Key[1])
+			c.outages.heard(n, ch.After != nil, time.Now())
+			c.lookOn(b, n)
+			c.leftDeleted(b, n)
 		}
+	case view.KindNodeDesired:
+		n := fleet.NodeID(ch.Key[0])
+		c.lookOn(b, n)
+		c.leftDeleted(b, n)
 	case view.KindReport:
 		c.emptied(b, ch)
-	case view.KindName, view.KindPlan, view.KindPending, view.KindAlloc, view.KindNode, view.KindNodeDesired,
+	case view.KindName, view.KindPlan, view.KindPending, view.KindAlloc, view.KindNode,
 		view.KindTemplateHead, view.KindUser, view.KindAPIToken: // no plan depends on them
 	}
 }
@@ -39,6 +49,20 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 func (c *Controller) look(g fleet.GroupName) {
 	if _, ok := c.replica.Owned().Fence(g); ok {
 		c.queue.Add(g)
+	}
+}
+
+// lookOn queues the groups that have something on a node.
+func (c *Controller) lookOn(b *view.Batch, n fleet.NodeID) {
+	for i := range b.After.NodeInstances(n) {
+		c.look(i.Intent.Group)
+	}
+}
+
+// leftDeleted has a deleted node's own records looked at: it may hold nothing any more.
+func (c *Controller) leftDeleted(b *view.Batch, n fleet.NodeID) {
+	if d, ok := b.After.NodesDesired.Get(n); ok && d.Deleted {
+		c.queue.Add(sweep)
 	}
 }
 

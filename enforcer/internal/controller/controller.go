@@ -32,8 +32,8 @@ const (
 	sweepAfter = time.Minute
 )
 
-// planSweep is the queue's key for looking at unreferenced plans: no group has this name.
-const planSweep fleet.GroupName = ""
+// sweep is the queue's key for unreferenced plans and deleted nodes: no group has this name.
+const sweep fleet.GroupName = ""
 
 // Config is what a controller needs. All but Metrics, TTL, Takeover and Version are required.
 type Config struct {
@@ -58,12 +58,13 @@ type Controller struct {
 	limits  plan.Limits
 	replica *store.Replica
 	queue   *reconcile.Queue[fleet.GroupName]
+	outages *outages
 	metrics *metrics
 }
 
 // New makes a controller that waits for Run. An error is a defect in the metrics.
 func New(cfg Config) (*Controller, error) {
-	c := &Controller{store: cfg.Store, view: cfg.View, log: cfg.Log, limits: cfg.Limits}
+	c := &Controller{store: cfg.Store, view: cfg.View, log: cfg.Log, limits: cfg.Limits, outages: newOutages()}
 	c.replica = &store.Replica{
 		Client: cfg.Store, TTL: cfg.TTL, Takeover: cfg.Takeover, Claim: true, Gained: c.gained, Log: cfg.Log,
 		Self: fleet.Session{Service: Service, Replica: cfg.Replica, Version: cfg.Version, StartedAt: time.Now().UTC()},
@@ -101,7 +102,7 @@ func (c *Controller) gained(o *store.Ownership) {
 	for name := range c.known() {
 		c.queue.Add(name)
 	}
-	c.queue.Add(planSweep)
+	c.queue.Add(sweep)
 }
 
 // known are the owned groups: those with a record, and those that only have instances.

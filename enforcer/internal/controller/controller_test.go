@@ -196,7 +196,7 @@ func TestFinishedRecordsGoWhenTheirTimeIsOver(t *testing.T) {
 	if s := w.view.Snapshot(); !w.gone(id) || s.Names.Len() != 0 {
 		t.Errorf("records are left:\n%s", dump(s))
 	}
-	c.queue.Add(planSweep) // not in a minute, now
+	c.queue.Add(sweep) // not in a minute, now
 	w.until("the plan to go", func(s *view.Snapshot) bool { return s.Plans.Len() == 0 })
 }
 

@@ -68,6 +68,8 @@ func (c *Controller) spawn(ctx context.Context, t *task, actions []plan.Action) 
 func birth(s *spawn.Spawner, t *task, a plan.Action) (spawn.Birth, error) {
 	cause := spawn.Cause{Origin: a.Origin, Reason: a.Reason, Message: a.Message, By: a.By}
 	switch {
+	case a.Kind == plan.Again && a.Instance.Lost():
+		return s.Elsewhere(t.group(), a.Instance, cause), nil
 	case a.Kind == plan.Again:
 		return s.Again(t.group(), a.Instance, cause)
 	case a.Replaces != nil:
@@ -86,6 +88,8 @@ func (c *Controller) did(t *task, actions []plan.Action) {
 			log.Warn("group paused", "level", a.Loop.Level, "until", a.Loop.PausedUntil)
 		case a.Kind == plan.DeleteGroup:
 			log.Info("group deleted")
+		case a.Kind == plan.Lose:
+			log.Warn("instance lost", "instance", a.Instance.Intent.ID, "node", a.Instance.Node())
 		case a.Instance != nil:
 			log.Debug("acted", "instance", a.Instance.Intent.ID)
 		default:

@@ -23,7 +23,7 @@ const lostRaceWait = time.Second
 // reconcile brings one group to what its records say.
 func (c *Controller) reconcile(ctx context.Context, name fleet.GroupName) (reconcile.Result, error) {
 	pass := c.groupPass
-	if name == planSweep {
+	if name == sweep {
 		pass = c.sweepPass
 	}
 	for attempt := 1; ; attempt++ {
@@ -52,7 +52,7 @@ func (c *Controller) groupPass(ctx context.Context, name fleet.GroupName) (after
 		return 0, err
 	}
 	now := time.Now()
-	actions, wake := plan.Group(c.input(snap, name), now)
+	actions, wake := plan.Group(c.input(snap, name, now), now)
 	if !wake.IsZero() {
 		after = wake.Sub(now)
 	}
@@ -80,7 +80,7 @@ func (c *Controller) carryOut(ctx context.Context, t *task, actions []plan.Actio
 }
 
 // input gathers what the plan of a group looks at.
-func (c *Controller) input(s *view.Snapshot, name fleet.GroupName) plan.Input {
+func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time) plan.Input {
 	in := plan.Input{
 		Instances: slices.Collect(s.GroupInstances(name)), Limits: c.limits,
 		Session: func(n fleet.NodeID) *fleet.NodeSession {
@@ -99,13 +99,20 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName) plan.Input {
 			}
 			return 0
 		},
+		LostSince: func(n fleet.NodeID) time.Time { return c.outages.of(s, n, now) },
+		Deleted: func(n fleet.NodeID) bool {
+			d, ok := s.NodesDesired.Get(n)
+			return ok && d.Deleted
+		},
+		Outage: c.outages.count(s, now),
 	}
 	in.Group, _ = s.Groups.Get(name)
 	in.CrashLoop, _ = s.CrashLoops.Get(name)
 	return in
 }
 
-// sweepPass removes the plans of owned groups that nobody refers to any more.
+// sweepPass removes deleted nodes, and the plans of owned groups that nobody refers
+// to any more.
 func (c *Controller) sweepPass(ctx context.Context, _ fleet.GroupName) (time.Duration, error) {
 	own := c.replica.Owned()
 	if own.Count() == 0 {
@@ -113,6 +120,9 @@ func (c *Controller) sweepPass(ctx context.Context, _ fleet.GroupName) (time.Dur
 	}
 	snap, err := c.view.WaitRev(ctx, own.Epoch())
 	if err != nil {
+		return 0, err
+	}
+	if err := c.removeNodes(ctx, snap, own); err != nil {
 		return 0, err
 	}
 	used := references(snap)

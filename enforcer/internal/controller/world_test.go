@@ -39,7 +39,25 @@ func newWorld(t testing.TB) *world {
 	if err := w.view.Synced(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	w.join()
 	return w
+}
+
+// join gives the node its record and a session, as its agent does.
+func (w *world) join() {
+	w.t.Helper()
+	writes := []store.Write{store.Create(store.NodeSessionKey(node), fleet.NodeSession{Node: node, StartedAt: time.Now().UTC()})}
+	if _, ok := w.view.Snapshot().Nodes.Get(node); !ok {
+		writes = append(writes, store.Create(store.NodeKey(node), fleet.Node{ID: node}))
+	}
+	w.commit(writes...)
+}
+
+// lose ends the node's session.
+func (w *world) lose() {
+	w.t.Helper()
+	s, _ := w.view.Snapshot().NodeSessions.Get(node)
+	w.commit(store.Remove(store.NodeSessionKey(node), s.ModRev))
 }
 
 // background runs f until the returned function is called, or the test ends.
@@ -223,7 +241,7 @@ func (w *world) crash(id fleet.InstanceID) int64 {
 func living(s *view.Snapshot, g fleet.GroupName) []*fleet.Instance {
 	var out []*fleet.Instance
 	for i := range s.GroupInstances(g) {
-		if i.Living(fleet.NodeLossReplace) {
+		if i.Living(false) {
 			out = append(out, i)
 		}
 	}

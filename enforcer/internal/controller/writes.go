@@ -42,6 +42,8 @@ func (t *task) writes(a plan.Action) ([]store.Guard, []store.Write) {
 		return t.stop(a)
 	case plan.Order:
 		return t.order(a)
+	case plan.Lose, plan.Bury:
+		return t.lost(a)
 	case plan.Retire:
 		return nil, t.retire(a.Instance)
 	case plan.DeleteGroup:
@@ -122,6 +124,28 @@ func (t *task) orderWrites(a plan.Action) []store.Write {
 		}
 	}
 	return []store.Write{store.Replace(store.OrderKey(node, id), o, i.Order.ModRev)}
+}
+
+// lost writes the status of an instance in its agent's stead, which nobody may while
+// the node has a session.
+func (t *task) lost(a plan.Action) ([]store.Guard, []store.Write) {
+	p := a.Instance.Placement
+	s, rev := fleet.Status{Instance: p.Instance, Group: p.Group, Node: p.Node, Generation: p.Generation}, int64(0)
+	if have := a.Instance.Status; have != nil {
+		rev = have.ModRev
+		if have.Generation == p.Generation {
+			s = *have
+		}
+	}
+	s.State, s.Reason, s.Message, s.ChangedAt = fleet.Offline, a.Reason, a.Message, t.now
+	guards := []store.Guard{store.Missing(store.NodeSessionKey(p.Node)), placementUnchanged(a.Instance)}
+	if a.Kind == plan.Bury {
+		s.State, s.PID, s.FinishedAt = fleet.Stopped, 0, t.now
+		if d, ok := t.snap.NodesDesired.Get(p.Node); ok {
+			guards = append(guards, store.Unchanged(store.NodeDesiredKey(p.Node), d.ModRev))
+		}
+	}
+	return guards, []store.Write{store.Replace(store.StatusKey(p.Instance), s, rev)}
 }
 
 // retire removes all records of an instance; its name only while it points to it.

@@ -9,12 +9,16 @@ type Kind string
 const (
 	// Create makes a new instance of Origin; Replaces may name the crashed one it is made for.
 	Create Kind = "create"
-	// Again makes the next generation of Instance.
+	// Again makes the next generation of Instance, which has ended or is lost.
 	Again Kind = "again"
 	// Stop makes Instance's intent say stopped and, when it is placed, orders it in the same step.
 	Stop Kind = "stop"
 	// Order tells the node of Instance what to do with it.
 	Order Kind = "order"
+	// Lose says that Instance's node is lost.
+	Lose Kind = "lose"
+	// Bury ends Instance on paper: its lost node was deleted.
+	Bury Kind = "bury"
 	// Retire removes all records of Instance.
 	Retire Kind = "retire"
 	// DeleteGroup removes the group's own records.
@@ -28,7 +32,7 @@ const (
 )
 
 // Kinds lists every kind, for tables and metrics.
-var Kinds = [...]Kind{Create, Again, Stop, Order, Retire, DeleteGroup, SetCrashLoop, ClearCrashLoop, CollectPlan}
+var Kinds = [...]Kind{Create, Again, Stop, Order, Lose, Bury, Retire, DeleteGroup, SetCrashLoop, ClearCrashLoop, CollectPlan}
 
 // Action is one thing to do, and why.
 type Action struct {
@@ -42,7 +46,7 @@ type Action struct {
 	Instance *fleet.Instance
 	// Origin is a new instance's.
 	Origin fleet.Origin
-	// Replaces is the crashed instance a new one is made for; nil when none.
+	// Replaces is the crashed or lost instance a new one is made for; nil when none.
 	Replaces *fleet.Instance
 	// Order is what a Stop or Order tells the node; empty when the instance holds none.
 	Order fleet.OrderAction

@@ -18,7 +18,7 @@ func loops(t *testing.T) *sim {
 // crash ends the living instance and plans.
 func (s *sim) crash(now time.Time) ([]Action, time.Time) {
 	for _, i := range s.instances {
-		if i.Living(fleet.NodeLossReplace) {
+		if i.Living(false) {
 			s.edit(i, crashed(now))
 		}
 	}

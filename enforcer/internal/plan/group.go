@@ -18,11 +18,13 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 	case in.Group.Deleting:
 		p.deleteGroup()
 	default:
+		p.doubles()
 		p.trim()
 		p.restart()
 		p.heal()
 		p.calm()
 	}
+	p.lose()
 	p.orders()
 	p.retire()
 	return p.actions, p.wake
@@ -38,16 +40,19 @@ type pass struct {
 	busy map[fleet.InstanceID]bool
 	// stopped are those among them that this pass stops.
 	stopped map[fleet.InstanceID]bool
-	// replaced are the crashed instances that somebody was made for.
+	// replaced are the crashed or lost instances that somebody was made for.
 	replaced map[fleet.InstanceID]bool
-	actions  []Action
-	wake     time.Time
+	// paired are the doubles of which nobody may be stopped yet, seconds the younger of each pair.
+	paired, seconds map[fleet.InstanceID]bool
+	actions         []Action
+	wake            time.Time
 }
 
 func newPass(in Input, now time.Time) *pass {
 	p := &pass{
 		in: in, now: now, all: slices.Clone(in.Instances),
 		busy: map[fleet.InstanceID]bool{}, stopped: map[fleet.InstanceID]bool{}, replaced: map[fleet.InstanceID]bool{},
+		paired: map[fleet.InstanceID]bool{}, seconds: map[fleet.InstanceID]bool{},
 	}
 	slices.SortFunc(p.all, func(a, b *fleet.Instance) int {
 		return cmp.Or(a.Intent.CreatedAt.Compare(b.Intent.CreatedAt),
@@ -87,13 +92,14 @@ func (p *pass) spec() *fleet.GroupSpec { return &p.in.Group.Spec }
 
 // living reports whether an instance counts, stops of this pass included.
 func (p *pass) living(i *fleet.Instance) bool {
-	return !p.stopped[i.Intent.ID] && i.Living(p.spec().NodeLossPolicy())
+	return !p.stopped[i.Intent.ID] && i.Living(p.spec().KeepsLost())
 }
 
+// countLiving counts the living; a pair of doubles is one.
 func (p *pass) countLiving() int {
 	n := 0
 	for _, i := range p.all {
-		if p.living(i) {
+		if p.living(i) && !p.seconds[i.Intent.ID] {
 			n++
 		}
 	}

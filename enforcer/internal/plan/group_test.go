@@ -252,7 +252,8 @@ func TestOrders(t *testing.T) {
 			s.add(manual, in(alive, fleet.Starting, fleet.ReasonProcessStarted, at(-time.Hour)))
 		}, 0, ""},
 		{"a lost node is given no deadline", func(s *sim) {
-			s.add(manual, in(lost, fleet.Starting, fleet.ReasonProcessStarted, at(-time.Hour)))
+			s.group.Spec.OnNodeLoss = fleet.NodeLossWait
+			s.add(manual, in(lost, fleet.Offline, fleet.ReasonNodeLost, at(-time.Hour)))
 		}, 0, ""},
 		{"a deadline starts anew with a new agent", func(s *sim) {
 			s.sessions[alive].StartedAt = at(-m)

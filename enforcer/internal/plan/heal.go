@@ -34,8 +34,11 @@ func (p *pass) heal() {
 // starts are the instances to make or to make again: first for crashed ones that
 // were started by hand, then up to the target, never beyond the maximum.
 func (p *pass) starts() []Action {
-	living, leaving := p.countLiving(), p.leaving()
+	living, leaving := p.countLiving()+p.suspended(), p.leaving()
 	room := min(p.room()-living, p.in.Limits.Batch)
+	if moves := p.moves(); len(moves) > 0 { // they are counted where they are
+		return moves
+	}
 	var out []Action
 	for _, i := range p.all {
 		if len(out) < room && p.needsHealing(i) {
@@ -89,16 +92,22 @@ func (p *pass) agentLeaves(i *fleet.Instance) bool {
 	return until.After(p.now)
 }
 
-// needsHealing reports whether an instance that was started by hand ended unasked
-// and nobody was started in its place yet.
+// needsHealing reports whether an instance that was started by hand ended unasked,
+// or is displaced, and nobody was started in its place yet.
 func (p *pass) needsHealing(i *fleet.Instance) bool {
-	return !p.busy[i.Intent.ID] && i.EndedUnasked() && !p.replaced[i.Intent.ID] &&
-		p.spec().OnCrash != fleet.CrashStop && !p.own(i) && !p.agentLeaves(i)
+	if p.busy[i.Intent.ID] || p.replaced[i.Intent.ID] || p.own(i) {
+		return false
+	}
+	return p.displaced(i) || i.EndedUnasked() && p.spec().OnCrash != fleet.CrashStop && !p.agentLeaves(i)
 }
 
 // replacement is the same instance again in a static group, else a new one in its place.
 func (p *pass) replacement(i *fleet.Instance) Action {
 	_, how := i.Why()
+	if i.Lost() {
+		message := fmt.Sprintf("%s was on %s, which is lost", i.Intent.Name, i.Placement.Node)
+		return Action{Kind: Create, Origin: i.Intent.Origin, Replaces: i, Reason: fleet.ReasonReplacement, Message: message}
+	}
 	message := fmt.Sprintf("%s ended: %s", i.Intent.Name, how)
 	if p.spec().Static.Enabled {
 		return Action{Kind: Again, Instance: i, Reason: fleet.ReasonReplacement, Message: message}
@@ -106,12 +115,13 @@ func (p *pass) replacement(i *fleet.Instance) Action {
 	return Action{Kind: Create, Origin: i.Intent.Origin, Replaces: i, Reason: fleet.ReasonReplacement, Message: message}
 }
 
-// refill adds new instances; as long as crashed ones of the enforcer's own lack a
+// refill adds new instances; as long as crashed or lost ones of the enforcer's own lack a
 // successor, each new one is made for one of them, so that history is clear.
 func (p *pass) refill(out []Action, lacking int) []Action {
 	var crashed []*fleet.Instance
 	for _, i := range p.all {
-		if i.EndedUnasked() && p.own(i) && !p.replaced[i.Intent.ID] && !p.agentLeaves(i) {
+		ended := i.EndedUnasked() && !p.agentLeaves(i)
+		if (ended || p.displaced(i)) && p.own(i) && !p.replaced[i.Intent.ID] && !p.busy[i.Intent.ID] {
 			crashed = append(crashed, i)
 		}
 	}

@@ -18,11 +18,27 @@ type Input struct {
 	CrashLoop *fleet.CrashLoop
 	// Session is a node's live session; nil when the node has none.
 	Session func(fleet.NodeID) *fleet.NodeSession
+	// LostSince is when a node was first seen without a session; zero while it has one.
+	LostSince func(fleet.NodeID) time.Time
+	// Deleted reports whether an operator gave a node up.
+	Deleted func(fleet.NodeID) bool
+	// Outage is how much of the fleet is lost.
+	Outage Outage
 	// Plan is a stored plan; nil when it is not stored.
 	Plan func(digest string) *fleet.Plan
 	// Players is the reported number of players of an instance; 0 when unknown.
 	Players func(*fleet.Instance) int
 	Limits  Limits
+}
+
+// Outage counts nodes: all that have joined, and those of them without a session.
+type Outage struct{ Nodes, Lost int }
+
+// Mass reports whether so much is lost at once that the cause is more likely the
+// store's or the network's than the nodes' own: replacing it all would only press
+// the same load on what is left.
+func (o Outage) Mass(l Limits) bool {
+	return o.Lost >= l.MassLossNodes && float64(o.Lost) > l.MassLossShare*float64(o.Nodes)
 }
 
 // Limits are the numbers behind the rules.
@@ -46,6 +62,16 @@ type Limits struct {
 	PrepareFor, StartSlack, StopSlack time.Duration
 	// LeaveFor is how long an agent that was told to stop everything may take to end itself.
 	LeaveFor time.Duration
+	// LossGrace is how long a node may be without a session before its instances
+	// count as lost: an agent that restarts opens its session anew.
+	LossGrace time.Duration
+	// MoveMargin is added before a static instance is moved off a lost node: by then
+	// what was left there has been ended by its agent or its guard.
+	MoveMargin time.Duration
+	// With at least MassLossNodes nodes and more than MassLossShare of all lost at
+	// once, nothing is replaced. A MassLossNodes of 0 is 1.
+	MassLossNodes int
+	MassLossShare float64
 	// Batch bounds the starts, and the retirements, of one pass.
 	Batch int
 }
@@ -58,7 +84,8 @@ func DefaultLimits() Limits {
 		PauseFirst: time.Minute, PauseMax: time.Hour, Quiet: 10 * time.Minute,
 		KeepFor: time.Hour, KeepRecords: 20, PlanFor: time.Hour,
 		PrepareFor: 10 * time.Minute, StartSlack: 15 * time.Second, StopSlack: 30 * time.Second,
-		LeaveFor: time.Minute, Batch: 1000,
+		LeaveFor: time.Minute, LossGrace: 500 * time.Millisecond, MoveMargin: 2 * time.Second,
+		MassLossNodes: 5, MassLossShare: 0.5, Batch: 1000,
 	}
 }
 
@@ -68,6 +95,15 @@ func (in Input) session(n fleet.NodeID) *fleet.NodeSession {
 	}
 	return in.Session(n)
 }
+
+func (in Input) lostSince(n fleet.NodeID) time.Time {
+	if in.LostSince == nil {
+		return time.Time{}
+	}
+	return in.LostSince(n)
+}
+
+func (in Input) deleted(n fleet.NodeID) bool { return in.Deleted != nil && in.Deleted(n) }
 
 func (in Input) plan(digest string) *fleet.Plan {
 	if in.Plan == nil {

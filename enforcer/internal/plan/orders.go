@@ -23,10 +23,20 @@ func (p *pass) orders() {
 			p.act(a)
 			continue
 		}
-		if i.Intent.Desired == fleet.DesiredStopped {
+		switch {
+		case i.Intent.Desired == fleet.DesiredStopped:
 			p.orderStop(i, have)
+		case p.outlived(i) && have == nil:
+			message := "its node came back after a newer generation had been asked for"
+			p.act(Action{Kind: Order, Instance: i, Order: fleet.OrderStop, Reason: fleet.ReasonNodeReturned, Message: message})
 		}
 	}
+}
+
+// outlived reports whether an older generation than the wanted one runs on a node
+// that was lost and is back.
+func (p *pass) outlived(i *fleet.Instance) bool {
+	return i.Placement.Generation < i.Intent.Generation && !i.Moving() && p.in.session(i.Placement.Node) != nil
 }
 
 func (p *pass) orderStop(i *fleet.Instance, have *fleet.Order) {

@@ -24,6 +24,9 @@ type sim struct {
 	sessions  map[fleet.NodeID]*fleet.NodeSession
 	plans     map[string]*fleet.Plan
 	players   map[fleet.InstanceID]int
+	lostSince time.Time // of nodes without a session
+	deleted   map[fleet.NodeID]bool
+	outage    Outage
 	limits    Limits
 	made      int
 }
@@ -42,6 +45,9 @@ func newSim() *sim {
 		plans:    map[string]*fleet.Plan{"plan": &p},
 		players:  map[fleet.InstanceID]int{},
 		limits:   DefaultLimits(),
+		deleted:  map[fleet.NodeID]bool{},
+		// long enough for everything
+		lostSince: at(-time.Hour), outage: Outage{Nodes: 2, Lost: 1},
 	}
 }
 
@@ -51,6 +57,14 @@ func (s *sim) input() Input {
 		Session: func(n fleet.NodeID) *fleet.NodeSession { return s.sessions[n] },
 		Plan:    func(d string) *fleet.Plan { return s.plans[d] },
 		Players: func(i *fleet.Instance) int { return s.players[i.Intent.ID] },
+		LostSince: func(n fleet.NodeID) time.Time {
+			if s.sessions[n] != nil {
+				return time.Time{}
+			}
+			return s.lostSince
+		},
+		Deleted: func(n fleet.NodeID) bool { return s.deleted[n] },
+		Outage:  s.outage,
 	}
 }
 
@@ -142,6 +156,20 @@ func (s *sim) apply(actions []Action, now time.Time) {
 			})
 		case Order:
 			s.edit(a.Instance, ordered(a.Order, now))
+		case Lose:
+			s.edit(a.Instance, func(i *fleet.Instance) {
+				s := fleet.Status{Instance: i.Intent.ID, Node: i.Placement.Node, Generation: i.Placement.Generation}
+				if i.Status != nil && i.Status.Generation == s.Generation {
+					s = *i.Status
+				}
+				s.State, s.Reason, s.ChangedAt = fleet.Offline, a.Reason, now
+				i.Status = &s
+			})
+		case Bury:
+			s.edit(a.Instance, func(i *fleet.Instance) {
+				in(i.Placement.Node, fleet.Stopped, a.Reason, now)(i)
+				i.Status.Generation = i.Placement.Generation
+			})
 		case Retire:
 			s.instances = slices.DeleteFunc(s.instances, func(i *fleet.Instance) bool { return i.Intent.ID == a.Instance.Intent.ID })
 		case DeleteGroup:
@@ -169,7 +197,7 @@ func (s *sim) edit(i *fleet.Instance, f func(*fleet.Instance)) {
 func (s *sim) living() int {
 	n := 0
 	for _, i := range s.instances {
-		if s.group != nil && i.Living(s.group.Spec.NodeLossPolicy()) {
+		if s.group != nil && i.Living(s.group.Spec.KeepsLost()) {
 			n++
 		}
 	}

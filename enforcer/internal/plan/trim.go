@@ -30,13 +30,18 @@ func (p *pass) trim() {
 		return
 	}
 	surplus := p.countLiving() - limit
-	for _, i := range slices.Backward(p.all) {
-		if surplus <= 0 {
-			return
-		}
-		if p.living(i) {
+	for _, paired := range []bool{false, true} { // pairs last, and then both of a pair
+		for _, i := range slices.Backward(p.all) {
+			if surplus <= 0 {
+				return
+			}
+			if !p.living(i) || p.paired[i.Intent.ID] != paired {
+				continue
+			}
 			p.stop(i, fleet.ReasonAboveMaximum, fmt.Sprintf("the group allows %d instances", limit))
-			surplus--
+			if !p.seconds[i.Intent.ID] {
+				surplus--
+			}
 		}
 	}
 }
@@ -46,7 +51,7 @@ func (p *pass) trim() {
 func (p *pass) trimOwn() {
 	excess := -p.target()
 	for _, i := range p.all {
-		if p.living(i) && p.own(i) {
+		if p.living(i) && p.own(i) && !p.seconds[i.Intent.ID] {
 			excess++
 		}
 	}
@@ -54,7 +59,7 @@ func (p *pass) trimOwn() {
 		if excess <= 0 {
 			return
 		}
-		if p.living(i) && p.own(i) && p.in.players(i) == 0 {
+		if p.living(i) && p.own(i) && p.in.players(i) == 0 && !p.paired[i.Intent.ID] {
 			p.stop(i, fleet.ReasonScaledDown, fmt.Sprintf("the group's minimum is %d", p.target()))
 			excess--
 		}

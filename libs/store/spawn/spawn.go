@@ -37,6 +37,7 @@ type Cause struct {
 type Birth struct {
 	Intent fleet.Intent
 	writes []store.Write
+	guards []store.Guard
 	plan   fleet.Plan
 	digest string
 }
@@ -56,8 +57,8 @@ func New(s *view.Snapshot, now time.Time, r *rand.Rand) *Spawner {
 }
 
 // Fresh is a new instance of a group: new id, smallest free ordinal. replaces is
-// the crashed instance it is made for, whose intent then says so, so that nothing
-// is replaced twice; it may be empty.
+// the crashed or lost instance it is made for, whose intent then says so, so that
+// nothing is replaced twice; it may be empty. One that is lost must still be lost.
 func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, values map[string]string) Birth {
 	plan := fleet.Compose(*g, s.heads, s.rand.Uint64())
 	ordinal := s.freeOrdinal(g.Name)
@@ -69,12 +70,16 @@ func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, valu
 		Values: maps.Clone(values),
 	}
 	writes := []store.Write{store.Create(store.IntentKey(intent.ID), intent), s.claim(g.Name, ordinal, intent.ID)}
+	var guards []store.Guard
 	if old, ok := s.snap.Instances.Get(replaces); ok {
 		marked := old.Intent
 		marked.ReplacedBy = intent.ID
 		writes = append(writes, store.Replace(store.IntentKey(replaces), marked, old.Intent.ModRev))
+		if old.Lost() {
+			guards = append(guards, store.Unchanged(store.StatusKey(replaces), old.Status.ModRev))
+		}
 	}
-	return Birth{Intent: intent, plan: plan, digest: intent.Plan, writes: writes}
+	return Birth{Intent: intent, plan: plan, digest: intent.Plan, writes: writes, guards: guards}
 }
 
 // Again is the next generation of a terminal instance under the same id and, if
@@ -83,6 +88,20 @@ func (s *Spawner) Again(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, erro
 	if !i.Terminal() {
 		return Birth{}, errs.New(errs.Conflict, "instance %s is %s: stop it first", i.Intent.Name, i.State())
 	}
+	return s.again(g, i, c), nil
+}
+
+// Elsewhere is the next generation of an instance on a lost node, for the owner of
+// its group who knows that the old copy cannot run any more. It happens only while
+// the node has no session and the instance's status is as it was.
+func (s *Spawner) Elsewhere(g *fleet.Group, i *fleet.Instance, c Cause) Birth {
+	b := s.again(g, i, c)
+	b.guards = append(b.guards, store.Missing(store.NodeSessionKey(i.Placement.Node)),
+		store.Unchanged(store.StatusKey(i.Intent.ID), i.Status.ModRev))
+	return b
+}
+
+func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause) Birth {
 	plan := fleet.Compose(*g, s.heads, s.rand.Uint64())
 	next := i.Intent
 	next.GroupRevision, next.Plan = g.Revision, plan.Digest()
@@ -104,7 +123,7 @@ func (s *Spawner) Again(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, erro
 		writes = append(writes, s.claim(g.Name, next.Ordinal, next.ID))
 	}
 	writes = append(writes, store.Replace(store.IntentKey(next.ID), next, i.Intent.ModRev))
-	return Birth{Intent: next, plan: plan, digest: next.Plan, writes: writes}, nil
+	return Birth{Intent: next, plan: plan, digest: next.Plan, writes: writes}
 }
 
 // Txns packs births into transactions of at most maxOps comparisons, each
@@ -112,7 +131,7 @@ func (s *Spawner) Again(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, erro
 // first reference.
 func (s *Spawner) Txns(births []Birth, fences []store.Fence, guards []store.Guard, maxOps int) []store.Txn {
 	var out []store.Txn
-	room := func() bool { return len(out) > 0 && out[len(out)-1].Size()+4 <= maxOps }
+	room := func() bool { return len(out) > 0 && out[len(out)-1].Size()+6 <= maxOps }
 	inTxn := map[string]bool{} // plans settled in the current transaction
 	made := map[string]bool{}  // plans settled in an earlier one
 	for _, b := range births {
@@ -125,6 +144,7 @@ func (s *Spawner) Txns(births []Birth, fences []store.Fence, guards []store.Guar
 			s.settlePlan(t, b, made[b.digest])
 			inTxn[b.digest], made[b.digest] = true, true
 		}
+		t.Guards = append(t.Guards, b.guards...)
 		t.Writes = append(t.Writes, b.writes...)
 	}
 	return out

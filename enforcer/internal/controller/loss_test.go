@@ -1,0 +1,113 @@
+package controller
+
+import (
+	"testing"
+
+	"github.com/orreryhq/orrery/enforcer/internal/plan"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// untilState waits until an instance is in a state.
+func (w *world) untilState(id fleet.InstanceID, state fleet.State) *fleet.Instance {
+	w.t.Helper()
+	s := w.until(string(id)+" "+string(state), func(s *view.Snapshot) bool {
+		i, ok := s.Instances.Get(id)
+		return ok && i.State() == state
+	})
+	i, _ := s.Instances.Get(id)
+	return i
+}
+
+func TestALostNodesInstancesAreReplacedAndTheSurplusGoesWhenItReturns(t *testing.T) {
+	w := newWorld(t)
+	w.enforcer("a", plan.DefaultLimits())
+	w.group("lobby", func(g *fleet.Group) { g.Spec.Scaling.Min = 1 })
+	first := w.untilLiving("lobby", 1)[0].Intent.ID
+	w.online(first)
+	w.lose()
+	lost := w.untilState(first, fleet.Offline)
+	if lost.Status.Reason != fleet.ReasonNodeLost || lost.Status.Message == "" {
+		t.Errorf("it does not say why: %+v", lost.Status)
+	}
+	second := w.untilLiving("lobby", 1)[0]
+	if second.Intent.ID == first || second.Intent.Replaces != first || second.Intent.Name != "lobby-2" {
+		t.Fatalf("not a replacement beside the lost one: %+v", second.Intent)
+	}
+	// The agent returns and has kept it running all the time.
+	w.join()
+	w.report(first, fleet.Online, fleet.ReasonAdopted)
+	w.until("the replacement stopped", func(s *view.Snapshot) bool {
+		i, ok := s.Instances.Get(second.Intent.ID)
+		return ok && i.Intent.Desired == fleet.DesiredStopped && i.Intent.Stop.Reason == fleet.ReasonNodeReturned
+	})
+	if i, _ := w.view.Snapshot().Instances.Get(first); i.Intent.Desired != fleet.DesiredRunning || i.Order != nil {
+		t.Errorf("the one that never stopped was touched: %+v", i)
+	}
+}
+
+func TestAStaticInstanceWaitsForItsNode(t *testing.T) {
+	w := newWorld(t)
+	w.enforcer("a", plan.DefaultLimits())
+	w.group("world", func(g *fleet.Group) { g.Spec.Scaling.Min, g.Spec.Static.Enabled = 1, true })
+	id := w.untilLiving("world", 1)[0].Intent.ID
+	w.online(id)
+	w.lose()
+	lost := w.untilState(id, fleet.Offline)
+	w.join()
+	w.report(id, fleet.Online, fleet.ReasonAdopted)
+	if i := w.untilState(id, fleet.Online); i.Intent.Generation != lost.Intent.Generation {
+		t.Errorf("a new generation was asked for: %+v", i.Intent)
+	}
+}
+
+func TestAStaticInstanceMovesWhereItsGroupSaysSo(t *testing.T) {
+	w := newWorld(t)
+	l := plan.DefaultLimits()
+	l.MoveMargin = 0
+	w.enforcer("a", l)
+	w.group("world", func(g *fleet.Group) {
+		g.Spec.Scaling.Min, g.Spec.Static.Enabled, g.Spec.OnNodeLoss = 1, true, fleet.NodeLossReplace
+	})
+	id := w.untilLiving("world", 1)[0].Intent.ID
+	w.online(id)
+	w.lose()
+	moved := w.until("the next generation", func(s *view.Snapshot) bool {
+		i, ok := s.Instances.Get(id)
+		return ok && i.Intent.Generation == 2
+	})
+	i, _ := moved.Instances.Get(id)
+	if !i.Moving() || !i.NeedsPlacement() || i.Intent.Name != "world-1" {
+		t.Errorf("it is not on its way: %+v", i)
+	}
+	// The node comes back with the old copy before anybody placed the new one.
+	w.join()
+	w.report(id, fleet.Online, fleet.ReasonAdopted)
+	if o := w.untilOrder(id, fleet.OrderStop); o.Generation != 1 {
+		t.Errorf("the order is not for the old copy: %+v", o)
+	}
+}
+
+func TestADeletedNodeGivesUpWhatItHeldAndGoes(t *testing.T) {
+	w := newWorld(t)
+	w.enforcer("a", plan.DefaultLimits())
+	w.group("world", func(g *fleet.Group) { g.Spec.Scaling.Min, g.Spec.Static.Enabled = 1, true })
+	id := w.untilLiving("world", 1)[0].Intent.ID
+	w.online(id)
+	w.commit(store.Create(store.NodeDesiredKey(node), fleet.NodeDesired{Node: node, Deleted: true, By: "alice"}))
+	w.lose()
+	s := w.until("the node's records gone", func(s *view.Snapshot) bool {
+		_, known := s.Nodes.Get(node)
+		_, wished := s.NodesDesired.Get(node)
+		return !known && !wished
+	})
+	i, _ := s.Instances.Get(id)
+	if i.Status.State != fleet.Stopped || i.Status.Reason != fleet.ReasonNodeDeleted {
+		t.Errorf("its instance has not ended: %+v", i.Status)
+	}
+	w.until("the next generation", func(s *view.Snapshot) bool {
+		i, ok := s.Instances.Get(id)
+		return ok && i.Intent.Generation == 2 && i.NeedsPlacement()
+	})
+}

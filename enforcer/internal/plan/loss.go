@@ -1,0 +1,150 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// outageLook is how often a mass outage is looked at while nothing changes.
+const outageLook = time.Minute
+
+// lose says of instances whose node has no session that they are lost, gives up
+// those of deleted nodes, and stops those whose group does not want them back.
+func (p *pass) lose() {
+	for _, i := range p.all {
+		if p.busy[i.Intent.ID] || !i.HoldsNode() || i.Moving() {
+			continue
+		}
+		node := i.Placement.Node
+		since := p.in.lostSince(node)
+		switch {
+		case since.IsZero():
+		case p.in.deleted(node):
+			p.act(Action{Kind: Bury, Instance: i, Reason: fleet.ReasonNodeDeleted, Message: fmt.Sprintf("node %s was lost and then deleted", node)})
+		case !i.Lost():
+			if p.due(since, p.in.Limits.LossGrace) {
+				p.act(Action{Kind: Lose, Instance: i, Reason: fleet.ReasonNodeLost, Message: p.lossMessage(node)})
+			}
+		case p.group() != nil && p.spec().NodeLossPolicy() == fleet.NodeLossStop && p.wanted(i) && !p.in.Outage.Mass(p.in.Limits):
+			p.stop(i, fleet.ReasonNodeLost, fmt.Sprintf("node %s is lost, and the group stops what was there", node))
+		}
+	}
+}
+
+// due reports whether a time is over, and else asks for another pass then.
+func (p *pass) due(since time.Time, bound time.Duration) bool {
+	until := since.Add(bound)
+	p.wakeAt(until)
+	return !until.After(p.now)
+}
+
+func (p *pass) wanted(i *fleet.Instance) bool {
+	return i.Intent.Desired == fleet.DesiredRunning && !i.Intent.RestartPending
+}
+
+func (p *pass) lossMessage(node fleet.NodeID) string {
+	text := fmt.Sprintf("node %s is lost: its agent's session ended", node)
+	if p.in.Outage.Mass(p.in.Limits) {
+		text += fmt.Sprintf("; %d of %d nodes are lost, so nothing is replaced before more are back", p.in.Outage.Lost, p.in.Outage.Nodes)
+	}
+	return text
+}
+
+// displaced reports whether an instance is lost and another is to take its place.
+// Those of static groups are moved themselves, see moves.
+func (p *pass) displaced(i *fleet.Instance) bool {
+	return i.Lost() && p.wanted(i) && p.spec().NodeLossPolicy() == fleet.NodeLossReplace &&
+		!p.spec().Static.Enabled && !p.in.Outage.Mass(p.in.Limits)
+}
+
+// suspended counts the lost instances that are not replaced because too much of the
+// fleet is lost: their places are kept meanwhile.
+func (p *pass) suspended() int {
+	n := 0
+	for _, i := range p.all {
+		if i.Lost() && p.wanted(i) && !p.living(i) && p.in.Outage.Mass(p.in.Limits) && !p.replaced[i.Intent.ID] {
+			n++
+		}
+	}
+	if n > 0 { // an outage that lasts is taken for what it is, with no record to tell of it
+		p.wakeAt(p.now.Add(outageLook))
+	}
+	return n
+}
+
+// moves are the next generations of a static group's lost instances that may run
+// elsewhere: only when whatever kept the old copy within its session has had the
+// time to end it.
+func (p *pass) moves() []Action {
+	if !p.spec().Static.Enabled || p.spec().NodeLossPolicy() != fleet.NodeLossReplace || p.in.Outage.Mass(p.in.Limits) {
+		return nil
+	}
+	var out []Action
+	for _, i := range p.all {
+		if p.busy[i.Intent.ID] || !i.Lost() || !p.wanted(i) {
+			continue
+		}
+		since := p.in.lostSince(i.Placement.Node)
+		if since.IsZero() || !p.due(since, p.in.Limits.LossGrace+p.in.Limits.MoveMargin) {
+			continue
+		}
+		message := fmt.Sprintf("%s was on %s, which is lost", i.Intent.Name, i.Placement.Node)
+		out = append(out, Action{Kind: Again, Instance: i, Reason: fleet.ReasonNodeLost, Message: message})
+	}
+	return out
+}
+
+// doubles ends what a returned node brings: of an instance and the one that took
+// its place only one is wanted. Nobody with players is stopped while the other has
+// none; when both have, the pair waits for the last player of one.
+func (p *pass) doubles() {
+	byID := map[fleet.InstanceID]*fleet.Instance{}
+	for _, i := range p.all {
+		byID[i.Intent.ID] = i
+	}
+	for _, second := range p.all {
+		first := byID[second.Intent.Replaces]
+		if first == nil || p.busy[first.Intent.ID] || p.busy[second.Intent.ID] || !p.double(first, second) {
+			continue
+		}
+		victim := p.surplus(first, second)
+		if victim == nil {
+			p.paired[first.Intent.ID], p.paired[second.Intent.ID], p.seconds[second.Intent.ID] = true, true, true
+			continue
+		}
+		p.stop(victim, fleet.ReasonNodeReturned, fmt.Sprintf("%s is back with its node: one of it and %s is enough", first.Intent.Name, second.Intent.Name))
+	}
+}
+
+// double reports whether the run that an instance was made for goes on all the same.
+func (p *pass) double(first, second *fleet.Instance) bool {
+	return !p.spec().Static.Enabled && first.Status != nil && p.living(first) && p.living(second) && !first.Lost() && !second.Lost() &&
+		!first.Intent.RestartPending && first.Intent.GenerationAt.Before(second.Intent.CreatedAt)
+}
+
+// surplus is the one of a pair to stop; nil while that is open.
+func (p *pass) surplus(first, second *fleet.Instance) *fleet.Instance {
+	serves := func(i *fleet.Instance) bool { return i.State() == fleet.Online }
+	original := p.spec().OnNodeReturn != fleet.KeepReplacement &&
+		serves(first) && first.Status.StartedAt.Before(second.Intent.CreatedAt)
+	var victim, kept *fleet.Instance
+	switch {
+	case original:
+		kept, victim = first, second
+	case serves(second):
+		kept, victim = second, first
+	case serves(first) && p.spec().OnNodeReturn != fleet.KeepReplacement:
+		kept, victim = first, second
+	default:
+		return nil
+	}
+	if p.in.players(victim) > 0 {
+		kept, victim = victim, kept
+	}
+	if p.in.players(victim) > 0 || !serves(kept) {
+		return nil
+	}
+	return victim
+}

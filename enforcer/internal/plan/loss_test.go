@@ -1,0 +1,142 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+func TestLostNodes(t *testing.T) {
+	offline := in(lost, fleet.Offline, fleet.ReasonNodeLost, at(-time.Minute))
+	tests := []struct {
+		rule  string
+		setup func(*sim)
+		wake  time.Duration
+		want  []string
+	}{
+		{"what a node without a session holds is lost", func(s *sim) {
+			s.add(manual, in(lost, fleet.Online, fleet.ReasonReady, at(-time.Hour)))
+			s.add(manual, placedOn(lost, at(-time.Minute)))
+		}, 0, []string{"lose i00001: NodeLost", "lose i00002: NodeLost"}},
+		{"an agent that restarts has time to open its session", func(s *sim) {
+			s.lostSince = at(-400 * time.Millisecond)
+			s.add(manual, in(lost, fleet.Online, fleet.ReasonReady, at(-time.Hour)))
+		}, 100 * time.Millisecond, nil},
+		{"what has ended is not lost", func(s *sim) {
+			s.add(manual, in(lost, fleet.Stopped, fleet.ReasonStopRequested, at(0)), wantsStop(false))
+		}, keep, nil},
+		{"a lost instance of the minimum is replaced", func(s *sim) {
+			s.group.Spec.Scaling.Min = 2
+			s.add(online)
+			s.add(offline)
+		}, 0, []string{"create minimum for i00002: Replacement"}},
+		{"one started by hand is replaced as such", func(s *sim) {
+			s.add(manual, offline)
+		}, 0, []string{"create manual for i00001: Replacement"}},
+		{"it is replaced once", func(s *sim) {
+			first := s.add(manual, offline)
+			second := s.add(manual, online)
+			first.Intent.ReplacedBy, second.Intent.Replaces = second.Intent.ID, first.Intent.ID
+		}, 0, nil},
+		{"wait keeps its place", func(s *sim) {
+			s.group.Spec.OnNodeLoss, s.group.Spec.Scaling.Min = fleet.NodeLossWait, 1
+			s.add(offline)
+		}, 0, nil},
+		{"stop wants it no more, and the minimum holds", func(s *sim) {
+			s.group.Spec.OnNodeLoss, s.group.Spec.Scaling.Min = fleet.NodeLossStop, 1
+			s.add(offline)
+			s.add(manual, offline)
+		}, 0, []string{"create minimum: BelowMinimum", "stop i00001 by stop: NodeLost", "stop i00002 by stop: NodeLost"}},
+		{"a static instance waits by default", func(s *sim) {
+			s.group.Spec.Static.Enabled, s.group.Spec.Scaling.Min = true, 1
+			s.add(offline)
+		}, 0, nil},
+		{"a static instance is moved where its group says so", func(s *sim) {
+			s.group.Spec.Static.Enabled, s.group.Spec.OnNodeLoss, s.group.Spec.Scaling.Min = true, fleet.NodeLossReplace, 1
+			s.add(offline)
+		}, 0, []string{"again i00001: NodeLost"}},
+		{"but not before the old copy must be gone", func(s *sim) {
+			s.group.Spec.Static.Enabled, s.group.Spec.OnNodeLoss, s.group.Spec.Scaling.Min = true, fleet.NodeLossReplace, 1
+			s.lostSince = at(-time.Second)
+			s.add(offline)
+		}, 1500 * time.Millisecond, nil},
+		{"it is moved once", func(s *sim) {
+			s.group.Spec.Static.Enabled, s.group.Spec.OnNodeLoss, s.group.Spec.Scaling.Min = true, fleet.NodeLossReplace, 1
+			s.add(offline).Intent.Generation = 2
+		}, 0, nil},
+		{"an old copy that came back after all is stopped", func(s *sim) {
+			s.group.Spec.Static.Enabled, s.group.Spec.OnNodeLoss, s.group.Spec.Scaling.Min = true, fleet.NodeLossReplace, 1
+			s.add(online).Intent.Generation = 2
+		}, 0, []string{"order i00001 by stop: NodeReturned"}},
+		{"while most of the fleet is lost nothing is replaced, moved or stopped", func(s *sim) {
+			s.group.Spec.Scaling.Min, s.outage = 2, Outage{Nodes: 9, Lost: 5}
+			s.add(offline)
+			s.add(manual, offline)
+		}, outageLook, nil},
+		{"few lost nodes are no mass, whatever their share", func(s *sim) {
+			s.group.Spec.Scaling.Min, s.outage = 1, Outage{Nodes: 4, Lost: 4}
+			s.add(offline)
+		}, 0, []string{"create minimum for i00001: Replacement"}},
+		{"a deleted node's instances have ended", func(s *sim) {
+			s.deleted[lost], s.group.Spec.OnNodeLoss = true, fleet.NodeLossWait
+			s.add(manual, offline)
+			s.add(manual, in(lost, fleet.Online, fleet.ReasonReady, at(-time.Hour)))
+		}, 0, []string{"bury i00001: NodeDeleted", "bury i00002: NodeDeleted"}},
+		{"a deleted node that lives ends nothing", func(s *sim) {
+			s.deleted[alive] = true
+			s.add(manual, online)
+		}, 0, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.rule, func(t *testing.T) {
+			s := newSim()
+			tt.setup(s)
+			s.expect(t, at(0), tt.wake, tt.want...)
+		})
+	}
+}
+
+func TestNodesThatReturn(t *testing.T) {
+	running := func(since time.Duration) func(*fleet.Instance) {
+		return func(i *fleet.Instance) {
+			online(i)
+			i.Status.StartedAt = at(since)
+		}
+	}
+	starting := in(alive, fleet.Starting, fleet.ReasonProcessStarted, at(0))
+	tests := []struct {
+		rule          string
+		policy        fleet.OnNodeReturn
+		first, second func(*fleet.Instance)
+		players       [2]int
+		want          []string
+	}{
+		{"the original stays when it never stopped serving", "", running(-3 * time.Hour), running(-time.Hour), [2]int{}, []string{"stop i00002 by stop: NodeReturned"}},
+		{"it stays before its replacement is ready", "", running(-3 * time.Hour), starting, [2]int{}, []string{"stop i00002 by stop: NodeReturned"}},
+		{"it gives way when it was started anew", "", running(0), running(-time.Hour), [2]int{}, []string{"stop i00001 by stop: NodeReturned"}},
+		{"started anew it still stays before a replacement that is not ready", "", running(0), starting, [2]int{}, []string{"stop i00002 by stop: NodeReturned"}},
+		{"the replacement stays where the group says so", fleet.KeepReplacement, running(-3 * time.Hour), running(-time.Hour), [2]int{}, []string{"stop i00001 by stop: NodeReturned"}},
+		{"and is waited for", fleet.KeepReplacement, running(-3 * time.Hour), starting, [2]int{}, nil},
+		{"whoever has players stays", "", running(-3 * time.Hour), running(-time.Hour), [2]int{0, 2}, []string{"stop i00001 by stop: NodeReturned"}},
+		{"when both have players both stay", "", running(-3 * time.Hour), running(-time.Hour), [2]int{1, 2}, nil},
+		{"nobody is stopped while neither serves", "", starting, starting, [2]int{}, nil},
+	}
+	for _, tt := range tests {
+		for _, origin := range []fleet.Origin{fleet.OriginMinimum, fleet.OriginManual} {
+			t.Run(tt.rule+", origin "+string(origin), func(t *testing.T) {
+				s := newSim()
+				s.group.Spec.OnNodeReturn, s.group.Spec.Scaling.Min, s.group.Spec.Scaling.Max = tt.policy, 1, 1
+				s.group.Spec.StartupTimeoutSeconds, s.plans["plan"].StartupTimeoutSeconds = 0, 0
+				first := s.add(createdAt(at(-4*time.Hour)), tt.first)
+				second := s.add(createdAt(at(-2*time.Hour)), tt.second)
+				for n, i := range []*fleet.Instance{first, second} {
+					i.Intent.Origin = origin
+					s.players[i.Intent.ID] = tt.players[n]
+				}
+				first.Intent.ReplacedBy, second.Intent.Replaces = second.Intent.ID, first.Intent.ID
+				s.expect(t, at(0), 0, tt.want...)
+			})
+		}
+	}
+}
