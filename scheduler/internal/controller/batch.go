@@ -33,8 +33,9 @@ func newBatch(s *state, now time.Time, maxOps int) *batch {
 }
 
 // entrySize is the most comparisons one instance can add: its fence, its intent,
-// two placement keys, its note and its node's alloc key.
-const entrySize = 6
+// two placement keys, its note, its node's alloc key, and for one that leaves a lost
+// node that node's session and its own status.
+const entrySize = 8
 
 func (b *batch) full() bool { return b.txn.Size()+entrySize > b.maxOps }
 
@@ -50,6 +51,10 @@ func (b *batch) place(i *fleet.Instance, plan *fleet.Plan, c place.Choice, f sto
 	in := &i.Intent
 	b.fence(f)
 	b.txn.Guards = append(b.txn.Guards, store.Unchanged(store.IntentKey(in.ID), in.ModRev))
+	if i.Moving() { // an old copy that is back after all bars the move
+		b.txn.Guards = append(b.txn.Guards, store.Missing(store.NodeSessionKey(i.Placement.Node)),
+			store.Unchanged(store.StatusKey(in.ID), i.Status.ModRev))
+	}
 	p := fleet.Placement{
 		Instance: in.ID, Name: in.Name, Group: in.Group, Node: c.Node, Generation: in.Generation, Plan: in.Plan,
 		Resources: plan.Resources, Port: c.Port, Ports: c.Ports, Values: in.Values,

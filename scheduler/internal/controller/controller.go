@@ -123,7 +123,7 @@ func (c *Controller) plan(own *store.Ownership, now time.Time) *batch {
 			c.refuse(b, i, &place.Unfit{Reason: fleet.ReasonPlanMissing, Message: "its plan is not in the store yet"}, f)
 			continue
 		}
-		r := requestOf(i, &plan.Plan)
+		r := requestOf(i, &plan.Plan, c.state.snap.Nodes)
 		class := i.Intent.Plan + "\x00" + string(r.Pinned)
 		verdict := unfit[class]
 		if verdict == nil {
@@ -147,11 +147,13 @@ func (c *Controller) refuse(b *batch, i *fleet.Instance, u *place.Unfit, f store
 	}
 }
 
-func requestOf(i *fleet.Instance, plan *fleet.Plan) *place.Request {
+// requestOf is what is asked of the nodes. A static instance is bound to the node
+// its data lies on, unless that is deleted or its group lets it leave a lost one.
+func requestOf(i *fleet.Instance, plan *fleet.Plan, nodes view.Table[fleet.NodeID, *fleet.Node]) *place.Request {
 	r := &place.Request{ID: i.Intent.ID, Group: i.Intent.Group, Plan: plan}
 	if old := i.Placement; old != nil {
 		r.PreferredNode, r.PreferredPort = old.Node, old.Port
-		if plan.Static {
+		if _, known := nodes.Get(old.Node); plan.Static && known && !i.Moving() {
 			r.Pinned = old.Node
 		}
 	}

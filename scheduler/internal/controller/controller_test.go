@@ -348,3 +348,63 @@ func TestALostNodeKeepsItsRoomUntilItsAgentSpeaks(t *testing.T) {
 	w.commit(store.Replace(store.StatusKey(first.Intent.ID), gone, i.Status.ModRev))
 	w.await(second, "placed", placed)
 }
+
+// lose ends a node's session and says so of an instance on it, as the enforcer does.
+func (w *world) lose(i *fleet.Instance) {
+	w.t.Helper()
+	n := i.Placement.Node
+	session, _ := w.view.Snapshot().NodeSessions.Get(n)
+	w.commit(
+		store.Remove(store.NodeSessionKey(n), session.ModRev),
+		store.Create(store.StatusKey(i.Intent.ID), fleet.Status{Instance: i.Intent.ID, Node: n, Generation: 1, State: fleet.Offline, Reason: fleet.ReasonNodeLost}))
+}
+
+// again asks for an instance's next generation.
+func (w *world) again(id fleet.InstanceID) {
+	w.t.Helper()
+	i, _ := w.view.Snapshot().Instances.Get(id)
+	next := i.Intent
+	next.Generation++
+	w.commit(store.Replace(store.IntentKey(id), next, i.Intent.ModRev))
+}
+
+func TestAStaticInstanceThatIsToLeaveALostNodeIsPlacedElsewhere(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", 100)
+	w.schedule("a")
+	g := w.group("world", func(s *fleet.GroupSpec) { s.Static.Enabled, s.OnNodeLoss = true, fleet.NodeLossReplace })
+	id := w.want(g, 1)[0]
+	first := w.await(id, "placed", placed)
+	w.node("n2", 100)
+	w.lose(first)
+	w.again(id)
+	i := w.await(id, "placed elsewhere", func(i *fleet.Instance) bool { return placed(i) && i.Placement.Node == "n2" })
+	if i.Placement.Generation != 2 {
+		t.Errorf("generation %d", i.Placement.Generation)
+	}
+	if _, err := store.Get(t.Context(), w.c, store.PlacementKey("n1", id)); !errs.Is(err, errs.NotFound) {
+		t.Errorf("the old placement stands: %v", err)
+	}
+}
+
+func TestAStaticInstanceIsFreeOfADeletedNode(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", 100)
+	w.schedule("a")
+	g := w.group("world", func(s *fleet.GroupSpec) { s.Static.Enabled = true })
+	id := w.want(g, 1)[0]
+	first := w.await(id, "placed", placed)
+	w.node("n2", 100)
+	w.lose(first)
+	lost, _ := w.view.Snapshot().Instances.Get(id)
+	ended := *lost.Status
+	ended.State, ended.Reason = fleet.Stopped, fleet.ReasonNodeDeleted
+	w.commit(store.Replace(store.StatusKey(id), ended, lost.Status.ModRev))
+	w.again(id)
+	w.await(id, "waiting for its node", func(i *fleet.Instance) bool {
+		return i.Pending != nil && i.Pending.Reason == fleet.ReasonPinnedWaiting
+	})
+	node, _ := w.view.Snapshot().Nodes.Get("n1")
+	w.commit(store.Remove(store.NodeKey("n1"), node.ModRev))
+	w.await(id, "placed elsewhere", func(i *fleet.Instance) bool { return placed(i) && i.Placement.Node == "n2" })
+}
