@@ -139,6 +139,7 @@ func TestRolesMayDoWhatTheirTableSays(t *testing.T) {
 		{"POST", "/api/v1/groups/lobby/start", ``},
 		{"POST", "/api/v1/groups/lobby/scale", `{"targetInstances":1}`},
 		{"POST", "/api/v1/nodes/node-1/cordon", ``},
+		{"DELETE", "/api/v1/nodes/node-1", ``},
 		{"POST", "/api/v1/api-tokens", `{"name":"x"}`},
 		{"PUT", "/api/configurations/lobby", `{}`},
 		{"DELETE", "/api/configurations/lobby", ``},

@@ -334,6 +334,20 @@ func TestNodesAreListedAndCordoned(t *testing.T) {
 	s.do("POST", "/api/v1/nodes/node-1/uncordon", nil).want(200)
 	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("cordoned", false)
 	s.do("POST", "/api/v1/nodes/nope/cordon", nil).want(404)
+	s.do("DELETE", "/api/v1/nodes/nope", nil).want(404)
+	before = s.revision()
+	if r := s.do("DELETE", "/api/v1/nodes/node-2", nil).want(409); !strings.Contains(r.raw, "connected") {
+		t.Errorf("it does not say why: %s", r.raw)
+	}
+	if s.revision() != before {
+		t.Error("a refused deletion wrote something")
+	}
+	for range 2 {
+		s.do("DELETE", "/api/v1/nodes/node-1", nil).want(204)
+	}
+	if d, err := store.Get(t.Context(), s.store, store.NodeDesiredKey("node-1")); err != nil || !d.Deleted || d.By == "" {
+		t.Errorf("the wish is not written: %+v %v", d, err)
+	}
 	s.do("GET", "/api/v1/nodes/nope", nil).want(404)
 	s.do("GET", "/api/v1/overview", nil).want(200).is("nodeCount", 1).is("groupCount", 1).is("instanceCount", 1).is("playerCount", 0)
 }

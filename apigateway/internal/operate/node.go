@@ -44,3 +44,32 @@ func (o *Operations) setCordon(ctx context.Context, by Actor, node fleet.NodeID,
 		}, nil
 	})
 }
+
+// DeleteNode gives up a node that has no session: what its instances hold is free,
+// static ones may be placed elsewhere, and another host may take the id. NotFound
+// when there is no such node, Conflict while its agent is connected. Deleting twice
+// changes nothing.
+func (o *Operations) DeleteNode(ctx context.Context, by Actor, node fleet.NodeID) (int64, error) {
+	return o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
+		if _, ok := s.Nodes.Get(node); !ok {
+			return change{}, errs.New(errs.NotFound, "there is no node %s", clip(string(node)))
+		}
+		if _, alive := s.NodeSessions.Get(node); alive {
+			return change{}, errs.New(errs.Conflict, "node %s is connected: stop its agent first", node)
+		}
+		next := fleet.NodeDesired{Node: node}
+		if have, ok := s.NodesDesired.Get(node); ok {
+			next = *have
+		}
+		if next.Deleted {
+			return change{}, nil
+		}
+		rev := next.ModRev
+		next.Deleted, next.By, next.At = true, by.User, o.now()
+		return change{
+			guards: []store.Guard{store.Missing(store.NodeSessionKey(node))},
+			writes: []store.Write{store.Replace(store.NodeDesiredKey(node), next, rev)},
+			audit:  entry{action: "node.delete", resource: "node", id: string(node)},
+		}, nil
+	})
+}

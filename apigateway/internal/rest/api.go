@@ -78,6 +78,7 @@ func (a *API) Mount(r gin.IRoutes) {
 
 	r.GET("/api/v1/nodes", a.listNodes)
 	r.GET("/api/v1/nodes/:id", a.getNode)
+	r.DELETE("/api/v1/nodes/:id", a.deleteNode)
 	r.POST("/api/v1/nodes/:id/cordon", a.cordon)
 	r.POST("/api/v1/nodes/:id/uncordon", a.uncordon)
 

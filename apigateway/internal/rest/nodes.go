@@ -136,6 +136,15 @@ func (a *API) getNode(c *gin.Context) {
 	c.JSON(http.StatusOK, out)
 }
 
+// deleteNode gives up a node that is lost for good.
+func (a *API) deleteNode(c *gin.Context) {
+	if _, err := a.cfg.Operations.DeleteNode(c.Request.Context(), server.Actor(c), fleet.NodeID(c.Param("id"))); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.Status(http.StatusNoContent)
+}
+
 func (a *API) cordon(c *gin.Context) {
 	_, err := a.cfg.Operations.Cordon(c.Request.Context(), server.Actor(c), fleet.NodeID(c.Param("id")))
 	a.nodeStatus(c, err, "CORDONED")

@@ -45,6 +45,7 @@ var demands = map[string]auth.Permission{
 	"POST /api/v1/services/:id/start":   auth.GroupsStart,
 	"GET /api/v1/nodes":                 auth.NodesView,
 	"GET /api/v1/nodes/:id":             auth.NodesView,
+	"DELETE /api/v1/nodes/:id":          auth.NodesDrain,
 	"POST /api/v1/nodes/:id/cordon":     auth.NodesDrain,
 	"POST /api/v1/nodes/:id/uncordon":   auth.NodesDrain,
 	"GET /api/v1/templates":             auth.TemplatesView,
