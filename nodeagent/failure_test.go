@@ -395,3 +395,16 @@ func TestAHigherGenerationFollowsTheEndOfTheOneBefore(t *testing.T) {
 		t.Errorf("the data of a static instance is %q, %v", b, err)
 	}
 }
+
+func TestWhatWasGivenUpBeforeItBeganIsNotStarted(t *testing.T) {
+	s := newSite(t)
+	s.write(store.StatusKey("aaaaaa"), fleet.Status{
+		Instance: "aaaaaa", Group: "lobby", Node: node, Generation: 1, State: fleet.Offline, Reason: fleet.ReasonNodeLost,
+	})
+	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+	s.start(nil)
+	st := s.await("aaaaaa", "its end", func(st fleet.Status) bool { return st.State.Terminal() })
+	if st.State != fleet.Failed || st.Reason != fleet.ReasonNodeLost {
+		t.Errorf("status %+v", st)
+	}
+}

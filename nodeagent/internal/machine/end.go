@@ -217,6 +217,10 @@ func (t *step) lost(e Lost) {
 	if !t.answered(Adopter, e.Run) {
 		return
 	}
+	if t.Status.State == fleet.Offline && t.Status.StartedAt.IsZero() { // given up before this node began with it
+		t.end(fleet.Failed, fleet.ReasonNodeLost, "its node was lost before it was started", nil, t.now)
+		return
+	}
 	if t.Phase == Launching { // it was never started as far as anybody knows
 		t.Alive = false
 		t.Run++

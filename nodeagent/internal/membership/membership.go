@@ -136,6 +136,9 @@ func (m *Member) Node() fleet.Node {
 func (m *Member) join(ctx context.Context) (*store.Session, error) {
 	attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
+	if err := m.deleted(attempt); err != nil {
+		return nil, err
+	}
 	if err := m.write(attempt, func(*fleet.Node) {}); err != nil {
 		return nil, err
 	}
@@ -143,6 +146,21 @@ func (m *Member) join(ctx context.Context) (*store.Session, error) {
 	session := fleet.NodeSession{Node: node.ID, DataUUID: node.DataUUID, StartedAt: time.Now().UTC()}
 	s, err := store.OpenSession(attempt, m.cfg.Store, store.NodeSessionKey(node.ID), session, m.cfg.TTL, true)
 	return s, errs.Wrap("membership.join", err)
+}
+
+// deleted is an error while an operator's deletion of the node is under way: after
+// it, the node joins like a new one.
+func (m *Member) deleted(ctx context.Context) error {
+	desired, err := store.Get(ctx, m.cfg.Store, store.NodeDesiredKey(m.cfg.Record.ID))
+	switch {
+	case errs.Is(err, errs.NotFound):
+		return nil
+	case err != nil:
+		return errs.Wrap("membership.deleted", err)
+	case desired.Deleted:
+		return errs.New(errs.Unavailable, "node %s is being deleted: its records have to go first", m.cfg.Record.ID)
+	}
+	return nil
 }
 
 // write writes the node's record as configured, with what is to be kept of the
