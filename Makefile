@@ -22,7 +22,7 @@ TEST_FLAGS := -timeout $(TIMEOUT) $(if $(filter 1,$(RACE)),-race)
 OWN := ^github\.com/orreryhq/orrery/
 
 # What `make check` and CI run, in this order.
-CHECKS := check-format check-vet check-staticcheck check-deadcode check-architecture check-modules test e2e
+CHECKS := check-format check-vet check-staticcheck check-deadcode check-architecture check-modules check-references test e2e
 
 .PHONY: help
 help: ## list the targets
@@ -63,6 +63,10 @@ lint: check-format check-vet check-staticcheck check-deadcode check-architecture
 .PHONY: fmt
 fmt: $(TOOLS) ## format every Go file with gofumpt
 	bin/gofumpt -w $(FORMATTED)
+
+.PHONY: references
+references: $(TOOLS) ## write docs/reference anew from its sources
+	bin/references
 
 .PHONY: build
 build: ## the binaries of all services and commands in bin/
@@ -109,6 +113,10 @@ check-architecture: $(TOOLS)
 	GOWORK=off go test -C tools ./...
 	bin/archtest
 
+.PHONY: check-references
+check-references: $(TOOLS)
+	bin/references -check
+
 .PHONY: check-modules
 check-modules:
 	@for module in $(MODULES); do \
@@ -117,7 +125,7 @@ check-modules:
 	done
 
 # The tools are built once for a version of their sources.
-$(TOOLS): tools/go.mod tools/go.sum $(wildcard tools/archtest/*.go)
+$(TOOLS): tools/go.mod tools/go.sum $(wildcard tools/archtest/*.go tools/references/*.go)
 	@mkdir -p bin
-	GOWORK=off go build -C tools -o ../bin/ tool ./archtest
+	GOWORK=off go build -C tools -o ../bin/ tool ./archtest ./references
 	@touch $@
