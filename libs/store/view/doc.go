@@ -9,6 +9,7 @@
 //   - Subscribers hear every change once, in order of revision, with the record
 //     before and after, from one goroutine; a relist is delivered as the
 //     difference to what was known.
+//   - Whoever waited for a revision finds that every subscriber has heard it.
 //
 // Cost: a change costs time in proportion to its own size (copy-on-write trees),
 // not to the fleet's.

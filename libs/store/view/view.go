@@ -16,6 +16,9 @@ type View struct {
 	log    *slog.Logger
 
 	current atomic.Pointer[Snapshot]
+	// heard is the revision up to which every listener has been called. It follows
+	// current, and is raised under mu.
+	heard atomic.Int64
 
 	// mu guards what follows.
 	mu      sync.Mutex
@@ -40,7 +43,8 @@ func New(c *store.Client, log *slog.Logger) *View {
 }
 
 // Subscribe registers a listener for every batch, called from the view's own
-// goroutine after the snapshot was published: it must not block. Only before Run.
+// goroutine after the snapshot was published: it must not block, and so must not
+// wait for the view, with WaitRev or for somebody who does. Only before Run.
 func (v *View) Subscribe(listen func(Batch)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -67,17 +71,18 @@ func (v *View) Synced(ctx context.Context) error {
 	return err
 }
 
-// WaitRev waits until the snapshot is at or past a revision, so that whoever
-// wrote it reads it back. Unavailable or Canceled when ctx ends first.
+// WaitRev waits until the snapshot is at or past a revision and every listener
+// has heard what led there, so that whoever wrote it reads it back wherever it
+// looks. Unavailable or Canceled when ctx ends first.
 func (v *View) WaitRev(ctx context.Context, rev int64) (*Snapshot, error) {
-	if s := v.Snapshot(); s.Rev >= rev {
-		return s, nil
+	if v.heard.Load() >= rev {
+		return v.Snapshot(), nil
 	}
 	w := &waiter{rev: rev, done: make(chan struct{})}
 	v.mu.Lock()
-	if s := v.Snapshot(); s.Rev >= rev {
+	if v.heard.Load() >= rev {
 		v.mu.Unlock()
-		return s, nil
+		return v.Snapshot(), nil
 	}
 	v.waiters[w] = struct{}{}
 	v.mu.Unlock()
@@ -94,19 +99,23 @@ func (v *View) WaitRev(ctx context.Context, rev int64) (*Snapshot, error) {
 	}
 }
 
-// publish makes a snapshot the current one and tells everybody.
+// publish makes a snapshot the current one and tells everybody: the listeners
+// first, then who waits for the revision, since a waiter may read what a listener keeps.
 func (v *View) publish(b Batch) {
 	v.current.Store(b.After)
 	v.mu.Lock()
+	subs := v.subs
+	v.mu.Unlock()
+	for _, listen := range subs {
+		listen(b)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.heard.Store(b.After.Rev)
 	for w := range v.waiters {
 		if b.After.Rev >= w.rev {
 			close(w.done)
 			delete(v.waiters, w)
 		}
-	}
-	subs := v.subs
-	v.mu.Unlock()
-	for _, listen := range subs {
-		listen(b)
 	}
 }
