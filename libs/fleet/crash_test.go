@@ -24,6 +24,7 @@ func TestCrashedAt(t *testing.T) {
 		{"a lost node is none", func(i *Instance) { i.Status.Reason = ReasonNodeLost }, time.Time{}},
 		{"a stranger on its port is none", func(i *Instance) { i.Status.State, i.Status.Reason = Failed, ReasonPortTaken }, time.Time{}},
 		{"an agent told to stop all is none", func(i *Instance) { i.Status.Reason = ReasonAgentShutdown }, time.Time{}},
+		{"a stop on its own node is none", func(i *Instance) { i.Status.State, i.Status.Reason = Stopped, ReasonStoppedLocally }, time.Time{}},
 		{"no crash before the generation was asked for", func(i *Instance) { i.Status.FinishedAt = asked.Add(-time.Hour) }, asked},
 		{"without a time of the end, that of the report", func(i *Instance) { i.Status.FinishedAt = time.Time{} }, ended.Add(time.Second)},
 	}

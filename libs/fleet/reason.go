@@ -50,6 +50,7 @@ const (
 	ReasonAgentShutdown  Reason = "AgentShutdown"  // its agent was told to stop everything
 	ReasonNodeReturned   Reason = "NodeReturned"   // its lost node came back and two had one's place
 	ReasonNodeDeleted    Reason = "NodeDeleted"    // somebody deleted its lost node
+	ReasonStoppedLocally Reason = "StoppedLocally" // somebody stopped it on its own node, past the control plane
 )
 
 // Why an instance crashed or failed.
@@ -98,6 +99,7 @@ var reasonText = map[Reason]string{
 	ReasonDeadlinePassed:   "it stayed in one state longer than its plan allows",
 	ReasonOrphan:           "it ran without a record",
 	ReasonAgentShutdown:    "its agent was told to stop everything",
+	ReasonStoppedLocally:   "somebody stopped it on its own node",
 	ReasonExited:           "it exited with an error code",
 	ReasonKilledBySignal:   "it was ended by a signal nobody here sent",
 	ReasonOutOfMemory:      "the kernel killed it for memory",

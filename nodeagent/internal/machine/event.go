@@ -18,6 +18,15 @@ type Removed struct{}
 // Ordered brings an order; those of other generations are kept or ignored.
 type Ordered struct{ Order fleet.Order }
 
+// StoppedLocally brings an order that was given on the node itself, past the
+// store: it stops whatever generation there is, and nothing starts it again here.
+type StoppedLocally struct {
+	// Force ends it at once instead of asking.
+	Force bool
+	// By is who asked, as a person is to read it.
+	By string
+}
+
 // Shutdown asks for a graceful end because the agent shall take its instances along.
 type Shutdown struct{}
 
@@ -90,22 +99,23 @@ type Unsettled struct{ Generation int64 }
 // somebody else wrote: its process has no right to run.
 type Superseded struct{ Generation int64 }
 
-func (Placed) event()     {}
-func (Removed) event()    {}
-func (Ordered) event()    {}
-func (Shutdown) event()   {}
-func (Recovered) event()  {}
-func (Prepared) event()   {}
-func (Failed) event()     {}
-func (Started) event()    {}
-func (Found) event()      {}
-func (Lost) event()       {}
-func (Ready) event()      {}
-func (Exited) event()     {}
-func (Elapsed) event()    {}
-func (Settled) event()    {}
-func (Unsettled) event()  {}
-func (Superseded) event() {}
+func (Placed) event()         {}
+func (Removed) event()        {}
+func (Ordered) event()        {}
+func (StoppedLocally) event() {}
+func (Shutdown) event()       {}
+func (Recovered) event()      {}
+func (Prepared) event()       {}
+func (Failed) event()         {}
+func (Started) event()        {}
+func (Found) event()          {}
+func (Lost) event()           {}
+func (Ready) event()          {}
+func (Exited) event()         {}
+func (Elapsed) event()        {}
+func (Settled) event()        {}
+func (Unsettled) event()      {}
+func (Superseded) event()     {}
 
 // Effect is something to be done, in the order given.
 type Effect interface{ effect() }

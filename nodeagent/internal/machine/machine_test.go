@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -151,6 +152,35 @@ func TestStopsAtEveryPoint(t *testing.T) {
 		s := begin(t).on(placed(2), prepared(1, nil), started(1))
 		s.on(order(1, fleet.OrderKill)).did().on(order(3, fleet.OrderKill)).did()
 		s.is(machine.Online, fleet.Online, fleet.ReasonProcessStarted)
+	})
+}
+
+func TestAStopOnTheNodeItselfIsAStopAndNothingIsStartedAgain(t *testing.T) {
+	local := machine.StoppedLocally{By: "root"}
+	t.Run("what runs is asked to stop, and is not taken for crashed", func(t *testing.T) {
+		s := running(t, restarting).on(local).did(machine.Stop{}).is(machine.Stopping, fleet.Stopping, fleet.ReasonStoppedLocally)
+		s.on(exited(1, 3)).did(machine.Clear{}).is(machine.Ended, fleet.Stopped, fleet.ReasonStoppedLocally)
+		if !strings.Contains(s.state.Status.Message, "by root") {
+			t.Errorf("message %q", s.state.Status.Message)
+		}
+	})
+	t.Run("by force it is killed", func(t *testing.T) {
+		running(t, nil).on(machine.StoppedLocally{Force: true}).did(machine.Kill{})
+		running(t, nil).on(local, machine.StoppedLocally{Force: true}).did(machine.Kill{})
+	})
+	t.Run("a run in place that is waited for does not come", func(t *testing.T) {
+		s := running(t, nil).on(exited(1, 1), machine.Unsettled{Generation: 1}, local)
+		s.did(machine.Clear{}).is(machine.Ended, fleet.Stopped, fleet.ReasonStoppedLocally)
+		s.on(machine.Elapsed{Run: 1, Timer: machine.RestartTimer}).did()
+	})
+	t.Run("a crash nobody knows of stays one, but is not started again", func(t *testing.T) {
+		s := running(t, nil).on(exited(1, 1), local).did(machine.Clear{}).is(machine.Ended, fleet.Crashed, fleet.ReasonExited)
+		s.on(machine.Unsettled{Generation: 1}).did()
+	})
+	t.Run("a later agent goes on with it", func(t *testing.T) {
+		s := running(t, nil).on(local, machine.Recovered{}).did(machine.Adopt{Run: 1})
+		s.on(machine.Found{Run: 1, PID: 7}).did(machine.Stop{})
+		s.on(exited(1, 0)).is(machine.Ended, fleet.Stopped, fleet.ReasonStoppedLocally)
 	})
 }
 

@@ -171,7 +171,10 @@ func TestNoOrderOfEventsBreaksTheInvariants(t *testing.T) {
 			"unsettled":  func(*rapid.T) { w.step(machine.Unsettled{Generation: w.state.Status.Generation}) },
 			"superseded": func(*rapid.T) { w.step(machine.Superseded{Generation: w.state.Status.Generation}) },
 			"shutdown":   func(*rapid.T) { w.step(machine.Shutdown{}) },
-			"removed":    func(*rapid.T) { w.step(machine.Removed{}) },
+			"stopped locally": func(t *rapid.T) {
+				w.step(machine.StoppedLocally{Force: rapid.Bool().Draw(t, "force"), By: "root"})
+			},
+			"removed": func(*rapid.T) { w.step(machine.Removed{}) },
 			"time": func(t *rapid.T) {
 				w.now = w.now.Add(time.Duration(rapid.IntRange(1, 400).Draw(t, "seconds")) * time.Second)
 			},

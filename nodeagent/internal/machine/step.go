@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -16,6 +17,11 @@ func Step(s State, ev Event, now time.Time) (State, []Effect) {
 		t.Orphan = true
 	case Ordered:
 		t.ordered(e.Order)
+	case StoppedLocally:
+		t.halt(Halt{
+			Force: e.Force, State: fleet.Stopped, Reason: fleet.ReasonStoppedLocally,
+			Message: fmt.Sprintf("stopped on the node itself by %s, past the control plane", e.By),
+		})
 	case Shutdown:
 		t.Closing = true
 		t.halt(Halt{State: fleet.Stopped, Reason: fleet.ReasonAgentShutdown})
