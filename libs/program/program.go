@@ -87,8 +87,12 @@ type Spec struct {
 	Common *Settings
 	// NoView is for services that do not need to see the whole fleet: Env has no View then.
 	NoView bool
+	// Offline is for services whose work must begin though etcd is away. They are
+	// built and started at once, check the schema themselves (store.Client.Join) when
+	// they first reach etcd, and leave Env.Meta unfilled.
+	Offline bool
 	// Build wires the service. Its components start once etcd is reached and the
-	// view has been read.
+	// view has been read, as far as the service asks for that.
 	Build func(Env) ([]lifecycle.Component, error)
 }
 
@@ -124,9 +128,9 @@ func serve(s Spec, stderr io.Writer) error {
 	admin := telemetry.NewAdmin(telemetry.AdminOptions{Address: s.Common.AdminAddress, Gatherer: e.Registry, Ready: e.Gates.Ready, Log: e.Log})
 	ctx, done := lifecycle.WithSignals(context.Background(), e.Log, os.Exit)
 	defer done()
-	all := []lifecycle.Component{
-		admin.Component(),
-		{Name: "store", Start: func(ctx context.Context) error { return join(ctx, e) }},
+	all := []lifecycle.Component{admin.Component()}
+	if !s.Offline {
+		all = append(all, lifecycle.Component{Name: "store", Start: func(ctx context.Context) error { return join(ctx, e) }})
 	}
 	if !s.NoView {
 		all = append(all, lifecycle.Component{Name: "view", Run: e.View.Run}, lifecycle.Component{Name: "synced", Start: e.View.Synced})

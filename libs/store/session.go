@@ -32,6 +32,9 @@ type Session struct {
 	deadline time.Time // the lease cannot have expired before it
 }
 
+// Confirmed is when the last confirmed keep-alive was sent, or the lease asked for.
+func (s *Session) Confirmed() time.Time { return s.Deadline().Add(-s.ttl) }
+
 // OpenSession grants a lease of ttl, counted in whole seconds by etcd, and creates
 // key on it. AlreadyExists when somebody
 // else's session lives under the key. Takeover first revokes the lease that holds
