@@ -48,12 +48,12 @@ type Controller struct {
 	closing    bool
 	// start runs an instance; nil before Run and after its end.
 	start func(*supervise.Instance)
-	// changed is signalled at every status.
-	changed chan struct{}
-	// ordersKnown is closed when the orders were listed once: nothing is started
-	// before, since it may have to be stopped.
-	ordersKnown chan struct{}
-	ordersOnce  sync.Once
+	// joined is true from the first session on.
+	joined bool
+	// restarts counts the runs that the agent began in place by itself.
+	restarts int
+	// changed is signalled at every status, relist when all records are to be read anew.
+	changed, relist chan struct{}
 }
 
 // New makes a controller that knows the journalled instances and waits for Run.
@@ -62,7 +62,7 @@ func New(cfg Config, entries []journal.Entry) *Controller {
 		cfg: cfg, plans: newPlanCache(cfg.Store),
 		placements: map[fleet.InstanceID]fleet.Placement{}, orders: map[fleet.InstanceID]fleet.Order{},
 		instances: map[fleet.InstanceID]*supervise.Instance{}, changed: make(chan struct{}, 1),
-		ordersKnown: make(chan struct{}),
+		relist: make(chan struct{}, 1),
 	}
 	c.writer = newWriter(cfg.Store, cfg.Fence, c.tell, cfg.Log)
 	kit := cfg.Kit
@@ -92,8 +92,7 @@ func (c *Controller) Run(ctx context.Context) {
 
 	others.Go(func() { c.writer.run(ctx) })
 	others.Go(func() { c.writer.watchDoubts(ctx) })
-	others.Go(func() { _ = c.cfg.Store.Follow(ctx, store.PlacementsOn(c.cfg.Node).String(), placementHandler{c, ctx}) })
-	others.Go(func() { _ = c.cfg.Store.Follow(ctx, store.OrdersOn(c.cfg.Node).String(), orderHandler{c}) })
+	others.Go(func() { c.follow(ctx) })
 	others.Wait()
 	c.mu.Lock()
 	c.start = nil
@@ -103,7 +102,18 @@ func (c *Controller) Run(ctx context.Context) {
 }
 
 // Joined makes the controller compare everything with the store under a new session.
-func (c *Controller) Joined(store.Fence) { c.writer.joined() }
+// Under a later one than the first it also reads all records anew: while the node
+// was cut off the store may have been restored or replaced, and its history with it.
+func (c *Controller) Joined(store.Fence) {
+	c.mu.Lock()
+	again := c.joined
+	c.joined = true
+	c.mu.Unlock()
+	if again {
+		signal(c.relist)
+	}
+	c.writer.joined()
+}
 
 // StopAll stops every instance by its own policy, all at once, and returns when
 // all have ended and their ends are written, or with ctx's error. Nothing is
@@ -182,10 +192,12 @@ func (c *Controller) Live() map[fleet.InstanceID]supervise.Live {
 
 func (c *Controller) report(s fleet.Status) {
 	c.writer.report(s)
-	select {
-	case c.changed <- struct{}{}:
-	default:
+	if s.State == fleet.Starting && s.Reason == fleet.ReasonRestartedInPlace && s.PID == 0 {
+		c.mu.Lock()
+		c.restarts++
+		c.mu.Unlock()
 	}
+	signal(c.changed)
 }
 
 // tell passes on what the writer learned of an instance.
@@ -208,10 +220,7 @@ func (c *Controller) forgotten(id fleet.InstanceID) {
 	if p, ok := c.placements[id]; ok {
 		c.place(p)
 	}
-	select {
-	case c.changed <- struct{}{}:
-	default:
-	}
+	signal(c.changed)
 }
 
 // place tells an instance of its placement, making it if it is new. c.mu is held.

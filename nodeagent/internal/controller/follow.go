@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 
@@ -11,10 +12,41 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
 )
 
+const (
+	// manyOrders is from how many stops at once on it is told that they are most of a node's.
+	manyOrders = 5
+	// named is how many instances one line of the log names.
+	named = 20
+)
+
+// follow follows the node's placements and orders until ctx ends, from the
+// beginning whenever that is asked for.
+func (c *Controller) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		round, cancel := context.WithCancel(ctx)
+		// Nothing is started before the orders were listed: it may have to be stopped.
+		known := make(chan struct{})
+		orders := orderHandler{c, sync.OnceFunc(func() { close(known) })}
+		var both sync.WaitGroup
+		both.Go(func() {
+			_ = c.cfg.Store.Follow(round, store.PlacementsOn(c.cfg.Node).String(), placementHandler{c, round, known})
+		})
+		both.Go(func() { _ = c.cfg.Store.Follow(round, store.OrdersOn(c.cfg.Node).String(), orders) })
+		select {
+		case <-ctx.Done():
+		case <-c.relist:
+		}
+		cancel()
+		both.Wait()
+	}
+}
+
 // placementHandler feeds the node's placements to the controller.
 type placementHandler struct {
 	*Controller
 	ctx context.Context
+	// ordersKnown is closed when the orders were listed.
+	ordersKnown <-chan struct{}
 }
 
 // Reset compares all placements with what is known. One that is new here may have
@@ -32,14 +64,19 @@ func (h placementHandler) Reset(kvs []store.KeyValue, _ int64) {
 		return
 	}
 	begun := h.begunBefore(listed)
+	if h.ctx.Err() != nil { // what was not looked at must not be taken for new
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.placements = listed
-	for id, i := range h.instances {
+	var missing []fleet.InstanceID
+	for id := range h.instances {
 		if _, ok := listed[id]; !ok {
-			h.gone(id, i.Live().Status.State)
+			missing = append(missing, id)
 		}
 	}
+	h.gone(missing...)
 	for id, p := range listed {
 		if s, ok := begun[id]; ok && h.instances[id] == nil {
 			h.resume(p, s)
@@ -77,8 +114,8 @@ func (h placementHandler) Apply(changes []store.Change, _ int64) {
 		if ch.Removed {
 			id := lastSegment(ch.Key)
 			delete(h.placements, id)
-			if i, ok := h.instances[id]; ok {
-				h.gone(id, i.Live().Status.State)
+			if _, ok := h.instances[id]; ok {
+				h.gone(id)
 			}
 			continue
 		}
@@ -89,26 +126,66 @@ func (h placementHandler) Apply(changes []store.Change, _ int64) {
 	}
 }
 
-// gone says that a placement's record is missing. c.mu is held.
-func (c *Controller) gone(id fleet.InstanceID, state fleet.State) {
-	if state.Running() {
-		c.cfg.Log.Warn("orphan: an instance runs without a record and is left alone", "instance", string(id), "state", string(state))
+// gone says that the records of instances are missing. c.mu is held.
+func (c *Controller) gone(ids ...fleet.InstanceID) {
+	var orphans []string
+	for _, id := range ids {
+		i := c.instances[id]
+		if l := i.Live(); l.Status.State.Running() && !l.Orphan {
+			orphans = append(orphans, string(id))
+		}
+		i.Send(machine.Removed{})
 	}
-	c.instances[id].Send(machine.Removed{})
+	if len(orphans) > 0 {
+		slices.Sort(orphans)
+		c.cfg.Log.Warn("instances run without a record and are left alone (nodeagent local list shows them)",
+			"orphans", len(orphans), "of", len(c.instances), "instances", orphans[:min(len(orphans), named)])
+	}
 }
 
 // orderHandler feeds the node's orders to the controller.
-type orderHandler struct{ *Controller }
+type orderHandler struct {
+	*Controller
+	// known is called when the orders were listed.
+	known func()
+}
 
-// Reset takes all orders.
+// Reset takes all orders. They are obeyed however many there are: each is a record
+// somebody wrote, and the one who wrote it saw the whole fleet. That most of a node
+// ends at once is told.
 func (h orderHandler) Reset(kvs []store.KeyValue, _ int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	clear(h.orders)
+	before := h.orders
+	h.orders = map[fleet.InstanceID]fleet.Order{}
 	for _, kv := range kvs {
 		h.order(kv)
 	}
-	h.ordersOnce.Do(func() { close(h.ordersKnown) })
+	h.tellOfMany(before)
+	h.known()
+}
+
+// tellOfMany warns when most of what runs was ordered to end while the orders could
+// not be seen. c.mu is held.
+func (c *Controller) tellOfMany(before map[fleet.InstanceID]fleet.Order) {
+	running, ending := 0, 0
+	reasons := map[fleet.Reason]int{}
+	for id, i := range c.instances {
+		s := i.Live().Status
+		if !s.State.Running() {
+			continue
+		}
+		running++
+		o, ok := c.orders[id]
+		if ok && o.Generation == s.Generation && before[id].Generation != o.Generation {
+			ending++
+			reasons[o.Reason]++
+		}
+	}
+	if ending >= manyOrders && 2*ending > running {
+		c.cfg.Log.Warn("most of what runs here was ordered to stop while the orders could not be seen",
+			"stopping", ending, "running", running, "reasons", reasons)
+	}
 }
 
 // Apply takes changes of orders as they happen.

@@ -117,6 +117,22 @@ func (w *writer) joined() {
 	signal(w.kick)
 }
 
+// unwritten is how many statuses the store does not have yet, and since when the
+// oldest of them waits.
+func (w *writer) unwritten() (n int, since time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, sl := range w.slots {
+		if !sl.dirty {
+			continue
+		}
+		if n++; since.IsZero() || sl.since.Before(since) {
+			since = sl.since
+		}
+	}
+	return n, since
+}
+
 func (w *writer) forget(id fleet.InstanceID) {
 	w.mu.Lock()
 	delete(w.slots, id)

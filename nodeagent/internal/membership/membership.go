@@ -6,6 +6,8 @@
 // Invariants:
 //   - A node id belongs to one data directory. Another one's record is never
 //     overwritten: joining ends with Conflict.
+//   - Nothing waits for it: instances are adopted and watched before the store was
+//     ever reached.
 //   - A session of the same node is taken over at once, since the lock on the data
 //     directory proves that whoever opened it is dead.
 package membership
@@ -52,6 +54,9 @@ type Member struct {
 	mu      sync.Mutex
 	record  fleet.Node
 	session *store.Session
+	// joined is when session began, complained when a failed join was last told.
+	joined, complained time.Time
+	cluster, problem   string
 }
 
 // New makes a member that joins when it is run.
@@ -63,21 +68,20 @@ func New(cfg Config) *Member { return &Member{cfg: cfg, record: cfg.Record} }
 func (m *Member) Run(ctx context.Context) error {
 	pause := 50 * time.Millisecond
 	for ctx.Err() == nil {
-		s, err := m.join(ctx)
+		s, cluster, err := m.join(ctx)
 		if errs.Is(err, errs.Conflict) {
 			return err
 		}
 		if err != nil {
 			if ctx.Err() == nil {
-				m.cfg.Log.Warn("not joined yet, trying again", "error", err)
+				m.failed(err, time.Now())
 			}
 			wait(ctx, pause)
 			pause = min(2*pause, maxPause)
 			continue
 		}
 		pause = 50 * time.Millisecond
-		m.set(s)
-		m.cfg.Log.Info("joined", "node", string(m.record.ID), "epoch", s.Fence().Epoch())
+		m.entered(s, cluster, time.Now())
 		m.cfg.Joined(s.Fence())
 		select {
 		case <-s.Done():
@@ -104,12 +108,6 @@ func (m *Member) Leave(ctx context.Context, giveBack bool) {
 	}
 }
 
-func (m *Member) set(s *store.Session) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.session = s
-}
-
 // Fence proves the current session. ok is false while there is none.
 func (m *Member) Fence() (f store.Fence, ok bool) {
 	m.mu.Lock()
@@ -133,19 +131,25 @@ func (m *Member) Node() fleet.Node {
 	return m.record
 }
 
-func (m *Member) join(ctx context.Context) (*store.Session, error) {
+// join checks that the store is one this build knows, writes the node's record and
+// opens a session. cluster identifies the store.
+func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, err error) {
 	attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
+	meta, err := m.cfg.Store.Join(attempt, time.Now())
+	if err != nil {
+		return nil, "", errs.Wrap("membership.join", err)
+	}
 	if err := m.deleted(attempt); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if err := m.write(attempt, func(*fleet.Node) {}); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	node := m.Node()
 	session := fleet.NodeSession{Node: node.ID, DataUUID: node.DataUUID, StartedAt: time.Now().UTC()}
-	s, err := store.OpenSession(attempt, m.cfg.Store, store.NodeSessionKey(node.ID), session, m.cfg.TTL, true)
-	return s, errs.Wrap("membership.join", err)
+	s, err = store.OpenSession(attempt, m.cfg.Store, store.NodeSessionKey(node.ID), session, m.cfg.TTL, true)
+	return s, meta.ClusterID, errs.Wrap("membership.join", err)
 }
 
 // deleted is an error while an operator's deletion of the node is under way: after

@@ -36,7 +36,7 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	fail := func(reason fleet.Reason, text string) message {
 		return message{event: machine.Failed{Run: s.Run, Reason: reason, Message: text}}
 	}
-	plan, err := i.plan(ctx, s.Placement.Plan)
+	plan, err := i.plan(ctx, s)
 	if err != nil {
 		return fail(fleet.ReasonPlanMissing, fmt.Sprintf("its plan %.12s could not be read", s.Placement.Plan))
 	}
@@ -76,10 +76,14 @@ func newToken() (token, hash string) {
 	return token, hex.EncodeToString(sum[:])
 }
 
-// plan reads a plan, waiting for a store that is away.
-func (i *Instance) plan(ctx context.Context, digest string) (fleet.Plan, error) {
+// plan is the journalled plan when the generation was prepared before, so that it
+// can be again without the store; else it is read, waiting for a store that is away.
+func (i *Instance) plan(ctx context.Context, s machine.State) (fleet.Plan, error) {
+	if s.Plan.Group != "" && s.Plan.Digest() == s.Placement.Plan {
+		return s.Plan, nil
+	}
 	for {
-		plan, err := i.kit.Plan(ctx, digest)
+		plan, err := i.kit.Plan(ctx, s.Placement.Plan)
 		if err == nil || !errs.Is(err, errs.Unavailable) || !wait(ctx, retryPause) {
 			return plan, err
 		}

@@ -90,14 +90,20 @@ type message struct {
 	event   machine.Event
 	process runtime.Process
 	token   string
+	// handled is closed once the event was handled; nil when nobody waits for that.
+	handled chan struct{}
 }
 
 // Live is what is known of an instance now.
 type Live struct {
 	Status fleet.Status
 	Name   string
+	// Port is its main port; 0 when it has none.
+	Port int
 	// Grace is how long its stop sequence may take at most.
 	Grace time.Duration
+	// Orphan is true when the store has no record of it.
+	Orphan bool
 	// Report is what the instance last said from inside.
 	Report fleet.InstanceReport
 	// Said is the state it last gave itself; empty when it never did.
@@ -117,13 +123,26 @@ func New(kit *Kit, id fleet.InstanceID) *Instance {
 func Restore(kit *Kit, e journal.Entry) *Instance {
 	i := New(kit, e.Machine.Placement.Instance)
 	i.entry = e
-	i.live = Live{Status: e.Machine.Status, Name: e.Machine.Placement.Name, Grace: grace(e.Machine)}
+	i.live.follow(e.Machine)
 	i.Send(machine.Recovered{})
 	return i
 }
 
 // Send gives the instance an event. It never blocks.
 func (i *Instance) Send(e machine.Event) { i.post(message{event: e}) }
+
+// Order gives the instance an event and returns when what it decides is journalled
+// and under way. Unavailable when ctx ends first.
+func (i *Instance) Order(ctx context.Context, e machine.Event) error {
+	m := message{event: e, handled: make(chan struct{})}
+	i.post(m)
+	select {
+	case <-m.handled:
+		return nil
+	case <-ctx.Done():
+		return errs.As(errs.Unavailable, "supervise.Order", ctx.Err())
+	}
+}
 
 func (i *Instance) post(m message) {
 	i.mu.Lock()
@@ -195,6 +214,9 @@ func (i *Instance) setProcess(p runtime.Process) {
 
 // handle takes the instance on by one event: decide, journal, perform, tell.
 func (i *Instance) handle(ctx context.Context, m message) {
+	if m.handled != nil {
+		defer close(m.handled)
+	}
 	if i.done {
 		return
 	}
@@ -232,9 +254,14 @@ func (i *Instance) advance(m message) []machine.Effect {
 	if next.Status.Generation != i.live.Status.Generation {
 		i.live.Report, i.live.Said = fleet.InstanceReport{}, ""
 	}
-	i.live.Status, i.live.Name, i.live.Grace = next.Status, next.Placement.Name, grace(next)
+	i.live.follow(next)
 	i.mu.Unlock()
 	return effects
+}
+
+// follow takes over what a state says.
+func (l *Live) follow(s machine.State) {
+	l.Status, l.Name, l.Port, l.Grace, l.Orphan = s.Status, s.Placement.Name, s.Placement.Port, grace(s), s.Orphan
 }
 
 func grace(s machine.State) time.Duration {
