@@ -81,6 +81,14 @@ func (e *Etcd) Restart(t testing.TB) {
 	e.start(t, e.Endpoint)
 }
 
+// Empty starts a stopped etcd again on the same endpoint, without its data: what
+// clients see when somebody lost it all and began anew.
+func (e *Etcd) Empty(t testing.TB) {
+	t.Helper()
+	e.dir = t.TempDir()
+	e.start(t, e.Endpoint)
+}
+
 func (e *Etcd) start(t testing.TB, endpoint string) {
 	t.Helper()
 	cfg := embed.NewConfig()

@@ -31,6 +31,8 @@ type Config struct {
 	Kit supervise.Kit
 	// Fence proves the node's session; ok is false while there is none.
 	Fence func() (f store.Fence, ok bool)
+	// Doubt is called when something says that the session may be over though it is kept alive.
+	Doubt func()
 	Log   *slog.Logger
 }
 
@@ -64,7 +66,7 @@ func New(cfg Config, entries []journal.Entry) *Controller {
 		instances: map[fleet.InstanceID]*supervise.Instance{}, changed: make(chan struct{}, 1),
 		relist: make(chan struct{}, 1),
 	}
-	c.writer = newWriter(cfg.Store, cfg.Fence, c.tell, cfg.Log)
+	c.writer = newWriter(cfg, c.tell)
 	kit := cfg.Kit
 	kit.Plan, kit.Report, kit.Forgotten = c.plans.get, c.report, c.forgotten
 	c.kit = &kit

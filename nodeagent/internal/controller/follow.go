@@ -110,12 +110,13 @@ func (h placementHandler) begunBefore(listed map[fleet.InstanceID]fleet.Placemen
 func (h placementHandler) Apply(changes []store.Change, _ int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	var missing []fleet.InstanceID
 	for _, ch := range changes {
 		if ch.Removed {
 			id := lastSegment(ch.Key)
 			delete(h.placements, id)
-			if _, ok := h.instances[id]; ok {
-				h.gone(id)
+			if h.instances[id] != nil {
+				missing = append(missing, id)
 			}
 			continue
 		}
@@ -124,6 +125,10 @@ func (h placementHandler) Apply(changes []store.Change, _ int64) {
 			h.place(p)
 		}
 	}
+	h.gone(slices.DeleteFunc(missing, func(id fleet.InstanceID) bool {
+		_, back := h.placements[id]
+		return back
+	})...)
 }
 
 // gone says that the records of instances are missing. c.mu is held.
@@ -137,6 +142,7 @@ func (c *Controller) gone(ids ...fleet.InstanceID) {
 		i.Send(machine.Removed{})
 	}
 	if len(orphans) > 0 {
+		c.cfg.Doubt() // whoever removed these may have removed more
 		slices.Sort(orphans)
 		c.cfg.Log.Warn("instances run without a record and are left alone (nodeagent local list shows them)",
 			"orphans", len(orphans), "of", len(c.instances), "instances", orphans[:min(len(orphans), named)])

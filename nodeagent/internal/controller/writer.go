@@ -58,9 +58,11 @@ type writer struct {
 	store *store.Client
 	fence func() (store.Fence, bool)
 	tell  func(fleet.InstanceID, machine.Event)
-	log   *slog.Logger
-	kick  chan struct{}
-	doubt chan struct{}
+	// suspect is called when the store refused the session's fence.
+	suspect func()
+	log     *slog.Logger
+	kick    chan struct{}
+	doubt   chan struct{}
 
 	mu    sync.Mutex
 	slots map[fleet.InstanceID]*slot
@@ -69,9 +71,9 @@ type writer struct {
 	busy    bool
 }
 
-func newWriter(s *store.Client, fence func() (store.Fence, bool), tell func(fleet.InstanceID, machine.Event), log *slog.Logger) *writer {
+func newWriter(cfg Config, tell func(fleet.InstanceID, machine.Event)) *writer {
 	return &writer{
-		store: s, fence: fence, tell: tell, log: log, slots: map[fleet.InstanceID]*slot{},
+		store: cfg.Store, fence: cfg.Fence, suspect: cfg.Doubt, tell: tell, log: cfg.Log, slots: map[fleet.InstanceID]*slot{},
 		kick: make(chan struct{}, 1), doubt: make(chan struct{}, 1),
 	}
 }
@@ -286,6 +288,9 @@ func (w *writer) write(ctx context.Context, items []*item) error {
 			w.written(it.status)
 		}
 		return nil
+	}
+	if lost := store.Lost(err); lost != nil && lost.Fence {
+		w.suspect()
 	}
 	return w.refused(byKey, err)
 }

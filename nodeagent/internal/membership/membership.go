@@ -49,7 +49,8 @@ type Config struct {
 
 // Member is the node's membership. Make it with New.
 type Member struct {
-	cfg Config
+	cfg    Config
+	doubts chan struct{}
 
 	mu      sync.Mutex
 	record  fleet.Node
@@ -60,7 +61,9 @@ type Member struct {
 }
 
 // New makes a member that joins when it is run.
-func New(cfg Config) *Member { return &Member{cfg: cfg, record: cfg.Record} }
+func New(cfg Config) *Member {
+	return &Member{cfg: cfg, record: cfg.Record, doubts: make(chan struct{}, 1)}
+}
 
 // Run joins, and joins again whenever the session was lost, until ctx ends. It
 // returns an error only when the node id belongs to another data directory. The
@@ -83,13 +86,37 @@ func (m *Member) Run(ctx context.Context) error {
 		pause = 50 * time.Millisecond
 		m.entered(s, cluster, time.Now())
 		m.cfg.Joined(s.Fence())
+		m.hold(ctx, s)
+	}
+	return nil
+}
+
+// hold returns when the session is over or ctx ends.
+func (m *Member) hold(ctx context.Context, s *store.Session) {
+	for {
 		select {
 		case <-s.Done():
 			m.cfg.Log.Warn("session lost: instances run on, joining again")
+			return
 		case <-ctx.Done():
+			return
+		case <-m.doubts:
+			if !m.stands(ctx, s) {
+				s.Abandon()
+			}
 		}
 	}
-	return nil
+}
+
+// stands reports whether the session's key is there; also true when that cannot be told.
+func (m *Member) stands(ctx context.Context, s *store.Session) bool {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	have, err := store.Get(ctx, m.cfg.Store, store.NodeSessionKey(m.cfg.Record.ID))
+	if err != nil {
+		return !errs.Is(err, errs.NotFound)
+	}
+	return have.CreateRev == s.Fence().Epoch()
 }
 
 // Leave gives the session back at once, so that others know; otherwise it is kept
@@ -121,6 +148,16 @@ func (m *Member) Fence() (f store.Fence, ok bool) {
 		return f, false
 	default:
 		return s.Fence(), true
+	}
+}
+
+// Doubt has it looked at whether the session's key still stands: a keep-alive
+// renews a lease though its keys were deleted. Where it does not, the session is
+// over and another is opened.
+func (m *Member) Doubt() {
+	select {
+	case m.doubts <- struct{}{}:
+	default:
 	}
 }
 
