@@ -115,8 +115,22 @@ func logger(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), nil))
 }
 
-// start runs an agent until the test ends or halt is called.
+// start runs an agent until the test ends or halt is called, and waits until it has joined.
 func (s *site) start(change func(*nodeagent.Config)) {
+	s.t.Helper()
+	a, ended := s.begin(change)
+	select {
+	case <-a.Ready():
+	case err := <-ended:
+		ended <- err
+		s.t.Fatalf("the agent ended: %v", err)
+	case <-time.After(patience):
+		s.t.Fatal("the agent was not ready in time")
+	}
+}
+
+// begin runs an agent like start, without waiting for anything.
+func (s *site) begin(change func(*nodeagent.Config)) (*nodeagent.Agent, chan error) {
 	s.t.Helper()
 	cfg := s.config()
 	if change != nil {
@@ -141,14 +155,7 @@ func (s *site) start(change func(*nodeagent.Config)) {
 		}
 	}
 	s.t.Cleanup(s.stop)
-	select {
-	case <-a.Ready():
-	case err := <-ended:
-		ended <- err
-		s.t.Fatalf("the agent ended: %v", err)
-	case <-time.After(patience):
-		s.t.Fatal("the agent was not ready in time")
-	}
+	return a, ended
 }
 
 // basic is a plan that runs a command.

@@ -1,33 +1,69 @@
 package nodeagent
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/controller"
+	"github.com/orreryhq/orrery/nodeagent/internal/membership"
 )
 
-// instanceMetrics counts the instances by state when it is asked.
-type instanceMetrics struct {
+// metrics reads the agent's figures when it is asked.
+type metrics struct {
 	controller *controller.Controller
-	desc       *prometheus.Desc
+	member     *membership.Member
+
+	instances, orphans, restarts, unwritten, reachable, silence *prometheus.Desc
 }
 
-func registerMetrics(reg prometheus.Registerer, c *controller.Controller) error {
+func registerMetrics(reg prometheus.Registerer, c *controller.Controller, m *membership.Member) error {
 	if reg == nil {
 		return nil
 	}
-	return reg.Register(&instanceMetrics{c, prometheus.NewDesc(
-		"orrery_nodeagent_instances", "Instances this node knows, by state.", []string{"state"}, nil)})
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("orrery_nodeagent_"+name, help, labels, nil)
+	}
+	return reg.Register(&metrics{
+		controller: c, member: m,
+		instances: desc("instances", "Instances this node knows, by state.", "state"),
+		orphans:   desc("orphans", "Instances that run without a record in etcd."),
+		restarts:  desc("local_restarts_total", "Runs the agent began in place by itself, with or without etcd."),
+		unwritten: desc("unwritten_statuses", "Statuses that etcd does not have yet."),
+		reachable: desc("etcd_reachable", "1 when etcd answers the node's keep-alives, 0 when it does not."),
+		silence:   desc("etcd_last_contact_seconds", "Seconds since etcd last answered a keep-alive; absent when it never did."),
+	})
 }
 
 // Describe implements prometheus.Collector.
-func (m *instanceMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- m.desc }
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.instances, m.orphans, m.restarts, m.unwritten, m.reachable, m.silence} {
+		ch <- d
+	}
+}
 
 // Collect implements prometheus.Collector.
-func (m *instanceMetrics) Collect(ch chan<- prometheus.Metric) {
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
 	counts := m.controller.Instances()
 	for _, s := range fleet.States {
-		ch <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, float64(counts[s]), string(s))
+		gauge(m.instances, float64(counts[s]), string(s))
+	}
+	gauge(m.orphans, float64(m.controller.Orphans()))
+	ch <- prometheus.MustNewConstMetric(m.restarts, prometheus.CounterValue, float64(m.controller.LocalRestarts()))
+	unwritten, _ := m.controller.Unwritten()
+	gauge(m.unwritten, float64(unwritten))
+	now := time.Now()
+	contact := m.member.Contact(now)
+	reachable := 0.0
+	if contact.Reachable {
+		reachable = 1
+	}
+	gauge(m.reachable, reachable)
+	if !contact.Last.IsZero() {
+		gauge(m.silence, max(0, now.Sub(contact.Last).Seconds()))
 	}
 }

@@ -7,6 +7,7 @@
 // directory goes on with it.
 //
 //	DATA/lock, uuid      the agent's hold on the directory and the node's identity
+//	DATA/agent.sock      the break-glass interface, for the host's own operators
 //	DATA/journal/        what was begun, one file per instance
 //	DATA/blobs/          template content by hash
 //	DATA/running/ID/     directories of dynamic instances

@@ -22,6 +22,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/controller"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
+	"github.com/orreryhq/orrery/nodeagent/internal/local"
 	"github.com/orreryhq/orrery/nodeagent/internal/membership"
 	"github.com/orreryhq/orrery/nodeagent/internal/report"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
@@ -76,6 +77,7 @@ type parts struct {
 	member     *membership.Member
 	reporter   *report.Reporter
 	server     *http.Server
+	local      *http.Server
 }
 
 // assemble wires the parts by hand.
@@ -106,7 +108,7 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 		Joined: func(f store.Fence) { p.controller.Joined(f); a.markReady() },
 	})
 	p.controller = controller.New(controller.Config{
-		Store: cfg.Store, Node: cfg.Node, Fence: p.member.Fence, Log: cfg.Log,
+		Store: cfg.Store, Node: cfg.Node, Fence: p.member.Fence, Doubt: p.member.Doubt, Log: cfg.Log,
 		Kit: supervise.Kit{
 			Runtime: rt, Journal: j, Workspace: workspace.New(dir, cache), DataDir: dir, BootID: usage.BootID(),
 			Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
@@ -117,7 +119,10 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 		Live: p.controller.Live, Log: cfg.Log,
 	})
 	p.server = &http.Server{Handler: api.Handler(p.controller, cfg.ClusterSecret), ReadHeaderTimeout: headerTimeout}
-	return p, registerMetrics(cfg.Metrics, p.controller)
+	p.local = local.Server(local.Config{
+		Node: cfg.Node, DataDir: dir, Version: cfg.Version, Instances: p.controller, Contact: p.member.Contact, Log: cfg.Log,
+	})
+	return p, registerMetrics(cfg.Metrics, p.controller, p.member)
 }
 
 // run keeps the parts going until ctx ends, and ends them in the right order:
@@ -127,6 +132,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	defer stop()
 	var running sync.WaitGroup
 	failed := make(chan error, 2)
+	p.serveLocally(a, &running)
 	running.Go(func() {
 		if err := p.member.Run(working); err != nil {
 			failed <- err
@@ -151,13 +157,30 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
-	if p.server.Shutdown(last) != nil {
-		_ = p.server.Close()
+	for _, server := range []*http.Server{p.server, p.local} {
+		if server.Shutdown(last) != nil {
+			_ = server.Close()
+		}
 	}
 	stop()
 	running.Wait()
 	p.member.Leave(last, stopped)
 	return err
+}
+
+// serveLocally serves the break-glass socket. A host that takes none runs its
+// instances all the same.
+func (p *parts) serveLocally(a *Agent, running *sync.WaitGroup) {
+	listener, err := local.Listen(a.cfg.DataDir)
+	if err != nil {
+		a.cfg.Log.Error("no local socket: without the control plane this node cannot be operated", "error", err)
+		return
+	}
+	running.Go(func() {
+		if err := p.local.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			a.cfg.Log.Error("the local socket is no longer served", "error", err)
+		}
+	})
 }
 
 // stopAll stops the instances, for as long as their own graces allow.

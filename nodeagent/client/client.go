@@ -25,8 +25,13 @@ type Instance struct {
 	State      fleet.State      `json:"state"`
 	Reason     fleet.Reason     `json:"reason"`
 	Message    string           `json:"message,omitempty"`
-	// PID is the server's process id, 0 when none runs.
-	PID       int       `json:"pid,omitempty"`
+	// PID is the server's process id, 0 when none runs; Port its main port, 0 when it has none.
+	PID  int `json:"pid,omitempty"`
+	Port int `json:"port,omitempty"`
+	// ChangedAt is since when the instance is in its state.
+	ChangedAt time.Time `json:"changedAt,omitzero"`
+	// Orphan is true when the store has no record of the instance.
+	Orphan    bool      `json:"orphan,omitempty"`
 	Restarts  int       `json:"restarts,omitempty"`
 	StartedAt time.Time `json:"startedAt,omitzero"`
 	OnlineAt  time.Time `json:"onlineAt,omitzero"`

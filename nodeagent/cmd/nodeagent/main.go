@@ -20,10 +20,13 @@ import (
 func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr)) }
 
 func run(args, env []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "local" {
+		return local(args[1:], env, stdout, stderr)
+	}
 	var s settings
 	return program.Main(program.Spec{
-		Name: "nodeagent", About: "Runs the instances placed on this host of an Orrery fleet.",
-		Into: &s, Common: &s.Settings, NoView: true,
+		Name: "nodeagent", About: "Runs the instances placed on this host of an Orrery fleet. \"nodeagent local help\" tells how to operate it while etcd is away.",
+		Into: &s, Common: &s.Settings, NoView: true, Offline: true,
 		Build: func(e program.Env) ([]lifecycle.Component, error) { return build(&s, e) },
 	}, args, env, stdout, stderr)
 }

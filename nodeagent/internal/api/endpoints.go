@@ -58,15 +58,17 @@ func getInstance(all Instances) endpoint.Endpoint {
 		if err != nil {
 			return nil, err
 		}
-		return view(i.Live(), time.Now()), nil
+		return View(i.Live(), time.Now()), nil
 	}
 }
 
-func view(l supervise.Live, now time.Time) client.Instance {
+// View is an instance as the interface shows it.
+func View(l supervise.Live, now time.Time) client.Instance {
 	s := l.Status
 	v := client.Instance{
 		ID: s.Instance, Name: l.Name, Group: s.Group, Generation: s.Generation,
-		State: s.State, Reason: s.Reason, Message: s.Message, PID: s.PID, Restarts: s.Restarts,
+		State: s.State, Reason: s.Reason, Message: s.Message, PID: s.PID, Port: l.Port, Restarts: s.Restarts,
+		ChangedAt: s.ChangedAt, Orphan: l.Orphan,
 		StartedAt: s.StartedAt, OnlineAt: s.OnlineAt, Players: l.Report.Players, MaxPlayers: l.Report.MaxPlayers,
 		TPS: l.Report.TPS, LastHeartbeat: l.Report.HeartbeatAt, SaidState: l.Said,
 	}

@@ -18,23 +18,29 @@ import (
 
 // Handler serves the interface to whoever knows the secret.
 func Handler(all Instances, secret string) http.Handler {
-	options := []httptransport.ServerOption{httptransport.ServerErrorEncoder(encodeError)}
-	server := func(e endpoint.Endpoint, decode httptransport.DecodeRequestFunc) http.Handler {
-		return httptransport.NewServer(e, decode, encode, options...)
-	}
+	outer := http.NewServeMux()
+	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	outer.Handle("/", guard(secret, Routes(all)))
+	return outer
+}
+
+// Routes are the interface's routes unguarded, for whoever guards them otherwise
+// and may add to them.
+func Routes(all Instances) *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("GET /v1/instances/{id}", server(getInstance(all), decodeID))
-	mux.Handle("GET /v1/instances/{id}/log", server(log(all), decodeLog))
-	mux.Handle("POST /v1/instances/{id}/console", server(writeLine(all), decodeConsole))
-	mux.Handle("PUT /v1/instances/{id}/heartbeat", server(heartbeat(all), decodeHeartbeat))
+	mux.Handle("GET /v1/instances/{id}", Serve(getInstance(all), decodeID))
+	mux.Handle("GET /v1/instances/{id}/log", Serve(log(all), decodeLog))
+	mux.Handle("POST /v1/instances/{id}/console", Serve(writeLine(all), decodeConsole))
+	mux.Handle("PUT /v1/instances/{id}/heartbeat", Serve(heartbeat(all), decodeHeartbeat))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		encodeError(r.Context(), errs.New(errs.NotFound, "no route %s %s", r.Method, r.URL.Path), w)
 	})
+	return mux
+}
 
-	outer := http.NewServeMux()
-	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	outer.Handle("/", guard(secret, mux))
-	return outer
+// Serve makes a handler of an endpoint, with answers and errors in the interface's dialect.
+func Serve(e endpoint.Endpoint, decode httptransport.DecodeRequestFunc) http.Handler {
+	return httptransport.NewServer(e, decode, encode, httptransport.ServerErrorEncoder(encodeError))
 }
 
 // guard lets only calls through that carry the cluster secret.

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+// console prints output from an offset, or the last lines, on; with -follow it
+// goes on as more is written, also past a restart of the agent.
+func (c *localCommand) console(ctx context.Context) error {
+	if c.lines < 0 {
+		return errs.Field("lines", "-lines must not be negative")
+	}
+	ids, err := c.findAll(ctx, c.words)
+	if err != nil {
+		return err
+	}
+	next, err := c.begin(ctx, ids[0])
+	if err != nil {
+		return err
+	}
+	out := sink{command: c, at: next}
+	away := false
+	for {
+		chunk, err := c.agent.Read(ctx, ids[0], out.at+int64(len(out.partial)), 0)
+		switch {
+		case ctx.Err() != nil:
+			break
+		case c.follow && errs.Is(err, errs.Unavailable):
+			if !away {
+				fmt.Fprintln(c.stderr, "nodeagent local: the agent does not answer; waiting for it")
+			}
+			away = true
+		case err != nil:
+			return err
+		default:
+			away = false
+			if err := out.write(chunk); err != nil {
+				return err
+			}
+			if len(chunk.Data) > 0 {
+				continue
+			}
+		}
+		if !c.follow || !wait(ctx) {
+			return out.end()
+		}
+	}
+}
+
+// begin is the offset to print from.
+func (c *localCommand) begin(ctx context.Context, id fleet.InstanceID) (int64, error) {
+	if c.from >= 0 {
+		return c.from, nil
+	}
+	lines, err := c.agent.Tail(ctx, id, c.lines)
+	if err != nil {
+		return 0, err
+	}
+	if len(lines) > 0 {
+		return lines[0].Offset, nil
+	}
+	end, err := c.agent.Read(ctx, id, math.MaxInt64, 1) // it is moved to the end
+	return end.Next, err
+}
+
+// sink prints output: bytes as they are, or one JSON object a line.
+type sink struct {
+	command *localCommand
+	// at is the offset of what is printed next, partial the beginning of a line that is held back.
+	at      int64
+	partial []byte
+}
+
+func (s *sink) write(chunk client.Chunk) error {
+	if start := chunk.Next - int64(len(chunk.Data)); start != s.at+int64(len(s.partial)) { // space given back, or a new file
+		s.at, s.partial = start, nil
+	}
+	if !s.command.json {
+		s.at = chunk.Next
+		_, err := s.command.stdout.Write(chunk.Data)
+		return err
+	}
+	s.partial = append(s.partial, chunk.Data...)
+	for {
+		line, rest, ok := bytes.Cut(s.partial, []byte{'\n'})
+		if !ok {
+			return nil
+		}
+		if err := s.line(line); err != nil {
+			return err
+		}
+		s.at, s.partial = s.at+int64(len(line))+1, rest
+	}
+}
+
+func (s *sink) line(text []byte) error {
+	return s.command.print(client.Line{Offset: s.at, Text: strings.TrimSuffix(string(text), "\r")})
+}
+
+// end prints a line that is held back, and tells from where to go on.
+func (s *sink) end() error {
+	if s.command.follow {
+		fmt.Fprintf(s.command.stderr, "nodeagent local: go on with -from %d\n", s.at)
+		return nil
+	}
+	if len(s.partial) == 0 {
+		return nil
+	}
+	return s.line(s.partial)
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+// lookEvery is the pause between looks at what is followed or waited for.
+const lookEvery = 200 * time.Millisecond
+
+func (c *localCommand) list(ctx context.Context) error {
+	all, err := c.agent.Instances(ctx)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.print(client.Instances{Instances: all})
+	}
+	return c.table(all, time.Now())
+}
+
+func (c *localCommand) status(ctx context.Context) error {
+	a, err := c.agent.Agent(ctx)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.print(a)
+	}
+	return c.describe(a, time.Now())
+}
+
+func (c *localCommand) print(v any) error { return json.NewEncoder(c.stdout).Encode(v) }
+
+// find resolves an id or name. NotFound when there is none, Conflict when a name
+// stands for several that have ended.
+func (c *localCommand) find(all []client.Instance, word string) (fleet.InstanceID, error) {
+	var ended, living []fleet.InstanceID
+	for _, i := range all {
+		switch {
+		case string(i.ID) == word:
+			return i.ID, nil
+		case i.Name != word:
+		case i.State.Terminal():
+			ended = append(ended, i.ID)
+		default:
+			living = append(living, i.ID)
+		}
+	}
+	for _, found := range [][]fleet.InstanceID{living, ended} {
+		switch {
+		case len(found) == 1:
+			return found[0], nil
+		case len(found) > 1:
+			return "", errs.New(errs.Conflict, "%s stands for several instances here: name one by its id: %v", word, found)
+		}
+	}
+	return "", errs.New(errs.NotFound, "no instance %s is on this node: nodeagent local list shows those that are", word)
+}
+
+func (c *localCommand) findAll(ctx context.Context, words []string) ([]fleet.InstanceID, error) {
+	all, err := c.agent.Instances(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ids []fleet.InstanceID
+	for _, w := range words {
+		id, err := c.find(all, w)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+func (c *localCommand) send(ctx context.Context) error {
+	ids, err := c.findAll(ctx, c.words[:1])
+	if err != nil {
+		return err
+	}
+	return c.agent.WriteLine(ctx, ids[0], strings.Join(c.words[1:], " "))
+}
+
+func (c *localCommand) stop(ctx context.Context) error {
+	ids, err := c.findAll(ctx, c.words)
+	if err != nil {
+		return err
+	}
+	answer, err := c.agent.Stop(ctx, client.Stop{Instances: ids, Group: fleet.GroupName(c.group), All: c.all, Force: c.force})
+	if err != nil {
+		return err
+	}
+	if !c.json {
+		for _, i := range answer.Instances {
+			fmt.Fprintf(c.stdout, "stopping %s (%s)\n", i.Name, i.ID)
+		}
+		if len(answer.Instances) == 0 {
+			fmt.Fprintln(c.stdout, "nothing to stop: what was named has ended already")
+			return nil
+		}
+		fmt.Fprintln(c.stdout, answer.Note)
+	}
+	if !c.noWait {
+		if err := c.awaitEnds(ctx, answer.Instances); err != nil {
+			return err
+		}
+	}
+	if c.json {
+		return c.print(answer)
+	}
+	return nil
+}
+
+// awaitEnds waits until instances have ended or are forgotten, and notes how they stand then.
+func (c *localCommand) awaitEnds(ctx context.Context, stopping []client.Instance) error {
+	for {
+		all, err := c.agent.Instances(ctx)
+		if err != nil {
+			return err
+		}
+		left := 0
+		for n := range stopping {
+			if left += c.look(&stopping[n], all); ctx.Err() != nil {
+				return errs.Wrap("local.stop", ctx.Err())
+			}
+		}
+		if left == 0 || !wait(ctx) {
+			return errs.Wrap("local.stop", ctx.Err())
+		}
+	}
+}
+
+// look takes over how one instance stands now, telling of its end; 1 while it has not ended.
+func (c *localCommand) look(i *client.Instance, all []client.Instance) int {
+	if i.State.Terminal() {
+		return 0
+	}
+	at := slices.IndexFunc(all, func(now client.Instance) bool { return now.ID == i.ID })
+	if at < 0 { // ended, and forgotten since the store has no record of it
+		i.State = fleet.Stopped
+	} else {
+		*i = all[at]
+	}
+	if !i.State.Terminal() {
+		return 1
+	}
+	if !c.json {
+		fmt.Fprintf(c.stdout, "%s (%s) is %s\n", i.Name, i.ID, i.State)
+	}
+	return 0
+}
+
+// wait pauses; false when ctx ended.
+func wait(ctx context.Context) bool {
+	timer := time.NewTimer(lookEvery)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,84 @@
+package local
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/go-kit/kit/endpoint"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
+	"github.com/orreryhq/orrery/nodeagent/internal/api"
+)
+
+// orderTimeout bounds how long an instance may take to journal an order.
+const orderTimeout = 5 * time.Second
+
+func listInstances(c Config) endpoint.Endpoint {
+	return func(context.Context, any) (any, error) {
+		now := time.Now()
+		out := client.Instances{Instances: []client.Instance{}}
+		for _, l := range sorted(c.Instances.Live()) {
+			if l.Status.State != "" { // nothing was placed yet, only ordered
+				out.Instances = append(out.Instances, api.View(l, now))
+			}
+		}
+		return out, nil
+	}
+}
+
+func readAgent(c Config, started time.Time) endpoint.Endpoint {
+	return func(context.Context, any) (any, error) {
+		contact := c.Contact(time.Now())
+		a := client.Agent{
+			Node: c.Node, DataDir: c.DataDir, Version: c.Version, PID: os.Getpid(), StartedAt: started,
+			Instances: c.Instances.Instances(), Orphans: c.Instances.Orphans(), LocalRestarts: c.Instances.LocalRestarts(),
+			Etcd: client.Etcd{
+				Reachable: contact.Reachable, Since: contact.Since, LastContact: contact.Last,
+				SessionAlive: contact.Epoch != 0, Epoch: contact.Epoch, Cluster: contact.Cluster, Problem: contact.Problem,
+			},
+		}
+		a.Unwritten, a.UnwrittenSince = c.Instances.Unwritten()
+		return a, nil
+	}
+}
+
+func stop(c Config) endpoint.Endpoint {
+	return func(ctx context.Context, request any) (any, error) {
+		r := request.(client.Stop)
+		all := c.Instances.Live()
+		chosen, err := choose(all, r)
+		if err != nil {
+			return nil, err
+		}
+		by, now := actor(ctx), time.Now()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), orderTimeout) // half an order is worse than one nobody waits for
+		defer cancel()
+		out := client.Stopping{Instances: []client.Instance{}, Note: note(c.Contact(now).Reachable)}
+		for _, id := range chosen {
+			if err := c.Instances.StopLocally(ctx, id, by, r.Force); err != nil {
+				return nil, err
+			}
+			out.Instances = append(out.Instances, api.View(all[id], now))
+		}
+		c.Log.Warn("instances stopped on the node itself", "by", by, "instances", ids(chosen), "force", r.Force)
+		return out, nil
+	}
+}
+
+// note tells what the control plane will make of a stop past it.
+func note(reachable bool) string {
+	if reachable {
+		return "the control plane is reachable: the group's minimum will start another at once, unless you scale it down there"
+	}
+	return "the group's minimum will start another when the control plane is back, unless you scale it down"
+}
+
+func ids(chosen []fleet.InstanceID) []string {
+	out := make([]string, 0, len(chosen))
+	for _, id := range chosen {
+		out = append(out, string(id))
+	}
+	return out
+}

@@ -1,0 +1,177 @@
+package nodeagent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+// local is a client of the agent's socket.
+func (s *site) local() *client.Local { return client.NewLocal(s.dir) }
+
+// awaitLocal waits until the agent itself shows an instance as wanted.
+func (s *site) awaitLocal(id fleet.InstanceID, what string, ok func(client.Instance) bool) client.Instance {
+	s.t.Helper()
+	var last client.Instance
+	eventually(s.t, what, func() (string, bool) {
+		i, err := s.local().Instance(s.t.Context(), id)
+		last = i
+		return fmt.Sprintf("%+v, %v", i, err), err == nil && ok(i)
+	})
+	return last
+}
+
+func (s *site) awaitAgent(what string, ok func(client.Agent) bool) client.Agent {
+	s.t.Helper()
+	var last client.Agent
+	eventually(s.t, what, func() (string, bool) {
+		a, err := s.local().Agent(s.t.Context())
+		last = a
+		return fmt.Sprintf("%+v, %v", a, err), err == nil && ok(a)
+	})
+	return last
+}
+
+func TestTheLocalSocketIsForItsOwnerAlone(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	fi, err := os.Stat(filepath.Join(s.dir, client.SocketName))
+	if err != nil || fi.Mode() != os.ModeSocket|0o600 {
+		t.Errorf("socket %v, %v", fi.Mode(), err)
+	}
+	s.stop()
+	if exists(filepath.Join(s.dir, client.SocketName)) {
+		t.Error("an agent that left has left its socket")
+	}
+	if _, err := s.local().Agent(t.Context()); !errors.Is(err, client.ErrNoAgent) || !strings.Contains(errs.MessageOf(err), s.dir) {
+		t.Errorf("without an agent: %v", err)
+	}
+}
+
+func TestADeadAgentsSocketIsReplaced(t *testing.T) {
+	s := newSite(t)
+	kill := s.spawn()
+	s.awaitAgent("the agent", func(client.Agent) bool { return true })
+	kill()
+	if _, err := s.local().Agent(t.Context()); !errors.Is(err, client.ErrNoAgent) || !strings.Contains(errs.MessageOf(err), "left by one that died") {
+		t.Errorf("a dead agent's socket: %v", err)
+	}
+	half := filepath.Join(s.dir, "agent.sock.new-1")
+	if err := os.Mkdir(half, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.start(taking)
+	if a, err := s.local().Agent(t.Context()); err != nil || a.PID != os.Getpid() || exists(half) {
+		t.Errorf("agent %+v, %v; half made socket there: %v", a, err, exists(half))
+	}
+}
+
+func TestADataDirectoryMayLieDeeperThanASocketsAddressIsLong(t *testing.T) {
+	s := newSite(t)
+	s.dir = filepath.Join(s.dir, strings.Repeat("deep/", 40), "node")
+	s.start(taking)
+	if a, err := s.local().Agent(t.Context()); err != nil || a.DataDir != s.dir {
+		t.Errorf("agent %+v, %v", a, err)
+	}
+}
+
+func TestWhatIsNoRequestIsRefusedWithAMessage(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+	s.awaitState("aaaaaa", 1, fleet.Online)
+	cases := []struct {
+		rule, method, path, body string
+		status                   int
+		says                     string
+	}{
+		{"no JSON", "POST", "/v1/stop", "stop it", 400, "not valid JSON"},
+		{"an unknown field", "POST", "/v1/stop", `{"evrything":true}`, 400, "evrything"},
+		{"nothing is named", "POST", "/v1/stop", `{}`, 422, "exactly one"},
+		{"more than one way", "POST", "/v1/stop", `{"all":true,"group":"lobby"}`, 422, "exactly one"},
+		{"one of several is unknown", "POST", "/v1/stop", `{"instances":["aaaaaa","zzzzzz"]}`, 404, "zzzzzz"},
+		{"an unknown group", "POST", "/v1/stop", `{"group":"arena"}`, 404, "arena"},
+		{"too large", "POST", "/v1/stop", `{"group":"` + strings.Repeat("x", 1<<20) + `"}`, 413, "larger than"},
+		{"no line", "POST", "/v1/instances/aaaaaa/console", `{}`, 422, "line"},
+		{"an unknown path", "GET", "/v2/../etc/passwd", "", 404, ""},
+		{"another method", "DELETE", "/v1/instances/aaaaaa", "", 404, "no route"},
+		{"no number", "GET", "/v1/instances/aaaaaa/log?lines=many", "", 422, "lines"},
+	}
+	h := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(s.dir, client.SocketName))
+	}}}
+	for _, c := range cases {
+		t.Run(c.rule, func(t *testing.T) {
+			req, err := http.NewRequestWithContext(t.Context(), c.method, "http://agent"+c.path, strings.NewReader(c.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := h.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			b := make([]byte, 4096)
+			n, _ := resp.Body.Read(b)
+			if resp.StatusCode != c.status || !strings.Contains(string(b[:n]), c.says) {
+				t.Errorf("%d %s, want %d with %q", resp.StatusCode, b[:n], c.status, c.says)
+			}
+		})
+	}
+	garbage, err := net.Dial("unix", filepath.Join(s.dir, client.SocketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer garbage.Close()
+	if _, err := garbage.Write([]byte("\x16\x03\x01 is this HTTP?\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 64)
+	if n, err := garbage.Read(b); err != nil || !strings.Contains(string(b[:n]), "400") {
+		t.Errorf("answer to garbage: %q, %v", b[:n], err)
+	}
+	if i, err := s.local().Instance(t.Context(), "aaaaaa"); err != nil || i.State != fleet.Online {
+		t.Errorf("afterwards %+v, %v", i, err)
+	}
+}
+
+func TestALocalStopWhileTheStoreAnswersIsReportedAtOnce(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+	s.place("bbbbbb", 1, basic("trap '' TERM; while :; do sleep 1; done"), 0)
+	s.awaitState("aaaaaa", 1, fleet.Online)
+	s.awaitState("bbbbbb", 1, fleet.Online)
+	answer, err := s.local().Stop(t.Context(), client.Stop{Group: "lobby", Force: true})
+	if err != nil || len(answer.Instances) != 2 || !strings.Contains(answer.Note, "at once") {
+		t.Fatalf("answer %+v, %v", answer, err)
+	}
+	for _, id := range []fleet.InstanceID{"aaaaaa", "bbbbbb"} {
+		st := s.awaitState(id, 1, fleet.Stopped)
+		if st.Reason != fleet.ReasonStoppedLocally || !strings.Contains(st.Message, fmt.Sprintf("uid %d", os.Getuid())) {
+			t.Errorf("status %+v", st)
+		}
+	}
+	again, err := s.local().Stop(t.Context(), client.Stop{All: true})
+	if err != nil || len(again.Instances) != 0 {
+		t.Errorf("what has ended: %+v, %v", again, err)
+	}
+}
+
+func killed(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
