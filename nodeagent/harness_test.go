@@ -3,6 +3,7 @@ package nodeagent_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -93,12 +94,18 @@ type site struct {
 	dir     string
 	library *library
 	stop    func()
+	// tag begins the ids of this site's instances: a process is told by its instance's
+	// id where there are no control groups, whichever agent on the host has started it.
+	tag string
 }
 
 func newSite(t testing.TB) *site {
 	etcd := storetest.Start(t)
-	return &site{t: t, etcd: etcd, store: etcd.Client(t), dir: t.TempDir(), library: newLibrary()}
+	return &site{t: t, etcd: etcd, store: etcd.Client(t), dir: t.TempDir(), library: newLibrary(), tag: strings.ToLower(rand.Text()[:4])}
 }
+
+// id is the n-th of the site's ids.
+func (s *site) id(n int) fleet.InstanceID { return fleet.InstanceID(fmt.Sprintf("%s%02d", s.tag, n)) }
 
 func (s *site) config() nodeagent.Config {
 	return nodeagent.Config{

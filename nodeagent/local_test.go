@@ -89,8 +89,8 @@ func TestADataDirectoryMayLieDeeperThanASocketsAddressIsLong(t *testing.T) {
 func TestWhatIsNoRequestIsRefusedWithAMessage(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
-	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
-	s.awaitState("aaaaaa", 1, fleet.Online)
+	s.place(s.id(0), 1, basic("sleep 1000"), 0)
+	s.awaitState(s.id(0), 1, fleet.Online)
 	cases := []struct {
 		rule, method, path, body string
 		status                   int
@@ -100,13 +100,13 @@ func TestWhatIsNoRequestIsRefusedWithAMessage(t *testing.T) {
 		{"an unknown field", "POST", "/v1/stop", `{"evrything":true}`, 400, "evrything"},
 		{"nothing is named", "POST", "/v1/stop", `{}`, 422, "exactly one"},
 		{"more than one way", "POST", "/v1/stop", `{"all":true,"group":"lobby"}`, 422, "exactly one"},
-		{"one of several is unknown", "POST", "/v1/stop", `{"instances":["aaaaaa","zzzzzz"]}`, 404, "zzzzzz"},
+		{"one of several is unknown", "POST", "/v1/stop", `{"instances":["` + string(s.id(0)) + `","zzzzzz"]}`, 404, "zzzzzz"},
 		{"an unknown group", "POST", "/v1/stop", `{"group":"arena"}`, 404, "arena"},
 		{"too large", "POST", "/v1/stop", `{"group":"` + strings.Repeat("x", 1<<20) + `"}`, 413, "larger than"},
-		{"no line", "POST", "/v1/instances/aaaaaa/console", `{}`, 422, "line"},
+		{"no line", "POST", "/v1/instances/" + string(s.id(0)) + "/console", `{}`, 422, "line"},
 		{"an unknown path", "GET", "/v2/../etc/passwd", "", 404, ""},
-		{"another method", "DELETE", "/v1/instances/aaaaaa", "", 404, "no route"},
-		{"no number", "GET", "/v1/instances/aaaaaa/log?lines=many", "", 422, "lines"},
+		{"another method", "DELETE", "/v1/instances/" + string(s.id(0)), "", 404, "no route"},
+		{"no number", "GET", "/v1/instances/" + string(s.id(0)) + "/log?lines=many", "", 422, "lines"},
 	}
 	h := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(s.dir, client.SocketName))
@@ -141,7 +141,7 @@ func TestWhatIsNoRequestIsRefusedWithAMessage(t *testing.T) {
 	if n, err := garbage.Read(b); err != nil || !strings.Contains(string(b[:n]), "400") {
 		t.Errorf("answer to garbage: %q, %v", b[:n], err)
 	}
-	if i, err := s.local().Instance(t.Context(), "aaaaaa"); err != nil || i.State != fleet.Online {
+	if i, err := s.local().Instance(t.Context(), s.id(0)); err != nil || i.State != fleet.Online {
 		t.Errorf("afterwards %+v, %v", i, err)
 	}
 }
@@ -149,15 +149,15 @@ func TestWhatIsNoRequestIsRefusedWithAMessage(t *testing.T) {
 func TestALocalStopWhileTheStoreAnswersIsReportedAtOnce(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
-	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
-	s.place("bbbbbb", 1, basic("trap '' TERM; while :; do sleep 1; done"), 0)
-	s.awaitState("aaaaaa", 1, fleet.Online)
-	s.awaitState("bbbbbb", 1, fleet.Online)
+	s.place(s.id(0), 1, basic("sleep 1000"), 0)
+	s.place(s.id(1), 1, basic("trap '' TERM; while :; do sleep 1; done"), 0)
+	s.awaitState(s.id(0), 1, fleet.Online)
+	s.awaitState(s.id(1), 1, fleet.Online)
 	answer, err := s.local().Stop(t.Context(), client.Stop{Group: "lobby", Force: true})
 	if err != nil || len(answer.Instances) != 2 || !strings.Contains(answer.Note, "at once") {
 		t.Fatalf("answer %+v, %v", answer, err)
 	}
-	for _, id := range []fleet.InstanceID{"aaaaaa", "bbbbbb"} {
+	for _, id := range []fleet.InstanceID{s.id(0), s.id(1)} {
 		st := s.awaitState(id, 1, fleet.Stopped)
 		if st.Reason != fleet.ReasonStoppedLocally || !strings.Contains(st.Message, fmt.Sprintf("uid %d", os.Getuid())) {
 			t.Errorf("status %+v", st)

@@ -1,14 +1,19 @@
 package nodeagent_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
@@ -21,15 +26,13 @@ func (s *site) fill(n int, change func(n int, p *fleet.Plan)) map[fleet.Instance
 		if change != nil {
 			change(i, &plan)
 		}
-		s.place(instance(i), 1, plan, 0)
+		s.place(s.id(i), 1, plan, 0)
 	}
 	for i := range n {
-		all[instance(i)] = s.awaitState(instance(i), 1, fleet.Online)
+		all[s.id(i)] = s.awaitState(s.id(i), 1, fleet.Online)
 	}
 	return all
 }
-
-func instance(n int) fleet.InstanceID { return fleet.InstanceID(fmt.Sprintf("aaaa%02d", n)) }
 
 func TestWithoutTheStoreOnlyWhatCrashedIsStartedAgain(t *testing.T) {
 	s := newSite(t)
@@ -44,10 +47,10 @@ func TestWithoutTheStoreOnlyWhatCrashedIsStartedAgain(t *testing.T) {
 	})
 	s.etcd.Stop()
 	for i := range 6 {
-		killed(t, before[instance(i)].PID)
+		killed(t, before[s.id(i)].PID)
 	}
 	for i := range 5 {
-		s.awaitLocal(instance(i), "a second run", func(now client.Instance) bool {
+		s.awaitLocal(s.id(i), "a second run", func(now client.Instance) bool {
 			return now.State == fleet.Online && now.Restarts == 1 && alive(now.PID) && now.PID != before[now.ID].PID
 		})
 	}
@@ -57,7 +60,7 @@ func TestWithoutTheStoreOnlyWhatCrashedIsStartedAgain(t *testing.T) {
 	}
 	s.etcd.Restart(t)
 	for i := range 20 {
-		id := instance(i)
+		id := s.id(i)
 		switch {
 		case i < 5:
 			s.await(id, "the second run reported", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == 1 })
@@ -67,32 +70,33 @@ func TestWithoutTheStoreOnlyWhatCrashedIsStartedAgain(t *testing.T) {
 	}
 	s.awaitAgent("all reported", func(a client.Agent) bool { return a.Etcd.Reachable && a.Unwritten == 0 && a.LocalRestarts == 5 })
 	for i := 6; i < 20; i++ {
-		if st := s.status(instance(i)); st.ModRev != before[instance(i)].ModRev || !alive(st.PID) {
-			t.Errorf("untouched by the outage: before %+v\nafter %+v", before[instance(i)], st)
+		if st := s.status(s.id(i)); st.ModRev != before[s.id(i)].ModRev || !alive(st.PID) {
+			t.Errorf("untouched by the outage: before %+v\nafter %+v", before[s.id(i)], st)
 		}
 	}
-	s.order(instance(7), 1, fleet.OrderStop)
-	s.awaitState(instance(7), 1, fleet.Stopped)
+	s.order(s.id(7), 1, fleet.OrderStop)
+	s.awaitState(s.id(7), 1, fleet.Stopped)
 }
 
 func TestAnAgentThatStartsWithoutTheStoreAdoptsAndServes(t *testing.T) {
 	s := newSite(t)
 	kill := s.spawn()
 	counting := basic(`n=0; while :; do n=$((n+1)); echo "line $n"; read -t 0.05 x && echo "got $x"; done`)
-	s.place("bbbbbb", 1, counting, 0)
+	count := s.id(50)
+	s.place(count, 1, counting, 0)
 	before := s.fill(6, nil)
-	before["bbbbbb"] = s.awaitState("bbbbbb", 1, fleet.Online)
-	first, err := s.local().Read(t.Context(), "bbbbbb", 0, 100)
+	before[count] = s.awaitState(count, 1, fleet.Online)
+	first, err := s.local().Read(t.Context(), count, 0, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.etcd.Stop()
 	kill()
-	killed(t, before[instance(0)].PID)
+	killed(t, before[s.id(0)].PID)
 
 	s.spawn()
 	for id, was := range before {
-		if id == instance(0) {
+		if id == s.id(0) {
 			s.awaitLocal(id, "started again", func(i client.Instance) bool { return i.State == fleet.Online && i.PID != was.PID })
 			continue
 		}
@@ -103,12 +107,12 @@ func TestAnAgentThatStartsWithoutTheStoreAdoptsAndServes(t *testing.T) {
 	if a, err := s.local().Agent(t.Context()); err != nil || a.Etcd.Reachable || !a.Etcd.LastContact.IsZero() {
 		t.Errorf("agent %+v, %v", a, err)
 	}
-	if err := s.local().WriteLine(t.Context(), "bbbbbb", "hello"); err != nil {
+	if err := s.local().WriteLine(t.Context(), count, "hello"); err != nil {
 		t.Fatal(err)
 	}
 	text, next := string(first.Data), first.Next
 	eventually(t, "the console going on at its byte", func() (string, bool) {
-		chunk, err := s.local().Read(t.Context(), "bbbbbb", next, 0)
+		chunk, err := s.local().Read(t.Context(), count, next, 0)
 		text, next = text+string(chunk.Data), chunk.Next
 		return fmt.Sprintf("%q, %v", text, err), strings.Contains(text, "got hello\n") && strings.HasSuffix(text, "\n")
 	})
@@ -123,10 +127,10 @@ func TestAnAgentThatStartsWithoutTheStoreAdoptsAndServes(t *testing.T) {
 	}
 
 	s.etcd.Restart(t)
-	s.await(instance(0), "its second run reported", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == 1 })
+	s.await(s.id(0), "its second run reported", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == 1 })
 	s.awaitAgent("joined", func(a client.Agent) bool { return a.Etcd.Reachable && a.Unwritten == 0 })
 	for id, was := range before {
-		if st := s.status(id); id != instance(0) && (st.PID != was.PID || st.Restarts != 0 || !alive(st.PID)) {
+		if st := s.status(id); id != s.id(0) && (st.PID != was.PID || st.Restarts != 0 || !alive(st.PID)) {
 			t.Errorf("before %+v\nafter %+v", was, st)
 		}
 	}
@@ -144,28 +148,92 @@ func TestAStopOnTheNodeHoldsUntilTheStoreIsBackAndIsReportedThen(t *testing.T) {
 	before := s.fill(3, func(_ int, p *fleet.Plan) { p.OnCrash = fleet.CrashRestart })
 	s.etcd.Stop()
 	s.awaitAgent("the outage seen", func(a client.Agent) bool { return !a.Etcd.Reachable })
-	answer, err := s.local().Stop(t.Context(), client.Stop{Instances: []fleet.InstanceID{instance(0), instance(1)}})
+	answer, err := s.local().Stop(t.Context(), client.Stop{Instances: []fleet.InstanceID{s.id(0), s.id(1)}})
 	if err != nil || len(answer.Instances) != 2 || !strings.Contains(answer.Note, "scale it down") {
 		t.Fatalf("answer %+v, %v", answer, err)
 	}
 	kill() // at once: what was answered is journalled
 	s.begin(taking)
 	for i := range 2 {
-		s.awaitLocal(instance(i), "stopped", func(i client.Instance) bool {
+		s.awaitLocal(s.id(i), "stopped", func(i client.Instance) bool {
 			return i.State == fleet.Stopped && i.Reason == fleet.ReasonStoppedLocally && i.Restarts == 0
 		})
-		awaitGone(t, before[instance(i)].PID)
+		awaitGone(t, before[s.id(i)].PID)
 	}
 	s.etcd.Restart(t)
 	for i := range 2 {
-		st := s.awaitState(instance(i), 1, fleet.Stopped)
+		st := s.awaitState(s.id(i), 1, fleet.Stopped)
 		if st.Reason != fleet.ReasonStoppedLocally || !strings.Contains(st.Message, "uid ") || st.Restarts != 0 {
 			t.Errorf("status %+v", st)
 		}
 	}
-	if st := s.status(instance(2)); st.State != fleet.Online || st.PID != before[instance(2)].PID {
+	if st := s.status(s.id(2)); st.State != fleet.Online || st.PID != before[s.id(2)].PID {
 		t.Errorf("status %+v", st)
 	}
+}
+
+func TestAfterARebootWithoutTheStoreARestartingGroupIsPreparedFromTheJournal(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	plan := basic("cat motd; sleep 1000")
+	plan.OnCrash = fleet.CrashRestart
+	plan.Layers = []fleet.PlanLayer{s.library.add("base", map[string]string{"motd": "hello\n"})}
+	s.place(s.id(0), 1, plan, 0)
+	before := s.awaitState(s.id(0), 1, fleet.Online)
+	s.stop()
+	s.etcd.Stop()
+	killed(t, before.PID)
+	awaitGone(t, before.PID)
+	entry := filepath.Join(s.dir, "journal", string(s.id(0))+".json")
+	b, err := os.ReadFile(entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	boot := regexp.MustCompile(`"bootId":"[^"]*"`)
+	if err := os.WriteFile(entry, boot.ReplaceAll(b, []byte(`"bootId":"an earlier one"`)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.library = newLibrary() // nobody serves templates either
+	s.begin(taking)
+	s.awaitLocal(s.id(0), "running again", func(i client.Instance) bool { return i.State == fleet.Online && i.Restarts == 1 })
+	s.etcd.Restart(t)
+	s.await(s.id(0), "the second run reported", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == 1 })
+}
+
+func TestManyOrdersGivenMeanwhileAreObeyedAndTold(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	s.fill(6, nil)
+	s.stop()
+	for i := range 6 {
+		s.order(s.id(i), 1, fleet.OrderKill)
+	}
+	var log lines
+	s.start(func(c *nodeagent.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	for i := range 6 {
+		s.awaitState(s.id(i), 1, fleet.Stopped)
+	}
+	if want := "most of what runs here was ordered to stop"; !strings.Contains(log.String(), want) {
+		t.Errorf("%q is not in the log:\n%s", want, log.String())
+	}
+}
+
+// lines collects what an agent says while others read it.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
 }
 
 func TestAnEmptiedStoreStopsNothing(t *testing.T) {
@@ -174,11 +242,7 @@ func TestAnEmptiedStoreStopsNothing(t *testing.T) {
 			s.etcd.Stop()
 			s.etcd.Empty(s.t)
 		},
-		"all keys were deleted": func(s *site) {
-			if _, err := s.etcd.Raw().Delete(s.t.Context(), "", clientv3.WithPrefix()); err != nil {
-				s.t.Fatal(err)
-			}
-		},
+		"all keys were deleted": func(s *site) { s.etcd.Clear(s.t) },
 	}
 	for name, lose := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -202,8 +266,8 @@ func TestAnEmptiedStoreStopsNothing(t *testing.T) {
 			if n, err := store.Get(t.Context(), s.store, store.NodeKey(node)); err != nil || n.ID != node {
 				t.Errorf("the node's record: %+v, %v", n, err)
 			}
-			s.place("bbbbbb", 1, basic("sleep 1000"), 0)
-			s.awaitState("bbbbbb", 1, fleet.Online)
+			s.place(s.id(50), 1, basic("sleep 1000"), 0)
+			s.awaitState(s.id(50), 1, fleet.Online)
 		})
 	}
 }

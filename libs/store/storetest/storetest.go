@@ -72,6 +72,14 @@ func (e *Etcd) Compact(t testing.TB) {
 	}
 }
 
+// Clear deletes all keys, as a careless operator would; leases live on.
+func (e *Etcd) Clear(t testing.TB) {
+	t.Helper()
+	if _, err := e.inner.Delete(t.Context(), "", clientv3.WithPrefix()); err != nil {
+		t.Fatalf("deleting all keys: %v", err)
+	}
+}
+
 // Stop halts etcd as a crash would; Restart brings it back with its data.
 func (e *Etcd) Stop() { e.stop() }
 

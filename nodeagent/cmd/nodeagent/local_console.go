@@ -27,32 +27,34 @@ func (c *localCommand) console(ctx context.Context) error {
 		return err
 	}
 	out := sink{command: c, at: next}
-	away := false
 	for {
-		chunk, err := c.agent.Read(ctx, ids[0], out.at+int64(len(out.partial)), 0)
-		switch {
-		case ctx.Err() != nil:
-			break
-		case c.follow && errs.Is(err, errs.Unavailable):
-			if !away {
-				fmt.Fprintln(c.stderr, "nodeagent local: the agent does not answer; waiting for it")
-			}
-			away = true
-		case err != nil:
+		more, err := c.copy(ctx, ids[0], &out)
+		if err != nil {
 			return err
-		default:
-			away = false
-			if err := out.write(chunk); err != nil {
-				return err
-			}
-			if len(chunk.Data) > 0 {
-				continue
-			}
 		}
-		if !c.follow || !wait(ctx) {
+		if !more && (!c.follow || !wait(ctx)) {
 			return out.end()
 		}
 	}
+}
+
+// copy prints a piece of output; false when there is none now.
+func (c *localCommand) copy(ctx context.Context, id fleet.InstanceID, out *sink) (more bool, err error) {
+	chunk, err := c.agent.Read(ctx, id, out.at+int64(len(out.partial)), 0)
+	switch {
+	case err == nil:
+		out.away = false
+		return len(chunk.Data) > 0, out.write(chunk)
+	case c.follow && ctx.Err() != nil:
+		return false, nil
+	case c.follow && errs.Is(err, errs.Unavailable):
+		if !out.away {
+			fmt.Fprintln(c.stderr, "nodeagent local: the agent does not answer; waiting for it")
+		}
+		out.away = true
+		return false, nil
+	}
+	return false, err
 }
 
 // begin is the offset to print from.
@@ -77,6 +79,8 @@ type sink struct {
 	// at is the offset of what is printed next, partial the beginning of a line that is held back.
 	at      int64
 	partial []byte
+	// away is true while the agent does not answer.
+	away bool
 }
 
 func (s *sink) write(chunk client.Chunk) error {

@@ -23,6 +23,9 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
 )
 
+// flushTimeout is how long a leaving agent tries to tell the store of its instances' ends.
+const flushTimeout = 10 * time.Second
+
 // Config is what a controller needs. All are required.
 type Config struct {
 	Store *store.Client
@@ -118,8 +121,9 @@ func (c *Controller) Joined(store.Fence) {
 }
 
 // StopAll stops every instance by its own policy, all at once, and returns when
-// all have ended and their ends are written, or with ctx's error. Nothing is
-// started any more from then on.
+// all have ended and their ends are written, or with ctx's error; a store that does
+// not answer is not waited for long, since the journal keeps what it was not told.
+// Nothing is started any more from then on.
 func (c *Controller) StopAll(ctx context.Context) error {
 	c.mu.Lock()
 	c.closing = true
@@ -134,6 +138,8 @@ func (c *Controller) StopAll(ctx context.Context) error {
 			return errs.Wrap("controller.StopAll", ctx.Err())
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
 	return c.writer.flush(ctx)
 }
 
