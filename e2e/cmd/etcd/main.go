@@ -1,41 +1,54 @@
-// Command etcd is a one-member etcd for end-to-end tests: the real server, with
-// the few flags they need. A production cluster runs etcd's own program.
+// Command etcd is an etcd member for end-to-end tests: the real server, with the
+// few flags they need. A production cluster runs etcd's own program.
 package main
 
 import (
 	"flag"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 )
 
-func main() {
-	dir := flag.String("data", "", "data directory")
-	ready := flag.String("ready", "", "file that gets the client URL once the member serves")
-	flag.Parse()
-	if err := run(*dir, *ready); err != nil {
-		fmt.Fprintln(os.Stderr, "etcd:", err)
-		os.Exit(1)
-	}
+// options are the command line.
+type options struct {
+	name, data, ready   string
+	client, peer, peers string
+	tick                time.Duration
 }
 
-func run(dir, ready string) error {
-	cfg := embed.NewConfig()
-	cfg.Dir = dir
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	any := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = any, any
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = any, any
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	cfg.UnsafeNoFsync = true
-	cfg.TickMs, cfg.ElectionMs = 10, 100
-	server, err := embed.StartEtcd(cfg)
+func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
+
+func run(args []string, stderr io.Writer) int {
+	var o options
+	fs := flag.NewFlagSet("etcd", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.StringVar(&o.name, "name", "default", "name of the member")
+	fs.StringVar(&o.data, "data", "", "data directory")
+	fs.StringVar(&o.ready, "ready", "", "file that gets the client URL once the member serves")
+	fs.StringVar(&o.client, "client", "127.0.0.1:0", "address for clients")
+	fs.StringVar(&o.peer, "peer", "127.0.0.1:0", "address for the other members")
+	fs.StringVar(&o.peers, "members", "", "all members as name=url,…; empty: this one alone")
+	fs.DurationVar(&o.tick, "tick", 10*time.Millisecond, "heartbeat interval; an election takes ten")
+	if err := fs.Parse(args); err != nil {
+		return 2
+	}
+	if err := serve(o); err != nil {
+		fmt.Fprintln(stderr, "etcd:", err)
+		return 1
+	}
+	return 0
+}
+
+func serve(o options) error {
+	server, err := embed.StartEtcd(o.config())
 	if err != nil {
 		return err
 	}
@@ -49,12 +62,7 @@ func run(dir, ready string) error {
 	case <-signals:
 		return nil
 	}
-	endpoint := "http://" + server.Clients[0].Addr().String()
-	tmp := filepath.Clean(ready) + ".new"
-	if err := os.WriteFile(tmp, []byte(endpoint), 0o600); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, ready); err != nil {
+	if err := announce(o.ready, "http://"+server.Clients[0].Addr().String()); err != nil {
 		return err
 	}
 	select {
@@ -64,4 +72,29 @@ func run(dir, ready string) error {
 		server.Server.HardStop()
 		return nil
 	}
+}
+
+func (o options) config() *embed.Config {
+	cfg := embed.NewConfig()
+	cfg.Name, cfg.Dir = o.name, o.data
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	client, peer := []url.URL{{Scheme: "http", Host: o.client}}, []url.URL{{Scheme: "http", Host: o.peer}}
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = client, client
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = peer, peer
+	cfg.InitialCluster = o.peers
+	if o.peers == "" {
+		cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	}
+	cfg.UnsafeNoFsync = true
+	cfg.TickMs, cfg.ElectionMs = uint(o.tick.Milliseconds()), uint(10*o.tick.Milliseconds())
+	return cfg
+}
+
+// announce writes a file as a whole.
+func announce(path, text string) error {
+	tmp := filepath.Clean(path) + ".new"
+	if err := os.WriteFile(tmp, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
 }

@@ -1,0 +1,146 @@
+package site
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Process is one program of the site, through all its runs. Its methods may be
+// called from any goroutine.
+type Process struct {
+	// Name is unique in the site: "scheduler-1".
+	Name string
+
+	binary    string
+	args      []string
+	log       string // the file of its output, appended to by every run
+	namespace *Namespace
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	done   chan struct{} // closed when cmd has ended
+	err    error         // how cmd ended; valid after done
+	asked bool          // the end of cmd was asked for
+	ends  []string      // ends nobody asked for
+}
+
+// stopPatience bounds a clean stop.
+const stopPatience = 30 * time.Second
+
+// Start starts it anew with the same arguments. An error when it runs.
+func (p *Process) Start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running() {
+		return fmt.Errorf("%s runs already", p.Name)
+	}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	fmt.Fprintf(log, "---- start %s\n", time.Now().UTC().Format(time.RFC3339Nano))
+	cmd := exec.Command(p.binary, p.args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := p.namespace.Do(cmd.Start); err != nil {
+		return fmt.Errorf("starting %s: %w", p.Name, err)
+	}
+	done := make(chan struct{})
+	p.cmd, p.done, p.asked = cmd, done, false
+	go p.wait(cmd, done)
+	return nil
+}
+
+func (p *Process) wait(cmd *exec.Cmd, done chan struct{}) {
+	err := cmd.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
+	if !p.asked {
+		p.ends = append(p.ends, fmt.Sprintf("%s (pid %d) ended by itself: %v", p.Name, cmd.Process.Pid, err))
+	}
+	close(done)
+}
+
+// running needs mu.
+func (p *Process) running() bool {
+	if p.cmd == nil {
+		return false
+	}
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Running reports whether it runs; a paused one does.
+func (p *Process) Running() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.running()
+}
+
+// Ended are the ends nobody asked for.
+func (p *Process) Ended() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.ends...)
+}
+
+// Kill ends it at once, as kill -9 does, and waits. It does nothing when it does not run.
+func (p *Process) Kill() {
+	if done, ok := p.signal(syscall.SIGKILL, true); ok {
+		<-done
+	}
+}
+
+// Stop asks it to end and waits. An error when it ended badly or had to be killed.
+func (p *Process) Stop() error {
+	p.Resume()
+	done, ok := p.signal(syscall.SIGTERM, true)
+	if !ok {
+		return nil
+	}
+	timer := time.NewTimer(stopPatience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		p.Kill()
+		return fmt.Errorf("%s did not end within %v of SIGTERM", p.Name, stopPatience)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return fmt.Errorf("%s ended badly: %w", p.Name, p.err)
+	}
+	return nil
+}
+
+// Pause freezes it until Resume.
+func (p *Process) Pause() { p.signal(syscall.SIGSTOP, false) }
+
+// Resume lets a paused one go on.
+func (p *Process) Resume() { p.signal(syscall.SIGCONT, false) }
+
+// signal sends a signal to a running process; ok is false when there is none.
+func (p *Process) signal(s syscall.Signal, end bool) (done <-chan struct{}, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.running() {
+		return nil, false
+	}
+	p.asked = p.asked || end
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return nil, false
+	}
+	return p.done, true
+}

@@ -1,0 +1,211 @@
+package site
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// agentPort is where every agent listens in its namespace.
+const agentPort = 7070
+
+func (s *Site) startEtcd(ctx context.Context) error {
+	var all []string
+	for n := range s.o.Members {
+		client, err := address()
+		if err != nil {
+			return err
+		}
+		peer, err := address()
+		if err != nil {
+			return err
+		}
+		m := &Member{Process: &Process{Name: fmt.Sprint("etcd-", n+1)}, client: client, peer: peer}
+		s.members = append(s.members, m)
+		all = append(all, m.Name+"=http://"+peer)
+	}
+	for _, m := range s.members {
+		p, err := s.process(m.Name, "etcd", nil,
+			"-name", m.Name, "-data", s.path("etcd", m.Name), "-ready", s.path("etcd", m.Name+".ready"),
+			"-client", m.client, "-peer", m.peer, "-members", strings.Join(all, ","), "-tick", "50ms")
+		if m.Process = p; err != nil {
+			return err
+		}
+	}
+	return s.awaitEtcd(ctx)
+}
+
+// awaitEtcd waits until every member has served once.
+func (s *Site) awaitEtcd(ctx context.Context) error {
+	for _, m := range s.members {
+		for {
+			if _, err := os.Stat(s.path("etcd", m.Name+".ready")); err == nil {
+				break
+			}
+			if !m.Running() {
+				return fmt.Errorf("%s ended; see %s", m.Name, m.log)
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("%s did not serve: %w", m.Name, ctx.Err())
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+// common are the settings of every service.
+func (s *Site) common(name string, space *Namespace) ([]string, error) {
+	endpoints, err := s.endpoints(name, space)
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"--etcd-endpoints", endpoints, "--cluster-secret-file", s.path("cluster-secret"), "--log-level", "debug"}
+	if s.o.TTL > 0 {
+		args = append(args, "--session-ttl", s.o.TTL.String())
+	}
+	return args, nil
+}
+
+func (s *Site) startServices(context.Context) error {
+	kinds := []struct {
+		program string
+		count   int
+		own     func(name string) ([]string, error)
+	}{
+		{"templatesvc", s.o.Sources, s.source},
+		{"scheduler", s.o.Schedulers, nothing},
+		{"enforcer", s.o.Enforcers, nothing},
+		{"apigateway", s.o.Gateways, s.gateway},
+	}
+	for _, k := range kinds {
+		for n := range k.count {
+			name := fmt.Sprint(k.program, "-", n+1)
+			args, err := s.common(name, nil)
+			if err != nil {
+				return err
+			}
+			own, err := k.own(name)
+			if err != nil {
+				return err
+			}
+			p, err := s.process(name, k.program, nil, append(append(args, "--replica", name), own...)...)
+			if err != nil {
+				return err
+			}
+			s.services = append(s.services, p)
+		}
+	}
+	return nil
+}
+
+func nothing(string) ([]string, error) { return nil, nil }
+
+func (s *Site) source(string) ([]string, error) {
+	at, err := address()
+	if err != nil {
+		return nil, err
+	}
+	return []string{"--templates-dir", s.path("templates"), "--blobs-dir", s.path("blobs"), "--listen", at}, nil
+}
+
+func (s *Site) gateway(string) ([]string, error) {
+	at, err := address()
+	if err != nil {
+		return nil, err
+	}
+	s.gateways = append(s.gateways, "http://"+at)
+	return []string{"--listen", at, "--admin-password-file", s.PasswordFile(), "--limits-anonymous", "0", "--limits-logins", "0"}, nil
+}
+
+func (s *Site) startNodes(context.Context) error {
+	for n := range s.o.Nodes {
+		if err := s.startNode(fmt.Sprint("node-", n+1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Site) startNode(id string) error {
+	node := &Node{ID: id, DataDir: s.path(id)}
+	if s.o.DataDir != nil {
+		node.DataDir = s.o.DataDir(id)
+	}
+	listen := "127.0.0.1:0"
+	var network []string
+	if s.o.Namespaces {
+		space, err := NewNamespace()
+		if err != nil {
+			return err
+		}
+		s.spaces = append(s.spaces, space)
+		node.Space, listen = space, fmt.Sprint("127.0.0.1:", agentPort)
+		into := func(ctx context.Context) (net.Conn, error) { return space.Dial(ctx, listen) }
+		url, err := s.connect(Pair{"gateways", id}, nil, "127.0.0.1:0", into)
+		if err != nil {
+			return err
+		}
+		network = []string{"--advertise-url", "http://" + url}
+	}
+	args, err := s.common(id, node.Space)
+	if err != nil {
+		return err
+	}
+	args = append(append(args, network...), "--node", id, "--data", node.DataDir, "--listen", listen, "--api-url", s.gateways[0])
+	if s.o.MemoryMiB > 0 {
+		args = append(args, "--memory", fmt.Sprint(s.o.MemoryMiB))
+	}
+	if s.o.CPU > 0 {
+		args = append(args, "--cpu", fmt.Sprint(s.o.CPU))
+	}
+	p, err := s.process(id, "nodeagent", node.Space, args...)
+	if node.Process = p; err != nil {
+		return err
+	}
+	s.services, s.nodes = append(s.services, p), append(s.nodes, node)
+	return nil
+}
+
+// Instances are the processes on the node that carry an instance's mark, by id.
+func (n *Node) Instances() []int {
+	var out []int
+	dirs, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, path := range dirs {
+		env, err := os.ReadFile(path)
+		if err != nil || !strings.Contains("\x00"+string(env), "\x00ORRERY_NODE="+n.ID+"\x00") {
+			continue
+		}
+		var pid int
+		if _, err := fmt.Sscanf(path, "/proc/%d/", &pid); err == nil && n.holds(pid) {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// holds reports whether a process works below the node's data directory: other
+// sites may have a node of the same name.
+func (n *Node) holds(pid int) bool {
+	dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+	return err == nil && strings.HasPrefix(strings.TrimSuffix(dir, " (deleted)"), n.DataDir+string(filepath.Separator))
+}
+
+// KillInstances ends all that runs on the node, at once.
+func (n *Node) KillInstances() {
+	for _, pid := range n.Instances() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// PowerCut ends the agent and all that runs on the node, at once.
+func (n *Node) PowerCut() {
+	n.Kill()
+	n.KillInstances()
+}

@@ -1,0 +1,187 @@
+// Package record is what a fault run knows of the instances themselves: each run
+// of a workload writes one file of its own, and nothing else is believed about it.
+//
+// The file is a line of JSON about the run, a line of fixed width with the time the
+// run last lived, written over and over, and a line of JSON for each thing worth a
+// note. Times are nanoseconds of the machine's boot clock, which no clock step moves
+// and all processes share. A run that was killed ends at its last sign of life; it
+// may have lived a little longer, never shorter.
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Every is the time between two signs of life.
+const Every = 20 * time.Millisecond
+
+// suffix ends the names of a recorder's files.
+const suffix = ".run"
+
+// Time is a moment of the boot clock, in nanoseconds.
+type Time int64
+
+// Now is the moment.
+func Now() Time {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return 0 // a kernel without it is older than any we run on
+	}
+	return Time(ts.Nano())
+}
+
+// Header is what a run says of itself when it starts.
+type Header struct {
+	Instance string `json:"instance"`
+	Name     string `json:"name"`
+	Group    string `json:"group"`
+	Node     string `json:"node"`
+	PID      int    `json:"pid"`
+	// Port is 0 when it has none.
+	Port    int  `json:"port"`
+	Static  bool `json:"static,omitempty"`
+	Started Time `json:"started"`
+}
+
+// Event is something that happened to a run.
+type Event string
+
+// The events.
+const (
+	// Listening: the port is open.
+	Listening Event = "listening"
+	// PortTaken: another process has the port.
+	PortTaken Event = "port taken"
+	// Refused: another run of the same static instance lives.
+	Refused Event = "refused"
+	// Asked: told to stop, on the console or by a signal.
+	Asked Event = "asked to stop"
+	// Failing: it crashes of its own accord now.
+	Failing Event = "failing"
+)
+
+// Note is an event with its time.
+type Note struct {
+	At    Time  `json:"at"`
+	Event Event `json:"event"`
+}
+
+// Run is what one file says.
+type Run struct {
+	Header
+	// Alive is the last sign of life; at least Started.
+	Alive Time
+	Notes []Note
+}
+
+// Has reports whether an event was noted, and when first.
+func (r Run) Has(e Event) (Time, bool) {
+	for _, n := range r.Notes {
+		if n.Event == e {
+			return n.At, true
+		}
+	}
+	return 0, false
+}
+
+// String names the run for people.
+func (r Run) String() string {
+	return fmt.Sprintf("%s (%s) pid %d on %s", r.Name, r.Instance, r.PID, r.Node)
+}
+
+// Writer writes a run's file. It is for one goroutine.
+type Writer struct {
+	file *os.File
+	slot int64 // where the sign of life stands
+	end  int64
+}
+
+// Create begins the file of a run.
+func Create(dir string, h Header) (*Writer, error) {
+	head, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("%s-%d-%d%s", h.Instance, h.PID, h.Started, suffix)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{file: f, slot: int64(len(head)) + 1}
+	first := fmt.Appendf(nil, "%s\n%020d\n", head, h.Started)
+	w.end = int64(len(first))
+	if _, err := f.WriteAt(first, 0); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return w, nil
+}
+
+// Alive is a sign of life.
+func (w *Writer) Alive(now Time) error {
+	_, err := w.file.WriteAt(fmt.Appendf(nil, "%020d", now), w.slot)
+	return err
+}
+
+// Note writes an event down.
+func (w *Writer) Note(n Note) error {
+	line, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	written, err := w.file.WriteAt(append(line, '\n'), w.end)
+	w.end += int64(written)
+	return err
+}
+
+// Close ends the file.
+func (w *Writer) Close() error { return w.file.Close() }
+
+// Read reads all runs of a directory in the order of their starts. A file whose
+// run was killed while it wrote its first lines is left out.
+func Read(dir string) ([]Run, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
+	if err != nil {
+		return nil, err
+	}
+	var out []Run
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		if r, ok := parse(b); ok {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b Run) int { return int(a.Started - b.Started) })
+	return out, nil
+}
+
+func parse(b []byte) (Run, bool) {
+	lines := bytes.Split(b, []byte("\n"))
+	if len(lines) < 3 {
+		return Run{}, false
+	}
+	var r Run
+	if json.Unmarshal(lines[0], &r.Header) != nil {
+		return Run{}, false
+	}
+	if _, err := fmt.Sscanf(string(lines[1]), "%d", &r.Alive); err != nil {
+		return Run{}, false
+	}
+	for _, line := range lines[2:] {
+		var n Note
+		if json.Unmarshal(line, &n) == nil {
+			r.Notes = append(r.Notes, n)
+		}
+	}
+	return r, true
+}
