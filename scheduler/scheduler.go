@@ -62,8 +62,9 @@ func New(cfg Config) (*Service, error) {
 	var metrics *controller.Metrics
 	if cfg.Metrics != nil {
 		var err error
-		owned := func() float64 { return float64(s.replica.Owned().Count()) }
-		if metrics, err = controller.NewMetrics(telemetry.NewMetrics(cfg.Metrics, "scheduler"), owned); err != nil {
+		m := telemetry.NewMetrics(cfg.Metrics, "scheduler")
+		s.replica.Export(m)
+		if metrics, err = controller.NewMetrics(m); err != nil {
 			return nil, errs.Wrap("scheduler.New", err)
 		}
 	}

@@ -24,6 +24,7 @@ func TestADiscoveryFollowsTheReplicasOfItsService(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(s.Abandon)
 		return s
 	}
 	expect := func(want ...string) {

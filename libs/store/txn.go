@@ -17,7 +17,10 @@ import (
 type Fence struct {
 	key       string
 	createRev int64
+	refused   counter // counts the transactions refused on it; nil counts nothing
 }
+
+type counter interface{ Inc() }
 
 // Epoch is the fencing token: the create-revision of the ownership key. It only ever grows.
 func (f Fence) Epoch() int64 { return f.createRev }
@@ -26,7 +29,9 @@ func (f Fence) Epoch() int64 { return f.createRev }
 func (f Fence) Key() string { return f.key }
 
 // FenceOf is the fence held by whoever created key at createRev.
-func FenceOf[T any](k Key[T], createRev int64) Fence { return Fence{k.String(), createRev} }
+func FenceOf[T any](k Key[T], createRev int64) Fence {
+	return Fence{key: k.String(), createRev: createRev}
+}
 
 // Guard is a comparison on a key the transaction does not write.
 type Guard struct {
@@ -185,6 +190,9 @@ func (t Txn) explain(resp *clientv3.TxnResponse) error {
 	}
 	for _, f := range t.Fences {
 		if create, _ := state(); create != f.createRev {
+			if f.refused != nil && !lost.Fence { // once, however many were lost
+				f.refused.Inc()
+			}
 			lost.Fence, lost.Existed = true, false
 			lost.Keys = append(lost.Keys, f.key)
 		}

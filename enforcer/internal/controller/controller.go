@@ -60,6 +60,8 @@ type Controller struct {
 	queue   *reconcile.Queue[fleet.GroupName]
 	outages *outages
 	metrics *metrics
+	// ownership is what gained heard last; it belongs to the replica's goroutine.
+	ownership *store.Ownership
 }
 
 // New makes a controller that waits for Run. An error is a defect in the metrics.
@@ -93,14 +95,19 @@ func (c *Controller) Run(ctx context.Context) error {
 	return err
 }
 
-// gained looks at every group again: from now on some of them are ours.
+// gained looks at the groups of shards that are ours from now on. What is queued
+// for others is dropped when its turn comes.
 func (c *Controller) gained(o *store.Ownership) {
-	c.log.Info("ownership changed", "shards", o.Count(), "epoch", o.Epoch())
+	before := c.ownership
+	c.ownership = o
 	if o.Count() == 0 {
 		return
 	}
 	for name := range c.known() {
-		c.queue.Add(name)
+		now, _ := o.Fence(name)
+		if was, ok := before.Fence(name); !ok || was.Epoch() != now.Epoch() {
+			c.queue.Add(name)
+		}
 	}
 	c.queue.Add(sweep)
 }

@@ -1,9 +1,11 @@
 package controller
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
@@ -236,18 +238,51 @@ func TestAMissingGroupOrdersNothingButStopsAreCarriedOut(t *testing.T) {
 	}
 }
 
-func TestASecondEnforcerOwnsNothingUntilTheFirstCloses(t *testing.T) {
+// apart are two groups in shards that different enforcers own.
+func apart(a, b *Controller) (ofA, ofB fleet.GroupName) {
+	for i := 0; ofA == "" || ofB == ""; i++ {
+		name := fleet.GroupName(fmt.Sprintf("group-%d", i))
+		if _, ok := a.replica.Owned().Fence(name); ok {
+			ofA = name
+		}
+		if _, ok := b.replica.Owned().Fence(name); ok {
+			ofB = name
+		}
+	}
+	return ofA, ofB
+}
+
+// share waits until enforcers own the shards evenly between them.
+func (w *world) share(enforcers ...*Controller) {
+	w.t.Helper()
+	for _, c := range enforcers {
+		eventually(w.t, w, "an even share", func() bool {
+			n := c.replica.Owned().Count()
+			return n == fleet.ShardCount/len(enforcers) || n == fleet.ShardCount/len(enforcers)+1
+		})
+	}
+}
+
+// actions are what an enforcer has done so far.
+func actions(t *testing.T, c *Controller, k plan.Kind) float64 {
+	t.Helper()
+	return testutil.ToFloat64(c.metrics.actions.WithLabelValues(string(k)))
+}
+
+func TestEnforcersShareTheGroupsAndTakeOverFromOneThatCloses(t *testing.T) {
 	w := newWorld(t)
 	a, stop := w.enforcer("a", plan.DefaultLimits())
-	w.group("lobby", minimum(1))
-	first := w.untilLiving("lobby", 1)[0].Intent.ID
+	w.share(a)
 	b, _ := w.enforcer("b", plan.DefaultLimits())
-	w.until("both sessions", func(s *view.Snapshot) bool { return len(s.ServiceSessions(Service)) == 2 })
-	w.change("lobby", minimum(2))
-	w.untilLiving("lobby", 2)
-	if own := b.replica.Owned().Count(); own != 0 || a.replica.Owned().Count() != fleet.ShardCount {
-		t.Errorf("shards: a %d, b %d, want all and none", a.replica.Owned().Count(), own)
-	}
+	w.share(a, b)
+	ofA, ofB := apart(a, b)
+	w.group(ofA, minimum(1))
+	w.group(ofB, minimum(2))
+	first := w.untilLiving(ofA, 1)[0].Intent.ID
+	w.untilLiving(ofB, 2)
+	eventually(t, w, "each to have done its own part", func() bool {
+		return actions(t, a, plan.Create) == 1 && actions(t, b, plan.Create) == 2
+	})
 	stop()
 	w.online(first)
 	w.crash(first) // nobody may have been there to see it
@@ -255,7 +290,32 @@ func TestASecondEnforcerOwnsNothingUntilTheFirstCloses(t *testing.T) {
 		i, ok := s.Instances.Get(first)
 		return ok && i.Intent.ReplacedBy != ""
 	})
-	eventually(t, w, "b to own all shards", func() bool { return b.replica.Owned().Count() == fleet.ShardCount })
+	w.share(b)
+}
+
+func TestWhatAJoiningEnforcerIsGivenItLooksAtAtOnce(t *testing.T) {
+	w := newWorld(t)
+	a, _ := w.enforcer("a", plan.DefaultLimits())
+	w.share(a)
+	b, stop := w.enforcer("b", plan.DefaultLimits())
+	w.share(a, b)
+	_, ofB := apart(a, b)
+	stop()
+	w.share(a)
+	w.group(ofB, minimum(1))
+	i := w.untilLiving(ofB, 1)[0]
+	w.online(i.Intent.ID)
+
+	// Nothing changes in the group while b joins: the change is already there.
+	again, _ := w.enforcer("b", plan.DefaultLimits())
+	w.share(a, again)
+	before := actions(t, a, plan.Create)
+	w.crash(i.Intent.ID)
+	w.untilLiving(ofB, 1)
+	eventually(t, w, "b to have replaced it", func() bool { return actions(t, again, plan.Create) == 1 })
+	if did := actions(t, a, plan.Create); did != before {
+		t.Errorf("a made %v instances of a group that is b's", did-before)
+	}
 }
 
 func TestAnOwnerThatLostItsShardActsOnlyUnderANewOwnership(t *testing.T) {
@@ -283,7 +343,7 @@ func TestAnOwnerThatLostItsShardActsOnlyUnderANewOwnership(t *testing.T) {
 }
 
 // eventually waits for what no record shows.
-func eventually(t *testing.T, w *world, what string, ok func() bool) {
+func eventually(t testing.TB, w *world, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
 	for !ok() {

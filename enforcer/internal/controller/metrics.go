@@ -14,7 +14,6 @@ import (
 type metrics struct {
 	actions   *prometheus.CounterVec
 	reconcile prometheus.Observer
-	fenced    prometheus.Counter
 }
 
 var _ reconcile.Observer = (*metrics)(nil)
@@ -28,14 +27,11 @@ func newMetrics(reg prometheus.Registerer, c *Controller) (*metrics, error) {
 		actions: t.Counter("actions", "Actions committed, by kind.", "kind"),
 		reconcile: t.Histogram("reconcile", "seconds", "Time from taking a group up to having its actions committed.",
 			prometheus.ExponentialBuckets(0.0001, 4, 9)).WithLabelValues(),
-		fenced: t.Counter("fenced", "Transactions refused because a shard was owned by somebody else.").WithLabelValues(),
 	}
 	for _, k := range plan.Kinds {
 		m.actions.WithLabelValues(string(k))
 	}
-	t.GaugeFunc("owned", "shards", "Shards of groups this replica decides about.", func() float64 {
-		return float64(c.replica.Owned().Count())
-	})
+	c.replica.Export(t)
 	t.GaugeFunc("paused", "groups", "Owned groups in which nothing is started after repeated crashes.", func() float64 {
 		return float64(c.paused(time.Now()))
 	})

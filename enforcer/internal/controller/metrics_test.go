@@ -59,6 +59,9 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	owned := figures(t, reg)["orrery_enforcer_owned_shards"]
+	if live := figures(t, reg)["orrery_enforcer_live_replicas"]; live != 1 {
+		t.Errorf("%v replicas live, want 1", live)
+	}
 	paused := figures(t, reg)["orrery_enforcer_paused_groups"]
 	if owned != fleet.ShardCount || paused != 1 {
 		t.Errorf("%v shards owned and %v groups paused, want %d and 1", owned, paused, fleet.ShardCount)
@@ -73,6 +76,7 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 		"orrery_enforcer_actions_total create":         3,
 		"orrery_enforcer_actions_total order":          1,
 		"orrery_enforcer_actions_total set_crash_loop": 1,
+		"orrery_enforcer_takeovers_total free":         fleet.ShardCount,
 	}, got); d != "" {
 		t.Error(d)
 	}

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"time"
 
@@ -28,9 +29,6 @@ func (c *Controller) reconcile(ctx context.Context, name fleet.GroupName) (recon
 	}
 	for attempt := 1; ; attempt++ {
 		after, err := pass(ctx, name)
-		if errs.Is(err, errs.Fenced) {
-			c.metrics.fenced.Inc()
-		}
 		if !lostRace(err) || attempt == lostRaces {
 			return reconcile.Result{After: after}, err
 		}
@@ -127,7 +125,7 @@ func (c *Controller) sweepPass(ctx context.Context, _ fleet.GroupName) (time.Dur
 	}
 	used := references(snap)
 	now := time.Now()
-	actions, wake := plan.Plans(snap.Plans.All(), func(digest string) bool { return used[digest] }, c.limits, now)
+	actions, wake := plan.Plans(ownPlans(snap, own), func(digest string) bool { return used[digest] }, c.limits, now)
 	byGroup := map[fleet.GroupName][]plan.Action{}
 	for _, a := range actions {
 		byGroup[a.Group] = append(byGroup[a.Group], a)
@@ -145,6 +143,17 @@ func (c *Controller) sweepPass(ctx context.Context, _ fleet.GroupName) (time.Dur
 		return 0, nil
 	}
 	return max(wake.Sub(now), sweepAfter), nil
+}
+
+// ownPlans are the plans of owned groups.
+func ownPlans(s *view.Snapshot, own *store.Ownership) iter.Seq2[string, *fleet.StoredPlan] {
+	return func(yield func(string, *fleet.StoredPlan) bool) {
+		for digest, stored := range s.Plans.All() {
+			if _, ok := own.Fence(stored.Plan.Group); ok && !yield(digest, stored) {
+				return
+			}
+		}
+	}
 }
 
 // references are the digests that an intent or a placement names.

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ type Faults struct {
 	then bool          // reads fail from then on
 	hit  chan struct{} // closed when it has failed
 	away bool          // reads fail
+	cut  chan struct{} // closed by Heal; nil while the connection is whole
 }
 
 // LoseAnswer lets the next transaction that writes a key with a prefix happen, and
@@ -51,6 +53,37 @@ func (f *Faults) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.key, f.away = "", false
+	if f.cut != nil {
+		close(f.cut)
+		f.cut = nil
+	}
+}
+
+// Cut lets nothing through in either direction until Heal: calls, answers, events
+// and keep-alives wait. Nobody is told; so it is for who was paused, or stands
+// behind a switch that lost its power.
+func (f *Faults) Cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cut == nil {
+		f.cut = make(chan struct{})
+	}
+}
+
+// whole waits until the connection is not cut.
+func (f *Faults) whole(ctx context.Context) error {
+	f.mu.Lock()
+	cut := f.cut
+	f.mu.Unlock()
+	if cut == nil {
+		return nil
+	}
+	select {
+	case <-cut:
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
 }
 
 // Faulty connects over the network like Client, through faults to be asked for.
@@ -59,7 +92,7 @@ func (e *Etcd) Faulty(t testing.TB) (*store.Client, *Faults) {
 	f := &Faults{}
 	cli, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{e.Endpoint}, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(f.intercept)},
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(f.call, f.intercept), grpc.WithChainStreamInterceptor(f.open)},
 	})
 	if err != nil {
 		t.Fatalf("dialling the test etcd: %v", err)
@@ -76,13 +109,13 @@ func away() error { return status.Error(codes.Unknown, "reads fail") }
 func (f *Faults) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	switch r := req.(type) {
 	case *etcdserverpb.RangeRequest:
-		f.mu.Lock()
-		failing := f.away
-		f.mu.Unlock()
-		if failing {
+		if f.blind() {
 			return away()
 		}
 	case *etcdserverpb.TxnRequest:
+		if readOnly(r) && f.blind() {
+			return away()
+		}
 		if fails, happens := f.strike(r); fails {
 			if happens {
 				_ = invoke(ctx, method, req, reply, cc, opts...)
@@ -91,6 +124,22 @@ func (f *Faults) intercept(ctx context.Context, method string, req, reply any, c
 		}
 	}
 	return invoke(ctx, method, req, reply, cc, opts...)
+}
+
+func (f *Faults) blind() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.away
+}
+
+// readOnly reports whether a transaction writes nothing, whatever its comparisons say.
+func readOnly(r *etcdserverpb.TxnRequest) bool {
+	for _, op := range slices.Concat(r.Success, r.Failure) {
+		if op.GetRequestRange() == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // strike says whether a transaction is the one to fail.
@@ -108,4 +157,47 @@ func (f *Faults) strike(r *etcdserverpb.TxnRequest) (fails, happens bool) {
 		}
 	}
 	return false, false
+}
+
+// call is the way of a call, and of its answer, through a connection that may be cut.
+func (f *Faults) call(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if err := f.whole(ctx); err != nil {
+		return err
+	}
+	err := invoke(ctx, method, req, reply, cc, opts...)
+	if cut := f.whole(ctx); cut != nil {
+		return cut
+	}
+	return err
+}
+
+func (f *Faults) open(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if err := f.whole(ctx); err != nil {
+		return nil, err
+	}
+	s, err := streamer(ctx, desc, cc, method, opts...)
+	return stream{s, f}, err
+}
+
+// stream is a stream through a connection that may be cut.
+type stream struct {
+	grpc.ClientStream
+	faults *Faults
+}
+
+// SendMsg sends when the connection is whole.
+func (s stream) SendMsg(m any) error {
+	if err := s.faults.whole(s.Context()); err != nil {
+		return err
+	}
+	return s.ClientStream.SendMsg(m)
+}
+
+// RecvMsg delivers what came when the connection is whole.
+func (s stream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if cut := s.faults.whole(s.Context()); cut != nil {
+		return cut
+	}
+	return err
 }

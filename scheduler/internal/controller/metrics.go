@@ -11,19 +11,16 @@ import (
 
 // Metrics count what the scheduler does. A nil Metrics counts nothing.
 type Metrics struct {
-	placements, conflicts, fenced prometheus.Counter
-	notes                         prometheus.Counter
-	seconds                       prometheus.Observer
+	placements, conflicts, notes prometheus.Counter
+	seconds                      prometheus.Observer
 }
 
 // NewMetrics registers the scheduler's metrics.
-func NewMetrics(m *telemetry.Metrics, ownedShards func() float64) (*Metrics, error) {
-	m.GaugeFunc("owned", "shards", "Shards this replica decides about.", ownedShards)
+func NewMetrics(m *telemetry.Metrics) (*Metrics, error) {
 	out := &Metrics{
 		placements: m.Counter("placements", "Placements committed.").WithLabelValues(),
 		notes:      m.Counter("pending_notes", "Reasons for waiting written.").WithLabelValues(),
 		conflicts:  m.Counter("conflicts", "Transactions that met a change.").WithLabelValues(),
-		fenced:     m.Counter("fenced", "Transactions refused because the shard was lost.").WithLabelValues(),
 		seconds:    m.Histogram("commit", "seconds", "Time of a placement transaction.", prometheus.DefBuckets).WithLabelValues(),
 	}
 	return out, m.Err()
@@ -38,8 +35,6 @@ func (m *Metrics) commit(took time.Duration, b *batch, err error) {
 	case err == nil:
 		m.placements.Add(float64(len(b.placed)))
 		m.notes.Add(float64(len(b.noted)))
-	case errs.Is(err, errs.Fenced):
-		m.fenced.Inc()
 	case errs.Is(err, errs.Conflict), errs.Is(err, errs.AlreadyExists):
 		m.conflicts.Inc()
 	}

@@ -1,0 +1,190 @@
+package store
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+const (
+	// claimPause and claimPauseLimit bound the jittered, doubling wait after shards
+	// could not be claimed or given up: a lost race, or etcd is away.
+	claimPause, claimPauseLimit = 20 * time.Millisecond, 2 * time.Second
+	// claimNet is the safety net: the shards are looked at without a change.
+	claimNet = time.Minute
+)
+
+// claim keeps the replica's share of the shards until the session or ctx ends.
+// Events only say that it is time to look; each look is one consistent read.
+func (r *Replica) claim(ctx context.Context, s *Session) error {
+	changed, stop := r.follow(ctx)
+	defer stop()
+	d := &duty{self: r.Self.Replica, patience: s.ttl + rand.N(s.ttl/4)}
+	for fails := 0; ; {
+		wait, err := r.round(ctx, s, d)
+		switch {
+		case err == nil:
+			fails = 0
+		case ctx.Err() != nil, errs.Is(err, errs.Fenced):
+			return nil // the session is over, whether it has noticed or not
+		default:
+			wait = rand.N(min(claimPause<<min(fails, 10), claimPauseLimit)) + time.Millisecond
+			fails++
+			r.complain(err)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-s.Done():
+		case <-changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+		if ctx.Err() != nil || closed(s.Done()) {
+			return nil
+		}
+	}
+}
+
+// complain tells of what kept the shards from being in order. A lost race is nothing unusual.
+func (r *Replica) complain(err error) {
+	if errs.Is(err, errs.Conflict) || errs.Is(err, errs.AlreadyExists) {
+		r.Log.Debug("shards changed meanwhile, looking again", "service", r.Self.Service, "error", err)
+		return
+	}
+	r.Log.Warn("shards not in order yet, trying again", "service", r.Self.Service, "error", err)
+}
+
+// follow wakes on changes of the service's sessions and shards.
+func (r *Replica) follow(ctx context.Context) (changed <-chan struct{}, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	w := make(waker, 1)
+	done := make(chan struct{}, 2)
+	for _, prefix := range []string{Sessions(r.Self.Service).String(), Shards(r.Self.Service).String()} {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			_ = r.Client.Follow(ctx, prefix, w) // it ends only when asked to
+		}()
+	}
+	return w, func() { cancel(); <-done; <-done }
+}
+
+// round looks once and does what is to be done. It returns when to look again
+// though nothing changed. Fenced when the session is over.
+//
+// A shard that is not ours any more leaves the ownership before its key goes, so
+// that nothing new is begun under it; what is on its way meets the fence.
+func (r *Replica) round(ctx context.Context, s *Session, d *duty) (time.Duration, error) {
+	ctx, cancel := context.WithDeadline(ctx, s.Deadline())
+	defer cancel()
+	sc, err := r.look(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	now := time.Now()
+	todo := d.decide(sc, now)
+	r.alive.Store(int64(len(sc.sessions)))
+	r.publish(s, d, sc, todo.own)
+	if len(todo.release)+len(todo.claim) > 0 { // the next look shows what came of it
+		return 0, r.perform(ctx, s, sc, todo)
+	}
+	if todo.again.IsZero() {
+		return claimNet, nil
+	}
+	return min(claimNet, todo.again.Sub(now)), nil
+}
+
+// perform gives up shards and claims others. Each key is compared: a shard key is
+// written once in its life, so its mod-revision is its create-revision.
+func (r *Replica) perform(ctx context.Context, s *Session, sc *scene, todo steps) error {
+	var given, taken []Write
+	for _, n := range todo.release {
+		given = append(given, Remove(ShardKey(r.Self.Service, n), sc.shards[n].createRev))
+	}
+	for _, n := range todo.claim {
+		value := fleet.Shard{Service: r.Self.Service, Replica: r.Self.Replica}
+		taken = append(taken, OnSession(s, ShardKey(r.Self.Service, n), value))
+	}
+	for _, writes := range [][]Write{given, taken} {
+		for part := range slices.Chunk(writes, r.Client.maxOps-1) {
+			if _, err := r.Client.Commit(ctx, Txn{Fences: []Fence{s.Fence()}, Writes: part}); err != nil {
+				return errs.Wrap("store.Replica", err)
+			}
+		}
+	}
+	return nil
+}
+
+// look reads the sessions and shards of the service at one revision. Fenced when
+// the own session is not among them.
+func (r *Replica) look(ctx context.Context, s *Session) (*scene, error) {
+	sessions, shards := Sessions(r.Self.Service).String(), Shards(r.Self.Service).String()
+	resp, err := r.Client.etcd.Txn(ctx).Then(
+		clientv3.OpGet(sessions, clientv3.WithPrefix(), clientv3.WithKeysOnly()), clientv3.OpGet(shards, clientv3.WithPrefix()),
+	).Commit()
+	if err != nil {
+		return nil, wrap("store.look", err)
+	}
+	sc := &scene{sessions: map[string]int64{}}
+	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
+		sc.sessions[strings.TrimPrefix(string(kv.Key), sessions)] = kv.CreateRevision
+	}
+	if sc.sessions[r.Self.Replica] != s.fence.createRev {
+		return nil, errs.New(errs.Fenced, "the session of %s is over", r.Self.Replica)
+	}
+	for _, kv := range resp.Responses[1].GetResponseRange().GetKvs() {
+		n, err := strconv.Atoi(strings.TrimPrefix(string(kv.Key), shards))
+		if err != nil || n < 0 || n >= fleet.ShardCount {
+			continue // no shard of ours
+		}
+		v, _ := Decode[fleet.Shard](raw(kv)) // it is held, whatever it says
+		sc.shards[n] = holding{replica: v.Replica, createRev: kv.CreateRevision, mine: clientv3.LeaseID(kv.Lease) == s.lease}
+	}
+	return sc, nil
+}
+
+// publish makes what is owned known, if it changed.
+func (r *Replica) publish(s *Session, d *duty, sc *scene, own []int) {
+	next := &Ownership{done: s.Done()}
+	for _, n := range own {
+		next.fences[n] = Fence{key: ShardKey(r.Self.Service, n).String(), createRev: sc.shards[n].createRev, refused: r.refused}
+	}
+	gained, lost := next.since(r.Owned())
+	if len(gained)+len(lost) == 0 {
+		return
+	}
+	for _, n := range gained {
+		r.took(d.causes[n])
+	}
+	r.Log.Info("ownership changed", "service", r.Self.Service, "shards", next.Count(), "gained", len(gained), "lost", len(lost),
+		"replicas", len(sc.sessions), "epoch", next.Epoch())
+	r.set(next)
+}
+
+// waker is a Handler that only tells that something changed.
+type waker chan struct{}
+
+// Reset tells of everything.
+func (w waker) Reset([]KeyValue, int64) { w.wake() }
+
+// Apply tells of changes.
+func (w waker) Apply(changes []Change, _ int64) {
+	if len(changes) > 0 {
+		w.wake()
+	}
+}
+
+func (w waker) wake() {
+	select {
+	case w <- struct{}{}:
+	default:
+	}
+}

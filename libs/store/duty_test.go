@@ -1,0 +1,252 @@
+package store
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+const simPatience = 10 * time.Second
+
+// troupe is a store with replicas, without the store: a write happens when its
+// comparison holds at that moment, however old the look it was decided on.
+type troupe struct {
+	rev      int64
+	now      time.Time
+	sessions map[string]int64
+	shards   [fleet.ShardCount]holding // mine is not used
+	duties   map[string]*duty
+	looks    map[string]*scene // what each is about to act on
+	hung     map[string]bool
+	moves    int // shards given up
+}
+
+func newTroupe() *troupe {
+	return &troupe{
+		now: time.Unix(1e9, 0), sessions: map[string]int64{}, duties: map[string]*duty{}, looks: map[string]*scene{}, hung: map[string]bool{},
+	}
+}
+
+func (w *troupe) join(name string) {
+	w.rev++
+	w.sessions[name] = w.rev
+	w.duties[name] = &duty{self: name, patience: simPatience}
+	delete(w.hung, name)
+}
+
+// leave is a clean stop or an expiry: all that stands on the lease goes at once.
+func (w *troupe) leave(name string) {
+	w.rev++
+	delete(w.sessions, name)
+	delete(w.looks, name)
+	delete(w.hung, name)
+	for n := range w.shards {
+		if w.shards[n].replica == name {
+			w.shards[n] = holding{}
+		}
+	}
+}
+
+func (w *troupe) look(name string) {
+	s := &scene{sessions: maps.Clone(w.sessions), shards: w.shards}
+	for n := range s.shards {
+		s.shards[n].mine = s.shards[n].replica == name
+	}
+	w.looks[name] = s
+}
+
+// act does what follows from the last look; true when there was anything to do.
+func (w *troupe) act(name string) bool {
+	s := w.looks[name]
+	delete(w.looks, name)
+	if s == nil || s.sessions[name] != w.sessions[name] {
+		return false
+	}
+	todo := w.duties[name].decide(s, w.now)
+	w.rev++
+	if !slices.ContainsFunc(todo.release, func(n int) bool { return w.shards[n].createRev != s.shards[n].createRev }) {
+		for _, n := range todo.release {
+			w.shards[n] = holding{}
+			w.moves++
+		}
+	}
+	w.rev++
+	if !slices.ContainsFunc(todo.claim, func(n int) bool { return w.shards[n].createRev != 0 }) {
+		for _, n := range todo.claim {
+			w.shards[n] = holding{replica: name, createRev: w.rev}
+		}
+	}
+	return len(todo.release)+len(todo.claim) > 0
+}
+
+// settle lets everybody who is not hung look and act until nobody has anything to do.
+func (w *troupe) settle(t *rapid.T) {
+	const enough = 8
+	for range enough {
+		busy := false
+		for _, name := range slices.Sorted(maps.Keys(w.sessions)) {
+			if !w.hung[name] {
+				w.look(name)
+				busy = w.act(name) || busy
+			}
+		}
+		if !busy {
+			return
+		}
+	}
+	t.Fatalf("still busy after %d rounds: %v", enough, w.shards)
+}
+
+func TestWhateverHappenedTheShardsEndUpSharedAndStayThere(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newTroupe()
+		name := func() string { return fmt.Sprint("r", rapid.IntRange(0, 4).Draw(t, "replica")) }
+		t.Repeat(map[string]func(*rapid.T){
+			"join or leave": func(*rapid.T) {
+				if r := name(); w.sessions[r] == 0 {
+					w.join(r)
+				} else {
+					w.leave(r)
+				}
+			},
+			"look": func(*rapid.T) {
+				if r := name(); w.sessions[r] != 0 && !w.hung[r] {
+					w.look(r)
+				}
+			},
+			"act": func(*rapid.T) { w.act(name()) }, // also one that hung and goes on late
+			"hang": func(*rapid.T) {
+				if r := name(); w.sessions[r] != 0 {
+					w.hung[r] = true
+				}
+			},
+			"wait": func(*rapid.T) { w.now = w.now.Add(simPatience / 2) },
+		})
+		w.join("other") // somebody is well
+		w.settle(t)
+		w.now = w.now.Add(simPatience)
+		w.settle(t)
+		for n, h := range w.shards {
+			if h.createRev == 0 {
+				t.Fatalf("shard %d is free", n)
+			}
+		}
+		before := w.shards
+		for range 3 {
+			w.now = w.now.Add(simPatience)
+			w.settle(t)
+		}
+		if w.shards != before {
+			t.Error("shards moved though nothing changed")
+		}
+		late := slices.DeleteFunc(slices.Sorted(maps.Keys(w.sessions)), func(r string) bool { return !w.hung[r] && !w.stoodInFor(t, r) })
+		for _, r := range late { // its next session is its next chance
+			w.leave(r)
+			w.join(r)
+		}
+		w.settle(t)
+		for n, owner := range share(slices.Collect(maps.Keys(w.sessions))) {
+			if h := w.shards[n]; h.replica != owner {
+				t.Errorf("shard %d is with %q, belongs to %s", n, h.replica, owner)
+			}
+		}
+	})
+}
+
+// stoodInFor reports whether others hold shards of a replica; they must know for whom.
+func (w *troupe) stoodInFor(t *rapid.T, replica string) (any bool) {
+	for n, owner := range share(slices.Collect(maps.Keys(w.sessions))) {
+		h := w.shards[n]
+		if owner != replica || h.replica == replica {
+			continue
+		}
+		any = true
+		if !w.hung[h.replica] && w.duties[h.replica].absent[n] != w.sessions[replica] {
+			t.Errorf("shard %d of %s is with %s for no reason", n, replica, h.replica)
+		}
+	}
+	return any
+}
+
+func TestAJoinMovesWhatTheShareSaysAndNothingElse(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		names := replicaNames(2, 6).Draw(t, "replicas")
+		w := newTroupe()
+		for _, r := range names[1:] {
+			w.join(r)
+		}
+		w.settle(t)
+		w.moves = 0
+		w.join(names[0])
+		w.settle(t)
+		if want := moved(share(names[1:]), share(names)); w.moves != want {
+			t.Errorf("%d shards were given up, want %d", w.moves, want)
+		}
+	})
+}
+
+func TestAStandInKeepsItsShardsUntilTheAbsentSessionEnds(t *testing.T) {
+	w := newTroupe()
+	w.join("a")
+	act := func() { w.look("a"); w.act("a"); w.look("a"); w.act("a") }
+	act()
+	w.join("b") // and never claims
+	act()
+	mine := func() (n int) {
+		for _, h := range w.shards {
+			if h.replica == "a" {
+				n++
+			}
+		}
+		return n
+	}
+	if mine() != fleet.ShardCount/2 {
+		t.Errorf("%d are left after b has joined", mine())
+	}
+	w.now = w.now.Add(simPatience - 1)
+	if act(); mine() != fleet.ShardCount/2 {
+		t.Errorf("%d are held before b's time is over", mine())
+	}
+	w.now = w.now.Add(1)
+	if act(); mine() != fleet.ShardCount {
+		t.Errorf("%d are held after b's time is over", mine())
+	}
+	w.now = w.now.Add(3 * simPatience)
+	if act(); mine() != fleet.ShardCount {
+		t.Errorf("%d are held after a while", mine())
+	}
+	w.leave("b")
+	w.join("b")
+	if act(); mine() != fleet.ShardCount/2 {
+		t.Errorf("%d are held though b has a new session", mine())
+	}
+}
+
+func TestACauseIsToldFromWhoHeldTheShardLast(t *testing.T) {
+	s := &scene{sessions: map[string]int64{"a": 1, "b": 2}}
+	owner := share([]string{"a", "b"})
+	for _, c := range []struct {
+		name, self, last string
+		want             Takeover
+	}{
+		{"nobody, and nobody is older", "a", "", TakeoverFree},
+		{"nobody was seen to, but somebody is older", "b", "", TakeoverHanded},
+		{"ourselves, until somebody removed the key", "a", "a", TakeoverFree},
+		{"one that lives", "a", "b", TakeoverHanded},
+		{"one that is gone", "b", "c", TakeoverEnded},
+	} {
+		n := slices.Index(owner[:], c.self)
+		d := &duty{self: c.self, patience: simPatience}
+		d.last[n] = c.last
+		d.decide(s, time.Unix(0, 0))
+		if d.causes[n] != c.want {
+			t.Errorf("%s: %s, want %s", c.name, d.causes[n], c.want)
+		}
+	}
+}

@@ -1,0 +1,295 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+	"github.com/orreryhq/orrery/libs/telemetry"
+)
+
+const service = "scheduler"
+
+// player is a replica with a connection of its own that runs until it is stopped
+// or the test ends.
+type player struct {
+	*store.Replica
+	t      *testing.T
+	faults *storetest.Faults
+	reg    *prometheus.Registry
+	stop   func()
+}
+
+func play(t *testing.T, etcd *storetest.Etcd, name string, ttl time.Duration) *player {
+	t.Helper()
+	c, faults := etcd.Faulty(t)
+	p := &player{t: t, faults: faults, reg: prometheus.NewRegistry(), Replica: &store.Replica{
+		Client: c, Self: fleet.Session{Service: service, Replica: name}, TTL: ttl, Claim: true, Log: slog.New(slog.DiscardHandler),
+	}}
+	m := telemetry.NewMetrics(p.reg, service)
+	p.Export(m)
+	if err := m.Err(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = p.Run(ctx) })
+	p.stop = func() { cancel(); running.Wait() }
+	t.Cleanup(func() { faults.Heal(); p.stop() })
+	return p
+}
+
+// figure is the value of one of the replica's metrics, by the end of its name and its label.
+func (p *player) figure(name string) float64 {
+	p.t.Helper()
+	families, err := p.reg.Gather()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			full := f.GetName()
+			for _, l := range m.GetLabel() {
+				full += " " + l.GetValue()
+			}
+			if full == "orrery_scheduler_"+name {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	p.t.Fatalf("no metric %s", name)
+	return 0
+}
+
+func (p *player) expect(figures map[string]float64) {
+	p.t.Helper()
+	for name, want := range figures {
+		if got := p.figure(name); got != want {
+			p.t.Errorf("%s: %s is %v, want %v", p.Self.Replica, name, got, want)
+		}
+	}
+}
+
+// shared waits until the replicas own the shards evenly between them.
+func shared(t *testing.T, players ...*player) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; <-time.After(2 * time.Millisecond) {
+		sum, even, state := 0, true, ""
+		for _, p := range players {
+			n := p.Owned().Count()
+			sum += n
+			even = even && n >= fleet.ShardCount/len(players) && n <= fleet.ShardCount/len(players)+1
+			state += fmt.Sprintf(" %s=%d", p.Self.Replica, n)
+		}
+		if even && sum == fleet.ShardCount {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not shared evenly:%s", state)
+		}
+	}
+}
+
+// holders are the shard keys by shard.
+func holders(t *testing.T, c *store.Client) map[int]fleet.Shard {
+	t.Helper()
+	out := map[int]fleet.Shard{}
+	for n := range fleet.ShardCount {
+		s, err := store.Get(t.Context(), c, store.ShardKey(service, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[n] = s
+	}
+	return out
+}
+
+// groupOf is a group of each shard.
+func groupOf() (groups [fleet.ShardCount]fleet.GroupName) {
+	for i, left := 0, fleet.ShardCount; left > 0; i++ {
+		g := fleet.GroupName(fmt.Sprintf("group-%d", i))
+		if n := fleet.ShardOf(g); groups[n] == "" {
+			groups[n] = g
+			left--
+		}
+	}
+	return groups
+}
+
+// write commits a record under a fence.
+func write(ctx context.Context, c *store.Client, f store.Fence, id fleet.InstanceID, by string) error {
+	key := store.PlacementKey("n1", id)
+	have, err := store.Get(ctx, c, key)
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		return err
+	}
+	p := fleet.Placement{Instance: id, Name: by, Node: "n1", Epoch: f.Epoch()}
+	_, err = c.Commit(ctx, store.Txn{Fences: []store.Fence{f}, Writes: []store.Write{store.Replace(key, p, have.ModRev)}})
+	return err
+}
+
+func TestReplicasShareEvenlyAndAJoinMovesOnlyWhatMustMove(t *testing.T) {
+	etcd := storetest.Start(t)
+	a := play(t, etcd, "a", time.Minute)
+	shared(t, a)
+	a.expect(map[string]float64{"owned_shards": 64, "live_replicas": 1, "takeovers_total free": 64})
+	b := play(t, etcd, "b", time.Minute)
+	shared(t, a, b)
+	b.expect(map[string]float64{"owned_shards": 32, "live_replicas": 2, "takeovers_total handed": 32})
+
+	before := holders(t, a.Client)
+	c := play(t, etcd, "c", time.Minute)
+	shared(t, a, b, c)
+	after := holders(t, a.Client)
+	moved := 0
+	for n, was := range before {
+		switch is := after[n]; {
+		case is.Replica != was.Replica:
+			moved++
+		case is.CreateRev != was.CreateRev:
+			t.Errorf("shard %d of %s was claimed anew at %d", n, is.Replica, is.CreateRev)
+		}
+	}
+	if must := c.Owned().Count(); moved < must || moved > must+must/4 {
+		t.Errorf("%d shards moved, %d must", moved, must)
+	}
+	for _, p := range []*player{a, b, c} {
+		p.expect(map[string]float64{"live_replicas": 3, "takeovers_total ended": 0, "takeovers_total unclaimed": 0, "fenced_total": 0})
+	}
+}
+
+func TestACleanStopLeavesItsShardsAtOnce(t *testing.T) {
+	etcd := storetest.Start(t)
+	a, b, c := play(t, etcd, "a", time.Minute), play(t, etcd, "b", time.Minute), play(t, etcd, "c", time.Minute)
+	shared(t, a, b, c)
+	began := time.Now()
+	c.stop()
+	shared(t, a, b) // long before a session would expire
+	t.Logf("shared again after %v", time.Since(began))
+	a.stop()
+	shared(t, b)
+	a.expect(map[string]float64{"owned_shards": 0, "live_replicas": 0})
+}
+
+func TestAPausedOwnerIsReplacedAndCannotWrite(t *testing.T) {
+	etcd := storetest.Start(t)
+	a, b := play(t, etcd, "a", time.Second), play(t, etcd, "b", time.Second)
+	shared(t, a, b)
+	held := map[fleet.GroupName]store.Fence{}
+	for _, g := range groupOf() {
+		if f, ok := b.Owned().Fence(g); ok {
+			held[g] = f
+		}
+	}
+	began := time.Now()
+	b.faults.Cut()
+	shared(t, a)
+	t.Logf("taken over after %v", time.Since(began))
+	a.expect(map[string]float64{"takeovers_total ended": 32})
+	for g := range held { // it knows by its own clock
+		for deadline := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
+			if _, ok := b.Owned().Fence(g); !ok {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the fence of %s is still given out", g)
+			}
+		}
+	}
+	b.faults.Heal()
+	refused := 0
+	for g, f := range held { // what was on its way when it was paused
+		if err := write(t.Context(), b.Client, f, fleet.InstanceID(g), "b"); !errs.Is(err, errs.Fenced) {
+			t.Errorf("a late write for %s: %v, want Fenced", g, err)
+			continue
+		}
+		refused++
+	}
+	b.expect(map[string]float64{"fenced_total": float64(refused)})
+	a.expect(map[string]float64{"fenced_total": 0})
+	shared(t, a, b)
+}
+
+func TestAShardThatWasHandedOverIsFencedOffAndNotGivenOut(t *testing.T) {
+	etcd := storetest.Start(t)
+	a := play(t, etcd, "a", time.Minute)
+	shared(t, a)
+	before := a.Owned()
+	b := play(t, etcd, "b", time.Minute)
+	shared(t, a, b)
+	handed := 0
+	for _, g := range groupOf() {
+		stale, _ := before.Fence(g)
+		now, ok := a.Owned().Fence(g)
+		if ok {
+			if now.Epoch() != stale.Epoch() {
+				t.Errorf("%s is owned under epoch %d, was %d", g, now.Epoch(), stale.Epoch())
+			}
+			continue
+		}
+		handed++
+		theirs, ok := b.Owned().Fence(g)
+		if !ok || theirs.Epoch() <= stale.Epoch() {
+			t.Errorf("%s is owned by nobody, or under epoch %d after %d", g, theirs.Epoch(), stale.Epoch())
+		}
+		if err := write(t.Context(), a.Client, stale, fleet.InstanceID(g), "a"); !errs.Is(err, errs.Fenced) {
+			t.Errorf("a late write for %s: %v, want Fenced", g, err)
+		}
+	}
+	a.expect(map[string]float64{"fenced_total": float64(handed)})
+}
+
+func TestAShardItsLivingOwnerDoesNotClaimIsHeldByAnother(t *testing.T) {
+	etcd := storetest.Start(t)
+	a := play(t, etcd, "a", time.Second)
+	shared(t, a)
+	key := store.SessionKey(service, "hung")
+	hung, err := store.OpenSession(t.Context(), a.Client, key, fleet.Session{Service: service, Replica: "hung"}, time.Minute, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hung.Close(context.WithoutCancel(t.Context()))
+	owns(t, a.Replica, 32)
+	owns(t, a.Replica, 64)
+	a.expect(map[string]float64{"takeovers_total unclaimed": 32, "live_replicas": 2})
+	hung.Close(t.Context())
+	again := play(t, etcd, "hung", time.Minute)
+	shared(t, a, again)
+}
+
+func TestAReplicaWhoseSessionWasRemovedOpensAnother(t *testing.T) {
+	etcd := storetest.Start(t)
+	a := play(t, etcd, "a", time.Minute)
+	shared(t, a)
+	before := a.Owned().Epoch()
+	if _, err := etcd.Raw().Delete(t.Context(), store.SessionKey(service, "a").String()); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); a.Owned().Count() != fleet.ShardCount || a.Owned().Epoch() <= before; <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d shards under epoch %d, before %d", a.Owned().Count(), a.Owned().Epoch(), before)
+		}
+	}
+}
+
+// expire ends a replica's session as etcd does when keep-alives stay away.
+func expire(t *testing.T, etcd *storetest.Etcd, replica string) {
+	t.Helper()
+	resp, err := etcd.Raw().Get(t.Context(), store.SessionKey(service, replica).String())
+	if err != nil || len(resp.Kvs) == 0 {
+		t.Fatalf("no session of %s: %v", replica, err)
+	}
+	if _, err := etcd.Raw().Revoke(t.Context(), clientv3.LeaseID(resp.Kvs[0].Lease)); err != nil {
+		t.Fatal(err)
+	}
+}
