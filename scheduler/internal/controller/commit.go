@@ -58,8 +58,14 @@ func (c *Controller) commit(ctx context.Context, b *batch) (rev int64, err error
 
 // settle ends the doubt about a batch: it compares the alloc keys it touches, so
 // after one more touch of one of them it has happened before or never will. The
-// touch's revision becomes the floor. False when etcd did not answer.
-func (c *Controller) settle(ctx context.Context) bool {
+// touch's revision becomes the floor. It is made under any shard that is ours now:
+// that some of the batch's shards are lost bars it from now on, but does not show
+// whether it happened before. False when etcd did not answer or nothing is ours.
+func (c *Controller) settle(ctx context.Context, own *store.Ownership) bool {
+	fence, ok := own.Any()
+	if !ok {
+		return false
+	}
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	for range lostRaces {
@@ -69,13 +75,10 @@ func (c *Controller) settle(ctx context.Context) bool {
 			return false
 		}
 		touch := store.Replace(store.AllocKey(node), fleet.Alloc{Node: node}, have.ModRev)
-		rev, err := c.store.Commit(ctx, store.Txn{Fences: c.doubt.txn.Fences, Writes: []store.Write{touch}})
+		rev, err := c.store.Commit(ctx, store.Txn{Fences: []store.Fence{fence}, Writes: []store.Write{touch}})
 		switch {
 		case err == nil:
 			c.floor, c.doubt = rev, nil
-			return true
-		case errs.Is(err, errs.Fenced): // the batch is barred too, and the next ownership is newer than it
-			c.doubt = nil
 			return true
 		case !lostRace(err):
 			return false

@@ -78,7 +78,7 @@ func (c *Controller) pass(ctx context.Context) time.Duration {
 		if c.state.snap == nil || own == nil {
 			return next // the next batch or the next ownership wakes us
 		}
-		if c.doubt != nil && !c.settle(ctx) {
+		if c.doubt != nil && !c.settle(ctx, own) {
 			return retry
 		}
 		if c.state.snap.Rev < max(own.Epoch(), c.floor) {

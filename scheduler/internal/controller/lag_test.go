@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -50,11 +51,7 @@ func newLagging(t *testing.T) *lagging {
 	running.Go(func() { _ = l.view.Run(ctx) })
 	running.Go(func() { _ = replica.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-	for deadline := time.Now().Add(patience); replica.Owned().Count() != fleet.ShardCount; <-time.After(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d shards owned", replica.Owned().Count())
-		}
-	}
+	l.owning(replica.Owned, fleet.ShardCount)
 	return l
 }
 
@@ -169,6 +166,63 @@ func TestAPlacementWithALostAnswerIsNotMadeTwice(t *testing.T) {
 	l.showAll()
 	l.ctl.pass(t.Context())
 	l.wantOn(other, "n2")
+}
+
+func TestADoubtOutlivesTheLossOfSomeOfItsShards(t *testing.T) {
+	l := newLagging(t)
+	kept, lost, stop := l.rival()
+	stop()
+	l.owning(l.ctl.owned, fleet.ShardCount)
+	l.node("n1", 100_000)
+	l.node("n2", 100)
+	stays, goes := l.instance(kept, 10), l.instance(lost, 200) // too large for n2
+	l.showAll()
+	cordon := l.write(store.Create(store.NodeDesiredKey("n1"), fleet.NodeDesired{Node: "n1", Cordoned: true}))
+	l.faults.LoseAnswer(store.Root+"placements/", true)
+	l.ctl.pass(t.Context())
+	l.wantOn(stays, "n1")
+	l.wantOn(goes, "n1")
+
+	_, _, stop = l.rival()
+	defer stop()
+	l.faults.Heal()
+	l.show(cordon) // the view is still behind what was done
+	l.ctl.pass(t.Context())
+	l.ctl.pass(t.Context())
+	l.wantOn(stays, "n1")
+}
+
+// rival starts another replica and waits until it has its share: of two groups
+// one is in a shard that is kept, the other in one that is lost to it.
+func (l *lagging) rival() (kept, lost fleet.GroupName, stop func()) {
+	l.t.Helper()
+	r := &store.Replica{Client: l.c, Self: fleet.Session{Service: "scheduler", Replica: "b"}, Claim: true, Log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(l.t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = r.Run(ctx) })
+	stop = func() { cancel(); running.Wait() }
+	l.t.Cleanup(stop)
+	l.owning(r.Owned, fleet.ShardCount/2)
+	l.owning(l.ctl.owned, fleet.ShardCount/2)
+	for i := 0; kept == "" || lost == ""; i++ {
+		g := fleet.GroupName(fmt.Sprintf("group-%d", i))
+		if _, ok := l.ctl.owned().Fence(g); ok {
+			kept = g
+		} else {
+			lost = g
+		}
+	}
+	return kept, lost, stop
+}
+
+// owning waits until a replica owns so many shards.
+func (l *lagging) owning(owned func() *store.Ownership, n int) {
+	l.t.Helper()
+	for deadline := time.Now().Add(patience); owned().Count() != n; <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			l.t.Fatalf("%d shards owned, want %d", owned().Count(), n)
+		}
+	}
 }
 
 func TestAPlacementThatNeverArrivedIsMadeAgain(t *testing.T) {
