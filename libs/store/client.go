@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -48,6 +50,15 @@ func New(etcd *clientv3.Client, o Options) *Client {
 	return &Client{etcd: etcd, log: o.Log, maxOps: o.MaxOps}
 }
 
+// reconnect keeps on trying at short intervals, however long etcd was away: a fleet
+// that waits for its store must not sleep through its return.
+func reconnect() grpc.DialOption {
+	return grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+		MinConnectTimeout: 3 * time.Second,
+	})
+}
+
 // Dial connects to an etcd cluster over the network; Close ends it.
 func Dial(endpoints []string, o Options) (*Client, error) {
 	cli, err := clientv3.New(clientv3.Config{
@@ -56,6 +67,7 @@ func Dial(endpoints []string, o Options) (*Client, error) {
 		DialKeepAliveTime:    5 * time.Second,
 		DialKeepAliveTimeout: 3 * time.Second,
 		AutoSyncInterval:     0,
+		DialOptions:          []grpc.DialOption{reconnect()},
 		Logger:               zap.NewNop(), // it warns about every retried call; callers log what matters
 	})
 	if err != nil {
