@@ -20,7 +20,7 @@ func (i *Instance) EndedUnasked() bool {
 // from then on. A host whose clock is behind cannot date a crash before the
 // generation was asked for.
 func (i *Instance) CrashedAt() (at time.Time, ok bool) {
-	if !i.EndedUnasked() {
+	if !i.EndedUnasked() || i.Intent.Displaced {
 		return time.Time{}, false
 	}
 	switch i.Status.Reason {

@@ -22,6 +22,7 @@ func TestCrashedAt(t *testing.T) {
 		{"an earlier generation's crash is not this one's", func(i *Instance) { i.Intent.Generation = 3 }, time.Time{}},
 		{"a rebooted host is none", func(i *Instance) { i.Status.Reason = ReasonNodeRebooted }, time.Time{}},
 		{"a lost node is none", func(i *Instance) { i.Status.Reason = ReasonNodeLost }, time.Time{}},
+		{"the end of one that was replaced because its node was lost is none", func(i *Instance) { i.Intent.Displaced = true }, time.Time{}},
 		{"a stranger on its port is none", func(i *Instance) { i.Status.State, i.Status.Reason = Failed, ReasonPortTaken }, time.Time{}},
 		{"an agent told to stop all is none", func(i *Instance) { i.Status.Reason = ReasonAgentShutdown }, time.Time{}},
 		{"a stop on its own node is none", func(i *Instance) { i.Status.State, i.Status.Reason = Stopped, ReasonStoppedLocally }, time.Time{}},

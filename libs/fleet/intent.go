@@ -21,10 +21,13 @@ type Intent struct {
 	Generation   int64     `json:"generation"`
 	GenerationAt time.Time `json:"generationAt"`
 	Origin       Origin    `json:"origin"`
-	// Replaces is the crashed instance this one was made for; empty when none.
+	// Replaces is the crashed or lost instance this one was made for; empty when none.
 	Replaces InstanceID `json:"replaces,omitempty"`
-	// ReplacedBy is the instance made for this one after it crashed; empty when none.
+	// ReplacedBy is the instance made for this one after it crashed or was lost; empty when none.
 	ReplacedBy InstanceID `json:"replacedBy,omitempty"`
+	// Displaced is true when it was replaced because its node was lost: however this
+	// generation ends, that is no crash of its own.
+	Displaced bool `json:"displaced,omitempty"`
 	// Crashes are when earlier generations crashed, oldest first, at most CrashHistory.
 	Crashes   []time.Time `json:"crashes,omitempty"`
 	CreatedAt time.Time   `json:"createdAt"`

@@ -73,7 +73,7 @@ func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, valu
 	var guards []store.Guard
 	if old, ok := s.snap.Instances.Get(replaces); ok {
 		marked := old.Intent
-		marked.ReplacedBy = intent.ID
+		marked.ReplacedBy, marked.Displaced = intent.ID, old.Lost()
 		writes = append(writes, store.Replace(store.IntentKey(replaces), marked, old.Intent.ModRev))
 		if old.Lost() {
 			guards = append(guards, store.Unchanged(store.StatusKey(replaces), old.Status.ModRev))
@@ -109,7 +109,7 @@ func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause) Birth {
 	next.Generation++
 	next.GenerationAt = s.now
 	next.Reason, next.Message, next.By = c.Reason, c.Message, c.By
-	next.Crashes, next.ReplacedBy = i.Crashes(), ""
+	next.Crashes, next.ReplacedBy, next.Displaced = i.Crashes(), "", false
 
 	var writes []store.Write
 	switch holder := s.holder(g.Name, next.Ordinal); {
