@@ -33,6 +33,7 @@ type family struct {
 var families = []family{
 	{"idle", measureIdle},
 	{"launch", measureLaunch},
+	{"survive", measureSurvive},
 }
 
 // bench is what the families share.

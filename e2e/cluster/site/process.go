@@ -21,10 +21,10 @@ type Process struct {
 	log       string // the file of its output, appended to by every run
 	namespace *Namespace
 
-	mu     sync.Mutex
-	cmd    *exec.Cmd
-	done   chan struct{} // closed when cmd has ended
-	err    error         // how cmd ended; valid after done
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	done  chan struct{} // closed when cmd has ended
+	err   error         // how cmd ended; valid after done
 	asked bool          // the end of cmd was asked for
 	ends  []string      // ends nobody asked for
 }

@@ -96,7 +96,9 @@ func Start(ctx context.Context, o Options) (*Site, error) {
 	return s, nil
 }
 
-func (s *Site) path(name ...string) string { return filepath.Join(append([]string{s.o.Dir}, name...)...) }
+func (s *Site) path(name ...string) string {
+	return filepath.Join(append([]string{s.o.Dir}, name...)...)
+}
 
 // Members are the members of etcd.
 func (s *Site) Members() []*Member { return s.members }

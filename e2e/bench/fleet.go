@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/orreryhq/orrery/e2e/cluster/site"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/standalone/stack"
+)
+
+// boundless bounds every wait of a family; it says nothing about speed.
+const boundless = 3 * time.Minute
+
+// running is a site of separate processes with a view of its store.
+type running struct {
+	*site.Site
+	dir    string
+	http   *http.Client
+	token  string
+	client *store.Client
+	view   *view.View
+	stop   func()
+}
+
+// startSite runs a site with two replicas of what decides, three nodes and the
+// default time to live, and waits until it takes groups.
+func (b *bench) startSite(ctx context.Context) (*running, error) {
+	r := &running{http: &http.Client{}, stop: func() {}}
+	if err := r.start(ctx, b.dir); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *running) start(ctx context.Context, scratch string) (err error) {
+	if r.dir, err = os.MkdirTemp(scratch, "site-"); err != nil {
+		return err
+	}
+	programs, err := site.Build(ctx, filepath.Join(scratch, "bin"), false, site.Packages()...)
+	if err != nil {
+		return err
+	}
+	r.Site, err = site.Start(ctx, site.Options{
+		Dir: r.dir, Programs: programs, Members: 1, Schedulers: 2, Enforcers: 2, Gateways: 1, Sources: 1,
+		Nodes: 3, MemoryMiB: 100_000, CPU: 100_000, Namespaces: true,
+	})
+	if err != nil {
+		return err
+	}
+	if r.client, err = store.Dial(r.Endpoints(), store.Options{}); err != nil {
+		return err
+	}
+	r.view = view.New(r.client, nil)
+	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var followed sync.WaitGroup
+	followed.Go(func() { _ = r.view.Run(following) })
+	r.stop = func() { cancel(); followed.Wait() }
+	if err := r.login(ctx); err != nil {
+		return err
+	}
+	_, err = r.until(ctx, "three nodes", func(s *view.Snapshot) bool { return s.NodeSessions.Len() == 3 })
+	return err
+}
+
+func (r *running) close() {
+	r.stop()
+	if r.client != nil {
+		_ = r.client.Close()
+	}
+	if r.Site != nil {
+		_ = r.Close()
+	}
+}
+
+func (r *running) login(ctx context.Context) error {
+	var err error
+	for deadline := time.Now().Add(boundless); time.Now().Before(deadline); {
+		if r.token, err = stack.Login(ctx, r.Gateways()[0], "admin", r.PasswordFile()); err == nil {
+			return nil
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (r *running) call(ctx context.Context, method, path string, body any) error {
+	return wire.Call(ctx, r.http, wire.Request{Method: method, URL: r.Gateways()[0] + path, Token: r.token, Body: body}, nil)
+}
+
+// declare creates a group of arena servers.
+func (r *running) declare(ctx context.Context, b *bench, group string, minimum int) error {
+	return r.call(ctx, http.MethodPost, "/api/v1/groups", map[string]any{
+		"name": group, "command": "exec " + b.arena + " -port %PORT%", "readiness": map[string]any{"type": "port"},
+		"memoryMb": 16, "minInstances": minimum, "maxInstances": 0, "portRangeStart": 20000, "portRangeEnd": 29999,
+	})
+}
+
+// until waits for a condition on the store.
+func (r *running) until(ctx context.Context, what string, ok func(*view.Snapshot) bool) (*view.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, boundless)
+	defer cancel()
+	for {
+		s := r.view.Snapshot()
+		if ok(s) {
+			return s, nil
+		}
+		if _, err := r.view.WaitRev(ctx, s.Rev+1); err != nil {
+			return nil, fmt.Errorf("waiting for %s: %w; see %s", what, err, filepath.Join(r.dir, "logs"))
+		}
+	}
+}
+
+// owner is the process that owns a group's shard.
+func (r *running) owner(ctx context.Context, service string, group fleet.GroupName) (*site.Process, error) {
+	for {
+		shard, err := store.Get(ctx, r.client, store.ShardKey(service, fleet.ShardOf(group)))
+		if err == nil {
+			return r.Process(shard.Replica), nil
+		}
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// online are the instances of a group that serve.
+func online(s *view.Snapshot, group fleet.GroupName) (out []*fleet.Instance) {
+	for i := range s.GroupInstances(group) {
+		if i.State() == fleet.Online {
+			out = append(out, i)
+		}
+	}
+	return out
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+const (
+	takeovers = 5
+	losses    = 3
+	// outage is how long all of etcd is away.
+	outage = 2 * time.Minute
+	// crowd is how many instances live through it, and one of twenty is killed meanwhile.
+	crowd = 40
+)
+
+// measureSurvive measures how long the fleet takes to get over what is done to it:
+// owners of shards that end, nodes that are lost, a store that is away.
+func measureSurvive(ctx context.Context, b *bench) error {
+	r, err := b.startSite(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	ttl := store.DefaultTTL.Seconds()
+	for _, service := range []string{"scheduler", "enforcer"} {
+		killed, err := r.takeovers(ctx, b, service, func(p process) { p.Kill() })
+		if err != nil {
+			return err
+		}
+		b.report(service+"_kill_to_placement_p50_s", quantile(killed, 0.5)/1000, "s", ttl)
+		stopped, err := r.takeovers(ctx, b, service, func(p process) { go p.Stop() })
+		if err != nil {
+			return err
+		}
+		b.report(service+"_stop_to_placement_p50_ms", quantile(stopped, 0.5), "ms", -1)
+	}
+	if err := r.measureLoss(ctx, b, ttl); err != nil {
+		return err
+	}
+	return r.measureOutage(ctx, b)
+}
+
+// process is what a takeover is done to.
+type process interface {
+	Kill()
+	Stop() error
+	Start() error
+	Running() bool
+}
+
+// takeovers are the times from the end of a group's owner to the first placement
+// that needed its successor.
+func (r *running) takeovers(ctx context.Context, b *bench, service string, end func(process)) ([]time.Duration, error) {
+	var out []time.Duration
+	for n := range takeovers {
+		group := fleet.GroupName(fmt.Sprintf("%s%d-%d", service[:3], n, time.Now().UnixMilli()%1e6))
+		if err := r.declare(ctx, b, string(group), 1); err != nil {
+			return nil, err
+		}
+		if _, err := r.until(ctx, "the first instance", func(s *view.Snapshot) bool { return len(online(s, group)) == 1 }); err != nil {
+			return nil, err
+		}
+		p, err := r.owner(ctx, service, group)
+		if err != nil {
+			return nil, err
+		}
+		began := time.Now()
+		end(p)
+		if err := r.call(ctx, http.MethodPatch, "/api/v1/groups/"+string(group), map[string]any{"minInstances": 2}); err != nil {
+			return nil, err
+		}
+		placed := func(s *view.Snapshot) bool {
+			n := 0
+			for i := range s.GroupInstances(group) {
+				if i.Placement != nil {
+					n++
+				}
+			}
+			return n == 2
+		}
+		if _, err := r.until(ctx, "the successor's placement", placed); err != nil {
+			return nil, err
+		}
+		out = append(out, time.Since(began))
+		if err := r.restart(ctx, p); err != nil {
+			return nil, err
+		}
+		if err := r.call(ctx, http.MethodDelete, "/api/v1/groups/"+string(group), nil); err != nil {
+			return nil, err
+		}
+		if _, err := r.until(ctx, service+" with two replicas again", func(s *view.Snapshot) bool { return len(s.ServiceSessions(service)) == 2 }); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (r *running) restart(ctx context.Context, p process) error {
+	for p.Running() {
+		if err := pause(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return p.Start()
+}
+
+// measureLoss cuts the power of a node and waits until all it ran is online elsewhere.
+func (r *running) measureLoss(ctx context.Context, b *bench, ttl float64) error {
+	const group, size = fleet.GroupName("loss"), 9
+	if err := r.declare(ctx, b, string(group), size); err != nil {
+		return err
+	}
+	var took []time.Duration
+	for n := range losses {
+		if _, err := r.until(ctx, "a whole group", func(s *view.Snapshot) bool { return len(online(s, group)) == size }); err != nil {
+			return err
+		}
+		victim := r.Nodes()[n%len(r.Nodes())]
+		began := time.Now()
+		victim.PowerCut()
+		elsewhere := func(s *view.Snapshot) bool {
+			n := 0
+			for _, i := range online(s, group) {
+				if string(i.Node()) != victim.ID {
+					n++
+				}
+			}
+			return n == size
+		}
+		if _, err := r.until(ctx, "replacements", elsewhere); err != nil {
+			return err
+		}
+		took = append(took, time.Since(began))
+		if err := victim.Start(); err != nil {
+			return err
+		}
+		settled := func(s *view.Snapshot) bool {
+			for i := range s.GroupInstances(group) {
+				if i.Lost() {
+					return false
+				}
+			}
+			return s.NodeSessions.Len() == len(r.Nodes())
+		}
+		if _, err := r.until(ctx, "the node's return", settled); err != nil {
+			return err
+		}
+	}
+	b.report("node_loss_to_online_p50_s", quantile(took, 0.5)/1000, "s", ttl)
+	return r.call(ctx, http.MethodDelete, "/api/v1/groups/"+string(group), nil)
+}
+
+// measureOutage stops all of etcd for a while, kills some instances meanwhile, and
+// looks at what else ended and at how long it takes until everything is as declared.
+func (r *running) measureOutage(ctx context.Context, b *bench) error {
+	const group = fleet.GroupName("outage")
+	if err := r.declare(ctx, b, string(group), crowd); err != nil {
+		return err
+	}
+	before, err := r.until(ctx, "the crowd", func(s *view.Snapshot) bool { return len(online(s, group)) == crowd })
+	if err != nil {
+		return err
+	}
+	all := online(before, group)
+	member := r.Members()[0]
+	member.Kill()
+	killed := map[fleet.InstanceID]bool{}
+	for _, i := range all[:crowd/20] {
+		if err := syscall.Kill(i.Status.PID, syscall.SIGKILL); err != nil {
+			return fmt.Errorf("killing %s: %w", i.Intent.Name, err)
+		}
+		killed[i.Intent.ID] = true
+	}
+	if err := pause(ctx, outage); err != nil {
+		return err
+	}
+	unrelated := 0
+	for _, i := range all {
+		if !killed[i.Intent.ID] && syscall.Kill(i.Status.PID, 0) != nil {
+			unrelated++
+		}
+	}
+	if err := member.Start(); err != nil {
+		return err
+	}
+	began := time.Now()
+	whole := func(s *view.Snapshot) bool {
+		now := online(s, group)
+		if s.NodeSessions.Len() != len(r.Nodes()) || len(now) != crowd {
+			return false
+		}
+		for _, i := range now {
+			if killed[i.Intent.ID] && i.Status.Restarts == 0 {
+				return false
+			}
+		}
+		return true
+	}
+	s, err := r.until(ctx, "a whole crowd", whole)
+	if err != nil {
+		return err
+	}
+	converged := time.Since(began)
+	moved := 0
+	for _, i := range all {
+		if now, ok := s.Instances.Get(i.Intent.ID); !killed[i.Intent.ID] && (!ok || now.Status.PID != i.Status.PID) {
+			moved++
+		}
+	}
+	b.report("outage_unrelated_exits", float64(unrelated), "of "+strconv.Itoa(crowd-len(killed)), 0)
+	b.report("outage_needless_restarts", float64(moved), "of "+strconv.Itoa(crowd-len(killed)), 0)
+	b.report("outage_converged_s", converged.Seconds(), "s", 30)
+	return nil
+}
