@@ -11,6 +11,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/nodeagent"
@@ -36,7 +39,8 @@ func (s *site) fill(n int, change func(n int, p *fleet.Plan)) map[fleet.Instance
 
 func TestWithoutTheStoreOnlyWhatCrashedIsStartedAgain(t *testing.T) {
 	s := newSite(t)
-	s.start(taking)
+	figures := prometheus.NewRegistry()
+	s.start(func(c *nodeagent.Config) { taking(c); c.Metrics = figures })
 	before := s.fill(20, func(n int, p *fleet.Plan) {
 		switch n {
 		case 3:
@@ -58,6 +62,10 @@ func TestWithoutTheStoreOnlyWhatCrashedIsStartedAgain(t *testing.T) {
 		a.Unwritten == 0 || a.Instances[fleet.Online] != 19 || a.Instances[fleet.Crashed] != 1 || a.Orphans != 0 {
 		t.Errorf("agent %+v", a)
 	}
+	away := gather(t, figures)
+	if away["etcd_reachable"] != 0 || away["etcd_last_contact_seconds"] < 1 || away["local_restarts_total"] != 5 || away["unwritten_statuses"] == 0 {
+		t.Errorf("metrics while etcd is away: %v", away)
+	}
 	s.etcd.Restart(t)
 	for i := range 20 {
 		id := s.id(i)
@@ -69,6 +77,9 @@ func TestWithoutTheStoreOnlyWhatCrashedIsStartedAgain(t *testing.T) {
 		}
 	}
 	s.awaitAgent("all reported", func(a client.Agent) bool { return a.Etcd.Reachable && a.Unwritten == 0 && a.LocalRestarts == 5 })
+	if back := gather(t, figures); back["etcd_reachable"] != 1 || back["orphans"] != 0 {
+		t.Errorf("metrics afterwards: %v", back)
+	}
 	for i := 6; i < 20; i++ {
 		if st := s.status(s.id(i)); st.ModRev != before[s.id(i)].ModRev || !alive(st.PID) {
 			t.Errorf("untouched by the outage: before %+v\nafter %+v", before[s.id(i)], st)
@@ -78,10 +89,28 @@ func TestWithoutTheStoreOnlyWhatCrashedIsStartedAgain(t *testing.T) {
 	s.awaitState(s.id(7), 1, fleet.Stopped)
 }
 
+// gather reads the agent's metrics without labels.
+func gather(t *testing.T, from prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if len(m.Label) == 0 {
+				all[strings.TrimPrefix(f.GetName(), "orrery_nodeagent_")] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	return all
+}
+
 func TestAnAgentThatStartsWithoutTheStoreAdoptsAndServes(t *testing.T) {
 	s := newSite(t)
 	kill := s.spawn()
-	counting := basic(`n=0; while :; do n=$((n+1)); echo "line $n"; read -t 0.05 x && echo "got $x"; done`)
+	counting := basic(`while read x; do echo "got $x"; done <&0 & while :; do n=$((n+1)); echo "line $n"; sleep 0.05; done`)
 	count := s.id(50)
 	s.place(count, 1, counting, 0)
 	before := s.fill(6, nil)
@@ -270,4 +299,24 @@ func TestAnEmptiedStoreStopsNothing(t *testing.T) {
 			s.awaitState(s.id(50), 1, fleet.Online)
 		})
 	}
+}
+
+func TestAnEtcdOfANewerSchemaIsNamedAndNothingIsHarmed(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	before := s.fill(1, nil)[s.id(0)]
+	s.stop()
+	s.write(store.MetaKey(), fleet.Meta{Schema: store.Schema + 1, ClusterID: "newer"})
+	a, err := nodeagent.New(s.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Run(t.Context()); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), "schema") {
+		t.Errorf("the agent ended with %v", err)
+	}
+	if st := s.status(s.id(0)); !alive(before.PID) || st.ModRev != before.ModRev {
+		t.Errorf("before %+v\nafter %+v", before, st)
+	}
+	s.write(store.MetaKey(), fleet.Meta{Schema: store.Schema, ClusterID: "as before"})
+	s.start(taking)
 }
