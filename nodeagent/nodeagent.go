@@ -30,6 +30,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
+	"github.com/orreryhq/orrery/nodeagent/internal/usage"
 )
 
 // Templates is where template content comes from; see templatesvc's client.
@@ -74,6 +75,9 @@ type Config struct {
 	// StopInstancesOnExit stops all instances when Run's context ends. Otherwise
 	// they run on and the next agent adopts them.
 	StopInstancesOnExit bool
+	// BootID identifies the running kernel: another one than last time means that the
+	// host was restarted. Empty means the kernel's own; tests give one to stand for a restart.
+	BootID string
 	// Version is shown in the node's record.
 	Version string
 	Log     *slog.Logger
@@ -105,6 +109,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	cfg.Address = cmp.Or(cfg.Address, "127.0.0.1")
 	cfg.Listen = cmp.Or(cfg.Listen, DefaultListen)
+	cfg.BootID = cmp.Or(cfg.BootID, usage.BootID())
 	return &Agent{cfg: cfg, ready: make(chan struct{})}, nil
 }
 

@@ -46,7 +46,7 @@ const (
 // data directory, or when the node id belongs to another one; Invalid when
 // directory or address cannot be used.
 func (a *Agent) Run(ctx context.Context) error {
-	j, err := journal.Open(a.cfg.DataDir, rand.Text)
+	j, err := journal.Open(a.cfg.DataDir, a.cfg.BootID, rand.Text)
 	if err != nil {
 		return err
 	}
@@ -91,12 +91,12 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 	if err != nil {
 		return nil, err
 	}
-	entries, damaged, err := j.Load()
+	entries, damaged, err := j.Load(cfg.Node)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range damaged {
-		cfg.Log.Error("a journal entry is damaged and left out", "error", e)
+		cfg.Log.Error("a journal entry is not used", "error", e)
 	}
 	dir, err := filepath.Abs(cfg.DataDir)
 	if err != nil {
@@ -110,7 +110,7 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 	p.controller = controller.New(controller.Config{
 		Store: cfg.Store, Node: cfg.Node, Fence: p.member.Fence, Doubt: p.member.Doubt, Log: cfg.Log,
 		Kit: supervise.Kit{
-			Runtime: rt, Journal: j, Workspace: workspace.New(dir, cache), DataDir: dir, BootID: usage.BootID(),
+			Runtime: rt, Journal: j, Workspace: workspace.New(dir, cache), DataDir: dir, BootID: cfg.BootID,
 			Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
 		},
 	}, entries)

@@ -1,6 +1,7 @@
 package journal_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,9 +17,11 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
+const node = fleet.NodeID("node-1")
+
 func open(t *testing.T, dir string) *journal.Journal {
 	t.Helper()
-	j, err := journal.Open(dir, func() string { return "uuid" })
+	j, err := journal.Open(dir, "boot", func() string { return "uuid" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +31,8 @@ func open(t *testing.T, dir string) *journal.Journal {
 
 func entry(id fleet.InstanceID) journal.Entry {
 	return journal.Entry{
-		Machine: machine.State{Phase: machine.Online, Run: 3, Alive: true, Placement: fleet.Placement{Instance: id, Generation: 2}},
+		Version: 1,
+		Machine: machine.State{Phase: machine.Online, Run: 3, Alive: true, Placement: fleet.Placement{Instance: id, Node: node, Generation: 2}},
 		Token:   "secret", ProcessRun: 3, Process: runtime.Identity{BootID: "boot", Shell: runtime.ProcessID{PID: 5, Start: 6}},
 	}
 }
@@ -44,7 +48,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	if err := j.Remove("bbbbbb"); err != nil {
 		t.Fatal(err)
 	}
-	got, damaged, err := j.Load()
+	got, damaged, err := j.Load(node)
 	if err != nil || len(damaged) > 0 {
 		t.Fatal(err, damaged)
 	}
@@ -57,36 +61,104 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	}
 }
 
-func TestADamagedFileIsNamedAndHarmsNoOther(t *testing.T) {
-	cases := map[string]string{
-		"nothing in it": "", "cut short": `{"machine":{"pha`, "no JSON": "\x00\x00", "of another instance": `{"machine":{"placement":{"instance":"zzzzzz"}}}`,
+func TestAFileThatCannotBeUsedIsNamedAndHarmsNoOther(t *testing.T) {
+	cases := map[string]struct{ content, says string }{
+		"nothing in it":       {"", "is damaged"},
+		"cut short":           {`{"machine":{"pha`, "is damaged"},
+		"no JSON":             {"\x00\x00", "is damaged"},
+		"of another instance": {`{"machine":{"placement":{"instance":"zzzzzz","node":"node-1"}}}`, "another instance"},
+		"of another node":     {`{"version":1,"machine":{"placement":{"instance":"cccccc","node":"node-2"}}}`, `node "node-2"`},
+		"of a newer version":  {`{"version":2,"machine":"told differently"}`, "newer version"},
+		"of no version known": {`{"version":"two"}`, "is damaged"},
 	}
-	for name, content := range cases {
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			j := open(t, dir)
 			if err := j.Write(entry("aaaaaa")); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(filepath.Join(dir, "journal", "cccccc.json"), []byte(content), 0o600); err != nil {
+			path := filepath.Join(dir, "journal", "cccccc.json")
+			if err := os.WriteFile(path, []byte(c.content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			got, damaged, err := j.Load()
-			if err != nil || len(got) != 1 || len(damaged) != 1 || !strings.Contains(damaged[0].Error(), "cccccc") {
-				t.Errorf("%d entries, damaged %v, %v", len(got), damaged, err)
+			got, damaged, err := j.Load(node)
+			if err != nil || len(got) != 1 || len(damaged) != 1 {
+				t.Fatalf("%d entries, damaged %v, %v", len(got), damaged, err)
+			}
+			if text := damaged[0].Error(); !strings.Contains(text, path) || !strings.Contains(text, c.says) {
+				t.Errorf("named as %q", text)
+			}
+			if b, err := os.ReadFile(path); err != nil || string(b) != c.content {
+				t.Errorf("the file was touched: %q, %v", b, err)
 			}
 		})
+	}
+}
+
+func TestAnEntryOfTheFirstFormatIsRead(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir)
+	old := `{"machine":{"phase":"online","run":3,"placement":{"instance":"aaaaaa","node":"node-1"}},"processRun":3}`
+	if err := os.WriteFile(filepath.Join(dir, "journal", "aaaaaa.json"), []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, damaged, err := j.Load(node)
+	if err != nil || len(damaged) > 0 || len(got) != 1 || got[0].Machine.Run != 3 {
+		t.Errorf("%+v, %v, %v", got, damaged, err)
+	}
+}
+
+func TestAWriteThatWasCutShortIsRemovedAndAStrangersFileStays(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir)
+	for _, name := range []string{"aaaaaa.json.tmp", "README"} {
+		if err := os.WriteFile(filepath.Join(dir, "journal", name), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, damaged, err := j.Load(node); len(got)+len(damaged) > 0 || err != nil {
+		t.Errorf("%v, %v, %v", got, damaged, err)
+	}
+	files, err := os.ReadDir(filepath.Join(dir, "journal"))
+	if err != nil || len(files) != 1 || files[0].Name() != "README" {
+		t.Errorf("left: %v, %v", files, err)
+	}
+}
+
+func TestAJournalDeletedUnderTheAgentIsMadeAgain(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir)
+	if err := os.RemoveAll(filepath.Join(dir, "journal")); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Write(entry("aaaaaa")); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := j.Load(node); err != nil || len(got) != 1 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestAFullDiskIsToldApart(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir)
+	if err := os.Symlink("/dev/full", filepath.Join(dir, "journal", "aaaaaa.json.tmp")); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Write(entry("aaaaaa")); !errs.Is(err, errs.Exhausted) {
+		t.Errorf("got %v", err)
 	}
 }
 
 func TestADirectoryBelongsToOneAgent(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir)
-	if _, err := journal.Open(dir, nil); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), dir) {
+	if _, err := journal.Open(dir, "boot", nil); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), dir) {
 		t.Errorf("a second agent: %v", err)
 	}
 	j.Close()
-	again, err := journal.Open(dir, func() string { return "another" })
+	again, err := journal.Open(dir, "boot", func() string { return "another" })
 	if err != nil || again.UUID() != "uuid" {
 		t.Fatalf("%v, %q", err, again.UUID())
 	}
@@ -98,7 +170,75 @@ func TestADirectoryThatCannotBeMadeIsTheOperatorsToMend(t *testing.T) {
 	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := journal.Open(filepath.Join(blocked, "data"), nil); !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != "data" {
+	if _, err := journal.Open(filepath.Join(blocked, "data"), "boot", nil); !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != "data" {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestAnIdentityIsNeverMadeAnew(t *testing.T) {
+	spoil := map[string]func(path string) error{
+		"unreadable": func(path string) error { return os.Mkdir(path, 0o700) },
+		"empty":      func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"damaged":    func(path string) error { return os.WriteFile(path, []byte("../../etc\x00"), 0o600) },
+		"missing":    func(string) error { return nil },
+	}
+	for name, spoil := range spoil {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			j := open(t, dir)
+			if err := j.Write(entry("aaaaaa")); err != nil {
+				t.Fatal(err)
+			}
+			j.Close()
+			path := filepath.Join(dir, "uuid")
+			if err := errors.Join(os.Remove(path), spoil(path)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := journal.Open(dir, "boot", func() string { return "another" })
+			if !errs.Is(err, errs.Invalid) || !strings.Contains(errs.MessageOf(err), path) || !strings.Contains(errs.MessageOf(err), "dataUuid") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestALockFileWithoutAnAgentHoldsNobodyUp(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "lock"), []byte("12345\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir)
+}
+
+func TestARebootIsKnownOnce(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		boot     string
+		rebooted bool
+	}{{"first", false}, {"first", false}, {"second", true}, {"second", false}} {
+		j, err := journal.Open(dir, c.boot, func() string { return "uuid" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j.Rebooted() != c.rebooted {
+			t.Errorf("under boot %s rebooted is %v", c.boot, j.Rebooted())
+		}
+		j.Close()
+	}
+}
+
+func TestACopyOfTheDirectoryIsAnotherHolder(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	first := open(t, dir)
+	if err := os.WriteFile(filepath.Join(other, "uuid"), []byte(first.UUID()+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	holder := first.Holder()
+	if got := open(t, other); got.Holder() == holder || got.UUID() != first.UUID() {
+		t.Errorf("holder %s of both", holder)
+	}
+	first.Close()
+	if again := open(t, dir); again.Holder() != holder {
+		t.Errorf("holder %s became %s", holder, again.Holder())
 	}
 }
