@@ -83,7 +83,7 @@ type parts struct {
 // assemble wires the parts by hand.
 func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup.Tree) (*parts, error) {
 	cfg := a.cfg
-	rt, err := process.New(tree)
+	rt, err := process.New(process.Config{Tree: tree, BootID: cfg.BootID, Log: cfg.Log})
 	if err != nil {
 		return nil, err
 	}

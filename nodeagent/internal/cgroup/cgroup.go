@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -105,6 +106,30 @@ func (g *Group) Create() (*os.File, error) {
 	}
 	f, err := os.Open(g.dir)
 	return f, errs.As(errs.Unavailable, "cgroup.Create", err)
+}
+
+// Discard removes the group if nothing is in it.
+func (g *Group) Discard() { _ = os.Remove(g.dir) }
+
+// Members are the processes of every instance that has any, by its id.
+func (t *Tree) Members() map[string][]int {
+	if t == nil {
+		return nil
+	}
+	members := map[string][]int{}
+	groups, _ := os.ReadDir(t.dir)
+	for _, g := range groups {
+		b, err := os.ReadFile(filepath.Join(t.dir, g.Name(), "cgroup.procs"))
+		if err != nil {
+			continue
+		}
+		for _, field := range strings.Fields(string(b)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				members[g.Name()] = append(members[g.Name()], pid)
+			}
+		}
+	}
+	return members
 }
 
 // Exists reports whether the group is there.

@@ -64,10 +64,23 @@ type Exit struct {
 	At       time.Time
 }
 
+// Found is what was found of an instance by its marks.
+type Found struct {
+	// Identity is its run's; zero when the wrapping shell is not there any more.
+	Identity Identity
+	// Env is the environment the run was started with; nil without an Identity.
+	Env []string
+	// Processes is how many there are.
+	Processes int
+}
+
 // Process is one run. Its methods may be called from any goroutine.
 type Process interface {
 	// Identity is what to journal so that the run can be adopted.
 	Identity() Identity
+	// Running is false when the run has ended, or was found ended: then Exited is
+	// closed as soon as what is left of it is gone.
+	Running() bool
 	// Exited is closed when the run has ended and nothing of it is left.
 	Exited() <-chan struct{}
 	// Exit is how it ended; only after Exited.
@@ -89,4 +102,8 @@ type Runtime interface {
 	// Adopt takes over a run an earlier agent started: living, or ended meanwhile
 	// with the exit it left behind.
 	Adopt(ctx context.Context, s Spec, id Identity) (Process, error)
+	// Find looks for living processes of instances whose directories, runs and logs
+	// are below root, by instance id, however they came to be: for instances whose
+	// identity was lost. Nothing is touched.
+	Find(root string) map[string]Found
 }

@@ -17,7 +17,7 @@ import (
 
 func run(t *testing.T, command string) (runtime.Process, string) {
 	t.Helper()
-	r, err := process.New(nil)
+	r, err := process.New(process.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

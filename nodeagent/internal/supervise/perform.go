@@ -200,25 +200,11 @@ func (i *Instance) adopt(ctx context.Context, e journal.Entry) message {
 		}
 		return message{event: machine.Lost{Run: run}}
 	}
-	if !living(p, id) {
+	if !p.Running() { // what is left is cleared away first, which takes a moment
+		<-p.Exited()
 		return message{event: ending(run, p.Exit())}
 	}
 	return message{process: p, event: machine.Found{Run: run, PID: p.Identity().Server.PID}}
-}
-
-// living reports whether an adopted process runs. One that has gone is cleared
-// away first, which takes a moment.
-func living(p runtime.Process, id runtime.Identity) bool {
-	if id.Shell.PID > 0 && unix.Kill(id.Shell.PID, 0) == nil {
-		select {
-		case <-p.Exited():
-			return false
-		default:
-			return true
-		}
-	}
-	<-p.Exited()
-	return false
 }
 
 // ending is the event for a process that ended while no agent watched.

@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"iter"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -23,6 +24,7 @@ func bootID() string {
 // stat are the fields of /proc/<pid>/stat that matter here.
 type stat struct {
 	state   byte
+	parent  int
 	session int
 	start   uint64
 }
@@ -38,9 +40,10 @@ func readStat(pid int) (stat, bool) {
 	if len(f) < 20 {
 		return stat{}, false
 	}
+	parent, _ := strconv.Atoi(f[1])
 	session, _ := strconv.Atoi(f[3])
 	start, err := strconv.ParseUint(f[19], 10, 64)
-	return stat{state: f[0][0], session: session, start: start}, err == nil
+	return stat{state: f[0][0], parent: parent, session: session, start: start}, err == nil
 }
 
 // lives reports whether a remembered process still runs: same id, same start
@@ -50,39 +53,73 @@ func lives(id runtime.ProcessID) bool {
 	return ok && s.start == id.Start && s.state != 'Z' && s.state != 'X'
 }
 
+// childOf is the process whose pid a wrapper has noted in a file, if it is the
+// wrapper's child indeed: a number that was recycled since names nobody.
+func childOf(wrapper int, path string) runtime.ProcessID {
+	pid, err := readNumber(path)
+	if err != nil {
+		return runtime.ProcessID{}
+	}
+	if s, ok := readStat(pid); ok && s.parent == wrapper {
+		return runtime.ProcessID{PID: pid, Start: s.start}
+	}
+	return runtime.ProcessID{}
+}
+
 // marked are the processes that belong to an instance: those in its session, and
 // those that carry its mark in their environment, wherever they forked to.
 func marked(instance string, session int) []int {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil
-	}
-	mark := []byte("\x00ORRERY_INSTANCE_ID=" + instance + "\x00")
 	var pids []int
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		s, ok := readStat(pid)
-		if !ok || s.state == 'Z' || s.state == 'X' {
-			continue
-		}
-		if session > 1 && s.session == session || carries(pid, mark) {
+	for pid, s := range living() {
+		if session > 1 && s.session == session || mark(pid) == instance {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-func carries(pid int, mark []byte) bool {
-	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
-	return err == nil && bytes.Contains(append([]byte{0}, env...), mark)
+// living are all processes of the host but this one and those that are dead already.
+func living() iter.Seq2[int, stat] {
+	return func(yield func(int, stat) bool) {
+		dir, err := os.Open("/proc")
+		if err != nil {
+			return
+		}
+		defer dir.Close()
+		names, _ := dir.Readdirnames(-1)
+		for _, name := range names {
+			pid, err := strconv.Atoi(name)
+			if err != nil || pid == os.Getpid() {
+				continue
+			}
+			s, ok := readStat(pid)
+			if ok && s.state != 'Z' && s.state != 'X' && !yield(pid, s) {
+				return
+			}
+		}
+	}
+}
+
+// markName is the variable that says whose process one is.
+const markName = "ORRERY_INSTANCE_ID"
+
+// mark is the instance a process says to belong to; empty when it says nothing.
+func mark(pid int) string {
+	for _, v := range list(pid, "environ") {
+		if id, ok := strings.CutPrefix(v, markName+"="); ok {
+			return id
+		}
+	}
+	return ""
+}
+
+// list reads a file of NUL-terminated strings that describes a process.
+func list(pid int, file string) []string {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), file))
+	if err != nil || len(b) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
 }
 
 // signalNames are the signals by the numbers a shell reports them with.

@@ -11,21 +11,24 @@
 // ends; output goes straight to an append-only file. An agent that dies takes
 // nothing with it.
 //
-// The end is noticed through a pidfd of the wrapper, also for adopted runs, on
-// the runtime's own poller: a parked goroutine is all a run costs.
+// The end is noticed through pidfds of wrapper and server, also for adopted runs,
+// on the runtime's own poller: two parked goroutines are all a run costs.
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -50,24 +53,45 @@ exec 5>&2 2>/dev/null
 printf '%s\n' $? >"$2/exit"
 `
 
+// argvMark and runDirArg are where a wrapper's arguments show that it is one, and
+// whose: see startWrapper.
+const (
+	argvMark    = "orrery"
+	argvMarkArg = 3
+	runDirArg   = 5
+)
+
 // startTimeout bounds the wrapper's few steps on a machine that thrashes.
 const startTimeout = 10 * time.Second
 
 // startCheck is how often a start that takes long looks whether the wrapper still lives.
 const startCheck = 50 * time.Millisecond
 
+// Config is what a runtime is made of. The zero value will do.
+type Config struct {
+	// Tree holds the instances' control groups. Nil: their processes are found by
+	// session and environment instead.
+	Tree *cgroup.Tree
+	// BootID identifies the running kernel. Empty means the kernel's own.
+	BootID string
+	// Log takes what the host refuses. Nil drops it.
+	Log *slog.Logger
+}
+
 // Runtime runs plain processes.
 type Runtime struct {
 	tree      *cgroup.Tree
 	sh, shell string
 	boot      string
+	log       *slog.Logger
+	// ungrouped makes a refusal of control groups be told once.
+	ungrouped sync.Once
 }
 
 var _ runtime.Runtime = (*Runtime)(nil)
 
-// New makes the runtime. tree may be nil: then an instance's processes are found
-// by session and environment instead. Unavailable when there is no shell.
-func New(tree *cgroup.Tree) (*Runtime, error) {
+// New makes the runtime. Unavailable when there is no shell.
+func New(cfg Config) (*Runtime, error) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		return nil, errs.As(errs.Unavailable, "process.New", err)
@@ -76,7 +100,10 @@ func New(tree *cgroup.Tree) (*Runtime, error) {
 	if err != nil {
 		shell = sh
 	}
-	return &Runtime{tree: tree, sh: sh, shell: shell, boot: bootID()}, nil
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Runtime{tree: cfg.Tree, sh: sh, shell: shell, boot: cmp.Or(cfg.BootID, bootID()), log: cfg.Log}, nil
 }
 
 // Start runs a command; see runtime.Runtime.
@@ -95,7 +122,9 @@ func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, e
 	if pid, err := readNumber(pidPath(s)); err == nil {
 		id.Server = identify(pid)
 	}
-	return r.watch(s, id, pidfd), nil
+	p := r.newRun(s, id)
+	p.watch(pidfd)
+	return p, nil
 }
 
 func identify(pid int) runtime.ProcessID {
@@ -147,16 +176,7 @@ func (r *Runtime) launch(ctx context.Context, s runtime.Spec) (pidfd, pid int, e
 		Dir: s.Dir, Env: s.Env, Files: []*os.File{stdin, log, log, notify, noted},
 		Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd},
 	}
-	if g := r.tree.Group(s.InstanceID); g != nil {
-		dir, err := g.Create()
-		if err != nil {
-			return 0, 0, err
-		}
-		opened = append(opened, dir)
-		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(dir.Fd())
-	}
-	sh := r.wrapperFor(s.Env)
-	p, err := os.StartProcess(sh, []string{"sh", "-c", wrapper, "orrery", s.Command, s.RunDir, r.shell, sh}, attr)
+	p, err := r.startWrapper(s, attr)
 	if err != nil {
 		return 0, 0, errs.As(errs.Unavailable, "process.Start", err)
 	}
@@ -164,6 +184,35 @@ func (r *Runtime) launch(ctx context.Context, s runtime.Spec) (pidfd, pid int, e
 	_ = p.Release() // the pidfd is what we wait on
 	awaitNoted(ctx, noted, pidfd)
 	return pidfd, pid, nil
+}
+
+// startWrapper starts the wrapper inside the instance's control group. A host that
+// refuses it that has the instance run all the same, found by session and environment.
+func (r *Runtime) startWrapper(s runtime.Spec, attr *os.ProcAttr) (*os.Process, error) {
+	sh := r.wrapperFor(s.Env)
+	argv := []string{"sh", "-c", wrapper, argvMark, s.Command, s.RunDir, r.shell, sh}
+	group := r.tree.Group(s.InstanceID)
+	if group == nil {
+		return os.StartProcess(sh, argv, attr)
+	}
+	dir, refused := group.Create()
+	if refused == nil {
+		defer dir.Close()
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(dir.Fd())
+		var p *os.Process
+		if p, refused = os.StartProcess(sh, argv, attr); refused == nil {
+			return p, nil
+		}
+	}
+	group.Discard() // an empty group would be taken for the whole instance
+	attr.Sys.UseCgroupFD = false
+	p, err := os.StartProcess(sh, argv, attr)
+	if err == nil {
+		r.ungrouped.Do(func() {
+			r.log.Warn("the host refuses control groups: instances run without and are told by session and environment", "cause", refused)
+		})
+	}
+	return p, err
 }
 
 // wrapperFor chooses the wrapping shell: the small one, unless a variable has a
@@ -198,21 +247,19 @@ func awaitNoted(ctx context.Context, noted *os.File, pidfd int) {
 // Adopt takes over an earlier agent's run; see runtime.Runtime.
 func (r *Runtime) Adopt(_ context.Context, s runtime.Spec, id runtime.Identity) (runtime.Process, error) {
 	p := r.newRun(s, id)
-	if id.BootID != r.boot {
+	if id.BootID != r.boot { // whatever has these numbers now is somebody else
+		p.id = runtime.Identity{BootID: id.BootID}
 		p.exit = runtime.Exit{Rebooted: true, At: time.Now()}
 		close(p.exited)
 		return p, nil
 	}
 	if id.Server.PID == 0 { // the agent died before it could journal the server's pid
-		if pid, err := readNumber(pidPath(s)); err == nil {
-			p.id.Server = identify(pid)
-		}
+		p.id.Server = childOf(id.Shell.PID, pidPath(s))
 	}
 	// Open first, compare then: a pid that is recycled in between is noticed.
 	pidfd, err := unix.PidfdOpen(id.Shell.PID, unix.PIDFD_NONBLOCK)
 	if err == nil && lives(id.Shell) {
-		p.session = id.Shell.PID
-		go p.await(pidfd)
+		p.watch(pidfd)
 		return p, nil
 	}
 	if err == nil {
@@ -227,13 +274,6 @@ func (r *Runtime) newRun(s runtime.Spec, id runtime.Identity) *run {
 		instance: s.InstanceID, runDir: s.RunDir, id: id, group: r.tree.Group(s.InstanceID),
 		exited: make(chan struct{}),
 	}
-}
-
-func (r *Runtime) watch(s runtime.Spec, id runtime.Identity, pidfd int) *run {
-	p := r.newRun(s, id)
-	p.session = id.Shell.PID
-	go p.await(pidfd)
-	return p
 }
 
 // readNumber reads a number the wrapper has written whole: it ends its line.

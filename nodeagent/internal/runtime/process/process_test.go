@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	if err := json.Unmarshal([]byte(spec), &s); err != nil {
 		panic(err)
 	}
-	r, err := process.New(nil)
+	r, err := process.New(process.Config{})
 	if err != nil {
 		panic(err)
 	}
@@ -52,7 +52,7 @@ func modes(t *testing.T, test func(t *testing.T, r *process.Runtime)) {
 	t.Helper()
 	run := func(name string, tree *cgroup.Tree) {
 		t.Run(name, func(t *testing.T) {
-			r, err := process.New(tree)
+			r, err := process.New(process.Config{Tree: tree})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -209,7 +209,7 @@ func TestAnExitCodeIsKnownThoughTheAgentWasKilled(t *testing.T) {
 		}
 		<-time.After(time.Millisecond)
 	}
-	r, err := process.New(nil)
+	r, err := process.New(process.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestAnExitCodeIsKnownThoughTheAgentWasKilled(t *testing.T) {
 func TestARunIsAdoptedAliveAndItsInputNeverEnded(t *testing.T) {
 	s := spec(t, "cat; exit 9")
 	id := startInAgentAndKillIt(t, s)
-	r, err := process.New(nil)
+	r, err := process.New(process.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func release(t *testing.T, s runtime.Spec) {
 }
 
 func TestARecycledPIDIsNotMistaken(t *testing.T) {
-	r, err := process.New(nil)
+	r, err := process.New(process.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +311,7 @@ func TestARecycledPIDIsNotMistaken(t *testing.T) {
 }
 
 func TestVariablesAShellWouldDropArrive(t *testing.T) {
-	r, err := process.New(nil)
+	r, err := process.New(process.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +350,7 @@ func TestASignalToTheWholeGroupKeepsTheServersCode(t *testing.T) {
 }
 
 func TestARebootIsToldApart(t *testing.T) {
-	r, err := process.New(nil)
+	r, err := process.New(process.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -379,7 +379,7 @@ func TestLinesArriveVerbatimAndInOrder(t *testing.T) {
 }
 
 func TestAServerThatDoesNotReadIsAnError(t *testing.T) {
-	r, err := process.New(nil)
+	r, err := process.New(process.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -399,7 +399,7 @@ func TestAServerThatDoesNotReadIsAnError(t *testing.T) {
 }
 
 func TestTheEnvironmentIsOnlyWhatWasGiven(t *testing.T) {
-	r, err := process.New(nil)
+	r, err := process.New(process.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -416,7 +416,7 @@ func TestTheEnvironmentIsOnlyWhatWasGiven(t *testing.T) {
 }
 
 func TestAMissingDirectoryIsInvalid(t *testing.T) {
-	r, err := process.New(nil)
+	r, err := process.New(process.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -455,7 +455,7 @@ func TestFiftyParallelRuns(t *testing.T) {
 func BenchmarkStart(b *testing.B) {
 	tree, _ := cgroup.Open("bench-" + strconv.Itoa(os.Getpid()))
 	defer tree.Close()
-	r, err := process.New(tree)
+	r, err := process.New(process.Config{Tree: tree})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -32,6 +33,10 @@ type run struct {
 	// killed is set when we ended the run ourselves: then a missing exit code is no riddle.
 	killed atomic.Bool
 
+	// server waits for the server's own end; nil when its pid is not known.
+	server  *os.File
+	waiting sync.WaitGroup
+
 	exited chan struct{}
 	exit   runtime.Exit
 }
@@ -41,6 +46,40 @@ var _ runtime.Process = (*run)(nil)
 func (p *run) Identity() runtime.Identity { return p.id }
 func (p *run) Exited() <-chan struct{}    { return p.exited }
 func (p *run) Exit() runtime.Exit         { return p.exit }
+
+func (p *run) Running() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return p.session != 0
+	}
+}
+
+// watch waits for the end of a living run; pidfd is its wrapper's.
+func (p *run) watch(pidfd int) {
+	p.session = p.id.Shell.PID
+	if fd, err := unix.PidfdOpen(p.id.Server.PID, unix.PIDFD_NONBLOCK); err == nil && lives(p.id.Server) {
+		p.server = os.NewFile(uintptr(fd), "pidfd")
+		p.waiting.Go(p.prod)
+	} else if err == nil {
+		_ = unix.Close(fd)
+	}
+	go p.await(pidfd)
+}
+
+// prod has the wrapper tell of the server's end even if somebody stopped it, as a
+// SIGSTOP to the whole group does.
+func (p *run) prod() {
+	conn, err := p.server.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = conn.Read(func(fd uintptr) bool { return readable(int(fd)) })
+	if lives(p.id.Shell) {
+		_ = unix.Kill(p.id.Shell.PID, unix.SIGCONT)
+	}
+}
 
 // await parks until the wrapper ends, reaps it if it is ours, and finishes.
 func (p *run) await(pidfd int) {
@@ -77,6 +116,10 @@ func (p *run) finish() {
 		<-time.After(100 * time.Millisecond)
 	}
 	p.exit = p.readExit()
+	if p.server != nil {
+		_ = p.server.Close()
+		p.waiting.Wait()
+	}
 	close(p.exited)
 }
 

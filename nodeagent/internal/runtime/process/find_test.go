@@ -1,0 +1,196 @@
+package process_test
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
+)
+
+func TestARunWhoseIdentityWasLostIsFoundByItsMarks(t *testing.T) {
+	modes(t, func(t *testing.T, r *process.Runtime) {
+		s := spec(t, "setsid sh -c 'echo $$ >daemon; exec sleep 1000' & cat")
+		p := start(t, r, s)
+		eventually(t, filepath.Join(s.Dir, "daemon"), func(s string) bool { return strings.HasSuffix(s, "\n") })
+		found, ok := r.Find(s.Dir)[s.InstanceID]
+		if !ok || found.Identity != p.Identity() || found.Processes < 3 {
+			t.Fatalf("found %+v, want %+v", found, p.Identity())
+		}
+		if !slices.Contains(found.Env, "ORRERY_INSTANCE_ID="+s.InstanceID) {
+			t.Errorf("its environment %q", found.Env)
+		}
+		again, err := r.Adopt(t.Context(), s, found.Identity)
+		if err != nil || !again.Running() {
+			t.Fatal(err, again.Running())
+		}
+		if err := again.WriteLine("still here"); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, s.LogPath, func(s string) bool { return s == "still here\n" })
+		if err := again.Kill(t.Context()); err != nil || again.Running() {
+			t.Error(err, again.Running())
+		}
+		if _, ok := r.Find(s.Dir)[s.InstanceID]; ok {
+			t.Error("found after its end")
+		}
+	})
+}
+
+func TestARunOfAnotherDirectoryIsNotFound(t *testing.T) {
+	r, err := process.New(process.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, r, spec(t, "sleep 1000"))
+	if found := r.Find(t.TempDir()); len(found) > 0 {
+		t.Errorf("found %+v", found)
+	}
+}
+
+// bystander is a process that has nothing to do with any instance.
+func bystander(t *testing.T) int {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // as every wrapper does
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd.Process.Pid
+}
+
+func startTime(t *testing.T, pid int) uint64 {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.ParseUint(strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))[19], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestAfterARebootProcessesWithTheSameNumbersAreLeftAlone(t *testing.T) {
+	r, err := process.New(process.Config{BootID: "second"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := bystander(t)
+	same := runtime.ProcessID{PID: pid, Start: startTime(t, pid)}
+	p, err := r.Adopt(t.Context(), spec(t, "true"), runtime.Identity{BootID: "first", Shell: same, Server: same})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := exited(t, p); !e.Rebooted || p.Running() {
+		t.Errorf("exit %+v, running %v", e, p.Running())
+	}
+	if err := p.Signal(syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	if err := p.Kill(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if !alive(pid) {
+		t.Error("a bystander was killed")
+	}
+}
+
+func TestARecycledServerPIDIsNotTakenFromTheNote(t *testing.T) {
+	s := spec(t, "sleep 1000")
+	r, err := process.New(process.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := start(t, r, s).Identity()
+	pid := bystander(t)
+	if err := os.WriteFile(filepath.Join(s.RunDir, "pid"), []byte(strconv.Itoa(pid)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id.Server = runtime.ProcessID{}
+	p, err := r.Adopt(t.Context(), s, id)
+	if err != nil || p.Identity().Server.PID != 0 {
+		t.Fatalf("identity %+v, %v", p.Identity(), err)
+	}
+	if err := p.Signal(syscall.SIGKILL); err != nil || !alive(pid) {
+		t.Errorf("a bystander was signalled: %v", err)
+	}
+}
+
+func TestAStoppedWrapperDoesNotHideItsServersEnd(t *testing.T) {
+	modes(t, func(t *testing.T, r *process.Runtime) {
+		p := start(t, r, spec(t, "sleep 1000"))
+		id := p.Identity()
+		if err := syscall.Kill(id.Shell.PID, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, filepath.Join("/proc", strconv.Itoa(id.Shell.PID), "stat"), func(s string) bool { return strings.Contains(s, ") T ") })
+		if err := syscall.Kill(id.Server.PID, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if e := exited(t, p); e.Code != 137 || !e.Known {
+			t.Errorf("exit %+v", e)
+		}
+	})
+}
+
+// groups opens a tree of control groups and says where it is.
+func groups(t *testing.T) (*cgroup.Tree, string) {
+	t.Helper()
+	name := "refused-" + strconv.Itoa(os.Getpid())
+	tree, err := cgroup.Open(name)
+	if err != nil {
+		t.Skipf("no control groups here: %v", err)
+	}
+	t.Cleanup(tree.Close)
+	var dir string
+	for _, pattern := range []string{"/sys/fs/cgroup/orrery-", "/sys/fs/cgroup/*/orrery-", "/sys/fs/cgroup/*/*/orrery-", "/sys/fs/cgroup/*/*/*/orrery-"} {
+		if hits, _ := filepath.Glob(pattern + name); len(hits) > 0 {
+			dir = hits[0]
+		}
+	}
+	if dir == "" {
+		t.Skip("the tree was made where this test does not look")
+	}
+	return tree, dir
+}
+
+func TestAHostThatRefusesControlGroupsRunsInstancesAllTheSame(t *testing.T) {
+	refusals := map[string][2]string{
+		"the group":         {"cgroup.max.descendants", "0"},
+		"a start inside it": {"cgroup.type", "threaded"}, // leaves children invalid
+	}
+	for name, refusal := range refusals {
+		t.Run(name, func(t *testing.T) {
+			tree, dir := groups(t)
+			if err := os.WriteFile(filepath.Join(dir, refusal[0]), []byte(refusal[1]), 0); err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			r, err := process.New(process.Config{Tree: tree, Log: slog.New(slog.NewTextHandler(&log, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				p := start(t, r, spec(t, "sleep 1000 & exec sleep 1000"))
+				if err := p.Kill(t.Context()); err != nil || alive(p.Identity().Server.PID) {
+					t.Errorf("killing: %v", err)
+				}
+			}
+			if n := strings.Count(log.String(), "the host refuses control groups"); n != 1 {
+				t.Errorf("said %d times:\n%s", n, &log)
+			}
+		})
+	}
+}
