@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -23,18 +24,21 @@ const (
 	MaxLines = 100_000
 	// MaxBytes is the most one call reads.
 	MaxBytes = 16 << 20
-	block    = 64 << 10
+	// MaxLine is the most Tail returns of one line, in bytes; Read returns all of it.
+	MaxLine = 64 << 10
+	block   = 64 << 10
 )
 
 // Line is one line of output with the offset of its first byte.
 type Line struct {
 	Offset int64
-	// Text is the line as it was written, without its newline and a trailing CR; ANSI sequences stay.
+	// Text is the line as it was written, up to MaxLine, without its newline and a
+	// trailing CR; ANSI sequences stay.
 	Text string
 }
 
-// Tail returns the last n lines, oldest first, at most MaxBytes of them. A file
-// that does not exist yet has none. An unfinished last line counts.
+// Tail returns the last n lines, oldest first, at most MaxBytes of them and of each
+// at most MaxLine. A file that does not exist yet has none. An unfinished last line counts.
 func Tail(path string, n int) ([]Line, error) {
 	n = min(n, MaxLines)
 	f, err := os.Open(path)
@@ -115,11 +119,23 @@ func split(text []byte, from int64) []Line {
 	lines := []Line{}
 	for len(text) > 0 {
 		line, rest, _ := bytes.Cut(text, []byte{'\n'})
-		lines = append(lines, Line{Offset: from, Text: strings.TrimSuffix(string(line), "\r")})
+		lines = append(lines, Line{Offset: from, Text: strings.TrimSuffix(string(cut(line)), "\r")})
 		from += int64(len(text) - len(rest))
 		text = rest
 	}
 	return lines
+}
+
+// cut shortens a line that is too long, between two characters.
+func cut(line []byte) []byte {
+	if len(line) <= MaxLine {
+		return line
+	}
+	end := MaxLine
+	for end > MaxLine-utf8.UTFMax && !utf8.RuneStart(line[end]) {
+		end--
+	}
+	return line[:end]
 }
 
 // Read returns at most limit bytes from an offset on, and the offset after them.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
@@ -53,6 +54,17 @@ func TestTail(t *testing.T) {
 				t.Errorf("%q, %v; want %q", texts(got), err, c.want)
 			}
 		})
+	}
+}
+
+func TestALineWithoutAnEndIsCut(t *testing.T) {
+	text := "first\n" + strings.Repeat("☃", console.MaxLine) + "\nlast\n"
+	got, err := console.Tail(write(t, text), 3)
+	if err != nil || len(got) != 3 || got[0].Text != "first" || got[2].Text != "last" {
+		t.Fatalf("%d lines, %v", len(got), err)
+	}
+	if n := len(got[1].Text); n > console.MaxLine || n < console.MaxLine-3 || !utf8.ValidString(got[1].Text) {
+		t.Errorf("a line of %d bytes", n)
 	}
 }
 

@@ -7,13 +7,15 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// Free reports an Exhausted error that names port and protocol when a port
-// cannot be bound, for TCP or for UDP.
+// Free asks whether a port can be bound, for TCP and for UDP. Exhausted when
+// another program holds it, Unavailable when the system refuses for another reason;
+// both name port and protocol.
 func Free(port int) error {
 	address := ":" + strconv.Itoa(port)
 	l, err := net.Listen("tcp", address)
@@ -31,6 +33,10 @@ func Free(port int) error {
 
 func taken(port int, protocol string, err error) error {
 	e := errs.New(errs.Exhausted, "port %d (%s) is held by another program", port, protocol)
+	var why syscall.Errno
+	if !errors.Is(err, syscall.EADDRINUSE) && errors.As(err, &why) {
+		e = errs.New(errs.Unavailable, "port %d (%s) cannot be bound: %s", port, protocol, why)
+	}
 	e.Op, e.Err = "ports.Free", err
 	return e
 }

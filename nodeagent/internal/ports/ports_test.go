@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -46,6 +47,24 @@ func TestAHeldPortIsNamedWithItsProtocol(t *testing.T) {
 	}
 	held("UDP", port)
 	_ = udp.Close()
+}
+
+func TestARefusalOfAnotherKindIsNotBlamedOnAStranger(t *testing.T) {
+	before := syscall.Rlimit{}
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	none := syscall.Rlimit{Cur: 0, Max: before.Max}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	err := ports.Free(1)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), "too many open files") {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestAwaitTCP(t *testing.T) {

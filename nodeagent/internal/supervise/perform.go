@@ -139,7 +139,11 @@ func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
 		return message{event: machine.Failed{Run: run, Reason: reason, Message: text(reason, err)}}
 	}
 	for _, port := range allPorts(e.Machine.Placement) {
-		if err := ports.Free(port); err != nil {
+		switch err := ports.Free(port); {
+		case err == nil:
+		case !errs.Is(err, errs.Exhausted):
+			return fail(fleet.ReasonStartFailed, err)
+		default:
 			i.kit.Block(ctx, port)
 			return fail(fleet.ReasonPortTaken, err)
 		}
