@@ -37,7 +37,7 @@ func Open(owner string) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(mount, own, "orrery-"+owner)
+	dir := filepath.Join(mount, own, groupPrefix+owner)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, errs.As(errs.Denied, "cgroup.Open", err)
 	}
@@ -63,22 +63,40 @@ func mountPoint() (string, error) {
 	return "", errs.New(errs.Unavailable, "no cgroup version 2 hierarchy is mounted")
 }
 
+// groupPrefix begins the name of an agent's part of the hierarchy.
+const groupPrefix = "orrery-"
+
+// OwnerOf is the owner of the agent's part a process lives in; empty when it lives in none.
+func OwnerOf(pid int) string {
+	path, err := pathOf(strconv.Itoa(pid))
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(path, "/"+groupPrefix)
+	owner, _, _ := strings.Cut(rest, "/")
+	return owner
+}
+
 // ownPath is where the agent itself lives in the version 2 tree.
 func ownPath() (string, error) {
-	b, err := os.ReadFile("/proc/self/cgroup")
+	path, err := pathOf("self")
+	// An agent that was started inside an older agent's group must not nest.
+	path, _, _ = strings.Cut(path, "/"+groupPrefix)
+	return path, err
+}
+
+// pathOf is where a process lives in the version 2 tree.
+func pathOf(pid string) (string, error) {
+	b, err := os.ReadFile(filepath.Join("/proc", pid, "cgroup"))
 	if err != nil {
-		return "", errs.As(errs.Unavailable, "cgroup.Open", err)
+		return "", errs.As(errs.Unavailable, "cgroup.pathOf", err)
 	}
 	for line := range strings.Lines(string(b)) {
 		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
-			// An agent that was started inside an older agent's group must not nest.
-			if i := strings.Index(path, "/orrery-"); i >= 0 {
-				path = path[:i]
-			}
 			return path, nil
 		}
 	}
-	return "", errs.New(errs.Unavailable, "the agent is in no version 2 control group")
+	return "", errs.New(errs.Unavailable, "process %s is in no version 2 control group", pid)
 }
 
 // Close removes the agent's part of the hierarchy if no instance lives in it.

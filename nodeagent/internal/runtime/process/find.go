@@ -27,7 +27,7 @@ func (r *Runtime) Find(root string) map[string]runtime.Found {
 	for pid, s := range living() {
 		id, member := members[pid]
 		if !member {
-			if id = mark(pid); id == "" || !usesBelow(pid, root) {
+			if id = mark(pid); id == "" || !usesBelow(pid, root) || ownedByAnother(r.owner, pid) {
 				continue
 			}
 		}

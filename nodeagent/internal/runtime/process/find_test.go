@@ -145,6 +145,45 @@ func TestAStoppedWrapperDoesNotHideItsServersEnd(t *testing.T) {
 	})
 }
 
+func TestAnotherAgentsInstanceOfTheSameIDIsLeftAlone(t *testing.T) {
+	tree, _ := groups(t)
+	theirs, err := process.New(process.Config{Tree: tree, Owner: "theirs"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := process.New(process.Config{Owner: "ours"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := spec(t, "sleep 1000")
+	p := start(t, theirs, s)
+	elsewhere := s
+	elsewhere.RunDir = t.TempDir()
+	lost, err := ours.Adopt(t.Context(), elsewhere, runtime.Identity{BootID: p.Identity().BootID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exited(t, lost)
+	if len(ours.Find(s.Dir)) != 0 || !alive(p.Identity().Server.PID) {
+		t.Error("it was taken for ours")
+	}
+}
+
+func TestAWrapperThatDiesAtOnceHoldsNobodyUp(t *testing.T) {
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "sh"), []byte("#!/bin/sh\nkill -KILL $$\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	r, err := process.New(process.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := exited(t, start(t, r, spec(t, "sleep 1000"))); e.Signal != "KILL" {
+		t.Errorf("exit %+v", e)
+	}
+}
+
 // groups opens a tree of control groups and says where it is.
 func groups(t *testing.T) (*cgroup.Tree, string) {
 	t.Helper()

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
@@ -57,7 +58,7 @@ func lives(id runtime.ProcessID) bool {
 // wrapper's child indeed: a number that was recycled since names nobody.
 func childOf(wrapper int, path string) runtime.ProcessID {
 	pid, err := readNumber(path)
-	if err != nil {
+	if err != nil || wrapper == 0 {
 		return runtime.ProcessID{}
 	}
 	if s, ok := readStat(pid); ok && s.parent == wrapper {
@@ -67,15 +68,21 @@ func childOf(wrapper int, path string) runtime.ProcessID {
 }
 
 // marked are the processes that belong to an instance: those in its session, and
-// those that carry its mark in their environment, wherever they forked to.
-func marked(instance string, session int) []int {
+// those that carry its mark in their environment, wherever they forked to. The same
+// id may be known to another agent on this host: what runs in its control groups is its.
+func marked(owner, instance string, session int) []int {
 	var pids []int
 	for pid, s := range living() {
-		if session > 1 && s.session == session || mark(pid) == instance {
+		if session > 1 && s.session == session || mark(pid) == instance && !ownedByAnother(owner, pid) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
+}
+
+func ownedByAnother(owner string, pid int) bool {
+	other := cgroup.OwnerOf(pid)
+	return other != "" && other != owner
 }
 
 // living are all processes of the host but this one and those that are dead already.

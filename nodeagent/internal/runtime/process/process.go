@@ -64,7 +64,7 @@ const (
 // startTimeout bounds the wrapper's few steps on a machine that thrashes.
 const startTimeout = 10 * time.Second
 
-// startCheck is how often a start that takes long looks whether the wrapper still lives.
+// startCheck is how often a start that takes long looks whether it is still wanted.
 const startCheck = 50 * time.Millisecond
 
 // Config is what a runtime is made of. The zero value will do.
@@ -72,6 +72,9 @@ type Config struct {
 	// Tree holds the instances' control groups. Nil: their processes are found by
 	// session and environment instead.
 	Tree *cgroup.Tree
+	// Owner names the agent's control groups, as given to cgroup.Open: processes in
+	// those of another agent are never taken for this one's.
+	Owner string
 	// BootID identifies the running kernel. Empty means the kernel's own.
 	BootID string
 	// Log takes what the host refuses. Nil drops it.
@@ -82,6 +85,7 @@ type Config struct {
 type Runtime struct {
 	tree      *cgroup.Tree
 	sh, shell string
+	owner     string
 	boot      string
 	log       *slog.Logger
 	// ungrouped makes a refusal of control groups be told once.
@@ -103,7 +107,7 @@ func New(cfg Config) (*Runtime, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Runtime{tree: cfg.Tree, sh: sh, shell: shell, boot: cmp.Or(cfg.BootID, bootID()), log: cfg.Log}, nil
+	return &Runtime{tree: cfg.Tree, owner: cfg.Owner, sh: sh, shell: shell, boot: cmp.Or(cfg.BootID, bootID()), log: cfg.Log}, nil
 }
 
 // Start runs a command; see runtime.Runtime.
@@ -229,16 +233,14 @@ func (r *Runtime) wrapperFor(env []string) string {
 
 func letter(c rune) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
-// awaitNoted waits for the byte that says the pid is noted. A wrapper that ended
-// before it could leaves the deadline to pass; its exit tells the rest.
+// awaitNoted waits for the byte that says the pid is noted, or for the end of a
+// wrapper that died before; its exit tells the rest. The pipe blocks since it was
+// handed to a child, so a read with a deadline would not return.
 func awaitNoted(ctx context.Context, noted *os.File, pidfd int) {
 	deadline := time.Now().Add(startTimeout)
-	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
-		deadline = d
-	}
-	for time.Now().Before(deadline) && !readable(pidfd) {
-		_ = noted.SetReadDeadline(time.Now().Add(startCheck))
-		if n, _ := noted.Read(make([]byte, 1)); n == 1 {
+	fds := []unix.PollFd{{Fd: int32(noted.Fd()), Events: unix.POLLIN}, {Fd: int32(pidfd), Events: unix.POLLIN}}
+	for ctx.Err() == nil && time.Now().Before(deadline) {
+		if n, err := unix.Poll(fds, int(startCheck/time.Millisecond)); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
 			return
 		}
 	}
@@ -271,7 +273,7 @@ func (r *Runtime) Adopt(_ context.Context, s runtime.Spec, id runtime.Identity) 
 
 func (r *Runtime) newRun(s runtime.Spec, id runtime.Identity) *run {
 	return &run{
-		instance: s.InstanceID, runDir: s.RunDir, id: id, group: r.tree.Group(s.InstanceID),
+		instance: s.InstanceID, owner: r.owner, runDir: s.RunDir, id: id, group: r.tree.Group(s.InstanceID),
 		exited: make(chan struct{}),
 	}
 }

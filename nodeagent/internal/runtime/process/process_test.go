@@ -50,9 +50,10 @@ func TestMain(m *testing.M) {
 // the machine has them, and by session and environment.
 func modes(t *testing.T, test func(t *testing.T, r *process.Runtime)) {
 	t.Helper()
+	owner := "test-" + strconv.Itoa(os.Getpid())
 	run := func(name string, tree *cgroup.Tree) {
 		t.Run(name, func(t *testing.T) {
-			r, err := process.New(process.Config{Tree: tree})
+			r, err := process.New(process.Config{Tree: tree, Owner: owner})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +61,7 @@ func modes(t *testing.T, test func(t *testing.T, r *process.Runtime)) {
 		})
 	}
 	run("by environment", nil)
-	tree, err := cgroup.Open("test-" + strconv.Itoa(os.Getpid()))
+	tree, err := cgroup.Open(owner)
 	if err != nil {
 		t.Logf("no control groups here: %v", err)
 		return

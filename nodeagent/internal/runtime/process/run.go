@@ -20,6 +20,7 @@ import (
 // run is one process tree. exit is written before exited is closed and not after.
 type run struct {
 	instance string
+	owner    string
 	runDir   string
 	id       runtime.Identity
 	group    *cgroup.Group // nil without control groups
@@ -203,7 +204,7 @@ func (p *run) killTree(ctx context.Context) error {
 	}
 	// No groups here, or an earlier agent ran it outside of ours: look at every process.
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		left := marked(p.instance, p.session)
+		left := marked(p.owner, p.instance, p.session)
 		if len(left) == 0 {
 			return nil
 		}
