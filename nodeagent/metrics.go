@@ -8,17 +8,19 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/controller"
 	"github.com/orreryhq/orrery/nodeagent/internal/membership"
+	"github.com/orreryhq/orrery/nodeagent/internal/orphan"
 )
 
 // metrics reads the agent's figures when it is asked.
 type metrics struct {
 	controller *controller.Controller
 	member     *membership.Member
+	keeper     *orphan.Keeper
 
 	instances, orphans, restarts, unwritten, reachable, silence *prometheus.Desc
 }
 
-func registerMetrics(reg prometheus.Registerer, c *controller.Controller, m *membership.Member) error {
+func registerMetrics(reg prometheus.Registerer, c *controller.Controller, m *membership.Member, k *orphan.Keeper) error {
 	if reg == nil {
 		return nil
 	}
@@ -26,7 +28,7 @@ func registerMetrics(reg prometheus.Registerer, c *controller.Controller, m *mem
 		return prometheus.NewDesc("orrery_nodeagent_"+name, help, labels, nil)
 	}
 	return reg.Register(&metrics{
-		controller: c, member: m,
+		controller: c, member: m, keeper: k,
 		instances: desc("instances", "Instances this node knows, by state.", "state"),
 		orphans:   desc("orphans", "Instances that run without a record in etcd."),
 		restarts:  desc("local_restarts_total", "Runs the agent began in place by itself, with or without etcd."),
@@ -52,7 +54,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, s := range fleet.States {
 		gauge(m.instances, float64(counts[s]), string(s))
 	}
-	gauge(m.orphans, float64(m.controller.Orphans()))
+	gauge(m.orphans, float64(m.controller.Orphans()+m.keeper.Strays()))
 	ch <- prometheus.MustNewConstMetric(m.restarts, prometheus.CounterValue, float64(m.controller.LocalRestarts()))
 	unwritten, _ := m.controller.Unwritten()
 	gauge(m.unwritten, float64(unwritten))

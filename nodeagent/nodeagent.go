@@ -6,7 +6,8 @@
 // the store do. What it has started outlives it; a later agent on the same data
 // directory goes on with it.
 //
-//	DATA/lock, uuid      the agent's hold on the directory and the node's identity
+//	DATA/lock, holder    the agent's hold on the directory, and who had it last
+//	DATA/uuid            the node's identity
 //	DATA/agent.sock      the break-glass interface, for the host's own operators
 //	DATA/journal/        what was begun, one file per instance
 //	DATA/blobs/          template content by hash
@@ -43,6 +44,9 @@ type Templates interface {
 
 var _ blobs.Source = Templates(nil)
 
+// DefaultOrphanGrace is how long programs leave a process without a record alone unless told otherwise.
+const DefaultOrphanGrace = 10 * time.Minute
+
 // DefaultListen is where the agent's API listens unless told otherwise.
 const DefaultListen = "127.0.0.1:0"
 
@@ -75,6 +79,8 @@ type Config struct {
 	// StopInstancesOnExit stops all instances when Run's context ends. Otherwise
 	// they run on and the next agent adopts them.
 	StopInstancesOnExit bool
+	// OrphanGrace is how long a process runs on whose instance has no record. 0 means for ever.
+	OrphanGrace time.Duration
 	// BootID identifies the running kernel: another one than last time means that the
 	// host was restarted. Empty means the kernel's own; tests give one to stand for a restart.
 	BootID string
@@ -101,6 +107,8 @@ func New(cfg Config) (*Agent, error) {
 		return nil, errs.Field("data", "a directory for the agent's data is required")
 	case cfg.ClusterSecret == "":
 		return nil, errs.Field("cluster.secret", "is required: it protects the agent's API")
+	case cfg.OrphanGrace < 0:
+		return nil, errs.Field("orphan-grace", "must not be negative")
 	case cfg.MemoryMiB < 0, cfg.CPU < 0:
 		return nil, errs.Field("memory", "and cpu must not be negative")
 	}

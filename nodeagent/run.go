@@ -24,7 +24,9 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/local"
 	"github.com/orreryhq/orrery/nodeagent/internal/membership"
+	"github.com/orreryhq/orrery/nodeagent/internal/orphan"
 	"github.com/orreryhq/orrery/nodeagent/internal/report"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
 	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
 	"github.com/orreryhq/orrery/nodeagent/internal/usage"
@@ -76,14 +78,17 @@ type parts struct {
 	controller *controller.Controller
 	member     *membership.Member
 	reporter   *report.Reporter
+	orphans    *orphan.Keeper
 	server     *http.Server
 	local      *http.Server
+	// hold keeps the controller from acting before the node has joined.
+	hold bool
 }
 
 // assemble wires the parts by hand.
 func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup.Tree) (*parts, error) {
 	cfg := a.cfg
-	rt, err := process.New(process.Config{Tree: tree, BootID: cfg.BootID, Log: cfg.Log})
+	rt, err := process.New(process.Config{Tree: tree, Owner: j.UUID(), BootID: cfg.BootID, Log: cfg.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -102,18 +107,24 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 	if err != nil {
 		return nil, errs.As(errs.Invalid, "nodeagent.assemble", err)
 	}
-	p := &parts{}
+	p := &parts{hold: j.Moved()}
 	p.member = membership.New(membership.Config{
-		Store: cfg.Store, Record: a.record(j.UUID(), listener), TTL: cfg.SessionTTL, Log: cfg.Log,
+		Store: cfg.Store, Record: a.record(j.UUID(), listener), Holder: j.Holder(), TTL: cfg.SessionTTL, Log: cfg.Log,
 		Joined: func(f store.Fence) { p.controller.Joined(f); a.markReady() },
 	})
+	remains := found(rt, dir)
 	p.controller = controller.New(controller.Config{
-		Store: cfg.Store, Node: cfg.Node, Fence: p.member.Fence, Doubt: p.member.Doubt, Log: cfg.Log,
+		Store: cfg.Store, Node: cfg.Node, Fence: p.member.Fence, Doubt: p.member.Doubt, Log: cfg.Log, Found: remains,
 		Kit: supervise.Kit{
 			Runtime: rt, Journal: j, Workspace: workspace.New(dir, cache), DataDir: dir, BootID: cfg.BootID,
-			Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
+			Rebooted: j.Rebooted(), Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
 		},
 	}, entries)
+	p.orphans = orphan.New(orphan.Config{
+		Store: cfg.Store, Node: p.member.Node, Session: func() bool { _, ok := p.member.Fence(); return ok },
+		Instances: p.controller, Runtime: rt, Found: remains, Root: dir, RunDir: p.controller.RunDir,
+		Grace: cfg.OrphanGrace, Log: cfg.Log,
+	})
 	p.reporter = report.New(report.Config{
 		Store: cfg.Store, Node: cfg.Node, DataDir: dir, Capacity: a.capacity(), Fence: p.member.Fence,
 		Live: p.controller.Live, Log: cfg.Log,
@@ -122,7 +133,16 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 	p.local = local.Server(local.Config{
 		Node: cfg.Node, DataDir: dir, Version: cfg.Version, Instances: p.controller, Contact: p.member.Contact, Log: cfg.Log,
 	})
-	return p, registerMetrics(cfg.Metrics, p.controller, p.member)
+	return p, registerMetrics(cfg.Metrics, p.controller, p.member, p.orphans)
+}
+
+// found is what lives of this data directory's instances before anything is done.
+func found(rt runtime.Runtime, dir string) map[fleet.InstanceID]runtime.Found {
+	all := map[fleet.InstanceID]runtime.Found{}
+	for id, f := range rt.Find(dir) {
+		all[fleet.InstanceID(id)] = f
+	}
+	return all
 }
 
 // run keeps the parts going until ctx ends, and ends them in the right order:
@@ -138,8 +158,9 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 			failed <- err
 		}
 	})
-	running.Go(func() { p.controller.Run(working) })
+	running.Go(func() { p.drive(working, a) })
 	running.Go(func() { p.reporter.Run(working) })
+	running.Go(func() { p.orphans.Run(working) })
 	running.Go(func() {
 		if err := p.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			failed <- errs.As(errs.Unavailable, "nodeagent.serve", err)
@@ -151,7 +172,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	select {
 	case err = <-failed:
 	case <-ctx.Done():
-		if a.cfg.StopInstancesOnExit && !a.keep.Load() {
+		if a.cfg.StopInstancesOnExit && !a.keep.Load() && !p.held(a) {
 			stopped = p.stopAll(a) == nil
 		}
 	}
@@ -181,6 +202,31 @@ func (p *parts) serveLocally(a *Agent, running *sync.WaitGroup) {
 			a.cfg.Log.Error("the local socket is no longer served", "error", err)
 		}
 	})
+}
+
+// drive runs the controller. A directory that had another holder may be a copy:
+// what its journal says to run here may run elsewhere, so the store is asked first
+// whether the node is this one.
+func (p *parts) drive(ctx context.Context, a *Agent) {
+	if p.held(a) {
+		a.cfg.Log.Info("the host was restarted or the data directory is a copy: nothing is done before the node has joined")
+		select {
+		case <-a.ready:
+		case <-ctx.Done():
+			return
+		}
+	}
+	p.controller.Run(ctx)
+}
+
+// held reports whether the controller waits for the node to join.
+func (p *parts) held(a *Agent) bool {
+	select {
+	case <-a.ready:
+		return false
+	default:
+		return p.hold
+	}
 }
 
 // stopAll stops the instances, for as long as their own graces allow.

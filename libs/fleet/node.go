@@ -75,8 +75,11 @@ type NodeDesired struct {
 // Its create-revision is the epoch of everything the agent writes.
 type NodeSession struct {
 	Rev
-	Node      NodeID    `json:"node"`
-	DataUUID  string    `json:"dataUuid"`
+	Node     NodeID `json:"node"`
+	DataUUID string `json:"dataUuid"`
+	// Holder tells the data directory from a copy of it, on this host since its last
+	// boot: an agent of the same holder has proved by a lock that this one is dead.
+	Holder    string    `json:"holder,omitempty"`
 	StartedAt time.Time `json:"startedAt"`
 }
 

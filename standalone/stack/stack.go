@@ -222,7 +222,7 @@ func (s *stack) agentConfig() nodeagent.Config {
 			Secret:  s.secret, Log: s.o.Log,
 		}),
 		SessionTTL: s.o.SessionTTL, StopInstancesOnExit: s.o.StopInstances,
-		Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
+		OrphanGrace: nodeagent.DefaultOrphanGrace, Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
 	}
 }
 

@@ -41,7 +41,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 			Resolve: services.URLs,
 			Secret:  s.Cluster.Secret, Log: e.Log,
 		}),
-		SessionTTL: s.Session.TTL, StopInstancesOnExit: s.StopInstances, Version: telemetry.Version(),
+		SessionTTL: s.Session.TTL, StopInstancesOnExit: s.StopInstances, OrphanGrace: s.OrphanGrace, Version: telemetry.Version(),
 		Log: e.Log, Metrics: e.Registry,
 	})
 	if err != nil {

@@ -24,6 +24,7 @@ type settings struct {
 	Memory        int               `config:"memory" usage:"memory the node offers, in MiB; 0: what the host has"`
 	CPU           int               `config:"cpu" usage:"CPU the node offers, in hundredths of a core; 0: what the host has"`
 	StopInstances bool              `config:"stop-instances" usage:"stop all instances when the agent ends; otherwise they run on and the next agent adopts them"`
+	OrphanGrace   time.Duration     `config:"orphan-grace" default:"10m" usage:"how long a process runs on whose instance has no record in the store; 0: for ever"`
 	StopTimeout   time.Duration     `config:"stop-timeout" default:"10m" usage:"how long stopping all instances may take"`
 }
 
@@ -35,6 +36,9 @@ func (s *settings) Validate() []error {
 	}
 	if s.Memory < 0 {
 		problems = append(problems, errs.Field("memory", "must not be negative"))
+	}
+	if s.OrphanGrace < 0 {
+		problems = append(problems, errs.Field("orphan-grace", "must not be negative"))
 	}
 	if s.CPU < 0 {
 		problems = append(problems, errs.Field("cpu", "must not be negative"))

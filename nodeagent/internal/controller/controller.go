@@ -4,6 +4,8 @@
 // Invariants:
 //   - Absence is no order: a placement whose record is gone keeps running, and so
 //     does everything while the store is away. Only orders stop.
+//   - Placements and orders are acted on only once the node has joined: before, they
+//     may be another agent's that has the same node id.
 //   - Statuses are written by one goroutine, the newest of each instance, compared
 //     with the revision they were computed from and fenced by the node's session.
 //   - Starting waits for no write.
@@ -20,13 +22,14 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
 )
 
 // flushTimeout is how long a leaving agent tries to tell the store of its instances' ends.
 const flushTimeout = 10 * time.Second
 
-// Config is what a controller needs. All are required.
+// Config is what a controller needs. All but Found are required.
 type Config struct {
 	Store *store.Client
 	Node  fleet.NodeID
@@ -36,6 +39,8 @@ type Config struct {
 	Fence func() (f store.Fence, ok bool)
 	// Doubt is called when something says that the session may be over though it is kept alive.
 	Doubt func()
+	// Found is what was found living at the start; see runtime.Runtime.
+	Found map[fleet.InstanceID]runtime.Found
 	Log   *slog.Logger
 }
 
@@ -53,8 +58,10 @@ type Controller struct {
 	closing    bool
 	// start runs an instance; nil before Run and after its end.
 	start func(*supervise.Instance)
-	// joined is true from the first session on.
-	joined bool
+	// joined is closed when the node has joined for the first time, listed when the
+	// placements were listed once and acted on.
+	joined, listed         chan struct{}
+	joinedOnce, listedOnce sync.Once
 	// restarts counts the runs that the agent began in place by itself.
 	restarts int
 	// changed is signalled at every status, relist when all records are to be read anew.
@@ -67,7 +74,7 @@ func New(cfg Config, entries []journal.Entry) *Controller {
 		cfg: cfg, plans: newPlanCache(cfg.Store),
 		placements: map[fleet.InstanceID]fleet.Placement{}, orders: map[fleet.InstanceID]fleet.Order{},
 		instances: map[fleet.InstanceID]*supervise.Instance{}, changed: make(chan struct{}, 1),
-		relist: make(chan struct{}, 1),
+		relist: make(chan struct{}, 1), joined: make(chan struct{}), listed: make(chan struct{}),
 	}
 	c.writer = newWriter(cfg, c.tell)
 	kit := cfg.Kit
@@ -75,7 +82,7 @@ func New(cfg Config, entries []journal.Entry) *Controller {
 	c.kit = &kit
 	for _, e := range entries {
 		p := e.Machine.Placement
-		c.instances[p.Instance] = supervise.Restore(c.kit, e)
+		c.instances[p.Instance] = supervise.Restore(c.kit, identified(e, cfg.Found[p.Instance]))
 		if e.Machine.Status.State.Terminal() {
 			c.writer.report(e.Machine.Status) // the agent may have died before it could tell
 		}
@@ -110,10 +117,8 @@ func (c *Controller) Run(ctx context.Context) {
 // Under a later one than the first it also reads all records anew: while the node
 // was cut off the store may have been restored or replaced, and its history with it.
 func (c *Controller) Joined(store.Fence) {
-	c.mu.Lock()
-	again := c.joined
-	c.joined = true
-	c.mu.Unlock()
+	again := true
+	c.joinedOnce.Do(func() { again = false; close(c.joined) })
 	if again {
 		signal(c.relist)
 	}
@@ -178,6 +183,9 @@ func (c *Controller) Instance(id fleet.InstanceID) (*supervise.Instance, error) 
 // LogPath is the file that holds an instance's output.
 func (c *Controller) LogPath(id fleet.InstanceID) string { return c.kit.LogPath(id) }
 
+// RunDir is where the runtime keeps its files of an instance.
+func (c *Controller) RunDir(id fleet.InstanceID) string { return c.kit.RunDir(id) }
+
 // Instances counts the instances by state.
 func (c *Controller) Instances() map[fleet.State]int {
 	counts := map[fleet.State]int{}
@@ -239,23 +247,16 @@ func (c *Controller) place(p fleet.Placement) {
 			return
 		}
 		i = supervise.New(c.kit, p.Instance)
-		c.instances[p.Instance] = i
-		if o, ok := c.orders[p.Instance]; ok {
-			i.Send(machine.Ordered{Order: o})
-		}
-		c.start(i)
+		c.begin(p.Instance, i)
 	}
 	i.Send(machine.Placed{Placement: p})
 }
 
-// resume makes an instance whose journal entry is missing although the store says
-// that this node had begun with it. c.mu is held.
-func (c *Controller) resume(p fleet.Placement, s fleet.Status) {
-	if c.start == nil {
-		return
+// begin takes an instance in and drives it, under the order that came before it. c.mu is held.
+func (c *Controller) begin(id fleet.InstanceID, i *supervise.Instance) {
+	c.instances[id] = i
+	if o, ok := c.orders[id]; ok {
+		i.Send(machine.Ordered{Order: o})
 	}
-	c.cfg.Log.Warn("an instance is missing from the journal", "instance", string(p.Instance), "state", string(s.State))
-	i := supervise.Restore(c.kit, journal.Entry{Machine: machine.Resume(p, s)})
-	c.instances[p.Instance] = i
 	c.start(i)
 }

@@ -19,9 +19,13 @@ const (
 	named = 20
 )
 
-// follow follows the node's placements and orders until ctx ends, from the
-// beginning whenever that is asked for.
+// follow follows the node's placements and orders from the first join until ctx
+// ends, from the beginning whenever that is asked for.
 func (c *Controller) follow(ctx context.Context) {
+	select {
+	case <-c.joined:
+	case <-ctx.Done():
+	}
 	for ctx.Err() == nil {
 		round, cancel := context.WithCancel(ctx)
 		// Nothing is started before the orders were listed: it may have to be stopped.
@@ -63,7 +67,7 @@ func (h placementHandler) Reset(kvs []store.KeyValue, _ int64) {
 	case <-h.ctx.Done():
 		return
 	}
-	begun := h.begunBefore(listed)
+	before := h.begunBefore(listed)
 	if h.ctx.Err() != nil { // what was not looked at must not be taken for new
 		return
 	}
@@ -77,37 +81,13 @@ func (h placementHandler) Reset(kvs []store.KeyValue, _ int64) {
 		}
 	}
 	h.gone(missing...)
-	for id, p := range listed {
-		if s, ok := begun[id]; ok && h.instances[id] == nil {
-			h.resume(p, s)
-			continue
-		}
-		h.place(p)
-	}
-}
-
-// begunBefore reads the statuses of placements that are not known here, as far as
-// they are of the placed generation.
-func (h placementHandler) begunBefore(listed map[fleet.InstanceID]fleet.Placement) map[fleet.InstanceID]fleet.Status {
-	begun := map[fleet.InstanceID]fleet.Status{}
-	for id, p := range listed {
-		if _, err := h.Instance(id); err == nil {
-			continue
-		}
-		s, err := store.Get(h.ctx, h.cfg.Store, store.StatusKey(id))
-		for errs.Is(err, errs.Unavailable) && h.ctx.Err() == nil {
-			pause(h.ctx, firstRetry)
-			s, err = store.Get(h.ctx, h.cfg.Store, store.StatusKey(id))
-		}
-		if err == nil && s.Generation >= p.Generation {
-			begun[id] = s
-		}
-	}
-	return begun
+	h.takeUp(listed, before)
+	h.listedOnce.Do(func() { close(h.listed) })
 }
 
 // Apply takes changes of placements as they happen.
 func (h placementHandler) Apply(changes []store.Change, _ int64) {
+	before := h.begunBefore(h.foundAmong(changes))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var missing []fleet.InstanceID
@@ -122,7 +102,7 @@ func (h placementHandler) Apply(changes []store.Change, _ int64) {
 		}
 		if p, ok := decode[fleet.Placement](h.Controller, ch.KeyValue); ok {
 			h.placements[p.Instance] = p
-			h.place(p)
+			h.takeUp(map[fleet.InstanceID]fleet.Placement{p.Instance: p}, before)
 		}
 	}
 	h.gone(slices.DeleteFunc(missing, func(id fleet.InstanceID) bool {

@@ -24,13 +24,14 @@ func (j *Journal) identify(dir, boot string, newUUID func() string) (err error) 
 		return unusable(dir, err)
 	}
 	j.holder = fmt.Sprintf("%s/%d/%d", boot, st.Dev, st.Ino)
-	path := filepath.Join(dir, "boot")
+	path := filepath.Join(dir, "holder")
 	before, err := os.ReadFile(path)
-	if err == nil && string(before) == boot+"\n" {
+	if err == nil && string(before) == j.holder+"\n" {
 		return nil
 	}
-	j.rebooted = err == nil
-	if err := replace(path, []byte(boot+"\n"), flushed); err != nil {
+	j.moved = err == nil
+	j.rebooted = err == nil && !strings.HasPrefix(string(before), boot+"/")
+	if err := replace(path, []byte(j.holder+"\n"), flushed); err != nil {
 		return unusable(dir, err)
 	}
 	return nil
@@ -103,3 +104,8 @@ func (j *Journal) Holder() string { return j.holder }
 
 // Rebooted reports whether the host was restarted since the directory was last opened.
 func (j *Journal) Rebooted() bool { return j.rebooted }
+
+// Moved reports whether the directory was last opened by another holder: before a
+// restart of the host, or as the directory this one is a copy of. Then its
+// processes may be run by somebody else.
+func (j *Journal) Moved() bool { return j.moved }

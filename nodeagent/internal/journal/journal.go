@@ -12,7 +12,7 @@
 //
 // Entries are not flushed to the disk: they must survive the agent, not the host.
 // After a power cut every process is gone as well, and what is missing here is
-// read from the store. Identity and boot are flushed.
+// read from the store. Identity and holder are flushed.
 package journal
 
 import (
@@ -55,6 +55,7 @@ type Journal struct {
 	lock     *os.File
 	uuid     string
 	holder   string
+	moved    bool
 	rebooted bool
 }
 

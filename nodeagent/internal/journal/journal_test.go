@@ -220,8 +220,8 @@ func TestARebootIsKnownOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if j.Rebooted() != c.rebooted {
-			t.Errorf("under boot %s rebooted is %v", c.boot, j.Rebooted())
+		if j.Rebooted() != c.rebooted || j.Moved() != c.rebooted {
+			t.Errorf("under boot %s rebooted is %v, moved %v", c.boot, j.Rebooted(), j.Moved())
 		}
 		j.Close()
 	}
@@ -230,15 +230,15 @@ func TestARebootIsKnownOnce(t *testing.T) {
 func TestACopyOfTheDirectoryIsAnotherHolder(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	first := open(t, dir)
-	if err := os.WriteFile(filepath.Join(other, "uuid"), []byte(first.UUID()+"\n"), 0o600); err != nil {
+	if err := os.CopyFS(other, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
 	holder := first.Holder()
-	if got := open(t, other); got.Holder() == holder || got.UUID() != first.UUID() {
+	if got := open(t, other); got.Holder() == holder || got.UUID() != first.UUID() || !got.Moved() || got.Rebooted() {
 		t.Errorf("holder %s of both", holder)
 	}
 	first.Close()
-	if again := open(t, dir); again.Holder() != holder {
+	if again := open(t, dir); again.Holder() != holder || again.Moved() {
 		t.Errorf("holder %s became %s", holder, again.Holder())
 	}
 }

@@ -109,10 +109,12 @@ func (t *step) count(at time.Time) {
 	t.Crashes = recent[max(0, len(recent)-GiveUp):]
 }
 
-// restart begins another run in place, or gives up.
+// restart begins another run in place, or gives up. A restart of the host is not the server's fault.
 func (t *step) restart(v verdict, exit fleet.Exit, rebooted bool, at time.Time) {
-	t.count(at)
-	if len(t.Crashes) >= GiveUp {
+	if !rebooted {
+		t.count(at)
+	}
+	if !rebooted && len(t.Crashes) >= GiveUp {
 		message := fmt.Sprintf("%s; that was %d crashes within %v", sentence(v), len(t.Crashes), CrashWindow)
 		t.end(v.state, v.reason, message, &exit, at)
 		return
@@ -238,10 +240,18 @@ func Note(parts ...string) string {
 
 // Resume is the state of an instance of which only the store's records are left:
 // what runs of it is unknown until somebody has looked.
-func Resume(p fleet.Placement, s fleet.Status) State {
-	state := State{Placement: p, Run: 1, Status: s, Phase: Online, Alive: true}
-	if s.State.Terminal() {
+func Resume(p fleet.Placement, plan fleet.Plan, s fleet.Status) State {
+	state := State{Placement: p, Plan: plan, Run: 1, TokenHash: s.TokenHash, Status: s, Phase: Online, Alive: true}
+	switch s.State {
+	case fleet.Preparing: // if nothing of it is found, it was never started
+		state.Phase = Launching
+	case fleet.Starting:
+		state.Phase = Starting
+	case fleet.Stopping:
+		state.Phase, state.Halt = Stopping, &Halt{State: fleet.Stopped, Reason: s.Reason, Message: s.Message}
+	case fleet.Stopped, fleet.Crashed, fleet.Failed:
 		state.Phase, state.Alive = Ended, false
+	case fleet.Unplaced, fleet.Online, fleet.Offline:
 	}
 	return state
 }

@@ -265,3 +265,58 @@ func TestNotesStandInTheMessage(t *testing.T) {
 		t.Errorf("message %q, want %q", got, want)
 	}
 }
+
+func TestARestartOfTheHostIsNotCounted(t *testing.T) {
+	s := running(t, restarting)
+	for run := 1; run < 2*machine.GiveUp; run++ {
+		s.on(machine.Recovered{}, machine.Lost{Run: run, Rebooted: true}).is(machine.Preparing, fleet.Starting, fleet.ReasonRestartedInPlace)
+		s.on(prepared(run+1, restarting), started(run+1))
+	}
+	if s.state.Level != 0 || len(s.state.Crashes) > 0 {
+		t.Errorf("level %d, crashes %v", s.state.Level, s.state.Crashes)
+	}
+}
+
+func TestWhatTheStoreKnowsIsTakenUp(t *testing.T) {
+	adopt, again := machine.Adopt{Run: 1}, machine.Prepare{Run: 2}
+	cases := []struct {
+		state  fleet.State
+		asked  []machine.Effect
+		found  fleet.State
+		gone   fleet.State
+		closer machine.Effect // what is done when nothing is found
+	}{
+		{fleet.Preparing, []machine.Effect{adopt}, fleet.Online, fleet.Preparing, again},
+		{fleet.Starting, []machine.Effect{adopt}, fleet.Online, fleet.Crashed, machine.Clear{}},
+		{fleet.Online, []machine.Effect{adopt}, fleet.Online, fleet.Crashed, machine.Clear{}},
+		{fleet.Offline, []machine.Effect{adopt}, fleet.Online, fleet.Crashed, machine.Clear{}},
+		{fleet.Stopping, []machine.Effect{adopt}, fleet.Stopping, fleet.Stopped, machine.Clear{}},
+		{fleet.Crashed, nil, fleet.Crashed, fleet.Crashed, nil},
+		{fleet.Stopped, nil, fleet.Stopped, fleet.Stopped, nil},
+		{fleet.Failed, nil, fleet.Failed, fleet.Failed, nil},
+	}
+	for _, c := range cases {
+		t.Run(string(c.state), func(t *testing.T) {
+			status := fleet.Status{Instance: "aaaaaa", Generation: 1, State: c.state, TokenHash: "hash", StartedAt: epoch}
+			resume := func() *script {
+				s := begin(t)
+				s.state = machine.Resume(placed(1).Placement, prepared(1, nil).Plan, status)
+				s.state.Plan.OnCrash = fleet.CrashStop
+				return s.on(machine.Recovered{}).did(c.asked...)
+			}
+			if s := resume().on(machine.Found{Run: 1, PID: 7}); s.state.Status.State != c.found {
+				t.Errorf("found: %s, want %s", s.state.Status.State, c.found)
+			}
+			s := resume().on(machine.Lost{Run: 1})
+			if s.state.Status.State != c.gone || c.closer != nil && (len(s.last) != 1 || s.last[0] != c.closer) {
+				t.Errorf("gone: %s after %v, want %s after %v", s.state.Status.State, s.last, c.gone, c.closer)
+			}
+		})
+	}
+}
+
+func TestWithoutItsTokenAnInstanceIsPreparedAnew(t *testing.T) {
+	s := running(t, restarting).on(exited(1, 1))
+	s.state.TokenHash = ""
+	s.on(machine.Elapsed{Run: 1, Timer: machine.RestartTimer}).did(machine.Prepare{Run: 2})
+}

@@ -95,7 +95,7 @@ func (w *world) answer(t *rapid.T) {
 	switch h := helper.(type) {
 	case machine.Prepare:
 		if good {
-			w.step(machine.Prepared{Run: h.Run, Plan: drawPlan(t)})
+			w.step(machine.Prepared{Run: h.Run, Plan: drawPlan(t), TokenHash: rapid.SampledFrom([]string{"", "hash"}).Draw(t, "hash")})
 			return
 		}
 		w.step(machine.Failed{Run: h.Run, Reason: fleet.ReasonPrepareFailed})

@@ -274,6 +274,10 @@ func (t *step) elapsed(e Elapsed) {
 		t.halt(Halt{Force: true, State: fleet.Failed, Reason: fleet.ReasonStartTimeout, Message: startTimeout(t.Plan.StartupTimeoutSeconds)})
 	case e.Timer == RestartTimer && t.Phase == Waiting:
 		t.Run++
+		if t.TokenHash == "" { // its token was lost with the journal: it gets another one
+			t.prepare()
+			return
+		}
 		t.launch()
 	}
 }

@@ -8,11 +8,14 @@
 //     overwritten: joining ends with Conflict.
 //   - Nothing waits for it: instances are adopted and watched before the store was
 //     ever reached.
-//   - A session of the same node is taken over at once, since the lock on the data
-//     directory proves that whoever opened it is dead.
+//   - A session of the same directory on the same running host is taken over at
+//     once, since the lock on the directory proves that whoever opened it is dead. A
+//     copy of the directory proves nothing: its session is waited for, and while it is
+//     renewed joining ends with Conflict.
 package membership
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -40,6 +43,8 @@ type Config struct {
 	Store *store.Client
 	// Record is the node's record without its history: JoinedAt, BlockedPorts.
 	Record fleet.Node
+	// Holder is the lock the agent holds; see fleet.NodeSession.
+	Holder string
 	// TTL is how long the session outlives the agent. 0 means store.DefaultTTL.
 	TTL time.Duration
 	// Joined is called with each new session's fence.
@@ -51,6 +56,10 @@ type Config struct {
 type Member struct {
 	cfg    Config
 	doubts chan struct{}
+
+	// other is a session of somebody else, seen at firstSeen; owned by Run.
+	other     int64
+	firstSeen time.Time
 
 	mu      sync.Mutex
 	record  fleet.Node
@@ -180,12 +189,16 @@ func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, er
 	if err := m.deleted(attempt); err != nil {
 		return nil, "", err
 	}
+	predecessor, err := m.predecessor(attempt)
+	if err != nil {
+		return nil, "", err
+	}
 	if err := m.write(attempt, func(*fleet.Node) {}); err != nil {
 		return nil, "", err
 	}
 	node := m.Node()
-	session := fleet.NodeSession{Node: node.ID, DataUUID: node.DataUUID, StartedAt: time.Now().UTC()}
-	s, err = store.OpenSession(attempt, m.cfg.Store, store.NodeSessionKey(node.ID), session, m.cfg.TTL, true)
+	session := fleet.NodeSession{Node: node.ID, DataUUID: node.DataUUID, Holder: m.cfg.Holder, StartedAt: time.Now().UTC()}
+	s, err = store.OpenSession(attempt, m.cfg.Store, store.NodeSessionKey(node.ID), session, m.cfg.TTL, predecessor)
 	return s, meta.ClusterID, errs.Wrap("membership.join", err)
 }
 
@@ -202,6 +215,41 @@ func (m *Member) deleted(ctx context.Context) error {
 		return errs.New(errs.Unavailable, "node %s is being deleted: its records have to go first", m.cfg.Record.ID)
 	}
 	return nil
+}
+
+// predecessor reports whether the node's session is a predecessor's of this very
+// agent. It looks before anything is written, so that the record of another one
+// that lives is left as it is. Unavailable while it may be about to expire,
+// Conflict when somebody renews it.
+func (m *Member) predecessor(ctx context.Context) (bool, error) {
+	id := m.cfg.Record.ID
+	s, err := store.Get(ctx, m.cfg.Store, store.NodeSessionKey(id))
+	switch {
+	case errs.Is(err, errs.NotFound):
+		return false, nil
+	case err != nil:
+		return false, errs.Wrap("membership.predecessor", err)
+	case s.DataUUID == m.cfg.Record.DataUUID && (s.Holder == m.cfg.Holder || s.Holder == ""):
+		return true, nil
+	}
+	record, err := store.Get(ctx, m.cfg.Store, store.NodeKey(id))
+	if err == nil && record.DataUUID != m.cfg.Record.DataUUID {
+		return false, foreign(id, record)
+	}
+	if m.other != s.CreateRev {
+		m.other, m.firstSeen = s.CreateRev, time.Now()
+	}
+	if time.Since(m.firstSeen) < 2*cmp.Or(m.cfg.TTL, store.DefaultTTL) {
+		return false, errs.New(errs.Unavailable, "node %s has a session of another boot or another directory: waiting for its end", id)
+	}
+	return false, alive(s, record)
+}
+
+// alive words that somebody else keeps the node's session.
+func alive(s fleet.NodeSession, record fleet.Node) error {
+	return &errs.Error{Op: "membership.join", Kind: errs.Conflict, Field: "node", Message: fmt.Sprintf(
+		"another agent, on a copy of this data directory, lives as node %s (host %s, since %s): stop it, or give this one an empty directory and an id of its own; instances that run are left alone",
+		s.Node, record.Host.Hostname, s.StartedAt.Format(time.RFC3339))}
 }
 
 // write writes the node's record as configured, with what is to be kept of the

@@ -199,10 +199,12 @@ func (i *Instance) adopt(ctx context.Context, e journal.Entry) message {
 		return message{event: machine.Lost{Run: run}}
 	}
 	if unknown {
-		if err := p.Kill(ctx); err != nil {
-			i.log.Error("the remains of a start were not ended", "error", err)
+		<-p.Exited() // once what is left has been ended
+		exit := p.Exit()
+		if !exit.Known || e.Machine.Phase == machine.Launching { // then it is of the run before
+			return message{event: machine.Lost{Run: run, Rebooted: i.kit.Rebooted}}
 		}
-		return message{event: machine.Lost{Run: run}}
+		return message{event: exitEvent(run, exit)}
 	}
 	if !p.Running() { // what is left is cleared away first, which takes a moment
 		<-p.Exited()

@@ -27,7 +27,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
 )
 
-// Kit is what all instances of an agent share. Every field is required.
+// Kit is what all instances of an agent share. Every field but Rebooted is required.
 type Kit struct {
 	Runtime   runtime.Runtime
 	Journal   *journal.Journal
@@ -36,6 +36,8 @@ type Kit struct {
 	DataDir string
 	// BootID identifies the running kernel.
 	BootID string
+	// Rebooted is true when the host was restarted since the agent before this one.
+	Rebooted bool
 	// Host is what environments take over from the host.
 	Host workspace.Host
 	// APIURL is the gateway's address as seen by instances.

@@ -1,0 +1,426 @@
+package nodeagent_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent"
+	"github.com/orreryhq/orrery/nodeagent/internal/journal"
+)
+
+// processesOf are the processes that carry an instance's mark and work below the site's directory.
+func (s *site) processesOf(id fleet.InstanceID) []int {
+	s.t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		env, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		cwd, _ := os.Readlink(filepath.Join("/proc", e.Name(), "cwd"))
+		if strings.Contains("\x00"+string(env), "\x00ORRERY_INSTANCE_ID="+string(id)+"\x00") && strings.HasPrefix(cwd, s.dir+"/") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func (s *site) entryPath(id fleet.InstanceID) string {
+	return filepath.Join(s.dir, "journal", string(id)+".json")
+}
+
+// edit changes an instance's journal entry while no agent runs.
+func (s *site) edit(id fleet.InstanceID, change func(*journal.Entry)) {
+	s.t.Helper()
+	b, err := os.ReadFile(s.entryPath(id))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var e journal.Entry
+	if err := json.Unmarshal(b, &e); err != nil {
+		s.t.Fatal(err)
+	}
+	change(&e)
+	if b, err = json.Marshal(e); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(s.entryPath(id), b, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// logbook is a log that can be searched while it is written.
+type logbook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logbook) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *logbook) into(c *nodeagent.Config) { c.Log = slog.New(slog.NewTextHandler(l, nil)) }
+
+// bystander is a process that has nothing to do with any instance.
+func bystander(t *testing.T) int {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd.Process.Pid
+}
+
+func startTime(t *testing.T, pid int) uint64 {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.ParseUint(strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))[19], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// endAll ends all processes of an instance at once, as a power cut does: nothing tells of it.
+func (s *site) endAll(id fleet.InstanceID) {
+	s.t.Helper()
+	s.edit(id, func(e *journal.Entry) {
+		if err := syscall.Kill(e.Process.Shell.PID, syscall.SIGKILL); err != nil {
+			s.t.Fatal(err)
+		}
+	})
+	for _, pid := range s.processesOf(id) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	eventually(s.t, "the processes gone", func() (string, bool) {
+		left := s.processesOf(id)
+		return fmt.Sprint(left), len(left) == 0
+	})
+}
+
+func TestAnInstanceWhoseEntryWasLostIsTakenUpWithItsProcess(t *testing.T) {
+	spoil := map[string]func(path string) error{
+		"cut short":          func(path string) error { return os.Truncate(path, 20) },
+		"empty":              func(path string) error { return os.Truncate(path, 0) },
+		"deleted":            os.Remove,
+		"of another program": func(path string) error { return os.WriteFile(path, []byte(`{"version":99,"machine":[]}`), 0o600) },
+		"the whole journal":  func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
+	}
+	for name, spoil := range spoil {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.start(nil)
+			plan := server()
+			plan.OnCrash = fleet.CrashRestart
+			s.place("aaaaaa", 1, plan, freePort(t))
+			s.place("bbbbbb", 1, basic("sleep 1000"), 0)
+			a, b := s.awaitState("aaaaaa", 1, fleet.Online), s.awaitState("bbbbbb", 1, fleet.Online)
+			processes := s.processesOf("aaaaaa")
+			s.stop()
+			if err := spoil(s.entryPath("aaaaaa")); err != nil {
+				t.Fatal(err)
+			}
+			var log logbook
+			s.start(log.into)
+			eventually(t, "the instance taken up", func() (string, bool) {
+				i, err := s.api().Instance(t.Context(), "aaaaaa")
+				return fmt.Sprintf("%+v, %v", i, err), err == nil && i.PID == a.PID && i.State == fleet.Online
+			})
+			if got := s.processesOf("aaaaaa"); fmt.Sprint(got) != fmt.Sprint(processes) {
+				t.Errorf("processes %v, before %v", got, processes)
+			}
+			if st := s.status("bbbbbb"); st.PID != b.PID || !alive(b.PID) {
+				t.Errorf("the other instance: %+v", st)
+			}
+			if !strings.Contains(log.String(), "missing from the journal") || !strings.Contains(log.String(), "instance=aaaaaa") {
+				t.Errorf("the log names it nowhere:\n%s", &log)
+			}
+			s.stop()
+			s.start(taking) // its entry is whole again; the plan's stop line ends it
+			s.order("aaaaaa", 1, fleet.OrderStop)
+			if st := s.awaitState("aaaaaa", 1, fleet.Stopped); st.Exit == nil || st.Exit.Code != 0 {
+				t.Errorf("status %+v, exit %+v", st, st.Exit)
+			}
+		})
+	}
+}
+
+func TestAnInstanceTakenUpKeepsItsTokenThroughARestartInPlace(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	plan := basic(`echo "$ORRERY_TOKEN" >>tokens; echo >up; sleep 1000`)
+	plan.OnCrash = fleet.CrashRestart
+	s.place("aaaaaa", 1, plan, 0)
+	first := s.awaitState("aaaaaa", 1, fleet.Online)
+	eventually(t, "the first run", func() (string, bool) { return "", s.running("aaaaaa", "up") != "" })
+	s.stop()
+	if err := os.Remove(s.entryPath("aaaaaa")); err != nil {
+		t.Fatal(err)
+	}
+	s.start(taking)
+	if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	second := s.await("aaaaaa", "a second run", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == 1 })
+	eventually(t, "both tokens", func() (string, bool) {
+		tokens := strings.Fields(s.running("aaaaaa", "tokens"))
+		return fmt.Sprint(tokens), len(tokens) == 2 && tokens[0] == tokens[1]
+	})
+	if second.TokenHash != first.TokenHash {
+		t.Error("the token changed")
+	}
+}
+
+func TestAnOrderThatWaitedIsObeyedByAnInstanceTakenUp(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	s.stop()
+	if err := os.Remove(s.entryPath("aaaaaa")); err != nil {
+		t.Fatal(err)
+	}
+	s.order("aaaaaa", 1, fleet.OrderStop)
+	s.start(taking)
+	s.awaitState("aaaaaa", 1, fleet.Stopped)
+	awaitGone(t, pid)
+}
+
+func TestAProcessItsAgentCouldNotEvenReportIsAdopted(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	s.stop()
+	if err := os.Remove(s.entryPath("aaaaaa")); err != nil {
+		t.Fatal(err)
+	}
+	s.remove(store.StatusKey("aaaaaa"))
+	s.start(taking)
+	if st := s.awaitState("aaaaaa", 1, fleet.Online); st.PID != pid || len(s.processesOf("aaaaaa")) != 2 {
+		t.Errorf("status %+v, processes %v", st, s.processesOf("aaaaaa"))
+	}
+}
+
+func TestAStartThatWasNotJournalledIsAdopted(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	s.stop()
+	s.edit("aaaaaa", func(e *journal.Entry) {
+		e.Machine.Phase, e.Machine.Out, e.ProcessRun = "launching", "launch", 0
+		e.Machine.Status.State, e.Machine.Status.PID = fleet.Preparing, 0
+	})
+	s.start(taking)
+	eventually(t, "the same process", func() (string, bool) {
+		i, err := s.api().Instance(t.Context(), "aaaaaa")
+		return fmt.Sprintf("%+v, %v", i, err), err == nil && i.State == fleet.Online && i.PID == pid
+	})
+}
+
+func TestAnExitIsKnownThoughTheJournalIsGone(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	s.place("aaaaaa", 1, basic("read go; exit 37"), 0)
+	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	if err := s.api().WriteLine(t.Context(), "aaaaaa", "too early to stop"); err != nil {
+		t.Fatal(err)
+	}
+	s.stop()
+	awaitGone(t, pid)
+	if err := os.RemoveAll(filepath.Join(s.dir, "journal")); err != nil {
+		t.Fatal(err)
+	}
+	s.start(taking)
+	if st := s.awaitState("aaaaaa", 1, fleet.Crashed); st.Exit == nil || st.Exit.Code != 37 {
+		t.Errorf("status %+v, exit %+v", st, st.Exit)
+	}
+}
+
+func TestARestartOfTheHostIsNoCrash(t *testing.T) {
+	for _, entry := range []string{"whole", "cut short"} {
+		t.Run(entry, func(t *testing.T) {
+			s := newSite(t)
+			s.start(nil)
+			again := basic("sleep 1000")
+			again.OnCrash = fleet.CrashRestart
+			s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+			s.place("bbbbbb", 1, again, 0)
+			s.awaitState("aaaaaa", 1, fleet.Online)
+			before := s.awaitState("bbbbbb", 1, fleet.Online)
+			s.stop()
+			recycled := bystander(t)
+			for _, id := range []fleet.InstanceID{"aaaaaa", "bbbbbb"} {
+				s.endAll(id)
+				s.edit(id, func(e *journal.Entry) {
+					e.Process.Server.PID, e.Process.Server.Start = recycled, startTime(t, recycled)
+					e.Process.Shell = e.Process.Server
+				})
+			}
+			if entry == "cut short" {
+				if err := os.Truncate(s.entryPath("aaaaaa"), 9); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.start(func(c *nodeagent.Config) { taking(c); c.BootID = "the next boot" })
+			st := s.awaitState("aaaaaa", 1, fleet.Crashed)
+			if st.Reason != fleet.ReasonNodeRebooted {
+				t.Errorf("status %+v", st)
+			}
+			after := s.await("bbbbbb", "a run after the restart", func(st fleet.Status) bool { return st.State == fleet.Online && st.PID != before.PID })
+			s.stop()
+			s.edit("bbbbbb", func(e *journal.Entry) {
+				if e.Machine.Level != 0 || len(e.Machine.Crashes) != 0 {
+					t.Errorf("counted as a crash: level %d, %v; status %+v", e.Machine.Level, e.Machine.Crashes, after)
+				}
+			})
+			if !alive(recycled) {
+				t.Error("a process that has an old one's number was ended")
+			}
+		})
+	}
+}
+
+func TestARecycledPIDIsNeverSignalled(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+	s.awaitState("aaaaaa", 1, fleet.Online)
+	s.stop()
+	s.endAll("aaaaaa")
+	recycled := bystander(t)
+	s.edit("aaaaaa", func(e *journal.Entry) { e.Process.Shell.PID, e.Process.Server.PID = recycled, recycled })
+	s.order("aaaaaa", 1, fleet.OrderKill)
+	s.start(taking)
+	s.awaitState("aaaaaa", 1, fleet.Stopped)
+	if !alive(recycled) {
+		t.Error("a stranger was ended")
+	}
+}
+
+func TestEntriesOfAnotherNodeAreNamedAndLeftAlone(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	s.write(store.IntentKey("aaaaaa"), fleet.Intent{ID: "aaaaaa", Group: "lobby", Name: "lobby-1", Desired: fleet.DesiredRunning})
+	s.stop()
+	before, err := os.ReadFile(s.entryPath("aaaaaa"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log logbook
+	s.start(func(c *nodeagent.Config) { taking(c); log.into(c); c.Node = "node-2" })
+	s.write(store.PlacementKey("node-2", "bbbbbb"), fleet.Placement{Instance: "bbbbbb", Group: "lobby", Node: "node-2", Generation: 1, Plan: "none"})
+	s.awaitState("bbbbbb", 1, fleet.Failed) // the placements were acted on
+	if text := log.String(); !strings.Contains(text, s.entryPath("aaaaaa")) || !strings.Contains(text, "node-1") {
+		t.Errorf("not named:\n%s", text)
+	}
+	s.stop()
+	if after, err := os.ReadFile(s.entryPath("aaaaaa")); err != nil || !bytes.Equal(before, after) || !alive(pid) {
+		t.Errorf("the entry or its process was touched: %v", err)
+	}
+	s.start(taking)
+	s.order("aaaaaa", 1, fleet.OrderStop)
+	s.awaitState("aaaaaa", 1, fleet.Stopped)
+}
+
+func TestANodesIDStaysItsDirectorysUntilAnOperatorDeletesTheNode(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	other := *s
+	other.dir = t.TempDir()
+	refused := func(when string) {
+		t.Helper()
+		a, err := nodeagent.New(other.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Run(t.Context()); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), "operator delete") {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	refused("while the first lives")
+	if st := s.status("aaaaaa"); st.PID != pid || !alive(pid) {
+		t.Errorf("the first one's instance was touched: %+v", st)
+	}
+	s.order("aaaaaa", 1, fleet.OrderKill)
+	s.awaitState("aaaaaa", 1, fleet.Stopped)
+	s.stop()
+	s.remove(store.NodeSessionKey(node))
+	refused("after its session is gone")
+	s.remove(store.NodeKey(node))
+	other.start(taking)
+}
+
+func TestACopyOfADataDirectoryIsRefusedWhileTheFirstLives(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+	before := s.awaitState("aaaaaa", 1, fleet.Online)
+	record, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := s.config()
+	cfg.DataDir = t.TempDir()
+	for _, part := range []string{"uuid", "holder", "journal/aaaaaa.json"} {
+		b, err := os.ReadFile(filepath.Join(s.dir, part))
+		if err == nil {
+			err = errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(cfg.DataDir, part)), 0o700), os.WriteFile(filepath.Join(cfg.DataDir, part), b, 0o600))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg.SessionTTL = 1e9 // a second: the sooner it is sure
+	a, err := nodeagent.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Run(t.Context()); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), "copy of this data directory") {
+		t.Errorf("the copy: %v", err)
+	}
+	again, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+	if err != nil || again.AgentURL != record.AgentURL {
+		t.Errorf("the copy wrote the node's record: %+v, %v", again, err)
+	}
+	if st := s.status("aaaaaa"); st.PID != before.PID || st.Epoch != before.Epoch || !alive(before.PID) {
+		t.Errorf("before %+v\nafter %+v", before, st)
+	}
+}

@@ -1,0 +1,48 @@
+package controller
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/machine"
+)
+
+// Listed is closed when the node's placements were listed once and acted on: from
+// then on it is known what has no record.
+func (c *Controller) Listed() <-chan struct{} { return c.listed }
+
+// Unrecorded are the living instances whose placement is gone; running is the
+// number of all living ones.
+func (c *Controller) Unrecorded() (ids []fleet.InstanceID, running int) {
+	for id, l := range c.Live() {
+		if !l.Status.State.Running() {
+			continue
+		}
+		running++
+		if l.Orphan {
+			ids = append(ids, id)
+		}
+	}
+	return ids, running
+}
+
+// Driven reports whether the node drives an instance.
+func (c *Controller) Driven(id fleet.InstanceID) bool {
+	_, err := c.Instance(id)
+	return err == nil
+}
+
+// StopUnrecorded stops an instance by its own policy because it has no record.
+func (c *Controller) StopUnrecorded(id fleet.InstanceID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, ok := c.instances[id]
+	if _, recorded := c.placements[id]; !ok || recorded {
+		return
+	}
+	i.Send(machine.Ordered{Order: fleet.Order{
+		Instance: id, Node: c.cfg.Node, Generation: i.Live().Status.Generation, Action: fleet.OrderStop,
+		By: fmt.Sprintf("node %s", c.cfg.Node), Reason: fleet.ReasonOrphan, Message: fleet.ReasonOrphan.Text(), At: time.Now().UTC(),
+	}})
+}

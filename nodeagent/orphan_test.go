@@ -1,0 +1,202 @@
+package nodeagent_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent"
+)
+
+// stray leaves a running instance without journal and record, and no agent.
+func stray(t *testing.T, s *site) (pid int) {
+	t.Helper()
+	s.start(nil)
+	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+	s.place("bbbbbb", 1, basic("sleep 1000"), 0)
+	pid = s.awaitState("aaaaaa", 1, fleet.Online).PID
+	s.awaitState("bbbbbb", 1, fleet.Online)
+	s.stop()
+	if err := os.Remove(s.entryPath("aaaaaa")); err != nil {
+		t.Fatal(err)
+	}
+	s.remove(store.PlacementKey(node, "aaaaaa"))
+	s.remove(store.StatusKey("aaaaaa"))
+	t.Cleanup(func() { // whatever the test says of it
+		for _, pid := range s.processesOf("aaaaaa") {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return pid
+}
+
+// orphans reads the metric.
+func orphans(t *testing.T, reg *prometheus.Registry) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "orrery_nodeagent_orphans" {
+			return f.Metric[0].Gauge.GetValue()
+		}
+	}
+	t.Fatal("no such metric")
+	return 0
+}
+
+// awaitOrphans waits until the metric says so many.
+func awaitOrphans(t *testing.T, reg *prometheus.Registry, want float64) {
+	t.Helper()
+	eventually(t, fmt.Sprint(want, " orphans"), func() (string, bool) {
+		got := orphans(t, reg)
+		return fmt.Sprint(got), got == want
+	})
+}
+
+func TestAProcessWithoutAnyRecordIsReportedAndEndedAfterItsGrace(t *testing.T) {
+	s := newSite(t)
+	pid := stray(t, s)
+	var log logbook
+	reg := prometheus.NewRegistry()
+	s.start(func(c *nodeagent.Config) {
+		taking(c)
+		log.into(c)
+		c.Metrics, c.OrphanGrace = reg, 500*time.Millisecond
+	})
+	awaitOrphans(t, reg, 1)
+	if !alive(pid) || !strings.Contains(log.String(), "orphan: a process runs for an instance without a record") {
+		t.Errorf("ended before its grace, or not named:\n%s", &log)
+	}
+	awaitGone(t, pid)
+	awaitOrphans(t, reg, 0)
+	if st := s.status("bbbbbb"); st.State != fleet.Online || !alive(st.PID) {
+		t.Errorf("an instance with a record: %+v", st)
+	}
+	if !exists(filepath.Join(s.dir, "logs", "aaaaaa")) {
+		t.Error("its log is gone")
+	}
+}
+
+func TestAnInstanceWhoseRecordIsGoneIsStoppedByItsPolicyAfterItsGrace(t *testing.T) {
+	s := newSite(t)
+	reg := prometheus.NewRegistry()
+	s.start(func(c *nodeagent.Config) { taking(c); c.Metrics, c.OrphanGrace = reg, 500*time.Millisecond })
+	said := filepath.Join(t.TempDir(), "said")
+	plan := basic(`read line; echo "$line" >` + said)
+	plan.Stop.Command = "save and stop"
+	s.place("aaaaaa", 1, plan, 0)
+	s.awaitState("aaaaaa", 1, fleet.Online)
+	s.remove(store.PlacementKey(node, "aaaaaa"))
+	eventually(t, "the stop line", func() (string, bool) {
+		b, _ := os.ReadFile(said)
+		return string(b), string(b) == "save and stop\n"
+	})
+	eventually(t, "nothing of it left", func() (string, bool) { return "", !exists(s.entryPath("aaaaaa")) })
+}
+
+func TestAnOrphanIsLeftAloneWhile(t *testing.T) {
+	grace := func(c *nodeagent.Config) { c.OrphanGrace = 50 * time.Millisecond }
+	never := func(c *nodeagent.Config) { c.OrphanGrace = 0 }
+	nothing := func(*testing.T, *site) {}
+	cases := []struct {
+		name    string
+		change  func(*nodeagent.Config)
+		before  func(*testing.T, *site)
+		orphans float64
+	}{
+		{"its grace is unlimited", never, nothing, 1},
+		{"its intent exists", grace, func(_ *testing.T, s *site) {
+			s.write(store.IntentKey("aaaaaa"), fleet.Intent{ID: "aaaaaa", Group: "lobby", Name: "lobby-1", Desired: fleet.DesiredRunning})
+		}, 0},
+		{"the store was emptied since it was started", grace, func(_ *testing.T, s *site) {
+			s.remove(store.NodeKey(node))
+			s.remove(store.PlacementKey(node, "bbbbbb"))
+			s.remove(store.StatusKey("bbbbbb"))
+		}, 2},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSite(t)
+			pid := stray(t, s)
+			c.before(t, s)
+			reg := prometheus.NewRegistry()
+			s.start(func(cfg *nodeagent.Config) { c.change(cfg); cfg.Metrics = reg })
+			awaitOrphans(t, reg, c.orphans)
+			looks(t, s)
+			if !alive(pid) {
+				t.Error("it was ended")
+			}
+			s.place("aaaaaa", 2, basic("true"), 0) // its record is back
+			s.awaitState("aaaaaa", 2, fleet.Online)
+			if st := s.status("aaaaaa"); st.PID != pid {
+				t.Errorf("status %+v, want pid %d", st, pid)
+			}
+			s.order("aaaaaa", 2, fleet.OrderKill)
+			s.order("bbbbbb", 1, fleet.OrderKill)
+			s.awaitState("aaaaaa", 2, fleet.Stopped)
+			awaitGone(t, pid)
+		})
+	}
+}
+
+func TestManyOrphansMakeTheStoreDoubted(t *testing.T) {
+	s := newSite(t)
+	var log logbook
+	reg := prometheus.NewRegistry()
+	s.start(func(c *nodeagent.Config) { taking(c); log.into(c); c.Metrics, c.OrphanGrace = reg, 50*time.Millisecond })
+	var pids []int
+	ids := []fleet.InstanceID{"aaaaaa", "bbbbbb", "cccccc", "dddddd"}
+	for _, id := range ids {
+		s.place(id, 1, basic("sleep 1000"), 0)
+		pids = append(pids, s.awaitState(id, 1, fleet.Online).PID)
+	}
+	for _, id := range ids {
+		s.remove(store.PlacementKey(node, id))
+	}
+	awaitOrphans(t, reg, 4)
+	eventually(t, "the doubt told", func() (string, bool) {
+		return log.String(), strings.Contains(log.String(), "too much of what runs here has no record")
+	})
+	looks(t, s)
+	for _, pid := range pids {
+		if !alive(pid) {
+			t.Errorf("process %d was ended", pid)
+		}
+	}
+}
+
+func TestWhileTheStoreIsAwayNoOrphanIsEnded(t *testing.T) {
+	s := newSite(t)
+	reg := prometheus.NewRegistry()
+	s.start(func(c *nodeagent.Config) { taking(c); c.Metrics, c.OrphanGrace = reg, 1500*time.Millisecond })
+	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	s.remove(store.PlacementKey(node, "aaaaaa"))
+	awaitOrphans(t, reg, 1)
+	s.etcd.Stop()
+	waited := time.Now()
+	eventually(t, "more than its grace to pass", func() (string, bool) { return "", time.Since(waited) > 3*time.Second })
+	if !alive(pid) {
+		t.Error("it was ended without the store")
+	}
+	s.etcd.Restart(t)
+	awaitGone(t, pid)
+}
+
+// looks waits for the time of many looks at a grace of 50 ms, by what an instance takes.
+func looks(t *testing.T, s *site) {
+	t.Helper()
+	s.place("zzzzzz", 1, basic("sleep 0.5"), 0)
+	s.awaitState("zzzzzz", 1, fleet.Stopped)
+	s.remove(store.PlacementKey(node, "zzzzzz"))
+}
