@@ -129,3 +129,12 @@ func (n *Namespace) Close() {
 		_ = n.file.Close()
 	}
 }
+
+// NamespacesAllowed reports whether this process may make namespaces.
+func NamespacesAllowed() bool {
+	n, err := NewNamespace()
+	if err == nil {
+		n.Close()
+	}
+	return err == nil
+}

@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -142,6 +143,19 @@ func (s *Site) Processes() []*Process {
 	}
 	return out
 }
+
+// Node is a node by id; nil when there is none.
+func (s *Site) Node(id string) *Node {
+	for _, n := range s.nodes {
+		if n.ID == id {
+			return n
+		}
+	}
+	return nil
+}
+
+// AllLinks are all lines.
+func (s *Site) AllLinks() []Pair { return slices.Collect(maps.Keys(s.links)) }
 
 // Link is the proxy between a pair; nil when they do not speak.
 func (s *Site) Link(p Pair) *proxy.Proxy { return s.links[p] }

@@ -197,15 +197,18 @@ func (n *Node) holds(pid int) bool {
 	return err == nil && strings.HasPrefix(strings.TrimSuffix(dir, " (deleted)"), n.DataDir+string(filepath.Separator))
 }
 
-// KillInstances ends all that runs on the node, at once.
-func (n *Node) KillInstances() {
-	for _, pid := range n.Instances() {
+// KillInstances ends all that runs on the node, at once, and returns what it was.
+func (n *Node) KillInstances() []int {
+	pids := n.Instances()
+	for _, pid := range pids {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
+	return pids
 }
 
-// PowerCut ends the agent and all that runs on the node, at once.
-func (n *Node) PowerCut() {
+// PowerCut ends the agent and all that runs on the node, at once, and returns the
+// processes beside the agent's.
+func (n *Node) PowerCut() []int {
 	n.Kill()
-	n.KillInstances()
+	return n.KillInstances()
 }

@@ -1,0 +1,67 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/orreryhq/orrery/e2e/faults/history"
+	"github.com/orreryhq/orrery/e2e/faults/record"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Settled says what is not yet as it shall be: each group has its wanted number of
+// instances, all ONLINE; each ONLINE record has a living process, and each living
+// process such a record. live are the runs whose process exists.
+func Settled(s *history.State, wanted map[fleet.GroupName]int, live []record.Run) []string {
+	var out []string
+	instances := s.Instances()
+	count := map[fleet.GroupName]int{}
+	for _, id := range slices.Sorted(maps.Keys(instances)) {
+		i := instances[id]
+		if state := i.State(); state == fleet.Online {
+			count[i.Intent.Group]++
+			if i.Intent.Desired != fleet.DesiredRunning {
+				out = append(out, fmt.Sprintf("%s runs though it shall stop", i.Intent.Name))
+			}
+		} else if !state.Terminal() {
+			why, text := i.Why()
+			out = append(out, fmt.Sprintf("%s (%s) is %s: %s, %s", i.Intent.Name, id, state, why, text))
+		}
+	}
+	for _, g := range slices.Sorted(maps.Keys(wanted)) {
+		if count[g] != wanted[g] {
+			out = append(out, fmt.Sprintf("%s has %d instances ONLINE, %d are declared", g, count[g], wanted[g]))
+		}
+	}
+	return append(out, unmatched(instances, live)...)
+}
+
+// unmatched are living processes without an ONLINE record of them, and the reverse.
+func unmatched(instances map[fleet.InstanceID]*fleet.Instance, live []record.Run) []string {
+	var out []string
+	lives := map[int]bool{}
+	for _, r := range live {
+		lives[r.PID] = true
+		i := instances[fleet.InstanceID(r.Instance)]
+		switch {
+		case i == nil:
+			out = append(out, fmt.Sprintf("orphan: %v lives without a record", r))
+		case i.State() != fleet.Online || i.Status.PID != r.PID:
+			out = append(out, fmt.Sprintf("orphan: %v lives, but its record says %s with pid %d", r, i.State(), pid(i)))
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(instances)) {
+		if i := instances[id]; i.State() == fleet.Online && !lives[pid(i)] {
+			out = append(out, fmt.Sprintf("lost: %s (%s) is ONLINE with pid %d, which does not live", i.Intent.Name, id, pid(i)))
+		}
+	}
+	return out
+}
+
+func pid(i *fleet.Instance) int {
+	if i.Status == nil {
+		return 0
+	}
+	return i.Status.PID
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/orreryhq/orrery/e2e/cluster/proxy"
+	"github.com/orreryhq/orrery/e2e/cluster/site"
+	"github.com/orreryhq/orrery/e2e/faults/plan"
+	"github.com/orreryhq/orrery/e2e/faults/record"
+)
+
+// hurt carries the faults out at their times, undoes them, and heals what is left.
+func (t *trial) hurt(ctx context.Context) {
+	start := time.Now()
+	var wg sync.WaitGroup
+	for _, f := range t.scenario.Faults {
+		wg.Go(func() {
+			pause(ctx, time.Until(start.Add(f.At)))
+			undo := t.strike(ctx, f)
+			if undo == nil {
+				return
+			}
+			pause(ctx, f.For)
+			undo()
+			t.log("over: %v", f)
+		})
+	}
+	wg.Wait()
+	t.heal()
+}
+
+// heal undoes everything, whatever was done.
+func (t *trial) heal() {
+	for _, p := range t.site.AllLinks() {
+		t.site.Link(p).Set(proxy.Fault{})
+	}
+	for _, p := range t.site.Processes() {
+		p.Resume()
+		if !p.Running() {
+			t.restart(p)
+		}
+	}
+}
+
+func (t *trial) restart(p *site.Process) {
+	if err := p.Start(); err != nil {
+		t.log("%v", err)
+	}
+}
+
+// strike does a fault and returns how to undo it; nil when there is nothing to undo.
+func (t *trial) strike(ctx context.Context, f plan.Fault) func() {
+	t.log("fault: %v", f)
+	p := t.site.Process(f.Target)
+	switch f.Kind {
+	case plan.Kill:
+		p.Kill()
+		return func() { t.restart(p) }
+	case plan.Stop:
+		if err := p.Stop(); err != nil {
+			t.fail(err)
+		}
+		return func() { t.restart(p) }
+	case plan.Pause:
+		p.Pause()
+		return p.Resume
+	case plan.CutBoth, plan.CutUp, plan.CutDown, plan.Delay, plan.HalfOpen, plan.Refuse:
+		return t.strikeLinks(f)
+	case plan.Outage:
+		return t.outage()
+	case plan.Compact:
+		t.compact(ctx)
+	case plan.KillWorkload:
+		t.killWorkload(f)
+	case plan.Scale:
+		t.scale(ctx, f)
+	case plan.PowerCut:
+		node := t.site.Node(f.Target)
+		t.markKilled(node.PowerCut())
+		return func() { t.restart(node.Process) }
+	case plan.FillDisk:
+		t.log("not done: no disk to fill")
+	}
+	return nil
+}
+
+func (t *trial) strikeLinks(f plan.Fault) func() {
+	var hurt proxy.Fault
+	switch f.Kind {
+	case plan.CutUp:
+		hurt.CutUp = true
+	case plan.CutDown:
+		hurt.CutDown = true
+	case plan.Delay:
+		hurt.Delay = time.Duration(f.Number) * time.Millisecond
+	case plan.HalfOpen:
+		hurt.HalfOpen = true
+	case plan.Refuse:
+		hurt.Refuse = true
+	default:
+		hurt.CutUp, hurt.CutDown = true, true
+	}
+	set := func(fault proxy.Fault) {
+		for _, pair := range t.site.Links(f.Target) {
+			if f.Member == "" || f.Member == pair.To {
+				t.site.Link(pair).Set(fault)
+			}
+		}
+	}
+	set(hurt)
+	return func() { set(proxy.Fault{}) }
+}
+
+func (t *trial) outage() func() {
+	members := t.site.Members()
+	for _, m := range members {
+		m.Kill()
+	}
+	return func() {
+		for _, m := range members {
+			if !m.Running() {
+				t.restart(m.Process)
+			}
+		}
+	}
+}
+
+// compact forgets etcd's history up to what is recorded.
+func (t *trial) compact(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	cli, err := clientv3.New(clientv3.Config{Endpoints: t.site.Endpoints(), Logger: zap.NewNop()})
+	if err != nil {
+		t.fail(err)
+		return
+	}
+	defer cli.Close()
+	if _, err := cli.Compact(ctx, t.history.Rev()); err != nil {
+		t.log("not compacted: %v", err)
+	}
+}
+
+func (t *trial) killWorkload(f plan.Fault) {
+	runs, err := record.Read(t.recordDir())
+	if err != nil {
+		t.fail(err)
+		return
+	}
+	runs = slices.DeleteFunc(living(runs), func(r record.Run) bool { return r.Group != f.Target })
+	slices.SortFunc(runs, func(a, b record.Run) int { return strings.Compare(a.Name, b.Name) })
+	if len(runs) == 0 {
+		t.log("not killed: no process of %s lives", f.Target)
+		return
+	}
+	victim := runs[f.Number%len(runs)]
+	t.markKilled([]int{victim.PID})
+	if err := syscall.Kill(victim.PID, syscall.SIGKILL); err != nil {
+		t.log("not killed: %v", err)
+		return
+	}
+	t.log("killed %v", victim)
+}
+
+// scale asks once: what comes of it during faults is not known.
+func (t *trial) scale(ctx context.Context, f plan.Fault) {
+	_, err := t.api.do(ctx, http.MethodPost, "/api/v1/groups/"+f.Target+"/scale", map[string]int{"targetInstances": f.Number})
+	if err != nil {
+		t.log("the scale was not confirmed: %v", err)
+	}
+}
+
+func (t *trial) markKilled(pids []int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, pid := range pids {
+		t.killed[pid] = true
+	}
+}
+
+// fail notes something broken while the faults are under way.
+func (t *trial) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.broken = append(t.broken, err.Error())
+}

@@ -1,0 +1,148 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// killsPerGroup is how many crashes in a short time leave a group unpaused.
+const killsPerGroup = 2
+
+// Generate is the scenario of a seed.
+func Generate(seed uint64, f Features) Scenario {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), features: f, kills: map[string]int{}}
+	s := &g.Scenario
+	s.Seed = seed
+	s.Members = pick(g, 1, 1, 3)
+	s.Schedulers, s.Enforcers = 1, 1
+	if f.Replicas {
+		s.Schedulers, s.Enforcers = 1+g.IntN(3), 1+g.IntN(3)
+	}
+	s.Gateways, s.Sources = 1+g.IntN(2), 1
+	s.Nodes = 1 + g.IntN(max(1, f.Nodes))
+	s.MemoryMiB = 1000 + 500*g.IntN(3)
+	g.groups()
+	g.faults()
+	return *s
+}
+
+type generator struct {
+	*rand.Rand
+	Scenario
+	features Features
+	kills    map[string]int
+}
+
+func pick[T any](g *generator, choices ...T) T { return choices[g.IntN(len(choices))] }
+
+// between is a duration in steps of a tenth of a second.
+func (g *generator) between(low, high time.Duration) time.Duration {
+	const step = 100 * time.Millisecond
+	return low + time.Duration(g.Int64N(int64((high-low)/step)+1))*step
+}
+
+func (g *generator) groups() {
+	for n := range 1 + g.IntN(2) {
+		count := 2 + g.IntN(4)
+		g.Groups = append(g.Groups, Group{
+			Name: fmt.Sprint("lobby", n+1), Count: count, Final: max(1, count+g.IntN(3)-1), MemoryMiB: 50, Template: g.IntN(2) == 0,
+		})
+	}
+	worlds := 1 + g.IntN(3)
+	g.Groups = append(g.Groups, Group{
+		Name: "world", Static: true, Count: worlds, Final: worlds, MemoryMiB: 100,
+		ReplaceOnLoss: g.features.ReplaceStatic && g.IntN(2) == 0,
+	})
+	if g.IntN(2) == 0 {
+		g.Groups = append(g.Groups, Group{Name: "shaky", Count: 1 + g.IntN(2), Final: 2, MemoryMiB: 50, Crash: g.between(time.Second, 4*time.Second)})
+	}
+}
+
+// faults makes five to ten, some of them at the same time.
+func (g *generator) faults() {
+	var at time.Duration
+	for range 5 + g.IntN(6) {
+		g.Faults = append(g.Faults, g.fault(at))
+		at += g.between(0, 2500*time.Millisecond)
+	}
+	slices.SortStableFunc(g.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+}
+
+// choices are the kinds with their weights.
+func (g *generator) choices() []Kind {
+	weights := []struct {
+		kind   Kind
+		weight int
+	}{
+		{Kill, 5}, {Pause, 4}, {Stop, 2}, {CutBoth, 3}, {CutUp, 2}, {CutDown, 2}, {Delay, 2}, {HalfOpen, 2}, {Refuse, 1},
+		{Outage, 2}, {Compact, 2}, {KillWorkload, 4}, {Scale, 3},
+	}
+	var out []Kind
+	for _, w := range weights {
+		out = append(out, slices.Repeat([]Kind{w.kind}, w.weight)...)
+	}
+	if g.features.NodeLoss {
+		out = append(out, PowerCut, PowerCut, PowerCut)
+	}
+	if g.features.Disks {
+		out = append(out, FillDisk, FillDisk)
+	}
+	return out
+}
+
+// fault makes one at a time.
+func (g *generator) fault(at time.Duration) Fault {
+	f := Fault{At: at, Kind: pick(g, g.choices()...)}
+	switch f.Kind {
+	case Kill, Stop:
+		f.Target, f.For = pick(g, append(g.Services(), g.MemberNames()...)...), g.between(0, 2*TTL)
+	case Pause:
+		f.Target, f.For = pick(g, append(g.Services(), g.MemberNames()...)...), g.between(TTL/2, 3*TTL)
+	case CutBoth, CutUp, CutDown, HalfOpen, Refuse, Delay:
+		f.Target, f.For = pick(g, g.Services()...), g.between(TTL/2, 3*TTL)
+		if g.Members > 1 && g.IntN(2) == 0 {
+			f.Member = pick(g, g.MemberNames()...)
+		}
+		if f.Kind == Delay {
+			f.Number = 50 + g.IntN(250)
+		}
+	case Outage:
+		f.For = g.between(TTL/2, 3*TTL)
+	case Compact:
+	case KillWorkload:
+		return g.killWorkload(f)
+	case Scale:
+		return g.scale(f)
+	case PowerCut:
+		f.Target, f.For = pick(g, g.NodeIDs()...), g.between(TTL/2, 4*TTL)
+	case FillDisk:
+		f.Target, f.For = pick(g, g.NodeIDs()...), g.between(TTL/2, 2*TTL)
+	}
+	return g.shortened(f)
+}
+
+// shortened keeps nodes from being lost where that is not yet to be tried.
+func (g *generator) shortened(f Fault) Fault {
+	return f
+}
+
+// killWorkload spares a group that would be paused, and kills a service instead.
+func (g *generator) killWorkload(f Fault) Fault {
+	group := pick(g, g.Groups...)
+	if group.Crash > 0 || g.kills[group.Name] == killsPerGroup {
+		f.Kind, f.Target, f.For = Kill, pick(g, g.Services()...), g.between(0, 2*TTL)
+		return g.shortened(f)
+	}
+	g.kills[group.Name]++
+	f.Target, f.Number = group.Name, g.IntN(max(1, group.Count))
+	return f
+}
+
+func (g *generator) scale(f Fault) Fault {
+	group := g.Groups[0]
+	f.Target, f.Number = group.Name, g.IntN(7)
+	return f
+}

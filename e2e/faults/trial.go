@@ -1,0 +1,284 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/orreryhq/orrery/e2e/cluster/site"
+	"github.com/orreryhq/orrery/e2e/faults/check"
+	"github.com/orreryhq/orrery/e2e/faults/history"
+	"github.com/orreryhq/orrery/e2e/faults/plan"
+	"github.com/orreryhq/orrery/e2e/faults/record"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+const (
+	// startPatience bounds the way to the first settled state.
+	startPatience = 60 * time.Second
+	// convergeWithin is the promise: declared counts after the last fault.
+	convergeWithin = 30 * time.Second
+	// restFor is how long the settled state has to last.
+	restFor = 2 * time.Second
+)
+
+// trial is one run of one scenario.
+type trial struct {
+	scenario plan.Scenario
+	dir      string
+	programs site.Programs
+	out      io.Writer
+	start    time.Time
+
+	site    *site.Site
+	api     *api
+	store   *store.Client
+	history history.Recorder
+
+	mu     sync.Mutex
+	killed map[int]bool // processes of instances that were killed by the plan
+	broken []string     // what was noticed while the faults were under way
+
+	// What is told in the end.
+	converged time.Duration
+	runs      int
+	revisions int64
+}
+
+// run carries the scenario out and returns what was broken.
+func (t *trial) run(ctx context.Context) []string {
+	t.killed = map[int]bool{}
+	if err := os.MkdirAll(t.recordDir(), 0o755); err != nil {
+		return []string{err.Error()}
+	}
+	var err error
+	t.site, err = site.Start(ctx, t.options())
+	broken := collect(err)
+	if err == nil {
+		broken = t.withStore(ctx)
+	}
+	for _, p := range t.site.Processes() {
+		broken = append(broken, p.Ended()...)
+	}
+	if err := t.site.Close(); err != nil {
+		broken = append(broken, "at the end: "+err.Error())
+	}
+	return broken
+}
+
+func collect(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return []string{err.Error()}
+}
+
+func (t *trial) recordDir() string { return filepath.Join(t.dir, "record") }
+
+func (t *trial) options() site.Options {
+	s := t.scenario
+	return site.Options{
+		Dir: t.dir, Programs: t.programs, Members: s.Members, Schedulers: s.Schedulers, Enforcers: s.Enforcers,
+		Gateways: s.Gateways, Sources: s.Sources, Nodes: s.Nodes, MemoryMiB: s.MemoryMiB, CPU: 100000, TTL: plan.TTL,
+		Namespaces: s.Nodes > 1,
+	}
+}
+
+// withStore records etcd's history while the scenario runs, and checks it then.
+func (t *trial) withStore(ctx context.Context) []string {
+	var err error
+	if t.store, err = store.Dial(t.site.Endpoints(), store.Options{}); err != nil {
+		return collect(err)
+	}
+	defer t.store.Close()
+	t.api = newAPI(t.site.Gateways(), t.site.PasswordFile())
+	defer t.api.close()
+	recording, stop := context.WithCancel(ctx)
+	var recorder sync.WaitGroup
+	recorder.Go(func() { t.history.Run(recording, t.store) })
+	broken := t.scenes(ctx)
+	stop()
+	recorder.Wait()
+	return append(broken, t.check()...)
+}
+
+// scenes are the steps of a run.
+func (t *trial) scenes(ctx context.Context) []string {
+	if err := t.declare(ctx); err != nil {
+		return collect(err)
+	}
+	if left := t.settle(ctx, startPatience, func(g plan.Group) int { return g.Count }); len(left) > 0 {
+		return append([]string{"it never settled, before any fault:"}, left...)
+	}
+	t.log("settled, the faults begin")
+	t.hurt(ctx)
+	healed := time.Now()
+	t.log("the faults are over")
+	if err := t.redeclare(ctx); err != nil {
+		return collect(err)
+	}
+	left := t.settle(ctx, convergeWithin-time.Since(healed), func(g plan.Group) int { return g.Final })
+	t.converged = time.Since(healed)
+	if len(left) > 0 {
+		return append([]string{fmt.Sprintf("it did not converge within %v of the last fault:", convergeWithin)}, left...)
+	}
+	return t.rest(ctx)
+}
+
+// rest looks whether the settled state lasts.
+func (t *trial) rest(ctx context.Context) []string {
+	for end := time.Now().Add(restFor); time.Now().Before(end) && ctx.Err() == nil; pause(ctx, 100*time.Millisecond) {
+		if left := t.unsettled(ctx, func(g plan.Group) int { return g.Final }); len(left) > 0 {
+			return append([]string{"it had settled and then changed:"}, left...)
+		}
+	}
+	return nil
+}
+
+// declare creates the groups once the API answers.
+func (t *trial) declare(ctx context.Context) error {
+	for _, g := range t.scenario.Groups {
+		spec := t.spec(g)
+		if err := t.persist(ctx, startPatience, http.MethodPost, "/api/v1/groups", spec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// portsPerGroup bounds each group's range.
+const portsPerGroup = 20
+
+func (t *trial) spec(g plan.Group) map[string]any {
+	command := fmt.Sprintf("exec %s -record %s", t.programs["witness"], t.recordDir())
+	if g.Static {
+		command += " -static"
+	}
+	if g.Crash > 0 {
+		command += " -crash " + g.Crash.String()
+	}
+	first := 31000
+	for n, other := range t.scenario.Groups {
+		if other.Name == g.Name {
+			first += n * portsPerGroup
+		}
+	}
+	spec := map[string]any{
+		"name": g.Name, "command": command, "static": g.Static, "minInstances": g.Count, "maxInstances": 0, "memoryMb": g.MemoryMiB,
+		"portRangeStart": first, "portRangeEnd": first + portsPerGroup - 1,
+		"readiness": map[string]any{"type": "port"}, "shutdownGraceSeconds": 5,
+	}
+	if g.ReplaceOnLoss {
+		spec["onNodeLoss"] = string(fleet.NodeLossReplace)
+	}
+	return spec
+}
+
+// redeclare ends the crashes and says what shall be in the end. Each group gets a
+// new revision, which ends the pauses that crashes have led to.
+func (t *trial) redeclare(ctx context.Context) error {
+	if err := os.WriteFile(filepath.Join(t.recordDir(), "calm"), nil, 0o644); err != nil {
+		return err
+	}
+	for n, g := range t.scenario.Groups {
+		change := map[string]any{"minInstances": g.Final, "maxPlayers": 1000 + n}
+		if err := t.persist(ctx, convergeWithin, http.MethodPatch, "/api/v1/groups/"+g.Name, change); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// persist sends a request until it is accepted.
+func (t *trial) persist(ctx context.Context, patience time.Duration, method, path string, body any) error {
+	deadline := time.Now().Add(patience)
+	for {
+		_, err := t.api.do(ctx, method, path, body)
+		if err == nil || method == http.MethodPost && strings.Contains(err.Error(), "status 409") {
+			return nil
+		}
+		if ctx.Err() != nil || time.Now().After(deadline) {
+			return fmt.Errorf("not accepted within %v: %w", patience, err)
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+}
+
+// settle waits until all is as declared, and returns what is not.
+func (t *trial) settle(ctx context.Context, patience time.Duration, wanted func(plan.Group) int) []string {
+	deadline := time.Now().Add(patience)
+	for {
+		left := t.unsettled(ctx, wanted)
+		if len(left) == 0 || ctx.Err() != nil || time.Now().After(deadline) {
+			return left
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+}
+
+func (t *trial) unsettled(ctx context.Context, wanted func(plan.Group) int) []string {
+	for _, p := range t.site.Processes() {
+		if !p.Running() {
+			return []string{p.Name + " does not run"}
+		}
+	}
+	asking, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	rev, err := t.store.Revision(asking)
+	if err != nil {
+		return collect(err)
+	}
+	if have := t.history.Rev(); have < rev {
+		return []string{fmt.Sprintf("the recorder is at revision %d of %d", have, rev)}
+	}
+	events, err := t.history.Events()
+	if err != nil {
+		return collect(err)
+	}
+	last, err := history.Last(events)
+	if err != nil {
+		return collect(err)
+	}
+	runs, err := record.Read(t.recordDir())
+	if err != nil {
+		return collect(err)
+	}
+	counts := map[fleet.GroupName]int{}
+	for _, g := range t.scenario.Groups {
+		counts[fleet.GroupName(g.Name)] = wanted(g)
+	}
+	return check.Settled(last, counts, living(runs))
+}
+
+// living are the runs whose process exists.
+func living(runs []record.Run) []record.Run {
+	var out []record.Run
+	for _, r := range runs {
+		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", r.PID))
+		if err == nil && strings.Contains("\x00"+string(env), "\x00ORRERY_INSTANCE_ID="+r.Instance+"\x00") {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// log prints a line with the time since the run began.
+func (t *trial) log(format string, args ...any) {
+	fmt.Fprintf(t.out, "%8.3f  %s\n", time.Since(t.start).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
