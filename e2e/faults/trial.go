@@ -229,14 +229,8 @@ func (t *trial) unsettled(ctx context.Context, wanted func(plan.Group) int) []st
 			return []string{p.Name + " does not run"}
 		}
 	}
-	asking, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	rev, err := t.store.Revision(asking)
-	if err != nil {
+	if err := t.catchUp(ctx); err != nil {
 		return collect(err)
-	}
-	if have := t.history.Rev(); have < rev {
-		return []string{fmt.Sprintf("the recorder is at revision %d of %d", have, rev)}
 	}
 	events, err := t.history.Events()
 	if err != nil {
@@ -255,6 +249,20 @@ func (t *trial) unsettled(ctx context.Context, wanted func(plan.Group) int) []st
 		counts[fleet.GroupName(g.Name)] = wanted(g)
 	}
 	return check.Settled(last, counts, living(runs))
+}
+
+// catchUp waits until the recorder has all that etcd has.
+func (t *trial) catchUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	rev, err := t.store.Revision(ctx)
+	for err == nil && t.history.Rev() < rev {
+		pause(ctx, 2*time.Millisecond)
+		if ctx.Err() != nil {
+			err = fmt.Errorf("the recorder is at revision %d of %d", t.history.Rev(), rev)
+		}
+	}
+	return err
 }
 
 // living are the runs whose process exists.

@@ -1,7 +1,12 @@
 package main
 
 import (
+	"slices"
+
+	"github.com/orreryhq/orrery/e2e/faults/check"
+	"github.com/orreryhq/orrery/e2e/faults/plan"
 	"github.com/orreryhq/orrery/e2e/faults/record"
+	"github.com/orreryhq/orrery/libs/fleet"
 )
 
 // check looks at all that was recorded.
@@ -15,6 +20,33 @@ func (t *trial) check() []string {
 		return collect(err)
 	}
 	t.runs, t.revisions = len(runs), t.history.Rev()
-	_ = events
-	return t.broken
+	lives := map[int]bool{}
+	for _, r := range living(runs) {
+		lives[r.PID] = true
+	}
+	exits := check.Exits{
+		Runs: runs, Events: events, MayShrink: t.mayShrink, MayFail: t.mayFail,
+		Living: func(pid int) bool { return lives[pid] },
+		Killed: func(pid int) bool { return t.killed[pid] },
+	}
+	out := slices.Concat(t.broken, check.StaticOverlaps(runs), check.PortClashes(runs), check.DataLosses(runs))
+	records, err := check.Records(events)
+	out = append(append(out, records...), collect(err)...)
+	ends, err := exits.Check()
+	return append(append(out, ends...), collect(err)...)
 }
+
+// mayShrink reports whether the scenario lowers a group's count or loses a node.
+func (t *trial) mayShrink(name fleet.GroupName) bool {
+	for _, g := range t.scenario.Groups {
+		if g.Name == string(name) && g.Final < g.Count {
+			return true
+		}
+	}
+	return slices.ContainsFunc(t.scenario.Faults, func(f plan.Fault) bool {
+		return f.Kind == plan.Scale && f.Target == string(name)
+	})
+}
+
+// mayFail reports whether the scenario explains why an instance could not be started.
+func (t *trial) mayFail(fleet.Reason) bool { return false }

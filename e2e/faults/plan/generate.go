@@ -77,8 +77,19 @@ func (g *generator) choices() []Kind {
 		kind   Kind
 		weight int
 	}{
-		{Kill, 5}, {Pause, 4}, {Stop, 2}, {CutBoth, 3}, {CutUp, 2}, {CutDown, 2}, {Delay, 2}, {HalfOpen, 2}, {Refuse, 1},
-		{Outage, 2}, {Compact, 2}, {KillWorkload, 4}, {Scale, 3},
+		{Kill, 5},
+		{Pause, 4},
+		{Stop, 2},
+		{CutBoth, 3},
+		{CutUp, 2},
+		{CutDown, 2},
+		{Delay, 2},
+		{HalfOpen, 2},
+		{Refuse, 1},
+		{Outage, 2},
+		{Compact, 2},
+		{KillWorkload, 4},
+		{Scale, 3},
 	}
 	var out []Kind
 	for _, w := range weights {

@@ -47,8 +47,10 @@ type Header struct {
 	Node     string `json:"node"`
 	PID      int    `json:"pid"`
 	// Port is 0 when it has none.
-	Port    int  `json:"port"`
-	Static  bool `json:"static,omitempty"`
+	Port   int  `json:"port"`
+	Static bool `json:"static,omitempty"`
+	// Earlier is the number of runs before it in the same directory; static ones only.
+	Earlier int  `json:"earlier,omitempty"`
 	Started Time `json:"started"`
 }
 

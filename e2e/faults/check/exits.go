@@ -1,0 +1,143 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/orreryhq/orrery/e2e/faults/history"
+	"github.com/orreryhq/orrery/e2e/faults/record"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Exits is what Exits looks at.
+type Exits struct {
+	// Runs are all runs; Living and Killed say of a process that it lives, or that
+	// the plan killed it.
+	Runs           []record.Run
+	Living, Killed func(pid int) bool
+	Events         []history.Event
+	// MayShrink reports whether a group's count was lowered, or a node lost, so that
+	// instances may be in excess.
+	MayShrink func(fleet.GroupName) bool
+	// MayFail reports whether an instance may end or fail to start for a reason.
+	MayFail func(fleet.Reason) bool
+}
+
+// why are the reasons orders may have in any scenario.
+var why = []fleet.Reason{
+	fleet.ReasonStopRequested, fleet.ReasonGroupDeleted, fleet.ReasonRequested, fleet.ReasonRestart,
+}
+
+// shrinking are the reasons orders may have where instances are in excess.
+var shrinking = []fleet.Reason{fleet.ReasonScaledDown, fleet.ReasonAboveMaximum}
+
+// Check returns the runs that ended although nobody ordered it, the orders nobody
+// had a reason for, and the instances that were said to have ended while they lived.
+func (x Exits) Check() ([]string, error) {
+	seen, err := x.observe()
+	if err != nil {
+		return nil, err
+	}
+	out := seen.out
+	for _, r := range x.Runs {
+		if !x.Living(r.PID) {
+			out = append(out, x.explain(r, seen)...)
+		}
+	}
+	return append(out, seen.early(x.Runs)...), nil
+}
+
+// generation is one generation of one instance.
+type generation struct {
+	instance fleet.InstanceID
+	number   int64
+}
+
+// observed is what the history says about ends.
+type observed struct {
+	out []string
+	// of is the generation a process belongs to.
+	of map[int]generation
+	// ordered are generations that were ordered to end, or made way for a newer one.
+	ordered map[generation]bool
+	// stopped says that any generation of an instance was.
+	stopped map[fleet.InstanceID]bool
+	// ended is when a generation's end was reported.
+	ended map[generation]history.Event
+}
+
+func (x Exits) observe() (*observed, error) {
+	o := &observed{
+		of: map[int]generation{}, ordered: map[generation]bool{}, stopped: map[fleet.InstanceID]bool{}, ended: map[generation]history.Event{},
+	}
+	err := history.Walk(x.Events, func(_, after *history.State, txn []history.Event) error {
+		for _, order := range after.Orders {
+			if order.ModRev == after.Rev {
+				x.order(o, after, order)
+			}
+		}
+		for _, p := range after.Placements {
+			if p.ModRev == after.Rev {
+				o.ordered[generation{p.Instance, p.Generation - 1}] = true
+			}
+		}
+		for _, s := range after.Statuses {
+			if s.ModRev == after.Rev {
+				x.status(o, s, txn[0])
+			}
+		}
+		return nil
+	})
+	return o, err
+}
+
+func (x Exits) order(o *observed, after *history.State, order fleet.Order) {
+	o.ordered[generation{order.Instance, order.Generation}] = true
+	o.stopped[order.Instance] = true
+	in := after.Intents[order.Instance]
+	if slices.Contains(why, order.Reason) || slices.Contains(shrinking, order.Reason) && x.MayShrink(in.Group) {
+		return
+	}
+	o.out = append(o.out, fmt.Sprintf("revision %d: unrelated order: %s of %s because %s, %s", order.ModRev, order.Action, in.Name, order.Reason, order.Message))
+}
+
+func (x Exits) status(o *observed, s fleet.Status, e history.Event) {
+	g := generation{s.Instance, s.Generation}
+	if s.PID != 0 {
+		o.of[s.PID] = g
+	}
+	if s.State.Terminal() {
+		o.ended[g] = e
+	}
+	if s.State == fleet.Failed && !x.MayFail(s.Reason) {
+		o.out = append(o.out, fmt.Sprintf("revision %d: %s on %s FAILED because %s, %s", s.ModRev, s.Instance, s.Node, s.Reason, s.Message))
+	}
+}
+
+// explain says nothing when the end of a run has a cause.
+func (x Exits) explain(r record.Run, o *observed) []string {
+	if _, own := r.Has(record.Failing); own || x.Killed(r.PID) {
+		return nil
+	}
+	g, known := o.of[r.PID]
+	if known && o.ordered[g] || !known && o.stopped[fleet.InstanceID(r.Instance)] {
+		return nil
+	}
+	how := "without a word"
+	if _, asked := r.Has(record.Asked); asked {
+		how = "when it was asked to"
+	}
+	return []string{fmt.Sprintf("unrelated exit: %v ended %s, but nothing had been ordered", r, how)}
+}
+
+// early are runs that lived on after their end had been reported.
+func (o *observed) early(runs []record.Run) []string {
+	var out []string
+	for _, r := range runs {
+		g, known := o.of[r.PID]
+		if e, ended := o.ended[g]; known && ended && r.Alive > e.Seen {
+			out = append(out, fmt.Sprintf("revision %d: %v was reported as ended and lived on", e.ModRev, r))
+		}
+	}
+	return out
+}

@@ -1,0 +1,140 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/orreryhq/orrery/e2e/faults/history"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// Records are the breaches of what every revision of the records promises:
+//
+//   - a placement carries the epoch of the scheduler that owned the group's shard
+//     when it was written, a status that of its node's session;
+//   - no node's instances reserve more memory than it has, or share a port;
+//   - no generation of an instance is placed twice, and no two living instances
+//     share a name.
+func Records(events []history.Event) ([]string, error) {
+	c := &records{}
+	err := history.Walk(events, func(before, after *history.State, txn []history.Event) error {
+		for _, e := range txn {
+			if !e.Removed {
+				c.event(before, after, e)
+			}
+		}
+		return nil
+	})
+	return c.out, err
+}
+
+type records struct{ out []string }
+
+func (c *records) broken(rev int64, format string, args ...any) {
+	c.out = append(c.out, fmt.Sprintf("revision %d: ", rev)+fmt.Sprintf(format, args...))
+}
+
+func (c *records) event(before, after *history.State, e history.Event) {
+	kind, rest, ok := store.SplitKey(e.Key)
+	if !ok {
+		return
+	}
+	id := fleet.InstanceID(rest[len(rest)-1])
+	switch kind {
+	case "placements":
+		p := after.Placements[history.PlaceID{Node: fleet.NodeID(rest[0]), Instance: id}]
+		c.owned(before, p)
+		c.once(after, p)
+		c.room(after, p.Node)
+	case "status":
+		c.session(before, after.Statuses[id])
+	case "instances":
+		c.name(after, after.Intents[id])
+	}
+}
+
+// owned demands that the author of a placement owned the shard.
+func (c *records) owned(before *history.State, p fleet.Placement) {
+	key := store.ShardKey("scheduler", fleet.ShardOf(p.Group)).String()
+	if owner := before.Owners[key]; owner != p.Epoch {
+		c.broken(p.ModRev, "former owner: %s was placed under epoch %d, but %s had %d", p.Name, p.Epoch, key, owner)
+	}
+}
+
+// session demands that the author of a status was the agent of the node's session,
+// or somebody who said that the node is lost, when it had none.
+func (c *records) session(before *history.State, s fleet.Status) {
+	session, ok := before.Sessions[s.Node]
+	switch {
+	case s.State == fleet.Offline:
+		if ok {
+			c.broken(s.ModRev, "former owner: %s was declared lost with %s, whose session lived", s.Instance, s.Node)
+		}
+	case !ok || session.CreateRev != s.Epoch:
+		c.broken(s.ModRev, "former owner: status %s of %s was written under epoch %d, but the session of %s had %d",
+			s.State, s.Instance, s.Epoch, s.Node, session.CreateRev)
+	}
+}
+
+// once demands that a generation has one placement.
+func (c *records) once(after *history.State, p fleet.Placement) {
+	for at, other := range after.Placements {
+		if at.Instance == p.Instance && at.Node != p.Node && other.Generation >= p.Generation {
+			c.broken(p.ModRev, "placed twice: generation %d of %s is on %s and generation %d on %s", p.Generation, p.Name, p.Node, other.Generation, at.Node)
+		}
+	}
+}
+
+// room demands that what is on a node fits, and that its ports are different.
+func (c *records) room(after *history.State, node fleet.NodeID) {
+	used, ports := 0, map[int]string{}
+	for _, p := range holders(after, node) {
+		used += p.Resources.MemoryMiB
+		for _, port := range append(slices.Collect(maps.Values(p.Ports)), p.Port) {
+			if other, taken := ports[port]; taken && port != 0 {
+				c.broken(after.Rev, "port twice: %s and %s have port %d of %s", other, p.Name, port, node)
+			}
+			ports[port] = p.Name
+		}
+	}
+	if n, ok := after.Nodes[node]; ok && used > n.Capacity.MemoryMiB {
+		c.broken(after.Rev, "over capacity: %d MiB are reserved on %s, which has %d", used, node, n.Capacity.MemoryMiB)
+	}
+}
+
+// holders are the placements that occupy a node.
+func holders(s *history.State, node fleet.NodeID) []fleet.Placement {
+	var out []fleet.Placement
+	for at, p := range s.Placements {
+		if at.Node != node {
+			continue
+		}
+		i := fleet.Instance{Placement: &p}
+		if status, ok := s.Statuses[at.Instance]; ok {
+			i.Status = &status
+		}
+		if i.HoldsNode() {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b fleet.Placement) int { return int(a.ModRev - b.ModRev) })
+	return out
+}
+
+// name demands that no other instance which has not ended has the name.
+func (c *records) name(after *history.State, in fleet.Intent) {
+	if in.Desired != fleet.DesiredRunning {
+		return
+	}
+	instances := after.Instances()
+	if instances[in.ID].Terminal() {
+		return
+	}
+	for id, other := range instances {
+		if id != in.ID && other.Intent.Name == in.Name && !other.Terminal() {
+			c.broken(after.Rev, "name twice: %s and %s are both %s", in.ID, id, in.Name)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/orreryhq/orrery/e2e/faults/record"
+)
+
+// StaticOverlaps are runs of one static instance that lived at the same time, by
+// their own record or because the lock of the instance was held.
+func StaticOverlaps(runs []record.Run) []string {
+	var out []string
+	static := slices.DeleteFunc(slices.Clone(runs), func(r record.Run) bool { return !r.Static })
+	for _, r := range static {
+		if _, refused := r.Has(record.Refused); refused {
+			out = append(out, fmt.Sprintf("two holders: %v started while another run of %s lived", r, r.Name))
+		}
+	}
+	for _, pair := range overlapping(static, func(r record.Run) string { return r.Name }) {
+		out = append(out, fmt.Sprintf("two holders: %v and %v lived at the same time", pair[0], pair[1]))
+	}
+	return out
+}
+
+// PortClashes are ports that two runs on one node had at the same time.
+func PortClashes(runs []record.Run) []string {
+	var out []string
+	ported := slices.DeleteFunc(slices.Clone(runs), func(r record.Run) bool { return r.Port == 0 })
+	for _, r := range ported {
+		if _, taken := r.Has(record.PortTaken); taken {
+			out = append(out, fmt.Sprintf("port taken: %v could not listen on %d", r, r.Port))
+		}
+	}
+	for _, pair := range overlapping(ported, func(r record.Run) string { return fmt.Sprint(r.Node, ":", r.Port) }) {
+		out = append(out, fmt.Sprintf("port twice: %v and %v had port %d at the same time", pair[0], pair[1], pair[0].Port))
+	}
+	return out
+}
+
+// DataLosses are runs of static instances that found less in their directory than
+// the run before had left. Runs on other nodes are not compared.
+func DataLosses(runs []record.Run) []string {
+	var out []string
+	last := map[string]record.Run{}
+	for _, r := range byStart(runs) {
+		key := r.Name + " on " + r.Node
+		if before, ok := last[key]; ok && r.Static && r.Earlier <= before.Earlier {
+			out = append(out, fmt.Sprintf("data lost: %v found %d earlier runs in its directory, %v before it had found %d", r, r.Earlier, before, before.Earlier))
+		}
+		last[key] = r
+	}
+	return out
+}
+
+// overlapping are pairs of runs with the same key that lived at the same time.
+func overlapping(runs []record.Run, key func(record.Run) string) [][2]record.Run {
+	var out [][2]record.Run
+	longest := map[string]record.Run{} // of each key, the run that lived longest so far
+	for _, r := range byStart(runs) {
+		k := key(r)
+		before, ok := longest[k]
+		if ok && r.Started <= before.Alive {
+			out = append(out, [2]record.Run{before, r})
+		}
+		if !ok || r.Alive > before.Alive {
+			longest[k] = r
+		}
+	}
+	return out
+}
+
+func byStart(runs []record.Run) []record.Run {
+	return slices.SortedFunc(slices.Values(runs), func(a, b record.Run) int { return cmp.Compare(a.Started, b.Started) })
+}
