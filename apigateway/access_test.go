@@ -1,6 +1,7 @@
 package apigateway
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +50,34 @@ func TestAGeneratedPasswordIsWrittenOnceAndKept(t *testing.T) {
 		t.Errorf("the second start changed it: %v", err)
 	}
 	second.login("admin", strings.TrimSpace(string(password)))
+}
+
+func TestGatewaysThatStartTogetherLeaveOnlyThePasswordThatHolds(t *testing.T) {
+	for name, file := range map[string]func(int) string{
+		"a shared file":   func(int) string { return "password" },
+		"a file for each": func(n int) string { return fmt.Sprint("password-", n) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			etcd, dir := storetest.Start(t), t.TempDir()
+			t.Run("start", func(t *testing.T) {
+				for n := range 4 {
+					t.Run("", func(t *testing.T) {
+						t.Parallel()
+						newSiteOn(t, etcd, func(c *Config) { c.AdminPassword, c.AdminPasswordFile = "", filepath.Join(dir, file(n)) })
+					})
+				}
+			})
+			files, err := os.ReadDir(dir)
+			if err != nil || len(files) != 1 {
+				t.Fatalf("%v, %v", files, err)
+			}
+			password, err := os.ReadFile(filepath.Join(dir, files[0].Name()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			newSiteOn(t, etcd).login("admin", strings.TrimSpace(string(password)))
+		})
+	}
 }
 
 func TestGatewaysThatStartTogetherAgreeOnUserAndKey(t *testing.T) {

@@ -3,9 +3,12 @@ package auth
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -30,23 +33,20 @@ func (s *Service) bootstrap(ctx context.Context) error {
 		if s.cfg.AdminPasswordFile == "" {
 			return errs.Field("admin.password", "a first password for the user %s, or a file to write a generated one to, is required", firstUser)
 		}
-		password = rand.Text()[:generatedPassword]
+		if password, err = generatePassword(s.cfg.AdminPasswordFile); err != nil {
+			return err
+		}
 	}
 	hash, err := s.hasher.hash(ctx, password)
 	if err != nil {
 		return err
 	}
-	if generated {
-		if err := writePassword(s.cfg.AdminPasswordFile, password); err != nil {
-			return err
-		}
-	}
 	user := fleet.User{Username: firstUser, PasswordHash: hash, Role: RoleAdmin, Epoch: 1, CreatedAt: s.cfg.Now().UTC()}
 	rev, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(store.UserKey(firstUser), user)}})
 	switch {
-	case errs.Is(err, errs.AlreadyExists): // another replica was faster, and its password holds
+	case errs.Is(err, errs.AlreadyExists):
 		if generated {
-			_ = os.Remove(s.cfg.AdminPasswordFile)
+			return s.dropForeign(ctx, password)
 		}
 		return nil
 	case err != nil:
@@ -59,28 +59,71 @@ func (s *Service) bootstrap(ctx context.Context) error {
 	return err
 }
 
-// writePassword writes by rename, readable for the owner alone.
-func writePassword(path, password string) error {
-	fail := func(err error) error {
-		return &errs.Error{
+// dropForeign removes the password file when another replica was faster and its
+// password, which holds, is not the one in the file. Replicas that share the file
+// share the password as well.
+func (s *Service) dropForeign(ctx context.Context, password string) error {
+	user, err := store.Get(ctx, s.cfg.Store, store.UserKey(firstUser))
+	if err != nil {
+		return errs.Wrap("auth.bootstrap", err)
+	}
+	shared, err := s.hasher.verify(ctx, password, user.PasswordHash)
+	if err == nil && !shared {
+		_ = os.Remove(s.cfg.AdminPasswordFile)
+	}
+	return err
+}
+
+// generatePassword returns the password that stands in a file, making both when
+// there is none. Of several that do so at once all return the same.
+func generatePassword(path string) (string, error) {
+	fail := func(err error) (string, error) {
+		return "", &errs.Error{
 			Op: "auth.bootstrap", Kind: errs.Invalid, Err: err,
 			Message: fmt.Sprintf("the generated password cannot be written to %s: choose another file", path),
 		}
 	}
+	if password, ok := readPassword(path); ok {
+		return password, nil
+	}
+	password := rand.Text()[:generatedPassword]
+	tmp, err := writePassword(path, password)
+	if err != nil {
+		return fail(err)
+	}
+	defer os.Remove(tmp) //nolint:errcheck // gone already after the rename
+	err = os.Link(tmp, path)
+	if errors.Is(err, fs.ErrExist) {
+		if other, ok := readPassword(path); ok {
+			return other, nil
+		}
+	}
+	if err != nil { // something else stands there, or the file system has no links
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return password, nil
+}
+
+// readPassword reads a password that was generated before. ok is false when the
+// file holds nothing of that form.
+func readPassword(path string) (password string, ok bool) {
+	b, err := os.ReadFile(path)
+	password, line := strings.CutSuffix(string(b), "\n")
+	return password, err == nil && line && len(password) == generatedPassword && !strings.Contains(password, "\n")
+}
+
+// writePassword writes a new file beside path, readable for the owner alone.
+func writePassword(path, password string) (name string, err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".password-*") // mode 0600
 	if err != nil {
-		return fail(err)
+		return "", err
 	}
-	defer os.Remove(tmp.Name()) //nolint:errcheck // gone already after the rename
 	_, err = tmp.WriteString(password + "\n")
-	if closed := tmp.Close(); err == nil {
-		err = closed
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		_ = os.Remove(tmp.Name())
 	}
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return fail(err)
-	}
-	return nil
+	return tmp.Name(), err
 }
