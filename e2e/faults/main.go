@@ -115,6 +115,7 @@ func (h *harness) seed(ctx context.Context, seed uint64) bool {
 	s := plan.Generate(seed, features())
 	describe(h.out, s)
 	dir := filepath.Join(h.dir, fmt.Sprint("seed-", seed))
+	_ = os.RemoveAll(dir) // what an earlier run left would be taken for this one's
 	start := time.Now()
 	r := &trial{scenario: s, dir: dir, programs: h.programs, out: h.out, start: start}
 	broken := r.run(ctx)

@@ -11,6 +11,9 @@ import (
 // killsPerGroup is how many crashes in a short time leave a group unpaused.
 const killsPerGroup = 2
 
+// mostScaled is the highest count a group is scaled to.
+const mostScaled = 6
+
 // Generate is the scenario of a seed.
 func Generate(seed uint64, f Features) Scenario {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), features: f, kills: map[string]int{}}
@@ -23,8 +26,8 @@ func Generate(seed uint64, f Features) Scenario {
 	}
 	s.Gateways, s.Sources = 1+g.IntN(2), 1
 	s.Nodes = 1 + g.IntN(max(1, f.Nodes))
-	s.MemoryMiB = 1000 + 500*g.IntN(3)
 	g.groups()
+	s.MemoryMiB = g.memory()
 	g.faults()
 	return *s
 }
@@ -61,6 +64,15 @@ func (g *generator) groups() {
 	}
 }
 
+// memory is enough for all, and for not much more.
+func (g *generator) memory() int {
+	need := 0
+	for _, group := range g.Groups {
+		need += max(group.Count, group.Final, mostScaled) * group.MemoryMiB
+	}
+	return need*(5+g.IntN(3))/4/g.Nodes + 100
+}
+
 // faults makes five to ten, some of them at the same time.
 func (g *generator) faults() {
 	var at time.Duration
@@ -71,12 +83,9 @@ func (g *generator) faults() {
 	slices.SortStableFunc(g.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 }
 
-// choices are the kinds with their weights.
-func (g *generator) choices() []Kind {
-	weights := []struct {
-		kind   Kind
-		weight int
-	}{
+// weights are how often each kind is chosen.
+func weights(f Features) []weight {
+	out := []weight{
 		{Kill, 5},
 		{Pause, 4},
 		{Stop, 2},
@@ -91,22 +100,40 @@ func (g *generator) choices() []Kind {
 		{KillWorkload, 4},
 		{Scale, 3},
 	}
-	var out []Kind
-	for _, w := range weights {
-		out = append(out, slices.Repeat([]Kind{w.kind}, w.weight)...)
+	if f.NodeLoss {
+		out = append(out, weight{PowerCut, 3})
 	}
-	if g.features.NodeLoss {
-		out = append(out, PowerCut, PowerCut, PowerCut)
-	}
-	if g.features.Disks {
-		out = append(out, FillDisk, FillDisk)
+	if f.Disks {
+		out = append(out, weight{FillDisk, 2})
 	}
 	return out
 }
 
+type weight struct {
+	kind Kind
+	of   int
+}
+
+// Kinds are all kinds of faults.
+func Kinds() []Kind {
+	var out []Kind
+	for _, w := range weights(Features{NodeLoss: true, Disks: true}) {
+		out = append(out, w.kind)
+	}
+	return out
+}
+
+func (g *generator) kind() Kind {
+	var all []Kind
+	for _, w := range weights(g.features) {
+		all = append(all, slices.Repeat([]Kind{w.kind}, w.of)...)
+	}
+	return pick(g, all...)
+}
+
 // fault makes one at a time.
 func (g *generator) fault(at time.Duration) Fault {
-	f := Fault{At: at, Kind: pick(g, g.choices()...)}
+	f := Fault{At: at, Kind: g.kind()}
 	switch f.Kind {
 	case Kill, Stop:
 		f.Target, f.For = pick(g, append(g.Services(), g.MemberNames()...)...), g.between(0, 2*TTL)
@@ -154,6 +181,6 @@ func (g *generator) killWorkload(f Fault) Fault {
 
 func (g *generator) scale(f Fault) Fault {
 	group := g.Groups[0]
-	f.Target, f.Number = group.Name, g.IntN(7)
+	f.Target, f.Number = group.Name, g.IntN(mostScaled+1)
 	return f
 }

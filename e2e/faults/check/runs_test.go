@@ -1,0 +1,74 @@
+package check_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/e2e/faults/check"
+	"github.com/orreryhq/orrery/e2e/faults/record"
+)
+
+// lived is a run of a static instance "world-1" on node-1 with port 1.
+func lived(from, to record.Time, edit ...func(*record.Run)) record.Run {
+	r := record.Run{
+		Header: record.Header{Instance: "aaaaaa", Name: "world-1", Group: "world", Node: "node-1", PID: int(from), Port: 1, Static: true, Started: from},
+		Alive:  to,
+	}
+	for _, e := range edit {
+		e(&r)
+	}
+	return r
+}
+
+func named(name string) func(*record.Run) { return func(r *record.Run) { r.Name = name } }
+func on(node string) func(*record.Run)    { return func(r *record.Run) { r.Node = node } }
+func port(p int) func(*record.Run)        { return func(r *record.Run) { r.Port = p } }
+func dynamic(r *record.Run)               { r.Static = false }
+func earlier(n int) func(*record.Run)     { return func(r *record.Run) { r.Earlier = n } }
+func noted(e record.Event) func(*record.Run) {
+	return func(r *record.Run) { r.Notes = append(r.Notes, record.Note{At: r.Started, Event: e}) }
+}
+
+func TestWhatRunsMayNotDo(t *testing.T) {
+	for name, c := range map[string]struct {
+		check func([]record.Run) []string
+		runs  []record.Run
+		want  string // the beginning of the one sentence; empty: none
+	}{
+		"one run after the other": {check.StaticOverlaps, []record.Run{lived(1, 5), lived(6, 9)}, ""},
+		"two runs at once":        {check.StaticOverlaps, []record.Run{lived(1, 5), lived(5, 9)}, "two holders"},
+		"one run within another":  {check.StaticOverlaps, []record.Run{lived(1, 9), lived(3, 4)}, "two holders"},
+		"a long run after a short one within it": {
+			check.StaticOverlaps, []record.Run{lived(1, 9), lived(10, 30), lived(20, 21)}, "two holders",
+		},
+		"two on different nodes":       {check.StaticOverlaps, []record.Run{lived(1, 5), lived(3, 9, on("node-2"))}, "two holders"},
+		"two instances at once":        {check.StaticOverlaps, []record.Run{lived(1, 5), lived(3, 9, named("world-2"))}, ""},
+		"two runs that are not static": {check.StaticOverlaps, []record.Run{lived(1, 5, dynamic), lived(3, 9, dynamic)}, ""},
+		"a lock that was held":         {check.StaticOverlaps, []record.Run{lived(1, 5, noted(record.Refused))}, "two holders"},
+
+		"a port after the other":    {check.PortClashes, []record.Run{lived(1, 5), lived(6, 9, named("x-1"))}, ""},
+		"a port twice":              {check.PortClashes, []record.Run{lived(1, 5), lived(2, 9, named("x-1"))}, "port twice"},
+		"a port on two nodes":       {check.PortClashes, []record.Run{lived(1, 5), lived(2, 9, on("node-2"))}, ""},
+		"no port twice":             {check.PortClashes, []record.Run{lived(1, 5, port(0)), lived(2, 9, port(0))}, ""},
+		"a port somebody else had":  {check.PortClashes, []record.Run{lived(1, 5, noted(record.PortTaken))}, "port taken"},
+		"data that stays":           {check.DataLosses, []record.Run{lived(1, 5), lived(6, 9, earlier(1))}, ""},
+		"data that is gone":         {check.DataLosses, []record.Run{lived(1, 5, earlier(1)), lived(6, 9)}, "data lost"},
+		"data of another node":      {check.DataLosses, []record.Run{lived(1, 5, earlier(1)), lived(6, 9, on("node-2"))}, ""},
+		"no data where none stays":  {check.DataLosses, []record.Run{lived(1, 5, dynamic), lived(6, 9, dynamic)}, ""},
+		"data that did not grow":    {check.DataLosses, []record.Run{lived(1, 5, earlier(3)), lived(6, 9, earlier(3))}, "data lost"},
+		"runs in any order of file": {check.DataLosses, []record.Run{lived(6, 9, earlier(1)), lived(1, 5)}, ""},
+	} {
+		t.Run(name, func(t *testing.T) { one(t, c.check(c.runs), c.want) })
+	}
+}
+
+// one demands one sentence with a beginning, or none.
+func one(t *testing.T, got []string, want string) {
+	t.Helper()
+	switch {
+	case want == "" && len(got) > 0:
+		t.Errorf("found %q where nothing is wrong", got)
+	case want != "" && (len(got) != 1 || !strings.Contains(got[0], want)):
+		t.Errorf("found %q, want one %q", got, want)
+	}
+}

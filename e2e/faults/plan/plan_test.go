@@ -1,0 +1,72 @@
+package plan_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/orreryhq/orrery/e2e/faults/plan"
+)
+
+var all = plan.Features{Replicas: true, NodeLoss: true, ReplaceStatic: true, Nodes: 3, Disks: true}
+
+func TestASeedIsOneScenario(t *testing.T) {
+	for seed := range uint64(50) {
+		if d := cmp.Diff(plan.Generate(seed, all), plan.Generate(seed, all)); d != "" {
+			t.Errorf("seed %d: %s", seed, d)
+		}
+	}
+}
+
+func TestAScenarioCanBeCarriedOut(t *testing.T) {
+	kinds := map[plan.Kind]int{}
+	for seed := range uint64(500) {
+		s := plan.Generate(seed, all)
+		memory, kills := 0, map[string]int{}
+		for _, g := range s.Groups {
+			memory += max(g.Count, g.Final, 6) * g.MemoryMiB
+		}
+		if memory > s.Nodes*s.MemoryMiB {
+			t.Errorf("seed %d: the groups need %d MiB of %d", seed, memory, s.Nodes*s.MemoryMiB)
+		}
+		if len(s.Faults) < 5 || len(s.Faults) > 10 {
+			t.Errorf("seed %d: %d faults", seed, len(s.Faults))
+		}
+		for _, f := range s.Faults {
+			kinds[f.Kind]++
+			if f.Kind == plan.KillWorkload {
+				kills[f.Target]++
+			}
+			if !targeted(s, f) {
+				t.Errorf("seed %d: %v has no target", seed, f)
+			}
+		}
+		for g, n := range kills {
+			if n > 2 {
+				t.Errorf("seed %d: %d kills would pause %s", seed, n, g)
+			}
+		}
+	}
+	for _, k := range plan.Kinds() {
+		if kinds[k] == 0 {
+			t.Errorf("no seed has the fault %q", k)
+		}
+	}
+}
+
+// targeted reports whether what a fault names is in the scenario.
+func targeted(s plan.Scenario, f plan.Fault) bool {
+	if f.Member != "" && !slices.Contains(s.MemberNames(), f.Member) {
+		return false
+	}
+	switch f.Kind {
+	case plan.Outage, plan.Compact:
+		return f.Target == ""
+	case plan.KillWorkload, plan.Scale:
+		return slices.ContainsFunc(s.Groups, func(g plan.Group) bool { return g.Name == f.Target })
+	case plan.PowerCut, plan.FillDisk:
+		return slices.Contains(s.NodeIDs(), f.Target)
+	}
+	return slices.Contains(append(s.Services(), s.MemberNames()...), f.Target)
+}
