@@ -46,6 +46,8 @@ type trial struct {
 	killed map[int]bool // processes of instances that were killed by the plan
 	broken []string     // what was noticed while the faults were under way
 
+	calm bool // nothing crashes any more
+
 	// What is told in the end.
 	converged time.Duration
 	runs      int
@@ -118,6 +120,9 @@ func (t *trial) scenes(ctx context.Context) []string {
 		return append([]string{"it never settled, before any fault:"}, left...)
 	}
 	t.log("settled, the faults begin")
+	if err := os.WriteFile(filepath.Join(t.recordDir(), record.Storm), nil, 0o644); err != nil {
+		return collect(err)
+	}
 	t.hurt(ctx)
 	healed := time.Now()
 	t.log("the faults are over")
@@ -181,19 +186,34 @@ func (t *trial) spec(g plan.Group) map[string]any {
 	return spec
 }
 
-// redeclare ends the crashes and says what shall be in the end. Each group gets a
-// new revision, which ends the pauses that crashes have led to.
+// redeclare ends the crashes and says what shall be in the end.
 func (t *trial) redeclare(ctx context.Context) error {
-	if err := os.WriteFile(filepath.Join(t.recordDir(), "calm"), nil, 0o644); err != nil {
+	if err := os.Remove(filepath.Join(t.recordDir(), record.Storm)); err != nil {
 		return err
 	}
-	for n, g := range t.scenario.Groups {
-		change := map[string]any{"minInstances": g.Final, "maxPlayers": 1000 + n}
-		if err := t.persist(ctx, convergeWithin, http.MethodPatch, "/api/v1/groups/"+g.Name, change); err != nil {
+	t.calm = true
+	for _, g := range t.scenario.Groups {
+		if err := t.persist(ctx, convergeWithin, http.MethodPatch, "/api/v1/groups/"+g.Name, map[string]any{"minInstances": g.Final}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// unpause does what an operator does who has removed the cause of crashes: a new
+// revision of a paused group ends its pause.
+func (t *trial) unpause(ctx context.Context, s *history.State) {
+	for name, loop := range s.Loops {
+		g, ok := s.Groups[name]
+		if !ok || g.Revision > loop.GroupRevision || !loop.PausedUntil.After(time.Now()) {
+			continue
+		}
+		t.log("%s is paused after %d crashes; it gets a new revision", name, loop.Crashes)
+		change := map[string]any{"maxPlayers": g.Spec.Players.Max + 1}
+		if _, err := t.api.do(ctx, http.MethodPatch, "/api/v1/groups/"+string(name), change); err != nil {
+			t.log("not accepted: %v", err)
+		}
+	}
 }
 
 // persist sends a request until it is accepted.
@@ -243,6 +263,9 @@ func (t *trial) unsettled(ctx context.Context, wanted func(plan.Group) int) []st
 	runs, err := record.Read(t.recordDir())
 	if err != nil {
 		return collect(err)
+	}
+	if t.calm {
+		t.unpause(ctx, last)
 	}
 	counts := map[fleet.GroupName]int{}
 	for _, g := range t.scenario.Groups {

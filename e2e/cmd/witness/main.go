@@ -21,8 +21,6 @@ import (
 	"github.com/orreryhq/orrery/e2e/faults/record"
 )
 
-// calm is the file in the recorder's directory that ends crashes of their own accord.
-const calm = "calm"
 
 type options struct {
 	dir    string
@@ -39,7 +37,7 @@ func run(args []string, env func(string) string, stdin io.Reader, stderr io.Writ
 	fs.SetOutput(stderr)
 	fs.StringVar(&o.dir, "record", "", "the recorder's directory")
 	fs.BoolVar(&o.static, "static", false, "hold the lock of the instance's name")
-	fs.DurationVar(&o.crash, "crash", 0, "exit with code 3 after this time, unless the directory holds a file named calm; 0: never")
+	fs.DurationVar(&o.crash, "crash", 0, "exit with code 3 each time this has passed while the recorder's directory holds a file named "+record.Storm+"; 0: never")
 	if err := fs.Parse(args); err != nil {
 		return 2
 	}
@@ -102,7 +100,9 @@ func live(o options, w *record.Writer, note func(record.Event) error, signals <-
 	defer ticks.Stop()
 	var crash <-chan time.Time
 	if o.crash > 0 {
-		crash = time.After(o.crash)
+		due := time.NewTicker(o.crash)
+		defer due.Stop()
+		crash = due.C
 	}
 	for {
 		select {
@@ -115,7 +115,7 @@ func live(o options, w *record.Writer, note func(record.Event) error, signals <-
 		case <-stop:
 			return 0, note(record.Asked)
 		case <-crash:
-			if _, err := os.Stat(filepath.Join(o.dir, calm)); err != nil {
+			if _, err := os.Stat(filepath.Join(o.dir, record.Storm)); err == nil {
 				return 3, note(record.Failing)
 			}
 		}

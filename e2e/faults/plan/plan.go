@@ -48,7 +48,7 @@ type Group struct {
 	// Count is the declared number at the start, Final at the end.
 	Count, Final int
 	MemoryMiB    int
-	// Crash is when each run of it crashes by itself, until the faults are over. 0: never.
+	// Crash is when each run of it crashes by itself while there are faults. 0: never.
 	Crash time.Duration
 	// Template says that its directories are built from a template.
 	Template bool

@@ -24,6 +24,9 @@ import (
 // Every is the time between two signs of life.
 const Every = 20 * time.Millisecond
 
+// Storm is the file in a recorder's directory that lets those runs crash that may.
+const Storm = "storm"
+
 // suffix ends the names of a recorder's files.
 const suffix = ".run"
 
