@@ -109,11 +109,13 @@ func (t *trial) strikeLinks(f plan.Fault) func() {
 	default:
 		hurt.CutUp, hurt.CutDown = true, true
 	}
+	pairs := t.site.Links(f.Target)
+	if f.Peer != "" {
+		pairs = []site.Pair{{From: f.Target, To: f.Peer}}
+	}
 	set := func(fault proxy.Fault) {
-		for _, pair := range t.site.Links(f.Target) {
-			if f.Member == "" || f.Member == pair.To {
-				t.site.Link(pair).Set(fault)
-			}
+		for _, pair := range pairs {
+			t.site.Link(pair).Set(fault)
 		}
 	}
 	set(hurt)

@@ -150,12 +150,31 @@ func (t *trial) rest(ctx context.Context) []string {
 // declare creates the groups once the API answers.
 func (t *trial) declare(ctx context.Context) error {
 	for _, g := range t.scenario.Groups {
-		spec := t.spec(g)
-		if err := t.persist(ctx, startPatience, http.MethodPost, "/api/v1/groups", spec); err != nil {
+		if g.Template {
+			if err := t.template(g.Name); err != nil {
+				return err
+			}
+		}
+		if err := t.persist(ctx, startPatience, http.MethodPost, "/api/v1/groups", t.spec(g)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Each group with a template has one of one file.
+const (
+	templateGroup = "faults"
+	templateFile  = "who.txt"
+)
+
+// template drops a group's template in.
+func (t *trial) template(name string) error {
+	dir := filepath.Join(t.site.TemplateDir(), templateGroup, name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, templateFile), []byte("%INSTANCE_NAME% %PORT%\n"), 0o644)
 }
 
 // portsPerGroup bounds each group's range.
@@ -169,6 +188,9 @@ func (t *trial) spec(g plan.Group) map[string]any {
 	if g.Crash > 0 {
 		command += " -crash " + g.Crash.String()
 	}
+	if g.Template {
+		command += " -expect " + templateFile
+	}
 	first := 31000
 	for n, other := range t.scenario.Groups {
 		if other.Name == g.Name {
@@ -179,6 +201,9 @@ func (t *trial) spec(g plan.Group) map[string]any {
 		"name": g.Name, "command": command, "static": g.Static, "minInstances": g.Count, "maxInstances": 0, "memoryMb": g.MemoryMiB,
 		"portRangeStart": first, "portRangeEnd": first + portsPerGroup - 1,
 		"readiness": map[string]any{"type": "port"}, "shutdownGraceSeconds": 5,
+	}
+	if g.Template {
+		spec["templates"], spec["fileModifications"] = []string{templateGroup + "/" + g.Name}, []string{templateFile}
 	}
 	if g.ReplaceOnLoss {
 		spec["onNodeLoss"] = string(fleet.NodeLossReplace)

@@ -29,7 +29,7 @@ func (t *trial) check() []string {
 		Living: func(pid int) bool { return lives[pid] },
 		Killed: func(pid int) bool { return t.killed[pid] },
 	}
-	out := slices.Concat(t.broken, check.StaticOverlaps(runs), check.PortClashes(runs), check.DataLosses(runs))
+	out := slices.Concat(t.broken, check.StaticOverlaps(runs), check.PortClashes(runs), check.DataLosses(runs), check.WrongFiles(runs))
 	records, err := check.Records(events)
 	out = append(append(out, records...), collect(err)...)
 	ends, err := exits.Check()

@@ -55,8 +55,10 @@ type Site struct {
 	services []*Process
 	nodes    []*Node
 	gateways []string
-	links    map[Pair]*proxy.Proxy
-	spaces   []*Namespace
+	// sources are the addresses of templatesvc's replicas by name.
+	sources map[string]string
+	links   map[Pair]*proxy.Proxy
+	spaces  []*Namespace
 }
 
 // Pair names a line between two processes, from the one that connects.
@@ -80,7 +82,7 @@ type Node struct {
 // Start starts all processes; it does not wait until they are ready. A site that
 // was started has to be closed, also after an error.
 func Start(ctx context.Context, o Options) (*Site, error) {
-	s := &Site{o: o, links: map[Pair]*proxy.Proxy{}}
+	s := &Site{o: o, links: map[Pair]*proxy.Proxy{}, sources: map[string]string{}}
 	for _, dir := range []string{s.path("logs"), s.path("etcd"), s.path("templates")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return s, err
@@ -118,6 +120,9 @@ func (s *Site) Endpoints() []string {
 
 // Gateways are the base URLs of the API.
 func (s *Site) Gateways() []string { return s.gateways }
+
+// TemplateDir is where templates are dropped in.
+func (s *Site) TemplateDir() string { return s.path("templates") }
 
 // PasswordFile holds the admin's password.
 func (s *Site) PasswordFile() string { return s.path("admin-password") }

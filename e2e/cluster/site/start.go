@@ -107,12 +107,13 @@ func (s *Site) startServices(context.Context) error {
 
 func nothing(string) ([]string, error) { return nil, nil }
 
-func (s *Site) source(string) ([]string, error) {
+func (s *Site) source(name string) ([]string, error) {
 	at, err := address()
 	if err != nil {
 		return nil, err
 	}
-	return []string{"--templates-dir", s.path("templates"), "--blobs-dir", s.path("blobs"), "--listen", at}, nil
+	s.sources[name] = at
+	return []string{"--templates-dir", s.TemplateDir(), "--blobs-dir", s.path("blobs"), "--listen", at}, nil
 }
 
 func (s *Site) gateway(string) ([]string, error) {
@@ -138,27 +139,15 @@ func (s *Site) startNode(id string) error {
 	if s.o.DataDir != nil {
 		node.DataDir = s.o.DataDir(id)
 	}
-	listen := "127.0.0.1:0"
-	var network []string
-	if s.o.Namespaces {
-		space, err := NewNamespace()
-		if err != nil {
-			return err
-		}
-		s.spaces = append(s.spaces, space)
-		node.Space, listen = space, fmt.Sprint("127.0.0.1:", agentPort)
-		into := func(ctx context.Context) (net.Conn, error) { return space.Dial(ctx, listen) }
-		url, err := s.connect(Pair{"gateways", id}, nil, "127.0.0.1:0", into)
-		if err != nil {
-			return err
-		}
-		network = []string{"--advertise-url", "http://" + url}
+	network, err := s.network(node)
+	if err != nil {
+		return err
 	}
 	args, err := s.common(id, node.Space)
 	if err != nil {
 		return err
 	}
-	args = append(append(args, network...), "--node", id, "--data", node.DataDir, "--listen", listen, "--api-url", s.gateways[0])
+	args = append(append(args, network...), "--node", id, "--data", node.DataDir, "--api-url", s.gateways[0])
 	if s.o.MemoryMiB > 0 {
 		args = append(args, "--memory", fmt.Sprint(s.o.MemoryMiB))
 	}
@@ -171,6 +160,31 @@ func (s *Site) startNode(id string) error {
 	}
 	s.services, s.nodes = append(s.services, p), append(s.nodes, node)
 	return nil
+}
+
+// network gives a node its namespace, with lines in both directions, and returns
+// the settings that follow.
+func (s *Site) network(node *Node) ([]string, error) {
+	if !s.o.Namespaces {
+		return []string{"--listen", "127.0.0.1:0"}, nil
+	}
+	space, err := NewNamespace()
+	if err != nil {
+		return nil, err
+	}
+	s.spaces, node.Space = append(s.spaces, space), space
+	listen := fmt.Sprint("127.0.0.1:", agentPort)
+	into := func(ctx context.Context) (net.Conn, error) { return space.Dial(ctx, listen) }
+	url, err := s.connect(Pair{"gateways", node.ID}, nil, "127.0.0.1:0", into)
+	if err != nil {
+		return nil, err
+	}
+	for name, at := range s.sources {
+		if _, err := s.connect(Pair{node.ID, name}, space, at, dialer(at)); err != nil {
+			return nil, err
+		}
+	}
+	return []string{"--listen", listen, "--advertise-url", "http://" + url}, nil
 }
 
 // Instances are the processes on the node that carry an instance's mark, by id.

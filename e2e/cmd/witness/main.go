@@ -21,10 +21,10 @@ import (
 	"github.com/orreryhq/orrery/e2e/faults/record"
 )
 
-
 type options struct {
 	dir    string
 	static bool
+	expect string
 	crash  time.Duration
 }
 
@@ -37,6 +37,7 @@ func run(args []string, env func(string) string, stdin io.Reader, stderr io.Writ
 	fs.SetOutput(stderr)
 	fs.StringVar(&o.dir, "record", "", "the recorder's directory")
 	fs.BoolVar(&o.static, "static", false, "hold the lock of the instance's name")
+	fs.StringVar(&o.expect, "expect", "", "file that has to hold the instance's name and port; empty: none")
 	fs.DurationVar(&o.crash, "crash", 0, "exit with code 3 each time this has passed while the recorder's directory holds a file named "+record.Storm+"; 0: never")
 	if err := fs.Parse(args); err != nil {
 		return 2
@@ -59,10 +60,7 @@ func witness(o options, h record.Header, stdin io.Reader) (int, error) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
 	if o.static {
-		var err error
-		if h.Earlier, err = count("runs"); err != nil {
-			return 1, err
-		}
+		h.Earlier, h.Unsaved = count("runs")
 	}
 	w, err := record.Create(o.dir, h)
 	if err != nil {
@@ -76,6 +74,11 @@ func witness(o options, h record.Header, stdin io.Reader) (int, error) {
 			err = note(record.Refused)
 		}
 		if err != nil {
+			return 1, err
+		}
+	}
+	if b, err := os.ReadFile(o.expect); o.expect != "" && (err != nil || string(b) != fmt.Sprint(h.Name, " ", h.Port, "\n")) {
+		if err := note(record.WrongFiles); err != nil {
 			return 1, err
 		}
 	}
@@ -122,19 +125,20 @@ func live(o options, w *record.Writer, note func(record.Event) error, signals <-
 	}
 }
 
-// count adds a byte to a file and returns how many it had.
-func count(path string) (int, error) {
+// count adds a byte to a file and returns how many it had; unsaved says that it
+// could not be added.
+func count(path string) (had int, unsaved bool) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
-		return 0, err
+		return 0, true
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return 0, err
+		return 0, true
 	}
 	_, err = f.Write([]byte("."))
-	return int(info.Size()), err
+	return int(info.Size()), err != nil
 }
 
 // lock takes a lock for as long as the process lives. False: another has it.

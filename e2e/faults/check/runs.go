@@ -39,6 +39,17 @@ func PortClashes(runs []record.Run) []string {
 	return out
 }
 
+// WrongFiles are runs whose directory was not what their template says.
+func WrongFiles(runs []record.Run) []string {
+	var out []string
+	for _, r := range runs {
+		if _, wrong := r.Has(record.WrongFiles); wrong {
+			out = append(out, fmt.Sprintf("wrong files: %v does not have what its template holds", r))
+		}
+	}
+	return out
+}
+
 // DataLosses are runs of static instances that found less in their directory than
 // the run before had left. Runs on other nodes are not compared.
 func DataLosses(runs []record.Run) []string {
@@ -46,7 +57,12 @@ func DataLosses(runs []record.Run) []string {
 	last := map[string]record.Run{}
 	for _, r := range byStart(runs) {
 		key := r.Name + " on " + r.Node
-		if before, ok := last[key]; ok && r.Static && r.Earlier <= before.Earlier {
+		before, ok := last[key]
+		left := before.Earlier
+		if !before.Unsaved {
+			left++
+		}
+		if ok && r.Static && r.Earlier < left {
 			out = append(out, fmt.Sprintf("data lost: %v found %d earlier runs in its directory, %v before it had found %d", r, r.Earlier, before, before.Earlier))
 		}
 		last[key] = r

@@ -141,9 +141,7 @@ func (g *generator) fault(at time.Duration) Fault {
 		f.Target, f.For = pick(g, append(g.Services(), g.MemberNames()...)...), g.between(TTL/2, 3*TTL)
 	case CutBoth, CutUp, CutDown, HalfOpen, Refuse, Delay:
 		f.Target, f.For = pick(g, g.Services()...), g.between(TTL/2, 3*TTL)
-		if g.Members > 1 && g.IntN(2) == 0 {
-			f.Member = pick(g, g.MemberNames()...)
-		}
+		f.Peer = g.peer(f.Target)
 		if f.Kind == Delay {
 			f.Number = 50 + g.IntN(250)
 		}
@@ -160,6 +158,17 @@ func (g *generator) fault(at time.Duration) Fault {
 		f.Target, f.For = pick(g, g.NodeIDs()...), g.between(TTL/2, 2*TTL)
 	}
 	return g.shortened(f)
+}
+
+// peer is the process a fault of the network is limited to; empty: all members.
+func (g *generator) peer(target string) string {
+	if g.Members > 1 && g.IntN(2) == 0 {
+		return pick(g, g.MemberNames()...)
+	}
+	if g.Nodes > 1 && slices.Contains(g.NodeIDs(), target) && g.IntN(4) == 0 {
+		return pick(g, numbered("templatesvc", g.Sources)...)
+	}
+	return ""
 }
 
 // shortened keeps nodes from being lost where that is not yet to be tried.

@@ -97,8 +97,9 @@ type Fault struct {
 	Kind    Kind
 	// Target is the process, group or node.
 	Target string
-	// Member limits a fault of the network to the line to one member; empty: all.
-	Member string
+	// Peer limits a fault of the network to the line to one process; empty: to all
+	// members of etcd.
+	Peer string
 	// Number is the count of Scale, the position of KillWorkload, the milliseconds of Delay.
 	Number int
 }
@@ -110,8 +111,8 @@ func (f Fault) String() string {
 	if f.Target != "" {
 		b.WriteString(" " + f.Target)
 	}
-	if f.Member != "" {
-		b.WriteString(" to " + f.Member)
+	if f.Peer != "" {
+		b.WriteString(" to " + f.Peer)
 	}
 	switch f.Kind {
 	case Scale:

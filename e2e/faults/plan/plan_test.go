@@ -57,7 +57,7 @@ func TestAScenarioCanBeCarriedOut(t *testing.T) {
 
 // targeted reports whether what a fault names is in the scenario.
 func targeted(s plan.Scenario, f plan.Fault) bool {
-	if f.Member != "" && !slices.Contains(s.MemberNames(), f.Member) {
+	if f.Peer != "" && !slices.Contains(append(s.MemberNames(), "templatesvc-1"), f.Peer) {
 		return false
 	}
 	switch f.Kind {

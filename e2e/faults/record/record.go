@@ -53,7 +53,10 @@ type Header struct {
 	Port   int  `json:"port"`
 	Static bool `json:"static,omitempty"`
 	// Earlier is the number of runs before it in the same directory; static ones only.
-	Earlier int  `json:"earlier,omitempty"`
+	Earlier int `json:"earlier,omitempty"`
+	// Unsaved says that the directory could not be written to, so that the next run
+	// finds no more of them.
+	Unsaved bool `json:"unsaved,omitempty"`
 	Started Time `json:"started"`
 }
 
@@ -70,6 +73,8 @@ const (
 	Refused Event = "refused"
 	// Asked: told to stop, on the console or by a signal.
 	Asked Event = "asked to stop"
+	// WrongFiles: the directory does not hold what the template says.
+	WrongFiles Event = "wrong files"
 	// Failing: it crashes of its own accord now.
 	Failing Event = "failing"
 )
