@@ -16,8 +16,8 @@ type Exits struct {
 	Runs           []record.Run
 	Living, Killed func(pid int) bool
 	Events         []history.Event
-	// MayShrink reports whether a group's count was lowered, or a node lost, so that
-	// instances may be in excess.
+	// MayShrink reports whether a group's count was lowered, so that instances may be
+	// in excess.
 	MayShrink func(fleet.GroupName) bool
 	// MayFail reports whether an instance may end or fail to start for a reason.
 	MayFail func(fleet.Reason) bool
@@ -62,13 +62,16 @@ type observed struct {
 	ordered map[generation]bool
 	// stopped says that any generation of an instance was.
 	stopped map[fleet.InstanceID]bool
+	// lost says that a group had an instance on a lost node.
+	lost map[fleet.GroupName]bool
 	// ended is when a generation's end was reported.
 	ended map[generation]history.Event
 }
 
 func (x Exits) observe() (*observed, error) {
 	o := &observed{
-		of: map[int]generation{}, ordered: map[generation]bool{}, stopped: map[fleet.InstanceID]bool{}, ended: map[generation]history.Event{},
+		of: map[int]generation{}, ordered: map[generation]bool{}, stopped: map[fleet.InstanceID]bool{},
+		lost: map[fleet.GroupName]bool{}, ended: map[generation]history.Event{},
 	}
 	err := history.Walk(x.Events, func(_, after *history.State, txn []history.Event) error {
 		for _, order := range after.Orders {
@@ -95,7 +98,12 @@ func (x Exits) order(o *observed, after *history.State, order fleet.Order) {
 	o.ordered[generation{order.Instance, order.Generation}] = true
 	o.stopped[order.Instance] = true
 	in := after.Intents[order.Instance]
-	if slices.Contains(why, order.Reason) || slices.Contains(shrinking, order.Reason) && x.MayShrink(in.Group) {
+	switch {
+	case slices.Contains(why, order.Reason):
+		return
+	case slices.Contains(shrinking, order.Reason) && x.MayShrink(in.Group):
+		return
+	case order.Reason == fleet.ReasonNodeReturned && o.lost[in.Group]:
 		return
 	}
 	o.out = append(o.out, fmt.Sprintf("revision %d: unrelated order: %s of %s because %s, %s", order.ModRev, order.Action, in.Name, order.Reason, order.Message))
@@ -105,6 +113,9 @@ func (x Exits) status(o *observed, s fleet.Status, e history.Event) {
 	g := generation{s.Instance, s.Generation}
 	if s.PID != 0 {
 		o.of[s.PID] = g
+	}
+	if s.State == fleet.Offline {
+		o.lost[s.Group] = true
 	}
 	if s.State.Terminal() {
 		o.ended[g] = e

@@ -121,6 +121,16 @@ func TestWhatMayNotEnd(t *testing.T) {
 			history: func(p *past) *past { return online(p).txn(order(first, fleet.ReasonScaledDown)) },
 			run:     run(65), shrunk: true,
 		},
+		"one of two of which one is back": {
+			history: func(p *past) *past {
+				return online(p).txn(status(first, fleet.Offline)).txn(order(first, fleet.ReasonNodeReturned))
+			},
+			run: run(65),
+		},
+		"one of two though no node was lost": {
+			history: func(p *past) *past { return online(p).txn(order(first, fleet.ReasonNodeReturned)) },
+			run:     run(65), want: "unrelated order",
+		},
 		"one that made way for the next generation": {
 			history: func(p *past) *past {
 				return online(p).txn(placement(first, func(p *fleet.Placement) { p.Generation = 2 }))
