@@ -97,11 +97,19 @@ type Spec struct {
 }
 
 // Main runs the program and returns its exit code: 0 after a clean end, 1 when
-// something failed, 2 when the user has to change a setting.
+// something failed, 2 when the user has to change a setting. With "healthcheck"
+// as the first argument it asks the running program instead; see healthcheck.
 func Main(s Spec, args, env []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == healthcheckWord {
+		return healthcheck(s, args[1:], env, stdout, stderr)
+	}
 	return config.Main(config.Options{
-		Name: s.Name, About: s.About, Version: telemetry.Version(), Args: args, Env: env, Into: s.Into, Stdout: stdout,
+		Name: s.Name, About: about(s), Version: telemetry.Version(), Args: args, Env: env, Into: s.Into, Stdout: stdout,
 	}, stderr, func(config.Loaded) error { return serve(s, stderr) })
+}
+
+func about(s Spec) string {
+	return s.About + "\n\nWith " + healthcheckWord + " as the first argument it asks the " + s.Name + " that runs with the same settings whether it is ready."
 }
 
 func serve(s Spec, stderr io.Writer) error {
