@@ -17,6 +17,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/internal/api"
 	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
 	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
@@ -270,7 +271,7 @@ func (a *Agent) record(uuid string, listener net.Listener) fleet.Node {
 		Labels: a.cfg.Labels, Variables: a.cfg.Variables, Capacity: a.capacity(), Host: usage.Host(),
 	}
 	if n.AgentURL == "" {
-		n.AgentURL = "http://" + listener.Addr().String()
+		n.AgentURL = wire.URLOf(listener.Addr())
 	}
 	for _, name := range fleet.RuntimeNames {
 		r := fleet.NodeRuntime{Name: name, Offered: name == fleet.RuntimeProcess}

@@ -22,6 +22,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/templatesvc/internal/blob"
 	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
 	"github.com/orreryhq/orrery/templatesvc/internal/source"
@@ -37,7 +38,7 @@ type Config struct {
 	Dir, BlobDir string
 	// Listen is the address of the API. Empty: a free port on loopback.
 	Listen string
-	// AdvertiseURL is where others reach it. Empty: derived from the listener.
+	// AdvertiseURL is where others reach it. Empty: derived from the listener, see wire.URLOf.
 	AdvertiseURL string
 	// ClusterSecret must come with every call.
 	ClusterSecret string
@@ -122,7 +123,7 @@ func (s *Service) URL() string {
 	if s.cfg.AdvertiseURL != "" {
 		return s.cfg.AdvertiseURL
 	}
-	return "http://" + s.listener.Addr().String()
+	return wire.URLOf(s.listener.Addr())
 }
 
 // Synced is closed when the templates found at the start have been published.

@@ -17,7 +17,7 @@ type settings struct {
 	Data          string            `config:"data" default:"./node" usage:"directory of instances, logs, journal and cache"`
 	Address       string            `config:"address" default:"127.0.0.1" usage:"address players reach this host by"`
 	Listen        string            `config:"listen" default:"127.0.0.1:0" usage:"address of the agent's API, for gateways only; port 0 picks a free one"`
-	AdvertiseURL  string            `config:"advertise-url" usage:"URL gateways reach the agent's API by; empty: derived from listen"`
+	AdvertiseURL  string            `config:"advertise-url" usage:"URL gateways reach the agent's API by; empty: derived from listen, with the host's name where it listens on all addresses"`
 	APIURL        string            `config:"api-url" usage:"the gateway's URL as seen by instances, e.g. http://10.0.0.1:8080"`
 	Labels        map[string]string `config:"labels" usage:"labels of the node, key=value"`
 	Variables     map[string]string `config:"variables" usage:"placeholder values of the node, key=value"`

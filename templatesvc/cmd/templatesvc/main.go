@@ -20,7 +20,7 @@ func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr)) }
 type settings struct {
 	program.Settings
 	Listen       string `config:"listen" default:"127.0.0.1:0" usage:"address of the API agents and gateways call; port 0 picks a free one"`
-	AdvertiseURL string `config:"advertise-url" usage:"URL others reach the API by; empty: derived from listen"`
+	AdvertiseURL string `config:"advertise-url" usage:"URL others reach the API by; empty: derived from listen, with the host's name where it listens on all addresses"`
 	Templates    struct {
 		Dir string `config:"dir" default:"./templates" usage:"watched directory of templates, <group>/<name>/"`
 	} `config:"templates"`
