@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 )
@@ -23,16 +24,38 @@ import (
 // Store is a directory of blobs. It is safe for concurrent use, also by several processes.
 type Store struct{ dir string }
 
+// abandoned is the age from which an unfinished write is taken for interrupted:
+// longer than any upload may take, since replicas may share the directory.
+const abandoned = 6 * time.Hour
+
 // Open makes the directory if need be and clears what interrupted writes left.
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir}
-	if err := os.RemoveAll(s.incoming()); err != nil {
-		return nil, errs.As(errs.Unavailable, "blob.Open", err)
-	}
 	if err := os.MkdirAll(s.incoming(), 0o755); err != nil {
 		return nil, errs.As(errs.Unavailable, "blob.Open", err)
 	}
+	if err := s.clear(time.Now().Add(-abandoned)); err != nil {
+		return nil, errs.As(errs.Unavailable, "blob.Open", err)
+	}
 	return s, nil
+}
+
+// clear removes unfinished writes that nobody has touched since.
+func (s *Store) clear(since time.Time) error {
+	entries, err := os.ReadDir(s.incoming())
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		fi, err := e.Info()
+		if err != nil || fi.ModTime().After(since) {
+			continue // another replica's, or gone meanwhile
+		}
+		if err := os.Remove(filepath.Join(s.incoming(), e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Store) incoming() string { return filepath.Join(s.dir, "incoming") }
