@@ -50,6 +50,10 @@ race: ## go test work with the race detector, nothing from the cache
 e2e: ## the end-to-end scenarios against separate processes
 	ORRERY_E2E=processes go test -count=1 -timeout $(TIMEOUT) ./e2e/...
 
+.PHONY: e2e-compose
+e2e-compose: ## the end-to-end scenarios on a container engine, with the images of make images
+	ORRERY_E2E=compose go test -count=1 -timeout $(TIMEOUT) ./e2e/compose
+
 .PHONY: bench $(addprefix bench-,$(FAMILIES))
 bench: ## all benchmarks, as one table
 	go run ./e2e/bench
@@ -74,13 +78,17 @@ build: ## the binaries of all services and commands in bin/
 	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ \
 		$$(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' work | grep -v '/orrery/e2e/')
 
+.PHONY: images
+images: ## what docker compose up runs: static binaries, images, and .env once
+	deployments/docker/build.sh
+
 .PHONY: run
 run: ## the whole system in one process, with a demo group
 	go run ./standalone -demo
 
 .PHONY: clean
 clean: ## remove what the other targets made
-	rm -rf bin
+	rm -rf bin deployments/docker/bin
 
 # The steps of check.
 
