@@ -1,0 +1,63 @@
+package compose_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/orreryhq/orrery/e2e/cluster"
+	"github.com/orreryhq/orrery/e2e/compose"
+)
+
+func TestEveryServiceIsRestartedInTurnAndNoPlacementOrCallFails(t *testing.T) {
+	s := compose.Start(t)
+	admin := cluster.Login(t, s)
+	create(admin, arenaGroup("load", 0))
+	create(admin, arenaGroup("steady", 3))
+	admin.AwaitRunning("steady", 3)
+	load := s.StartLoad("load")
+	defer load.Stop()
+	for _, service := range []string{"templatesvc", "scheduler", "enforcer", "gateway-1", "gateway-2", "etcd-1", "etcd-2", "etcd-3"} {
+		for _, c := range s.Containers(service) {
+			c.Restart()
+			s.AwaitHealthy(c)
+			awaitProgress(t, load, c.Name)
+		}
+	}
+	admin.AwaitRunning("steady", 3)
+	for _, node := range []string{"agent-1", "agent-2", "agent-3"} {
+		restartNode(t, s, admin, node)
+		awaitProgress(t, load, node)
+	}
+	admin.AwaitRunning("steady", 3)
+}
+
+// awaitProgress waits until the load went on after a restart.
+func awaitProgress(t *testing.T, load *compose.Load, restarted string) {
+	t.Helper()
+	before := load.Done()
+	cluster.Eventually(t, "instances coming and going after the restart of "+restarted, func() string {
+		if n := load.Done() - before; n < 5 {
+			return fmt.Sprint(n)
+		}
+		return ""
+	})
+}
+
+// restartNode takes a node out as an operator does: nothing new is placed on it,
+// the short-lived instances on it end, then it is restarted and put back.
+func restartNode(t *testing.T, s *compose.Stack, admin *cluster.Client, node string) {
+	t.Helper()
+	admin.Do("POST", "/api/v1/nodes/"+node+"/cordon", nil).OK(200)
+	cluster.Eventually(t, node+" without load", func() string {
+		for _, i := range admin.Instances("load") {
+			if i.Node == node && i.State != "STOPPED" {
+				return fmt.Sprintf("%+v", i)
+			}
+		}
+		return ""
+	})
+	s.Container(node).Restart()
+	s.AwaitHealthy(s.Container(node))
+	admin.Do("POST", "/api/v1/nodes/"+node+"/uncordon", nil).OK(200)
+	s.AwaitNodes(admin, "agent-1", "agent-2", "agent-3")
+}
