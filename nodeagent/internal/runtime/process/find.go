@@ -27,7 +27,8 @@ func (r *Runtime) Find(root string) map[string]runtime.Found {
 	for pid, s := range living() {
 		id, member := members[pid]
 		if !member {
-			if id = mark(pid); id == "" || !usesBelow(pid, root) || ownedByAnother(r.owner, pid) {
+			var agent string
+			if id, agent = mark(pid); id == "" || !usesBelow(pid, root) || ownedByAnother(r.owner, agent, pid) {
 				continue
 			}
 		}

@@ -147,7 +147,13 @@ func TestAStoppedWrapperDoesNotHideItsServersEnd(t *testing.T) {
 
 func TestAnotherAgentsInstanceOfTheSameIDIsLeftAlone(t *testing.T) {
 	tree, _ := groups(t)
-	theirs, err := process.New(process.Config{Tree: tree, Owner: "theirs"})
+	t.Run("in control groups", func(t *testing.T) { leftAlone(t, process.Config{Tree: tree, Owner: "theirs"}) })
+	t.Run("by its environment", func(t *testing.T) { leftAlone(t, process.Config{Owner: "theirs"}) })
+}
+
+func leftAlone(t *testing.T, their process.Config) {
+	t.Helper()
+	theirs, err := process.New(their)
 	if err != nil {
 		t.Fatal(err)
 	}

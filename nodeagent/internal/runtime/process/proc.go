@@ -69,18 +69,28 @@ func childOf(wrapper int, path string) runtime.ProcessID {
 
 // marked are the processes that belong to an instance: those in its session, and
 // those that carry its mark in their environment, wherever they forked to. The same
-// id may be known to another agent on this host: what runs in its control groups is its.
+// id may be known to another agent on this host: what names that one, or runs in its
+// control groups, is its.
 func marked(owner, instance string, session int) []int {
 	var pids []int
 	for pid, s := range living() {
-		if session > 1 && s.session == session || mark(pid) == instance && !ownedByAnother(owner, pid) {
+		if session > 1 && s.session == session {
+			pids = append(pids, pid)
+			continue
+		}
+		if id, agent := mark(pid); id == instance && !ownedByAnother(owner, agent, pid) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-func ownedByAnother(owner string, pid int) bool {
+// ownedByAnother reports whether a process with an instance's mark is another
+// agent's: agent is whom its environment names, empty when that names nobody.
+func ownedByAnother(owner, agent string, pid int) bool {
+	if agent != "" {
+		return agent != owner
+	}
 	other := cgroup.OwnerOf(pid)
 	return other != "" && other != owner
 }
@@ -107,17 +117,24 @@ func living() iter.Seq2[int, stat] {
 	}
 }
 
-// markName is the variable that says whose process one is.
-const markName = "ORRERY_INSTANCE_ID"
+// The variables that say whose process one is: the instance's and its agent's.
+const (
+	markName  = "ORRERY_INSTANCE_ID"
+	agentName = "ORRERY_AGENT"
+)
 
-// mark is the instance a process says to belong to; empty when it says nothing.
-func mark(pid int) string {
+// mark is the instance and the agent a process says to belong to; empty where it
+// says nothing.
+func mark(pid int) (instance, agent string) {
 	for _, v := range list(pid, "environ") {
-		if id, ok := strings.CutPrefix(v, markName+"="); ok {
-			return id
+		switch name, value, _ := strings.Cut(v, "="); name {
+		case markName:
+			instance = value
+		case agentName:
+			agent = value
 		}
 	}
-	return ""
+	return instance, agent
 }
 
 // list reads a file of NUL-terminated strings that describes a process.

@@ -26,6 +26,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -72,8 +73,8 @@ type Config struct {
 	// Tree holds the instances' control groups. Nil: their processes are found by
 	// session and environment instead.
 	Tree *cgroup.Tree
-	// Owner names the agent's control groups, as given to cgroup.Open: processes in
-	// those of another agent are never taken for this one's.
+	// Owner names the agent, as given to cgroup.Open, and stands in the environment of
+	// everything it starts: another agent's processes are never taken for this one's.
 	Owner string
 	// BootID identifies the running kernel. Empty means the kernel's own.
 	BootID string
@@ -177,7 +178,7 @@ func (r *Runtime) launch(ctx context.Context, s runtime.Spec) (pidfd, pid int, e
 		return 0, 0, errs.As(errs.Unavailable, "process.Start", err)
 	}
 	attr := &os.ProcAttr{
-		Dir: s.Dir, Env: s.Env, Files: []*os.File{stdin, log, log, notify, noted},
+		Dir: s.Dir, Env: append(slices.Clip(s.Env), agentName+"="+r.owner), Files: []*os.File{stdin, log, log, notify, noted},
 		Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd},
 	}
 	p, err := r.startWrapper(s, attr)
