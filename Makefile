@@ -54,6 +54,14 @@ e2e: ## the end-to-end scenarios against separate processes
 e2e-compose: ## the end-to-end scenarios on a container engine, with the images of make images
 	ORRERY_E2E=compose go test -count=1 -timeout $(TIMEOUT) ./e2e/compose
 
+# SEEDS is how many seeds make faults runs, from SEED on.
+SEED ?= 1
+SEEDS ?= 50
+
+.PHONY: faults
+faults: ## random faults against real processes (SEEDS=50 from SEED=1)
+	go run ./e2e/faults -seed $(SEED) -count $(SEEDS)
+
 .PHONY: bench $(addprefix bench-,$(FAMILIES))
 bench: ## all benchmarks, as one table
 	go run ./e2e/bench

@@ -88,9 +88,21 @@ func (t *trial) strike(ctx context.Context, f plan.Fault) func() {
 		t.markKilled(node.PowerCut())
 		return func() { t.restart(node.Process) }
 	case plan.FillDisk:
-		t.log("not done: no disk to fill")
+		return t.fillDisk(f)
 	}
 	return nil
+}
+
+func (t *trial) fillDisk(f plan.Fault) func() {
+	d := t.disks[f.Target]
+	if err := d.fill(); err != nil {
+		t.fail(err)
+	}
+	return func() {
+		if err := d.free(); err != nil {
+			t.fail(err)
+		}
+	}
 }
 
 func (t *trial) strikeLinks(f plan.Fault) func() {

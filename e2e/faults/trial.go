@@ -41,6 +41,7 @@ type trial struct {
 	api     *api
 	store   *store.Client
 	history history.Recorder
+	disks   map[string]*disk // by node
 
 	mu     sync.Mutex
 	killed map[int]bool // processes of instances that were killed by the plan
@@ -56,11 +57,19 @@ type trial struct {
 
 // run carries the scenario out and returns what was broken.
 func (t *trial) run(ctx context.Context) []string {
-	t.killed = map[int]bool{}
+	t.killed, t.disks = map[int]bool{}, map[string]*disk{}
 	if err := os.MkdirAll(t.recordDir(), 0o755); err != nil {
 		return []string{err.Error()}
 	}
-	var err error
+	err := t.mount()
+	defer func() {
+		for _, d := range t.disks {
+			_ = d.unmount()
+		}
+	}()
+	if err != nil {
+		return collect(err)
+	}
 	t.site, err = site.Start(ctx, t.options())
 	broken := collect(err)
 	if err == nil {
@@ -73,6 +82,21 @@ func (t *trial) run(ctx context.Context) []string {
 		broken = append(broken, "at the end: "+err.Error())
 	}
 	return broken
+}
+
+// mount gives each node whose disk will be filled one of its own.
+func (t *trial) mount() error {
+	for _, f := range t.scenario.Faults {
+		if f.Kind != plan.FillDisk || t.disks[f.Target] != nil {
+			continue
+		}
+		d, err := mountDisk(filepath.Join(t.dir, f.Target))
+		if err != nil {
+			return fmt.Errorf("a disk for %s: %w", f.Target, err)
+		}
+		t.disks[f.Target] = d
+	}
+	return nil
 }
 
 func collect(err error) []string {

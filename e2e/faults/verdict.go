@@ -49,4 +49,6 @@ func (t *trial) mayShrink(name fleet.GroupName) bool {
 }
 
 // mayFail reports whether the scenario explains why an instance could not be started.
-func (t *trial) mayFail(fleet.Reason) bool { return false }
+func (t *trial) mayFail(why fleet.Reason) bool {
+	return why == fleet.ReasonDiskFull && len(t.disks) > 0
+}

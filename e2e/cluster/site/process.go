@@ -26,6 +26,7 @@ type Process struct {
 	done  chan struct{} // closed when cmd has ended
 	err   error         // how cmd ended; valid after done
 	asked bool          // the end of cmd was asked for
+	shot  bool          // cmd was killed
 	ends  []string      // ends nobody asked for
 }
 
@@ -52,7 +53,7 @@ func (p *Process) Start() error {
 		return fmt.Errorf("starting %s: %w", p.Name, err)
 	}
 	done := make(chan struct{})
-	p.cmd, p.done, p.asked = cmd, done, false
+	p.cmd, p.done, p.asked, p.shot = cmd, done, false, false
 	go p.wait(cmd, done)
 	return nil
 }
@@ -102,7 +103,8 @@ func (p *Process) Kill() {
 	}
 }
 
-// Stop asks it to end and waits. An error when it ended badly or had to be killed.
+// Stop asks it to end and waits. An error when it ended badly or does not end; none
+// when somebody kills it meanwhile.
 func (p *Process) Stop() error {
 	p.Resume()
 	done, ok := p.signal(syscall.SIGTERM, true)
@@ -119,7 +121,7 @@ func (p *Process) Stop() error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.err != nil {
+	if p.err != nil && !p.shot {
 		return fmt.Errorf("%s ended badly: %w", p.Name, p.err)
 	}
 	return nil
@@ -138,7 +140,7 @@ func (p *Process) signal(s syscall.Signal, end bool) (done <-chan struct{}, ok b
 	if !p.running() {
 		return nil, false
 	}
-	p.asked = p.asked || end
+	p.asked, p.shot = p.asked || end, p.shot || s == syscall.SIGKILL
 	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return nil, false
 	}

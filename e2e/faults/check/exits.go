@@ -120,7 +120,8 @@ func (x Exits) status(o *observed, s fleet.Status, e history.Event) {
 	if s.State.Terminal() {
 		o.ended[g] = e
 	}
-	if s.State == fleet.Failed && !x.MayFail(s.Reason) {
+	givenUp := s.Reason == fleet.ReasonNodeLost && o.lost[s.Group]
+	if s.State == fleet.Failed && !givenUp && !x.MayFail(s.Reason) {
 		o.out = append(o.out, fmt.Sprintf("revision %d: %s on %s FAILED because %s, %s", s.ModRev, s.Instance, s.Node, s.Reason, s.Message))
 	}
 }

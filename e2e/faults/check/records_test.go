@@ -143,6 +143,13 @@ func TestWhatMayNotEnd(t *testing.T) {
 			},
 			run: run(90), living: true, want: "FAILED because PortTaken",
 		},
+		"one that was lost before it was started": {
+			history: func(p *past) *past {
+				return p.txn(placement(first)).txn(status(first, fleet.Offline, func(s *fleet.Status) { s.PID = 0 })).
+					txn(status(first, fleet.Failed, func(s *fleet.Status) { s.Reason = fleet.ReasonNodeLost }))
+			},
+			run: run(90), living: true,
+		},
 		"one that was reported dead and lives": {
 			history: func(p *past) *past { return online(p).txn(status(first, fleet.Crashed)) },
 			run:     run(90), living: true, want: "lived on",

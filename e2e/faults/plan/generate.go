@@ -16,18 +16,21 @@ const mostScaled = 6
 
 // Generate is the scenario of a seed.
 func Generate(seed uint64, f Features) Scenario {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), features: f, kills: map[string]int{}}
+	g := &generator{features: f, kills: map[string]int{}}
 	s := &g.Scenario
 	s.Seed = seed
+	g.part(1)
 	s.Members = pick(g, 1, 1, 3)
 	s.Schedulers, s.Enforcers = 1, 1
 	if f.Replicas {
 		s.Schedulers, s.Enforcers = 1+g.IntN(3), 1+g.IntN(3)
 	}
 	s.Gateways, s.Sources = 1+g.IntN(2), 1
-	s.Nodes = 1 + g.IntN(max(1, f.Nodes))
+	s.Nodes = min(f.Nodes, pick(g, 1, 2, 3, 3))
+	g.part(2)
 	g.groups()
 	s.MemoryMiB = g.memory()
+	g.part(3)
 	g.faults()
 	return *s
 }
@@ -38,6 +41,9 @@ type generator struct {
 	features Features
 	kills    map[string]int
 }
+
+// part begins a part of the scenario, which does not depend on the others' draws.
+func (g *generator) part(n uint64) { g.Rand = rand.New(rand.NewPCG(g.Seed, n)) }
 
 func pick[T any](g *generator, choices ...T) T { return choices[g.IntN(len(choices))] }
 
@@ -157,7 +163,7 @@ func (g *generator) fault(at time.Duration) Fault {
 	case FillDisk:
 		f.Target, f.For = pick(g, g.NodeIDs()...), g.between(TTL/2, 2*TTL)
 	}
-	return g.shortened(f)
+	return f
 }
 
 // peer is the process a fault of the network is limited to; empty: all members.
@@ -171,17 +177,12 @@ func (g *generator) peer(target string) string {
 	return ""
 }
 
-// shortened keeps nodes from being lost where that is not yet to be tried.
-func (g *generator) shortened(f Fault) Fault {
-	return f
-}
-
 // killWorkload spares a group that would be paused, and kills a service instead.
 func (g *generator) killWorkload(f Fault) Fault {
 	group := pick(g, g.Groups...)
 	if group.Crash > 0 || g.kills[group.Name] == killsPerGroup {
 		f.Kind, f.Target, f.For = Kill, pick(g, g.Services()...), g.between(0, 2*TTL)
-		return g.shortened(f)
+		return f
 	}
 	g.kills[group.Name]++
 	f.Target, f.Number = group.Name, g.IntN(max(1, group.Count))
