@@ -98,6 +98,7 @@ func (t *trial) fillDisk(f plan.Fault) func() {
 	if err := d.fill(); err != nil {
 		t.fail(err)
 	}
+	t.killOne(0, func(r record.Run) bool { return r.Node == f.Target })
 	return func() {
 		if err := d.free(); err != nil {
 			t.fail(err)
@@ -164,18 +165,23 @@ func (t *trial) compact(ctx context.Context) {
 }
 
 func (t *trial) killWorkload(f plan.Fault) {
+	t.killOne(f.Number, func(r record.Run) bool { return r.Group == f.Target })
+}
+
+// killOne kills the process at a position among those of certain runs.
+func (t *trial) killOne(position int, of func(record.Run) bool) {
 	runs, err := record.Read(t.recordDir())
 	if err != nil {
 		t.fail(err)
 		return
 	}
-	runs = slices.DeleteFunc(living(runs), func(r record.Run) bool { return r.Group != f.Target })
+	runs = slices.DeleteFunc(living(runs), func(r record.Run) bool { return !of(r) })
 	slices.SortFunc(runs, func(a, b record.Run) int { return strings.Compare(a.Name, b.Name) })
 	if len(runs) == 0 {
-		t.log("not killed: no process of %s lives", f.Target)
+		t.log("not killed: none lives")
 		return
 	}
-	victim := runs[f.Number%len(runs)]
+	victim := runs[position%len(runs)]
 	t.markKilled([]int{victim.PID})
 	if err := syscall.Kill(victim.PID, syscall.SIGKILL); err != nil {
 		t.log("not killed: %v", err)

@@ -84,7 +84,7 @@ func (g *generator) faults() {
 	var at time.Duration
 	for range 5 + g.IntN(6) {
 		g.Faults = append(g.Faults, g.fault(at))
-		at += g.between(0, 2500*time.Millisecond)
+		at += g.between(0, 1500*time.Millisecond)
 	}
 	slices.SortStableFunc(g.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 }
@@ -161,7 +161,7 @@ func (g *generator) fault(at time.Duration) Fault {
 	case PowerCut:
 		f.Target, f.For = pick(g, g.NodeIDs()...), g.between(TTL/2, 4*TTL)
 	case FillDisk:
-		f.Target, f.For = pick(g, g.NodeIDs()...), g.between(TTL/2, 2*TTL)
+		f.Target, f.For = pick(g, g.NodeIDs()...), g.between(TTL, 3*TTL)
 	}
 	return f
 }

@@ -86,7 +86,8 @@ const (
 	// PowerCut is SIGKILL of an agent and everything on its node; the agent is
 	// started again after the duration.
 	PowerCut Kind = "power cut"
-	// FillDisk fills the disk of a node.
+	// FillDisk fills the disk of a node, and kills a workload there, so that something
+	// is to be started on it.
 	FillDisk Kind = "fill disk"
 )
 
