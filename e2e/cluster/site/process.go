@@ -89,6 +89,16 @@ func (p *Process) Running() bool {
 	return p.running()
 }
 
+// PID is the id of the process that runs; 0 when none does.
+func (p *Process) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.running() {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
 // Ended are the ends nobody asked for.
 func (p *Process) Ended() []string {
 	p.mu.Lock()

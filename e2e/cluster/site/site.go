@@ -43,6 +43,10 @@ type Options struct {
 	MemoryMiB, CPU int
 	// DataDir is the data directory of a node; nil: below Dir.
 	DataDir func(node string) string
+	// StopInstances makes agents stop their instances when they end.
+	StopInstances bool
+	// KeepInstances leaves what runs on the nodes running at the end.
+	KeepInstances bool
 	// Namespaces gives each node a network of its own.
 	Namespaces bool
 }
@@ -174,18 +178,28 @@ func (s *Site) Links(process string) []Pair {
 	return out
 }
 
-// Close ends everything: what decides first, then the nodes with all that runs on
-// them, etcd last. The error tells what ended badly.
+// closing is the order in which programs are ended: first what decides, then the
+// nodes, then what they need.
+var closing = []string{"apigateway", "enforcer", "scheduler", "node", "templatesvc"}
+
+// Close ends everything, the nodes with all that runs on them, etcd last. The error
+// tells what ended badly.
 func (s *Site) Close() error {
 	var errs []error
 	for _, l := range s.links {
 		l.Set(proxy.Fault{})
 	}
-	for _, p := range slices.Backward(s.services) {
-		errs = append(errs, p.Stop())
+	for _, program := range closing {
+		for _, p := range s.services {
+			if strings.HasPrefix(p.Name, program+"-") {
+				errs = append(errs, p.Stop())
+			}
+		}
 	}
 	for _, n := range s.nodes {
-		n.KillInstances()
+		if !s.o.KeepInstances {
+			n.KillInstances()
+		}
 	}
 	for _, m := range s.members {
 		errs = append(errs, m.Stop())

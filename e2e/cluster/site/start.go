@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -30,8 +31,10 @@ func (s *Site) startEtcd(ctx context.Context) error {
 		all = append(all, m.Name+"=http://"+peer)
 	}
 	for _, m := range s.members {
+		ready := s.path("etcd", m.Name+".ready")
+		_ = os.Remove(ready) // of an earlier start
 		p, err := s.process(m.Name, "etcd", nil,
-			"-name", m.Name, "-data", s.path("etcd", m.Name), "-ready", s.path("etcd", m.Name+".ready"),
+			"-name", m.Name, "-data", s.path("etcd", m.Name), "-ready", ready,
 			"-client", m.client, "-peer", m.peer, "-members", strings.Join(all, ","), "-tick", "50ms")
 		if m.Process = p; err != nil {
 			return err
@@ -147,7 +150,8 @@ func (s *Site) startNode(id string) error {
 	if err != nil {
 		return err
 	}
-	args = append(append(args, network...), "--node", id, "--data", node.DataDir, "--api-url", s.gateways[0])
+	args = append(append(args, network...), "--node", id, "--data", node.DataDir,
+		"--api-url", s.gateways[0], fmt.Sprintf("--stop-instances=%v", s.o.StopInstances))
 	if s.o.MemoryMiB > 0 {
 		args = append(args, "--memory", fmt.Sprint(s.o.MemoryMiB))
 	}
@@ -187,8 +191,12 @@ func (s *Site) network(node *Node) ([]string, error) {
 	return []string{"--listen", listen, "--advertise-url", "http://" + url}, nil
 }
 
-// Instances are the processes on the node that carry an instance's mark, by id.
+// Instances are the processes on the node beside its agent: all in its namespace, or
+// those that carry an instance's mark and work below its data directory.
 func (n *Node) Instances() []int {
+	if n.Space != nil {
+		return slices.DeleteFunc(n.Space.Processes(), func(pid int) bool { return pid == n.PID() })
+	}
 	var out []int
 	dirs, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range dirs {
