@@ -48,10 +48,12 @@ import (
 // the agent that the pid has been noted; both, so that an agent which has just
 // died makes it no SIGPIPE. The wrapper's own words about signals are dropped.
 // A signal to the whole group must not end it before the server's code is written.
+// Both numbers are written over room that is reserved: a disk that has become full
+// takes neither away.
 const wrapper = `trap : HUP INT QUIT TERM
 exec 5>&2 2>/dev/null
-"$4" -c 'printf "%s\n" $$ >"$2/pid"; printf . >&3; exec "$3" -c "$1" 3>&- 4<&-' orrery "$1" "$2" "$3" 2>&5 5>&-
-printf '%s\n' $? >"$2/exit"
+"$4" -c 'printf "%s\n" $$ 1<>"$2/pid"; printf . >&3; exec "$3" -c "$1" 3>&- 4<&-' orrery "$1" "$2" "$3" 2>&5 5>&-
+printf '%s\n' $? 1<>"$2/exit"
 `
 
 // argvMark and runDirArg are where a wrapper's arguments show that it is one, and
@@ -141,13 +143,22 @@ func pidPath(s runtime.Spec) string   { return filepath.Join(s.RunDir, "pid") }
 func exitPath(s runtime.Spec) string  { return filepath.Join(s.RunDir, "exit") }
 func stdinPath(s runtime.Spec) string { return filepath.Join(s.RunDir, "stdin") }
 
-// prepareRunDir makes the run's directory with a FIFO and without an earlier run's traces.
+// room is what is reserved for a number; without an end of line it is none.
+const room = "                "
+
+// prepareRunDir makes the run's directory with a FIFO, without an earlier run's
+// traces, and with room for what the wrapper will write.
 func prepareRunDir(s runtime.Spec) error {
 	if err := os.MkdirAll(s.RunDir, 0o700); err != nil {
 		return errs.As(errs.Unavailable, "process.Start", err)
 	}
 	for _, stale := range []string{pidPath(s), exitPath(s), stdinPath(s)} {
 		if err := os.Remove(stale); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return errs.As(errs.Unavailable, "process.Start", err)
+		}
+	}
+	for _, number := range []string{pidPath(s), exitPath(s)} {
+		if err := os.WriteFile(number, []byte(room), 0o600); err != nil {
 			return errs.As(errs.Unavailable, "process.Start", err)
 		}
 	}
@@ -290,7 +301,7 @@ func readNumber(path string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	line, ok := strings.CutSuffix(string(b), "\n")
+	line, _, ok := strings.Cut(string(b), "\n")
 	if !ok {
 		return 0, fmt.Errorf("%s: %w", path, io.ErrUnexpectedEOF)
 	}

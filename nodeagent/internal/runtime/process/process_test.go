@@ -3,6 +3,7 @@ package process_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
@@ -426,6 +429,37 @@ func TestAMissingDirectoryIsInvalid(t *testing.T) {
 	if _, err := r.Start(t.Context(), s); !errs.Is(err, errs.Invalid) {
 		t.Errorf("err = %v", err)
 	}
+}
+
+func TestAFullDiskTakesNoExitCodeAndStartsNothing(t *testing.T) {
+	modes(t, func(t *testing.T, r *process.Runtime) {
+		s := spec(t, "read line; exit 7")
+		disk := t.TempDir()
+		s.RunDir = filepath.Join(disk, "first")
+		if err := unix.Mount("orrery-test", disk, "tmpfs", 0, "size=64k"); err != nil {
+			t.Logf("no disk to fill here: %v", err)
+			return
+		}
+		defer func() {
+			if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		}()
+		p := start(t, r, s)
+		if err := os.WriteFile(filepath.Join(disk, "ballast"), make([]byte, 64<<10), 0o600); !errors.Is(err, unix.ENOSPC) {
+			t.Fatalf("the disk is not full: %v", err)
+		}
+		if err := p.WriteLine("go"); err != nil {
+			t.Fatal(err)
+		}
+		if e := exited(t, p); !e.Known || e.Code != 7 {
+			t.Errorf("exit %+v", e)
+		}
+		s.RunDir = filepath.Join(disk, "second")
+		if p, err := r.Start(t.Context(), s); !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("started %v, %v", p, err)
+		}
+	})
 }
 
 func TestFiftyParallelRuns(t *testing.T) {
