@@ -1,0 +1,215 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// Cluster is an etcd of several members. Its methods are for the test's own goroutine.
+type Cluster struct {
+	members []*member
+	initial string
+}
+
+// member is one etcd of a cluster; its addresses stay the same across restarts.
+type member struct {
+	name         string
+	dir          string
+	client, peer string
+	server       *embed.Etcd // nil while it is down
+}
+
+// StartCluster runs n members that end with the test.
+func StartCluster(t testing.TB, n int) *Cluster {
+	t.Helper()
+	c := &Cluster{}
+	addresses := freeAddresses(t, 2*n)
+	var initial []string
+	for i := range n {
+		m := &member{name: fmt.Sprintf("m%d", i), dir: t.TempDir(), client: addresses[2*i], peer: addresses[2*i+1]}
+		c.members = append(c.members, m)
+		initial = append(initial, m.name+"="+m.peer)
+	}
+	c.initial = strings.Join(initial, ",")
+	t.Cleanup(func() {
+		for i := range c.members {
+			c.Kill(i)
+		}
+	})
+	c.startAll(t)
+	return c
+}
+
+// freeAddresses are URLs on ports that nobody holds now.
+func freeAddresses(t testing.TB, n int) []string {
+	t.Helper()
+	urls := make([]string, n)
+	for i := range urls {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() // all at once, so that none is given twice
+		urls[i] = "http://" + l.Addr().String()
+	}
+	return urls
+}
+
+// startAll starts every member and waits until they have a leader.
+func (c *Cluster) startAll(t testing.TB) {
+	t.Helper()
+	for _, m := range c.members {
+		c.launch(t, m)
+	}
+	for _, m := range c.members {
+		m.awaitReady(t)
+	}
+}
+
+func (c *Cluster) launch(t testing.TB, m *member) {
+	t.Helper()
+	cfg := config(m.dir)
+	cfg.Name, cfg.InitialCluster = m.name, c.initial
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls(m.client), urls(m.client)
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls(m.peer), urls(m.peer)
+	server, err := embed.StartEtcd(cfg)
+	if err != nil {
+		t.Fatalf("starting member %s: %v", m.name, err)
+	}
+	m.server = server
+}
+
+func (m *member) awaitReady(t testing.TB) {
+	t.Helper()
+	select {
+	case <-m.server.Server.ReadyNotify():
+	case <-time.After(readyTimeout):
+		t.Fatalf("member %s was not ready within %v", m.name, readyTimeout)
+	}
+}
+
+// Len is the number of members, dead ones included.
+func (c *Cluster) Len() int { return len(c.members) }
+
+// Endpoints are the members' client URLs, those of dead ones included.
+func (c *Cluster) Endpoints() []string {
+	out := make([]string, 0, len(c.members))
+	for _, m := range c.members {
+		out = append(out, m.client)
+	}
+	return out
+}
+
+// Client connects to all members over the network; the connection ends with the test.
+func (c *Cluster) Client(t testing.TB) *store.Client { return c.ClientAt(t, c.Endpoints()...) }
+
+// ClientAt connects to some addresses only; the connection ends with the test.
+func (c *Cluster) ClientAt(t testing.TB, endpoints ...string) *store.Client {
+	t.Helper()
+	cli, err := store.Dial(endpoints, store.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatalf("dialling the test etcd: %v", err)
+	}
+	t.Cleanup(func() { _ = cli.Close() })
+	return cli
+}
+
+// Raw is etcd's own client, in process, of a living member.
+func (c *Cluster) Raw(t testing.TB) *clientv3.Client {
+	t.Helper()
+	cli := v3client.New(c.members[c.alive(t)].server.Server)
+	t.Cleanup(func() { _ = cli.Close() })
+	return cli
+}
+
+// alive is the leader, or with none any living member.
+func (c *Cluster) alive(t testing.TB) int {
+	t.Helper()
+	for i, m := range c.members {
+		if m.server != nil && m.server.Server.Lead() == uint64(m.server.Server.MemberID()) {
+			return i
+		}
+	}
+	for i, m := range c.members {
+		if m.server != nil {
+			return i
+		}
+	}
+	t.Fatal("every member is down")
+	return 0
+}
+
+// Leader waits for a leader that lives and returns which member it is.
+func (c *Cluster) Leader(t testing.TB) int {
+	t.Helper()
+	for deadline := time.Now().Add(readyTimeout); time.Now().Before(deadline); <-time.After(time.Millisecond) {
+		for i, m := range c.members {
+			if m.server != nil && m.server.Server.Lead() == uint64(m.server.Server.MemberID()) {
+				return i
+			}
+		}
+	}
+	t.Fatalf("no leader within %v", readyTimeout)
+	return 0
+}
+
+// MoveLeader hands the leadership to a living member.
+func (c *Cluster) MoveLeader(t testing.TB, to int) {
+	t.Helper()
+	from := c.Leader(t)
+	if from == to {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), readyTimeout)
+	defer cancel()
+	s := c.members[from].server.Server
+	if err := s.MoveLeader(ctx, uint64(s.MemberID()), uint64(c.members[to].server.Server.MemberID())); err != nil {
+		t.Fatalf("moving the leader from %d to %d: %v", from, to, err)
+	}
+}
+
+// Kill halts a member as a crash would: it hands nothing over. A dead one stays dead.
+func (c *Cluster) Kill(i int) {
+	m := c.members[i]
+	if m.server == nil {
+		return
+	}
+	m.server.Server.HardStop()
+	m.server.Close()
+	m.server = nil
+}
+
+// KillAll halts every member at once.
+func (c *Cluster) KillAll() {
+	var wg sync.WaitGroup
+	for i := range c.members {
+		wg.Go(func() { c.Kill(i) })
+	}
+	wg.Wait()
+}
+
+// Restart starts a dead member again with its data and waits until it is part of
+// the cluster.
+func (c *Cluster) Restart(t testing.TB, i int) {
+	t.Helper()
+	c.launch(t, c.members[i])
+	c.members[i].awaitReady(t)
+}
+
+// Compact drops all history before the current revision.
+func (c *Cluster) Compact(t testing.TB) {
+	t.Helper()
+	compact(t, c.Raw(t))
+}
