@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	mrand "math/rand/v2"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -25,6 +26,8 @@ type Client struct {
 	etcd   *clientv3.Client
 	log    *slog.Logger
 	maxOps int
+	seed   uint64
+	line   *timeline
 }
 
 // DefaultMaxOps is etcd's own limit on comparisons, and on writes, per transaction.
@@ -36,18 +39,29 @@ type Options struct {
 	MaxOps int
 	// Log receives what an operator may want to know. Nil discards.
 	Log *slog.Logger
+	// Seed decides the random pauses of watches. 0 means a random one.
+	Seed uint64
 }
 
 // New wraps an etcd client the caller made and will close: how standalone hands
 // over its in-process client.
 func New(etcd *clientv3.Client, o Options) *Client {
+	c := newClient(o)
+	c.etcd = etcd
+	return c
+}
+
+func newClient(o Options) *Client {
 	if o.MaxOps == 0 {
 		o.MaxOps = DefaultMaxOps
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Client{etcd: etcd, log: o.Log, maxOps: o.MaxOps}
+	for o.Seed == 0 {
+		o.Seed = mrand.Uint64()
+	}
+	return &Client{log: o.Log, maxOps: o.MaxOps, seed: o.Seed, line: newTimeline()}
 }
 
 // reconnect keeps on trying at short intervals, however long etcd was away: a fleet
@@ -61,58 +75,85 @@ func reconnect() grpc.DialOption {
 
 // Dial connects to an etcd cluster over the network; Close ends it.
 func Dial(endpoints []string, o Options) (*Client, error) {
+	c := newClient(o)
 	cli, err := clientv3.New(clientv3.Config{
 		Endpoints:            endpoints,
 		DialTimeout:          5 * time.Second,
 		DialKeepAliveTime:    5 * time.Second,
 		DialKeepAliveTimeout: 3 * time.Second,
 		AutoSyncInterval:     0,
-		DialOptions:          []grpc.DialOption{reconnect()},
 		Logger:               zap.NewNop(), // it warns about every retried call; callers log what matters
+		DialOptions:          []grpc.DialOption{reconnect(), grpc.WithChainStreamInterceptor(c.vetStream)},
 	})
 	if err != nil {
 		return nil, errs.As(errs.Invalid, "store.Dial", fmt.Errorf("endpoints %v: %w", endpoints, err))
 	}
-	return New(cli, o), nil
+	c.etcd = cli
+	return c, nil
 }
 
 // Close ends the connection. Only for clients made by Dial.
 func (c *Client) Close() error { return c.etcd.Close() }
 
 // MaxOps is the number of comparisons, and of writes, one transaction may hold.
-func (c *Client) MaxOps() int { return c.maxOps }
+// One comparison more is the store's own: that etcd is the one that was joined.
+func (c *Client) MaxOps() int { return c.maxOps - 1 }
 
-// Ping asks etcd for a linearizable read; an error is Unavailable.
-func (c *Client) Ping(ctx context.Context) error {
-	_, err := c.etcd.Get(ctx, MetaKey().String(), clientv3.WithCountOnly())
-	return wrap("store.Ping", err)
-}
+// Ping asks etcd for a linearizable read; an error is Unavailable, also when this
+// is not the etcd that was joined.
+func (c *Client) Ping(ctx context.Context) error { return errs.Wrap("store.Ping", c.vet(ctx)) }
 
 // Revision is etcd's current revision, read linearizably.
 func (c *Client) Revision(ctx context.Context) (int64, error) {
-	resp, err := c.etcd.Get(ctx, MetaKey().String(), clientv3.WithCountOnly())
+	resp, err := c.get(ctx, MetaKey().String(), clientv3.WithCountOnly())
 	if err != nil {
 		return 0, wrap("store.Revision", err)
 	}
 	return resp.Header.Revision, nil
 }
 
+// get is a linearizable read whose answer is compared with what was seen before.
+func (c *Client) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	before := c.line.now()
+	resp, err := c.etcd.Get(ctx, key, opts...)
+	if err == nil {
+		c.saw(before, resp.Header)
+	}
+	return resp, err
+}
+
+// AskProgress asks etcd how far the client's watches have come, so that they
+// advance over revisions that concern none of their keys. It is best effort.
+func (c *Client) AskProgress(ctx context.Context) {
+	_ = c.etcd.RequestProgress(clientv3.WithRequireLeader(ctx)) // the followers' stream is told by this
+}
+
 // Join makes sure the cluster's keys are of a schema this build knows, writing
 // the meta record when it is the first. Conflict when the schema is newer.
+//
+// It binds the client to the cluster: from then on, and until it joins again, it
+// neither writes to another one nor follows it; see ForeignError.
 func (c *Client) Join(ctx context.Context, now time.Time) (fleet.Meta, error) {
 	fresh := fleet.Meta{Schema: Schema, ClusterID: rand.Text(), CreatedAt: now.UTC()}
-	_, err := c.Commit(ctx, Txn{Writes: []Write{Create(MetaKey(), fresh)}})
+	_, err := c.commit(ctx, Txn{Writes: []Write{Create(MetaKey(), fresh)}}, "")
 	if err != nil && !errs.Is(err, errs.AlreadyExists) {
 		return fleet.Meta{}, errs.Wrap("store.Join", err)
 	}
-	meta, err := Get(ctx, c, MetaKey())
+	resp, err := c.get(ctx, MetaKey().String())
+	if err != nil {
+		return fleet.Meta{}, wrap("store.Join", err)
+	}
+	if len(resp.Kvs) == 0 {
+		return fleet.Meta{}, errs.New(errs.Unavailable, "the record %s was removed while it was read", MetaKey())
+	}
+	meta, err := Decode[fleet.Meta](raw(resp.Kvs[0]))
 	if err != nil {
 		return fleet.Meta{}, errs.Wrap("store.Join", err)
 	}
 	if meta.Schema > Schema {
-		return meta, &errs.Error{Op: "store.Join", Kind: errs.Conflict, Message: fmt.Sprintf(
-			"this etcd holds schema %d, newer than the %d this build knows: run a newer build", meta.Schema, Schema)}
+		return meta, newerSchema(meta)
 	}
+	c.adopt(meta, string(resp.Kvs[0].Value))
 	return meta, nil
 }
 

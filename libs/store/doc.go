@@ -10,6 +10,9 @@
 //   - A write whose answer was lost is read back before anything is concluded.
 //   - A Follower never skips a revision: it lists at one revision, watches from
 //     the next, and lists again when history was compacted.
+//   - A Client that has joined a cluster writes to no other and follows no other:
+//     every transaction compares the meta record. An etcd that went back in time is
+//     noticed by its revision, term or identity, and then everything is listed anew.
 //
 // It does not decide anything and does not know what the records mean.
 package store

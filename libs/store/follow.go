@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"hash/fnv"
 	"math/rand/v2"
 	"time"
 
@@ -25,61 +27,121 @@ type Handler interface {
 	Apply(changes []Change, rev int64)
 }
 
+// Rewinder is a Handler that keeps revisions of what it was told, and so has to
+// know when they are worthless.
+type Rewinder interface {
+	Handler
+	// Rewound announces that the next Reset comes from another past than all before:
+	// etcd was restored from a backup, or replaced by another that was joined. Its
+	// revision may be lower, and equal revisions do not mean equal values.
+	Rewound()
+}
+
+const (
+	// firstPause is the longest pause after the first failure; it doubles up to lastPause.
+	firstPause = 10 * time.Millisecond
+	lastPause  = 2 * time.Second
+	// relistSpread is the longest pause before a prefix is listed anew. What makes one
+	// follower list again, a compaction or an etcd restored from a backup, makes all of
+	// them, and they must not do so in one moment.
+	relistSpread = 500 * time.Millisecond
+)
+
+var (
+	errStreamEnded = errors.New("the watch ended without a reason")
+	errRewound     = errors.New("etcd went back in time")
+)
+
 // Follow lists a prefix and watches it from the next revision on, until ctx
 // ends; whatever breaks in between is repaired: a lost stream resumes after the
-// last delivered revision, a compacted one lists again after a jittered pause.
-// It returns ctx's error.
+// last delivered revision; where history was compacted, or etcd went back in time,
+// it lists again after a random pause of at most half a second. While etcd is not
+// the one that was joined (see ForeignError), nothing is delivered. It returns ctx's error.
 func (c *Client) Follow(ctx context.Context, prefix string, h Handler) error {
-	f := follower{client: c, prefix: prefix, handler: h}
+	f := follower{client: c, prefix: prefix, handler: h, random: c.random(prefix)}
 	for ctx.Err() == nil {
-		if f.rev == 0 {
-			if err := f.relist(ctx); err != nil {
-				f.pause(ctx, err)
-				continue
-			}
-		}
-		if err := f.watch(ctx); err != nil {
+		if err := f.proceed(ctx); err != nil {
 			f.pause(ctx, err)
 		}
 	}
 	return ctx.Err()
 }
 
+// random is a source of its own for a follower of a prefix: seeded alike, the
+// followers of one prefix in two clients still differ.
+func (c *Client) random(prefix string) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(prefix)) // it never fails
+	return rand.New(rand.NewPCG(c.seed, h.Sum64()))
+}
+
 type follower struct {
 	client  *Client
 	prefix  string
 	handler Handler
+	random  *rand.Rand
 	rev     int64 // all up to here was delivered; 0: list first
+	line    int   // the line of the store's past that rev is of
+	listed  bool  // at least once
 	fails   int
 }
 
+func (f *follower) proceed(ctx context.Context) error {
+	if f.rev == 0 {
+		if err := f.relist(ctx); err != nil {
+			return err
+		}
+	}
+	return f.watch(ctx)
+}
+
 func (f *follower) relist(ctx context.Context) error {
+	line := f.client.line.now().line
 	kvs, rev, err := f.client.list(ctx, f.prefix, 0)
 	if err != nil {
 		return err
 	}
+	if err := f.client.vet(ctx); err != nil { // afterwards, so that the list is no stranger's
+		return err
+	}
+	if r, ok := f.handler.(Rewinder); ok && f.listed && line != f.line {
+		r.Rewound()
+	}
 	f.handler.Reset(kvs, rev)
-	f.rev = rev
+	f.rev, f.line, f.listed = rev, line, true
 	return nil
 }
 
-// watch delivers changes until the stream ends.
+// watch delivers changes until the stream ends, or is worthless.
 func (f *follower) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel() // releases the server's side of the watch
+	turned := f.client.line.since(f.line)
 	stream := f.client.etcd.Watch(ctx, f.prefix,
-		clientv3.WithPrefix(), clientv3.WithRev(f.rev+1), clientv3.WithProgressNotify())
-	for resp := range stream {
-		if err := resp.Err(); err != nil {
-			if errors.Is(err, rpctypes.ErrCompacted) || resp.CompactRevision != 0 {
-				f.rev = 0
+		clientv3.WithPrefix(), clientv3.WithRev(f.rev+1), clientv3.WithProgressNotify(), clientv3.WithFragment())
+	for {
+		select {
+		case <-turned:
+			f.rev = 0
+			return errRewound
+		case resp, ok := <-stream:
+			if !ok {
+				return cmp.Or(ctx.Err(), errStreamEnded)
 			}
-			return err
+			if err := resp.Err(); err != nil {
+				if errors.Is(err, rpctypes.ErrCompacted) || resp.CompactRevision != 0 {
+					f.rev = 0
+				}
+				return err
+			}
+			if closed(turned) {
+				continue
+			}
+			f.fails = 0
+			f.deliver(&resp)
+			f.client.line.reached(f.line, f.rev)
 		}
-		f.fails = 0
-		f.deliver(&resp)
 	}
-	return ctx.Err()
 }
 
 // deliver passes on the events after f.rev; repeated ones are dropped.
@@ -106,19 +168,23 @@ func (f *follower) deliver(resp *clientv3.WatchResponse) {
 	f.handler.Apply(changes, last)
 }
 
-// pause waits before the next attempt: jittered, doubling to a cap, so that a
-// herd of followers does not come back as one.
+// pause waits before the next attempt.
 func (f *follower) pause(ctx context.Context, cause error) {
 	if ctx.Err() != nil {
 		return
 	}
 	f.client.log.Warn("watch interrupted, resuming", "prefix", f.prefix, "after", f.rev, "error", cause)
-	limit := min(10*time.Millisecond<<min(f.fails, 8), 2*time.Second)
+	d := f.delay()
 	f.fails++
-	timer := time.NewTimer(time.Duration(rand.Int64N(int64(limit)) + 1))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
+	wait(ctx, d)
+}
+
+// delay is a random time, its bound doubling with each failure, so that a herd of
+// followers does not come back as one.
+func (f *follower) delay() time.Duration {
+	limit := min(firstPause<<min(f.fails, 8), lastPause)
+	if f.rev == 0 && f.listed {
+		limit = max(limit, relistSpread)
 	}
+	return time.Duration(f.random.Int64N(int64(limit)) + 1)
 }

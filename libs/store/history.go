@@ -55,7 +55,7 @@ func (c *Client) History(ctx context.Context, prefix string, from, to int64, h H
 // until delivers changes up to a revision. The prefix may have none at that very
 // revision, so it asks for progress along the way.
 func (f *follower) until(ctx context.Context, to int64) error {
-	stream := f.client.etcd.Watch(ctx, f.prefix, clientv3.WithPrefix(), clientv3.WithRev(f.rev+1))
+	stream := f.client.etcd.Watch(ctx, f.prefix, clientv3.WithPrefix(), clientv3.WithRev(f.rev+1), clientv3.WithFragment())
 	ask := time.NewTicker(progressEvery)
 	defer ask.Stop()
 	for f.rev < to {

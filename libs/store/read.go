@@ -14,7 +14,7 @@ const listPage = 2000
 // Get reads one record, linearizably. NotFound when the key does not exist.
 func Get[T any](ctx context.Context, c *Client, k Key[T]) (T, error) {
 	var zero T
-	resp, err := c.etcd.Get(ctx, k.String())
+	resp, err := c.get(ctx, k.String())
 	if err != nil {
 		return zero, wrap("store.Get", err)
 	}
@@ -55,7 +55,7 @@ func (c *Client) list(ctx context.Context, prefix string, rev int64) ([]KeyValue
 		if rev != 0 {
 			opts = append(opts, clientv3.WithRev(rev))
 		}
-		resp, err := c.etcd.Get(ctx, key, opts...)
+		resp, err := c.get(ctx, key, opts...)
 		if err != nil {
 			return nil, 0, wrap("store.list", err)
 		}

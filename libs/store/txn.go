@@ -85,7 +85,7 @@ type Txn struct {
 	Writes []Write
 }
 
-// Size is the larger of the numbers of comparisons and of writes, to compare with MaxOps.
+// Size is the number of comparisons, which is at least that of writes, to compare with MaxOps.
 func (t Txn) Size() int { return len(t.Fences) + len(t.Guards) + len(t.Writes) }
 
 // LostError says which comparisons of a transaction failed.
@@ -117,22 +117,42 @@ const readBackTimeout = 3 * time.Second
 // an ownership was lost, AlreadyExists when only creates met existing keys,
 // Conflict for other failed comparisons (each with a LostError), Unavailable when
 // the outcome is unknown or etcd is away: look at the state again before retrying.
+// An etcd that is not the one that was joined (ForeignError) is away too.
 func (c *Client) Commit(ctx context.Context, t Txn) (int64, error) {
+	return c.commit(ctx, t, c.line.identity())
+}
+
+// commit performs the transaction where the meta record reads identity; anywhere
+// when that is empty.
+func (c *Client) commit(ctx context.Context, t Txn, identity string) (int64, error) {
 	cmps, ops, probes, err := t.build()
 	if err != nil {
 		return 0, errs.Wrap("store.Commit", err)
 	}
+	if identity != "" {
+		cmps = append(cmps, clientv3.Compare(clientv3.Value(MetaKey().String()), "=", identity))
+		probes = append(probes, clientv3.OpGet(MetaKey().String()))
+	}
 	if len(cmps) > c.maxOps {
 		return 0, errs.As(errs.TooLarge, "store.Commit", fmt.Errorf("%d comparisons, the limit is %d", len(cmps), c.maxOps))
 	}
+	before := c.line.now()
 	resp, err := c.etcd.Txn(ctx).If(cmps...).Then(ops...).Else(probes...).Commit()
 	if err != nil {
 		return c.readBack(ctx, t, wrap("store.Commit", err))
 	}
+	c.saw(before, resp.Header)
 	if resp.Succeeded {
 		return resp.Header.Revision, nil
 	}
-	return resp.Header.Revision, t.explain(resp)
+	err = t.explain(resp)
+	if identity != "" && !errs.Is(err, errs.Fenced) { // a lost ownership needs no further reason
+		last := resp.Responses[len(resp.Responses)-1].GetResponseRange()
+		if foreign := c.judge(last.GetKvs()); foreign != nil {
+			return 0, errs.Wrap("store.Commit", foreign)
+		}
+	}
+	return resp.Header.Revision, err
 }
 
 // build makes one comparison per fence, guard and write, and for the case that

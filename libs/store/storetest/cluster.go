@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -25,70 +24,42 @@ type Cluster struct {
 
 // member is one etcd of a cluster; its addresses stay the same across restarts.
 type member struct {
-	name         string
-	dir          string
-	client, peer string
-	server       *embed.Etcd // nil while it is down
+	name   string
+	dir    string
+	client *gate
+	peer   *gate
+	server *embed.Etcd // nil while it is down
 }
 
 // StartCluster runs n members that end with the test.
 func StartCluster(t testing.TB, n int) *Cluster {
 	t.Helper()
 	c := &Cluster{}
-	addresses := freeAddresses(t, 2*n)
 	var initial []string
 	for i := range n {
-		m := &member{name: fmt.Sprintf("m%d", i), dir: t.TempDir(), client: addresses[2*i], peer: addresses[2*i+1]}
+		m := &member{name: fmt.Sprintf("m%d", i), dir: t.TempDir(), client: newGate(t), peer: newGate(t)}
 		c.members = append(c.members, m)
-		initial = append(initial, m.name+"="+m.peer)
+		initial = append(initial, m.name+"="+m.peer.url())
 	}
 	c.initial = strings.Join(initial, ",")
-	t.Cleanup(func() {
-		for i := range c.members {
-			c.Kill(i)
-		}
-	})
-	c.startAll(t)
+	t.Cleanup(c.KillAll)
+	c.RestartAll(t)
 	return c
-}
-
-// freeAddresses are URLs on ports that nobody holds now.
-func freeAddresses(t testing.TB, n int) []string {
-	t.Helper()
-	urls := make([]string, n)
-	for i := range urls {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close() // all at once, so that none is given twice
-		urls[i] = "http://" + l.Addr().String()
-	}
-	return urls
-}
-
-// startAll starts every member and waits until they have a leader.
-func (c *Cluster) startAll(t testing.TB) {
-	t.Helper()
-	for _, m := range c.members {
-		c.launch(t, m)
-	}
-	for _, m := range c.members {
-		m.awaitReady(t)
-	}
 }
 
 func (c *Cluster) launch(t testing.TB, m *member) {
 	t.Helper()
 	cfg := config(m.dir)
 	cfg.Name, cfg.InitialCluster = m.name, c.initial
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls(m.client), urls(m.client)
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls(m.peer), urls(m.peer)
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls("http://127.0.0.1:0"), urls(m.client.url())
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls("http://127.0.0.1:0"), urls(m.peer.url())
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
 		t.Fatalf("starting member %s: %v", m.name, err)
 	}
 	m.server = server
+	m.client.open(server.Clients[0].Addr().String())
+	m.peer.open(server.Peers[0].Addr().String())
 }
 
 func (m *member) awaitReady(t testing.TB) {
@@ -107,7 +78,7 @@ func (c *Cluster) Len() int { return len(c.members) }
 func (c *Cluster) Endpoints() []string {
 	out := make([]string, 0, len(c.members))
 	for _, m := range c.members {
-		out = append(out, m.client)
+		out = append(out, m.client.url())
 	}
 	return out
 }
@@ -186,6 +157,8 @@ func (c *Cluster) Kill(i int) {
 	if m.server == nil {
 		return
 	}
+	m.client.close()
+	m.peer.close()
 	m.server.Server.HardStop()
 	m.server.Close()
 	m.server = nil
@@ -208,8 +181,23 @@ func (c *Cluster) Restart(t testing.TB, i int) {
 	c.members[i].awaitReady(t)
 }
 
-// Compact drops all history before the current revision.
-func (c *Cluster) Compact(t testing.TB) {
+// RestartAll starts every dead member with its data and waits until they have a leader.
+func (c *Cluster) RestartAll(t testing.TB) {
 	t.Helper()
-	compact(t, c.Raw(t))
+	for _, m := range c.members {
+		if m.server == nil {
+			c.launch(t, m)
+		}
+	}
+	for _, m := range c.members {
+		m.awaitReady(t)
+	}
+}
+
+// CompactBefore drops all history before a revision.
+func (c *Cluster) CompactBefore(t testing.TB, rev int64) {
+	t.Helper()
+	if _, err := c.Raw(t).Compact(t.Context(), rev, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatalf("compacting before %d: %v", rev, err)
+	}
 }

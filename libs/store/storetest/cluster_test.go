@@ -5,12 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-func TestMain(m *testing.M) { storetest.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestAClusterOutlivesAMemberAndNotTwo(t *testing.T) {
 	etcd := storetest.StartCluster(t, 3)

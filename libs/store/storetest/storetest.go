@@ -6,7 +6,6 @@
 package storetest
 
 import (
-	"fmt"
 	"log/slog"
 	"net/url"
 	"testing"
@@ -22,8 +21,9 @@ import (
 
 // Etcd is a running single-member etcd.
 type Etcd struct {
-	// Endpoint is its client URL.
+	// Endpoint is its client URL; it stays the same across restarts.
 	Endpoint string
+	gate     *gate
 	dir      string
 	server   *embed.Etcd
 	inner    *clientv3.Client
@@ -34,8 +34,9 @@ const readyTimeout = 30 * time.Second
 // Start runs an etcd that ends with the test.
 func Start(t testing.TB) *Etcd {
 	t.Helper()
-	e := &Etcd{dir: t.TempDir()}
-	e.start(t, "http://127.0.0.1:0")
+	e := &Etcd{dir: t.TempDir(), gate: newGate(t)}
+	e.Endpoint = e.gate.url()
+	e.start(t)
 	t.Cleanup(func() { e.stop() })
 	return e
 }
@@ -63,16 +64,11 @@ func (e *Etcd) Raw() *clientv3.Client { return e.inner }
 // Compact drops all history before the current revision.
 func (e *Etcd) Compact(t testing.TB) {
 	t.Helper()
-	compact(t, e.inner)
-}
-
-func compact(t testing.TB, cli *clientv3.Client) {
-	t.Helper()
-	resp, err := cli.Get(t.Context(), "x")
+	resp, err := e.inner.Get(t.Context(), "x")
 	if err != nil {
 		t.Fatalf("reading the revision: %v", err)
 	}
-	if _, err := cli.Compact(t.Context(), resp.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
+	if _, err := e.inner.Compact(t.Context(), resp.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
 		t.Fatalf("compacting: %v", err)
 	}
 }
@@ -91,7 +87,7 @@ func (e *Etcd) Stop() { e.stop() }
 // Restart starts a stopped etcd again on the same endpoint and data.
 func (e *Etcd) Restart(t testing.TB) {
 	t.Helper()
-	e.start(t, e.Endpoint)
+	e.start(t)
 }
 
 // Empty starts a stopped etcd again on the same endpoint, without its data: what
@@ -99,7 +95,7 @@ func (e *Etcd) Restart(t testing.TB) {
 func (e *Etcd) Empty(t testing.TB) {
 	t.Helper()
 	e.dir = t.TempDir()
-	e.start(t, e.Endpoint)
+	e.start(t)
 }
 
 // config is what all members have in common.
@@ -112,10 +108,10 @@ func config(dir string) *embed.Config {
 	return cfg
 }
 
-func (e *Etcd) start(t testing.TB, endpoint string) {
+func (e *Etcd) start(t testing.TB) {
 	t.Helper()
 	cfg := config(e.dir)
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls(endpoint), urls(endpoint)
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls("http://127.0.0.1:0"), urls(e.Endpoint)
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls("http://127.0.0.1:0"), urls("http://127.0.0.1:0")
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	server, err := embed.StartEtcd(cfg)
@@ -129,7 +125,7 @@ func (e *Etcd) start(t testing.TB, endpoint string) {
 		server.Close()
 		t.Fatalf("etcd was not ready within %v", readyTimeout)
 	}
-	e.Endpoint = fmt.Sprintf("http://%s", server.Clients[0].Addr())
+	e.gate.open(server.Clients[0].Addr().String())
 	e.inner = v3client.New(server.Server)
 }
 
@@ -137,6 +133,7 @@ func (e *Etcd) stop() {
 	if e.server == nil {
 		return
 	}
+	e.gate.close()
 	_ = e.inner.Close()
 	e.server.Server.HardStop()
 	e.server.Close()

@@ -10,13 +10,25 @@ import (
 )
 
 // builder turns what a Follower delivers into snapshots. It is used from one
-// goroutine. keys remembers each followed key's revision, to find what a relist removed.
+// goroutine. keys remembers each followed key's revision, to find what a relist
+// changed and removed.
 type builder struct {
 	view *View
 	keys map[string]int64
+	// rewound is true until the list of another past has come.
+	rewound bool
 }
 
-var _ store.Handler = (*builder)(nil)
+var _ store.Rewinder = (*builder)(nil)
+
+// Rewound makes the next list count as changed in every key: equal revisions of
+// another past say nothing.
+func (b *builder) Rewound() {
+	b.rewound = true
+	for key := range b.keys {
+		b.keys[key] = 0
+	}
+}
 
 // Reset compares a full list with what is known and applies the difference.
 func (b *builder) Reset(kvs []store.KeyValue, rev int64) {
@@ -46,7 +58,11 @@ func (b *builder) step(changes []store.Change, rev int64, relisted bool) {
 	before := b.view.Snapshot()
 	after := before.fork()
 	after.Rev = max(rev, before.Rev)
-	batch := Batch{Before: before, After: after, Relisted: relisted, Changes: make([]Change, 0, len(changes))}
+	if b.rewound {
+		after.Rev = rev
+	}
+	batch := Batch{Before: before, After: after, Relisted: relisted, Rewound: b.rewound, Changes: make([]Change, 0, len(changes))}
+	b.rewound = false
 	for _, c := range changes {
 		kind, rest, ok := store.SplitKey(c.Key)
 		if !ok {

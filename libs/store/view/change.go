@@ -64,4 +64,8 @@ type Batch struct {
 	// Relisted is true when the changes were found by comparing with a new list:
 	// intermediate states are lost, and revisions are the list's.
 	Relisted bool
+	// Rewound is true when etcd went back in time, as one restored from a backup does:
+	// After is of another past than Before, and its revision may be lower. A revision
+	// kept from before is worthless. Such a batch is Relisted too.
+	Rewound bool
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/store"
@@ -27,10 +28,22 @@ type View struct {
 	running bool
 }
 
+// waiter is somebody in WaitRev. err is set before done is closed when the revision
+// will never come.
 type waiter struct {
 	rev  int64
 	done chan struct{}
+	err  error
 }
+
+const (
+	// askFirst is how long a waiter waits before etcd is asked how far the watch has
+	// come: a revision of a key outside the view comes with no event. It doubles up to askLast.
+	askFirst = 50 * time.Millisecond
+	askLast  = time.Second
+)
+
+var errRewound = errs.New(errs.Unavailable, "etcd went back in time: the revision waited for is of a lost past; retry")
 
 // New makes a view that has seen nothing yet.
 func New(c *store.Client, log *slog.Logger) *View {
@@ -73,7 +86,8 @@ func (v *View) Synced(ctx context.Context) error {
 
 // WaitRev waits until the snapshot is at or past a revision and every listener
 // has heard what led there, so that whoever wrote it reads it back wherever it
-// looks. Unavailable or Canceled when ctx ends first.
+// looks. Unavailable or Canceled when ctx ends first; Unavailable when etcd was
+// restored from a backup meanwhile, so that the revision means nothing any more.
 func (v *View) WaitRev(ctx context.Context, rev int64) (*Snapshot, error) {
 	if v.heard.Load() >= rev {
 		return v.Snapshot(), nil
@@ -91,12 +105,31 @@ func (v *View) WaitRev(ctx context.Context, rev int64) (*Snapshot, error) {
 		delete(v.waiters, w)
 		v.mu.Unlock()
 	}()
-	select {
-	case <-w.done:
-		return v.Snapshot(), nil
-	case <-ctx.Done():
-		return v.Snapshot(), errs.Wrap("view.WaitRev", ctx.Err())
+	pause := askFirst
+	ask := time.NewTimer(pause)
+	defer ask.Stop()
+	for {
+		select {
+		case <-w.done:
+			return v.Snapshot(), errs.Wrap("view.WaitRev", w.err)
+		case <-ctx.Done():
+			return v.Snapshot(), errs.Wrap("view.WaitRev", ctx.Err())
+		case <-ask.C:
+			v.ask(ctx, pause)
+			pause = min(2*pause, askLast)
+			ask.Reset(pause)
+		}
 	}
+}
+
+// ask has etcd tell how far the watch has come, if there is one.
+func (v *View) ask(ctx context.Context, within time.Duration) {
+	if v.heard.Load() == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	v.client.AskProgress(ctx)
 }
 
 // publish makes a snapshot the current one and tells everybody: the listeners
@@ -113,7 +146,10 @@ func (v *View) publish(b Batch) {
 	defer v.mu.Unlock()
 	v.heard.Store(b.After.Rev)
 	for w := range v.waiters {
-		if b.After.Rev >= w.rev {
+		if b.After.Rev < w.rev && b.Rewound {
+			w.err = errRewound
+		}
+		if b.After.Rev >= w.rev || b.Rewound {
 			close(w.done)
 			delete(v.waiters, w)
 		}

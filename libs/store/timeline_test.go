@@ -1,0 +1,220 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+)
+
+// joined is an etcd with a client that has joined what it holds.
+func joined(t *testing.T) (*storetest.Etcd, *store.Client) {
+	t.Helper()
+	etcd := storetest.Start(t)
+	c := etcd.Client(t)
+	join(t, c)
+	return etcd, c
+}
+
+func join(t *testing.T, c *store.Client) fleet.Meta {
+	t.Helper()
+	var meta fleet.Meta
+	again(t, "joining", func(ctx context.Context) (err error) {
+		meta, err = c.Join(ctx, time.Unix(1, 0))
+		return err
+	})
+	return meta
+}
+
+// again tries until it works.
+func again(t *testing.T, what string, try func(context.Context) error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		err = try(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+	t.Fatalf("%s: %v", what, err)
+}
+
+// state is what the follower has been told so far.
+func (w *witness) state() map[string]string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var state map[string]string
+	for _, in := range w.told {
+		if in.list != nil {
+			state = in.list
+		} else if len(in.changes) > 0 {
+			state = nil // not a list: tests of one past look at lists only
+		}
+	}
+	return state
+}
+
+// exchange puts other data in the place of a running etcd's and returns a copy of what it had.
+func exchange(t *testing.T, etcd *storetest.Etcd, data string) (before string) {
+	t.Helper()
+	etcd.Stop()
+	before = etcd.Backup(t)
+	etcd.Restore(t, data)
+	etcd.Restart(t)
+	return before
+}
+
+// other is the data of an etcd with another cluster in it, further on than a test's own.
+func other(t *testing.T) string {
+	t.Helper()
+	etcd, c := joined(t)
+	var rev int64
+	for i := range 50 {
+		rev = put(t, c, store.Replace(store.AllocKey("stranger"), fleet.Alloc{Node: fleet.NodeID(fmt.Sprint(i))}, rev))
+	}
+	etcd.Stop()
+	return etcd.Backup(t)
+}
+
+func TestAnEtcdThatWentBackInTimeIsNoticedAndReadAnew(t *testing.T) {
+	etcd, c := joined(t)
+	prefix := store.Root + "allocs/"
+	put(t, c, store.Create(store.AllocKey("kept"), fleet.Alloc{}))
+	etcd.Stop()
+	backup := etcd.Backup(t)
+	etcd.Restart(t)
+
+	w := follow(t, "the follower", c, prefix)
+	var lost int64
+	for i := range 20 {
+		lost = put(t, c, store.Create(store.AllocKey(fleet.NodeID(fmt.Sprint("lost", i))), fleet.Alloc{}))
+	}
+	w.await(t, lost)
+	exchange(t, etcd, backup)
+
+	kept := store.AllocKey("kept").String()
+	w.until(t, "the list of the backup", func() bool {
+		state := w.state()
+		return len(state) == 1 && state[kept] != ""
+	})
+	if w.rewound != 1 {
+		t.Errorf("told %d times that etcd went back in time", w.rewound)
+	}
+	rev := put(t, c, store.Create(store.AllocKey("new"), fleet.Alloc{}))
+	if rev >= lost {
+		t.Fatalf("revision %d is not below %d: the test shows nothing", rev, lost)
+	}
+	w.until(t, "what is written after it", func() bool { got, _ := w.last(); return got == rev })
+}
+
+func TestAnotherClustersEtcdIsNeitherFollowedNorWrittenTo(t *testing.T) {
+	for name, data := range map[string]func(*testing.T) string{
+		"another cluster's": other,
+		"an empty one":      func(t *testing.T) string { return t.TempDir() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			etcd, c := joined(t)
+			w := follow(t, "the follower", c, store.Root+"allocs/")
+			put(t, c, store.Create(store.AllocKey("ours"), fleet.Alloc{}))
+			own := exchange(t, etcd, data(t))
+
+			var foreign *store.ForeignError
+			create := store.Txn{Writes: []store.Write{store.Create(store.AllocKey("mine"), fleet.Alloc{})}}
+			again(t, "being refused", func(ctx context.Context) error {
+				if _, err := c.Commit(ctx, create); !errors.As(err, &foreign) || !errs.Is(err, errs.Unavailable) {
+					return fmt.Errorf("err = %v", err)
+				}
+				return nil
+			})
+			if err := c.Ping(t.Context()); !errors.As(err, &foreign) {
+				t.Errorf("Ping: %v", err)
+			}
+			if got, err := etcd.Raw().Get(t.Context(), store.AllocKey("mine").String()); err != nil || got.Count != 0 {
+				t.Errorf("the refused write left a trace: %v, %v", got, err)
+			}
+
+			exchange(t, etcd, own)
+			again(t, "writing to our own", func(ctx context.Context) error {
+				_, err := c.Commit(ctx, create)
+				return err
+			})
+			w.until(t, "its own again", func() bool {
+				_, lists := w.last()
+				return lists > 1 && w.state()[store.AllocKey("mine").String()] != "" || w.told[len(w.told)-1].changes != nil
+			})
+			for _, in := range w.told {
+				if _, ok := in.list[store.AllocKey("stranger").String()]; ok {
+					t.Error("the stranger's records were delivered")
+				}
+			}
+		})
+	}
+}
+
+func TestJoiningAgainBindsToWhatIsThereNow(t *testing.T) {
+	etcd, c := joined(t)
+	w := follow(t, "the follower", c, store.Root+"allocs/")
+	exchange(t, etcd, other(t))
+	join(t, c)
+	w.until(t, "the other cluster's records", func() bool { return w.state()[store.AllocKey("stranger").String()] != "" })
+	put(t, c, store.Create(store.AllocKey("mine"), fleet.Alloc{}))
+}
+
+func TestANewerSchemaStopsTheWritesOfThisBuild(t *testing.T) {
+	etcd, c := joined(t)
+	have, err := etcd.Raw().Get(t.Context(), store.MetaKey().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var meta = string(have.Kvs[0].Value)
+	set := func(value string) {
+		if _, err := etcd.Raw().Put(t.Context(), store.MetaKey().String(), value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	newer := join(t, c)
+	set(fmt.Sprintf(`{"schema":%d,"clusterId":%q}`, store.Schema+1, newer.ClusterID))
+	write := func() error {
+		_, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(store.AllocKey("n1"), fleet.Alloc{})}})
+		return err
+	}
+	var foreign *store.ForeignError
+	if err := write(); !errors.As(err, &foreign) || foreign.Found.Schema != store.Schema+1 {
+		t.Errorf("err = %v", err)
+	}
+	set(meta)
+	if err := write(); err != nil {
+		t.Errorf("after the schema is ours again: %v", err)
+	}
+}
+
+func TestAMetaRecordThatOnlyReadsDifferentlyIsStillOurs(t *testing.T) {
+	etcd, c := joined(t)
+	meta := join(t, c)
+	if _, err := etcd.Raw().Put(t.Context(), store.MetaKey().String(), fmt.Sprintf(`{"schema":%d,"clusterId":%q,"note":"moved"}`, store.Schema, meta.ClusterID)); err != nil {
+		t.Fatal(err)
+	}
+	again(t, "writing", func(ctx context.Context) error {
+		_, err := c.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(store.AllocKey("n1"), fleet.Alloc{})}})
+		return err
+	})
+}
+
+func TestTheMostWritesOfOneTransactionFitBesideTheStoresOwnComparison(t *testing.T) {
+	_, c := joined(t)
+	var txn store.Txn
+	for i := range c.MaxOps() {
+		txn.Writes = append(txn.Writes, store.Create(store.AllocKey(fleet.NodeID(fmt.Sprint("n", i))), fleet.Alloc{}))
+	}
+	if _, err := c.Commit(t.Context(), txn); err != nil {
+		t.Error(err)
+	}
+}
