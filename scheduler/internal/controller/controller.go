@@ -73,7 +73,7 @@ func (c *Controller) pass(ctx context.Context) time.Duration {
 	next := resync
 	for races := 0; ctx.Err() == nil; {
 		now := time.Now()
-		c.state.catchUp(c.inbox, now)
+		c.catchUp(now)
 		own := c.owned()
 		if c.state.snap == nil || own == nil {
 			return next // the next batch or the next ownership wakes us
@@ -106,6 +106,16 @@ func (c *Controller) pass(ctx context.Context) time.Duration {
 		}
 	}
 	return next
+}
+
+// catchUp brings the state up to date. When etcd went back in time, the floor is a
+// revision of a lost past, which may never be reached.
+func (c *Controller) catchUp(now time.Time) {
+	before := c.state.snap
+	c.state.catchUp(c.inbox, now)
+	if before != nil && c.state.snap.Rev < before.Rev {
+		c.floor = 0
+	}
 }
 
 // plan fills one transaction. Unfit instances of one plan share their verdict,

@@ -245,6 +245,20 @@ func TestNothingIsPlannedBeforeTheViewHasTheLastCommit(t *testing.T) {
 	l.wantOn(id, "n1")
 }
 
+func TestAFloorOfALostPastIsForgotten(t *testing.T) {
+	l := newLagging(t)
+	l.node("n1", 100_000)
+	l.instance("first", 10)
+	l.showAll()
+	l.ctl.pass(t.Context())
+	next := l.instance("next", 20)
+	rewound := *l.view.Snapshot()
+	rewound.Rev = l.ctl.owned().Epoch()
+	l.ctl.inbox.hear(view.Batch{Before: l.view.Snapshot(), After: &rewound, Relisted: true, Rewound: true})
+	l.ctl.pass(t.Context())
+	l.wantOn(next, "n1")
+}
+
 // note is the reason for waiting that stands in the store.
 func (l *lagging) note(id fleet.InstanceID) fleet.Pending {
 	l.t.Helper()
