@@ -92,6 +92,11 @@ func NodeSessionKey(n fleet.NodeID) Key[fleet.NodeSession] {
 	return Key[fleet.NodeSession]{Root + "sessions/node/" + string(n)}
 }
 
+// NodeSessions are the sessions of all nodes whose agents live.
+func NodeSessions() Prefix[fleet.NodeSession] {
+	return Prefix[fleet.NodeSession]{Root + "sessions/node/"}
+}
+
 // SessionKey is a service replica's liveness. The service name must not be "node".
 func SessionKey(service, replica string) Key[fleet.Session] {
 	return Key[fleet.Session]{Root + "sessions/" + service + "/" + replica}

@@ -42,6 +42,15 @@ func List[T any](ctx context.Context, c *Client, p Prefix[T]) ([]T, int64, error
 	return out, rev, nil
 }
 
+// Count is the number of records under a prefix; the records are not read.
+func Count[T any](ctx context.Context, c *Client, p Prefix[T]) (int, error) {
+	resp, err := c.get(ctx, p.String(), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, wrap("store.Count", err)
+	}
+	return int(resp.Count), nil
+}
+
 // list reads a prefix page by page, all at the given revision, or with 0 at the
 // first page's, which is the current one.
 func (c *Client) list(ctx context.Context, prefix string, rev int64) ([]KeyValue, int64, error) {

@@ -1,5 +1,6 @@
 // Package report folds the node's usage and its instances' live figures into one
-// record, written when something in it changed meaningfully and at most once a second.
+// record, written when something in it changed meaningfully, and so seldom that all
+// nodes together stay below a hundred writes a second; see Interval.
 package report
 
 import (
@@ -15,8 +16,13 @@ import (
 )
 
 const (
-	// every is the shortest time between two looks, and so between two writes.
+	// every is the time between two looks, and the shortest between two writes.
 	every = time.Second
+	// fleetRate is how many reports a second the store gets from all nodes together at
+	// most: with everything else that is written at rest it stays below a hundred.
+	fleetRate = 90
+	// countEvery is the pause between looks at how many nodes there are.
+	countEvery = time.Minute
 	// hostEvery is the pause between looks at the host itself, which costs system
 	// calls and tells less from one second to the next.
 	hostEvery = 5 * time.Second
@@ -46,13 +52,24 @@ type Reporter struct {
 	host    fleet.Report
 	hostAt  time.Time
 	written fleet.Report
-	epoch   int64
-	rev     int64
-	read    bool
+	// writtenAt is when that was tried; zero before the first.
+	writtenAt time.Time
+	epoch     int64
+	rev       int64
+	read      bool
+	// interval is the shortest time between two writes, as of countedAt.
+	interval  time.Duration
+	countedAt time.Time
 }
 
 // New makes a reporter that waits for Run.
-func New(cfg Config) *Reporter { return &Reporter{cfg: cfg} }
+func New(cfg Config) *Reporter { return &Reporter{cfg: cfg, interval: every} }
+
+// Interval is the shortest time between two reports of one node in a fleet of so
+// many, so that all of them together stay below a bound.
+func Interval(nodes int) time.Duration {
+	return max(every, time.Duration(nodes)*time.Second/fleetRate)
+}
 
 // Run reports until ctx ends.
 func (r *Reporter) Run(ctx context.Context) {
@@ -69,10 +86,30 @@ func (r *Reporter) Run(ctx context.Context) {
 		if !ok || (fence.Epoch() == r.epoch && !Differs(r.written, now, r.cfg.Capacity)) {
 			continue
 		}
+		r.count(ctx, now.At)
+		if now.At.Sub(r.writtenAt) < r.interval {
+			continue
+		}
+		r.writtenAt = now.At
 		if err := r.write(ctx, fence, now); err != nil && ctx.Err() == nil {
 			r.cfg.Log.Debug("report not written", "error", err)
 		}
 	}
+}
+
+// count learns now and then how many nodes share the store. What it cannot learn stays as it was.
+func (r *Reporter) count(ctx context.Context, now time.Time) {
+	if now.Sub(r.countedAt) < countEvery {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	nodes, err := store.Count(ctx, r.cfg.Store, store.NodeSessions())
+	if err != nil {
+		r.cfg.Log.Debug("nodes not counted", "error", err)
+		return
+	}
+	r.interval, r.countedAt = Interval(nodes), now
 }
 
 func (r *Reporter) look(at time.Time) fleet.Report {

@@ -46,3 +46,15 @@ func TestDiffers(t *testing.T) {
 		t.Error("an instance that is gone says nothing new")
 	}
 }
+
+func TestAllNodesTogetherStayBelowAHundredReportsASecond(t *testing.T) {
+	for nodes := range 5000 {
+		i := report.Interval(nodes)
+		if i < time.Second {
+			t.Fatalf("%d nodes: an interval of %v", nodes, i)
+		}
+		if rate := float64(nodes) / i.Seconds(); rate > 91 {
+			t.Fatalf("%d nodes: %v reports a second", nodes, rate)
+		}
+	}
+}
