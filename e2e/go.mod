@@ -3,8 +3,12 @@ module github.com/orreryhq/orrery/e2e
 go 1.26.0
 
 require (
+	github.com/orreryhq/orrery/apigateway v0.0.0
+	github.com/orreryhq/orrery/enforcer v0.0.0
 	github.com/orreryhq/orrery/examples v0.0.0
 	github.com/orreryhq/orrery/libs v0.0.0
+	github.com/orreryhq/orrery/nodeagent v0.0.0
+	github.com/orreryhq/orrery/scheduler v0.0.0
 	github.com/orreryhq/orrery/standalone v0.0.0
 	go.etcd.io/etcd/server/v3 v3.7.3
 	go.uber.org/zap v1.27.1
@@ -53,10 +57,6 @@ require (
 	github.com/modern-go/reflect2 v1.0.2 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/oklog/ulid/v2 v2.1.2 // indirect
-	github.com/orreryhq/orrery/apigateway v0.0.0 // indirect
-	github.com/orreryhq/orrery/enforcer v0.0.0 // indirect
-	github.com/orreryhq/orrery/nodeagent v0.0.0 // indirect
-	github.com/orreryhq/orrery/scheduler v0.0.0 // indirect
 	github.com/orreryhq/orrery/templatesvc v0.0.0 // indirect
 	github.com/pelletier/go-toml/v2 v2.2.4 // indirect
 	github.com/prometheus/client_golang v1.25.0 // indirect

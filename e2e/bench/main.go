@@ -34,6 +34,7 @@ var families = []family{
 	{"idle", measureIdle},
 	{"launch", measureLaunch},
 	{"survive", measureSurvive},
+	{"rest", measureRest},
 }
 
 // bench is what the families share.
