@@ -42,6 +42,8 @@ type site struct {
 	url     string
 	// token is sent with every request; empty sends none.
 	token string
+	// stop asks the gateway to end.
+	stop func()
 }
 
 func newSite(t *testing.T, edit ...func(*Config)) *site {
@@ -85,6 +87,7 @@ func (s *site) run() {
 			failed <- err
 		}
 	})
+	s.stop = cancel
 	s.t.Cleanup(func() { cancel(); wg.Wait() })
 	select {
 	case <-s.gateway.Ready():

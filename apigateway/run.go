@@ -25,6 +25,8 @@ import (
 const (
 	// drainTimeout is how long requests under way may take when the gateway ends.
 	drainTimeout = 5 * time.Second
+	// arrivalTimeout is how long accepted connections may take then to send their request.
+	arrivalTimeout = time.Second
 	// pingTimeout bounds the question whether etcd answers.
 	pingTimeout = 2 * time.Second
 	// tidyEvery is the pause between removals of what has outlived its use.
@@ -49,6 +51,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(g.cfg.Log.Handler(), slog.LevelDebug),
 	}
+	arriving := watchArrivals(httpServer)
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -68,6 +71,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	g.serving.Store(false)
+	_ = listener.Close() // from here on connections are refused, and clients go elsewhere
+	<-served             // what was accepted before is known now
+	arriving.wait(arrivalTimeout)
 	drain(httpServer, streams)
 	return nil
 }

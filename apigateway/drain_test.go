@@ -1,0 +1,66 @@
+package apigateway
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestARequestOnItsWayIsAnsweredThoughTheGatewayEnds(t *testing.T) {
+	s := newSite(t)
+	address := strings.TrimPrefix(s.url, "http://")
+	var late []net.Conn
+	for range 20 {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		late = append(late, c)
+	}
+	s.do("GET", "/readyz", nil).want(200) // connections are accepted in turn: those above are by now
+	s.stop()
+	refused(t, address)
+	for i, c := range late {
+		if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "GET /livez HTTP/1.1\r\nHost: %s\r\n\r\n", address)
+		r, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("request %d got no answer: %v", i, err)
+		}
+		_ = r.Body.Close()
+	}
+}
+
+// refused waits until an address takes no connection any more.
+func refused(t *testing.T, address string) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			return
+		}
+		_ = c.Close()
+		if time.Now().After(deadline) {
+			t.Fatalf("%s still takes connections", address)
+		}
+	}
+}
+
+func TestWhoConnectsAndSaysNothingHoldsNothingUpForLong(t *testing.T) {
+	s := newSite(t)
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s.do("GET", "/readyz", nil).want(200)
+	s.stop() // the site's clean-up waits for the gateway's end, and fails with the test's deadline
+}
