@@ -25,6 +25,7 @@ func (x *stepper) session(n int) {
 		x.step(func(s *State) {
 			s.keys.session[n] = 0
 			s.host[n].leave()
+			s.host[n].drawn = x.m.cfg.keeps(DrawnIn)
 		}, say("the agent of %v revokes its predecessor's session", name))
 	default:
 		x.step(func(s *State) {
@@ -32,7 +33,7 @@ func (x *stepper) session(n int) {
 			s.keys.session[n] = at
 			h := &s.host[n]
 			h.leave()
-			h.session, h.spent = at, false
+			h.session, h.spent, h.drawn = at, false, false
 		}, say("the agent of %v opens a session", name))
 	}
 	if h.session != 0 {
@@ -58,7 +59,7 @@ func (x *stepper) deadline(n int, expected bool) {
 	name := nodeName(n)
 	spend := func(s *State, kill bool) {
 		h := &s.host[n]
-		h.spent = true
+		h.spent, h.drawn = true, false
 		for i := range h.runs {
 			h.runs[i].dying = h.runs[i].dying || kill && h.runs[i].lives != 0
 		}
@@ -125,14 +126,14 @@ func (x *stepper) agent(n, i int) {
 			r := &s.host[n].runs[i]
 			*r = run{begun: p.gen, placed: p.mod, sent: r.sent}
 		}, say("the agent of %v takes up %v of %v", node, p.gen, name))
-	case p.gen == r.begun && p.gen != 0 && !r.ended && !r.claimed && h.session != 0 && !x.m.cfg.keeps(StartClaimed):
+	case p.gen == r.begun && p.gen != 0 && !r.ended && !r.claimed && h.session != 0 && !x.m.cfg.keeps(StartClaimed) && x.m.cfg.keeps(StartSeen):
 		x.step(func(s *State) { s.host[n].runs[i].claimed = true }, say("the agent of %v sees that %v of %v is still placed there", node, p.gen, name))
 	}
 	if r.begun == 0 || r.ended || r.lives != 0 {
 		return
 	}
 	if !r.starting {
-		if r.claimed && h.session != 0 {
+		if h.session != 0 && (r.claimed || !x.m.cfg.keeps(StartClaimed) && !x.m.cfg.keeps(StartSeen)) {
 			x.step(func(s *State) {
 				h := &s.host[n]
 				h.runs[i].starting, h.runs[i].startedBy = true, h.session
@@ -253,14 +254,16 @@ func (x *stepper) late(n, i int) {
 }
 
 // ages has the margin pass since OFFLINE was written. What was killed on the node
-// before is gone by then: that is what the margin is for.
+// before is gone by then, that is what the margin is for, and so is what a deadline
+// was drawn in for.
 func (x *stepper) ages(i int) {
 	st := x.s.keys.status[i]
 	if st.is != offline || st.aged {
 		return
 	}
 	for n := range x.m.cfg.Nodes {
-		if x.s.host[n].runs[i].dying {
+		h := &x.s.host[n]
+		if h.runs[i].dying || h.drawn && h.runs[i].lives != 0 {
 			return
 		}
 	}

@@ -26,8 +26,8 @@ const (
 	PlacementUnchanged
 	// MoveUnchanged: a placement that leaves a lost node compares the OFFLINE it is made for.
 	MoveUnchanged
-	// Margin: it waits until that OFFLINE has stood for the margin.
-	Margin
+	// MoveMargin: it waits until that OFFLINE has stood for the margin.
+	MoveMargin
 	// MoveMissing: it compares also that the node has no session.
 	MoveMissing
 
@@ -37,20 +37,28 @@ const (
 	OfflineUnchanged
 	// AgainUnchanged: the next generation compares the OFFLINE it is made for.
 	AgainUnchanged
+	// AgainMargin: it waits until that OFFLINE has stood for the margin.
+	AgainMargin
 
 	// StatusFence: an agent's status compares the create-revision of its session key.
 	StatusFence
 	// StatusUnchanged: an agent's status compares the record it replaces.
 	StatusUnchanged
 	// AtomicTakeover: an agent replaces its predecessor's session in one transaction.
+	// Left out, it revokes that session and then opens its own.
 	AtomicTakeover
+	// DrawnIn: before an agent revokes its predecessor's session, it draws the deadline
+	// in, so that what the predecessor left is killed within the margin if no session follows.
+	DrawnIn
 	// Deadline: an exclusive process is killed before the session could have expired.
 	Deadline
 	// Guard: it is killed also when the agent is dead or paused.
 	Guard
-	// StartClaimed: an exclusive process is started only when the agent has written a
-	// status for it under its present session. Left out, the agent has only seen under
-	// that session that the placement stands.
+	// StartSeen: an exclusive process is started only when the agent has seen, under
+	// its present session, that the placement stands.
+	StartSeen
+	// StartClaimed: it is started only when the agent has written a status for it under
+	// its present session, which is more.
 	StartClaimed
 	// ClaimPlaced: that status compares the placement.
 	ClaimPlaced
@@ -95,7 +103,7 @@ type Config struct {
 }
 
 // forExclusive are the safeguards that concern exclusive instances only.
-const forExclusive = Deadline | Guard | StartClaimed | ClaimPlaced | StartChecked
+const forExclusive = DrawnIn | Deadline | Guard | StartSeen | StartClaimed | ClaimPlaced | StartChecked
 
 func (c *Config) keeps(s Safeguard) bool {
 	inForce := c.InForce
@@ -109,9 +117,9 @@ func (c *Config) keeps(s Safeguard) bool {
 var names = [...]string{
 	"shard fence", "claim of a free shard only", "view past the claim", "view past the commit", "settling",
 	"intent unchanged", "alloc unchanged", "placement unchanged", "move: OFFLINE unchanged", "move: margin", "move: no session",
-	"OFFLINE: no session", "OFFLINE: status unchanged", "next generation: status unchanged",
-	"session fence", "status unchanged", "takeover in one transaction", "deadline", "guard",
-	"start claimed", "claim: placement unchanged", "start checked",
+	"OFFLINE: no session", "OFFLINE: status unchanged", "next generation: status unchanged", "next generation: margin",
+	"session fence", "status unchanged", "takeover: one transaction", "takeover: deadline drawn in", "deadline", "guard",
+	"start: placement seen", "start: claimed", "claim: placement unchanged", "start: checked",
 }
 
 // String names the safeguards of a set.

@@ -62,7 +62,7 @@ func (x *stepper) loses(w who, t txn) {
 	r := to.replica(w)
 	r.sent = t
 	if t.kind == place && x.m.cfg.keeps(Settle) {
-		r.doubt, r.doubtShard = t.node+1, t.shard
+		r.doubt = t.node + 1
 		r.forgetView()
 	}
 	x.emit(Step[State]{To: to, Says: t.says(w, "%v sends, and gets no answer: it %v"), Fault: true})
@@ -80,19 +80,23 @@ func (x *stepper) arrives(w who) {
 	x.step(func(s *State) { s.replica(w).sent = txn{} }, say("what %v sent is lost for good", w))
 }
 
-// settles touches an alloc key which the transaction in doubt compares, under the
-// same fence.
+// settles touches an alloc key which the transaction in doubt compares, under a
+// shard that is the replica's now.
 func (x *stepper) settles(w who) {
 	r := x.s.replica(w)
-	n, k := r.doubt-1, r.doubtShard
-	fenced := x.m.cfg.Owners && x.m.cfg.keeps(Fence) && (r.holds[k] == 0 || r.holds[k] != x.s.schedulers.shard[k].create)
+	n := r.doubt - 1
+	owns := !x.m.cfg.Owners
+	for k, held := range r.holds {
+		owns = owns || held != 0 && (held == x.s.schedulers.shard[k].create || !x.m.cfg.keeps(Fence))
+	}
+	if !owns {
+		return
+	}
 	x.step(func(s *State) {
 		r := s.replica(w)
 		r.doubt = 0
 		r.forgetView()
-		if !fenced {
-			s.keys.alloc[n] = s.next()
-		}
+		s.keys.alloc[n] = s.next()
 	}, say("%v touches the alloc key of %v, to settle what it sent", w, nodeName(n)))
 }
 
@@ -146,11 +150,11 @@ func (m *Model) decide(s *State, w who, later bool, visit func(txn)) {
 			continue
 		}
 		t := txn{instance: uint8(i), shard: uint8(k), fence: fence}
-		aged := later || m.aged(s, &r.view, i) || !m.cfg.keeps(Margin)
+		aged := later || m.aged(s, &r.view, i)
 		if w.service == scheduling {
 			m.placements(&r.view, t, aged, visit)
 		} else {
-			m.enforcements(&r.view, t, visit)
+			m.enforcements(&r.view, t, aged, visit)
 		}
 	}
 }
@@ -171,7 +175,7 @@ func (m *Model) placements(v *records, t txn, aged bool, visit func(txn)) {
 		}
 		t.from, t.old = uint8(n)+1, p.mod
 		if v.holdsNode(n, i) {
-			if st.is != offline || st.gen != p.gen || !aged {
+			if st.is != offline || st.gen != p.gen || !aged && m.cfg.keeps(MoveMargin) {
 				return
 			}
 			t.missing, t.status = t.from, st.mod
@@ -188,7 +192,7 @@ func (m *Model) placements(v *records, t txn, aged bool, visit func(txn)) {
 
 // enforcements are OFFLINE for what is on a lost node, and the next generation
 // for what ended or is lost for good.
-func (m *Model) enforcements(v *records, t txn, visit func(txn)) {
+func (m *Model) enforcements(v *records, t txn, aged bool, visit func(txn)) {
 	i := int(t.instance)
 	in, st := v.intent[i], v.status[i]
 	if n, ok := v.placed(i); ok && v.session[n] == 0 {
@@ -202,7 +206,7 @@ func (m *Model) enforcements(v *records, t txn, visit func(txn)) {
 	if in.stopped || st.gen != in.gen {
 		return
 	}
-	if st.is == ended || st.is == offline && !m.cfg.Ordinary {
+	if st.is == ended || st.is == offline && !m.cfg.Ordinary && (aged || !m.cfg.keeps(AgainMargin)) {
 		t.kind, t.gen, t.intent, t.status = again, in.gen+1, in.mod, st.mod
 		visit(t)
 	}

@@ -80,8 +80,7 @@ type replica struct {
 	looked  bool
 	view    records
 	// doubt is 1 + the node of a placement whose answer was lost.
-	doubt      uint8
-	doubtShard uint8
+	doubt uint8
 	// sent is a transaction whose answer was lost: it may still arrive.
 	sent txn
 }
@@ -120,6 +119,8 @@ type host struct {
 	session rev // what the agent believes
 	// spent is true when the deadline of the latest session has passed unrenewed.
 	spent bool
+	// drawn is true when the deadline was drawn in for a takeover under way.
+	drawn bool
 	runs  [maxInstances]run
 }
 
@@ -133,144 +134,130 @@ type State struct {
 	host       [maxNodes]host
 }
 
-// newest is the revision of the last change, as far as anything refers to it.
-func (s *State) newest() rev {
+// next is the revision of the next change.
+func (s *State) next() rev {
 	var top rev
-	s.revs(func(r *rev) { top = max(top, *r) })
-	return top
+	for _, r := range s.revs(make([]*rev, 0, maxRevs)) {
+		top = max(top, *r)
+	}
+	return top + 1
 }
 
-// next is the revision of the next change.
-func (s *State) next() rev { return s.newest() + 1 }
+// maxRevs and maxGens are room for all revisions of a state, and for all generations
+// of one instance.
+const maxRevs, maxGens = 192, 64
 
-// revs visits every revision there is.
-func (s *State) revs(visit func(*rev)) {
-	s.keys.revs(visit)
+// revs appends every revision there is.
+func (s *State) revs(to []*rev) []*rev {
+	to = s.keys.revs(to)
 	for _, o := range []*owners{&s.schedulers, &s.enforcers} {
 		for i := range o.session {
-			visit(&o.session[i])
+			to = append(to, &o.session[i])
 		}
 		for i := range o.shard {
-			visit(&o.shard[i].create)
+			to = append(to, &o.shard[i].create)
 		}
 	}
 	for i := range maxReplicas {
-		s.scheduler[i].revs(visit)
-		s.enforcer[i].revs(visit)
+		to = s.scheduler[i].revs(to)
+		to = s.enforcer[i].revs(to)
 	}
 	for n := range s.host {
 		h := &s.host[n]
-		visit(&h.session)
+		to = append(to, &h.session)
 		for i := range h.runs {
-			r := &h.runs[i]
-			if r.begun == 0 {
-				continue
+			if r := &h.runs[i]; r.begun != 0 {
+				to = append(to, &r.placed, &r.startedBy, &r.readRev, &r.sent.fence, &r.sent.compare, &r.sent.placed)
 			}
-			visit(&r.placed)
-			visit(&r.startedBy)
-			visit(&r.readRev)
-			visit(&r.sent.fence)
-			visit(&r.sent.compare)
-			visit(&r.sent.placed)
 		}
 	}
+	return to
 }
 
-func (k *records) revs(visit func(*rev)) {
+func (k *records) revs(to []*rev) []*rev {
 	for n := range maxNodes {
-		visit(&k.session[n])
-		visit(&k.alloc[n])
+		to = append(to, &k.session[n], &k.alloc[n])
 		for i := range maxInstances {
-			visit(&k.placement[n][i].mod)
+			to = append(to, &k.placement[n][i].mod)
 		}
 	}
 	for i := range maxInstances {
-		visit(&k.intent[i].mod)
-		visit(&k.status[i].mod)
+		to = append(to, &k.intent[i].mod, &k.status[i].mod)
 	}
+	return to
 }
 
-func (r *replica) revs(visit func(*rev)) {
-	visit(&r.session)
+func (r *replica) revs(to []*rev) []*rev {
+	to = append(to, &r.session)
 	for k := range r.holds {
-		visit(&r.holds[k])
+		to = append(to, &r.holds[k])
 	}
 	if r.looked {
-		r.view.revs(visit)
+		to = r.view.revs(to)
 	}
 	if t := &r.sent; t.kind != nothing {
-		visit(&t.fence)
-		visit(&t.intent)
-		visit(&t.status)
-		visit(&t.old)
-		visit(&t.here)
-		visit(&t.alloc)
+		to = append(to, &t.fence, &t.intent, &t.status, &t.old, &t.here, &t.alloc)
 	}
+	return to
 }
 
-// gens visits every generation of an instance there is.
-func (s *State) gens(i int, visit func(*gen)) {
-	s.keys.gens(i, visit)
+// gens appends every generation of an instance there is.
+func (s *State) gens(i int, to []*gen) []*gen {
+	to = s.keys.gens(i, to)
 	for n := range maxReplicas {
 		for _, r := range []*replica{&s.scheduler[n], &s.enforcer[n]} {
 			if r.looked {
-				r.view.gens(i, visit)
+				to = r.view.gens(i, to)
 			}
 			if r.sent.kind != nothing && int(r.sent.instance) == i {
-				visit(&r.sent.gen)
+				to = append(to, &r.sent.gen)
 			}
 		}
 	}
 	for n := range s.host {
 		r := &s.host[n].runs[i]
-		visit(&r.begun)
-		visit(&r.lives)
-		visit(&r.sent.gen)
+		to = append(to, &r.begun, &r.lives, &r.sent.gen)
 	}
+	return to
 }
 
-func (k *records) gens(i int, visit func(*gen)) {
-	visit(&k.intent[i].gen)
-	visit(&k.status[i].gen)
+func (k *records) gens(i int, to []*gen) []*gen {
+	to = append(to, &k.intent[i].gen, &k.status[i].gen)
 	for n := range maxNodes {
-		visit(&k.placement[n][i].gen)
+		to = append(to, &k.placement[n][i].gen)
 	}
+	return to
 }
 
 // renumber makes revisions and generations as small as their order allows: the
 // protocol only ever asks which is equal or greater, so nothing changes by it, and
 // what would go on for ever becomes finite.
 func (s *State) renumber() {
-	var n numbers
-	s.revs(func(r *rev) { n.use(uint8(*r)) })
-	n.rank()
-	s.revs(func(r *rev) { *r = rev(n.of[*r]) })
+	rank(s.revs(make([]*rev, 0, maxRevs)))
 	for i := range maxInstances {
-		n = numbers{}
-		s.gens(i, func(g *gen) { n.use(uint8(*g)) })
-		n.rank()
-		s.gens(i, func(g *gen) { *g = gen(n.of[*g]) })
+		if s.keys.intent[i].mod != 0 {
+			rank(s.gens(i, make([]*gen, 0, maxGens)))
+		}
 	}
 }
 
-// numbers are those in use, and then their ranks. 0 stays 0.
-type numbers struct {
-	of  [256]uint8
-	top uint8
-}
-
-func (n *numbers) use(v uint8) {
-	n.of[v] = 1
-	n.top = max(n.top, v)
-}
-
-func (n *numbers) rank() {
-	n.of[0] = 0
+// rank replaces numbers by their ranks among them. 0 stays 0.
+func rank[N ~uint8](numbers []*N) {
+	var ranks [256]uint8
+	var top N
+	for _, n := range numbers {
+		ranks[*n] = 1
+		top = max(top, *n)
+	}
+	ranks[0] = 0
 	var rank uint8
-	for v := range int(n.top) {
-		if n.of[v+1] != 0 {
+	for v := range int(top) + 1 {
+		if ranks[v] != 0 {
 			rank++
-			n.of[v+1] = rank
+			ranks[v] = rank
 		}
+	}
+	for _, n := range numbers {
+		*n = N(ranks[*n])
 	}
 }
