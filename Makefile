@@ -46,6 +46,10 @@ test: ## go test work, with the race detector (RACE=0 without)
 race: ## go test work with the race detector, nothing from the cache
 	go test -race -count=1 -timeout $(TIMEOUT) work
 
+.PHONY: model
+model: ## the protocol explored in large fleets as well; tells the traces
+	go test -count=1 -timeout $(TIMEOUT) -v ./libs/store/model -large
+
 .PHONY: e2e
 e2e: ## the end-to-end scenarios against separate processes
 	ORRERY_E2E=processes go test -count=1 -timeout $(TIMEOUT) ./e2e/...

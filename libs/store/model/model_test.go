@@ -191,6 +191,18 @@ func TestEverySafeguardIsShownToBeNeededOrSpare(t *testing.T) {
 	}
 }
 
+func TestTheProtocolPageNamesEverySafeguard(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, name := range names {
+		if 1<<n > All || !strings.Contains(string(page), name) {
+			t.Errorf("docs/protocol.md does not tell of %q", name)
+		}
+	}
+}
+
 func TestForgettingChangesNoVerdict(t *testing.T) {
 	for name, c := range map[string]Config{
 		"stops": stops, "stops, intent": without(stops, IntentUnchanged),
