@@ -135,8 +135,8 @@ func (r *running) owner(ctx context.Context, service string, group fleet.GroupNa
 	}
 }
 
-// online are the instances of a group that serve.
-func online(s *view.Snapshot, group fleet.GroupName) (out []*fleet.Instance) {
+// serving are the instances of a group that serve.
+func serving(s *view.Snapshot, group fleet.GroupName) (out []*fleet.Instance) {
 	for i := range s.GroupInstances(group) {
 		if i.State() == fleet.Online {
 			out = append(out, i)

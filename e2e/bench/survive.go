@@ -66,7 +66,7 @@ func (r *running) takeovers(ctx context.Context, b *bench, service string, end f
 		if err := r.declare(ctx, b, string(group), 1); err != nil {
 			return nil, err
 		}
-		if _, err := r.until(ctx, "the first instance", func(s *view.Snapshot) bool { return len(online(s, group)) == 1 }); err != nil {
+		if _, err := r.until(ctx, "the first instance", func(s *view.Snapshot) bool { return len(serving(s, group)) == 1 }); err != nil {
 			return nil, err
 		}
 		p, err := r.owner(ctx, service, group)
@@ -121,7 +121,7 @@ func (r *running) measureLoss(ctx context.Context, b *bench, ttl float64) error 
 	}
 	var took []time.Duration
 	for n := range losses {
-		if _, err := r.until(ctx, "a whole group", func(s *view.Snapshot) bool { return len(online(s, group)) == size }); err != nil {
+		if _, err := r.until(ctx, "a whole group", func(s *view.Snapshot) bool { return len(serving(s, group)) == size }); err != nil {
 			return err
 		}
 		victim := r.Nodes()[n%len(r.Nodes())]
@@ -129,7 +129,7 @@ func (r *running) measureLoss(ctx context.Context, b *bench, ttl float64) error 
 		victim.PowerCut()
 		elsewhere := func(s *view.Snapshot) bool {
 			n := 0
-			for _, i := range online(s, group) {
+			for _, i := range serving(s, group) {
 				if string(i.Node()) != victim.ID {
 					n++
 				}
@@ -166,11 +166,11 @@ func (r *running) measureOutage(ctx context.Context, b *bench) error {
 	if err := r.declare(ctx, b, string(group), crowd); err != nil {
 		return err
 	}
-	before, err := r.until(ctx, "the crowd", func(s *view.Snapshot) bool { return len(online(s, group)) == crowd })
+	before, err := r.until(ctx, "the crowd", func(s *view.Snapshot) bool { return len(serving(s, group)) == crowd })
 	if err != nil {
 		return err
 	}
-	all := online(before, group)
+	all := serving(before, group)
 	member := r.Members()[0]
 	member.Kill()
 	killed := map[fleet.InstanceID]bool{}
@@ -194,7 +194,7 @@ func (r *running) measureOutage(ctx context.Context, b *bench) error {
 	}
 	began := time.Now()
 	whole := func(s *view.Snapshot) bool {
-		now := online(s, group)
+		now := serving(s, group)
 		if s.NodeSessions.Len() != len(r.Nodes()) || len(now) != crowd {
 			return false
 		}
