@@ -71,6 +71,14 @@ const (
 	ReasonNodeLost        Reason = "NodeLost"        // its node's session is gone
 )
 
+// Why an exclusive instance, see Plan.Exclusive, waits, has stopped or is refused.
+const (
+	ReasonNoSession       Reason = "NoSession"       // its node has no session yet
+	ReasonSessionExpiring Reason = "SessionExpiring" // its node could not renew its session in time: another may be given it
+	ReasonGuardFailed     Reason = "GuardFailed"     // no guard could be run for it
+	ReasonDirectoryTaken  Reason = "DirectoryTaken"  // its directory belongs to another or a later run
+)
+
 // reasonText is the glossary behind Text; a test keeps it complete.
 var reasonText = map[Reason]string{
 	ReasonBelowMinimum:     "the group had fewer living instances than its minimum",
@@ -116,6 +124,10 @@ var reasonText = map[Reason]string{
 	ReasonNodeLost:         "its node is lost",
 	ReasonNodeReturned:     "a lost node came back and two had the place of one",
 	ReasonNodeDeleted:      "its node was lost and then deleted",
+	ReasonNoSession:        "its node has no session yet, without which it must not start",
+	ReasonSessionExpiring:  "its node could not renew its session in time",
+	ReasonGuardFailed:      "no guard could be run for it",
+	ReasonDirectoryTaken:   "its directory belongs to another run",
 }
 
 // Text is the reason as a sentence without capital and period; the reason itself when unknown.

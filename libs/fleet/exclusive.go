@@ -1,0 +1,28 @@
+package fleet
+
+import "time"
+
+// Exclusive reports whether two copies of the instance must never run at once
+// although its data is reachable from more than one node: its group is static and
+// is placed elsewhere when its node is lost. Such an instance runs only as long as
+// its node's session cannot have expired.
+func (p Plan) Exclusive() bool { return p.Static && p.OnNodeLoss == NodeLossReplace }
+
+// ExclusiveMargin is the one number both sides of an exclusive instance keep to,
+// given the TTL of its node's session: the node begins to stop the instance that
+// long before the session could have expired and has killed it when half of that is
+// over; whoever places it anew waits that long after the session has gone.
+//
+//	keep-alive sent        stop begins   killed      expired           placed anew
+//	├───────────── ttl - m ────┼── m/2 ────┼── m/2 ────┼─────── m ────────┤
+//
+// A third of the TTL, because keep-alives are sent every third: one may be lost
+// before anything is stopped. At least a second, so that a server has time for its
+// last words and a busy machine for a kill; but at most half of the TTL, since an
+// instance that is always about to be stopped is of no use. The half after the kill
+// is for a machine that is slow to kill, and the wait after the expiry for what
+// nobody on the node controls: clocks that run at different speeds, and a kernel
+// that needs time to let a process go.
+func ExclusiveMargin(ttl time.Duration) time.Duration {
+	return min(max(ttl/3, time.Second), ttl/2)
+}
