@@ -30,6 +30,7 @@ type Session struct {
 
 	mu       sync.Mutex
 	deadline time.Time // the lease cannot have expired before it
+	renewed  chan struct{}
 }
 
 // Confirmed is when the last confirmed keep-alive was sent, or the lease asked for.
@@ -63,7 +64,7 @@ func OpenSession[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.
 	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Session{
 		client: c, lease: lease.ID, ttl: time.Duration(lease.TTL) * time.Second,
-		fence: FenceOf(k, rev), cancel: cancel, done: make(chan struct{}),
+		fence: FenceOf(k, rev), cancel: cancel, done: make(chan struct{}), renewed: make(chan struct{}),
 	}
 	s.deadline = sent.Add(s.ttl)
 	go s.keepAlive(runCtx)
@@ -81,6 +82,13 @@ func (s *Session) Deadline() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.deadline
+}
+
+// Renewed is closed when the Deadline moves on the next time; ask again after that.
+func (s *Session) Renewed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.renewed
 }
 
 // OnSession puts another key on the session's lease, so that it goes with it.
@@ -151,6 +159,8 @@ func (s *Session) renew(ctx context.Context) bool {
 		case err == nil:
 			s.mu.Lock()
 			s.deadline = sent.Add(s.ttl)
+			close(s.renewed)
+			s.renewed = make(chan struct{})
 			s.mu.Unlock()
 			return true
 		case errors.Is(err, rpctypes.ErrLeaseNotFound), ctx.Err() != nil:

@@ -278,6 +278,26 @@ func TestASessionTakenOverEndsTheFirst(t *testing.T) {
 	}
 }
 
+func TestASessionTellsWhenItWasRenewed(t *testing.T) {
+	c := storetest.New(t)
+	s, err := store.OpenSession(t.Context(), c, store.NodeSessionKey("n1"), fleet.NodeSession{Node: "n1"}, time.Second, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(t.Context())
+	for range 2 {
+		renewed, before := s.Renewed(), s.Deadline()
+		select {
+		case <-renewed:
+		case <-time.After(20 * time.Second):
+			t.Fatal("nothing was renewed")
+		}
+		if after := s.Deadline(); !after.After(before) || !s.Confirmed().Before(after) || s.Confirmed().After(time.Now()) {
+			t.Errorf("deadline %v after %v, confirmed at %v", after, before, s.Confirmed())
+		}
+	}
+}
+
 func TestClosingASessionRemovesItsKeysAtOnce(t *testing.T) {
 	c := storetest.New(t)
 	ctx := t.Context()
