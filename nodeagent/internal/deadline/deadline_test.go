@@ -1,0 +1,329 @@
+package deadline
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestADeadlineHasThreeStages(t *testing.T) {
+	d := Deadline{At: 1000, Margin: 200}
+	for now, want := range map[Moment]Stage{0: Valid, 799: Valid, 800: Stopping, 899: Stopping, 900: Lapsed, 5000: Lapsed} {
+		if got := d.Stage(now); got != want {
+			t.Errorf("at %d: %v, want %v", now, got, want)
+		}
+	}
+	if (Deadline{}).Stage(Now()) != Lapsed {
+		t.Error("no deadline allows something")
+	}
+}
+
+func TestARecordIsReadAsItWasWritten(t *testing.T) {
+	f := create(t)
+	rapid.Check(t, func(t *rapid.T) {
+		want := Deadline{
+			Boot:   rapid.StringMatching(`[0-9a-f]{8}-[0-9a-f]{4}`).Draw(t, "boot"),
+			At:     Moment(rapid.Int64Min(0).Draw(t, "at")),
+			Margin: time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "margin")),
+		}
+		if err := f.Write(want); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := f.Read(); err != nil || got != want {
+			t.Errorf("read %+v, %v, want %+v", got, err, want)
+		}
+	})
+}
+
+func TestADamagedRecordIsNoDeadline(t *testing.T) {
+	f := create(t)
+	if _, err := f.Read(); !errs.Is(err, errs.Internal) {
+		t.Errorf("an empty file: %v", err)
+	}
+	whole := Deadline{Boot: "boot", At: 123456, Margin: 7}.encode()
+	for i := range whole {
+		damaged := append([]byte(nil), whole...)
+		damaged[i] ^= 1
+		if d, ok := decode(damaged); ok {
+			t.Errorf("with byte %d changed: %+v", i, d)
+		}
+	}
+	if _, err := Open(filepath.Join(t.TempDir(), "none")); !errs.Is(err, errs.NotFound) {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(Deadline{Boot: "boot", At: 1, Margin: 2}.encode())
+	f.Add([]byte("orrery-deadline 1 x 1 1 00000000"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if d, ok := decode(b); ok && string(d.encode()) != string(b) {
+			t.Errorf("%q reads as %+v", b, d)
+		}
+	})
+}
+
+func TestWhatTheMachineSleptMakesADeadlineEarlierAndNeverLater(t *testing.T) {
+	start := time.Now()
+	k := &Keeper{readings: []reading{
+		{boot: 1000, mono: start},
+		{boot: Moment(1000 + time.Hour), mono: start.Add(time.Second)}, // it slept for nearly an hour
+	}}
+	until := start.Add(10 * time.Second)
+	if got, want := k.moment(start.Add(time.Second/2), until), Moment(1000).Add(10*time.Second); got != want {
+		t.Errorf("sent before the sleep: %d, want %d", got, want)
+	}
+	if got, want := k.moment(start.Add(2*time.Second), until), Moment(1000).Add(time.Hour+9*time.Second); got != want {
+		t.Errorf("sent after it: %d, want %d", got, want)
+	}
+	if len(k.readings) != 1 {
+		t.Errorf("%d readings kept", len(k.readings))
+	}
+}
+
+// session is a session as its keeper sees it.
+type session struct {
+	mu      sync.Mutex
+	sent    time.Time
+	ttl     time.Duration
+	renewed chan struct{}
+	done    chan struct{}
+}
+
+func newSession(sent time.Time, ttl time.Duration) *session {
+	return &session{sent: sent, ttl: ttl, renewed: make(chan struct{}), done: make(chan struct{})}
+}
+
+func (s *session) Confirmed() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent
+}
+func (s *session) Deadline() time.Time   { return s.Confirmed().Add(s.ttl) }
+func (s *session) Done() <-chan struct{} { return s.done }
+func (s *session) Renewed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.renewed
+}
+
+func (s *session) renew(sent time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = sent
+	close(s.renewed)
+	s.renewed = make(chan struct{})
+}
+
+// rig is a keeper that runs.
+type rig struct {
+	*Keeper
+	file   *File
+	ending chan Stage
+}
+
+func create(t *testing.T) *File {
+	t.Helper()
+	f, err := Create(filepath.Join(t.TempDir(), "deadline"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	return f
+}
+
+func keep(t *testing.T, before *Deadline) *rig {
+	t.Helper()
+	r := &rig{file: create(t), ending: make(chan Stage, 16)}
+	if before != nil {
+		if err := r.file.Write(*before); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Keeper = NewKeeper(Config{
+		File: r.file, Boot: "boot", Ending: func(s Stage) { r.ending <- s }, Log: slog.New(slog.DiscardHandler),
+	})
+	return r
+}
+
+func (r *rig) run(t *testing.T) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- r.Run(t.Context()) }()
+	t.Cleanup(func() {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (r *rig) await(t *testing.T, want Stage) {
+	t.Helper()
+	select {
+	case got := <-r.ending:
+		if got != want {
+			t.Fatalf("told of stage %v, want %v", got, want)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatalf("not told of stage %v; it is %v", want, r.Stage())
+	}
+}
+
+func (r *rig) stored(t *testing.T) Deadline {
+	t.Helper()
+	d, err := r.file.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestWithoutADeadlineNothingMayRun(t *testing.T) {
+	other := Deadline{Boot: "another boot", At: Now().Add(time.Hour), Margin: time.Second}
+	for name, before := range map[string]*Deadline{"none": nil, "one of another boot": &other} {
+		t.Run(name, func(t *testing.T) {
+			r := keep(t, before)
+			if r.Stage() != Lapsed {
+				t.Errorf("stage %v", r.Stage())
+			}
+			r.run(t)
+			r.await(t, Lapsed)
+		})
+	}
+}
+
+func TestAPredecessorsDeadlineHoldsOn(t *testing.T) {
+	before := Deadline{Boot: "boot", At: Now().Add(300 * time.Millisecond), Margin: 200 * time.Millisecond}
+	r := keep(t, &before)
+	r.run(t)
+	r.await(t, Stopping)
+	r.await(t, Lapsed)
+	if now := Now(); now < before.KillAt() {
+		t.Errorf("told too early: %d before %d", now, before.KillAt())
+	}
+}
+
+func TestASessionOpensAndItsRenewalsGoOn(t *testing.T) {
+	r := keep(t, nil)
+	r.run(t)
+	r.await(t, Lapsed)
+	closed := r.Opened()
+	sent := time.Now()
+	s := newSession(sent, time.Minute)
+	r.Joined(s)
+	<-closed
+	if r.Stage() != Valid {
+		t.Errorf("stage %v", r.Stage())
+	}
+	first := r.stored(t)
+	left := time.Until(s.Deadline())
+	if end := Now().Add(left); first.At > end || first.Margin != 20*time.Second {
+		t.Errorf("deadline %+v is after the session's own %d", first, end)
+	}
+	s.renew(sent.Add(time.Second))
+	eventually(t, "a later deadline", func() bool { return r.stored(t).At.Sub(first.At) == time.Second })
+}
+
+func TestASessionThatIsNotRenewedEndsInstancesInTwoSteps(t *testing.T) {
+	r := keep(t, nil)
+	s := newSession(time.Now(), time.Second)
+	r.Joined(s)
+	r.await(t, Lapsed) // what was before
+	r.run(t)
+	r.await(t, Stopping)
+	r.await(t, Lapsed)
+	close(s.done)
+}
+
+func TestARevokedSessionEndsInstancesAtOnce(t *testing.T) {
+	r := keep(t, nil)
+	s := newSession(time.Now(), time.Hour)
+	r.Joined(s)
+	r.await(t, Lapsed)
+	r.run(t)
+	close(s.done)
+	r.await(t, Lapsed)
+	if d := r.stored(t); d.At > Now() {
+		t.Errorf("the guards still have %v", d.At.Sub(Now()))
+	}
+	r.Joined(newSession(time.Now(), time.Hour))
+	if r.Stage() != Valid {
+		t.Error("a new session does not open")
+	}
+}
+
+func TestWhatHasLapsedIsToldThoughANewSessionFollowsAtOnce(t *testing.T) {
+	before := Deadline{Boot: "boot", At: Now(), Margin: time.Second}
+	r := keep(t, &before)
+	r.Joined(newSession(time.Now(), time.Hour))
+	r.await(t, Lapsed)
+	if r.Stage() != Valid {
+		t.Errorf("stage %v", r.Stage())
+	}
+}
+
+func TestBeforeAPredecessorsSessionIsRevokedTheDeadlineIsDrawnIn(t *testing.T) {
+	before := Deadline{Boot: "boot", At: Now().Add(time.Hour), Margin: time.Minute}
+	r := keep(t, &before)
+	if err := r.Joining(); err != nil {
+		t.Fatal(err)
+	}
+	d := r.stored(t)
+	if left := d.At.Sub(Now()); left > before.Margin || r.Stage() != Valid {
+		t.Errorf("%v left, stage %v", left, r.Stage())
+	}
+	if err := r.Joining(); err != nil || r.stored(t) != d {
+		t.Errorf("a second attempt gave more time: %+v, %v", r.stored(t), err)
+	}
+}
+
+func TestADeadlineThatCannotBeWrittenKeepsThePredecessorsSession(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "deadline")
+	if err := os.WriteFile(path, Deadline{Boot: "boot", At: Now().Add(time.Hour), Margin: time.Minute}.encode(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(path) // for reading only
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	k := NewKeeper(Config{File: f, Boot: "boot", Ending: func(Stage) {}, Log: slog.New(slog.DiscardHandler)})
+	if err := k.Joining(); err == nil || !strings.Contains(err.Error(), "deadline") {
+		t.Errorf("joining: %v", err)
+	}
+}
+
+func TestAnAlarmRingsAtItsMomentAndAtOnceForAPastOne(t *testing.T) {
+	a, err := NewAlarm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	for _, at := range []Moment{0, Now().Add(20 * time.Millisecond)} {
+		a.Set(at)
+		<-a.Rings()
+		if Now() < at {
+			t.Errorf("rang %v too early", at.Sub(Now()))
+		}
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); <-time.After(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s did not happen", what)
+		}
+	}
+}

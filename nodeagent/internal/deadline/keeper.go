@@ -1,0 +1,236 @@
+package deadline
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Session is what the keeper needs of a session; store.Session is one. Its times
+// are of the monotonic clock.
+type Session interface {
+	// Confirmed is when the last confirmed keep-alive was sent, Deadline a TTL later.
+	Confirmed() time.Time
+	Deadline() time.Time
+	// Renewed is closed when they move on, Done when the session is over.
+	Renewed() <-chan struct{}
+	Done() <-chan struct{}
+}
+
+// Config is what a keeper needs. All are required.
+type Config struct {
+	// File takes the deadline; what a predecessor wrote into it holds on.
+	File *File
+	// Boot identifies the running kernel.
+	Boot string
+	// Ending is called with each stage after Valid that is reached. It must not block.
+	Ending func(Stage)
+	Log    *slog.Logger
+}
+
+// Keeper follows the node's sessions. Make it with NewKeeper and run it once.
+type Keeper struct {
+	cfg     Config
+	changed chan struct{}
+
+	mu      sync.Mutex
+	current Deadline
+	// told is the stage that was last told, silent is true until the first look.
+	told    Stage
+	silent  bool
+	session Session
+	// drawn is true from Joining to Joined.
+	drawn bool
+	// opened is closed while the stage is Valid.
+	opened chan struct{}
+	// readings are both clocks read at once, oldest first.
+	readings []reading
+}
+
+// NewKeeper makes a keeper that goes on with what its predecessor left in the file.
+func NewKeeper(cfg Config) *Keeper {
+	k := &Keeper{cfg: cfg, changed: make(chan struct{}, 1), opened: make(chan struct{}), told: Lapsed, silent: true}
+	if d, err := cfg.File.Read(); err == nil && d.Boot == cfg.Boot {
+		k.current, k.told = d, d.Stage(Now())
+	}
+	if k.told == Valid {
+		close(k.opened)
+	}
+	k.read()
+	return k
+}
+
+// Stage is what the deadline means now.
+func (k *Keeper) Stage() Stage {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.current.Stage(Now())
+}
+
+// Opened is closed once exclusive instances may start. Look at Stage then: it may
+// have become too late again.
+func (k *Keeper) Opened() <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.opened
+}
+
+// Joining is to be called before the session of a predecessor is revoked: from then
+// on others may count the instances as lost, so they get no more than a margin
+// until the new session stands. An error means that nothing must be revoked.
+func (k *Keeper) Joining() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.read()
+	now := Now()
+	bound := Deadline{Boot: k.cfg.Boot, At: now.Add(k.current.Margin), Margin: k.current.Margin / 2}
+	if k.drawn || k.current.Stage(now) == Lapsed || bound.At >= k.current.At {
+		return nil
+	}
+	if err := k.cfg.File.Write(bound); err != nil {
+		return errs.Wrap("deadline.Joining", err)
+	}
+	k.current, k.drawn = bound, true
+	k.kick()
+	return nil
+}
+
+// Joined gives the keeper the node's new session.
+func (k *Keeper) Joined(s Session) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tell() // what has lapsed has: another node may have begun
+	k.session, k.drawn = s, false
+	k.renew()
+	k.kick()
+}
+
+func (k *Keeper) kick() {
+	select {
+	case k.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Run keeps the deadline until ctx ends; then it runs out by itself. Unavailable
+// when the system has no alarm to give.
+func (k *Keeper) Run(ctx context.Context) error {
+	alarm, err := NewAlarm()
+	if err != nil {
+		return err
+	}
+	defer alarm.Close()
+	for {
+		renewed, over := k.look(alarm)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-k.changed:
+		case <-renewed:
+		case <-over:
+			k.lost()
+		case <-alarm.Rings():
+		}
+	}
+}
+
+// look takes over what the session says, tells what is due and sets the alarm for
+// what comes next.
+func (k *Keeper) look(alarm *Alarm) (renewed, over <-chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.session != nil {
+		renewed, over = k.session.Renewed(), k.session.Done() // asked for first, so that nothing is missed
+		k.renew()
+	}
+	k.read()
+	k.tell()
+	switch k.told {
+	case Valid:
+		alarm.Set(k.current.StopAt())
+	case Stopping:
+		alarm.Set(k.current.KillAt())
+	case Lapsed: // nothing comes by itself
+	}
+	return renewed, over
+}
+
+// renew takes over the session's deadline. k.mu is held.
+func (k *Keeper) renew() {
+	sent, until := k.session.Confirmed(), k.session.Deadline()
+	d := Deadline{Boot: k.cfg.Boot, At: k.moment(sent, until), Margin: fleet.ExclusiveMargin(until.Sub(sent))}
+	if d == k.current {
+		return
+	}
+	if err := k.cfg.File.Write(d); err != nil {
+		k.cfg.Log.Error("the deadline cannot be written: guards will end exclusive instances", "error", err)
+	}
+	k.current = d
+	if d.Stage(Now()) == Valid && k.told != Valid {
+		k.told = Valid
+		close(k.opened)
+	}
+}
+
+// tell announces a stage that was reached. k.mu is held.
+func (k *Keeper) tell() {
+	stage := k.current.Stage(Now())
+	if stage <= k.told && (!k.silent || stage == Valid) {
+		k.silent = false
+		return
+	}
+	k.silent = false
+	if k.told == Valid {
+		k.opened = make(chan struct{})
+	}
+	k.told = stage
+	k.cfg.Ending(stage)
+}
+
+// lost takes the end of the session. One that ended before its time was revoked, at
+// an unknown moment: others may count the instances as lost already.
+func (k *Keeper) lost() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.session = nil
+	now := Now()
+	if now >= k.current.At {
+		return
+	}
+	k.cfg.Log.Warn("the node's session was revoked by somebody else: exclusive instances are ended")
+	k.current = Deadline{Boot: k.cfg.Boot, At: now}
+	if err := k.cfg.File.Write(k.current); err != nil {
+		k.cfg.Log.Error("the deadline cannot be written", "error", err)
+	}
+	k.tell()
+}
+
+// reading is one look at both clocks, the boot clock first: so it is never ahead.
+type reading struct {
+	boot Moment
+	mono time.Time
+}
+
+func (k *Keeper) read() {
+	boot := Now()
+	k.readings = append(k.readings, reading{boot, time.Now()})
+}
+
+// moment is the boot clock's name for a time of the monotonic clock. While the
+// machine sleeps only the boot clock goes on, so the two are compared at a moment
+// before the keep-alive was sent: what it slept since then makes the deadline
+// earlier and never later. k.mu is held.
+func (k *Keeper) moment(sent, until time.Time) Moment {
+	last := 0
+	for i, r := range k.readings {
+		if !r.mono.After(sent) {
+			last = i
+		}
+	}
+	k.readings = k.readings[last:]
+	return k.readings[0].boot.Add(until.Sub(k.readings[0].mono))
+}
