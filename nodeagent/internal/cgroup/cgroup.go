@@ -47,6 +47,23 @@ func Open(owner string) (*Tree, error) {
 	return &Tree{dir: dir}, nil
 }
 
+// At is the part of the hierarchy in a directory that an agent has opened before;
+// nil for an empty one.
+func At(dir string) *Tree {
+	if dir == "" {
+		return nil
+	}
+	return &Tree{dir: dir}
+}
+
+// Dir is where the tree is, for At; empty for a nil one.
+func (t *Tree) Dir() string {
+	if t == nil {
+		return ""
+	}
+	return t.dir
+}
+
 func mountPoint() (string, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {

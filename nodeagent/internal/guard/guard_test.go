@@ -1,0 +1,356 @@
+package guard_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
+	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
+	"github.com/orreryhq/orrery/nodeagent/internal/guard"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
+)
+
+const patience = 30 * time.Second
+
+// TestMain doubles as the guard's program.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "guard" {
+		os.Exit(guard.Main(os.Stdin, os.Stdout, os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// post is a node with a deadline, one instance and its guard.
+type post struct {
+	guard.Post
+	t       *testing.T
+	file    *deadline.File
+	runtime *process.Runtime
+	spec    runtime.Spec
+}
+
+// modes are the ways of knowing an instance's processes.
+func modes(t *testing.T, test func(*post)) {
+	t.Helper()
+	t.Run("by environment", func(t *testing.T) { test(newPost(t, nil)) })
+	tree, err := cgroup.Open("guards-" + strconv.Itoa(os.Getpid()))
+	if err != nil {
+		t.Logf("no control groups here: %v", err)
+		return
+	}
+	t.Run("by control group", func(t *testing.T) { test(newPost(t, tree)) })
+	tree.Close()
+}
+
+func newPost(t *testing.T, tree *cgroup.Tree) *post {
+	t.Helper()
+	dir := t.TempDir()
+	id := fmt.Sprintf("t%d%d", os.Getpid(), time.Now().UnixNano())
+	p := &post{t: t, spec: runtime.Spec{
+		InstanceID: id, Dir: dir, RunDir: filepath.Join(dir, "run"), LogPath: filepath.Join(dir, "log"),
+		Env: []string{"PATH=" + os.Getenv("PATH"), "ORRERY_INSTANCE_ID=" + id},
+	}}
+	p.Post = guard.Post{Command: []string{"/proc/self/exe", "guard"}, Deadline: filepath.Join(dir, "deadline"), Tree: tree.Dir()}
+	var err error
+	if p.runtime, err = process.New(process.Config{Tree: tree}); err != nil {
+		t.Fatal(err)
+	}
+	if p.file, err = deadline.Create(p.Deadline); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.file.Close)
+	return p
+}
+
+// until sets the moment everything has to be killed at, from now.
+func (p *post) until(d, margin time.Duration) deadline.Deadline {
+	p.t.Helper()
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	at := deadline.Deadline{Boot: strings.TrimSpace(string(boot)), At: deadline.Now().Add(d + margin/2), Margin: margin}
+	if err := p.file.Write(at); err != nil {
+		p.t.Fatal(err)
+	}
+	return at
+}
+
+func (p *post) guard(run int) *guard.Guard {
+	p.t.Helper()
+	g, err := p.Start(p.t.Context(), p.spec.InstanceID, p.spec.RunDir, run)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(g.End)
+	return g
+}
+
+func (p *post) run(command string) runtime.Process {
+	p.t.Helper()
+	p.spec.Command = command
+	r, err := p.runtime.Start(p.t.Context(), p.spec)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := r.Kill(ctx); err != nil {
+			p.t.Errorf("killing at the end: %v", err)
+		}
+	})
+	return r
+}
+
+func (p *post) watched(g *guard.Guard, r runtime.Process) {
+	p.t.Helper()
+	if err := g.Watch(r.Identity()); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// pid waits for a number in a file of the instance.
+func (p *post) pid(name string) int {
+	p.t.Helper()
+	n := 0
+	eventually(p.t, name, func() bool {
+		b, _ := os.ReadFile(filepath.Join(p.spec.Dir, name))
+		n, _ = strconv.Atoi(strings.TrimSuffix(string(b), "\n"))
+		return strings.HasSuffix(string(b), "\n") && n > 0
+	})
+	return n
+}
+
+func alive(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(b), ") Z ")
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); <-time.After(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s did not happen", what)
+		}
+	}
+}
+
+func gone(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("%s is still there", what)
+	}
+}
+
+const family = `trap "" TERM HUP INT
+setsid sh -c 'trap "" TERM HUP; echo $$ >daemon; while :; do sleep 1; done' </dev/null >/dev/null 2>&1 &
+while :; do sleep 1; done`
+
+// often is a margin that has a guard look at the deadline every few milliseconds.
+const often = 40 * time.Millisecond
+
+func TestWhenTheDeadlinePassesTheWholeTreeIsKilledAndANoteIsLeft(t *testing.T) {
+	modes(t, func(p *post) {
+		d := p.until(time.Second, 100*time.Millisecond)
+		g := p.guard(3)
+		r := p.run(family)
+		p.watched(g, r)
+		daemon := p.pid("daemon")
+		gone(p.t, "the instance", r.Exited())
+		if now := deadline.Now(); now < d.KillAt() {
+			p.t.Errorf("killed %v too early", d.KillAt().Sub(now))
+		}
+		gone(p.t, "the guard", g.Exited())
+		if alive(daemon) || alive(r.Identity().Server.PID) {
+			p.t.Error("something of the tree lives")
+		}
+		if !guard.Killed(p.spec.RunDir, 3) || guard.Killed(p.spec.RunDir, 2) || guard.Killed(p.spec.RunDir, 4) {
+			p.t.Error("the note is not of this run")
+		}
+	})
+}
+
+func TestARenewedDeadlineIsKeptAndOneThatIsDrawnInIsSeen(t *testing.T) {
+	p := newPost(t, nil)
+	first := p.until(300*time.Millisecond, often)
+	g := p.guard(1)
+	r := p.run("exec sleep 1000")
+	p.watched(g, r)
+	p.until(time.Hour, often)
+	eventually(t, "the first deadline", func() bool { return deadline.Now() > first.At })
+	if err := syscall.Kill(g.PID(), syscall.SIGTERM); err != nil || !alive(g.PID()) || !alive(r.Identity().Server.PID) {
+		t.Fatalf("ended after a renewal: %v", err)
+	}
+	p.until(0, often)
+	gone(t, "the instance", r.Exited())
+	gone(t, "the guard", g.Exited())
+	if !guard.Killed(p.spec.RunDir, 1) {
+		t.Error("no note")
+	}
+}
+
+func TestAFileThatCannotBeReadAnyMoreLeavesTheLastDeadline(t *testing.T) {
+	p := newPost(t, nil)
+	p.until(time.Second, often)
+	g := p.guard(1)
+	r := p.run("exec sleep 1000")
+	p.watched(g, r)
+	if err := os.Truncate(p.Deadline, 7); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, "the instance", r.Exited())
+	if !guard.Killed(p.spec.RunDir, 1) {
+		t.Error("no note")
+	}
+}
+
+func TestAGuardGoesWithItsInstance(t *testing.T) {
+	modes(t, func(p *post) {
+		p.until(time.Hour, time.Second)
+		g := p.guard(1)
+		r := p.run(family)
+		p.watched(g, r)
+		daemon := p.pid("daemon")
+		if err := syscall.Kill(r.Identity().Server.PID, syscall.SIGKILL); err != nil {
+			p.t.Fatal(err)
+		}
+		gone(p.t, "the guard", g.Exited())
+		gone(p.t, "the instance", r.Exited())
+		if e := r.Exit(); !e.Known || e.Signal != "KILL" || alive(daemon) || guard.Killed(p.spec.RunDir, 1) {
+			p.t.Errorf("exit %+v, daemon %v, noted %v", e, alive(daemon), guard.Killed(p.spec.RunDir, 1))
+		}
+	})
+}
+
+func TestAnAgentThatDiesWithTheStartHalfDoneLeavesNothing(t *testing.T) {
+	modes(t, func(p *post) {
+		p.until(time.Hour, time.Second)
+		g := p.guard(1)
+		r := p.run(family)
+		daemon := p.pid("daemon")
+		g.Forsake()
+		gone(p.t, "the instance", r.Exited())
+		gone(p.t, "the guard", g.Exited())
+		if alive(daemon) || guard.Killed(p.spec.RunDir, 1) {
+			p.t.Errorf("daemon %v, noted %v", alive(daemon), guard.Killed(p.spec.RunDir, 1))
+		}
+	})
+}
+
+func TestADeadlineThatPassesBeforeTheGuardKnowsWhomHoldsAllTheSame(t *testing.T) {
+	modes(t, func(p *post) {
+		p.until(500*time.Millisecond, often)
+		g := p.guard(1)
+		r := p.run("exec sleep 1000")
+		gone(p.t, "the instance", r.Exited())
+		gone(p.t, "the guard", g.Exited())
+		if err := g.Watch(r.Identity()); err == nil {
+			p.t.Error("a dead guard was told")
+		}
+	})
+}
+
+func TestARecycledPIDIsNotTakenForTheInstance(t *testing.T) {
+	bystander := exec.Command("sleep", "1000")
+	bystander.Env = []string{"ORRERY_INSTANCE_ID=another"}
+	bystander.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := bystander.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bystander.Process.Kill(); _ = bystander.Wait() })
+	pid := bystander.Process.Pid
+	for name, until := range map[string]time.Duration{"long before the deadline": time.Hour, "after it": 0} {
+		t.Run(name, func(t *testing.T) {
+			p := newPost(t, nil)
+			p.until(time.Hour, often)
+			g := p.guard(1)
+			id := process.Identify(pid)
+			id.Start--
+			boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.until(until, often)
+			_ = g.Watch(runtime.Identity{BootID: strings.TrimSpace(string(boot)), Shell: id, Server: id})
+			gone(t, "the guard", g.Exited())
+			if !alive(pid) {
+				t.Fatal("a bystander was killed")
+			}
+		})
+	}
+}
+
+func TestWhatGuardsTheRunBeforeIsEndedFirst(t *testing.T) {
+	p := newPost(t, nil)
+	p.until(time.Hour, time.Second)
+	first := p.guard(1)
+	r := p.run("exec sleep 1000")
+	p.watched(first, r)
+	found, err := p.Find(p.spec.RunDir)
+	if err != nil || found == nil || found.PID() != first.PID() {
+		t.Fatalf("found %+v, %v", found, err)
+	}
+	second := p.guard(2)
+	gone(t, "the first guard", first.Exited())
+	gone(t, "the first guard as found", found.Exited())
+	if second.PID() == first.PID() || !alive(r.Identity().Server.PID) {
+		t.Error("the instance was killed with its guard")
+	}
+	second.End()
+	if found, err := p.Find(p.spec.RunDir); found != nil || err != nil {
+		t.Errorf("found %+v, %v", found, err)
+	}
+}
+
+func TestTwoGuardsOfOneInstanceDoNotStand(t *testing.T) {
+	p := newPost(t, nil)
+	p.until(time.Hour, time.Second)
+	p.guard(1)
+	// As an agent would see it that cannot tell who holds the lock.
+	if err := os.WriteFile(filepath.Join(p.spec.RunDir, "guard"), []byte("garbage"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if g, err := p.Start(t.Context(), p.spec.InstanceID, p.spec.RunDir, 2); err == nil {
+		g.End()
+		t.Error("a second guard stands")
+	}
+}
+
+func TestAGuardThatCannotStandSaysWhy(t *testing.T) {
+	p := newPost(t, nil)
+	for name, c := range map[string]struct {
+		change func()
+		want   string
+	}{
+		"there is no program": {func() { p.Command = nil }, "cannot run guards"},
+		"it is not found":     {func() { p.Command = []string{"/does/not/exist"} }, "no such file"},
+		"it is another":       {func() { p.Command = []string{"/bin/echo", "hello"} }, "hello"},
+		"no deadline":         {func() { p.Command = []string{"/proc/self/exe", "guard"} }, "no deadline"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.change()
+			g, err := p.Start(t.Context(), p.spec.InstanceID, p.spec.RunDir, 1)
+			if err == nil {
+				g.End()
+				t.Fatal("it stands")
+			}
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
