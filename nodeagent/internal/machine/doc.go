@@ -6,7 +6,7 @@
 //	    ▼
 //	preparing ──▶ launching ──▶ starting ──▶ online
 //	    │             │            │  ▲         │
-//	    │             │            │  └ waiting ◀┤ crashed, started again in place
+//	    │         barred           │  └ waiting ◀┤ crashed, started again in place
 //	    ▼             ▼            ▼            ▼
 //	───────────────── stopping ────────────▶ ended ◀── doubtful
 //
@@ -14,6 +14,10 @@
 // the store may not know yet: once it does the instance has ended and others
 // replace it; if it cannot be told, the agent starts it again by itself, so that a
 // fleet without its store keeps running.
+//
+// An exclusive instance (fleet.Plan.Exclusive) lives by its node's session: it is
+// stopped when that is about to expire, never started again here for want of the
+// store, and barred from launching until there is a session.
 //
 // Invariants:
 //   - A process is launched only while none of the instance can live (Alive is

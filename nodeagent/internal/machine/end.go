@@ -66,16 +66,24 @@ func (t *step) exited(e Exited) {
 	if e.Run != t.Run || !t.Alive {
 		return
 	}
-	t.gone(e.Exit, false, e.At)
+	t.gone(e.Exit, cause{expired: e.Expired}, e.At)
 }
 
+// cause is what else than itself may have ended a process.
+type cause struct{ rebooted, expired bool }
+
 // gone handles the end of the process, of whatever cause.
-func (t *step) gone(exit fleet.Exit, rebooted bool, at time.Time) {
+func (t *step) gone(exit fleet.Exit, c cause, at time.Time) {
 	t.Alive, t.Out = false, ""
 	if t.Phase == Stopping {
 		t.end(t.Halt.State, t.Halt.Reason, t.Halt.Message, &exit, at)
 		return
 	}
+	if c.expired {
+		t.end(fleet.Stopped, fleet.ReasonSessionExpiring, guardedEnd, &exit, at)
+		return
+	}
+	rebooted := c.rebooted
 	v := judge(exit, rebooted)
 	if v.state != fleet.Crashed {
 		t.end(v.state, v.reason, v.message, &exit, at)
@@ -155,8 +163,9 @@ func (t *step) settled(e Settled) {
 
 // unsettled starts a crashed instance again although its group wants it replaced:
 // nobody can be told, so nobody would replace it. There is no giving up meanwhile.
+// Of an exclusive one another copy may be started elsewhere before anybody is told.
 func (t *step) unsettled(e Unsettled) {
-	if e.Generation != t.Placement.Generation || t.Phase != Doubtful {
+	if e.Generation != t.Placement.Generation || t.Phase != Doubtful || t.Plan.Exclusive() {
 		return
 	}
 	exit := fleet.Exit{}
@@ -180,6 +189,8 @@ func (t *step) recovered() {
 	switch out := t.Out; {
 	case t.Phase == "" || t.Phase == Ended:
 	case t.Phase == Doubtful: // its status is written again, and then settled or not
+	case t.Phase == Barred:
+		t.do(AwaitSession{Run: t.Run})
 	case t.Phase == Waiting:
 		t.do(Wake{Run: t.Run, Timer: RestartTimer, After: max(t.ResumeAt.Sub(t.now), 0)})
 	case out == Preparer && t.Phase == Stopping:
@@ -229,7 +240,7 @@ func (t *step) lost(e Lost) {
 		t.prepare()
 		return
 	}
-	t.gone(fleet.Exit{}, e.Rebooted, t.now)
+	t.gone(fleet.Exit{}, cause{rebooted: e.Rebooted, expired: e.Expired}, t.now)
 }
 
 // Note is a status message with its parts joined; empty parts are left out.

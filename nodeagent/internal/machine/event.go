@@ -71,6 +71,25 @@ type Lost struct {
 	Run int
 	// Rebooted is true when the host was restarted since.
 	Rebooted bool
+	// Expired is true when its guard ended it, since the session could have expired.
+	Expired bool
+}
+
+// Withheld answers Launch of an exclusive instance while the node has no session:
+// nothing was started.
+type Withheld struct{ Run int }
+
+// Admitted says that the node has a session again. Answer to AwaitSession.
+type Admitted struct{ Run int }
+
+// Expiring says that the node's session may be over soon. With Force it may be over
+// any moment, or is. It concerns exclusive instances only.
+type Expiring struct{ Force bool }
+
+// Unguarded says that an exclusive instance's guard has gone and cannot be replaced.
+type Unguarded struct {
+	Run     int
+	Message string
 }
 
 // Ready says that the readiness check passed.
@@ -81,6 +100,8 @@ type Exited struct {
 	Run  int
 	Exit fleet.Exit
 	At   time.Time
+	// Expired is true when its guard ended it, since the session could have expired.
+	Expired bool
 }
 
 // Elapsed says that a timer has run out.
@@ -110,6 +131,10 @@ func (Failed) event()         {}
 func (Started) event()        {}
 func (Found) event()          {}
 func (Lost) event()           {}
+func (Withheld) event()       {}
+func (Admitted) event()       {}
+func (Expiring) event()       {}
+func (Unguarded) event()      {}
 func (Ready) event()          {}
 func (Exited) event()         {}
 func (Elapsed) event()        {}
@@ -126,12 +151,15 @@ type Prepare struct{ Run int }
 // Cancel cuts a Prepare under way short; it still answers.
 type Cancel struct{}
 
-// Launch starts the process. Answers: Started or Failed; later Exited.
+// Launch starts the process. Answers: Started, Withheld or Failed; later Exited.
 type Launch struct{ Run int }
 
 // Adopt looks for the process of an earlier agent. Answers: Found, Exited or Lost;
 // after Found later Exited.
 type Adopt struct{ Run int }
+
+// AwaitSession asks for an Admitted once the node has a session.
+type AwaitSession struct{ Run int }
 
 // AwaitReady runs the readiness check. Answer: Ready, when it passes.
 type AwaitReady struct{ Run int }
@@ -155,16 +183,17 @@ type Clear struct{}
 // Forget removes everything kept about the instance; nothing follows it.
 type Forget struct{}
 
-func (Prepare) effect()    {}
-func (Cancel) effect()     {}
-func (Launch) effect()     {}
-func (Adopt) effect()      {}
-func (AwaitReady) effect() {}
-func (Stop) effect()       {}
-func (Kill) effect()       {}
-func (Wake) effect()       {}
-func (Clear) effect()      {}
-func (Forget) effect()     {}
+func (Prepare) effect()      {}
+func (Cancel) effect()       {}
+func (Launch) effect()       {}
+func (Adopt) effect()        {}
+func (AwaitSession) effect() {}
+func (AwaitReady) effect()   {}
+func (Stop) effect()         {}
+func (Kill) effect()         {}
+func (Wake) effect()         {}
+func (Clear) effect()        {}
+func (Forget) effect()       {}
 
 // Timer tells timers apart.
 type Timer string

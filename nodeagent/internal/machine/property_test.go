@@ -44,6 +44,13 @@ func (w *world) check(before machine.State, e machine.Event) {
 	if is.Generation < was.Generation {
 		w.t.Fatalf("%T lowered the generation", e)
 	}
+	if _, cut := e.(machine.Expiring); cut && w.state.Plan.Exclusive() {
+		switch w.state.Phase {
+		case machine.Stopping, machine.Ended, machine.Barred, "":
+		default:
+			w.t.Fatalf("an exclusive instance is %s though its session expires", w.state.Phase)
+		}
+	}
 	if is.Generation == was.Generation && before.Phase == machine.Ended {
 		if w.state.Phase != machine.Ended || !reflect.DeepEqual(was, is) {
 			w.t.Fatalf("%T changed what has ended: %+v", e, is)
@@ -105,25 +112,35 @@ func (w *world) answer(t *rapid.T) {
 			w.step(machine.Started{Run: h.Run, PID: 1, At: w.now})
 			return
 		}
+		if w.state.Plan.Exclusive() && rapid.Bool().Draw(t, "withheld") {
+			w.step(machine.Withheld{Run: h.Run})
+			return
+		}
 		w.step(machine.Failed{Run: h.Run, Reason: fleet.ReasonStartFailed})
 	case machine.Adopt:
 		switch {
 		case w.process != 0:
 			w.step(machine.Found{Run: h.Run, PID: 1})
 		case good:
-			w.step(machine.Exited{Run: h.Run, Exit: drawExit(t), At: w.now})
+			w.step(machine.Exited{Run: h.Run, Exit: drawExit(t), At: w.now, Expired: w.drawExpired(t)})
 		default:
-			w.step(machine.Lost{Run: h.Run, Rebooted: rapid.Bool().Draw(t, "rebooted")})
+			w.step(machine.Lost{Run: h.Run, Rebooted: rapid.Bool().Draw(t, "rebooted"), Expired: w.drawExpired(t)})
 		}
 	}
 }
 
 func drawPlan(t *rapid.T) fleet.Plan {
 	return fleet.Plan{
+		Static:                rapid.Bool().Draw(t, "static"),
+		OnNodeLoss:            rapid.SampledFrom([]fleet.OnNodeLoss{fleet.NodeLossReplace, fleet.NodeLossWait}).Draw(t, "onNodeLoss"),
 		OnCrash:               rapid.SampledFrom([]fleet.OnCrash{fleet.CrashReplace, fleet.CrashRestart, fleet.CrashStop}).Draw(t, "onCrash"),
 		Readiness:             fleet.Readiness{Type: rapid.SampledFrom([]fleet.ReadinessType{fleet.ReadyNone, fleet.ReadyPort}).Draw(t, "readiness")},
 		StartupTimeoutSeconds: rapid.IntRange(0, 60).Draw(t, "timeout"),
 	}
+}
+
+func (w *world) drawExpired(t *rapid.T) bool {
+	return w.state.Plan.Exclusive() && rapid.Bool().Draw(t, "expired")
 }
 
 func drawExit(t *rapid.T) fleet.Exit {
@@ -150,7 +167,7 @@ func TestNoOrderOfEventsBreaksTheInvariants(t *testing.T) {
 				}
 				gone := w.process
 				w.process = 0
-				w.step(machine.Exited{Run: gone, Exit: drawExit(t), At: w.now})
+				w.step(machine.Exited{Run: gone, Exit: drawExit(t), At: w.now, Expired: w.drawExpired(t)})
 			},
 			"late exit": func(t *rapid.T) { w.step(machine.Exited{Run: w.state.Run - 1, At: w.now}) },
 			"timer": func(t *rapid.T) {
@@ -174,7 +191,10 @@ func TestNoOrderOfEventsBreaksTheInvariants(t *testing.T) {
 			"stopped locally": func(t *rapid.T) {
 				w.step(machine.StoppedLocally{Force: rapid.Bool().Draw(t, "force"), By: "root"})
 			},
-			"removed": func(*rapid.T) { w.step(machine.Removed{}) },
+			"expiring":  func(t *rapid.T) { w.step(machine.Expiring{Force: rapid.Bool().Draw(t, "force")}) },
+			"admitted":  func(t *rapid.T) { w.step(machine.Admitted{Run: run(t)}) },
+			"unguarded": func(t *rapid.T) { w.step(machine.Unguarded{Run: run(t)}) },
+			"removed":   func(*rapid.T) { w.step(machine.Removed{}) },
 			"time": func(t *rapid.T) {
 				w.now = w.now.Add(time.Duration(rapid.IntRange(1, 400).Draw(t, "seconds")) * time.Second)
 			},

@@ -17,6 +17,7 @@ const (
 	Online    Phase = "online"
 	Waiting   Phase = "waiting"
 	Doubtful  Phase = "doubtful" // crashed; whether the store knows is open
+	Barred    Phase = "barred"   // exclusive, and the node has no session
 	Stopping  Phase = "stopping"
 	Ended     Phase = "ended"
 )

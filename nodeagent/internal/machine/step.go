@@ -37,6 +37,14 @@ func Step(s State, ev Event, now time.Time) (State, []Effect) {
 		t.found(e)
 	case Lost:
 		t.lost(e)
+	case Withheld:
+		t.withheld(e)
+	case Admitted:
+		t.admitted(e)
+	case Expiring:
+		t.expiring(e)
+	case Unguarded:
+		t.unguarded(e)
 	case Ready:
 		t.ready(e)
 	case Exited:
@@ -150,7 +158,7 @@ func (t *step) halt(h Halt) {
 			}
 		}
 		return
-	case Preparing, Launching, Starting, Online, Waiting:
+	case Preparing, Launching, Starting, Online, Waiting, Barred:
 	}
 	t.Halt = &h
 	t.Phase = Stopping
