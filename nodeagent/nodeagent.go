@@ -8,6 +8,7 @@
 //
 //	DATA/lock, holder    the agent's hold on the directory, and who had it last
 //	DATA/uuid            the node's identity
+//	DATA/deadline        until when exclusive instances may run; read by their guards
 //	DATA/agent.sock      the break-glass interface, for the host's own operators
 //	DATA/journal/        what was begun, one file per instance
 //	DATA/blobs/          template content by hash
@@ -84,6 +85,9 @@ type Config struct {
 	// BootID identifies the running kernel: another one than last time means that the
 	// host was restarted. Empty means the kernel's own; tests give one to stand for a restart.
 	BootID string
+	// Guard is the command that runs a guard beside an exclusive instance: a program
+	// that calls Guard. Empty: such instances fail here. See OwnGuard.
+	Guard []string
 	// Version is shown in the node's record.
 	Version string
 	Log     *slog.Logger

@@ -22,6 +22,8 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
 	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/controller"
+	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
+	"github.com/orreryhq/orrery/nodeagent/internal/guard"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/local"
 	"github.com/orreryhq/orrery/nodeagent/internal/membership"
@@ -67,15 +69,24 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.cfg.Log.Info("no control groups: processes are told by session and environment instead", "cause", err)
 	}
 	defer tree.Close()
-	parts, err := a.assemble(j, listener, tree)
+	until, err := deadline.Create(a.deadlinePath())
+	if err != nil {
+		return err
+	}
+	defer until.Close()
+	parts, err := a.assemble(j, listener, tree, until)
 	if err != nil {
 		return err
 	}
 	return parts.run(ctx, a, listener)
 }
 
+// deadlinePath is the file that says until when exclusive instances may run.
+func (a *Agent) deadlinePath() string { return filepath.Join(a.cfg.DataDir, "deadline") }
+
 // parts are what a running agent is made of.
 type parts struct {
+	tenure     *deadline.Keeper
 	controller *controller.Controller
 	member     *membership.Member
 	reporter   *report.Reporter
@@ -87,7 +98,7 @@ type parts struct {
 }
 
 // assemble wires the parts by hand.
-func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup.Tree) (*parts, error) {
+func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup.Tree, until *deadline.File) (*parts, error) {
 	cfg := a.cfg
 	rt, err := process.New(process.Config{Tree: tree, Owner: j.UUID(), BootID: cfg.BootID, Log: cfg.Log})
 	if err != nil {
@@ -109,9 +120,13 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 		return nil, errs.As(errs.Invalid, "nodeagent.assemble", err)
 	}
 	p := &parts{hold: j.Moved()}
+	p.tenure = deadline.NewKeeper(deadline.Config{
+		File: until, Boot: cfg.BootID, Ending: func(s deadline.Stage) { p.controller.Ending(s) }, Log: cfg.Log,
+	})
 	p.member = membership.New(membership.Config{
 		Store: cfg.Store, Record: a.record(j.UUID(), listener), Holder: j.Holder(), TTL: cfg.SessionTTL, Log: cfg.Log,
-		Joined: func(f store.Fence) { p.controller.Joined(f); a.markReady() },
+		Joining: p.tenure.Joining,
+		Joined:  func(s *store.Session) { p.tenure.Joined(s); p.controller.Joined(s.Fence()); a.markReady() },
 	})
 	remains := found(rt, dir)
 	p.controller = controller.New(controller.Config{
@@ -119,6 +134,7 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 		Kit: supervise.Kit{
 			Runtime: rt, Journal: j, Workspace: workspace.New(dir, cache), DataDir: dir, BootID: cfg.BootID,
 			Rebooted: j.Rebooted(), Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
+			Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: tree.Dir(), Owner: j.UUID()},
 		},
 	}, entries)
 	p.orphans = orphan.New(orphan.Config{
@@ -152,10 +168,15 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var running sync.WaitGroup
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	p.serveLocally(a, &running)
 	running.Go(func() {
 		if err := p.member.Run(working); err != nil {
+			failed <- err
+		}
+	})
+	running.Go(func() {
+		if err := p.tenure.Run(working); err != nil {
 			failed <- err
 		}
 	})

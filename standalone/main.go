@@ -19,6 +19,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/nodeagent"
 	"github.com/orreryhq/orrery/standalone/stack"
 )
 
@@ -35,6 +36,9 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == arenaCommand {
 		return arena.Main(args[1:], stdin, stdout, stderr)
+	}
+	if len(args) > 0 && args[0] == nodeagent.GuardCommand {
+		return nodeagent.Guard(stdin, stdout, stderr)
 	}
 	o, f, err := parse(args, stdout, stderr)
 	switch {
@@ -54,6 +58,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		// dearer here than the collector's time.
 		debug.SetGCPercent(gcPercent)
 	}
+	o.Guard = nodeagent.OwnGuard()
 	o.OnReady = func(r stack.Ready) { announce(ctx, stdout, r, f, o.StopInstances) }
 	if f.demo {
 		o.Prepare = seedDemo

@@ -50,8 +50,10 @@ type Options struct {
 	UnsafeNoFsync bool
 	// SessionTTL is how long a session outlives its last keep-alive. 0 means store.DefaultTTL.
 	SessionTTL time.Duration
-	Version    string
-	Log        *slog.Logger
+	// Guard is the command that runs a guard, see nodeagent.Config.
+	Guard   []string
+	Version string
+	Log     *slog.Logger
 	// Prepare is called once the data directory is ours and before anything runs, with its absolute path. Optional.
 	Prepare func(dataDir string) error
 	// OnReady is called once when everything serves. Optional.
@@ -221,7 +223,7 @@ func (s *stack) agentConfig() nodeagent.Config {
 			Resolve: func() []string { return []string{s.templates.URL()} },
 			Secret:  s.secret, Log: s.o.Log,
 		}),
-		SessionTTL: s.o.SessionTTL, StopInstancesOnExit: s.o.StopInstances,
+		SessionTTL: s.o.SessionTTL, StopInstancesOnExit: s.o.StopInstances, Guard: s.o.Guard,
 		OrphanGrace: nodeagent.DefaultOrphanGrace, Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
 	}
 }

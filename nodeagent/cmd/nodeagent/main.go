@@ -23,6 +23,9 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "local" {
 		return local(args[1:], env, stdout, stderr)
 	}
+	if len(args) > 0 && args[0] == nodeagent.GuardCommand {
+		return nodeagent.Guard(os.Stdin, stdout, stderr)
+	}
 	var s settings
 	return program.Main(program.Spec{
 		Name: "nodeagent", About: "Runs the instances placed on this host of an Orrery fleet. \"nodeagent local help\" tells how to operate it while etcd is away.",
@@ -41,7 +44,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 			Resolve: services.URLs,
 			Secret:  s.Cluster.Secret, Log: e.Log,
 		}),
-		SessionTTL: s.Session.TTL, StopInstancesOnExit: s.StopInstances, OrphanGrace: s.OrphanGrace, Version: telemetry.Version(),
+		SessionTTL: s.Session.TTL, StopInstancesOnExit: s.StopInstances, OrphanGrace: s.OrphanGrace, Guard: nodeagent.OwnGuard(), Version: telemetry.Version(),
 		Log: e.Log, Metrics: e.Registry,
 	})
 	if err != nil {

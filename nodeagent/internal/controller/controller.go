@@ -56,6 +56,8 @@ type Controller struct {
 	orders     map[fleet.InstanceID]fleet.Order
 	instances  map[fleet.InstanceID]*supervise.Instance
 	closing    bool
+	// lapsed is true once the deadline of exclusive instances has passed.
+	lapsed bool
 	// start runs an instance; nil before Run and after its end.
 	start func(*supervise.Instance)
 	// joined is closed when the node has joined for the first time, listed when the

@@ -93,6 +93,9 @@ func (c *Controller) resume(b begun) {
 		e.Machine.Phase, e.Machine.Alive = machine.Online, true
 	}
 	i := supervise.Restore(c.kit, e)
+	if c.lapsed { // which it was not there to be told
+		i.Send(machine.Expiring{Force: true})
+	}
 	if over {
 		i.Send(machine.Superseded{Generation: b.status.Generation})
 	}

@@ -45,20 +45,17 @@ type Keeper struct {
 	session Session
 	// drawn is true from Joining to Joined.
 	drawn bool
-	// opened is closed while the stage is Valid.
-	opened chan struct{}
+	// turned is closed when told becomes Valid or ceases to be, and replaced.
+	turned chan struct{}
 	// readings are both clocks read at once, oldest first.
 	readings []reading
 }
 
 // NewKeeper makes a keeper that goes on with what its predecessor left in the file.
 func NewKeeper(cfg Config) *Keeper {
-	k := &Keeper{cfg: cfg, changed: make(chan struct{}, 1), opened: make(chan struct{}), told: Lapsed, silent: true}
+	k := &Keeper{cfg: cfg, changed: make(chan struct{}, 1), turned: make(chan struct{}), told: Lapsed, silent: true}
 	if d, err := cfg.File.Read(); err == nil && d.Boot == cfg.Boot {
 		k.current, k.told = d, d.Stage(Now())
-	}
-	if k.told == Valid {
-		close(k.opened)
 	}
 	k.read()
 	return k
@@ -71,12 +68,44 @@ func (k *Keeper) Stage() Stage {
 	return k.current.Stage(Now())
 }
 
-// Opened is closed once exclusive instances may start. Look at Stage then: it may
-// have become too late again.
-func (k *Keeper) Opened() <-chan struct{} {
+// Await returns when exclusive instances may start, or with ctx's error.
+func (k *Keeper) Await(ctx context.Context) error {
+	for {
+		stage, turned := k.look()
+		if stage == Valid {
+			return nil
+		}
+		select {
+		case <-turned:
+		case <-ctx.Done():
+			return errs.Wrap("deadline.Await", ctx.Err())
+		}
+	}
+}
+
+// Within is ctx for as long as exclusive instances may start. The caller cancels it.
+func (k *Keeper) Within(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stage, turned := k.look()
+	if stage != Valid {
+		cancel()
+		return ctx, cancel
+	}
+	go func() {
+		select {
+		case <-turned:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// look is the stage, and a channel that is closed when Valid begins or ends.
+func (k *Keeper) look() (Stage, <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.opened
+	return k.current.Stage(Now()), k.turned
 }
 
 // Joining is to be called before the session of a predecessor is revoked: from then
@@ -125,7 +154,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 	defer alarm.Close()
 	for {
-		renewed, over := k.look(alarm)
+		renewed, over := k.follow(alarm)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -138,9 +167,9 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// look takes over what the session says, tells what is due and sets the alarm for
+// follow takes over what the session says, tells what is due and sets the alarm for
 // what comes next.
-func (k *Keeper) look(alarm *Alarm) (renewed, over <-chan struct{}) {
+func (k *Keeper) follow(alarm *Alarm) (renewed, over <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.session != nil {
@@ -172,8 +201,13 @@ func (k *Keeper) renew() {
 	k.current = d
 	if d.Stage(Now()) == Valid && k.told != Valid {
 		k.told = Valid
-		close(k.opened)
+		k.turn()
 	}
+}
+
+func (k *Keeper) turn() {
+	close(k.turned)
+	k.turned = make(chan struct{})
 }
 
 // tell announces a stage that was reached. k.mu is held.
@@ -185,7 +219,7 @@ func (k *Keeper) tell() {
 	}
 	k.silent = false
 	if k.told == Valid {
-		k.opened = make(chan struct{})
+		k.turn()
 	}
 	k.told = stage
 	k.cfg.Ending(stage)

@@ -31,19 +31,21 @@ type Spec struct {
 	Deadline string `json:"deadline"`
 	// Tree is where the agent's control groups are; empty where there are none.
 	Tree string `json:"tree,omitempty"`
+	// Owner names them; see process.Config.
+	Owner string `json:"owner"`
 }
 
 // Post is where guards are started from.
 type Post struct {
 	// Command is the program that calls Main, with its arguments. Empty: there are no guards here.
 	Command []string
-	// Deadline and Tree are handed to every guard, see Spec.
-	Deadline, Tree string
+	// Deadline, Tree and Owner are handed to every guard, see Spec.
+	Deadline, Tree, Owner string
 }
 
 // Guard is a guard as its agent sees it.
 type Guard struct {
-	id     runtime.ProcessID
+	held   holder
 	tell   *os.File // nil once it knows whom to guard
 	pidfd  *os.File
 	exited chan struct{}
@@ -58,16 +60,18 @@ func (p *Post) Start(ctx context.Context, instance, runDir string, run int) (*Gu
 	if err := os.MkdirAll(runDir, 0o700); err != nil {
 		return nil, errs.As(errs.Unavailable, "guard.Start", err)
 	}
-	if old, err := p.Find(runDir); err != nil {
+	old, err := p.Find(runDir)
+	if err != nil {
 		return nil, err
-	} else if old != nil {
+	}
+	if old != nil {
 		old.End()
 	}
-	spec, err := json.Marshal(Spec{Instance: instance, Run: run, RunDir: runDir, Deadline: p.Deadline, Tree: p.Tree})
+	spec, err := json.Marshal(Spec{Instance: instance, Run: run, RunDir: runDir, Deadline: p.Deadline, Tree: p.Tree, Owner: p.Owner})
 	if err != nil {
 		return nil, errs.As(errs.Internal, "guard.Start", err)
 	}
-	g, said, err := p.spawn(runDir, instance)
+	g, said, err := p.spawn(runDir, instance, run)
 	if err != nil {
 		return nil, errs.As(errs.Unavailable, "guard.Start", err)
 	}
@@ -80,7 +84,7 @@ func (p *Post) Start(ctx context.Context, instance, runDir string, run int) (*Gu
 }
 
 // spawn starts the process in a session of its own, with nothing of the agent's environment.
-func (p *Post) spawn(runDir, instance string) (g *Guard, said *os.File, err error) {
+func (p *Post) spawn(runDir, instance string, run int) (g *Guard, said *os.File, err error) {
 	var ends []*os.File
 	defer func() {
 		for _, f := range ends {
@@ -112,7 +116,7 @@ func (p *Post) spawn(runDir, instance string) (g *Guard, said *os.File, err erro
 		_, _ = tell.Close(), said.Close()
 		return nil, nil, err
 	}
-	g = follow(process.Identify(child.Pid), pidfd)
+	g = follow(holder{process.Identify(child.Pid), run}, pidfd)
 	g.tell = tell
 	_ = child.Release() // the pidfd is what we wait on
 	return g, said, nil
@@ -150,6 +154,27 @@ func logged(runDir string) error {
 	return errors.New(strings.TrimSpace(string(b[:min(len(b), 512)])))
 }
 
+// Resume has the guard of an earlier agent go on with a run that lives, or runs
+// another for it. Errors as of Start. It is nil when the run has gone, or its guard
+// is ending it.
+func (p *Post) Resume(ctx context.Context, instance, runDir string, run int, id runtime.Identity) (*Guard, error) {
+	g, err := p.Find(runDir)
+	if g != nil && g.held.Run == run || err != nil {
+		return g, err
+	}
+	if !process.Lives(id.Shell) || Killed(runDir, run) {
+		return nil, nil
+	}
+	if g, err = p.Start(ctx, instance, runDir, run); err != nil {
+		return nil, err
+	}
+	if err := g.Watch(id); err != nil {
+		g.End()
+		return nil, err
+	}
+	return g, nil
+}
+
 // Find finds the guard that an earlier agent started; nil when there is none.
 // Internal when there is one that cannot be told.
 func (p *Post) Find(runDir string) (*Guard, error) {
@@ -166,17 +191,17 @@ func (p *Post) Find(runDir string) (*Guard, error) {
 		_ = unix.Close(pidfd)
 		return nil, nil
 	}
-	return follow(h.ProcessID, pidfd), nil
+	return follow(h, pidfd), nil
 }
 
 // follow waits for a guard's end.
-func follow(id runtime.ProcessID, pidfd int) *Guard {
+func follow(h holder, pidfd int) *Guard {
 	_ = unix.SetNonblock(pidfd, true)
-	g := &Guard{id: id, pidfd: os.NewFile(uintptr(pidfd), "pidfd"), exited: make(chan struct{})}
+	g := &Guard{held: h, pidfd: os.NewFile(uintptr(pidfd), "pidfd"), exited: make(chan struct{})}
 	go func() {
 		defer close(g.exited)
 		process.AwaitEnd(g.pidfd)
-		_, _ = unix.Wait4(id.PID, nil, unix.WNOHANG, nil) // if it was our child
+		_, _ = unix.Wait4(h.PID, nil, unix.WNOHANG, nil) // if it was our child
 		_ = g.pidfd.Close()
 	}()
 	return g
@@ -198,7 +223,7 @@ func (g *Guard) Watch(id runtime.Identity) error {
 func (g *Guard) Exited() <-chan struct{} { return g.exited }
 
 // PID is the guard's process id.
-func (g *Guard) PID() int { return g.id.PID }
+func (g *Guard) PID() int { return g.held.PID }
 
 // End ends the guard without touching what it guards, and returns when it is gone.
 func (g *Guard) End() {

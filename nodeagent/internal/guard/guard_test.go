@@ -44,7 +44,7 @@ type post struct {
 func modes(t *testing.T, test func(*post)) {
 	t.Helper()
 	t.Run("by environment", func(t *testing.T) { test(newPost(t, nil)) })
-	tree, err := cgroup.Open("guards-" + strconv.Itoa(os.Getpid()))
+	tree, err := cgroup.Open(owner())
 	if err != nil {
 		t.Logf("no control groups here: %v", err)
 		return
@@ -52,6 +52,8 @@ func modes(t *testing.T, test func(*post)) {
 	t.Run("by control group", func(t *testing.T) { test(newPost(t, tree)) })
 	tree.Close()
 }
+
+func owner() string { return "guards-" + strconv.Itoa(os.Getpid()) }
 
 func newPost(t *testing.T, tree *cgroup.Tree) *post {
 	t.Helper()
@@ -61,9 +63,9 @@ func newPost(t *testing.T, tree *cgroup.Tree) *post {
 		InstanceID: id, Dir: dir, RunDir: filepath.Join(dir, "run"), LogPath: filepath.Join(dir, "log"),
 		Env: []string{"PATH=" + os.Getenv("PATH"), "ORRERY_INSTANCE_ID=" + id},
 	}}
-	p.Post = guard.Post{Command: []string{"/proc/self/exe", "guard"}, Deadline: filepath.Join(dir, "deadline"), Tree: tree.Dir()}
+	p.Post = guard.Post{Command: []string{"/proc/self/exe", "guard"}, Deadline: filepath.Join(dir, "deadline"), Tree: tree.Dir(), Owner: owner()}
 	var err error
-	if p.runtime, err = process.New(process.Config{Tree: tree}); err != nil {
+	if p.runtime, err = process.New(process.Config{Tree: tree, Owner: p.Owner}); err != nil {
 		t.Fatal(err)
 	}
 	if p.file, err = deadline.Create(p.Deadline); err != nil {

@@ -79,7 +79,7 @@ func stand(s Spec) (g *sentry, err error) {
 	if err = forget(s.RunDir); err != nil {
 		return g, err
 	}
-	if g.file, err = deadline.Open(s.Deadline); err != nil {
+	if g.file, err = deadline.Load(s.Deadline); err != nil {
 		return g, err
 	}
 	if g.last, err = g.file.Read(); err != nil {
@@ -88,7 +88,7 @@ func stand(s Spec) (g *sentry, err error) {
 	if g.alarm, err = deadline.NewAlarm(); err != nil {
 		return g, err
 	}
-	g.runtime, err = process.New(process.Config{Tree: cgroup.At(s.Tree), BootID: g.last.Boot})
+	g.runtime, err = process.New(process.Config{Tree: cgroup.At(s.Tree), Owner: s.Owner, BootID: g.last.Boot})
 	return g, err
 }
 

@@ -47,8 +47,10 @@ type Config struct {
 	Holder string
 	// TTL is how long the session outlives the agent. 0 means store.DefaultTTL.
 	TTL time.Duration
-	// Joined is called with each new session's fence.
-	Joined func(store.Fence)
+	// Joining is called before the session of a predecessor is revoked; an error keeps it.
+	Joining func() error
+	// Joined is called with each new session.
+	Joined func(*store.Session)
 	Log    *slog.Logger
 }
 
@@ -94,7 +96,7 @@ func (m *Member) Run(ctx context.Context) error {
 		}
 		pause = 50 * time.Millisecond
 		m.entered(s, cluster, time.Now())
-		m.cfg.Joined(s.Fence())
+		m.cfg.Joined(s)
 		m.hold(ctx, s)
 	}
 	return nil
@@ -195,6 +197,11 @@ func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, er
 	}
 	if err := m.write(attempt, func(*fleet.Node) {}); err != nil {
 		return nil, "", err
+	}
+	if predecessor {
+		if err := m.cfg.Joining(); err != nil {
+			return nil, "", err
+		}
 	}
 	node := m.Node()
 	session := fleet.NodeSession{Node: node.ID, DataUUID: node.DataUUID, Holder: m.cfg.Holder, StartedAt: time.Now().UTC()}

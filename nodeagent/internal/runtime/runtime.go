@@ -15,6 +15,7 @@ package runtime
 
 import (
 	"context"
+	"os"
 	"syscall"
 	"time"
 )
@@ -33,6 +34,9 @@ type Spec struct {
 	Env []string
 	// LogPath is the append-only file that gets stdout and stderr.
 	LogPath string
+	// Lock is inherited by every process of the run, so that a lock on it is held as
+	// long as one of them lives. Nil: there is none.
+	Lock *os.File
 }
 
 // Identity is what a process is recognised by after an agent's restart. It is

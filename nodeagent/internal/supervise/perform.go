@@ -16,6 +16,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
 	"github.com/orreryhq/orrery/nodeagent/internal/ports"
@@ -45,7 +46,7 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	}
 	values, address, notes := workspace.Values(plan, s.Placement, i.kit.Node(), i.kit.APIURL())
 	request := workspace.Request{Placement: s.Placement, Plan: plan, Values: values}
-	built, err := i.build(ctx, request)
+	built, err := i.construct(ctx, request)
 	if err != nil {
 		if ctx.Err() == nil { // otherwise it was called off, which is no failure
 			i.log.Error("preparing failed", "error", err)
@@ -138,6 +139,9 @@ func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
 		}
 		return message{event: machine.Failed{Run: run, Reason: reason, Message: text(reason, err)}}
 	}
+	if e.Machine.Plan.Exclusive() && i.kit.Tenure.Stage() != deadline.Valid {
+		return message{event: machine.Withheld{Run: run}}
+	}
 	for _, port := range allPorts(e.Machine.Placement) {
 		switch err := ports.Free(port); {
 		case err == nil:
@@ -152,11 +156,15 @@ func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
 	if err := os.MkdirAll(filepath.Dir(spec.LogPath), 0o750); err != nil {
 		return fail(diskOr(fleet.ReasonStartFailed, err), err)
 	}
-	p, err := i.kit.Runtime.Start(ctx, spec)
+	p, g, err := i.startSecured(ctx, e.Machine, spec)
+	var f *workspace.Failure
+	if errors.As(err, &f) {
+		return message{event: machine.Failed{Run: run, Reason: f.Reason, Message: f.Message}}
+	}
 	if err != nil {
 		return fail(diskOr(fleet.ReasonStartFailed, err), err)
 	}
-	return message{process: p, event: machine.Started{Run: run, PID: p.Identity().Server.PID, At: time.Now().UTC()}}
+	return message{process: p, guard: g, event: machine.Started{Run: run, PID: p.Identity().Server.PID, At: time.Now().UTC()}}
 }
 
 func allPorts(p fleet.Placement) []int {
@@ -210,7 +218,7 @@ func (i *Instance) adopt(ctx context.Context, e journal.Entry) message {
 		<-p.Exited()
 		return message{event: ending(run, p.Exit())}
 	}
-	return message{process: p, event: machine.Found{Run: run, PID: p.Identity().Server.PID}}
+	return i.secured(ctx, e.Machine, message{process: p, event: machine.Found{Run: run, PID: p.Identity().Server.PID}})
 }
 
 // ending is the event for a process that ended while no agent watched.

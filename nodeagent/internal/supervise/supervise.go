@@ -21,6 +21,8 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
+	"github.com/orreryhq/orrery/nodeagent/internal/guard"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
@@ -48,6 +50,9 @@ type Kit struct {
 	Plan func(ctx context.Context, digest string) (fleet.Plan, error)
 	// Block tells the scheduler that a stranger holds a port.
 	Block func(ctx context.Context, port int)
+	// Tenure is until when exclusive instances may run, Guards runs their guards.
+	Tenure *deadline.Keeper
+	Guards *guard.Post
 	// Report takes each new status; it must not block.
 	Report func(fleet.Status)
 	// Forgotten is called when nothing of an instance is left.
@@ -72,6 +77,8 @@ type Instance struct {
 	// Owned by Run's goroutine.
 	entry   journal.Entry
 	process runtime.Process
+	guard   *guard.Guard // of an exclusive instance's process
+	guards  int          // how many of them were replaced
 	timer   *time.Timer
 	due     machine.Event
 	force   chan struct{} // not nil while a stop sequence runs; closing it kills
@@ -87,10 +94,12 @@ type Instance struct {
 	wake    chan struct{}
 }
 
-// message is an event with what its handling needs beside the pure state.
+// message is an event with what its handling needs beside the pure state. Without
+// an event it brings a guard.
 type message struct {
 	event   machine.Event
 	process runtime.Process
+	guard   *guard.Guard
 	token   string
 	// handled is closed once the event was handled; nil when nobody waits for that.
 	handled chan struct{}
@@ -176,7 +185,10 @@ func (i *Instance) Run(ctx context.Context) {
 		case <-i.exited():
 			p := i.process
 			i.setProcess(nil)
+			i.dismiss()
 			i.handle(ctx, message{event: exitEvent(i.entry.Machine.Run, p.Exit())})
+		case <-i.unguarded():
+			i.reguard(ctx)
 		case <-i.timer.C:
 			i.handle(ctx, message{event: i.due})
 		case <-ctx.Done():
@@ -222,6 +234,11 @@ func (i *Instance) handle(ctx context.Context, m message) {
 	if i.done {
 		return
 	}
+	if m.event == nil {
+		i.relieve(m.guard)
+		return
+	}
+	m.event = i.attribute(m.event)
 	before := i.entry.Machine.Status
 	effects := i.advance(m)
 	for _, e := range effects {
@@ -242,6 +259,7 @@ func (i *Instance) advance(m message) []machine.Effect {
 	i.entry.Machine = next
 	if m.process != nil {
 		i.setProcess(m.process)
+		i.guard, i.guards = m.guard, 0
 		i.entry.Process, i.entry.ProcessRun = m.process.Identity(), next.Run
 	}
 	if m.token != "" {
@@ -310,6 +328,12 @@ func (i *Instance) perform(ctx context.Context, e machine.Effect) {
 	case machine.Adopt:
 		entry := i.entry
 		i.helpers.Go(func() { i.post(i.adopt(ctx, entry)) })
+	case machine.AwaitSession:
+		i.helpers.Go(func() {
+			if i.kit.Tenure.Await(ctx) == nil {
+				i.Send(machine.Admitted{Run: e.Run})
+			}
+		})
 	case machine.AwaitReady:
 		i.awaitReady(ctx, e.Run)
 	case machine.Stop:

@@ -192,6 +192,9 @@ func (r *Runtime) launch(ctx context.Context, s runtime.Spec) (pidfd, pid int, e
 		Dir: s.Dir, Env: append(slices.Clip(s.Env), agentName+"="+r.owner), Files: []*os.File{stdin, log, log, notify, noted},
 		Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd},
 	}
+	if s.Lock != nil { // as fd 6: the wrapper uses 5 itself
+		attr.Files = append(attr.Files, nil, s.Lock)
+	}
 	p, err := r.startWrapper(s, attr)
 	if err != nil {
 		return 0, 0, errs.As(errs.Unavailable, "process.Start", err)
