@@ -25,7 +25,7 @@ func agentProcess() int {
 	}
 	a, err := nodeagent.New(nodeagent.Config{
 		Store: c, Node: node, DataDir: os.Getenv("TEST_DATA"), ClusterSecret: secret, Templates: newLibrary(),
-		Log: log, SessionTTL: 2 * time.Second, MemoryMiB: 4096, CPU: 400, Address: "play.example.org",
+		Log: log, SessionTTL: ttl(), Guard: nodeagent.OwnGuard(), MemoryMiB: 4096, CPU: 400, Address: "play.example.org",
 		APIURL: "http://127.0.0.1:8080", Variables: map[string]string{"REGION": "north"},
 	})
 	if err != nil {
@@ -39,15 +39,30 @@ func agentProcess() int {
 	return 0
 }
 
+// ttl is how long the agent's session outlives it, as its parent wants it.
+func ttl() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv("TEST_TTL")); err == nil {
+		return d
+	}
+	return 2 * time.Second
+}
+
 // spawn runs an agent as a process of its own and returns how to kill it.
 func (s *site) spawn() (kill func()) {
+	_, kill = s.spawnAt(s.etcd.Endpoint)
+	return kill
+}
+
+// spawnAt is spawn with the store behind an address. It also tells the agent's pid.
+func (s *site) spawnAt(endpoint string, env ...string) (pid int, kill func()) {
 	s.t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), "ORRERY_TEST_MODE=agent", "TEST_ETCD="+s.etcd.Endpoint, "TEST_DATA="+s.dir)
+	cmd.Env = append(os.Environ(), "ORRERY_TEST_MODE=agent", "TEST_ETCD="+endpoint, "TEST_DATA="+s.dir)
+	cmd.Env = append(cmd.Env, env...)
 	var out strings.Builder
 	cmd.Stderr = &out
 	if err := cmd.Start(); err != nil {
@@ -66,5 +81,5 @@ func (s *site) spawn() (kill func()) {
 		}
 	}
 	s.t.Cleanup(kill)
-	return kill
+	return cmd.Process.Pid, kill
 }

@@ -36,6 +36,9 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == nodeagent.GuardCommand {
+		os.Exit(nodeagent.Guard(os.Stdin, os.Stdout, os.Stderr))
+	}
 	if mode := os.Getenv("ORRERY_TEST_MODE"); mode != "" {
 		os.Exit(child(mode))
 	}
@@ -111,7 +114,7 @@ func (s *site) config() nodeagent.Config {
 	return nodeagent.Config{
 		Store: s.store, Node: node, DataDir: s.dir, Address: "play.example.org", ClusterSecret: secret,
 		Templates: s.library, APIURL: "http://127.0.0.1:8080", Log: logger(s.t), SessionTTL: 2 * time.Second,
-		MemoryMiB: 4096, CPU: 400, Variables: map[string]string{"REGION": "north"},
+		Guard: nodeagent.OwnGuard(), MemoryMiB: 4096, CPU: 400, Variables: map[string]string{"REGION": "north"},
 	}
 }
 
@@ -297,6 +300,8 @@ func child(mode string) int {
 		return serve()
 	case "agent":
 		return agentProcess()
+	case "beat":
+		return beat()
 	}
 	fmt.Fprintln(os.Stderr, "unknown mode", mode)
 	return 2

@@ -60,7 +60,7 @@ func TestADamagedRecordIsNoDeadline(t *testing.T) {
 			t.Errorf("with byte %d changed: %+v", i, d)
 		}
 	}
-	if _, err := Open(filepath.Join(t.TempDir(), "none")); !errs.Is(err, errs.NotFound) {
+	if _, err := Load(filepath.Join(t.TempDir(), "none")); !errs.Is(err, errs.NotFound) {
 		t.Errorf("a missing file: %v", err)
 	}
 }
@@ -310,7 +310,7 @@ func TestADeadlineThatCannotBeWrittenKeepsThePredecessorsSession(t *testing.T) {
 	if err := os.WriteFile(path, Deadline{Boot: "boot", At: Now().Add(time.Hour), Margin: time.Minute}.encode(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := Open(path) // for reading only
+	f, err := Load(path) // for reading only
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,13 +83,13 @@ func Create(path string) (*File, error) {
 	return &File{f}, errs.As(errs.Unavailable, "deadline.Create", err)
 }
 
-// Open opens the file for reading. NotFound when it is missing.
-func Open(path string) (*File, error) {
+// Load opens the file for reading. NotFound when it is missing.
+func Load(path string) (*File, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errs.As(errs.NotFound, "deadline.Open", err)
+		return nil, errs.As(errs.NotFound, "deadline.Load", err)
 	}
-	return &File{f}, errs.As(errs.Unavailable, "deadline.Open", err)
+	return &File{f}, errs.As(errs.Unavailable, "deadline.Load", err)
 }
 
 // Close closes the file.

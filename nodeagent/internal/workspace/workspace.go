@@ -28,6 +28,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
+	"github.com/orreryhq/orrery/nodeagent/internal/claim"
 )
 
 // Builder builds directories below one data directory. It is safe for concurrent use.
@@ -132,6 +133,8 @@ func (b *Builder) merge(ctx context.Context, layers []fleet.PlanLayer) (tree, er
 			}
 		}
 	}
+	t.removeBelow(claim.FileName) // it says whose the directory is, which no template knows
+	delete(t.files, claim.FileName)
 	return t, nil
 }
 

@@ -338,6 +338,19 @@ func TestAStaticDirectoryIsKept(t *testing.T) {
 	}
 }
 
+func TestNoTemplateBringsTheLockFile(t *testing.T) {
+	for _, path := range []string{".orrery-lock", ".orrery-lock/below"} {
+		b := newBench(t)
+		plan := fleet.Plan{Static: true, Layers: []fleet.PlanLayer{b.layer("a", map[string]string{path: "mine", "config": "template"})}}
+		if _, err := b.build(plan); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(map[string]string{"config": "template"}, b.tree(b.builder.Dir(placement(), true))); diff != "" {
+			t.Errorf("%s: %s", path, diff)
+		}
+	}
+}
+
 func TestNothingIsWrittenOutside(t *testing.T) {
 	outside := t.TempDir()
 	t.Run("by a path of a template", func(t *testing.T) {

@@ -1,0 +1,469 @@
+package nodeagent_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent"
+	"github.com/orreryhq/orrery/nodeagent/client"
+	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
+)
+
+// exclusiveTTL leaves a second between a keep-alive and the moment stopping begins.
+const exclusiveTTL = 3 * time.Second
+
+// beat writes the boot clock into a file every few milliseconds, until it is killed.
+func beat() int {
+	f, err := os.OpenFile("beats", os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	for range time.Tick(5 * time.Millisecond) {
+		if _, err := fmt.Fprintln(f, deadline.Now()); err != nil {
+			return 1
+		}
+	}
+	return 0
+}
+
+// beating is a plan of a server that beats.
+func beating(change func(*fleet.Plan)) fleet.Plan {
+	p := basic("exec " + self())
+	p.Env = map[string]string{"ORRERY_TEST_MODE": "beat"}
+	if change != nil {
+		change(&p)
+	}
+	return p
+}
+
+func self() string {
+	exe, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return exe
+}
+
+func exclusive(p *fleet.Plan) { p.Static, p.OnNodeLoss = true, fleet.NodeLossReplace }
+
+// stubborn makes a server that notes that it was asked to end, and does not.
+func stubborn(p *fleet.Plan) {
+	p.Command = `trap "echo >asked" TERM; ` + self() + ` & while :; do wait; done`
+	p.Stop.GraceSeconds = 60
+}
+
+// post is a site whose agents reach the store over a wire that can be cut, with one
+// exclusive instance.
+type post struct {
+	*site
+	wire *wire
+	one  fleet.InstanceID
+	// home is the exclusive instance's directory.
+	home string
+}
+
+func newPost(t testing.TB) *post {
+	s := newSite(t)
+	return &post{site: s, wire: lay(t, s.etcd.Endpoint), one: s.id(1), home: filepath.Join(s.dir, "static", "lobby", "lobby-1")}
+}
+
+// over has an agent in this process reach the store over the wire.
+func (p *post) over(c *nodeagent.Config) {
+	p.t.Helper()
+	client, err := store.Dial([]string{p.wire.endpoint()}, store.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { _ = client.Close() })
+	c.Store, c.SessionTTL, c.StopInstancesOnExit = client, exclusiveTTL, true
+}
+
+// agent runs one as a process of its own, over the wire.
+func (p *post) agent() (pid int, kill func()) {
+	p.t.Helper()
+	return p.spawnAt(p.wire.endpoint(), "TEST_TTL="+exclusiveTTL.String())
+}
+
+// run places the exclusive instance and waits until it beats.
+func (p *post) run(change func(*fleet.Plan)) fleet.Status {
+	p.t.Helper()
+	p.place(p.one, 1, beating(func(plan *fleet.Plan) {
+		exclusive(plan)
+		if change != nil {
+			change(plan)
+		}
+	}), 0)
+	st := p.awaitState(p.one, 1, fleet.Online)
+	p.after(p.home, 0)
+	return st
+}
+
+// last is a server's last beat; 0 when there was none.
+func last(t testing.TB, dir string) deadline.Moment {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, "beats"))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(b), "\n")
+	if len(lines) < 2 {
+		return 0
+	}
+	n, err := strconv.ParseInt(lines[len(lines)-2], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return deadline.Moment(n)
+}
+
+// after waits until a server has beaten after a moment.
+func (p *post) after(dir string, m deadline.Moment) {
+	p.t.Helper()
+	eventually(p.t, "a beat of "+dir, func() (string, bool) {
+		at := last(p.t, dir)
+		return fmt.Sprint(at), at > m
+	})
+}
+
+// until is the deadline that the agent has written last.
+func (p *post) until() deadline.Deadline {
+	p.t.Helper()
+	f, err := deadline.Load(filepath.Join(p.dir, "deadline"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer f.Close()
+	d, err := f.Read()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return d
+}
+
+// loss notes when the store is seen to have ended the node's session.
+type loss chan deadline.Moment
+
+func (l loss) Reset(sessions []store.KeyValue, _ int64) {
+	if len(sessions) == 0 {
+		l.note()
+	}
+}
+
+func (l loss) Apply(changes []store.Change, _ int64) {
+	for _, ch := range changes {
+		if ch.Removed {
+			l.note()
+		}
+	}
+}
+
+func (l loss) note() {
+	select {
+	case l <- deadline.Now():
+	default:
+	}
+}
+
+// watchSession follows the node's session from now on.
+func (p *post) watchSession() loss {
+	p.t.Helper()
+	if _, err := store.Get(p.t.Context(), p.store, store.NodeSessionKey(node)); err != nil {
+		p.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(p.t.Context())
+	l, done := make(loss, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = p.store.Follow(ctx, store.NodeSessionKey(node).String(), l)
+	}()
+	p.t.Cleanup(func() { cancel(); <-done })
+	return l
+}
+
+// ended makes sure that the exclusive instance had gone when its node's session
+// could have expired, and when it did.
+func (p *post) ended(lost loss) {
+	p.t.Helper()
+	var at deadline.Moment
+	select {
+	case at = <-lost:
+	case <-time.After(patience):
+		p.t.Fatal("the session did not expire")
+	}
+	final, until := last(p.t, p.home), p.until()
+	if final >= until.At || until.At > at {
+		p.t.Errorf("the last beat was %v before the deadline, which was %v before the session's end", until.At.Sub(final), at.Sub(until.At))
+	}
+	p.t.Logf("gone %v before the deadline, %v before the session's end", until.At.Sub(final), at.Sub(final))
+}
+
+// told waits until the end is reported, and makes sure that nothing was started again.
+func (p *post) told() {
+	p.t.Helper()
+	final := last(p.t, p.home)
+	st := p.awaitState(p.one, 1, fleet.Stopped)
+	if st.Reason != fleet.ReasonSessionExpiring || st.Exit == nil || st.PID != 0 {
+		p.t.Errorf("status %+v, exit %+v", st, st.Exit)
+	}
+	if again := last(p.t, p.home); again != final {
+		p.t.Errorf("it was started again by itself: %v after its end", again.Sub(final))
+	}
+}
+
+// next starts a later generation, as the enforcer would.
+func (p *post) next() {
+	p.t.Helper()
+	p.place(p.one, 2, beating(exclusive), 0)
+	p.awaitState(p.one, 2, fleet.Online)
+	p.after(p.home, last(p.t, p.home))
+}
+
+func TestACutOffExclusiveInstanceIsGoneBeforeItsSessionAndOthersRunOn(t *testing.T) {
+	p := newPost(t)
+	p.start(p.over)
+	p.run(stubborn)
+	plain := p.id(2)
+	p.place(plain, 1, beating(nil), 0)
+	before := p.awaitState(plain, 1, fleet.Online)
+	lost := p.watchSession()
+	p.wire.sever()
+	p.ended(lost)
+	p.after(filepath.Join(p.dir, "running", string(plain)), deadline.Now())
+	if !exists(filepath.Join(p.home, "asked")) {
+		t.Error("it was not asked to stop before it was killed")
+	}
+	p.wire.mend()
+	p.told()
+	if st := p.status(plain); st.PID != before.PID || st.State != fleet.Online {
+		t.Errorf("the other instance: %+v", st)
+	}
+	p.next()
+}
+
+func TestWithItsAgentKilledDuringACutAGuardEndsAnExclusiveInstanceInTime(t *testing.T) {
+	p := newPost(t)
+	_, kill := p.agent()
+	p.run(func(plan *fleet.Plan) { plan.OnCrash = fleet.CrashRestart })
+	lost := p.watchSession()
+	p.wire.sever()
+	kill()
+	p.ended(lost)
+	p.wire.mend()
+	p.start(p.over)
+	p.told()
+	p.next()
+}
+
+func TestWithItsAgentFrozenPastTheTTLAGuardEndsAnExclusiveInstanceInTime(t *testing.T) {
+	p := newPost(t)
+	pid, kill := p.agent()
+	p.run(func(plan *fleet.Plan) { plan.OnCrash = fleet.CrashRestart })
+	lost := p.watchSession()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	p.ended(lost)
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	p.told()
+	p.next()
+	kill()
+	p.start(p.over)
+}
+
+func TestAnAgentThatIsBackWithinTheDeadlineFindsItsExclusiveInstance(t *testing.T) {
+	p := newPost(t)
+	_, kill := p.agent()
+	before := p.run(nil)
+	first := p.until()
+	kill()
+	_, kill = p.agent()
+	after := p.await(p.one, "the new session's status", func(st fleet.Status) bool { return p.until().At > first.At.Add(exclusiveTTL) })
+	if after.PID != before.PID || after.State != fleet.Online || !alive(after.PID) {
+		t.Errorf("before %+v\nafter  %+v", before, after)
+	}
+	p.after(p.home, first.At.Add(exclusiveTTL))
+	lost := p.watchSession() // the guard of the first agent goes on
+	kill()
+	p.ended(lost)
+	p.start(p.over)
+	p.told()
+}
+
+// guardPID is the pid of the guard that holds the lock.
+func (p *post) guardPID() int {
+	p.t.Helper()
+	var h struct{ PID int }
+	b, err := os.ReadFile(filepath.Join(p.dir, "run", string(p.one), "guard"))
+	if err == nil {
+		err = json.Unmarshal(b, &h)
+	}
+	if err != nil && !os.IsNotExist(err) {
+		return 0 // about to be written
+	}
+	return h.PID
+}
+
+func TestAGuardThatIsKilledIsReplaced(t *testing.T) {
+	p := newPost(t)
+	_, kill := p.agent()
+	before := p.run(nil)
+	first := p.guardPID()
+	killed(t, first)
+	eventually(t, "another guard", func() (string, bool) {
+		now := p.guardPID()
+		return fmt.Sprint(now), now != 0 && now != first && alive(now)
+	})
+	if st := p.status(p.one); st.PID != before.PID || !alive(before.PID) {
+		t.Errorf("status %+v", st)
+	}
+	lost := p.watchSession()
+	kill()
+	p.ended(lost)
+	p.start(p.over)
+	p.told()
+}
+
+func TestAnInstanceWhoseGuardsAreKilledAgainAndAgainIsEnded(t *testing.T) {
+	p := newPost(t)
+	p.start(p.over)
+	p.run(nil)
+	eventually(t, "its end", func() (string, bool) {
+		if pid := p.guardPID(); pid > 0 && alive(pid) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		st := p.status(p.one)
+		return fmt.Sprintf("%+v", st), st.State == fleet.Failed && st.Reason == fleet.ReasonGuardFailed
+	})
+}
+
+func TestWhatOutlivedItsDeadlineIsKilledBeforeAnythingElse(t *testing.T) {
+	p := newPost(t)
+	_, kill := p.agent()
+	pid := p.run(nil).PID
+	lost := p.watchSession()
+	kill()
+	killed(t, p.guardPID()) // so that nobody is left who could
+	<-lost
+	p.after(p.home, deadline.Now())
+	p.start(p.over)
+	st := p.awaitState(p.one, 1, fleet.Stopped)
+	if st.Reason != fleet.ReasonSessionExpiring {
+		t.Errorf("status %+v", st)
+	}
+	awaitGone(t, pid)
+}
+
+func TestWithoutAGuardAnExclusiveInstanceDoesNotStart(t *testing.T) {
+	p := newPost(t)
+	p.start(func(c *nodeagent.Config) { c.Guard, c.StopInstancesOnExit = nil, true })
+	p.place(p.one, 1, beating(exclusive), 0)
+	st := p.awaitState(p.one, 1, fleet.Failed)
+	if st.Reason != fleet.ReasonGuardFailed || !strings.Contains(st.Message, "guard") || last(t, p.home) != 0 {
+		t.Errorf("status %+v", st)
+	}
+	p.place(p.id(2), 1, beating(nil), 0)
+	p.awaitState(p.id(2), 1, fleet.Online)
+}
+
+func TestACrashedExclusiveInstanceIsNotStartedAgainWithoutTheStore(t *testing.T) {
+	for _, policy := range []fleet.OnCrash{fleet.CrashReplace, fleet.CrashRestart} {
+		t.Run(string(policy), func(t *testing.T) {
+			p := newPost(t)
+			p.start(p.over)
+			before := p.run(func(plan *fleet.Plan) { plan.OnCrash = policy })
+			plain := p.id(2)
+			p.place(plain, 1, beating(nil), 0)
+			other := p.awaitState(plain, 1, fleet.Online)
+			lost := p.watchSession()
+			p.wire.sever()
+			killed(t, before.PID)
+			killed(t, other.PID)
+			<-lost
+			final := last(t, p.home)
+			p.awaitLocal(plain, "the other one's second run", func(i client.Instance) bool {
+				return i.State == fleet.Online && i.PID != other.PID && alive(i.PID)
+			})
+			if again := last(t, p.home); again != final || again >= p.until().At {
+				t.Errorf("a beat %v after the crash's last", again.Sub(final))
+			}
+			p.wire.mend()
+			st := p.await(p.one, "its end", func(st fleet.Status) bool { return st.State.Terminal() })
+			if st.Generation != 1 || last(t, p.home) != final {
+				t.Errorf("status %+v", st)
+			}
+		})
+	}
+}
+
+func TestARevokedSessionEndsExclusiveInstancesAtOnce(t *testing.T) {
+	p := newPost(t)
+	p.start(p.over)
+	p.run(nil)
+	plain := p.id(2)
+	p.place(plain, 1, beating(nil), 0)
+	before := p.awaitState(plain, 1, fleet.Online)
+	leases, err := p.etcd.Raw().Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range leases.Leases {
+		if _, err := p.etcd.Raw().Revoke(t.Context(), l.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.awaitState(p.one, 1, fleet.Stopped)
+	p.told()
+	if st := p.status(plain); st.PID != before.PID {
+		t.Errorf("the other instance: %+v", st)
+	}
+	p.next()
+}
+
+func TestADirectoryThatBelongsToALaterRunIsLeftAlone(t *testing.T) {
+	p := newPost(t)
+	p.start(p.over)
+	p.place(p.one, 2, beating(exclusive), 0)
+	p.awaitState(p.one, 2, fleet.Online)
+	p.order(p.one, 2, fleet.OrderKill)
+	p.awaitState(p.one, 2, fleet.Stopped)
+	lock := filepath.Join(p.home, ".orrery-lock")
+
+	other := p.site.id(3) // placed before, as by a clock and an owner of the past
+	p.write(store.PlanKey(beating(exclusive).Digest()), fleet.StoredPlan{Plan: beating(exclusive), TouchedAt: time.Now()})
+	p.write(store.PlacementKey(node, other), fleet.Placement{
+		Instance: other, Name: "lobby-1", Group: "lobby", Node: node, Generation: 1, Plan: beating(exclusive).Digest(), Epoch: -1,
+	})
+	st := p.awaitState(other, 1, fleet.Failed)
+	for _, name := range []string{string(other), string(p.one), lock} {
+		if st.Reason != fleet.ReasonDirectoryTaken || !strings.Contains(st.Message, name) {
+			t.Errorf("status %+v does not name %s", st, name)
+		}
+	}
+
+	if err := os.WriteFile(lock, []byte("what is this"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.place(p.one, 3, beating(exclusive), 0)
+	if st := p.awaitState(p.one, 3, fleet.Failed); st.Reason != fleet.ReasonDirectoryTaken || !strings.Contains(st.Message, lock) {
+		t.Errorf("status %+v", st)
+	}
+	if err := os.Remove(lock); err != nil {
+		t.Fatal(err)
+	}
+	p.place(p.one, 4, beating(exclusive), 0)
+	p.awaitState(p.one, 4, fleet.Online)
+}
