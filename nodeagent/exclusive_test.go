@@ -467,3 +467,22 @@ func TestADirectoryThatBelongsToALaterRunIsLeftAlone(t *testing.T) {
 	p.place(p.one, 4, beating(exclusive), 0)
 	p.awaitState(p.one, 4, fleet.Online)
 }
+
+func TestAnExclusiveInstanceThatWasPlacedElsewhereIsNotStartedAgain(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	one := s.id(1)
+	plan := basic("echo run >>runs; exit 1")
+	exclusive(&plan)
+	plan.OnCrash = fleet.CrashRestart
+	s.place(one, 1, plan, 0)
+	s.await(one, "the pause before its next run", func(st fleet.Status) bool { return st.Restarts == 1 })
+	s.remove(store.PlacementKey(node, one))
+	st := s.await(one, "its end", func(st fleet.Status) bool { return st.State.Terminal() })
+	if st.State != fleet.Failed || st.Reason != fleet.ReasonNodeLost {
+		t.Errorf("status %+v", st)
+	}
+	if b, err := os.ReadFile(filepath.Join(s.dir, "static", "lobby", "lobby-1", "runs")); string(b) != "run\n" {
+		t.Errorf("runs %q, %v", b, err)
+	}
+}

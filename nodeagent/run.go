@@ -1,6 +1,7 @@
 package nodeagent
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -289,7 +290,8 @@ func (a *Agent) capacity() fleet.Resources {
 func (a *Agent) record(uuid string, listener net.Listener) fleet.Node {
 	n := fleet.Node{
 		ID: a.cfg.Node, DataUUID: uuid, Address: a.cfg.Address, AgentURL: a.cfg.AdvertiseURL, Version: a.cfg.Version,
-		Labels: a.cfg.Labels, Variables: a.cfg.Variables, Capacity: a.capacity(), Host: usage.Host(),
+		SessionTTLSeconds: int(cmp.Or(a.cfg.SessionTTL, store.DefaultTTL) / time.Second),
+		Labels:            a.cfg.Labels, Variables: a.cfg.Variables, Capacity: a.capacity(), Host: usage.Host(),
 	}
 	if n.AgentURL == "" {
 		n.AgentURL = wire.URLOf(listener.Addr())

@@ -43,12 +43,17 @@ func (i *Instance) lingering() *Status {
 // Lost reports whether the instance is on a lost node.
 func (i *Instance) Lost() bool { return i.State() == Offline }
 
-// Moving reports whether the wanted generation is to leave the lost node that the
-// one before it was placed on.
-func (i *Instance) Moving() bool {
+// Stranded reports whether a newer generation is wanted than the one that was placed
+// on a lost node.
+func (i *Instance) Stranded() bool {
 	return i.Placement != nil && i.Placement.Generation < i.Intent.Generation && i.Status != nil &&
 		i.Status.Generation == i.Placement.Generation && i.Status.State == Offline
 }
+
+// Moving reports whether the wanted generation may leave the lost node that the one
+// before it was placed on: the loss for which it was asked for lasts. After another
+// loss it has to be asked for again, when that one has lasted long enough.
+func (i *Instance) Moving() bool { return i.Stranded() && i.Status.ModRev == i.Intent.Leaves }
 
 // State derives the state from the records.
 func (i *Instance) State() State {

@@ -20,7 +20,11 @@ type Intent struct {
 	// static instance, or a start of a stopped one, is a higher generation.
 	Generation   int64     `json:"generation"`
 	GenerationAt time.Time `json:"generationAt"`
-	Origin       Origin    `json:"origin"`
+	// Leaves is the revision of the OFFLINE status because of which the current
+	// generation was asked for, on another node than the one before it: it may be
+	// placed only while that status stands. 0 when it was not asked for so.
+	Leaves int64  `json:"leaves,omitempty"`
+	Origin Origin `json:"origin"`
 	// Replaces is the crashed or lost instance this one was made for; empty when none.
 	Replaces InstanceID `json:"replaces,omitempty"`
 	// ReplacedBy is the instance made for this one after it crashed or was lost; empty when none.

@@ -21,7 +21,10 @@ type Node struct {
 	// BlockedPorts are ports strangers were found to hold; the scheduler avoids them until Until.
 	BlockedPorts []BlockedPort `json:"blockedPorts,omitempty"`
 	Host         HostInfo      `json:"host"`
-	JoinedAt     time.Time     `json:"joinedAt"`
+	// SessionTTLSeconds is how long the node's session outlives its last keep-alive.
+	// 0 means the store's default.
+	SessionTTLSeconds int       `json:"sessionTtlSeconds,omitempty"`
+	JoinedAt          time.Time `json:"joinedAt"`
 }
 
 // NodeRuntime says whether a node offers a runtime, and why not.

@@ -174,7 +174,7 @@ func TestANewerSchemaStopsTheWritesOfThisBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var meta = string(have.Kvs[0].Value)
+	meta := string(have.Kvs[0].Value)
 	set := func(value string) {
 		if _, err := etcd.Raw().Put(t.Context(), store.MetaKey().String(), value); err != nil {
 			t.Fatal(err)

@@ -64,9 +64,7 @@ func TestAStaticInstanceWaitsForItsNode(t *testing.T) {
 
 func TestAStaticInstanceMovesWhereItsGroupSaysSo(t *testing.T) {
 	w := newWorld(t)
-	l := plan.DefaultLimits()
-	l.MoveMargin = 0
-	w.enforcer("a", l)
+	w.enforcer("a", plan.DefaultLimits())
 	w.group("world", func(g *fleet.Group) {
 		g.Spec.Scaling.Min, g.Spec.Static.Enabled, g.Spec.OnNodeLoss = 1, true, fleet.NodeLossReplace
 	})

@@ -68,7 +68,7 @@ func (c *Controller) spawn(ctx context.Context, t *task, actions []plan.Action) 
 func birth(s *spawn.Spawner, t *task, a plan.Action) (spawn.Birth, error) {
 	cause := spawn.Cause{Origin: a.Origin, Reason: a.Reason, Message: a.Message, By: a.By}
 	switch {
-	case a.Kind == plan.Again && a.Instance.Lost():
+	case a.Kind == plan.Again && (a.Instance.Lost() || a.Instance.Stranded()):
 		return s.Elsewhere(t.group(), a.Instance, cause), nil
 	case a.Kind == plan.Again:
 		return s.Again(t.group(), a.Instance, cause)

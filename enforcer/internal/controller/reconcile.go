@@ -98,6 +98,13 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 			return 0
 		},
 		LostSince: func(n fleet.NodeID) time.Time { return c.outages.of(s, n, now) },
+		Margin: func(n fleet.NodeID) time.Duration {
+			ttl := store.DefaultTTL
+			if record, ok := s.Nodes.Get(n); ok && record.SessionTTLSeconds > 0 {
+				ttl = time.Duration(record.SessionTTLSeconds) * time.Second
+			}
+			return fleet.ExclusiveMargin(ttl)
+		},
 		Deleted: func(n fleet.NodeID) bool {
 			d, ok := s.NodesDesired.Get(n)
 			return ok && d.Deleted

@@ -20,6 +20,9 @@ type Input struct {
 	Session func(fleet.NodeID) *fleet.NodeSession
 	// LostSince is when a node was first seen without a session; zero while it has one.
 	LostSince func(fleet.NodeID) time.Time
+	// Margin is what is added before a static instance is moved off a lost node: by
+	// then its agent or its guard has ended what was left there.
+	Margin func(fleet.NodeID) time.Duration
 	// Deleted reports whether an operator gave a node up.
 	Deleted func(fleet.NodeID) bool
 	// Outage is how much of the fleet is lost.
@@ -65,9 +68,6 @@ type Limits struct {
 	// LossGrace is how long a node may be without a session before its instances
 	// count as lost: an agent that restarts opens its session anew.
 	LossGrace time.Duration
-	// MoveMargin is added before a static instance is moved off a lost node: by then
-	// what was left there has been ended by its agent or its guard.
-	MoveMargin time.Duration
 	// With at least MassLossNodes nodes and more than MassLossShare of all lost at
 	// once, nothing is replaced. A MassLossNodes of 0 is 1.
 	MassLossNodes int
@@ -84,7 +84,7 @@ func DefaultLimits() Limits {
 		PauseFirst: time.Minute, PauseMax: time.Hour, Quiet: 10 * time.Minute,
 		KeepFor: time.Hour, KeepRecords: 20, PlanFor: time.Hour,
 		PrepareFor: 10 * time.Minute, StartSlack: 15 * time.Second, StopSlack: 30 * time.Second,
-		LeaveFor: time.Minute, LossGrace: 500 * time.Millisecond, MoveMargin: 2 * time.Second,
+		LeaveFor: time.Minute, LossGrace: 500 * time.Millisecond,
 		MassLossNodes: 5, MassLossShare: 0.5, Batch: 1000,
 	}
 }
@@ -101,6 +101,13 @@ func (in Input) lostSince(n fleet.NodeID) time.Time {
 		return time.Time{}
 	}
 	return in.LostSince(n)
+}
+
+func (in Input) margin(n fleet.NodeID) time.Duration {
+	if in.Margin == nil {
+		return 0
+	}
+	return in.Margin(n)
 }
 
 func (in Input) deleted(n fleet.NodeID) bool { return in.Deleted != nil && in.Deleted(n) }

@@ -14,7 +14,7 @@ const outageLook = time.Minute
 // those of deleted nodes, and stops those whose group does not want them back.
 func (p *pass) lose() {
 	for _, i := range p.all {
-		if p.busy[i.Intent.ID] || !i.HoldsNode() || i.Moving() {
+		if p.busy[i.Intent.ID] || !i.HoldsNode() {
 			continue
 		}
 		node := i.Placement.Node
@@ -23,6 +23,7 @@ func (p *pass) lose() {
 		case since.IsZero():
 		case p.in.deleted(node):
 			p.act(Action{Kind: Bury, Instance: i, Reason: fleet.ReasonNodeDeleted, Message: fmt.Sprintf("node %s was lost and then deleted", node)})
+		case i.Stranded(): // moves sees to it
 		case !i.Lost():
 			if p.due(since, p.in.Limits.LossGrace) {
 				p.act(Action{Kind: Lose, Instance: i, Reason: fleet.ReasonNodeLost, Message: p.lossMessage(node)})
@@ -83,11 +84,11 @@ func (p *pass) moves() []Action {
 	}
 	var out []Action
 	for _, i := range p.all {
-		if p.busy[i.Intent.ID] || !i.Lost() || !p.wanted(i) {
+		if p.busy[i.Intent.ID] || i.Moving() || !i.Lost() && !i.Stranded() || !p.wanted(i) {
 			continue
 		}
 		since := p.in.lostSince(i.Placement.Node)
-		if since.IsZero() || !p.due(since, p.in.Limits.LossGrace+p.in.Limits.MoveMargin) {
+		if since.IsZero() || !p.due(since, p.in.Limits.LossGrace+p.in.margin(i.Placement.Node)) {
 			continue
 		}
 		message := fmt.Sprintf("%s was on %s, which is lost", i.Intent.Name, i.Placement.Node)

@@ -65,6 +65,11 @@ func TestLostNodes(t *testing.T) {
 			s.group.Spec.Static.Enabled, s.group.Spec.OnNodeLoss, s.group.Spec.Scaling.Min = true, fleet.NodeLossReplace, 1
 			s.add(offline).Intent.Generation = 2
 		}, 0, nil},
+		{"and once more after another loss", func(s *sim) {
+			s.group.Spec.Static.Enabled, s.group.Spec.OnNodeLoss, s.group.Spec.Scaling.Min = true, fleet.NodeLossReplace, 1
+			i := s.add(offline)
+			i.Intent.Generation, i.Intent.Leaves, i.Status.ModRev = 2, 7, 9
+		}, 0, []string{"again i00001: NodeLost"}},
 		{"an old copy that came back after all is stopped", func(s *sim) {
 			s.group.Spec.Static.Enabled, s.group.Spec.OnNodeLoss, s.group.Spec.Scaling.Min = true, fleet.NodeLossReplace, 1
 			s.add(online).Intent.Generation = 2

@@ -36,7 +36,7 @@ func (p *pass) orders() {
 // outlived reports whether an older generation than the wanted one runs on a node
 // that was lost and is back.
 func (p *pass) outlived(i *fleet.Instance) bool {
-	return i.Placement.Generation < i.Intent.Generation && !i.Moving() && p.in.session(i.Placement.Node) != nil
+	return i.Placement.Generation < i.Intent.Generation && !i.Stranded() && p.in.session(i.Placement.Node) != nil
 }
 
 func (p *pass) orderStop(i *fleet.Instance, have *fleet.Order) {

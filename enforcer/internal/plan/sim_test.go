@@ -63,6 +63,7 @@ func (s *sim) input() Input {
 			}
 			return s.lostSince
 		},
+		Margin:  func(fleet.NodeID) time.Duration { return 2 * time.Second },
 		Deleted: func(n fleet.NodeID) bool { return s.deleted[n] },
 		Outage:  s.outage,
 	}
@@ -142,6 +143,10 @@ func (s *sim) apply(actions []Action, now time.Time) {
 		case Again:
 			s.edit(a.Instance, func(i *fleet.Instance) {
 				i.Intent.Crashes = a.Instance.Crashes()
+				i.Intent.Leaves = 0
+				if i.Lost() || i.Stranded() {
+					i.Intent.Leaves = i.Status.ModRev
+				}
 				i.Intent.Generation++
 				i.Intent.GenerationAt = now
 				i.Intent.Desired, i.Intent.Stop, i.Intent.RestartPending = fleet.DesiredRunning, nil, false

@@ -88,26 +88,26 @@ func (s *Spawner) Again(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, erro
 	if !i.Terminal() {
 		return Birth{}, errs.New(errs.Conflict, "instance %s is %s: stop it first", i.Intent.Name, i.State())
 	}
-	return s.again(g, i, c), nil
+	return s.again(g, i, c, 0), nil
 }
 
 // Elsewhere is the next generation of an instance on a lost node, for the owner of
 // its group who knows that the old copy cannot run any more. It happens only while
 // the node has no session and the instance's status is as it was.
 func (s *Spawner) Elsewhere(g *fleet.Group, i *fleet.Instance, c Cause) Birth {
-	b := s.again(g, i, c)
+	b := s.again(g, i, c, i.Status.ModRev)
 	b.guards = append(b.guards, store.Missing(store.NodeSessionKey(i.Placement.Node)),
 		store.Unchanged(store.StatusKey(i.Intent.ID), i.Status.ModRev))
 	return b
 }
 
-func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause) Birth {
+func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, leaves int64) Birth {
 	plan := fleet.Compose(*g, s.heads, s.rand.Uint64())
 	next := i.Intent
 	next.GroupRevision, next.Plan = g.Revision, plan.Digest()
 	next.Desired, next.Stop, next.RestartPending = fleet.DesiredRunning, nil, false
 	next.Generation++
-	next.GenerationAt = s.now
+	next.GenerationAt, next.Leaves = s.now, leaves
 	next.Reason, next.Message, next.By = c.Reason, c.Message, c.By
 	next.Crashes, next.ReplacedBy, next.Displaced = i.Crashes(), "", false
 

@@ -80,7 +80,7 @@ func New(cfg Config, entries []journal.Entry) *Controller {
 	}
 	c.writer = newWriter(cfg, c.tell)
 	kit := cfg.Kit
-	kit.Plan, kit.Report, kit.Forgotten = c.plans.get, c.report, c.forgotten
+	kit.Plan, kit.Claim, kit.Report, kit.Forgotten = c.plans.get, c.claim, c.report, c.forgotten
 	c.kit = &kit
 	for _, e := range entries {
 		p := e.Machine.Placement
@@ -216,6 +216,42 @@ func (c *Controller) report(s fleet.Status) {
 		c.mu.Unlock()
 	}
 	signal(c.changed)
+}
+
+// claim says in the store that an instance is about to start, on the condition that
+// the node's session lives and the placement still stands: a decision to place it
+// elsewhere that was made before compares the status and fails. NotFound when it
+// was made already.
+func (c *Controller) claim(ctx context.Context, p fleet.Placement) error {
+	const op = "controller.claim"
+	fence, ok := c.cfg.Fence()
+	if !ok {
+		return errNoSession
+	}
+	key := store.PlacementKey(c.cfg.Node, p.Instance)
+	placement, err := store.Get(ctx, c.cfg.Store, key)
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		return errs.Wrap(op, err)
+	}
+	status, err := store.Get(ctx, c.cfg.Store, store.StatusKey(p.Instance))
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		return errs.Wrap(op, err)
+	}
+	over := status.Generation == p.Generation && status.State.Terminal()
+	if placement.Generation != p.Generation || status.Generation > p.Generation || over {
+		return errs.New(errs.NotFound, "while the node was lost the instance was placed elsewhere, or given up")
+	}
+	rev := status.ModRev
+	if status.Generation < p.Generation {
+		status = fleet.Status{Instance: p.Instance, Group: p.Group, Node: p.Node, Generation: p.Generation}
+	}
+	status.Epoch, status.State, status.Reason, status.Message = fence.Epoch(), fleet.Preparing, fleet.ReasonPreparing, ""
+	status.ChangedAt = time.Now().UTC()
+	_, err = c.cfg.Store.Commit(ctx, store.Txn{
+		Fences: []store.Fence{fence}, Guards: []store.Guard{store.Unchanged(key, placement.ModRev)},
+		Writes: []store.Write{store.Replace(store.StatusKey(p.Instance), status, rev)},
+	})
+	return errs.Wrap(op, err)
 }
 
 // tell passes on what the writer learned of an instance.

@@ -9,6 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/claim"
+	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
@@ -52,6 +53,22 @@ func (i *Instance) buildClaimed(ctx context.Context, r workspace.Request) ([]str
 		}
 	}
 	return i.build(ctx, r)
+}
+
+// entitled returns when an exclusive instance may start: the node has a session, and
+// under it the start is claimed. It may have waited for that while another
+// node was given the instance. NotFound when it was, Unavailable when the session
+// came too near its end to know.
+func (i *Instance) entitled(ctx context.Context, p fleet.Placement) error {
+	for {
+		if i.kit.Tenure.Stage() != deadline.Valid {
+			return errs.New(errs.Unavailable, "the node has no session")
+		}
+		err := i.kit.Claim(ctx, p)
+		if err == nil || errs.Is(err, errs.NotFound) || !wait(ctx, retryPause) {
+			return err
+		}
+	}
 }
 
 // claim takes a static instance's directory. Errors are Failures.

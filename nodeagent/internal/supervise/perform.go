@@ -16,7 +16,6 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
 	"github.com/orreryhq/orrery/nodeagent/internal/ports"
@@ -139,8 +138,14 @@ func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
 		}
 		return message{event: machine.Failed{Run: run, Reason: reason, Message: text(reason, err)}}
 	}
-	if e.Machine.Plan.Exclusive() && i.kit.Tenure.Stage() != deadline.Valid {
-		return message{event: machine.Withheld{Run: run}}
+	if e.Machine.Plan.Exclusive() {
+		switch err := i.entitled(ctx, e.Machine.Placement); {
+		case err == nil:
+		case errs.Is(err, errs.NotFound):
+			return fail(fleet.ReasonNodeLost, err)
+		default:
+			return message{event: machine.Withheld{Run: run}}
+		}
 	}
 	for _, port := range allPorts(e.Machine.Placement) {
 		switch err := ports.Free(port); {

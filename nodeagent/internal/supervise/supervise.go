@@ -48,6 +48,9 @@ type Kit struct {
 	Node func() fleet.Node
 	// Plan reads a plan. NotFound when there is none.
 	Plan func(ctx context.Context, digest string) (fleet.Plan, error)
+	// Claim tells the store, under the node's session, that a placed instance is about
+	// to start. NotFound when its placement does not stand any more.
+	Claim func(ctx context.Context, p fleet.Placement) error
 	// Block tells the scheduler that a stranger holds a port.
 	Block func(ctx context.Context, port int)
 	// Tenure is until when exclusive instances may run, Guards runs their guards.

@@ -365,6 +365,9 @@ func (w *world) again(id fleet.InstanceID) {
 	i, _ := w.view.Snapshot().Instances.Get(id)
 	next := i.Intent
 	next.Generation++
+	if i.Lost() {
+		next.Leaves = i.Status.ModRev
+	}
 	w.commit(store.Replace(store.IntentKey(id), next, i.Intent.ModRev))
 }
 
