@@ -14,6 +14,8 @@ const (
 	MaxCommand = 1000
 	// MaxLogLines bounds one answer with output.
 	MaxLogLines = 100_000
+	// MaxOutput bounds one answer with a piece of output, in bytes.
+	MaxOutput = 1 << 20
 )
 
 // SendCommand writes a line to an instance's console. Invalid when it is too long
@@ -51,6 +53,16 @@ func (o *Operations) Logs(ctx context.Context, ref string, lines int) (upstream.
 		return upstream.Log{}, err
 	}
 	return o.cfg.Agents.Log(ctx, i, min(max(lines, 1), MaxLogLines))
+}
+
+// Output is what an instance printed from a byte offset on, at most limit bytes, and
+// the offset after it. Unavailable when its node's agent does not answer.
+func (o *Operations) Output(ctx context.Context, ref string, offset int64, limit int) (data []byte, next int64, err error) {
+	i, err := o.Find(ref)
+	if err != nil {
+		return nil, 0, err
+	}
+	return o.cfg.Agents.Output(ctx, i, max(offset, 0), min(max(limit, 1), MaxOutput))
 }
 
 // Heartbeat hands over what an instance says of itself. Conflict when it has

@@ -101,6 +101,7 @@ func (a *API) mountInstances(r gin.IRoutes, base string) {
 	r.POST(base+"/:id/force-stop", a.stopInstance(true))
 	r.POST(base+"/:id/command", a.command)
 	r.GET(base+"/:id/console/history", a.history)
+	r.GET(base+"/:id/console/output", a.output)
 }
 
 func (a *API) snapshot() *view.Snapshot { return a.cfg.View.Snapshot() }

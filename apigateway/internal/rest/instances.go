@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -143,4 +144,28 @@ func (a *API) history(c *gin.Context) {
 		out = append(out, line)
 	}
 	c.JSON(http.StatusOK, gin.H{"lines": out, "truncated": log.Truncated})
+}
+
+// nextOffset is the header that tells where to read on.
+const nextOffset = "Orrery-Next-Offset"
+
+// output is what an instance printed, byte for byte, from ?offset on; at most
+// ?maxBytes of it. Whoever asks again with the offset the answer names misses
+// nothing and sees nothing twice, whichever agent and gateway answer.
+func (a *API) output(c *gin.Context) {
+	offset, ok := server.Number(c, "offset", 0)
+	if !ok {
+		return
+	}
+	limit, ok := server.Number(c, "maxBytes", operate.MaxOutput)
+	if !ok {
+		return
+	}
+	data, next, err := a.cfg.Operations.Output(c.Request.Context(), c.Param("id"), int64(offset), limit)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.Header(nextOffset, strconv.FormatInt(next, 10))
+	c.Data(http.StatusOK, "application/octet-stream", data)
 }

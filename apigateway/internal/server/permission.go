@@ -59,6 +59,7 @@ var demands = map[string]auth.Permission{
 	"POST /api/v1/services/:id/force-stop":     auth.InstancesStop,
 	"POST /api/v1/services/:id/command":        auth.InstancesCommand,
 	"GET /api/v1/services/:id/console/history": auth.InstancesConsole,
+	"GET /api/v1/services/:id/console/output":  auth.InstancesConsole,
 	"GET /api/v1/templates/:name/versions":     auth.TemplatesView,
 	"POST /api/v1/templates/:name/rollback":    auth.TemplatesUpdate,
 

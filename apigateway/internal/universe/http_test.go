@@ -29,6 +29,10 @@ type node struct {
 	lines []string
 }
 
+func (n *node) Output(context.Context, fleet.InstanceID, int64, int) ([]byte, int64, error) {
+	return nil, 0, nil
+}
+
 func (n *node) Console(_ context.Context, _ fleet.InstanceID, line string) error {
 	n.heard = append(n.heard, line)
 	return nil

@@ -15,6 +15,8 @@ type Agent interface {
 	Live(ctx context.Context, id fleet.InstanceID) (Live, error)
 	// Log reads the last lines of an instance's output.
 	Log(ctx context.Context, id fleet.InstanceID, lines int) (Log, error)
+	// Output reads an instance's output from a byte offset on, and the offset after it.
+	Output(ctx context.Context, id fleet.InstanceID, offset int64, limit int) (data []byte, next int64, err error)
 	// Console writes one line to an instance's console.
 	Console(ctx context.Context, id fleet.InstanceID, line string) error
 	// Heartbeat hands over what an instance said of itself.
@@ -84,6 +86,19 @@ func (a *Agents) Log(ctx context.Context, i *fleet.Instance, lines int) (Log, er
 		return Log{}, nil
 	}
 	return call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (Log, error) { return agent.Log(ctx, i.Intent.ID, lines) })
+}
+
+// Output reads an instance's output from a byte offset on, at most limit bytes, and
+// tells the offset after them. An instance that was never placed has none.
+func (a *Agents) Output(ctx context.Context, i *fleet.Instance, offset int64, limit int) (data []byte, next int64, err error) {
+	if i.Placement == nil {
+		return nil, 0, nil
+	}
+	data, err = call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (b []byte, err error) {
+		b, next, err = agent.Output(ctx, i.Intent.ID, offset, limit)
+		return b, err
+	})
+	return data, next, err
 }
 
 // Console writes one line to an instance's console.

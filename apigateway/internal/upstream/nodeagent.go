@@ -35,6 +35,12 @@ func (a nodeAgent) Log(ctx context.Context, id fleet.InstanceID, lines int) (Log
 	return out, nil
 }
 
+// Output reads on from an offset.
+func (a nodeAgent) Output(ctx context.Context, id fleet.InstanceID, offset int64, limit int) (data []byte, next int64, err error) {
+	c, err := a.client.Read(ctx, id, offset, limit)
+	return c.Data, c.Next, err
+}
+
 // Console types a line.
 func (a nodeAgent) Console(ctx context.Context, id fleet.InstanceID, line string) error {
 	return a.client.WriteLine(ctx, id, line)
