@@ -35,6 +35,7 @@ var families = []family{
 	{"launch", measureLaunch},
 	{"survive", measureSurvive},
 	{"rest", measureRest},
+	{"adopt", measureAdopt},
 }
 
 // bench is what the families share.
