@@ -93,7 +93,7 @@ func (r *Replica) round(ctx context.Context, s *Session, d *duty) (time.Duration
 	todo := d.decide(sc, now)
 	r.alive.Store(int64(len(sc.sessions)))
 	r.publish(s, d, sc, todo.own)
-	if len(todo.release)+len(todo.claim) > 0 { // the next look shows what came of it
+	if todo.speak || len(todo.release)+len(todo.claim) > 0 { // the next look shows what came of it
 		return 0, r.perform(ctx, s, sc, todo)
 	}
 	if todo.again.IsZero() {
@@ -102,10 +102,10 @@ func (r *Replica) round(ctx context.Context, s *Session, d *duty) (time.Duration
 	return min(claimNet, todo.again.Sub(now)), nil
 }
 
-// perform gives up shards and claims others. Each key is compared: a shard key is
-// written once in its life, so its mod-revision is its create-revision.
+// perform gives up shards, claims others and speaks up. Each key is compared: a
+// shard key is written once in its life, so its mod-revision is its create-revision.
 func (r *Replica) perform(ctx context.Context, s *Session, sc *scene, todo steps) error {
-	var given, taken []Write
+	var given, taken, said []Write
 	for _, n := range todo.release {
 		given = append(given, Remove(ShardKey(r.Self.Service, n), sc.shards[n].createRev))
 	}
@@ -113,7 +113,12 @@ func (r *Replica) perform(ctx context.Context, s *Session, sc *scene, todo steps
 		value := fleet.Shard{Service: r.Self.Service, Replica: r.Self.Replica}
 		taken = append(taken, OnSession(s, ShardKey(r.Self.Service, n), value))
 	}
-	for _, writes := range [][]Write{given, taken} {
+	if todo.speak {
+		w := Replace(SessionKey(r.Self.Service, r.Self.Replica), r.Self, sc.sessions[r.Self.Replica].spoke)
+		w.lease = s.lease
+		said = append(said, w)
+	}
+	for _, writes := range [][]Write{given, taken, said} {
 		for part := range slices.Chunk(writes, r.Client.maxOps-1) {
 			if _, err := r.Client.Commit(ctx, Txn{Fences: []Fence{s.Fence()}, Writes: part}); err != nil {
 				return errs.Wrap("store.Replica", err)
@@ -133,11 +138,11 @@ func (r *Replica) look(ctx context.Context, s *Session) (*scene, error) {
 	if err != nil {
 		return nil, wrap("store.look", err)
 	}
-	sc := &scene{sessions: map[string]int64{}}
+	sc := &scene{sessions: map[string]presence{}}
 	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
-		sc.sessions[strings.TrimPrefix(string(kv.Key), sessions)] = kv.CreateRevision
+		sc.sessions[strings.TrimPrefix(string(kv.Key), sessions)] = presence{kv.CreateRevision, kv.ModRevision}
 	}
-	if sc.sessions[r.Self.Replica] != s.fence.createRev {
+	if sc.sessions[r.Self.Replica].created != s.fence.createRev {
 		return nil, errs.New(errs.Fenced, "the session of %s is over", r.Self.Replica)
 	}
 	for _, kv := range resp.Responses[1].GetResponseRange().GetKvs() {

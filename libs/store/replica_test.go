@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ type player struct {
 	t      *testing.T
 	faults *storetest.Faults
 	reg    *prometheus.Registry
+	wrote  atomic.Int64 // for whoever has it write
 	stop   func()
 }
 
@@ -76,6 +78,17 @@ func (p *player) expect(figures map[string]float64) {
 	for name, want := range figures {
 		if got := p.figure(name); got != want {
 			p.t.Errorf("%s: %s is %v, want %v", p.Self.Replica, name, got, want)
+		}
+	}
+}
+
+// until waits for a condition.
+func (p *player) until(what string, ok func() bool) {
+	p.t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			p.t.Fatalf("waited in vain for %s %s; it owns %d shards under epoch %d, wrote %d times, was refused %v times",
+				p.Self.Replica, what, p.Owned().Count(), p.Owned().Epoch(), p.wrote.Load(), p.figure("fenced_total"))
 		}
 	}
 }
@@ -197,14 +210,7 @@ func TestAPausedOwnerIsReplacedAndCannotWrite(t *testing.T) {
 	t.Logf("taken over after %v", time.Since(began))
 	a.expect(map[string]float64{"takeovers_total ended": 32})
 	for g := range held { // it knows by its own clock
-		for deadline := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
-			if _, ok := b.Owned().Fence(g); !ok {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("the fence of %s is still given out", g)
-			}
-		}
+		b.until("not to give out the fence of "+string(g), func() bool { _, ok := b.Owned().Fence(g); return !ok })
 	}
 	b.faults.Heal()
 	refused := 0
@@ -267,6 +273,17 @@ func TestAShardItsLivingOwnerDoesNotClaimIsHeldByAnother(t *testing.T) {
 	shared(t, a, again)
 }
 
+func TestAReplicaThatCouldNotClaimForAWhileGetsItsShareBack(t *testing.T) {
+	etcd := storetest.Start(t)
+	a, b, c := play(t, etcd, "a", 2*time.Second), play(t, etcd, "b", 2*time.Second), play(t, etcd, "c", 2*time.Second)
+	shared(t, a, b, c)
+	b.faults.Bar(store.Shards(service).String())
+	c.stop()
+	a.until("to stand in for b", func() bool { return a.figure("takeovers_total unclaimed") > 0 })
+	b.faults.Heal()
+	shared(t, a, b)
+}
+
 func TestAReplicaWhoseSessionWasRemovedOpensAnother(t *testing.T) {
 	etcd := storetest.Start(t)
 	a := play(t, etcd, "a", time.Minute)
@@ -275,11 +292,7 @@ func TestAReplicaWhoseSessionWasRemovedOpensAnother(t *testing.T) {
 	if _, err := etcd.Raw().Delete(t.Context(), store.SessionKey(service, "a").String()); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); a.Owned().Count() != fleet.ShardCount || a.Owned().Epoch() <= before; <-time.After(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d shards under epoch %d, before %d", a.Owned().Count(), a.Owned().Epoch(), before)
-		}
-	}
+	a.until("to own all under a new epoch", func() bool { return a.Owned().Count() == fleet.ShardCount && a.Owned().Epoch() > before })
 }
 
 // expire ends a replica's session as etcd does when keep-alives stay away.

@@ -20,7 +20,8 @@ import (
 // own now; what one leaves behind is claimed as soon as its session is gone: at
 // once after a clean stop, within the TTL otherwise. A shard whose owner lives
 // but does not claim it for a TTL and up to a quarter of one is held by another
-// replica until that owner's session ends.
+// replica until that owner speaks up, by writing its session record anew, or its
+// session ends.
 type Replica struct {
 	// Client is the store.
 	Client *Client

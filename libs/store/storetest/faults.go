@@ -27,6 +27,7 @@ type Faults struct {
 	then bool          // reads fail from then on
 	hit  chan struct{} // closed when it has failed
 	away bool          // reads fail
+	bar  string        // transactions that write a key with this prefix fail; "" for none
 	cut  chan struct{} // closed by Heal; nil while the connection is whole
 }
 
@@ -48,11 +49,19 @@ func (f *Faults) Refuse(prefix string) {
 	f.key, f.lost, f.then, f.hit = prefix, false, false, make(chan struct{})
 }
 
+// Bar makes every transaction that writes a key with a prefix fail without
+// reaching etcd, until Heal.
+func (f *Faults) Bar(prefix string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.bar = prefix
+}
+
 // Heal lets everything through again.
 func (f *Faults) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.key, f.away = "", false
+	f.key, f.bar, f.away = "", "", false
 	if f.cut != nil {
 		close(f.cut)
 		f.cut = nil
@@ -146,11 +155,13 @@ func readOnly(r *etcdserverpb.TxnRequest) bool {
 func (f *Faults) strike(r *etcdserverpb.TxnRequest) (fails, happens bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.key == "" {
-		return false, false
-	}
 	for _, op := range r.Success {
-		if put := op.GetRequestPut(); put != nil && strings.HasPrefix(string(put.Key), f.key) {
+		put := op.GetRequestPut()
+		switch {
+		case put == nil:
+		case f.bar != "" && strings.HasPrefix(string(put.Key), f.bar):
+			return true, false
+		case f.key != "" && strings.HasPrefix(string(put.Key), f.key):
 			f.key, f.away = "", f.then
 			defer close(f.hit)
 			return true, f.lost
