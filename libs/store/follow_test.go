@@ -23,6 +23,7 @@ type witness struct {
 	mu      sync.Mutex
 	name    string
 	told    []told
+	state   map[string]string
 	rewound int
 	moved   chan struct{}
 }
@@ -41,21 +42,35 @@ func (w *witness) Rewound() {
 }
 
 func (w *witness) Reset(kvs []store.KeyValue, rev int64) {
-	w.note(told{list: storetest.State(kvs), rev: rev})
+	state := storetest.State(kvs)
+	w.note(told{list: state, rev: rev}, maps.Clone(state))
 }
 
 func (w *witness) Apply(changes []store.Change, rev int64) {
 	in := told{changes: []string{}, rev: rev}
+	state := w.now()
 	for _, c := range changes {
 		in.changes = append(in.changes, storetest.Describe(c))
+		if c.Removed {
+			delete(state, c.Key)
+		} else {
+			maps.Copy(state, storetest.State([]store.KeyValue{c.KeyValue}))
+		}
 	}
-	w.note(in)
+	w.note(in, state)
 }
 
-func (w *witness) note(in told) {
+// now is the state as the follower knows it.
+func (w *witness) now() map[string]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told = append(w.told, in)
+	return maps.Clone(w.state)
+}
+
+func (w *witness) note(in told, state map[string]string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told, w.state = append(w.told, in), state
 	select {
 	case w.moved <- struct{}{}:
 	default:
@@ -125,7 +140,7 @@ func follow(t *testing.T, name string, c *store.Client, prefix string) *witness 
 	return w
 }
 
-// scribbler changes records again and again, whatever becomes of single writes.
+// scribble changes records again and again, whatever becomes of single writes.
 func scribble(t *testing.T, c *store.Client) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
