@@ -187,7 +187,7 @@ func (f *restFleet) seed(ctx context.Context) error {
 		txns = append(txns, sp.Txns(births, nil, nil, f.store.MaxOps())...)
 		for i, b := range births {
 			session := sessions[(g*len(births)+i)%len(sessions)]
-			txns = append(txns, online(b.Intent, session, 20_000+i))
+			txns = append(txns, records(b.Intent, session, 20_000+i))
 		}
 		for _, txn := range txns {
 			if _, err := f.store.Commit(ctx, txn); err != nil {
@@ -198,9 +198,9 @@ func (f *restFleet) seed(ctx context.Context) error {
 	return nil
 }
 
-// online is an instance's placement and status. The placement stands beside the
+// records are an online instance's placement and status. The placement stands beside the
 // prefix its node's agent follows: there is no process behind it for the agent to find.
-func online(in fleet.Intent, s fleet.NodeSession, port int) store.Txn {
+func records(in fleet.Intent, s fleet.NodeSession, port int) store.Txn {
 	now := time.Now().UTC()
 	return store.Txn{Writes: []store.Write{
 		store.Create(store.PlacementKey("seeded-"+s.Node, in.ID), fleet.Placement{
