@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
@@ -71,18 +72,19 @@ func childOf(wrapper int, path string) runtime.ProcessID {
 // those that carry its mark in their environment, wherever they forked to. The same
 // id may be known to another agent on this host: what names that one, or runs in its
 // control groups, is its.
-func marked(owner, instance string, session int) []int {
-	var pids []int
+func marked(owner, instance string, session int) []runtime.ProcessID {
+	var ids []runtime.ProcessID
 	for pid, s := range living() {
+		id := runtime.ProcessID{PID: pid, Start: s.start}
 		if session > 1 && s.session == session {
-			pids = append(pids, pid)
+			ids = append(ids, id)
 			continue
 		}
-		if id, agent := mark(pid); id == instance && !ownedByAnother(owner, agent, pid) {
-			pids = append(pids, pid)
+		if of, agent := mark(pid); of == instance && !ownedByAnother(owner, agent, pid) {
+			ids = append(ids, id)
 		}
 	}
-	return pids
+	return ids
 }
 
 // ownedByAnother reports whether a process with an instance's mark is another
@@ -123,10 +125,34 @@ const (
 	agentName = "ORRERY_AGENT"
 )
 
+// A process that is about to become another program shows neither environment nor
+// arguments for a moment. It is looked at again this often, this long apart.
+const (
+	execLooks = 100
+	execPause = 500 * time.Microsecond
+)
+
+// environ is the environment a process was started with.
+func environ(pid int) []string {
+	for range execLooks {
+		if v := list(pid, "environ"); v != nil {
+			return v
+		}
+		if list(pid, "cmdline") != nil {
+			return list(pid, "environ") // started meanwhile, or without any
+		}
+		if _, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "exe")); err != nil {
+			return nil // of the kernel, or gone
+		}
+		<-time.After(execPause)
+	}
+	return nil
+}
+
 // mark is the instance and the agent a process says to belong to; empty where it
 // says nothing.
 func mark(pid int) (instance, agent string) {
-	for _, v := range list(pid, "environ") {
+	for _, v := range environ(pid) {
 		switch name, value, _ := strings.Cut(v, "="); name {
 		case markName:
 			instance = value

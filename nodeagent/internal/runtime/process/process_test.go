@@ -199,6 +199,27 @@ func TestWhicheverDiesFirstTheRestIsGone(t *testing.T) {
 	})
 }
 
+func TestAProcessThatBecomesAnotherProgramIsFound(t *testing.T) {
+	modes(t, func(t *testing.T, r *process.Runtime) {
+		// A daemon outside the session that is another program all the time.
+		s := spec(t, `setsid sh -c 'echo $$ >daemon; exec sh -c "$0" "$0"' 'exec sh -c "$0" "$0"' & wait`)
+		p := start(t, r, s)
+		daemon, err := strconv.Atoi(strings.TrimSpace(eventually(t, filepath.Join(s.Dir, "daemon"), func(s string) bool { return strings.HasSuffix(s, "\n") })))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if err := p.Kill(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if alive(daemon) {
+			t.Errorf("pid %d outlived the kill", daemon)
+			_ = syscall.Kill(daemon, syscall.SIGKILL)
+		}
+	})
+}
+
 func TestAnExitCodeIsKnownThoughTheAgentWasKilled(t *testing.T) {
 	s := spec(t, "read go; exit 7")
 	id := startInAgentAndKillIt(t, s)

@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -203,13 +204,17 @@ func (p *run) killTree(ctx context.Context) error {
 		return err
 	}
 	// No groups here, or an earlier agent ran it outside of ours: look at every process.
+	dying := map[runtime.ProcessID]bool{}
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		left := marked(p.owner, p.instance, p.session)
-		if len(left) == 0 {
-			return nil
+		for _, id := range left {
+			_ = unix.Kill(id.PID, unix.SIGKILL)
+			dying[id] = true
 		}
-		for _, pid := range left {
-			_ = unix.Kill(pid, unix.SIGKILL)
+		// One that dies loses its mark before its files and ports.
+		maps.DeleteFunc(dying, func(id runtime.ProcessID, _ bool) bool { return !lives(id) })
+		if len(left)+len(dying) == 0 {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
