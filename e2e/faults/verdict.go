@@ -25,7 +25,7 @@ func (t *trial) check() []string {
 		lives[r.PID] = true
 	}
 	exits := check.Exits{
-		Runs: runs, Events: events, MayShrink: t.mayShrink, MayFail: t.mayFail,
+		Runs: runs, Events: events, MayShrink: t.mayShrink, MayFail: t.mayFail, Exclusive: t.exclusive,
 		Living: func(pid int) bool { return lives[pid] },
 		Killed: func(pid int) bool { return t.killed[pid] },
 	}
@@ -46,6 +46,11 @@ func (t *trial) mayShrink(name fleet.GroupName) bool {
 	return slices.ContainsFunc(t.scenario.Faults, func(f plan.Fault) bool {
 		return f.Kind == plan.Scale && f.Target == string(name)
 	})
+}
+
+// exclusive reports whether a static group may be replaced elsewhere.
+func (t *trial) exclusive(name fleet.GroupName) bool {
+	return slices.ContainsFunc(t.scenario.Groups, func(g plan.Group) bool { return g.Name == string(name) && g.ReplaceOnLoss })
 }
 
 // mayFail reports whether the scenario explains why an instance could not be started.

@@ -19,6 +19,8 @@ type Exits struct {
 	// MayShrink reports whether a group's count was lowered, so that instances may be
 	// in excess.
 	MayShrink func(fleet.GroupName) bool
+	// Exclusive reports whether a group's instances end with their node's session.
+	Exclusive func(fleet.GroupName) bool
 	// MayFail reports whether an instance may end or fail to start for a reason.
 	MayFail func(fleet.Reason) bool
 }
@@ -113,6 +115,12 @@ func (x Exits) status(o *observed, s fleet.Status, e history.Event) {
 	g := generation{s.Instance, s.Generation}
 	if s.PID != 0 {
 		o.of[s.PID] = g
+	}
+	if s.State == fleet.Stopped && s.Reason == fleet.ReasonSessionExpiring {
+		o.ordered[g] = true
+		if !x.Exclusive(s.Group) {
+			o.out = append(o.out, fmt.Sprintf("revision %d: %s was stopped because %s, but its group is not exclusive", s.ModRev, s.Instance, s.Reason))
+		}
 	}
 	if s.State == fleet.Offline {
 		o.lost[s.Group] = true

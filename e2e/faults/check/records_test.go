@@ -93,11 +93,15 @@ func TestWhatMayNotEnd(t *testing.T) {
 		return lived(45, alive, append(edit, func(r *record.Run) { r.PID = 7 })...)
 	}
 	online := func(p *past) *past { return p.txn(placement(first)).txn(status(first, fleet.Online)) }
+	expiring := func(p *past) *past {
+		return online(p).txn(status(first, fleet.Stopped, func(s *fleet.Status) { s.Reason = fleet.ReasonSessionExpiring }))
+	}
 	for name, c := range map[string]struct {
 		history        func(*past) *past
 		run            record.Run
 		living, killed bool
 		shrunk         bool
+		exclusive      bool
 		want           string
 	}{
 		"one that lives":                  {history: online, run: run(90), living: true},
@@ -143,6 +147,12 @@ func TestWhatMayNotEnd(t *testing.T) {
 			},
 			run: run(90), living: true, want: "FAILED because PortTaken",
 		},
+		"one that ended with its node's session": {
+			history: expiring, run: run(55), exclusive: true,
+		},
+		"one that ended with its node's session though nothing replaces it": {
+			history: expiring, run: run(55), want: "not exclusive",
+		},
 		"one that was lost before it was started": {
 			history: func(p *past) *past {
 				return p.txn(placement(first)).txn(status(first, fleet.Offline, func(s *fleet.Status) { s.PID = 0 })).
@@ -167,7 +177,8 @@ func TestWhatMayNotEnd(t *testing.T) {
 			x := check.Exits{
 				Runs: []record.Run{c.run}, Events: c.history(begun(t)).events,
 				Living: func(int) bool { return c.living }, Killed: func(int) bool { return c.killed },
-				MayShrink: func(fleet.GroupName) bool { return c.shrunk }, MayFail: func(fleet.Reason) bool { return false },
+				MayShrink: func(fleet.GroupName) bool { return c.shrunk }, Exclusive: func(fleet.GroupName) bool { return c.exclusive },
+				MayFail: func(fleet.Reason) bool { return false },
 			}
 			got, err := x.Check()
 			if err != nil {
