@@ -117,7 +117,7 @@ func (x Exits) status(o *observed, s fleet.Status, e history.Event) {
 		o.of[s.PID] = g
 	}
 	if s.State == fleet.Stopped && s.Reason == fleet.ReasonSessionExpiring {
-		o.ordered[g] = true
+		o.ordered[g], o.stopped[s.Instance] = true, true
 		if !x.Exclusive(s.Group) {
 			o.out = append(o.out, fmt.Sprintf("revision %d: %s was stopped because %s, but its group is not exclusive", s.ModRev, s.Instance, s.Reason))
 		}
