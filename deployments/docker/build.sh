@@ -46,8 +46,10 @@ environment() {
 random() { head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n'; }
 
 environment
+./base.sh & # a minute of waiting for packages, as long as the compiler takes
+base=$!
 binaries
-./base.sh
+wait "$base"
 for target in "${targets[@]}"; do
-	docker build --quiet --build-arg "BASE=$BASE" --target "$target" --tag "orrery/$target:$TAG" .
+	docker build --quiet --network none --build-arg "BASE=$BASE" --target "$target" --tag "orrery/$target:$TAG" .
 done

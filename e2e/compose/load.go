@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,8 +30,8 @@ const (
 
 // Load creates an instance, waits until it runs, stops it, and begins anew, with
 // several workers, while other things happen. A worker goes to the next gateway
-// when one cannot be connected to; every other failure of a call counts, as does
-// an instance that does not come to run.
+// as a careful client does, see call; every other failure of a call counts, as
+// does an instance that does not come to run.
 type Load struct {
 	t      testing.TB
 	group  string
@@ -162,8 +163,9 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-// call sends a request to the gateway in use. Only when it cannot be connected to,
-// so that nothing was sent, the next one is asked.
+// call sends a request to the gateway in use. When it cannot be connected to, so
+// that nothing was sent, the next one is asked; a call that may be repeated also is
+// when its connection breaks.
 func (l *Load) call(ctx context.Context, method, path string, body, into any) error {
 	payload, err := json.Marshal(body)
 	if err != nil {
@@ -173,9 +175,8 @@ func (l *Load) call(ctx context.Context, method, path string, body, into any) er
 	for {
 		at, address := l.target(ctx)
 		answer, status, err := l.send(ctx, method, "http://"+address+path, payload)
-		var dial *net.OpError
 		switch {
-		case errors.As(err, &dial) && dial.Op == "dial" && time.Now().Before(deadline):
+		case ctx.Err() == nil && (unsent(err) || err != nil && repeatable(method, path)) && time.Now().Before(deadline):
 			l.next(at)
 			pause(ctx, look)
 			continue
@@ -188,6 +189,17 @@ func (l *Load) call(ctx context.Context, method, path string, body, into any) er
 		}
 		return json.Unmarshal(answer, into)
 	}
+}
+
+// unsent reports that a call failed before anything of it was sent.
+func unsent(err error) bool {
+	var dial *net.OpError
+	return errors.As(err, &dial) && dial.Op == "dial"
+}
+
+// repeatable reports that a call does the same once or twice: looking and stopping.
+func repeatable(method, path string) bool {
+	return method == http.MethodGet || strings.HasSuffix(path, "/stop")
 }
 
 func (l *Load) send(ctx context.Context, method, url string, payload []byte) ([]byte, int, error) {

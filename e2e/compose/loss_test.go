@@ -1,0 +1,181 @@
+package compose_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/e2e/cluster"
+	"github.com/orreryhq/orrery/e2e/compose"
+)
+
+// lives are what must not change of instances nobody touched.
+func lives(all []cluster.Instance) []string {
+	var out []string
+	for _, i := range all {
+		out = append(out, fmt.Sprintf("%s on %s, pid %d, port %d", i.UID, i.Node, i.PID, i.Port))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// split parts the instances on a node from all others.
+func split(all []cluster.Instance, node string) (on, off []cluster.Instance) {
+	for _, i := range all {
+		if i.Node == node {
+			on = append(on, i)
+		} else {
+			off = append(off, i)
+		}
+	}
+	return on, off
+}
+
+// crowded is the node with the most instances.
+func crowded(all []cluster.Instance) string {
+	most := ""
+	for node, n := range perNode(all) {
+		if most == "" || n > perNode(all)[most] {
+			most = node
+		}
+	}
+	return most
+}
+
+// untouched fails the test unless each of the instances before is still the same.
+func untouched(t *testing.T, before, after []cluster.Instance) {
+	t.Helper()
+	now := lives(after)
+	for _, life := range lives(before) {
+		if !slices.Contains(now, life) {
+			t.Errorf("%s was touched; now: %v", life, now)
+		}
+	}
+}
+
+// awaitTakeover waits until n instances run, none of them on the lost node.
+func awaitTakeover(t *testing.T, admin *cluster.Client, group, lost string, n int) []cluster.Instance {
+	t.Helper()
+	var off []cluster.Instance
+	cluster.Eventually(t, fmt.Sprintf("%d instances on the other nodes than %s", n, lost), func() string {
+		if _, off = split(admin.Running(group), lost); len(off) == n {
+			return ""
+		}
+		return fmt.Sprintf("%+v", admin.Instances(group))
+	})
+	return off
+}
+
+func TestANodeIsKilledAndTheOthersTakeOver(t *testing.T) {
+	s := compose.Start(t)
+	admin := cluster.Login(t, s)
+	create(admin, arenaGroup("game", 6))
+	before := admin.AwaitRunning("game", 6)
+	victim := crowded(before)
+	_, spared := split(before, victim)
+	s.Container(victim).Kill()
+	after := awaitTakeover(t, admin, "game", victim, 6)
+	untouched(t, spared, after)
+	for _, i := range after {
+		awaitAnswer(t, s, i)
+	}
+
+	s.Container(victim).Start()
+	s.AwaitNodes(admin, "agent-1", "agent-2", "agent-3")
+	untouched(t, spared, admin.AwaitRunning("game", 6))
+	if n := len(processes(t, s.Container(victim))); n != 0 {
+		t.Errorf("%d game servers run on the node that was lost with all of its", n)
+	}
+}
+
+func TestANodeIsCutOffAndServesOnUntilItIsBack(t *testing.T) {
+	s := compose.Start(t)
+	admin := cluster.Login(t, s)
+	create(admin, arenaGroup("game", 6))
+	before := admin.AwaitRunning("game", 6)
+	victim := crowded(before)
+	cut, spared := split(before, victim)
+	node := s.Container(victim)
+	served := processes(t, node)
+	node.Disconnect(s.Network())
+	untouched(t, spared, awaitTakeover(t, admin, "game", victim, 6))
+	if now := processes(t, node); !slices.Equal(now, served) || len(now) != len(cut) {
+		t.Errorf("while it was cut off, %v ran on the node instead of %v", now, served)
+	}
+
+	node.Connect(s.Network())
+	s.AwaitNodes(admin, "agent-1", "agent-2", "agent-3")
+	cluster.Eventually(t, "the surplus trimmed and nothing else stopped", func() string {
+		running := admin.Running("game")
+		on, _ := split(running, victim)
+		if len(running) == 6 && len(on) == len(processes(t, node)) {
+			return ""
+		}
+		return fmt.Sprintf("%+v", admin.Instances("game"))
+	})
+	untouched(t, spared, admin.Running("game"))
+}
+
+// processes are the game servers' in a container.
+func processes(t *testing.T, c compose.Container) []string {
+	t.Helper()
+	out, err := c.Exec(t.Context(), "ps", "-C", "arena", "-o", "pid=")
+	if err != nil && out != "" {
+		t.Fatal(err)
+	}
+	pids := strings.Fields(out)
+	slices.Sort(pids)
+	return pids
+}
+
+func TestAMemberOfEtcdIsLostAndServiceGoesOn(t *testing.T) {
+	s := compose.Start(t)
+	admin := cluster.Login(t, s)
+	create(admin, arenaGroup("game", 3))
+	before := admin.AwaitRunning("game", 3)
+	for n, member := range []string{"etcd-1", "etcd-2", "etcd-3"} { // one of them leads
+		s.Container(member).Kill()
+		group := fmt.Sprint("during-", n+1)
+		// A write whose answer went with the member is told as such; whoever asked asks again.
+		cluster.Eventually(t, "a group created without "+member, func() string {
+			if r := admin.Do("POST", "/api/v1/groups", arenaGroup(group, 1)); r.Status != 201 && r.Status != 409 {
+				return string(r.Body)
+			}
+			return ""
+		})
+		admin.AwaitRunning(group, 1)
+		s.Container(member).Start()
+		s.AwaitHealthy(s.Container(member))
+	}
+	untouched(t, before, admin.AwaitRunning("game", 3))
+}
+
+func TestSchedulersAreScaledToFour(t *testing.T) {
+	s := compose.Start(t)
+	admin := cluster.Login(t, s)
+	create(admin, arenaGroup("game", 3))
+	before := admin.AwaitRunning("game", 3)
+	s.Compose("up", "-d", "--no-build", "--scale", "scheduler=4")
+	replicas := s.Containers("scheduler")
+	if len(replicas) != 4 || len(s.Containers("enforcer")) != 2 {
+		t.Fatalf("containers: %+v", s.Containers(""))
+	}
+	for _, c := range replicas {
+		s.AwaitHealthy(c)
+	}
+	cluster.Eventually(t, "four sessions of schedulers", func() string {
+		out, err := s.Container("etcd-1").Exec(t.Context(), "etcdctl", "get", "--prefix", "--keys-only", "/orrery/v1/sessions/scheduler/")
+		if n := len(strings.Fields(out)); err != nil || n != 4 {
+			return fmt.Sprint(out, err)
+		}
+		return ""
+	})
+	for n := range 5 {
+		create(admin, arenaGroup(fmt.Sprint("more-", n), 1))
+	}
+	for n := range 5 {
+		admin.AwaitRunning(fmt.Sprint("more-", n), 1)
+	}
+	untouched(t, before, admin.AwaitRunning("game", 3))
+}
