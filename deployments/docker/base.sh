@@ -18,7 +18,6 @@ if docker image inspect "$BASE" >/dev/null 2>&1; then
 fi
 
 bootstrap() {
-	local root
 	root=$(mktemp -d)
 	trap 'rm -rf "$root"' EXIT
 	debootstrap --variant=minbase --include="$(IFS=,; echo "${PACKAGES[*]}")" bookworm "$root"
@@ -27,7 +26,6 @@ bootstrap() {
 }
 
 extend() {
-	local container
 	container=$(docker create "$FROM" sh -c \
 		"apt-get update && apt-get install -y --no-install-recommends ${PACKAGES[*]} && rm -rf /var/lib/apt/lists/*")
 	trap 'docker rm -f "$container" >/dev/null' EXIT

@@ -48,6 +48,7 @@ random() { head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n'; }
 environment
 ./base.sh & # a minute of waiting for packages, as long as the compiler takes
 base=$!
+trap wait EXIT
 binaries
 wait "$base"
 for target in "${targets[@]}"; do
