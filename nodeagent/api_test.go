@@ -172,7 +172,7 @@ func TestEnvironmentAndPlaceholders(t *testing.T) {
 			t.Errorf("%s=%q, want %q", k, env[k], v)
 		}
 	}
-	for _, own := range []string{"PATH", "USER", "ORRERY_TOKEN", "PWD", "SHLVL", "_"} {
+	for _, own := range []string{"PATH", "USER", "ORRERY_TOKEN", "ORRERY_AGENT", "PWD", "SHLVL", "_"} {
 		delete(env, own)
 	}
 	if len(token) != 64 || len(env) != len(want) {
