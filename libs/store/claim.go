@@ -119,7 +119,7 @@ func (r *Replica) perform(ctx context.Context, s *Session, sc *scene, todo steps
 		said = append(said, w)
 	}
 	for _, writes := range [][]Write{given, taken, said} {
-		for part := range slices.Chunk(writes, r.Client.maxOps-1) {
+		for part := range slices.Chunk(writes, r.Client.MaxOps()-1) {
 			if _, err := r.Client.Commit(ctx, Txn{Fences: []Fence{s.Fence()}, Writes: part}); err != nil {
 				return errs.Wrap("store.Replica", err)
 			}
@@ -132,12 +132,14 @@ func (r *Replica) perform(ctx context.Context, s *Session, sc *scene, todo steps
 // the own session is not among them.
 func (r *Replica) look(ctx context.Context, s *Session) (*scene, error) {
 	sessions, shards := Sessions(r.Self.Service).String(), Shards(r.Self.Service).String()
+	before := r.Client.line.now()
 	resp, err := r.Client.etcd.Txn(ctx).Then(
 		clientv3.OpGet(sessions, clientv3.WithPrefix(), clientv3.WithKeysOnly()), clientv3.OpGet(shards, clientv3.WithPrefix()),
 	).Commit()
 	if err != nil {
 		return nil, wrap("store.look", err)
 	}
+	r.Client.saw(before, resp.Header)
 	sc := &scene{sessions: map[string]presence{}}
 	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
 		sc.sessions[strings.TrimPrefix(string(kv.Key), sessions)] = presence{kv.CreateRevision, kv.ModRevision}
