@@ -136,20 +136,26 @@ func (c *Cluster) Leader(t testing.TB) int {
 	return 0
 }
 
-// MoveLeader hands the leadership to a living member.
+// MoveLeader hands the leadership to a living member, again when the members elect
+// another meanwhile.
 func (c *Cluster) MoveLeader(t testing.TB, to int) {
 	t.Helper()
-	from := c.Leader(t)
-	if from == to {
-		return
+	var err error
+	for deadline := time.Now().Add(readyTimeout); time.Now().Before(deadline); {
+		from := c.Leader(t)
+		if from == to {
+			return
+		}
+		s := c.members[from].server.Server
+		ctx, cancel := context.WithTimeout(t.Context(), moveTimeout)
+		err = s.MoveLeader(ctx, uint64(s.MemberID()), uint64(c.members[to].server.Server.MemberID()))
+		cancel()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), readyTimeout)
-	defer cancel()
-	s := c.members[from].server.Server
-	if err := s.MoveLeader(ctx, uint64(s.MemberID()), uint64(c.members[to].server.Server.MemberID())); err != nil {
-		t.Fatalf("moving the leader from %d to %d: %v", from, to, err)
-	}
+	t.Fatalf("member %d did not become the leader within %v: %v", to, readyTimeout, err)
 }
+
+// moveTimeout bounds one attempt to hand over the leadership.
+const moveTimeout = 2 * time.Second
 
 // Kill halts a member as a crash would: it hands nothing over. A dead one stays dead.
 func (c *Cluster) Kill(i int) {
