@@ -285,22 +285,26 @@ func TestWithItsAgentFrozenPastTheTTLAGuardEndsAnExclusiveInstanceInTime(t *test
 }
 
 func TestAnAgentThatIsBackWithinTheDeadlineFindsItsExclusiveInstance(t *testing.T) {
+	const slow = 2 * exclusiveTTL // another program has to start and to join within it
 	p := newPost(t)
-	_, kill := p.agent()
-	before := p.run(nil)
+	_, kill := p.spawnAt(p.wire.endpoint(), "TEST_TTL="+slow.String())
+	before, stands := p.run(nil), p.guardPID()
 	first := p.until()
 	kill()
-	_, kill = p.agent()
-	after := p.await(p.one, "the new session's status", func(st fleet.Status) bool { return p.until().At > first.At.Add(exclusiveTTL) })
-	if after.PID != before.PID || after.State != fleet.Online || !alive(after.PID) {
-		t.Errorf("before %+v\nafter  %+v", before, after)
+	_, kill = p.spawnAt(p.wire.endpoint(), "TEST_TTL="+slow.String())
+	eventually(t, "the deadline renewed", func() (string, bool) {
+		at := p.until().At
+		return at.Sub(first.At).String(), at > first.At.Add(slow)
+	})
+	p.after(p.home, first.At)
+	if st := p.status(p.one); st.PID != before.PID || st.State != fleet.Online || !alive(st.PID) {
+		t.Errorf("before %+v\nafter  %+v", before, st)
 	}
-	p.after(p.home, first.At.Add(exclusiveTTL))
-	lost := p.watchSession() // the guard of the first agent goes on
+	if now := p.guardPID(); now != stands || !alive(now) {
+		t.Errorf("the guard was %d and is %d", stands, now)
+	}
 	kill()
-	p.ended(lost)
-	p.start(p.over)
-	p.told()
+	p.start(p.over) // which takes it along
 }
 
 // guardPID is the pid of the guard that holds the lock.
