@@ -377,3 +377,25 @@ func TestWhatWasGivenUpBeforeItBeganIsNotStarted(t *testing.T) {
 		t.Errorf("status %+v", st)
 	}
 }
+
+func TestWhatTheJournalCouldNotTakeIsWrittenWhenItCan(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	id := s.id(1)
+	path := filepath.Join(s.dir, "journal", string(id)+".json")
+	if err := os.Mkdir(path+".tmp", 0o700); err != nil { // nothing can be written in its place
+		t.Fatal(err)
+	}
+	s.place(id, 1, basic("exec sleep 1000"), 0)
+	s.awaitState(id, 1, fleet.Online)
+	if exists(path) {
+		t.Fatal("the journal took the entry all the same")
+	}
+	if err := os.Remove(path + ".tmp"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the entry in the journal", func() (string, bool) {
+		b, err := os.ReadFile(path)
+		return fmt.Sprint(string(b), err), strings.Contains(string(b), `"ONLINE"`)
+	})
+}

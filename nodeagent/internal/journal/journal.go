@@ -24,6 +24,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -57,6 +58,9 @@ type Journal struct {
 	holder   string
 	moved    bool
 	rebooted bool
+
+	mu       sync.Mutex
+	reserved bool // the reserve is there
 }
 
 const (
@@ -87,6 +91,7 @@ func Open(dir, boot string, newUUID func() string) (*Journal, error) {
 		j.Close()
 		return nil, err
 	}
+	j.keep()
 	return j, nil
 }
 
@@ -158,7 +163,13 @@ func (j *Journal) Write(e Entry) error {
 	if errors.Is(err, fs.ErrNotExist) { // somebody deleted the directory under us
 		err = errors.Join(os.MkdirAll(j.dir, 0o700), replace(path, b, unflushed))
 	}
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	switch {
+	case err == nil:
+		j.keep()
+	case full(err) && j.spend():
+		err = replace(path, b, unflushed)
+	}
+	if full(err) {
 		return errs.As(errs.Exhausted, "journal.Write", err)
 	}
 	return errs.As(errs.Unavailable, "journal.Write", err)

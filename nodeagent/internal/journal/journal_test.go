@@ -121,7 +121,7 @@ func TestAWriteThatWasCutShortIsRemovedAndAStrangersFileStays(t *testing.T) {
 		t.Errorf("%v, %v, %v", got, damaged, err)
 	}
 	files, err := os.ReadDir(filepath.Join(dir, "journal"))
-	if err != nil || len(files) != 1 || files[0].Name() != "README" {
+	if err != nil || len(files) != 2 || files[0].Name() != "README" || files[1].Name() != "reserve" {
 		t.Errorf("left: %v, %v", files, err)
 	}
 }
@@ -140,14 +140,32 @@ func TestAJournalDeletedUnderTheAgentIsMadeAgain(t *testing.T) {
 	}
 }
 
-func TestAFullDiskIsToldApart(t *testing.T) {
+func TestAFullDiskIsToldApartOnceTheReserveIsSpent(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir)
-	if err := os.Symlink("/dev/full", filepath.Join(dir, "journal", "aaaaaa.json.tmp")); err != nil {
-		t.Fatal(err)
+	reserved := func() bool {
+		_, err := os.Stat(filepath.Join(dir, "journal", "reserve"))
+		return err == nil
 	}
-	if err := j.Write(entry("aaaaaa")); !errs.Is(err, errs.Exhausted) {
-		t.Errorf("got %v", err)
+	for _, c := range []struct {
+		name     string
+		full     bool
+		want     errs.Kind
+		reserved bool
+	}{
+		{name: "a reserve is kept", reserved: true},
+		{name: "the reserve is spent", full: true},
+		{name: "nothing is left", full: true, want: errs.Exhausted},
+		{name: "a reserve is kept again", reserved: true},
+	} {
+		if c.full { // the next write, and no more, meets a full disk
+			if err := os.Symlink("/dev/full", filepath.Join(dir, "journal", "aaaaaa.json.tmp")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := j.Write(entry("aaaaaa")); errs.KindOf(err) != c.want || reserved() != c.reserved {
+			t.Errorf("%s: %v, reserved %v", c.name, err, reserved())
+		}
 	}
 }
 

@@ -87,6 +87,9 @@ type Instance struct {
 	force   chan struct{} // not nil while a stop sequence runs; closing it kills
 	cancel  context.CancelFunc
 	done    bool
+	// forgetful fires when an entry that could not be written is to be tried again;
+	// nil when the journal is up to date.
+	forgetful <-chan time.Time
 
 	helpers sync.WaitGroup
 
@@ -194,6 +197,8 @@ func (i *Instance) Run(ctx context.Context) {
 			i.reguard(ctx)
 		case <-i.timer.C:
 			i.handle(ctx, message{event: i.due})
+		case <-i.forgetful:
+			i.remember()
 		case <-ctx.Done():
 			i.leave()
 			return
@@ -268,11 +273,7 @@ func (i *Instance) advance(m message) []machine.Effect {
 	if m.token != "" {
 		i.entry.Token = m.token
 	}
-	if next.Placement.Instance != "" {
-		if err := i.kit.Journal.Write(i.entry); err != nil {
-			i.log.Error("journal not written: after a crash of the agent this instance may be lost", "error", err)
-		}
-	}
+	i.remember()
 	i.mu.Lock()
 	if next.Status.Generation != i.live.Status.Generation {
 		i.live.Report, i.live.Said = fleet.InstanceReport{}, ""
