@@ -67,7 +67,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 // features are what this machine and this version of the services allow.
 func features() plan.Features {
-	f := plan.Features{NodeLoss: true, ReplaceStatic: true, Nodes: 1, Disks: disksAllowed()}
+	f := plan.Features{Replicas: true, NodeLoss: true, ReplaceStatic: true, Nodes: 1, Disks: disksAllowed()}
 	if site.NamespacesAllowed() {
 		f.Nodes = 3
 	}

@@ -17,7 +17,7 @@ type Exits struct {
 	Living, Killed func(pid int) bool
 	Events         []history.Event
 	// MayShrink reports whether a group's count was lowered, so that instances may be
-	// in excess.
+	// in excess. They may as well when one was on a lost node.
 	MayShrink func(fleet.GroupName) bool
 	// Exclusive reports whether a group's instances end with their node's session.
 	Exclusive func(fleet.GroupName) bool
@@ -103,7 +103,7 @@ func (x Exits) order(o *observed, after *history.State, order fleet.Order) {
 	switch {
 	case slices.Contains(why, order.Reason):
 		return
-	case slices.Contains(shrinking, order.Reason) && x.MayShrink(in.Group):
+	case slices.Contains(shrinking, order.Reason) && (x.MayShrink(in.Group) || o.lost[in.Group]):
 		return
 	case order.Reason == fleet.ReasonNodeReturned && o.lost[in.Group]:
 		return

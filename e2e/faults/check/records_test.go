@@ -135,6 +135,12 @@ func TestWhatMayNotEnd(t *testing.T) {
 			history: func(p *past) *past { return online(p).txn(order(first, fleet.ReasonNodeReturned)) },
 			run:     run(65), want: "unrelated order",
 		},
+		"one too many after a lost node came back": {
+			history: func(p *past) *past {
+				return online(p).txn(status(first, fleet.Offline)).txn(order(first, fleet.ReasonScaledDown))
+			},
+			run: run(65),
+		},
 		"one that made way for the next generation": {
 			history: func(p *past) *past {
 				return online(p).txn(placement(first, func(p *fleet.Placement) { p.Generation = 2 }))
