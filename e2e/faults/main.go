@@ -74,6 +74,16 @@ func features() plan.Features {
 	return f
 }
 
+// say tells which faults this machine does not allow.
+func say(out io.Writer, f plan.Features) {
+	if f.Nodes == 1 {
+		fmt.Fprintln(out, "no network namespaces can be made here: every scenario has one node")
+	}
+	if !f.Disks {
+		fmt.Fprintln(out, "nothing can be mounted here: no disk is filled")
+	}
+}
+
 // harness runs seeds with programs built once.
 type harness struct {
 	out      io.Writer
@@ -81,11 +91,13 @@ type harness struct {
 	temp     bool   // dir is ours to remove
 	keep     bool
 	failures int
+	features plan.Features
 	programs site.Programs
 }
 
 func newHarness(ctx context.Context, dir string, race bool, out io.Writer) (*harness, error) {
-	h := &harness{out: out, dir: dir}
+	h := &harness{out: out, dir: dir, features: features()}
+	say(out, h.features)
 	if h.dir == "" {
 		h.temp = true
 		var err error
@@ -112,7 +124,7 @@ func (h *harness) close() {
 
 // seed runs one seed and reports whether it held.
 func (h *harness) seed(ctx context.Context, seed uint64) bool {
-	s := plan.Generate(seed, features())
+	s := plan.Generate(seed, h.features)
 	describe(h.out, s)
 	dir := filepath.Join(h.dir, fmt.Sprint("seed-", seed))
 	_ = os.RemoveAll(dir) // what an earlier run left would be taken for this one's

@@ -1,0 +1,112 @@
+package site
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait.
+const patience = 20 * time.Second
+
+// shell is a process that runs a script; it is killed when the test ends.
+func shell(t *testing.T, script string) *Process {
+	t.Helper()
+	p := &Process{Name: "shell-1", binary: "/bin/sh", args: []string{"-c", script}, log: filepath.Join(t.TempDir(), "log")}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Kill)
+	return p
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("never saw %s", what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func (p *Process) logged(text string) bool {
+	b, err := os.ReadFile(p.log)
+	return err == nil && strings.Contains(string(b), text)
+}
+
+func TestAnEndThatWasAskedForIsNoNews(t *testing.T) {
+	p := shell(t, "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done")
+	eventually(t, "the start", func() bool { return p.logged("up") })
+	p.Pause()
+	if err := p.Stop(); err != nil || !p.logged("bye") {
+		t.Errorf("a stop of a paused process: %v", err)
+	}
+	if p.Running() || p.PID() != 0 {
+		t.Error("it runs though it was stopped")
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err == nil {
+		t.Error("it was started twice")
+	}
+	p.Kill()
+	if p.Running() || len(p.Ended()) > 0 {
+		t.Errorf("runs %v, ended %q", p.Running(), p.Ended())
+	}
+	p.Kill() // what does not run is left alone
+	if err := p.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnEndNobodyAskedForIsNoted(t *testing.T) {
+	p := shell(t, "exit 3")
+	eventually(t, "the end", func() bool { return !p.Running() })
+	if ends := p.Ended(); len(ends) != 1 || !strings.Contains(ends[0], "exit status 3") {
+		t.Errorf("ended %q", ends)
+	}
+}
+
+func TestABadEndIsAnErrorOfTheStop(t *testing.T) {
+	p := shell(t, "trap 'exit 4' TERM; echo up; while :; do sleep 0.01; done")
+	eventually(t, "the start", func() bool { return p.logged("up") })
+	if err := p.Stop(); err == nil || !strings.Contains(err.Error(), "exit status 4") {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestNamespacesHaveTheSamePorts(t *testing.T) {
+	if !NamespacesAllowed() {
+		t.Log("no namespaces can be made here")
+		return
+	}
+	for range 2 {
+		n, err := NewNamespace()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer n.Close()
+		l, err := n.Listen("127.0.0.1:7070")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		c, err := n.Dial(t.Context(), "127.0.0.1:7070")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+		inside := &Process{Name: "inside-1", binary: "/bin/sleep", args: []string{"1000"}, log: filepath.Join(t.TempDir(), "log"), namespace: n}
+		if err := inside.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(inside.Kill)
+		if got := n.Processes(); len(got) != 1 || got[0] != inside.PID() {
+			t.Errorf("processes %v, want %d", got, inside.PID())
+		}
+	}
+}
