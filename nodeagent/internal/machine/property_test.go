@@ -113,7 +113,7 @@ func (w *world) answer(t *rapid.T) {
 			return
 		}
 		if w.state.Plan.Exclusive() && rapid.Bool().Draw(t, "withheld") {
-			w.step(machine.Withheld{Run: h.Run})
+			w.step(machine.Withheld(h))
 			return
 		}
 		w.step(machine.Failed{Run: h.Run, Reason: fleet.ReasonStartFailed})

@@ -335,7 +335,7 @@ func (i *Instance) perform(ctx context.Context, e machine.Effect) {
 	case machine.AwaitSession:
 		i.helpers.Go(func() {
 			if i.kit.Tenure.Await(ctx) == nil {
-				i.Send(machine.Admitted{Run: e.Run})
+				i.Send(machine.Admitted(e))
 			}
 		})
 	case machine.AwaitReady:
