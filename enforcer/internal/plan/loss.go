@@ -121,7 +121,7 @@ func (p *pass) doubles() {
 
 // double reports whether the run that an instance was made for goes on all the same.
 func (p *pass) double(first, second *fleet.Instance) bool {
-	return !p.spec().Static.Enabled && first.Status != nil && p.living(first) && p.living(second) && !first.Lost() && !second.Lost() &&
+	return !p.spec().Static.Enabled && first.Intent.Displaced && p.living(first) && p.living(second) && !first.Lost() && !second.Lost() &&
 		!first.Intent.RestartPending && first.Intent.GenerationAt.Before(second.Intent.CreatedAt)
 }
 

@@ -140,6 +140,7 @@ func TestNodesThatReturn(t *testing.T) {
 					s.players[i.Intent.ID] = tt.players[n]
 				}
 				first.Intent.ReplacedBy, second.Intent.Replaces = second.Intent.ID, first.Intent.ID
+				first.Intent.Displaced = true
 				s.expect(t, at(0), 0, tt.want...)
 			})
 		}

@@ -79,6 +79,7 @@ func anyInstance(t *rapid.T, s *sim) {
 	}
 	if older := s.instances[rapid.IntRange(0, len(s.instances)-1).Draw(t, "replaces")]; older != i && older.Intent.ReplacedBy == "" && rapid.Bool().Draw(t, "replacement") {
 		i.Intent.Replaces, older.Intent.ReplacedBy = older.Intent.ID, i.Intent.ID
+		older.Intent.Displaced = rapid.Bool().Draw(t, "displaced")
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "crashes") {
 		i.Intent.Crashes = append(i.Intent.Crashes, created)
@@ -179,7 +180,7 @@ func TestWhatWasDoneIsNotDoneAgain(t *testing.T) {
 	property(t, func(t *rapid.T, s *sim) {
 		done := map[string]bool{}
 		log := ""
-		lost := false // an instance was found lost: what follows from that comes next
+		lost := false // an instance was found lost: what follows from that comes later
 		for range 8 {
 			actions, _ := s.step(at(0))
 			if len(actions) == 0 {
@@ -198,7 +199,6 @@ func TestWhatWasDoneIsNotDoneAgain(t *testing.T) {
 				}
 			}
 			log += short(actions) + "\n--\n"
-			lost = false
 			for _, a := range actions {
 				done[short([]Action{a})] = true
 				lost = lost || a.Kind == Lose || a.Kind == Bury || a.Reason == fleet.ReasonNodeLost

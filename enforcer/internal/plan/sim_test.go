@@ -138,12 +138,14 @@ func (s *sim) apply(actions []Action, now time.Time) {
 			i.Intent.Origin, i.Intent.Reason = a.Origin, a.Reason
 			if a.Replaces != nil {
 				i.Intent.Replaces = a.Replaces.Intent.ID
-				s.edit(a.Replaces, func(old *fleet.Instance) { old.Intent.ReplacedBy = i.Intent.ID })
+				s.edit(a.Replaces, func(old *fleet.Instance) {
+					old.Intent.ReplacedBy, old.Intent.Displaced = i.Intent.ID, old.Lost()
+				})
 			}
 		case Again:
 			s.edit(a.Instance, func(i *fleet.Instance) {
 				i.Intent.Crashes = a.Instance.Crashes()
-				i.Intent.Leaves = 0
+				i.Intent.Leaves, i.Intent.Displaced = 0, false
 				if i.Lost() || i.Stranded() {
 					i.Intent.Leaves = i.Status.ModRev
 				}
