@@ -71,9 +71,6 @@ func (m *member) awaitReady(t testing.TB) {
 	}
 }
 
-// Len is the number of members, dead ones included.
-func (c *Cluster) Len() int { return len(c.members) }
-
 // Endpoints are the members' client URLs, those of dead ones included.
 func (c *Cluster) Endpoints() []string {
 	out := make([]string, 0, len(c.members))
