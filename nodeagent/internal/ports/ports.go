@@ -15,8 +15,12 @@ import (
 
 // Free asks whether a port can be bound, for TCP and for UDP. Exhausted when
 // another program holds it, Unavailable when the system refuses for another reason;
-// both name port and protocol.
+// both name port and protocol. No process is started while it tries: it would hold
+// the tried port until it has become its program, and the server that the port is
+// meant for would find it taken.
 func Free(port int) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	address := ":" + strconv.Itoa(port)
 	l, err := net.Listen("tcp", address)
 	if err != nil {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -86,5 +88,29 @@ func TestAwaitTCP(t *testing.T) {
 	cancel()
 	if err := ports.AwaitTCP(ctx, port, nil); !errs.Is(err, errs.Canceled) {
 		t.Errorf("a caller that gave up: %v", err)
+	}
+}
+
+// A process that is being started holds the agent's files for a moment.
+func TestAPortThatWasTriedIsFreeThoughProcessesAreStartedMeanwhile(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for range 4 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if err := exec.Command("true").Run(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	port := free(t)
+	for n := range 2000 {
+		if err := ports.Free(port); err != nil {
+			t.Fatalf("found free %d times, but then: %v", n, err)
+		}
 	}
 }
