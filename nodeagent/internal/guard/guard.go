@@ -130,9 +130,7 @@ func environment() []string {
 
 // await gives the guard its spec and waits until it stands.
 func (g *Guard) await(ctx context.Context, said *os.File, spec []byte) error {
-	if _, err := g.tell.Write(spec); err != nil {
-		return err
-	}
+	_, told := g.tell.Write(spec) // what did not listen may have said why
 	end := time.Now().Add(startTimeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(end) {
 		end = d
@@ -142,7 +140,7 @@ func (g *Guard) await(ctx context.Context, said *os.File, spec []byte) error {
 	if err == nil && line != ready {
 		err = errs.New(errs.Internal, "it said %q", line)
 	}
-	return err
+	return errors.Join(err, told)
 }
 
 // logged is what a guard that did not stand up said of it.
