@@ -164,10 +164,22 @@ func TestSchedulersAreScaledToFour(t *testing.T) {
 	for _, c := range replicas {
 		s.AwaitHealthy(c)
 	}
-	cluster.Eventually(t, "four sessions of schedulers", func() string {
-		out, err := s.Container("etcd-1").Exec(t.Context(), "etcdctl", "get", "--prefix", "--keys-only", "/orrery/v1/sessions/scheduler/")
-		if n := len(strings.Fields(out)); err != nil || n != 4 {
-			return fmt.Sprint(out, err)
+	cluster.Eventually(t, "sixteen shards with each of four schedulers", func() string {
+		out, err := s.Container("etcd-1").Exec(t.Context(), "etcdctl", "get", "--prefix", "--print-value-only", "/orrery/v1/shards/scheduler/")
+		if err != nil {
+			return err.Error()
+		}
+		owned := map[string]int{}
+		for _, owner := range strings.Fields(out) {
+			owned[owner]++
+		}
+		for _, n := range owned {
+			if n != 16 {
+				return fmt.Sprint(owned)
+			}
+		}
+		if len(owned) != 4 {
+			return fmt.Sprint(owned)
 		}
 		return ""
 	})
