@@ -43,6 +43,8 @@ type trial struct {
 	history history.Recorder
 	disks   map[string]*disk // by node
 
+	saying sync.Mutex // guards out
+
 	mu     sync.Mutex
 	killed map[int]bool // processes of instances that were killed by the plan
 	broken []string     // what was noticed while the faults were under way
@@ -351,6 +353,8 @@ func living(runs []record.Run) []record.Run {
 
 // log prints a line with the time since the run began.
 func (t *trial) log(format string, args ...any) {
+	t.saying.Lock()
+	defer t.saying.Unlock()
 	fmt.Fprintf(t.out, "%8.3f  %s\n", time.Since(t.start).Seconds(), fmt.Sprintf(format, args...))
 }
 

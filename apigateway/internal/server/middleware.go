@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -119,9 +120,14 @@ func queries(c *gin.Context) {
 	}
 }
 
+// drained is how much of a body that is too large is read, in bytes: a client that is
+// still sending when the connection is closed would not see the answer.
+const drained = 4 * wire.BodyLimit
+
 // bodies bounds what a request may send.
 func bodies(c *gin.Context) {
 	if c.Request.ContentLength > wire.BodyLimit {
+		_, _ = io.CopyN(io.Discard, c.Request.Body, drained)
 		Fail(c, errs.New(errs.TooLarge, "the body is larger than %d bytes", wire.BodyLimit))
 		return
 	}
