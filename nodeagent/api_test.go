@@ -149,12 +149,12 @@ func TestEnvironmentAndPlaceholders(t *testing.T) {
 	}
 	var env map[string]string
 	eventually(t, "the files", func() (string, bool) {
+		c := s.running("aaaaaa", "command") // written last
 		env = map[string]string{}
 		for line := range strings.Lines(s.running("aaaaaa", "env")) {
 			k, v, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
 			env[k] = v
 		}
-		c := s.running("aaaaaa", "command")
 		return c, c == fmt.Sprintf("%d %%NOPE%%\n", port)
 	})
 	token := env["ORRERY_TOKEN"]
