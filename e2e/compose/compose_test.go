@@ -60,6 +60,7 @@ func awaitAnswer(t *testing.T, s *compose.Stack, i cluster.Instance) {
 }
 
 func TestSixServersFillThreeNodesAndBothGatewaysShowThem(t *testing.T) {
+	t.Parallel()
 	s := compose.Start(t)
 	first, second := cluster.Login(t, s.Through(1)), cluster.Login(t, s.Through(2))
 	group := arenaGroup("lobby", 6)

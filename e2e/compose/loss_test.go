@@ -68,6 +68,7 @@ func awaitTakeover(t *testing.T, admin *cluster.Client, group, lost string, n in
 }
 
 func TestANodeIsKilledAndTheOthersTakeOver(t *testing.T) {
+	t.Parallel()
 	s := compose.Start(t)
 	admin := cluster.Login(t, s)
 	create(admin, arenaGroup("game", 6))
@@ -90,6 +91,7 @@ func TestANodeIsKilledAndTheOthersTakeOver(t *testing.T) {
 }
 
 func TestANodeIsCutOffAndServesOnUntilItIsBack(t *testing.T) {
+	t.Parallel()
 	s := compose.Start(t)
 	admin := cluster.Login(t, s)
 	create(admin, arenaGroup("game", 6))
@@ -130,6 +132,7 @@ func processes(t *testing.T, c compose.Container) []string {
 }
 
 func TestAMemberOfEtcdIsLostAndServiceGoesOn(t *testing.T) {
+	t.Parallel()
 	s := compose.Start(t)
 	admin := cluster.Login(t, s)
 	create(admin, arenaGroup("game", 3))
@@ -152,6 +155,7 @@ func TestAMemberOfEtcdIsLostAndServiceGoesOn(t *testing.T) {
 }
 
 func TestSchedulersAreScaledToFour(t *testing.T) {
+	t.Parallel()
 	s := compose.Start(t)
 	admin := cluster.Login(t, s)
 	create(admin, arenaGroup("game", 3))
