@@ -12,7 +12,7 @@ import (
 )
 
 // budget is the time after which no further seed of the selection is begun.
-const budget = 150 * time.Second
+const budget = 2 * time.Minute
 
 // selection are the seeds of every check: with the runner of separate processes as
 // many as the budget allows, else the first.
