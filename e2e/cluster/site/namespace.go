@@ -115,7 +115,8 @@ func (n *Namespace) Processes() []int {
 	var out []int
 	for _, link := range links {
 		if id, err := os.Readlink(link); err == nil && id == n.id {
-			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(link)))); err == nil {
+			// Our own first thread may be the one that entered it: it cannot end before we do.
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(link)))); err == nil && pid != os.Getpid() {
 				out = append(out, pid)
 			}
 		}
