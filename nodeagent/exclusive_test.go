@@ -20,8 +20,9 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
 )
 
-// exclusiveTTL leaves a second between a keep-alive and the moment stopping begins.
-const exclusiveTTL = 3 * time.Second
+// exclusiveTTL leaves 1.6 seconds between a keep-alive and the moment stopping
+// begins, and a busy machine 0.8 for the kill.
+const exclusiveTTL = 5 * time.Second
 
 // beat writes the boot clock into a file every few milliseconds, until it is killed.
 func beat() int {
