@@ -52,7 +52,7 @@ func TestARealGameServerIsRunReplacedAndScaled(t *testing.T) {
 	createGroup(t, admin, map[string]any{
 		"name": "bedrock", "command": "exec " + w.server, "templates": []string{"bedrock/dragonfly"},
 		"fileModifications": []string{"config.toml"}, "minInstances": 3, "memoryMb": 256,
-		"portRangeStart": 44000, "portRangeEnd": 44100, "stopCommand": "", "shutdownGraceSeconds": 10,
+		"portRangeStart": 24000, "portRangeEnd": 24100, "stopCommand": "", "shutdownGraceSeconds": 10,
 	})
 	running := admin.AwaitRunning("bedrock", 3)
 	ports := map[int]bool{}

@@ -24,7 +24,7 @@ func TestOneInstanceFromRequestToProcessAndBack(t *testing.T) {
 		t.Errorf("count %d", started.Count)
 	}
 	i := admin.AwaitState("lobby-1", "RUNNING")
-	if i.UID == "" || i.Port < 41000 || i.PID == 0 || i.Node != "node-1" {
+	if i.UID == "" || i.Port < 21000 || i.PID == 0 || i.Node != "node-1" {
 		t.Errorf("instance %+v", i)
 	}
 	status := pingArena(t, i.Port)
@@ -258,21 +258,21 @@ func mapped(in []cluster.Instance, f func(cluster.Instance) string) []string {
 func TestPortsOfStrangersAreAvoidedWithoutAPause(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
-	for port := 43000; port < 43004; port++ { // more than the crashes that pause a group
+	for port := 23000; port < 23004; port++ { // more than the crashes that pause a group
 		l, err := net.Listen("tcp", fmt.Sprint(":", port))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer l.Close()
 	}
-	udp, err := net.ListenPacket("udp", ":43004")
+	udp, err := net.ListenPacket("udp", ":23004")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer udp.Close()
-	createGroup(t, admin, arenaGroup(t, c, "guest", map[string]any{"minInstances": 2, "portRangeStart": 43000, "portRangeEnd": 43010}))
+	createGroup(t, admin, arenaGroup(t, c, "guest", map[string]any{"minInstances": 2, "portRangeStart": 23000, "portRangeEnd": 23010}))
 	for _, i := range admin.AwaitRunning("guest", 2) {
-		if i.Port < 43005 {
+		if i.Port < 23005 {
 			t.Errorf("%s runs on a stranger's port %d", i.ID, i.Port)
 		}
 	}

@@ -33,7 +33,7 @@ func arenaGroup(t *testing.T, c cluster.Cluster, name string, extra map[string]a
 		"name": name, "command": "exec " + cluster.Program(t, "./examples/arena/cmd/arena"),
 		"templates": []string{"demo/" + name}, "fileModifications": []string{"server.properties"},
 		"readiness": map[string]any{"type": "port"}, "memoryMb": 32, "maxPlayers": 7,
-		"portRangeStart": 41000, "portRangeEnd": 41999, "shutdownGraceSeconds": 10,
+		"portRangeStart": 21000, "portRangeEnd": 21999, "shutdownGraceSeconds": 10,
 	}
 	for k, v := range extra {
 		spec[k] = v

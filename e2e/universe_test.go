@@ -38,7 +38,7 @@ func TestAConfigurationOfTheOlderDialectRunsWithItsTemplates(t *testing.T) {
 	})
 	configuration := map[string]any{
 		"name": "older", "command": "echo started on %PORT%; exec cat", "ramMB": 64, "cpu": 10, "shutdownGraceSeconds": 1,
-		"instanceGroups": []string{"a", "b"}, "availablePorts": map[string]int{"min": 42000, "max": 42010},
+		"instanceGroups": []string{"a", "b"}, "availablePorts": map[string]int{"min": 22000, "max": 22010},
 		"minimumServiceCount": 0, "properties": map[string]string{"colour": "red"},
 		"fileModifications": []string{"a.txt"},
 		"templateInstallationConfig": map[string]any{
@@ -72,11 +72,11 @@ func TestAConfigurationOfTheOlderDialectRunsWithItsTemplates(t *testing.T) {
 		return i
 	}
 	online := await(made.ID, "ONLINE")
-	if online.AllocatedPort != 42000 || online.ProcessPID == nil || online.WrapperNodeID != "node-1" || online.AllocatedRAMMB != 64 {
+	if online.AllocatedPort != 22000 || online.ProcessPID == nil || online.WrapperNodeID != "node-1" || online.AllocatedRAMMB != 64 {
 		t.Errorf("online %+v", online)
 	}
 	files := map[string]string{
-		"a.txt":         "top 42000 " + made.ID + " a;b red %NOPE%",
+		"a.txt":         "top 22000 " + made.ID + " a;b red %NOPE%",
 		"only-base.txt": "base", "plain.txt": "%PORT%", "bin.dat": "\x00\xff\x01", "extra-one.txt": "1", "extra-two.txt": "2",
 	}
 	cwd, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(*online.ProcessPID), "cwd"))
@@ -132,7 +132,7 @@ func TestAMinimumOfTheOlderDialectIsKept(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{CPU: 10000, MemoryMiB: 20000})
 	admin := cluster.Login(t, c)
 	admin.Do("PUT", "/api/configurations/kept", map[string]any{
-		"command": "sleep 600", "minimumServiceCount": 3, "shutdownGraceSeconds": 0, "availablePorts": map[string]int{"min": 42100, "max": 42110},
+		"command": "sleep 600", "minimumServiceCount": 3, "shutdownGraceSeconds": 0, "availablePorts": map[string]int{"min": 22100, "max": 22110},
 	}).OK(204)
 	admin.AwaitRunning("kept", 3) // the same group in the other dialect
 	admin.Do("DELETE", "/api/configurations/kept", nil).OK(204)
