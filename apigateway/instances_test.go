@@ -327,6 +327,9 @@ func TestNodesAreListedAndCordoned(t *testing.T) {
 		t.Error("uncordoning a free node wrote something")
 	}
 	s.do("POST", "/api/v1/nodes/node-1/cordon", nil).want(200).is("status", "CORDONED")
+	if a, err := store.Get(t.Context(), s.store, store.AllocKey("node-1")); err != nil || a.ModRev <= before {
+		t.Errorf("a placement decided before the cordon could still be committed: %+v, %v", a, err)
+	}
 	s.do("POST", "/api/v1/nodes/node-1/cordon", nil).want(200)
 	s.do("GET", "/api/v1/nodes?state=cordoned", nil).want(200).is("total", 1)
 	s.loseNode("node-1")

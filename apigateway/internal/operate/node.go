@@ -9,8 +9,9 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// Cordon keeps new instances off a node; what runs there runs on. NotFound when
-// there is no such node. Cordoning a cordoned node changes nothing.
+// Cordon keeps new instances off a node; what runs there runs on. Once it is
+// committed, nothing that was decided before is placed there. NotFound when there is
+// no such node. Cordoning a cordoned node changes nothing.
 func (o *Operations) Cordon(ctx context.Context, by Actor, node fleet.NodeID) (int64, error) {
 	return o.setCordon(ctx, by, node, true)
 }
@@ -39,10 +40,20 @@ func (o *Operations) setCordon(ctx context.Context, by Actor, node fleet.NodeID,
 			action = "node.cordon"
 		}
 		return change{
-			writes: []store.Write{store.Replace(store.NodeDesiredKey(node), next, rev)},
+			writes: []store.Write{store.Replace(store.NodeDesiredKey(node), next, rev), outdate(s, node)},
 			audit:  entry{action: action, resource: "node", id: string(node)},
 		}, nil
 	})
+}
+
+// outdate touches what every placement on a node compares: one that was decided
+// from the state before, and is under way, is refused.
+func outdate(s *view.Snapshot, node fleet.NodeID) store.Write {
+	var rev int64
+	if have, ok := s.Allocs.Get(node); ok {
+		rev = have.ModRev
+	}
+	return store.Replace(store.AllocKey(node), fleet.Alloc{Node: node}, rev)
 }
 
 // DeleteNode gives up a node that has no session: what its instances hold is free,
