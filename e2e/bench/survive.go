@@ -43,6 +43,9 @@ func measureSurvive(ctx context.Context, b *bench) error {
 		}
 		b.report(service+"_stop_to_placement_p50_ms", quantile(stopped, 0.5), "ms", -1)
 	}
+	if err := r.measurePause(ctx, b); err != nil {
+		return err
+	}
 	if err := r.measureLoss(ctx, b, ttl); err != nil {
 		return err
 	}
@@ -78,16 +81,7 @@ func (r *running) takeovers(ctx context.Context, b *bench, service string, end f
 		if err := r.call(ctx, http.MethodPatch, "/api/v1/groups/"+string(group), map[string]any{"minInstances": 2}); err != nil {
 			return nil, err
 		}
-		placed := func(s *view.Snapshot) bool {
-			n := 0
-			for i := range s.GroupInstances(group) {
-				if i.Placement != nil {
-					n++
-				}
-			}
-			return n == 2
-		}
-		if _, err := r.until(ctx, "the successor's placement", placed); err != nil {
+		if _, err := r.until(ctx, "the successor's placement", func(s *view.Snapshot) bool { return placed(s, group) == 2 }); err != nil {
 			return nil, err
 		}
 		out = append(out, time.Since(began))

@@ -106,6 +106,9 @@ func (p *Process) Ended() []string {
 	return append([]string(nil), p.ends...)
 }
 
+// Log is all it has said, in every run.
+func (p *Process) Log() ([]byte, error) { return os.ReadFile(p.log) }
+
 // Kill ends it at once, as kill -9 does, and waits. It does nothing when it does not run.
 func (p *Process) Kill() {
 	if done, ok := p.signal(syscall.SIGKILL, true); ok {
