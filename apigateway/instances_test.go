@@ -32,6 +32,8 @@ func TestStartAsksForAsManyAsSaid(t *testing.T) {
 		s.do("POST", "/api/v1/groups/lobby/start", body).want(422).naming("count")
 	}
 	s.do("POST", "/api/v1/groups/lobby/start", `{"variables":{"a b":"x"}}`).want(422).naming("variables")
+	large := `"` + strings.Repeat("x", 32<<10) + `"`
+	s.do("POST", "/api/v1/groups/lobby/start", `{"variables":{"a":`+large+`,"b":`+large+`}}`).want(422).naming("variables")
 	s.do("POST", "/api/v1/groups/lobby/start", `{"variables":{"a":1}}`).want(400).naming("variables")
 	s.do("POST", "/api/v1/groups/lobby/start", `[]`).want(400)
 	s.do("POST", "/api/v1/groups/lobby/start?count=x", nil).want(400).naming("count")

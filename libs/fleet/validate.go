@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
@@ -19,6 +20,10 @@ const (
 	maxStopCommand = 1000
 	maxInstances   = 100_000
 	maxGraceSecond = 24 * 3600
+	// maxSpecBytes and maxStartBytes keep a plan, an intent and a placement each well
+	// below what one transaction takes.
+	maxSpecBytes  = 256 << 10
+	maxStartBytes = 64 << 10
 )
 
 var (
@@ -50,6 +55,26 @@ func (s GroupSpec) Validate() []error {
 	p.check(s.StartupTimeoutSeconds >= 0, "startupTimeoutSeconds", "must not be negative")
 	p.check(s.MaxLifetimeSeconds >= 0, "maxLifetimeSeconds", "must not be negative")
 	p.check(s.Players.Max >= 0, "maxPlayers", "must not be negative, is %d", s.Players.Max)
+	if len(p.list) == 0 {
+		b, err := json.Marshal(s)
+		if err != nil {
+			return append(p.list, errs.As(errs.Invalid, "fleet.Validate", err))
+		}
+		p.check(len(b) <= maxSpecBytes, "env", "and all else declared must be at most %d bytes together, is %d: put large values into a template's file", maxSpecBytes, len(b))
+	}
+	return p.list
+}
+
+// ValidateStartValues lists what is wrong with placeholder values for single
+// instances, as Validate does; the field is variables.
+func ValidateStartValues(values map[string]string) []error {
+	var p problems
+	p.placeholders("variables", values)
+	total := 0
+	for k, v := range values {
+		total += len(k) + len(v)
+	}
+	p.check(total <= maxStartBytes, "variables", "must be at most %d bytes together, is %d", maxStartBytes, total)
 	return p.list
 }
 
@@ -193,12 +218,7 @@ func (s GroupSpec) validateMaps() []error {
 		p.check(!slices.Contains(blockedEnv, k), "env", "%s is not allowed: it would load foreign code into the server", k)
 		p.check(len(v) <= maxValueBytes && !strings.ContainsRune(v, 0), "env", "%s must be at most %d bytes without NUL", clip(k), maxValueBytes)
 	}
-	p.check(len(s.Variables) <= maxEntries, "variableValues", "must have at most %d entries", maxEntries)
-	for _, k := range slices.Sorted(maps.Keys(s.Variables)) {
-		v := s.Variables[k]
-		p.check(envNamePattern.MatchString(k), "variableValues", "%q is not a placeholder name", clip(k))
-		p.check(len(v) <= maxValueBytes && !strings.ContainsRune(v, 0), "variableValues", "%s must be at most %d bytes without NUL", clip(k), maxValueBytes)
-	}
+	p.placeholders("variableValues", s.Variables)
 	p.check(len(s.FileModifications) <= maxEntries, "fileModifications", "must have at most %d entries", maxEntries)
 	for i, f := range s.FileModifications {
 		p.check(CleanPath(f), fmt.Sprintf("fileModifications[%d]", i), "%q leaves the instance's directory: give a relative path without ..", clip(f))
@@ -208,6 +228,15 @@ func (s GroupSpec) validateMaps() []error {
 		p.check(CleanPath(f), fmt.Sprintf("protectedPaths[%d]", i), "%q leaves the instance's directory: give a relative path without ..", clip(f))
 	}
 	return p.list
+}
+
+func (p *problems) placeholders(field string, values map[string]string) {
+	p.check(len(values) <= maxEntries, field, "must have at most %d entries", maxEntries)
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		v := values[k]
+		p.check(envNamePattern.MatchString(k), field, "%q is not a placeholder name", clip(k))
+		p.check(len(v) <= maxValueBytes && !strings.ContainsRune(v, 0), field, "%s must be at most %d bytes without NUL", clip(k), maxValueBytes)
+	}
 }
 
 // CleanPath reports whether p is a relative slash path that stays where it starts.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -102,6 +103,12 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		{"protectedPaths", "too many", func(s *GroupSpec) { s.Static.ProtectedPaths = many(257, "a") }},
 		{"startupTimeoutSeconds", "negative", func(s *GroupSpec) { s.StartupTimeoutSeconds = -1 }},
 		{"maxLifetimeSeconds", "negative", func(s *GroupSpec) { s.MaxLifetimeSeconds = -1 }},
+		{"env", "too much together", func(s *GroupSpec) {
+			s.Env = map[string]string{}
+			for n := range 9 {
+				s.Env[fmt.Sprint("A", n)] = strings.Repeat("x", 32<<10)
+			}
+		}},
 		{"maxPlayers", "negative", func(s *GroupSpec) { s.Players.Max = -1 }},
 	}
 	for _, c := range cases {

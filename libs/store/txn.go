@@ -88,6 +88,30 @@ type Txn struct {
 // Size is the number of comparisons, which is at least that of writes, to compare with MaxOps.
 func (t Txn) Size() int { return len(t.Fences) + len(t.Guards) + len(t.Writes) }
 
+// FullBytes is when a transaction that is filled bit by bit is full: what one more
+// addition brings still stays below etcd's limit on a request, 1.5 MiB, as long as a
+// single one is smaller than MaxAddition.
+const (
+	FullBytes   = 1 << 20
+	MaxAddition = 384 << 10
+)
+
+// Bytes is about what the transaction takes of a request.
+func (t Txn) Bytes() int {
+	const perKey = 64 // of framing and comparisons
+	n := 0
+	for _, f := range t.Fences {
+		n += 2*len(f.key) + perKey
+	}
+	for _, g := range t.Guards {
+		n += 2*len(g.key) + perKey
+	}
+	for _, w := range t.Writes {
+		n += 3*len(w.key) + len(w.value) + perKey
+	}
+	return n
+}
+
 // LostError says which comparisons of a transaction failed.
 type LostError struct {
 	// Fence is true when an ownership was lost: the author must step down.

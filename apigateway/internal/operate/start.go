@@ -39,8 +39,8 @@ func (o *Operations) StartInstances(ctx context.Context, by Actor, r StartReques
 	if r.Count < 1 || r.Count > MaxStart {
 		return nil, 0, errs.Field("count", "must be between 1 and %d, is %d", MaxStart, r.Count)
 	}
-	if err := validValues(r.Values); err != nil {
-		return nil, 0, err
+	if problems := fleet.ValidateStartValues(r.Values); len(problems) > 0 {
+		return nil, 0, problems[0]
 	}
 	var (
 		all  []fleet.Intent
@@ -209,19 +209,4 @@ func capacity(s *view.Snapshot, name fleet.GroupName, spec fleet.GroupSpec) erro
 	return errs.New(errs.Exhausted,
 		"no node can ever hold an instance of %s, not even an empty one: it asks for %d MiB of memory, %d of cpu and %d MiB of disk, and the most any node has is %d, %d and %d",
 		name, spec.Resources.MemoryMiB, spec.Resources.CPU, spec.Resources.DiskMiB, largest.MemoryMiB, largest.CPU, largest.DiskMiB)
-}
-
-// validValues checks placeholder values by the rules of a group's own.
-func validValues(values map[string]string) error {
-	if len(values) == 0 {
-		return nil
-	}
-	spec := fleet.DefaultSpec()
-	spec.Variables = values
-	for _, p := range spec.Validate() {
-		if errs.FieldOf(p) == "variableValues" {
-			return errs.Field("variables", "%s", errs.MessageOf(p))
-		}
-	}
-	return nil
 }

@@ -10,12 +10,13 @@ import (
 )
 
 // perform commits the actions, starts first since somebody waits for them. It
-// stops at the first failure and returns the last revision it heard of.
+// stops at the first failure and returns the last revision it heard of. A start
+// that etcd can never take bars no stop.
 func (c *Controller) perform(ctx context.Context, t *task, actions []plan.Action) (rev int64, err error) {
 	births, rest := split(actions)
-	rev, err = c.spawn(ctx, t, births)
-	if err != nil {
-		return rev, err
+	rev, refused := c.spawn(ctx, t, births)
+	if refused != nil && !errs.Is(refused, errs.TooLarge) {
+		return rev, refused
 	}
 	for _, batch := range t.pack(rest, c.store.MaxOps()) {
 		at, err := c.store.Commit(ctx, batch.txn)
@@ -25,7 +26,7 @@ func (c *Controller) perform(ctx context.Context, t *task, actions []plan.Action
 		}
 		c.did(t, batch.actions)
 	}
-	return rev, nil
+	return rev, refused
 }
 
 func split(actions []plan.Action) (births, rest []plan.Action) {

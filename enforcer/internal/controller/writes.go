@@ -14,13 +14,18 @@ type batch struct {
 	actions []plan.Action
 }
 
+// takes reports whether there is room for more comparisons.
+func (b batch) takes(more, maxOps int) bool {
+	return b.txn.Size()+more <= maxOps && b.txn.Bytes() < store.FullBytes
+}
+
 // pack puts the writes of actions into as few transactions of at most maxOps
 // comparisons as their order allows. One action is never torn apart.
 func (t *task) pack(actions []plan.Action, maxOps int) []batch {
 	var out []batch
 	for _, a := range actions {
 		guards, writes := t.writes(a)
-		if len(out) == 0 || out[len(out)-1].txn.Size()+len(guards)+len(writes) > maxOps {
+		if len(out) == 0 || !out[len(out)-1].takes(len(guards)+len(writes), maxOps) {
 			out = append(out, batch{txn: store.Txn{Fences: []store.Fence{t.fence}}})
 		}
 		b := &out[len(out)-1]

@@ -126,12 +126,18 @@ func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, leaves int64
 	return Birth{Intent: next, plan: plan, digest: next.Plan, writes: writes}
 }
 
-// Txns packs births into transactions of at most maxOps comparisons, each
-// carrying the given fences and guards. Plans are created or renewed with their
+// Txns packs births into transactions of at most maxOps comparisons, none larger
+// than etcd takes, each carrying the given fences and guards. Plans are created or renewed with their
 // first reference.
 func (s *Spawner) Txns(births []Birth, fences []store.Fence, guards []store.Guard, maxOps int) []store.Txn {
 	var out []store.Txn
-	room := func() bool { return len(out) > 0 && out[len(out)-1].Size()+6 <= maxOps }
+	room := func() bool {
+		if len(out) == 0 {
+			return false
+		}
+		t := out[len(out)-1]
+		return t.Size()+6 <= maxOps && t.Bytes() < store.FullBytes
+	}
 	inTxn := map[string]bool{} // plans settled in the current transaction
 	made := map[string]bool{}  // plans settled in an earlier one
 	for _, b := range births {

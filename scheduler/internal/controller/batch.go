@@ -37,7 +37,9 @@ func newBatch(s *state, now time.Time, maxOps int) *batch {
 // node that node's session and its own status.
 const entrySize = 8
 
-func (b *batch) full() bool { return b.txn.Size()+entrySize > b.maxOps }
+func (b *batch) full() bool {
+	return b.txn.Size()+entrySize > b.maxOps || b.txn.Bytes() >= store.FullBytes
+}
 
 func (b *batch) fence(f store.Fence) {
 	if !b.fences[f.Key()] {

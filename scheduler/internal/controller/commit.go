@@ -43,6 +43,8 @@ func (c *Controller) commit(ctx context.Context, b *batch) (rev int64, err error
 	switch {
 	case errs.Is(err, errs.Fenced):
 		c.log.Warn("a placement was refused: the shard is not ours any more", "error", err)
+	case errs.Is(err, errs.TooLarge):
+		c.log.Error("placements are larger than etcd takes: lower the sizes of the values given at start", "error", err)
 	case lostRace(err):
 		c.log.Debug("a placement met a change, looking again", "error", err)
 	default:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,11 +96,17 @@ func (w *world) group(name fleet.GroupName, change func(*fleet.GroupSpec)) *flee
 
 func (w *world) want(g *fleet.Group, n int) []fleet.InstanceID {
 	w.t.Helper()
+	return w.wantWith(g, n, nil)
+}
+
+// wantWith gives the instances values of their own.
+func (w *world) wantWith(g *fleet.Group, n int, values map[string]string) []fleet.InstanceID {
+	w.t.Helper()
 	sp := spawn.New(w.view.Snapshot(), time.Now(), rand.New(rand.NewPCG(1, uint64(n))))
 	var births []spawn.Birth
 	var ids []fleet.InstanceID
 	for range n {
-		b := sp.Fresh(g, spawn.Cause{Origin: fleet.OriginManual, Reason: fleet.ReasonRequested}, "", nil)
+		b := sp.Fresh(g, spawn.Cause{Origin: fleet.OriginManual, Reason: fleet.ReasonRequested}, "", values)
 		births, ids = append(births, b), append(ids, b.Intent.ID)
 	}
 	for _, txn := range sp.Txns(births, nil, nil, w.c.MaxOps()) {
@@ -410,4 +417,14 @@ func TestAStaticInstanceIsFreeOfADeletedNode(t *testing.T) {
 	node, _ := w.view.Snapshot().Nodes.Get("n1")
 	w.commit(store.Remove(store.NodeKey("n1"), node.ModRev))
 	w.await(id, "placed elsewhere", func(i *fleet.Instance) bool { return placed(i) && i.Placement.Node == "n2" })
+}
+
+func TestPlacementsWithLargeValuesDoNotFillOneTransaction(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", 1000)
+	ids := w.wantWith(w.group("lobby", nil), 40, map[string]string{"motd": strings.Repeat("x", 60<<10)})
+	w.schedule("a") // all of them in its first pass
+	for _, id := range ids {
+		w.await(id, "placed", placed)
+	}
 }
