@@ -18,6 +18,7 @@ import (
 	"github.com/orreryhq/orrery/e2e/cluster/site"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
@@ -213,7 +214,7 @@ func (t *trial) kill(ctx context.Context, all map[string]instance) (back []time.
 		}
 		if n+1 < t.o.Kills && rng.IntN(3) == 0 { // the next one hits it while it starts
 			t.o.Log("kill %d of %d, soon again", n+1, t.o.Kills)
-			pause(ctx, upTo(200*time.Millisecond))
+			pause.For(ctx, upTo(200*time.Millisecond))
 			continue
 		}
 		if err := await(ctx, "the agent back", func() error { return t.adopted(ctx, session.CreateRev, all) }); err != nil {
@@ -221,7 +222,7 @@ func (t *trial) kill(ctx context.Context, all map[string]instance) (back []time.
 		}
 		back = append(back, time.Since(began))
 		t.o.Log("kill %d of %d, back after %v", n+1, t.o.Kills, time.Since(began).Round(time.Millisecond))
-		pause(ctx, upTo(time.Second))
+		pause.For(ctx, upTo(time.Second))
 	}
 	return back, ctx.Err()
 }
@@ -279,15 +280,6 @@ func await(ctx context.Context, what string, ask func() error) error {
 		if ctx.Err() != nil || time.Now().After(deadline) {
 			return fmt.Errorf("%s did not come: %w", what, err)
 		}
-		pause(ctx, look)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+		pause.For(ctx, look)
 	}
 }

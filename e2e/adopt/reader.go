@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/orreryhq/orrery/libs/pause"
 )
 
 // readEvery is how often a console is read on.
@@ -39,7 +41,7 @@ func (r *reader) run(ctx context.Context) {
 			r.take(data, next)
 		}
 		r.mu.Unlock()
-		pause(ctx, readEvery)
+		pause.For(ctx, readEvery)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/orreryhq/orrery/e2e/cluster/site"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/wire"
@@ -88,8 +89,8 @@ func (r *running) login(ctx context.Context) error {
 		if r.token, err = stack.Login(ctx, r.Gateways()[0], "admin", r.PasswordFile()); err == nil {
 			return nil
 		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return err
+		if !pause.For(ctx, 20*time.Millisecond) {
+			return ctx.Err()
 		}
 	}
 	return err
@@ -129,8 +130,8 @@ func (r *running) owner(ctx context.Context, service string, group fleet.GroupNa
 		if err == nil {
 			return r.Process(shard.Replica), nil
 		}
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
-			return nil, err
+		if !pause.For(ctx, 10*time.Millisecond) {
+			return nil, ctx.Err()
 		}
 	}
 }

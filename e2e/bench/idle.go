@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/orreryhq/orrery/libs/pause"
 )
 
 const (
@@ -74,15 +76,15 @@ func measureIdle(ctx context.Context, b *bench) error {
 // settle waits until start-up garbage is gone, then measures memory and the
 // share of one core used over a window.
 func (s *server) settle(ctx context.Context) (rssMiB, cpuPct float64, err error) {
-	if err := pause(ctx, idleSettle); err != nil {
-		return 0, 0, err
+	if !pause.For(ctx, idleSettle) {
+		return 0, 0, ctx.Err()
 	}
 	before, err := s.cpu()
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := pause(ctx, idleWindow); err != nil {
-		return 0, 0, err
+	if !pause.For(ctx, idleWindow) {
+		return 0, 0, ctx.Err()
 	}
 	after, err := s.cpu()
 	if err != nil {
@@ -113,8 +115,8 @@ func (s *server) scale(ctx context.Context, group string, n int) error {
 		if page.Total == n {
 			return nil
 		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return err
+		if !pause.For(ctx, 20*time.Millisecond) {
+			return ctx.Err()
 		}
 	}
 	return fmt.Errorf("group %s did not reach %d instances", group, n)

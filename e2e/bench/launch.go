@@ -19,6 +19,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.uber.org/zap"
+
+	"github.com/orreryhq/orrery/libs/pause"
 )
 
 const (
@@ -139,8 +141,8 @@ func (s *server) declare(ctx context.Context, b *bench, group string, minimum in
 		if err = s.call(ctx, http.MethodPost, "/api/v1/groups", spec, nil); err == nil {
 			return nil
 		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return err
+		if !pause.For(ctx, 20*time.Millisecond) {
+			return ctx.Err()
 		}
 	}
 	return err
@@ -298,8 +300,8 @@ func (b *bench) bootOnce(ctx context.Context) (time.Duration, error) {
 		if time.Since(began) > 10*time.Second {
 			return 0, fmt.Errorf("the server did not open %s: %w", address, err)
 		}
-		if err := pause(ctx, 200*time.Microsecond); err != nil {
-			return 0, err
+		if !pause.For(ctx, 200*time.Microsecond) {
+			return 0, ctx.Err()
 		}
 	}
 }

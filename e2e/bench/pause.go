@@ -11,6 +11,7 @@ import (
 
 	"github.com/orreryhq/orrery/e2e/cluster/site"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -59,8 +60,8 @@ func (r *running) measurePause(ctx context.Context, b *bench) error {
 		return err
 	}
 	// There is work for whoever believes to own the group when the pause ends.
-	if err := pause(ctx, time.Until(stopped.Add(pausedTTLs*store.DefaultTTL))); err != nil {
-		return err
+	if !pause.For(ctx, time.Until(stopped.Add(pausedTTLs*store.DefaultTTL))) {
+		return ctx.Err()
 	}
 	if err := r.call(ctx, http.MethodPatch, "/api/v1/groups/"+string(group), map[string]any{"minInstances": 2 * backlog}); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.uber.org/zap"
 
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
 )
 
@@ -51,8 +52,8 @@ func measureRest(ctx context.Context, b *bench) error {
 	defer watcher.Wait()
 	defer stop()
 	watcher.Go(func() { _ = f.store.Follow(watching, store.Root, count) })
-	if err := pause(ctx, restSettle); err != nil {
-		return err
+	if !pause.For(ctx, restSettle) {
+		return ctx.Err()
 	}
 	if err := db.compact(ctx); err != nil {
 		return err
@@ -94,7 +95,7 @@ func pulse(ctx context.Context) {
 				for until := time.Now().Add(restPulse); time.Now().Before(until) && ctx.Err() == nil; {
 					continue
 				}
-				_ = pause(ctx, restPulse)
+				pause.For(ctx, restPulse)
 			}
 		})
 	}
@@ -123,8 +124,8 @@ func (w *writes) Apply(changes []store.Change, _ int64) {
 // during counts for a while and returns the writes a second.
 func (w *writes) during(ctx context.Context, what string) (float64, error) {
 	w.take()
-	if err := pause(ctx, restWindow); err != nil {
-		return 0, err
+	if !pause.For(ctx, restWindow) {
+		return 0, ctx.Err()
 	}
 	total, kinds := w.take()
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
@@ -178,7 +179,8 @@ func (db *restEtcd) compact(ctx context.Context) error {
 	if _, err := client.Compact(ctx, db.compacted); err != nil {
 		return err
 	}
-	return pause(ctx, compactionPause)
+	pause.For(ctx, compactionPause)
+	return ctx.Err()
 }
 
 // inUseMiB is the part of the database that holds something.

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/standalone/stack"
 )
@@ -60,8 +61,8 @@ func (s *server) awaitReady(ctx context.Context) error {
 		if b, err := os.ReadFile(filepath.Join(s.dir, "ready.json")); err == nil {
 			return json.Unmarshal(b, &s.ready)
 		}
-		if err := pause(ctx, time.Millisecond); err != nil {
-			return err
+		if !pause.For(ctx, time.Millisecond) {
+			return ctx.Err()
 		}
 	}
 	log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
@@ -124,15 +125,4 @@ func (s *server) cpu() (time.Duration, error) {
 	}
 	const tick = 10 * time.Millisecond // USER_HZ is 100 on Linux
 	return time.Duration(user+system) * tick, nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

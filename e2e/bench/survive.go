@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -100,8 +101,8 @@ func (r *running) takeovers(ctx context.Context, b *bench, service string, end f
 
 func (r *running) restart(ctx context.Context, p process) error {
 	for p.Running() {
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
-			return err
+		if !pause.For(ctx, 5*time.Millisecond) {
+			return ctx.Err()
 		}
 	}
 	return p.Start()
@@ -174,8 +175,8 @@ func (r *running) measureOutage(ctx context.Context, b *bench) error {
 		}
 		killed[i.Intent.ID] = true
 	}
-	if err := pause(ctx, outage); err != nil {
-		return err
+	if !pause.For(ctx, outage) {
+		return ctx.Err()
 	}
 	unrelated := 0
 	for _, i := range all {

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/orreryhq/orrery/libs/pause"
 )
 
 const (
@@ -149,7 +151,7 @@ func (l *Load) await(ctx context.Context, path, want string) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%s was not %s after %v: %+v %v", path, want, settling, i, err)
 		}
-		if !pause(ctx, look) {
+		if !pause.For(ctx, look) {
 			return ctx.Err()
 		}
 	}
@@ -178,7 +180,7 @@ func (l *Load) call(ctx context.Context, method, path string, body, into any) er
 		switch {
 		case ctx.Err() == nil && (unsent(err) || err != nil && repeatable(method, path)) && time.Now().Before(deadline):
 			l.next(at)
-			pause(ctx, look)
+			pause.For(ctx, look)
 			continue
 		case err != nil:
 			return err
@@ -237,17 +239,5 @@ func (l *Load) next(from int) {
 	if l.at == from {
 		l.at, l.address = (from+1)%len(l.targets), ""
 		l.switched++
-	}
-}
-
-// pause waits; false when ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

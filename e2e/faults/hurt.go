@@ -16,6 +16,7 @@ import (
 	"github.com/orreryhq/orrery/e2e/cluster/site"
 	"github.com/orreryhq/orrery/e2e/faults/plan"
 	"github.com/orreryhq/orrery/e2e/faults/record"
+	"github.com/orreryhq/orrery/libs/pause"
 )
 
 // hurt carries the faults out at their times, undoes them, and heals what is left.
@@ -24,12 +25,12 @@ func (t *trial) hurt(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, f := range t.scenario.Faults {
 		wg.Go(func() {
-			pause(ctx, time.Until(start.Add(f.At)))
+			pause.For(ctx, time.Until(start.Add(f.At)))
 			undo := t.strike(ctx, f)
 			if undo == nil {
 				return
 			}
-			pause(ctx, f.For)
+			pause.For(ctx, f.For)
 			undo()
 			t.log("over: %v", f)
 		})

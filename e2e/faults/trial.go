@@ -17,6 +17,7 @@ import (
 	"github.com/orreryhq/orrery/e2e/faults/plan"
 	"github.com/orreryhq/orrery/e2e/faults/record"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
 )
 
@@ -165,7 +166,7 @@ func (t *trial) scenes(ctx context.Context) []string {
 
 // rest looks whether the settled state lasts.
 func (t *trial) rest(ctx context.Context) []string {
-	for end := time.Now().Add(restFor); time.Now().Before(end) && ctx.Err() == nil; pause(ctx, 100*time.Millisecond) {
+	for end := time.Now().Add(restFor); time.Now().Before(end) && ctx.Err() == nil; pause.For(ctx, 100*time.Millisecond) {
 		if left := t.unsettled(ctx, func(g plan.Group) int { return g.Final }); len(left) > 0 {
 			return append([]string{"it had settled and then changed:"}, left...)
 		}
@@ -278,7 +279,7 @@ func (t *trial) persist(ctx context.Context, patience time.Duration, method, pat
 		if ctx.Err() != nil || time.Now().After(deadline) {
 			return fmt.Errorf("not accepted within %v: %w", patience, err)
 		}
-		pause(ctx, 50*time.Millisecond)
+		pause.For(ctx, 50*time.Millisecond)
 	}
 }
 
@@ -290,7 +291,7 @@ func (t *trial) settle(ctx context.Context, patience time.Duration, wanted func(
 		if len(left) == 0 || ctx.Err() != nil || time.Now().After(deadline) {
 			return left
 		}
-		pause(ctx, 50*time.Millisecond)
+		pause.For(ctx, 50*time.Millisecond)
 	}
 }
 
@@ -331,8 +332,7 @@ func (t *trial) catchUp(ctx context.Context) error {
 	defer cancel()
 	rev, err := t.store.Revision(ctx)
 	for err == nil && t.history.Rev() < rev {
-		pause(ctx, 2*time.Millisecond)
-		if ctx.Err() != nil {
+		if !pause.For(ctx, 2*time.Millisecond) {
 			err = fmt.Errorf("the recorder is at revision %d of %d", t.history.Rev(), rev)
 		}
 	}
@@ -356,13 +356,4 @@ func (t *trial) log(format string, args ...any) {
 	t.saying.Lock()
 	defer t.saying.Unlock()
 	fmt.Fprintf(t.out, "%8.3f  %s\n", time.Since(t.start).Seconds(), fmt.Sprintf(format, args...))
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

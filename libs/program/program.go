@@ -21,6 +21,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/lifecycle"
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
@@ -177,11 +178,6 @@ func join(ctx context.Context, e Env) error {
 			return err
 		}
 		e.Log.Warn("etcd does not answer, trying again", "error", err)
-		timer := time.NewTimer(time.Second)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-		case <-timer.C:
-		}
+		pause.For(ctx, time.Second)
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orreryhq/orrery/libs/pause"
 )
 
 // Change is one key's change as a Follower delivers it. A removed key has no Value.
@@ -176,7 +178,7 @@ func (f *follower) pause(ctx context.Context, cause error) {
 	f.client.log.Warn("watch interrupted, resuming", "prefix", f.prefix, "after", f.rev, "error", cause)
 	d := f.delay()
 	f.fails++
-	wait(ctx, d)
+	pause.For(ctx, d)
 }
 
 // delay is a random time, its bound doubling with each failure, so that a herd of

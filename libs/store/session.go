@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/pause"
 )
 
 // DefaultTTL is how long a session outlives its last keep-alive.
@@ -166,10 +167,8 @@ func (s *Session) renew(ctx context.Context) bool {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound), ctx.Err() != nil:
 			return false
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, s.ttl/20) {
 			return false
-		case <-time.After(s.ttl / 20):
 		}
 	}
 }

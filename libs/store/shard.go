@@ -8,6 +8,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pause"
 )
 
 // Replica keeps one replica of a service alive in etcd: its session, and with
@@ -54,7 +55,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := r.live(ctx); err != nil && ctx.Err() == nil {
 			r.Log.Warn("session not open, trying again", "service", r.Self.Service, "error", err)
-			wait(ctx, time.Second)
+			pause.For(ctx, time.Second)
 		}
 	}
 	return ctx.Err()
@@ -89,14 +90,5 @@ func (r *Replica) set(o *Ownership) {
 	r.owned.Store(o)
 	if r.Gained != nil {
 		r.Gained(o)
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -96,8 +97,8 @@ func (o *Operations) mutate(ctx context.Context, by Actor, decide func(*view.Sna
 		if _, err := o.cfg.View.WaitRev(ctx, rev); err != nil {
 			return 0, err
 		}
-		if err := pause(ctx, n); err != nil {
-			return 0, err
+		if !pause.For(ctx, rand.N(min(racePause<<n, maxPause))) {
+			return 0, errs.Wrap("operate", ctx.Err())
 		}
 	}
 	return 0, &errs.Error{Op: "operate", Kind: errs.Conflict, Message: "others change the same thing all the time: retry", Err: lost}
@@ -113,17 +114,6 @@ func (o *Operations) mutateGroup(ctx context.Context, by Actor, g fleet.GroupNam
 	}
 	defer func() { <-turn }()
 	return o.mutate(ctx, by, decide)
-}
-
-func pause(ctx context.Context, n int) error {
-	timer := time.NewTimer(rand.N(min(racePause<<n, maxPause)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return errs.Wrap("operate", ctx.Err())
-	}
 }
 
 // note is the audit entry of a change, written in its transaction.

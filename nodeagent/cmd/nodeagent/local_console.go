@@ -9,6 +9,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
@@ -32,7 +33,7 @@ func (c *localCommand) console(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !more && (!c.follow || !wait(ctx)) {
+		if !more && (!c.follow || !pause.For(ctx, lookEvery)) {
 			return out.end()
 		}
 	}

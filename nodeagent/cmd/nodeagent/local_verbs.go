@@ -10,6 +10,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
@@ -133,7 +134,7 @@ func (c *localCommand) awaitEnds(ctx context.Context, stopping []client.Instance
 				return errs.Wrap("local.stop", ctx.Err())
 			}
 		}
-		if left == 0 || !wait(ctx) {
+		if left == 0 || !pause.For(ctx, lookEvery) {
 			return errs.Wrap("local.stop", ctx.Err())
 		}
 	}
@@ -157,16 +158,4 @@ func (c *localCommand) look(i *client.Instance, all []client.Instance) int {
 		fmt.Fprintf(c.stdout, "%s (%s) is %s\n", i.Name, i.ID, i.State)
 	}
 	return 0
-}
-
-// wait pauses; false when ctx ended.
-func wait(ctx context.Context) bool {
-	timer := time.NewTimer(lookEvery)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
@@ -64,7 +65,7 @@ func (h placementHandler) begunBefore(placements map[fleet.InstanceID]fleet.Plac
 func patiently[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	v, err := read()
 	for errs.Is(err, errs.Unavailable) && ctx.Err() == nil {
-		pause(ctx, firstRetry)
+		pause.For(ctx, firstRetry)
 		v, err = read()
 	}
 	return v, err

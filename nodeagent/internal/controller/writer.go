@@ -10,6 +10,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
 )
@@ -198,7 +199,7 @@ func (w *writer) run(ctx context.Context) {
 					w.log.Warn("statuses not written yet, trying on", "count", len(items), "error", err)
 				}
 				w.settle(items)
-				pause(ctx, retry)
+				pause.For(ctx, retry)
 				retry = min(2*retry, lastRetry)
 				continue
 			}
@@ -367,7 +368,7 @@ func (w *writer) watchDoubts(ctx context.Context) {
 		case <-w.doubt:
 		}
 		for next := w.doubts(); !next.IsZero() && ctx.Err() == nil; next = w.doubts() {
-			pause(ctx, time.Until(next))
+			pause.For(ctx, time.Until(next))
 		}
 	}
 }
@@ -395,14 +396,4 @@ func (w *writer) doubts() (next time.Time) {
 		w.tell(s.Instance, machine.Unsettled{Generation: s.Generation})
 	}
 	return next
-}
-
-// pause waits, or less when ctx ends first.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

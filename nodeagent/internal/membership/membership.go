@@ -25,6 +25,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
 )
 
@@ -80,7 +81,7 @@ func New(cfg Config) *Member {
 // returns an error only when the node id belongs to another data directory. The
 // session is left as it is: see Leave.
 func (m *Member) Run(ctx context.Context) error {
-	pause := 50 * time.Millisecond
+	next := 50 * time.Millisecond
 	for ctx.Err() == nil {
 		s, cluster, err := m.join(ctx)
 		if errs.Is(err, errs.Conflict) {
@@ -90,11 +91,11 @@ func (m *Member) Run(ctx context.Context) error {
 			if ctx.Err() == nil {
 				m.failed(err, time.Now())
 			}
-			wait(ctx, pause)
-			pause = min(2*pause, maxPause)
+			pause.For(ctx, next)
+			next = min(2*next, maxPause)
 			continue
 		}
-		pause = 50 * time.Millisecond
+		next = 50 * time.Millisecond
 		m.entered(s, cluster, time.Now())
 		m.cfg.Joined(s)
 		m.hold(ctx, s)
@@ -312,14 +313,5 @@ func (m *Member) Block(ctx context.Context, port int) {
 	})
 	if err != nil {
 		m.cfg.Log.Warn("taken port not reported", "port", port, "error", err)
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/nodeagent/internal/claim"
 	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
@@ -65,7 +66,7 @@ func (i *Instance) entitled(ctx context.Context, p fleet.Placement) error {
 			return errs.New(errs.Unavailable, "the node has no session")
 		}
 		err := i.kit.Claim(ctx, p)
-		if err == nil || errs.Is(err, errs.NotFound) || !wait(ctx, retryPause) {
+		if err == nil || errs.Is(err, errs.NotFound) || !pause.For(ctx, retryPause) {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
 	"github.com/orreryhq/orrery/nodeagent/internal/ports"
@@ -84,7 +85,7 @@ func (i *Instance) plan(ctx context.Context, s machine.State) (fleet.Plan, error
 	}
 	for {
 		plan, err := i.kit.Plan(ctx, s.Placement.Plan)
-		if err == nil || !errs.Is(err, errs.Unavailable) || !wait(ctx, retryPause) {
+		if err == nil || !errs.Is(err, errs.Unavailable) || !pause.For(ctx, retryPause) {
 			return plan, err
 		}
 	}
@@ -97,21 +98,9 @@ func (i *Instance) build(ctx context.Context, r workspace.Request) ([]string, er
 		notes, err := i.kit.Workspace.Build(ctx, r)
 		var f *workspace.Failure
 		transient := errors.As(err, &f) && f.Reason == fleet.ReasonTemplateFetch && errs.Is(f.Err, errs.Unavailable)
-		if !transient || time.Now().After(deadline) || !wait(ctx, retryPause) {
+		if !transient || time.Now().After(deadline) || !pause.For(ctx, retryPause) {
 			return notes, err
 		}
-	}
-}
-
-// wait pauses; false when ctx ended first.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
