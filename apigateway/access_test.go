@@ -11,6 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -345,7 +346,7 @@ func TestHealthAndReadiness(t *testing.T) {
 
 func TestTheGatewayAnnouncesItself(t *testing.T) {
 	s := newSite(t)
-	eventually(t, "a session", func() string {
+	await.That(t, "a session", func() string {
 		if list := s.view.Snapshot().ServiceSessions("apigateway"); len(list) == 1 && list[0].URL == s.url {
 			return ""
 		}

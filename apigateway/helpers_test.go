@@ -4,28 +4,11 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
-
-// eventually waits until check says nothing, and fails with the last it said.
-func eventually(t *testing.T, what string, check func() string) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		last := check()
-		if last == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("never saw %s; last: %s", what, last)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
-}
 
 func newUnstartedView(s *site) *view.View { return view.New(s.store, nil) }
 

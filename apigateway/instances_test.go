@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 )
@@ -51,7 +52,7 @@ func TestParallelStartsNeverExceedTheMaximum(t *testing.T) {
 	s := newSite(t)
 	other := newSiteOn(t, s.etcd).as(s.token)
 	s.group("lobby", map[string]any{"maxInstances": 12})
-	eventually(t, "the group on the other gateway", func() string {
+	await.That(t, "the group on the other gateway", func() string {
 		if r := other.do("GET", "/api/v1/groups/lobby", nil); r.status != 200 {
 			return r.raw
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/e2e/cluster"
+	"github.com/orreryhq/orrery/libs/await"
 )
 
 // workloads are the foreign programs of e2e/workloads, built from there.
@@ -84,7 +85,7 @@ func TestARealGameServerIsRunReplacedAndScaled(t *testing.T) {
 	}
 	all := admin.Instances("bedrock")
 	admin.Do("DELETE", "/api/v1/groups/bedrock", nil).OK(204)
-	cluster.Eventually(t, "no process of the group left", func() string {
+	await.That(t, "no process of the group left", func() string {
 		for _, i := range all {
 			if left := carriers(t, i.UID); len(left) > 0 {
 				return fmt.Sprint(i.ID, " still has ", left)

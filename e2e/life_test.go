@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/e2e/cluster"
+	"github.com/orreryhq/orrery/libs/await"
 )
 
 func TestOneInstanceFromRequestToProcessAndBack(t *testing.T) {
@@ -34,7 +35,7 @@ func TestOneInstanceFromRequestToProcessAndBack(t *testing.T) {
 
 	admin.Do("POST", "/api/v1/services/lobby-1/command", map[string]string{"command": `say "one" $HOME \n ;two`}).OK(200)
 	admin.Do("POST", "/api/v1/services/lobby-1/command", map[string]string{"command": "say second"}).OK(200)
-	cluster.Eventually(t, "both lines on the console, verbatim and in order", func() string {
+	await.That(t, "both lines on the console, verbatim and in order", func() string {
 		var h struct{ Lines []struct{ Line string } }
 		admin.Do("GET", "/api/v1/services/lobby-1/console/history", nil).OK(200, &h)
 		all, _ := json.Marshal(h)
@@ -112,7 +113,7 @@ func TestScaleConvergesBothWays(t *testing.T) {
 	admin.AwaitRunning("fleet", 2)
 	admin.Do("DELETE", "/api/v1/groups/fleet", nil).OK(204)
 	admin.Do("GET", "/api/v1/groups/fleet", nil).OK(404)
-	cluster.Eventually(t, "no instance left", func() string {
+	await.That(t, "no instance left", func() string {
 		if left := admin.Running("fleet"); len(left) > 0 {
 			return fmt.Sprint(left)
 		}
@@ -145,7 +146,7 @@ func TestFiftyParallelStartsGetDistinctPortsAndExactAccounting(t *testing.T) {
 	// The node is full: one more waits and says why; a stop makes room for it.
 	admin.Do("POST", "/api/v1/groups/many/start", nil).OK(200)
 	var waiting cluster.Instance
-	cluster.Eventually(t, "the 51st waiting with a reason", func() string {
+	await.That(t, "the 51st waiting with a reason", func() string {
 		all := admin.Instances("many")
 		for _, i := range all {
 			if i.State == "SCHEDULED" && i.Reason == "NoNodeFits" && strings.Contains(i.Message, "memory") {
@@ -169,7 +170,7 @@ func TestAStopLeavesNothingOfAStubbornTree(t *testing.T) {
 	}))
 	admin.Do("POST", "/api/v1/groups/stubborn/start", nil).OK(200)
 	i := admin.AwaitState("stubborn-1", "RUNNING")
-	cluster.Eventually(t, "the server and its daemon", func() string {
+	await.That(t, "the server and its daemon", func() string {
 		if n := len(carriers(t, i.UID)); n < 2 {
 			return fmt.Sprint(n, " processes")
 		}
@@ -192,7 +193,7 @@ func TestACrashLoopIsPausedAndSaysSo(t *testing.T) {
 			PausedUntil string `json:"pausedUntil"`
 		} `json:"crashLoop"`
 	}
-	cluster.Eventually(t, "the pause", func() string {
+	await.That(t, "the pause", func() string {
 		r := admin.Do("GET", "/api/v1/groups/broken", nil).OK(200, &group)
 		if group.Paused && group.CrashLoop != nil && group.CrashLoop.PausedUntil != "" {
 			return ""
@@ -231,7 +232,7 @@ func TestRestartingTheControlPlaneAdoptsWhatRuns(t *testing.T) {
 		t.Errorf("before %v, after %v", b, a)
 	}
 	admin.Do("POST", "/api/v1/services/steady-1/command", map[string]string{"command": "say after"}).OK(200)
-	cluster.Eventually(t, "the console going on", func() string {
+	await.That(t, "the console going on", func() string {
 		r := admin.Do("GET", "/api/v1/services/steady-1/console/history?limit=10000", nil).OK(200)
 		if strings.Contains(string(r.Body), "before") && strings.Contains(string(r.Body), "after") {
 			return ""

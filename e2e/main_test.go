@@ -15,6 +15,7 @@ import (
 
 	"github.com/orreryhq/orrery/e2e/cluster"
 	"github.com/orreryhq/orrery/examples/arena/ping"
+	"github.com/orreryhq/orrery/libs/await"
 )
 
 func TestMain(m *testing.M) {
@@ -44,7 +45,7 @@ func arenaGroup(t *testing.T, c cluster.Cluster, name string, extra map[string]a
 // createGroup posts a group once its templates have been picked up.
 func createGroup(t *testing.T, admin *cluster.Client, spec map[string]any) {
 	t.Helper()
-	cluster.Eventually(t, fmt.Sprint("group ", spec["name"], " accepted"), func() string {
+	await.That(t, fmt.Sprint("group ", spec["name"], " accepted"), func() string {
 		r := admin.Do("POST", "/api/v1/groups", spec)
 		if r.Status == 201 {
 			return ""

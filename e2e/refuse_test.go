@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/e2e/cluster"
+	"github.com/orreryhq/orrery/libs/await"
 )
 
 // What the tests of refusals run: a program that ends when it is asked to.
@@ -99,7 +100,7 @@ func TestARuntimeNoNodeOffersIsWaitedForAndNamed(t *testing.T) {
 	admin := cluster.Login(t, c)
 	runtime := unofferedRuntime(t, admin)
 	createGroup(t, admin, catGroup("elsewhere", map[string]any{"runtime": runtime, "minInstances": 1}))
-	cluster.Eventually(t, "the instance waiting for "+runtime, func() string {
+	await.That(t, "the instance waiting for "+runtime, func() string {
 		all := admin.Instances("elsewhere")
 		if len(all) == 1 && all[0].State == "SCHEDULED" && all[0].Reason == "NoNodeFits" && strings.Contains(all[0].Message, runtime) {
 			return ""

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/e2e/cluster"
+	"github.com/orreryhq/orrery/libs/await"
 )
 
 func TestAStaticInstanceKeepsItsDataAndNeverRunsTwice(t *testing.T) {
@@ -22,7 +23,7 @@ func TestAStaticInstanceKeepsItsDataAndNeverRunsTwice(t *testing.T) {
 	for range 3 {
 		admin.Do("PATCH", "/api/instances/world-1/lifecycle?target=restart", nil).OK(200)
 		var again cluster.Instance
-		cluster.Eventually(t, "another process of the same instance", func() string {
+		await.That(t, "another process of the same instance", func() string {
 			again = admin.Instance("world-1")
 			if again.State == "RUNNING" && again.PID != before.PID && again.Generation == before.Generation+1 {
 				return ""

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/e2e/cluster"
+	"github.com/orreryhq/orrery/libs/await"
 )
 
 func TestARolledBackTemplateGivesTheBytesOfBefore(t *testing.T) {
@@ -25,7 +26,7 @@ func TestARolledBackTemplateGivesTheBytesOfBefore(t *testing.T) {
 		return digests
 	}
 	awaitVersions := func(n int) {
-		cluster.Eventually(t, strconv.Itoa(n)+" versions", func() string {
+		await.That(t, strconv.Itoa(n)+" versions", func() string {
 			if got := versions(); len(got) != n {
 				b, _ := json.Marshal(got)
 				return string(b)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/e2e/cluster"
+	"github.com/orreryhq/orrery/libs/await"
 )
 
 type universeInstance struct {
@@ -28,7 +29,7 @@ func TestAConfigurationOfTheOlderDialectRunsWithItsTemplates(t *testing.T) {
 	cluster.WriteTemplate(t, c, "layers/top", map[string]string{"a.txt": "top %PORT% %INSTANCE_ID% %INSTANCE_GROUPS% %colour% %NOPE%"})
 	cluster.WriteTemplate(t, c, "extras/one", map[string]string{"extra-one.txt": "1"})
 	cluster.WriteTemplate(t, c, "extras/two", map[string]string{"extra-two.txt": "2"})
-	cluster.Eventually(t, "all four templates picked up", func() string {
+	await.That(t, "all four templates picked up", func() string {
 		var list []struct{ Name string }
 		r := admin.Do("GET", "/api/templates", nil).OK(200, &list)
 		if len(list) == 4 {
@@ -49,7 +50,7 @@ func TestAConfigurationOfTheOlderDialectRunsWithItsTemplates(t *testing.T) {
 			"allInGroups": []string{"extras"},
 		},
 	}
-	cluster.Eventually(t, "the configuration accepted", func() string {
+	await.That(t, "the configuration accepted", func() string {
 		r := admin.Do("PUT", "/api/configurations/older", configuration)
 		if r.Status == 204 {
 			return ""
@@ -61,8 +62,8 @@ func TestAConfigurationOfTheOlderDialectRunsWithItsTemplates(t *testing.T) {
 	if made.State != "CREATING" || made.ID == "" {
 		t.Errorf("created %+v", made)
 	}
-	await := func(id, state string) (i universeInstance) {
-		cluster.Eventually(t, id+" "+state, func() string {
+	until := func(id, state string) (i universeInstance) {
+		await.That(t, id+" "+state, func() string {
 			r := admin.Do("GET", "/api/instances/"+id, nil).OK(200, &i)
 			if i.State == state {
 				return ""
@@ -71,7 +72,7 @@ func TestAConfigurationOfTheOlderDialectRunsWithItsTemplates(t *testing.T) {
 		})
 		return i
 	}
-	online := await(made.ID, "ONLINE")
+	online := until(made.ID, "ONLINE")
 	if online.AllocatedPort != 22000 || online.ProcessPID == nil || online.WrapperNodeID != "node-1" || online.AllocatedRAMMB != 64 {
 		t.Errorf("online %+v", online)
 	}
@@ -92,7 +93,7 @@ func TestAConfigurationOfTheOlderDialectRunsWithItsTemplates(t *testing.T) {
 
 	admin.Do("POST", "/api/instances/"+made.ID+"/execute", map[string]string{"command": "first"}).OK(200)
 	admin.Do("POST", "/api/instances/"+made.ID+"/execute", map[string]string{"command": "second"}).OK(200)
-	cluster.Eventually(t, "the last two lines", func() string {
+	await.That(t, "the last two lines", func() string {
 		var logs struct{ Lines []string }
 		r := admin.Do("GET", "/api/instances/"+made.ID+"/logs?lines=2", nil).OK(200, &logs)
 		if strings.Join(logs.Lines, "|") == "first|second" {
@@ -103,7 +104,7 @@ func TestAConfigurationOfTheOlderDialectRunsWithItsTemplates(t *testing.T) {
 
 	var restarted struct{ Instance universeInstance }
 	admin.Do("PATCH", "/api/instances/"+made.ID+"/lifecycle?target=restart", nil).OK(200, &restarted)
-	cluster.Eventually(t, "the same instance with another process", func() string {
+	await.That(t, "the same instance with another process", func() string {
 		var i universeInstance
 		r := admin.Do("GET", "/api/instances/"+made.ID, nil).OK(200, &i)
 		if i.State == "ONLINE" && i.ProcessPID != nil && *i.ProcessPID != *online.ProcessPID {
@@ -115,17 +116,17 @@ func TestAConfigurationOfTheOlderDialectRunsWithItsTemplates(t *testing.T) {
 		t.Error("the old process is still there")
 	}
 	admin.Do("DELETE", "/api/instances/"+made.ID, nil).OK(200)
-	await(made.ID, "STOPPED")
+	until(made.ID, "STOPPED")
 	admin.Do("DELETE", "/api/instances/"+made.ID, nil).OK(200)
 	if left := carriers(t, made.ID); len(left) > 0 {
 		t.Errorf("processes left: %v", left)
 	}
 	admin.Do("PATCH", "/api/instances/"+made.ID+"/lifecycle?target=start", nil).OK(200)
-	again := await(made.ID, "ONLINE")
+	again := until(made.ID, "ONLINE")
 	if err := syscall.Kill(*again.ProcessPID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	await(made.ID, "OFFLINE")
+	until(made.ID, "OFFLINE")
 }
 
 func TestAMinimumOfTheOlderDialectIsKept(t *testing.T) {

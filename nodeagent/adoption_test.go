@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -69,22 +69,7 @@ func (s *site) edit(id fleet.InstanceID, change func(*journal.Entry)) {
 }
 
 // logbook is a log that can be searched while it is written.
-type logbook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logbook) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
+type logbook struct{ await.Text }
 
 func (l *logbook) into(c *nodeagent.Config) { c.Log = slog.New(slog.NewTextHandler(l, nil)) }
 
@@ -124,9 +109,9 @@ func (s *site) endAll(id fleet.InstanceID) {
 	for _, pid := range s.processesOf(id) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	eventually(s.t, "the processes gone", func() (string, bool) {
+	await.That(s.t, "the processes gone", func() string {
 		left := s.processesOf(id)
-		return fmt.Sprint(left), len(left) == 0
+		return await.Unless(len(left) == 0, "%v", left)
 	})
 }
 
@@ -154,9 +139,9 @@ func TestAnInstanceWhoseEntryWasLostIsTakenUpWithItsProcess(t *testing.T) {
 			}
 			var log logbook
 			s.start(log.into)
-			eventually(t, "the instance taken up", func() (string, bool) {
+			await.That(t, "the instance taken up", func() string {
 				i, err := s.api().Instance(t.Context(), "aaaaaa")
-				return fmt.Sprintf("%+v, %v", i, err), err == nil && i.PID == a.PID && i.State == fleet.Online
+				return await.Unless(err == nil && i.PID == a.PID && i.State == fleet.Online, "%+v, %v", i, err)
 			})
 			if got := s.processesOf("aaaaaa"); fmt.Sprint(got) != fmt.Sprint(processes) {
 				t.Errorf("processes %v, before %v", got, processes)
@@ -184,7 +169,7 @@ func TestAnInstanceTakenUpKeepsItsTokenThroughARestartInPlace(t *testing.T) {
 	plan.OnCrash = fleet.CrashRestart
 	s.place("aaaaaa", 1, plan, 0)
 	first := s.awaitState("aaaaaa", 1, fleet.Online)
-	eventually(t, "the first run", func() (string, bool) { return "", s.running("aaaaaa", "up") != "" })
+	await.That(t, "the first run", func() string { return await.Unless(s.running("aaaaaa", "up") != "", "it is not up") })
 	s.stop()
 	if err := os.Remove(s.entryPath("aaaaaa")); err != nil {
 		t.Fatal(err)
@@ -194,9 +179,9 @@ func TestAnInstanceTakenUpKeepsItsTokenThroughARestartInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := s.await("aaaaaa", "a second run", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == 1 })
-	eventually(t, "both tokens", func() (string, bool) {
+	await.That(t, "both tokens", func() string {
 		tokens := strings.Fields(s.running("aaaaaa", "tokens"))
-		return fmt.Sprint(tokens), len(tokens) == 2 && tokens[0] == tokens[1]
+		return await.Unless(len(tokens) == 2 && tokens[0] == tokens[1], "%v", tokens)
 	})
 	if second.TokenHash != first.TokenHash {
 		t.Error("the token changed")
@@ -245,9 +230,9 @@ func TestAStartThatWasNotJournalledIsAdopted(t *testing.T) {
 		e.Machine.Status.State, e.Machine.Status.PID = fleet.Preparing, 0
 	})
 	s.start(taking)
-	eventually(t, "the same process", func() (string, bool) {
+	await.That(t, "the same process", func() string {
 		i, err := s.api().Instance(t.Context(), "aaaaaa")
-		return fmt.Sprintf("%+v, %v", i, err), err == nil && i.State == fleet.Online && i.PID == pid
+		return await.Unless(err == nil && i.State == fleet.Online && i.PID == pid, "%+v, %v", i, err)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -28,16 +29,16 @@ func TestConsoleLinesArriveInOrderAndVerbatim(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the lines", func() (string, bool) {
+	await.That(t, "the lines", func() string {
 		got, err := api.Tail(t.Context(), "aaaaaa", 100)
 		if err != nil {
-			return err.Error(), false
+			return err.Error()
 		}
 		var texts []string
 		for _, l := range got {
 			texts = append(texts, l.Text)
 		}
-		return fmt.Sprintf("%q", texts), cmp.Equal(lines, texts)
+		return await.Unless(cmp.Equal(lines, texts), "%q", texts)
 	})
 	two, err := api.Tail(t.Context(), "aaaaaa", 2)
 	if err != nil || len(two) != 2 || two[1].Text != "ümläut ☃" {
@@ -68,9 +69,9 @@ func TestLiveFiguresAndHeartbeats(t *testing.T) {
 		i.SaidState != "ONLINE" || i.State != fleet.Online || i.Name != "lobby-1" {
 		t.Errorf("%+v, %v", i, err)
 	}
-	eventually(t, "the report", func() (string, bool) {
+	await.That(t, "the report", func() string {
 		r, err := store.Get(t.Context(), s.store, store.ReportKey(node))
-		return fmt.Sprintf("%+v, %v", r, err), err == nil && r.Instances["aaaaaa"].Players == 3
+		return await.Unless(err == nil && r.Instances["aaaaaa"].Players == 3, "%+v, %v", r, err)
 	})
 	if err := api.Heartbeat(t.Context(), "aaaaaa", client.Heartbeat{Players: -1}); errs.FieldOf(err) != "players" {
 		t.Errorf("negative players: %v", err)
@@ -148,14 +149,14 @@ func TestEnvironmentAndPlaceholders(t *testing.T) {
 		t.Errorf("status %+v", st)
 	}
 	var env map[string]string
-	eventually(t, "the files", func() (string, bool) {
+	await.That(t, "the files", func() string {
 		c := s.running("aaaaaa", "command") // written last
 		env = map[string]string{}
 		for line := range strings.Lines(s.running("aaaaaa", "env")) {
 			k, v, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
 			env[k] = v
 		}
-		return c, c == fmt.Sprintf("%d %%NOPE%%\n", port)
+		return await.Unless(c == fmt.Sprintf("%d %%NOPE%%\n", port), "%q", c)
 	})
 	token := env["ORRERY_TOKEN"]
 	want := map[string]string{

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/nodeagent"
@@ -132,9 +133,9 @@ func last(t testing.TB, dir string) deadline.Moment {
 // after waits until a server has beaten after a moment.
 func (p *post) after(dir string, m deadline.Moment) {
 	p.t.Helper()
-	eventually(p.t, "a beat of "+dir, func() (string, bool) {
+	await.That(p.t, "a beat of "+dir, func() string {
 		at := last(p.t, dir)
-		return fmt.Sprint(at), at > m
+		return await.Unless(at > m, "%v", at)
 	})
 }
 
@@ -293,9 +294,9 @@ func TestAnAgentThatIsBackWithinTheDeadlineFindsItsExclusiveInstance(t *testing.
 	first := p.until()
 	kill()
 	_, kill = p.spawnAt(p.wire.endpoint(), "TEST_TTL="+slow.String())
-	eventually(t, "the deadline renewed", func() (string, bool) {
+	await.That(t, "the deadline renewed", func() string {
 		at := p.until().At
-		return at.Sub(first.At).String(), at > first.At.Add(slow)
+		return await.Unless(at > first.At.Add(slow), "%v later", at.Sub(first.At))
 	})
 	p.after(p.home, first.At)
 	if st := p.status(p.one); st.PID != before.PID || st.State != fleet.Online || !alive(st.PID) {
@@ -328,9 +329,9 @@ func TestAGuardThatIsKilledIsReplaced(t *testing.T) {
 	before := p.run(nil)
 	first := p.guardPID()
 	killed(t, first)
-	eventually(t, "another guard", func() (string, bool) {
+	await.That(t, "another guard", func() string {
 		now := p.guardPID()
-		return fmt.Sprint(now), now != 0 && now != first && alive(now)
+		return await.Unless(now != 0 && now != first && alive(now), "%v", now)
 	})
 	if st := p.status(p.one); st.PID != before.PID || !alive(before.PID) {
 		t.Errorf("status %+v", st)
@@ -346,12 +347,12 @@ func TestAnInstanceWhoseGuardsAreKilledAgainAndAgainIsEnded(t *testing.T) {
 	p := newPost(t)
 	p.start(p.over)
 	p.run(nil)
-	eventually(t, "its end", func() (string, bool) {
+	await.That(t, "its end", func() string {
 		if pid := p.guardPID(); pid > 0 && alive(pid) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		st := p.status(p.one)
-		return fmt.Sprintf("%+v", st), st.State == fleet.Failed && st.Reason == fleet.ReasonGuardFailed
+		return await.Unless(st.State == fleet.Failed && st.Reason == fleet.ReasonGuardFailed, "%+v", st)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -20,9 +21,9 @@ func alive(pid int) bool { return pid > 0 && syscall.Kill(pid, 0) == nil }
 
 func awaitGone(t testing.TB, pid int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("process %d gone", pid), func() (string, bool) {
+	await.That(t, fmt.Sprintf("process %d gone", pid), func() string {
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return string(b), !alive(pid) || strings.Contains(string(b), ") Z ")
+		return await.Unless(!alive(pid) || strings.Contains(string(b), ") Z "), "%q", b)
 	})
 }
 
@@ -30,10 +31,10 @@ func awaitGone(t testing.TB, pid int) {
 func (s *site) pidFrom(id fleet.InstanceID, file string) int {
 	s.t.Helper()
 	var pid int
-	eventually(s.t, file, func() (string, bool) {
+	await.That(s.t, file, func() string {
 		text := s.running(id, file)
 		pid, _ = strconv.Atoi(strings.TrimSpace(text))
-		return text, strings.HasSuffix(text, "\n") && pid > 0
+		return await.Unless(strings.HasSuffix(text, "\n") && pid > 0, "%q", text)
 	})
 	return pid
 }
@@ -180,9 +181,9 @@ func TestACrashTellsHow(t *testing.T) {
 		t.Errorf("log after the crash: %+v, %v", lines, err)
 	}
 	s.remove(store.PlacementKey(node, "aaaaaa"))
-	eventually(t, "the log gone with the record", func() (string, bool) {
+	await.That(t, "the log gone with the record", func() string {
 		_, err := s.api().Tail(t.Context(), "aaaaaa", 5)
-		return fmt.Sprint(err), errs.Is(err, errs.NotFound) && !exists(filepath.Join(s.dir, "logs", "aaaaaa"))
+		return await.Unless(errs.Is(err, errs.NotFound) && !exists(filepath.Join(s.dir, "logs", "aaaaaa")), "%v", err)
 	})
 }
 
@@ -289,10 +290,10 @@ func TestWithoutTheStoreInstancesRunOnAndCrashedOnesAreStartedAgain(t *testing.T
 		t.Fatal(err)
 	}
 	var second int
-	eventually(t, "a second run", func() (string, bool) {
+	await.That(t, "a second run", func() string {
 		text := s.running("aaaaaa", "pid")
 		second, _ = strconv.Atoi(strings.TrimSpace(text))
-		return text, second != 0 && second != first && alive(second)
+		return await.Unless(second != 0 && second != first && alive(second), "%q", text)
 	})
 	s.etcd.Restart(t)
 	st := s.await("aaaaaa", "the second run reported", func(st fleet.Status) bool { return st.Restarts == 1 && st.State == fleet.Online })
@@ -394,8 +395,8 @@ func TestWhatTheJournalCouldNotTakeIsWrittenWhenItCan(t *testing.T) {
 	if err := os.Remove(path + ".tmp"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the entry in the journal", func() (string, bool) {
+	await.That(t, "the entry in the journal", func() string {
 		b, err := os.ReadFile(path)
-		return fmt.Sprint(string(b), err), strings.Contains(string(b), `"ONLINE"`)
+		return await.Unless(strings.Contains(string(b), `"ONLINE"`), "%s %v", b, err)
 	})
 }

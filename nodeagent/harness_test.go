@@ -21,6 +21,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -227,9 +228,9 @@ func (s *site) status(id fleet.InstanceID) fleet.Status {
 func (s *site) await(id fleet.InstanceID, what string, ok func(fleet.Status) bool) fleet.Status {
 	s.t.Helper()
 	var last fleet.Status
-	eventually(s.t, what, func() (string, bool) {
+	await.That(s.t, what, func() string {
 		last = s.status(id)
-		return fmt.Sprintf("%+v", last), ok(last)
+		return await.Unless(ok(last), "%+v", last)
 	})
 	return last
 }
@@ -239,22 +240,6 @@ func (s *site) awaitState(id fleet.InstanceID, generation int64, state fleet.Sta
 	return s.await(id, fmt.Sprintf("%s generation %d %s", id, generation, state), func(st fleet.Status) bool {
 		return st.Generation == generation && st.State == state
 	})
-}
-
-// eventually waits for a condition and prints the last state when it does not come.
-func eventually(t testing.TB, what string, look func() (string, bool)) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		last, ok := look()
-		if ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s did not happen; last seen: %s", what, last)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
 }
 
 // api is a client of the agent as its record advertises it.

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
@@ -24,10 +25,10 @@ func (s *site) local() *client.Local { return client.NewLocal(s.dir) }
 func (s *site) awaitLocal(id fleet.InstanceID, what string, ok func(client.Instance) bool) client.Instance {
 	s.t.Helper()
 	var last client.Instance
-	eventually(s.t, what, func() (string, bool) {
+	await.That(s.t, what, func() string {
 		i, err := s.local().Instance(s.t.Context(), id)
 		last = i
-		return fmt.Sprintf("%+v, %v", i, err), err == nil && ok(i)
+		return await.Unless(err == nil && ok(i), "%+v, %v", i, err)
 	})
 	return last
 }
@@ -35,10 +36,10 @@ func (s *site) awaitLocal(id fleet.InstanceID, what string, ok func(client.Insta
 func (s *site) awaitAgent(what string, ok func(client.Agent) bool) client.Agent {
 	s.t.Helper()
 	var last client.Agent
-	eventually(s.t, what, func() (string, bool) {
+	await.That(s.t, what, func() string {
 		a, err := s.local().Agent(s.t.Context())
 		last = a
-		return fmt.Sprintf("%+v, %v", a, err), err == nil && ok(a)
+		return await.Unless(err == nil && ok(a), "%+v, %v", a, err)
 	})
 	return last
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/nodeagent"
@@ -57,9 +58,9 @@ func orphans(t *testing.T, reg *prometheus.Registry) float64 {
 // awaitOrphans waits until the metric says so many.
 func awaitOrphans(t *testing.T, reg *prometheus.Registry, want float64) {
 	t.Helper()
-	eventually(t, fmt.Sprint(want, " orphans"), func() (string, bool) {
+	await.That(t, fmt.Sprint(want, " orphans"), func() string {
 		got := orphans(t, reg)
-		return fmt.Sprint(got), got == want
+		return await.Unless(got == want, "%v", got)
 	})
 }
 
@@ -97,11 +98,11 @@ func TestAnInstanceWhoseRecordIsGoneIsStoppedByItsPolicyAfterItsGrace(t *testing
 	s.place("aaaaaa", 1, plan, 0)
 	s.awaitState("aaaaaa", 1, fleet.Online)
 	s.remove(store.PlacementKey(node, "aaaaaa"))
-	eventually(t, "the stop line", func() (string, bool) {
+	await.That(t, "the stop line", func() string {
 		b, _ := os.ReadFile(said)
-		return string(b), string(b) == "save and stop\n"
+		return await.Unless(string(b) == "save and stop\n", "%q", b)
 	})
-	eventually(t, "nothing of it left", func() (string, bool) { return "", !exists(s.entryPath("aaaaaa")) })
+	await.That(t, "nothing of it left", func() string { return await.Unless(!exists(s.entryPath("aaaaaa")), "its journal entry") })
 }
 
 func TestAnOrphanIsLeftAloneWhile(t *testing.T) {
@@ -164,8 +165,8 @@ func TestManyOrphansMakeTheStoreDoubted(t *testing.T) {
 		s.remove(store.PlacementKey(node, id))
 	}
 	awaitOrphans(t, reg, 4)
-	eventually(t, "the doubt told", func() (string, bool) {
-		return log.String(), strings.Contains(log.String(), "too much of what runs here has no record")
+	await.That(t, "the doubt told", func() string {
+		return await.Unless(strings.Contains(log.String(), "too much of what runs here has no record"), "%s", &log)
 	})
 	looks(t, s)
 	for _, pid := range pids {
@@ -185,7 +186,9 @@ func TestWhileTheStoreIsAwayNoOrphanIsEnded(t *testing.T) {
 	awaitOrphans(t, reg, 1)
 	s.etcd.Stop()
 	waited := time.Now()
-	eventually(t, "more than its grace to pass", func() (string, bool) { return "", time.Since(waited) > 3*time.Second })
+	await.That(t, "more than its grace to pass", func() string {
+		return await.Unless(time.Since(waited) > 3*time.Second, "%v", time.Since(waited))
+	})
 	if !alive(pid) {
 		t.Error("it was ended without the store")
 	}

@@ -1,18 +1,16 @@
 package nodeagent_test
 
 import (
-	"bytes"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -140,10 +138,10 @@ func TestAnAgentThatStartsWithoutTheStoreAdoptsAndServes(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, next := string(first.Data), first.Next
-	eventually(t, "the console going on at its byte", func() (string, bool) {
+	await.That(t, "the console going on at its byte", func() string {
 		chunk, err := s.local().Read(t.Context(), count, next, 0)
 		text, next = text+string(chunk.Data), chunk.Next
-		return fmt.Sprintf("%q, %v", text, err), strings.Contains(text, "got hello\n") && strings.HasSuffix(text, "\n")
+		return await.Unless(strings.Contains(text, "got hello\n") && strings.HasSuffix(text, "\n"), "%q, %v", text, err)
 	})
 	n := 0
 	for line := range strings.Lines(text) {
@@ -237,32 +235,14 @@ func TestManyOrdersGivenMeanwhileAreObeyedAndTold(t *testing.T) {
 	for i := range 6 {
 		s.order(s.id(i), 1, fleet.OrderKill)
 	}
-	var log lines
-	s.start(func(c *nodeagent.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	var log logbook
+	s.start(log.into)
 	for i := range 6 {
 		s.awaitState(s.id(i), 1, fleet.Stopped)
 	}
 	if want := "most of what runs here was ordered to stop"; !strings.Contains(log.String(), want) {
 		t.Errorf("%q is not in the log:\n%s", want, log.String())
 	}
-}
-
-// lines collects what an agent says while others read it.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }
 
 func TestAnEmptiedStoreStopsNothing(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/standalone/stack"
 )
@@ -37,46 +37,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// eventually asks again every 10 ms until check returns ""; otherwise it fails
-// with the last thing check said.
-func eventually(t *testing.T, what string, check func() string) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		last := check()
-		if last == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("never saw %s; last: %s", what, last)
-		}
-		<-time.After(10 * time.Millisecond)
-	}
-}
-
-// output collects what a process writes while others read it.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
 // program is a running standalone.
 type program struct {
 	t              *testing.T
 	cmd            *exec.Cmd
-	stdout, stderr output
+	stdout, stderr await.Text
 	data           string
 	ended          chan struct{}
 	ready          stack.Ready
@@ -130,7 +95,7 @@ func start(t *testing.T, data string, args ...string) *program {
 
 func (p *program) awaitReady() {
 	p.t.Helper()
-	eventually(p.t, "ready.json", func() string {
+	await.That(p.t, "ready.json", func() string {
 		select {
 		case <-p.ended:
 			p.t.Fatalf("ended before it was ready:\n%s", &p.stderr)
@@ -175,7 +140,7 @@ type instance struct {
 func (p *program) running(n int) map[string]instance {
 	p.t.Helper()
 	var byName map[string]instance
-	eventually(p.t, fmt.Sprint(n, " running instances"), func() string {
+	await.That(p.t, fmt.Sprint(n, " running instances"), func() string {
 		var page struct{ Data []instance }
 		p.get("/api/v1/services?pageSize=100", &page)
 		byName = map[string]instance{}
@@ -266,7 +231,7 @@ func processes(t *testing.T, dir string) []int {
 // sweep ends the instances a test left running in its data directory.
 func sweep(t *testing.T, dir string) {
 	t.Helper()
-	eventually(t, "no instance left", func() string {
+	await.That(t, "no instance left", func() string {
 		left := processes(t, dir)
 		for _, pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL)

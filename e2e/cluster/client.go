@@ -10,7 +10,8 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/orreryhq/orrery/libs/await"
 )
 
 // Client speaks JSON to a cluster as a logged-in user.
@@ -163,32 +164,11 @@ func (c *Client) Instance(ref string) Instance {
 	return i
 }
 
-// Eventually waits until check returns "", asking again every 10 ms; otherwise
-// it fails with the last thing check said.
-func Eventually(t testing.TB, what string, check func() string) {
-	t.Helper()
-	deadline := time.Now().Add(Patience)
-	for {
-		last := check()
-		if last == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("never saw %s; last: %s", what, last)
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-t.Context().Done():
-			t.Fatalf("waiting for %s: %v", what, t.Context().Err())
-		}
-	}
-}
-
 // AwaitRunning waits until exactly n instances of a group run, and returns them.
 func (c *Client) AwaitRunning(group string, n int) []Instance {
 	c.t.Helper()
 	var running []Instance
-	Eventually(c.t, fmt.Sprintf("%d running instances of %s", n, group), func() string {
+	await.That(c.t, fmt.Sprintf("%d running instances of %s", n, group), func() string {
 		running = c.Running(group)
 		if len(running) == n {
 			return ""
@@ -202,7 +182,7 @@ func (c *Client) AwaitRunning(group string, n int) []Instance {
 func (c *Client) AwaitState(ref, state string) Instance {
 	c.t.Helper()
 	var i Instance
-	Eventually(c.t, ref+" in state "+state, func() string {
+	await.That(c.t, ref+" in state "+state, func() string {
 		if i = c.Instance(ref); i.State == state {
 			return ""
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/e2e/cluster/site"
+	"github.com/orreryhq/orrery/libs/await"
 )
 
 // processes is etcd and the five services, each its own process, and one node.
@@ -48,7 +49,7 @@ func (p *processes) awaitReady() {
 	ctx, cancel := context.WithTimeout(p.t.Context(), Patience)
 	defer cancel()
 	var admin *Client
-	Eventually(p.t, "the services ready", func() string {
+	await.That(p.t, "the services ready", func() string {
 		for _, process := range p.site.Processes() {
 			if !process.Running() {
 				p.t.Fatalf("%s ended: %v", process.Name, process.Ended())

@@ -14,6 +14,7 @@ import (
 	"github.com/orreryhq/orrery/e2e/cluster"
 	"github.com/orreryhq/orrery/e2e/compose"
 	"github.com/orreryhq/orrery/examples/arena/ping"
+	"github.com/orreryhq/orrery/libs/await"
 )
 
 func TestMain(m *testing.M) {
@@ -51,7 +52,7 @@ func perNode(all []cluster.Instance) map[string]int {
 func awaitAnswer(t *testing.T, s *compose.Stack, i cluster.Instance) {
 	t.Helper()
 	address := net.JoinHostPort(s.Container(i.Node).IP(t.Context()), strconv.Itoa(i.Port))
-	cluster.Eventually(t, fmt.Sprint(i.ID, " answering at ", address), func() string {
+	await.That(t, fmt.Sprint(i.ID, " answering at ", address), func() string {
 		if _, err := ping.Ping(cluster.Bounded(t), address); err != nil {
 			return err.Error()
 		}
@@ -77,7 +78,7 @@ func TestSixServersFillThreeNodesAndBothGatewaysShowThem(t *testing.T) {
 	for _, i := range running {
 		awaitAnswer(t, s, i)
 		first.Do("POST", "/api/v1/services/"+i.ID+"/command", map[string]string{"command": "say hello " + i.UID}).OK(200)
-		cluster.Eventually(t, "the line on the console of "+i.ID, func() string {
+		await.That(t, "the line on the console of "+i.ID, func() string {
 			console := second.Do("GET", "/api/v1/services/"+i.ID+"/console/history", nil).OK(200).Body
 			if strings.Contains(string(console), "hello "+i.UID) {
 				return ""

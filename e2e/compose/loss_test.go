@@ -8,6 +8,7 @@ import (
 
 	"github.com/orreryhq/orrery/e2e/cluster"
 	"github.com/orreryhq/orrery/e2e/compose"
+	"github.com/orreryhq/orrery/libs/await"
 )
 
 // lives are what must not change of instances nobody touched.
@@ -58,7 +59,7 @@ func untouched(t *testing.T, before, after []cluster.Instance) {
 func awaitTakeover(t *testing.T, admin *cluster.Client, group, lost string, n int) []cluster.Instance {
 	t.Helper()
 	var off []cluster.Instance
-	cluster.Eventually(t, fmt.Sprintf("%d instances on the other nodes than %s", n, lost), func() string {
+	await.That(t, fmt.Sprintf("%d instances on the other nodes than %s", n, lost), func() string {
 		if _, off = split(admin.Running(group), lost); len(off) == n {
 			return ""
 		}
@@ -108,7 +109,7 @@ func TestANodeIsCutOffAndServesOnUntilItIsBack(t *testing.T) {
 
 	node.Connect(s.Network())
 	s.AwaitNodes(admin, "agent-1", "agent-2", "agent-3")
-	cluster.Eventually(t, "the surplus trimmed and nothing else stopped", func() string {
+	await.That(t, "the surplus trimmed and nothing else stopped", func() string {
 		running := admin.Running("game")
 		on, _ := split(running, victim)
 		if len(running) == 6 && len(on) == len(processes(t, node)) {
@@ -141,7 +142,7 @@ func TestAMemberOfEtcdIsLostAndServiceGoesOn(t *testing.T) {
 		s.Container(member).Kill()
 		group := fmt.Sprint("during-", n+1)
 		// A write whose answer went with the member is told as such; whoever asked asks again.
-		cluster.Eventually(t, "a group created without "+member, func() string {
+		await.That(t, "a group created without "+member, func() string {
 			if r := admin.Do("POST", "/api/v1/groups", arenaGroup(group, 1)); r.Status != 201 && r.Status != 409 {
 				return string(r.Body)
 			}
@@ -168,7 +169,7 @@ func TestSchedulersAreScaledToFour(t *testing.T) {
 	for _, c := range replicas {
 		s.AwaitHealthy(c)
 	}
-	cluster.Eventually(t, "sixteen shards with each of four schedulers", func() string {
+	await.That(t, "sixteen shards with each of four schedulers", func() string {
 		out, err := s.Container("etcd-1").Exec(t.Context(), "etcdctl", "get", "--prefix", "--print-value-only", "/orrery/v1/shards/scheduler/")
 		if err != nil {
 			return err.Error()

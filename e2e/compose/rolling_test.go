@@ -6,6 +6,7 @@ import (
 
 	"github.com/orreryhq/orrery/e2e/cluster"
 	"github.com/orreryhq/orrery/e2e/compose"
+	"github.com/orreryhq/orrery/libs/await"
 )
 
 func TestEveryServiceIsRestartedInTurnAndNoPlacementOrCallFails(t *testing.T) {
@@ -35,7 +36,7 @@ func TestEveryServiceIsRestartedInTurnAndNoPlacementOrCallFails(t *testing.T) {
 func awaitProgress(t *testing.T, load *compose.Load, restarted string) {
 	t.Helper()
 	before := load.Done()
-	cluster.Eventually(t, "instances coming and going after the restart of "+restarted, func() string {
+	await.That(t, "instances coming and going after the restart of "+restarted, func() string {
 		if n := load.Done() - before; n < 5 {
 			return fmt.Sprint(n)
 		}
@@ -48,7 +49,7 @@ func awaitProgress(t *testing.T, load *compose.Load, restarted string) {
 func restartNode(t *testing.T, s *compose.Stack, admin *cluster.Client, node string) {
 	t.Helper()
 	admin.Do("POST", "/api/v1/nodes/"+node+"/cordon", nil).OK(200)
-	cluster.Eventually(t, node+" without load", func() string {
+	await.That(t, node+" without load", func() string {
 		for _, i := range admin.Instances("load") {
 			if i.Node == node && i.State != "STOPPED" {
 				return fmt.Sprintf("%+v", i)

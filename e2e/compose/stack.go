@@ -21,6 +21,7 @@ import (
 
 	"github.com/orreryhq/orrery/e2e/cluster"
 	"github.com/orreryhq/orrery/examples"
+	"github.com/orreryhq/orrery/libs/await"
 )
 
 // password is the admin's in every stack.
@@ -110,13 +111,13 @@ func (s *Stack) awaitReady() {
 // AwaitHealthy waits until a container's health check passes.
 func (s *Stack) AwaitHealthy(c Container) {
 	s.t.Helper()
-	cluster.Eventually(s.t, c.Name+" healthy", func() string { return c.Health(s.t.Context()) })
+	await.That(s.t, c.Name+" healthy", func() string { return c.Health(s.t.Context()) })
 }
 
 // AwaitNodes waits until exactly these nodes are online.
 func (s *Stack) AwaitNodes(admin *cluster.Client, want ...string) {
 	s.t.Helper()
-	cluster.Eventually(s.t, fmt.Sprint("online nodes ", want), func() string {
+	await.That(s.t, fmt.Sprint("online nodes ", want), func() string {
 		var page struct{ Data []struct{ ID, Status string } }
 		reply := admin.Do("GET", "/api/v1/nodes", nil).OK(200, &page)
 		var online []string

@@ -5,11 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-)
 
-// patience bounds every wait.
-const patience = 20 * time.Second
+	"github.com/orreryhq/orrery/libs/await"
+)
 
 // shell is a process that runs a script; it is killed when the test ends.
 func shell(t *testing.T, script string) *Process {
@@ -22,26 +20,23 @@ func shell(t *testing.T, script string) *Process {
 	return p
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("never saw %s", what)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
+// said is what the process has written so far.
+func (p *Process) said() string {
+	b, _ := os.ReadFile(p.log)
+	return string(b)
 }
 
-func (p *Process) logged(text string) bool {
-	b, err := os.ReadFile(p.log)
-	return err == nil && strings.Contains(string(b), text)
+// up waits for the line every script says first.
+func (p *Process) up(t *testing.T) {
+	t.Helper()
+	await.That(t, "the start", func() string { return await.Unless(strings.Contains(p.said(), "up"), "%q", p.said()) })
 }
 
 func TestAnEndThatWasAskedForIsNoNews(t *testing.T) {
 	p := shell(t, "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done")
-	eventually(t, "the start", func() bool { return p.logged("up") })
+	p.up(t)
 	p.Pause()
-	if err := p.Stop(); err != nil || !p.logged("bye") {
+	if err := p.Stop(); err != nil || !strings.Contains(p.said(), "bye") {
 		t.Errorf("a stop of a paused process: %v", err)
 	}
 	if p.Running() || p.PID() != 0 {
@@ -65,7 +60,7 @@ func TestAnEndThatWasAskedForIsNoNews(t *testing.T) {
 
 func TestAnEndNobodyAskedForIsNoted(t *testing.T) {
 	p := shell(t, "exit 3")
-	eventually(t, "the end", func() bool { return !p.Running() })
+	await.That(t, "the end", func() string { return await.Unless(!p.Running(), "process %d runs", p.PID()) })
 	if ends := p.Ended(); len(ends) != 1 || !strings.Contains(ends[0], "exit status 3") {
 		t.Errorf("ended %q", ends)
 	}
@@ -73,7 +68,7 @@ func TestAnEndNobodyAskedForIsNoted(t *testing.T) {
 
 func TestABadEndIsAnErrorOfTheStop(t *testing.T) {
 	p := shell(t, "trap 'exit 4' TERM; echo up; while :; do sleep 0.01; done")
-	eventually(t, "the start", func() bool { return p.logged("up") })
+	p.up(t)
 	if err := p.Stop(); err == nil || !strings.Contains(err.Error(), "exit status 4") {
 		t.Errorf("err = %v", err)
 	}

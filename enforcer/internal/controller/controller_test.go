@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -256,9 +257,12 @@ func apart(a, b *Controller) (ofA, ofB fleet.GroupName) {
 func (w *world) share(enforcers ...*Controller) {
 	w.t.Helper()
 	for _, c := range enforcers {
-		eventually(w.t, w, "an even share", func() bool {
+		await.That(w.t, "an even share", func() string {
 			n := c.replica.Owned().Count()
-			return n == fleet.ShardCount/len(enforcers) || n == fleet.ShardCount/len(enforcers)+1
+			if n == fleet.ShardCount/len(enforcers) || n == fleet.ShardCount/len(enforcers)+1 {
+				return ""
+			}
+			return fmt.Sprintf("%d shards\n%s", n, dump(w.view.Snapshot()))
 		})
 	}
 }
@@ -280,8 +284,12 @@ func TestEnforcersShareTheGroupsAndTakeOverFromOneThatCloses(t *testing.T) {
 	w.group(ofB, minimum(2))
 	first := w.untilLiving(ofA, 1)[0].Intent.ID
 	w.untilLiving(ofB, 2)
-	eventually(t, w, "each to have done its own part", func() bool {
-		return actions(t, a, plan.Create) == 1 && actions(t, b, plan.Create) == 2
+	await.That(t, "each to have done its own part", func() string {
+		ofOne, ofOther := actions(t, a, plan.Create), actions(t, b, plan.Create)
+		if ofOne == 1 && ofOther == 2 {
+			return ""
+		}
+		return fmt.Sprintf("a made %v and b %v\n%s", ofOne, ofOther, dump(w.view.Snapshot()))
 	})
 	stop()
 	w.online(first)
@@ -312,7 +320,13 @@ func TestWhatAJoiningEnforcerIsGivenItLooksAtAtOnce(t *testing.T) {
 	before := actions(t, a, plan.Create)
 	w.crash(i.Intent.ID)
 	w.untilLiving(ofB, 1)
-	eventually(t, w, "b to have replaced it", func() bool { return actions(t, again, plan.Create) == 1 })
+	await.That(t, "b to have replaced it", func() string {
+		made := actions(t, again, plan.Create)
+		if made == 1 {
+			return ""
+		}
+		return fmt.Sprintf("b made %v\n%s", made, dump(w.view.Snapshot()))
+	})
 	if did := actions(t, a, plan.Create); did != before {
 		t.Errorf("a made %v instances of a group that is b's", did-before)
 	}
@@ -338,19 +352,6 @@ func TestAnOwnerThatLostItsShardActsOnlyUnderANewOwnership(t *testing.T) {
 	for i := range w.view.Snapshot().GroupInstances("lobby") {
 		if rev := i.Intent.CreateRev; rev > held.CreateRev && rev < now.CreateRev && i.Intent.Ordinal > 1 {
 			t.Errorf("%s was made at %d, while nobody owned the shard", i.Intent.Name, rev)
-		}
-	}
-}
-
-// eventually waits for what no record shows.
-func eventually(t testing.TB, w *world, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(20 * time.Second)
-	for !ok() {
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-deadline:
-			t.Fatalf("waited in vain for %s:\n%s", what, dump(w.view.Snapshot()))
 		}
 	}
 }

@@ -9,11 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/storetest"
@@ -65,25 +67,15 @@ func call(args ...string) (code int, stdout, stderr string) {
 }
 
 // eventually calls a local command until its output holds all of the wanted.
-func eventually(t *testing.T, wanted []string, args ...string) string {
+func eventually(t *testing.T, wanted []string, args ...string) (out string) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		code, out, complaint := call(args...)
-		missing := ""
-		for _, w := range wanted {
-			if !strings.Contains(out, w) {
-				missing = w
-			}
-		}
-		if code == exitOK && missing == "" {
-			return out
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%v: exit code %d, never saw %q in %q, %q", args, code, missing, out, complaint)
-		}
-		<-time.After(20 * time.Millisecond)
-	}
+	await.That(t, fmt.Sprintf("%q of %v", wanted, args), func() string {
+		code, stdout, complaint := call(args...)
+		out = stdout
+		missing := slices.ContainsFunc(wanted, func(w string) bool { return !strings.Contains(out, w) })
+		return await.Unless(code == exitOK && !missing, "exit code %d, %q, %q", code, out, complaint)
+	})
+	return out
 }
 
 func put[T any](t *testing.T, etcd *storetest.Etcd, key store.Key[T], value T) {

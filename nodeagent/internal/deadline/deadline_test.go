@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
@@ -238,7 +239,10 @@ func TestASessionOpensAndItsRenewalsGoOn(t *testing.T) {
 		t.Errorf("deadline %+v is after the session's own %d", first, end)
 	}
 	s.renew(sent.Add(time.Second))
-	eventually(t, "a later deadline", func() bool { return r.stored(t).At > first.At })
+	await.That(t, "a later deadline", func() string {
+		at := r.stored(t).At
+		return await.Unless(at > first.At, "%v later", at.Sub(first.At))
+	})
 }
 
 func TestASessionThatIsNotRenewedEndsInstancesInTwoSteps(t *testing.T) {
@@ -332,15 +336,6 @@ func TestAnAlarmRingsAtItsMomentAndAtOnceForAPastOne(t *testing.T) {
 		<-a.Rings()
 		if Now() < at {
 			t.Errorf("rang %v too early", at.Sub(Now()))
-		}
-	}
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s did not happen", what)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
@@ -127,10 +128,10 @@ func (p *post) watched(g *guard.Guard, r runtime.Process) {
 func (p *post) pid(name string) int {
 	p.t.Helper()
 	n := 0
-	eventually(p.t, name, func() bool {
+	await.That(p.t, name, func() string {
 		b, _ := os.ReadFile(filepath.Join(p.spec.Dir, name))
 		n, _ = strconv.Atoi(strings.TrimSuffix(string(b), "\n"))
-		return strings.HasSuffix(string(b), "\n") && n > 0
+		return await.Unless(strings.HasSuffix(string(b), "\n") && n > 0, "%q", b)
 	})
 	return n
 }
@@ -138,15 +139,6 @@ func (p *post) pid(name string) int {
 func alive(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(b), ") Z ")
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); <-time.After(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s did not happen", what)
-		}
-	}
 }
 
 func gone(t *testing.T, what string, c <-chan struct{}) {
@@ -193,7 +185,9 @@ func TestARenewedDeadlineIsKeptAndOneThatIsDrawnInIsSeen(t *testing.T) {
 	r := p.run("exec sleep 1000")
 	p.watched(g, r)
 	p.until(time.Hour, often)
-	eventually(t, "the first deadline", func() bool { return deadline.Now() > first.At })
+	await.That(t, "the first deadline", func() string {
+		return await.Unless(deadline.Now() > first.At, "%v left", first.At.Sub(deadline.Now()))
+	})
 	if err := syscall.Kill(g.PID(), syscall.SIGTERM); err != nil || !alive(g.PID()) || !alive(r.Identity().Server.PID) {
 		t.Fatalf("ended after a renewal: %v", err)
 	}

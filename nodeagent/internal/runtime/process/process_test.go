@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
@@ -111,19 +112,14 @@ func exited(t *testing.T, p runtime.Process) runtime.Exit {
 }
 
 // eventually waits for a file to satisfy a condition.
-func eventually(t *testing.T, path string, ok func(string) bool) string {
+func eventually(t *testing.T, path string, ok func(string) bool) (text string) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
+	await.That(t, "what "+path+" has to say", func() string {
 		b, _ := os.ReadFile(path)
-		if ok(string(b)) {
-			return string(b)
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s stayed at %q", path, b)
-		}
-		<-time.After(2 * time.Millisecond)
-	}
+		text = string(b)
+		return await.Unless(ok(text), "%q", text)
+	})
+	return text
 }
 
 func alive(pid int) bool {
