@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,9 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
-	"go.uber.org/zap"
 
 	"github.com/orreryhq/orrery/libs/pause"
 )
@@ -236,19 +233,11 @@ func (b *bench) launchLimit(ctx context.Context) (float64, error) {
 }
 
 func (b *bench) commitTime(ctx context.Context) (float64, error) {
-	cfg := embed.NewConfig()
-	cfg.Dir = filepath.Join(b.dir, "limit-etcd")
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	loopback := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = loopback, loopback
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = loopback, loopback
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	server, err := embed.StartEtcd(cfg)
+	server, err := b.startEtcd("limit-etcd")
 	if err != nil {
 		return 0, err
 	}
 	defer server.Close()
-	<-server.Server.ReadyNotify()
 	client := v3client.New(server.Server)
 	defer client.Close()
 	var puts []time.Duration

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,7 +13,6 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
-	"go.uber.org/zap"
 
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
@@ -36,10 +34,11 @@ const (
 // agents share one host. So once more with its processors busy every other five
 // seconds: then the usage of all nodes moves all the time.
 func measureRest(ctx context.Context, b *bench) error {
-	db, err := startRestEtcd(b)
+	server, err := b.startEtcd("rest-etcd")
 	if err != nil {
 		return err
 	}
+	db := &restEtcd{Etcd: server}
 	defer db.Close()
 	f := &restFleet{dir: filepath.Join(b.dir, "rest"), endpoint: "http://" + db.Clients[0].Addr().String()}
 	defer f.stop()
@@ -145,26 +144,10 @@ func (w *writes) take() (total int, byKind map[string]int) {
 	return total, byKind
 }
 
-// restEtcd is one member as an operator would run it: on disk, with fsync.
+// restEtcd is one member whose history is compacted when the measurement says so.
 type restEtcd struct {
 	*embed.Etcd
 	compacted int64
-}
-
-func startRestEtcd(b *bench) (*restEtcd, error) {
-	cfg := embed.NewConfig()
-	cfg.Dir = filepath.Join(b.dir, "rest-etcd")
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	loopback := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = loopback, loopback
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = loopback, loopback
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	server, err := embed.StartEtcd(cfg)
-	if err != nil {
-		return nil, err
-	}
-	<-server.Server.ReadyNotify()
-	return &restEtcd{Etcd: server}, nil
 }
 
 // compact drops history up to now, as etcd's own periodic compaction does.
