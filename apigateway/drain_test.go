@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/orreryhq/orrery/libs/await"
 )
 
 func TestARequestOnItsWayIsAnsweredThoughTheGatewayEnds(t *testing.T) {
@@ -41,17 +43,14 @@ func TestARequestOnItsWayIsAnsweredThoughTheGatewayEnds(t *testing.T) {
 // refused waits until an address takes no connection any more.
 func refused(t *testing.T, address string) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
+	await.That(t, "the address refusing connections", func() string {
 		c, err := net.Dial("tcp", address)
 		if err != nil {
-			return
+			return ""
 		}
 		_ = c.Close()
-		if time.Now().After(deadline) {
-			t.Fatalf("%s still takes connections", address)
-		}
-	}
+		return address + " took one"
+	})
 }
 
 func TestWhoConnectsAndSaysNothingHoldsNothingUpForLong(t *testing.T) {

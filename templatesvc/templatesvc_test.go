@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -82,17 +83,14 @@ func (w *world) head() (fleet.TemplateHead, bool) {
 	return h, err == nil
 }
 
-func (w *world) await(what string, ok func(h fleet.TemplateHead, exists bool) bool) fleet.TemplateHead {
+func (w *world) await(what string, ok func(h fleet.TemplateHead, exists bool) bool) (h fleet.TemplateHead) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); ; <-time.After(5 * time.Millisecond) {
-		h, exists := w.head()
-		if ok(h, exists) {
-			return h
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("never %s: %+v", what, h)
-		}
-	}
+	await.That(w.t, what, func() string {
+		exists := false
+		h, exists = w.head()
+		return await.Unless(ok(h, exists), "%+v", h)
+	})
+	return h
 }
 
 func (w *world) versions() int {
@@ -254,13 +252,10 @@ func TestALinkThatLeadsOutIsNotPublished(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(w.dir, "g", "later", "sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); ; <-time.After(5 * time.Millisecond) {
-		if _, err := store.Get(t.Context(), w.c, store.TemplateHeadKey(other)); err == nil {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+	await.That(t, "the later template", func() string {
+		_, err := store.Get(t.Context(), w.c, store.TemplateHeadKey(other))
+		return await.Unless(err == nil, "%v", err)
+	})
 	if now, _ := w.head(); now.ModRev != h.ModRev {
 		t.Error("the head moved to a tree with a link that leads out")
 	}

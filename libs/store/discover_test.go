@@ -2,10 +2,12 @@ package store_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/storetest"
@@ -29,13 +31,10 @@ func TestADiscoveryFollowsTheReplicasOfItsService(t *testing.T) {
 	}
 	expect := func(want ...string) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
-			if got := d.URLs(); slices.Equal(got, want) {
-				return
-			} else if time.Now().After(deadline) {
-				t.Fatalf("URLs %v, want %v", got, want)
-			}
-		}
+		await.That(t, fmt.Sprint("the URLs ", want), func() string {
+			got := d.URLs()
+			return await.Unless(slices.Equal(got, want), "%v", got)
+		})
 	}
 	a := open("templatesvc", "a", "http://a")
 	open("templatesvc", "b", "http://b")

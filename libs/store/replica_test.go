@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -85,18 +86,19 @@ func (p *player) expect(figures map[string]float64) {
 // until waits for a condition.
 func (p *player) until(what string, ok func() bool) {
 	p.t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); <-time.After(time.Millisecond) {
-		if time.Now().After(deadline) {
-			p.t.Fatalf("waited in vain for %s %s; it owns %d shards under epoch %d, wrote %d times, was refused %v times",
-				p.Self.Replica, what, p.Owned().Count(), p.Owned().Epoch(), p.wrote.Load(), p.figure("fenced_total"))
+	await.That(p.t, p.Self.Replica+" "+what, func() string {
+		if ok() {
+			return ""
 		}
-	}
+		return fmt.Sprintf("it owns %d shards under epoch %d, wrote %d times, was refused %v times",
+			p.Owned().Count(), p.Owned().Epoch(), p.wrote.Load(), p.figure("fenced_total"))
+	})
 }
 
 // shared waits until the replicas own the shards evenly between them.
 func shared(t *testing.T, players ...*player) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; <-time.After(2 * time.Millisecond) {
+	await.That(t, "an even share", func() string {
 		sum, even, state := 0, true, ""
 		for _, p := range players {
 			n := p.Owned().Count()
@@ -104,13 +106,8 @@ func shared(t *testing.T, players ...*player) {
 			even = even && n >= fleet.ShardCount/len(players) && n <= fleet.ShardCount/len(players)+1
 			state += fmt.Sprintf(" %s=%d", p.Self.Replica, n)
 		}
-		if even && sum == fleet.ShardCount {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not shared evenly:%s", state)
-		}
-	}
+		return await.Unless(even && sum == fleet.ShardCount, "%s", state)
+	})
 }
 
 // holders are the shard keys by shard.

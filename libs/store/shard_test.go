@@ -2,10 +2,12 @@ package store_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -26,11 +28,10 @@ func runReplica(t *testing.T, r *store.Replica) {
 // owns waits until a replica owns so many shards.
 func owns(t *testing.T, r *store.Replica, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); r.Owned().Count() != n; <-time.After(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s owns %d shards, want %d", r.Self.Replica, r.Owned().Count(), n)
-		}
-	}
+	await.That(t, fmt.Sprintf("%s own %d shards", r.Self.Replica, n), func() string {
+		got := r.Owned().Count()
+		return await.Unless(got == n, "%d", got)
+	})
 }
 
 func TestShardsClaimedWithALostAnswerAreOwned(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -36,16 +37,12 @@ func join(t *testing.T, c *store.Client) fleet.Meta {
 // again tries until it works.
 func again(t *testing.T, what string, try func(context.Context) error) {
 	t.Helper()
-	var err error
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
+	await.That(t, what, func() string {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		err = try(ctx)
-		cancel()
-		if err == nil {
-			return
-		}
-	}
-	t.Fatalf("%s: %v", what, err)
+		defer cancel()
+		err := try(ctx)
+		return await.Unless(err == nil, "%v", err)
+	})
 }
 
 // exchange puts other data in the place of a running etcd's and returns a copy of what it had.

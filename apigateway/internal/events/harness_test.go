@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/orreryhq/orrery/apigateway/internal/events"
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -89,13 +90,10 @@ func (r *replica) commit(writes ...store.Write) int64 {
 
 func (r *replica) waitFor(rev int64) {
 	r.t.Helper()
-	deadline := time.Now().Add(patience)
-	for r.log.Head() < rev {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("the log is at %d, not at %d", r.log.Head(), rev)
-		}
-		<-time.After(time.Millisecond)
-	}
+	await.That(r.t, fmt.Sprint("revision ", rev, " in the log"), func() string {
+		head := r.log.Head()
+		return await.Unless(head >= rev, "%d", head)
+	})
 }
 
 func (r *replica) createGroup(name fleet.GroupName) int64 {

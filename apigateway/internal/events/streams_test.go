@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/events"
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -254,18 +255,11 @@ func TestTooManyStreamsAreRefused(t *testing.T) {
 		t.Errorf("the second stream: %s", resp.Status)
 	}
 	s.cancel()
-	deadline := time.Now().Add(patience)
-	for {
+	await.That(t, "the freed place given away", func() string {
 		resp, cancel := r.request("")
 		cancel()
-		if resp.StatusCode == http.StatusOK {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("a freed place is not given away: %s", resp.Status)
-		}
-		<-time.After(time.Millisecond)
-	}
+		return await.Unless(resp.StatusCode == http.StatusOK, "%s", resp.Status)
+	})
 }
 
 func TestClosedStreamsEnd(t *testing.T) {
@@ -364,20 +358,13 @@ func TestATicketIsGoodForItsStreamAndItsTimeOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(patience)
-	for {
+	await.That(t, "the end of all tickets", func() string {
 		left, _, err := store.List(t.Context(), c, store.Tickets())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(left) == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d tickets still stand", len(left))
-		}
-		<-time.After(20 * time.Millisecond)
-	}
+		return await.Unless(len(left) == 0, "%d of them", len(left))
+	})
 	if _, err := tickets.Redeem(t.Context(), late, "events"); !errs.Is(err, errs.Unauthenticated) {
 		t.Errorf("an expired one: %v", err)
 	}

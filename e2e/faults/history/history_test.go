@@ -6,15 +6,13 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/orreryhq/orrery/e2e/faults/history"
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
-
-const patience = 20 * time.Second
 
 func TestEveryRevisionIsRecordedAndReplayed(t *testing.T) {
 	c := storetest.Start(t).Client(t)
@@ -24,14 +22,10 @@ func TestEveryRevisionIsRecordedAndReplayed(t *testing.T) {
 	wg.Go(func() { r.Run(ctx, c) })
 	defer func() { cancel(); wg.Wait() }()
 
-	await := func(rev int64) {
-		for deadline := time.Now().Add(patience); r.Rev() < rev; <-time.After(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("at revision %d of %d", r.Rev(), rev)
-			}
-		}
+	catchUp := func(rev int64) {
+		await.That(t, fmt.Sprint("revision ", rev), func() string { return await.Unless(r.Rev() >= rev, "%d", r.Rev()) })
 	}
-	await(1)
+	catchUp(1)
 	key := store.NodeKey("node-1")
 	rev, err := c.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(key, fleet.Node{ID: "node-1"}), store.Create(store.AllocKey("node-1"), fleet.Alloc{})}})
 	if err != nil {
@@ -44,7 +38,7 @@ func TestEveryRevisionIsRecordedAndReplayed(t *testing.T) {
 	if rev, err = c.Commit(ctx, store.Txn{Writes: []store.Write{store.Remove(key, rev)}}); err != nil {
 		t.Fatal(err)
 	}
-	await(rev)
+	catchUp(rev)
 	events, err := r.Events()
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -120,17 +121,14 @@ func (w *world) wantWith(g *fleet.Group, n int, values map[string]string) []flee
 }
 
 // await waits until an instance satisfies a condition, and returns it.
-func (w *world) await(id fleet.InstanceID, what string, ok func(*fleet.Instance) bool) *fleet.Instance {
+func (w *world) await(id fleet.InstanceID, what string, ok func(*fleet.Instance) bool) (i *fleet.Instance) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); ; <-time.After(2 * time.Millisecond) {
-		i, found := w.view.Snapshot().Instances.Get(id)
-		if found && ok(i) {
-			return i
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("%s never %s: %+v", id, what, i)
-		}
-	}
+	await.That(w.t, fmt.Sprint(id, " ", what), func() string {
+		found := false
+		i, found = w.view.Snapshot().Instances.Get(id)
+		return await.Unless(found && ok(i), "%+v", i)
+	})
+	return i
 }
 
 func placed(i *fleet.Instance) bool {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/spawn"
@@ -218,11 +219,10 @@ func (l *lagging) rival() (kept, lost fleet.GroupName, stop func()) {
 // owning waits until a replica owns so many shards.
 func (l *lagging) owning(owned func() *store.Ownership, n int) {
 	l.t.Helper()
-	for deadline := time.Now().Add(patience); owned().Count() != n; <-time.After(time.Millisecond) {
-		if time.Now().After(deadline) {
-			l.t.Fatalf("%d shards owned, want %d", owned().Count(), n)
-		}
-	}
+	await.That(l.t, fmt.Sprint(n, " shards owned"), func() string {
+		got := owned().Count()
+		return await.Unless(got == n, "%d", got)
+	})
 }
 
 func TestAPlacementThatNeverArrivedIsMadeAgain(t *testing.T) {

@@ -3,8 +3,8 @@ package controller_test
 import (
 	"log/slog"
 	"testing"
-	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -61,11 +61,10 @@ func TestTwoSchedulersAtOnceNeverGiveTheSameRoom(t *testing.T) {
 func TestWhoLostItsShardsPlacesNothing(t *testing.T) {
 	w := newWorld(t)
 	stale := w.rival("scheduler-a")
-	for deadline := time.Now().Add(patience); stale.Owned().Count() < fleet.ShardCount; <-time.After(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("owns %d shards", stale.Owned().Count())
-		}
-	}
+	await.That(t, "all shards owned", func() string {
+		n := stale.Owned().Count()
+		return await.Unless(n == fleet.ShardCount, "%d", n)
+	})
 	// Its shards are taken from it while it believes that it has them. Once it
 	// notices it may claim them again, under a newer epoch.
 	lost := stale.Owned().Epoch()

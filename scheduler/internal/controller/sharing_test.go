@@ -5,16 +5,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 )
 
 // shards are the shard keys of the schedulers by shard, once each of so many
 // replicas has its share.
-func (w *world) shards(replicas int) map[int]fleet.Shard {
+func (w *world) shards(replicas int) (held map[int]fleet.Shard) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); ; <-time.After(2 * time.Millisecond) {
-		held, load := map[int]fleet.Shard{}, map[string]int{}
+	await.That(w.t, "an even share", func() string {
+		held = map[int]fleet.Shard{}
+		load := map[string]int{}
 		for n := range fleet.ShardCount {
 			if s, err := store.Get(w.t.Context(), w.c, store.ShardKey("scheduler", n)); err == nil {
 				held[n] = s
@@ -25,13 +27,9 @@ func (w *world) shards(replicas int) map[int]fleet.Shard {
 		for _, n := range load {
 			even = even && n >= fleet.ShardCount/replicas && n <= fleet.ShardCount/replicas+1
 		}
-		if even {
-			return held
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("the shares are %v", load)
-		}
-	}
+		return await.Unless(even, "%v", load)
+	})
+	return held
 }
 
 func TestFourSchedulersPlaceAFleetWithoutGivingRoomOrAPortTwice(t *testing.T) {

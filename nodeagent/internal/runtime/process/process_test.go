@@ -219,13 +219,7 @@ func TestAnExitCodeIsKnownThoughTheAgentWasKilled(t *testing.T) {
 		t.Fatal("the server died with its agent")
 	}
 	release(t, s)
-	deadline := time.Now().Add(patience)
-	for alive(id.Shell.PID) {
-		if time.Now().After(deadline) {
-			t.Fatal("the server did not end")
-		}
-		<-time.After(time.Millisecond)
-	}
+	await.That(t, "the server's end", func() string { return await.Unless(!alive(id.Shell.PID), "process %d lives", id.Shell.PID) })
 	r, err := process.New(process.Config{})
 	if err != nil {
 		t.Fatal(err)
