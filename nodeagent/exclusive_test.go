@@ -16,6 +16,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/nodeagent"
 	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
@@ -70,7 +71,7 @@ func stubborn(p *fleet.Plan) {
 // exclusive instance.
 type post struct {
 	*site
-	wire *wire
+	wire *storetest.Wire
 	one  fleet.InstanceID
 	// home is the exclusive instance's directory.
 	home string
@@ -78,13 +79,13 @@ type post struct {
 
 func newPost(t testing.TB) *post {
 	s := newSite(t)
-	return &post{site: s, wire: lay(t, s.etcd.Endpoint), one: s.id(1), home: filepath.Join(s.dir, "static", "lobby", "lobby-1")}
+	return &post{site: s, wire: s.etcd.Wire(t), one: s.id(1), home: filepath.Join(s.dir, "static", "lobby", "lobby-1")}
 }
 
 // over has an agent in this process reach the store over the wire.
 func (p *post) over(c *nodeagent.Config) {
 	p.t.Helper()
-	client, err := store.Dial([]string{p.wire.endpoint()}, store.Options{Log: slog.New(slog.DiscardHandler)})
+	client, err := store.Dial([]string{p.wire.Endpoint()}, store.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func (p *post) over(c *nodeagent.Config) {
 // agent runs one as a process of its own, over the wire.
 func (p *post) agent() (pid int, kill func()) {
 	p.t.Helper()
-	return p.spawnAt(p.wire.endpoint(), "TEST_TTL="+exclusiveTTL.String())
+	return p.spawnAt(p.wire.Endpoint(), "TEST_TTL="+exclusiveTTL.String())
 }
 
 // run places the exclusive instance and waits until it beats.
@@ -240,13 +241,13 @@ func TestACutOffExclusiveInstanceIsGoneBeforeItsSessionAndOthersRunOn(t *testing
 	p.place(plain, 1, beating(nil), 0)
 	before := p.awaitState(plain, 1, fleet.Online)
 	lost := p.watchSession()
-	p.wire.sever()
+	p.wire.Sever()
 	p.ended(lost)
 	p.after(filepath.Join(p.dir, "running", string(plain)), deadline.Now())
 	if !exists(filepath.Join(p.home, "asked")) {
 		t.Error("it was not asked to stop before it was killed")
 	}
-	p.wire.mend()
+	p.wire.Mend()
 	p.told()
 	if st := p.status(plain); st.PID != before.PID || st.State != fleet.Online {
 		t.Errorf("the other instance: %+v", st)
@@ -259,10 +260,10 @@ func TestWithItsAgentKilledDuringACutAGuardEndsAnExclusiveInstanceInTime(t *test
 	_, kill := p.agent()
 	p.run(func(plan *fleet.Plan) { plan.OnCrash = fleet.CrashRestart })
 	lost := p.watchSession()
-	p.wire.sever()
+	p.wire.Sever()
 	kill()
 	p.ended(lost)
-	p.wire.mend()
+	p.wire.Mend()
 	p.start(p.over)
 	p.told()
 	p.next()
@@ -289,11 +290,11 @@ func TestWithItsAgentFrozenPastTheTTLAGuardEndsAnExclusiveInstanceInTime(t *test
 func TestAnAgentThatIsBackWithinTheDeadlineFindsItsExclusiveInstance(t *testing.T) {
 	const slow = 2 * exclusiveTTL // another program has to start and to join within it
 	p := newPost(t)
-	_, kill := p.spawnAt(p.wire.endpoint(), "TEST_TTL="+slow.String())
+	_, kill := p.spawnAt(p.wire.Endpoint(), "TEST_TTL="+slow.String())
 	before, stands := p.run(nil), p.guardPID()
 	first := p.until()
 	kill()
-	_, kill = p.spawnAt(p.wire.endpoint(), "TEST_TTL="+slow.String())
+	_, kill = p.spawnAt(p.wire.Endpoint(), "TEST_TTL="+slow.String())
 	await.That(t, "the deadline renewed", func() string {
 		at := p.until().At
 		return await.Unless(at > first.At.Add(slow), "%v later", at.Sub(first.At))
@@ -395,7 +396,7 @@ func TestACrashedExclusiveInstanceIsNotStartedAgainWithoutTheStore(t *testing.T)
 			p.place(plain, 1, beating(nil), 0)
 			other := p.awaitState(plain, 1, fleet.Online)
 			lost := p.watchSession()
-			p.wire.sever()
+			p.wire.Sever()
 			killed(t, before.PID)
 			killed(t, other.PID)
 			<-lost
@@ -406,7 +407,7 @@ func TestACrashedExclusiveInstanceIsNotStartedAgainWithoutTheStore(t *testing.T)
 			if again := last(t, p.home); again != final || again >= p.until().At {
 				t.Errorf("a beat %v after the crash's last", again.Sub(final))
 			}
-			p.wire.mend()
+			p.wire.Mend()
 			st := p.await(p.one, "its end", func(st fleet.Status) bool { return st.State.Terminal() })
 			if st.Generation != 1 || last(t, p.home) != final {
 				t.Errorf("status %+v", st)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// gate stands before a member's client listener. When the member dies it ends the
+// gate stands before a listener. When a member dies, the gate before it ends the
 // clients' connections at once, as the end of a process would: an embedded server
 // alone lets them hang for seconds.
 type gate struct {
