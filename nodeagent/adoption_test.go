@@ -48,6 +48,14 @@ func (s *site) entryPath(id fleet.InstanceID) string {
 	return filepath.Join(s.dir, "journal", string(id)+".json")
 }
 
+// loseEntry removes an instance's journal entry while no agent runs.
+func (s *site) loseEntry(id fleet.InstanceID) {
+	s.t.Helper()
+	if err := os.Remove(s.entryPath(id)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // edit changes an instance's journal entry while no agent runs.
 func (s *site) edit(id fleet.InstanceID, change func(*journal.Entry)) {
 	s.t.Helper()
@@ -167,13 +175,10 @@ func TestAnInstanceTakenUpKeepsItsTokenThroughARestartInPlace(t *testing.T) {
 	s.start(nil)
 	plan := basic(`echo "$ORRERY_TOKEN" >>tokens; echo >up; sleep 1000`)
 	plan.OnCrash = fleet.CrashRestart
-	s.place("aaaaaa", 1, plan, 0)
-	first := s.awaitState("aaaaaa", 1, fleet.Online)
+	first := s.online("aaaaaa", plan)
 	await.That(t, "the first run", func() string { return await.Unless(s.running("aaaaaa", "up") != "", "it is not up") })
 	s.stop()
-	if err := os.Remove(s.entryPath("aaaaaa")); err != nil {
-		t.Fatal(err)
-	}
+	s.loseEntry("aaaaaa")
 	s.start(taking)
 	if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -191,12 +196,9 @@ func TestAnInstanceTakenUpKeepsItsTokenThroughARestartInPlace(t *testing.T) {
 func TestAnOrderThatWaitedIsObeyedByAnInstanceTakenUp(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
-	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
-	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	pid := s.online("aaaaaa", basic("sleep 1000")).PID
 	s.stop()
-	if err := os.Remove(s.entryPath("aaaaaa")); err != nil {
-		t.Fatal(err)
-	}
+	s.loseEntry("aaaaaa")
 	s.order("aaaaaa", 1, fleet.OrderStop)
 	s.start(taking)
 	s.awaitState("aaaaaa", 1, fleet.Stopped)
@@ -206,12 +208,9 @@ func TestAnOrderThatWaitedIsObeyedByAnInstanceTakenUp(t *testing.T) {
 func TestAProcessItsAgentCouldNotEvenReportIsAdopted(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
-	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
-	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	pid := s.online("aaaaaa", basic("sleep 1000")).PID
 	s.stop()
-	if err := os.Remove(s.entryPath("aaaaaa")); err != nil {
-		t.Fatal(err)
-	}
+	s.loseEntry("aaaaaa")
 	s.remove(store.StatusKey("aaaaaa"))
 	s.start(taking)
 	if st := s.awaitState("aaaaaa", 1, fleet.Online); st.PID != pid || len(s.processesOf("aaaaaa")) != 2 {
@@ -222,8 +221,7 @@ func TestAProcessItsAgentCouldNotEvenReportIsAdopted(t *testing.T) {
 func TestAStartThatWasNotJournalledIsAdopted(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
-	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
-	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	pid := s.online("aaaaaa", basic("sleep 1000")).PID
 	s.stop()
 	s.edit("aaaaaa", func(e *journal.Entry) {
 		e.Machine.Phase, e.Machine.Out, e.ProcessRun = "launching", "launch", 0
@@ -239,8 +237,7 @@ func TestAStartThatWasNotJournalledIsAdopted(t *testing.T) {
 func TestAnExitIsKnownThoughTheJournalIsGone(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
-	s.place("aaaaaa", 1, basic("read go; exit 37"), 0)
-	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	pid := s.online("aaaaaa", basic("read go; exit 37")).PID
 	if err := s.api().WriteLine(t.Context(), "aaaaaa", "too early to stop"); err != nil {
 		t.Fatal(err)
 	}
@@ -302,8 +299,7 @@ func TestARestartOfTheHostIsNoCrash(t *testing.T) {
 func TestARecycledPIDIsNeverSignalled(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
-	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
-	s.awaitState("aaaaaa", 1, fleet.Online)
+	s.online("aaaaaa", basic("sleep 1000"))
 	s.stop()
 	s.endAll("aaaaaa")
 	recycled := bystander(t)
@@ -318,8 +314,7 @@ func TestARecycledPIDIsNeverSignalled(t *testing.T) {
 func TestEntriesOfAnotherNodeAreNamedAndLeftAlone(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
-	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
-	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	pid := s.online("aaaaaa", basic("sleep 1000")).PID
 	s.write(store.IntentKey("aaaaaa"), fleet.Intent{ID: "aaaaaa", Group: "lobby", Name: "lobby-1", Desired: fleet.DesiredRunning})
 	s.stop()
 	before, err := os.ReadFile(s.entryPath("aaaaaa"))
@@ -345,8 +340,7 @@ func TestEntriesOfAnotherNodeAreNamedAndLeftAlone(t *testing.T) {
 func TestANodesIDStaysItsDirectorysUntilAnOperatorDeletesTheNode(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
-	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
-	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	pid := s.online("aaaaaa", basic("sleep 1000")).PID
 	other := *s
 	other.dir = t.TempDir()
 	refused := func(when string) {
@@ -375,8 +369,7 @@ func TestANodesIDStaysItsDirectorysUntilAnOperatorDeletesTheNode(t *testing.T) {
 func TestACopyOfADataDirectoryIsRefusedWhileTheFirstLives(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
-	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
-	before := s.awaitState("aaaaaa", 1, fleet.Online)
+	before := s.online("aaaaaa", basic("sleep 1000"))
 	record, err := store.Get(t.Context(), s.store, store.NodeKey(node))
 	if err != nil {
 		t.Fatal(err)

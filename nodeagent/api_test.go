@@ -20,8 +20,7 @@ func TestConsoleLinesArriveInOrderAndVerbatim(t *testing.T) {
 	s.start(taking)
 	plan := basic("cat")
 	plan.Stop.Command = ""
-	s.place("aaaaaa", 1, plan, 0)
-	s.awaitState("aaaaaa", 1, fleet.Online)
+	s.online("aaaaaa", plan)
 	api := s.api()
 	lines := []string{"first", `say "hi" 'there' $HOME \n ; rm -rf ^A %PORT% Enter C-c`, "tab\there", "", "ümläut ☃"}
 	for _, l := range lines {
@@ -58,8 +57,7 @@ func TestConsoleLinesArriveInOrderAndVerbatim(t *testing.T) {
 func TestLiveFiguresAndHeartbeats(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
-	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
-	st := s.awaitState("aaaaaa", 1, fleet.Online)
+	st := s.online("aaaaaa", basic("sleep 1000"))
 	api := s.api()
 	if err := api.Heartbeat(t.Context(), "aaaaaa", client.Heartbeat{State: "ONLINE", Players: 3, MaxPlayers: 20, TPS: 19.5}); err != nil {
 		t.Fatal(err)

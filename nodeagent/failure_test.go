@@ -43,8 +43,7 @@ func TestAnExitCodeIsKnownThoughTheAgentWasKilled(t *testing.T) {
 	s := newSite(t)
 	kill := s.spawn()
 	go1 := filepath.Join(t.TempDir(), "go")
-	s.place("aaaaaa", 1, basic(`while [ ! -e `+go1+` ]; do read -t 0.02 x; done; exit 37`), 0)
-	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	pid := s.online("aaaaaa", basic(`while [ ! -e `+go1+` ]; do read -t 0.02 x; done; exit 37`)).PID
 	kill()
 	if err := os.WriteFile(go1, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -65,8 +64,7 @@ func TestATreeThatIgnoresTERMAndForkedTwiceIsGoneAfterAStop(t *testing.T) {
 sh -c 'trap "" TERM HUP; echo $$ >child; while :; do sleep 1; done' &
 while :; do sleep 1; done`)
 	plan.Stop = fleet.Stop{GraceSeconds: 0, Signal: "KILL"}
-	s.place("aaaaaa", 1, plan, 0)
-	pids := []int{s.awaitState("aaaaaa", 1, fleet.Online).PID, s.pidFrom("aaaaaa", "daemon"), s.pidFrom("aaaaaa", "child")}
+	pids := []int{s.online("aaaaaa", plan).PID, s.pidFrom("aaaaaa", "daemon"), s.pidFrom("aaaaaa", "child")}
 	s.order("aaaaaa", 1, fleet.OrderStop)
 	s.awaitState("aaaaaa", 1, fleet.Stopped)
 	for _, pid := range pids {
@@ -151,8 +149,7 @@ func TestOrdersOfOtherGenerationsAreIgnored(t *testing.T) {
 	s.place("aaaaaa", 2, basic("sleep 100"), 0)
 	s.awaitState("aaaaaa", 2, fleet.Online)
 	s.order("aaaaaa", 1, fleet.OrderKill)
-	s.place("bbbbbb", 1, basic("sleep 100"), 0)
-	s.awaitState("bbbbbb", 1, fleet.Online)
+	s.online("bbbbbb", basic("sleep 100"))
 	if st := s.status("aaaaaa"); st.State != fleet.Online {
 		t.Errorf("status %+v", st)
 	}
@@ -165,8 +162,7 @@ func TestACrashTellsHow(t *testing.T) {
 	if st := s.awaitState("aaaaaa", 1, fleet.Crashed); st.Reason != fleet.ReasonExited || st.Exit.Code != 3 {
 		t.Errorf("status %+v", st)
 	}
-	s.place("bbbbbb", 1, basic("sleep 100"), 0)
-	if err := syscall.Kill(s.awaitState("bbbbbb", 1, fleet.Online).PID, syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(s.online("bbbbbb", basic("sleep 100")).PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	if st := s.awaitState("bbbbbb", 1, fleet.Crashed); st.Reason != fleet.ReasonKilledBySignal || st.Exit.Signal != "KILL" {
@@ -282,8 +278,7 @@ func TestADataDirectoryBelongsToOneAgent(t *testing.T) {
 func TestWithoutTheStoreInstancesRunOnAndCrashedOnesAreStartedAgain(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
-	s.place("aaaaaa", 1, basic("echo $$ >pid; sleep 1000"), 0)
-	s.awaitState("aaaaaa", 1, fleet.Online)
+	s.online("aaaaaa", basic("echo $$ >pid; sleep 1000"))
 	first := s.pidFrom("aaaaaa", "pid")
 	s.etcd.Stop()
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
@@ -305,8 +300,7 @@ func TestWithoutTheStoreInstancesRunOnAndCrashedOnesAreStartedAgain(t *testing.T
 func TestALostSessionTouchesNothingAndIsReplaced(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
-	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
-	before := s.awaitState("aaaaaa", 1, fleet.Online)
+	before := s.online("aaaaaa", basic("sleep 1000"))
 	session, err := store.Get(t.Context(), s.store, store.NodeSessionKey(node))
 	if err != nil {
 		t.Fatal(err)
@@ -333,11 +327,9 @@ func TestALostSessionTouchesNothingAndIsReplaced(t *testing.T) {
 func TestWithoutARecordAnInstanceRunsOn(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
-	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
-	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	pid := s.online("aaaaaa", basic("sleep 1000")).PID
 	s.remove(store.PlacementKey(node, "aaaaaa"))
-	s.place("bbbbbb", 1, basic("sleep 1000"), 0)
-	s.awaitState("bbbbbb", 1, fleet.Online)
+	s.online("bbbbbb", basic("sleep 1000"))
 	if !alive(pid) {
 		t.Error("a missing record ended a process")
 	}
@@ -387,8 +379,7 @@ func TestWhatTheJournalCouldNotTakeIsWrittenWhenItCan(t *testing.T) {
 	if err := os.Mkdir(path+".tmp", 0o700); err != nil { // nothing can be written in its place
 		t.Fatal(err)
 	}
-	s.place(id, 1, basic("exec sleep 1000"), 0)
-	s.awaitState(id, 1, fleet.Online)
+	s.online(id, basic("exec sleep 1000"))
 	if exists(path) {
 		t.Fatal("the journal took the entry all the same")
 	}

@@ -224,6 +224,13 @@ func (s *site) status(id fleet.InstanceID) fleet.Status {
 	return st
 }
 
+// online places an instance without a port and waits until it is online.
+func (s *site) online(id fleet.InstanceID, plan fleet.Plan) fleet.Status {
+	s.t.Helper()
+	s.place(id, 1, plan, 0)
+	return s.awaitState(id, 1, fleet.Online)
+}
+
 // await waits until an instance's status satisfies a condition.
 func (s *site) await(id fleet.InstanceID, what string, ok func(fleet.Status) bool) fleet.Status {
 	s.t.Helper()

@@ -90,8 +90,7 @@ func TestADataDirectoryMayLieDeeperThanASocketsAddressIsLong(t *testing.T) {
 func TestWhatIsNoRequestIsRefusedWithAMessage(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
-	s.place(s.id(0), 1, basic("sleep 1000"), 0)
-	s.awaitState(s.id(0), 1, fleet.Online)
+	s.online(s.id(0), basic("sleep 1000"))
 	cases := []struct {
 		rule, method, path, body string
 		status                   int

@@ -95,8 +95,7 @@ func TestAnInstanceWhoseRecordIsGoneIsStoppedByItsPolicyAfterItsGrace(t *testing
 	said := filepath.Join(t.TempDir(), "said")
 	plan := basic(`read line; echo "$line" >` + said)
 	plan.Stop.Command = "save and stop"
-	s.place("aaaaaa", 1, plan, 0)
-	s.awaitState("aaaaaa", 1, fleet.Online)
+	s.online("aaaaaa", plan)
 	s.remove(store.PlacementKey(node, "aaaaaa"))
 	await.That(t, "the stop line", func() string {
 		b, _ := os.ReadFile(said)
@@ -158,8 +157,7 @@ func TestManyOrphansMakeTheStoreDoubted(t *testing.T) {
 	var pids []int
 	ids := []fleet.InstanceID{"aaaaaa", "bbbbbb", "cccccc", "dddddd"}
 	for _, id := range ids {
-		s.place(id, 1, basic("sleep 1000"), 0)
-		pids = append(pids, s.awaitState(id, 1, fleet.Online).PID)
+		pids = append(pids, s.online(id, basic("sleep 1000")).PID)
 	}
 	for _, id := range ids {
 		s.remove(store.PlacementKey(node, id))
@@ -180,8 +178,7 @@ func TestWhileTheStoreIsAwayNoOrphanIsEnded(t *testing.T) {
 	s := newSite(t)
 	reg := prometheus.NewRegistry()
 	s.start(func(c *nodeagent.Config) { taking(c); c.Metrics, c.OrphanGrace = reg, 1500*time.Millisecond })
-	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
-	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	pid := s.online("aaaaaa", basic("sleep 1000")).PID
 	s.remove(store.PlacementKey(node, "aaaaaa"))
 	awaitOrphans(t, reg, 1)
 	s.etcd.Stop()

@@ -205,8 +205,7 @@ func TestAfterARebootWithoutTheStoreARestartingGroupIsPreparedFromTheJournal(t *
 	plan := basic("cat motd; sleep 1000")
 	plan.OnCrash = fleet.CrashRestart
 	plan.Layers = []fleet.PlanLayer{s.library.add("base", map[string]string{"motd": "hello\n"})}
-	s.place(s.id(0), 1, plan, 0)
-	before := s.awaitState(s.id(0), 1, fleet.Online)
+	before := s.online(s.id(0), plan)
 	s.stop()
 	s.etcd.Stop()
 	killed(t, before.PID)
@@ -275,8 +274,7 @@ func TestAnEmptiedStoreStopsNothing(t *testing.T) {
 			if n, err := store.Get(t.Context(), s.store, store.NodeKey(node)); err != nil || n.ID != node {
 				t.Errorf("the node's record: %+v, %v", n, err)
 			}
-			s.place(s.id(50), 1, basic("sleep 1000"), 0)
-			s.awaitState(s.id(50), 1, fleet.Online)
+			s.online(s.id(50), basic("sleep 1000"))
 		})
 	}
 }
