@@ -11,6 +11,15 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
+// playing brings a stack up with n instances of the group game on it.
+func playing(t *testing.T, n int) (s *compose.Stack, admin *cluster.Client, running []cluster.Instance) {
+	t.Helper()
+	s = compose.Start(t)
+	admin = cluster.Login(t, s)
+	create(admin, arenaGroup("game", n))
+	return s, admin, admin.AwaitRunning("game", n)
+}
+
 // lives are what must not change of instances nobody touched.
 func lives(all []cluster.Instance) []string {
 	var out []string
@@ -70,10 +79,7 @@ func awaitTakeover(t *testing.T, admin *cluster.Client, group, lost string, n in
 
 func TestANodeIsKilledAndTheOthersTakeOver(t *testing.T) {
 	t.Parallel()
-	s := compose.Start(t)
-	admin := cluster.Login(t, s)
-	create(admin, arenaGroup("game", 6))
-	before := admin.AwaitRunning("game", 6)
+	s, admin, before := playing(t, 6)
 	victim := crowded(before)
 	_, spared := split(before, victim)
 	s.Container(victim).Kill()
@@ -93,10 +99,7 @@ func TestANodeIsKilledAndTheOthersTakeOver(t *testing.T) {
 
 func TestANodeIsCutOffAndServesOnUntilItIsBack(t *testing.T) {
 	t.Parallel()
-	s := compose.Start(t)
-	admin := cluster.Login(t, s)
-	create(admin, arenaGroup("game", 6))
-	before := admin.AwaitRunning("game", 6)
+	s, admin, before := playing(t, 6)
 	victim := crowded(before)
 	cut, spared := split(before, victim)
 	node := s.Container(victim)
@@ -134,10 +137,7 @@ func processes(t *testing.T, c compose.Container) []string {
 
 func TestAMemberOfEtcdIsLostAndServiceGoesOn(t *testing.T) {
 	t.Parallel()
-	s := compose.Start(t)
-	admin := cluster.Login(t, s)
-	create(admin, arenaGroup("game", 3))
-	before := admin.AwaitRunning("game", 3)
+	s, admin, before := playing(t, 3)
 	for n, member := range []string{"etcd-1", "etcd-2", "etcd-3"} { // one of them leads
 		s.Container(member).Kill()
 		group := fmt.Sprint("during-", n+1)
@@ -157,10 +157,7 @@ func TestAMemberOfEtcdIsLostAndServiceGoesOn(t *testing.T) {
 
 func TestSchedulersAreScaledToFour(t *testing.T) {
 	t.Parallel()
-	s := compose.Start(t)
-	admin := cluster.Login(t, s)
-	create(admin, arenaGroup("game", 3))
-	before := admin.AwaitRunning("game", 3)
+	s, admin, before := playing(t, 3)
 	s.Compose("up", "-d", "--no-build", "--scale", "scheduler=4")
 	replicas := s.Containers("scheduler")
 	if len(replicas) != 4 || len(s.Containers("enforcer")) != 2 {
