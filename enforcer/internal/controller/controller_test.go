@@ -130,10 +130,7 @@ func TestACrashedManualInstanceIsReplacedOnceAndKeepsItsOrigin(t *testing.T) {
 
 func TestAStaticInstanceComesBackAsItself(t *testing.T) {
 	w := newWorld(t)
-	w.enforcer("a", plan.DefaultLimits())
-	w.group("world", func(g *fleet.Group) { g.Spec.Scaling.Min, g.Spec.Static.Enabled = 1, true })
-	id := w.untilLiving("world", 1)[0].Intent.ID
-	w.online(id)
+	id := w.static()
 	w.crash(id)
 	s := w.until("the next generation", func(s *view.Snapshot) bool {
 		i, ok := s.Instances.Get(id)

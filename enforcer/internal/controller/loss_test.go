@@ -49,10 +49,7 @@ func TestALostNodesInstancesAreReplacedAndTheSurplusGoesWhenItReturns(t *testing
 
 func TestAStaticInstanceWaitsForItsNode(t *testing.T) {
 	w := newWorld(t)
-	w.enforcer("a", plan.DefaultLimits())
-	w.group("world", func(g *fleet.Group) { g.Spec.Scaling.Min, g.Spec.Static.Enabled = 1, true })
-	id := w.untilLiving("world", 1)[0].Intent.ID
-	w.online(id)
+	id := w.static()
 	w.lose()
 	lost := w.untilState(id, fleet.Offline)
 	w.join()
@@ -64,12 +61,7 @@ func TestAStaticInstanceWaitsForItsNode(t *testing.T) {
 
 func TestAStaticInstanceMovesWhereItsGroupSaysSo(t *testing.T) {
 	w := newWorld(t)
-	w.enforcer("a", plan.DefaultLimits())
-	w.group("world", func(g *fleet.Group) {
-		g.Spec.Scaling.Min, g.Spec.Static.Enabled, g.Spec.OnNodeLoss = 1, true, fleet.NodeLossReplace
-	})
-	id := w.untilLiving("world", 1)[0].Intent.ID
-	w.online(id)
+	id := w.static(func(g *fleet.Group) { g.Spec.OnNodeLoss = fleet.NodeLossReplace })
 	w.lose()
 	moved := w.until("the next generation", func(s *view.Snapshot) bool {
 		i, ok := s.Instances.Get(id)
@@ -89,10 +81,7 @@ func TestAStaticInstanceMovesWhereItsGroupSaysSo(t *testing.T) {
 
 func TestADeletedNodeGivesUpWhatItHeldAndGoes(t *testing.T) {
 	w := newWorld(t)
-	w.enforcer("a", plan.DefaultLimits())
-	w.group("world", func(g *fleet.Group) { g.Spec.Scaling.Min, g.Spec.Static.Enabled = 1, true })
-	id := w.untilLiving("world", 1)[0].Intent.ID
-	w.online(id)
+	id := w.static()
 	w.commit(store.Create(store.NodeDesiredKey(node), fleet.NodeDesired{Node: node, Deleted: true, By: "alice"}))
 	w.lose()
 	s := w.until("the node's records gone", func(s *view.Snapshot) bool {

@@ -300,3 +300,19 @@ func (w *world) exists(key string) bool {
 	}
 	return err == nil
 }
+
+// static has an enforcer keep one static instance, of the group world, and returns
+// which it is once it is online.
+func (w *world) static(edits ...func(*fleet.Group)) fleet.InstanceID {
+	w.t.Helper()
+	w.enforcer("a", plan.DefaultLimits())
+	w.group("world", func(g *fleet.Group) {
+		g.Spec.Scaling.Min, g.Spec.Static.Enabled = 1, true
+		for _, edit := range edits {
+			edit(g)
+		}
+	})
+	id := w.untilLiving("world", 1)[0].Intent.ID
+	w.online(id)
+	return id
+}
