@@ -420,15 +420,7 @@ func TestARevokedSessionEndsExclusiveInstancesAtOnce(t *testing.T) {
 	p.run(nil)
 	plain := p.id(2)
 	before := p.online(plain, beating(nil))
-	leases, err := p.etcd.Raw().Leases(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range leases.Leases {
-		if _, err := p.etcd.Raw().Revoke(t.Context(), l.ID); err != nil {
-			t.Fatal(err)
-		}
-	}
+	p.etcd.RevokeAll(t)
 	p.awaitState(p.one, 1, fleet.Stopped)
 	p.told()
 	if st := p.status(plain); st.PID != before.PID {

@@ -306,15 +306,7 @@ func TestALostSessionTouchesNothingAndIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.remove(store.NodeSessionKey(node)) // fences everything the agent writes
-	kv, err := s.etcd.Raw().Leases(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range kv.Leases {
-		if _, err := s.etcd.Raw().Revoke(t.Context(), l.ID); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.etcd.RevokeAll(t)
 	lost := before
 	lost.State, lost.Reason = fleet.Offline, fleet.ReasonNodeLost
 	s.write(store.StatusKey("aaaaaa"), lost)

@@ -81,6 +81,20 @@ func (e *Etcd) Clear(t testing.TB) {
 	}
 }
 
+// RevokeAll ends all leases, as if nobody had been heard of for long; their keys go.
+func (e *Etcd) RevokeAll(t testing.TB) {
+	t.Helper()
+	all, err := e.inner.Leases(t.Context())
+	if err != nil {
+		t.Fatalf("listing leases: %v", err)
+	}
+	for _, l := range all.Leases {
+		if _, err := e.inner.Revoke(t.Context(), l.ID); err != nil {
+			t.Fatalf("revoking a lease: %v", err)
+		}
+	}
+}
+
 // Stop halts etcd as a crash would; Restart brings it back with its data.
 func (e *Etcd) Stop() { e.stop() }
 
