@@ -12,6 +12,7 @@ import (
 
 	"github.com/orreryhq/orrery/e2e/cluster"
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/proctest"
 )
 
 func TestOneInstanceFromRequestToProcessAndBack(t *testing.T) {
@@ -55,8 +56,8 @@ func TestOneInstanceFromRequestToProcessAndBack(t *testing.T) {
 	if stopped.ExitCode == nil || *stopped.ExitCode != 0 {
 		t.Errorf("exit code %v", stopped.ExitCode)
 	}
-	if !gone(i.PID) || !portFree(i.Port) {
-		t.Errorf("stopped, but the process is gone: %v, the port free: %v", gone(i.PID), portFree(i.Port))
+	if proctest.Lives(i.PID) || !portFree(i.Port) {
+		t.Errorf("stopped, but the process is gone: %v, the port free: %v", !proctest.Lives(i.PID), portFree(i.Port))
 	}
 	admin.Do("POST", "/api/v1/services/"+i.UID+"/stop", nil).OK(200) // stopping what has stopped changes nothing
 	var h struct{ Lines []struct{ Line string } }
@@ -220,7 +221,7 @@ func TestRestartingTheControlPlaneAdoptsWhatRuns(t *testing.T) {
 	admin.Do("POST", "/api/v1/services/steady-1/command", map[string]string{"command": "say before"}).OK(200)
 	first.Stop()
 	for _, i := range before {
-		if gone(i.PID) {
+		if !proctest.Lives(i.PID) {
 			t.Fatalf("instance %s did not survive", i.ID)
 		}
 	}

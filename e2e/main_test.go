@@ -7,15 +7,13 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/orreryhq/orrery/e2e/cluster"
 	"github.com/orreryhq/orrery/examples/arena/ping"
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/proctest"
 )
 
 func TestMain(m *testing.M) {
@@ -65,34 +63,10 @@ func pingArena(t *testing.T, port int) ping.Status {
 	return s
 }
 
-// gone reports whether a process does not exist any more (a zombie does not count as living).
-func gone(pid int) bool {
-	if err := syscall.Kill(pid, 0); err != nil {
-		return true
-	}
-	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	return err != nil || strings.Contains(string(b), ") Z ")
-}
-
 // carriers are the processes that carry an instance's mark in their environment.
 func carriers(t *testing.T, uid string) []int {
 	t.Helper()
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var pids []int
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		if err == nil && strings.Contains("\x00"+string(env), "\x00ORRERY_INSTANCE_ID="+uid+"\x00") {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
+	return proctest.Where(t, func(p proctest.Process) bool { return p.Carries("ORRERY_INSTANCE_ID=" + uid) })
 }
 
 func portFree(port int) bool {

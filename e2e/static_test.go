@@ -9,6 +9,7 @@ import (
 
 	"github.com/orreryhq/orrery/e2e/cluster"
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/proctest"
 )
 
 func TestAStaticInstanceKeepsItsDataAndNeverRunsTwice(t *testing.T) {
@@ -30,7 +31,7 @@ func TestAStaticInstanceKeepsItsDataAndNeverRunsTwice(t *testing.T) {
 			}
 			return again.State + " " + again.Message
 		})
-		if again.UID != before.UID || again.Port != before.Port || !gone(before.PID) {
+		if again.UID != before.UID || again.Port != before.Port || proctest.Lives(before.PID) {
 			t.Errorf("before %+v, after %+v", before, again)
 		}
 		before = again

@@ -10,6 +10,7 @@ import (
 
 	"github.com/orreryhq/orrery/e2e/cluster"
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/proctest"
 )
 
 type universeInstance struct {
@@ -112,7 +113,7 @@ func TestAConfigurationOfTheOlderDialectRunsWithItsTemplates(t *testing.T) {
 		}
 		return string(r.Body)
 	})
-	if !gone(*online.ProcessPID) {
+	if proctest.Lives(*online.ProcessPID) {
 		t.Error("the old process is still there")
 	}
 	admin.Do("DELETE", "/api/instances/"+made.ID, nil).OK(200)

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +15,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/nodeagent"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
@@ -25,23 +24,9 @@ import (
 // processesOf are the processes that carry an instance's mark and work below the site's directory.
 func (s *site) processesOf(id fleet.InstanceID) []int {
 	s.t.Helper()
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	var pids []int
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		env, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		cwd, _ := os.Readlink(filepath.Join("/proc", e.Name(), "cwd"))
-		if strings.Contains("\x00"+string(env), "\x00ORRERY_INSTANCE_ID="+string(id)+"\x00") && strings.HasPrefix(cwd, s.dir+"/") {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
+	return proctest.Where(s.t, func(p proctest.Process) bool {
+		return p.Carries("ORRERY_INSTANCE_ID="+string(id)) && strings.HasPrefix(p.Dir(), s.dir+"/")
+	})
 }
 
 func (s *site) entryPath(id fleet.InstanceID) string {
@@ -80,31 +65,6 @@ func (s *site) edit(id fleet.InstanceID, change func(*journal.Entry)) {
 type logbook struct{ await.Text }
 
 func (l *logbook) into(c *nodeagent.Config) { c.Log = slog.New(slog.NewTextHandler(l, nil)) }
-
-// bystander is a process that has nothing to do with any instance.
-func bystander(t *testing.T) int {
-	t.Helper()
-	cmd := exec.Command("sleep", "1000")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	return cmd.Process.Pid
-}
-
-func startTime(t *testing.T, pid int) uint64 {
-	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := strconv.ParseUint(strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))[19], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
 
 // endAll ends all processes of an instance at once, as a power cut does: nothing tells of it.
 func (s *site) endAll(id fleet.InstanceID) {
@@ -264,11 +224,11 @@ func TestARestartOfTheHostIsNoCrash(t *testing.T) {
 			s.awaitState("aaaaaa", 1, fleet.Online)
 			before := s.awaitState("bbbbbb", 1, fleet.Online)
 			s.stop()
-			recycled := bystander(t)
+			recycled := proctest.Bystander(t)
 			for _, id := range []fleet.InstanceID{"aaaaaa", "bbbbbb"} {
 				s.endAll(id)
 				s.edit(id, func(e *journal.Entry) {
-					e.Process.Server.PID, e.Process.Server.Start = recycled, startTime(t, recycled)
+					e.Process.Server.PID, e.Process.Server.Start = recycled, proctest.StartTime(t, recycled)
 					e.Process.Shell = e.Process.Server
 				})
 			}
@@ -302,7 +262,7 @@ func TestARecycledPIDIsNeverSignalled(t *testing.T) {
 	s.online("aaaaaa", basic("sleep 1000"))
 	s.stop()
 	s.endAll("aaaaaa")
-	recycled := bystander(t)
+	recycled := proctest.Bystander(t)
 	s.edit("aaaaaa", func(e *journal.Entry) { e.Process.Shell.PID, e.Process.Server.PID = recycled, recycled })
 	s.start(taking)
 	s.awaitState("aaaaaa", 1, fleet.Crashed)

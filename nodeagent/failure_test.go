@@ -13,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/nodeagent"
 )
@@ -21,10 +22,7 @@ func alive(pid int) bool { return pid > 0 && syscall.Kill(pid, 0) == nil }
 
 func awaitGone(t testing.TB, pid int) {
 	t.Helper()
-	await.That(t, fmt.Sprintf("process %d gone", pid), func() string {
-		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return await.Unless(!alive(pid) || strings.Contains(string(b), ") Z "), "%q", b)
-	})
+	await.That(t, "its end", func() string { return await.Unless(!proctest.Lives(pid), "process %d", pid) })
 }
 
 // pidFrom waits for a file with a pid in a running instance's directory.

@@ -10,13 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/standalone/stack"
 )
@@ -210,22 +210,7 @@ func refused(t *testing.T, args ...string) string {
 // processes are the living processes whose working directory lies under a directory.
 func processes(t *testing.T, dir string) []int {
 	t.Helper()
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var pids []int
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		cwd, err := os.Readlink(filepath.Join("/proc", e.Name(), "cwd"))
-		if err == nil && strings.HasPrefix(cwd, dir+"/") {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
+	return proctest.Where(t, func(p proctest.Process) bool { return strings.HasPrefix(p.Dir(), dir+"/") })
 }
 
 // sweep ends the instances a test left running in its data directory.

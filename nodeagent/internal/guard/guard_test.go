@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
@@ -136,11 +137,6 @@ func (p *post) pid(name string) int {
 	return n
 }
 
-func alive(pid int) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && !strings.Contains(string(b), ") Z ")
-}
-
 func gone(t *testing.T, what string, c <-chan struct{}) {
 	t.Helper()
 	select {
@@ -169,7 +165,7 @@ func TestWhenTheDeadlinePassesTheWholeTreeIsKilledAndANoteIsLeft(t *testing.T) {
 			p.t.Errorf("killed %v too early", d.KillAt().Sub(now))
 		}
 		gone(p.t, "the guard", g.Exited())
-		if alive(daemon) || alive(r.Identity().Server.PID) {
+		if proctest.Lives(daemon) || proctest.Lives(r.Identity().Server.PID) {
 			p.t.Error("something of the tree lives")
 		}
 		if !guard.Killed(p.spec.RunDir, 3) || guard.Killed(p.spec.RunDir, 2) || guard.Killed(p.spec.RunDir, 4) {
@@ -188,7 +184,7 @@ func TestARenewedDeadlineIsKeptAndOneThatIsDrawnInIsSeen(t *testing.T) {
 	await.That(t, "the first deadline", func() string {
 		return await.Unless(deadline.Now() > first.At, "%v left", first.At.Sub(deadline.Now()))
 	})
-	if err := syscall.Kill(g.PID(), syscall.SIGTERM); err != nil || !alive(g.PID()) || !alive(r.Identity().Server.PID) {
+	if err := syscall.Kill(g.PID(), syscall.SIGTERM); err != nil || !proctest.Lives(g.PID()) || !proctest.Lives(r.Identity().Server.PID) {
 		t.Fatalf("ended after a renewal: %v", err)
 	}
 	p.until(0, often)
@@ -226,8 +222,8 @@ func TestAGuardGoesWithItsInstance(t *testing.T) {
 		}
 		gone(p.t, "the guard", g.Exited())
 		gone(p.t, "the instance", r.Exited())
-		if e := r.Exit(); !e.Known || e.Signal != "KILL" || alive(daemon) || guard.Killed(p.spec.RunDir, 1) {
-			p.t.Errorf("exit %+v, daemon %v, noted %v", e, alive(daemon), guard.Killed(p.spec.RunDir, 1))
+		if e := r.Exit(); !e.Known || e.Signal != "KILL" || proctest.Lives(daemon) || guard.Killed(p.spec.RunDir, 1) {
+			p.t.Errorf("exit %+v, daemon %v, noted %v", e, proctest.Lives(daemon), guard.Killed(p.spec.RunDir, 1))
 		}
 	})
 }
@@ -241,8 +237,8 @@ func TestAnAgentThatDiesWithTheStartHalfDoneLeavesNothing(t *testing.T) {
 		g.Forsake()
 		gone(p.t, "the instance", r.Exited())
 		gone(p.t, "the guard", g.Exited())
-		if alive(daemon) || guard.Killed(p.spec.RunDir, 1) {
-			p.t.Errorf("daemon %v, noted %v", alive(daemon), guard.Killed(p.spec.RunDir, 1))
+		if proctest.Lives(daemon) || guard.Killed(p.spec.RunDir, 1) {
+			p.t.Errorf("daemon %v, noted %v", proctest.Lives(daemon), guard.Killed(p.spec.RunDir, 1))
 		}
 	})
 }
@@ -283,7 +279,7 @@ func TestARecycledPIDIsNotTakenForTheInstance(t *testing.T) {
 			p.until(until, often)
 			_ = g.Watch(runtime.Identity{BootID: strings.TrimSpace(string(boot)), Shell: id, Server: id})
 			gone(t, "the guard", g.Exited())
-			if !alive(pid) {
+			if !proctest.Lives(pid) {
 				t.Fatal("a bystander was killed")
 			}
 		})
@@ -303,7 +299,7 @@ func TestWhatGuardsTheRunBeforeIsEndedFirst(t *testing.T) {
 	second := p.guard(2)
 	gone(t, "the first guard", first.Exited())
 	gone(t, "the first guard as found", found.Exited())
-	if second.PID() == first.PID() || !alive(r.Identity().Server.PID) {
+	if second.PID() == first.PID() || !proctest.Lives(r.Identity().Server.PID) {
 		t.Error("the instance was killed with its guard")
 	}
 	second.End()

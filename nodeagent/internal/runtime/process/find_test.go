@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
@@ -58,38 +58,13 @@ func TestARunOfAnotherDirectoryIsNotFound(t *testing.T) {
 	}
 }
 
-// bystander is a process that has nothing to do with any instance.
-func bystander(t *testing.T) int {
-	t.Helper()
-	cmd := exec.Command("sleep", "1000")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // as every wrapper does
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	return cmd.Process.Pid
-}
-
-func startTime(t *testing.T, pid int) uint64 {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := strconv.ParseUint(strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))[19], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 func TestAfterARebootProcessesWithTheSameNumbersAreLeftAlone(t *testing.T) {
 	r, err := process.New(process.Config{BootID: "second"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid := bystander(t)
-	same := runtime.ProcessID{PID: pid, Start: startTime(t, pid)}
+	pid := proctest.Bystander(t)
+	same := runtime.ProcessID{PID: pid, Start: proctest.StartTime(t, pid)}
 	p, err := r.Adopt(t.Context(), spec(t, "true"), runtime.Identity{BootID: "first", Shell: same, Server: same})
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +78,7 @@ func TestAfterARebootProcessesWithTheSameNumbersAreLeftAlone(t *testing.T) {
 	if err := p.Kill(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if !alive(pid) {
+	if !proctest.Lives(pid) {
 		t.Error("a bystander was killed")
 	}
 }
@@ -115,7 +90,7 @@ func TestARecycledServerPIDIsNotTakenFromTheNote(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := start(t, r, s).Identity()
-	pid := bystander(t)
+	pid := proctest.Bystander(t)
 	if err := os.WriteFile(filepath.Join(s.RunDir, "pid"), []byte(strconv.Itoa(pid)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +99,7 @@ func TestARecycledServerPIDIsNotTakenFromTheNote(t *testing.T) {
 	if err != nil || p.Identity().Server.PID != 0 {
 		t.Fatalf("identity %+v, %v", p.Identity(), err)
 	}
-	if err := p.Signal(syscall.SIGKILL); err != nil || !alive(pid) {
+	if err := p.Signal(syscall.SIGKILL); err != nil || !proctest.Lives(pid) {
 		t.Errorf("a bystander was signalled: %v", err)
 	}
 }
@@ -172,7 +147,7 @@ func leftAlone(t *testing.T, their process.Config) {
 		t.Fatal(err)
 	}
 	exited(t, lost)
-	if len(ours.Find(s.Dir)) != 0 || !alive(p.Identity().Server.PID) {
+	if len(ours.Find(s.Dir)) != 0 || !proctest.Lives(p.Identity().Server.PID) {
 		t.Error("it was taken for ours")
 	}
 }
@@ -235,7 +210,7 @@ func runsAllTheSame(t *testing.T, tree *cgroup.Tree, told int) {
 	}
 	for range 2 {
 		p := start(t, r, spec(t, "sleep 1000 & exec sleep 1000"))
-		if err := p.Kill(t.Context()); err != nil || alive(p.Identity().Server.PID) {
+		if err := p.Kill(t.Context()); err != nil || proctest.Lives(p.Identity().Server.PID) {
 			t.Errorf("killing: %v", err)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
@@ -118,11 +119,6 @@ func eventually(t *testing.T, path string, ok func(string) bool) (text string) {
 	return text
 }
 
-func alive(pid int) bool {
-	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	return err == nil && !strings.Contains(string(b), ") Z ")
-}
-
 func TestHowARunEndsIsKnown(t *testing.T) {
 	modes(t, func(t *testing.T, r *process.Runtime) {
 		cases := []struct {
@@ -182,7 +178,7 @@ func TestWhicheverDiesFirstTheRestIsGone(t *testing.T) {
 				}
 				exited(t, p)
 				for _, pid := range []int{daemon, p.Identity().Server.PID, p.Identity().Shell.PID} {
-					if alive(pid) {
+					if proctest.Lives(pid) {
 						t.Errorf("pid %d outlived the run", pid)
 					}
 				}
@@ -205,7 +201,7 @@ func TestAProcessThatBecomesAnotherProgramIsFound(t *testing.T) {
 		if err := p.Kill(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if alive(daemon) {
+		if proctest.Lives(daemon) {
 			t.Errorf("pid %d outlived the kill", daemon)
 			_ = syscall.Kill(daemon, syscall.SIGKILL)
 		}
@@ -215,11 +211,11 @@ func TestAProcessThatBecomesAnotherProgramIsFound(t *testing.T) {
 func TestAnExitCodeIsKnownThoughTheAgentWasKilled(t *testing.T) {
 	s := spec(t, "read go; exit 7")
 	id := startInAgentAndKillIt(t, s)
-	if !alive(id.Server.PID) {
+	if !proctest.Lives(id.Server.PID) {
 		t.Fatal("the server died with its agent")
 	}
 	release(t, s)
-	await.That(t, "the server's end", func() string { return await.Unless(!alive(id.Shell.PID), "process %d lives", id.Shell.PID) })
+	await.That(t, "the server's end", func() string { return await.Unless(!proctest.Lives(id.Shell.PID), "process %d lives", id.Shell.PID) })
 	r, err := process.New(process.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -316,7 +312,7 @@ func TestARecycledPIDIsNotMistaken(t *testing.T) {
 	if e := exited(t, p); e.Known {
 		t.Errorf("exit %+v of a process that was somebody else", e)
 	}
-	if !alive(bystander.Process.Pid) {
+	if !proctest.Lives(bystander.Process.Pid) {
 		t.Error("a bystander was killed")
 	}
 }
