@@ -26,7 +26,7 @@ func (p *pass) lose() {
 		case i.Stranded(): // moves sees to it
 		case !i.Lost():
 			if p.due(since, p.in.Limits.LossGrace) {
-				p.act(Action{Kind: Lose, Instance: i, Reason: fleet.ReasonNodeLost, Message: p.lossMessage(node)})
+				p.act(Action{Kind: Lose, Instance: i, Reason: fleet.ReasonNodeLost, Message: p.lossMessage(i)})
 			}
 		case p.group() != nil && p.spec().NodeLossPolicy() == fleet.NodeLossStop && p.wanted(i) && !p.in.Outage.Mass(p.in.Limits):
 			p.stop(i, fleet.ReasonNodeLost, fmt.Sprintf("node %s is lost, and the group stops what was there", node))
@@ -45,8 +45,12 @@ func (p *pass) wanted(i *fleet.Instance) bool {
 	return i.Intent.Desired == fleet.DesiredRunning && !i.Intent.RestartPending
 }
 
-func (p *pass) lossMessage(node fleet.NodeID) string {
+func (p *pass) lossMessage(i *fleet.Instance) string {
+	node := i.Placement.Node
 	text := fmt.Sprintf("node %s is lost: its agent's session ended", node)
+	if p.movesLost() && !p.endsWithSession(i) {
+		text += "; it was started before its group said that it may be moved, so nothing there ends the old copy and it waits: restart it once its node is back, or delete the node if it never will be"
+	}
 	if p.in.Outage.Mass(p.in.Limits) {
 		text += fmt.Sprintf("; %d of %d nodes are lost, so nothing is replaced before more are back", p.in.Outage.Lost, p.in.Outage.Nodes)
 	}
@@ -75,16 +79,29 @@ func (p *pass) suspended() int {
 	return n
 }
 
+// movesLost reports whether the group's lost instances are moved themselves.
+func (p *pass) movesLost() bool {
+	return p.group() != nil && p.spec().Static.Enabled && p.spec().NodeLossPolicy() == fleet.NodeLossReplace
+}
+
+// endsWithSession reports whether the run that an instance's placement is of ends by
+// itself when its node's session does. What was started under another spec, or by a
+// plan nobody knows any more, may run on for ever.
+func (p *pass) endsWithSession(i *fleet.Instance) bool {
+	plan := p.in.plan(i.Placement.Plan)
+	return plan != nil && plan.Exclusive()
+}
+
 // moves are the next generations of a static group's lost instances that may run
 // elsewhere: only when whatever kept the old copy within its session has had the
 // time to end it.
 func (p *pass) moves() []Action {
-	if !p.spec().Static.Enabled || p.spec().NodeLossPolicy() != fleet.NodeLossReplace || p.in.Outage.Mass(p.in.Limits) {
+	if !p.movesLost() || p.in.Outage.Mass(p.in.Limits) {
 		return nil
 	}
 	var out []Action
 	for _, i := range p.all {
-		if p.busy[i.Intent.ID] || i.Moving() || !i.Lost() && !i.Stranded() || !p.wanted(i) {
+		if p.busy[i.Intent.ID] || i.Moving() || !i.Lost() && !i.Stranded() || !p.wanted(i) || !p.endsWithSession(i) {
 			continue
 		}
 		since := p.in.lostSince(i.Placement.Node)

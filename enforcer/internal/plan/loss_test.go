@@ -1,11 +1,18 @@
 package plan
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 )
+
+// exclusive makes the group static and movable, and what runs with it.
+func exclusive(s *sim) {
+	s.group.Spec.Static.Enabled, s.group.Spec.OnNodeLoss, s.group.Spec.Scaling.Min = true, fleet.NodeLossReplace, 1
+	s.plans["plan"].Static, s.plans["plan"].OnNodeLoss = true, fleet.NodeLossReplace
+}
 
 func TestLostNodes(t *testing.T) {
 	offline := in(lost, fleet.Offline, fleet.ReasonNodeLost, at(-time.Minute))
@@ -53,25 +60,41 @@ func TestLostNodes(t *testing.T) {
 			s.add(offline)
 		}, 0, nil},
 		{"a static instance is moved where its group says so", func(s *sim) {
-			s.group.Spec.Static.Enabled, s.group.Spec.OnNodeLoss, s.group.Spec.Scaling.Min = true, fleet.NodeLossReplace, 1
+			exclusive(s)
 			s.add(offline)
 		}, 0, []string{"again i00001: NodeLost"}},
 		{"but not before the old copy must be gone", func(s *sim) {
-			s.group.Spec.Static.Enabled, s.group.Spec.OnNodeLoss, s.group.Spec.Scaling.Min = true, fleet.NodeLossReplace, 1
+			exclusive(s)
 			s.lostSince = at(-time.Second)
 			s.add(offline)
 		}, 1500 * time.Millisecond, nil},
+		{"nor ever when it was not started as one that may be moved: nothing ends the old copy", func(s *sim) {
+			exclusive(s)
+			s.plans["plan"].OnNodeLoss = fleet.NodeLossWait
+			s.add(offline)
+		}, 0, nil},
+		{"nor when nobody knows how it was started", func(s *sim) {
+			exclusive(s)
+			s.add(offline).Placement.Plan = "gone"
+		}, 0, nil},
+		{"what counts is the run that was lost, not the one asked for since", func(s *sim) {
+			exclusive(s)
+			s.plans["new"] = s.plans["plan"]
+			s.plans["plan"] = &fleet.Plan{Static: true, OnNodeLoss: fleet.NodeLossWait}
+			i := s.add(offline)
+			i.Intent.Generation, i.Intent.Plan, i.Status.ModRev = 2, "new", 9
+		}, 0, nil},
 		{"it is moved once", func(s *sim) {
-			s.group.Spec.Static.Enabled, s.group.Spec.OnNodeLoss, s.group.Spec.Scaling.Min = true, fleet.NodeLossReplace, 1
+			exclusive(s)
 			s.add(offline).Intent.Generation = 2
 		}, 0, nil},
 		{"and once more after another loss", func(s *sim) {
-			s.group.Spec.Static.Enabled, s.group.Spec.OnNodeLoss, s.group.Spec.Scaling.Min = true, fleet.NodeLossReplace, 1
+			exclusive(s)
 			i := s.add(offline)
 			i.Intent.Generation, i.Intent.Leaves, i.Status.ModRev = 2, 7, 9
 		}, 0, []string{"again i00001: NodeLost"}},
 		{"an old copy that came back after all is stopped", func(s *sim) {
-			s.group.Spec.Static.Enabled, s.group.Spec.OnNodeLoss, s.group.Spec.Scaling.Min = true, fleet.NodeLossReplace, 1
+			exclusive(s)
 			s.add(online).Intent.Generation = 2
 		}, 0, []string{"order i00001 by stop: NodeReturned"}},
 		{"while most of the fleet is lost nothing is replaced, moved or stopped", func(s *sim) {
@@ -144,5 +167,16 @@ func TestNodesThatReturn(t *testing.T) {
 				s.expect(t, at(0), 0, tt.want...)
 			})
 		}
+	}
+}
+
+func TestWhatIsNotMovedSaysWhy(t *testing.T) {
+	s := newSim()
+	exclusive(s)
+	s.plans["plan"].OnNodeLoss = fleet.NodeLossWait
+	s.add(in(lost, fleet.Online, fleet.ReasonReady, at(-time.Hour)))
+	got := s.expect(t, at(0), 0, "lose i00001: NodeLost")
+	if want := "restart it once its node is back"; len(got) != 1 || !strings.Contains(got[0].Message, want) {
+		t.Errorf("it does not say %q: %+v", want, got)
 	}
 }
