@@ -10,8 +10,25 @@ import (
 // changed asks for a look at the groups that a batch concerns. It runs on the
 // view's goroutine.
 func (c *Controller) changed(b view.Batch) {
+	nodes := false
 	for i := range b.Changes {
 		c.changedOne(&b, &b.Changes[i])
+		nodes = nodes || b.Changes[i].Kind == view.KindSession || b.Changes[i].Kind == view.KindNode
+	}
+	if nodes {
+		c.weigh(b.After)
+	}
+}
+
+// weigh has every group looked at when so much of the fleet became lost, or came
+// back, that it changes what is done about each loss.
+func (c *Controller) weigh(s *view.Snapshot) {
+	was := c.mass
+	if c.mass = c.outages.count(s, time.Now()).Mass(c.limits); c.mass == was {
+		return
+	}
+	for name := range c.known() {
+		c.queue.Add(name)
 	}
 }
 

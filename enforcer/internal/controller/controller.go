@@ -62,6 +62,9 @@ type Controller struct {
 	metrics *metrics
 	// ownership is what gained heard last; it belongs to the replica's goroutine.
 	ownership *store.Ownership
+	// mass is whether most of the fleet was lost after the last batch; it belongs to
+	// the view's goroutine.
+	mass bool
 }
 
 // New makes a controller that waits for Run. An error is a defect in the metrics.

@@ -98,3 +98,32 @@ func TestADeletedNodeGivesUpWhatItHeldAndGoes(t *testing.T) {
 		return ok && i.Intent.Generation == 2 && i.NeedsPlacement()
 	})
 }
+
+func TestWhenAMassOutageEndsEveryGroupIsLookedAt(t *testing.T) {
+	w := newWorld(t)
+	limits := plan.DefaultLimits()
+	limits.MassLossNodes = 2
+	w.enforcer("a", limits)
+	const other = fleet.NodeID("node-2")
+	w.commit(store.Create(store.NodeKey(other), fleet.Node{ID: other}), store.Create(store.NodeSessionKey(other), fleet.NodeSession{Node: other}))
+	w.group("lobby", minimum(1))
+	first := w.untilLiving("lobby", 1)[0].Intent.ID
+	w.online(first)
+	w.group("world", func(g *fleet.Group) { g.Spec.Scaling.Min, g.Spec.Static.Enabled = 1, true })
+	elsewhere := w.untilLiving("world", 1)[0].Intent
+	w.commit(store.Create(store.PlacementKey(other, elsewhere.ID), fleet.Placement{
+		Instance: elsewhere.ID, Group: elsewhere.Group, Node: other, Generation: 1, Plan: elsewhere.Plan,
+	}))
+
+	s := w.view.Snapshot()
+	one, _ := s.NodeSessions.Get(node)
+	two, _ := s.NodeSessions.Get(other)
+	w.commit(store.Remove(store.NodeSessionKey(node), one.ModRev), store.Remove(store.NodeSessionKey(other), two.ModRev))
+	w.untilState(elsewhere.ID, fleet.Offline)
+	if i := w.untilState(first, fleet.Offline); i.Intent.ReplacedBy != "" {
+		t.Fatalf("replaced while all nodes are lost: %+v", i.Intent)
+	}
+	// Nothing of the group is on the node whose return ends the outage.
+	w.commit(store.Create(store.NodeSessionKey(other), fleet.NodeSession{Node: other}))
+	w.untilLiving("lobby", 1)
+}

@@ -28,7 +28,7 @@ func (p *pass) lose() {
 			if p.due(since, p.in.Limits.LossGrace) {
 				p.act(Action{Kind: Lose, Instance: i, Reason: fleet.ReasonNodeLost, Message: p.lossMessage(i)})
 			}
-		case p.group() != nil && p.spec().NodeLossPolicy() == fleet.NodeLossStop && p.wanted(i) && !p.in.Outage.Mass(p.in.Limits):
+		case p.group() != nil && p.spec().NodeLossPolicy() == fleet.NodeLossStop && p.wanted(i) && !p.heldUp():
 			p.stop(i, fleet.ReasonNodeLost, fmt.Sprintf("node %s is lost, and the group stops what was there", node))
 		}
 	}
@@ -73,10 +73,21 @@ func (p *pass) suspended() int {
 			n++
 		}
 	}
-	if n > 0 { // an outage that lasts is taken for what it is, with no record to tell of it
-		p.wakeAt(p.now.Add(outageLook))
+	if n > 0 {
+		p.heldUp()
 	}
 	return n
+}
+
+// heldUp reports whether what is to be done about a loss has to wait because too much
+// of the fleet is lost. An outage that lasts is taken for what it is one day, with no
+// record to tell of it, so it is looked at again.
+func (p *pass) heldUp() bool {
+	if !p.in.Outage.Mass(p.in.Limits) {
+		return false
+	}
+	p.wakeAt(p.now.Add(outageLook))
+	return true
 }
 
 // movesLost reports whether the group's lost instances are moved themselves.
@@ -96,7 +107,7 @@ func (p *pass) endsWithSession(i *fleet.Instance) bool {
 // elsewhere: only when whatever kept the old copy within its session has had the
 // time to end it.
 func (p *pass) moves() []Action {
-	if !p.movesLost() || p.in.Outage.Mass(p.in.Limits) {
+	if !p.movesLost() {
 		return nil
 	}
 	var out []Action
@@ -105,7 +116,7 @@ func (p *pass) moves() []Action {
 			continue
 		}
 		since := p.in.lostSince(i.Placement.Node)
-		if since.IsZero() || !p.due(since, p.in.Limits.LossGrace+p.in.margin(i.Placement.Node)) {
+		if since.IsZero() || p.heldUp() || !p.due(since, p.in.Limits.LossGrace+p.in.margin(i.Placement.Node)) {
 			continue
 		}
 		message := fmt.Sprintf("%s was on %s, which is lost", i.Intent.Name, i.Placement.Node)

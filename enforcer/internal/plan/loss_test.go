@@ -102,6 +102,16 @@ func TestLostNodes(t *testing.T) {
 			s.add(offline)
 			s.add(manual, offline)
 		}, outageLook, nil},
+		{"a move that is held up by that is looked at again", func(s *sim) {
+			exclusive(s)
+			s.outage = Outage{Nodes: 9, Lost: 5}
+			s.add(offline)
+		}, outageLook, nil},
+		{"so is a stop", func(s *sim) {
+			s.group.Spec.OnNodeLoss, s.outage = fleet.NodeLossStop, Outage{Nodes: 9, Lost: 5}
+			s.group.Spec.Scaling.Mode = fleet.ScalingManual
+			s.add(manual, offline)
+		}, outageLook, nil},
 		{"few lost nodes are no mass, whatever their share", func(s *sim) {
 			s.group.Spec.Scaling.Min, s.outage = 1, Outage{Nodes: 4, Lost: 4}
 			s.add(offline)
