@@ -10,6 +10,7 @@ import (
 // changed asks for a look at the groups that a batch concerns. It runs on the
 // view's goroutine.
 func (c *Controller) changed(b view.Batch) {
+	c.outages.heard(&b, time.Now())
 	nodes := false
 	for i := range b.Changes {
 		c.changedOne(&b, &b.Changes[i])
@@ -47,7 +48,6 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 	case view.KindSession:
 		if ch.Key[0] == "node" {
 			n := fleet.NodeID(ch.Key[1])
-			c.outages.heard(n, ch.After != nil, time.Now())
 			c.lookOn(b, n)
 			c.leftDeleted(b, n)
 		}

@@ -14,32 +14,50 @@ import (
 const outageFor = time.Hour
 
 // outages remembers since when nodes have no session, by this process' own clock.
-// Forgetting it, as a restart does, only makes the patience with them start anew.
+// Forgetting it, as a restart does, only makes the patience with them start anew; so
+// it forgets whenever it may have missed that a node was back in between.
 type outages struct {
 	mu    sync.Mutex
 	since map[fleet.NodeID]time.Time
+	// rev is the revision up to which all news has been heard.
+	rev int64
 }
 
 func newOutages() *outages { return &outages{since: map[fleet.NodeID]time.Time{}} }
 
-// heard takes the news of a node's session.
-func (o *outages) heard(n fleet.NodeID, alive bool, now time.Time) {
+// heard takes the news of a batch.
+func (o *outages) heard(b *view.Batch, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if alive {
-		delete(o.since, n)
-		return
+	o.rev = b.After.Rev
+	if b.Relisted { // a session that came and went meanwhile left no trace
+		clear(o.since)
 	}
-	o.since[n] = now
+	for i := range b.Changes {
+		ch := &b.Changes[i]
+		if ch.Kind != view.KindSession || ch.Key[0] != "node" {
+			continue
+		}
+		n := fleet.NodeID(ch.Key[1])
+		if ch.After != nil {
+			delete(o.since, n)
+		} else {
+			o.since[n] = now
+		}
+	}
 }
 
-// of is since when a node has no session in a snapshot; zero when it has one.
+// of is since when a node has no session in a snapshot; zero when it has one. In a
+// snapshot that is ahead of the news it is now: the loss may be a new one.
 func (o *outages) of(s *view.Snapshot, n fleet.NodeID, now time.Time) time.Time {
 	if _, alive := s.NodeSessions.Get(n); alive {
 		return time.Time{}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if s.Rev > o.rev {
+		return now
+	}
 	since, known := o.since[n]
 	if !known {
 		since = now
