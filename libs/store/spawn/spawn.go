@@ -3,9 +3,9 @@
 // instances in exactly one way.
 //
 // It computes writes from a snapshot and commits nothing. Every intent it makes
-// stands on three comparisons: the instance key is new (or unchanged), the name
-// is free (or its holder is terminal and unchanged), and the plan exists, is
-// created, or is touched in the same transaction.
+// stands on three comparisons: the instance key is new (or unchanged), the name's
+// key is free (or unchanged, its holder being terminal or the instance itself) and
+// is written, and the plan exists, is created, or is touched in the same transaction.
 package spawn
 
 import (
@@ -111,18 +111,16 @@ func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, leaves int64
 	next.Reason, next.Message, next.By = c.Reason, c.Message, c.By
 	next.Crashes, next.ReplacedBy, next.Displaced = i.Crashes(), "", false
 
-	var writes []store.Write
-	switch holder := s.holder(g.Name, next.Ordinal); {
-	case holder != nil && holder.ID == next.ID && !s.taken[g.Name][next.Ordinal]: // still ours
-		s.take(g.Name, next.Ordinal)
-	default:
-		if s.taken[g.Name][next.Ordinal] || !s.free(g.Name, next.Ordinal) {
-			next.Ordinal = s.freeOrdinal(g.Name)
-			next.Name = fleet.InstanceName(g.Name, next.Ordinal)
-		}
-		writes = append(writes, s.claim(g.Name, next.Ordinal, next.ID))
+	holder := s.holder(g.Name, next.Ordinal)
+	ours := holder != nil && holder.ID == next.ID
+	if s.taken[g.Name][next.Ordinal] || !ours && !s.free(g.Name, next.Ordinal) {
+		next.Ordinal = s.freeOrdinal(g.Name)
+		next.Name = fleet.InstanceName(g.Name, next.Ordinal)
 	}
-	writes = append(writes, store.Replace(store.IntentKey(next.ID), next, i.Intent.ModRev))
+	writes := []store.Write{
+		s.claim(g.Name, next.Ordinal, next.ID), // written though it is ours still: somebody may be about to take it
+		store.Replace(store.IntentKey(next.ID), next, i.Intent.ModRev),
+	}
 	return Birth{Intent: next, plan: plan, digest: next.Plan, writes: writes}
 }
 

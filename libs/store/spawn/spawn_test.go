@@ -177,6 +177,47 @@ func TestOneNameIsGivenOnce(t *testing.T) {
 	}
 }
 
+func TestANameTakenMeanwhileIsNotTakenUpAgain(t *testing.T) {
+	c := newCluster(t)
+	g, snap := c.group(plain)
+	snap, ids := c.fresh(g, snap, 1)
+	snap = c.end(c.get(snap, ids[0]), fleet.Stopped)
+	again := New(snap, noon, random(1)) // from the same state two decide about g-1
+	b, err := again.Again(g, c.get(snap, ids[0]), byAlice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := again.Txns([]Birth{b}, nil, nil, c.client.MaxOps())
+	fresh := New(snap, noon, random(2))
+	other := fresh.Txns([]Birth{fresh.Fresh(g, byMinimum, "", nil)}, nil, nil, c.client.MaxOps())
+	c.commit(other...)
+	if _, err := c.client.Commit(t.Context(), late[0]); !errs.Is(err, errs.Conflict) {
+		t.Errorf("two living instances have the name g-1: %v, want a conflict", err)
+	}
+	snap, _ = c.view.WaitRev(t.Context(), 1)
+	if claim, ok := snap.Name("g", 1); !ok || claim.ID == ids[0] {
+		t.Errorf("g-1 points to %+v, want who was first", claim)
+	}
+}
+
+func TestANameTakenUpAgainIsNotGivenAwayMeanwhile(t *testing.T) {
+	c := newCluster(t)
+	g, snap := c.group(plain)
+	snap, ids := c.fresh(g, snap, 1)
+	snap = c.end(c.get(snap, ids[0]), fleet.Stopped)
+	fresh := New(snap, noon, random(2))
+	late := fresh.Txns([]Birth{fresh.Fresh(g, byMinimum, "", nil)}, nil, nil, c.client.MaxOps())
+	again := New(snap, noon, random(1))
+	b, err := again.Again(g, c.get(snap, ids[0]), byAlice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.commit(again.Txns([]Birth{b}, nil, nil, c.client.MaxOps())...)
+	if _, err := c.client.Commit(t.Context(), late[0]); !errs.Is(err, errs.Conflict) {
+		t.Errorf("two living instances have the name g-1: %v, want a conflict", err)
+	}
+}
+
 func TestASuccessorAndItsPredecessorNameEachOther(t *testing.T) {
 	c := newCluster(t)
 	g, snap := c.group(plain)
