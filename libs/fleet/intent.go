@@ -27,7 +27,8 @@ type Intent struct {
 	Origin Origin `json:"origin"`
 	// Replaces is the crashed or lost instance this one was made for; empty when none.
 	Replaces InstanceID `json:"replaces,omitempty"`
-	// ReplacedBy is the instance made for this one after it crashed or was lost; empty when none.
+	// ReplacedBy is the instance made for this one after it crashed or was lost; empty when
+	// there is none, or this one stayed in its stead.
 	ReplacedBy InstanceID `json:"replacedBy,omitempty"`
 	// Displaced is true when it was replaced because its node was lost: however this
 	// generation ends, that is no crash of its own.

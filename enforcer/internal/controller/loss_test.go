@@ -44,6 +44,8 @@ func TestALostNodesInstancesAreReplacedAndTheSurplusGoesWhenItReturns(t *testing
 	})
 	if i, _ := w.view.Snapshot().Instances.Get(first); i.Intent.Desired != fleet.DesiredRunning || i.Order != nil {
 		t.Errorf("the one that never stopped was touched: %+v", i)
+	} else if i.Intent.ReplacedBy != "" || i.Intent.Displaced {
+		t.Errorf("it still counts as replaced: %+v", i.Intent)
 	}
 }
 

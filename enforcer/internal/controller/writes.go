@@ -84,6 +84,11 @@ func (t *task) stop(a plan.Action) ([]store.Guard, []store.Write) {
 		Force: a.Order == fleet.OrderKill, At: t.now, By: a.By, Reason: a.Reason, Message: a.Message,
 	}
 	writes := []store.Write{store.Replace(store.IntentKey(next.ID), next, a.Instance.Intent.ModRev)}
+	if kept := a.Restores; kept != nil {
+		own := kept.Intent
+		own.ReplacedBy, own.Displaced = "", false
+		writes = append(writes, store.Replace(store.IntentKey(own.ID), own, kept.Intent.ModRev))
+	}
 	if a.Order != "" {
 		guards = append(guards, placementUnchanged(a.Instance))
 		writes = append(writes, t.orderWrites(a)...)

@@ -48,6 +48,9 @@ type Action struct {
 	Origin fleet.Origin
 	// Replaces is the crashed or lost instance a new one is made for; nil when none.
 	Replaces *fleet.Instance
+	// Restores is the original that stays when a Stop ends the one that took its place: from
+	// then on it counts as never replaced; nil when there is none.
+	Restores *fleet.Instance
 	// Order is what a Stop or Order tells the node; empty when the instance holds none.
 	Order fleet.OrderAction
 	// Loop is the record SetCrashLoop writes.

@@ -63,16 +63,13 @@ func newPass(in Input, now time.Time) *pass {
 		if i.Intent.ReplacedBy != "" {
 			p.replaced[i.Intent.ID] = true
 		}
-		if i.Intent.Replaces != "" {
-			p.replaced[i.Intent.Replaces] = true
-		}
 	}
 	return p
 }
 
 // act adds an action; each instance is in at most one.
 func (p *pass) act(a Action) {
-	for _, i := range []*fleet.Instance{a.Instance, a.Replaces} {
+	for _, i := range []*fleet.Instance{a.Instance, a.Replaces, a.Restores} {
 		if i != nil {
 			p.busy[i.Intent.ID] = true
 		}

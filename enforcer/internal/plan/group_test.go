@@ -93,7 +93,8 @@ func TestGroup(t *testing.T) {
 		}, 0, []string{"create manual for i00001: Replacement"}},
 		{"nothing is replaced twice while the successor is known", func(s *sim) {
 			s.add(manual, crashed(at(0)))
-			s.add(manual, online, func(i *fleet.Instance) { i.Intent.Replaces = "i00001" })
+			s.add(manual, online)
+			s.instances[0].Intent.ReplacedBy = "i00002"
 		}, keep, nil},
 		{"nothing is replaced twice when the successor is forgotten", func(s *sim) {
 			s.add(manual, crashed(at(0)), func(i *fleet.Instance) { i.Intent.ReplacedBy = "gone00" })

@@ -143,7 +143,11 @@ func (p *pass) doubles() {
 			p.paired[first.Intent.ID], p.paired[second.Intent.ID], p.seconds[second.Intent.ID] = true, true, true
 			continue
 		}
-		p.stop(victim, fleet.ReasonNodeReturned, fmt.Sprintf("%s is back with its node: one of it and %s is enough", first.Intent.Name, second.Intent.Name))
+		a := p.stopping(victim, fleet.ReasonNodeReturned, fmt.Sprintf("%s is back with its node: one of it and %s is enough", first.Intent.Name, second.Intent.Name))
+		if victim == second {
+			a.Restores = first
+		}
+		p.act(a)
 	}
 }
 

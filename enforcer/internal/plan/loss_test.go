@@ -150,10 +150,10 @@ func TestNodesThatReturn(t *testing.T) {
 		players       [2]int
 		want          []string
 	}{
-		{"the original stays when it never stopped serving", "", running(-3 * time.Hour), running(-time.Hour), [2]int{}, []string{"stop i00002 by stop: NodeReturned"}},
-		{"it stays before its replacement is ready", "", running(-3 * time.Hour), starting, [2]int{}, []string{"stop i00002 by stop: NodeReturned"}},
+		{"the original stays when it never stopped serving", "", running(-3 * time.Hour), running(-time.Hour), [2]int{}, []string{"stop i00002 by stop restores i00001: NodeReturned"}},
+		{"it stays before its replacement is ready", "", running(-3 * time.Hour), starting, [2]int{}, []string{"stop i00002 by stop restores i00001: NodeReturned"}},
 		{"it gives way when it was started anew", "", running(0), running(-time.Hour), [2]int{}, []string{"stop i00001 by stop: NodeReturned"}},
-		{"started anew it still stays before a replacement that is not ready", "", running(0), starting, [2]int{}, []string{"stop i00002 by stop: NodeReturned"}},
+		{"started anew it still stays before a replacement that is not ready", "", running(0), starting, [2]int{}, []string{"stop i00002 by stop restores i00001: NodeReturned"}},
 		{"the replacement stays where the group says so", fleet.KeepReplacement, running(-3 * time.Hour), running(-time.Hour), [2]int{}, []string{"stop i00001 by stop: NodeReturned"}},
 		{"and is waited for", fleet.KeepReplacement, running(-3 * time.Hour), starting, [2]int{}, nil},
 		{"whoever has players stays", "", running(-3 * time.Hour), running(-time.Hour), [2]int{0, 2}, []string{"stop i00001 by stop: NodeReturned"}},
@@ -189,4 +189,19 @@ func TestWhatIsNotMovedSaysWhy(t *testing.T) {
 	if want := "restart it once its node is back"; len(got) != 1 || !strings.Contains(got[0].Message, want) {
 		t.Errorf("it does not say %q: %+v", want, got)
 	}
+}
+
+func TestTheOriginalThatStaysIsHealedLikeAnyOther(t *testing.T) {
+	s := newSim()
+	first := s.add(manual, online, createdAt(at(-4*time.Hour)))
+	first.Status.StartedAt = at(-3 * time.Hour)
+	second := s.add(manual, online, createdAt(at(-2*time.Hour)))
+	first.Intent.ReplacedBy, second.Intent.Replaces, first.Intent.Displaced = second.Intent.ID, first.Intent.ID, true
+	s.apply(s.expect(t, at(0), 0, "stop i00002 by stop restores i00001: NodeReturned"), at(0))
+	s.live(at(0))
+	s.edit(s.instances[0], crashed(at(time.Second)))
+	if got := s.instances[0].Crashes(); len(got) != 1 {
+		t.Errorf("its crash does not count: %v", got)
+	}
+	s.expect(t, at(time.Minute), keep-time.Minute, "create manual for i00001: Replacement")
 }

@@ -110,7 +110,7 @@ func TestAtMostOneActionPerInstance(t *testing.T) {
 		actions, _ := Group(s.input(), at(0))
 		seen := map[fleet.InstanceID]bool{}
 		for _, a := range actions {
-			for _, i := range []*fleet.Instance{a.Instance, a.Replaces} {
+			for _, i := range []*fleet.Instance{a.Instance, a.Replaces, a.Restores} {
 				if i == nil {
 					continue
 				}

@@ -145,7 +145,7 @@ func (s *sim) apply(actions []Action, now time.Time) {
 		case Again:
 			s.edit(a.Instance, func(i *fleet.Instance) {
 				i.Intent.Crashes = a.Instance.Crashes()
-				i.Intent.Leaves, i.Intent.Displaced = 0, false
+				i.Intent.Leaves, i.Intent.ReplacedBy, i.Intent.Displaced = 0, "", false
 				if i.Lost() || i.Stranded() {
 					i.Intent.Leaves = i.Status.ModRev
 				}
@@ -161,6 +161,9 @@ func (s *sim) apply(actions []Action, now time.Time) {
 					ordered(a.Order, now)(i)
 				}
 			})
+			if a.Restores != nil {
+				s.edit(a.Restores, func(i *fleet.Instance) { i.Intent.ReplacedBy, i.Intent.Displaced = "", false })
+			}
 		case Order:
 			s.edit(a.Instance, ordered(a.Order, now))
 		case Lose:
@@ -227,6 +230,9 @@ func short(actions []Action) string {
 		}
 		if a.Replaces != nil {
 			line += " for " + string(a.Replaces.Intent.ID)
+		}
+		if a.Restores != nil {
+			line += " restores " + string(a.Restores.Intent.ID)
 		}
 		if a.Kind == SetCrashLoop {
 			line += fmt.Sprintf(" level %d for %v", a.Loop.Level, a.Loop.PausedUntil.Sub(at(0)))

@@ -35,7 +35,7 @@ func (p *pass) trim() {
 			if surplus <= 0 {
 				return
 			}
-			if !p.living(i) || p.paired[i.Intent.ID] != paired {
+			if !p.living(i) || p.busy[i.Intent.ID] || p.paired[i.Intent.ID] != paired {
 				continue
 			}
 			p.stop(i, fleet.ReasonAboveMaximum, fmt.Sprintf("the group allows %d instances", limit))
@@ -59,7 +59,7 @@ func (p *pass) trimOwn() {
 		if excess <= 0 {
 			return
 		}
-		if p.living(i) && p.own(i) && p.in.players(i) == 0 && !p.paired[i.Intent.ID] {
+		if p.living(i) && p.own(i) && !p.busy[i.Intent.ID] && p.in.players(i) == 0 && !p.paired[i.Intent.ID] {
 			p.stop(i, fleet.ReasonScaledDown, fmt.Sprintf("the group's minimum is %d", p.target()))
 			excess--
 		}
@@ -68,6 +68,10 @@ func (p *pass) trimOwn() {
 
 // stop makes an intent say stopped, and orders it where it may run.
 func (p *pass) stop(i *fleet.Instance, why fleet.Reason, message string) {
+	p.act(p.stopping(i, why, message))
+}
+
+func (p *pass) stopping(i *fleet.Instance, why fleet.Reason, message string) Action {
 	a := Action{Kind: Stop, Instance: i, Reason: why, Message: message}
 	if i.HoldsNode() {
 		a.Order = fleet.OrderStop
@@ -76,5 +80,5 @@ func (p *pass) stop(i *fleet.Instance, why fleet.Reason, message string) {
 		}
 	}
 	p.stopped[i.Intent.ID] = true
-	p.act(a)
+	return a
 }
