@@ -1,6 +1,10 @@
 package fleet
 
-import "time"
+import (
+	"cmp"
+	"fmt"
+	"time"
+)
 
 // Intent is that an instance shall exist. Written by the enforcer and the
 // gateway, each write comparing the revision it was computed from.
@@ -33,6 +37,10 @@ type Intent struct {
 	// Displaced is true when it was replaced because its node was lost: however this
 	// generation ends, that is no crash of its own.
 	Displaced bool `json:"displaced,omitempty"`
+	// Lineage names whose place it has: the instance that the one it replaces replaced,
+	// and so on back to the first, whatever has become of their records. Empty stands for
+	// its own id; see Place.
+	Lineage string `json:"lineage,omitempty"`
 	// Crashes are when earlier generations crashed, oldest first, at most CrashHistory.
 	Crashes   []time.Time `json:"crashes,omitempty"`
 	CreatedAt time.Time   `json:"createdAt"`
@@ -46,6 +54,19 @@ type Intent struct {
 	Values map[string]string `json:"values,omitempty"`
 	// RestartPending asks for a new generation once this one has stopped.
 	RestartPending bool `json:"restartPending,omitempty"`
+}
+
+// Place is the same for all that were made one after the other to have one place in
+// their group, each because the one before crashed or was lost: of them one is enough.
+func (i Intent) Place() string { return cmp.Or(i.Lineage, string(i.ID)) }
+
+// Anew is the lineage of the next generation. One whose place somebody else has got, or
+// that was given up by stopping it, is one more from then on.
+func (i Intent) Anew() string {
+	if i.ReplacedBy == "" && (i.Desired == DesiredRunning || i.RestartPending) {
+		return i.Lineage
+	}
+	return fmt.Sprintf("%s.%d", i.ID, i.Generation+1)
 }
 
 // Desired is what an instance shall do.

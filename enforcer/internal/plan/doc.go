@@ -16,9 +16,9 @@
 //     With onCrash restart the agent starts a crashed instance again in place;
 //     what it reports as ended it gave up, and that is healed like any other.
 //   - What is on a lost node is said to be, and replaced, waited for, stopped or, in
-//     static groups, moved, as the group's policy has it. When the node returns, one
-//     of an original and its replacement is stopped, never one with players while
-//     the other has none. While most of the fleet is lost nothing of this happens.
+//     static groups, moved, as the group's policy has it. When the node returns,
+//     one of an original and whoever has its place by now is stopped, never one with
+//     players while the other has none. While most of the fleet is lost nothing of this happens.
 //   - Static groups come back as the same instances, in order of ordinal, before
 //     new ones are made.
 //   - A group in maintenance starts nothing, one scaled MANUAL is neither scaled

@@ -42,7 +42,7 @@ type pass struct {
 	stopped map[fleet.InstanceID]bool
 	// replaced are the crashed or lost instances that somebody was made for.
 	replaced map[fleet.InstanceID]bool
-	// paired are the doubles of which nobody may be stopped yet, seconds the younger of each pair.
+	// paired are those who share a place while nobody of them may be stopped yet, seconds all but the oldest of each place.
 	paired, seconds map[fleet.InstanceID]bool
 	actions         []Action
 	wake            time.Time

@@ -125,36 +125,67 @@ func (p *pass) moves() []Action {
 	return out
 }
 
-// doubles ends what a returned node brings: of an instance and the one that took
-// its place only one is wanted. Nobody with players is stopped while the other has
-// none; when both have, the pair waits for the last player of one.
+// doubles ends what returned nodes bring: of those that were made one after the other
+// to have one place only one is wanted. Nobody with players is stopped while the other
+// has none; when both have, the pair waits for the last player of one.
 func (p *pass) doubles() {
-	byID := map[fleet.InstanceID]*fleet.Instance{}
-	for _, i := range p.all {
-		byID[i.Intent.ID] = i
+	if p.spec().Static.Enabled {
+		return
 	}
-	for _, second := range p.all {
-		first := byID[second.Intent.Replaces]
-		if first == nil || p.busy[first.Intent.ID] || p.busy[second.Intent.ID] || !p.double(first, second) {
+	var places []string // in order of their oldest, so that the same records give the same actions
+	inPlace := map[string][]*fleet.Instance{}
+	for _, i := range p.all {
+		if !p.living(i) || i.Lost() || i.Intent.RestartPending {
 			continue
 		}
-		victim := p.surplus(first, second)
-		if victim == nil {
-			p.paired[first.Intent.ID], p.paired[second.Intent.ID], p.seconds[second.Intent.ID] = true, true, true
-			continue
+		place := i.Intent.Place()
+		if inPlace[place] == nil {
+			places = append(places, place)
 		}
-		a := p.stopping(victim, fleet.ReasonNodeReturned, fmt.Sprintf("%s is back with its node: one of it and %s is enough", first.Intent.Name, second.Intent.Name))
-		if victim == second {
-			a.Restores = first
-		}
-		p.act(a)
+		inPlace[place] = append(inPlace[place], i)
+	}
+	for _, place := range places {
+		p.oneOf(inPlace[place])
 	}
 }
 
-// double reports whether the run that an instance was made for goes on all the same.
-func (p *pass) double(first, second *fleet.Instance) bool {
-	return !p.spec().Static.Enabled && first.Intent.Displaced && p.living(first) && p.living(second) && !first.Lost() && !second.Lost() &&
-		!first.Intent.RestartPending && first.Intent.GenerationAt.Before(second.Intent.CreatedAt)
+// oneOf stops whoever is one too many in a place, as far as that is decided.
+func (p *pass) oneOf(all []*fleet.Instance) {
+	var stops []Action
+	kept, open := all[0], false
+	for _, second := range all[1:] {
+		first := kept
+		victim := p.surplus(first, second)
+		if victim == nil {
+			kept, open = second, true
+			continue
+		}
+		if victim == first {
+			kept = second
+		}
+		stops = append(stops, p.stopping(victim, fleet.ReasonNodeReturned,
+			fmt.Sprintf("%s is back with its node: one of it and %s is enough", first.Intent.Name, second.Intent.Name)))
+	}
+	if n := len(stops); n > 0 && !open && kept.Intent.ReplacedBy != "" {
+		stops[n-1].Restores = kept
+	}
+	for _, a := range stops {
+		p.act(a)
+	}
+	if open {
+		p.pair(all)
+	}
+}
+
+// pair has those of a place that stay for now counted as one.
+func (p *pass) pair(all []*fleet.Instance) {
+	counted := false
+	for _, i := range all {
+		if p.living(i) {
+			p.paired[i.Intent.ID], p.seconds[i.Intent.ID] = true, counted
+			counted = true
+		}
+	}
 }
 
 // surplus is the one of a pair to stop; nil while that is open.

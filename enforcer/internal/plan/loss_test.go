@@ -172,8 +172,7 @@ func TestNodesThatReturn(t *testing.T) {
 					i.Intent.Origin = origin
 					s.players[i.Intent.ID] = tt.players[n]
 				}
-				first.Intent.ReplacedBy, second.Intent.Replaces = second.Intent.ID, first.Intent.ID
-				first.Intent.Displaced = true
+				displace(first, second)
 				s.expect(t, at(0), 0, tt.want...)
 			})
 		}
@@ -191,12 +190,23 @@ func TestWhatIsNotMovedSaysWhy(t *testing.T) {
 	}
 }
 
+// succeed has second made for first after it crashed, displace while it is lost.
+func succeed(first, second *fleet.Instance) {
+	first.Intent.ReplacedBy, second.Intent.Replaces = second.Intent.ID, first.Intent.ID
+	second.Intent.Lineage = first.Intent.Place()
+}
+
+func displace(first, second *fleet.Instance) {
+	succeed(first, second)
+	first.Intent.Displaced = true
+}
+
 func TestTheOriginalThatStaysIsHealedLikeAnyOther(t *testing.T) {
 	s := newSim()
 	first := s.add(manual, online, createdAt(at(-4*time.Hour)))
 	first.Status.StartedAt = at(-3 * time.Hour)
 	second := s.add(manual, online, createdAt(at(-2*time.Hour)))
-	first.Intent.ReplacedBy, second.Intent.Replaces, first.Intent.Displaced = second.Intent.ID, first.Intent.ID, true
+	displace(first, second)
 	s.apply(s.expect(t, at(0), 0, "stop i00002 by stop restores i00001: NodeReturned"), at(0))
 	s.live(at(0))
 	s.edit(s.instances[0], crashed(at(time.Second)))
@@ -204,4 +214,61 @@ func TestTheOriginalThatStaysIsHealedLikeAnyOther(t *testing.T) {
 		t.Errorf("its crash does not count: %v", got)
 	}
 	s.expect(t, at(time.Minute), keep-time.Minute, "create manual for i00001: Replacement")
+}
+
+func TestNodesThatReturnLateFindTheirPlacesTakenByLaterOnes(t *testing.T) {
+	serving := func(since time.Duration) func(*fleet.Instance) {
+		return func(i *fleet.Instance) {
+			manual(i)
+			createdAt(at(since))(i)
+			online(i)
+			i.Status.StartedAt = at(since + time.Minute)
+		}
+	}
+	h := -time.Hour
+	tests := []struct {
+		rule  string
+		setup func(s *sim)
+		want  []string
+	}{
+		{"whoever followed the replacement after a crash is one too many", func(s *sim) {
+			a, b, c := s.add(serving(4*h)), s.add(serving(3*h)), s.add(serving(2*h))
+			displace(a, b)
+			succeed(b, c)
+			crashed(at(-30 * time.Minute))(b)
+		}, []string{"stop i00003 by stop restores i00001: NodeReturned"}},
+		{"also when nothing is left of the one in between", func(s *sim) {
+			a, b, c := s.add(serving(4*h)), s.add(serving(3*h)), s.add(serving(2*h))
+			displace(a, b)
+			succeed(b, c)
+			s.instances = []*fleet.Instance{a, c}
+		}, []string{"stop i00003 by stop restores i00001: NodeReturned"}},
+		{"also when the one in between is lost", func(s *sim) {
+			a, b, c := s.add(serving(4*h)), s.add(serving(3*h)), s.add(serving(2*h))
+			displace(a, b)
+			displace(b, c)
+			in(lost, fleet.Offline, fleet.ReasonNodeLost, at(-time.Hour))(b)
+		}, []string{"stop i00003 by stop restores i00001: NodeReturned"}},
+		{"of three that are all back two go", func(s *sim) {
+			a, b, c := s.add(serving(4*h)), s.add(serving(3*h)), s.add(serving(2*h))
+			displace(a, b)
+			displace(b, c)
+		}, []string{"stop i00002 by stop: NodeReturned", "stop i00003 by stop restores i00001: NodeReturned"}},
+		{"who was started again by hand is nobody's replacement", func(s *sim) {
+			a, b := s.add(serving(4*h)), s.add(serving(3*h))
+			displace(a, b)
+			b.Intent.Lineage = ""
+		}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.rule, func(t *testing.T) {
+			s := newSim()
+			s.group.Spec.StartupTimeoutSeconds, s.plans["plan"].StartupTimeoutSeconds = 0, 0
+			tt.setup(s)
+			actions, _ := Group(s.input(), at(0))
+			if got := short(actions); got != strings.Join(tt.want, "\n") {
+				t.Errorf("actions:\n%s\nwant:\n%s", got, strings.Join(tt.want, "\n"))
+			}
+		})
+	}
 }

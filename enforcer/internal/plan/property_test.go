@@ -80,6 +80,7 @@ func anyInstance(t *rapid.T, s *sim) {
 	if older := s.instances[rapid.IntRange(0, len(s.instances)-1).Draw(t, "replaces")]; older != i && older.Intent.ReplacedBy == "" && rapid.Bool().Draw(t, "replacement") {
 		i.Intent.Replaces, older.Intent.ReplacedBy = older.Intent.ID, i.Intent.ID
 		older.Intent.Displaced = rapid.Bool().Draw(t, "displaced")
+		i.Intent.Lineage = older.Intent.Place()
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "crashes") {
 		i.Intent.Crashes = append(i.Intent.Crashes, created)
@@ -287,4 +288,65 @@ func TestAWakeThatIsKeptLosesNothing(t *testing.T) {
 			t.Fatalf("due before the wake at %v:\n%s", wake, short(actions))
 		}
 	})
+}
+
+// The story is of one place in a group: whoever has it crashes and is lost, and
+// nodes return in any order, with the enforcer looking at it in between or not.
+func TestWhenAllNodesAreBackOneOfEachPlaceIsLeft(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newSim()
+		s.group.Spec.OnNodeReturn = rapid.SampledFrom([]fleet.OnNodeReturn{"", fleet.KeepReplacement}).Draw(t, "onNodeReturn")
+		s.group.Spec.StartupTimeoutSeconds, s.plans["plan"].StartupTimeoutSeconds = 0, 0
+		s.add(manual)
+		now := at(0)
+		settle := func() {
+			for range 8 {
+				now = now.Add(time.Hour) // past every pause and retention
+				s.step(now)
+				s.live(now)
+			}
+		}
+		settle()
+		for range rapid.IntRange(1, 12).Draw(t, "events") {
+			i := rapid.SampledFrom(s.instances).Draw(t, "instance")
+			switch what := rapid.IntRange(0, 2).Draw(t, "what"); {
+			case what == 0 && i.State() == fleet.Online:
+				s.edit(i, func(i *fleet.Instance) { i.Status = ended(*i.Status, fleet.Crashed, now) })
+			case what == 1 && i.State() == fleet.Online:
+				s.edit(i, func(i *fleet.Instance) { i.Status = ended(*i.Status, fleet.Offline, now) })
+			case what == 2 && i.State() == fleet.Offline:
+				s.edit(i, func(i *fleet.Instance) { i.Status = ended(*i.Status, fleet.Online, now) })
+			}
+			if rapid.Bool().Draw(t, "settle") {
+				settle()
+			}
+		}
+		for _, i := range s.instances {
+			if i.State() == fleet.Offline {
+				s.edit(i, func(i *fleet.Instance) { i.Status = ended(*i.Status, fleet.Online, now) })
+			}
+		}
+		settle()
+		if n := s.living(); n != 1 {
+			t.Fatalf("%d have the place of one", n)
+		}
+		for _, i := range s.instances { // whoever is left is healed like any other
+			if i.State() == fleet.Online {
+				s.edit(i, func(i *fleet.Instance) { i.Status = ended(*i.Status, fleet.Crashed, now) })
+			}
+		}
+		settle()
+		if n := s.living(); n != 1 {
+			t.Fatalf("%d have the place after the last one crashed", n)
+		}
+	})
+}
+
+// ended is a status with another state.
+func ended(s fleet.Status, state fleet.State, now time.Time) *fleet.Status {
+	s.State, s.Reason, s.ChangedAt, s.FinishedAt = state, fleet.ReasonExited, now, time.Time{}
+	if state.Terminal() {
+		s.FinishedAt = now
+	}
+	return &s
 }

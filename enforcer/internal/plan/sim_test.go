@@ -137,7 +137,7 @@ func (s *sim) apply(actions []Action, now time.Time) {
 			i := s.add(createdAt(now))
 			i.Intent.Origin, i.Intent.Reason = a.Origin, a.Reason
 			if a.Replaces != nil {
-				i.Intent.Replaces = a.Replaces.Intent.ID
+				i.Intent.Replaces, i.Intent.Lineage = a.Replaces.Intent.ID, a.Replaces.Intent.Place()
 				s.edit(a.Replaces, func(old *fleet.Instance) {
 					old.Intent.ReplacedBy, old.Intent.Displaced = i.Intent.ID, old.Lost()
 				})
@@ -145,6 +145,7 @@ func (s *sim) apply(actions []Action, now time.Time) {
 		case Again:
 			s.edit(a.Instance, func(i *fleet.Instance) {
 				i.Intent.Crashes = a.Instance.Crashes()
+				i.Intent.Lineage = a.Instance.Intent.Anew()
 				i.Intent.Leaves, i.Intent.ReplacedBy, i.Intent.Displaced = 0, "", false
 				if i.Lost() || i.Stranded() {
 					i.Intent.Leaves = i.Status.ModRev

@@ -69,9 +69,12 @@ func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, valu
 		Origin: c.Origin, Replaces: replaces, Reason: c.Reason, Message: c.Message, By: c.By,
 		Values: maps.Clone(values),
 	}
-	writes := []store.Write{store.Create(store.IntentKey(intent.ID), intent), s.claim(g.Name, ordinal, intent.ID)}
-	var guards []store.Guard
+	var (
+		writes []store.Write
+		guards []store.Guard
+	)
 	if old, ok := s.snap.Instances.Get(replaces); ok {
+		intent.Lineage = old.Intent.Place()
 		marked := old.Intent
 		marked.ReplacedBy, marked.Displaced = intent.ID, old.Lost()
 		writes = append(writes, store.Replace(store.IntentKey(replaces), marked, old.Intent.ModRev))
@@ -79,6 +82,7 @@ func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, valu
 			guards = append(guards, store.Unchanged(store.StatusKey(replaces), old.Status.ModRev))
 		}
 	}
+	writes = append(writes, store.Create(store.IntentKey(intent.ID), intent), s.claim(g.Name, ordinal, intent.ID))
 	return Birth{Intent: intent, plan: plan, digest: intent.Plan, writes: writes, guards: guards}
 }
 
@@ -105,6 +109,7 @@ func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, leaves int64
 	plan := fleet.Compose(*g, s.heads, s.rand.Uint64())
 	next := i.Intent
 	next.GroupRevision, next.Plan = g.Revision, plan.Digest()
+	next.Lineage = i.Intent.Anew()
 	next.Desired, next.Stop, next.RestartPending = fleet.DesiredRunning, nil, false
 	next.Generation++
 	next.GenerationAt, next.Leaves = s.now, leaves

@@ -229,7 +229,7 @@ func TestASuccessorAndItsPredecessorNameEachOther(t *testing.T) {
 	txns := s.Txns([]Birth{b}, nil, nil, c.client.MaxOps())
 	snap = c.commit(txns...)
 	made := c.get(snap, b.Intent.ID).Intent
-	if made.Replaces != ids[0] || made.Values["MAP"] != "desert" || made.Name != "g-1" {
+	if made.Replaces != ids[0] || made.Place() != string(ids[0]) || made.Values["MAP"] != "desert" || made.Name != "g-1" {
 		t.Errorf("successor = %+v", made)
 	}
 	if old := c.get(snap, ids[0]).Intent; old.ReplacedBy != b.Intent.ID || old.Generation != 1 {
@@ -237,6 +237,45 @@ func TestASuccessorAndItsPredecessorNameEachOther(t *testing.T) {
 	}
 	if _, err := c.client.Commit(t.Context(), txns[0]); !errs.Is(err, errs.Conflict) {
 		t.Errorf("the same replacement again: %v, want a conflict", err)
+	}
+}
+
+func TestSuccessorsHaveOnePlace(t *testing.T) {
+	c := newCluster(t)
+	g, snap := c.group(plain)
+	snap, ids := c.fresh(g, snap, 1)
+	last := ids[0]
+	replace := func(state fleet.State) fleet.Intent {
+		t.Helper()
+		snap = c.end(c.get(snap, last), state)
+		s := New(snap, noon, random(uint64(snap.Rev)))
+		b := s.Fresh(g, byAlice, last, nil)
+		snap = c.commit(s.Txns([]Birth{b}, nil, nil, c.client.MaxOps())...)
+		last = b.Intent.ID
+		return b.Intent
+	}
+	for _, state := range []fleet.State{fleet.Offline, fleet.Crashed, fleet.Offline} {
+		if made := replace(state); made.Place() != string(ids[0]) {
+			t.Errorf("made for one that is %s it has the place of %s, want %s", state, made.Place(), ids[0])
+		}
+	}
+
+	// Who is started again after it was stopped is one more; a restart changes nothing.
+	for _, restart := range []bool{true, false} {
+		i := c.get(snap, last)
+		next := i.Intent
+		next.Desired, next.RestartPending = fleet.DesiredStopped, restart
+		snap = c.write(store.Replace(store.IntentKey(last), next, i.Intent.ModRev))
+		snap = c.end(c.get(snap, last), fleet.Stopped)
+		s := New(snap, noon, random(9))
+		b, err := s.Again(g, c.get(snap, last), byAlice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		snap = c.commit(s.Txns([]Birth{b}, nil, nil, c.client.MaxOps())...)
+		if kept := b.Intent.Place() == string(ids[0]); kept != restart {
+			t.Errorf("restarted %v it has the place of %s", restart, b.Intent.Place())
+		}
 	}
 }
 
