@@ -40,8 +40,9 @@ func (s *Session) Confirmed() time.Time { return s.Deadline().Add(-s.ttl) }
 // OpenSession grants a lease of ttl, counted in whole seconds by etcd, and creates
 // key on it. AlreadyExists when somebody
 // else's session lives under the key. Takeover first revokes the lease that holds
-// the key: for whoever can prove to be the same owner by other means.
-func OpenSession[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.Duration, takeover bool) (*Session, error) {
+// the key: for whoever can prove to be the same owner by other means. Conflict when
+// one of the guards does not hold.
+func OpenSession[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.Duration, takeover bool, guards ...Guard) (*Session, error) {
 	if ttl == 0 {
 		ttl = DefaultTTL
 	}
@@ -57,7 +58,7 @@ func OpenSession[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.
 	}
 	w := Create(k, v)
 	w.lease = lease.ID
-	rev, err := c.Commit(ctx, Txn{Writes: []Write{w}})
+	rev, err := c.Commit(ctx, Txn{Guards: guards, Writes: []Write{w}})
 	if err != nil {
 		c.revoke(ctx, lease.ID)
 		return nil, errs.Wrap("store.OpenSession", err)

@@ -189,7 +189,8 @@ func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, er
 	if err != nil {
 		return nil, "", errs.Wrap("membership.join", err)
 	}
-	if err := m.deleted(attempt); err != nil {
+	wishes, err := m.wishes(attempt)
+	if err != nil {
 		return nil, "", err
 	}
 	predecessor, err := m.predecessor(attempt)
@@ -206,23 +207,28 @@ func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, er
 	}
 	node := m.Node()
 	session := fleet.NodeSession{Node: node.ID, DataUUID: node.DataUUID, Holder: m.cfg.Holder, StartedAt: time.Now().UTC()}
-	s, err = store.OpenSession(attempt, m.cfg.Store, store.NodeSessionKey(node.ID), session, m.cfg.TTL, predecessor)
+	s, err = store.OpenSession(attempt, m.cfg.Store, store.NodeSessionKey(node.ID), session, m.cfg.TTL, predecessor,
+		store.Unchanged(store.NodeDesiredKey(node.ID), wishes))
+	if errs.Is(err, errs.Conflict) { // it is looked at anew
+		err = errs.New(errs.Unavailable, "an operator changed node %s while it joined", node.ID)
+	}
 	return s, meta.ClusterID, errs.Wrap("membership.join", err)
 }
 
-// deleted is an error while an operator's deletion of the node is under way: after
-// it, the node joins like a new one.
-func (m *Member) deleted(ctx context.Context) error {
+// wishes is the revision of what operators want of the node, 0 when that is nothing;
+// the session is opened only while it is the same. It is an error while a deletion of
+// the node is under way: after it, the node joins like a new one.
+func (m *Member) wishes(ctx context.Context) (rev int64, err error) {
 	desired, err := store.Get(ctx, m.cfg.Store, store.NodeDesiredKey(m.cfg.Record.ID))
 	switch {
 	case errs.Is(err, errs.NotFound):
-		return nil
+		return 0, nil
 	case err != nil:
-		return errs.Wrap("membership.deleted", err)
+		return 0, errs.Wrap("membership.wishes", err)
 	case desired.Deleted:
-		return errs.New(errs.Unavailable, "node %s is being deleted: its records have to go first", m.cfg.Record.ID)
+		return 0, errs.New(errs.Unavailable, "node %s is being deleted: its records have to go first", m.cfg.Record.ID)
 	}
-	return nil
+	return desired.ModRev, nil
 }
 
 // predecessor reports whether the node's session is a predecessor's of this very
