@@ -351,11 +351,16 @@ func TestNodesAreListedAndCordoned(t *testing.T) {
 	for range 2 {
 		s.do("DELETE", "/api/v1/nodes/node-1", nil).want(204)
 	}
+	s.status(s.start("lobby"), "ghost", fleet.Status{State: fleet.Offline}) // nothing else is left of that node
+	s.do("DELETE", "/api/v1/nodes/ghost", nil).want(204)
+	if d, err := store.Get(t.Context(), s.store, store.NodeDesiredKey("ghost")); err != nil || !d.Deleted {
+		t.Errorf("what a node without a record holds is never given up: %+v %v", d, err)
+	}
 	if d, err := store.Get(t.Context(), s.store, store.NodeDesiredKey("node-1")); err != nil || !d.Deleted || d.By == "" {
 		t.Errorf("the wish is not written: %+v %v", d, err)
 	}
 	s.do("GET", "/api/v1/nodes/nope", nil).want(404)
-	s.do("GET", "/api/v1/overview", nil).want(200).is("nodeCount", 1).is("groupCount", 1).is("instanceCount", 1).is("playerCount", 0)
+	s.do("GET", "/api/v1/overview", nil).want(200).is("nodeCount", 1).is("groupCount", 1).is("instanceCount", 2).is("playerCount", 0)
 }
 
 func TestTemplatesAndTheirVersions(t *testing.T) {

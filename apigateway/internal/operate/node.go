@@ -57,12 +57,12 @@ func outdate(s *view.Snapshot, node fleet.NodeID) store.Write {
 }
 
 // DeleteNode gives up a node that has no session: what its instances hold is free,
-// static ones may be placed elsewhere, and another host may take the id. NotFound
-// when there is no such node, Conflict while its agent is connected. Deleting twice
-// changes nothing.
+// static ones may be placed elsewhere, and another host may take the id. A node of which
+// nothing is left but what is placed on it may be deleted, too. NotFound when there is
+// no such node, Conflict while its agent is connected. Deleting twice changes nothing.
 func (o *Operations) DeleteNode(ctx context.Context, by Actor, node fleet.NodeID) (int64, error) {
 	return o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
-		if _, ok := s.Nodes.Get(node); !ok {
+		if _, ok := s.Nodes.Get(node); !ok && !named(s, node) {
 			return change{}, errs.New(errs.NotFound, "there is no node %s", clip(string(node)))
 		}
 		if _, alive := s.NodeSessions.Get(node); alive {
@@ -83,4 +83,14 @@ func (o *Operations) DeleteNode(ctx context.Context, by Actor, node fleet.NodeID
 			audit:  entry{action: "node.delete", resource: "node", id: string(node)},
 		}, nil
 	})
+}
+
+// named reports whether an instance holds room on a node.
+func named(s *view.Snapshot, node fleet.NodeID) bool {
+	for i := range s.NodeInstances(node) {
+		if i.HoldsNode() {
+			return true
+		}
+	}
+	return false
 }

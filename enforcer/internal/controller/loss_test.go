@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -99,6 +100,25 @@ func TestADeletedNodeGivesUpWhatItHeldAndGoes(t *testing.T) {
 		i, ok := s.Instances.Get(id)
 		return ok && i.Intent.Generation == 2 && i.NeedsPlacement()
 	})
+}
+
+func TestAPlacementUnderWayKeepsADeletedNode(t *testing.T) {
+	for _, before := range []bool{false, true} { // whether anything was placed there before
+		w := newWorld(t)
+		w.commit(store.Create(store.NodeDesiredKey(node), fleet.NodeDesired{Node: node, Deleted: true}))
+		var rev int64
+		if before {
+			rev = w.commit(store.Create(store.AllocKey(node), fleet.Alloc{Node: node}))
+		}
+		w.lose()
+		s := w.view.Snapshot()
+		record, _ := s.Nodes.Get(node)
+		txn := removal(s, node, store.FenceOf(store.NodeKey(node), record.CreateRev))
+		w.commit(store.Replace(store.AllocKey(node), fleet.Alloc{Node: node}, rev)) // a placement touches it
+		if _, err := w.client.Commit(t.Context(), txn); !errs.Is(err, errs.Conflict) {
+			t.Errorf("the node was removed with something on it: %v, want a conflict", err)
+		}
+	}
 }
 
 func TestWhenAMassOutageEndsEveryGroupIsLookedAt(t *testing.T) {

@@ -59,6 +59,8 @@ func removal(s *view.Snapshot, n fleet.NodeID, fence store.Fence) store.Txn {
 	}
 	if r, ok := s.Allocs.Get(n); ok { // a placement decided meanwhile compares it
 		t.Writes = append(t.Writes, store.Remove(store.AllocKey(n), r.ModRev))
+	} else { // so does the first one
+		t.Guards = append(t.Guards, store.Missing(store.AllocKey(n)))
 	}
 	return t
 }
