@@ -66,16 +66,34 @@ func (o *outages) of(s *view.Snapshot, n fleet.NodeID, now time.Time) time.Time 
 	return since
 }
 
-// count says how much of the fleet was lost lately.
+// count says how much of the fleet was lost lately, of what lives or was lost lately:
+// a node that was retired, or is lost for long, is no part of it.
 func (o *outages) count(s *view.Snapshot, now time.Time) plan.Outage {
-	out := plan.Outage{Nodes: s.Nodes.Len()}
-	if out.Nodes <= s.NodeSessions.Len() {
-		return out // the common case costs nothing
+	if n := s.Nodes.Len(); n <= s.NodeSessions.Len() {
+		return plan.Outage{Nodes: n} // the common case costs nothing
 	}
+	var out plan.Outage
 	for n := range s.Nodes.All() {
-		if since := o.of(s, n, now); !since.IsZero() && now.Sub(since) < outageFor {
+		since := o.of(s, n, now)
+		switch {
+		case since.IsZero():
+			out.Nodes++
+		case now.Sub(since) < outageFor && missed(s, n, now):
+			out.Nodes++
 			out.Lost++
 		}
 	}
 	return out
+}
+
+// missed reports whether a lost node holds something that was not said to be lost long
+// ago. Without memory of the loss that tells a node that was retired from one that is
+// lost just now; the hosts' clocks only decide how long a mass outage is waited for.
+func missed(s *view.Snapshot, n fleet.NodeID, now time.Time) bool {
+	for i := range s.NodeInstances(n) {
+		if i.HoldsNode() && (!i.Lost() && !i.Stranded() || now.Sub(i.Status.ChangedAt) < outageFor) {
+			return true
+		}
+	}
+	return false
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -45,5 +46,41 @@ func TestAnEarlierLossDoesNotCountForALaterOne(t *testing.T) {
 				t.Errorf("the loss began %v after the first, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestWhatCountsAsLostNow(t *testing.T) {
+	w := newWorld(t)
+	w.group("lobby", minimum(0))
+	w.lose()
+	o := newOutages() // as after a restart: it has heard of no loss
+	tests := []struct {
+		rule string
+		do   func()
+		now  time.Duration
+		want plan.Outage
+	}{
+		{"a node that holds nothing is not missed", func() {}, 0, plan.Outage{}},
+		{"one that holds something is", func() { w.place(w.create("lobby")) }, 0, plan.Outage{Nodes: 1, Lost: 1}},
+		{"but not when all it held was said to be lost long ago", func() {
+			for i := range w.view.Snapshot().NodeInstances(node) {
+				w.report(i.Intent.ID, fleet.Offline, fleet.ReasonNodeLost)
+			}
+		}, outageFor + time.Minute, plan.Outage{}},
+	}
+	for _, tt := range tests {
+		tt.do()
+		s := w.view.Snapshot()
+		o.heard(&view.Batch{After: s}, time.Now())
+		clear(o.since)
+		if got := o.count(s, time.Now().Add(tt.now)); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", tt.rule, got, tt.want)
+		}
+	}
+	w.join()
+	s := w.view.Snapshot()
+	o.heard(&view.Batch{After: s}, time.Now())
+	if got, want := o.count(s, time.Now()), (plan.Outage{Nodes: 1}); got != want {
+		t.Errorf("a node that is back: %+v, want %+v", got, want)
 	}
 }

@@ -34,7 +34,7 @@ type Input struct {
 	Limits  Limits
 }
 
-// Outage counts nodes: all that have joined, and those of them without a session.
+// Outage counts nodes: those with a session or lost lately, and of them the lost.
 type Outage struct{ Nodes, Lost int }
 
 // Mass reports whether so much is lost at once that the cause is more likely the
