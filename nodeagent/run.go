@@ -123,6 +123,7 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 	p := &parts{hold: j.Moved()}
 	p.tenure = deadline.NewKeeper(deadline.Config{
 		File: until, Boot: cfg.BootID, Ending: func(s deadline.Stage) { p.controller.Ending(s) }, Log: cfg.Log,
+		TTL: max(time.Second, cmp.Or(cfg.SessionTTL, store.DefaultTTL).Truncate(time.Second)), // as etcd counts it
 	})
 	p.member = membership.New(membership.Config{
 		Store: cfg.Store, Record: a.record(j.UUID(), listener), Holder: j.Holder(), TTL: cfg.SessionTTL, Log: cfg.Log,

@@ -154,7 +154,7 @@ func keep(t *testing.T, before *Deadline) *rig {
 		}
 	}
 	r.Keeper = NewKeeper(Config{
-		File: r.file, Boot: "boot", Ending: func(s Stage) { r.ending <- s }, Log: slog.New(slog.DiscardHandler),
+		File: r.file, Boot: "boot", TTL: time.Hour, Ending: func(s Stage) { r.ending <- s }, Log: slog.New(slog.DiscardHandler),
 	})
 	return r
 }
@@ -306,6 +306,25 @@ func TestBeforeAPredecessorsSessionIsRevokedTheDeadlineIsDrawnIn(t *testing.T) {
 	}
 	if err := r.Joining(); err != nil || r.stored(t) != d {
 		t.Errorf("a second attempt gave more time: %+v, %v", r.stored(t), err)
+	}
+}
+
+// Others wait no longer than the margin of the TTL that the node has by now.
+func TestWithAShorterTTLTheDeadlineIsDrawnInFurther(t *testing.T) {
+	for _, tt := range []struct{ before, ttl, want time.Duration }{
+		{time.Minute, 9 * time.Second, 3 * time.Second},
+		{time.Second, 9 * time.Second, time.Second},
+	} {
+		before := Deadline{Boot: "boot", At: Now().Add(time.Hour), Margin: tt.before}
+		r := keep(t, &before)
+		r.cfg.TTL = tt.ttl
+		asked := Now()
+		if err := r.Joining(); err != nil {
+			t.Fatal(err)
+		}
+		if d := r.stored(t); d.At < asked.Add(tt.want) || d.At > Now().Add(tt.want) || d.Margin != tt.want/2 {
+			t.Errorf("margin %v before, a TTL of %v: %v left with a margin of %v", tt.before, tt.ttl, d.At.Sub(asked), d.Margin)
+		}
 	}
 }
 

@@ -27,6 +27,8 @@ type Config struct {
 	File *File
 	// Boot identifies the running kernel.
 	Boot string
+	// TTL is that of the sessions to come. A predecessor's may have been another.
+	TTL time.Duration
 	// Ending is called with each stage after Valid that is reached. It must not block.
 	Ending func(Stage)
 	Log    *slog.Logger
@@ -110,13 +112,15 @@ func (k *Keeper) look() (Stage, <-chan struct{}) {
 
 // Joining is to be called before the session of a predecessor is revoked: from then
 // on others may count the instances as lost, so they get no more than a margin
-// until the new session stands. An error means that nothing must be revoked.
+// until the new session stands: the one others wait for, which is that of the TTL to
+// come, or the one that is guarded by if that is shorter. An error means that nothing must be revoked.
 func (k *Keeper) Joining() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.read()
 	now := Now()
-	bound := Deadline{Boot: k.cfg.Boot, At: now.Add(k.current.Margin), Margin: k.current.Margin / 2}
+	margin := min(k.current.Margin, fleet.ExclusiveMargin(k.cfg.TTL))
+	bound := Deadline{Boot: k.cfg.Boot, At: now.Add(margin), Margin: margin / 2}
 	if k.drawn || k.current.Stage(now) == Lapsed || bound.At >= k.current.At {
 		return nil
 	}
