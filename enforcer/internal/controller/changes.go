@@ -34,6 +34,9 @@ func (c *Controller) weigh(s *view.Snapshot) {
 }
 
 func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
+	if before := ch.InstanceBefore; before != nil && before.HoldsNode() && (ch.Instance == nil || !ch.Instance.HoldsNode() || ch.Instance.Node() != before.Node()) {
+		c.leftDeleted(b, before.Node())
+	}
 	switch ch.Kind {
 	case view.KindIntent:
 		c.look(ch.Group())
@@ -42,9 +45,6 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 		}
 	case view.KindGroup, view.KindPlacement, view.KindOrder, view.KindStatus, view.KindCrashLoop:
 		c.look(ch.Group())
-		if i := ch.Instance; i != nil && !i.HoldsNode() {
-			c.leftDeleted(b, i.Node())
-		}
 	case view.KindSession:
 		if ch.Key[0] == "node" {
 			n := fleet.NodeID(ch.Key[1])

@@ -1,7 +1,10 @@
 package controller
 
 import (
+	"log/slog"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -118,6 +121,36 @@ func TestAPlacementUnderWayKeepsADeletedNode(t *testing.T) {
 		if _, err := w.client.Commit(t.Context(), txn); !errs.Is(err, errs.Conflict) {
 			t.Errorf("the node was removed with something on it: %v, want a conflict", err)
 		}
+	}
+}
+
+func TestADeletedNodeThatSomethingLeavesIsLookedAt(t *testing.T) {
+	on := func(n fleet.NodeID) *fleet.Instance {
+		return &fleet.Instance{Placement: &fleet.Placement{Node: n, Generation: 1}, Intent: fleet.Intent{Generation: 1}}
+	}
+	tests := map[string]struct {
+		change view.Change
+		want   int
+	}{
+		"by being moved":            {view.Change{Kind: view.KindPlacement, InstanceBefore: on(node), Instance: on("node-2")}, 1},
+		"by being forgotten":        {view.Change{Kind: view.KindIntent, InstanceBefore: on(node)}, 1},
+		"unless it has not left it": {view.Change{Kind: view.KindPlacement, InstanceBefore: on(node), Instance: on(node)}, 0},
+	}
+	for how, tt := range tests {
+		t.Run(how, func(t *testing.T) {
+			w := newWorld(t)
+			w.commit(store.Create(store.NodeDesiredKey(node), fleet.NodeDesired{Node: node, Deleted: true}))
+			c, err := New(Config{
+				Store: w.client, View: view.New(w.client, nil), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Limits: plan.DefaultLimits(),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.changed(view.Batch{After: w.view.Snapshot(), Changes: []view.Change{tt.change}}) // it owns no group
+			if got := c.queue.Stats().Ready; got != tt.want {
+				t.Errorf("%d keys are queued, want %d", got, tt.want)
+			}
+		})
 	}
 }
 

@@ -34,15 +34,13 @@ func (o *outages) heard(b *view.Batch, now time.Time) {
 		clear(o.since)
 	}
 	for i := range b.Changes {
-		ch := &b.Changes[i]
-		if ch.Kind != view.KindSession || ch.Key[0] != "node" {
-			continue
-		}
-		n := fleet.NodeID(ch.Key[1])
-		if ch.After != nil {
-			delete(o.since, n)
-		} else {
-			o.since[n] = now
+		switch ch := &b.Changes[i]; {
+		case ch.Kind == view.KindSession && ch.Key[0] == "node" && ch.After == nil:
+			o.since[fleet.NodeID(ch.Key[1])] = now
+		case ch.Kind == view.KindSession && ch.Key[0] == "node":
+			delete(o.since, fleet.NodeID(ch.Key[1]))
+		case (ch.Kind == view.KindNode || ch.Kind == view.KindNodeDesired) && ch.After == nil: // the end of a deletion
+			delete(o.since, fleet.NodeID(ch.Key[0]))
 		}
 	}
 }

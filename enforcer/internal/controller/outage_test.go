@@ -84,3 +84,18 @@ func TestWhatCountsAsLostNow(t *testing.T) {
 		t.Errorf("a node that is back: %+v, want %+v", got, want)
 	}
 }
+
+func TestARemovedNodeIsForgotten(t *testing.T) {
+	for _, kind := range []view.Kind{view.KindNode, view.KindNodeDesired} {
+		w := newWorld(t)
+		w.lose()
+		s := w.view.Snapshot()
+		o := newOutages()
+		o.heard(&view.Batch{After: s}, time.Now())
+		o.of(s, node, time.Now())
+		o.heard(&view.Batch{After: s, Changes: []view.Change{{Kind: kind, Key: []string{string(node)}, Before: &fleet.Node{}}}}, time.Now())
+		if len(o.since) > 0 {
+			t.Errorf("after the removal of its %s record it is still known: %v", kind, o.since)
+		}
+	}
+}
