@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -189,4 +190,33 @@ func (f *follower) delay() time.Duration {
 		limit = max(limit, relistSpread)
 	}
 	return time.Duration(f.random.Int64N(int64(limit)) + 1)
+}
+
+// awaitGone returns when a key does not exist, or ctx ends.
+func (c *Client) awaitGone(ctx context.Context, key string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	_ = c.Follow(ctx, key, goneHandler{key, cancel}) // it ends only when asked to
+}
+
+// goneHandler calls gone when a key does not exist. Others may begin like it.
+type goneHandler struct {
+	key  string
+	gone func()
+}
+
+// Reset looks for the key among all.
+func (h goneHandler) Reset(kvs []KeyValue, _ int64) {
+	if !slices.ContainsFunc(kvs, func(kv KeyValue) bool { return kv.Key == h.key }) {
+		h.gone()
+	}
+}
+
+// Apply looks for its removal.
+func (h goneHandler) Apply(changes []Change, _ int64) {
+	for _, ch := range changes {
+		if ch.Key == h.key && ch.Removed {
+			h.gone()
+		}
+	}
 }

@@ -53,7 +53,14 @@ func (r *Replica) Owned() *Ownership { return r.owned.Load() }
 // others take over at once.
 func (r *Replica) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if err := r.live(ctx); err != nil && ctx.Err() == nil {
+		err := r.live(ctx)
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case errs.Is(err, errs.AlreadyExists): // its own before a restart, mostly
+			r.Log.Warn("another process has this replica's session, or had until its end: waiting for it to go",
+				"service", r.Self.Service, "replica", r.Self.Replica)
+			r.Client.awaitGone(ctx, SessionKey(r.Self.Service, r.Self.Replica).String())
+		default:
 			r.Log.Warn("session not open, trying again", "service", r.Self.Service, "error", err)
 			pause.For(ctx, time.Second)
 		}

@@ -140,6 +140,32 @@ func TestAReplicaLeavesAStrangerUnderItsNameAlone(t *testing.T) {
 	}
 }
 
+func TestAReplicaThatRestartedWaitsForItsPredecessorAndSaysSoOnce(t *testing.T) {
+	c := storetest.New(t)
+	self := fleet.Session{Service: "scheduler", Replica: "a"}
+	left, err := store.OpenSession(t.Context(), c, store.SessionKey("scheduler", "a"), self, 3*time.Second, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.Abandon() // as if it was killed
+	neighbour, err := store.OpenSession(t.Context(), c, store.SessionKey("scheduler", "ab"), fleet.Session{}, time.Minute, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	complaints := make(chan struct{}, 16)
+	r := &store.Replica{Client: c, Self: self, Claim: true, Log: slog.New(seen{slog.DiscardHandler, complaints})}
+	runReplica(t, r)
+	for deadline := time.Now().Add(patience); r.Owned().Count() == 0; <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it never got its name back")
+		}
+	}
+	neighbour.Close(t.Context())
+	if n := len(complaints); n != 1 {
+		t.Errorf("it complained %d times, want once", n)
+	}
+}
+
 func TestAnEqualRecordOfSomebodyElseIsNoProofOfOurTransaction(t *testing.T) {
 	etcd := storetest.Start(t)
 	c, faults := etcd.Faulty(t)
