@@ -1,6 +1,7 @@
 package apigateway
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -361,6 +362,40 @@ func TestNodesAreListedAndCordoned(t *testing.T) {
 	}
 	s.do("GET", "/api/v1/nodes/nope", nil).want(404)
 	s.do("GET", "/api/v1/overview", nil).want(200).is("nodeCount", 1).is("groupCount", 1).is("instanceCount", 2).is("playerCount", 0)
+}
+
+func TestANodeIsCordonedWhileItIsBeingFilled(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	ctx, stop := context.WithCancel(t.Context())
+	var filling sync.WaitGroup
+	for range 4 { // as placements do, one after the other
+		filling.Go(func() {
+			for ctx.Err() == nil {
+				a, _ := store.Get(ctx, s.store, store.AllocKey("node-1"))
+				_, _ = s.store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(store.AllocKey("node-1"), fleet.Alloc{Node: "node-1"}, a.ModRev)}})
+			}
+		})
+	}
+	t.Cleanup(func() { stop(); filling.Wait() })
+	for range 3 {
+		s.do("POST", "/api/v1/nodes/node-1/cordon", nil).want(200)
+		s.do("POST", "/api/v1/nodes/node-1/uncordon", nil).want(200)
+	}
+}
+
+func TestUncordoningBarsNothing(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.do("POST", "/api/v1/nodes/node-1/cordon", nil).want(200)
+	before, err := store.Get(t.Context(), s.store, store.AllocKey("node-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.do("POST", "/api/v1/nodes/node-1/uncordon", nil).want(200)
+	if after, err := store.Get(t.Context(), s.store, store.AllocKey("node-1")); err != nil || after.ModRev != before.ModRev {
+		t.Errorf("touched at %d after %d, %v", after.ModRev, before.ModRev, err)
+	}
 }
 
 func TestTemplatesAndTheirVersions(t *testing.T) {

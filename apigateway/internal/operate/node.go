@@ -35,25 +35,15 @@ func (o *Operations) setCordon(ctx context.Context, by Actor, node fleet.NodeID,
 		}
 		rev := next.ModRev
 		next.Cordoned, next.By, next.At = on, by.User, o.now()
-		action := "node.uncordon"
-		if on {
-			action = "node.cordon"
+		c := change{
+			writes: []store.Write{store.Replace(store.NodeDesiredKey(node), next, rev)},
+			audit:  entry{action: "node.uncordon", resource: "node", id: string(node)},
 		}
-		return change{
-			writes: []store.Write{store.Replace(store.NodeDesiredKey(node), next, rev), outdate(s, node)},
-			audit:  entry{action: action, resource: "node", id: string(node)},
-		}, nil
+		if on {
+			c.audit.action, c.outdates = "node.cordon", node
+		}
+		return c, nil
 	})
-}
-
-// outdate touches what every placement on a node compares: one that was decided
-// from the state before, and is under way, is refused.
-func outdate(s *view.Snapshot, node fleet.NodeID) store.Write {
-	var rev int64
-	if have, ok := s.Allocs.Get(node); ok {
-		rev = have.ModRev
-	}
-	return store.Replace(store.AllocKey(node), fleet.Alloc{Node: node}, rev)
 }
 
 // DeleteNode gives up a node that has no session: what its instances hold is free,
