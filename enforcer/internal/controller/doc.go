@@ -14,5 +14,6 @@
 //     snapshot that has what was committed.
 //   - Starts and stops also compare the group's record, orders the intent and the
 //     placement they are made for: nothing is done on behalf of what has changed.
-//   - Nothing is remembered between passes. All may be lost and is computed anew.
+//   - Nothing is remembered between passes but since when nodes have no session, see
+//     outages. All may be lost: forgetting that only makes patience start anew.
 package controller

@@ -104,7 +104,8 @@ var needed = []struct {
 	{AllocUnchanged, room, RoomOnce, false},
 	{IntentUnchanged, stops, NothingStoppedIsPlaced, false},
 	{MoveUnchanged, loss, OneCopy, false},
-	{MoveMargin, loss, OneCopy, false},
+	{MoveAsked, loss, OneCopy, false},
+	{AgainMargin, loss, OneCopy, false},
 	{OfflineMissing, ordinary, OfflineMeansLost, false},
 	{OfflineMissing, ordinary, Trapped, true},
 	{OfflineUnchanged, loss, StatusGoesOn, false},
@@ -128,7 +129,7 @@ var spare = []struct {
 }{
 	{PlacementUnchanged, takeover},
 	{PlacementUnchanged, answers},
-	{PlacementUnchanged | MoveMissing | OfflineMissing | AgainUnchanged | AgainMargin | DrawnIn | StartSeen, loss},
+	{PlacementUnchanged | MoveMissing | OfflineMissing | AgainUnchanged | DrawnIn | StartSeen, loss},
 }
 
 func TestWithoutASafeguardARuleIsBroken(t *testing.T) {

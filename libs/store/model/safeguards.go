@@ -26,8 +26,9 @@ const (
 	PlacementUnchanged
 	// MoveUnchanged: a placement that leaves a lost node compares the OFFLINE it is made for.
 	MoveUnchanged
-	// MoveMargin: it waits until that OFFLINE has stood for the margin.
-	MoveMargin
+	// MoveAsked: it is made only while the OFFLINE stands for which the generation was
+	// asked for.
+	MoveAsked
 	// MoveMissing: it compares also that the node has no session.
 	MoveMissing
 
@@ -116,7 +117,7 @@ func (c *Config) keeps(s Safeguard) bool {
 // names are the safeguards in words, in their order.
 var names = [...]string{
 	"shard fence", "claim of a free shard only", "view past the claim", "view past the commit", "settling",
-	"intent unchanged", "alloc unchanged", "placement unchanged", "move: OFFLINE unchanged", "move: margin", "move: no session",
+	"intent unchanged", "alloc unchanged", "placement unchanged", "move: OFFLINE unchanged", "move: asked for this OFFLINE", "move: no session",
 	"OFFLINE: no session", "OFFLINE: status unchanged", "next generation: status unchanged", "next generation: margin",
 	"session fence", "status unchanged", "takeover: one transaction", "takeover: deadline drawn in", "deadline", "guard",
 	"start: placement seen", "start: claimed", "claim: placement unchanged", "start: checked",

@@ -152,7 +152,7 @@ func (m *Model) decide(s *State, w who, later bool, visit func(txn)) {
 		t := txn{instance: uint8(i), shard: uint8(k), fence: fence}
 		aged := later || m.aged(s, &r.view, i)
 		if w.service == scheduling {
-			m.placements(&r.view, t, aged, visit)
+			m.placements(&r.view, t, visit)
 		} else {
 			m.enforcements(&r.view, t, aged, visit)
 		}
@@ -160,8 +160,8 @@ func (m *Model) decide(s *State, w who, later bool, visit func(txn)) {
 }
 
 // placements are the ways to place an instance: any live node with room. From a
-// lost node it is taken when its OFFLINE has stood for the margin.
-func (m *Model) placements(v *records, t txn, aged bool, visit func(txn)) {
+// lost node it is taken while the OFFLINE stands for which that was asked for.
+func (m *Model) placements(v *records, t txn, visit func(txn)) {
 	i := int(t.instance)
 	in, st := v.intent[i], v.status[i]
 	if in.mod == 0 || in.stopped || st.gen >= in.gen {
@@ -175,7 +175,7 @@ func (m *Model) placements(v *records, t txn, aged bool, visit func(txn)) {
 		}
 		t.from, t.old = uint8(n)+1, p.mod
 		if v.holdsNode(n, i) {
-			if st.is != offline || st.gen != p.gen || !aged && m.cfg.keeps(MoveMargin) {
+			if st.is != offline || st.gen != p.gen || st.mod != in.leaves && m.cfg.keeps(MoveAsked) {
 				return
 			}
 			t.missing, t.status = t.from, st.mod
@@ -203,10 +203,15 @@ func (m *Model) enforcements(v *records, t txn, aged bool, visit func(txn)) {
 			visit(t)
 		}
 	}
-	if in.stopped || st.gen != in.gen {
+	if in.stopped {
 		return
 	}
-	if st.is == ended || st.is == offline && !m.cfg.Ordinary && (aged || !m.cfg.keeps(AgainMargin)) {
+	// What was asked for because of an earlier loss has to be asked for again.
+	lost := st.is == offline && !m.cfg.Ordinary && (st.gen == in.gen || in.leaves != st.mod)
+	if st.is == ended && st.gen == in.gen || lost && (aged || !m.cfg.keeps(AgainMargin)) {
+		if lost {
+			t.leaves = st.mod
+		}
 		t.kind, t.gen, t.intent, t.status = again, in.gen+1, in.mod, st.mod
 		visit(t)
 	}

@@ -37,6 +37,8 @@ type intent struct {
 	mod     rev
 	gen     gen
 	stopped bool
+	// leaves is the mod-revision of the OFFLINE it was asked for to leave; 0 when it was not.
+	leaves rev
 }
 
 type placement struct {
@@ -182,7 +184,7 @@ func (k *records) revs(to []*rev) []*rev {
 		}
 	}
 	for i := range maxInstances {
-		to = append(to, &k.intent[i].mod, &k.status[i].mod)
+		to = append(to, &k.intent[i].mod, &k.intent[i].leaves, &k.status[i].mod)
 	}
 	return to
 }
@@ -196,7 +198,7 @@ func (r *replica) revs(to []*rev) []*rev {
 		to = r.view.revs(to)
 	}
 	if t := &r.sent; t.kind != nothing {
-		to = append(to, &t.fence, &t.intent, &t.status, &t.old, &t.here, &t.alloc)
+		to = append(to, &t.fence, &t.intent, &t.status, &t.old, &t.here, &t.alloc, &t.leaves)
 	}
 	return to
 }

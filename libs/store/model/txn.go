@@ -28,6 +28,7 @@ type txn struct {
 	from   uint8 // 1 + the node that is left, 0 when none is
 	old    rev   // mod-revision of the placement there
 	alloc  rev   // mod-revision, for place
+	leaves rev   // the OFFLINE that again asks to leave
 	// missing is 1 + the node that must have no session, 0 when that is not asked.
 	missing uint8
 }
@@ -110,7 +111,7 @@ func (m *Model) apply(s *State, t *txn) (broken string) {
 		k.status[i] = status{mod: at, gen: t.gen, is: offline}
 	case again:
 		k.intent[i].mod = at
-		k.intent[i].gen = t.gen
+		k.intent[i].gen, k.intent[i].leaves = t.gen, t.leaves
 	}
 	return broken
 }
