@@ -84,6 +84,8 @@ func (t *trial) strike(ctx context.Context, f plan.Fault) func() {
 		t.killWorkload(f)
 	case plan.Scale:
 		t.scale(ctx, f)
+	case plan.Switch:
+		t.switchPolicy(ctx, f)
 	case plan.PowerCut:
 		node := t.site.Node(f.Target)
 		t.markKilled(node.PowerCut())
@@ -196,6 +198,13 @@ func (t *trial) scale(ctx context.Context, f plan.Fault) {
 	_, err := t.api.do(ctx, http.MethodPost, "/api/v1/groups/"+f.Target+"/scale", map[string]int{"targetInstances": f.Number})
 	if err != nil {
 		t.log("the scale was not confirmed: %v", err)
+	}
+}
+
+func (t *trial) switchPolicy(ctx context.Context, f plan.Fault) {
+	_, err := t.api.do(ctx, http.MethodPatch, "/api/v1/groups/"+f.Target, map[string]string{"onNodeLoss": f.Policy()})
+	if err != nil {
+		t.log("the switch was not confirmed: %v", err)
 	}
 }
 

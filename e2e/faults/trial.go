@@ -185,6 +185,11 @@ func (t *trial) declare(ctx context.Context) error {
 		if err := t.persist(ctx, startPatience, http.MethodPost, "/api/v1/groups", t.spec(g)); err != nil {
 			return err
 		}
+		if g.ByHand { // once: asked for again it would be twice as many
+			if _, err := t.api.do(ctx, http.MethodPost, "/api/v1/groups/"+g.Name+"/start", map[string]int{"count": g.Count}); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -232,6 +237,9 @@ func (t *trial) spec(g plan.Group) map[string]any {
 	if g.Template {
 		spec["templates"], spec["fileModifications"] = []string{templateGroup + "/" + g.Name}, []string{templateFile}
 	}
+	if g.ByHand {
+		spec["minInstances"] = 0
+	}
 	if g.ReplaceOnLoss {
 		spec["onNodeLoss"] = string(fleet.NodeLossReplace)
 	}
@@ -245,6 +253,9 @@ func (t *trial) redeclare(ctx context.Context) error {
 	}
 	t.calm = true
 	for _, g := range t.scenario.Groups {
+		if g.ByHand {
+			continue
+		}
 		if err := t.persist(ctx, convergeWithin, http.MethodPatch, "/api/v1/groups/"+g.Name, map[string]any{"minInstances": g.Final}); err != nil {
 			return err
 		}

@@ -50,7 +50,8 @@ func (t *trial) mayShrink(name fleet.GroupName) bool {
 
 // exclusive reports whether a static group may be replaced elsewhere.
 func (t *trial) exclusive(name fleet.GroupName) bool {
-	return slices.ContainsFunc(t.scenario.Groups, func(g plan.Group) bool { return g.Name == string(name) && g.ReplaceOnLoss })
+	switched := slices.ContainsFunc(t.scenario.Faults, func(f plan.Fault) bool { return f.Kind == plan.Switch && f.Target == string(name) && f.Number == 1 })
+	return switched || slices.ContainsFunc(t.scenario.Groups, func(g plan.Group) bool { return g.Name == string(name) && g.ReplaceOnLoss })
 }
 
 // mayFail reports whether the scenario explains why an instance could not be started.

@@ -11,6 +11,9 @@ import (
 // killsPerGroup is how many crashes in a short time leave a group unpaused.
 const killsPerGroup = 2
 
+// world is the name of the static group.
+const world = "world"
+
 // mostScaled is the highest count a group is scaled to.
 const mostScaled = 6
 
@@ -62,9 +65,13 @@ func (g *generator) groups() {
 	}
 	worlds := 1 + g.IntN(3)
 	g.Groups = append(g.Groups, Group{
-		Name: "world", Static: true, Count: worlds, Final: worlds, MemoryMiB: 100,
+		Name: world, Static: true, Count: worlds, Final: worlds, MemoryMiB: 100,
 		ReplaceOnLoss: g.features.ReplaceStatic && g.IntN(2) == 0,
 	})
+	if g.IntN(2) == 0 {
+		count := 1 + g.IntN(3)
+		g.Groups = append(g.Groups, Group{Name: "party", ByHand: true, Count: count, Final: count, MemoryMiB: 50})
+	}
 	if g.IntN(2) == 0 {
 		g.Groups = append(g.Groups, Group{Name: "shaky", Count: 1 + g.IntN(2), Final: 2, MemoryMiB: 50, Crash: g.between(time.Second, 4*time.Second)})
 	}
@@ -109,6 +116,9 @@ func weights(f Features) []weight {
 	if f.NodeLoss {
 		out = append(out, weight{PowerCut, 3})
 	}
+	if f.ReplaceStatic {
+		out = append(out, weight{Switch, 2})
+	}
 	if f.Disks {
 		out = append(out, weight{FillDisk, 2})
 	}
@@ -123,7 +133,7 @@ type weight struct {
 // Kinds are all kinds of faults.
 func Kinds() []Kind {
 	var out []Kind
-	for _, w := range weights(Features{NodeLoss: true, Disks: true}) {
+	for _, w := range weights(Features{NodeLoss: true, ReplaceStatic: true, Disks: true}) {
 		out = append(out, w.kind)
 	}
 	return out
@@ -158,6 +168,8 @@ func (g *generator) fault(at time.Duration) Fault {
 		return g.killWorkload(f)
 	case Scale:
 		return g.scale(f)
+	case Switch:
+		f.Target, f.Number = world, g.IntN(2)
 	case PowerCut:
 		f.Target, f.For = pick(g, g.NodeIDs()...), g.between(TTL/2, 4*TTL)
 	case FillDisk:

@@ -50,6 +50,8 @@ type Group struct {
 	MemoryMiB    int
 	// Crash is when each run of it crashes by itself while there are faults. 0: never.
 	Crash time.Duration
+	// ByHand says that its instances are started by hand: it has no minimum, and Final is Count.
+	ByHand bool
 	// Template says that its directories are built from a template.
 	Template bool
 }
@@ -83,6 +85,8 @@ const (
 	KillWorkload Kind = "kill workload"
 	// Scale declares another count of a group.
 	Scale Kind = "scale"
+	// Switch declares the other node-loss policy of a static group, while it runs.
+	Switch Kind = "switch node-loss policy"
 	// PowerCut is SIGKILL of an agent and everything on its node; the agent is
 	// started again after the duration.
 	PowerCut Kind = "power cut"
@@ -101,8 +105,16 @@ type Fault struct {
 	// Peer limits a fault of the network to the line to one process; empty: to all
 	// members of etcd.
 	Peer string
-	// Number is the count of Scale, the position of KillWorkload, the milliseconds of Delay.
+	// Number is the count of Scale, 1 for replace and 0 for wait of Switch, the position of KillWorkload, the milliseconds of Delay.
 	Number int
+}
+
+// Policy is the node-loss policy that a Switch declares.
+func (f Fault) Policy() string {
+	if f.Number == 1 {
+		return "replace"
+	}
+	return "wait"
 }
 
 // String is the fault as the log shows it.
@@ -118,6 +130,8 @@ func (f Fault) String() string {
 	switch f.Kind {
 	case Scale:
 		fmt.Fprintf(&b, " to %d", f.Number)
+	case Switch:
+		fmt.Fprintf(&b, " to %s", f.Policy())
 	case KillWorkload:
 		fmt.Fprintf(&b, ", number %d", f.Number)
 	case Delay:

@@ -20,11 +20,17 @@ func TestASeedIsOneScenario(t *testing.T) {
 }
 
 func TestAScenarioCanBeCarriedOut(t *testing.T) {
-	kinds := map[plan.Kind]int{}
+	kinds, byHand := map[plan.Kind]int{}, 0
 	for seed := range uint64(500) {
 		s := plan.Generate(seed, all)
 		memory, kills := 0, map[string]int{}
 		for _, g := range s.Groups {
+			if g.ByHand {
+				byHand++
+			}
+			if g.ByHand && g.Count != g.Final {
+				t.Errorf("seed %d: nobody brings %s from %d to %d", seed, g.Name, g.Count, g.Final)
+			}
 			memory += max(g.Count, g.Final, 6) * g.MemoryMiB
 		}
 		if memory > s.Nodes*s.MemoryMiB {
@@ -48,6 +54,9 @@ func TestAScenarioCanBeCarriedOut(t *testing.T) {
 			}
 		}
 	}
+	if byHand == 0 {
+		t.Error("no seed has a group whose instances are started by hand")
+	}
 	for _, k := range plan.Kinds() {
 		if kinds[k] == 0 {
 			t.Errorf("no seed has the fault %q", k)
@@ -63,7 +72,7 @@ func targeted(s plan.Scenario, f plan.Fault) bool {
 	switch f.Kind {
 	case plan.Outage, plan.Compact:
 		return f.Target == ""
-	case plan.KillWorkload, plan.Scale:
+	case plan.KillWorkload, plan.Scale, plan.Switch:
 		return slices.ContainsFunc(s.Groups, func(g plan.Group) bool { return g.Name == f.Target })
 	case plan.PowerCut, plan.FillDisk:
 		return slices.Contains(s.NodeIDs(), f.Target)
