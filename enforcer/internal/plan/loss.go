@@ -135,7 +135,7 @@ func (p *pass) doubles() {
 	var places []string // in order of their oldest, so that the same records give the same actions
 	inPlace := map[string][]*fleet.Instance{}
 	for _, i := range p.all {
-		if !p.living(i) || i.Lost() || i.Intent.RestartPending {
+		if !p.living(i) || i.Lost() {
 			continue
 		}
 		place := i.Intent.Place()
@@ -190,6 +190,9 @@ func (p *pass) pair(all []*fleet.Instance) {
 
 // surplus is the one of a pair to stop; nil while that is open.
 func (p *pass) surplus(first, second *fleet.Instance) *fleet.Instance {
+	if first.Intent.RestartPending || second.Intent.RestartPending { // they count as one meanwhile
+		return nil
+	}
 	serves := func(i *fleet.Instance) bool { return i.State() == fleet.Online }
 	original := p.spec().OnNodeReturn != fleet.KeepReplacement &&
 		serves(first) && first.Status.StartedAt.Before(second.Intent.CreatedAt)
