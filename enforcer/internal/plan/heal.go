@@ -41,7 +41,7 @@ func (p *pass) starts() []Action {
 	}
 	var out []Action
 	for _, i := range p.all {
-		if len(out) < room && p.needsHealing(i) {
+		if len(out) < room && p.needsHealing(i) && !p.occupied(i) {
 			out = append(out, p.replacement(i))
 		}
 	}
@@ -121,7 +121,7 @@ func (p *pass) refill(out []Action, lacking int) []Action {
 	var crashed []*fleet.Instance
 	for _, i := range p.all {
 		ended := i.EndedUnasked() && !p.agentLeaves(i)
-		if (ended || p.displaced(i)) && p.own(i) && !p.replaced[i.Intent.ID] && !p.busy[i.Intent.ID] {
+		if (ended || p.displaced(i)) && p.own(i) && !p.replaced[i.Intent.ID] && !p.busy[i.Intent.ID] && !p.occupied(i) {
 			crashed = append(crashed, i)
 		}
 	}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -186,6 +187,14 @@ func (p *pass) pair(all []*fleet.Instance) {
 			counted = true
 		}
 	}
+}
+
+// occupied reports whether somebody living has the place of one that ended or is lost:
+// then nobody else is made for it.
+func (p *pass) occupied(gone *fleet.Instance) bool {
+	return slices.ContainsFunc(p.all, func(i *fleet.Instance) bool {
+		return p.living(i) && i.Intent.Place() == gone.Intent.Place()
+	})
 }
 
 // surplus is the one of a pair to stop; nil while that is open.
