@@ -130,7 +130,10 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 		Joining: p.tenure.Joining,
 		Joined:  func(s *store.Session) { p.tenure.Joined(s); p.controller.Joined(s.Fence()); a.markReady() },
 	})
-	remains := found(rt, dir)
+	remains, err := found(rt, dir)
+	if err != nil {
+		return nil, err
+	}
 	p.controller = controller.New(controller.Config{
 		Store: cfg.Store, Node: cfg.Node, Fence: p.member.Fence, Doubt: p.member.Doubt, Log: cfg.Log, Found: remains,
 		Kit: supervise.Kit{
@@ -156,12 +159,13 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 }
 
 // found is what lives of this data directory's instances before anything is done.
-func found(rt runtime.Runtime, dir string) map[fleet.InstanceID]runtime.Found {
+func found(rt runtime.Runtime, dir string) (map[fleet.InstanceID]runtime.Found, error) {
+	living, err := rt.Find(dir)
 	all := map[fleet.InstanceID]runtime.Found{}
-	for id, f := range rt.Find(dir) {
+	for id, f := range living {
 		all[fleet.InstanceID(id)] = f
 	}
-	return all
+	return all, err
 }
 
 // run keeps the parts going until ctx ends, and ends them in the right order:

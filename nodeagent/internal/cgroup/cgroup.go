@@ -146,17 +146,27 @@ func (g *Group) Create() (*os.File, error) {
 // Discard removes the group if nothing is in it.
 func (g *Group) Discard() { _ = os.Remove(g.dir) }
 
-// Members are the processes of every instance that has any, by its id.
-func (t *Tree) Members() map[string][]int {
+// Members are the processes of every instance that has any, by its id. Unavailable
+// when they cannot all be read.
+func (t *Tree) Members() (map[string][]int, error) {
 	if t == nil {
-		return nil
+		return nil, nil
 	}
 	members := map[string][]int{}
-	groups, _ := os.ReadDir(t.dir)
+	groups, err := os.ReadDir(t.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, errs.As(errs.Unavailable, "cgroup.Members", err)
+	}
 	for _, g := range groups {
-		b, err := os.ReadFile(filepath.Join(t.dir, g.Name(), "cgroup.procs"))
-		if err != nil {
+		if !g.IsDir() {
 			continue
+		}
+		b, err := os.ReadFile(filepath.Join(t.dir, g.Name(), "cgroup.procs"))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP) {
+			continue // gone meanwhile, or of a kind that is told by its environment
+		}
+		if err != nil {
+			return nil, errs.As(errs.Unavailable, "cgroup.Members", err)
 		}
 		for _, field := range strings.Fields(string(b)) {
 			if pid, err := strconv.Atoi(field); err == nil {
@@ -164,16 +174,16 @@ func (t *Tree) Members() map[string][]int {
 			}
 		}
 	}
-	return members
+	return members, nil
 }
 
-// Exists reports whether the group is there.
+// Exists reports whether the group is there, as far as can be told.
 func (g *Group) Exists() bool {
 	if g == nil {
 		return false
 	}
 	_, err := os.Stat(g.dir)
-	return err == nil
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // Kill kills every process of the group and removes it when it is empty, or

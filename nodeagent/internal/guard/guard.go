@@ -116,7 +116,7 @@ func (p *Post) spawn(runDir, instance string, run int) (g *Guard, said *os.File,
 		_, _ = tell.Close(), said.Close()
 		return nil, nil, err
 	}
-	g = follow(holder{process.Identify(child.Pid), run}, pidfd)
+	g = follow(holder{runtime.ProcessID{PID: child.Pid}, run}, pidfd)
 	g.tell = tell
 	_ = child.Release() // the pidfd is what we wait on
 	return g, said, nil
@@ -160,8 +160,8 @@ func (p *Post) Resume(ctx context.Context, instance, runDir string, run int, id 
 	if g != nil && g.held.Run == run || err != nil {
 		return g, err
 	}
-	if !process.Lives(id.Shell) || Killed(runDir, run) {
-		return nil, nil
+	if lives, err := process.Lives(id.Shell); !lives || Killed(runDir, run) {
+		return nil, err
 	}
 	if g, err = p.Start(ctx, instance, runDir, run); err != nil {
 		return nil, err
@@ -174,20 +174,16 @@ func (p *Post) Resume(ctx context.Context, instance, runDir string, run int, id 
 }
 
 // Find finds the guard that an earlier agent started; nil when there is none.
-// Internal when there is one that cannot be told.
+// Internal when there is one that cannot be told, Unavailable when the host does
+// not let it be told whether there is.
 func (p *Post) Find(runDir string) (*Guard, error) {
 	h, ok, err := present(runDir)
 	if err != nil || !ok {
 		return nil, err
 	}
-	// Open first, compare then: a pid that is recycled in between is noticed.
-	pidfd, err := unix.PidfdOpen(h.PID, unix.PIDFD_NONBLOCK)
-	if err != nil {
-		return nil, nil // it has just gone
-	}
-	if !process.Lives(h.ProcessID) {
-		_ = unix.Close(pidfd)
-		return nil, nil
+	pidfd, ok, err := process.Hold(h.ProcessID)
+	if !ok { // it has just gone, or cannot be told
+		return nil, err
 	}
 	return follow(h, pidfd), nil
 }

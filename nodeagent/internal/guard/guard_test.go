@@ -270,7 +270,10 @@ func TestARecycledPIDIsNotTakenForTheInstance(t *testing.T) {
 			p := newPost(t, nil)
 			p.until(time.Hour, often)
 			g := p.guard(1)
-			id := process.Identify(pid)
+			id, err := process.Identify(pid)
+			if err != nil {
+				t.Fatal(err)
+			}
 			id.Start--
 			boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 			if err != nil {

@@ -25,6 +25,9 @@ const ready = "ready\n"
 // it may have been drawn in.
 const looks = 4
 
+// tryAgain is the pause before a guard tries again what the host refused it.
+const tryAgain = 100 * time.Millisecond
+
 // Main is the guard's program. It reads a Spec and, once there is something to
 // guard, its runtime.Identity, a line of JSON each, and says when it stands. It
 // returns the exit code: 0 when the instance has gone.
@@ -73,7 +76,11 @@ func stand(s Spec) (g *sentry, err error) {
 			g.fall()
 		}
 	}()
-	if g.lock, err = take(s.RunDir, holder{process.Identify(os.Getpid()), s.Run}); err != nil {
+	self, err := process.Identify(os.Getpid())
+	if err != nil {
+		return g, err
+	}
+	if g.lock, err = take(s.RunDir, holder{self, s.Run}); err != nil {
 		return g, err
 	}
 	if err = forget(s.RunDir); err != nil {
@@ -114,26 +121,32 @@ func (g *sentry) watch(ctx context.Context, lines *json.Decoder) error {
 		}
 		told <- id
 	}()
+	var whom *runtime.Identity
 	var p runtime.Process
 	var exited <-chan struct{}
+	var again <-chan time.Time
 	for {
 		if g.due() {
-			return g.end(ctx, p, true)
+			return g.end(ctx, p, whom, true)
 		}
 		select {
 		case <-exited:
 			return nil
 		case <-g.alarm.Rings():
-		case id := <-told:
-			if id == nil { // the agent died with the start half done: nobody knows of this run
-				return g.end(ctx, nil, false)
+			continue
+		case whom = <-told:
+			if whom == nil { // the agent died with the start half done: nobody knows of this run
+				return g.end(ctx, nil, nil, false)
 			}
-			var err error
-			if p, err = g.adopt(ctx, *id); err != nil {
-				return err
-			}
-			exited, told = p.Exited(), nil
+			told = nil
+		case <-again:
 		}
+		var err error
+		if p, err = g.adopt(ctx, *whom); err != nil { // nobody can tell now whether it lives
+			again = time.After(tryAgain)
+			continue
+		}
+		exited, again = p.Exited(), nil
 	}
 }
 
@@ -153,19 +166,30 @@ func (g *sentry) adopt(ctx context.Context, id runtime.Identity) (runtime.Proces
 }
 
 // end kills the instance, and returns when nothing of it is left. Of one that was
-// never told the wrapper is not known: then it is found by its marks.
-func (g *sentry) end(ctx context.Context, p runtime.Process, expired bool) error {
+// never told the wrapper is not known: then it is found by its marks. What the host
+// refuses is tried again until ctx ends: nobody else may be there to do it.
+func (g *sentry) end(ctx context.Context, p runtime.Process, whom *runtime.Identity, expired bool) error {
 	if expired {
 		note := Note{Run: g.spec.Run, Deadline: g.last.At, At: time.Now().UTC()}
 		if err := note.leave(g.spec.RunDir); err != nil { // no reason to let it live
 			fmt.Fprintln(os.Stderr, "guard:", err)
 		}
 	}
-	if p == nil {
+	if whom == nil {
+		whom = &runtime.Identity{BootID: g.last.Boot}
+	}
+	for {
 		var err error
-		if p, err = g.adopt(ctx, runtime.Identity{BootID: g.last.Boot}); err != nil {
+		if p == nil {
+			p, err = g.adopt(ctx, *whom)
+		}
+		if err == nil {
+			err = p.Kill(ctx)
+		}
+		if err == nil || ctx.Err() != nil {
 			return err
 		}
+		fmt.Fprintln(os.Stderr, "guard:", err)
+		<-time.After(tryAgain)
 	}
-	return p.Kill(ctx)
 }

@@ -161,7 +161,11 @@ func (k *Keeper) refresh() {
 	if len(k.strays) == 0 {
 		return
 	}
-	living := k.cfg.Runtime.Find(k.cfg.Root)
+	living, err := k.cfg.Runtime.Find(k.cfg.Root)
+	if err != nil {
+		k.cfg.Log.Warn("orphans: the host's processes cannot be looked at, trying on", "error", err)
+		return
+	}
 	for id := range k.strays {
 		if _, ok := living[string(id)]; !ok || k.cfg.Instances.Driven(id) {
 			delete(k.strays, id)

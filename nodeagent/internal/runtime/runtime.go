@@ -104,10 +104,12 @@ type Runtime interface {
 	// when the system refuses. A command that does not exist is no error: it exits with 127.
 	Start(ctx context.Context, s Spec) (Process, error)
 	// Adopt takes over a run an earlier agent started: living, or ended meanwhile
-	// with the exit it left behind.
+	// with the exit it left behind. Unavailable when the host does not let it be told
+	// which: then nothing was touched, and it is to be tried again.
 	Adopt(ctx context.Context, s Spec, id Identity) (Process, error)
 	// Find looks for living processes of instances whose directories, runs and logs
 	// are below root, by instance id, however they came to be: for instances whose
-	// identity was lost. Nothing is touched.
-	Find(root string) map[string]Found
+	// identity was lost. Nothing is touched. Unavailable when the host does not let all
+	// be looked at.
+	Find(root string) (map[string]Found, error)
 }

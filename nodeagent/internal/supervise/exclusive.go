@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -20,6 +21,10 @@ import (
 // maxGuards is how many guards of one process are replaced: who kills that many
 // wants the instance to run without, which it must not.
 const maxGuards = 5
+
+// guardPatience is how long a living process may be without a guard while the host
+// cannot give it one.
+const guardPatience = 3 * time.Second
 
 // construct builds the directory. An exclusive instance's may be another node's as
 // well: it is touched only while the session lives.
@@ -130,7 +135,7 @@ func (i *Instance) secured(ctx context.Context, s machine.State, found message) 
 	if !s.Plan.Exclusive() {
 		return found
 	}
-	g, err := i.kit.Guards.Resume(ctx, string(i.id), i.kit.RunDir(i.id), s.Run, found.process.Identity())
+	g, err := i.resumeGuard(ctx, s.Run, found.process.Identity())
 	if err != nil {
 		i.log.Error("no guard", "error", err)
 		i.post(found)
@@ -138,6 +143,19 @@ func (i *Instance) secured(ctx context.Context, s machine.State, found message) 
 	}
 	found.guard = g
 	return found
+}
+
+// resumeGuard gives a living process its guard. A host on which that fails may be
+// short of something for a moment only: until guardPatience is over the agent alone
+// watches the deadline.
+func (i *Instance) resumeGuard(ctx context.Context, run int, id runtime.Identity) (*guard.Guard, error) {
+	end := time.Now().Add(guardPatience)
+	for {
+		g, err := i.kit.Guards.Resume(ctx, string(i.id), i.kit.RunDir(i.id), run, id)
+		if !errs.Is(err, errs.Unavailable) || len(i.kit.Guards.Command) == 0 || time.Now().After(end) || !pause.For(ctx, retryPause) {
+			return g, err
+		}
+	}
 }
 
 // unguarded is closed when the guard of the process has gone.
@@ -161,7 +179,7 @@ func (i *Instance) reguard(ctx context.Context) {
 			i.post(message{event: machine.Unguarded{Run: run, Message: "its guard was ended again and again"}})
 			return
 		}
-		g, err := i.kit.Guards.Resume(ctx, string(i.id), i.kit.RunDir(i.id), run, id)
+		g, err := i.resumeGuard(ctx, run, id)
 		switch {
 		case ctx.Err() != nil: // the next agent sees to it
 		case err != nil:

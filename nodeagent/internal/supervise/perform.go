@@ -188,31 +188,48 @@ func text(reason fleet.Reason, err error) string {
 }
 
 // adopt looks for the process of an earlier agent. Where that one died before it
-// could journal the process, or the entry was lost, whatever is left is ended.
-func (i *Instance) adopt(ctx context.Context, e journal.Entry) message {
+// could journal the process, or the entry was lost, whatever is left is ended. ok is
+// false when ctx ended first.
+func (i *Instance) adopt(ctx context.Context, e journal.Entry) (m message, ok bool) {
 	run, id := e.Machine.Run, e.Process
 	unknown := e.ProcessRun != run
 	if unknown {
 		id = runtime.Identity{BootID: i.kit.BootID}
 	}
-	p, err := i.kit.Runtime.Adopt(ctx, i.spec(e), id)
-	if err != nil {
-		i.log.Error("process not adopted", "error", err)
-		return message{event: machine.Lost{Run: run}}
+	p, ok := i.seek(ctx, i.spec(e), id)
+	if !ok {
+		return message{}, false
 	}
-	if unknown {
-		<-p.Exited() // once what is left has been ended
-		exit := p.Exit()
-		if !exit.Known || e.Machine.Phase == machine.Launching { // then it is of the run before
-			return message{event: machine.Lost{Run: run, Rebooted: i.kit.Rebooted}}
+	if !unknown && p.Running() {
+		return i.secured(ctx, e.Machine, message{process: p, event: machine.Found{Run: run, PID: p.Identity().Server.PID}}), true
+	}
+	select { // what is left is cleared away first, which takes a moment
+	case <-p.Exited():
+	case <-ctx.Done():
+		return message{}, false
+	}
+	exit := p.Exit()
+	if unknown && (!exit.Known || e.Machine.Phase == machine.Launching) { // then it is of the run before
+		return message{event: machine.Lost{Run: run, Rebooted: i.kit.Rebooted}}, true
+	}
+	return message{event: ending(run, exit)}, true
+}
+
+// seek adopts a process. A host on which nobody can look at it now says nothing
+// about it: then it is tried again until ctx ends, and ok is false.
+func (i *Instance) seek(ctx context.Context, s runtime.Spec, id runtime.Identity) (p runtime.Process, ok bool) {
+	for told := false; ; told = true {
+		p, err := i.kit.Runtime.Adopt(ctx, s, id)
+		if err == nil {
+			return p, true
 		}
-		return message{event: exitEvent(run, exit)}
+		if !told {
+			i.log.Error("it cannot be told whether the process lives: left alone, trying on", "error", err)
+		}
+		if !pause.For(ctx, retryPause) {
+			return nil, false
+		}
 	}
-	if !p.Running() { // what is left is cleared away first, which takes a moment
-		<-p.Exited()
-		return message{event: ending(run, p.Exit())}
-	}
-	return i.secured(ctx, e.Machine, message{process: p, event: machine.Found{Run: run, PID: p.Identity().Server.PID}})
 }
 
 // ending is the event for a process that ended while no agent watched.

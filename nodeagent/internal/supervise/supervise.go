@@ -331,7 +331,11 @@ func (i *Instance) perform(ctx context.Context, e machine.Effect) {
 		i.helpers.Go(func() { i.post(i.launch(ctx, entry)) })
 	case machine.Adopt:
 		entry := i.entry
-		i.helpers.Go(func() { i.post(i.adopt(ctx, entry)) })
+		i.helpers.Go(func() {
+			if m, ok := i.adopt(ctx, entry); ok {
+				i.post(m)
+			}
+		})
 	case machine.AwaitSession:
 		i.helpers.Go(func() {
 			if i.kit.Tenure.Await(ctx) == nil {

@@ -13,50 +13,72 @@ import (
 // of root's when it is in a control group of the agent's, or when it carries an
 // instance's mark and works in, reads from or writes to something below root: the
 // mark alone may be of another agent on the same host.
-func (r *Runtime) Find(root string) map[string]runtime.Found {
+func (r *Runtime) Find(root string) (map[string]runtime.Found, error) {
 	if resolved, err := filepath.EvalSymlinks(root); err == nil {
 		root = resolved // as the kernel shows it
 	}
+	grouped, err := r.tree.Members()
+	if err != nil {
+		return nil, err
+	}
 	members := map[int]string{}
-	for id, pids := range r.tree.Members() {
+	for id, pids := range grouped {
 		for _, pid := range pids {
 			members[pid] = id
 		}
 	}
+	all, err := living()
+	if err != nil {
+		return nil, err
+	}
 	found := map[string]runtime.Found{}
-	for pid, s := range living() {
+	for pid, s := range all {
 		id, member := members[pid]
 		if !member {
 			var agent string
-			if id, agent = mark(pid); id == "" || !usesBelow(pid, root) || ownedByAnother(r.owner, agent, pid) {
+			if id, agent, err = mark(pid); err != nil {
+				return nil, err
+			}
+			if id == "" || !usesBelow(pid, root) || ownedByAnother(r.owner, agent, pid) {
 				continue
 			}
 		}
 		f := found[id]
 		f.Processes++
-		if runDir, ok := wraps(pid, s); ok {
-			f.Identity = runtime.Identity{
-				BootID: r.boot, Shell: runtime.ProcessID{PID: pid, Start: s.start},
-				Server: childOf(pid, filepath.Join(runDir, "pid")),
-			}
-			f.Env = list(pid, "environ")
+		if err := r.recognise(&f, pid, s); err != nil {
+			return nil, err
 		}
 		found[id] = f
 	}
-	return found
+	return found, nil
+}
+
+// recognise takes over the identity of a run from its wrapper; another process tells nothing.
+func (r *Runtime) recognise(f *runtime.Found, pid int, s stat) error {
+	runDir, ok, err := wraps(pid, s)
+	if !ok || err != nil {
+		return err
+	}
+	server, err := childOf(pid, filepath.Join(runDir, "pid"))
+	if err != nil {
+		return err
+	}
+	f.Identity = runtime.Identity{BootID: r.boot, Shell: runtime.ProcessID{PID: pid, Start: s.start}, Server: server}
+	f.Env, err = list(pid, "environ")
+	return err
 }
 
 // wraps tells a wrapper by its arguments and that it leads its session: what it
 // forks shows the same arguments until it has become something else.
-func wraps(pid int, s stat) (runDir string, ok bool) {
+func wraps(pid int, s stat) (runDir string, ok bool, err error) {
 	if s.session != pid {
-		return "", false
+		return "", false, nil
 	}
-	argv := list(pid, "cmdline")
+	argv, err := list(pid, "cmdline")
 	if len(argv) <= runDirArg || argv[argvMarkArg] != argvMark {
-		return "", false
+		return "", false, err
 	}
-	return argv[runDirArg], true
+	return argv[runDirArg], true, nil
 }
 
 // usesBelow reports whether a process' working directory, input or output lies below a directory.

@@ -23,7 +23,7 @@ func TestARunWhoseIdentityWasLostIsFoundByItsMarks(t *testing.T) {
 		s := spec(t, "setsid sh -c 'echo $$ >daemon; exec sleep 1000' & cat")
 		p := start(t, r, s)
 		eventually(t, filepath.Join(s.Dir, "daemon"), func(s string) bool { return strings.HasSuffix(s, "\n") })
-		found, ok := r.Find(s.Dir)[s.InstanceID]
+		found, ok := find(t, r, s.Dir)[s.InstanceID]
 		if !ok || found.Identity != p.Identity() || found.Processes < 3 {
 			t.Fatalf("found %+v, want %+v", found, p.Identity())
 		}
@@ -41,7 +41,7 @@ func TestARunWhoseIdentityWasLostIsFoundByItsMarks(t *testing.T) {
 		if err := again.Kill(t.Context()); err != nil || again.Running() {
 			t.Error(err, again.Running())
 		}
-		if _, ok := r.Find(s.Dir)[s.InstanceID]; ok {
+		if _, ok := find(t, r, s.Dir)[s.InstanceID]; ok {
 			t.Error("found after its end")
 		}
 	})
@@ -53,9 +53,18 @@ func TestARunOfAnotherDirectoryIsNotFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, r, spec(t, "sleep 1000"))
-	if found := r.Find(t.TempDir()); len(found) > 0 {
+	if found := find(t, r, t.TempDir()); len(found) > 0 {
 		t.Errorf("found %+v", found)
 	}
+}
+
+func find(t *testing.T, r *process.Runtime, root string) map[string]runtime.Found {
+	t.Helper()
+	found, err := r.Find(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 func TestAfterARebootProcessesWithTheSameNumbersAreLeftAlone(t *testing.T) {
@@ -147,7 +156,7 @@ func leftAlone(t *testing.T, their process.Config) {
 		t.Fatal(err)
 	}
 	exited(t, lost)
-	if len(ours.Find(s.Dir)) != 0 || !proctest.Lives(p.Identity().Server.PID) {
+	if len(find(t, ours, s.Dir)) != 0 || !proctest.Lives(p.Identity().Server.PID) {
 		t.Error("it was taken for ours")
 	}
 }

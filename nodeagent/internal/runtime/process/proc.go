@@ -2,7 +2,10 @@ package process
 
 import (
 	"bytes"
-	"iter"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -10,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
@@ -31,60 +35,100 @@ type stat struct {
 	start   uint64
 }
 
-// readStat reads a process. ok is false when there is none.
-func readStat(pid int) (stat, bool) {
+// isGone tells the one answer that means that there is no such process from a host
+// that is out of descriptors or memory, or lets nobody look.
+func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
+
+// readStat reads a process. ok is false when there is none; Unavailable when that
+// cannot be told.
+func readStat(pid int) (s stat, ok bool, err error) {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if isGone(err) {
+		return stat{}, false, nil
+	}
 	if err != nil {
-		return stat{}, false
+		return stat{}, false, errs.As(errs.Unavailable, "process.readStat", err)
 	}
 	// The command, in parentheses, may hold anything: count fields from its end.
 	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 	if len(f) < 20 {
-		return stat{}, false
+		return stat{}, false, errs.As(errs.Unavailable, "process.readStat", fmt.Errorf("process %d: %q", pid, b))
 	}
 	parent, _ := strconv.Atoi(f[1])
 	session, _ := strconv.Atoi(f[3])
 	start, err := strconv.ParseUint(f[19], 10, 64)
-	return stat{state: f[0][0], parent: parent, session: session, start: start}, err == nil
+	s = stat{state: f[0][0], parent: parent, session: session, start: start}
+	return s, err == nil, errs.As(errs.Unavailable, "process.readStat", err)
 }
 
+// dead reports whether all that is left of a process is its entry.
+func (s stat) dead() bool { return s.state == 'Z' || s.state == 'X' }
+
 // lives reports whether a remembered process still runs: same id, same start
-// time, and not a zombie.
-func lives(id runtime.ProcessID) bool {
-	s, ok := readStat(id.PID)
-	return ok && s.start == id.Start && s.state != 'Z' && s.state != 'X'
+// time, and not a zombie. Unavailable when that cannot be told.
+func lives(id runtime.ProcessID) (bool, error) {
+	s, ok, err := readStat(id.PID)
+	return ok && s.start == id.Start && !s.dead(), err
+}
+
+// identify is a process id with its start time, 0 when nothing has it.
+func identify(pid int) (runtime.ProcessID, error) {
+	s, _, err := readStat(pid)
+	return runtime.ProcessID{PID: pid, Start: s.start}, err
+}
+
+// noted is the process whose pid a wrapper has noted in a file, zero when it has
+// not or the process has gone.
+func noted(path string) (runtime.ProcessID, stat, error) {
+	pid, err := readNumber(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, strconv.ErrSyntax), errors.Is(err, strconv.ErrRange):
+		return runtime.ProcessID{}, stat{}, nil
+	case err != nil:
+		return runtime.ProcessID{}, stat{}, errs.As(errs.Unavailable, "process.noted", err)
+	}
+	s, ok, err := readStat(pid)
+	if !ok {
+		pid = 0
+	}
+	return runtime.ProcessID{PID: pid, Start: s.start}, s, err
 }
 
 // childOf is the process whose pid a wrapper has noted in a file, if it is the
 // wrapper's child indeed: a number that was recycled since names nobody.
-func childOf(wrapper int, path string) runtime.ProcessID {
-	pid, err := readNumber(path)
-	if err != nil || wrapper == 0 {
-		return runtime.ProcessID{}
+func childOf(wrapper int, path string) (runtime.ProcessID, error) {
+	id, s, err := noted(path)
+	if wrapper == 0 || s.parent != wrapper {
+		return runtime.ProcessID{}, err
 	}
-	if s, ok := readStat(pid); ok && s.parent == wrapper {
-		return runtime.ProcessID{PID: pid, Start: s.start}
-	}
-	return runtime.ProcessID{}
+	return id, err
 }
 
 // marked are the processes that belong to an instance: those in its session, and
 // those that carry its mark in their environment, wherever they forked to. The same
 // id may be known to another agent on this host: what names that one, or runs in its
-// control groups, is its.
-func marked(owner, instance string, session int) []runtime.ProcessID {
+// control groups, is its. Unavailable when they cannot all be looked at.
+func marked(owner, instance string, session int) ([]runtime.ProcessID, error) {
+	all, err := living()
+	if err != nil {
+		return nil, err
+	}
 	var ids []runtime.ProcessID
-	for pid, s := range living() {
+	for pid, s := range all {
 		id := runtime.ProcessID{PID: pid, Start: s.start}
 		if session > 1 && s.session == session {
 			ids = append(ids, id)
 			continue
 		}
-		if of, agent := mark(pid); of == instance && !ownedByAnother(owner, agent, pid) {
+		of, agent, err := mark(pid)
+		if err != nil {
+			return nil, err
+		}
+		if of == instance && !ownedByAnother(owner, agent, pid) {
 			ids = append(ids, id)
 		}
 	}
-	return ids
+	return ids, nil
 }
 
 // ownedByAnother reports whether a process with an instance's mark is another
@@ -97,26 +141,35 @@ func ownedByAnother(owner, agent string, pid int) bool {
 	return other != "" && other != owner
 }
 
-// living are all processes of the host but this one and those that are dead already.
-func living() iter.Seq2[int, stat] {
-	return func(yield func(int, stat) bool) {
-		dir, err := os.Open("/proc")
-		if err != nil {
-			return
+// living are all processes of the host but this one and those that are dead
+// already. Unavailable when they cannot all be looked at; those that nobody but
+// their own user may look at are none of ours.
+func living() (map[int]stat, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, errs.As(errs.Unavailable, "process.living", err)
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, errs.As(errs.Unavailable, "process.living", err)
+	}
+	all := map[int]stat{}
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil || pid == os.Getpid() {
+			continue
 		}
-		defer dir.Close()
-		names, _ := dir.Readdirnames(-1)
-		for _, name := range names {
-			pid, err := strconv.Atoi(name)
-			if err != nil || pid == os.Getpid() {
-				continue
-			}
-			s, ok := readStat(pid)
-			if ok && s.state != 'Z' && s.state != 'X' && !yield(pid, s) {
-				return
-			}
+		s, ok, err := readStat(pid)
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+		case err != nil:
+			return nil, err
+		case ok && !s.dead():
+			all[pid] = s
 		}
 	}
+	return all, nil
 }
 
 // The variables that say whose process one is: the instance's and its agent's.
@@ -133,26 +186,29 @@ const (
 )
 
 // environ is the environment a process was started with.
-func environ(pid int) []string {
+func environ(pid int) ([]string, error) {
 	for range execLooks {
-		if v := list(pid, "environ"); v != nil {
-			return v
+		if v, err := list(pid, "environ"); v != nil || err != nil {
+			return v, err
 		}
-		if list(pid, "cmdline") != nil {
+		if v, err := list(pid, "cmdline"); err != nil {
+			return nil, err
+		} else if v != nil {
 			return list(pid, "environ") // started meanwhile, or without any
 		}
 		if _, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "exe")); err != nil {
-			return nil // of the kernel, or gone
+			return nil, nil // of the kernel, or gone
 		}
 		<-time.After(execPause)
 	}
-	return nil
+	return nil, nil
 }
 
 // mark is the instance and the agent a process says to belong to; empty where it
 // says nothing.
-func mark(pid int) (instance, agent string) {
-	for _, v := range environ(pid) {
+func mark(pid int) (instance, agent string, err error) {
+	env, err := environ(pid)
+	for _, v := range env {
 		switch name, value, _ := strings.Cut(v, "="); name {
 		case markName:
 			instance = value
@@ -160,16 +216,20 @@ func mark(pid int) (instance, agent string) {
 			agent = value
 		}
 	}
-	return instance, agent
+	return instance, agent, err
 }
 
-// list reads a file of NUL-terminated strings that describes a process.
-func list(pid int, file string) []string {
+// list reads a file of NUL-terminated strings that describes a process; nil when it
+// has gone or is another user's.
+func list(pid int, file string) ([]string, error) {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), file))
-	if err != nil || len(b) == 0 {
-		return nil
+	switch {
+	case isGone(err), errors.Is(err, fs.ErrPermission), err == nil && len(b) == 0:
+		return nil, nil
+	case err != nil:
+		return nil, errs.As(errs.Unavailable, "process.list", err)
 	}
-	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
+	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
 }
 
 // signalNames are the signals by the numbers a shell reports them with.

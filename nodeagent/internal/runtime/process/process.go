@@ -125,18 +125,18 @@ func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, e
 	if err != nil {
 		return nil, err
 	}
-	id := runtime.Identity{BootID: r.boot, Shell: identify(shellPID)}
-	if pid, err := readNumber(pidPath(s)); err == nil {
-		id.Server = identify(pid)
+	id := runtime.Identity{BootID: r.boot}
+	id.Shell, err = identify(shellPID)
+	if err == nil {
+		id.Server, _, err = noted(pidPath(s))
 	}
 	p := r.newRun(s, id)
+	p.id.Shell.PID = shellPID
 	p.watch(pidfd)
+	if err != nil { // a later agent could not tell it from others
+		return nil, errors.Join(errs.As(errs.Unavailable, "process.Start", err), p.Kill(context.WithoutCancel(ctx)))
+	}
 	return p, nil
-}
-
-func identify(pid int) runtime.ProcessID {
-	st, _ := readStat(pid)
-	return runtime.ProcessID{PID: pid, Start: st.start}
 }
 
 func pidPath(s runtime.Spec) string   { return filepath.Join(s.RunDir, "pid") }
@@ -271,18 +271,20 @@ func (r *Runtime) Adopt(_ context.Context, s runtime.Spec, id runtime.Identity) 
 		return p, nil
 	}
 	if id.Server.PID == 0 { // the agent died before it could journal the server's pid
-		p.id.Server = childOf(id.Shell.PID, pidPath(s))
+		var err error
+		if p.id.Server, err = childOf(id.Shell.PID, pidPath(s)); err != nil {
+			return nil, err
+		}
 	}
-	// Open first, compare then: a pid that is recycled in between is noticed.
-	pidfd, err := unix.PidfdOpen(id.Shell.PID, unix.PIDFD_NONBLOCK)
-	if err == nil && lives(id.Shell) {
+	pidfd, ok, err := Hold(id.Shell)
+	switch {
+	case err != nil:
+		return nil, err
+	case ok:
 		p.watch(pidfd)
-		return p, nil
+	default:
+		go p.finish()
 	}
-	if err == nil {
-		_ = unix.Close(pidfd)
-	}
-	go p.finish()
 	return p, nil
 }
 

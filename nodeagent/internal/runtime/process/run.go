@@ -61,11 +61,9 @@ func (p *run) Running() bool {
 // watch waits for the end of a living run; pidfd is its wrapper's.
 func (p *run) watch(pidfd int) {
 	p.session = p.id.Shell.PID
-	if fd, err := unix.PidfdOpen(p.id.Server.PID, unix.PIDFD_NONBLOCK); err == nil && lives(p.id.Server) {
+	if fd, ok, _ := Hold(p.id.Server); ok { // without, only a wrapper that was stopped goes unnoticed
 		p.server = os.NewFile(uintptr(fd), "pidfd")
 		p.waiting.Go(p.prod)
-	} else if err == nil {
-		_ = unix.Close(fd)
 	}
 	go p.await(pidfd)
 }
@@ -73,12 +71,8 @@ func (p *run) watch(pidfd int) {
 // prod has the wrapper tell of the server's end even if somebody stopped it, as a
 // SIGSTOP to the whole group does.
 func (p *run) prod() {
-	conn, err := p.server.SyscallConn()
-	if err != nil {
-		return
-	}
-	_ = conn.Read(func(fd uintptr) bool { return readable(int(fd)) })
-	if lives(p.id.Shell) {
+	AwaitEnd(p.server)
+	if ok, _ := lives(p.id.Shell); ok {
 		_ = unix.Kill(p.id.Shell.PID, unix.SIGCONT)
 	}
 }
@@ -87,18 +81,10 @@ func (p *run) prod() {
 func (p *run) await(pidfd int) {
 	_ = unix.SetNonblock(pidfd, true)
 	f := os.NewFile(uintptr(pidfd), "pidfd")
-	if conn, err := f.SyscallConn(); err == nil {
-		_ = conn.Read(func(fd uintptr) bool { return readable(int(fd)) })
-		p.signal = reap(p.id.Shell.PID)
-	}
+	AwaitEnd(f)
+	p.signal = reap(p.id.Shell.PID)
 	_ = f.Close()
 	p.finish()
-}
-
-func readable(fd int) bool {
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, 0)
-	return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
 }
 
 // reap collects the wrapper's zombie and tells the signal that ended it. For a
@@ -115,7 +101,7 @@ func reap(pid int) syscall.Signal {
 // first, then the exit is told.
 func (p *run) finish() {
 	for p.killTree(context.Background()) != nil { // a tree that cannot be killed now is not gone
-		<-time.After(100 * time.Millisecond)
+		<-time.After(lookAgain)
 	}
 	p.exit = p.readExit()
 	if p.server != nil {
@@ -170,10 +156,11 @@ func (p *run) WriteLine(line string) error {
 }
 
 func (p *run) Signal(sig syscall.Signal) error {
-	if !lives(p.id.Server) {
-		return nil
+	ok, err := lives(p.id.Server)
+	if !ok {
+		return err
 	}
-	err := unix.Kill(p.id.Server.PID, sig)
+	err = unix.Kill(p.id.Server.PID, sig)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
@@ -206,13 +193,16 @@ func (p *run) killTree(ctx context.Context) error {
 	// No groups here, or an earlier agent ran it outside of ours: look at every process.
 	dying := map[runtime.ProcessID]bool{}
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		left := marked(p.owner, p.instance, p.session)
+		left, err := marked(p.owner, p.instance, p.session)
+		if err != nil {
+			return err
+		}
 		for _, id := range left {
 			_ = unix.Kill(id.PID, unix.SIGKILL)
 			dying[id] = true
 		}
 		// One that dies loses its mark before its files and ports.
-		maps.DeleteFunc(dying, func(id runtime.ProcessID, _ bool) bool { return !lives(id) })
+		maps.DeleteFunc(dying, func(id runtime.ProcessID, _ bool) bool { ok, err := lives(id); return !ok && err == nil })
 		if len(left)+len(dying) == 0 {
 			return nil
 		}
