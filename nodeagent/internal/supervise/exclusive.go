@@ -52,6 +52,7 @@ func (i *Instance) buildClaimed(ctx context.Context, r workspace.Request) ([]str
 		lock, err := i.claim(r.Placement)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // it will be made whole
+			r.Absent = true
 		case err != nil:
 			return nil, err
 		default:

@@ -9,7 +9,8 @@
 //     server put into it.
 //   - A static directory is built once and kept. Later starts lay the layers over
 //     it, without touching files that are there (or, with Override, those that are
-//     protected); each file is replaced as a whole.
+//     protected); each file is replaced as a whole. It is never removed: what somebody
+//     else has made in its place meanwhile is theirs.
 //   - A blob's content is copied, never shared: a server may write to all it got.
 package workspace
 
@@ -64,6 +65,9 @@ type Request struct {
 	Plan      fleet.Plan
 	// Values are the placeholder values.
 	Values map[string]string
+	// Absent says that a static directory was not there when it was to be claimed: it
+	// is made, and if it is there by now it is somebody else's.
+	Absent bool
 }
 
 // Dir is where an instance's directory is or will be.
@@ -83,22 +87,46 @@ func (b *Builder) Build(ctx context.Context, r Request) (notes []string, err err
 		return nil, err
 	}
 	dir := b.Dir(r.Placement, r.Plan.Static)
-	if r.Plan.Static && exists(dir) {
-		return b.apply(ctx, r, tree, dir, false)
+	if r.Plan.Static && !r.Absent {
+		switch there, err := exists(dir); {
+		case err != nil:
+			return nil, failure(ctx, "the directory cannot be looked at", err)
+		case there:
+			return b.apply(ctx, r, tree, dir, false)
+		}
 	}
-	staging := filepath.Join(filepath.Dir(dir), ".new-"+filepath.Base(dir))
+	staging := stagingOf(dir, r.Placement)
 	if err := errors.Join(os.RemoveAll(staging), os.MkdirAll(staging, 0o755)); err != nil {
 		return nil, failure(ctx, "the directory could not be made", err)
 	}
 	notes, err = b.apply(ctx, r, tree, staging, true)
 	if err == nil {
-		err = errors.Join(os.RemoveAll(dir), os.Rename(staging, dir))
-		err = failure(ctx, "the directory could not be moved to its place", err)
+		err = failure(ctx, "the directory could not be moved to its place", place(staging, dir, r.Plan.Static))
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(staging))
 	}
 	return notes, nil
+}
+
+// stagingOf is where a directory is built. Where several nodes share the storage
+// each has its own.
+func stagingOf(dir string, p fleet.Placement) string {
+	return filepath.Join(filepath.Dir(dir), ".new-"+filepath.Base(dir)+"-"+string(p.Node))
+}
+
+// place moves a built directory to where it belongs: a dynamic one in place of what
+// an earlier generation left, a static one where there is nothing.
+func place(staging, dir string, static bool) error {
+	if !static {
+		return errors.Join(os.RemoveAll(dir), os.Rename(staging, dir))
+	}
+	err := os.Rename(staging, dir)
+	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTDIR) {
+		return &Failure{Reason: fleet.ReasonDirectoryTaken, Err: err, Message: fmt.Sprintf(
+			"%s was made by somebody else while it was built here: it is left as it is; start the instance again once that one has ended", dir)}
+	}
+	return err
 }
 
 // Remove removes a dynamic instance's directory; a static one stays.
@@ -107,13 +135,16 @@ func (b *Builder) Remove(p fleet.Placement, static bool) error {
 		return nil
 	}
 	dir := b.Dir(p, false)
-	staging := filepath.Join(filepath.Dir(dir), ".new-"+filepath.Base(dir))
-	return errs.As(errs.Unavailable, "workspace.Remove", errors.Join(os.RemoveAll(dir), os.RemoveAll(staging)))
+	return errs.As(errs.Unavailable, "workspace.Remove", errors.Join(os.RemoveAll(dir), os.RemoveAll(stagingOf(dir, p))))
 }
 
-func exists(path string) bool {
+// exists is false only where it is known that there is nothing.
+func exists(path string) (bool, error) {
 	_, err := os.Lstat(path)
-	return err == nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // merge reads the layers' manifests and lays them over each other.

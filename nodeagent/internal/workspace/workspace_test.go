@@ -87,6 +87,8 @@ func buildOnFullDisk(t *testing.T, dir string) {
 type shelf struct {
 	manifests map[string]fleet.Manifest
 	contents  map[string][]byte
+	// asked is called when content is asked for; may be nil.
+	asked func()
 }
 
 func (s *shelf) Manifest(_ context.Context, digest string) (fleet.Manifest, error) {
@@ -97,6 +99,9 @@ func (s *shelf) Manifest(_ context.Context, digest string) (fleet.Manifest, erro
 }
 
 func (s *shelf) Blob(_ context.Context, hash string) (io.ReadCloser, error) {
+	if s.asked != nil {
+		s.asked()
+	}
 	if b, ok := s.contents[hash]; ok {
 		return io.NopCloser(bytes.NewReader(b)), nil
 	}
@@ -335,6 +340,46 @@ func TestAStaticDirectoryIsKept(t *testing.T) {
 				t.Errorf("the end removed a static directory: %v", err)
 			}
 		})
+	}
+}
+
+func TestAStaticDirectoryThatIsMadeMeanwhileIsLeftToItsMaker(t *testing.T) {
+	for _, absent := range []bool{true, false} {
+		t.Run(map[bool]string{true: "after it was claimed in vain", false: "unclaimed"}[absent], func(t *testing.T) {
+			b := newBench(t)
+			dir := b.builder.Dir(placement(), true)
+			theirs := func() {
+				if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "level"), []byte("played"), 0o600)); err != nil {
+					t.Error(err)
+				}
+			}
+			plan := fleet.Plan{Static: true, Override: true, Layers: []fleet.PlanLayer{b.layer("a", map[string]string{"level": "new"})}}
+			b.asked = theirs
+			if absent {
+				theirs()
+			}
+			_, err := b.builder.Build(t.Context(), workspace.Request{Placement: placement(), Plan: plan, Absent: absent})
+			mustFail(t, err, fleet.ReasonDirectoryTaken)
+			if diff := cmp.Diff(map[string]string{"level": "played"}, b.tree(dir)); diff != "" {
+				t.Error(diff)
+			}
+			if left, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(left) != 1 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+func TestADirectoryThatCannotBeLookedAtIsNotTakenForAbsent(t *testing.T) {
+	b := newBench(t)
+	group := filepath.Dir(b.builder.Dir(placement(), true))
+	if err := errors.Join(os.MkdirAll(filepath.Dir(group), 0o755), os.Symlink(filepath.Base(group), group)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.build(fleet.Plan{Static: true})
+	mustFail(t, err, fleet.ReasonPrepareFailed)
+	if err == nil || !strings.Contains(err.Error(), "cannot be looked at") {
+		t.Errorf("got %v", err)
 	}
 }
 
