@@ -385,6 +385,31 @@ func TestWithoutAGuardAnExclusiveInstanceDoesNotStart(t *testing.T) {
 	p.awaitState(p.id(2), 1, fleet.Online)
 }
 
+func TestAnExclusiveInstanceIsNotStartedOnceItsSessionMayHaveEndedMeanwhile(t *testing.T) {
+	p := newPost(t)
+	begun, let := filepath.Join(t.TempDir(), "begun"), filepath.Join(t.TempDir(), "let")
+	p.start(func(c *nodeagent.Config) {
+		p.over(c)
+		slow := fmt.Sprintf(`echo >%s; until [ -e %s ]; do sleep 0.01; done; exec %s "$@"`, begun, let, self())
+		c.Guard = append([]string{"/bin/sh", "-c", slow, "sh"}, c.Guard[1:]...)
+	})
+	p.place(p.one, 1, beating(exclusive), 0)
+	eventually(t, "a guard that is slow", func() (string, bool) { return begun, exists(begun) })
+	lost := p.watchSession()
+	p.wire.sever()
+	<-lost
+	if err := os.WriteFile(let, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ended := p.awaitLocal(p.one, "its end", func(i client.Instance) bool { return i.State.Terminal() })
+	if ended.Reason != fleet.ReasonSessionExpiring || !ended.StartedAt.IsZero() || last(t, p.home) != 0 {
+		t.Errorf("it was started after all: %+v", ended)
+	}
+	p.wire.mend()
+	p.awaitState(p.one, 1, fleet.Stopped)
+	p.next()
+}
+
 func TestACrashedExclusiveInstanceIsNotStartedAgainWithoutTheStore(t *testing.T) {
 	for _, policy := range []fleet.OnCrash{fleet.CrashReplace, fleet.CrashRestart} {
 		t.Run(string(policy), func(t *testing.T) {

@@ -49,13 +49,16 @@ type Keeper struct {
 	drawn bool
 	// turned is closed when told becomes Valid or ceases to be, and replaced.
 	turned chan struct{}
+	// terms are what Within gave out, to be ended with Valid.
+	terms map[int]context.CancelFunc
+	given int
 	// readings are both clocks read at once, oldest first.
 	readings []reading
 }
 
 // NewKeeper makes a keeper that goes on with what its predecessor left in the file.
 func NewKeeper(cfg Config) *Keeper {
-	k := &Keeper{cfg: cfg, changed: make(chan struct{}, 1), turned: make(chan struct{}), told: Lapsed, silent: true}
+	k := &Keeper{cfg: cfg, changed: make(chan struct{}, 1), turned: make(chan struct{}), told: Lapsed, silent: true, terms: map[int]context.CancelFunc{}}
 	if d, err := cfg.File.Read(); err == nil && d.Boot == cfg.Boot {
 		k.current, k.told = d, d.Stage(Now())
 	}
@@ -85,22 +88,33 @@ func (k *Keeper) Await(ctx context.Context) error {
 	}
 }
 
-// Within is ctx for as long as exclusive instances may start. The caller cancels it.
+// Within is ctx for as long as exclusive instances may start, without a break: it is
+// ended before a later session makes that so again. The caller cancels it.
 func (k *Keeper) Within(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	stage, turned := k.look()
-	if stage != Valid {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.current.Stage(Now()) != Valid {
 		cancel()
 		return ctx, cancel
 	}
-	go func() {
-		select {
-		case <-turned:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
+	k.given++
+	term := k.given
+	k.terms[term] = cancel
+	return ctx, func() {
+		cancel()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.terms, term)
+	}
+}
+
+// Holds reports whether a context of Within has held from then until now: no clock
+// is waited for to say so.
+func (k *Keeper) Holds(within context.Context) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return within.Err() == nil && k.current.Stage(Now()) == Valid
 }
 
 // look is the stage, and a channel that is closed when Valid begins or ends.
@@ -212,6 +226,10 @@ func (k *Keeper) renew() {
 func (k *Keeper) turn() {
 	close(k.turned)
 	k.turned = make(chan struct{})
+	for _, end := range k.terms {
+		end()
+	}
+	clear(k.terms)
 }
 
 // tell announces a stage that was reached. k.mu is held.

@@ -52,7 +52,8 @@ type Guard struct {
 }
 
 // Start runs a guard for a run that is about to be started, and ends what guarded
-// the run before. Unavailable when there is no such program or it does not stand up.
+// the run before. Unavailable when there is no such program, or it does not stand up
+// before ctx ends.
 func (p *Post) Start(ctx context.Context, instance, runDir string, run int) (*Guard, error) {
 	if len(p.Command) == 0 {
 		return nil, errs.New(errs.Unavailable, "this agent cannot run guards: exclusive instances need one")
@@ -136,6 +137,7 @@ func (g *Guard) await(ctx context.Context, said *os.File, spec []byte) error {
 		end = d
 	}
 	_ = said.SetReadDeadline(end)
+	defer context.AfterFunc(ctx, func() { _ = said.SetReadDeadline(time.Now()) })()
 	line, err := bufio.NewReader(said).ReadString('\n')
 	if err == nil && line != ready {
 		err = errs.New(errs.Internal, "it said %q", line)

@@ -11,7 +11,6 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/nodeagent/internal/claim"
-	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
@@ -62,14 +61,17 @@ func (i *Instance) buildClaimed(ctx context.Context, r workspace.Request) ([]str
 	return i.build(ctx, r)
 }
 
+// errNoSession holds a start of an exclusive instance back.
+var errNoSession = errs.New(errs.Unavailable, "the node has no session")
+
 // entitled returns when an exclusive instance may start: the node has a session, and
-// under it the start is claimed. It may have waited for that while another
-// node was given the instance. NotFound when it was, Unavailable when the session
-// came too near its end to know.
+// under it the start is claimed; ctx is within it. It may have waited for that while
+// another node was given the instance. NotFound when it was, Unavailable when the
+// session came too near its end to know.
 func (i *Instance) entitled(ctx context.Context, p fleet.Placement) error {
 	for {
-		if i.kit.Tenure.Stage() != deadline.Valid {
-			return errs.New(errs.Unavailable, "the node has no session")
+		if !i.kit.Tenure.Holds(ctx) {
+			return errNoSession
 		}
 		err := i.kit.Claim(ctx, p)
 		if err == nil || errs.Is(err, errs.NotFound) || !pause.For(ctx, retryPause) {
@@ -88,8 +90,9 @@ func (i *Instance) claim(p fleet.Placement) (*claim.Lock, error) {
 }
 
 // startSecured starts the process: a static one holds its directory's lock, an
-// exclusive one has a guard, which is there before it. Errors are Failures, or the runtime's.
-func (i *Instance) startSecured(ctx context.Context, s machine.State, spec runtime.Spec) (runtime.Process, *guard.Guard, error) {
+// exclusive one has a guard, which is there before it. Errors are Failures, the
+// runtime's, or errNoSession.
+func (i *Instance) startSecured(ctx, within context.Context, s machine.State, spec runtime.Spec) (runtime.Process, *guard.Guard, error) {
 	if s.Plan.Static {
 		lock, err := i.claim(s.Placement)
 		if err != nil {
@@ -102,9 +105,17 @@ func (i *Instance) startSecured(ctx context.Context, s machine.State, spec runti
 		p, err := i.kit.Runtime.Start(ctx, spec)
 		return p, nil, err
 	}
-	g, err := i.kit.Guards.Start(ctx, spec.InstanceID, spec.RunDir, s.Run)
-	if err != nil {
+	g, err := i.kit.Guards.Start(within, spec.InstanceID, spec.RunDir, s.Run)
+	switch {
+	case err != nil && !i.kit.Tenure.Holds(within):
+		return nil, nil, errNoSession
+	case err != nil:
 		return nil, nil, i.noGuard(err)
+	}
+	// All of the above may have taken any time. What comes now takes none that could be looked at.
+	if !i.kit.Tenure.Holds(within) {
+		g.End()
+		return nil, nil, errNoSession
 	}
 	p, err := i.kit.Runtime.Start(ctx, spec)
 	if err != nil {

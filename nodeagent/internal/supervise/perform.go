@@ -127,8 +127,12 @@ func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
 		}
 		return message{event: machine.Failed{Run: run, Reason: reason, Message: text(reason, err)}}
 	}
+	within := ctx
 	if e.Machine.Plan.Exclusive() {
-		switch err := i.entitled(ctx, e.Machine.Placement); {
+		var cancel context.CancelFunc
+		within, cancel = i.kit.Tenure.Within(ctx)
+		defer cancel()
+		switch err := i.entitled(within, e.Machine.Placement); {
 		case err == nil:
 		case errs.Is(err, errs.NotFound):
 			return fail(fleet.ReasonNodeLost, err)
@@ -150,7 +154,10 @@ func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
 	if err := os.MkdirAll(filepath.Dir(spec.LogPath), 0o750); err != nil {
 		return fail(diskOr(fleet.ReasonStartFailed, err), err)
 	}
-	p, g, err := i.startSecured(ctx, e.Machine, spec)
+	p, g, err := i.startSecured(ctx, within, e.Machine, spec)
+	if errors.Is(err, errNoSession) {
+		return message{event: machine.Withheld{Run: run}}
+	}
 	var f *workspace.Failure
 	if errors.As(err, &f) {
 		return message{event: machine.Failed{Run: run, Reason: f.Reason, Message: f.Message}}
