@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -380,4 +382,32 @@ func TestWhatTheJournalCouldNotTakeIsWrittenWhenItCan(t *testing.T) {
 		b, err := os.ReadFile(path)
 		return await.Unless(strings.Contains(string(b), `"ONLINE"`), "%s %v", b, err)
 	})
+}
+
+func TestAKillThatTheHostRefusesIsTriedUntilItIsDone(t *testing.T) {
+	for action, signal := range map[fleet.OrderAction]string{fleet.OrderKill: "TERM", fleet.OrderStop: "KILL"} {
+		t.Run(string(action), func(t *testing.T) {
+			s := newSite(t)
+			agent, kill := s.spawnAt(s.etcd.Endpoint)
+			plan := basic("sleep 1000")
+			plan.Stop.Signal = signal
+			s.place("aaaaaa", 1, plan, 0)
+			s.awaitState("aaaaaa", 1, fleet.Online)
+			var before unix.Rlimit
+			if err := unix.Prlimit(agent, unix.RLIMIT_NOFILE, nil, &before); err != nil {
+				t.Fatal(err)
+			}
+			if err := unix.Prlimit(agent, unix.RLIMIT_NOFILE, &unix.Rlimit{Max: before.Max}, nil); err != nil {
+				t.Fatal(err)
+			}
+			s.order("aaaaaa", 1, action)
+			s.awaitState("aaaaaa", 1, fleet.Stopping)
+			if err := unix.Prlimit(agent, unix.RLIMIT_NOFILE, &before, nil); err != nil {
+				t.Fatal(err)
+			}
+			s.awaitState("aaaaaa", 1, fleet.Stopped)
+			kill()
+			s.start(taking)
+		})
+	}
 }

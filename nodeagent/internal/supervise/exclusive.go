@@ -124,7 +124,8 @@ func (i *Instance) startSecured(ctx, within context.Context, s machine.State, sp
 	}
 	if err := g.Watch(p.Identity()); err != nil { // it has killed what it found, or never will
 		g.End()
-		return nil, nil, errors.Join(i.noGuard(err), p.Kill(context.WithoutCancel(ctx)))
+		i.finishOff(context.WithoutCancel(ctx), p)
+		return nil, nil, i.noGuard(err)
 	}
 	return p, g, nil
 }

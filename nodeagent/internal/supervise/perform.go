@@ -278,7 +278,8 @@ func (i *Instance) stop(ctx context.Context) {
 	}
 	i.helpers.Go(func() {
 		if err := stop.Gracefully(ctx, p, policy, force); err != nil && ctx.Err() == nil {
-			i.log.Error("stopping failed", "error", err)
+			i.log.Error("stopping failed, killing it", "error", err)
+			i.finishOff(ctx, p)
 		}
 	})
 }
@@ -291,9 +292,22 @@ func (i *Instance) kill(ctx context.Context) {
 		return
 	}
 	p := i.process
-	i.helpers.Go(func() {
-		if err := p.Kill(ctx); err != nil && ctx.Err() == nil {
-			i.log.Error("killing failed", "error", err)
+	i.helpers.Go(func() { i.finishOff(ctx, p) })
+}
+
+// finishOff kills a run. A host that refuses it is asked again until it is gone or
+// ctx ends: nobody gives the order a second time.
+func (i *Instance) finishOff(ctx context.Context, p runtime.Process) {
+	for told := false; ; told = true {
+		err := p.Kill(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
 		}
-	})
+		if !told {
+			i.log.Error("killing failed, trying on", "error", err)
+		}
+		if !pause.For(ctx, retryPause) {
+			return
+		}
+	}
 }
