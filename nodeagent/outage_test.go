@@ -169,6 +169,41 @@ func TestAnAgentThatStartsWithoutTheStoreAdoptsAndServes(t *testing.T) {
 	}
 }
 
+func TestAfterARestartOfTheHostNothingIsDoneBeforeTheNodeHasJoined(t *testing.T) {
+	s := newSite(t)
+	kill := s.spawn()
+	before := s.fill(2, func(_ int, p *fleet.Plan) { p.OnCrash = fleet.CrashRestart })
+	s.etcd.Stop()
+	kill()
+	for id := range before {
+		s.endAll(id)
+	}
+	s.begin(func(c *nodeagent.Config) { taking(c); c.BootID = "the next boot" })
+	for id := range before {
+		i := s.awaitLocal(id, "held", func(client.Instance) bool { return true })
+		if i.State != fleet.Offline || i.PID != 0 || !strings.Contains(i.Message, "joined") {
+			t.Errorf("shown as %+v", i)
+		}
+	}
+	_, err := s.local().Stop(t.Context(), client.Stop{All: true})
+	if !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), "have etcd back") {
+		t.Errorf("stopped: %v", err)
+	}
+	if err := s.local().WriteLine(t.Context(), s.id(0), "hello"); !errs.Is(err, errs.Unavailable) {
+		t.Errorf("typed: %v", err)
+	}
+	if a, err := s.local().Agent(t.Context()); err != nil || a.Held != 2 || a.Instances[fleet.Offline] != 2 {
+		t.Errorf("agent %+v, %v", a, err)
+	}
+	s.etcd.Restart(t)
+	for id, was := range before {
+		s.await(id, "a run after the restart", func(st fleet.Status) bool { return st.State == fleet.Online && st.PID != was.PID })
+	}
+	if a, err := s.local().Agent(t.Context()); err != nil || a.Held != 0 {
+		t.Errorf("agent %+v, %v", a, err)
+	}
+}
+
 func TestAStopOnTheNodeHoldsUntilTheStoreIsBackAndIsReportedThen(t *testing.T) {
 	s := newSite(t)
 	kill := s.spawn()

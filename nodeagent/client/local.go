@@ -35,6 +35,9 @@ type Agent struct {
 	Instances map[fleet.State]int `json:"instances"`
 	// Orphans run without a record in the store.
 	Orphans int `json:"orphans"`
+	// Held is how many instances wait for the node to join, since the host was
+	// restarted or the data directory is a copy.
+	Held int `json:"held,omitempty"`
 	// LocalRestarts is how many runs this agent began in place by itself.
 	LocalRestarts int `json:"localRestarts"`
 	// Unwritten is how many statuses the store does not have yet, UnwrittenSince since

@@ -40,6 +40,9 @@ func (c *localCommand) describe(a client.Agent, now time.Time) error {
 	row("etcd", "%s", etcd(a.Etcd, now))
 	row("session", "%s", session(a.Etcd))
 	row("instances", "%s", counts(a))
+	if a.Held > 0 {
+		row("held", "%d until the node has joined: the host was restarted or this data directory is a copy, so what the journal says may run elsewhere", a.Held)
+	}
 	if a.Unwritten > 0 {
 		row("not reported", "%d statuses that etcd does not have yet, the oldest from %s", a.Unwritten, ago(a.UnwrittenSince, now))
 	}

@@ -98,7 +98,7 @@ func (c *Controller) Run(ctx context.Context) {
 	driving, stop := context.WithCancel(ctx)
 	var drivers, others sync.WaitGroup
 	c.mu.Lock()
-	c.start = func(i *supervise.Instance) { drivers.Go(func() { i.Run(driving) }) }
+	c.start = func(i *supervise.Instance) { i.Release(); drivers.Go(func() { i.Run(driving) }) }
 	for _, i := range c.instances {
 		c.start(i)
 	}

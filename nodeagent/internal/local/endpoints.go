@@ -39,6 +39,11 @@ func readAgent(c Config, started time.Time) endpoint.Endpoint {
 				SessionAlive: contact.Epoch != 0, Epoch: contact.Epoch, Cluster: contact.Cluster, Problem: contact.Problem,
 			},
 		}
+		for _, l := range c.Instances.Live() {
+			if l.Held {
+				a.Held++
+			}
+		}
 		a.Unwritten, a.UnwrittenSince = c.Instances.Unwritten()
 		return a, nil
 	}

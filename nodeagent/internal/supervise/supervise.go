@@ -29,7 +29,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
 )
 
-// Kit is what all instances of an agent share. Every field but Rebooted is required.
+// Kit is what all instances of an agent share. Every field but Rebooted and Held is required.
 type Kit struct {
 	Runtime   runtime.Runtime
 	Journal   *journal.Journal
@@ -40,6 +40,8 @@ type Kit struct {
 	BootID string
 	// Rebooted is true when the host was restarted since the agent before this one.
 	Rebooted bool
+	// Held is true when journalled instances wait for the node to join; see Live.
+	Held bool
 	// Host is what environments take over from the host.
 	Host workspace.Host
 	// APIURL is the gateway's address as seen by instances.
@@ -121,6 +123,10 @@ type Live struct {
 	Grace time.Duration
 	// Orphan is true when the store has no record of it.
 	Orphan bool
+	// Held is true while nothing is done with it, since the host was restarted or the
+	// data directory is a copy: what its journal says may run elsewhere. It is shown as
+	// OFFLINE then.
+	Held bool
 	// Report is what the instance last said from inside.
 	Report fleet.InstanceReport
 	// Said is the state it last gave itself; empty when it never did.
@@ -141,16 +147,31 @@ func Restore(kit *Kit, e journal.Entry) *Instance {
 	i := New(kit, e.Machine.Placement.Instance)
 	i.entry = e
 	i.live.follow(e.Machine)
+	i.live.Held = kit.Held && e.Machine.Status.State != "" && !e.Machine.Status.State.Terminal()
 	i.Send(machine.Recovered{})
 	return i
+}
+
+// Release ends the hold on an instance that is about to be run.
+func (i *Instance) Release() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.live.Held = false
 }
 
 // Send gives the instance an event. It never blocks.
 func (i *Instance) Send(e machine.Event) { i.post(message{event: e}) }
 
+const held = "the host was restarted or this data directory is a copy: nothing is done with it before the node has joined"
+
+var errHeld = errs.New(errs.Unavailable, "%s. Nothing of it runs here meanwhile: have etcd back, and it can be stopped", held)
+
 // Order gives the instance an event and returns when what it decides is journalled
-// and under way. Unavailable when ctx ends first.
+// and under way. Unavailable when ctx ends first, and while the instance is held.
 func (i *Instance) Order(ctx context.Context, e machine.Event) error {
+	if i.Live().Held {
+		return errHeld
+	}
 	m := message{event: e, handled: make(chan struct{})}
 	i.post(m)
 	select {
@@ -379,7 +400,11 @@ func (i *Instance) forget() {
 func (i *Instance) Live() Live {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.live
+	l := i.live
+	if l.Held {
+		l.Status.State, l.Status.Reason, l.Status.Message, l.Status.PID = fleet.Offline, fleet.ReasonNoSession, held, 0
+	}
+	return l
 }
 
 // Heartbeat takes what the instance says of itself. Conflict when it does not run.
@@ -404,8 +429,11 @@ func (i *Instance) WriteLine(line string) error {
 		return errs.Field("line", "must not contain control characters other than tab")
 	}
 	i.mu.Lock()
-	p, state := i.console, i.live.Status.State
+	p, state, isHeld := i.console, i.live.Status.State, i.live.Held
 	i.mu.Unlock()
+	if isHeld {
+		return errHeld
+	}
 	if p == nil {
 		return errs.New(errs.Conflict, "the instance is %s: nothing reads its console", state)
 	}
