@@ -8,6 +8,7 @@
 //
 //	DATA/lock, holder    the agent's hold on the directory, and who had it last
 //	DATA/uuid            the node's identity
+//	DATA/past            which past of the store was seen last; see journal.Past
 //	DATA/deadline        until when exclusive instances may run; read by their guards
 //	DATA/agent.sock      the break-glass interface, for the host's own operators
 //	DATA/journal/        what was begun, one file per instance

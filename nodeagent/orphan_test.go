@@ -15,6 +15,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/nodeagent"
+	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 // stray leaves a running instance without journal and record, and no agent.
@@ -145,6 +146,36 @@ func TestAnOrphanIsLeftAloneWhile(t *testing.T) {
 			s.order("bbbbbb", 1, fleet.OrderKill)
 			s.awaitState("aaaaaa", 2, fleet.Stopped)
 			awaitGone(t, pid)
+		})
+	}
+}
+
+func TestWhatIsYoungerThanARestoredBackupIsLeftAlone(t *testing.T) {
+	for name, ttl := range map[string]time.Duration{"the session is in the backup": time.Minute, "the node joins anew": 2 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			reg := prometheus.NewRegistry()
+			s.start(func(c *nodeagent.Config) { taking(c); c.Metrics, c.OrphanGrace, c.SessionTTL = reg, time.Second, ttl })
+			s.place("bbbbbb", 1, basic("sleep 1000"), 0)
+			older := s.awaitState("bbbbbb", 1, fleet.Online).PID
+			s.etcd.Stop()
+			backup := s.etcd.Backup(t)
+			s.etcd.Restart(t)
+			s.awaitAgent("reached again", func(a client.Agent) bool { return a.Etcd.SessionAlive && a.Unwritten == 0 })
+			s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+			younger := s.awaitState("aaaaaa", 1, fleet.Online).PID
+			for n := range 20 { // as a fleet goes on
+				s.write(store.IntentKey(s.id(n)), fleet.Intent{ID: s.id(n), Group: "lobby", Name: "lobby-1", Desired: fleet.DesiredStopped})
+			}
+			s.etcd.Stop()
+			s.etcd.Restore(t, backup)
+			s.etcd.Restart(t)
+			awaitOrphans(t, reg, 1)
+			waited := time.Now()
+			eventually(t, "more than its grace to pass", func() (string, bool) { return "", time.Since(waited) > 2*time.Second })
+			if !alive(younger) || !alive(older) {
+				t.Error("the backup's lack of a record ended it")
+			}
 		})
 	}
 }

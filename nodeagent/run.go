@@ -125,10 +125,11 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 		File: until, Boot: cfg.BootID, Ending: func(s deadline.Stage) { p.controller.Ending(s) }, Log: cfg.Log,
 		TTL: max(time.Second, cmp.Or(cfg.SessionTTL, store.DefaultTTL).Truncate(time.Second)), // as etcd counts it
 	})
+	past := j.Past(rand.Text, cfg.Log)
 	p.member = membership.New(membership.Config{
 		Store: cfg.Store, Record: a.record(j.UUID(), listener), Holder: j.Holder(), TTL: cfg.SessionTTL, Log: cfg.Log,
-		Joining: p.tenure.Joining,
-		Joined:  func(s *store.Session) { p.tenure.Joined(s); p.controller.Joined(s.Fence()); a.markReady() },
+		Wrote: past.Wrote, Joining: p.tenure.Joining,
+		Joined: func(s *store.Session) { p.tenure.Joined(s); p.controller.Joined(s.Fence()); a.markReady() },
 	})
 	remains, err := found(rt, dir)
 	if err != nil {
@@ -139,12 +140,12 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 		Kit: supervise.Kit{
 			Runtime: rt, Journal: j, Workspace: workspace.New(dir, cache), DataDir: dir, BootID: cfg.BootID,
 			Rebooted: j.Rebooted(), Held: j.Moved(), Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
-			Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: tree.Dir(), Owner: j.UUID()},
+			Past: past.Name, Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: tree.Dir(), Owner: j.UUID()},
 		},
 	}, entries)
 	p.orphans = orphan.New(orphan.Config{
 		Store: cfg.Store, Node: p.member.Node, Session: func() bool { _, ok := p.member.Fence(); return ok },
-		Instances: p.controller, Runtime: rt, Found: remains, Root: dir, RunDir: p.controller.RunDir,
+		Instances: p.controller, Runtime: rt, Past: past, Found: remains, Root: dir, RunDir: p.controller.RunDir,
 		Grace: cfg.OrphanGrace, Log: cfg.Log,
 	})
 	p.reporter = report.New(report.Config{

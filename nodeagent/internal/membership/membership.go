@@ -48,6 +48,9 @@ type Config struct {
 	Holder string
 	// TTL is how long the session outlives the agent. 0 means store.DefaultTTL.
 	TTL time.Duration
+	// Wrote is called when the node's record was written at a revision, in place of the
+	// one of a revision before, 0 for none.
+	Wrote func(before, rev int64)
 	// Joining is called before the session of a predecessor is revoked; an error keeps it.
 	Joining func() error
 	// Joined is called with each new session.
@@ -288,8 +291,10 @@ func (m *Member) write(ctx context.Context, change func(*fleet.Node)) error {
 			record.BlockedPorts = slices.DeleteFunc(slices.Clone(old.BlockedPorts), func(b fleet.BlockedPort) bool { return b.Until.Before(now) })
 		}
 		change(&record)
-		_, err = m.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(key, record, old.ModRev)}})
+		var rev int64
+		rev, err = m.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(key, record, old.ModRev)}})
 		if err == nil {
+			m.cfg.Wrote(old.ModRev, rev)
 			m.mu.Lock()
 			m.record = record
 			m.mu.Unlock()

@@ -10,8 +10,8 @@
 //
 //   - Under a living session the store was asked and has neither a placement here
 //     nor an intent, when the grace begins and again when it has passed.
-//   - The store has known this node since before the process was started: an
-//     emptied one, or another cluster's, has not.
+//   - The store has lost nothing since the run began, as far as can be told: it is
+//     neither emptied nor another cluster's nor from a backup. See Past.
 //   - Few are concerned: where a large part of all that runs seems to have no
 //     record, the store is doubted and not the processes.
 package orphan
@@ -20,8 +20,6 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
@@ -65,6 +63,7 @@ type Config struct {
 	Session   func() bool
 	Instances Instances
 	Runtime   runtime.Runtime
+	Past      Past
 	// Found is what was found living at the start.
 	Found map[fleet.InstanceID]runtime.Found
 	// Root is the data directory, RunDir an instance's directory of its run.
@@ -113,6 +112,9 @@ func (k *Keeper) Run(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
+	var rewinding sync.WaitGroup
+	defer rewinding.Wait()
+	rewinding.Go(func() { k.followRewinds(ctx) })
 	every := lookEvery
 	if k.cfg.Grace > 0 {
 		every = min(every, k.cfg.Grace/20)
@@ -140,7 +142,7 @@ func (k *Keeper) look(ctx context.Context) {
 	for _, id := range candidates {
 		if first, ok := k.confirm(ctx, id); ok {
 			known[id] = first
-			if k.cfg.Grace > 0 && time.Since(first) >= k.cfg.Grace && k.youngerThanNode(id) {
+			if k.cfg.Grace > 0 && time.Since(first) >= k.cfg.Grace && k.remembered(id) {
 				due = append(due, id)
 			}
 		}
@@ -224,13 +226,6 @@ func (k *Keeper) recorded(ctx context.Context, id fleet.InstanceID) (bool, error
 		return false, errNoSession
 	}
 	return false, nil
-}
-
-// youngerThanNode reports whether the run began when the store knew this node
-// already. A store that was emptied since cannot order anything by what it lacks.
-func (k *Keeper) youngerThanNode(id fleet.InstanceID) bool {
-	fi, err := os.Stat(filepath.Join(k.cfg.RunDir(id), "pid"))
-	return err == nil && fi.ModTime().After(k.cfg.Node().JoinedAt)
 }
 
 // doubts reports whether too much has no record to be believed.

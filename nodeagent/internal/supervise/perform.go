@@ -154,6 +154,7 @@ func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
 	if err := os.MkdirAll(filepath.Dir(spec.LogPath), 0o750); err != nil {
 		return fail(diskOr(fleet.ReasonStartFailed, err), err)
 	}
+	i.notePast(spec.RunDir)
 	p, g, err := i.startSecured(ctx, within, e.Machine, spec)
 	if errors.Is(err, errNoSession) {
 		return message{event: machine.Withheld{Run: run}}
@@ -166,6 +167,16 @@ func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
 		return fail(diskOr(fleet.ReasonStartFailed, err), err)
 	}
 	return message{process: p, guard: g, event: machine.Started{Run: run, PID: p.Identity().Server.PID, At: time.Now().UTC()}}
+}
+
+// notePast notes under which past of the store the run begins. One that cannot be
+// noted is never taken for one that the store should know.
+func (i *Instance) notePast(runDir string) {
+	path := filepath.Join(runDir, journal.PastFile)
+	err := errors.Join(os.MkdirAll(runDir, 0o700), os.WriteFile(path, []byte(i.kit.Past()), 0o600))
+	if err != nil {
+		i.log.Warn("the store's past is not noted", "error", errors.Join(err, os.RemoveAll(path)))
+	}
 }
 
 func allPorts(p fleet.Placement) []int {

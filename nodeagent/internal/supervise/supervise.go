@@ -55,6 +55,8 @@ type Kit struct {
 	Claim func(ctx context.Context, p fleet.Placement) error
 	// Block tells the scheduler that a stranger holds a port.
 	Block func(ctx context.Context, port int)
+	// Past names the store's present past, for what is started; see journal.Past.
+	Past func() string
 	// Tenure is until when exclusive instances may run, Guards runs their guards.
 	Tenure *deadline.Keeper
 	Guards *guard.Post

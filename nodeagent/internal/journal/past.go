@@ -1,0 +1,80 @@
+package journal
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// PastFile is where a run's directory says under which past the run began.
+const PastFile = "past"
+
+// Past is which history of the store this directory has been part of, without a
+// look at any clock. Its name changes whenever the store turns out to be another
+// one, emptied, or from a backup. A run notes the name it began under: only while
+// that is still the name can the store be expected to know of the run.
+type Past struct {
+	path    string
+	newName func() string
+	log     *slog.Logger
+
+	mu   sync.Mutex
+	name string
+	// last is the revision of the node's record as this directory wrote it last; 0 before.
+	last int64
+}
+
+// Past is the directory's. One that cannot be read begins anew.
+func (j *Journal) Past(newName func() string, log *slog.Logger) *Past {
+	p := &Past{path: filepath.Join(filepath.Dir(j.dir), PastFile), newName: newName, log: log}
+	b, err := os.ReadFile(p.path)
+	if err == nil {
+		_, err = fmt.Sscanf(string(b), "%s %d\n", &p.name, &p.last)
+	}
+	if err != nil || !identityForm.MatchString(p.name) {
+		p.name, p.last = newName(), 0
+	}
+	return p
+}
+
+// Name is the present past's name.
+func (p *Past) Name() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.name
+}
+
+// Wrote tells that the node's record was written at a revision, in place of the one
+// of a revision before, 0 for none. Nobody else writes it: where that is not the one
+// written last, the store has forgotten something.
+func (p *Past) Wrote(before, rev int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if before != p.last {
+		p.turn()
+	}
+	p.last = rev
+	p.keep()
+}
+
+// Rewound tells that the store went back in time.
+func (p *Past) Rewound() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turn()
+	p.keep()
+}
+
+func (p *Past) turn() {
+	p.name = p.newName()
+	p.log.Warn("the store does not remember all it was told: nothing that was begun before is stopped for want of a record")
+}
+
+// keep writes the file. What it does not say then costs the next agent certainty, no more.
+func (p *Past) keep() {
+	if err := replace(p.path, fmt.Appendf(nil, "%s %d\n", p.name, p.last), flushed); err != nil {
+		p.log.Warn("which past of the store this directory has seen is not noted", "error", err)
+	}
+}
