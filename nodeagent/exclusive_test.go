@@ -463,6 +463,14 @@ func TestADirectoryThatBelongsToALaterRunIsLeftAlone(t *testing.T) {
 	p.awaitState(p.one, 2, fleet.Stopped)
 	lock := filepath.Join(p.home, ".orrery-lock")
 
+	b, err := os.ReadFile(lock)
+	if err == nil { // it was another node that had it, on the same storage
+		uuid, _ := os.ReadFile(filepath.Join(p.dir, "uuid"))
+		err = os.WriteFile(lock, []byte(strings.Replace(string(b), strings.TrimSpace(string(uuid)), "another", 1)), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	other := p.site.id(3) // placed before, as by a clock and an owner of the past
 	p.write(store.PlanKey(beating(exclusive).Digest()), fleet.StoredPlan{Plan: beating(exclusive), TouchedAt: time.Now()})
 	p.write(store.PlacementKey(node, other), fleet.Placement{

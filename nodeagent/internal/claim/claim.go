@@ -4,8 +4,11 @@
 //
 // Invariants:
 //   - What a directory was claimed by only rises: by generation and placement epoch
-//     for one instance, by epoch and time of placement for instances that have had
-//     the directory one after the other.
+//     for one instance, by epoch and revision of the placement for instances that
+//     have had the directory one after the other on several nodes.
+//   - On one data directory instances follow each other in any order: there is one
+//     agent on it, and the lock tells whether anything of the holder runs. So an etcd
+//     that was rebuilt, and counts anew, bars no node from its own directories.
 //   - While a run lives its processes hold a lock on the file, inherited from the
 //     agent that started them. Nobody else takes the directory as long as the file's
 //     system honours that, on one host always.
@@ -36,8 +39,10 @@ const FileName = ".orrery-lock"
 type Claim struct {
 	Instance   fleet.InstanceID `json:"instance"`
 	Generation int64            `json:"generation"`
-	// Epoch and PlacedAt are the placement's.
+	// Epoch, Rev and PlacedAt are the placement's. Rev is 0 where it is not known, since
+	// an earlier agent read it; then the clock has to do.
 	Epoch    int64        `json:"epoch"`
+	Rev      int64        `json:"rev,omitempty"`
 	PlacedAt time.Time    `json:"placedAt"`
 	Node     fleet.NodeID `json:"node"`
 	// DataUUID identifies the data directory of the node's agent.
@@ -47,7 +52,7 @@ type Claim struct {
 // Of is the claim of a placement on the node whose data directory is given.
 func Of(p fleet.Placement, dataUUID string) Claim {
 	return Claim{
-		Instance: p.Instance, Generation: p.Generation, Epoch: p.Epoch, PlacedAt: p.PlacedAt.UTC(),
+		Instance: p.Instance, Generation: p.Generation, Epoch: p.Epoch, Rev: p.ModRev, PlacedAt: p.PlacedAt.UTC(),
 		Node: p.Node, DataUUID: dataUUID,
 	}
 }
@@ -58,11 +63,15 @@ func (c Claim) String() string {
 }
 
 // yields reports whether the holder's claim gives way to c: an older one does, and
-// the very same, as for a restart in place.
+// the very same, as for a restart in place. Nothing of the holder runs on this host.
 func (holder Claim) yields(c Claim) bool {
 	switch {
+	case holder.Instance != c.Instance && holder.DataUUID == c.DataUUID:
+		return true
 	case holder.Instance != c.Instance && holder.Epoch != c.Epoch:
 		return holder.Epoch < c.Epoch
+	case holder.Instance != c.Instance && holder.Rev != 0 && c.Rev != 0:
+		return holder.Rev < c.Rev
 	case holder.Instance != c.Instance:
 		return holder.PlacedAt.Before(c.PlacedAt)
 	case holder.Generation != c.Generation:
@@ -112,7 +121,10 @@ func (l *Lock) claim(path string, c Claim) error {
 		return err
 	case holder != nil && !holder.yields(c):
 		return taken(path, c, holder, "which came later or is another copy: if that one is lost for good, remove the file")
-	case holder != nil && *holder == c:
+	case holder != nil && holder.Instance == c.Instance && holder.Generation == c.Generation && holder.Epoch == c.Epoch && c.Rev == 0:
+		c.Rev = holder.Rev // it is the same placement
+	}
+	if holder != nil && *holder == c {
 		return nil
 	}
 	return l.write(c)

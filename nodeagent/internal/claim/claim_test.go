@@ -17,11 +17,19 @@ import (
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 func one(change func(*Claim)) Claim {
-	c := Claim{Instance: "aaaaaa", Generation: 2, Epoch: 10, PlacedAt: noon, Node: "n1", DataUUID: "u1"}
+	c := Claim{Instance: "aaaaaa", Generation: 2, Epoch: 10, Rev: 20, PlacedAt: noon, Node: "n1", DataUUID: "u1"}
 	if change != nil {
 		change(&c)
 	}
 	return c
+}
+
+// other is a change to another instance on another node.
+func other(change func(*Claim)) func(*Claim) {
+	return func(c *Claim) {
+		c.Instance, c.Generation, c.Node, c.DataUUID = "bbbbbb", 9, "n2", "u2"
+		change(c)
+	}
 }
 
 func take(t *testing.T, dir string, c Claim) {
@@ -48,9 +56,12 @@ func TestWhoMayFollowWhom(t *testing.T) {
 		{"the same generation of another node", func(c *Claim) { c.Node = "n2" }, false},
 		{"the same generation of another data directory", func(c *Claim) { c.DataUUID = "u2" }, false},
 		{"another instance placed under a later owner", func(c *Claim) { c.Instance, c.Generation, c.Epoch = "bbbbbb", 1, 11 }, true},
-		{"another instance placed later", func(c *Claim) { c.Instance, c.Generation, c.PlacedAt = "bbbbbb", 1, noon.Add(1) }, true},
-		{"another instance placed earlier", func(c *Claim) { c.Instance, c.Generation, c.PlacedAt = "bbbbbb", 9, noon.Add(-1) }, false},
-		{"another instance placed under an earlier owner", func(c *Claim) { c.Instance, c.Epoch, c.PlacedAt = "bbbbbb", 9, noon.Add(1) }, false},
+		{"another instance placed later elsewhere, the clock was set back", other(func(c *Claim) { c.Rev, c.PlacedAt = 21, noon.Add(-1) }), true},
+		{"another instance placed earlier elsewhere, the clock was set back", other(func(c *Claim) { c.Rev, c.PlacedAt = 19, noon.Add(1) }), false},
+		{"another instance placed later elsewhere as far as known", other(func(c *Claim) { c.Rev, c.PlacedAt = 0, noon.Add(1) }), true},
+		{"another instance placed earlier elsewhere as far as known", other(func(c *Claim) { c.Rev, c.PlacedAt = 0, noon.Add(-1) }), false},
+		{"another instance placed elsewhere under an earlier owner", other(func(c *Claim) { c.Epoch, c.PlacedAt = 9, noon.Add(1) }), false},
+		{"another instance of this data directory, under an etcd that counts anew", func(c *Claim) { c.Instance, c.Generation, c.Epoch, c.Rev = "bbbbbb", 1, 2, 3 }, true},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -79,11 +90,13 @@ func TestOfTwoClaimsAtMostOneMayFollowTheOther(t *testing.T) {
 			Generation: rapid.Int64Range(1, 3).Draw(t, name+" generation"), Epoch: rapid.Int64Range(0, 2).Draw(t, name+" epoch"),
 			PlacedAt: noon.Add(time.Duration(rapid.IntRange(0, 2).Draw(t, name+" placed"))),
 			Node:     rapid.SampledFrom([]fleet.NodeID{"n1", "n2"}).Draw(t, name+" node"),
+			DataUUID: rapid.SampledFrom([]string{"u1", "u2"}).Draw(t, name+" directory"), Rev: rapid.Int64Range(0, 2).Draw(t, name+" revision"),
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := draw(t, "a"), draw(t, "b")
 		same := a.Instance == b.Instance && a.Generation == b.Generation && a.Epoch == b.Epoch && a.Node == b.Node
+		same = same || a.Instance != b.Instance && a.DataUUID == b.DataUUID // the lock alone decides
 		if a.yields(b) && b.yields(a) && !same {
 			t.Fatalf("%+v and %+v follow each other", a, b)
 		}
