@@ -66,6 +66,7 @@ func (t *step) exited(e Exited) {
 	if e.Run != t.Run || !t.Alive {
 		return
 	}
+	t.ran = e.Ran
 	t.gone(e.Exit, cause{expired: e.Expired}, e.At)
 }
 
@@ -101,15 +102,19 @@ func (t *step) gone(exit fleet.Exit, c cause, at time.Time) {
 	}
 }
 
-// count notes a crash.
+// count notes a crash. The host's clock may have been set since the ones before: what
+// seems to lie ahead is as recent as what lies as far behind.
 func (t *step) count(at time.Time) {
-	if !t.Status.StartedAt.IsZero() && at.Sub(t.Status.StartedAt) > calm {
+	if t.ran == 0 && !t.Status.StartedAt.IsZero() {
+		t.ran = at.Sub(t.Status.StartedAt)
+	}
+	if t.ran > calm {
 		t.Level = 0
 	}
 	t.Level++
 	recent := []time.Time{at}
 	for _, c := range slices.Backward(t.Crashes) {
-		if at.Sub(c) < CrashWindow {
+		if at.Sub(c).Abs() < CrashWindow {
 			recent = append(recent, c)
 		}
 	}
@@ -192,7 +197,7 @@ func (t *step) recovered() {
 	case t.Phase == Barred:
 		t.do(AwaitSession{Run: t.Run})
 	case t.Phase == Waiting:
-		t.do(Wake{Run: t.Run, Timer: RestartTimer, After: max(t.ResumeAt.Sub(t.now), 0)})
+		t.do(Wake{Run: t.Run, Timer: RestartTimer, After: min(max(t.ResumeAt.Sub(t.now), 0), pause(t.Level))})
 	case out == Preparer && t.Phase == Stopping:
 		t.Out = ""
 		t.end(t.Halt.State, t.Halt.Reason, t.Halt.Message, nil, t.now)
@@ -222,7 +227,8 @@ func (t *step) found(e Found) {
 		t.show(fleet.Online, fleet.ReasonAdopted, "")
 	default:
 		limit := time.Duration(t.Plan.StartupTimeoutSeconds) * time.Second
-		t.awaitReady(limit - t.now.Sub(t.Status.StartedAt))
+		left := max(limit-t.now.Sub(t.Status.StartedAt), readyAgain) // it may have become ready while nobody looked
+		t.awaitReady(min(left, limit))
 	}
 }
 

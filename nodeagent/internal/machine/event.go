@@ -100,6 +100,8 @@ type Exited struct {
 	Run  int
 	Exit fleet.Exit
 	At   time.Time
+	// Ran is how long it ran by a clock that nobody sets; 0 when that is not known.
+	Ran time.Duration
 	// Expired is true when its guard ended it, since the session could have expired.
 	Expired bool
 }

@@ -320,3 +320,42 @@ func TestWithoutItsTokenAnInstanceIsPreparedAnew(t *testing.T) {
 	s.state.TokenHash = ""
 	s.on(machine.Elapsed{Run: 1, Timer: machine.RestartTimer}).did(machine.Prepare{Run: 2})
 }
+
+func TestAClockThatWasSetBackOrAheadHoldsNothingUpAndEndsNothing(t *testing.T) {
+	slow := func(p *fleet.Plan) {
+		restarting(p)
+		p.Readiness.Type, p.StartupTimeoutSeconds = fleet.ReadyPort, 60
+	}
+	after := func(s *script) time.Duration {
+		for _, e := range s.last {
+			if w, ok := e.(machine.Wake); ok {
+				return w.After
+			}
+		}
+		t.Errorf("no wake among %v", s.last)
+		return 0
+	}
+	for _, ahead := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			s := running(t, slow).on(exited(1, 1))
+			s.now = s.now.Add(ahead)
+			if d := after(s.on(machine.Recovered{})); d < 0 || d > time.Second {
+				t.Errorf("the next run in place waits %v", d)
+			}
+			s = running(t, slow)
+			s.now = s.now.Add(ahead)
+			if d := after(s.on(machine.Recovered{}, machine.Found{Run: 1, PID: 7})); d < time.Second || d > time.Minute {
+				t.Errorf("readiness is overdue in %v", d)
+			}
+			s = running(t, slow)
+			for run := 1; run < machine.GiveUp; run++ {
+				end := exited(run, 1)
+				end.At, end.Ran = epoch.Add(time.Duration(run)*ahead), time.Second
+				s.on(end, machine.Elapsed{Run: run, Timer: machine.RestartTimer}, started(run+1))
+			}
+			if s.state.Level != machine.GiveUp-1 {
+				t.Errorf("counted %d crashes in a row, want %d", s.state.Level, machine.GiveUp-1)
+			}
+		})
+	}
+}

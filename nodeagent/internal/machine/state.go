@@ -88,6 +88,10 @@ const (
 	calm        = 10 * time.Minute
 )
 
+// readyAgain is how long an adopted process may show that it is ready, whatever is
+// left of its time by a clock that may have been set.
+const readyAgain = 10 * time.Second
+
 // pause is the time before the run after the level-th crash in a row.
 func pause(level int) time.Duration {
 	return min(firstPause<<min(max(level-1, 0), 10), maxPause)

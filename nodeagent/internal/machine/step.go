@@ -67,6 +67,8 @@ type step struct {
 	State
 	now     time.Time
 	effects []Effect
+	// ran is how long the process ran that has gone; 0 when that is not known.
+	ran time.Duration
 }
 
 func (t *step) do(e Effect) { t.effects = append(t.effects, e) }

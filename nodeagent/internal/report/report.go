@@ -81,16 +81,17 @@ func (r *Reporter) Run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		now := r.look(time.Now())
+		at := time.Now() // the report's own time has lost the monotonic reading
+		now := r.look(at)
 		fence, ok := r.cfg.Fence()
 		if !ok || (fence.Epoch() == r.epoch && !Differs(r.written, now, r.cfg.Capacity)) {
 			continue
 		}
-		r.count(ctx, now.At)
-		if now.At.Sub(r.writtenAt) < r.interval {
+		r.count(ctx, at)
+		if at.Sub(r.writtenAt) < r.interval {
 			continue
 		}
-		r.writtenAt = now.At
+		r.writtenAt = at
 		if err := r.write(ctx, fence, now); err != nil && ctx.Err() == nil {
 			r.cfg.Log.Debug("report not written", "error", err)
 		}

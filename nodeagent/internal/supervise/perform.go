@@ -166,7 +166,8 @@ func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
 	if err != nil {
 		return fail(diskOr(fleet.ReasonStartFailed, err), err)
 	}
-	return message{process: p, guard: g, event: machine.Started{Run: run, PID: p.Identity().Server.PID, At: time.Now().UTC()}}
+	now := time.Now()
+	return message{process: p, guard: g, began: now, event: machine.Started{Run: run, PID: p.Identity().Server.PID, At: now.UTC()}}
 }
 
 // notePast notes under which past of the store the run begins. One that cannot be
@@ -258,7 +259,7 @@ func ending(run int, exit runtime.Exit) machine.Event {
 	return machine.Lost{Run: run, Rebooted: exit.Rebooted}
 }
 
-func exitEvent(run int, e runtime.Exit) machine.Event {
+func exitEvent(run int, e runtime.Exit) machine.Exited {
 	at := e.At
 	if at.IsZero() {
 		at = time.Now()

@@ -84,6 +84,7 @@ type Instance struct {
 	// Owned by Run's goroutine.
 	entry   journal.Entry
 	process runtime.Process
+	began   time.Time    // when this agent started it, by the monotonic clock; zero for an adopted one
 	guard   *guard.Guard // of an exclusive instance's process
 	guards  int          // how many of them were replaced
 	timer   *time.Timer
@@ -110,7 +111,9 @@ type message struct {
 	event   machine.Event
 	process runtime.Process
 	guard   *guard.Guard
-	token   string
+	// began is when process was started, by the monotonic clock; zero for an adopted one.
+	began time.Time
+	token string
 	// handled is closed once the event was handled; nil when nobody waits for that.
 	handled chan struct{}
 }
@@ -215,7 +218,11 @@ func (i *Instance) Run(ctx context.Context) {
 			p := i.process
 			i.setProcess(nil)
 			i.dismiss()
-			i.handle(ctx, message{event: exitEvent(i.entry.Machine.Run, p.Exit())})
+			end := exitEvent(i.entry.Machine.Run, p.Exit())
+			if !i.began.IsZero() {
+				end.Ran = time.Since(i.began)
+			}
+			i.handle(ctx, message{event: end})
 		case <-i.unguarded():
 			i.reguard(ctx)
 		case <-i.timer.C:
@@ -290,7 +297,7 @@ func (i *Instance) advance(m message) []machine.Effect {
 	i.entry.Machine = next
 	if m.process != nil {
 		i.setProcess(m.process)
-		i.guard, i.guards = m.guard, 0
+		i.guard, i.guards, i.began = m.guard, 0, m.began
 		i.entry.Process, i.entry.ProcessRun = m.process.Identity(), next.Run
 	}
 	if m.token != "" {
