@@ -169,6 +169,30 @@ func TestALocalStopWhileTheStoreAnswersIsReportedAtOnce(t *testing.T) {
 	}
 }
 
+func TestALocalStopThatIsNotJournalledIsNotAnsweredAsIfItWere(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	for n := range 3 {
+		s.place(s.id(n), 1, basic("sleep 1000"), 0)
+		s.awaitState(s.id(n), 1, fleet.Online)
+	}
+	for n := range 2 {
+		if err := os.Mkdir(s.entryPath(s.id(n))+".tmp", 0o700); err != nil { // in the way of the entry
+			t.Fatal(err)
+		}
+	}
+	if answer, err := s.local().Stop(t.Context(), client.Stop{Instances: []fleet.InstanceID{s.id(0)}}); !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), "not be journalled") {
+		t.Errorf("answer %+v, %v", answer, err)
+	}
+	answer, err := s.local().Stop(t.Context(), client.Stop{Instances: []fleet.InstanceID{s.id(1), s.id(2)}})
+	if err != nil || len(answer.Instances) != 1 || answer.Instances[0].ID != s.id(2) || len(answer.Problems) != 1 || answer.Problems[0].ID != s.id(1) {
+		t.Errorf("answer %+v, %v", answer, err)
+	}
+	for n := range 3 { // it is under way all the same
+		s.awaitState(s.id(n), 1, fleet.Stopped)
+	}
+}
+
 func killed(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {

@@ -81,8 +81,17 @@ type Stop struct {
 type Stopping struct {
 	// Instances are those that were told, as they stood then; what had ended before is left out.
 	Instances []Instance `json:"instances"`
+	// Problems are those it is not sure of, by name and id; where there are only such, the call fails.
+	Problems []Problem `json:"problems,omitempty"`
 	// Note says what the control plane will make of it.
 	Note string `json:"note"`
+}
+
+// Problem is why an order is not sure to be carried out.
+type Problem struct {
+	ID      fleet.InstanceID `json:"id"`
+	Name    string           `json:"name"`
+	Message string           `json:"message"`
 }
 
 // Local calls the agent of a data directory on the same host through its socket:
@@ -115,7 +124,7 @@ func (l *Local) Instances(ctx context.Context) ([]Instance, error) {
 }
 
 // Stop has instances stopped. NotFound names those that are not on the node; then
-// nothing is stopped.
+// nothing is stopped. Unavailable when none of them is sure to be.
 func (l *Local) Stop(ctx context.Context, s Stop) (Stopping, error) {
 	var out Stopping
 	err := wire.Call(ctx, l.http, wire.Request{Method: http.MethodPost, URL: l.base + "/v1/stop", Body: s}, &out)

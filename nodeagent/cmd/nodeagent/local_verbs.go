@@ -104,6 +104,9 @@ func (c *localCommand) stop(ctx context.Context) error {
 		for _, i := range answer.Instances {
 			fmt.Fprintf(c.stdout, "stopping %s (%s)\n", i.Name, i.ID)
 		}
+		for _, p := range answer.Problems {
+			fmt.Fprintf(c.stderr, "%s (%s): %s\n", p.Name, p.ID, p.Message)
+		}
 		if len(answer.Instances) == 0 {
 			fmt.Fprintln(c.stdout, "nothing to stop: what was named has ended already")
 			return nil
@@ -116,9 +119,12 @@ func (c *localCommand) stop(ctx context.Context) error {
 		}
 	}
 	if c.json {
-		return c.print(answer)
+		err = c.print(answer)
 	}
-	return nil
+	if n := len(answer.Problems); n > 0 && err == nil {
+		err = errs.New(errs.Unavailable, "%d of %d are not sure to stop", n, n+len(answer.Instances))
+	}
+	return err
 }
 
 // awaitEnds waits until instances have ended or are forgotten, and notes how they stand then.

@@ -1,12 +1,14 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"time"
 
 	"github.com/go-kit/kit/endpoint"
 
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/api"
@@ -62,12 +64,18 @@ func stop(c Config) endpoint.Endpoint {
 		defer cancel()
 		out := client.Stopping{Instances: []client.Instance{}, Note: note(c.Contact(now).Reachable)}
 		for _, id := range chosen {
-			if err := c.Instances.StopLocally(ctx, id, by, r.Force); err != nil {
-				return nil, err
+			stopping := c.Instances.StopLocally(ctx, id, by, r.Force)
+			if stopping == nil {
+				out.Instances = append(out.Instances, api.View(all[id], now))
+				continue
 			}
-			out.Instances = append(out.Instances, api.View(all[id], now))
+			err = cmp.Or(err, stopping)
+			out.Problems = append(out.Problems, client.Problem{ID: id, Name: all[id].Name, Message: errs.MessageOf(stopping)})
 		}
-		c.Log.Warn("instances stopped on the node itself", "by", by, "instances", ids(chosen), "force", r.Force)
+		c.Log.Warn("instances stopped on the node itself", "by", by, "instances", ids(chosen), "force", r.Force, "problems", len(out.Problems))
+		if len(out.Instances) == 0 && err != nil {
+			return nil, err
+		}
 		return out, nil
 	}
 }

@@ -9,7 +9,7 @@ const rememberAgain = time.Second
 // agent that comes after this one would believe what the journal said before.
 func (i *Instance) remember() {
 	if i.entry.Machine.Placement.Instance == "" || i.done {
-		i.forgetful = nil
+		i.forgetful, i.unjournalled = nil, nil
 		return
 	}
 	err := i.kit.Journal.Write(i.entry)
@@ -19,7 +19,7 @@ func (i *Instance) remember() {
 	case err != nil && i.forgetful == nil:
 		i.log.Error("journal not written, trying again: until then this instance may be lost or started anew if the agent is killed", "error", err)
 	}
-	i.forgetful = nil
+	i.forgetful, i.unjournalled = nil, err
 	if err != nil {
 		i.forgetful = time.After(rememberAgain)
 	}

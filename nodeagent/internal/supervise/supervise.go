@@ -95,6 +95,8 @@ type Instance struct {
 	// forgetful fires when an entry that could not be written is to be tried again;
 	// nil when the journal is up to date.
 	forgetful <-chan time.Time
+	// unjournalled is why the journal is not up to date; nil when it is.
+	unjournalled error
 
 	helpers sync.WaitGroup
 
@@ -114,8 +116,9 @@ type message struct {
 	// began is when process was started, by the monotonic clock; zero for an adopted one.
 	began time.Time
 	token string
-	// handled is closed once the event was handled; nil when nobody waits for that.
-	handled chan struct{}
+	// handled gets, once the event was handled, why the journal does not have what came
+	// of it; nil when nobody waits for that. It has room for that.
+	handled chan error
 }
 
 // Live is what is known of an instance now.
@@ -172,15 +175,20 @@ const held = "the host was restarted or this data directory is a copy: nothing i
 var errHeld = errs.New(errs.Unavailable, "%s. Nothing of it runs here meanwhile: have etcd back, and it can be stopped", held)
 
 // Order gives the instance an event and returns when what it decides is journalled
-// and under way. Unavailable when ctx ends first, and while the instance is held.
+// and under way. Unavailable when ctx ends first, while the instance is held, and
+// when it is under way but could not be journalled.
 func (i *Instance) Order(ctx context.Context, e machine.Event) error {
 	if i.Live().Held {
 		return errHeld
 	}
-	m := message{event: e, handled: make(chan struct{})}
+	m := message{event: e, handled: make(chan error, 1)}
 	i.post(m)
 	select {
-	case <-m.handled:
+	case err := <-m.handled:
+		if err != nil {
+			return &errs.Error{Op: "supervise.Order", Kind: errs.Unavailable, Err: err, Message: "it is under way, but could not be journalled: " +
+				"if the agent ends before it has run its course, the next one knows nothing of it; look at the data directory's disk"}
+		}
 		return nil
 	case <-ctx.Done():
 		return errs.As(errs.Unavailable, "supervise.Order", ctx.Err())
@@ -267,7 +275,7 @@ func (i *Instance) setProcess(p runtime.Process) {
 // handle takes the instance on by one event: decide, journal, perform, tell.
 func (i *Instance) handle(ctx context.Context, m message) {
 	if m.handled != nil {
-		defer close(m.handled)
+		defer func() { m.handled <- i.unjournalled }()
 	}
 	if i.done {
 		return
