@@ -154,7 +154,10 @@ func (k *Keeper) look(ctx context.Context) {
 		return
 	}
 	for _, id := range due {
-		k.stop(ctx, id)
+		// Asking for all, and stopping those before, took time: it may be known by now.
+		if first, ok := k.confirm(ctx, id); ok && time.Since(first) >= k.cfg.Grace && k.remembered(id) {
+			k.stop(ctx, id)
+		}
 	}
 }
 
@@ -244,6 +247,9 @@ func (k *Keeper) stop(ctx context.Context, id fleet.InstanceID) {
 	f, stray := k.strays[id]
 	if !stray {
 		k.cfg.Instances.StopUnrecorded(id)
+		return
+	}
+	if k.cfg.Instances.Driven(id) { // taken up meanwhile
 		return
 	}
 	k.cfg.Log.Warn("orphan: its grace has passed, it is stopped; its directory and log stay", "instance", string(id))
