@@ -30,3 +30,26 @@ func TestAPlacedInstanceRunsAndStopsWhenOrdered(t *testing.T) {
 	}
 	s.remove(store.PlacementKey(node, "aaaaaa"))
 }
+
+func TestAnEndThatNobodyAskedForLeavesTheInstancesRunning(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+	pid := s.awaitState("aaaaaa", 1, fleet.Online).PID
+	if err := s.agent.Stop(func() bool { return false })(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.stop()
+	if !alive(pid) {
+		t.Fatal("stopped although nobody asked for it")
+	}
+	s.start(taking)
+	s.awaitState("aaaaaa", 1, fleet.Online)
+	if err := s.agent.Stop(func() bool { return true })(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.stop()
+	if alive(pid) {
+		t.Error("it runs on although its end was asked for")
+	}
+}

@@ -98,6 +98,7 @@ type site struct {
 	dir     string
 	library *library
 	stop    func()
+	agent   *nodeagent.Agent // the latest in this process
 	// tag begins the ids of this site's instances: a process is told by its instance's
 	// id where there are no control groups, whichever agent on the host has started it.
 	tag string
@@ -151,6 +152,7 @@ func (s *site) begin(change func(*nodeagent.Config)) (*nodeagent.Agent, chan err
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.agent = a
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()

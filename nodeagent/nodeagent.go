@@ -129,7 +129,14 @@ func New(cfg Config) (*Agent, error) {
 // Ready is closed when the node has joined and offers its runtimes.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
-// KeepInstances makes the end of Run leave the instances running, whatever
-// StopInstancesOnExit says. It is for an end that nobody asked for: players must
-// not suffer because something beside the agent failed.
-func (a *Agent) KeepInstances() { a.keep.Store(true) }
+// Stop is what a program asks of the agent before it cancels Run's context: where
+// nobody asked for the end, the instances run on, whatever StopInstancesOnExit says.
+// Players must not suffer because something beside the agent failed.
+func (a *Agent) Stop(asked func() bool) func(context.Context) error {
+	return func(context.Context) error {
+		if !asked() {
+			a.keep.Store(true)
+		}
+		return nil
+	}
+}

@@ -77,6 +77,9 @@ type Env struct {
 	Meta *fleet.Meta
 	// Gates hold readiness back until what a service opens with them is there.
 	Gates *lifecycle.Gates
+	// Asked reports whether the program was asked to end; false while it runs and when
+	// it ends because something failed.
+	Asked func() bool
 }
 
 // Spec describes a service's program.
@@ -130,13 +133,14 @@ func serve(s Spec, stderr io.Writer) error {
 	if !s.NoView {
 		e.View = view.New(e.Client, e.Log)
 	}
+	ctx, done := lifecycle.WithSignals(context.Background(), e.Log, os.Exit)
+	defer done()
+	e.Asked = func() bool { return ctx.Err() != nil }
 	components, err := s.Build(e)
 	if err != nil {
 		return err
 	}
 	admin := telemetry.NewAdmin(telemetry.AdminOptions{Address: s.Common.AdminAddress, Gatherer: e.Registry, Ready: e.Gates.Ready, Log: e.Log})
-	ctx, done := lifecycle.WithSignals(context.Background(), e.Log, os.Exit)
-	defer done()
 	all := []lifecycle.Component{admin.Component()}
 	if !s.Offline {
 		all = append(all, lifecycle.Component{Name: "store", Start: func(ctx context.Context) error { return join(ctx, e) }})

@@ -195,12 +195,7 @@ func (s *stack) components(asked func() bool) ([]lifecycle.Component, error) {
 		{Name: "view", Run: s.view.Run},
 		{Name: "templatesvc", Run: s.templates.Run},
 		{Name: "scheduler", Run: sched.Run},
-		{Name: "nodeagent", Run: s.agent.Run, StopTimeout: stopBound, Stop: func(context.Context) error {
-			if !asked() {
-				s.agent.KeepInstances()
-			}
-			return nil
-		}},
+		{Name: "nodeagent", Run: s.agent.Run, StopTimeout: stopBound, Stop: s.agent.Stop(asked)},
 		{Name: "enforcer", Run: enf.Run},
 		{Name: "apigateway", Run: s.gateway.Run},
 		{Name: "ready", Start: s.awaitReady, Stop: s.unready},

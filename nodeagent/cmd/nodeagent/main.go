@@ -52,7 +52,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	}
 	return []lifecycle.Component{
 		{Name: "discovery", Run: services.Run},
-		{Name: "nodeagent", Run: agent.Run, StopTimeout: s.StopTimeout},
+		{Name: "nodeagent", Run: agent.Run, StopTimeout: s.StopTimeout, Stop: agent.Stop(e.Asked)},
 		{Name: "joined", Start: func(ctx context.Context) error {
 			select {
 			case <-agent.Ready():

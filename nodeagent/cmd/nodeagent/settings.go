@@ -40,6 +40,9 @@ func (s *settings) Validate() []error {
 	if s.OrphanGrace < 0 {
 		problems = append(problems, errs.Field("orphan-grace", "must not be negative"))
 	}
+	if s.StopTimeout <= 0 {
+		problems = append(problems, errs.Field("stop-timeout", "must be longer than 0, such as 10m"))
+	}
 	if s.CPU < 0 {
 		problems = append(problems, errs.Field("cpu", "must not be negative"))
 	}
