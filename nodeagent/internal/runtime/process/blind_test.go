@@ -2,7 +2,6 @@ package process_test
 
 import (
 	"context"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -48,9 +47,6 @@ func TestAProcessThatCannotBeLookedAtIsNotTakenForGone(t *testing.T) {
 			}
 			if lives, err := process.Lives(p.Identity().Server); !errs.Is(err, errs.Unavailable) {
 				t.Errorf("lives %v: %v", lives, err)
-			}
-			if err := p.Signal(syscall.SIGTERM); !errs.Is(err, errs.Unavailable) {
-				t.Errorf("signalled: %v", err)
 			}
 		})
 		if !p.Running() || !proctest.Lives(p.Identity().Server.PID) {

@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -65,6 +66,21 @@ func AwaitEnd(pidfd *os.File) {
 		}
 		<-time.After(lookAgain) // the host could not tell, which says nothing about the process
 	}
+}
+
+// sendSignal signals the process of a pidfd. One that has ended, or was let go of
+// since it has, gets none, which is no error.
+func sendSignal(pidfd *os.File, sig syscall.Signal) error {
+	conn, err := pidfd.SyscallConn()
+	if err != nil {
+		return errs.As(errs.Unavailable, "process.sendSignal", err)
+	}
+	var sent error
+	_ = conn.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), sig, nil, 0) }) // fails for a closed one only
+	if errors.Is(sent, unix.ESRCH) {
+		return nil
+	}
+	return errs.As(errs.Unavailable, "process.sendSignal", sent)
 }
 
 // readable reports whether a pidfd's process has ended.

@@ -131,7 +131,7 @@ func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, e
 		id.Server, _, err = noted(pidPath(s))
 	}
 	p := r.newRun(s, id)
-	p.id.Shell.PID = shellPID
+	p.id.Shell.PID = shellPID // also where it could not be looked at
 	p.watch(pidfd)
 	if err != nil { // a later agent could not tell it from others
 		return nil, errors.Join(errs.As(errs.Unavailable, "process.Start", err), p.Kill(context.WithoutCancel(ctx)))

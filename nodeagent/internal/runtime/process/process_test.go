@@ -515,3 +515,20 @@ func BenchmarkStart(b *testing.B) {
 		b.StartTimer()
 	}
 }
+
+func TestARunThatHasEndedDoesNothingToTheNextOne(t *testing.T) {
+	modes(t, func(t *testing.T, r *process.Runtime) {
+		s := spec(t, "cat")
+		first := start(t, r, s)
+		if err := first.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		next := start(t, r, s)
+		if err := errors.Join(first.Signal(syscall.SIGKILL), first.Kill(t.Context())); err != nil {
+			t.Error(err)
+		}
+		if !next.Running() || !alive(next.Identity().Server.PID) {
+			t.Error("the next run was ended")
+		}
+	})
+}

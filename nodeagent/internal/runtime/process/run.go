@@ -3,7 +3,6 @@ package process
 import (
 	"context"
 	"errors"
-	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -35,9 +34,10 @@ type run struct {
 	// killed is set when we ended the run ourselves: then a missing exit code is no riddle.
 	killed atomic.Bool
 
-	// server waits for the server's own end; nil when its pid is not known.
-	server  *os.File
-	waiting sync.WaitGroup
+	// shell and server are pidfds of the two; nil when the run was found ended, server
+	// also when its pid is not known.
+	shell, server *os.File
+	waiting       sync.WaitGroup
 
 	exited chan struct{}
 	exit   runtime.Exit
@@ -61,29 +61,27 @@ func (p *run) Running() bool {
 // watch waits for the end of a living run; pidfd is its wrapper's.
 func (p *run) watch(pidfd int) {
 	p.session = p.id.Shell.PID
+	_ = unix.SetNonblock(pidfd, true)
+	p.shell = os.NewFile(uintptr(pidfd), "pidfd")
 	if fd, ok, _ := Hold(p.id.Server); ok { // without, only a wrapper that was stopped goes unnoticed
 		p.server = os.NewFile(uintptr(fd), "pidfd")
 		p.waiting.Go(p.prod)
 	}
-	go p.await(pidfd)
+	go p.await()
 }
 
 // prod has the wrapper tell of the server's end even if somebody stopped it, as a
 // SIGSTOP to the whole group does.
 func (p *run) prod() {
 	AwaitEnd(p.server)
-	if ok, _ := lives(p.id.Shell); ok {
-		_ = unix.Kill(p.id.Shell.PID, unix.SIGCONT)
-	}
+	_ = sendSignal(p.shell, unix.SIGCONT)
 }
 
 // await parks until the wrapper ends, reaps it if it is ours, and finishes.
-func (p *run) await(pidfd int) {
-	_ = unix.SetNonblock(pidfd, true)
-	f := os.NewFile(uintptr(pidfd), "pidfd")
-	AwaitEnd(f)
+func (p *run) await() {
+	AwaitEnd(p.shell)
 	p.signal = reap(p.id.Shell.PID)
-	_ = f.Close()
+	_ = p.shell.Close()
 	p.finish()
 }
 
@@ -156,15 +154,21 @@ func (p *run) WriteLine(line string) error {
 }
 
 func (p *run) Signal(sig syscall.Signal) error {
-	ok, err := lives(p.id.Server)
+	select {
+	case <-p.exited:
+		return nil
+	default:
+	}
+	if p.server != nil {
+		return sendSignal(p.server, sig)
+	}
+	pidfd, ok, err := Hold(p.id.Server)
 	if !ok {
 		return err
 	}
-	err = unix.Kill(p.id.Server.PID, sig)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	return errs.As(errs.Unavailable, "process.Signal", err)
+	server := os.NewFile(uintptr(pidfd), "pidfd")
+	defer server.Close()
+	return sendSignal(server, sig)
 }
 
 func (p *run) Kill(ctx context.Context) error {
@@ -180,36 +184,23 @@ func (p *run) Kill(ctx context.Context) error {
 	}
 }
 
-// killTree kills everything of the instance and returns when nothing is left.
+// killTree kills everything of the instance and returns when nothing is left. Of a
+// run that has ended nothing is: what carries its marks by now is the next one.
 func (p *run) killTree(ctx context.Context) error {
+	select {
+	case <-p.exited:
+		return nil
+	default:
+	}
 	if p.cleared.Load() {
 		return nil
 	}
+	var err error
 	if p.group.Exists() {
-		err := p.group.Kill(ctx)
-		p.cleared.Store(err == nil)
-		return err
+		err = p.group.Kill(ctx)
+	} else { // no groups here, or an earlier agent ran it outside of ours: look at every process
+		err = killMarked(ctx, p.owner, p.instance, p.session)
 	}
-	// No groups here, or an earlier agent ran it outside of ours: look at every process.
-	dying := map[runtime.ProcessID]bool{}
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		left, err := marked(p.owner, p.instance, p.session)
-		if err != nil {
-			return err
-		}
-		for _, id := range left {
-			_ = unix.Kill(id.PID, unix.SIGKILL)
-			dying[id] = true
-		}
-		// One that dies loses its mark before its files and ports.
-		maps.DeleteFunc(dying, func(id runtime.ProcessID, _ bool) bool { ok, err := lives(id); return !ok && err == nil })
-		if len(left)+len(dying) == 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errs.Wrap("process.killTree", ctx.Err())
-		case <-time.After(pause):
-		}
-	}
+	p.cleared.Store(err == nil)
+	return err
 }
