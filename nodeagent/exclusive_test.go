@@ -394,9 +394,9 @@ func TestAnExclusiveInstanceIsNotStartedOnceItsSessionMayHaveEndedMeanwhile(t *t
 		c.Guard = append([]string{"/bin/sh", "-c", slow, "sh"}, c.Guard[1:]...)
 	})
 	p.place(p.one, 1, beating(exclusive), 0)
-	eventually(t, "a guard that is slow", func() (string, bool) { return begun, exists(begun) })
+	await.That(t, "a guard that is slow", func() string { return await.Unless(exists(begun), "no %s", begun) })
 	lost := p.watchSession()
-	p.wire.sever()
+	p.wire.Sever()
 	<-lost
 	if err := os.WriteFile(let, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -405,7 +405,7 @@ func TestAnExclusiveInstanceIsNotStartedOnceItsSessionMayHaveEndedMeanwhile(t *t
 	if ended.Reason != fleet.ReasonSessionExpiring || !ended.StartedAt.IsZero() || last(t, p.home) != 0 {
 		t.Errorf("it was started after all: %+v", ended)
 	}
-	p.wire.mend()
+	p.wire.Mend()
 	p.awaitState(p.one, 1, fleet.Stopped)
 	p.next()
 }

@@ -172,7 +172,7 @@ func TestWhatIsYoungerThanARestoredBackupIsLeftAlone(t *testing.T) {
 			s.etcd.Restart(t)
 			awaitOrphans(t, reg, 1)
 			waited := time.Now()
-			eventually(t, "more than its grace to pass", func() (string, bool) { return "", time.Since(waited) > 2*time.Second })
+			await.That(t, "more than its grace to pass", func() string { return await.Unless(time.Since(waited) > 2*time.Second, "%v", time.Since(waited)) })
 			if !alive(younger) || !alive(older) {
 				t.Error("the backup's lack of a record ended it")
 			}

@@ -527,7 +527,7 @@ func TestARunThatHasEndedDoesNothingToTheNextOne(t *testing.T) {
 		if err := errors.Join(first.Signal(syscall.SIGKILL), first.Kill(t.Context())); err != nil {
 			t.Error(err)
 		}
-		if !next.Running() || !alive(next.Identity().Server.PID) {
+		if !next.Running() || !proctest.Lives(next.Identity().Server.PID) {
 			t.Error("the next run was ended")
 		}
 	})
