@@ -47,7 +47,7 @@ func OpenSession[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.
 		ttl = DefaultTTL
 	}
 	if takeover {
-		if err := c.revokeHolder(ctx, k.String()); err != nil {
+		if err := c.revokeHolder(ctx, k.String(), 0); err != nil {
 			return nil, errs.Wrap("store.OpenSession", err)
 		}
 	}
@@ -174,12 +174,19 @@ func (s *Session) renew(ctx context.Context) bool {
 	}
 }
 
-func (c *Client) revokeHolder(ctx context.Context, key string) error {
+// RevokeSession ends a session that was looked at: the one whose key was created at a
+// revision. Another one that holds the key by now is left alone, which is no error.
+func RevokeSession[T any](ctx context.Context, c *Client, k Key[T], created int64) error {
+	return errs.Wrap("store.RevokeSession", c.revokeHolder(ctx, k.String(), created))
+}
+
+// revokeHolder ends the session under a key; only the one created at a revision, unless that is 0.
+func (c *Client) revokeHolder(ctx context.Context, key string, created int64) error {
 	resp, err := c.etcd.Get(ctx, key) // not keys-only: that leaves the lease out
 	if err != nil {
 		return wrap("store.revokeHolder", err)
 	}
-	if len(resp.Kvs) == 0 || resp.Kvs[0].Lease == 0 {
+	if len(resp.Kvs) == 0 || resp.Kvs[0].Lease == 0 || created != 0 && resp.Kvs[0].CreateRevision != created {
 		return nil
 	}
 	_, err = c.etcd.Revoke(ctx, clientv3.LeaseID(resp.Kvs[0].Lease))

@@ -278,6 +278,34 @@ func TestASessionTakenOverEndsTheFirst(t *testing.T) {
 	}
 }
 
+func TestOnlyTheSessionThatWasLookedAtIsRevoked(t *testing.T) {
+	c := storetest.New(t)
+	ctx := t.Context()
+	k := store.NodeSessionKey("n1")
+	s, err := store.OpenSession(ctx, c, k, fleet.NodeSession{Node: "n1"}, time.Minute, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(ctx)
+	for _, epoch := range []int64{s.Fence().Epoch() - 1, s.Fence().Epoch() + 1} {
+		if err := store.RevokeSession(ctx, c, k, epoch); err != nil {
+			t.Fatal(err)
+		}
+		if have, err := store.Get(ctx, c, k); err != nil || have.CreateRev != s.Fence().Epoch() {
+			t.Errorf("after the revocation of epoch %d: %+v, %v", epoch, have, err)
+		}
+	}
+	if err := store.RevokeSession(ctx, c, k, s.Fence().Epoch()); err != nil {
+		t.Fatal(err)
+	}
+	if have, err := store.Get(ctx, c, k); !errs.Is(err, errs.NotFound) {
+		t.Errorf("it stands: %+v, %v", have, err)
+	}
+	if err := store.RevokeSession(ctx, c, k, s.Fence().Epoch()); err != nil {
+		t.Errorf("again: %v", err)
+	}
+}
+
 func TestASessionTellsWhenItWasRenewed(t *testing.T) {
 	c := storetest.New(t)
 	s, err := store.OpenSession(t.Context(), c, store.NodeSessionKey("n1"), fleet.NodeSession{Node: "n1"}, time.Second, false)

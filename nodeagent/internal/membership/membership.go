@@ -39,7 +39,7 @@ const (
 	recordTries = 5
 )
 
-// Config is what a member needs. All but TTL are required.
+// Config is what a member needs. All but TTL and Wrote are required.
 type Config struct {
 	Store *store.Client
 	// Record is the node's record without its history: JoinedAt, BlockedPorts.
@@ -49,7 +49,7 @@ type Config struct {
 	// TTL is how long the session outlives the agent. 0 means store.DefaultTTL.
 	TTL time.Duration
 	// Wrote is called when the node's record was written at a revision, in place of the
-	// one of a revision before, 0 for none.
+	// one of a revision before, 0 for none. Nil: nobody wants to know.
 	Wrote func(before, rev int64)
 	// Joining is called before the session of a predecessor is revoked; an error keeps it.
 	Joining func() error
@@ -203,14 +203,17 @@ func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, er
 	if err := m.write(attempt, func(*fleet.Node) {}); err != nil {
 		return nil, "", err
 	}
-	if predecessor {
+	node := m.Node()
+	if predecessor != 0 {
 		if err := m.cfg.Joining(); err != nil {
 			return nil, "", err
 		}
+		if err := store.RevokeSession(attempt, m.cfg.Store, store.NodeSessionKey(node.ID), predecessor); err != nil {
+			return nil, "", errs.Wrap("membership.join", err)
+		}
 	}
-	node := m.Node()
 	session := fleet.NodeSession{Node: node.ID, DataUUID: node.DataUUID, Holder: m.cfg.Holder, StartedAt: time.Now().UTC()}
-	s, err = store.OpenSession(attempt, m.cfg.Store, store.NodeSessionKey(node.ID), session, m.cfg.TTL, predecessor,
+	s, err = store.OpenSession(attempt, m.cfg.Store, store.NodeSessionKey(node.ID), session, m.cfg.TTL, false,
 		store.Unchanged(store.NodeDesiredKey(node.ID), wishes))
 	if errs.Is(err, errs.Conflict) { // it is looked at anew
 		err = errs.New(errs.Unavailable, "an operator changed node %s while it joined", node.ID)
@@ -234,32 +237,32 @@ func (m *Member) wishes(ctx context.Context) (rev int64, err error) {
 	return desired.ModRev, nil
 }
 
-// predecessor reports whether the node's session is a predecessor's of this very
-// agent. It looks before anything is written, so that the record of another one
-// that lives is left as it is. Unavailable while it may be about to expire,
-// Conflict when somebody renews it.
-func (m *Member) predecessor(ctx context.Context) (bool, error) {
+// predecessor is the epoch of the node's session where that is a predecessor's of this
+// very agent; 0 when there is none. It looks before anything is written, so that the
+// record of another one that lives is left as it is. Unavailable while it may be about
+// to expire, Conflict when somebody renews it.
+func (m *Member) predecessor(ctx context.Context) (epoch int64, err error) {
 	id := m.cfg.Record.ID
 	s, err := store.Get(ctx, m.cfg.Store, store.NodeSessionKey(id))
 	switch {
 	case errs.Is(err, errs.NotFound):
-		return false, nil
+		return 0, nil
 	case err != nil:
-		return false, errs.Wrap("membership.predecessor", err)
+		return 0, errs.Wrap("membership.predecessor", err)
 	case s.DataUUID == m.cfg.Record.DataUUID && (s.Holder == m.cfg.Holder || s.Holder == ""):
-		return true, nil
+		return s.CreateRev, nil
 	}
 	record, err := store.Get(ctx, m.cfg.Store, store.NodeKey(id))
 	if err == nil && record.DataUUID != m.cfg.Record.DataUUID {
-		return false, foreign(id, record)
+		return 0, foreign(id, record)
 	}
 	if m.other != s.CreateRev {
 		m.other, m.firstSeen = s.CreateRev, time.Now()
 	}
 	if time.Since(m.firstSeen) < 2*cmp.Or(m.cfg.TTL, store.DefaultTTL) {
-		return false, errs.New(errs.Unavailable, "node %s has a session of another boot or another directory: waiting for its end", id)
+		return 0, errs.New(errs.Unavailable, "node %s has a session of another boot or another directory: waiting for its end", id)
 	}
-	return false, alive(s, record)
+	return 0, alive(s, record)
 }
 
 // alive words that somebody else keeps the node's session.
@@ -294,7 +297,9 @@ func (m *Member) write(ctx context.Context, change func(*fleet.Node)) error {
 		var rev int64
 		rev, err = m.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(key, record, old.ModRev)}})
 		if err == nil {
-			m.cfg.Wrote(old.ModRev, rev)
+			if m.cfg.Wrote != nil {
+				m.cfg.Wrote(old.ModRev, rev)
+			}
 			m.mu.Lock()
 			m.record = record
 			m.mu.Unlock()
