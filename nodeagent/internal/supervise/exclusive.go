@@ -200,14 +200,15 @@ func (i *Instance) reguard(ctx context.Context) {
 			i.post(message{event: machine.Unguarded{Run: run, Message: guardless(err)}})
 		case g != nil:
 			i.log.Warn("the guard had gone and was replaced", "pid", g.PID())
-			i.post(message{guard: g})
+			i.post(message{guard: g, run: run})
 		}
 	})
 }
 
-// relieve takes over a new guard, unless what it is to guard has gone meanwhile.
-func (i *Instance) relieve(g *guard.Guard) {
-	if i.process == nil {
+// relieve takes over a new guard of a run, unless that has gone meanwhile: the next
+// one has its own.
+func (i *Instance) relieve(g *guard.Guard, run int) {
+	if i.process == nil || run != i.entry.ProcessRun {
 		g.End()
 		return
 	}

@@ -113,6 +113,8 @@ type message struct {
 	event   machine.Event
 	process runtime.Process
 	guard   *guard.Guard
+	// run is the run of a guard that comes without an event.
+	run int
 	// began is when process was started, by the monotonic clock; zero for an adopted one.
 	began time.Time
 	token string
@@ -281,7 +283,7 @@ func (i *Instance) handle(ctx context.Context, m message) {
 		return
 	}
 	if m.event == nil {
-		i.relieve(m.guard)
+		i.relieve(m.guard, m.run)
 		return
 	}
 	m.event = i.attribute(m.event)
