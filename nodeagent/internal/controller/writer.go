@@ -111,7 +111,7 @@ func (w *writer) joined() {
 	w.mu.Lock()
 	for _, sl := range w.slots {
 		if !sl.dirty {
-			sl.dirty, sl.due = true, now
+			sl.dirty, sl.due, sl.since = true, now, now // it waits from now on
 		}
 		// A record that was never read or written may still be created blindly.
 		sl.read = sl.read && sl.rev == 0
