@@ -56,7 +56,8 @@ type Controller struct {
 	orders     map[fleet.InstanceID]fleet.Order
 	instances  map[fleet.InstanceID]*supervise.Instance
 	closing    bool
-	// lapsed is true once the deadline of exclusive instances has passed.
+	// lapsed is true once the deadline of exclusive instances has passed: what was found
+	// at the start has outlived it then, also under a later session.
 	lapsed bool
 	// start runs an instance; nil before Run and after its end.
 	start func(*supervise.Instance)

@@ -9,6 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
@@ -94,7 +95,8 @@ func (c *Controller) resume(b begun) {
 		e.Machine.Phase, e.Machine.Alive = machine.Online, true
 	}
 	i := supervise.Restore(c.kit, e)
-	if c.lapsed { // which it was not there to be told
+	outlived := c.lapsed && found.Processes > 0 // it ran before this agent did
+	if outlived || c.kit.Tenure.Stage() == deadline.Lapsed {
 		i.Send(machine.Expiring{Force: true})
 	}
 	if over {
