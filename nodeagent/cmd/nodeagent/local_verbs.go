@@ -17,6 +17,9 @@ import (
 // lookEvery is the pause between looks at what is followed or waited for.
 const lookEvery = 200 * time.Millisecond
 
+// silence is how long an agent that was told to stop something may not answer.
+const silence = 30 * time.Second
+
 func (c *localCommand) list(ctx context.Context) error {
 	all, err := c.agent.Instances(ctx)
 	if err != nil {
@@ -129,8 +132,11 @@ func (c *localCommand) stop(ctx context.Context) error {
 
 // awaitEnds waits until instances have ended or are forgotten, and notes how they stand then.
 func (c *localCommand) awaitEnds(ctx context.Context, stopping []client.Instance) error {
-	for {
+	for answered := time.Now(); ; answered = time.Now() {
 		all, err := c.agent.Instances(ctx)
+		for errs.Is(err, errs.Unavailable) && time.Since(answered) < silence && pause.For(ctx, lookEvery) {
+			all, err = c.agent.Instances(ctx) // what it was told stands, also if it is being restarted
+		}
 		if err != nil {
 			return err
 		}
