@@ -26,6 +26,8 @@ func (t *trial) hurt(ctx context.Context) {
 	for _, f := range t.scenario.Faults {
 		wg.Go(func() {
 			pause.For(ctx, time.Until(start.Add(f.At)))
+			over := t.began(f)
+			defer over()
 			undo := t.strike(ctx, f)
 			if undo == nil {
 				return

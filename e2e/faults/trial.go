@@ -49,6 +49,7 @@ type trial struct {
 	mu     sync.Mutex
 	killed map[int]bool // processes of instances that were killed by the plan
 	broken []string     // what was noticed while the faults were under way
+	hurts  []spell      // the faults that were carried out
 
 	calm bool // nothing crashes any more
 

@@ -25,7 +25,7 @@ func (t *trial) check() []string {
 		lives[r.PID] = true
 	}
 	exits := check.Exits{
-		Runs: runs, Events: events, MayShrink: t.mayShrink, MayFail: t.mayFail, Exclusive: t.exclusive,
+		Runs: runs, Events: events, MayShrink: t.mayShrink, MayFail: t.mayFail, Exclusive: t.exclusive, MayExpire: t.mayExpire,
 		Living: func(pid int) bool { return lives[pid] },
 		Killed: func(pid int) bool { return t.killed[pid] },
 	}

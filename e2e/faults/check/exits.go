@@ -21,6 +21,9 @@ type Exits struct {
 	MayShrink func(fleet.GroupName) bool
 	// Exclusive reports whether a group's instances end with their node's session.
 	Exclusive func(fleet.GroupName) bool
+	// MayExpire reports whether a node's session may have been about to expire at a
+	// moment: something that it needs had failed shortly before.
+	MayExpire func(node fleet.NodeID, at record.Time) bool
 	// MayFail reports whether an instance may end or fail to start for a reason.
 	MayFail func(fleet.Reason) bool
 }
@@ -64,6 +67,8 @@ type observed struct {
 	ordered map[generation]bool
 	// stopped says that any generation of an instance was.
 	stopped map[fleet.InstanceID]bool
+	// expired are generations that ended with the session of a node.
+	expired map[generation]fleet.NodeID
 	// lost says that a group had an instance on a lost node.
 	lost map[fleet.GroupName]bool
 	// ended is when a generation's end was reported.
@@ -73,7 +78,7 @@ type observed struct {
 func (x Exits) observe() (*observed, error) {
 	o := &observed{
 		of: map[int]generation{}, ordered: map[generation]bool{}, stopped: map[fleet.InstanceID]bool{},
-		lost: map[fleet.GroupName]bool{}, ended: map[generation]history.Event{},
+		expired: map[generation]fleet.NodeID{}, lost: map[fleet.GroupName]bool{}, ended: map[generation]history.Event{},
 	}
 	err := history.Walk(x.Events, func(_, after *history.State, txn []history.Event) error {
 		for _, order := range after.Orders {
@@ -117,7 +122,7 @@ func (x Exits) status(o *observed, s fleet.Status, e history.Event) {
 		o.of[s.PID] = g
 	}
 	if s.State == fleet.Stopped && s.Reason == fleet.ReasonSessionExpiring {
-		o.ordered[g], o.stopped[s.Instance] = true, true
+		o.expired[g], o.stopped[s.Instance] = s.Node, true
 		if !x.Exclusive(s.Group) {
 			o.out = append(o.out, fmt.Sprintf("revision %d: %s was stopped because %s, but its group is not exclusive", s.ModRev, s.Instance, s.Reason))
 		}
@@ -143,11 +148,19 @@ func (x Exits) explain(r record.Run, o *observed) []string {
 	if known && o.ordered[g] || !known && o.stopped[fleet.InstanceID(r.Instance)] {
 		return nil
 	}
+	node, expired := o.expired[g]
+	if known && expired && x.MayExpire(node, r.Alive) {
+		return nil
+	}
 	how := "without a word"
 	if _, asked := r.Has(record.Asked); asked {
 		how = "when it was asked to"
 	}
-	return []string{fmt.Sprintf("unrelated exit: %v ended %s, but nothing had been ordered", r, how)}
+	why := "nothing had been ordered"
+	if known && expired {
+		why = fmt.Sprintf("nothing that the session of %s needs had failed", node)
+	}
+	return []string{fmt.Sprintf("unrelated exit: %v ended %s, but %s", r, how, why)}
 }
 
 // early are runs that lived on after their end had been reported.

@@ -102,6 +102,7 @@ func TestWhatMayNotEnd(t *testing.T) {
 		living, killed bool
 		shrunk         bool
 		exclusive      bool
+		unhurt         bool // nothing had failed
 		want           string
 	}{
 		"one that lives":                  {history: online, run: run(90), living: true},
@@ -156,6 +157,9 @@ func TestWhatMayNotEnd(t *testing.T) {
 		"one that ended with its node's session": {
 			history: expiring, run: run(55), exclusive: true,
 		},
+		"one that ended with its node's session though nothing had failed": {
+			history: expiring, run: run(55), exclusive: true, unhurt: true, want: "nothing that the session",
+		},
 		"one that ended with its node's session though nothing replaces it": {
 			history: expiring, run: run(55), want: "not exclusive",
 		},
@@ -184,7 +188,8 @@ func TestWhatMayNotEnd(t *testing.T) {
 				Runs: []record.Run{c.run}, Events: c.history(begun(t)).events,
 				Living: func(int) bool { return c.living }, Killed: func(int) bool { return c.killed },
 				MayShrink: func(fleet.GroupName) bool { return c.shrunk }, Exclusive: func(fleet.GroupName) bool { return c.exclusive },
-				MayFail: func(fleet.Reason) bool { return false },
+				MayFail:   func(fleet.Reason) bool { return false },
+				MayExpire: func(fleet.NodeID, record.Time) bool { return !c.unhurt },
 			}
 			got, err := x.Check()
 			if err != nil {
