@@ -67,9 +67,6 @@ const (
 // startTimeout bounds the wrapper's few steps on a machine that thrashes.
 const startTimeout = 10 * time.Second
 
-// startCheck is how often a start that takes long looks whether it is still wanted.
-const startCheck = 50 * time.Millisecond
-
 // Config is what a runtime is made of. The zero value will do.
 type Config struct {
 	// Tree holds the instances' control groups. Nil: their processes are found by
@@ -185,6 +182,8 @@ func (r *Runtime) launch(ctx context.Context, s runtime.Spec) (pidfd, pid int, e
 	log := open(os.OpenFile(s.LogPath, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640))
 	noted, notify, e := os.Pipe()
 	noted, notify = open(noted, e), open(notify, nil)
+	off, call, e := os.Pipe()
+	off, call = open(off, e), open(call, nil)
 	if err != nil {
 		return 0, 0, errs.As(errs.Unavailable, "process.Start", err)
 	}
@@ -201,7 +200,7 @@ func (r *Runtime) launch(ctx context.Context, s runtime.Spec) (pidfd, pid int, e
 	}
 	pid = p.Pid
 	_ = p.Release() // the pidfd is what we wait on
-	awaitNoted(ctx, noted, pidfd)
+	awaitNoted(ctx, noted, pidfd, off, call)
 	return pidfd, pid, nil
 }
 
@@ -250,12 +249,20 @@ func letter(c rune) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
 // awaitNoted waits for the byte that says the pid is noted, or for the end of a
 // wrapper that died before; its exit tells the rest. The pipe blocks since it was
-// handed to a child, so a read with a deadline would not return.
-func awaitNoted(ctx context.Context, noted *os.File, pidfd int) {
+// handed to a child, so a read with a deadline would not return. off and call are the
+// two ends of a pipe of this process alone, by which ctx's end is heard.
+func awaitNoted(ctx context.Context, noted *os.File, pidfd int, off, call *os.File) {
+	defer context.AfterFunc(ctx, func() { _ = call.Close() })()
 	deadline := time.Now().Add(startTimeout)
-	fds := []unix.PollFd{{Fd: int32(noted.Fd()), Events: unix.POLLIN}, {Fd: int32(pidfd), Events: unix.POLLIN}}
-	for ctx.Err() == nil && time.Now().Before(deadline) {
-		if n, err := unix.Poll(fds, int(startCheck/time.Millisecond)); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+	fds := []unix.PollFd{
+		{Fd: int32(noted.Fd()), Events: unix.POLLIN}, {Fd: int32(pidfd), Events: unix.POLLIN}, {Fd: int32(off.Fd()), Events: unix.POLLIN},
+	}
+	for {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return
+		}
+		if _, err := unix.Poll(fds, int(left/time.Millisecond)+1); !errors.Is(err, unix.EINTR) {
 			return
 		}
 	}
