@@ -2,6 +2,7 @@ package events
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/telemetry"
@@ -100,7 +102,11 @@ func (s *Streams) Ticket(c *gin.Context) {
 		fail(c, err)
 		return
 	}
-	ticket, err := s.cfg.Tickets.Issue(c.Request.Context(), user, StreamName)
+	var ticket string
+	err = operate.InTime(c.Request.Context(), func(ctx context.Context) error {
+		ticket, err = s.cfg.Tickets.Issue(ctx, user, StreamName)
+		return err
+	})
 	if err != nil {
 		fail(c, err)
 		return
@@ -135,9 +141,13 @@ func (s *Streams) Stream(c *gin.Context) {
 }
 
 // user is who opens the stream.
-func (s *Streams) user(c *gin.Context) (string, error) {
+func (s *Streams) user(c *gin.Context) (user string, err error) {
 	if ticket, ok := c.GetQuery("ticket"); ok {
-		return s.cfg.Tickets.Redeem(c.Request.Context(), ticket, StreamName)
+		err = operate.InTime(c.Request.Context(), func(ctx context.Context) error {
+			user, err = s.cfg.Tickets.Redeem(ctx, ticket, StreamName)
+			return err
+		})
+		return user, err
 	}
 	return s.cfg.User(c)
 }
@@ -173,7 +183,11 @@ func (s *Streams) start(c *gin.Context) (origin, error) {
 		return origin{pos: pos}, nil
 	}
 	// The client may have heard of it from a replica that is ahead of this one.
-	latest, err := s.cfg.Store.Revision(c.Request.Context())
+	var latest int64
+	err := operate.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
+		latest, err = s.cfg.Store.Revision(ctx)
+		return err
+	})
 	if err != nil {
 		return origin{}, errs.Wrap("events.start", err)
 	}

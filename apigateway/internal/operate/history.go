@@ -13,8 +13,11 @@ import (
 const KeepAudit = 10_000
 
 // Audit are the audit entries, newest first.
-func (o *Operations) Audit(ctx context.Context) ([]fleet.AuditEntry, error) {
-	all, _, err := store.List(ctx, o.cfg.Store, store.AuditLog())
+func (o *Operations) Audit(ctx context.Context) (all []fleet.AuditEntry, err error) {
+	err = InTime(ctx, func(ctx context.Context) error {
+		all, _, err = store.List(ctx, o.cfg.Store, store.AuditLog())
+		return err
+	})
 	if err != nil {
 		return nil, errs.Wrap("operate.Audit", err)
 	}

@@ -82,8 +82,18 @@ type entry struct{ action, resource, id, details string }
 
 // mutate decides and commits until a decision holds, and returns the revision of
 // the commit; without a change, of the snapshot. Errors of decide are returned as
-// they are; Conflict when all attempts lost their race.
-func (o *Operations) mutate(ctx context.Context, by Actor, decide func(*view.Snapshot) (change, error)) (int64, error) {
+// they are; Conflict when all attempts lost their race, Unavailable when etcd does
+// not answer in a few seconds.
+func (o *Operations) mutate(ctx context.Context, by Actor, decide func(*view.Snapshot) (change, error)) (rev int64, err error) {
+	err = InTime(ctx, func(ctx context.Context) error {
+		rev, err = o.attempt(ctx, by, decide)
+		return err
+	})
+	return rev, err
+}
+
+// attempt is mutate for as long as ctx lasts.
+func (o *Operations) attempt(ctx context.Context, by Actor, decide func(*view.Snapshot) (change, error)) (int64, error) {
 	var lost error
 	for n := range attempts {
 		snap := o.Snapshot()
@@ -137,15 +147,19 @@ func (o *Operations) commit(ctx context.Context, c change, note store.Write) (re
 }
 
 // mutateGroup is mutate in turn with all others who work on the group.
-func (o *Operations) mutateGroup(ctx context.Context, by Actor, g fleet.GroupName, decide func(*view.Snapshot) (change, error)) (int64, error) {
+func (o *Operations) mutateGroup(ctx context.Context, by Actor, g fleet.GroupName, decide func(*view.Snapshot) (change, error)) (rev int64, err error) {
 	turn := o.turns[fleet.ShardOf(g)]
-	select {
-	case turn <- struct{}{}:
-	case <-ctx.Done():
-		return 0, errs.Wrap("operate", ctx.Err())
-	}
-	defer func() { <-turn }()
-	return o.mutate(ctx, by, decide)
+	err = InTime(ctx, func(ctx context.Context) error { // waiting for those who wait for etcd counts too
+		select {
+		case turn <- struct{}{}:
+		case <-ctx.Done():
+			return errs.Wrap("operate", ctx.Err())
+		}
+		defer func() { <-turn }()
+		rev, err = o.attempt(ctx, by, decide)
+		return err
+	})
+	return rev, err
 }
 
 // note is the audit entry of a change, written in its transaction.
@@ -160,12 +174,14 @@ func (o *Operations) note(by Actor, e entry) store.Write {
 
 // Record commits writes of another package with an audit entry: for what needs
 // no decision on the fleet, such as a user's tokens.
-func (o *Operations) Record(ctx context.Context, by Actor, action, resource, id, details string, writes ...store.Write) (int64, error) {
+func (o *Operations) Record(ctx context.Context, by Actor, action, resource, id, details string, writes ...store.Write) (rev int64, err error) {
 	e := entry{action: action, resource: resource, id: id, details: details}
-	rev, err := o.cfg.Store.Commit(ctx, store.Txn{Writes: append(writes, o.note(by, e))})
-	if err != nil {
-		return 0, errs.Wrap("operate.Record", err)
-	}
-	_, err = o.cfg.View.WaitRev(ctx, rev)
+	err = InTime(ctx, func(ctx context.Context) error {
+		if rev, err = o.cfg.Store.Commit(ctx, store.Txn{Writes: append(writes, o.note(by, e))}); err != nil {
+			return errs.Wrap("operate.Record", err)
+		}
+		_, err = o.cfg.View.WaitRev(ctx, rev)
+		return err
+	})
 	return rev, err
 }

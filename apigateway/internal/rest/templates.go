@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -83,13 +84,19 @@ func (a *API) listTemplates(c *gin.Context) {
 	for _, h := range a.snapshot().TemplateHeads.All() {
 		all = append(all, h)
 	}
-	server.SendPage(c, all, pageSome, func(h *fleet.TemplateHead) template { return a.templateOf(c.Request.Context(), h) })
+	_ = operate.InTime(c.Request.Context(), func(ctx context.Context) error { // sizes that cannot be read in time are 0
+		server.SendPage(c, all, pageSome, func(h *fleet.TemplateHead) template { return a.templateOf(ctx, h) })
+		return nil
+	})
 }
 
 func (a *API) getTemplate(c *gin.Context) {
 	if h, ok := a.head(c); ok {
 		server.ETag(c, h.ModRev)
-		c.JSON(http.StatusOK, a.templateOf(c.Request.Context(), h))
+		_ = operate.InTime(c.Request.Context(), func(ctx context.Context) error { // as in listTemplates
+			c.JSON(http.StatusOK, a.templateOf(ctx, h))
+			return nil
+		})
 	}
 }
 
@@ -99,7 +106,11 @@ func (a *API) listVersions(c *gin.Context) {
 	if !ok {
 		return
 	}
-	all, _, err := store.List(c.Request.Context(), a.cfg.Store, store.TemplateVersions(h.TemplateRef))
+	var all []fleet.TemplateVersion
+	err := operate.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
+		all, _, err = store.List(ctx, a.cfg.Store, store.TemplateVersions(h.TemplateRef))
+		return err
+	})
 	if err != nil {
 		server.Fail(c, err)
 		return
