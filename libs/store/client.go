@@ -28,6 +28,8 @@ type Client struct {
 	maxOps int
 	seed   uint64
 	line   *timeline
+	// contact says whether etcd is there; its endpoints are Dial's.
+	contact *contact
 }
 
 // DefaultMaxOps is etcd's own limit on comparisons, and on writes, per transaction.
@@ -61,7 +63,7 @@ func newClient(o Options) *Client {
 	for o.Seed == 0 {
 		o.Seed = mrand.Uint64()
 	}
-	return &Client{log: o.Log, maxOps: o.MaxOps, seed: o.Seed, line: newTimeline()}
+	return &Client{log: o.Log, maxOps: o.MaxOps, seed: o.Seed, line: newTimeline(), contact: &contact{log: o.Log}}
 }
 
 // reconnect keeps on trying at short intervals, however long etcd was away: a fleet
@@ -76,6 +78,7 @@ func reconnect() grpc.DialOption {
 // Dial connects to an etcd cluster over the network; Close ends it.
 func Dial(endpoints []string, o Options) (*Client, error) {
 	c := newClient(o)
+	c.contact.endpoints = endpoints
 	cli, err := clientv3.New(clientv3.Config{
 		Endpoints:            endpoints,
 		DialTimeout:          5 * time.Second,
@@ -93,7 +96,10 @@ func Dial(endpoints []string, o Options) (*Client, error) {
 }
 
 // Close ends the connection. Only for clients made by Dial.
-func (c *Client) Close() error { return c.etcd.Close() }
+func (c *Client) Close() error {
+	defer c.contact.stop()
+	return c.etcd.Close()
+}
 
 // MaxOps is the number of comparisons, and of writes, one transaction may hold.
 // One comparison more is the store's own: that etcd is the one that was joined.
@@ -134,6 +140,13 @@ func (c *Client) AskProgress(ctx context.Context) {
 // It binds the client to the cluster: from then on, and until it joins again, it
 // neither writes to another one nor follows it; see ForeignError.
 func (c *Client) Join(ctx context.Context, now time.Time) (fleet.Meta, error) {
+	answered := c.contact.asking()
+	meta, err := c.join(ctx, now)
+	answered(err)
+	return meta, err
+}
+
+func (c *Client) join(ctx context.Context, now time.Time) (fleet.Meta, error) {
 	fresh := fleet.Meta{Schema: Schema, ClusterID: rand.Text(), CreatedAt: now.UTC()}
 	_, err := c.commit(ctx, Txn{Writes: []Write{Create(MetaKey(), fresh)}}, "")
 	if err != nil && !errs.Is(err, errs.AlreadyExists) {

@@ -100,7 +100,7 @@ func (f *follower) proceed(ctx context.Context) error {
 
 func (f *follower) relist(ctx context.Context) error {
 	line := f.client.line.now().line
-	kvs, rev, err := f.client.list(ctx, f.prefix, 0)
+	kvs, rev, err := f.client.list(ctx, f.prefix, 0, f.client.persist)
 	if err != nil {
 		return err
 	}

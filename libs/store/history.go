@@ -38,7 +38,7 @@ func Compacted(err error) bool {
 // NotFound with a CompactedError when that history is gone, at the start or while
 // it is read. Invalid when from is not reached yet.
 func (c *Client) History(ctx context.Context, prefix string, from, to int64, h Handler) error {
-	kvs, _, err := c.list(ctx, prefix, from)
+	kvs, _, err := c.list(ctx, prefix, from, c.get)
 	if err != nil {
 		return historyError(from, err)
 	}

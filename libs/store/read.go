@@ -27,7 +27,7 @@ func Get[T any](ctx context.Context, c *Client, k Key[T]) (T, error) {
 // List reads all records under a prefix at one revision, in key order, and
 // returns that revision.
 func List[T any](ctx context.Context, c *Client, p Prefix[T]) ([]T, int64, error) {
-	kvs, rev, err := c.list(ctx, p.String(), 0)
+	kvs, rev, err := c.list(ctx, p.String(), 0, c.get)
 	if err != nil {
 		return nil, 0, errs.Wrap("store.List", err)
 	}
@@ -51,9 +51,20 @@ func Count[T any](ctx context.Context, c *Client, p Prefix[T]) (int, error) {
 	return int(resp.Count), nil
 }
 
+// getter is Client.get, or persist.
+type getter func(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)
+
+// persist is get for whoever asks until there is an answer; see contact.
+func (c *Client) persist(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	answered := c.contact.asking()
+	resp, err := c.get(ctx, key, opts...)
+	answered(wrap("store.persist", err))
+	return resp, err
+}
+
 // list reads a prefix page by page, all at the given revision, or with 0 at the
 // first page's, which is the current one.
-func (c *Client) list(ctx context.Context, prefix string, rev int64) ([]KeyValue, int64, error) {
+func (c *Client) list(ctx context.Context, prefix string, rev int64, get getter) ([]KeyValue, int64, error) {
 	var (
 		out []KeyValue
 		key = prefix
@@ -64,7 +75,7 @@ func (c *Client) list(ctx context.Context, prefix string, rev int64) ([]KeyValue
 		if rev != 0 {
 			opts = append(opts, clientv3.WithRev(rev))
 		}
-		resp, err := c.get(ctx, key, opts...)
+		resp, err := get(ctx, key, opts...)
 		if err != nil {
 			return nil, 0, wrap("store.list", err)
 		}

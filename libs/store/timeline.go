@@ -215,9 +215,11 @@ func (c *Client) vetStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.
 	if method == watchMethod && c.line.now().rev != 0 {
 		err := c.line.stranger()
 		if err == nil {
+			answered := c.contact.asking()
 			vetting, cancel := context.WithTimeout(ctx, vetTimeout)
 			err = c.vet(vetting)
 			cancel()
+			answered(err)
 		}
 		if err != nil {
 			return nil, status.Error(codes.Unavailable, err.Error()) // the watch tries again

@@ -1,0 +1,84 @@
+package store_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+)
+
+// lines is a log that a test reads while it is written.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// saying waits until a text is logged, and demands that it is once.
+func (l *lines) saying(t *testing.T, text string) {
+	t.Helper()
+	await.That(t, "the log saying "+text, func() string {
+		return await.Unless(strings.Contains(l.String(), text), "%s", l)
+	})
+	if n := strings.Count(l.String(), text); n != 1 {
+		t.Errorf("said %d times:\n%s", n, l.String())
+	}
+}
+
+type deaf struct{}
+
+func (deaf) Reset([]store.KeyValue, int64) {}
+func (deaf) Apply([]store.Change, int64)   {}
+
+func TestAnEtcdThatIsAwayIsToldOnceAndSoIsItsReturn(t *testing.T) {
+	etcd := storetest.Start(t)
+	log := &lines{}
+	c, err := store.Dial([]string{etcd.Endpoint}, store.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if _, err := c.Join(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	t.Cleanup(running.Wait)
+	for _, prefix := range []string{store.Groups().String(), store.Users().String()} {
+		running.Go(func() { _ = c.Follow(t.Context(), prefix, deaf{}) })
+	}
+	if _, away := c.Away(); away {
+		t.Error("away from the beginning")
+	}
+	before := time.Now()
+	etcd.Stop()
+	log.saying(t, "etcd not reachable")
+	if !strings.Contains(log.String(), etcd.Endpoint) {
+		t.Errorf("the endpoint is not named:\n%s", log)
+	}
+	if since, away := c.Away(); !away || since.Before(before) {
+		t.Errorf("away %v since %v, stopped at %v", away, since, before)
+	}
+	etcd.Restart(t)
+	log.saying(t, "etcd is reachable again")
+	if _, away := c.Away(); away {
+		t.Error("away though it is back")
+	}
+	log.saying(t, "etcd not reachable")
+}
