@@ -93,7 +93,7 @@ type Spec struct {
 	NoView bool
 	// Offline is for services whose work must begin though etcd is away. They are
 	// built and started at once, check the schema themselves (store.Client.Join) when
-	// they first reach etcd, and leave Env.Meta unfilled.
+	// they first reach etcd, and leave Env.Meta unfilled. They stay ready without etcd.
 	Offline bool
 	// Build wires the service. Its components start once etcd is reached and the
 	// view has been read, as far as the service asks for that.
@@ -140,7 +140,7 @@ func serve(s Spec, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	admin := telemetry.NewAdmin(telemetry.AdminOptions{Address: s.Common.AdminAddress, Gatherer: e.Registry, Ready: e.Gates.Ready, Log: e.Log})
+	admin := telemetry.NewAdmin(telemetry.AdminOptions{Address: s.Common.AdminAddress, Gatherer: e.Registry, Ready: func() (bool, []string) { return ready(s, e) }, Log: e.Log})
 	all := []lifecycle.Component{admin.Component()}
 	if !s.Offline {
 		all = append(all, lifecycle.Component{Name: "store", Start: func(ctx context.Context) error { return join(ctx, e) }})
@@ -149,6 +149,18 @@ func serve(s Spec, stderr io.Writer) error {
 		all = append(all, lifecycle.Component{Name: "view", Run: e.View.Run}, lifecycle.Component{Name: "synced", Start: e.View.Synced})
 	}
 	return lifecycle.Run(ctx, e.Log, append(append(all, components...), e.Gates.Component())...)
+}
+
+// ready is what /readyz says of every service: it waits for its gates, and for etcd
+// when that is away; a service whose work goes on without etcd is ready then, and
+// says so.
+func ready(s Spec, e Env) (bool, []string) {
+	ok, waiting := e.Gates.Ready()
+	if since, away := e.Client.Away(); away {
+		ok = ok && s.Offline
+		waiting = append(waiting, "store: etcd not reachable since "+since.UTC().Format(time.RFC3339))
+	}
+	return ok, waiting
 }
 
 // replicaName is the given name, else one that no other process has.

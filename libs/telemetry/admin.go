@@ -29,8 +29,9 @@ type AdminOptions struct {
 	Address string
 	// Gatherer feeds /metrics.
 	Gatherer prometheus.Gatherer
-	// Ready feeds /readyz: whether the service is ready, and what it waits for.
-	// lifecycle's Gates.Ready fits. Nil means always ready.
+	// Ready feeds /readyz: whether the service is ready, and what it waits for; a
+	// service that is ready may name what it does without. lifecycle's Gates.Ready
+	// fits. Nil means always ready.
 	Ready func() (ready bool, waiting []string)
 	// Log takes what goes wrong while serving.
 	Log *slog.Logger
@@ -39,7 +40,7 @@ type AdminOptions struct {
 // Admin is the admin listener:
 //
 //	/livez          200 while the process serves
-//	/readyz         200 when ready, else 503 with what it waits for
+//	/readyz         200 when ready, with what it does without, else 503 with what it waits for
 //	/metrics        Prometheus text format
 //	/debug/pprof/   profiles
 type Admin struct {
@@ -129,13 +130,19 @@ func (a *Admin) Handler() http.Handler {
 }
 
 func (a *Admin) readyz(w http.ResponseWriter, _ *http.Request) {
-	if a.options.Ready != nil {
-		if ready, waiting := a.options.Ready(); !ready {
-			answer(w, http.StatusServiceUnavailable, "waiting for "+strings.Join(waiting, ", "))
-			return
-		}
+	if a.options.Ready == nil {
+		answer(w, http.StatusOK, "ready")
+		return
 	}
-	answer(w, http.StatusOK, "ready")
+	ready, waiting := a.options.Ready()
+	switch what := strings.Join(waiting, ", "); {
+	case !ready:
+		answer(w, http.StatusServiceUnavailable, "waiting for "+what)
+	case what != "":
+		answer(w, http.StatusOK, "ready, without "+what)
+	default:
+		answer(w, http.StatusOK, "ready")
+	}
 }
 
 func answer(w http.ResponseWriter, status int, text string) {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -77,6 +78,15 @@ func TestAdminServesUntilItIsStopped(t *testing.T) {
 	}
 	if _, err := net.Dial("tcp", admin.Addr()); err == nil {
 		t.Error("still listening")
+	}
+}
+
+func TestAServiceMayBeReadyWithoutSomething(t *testing.T) {
+	admin := newAdmin(t, "", func() (bool, []string) { return true, []string{"store: away"} })
+	w := httptest.NewRecorder()
+	admin.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	if w.Code != http.StatusOK || w.Body.String() != "ready, without store: away\n" {
+		t.Errorf("%d %q", w.Code, w.Body)
 	}
 }
 

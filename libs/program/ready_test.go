@@ -1,0 +1,82 @@
+package program_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/config"
+	"github.com/orreryhq/orrery/libs/lifecycle"
+	"github.com/orreryhq/orrery/libs/program"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+)
+
+type deaf struct{}
+
+func (deaf) Reset([]store.KeyValue, int64) {}
+func (deaf) Apply([]store.Change, int64)   {}
+
+// running is a program that follows something, until the test ends.
+func running(t *testing.T, etcd string, offline bool) (admin string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin = l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var s struct{ program.Settings }
+	spec := program.Spec{
+		Name: "tester", Into: &s, Common: &s.Settings, NoView: true, Offline: offline,
+		Build: func(e program.Env) ([]lifecycle.Component, error) {
+			join := lifecycle.Component{Name: "join", Start: func(ctx context.Context) error {
+				_, err := e.Client.Join(ctx, e.Meta.CreatedAt)
+				return err
+			}}
+			return []lifecycle.Component{join, {Name: "follower", Run: func(ctx context.Context) error {
+				_ = e.Client.Follow(ctx, store.Groups().String(), deaf{}) // ends with ctx
+				return nil
+			}}}, nil
+		},
+	}
+	var ended sync.WaitGroup
+	var out bytes.Buffer
+	ended.Go(func() {
+		if code := program.Main(spec, []string{"--etcd-endpoints", etcd, "--admin-address", admin}, nil, &out, &out); code != config.ExitOK {
+			t.Errorf("exit code %d: %s", code, &out)
+		}
+	})
+	t.Cleanup(ended.Wait)
+	return admin
+}
+
+// TestReadinessSaysThatEtcdIsAway holds for a service that waits for etcd, and for
+// one that works without.
+func TestReadinessSaysThatEtcdIsAway(t *testing.T) {
+	etcd := storetest.Start(t)
+	waits, worksOn := running(t, etcd.Endpoint, false), running(t, etcd.Endpoint, true)
+	t.Cleanup(func() { _ = syscall.Kill(syscall.Getpid(), syscall.SIGTERM) }) // both end by it, before they are waited for
+	says := func(admin string, code int, text string) {
+		t.Helper()
+		await.That(t, text, func() string {
+			got, said := check("--admin-address", admin)
+			return await.Unless(got == code && strings.Contains(said, text), "%d %s", got, said)
+		})
+	}
+	says(waits, config.ExitOK, "ready\n")
+	says(worksOn, config.ExitOK, "ready\n")
+	etcd.Stop()
+	says(waits, config.ExitFailure, "not ready: waiting for store: etcd not reachable since 20")
+	says(worksOn, config.ExitOK, "ready, without store: etcd not reachable since 20")
+	etcd.Restart(t)
+	says(waits, config.ExitOK, "ready\n")
+	says(worksOn, config.ExitOK, "ready\n")
+}
