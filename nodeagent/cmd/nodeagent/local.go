@@ -30,7 +30,8 @@ const localUsage = `nodeagent local speaks to the agent on this host, past etcd 
   nodeagent local list                          the instances here
   nodeagent local status                        the agent: session, etcd, what is not reported yet
   nodeagent local console ID [-lines N] [-from OFFSET] [-follow]
-  nodeagent local send ID LINE                  type a line into a console
+  nodeagent local send [-data DIR] ID LINE      type a line into a console; flags come before it, or are part of
+                                                it behind "--": send ID -- LINE
   nodeagent local stop ID... | -group G | -all  [-force] [-no-wait]
 
 ID is an instance's id or name.
@@ -129,6 +130,11 @@ func (c *localCommand) parse(verb string, args, env []string) (func(context.Cont
 	} else if err != nil {
 		return nil, &errs.Error{Kind: errs.Invalid, Message: err.Error()}
 	}
+	if verb == "send" {
+		if err := flagsInLine(c.words, args); err != nil {
+			return nil, err
+		}
+	}
 	if n := len(c.words); n < least || n > most {
 		return nil, errs.New(errs.Invalid, "%s takes %s, %d given", verb, counted(least, most), n)
 	}
@@ -166,6 +172,20 @@ func parseMixed(fs *flag.FlagSet, args []string, mixed bool) (words []string, er
 		}
 		words, args = append(words, args[0]), args[1:]
 	}
+}
+
+// flagsInLine refuses a line with what was surely meant as a flag; behind "--" all is the line's.
+func flagsInLine(words, args []string) error {
+	if slices.Contains(args, "--") || len(words) == 0 {
+		return nil
+	}
+	for _, w := range words[1:] {
+		name, _, _ := strings.Cut(strings.TrimLeft(w, "-"), "=")
+		if strings.HasPrefix(w, "-") && (name == "data" || name == "json") {
+			return errs.New(errs.Invalid, "%s stands in the line, where it would be typed: put it before the id, or write -- before the line if it belongs there", w)
+		}
+	}
+	return nil
 }
 
 // findData finds the agent's data directory: the one given, or the agent's within

@@ -208,6 +208,9 @@ func TestWithoutAnAgentItSaysWhatToDo(t *testing.T) {
 		{"no such flag", []string{"list", "-dta", dead}, exitUsage, "dta"},
 		{"too many words", []string{"list", "-data", dead, "all"}, exitUsage, "takes no further words"},
 		{"too few words", []string{"console", "-data", dead}, exitUsage, "one instance"},
+		{"a flag within the line", []string{"send", "lobby-1", "say", "hi", "-data", dead}, exitUsage, "-data stands in the line"},
+		{"a flag within the line", []string{"send", "lobby-1", "say", "--data=" + dead}, exitUsage, "put it before the id"},
+		{"a flag of the line", []string{"send", "-data", dead, "lobby-1", "--", "say", "-json"}, exitNoAgent, ""},
 		{"nothing to send", []string{"send", "-data", dead, "lobby-1"}, exitUsage, "a line"},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
