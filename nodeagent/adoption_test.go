@@ -309,7 +309,7 @@ func TestANodesIDStaysItsDirectorysUntilAnOperatorDeletesTheNode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Run(t.Context()); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), "operator delete") {
+		if err := a.Run(t.Context()); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), "api/v1/nodes/") {
 			t.Errorf("%s: %v", when, err)
 		}
 	}

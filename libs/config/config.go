@@ -69,6 +69,8 @@ type Options struct {
 	Env []string
 	// Into points at the struct to fill.
 	Into any
+	// Unchecked leaves out what Validate says: for a program that needs a few of the settings only.
+	Unchecked bool
 	// Stdout takes the output of --help, --version and --print-config. Nil discards it.
 	Stdout io.Writer
 }
@@ -130,8 +132,15 @@ func Load(o Options) (Loaded, error) {
 	problems = append(problems, lay.environment(env)...)
 	problems = append(problems, lay.flags(line)...)
 	lay.fill()
-	problems = append(problems, validate(sch, problems)...)
+	if !o.Unchecked {
+		problems = append(problems, validate(sch, problems)...)
+	}
 	if len(problems) > 0 {
+		if line.print { // what there is helps to find what is wrong
+			if err := lay.printYAML(o.Stdout); err != nil {
+				problems = append(problems, err)
+			}
+		}
 		return Loaded{}, &errs.Error{Op: "config", Kind: errs.Invalid, Err: errors.Join(problems...)}
 	}
 
@@ -161,8 +170,9 @@ func Problems(err error) []string {
 }
 
 // Main is the frame of a program: it loads the settings, runs and turns the
-// outcome into an exit code. Problems go to stderr. An error of run has
-// ExitUsage when it is Invalid, i.e. the operator's to correct, else ExitFailure.
+// outcome into an exit code. Problems go to stderr. An error of run has ExitUsage
+// when it is the operator's to correct, i.e. Invalid, or Conflict with somebody
+// else's claim; else ExitFailure.
 func Main(o Options, stderr io.Writer, run func(Loaded) error) int {
 	loaded, err := Load(o)
 	switch {
@@ -177,8 +187,8 @@ func Main(o Options, stderr io.Writer, run func(Loaded) error) int {
 		return ExitOK
 	}
 	if err := run(loaded); err != nil {
-		fmt.Fprintf(stderr, "%s: %v\n", o.Name, err)
-		if errs.Is(err, errs.Invalid) {
+		fmt.Fprintf(stderr, "%s: %s\n", o.Name, strings.TrimPrefix(err.Error(), o.Name+": "))
+		if errs.Is(err, errs.Invalid) || errs.Is(err, errs.Conflict) {
 			return ExitUsage
 		}
 		return ExitFailure

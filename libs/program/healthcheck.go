@@ -28,7 +28,7 @@ const (
 // supervisors, so that an image needs no tool beside the program itself.
 func healthcheck(s Spec, args, env []string, stdout, stderr io.Writer) int {
 	return config.Main(config.Options{
-		Name: s.Name + " " + healthcheckWord, Version: telemetry.Version(), Args: args, Env: env, Into: s.Into, Stdout: stdout,
+		Name: s.Name + " " + healthcheckWord, Version: telemetry.Version(), Args: args, Env: env, Into: s.Into, Stdout: stdout, Unchecked: true,
 		About: "Asks the " + s.Name + " that runs here with the same settings whether it is ready; exits 0 when it is.",
 	}, stderr, func(config.Loaded) error {
 		ctx, cancel := context.WithTimeout(context.Background(), healthcheckPatience)
@@ -74,10 +74,10 @@ func askReady(ctx context.Context, address string) (string, error) {
 func adminTarget(address string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", errs.Field("admin.address", "must be host:port, not %q", address)
+		return "", errs.Field("admin.address", "admin.address must be host:port, not %q", address)
 	}
 	if port == "0" {
-		return "", errs.Field("admin.address", "must have a fixed port for a health check, not 0: set ORRERY_ADMIN_ADDRESS or --admin-address alike for both, e.g. 127.0.0.1:9090")
+		return "", errs.Field("admin.address", "admin.address must have a fixed port for a health check, not 0: set ORRERY_ADMIN_ADDRESS or --admin-address alike for both, e.g. 127.0.0.1:9090")
 	}
 	if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() {
 		host = "127.0.0.1"

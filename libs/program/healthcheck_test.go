@@ -17,9 +17,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// demanding is a program's settings that cannot be used without a secret.
+type demanding struct{ program.Settings }
+
+func (d *demanding) Validate() []error { return append(d.Settings.Validate(), d.RequireSecret()...) }
+
 // check runs a program's health check and returns its exit code and all it printed.
 func check(args ...string) (int, string) {
-	var s struct{ program.Settings }
+	var s demanding
 	var out bytes.Buffer
 	spec := program.Spec{Name: "tester", Into: &s, Common: &s.Settings}
 	code := program.Main(spec, append([]string{"healthcheck"}, args...), nil, &out, &out)
@@ -60,7 +65,7 @@ func TestAHealthCheckSaysWhatTheAdminListenerSays(t *testing.T) {
 		"one that listens on all of IPv4":     {"0.0.0.0:" + port, config.ExitOK, "ready\n"},
 		"one that waits":                      {waiting, config.ExitFailure, "not ready: waiting for view"},
 		"nobody":                              {gone.Addr().String(), config.ExitFailure, "does not answer"},
-		"a port that is picked at each start": {"127.0.0.1:0", config.ExitUsage, "must have a fixed port"},
+		"a port that is picked at each start": {"127.0.0.1:0", config.ExitUsage, "admin.address must have a fixed port"},
 		"no address":                          {"nonsense", config.ExitUsage, "admin.address"},
 	} {
 		t.Run(name, func(t *testing.T) {

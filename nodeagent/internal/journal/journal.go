@@ -82,7 +82,7 @@ func Open(dir, boot string, newUUID func() string) (*Journal, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = lock.Close()
 		return nil, &errs.Error{
-			Op: "journal.Open", Kind: errs.Conflict, Field: "data", Err: err,
+			Op: "journal.Open", Kind: errs.Conflict, Field: "data",
 			Message: fmt.Sprintf("another agent runs on the data directory %s: stop it or use another directory", dir),
 		}
 	}

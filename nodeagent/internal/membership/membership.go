@@ -314,8 +314,8 @@ func (m *Member) write(ctx context.Context, change func(*fleet.Node)) error {
 
 func foreign(id fleet.NodeID, old fleet.Node) error {
 	return &errs.Error{Op: "membership.join", Kind: errs.Conflict, Field: "node", Message: fmt.Sprintf(
-		"the node id %s belongs to another data directory (host %s, joined %s): choose another id, or have an operator delete that node first",
-		id, old.Host.Hostname, old.JoinedAt.Format(time.RFC3339))}
+		"the node id %s belongs to another data directory (host %s, joined %s): choose another id, or delete that node first, if it is gone for good: curl -X DELETE -H \"Authorization: Bearer $TOKEN\" $API/api/v1/nodes/%s",
+		id, old.Host.Hostname, old.JoinedAt.Format(time.RFC3339), id)}
 }
 
 // Block keeps a port that a stranger holds from the scheduler for a while. It is
