@@ -35,6 +35,10 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 }
 
 func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
+	if s.unreachable() {
+		e.Log.Warn("gateways on other hosts cannot reach this agent, since it tells them a loopback address: set --listen or --advertise-url to an address of this host",
+			"listen", s.Listen, "advertiseURL", s.AdvertiseURL, "etcd", s.Etcd.Endpoints)
+	}
 	services := store.Discover(e.Client, "templatesvc")
 	agent, err := nodeagent.New(nodeagent.Config{
 		Store: e.Client, Node: fleet.NodeID(s.node()), DataDir: s.Data, Address: s.Address,

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"net"
+	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +50,31 @@ func (s *settings) Validate() []error {
 		problems = append(problems, errs.Field("cpu", "must not be negative"))
 	}
 	return problems
+}
+
+// unreachable reports whether the agent tells others an address that means this
+// host, while its etcd is on another, so that gateways there cannot reach it.
+func (s *settings) unreachable() bool {
+	advertised := s.Listen
+	if u, err := url.Parse(s.AdvertiseURL); s.AdvertiseURL != "" && err == nil {
+		advertised = u.Host
+	}
+	return loopback(advertised) && !slices.ContainsFunc(s.Etcd.Endpoints, func(e string) bool {
+		if u, err := url.Parse(e); err == nil && u.Host != "" {
+			e = u.Host
+		}
+		return loopback(e)
+	})
+}
+
+// loopback reports whether a host, with or without a port, is this one.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // node is the given id, else the host's name.
