@@ -1,6 +1,12 @@
 package main
 
-import "testing"
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
 
 func TestAnAgentThatOthersCannotReachIsTold(t *testing.T) {
 	for _, c := range []struct {
@@ -20,6 +26,16 @@ func TestAnAgentThatOthersCannotReachIsTold(t *testing.T) {
 		s.Etcd.Endpoints = []string{c.etcd}
 		if got := s.unreachable(); got != c.unreachable {
 			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+func TestAStopHasToBeGivenTime(t *testing.T) {
+	for limit, refused := range map[time.Duration]bool{-time.Second: true, 0: true, time.Second: false} {
+		problems := (&settings{Node: "n", StopTimeout: limit}).Validate()
+		got := slices.ContainsFunc(problems, func(err error) bool { return errs.FieldOf(err) == "stop-timeout" })
+		if got != refused {
+			t.Errorf("%v refused: %v", limit, got)
 		}
 	}
 }
