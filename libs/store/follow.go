@@ -104,7 +104,10 @@ func (f *follower) relist(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := f.client.vet(ctx); err != nil { // afterwards, so that the list is no stranger's
+	answered := f.client.contact.asking()
+	err = f.client.vet(ctx) // afterwards, so that the list is no stranger's
+	answered(err)
+	if err != nil {
 		return err
 	}
 	if r, ok := f.handler.(Rewinder); ok && f.listed && line != f.line {
