@@ -40,8 +40,9 @@ func (p *pass) starts() []Action {
 		return moves
 	}
 	var out []Action
+	occupied := p.occupied()
 	for _, i := range p.all {
-		if len(out) < room && p.needsHealing(i) && !p.occupied(i) {
+		if len(out) < room && p.needsHealing(i) && !occupied(i) {
 			out = append(out, p.replacement(i))
 		}
 	}
@@ -49,7 +50,7 @@ func (p *pass) starts() []Action {
 	if p.spec().Static.Enabled {
 		out = p.revive(out, lacking)
 	} else {
-		out = p.refill(out, lacking)
+		out = p.refill(out, lacking, occupied)
 	}
 	return out
 }
@@ -117,11 +118,11 @@ func (p *pass) replacement(i *fleet.Instance) Action {
 
 // refill adds new instances; as long as crashed or lost ones of the enforcer's own lack a
 // successor, each new one is made for one of them, so that history is clear.
-func (p *pass) refill(out []Action, lacking int) []Action {
+func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) bool) []Action {
 	var crashed []*fleet.Instance
 	for _, i := range p.all {
 		ended := i.EndedUnasked() && !p.agentLeaves(i)
-		if (ended || p.displaced(i)) && p.own(i) && !p.replaced[i.Intent.ID] && !p.busy[i.Intent.ID] && !p.occupied(i) {
+		if (ended || p.displaced(i)) && p.own(i) && !p.replaced[i.Intent.ID] && !p.busy[i.Intent.ID] && !occupied(i) {
 			crashed = append(crashed, i)
 		}
 	}

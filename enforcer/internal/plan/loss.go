@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -189,12 +188,22 @@ func (p *pass) pair(all []*fleet.Instance) {
 	}
 }
 
-// occupied reports whether somebody living has the place of one that ended or is lost:
-// then nobody else is made for it.
-func (p *pass) occupied(gone *fleet.Instance) bool {
-	return slices.ContainsFunc(p.all, func(i *fleet.Instance) bool {
-		return p.living(i) && i.Intent.Place() == gone.Intent.Place()
-	})
+// occupied tells of one that ended or is lost whether somebody living has its place:
+// then nobody else is made for it. The living are looked at once, when it is first
+// asked: after the loss of a node there are many to ask about.
+func (p *pass) occupied() func(gone *fleet.Instance) bool {
+	var taken map[string]bool
+	return func(gone *fleet.Instance) bool {
+		if taken == nil {
+			taken = map[string]bool{}
+			for _, i := range p.all {
+				if p.living(i) {
+					taken[i.Intent.Place()] = true
+				}
+			}
+		}
+		return taken[gone.Intent.Place()]
+	}
 }
 
 // surplus is the one of a pair to stop; nil while that is open.
