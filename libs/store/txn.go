@@ -88,13 +88,10 @@ type Txn struct {
 // Size is the number of comparisons, which is at least that of writes, to compare with MaxOps.
 func (t Txn) Size() int { return len(t.Fences) + len(t.Guards) + len(t.Writes) }
 
-// FullBytes is when a transaction that is filled bit by bit is full: what one more
-// addition brings still stays below etcd's limit on a request, 1.5 MiB, as long as a
-// single one is smaller than MaxAddition.
-const (
-	FullBytes   = 1 << 20
-	MaxAddition = 384 << 10
-)
+// FullBytes is when a transaction that is filled bit by bit is full. What one more
+// addition brings stays below etcd's limit on a request, 1.5 MiB: a group's spec and the
+// values given at start are bounded (GroupSpec.Validate), so that none is 384 KiB large.
+const FullBytes = 1 << 20
 
 // Bytes is about what the transaction takes of a request.
 func (t Txn) Bytes() int {
