@@ -1,9 +1,6 @@
 package fleet
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Group is a declared group. The gateway writes it; the enforcer removes it
 // once it is marked Deleting and its instances are gone.
@@ -37,9 +34,20 @@ type GroupSpec struct {
 	// HostAddress is the advertised address, placeholders allowed. Empty means the node's own.
 	HostAddress string `json:"hostAddress,omitempty"`
 
-	Where   Where   `json:"where"`
-	Scaling Scaling `json:"scaling"`
-	Players Players `json:"players"`
+	Where Where `json:"where"`
+	// Labels are the group's own, for quotas to select it by.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Quota bounds what all instances of the group may hold at a time.
+	Quota Budget `json:"quota,omitzero"`
+	// Reserved is what other groups leave free for this one, less what it holds.
+	Reserved Budget `json:"reserved,omitzero"`
+	// Preempts allows instances of groups of clearly lower Priority to be stopped
+	// when nothing else makes room.
+	Preempts bool `json:"preempts,omitempty"`
+	// Rebalance allows empty instances to be moved to even out the nodes.
+	Rebalance bool    `json:"rebalance,omitempty"`
+	Scaling   Scaling `json:"scaling"`
+	Players   Players `json:"players"`
 
 	Templates TemplateSelection `json:"templates"`
 	// FileModifications are globs of files whose placeholders are replaced.
@@ -67,7 +75,8 @@ type GroupSpec struct {
 	Motd        Motd        `json:"motd"`
 	Composition Composition `json:"composition"`
 
-	// Parent, DependsOn, StartupWeight, Priority and UpdateStrategy order and derive groups.
+	// Parent, DependsOn, StartupWeight, Priority and UpdateStrategy order and derive
+	// groups. The higher the Priority, the earlier instances are placed.
 	Parent         GroupName   `json:"parent,omitempty"`
 	DependsOn      []GroupName `json:"dependsOn,omitempty"`
 	StartupWeight  int         `json:"startupWeight,omitempty"`
@@ -81,22 +90,6 @@ type Software struct {
 	PlatformVersion string   `json:"platformVersion,omitempty"`
 	JarFile         string   `json:"jarFile,omitempty"`
 	JVMArgs         []string `json:"jvmArgs,omitempty"`
-}
-
-// Where says which nodes may run the group. The zero value allows any node.
-type Where struct {
-	// Nodes are the allowed node ids. Empty, or containing "*", means any node.
-	Nodes []NodeID `json:"nodes,omitempty"`
-	// Affinity and AntiAffinity are label constraints, "key" or "key=value"; hard.
-	Affinity     []string `json:"affinity,omitempty"`
-	AntiAffinity []string `json:"antiAffinity,omitempty"`
-	// Spread is a label key over whose values instances are distributed; soft.
-	Spread string `json:"spread,omitempty"`
-}
-
-// Allows reports whether the node list admits the node.
-func (w Where) Allows(node NodeID) bool {
-	return len(w.Nodes) == 0 || slices.Contains(w.Nodes, "*") || slices.Contains(w.Nodes, node)
 }
 
 // Scaling bounds the number of living instances.

@@ -1,6 +1,10 @@
 package fleet
 
-import "time"
+import (
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
 
 // Node is a host with an agent. The agent writes it at join.
 type Node struct {
@@ -17,7 +21,9 @@ type Node struct {
 	// Variables are the node's placeholder values.
 	Variables map[string]string `json:"variables,omitempty"`
 	Capacity  Resources         `json:"capacity"`
-	Runtimes  []NodeRuntime     `json:"runtimes"`
+	// Room is what the agent's settings say about the use of Capacity.
+	Room     NodeRoom      `json:"room,omitzero"`
+	Runtimes []NodeRuntime `json:"runtimes"`
 	// BlockedPorts are ports strangers were found to hold; the scheduler avoids them until Until.
 	BlockedPorts []BlockedPort `json:"blockedPorts,omitempty"`
 	Host         HostInfo      `json:"host"`
@@ -25,6 +31,30 @@ type Node struct {
 	// 0 means the store's default.
 	SessionTTLSeconds int       `json:"sessionTtlSeconds,omitempty"`
 	JoinedAt          time.Time `json:"joinedAt"`
+}
+
+// NodeRoom says how much of a node's capacity instances may reserve.
+type NodeRoom struct {
+	// Reserved is kept for the host itself.
+	Reserved Resources `json:"reserved,omitzero"`
+	// CPUFactor is how often each hundredth of a core may be reserved. 0 means once.
+	CPUFactor float64 `json:"cpuFactor,omitempty"`
+	// MaxInstances bounds the instances on the node. 0 does not.
+	MaxInstances int `json:"maxInstances,omitempty"`
+}
+
+// MaxCPUFactor bounds NodeRoom.CPUFactor.
+const MaxCPUFactor = 100
+
+// Validate lists everything wrong with it, each an Invalid error that names the field.
+func (r NodeRoom) Validate() []error {
+	var p problems
+	p.check(r.CPUFactor >= 0 && r.CPUFactor <= MaxCPUFactor, "cpuFactor", "must be between 0 (once) and %d, is %v", MaxCPUFactor, r.CPUFactor)
+	p.check(r.MaxInstances >= 0 && r.MaxInstances <= maxInstances, "maxInstances", "must be between 0 (no bound) and %d, is %d", maxInstances, r.MaxInstances)
+	for _, err := range r.Reserved.validate() {
+		p.list = append(p.list, errs.Field("reserved."+errs.FieldOf(err), "%s", errs.MessageOf(err)))
+	}
+	return p.list
 }
 
 // NodeRuntime says whether a node offers a runtime, and why not.
@@ -70,8 +100,10 @@ type NodeDesired struct {
 	// instances hold is given up and its records are removed.
 	Deleted bool              `json:"deleted,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
-	By      string            `json:"by,omitempty"`
-	At      time.Time         `json:"at"`
+	// Room replaces the node's own where it is set.
+	Room *NodeRoom `json:"room,omitempty"`
+	By   string    `json:"by,omitempty"`
+	At   time.Time `json:"at"`
 }
 
 // NodeSession is a node's liveness: it exists while the agent's lease lives.
@@ -123,8 +155,14 @@ type Report struct {
 	DiskFreeMiB int                           `json:"diskFreeMiB"`
 	DiskMiB     int                           `json:"diskMiB"`
 	Instances   map[InstanceID]InstanceReport `json:"instances,omitempty"`
-	At          time.Time                     `json:"at"`
+	// Warm are digests of template versions that are wholly in the node's cache,
+	// those used last, in order of digest; at most MaxWarm.
+	Warm []string  `json:"warm,omitempty"`
+	At   time.Time `json:"at"`
 }
+
+// MaxWarm bounds Report.Warm.
+const MaxWarm = 32
 
 // InstanceReport is one instance's live figures.
 type InstanceReport struct {

@@ -26,6 +26,8 @@ const (
 	ReasonNoNodeFits    Reason = "NoNodeFits"    // every node is excluded by some filter
 	ReasonPlanMissing   Reason = "PlanMissing"   // its plan is not in the store
 	ReasonPinnedWaiting Reason = "PinnedWaiting" // its data lives on a node that cannot take it now
+	ReasonQuotaSpent    Reason = "QuotaSpent"    // its group, or the groups a quota counts, may hold no more
+	ReasonBadConstraint Reason = "BadConstraint" // its plan says something about nodes that cannot be read
 )
 
 // Why an instance is being built, starts or runs.
@@ -51,6 +53,8 @@ const (
 	ReasonNodeReturned   Reason = "NodeReturned"   // its lost node came back and two had one's place
 	ReasonNodeDeleted    Reason = "NodeDeleted"    // somebody deleted its lost node
 	ReasonStoppedLocally Reason = "StoppedLocally" // somebody stopped it on its own node, past the control plane
+	ReasonPreempted      Reason = "Preempted"      // one of higher priority got its room
+	ReasonRebalanced     Reason = "Rebalanced"     // it was moved to even out the nodes
 )
 
 // Why an instance crashed or failed.
@@ -93,6 +97,8 @@ var reasonText = map[Reason]string{
 	ReasonNoNodeFits:       "no node can take it now",
 	ReasonPlanMissing:      "its plan is not in the store",
 	ReasonPinnedWaiting:    "its data lives on a node that cannot take it now",
+	ReasonQuotaSpent:       "a quota allows no more",
+	ReasonBadConstraint:    "what its plan says about nodes cannot be read",
 	ReasonPlaced:           "a node was chosen and its agent has not answered yet",
 	ReasonPreparing:        "its directory is being built",
 	ReasonProcessStarted:   "the process runs and is not ready yet",
@@ -108,6 +114,8 @@ var reasonText = map[Reason]string{
 	ReasonOrphan:           "it ran without a record",
 	ReasonAgentShutdown:    "its agent was told to stop everything",
 	ReasonStoppedLocally:   "somebody stopped it on its own node",
+	ReasonPreempted:        "an instance of higher priority got its room",
+	ReasonRebalanced:       "it was moved to even out the nodes",
 	ReasonExited:           "it exited with an error code",
 	ReasonKilledBySignal:   "it was ended by a signal nobody here sent",
 	ReasonOutOfMemory:      "the kernel killed it for memory",

@@ -46,6 +46,11 @@ func (s GroupSpec) Validate() []error {
 	p.check(s.CPULimit >= 0 && s.CPULimit <= maxCPU, "cpuLimit", "must be between 0 and %d, is %d", maxCPU, s.CPULimit)
 	p.addAll(s.Ports.validate("portRangeStart", "portRangeEnd"))
 	p.addAll(s.validateAdditionalPorts())
+	p.addAll(s.Where.validate())
+	p.addAll(validateLabels("labels", s.Labels))
+	p.addAll(s.Quota.validate("quota"))
+	p.addAll(s.Reserved.validate("reserved"))
+	p.check(s.Reserved.Within(s.Quota), "reserved", "must not be more than the quota")
 	p.addAll(s.Scaling.validate())
 	p.addAll(s.validateNames())
 	p.addAll(s.validateLists())
@@ -146,10 +151,6 @@ func (s Scaling) validate() []error {
 
 func (s GroupSpec) validateNames() []error {
 	var p problems
-	p.check(len(s.Where.Nodes) <= maxEntries, "nodes", "must have at most %d entries", maxEntries)
-	for i, n := range s.Where.Nodes {
-		p.check(n == "*" || n.Validate() == nil, fmt.Sprintf("nodes[%d]", i), "%q is not a node id", clip(string(n)))
-	}
 	group := func(field string, g GroupName) {
 		p.check(g == "" || g.Validate() == nil, field, "%q is not a group name", clip(string(g)))
 	}
@@ -172,11 +173,8 @@ func (s GroupSpec) validateLists() []error {
 			p.check(v != "" && len(v) <= maxValueBytes && !HasControl(v), fmt.Sprintf("%s[%d]", field, i), "must be 1 to %d bytes without control characters", maxValueBytes)
 		}
 	}
-	list("nodeAffinity", s.Where.Affinity)
-	list("nodeAntiAffinity", s.Where.AntiAffinity)
 	list("instanceGroups", s.InstanceGroups)
 	list("staticInstanceNames", s.Static.InstanceNames)
-	p.check(len(s.Where.Spread) <= maxValueBytes && !HasControl(s.Where.Spread), "spreadConstraint", "must be at most %d bytes without control characters", maxValueBytes)
 	return p.list
 }
 

@@ -78,6 +78,17 @@ func AllocKey(n fleet.NodeID) Key[fleet.Alloc] {
 	return Key[fleet.Alloc]{Root + "allocs/" + string(n)}
 }
 
+func QuotaKey(name string) Key[fleet.Quota] { return Key[fleet.Quota]{Root + "quotas/" + name} }
+func Quotas() Prefix[fleet.Quota]           { return Prefix[fleet.Quota]{Root + "quotas/"} }
+
+func QuotaAllocKey(name string) Key[fleet.QuotaAlloc] {
+	return Key[fleet.QuotaAlloc]{Root + "quota-allocs/" + name}
+}
+
+func EvictionKey(id fleet.InstanceID) Key[fleet.Eviction] {
+	return Key[fleet.Eviction]{Root + "evictions/" + string(id)}
+}
+
 func StatusKey(id fleet.InstanceID) Key[fleet.Status] {
 	return Key[fleet.Status]{Root + "status/" + string(id)}
 }

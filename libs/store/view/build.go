@@ -94,6 +94,7 @@ func (s *Snapshot) fork() *Snapshot {
 		NodesDesired: fork(s.NodesDesired), NodeSessions: fork(s.NodeSessions), Allocs: fork(s.Allocs),
 		Reports: fork(s.Reports), Plans: fork(s.Plans), TemplateHeads: fork(s.TemplateHeads),
 		CrashLoops: fork(s.CrashLoops), Names: fork(s.Names), Sessions: fork(s.Sessions),
+		Quotas: fork(s.Quotas), QuotaAllocs: fork(s.QuotaAllocs), Evictions: fork(s.Evictions),
 		Users: fork(s.Users), APITokens: fork(s.APITokens), tokensByHash: fork(s.tokensByHash),
 		byGroup: fork(s.byGroup), byNode: fork(s.byNode),
 	}
@@ -128,6 +129,12 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 		return true, set(s.CrashLoops, fleet.GroupName(c.Key[0]), c, raw)
 	case KindName:
 		return true, set(s.Names, c.Key[0]+"/"+c.Key[1], c, raw)
+	case KindQuota:
+		return true, set(s.Quotas, c.Key[0], c, raw)
+	case KindQuotaAlloc:
+		return true, set(s.QuotaAllocs, c.Key[0], c, raw)
+	case KindEviction:
+		return true, set(s.Evictions, fleet.InstanceID(c.Key[0]), c, raw)
 	case KindUser:
 		return true, set(s.Users, c.Key[0], c, raw)
 	case KindAPIToken:

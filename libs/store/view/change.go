@@ -22,6 +22,9 @@ const (
 	KindReport       Kind = "reports"
 	KindTemplateHead Kind = "template-heads"
 	KindCrashLoop    Kind = "crashloops"
+	KindQuota        Kind = "quotas"
+	KindQuotaAlloc   Kind = "quota-allocs"
+	KindEviction     Kind = "evictions"
 	KindUser         Kind = "users"
 	KindAPIToken     Kind = "tokens"
 )

@@ -55,6 +55,9 @@ type Snapshot struct {
 	CrashLoops    Table[fleet.GroupName, *fleet.CrashLoop] //
 	Names         Table[string, *store.NameClaim]          // by "<group>/<ordinal>"
 	Sessions      Table[string, *fleet.Session]            // by "<service>/<replica>"
+	Quotas        Table[string, *fleet.Quota]              // by name
+	QuotaAllocs   Table[string, *fleet.QuotaAlloc]         // by quota
+	Evictions     Table[fleet.InstanceID, *fleet.Eviction] //
 	Users         Table[string, *fleet.User]               // by name
 	APITokens     Table[string, *fleet.APIToken]           // by id
 	tokensByHash  Table[string, *fleet.APIToken]
@@ -71,7 +74,9 @@ func emptySnapshot() *Snapshot {
 		Reports: newTable[fleet.NodeID, *fleet.Report](), Plans: newTable[string, *fleet.StoredPlan](),
 		TemplateHeads: newTable[string, *fleet.TemplateHead](), CrashLoops: newTable[fleet.GroupName, *fleet.CrashLoop](),
 		Names: newTable[string, *store.NameClaim](), Sessions: newTable[string, *fleet.Session](),
-		Users: newTable[string, *fleet.User](), APITokens: newTable[string, *fleet.APIToken](),
+		Quotas: newTable[string, *fleet.Quota](), QuotaAllocs: newTable[string, *fleet.QuotaAlloc](),
+		Evictions: newTable[fleet.InstanceID, *fleet.Eviction](),
+		Users:     newTable[string, *fleet.User](), APITokens: newTable[string, *fleet.APIToken](),
 		tokensByHash: newTable[string, *fleet.APIToken](),
 		byGroup:      newTable[pair, *fleet.Instance](), byNode: newTable[pair, *fleet.Instance](),
 	}
