@@ -112,5 +112,7 @@ type Eviction struct {
 	Message string `json:"message"`
 	// For is the instance that gets the room; empty when it is moved to even out the nodes.
 	For InstanceID `json:"for,omitempty"`
-	At  time.Time  `json:"at"`
+	// To is the node it is moved to; empty unless it is.
+	To NodeID    `json:"to,omitempty"`
+	At time.Time `json:"at"`
 }

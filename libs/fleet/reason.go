@@ -27,6 +27,7 @@ const (
 	ReasonPlanMissing   Reason = "PlanMissing"   // its plan is not in the store
 	ReasonPinnedWaiting Reason = "PinnedWaiting" // its data lives on a node that cannot take it now
 	ReasonQuotaSpent    Reason = "QuotaSpent"    // its group, or the groups a quota counts, may hold no more
+	ReasonReserved      Reason = "Reserved"      // what is free is kept for others
 	ReasonBadConstraint Reason = "BadConstraint" // its plan says something about nodes that cannot be read
 )
 
@@ -98,6 +99,7 @@ var reasonText = map[Reason]string{
 	ReasonPlanMissing:      "its plan is not in the store",
 	ReasonPinnedWaiting:    "its data lives on a node that cannot take it now",
 	ReasonQuotaSpent:       "a quota allows no more",
+	ReasonReserved:         "what is free is reserved for others",
 	ReasonBadConstraint:    "what its plan says about nodes cannot be read",
 	ReasonPlaced:           "a node was chosen and its agent has not answered yet",
 	ReasonPreparing:        "its directory is being built",
