@@ -1,0 +1,183 @@
+package budget
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Ledger knows what each group and each quota holds, and what is free in all. It
+// is owned by one goroutine.
+type Ledger struct {
+	rooms
+	groups map[fleet.GroupName]*group
+	// quotas are the tenants' accounts by name.
+	quotas map[string]*account
+	// reserving are the accounts that have a reservation, in order of key.
+	reserving []*account
+	// unfilled is the sum over reserving.
+	unfilled fleet.Budget
+}
+
+// account is a quota or a group's own terms, with what is held under it.
+type account struct {
+	// key is what placements touch, see TouchKey.
+	key string
+	// title names it in explanations: "quota alice".
+	title           string
+	limit, reserved fleet.Budget
+	held            fleet.Budget
+	// selects is nil for a group's own.
+	selects *fleet.Quota
+}
+
+// group is a group with its accounts: its own first, then those of the quotas
+// that count it, in order of key.
+type group struct {
+	labels   map[string]string
+	held     fleet.Budget
+	accounts []*account
+}
+
+func (g *group) own() *account { return g.accounts[0] }
+
+// Terms are what a group's spec says about its budget.
+type Terms struct {
+	Labels          map[string]string
+	Quota, Reserved fleet.Budget
+}
+
+// TermsOf are the terms of a spec.
+func TermsOf(s *fleet.GroupSpec) Terms {
+	return Terms{Labels: s.Labels, Quota: s.Quota, Reserved: s.Reserved}
+}
+
+// NewLedger is a ledger without nodes, groups and quotas.
+func NewLedger() *Ledger {
+	return &Ledger{rooms: rooms{nodes: map[fleet.NodeID]*room{}}, groups: map[fleet.GroupName]*group{}, quotas: map[string]*account{}}
+}
+
+// QuotaKey and GroupKey name the quota-allocs records that stand for a tenant's
+// quota and for a group's own reservation. A quota's name never begins with a
+// period, so they are never the same.
+func QuotaKey(quota string) string          { return quota }
+func GroupKey(group fleet.GroupName) string { return ".group." + string(group) }
+
+// SetGroup adds a group or changes its terms; what it holds stays.
+func (l *Ledger) SetGroup(name fleet.GroupName, t Terms) {
+	g := l.group(name)
+	g.labels = t.Labels
+	l.setTerms(g.own(), t.Quota, t.Reserved)
+	l.recount(g)
+}
+
+// RemoveGroup takes a group's terms away; what it holds is remembered.
+func (l *Ledger) RemoveGroup(name fleet.GroupName) { l.SetGroup(name, Terms{}) }
+
+// SetQuota adds a tenant's quota or changes it.
+func (l *Ledger) SetQuota(q *fleet.Quota) {
+	a, ok := l.quotas[q.Name]
+	if !ok {
+		a = &account{key: QuotaKey(q.Name), title: "quota " + q.Name}
+		l.quotas[q.Name] = a
+	}
+	a.selects = q
+	l.setTerms(a, q.Limit, q.Reserved)
+	for _, g := range l.groups {
+		l.recount(g)
+	}
+}
+
+// RemoveQuota takes a tenant's quota away.
+func (l *Ledger) RemoveQuota(name string) {
+	a, ok := l.quotas[name]
+	if !ok {
+		return
+	}
+	delete(l.quotas, name)
+	l.setTerms(a, fleet.Budget{}, fleet.Budget{})
+	for _, g := range l.groups {
+		l.recount(g)
+	}
+}
+
+// Charge books what one instance of a group holds on a node.
+func (l *Ledger) Charge(n fleet.NodeID, name fleet.GroupName, r fleet.Resources) {
+	l.occupy(n, r, 1)
+	l.book(l.group(name), fleet.BudgetOf(r))
+}
+
+// Release undoes Charge.
+func (l *Ledger) Release(n fleet.NodeID, name fleet.GroupName, r fleet.Resources) {
+	l.occupy(n, r, -1)
+	l.book(l.group(name), fleet.Budget{}.Sub(fleet.BudgetOf(r)))
+}
+
+func (l *Ledger) book(g *group, b fleet.Budget) {
+	g.held = g.held.Add(b)
+	for _, a := range g.accounts {
+		l.hold(a, b)
+	}
+}
+
+// group is a group's entry, made when missing: holds may be known before their group.
+func (l *Ledger) group(name fleet.GroupName) *group {
+	if g, ok := l.groups[name]; ok {
+		return g
+	}
+	g := &group{accounts: []*account{{key: GroupKey(name), title: "group " + string(name)}}}
+	l.groups[name] = g
+	return g
+}
+
+// recount has a group counted by exactly the quotas that cover its labels.
+func (l *Ledger) recount(g *group) {
+	covers := g.accounts[:1:1]
+	for _, a := range l.quotas {
+		if a.selects.Covers(g.labels) {
+			covers = append(covers, a)
+		}
+	}
+	slices.SortFunc(covers[1:], byKey)
+	for _, a := range g.accounts {
+		if !slices.Contains(covers, a) {
+			l.hold(a, fleet.Budget{}.Sub(g.held))
+		}
+	}
+	for _, a := range covers {
+		if !slices.Contains(g.accounts, a) {
+			l.hold(a, g.held)
+		}
+	}
+	g.accounts = covers
+}
+
+func (l *Ledger) setTerms(a *account, limit, reserved fleet.Budget) {
+	l.unfilled = l.unfilled.Sub(a.unfilled())
+	a.limit, a.reserved = limit, reserved
+	l.unfilled = l.unfilled.Add(a.unfilled())
+	at, listed := slices.BinarySearchFunc(l.reserving, a, byKey)
+	reserves := reserved != fleet.Budget{}
+	switch {
+	case reserves && !listed:
+		l.reserving = slices.Insert(l.reserving, at, a)
+	case !reserves && listed:
+		l.reserving = slices.Delete(l.reserving, at, at+1)
+	}
+}
+
+func (l *Ledger) hold(a *account, b fleet.Budget) {
+	l.unfilled = l.unfilled.Sub(a.unfilled())
+	a.held = a.held.Add(b)
+	l.unfilled = l.unfilled.Add(a.unfilled())
+}
+
+func byKey(a, b *account) int { return cmp.Compare(a.key, b.key) }
+
+// unfilled is what is reserved and not held, never below 0.
+func (a *account) unfilled() fleet.Budget { return floor(a.reserved.Sub(a.held)) }
+
+func floor(b fleet.Budget) fleet.Budget {
+	return fleet.Budget{MemoryMiB: max(0, b.MemoryMiB), CPU: max(0, b.CPU), Instances: max(0, b.Instances)}
+}

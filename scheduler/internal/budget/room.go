@@ -1,0 +1,68 @@
+package budget
+
+import "github.com/orreryhq/orrery/libs/fleet"
+
+// Node is what the ledger wants to know of a node.
+type Node struct {
+	// Usable is whether its agent has a session and nobody keeps it free.
+	Usable bool
+	// Capacity is what instances may reserve.
+	Capacity fleet.Resources
+	// MaxInstances bounds the instances on it. 0 does not.
+	MaxInstances int
+}
+
+// rooms add up what is free.
+type rooms struct {
+	nodes map[fleet.NodeID]*room
+	free  fleet.Budget
+	// unbounded counts the usable nodes that bound no instances.
+	unbounded int
+}
+
+type room struct {
+	Node
+	used fleet.Budget
+}
+
+// SetNode adds a node or changes its facts; what is held on it stays.
+func (r *rooms) SetNode(id fleet.NodeID, n Node) {
+	r.change(id, func(have *room) { have.Node = n })
+}
+
+// RemoveNode takes a node's facts away; what is held on it is remembered.
+func (r *rooms) RemoveNode(id fleet.NodeID) { r.SetNode(id, Node{}) }
+
+// Free is what is free on all usable nodes together, and whether instances are bounded.
+func (r *rooms) Free() (free fleet.Budget, bounded bool) { return r.free, r.unbounded == 0 }
+
+func (r *rooms) occupy(id fleet.NodeID, res fleet.Resources, sign int) {
+	r.change(id, func(have *room) {
+		have.used = have.used.Add(fleet.Budget{MemoryMiB: sign * res.MemoryMiB, CPU: sign * res.CPU, Instances: sign})
+	})
+}
+
+func (r *rooms) change(id fleet.NodeID, edit func(*room)) {
+	n, ok := r.nodes[id]
+	if !ok {
+		n = &room{}
+		r.nodes[id] = n
+	}
+	r.free, r.unbounded = r.free.Sub(n.free()), r.unbounded-n.unbounded()
+	edit(n)
+	r.free, r.unbounded = r.free.Add(n.free()), r.unbounded+n.unbounded()
+}
+
+func (n *room) free() fleet.Budget {
+	if !n.Usable {
+		return fleet.Budget{}
+	}
+	return floor(fleet.Budget{MemoryMiB: n.Capacity.MemoryMiB, CPU: n.Capacity.CPU, Instances: n.MaxInstances}.Sub(n.used))
+}
+
+func (n *room) unbounded() int {
+	if n.Usable && n.MaxInstances == 0 {
+		return 1
+	}
+	return 0
+}
