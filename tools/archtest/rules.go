@@ -57,6 +57,9 @@ var purePackages = []string{
 	"libs/fleet",
 	"enforcer/internal/plan",
 	"scheduler/internal/place",
+	"scheduler/internal/budget",
+	"scheduler/internal/preempt",
+	"scheduler/internal/rebalance",
 	"nodeagent/internal/machine",
 }
 
