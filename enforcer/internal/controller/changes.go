@@ -14,6 +14,7 @@ func (c *Controller) changed(b view.Batch) {
 	nodes := false
 	for i := range b.Changes {
 		c.changedOne(&b, &b.Changes[i])
+		c.roomTaken(&b, &b.Changes[i])
 		nodes = nodes || b.Changes[i].Kind == view.KindSession || b.Changes[i].Kind == view.KindNode
 	}
 	if nodes {
@@ -45,6 +46,10 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 		}
 	case view.KindGroup, view.KindPlacement, view.KindOrder, view.KindStatus, view.KindCrashLoop:
 		c.look(ch.Group())
+	case view.KindEviction:
+		if i, ok := b.After.Instances.Get(fleet.InstanceID(ch.Key[0])); ok {
+			c.look(i.Intent.Group)
+		}
 	case view.KindSession:
 		if ch.Key[0] == "node" {
 			n := fleet.NodeID(ch.Key[1])
@@ -58,7 +63,24 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 	case view.KindReport:
 		c.emptied(b, ch)
 	case view.KindName, view.KindPlan, view.KindPending, view.KindAlloc, view.KindNode,
-		view.KindTemplateHead, view.KindUser, view.KindAPIToken: // no plan depends on them
+		view.KindTemplateHead, view.KindQuota, view.KindQuotaAlloc, view.KindUser, view.KindAPIToken: // no plan depends on them
+	}
+}
+
+// roomTaken looks at the groups of those who made room for an instance: it may not
+// wait for it any more.
+func (c *Controller) roomTaken(b *view.Batch, ch *view.Change) {
+	if b.After.Evictions.Len() == 0 || ch.JoinedBefore == nil && ch.Joined == nil {
+		return
+	}
+	id := fleet.InstanceID(ch.Key[len(ch.Key)-1])
+	for victim, e := range b.After.Evictions.All() {
+		if e.For != id {
+			continue
+		}
+		if i, ok := b.After.Instances.Get(victim); ok {
+			c.look(i.Intent.Group)
+		}
 	}
 }
 

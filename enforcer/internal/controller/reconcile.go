@@ -97,6 +97,14 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 			}
 			return 0
 		},
+		Eviction: func(id fleet.InstanceID) *fleet.Eviction {
+			e, _ := s.Evictions.Get(id)
+			return e
+		},
+		Waits: func(id fleet.InstanceID) bool {
+			i, ok := s.Instances.Get(id)
+			return ok && i.NeedsPlacement()
+		},
 		LostSince: func(n fleet.NodeID) time.Time { return c.outages.of(s, n, now) },
 		Margin: func(n fleet.NodeID) time.Duration {
 			ttl := store.DefaultTTL

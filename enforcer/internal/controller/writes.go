@@ -49,6 +49,8 @@ func (t *task) writes(a plan.Action) ([]store.Guard, []store.Write) {
 		return t.order(a)
 	case plan.Lose, plan.Bury:
 		return t.lost(a)
+	case plan.Settle:
+		return nil, t.settle(a)
 	case plan.Retire:
 		return nil, t.retire(a.Instance)
 	case plan.DeleteGroup:
@@ -91,9 +93,36 @@ func (t *task) stop(a plan.Action) ([]store.Guard, []store.Write) {
 	}
 	if a.Order != "" {
 		guards = append(guards, placementUnchanged(a.Instance))
+		if a.Reason == fleet.ReasonPreempted || a.Reason == fleet.ReasonRebalanced {
+			guards = append(guards, t.playersUnchanged(a.Instance))
+		}
 		writes = append(writes, t.orderWrites(a)...)
 	}
 	return guards, writes
+}
+
+// playersUnchanged demands that the newest report about an instance is the one it was
+// judged by: nobody has joined since.
+func (t *task) playersUnchanged(i *fleet.Instance) store.Guard {
+	var rev int64
+	if r, ok := t.snap.Reports.Get(i.Node()); ok {
+		rev = r.ModRev
+	}
+	return store.Unchanged(store.ReportKey(i.Node()), rev)
+}
+
+// settle removes an eviction. One that stays counts as never replaced.
+func (t *task) settle(a plan.Action) []store.Write {
+	var writes []store.Write
+	if e, ok := t.snap.Evictions.Get(a.Instance.Intent.ID); ok {
+		writes = append(writes, store.Remove(store.EvictionKey(e.Instance), e.ModRev))
+	}
+	if a.Stays {
+		own := a.Instance.Intent
+		own.ReplacedBy, own.Displaced = "", false
+		writes = append(writes, store.Replace(store.IntentKey(own.ID), own, a.Instance.Intent.ModRev))
+	}
+	return writes
 }
 
 // order compares the intent and the placement it is made for, and when it is made
@@ -176,6 +205,9 @@ func (t *task) retire(i *fleet.Instance) []store.Write {
 	}
 	if i.Pending != nil {
 		writes = append(writes, store.Remove(store.PendingKey(id), i.Pending.ModRev))
+	}
+	if e, ok := t.snap.Evictions.Get(id); ok {
+		writes = append(writes, store.Remove(store.EvictionKey(id), e.ModRev))
 	}
 	return writes
 }

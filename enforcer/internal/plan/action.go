@@ -19,6 +19,8 @@ const (
 	Lose Kind = "lose"
 	// Bury ends Instance on paper: its lost node was deleted.
 	Bury Kind = "bury"
+	// Settle removes the eviction of Instance: it is done, or not possible any more.
+	Settle Kind = "settle"
 	// Retire removes all records of Instance.
 	Retire Kind = "retire"
 	// DeleteGroup removes the group's own records.
@@ -32,7 +34,7 @@ const (
 )
 
 // Kinds lists every kind, for tables and metrics.
-var Kinds = [...]Kind{Create, Again, Stop, Order, Lose, Bury, Retire, DeleteGroup, SetCrashLoop, ClearCrashLoop, CollectPlan}
+var Kinds = [...]Kind{Create, Again, Stop, Order, Lose, Bury, Settle, Retire, DeleteGroup, SetCrashLoop, ClearCrashLoop, CollectPlan}
 
 // Action is one thing to do, and why.
 type Action struct {
@@ -46,11 +48,14 @@ type Action struct {
 	Instance *fleet.Instance
 	// Origin is a new instance's.
 	Origin fleet.Origin
-	// Replaces is the crashed or lost instance a new one is made for; nil when none.
+	// Replaces is the crashed, lost or moved instance a new one is made for; nil when none.
 	Replaces *fleet.Instance
 	// Restores is the original that stays when a Stop ends the one that took its place: from
 	// then on it counts as never replaced; nil when there is none.
 	Restores *fleet.Instance
+	// Stays is set when a Settle ends a move for which somebody was made in vain: Instance
+	// counts as never replaced.
+	Stays bool
 	// Order is what a Stop or Order tells the node; empty when the instance holds none.
 	Order fleet.OrderAction
 	// Loop is the record SetCrashLoop writes.

@@ -19,6 +19,11 @@
 //     static groups, moved, as the group's policy has it. When the node returns,
 //     one of an original and whoever has its place by now is stopped, never one with
 //     players while the other has none. While most of the fleet is lost nothing of this happens.
+//   - What the scheduler asks to be evicted is stopped, if that is still possible: the
+//     same generation, not static, without players. What made room for another is
+//     healed, and so waits for room itself; for what is moved another is started
+//     first, and it is stopped once that one is ready, so that the number never
+//     drops. Neither is a crash.
 //   - Static groups come back as the same instances, in order of ordinal, before
 //     new ones are made.
 //   - A group in maintenance starts nothing, one scaled MANUAL is neither scaled

@@ -19,6 +19,7 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 		p.deleteGroup()
 	default:
 		p.doubles()
+		p.evict()
 		p.trim()
 		p.restart()
 		p.heal()
@@ -27,6 +28,7 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 	p.lose()
 	p.orders()
 	p.retire()
+	p.settle()
 	return p.actions, p.wake
 }
 

@@ -94,12 +94,12 @@ func (p *pass) agentLeaves(i *fleet.Instance) bool {
 }
 
 // needsHealing reports whether an instance that was started by hand ended unasked,
-// or is displaced, and nobody was started in its place yet.
+// made room for another, or is displaced, and nobody was started in its place yet.
 func (p *pass) needsHealing(i *fleet.Instance) bool {
 	if p.busy[i.Intent.ID] || p.replaced[i.Intent.ID] || p.own(i) {
 		return false
 	}
-	return p.displaced(i) || i.EndedUnasked() && p.spec().OnCrash != fleet.CrashStop && !p.agentLeaves(i)
+	return p.displaced(i) || preempted(i) || i.EndedUnasked() && p.spec().OnCrash != fleet.CrashStop && !p.agentLeaves(i)
 }
 
 // replacement is the same instance again in a static group, else a new one in its place.
@@ -110,6 +110,9 @@ func (p *pass) replacement(i *fleet.Instance) Action {
 		return Action{Kind: Create, Origin: i.Intent.Origin, Replaces: i, Reason: fleet.ReasonReplacement, Message: message}
 	}
 	message := fmt.Sprintf("%s ended: %s", i.Intent.Name, how)
+	if preempted(i) {
+		message = fmt.Sprintf("%s had to make room", i.Intent.Name)
+	}
 	if p.spec().Static.Enabled {
 		return Action{Kind: Again, Instance: i, Reason: fleet.ReasonReplacement, Message: message}
 	}

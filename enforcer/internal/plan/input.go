@@ -29,6 +29,10 @@ type Input struct {
 	Outage Outage
 	// Plan is a stored plan; nil when it is not stored.
 	Plan func(digest string) *fleet.Plan
+	// Eviction is what was asked of an instance; nil when nothing.
+	Eviction func(fleet.InstanceID) *fleet.Eviction
+	// Waits reports whether an instance of any group waits for a place.
+	Waits func(fleet.InstanceID) bool
 	// Players is the reported number of players of an instance; 0 when unknown.
 	Players func(*fleet.Instance) int
 	Limits  Limits
@@ -72,6 +76,10 @@ type Limits struct {
 	// once, nothing is replaced. A MassLossNodes of 0 is 1.
 	MassLossNodes int
 	MassLossShare float64
+	// RoomFor is how long room that was made is kept for whom it was made.
+	RoomFor time.Duration
+	// MoveFor bounds the time from the start of a moved instance's replacement until it is ready.
+	MoveFor time.Duration
 	// Batch bounds the starts, and the retirements, of one pass.
 	Batch int
 }
@@ -85,7 +93,7 @@ func DefaultLimits() Limits {
 		KeepFor: time.Hour, KeepRecords: 20, PlanFor: time.Hour,
 		PrepareFor: 10 * time.Minute, StartSlack: 15 * time.Second, StopSlack: 30 * time.Second,
 		LeaveFor: time.Minute, LossGrace: 500 * time.Millisecond,
-		MassLossNodes: 5, MassLossShare: 0.5, Batch: 1000,
+		MassLossNodes: 5, MassLossShare: 0.5, RoomFor: time.Minute, MoveFor: 5 * time.Minute, Batch: 1000,
 	}
 }
 
@@ -118,6 +126,15 @@ func (in Input) plan(digest string) *fleet.Plan {
 	}
 	return in.Plan(digest)
 }
+
+func (in Input) eviction(id fleet.InstanceID) *fleet.Eviction {
+	if in.Eviction == nil {
+		return nil
+	}
+	return in.Eviction(id)
+}
+
+func (in Input) waits(id fleet.InstanceID) bool { return in.Waits != nil && in.Waits(id) }
 
 func (in Input) players(i *fleet.Instance) int {
 	if in.Players == nil {

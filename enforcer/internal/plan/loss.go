@@ -145,7 +145,9 @@ func (p *pass) doubles() {
 		inPlace[place] = append(inPlace[place], i)
 	}
 	for _, place := range places {
-		p.oneOf(inPlace[place])
+		if !slices.ContainsFunc(inPlace[place], p.moving) {
+			p.oneOf(inPlace[place])
+		}
 	}
 }
 

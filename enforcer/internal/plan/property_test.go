@@ -26,6 +26,7 @@ func anySim(t *rapid.T) *sim {
 	if rapid.IntRange(0, 4).Draw(t, "mass") == 0 {
 		s.outage = Outage{Nodes: 8, Lost: 7}
 	}
+	spec.Rebalance = rapid.Bool().Draw(t, "rebalance")
 	spec.Maintenance.On = rapid.IntRange(0, 5).Draw(t, "maintenance") == 0
 	spec.Static.Enabled = rapid.IntRange(0, 2).Draw(t, "static") == 0
 	s.group.Deleting = rapid.IntRange(0, 5).Draw(t, "deleting") == 0
@@ -81,6 +82,11 @@ func anyInstance(t *rapid.T, s *sim) {
 		i.Intent.Replaces, older.Intent.ReplacedBy = older.Intent.ID, i.Intent.ID
 		older.Intent.Displaced = rapid.Bool().Draw(t, "displaced")
 		i.Intent.Lineage = older.Intent.Place()
+	}
+	if i.Placement != nil && rapid.IntRange(0, 2).Draw(t, "evicted") == 0 {
+		evicted(rapid.SampledFrom([]fleet.Reason{fleet.ReasonPreempted, fleet.ReasonRebalanced}).Draw(t, "eviction"))(s, i)
+		s.evictions[i.Intent.ID].At = since
+		s.waiting["x"] = rapid.Bool().Draw(t, "waits")
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "crashes") {
 		i.Intent.Crashes = append(i.Intent.Crashes, created)
@@ -142,6 +148,7 @@ func TestNeverMoreThanTheMaximum(t *testing.T) {
 		}
 		p := newPass(s.input(), at(0))
 		p.doubles() // pairs that wait for players count once
+		p.evict()   // and pairs of which one is on its way
 		if limit := s.group.Spec.Scaling.Max; limit > 0 && p.countLiving() > limit {
 			t.Fatalf("%d live, at most %d may", p.countLiving(), limit)
 		}

@@ -26,6 +26,8 @@ type sim struct {
 	players   map[fleet.InstanceID]int
 	lostSince time.Time // of nodes without a session
 	deleted   map[fleet.NodeID]bool
+	evictions map[fleet.InstanceID]*fleet.Eviction
+	waiting   map[fleet.InstanceID]bool // of other groups
 	outage    Outage
 	limits    Limits
 	made      int
@@ -46,6 +48,8 @@ func newSim() *sim {
 		players:  map[fleet.InstanceID]int{},
 		limits:   DefaultLimits(),
 		deleted:  map[fleet.NodeID]bool{},
+
+		evictions: map[fleet.InstanceID]*fleet.Eviction{}, waiting: map[fleet.InstanceID]bool{},
 		// long enough for everything
 		lostSince: at(-time.Hour), outage: Outage{Nodes: 2, Lost: 1},
 	}
@@ -66,6 +70,9 @@ func (s *sim) input() Input {
 		Margin:  func(fleet.NodeID) time.Duration { return 2 * time.Second },
 		Deleted: func(n fleet.NodeID) bool { return s.deleted[n] },
 		Outage:  s.outage,
+
+		Eviction: func(id fleet.InstanceID) *fleet.Eviction { return s.evictions[id] },
+		Waits:    func(id fleet.InstanceID) bool { return s.waiting[id] },
 	}
 }
 
@@ -129,6 +136,17 @@ func ordered(a fleet.OrderAction, when time.Time) func(*fleet.Instance) {
 	}
 }
 
+// evicted asks for an instance's room.
+func evicted(why fleet.Reason) func(*sim, *fleet.Instance) {
+	return func(s *sim, i *fleet.Instance) {
+		e := &fleet.Eviction{Instance: i.Intent.ID, Generation: i.Intent.Generation, Node: i.Placement.Node, Reason: why, Message: "because", At: at(-time.Second)}
+		if why == fleet.ReasonPreempted {
+			e.For, s.waiting["x"] = "x", true
+		}
+		s.evictions[i.Intent.ID] = e
+	}
+}
+
 // apply does to the records what performing the actions does.
 func (s *sim) apply(actions []Action, now time.Time) {
 	for _, a := range actions {
@@ -181,7 +199,13 @@ func (s *sim) apply(actions []Action, now time.Time) {
 				in(i.Placement.Node, fleet.Stopped, a.Reason, now)(i)
 				i.Status.Generation = i.Placement.Generation
 			})
+		case Settle:
+			delete(s.evictions, a.Instance.Intent.ID)
+			if a.Stays {
+				s.edit(a.Instance, func(i *fleet.Instance) { i.Intent.ReplacedBy, i.Intent.Displaced = "", false })
+			}
 		case Retire:
+			delete(s.evictions, a.Instance.Intent.ID)
 			s.instances = slices.DeleteFunc(s.instances, func(i *fleet.Instance) bool { return i.Intent.ID == a.Instance.Intent.ID })
 		case DeleteGroup:
 			s.group, s.loop = nil, nil
@@ -228,6 +252,9 @@ func short(actions []Action) string {
 		}
 		if a.Origin != "" {
 			line += " " + string(a.Origin)
+		}
+		if a.Stays {
+			line += " stays"
 		}
 		if a.Replaces != nil {
 			line += " for " + string(a.Replaces.Intent.ID)

@@ -1,0 +1,168 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// evict carries out what the scheduler asks for, as far as it is still possible.
+// What is done or void is settled at the end of the pass.
+func (p *pass) evict() {
+	for _, i := range p.all {
+		e := p.in.eviction(i.Intent.ID)
+		switch {
+		case e == nil || p.busy[i.Intent.ID]:
+		case !p.mayGo(i, e):
+			p.follow(i, e)
+		case e.Reason == fleet.ReasonRebalanced:
+			p.move(i, e)
+		case p.in.players(i) == 0 && p.in.waits(e.For):
+			p.stop(i, fleet.ReasonPreempted, e.Message)
+		}
+	}
+}
+
+// mayGo reports whether an eviction means the run that goes on, and its group lets
+// it be ended.
+func (p *pass) mayGo(i *fleet.Instance, e *fleet.Eviction) bool {
+	return i.HoldsNode() && p.wanted(i) && i.Intent.Generation == e.Generation && i.Placement.Generation == e.Generation &&
+		i.Placement.Node == e.Node && !p.spec().Static.Enabled
+}
+
+// move starts an instance elsewhere in the place of one that is to leave its node,
+// and stops the one left behind once the other is ready. Until then the two count as
+// one. It is given up when somebody joins the one while nobody is on the other, and
+// when that is not ready in time.
+func (p *pass) move(i *fleet.Instance, e *fleet.Eviction) {
+	second := p.successor(i)
+	switch {
+	case i.Intent.ReplacedBy == "":
+		if p.mayMove(i) {
+			p.act(Action{Kind: Create, Origin: i.Intent.Origin, Replaces: i, Reason: fleet.ReasonRebalanced, Message: e.Message})
+		}
+	case second == nil || p.busy[second.Intent.ID] || !p.living(second): // it did not come to serve
+	case p.in.players(i) > 0 && p.in.players(second) == 0:
+		p.stop(second, fleet.ReasonRebalanced, fmt.Sprintf("%s has players again and stays", i.Intent.Name))
+	case p.in.players(i) > 0:
+		p.pair(p.inPlace(i))
+	case second.State() == fleet.Online && !i.Lost():
+		p.stop(i, fleet.ReasonRebalanced, e.Message)
+	case p.in.players(second) == 0 && !i.Lost() && p.due(second.Intent.CreatedAt, p.in.Limits.MoveFor):
+		p.stop(second, fleet.ReasonRebalanced, fmt.Sprintf("it was not ready within %v: %s stays", p.in.Limits.MoveFor, i.Intent.Name))
+	default:
+		p.pair(p.inPlace(i))
+	}
+}
+
+// moving reports whether an instance is being moved: then its replacement is no double.
+func (p *pass) moving(i *fleet.Instance) bool {
+	e := p.in.eviction(i.Intent.ID)
+	return e != nil && e.Reason == fleet.ReasonRebalanced && p.mayGo(i, e)
+}
+
+// inPlace are all instances that share a place.
+func (p *pass) inPlace(i *fleet.Instance) (out []*fleet.Instance) {
+	for _, other := range p.all {
+		if other.Intent.Place() == i.Intent.Place() {
+			out = append(out, other)
+		}
+	}
+	return out
+}
+
+// follow stops the replacement of an instance that somebody stopped meanwhile: what
+// was to end was the place of both.
+func (p *pass) follow(i *fleet.Instance, e *fleet.Eviction) {
+	s, second := i.Intent.Stop, p.successor(i)
+	if e.Reason != fleet.ReasonRebalanced || i.Intent.Desired != fleet.DesiredStopped || i.Intent.RestartPending || s == nil || s.Reason == fleet.ReasonRebalanced {
+		return
+	}
+	if second != nil && !p.busy[second.Intent.ID] && p.living(second) && p.in.players(second) == 0 {
+		p.stop(second, s.Reason, fmt.Sprintf("%s was stopped while it was being moved", i.Intent.Name))
+	}
+}
+
+// mayMove reports whether a replacement may be started for an instance that is to be moved.
+func (p *pass) mayMove(i *fleet.Instance) bool {
+	s := p.spec()
+	if !s.Rebalance || s.Maintenance.On || s.Scaling.Mode == fleet.ScalingManual || p.in.players(i) > 0 || i.State() != fleet.Online {
+		return false
+	}
+	if s.Scaling.Max > 0 && p.countLiving() > s.Scaling.Max {
+		return false
+	}
+	ready, pause := p.gate()
+	return pause == nil && !ready.After(p.now)
+}
+
+// successor is the instance that was made for one; nil when there is none.
+func (p *pass) successor(i *fleet.Instance) *fleet.Instance {
+	for _, second := range p.all {
+		if second.Intent.ID == i.Intent.ReplacedBy {
+			return second
+		}
+	}
+	return nil
+}
+
+// preempted reports whether an instance was stopped to make room for another.
+func preempted(i *fleet.Instance) bool {
+	s := i.Intent.Stop
+	return i.Intent.Desired == fleet.DesiredStopped && s != nil && s.Reason == fleet.ReasonPreempted
+}
+
+// settle removes the evictions that are done or void, of instances that this pass
+// does nothing else about.
+func (p *pass) settle() {
+	for _, i := range p.all {
+		e := p.in.eviction(i.Intent.ID)
+		if e == nil || p.busy[i.Intent.ID] {
+			continue
+		}
+		a := Action{Kind: Settle, Instance: i, Reason: e.Reason}
+		var over bool
+		if e.Reason == fleet.ReasonRebalanced {
+			over = p.moved(i, e, &a)
+		} else {
+			over = p.madeRoom(i, e, &a)
+		}
+		if over {
+			p.act(a)
+		}
+	}
+}
+
+// madeRoom reports whether a preemption is over. Its record stays while the room it
+// made is kept for whom it was made: a while, or until that one has a place.
+func (p *pass) madeRoom(i *fleet.Instance, e *fleet.Eviction, a *Action) bool {
+	switch {
+	case !p.in.waits(e.For):
+		a.Message = string(e.For) + " does not wait for room any more"
+		return true
+	case !preempted(i) || p.group() == nil:
+		a.Message = i.Intent.Name + " cannot make room any more"
+		return true
+	case i.HoldsNode():
+		return false
+	}
+	a.Message = string(e.For) + " did not take the room in time"
+	return p.due(e.At, p.in.Limits.RoomFor)
+}
+
+// moved reports whether a move is over. When nobody came to serve in its place, the
+// instance counts as never replaced.
+func (p *pass) moved(i *fleet.Instance, e *fleet.Eviction, a *Action) bool {
+	g := p.group()
+	if g == nil || g.Deleting || !p.mayGo(i, e) {
+		a.Message = i.Intent.Name + " is not to be moved any more"
+		return true
+	}
+	second := p.successor(i)
+	if second != nil && (p.busy[second.Intent.ID] || p.living(second)) {
+		return false
+	}
+	a.Stays = i.Intent.ReplacedBy != ""
+	a.Message = i.Intent.Name + " stays where it is"
+	return true
+}
