@@ -166,14 +166,7 @@ func (c *Client) commit(ctx context.Context, t Txn, identity string) (int64, err
 	if resp.Succeeded {
 		return resp.Header.Revision, nil
 	}
-	err = t.explain(resp)
-	if identity != "" && !errs.Is(err, errs.Fenced) { // a lost ownership needs no further reason
-		last := resp.Responses[len(resp.Responses)-1].GetResponseRange()
-		if foreign := c.judge(last.GetKvs()); foreign != nil {
-			return 0, errs.Wrap("store.Commit", foreign)
-		}
-	}
-	return resp.Header.Revision, err
+	return resp.Header.Revision, c.refusal(t, resp, identity)
 }
 
 // build makes one comparison per fence, guard and write, and for the case that
@@ -192,11 +185,7 @@ func (t Txn) build() (cmps []clientv3.Cmp, ops, probes []clientv3.Op, err error)
 		add(f.key, clientv3.Compare(clientv3.CreateRevision(f.key), "=", f.createRev))
 	}
 	for _, g := range t.Guards {
-		if g.modRev < 0 {
-			add(g.key, clientv3.Compare(clientv3.CreateRevision(g.key), ">", 0))
-		} else {
-			add(g.key, clientv3.Compare(clientv3.ModRevision(g.key), "=", g.modRev))
-		}
+		add(g.key, g.compare())
 	}
 	for _, w := range t.Writes {
 		if w.err != nil {
@@ -206,6 +195,13 @@ func (t Txn) build() (cmps []clientv3.Cmp, ops, probes []clientv3.Op, err error)
 		ops = append(ops, w.op())
 	}
 	return cmps, ops, probes, nil
+}
+
+func (g Guard) compare() clientv3.Cmp {
+	if g.modRev < 0 {
+		return clientv3.Compare(clientv3.CreateRevision(g.key), ">", 0)
+	}
+	return clientv3.Compare(clientv3.ModRevision(g.key), "=", g.modRev)
 }
 
 func (w Write) op() clientv3.Op {

@@ -144,28 +144,35 @@ func (f *Faults) blind() bool {
 // readOnly reports whether a transaction writes nothing, whatever its comparisons say.
 func readOnly(r *etcdserverpb.TxnRequest) bool {
 	for _, op := range slices.Concat(r.Success, r.Failure) {
-		if op.GetRequestRange() == nil {
+		if inner := op.GetRequestTxn(); op.GetRequestRange() == nil && (inner == nil || !readOnly(inner)) {
 			return false
 		}
 	}
 	return true
 }
 
+// writes reports whether a transaction, or one inside it, may write a key with a prefix.
+func writes(r *etcdserverpb.TxnRequest, prefix string) bool {
+	return prefix != "" && slices.ContainsFunc(r.Success, func(op *etcdserverpb.RequestOp) bool {
+		if inner := op.GetRequestTxn(); inner != nil {
+			return writes(inner, prefix)
+		}
+		put := op.GetRequestPut()
+		return put != nil && strings.HasPrefix(string(put.Key), prefix)
+	})
+}
+
 // strike says whether a transaction is the one to fail.
 func (f *Faults) strike(r *etcdserverpb.TxnRequest) (fails, happens bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, op := range r.Success {
-		put := op.GetRequestPut()
-		switch {
-		case put == nil:
-		case f.bar != "" && strings.HasPrefix(string(put.Key), f.bar):
-			return true, false
-		case f.key != "" && strings.HasPrefix(string(put.Key), f.key):
-			f.key, f.away = "", f.then
-			defer close(f.hit)
-			return true, f.lost
-		}
+	switch {
+	case writes(r, f.bar):
+		return true, false
+	case writes(r, f.key):
+		f.key, f.away = "", f.then
+		defer close(f.hit)
+		return true, f.lost
 	}
 	return false, false
 }
