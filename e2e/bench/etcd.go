@@ -9,8 +9,8 @@ import (
 )
 
 // startEtcd runs one member as an operator would: on disk, with fsync. The name is
-// that of its directory.
-func (b *bench) startEtcd(name string) (*embed.Etcd, error) {
+// that of its directory; the changes are to its settings.
+func (b *bench) startEtcd(name string, changes ...func(*embed.Config)) (*embed.Etcd, error) {
 	cfg := embed.NewConfig()
 	cfg.Dir = filepath.Join(b.dir, name)
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
@@ -18,6 +18,9 @@ func (b *bench) startEtcd(name string) (*embed.Etcd, error) {
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = loopback, loopback
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = loopback, loopback
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	for _, change := range changes {
+		change(cfg)
+	}
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
 		return nil, err

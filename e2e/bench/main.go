@@ -18,6 +18,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"syscall"
@@ -31,6 +32,11 @@ type family struct {
 }
 
 var families = []family{
+	{"place-memory", measurePlaceMemory},
+	{"place-etcd", measurePlaceEtcd},
+	{"place-shared", measurePlaceShared},
+	{"place-process", measurePlaceProcess},
+	{"place-scaling", measurePlaceScaling},
 	{"idle", measureIdle},
 	{"launch", measureLaunch},
 	{"survive", measureSurvive},
@@ -53,6 +59,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	pattern := fs.String("run", ".", "regular expression of the families to measure")
+	profile := fs.String("cpuprofile", "", "write a profile of this program's processor time to a file")
 	if err := fs.Parse(args); err != nil {
 		return 2
 	}
@@ -63,6 +70,19 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	if *profile != "" {
+		file, err := os.Create(*profile)
+		if err != nil {
+			fmt.Fprintln(stderr, "bench: -cpuprofile:", err)
+			return 2
+		}
+		defer file.Close()
+		if err := pprof.StartCPUProfile(file); err != nil {
+			fmt.Fprintln(stderr, "bench: -cpuprofile:", err)
+			return 2
+		}
+		defer pprof.StopCPUProfile()
+	}
 	if err := measureAll(ctx, wanted, stdout, stderr); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		return 1

@@ -96,18 +96,21 @@ func (s *server) collect(ctx context.Context) error {
 var adminAddress = regexp.MustCompile(`admin listener is up".* address=(\S+)`)
 
 // rssMiB is the resident memory of the process now.
-func (s *server) rssMiB() (float64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+func (s *server) rssMiB() (float64, error) { return memoryMiB(s.cmd.Process.Pid, "VmRSS:") }
+
+// memoryMiB is a figure from the status of a process.
+func memoryMiB(pid int, field string) (float64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, field); ok {
 			kib, err := strconv.Atoi(strings.Fields(rest)[0])
 			return float64(kib) / 1024, err
 		}
 	}
-	return 0, fmt.Errorf("no VmRSS in the status of process %d", s.cmd.Process.Pid)
+	return 0, fmt.Errorf("no %s in the status of process %d", field, pid)
 }
 
 // cpu is the processor time the process has used, user and system.

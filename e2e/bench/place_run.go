@@ -1,0 +1,327 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pause"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/scheduler"
+)
+
+const (
+	// placeMaxOps is what standalone gives its etcd.
+	placeMaxOps = 1024
+	// placePatience bounds one run.
+	placePatience = 4 * time.Minute
+)
+
+// placeRun is what schedulers made of a fleet.
+type placeRun struct {
+	placed int
+	took   time.Duration
+	// cpu is the processor time of the whole process meanwhile: etcd, views and schedulers.
+	cpu time.Duration
+	// faults counts placements beyond a node's room, of one port twice, or of one instance twice.
+	faults int
+	// txns are the transactions as they stand in etcd, in order.
+	txns []madeTxn
+}
+
+func (r *placeRun) perSecond() float64 { return float64(r.placed) / r.took.Seconds() }
+
+// cpuEach is the processor time of one placement, in microseconds.
+func (r *placeRun) cpuEach() float64 {
+	return float64(r.cpu.Nanoseconds()) / 1000 / float64(r.placed)
+}
+
+// placeEtcd is an etcd of one member, on disk and with fsync, with clients in process as standalone has them.
+type placeEtcd struct {
+	*embed.Etcd
+	dir     string
+	raw     *clientv3.Client
+	clients []*clientv3.Client
+}
+
+func (b *bench) startPlaceEtcd() (*placeEtcd, error) {
+	dir, err := os.MkdirTemp(b.dir, "place-etcd-")
+	if err != nil {
+		return nil, err
+	}
+	db, err := b.startEtcd(filepath.Base(dir), func(cfg *embed.Config) { cfg.MaxTxnOps = placeMaxOps })
+	if err != nil {
+		return nil, err
+	}
+	e := &placeEtcd{Etcd: db, dir: dir}
+	e.raw = e.client()
+	return e, nil
+}
+
+func (e *placeEtcd) client() *clientv3.Client {
+	c := v3client.New(e.Server)
+	e.clients = append(e.clients, c)
+	return c
+}
+
+func (e *placeEtcd) store() *store.Client {
+	return store.New(e.client(), store.Options{MaxOps: placeMaxOps})
+}
+
+func (e *placeEtcd) stop() {
+	for _, c := range e.clients {
+		_ = c.Close()
+	}
+	e.Server.HardStop()
+	e.Close()
+	_ = os.RemoveAll(e.dir)
+}
+
+// placeRun writes a fleet into a new etcd, runs so many schedulers until all of it
+// is placed, and reads what they did.
+func (b *bench) placeRun(ctx context.Context, size fleetSize, replicas int) (*placeRun, error) {
+	ctx, cancel := context.WithTimeout(ctx, placePatience)
+	defer cancel()
+	progress("%d nodes, %d instances of %d groups, %d schedulers", size.nodes, size.instances, len(size.groups), replicas)
+	e, err := b.startPlaceEtcd()
+	if err != nil {
+		return nil, err
+	}
+	defer e.stop()
+	c := e.store()
+	if _, err := c.Join(ctx, time.Now()); err != nil {
+		return nil, err
+	}
+	if err := size.seed(ctx, c); err != nil {
+		return nil, err
+	}
+	run := &placeRun{}
+	if err := e.schedule(ctx, replicas, func(ctx context.Context, heard *arrivals) error {
+		before := cpuTime()
+		began, err := e.claimed(ctx)
+		if err != nil {
+			return err
+		}
+		if err := heard.await(ctx, size.instances); err != nil {
+			return err
+		}
+		run.took, run.cpu = time.Since(began), cpuTime()-before
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	if err := e.read(ctx, size, run); err != nil {
+		return nil, err
+	}
+	progress("%.0f placements a second, %.1f µs of CPU each, %d transactions, %d faults", run.perSecond(), run.cpuEach(), len(run.txns), run.faults)
+	return run, nil
+}
+
+// schedule runs schedulers, each with a view and a client of its own, during work.
+func (e *placeEtcd) schedule(ctx context.Context, replicas int, work func(context.Context, *arrivals) error) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	heard := &arrivals{changed: make(chan struct{}, 1)}
+	var services []*scheduler.Service
+	for n := range replicas {
+		c := e.store()
+		if _, err := c.Join(ctx, time.Now()); err != nil {
+			return err
+		}
+		v := view.New(c, nil)
+		if n == 0 {
+			v.Subscribe(heard.hear)
+		}
+		s, err := scheduler.New(scheduler.Config{Store: c, View: v, Replica: fmt.Sprintf("r%d", n), Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return err
+		}
+		running.Go(func() { _ = v.Run(ctx) })
+		if err := v.Synced(ctx); err != nil {
+			return err
+		}
+		services = append(services, s)
+	}
+	for _, s := range services {
+		running.Go(func() { _ = s.Run(ctx) })
+	}
+	return work(ctx, heard)
+}
+
+// claimed waits until the first scheduler owns a shard, and says when that was.
+func (e *placeEtcd) claimed(ctx context.Context) (time.Time, error) {
+	for {
+		resp, err := e.raw.Get(ctx, store.Shards("scheduler").String(), clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil || resp.Count > 0 {
+			return time.Now(), err
+		}
+		if !pause.For(ctx, time.Millisecond) {
+			return time.Time{}, ctx.Err()
+		}
+	}
+}
+
+// arrivals counts the placements a view has seen.
+type arrivals struct {
+	placed  atomic.Int64
+	changed chan struct{}
+}
+
+func (a *arrivals) hear(b view.Batch) {
+	n := 0
+	for i := range b.Changes {
+		if c := &b.Changes[i]; c.Kind == view.KindPlacement && c.After != nil {
+			n++
+		}
+	}
+	a.placed.Add(int64(n))
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (a *arrivals) await(ctx context.Context, n int) error {
+	for a.placed.Load() < int64(n) {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d were placed: %w", a.placed.Load(), n, ctx.Err())
+		case <-a.changed:
+		}
+	}
+	return nil
+}
+
+// evenGroups are names of which each of four replicas owns as many: shards are
+// shared by the replicas' names alone.
+func (b *bench) evenGroups(ctx context.Context) ([]fleet.GroupName, error) {
+	e, err := b.startPlaceEtcd()
+	if err != nil {
+		return nil, err
+	}
+	defer e.stop()
+	c := e.store()
+	if _, err := c.Join(ctx, time.Now()); err != nil {
+		return nil, err
+	}
+	var owners map[int]string
+	err = e.schedule(ctx, placeReplicas, func(ctx context.Context, _ *arrivals) error {
+		owners, err = evenShards(ctx, c)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var groups []fleet.GroupName
+	had := map[string]int{}
+	for n := 0; len(groups) < placeReplicas*placeGroups; n++ {
+		name := fleet.GroupName(fmt.Sprintf("group-%d", n))
+		if owner := owners[fleet.ShardOf(name)]; had[owner] < placeGroups {
+			had[owner]++
+			groups = append(groups, name)
+		}
+	}
+	return groups, nil
+}
+
+// evenShards are the owners of the shards once each replica has its share.
+func evenShards(ctx context.Context, c *store.Client) (map[int]string, error) {
+	for {
+		owners, load := map[int]string{}, map[string]int{}
+		for n := range fleet.ShardCount {
+			if s, err := store.Get(ctx, c, store.ShardKey("scheduler", n)); err == nil {
+				owners[n] = s.Replica
+				load[s.Replica]++
+			}
+		}
+		even := len(owners) == fleet.ShardCount
+		for n := range placeReplicas {
+			even = even && load[fmt.Sprintf("r%d", n)] == fleet.ShardCount/placeReplicas
+		}
+		if even {
+			return owners, nil
+		}
+		if !pause.For(ctx, 20*time.Millisecond) {
+			return nil, fmt.Errorf("the shares are %v: %w", load, ctx.Err())
+		}
+	}
+}
+
+// cpuTime is the processor time of this process.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// measurePlaceProcess measures the memory of a scheduler that is a process of its own.
+func measurePlaceProcess(ctx context.Context, b *bench) error {
+	program, err := b.build(ctx, "./scheduler/cmd/scheduler")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, placePatience)
+	defer cancel()
+	progress("memory of a scheduler as a process, %d nodes, %d instances", placeNodes, placeInstances)
+	e, err := b.startPlaceEtcd()
+	if err != nil {
+		return err
+	}
+	defer e.stop()
+	c := e.store()
+	if _, err := c.Join(ctx, time.Now()); err != nil {
+		return err
+	}
+	size := fleetSize{nodes: placeNodes, instances: placeInstances, groups: []fleet.GroupName{"arena"}}
+	if err := size.seed(ctx, c); err != nil {
+		return err
+	}
+	cmd := exec.Command(program, "--etcd-endpoints", "http://"+e.Clients[0].Addr().String())
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	defer func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	}()
+	began, err := e.claimed(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		resp, err := e.raw.Get(ctx, store.Root+"placements/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil {
+			return err
+		}
+		if resp.Count >= placeInstances {
+			break
+		}
+		if !pause.For(ctx, 250*time.Millisecond) {
+			return fmt.Errorf("%d of %d were placed: %w", resp.Count, placeInstances, ctx.Err())
+		}
+	}
+	b.report("place_process_per_s", placeInstances/time.Since(began).Seconds(), "1/s", -1)
+	rss, err := memoryMiB(cmd.Process.Pid, "VmHWM:")
+	if err != nil {
+		return err
+	}
+	b.report("place_rss_mib", rss, "MiB", 1536)
+	return nil
+}
