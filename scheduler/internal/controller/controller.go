@@ -3,6 +3,8 @@ package controller
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -14,7 +16,7 @@ import (
 const (
 	// resync is the safety net: everything that waits is looked at again.
 	resync = 30 * time.Second
-	// retry is the pause after a commit that failed.
+	// retry is the pause after a transaction whose outcome is unknown.
 	retry = 250 * time.Millisecond
 )
 
@@ -25,18 +27,22 @@ type Controller struct {
 	inbox   *inbox
 	log     *slog.Logger
 	metrics *Metrics
+	// answers are what became of the transactions under way; sending are their goroutines.
+	answers chan *flight
+	sending sync.WaitGroup
 
 	// Owned by Run's goroutine.
 	state *state
-	// floor is the revision of the last commit: decisions need a state at or past it.
-	floor int64
-	// doubt is the batch whose answer was lost; nil when none was.
-	doubt *batch
+	own   *store.Ownership
+	pipe
 }
 
 // New makes a controller that listens to a view.
 func New(c *store.Client, v *view.View, owned func() *store.Ownership, m *Metrics, log *slog.Logger) *Controller {
-	ctl := &Controller{store: c, owned: owned, inbox: newInbox(), log: log, metrics: m, state: newState()}
+	ctl := &Controller{
+		store: c, owned: owned, inbox: newInbox(), log: log, metrics: m, state: newState(),
+		answers: make(chan *flight, depth+1), pipe: newPipe(c),
+	}
 	v.Subscribe(ctl.inbox.hear)
 	return ctl
 }
@@ -51,15 +57,18 @@ func (c *Controller) Wake() {
 
 // Run places instances until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
+	defer c.sending.Wait()
 	timer := time.NewTimer(resync)
 	defer timer.Stop()
 	for {
-		next := c.pass(ctx)
+		next := c.pass(ctx, time.Now())
 		timer.Reset(next)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-c.inbox.wake:
+		case f := <-c.answers:
+			c.land(f, time.Now())
 		case <-timer.C:
 			if next == resync {
 				c.state.room++
@@ -68,93 +77,161 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// pass places what can be placed now and returns when to look again at the latest.
-func (c *Controller) pass(ctx context.Context) time.Duration {
-	next := resync
-	for races := 0; ctx.Err() == nil; {
-		now := time.Now()
+// pass decides what can be decided now, sends what can be sent, and returns when to
+// look again at the latest. It never waits for etcd.
+func (c *Controller) pass(ctx context.Context, now time.Time) time.Duration {
+	for ctx.Err() == nil {
 		c.catchUp(now)
 		own := c.owned()
 		if c.state.snap == nil || own == nil {
-			return next // the next batch or the next ownership wakes us
+			return resync // the next batch or the next ownership wakes us
 		}
-		if c.doubt != nil && !c.settle(ctx, own) {
-			return retry
+		if own != c.own {
+			c.own = own
+			c.state.takeUp(own)
 		}
-		if c.state.snap.Rev < max(own.Epoch(), c.floor) {
-			return next
+		if wait := c.pausedUntil.Sub(now); wait > 0 {
+			return wait
 		}
-		c.state.releaseBlocked(now)
-		b := c.plan(own, now)
-		if !b.later.IsZero() {
-			next = min(next, b.later.Sub(now))
+		c.settle(ctx)
+		if c.state.snap.Rev < c.own.Epoch() {
+			return resync
 		}
-		if !c.state.unblock.IsZero() {
-			next = min(next, c.state.unblock.Sub(now))
+		c.look(now)
+		more := c.plan(now)
+		if sent := c.send(ctx); !more || !sent {
+			break
 		}
-		if len(b.txn.Writes) == 0 {
-			return next
-		}
-		rev, err := c.commit(ctx, b)
-		switch {
-		case err == nil:
-			races = 0
-		case races < lostRaces && lostRace(err) && c.await(ctx, rev):
-			races++
+	}
+	return c.next(now)
+}
+
+// catchUp takes in what came of the transactions under way, and what the view shows.
+func (c *Controller) catchUp(now time.Time) {
+	for {
+		select {
+		case f := <-c.answers:
+			c.land(f, now)
+			continue
 		default:
-			return retry
 		}
+		break
+	}
+	before := c.state.snap
+	c.state.catchUp(c.inbox, now)
+	if before != nil && c.state.snap.Rev < before.Rev { // etcd went back in time: revisions of a lost past may never be reached
+		c.landed, c.losers = nil, nil
+	}
+	c.compare()
+}
+
+// look readies what may be decided now though it was not before.
+func (c *Controller) look(now time.Time) {
+	c.state.releaseBlocked(now)
+	c.readmit(now)
+	c.state.reopen()
+	c.refresh(now)
+}
+
+// next is when to look again at the latest.
+func (c *Controller) next(now time.Time) time.Duration {
+	next := resync
+	at := func(t time.Time) {
+		if !t.IsZero() {
+			next = max(min(next, t.Sub(now)), time.Millisecond)
+		}
+	}
+	at(c.state.unblock)
+	at(c.state.refresh)
+	for _, l := range c.losers {
+		at(l.at)
 	}
 	return next
 }
 
-// catchUp brings the state up to date. When etcd went back in time, the floor is a
-// revision of a lost past, which may never be reached.
-func (c *Controller) catchUp(now time.Time) {
-	before := c.state.snap
-	c.state.catchUp(c.inbox, now)
-	if before != nil && c.state.snap.Rev < before.Rev {
-		c.floor = 0
+// plan decides about waiting instances until a transaction is full. False when
+// nothing is left to decide about. Unfit instances of one class share their verdict,
+// because room only shrinks until something is released.
+func (c *Controller) plan(now time.Time) (more bool) {
+	for !c.full(c.state) {
+		w := c.state.ready.next()
+		if w == nil {
+			return false
+		}
+		c.decide(w, now)
+	}
+	return len(c.state.ready) > 0
+}
+
+// decide looks for a place for one instance.
+func (c *Controller) decide(w *waiter, now time.Time) {
+	f, ok := c.own.Fence(w.group)
+	if !ok {
+		c.state.setAside(w)
+		return
+	}
+	i, ok := c.state.snap.Instances.Get(w.id)
+	if !ok {
+		c.state.drop(w.id)
+		return
+	}
+	if w.noting { // its note's answer readies it: a placement removes the note
+		return
+	}
+	key := classKey{plan: i.Intent.Plan}
+	stored, ok := c.state.snap.Plans.Get(i.Intent.Plan)
+	if !ok {
+		c.refuse(c.class(key), w, &place.Unfit{Reason: fleet.ReasonPlanMissing, Message: "its plan is not in the store yet"}, now)
+		return
+	}
+	r := requestOf(i, &stored.Plan, c.state.snap.Nodes)
+	key.pinned = r.Pinned
+	class := c.class(key)
+	if class.verdict != nil && class.room == c.state.room {
+		c.refuse(class, w, class.verdict, now)
+		return
+	}
+	choice, unfit := c.state.model.Place(r)
+	if unfit != nil {
+		c.refuse(class, w, unfit, now)
+		return
+	}
+	class.verdict = nil
+	c.enqueue(c.state.assume(&entry{w: w, noted: w.noted, instance: i, plan: &stored.Plan, choice: choice, fence: f, at: now}))
+	if next := class.next(); next != nil { // there was room for one: is there for another?
+		c.state.ready.add(next)
 	}
 }
 
-// plan fills one transaction. Unfit instances of one plan share their verdict,
-// because room only shrinks while a transaction is filled.
-func (c *Controller) plan(own *store.Ownership, now time.Time) *batch {
-	b := newBatch(c.state, now, c.store.MaxOps())
-	unfit := map[string]*place.Unfit{}
-	for _, i := range c.state.due(func(g fleet.GroupName) bool { _, ok := own.Fence(g); return ok }) {
-		if b.full() {
-			return b
-		}
-		f, _ := own.Fence(i.Intent.Group)
-		plan, ok := c.state.snap.Plans.Get(i.Intent.Plan)
-		if !ok {
-			c.refuse(b, i, &place.Unfit{Reason: fleet.ReasonPlanMissing, Message: "its plan is not in the store yet"}, f)
-			continue
-		}
-		r := requestOf(i, &plan.Plan, c.state.snap.Nodes)
-		class := i.Intent.Plan + "\x00" + string(r.Pinned)
-		verdict := unfit[class]
-		if verdict == nil {
-			var choice place.Choice
-			if choice, verdict = c.state.model.Place(r); verdict == nil {
-				b.place(i, &plan.Plan, choice, f)
-				continue
-			}
-			unfit[class] = verdict
-		}
-		c.refuse(b, i, verdict, f)
+func (c *Controller) class(k classKey) *class {
+	cl := c.state.classes[k]
+	if cl == nil {
+		cl = &class{key: k}
+		c.state.classes[k] = cl
 	}
-	return b
+	return cl
 }
 
-// refuse has an instance wait until there may be room; one whose note came too
-// soon stays due until it is written.
-func (c *Controller) refuse(b *batch, i *fleet.Instance, u *place.Unfit, f store.Fence) {
-	if postponed := b.note(i, u, f); !postponed {
-		c.state.waiting[i.Intent.ID] = c.state.room
+// refuse has an instance wait until there may be room. A verdict that is another
+// than before is told to all who share it.
+func (c *Controller) refuse(class *class, w *waiter, u *place.Unfit, now time.Time) {
+	before := class.verdict
+	class.verdict, class.room = u, c.state.room
+	class.park(w)
+	due := c.note(w, u, now)
+	if len(class.parked) > 1 && (before == nil || before != u && before.Message != u.Message) {
+		due = now
 	}
+	class.refresh = sooner(class.refresh, due)
+	c.state.refresh = sooner(c.state.refresh, due)
+}
+
+// sooner is the earlier of two times; zero is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // requestOf is what is asked of the nodes. A static instance is bound to the node
@@ -169,3 +246,6 @@ func requestOf(i *fleet.Instance, plan *fleet.Plan, nodes view.Table[fleet.NodeI
 	}
 	return r
 }
+
+// jitter is a random part of a bound.
+func jitter(bound time.Duration) time.Duration { return rand.N(bound) + 1 }

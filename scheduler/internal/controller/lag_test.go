@@ -100,6 +100,25 @@ func (l *lagging) showAll() {
 	l.show(rev)
 }
 
+// pass has the controller look once, after whatever pause it makes, and waits for
+// what came of it.
+func (l *lagging) pass() {
+	l.t.Helper()
+	now := time.Now()
+	if now.Before(l.ctl.pausedUntil) {
+		now = l.ctl.pausedUntil
+	}
+	l.ctl.pass(l.t.Context(), now)
+	for l.ctl.flights > 0 {
+		select {
+		case f := <-l.ctl.answers:
+			l.ctl.land(f, time.Now())
+		case <-time.After(patience):
+			l.t.Fatalf("%d transactions were not answered", l.ctl.flights)
+		}
+	}
+}
+
 func (l *lagging) node(id fleet.NodeID, memory int) int64 {
 	l.t.Helper()
 	return l.write(
@@ -152,20 +171,20 @@ func TestAPlacementWithALostAnswerIsNotMadeTwice(t *testing.T) {
 	l := newLagging(t)
 	id, cordon := l.cordoned()
 	l.faults.LoseAnswer(store.Root+"placements/", true)
-	l.ctl.pass(t.Context())
+	l.pass()
 	l.wantOn(id, "n1")
 
 	l.faults.Heal()
 	l.show(cordon) // the view is still behind what was done
-	l.ctl.pass(t.Context())
+	l.pass()
 	l.wantOn(id, "n1")
 
 	l.showAll()
-	l.ctl.pass(t.Context())
+	l.pass()
 	l.wantOn(id, "n1")
 	other := l.instance("other", 20)
 	l.showAll()
-	l.ctl.pass(t.Context())
+	l.pass()
 	l.wantOn(other, "n2")
 }
 
@@ -180,7 +199,7 @@ func TestADoubtOutlivesTheLossOfSomeOfItsShards(t *testing.T) {
 	l.showAll()
 	cordon := l.write(store.Create(store.NodeDesiredKey("n1"), fleet.NodeDesired{Node: "n1", Cordoned: true}))
 	l.faults.LoseAnswer(store.Root+"placements/", true)
-	l.ctl.pass(t.Context())
+	l.pass()
 	l.wantOn(stays, "n1")
 	l.wantOn(goes, "n1")
 
@@ -188,8 +207,8 @@ func TestADoubtOutlivesTheLossOfSomeOfItsShards(t *testing.T) {
 	defer stop()
 	l.faults.Heal()
 	l.show(cordon) // the view is still behind what was done
-	l.ctl.pass(t.Context())
-	l.ctl.pass(t.Context())
+	l.pass()
+	l.pass()
 	l.wantOn(stays, "n1")
 }
 
@@ -229,19 +248,19 @@ func TestAPlacementThatNeverArrivedIsMadeAgain(t *testing.T) {
 	l := newLagging(t)
 	id, _ := l.cordoned()
 	l.faults.Refuse(store.Root + "placements/")
-	l.ctl.pass(t.Context())
-	l.ctl.pass(t.Context())
+	l.pass()
+	l.pass()
 	l.showAll()
-	l.ctl.pass(t.Context())
+	l.pass()
 	l.wantOn(id, "n2")
 }
 
 func TestNothingIsPlannedBeforeTheViewHasTheLastCommit(t *testing.T) {
 	l := newLagging(t)
 	id, cordon := l.cordoned()
-	l.ctl.pass(t.Context())
+	l.pass()
 	l.show(cordon)
-	l.ctl.pass(t.Context())
+	l.pass()
 	l.wantOn(id, "n1")
 }
 
@@ -250,12 +269,12 @@ func TestAFloorOfALostPastIsForgotten(t *testing.T) {
 	l.node("n1", 100_000)
 	l.instance("first", 10)
 	l.showAll()
-	l.ctl.pass(t.Context())
+	l.pass()
 	next := l.instance("next", 20)
 	rewound := *l.view.Snapshot()
 	rewound.Rev = l.ctl.owned().Epoch()
 	l.ctl.inbox.hear(view.Batch{Before: l.view.Snapshot(), After: &rewound, Relisted: true, Rewound: true})
-	l.ctl.pass(t.Context())
+	l.pass()
 	l.wantOn(next, "n1")
 }
 
@@ -275,9 +294,9 @@ func TestANoteThatMetAChangeIsWrittenAfterIt(t *testing.T) {
 	id := l.instance("big", 1000)
 	l.showAll()
 	l.write(store.Create(store.PendingKey(id), fleet.Pending{Instance: id, Reason: fleet.ReasonPlanMissing}))
-	l.ctl.pass(t.Context())
+	l.pass()
 	l.showAll()
-	l.ctl.pass(t.Context())
+	l.pass()
 	if p := l.note(id); p.Reason != fleet.ReasonNoNodeFits {
 		t.Errorf("the note says %s", p.Reason)
 	}
@@ -288,17 +307,17 @@ func TestEveryNoteThatCameTooSoonIsStillDue(t *testing.T) {
 	l.node("n1", 10)
 	ids := []fleet.InstanceID{l.instance("big", 1000), l.instance("bigger", 2000)}
 	l.showAll()
-	l.ctl.pass(t.Context())
+	l.pass()
 	l.showAll()
 	l.node("n2", 10)
 	l.showAll()
-	var later *batch
-	now := l.note(ids[0]).At.Add(noteEvery / 2)
-	l.ctl.state.catchUp(l.ctl.inbox, now)
-	if later = l.ctl.plan(l.ctl.owned(), now); later.later.IsZero() || len(later.noted) > 0 {
-		t.Fatalf("noted %v, the rest at %v", later.noted, later.later)
+	soon := l.note(ids[0]).At.Add(noteEvery / 2)
+	l.ctl.pass(t.Context(), soon)
+	if l.ctl.flights > 0 || l.ctl.state.refresh.IsZero() {
+		t.Fatalf("%d transactions are under way, the next notes at %v", l.ctl.flights, l.ctl.state.refresh)
 	}
-	if b := l.ctl.plan(l.ctl.owned(), later.later); len(b.noted) != len(ids) {
-		t.Errorf("%d of %d notes written when due", len(b.noted), len(ids))
+	l.ctl.look(l.ctl.state.refresh)
+	if n := len(l.ctl.notes); n != len(ids) {
+		t.Errorf("%d of %d notes written when due", n, len(ids))
 	}
 }

@@ -1,11 +1,8 @@
 package controller
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
 
@@ -20,22 +17,28 @@ func NewMetrics(m *telemetry.Metrics) (*Metrics, error) {
 	out := &Metrics{
 		placements: m.Counter("placements", "Placements committed.").WithLabelValues(),
 		notes:      m.Counter("pending_notes", "Reasons for waiting written.").WithLabelValues(),
-		conflicts:  m.Counter("conflicts", "Transactions that met a change.").WithLabelValues(),
+		conflicts:  m.Counter("conflicts", "Parts of transactions, one per node or note, that met a change.").WithLabelValues(),
 		seconds:    m.Histogram("commit", "seconds", "Time of a placement transaction.", prometheus.DefBuckets).WithLabelValues(),
 	}
 	return out, m.Err()
 }
 
-func (m *Metrics) commit(took time.Duration, b *batch, err error) {
-	if m == nil {
+func (m *Metrics) commit(f *flight) {
+	if m == nil || f.settles != nil {
 		return
 	}
-	m.seconds.Observe(took.Seconds())
-	switch {
-	case err == nil:
-		m.placements.Add(float64(len(b.placed)))
-		m.notes.Add(float64(len(b.noted)))
-	case errs.Is(err, errs.Conflict), errs.Is(err, errs.AlreadyExists):
-		m.conflicts.Inc()
+	m.seconds.Observe(f.took.Seconds())
+	if f.err != nil {
+		return
+	}
+	for i, p := range f.parts {
+		switch {
+		case !f.done[i]:
+			m.conflicts.Inc()
+		case p.note != nil:
+			m.notes.Inc()
+		default:
+			m.placements.Add(float64(len(p.entries)))
+		}
 	}
 }

@@ -1,8 +1,6 @@
 package controller
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -10,21 +8,38 @@ import (
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// state is the model with the instances that wait, at the revision of snap.
+// state is the model at the revision of snap, with what was assumed on top of it,
+// and the instances that wait.
 type state struct {
 	snap  *view.Snapshot
 	model *place.Model
-	// waiting are the instances that need a placement, with the room version they
-	// were last found unfit at; 0 when they were not looked at yet.
-	waiting map[fleet.InstanceID]uint64
-	// room counts changes that may make something fit.
-	room uint64
+	// waiters are the instances that need a placement and have none assumed. Each is
+	// in ready, parked in a class, aside, or about to be put back in ready.
+	waiters map[fleet.InstanceID]*waiter
+	ready   queue
+	classes map[classKey]*class
+	// aside are the waiters of groups that others own.
+	aside map[fleet.GroupName]map[*waiter]struct{}
+	// assumed are the placements that the model is charged with though the view does not show them.
+	assumed map[fleet.InstanceID]*entry
+	lanes   map[fleet.NodeID]*lane
+	// queued is how many of the assumed were not sent yet.
+	queued int
+	// room counts changes that may make something fit; reopened is the count up to
+	// which the classes have been looked at again.
+	room, reopened uint64
+	// refresh is when the earliest note is due that came too soon; zero when none is.
+	refresh time.Time
 	// unblock is when the earliest blocked port is free again; zero when none is.
 	unblock time.Time
 }
 
 func newState() *state {
-	return &state{model: place.NewModel(), waiting: map[fleet.InstanceID]uint64{}, room: 1}
+	return &state{
+		model: place.NewModel(), waiters: map[fleet.InstanceID]*waiter{}, classes: map[classKey]*class{},
+		aside: map[fleet.GroupName]map[*waiter]struct{}{}, assumed: map[fleet.InstanceID]*entry{},
+		lanes: map[fleet.NodeID]*lane{}, room: 1,
+	}
 }
 
 // catchUp brings the state to the inbox's latest snapshot.
@@ -42,20 +57,44 @@ func (s *state) catchUp(in *inbox, now time.Time) {
 	}
 }
 
+// rebuild makes the state anew from a snapshot, and assumes again what was sent and
+// may have happened beyond it.
 func (s *state) rebuild(snap *view.Snapshot, now time.Time) {
+	before := *s
 	*s = *newState()
-	s.snap = snap
+	s.snap, s.lanes, s.room = snap, before.lanes, before.room+1
+	rewound := before.snap != nil && snap.Rev < before.snap.Rev
+	for _, l := range s.lanes {
+		l.restart(rewound)
+	}
 	for id := range snap.Nodes.All() {
 		s.setNode(id, now)
 	}
 	for _, i := range snap.Orphans.All() {
 		s.hold(nil, i)
 	}
-	for id, i := range snap.Instances.All() {
+	for _, i := range snap.Instances.All() {
 		s.hold(nil, i)
+	}
+	for id, e := range before.assumed {
+		s.assumeAgain(id, e, rewound)
+	}
+	for _, i := range snap.Instances.All() {
 		if i.NeedsPlacement() {
-			s.waiting[id] = 0
+			s.want(i)
 		}
+	}
+}
+
+// assumeAgain keeps an assumption beyond a rebuild, if it still is one.
+func (s *state) assumeAgain(id fleet.InstanceID, e *entry, rewound bool) {
+	i, ok := s.snap.Instances.Get(id)
+	switch {
+	case e.phase == queued, ok && e.is(i.Placement), e.phase == made && (rewound || e.rev <= s.snap.Rev):
+		e.phase = over
+	default:
+		s.model.Charge(e.choice.Hold)
+		s.assumed[id] = e
 	}
 }
 
@@ -66,16 +105,23 @@ func (s *state) apply(c *view.Change, now time.Time) {
 	case view.KindReport: // changes which node is best, not what fits
 		s.setNode(fleet.NodeID(c.Key[0]), now)
 	case view.KindNode, view.KindNodeDesired:
-		s.room++
-		s.setNode(fleet.NodeID(c.Key[0]), now)
+		s.moved(fleet.NodeID(c.Key[0]), now)
 	case view.KindSession:
 		if c.Key[0] == "node" {
-			s.room++
-			s.setNode(fleet.NodeID(c.Key[1]), now)
+			s.moved(fleet.NodeID(c.Key[1]), now)
 		}
 	case view.KindPlan:
 		s.room++ // an instance may have waited for its plan
+	case view.KindGroup:
+		s.reorder(c)
 	}
+}
+
+// moved takes in that something about a node changed that decides what fits there.
+func (s *state) moved(id fleet.NodeID, now time.Time) {
+	s.room++
+	s.setNode(id, now)
+	s.replan(id)
 }
 
 // applyInstance moves what the instance holds and whether it waits. Changes of
@@ -83,16 +129,29 @@ func (s *state) apply(c *view.Change, now time.Time) {
 func (s *state) applyInstance(c *view.Change) {
 	id := fleet.InstanceID(c.Key[len(c.Key)-1])
 	s.hold(c.JoinedBefore, c.Joined)
-	if c.Instance != nil && c.Instance.NeedsPlacement() {
-		if _, ok := s.waiting[id]; !ok || c.Kind == view.KindIntent {
-			s.waiting[id] = 0
+	wanted := c.Instance != nil && c.Instance.NeedsPlacement()
+	if e := s.assumed[id]; e != nil {
+		if e.phase != queued { // its comparisons decide
+			return
 		}
-	} else {
-		delete(s.waiting, id)
+		if wanted && c.Kind != view.KindIntent {
+			return
+		}
+		s.unplan(e)
+	}
+	switch {
+	case !wanted:
+		s.drop(id)
+	case c.Kind == view.KindIntent:
+		s.drop(id)
+		s.want(c.Instance)
+	default:
+		s.want(c.Instance)
 	}
 }
 
-// hold replaces what an instance occupied by what it occupies.
+// hold replaces what an instance occupied by what it occupies. What was assumed of
+// it is what the view shows from now on.
 func (s *state) hold(before, after *fleet.Instance) {
 	old, had := holdOf(before)
 	now, has := holdOf(after)
@@ -100,7 +159,12 @@ func (s *state) hold(before, after *fleet.Instance) {
 		return
 	}
 	if has {
-		s.model.Charge(now)
+		if e := s.assumed[after.Placement.Instance]; e != nil && e.phase != queued && e.is(after.Placement) {
+			s.end(e)
+		} else {
+			s.model.Charge(now)
+			s.replan(now.Node)
+		}
 	}
 	if had {
 		s.model.Release(old)
@@ -161,23 +225,4 @@ func (s *state) releaseBlocked(now time.Time) {
 	for id := range s.snap.Nodes.All() {
 		s.setNode(id, now)
 	}
-}
-
-// due are the instances to look at now: those that wait, whose group we own, and
-// that something may have changed for; oldest first.
-func (s *state) due(owns func(fleet.GroupName) bool) []*fleet.Instance {
-	var out []*fleet.Instance
-	for id, at := range s.waiting {
-		if at == s.room {
-			continue
-		}
-		i, ok := s.snap.Instances.Get(id)
-		if ok && owns(i.Intent.Group) {
-			out = append(out, i)
-		}
-	}
-	slices.SortFunc(out, func(a, b *fleet.Instance) int {
-		return cmp.Or(a.Intent.GenerationAt.Compare(b.Intent.GenerationAt), cmp.Compare(a.Intent.Ordinal, b.Intent.Ordinal), cmp.Compare(a.Intent.ID, b.Intent.ID))
-	})
-	return out
 }

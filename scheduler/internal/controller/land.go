@@ -1,0 +1,261 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+const (
+	// loserWait bounds the wait for what a comparison was lost to: its revision
+	// may be that of a key outside the view, which then never reaches it.
+	loserWait = time.Second
+	// backoff bounds the random pause after the second comparison lost in a row; it doubles with each.
+	backoff = 2 * time.Millisecond
+	// fencedPause is the pause after a shard was found to be lost: until it is known which.
+	fencedPause  = 50 * time.Millisecond
+	backoffLimit = 6
+)
+
+// loser is a waiter that lost a comparison. It is looked at again once the view
+// shows what it was lost to, and at the latest at a time.
+type loser struct {
+	w    *waiter
+	rev  int64
+	from time.Time
+	at   time.Time
+}
+
+// land takes in what came of a transaction.
+func (c *Controller) land(f *flight, now time.Time) {
+	c.flights--
+	c.metrics.commit(f)
+	switch {
+	case f.settles != nil:
+		c.settled(f, now)
+	case f.err == nil:
+		c.happened(f, now)
+	case errs.Is(f.err, errs.Fenced):
+		c.log.Warn("placements were refused: a shard is not ours any more", "error", f.err)
+		c.pausedUntil = now.Add(fencedPause)
+		c.takeBack(f)
+	default:
+		c.pausedUntil = now.Add(retry)
+		c.log.Warn("placements could not be committed, trying again", "error", f.err)
+		c.doubt(f)
+	}
+}
+
+// happened takes in an answer: of each part, whether it was made.
+func (c *Controller) happened(f *flight, now time.Time) {
+	placed := 0
+	for i := range f.parts {
+		p := &f.parts[i]
+		switch {
+		case p.note != nil:
+			c.noted(p.note, f.done[i], f.rev, now)
+		case f.done[i]:
+			placed += len(p.entries)
+			p.lane.rev = f.rev
+			c.free(p.lane)
+			for _, e := range p.entries {
+				e.made(f.rev)
+			}
+		default:
+			p.lane.rev, p.lane.since = 0, f.rev
+			for _, e := range p.entries {
+				c.lose(e, f.rev, now)
+			}
+			c.free(p.lane)
+		}
+	}
+	c.landed = append(c.landed, f)
+	c.log.Debug("committed", "placed", placed, "parts", len(f.parts), "revision", f.rev)
+}
+
+// made notes that etcd has answered; what the view showed before stays as it is.
+func (e *entry) made(rev int64) {
+	if e.phase == sent {
+		e.phase, e.rev = made, rev
+	}
+	e.w.races = 0
+}
+
+// free lets the next part of a lane be sent.
+func (c *Controller) free(l *lane) {
+	l.busy = false
+	c.enqueue(l)
+}
+
+// noted takes in whether a note was written.
+func (c *Controller) noted(n *note, done bool, rev int64, now time.Time) {
+	n.w.noting = false
+	if done {
+		n.w.noted = rev
+	}
+	if done && n.w.class != nil {
+		return
+	}
+	if n.w.class != nil { // it met a change: whoever looks again sees it
+		n.w.class.leave(n.w)
+	}
+	if c.state.waiters[n.w.id] == n.w {
+		c.losers = append(c.losers, loser{n.w, rev, now, now.Add(loserWait)})
+	}
+}
+
+// lose takes back a placement that met a change.
+func (c *Controller) lose(e *entry, rev int64, now time.Time) {
+	if e.phase == over {
+		return
+	}
+	w := e.w
+	c.state.end(e)
+	c.state.model.Release(e.choice.Hold)
+	c.state.room++
+	w.races++
+	w.noted = 0
+	if i, ok := c.state.snap.Instances.Get(w.id); !ok || !i.NeedsPlacement() || c.state.waiters[w.id] != nil {
+		return
+	}
+	c.state.waiters[w.id] = w
+	from := now
+	if w.races > 1 {
+		from = now.Add(jitter(backoff << min(w.races, backoffLimit)))
+	}
+	c.losers = append(c.losers, loser{w, rev, from, from.Add(loserWait)})
+}
+
+// readmit readies the losers whose time has come.
+func (c *Controller) readmit(now time.Time) {
+	rev := c.state.snap.Rev
+	c.losers = slices.DeleteFunc(c.losers, func(l loser) bool {
+		if !c.state.idle(l.w) {
+			return true
+		}
+		if now.Before(l.from) || rev < l.rev && now.Before(l.at) {
+			return false
+		}
+		c.state.ready.add(l.w)
+		return true
+	})
+}
+
+// compare takes back what was answered but is not there, though the view has come
+// that far: a doubt that ended so, or what came and went between two lists. It
+// opens the lanes that waited for the view.
+func (c *Controller) compare() {
+	if c.state.snap == nil {
+		return
+	}
+	rev := c.state.snap.Rev
+	c.landed = slices.DeleteFunc(c.landed, func(f *flight) bool {
+		if f.rev > rev {
+			return false
+		}
+		for i := range f.parts {
+			for _, e := range f.parts[i].entries {
+				if e.phase == made {
+					c.state.release(e)
+				}
+			}
+		}
+		return true
+	})
+	held := c.held
+	c.held = nil
+	for _, l := range held {
+		l.listed = false
+		c.enqueue(l)
+	}
+}
+
+// takeBack releases all of a transaction that has not happened.
+func (c *Controller) takeBack(f *flight) {
+	for i := range f.parts {
+		p := &f.parts[i]
+		if p.note != nil {
+			c.unnoted(p.note)
+			continue
+		}
+		for _, e := range p.entries {
+			c.state.release(e)
+		}
+		c.free(p.lane)
+	}
+}
+
+// unnoted has the subject of a note looked at again that was not written, or perhaps not.
+func (c *Controller) unnoted(n *note) {
+	n.w.noting = false
+	if n.w.class != nil {
+		n.w.class.leave(n.w)
+	}
+	if c.state.idle(n.w) {
+		c.state.ready.add(n.w)
+	}
+}
+
+// doubt keeps a transaction whose outcome is unknown: its placements stay charged,
+// and its lanes closed, until that is settled.
+func (c *Controller) doubt(f *flight) {
+	placements := false
+	for i := range f.parts {
+		if n := f.parts[i].note; n != nil {
+			c.unnoted(n)
+		} else {
+			placements = true
+		}
+	}
+	if placements {
+		c.doubts = append(c.doubts, f)
+	}
+}
+
+// settle ends the doubts: each part of a transaction compares its node's alloc key,
+// so once that is another than it compared, the part has happened before or never
+// will. It is made under any shard that is ours now: that some of the transaction's
+// shards are lost bars it from now on, but does not show whether it happened before.
+func (c *Controller) settle(ctx context.Context) {
+	fence, ok := c.own.Any()
+	if len(c.doubts) == 0 || c.settling || !ok {
+		return
+	}
+	f := &flight{fences: []store.Fence{fence}, settles: c.doubts[:1:1]}
+	for i := range c.doubts[0].parts {
+		if p := &c.doubts[0].parts[i]; p.lane != nil {
+			f.parts = append(f.parts, part{lane: p.lane, alloc: p.alloc})
+		}
+	}
+	c.settling = true
+	c.launch(func() { c.commit(ctx, f) })
+}
+
+// settled takes in that a doubt has ended: from this revision on the view shows what came of it.
+func (c *Controller) settled(f *flight, now time.Time) {
+	c.settling = false
+	if f.err != nil {
+		if !errs.Is(f.err, errs.Fenced) {
+			c.pausedUntil = now.Add(retry)
+		}
+		return
+	}
+	was := f.settles[0]
+	c.doubts = slices.DeleteFunc(c.doubts, func(d *flight) bool { return d == was })
+	was.rev = f.rev
+	for i := range was.parts {
+		p := &was.parts[i]
+		if p.lane == nil {
+			continue
+		}
+		p.lane.rev, p.lane.since = 0, f.rev
+		for _, e := range p.entries {
+			e.made(f.rev)
+		}
+		c.free(p.lane)
+	}
+	c.landed = append(c.landed, was)
+}

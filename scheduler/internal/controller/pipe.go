@@ -1,0 +1,218 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+const (
+	// depth is how many transactions are under way at a time.
+	depth = 8
+	// maxParts bounds the parts of one transaction where etcd would take more: what
+	// etcd applies at once holds up everybody else.
+	maxParts = 256
+	// maxEntries bounds the placements of one transaction, so that it stays well below etcd's limit of a request.
+	maxEntries = 1024
+	// commitTimeout bounds one transaction.
+	commitTimeout = 5 * time.Second
+)
+
+// pipe is what is to be sent, what is under way, and what came of it.
+type pipe struct {
+	// parts and size are what a transaction may hold, see store.BulkLimits.
+	parts, size int
+	// open are the lanes that may be sent, in the order they became so; held are
+	// those for which the view has to show more first.
+	open, held []*lane
+	notes      []note
+	flights    int
+	// landed are those answered by a revision that the view has not reached.
+	landed []*flight
+	// doubts are those whose answer was lost; settling is true while that is being ended.
+	doubts   []*flight
+	settling bool
+	losers   []loser
+	// pausedUntil is set while etcd does not answer.
+	pausedUntil time.Time
+}
+
+func newPipe(c *store.Client) pipe {
+	parts, size := c.BulkLimits()
+	return pipe{parts: min(parts, maxParts), size: size}
+}
+
+// flight is a transaction under way, and then what came of it.
+type flight struct {
+	parts  []part
+	fences []store.Fence
+	// settles is set for one that ends doubts.
+	settles []*flight
+
+	done []bool
+	rev  int64
+	err  error
+	took time.Duration
+}
+
+// part is one node's placements, or a note.
+type part struct {
+	lane    *lane
+	entries []*entry
+	alloc   int64
+	note    *note
+}
+
+// full reports whether there is a transaction's worth to be sent.
+func (p *pipe) full(s *state) bool {
+	return len(p.open)+len(p.notes) >= p.parts || s.queued >= maxEntries
+}
+
+// enqueue lists a lane among those to be sent, unless it waits for something.
+func (c *Controller) enqueue(l *lane) {
+	if l.listed || l.busy || len(l.queued) == 0 {
+		return
+	}
+	l.listed = true
+	if l.since > c.state.snap.Rev {
+		c.held = append(c.held, l)
+	} else {
+		c.open = append(c.open, l)
+	}
+}
+
+// send sends what is queued, as far as not too much is under way. False when that was nothing.
+func (c *Controller) send(ctx context.Context) (sent bool) {
+	for c.flights < depth {
+		f := c.load()
+		if len(f.parts) == 0 {
+			return sent
+		}
+		sent = true
+		c.launch(func() { c.commit(ctx, f) })
+	}
+	return sent
+}
+
+// launch runs the sending of a transaction; it ends with an answer.
+func (c *Controller) launch(send func()) {
+	c.flights++
+	c.sending.Go(send)
+}
+
+// load takes a transaction's worth of what is to be sent.
+func (c *Controller) load() *flight {
+	f := &flight{}
+	fences := map[string]bool{}
+	covered := func(fence store.Fence) bool {
+		if fences[fence.Key()] {
+			return true
+		}
+		if len(f.fences)+1 >= c.parts {
+			return false
+		}
+		fences[fence.Key()] = true
+		f.fences = append(f.fences, fence)
+		return true
+	}
+	for entries := 0; len(c.open) > 0 && len(f.parts) < c.parts && entries < maxEntries; {
+		l := c.open[0]
+		c.open = c.open[1:]
+		l.listed = false
+		if p := c.loadLane(l, covered); len(p.entries) > 0 {
+			entries += len(p.entries)
+			f.parts = append(f.parts, p)
+		}
+	}
+	for len(c.notes) > 0 && len(f.parts) < c.parts && covered(c.notes[0].fence) {
+		f.parts = append(f.parts, part{note: &c.notes[0]})
+		c.notes = c.notes[1:]
+	}
+	return f
+}
+
+// loadLane takes what one part holds of a lane's queue.
+func (c *Controller) loadLane(l *lane, covered func(store.Fence) bool) part {
+	p := part{lane: l, alloc: c.state.allocRev(l)}
+	size := 1
+	for len(l.queued) > 0 {
+		e := l.queued[0]
+		if e.phase == queued {
+			if size += e.size(); size > c.size || !covered(e.fence) {
+				break
+			}
+			e.phase = sent
+			c.state.queued--
+			p.entries = append(p.entries, e)
+		}
+		l.queued = l.queued[1:]
+	}
+	l.busy = len(p.entries) > 0
+	if !l.busy {
+		c.enqueue(l)
+	}
+	return p
+}
+
+// commit performs a transaction and tells what came of it.
+func (c *Controller) commit(ctx context.Context, f *flight) {
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	b := store.Bulk{Fences: f.fences, Parts: make([]store.Part, len(f.parts))}
+	for i := range f.parts {
+		b.Parts[i] = f.parts[i].build()
+	}
+	began := time.Now()
+	f.done, f.rev, f.err = c.store.CommitBulk(ctx, b)
+	f.took = time.Since(began)
+	c.answers <- f
+}
+
+// build makes the comparisons and writes of a part.
+func (p *part) build() store.Part {
+	if p.note != nil {
+		return p.note.part()
+	}
+	out := store.Part{Writes: []store.Write{touch(p.lane.node, p.alloc)}}
+	for _, e := range p.entries {
+		e.build(&out)
+	}
+	return out
+}
+
+// touch compares and renews a node's alloc key.
+func touch(n fleet.NodeID, rev int64) store.Write {
+	return store.Replace(store.AllocKey(n), fleet.Alloc{Node: n}, rev)
+}
+
+// build adds the placement to its node's part.
+func (e *entry) build(out *store.Part) {
+	i, in, c := e.instance, &e.instance.Intent, &e.choice
+	out.Guards = append(out.Guards, store.Unchanged(store.IntentKey(in.ID), in.ModRev))
+	if i.Moving() { // an old copy that is back after all bars the move
+		out.Guards = append(out.Guards, store.Missing(store.NodeSessionKey(i.Placement.Node)),
+			store.Unchanged(store.StatusKey(in.ID), i.Status.ModRev))
+	}
+	var rev int64
+	if old := i.Placement; old != nil {
+		if old.Node == c.Node {
+			rev = old.ModRev
+		} else {
+			out.Writes = append(out.Writes, store.Remove(store.PlacementKey(old.Node, in.ID), old.ModRev))
+		}
+	}
+	out.Writes = append(out.Writes, store.Replace(store.PlacementKey(c.Node, in.ID), fleet.Placement{
+		Instance: in.ID, Name: in.Name, Group: in.Group, Node: c.Node, Generation: in.Generation, Plan: in.Plan,
+		Resources: e.plan.Resources, Port: c.Port, Ports: c.Ports, Values: in.Values,
+		Epoch: e.fence.Epoch(), PlacedAt: e.at.UTC(), Score: c.Score.Parts(),
+	}, rev))
+	noted := e.noted
+	if i.Pending != nil {
+		noted = max(noted, i.Pending.ModRev)
+	}
+	if noted != 0 {
+		out.Writes = append(out.Writes, store.Remove(store.PendingKey(in.ID), noted))
+	}
+}
