@@ -18,6 +18,8 @@ const (
 	resync = 30 * time.Second
 	// retry is the pause after a transaction whose outcome is unknown.
 	retry = 250 * time.Millisecond
+	// planSlice is how many decisions are made before answers are looked at again.
+	planSlice = 256
 )
 
 // Controller places instances. Make it with New before the view runs, then Run it.
@@ -98,8 +100,8 @@ func (c *Controller) pass(ctx context.Context, now time.Time) time.Duration {
 			return resync
 		}
 		c.look(now)
-		more := c.plan(now)
-		if sent := c.send(ctx); !more || !sent {
+		planned := c.plan(now)
+		if sent := c.send(ctx); !planned && !sent {
 			break
 		}
 	}
@@ -149,18 +151,19 @@ func (c *Controller) next(now time.Time) time.Duration {
 	return next
 }
 
-// plan decides about waiting instances until a transaction is full. False when
-// nothing is left to decide about. Unfit instances of one class share their verdict,
-// because room only shrinks until something is released.
-func (c *Controller) plan(now time.Time) (more bool) {
-	for !c.full(c.state) {
+// plan decides about some of the waiting instances, until there is enough to send.
+// False when there was nothing to decide. Unfit instances of one class share their
+// verdict, because room only shrinks until something is released.
+func (c *Controller) plan(now time.Time) (planned bool) {
+	for n := 0; n < planSlice && !c.enough(c.state.queued); n++ {
 		w := c.state.ready.next()
 		if w == nil {
-			return false
+			break
 		}
 		c.decide(w, now)
+		planned = true
 	}
-	return len(c.state.ready) > 0
+	return planned
 }
 
 // decide looks for a place for one instance.

@@ -51,7 +51,7 @@ func (c *Controller) land(f *flight, now time.Time) {
 
 // happened takes in an answer: of each part, whether it was made.
 func (c *Controller) happened(f *flight, now time.Time) {
-	placed := 0
+	placed, lost := 0, 0
 	for i := range f.parts {
 		p := &f.parts[i]
 		switch {
@@ -65,6 +65,7 @@ func (c *Controller) happened(f *flight, now time.Time) {
 				e.made(f.rev)
 			}
 		default:
+			lost++
 			p.lane.rev, p.lane.since = 0, f.rev
 			for _, e := range p.entries {
 				c.lose(e, f.rev, now)
@@ -72,8 +73,13 @@ func (c *Controller) happened(f *flight, now time.Time) {
 			c.free(p.lane)
 		}
 	}
+	if lost > 0 {
+		c.narrow()
+	} else {
+		c.widen()
+	}
 	c.landed = append(c.landed, f)
-	c.log.Debug("committed", "placed", placed, "parts", len(f.parts), "revision", f.rev)
+	c.log.Debug("committed", "placed", placed, "lost", lost, "revision", f.rev)
 }
 
 // made notes that etcd has answered; what the view showed before stays as it is.

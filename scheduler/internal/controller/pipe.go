@@ -16,6 +16,10 @@ const (
 	maxParts = 256
 	// maxEntries bounds the placements of one transaction, so that it stays well below etcd's limit of a request.
 	maxEntries = 1024
+	// windowStep and windowLimit bound how many placements are decided ahead of being
+	// sent. Several on one node share the write of its alloc key; but what another
+	// scheduler does there meanwhile makes them be decided again.
+	windowStep, windowLimit = 1024, 32 << 10
 	// commitTimeout bounds one transaction.
 	commitTimeout = 5 * time.Second
 )
@@ -29,6 +33,8 @@ type pipe struct {
 	open, held []*lane
 	notes      []note
 	flights    int
+	// window is how many placements may be decided ahead.
+	window int
 	// landed are those answered by a revision that the view has not reached.
 	landed []*flight
 	// doubts are those whose answer was lost; settling is true while that is being ended.
@@ -41,7 +47,7 @@ type pipe struct {
 
 func newPipe(c *store.Client) pipe {
 	parts, size := c.BulkLimits()
-	return pipe{parts: min(parts, maxParts), size: size}
+	return pipe{parts: min(parts, maxParts), size: size, window: windowStep}
 }
 
 // flight is a transaction under way, and then what came of it.
@@ -65,10 +71,20 @@ type part struct {
 	note    *note
 }
 
-// full reports whether there is a transaction's worth to be sent.
-func (p *pipe) full(s *state) bool {
-	return len(p.open)+len(p.notes) >= p.parts || s.queued >= maxEntries
+// enough reports whether no more needs to be decided: a transaction is full and may
+// be sent, or as much was decided ahead as the window allows.
+func (p *pipe) enough(queued int) bool {
+	if p.flights < depth && len(p.open)+len(p.notes) >= p.parts {
+		return true
+	}
+	return queued+len(p.notes) >= p.window
 }
+
+// widen lets more be decided ahead after a transaction without a loss.
+func (p *pipe) widen() { p.window = min(p.window+windowStep, windowLimit) }
+
+// narrow lets less be decided ahead, since some of it was in vain.
+func (p *pipe) narrow() { p.window = max(p.window/2, windowStep) }
 
 // enqueue lists a lane among those to be sent, unless it waits for something.
 func (c *Controller) enqueue(l *lane) {
