@@ -12,7 +12,21 @@ import (
 // revisioned is a record that can hold the revisions it was read at.
 type revisioned interface{ SetRev(create, mod int64) }
 
+// Records that write and read their own JSON when it is plain; see fleet.Placement.
+type (
+	recordAppender interface{ AppendRecord([]byte) ([]byte, bool) }
+	recordParser   interface{ ParseRecord([]byte) bool }
+)
+
+// recordSize is room for the JSON of most records.
+const recordSize = 512
+
 func encode(v any) (string, error) {
+	if r, ok := v.(recordAppender); ok {
+		if b, plain := r.AppendRecord(make([]byte, 0, recordSize)); plain {
+			return string(b), nil
+		}
+	}
 	b, err := json.Marshal(v)
 	if err != nil {
 		return "", errs.As(errs.Internal, "store.encode", fmt.Errorf("%T: %w", v, err))
@@ -31,6 +45,10 @@ type KeyValue struct {
 // Decode reads a record of type T and notes its revisions.
 func Decode[T any](kv KeyValue) (T, error) {
 	var v T
+	if p, ok := any(&v).(recordParser); ok && p.ParseRecord(kv.Value) {
+		any(&v).(revisioned).SetRev(kv.CreateRev, kv.ModRev)
+		return v, nil
+	}
 	if err := json.Unmarshal(kv.Value, &v); err != nil {
 		return v, errs.As(errs.Internal, "store.Decode", fmt.Errorf("%s at revision %d: %w", kv.Key, kv.ModRev, err))
 	}

@@ -1,0 +1,90 @@
+package fleet_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+func anyPlacement(t *rapid.T) fleet.Placement {
+	return fleet.Placement{
+		Instance: fleet.InstanceID(rapid.StringMatching(`[a-z0-9]{6}`).Draw(t, "id")), Name: rapid.String().Draw(t, "name"),
+		Group: fleet.GroupName(rapid.StringMatching(`[a-zA-Z0-9<&_.-]{0,9}`).Draw(t, "group")), Node: "n1",
+		Generation: rapid.Int64().Draw(t, "generation"), Plan: rapid.StringMatching(`[0-9a-f]{64}`).Draw(t, "plan"),
+		Resources: fleet.Resources{MemoryMiB: rapid.IntRange(-1, 3).Draw(t, "memory"), CPU: rapid.IntRange(0, 3).Draw(t, "cpu"), DiskMiB: rapid.IntRange(0, 2).Draw(t, "disk")},
+		Port:      rapid.IntRange(-1, 70_000).Draw(t, "port"), Epoch: rapid.Int64().Draw(t, "epoch"),
+		Ports:    rapid.MapOf(rapid.StringMatching(`[a-z"é]{0,3}`), rapid.Int()).Draw(t, "ports"),
+		Values:   rapid.MapOf(rapid.StringMatching(`[A-Z]{1,3}`), rapid.String()).Draw(t, "values"),
+		Score:    rapid.MapOf(rapid.StringMatching(`[a-z]{1,5}`), rapid.Float64()).Draw(t, "score"),
+		PlacedAt: time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, "s"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).UTC(),
+	}
+}
+
+func TestAPlacementIsWrittenAndReadAsEncodingJSONDoes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := anyPlacement(t)
+		want, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, plain := p.AppendRecord(nil)
+		if plain && !bytes.Equal(got, want) {
+			t.Fatalf("wrote\n%s, want\n%s", got, want)
+		}
+		var read, reference fleet.Placement
+		if err := json.Unmarshal(want, &reference); err != nil {
+			t.Fatal(err)
+		}
+		if parsed := read.ParseRecord(want); parsed && !cmp.Equal(read, reference) {
+			t.Fatalf("read %s", cmp.Diff(reference, read))
+		} else if plain && !parsed {
+			t.Fatalf("cannot read its own %s", want)
+		}
+	})
+}
+
+func TestAnOrdinaryPlacementIsPlain(t *testing.T) {
+	p := fleet.Placement{
+		Instance: "abc123", Name: "lobby-1", Group: "lobby", Node: "node-1", Generation: 1, Plan: "f00d", Port: 30_000,
+		Resources: fleet.Resources{MemoryMiB: 512}, Ports: map[string]int{"query": 1, "rcon": 2}, Values: map[string]string{"MAP": "desert"},
+		Epoch: 7, PlacedAt: time.Now().UTC(), Score: map[string]float64{"memory": 0.25, "total": 1},
+	}
+	b, ok := p.AppendRecord(nil)
+	if !ok {
+		t.Fatal("it is not")
+	}
+	var read fleet.Placement
+	if !read.ParseRecord(b) || !cmp.Equal(read, p) {
+		t.Errorf("read %+v", read)
+	}
+	a, ok := fleet.Alloc{Node: "node-1"}.AppendRecord(nil)
+	var alloc fleet.Alloc
+	if want, _ := json.Marshal(fleet.Alloc{Node: "node-1"}); !ok || !bytes.Equal(a, want) || !alloc.ParseRecord(a) || alloc.Node != "node-1" {
+		t.Errorf("the alloc is %s, read as %+v", a, alloc)
+	}
+}
+
+func FuzzWhatARecordReaderTakesIsWhatEncodingJSONReads(f *testing.F) {
+	f.Add([]byte(`{"instance":"abc123","name":"l-1","group":"l","node":"n","generation":1,"plan":"f","resources":{"memoryMiB":5},"port":1,"ports":{"a":2},"epoch":3,"placedAt":"2026-01-02T03:04:05.6Z","score":{"a":0.5}}`))
+	f.Add([]byte(`{"node":"n"}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var p, wantP fleet.Placement
+		if p.ParseRecord(b) {
+			if err := json.Unmarshal(b, &wantP); err != nil || !cmp.Equal(p, wantP) {
+				t.Errorf("placement: %v %s", err, cmp.Diff(wantP, p))
+			}
+		}
+		var a, wantA fleet.Alloc
+		if a.ParseRecord(b) {
+			if err := json.Unmarshal(b, &wantA); err != nil || a != wantA {
+				t.Errorf("alloc: %v %+v", err, a)
+			}
+		}
+	})
+}
