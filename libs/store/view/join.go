@@ -1,6 +1,8 @@
 package view
 
 import (
+	"github.com/tidwall/btree"
+
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 )
@@ -22,12 +24,11 @@ func (s *Snapshot) applyInstance(c *Change, raw store.Change) error {
 	if err := replace(&next, c, raw); err != nil {
 		return err
 	}
-	s.unindex(id, old)
 	c.JoinedBefore = old
 	if !isEmpty(&next) {
-		s.index(id, &next)
 		c.Joined = &next
 	}
+	s.index(id, old, c.Joined)
 	if next.Intent.ID != "" {
 		c.Instance = &next
 	}
@@ -90,29 +91,42 @@ func part[T any](place **T, c *Change, raw store.Change, mine func(*T) bool) err
 	return nil
 }
 
-func (s *Snapshot) unindex(id fleet.InstanceID, i *fleet.Instance) {
-	if i == nil {
-		return
-	}
-	if i.Intent.ID == "" {
-		s.Orphans.tree.Delete(id)
-	} else {
-		s.Instances.tree.Delete(id)
-		s.byGroup.tree.Delete(pairOf(i.Intent.Group, id))
-	}
-	if i.Placement != nil {
-		s.byNode.tree.Delete(pairOf(i.Placement.Node, id))
-	}
+// index replaces a join by another one in every table it is in. Most changes leave
+// it where it is.
+func (s *Snapshot) index(id fleet.InstanceID, old, next *fleet.Instance) {
+	was, is := placesOf(id, old), placesOf(id, next)
+	put(s.Instances.tree, was.instance, is.instance, next)
+	put(s.Orphans.tree, was.orphan, is.orphan, next)
+	put(s.byGroup.tree, was.group, is.group, next)
+	put(s.byNode.tree, was.node, is.node, next)
 }
 
-func (s *Snapshot) index(id fleet.InstanceID, i *fleet.Instance) {
+// places are the keys of a join in the tables; "" where it is not.
+type places struct {
+	instance, orphan fleet.InstanceID
+	group, node      pair
+}
+
+func placesOf(id fleet.InstanceID, i *fleet.Instance) (p places) {
+	if i == nil {
+		return p
+	}
 	if i.Intent.ID == "" {
-		s.Orphans.tree.Set(id, i)
+		p.orphan = id
 	} else {
-		s.Instances.tree.Set(id, i)
-		s.byGroup.tree.Set(pairOf(i.Intent.Group, id), i)
+		p.instance, p.group = id, pairOf(i.Intent.Group, id)
 	}
 	if i.Placement != nil {
-		s.byNode.tree.Set(pairOf(i.Placement.Node, id), i)
+		p.node = pairOf(i.Placement.Node, id)
+	}
+	return p
+}
+
+func put[K ~string](t *btree.Map[K, *fleet.Instance], was, is K, i *fleet.Instance) {
+	if was != "" && was != is {
+		t.Delete(was)
+	}
+	if is != "" {
+		t.Set(is, i)
 	}
 }
