@@ -113,7 +113,7 @@ func (p Part) build() (cmps []clientv3.Cmp, ops []clientv3.Op, err error) {
 		if w.err != nil {
 			return nil, nil, w.err
 		}
-		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(w.key), "=", w.modRev))
+		cmps = append(cmps, unchanged(w.key, w.modRev))
 		ops = append(ops, w.op())
 	}
 	return cmps, ops, nil

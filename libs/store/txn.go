@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -191,7 +192,7 @@ func (t Txn) build() (cmps []clientv3.Cmp, ops, probes []clientv3.Op, err error)
 		if w.err != nil {
 			return nil, nil, nil, w.err
 		}
-		add(w.key, clientv3.Compare(clientv3.ModRevision(w.key), "=", w.modRev))
+		add(w.key, unchanged(w.key, w.modRev))
 		ops = append(ops, w.op())
 	}
 	return cmps, ops, probes, nil
@@ -201,7 +202,15 @@ func (g Guard) compare() clientv3.Cmp {
 	if g.modRev < 0 {
 		return clientv3.Compare(clientv3.CreateRevision(g.key), ">", 0)
 	}
-	return clientv3.Compare(clientv3.ModRevision(g.key), "=", g.modRev)
+	return unchanged(g.key, g.modRev)
+}
+
+// unchanged compares a key's mod-revision. It is clientv3.Compare without the copy
+// that makes of everything.
+func unchanged(key string, modRev int64) clientv3.Cmp {
+	c := clientv3.ModRevision(key)
+	c.GetCompare().TargetUnion = &etcdserverpb.Compare_ModRevision{ModRevision: modRev} // "equal" is the zero result
+	return c
 }
 
 func (w Write) op() clientv3.Op {
