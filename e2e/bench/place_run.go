@@ -90,12 +90,16 @@ func (e *placeEtcd) stop() {
 	_ = os.RemoveAll(e.dir)
 }
 
-// placeRun writes a fleet into a new etcd, runs so many schedulers until all of it
-// is placed, and reads what they did.
-func (b *bench) placeRun(ctx context.Context, size fleetSize, replicas int) (*placeRun, error) {
+// cast is who takes part in a run: schedulers, and further views that only follow,
+// as those of schedulers without a group do.
+type cast struct{ schedulers, followers int }
+
+// placeRun writes a fleet into a new etcd, runs schedulers until all of it is
+// placed, and reads what they did.
+func (b *bench) placeRun(ctx context.Context, size fleetSize, who cast) (*placeRun, error) {
 	ctx, cancel := context.WithTimeout(ctx, placePatience)
 	defer cancel()
-	progress("%d nodes, %d instances of %d groups, %d schedulers", size.nodes, size.instances, len(size.groups), replicas)
+	progress("%d nodes, %d instances of %d groups, %d schedulers, %d more views", size.nodes, size.instances, len(size.groups), who.schedulers, who.followers)
 	e, err := b.startPlaceEtcd()
 	if err != nil {
 		return nil, err
@@ -109,7 +113,7 @@ func (b *bench) placeRun(ctx context.Context, size fleetSize, replicas int) (*pl
 		return nil, err
 	}
 	run := &placeRun{}
-	if err := e.schedule(ctx, replicas, func(ctx context.Context, heard *arrivals) error {
+	if err := e.schedule(ctx, who, func(ctx context.Context, heard *arrivals) error {
 		before := cpuTime()
 		began, err := e.claimed(ctx)
 		if err != nil {
@@ -131,14 +135,14 @@ func (b *bench) placeRun(ctx context.Context, size fleetSize, replicas int) (*pl
 }
 
 // schedule runs schedulers, each with a view and a client of its own, during work.
-func (e *placeEtcd) schedule(ctx context.Context, replicas int, work func(context.Context, *arrivals) error) error {
+func (e *placeEtcd) schedule(ctx context.Context, who cast, work func(context.Context, *arrivals) error) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	heard := &arrivals{changed: make(chan struct{}, 1)}
 	var services []*scheduler.Service
-	for n := range replicas {
+	for n := range who.schedulers + who.followers {
 		c := e.store()
 		if _, err := c.Join(ctx, time.Now()); err != nil {
 			return err
@@ -147,15 +151,17 @@ func (e *placeEtcd) schedule(ctx context.Context, replicas int, work func(contex
 		if n == 0 {
 			v.Subscribe(heard.hear)
 		}
-		s, err := scheduler.New(scheduler.Config{Store: c, View: v, Replica: fmt.Sprintf("r%d", n), Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			return err
+		if n < who.schedulers {
+			s, err := scheduler.New(scheduler.Config{Store: c, View: v, Replica: fmt.Sprintf("r%d", n), Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				return err
+			}
+			services = append(services, s)
 		}
 		running.Go(func() { _ = v.Run(ctx) })
 		if err := v.Synced(ctx); err != nil {
 			return err
 		}
-		services = append(services, s)
 	}
 	for _, s := range services {
 		running.Go(func() { _ = s.Run(ctx) })
@@ -220,7 +226,7 @@ func (b *bench) evenGroups(ctx context.Context) ([]fleet.GroupName, error) {
 		return nil, err
 	}
 	var owners map[int]string
-	err = e.schedule(ctx, placeReplicas, func(ctx context.Context, _ *arrivals) error {
+	err = e.schedule(ctx, cast{schedulers: placeReplicas}, func(ctx context.Context, _ *arrivals) error {
 		owners, err = evenShards(ctx, c)
 		return err
 	})

@@ -43,7 +43,7 @@ type Controller struct {
 func New(c *store.Client, v *view.View, owned func() *store.Ownership, m *Metrics, log *slog.Logger) *Controller {
 	ctl := &Controller{
 		store: c, owned: owned, inbox: newInbox(), log: log, metrics: m, state: newState(),
-		answers: make(chan *flight, depth+1), pipe: newPipe(c),
+		answers: make(chan *flight, depthLimit+1), pipe: newPipe(c),
 	}
 	v.Subscribe(ctl.inbox.hear)
 	return ctl

@@ -73,11 +73,7 @@ func (c *Controller) happened(f *flight, now time.Time) {
 			c.free(p.lane)
 		}
 	}
-	if lost > 0 {
-		c.narrow()
-	} else {
-		c.widen()
-	}
+	c.adapt(lost, len(f.parts))
 	c.landed = append(c.landed, f)
 	c.log.Debug("committed", "placed", placed, "lost", lost, "revision", f.rev)
 }

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// depth is how many transactions are under way at a time.
-	depth = 8
+	// depthLimit is how many transactions are under way at a time.
+	depthLimit = 8
 	// maxParts bounds the parts of one transaction where etcd would take more: what
 	// etcd applies at once holds up everybody else.
 	maxParts = 256
@@ -20,6 +20,8 @@ const (
 	// sent. Several on one node share the write of its alloc key; but what another
 	// scheduler does there meanwhile makes them be decided again.
 	windowStep, windowLimit = 1024, 32 << 10
+	// muchLost is the share of a transaction's parts, one in so many, from which on losses count as many.
+	muchLost = 16
 	// commitTimeout bounds one transaction.
 	commitTimeout = 5 * time.Second
 )
@@ -33,8 +35,8 @@ type pipe struct {
 	open, held []*lane
 	notes      []note
 	flights    int
-	// window is how many placements may be decided ahead.
-	window int
+	// depth is how many transactions may be under way, window how many placements may be decided ahead.
+	depth, window int
 	// landed are those answered by a revision that the view has not reached.
 	landed []*flight
 	// doubts are those whose answer was lost; settling is true while that is being ended.
@@ -47,7 +49,7 @@ type pipe struct {
 
 func newPipe(c *store.Client) pipe {
 	parts, size := c.BulkLimits()
-	return pipe{parts: min(parts, maxParts), size: size, window: windowStep}
+	return pipe{parts: min(parts, maxParts), size: size, depth: depthLimit, window: windowStep}
 }
 
 // flight is a transaction under way, and then what came of it.
@@ -74,17 +76,29 @@ type part struct {
 // enough reports whether no more needs to be decided: a transaction is full and may
 // be sent, or as much was decided ahead as the window allows.
 func (p *pipe) enough(queued int) bool {
-	if p.flights < depth && len(p.open)+len(p.notes) >= p.parts {
-		return true
+	ahead := queued + len(p.notes)
+	if p.flights < p.depth { // what is queued for nodes with something under way does not fill a transaction
+		return len(p.open)+len(p.notes) >= p.parts || ahead >= max(p.window, windowStep)
 	}
-	return queued+len(p.notes) >= p.window
+	return ahead >= p.window
 }
 
-// widen lets more be decided ahead after a transaction without a loss.
-func (p *pipe) widen() { p.window = min(p.window+windowStep, windowLimit) }
-
-// narrow lets less be decided ahead, since some of it was in vain.
-func (p *pipe) narrow() { p.window = max(p.window/2, windowStep) }
+// adapt lets more be decided ahead and be under way after a transaction without a
+// loss, and less after one that lost much: whoever shares the nodes with other
+// schedulers has to know the newest of them, and what waits for etcd is old.
+func (p *pipe) adapt(lost, of int) {
+	switch {
+	case lost == 0:
+		p.depth = min(p.depth+1, depthLimit)
+		p.window = min(p.window+windowStep, windowLimit)
+	case lost*muchLost > of:
+		p.depth = max(p.depth/2, 1)
+		p.window /= 2
+		if p.depth == 1 { // decide when it is sent, not before
+			p.window = 0
+		}
+	}
+}
 
 // enqueue lists a lane among those to be sent, unless it waits for something.
 func (c *Controller) enqueue(l *lane) {
@@ -101,7 +115,7 @@ func (c *Controller) enqueue(l *lane) {
 
 // send sends what is queued, as far as not too much is under way. False when that was nothing.
 func (c *Controller) send(ctx context.Context) (sent bool) {
-	for c.flights < depth {
+	for c.flights < c.depth {
 		f := c.load()
 		if len(f.parts) == 0 {
 			return sent

@@ -1,0 +1,427 @@
+package controller
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/spawn"
+)
+
+// want makes a group with some instances.
+func (l *lagging) want(group fleet.GroupName, n int, change func(*fleet.GroupSpec)) (ids []fleet.InstanceID) {
+	l.t.Helper()
+	g := fleet.Group{Name: group, Revision: 1, Spec: fleet.DefaultSpec()}
+	g.Spec.Resources = fleet.Resources{MemoryMiB: 10}
+	if change != nil {
+		change(&g.Spec)
+	}
+	l.write(store.Create(store.GroupKey(group), g))
+	sp := spawn.New(l.view.Snapshot(), time.Now(), rand.New(rand.NewPCG(7, uint64(fleet.ShardOf(group)))))
+	var births []spawn.Birth
+	for range n {
+		b := sp.Fresh(&g, spawn.Cause{Origin: fleet.OriginManual, Reason: fleet.ReasonRequested}, "", nil)
+		births, ids = append(births, b), append(ids, b.Intent.ID)
+	}
+	l.commit(sp.Txns(births, nil, nil, l.c.MaxOps())...)
+	return ids
+}
+
+func on(n fleet.NodeID) func(*fleet.GroupSpec) {
+	return func(s *fleet.GroupSpec) { s.Where.Nodes = []fleet.NodeID{n} }
+}
+
+// placed are those of some instances that the store has a placement of.
+func (l *lagging) placed(ids []fleet.InstanceID) (out []fleet.InstanceID) {
+	for _, id := range ids {
+		if len(l.placedOn(id)) > 0 {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// wantIdle checks that nothing is assumed and so many instances wait.
+func (l *lagging) wantIdle(waiting int) {
+	l.t.Helper()
+	s := l.ctl.state
+	if len(s.assumed) != 0 || s.queued != 0 || len(s.waiters) != waiting {
+		l.t.Errorf("%d assumed, %d queued, %d waiting; want none, none and %d", len(s.assumed), s.queued, len(s.waiters), waiting)
+	}
+}
+
+func TestALostRaceRedoesOnlyTheLoser(t *testing.T) {
+	l := newLagging(t)
+	l.node("n1", 100)
+	l.node("n2", 100)
+	loser, winner := l.want("loser", 1, on("n1"))[0], l.want("winner", 1, on("n2"))[0]
+	l.showAll()
+	l.write(touch("n1", 0)) // another scheduler was there first
+	l.pass()
+	l.wantOn(winner, "n2")
+	if nodes := l.placedOn(loser); len(nodes) > 0 {
+		t.Fatalf("the loser was placed on %v from what was known before", nodes)
+	}
+	first, err := store.Get(t.Context(), l.c, store.PlacementKey("n2", winner))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.showAll()
+	l.pass()
+	l.wantOn(loser, "n1")
+	again, err := store.Get(t.Context(), l.c, store.PlacementKey("n2", winner))
+	if err != nil || again.ModRev != first.ModRev {
+		t.Errorf("the winner was placed again: %v, %v", again.Rev, err)
+	}
+	l.showAll()
+	l.pass()
+	l.wantIdle(0)
+}
+
+func TestALaneKnowsItsOwnLastCommitBeforeTheViewDoes(t *testing.T) {
+	l := newLagging(t)
+	l.node("n1", 100)
+	ids := l.want("lobby", 1, nil)
+	l.showAll()
+	at := l.want("late", 2, nil)
+	behind := l.view.Snapshot().Rev
+	l.pass()
+	l.show(behind) // the new ones, not what was placed
+	l.pass()
+	if got := l.placed(append(ids, at...)); len(got) != 3 {
+		t.Errorf("%d of 3 placed while the view is behind", len(got))
+	}
+	l.showAll()
+	l.pass()
+	l.wantIdle(0)
+}
+
+func TestWhatTheViewShowsBeforeTheAnswerIsChargedOnce(t *testing.T) {
+	l := newLagging(t)
+	l.node("n1", 20)
+	first := l.want("first", 1, nil)
+	l.showAll()
+	l.ctl.pass(t.Context(), time.Now())
+	answer := <-l.ctl.answers
+	l.showAll()
+	l.ctl.catchUp(time.Now())
+	l.ctl.land(answer, time.Now())
+	more := l.want("more", 2, nil)
+	l.showAll()
+	l.pass()
+	if got := l.placed(append(first, more...)); len(got) != 2 {
+		t.Errorf("%d placed in the room of 2", len(got))
+	}
+}
+
+func TestWhatWasDecidedBeforeItsNodeChangedIsDecidedAgain(t *testing.T) {
+	l := newLagging(t)
+	id, _ := l.cordoned()
+	l.ctl.depth = 0 // nothing is sent yet
+	l.pass()
+	if l.ctl.state.queued != 1 {
+		t.Fatalf("%d decided ahead", l.ctl.state.queued)
+	}
+	l.showAll()
+	l.ctl.depth = 1
+	l.pass()
+	l.wantOn(id, "n2")
+}
+
+func TestWhatIsStoppedBeforeItWasSentIsNotSent(t *testing.T) {
+	l := newLagging(t)
+	l.node("n1", 10)
+	id := l.want("lobby", 1, nil)[0]
+	l.showAll()
+	l.ctl.depth = 0
+	l.pass()
+	i, _ := l.view.Snapshot().Instances.Get(id)
+	stopped := i.Intent
+	stopped.Desired = fleet.DesiredStopped
+	l.write(store.Replace(store.IntentKey(id), stopped, i.Intent.ModRev))
+	other := l.want("other", 1, nil)
+	l.showAll()
+	l.ctl.depth = 1
+	l.pass()
+	l.wantOn(other[0], "n1")
+}
+
+func TestAnUnknownPlacementKeepsItsRoomUntilItIsSettled(t *testing.T) {
+	l := newLagging(t)
+	l.node("n1", 10)
+	l.node("n2", 10)
+	first := l.want("first", 1, on("n1"))[0]
+	l.showAll()
+	l.faults.Refuse(store.Root + "placements/") // it has not happened, but who knows
+	l.pass()
+	l.faults.Bar(store.Root + "allocs/n1")
+	second, third := l.want("second", 1, on("n1"))[0], l.want("third", 1, on("n2"))[0]
+	l.showAll()
+	l.pass()
+	l.wantOn(third, "n2")
+	if p := l.note(second); p.Lost[0].Filter != "memory" && p.Lost[0].Filter != "nodes" {
+		t.Errorf("the second waits for %+v", p.Lost)
+	}
+	if got := l.placed([]fleet.InstanceID{first, second}); len(got) > 0 {
+		t.Errorf("%v placed before it was settled", got)
+	}
+	l.faults.Heal()
+	for range 3 { // the settling, what the view shows of it, the next placement
+		l.pass()
+		l.showAll()
+	}
+	if got := l.placed([]fleet.InstanceID{first, second}); len(got) != 1 {
+		t.Errorf("%d placed in the room of 1", len(got))
+	}
+}
+
+func TestWhoIsFencedOffReleasesAllItAssumed(t *testing.T) {
+	l := newLagging(t)
+	l.node("n1", 100)
+	ids := l.want("lobby", 5, nil)
+	l.showAll()
+	stale := l.ctl.owned()
+	l.ctl.owned = func() *store.Ownership { return stale } // it does not notice
+	for n := range fleet.ShardCount {
+		shard, err := store.Get(t.Context(), l.c, store.ShardKey("scheduler", n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.write(store.Remove(store.ShardKey("scheduler", n), shard.ModRev))
+	}
+	l.pass()
+	if got := l.placed(ids); len(got) > 0 {
+		t.Errorf("%v placed by a former owner", got)
+	}
+	l.wantIdle(len(ids))
+}
+
+func TestWhatIsAssumedSurvivesARelistAndEndsWithIt(t *testing.T) {
+	l := newLagging(t)
+	l.node("n1", 20)
+	ids := l.want("lobby", 2, nil)
+	l.showAll()
+	l.ctl.catchUp(time.Now())
+	before := *l.ctl.state.snap
+	l.pass()
+	l.ctl.state.rebuild(&before, time.Now()) // a list from before the placements
+	if len(l.ctl.state.assumed) != 2 || len(l.ctl.state.waiters) != 0 {
+		t.Fatalf("%d assumed, %d waiting", len(l.ctl.state.assumed), len(l.ctl.state.waiters))
+	}
+	l.ctl.state.rebuild(l.view.Snapshot(), time.Now())
+	more := l.want("more", 1, nil)
+	l.showAll()
+	l.pass()
+	l.showAll()
+	l.pass()
+	if got := l.placed(append(ids, more...)); len(got) != 2 {
+		t.Errorf("%d placed in the room of 2", len(got))
+	}
+}
+
+func TestThePriorityOfGroupsComesBeforeAge(t *testing.T) {
+	l := newLagging(t)
+	older := l.want("older", 1, nil)[0]
+	newer := l.want("newer", 1, func(s *fleet.GroupSpec) { s.Priority = 5 })[0]
+	l.showAll()
+	l.pass() // both wait for a node
+	l.node("n1", 10)
+	l.showAll()
+	l.pass()
+	l.wantOn(newer, "n1")
+	if got := l.placedOn(older); len(got) > 0 {
+		t.Errorf("the older one is on %v, too", got)
+	}
+}
+
+func TestAPriorityThatIsRaisedCountsForWhatWaits(t *testing.T) {
+	l := newLagging(t)
+	l.want("older", 1, nil)
+	newer := l.want("newer", 1, nil)[0]
+	l.showAll()
+	l.pass()
+	g, err := store.Get(t.Context(), l.c, store.GroupKey("newer"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Spec.Priority = 1
+	l.write(store.Replace(store.GroupKey("newer"), g, g.ModRev))
+	l.node("n1", 10)
+	l.showAll()
+	l.pass()
+	l.wantOn(newer, "n1")
+}
+
+func TestOfManyAlikeAsManyArePlacedAsRoomComes(t *testing.T) {
+	l := newLagging(t)
+	l.node("n1", 10)
+	ids := l.want("lobby", 6, nil)
+	for room := 1; room <= 5; room += 2 {
+		l.showAll()
+		l.pass()
+		l.showAll()
+		l.pass()
+		if got := l.placed(ids); len(got) != room {
+			t.Fatalf("%d placed in the room of %d", len(got), room)
+		}
+		if room == 1 {
+			l.node("n2", 20)
+		} else if room == 3 {
+			n, _ := l.view.Snapshot().Nodes.Get("n2")
+			larger := *n
+			larger.Capacity.MemoryMiB += 20
+			l.write(store.Replace(store.NodeKey("n2"), larger, n.ModRev))
+		}
+	}
+	l.wantIdle(1)
+}
+
+func TestTheQueueGivesThePriorToThePriorAndLosesNone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var q queue
+		var in []*waiter
+		for n := range rapid.IntRange(0, 40).Draw(t, "waiters") {
+			w := &waiter{
+				id: fleet.NewInstanceID(uint64(n)), at: -1, ordinal: rapid.IntRange(0, 2).Draw(t, "ordinal"),
+				priority: rapid.IntRange(-1, 1).Draw(t, "priority"), age: time.Unix(rapid.Int64Range(0, 2).Draw(t, "age"), 0),
+			}
+			q.add(w)
+			q.add(w) // once is enough
+			in = append(in, w)
+		}
+		in = slices.DeleteFunc(in, func(w *waiter) bool {
+			gone := rapid.Bool().Draw(t, "leaves")
+			if gone {
+				q.remove(w)
+			}
+			return gone
+		})
+		var last *waiter
+		for range in {
+			w := q.next()
+			if w == nil || w.at != -1 || last != nil && w.before(last) {
+				t.Fatalf("%+v came after %+v", w, last)
+			}
+			last = w
+		}
+		if w := q.next(); w != nil {
+			t.Fatalf("%+v is left", w)
+		}
+	})
+}
+
+// exact checks in the store that no room and no port was given twice, and returns how many are placed.
+func (l *lagging) exact(nodes []fleet.NodeID, memory int) (placed int) {
+	l.t.Helper()
+	for _, n := range nodes {
+		on, _, err := store.List(l.t.Context(), l.c, store.PlacementsOn(n))
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		used, ports := 0, map[int]bool{}
+		for _, p := range on {
+			s, err := store.Get(l.t.Context(), l.c, store.StatusKey(p.Instance))
+			if err == nil && s.State.Terminal() {
+				continue
+			} else if err != nil && !errs.Is(err, errs.NotFound) {
+				l.t.Fatal(err)
+			}
+			used += p.Resources.MemoryMiB
+			if ports[p.Port] {
+				l.t.Errorf("port %d of %s twice", p.Port, n)
+			}
+			ports[p.Port] = true
+			placed++
+		}
+		if used > memory {
+			l.t.Errorf("%d MiB on %s, which has %d", used, n, memory)
+		}
+	}
+	return placed
+}
+
+// TestHoweverFarTheViewIsBehindNothingIsOvercommitted lets random steps happen
+// between two controllers, one of which sees the store late, and the fleet.
+func TestHoweverFarTheViewIsBehindNothingIsOvercommitted(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			l := newLagging(t)
+			random := rand.New(rand.NewPCG(seed, 1))
+			nodes := []fleet.NodeID{"n1", "n2"}
+			for _, n := range nodes {
+				l.node(n, 60)
+			}
+			var ids []fleet.InstanceID
+			for step := range 40 {
+				switch random.IntN(6) {
+				case 0:
+					ids = append(ids, l.want(fleet.GroupName(fmt.Sprintf("g%d", step)), 1+random.IntN(4), nil)...)
+				case 1: // another scheduler's placement, or a cordon
+					n := nodes[random.IntN(2)]
+					a, _ := store.Get(t.Context(), l.c, store.AllocKey(n))
+					b := store.Bulk{Parts: []store.Part{{Writes: []store.Write{touch(n, a.ModRev)}}}}
+					if _, _, err := l.c.CommitBulk(t.Context(), b); err != nil { // it may lose to what is under way
+						t.Fatal(err)
+					}
+				case 2:
+					l.finishOne(ids, random)
+				case 3:
+					l.showAll()
+				case 4:
+					l.ctl.depth = random.IntN(3)
+					l.ctl.window = random.IntN(2) * windowStep
+					l.ctl.pass(t.Context(), time.Now())
+				case 5:
+					l.pass()
+				}
+			}
+			l.ctl.depth = depthLimit
+			l.until("everything is decided", func() bool {
+				l.showAll()
+				l.pass()
+				return len(l.ctl.state.assumed) == 0 && len(l.ctl.state.ready) == 0 && len(l.ctl.losers) == 0
+			})
+			living := 0
+			for _, id := range ids {
+				if i, _ := l.view.Snapshot().Instances.Get(id); !i.Terminal() {
+					living++
+				}
+			}
+			if placed := l.exact(nodes, 60); placed != min(living, 12) {
+				t.Errorf("%d placed of %d in the room of 12", placed, living)
+			}
+		})
+	}
+}
+
+// finishOne has a placed instance's agent say that it has ended.
+func (l *lagging) finishOne(ids []fleet.InstanceID, random *rand.Rand) {
+	l.t.Helper()
+	for _, at := range random.Perm(len(ids)) {
+		i, _ := l.view.Snapshot().Instances.Get(ids[at])
+		if i.Placement != nil && i.Status == nil {
+			l.write(store.Create(store.StatusKey(ids[at]), fleet.Status{
+				Instance: ids[at], Node: i.Placement.Node, Generation: 1, State: fleet.Stopped, Reason: fleet.ReasonStopRequested, FinishedAt: time.Now(),
+			}))
+			return
+		}
+	}
+}
+
+// until repeats until a condition holds.
+func (l *lagging) until(what string, ok func() bool) {
+	l.t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); {
+		if time.Now().After(deadline) {
+			s := l.ctl.state
+			l.t.Fatalf("not %s: %d assumed, %d ready, %d waiting, %d losers, %d under way", what, len(s.assumed), len(s.ready), len(s.waiters), len(l.ctl.losers), l.ctl.flights)
+		}
+	}
+}
