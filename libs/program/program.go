@@ -9,6 +9,7 @@ package program
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -34,6 +35,7 @@ type Settings struct {
 	Replica string `config:"replica" usage:"name of this process among its service's replicas; empty: the host's name and a random part"`
 	Etcd    struct {
 		Endpoints []string `config:"endpoints" default:"http://127.0.0.1:2379" usage:"where etcd listens"`
+		MaxOps    int      `config:"max-ops" default:"128" usage:"etcd's --max-txn-ops; never more than that"`
 	} `config:"etcd"`
 	Session struct {
 		TTL time.Duration `config:"ttl" default:"10s" usage:"how long others wait for this replica when it died; at least 1s"`
@@ -42,6 +44,9 @@ type Settings struct {
 		Secret string `config:"secret" secret:"true" usage:"secret shared by all services, for the calls between them; at least 32 characters"`
 	} `config:"cluster"`
 }
+
+// maxMaxOps bounds etcd.max-ops: what etcd does in one transaction holds up everybody else.
+const maxMaxOps = 1 << 14
 
 // Validate names the settings that cannot be used.
 func (s *Settings) Validate() []error {
@@ -52,6 +57,7 @@ func (s *Settings) Validate() []error {
 		}
 	}
 	check(len(s.Etcd.Endpoints) > 0, "etcd.endpoints", "must name at least one address of etcd")
+	check(s.Etcd.MaxOps >= store.DefaultMaxOps && s.Etcd.MaxOps <= maxMaxOps, "etcd.max-ops", fmt.Sprintf("must be between %d, which is etcd's own, and %d", store.DefaultMaxOps, maxMaxOps))
 	check(s.Session.TTL >= time.Second, "session.ttl", "must be at least 1s")
 	check(!strings.Contains(s.Replica, "/"), "replica", "must not contain a slash")
 	return problems
@@ -126,7 +132,7 @@ func serve(s Spec, stderr io.Writer) error {
 	if e.Registry, err = telemetry.NewRegistry(s.Name, telemetry.Version()); err != nil {
 		return err
 	}
-	if e.Client, err = store.Dial(s.Common.Etcd.Endpoints, store.Options{Log: e.Log}); err != nil {
+	if e.Client, err = store.Dial(s.Common.Etcd.Endpoints, store.Options{MaxOps: s.Common.Etcd.MaxOps, Log: e.Log}); err != nil {
 		return err
 	}
 	defer e.Client.Close()
