@@ -255,7 +255,7 @@ func TestAPlacementThatNeverArrivedIsMadeAgain(t *testing.T) {
 	l.wantOn(id, "n2")
 }
 
-func TestNothingIsPlannedBeforeTheViewHasTheLastCommit(t *testing.T) {
+func TestNothingIsPlacedTwiceBeforeTheViewHasIt(t *testing.T) {
 	l := newLagging(t)
 	id, cordon := l.cordoned()
 	l.pass()

@@ -42,6 +42,10 @@ func (c *Controller) land(f *flight, now time.Time) {
 		c.log.Warn("placements were refused: a shard is not ours any more", "error", f.err)
 		c.pausedUntil = now.Add(fencedPause)
 		c.takeBack(f)
+	case errs.Is(f.err, errs.TooLarge):
+		c.log.Error("placements are larger than etcd takes: lower the sizes of the values given at start", "error", f.err)
+		c.pausedUntil = now.Add(retry)
+		c.takeBack(f)
 	default:
 		c.pausedUntil = now.Add(retry)
 		c.log.Warn("placements could not be committed, trying again", "error", f.err)

@@ -51,6 +51,18 @@ func (e *entry) size() int {
 	return n
 }
 
+// entryBytes is about what a placement without values takes of a request.
+const entryBytes = 768
+
+// bytes is about what it takes of a request.
+func (e *entry) bytes() int {
+	n := entryBytes
+	for k, v := range e.instance.Intent.Values {
+		n += len(k) + len(v)
+	}
+	return n
+}
+
 // lane is a node on which placements are decided. Each part of a bulk compares and
 // renews the node's alloc key, so one of them is under way at a time; the rest queue.
 type lane struct {

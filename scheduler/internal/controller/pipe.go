@@ -147,12 +147,19 @@ func (c *Controller) load() *flight {
 		f.fences = append(f.fences, fence)
 		return true
 	}
-	for entries := 0; len(c.open) > 0 && len(f.parts) < c.parts && entries < maxEntries; {
+	entries, bytes := 0, 0
+	for range c.open { // a lane whose fence found no room comes in again behind
+		if len(f.parts) >= c.parts || entries >= maxEntries || bytes >= store.FullBytes {
+			break
+		}
 		l := c.open[0]
 		c.open = c.open[1:]
 		l.listed = false
 		if p := c.loadLane(l, covered); len(p.entries) > 0 {
 			entries += len(p.entries)
+			for _, e := range p.entries {
+				bytes += e.bytes()
+			}
 			f.parts = append(f.parts, p)
 		}
 	}
@@ -166,13 +173,15 @@ func (c *Controller) load() *flight {
 // loadLane takes what one part holds of a lane's queue.
 func (c *Controller) loadLane(l *lane, covered func(store.Fence) bool) part {
 	p := part{lane: l, alloc: c.state.allocRev(l)}
-	size := 1
+	size, bytes := 1, 0
 	for len(l.queued) > 0 {
 		e := l.queued[0]
 		if e.phase == queued {
-			if size += e.size(); size > c.size || !covered(e.fence) {
+			size += e.size()
+			if size > c.size || bytes >= store.FullBytes || !covered(e.fence) {
 				break
 			}
+			bytes += e.bytes()
 			e.phase = sent
 			c.state.queued--
 			p.entries = append(p.entries, e)

@@ -283,6 +283,34 @@ func TestOfManyAlikeAsManyArePlacedAsRoomComes(t *testing.T) {
 	l.wantIdle(1)
 }
 
+func TestGroupsOfAllShardsArePlacedThoughOneBulkCannotCarryAllFences(t *testing.T) {
+	l := newLagging(t)
+	var ids []fleet.InstanceID
+	shards := map[int]bool{}
+	for n := 0; len(shards) < fleet.ShardCount; n++ {
+		name := fleet.GroupName(fmt.Sprintf("g%d", n))
+		if shards[fleet.ShardOf(name)] {
+			continue
+		}
+		shards[fleet.ShardOf(name)] = true
+		node := fleet.NodeID(fmt.Sprintf("n%d", len(shards)))
+		l.node(node, 10)
+		ids = append(ids, l.want(name, 1, on(node))...)
+	}
+	l.showAll()
+	l.pass()
+	l.showAll()
+	l.pass()
+	l.showAll()
+	l.pass()
+	l.wantIdle(0)
+	for _, id := range ids {
+		if i, _ := l.view.Snapshot().Instances.Get(id); i.Placement == nil {
+			t.Errorf("%s was not placed", id)
+		}
+	}
+}
+
 func TestTheQueueGivesThePriorToThePriorAndLosesNone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var q queue
