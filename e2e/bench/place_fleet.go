@@ -31,8 +31,7 @@ func placeID(n int) fleet.InstanceID {
 // room is what each node has: half as much again as its share of the instances needs.
 func (s fleetSize) room() int { return (s.instances*3/2)/s.nodes + 2 }
 
-// seed writes nodes with sessions, groups, plans and intents, and returns the
-// intents' revisions.
+// seed writes nodes with sessions, groups, plans and intents.
 func (s fleetSize) seed(ctx context.Context, c *store.Client) error {
 	now := time.Now().UTC()
 	var writes []store.Write
@@ -48,8 +47,9 @@ func (s fleetSize) seed(ctx context.Context, c *store.Client) error {
 			}),
 			store.Create(store.NodeSessionKey(id), fleet.NodeSession{Node: id, DataUUID: "d-" + string(id), StartedAt: now}))
 	}
-	share := s.instances / len(s.groups)
 	for g, name := range s.groups {
+		first := g * s.instances / len(s.groups)
+		share := (g+1)*s.instances/len(s.groups) - first
 		group := fleet.Group{Name: name, Revision: 1, CreatedAt: now, UpdatedAt: now, Spec: fleet.DefaultSpec()}
 		group.Spec.Command, group.Spec.Scaling.Min, group.Spec.Scaling.Max = "exec ./server -port %PORT%", share, share
 		group.Spec.Resources = fleet.Resources{MemoryMiB: 512, CPU: 50}
@@ -59,7 +59,7 @@ func (s fleetSize) seed(ctx context.Context, c *store.Client) error {
 		writes = append(writes, store.Create(store.GroupKey(name), group), store.Create(store.PlanKey(digest), fleet.StoredPlan{Plan: plan, TouchedAt: now}))
 		for n := range share {
 			in := fleet.Intent{
-				ID: placeID(g*share + n), Group: name, Ordinal: n + 1, Name: fleet.InstanceName(name, n+1), GroupRevision: 1, Plan: digest,
+				ID: placeID(first + n), Group: name, Ordinal: n + 1, Name: fleet.InstanceName(name, n+1), GroupRevision: 1, Plan: digest,
 				Desired: fleet.DesiredRunning, Generation: 1, GenerationAt: now, CreatedAt: now, Origin: fleet.OriginMinimum, Reason: fleet.ReasonBelowMinimum,
 			}
 			writes = append(writes, store.Create(store.IntentKey(in.ID), in))

@@ -14,6 +14,8 @@ const (
 	// maxParts bounds the parts of one transaction where etcd would take more: what
 	// etcd applies at once holds up everybody else.
 	maxParts = 256
+	// leastParts is what a transaction shrinks to where many schedulers meet.
+	leastParts = 16
 	// maxEntries bounds the placements of one transaction, so that it stays well below etcd's limit of a request.
 	maxEntries = 1024
 	// windowStep and windowLimit bound how many placements are decided ahead of being
@@ -21,7 +23,7 @@ const (
 	// scheduler does there meanwhile makes them be decided again.
 	windowStep, windowLimit = 1024, 32 << 10
 	// muchLost is the share of a transaction's parts, one in so many, from which on losses count as many.
-	muchLost = 16
+	muchLost = 8
 	// commitTimeout bounds one transaction.
 	commitTimeout = 5 * time.Second
 )
@@ -35,8 +37,8 @@ type pipe struct {
 	open, held []*lane
 	notes      []note
 	flights    int
-	// depth is how many transactions may be under way, window how many placements may be decided ahead.
-	depth, window int
+	// most is how many parts a transaction gets now, depth how many may be under way, window how many placements may be decided ahead.
+	most, depth, window int
 	// landed are those answered by a revision that the view has not reached.
 	landed []*flight
 	// doubts are those whose answer was lost; settling is true while that is being ended.
@@ -49,7 +51,8 @@ type pipe struct {
 
 func newPipe(c *store.Client) pipe {
 	parts, size := c.BulkLimits()
-	return pipe{parts: min(parts, maxParts), size: size, depth: depthLimit, window: windowStep}
+	parts = min(parts, maxParts)
+	return pipe{parts: parts, size: size, most: parts, depth: depthLimit, window: windowStep}
 }
 
 // flight is a transaction under way, and then what came of it.
@@ -78,7 +81,7 @@ type part struct {
 func (p *pipe) enough(queued int) bool {
 	ahead := queued + len(p.notes)
 	if p.flights < p.depth { // what is queued for nodes with something under way does not fill a transaction
-		return len(p.open)+len(p.notes) >= p.parts || ahead >= max(p.window, windowStep)
+		return len(p.open)+len(p.notes) >= p.most || ahead >= max(p.window, windowStep)
 	}
 	return ahead >= p.window
 }
@@ -88,15 +91,18 @@ func (p *pipe) enough(queued int) bool {
 // schedulers has to know the newest of them, and what waits for etcd is old.
 func (p *pipe) adapt(lost, of int) {
 	switch {
+	case lost == 0 && p.most < p.parts:
+		p.most = min(2*p.most, p.parts)
 	case lost == 0:
 		p.depth = min(p.depth+1, depthLimit)
 		p.window = min(p.window+windowStep, windowLimit)
-	case lost*muchLost > of:
-		p.depth = max(p.depth/2, 1)
+	case lost*muchLost <= of:
+	case p.depth > 1:
+		p.depth /= 2
 		p.window /= 2
-		if p.depth == 1 { // decide when it is sent, not before
-			p.window = 0
-		}
+	default:
+		p.window = 0 // decide when it is sent, not before
+		p.most = max(p.most/2, leastParts)
 	}
 }
 
@@ -149,7 +155,7 @@ func (c *Controller) load() *flight {
 	}
 	entries, bytes := 0, 0
 	for range c.open { // a lane whose fence found no room comes in again behind
-		if len(f.parts) >= c.parts || entries >= maxEntries || bytes >= store.FullBytes {
+		if len(f.parts) >= c.most || entries >= maxEntries || bytes >= store.FullBytes {
 			break
 		}
 		l := c.open[0]
@@ -163,7 +169,7 @@ func (c *Controller) load() *flight {
 			f.parts = append(f.parts, p)
 		}
 	}
-	for len(c.notes) > 0 && len(f.parts) < c.parts && covered(c.notes[0].fence) {
+	for len(c.notes) > 0 && len(f.parts) < c.most && covered(c.notes[0].fence) {
 		f.parts = append(f.parts, part{note: &c.notes[0]})
 		c.notes = c.notes[1:]
 	}
