@@ -1,72 +1,40 @@
 package place
 
-import (
-	"container/heap"
+import "github.com/orreryhq/orrery/libs/fleet"
 
-	"github.com/orreryhq/orrery/libs/fleet"
-)
-
-// ranked is a node that fits, with what it is compared by.
-type ranked struct {
-	node  *Node
-	total float64
-	// free and tie decide between equal scores: the most free memory, then a hash.
-	free int
-	tie  uint64
-}
-
-func rankedOf(n *Node, r *Request, sp spread) ranked {
-	return ranked{node: n, total: scoreOf(n, r, sp).Total, free: n.Free().MemoryMiB, tie: tieBreak(r.Group, n.ID)}
-}
-
-func (a ranked) above(b ranked) bool {
-	switch {
-	case a.total != b.total:
-		return a.total > b.total
-	case a.free != b.free:
-		return a.free > b.free
-	case a.tie != b.tie:
-		return a.tie > b.tie
-	}
-	return a.node.ID < b.node.ID
-}
-
-// tieBreak orders equal nodes differently for each group, but always the same way: FNV-1a.
-func tieBreak(g fleet.GroupName, n fleet.NodeID) uint64 {
-	h := uint64(14695981039346656037)
-	add := func(c byte) { h = (h ^ uint64(c)) * 1099511628211 }
-	for i := range len(g) {
-		add(g[i])
-	}
-	add(0)
-	for i := range len(n) {
-		add(n[i])
-	}
-	return h
+// question is a request with what its plan says about nodes.
+type question struct {
+	*Request
+	rules
+	// ranking is nil as long as only requests were made that are pinned and not spread.
+	ranking *ranking
 }
 
 // classKey is what requests share that are judged alike. A plan never changes, so
 // its address stands for its content, and the key keeps it from being reused.
 type classKey struct {
-	plan  *fleet.Plan
-	group fleet.GroupName
+	plan        *fleet.Plan
+	group       fleet.GroupName
+	templateMiB int
 }
 
-// class ranks the nodes for all requests of one plan: a heap of those that fit,
-// best first. A placement changes one node, so the next request costs the
-// judgement of one node and not of all.
+// class is the question of all requests of one plan, with the ranking of the nodes
+// for it. All that is kept holds for each of them.
 type class struct {
-	nodes []ranked
-	// at is each slot's place in nodes, -1 for those that do not fit.
-	at []int
-	// seen is how many of the model's changes it knows.
+	question
+	// seen is how many of the model's changes the ranking knows.
 	seen int
+	// used is when it was last asked, in requests to the model.
+	used uint64
 }
 
 const (
-	// maxClasses bounds the classes kept; past it all start anew.
-	maxClasses = 64
-	// maxChanges bounds the changes kept, beside a few per node; past it all classes start anew.
+	// keptNodes bounds the nodes in all classes together, minClasses and maxClasses the
+	// classes kept whatever their number; past it the one used least recently goes.
+	keptNodes              = 1 << 20
+	minClasses, maxClasses = 16, 1024
+	// maxChanges bounds the changes kept, beside a few per node; past it the older half
+	// goes, with the classes that do not know it.
 	maxChanges, maxChangesPerNode = 1024, 4
 )
 
@@ -76,97 +44,63 @@ func (m *Model) touch(n *Node) {
 		return
 	}
 	if len(m.changed) >= maxChanges+maxChangesPerNode*len(m.slots) {
-		m.forget()
-		return
+		m.forgetOldest()
 	}
 	m.changed = append(m.changed, n.slot)
 }
 
-func (m *Model) forget() {
-	clear(m.classes)
-	m.changed = m.changed[:0]
+func (m *Model) forgetOldest() {
+	half := len(m.changed) / 2
+	m.changed = append(m.changed[:0], m.changed[half:]...)
+	for key, c := range m.classes {
+		if c.seen -= half; c.seen < 0 {
+			delete(m.classes, key)
+		}
+	}
 }
 
-// class is the class of a request, abreast of all changes.
-func (m *Model) class(r *Request) *class {
-	key := classKey{r.Plan, r.Group}
+// ask is the class of a request, abreast of all changes.
+func (m *Model) ask(r *Request) *class {
+	key := classKey{r.Plan, r.Group, r.TemplateMiB}
 	c, ok := m.classes[key]
 	if !ok {
-		if len(m.classes) >= maxClasses {
-			m.forget()
-		}
-		c = m.newClass(r)
+		m.makeRoom()
+		c = &class{question: question{Request: r, rules: readRules(r.Plan)}, seen: len(m.changed)}
 		m.classes[key] = c
 	}
-	for _, slot := range m.changed[c.seen:] {
-		c.judge(m.slots[slot], r)
+	m.asked++
+	c.Request, c.used = r, m.asked
+	if c.problem == "" && (r.Pinned == "" || r.Plan.Where.Spread != "" || c.ranking != nil) {
+		m.rankNodes(c)
 	}
-	c.seen = len(m.changed)
 	return c
 }
 
-func (m *Model) newClass(r *Request) *class {
-	c := &class{seen: len(m.changed)}
-	c.grow(len(m.slots))
-	for _, n := range m.joined {
-		if excludedBy(n, r) == nil {
-			c.at[n.slot] = len(c.nodes)
-			c.nodes = append(c.nodes, rankedOf(n, r, spread{}))
+// rankNodes brings a class's ranking abreast of all changes.
+func (m *Model) rankNodes(c *class) {
+	if c.ranking == nil || len(m.changed)-c.seen > len(m.joined) {
+		c.ranking = newRanking(c, m)
+	} else {
+		for _, slot := range m.changed[c.seen:] {
+			c.ranking.judge(m.slots[slot])
 		}
 	}
-	heap.Init(c)
-	return c
+	c.seen = len(m.changed)
+	c.ranking.settle()
 }
 
-func (c *class) grow(slots int) {
-	for len(c.at) < slots {
-		c.at = append(c.at, -1)
+// makeRoom lets the class go that was used least recently, when there are too many.
+func (m *Model) makeRoom() {
+	most := max(minClasses, min(maxClasses, keptNodes/max(1, len(m.slots))))
+	if len(m.classes) < most {
+		return
 	}
-}
-
-// judge puts a node where it belongs now.
-func (c *class) judge(n *Node, r *Request) {
-	c.grow(n.slot + 1)
-	at := c.at[n.slot]
-	fits := excludedBy(n, r) == nil
-	switch {
-	case fits && at >= 0:
-		c.nodes[at] = rankedOf(n, r, spread{})
-		heap.Fix(c, at)
-	case fits:
-		heap.Push(c, rankedOf(n, r, spread{}))
-	case at >= 0:
-		heap.Remove(c, at)
+	var oldest classKey
+	var used uint64
+	for key, c := range m.classes {
+		if used == 0 || c.used < used {
+			oldest, used = key, c.used
+		}
 	}
-}
-
-// best is the best node, nil when none fits.
-func (c *class) best() *Node {
-	if len(c.nodes) == 0 {
-		return nil
-	}
-	return c.nodes[0].node
-}
-
-// Len, Less, Swap, Push and Pop are for package heap.
-
-func (c *class) Len() int           { return len(c.nodes) }
-func (c *class) Less(i, j int) bool { return c.nodes[i].above(c.nodes[j]) }
-
-func (c *class) Swap(i, j int) {
-	c.nodes[i], c.nodes[j] = c.nodes[j], c.nodes[i]
-	c.at[c.nodes[i].node.slot], c.at[c.nodes[j].node.slot] = i, j
-}
-
-func (c *class) Push(x any) {
-	r := x.(ranked)
-	c.at[r.node.slot] = len(c.nodes)
-	c.nodes = append(c.nodes, r)
-}
-
-func (c *class) Pop() any {
-	last := len(c.nodes) - 1
-	r := c.nodes[last]
-	c.nodes, c.at[r.node.slot] = c.nodes[:last], -1
-	return r
+	delete(m.classes, oldest)
 }

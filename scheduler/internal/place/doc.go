@@ -7,13 +7,16 @@
 // same room twice. When no node is left, Unfit says how many nodes each filter
 // excluded and what would make the nearest of them fit.
 //
-// Invariants: no node is charged above its capacity; no port number is given
-// twice on a node, TCP and UDP counted as one; the same model and requests give the
-// same answer, ties going to the most free memory and then to a hash of group and
-// node.
+// Invariants: no node is charged above what its capacity leaves for instances; no
+// port number is given twice on a node, TCP and UDP counted as one; no plan makes it
+// panic; the same model and requests give the same answer, ties going to the most free
+// memory and then to a hash of group and node.
 //
-// Cost: requests of one plan share a ranking of the nodes, kept from one request
-// to the next. A request costs the judgement of the nodes that changed since the
-// last one of its plan; the first of a plan, one for a group with a spread label
-// and an explanation cost that of all nodes.
+// Cost: requests of one plan share a class, which reads the plan once and keeps a
+// ranking of the nodes from one request to the next: a heap for each value of the
+// spread label. A request costs the judgement of the nodes that changed since the
+// last one of its class, and a look at each value; the first of a plan and an
+// explanation cost that of all nodes.
+//
+// It does not know the time: failures that age are forgotten when it is told to.
 package place

@@ -20,10 +20,10 @@ type loss struct {
 
 func newLosses() *losses { return &losses{by: map[*Filter]*loss{}} }
 
-func (l *losses) add(f *Filter, n *Node, r *Request) {
+func (l *losses) add(f *Filter, n *Node, q *question) {
 	missing := 0
 	if f.Near != nil {
-		missing = f.Near(n, r)
+		missing = f.Near(n, q)
 	}
 	have, ok := l.by[f]
 	if !ok {
@@ -37,16 +37,16 @@ func (l *losses) add(f *Filter, n *Node, r *Request) {
 }
 
 // explain makes an Unfit of what was lost.
-func (l *losses) explain(nodes int, r *Request) *Unfit {
+func (l *losses) explain(nodes int, q *question) *Unfit {
 	if nodes == 0 {
 		return &Unfit{Reason: fleet.ReasonNoNodes, Message: "no node has joined yet: start an agent"}
 	}
 	u := &Unfit{Reason: fleet.ReasonNoNodeFits, Nodes: nodes}
-	if r.Pinned != "" {
+	if q.Pinned != "" {
 		u.Reason = fleet.ReasonPinnedWaiting
 	}
 	for f, lost := range l.by {
-		u.Lost = append(u.Lost, fleet.FilterLoss{Filter: f.Name, Nodes: lost.nodes, Fix: f.Fix(lost.nearest, r)})
+		u.Lost = append(u.Lost, fleet.FilterLoss{Filter: f.Name, Nodes: lost.nodes, Fix: f.Fix(lost.nearest, q)})
 	}
 	slices.SortFunc(u.Lost, func(a, b fleet.FilterLoss) int {
 		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Filter, b.Filter))

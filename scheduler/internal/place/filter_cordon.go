@@ -3,6 +3,6 @@ package place
 // cordonFilter keeps instances off nodes the operator has cordoned.
 var cordonFilter = Filter{
 	Name: "cordon",
-	Fits: func(n *Node, _ *Request) bool { return !n.Cordoned },
-	Fix:  func(n *Node, _ *Request) string { return "uncordon " + string(n.ID) },
+	Fits: func(n *Node, _ *question) bool { return !n.Cordoned },
+	Fix:  func(n *Node, _ *question) string { return "uncordon " + string(n.ID) },
 }

@@ -2,12 +2,16 @@ package place
 
 import "fmt"
 
-// cpuFilter wants the reserved CPU to be free.
+// cpuFilter wants the reserved CPU to be free, each core counted as often as the
+// node's overcommit factor says.
 var cpuFilter = Filter{
 	Name: "cpu",
-	Fits: func(n *Node, r *Request) bool { return r.Plan.Resources.CPU <= max(0, n.Free().CPU) },
-	Fix: func(n *Node, r *Request) string {
-		return fmt.Sprintf("%s has %d hundredths of a core free of %d, %d more are needed", n.ID, max(0, n.Free().CPU), n.Capacity.CPU, short(r.Plan.Resources.CPU, n.Free().CPU))
+	Fits: func(n *Node, q *question) bool { return cpuShort(n, q) == 0 },
+	Fix: func(n *Node, q *question) string {
+		return fmt.Sprintf("%s has %d hundredths of a core free of %s, %d more are needed",
+			n.ID, max(0, n.Free().CPU), ofAll(n.usable.CPU, n.Room.Reserved.CPU), cpuShort(n, q))
 	},
-	Near: func(n *Node, r *Request) int { return short(r.Plan.Resources.CPU, n.Free().CPU) },
+	Near: cpuShort,
 }
+
+func cpuShort(n *Node, q *question) int { return short(q.Plan.Resources.CPU, n.usable.CPU-n.used.CPU) }

@@ -2,12 +2,17 @@ package place
 
 import "fmt"
 
-// diskFilter wants the reserved disk to be free, where a node says what it has.
+// diskFilter wants the reserved disk to be free.
 var diskFilter = Filter{
 	Name: "disk",
-	Fits: func(n *Node, r *Request) bool { return r.Plan.Resources.DiskMiB <= max(0, n.Free().DiskMiB) },
-	Fix: func(n *Node, r *Request) string {
-		return fmt.Sprintf("%s has %d MiB of disk unreserved, %d more are needed", n.ID, max(0, n.Free().DiskMiB), short(r.Plan.Resources.DiskMiB, n.Free().DiskMiB))
+	Fits: func(n *Node, q *question) bool { return diskShort(n, q) == 0 },
+	Fix: func(n *Node, q *question) string {
+		return fmt.Sprintf("%s has %d MiB of disk unreserved of %s, %d more are needed",
+			n.ID, max(0, n.Free().DiskMiB), ofAll(n.usable.DiskMiB, n.Room.Reserved.DiskMiB), diskShort(n, q))
 	},
-	Near: func(n *Node, r *Request) int { return short(r.Plan.Resources.DiskMiB, n.Free().DiskMiB) },
+	Near: diskShort,
+}
+
+func diskShort(n *Node, q *question) int {
+	return short(q.Plan.Resources.DiskMiB, n.usable.DiskMiB-n.used.DiskMiB)
 }

@@ -14,23 +14,41 @@ type Node struct {
 	Live, Cordoned bool
 	Runtimes       []fleet.NodeRuntime
 	Labels         map[string]string
-	Capacity       fleet.Resources
-	// CPULoad is the host's use, 0..1, as its agent reported it.
-	CPULoad float64
+	// Capacity is what the node reports, Room how much of it instances may use.
+	Capacity fleet.Resources
+	Room     fleet.NodeRoom
+	// CPULoad is the host's use, 0..1, and DiskFreeMiB its free disk, as its agent
+	// measured them; 0 is unknown.
+	CPULoad     float64
+	DiskFreeMiB int
+	// Warm are digests of templates in its cache, in order.
+	Warm []string
 
-	// used, ports and groups are what instances hold, charged and released by the Model.
+	// usable is what instances may reserve.
+	usable fleet.Resources
+	// used, ports, instances and groups are what instances hold, charged and released by
+	// the Model; alone is how many of them want the node for their group.
 	used      fleet.Resources
 	ports     portSet
 	instances int
-	groups    map[fleet.GroupName]int
+	alone     int
+	groups    map[fleet.GroupName]tally
 	// blocked are ports that strangers hold.
 	blocked []int
+	// failures are what went wrong on it of late, in order of arrival. The slice is
+	// replaced, never changed.
+	failures []failure
 	// slot is its index among all nodes ever known.
 	slot int
+	// facts grows with each change of what does not depend on what it holds.
+	facts uint32
 }
 
-// Free is the room left.
-func (n *Node) Free() fleet.Resources { return n.Capacity.Sub(n.used) }
+// tally counts a group's instances on a node.
+type tally struct{ instances, alone int }
+
+// Free is the room left for instances; negative where more is held than may be.
+func (n *Node) Free() fleet.Resources { return n.usable.Sub(n.used) }
 
 // Hold is what one instance occupies on a node.
 type Hold struct {
@@ -39,6 +57,8 @@ type Hold struct {
 	Resources fleet.Resources
 	// Ports are all port numbers it has; 0 is none.
 	Ports []int
+	// Alone is whether its group wants the node for itself.
+	Alone bool
 }
 
 // Model is the nodes with what is held on them. It is owned by one goroutine.
@@ -48,10 +68,13 @@ type Model struct {
 	joined []*Node
 	// slots are all nodes ever known, in the order they became so.
 	slots []*Node
-	// changed are the slots of nodes that changed since the oldest class was made,
-	// for the classes to catch up with.
+	// changed are the slots of nodes that changed, for the classes to catch up with.
 	changed []int
 	classes map[classKey]*class
+	// asked counts requests.
+	asked uint64
+	// failing are the nodes with failures.
+	failing []*Node
 }
 
 // NewModel is a model without nodes.
@@ -67,8 +90,9 @@ func (m *Model) SetNode(n Node, blocked []int) {
 		m.list(have, joins)
 	}
 	before := have.blocked
-	n.used, n.ports, n.instances, n.groups = have.used, have.ports, have.instances, have.groups
-	n.slot = have.slot
+	n.usable = usable(n.Capacity, n.Room)
+	n.used, n.ports, n.instances, n.alone, n.groups = have.used, have.ports, have.instances, have.alone, have.groups
+	n.failures, n.slot, n.facts = have.failures, have.slot, have.facts
 	n.blocked = slices.Clone(blocked)
 	*have = n
 	for _, p := range before {
@@ -77,7 +101,13 @@ func (m *Model) SetNode(n Node, blocked []int) {
 	for _, p := range have.blocked {
 		have.ports.take(p)
 	}
-	m.touch(have)
+	m.newFacts(have)
+}
+
+// newFacts notes that a node itself has changed, and not only what it holds.
+func (m *Model) newFacts(n *Node) {
+	n.facts++
+	m.touch(n)
 }
 
 // RemoveNode takes a node's own facts away; what is held on it is remembered, in
@@ -93,7 +123,7 @@ func (m *Model) node(id fleet.NodeID) *Node {
 	if n, ok := m.nodes[id]; ok {
 		return n
 	}
-	n := &Node{ID: id, groups: map[fleet.GroupName]int{}, slot: len(m.slots)}
+	n := &Node{ID: id, groups: map[fleet.GroupName]tally{}, slot: len(m.slots)}
 	m.nodes[id], m.slots = n, append(m.slots, n)
 	return n
 }
@@ -112,8 +142,7 @@ func (m *Model) list(n *Node, joins bool) {
 func (m *Model) Charge(h Hold) {
 	n := m.node(h.Node)
 	n.used = n.used.Add(h.Resources)
-	n.instances++
-	n.groups[h.Group]++
+	n.count(h, 1)
 	for _, p := range h.Ports {
 		n.ports.take(p)
 	}
@@ -124,12 +153,25 @@ func (m *Model) Charge(h Hold) {
 func (m *Model) Release(h Hold) {
 	n := m.node(h.Node)
 	n.used = n.used.Sub(h.Resources)
-	n.instances--
-	if n.groups[h.Group]--; n.groups[h.Group] <= 0 {
-		delete(n.groups, h.Group)
-	}
+	n.count(h, -1)
 	for _, p := range h.Ports {
 		n.ports.release(p)
 	}
 	m.touch(n)
+}
+
+// count adds to the number of instances on the node.
+func (n *Node) count(h Hold, by int) {
+	t := n.groups[h.Group]
+	t.instances += by
+	n.instances += by
+	if h.Alone {
+		t.alone += by
+		n.alone += by
+	}
+	if t == (tally{}) {
+		delete(n.groups, h.Group)
+		return
+	}
+	n.groups[h.Group] = t
 }

@@ -1,6 +1,10 @@
 package place
 
-import "github.com/orreryhq/orrery/libs/fleet"
+import (
+	"slices"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
 
 // Request is one instance to be placed.
 type Request struct {
@@ -8,11 +12,18 @@ type Request struct {
 	Group fleet.GroupName
 	// Plan must not change after it was asked for once: its address stands for it.
 	Plan *fleet.Plan
+	// TemplateMiB is how much disk the plan's templates need; 0 when unknown.
+	TemplateMiB int
 	// Pinned is the only node allowed, because the instance's data lies there. Empty: any.
 	Pinned fleet.NodeID
 	// PreferredPort is taken again if it is free, on PreferredNode.
 	PreferredPort int
 	PreferredNode fleet.NodeID
+	// Avoid is a node that is chosen only when no other fits. Empty: none.
+	Avoid fleet.NodeID
+	// Shuffle other than 0 has one of the best few nodes chosen instead of the best:
+	// the same for the same number. For those that lost a race for the best.
+	Shuffle uint64
 }
 
 // Choice is where an instance goes. The model has been charged with Hold.
@@ -37,55 +48,65 @@ type Unfit struct {
 // Place chooses a node and ports for a request and charges the model, or says
 // why it cannot.
 func (m *Model) Place(r *Request) (Choice, *Unfit) {
-	sp := newSpread(r, m.joined)
-	best := m.best(r, sp)
-	if best == nil {
-		return Choice{}, m.explain(r)
+	c := m.ask(r)
+	n := m.best(c)
+	if n == nil {
+		return Choice{}, m.explain(&c.question)
 	}
-	preferred := *r
-	if r.PreferredNode != best.ID {
-		preferred.PreferredPort = 0
+	preferred := r.PreferredPort
+	if r.PreferredNode != n.ID {
+		preferred = 0
 	}
-	port, named, _ := best.choosePorts(&preferred) // the ports filter has made sure
-	c := Choice{Node: best.ID, Port: port, Ports: named, Score: scoreOf(best, r, sp), Hold: HoldOf(best.ID, r.Group, r.Plan.Resources, port, named)}
-	m.Charge(c.Hold)
-	return c, nil
+	var buf [8]int
+	ports, _ := n.choosePorts(&c.question, preferred, buf[:0]) // the ports filter has made sure
+	out := Choice{
+		Node: n.ID, Port: ports[0], Ports: nameOf(c.named, ports[1:]), Score: c.score(n),
+		Hold: Hold{Node: n.ID, Group: r.Group, Resources: r.Plan.Resources, Ports: slices.Clone(ports), Alone: r.Plan.Where.Alone},
+	}
+	m.Charge(out.Hold)
+	return out, nil
 }
 
 // best is the best of the nodes that fit, nil when none does.
-func (m *Model) best(r *Request, sp spread) *Node {
+func (m *Model) best(c *class) *Node {
 	switch {
-	case r.Pinned != "":
-		if n, ok := m.nodes[r.Pinned]; ok && excludedBy(n, r) == nil {
+	case c.problem != "":
+		return nil
+	case c.Pinned != "":
+		if n, ok := m.nodes[c.Pinned]; ok && c.excludedBy(n) == nil {
 			return n
 		}
 		return nil
-	case r.Plan.Where.Spread == "":
-		return m.class(r).best()
+	case c.Avoid != "" || c.Shuffle != 0:
+		return c.ranking.another(c.Request)
 	}
-	// One placement changes the score of every node under the same label, so
-	// there is no ranking to keep.
-	var best ranked
-	for _, n := range m.joined {
-		if excludedBy(n, r) != nil {
-			continue
-		}
-		if c := rankedOf(n, r, sp); best.node == nil || c.above(best) {
-			best = c
-		}
-	}
-	return best.node
+	return c.ranking.best()
 }
 
 // explain says of every node why it does not fit.
-func (m *Model) explain(r *Request) *Unfit {
+func (m *Model) explain(q *question) *Unfit {
+	if q.problem != "" {
+		return &Unfit{Reason: fleet.ReasonBadConstraint, Message: q.problem + "; correct the group", Nodes: len(m.joined)}
+	}
 	losses := newLosses()
 	for _, n := range m.joined {
-		if f := excludedBy(n, r); f != nil {
-			losses.add(f, n, r)
+		if f := q.excludedBy(n); f != nil {
+			losses.add(f, n, q)
 		}
 	}
-	return losses.explain(len(m.joined), r)
+	return losses.explain(len(m.joined), q)
+}
+
+// nameOf gives the additional ports their names; nil when there are none.
+func nameOf(named []fleet.NamedPort, ports []int) map[string]int {
+	if len(named) == 0 {
+		return nil
+	}
+	out := make(map[string]int, len(named))
+	for i, np := range named {
+		out[np.Name] = ports[i]
+	}
+	return out
 }
 
 // HoldOf is what a placement occupies.

@@ -44,68 +44,95 @@ func (s *portSet) free(p int) bool {
 	return !held
 }
 
-// freeRatio is the share of a range that is free.
+// heldIn is how many ports of a range are held.
+func (s *portSet) heldIn(r fleet.PortRange) int {
+	from, _ := s.index(r.Start)
+	to, _ := s.index(r.End + 1)
+	return max(0, to-from)
+}
+
+// freeRatio is the share of a range that is free; 1 for an empty range.
 func (s *portSet) freeRatio(r fleet.PortRange) float64 {
 	if r.Len() == 0 {
 		return 1
 	}
-	from, _ := s.index(r.Start)
-	to, _ := s.index(r.End + 1)
-	return 1 - float64(to-from)/float64(r.Len())
+	return 1 - float64(s.heldIn(r))/float64(r.Len())
 }
 
 // lowest is the lowest free port of a range from a port on that is not among taken.
 func (s *portSet) lowest(r fleet.PortRange, from int, taken []int) (port int, ok bool) {
 	p := max(r.Start, from)
-	for i, _ := s.index(p); p <= r.End; p++ {
-		switch {
-		case i < len(s.held) && s.held[i].port == p:
-			i++
-		case !slices.Contains(taken, p):
+	i, _ := s.index(p)
+	for p <= r.End {
+		run := s.run(p, i)
+		if p, i = p+run, i+run; p > r.End {
+			break
+		}
+		if !slices.Contains(taken, p) {
 			return p, true
 		}
+		p++
 	}
 	return 0, false
 }
 
-// choosePorts picks the main port, the preferred one if it is free, else the
-// lowest free of the range, and the additional ones. A main port that leaves an
-// additional range without one is passed over. ok is false when they do not all fit.
-func (n *Node) choosePorts(r *Request) (main int, named map[string]int, ok bool) {
-	if p := r.PreferredPort; r.Plan.Ports.Contains(p) && n.ports.free(p) {
-		if named, ok = n.chooseNamed(r.Plan.AdditionalPorts, p); ok {
-			return p, named, true
+// run is how many ports from p on are held without a gap; i is where p stands. In a
+// run, ports grow as their places do, so its end is found by halving.
+func (s *portSet) run(p, i int) int {
+	from, to := 0, len(s.held)-i
+	for from < to {
+		if mid := (from + to) / 2; s.held[i+mid].port == p+mid {
+			from = mid + 1
+		} else {
+			to = mid
 		}
 	}
-	for from := 0; ; from = main + 1 {
-		if main, ok = n.ports.lowest(r.Plan.Ports, from, nil); !ok {
-			return 0, nil, false
-		}
-		if named, ok = n.chooseNamed(r.Plan.AdditionalPorts, main); ok {
-			return main, named, true
-		}
-		wanted := func(np fleet.NamedPort) bool { return np.Range.Contains(main) }
-		if !slices.ContainsFunc(r.Plan.AdditionalPorts, wanted) { // another main port would not help
-			return 0, nil, false
-		}
-	}
+	return from
 }
 
-// chooseNamed picks a port for each additional one beside the main one. Taking
-// those whose range ends first before the others finds a choice whenever there is one.
-func (n *Node) chooseNamed(ports []fleet.NamedPort, main int) (named map[string]int, ok bool) {
-	if len(ports) == 0 {
-		return nil, true
+// choosePorts picks the main port, the preferred one if it is free, else the lowest
+// free of the range, and after it those of q.named in their order. A main port that
+// leaves an additional range without one is passed over. ok is false when they do not
+// all fit. The ports are appended to buf.
+func (n *Node) choosePorts(q *question, preferred int, buf []int) (ports []int, ok bool) {
+	if q.Plan.Ports.Contains(preferred) && n.ports.free(preferred) {
+		if ports, ok = n.chooseNamed(q.named, append(buf, preferred)); ok {
+			return ports, true
+		}
 	}
-	order := slices.Clone(ports)
-	slices.SortStableFunc(order, func(a, b fleet.NamedPort) int { return cmp.Compare(a.Range.End, b.Range.End) })
-	named, taken := make(map[string]int, len(order)), []int{main}
-	for _, np := range order {
-		p, ok := n.ports.lowest(np.Range, 0, taken)
+	for from := 0; ; {
+		main, ok := n.ports.lowest(q.Plan.Ports, from, nil)
 		if !ok {
 			return nil, false
 		}
-		named[np.Name], taken = p, append(taken, p)
+		if ports, ok = n.chooseNamed(q.named, append(buf, main)); ok {
+			return ports, true
+		}
+		if !anyContains(q.named, main) { // another main port would not help
+			return nil, false
+		}
+		from = main + 1
 	}
-	return named, true
+}
+
+// chooseNamed appends a port for each additional one to those taken. Taking those
+// whose range ends first before the others finds a choice whenever there is one.
+func (n *Node) chooseNamed(named []fleet.NamedPort, taken []int) (all []int, ok bool) {
+	for i := range named {
+		p, ok := n.ports.lowest(named[i].Range, 0, taken)
+		if !ok {
+			return nil, false
+		}
+		taken = append(taken, p)
+	}
+	return taken, true
+}
+
+func anyContains(named []fleet.NamedPort, port int) bool {
+	for i := range named {
+		if named[i].Range.Contains(port) {
+			return true
+		}
+	}
+	return false
 }

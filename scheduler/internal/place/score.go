@@ -1,43 +1,154 @@
 package place
 
-import "math"
+import (
+	"math"
+	"math/bits"
 
-// The weights of the score's parts; they add up to 1.
-const (
-	weightMemory    = 0.35
-	weightCPU       = 0.25
-	weightInstances = 0.15
-	weightPorts     = 0.10
-	weightSpread    = 0.15
+	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Score is how well a node suits, in parts that add up to Total; each part is
-// its weight times a share between 0 and 1.
+// unit is a score of 1. Scores are whole numbers of millionths, so that parts add up
+// in any order to the same total, and equal means equal.
+const unit = 1_000_000
+
+// The parts of a score: those with a weight in the order of fleet.ScoreParts, and two more.
+const (
+	partMemory = iota
+	partCPU
+	partInstances
+	partPorts
+	partSpread
+	partOwn
+	partPacked
+	partWarm
+	weighted      // how many have a weight
+	partPreferred = weighted
+	partFailures  = weighted + 1
+	partCount     = weighted + 2
+)
+
+// partNames are the parts' names as they stand in explanations.
+var partNames = [partCount]string{
+	partMemory: string(fleet.ScoreMemory), partCPU: string(fleet.ScoreCPU), partInstances: string(fleet.ScoreInstances),
+	partPorts: string(fleet.ScorePorts), partSpread: string(fleet.ScoreSpread), partOwn: string(fleet.ScoreOwn),
+	partPacked: string(fleet.ScorePacked), partWarm: string(fleet.ScoreWarm),
+	partPreferred: "preferred", partFailures: "failures",
+}
+
+// Score is how well a node suits, in parts that add up to the total. Each part with
+// a weight is its share of all weights times a value from 0 to 1, so they add up to
+// 1 at most; preferences and failures come on top. It is comparable.
 type Score struct {
-	Memory, CPU, Instances, Ports, Spread, Total float64
+	parts [partCount]int32
+	// counted has a bit for each part that counts.
+	counted uint16
 }
 
-// Parts are the score's parts by name, rounded to a thousandth.
+func (s *Score) set(part int, value int64) {
+	s.parts[part] = int32(value)
+	s.counted |= 1 << part
+}
+
+func (s *Score) total() (sum int64) {
+	for _, p := range s.parts {
+		sum += int64(p)
+	}
+	return sum
+}
+
+// Total is the sum of the parts.
+func (s Score) Total() float64 { return float64(s.total()) / unit }
+
+// Parts are the parts that count by name, and "total", rounded to a thousandth.
 func (s Score) Parts() map[string]float64 {
-	round := func(v float64) float64 { return math.Round(v*1000) / 1000 }
-	return map[string]float64{
-		"memory": round(s.Memory), "cpu": round(s.CPU), "instances": round(s.Instances),
-		"ports": round(s.Ports), "spread": round(s.Spread), "total": round(s.Total),
+	round := func(v int64) float64 { return math.Round(float64(v)/(unit/1000)) / 1000 }
+	parts := make(map[string]float64, 1+bits.OnesCount16(s.counted))
+	for i, name := range partNames {
+		if s.counted&(1<<i) != 0 {
+			parts[name] = round(int64(s.parts[i]))
+		}
+	}
+	parts["total"] = round(s.total())
+	return parts
+}
+
+// weights are what each part counts of a unit; together a unit, or nothing.
+type weights [weighted]float64
+
+func weightsOf(w fleet.Where) weights {
+	var out weights
+	sum := 0.0
+	for i, part := range fleet.ScoreParts {
+		out[i] = w.Weight(part)
+		sum += out[i]
+	}
+	for i := range out {
+		if sum > 0 {
+			out[i] *= unit / sum
+		}
+	}
+	return out
+}
+
+// of is a part's weight times a value from 0 to 1, rounded down so that all together
+// are never more than a unit.
+func (w *weights) of(part int, value float64) int64 { return int64(w[part] * value) }
+
+// score is a node's whole score.
+func (q *question) score(n *Node) Score {
+	var s Score
+	q.changing(n, &s)
+	q.lasting(n, &s)
+	if q.weights[partSpread] > 0 {
+		s.set(partSpread, q.spreadPart(n))
+	}
+	return s
+}
+
+// changing sets the parts that depend on what the node holds.
+func (q *question) changing(n *Node, s *Score) {
+	w := &q.weights
+	if w[partMemory] > 0 {
+		s.set(partMemory, w.of(partMemory, ratio(n.usable.MemoryMiB-n.used.MemoryMiB, n.usable.MemoryMiB)))
+	}
+	if w[partCPU] > 0 {
+		s.set(partCPU, w.of(partCPU, min(1-clamp(n.CPULoad), ratio(n.usable.CPU-n.used.CPU, n.usable.CPU))))
+	}
+	if w[partInstances] > 0 {
+		s.set(partInstances, w.of(partInstances, 1/float64(1+max(0, n.instances))))
+	}
+	if w[partPorts] > 0 {
+		s.set(partPorts, w.of(partPorts, n.ports.freeRatio(q.Plan.Ports)))
+	}
+	if w[partOwn] > 0 {
+		s.set(partOwn, w.of(partOwn, 1/float64(1+max(0, n.groups[q.Group].instances))))
+	}
+	if w[partPacked] > 0 {
+		s.set(partPacked, w.of(partPacked, ratio(n.used.MemoryMiB, n.usable.MemoryMiB)))
 	}
 }
 
-// scoreOf weighs free memory, idle CPU, few instances, free ports, and an even
-// spread over the values of the group's spread label.
-func scoreOf(n *Node, r *Request, sp spread) Score {
-	s := Score{
-		Memory:    weightMemory * ratio(n.Free().MemoryMiB, n.Capacity.MemoryMiB),
-		CPU:       weightCPU * min(1-clamp(n.CPULoad), ratio(n.Free().CPU, n.Capacity.CPU)),
-		Instances: weightInstances / float64(1+n.instances),
-		Ports:     weightPorts * n.ports.freeRatio(r.Plan.Ports),
-		Spread:    weightSpread * sp.share(n),
+// lasting sets the parts that depend on the node's own facts.
+func (q *question) lasting(n *Node, s *Score) {
+	if q.weights[partWarm] > 0 {
+		s.set(partWarm, q.weights.of(partWarm, n.warmRatio(q.layers)))
 	}
-	s.Total = s.Memory + s.CPU + s.Instances + s.Ports + s.Spread
-	return s
+	if len(q.prefer) > 0 {
+		s.set(partPreferred, preferred(n, q.prefer))
+	}
+	if n.fails(q.Group, q.revision) {
+		s.set(partFailures, failurePenalty)
+	}
+}
+
+// preferred is what a group's preferences make of a node's labels.
+func preferred(n *Node, prefer []preference) (sum int64) {
+	for i := range prefer {
+		if prefer[i].label.Matches(n.Labels) {
+			sum += prefer[i].weight
+		}
+	}
+	return sum
 }
 
 func ratio(part, whole int) float64 {
@@ -47,40 +158,10 @@ func ratio(part, whole int) float64 {
 	return clamp(float64(part) / float64(whole))
 }
 
-func clamp(v float64) float64 { return max(0, min(1, v)) }
-
-// spread counts a group's instances per value of its spread label. The zero
-// value is that of a group without the constraint.
-type spread struct {
-	key     string
-	buckets map[string]int
-	fullest int
-}
-
-func newSpread(r *Request, nodes []*Node) spread {
-	s := spread{key: r.Plan.Where.Spread}
-	if s.key == "" {
-		return s
+// clamp is v between 0 and 1, 0 when it is no number.
+func clamp(v float64) float64 {
+	if v > 0 {
+		return min(1, v)
 	}
-	s.buckets = map[string]int{}
-	for _, n := range nodes {
-		if v, ok := n.Labels[s.key]; ok {
-			s.buckets[v] += n.groups[r.Group]
-			s.fullest = max(s.fullest, s.buckets[v])
-		}
-	}
-	return s
-}
-
-// share is 1 less the group's instances in the node's bucket over those in the
-// fullest bucket; 1 where there is no constraint or no label.
-func (s spread) share(n *Node) float64 {
-	if s.fullest == 0 {
-		return 1
-	}
-	value, ok := n.Labels[s.key]
-	if !ok {
-		return 1
-	}
-	return 1 - float64(s.buckets[value])/float64(s.fullest)
+	return 0
 }

@@ -1,0 +1,13 @@
+package place
+
+import "fmt"
+
+// instancesFilter keeps to the most instances a node may have.
+var instancesFilter = Filter{
+	Name: "instances",
+	Fits: func(n *Node, _ *question) bool { return n.Room.MaxInstances <= 0 || n.instances < n.Room.MaxInstances },
+	Fix: func(n *Node, _ *question) string {
+		return fmt.Sprintf("%s has %d instances and may have %d: raise its maxInstances", n.ID, n.instances, n.Room.MaxInstances)
+	},
+	Near: func(n *Node, _ *question) int { return n.instances - n.Room.MaxInstances },
+}

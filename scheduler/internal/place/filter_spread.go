@@ -1,0 +1,33 @@
+package place
+
+import "fmt"
+
+// spreadFilter keeps to the most instances that one value of the spread label may
+// have more than another; see ranking.settle. An instance whose data lies on a node is
+// not bound by it.
+var spreadFilter = Filter{
+	Name: "spread",
+	Fits: func(n *Node, q *question) bool {
+		return !q.skewed() || q.ranking.admits(q.ranking.valueOf(n))
+	},
+	Fix: func(n *Node, q *question) string {
+		w := q.Plan.Where
+		value, ok := n.Labels[w.Spread]
+		if !ok {
+			return fmt.Sprintf("set the label %s on %s", w.Spread, n.ID)
+		}
+		return fmt.Sprintf("%s=%s has %d of the group's instances, %s=%s only %d: make room there or raise spreadMaxSkew from %d",
+			w.Spread, value, q.ranking.count(n), w.Spread, q.ranking.emptiest(), q.ranking.fewest, w.MaxSkew)
+	},
+	Near: func(n *Node, q *question) int {
+		if _, ok := n.Labels[q.Plan.Where.Spread]; !ok {
+			return 1 << 30
+		}
+		return q.ranking.count(n)
+	},
+}
+
+// skewed reports whether the request is bound by a maximum skew.
+func (q *question) skewed() bool {
+	return q.Plan.Where.MaxSkew > 0 && q.Plan.Where.Spread != "" && q.Pinned == ""
+}

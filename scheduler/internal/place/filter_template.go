@@ -1,0 +1,22 @@
+package place
+
+import "fmt"
+
+// templateFilter wants the host's disk to have room for the instance's files, where
+// both are known. Reservations do not tell: others fill a disk too.
+var templateFilter = Filter{
+	Name: "template",
+	Fits: func(n *Node, q *question) bool { return filesShort(n, q) == 0 },
+	Fix: func(n *Node, q *question) string {
+		return fmt.Sprintf("the disk of %s has %d MiB free, its templates hold %d: free %d MiB there",
+			n.ID, n.DiskFreeMiB, q.TemplateMiB, filesShort(n, q))
+	},
+	Near: filesShort,
+}
+
+func filesShort(n *Node, q *question) int {
+	if n.DiskFreeMiB == 0 {
+		return 0
+	}
+	return short(q.TemplateMiB, n.DiskFreeMiB)
+}

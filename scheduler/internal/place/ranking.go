@@ -1,0 +1,163 @@
+package place
+
+import "github.com/orreryhq/orrery/libs/fleet"
+
+// ranked is a node that fits, with what it is compared by.
+type ranked struct {
+	node *Node
+	// total is its score without the part for the spread, which all nodes of a value share.
+	total int64
+	// free and tie decide between equal scores: the most free memory, then a hash.
+	free int
+	tie  uint64
+}
+
+func (a *ranked) above(b *ranked) bool {
+	switch {
+	case a.total != b.total:
+		return a.total > b.total
+	case a.free != b.free:
+		return a.free > b.free
+	case a.tie != b.tie:
+		return a.tie > b.tie
+	}
+	return a.node.ID < b.node.ID
+}
+
+// tieBreak orders equal nodes differently for each group, but always the same way: FNV-1a.
+func tieBreak(g fleet.GroupName, n fleet.NodeID) uint64 {
+	h := uint64(14695981039346656037)
+	add := func(c byte) { h = (h ^ uint64(c)) * 1099511628211 }
+	for i := range len(g) {
+		add(g[i])
+	}
+	add(0)
+	for i := range len(n) {
+		add(n[i])
+	}
+	return h
+}
+
+// ranking orders the nodes for all requests of one class: for each value of the
+// spread label a heap of the nodes that fit, best first. A placement changes one
+// node and the count of its value, so the next request costs the judgement of one
+// node and a look at the best of each value.
+type ranking struct {
+	class *class
+	// known and at are by slot: what was found of each node, and its place in its value's heap.
+	known  []known
+	at     []int32
+	values []value
+	// index finds a value by its name; unused are values that have lost their last node.
+	index  map[string]int32
+	unused []int32
+	// fullest is the largest count of a value, fewest the smallest of those that bind a
+	// maximum skew; both are right unless stale.
+	fullest, fewest int
+	stale           bool
+}
+
+// known is what a ranking found of a node.
+type known struct {
+	// facts is the version of the node's facts it was found in.
+	facts uint32
+	// value is the node's value, -1 while the node has not joined.
+	value int32
+	// own is how many of the group's instances were counted for it.
+	own int32
+	// allowed is whether the plan and the node's facts go together.
+	allowed, couldHold bool
+	// lasting is the part of the score that depends on its facts.
+	lasting int64
+	tie     uint64
+}
+
+// noValue is the place among the values of the nodes without the spread label, or of
+// all when there is no such label.
+const noValue = 0
+
+func newRanking(c *class, m *Model) *ranking {
+	k := &ranking{class: c, values: make([]value, 1), index: map[string]int32{}}
+	for _, n := range m.joined {
+		k.judge(n)
+	}
+	return k
+}
+
+// judge puts a node where it belongs now.
+func (k *ranking) judge(n *Node) {
+	for len(k.known) <= n.slot {
+		k.known, k.at = append(k.known, known{value: -1}), append(k.at, -1)
+	}
+	was := &k.known[n.slot]
+	if was.facts != n.facts {
+		k.learn(n, was)
+	}
+	if was.value < 0 {
+		return
+	}
+	v := &k.values[was.value]
+	if own := int32(n.groups[k.class.Group].instances); own != was.own {
+		v.count += int(own - was.own)
+		was.own, k.stale = own, true
+	}
+	if !was.allowed || firstOf(room[:], n, &k.class.question) != nil {
+		v.fits.remove(n, k.at)
+		return
+	}
+	v.fits.put(k.rank(n, was), k.at)
+}
+
+func (k *ranking) rank(n *Node, as *known) ranked {
+	var s Score
+	k.class.changing(n, &s)
+	return ranked{node: n, total: s.total() + as.lasting, free: n.usable.MemoryMiB - n.used.MemoryMiB, tie: as.tie}
+}
+
+// learn finds a node's facts anew.
+func (k *ranking) learn(n *Node, was *known) {
+	if was.value >= 0 {
+		k.leave(n, was)
+	}
+	*was = known{facts: n.facts, value: -1}
+	if n.Runtimes == nil { // it has left
+		return
+	}
+	q := &k.class.question
+	var s Score
+	q.lasting(n, &s)
+	was.value, was.lasting, was.tie = k.valueFor(n), s.total(), tieBreak(q.Group, n.ID)
+	was.allowed = firstOf(standing[:], n, q) == nil
+	was.couldHold = was.allowed && q.Plan.Resources.Fits(n.usable)
+	k.values[was.value].join(was)
+	k.stale = true
+}
+
+// leave takes back what a node counted for.
+func (k *ranking) leave(n *Node, was *known) {
+	v := &k.values[was.value]
+	v.fits.remove(n, k.at)
+	v.part(was)
+	k.stale = true
+	if v.nodes == 0 && was.value != noValue {
+		delete(k.index, v.name)
+		k.unused = append(k.unused, was.value)
+	}
+}
+
+// best is the best node that fits, nil when there is none.
+func (k *ranking) best() *Node {
+	var best ranked
+	for i := range k.values {
+		v := &k.values[i]
+		if len(v.fits) == 0 || !k.admits(int32(i)) {
+			continue
+		}
+		top := v.fits[0]
+		top.total += k.spreadPart(int32(i))
+		if best.node == nil || top.above(&best) {
+			best = top
+		}
+	}
+	return best.node
+}
