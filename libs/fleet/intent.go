@@ -112,6 +112,8 @@ type Placement struct {
 	Port int `json:"port"`
 	// Ports are the additional ports by name.
 	Ports map[string]int `json:"ports,omitempty"`
+	// Alone is whether the group wants the node for itself, see Where.Alone.
+	Alone bool `json:"alone,omitempty"`
 	// Values are placeholder values given at start.
 	Values map[string]string `json:"values,omitempty"`
 	// Epoch is the create-revision of the shard ownership it was written under.
