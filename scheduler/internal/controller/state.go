@@ -47,7 +47,6 @@ func (s *state) catchUp(in *inbox, now time.Time) {
 	batches, latest, lost := in.take()
 	if lost {
 		s.rebuild(latest, now)
-		return
 	}
 	for _, b := range batches {
 		s.snap = b.After
@@ -55,6 +54,7 @@ func (s *state) catchUp(in *inbox, now time.Time) {
 			s.apply(&b.Changes[i], now)
 		}
 	}
+	s.model.Expire(now)
 }
 
 // rebuild makes the state anew from a snapshot, and assumes again what was sent and
@@ -75,6 +75,7 @@ func (s *state) rebuild(snap *view.Snapshot, now time.Time) {
 	}
 	for _, i := range snap.Instances.All() {
 		s.hold(nil, i)
+		s.noteFailure(nil, i, now)
 	}
 	for id, e := range before.assumed {
 		s.assumeAgain(id, e, rewound)
@@ -102,7 +103,11 @@ func (s *state) apply(c *view.Change, now time.Time) {
 	switch c.Kind {
 	case view.KindIntent, view.KindPlacement, view.KindStatus:
 		s.applyInstance(c)
-	case view.KindReport: // changes which node is best, not what fits
+		s.noteFailure(c.InstanceBefore, c.Instance, now)
+	case view.KindReport: // changes which node is best, and with the free disk what fits
+		if freesDisk(c) {
+			s.room++
+		}
 		s.setNode(fleet.NodeID(c.Key[0]), now)
 	case view.KindNode, view.KindNodeDesired:
 		s.moved(fleet.NodeID(c.Key[0]), now)
@@ -177,7 +182,9 @@ func holdOf(i *fleet.Instance) (place.Hold, bool) {
 		return place.Hold{}, false
 	}
 	p := i.Placement
-	return place.HoldOf(p.Node, p.Group, p.Resources, p.Port, p.Ports), true
+	h := place.HoldOf(p.Node, p.Group, p.Resources, p.Port, p.Ports)
+	h.Alone = p.Alone
+	return h, true
 }
 
 func (s *state) setNode(id fleet.NodeID, now time.Time) {
@@ -186,18 +193,7 @@ func (s *state) setNode(id fleet.NodeID, now time.Time) {
 		s.model.RemoveNode(id)
 		return
 	}
-	_, live := s.snap.NodeSessions.Get(id)
-	m := place.Node{ID: id, Live: live, Runtimes: n.Runtimes, Labels: n.Labels, Capacity: n.Capacity}
-	if d, ok := s.snap.NodesDesired.Get(id); ok {
-		m.Cordoned = d.Cordoned
-		if d.Labels != nil {
-			m.Labels = d.Labels
-		}
-	}
-	if r, ok := s.snap.Reports.Get(id); ok {
-		m.CPULoad = r.CPU
-	}
-	s.model.SetNode(m, s.blockedPorts(n, now))
+	s.model.SetNode(nodeOf(s.snap, id, n), s.blockedPorts(n, now))
 }
 
 // blockedPorts are the ports strangers still hold, as far as anybody knows.

@@ -13,7 +13,9 @@ const (
 	// failuresAvoided is how many failures of one revision of a group make it avoid a node.
 	failuresAvoided = 5
 	// maxFailures bounds the failures known of a node; the oldest go first.
-	maxFailures = 256
+	maxFailures = 64
+	// expireEvery bounds the work when much fails at once.
+	expireEvery = time.Second
 	// failurePenalty is worse than anything the other parts can make good: they are at
 	// most 1 together, and preferences at most 1 each.
 	failurePenalty = -1000 * unit
@@ -45,28 +47,26 @@ func (m *Model) Failed(node fleet.NodeID, g fleet.GroupName, revision int64, at 
 	}
 }
 
-// Expire forgets the failures that are older than FailureWindow. next is when the
-// next one will be, zero when there is none.
-func (m *Model) Expire(now time.Time) (next time.Time) {
+// Expire forgets the failures that are older than FailureWindow. It looks once in
+// expireEvery at most.
+func (m *Model) Expire(now time.Time) {
+	if len(m.failing) == 0 || now.Before(m.expired.Add(expireEvery)) {
+		return
+	}
+	m.expired = now
 	m.failing = slices.DeleteFunc(m.failing, func(n *Node) bool {
-		before := len(n.failures)
 		var keep []failure
 		for _, f := range n.failures {
-			until := f.at.Add(FailureWindow)
-			if !until.After(now) {
-				continue
-			}
-			keep = append(keep, f)
-			if next.IsZero() || until.Before(next) {
-				next = until
+			if f.at.Add(FailureWindow).After(now) {
+				keep = append(keep, f)
 			}
 		}
-		if n.failures = keep; len(keep) < before {
+		if len(keep) < len(n.failures) {
+			n.failures = keep
 			m.newFacts(n)
 		}
 		return len(keep) == 0
 	})
-	return next
 }
 
 // fails reports whether a group's revision failed too often on the node.

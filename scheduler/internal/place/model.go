@@ -3,6 +3,7 @@ package place
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 )
@@ -73,8 +74,9 @@ type Model struct {
 	classes map[classKey]*class
 	// asked counts requests.
 	asked uint64
-	// failing are the nodes with failures.
+	// failing are the nodes with failures, expired is when they were looked at last.
 	failing []*Node
+	expired time.Time
 }
 
 // NewModel is a model without nodes.

@@ -1,0 +1,65 @@
+package controller
+
+import (
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/scheduler/internal/place"
+)
+
+// diskFreedMiB is how much more free disk a report must show for what waits to be
+// looked at again. The timer is there for less.
+const diskFreedMiB = 1024
+
+// nodeOf is what the model needs to know of a node: what its agent said at the join
+// and measured since, below what the operator wants.
+func nodeOf(snap *view.Snapshot, id fleet.NodeID, n *fleet.Node) place.Node {
+	_, live := snap.NodeSessions.Get(id)
+	m := place.Node{ID: id, Live: live, Runtimes: n.Runtimes, Labels: n.Labels, Capacity: n.Capacity, Room: n.Room}
+	if d, ok := snap.NodesDesired.Get(id); ok {
+		m.Cordoned = d.Cordoned
+		if d.Labels != nil {
+			m.Labels = d.Labels
+		}
+		if d.Room != nil {
+			m.Room = *d.Room
+		}
+	}
+	if r, ok := snap.Reports.Get(id); ok {
+		m.CPULoad, m.DiskFreeMiB, m.Warm = r.CPU, r.DiskFreeMiB, r.Warm
+	}
+	return m
+}
+
+// freesDisk reports whether a change of a report shows enough free disk to help.
+func freesDisk(c *view.Change) bool {
+	before, _ := c.Before.(*fleet.Report)
+	after, _ := c.After.(*fleet.Report)
+	return before != nil && after != nil && after.DiskFreeMiB >= before.DiskFreeMiB+diskFreedMiB
+}
+
+// noteFailure tells the model of an instance that has just crashed or could not be
+// started by its node.
+func (s *state) noteFailure(before, after *fleet.Instance, now time.Time) {
+	at, ok := failedAt(after)
+	if !ok {
+		return
+	}
+	if _, known := failedAt(before); known && before.Status.Generation == after.Status.Generation {
+		return
+	}
+	if at.After(now) { // by a clock that is ahead
+		at = now
+	}
+	s.model.Failed(after.Status.Node, after.Intent.Group, after.Intent.GroupRevision, at)
+}
+
+// failedAt is when an instance crashed or could not be started; ok is false when it
+// did not, or when its node and plan are not to blame.
+func failedAt(i *fleet.Instance) (at time.Time, ok bool) {
+	if i == nil || i.Status == nil || i.Status.State != fleet.Crashed && i.Status.State != fleet.Failed {
+		return time.Time{}, false
+	}
+	return i.CrashedAt()
+}

@@ -1,0 +1,107 @@
+package controller_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// fail writes that a placed instance could not be started.
+func (w *world) fail(i *fleet.Instance, reason fleet.Reason) {
+	w.t.Helper()
+	w.commit(store.Create(store.StatusKey(i.Intent.ID), fleet.Status{
+		Instance: i.Intent.ID, Node: i.Placement.Node, Generation: i.Intent.Generation,
+		State: fleet.Failed, Reason: reason, FinishedAt: time.Now(),
+	}))
+}
+
+// placeOne has an instance of a group placed.
+func (w *world) placeOne(g *fleet.Group) *fleet.Instance {
+	w.t.Helper()
+	return w.await(w.want(g, 1)[0], "placed", placed)
+}
+
+func TestANodeThatKeepsFailingARevisionIsAvoided(t *testing.T) {
+	for _, replica := range []string{"that saw it happen", "that found it"} {
+		t.Run("by a scheduler "+replica, func(t *testing.T) {
+			w := newWorld(t)
+			w.node("broken", 100_000)
+			g := w.group("lobby", nil)
+			stop := w.schedule("first")
+			for range 5 {
+				w.fail(w.placeOne(g), fleet.ReasonPrepareFailed)
+			}
+			w.node("sound", 100)
+			if replica == "that found it" {
+				stop()
+				w.schedule("second")
+			}
+			if i := w.placeOne(g); i.Placement.Node != "sound" || i.Placement.Score["failures"] != 0 {
+				t.Errorf("placed by %+v", i.Placement)
+			}
+			other := w.group("other", nil)
+			if i := w.placeOne(other); i.Placement.Node != "broken" {
+				t.Errorf("another group was placed by %+v", i.Placement)
+			}
+		})
+	}
+}
+
+func TestAStrangersPortIsNoFailureOfTheNode(t *testing.T) {
+	w := newWorld(t)
+	w.node("big", 100_000)
+	g := w.group("lobby", nil)
+	w.schedule("s")
+	for range 5 {
+		w.fail(w.placeOne(g), fleet.ReasonPortTaken)
+	}
+	w.node("small", 100)
+	if i := w.placeOne(g); i.Placement.Node != "big" {
+		t.Errorf("placed by %+v", i.Placement)
+	}
+}
+
+func TestANodeStaysAGroupsOwnWhenAnotherSchedulerTakesOver(t *testing.T) {
+	w := newWorld(t)
+	w.node("n", 1000)
+	stop := w.schedule("first")
+	alone := w.group("alone", func(s *fleet.GroupSpec) { s.Where.Alone = true })
+	w.placeOne(alone)
+	stop()
+	w.schedule("second")
+	refused := w.await(w.want(w.group("other", nil), 1)[0], "refused", waiting(fleet.ReasonNoNodeFits))
+	if !strings.Contains(refused.Pending.Message, "n belongs to instances of alone") {
+		t.Errorf("it says %q", refused.Pending.Message)
+	}
+	w.placeOne(alone)
+}
+
+func TestTheOperatorsRoomReplacesTheAgents(t *testing.T) {
+	w := newWorld(t)
+	w.node("n", 1000)
+	w.commit(store.Create(store.NodeDesiredKey("n"), fleet.NodeDesired{Node: "n", Room: &fleet.NodeRoom{MaxInstances: 1}}))
+	w.schedule("s")
+	g := w.group("lobby", nil)
+	w.placeOne(g)
+	refused := w.await(w.want(g, 1)[0], "refused", waiting(fleet.ReasonNoNodeFits))
+	if !strings.Contains(refused.Pending.Message, "raise its maxInstances") {
+		t.Errorf("it says %q", refused.Pending.Message)
+	}
+	d, _ := w.view.Snapshot().NodesDesired.Get("n")
+	w.commit(store.Replace(store.NodeDesiredKey("n"), fleet.NodeDesired{Node: "n"}, d.ModRev))
+	w.await(refused.Intent.ID, "placed", placed)
+}
+
+func TestAConstraintThatCannotBeReadSaysWhere(t *testing.T) {
+	w := newWorld(t)
+	w.node("n", 1000)
+	w.schedule("s")
+	g := w.group("lobby", func(s *fleet.GroupSpec) { s.Where.Affinity = []string{"zone", "zone in ("} })
+	refused := w.await(w.want(g, 1)[0], "refused", waiting(fleet.ReasonBadConstraint))
+	if !strings.Contains(refused.Pending.Message, "nodeAffinity[1]: a value is missing at character 10") {
+		t.Errorf("it says %q", refused.Pending.Message)
+	}
+}
