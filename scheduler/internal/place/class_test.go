@@ -3,6 +3,7 @@ package place_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -34,52 +35,44 @@ var sameScore = cmp.Comparer(func(a, b place.Score) bool { return a == b })
 func TestARankingKeptSaysWhatAFreshOneSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kept, fresh := place.NewModel(), place.NewModel()
+		both := func(f func(*place.Model)) { f(kept); f(fresh) }
 		set := func(id fleet.NodeID) {
-			n := node(id, func(n *place.Node) {
-				n.Live = rapid.IntRange(0, 4).Draw(t, "live") > 0
-				n.Cordoned = rapid.IntRange(0, 4).Draw(t, "cordoned") == 0
-				n.Capacity.MemoryMiB = rapid.IntRange(0, 500).Draw(t, "memory")
-				n.CPULoad = rapid.SampledFrom([]float64{0, 0.5, 1}).Draw(t, "load")
-				if zone := rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "zone"); zone != "" {
-					n.Labels = map[string]string{"zone": zone}
-				}
-			})
-			blocked := rapid.SliceOfNDistinct(rapid.IntRange(100, 104), 0, 3, rapid.ID[int]).Draw(t, "blocked")
-			kept.SetNode(n, blocked)
-			fresh.SetNode(n, blocked)
+			n, blocked := drawNode(t, id), anyPorts.Draw(t, "blocked")
+			both(func(m *place.Model) { m.SetNode(n, blocked) })
 		}
-		anyNode := rapid.SampledFrom([]fleet.NodeID{"n0", "n1", "n2", "n3", "n4"})
 		for range 3 {
 			set(anyNode.Draw(t, "first"))
 		}
-		var plans []*fleet.Plan
-		for range 3 {
-			p := drawRequest(t, 0).Plan
-			p.Where.Affinity = rapid.SampledFrom([][]string{nil, {"zone"}, {"zone=a"}}).Draw(t, "affinity")
-			p.Where.Spread = rapid.SampledFrom([]string{"", "", "zone"}).Draw(t, "spread")
-			plans = append(plans, p)
-		}
+		plans := []*fleet.Plan{drawPlan(t), drawPlan(t), drawPlan(t)}
+		now := time.Unix(1_000_000, 0)
 		var placed []place.Choice
 		for n := range rapid.IntRange(1, 60).Draw(t, "steps") {
-			switch rapid.IntRange(0, 9).Draw(t, "step") {
+			switch rapid.IntRange(0, 11).Draw(t, "step") {
 			case 0:
 				set(anyNode.Draw(t, "node"))
 			case 1:
 				id := anyNode.Draw(t, "gone")
-				kept.RemoveNode(id)
-				fresh.RemoveNode(id)
+				both(func(m *place.Model) { m.RemoveNode(id) })
 			case 2:
 				if len(placed) > 0 {
 					at := rapid.IntRange(0, len(placed)-1).Draw(t, "released")
-					kept.Release(placed[at].Hold)
-					fresh.Release(placed[at].Hold)
+					both(func(m *place.Model) { m.Release(placed[at].Hold) })
 					placed = append(placed[:at], placed[at+1:]...)
 				}
+			case 3:
+				id, g := anyNode.Draw(t, "failing"), anyGroup.Draw(t, "failed")
+				for range 5 {
+					both(func(m *place.Model) { m.Failed(id, g, 1, now) })
+				}
+			case 4:
+				now = now.Add(2 * time.Minute)
+				both(func(m *place.Model) { m.Expire(now) })
 			default:
-				plan := rapid.SampledFrom(plans).Draw(t, "plan")
-				r := place.Request{ID: fleet.NewInstanceID(uint64(n)), Group: "lobby", Plan: plan}
+				r := drawAsked(t, n, plans)
+				r.Avoid = maybe(t, "avoid", anyNode)
+				r.Shuffle = maybe(t, "shuffle", rapid.Uint64Range(0, 20))
 				c, u := kept.Place(&r)
-				copied := *plan
+				copied := *r.Plan
 				r.Plan = &copied // a plan never asked for: nothing is kept of it
 				cf, uf := fresh.Place(&r)
 				if diff := cmp.Diff(cf, c, sameScore); diff != "" {
