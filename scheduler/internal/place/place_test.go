@@ -2,7 +2,6 @@ package place_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -42,44 +41,6 @@ func request(change ...func(*place.Request)) *place.Request {
 	return r
 }
 
-func TestEachFilterExcludesAndSaysWhatWouldHelp(t *testing.T) {
-	cases := []struct {
-		rule   string
-		node   place.Node
-		ask    *place.Request
-		filter string
-		fix    string
-	}{
-		{"a node without a session", node("n", func(n *place.Node) { n.Live = false }), request(), "session", "start the agent of n"},
-		{"a cordoned node", node("n", func(n *place.Node) { n.Cordoned = true }), request(), "cordon", "uncordon n"},
-		{"a node the data does not lie on", node("n"), request(func(r *place.Request) { r.Pinned = "other" }), "data", "lies on other"},
-		{"a node the group does not list", node("n"), request(func(r *place.Request) { r.Plan.Where.Nodes = []fleet.NodeID{"m"} }), "nodes", "add n"},
-		{"a node without the runtime", node("n"), request(func(r *place.Request) { r.Plan.Runtime = fleet.RuntimeTmux }), "runtime", "tmux is not installed"},
-		{"a node without a wanted label", node("n"), request(func(r *place.Request) { r.Plan.Where.Affinity = []string{"zone=a"} }), "labels", "set the label zone=a"},
-		{"a node with an unwanted label", node("n", func(n *place.Node) { n.Labels = map[string]string{"slow": "1"} }), request(func(r *place.Request) { r.Plan.Where.AntiAffinity = []string{"slow"} }), "labels", "remove the label slow"},
-		{"a node without the memory", node("n"), request(func(r *place.Request) { r.Plan.Resources.MemoryMiB = 1001 }), "memory", "1 more are needed"},
-		{"a node without the CPU", node("n"), request(func(r *place.Request) { r.Plan.Resources.CPU = 500 }), "cpu", "100 more are needed"},
-		{"a node without the disk", node("n"), request(func(r *place.Request) { r.Plan.Resources.DiskMiB = 10_001 }), "disk", "1 more are needed"},
-		{"a node without room for an additional port", node("n"), request(func(r *place.Request) {
-			r.Plan.AdditionalPorts = []fleet.NamedPort{{Name: "a", Range: fleet.PortRange{Start: 100, End: 100}}, {Name: "b", Range: fleet.PortRange{Start: 101, End: 101}}, {Name: "c", Range: fleet.PortRange{Start: 101, End: 101}}}
-		}), "ports", "no port is free"},
-	}
-	for _, c := range cases {
-		t.Run(c.rule, func(t *testing.T) {
-			_, unfit := model(c.node).Place(c.ask)
-			if unfit == nil {
-				t.Fatal("it was chosen")
-			}
-			if len(unfit.Lost) != 1 || unfit.Lost[0].Filter != c.filter || unfit.Lost[0].Nodes != 1 || !strings.Contains(unfit.Lost[0].Fix, c.fix) {
-				t.Errorf("lost %+v, want one by %s with %q", unfit.Lost, c.filter, c.fix)
-			}
-			if !strings.Contains(unfit.Message, c.fix) {
-				t.Errorf("message %q", unfit.Message)
-			}
-		})
-	}
-}
-
 func TestReasonsOfWaiting(t *testing.T) {
 	if _, u := model().Place(request()); u.Reason != fleet.ReasonNoNodes {
 		t.Errorf("without nodes: %+v", u)
@@ -105,18 +66,6 @@ func TestOfEqualNodesTheOneWithMostFreeMemoryWins(t *testing.T) {
 	m.Charge(place.HoldOf("b", "x", fleet.Resources{MemoryMiB: 100}, 0, nil))
 	m.Charge(place.HoldOf("c", "x", fleet.Resources{MemoryMiB: 500}, 0, nil))
 	if c, u := m.Place(request()); u != nil || c.Node != "b" {
-		t.Errorf("chose %+v, %+v", c, u)
-	}
-}
-
-func TestInstancesAreSpreadOverALabel(t *testing.T) {
-	zone := func(z string) func(*place.Node) {
-		return func(n *place.Node) { n.Labels = map[string]string{"zone": z} }
-	}
-	m := model(node("a1", zone("a")), node("a2", zone("a")), node("b1", zone("b")))
-	m.Charge(place.HoldOf("a1", "lobby", fleet.Resources{}, 0, nil))
-	c, u := m.Place(request(func(r *place.Request) { r.Plan.Where.Spread = "zone" }))
-	if u != nil || c.Node != "b1" {
 		t.Errorf("chose %+v, %+v", c, u)
 	}
 }
