@@ -86,7 +86,6 @@ func (m *Model) rankNodes(c *class) {
 		}
 	}
 	c.seen = len(m.changed)
-	c.ranking.settle()
 }
 
 // makeRoom lets the class go that was used least recently, when there are too many.

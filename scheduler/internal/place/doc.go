@@ -13,9 +13,8 @@
 // memory and then to a hash of group and node.
 //
 // Cost: requests of one plan share a class, which reads the plan once and keeps a
-// ranking of the nodes from one request to the next: a heap for each value of the
-// spread label. A request costs the judgement of the nodes that changed since the
-// last one of its class, and a look at each value; the first of a plan and an
+// ranking of the nodes from one request to the next. A request costs the judgement of
+// the nodes that changed since the last one of its class; the first of a plan and an
 // explanation cost that of all nodes.
 //
 // It does not know the time: failures that age are forgotten when it is told to.

@@ -7,10 +7,13 @@ const (
 	fewWithin = unit / 10
 )
 
-// spot is a place in a value's heap.
+// spot is a place in a heap of a value, or of a level.
 type spot struct {
 	ranked
-	value, at int32
+	in     heap
+	at     int
+	spread int64
+	level  bool
 }
 
 // another is one of the best few nodes that fit, but for the one to be avoided when
@@ -37,33 +40,50 @@ func (k *ranking) another(r *Request) *Node {
 // it, so only the neighbours of those already found need to be looked at.
 func (k *ranking) bestFew() []spot {
 	var edge, best []spot
-	look := func(value, at int32) {
-		if v := &k.values[value]; int(at) < len(v.fits) {
-			s := spot{v.fits[at], value, at}
-			s.total += k.spreadPart(value)
+	look := func(s spot) {
+		if s.at < len(s.in) {
+			s.ranked = s.in[s.at]
+			s.total += s.spread
 			edge = append(edge, s)
 		}
 	}
-	for i := range k.values {
-		if k.admits(int32(i)) {
-			look(int32(i), 0)
+	if k.admits(noValue) {
+		look(spot{in: k.values[noValue].fits, spread: k.spreadPart(noValue)})
+	}
+	for i := range k.levels {
+		if l := &k.levels[i]; k.admitsCount(l.count) {
+			look(spot{in: l.tops, spread: k.spreadOf(l.count), level: true})
 		}
 	}
 	for len(best) < few && len(edge) > 0 {
-		top := 0
-		for i := range edge {
-			if edge[i].above(&edge[top].ranked) {
-				top = i
+		s := takeBest(&edge)
+		best = append(best, s)
+		below := spot{in: s.in, spread: s.spread, level: s.level}
+		for below.at = 2*s.at + 1; below.at <= 2*s.at+2; below.at++ {
+			look(below)
+		}
+		if s.level { // the others of the value it is the best of
+			below.in, below.level = k.values[k.valueOf(s.node)].fits, false
+			for below.at = 1; below.at <= 2; below.at++ {
+				look(below)
 			}
 		}
-		s := edge[top]
-		edge[top] = edge[len(edge)-1]
-		edge = edge[:len(edge)-1]
-		best = append(best, s)
-		look(s.value, 2*s.at+1)
-		look(s.value, 2*s.at+2)
 	}
 	return best
+}
+
+// takeBest takes the best of some spots out.
+func takeBest(some *[]spot) spot {
+	top, last := 0, len(*some)-1
+	for i := range *some {
+		if (*some)[i].above(&(*some)[top].ranked) {
+			top = i
+		}
+	}
+	s := (*some)[top]
+	(*some)[top] = (*some)[last]
+	*some = (*some)[:last]
+	return s
 }
 
 // mix makes an even choice of a seed (splitmix64's finaliser, Steele et al. 2014).

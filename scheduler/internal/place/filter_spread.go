@@ -3,7 +3,7 @@ package place
 import "fmt"
 
 // spreadFilter keeps to the most instances that one value of the spread label may
-// have more than another; see ranking.settle. An instance whose data lies on a node is
+// have more than another; see ranking.fewest. An instance whose data lies on a node is
 // not bound by it.
 var spreadFilter = Filter{
 	Name: "spread",
@@ -17,7 +17,7 @@ var spreadFilter = Filter{
 			return fmt.Sprintf("set the label %s on %s", w.Spread, n.ID)
 		}
 		return fmt.Sprintf("%s=%s has %d of the group's instances, %s=%s only %d: make room there or raise spreadMaxSkew from %d",
-			w.Spread, value, q.ranking.count(n), w.Spread, q.ranking.emptiest(), q.ranking.fewest, w.MaxSkew)
+			w.Spread, value, q.ranking.count(n), w.Spread, q.ranking.emptiest(), q.ranking.fewest(), w.MaxSkew)
 	},
 	Near: func(n *Node, q *question) int {
 		if _, ok := n.Labels[q.Plan.Where.Spread]; !ok {

@@ -39,9 +39,9 @@ func tieBreak(g fleet.GroupName, n fleet.NodeID) uint64 {
 }
 
 // ranking orders the nodes for all requests of one class: for each value of the
-// spread label a heap of the nodes that fit, best first. A placement changes one
-// node and the count of its value, so the next request costs the judgement of one
-// node and a look at the best of each value.
+// spread label a heap of the nodes that fit, best first, and for the values with the
+// same number of instances a heap of their best. A placement changes one node and the
+// count of its value, so the next request costs the judgement of one node.
 type ranking struct {
 	class *class
 	// known and at are by slot: what was found of each node, and its place in its value's heap.
@@ -51,10 +51,12 @@ type ranking struct {
 	// index finds a value by its name; unused are values that have lost their last node.
 	index  map[string]int32
 	unused []int32
-	// fullest is the largest count of a value, fewest the smallest of those that bind a
-	// maximum skew; both are right unless stale.
-	fullest, fewest int
-	stale           bool
+	// levels are the values by how many instances they have, fewest first; topAt are,
+	// by slot, the places in the levels' heaps.
+	levels []level
+	topAt  []int32
+	// spare is the memory of a level that is gone.
+	spare heap
 }
 
 // known is what a ranking found of a node.
@@ -77,7 +79,7 @@ type known struct {
 const noValue = 0
 
 func newRanking(c *class, m *Model) *ranking {
-	k := &ranking{class: c, values: make([]value, 1), index: map[string]int32{}}
+	k := &ranking{class: c, values: []value{{unlabelled: true}}, index: map[string]int32{}}
 	for _, n := range m.joined {
 		k.judge(n)
 	}
@@ -87,7 +89,7 @@ func newRanking(c *class, m *Model) *ranking {
 // judge puts a node where it belongs now.
 func (k *ranking) judge(n *Node) {
 	for len(k.known) <= n.slot {
-		k.known, k.at = append(k.known, known{value: -1}), append(k.at, -1)
+		k.known, k.at, k.topAt = append(k.known, known{value: -1}), append(k.at, -1), append(k.topAt, -1)
 	}
 	was := &k.known[n.slot]
 	if was.facts != n.facts {
@@ -97,15 +99,17 @@ func (k *ranking) judge(n *Node) {
 		return
 	}
 	v := &k.values[was.value]
+	k.unfile(v)
 	if own := int32(n.groups[k.class.Group].instances); own != was.own {
 		v.count += int(own - was.own)
-		was.own, k.stale = own, true
+		was.own = own
 	}
-	if !was.allowed || firstOf(room[:], n, &k.class.question) != nil {
+	if was.allowed && firstOf(room[:], n, &k.class.question) == nil {
+		v.fits.put(k.rank(n, was), k.at)
+	} else {
 		v.fits.remove(n, k.at)
-		return
 	}
-	v.fits.put(k.rank(n, was), k.at)
+	k.file(v)
 }
 
 func (k *ranking) rank(n *Node, as *known) ranked {
@@ -129,16 +133,19 @@ func (k *ranking) learn(n *Node, was *known) {
 	was.value, was.lasting, was.tie = k.valueFor(n), s.total(), tieBreak(q.Group, n.ID)
 	was.allowed = firstOf(standing[:], n, q) == nil
 	was.couldHold = was.allowed && q.Plan.Resources.Fits(n.usable)
-	k.values[was.value].join(was)
-	k.stale = true
+	v := &k.values[was.value]
+	k.unfile(v)
+	v.join(was)
+	k.file(v)
 }
 
 // leave takes back what a node counted for.
 func (k *ranking) leave(n *Node, was *known) {
 	v := &k.values[was.value]
+	k.unfile(v)
 	v.fits.remove(n, k.at)
 	v.part(was)
-	k.stale = true
+	k.file(v)
 	if v.nodes == 0 && was.value != noValue {
 		delete(k.index, v.name)
 		k.unused = append(k.unused, was.value)
@@ -148,16 +155,24 @@ func (k *ranking) leave(n *Node, was *known) {
 // best is the best node that fits, nil when there is none.
 func (k *ranking) best() *Node {
 	var best ranked
-	for i := range k.values {
-		v := &k.values[i]
-		if len(v.fits) == 0 || !k.admits(int32(i)) {
-			continue
+	better := func(h heap, spread int64) {
+		if len(h) == 0 {
+			return
 		}
-		top := v.fits[0]
-		top.total += k.spreadPart(int32(i))
-		if best.node == nil || top.above(&best) {
+		top := h[0]
+		if top.total += spread; best.node == nil || top.above(&best) {
 			best = top
 		}
+	}
+	if k.admits(noValue) {
+		better(k.values[noValue].fits, k.spreadPart(noValue))
+	}
+	for i := range k.levels {
+		l := &k.levels[i]
+		if !k.admitsCount(l.count) {
+			break
+		}
+		better(l.tops, k.spreadOf(l.count))
 	}
 	return best.node
 }

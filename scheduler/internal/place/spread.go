@@ -1,7 +1,5 @@
 package place
 
-import "math"
-
 // value is a value of the spread label.
 type value struct {
 	name string
@@ -10,8 +8,11 @@ type value struct {
 	// nodes have the label's value; couldHold of them could hold an instance of the group
 	// if they were empty.
 	nodes, couldHold int
-	// fits are the nodes that fit now.
+	// fits are the nodes that fit now, top the best of them as it stands in a level.
 	fits heap
+	top  *Node
+	// unlabelled is true of the nodes without the label, which are in no level.
+	unlabelled bool
 }
 
 func (v *value) join(n *known) {
@@ -56,50 +57,59 @@ func (k *ranking) valueOf(n *Node) int32 { return max(noValue, k.known[n.slot].v
 // count is how many of the group's instances a judged node's value has.
 func (k *ranking) count(n *Node) int { return k.values[k.valueOf(n)].count }
 
-// settle finds the fullest value, and how many instances the emptiest has of those
-// that bind a maximum skew: values of which a node could hold an instance if it were
-// empty. That is how Kubernetes counts, which looks at what a node may take and not at
-// what is free: a value whose nodes are full holds the others back, one whose nodes
-// are lost, cordoned or too small does not.
-func (k *ranking) settle() {
-	if !k.stale {
-		return
-	}
-	k.stale, k.fullest, k.fewest = false, 0, math.MaxInt
-	for i := 1; i < len(k.values); i++ {
-		v := &k.values[i]
-		k.fullest = max(k.fullest, v.count)
-		if v.couldHold > 0 {
-			k.fewest = min(k.fewest, v.count)
+// fewest is how many instances the emptiest has of the values that bind a maximum
+// skew: those of which a node could hold an instance if it were empty. That is how
+// Kubernetes counts, which looks at what a node may take and not at what is free: a
+// value whose nodes are full holds the others back, one whose nodes are lost, cordoned
+// or too small does not.
+func (k *ranking) fewest() int {
+	for i := range k.levels {
+		if k.levels[i].binding > 0 {
+			return k.levels[i].count
 		}
 	}
+	return 0
 }
 
-// emptiest is the name of a value that binds the maximum skew.
+// emptiest is the name of a value that has so few.
 func (k *ranking) emptiest() (name string) {
+	fewest := k.fewest()
 	for i := 1; i < len(k.values); i++ {
-		if v := &k.values[i]; v.couldHold > 0 && v.count == k.fewest && (name == "" || v.name < name) {
+		if v := &k.values[i]; v.couldHold > 0 && v.count == fewest && (name == "" || v.name < name) {
 			name = v.name
 		}
 	}
 	return name
 }
 
-// admits reports whether one more instance under a value keeps to the maximum skew:
-// count + 1 - fewest <= MaxSkew. Nodes without the label are not admitted.
-func (k *ranking) admits(at int32) bool {
-	return !k.class.skewed() || at != noValue && k.values[at].count-k.fewest < k.class.Plan.Where.MaxSkew
+// admits reports whether one more instance under a value keeps to the maximum skew.
+// Nodes without the label are not admitted.
+func (k *ranking) admits(value int32) bool {
+	return !k.class.skewed() || value != noValue && k.admitsCount(k.values[value].count)
+}
+
+// admitsCount is admits for a labelled value with a number of instances:
+// count + 1 - fewest <= MaxSkew.
+func (k *ranking) admitsCount(count int) bool {
+	return !k.class.skewed() || count-k.fewest() < k.class.Plan.Where.MaxSkew
 }
 
 // spreadPart is what the score has for a value: its weight, less the share of its
 // instances in those of the fullest. Nodes without the label, and all when there is
 // no such label or no instance yet, have the whole weight.
-func (k *ranking) spreadPart(at int32) int64 {
-	w := &k.class.weights
-	if at == noValue || k.fullest <= 0 {
-		return w.of(partSpread, 1)
+func (k *ranking) spreadPart(value int32) int64 {
+	if value == noValue {
+		return k.spreadOf(0)
 	}
-	return w.of(partSpread, 1-float64(k.values[at].count)/float64(k.fullest))
+	return k.spreadOf(k.values[value].count)
+}
+
+func (k *ranking) spreadOf(count int) int64 {
+	fullest := 0
+	if len(k.levels) > 0 {
+		fullest = k.levels[len(k.levels)-1].count
+	}
+	return k.class.weights.of(partSpread, 1-float64(count)/float64(max(1, fullest)))
 }
 
 // spreadPart is the part of a node's score for the spread.
