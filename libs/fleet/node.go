@@ -46,6 +46,10 @@ type NodeRoom struct {
 // MaxCPUFactor bounds NodeRoom.CPUFactor.
 const MaxCPUFactor = 100
 
+// ValidateNodeLabels lists everything wrong with a node's labels, each an Invalid
+// error that names the field.
+func ValidateNodeLabels(labels map[string]string) []error { return validateLabels("labels", labels) }
+
 // Validate lists everything wrong with it, each an Invalid error that names the field.
 func (r NodeRoom) Validate() []error {
 	var p problems
@@ -98,8 +102,9 @@ type NodeDesired struct {
 	Cordoned bool   `json:"cordoned,omitempty"`
 	// Deleted says that a node without a session will not come back: what its
 	// instances hold is given up and its records are removed.
-	Deleted bool              `json:"deleted,omitempty"`
-	Labels  map[string]string `json:"labels,omitempty"`
+	Deleted bool `json:"deleted,omitempty"`
+	// Labels replace the node's own where they are not nil; empty, it has none.
+	Labels map[string]string `json:"labels,omitzero"`
 	// Room replaces the node's own where it is set.
 	Room *NodeRoom `json:"room,omitempty"`
 	By   string    `json:"by,omitempty"`
