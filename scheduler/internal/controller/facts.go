@@ -16,15 +16,10 @@ const diskFreedMiB = 1024
 // and measured since, below what the operator wants.
 func nodeOf(snap *view.Snapshot, id fleet.NodeID, n *fleet.Node) place.Node {
 	_, live := snap.NodeSessions.Get(id)
-	m := place.Node{ID: id, Live: live, Runtimes: n.Runtimes, Labels: n.Labels, Capacity: n.Capacity, Room: n.Room}
-	if d, ok := snap.NodesDesired.Get(id); ok {
-		m.Cordoned = d.Cordoned
-		if d.Labels != nil {
-			m.Labels = d.Labels
-		}
-		if d.Room != nil {
-			m.Room = *d.Room
-		}
+	desired, _ := snap.NodesDesired.Get(id)
+	m := place.Node{
+		ID: id, Live: live, Cordoned: desired != nil && desired.Cordoned, Runtimes: n.Runtimes,
+		Labels: n.LabelsUnder(desired), Capacity: n.Capacity, Room: n.RoomUnder(desired),
 	}
 	if r, ok := snap.Reports.Get(id); ok {
 		m.CPULoad, m.DiskFreeMiB, m.Warm = r.CPU, r.DiskFreeMiB, r.Warm

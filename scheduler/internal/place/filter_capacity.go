@@ -1,27 +1,35 @@
 package place
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
 
 // capacityFilter keeps instances that need a resource off nodes that report an
 // impossible amount of it, which counts as none.
 var capacityFilter = Filter{
 	Name: "capacity",
-	Fits: func(n *Node, q *question) bool { return nonsense(n, q) == "" },
+	Fits: func(n *Node, q *question) bool { return impossible(n, q) == nil },
 	Fix: func(n *Node, q *question) string {
-		return fmt.Sprintf("correct the settings of %s: %s", n.ID, nonsense(n, q))
+		return fmt.Sprintf("%s: %s", n.ID, errs.MessageOf(impossible(n, q)))
 	},
 }
 
-// nonsense is the impossible figure a node reports of a resource that is needed, "" when there is none.
-func nonsense(n *Node, q *question) string {
-	wanted := q.Plan.Resources
-	switch {
-	case wanted.MemoryMiB > 0 && !possible(n.Capacity.MemoryMiB, maxMemoryMiB):
-		return fmt.Sprintf("it reports %d MiB of memory", n.Capacity.MemoryMiB)
-	case wanted.CPU > 0 && !possible(n.Capacity.CPU, maxCPU):
-		return fmt.Sprintf("it reports %d hundredths of a core", n.Capacity.CPU)
-	case wanted.DiskMiB > 0 && !possible(n.Capacity.DiskMiB, maxDiskMiB):
-		return fmt.Sprintf("it reports %d MiB of disk", n.Capacity.DiskMiB)
+// impossible is what no machine can have of the resources that are needed, nil when
+// the node's figures can be.
+func impossible(n *Node, q *question) error {
+	needed := n.Capacity
+	if q.Plan.Resources.MemoryMiB <= 0 {
+		needed.MemoryMiB = 0
 	}
-	return ""
+	if q.Plan.Resources.CPU <= 0 {
+		needed.CPU = 0
+	}
+	if q.Plan.Resources.DiskMiB <= 0 {
+		needed.DiskMiB = 0
+	}
+	_, err := fleet.NodeRoom{}.Of(needed)
+	return err
 }

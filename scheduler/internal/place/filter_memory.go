@@ -16,3 +16,14 @@ var memoryFilter = Filter{
 func memoryShort(n *Node, q *question) int {
 	return short(q.Plan.Resources.MemoryMiB, n.usable.MemoryMiB-n.used.MemoryMiB)
 }
+
+// short is how much is missing.
+func short(wanted, free int) int { return max(0, wanted-max(0, free)) }
+
+// ofAll says how much of a resource there is for instances, and what is kept for the host.
+func ofAll(usable, kept int) string {
+	if kept <= 0 {
+		return fmt.Sprint(usable)
+	}
+	return fmt.Sprintf("%d (%d are kept for the host)", usable, kept)
+}

@@ -92,7 +92,7 @@ func (m *Model) SetNode(n Node, blocked []int) {
 		m.list(have, joins)
 	}
 	before := have.blocked
-	n.usable = usable(n.Capacity, n.Room)
+	n.usable, _ = n.Room.Of(n.Capacity) // what is wrong with it, its filter says
 	n.used, n.ports, n.instances, n.alone, n.groups = have.used, have.ports, have.instances, have.alone, have.groups
 	n.failures, n.slot, n.facts = have.failures, have.slot, have.facts
 	n.blocked = slices.Clone(blocked)

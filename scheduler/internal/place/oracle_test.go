@@ -44,7 +44,7 @@ func (h *host) offers() fleet.Resources {
 		c.CPU = int(float64(c.CPU) * h.Room.CPUFactor)
 	}
 	c = c.Sub(h.Room.Reserved)
-	if h.Capacity.MemoryMiB < 0 || h.Capacity.MemoryMiB > 1<<30 {
+	if h.Capacity.MemoryMiB < 0 || h.Capacity.MemoryMiB > 16<<20 {
 		c.MemoryMiB = 0
 	}
 	return fleet.Resources{MemoryMiB: max(0, c.MemoryMiB), CPU: max(0, c.CPU), DiskMiB: max(0, c.DiskMiB)}
