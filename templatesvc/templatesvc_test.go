@@ -341,3 +341,21 @@ func TestACorruptManifestIsNotServed(t *testing.T) {
 		t.Error("a corrupt manifest was served")
 	}
 }
+
+func TestAHeadSaysHowLargeItsFilesAre(t *testing.T) {
+	w := newWorld(t)
+	w.write("f", "one", 0o644)
+	s, _ := w.start("a")
+	first, _ := w.head()
+	w.write("f", "twice", 0o644)
+	second := w.await("moved", func(h fleet.TemplateHead, _ bool) bool { return h.Digest != first.Digest })
+	if first.SizeBytes != 3 || second.SizeBytes != 5 {
+		t.Errorf("%d and %d bytes, want 3 and 5", first.SizeBytes, second.SizeBytes)
+	}
+	if _, err := clientOf(s).Rollback(t.Context(), ref, client.RollbackRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if h, _ := w.head(); h.SizeBytes != 3 {
+		t.Errorf("%d bytes after the rollback, want 3", h.SizeBytes)
+	}
+}

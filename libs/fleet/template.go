@@ -86,9 +86,12 @@ type TemplateHead struct {
 	Previous string `json:"previous,omitempty"`
 	// SourceDigest is the digest the source directory had when it was last published
 	// from. It differs from Digest after a rollback.
-	SourceDigest string    `json:"sourceDigest,omitempty"`
-	Description  string    `json:"description,omitempty"`
-	UpdatedAt    time.Time `json:"updatedAt"`
+	SourceDigest string `json:"sourceDigest,omitempty"`
+	// SizeBytes is what the version's files hold. 0 also when it was published by a
+	// templatesvc that did not say.
+	SizeBytes   int64     `json:"sizeBytes,omitempty"`
+	Description string    `json:"description,omitempty"`
+	UpdatedAt   time.Time `json:"updatedAt"`
 }
 
 // TemplateVersion is the record of one published version; written once by templatesvc.

@@ -60,6 +60,7 @@ func (s *Service) PublishSource(ctx context.Context, ref fleet.TemplateRef, m fl
 			return head, false, nil
 		}
 		next := fleet.TemplateHead{TemplateRef: ref, Digest: digest, SourceDigest: digest, UpdatedAt: s.now().UTC()}
+		_, next.SizeBytes = sizeOf(m)
 		var writes []store.Write
 		if writes, err = s.versionWrites(ctx, ref, head, digest, m, p); err != nil {
 			return head, false, errs.Wrap("template.Publish", err)
@@ -104,13 +105,19 @@ func (s *Service) versionWrites(ctx context.Context, ref fleet.TemplateRef, head
 		TemplateRef: ref, Digest: digest, Parent: head.Digest,
 		Author: p.Author, Message: p.Message, CreatedAt: s.now().UTC(),
 	}
+	v.Files, v.SizeBytes = sizeOf(m)
+	return []store.Write{store.Create(key, v)}, nil
+}
+
+// sizeOf is how many files a manifest has and what they hold.
+func sizeOf(m fleet.Manifest) (files int, bytes int64) {
 	for _, e := range m.Entries {
 		if e.Kind == fleet.FileRegular {
-			v.Files++
-			v.SizeBytes += e.Size
+			files++
+			bytes += e.Size
 		}
 	}
-	return []store.Write{store.Create(key, v)}, nil
+	return files, bytes
 }
 
 // Retract removes a template's head because its directory is gone; its versions stay.
@@ -143,15 +150,19 @@ func (s *Service) Rollback(ctx context.Context, ref fleet.TemplateRef, digest, a
 		}
 	}
 	version := store.TemplateVersionKey(ref, digest)
+	to, err := store.Get(ctx, s.store, version)
+	if errs.Is(err, errs.NotFound) {
+		return head, errs.New(errs.NotFound, "template %s has no version %s: list its versions", ref, digest)
+	}
+	if err != nil {
+		return head, errs.Wrap("template.Rollback", err)
+	}
 	next := head
-	next.Digest, next.UpdatedAt = digest, s.now().UTC()
+	next.Digest, next.SizeBytes, next.UpdatedAt = digest, to.SizeBytes, s.now().UTC()
 	rev, err := s.store.Commit(ctx, store.Txn{
 		Guards: []store.Guard{store.Exists(version)},
 		Writes: []store.Write{store.Replace(store.TemplateHeadKey(ref), next, head.ModRev)},
 	})
-	if lost := store.Lost(err); lost != nil && lost.Keys[0] == version.String() {
-		return head, errs.New(errs.NotFound, "template %s has no version %s: list its versions", ref, digest)
-	}
 	if err != nil {
 		return head, errs.Wrap("template.Rollback", err)
 	}
