@@ -188,6 +188,7 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 		return
 	}
 	r := requestOf(i, &stored.Plan, c.state.snap.Nodes)
+	r.TemplateMiB = templateMiB(c.state.snap, &stored.Plan)
 	key.pinned = r.Pinned
 	class := c.class(key)
 	if class.verdict != nil && class.room == c.state.room {

@@ -27,6 +27,18 @@ func nodeOf(snap *view.Snapshot, id fleet.NodeID, n *fleet.Node) place.Node {
 	return m
 }
 
+// templateMiB is how much disk a plan's templates need, as far as their heads say:
+// those of older versions do not.
+func templateMiB(snap *view.Snapshot, p *fleet.Plan) int {
+	bytes := int64(0)
+	for _, l := range p.Layers {
+		if h, ok := snap.TemplateHeads.Get(l.TemplateRef.String()); ok && h.Digest == l.Digest {
+			bytes += h.SizeBytes
+		}
+	}
+	return int((bytes + 1<<20 - 1) >> 20)
+}
+
 // freesDisk reports whether a change of a report shows enough free disk to help.
 func freesDisk(c *view.Change) bool {
 	before, _ := c.Before.(*fleet.Report)

@@ -105,3 +105,21 @@ func TestAConstraintThatCannotBeReadSaysWhere(t *testing.T) {
 		t.Errorf("it says %q", refused.Pending.Message)
 	}
 }
+
+func TestTemplatesLargerThanTheFreeDiskWaitForRoom(t *testing.T) {
+	w := newWorld(t)
+	w.node("n", 1000)
+	ref := fleet.TemplateRef{Group: "default", Name: "maps"}
+	w.commit(
+		store.Create(store.TemplateHeadKey(ref), fleet.TemplateHead{TemplateRef: ref, Digest: strings.Repeat("a", 64), SizeBytes: 3 << 30}),
+		store.Create(store.ReportKey("n"), fleet.Report{Node: "n", DiskFreeMiB: 2000}))
+	w.schedule("s")
+	g := w.group("lobby", func(s *fleet.GroupSpec) { s.Templates.AllOf = []fleet.TemplateLayer{{TemplateRef: ref}} })
+	refused := w.await(w.want(g, 1)[0], "refused", waiting(fleet.ReasonNoNodeFits))
+	if !strings.Contains(refused.Pending.Message, "the disk of n has 2000 MiB free, its templates hold 3072: free 1072 MiB there") {
+		t.Errorf("it says %q", refused.Pending.Message)
+	}
+	r, _ := w.view.Snapshot().Reports.Get("n")
+	w.commit(store.Replace(store.ReportKey("n"), fleet.Report{Node: "n", DiskFreeMiB: 4000}, r.ModRev))
+	w.await(refused.Intent.ID, "placed", placed)
+}
