@@ -1,6 +1,10 @@
 package place
 
-import "github.com/orreryhq/orrery/libs/fleet"
+import (
+	"slices"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
 
 // ranked is a node that fits, with what it is compared by.
 type ranked struct {
@@ -80,17 +84,29 @@ const noValue = 0
 
 func newRanking(c *class, m *Model) *ranking {
 	k := &ranking{class: c, values: []value{{unlabelled: true}}, index: map[string]int32{}}
+	k.grow(len(m.slots))
 	for _, n := range m.joined {
 		k.judge(n)
 	}
 	return k
 }
 
+// grow makes room for what is found of nodes.
+func (k *ranking) grow(slots int) {
+	if slots <= len(k.known) {
+		return
+	}
+	have := len(k.known)
+	more := slots - have
+	k.known, k.at, k.topAt = slices.Grow(k.known, more)[:slots], slices.Grow(k.at, more)[:slots], slices.Grow(k.topAt, more)[:slots]
+	for i := have; i < slots; i++ {
+		k.known[i], k.at[i], k.topAt[i] = known{value: -1}, -1, -1
+	}
+}
+
 // judge puts a node where it belongs now.
 func (k *ranking) judge(n *Node) {
-	for len(k.known) <= n.slot {
-		k.known, k.at, k.topAt = append(k.known, known{value: -1}), append(k.at, -1), append(k.topAt, -1)
-	}
+	k.grow(n.slot + 1)
 	was := &k.known[n.slot]
 	if was.facts != n.facts {
 		k.learn(n, was)
