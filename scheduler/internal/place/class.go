@@ -31,7 +31,7 @@ type class struct {
 const (
 	// keptNodes bounds the nodes in all classes together, minClasses and maxClasses the
 	// classes kept whatever their number; past it the one used least recently goes.
-	keptNodes              = 1 << 20
+	keptNodes              = 2 << 20
 	minClasses, maxClasses = 16, 1024
 	// maxChanges bounds the changes kept, beside a few per node; past it the older half
 	// goes, with the classes that do not know it.

@@ -93,7 +93,7 @@ func TestARankingKeptSaysWhatAFreshOneSays(t *testing.T) {
 func TestRankingsAreForgottenInTimeAndMadeAnew(t *testing.T) {
 	m := model(node("n0"), node("n1"))
 	var requests []*place.Request
-	for n := range 200 {
+	for n := range 1500 {
 		requests = append(requests, request(func(r *place.Request) { r.Group = fleet.GroupName(fmt.Sprintf("g%d", n)) }))
 	}
 	for n := range 20_000 {
