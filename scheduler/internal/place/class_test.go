@@ -93,7 +93,7 @@ func TestARankingKeptSaysWhatAFreshOneSays(t *testing.T) {
 func TestRankingsAreForgottenInTimeAndMadeAnew(t *testing.T) {
 	m := model(node("n0"), node("n1"))
 	var requests []*place.Request
-	for n := range 1500 {
+	for n := range 300 {
 		requests = append(requests, request(func(r *place.Request) { r.Group = fleet.GroupName(fmt.Sprintf("g%d", n)) }))
 	}
 	for n := range 20_000 {
@@ -102,6 +102,11 @@ func TestRankingsAreForgottenInTimeAndMadeAnew(t *testing.T) {
 			t.Fatal(u.Message)
 		}
 		m.Release(c.Hold)
+	}
+	for n := range 1500 { // these change nothing, so that only their number is bounded
+		if _, u := m.Place(request(func(r *place.Request) { r.Group, r.Plan.Runtime = fleet.GroupName(fmt.Sprintf("h%d", n)), "vm" })); u == nil {
+			t.Fatal("it was placed")
+		}
 	}
 	m.SetNode(node("n0", func(n *place.Node) { n.Cordoned = true }), nil)
 	for _, r := range requests {
