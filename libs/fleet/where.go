@@ -21,7 +21,8 @@ type Where struct {
 	// Prefer are label expressions that make a node more or less welcome.
 	Prefer []Preference `json:"prefer,omitempty"`
 	// Spread is a label key over whose values instances are distributed. Soft, unless
-	// MaxSkew bounds how many more instances one value may have than another; 0 does not.
+	// MaxSkew bounds how many more instances one value may have than another of which a
+	// node could hold one if it were empty; 0 does not.
 	Spread  string `json:"spread,omitempty"`
 	MaxSkew int    `json:"maxSkew,omitempty"`
 	// MaxPerNode bounds the group's instances on one node. 0 does not.
@@ -55,7 +56,8 @@ const (
 // ScorePart is one part of a node's score.
 type ScorePart string
 
-// The parts of a score. Each is its weight times a share between 0 and 1.
+// The parts of a score. Each is a value between 0 and 1 times its weight's share of all
+// weights, so that together they are 1 at most, whatever the weights.
 const (
 	ScoreMemory    ScorePart = "memory"    // free memory
 	ScoreCPU       ScorePart = "cpu"       // idle CPU
