@@ -37,6 +37,9 @@ func (p Placement) AppendRecord(b []byte) ([]byte, bool) {
 	}
 	w.number(`},"port":`, int64(p.Port))
 	appendMap(&w, `,"ports":`, p.Ports, func(v int) { w.number("", int64(v)) })
+	if p.Alone {
+		w.raw(`,"alone":true`)
+	}
 	appendMap(&w, `,"values":`, p.Values, func(v string) { w.text("", v) })
 	w.number(`,"epoch":`, p.Epoch)
 	w.time(`,"placedAt":`, p.PlacedAt)
@@ -71,6 +74,7 @@ func (p *Placement) ParseRecord(b []byte) bool {
 	}
 	out.Port = int(r.number(`},"port":`))
 	out.Ports = parseMap(&r, `,"ports":`, func() int { return int(r.number("")) })
+	out.Alone = r.found(`,"alone":true`)
 	out.Values = parseMap(&r, `,"values":`, func() string { return r.text("") })
 	out.Epoch = r.number(`,"epoch":`)
 	out.PlacedAt = r.time(`,"placedAt":`)

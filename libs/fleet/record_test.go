@@ -18,7 +18,7 @@ func anyPlacement(t *rapid.T) fleet.Placement {
 		Group: fleet.GroupName(rapid.StringMatching(`[a-zA-Z0-9<&_.-]{0,9}`).Draw(t, "group")), Node: "n1",
 		Generation: rapid.Int64().Draw(t, "generation"), Plan: rapid.StringMatching(`[0-9a-f]{64}`).Draw(t, "plan"),
 		Resources: fleet.Resources{MemoryMiB: rapid.IntRange(-1, 3).Draw(t, "memory"), CPU: rapid.IntRange(0, 3).Draw(t, "cpu"), DiskMiB: rapid.IntRange(0, 2).Draw(t, "disk")},
-		Port:      rapid.IntRange(-1, 70_000).Draw(t, "port"), Epoch: rapid.Int64().Draw(t, "epoch"),
+		Port:      rapid.IntRange(-1, 70_000).Draw(t, "port"), Epoch: rapid.Int64().Draw(t, "epoch"), Alone: rapid.Bool().Draw(t, "alone"),
 		Ports:    rapid.MapOf(rapid.StringMatching(`[a-z"é]{0,3}`), rapid.Int()).Draw(t, "ports"),
 		Values:   rapid.MapOf(rapid.StringMatching(`[A-Z]{1,3}`), rapid.String()).Draw(t, "values"),
 		Score:    rapid.MapOf(rapid.StringMatching(`[a-z]{1,5}`), rapid.Float64()).Draw(t, "score"),
