@@ -102,6 +102,10 @@ func (l *Ledger) RemoveQuota(name string) {
 	}
 }
 
+// Shared reports whether there is anything that groups of several owners share: without
+// that, no placement touches a record.
+func (l *Ledger) Shared() bool { return len(l.quotas) > 0 || len(l.reserving) > 0 }
+
 // Charge books what one instance of a group holds on a node.
 func (l *Ledger) Charge(n fleet.NodeID, name fleet.GroupName, r fleet.Resources) {
 	l.occupy(n, r, 1)

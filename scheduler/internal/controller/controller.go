@@ -123,6 +123,7 @@ func (c *Controller) catchUp(now time.Time) {
 	c.state.catchUp(c.inbox, now)
 	if before != nil && c.state.snap.Rev < before.Rev { // etcd went back in time: revisions of a lost past may never be reached
 		c.landed, c.losers = nil, nil
+		c.forgetGates()
 	}
 	c.compare()
 }
@@ -193,6 +194,10 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 	class := c.class(key)
 	if class.verdict != nil && class.room == c.state.room {
 		c.refuse(class, w, class.verdict, now)
+		return
+	}
+	if _, no := c.state.ledger.Ask(r.Group, r.Plan.Resources); no != nil {
+		c.refuse(class, w, &place.Unfit{Reason: no.Reason, Message: no.Message}, now)
 		return
 	}
 	choice, unfit := c.state.model.Place(r)

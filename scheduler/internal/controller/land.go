@@ -65,6 +65,7 @@ func (c *Controller) happened(f *flight, now time.Time) {
 			placed += len(p.entries)
 			p.lane.rev = f.rev
 			c.free(p.lane)
+			p.passed(f.rev)
 			for _, e := range p.entries {
 				e.made(f.rev)
 			}
@@ -75,6 +76,7 @@ func (c *Controller) happened(f *flight, now time.Time) {
 				c.lose(e, f.rev, now)
 			}
 			c.free(p.lane)
+			p.refused(f.rev)
 		}
 	}
 	c.adapt(lost, len(f.parts))
@@ -120,7 +122,7 @@ func (c *Controller) lose(e *entry, rev int64, now time.Time) {
 	}
 	w := e.w
 	c.state.end(e)
-	c.state.model.Release(e.choice.Hold)
+	c.state.discharge(e.choice.Hold)
 	c.state.room++
 	w.races++
 	w.noted = 0
@@ -171,8 +173,8 @@ func (c *Controller) compare() {
 		}
 		return true
 	})
-	held := c.held
-	c.held = nil
+	held := append(c.held, c.shut...)
+	c.held, c.shut = nil, nil
 	for _, l := range held {
 		l.listed = false
 		c.enqueue(l)
@@ -191,6 +193,7 @@ func (c *Controller) takeBack(f *flight) {
 			c.state.release(e)
 		}
 		c.free(p.lane)
+		p.untried()
 	}
 }
 
@@ -262,6 +265,7 @@ func (c *Controller) settled(f *flight, now time.Time) {
 			e.made(f.rev)
 		}
 		c.free(p.lane)
+		p.refused(f.rev)
 	}
 	c.landed = append(c.landed, was)
 }

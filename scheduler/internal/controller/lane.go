@@ -103,9 +103,11 @@ func (s *state) allocRev(l *lane) int64 {
 	return l.rev
 }
 
-// assume queues a decision; the model has been charged with it.
+// assume queues a decision; the model has been charged with it, the ledger is now.
 func (s *state) assume(e *entry) *lane {
 	id := e.instance.Intent.ID
+	h := &e.choice.Hold
+	s.ledger.Charge(h.Node, h.Group, h.Resources)
 	delete(s.waiters, id)
 	s.assumed[id] = e
 	s.queued++
@@ -129,7 +131,7 @@ func (s *state) release(e *entry) {
 		return
 	}
 	s.end(e)
-	s.model.Release(e.choice.Hold)
+	s.discharge(e.choice.Hold)
 	s.room++
 	s.back(e.w)
 }

@@ -35,8 +35,11 @@ type pipe struct {
 	// open are the lanes that may be sent, in the order they became so; held are
 	// those for which the view has to show more first.
 	open, held []*lane
-	notes      []note
-	flights    int
+	// gates are the records of quotas and reservations; shut are the lanes that wait for one.
+	gates   map[string]*gate
+	shut    []*lane
+	notes   []note
+	flights int
 	// most is how many parts a transaction gets now, depth how many may be under way, window how many placements may be decided ahead.
 	most, depth, window int
 	// landed are those answered by a revision that the view has not reached.
@@ -52,7 +55,7 @@ type pipe struct {
 func newPipe(c *store.Client) pipe {
 	parts, size := c.BulkLimits()
 	parts = min(parts, maxParts)
-	return pipe{parts: parts, size: size, most: parts, depth: depthLimit, window: windowStep}
+	return pipe{gates: map[string]*gate{}, parts: parts, size: size, most: parts, depth: depthLimit, window: windowStep}
 }
 
 // flight is a transaction under way, and then what came of it.
@@ -73,6 +76,7 @@ type part struct {
 	lane    *lane
 	entries []*entry
 	alloc   int64
+	gates   []passage
 	note    *note
 }
 
@@ -183,8 +187,19 @@ func (c *Controller) loadLane(l *lane, covered func(store.Fence) bool) part {
 	for len(l.queued) > 0 {
 		e := l.queued[0]
 		if e.phase == queued {
-			size += e.size()
+			touches, ok := c.state.keeps(e)
+			if !ok { // somebody else spent it first
+				l.queued = l.queued[1:]
+				c.state.unplan(e)
+				continue
+			}
+			size += e.size() + len(touches)
 			if size > c.size || bytes >= store.FullBytes || !covered(e.fence) {
+				break
+			}
+			if !c.passThrough(&p, touches) {
+				c.shut = append(c.shut, l)
+				l.listed = true
 				break
 			}
 			bytes += e.bytes()
@@ -221,6 +236,9 @@ func (p *part) build() store.Part {
 		return p.note.part()
 	}
 	out := store.Part{Writes: []store.Write{touch(p.lane.node, p.alloc)}}
+	for _, g := range p.gates {
+		out.Writes = append(out.Writes, touchBudget(g.gate.key, g.rev))
+	}
 	for _, e := range p.entries {
 		e.build(&out)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/scheduler/internal/budget"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
@@ -13,6 +14,8 @@ import (
 type state struct {
 	snap  *view.Snapshot
 	model *place.Model
+	// ledger is charged as the model is.
+	ledger *budget.Ledger
 	// waiters are the instances that need a placement and have none assumed. Each is
 	// in ready, parked in a class, aside, or about to be put back in ready.
 	waiters map[fleet.InstanceID]*waiter
@@ -36,7 +39,7 @@ type state struct {
 
 func newState() *state {
 	return &state{
-		model: place.NewModel(), waiters: map[fleet.InstanceID]*waiter{}, classes: map[classKey]*class{},
+		model: place.NewModel(), ledger: budget.NewLedger(), waiters: map[fleet.InstanceID]*waiter{}, classes: map[classKey]*class{},
 		aside: map[fleet.GroupName]map[*waiter]struct{}{}, assumed: map[fleet.InstanceID]*entry{},
 		lanes: map[fleet.NodeID]*lane{}, room: 1,
 	}
@@ -67,6 +70,7 @@ func (s *state) rebuild(snap *view.Snapshot, now time.Time) {
 	for _, l := range s.lanes {
 		l.restart(rewound)
 	}
+	s.setBudgets()
 	for id := range snap.Nodes.All() {
 		s.setNode(id, now)
 	}
@@ -94,7 +98,7 @@ func (s *state) assumeAgain(id fleet.InstanceID, e *entry, rewound bool) {
 	case e.phase == queued, ok && e.is(i.Placement), e.phase == made && (rewound || e.rev <= s.snap.Rev):
 		e.phase = over
 	default:
-		s.model.Charge(e.choice.Hold)
+		s.charge(e.choice.Hold)
 		s.assumed[id] = e
 	}
 }
@@ -119,6 +123,9 @@ func (s *state) apply(c *view.Change, now time.Time) {
 		s.room++ // an instance may have waited for its plan
 	case view.KindGroup:
 		s.reorder(c)
+		s.setGroup(c)
+	case view.KindQuota:
+		s.setQuota(c)
 	}
 }
 
@@ -167,12 +174,12 @@ func (s *state) hold(before, after *fleet.Instance) {
 		if e := s.assumed[after.Placement.Instance]; e != nil && e.phase != queued && e.is(after.Placement) {
 			s.end(e)
 		} else {
-			s.model.Charge(now)
+			s.charge(now)
 			s.replan(now.Node)
 		}
 	}
 	if had {
-		s.model.Release(old)
+		s.discharge(old)
 		s.room++
 	}
 }
@@ -191,9 +198,12 @@ func (s *state) setNode(id fleet.NodeID, now time.Time) {
 	n, ok := s.snap.Nodes.Get(id)
 	if !ok {
 		s.model.RemoveNode(id)
+		s.ledger.RemoveNode(id)
 		return
 	}
-	s.model.SetNode(nodeOf(s.snap, id, n), s.blockedPorts(n, now))
+	facts := nodeOf(s.snap, id, n)
+	s.model.SetNode(facts, s.blockedPorts(n, now))
+	s.ledger.SetNode(id, budgetOf(&facts))
 }
 
 // blockedPorts are the ports strangers still hold, as far as anybody knows.

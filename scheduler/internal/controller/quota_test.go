@@ -1,0 +1,165 @@
+package controller_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/spawn"
+)
+
+func (w *world) quota(q fleet.Quota) {
+	w.t.Helper()
+	w.commit(store.Create(store.QuotaKey(q.Name), q))
+}
+
+func ofTenant(name string) func(*fleet.GroupSpec) {
+	return func(s *fleet.GroupSpec) { s.Labels = map[string]string{"tenant": name} }
+}
+
+// TestTwoSchedulersNeverOverspendATenantsQuota has many tenants, each with a group of
+// either scheduler's: each is a race for the last of a quota.
+func TestTwoSchedulersNeverOverspendATenantsQuota(t *testing.T) {
+	w := newWorld(t)
+	w.schedule("a")
+	w.schedule("b")
+	held := w.shards(2)
+	const tenants, limit, each = 12, 5, 4
+	next := map[string]int{"a": 0, "b": 0}
+	groupOf := func(replica, tenant string) *fleet.Group {
+		for {
+			next[replica]++
+			name := fleet.GroupName(fmt.Sprintf("%s-%d", replica, next[replica]))
+			if held[fleet.ShardOf(name)].Replica == replica {
+				return w.group(name, func(s *fleet.GroupSpec) {
+					ofTenant(tenant)(s)
+					s.Where.Nodes = []fleet.NodeID{fleet.NodeID("n-" + replica)} // they never meet on a node
+				})
+			}
+		}
+	}
+	var wanted []*fleet.Group
+	for n := range tenants {
+		tenant := fmt.Sprintf("t%02d", n)
+		w.quota(fleet.Quota{Name: tenant, Selector: map[string]string{"tenant": tenant}, Limit: fleet.Budget{Instances: limit}})
+		wanted = append(wanted, groupOf("a", tenant), groupOf("b", tenant))
+	}
+	ids := w.wantAll(wanted, each)
+	for _, id := range ids {
+		w.await(id, "waiting", waiting(fleet.ReasonNoNodes))
+	}
+	var join []store.Write // both begin now, and only the quotas bind
+	for _, id := range []fleet.NodeID{"n-a", "n-b"} {
+		join = append(join,
+			store.Create(store.NodeKey(id), fleet.Node{ID: id, Capacity: fleet.Resources{MemoryMiB: 10_000}, Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}}}),
+			store.Create(store.NodeSessionKey(id), fleet.NodeSession{Node: id}))
+	}
+	w.commit(join...)
+	count := map[string]int{}
+	for _, id := range ids {
+		i := w.await(id, "decided", func(i *fleet.Instance) bool { return placed(i) || waiting(fleet.ReasonQuotaSpent)(i) })
+		if !placed(i) {
+			continue
+		}
+		g, _ := w.view.Snapshot().Groups.Get(i.Intent.Group)
+		count[g.Spec.Labels["tenant"]]++
+	}
+	for tenant, n := range count {
+		if n != limit {
+			t.Errorf("%s has %d of %d", tenant, n, limit)
+		}
+	}
+}
+
+// wantAll asks for n instances of each group in as few transactions as possible, those of different groups in turn.
+func (w *world) wantAll(groups []*fleet.Group, n int) (ids []fleet.InstanceID) {
+	w.t.Helper()
+	sp := spawn.New(w.view.Snapshot(), time.Now(), rand.New(rand.NewPCG(3, uint64(n))))
+	var births []spawn.Birth
+	for range n {
+		for _, g := range groups {
+			b := sp.Fresh(g, spawn.Cause{Origin: fleet.OriginManual, Reason: fleet.ReasonRequested}, "", nil)
+			births, ids = append(births, b), append(ids, b.Intent.ID)
+		}
+	}
+	var last int64
+	for _, txn := range sp.Txns(births, nil, nil, w.c.MaxOps()) {
+		rev, err := w.c.Commit(w.t.Context(), txn)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		last = rev
+	}
+	w.sync(last)
+	return ids
+}
+
+func TestWhoExceedsAQuotaWaitsAndSaysSoUntilItAllowsMore(t *testing.T) {
+	w := newWorld(t)
+	w.schedule("a")
+	w.node("n1", 1000)
+	w.quota(fleet.Quota{Name: "alice", Selector: map[string]string{"tenant": "alice"}, Limit: fleet.Budget{Instances: 1}})
+	g := w.group("lobby", ofTenant("alice"))
+	first := w.await(w.want(g, 1)[0], "placed", placed)
+	second := w.want(g, 1)[0]
+	i := w.await(second, "waiting", waiting(fleet.ReasonQuotaSpent))
+	if want := "quota alice: 1 of 1 instances are held"; i.Pending.Message != want {
+		t.Errorf("it says %q, want %q", i.Pending.Message, want)
+	}
+	w.finish(first)
+	w.await(second, "placed", placed)
+
+	third := w.want(g, 1)[0]
+	w.await(third, "waiting", waiting(fleet.ReasonQuotaSpent))
+	have, _ := w.view.Snapshot().Quotas.Get("alice")
+	w.commit(store.Remove(store.QuotaKey("alice"), have.ModRev))
+	w.await(third, "placed", placed)
+}
+
+func TestAQuotaBelowWhatIsHeldStopsNothing(t *testing.T) {
+	w := newWorld(t)
+	w.schedule("a")
+	w.node("n1", 1000)
+	g := w.group("lobby", nil)
+	ids := w.want(g, 3)
+	for _, id := range ids {
+		w.await(id, "placed", placed)
+	}
+	current, _ := w.view.Snapshot().Groups.Get("lobby")
+	lowered := *current
+	lowered.Spec.Quota.Instances = 2
+	w.commit(store.Replace(store.GroupKey("lobby"), lowered, current.ModRev))
+	i := w.await(w.want(g, 1)[0], "waiting", waiting(fleet.ReasonQuotaSpent))
+	if want := "the quota of group lobby: 3 of 2 instances are held"; i.Pending.Message != want {
+		t.Errorf("it says %q, want %q", i.Pending.Message, want)
+	}
+	for _, id := range ids {
+		if i, _ := w.view.Snapshot().Instances.Get(id); !i.HoldsNode() || i.Intent.Desired != fleet.DesiredRunning {
+			t.Errorf("%s was touched: %+v", id, i)
+		}
+	}
+}
+
+func TestWhatIsReservedForAGroupIsLeftForIt(t *testing.T) {
+	w := newWorld(t)
+	w.schedule("a")
+	w.node("n1", 100)
+	lobby := w.group("lobby", func(s *fleet.GroupSpec) { s.Reserved.MemoryMiB = 50 })
+	greedy := w.group("greedy", nil)
+	placedOnes := w.decided(w.want(greedy, 8))
+	if len(placedOnes) != 5 {
+		t.Errorf("%d of 10 MiB each were placed beside a reservation of 50 in 100 MiB", len(placedOnes))
+	}
+	for _, i := range w.view.Snapshot().Instances.All() {
+		if i.Pending != nil && (i.Pending.Reason != fleet.ReasonReserved || !strings.Contains(i.Pending.Message, "50 MiB are reserved for group lobby")) {
+			t.Errorf("it says %+v", i.Pending)
+		}
+	}
+	for _, id := range w.want(lobby, 5) {
+		w.await(id, "placed", placed)
+	}
+}
