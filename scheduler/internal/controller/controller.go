@@ -37,13 +37,14 @@ type Controller struct {
 	state *state
 	own   *store.Ownership
 	pipe
+	evictor evictor
 }
 
 // New makes a controller that listens to a view.
 func New(c *store.Client, v *view.View, owned func() *store.Ownership, m *Metrics, log *slog.Logger) *Controller {
 	ctl := &Controller{
 		store: c, owned: owned, inbox: newInbox(), log: log, metrics: m, state: newState(),
-		answers: make(chan *flight, depthLimit+1), pipe: newPipe(c),
+		answers: make(chan *flight, depthLimit+1), pipe: newPipe(c), evictor: newEvictor(),
 	}
 	v.Subscribe(ctl.inbox.hear)
 	return ctl
@@ -71,6 +72,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		case <-c.inbox.wake:
 		case f := <-c.answers:
 			c.land(f, time.Now())
+		case a := <-c.evictor.answers:
+			c.heard(a, time.Now())
 		case <-timer.C:
 			if next == resync {
 				c.state.room++
@@ -101,7 +104,9 @@ func (c *Controller) pass(ctx context.Context, now time.Time) time.Duration {
 		}
 		c.look(now)
 		planned := c.plan(now)
-		if sent := c.send(ctx); !planned && !sent {
+		sent := c.send(ctx)
+		c.ask(ctx)
+		if !planned && !sent {
 			break
 		}
 	}
@@ -132,6 +137,7 @@ func (c *Controller) catchUp(now time.Time) {
 func (c *Controller) look(now time.Time) {
 	c.state.releaseBlocked(now)
 	c.readmit(now)
+	c.resume(now)
 	c.state.reopen()
 	c.refresh(now)
 }
@@ -146,6 +152,7 @@ func (c *Controller) next(now time.Time) time.Duration {
 	}
 	at(c.state.unblock)
 	at(c.state.refresh)
+	at(c.resumes())
 	for _, l := range c.losers {
 		at(l.at)
 	}
@@ -191,6 +198,9 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 	r := requestOf(i, &stored.Plan, c.state.snap.Nodes)
 	r.TemplateMiB = templateMiB(c.state.snap, &stored.Plan)
 	key.pinned = r.Pinned
+	if _, kept := c.state.kept[w.id]; kept {
+		key.alone = w.id
+	}
 	class := c.class(key)
 	if class.verdict != nil && class.room == c.state.room {
 		c.refuse(class, w, class.verdict, now)
@@ -200,9 +210,10 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 		c.refuse(class, w, &place.Unfit{Reason: no.Reason, Message: no.Message}, now)
 		return
 	}
-	choice, unfit := c.state.model.Place(r)
+	choice, unfit := c.state.place(r)
 	if unfit != nil {
 		c.refuse(class, w, unfit, now)
+		c.makeRoom(class, r.Plan, now)
 		return
 	}
 	class.verdict = nil

@@ -86,6 +86,8 @@ func (q *queue) next() *waiter {
 type classKey struct {
 	plan   string
 	pinned fleet.NodeID
+	// alone is set for one that room is kept for.
+	alone fleet.InstanceID
 }
 
 // class holds the instances of a kind that were found unfit, with the verdict they

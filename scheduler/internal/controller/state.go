@@ -26,6 +26,8 @@ type state struct {
 	// assumed are the placements that the model is charged with though the view does not show them.
 	assumed map[fleet.InstanceID]*entry
 	lanes   map[fleet.NodeID]*lane
+	// kept is room that is being made for instances that wait. The model is charged with it.
+	kept map[fleet.InstanceID]place.Hold
 	// queued is how many of the assumed were not sent yet.
 	queued int
 	// room counts changes that may make something fit; reopened is the count up to
@@ -41,7 +43,7 @@ func newState() *state {
 	return &state{
 		model: place.NewModel(), ledger: budget.NewLedger(), waiters: map[fleet.InstanceID]*waiter{}, classes: map[classKey]*class{},
 		aside: map[fleet.GroupName]map[*waiter]struct{}{}, assumed: map[fleet.InstanceID]*entry{},
-		lanes: map[fleet.NodeID]*lane{}, room: 1,
+		lanes: map[fleet.NodeID]*lane{}, kept: map[fleet.InstanceID]place.Hold{}, room: 1,
 	}
 }
 
@@ -89,6 +91,9 @@ func (s *state) rebuild(snap *view.Snapshot, now time.Time) {
 			s.want(i)
 		}
 	}
+	for _, e := range snap.Evictions.All() {
+		s.keep(e.For)
+	}
 }
 
 // assumeAgain keeps an assumption beyond a rebuild, if it still is one.
@@ -126,6 +131,12 @@ func (s *state) apply(c *view.Change, now time.Time) {
 		s.setGroup(c)
 	case view.KindQuota:
 		s.setQuota(c)
+	case view.KindEviction:
+		for _, record := range []any{c.Before, c.After} {
+			if e, ok := record.(*fleet.Eviction); ok {
+				s.keep(e.For)
+			}
+		}
 	}
 }
 
@@ -140,6 +151,9 @@ func (s *state) moved(id fleet.NodeID, now time.Time) {
 // records without an intent are rare; they cost a rebuild of their hold only.
 func (s *state) applyInstance(c *view.Change) {
 	id := fleet.InstanceID(c.Key[len(c.Key)-1])
+	if _, kept := s.kept[id]; kept {
+		defer s.keep(id)
+	}
 	s.hold(c.JoinedBefore, c.Joined)
 	wanted := c.Instance != nil && c.Instance.NeedsPlacement()
 	if e := s.assumed[id]; e != nil {

@@ -53,6 +53,7 @@ func (s *state) back(w *waiter) {
 	w.priority = s.priority(w.group)
 	s.waiters[w.id] = w
 	s.ready.add(w)
+	s.keep(w.id)
 }
 
 // idle reports whether a waiter waits without being anywhere.

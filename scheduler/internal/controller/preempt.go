@@ -1,0 +1,307 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/scheduler/internal/place"
+	"github.com/orreryhq/orrery/scheduler/internal/preempt"
+)
+
+const (
+	// searchRest is how many times as long as a search for victims nothing is searched for after it.
+	searchRest = 10
+	// sinceWait bounds the wait until the view shows what was asked for: the revision
+	// may be that of a key outside the view.
+	sinceWait = time.Second
+)
+
+// asking is a transaction that asks for evictions, and then what came of it.
+type asking struct {
+	txn store.Txn
+	rev int64
+	err error
+}
+
+// evictor asks for evictions, one transaction at a time.
+type evictor struct {
+	answers chan *asking
+	// next is to be sent; busy is true while one is under way.
+	next *asking
+	busy bool
+	// since is the revision that the view has to reach before anything more is asked
+	// for, or until when that is waited for.
+	since int64
+	until time.Time
+	pace  preempt.Pace
+	// rest is until when nothing is searched for; more is true when somebody waits for a search.
+	rest time.Time
+	more bool
+}
+
+func newEvictor() evictor { return evictor{answers: make(chan *asking, 1)} }
+
+// mayAsk reports whether evictions may be decided about now.
+func (c *Controller) mayAsk(now time.Time) bool {
+	e := &c.evictor
+	return e.next == nil && !e.busy && (e.since <= c.state.snap.Rev || !now.Before(e.until))
+}
+
+// makeRoom has the cheapest instances of lower priority make room for the first of a
+// class that fits nowhere and for which that was not done already.
+func (c *Controller) makeRoom(class *class, plan *fleet.Plan, now time.Time) {
+	g, ok := c.state.snap.Groups.Get(plan.Group)
+	if !ok || !g.Spec.Preempts || g.Deleting || class.verdict.Reason != fleet.ReasonNoNodeFits || !c.state.outranks(g.Spec.Priority) {
+		return
+	}
+	if !c.mayAsk(now) || now.Before(c.evictor.rest) {
+		c.evictor.more = true
+		return
+	}
+	i := c.neediest(class, now)
+	if i == nil {
+		return
+	}
+	f, ok := c.own.Fence(i.Intent.Group)
+	if !ok {
+		return
+	}
+	r := &place.Request{ID: i.Intent.ID, Group: i.Intent.Group, Plan: plan, TemplateMiB: templateMiB(c.state.snap, plan)}
+	began := time.Now()
+	victims, ok := c.state.victims(r, g.Spec.Priority)
+	c.evictor.rest = time.Now().Add(searchRest * time.Since(began))
+	if !ok {
+		return
+	}
+	txn := c.evictions(i, g.Spec.Priority, victims, f, now)
+	if txn.Size() >= c.store.MaxOps() {
+		return
+	}
+	c.evictor.next, c.evictor.more = &asking{txn: txn}, true
+	c.evictor.pace.Made(i.Intent.ID, now)
+}
+
+// neediest is the first of a class' instances for which room may be made now.
+func (c *Controller) neediest(class *class, now time.Time) *fleet.Instance {
+	served := map[fleet.InstanceID]bool{}
+	for _, e := range c.state.snap.Evictions.All() {
+		served[e.For] = true
+	}
+	var first *waiter
+	for _, w := range class.parked {
+		if !served[w.id] && !now.Before(c.evictor.pace.Ready(w.id)) && (first == nil || w.before(first)) {
+			first = w
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	i, _ := c.state.snap.Instances.Get(first.id)
+	return i
+}
+
+// outranks reports whether a priority is enough above any group's.
+func (s *state) outranks(priority int) bool {
+	for _, g := range s.snap.Groups.All() {
+		if g.Spec.Priority <= priority-preempt.Gap {
+			return true
+		}
+	}
+	return false
+}
+
+// victims are the cheapest to make room for a request. Those that make room already
+// count as gone, and for whom they do as there; when that is enough, nobody is a victim.
+func (s *state) victims(r *place.Request, priority int) (preempt.Victims, bool) {
+	holds, leaving := map[fleet.InstanceID]place.Hold{}, map[fleet.NodeID][]place.Hold{}
+	var nodes []preempt.Node
+	for id := range s.snap.Nodes.All() {
+		n := preempt.Node{ID: id}
+		for i := range s.snap.NodeInstances(id) {
+			h, holding := holdOf(i)
+			if e, asked := s.snap.Evictions.Get(i.Intent.ID); asked && holding && e.For != "" {
+				leaving[id] = append(leaving[id], h)
+			}
+			g, known := s.snap.Groups.Get(i.Intent.Group)
+			if !holding || !known || g.Spec.Priority > priority-preempt.Gap {
+				continue
+			}
+			holds[i.Intent.ID] = h
+			n.Instances = append(n.Instances, preempt.Instance{
+				ID: i.Intent.ID, Priority: g.Spec.Priority, Resources: h.Resources, PlacedAt: i.Placement.PlacedAt, Bound: !s.mayGo(i, g),
+			})
+		}
+		if len(leaving[id]) > 0 && s.model.FitsWithout(r, id, leaving[id]) {
+			return preempt.Victims{}, false
+		}
+		if len(n.Instances) > 0 {
+			n.Lacking = s.model.Lacking(r, id, leaving[id])
+			nodes = append(nodes, n)
+		}
+	}
+	var without []place.Hold
+	return preempt.Choose(priority, nodes, func(n fleet.NodeID, ids []fleet.InstanceID) bool {
+		without = append(without[:0], leaving[n]...)
+		for _, id := range ids {
+			without = append(without, holds[id])
+		}
+		return s.model.FitsWithout(r, n, without)
+	})
+}
+
+// mayGo reports whether an instance may be asked to leave its node: it runs and is to
+// run, nobody plays on it, its data does not lie there, and it was not asked already.
+func (s *state) mayGo(i *fleet.Instance, g *fleet.Group) bool {
+	if g.Spec.Static.Enabled || i.Intent.Desired != fleet.DesiredRunning || i.Intent.RestartPending || i.Placement.Generation != i.Intent.Generation {
+		return false
+	}
+	if _, asked := s.snap.Evictions.Get(i.Intent.ID); asked || i.Lost() {
+		return false
+	}
+	if stored, ok := s.snap.Plans.Get(i.Placement.Plan); ok && stored.Plan.Static {
+		return false
+	}
+	r, ok := s.snap.Reports.Get(i.Placement.Node)
+	return !ok || r.Instances[i.Intent.ID].Players == 0
+}
+
+// evictions asks that victims make room, on the condition that all is as it was
+// judged: who gets the room, each of them, and the newest report of their node.
+func (c *Controller) evictions(i *fleet.Instance, priority int, v preempt.Victims, f store.Fence, now time.Time) store.Txn {
+	t := store.Txn{Fences: []store.Fence{f}, Guards: []store.Guard{store.Unchanged(store.IntentKey(i.Intent.ID), i.Intent.ModRev), c.state.reportUnchanged(v.Node)}}
+	for _, victim := range v.Instances {
+		have, _ := c.state.snap.Instances.Get(victim.ID)
+		t.Guards = append(t.Guards, unchanged(have)...)
+		t.Writes = append(t.Writes, store.Create(store.EvictionKey(victim.ID), fleet.Eviction{
+			Instance: victim.ID, Generation: have.Intent.Generation, Node: v.Node, Reason: fleet.ReasonPreempted, For: i.Intent.ID, At: now.UTC(),
+			Message: fmt.Sprintf("%s, of priority %d, gets its room on %s; its own priority is %d", i.Intent.Name, priority, v.Node, victim.Priority),
+		}))
+	}
+	return t
+}
+
+// unchanged demands that an instance is as it was judged.
+func unchanged(i *fleet.Instance) []store.Guard {
+	var status int64
+	if i.Status != nil {
+		status = i.Status.ModRev
+	}
+	return []store.Guard{store.Unchanged(store.IntentKey(i.Intent.ID), i.Intent.ModRev), store.Unchanged(store.StatusKey(i.Intent.ID), status)}
+}
+
+// reportUnchanged demands that a node has not reported since: nobody has joined what is on it.
+func (s *state) reportUnchanged(n fleet.NodeID) store.Guard {
+	var rev int64
+	if r, ok := s.snap.Reports.Get(n); ok {
+		rev = r.ModRev
+	}
+	return store.Unchanged(store.ReportKey(n), rev)
+}
+
+// ask sends what is to be asked for.
+func (c *Controller) ask(ctx context.Context) {
+	a := c.evictor.next
+	if a == nil {
+		return
+	}
+	c.evictor.next, c.evictor.busy = nil, true
+	c.sending.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+		defer cancel()
+		a.rev, a.err = c.store.Commit(ctx, a.txn)
+		c.evictor.answers <- a
+	})
+}
+
+// heard takes in what came of it. Whatever it was, the view shows it.
+func (c *Controller) heard(a *asking, now time.Time) {
+	c.evictor.busy = false
+	c.evictor.since, c.evictor.until = a.rev, now.Add(sinceWait)
+	if a.err != nil {
+		c.evictor.rest = now.Add(retry)
+		c.log.Debug("evictions were not asked for, looking again", "error", a.err)
+		return
+	}
+	c.log.Debug("asked for evictions", "revision", a.rev, "instances", len(a.txn.Writes))
+}
+
+// resume looks again at who waits for a search, once there may be one.
+func (c *Controller) resume(now time.Time) {
+	if c.evictor.more && c.mayAsk(now) && !now.Before(c.evictor.rest) {
+		c.evictor.more = false
+		c.state.room++
+	}
+}
+
+// resumes is when somebody who waits for a search is looked at again at the latest;
+// zero when an answer, or nothing, is waited for.
+func (c *Controller) resumes() time.Time {
+	switch e := &c.evictor; {
+	case !e.more || e.busy:
+		return time.Time{}
+	case e.since > c.state.snap.Rev:
+		return e.until
+	default:
+		return e.rest
+	}
+}
+
+// keep brings what is kept for an instance to what the view says: the room that
+// others make for it on a node is kept from everybody else until it has its place.
+func (s *state) keep(id fleet.InstanceID) {
+	have, kept := s.kept[id]
+	want, wanted := s.roomFor(id)
+	if kept == wanted && have.Node == want.Node {
+		return
+	}
+	if kept {
+		s.model.Release(have)
+		delete(s.kept, id)
+		s.room++
+	}
+	if wanted {
+		s.model.Charge(want)
+		s.kept[id] = want
+	}
+	if w := s.waiters[id]; w != nil && w.class != nil { // it is judged by itself, or no more
+		w.class.leave(w)
+		s.ready.add(w)
+	}
+}
+
+// roomFor is the room that is being made for an instance that waits; false when none is.
+func (s *state) roomFor(id fleet.InstanceID) (place.Hold, bool) {
+	i, ok := s.snap.Instances.Get(id)
+	if !ok || !i.NeedsPlacement() || s.assumed[id] != nil {
+		return place.Hold{}, false
+	}
+	plan, ok := s.snap.Plans.Get(i.Intent.Plan)
+	if !ok {
+		return place.Hold{}, false
+	}
+	for _, e := range s.snap.Evictions.All() {
+		if e.For == id {
+			return place.Hold{Node: e.Node, Group: i.Intent.Group, Resources: plan.Plan.Resources, Alone: plan.Plan.Where.Alone}, true
+		}
+	}
+	return place.Hold{}, false
+}
+
+// place finds a place for a request, which may use the room that is kept for it.
+func (s *state) place(r *place.Request) (place.Choice, *place.Unfit) {
+	h, kept := s.kept[r.ID]
+	if !kept {
+		return s.model.Place(r)
+	}
+	s.model.Release(h)
+	choice, unfit := s.model.Place(r)
+	if unfit != nil {
+		s.model.Charge(h)
+	} else {
+		delete(s.kept, r.ID)
+	}
+	return choice, unfit
+}

@@ -1,0 +1,134 @@
+package controller_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// evicted waits until so many instances are asked to leave, and returns their records.
+func (w *world) evicted(n int) (out []*fleet.Eviction) {
+	w.t.Helper()
+	for deadline := time.Now().Add(patience); ; <-time.After(2 * time.Millisecond) {
+		out = nil
+		for _, e := range w.view.Snapshot().Evictions.All() {
+			out = append(out, e)
+		}
+		if len(out) == n {
+			return out
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%d are asked to leave, want %d: %+v", len(out), n, out)
+		}
+	}
+}
+
+// settle removes an eviction, as the enforcer does.
+func (w *world) settle(e *fleet.Eviction) {
+	w.t.Helper()
+	w.commit(store.Remove(store.EvictionKey(e.Instance), e.ModRev))
+}
+
+func preempting(priority int) func(*fleet.GroupSpec) {
+	return func(s *fleet.GroupSpec) { s.Priority, s.Preempts = priority, true }
+}
+
+func TestTheYoungestOfLowPriorityIsAskedToMakeRoomAndNobodyElseGetsIt(t *testing.T) {
+	w := newWorld(t)
+	w.schedule("a")
+	w.schedule("b")
+	w.shards(2)
+	w.node("n1", 20)
+	low := w.group("low", nil)
+	w.await(w.want(low, 1)[0], "placed", placed)
+	younger := w.await(w.want(low, 1)[0], "placed", placed)
+	high := w.want(w.group("high", preempting(50)), 1)[0]
+	e := w.evicted(1)[0]
+	if e.Instance != younger.Intent.ID || e.For != high || e.Node != "n1" || e.Generation != 1 || e.Reason != fleet.ReasonPreempted || e.Message == "" {
+		t.Errorf("%+v", e)
+	}
+	rivals := w.want(low, 3) // they come for the same room, and one of two schedulers sees it first
+	for n := range 3 {
+		rivals = append(rivals, w.want(w.group(fleet.GroupName("rival-"+string(rune('a'+n))), nil), 1)...)
+	}
+	for _, id := range rivals {
+		w.await(id, "waiting", waiting(fleet.ReasonNoNodeFits))
+	}
+	w.finish(younger)
+	w.await(high, "placed", placed)
+	w.settle(e)
+	w.finish(w.await(high, "placed", placed))
+	w.anyPlaced(rivals) // nothing is kept for ever
+}
+
+// anyPlaced waits until one of several is placed.
+func (w *world) anyPlaced(ids []fleet.InstanceID) {
+	w.t.Helper()
+	for deadline := time.Now().Add(patience); ; <-time.After(2 * time.Millisecond) {
+		for _, id := range ids {
+			if i, ok := w.view.Snapshot().Instances.Get(id); ok && placed(i) {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("none of %v was placed", ids)
+		}
+	}
+}
+
+func TestNoRoomIsMade(t *testing.T) {
+	tests := map[string]func(w *world, low *fleet.Instance) (high func(*fleet.GroupSpec)){
+		"by groups that do not ask for it": func(*world, *fleet.Instance) func(*fleet.GroupSpec) {
+			return func(s *fleet.GroupSpec) { s.Priority = 50 }
+		},
+		"for a priority that is not clearly more": func(*world, *fleet.Instance) func(*fleet.GroupSpec) { return preempting(9) },
+		"by an instance with players": func(w *world, low *fleet.Instance) func(*fleet.GroupSpec) {
+			w.commit(store.Create(store.ReportKey("n1"), fleet.Report{Node: "n1", Instances: map[fleet.InstanceID]fleet.InstanceReport{low.Intent.ID: {Players: 1}}}))
+			return preempting(50)
+		},
+		"where it would not help": func(*world, *fleet.Instance) func(*fleet.GroupSpec) {
+			return func(s *fleet.GroupSpec) { preempting(50)(s); s.Resources.MemoryMiB = 11 }
+		},
+	}
+	for rule, setup := range tests {
+		t.Run(rule, func(t *testing.T) {
+			w := newWorld(t)
+			w.schedule("a")
+			w.node("n1", 10)
+			low := w.await(w.want(w.group("low", nil), 1)[0], "placed", placed)
+			high := w.want(w.group("high", setup(w, low)), 1)[0]
+			w.await(high, "waiting", waiting(fleet.ReasonNoNodeFits))
+			// Whatever is decided after this is decided after that.
+			later := w.want(w.group("later", nil), 1)[0]
+			w.await(later, "waiting", waiting(fleet.ReasonNoNodeFits))
+			if w.view.Snapshot().Evictions.Len() > 0 {
+				t.Errorf("asked to leave: %+v", w.evicted(1)[0])
+			}
+		})
+	}
+}
+
+func TestEachOfManyIsMadeRoomForOnce(t *testing.T) {
+	w := newWorld(t)
+	w.schedule("a")
+	w.node("n1", 60)
+	low := w.group("low", nil)
+	for _, id := range w.want(low, 6) {
+		w.await(id, "placed", placed)
+	}
+	high := w.want(w.group("high", preempting(50)), 4)
+	seen := map[fleet.InstanceID]bool{}
+	for _, e := range w.evicted(4) {
+		if seen[e.For] {
+			t.Errorf("twice for %s", e.For)
+		}
+		seen[e.For] = true
+		i, _ := w.view.Snapshot().Instances.Get(e.Instance)
+		w.finish(i)
+	}
+	for _, id := range high {
+		w.await(id, "placed", placed)
+	}
+}
