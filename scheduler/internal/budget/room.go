@@ -1,6 +1,10 @@
 package budget
 
-import "github.com/orreryhq/orrery/libs/fleet"
+import (
+	"iter"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
 
 // Node is what the ledger wants to know of a node.
 type Node struct {
@@ -35,6 +39,23 @@ func (r *rooms) RemoveNode(id fleet.NodeID) { r.SetNode(id, Node{}) }
 
 // Free is what is free on all usable nodes together, and whether instances are bounded.
 func (r *rooms) Free() (free fleet.Budget, bounded bool) { return r.free, r.unbounded == 0 }
+
+// Use is a node with what is held on it.
+type Use struct {
+	Node
+	Held fleet.Budget
+}
+
+// Nodes are all nodes of which anything is known, in no order.
+func (r *rooms) Nodes() iter.Seq2[fleet.NodeID, Use] {
+	return func(yield func(fleet.NodeID, Use) bool) {
+		for id, n := range r.nodes {
+			if !yield(id, Use{n.Node, n.used}) {
+				return
+			}
+		}
+	}
+}
 
 func (r *rooms) occupy(id fleet.NodeID, res fleet.Resources, sign int) {
 	r.change(id, func(have *room) {

@@ -37,7 +37,8 @@ type Controller struct {
 	state *state
 	own   *store.Ownership
 	pipe
-	evictor evictor
+	evictor  evictor
+	balancer balancer
 }
 
 // New makes a controller that listens to a view.
@@ -105,6 +106,7 @@ func (c *Controller) pass(ctx context.Context, now time.Time) time.Duration {
 		c.look(now)
 		planned := c.plan(now)
 		sent := c.send(ctx)
+		c.rebalance(now)
 		c.ask(ctx)
 		if !planned && !sent {
 			break
@@ -153,6 +155,9 @@ func (c *Controller) next(now time.Time) time.Duration {
 	at(c.state.unblock)
 	at(c.state.refresh)
 	at(c.resumes())
+	if len(c.state.balanced) > 0 {
+		at(c.balancer.due)
+	}
 	for _, l := range c.losers {
 		at(l.at)
 	}
@@ -197,6 +202,10 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 	}
 	r := requestOf(i, &stored.Plan, c.state.snap.Nodes)
 	r.TemplateMiB = templateMiB(c.state.snap, &stored.Plan)
+	to := c.state.movesTo(i)
+	if to != "" {
+		r.Pinned = to
+	}
 	key.pinned = r.Pinned
 	if _, kept := c.state.kept[w.id]; kept {
 		key.alone = w.id
@@ -211,7 +220,11 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 		return
 	}
 	choice, unfit := c.state.place(r)
-	if unfit != nil {
+	switch {
+	case unfit != nil && to != "":
+		c.refuse(class, w, stuck(to, unfit), now)
+		return
+	case unfit != nil:
 		c.refuse(class, w, unfit, now)
 		c.makeRoom(class, r.Plan, now)
 		return

@@ -125,6 +125,7 @@ func (s *state) keeps(e *entry) (touches []string, ok bool) {
 func (s *state) setBudgets() {
 	for name, g := range s.snap.Groups.All() {
 		s.ledger.SetGroup(name, budget.TermsOf(&g.Spec))
+		s.balance(name, g)
 	}
 	for _, q := range s.snap.Quotas.All() {
 		s.ledger.SetQuota(q)
@@ -135,7 +136,9 @@ func (s *state) setBudgets() {
 func (s *state) setGroup(c *view.Change) {
 	s.room++
 	name := fleet.GroupName(c.Key[0])
-	if g, ok := c.After.(*fleet.Group); ok {
+	g, ok := c.After.(*fleet.Group)
+	s.balance(name, g)
+	if ok {
 		s.ledger.SetGroup(name, budget.TermsOf(&g.Spec))
 	} else {
 		s.ledger.RemoveGroup(name)

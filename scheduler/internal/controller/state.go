@@ -28,6 +28,8 @@ type state struct {
 	lanes   map[fleet.NodeID]*lane
 	// kept is room that is being made for instances that wait. The model is charged with it.
 	kept map[fleet.InstanceID]place.Hold
+	// balanced are the groups that allow moves.
+	balanced map[fleet.GroupName]struct{}
 	// queued is how many of the assumed were not sent yet.
 	queued int
 	// room counts changes that may make something fit; reopened is the count up to
@@ -43,7 +45,7 @@ func newState() *state {
 	return &state{
 		model: place.NewModel(), ledger: budget.NewLedger(), waiters: map[fleet.InstanceID]*waiter{}, classes: map[classKey]*class{},
 		aside: map[fleet.GroupName]map[*waiter]struct{}{}, assumed: map[fleet.InstanceID]*entry{},
-		lanes: map[fleet.NodeID]*lane{}, kept: map[fleet.InstanceID]place.Hold{}, room: 1,
+		lanes: map[fleet.NodeID]*lane{}, kept: map[fleet.InstanceID]place.Hold{}, balanced: map[fleet.GroupName]struct{}{}, room: 1,
 	}
 }
 

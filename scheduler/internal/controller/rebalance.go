@@ -1,0 +1,171 @@
+package controller
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/scheduler/internal/place"
+	"github.com/orreryhq/orrery/scheduler/internal/rebalance"
+)
+
+const (
+	// movesKey names the quota-allocs record that every transaction of moves touches, so
+	// that all schedulers together keep to the number that may be under way.
+	movesKey = ".moves"
+	// rebalanceEvery and rebalanceRest are how often moves are looked for at most: so
+	// much time after the last look, and so many times as long as that took.
+	rebalanceEvery, rebalanceRest = time.Second, 20
+)
+
+// balancer decides about moves from time to time, if any group allows them.
+type balancer struct {
+	// due is when to look next.
+	due time.Time
+	// tried are the instances that were to be moved, and when.
+	tried map[fleet.InstanceID]time.Time
+}
+
+// rebalance asks for moves, when it is time to and something is to be gained.
+func (c *Controller) rebalance(now time.Time) {
+	if len(c.state.balanced) == 0 || now.Before(c.balancer.due) || !c.mayAsk(now) {
+		return
+	}
+	began := time.Now()
+	limits := rebalance.DefaultLimits()
+	for id, at := range c.balancer.tried {
+		if now.Sub(at) >= limits.Quiet {
+			delete(c.balancer.tried, id)
+		}
+	}
+	instances := c.movable()
+	if len(instances) > 0 {
+		in := rebalance.Input{Instances: instances, Limits: limits, Fits: c.state.fitsOn}
+		in.Nodes, in.UnderWay = c.state.uses()
+		if moves := rebalance.Moves(in, now); len(moves) > 0 {
+			c.evictor.next = &asking{txn: c.moves(moves, now)}
+		}
+	}
+	c.balancer.due = now.Add(max(rebalanceEvery, rebalanceRest*time.Since(began)))
+}
+
+// movable are the instances of owned groups that may be moved.
+func (c *Controller) movable() (out []rebalance.Instance) {
+	for name := range c.state.balanced {
+		g, ok := c.state.snap.Groups.Get(name)
+		_, ours := c.own.Fence(name)
+		if !ok || !ours || g.Spec.Maintenance.On || g.Spec.Scaling.Mode == fleet.ScalingManual || g.Deleting {
+			continue
+		}
+		s := &g.Spec
+		if _, no := c.state.ledger.Ask(name, s.Resources); no != nil { // there would be one more for a while
+			continue
+		}
+		for i := range c.state.snap.GroupInstances(name) {
+			if i.HoldsNode() && i.State() == fleet.Online && i.Intent.ReplacedBy == "" && c.state.mayGo(i, g) {
+				out = append(out, rebalance.Instance{ID: i.Intent.ID, Node: i.Placement.Node, Resources: i.Placement.Resources, MovedAt: c.movedAt(i)})
+			}
+		}
+	}
+	return out
+}
+
+// movedAt is when an instance was moved last, or was to be; zero when never.
+func (c *Controller) movedAt(i *fleet.Instance) time.Time {
+	if at, ok := c.balancer.tried[i.Intent.ID]; ok {
+		return at
+	}
+	if i.Intent.Reason == fleet.ReasonRebalanced {
+		return i.Intent.GenerationAt
+	}
+	return time.Time{}
+}
+
+// uses are the nodes as they will be once the moves under way have ended, and how many those are.
+func (s *state) uses() (nodes []rebalance.Node, underWay int) {
+	change := map[fleet.NodeID]fleet.Resources{}
+	for id, e := range s.snap.Evictions.All() {
+		if e.Reason != fleet.ReasonRebalanced {
+			continue
+		}
+		underWay++
+		i, ok := s.snap.Instances.Get(id)
+		if !ok || !i.HoldsNode() {
+			continue
+		}
+		change[i.Placement.Node] = change[i.Placement.Node].Sub(i.Placement.Resources)
+		if second, ok := s.snap.Instances.Get(i.Intent.ReplacedBy); !ok || !second.HoldsNode() {
+			change[e.To] = change[e.To].Add(i.Placement.Resources)
+		}
+	}
+	for id, n := range s.ledger.Nodes() {
+		nodes = append(nodes, rebalance.Node{
+			ID: id, Usable: n.Usable, Capacity: n.Capacity,
+			Used: fleet.Resources{MemoryMiB: n.Held.MemoryMiB, CPU: n.Held.CPU}.Add(change[id]),
+		})
+	}
+	return nodes, underWay
+}
+
+// fitsOn reports whether another instance like one would fit on a node.
+func (s *state) fitsOn(id fleet.InstanceID, n fleet.NodeID) bool {
+	i, ok := s.snap.Instances.Get(id)
+	if !ok {
+		return false
+	}
+	stored, ok := s.snap.Plans.Get(i.Placement.Plan)
+	return ok && s.model.FitsWithout(&place.Request{ID: id, Group: i.Intent.Group, Plan: &stored.Plan, TemplateMiB: templateMiB(s.snap, &stored.Plan)}, n, nil)
+}
+
+// moves asks that instances move, on the condition that each is as it was judged and
+// that nobody else asked for moves since.
+func (c *Controller) moves(moves []rebalance.Move, now time.Time) store.Txn {
+	var rev int64
+	if a, ok := c.state.snap.QuotaAllocs.Get(movesKey); ok {
+		rev = a.ModRev
+	}
+	t := store.Txn{Writes: []store.Write{touchBudget(movesKey, rev)}}
+	fences := map[string]bool{}
+	if c.balancer.tried == nil {
+		c.balancer.tried = map[fleet.InstanceID]time.Time{}
+	}
+	for _, m := range moves {
+		i, _ := c.state.snap.Instances.Get(m.Instance)
+		f, _ := c.own.Fence(i.Intent.Group)
+		if !fences[f.Key()] {
+			fences[f.Key()] = true
+			t.Fences = append(t.Fences, f)
+		}
+		c.balancer.tried[m.Instance] = now
+		t.Guards = append(append(t.Guards, unchanged(i)...), c.state.reportUnchanged(m.From))
+		t.Writes = append(t.Writes, store.Create(store.EvictionKey(m.Instance), fleet.Eviction{
+			Instance: m.Instance, Generation: i.Intent.Generation, Node: m.From, To: m.To, Reason: fleet.ReasonRebalanced, At: now.UTC(),
+			Message: fmt.Sprintf("%s moves from %s, which is %.0f %% used, to %s, which is %.0f %% used", i.Intent.Name, m.From, 100*m.FromUse, m.To, 100*m.ToUse),
+		}))
+	}
+	return t
+}
+
+// balance takes in whether a group allows moves.
+func (s *state) balance(name fleet.GroupName, g *fleet.Group) {
+	if g != nil && g.Spec.Rebalance {
+		s.balanced[name] = struct{}{}
+	} else {
+		delete(s.balanced, name)
+	}
+}
+
+// movesTo is the node that an instance was made for, in the place of one that leaves
+// another node; empty when it was not.
+func (s *state) movesTo(i *fleet.Instance) fleet.NodeID {
+	if e, ok := s.snap.Evictions.Get(i.Intent.Replaces); ok && e.Reason == fleet.ReasonRebalanced && i.Intent.Reason == fleet.ReasonRebalanced {
+		return e.To
+	}
+	return ""
+}
+
+// stuck is the verdict about one that is to move to a node and does not fit there now.
+func stuck(to fleet.NodeID, u *place.Unfit) *place.Unfit {
+	return &place.Unfit{Reason: fleet.ReasonNoNodeFits, Message: fmt.Sprintf("it is to move to %s, which cannot take it now: %s", to, u.Message), Lost: u.Lost, Nodes: u.Nodes}
+}
