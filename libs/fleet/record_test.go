@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"testing"
 	"time"
 
@@ -47,6 +48,18 @@ func TestAPlacementIsWrittenAndReadAsEncodingJSONDoes(t *testing.T) {
 			t.Fatalf("cannot read its own %s", want)
 		}
 	})
+}
+
+// A field that AppendRecord does not know would be lost in silence.
+func TestEveryFieldOfAPlacementIsWritten(t *testing.T) {
+	var fields []string
+	for f := range reflect.TypeFor[fleet.Placement]().Fields() {
+		fields = append(fields, f.Name)
+	}
+	known := []string{"Rev", "Instance", "Name", "Group", "Node", "Generation", "Plan", "Resources", "Port", "Ports", "Values", "Epoch", "PlacedAt", "Score"}
+	if diff := cmp.Diff(known, fields); diff != "" {
+		t.Errorf("write and read it in record.go, draw it in anyPlacement, and name it here:\n%s", diff)
+	}
 }
 
 func TestAnOrdinaryPlacementIsPlain(t *testing.T) {
