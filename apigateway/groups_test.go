@@ -20,6 +20,9 @@ func TestAGroupOfANameAloneHasTheDefaults(t *testing.T) {
 		"portRangeStart": 30000, "portRangeEnd": 30100, "startupTimeoutSeconds": 120, "shutdownGraceSeconds": 30,
 		"maxLifetimeSeconds": 0, "static": false, "memoryMb": 1024, "cpuReservation": 0, "diskReservationMb": 0,
 		"updateStrategy": "ROLLING", "motdMode": "STATIC", "motdIntervalSeconds": 30, "templates": []string{}, "env": map[string]any{},
+		"nodePreferences": []any{}, "spreadMaxSkew": 0, "maxPerNode": 0, "exclusiveNode": false, "placementProfile": "balanced",
+		"placementWeights": map[string]any{}, "labels": map[string]any{}, "preempts": false, "rebalance": false, "message": "",
+		"quota": map[string]any{"memoryMb": 0, "cpu": 0, "instances": 0}, "reserved": map[string]any{"memoryMb": 0, "cpu": 0, "instances": 0},
 		"runtime": "process", "nodes": []string{"*"}, "stopCommand": "stop", "stopSignal": "TERM", "readiness": map[string]any{"type": "none"},
 		"onCrash": "replace", "maintenance": false, "runningInstances": 0, "totalPlayers": 0, "revision": 1, "paused": false,
 		"runtimeTarget": map[string]any{"platform": "PAPER", "platformVersion": "", "family": "SERVER"}, "warmPoolMinPrepared": 0,
@@ -55,7 +58,10 @@ const full = `{"name":"full","parent":"base","platform":"VELOCITY","platformVers
 	"warmPoolMinPrepared":1,"maxPlayers":7,"fallbackGroup":"base","defaultGroup":true,"bedrockProxyGroup":"base","memoryMb":99,"cpu":150,
 	"cpuReservation":1.5,"cpuLimit":200,"diskReservationMb":5,"portRangeStart":1,"portRangeEnd":65535,
 	"additionalPorts":[{"name":"query","protocol":"udp","start":5000,"end":5010}],"hostAddress":"h.example","nodes":["node-1","node-2"],
-	"nodeAffinity":["ssd"],"nodeAntiAffinity":["old=1"],"spreadConstraint":"rack","templates":["a","g/b"],
+	"nodeAffinity":["ssd"],"nodeAntiAffinity":["old=1"],"spreadConstraint":"rack",
+	"nodePreferences":[{"label":"ssd","weight":50},{"label":"rack in (a, b)","weight":-100}],"spreadMaxSkew":2,"maxPerNode":3,"exclusiveNode":true,
+	"placementProfile":"pack","placementWeights":{"warm":0.5,"packed":0},"labels":{"tenant":"acme"},"quota":{"memoryMb":4096,"cpu":400,"instances":4},
+	"reserved":{"memoryMb":1024,"cpu":100,"instances":1},"preempts":true,"rebalance":true,"templates":["a","g/b"],
 	"templateInstallationConfig":{"allOf":[{"name":"a","group":"default","storage":"local","priority":3},{"name":"b","group":"g","storage":"s3","priority":1}],
 	"allInGroups":["g"],"oneOf":[{"name":"a","group":"default","storage":"local","priority":0}],"oneInGroups":["g"],"onTemplatePasteOverridePresentFiles":false},
 	"fileModifications":["*.yml"],"env":{"A":"1","B":""},"variableValues":{"x":"y"},"instanceGroups":["q"],"static":true,
@@ -88,7 +94,7 @@ func TestEveryFieldComesBackAsItWasSent(t *testing.T) {
 			t.Errorf("%s: %s", k, diff)
 		}
 	}
-	for _, k := range []string{"runningInstances", "totalPlayers", "runtimeTarget", "revision", "createdAt", "updatedAt", "paused", "crashLoop"} {
+	for _, k := range []string{"runningInstances", "totalPlayers", "runtimeTarget", "revision", "createdAt", "updatedAt", "paused", "crashLoop", "held", "message"} {
 		if _, ok := got[k]; !ok {
 			t.Errorf("%s is missing", k)
 		}
@@ -129,6 +135,12 @@ func TestAPatchChangesWhatItSaysAndNothingElse(t *testing.T) {
 	patch(`{"CPU":40}`).is("cpu", 40).is("cpuReservation", 0.4)
 	patch(`{"templates":["g/b"]}`).is("templates", []string{"g/b"}).is("templateInstallationConfig.allInGroups", []string{"g"})
 	patch(`{"templateInstallationConfig":{"allOf":[{"name":"a"}]}}`).is("templates", []string{"a"}).is("templateInstallationConfig.allInGroups", []string{"g"})
+	patch(`{"quota":{"memoryMb":null,"cpu":500}}`).is("quota", map[string]any{"memoryMb": 0, "cpu": 500, "instances": 4})
+	patch(`{"quota":null}`).is("quota", map[string]any{"memoryMb": 0, "cpu": 0, "instances": 0}).is("reserved.instances", 1)
+	patch(`{"labels":{"tenant":null,"tier":"1"}}`).is("labels", map[string]string{"tier": "1"})
+	patch(`{"placementWeights":{"warm":null,"own":2}}`).is("placementWeights", map[string]any{"own": 2, "packed": 0})
+	patch(`{"placementProfile":null,"nodePreferences":[{"label":"!old","weight":1}]}`).is("placementProfile", "balanced").
+		is("nodePreferences", []map[string]any{{"label": "!old", "weight": 1}}).is("spreadMaxSkew", 2)
 	patch(`{"nodes":["*"]}`).is("nodes", []string{"*"}).is("command", "./run %PORT%")
 }
 
@@ -330,6 +342,29 @@ func TestBadInputIsRefusedByNameAndLeavesNoTrace(t *testing.T) {
 		{"more nodes than can be meant", `{"name":"x","nodes":["n"` + strings.Repeat(`,"n"`, 256) + `]}`, 422, "nodes"},
 		{"no nodes", `{"name":"x","nodes":[]}`, 422, "nodes"},
 		{"a node that cannot be", `{"name":"x","nodes":["a/b"]}`, 422, "nodes"},
+		{"a label that is no expression", `{"name":"x","nodeAffinity":["ssd","rack in (a"]}`, 422, "nodeAffinity[1]"},
+		{"where the label goes wrong", `{"name":"x","nodeAffinity":["rack in (a"]}`, 422, "at character 11"},
+		{"a label to avoid that is no expression", `{"name":"x","nodeAntiAffinity":["=x"]}`, 422, "nodeAntiAffinity[0]"},
+		{"a preferred label that is no expression", `{"name":"x","nodePreferences":[{"label":"a b","weight":1}]}`, 422, "at character 3"},
+		{"a preference past all weights", `{"name":"x","nodePreferences":[{"label":"a","weight":101}]}`, 422, "nodePreferences[0].weight"},
+		{"a preference below all weights", `{"name":"x","nodePreferences":[{"label":"a","weight":-101}]}`, 422, "nodePreferences[0].weight"},
+		{"half a preference", `{"name":"x","nodePreferences":[{"label":"a","weight":0.5}]}`, 400, "weight"},
+		{"a preference of nothing", `{"name":"x","nodePreferences":[{"weight":1}]}`, 422, "nodePreferences[0].label"},
+		{"a skew over no label", `{"name":"x","spreadMaxSkew":1}`, 422, "spreadMaxSkew"},
+		{"a negative skew", `{"name":"x","spreadConstraint":"rack","spreadMaxSkew":-1}`, 422, "spreadMaxSkew"},
+		{"fewer than none on a node", `{"name":"x","maxPerNode":-1}`, 422, "maxPerNode"},
+		{"an unknown profile", `{"name":"x","placementProfile":"best"}`, 422, "placementProfile"},
+		{"a weight of nothing known", `{"name":"x","placementWeights":{"luck":1}}`, 422, "luck"},
+		{"a negative weight", `{"name":"x","placementWeights":{"memory":-1}}`, 422, "placementWeights"},
+		{"a weight past all bounds", `{"name":"x","placementWeights":{"memory":1e300}}`, 422, "placementWeights"},
+		{"a weight that is a word", `{"name":"x","placementWeights":{"memory":"much"}}`, 400, "placementWeights"},
+		{"a label no group can have", `{"name":"x","labels":{"a b":"c"}}`, 422, "labels"},
+		{"a negative quota", `{"name":"x","quota":{"memoryMb":-1}}`, 422, "quota.memoryMb"},
+		{"a quota past all bounds", `{"name":"x","quota":{"cpu":2000000000}}`, 422, "quota.cpu"},
+		{"a quota of something else", `{"name":"x","quota":{"players":5}}`, 400, "players"},
+		{"a negative reservation", `{"name":"x","reserved":{"instances":-1}}`, 422, "reserved.instances"},
+		{"more reserved than allowed", `{"name":"x","quota":{"instances":2},"reserved":{"instances":3}}`, 422, "reserved"},
+		{"a word for rebalance", `{"name":"x","rebalance":"yes"}`, 400, "rebalance"},
 		{"nothing to run", `{"name":"x","jarFile":""}`, 422, "command"},
 		{"itself as parent", `{"name":"x","parent":"x"}`, 422, "parent"},
 		{"itself as dependency", `{"name":"x","dependsOn":["x"]}`, 422, "dependsOn"},
@@ -396,4 +431,16 @@ func TestAGroupIsTheSameInBothDialects(t *testing.T) {
 		is("shutdownGraceSeconds", 3).is("portRangeStart", 5).is("variableValues", map[string]string{"a": "b"}).is("nodes", []string{"node-1"})
 	s.group("newer", map[string]any{"memoryMb": 7, "env": map[string]string{"A": "1"}})
 	s.do("GET", "/api/configurations/newer", nil).want(200).is("ramMB", 7).is("environmentVariables", map[string]string{"A": "1"})
+}
+
+func TestAQuotaBelowWhatIsHeldIsAcceptedAndExplained(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", map[string]any{"memoryMb": 64})
+	id := s.start("lobby")
+	s.hold(id, "node-1", fleet.Resources{MemoryMiB: 64})
+	s.do("GET", "/api/v1/groups/lobby", nil).want(200).is("held", map[string]int{"memoryMb": 64, "cpu": 0, "instances": 1}).is("message", "")
+	s.do("PATCH", "/api/v1/groups/lobby?dryRun=true", `{"quota":{"memoryMb":63}}`).want(200).naming("64 of at most 63 MiB")
+	s.do("PATCH", "/api/v1/groups/lobby", `{"quota":{"memoryMb":63}}`).want(200).naming("64 of at most 63 MiB")
+	s.do("PATCH", "/api/v1/groups/lobby", `{"quota":{"memoryMb":64}}`).want(200).is("message", "")
 }

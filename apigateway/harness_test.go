@@ -367,6 +367,16 @@ func (s *site) start(group string) fleet.InstanceID {
 	return fleet.InstanceID(uid)
 }
 
+// hold places an instance on a node with what it takes there, running.
+func (s *site) hold(id fleet.InstanceID, node fleet.NodeID, takes fleet.Resources) {
+	s.t.Helper()
+	s.status(id, node, fleet.Status{State: fleet.Online})
+	i, _ := s.view.Snapshot().Instances.Get(id)
+	p := *i.Placement
+	p.Resources = takes
+	s.commit(store.Replace(store.PlacementKey(node, id), p, p.ModRev))
+}
+
 // status places an instance on a node and reports a state, as scheduler and agent would.
 func (s *site) status(id fleet.InstanceID, node fleet.NodeID, st fleet.Status) {
 	s.t.Helper()

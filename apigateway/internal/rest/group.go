@@ -49,6 +49,7 @@ type groupFields struct {
 	NodeAffinity     *[]string `json:"nodeAffinity,omitempty"`
 	NodeAntiAffinity *[]string `json:"nodeAntiAffinity,omitempty"`
 	SpreadConstraint *string   `json:"spreadConstraint,omitempty"`
+	placingFields
 
 	Templates                  *[]string     `json:"templates,omitempty"`
 	TemplateInstallationConfig *installation `json:"templateInstallationConfig,omitempty"`
@@ -153,6 +154,8 @@ type readOnlyFields struct {
 	UpdatedAt        json.RawMessage `json:"updatedAt"`
 	Paused           json.RawMessage `json:"paused"`
 	CrashLoop        json.RawMessage `json:"crashLoop"`
+	Held             json.RawMessage `json:"held"`
+	Message          json.RawMessage `json:"message"`
 }
 
 // spec is what the fields make of a group: each given one, and the default of all others.
@@ -179,6 +182,7 @@ func (f groupFields) spec() (fleet.GroupSpec, error) {
 	set(&s.Where.Affinity, f.NodeAffinity)
 	set(&s.Where.AntiAffinity, f.NodeAntiAffinity)
 	set(&s.Where.Spread, f.SpreadConstraint)
+	f.placingFields.onto(&s)
 	set(&s.FileModifications, f.FileModifications)
 	s.Env, s.Variables = f.Env.given(), f.VariableValues.given()
 	set(&s.InstanceGroups, f.InstanceGroups)

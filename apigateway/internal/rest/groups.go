@@ -156,7 +156,9 @@ func (a *API) writeGroup(c *gin.Context, w operate.GroupWrite) {
 		return
 	}
 	if w.DryRun {
-		c.JSON(http.StatusOK, rehearsalOf(done))
+		out := rehearsalOf(done)
+		out.Message = groupOf(a.snapshot(), &done.After, a.cfg.Now()).Message
+		c.JSON(http.StatusOK, out)
 		return
 	}
 	status := http.StatusOK
@@ -178,6 +180,8 @@ type rehearsal struct {
 	// Start and Stop are the names of the instances that would be.
 	Start []string `json:"start"`
 	Stop  []string `json:"stop"`
+	// Message says what else would come of it; absent when nothing would.
+	Message string `json:"message,omitempty"`
 }
 
 func rehearsalOf(w operate.GroupWritten) rehearsal {

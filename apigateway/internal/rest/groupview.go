@@ -26,6 +26,10 @@ type group struct {
 	// Paused is true while nothing is started because the group crashed too often.
 	Paused    bool       `json:"paused"`
 	CrashLoop *crashLoop `json:"crashLoop"`
+	// Held is what the group's instances hold of nodes now.
+	Held budget `json:"held"`
+	// Message says what there is to say about that; empty when there is nothing.
+	Message string `json:"message"`
 }
 
 type runtimeTarget struct {
@@ -50,12 +54,17 @@ func groupOf(s *view.Snapshot, g *fleet.Group, now time.Time) group {
 		},
 		Revision: g.Revision, CreatedAt: g.CreatedAt, UpdatedAt: g.UpdatedAt,
 	}
+	var held fleet.Budget
 	for i := range s.GroupInstances(g.Name) {
 		if i.State() == fleet.Online {
 			out.RunningInstances++
 			out.TotalPlayers += reported(s, i).Players
 		}
+		if i.HoldsNode() {
+			held = held.Add(fleet.BudgetOf(i.Placement.Resources))
+		}
 	}
+	out.Held, out.Message = *budgetOf(held), overdrawn(held, g.Spec.Quota)
 	if loop, ok := s.CrashLoops.Get(g.Name); ok {
 		ends := loop.EndsAt(g)
 		out.Paused = now.Before(ends)
@@ -87,7 +96,8 @@ func fieldsOf(s fleet.GroupSpec) groupFields {
 		PortRangeStart: &s.Ports.Start, PortRangeEnd: &s.Ports.End, AdditionalPorts: additionalPortsOf(s.AdditionalPorts),
 		HostAddress: &s.HostAddress, Nodes: nodesOf(s.Where.Nodes),
 		NodeAffinity: list(s.Where.Affinity), NodeAntiAffinity: list(s.Where.AntiAffinity), SpreadConstraint: &s.Where.Spread,
-		Templates: new(templateNames(s.Templates.AllOf)), TemplateInstallationConfig: installationOf(s.Templates),
+		placingFields: placingOf(s),
+		Templates:     new(templateNames(s.Templates.AllOf)), TemplateInstallationConfig: installationOf(s.Templates),
 		FileModifications: list(s.FileModifications), Env: valuesOf(s.Env), VariableValues: valuesOf(s.Variables),
 		InstanceGroups: list(s.InstanceGroups),
 		Static:         &s.Static.Enabled, StaticInstanceNames: list(s.Static.InstanceNames), ProtectedPaths: list(s.Static.ProtectedPaths),

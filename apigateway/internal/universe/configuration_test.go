@@ -101,6 +101,15 @@ func TestSpecialReadings(t *testing.T) {
 		{"a field of the other dialect", `{"shutdownGraceSeconds":7,"readiness":{"type":"port"},"maxInstances":9}`, func(s fleet.GroupSpec) bool {
 			return s.Stop.GraceSeconds == 7 && s.Readiness.Type == fleet.ReadyPort && s.Scaling.Max == 9
 		}},
+		{"placing, in the words of the other dialect", `{"nodePreferences":[{"label":"ssd","weight":-5}],"spreadConstraint":"rack","spreadMaxSkew":1,"maxPerNode":2,
+			"exclusiveNode":true,"placementProfile":"pack","placementWeights":{"warm":1},"labels":{"a":"b"},"quota":{"memoryMb":3},
+			"reserved":{"cpu":4},"preempts":true,"rebalance":true}`, func(s fleet.GroupSpec) bool {
+			return cmp.Equal(s.Where, fleet.Where{
+				Nodes: s.Where.Nodes, Prefer: []fleet.Preference{{Label: "ssd", Weight: -5}}, Spread: "rack", MaxSkew: 1, MaxPerNode: 2,
+				Alone: true, Profile: fleet.ProfilePack, Weights: map[fleet.ScorePart]float64{fleet.ScoreWarm: 1},
+			}) && s.Labels["a"] == "b" && s.Quota.MemoryMiB == 3 && s.Reserved.CPU == 4 && s.Preempts && s.Rebalance
+		}},
+		{"the default profile has no name", `{"placementProfile":"balanced"}`, func(s fleet.GroupSpec) bool { return s.Where.Profile == "" }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if s := put(t, tc.body, nil); !tc.ok(s) {
@@ -137,6 +146,9 @@ func TestProblemsNameTheFieldOfThisDialect(t *testing.T) {
 		{`{"environmentVariables":{"LD_PRELOAD":"x"}}`, "environmentVariables", ""},
 		{`{"properties":{"a b":"x"}}`, "properties", ""},
 		{`{"nodes":["node-1","!"]}`, "nodes[1]", ""},
+		{`{"nodePreferences":[{"label":"a b"}]}`, "nodePreferences[0].label", ""},
+		{`{"placementWeights":{"luck":1}}`, "placementWeights", ""},
+		{`{"quota":{"memoryMb":-1}}`, "quota.memoryMb", ""},
 		{`{"fileModifications":["../x"]}`, "fileModifications[0]", ""},
 		{`{"additionalPorts":[{"port":0,"name":"q"}]}`, "additionalPorts[0].port", ""},
 		{`{"templateInstallationConfig":{"allOf":[{"name":"..","group":"g"}]}}`, "templateInstallationConfig.allOf[0]", ""},
@@ -187,6 +199,12 @@ func specs() *rapid.Generator[fleet.GroupSpec] {
 			s.Where.Nodes = append(s.Where.Nodes, fleet.NodeID(n))
 		}
 		s.Where.Affinity, s.Where.Spread = words.Draw(t, "affinity"), word.Draw(t, "spread")
+		s.Where.Prefer = []fleet.Preference{{Label: word.Draw(t, "preferred"), Weight: count.Draw(t, "weight")}}
+		s.Where.MaxSkew, s.Where.MaxPerNode, s.Where.Alone = count.Draw(t, "skew"), count.Draw(t, "per node"), rapid.Bool().Draw(t, "alone")
+		s.Where.Profile = rapid.SampledFrom([]fleet.Profile{"", fleet.ProfileSpread, fleet.ProfilePack}).Draw(t, "profile")
+		s.Where.Weights = map[fleet.ScorePart]float64{fleet.ScoreWarm: rapid.Float64Range(0, 10).Draw(t, "warm")}
+		s.Labels, s.Preempts, s.Rebalance = table.Draw(t, "labels"), rapid.Bool().Draw(t, "preempts"), rapid.Bool().Draw(t, "rebalance")
+		s.Quota, s.Reserved = fleet.Budget{MemoryMiB: count.Draw(t, "quota")}, fleet.Budget{Instances: count.Draw(t, "reserved")}
 		s.Scaling.Min, s.Scaling.Max = count.Draw(t, "min"), 100+count.Draw(t, "max")
 		s.Players.Max, s.Players.DefaultGroup = count.Draw(t, "players"), rapid.Bool().Draw(t, "default")
 		s.Templates = fleet.TemplateSelection{

@@ -29,6 +29,7 @@ type nativeFields struct {
 	NodeAffinity     *[]string `json:"nodeAffinity"`
 	NodeAntiAffinity *[]string `json:"nodeAntiAffinity"`
 	SpreadConstraint *string   `json:"spreadConstraint"`
+	placingFields
 
 	StaticInstanceNames *[]string `json:"staticInstanceNames"`
 	ProtectedPaths      *[]string `json:"protectedPaths"`
@@ -82,6 +83,7 @@ func (n nativeFields) onto(s *fleet.GroupSpec) {
 	set(&s.Where.Affinity, n.NodeAffinity)
 	set(&s.Where.AntiAffinity, n.NodeAntiAffinity)
 	set(&s.Where.Spread, n.SpreadConstraint)
+	n.placingFields.onto(s)
 	set(&s.Static.InstanceNames, n.StaticInstanceNames)
 	set(&s.Static.ProtectedPaths, n.ProtectedPaths)
 	n.life(s)
