@@ -22,7 +22,7 @@ func TestTheConfiguredPasswordIsTheAdmins(t *testing.T) {
 	s := newSite(t)
 	r := s.do("POST", "/api/v1/auth/login", map[string]string{"username": "Admin", "password": adminPassword}).want(200)
 	r.is("user.role", "ADMIN").is("user.username", "admin")
-	if list, _ := r.field("user.permissions").([]any); len(list) != 52 {
+	if list, _ := r.field("user.permissions").([]any); len(list) != 55 {
 		t.Errorf("%d permissions", len(list))
 	}
 	if !strings.HasPrefix(r.raw, `{"token":"`) {
@@ -157,7 +157,7 @@ func TestRolesMayDoWhatTheirTableSays(t *testing.T) {
 	s.group("lobby", nil)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	viewer, operator := s.user("vera", "VIEWER"), s.user("otto", "OPERATOR")
-	reads := []string{"/api/v1/groups", "/api/v1/services", "/api/v1/nodes", "/api/v1/templates", "/api/v1/overview", "/api/configurations", "/api/instances", "/api/cluster/nodes", "/api/templates"}
+	reads := []string{"/api/v1/groups", "/api/v1/services", "/api/v1/nodes", "/api/v1/quotas", "/api/v1/templates", "/api/v1/overview", "/api/configurations", "/api/instances", "/api/cluster/nodes", "/api/templates"}
 	for _, path := range reads {
 		viewer.do("GET", path, nil).want(200)
 	}
@@ -169,7 +169,10 @@ func TestRolesMayDoWhatTheirTableSays(t *testing.T) {
 		{"POST", "/api/v1/groups/lobby/start", ``},
 		{"POST", "/api/v1/groups/lobby/scale", `{"targetInstances":1}`},
 		{"POST", "/api/v1/nodes/node-1/cordon", ``},
+		{"PATCH", "/api/v1/nodes/node-1", `{"labels":{"a":"b"}}`},
 		{"DELETE", "/api/v1/nodes/node-1", ``},
+		{"PUT", "/api/v1/quotas/acme", `{"selector":{"tenant":"acme"},"limit":{"instances":1}}`},
+		{"DELETE", "/api/v1/quotas/acme", ``},
 		{"POST", "/api/v1/api-tokens", `{"name":"x"}`},
 		{"PUT", "/api/configurations/lobby", `{}`},
 		{"DELETE", "/api/configurations/lobby", ``},
@@ -185,6 +188,8 @@ func TestRolesMayDoWhatTheirTableSays(t *testing.T) {
 	viewer.do("GET", "/api/v1/audit", nil).want(403)
 	operator.do("PATCH", "/api/v1/groups/lobby", `{"maxPlayers":5}`).want(200)
 	operator.do("DELETE", "/api/v1/groups/lobby", nil).want(403)
+	operator.do("PATCH", "/api/v1/nodes/node-1", `{"labels":{"a":"b"}}`).want(200)
+	operator.do("PUT", "/api/v1/quotas/acme", `{"selector":{"tenant":"acme"},"limit":{"instances":1}}`).want(403)
 	operator.do("POST", "/api/v1/api-tokens", `{"name":"x"}`).want(403)
 }
 

@@ -11,6 +11,7 @@ type Permission string
 // The permissions, in the order they are shown.
 const (
 	NodesView         Permission = "nodes.view"
+	NodesUpdate       Permission = "nodes.update"
 	NodesDrain        Permission = "nodes.drain"
 	NodesRevokeCert   Permission = "nodes.revoke-cert"
 	NodesShutdown     Permission = "nodes.shutdown"
@@ -19,6 +20,8 @@ const (
 	GroupsUpdate      Permission = "groups.update"
 	GroupsDelete      Permission = "groups.delete"
 	GroupsStart       Permission = "groups.start"
+	QuotasView        Permission = "quotas.view"
+	QuotasManage      Permission = "quotas.manage"
 	InstancesView     Permission = "instances.view"
 	InstancesStop     Permission = "instances.stop"
 	InstancesCommand  Permission = "instances.command"
@@ -76,7 +79,7 @@ const (
 // cluster.manage, which is given on purpose only.
 var roles = map[string][]Permission{
 	RoleAdmin: {
-		NodesView, NodesDrain, NodesRevokeCert, NodesShutdown, GroupsView, GroupsCreate, GroupsUpdate, GroupsDelete,
+		NodesView, NodesUpdate, NodesDrain, NodesRevokeCert, NodesShutdown, QuotasView, QuotasManage, GroupsView, GroupsCreate, GroupsUpdate, GroupsDelete,
 		GroupsStart, InstancesView, InstancesStop, InstancesCommand, InstancesDelete, InstancesConsole, PlayersView,
 		PlayersTransfer, NetworksView, NetworksCreate, NetworksUpdate, NetworksDelete, TemplatesView, TemplatesCreate,
 		TemplatesUpdate, TemplatesDelete, CrashesView, ShareInvoke, ShareRevoke, TokensView, TokensCreate,
@@ -86,13 +89,13 @@ var roles = map[string][]Permission{
 		ClusterConfigEdit,
 	},
 	RoleOperator: {
-		NodesView, NodesDrain, GroupsView, GroupsCreate, GroupsUpdate, GroupsStart, InstancesView, InstancesStop,
+		NodesView, NodesUpdate, NodesDrain, QuotasView, GroupsView, GroupsCreate, GroupsUpdate, GroupsStart, InstancesView, InstancesStop,
 		InstancesCommand, InstancesConsole, PlayersView, PlayersTransfer, NetworksView, NetworksCreate, NetworksUpdate,
 		TemplatesView, TemplatesCreate, TemplatesUpdate, CrashesView, ShareInvoke, ShareRevoke, TokensView,
 		ModulesView, CatalogView, MetricsView, EventsStream, EventsView,
 	},
 	RoleViewer: {
-		NodesView, GroupsView, InstancesView, InstancesConsole, PlayersView, NetworksView, TemplatesView, CrashesView,
+		NodesView, QuotasView, GroupsView, InstancesView, InstancesConsole, PlayersView, NetworksView, TemplatesView, CrashesView,
 		ModulesView, CatalogView, MetricsView, EventsStream, EventsView,
 	},
 }

@@ -78,9 +78,15 @@ func (a *API) Mount(r gin.IRoutes) {
 
 	r.GET("/api/v1/nodes", a.listNodes)
 	r.GET("/api/v1/nodes/:id", a.getNode)
+	r.PATCH("/api/v1/nodes/:id", a.patchNode)
 	r.DELETE("/api/v1/nodes/:id", a.deleteNode)
 	r.POST("/api/v1/nodes/:id/cordon", a.cordon)
 	r.POST("/api/v1/nodes/:id/uncordon", a.uncordon)
+
+	r.GET("/api/v1/quotas", a.listQuotas)
+	r.GET("/api/v1/quotas/:name", a.getQuota)
+	r.PUT("/api/v1/quotas/:name", a.putQuota)
+	r.DELETE("/api/v1/quotas/:name", a.deleteQuota)
 
 	r.GET("/api/v1/templates", a.listTemplates)
 	r.GET("/api/v1/templates/:name", a.getTemplate)

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -97,7 +99,7 @@ func (a *API) patchGroup(c *gin.Context) {
 	if !sameName(c, b.Name) {
 		return
 	}
-	patch, err := patchOf(raw)
+	patch, err := patchOf(raw, slices.Collect(maps.Keys(asMap(fieldsOf(fleet.DefaultSpec()))))...)
 	if err != nil {
 		server.Fail(c, err)
 		return
@@ -115,16 +117,15 @@ func (a *API) patchGroup(c *gin.Context) {
 }
 
 // patchOf are the fields of a body that can be written, under their exact names.
-func patchOf(raw []byte) (map[string]any, error) {
+func patchOf(raw []byte, names ...string) (map[string]any, error) {
 	body, out := map[string]any{}, map[string]any{}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	if err := dec.Decode(&body); err != nil {
 		return nil, &errs.Error{Kind: errs.Malformed, Message: "the body must be a JSON object", Err: err}
 	}
-	known := asMap(fieldsOf(fleet.DefaultSpec()))
 	for given, v := range body {
-		for name := range known {
+		for _, name := range names {
 			if strings.EqualFold(given, name) {
 				out[name] = v
 			}

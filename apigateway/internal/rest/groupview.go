@@ -182,7 +182,12 @@ func diff(before *fleet.GroupSpec, after fleet.GroupSpec) []fieldChange {
 	if before != nil {
 		from = *before
 	}
-	a, b := asMap(fieldsOf(from)), asMap(fieldsOf(after))
+	return differences(fieldsOf(from), fieldsOf(after))
+}
+
+// differences lists the fields in which two views differ, in order of name.
+func differences(from, to any) []fieldChange {
+	a, b := asMap(from), asMap(to)
 	out := []fieldChange{}
 	for _, k := range slices.Sorted(maps.Keys(b)) {
 		if !equalJSON(a[k], b[k]) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -15,29 +16,38 @@ import (
 
 // node is a node as this dialect shows it.
 type node struct {
-	ID             fleet.NodeID        `json:"id"`
-	NodeID         fleet.NodeID        `json:"nodeId"`
-	Address        string              `json:"address"`
-	Type           string              `json:"type"`
-	Status         string              `json:"status"`
-	Cordoned       bool                `json:"cordoned"`
-	CPUUsage       float64             `json:"cpuUsage"` // 0..1
-	TotalMemoryMb  int                 `json:"totalMemoryMb"`
-	UsedMemoryMb   int                 `json:"usedMemoryMb"`
-	FreeDiskMb     int                 `json:"freeDiskMb"`
-	TotalDiskMb    int                 `json:"totalDiskMb"`
-	InstanceCount  int                 `json:"instanceCount"`
-	ConnectedSince *time.Time          `json:"connectedSince"`
-	LastHeartbeat  *time.Time          `json:"lastHeartbeat"`
-	FirstSeen      time.Time           `json:"firstSeen"`
-	LastSeen       *time.Time          `json:"lastSeen"`
-	Labels         map[string]string   `json:"labels"`
-	HostInfo       hostInfo            `json:"hostInfo"`
-	Version        string              `json:"version"`
-	TotalCPU       int                 `json:"totalCpu"` // hundredths of a core
-	Reserved       reserved            `json:"reserved"`
-	Runtimes       []fleet.NodeRuntime `json:"runtimes"`
-	Instances      []instance          `json:"instances,omitempty"` // of a single node only
+	ID             fleet.NodeID      `json:"id"`
+	NodeID         fleet.NodeID      `json:"nodeId"`
+	Address        string            `json:"address"`
+	Type           string            `json:"type"`
+	Status         string            `json:"status"`
+	Cordoned       bool              `json:"cordoned"`
+	CPUUsage       float64           `json:"cpuUsage"` // 0..1
+	TotalMemoryMb  int               `json:"totalMemoryMb"`
+	UsedMemoryMb   int               `json:"usedMemoryMb"`
+	FreeDiskMb     int               `json:"freeDiskMb"`
+	TotalDiskMb    int               `json:"totalDiskMb"`
+	InstanceCount  int               `json:"instanceCount"`
+	ConnectedSince *time.Time        `json:"connectedSince"`
+	LastHeartbeat  *time.Time        `json:"lastHeartbeat"`
+	FirstSeen      time.Time         `json:"firstSeen"`
+	LastSeen       *time.Time        `json:"lastSeen"`
+	Labels         map[string]string `json:"labels"`
+	HostInfo       hostInfo          `json:"hostInfo"`
+	Version        string            `json:"version"`
+	TotalCPU       int               `json:"totalCpu"` // hundredths of a core
+	// Capacity is what the agent reports, Effective what of it instances may reserve
+	// under Room, Reserved what they do.
+	Capacity  amount   `json:"capacity"`
+	Effective amount   `json:"effectiveCapacity"`
+	Reserved  amount   `json:"reserved"`
+	Room      nodeRoom `json:"room"`
+	// WarmTemplates are wholly in the node's cache.
+	WarmTemplates []warmTemplate `json:"warmTemplates"`
+	// Message says what is wrong with the node's capacity; empty when nothing is.
+	Message   string              `json:"message"`
+	Runtimes  []fleet.NodeRuntime `json:"runtimes"`
+	Instances []instance          `json:"instances,omitempty"` // of a single node only
 }
 
 type hostInfo struct {
@@ -48,15 +58,23 @@ type hostInfo struct {
 	LogicalCores int    `json:"cpuLogicalCores"`
 }
 
-// reserved is what placements hold of the node.
-type reserved struct {
+// amount is what a node has or gives.
+type amount struct {
 	MemoryMb int `json:"memoryMb"`
-	CPU      int `json:"cpu"`
+	CPU      int `json:"cpu"` // hundredths of a core
 	DiskMb   int `json:"diskMb"`
 }
 
-// nodeOf shows a node as a snapshot has it.
-func nodeOf(s *view.Snapshot, n *fleet.Node) node {
+func amountOf(r fleet.Resources) amount { return amount{r.MemoryMiB, r.CPU, r.DiskMiB} }
+
+// warmTemplate is a template version; its name is known while it is the current one.
+type warmTemplate struct {
+	Digest   string `json:"digest"`
+	Template string `json:"template,omitempty"`
+}
+
+// nodeOf shows a node as a snapshot has it; templates are the current ones by digest.
+func nodeOf(s *view.Snapshot, n *fleet.Node, templates map[string]string) node {
 	out := node{
 		ID: n.ID, NodeID: n.ID, Address: n.Address, Type: "DISCONNECTED", Status: "OFFLINE",
 		TotalMemoryMb: n.Capacity.MemoryMiB, TotalCPU: n.Capacity.CPU, TotalDiskMb: n.Capacity.DiskMiB, FirstSeen: n.JoinedAt,
@@ -66,10 +84,7 @@ func nodeOf(s *view.Snapshot, n *fleet.Node) node {
 			CPUModel: n.Host.CPUModel, LogicalCores: n.Host.LogicalCores,
 		},
 	}
-	for k, v := range n.Labels {
-		out.Labels[k] = v
-	}
-	out.addDesired(s, n.ID)
+	out.addDesired(s, n)
 	if session, alive := s.NodeSessions.Get(n.ID); alive {
 		out.Type, out.Status, out.ConnectedSince = "CONNECTED", "ONLINE", &session.StartedAt
 		if out.Cordoned {
@@ -83,11 +98,12 @@ func nodeOf(s *view.Snapshot, n *fleet.Node) node {
 			held = held.Add(i.Placement.Resources)
 		}
 	}
-	out.Reserved = reserved{MemoryMb: held.MemoryMiB, CPU: held.CPU, DiskMb: held.DiskMiB}
+	out.Reserved = amountOf(held)
 	out.UsedMemoryMb = held.MemoryMiB
 	if r, ok := s.Reports.Get(n.ID); ok {
 		out.CPUUsage, out.UsedMemoryMb, out.FreeDiskMb = r.CPU, r.MemoryMiB, r.DiskFreeMiB
 		out.LastHeartbeat, out.LastSeen = &r.At, &r.At
+		out.WarmTemplates = named(r.Warm, templates)
 		if r.DiskMiB > 0 {
 			out.TotalDiskMb = r.DiskMiB
 		}
@@ -95,24 +111,46 @@ func nodeOf(s *view.Snapshot, n *fleet.Node) node {
 	return out
 }
 
-// addDesired adds the operator's wishes.
-func (out *node) addDesired(s *view.Snapshot, id fleet.NodeID) {
-	d, ok := s.NodesDesired.Get(id)
-	if !ok {
-		return
-	}
-	out.Cordoned = d.Cordoned
-	for k, v := range d.Labels {
+// addDesired adds the operator's wishes and what follows from them.
+func (out *node) addDesired(s *view.Snapshot, n *fleet.Node) {
+	d, _ := s.NodesDesired.Get(n.ID)
+	out.Cordoned = d != nil && d.Cordoned
+	for k, v := range n.LabelsUnder(d) {
 		out.Labels[k] = v
 	}
+	room := n.RoomUnder(d)
+	effective, err := room.Of(n.Capacity)
+	if err != nil {
+		out.Message = errs.MessageOf(err)
+	}
+	out.Room, out.Capacity, out.Effective = roomOf(room), amountOf(n.Capacity), amountOf(effective)
+}
+
+// named are warm template versions with the names of those that are current.
+func named(digests []string, names map[string]string) []warmTemplate {
+	out := make([]warmTemplate, 0, len(digests))
+	for _, d := range digests {
+		out = append(out, warmTemplate{Digest: d, Template: names[d]})
+	}
+	return out
+}
+
+// currentTemplates are the names of the current template versions by digest.
+func currentTemplates(s *view.Snapshot) map[string]string {
+	names := make(map[string]string, s.TemplateHeads.Len())
+	for name, h := range s.TemplateHeads.All() {
+		names[h.Digest] = name
+	}
+	return names
 }
 
 // listNodes takes ?state= for a status or a type.
 func (a *API) listNodes(c *gin.Context) {
 	s, state := a.snapshot(), c.Query("state")
 	var all []node
+	templates := currentTemplates(s)
 	for _, n := range s.Nodes.All() {
-		shown := nodeOf(s, n)
+		shown := nodeOf(s, n, templates)
 		if state == "" || strings.EqualFold(state, shown.Status) || strings.EqualFold(state, shown.Type) {
 			all = append(all, shown)
 		}
@@ -127,12 +165,17 @@ func (a *API) getNode(c *gin.Context) {
 		server.Fail(c, errs.New(errs.NotFound, "there is no such node"))
 		return
 	}
-	out := nodeOf(s, n)
+	a.sendNode(c, s, n)
+}
+
+// sendNode answers with a node and its instances.
+func (a *API) sendNode(c *gin.Context, s *view.Snapshot, n *fleet.Node) {
+	out := nodeOf(s, n, currentTemplates(s))
 	out.Instances = []instance{}
 	for _, i := range instancesOf(s, instanceFilter{node: n.ID}) {
 		out.Instances = append(out.Instances, instanceOf(s, i, a.cfg.Now()))
 	}
-	server.ETag(c, n.ModRev)
+	server.ETag(c, operate.NodeRevision(s, n))
 	c.JSON(http.StatusOK, out)
 }
 

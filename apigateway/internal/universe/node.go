@@ -48,15 +48,15 @@ type nodeDetail struct {
 func nodeOf(s *view.Snapshot, n *fleet.Node, local fleet.NodeID) Node {
 	out := Node{
 		ID: n.ID, Name: n.ID, Address: n.Address, Port: portOf(n.AgentURL), Local: n.ID == local, Role: "wrapper", State: offline,
-		Capacity: capacity{RAMMB: n.Capacity.MemoryMiB, CPU: n.Capacity.CPU},
-		Runtimes: []fleet.RuntimeName{}, Labels: object(n.Labels), Version: n.Version,
+		Runtimes: []fleet.RuntimeName{}, Version: n.Version,
 	}
 	if _, alive := s.NodeSessions.Get(n.ID); alive {
 		out.State = online
 	}
-	if d, ok := s.NodesDesired.Get(n.ID); ok {
-		out.Cordoned = d.Cordoned
-	}
+	d, _ := s.NodesDesired.Get(n.ID)
+	out.Cordoned, out.Labels = d != nil && d.Cordoned, object(n.LabelsUnder(d))
+	room, _ := n.RoomUnder(d).Of(n.Capacity) // of what cannot be, nothing is shown
+	out.Capacity = capacity{RAMMB: room.MemoryMiB, CPU: room.CPU}
 	for _, r := range n.Runtimes {
 		if r.Offered {
 			out.Runtimes = append(out.Runtimes, r.Name)

@@ -1,0 +1,162 @@
+package apigateway
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// settings changes what a node's agent says in its record.
+func (s *site) settings(id fleet.NodeID, labels map[string]string, room fleet.NodeRoom) {
+	s.t.Helper()
+	n, _ := s.view.Snapshot().Nodes.Get(id)
+	next := *n
+	next.Labels, next.Room = labels, room
+	s.commit(store.Replace(store.NodeKey(id), next, n.ModRev))
+}
+
+func room(memory, cpu, disk int, factor float64, instances int) map[string]any {
+	return map[string]any{
+		"reserved": map[string]int{"memoryMb": memory, "cpu": cpu, "diskReservationMb": disk}, "cpuFactor": factor, "maxInstances": instances,
+	}
+}
+
+func TestANodeShowsWhatItHasAndWhatOfItMayBeUsed(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096, CPU: 400, DiskMiB: 1000})
+	s.settings("node-1", map[string]string{"rack": "a"}, fleet.NodeRoom{Reserved: fleet.Resources{MemoryMiB: 1024, CPU: 100}, CPUFactor: 2, MaxInstances: 9})
+	s.template("base")
+	s.commit(store.Create(store.ReportKey("node-1"), fleet.Report{Node: "node-1", Warm: []string{"d0", "d1"}, At: time.Now()}))
+	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).
+		is("capacity", map[string]int{"memoryMb": 4096, "cpu": 400, "diskMb": 1000}).
+		is("effectiveCapacity", map[string]int{"memoryMb": 3072, "cpu": 700, "diskMb": 1000}).
+		is("room", room(1024, 100, 0, 2, 9)).is("labels", map[string]string{"rack": "a"}).is("message", "").
+		is("warmTemplates", []map[string]string{{"digest": "d0"}, {"digest": "d1", "template": "default/base"}})
+	s.do("GET", "/api/cluster/nodes/node-1", nil).want(200).is("capacity.maxRamMB", 3072).is("capacity.maxCpu", 700)
+}
+
+func TestANodeWithNonsenseCapacityIsExplained(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: -5, CPU: 1 << 40, DiskMiB: 7})
+	r := s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("effectiveCapacity", map[string]int{"memoryMb": 0, "cpu": 0, "diskMb": 7})
+	r.naming("memoryMb of -5").naming("cpu of 1099511627776")
+}
+
+func TestAPatchOfANodeReplacesItsSettings(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096, CPU: 400})
+	s.settings("node-1", map[string]string{"rack": "a", "old": "1"}, fleet.NodeRoom{MaxInstances: 9, Reserved: fleet.Resources{CPU: 50}})
+	patch := func(body string) *reply {
+		t.Helper()
+		return s.do("PATCH", "/api/v1/nodes/node-1", body).want(200)
+	}
+	patch(`{"labels":{"ssd":"","old":null}}`).is("labels", map[string]string{"rack": "a", "ssd": ""}).is("room", room(0, 50, 0, 0, 9))
+	patch(`{"room":{"reserved":{"memoryMb":96},"cpuFactor":1.5}}`).is("room", room(96, 50, 0, 1.5, 9)).
+		is("effectiveCapacity", map[string]int{"memoryMb": 4000, "cpu": 550, "diskMb": 0})
+	patch(`{"room":{"maxInstances":null,"reserved":null}}`).is("room", room(0, 0, 0, 1.5, 0))
+	s.do("POST", "/api/v1/nodes/node-1/cordon", nil).want(200)
+	s.do("GET", "/api/v1/nodes/node-1", nil).is("labels", map[string]string{"rack": "a", "ssd": ""}).is("cordoned", true)
+	s.do("GET", "/api/cluster/nodes/node-1", nil).want(200).is("labels", map[string]string{"rack": "a", "ssd": ""}).is("capacity.maxCpu", 600)
+	patch(`{"labels":{"rack":null,"ssd":null}}`).is("labels", map[string]string{})
+	s.do("GET", "/api/v1/nodes/node-1", nil).is("labels", map[string]string{})
+	patch(`{"labels":null,"room":null}`).is("labels", map[string]string{"rack": "a", "old": "1"}).is("room", room(0, 50, 0, 0, 9)).is("cordoned", true)
+	audit := s.do("GET", "/api/v1/audit", nil).want(200)
+	if n := strings.Count(audit.raw, `"node.update"`); n != 5 {
+		t.Errorf("%d changes in the audit: %s", n, audit.raw)
+	}
+	audit.naming(`\"cpuFactor\":1.5`)
+}
+
+func TestAChangedNodeBarsWhatWasDecidedBefore(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	for _, body := range []string{`{"labels":{"a":"b"}}`, `{"room":{"maxInstances":1}}`, `{"labels":null}`} {
+		before := s.revision()
+		s.do("PATCH", "/api/v1/nodes/node-1", body).want(200)
+		if a, err := store.Get(t.Context(), s.store, store.AllocKey("node-1")); err != nil || a.ModRev <= before {
+			t.Errorf("%s: a placement decided before could still be committed: %+v, %v", body, a, err)
+		}
+	}
+}
+
+func TestWritingBackWhatWasReadOfANodeChangesNothing(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096, CPU: 100})
+	s.settings("node-1", map[string]string{"rack": "a", "an odd": "label of the agent"}, fleet.NodeRoom{CPUFactor: 1.25})
+	s.commit(store.Create(store.ReportKey("node-1"), fleet.Report{Node: "node-1", Warm: []string{"d1"}, At: time.Now()}))
+	for n := range 2 {
+		change := fmt.Sprintf(`{"labels":{"b":"%d"},"room":{"maxInstances":%d}}`, n, n+3)
+		read := s.do("GET", "/api/v1/nodes/node-1", nil).want(200)
+		before := s.revision()
+		s.do("PATCH", "/api/v1/nodes/node-1", read.raw).want(200)
+		s.do("PATCH", "/api/v1/nodes/node-1", `{}`).want(200)
+		s.do("PATCH", "/api/v1/nodes/node-1?dryRun=true", read.raw).want(200).is("action", "none").is("diff", []any{})
+		s.do("PATCH", "/api/v1/nodes/node-1?dryRun=true", change).want(200).is("action", "update").naming(`"field":"room"`)
+		if after := s.revision(); after != before {
+			t.Errorf("something was written: %d to %d", before, after)
+		}
+		s.do("PATCH", "/api/v1/nodes/node-1", change).want(200)
+	}
+}
+
+func TestAChangeOfANodeBasedOnAnOldReadIsRefused(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	tag := s.do("GET", "/api/v1/nodes/node-1", nil).want(200).header.Get("ETag")
+	moved := s.do("PATCH", "/api/v1/nodes/node-1", `{"labels":{"a":"b"}}`, "If-Match", tag).want(200).header.Get("ETag")
+	if got := s.do("GET", "/api/v1/nodes/node-1", nil).header.Get("ETag"); got != moved || moved == tag {
+		t.Errorf("ETags %s, %s and %s", tag, moved, got)
+	}
+	s.do("PATCH", "/api/v1/nodes/node-1", `{"labels":{"a":"c"}}`, "If-Match", tag).want(412)
+	s.do("PATCH", "/api/v1/nodes/node-1", `{"labels":{"a":"c"}}`, "If-Match", "now").want(400)
+	s.settings("node-1", map[string]string{"z": "1"}, fleet.NodeRoom{})
+	s.do("PATCH", "/api/v1/nodes/node-1", `{"labels":{"a":"c"}}`, "If-Match", moved).want(412)
+	s.do("PATCH", "/api/v1/nodes/node-1", `{"labels":{"a":"c"}}`).want(200).is("labels.a", "c")
+}
+
+func TestABadPatchOfANodeIsRefusedByNameAndLeavesNoTrace(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.node("node-2", fleet.Resources{MemoryMiB: 4096})
+	s.loseNode("node-2")
+	s.do("DELETE", "/api/v1/nodes/node-2", nil).want(204)
+	before := s.revision()
+	for _, c := range []struct {
+		name, body string
+		status     int
+		says       string
+	}{
+		{"malformed JSON", `{"labels":`, 400, "JSON"},
+		{"null", `null`, 400, "null"},
+		{"an unknown field", `{"colour":"red"}`, 400, "colour"},
+		{"an unknown field of the room", `{"room":{"beds":2}}`, 400, "beds"},
+		{"a number for a label", `{"labels":{"a":1}}`, 400, "labels"},
+		{"a list for labels", `{"labels":["a"]}`, 400, "labels"},
+		{"a word for a factor", `{"room":{"cpuFactor":"twice"}}`, 400, "cpuFactor"},
+		{"half an instance", `{"room":{"maxInstances":0.5}}`, 400, "maxInstances"},
+		{"a label's key with a blank", `{"labels":{"a b":"c"}}`, 422, "labels"},
+		{"a label without a key", `{"labels":{"":"c"}}`, 422, "labels"},
+		{"a label's value with a quote", `{"labels":{"a":"\""}}`, 422, "labels"},
+		{"a negative factor", `{"room":{"cpuFactor":-1}}`, 422, "room.cpuFactor"},
+		{"a factor past all bounds", `{"room":{"cpuFactor":1e9}}`, 422, "room.cpuFactor"},
+		{"fewer than no instances", `{"room":{"maxInstances":-1}}`, 422, "room.maxInstances"},
+		{"a negative reservation", `{"room":{"reserved":{"memoryMb":-1}}}`, 422, "room.reserved.memoryMb"},
+		{"a reservation past all bounds", `{"room":{"reserved":{"diskReservationMb":2000000000}}}`, 422, "room.reserved.diskReservationMb"},
+		{"two mistakes, both told", `{"labels":{"a b":"c"},"room":{"cpuFactor":-1}}`, 422, "room.cpuFactor"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sub := *s
+			sub.t = t
+			sub.do("PATCH", "/api/v1/nodes/node-1", c.body).want(c.status).naming(c.says)
+		})
+	}
+	s.do("PATCH", "/api/v1/nodes/nope", `{"labels":{"a":"b"}}`).want(404)
+	s.do("PATCH", "/api/v1/nodes/node-2", `{"labels":{"a":"b"}}`).want(409).naming("being deleted")
+	if after := s.revision(); after != before {
+		t.Errorf("a refused request wrote something: revision %d to %d", before, after)
+	}
+}
