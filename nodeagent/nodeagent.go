@@ -71,6 +71,8 @@ type Config struct {
 	Variables map[string]string
 	// MemoryMiB and CPU (hundredths of a core) are what the node offers. 0 means what the host has.
 	MemoryMiB, CPU int
+	// Room says how much of that instances may reserve; until an operator says otherwise.
+	Room fleet.NodeRoom
 	// APIURL is the gateway's address as seen by instances. Empty leaves it out of their environment.
 	APIURL string
 	// ClusterSecret is the secret of calls between services.
@@ -114,8 +116,9 @@ func New(cfg Config) (*Agent, error) {
 		return nil, errs.Field("cluster.secret", "is required: it protects the agent's API")
 	case cfg.OrphanGrace < 0:
 		return nil, errs.Field("orphan-grace", "must not be negative")
-	case cfg.MemoryMiB < 0, cfg.CPU < 0:
-		return nil, errs.Field("memory", "and cpu must not be negative")
+	}
+	if problems := CheckOffer(cfg.MemoryMiB, cfg.CPU, cfg.Room); len(problems) > 0 {
+		return nil, problems[0]
 	}
 	if err := cfg.Node.Validate(); err != nil {
 		return nil, err

@@ -120,6 +120,7 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 	if err != nil {
 		return nil, errs.As(errs.Invalid, "nodeagent.assemble", err)
 	}
+	tellOffer(cfg.Log, a.capacity(), cfg.Room)
 	p := &parts{hold: j.Moved()}
 	p.tenure = deadline.NewKeeper(deadline.Config{
 		File: until, Boot: cfg.BootID, Ending: func(s deadline.Stage) { p.controller.Ending(s) }, Log: cfg.Log,
@@ -281,23 +282,12 @@ func (a *Agent) markReady() {
 	}
 }
 
-func (a *Agent) capacity() fleet.Resources {
-	c := usage.Capacity(a.cfg.DataDir)
-	if a.cfg.MemoryMiB > 0 {
-		c.MemoryMiB = a.cfg.MemoryMiB
-	}
-	if a.cfg.CPU > 0 {
-		c.CPU = a.cfg.CPU
-	}
-	return c
-}
-
 // record is the node as it presents itself.
 func (a *Agent) record(uuid string, listener net.Listener) fleet.Node {
 	n := fleet.Node{
 		ID: a.cfg.Node, DataUUID: uuid, Address: a.cfg.Address, AgentURL: a.cfg.AdvertiseURL, Version: a.cfg.Version,
 		SessionTTLSeconds: int(cmp.Or(a.cfg.SessionTTL, store.DefaultTTL) / time.Second),
-		Labels:            a.cfg.Labels, Variables: a.cfg.Variables, Capacity: a.capacity(), Host: usage.Host(),
+		Labels:            a.cfg.Labels, Variables: a.cfg.Variables, Capacity: a.capacity(), Room: a.cfg.Room, Host: usage.Host(),
 	}
 	if n.AgentURL == "" {
 		n.AgentURL = wire.URLOf(listener.Addr())

@@ -34,7 +34,11 @@ func TestWhatCannotWorkIsSaidInOneSentenceWithExit2(t *testing.T) {
 		{"the same with the demo", []string{"-demo", "-data", file}, "the data directory " + file + " cannot be written: not a directory; make it writable, or choose another with -data"},
 		{"a directory that cannot be made", []string{"-data", "/proc/orrery"}, "the data directory /proc/orrery cannot be written: no such file or directory; make it writable, or choose another with -data"},
 		{"a node name out of its alphabet", []string{"-node", "Node One"}, `-node must be 1 to 63 characters of letters, digits, _ . and -; "Node One" is not`},
-		{"a negative memory", []string{"-memory", "-1"}, "-memory and -cpu must not be negative"},
+		{"a negative memory", []string{"-memory", "-1"}, "-memory must not be negative, is -1"},
+		{"CPU no machine has", []string{"-cpu", "2000000000"}, "-cpu must be at most 1048576, is 2000000000"},
+		{"a negative reservation", []string{"-reserve-memory", "-1"}, "-reserve-memory must not be negative, is -1"},
+		{"a factor past all bounds", []string{"-cpu-factor", "1000"}, "-cpu-factor must be between 0 (once) and 100, is 1000"},
+		{"fewer than no instances", []string{"-max-instances", "-1"}, "-max-instances must be between 0 (no bound) and 100000, is -1"},
 		{"a memory that is no number", []string{"-memory", "much"}, `invalid value "much" for flag -memory: parse error; see -help`},
 		{"an unknown flag", []string{"-demos"}, "flag provided but not defined: -demos; see -help"},
 		{"an argument", []string{"demo"}, `unexpected argument "demo"; see -help`},
@@ -54,7 +58,7 @@ func TestVersionAndHelpAnswerAndEnd(t *testing.T) {
 		want []string
 	}{
 		{"-version", []string{"orrery standalone "}},
-		{"-help", []string{"-demo", "-data", "-listen", "-etcd-listen", "-node", "-memory", "-cpu", "-stop-instances"}},
+		{"-help", []string{"-demo", "-data", "-listen", "-etcd-listen", "-node", "-memory", "-cpu", "-reserve-memory", "-cpu-factor", "-max-instances", "-stop-instances"}},
 	} {
 		t.Run(c.flag, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

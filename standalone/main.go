@@ -99,6 +99,11 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	fs.StringVar(&node, "node", stack.DefaultNode, "`name` of the one node")
 	fs.IntVar(&o.MemoryMiB, "memory", 0, "memory the node offers, in `MiB`; 0: what the machine has")
 	fs.IntVar(&o.CPU, "cpu", 0, "CPU the node offers, in `hundredths` of a core; 0: what the machine has")
+	fs.IntVar(&o.Room.Reserved.MemoryMiB, "reserve-memory", 0, "memory kept for the machine itself, in `MiB`")
+	fs.IntVar(&o.Room.Reserved.CPU, "reserve-cpu", 0, "CPU kept for the machine itself, in `hundredths` of a core")
+	fs.IntVar(&o.Room.Reserved.DiskMiB, "reserve-disk", 0, "disk kept for the machine itself, in `MiB`")
+	fs.Float64Var(&o.Room.CPUFactor, "cpu-factor", 1, "how `often` each hundredth of a core may be reserved: 2 is twice, 0.5 half")
+	fs.IntVar(&o.Room.MaxInstances, "max-instances", 0, "most instances on the node; 0: no `bound`")
 	fs.BoolVar(&o.StopInstances, "stop-instances", true, "stop the instances when this program ends; with false they run on and the next start adopts them")
 	fs.BoolVar(&f.demo, "demo", false, "declare a demo group of small game servers")
 	fs.BoolVar(&f.debug, "debug", false, "log what is done and why")
@@ -114,8 +119,8 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	case fs.NArg() > 0:
 		return o, f, fmt.Errorf("unexpected argument %q; see -help", fs.Arg(0))
 	}
-	if o.MemoryMiB < 0 || o.CPU < 0 {
-		return o, f, errors.New("-memory and -cpu must not be negative")
+	if problems := nodeagent.CheckOffer(o.MemoryMiB, o.CPU, o.Room); len(problems) > 0 {
+		return o, f, fmt.Errorf("-%s %s", errs.FieldOf(problems[0]), errs.MessageOf(problems[0]))
 	}
 	o.Node, o.Version = fleet.NodeID(node), version
 	level := "info"

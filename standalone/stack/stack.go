@@ -43,6 +43,8 @@ type Options struct {
 	Node fleet.NodeID
 	// MemoryMiB and CPU (hundredths of a core) are the node's capacity. 0 means what the machine has.
 	MemoryMiB, CPU int
+	// Room says how much of that instances may reserve.
+	Room fleet.NodeRoom
 	// StopInstances ends the instances when the stack is asked to end; otherwise, and
 	// when it ends because something failed, they run on and the next start adopts them.
 	StopInstances bool
@@ -213,7 +215,7 @@ func (s *stack) templatesConfig() templatesvc.Config {
 func (s *stack) agentConfig() nodeagent.Config {
 	return nodeagent.Config{
 		Store: s.db.client, Node: s.o.Node, DataDir: s.data.join("node"), Address: s.playerAddress(),
-		MemoryMiB: s.o.MemoryMiB, CPU: s.o.CPU, APIURL: s.apiURL(), ClusterSecret: s.secret,
+		MemoryMiB: s.o.MemoryMiB, CPU: s.o.CPU, Room: s.o.Room, APIURL: s.apiURL(), ClusterSecret: s.secret,
 		Templates: templates.New(templates.Config{
 			Resolve: func() []string { return []string{s.templates.URL()} },
 			Secret:  s.secret, Log: s.o.Log,

@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/program"
+	"github.com/orreryhq/orrery/nodeagent"
 )
 
 // settings are what an operator may set.
@@ -26,6 +27,11 @@ type settings struct {
 	Variables     map[string]string `config:"variables" usage:"placeholder values of the node, key=value"`
 	Memory        int               `config:"memory" usage:"memory the node offers, in MiB; 0: what the host has"`
 	CPU           int               `config:"cpu" usage:"CPU the node offers, in hundredths of a core; 0: what the host has"`
+	ReserveMemory int               `config:"reserve-memory" usage:"memory kept for the host itself, in MiB"`
+	ReserveCPU    int               `config:"reserve-cpu" usage:"CPU kept for the host itself, in hundredths of a core"`
+	ReserveDisk   int               `config:"reserve-disk" usage:"disk kept for the host itself, in MiB"`
+	CPUFactor     float64           `config:"cpu-factor" default:"1" usage:"how often each hundredth of a core may be reserved: 2 is twice, 0.5 half"`
+	MaxInstances  int               `config:"max-instances" usage:"most instances on the node; 0: no bound"`
 	StopInstances bool              `config:"stop-instances" usage:"stop all instances when the agent ends; otherwise they run on and the next agent adopts them"`
 	OrphanGrace   time.Duration     `config:"orphan-grace" default:"10m" usage:"how long a process runs on whose instance has no record in the store; 0: for ever"`
 	StopTimeout   time.Duration     `config:"stop-timeout" default:"10m" usage:"how long stopping all instances may take"`
@@ -37,19 +43,21 @@ func (s *settings) Validate() []error {
 	if err := fleet.NodeID(s.node()).Validate(); err != nil {
 		problems = append(problems, err)
 	}
-	if s.Memory < 0 {
-		problems = append(problems, errs.Field("memory", "must not be negative"))
-	}
 	if s.OrphanGrace < 0 {
 		problems = append(problems, errs.Field("orphan-grace", "must not be negative"))
 	}
 	if s.StopTimeout <= 0 {
 		problems = append(problems, errs.Field("stop-timeout", "must be longer than 0, such as 10m"))
 	}
-	if s.CPU < 0 {
-		problems = append(problems, errs.Field("cpu", "must not be negative"))
+	return append(problems, nodeagent.CheckOffer(s.Memory, s.CPU, s.room())...)
+}
+
+// room is how much of its capacity the node gives.
+func (s *settings) room() fleet.NodeRoom {
+	return fleet.NodeRoom{
+		Reserved:  fleet.Resources{MemoryMiB: s.ReserveMemory, CPU: s.ReserveCPU, DiskMiB: s.ReserveDisk},
+		CPUFactor: s.CPUFactor, MaxInstances: s.MaxInstances,
 	}
-	return problems
 }
 
 // unreachable reports whether the agent tells others an address that means this

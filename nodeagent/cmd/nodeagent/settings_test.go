@@ -1,12 +1,70 @@
 package main
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 )
+
+func TestNonsenseCapacityAndRoomAreRefusedByTheSettingsName(t *testing.T) {
+	for _, c := range []struct {
+		rule, setting string
+		change        func(*settings)
+	}{
+		{"what the host has, with nothing kept", "", func(*settings) {}},
+		{"some of everything", "", func(s *settings) {
+			s.Memory, s.CPU, s.ReserveMemory, s.ReserveCPU, s.ReserveDisk, s.CPUFactor, s.MaxInstances = 4096, 400, 512, 50, 1000, 1.5, 20
+		}},
+		{"negative memory", "memory", func(s *settings) { s.Memory = -1 }},
+		{"memory no host has", "memory", func(s *settings) { s.Memory = math.MaxInt }},
+		{"negative CPU", "cpu", func(s *settings) { s.CPU = -1 }},
+		{"CPU no host has", "cpu", func(s *settings) { s.CPU = math.MaxInt }},
+		{"less than no memory kept", "reserve-memory", func(s *settings) { s.ReserveMemory = -1 }},
+		{"less than no CPU kept", "reserve-cpu", func(s *settings) { s.ReserveCPU = -1 }},
+		{"more disk kept than there is in the world", "reserve-disk", func(s *settings) { s.ReserveDisk = math.MaxInt }},
+		{"a negative factor", "cpu-factor", func(s *settings) { s.CPUFactor = -0.5 }},
+		{"a factor that is no number", "cpu-factor", func(s *settings) { s.CPUFactor = math.NaN() }},
+		{"a factor without end", "cpu-factor", func(s *settings) { s.CPUFactor = math.Inf(1) }},
+		{"fewer than no instances", "max-instances", func(s *settings) { s.MaxInstances = -1 }},
+	} {
+		t.Run(c.rule, func(t *testing.T) {
+			s := settings{Node: "node-1", CPUFactor: 1}
+			without := len(s.Validate()) // what else a bare struct lacks
+			c.change(&s)
+			problems := s.Validate()[without:]
+			if c.setting == "" {
+				if len(problems) > 0 {
+					t.Errorf("refused: %v", problems)
+				}
+				return
+			}
+			if len(problems) != 1 || errs.FieldOf(problems[0]) != c.setting || !errs.Is(problems[0], errs.Invalid) {
+				t.Errorf("says %v, want the setting %s named", problems, c.setting)
+			}
+		})
+	}
+}
+
+func TestSettingsMakeTheRoom(t *testing.T) {
+	s := settings{ReserveMemory: 1, ReserveCPU: 2, ReserveDisk: 3, CPUFactor: 4, MaxInstances: 5}
+	if want := (fleet.NodeRoom{Reserved: fleet.Resources{MemoryMiB: 1, CPU: 2, DiskMiB: 3}, CPUFactor: 4, MaxInstances: 5}); s.room() != want {
+		t.Errorf("%+v, want %+v", s.room(), want)
+	}
+}
+
+func TestAStopHasToBeGivenTime(t *testing.T) {
+	for limit, refused := range map[time.Duration]bool{-time.Second: true, 0: true, time.Second: false} {
+		problems := (&settings{Node: "n", StopTimeout: limit}).Validate()
+		got := slices.ContainsFunc(problems, func(err error) bool { return errs.FieldOf(err) == "stop-timeout" })
+		if got != refused {
+			t.Errorf("%v refused: %v", limit, got)
+		}
+	}
+}
 
 func TestAnAgentThatOthersCannotReachIsTold(t *testing.T) {
 	for _, c := range []struct {
@@ -26,16 +84,6 @@ func TestAnAgentThatOthersCannotReachIsTold(t *testing.T) {
 		s.Etcd.Endpoints = []string{c.etcd}
 		if got := s.unreachable(); got != c.unreachable {
 			t.Errorf("%+v: %v", c, got)
-		}
-	}
-}
-
-func TestAStopHasToBeGivenTime(t *testing.T) {
-	for limit, refused := range map[time.Duration]bool{-time.Second: true, 0: true, time.Second: false} {
-		problems := (&settings{Node: "n", StopTimeout: limit}).Validate()
-		got := slices.ContainsFunc(problems, func(err error) bool { return errs.FieldOf(err) == "stop-timeout" })
-		if got != refused {
-			t.Errorf("%v refused: %v", limit, got)
 		}
 	}
 }
