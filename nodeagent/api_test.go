@@ -3,6 +3,7 @@ package nodeagent_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
@@ -177,4 +179,33 @@ func TestEnvironmentAndPlaceholders(t *testing.T) {
 	if len(token) != 64 || len(env) != len(want) {
 		t.Errorf("token of %d, environment %v", len(token), env)
 	}
+}
+
+func TestTheAgentTellsItsRoomAndTheTemplatesAtHand(t *testing.T) {
+	s := newSite(t)
+	room := fleet.NodeRoom{Reserved: fleet.Resources{MemoryMiB: 512}, CPUFactor: 2, MaxInstances: 7}
+	with := func(c *nodeagent.Config) { taking(c); c.Room = room }
+	s.start(with)
+	n, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+	if err != nil || n.Room != room {
+		t.Errorf("%+v, %v", n.Room, err)
+	}
+	layer := s.library.add("base", map[string]string{"a": "1", "b": "2"})
+	plan := basic("sleep 1000")
+	plan.Layers = append(plan.Layers, layer)
+	s.online("aaaaaa", plan)
+	warm := func(after int64) func() string {
+		return func() string {
+			r, err := store.Get(t.Context(), s.store, store.ReportKey(node))
+			return await.Unless(err == nil && r.ModRev > after && slices.Contains(r.Warm, layer.Digest), "%+v, %v", r, err)
+		}
+	}
+	await.That(t, "the template in the report", warm(0))
+	s.stop()
+	s.start(with)
+	session, err := store.Get(t.Context(), s.store, store.NodeSessionKey(node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await.That(t, "the template in the report of the next agent", warm(session.CreateRev))
 }

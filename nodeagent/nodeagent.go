@@ -12,7 +12,7 @@
 //	DATA/deadline        until when exclusive instances may run; read by their guards
 //	DATA/agent.sock      the break-glass interface, for the host's own operators
 //	DATA/journal/        what was begun, one file per instance
-//	DATA/blobs/          template content by hash
+//	DATA/blobs/          template content by hash, and in warm which versions of it were used last
 //	DATA/running/ID/     directories of dynamic instances
 //	DATA/static/GROUP/NAME/   those of static ones, kept
 //	DATA/run/ID/         the runtime's own files

@@ -151,7 +151,7 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 	})
 	p.reporter = report.New(report.Config{
 		Store: cfg.Store, Node: cfg.Node, DataDir: dir, Capacity: a.capacity(), Fence: p.member.Fence,
-		Live: p.controller.Live, Log: cfg.Log,
+		Live: p.controller.Live, Warm: cache.Warm, Log: cfg.Log,
 	})
 	p.server = &http.Server{Handler: api.Handler(p.controller, cfg.ClusterSecret), ReadHeaderTimeout: headerTimeout}
 	p.local = local.Server(local.Config{

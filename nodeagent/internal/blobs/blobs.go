@@ -57,6 +57,9 @@ type Cache struct {
 	flights   map[string]*flight
 	verified  map[string]stamp
 	manifests map[string]fleet.Manifest
+	warm      warmth
+
+	remember sync.Once
 }
 
 // flight is a fetch under way.
@@ -134,7 +137,7 @@ func (c *Cache) fetch(ctx context.Context, hash string, open func(context.Contex
 	if !hashPattern.MatchString(hash) {
 		return "", errs.New(errs.Invalid, "%q is not a SHA-256", hash)
 	}
-	path := filepath.Join(c.dir, hash[:2], hash)
+	path := c.path(hash)
 	if c.known(hash, path) {
 		return path, nil
 	}
@@ -157,6 +160,9 @@ func (c *Cache) fetch(ctx context.Context, hash string, open func(context.Contex
 		return path, f.err
 	}
 }
+
+// path is where a blob stands, or would.
+func (c *Cache) path(hash string) string { return filepath.Join(c.dir, hash[:2], hash) }
 
 // known reports whether the file was verified and still looks the same.
 func (c *Cache) known(hash, path string) bool {

@@ -6,6 +6,7 @@ package report
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -41,7 +42,9 @@ type Config struct {
 	Capacity fleet.Resources
 	Fence    func() (f store.Fence, ok bool)
 	Live     func() map[fleet.InstanceID]supervise.Live
-	Log      *slog.Logger
+	// Warm are the template versions at hand, in order of digest.
+	Warm func() []string
+	Log  *slog.Logger
 }
 
 // Reporter writes the node's report.
@@ -120,7 +123,7 @@ func (r *Reporter) look(at time.Time) fleet.Report {
 		r.hostAt = at
 	}
 	now := r.host
-	now.At = at.UTC()
+	now.At, now.Warm = at.UTC(), r.cfg.Warm()
 	for id, l := range r.cfg.Live() {
 		if l.Report != (fleet.InstanceReport{}) && l.Status.State.Running() {
 			if now.Instances == nil {
@@ -155,12 +158,13 @@ func (r *Reporter) write(ctx context.Context, fence store.Fence, now fleet.Repor
 }
 
 // Differs reports whether a newer report says something that the older does not:
-// other players, a usage that moved by a step, a heartbeat much younger.
+// other players, a usage that moved by a step, a heartbeat much younger, another
+// template at hand.
 func Differs(old, now fleet.Report, whole fleet.Resources) bool {
 	if moved(old.CPU, now.CPU, 1) ||
 		moved(float64(old.MemoryMiB), float64(now.MemoryMiB), float64(whole.MemoryMiB)) ||
 		moved(float64(old.DiskFreeMiB), float64(now.DiskFreeMiB), float64(now.DiskMiB)) ||
-		len(old.Instances) != len(now.Instances) {
+		len(old.Instances) != len(now.Instances) || !slices.Equal(old.Warm, now.Warm) {
 		return true
 	}
 	for id, n := range now.Instances {

@@ -86,6 +86,13 @@ func (b *Builder) Build(ctx context.Context, r Request) (notes []string, err err
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err == nil {
+			for i, l := range r.Plan.Layers {
+				b.cache.Used(l.Digest, tree.layers[i])
+			}
+		}
+	}()
 	dir := b.Dir(r.Placement, r.Plan.Static)
 	if r.Plan.Static && !r.Absent {
 		switch there, err := exists(dir); {
@@ -158,6 +165,7 @@ func (b *Builder) merge(ctx context.Context, layers []fleet.PlanLayer) (tree, er
 		if err != nil {
 			return t, fetchFailure(ctx, "template "+l.String(), err)
 		}
+		t.layers = append(t.layers, m)
 		for _, e := range m.Entries {
 			if err := t.add(e); err != nil {
 				return t, &Failure{Reason: fleet.ReasonPrepareFailed, Message: fmt.Sprintf("template %s: %v", l.TemplateRef, err)}
@@ -210,6 +218,8 @@ func failure(ctx context.Context, what string, err error) error {
 type tree struct {
 	files map[string]fleet.ManifestEntry
 	dirs  map[string]bool
+	// layers are what they were, in the plan's order.
+	layers []fleet.Manifest
 }
 
 // add lays an entry over what is there. A file in the way of a directory gives

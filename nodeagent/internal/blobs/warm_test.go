@@ -1,0 +1,168 @@
+package blobs_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
+)
+
+// shelf serves templates from memory.
+type shelf struct {
+	manifests map[string]fleet.Manifest
+	contents  map[string][]byte
+}
+
+func (s shelf) Manifest(_ context.Context, digest string) (fleet.Manifest, error) {
+	return s.manifests[digest], nil
+}
+
+func (s shelf) Blob(_ context.Context, hash string) (io.ReadCloser, error) {
+	b, ok := s.contents[hash]
+	if !ok {
+		return nil, errs.New(errs.NotFound, "no blob %s", hash)
+	}
+	return io.NopCloser(bytes.NewReader(b)), nil
+}
+
+func sum(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
+}
+
+// add puts a template of files with these contents on the shelf.
+func (s shelf) add(t *testing.T, contents ...string) string {
+	m := fleet.Manifest{Entries: []fleet.ManifestEntry{{Path: "dir", Kind: fleet.FileDir}}}
+	for i, text := range contents {
+		s.contents[sum([]byte(text))] = []byte(text)
+		m.Entries = append(m.Entries, fleet.ManifestEntry{Path: fmt.Sprint(i), Size: int64(len(text)), SHA256: sum([]byte(text))})
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.manifests[sum(b)] = m
+	return sum(b)
+}
+
+// use fetches the first n files of a template and says that it was used.
+func use(t *testing.T, c *blobs.Cache, digest string, n int) {
+	t.Helper()
+	m, err := c.Manifest(t.Context(), digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range m.Entries[1 : n+1] {
+		if _, err := c.Path(t.Context(), e.SHA256); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Used(digest, m)
+}
+
+func openShelf(t *testing.T) (shelf, string, func() *blobs.Cache) {
+	s, dir := shelf{map[string]fleet.Manifest{}, map[string][]byte{}}, t.TempDir()
+	return s, dir, func() *blobs.Cache {
+		c, err := blobs.Open(dir, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+}
+
+func sameSet(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if want = slices.Sorted(slices.Values(want)); !slices.Equal(got, want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func TestAVersionIsWarmWhenAllOfItIsHere(t *testing.T) {
+	s, _, open := openShelf(t)
+	whole, part, empty := s.add(t, "a", "b"), s.add(t, "c", "d"), s.add(t)
+	c := open()
+	sameSet(t, "before anything was used", c.Warm())
+	use(t, c, whole, 2)
+	use(t, c, part, 1)
+	use(t, c, empty, 0)
+	sameSet(t, "what was used wholly", c.Warm(), whole, empty)
+	use(t, c, part, 2)
+	sameSet(t, "with the rest", c.Warm(), whole, empty, part)
+}
+
+func TestThoseUsedLastStayWarm(t *testing.T) {
+	s, _, open := openShelf(t)
+	c := open()
+	var all []string
+	for i := range fleet.MaxWarm {
+		all = append(all, s.add(t, fmt.Sprint("content ", i)))
+		use(t, c, all[i], 1)
+	}
+	sameSet(t, "as many as may be", c.Warm(), all...)
+	use(t, c, all[0], 1) // so that the second is the one that was not used for longest
+	more := s.add(t, "one more")
+	use(t, c, more, 1)
+	sameSet(t, "one more", c.Warm(), append(slices.Delete(slices.Clone(all), 1, 2), more)...)
+}
+
+func TestWhatIsWarmSurvivesTheAgent(t *testing.T) {
+	s, dir, open := openShelf(t)
+	kept, damaged, gone := s.add(t, "kept"), s.add(t, "damaged"), s.add(t, "gone", "kept")
+	c := open()
+	for _, d := range []string{kept, damaged, gone} {
+		use(t, c, d, 1)
+	}
+	use(t, c, gone, 2)
+	sameSet(t, "at first", c.Warm(), kept, damaged, gone)
+	at := func(text string) string { h := sum([]byte(text)); return filepath.Join(dir, h[:2], h) }
+	if err := os.Chmod(at("damaged"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(at("damaged"), []byte("damaged by more"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(at("gone")); err != nil {
+		t.Fatal(err)
+	}
+	c = open()
+	fresh := s.add(t, "fresh")
+	use(t, c, fresh, 1)
+	sameSet(t, "after a restart", c.Warm(), kept, fresh)
+	for _, nonsense := range []string{``, `{`, `["../../etc/passwd","x"]`, `[5]`} {
+		if err := os.WriteFile(filepath.Join(dir, "warm"), []byte(nonsense), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		sameSet(t, fmt.Sprintf("after %q", nonsense), open().Warm())
+	}
+}
+
+func TestAskingWhatIsWarmWritesNothingAtRest(t *testing.T) {
+	s, dir, open := openShelf(t)
+	c := open()
+	one, two := s.add(t, "one"), s.add(t, "two")
+	use(t, c, one, 1)
+	use(t, c, two, 1)
+	first := c.Warm()
+	if err := os.Remove(filepath.Join(dir, "warm")); err != nil {
+		t.Fatal(err)
+	}
+	use(t, c, one, 1) // another order of the same
+	if again := c.Warm(); !slices.Equal(first, again) {
+		t.Errorf("%v, then %v", first, again)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "warm")); !os.IsNotExist(err) {
+		t.Errorf("it was written again: %v", err)
+	}
+}
