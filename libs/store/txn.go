@@ -54,7 +54,7 @@ type Write struct {
 	key    string
 	value  string
 	remove bool
-	modRev int64 // the revision the change was computed from; 0: the key must not exist
+	modRev int64 // the revision the change was computed from; 0: the key must not exist; anyRev: see Touch
 	lease  clientv3.LeaseID
 	err    error
 }
@@ -192,7 +192,7 @@ func (t Txn) build() (cmps []clientv3.Cmp, ops, probes []clientv3.Op, err error)
 		if w.err != nil {
 			return nil, nil, nil, w.err
 		}
-		add(w.key, unchanged(w.key, w.modRev))
+		add(w.key, w.compare())
 		ops = append(ops, w.op())
 	}
 	return cmps, ops, probes, nil
@@ -250,7 +250,7 @@ func (t Txn) explain(resp *clientv3.TxnResponse) error {
 		}
 	}
 	for _, w := range t.Writes {
-		if _, mod := state(); mod != w.modRev {
+		if _, mod := state(); w.lost(mod) {
 			lost.Existed = lost.Existed && w.modRev == 0
 			lost.Keys = append(lost.Keys, w.key)
 		}
@@ -284,6 +284,9 @@ func (c *Client) readBack(ctx context.Context, t Txn, cause error) (int64, error
 	}
 	var rev int64
 	for i, w := range t.Writes {
+		if w.modRev == anyRev { // others move it at once; the rest of the transaction tells
+			continue
+		}
 		kvs := resp.Responses[i].GetResponseRange().GetKvs()
 		if w.remove {
 			if len(kvs) > 0 {
