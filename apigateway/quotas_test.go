@@ -1,7 +1,10 @@
 package apigateway
 
 import (
+	"context"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -136,5 +139,32 @@ func TestABadQuotaIsRefusedByNameAndLeavesNoTrace(t *testing.T) {
 	}
 	if after := s.revision(); after != before {
 		t.Errorf("a refused request wrote something: revision %d to %d", before, after)
+	}
+}
+
+func TestAChangedQuotaGetsThroughWhilePlacementsTouchIt(t *testing.T) {
+	s := newSite(t)
+	s.do("PUT", "/api/v1/quotas/acme", acme).want(201)
+	ctx, stop := context.WithCancel(t.Context())
+	var schedulers sync.WaitGroup
+	for range 4 {
+		schedulers.Go(func() {
+			var rev int64
+			for ctx.Err() == nil {
+				next, err := s.store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(store.QuotaAllocKey("acme"), fleet.QuotaAlloc{Quota: "acme"}, rev)}})
+				if err == nil {
+					rev = next
+					continue
+				}
+				if a, err := store.Get(ctx, s.store, store.QuotaAllocKey("acme")); err == nil {
+					rev = a.ModRev
+				}
+			}
+		})
+	}
+	defer schedulers.Wait()
+	defer stop()
+	for n := range 20 {
+		s.do("PUT", "/api/v1/quotas/acme", fmt.Sprintf(`{"selector":{"tenant":"acme"},"limit":{"instances":%d}}`, n+1)).want(200)
 	}
 }

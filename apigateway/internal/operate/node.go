@@ -40,10 +40,17 @@ func (o *Operations) setCordon(ctx context.Context, by Actor, node fleet.NodeID,
 			audit:  entry{action: "node.uncordon", resource: "node", id: string(node)},
 		}
 		if on {
-			c.audit.action, c.outdates = "node.cordon", node
+			c.audit.action = "node.cordon"
+			c.writes = append(c.writes, outdate(node))
 		}
 		return c, nil
 	})
+}
+
+// outdate touches what every placement on a node compares: one that was decided
+// from the state before, and is under way, is refused.
+func outdate(node fleet.NodeID) store.Write {
+	return store.Touch(store.AllocKey(node), fleet.Alloc{Node: node})
 }
 
 // DeleteNode gives up a node that has no session: what its instances hold is free,

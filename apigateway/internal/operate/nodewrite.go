@@ -69,7 +69,7 @@ func (o *Operations) WriteNode(ctx context.Context, by Actor, w NodeWrite) (befo
 		if err := joined(nodeProblems(n.LabelsUnder(&next), after)); err != nil || w.DryRun {
 			return change{}, err
 		}
-		return o.nodeChange(s, n, next, after, by.User), nil
+		return o.nodeChange(n, next, after, by.User), nil
 	})
 	return before, after, err
 }
@@ -97,7 +97,7 @@ func nodeProblems(present map[string]string, w NodeWishes) []error {
 
 // nodeChange writes wishes that differ from those in next, bars what was decided
 // before, and demands that the node is still what the wishes were made for.
-func (o *Operations) nodeChange(s *view.Snapshot, n *fleet.Node, next fleet.NodeDesired, wishes NodeWishes, by string) change {
+func (o *Operations) nodeChange(n *fleet.Node, next fleet.NodeDesired, wishes NodeWishes, by string) change {
 	said := map[string]any{}
 	if !sameLabels(next.Labels, wishes.Labels) {
 		said["labels"] = wishes.Labels
@@ -116,7 +116,7 @@ func (o *Operations) nodeChange(s *view.Snapshot, n *fleet.Node, next fleet.Node
 	next.Labels, next.Room, next.By, next.At = wishes.Labels, wishes.Room, by, o.now()
 	return change{
 		guards: []store.Guard{store.Unchanged(store.NodeKey(n.ID), n.ModRev)},
-		writes: []store.Write{store.Replace(store.NodeDesiredKey(n.ID), next, rev), outdate(s, n.ID)},
+		writes: []store.Write{store.Replace(store.NodeDesiredKey(n.ID), next, rev), outdate(n.ID)},
 		audit:  entry{action: "node.update", resource: "node", id: string(n.ID), details: string(details)},
 	}
 }

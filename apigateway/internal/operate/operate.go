@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -59,8 +58,6 @@ func (o *Operations) now() time.Time { return o.cfg.Now().UTC() }
 const (
 	// attempts bounds how often a lost race is decided anew.
 	attempts = 16
-	// touches bounds how often, within an attempt, a lost race with placements is repeated.
-	touches = 32
 	// racePause is the longest pause after the first lost race; it doubles.
 	racePause = 4 * time.Millisecond
 	maxPause  = 100 * time.Millisecond
@@ -72,9 +69,6 @@ type change struct {
 	guards []store.Guard
 	writes []store.Write
 	audit  entry
-	// outdates is a node on which nothing may be placed any more that was decided
-	// before; empty for none.
-	outdates fleet.NodeID
 }
 
 // entry is what the audit says of a change.
@@ -101,7 +95,7 @@ func (o *Operations) attempt(ctx context.Context, by Actor, decide func(*view.Sn
 		if err != nil || len(c.writes) == 0 {
 			return snap.Rev, err
 		}
-		rev, err := o.commit(ctx, c, o.note(by, c.audit))
+		rev, err := o.cfg.Store.Commit(ctx, store.Txn{Guards: c.guards, Writes: append(c.writes, o.note(by, c.audit))})
 		if err == nil {
 			_, err = o.cfg.View.WaitRev(ctx, rev)
 			return rev, err
@@ -118,32 +112,6 @@ func (o *Operations) attempt(ctx context.Context, by Actor, decide func(*view.Sn
 		}
 	}
 	return 0, &errs.Error{Op: "operate", Kind: errs.Conflict, Message: "others change the same thing all the time: retry", Err: lost}
-}
-
-// commit performs a change with its audit entry. Where that touches what placements
-// touch as well, losing to one of them says nothing about the change: it is committed
-// again at once, so that a node can be cordoned while it is being filled.
-func (o *Operations) commit(ctx context.Context, c change, note store.Write) (rev int64, err error) {
-	t := store.Txn{Guards: c.guards, Writes: append(c.writes, note)}
-	if c.outdates == "" {
-		return o.cfg.Store.Commit(ctx, t)
-	}
-	key := store.AllocKey(c.outdates)
-	for range touches {
-		have, err := store.Get(ctx, o.cfg.Store, key)
-		if err != nil && !errs.Is(err, errs.NotFound) {
-			return 0, err
-		}
-		touched := t
-		touched.Writes = append(slices.Clone(t.Writes), store.Replace(key, fleet.Alloc{Node: c.outdates}, have.ModRev))
-		if rev, err = o.cfg.Store.Commit(ctx, touched); err == nil {
-			return rev, nil
-		}
-		if lost := store.Lost(err); lost == nil || len(lost.Keys) != 1 || lost.Keys[0] != key.String() {
-			return rev, err
-		}
-	}
-	return rev, err
 }
 
 // mutateGroup is mutate in turn with all others who work on the group.

@@ -49,7 +49,7 @@ func (o *Operations) WriteQuota(ctx context.Context, by Actor, w QuotaWrite) (ou
 		if out.After.By, out.After.At = by.User, o.now(); w.DryRun {
 			return change{}, nil
 		}
-		return quotaChange(s, old, out.After), nil
+		return quotaChange(old, out.After), nil
 	})
 	if err != nil || w.DryRun {
 		return out, err
@@ -80,18 +80,15 @@ func sameQuota(a, b fleet.Quota) bool {
 }
 
 // quotaChange writes a quota and touches what every placement under it compares.
-func quotaChange(s *view.Snapshot, old *fleet.Quota, q fleet.Quota) change {
+func quotaChange(old *fleet.Quota, q fleet.Quota) change {
 	c := change{audit: entry{action: "quota.create", resource: "quota", id: q.Name, details: quotaDetails(q)}}
-	var rev, touched int64
+	var rev int64
 	if old != nil {
 		rev, c.audit.action = old.ModRev, "quota.update"
 	}
-	if a, ok := s.QuotaAllocs.Get(q.Name); ok {
-		touched = a.ModRev
-	}
 	c.writes = []store.Write{
 		store.Replace(store.QuotaKey(q.Name), q, rev),
-		store.Replace(store.QuotaAllocKey(q.Name), fleet.QuotaAlloc{Quota: q.Name}, touched),
+		store.Touch(store.QuotaAllocKey(q.Name), fleet.QuotaAlloc{Quota: q.Name}),
 	}
 	return c
 }
@@ -120,14 +117,10 @@ func (o *Operations) DeleteQuota(ctx context.Context, by Actor, name string, ifM
 		if dryRun {
 			return change{}, nil
 		}
-		c := change{
-			writes: []store.Write{store.Remove(store.QuotaKey(name), q.ModRev)},
+		return change{
+			writes: []store.Write{store.Remove(store.QuotaKey(name), q.ModRev), store.Forget(store.QuotaAllocKey(name))},
 			audit:  entry{action: "quota.delete", resource: "quota", id: name, details: quotaDetails(*q)},
-		}
-		if a, ok := s.QuotaAllocs.Get(name); ok {
-			c.writes = append(c.writes, store.Remove(store.QuotaAllocKey(name), a.ModRev))
-		}
-		return c, nil
+		}, nil
 	})
 	return err
 }
