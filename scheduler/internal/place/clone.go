@@ -1,0 +1,40 @@
+package place
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Clone is a copy of the nodes and of what is held on them, which shares nothing
+// that either of the two changes: for questions that must not disturb the model.
+// It knows no classes yet; they are ranked anew when it is asked.
+func (m *Model) Clone() *Model {
+	out := &Model{
+		nodes: make(map[fleet.NodeID]*Node, len(m.nodes)), classes: map[classKey]*class{},
+		joined: make([]*Node, len(m.joined)), slots: make([]*Node, len(m.slots)),
+		failing: make([]*Node, len(m.failing)), expired: m.expired,
+	}
+	nodes := make([]Node, len(m.slots))
+	for i, n := range m.slots {
+		nodes[i] = n.clone()
+		out.slots[i], out.nodes[n.ID] = &nodes[i], &nodes[i]
+	}
+	for i, n := range m.joined {
+		out.joined[i] = out.slots[n.slot]
+	}
+	for i, n := range m.failing {
+		out.failing[i] = out.slots[n.slot]
+	}
+	return out
+}
+
+// clone copies what Charge, Release and SetNode change in place; all else is
+// replaced as a whole, and may be shared.
+func (n *Node) clone() Node {
+	out := *n
+	out.groups = maps.Clone(n.groups)
+	out.ports.held = slices.Clone(n.ports.held)
+	return out
+}
