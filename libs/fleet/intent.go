@@ -119,6 +119,8 @@ type Placement struct {
 	// Epoch is the create-revision of the shard ownership it was written under.
 	Epoch    int64     `json:"epoch"`
 	PlacedAt time.Time `json:"placedAt"`
+	// FromRevision is the revision of the state it was decided from; 0 when that is not known.
+	FromRevision int64 `json:"fromRevision,omitempty"`
 	// Score explains the choice: the winner's parts, rounded.
 	Score map[string]float64 `json:"score,omitempty"`
 }
@@ -159,6 +161,8 @@ type Pending struct {
 	// Nodes is how many nodes were looked at.
 	Nodes int       `json:"nodes"`
 	At    time.Time `json:"at"`
+	// FromRevision is the revision of the state it was decided from; 0 when that is not known.
+	FromRevision int64 `json:"fromRevision,omitempty"`
 }
 
 // FilterLoss is the number of nodes a filter excluded.
