@@ -248,6 +248,14 @@ func DefaultSpec() GroupSpec {
 	}
 }
 
+// With at least MassLossNodes nodes and more than MassLossShare of all lost at once,
+// unless the enforcer is told other numbers, nothing is replaced: the cause is more
+// likely the store's or the network's.
+const (
+	MassLossNodes = 5
+	MassLossShare = 0.5
+)
+
 // KeepsLost reports whether an instance on a lost node still counts towards the
 // group's number: it waits for its node, or is itself moved to another.
 func (s GroupSpec) KeepsLost() bool {

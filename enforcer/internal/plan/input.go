@@ -93,7 +93,7 @@ func DefaultLimits() Limits {
 		KeepFor: time.Hour, KeepRecords: 20, PlanFor: time.Hour,
 		PrepareFor: 10 * time.Minute, StartSlack: 15 * time.Second, StopSlack: 30 * time.Second,
 		LeaveFor: time.Minute, LossGrace: 500 * time.Millisecond,
-		MassLossNodes: 5, MassLossShare: 0.5, RoomFor: time.Minute, MoveFor: 5 * time.Minute, Batch: 1000,
+		MassLossNodes: fleet.MassLossNodes, MassLossShare: fleet.MassLossShare, RoomFor: time.Minute, MoveFor: 5 * time.Minute, Batch: 1000,
 	}
 }
 
