@@ -42,6 +42,9 @@ type Birth struct {
 	digest string
 }
 
+// Plan is what the instance is built from. It must not be changed.
+func (b *Birth) Plan() *fleet.Plan { return &b.plan }
+
 // Spawner makes births from one snapshot. It hands out each ordinal once.
 type Spawner struct {
 	snap  *view.Snapshot
@@ -49,11 +52,13 @@ type Spawner struct {
 	now   time.Time
 	rand  *rand.Rand
 	taken map[fleet.GroupName]map[int]bool
+	// next is the smallest ordinal that may be free: what is taken stays so.
+	next map[fleet.GroupName]int
 }
 
 // New makes a spawner over a snapshot.
 func New(s *view.Snapshot, now time.Time, r *rand.Rand) *Spawner {
-	return &Spawner{snap: s, heads: s.Heads(), now: now.UTC(), rand: r, taken: map[fleet.GroupName]map[int]bool{}}
+	return &Spawner{snap: s, heads: s.Heads(), now: now.UTC(), rand: r, taken: map[fleet.GroupName]map[int]bool{}, next: map[fleet.GroupName]int{}}
 }
 
 // Fresh is a new instance of a group: new id, smallest free ordinal. replaces is
@@ -187,9 +192,10 @@ func (s *Spawner) freshID() fleet.InstanceID {
 
 // freeOrdinal hands out the smallest ordinal nobody living holds.
 func (s *Spawner) freeOrdinal(g fleet.GroupName) int {
-	for n := 1; ; n++ {
+	for n := max(1, s.next[g]); ; n++ {
 		if !s.taken[g][n] && s.free(g, n) {
 			s.take(g, n)
+			s.next[g] = n + 1
 			return n
 		}
 	}
