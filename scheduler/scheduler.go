@@ -3,9 +3,12 @@
 //
 // It owns shards of groups; as many replicas as you like share them. It reads
 // everything from the view and keeps nothing in memory that is not in the store.
+// Beside that it answers questions over HTTP (package client asks them): why an
+// instance is where it is or waits, and what would happen if.
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -39,15 +42,24 @@ type Config struct {
 	// Takeover ends a predecessor's session of the same name: only for whoever holds
 	// proof that it is gone.
 	Takeover bool
+	// ClusterSecret must come with every question. Empty: none are answered, and the
+	// settings below mean nothing.
+	ClusterSecret string
+	// Listen is where questions are asked. Empty means DefaultListen.
+	Listen string
+	// AdvertiseURL is where others reach that. Empty: derived from the listener, see wire.URLOf.
+	AdvertiseURL string
 }
 
 // Service is a scheduler. Make it with New.
 type Service struct {
 	replica    *store.Replica
 	controller *controller.Controller
+	questions  *questions
 }
 
-// New makes a service that waits for Run. Invalid when something required is missing.
+// New makes a service that waits for Run, which closes the listener that New opens.
+// Invalid when something required is missing or the address cannot be used.
 func New(cfg Config) (*Service, error) {
 	switch {
 	case cfg.Store == nil, cfg.View == nil, cfg.Log == nil:
@@ -55,6 +67,7 @@ func New(cfg Config) (*Service, error) {
 	case cfg.Replica == "":
 		return nil, errs.Field("replica", "a name for this replica is required")
 	}
+	cfg.Listen = cmp.Or(cfg.Listen, DefaultListen)
 	s := &Service{replica: &store.Replica{
 		Client: cfg.Store, TTL: cfg.SessionTTL, Takeover: cfg.Takeover, Claim: true, Log: cfg.Log,
 		Self: fleet.Session{Service: "scheduler", Replica: cfg.Replica, Version: cfg.Version, StartedAt: time.Now().UTC()},
@@ -70,6 +83,11 @@ func New(cfg Config) (*Service, error) {
 	}
 	s.controller = controller.New(cfg.Store, cfg.View, s.replica.Owned, metrics, cfg.Log)
 	s.replica.Gained = func(*store.Ownership) { s.controller.Wake() }
+	var err error
+	if s.questions, err = listen(cfg, s.controller.Ask); err != nil {
+		return nil, err
+	}
+	s.replica.Self.URL = s.questions.url()
 	return s, nil
 }
 
@@ -79,5 +97,6 @@ func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.replica.Run(ctx) })
 	g.Go(func() error { return s.controller.Run(ctx) })
+	g.Go(func() error { return s.questions.run(ctx) })
 	return errs.Wrap("scheduler.Run", g.Wait())
 }

@@ -177,7 +177,7 @@ func (s *stack) components(asked func() bool) ([]lifecycle.Component, error) {
 	}
 	sched, err := scheduler.New(scheduler.Config{
 		Store: s.db.client, View: s.view, Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
-		Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
+		ClusterSecret: s.secret, Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
 	})
 	if err != nil {
 		return nil, err

@@ -14,8 +14,15 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr)) }
 
-// settings are what an operator may set: only what every service has.
-type settings struct{ program.Settings }
+// settings are what an operator may set.
+type settings struct {
+	program.Settings
+	Listen       string `config:"listen" default:"127.0.0.1:0" usage:"address gateways ask why and what-if at; port 0 picks a free one"`
+	AdvertiseURL string `config:"advertise-url" usage:"URL gateways reach that address by; empty: derived from listen, with the host's name where it listens on all addresses"`
+}
+
+// Validate names the settings that cannot be used.
+func (s *settings) Validate() []error { return append(s.Settings.Validate(), s.RequireSecret()...) }
 
 func run(args, env []string, stdout, stderr io.Writer) int {
 	var s settings
@@ -30,6 +37,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := scheduler.New(scheduler.Config{
 		Store: e.Client, View: e.View, Log: e.Log, Metrics: e.Registry, Replica: e.Replica,
 		Version: telemetry.Version(), SessionTTL: s.Session.TTL,
+		ClusterSecret: s.Cluster.Secret, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
 	})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,215 @@
+package answer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/scheduler/client"
+)
+
+func (s *simulation) note(format string, args ...any) {
+	s.out.Notes = append(s.out.Notes, fmt.Sprintf(format, args...))
+}
+
+// holders are the instances that hold room on a node, in the order of their groups,
+// oldest first.
+func (s *simulation) holders(node fleet.NodeID) []*fleet.Instance {
+	var out []*fleet.Instance
+	for i := range s.m.Snap.NodeInstances(node) {
+		if i.Intent.ID != "" && i.HoldsNode() {
+			out = append(out, i)
+		}
+	}
+	slices.SortFunc(out, func(a, b *fleet.Instance) int {
+		return cmp.Or(cmp.Compare(a.Intent.Group, b.Intent.Group), a.Intent.CreatedAt.Compare(b.Intent.CreatedAt),
+			cmp.Compare(a.Intent.Ordinal, b.Intent.Ordinal), cmp.Compare(a.Intent.ID, b.Intent.ID))
+	})
+	return out
+}
+
+// settle reports on an instance that asks for no placement.
+func (s *simulation) settle(i *fleet.Instance, e client.Effect, why fleet.Reason, format string, args ...any) {
+	s.out.Instances = append(s.out.Instances, client.Outcome{
+		Instance: i.Intent.ID, Name: i.Intent.Name, Group: i.Intent.Group, From: i.Node(),
+		Effect: e, Reason: why, Message: fmt.Sprintf(format, args...),
+	})
+}
+
+// wanted settles an instance that would not be replaced in any case; true means
+// that it is wanted, and its group there to replace it.
+func (s *simulation) wanted(i *fleet.Instance) (*fleet.Group, bool) {
+	g, ok := s.m.Snap.Groups.Get(i.Intent.Group)
+	switch {
+	case !ok || g.Deleting:
+		s.settle(i, client.EffectStopped, fleet.ReasonGroupDeleted, "its group is gone or being deleted")
+	case i.Intent.Desired != fleet.DesiredRunning && !i.Intent.RestartPending:
+		s.settle(i, client.EffectStopped, fleet.ReasonStopRequested, "it has been asked to stop")
+	default:
+		return g, true
+	}
+	return nil, false
+}
+
+// drain asks for a replacement of everything on a node that may run elsewhere.
+func (s *simulation) drain(node fleet.NodeID) error {
+	if _, ok := s.m.Snap.Nodes.Get(node); !ok {
+		return errs.New(errs.NotFound, "there is no node %s", node)
+	}
+	s.note("a cordon alone keeps new instances off %s and moves nothing: this is what follows when what runs there is replaced", node)
+	s.m.Model.Cordon(node)
+	for _, i := range s.holders(node) {
+		g, ok := s.wanted(i)
+		switch {
+		case !ok:
+		case g.Spec.Static.Enabled:
+			s.settle(i, client.EffectKept, fleet.ReasonPinnedWaiting, "its data lies on %s only: it stays there, and once stopped waits for the node to take instances again", node)
+		default:
+			s.fresh(g, client.Outcome{Replaces: i.Intent.Name, From: node}, "")
+		}
+	}
+	return nil
+}
+
+// lose asks for what the groups' policies want when a node is lost.
+func (s *simulation) lose(node fleet.NodeID) error {
+	if _, ok := s.m.Snap.Nodes.Get(node); !ok {
+		return errs.New(errs.NotFound, "there is no node %s", node)
+	}
+	s.m.Model.Lose(node)
+	mass := s.mass(node)
+	var on []*fleet.Instance // of one group
+	holders := s.holders(node)
+	for n, i := range holders {
+		on = append(on, i)
+		if n+1 < len(holders) && holders[n+1].Intent.Group == i.Intent.Group {
+			continue
+		}
+		s.loseOf(node, on, mass)
+		on = nil
+	}
+	return nil
+}
+
+// mass notes, and reports, that so much would be lost that nothing is replaced.
+func (s *simulation) mass(node fleet.NodeID) bool {
+	nodes, lost := 0, 0
+	for id := range s.m.Snap.Nodes.All() {
+		nodes++
+		if _, alive := s.m.Snap.NodeSessions.Get(id); !alive || id == node {
+			lost++
+		}
+	}
+	if lost < fleet.MassLossNodes || float64(lost) <= fleet.MassLossShare*float64(nodes) {
+		return false
+	}
+	s.note("%d of %d nodes would be lost: unless the enforcer is told other limits, nothing is replaced before more are back", lost, nodes)
+	return true
+}
+
+// loseOf follows the policy of one group for those it has on a lost node.
+func (s *simulation) loseOf(node fleet.NodeID, on []*fleet.Instance, mass bool) {
+	var wanted []*fleet.Instance
+	var g *fleet.Group
+	for _, i := range on {
+		if of, ok := s.wanted(i); ok {
+			g, wanted = of, append(wanted, i)
+		}
+	}
+	if g == nil {
+		return
+	}
+	kept := func(format string, args ...any) {
+		for _, i := range wanted {
+			s.settle(i, client.EffectKept, fleet.ReasonNodeLost, format, args...)
+		}
+	}
+	switch policy := g.Spec.NodeLossPolicy(); {
+	case policy == fleet.NodeLossWait:
+		kept("it waits for %s, as its group wants (onNodeLoss: wait)", node)
+	case mass:
+		kept("so much is lost that nothing is replaced before more is back")
+	case policy == fleet.NodeLossStop:
+		for _, i := range wanted {
+			s.settle(i, client.EffectStopped, fleet.ReasonNodeLost, "its group stops what was on a lost node (onNodeLoss: stop)")
+		}
+		if heals(g) {
+			s.refill(g, node, nil)
+		}
+	case g.Spec.Scaling.Mode == fleet.ScalingManual:
+		kept("its group is scaled by hand: nothing takes its place")
+	case g.Spec.Maintenance.On:
+		kept("its group is in maintenance: nothing takes its place meanwhile")
+	case g.Spec.Static.Enabled:
+		s.move(g, wanted)
+	default:
+		s.refill(g, node, wanted)
+	}
+}
+
+// heals reports whether the enforcer starts what a group lacks.
+func heals(g *fleet.Group) bool {
+	return g.Spec.Scaling.Mode != fleet.ScalingManual && !g.Spec.Maintenance.On
+}
+
+// move asks for a static group's own instances on other nodes.
+func (s *simulation) move(g *fleet.Group, lost []*fleet.Instance) {
+	s.note("%s is placed elsewhere only when its old copies have had the time to end", g.Name)
+	for _, i := range lost {
+		plan := fleet.Compose(*g, s.heads, s.random.Uint64())
+		r := s.m.Request(i, s.plan(&plan, plan.Digest()))
+		r.Pinned = ""
+		s.ask(r, client.Outcome{Instance: i.Intent.ID, Name: i.Intent.Name, Group: g.Name, From: i.Node()})
+	}
+}
+
+// refill asks for replacements of the lost: of those started by hand one each, of
+// the others as many as the minimum lacks, and for as many more.
+func (s *simulation) refill(g *fleet.Group, node fleet.NodeID, lost []*fleet.Instance) {
+	living := s.livingWithout(g, node)
+	limit := g.Spec.Scaling.Max
+	room := func() bool { return limit <= 0 || living < limit }
+	replace := func(i *fleet.Instance) {
+		living++
+		s.fresh(g, client.Outcome{Replaces: i.Intent.Name, From: node}, i.Intent.ID)
+	}
+	var own []*fleet.Instance
+	for _, i := range lost {
+		switch {
+		case minimums(g, i):
+			own = append(own, i)
+		case room():
+			replace(i)
+		default:
+			s.settle(i, client.EffectStopped, fleet.ReasonNodeLost, "its group has its maximum of %d without it", limit)
+		}
+	}
+	for _, i := range own {
+		if living < g.Spec.Scaling.Min && room() {
+			replace(i)
+			continue
+		}
+		s.settle(i, client.EffectStopped, fleet.ReasonNodeLost, "its group has its minimum of %d without it", g.Spec.Scaling.Min)
+	}
+	for ; living < g.Spec.Scaling.Min && room(); living++ {
+		s.fresh(g, client.Outcome{}, "")
+	}
+}
+
+// livingWithout counts a group's living instances that are not on a node.
+func (s *simulation) livingWithout(g *fleet.Group, node fleet.NodeID) int {
+	n := 0
+	for i := range s.m.Snap.GroupInstances(g.Name) {
+		if i.Living(g.Spec.KeepsLost()) && !(i.Node() == node && i.HoldsNode()) {
+			n++
+		}
+	}
+	return n
+}
+
+// minimums reports whether an instance is one of those the minimum is about.
+func minimums(g *fleet.Group, i *fleet.Instance) bool {
+	return i.Intent.Origin == fleet.OriginMinimum || !g.ScaledAt.IsZero() && !i.Intent.CreatedAt.After(g.ScaledAt)
+}

@@ -1,0 +1,169 @@
+package answer
+
+import (
+	"math/rand/v2"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/spawn"
+	"github.com/orreryhq/orrery/scheduler/client"
+	"github.com/orreryhq/orrery/scheduler/internal/controller"
+	"github.com/orreryhq/orrery/scheduler/internal/place"
+)
+
+// Simulate says what would happen if nothing else did. It uses the moment up. more
+// is asked now and then whether to go on. Invalid when the question cannot be asked
+// so, NotFound when its group or node is not there, Exhausted when more said no.
+func Simulate(m *controller.Moment, q client.Question, more func() bool) (client.Simulation, error) {
+	if err := q.Validate(); err != nil {
+		return client.Simulation{}, err
+	}
+	s := newSimulation(m)
+	var err error
+	switch {
+	case q.Place != nil:
+		err = s.place(*q.Place)
+	case q.Drain != nil:
+		err = s.drain(q.Drain.Node)
+	default:
+		err = s.lose(q.Lose.Node)
+	}
+	if err == nil {
+		err = s.decide(more)
+	}
+	return s.out, err
+}
+
+// simulation collects what would have to be decided, then has it decided.
+type simulation struct {
+	m       *controller.Moment
+	spawner *spawn.Spawner
+	random  *rand.Rand
+	heads   []fleet.TemplateHead
+	// plans holds one plan for all requests of a digest: its address is what they share.
+	plans map[string]*fleet.Plan
+	// requests are asked for in their order, open are the indexes of their outcomes
+	// in out, -1 for those of instances that wait already and are none of the question.
+	requests []*place.Request
+	open     []int
+	out      client.Simulation
+}
+
+func newSimulation(m *controller.Moment) *simulation {
+	random := rand.New(rand.NewPCG(uint64(m.Snap.Rev), 0))
+	s := &simulation{
+		m: m, random: random, heads: m.Snap.Heads(), spawner: spawn.New(m.Snap, m.At, random), plans: map[string]*fleet.Plan{},
+		out: client.Simulation{Revision: m.Snap.Rev, Instances: []client.Outcome{}},
+	}
+	for _, i := range m.Waiting() {
+		if stored, ok := m.Snap.Plans.Get(i.Intent.Plan); ok {
+			s.plans[i.Intent.Plan] = &stored.Plan
+			s.requests, s.open = append(s.requests, m.Request(i, &stored.Plan)), append(s.open, -1)
+		}
+	}
+	if n := len(s.requests); n > 0 {
+		s.note("%d instances wait already: they would be placed first, as far as they fit", n)
+	}
+	return s
+}
+
+// place asks for new instances of a group.
+func (s *simulation) place(q client.PlaceQuestion) error {
+	g, err := s.group(q.Group)
+	if err != nil {
+		return err
+	}
+	living := 0
+	for i := range s.m.Snap.GroupInstances(g.Name) {
+		if i.Living(g.Spec.KeepsLost()) {
+			living++
+		}
+	}
+	if limit := g.Spec.Scaling.Max; limit > 0 && living+q.Count > limit {
+		s.note("group %s allows %d instances and has %d: raise its maximum to start as many", g.Name, limit, living)
+	}
+	for range q.Count {
+		s.fresh(g, client.Outcome{}, "")
+	}
+	return nil
+}
+
+func (s *simulation) group(name fleet.GroupName) (*fleet.Group, error) {
+	g, ok := s.m.Snap.Groups.Get(name)
+	switch {
+	case !ok:
+		return nil, errs.New(errs.NotFound, "there is no group %s", name)
+	case g.Deleting:
+		return nil, errs.New(errs.NotFound, "group %s is being deleted", name)
+	}
+	return g, nil
+}
+
+// fresh asks for a new instance of a group, in the place of another or of none.
+func (s *simulation) fresh(g *fleet.Group, o client.Outcome, replaces fleet.InstanceID) {
+	b := s.spawner.Fresh(g, spawn.Cause{Origin: fleet.OriginManual, Reason: fleet.ReasonRequested}, replaces, nil)
+	o.Name, o.Group = b.Intent.Name, g.Name
+	s.ask(&place.Request{ID: b.Intent.ID, Group: g.Name, Plan: s.plan(b.Plan(), b.Intent.Plan)}, o)
+}
+
+func (s *simulation) plan(p *fleet.Plan, digest string) *fleet.Plan {
+	if have, ok := s.plans[digest]; ok {
+		return have
+	}
+	s.plans[digest] = p
+	return p
+}
+
+// ask has a request decided about, and its outcome reported.
+func (s *simulation) ask(r *place.Request, o client.Outcome) {
+	s.requests, s.open = append(s.requests, r), append(s.open, len(s.out.Instances))
+	s.out.Instances = append(s.out.Instances, o)
+}
+
+// decide places what was asked for and fills the outcomes.
+func (s *simulation) decide(more func() bool) error {
+	outcomes := s.m.Model.PlaceAll(s.requests, more)
+	if len(outcomes) < len(s.requests) {
+		return errs.New(errs.Exhausted, "the answer takes too long: ask for fewer instances at once")
+	}
+	waiting := map[*place.Unfit]int{}
+	for n, got := range outcomes {
+		if s.open[n] < 0 {
+			continue
+		}
+		o := &s.out.Instances[s.open[n]]
+		if u := got.Unfit; u != nil {
+			o.Effect, o.Reason, o.Message = client.EffectPending, u.Reason, u.Reason.Text()
+			s.wait(waiting, o.Group, u)
+			continue
+		}
+		c := got.Choice
+		o.Effect, o.Node, o.Port, o.Ports, o.Score = client.EffectPlaced, c.Node, c.Port, c.Ports, c.Score.Parts()
+	}
+	for n := range s.out.Instances {
+		switch s.out.Instances[n].Effect {
+		case client.EffectPlaced:
+			s.out.Placed++
+		case client.EffectPending:
+			s.out.Pending++
+		case client.EffectKept:
+			s.out.Kept++
+		case client.EffectStopped:
+			s.out.Stopped++
+		}
+	}
+	return nil
+}
+
+// wait counts one more instance that waits for a reason.
+func (s *simulation) wait(known map[*place.Unfit]int, g fleet.GroupName, u *place.Unfit) {
+	at, ok := known[u]
+	if !ok {
+		at = len(s.out.Unfit)
+		known[u] = at
+		s.out.Unfit = append(s.out.Unfit, client.Waiting{
+			Group: g, Unfit: client.Unfit{Reason: u.Reason, Message: u.Message}, Nodes: u.Nodes, Lost: u.Lost,
+		})
+	}
+	s.out.Unfit[at].Instances++
+}
