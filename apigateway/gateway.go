@@ -3,7 +3,7 @@
 // the stream of events.
 //
 //	client → server (ids, limits, who may) → rest | universe | events → operate → etcd
-//	                                                    └→ upstream → agents, templatesvc
+//	                                                    └→ upstream → agents, templatesvc, schedulers
 //
 // It writes what people want and shows what is; it decides nothing and holds
 // nothing that is not in etcd, so any number of replicas serve side by side.
@@ -161,8 +161,9 @@ func (g *Gateway) wire(meta fleet.Meta) (http.Handler, *events.Streams, error) {
 	})
 	rest.New(rest.Config{
 		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate,
-		Templates: upstream.NewTemplates(g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}, g.cfg.Log),
-		Ready:     g.waiting, Version: g.cfg.Version, Now: time.Now,
+		Templates:  upstream.NewTemplates(g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}, g.cfg.Log),
+		Schedulers: upstream.NewSchedulers(g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}),
+		Ready:      g.waiting, Version: g.cfg.Version, Now: time.Now,
 	}).Mount(frame.Engine)
 	universe.New(universe.Config{
 		Operations: g.operate, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,

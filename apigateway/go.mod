@@ -9,6 +9,7 @@ require (
 	github.com/oklog/ulid/v2 v2.1.2
 	github.com/orreryhq/orrery/libs v0.0.0
 	github.com/orreryhq/orrery/nodeagent v0.0.0-00010101000000-000000000000
+	github.com/orreryhq/orrery/scheduler v0.0.0-00010101000000-000000000000
 	github.com/orreryhq/orrery/templatesvc v0.0.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/sony/gobreaker/v2 v2.4.0
@@ -112,5 +113,7 @@ require (
 replace github.com/orreryhq/orrery/libs => ../libs
 
 replace github.com/orreryhq/orrery/nodeagent => ../nodeagent
+
+replace github.com/orreryhq/orrery/scheduler => ../scheduler
 
 replace github.com/orreryhq/orrery/templatesvc => ../templatesvc

@@ -30,6 +30,7 @@ type Config struct {
 	Auth       *auth.Service
 	Operations *operate.Operations
 	Templates  *upstream.Templates
+	Schedulers *upstream.Schedulers
 	// Ready tells what the gateway waits for before it can serve; nothing when it can.
 	Ready func(ctx context.Context) (waiting []string)
 	// Version is the gateway's own.
@@ -93,6 +94,7 @@ func (a *API) Mount(r gin.IRoutes) {
 	r.GET("/api/v1/templates/:name/versions", a.listVersions)
 	r.POST("/api/v1/templates/:name/rollback", a.rollback)
 
+	r.POST("/api/v1/simulate", a.simulate)
 	r.GET("/api/v1/overview", a.overview)
 	r.GET("/api/v1/audit", a.listAudit)
 }
@@ -100,6 +102,7 @@ func (a *API) Mount(r gin.IRoutes) {
 func (a *API) mountInstances(r gin.IRoutes, base string) {
 	r.GET(base, a.listInstances)
 	r.GET(base+"/:id", a.getInstance)
+	r.GET(base+"/:id/explain", a.explain)
 	r.DELETE(base+"/:id", a.deleteInstance)
 	r.POST(base+"/:id/start", a.startInstance)
 	r.POST(base+"/:id/restart", a.restartInstance)

@@ -1,0 +1,68 @@
+package rest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// chainOf tells from an instance's records how it came to its state. Each link
+// carries the revision of its record, and they stand in the order of these.
+func chainOf(i *fleet.Instance) []link {
+	in := &i.Intent
+	chain := []link{{
+		Step: stepWanted, Reason: in.Reason, Message: said(in.Message, in.Reason), By: in.By, At: when(in.GenerationAt),
+		Revision: in.ModRev, GroupRevision: in.GroupRevision,
+	}}
+	if in.Generation == 1 {
+		chain[0].Revision = in.CreateRev
+	}
+	if in.Replaces != "" {
+		chain = append(chain, link{
+			Step: stepReplaces, Reason: fleet.ReasonReplacement, Message: fmt.Sprintf("it was made for %s", in.Replaces),
+			At: when(in.CreatedAt), Revision: in.CreateRev, Instance: in.Replaces,
+		})
+	}
+	if p := i.Pending; p != nil && p.Generation == in.Generation {
+		chain = append(chain, link{Step: stepWaits, Reason: p.Reason, Message: said(p.Message, p.Reason), At: when(p.At), Revision: p.ModRev})
+	}
+	if p := i.Placement; p != nil {
+		chain = append(chain, link{
+			Step: stepPlaced, Reason: fleet.ReasonPlaced, Message: fmt.Sprintf("node %s was chosen for generation %d", p.Node, p.Generation),
+			At: when(p.PlacedAt), Revision: p.ModRev, Node: p.Node,
+		})
+	}
+	if s := in.Stop; s != nil {
+		chain = append(chain, link{Step: stepStop, Reason: s.Reason, Message: said(s.Message, s.Reason), By: s.By, At: when(s.At), Revision: in.ModRev})
+	}
+	if o := i.Order; o != nil {
+		chain = append(chain, link{
+			Step: stepOrdered, Reason: o.Reason, Message: said(o.Message, o.Reason), By: o.By, At: when(o.At), Revision: o.ModRev, Node: o.Node,
+		})
+	}
+	if s := i.Status; s != nil {
+		chain = append(chain, link{
+			Step: stepState, Reason: s.Reason, Message: said(s.Message, s.Reason), At: when(s.ChangedAt), Revision: s.ModRev, Node: s.Node, Exit: s.Exit,
+		})
+	}
+	if in.ReplacedBy != "" {
+		chain = append(chain, link{
+			Step: stepReplaced, Reason: fleet.ReasonReplacement, Message: fmt.Sprintf("%s took its place", in.ReplacedBy), Revision: in.ModRev, Instance: in.ReplacedBy,
+		})
+	}
+	slices.SortStableFunc(chain[1:], func(a, b link) int { return cmp.Compare(a.Revision, b.Revision) })
+	return chain
+}
+
+func said(message string, r fleet.Reason) string { return cmp.Or(message, r.Text()) }
+
+// when is a time, nil when it is not known.
+func when(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,111 @@
+package upstream
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/scheduler/client"
+)
+
+// schedulerService is how the sessions and shards of schedulers are filed.
+const schedulerService = "scheduler"
+
+const (
+	// ownerTimeout bounds the question who owns a shard.
+	ownerTimeout = 500 * time.Millisecond
+	// explainTimeout bounds an explanation: what is stored is shown when it takes longer.
+	explainTimeout = 2 * time.Second
+	// simulateTimeout is a little more than a scheduler works on an answer.
+	simulateTimeout = 12 * time.Second
+)
+
+// Schedulers reaches the schedulers with questions.
+type Schedulers struct {
+	store    *store.Client
+	view     *view.View
+	dial     func(url string) *client.Client
+	breakers *breakers
+}
+
+// NewSchedulers makes a client of the replicas in the view, each behind a breaker of its own.
+func NewSchedulers(c *store.Client, v *view.View, secret string, httpClient *http.Client) *Schedulers {
+	dial := func(url string) *client.Client { return client.New(httpClient, url, secret) }
+	return &Schedulers{store: c, view: v, dial: dial, breakers: newBreakers()}
+}
+
+// Explain asks the scheduler that decides about an instance's group, and names it.
+// Unavailable when nobody does or it does not answer, Exhausted when it is asked too
+// much, else as client.Explain.
+func (s *Schedulers) Explain(ctx context.Context, i *fleet.Instance) (e client.Explanation, replica string, err error) {
+	at, err := s.owner(ctx, i.Intent.Group)
+	if err != nil {
+		return e, "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
+	defer cancel()
+	e, err = through(s.breakers, at.URL, named(at), func() (client.Explanation, error) {
+		return s.dial(at.URL).Explain(ctx, i.Intent.ID)
+	})
+	return e, at.Replica, err
+}
+
+// Simulate asks the scheduler that decides about the group in question; about a
+// node, any. Errors as of Explain and client.Simulate.
+func (s *Schedulers) Simulate(ctx context.Context, q client.Question) (out client.Simulation, replica string, err error) {
+	var at *fleet.Session
+	if q.Place != nil {
+		at, err = s.owner(ctx, q.Place.Group)
+	} else {
+		at, err = s.any()
+	}
+	if err != nil {
+		return out, "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, simulateTimeout)
+	defer cancel()
+	out, err = through(s.breakers, at.URL, named(at), func() (client.Simulation, error) {
+		return s.dial(at.URL).Simulate(ctx, q)
+	})
+	return out, at.Replica, err
+}
+
+func named(s *fleet.Session) string { return "scheduler " + s.Replica }
+
+// owner is the replica that owns a group's shard. Who that is stands in no view, for
+// it matters to questions only.
+func (s *Schedulers) owner(ctx context.Context, g fleet.GroupName) (*fleet.Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, ownerTimeout)
+	defer cancel()
+	shard, err := store.Get(ctx, s.store, store.ShardKey(schedulerService, fleet.ShardOf(g)))
+	switch {
+	case errs.Is(err, errs.NotFound):
+		return nil, errs.New(errs.Unavailable, "no scheduler decides about group %s now: retry when one runs", g)
+	case err != nil:
+		return nil, errs.Wrap("upstream.owner", err)
+	}
+	at, ok := s.view.Snapshot().Sessions.Get(schedulerService + "/" + shard.Replica)
+	if !ok || at.URL == "" {
+		return nil, errs.New(errs.Unavailable, "scheduler %s, which decides about group %s, cannot be asked: it does not say where", shard.Replica, g)
+	}
+	return at, nil
+}
+
+// any is some replica that can be asked.
+func (s *Schedulers) any() (*fleet.Session, error) {
+	var all []*fleet.Session
+	for _, at := range s.view.Snapshot().ServiceSessions(schedulerService) {
+		if at.URL != "" {
+			all = append(all, at)
+		}
+	}
+	if len(all) == 0 {
+		return nil, errs.New(errs.Unavailable, "no scheduler runs that could be asked: retry when one does")
+	}
+	return all[rand.IntN(len(all))], nil
+}
