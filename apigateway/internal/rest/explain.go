@@ -173,7 +173,7 @@ func livePending(e client.Explanation, from source) *pendingWhy {
 // storedPending is what the scheduler last wrote.
 func storedPending(i *fleet.Instance, why string) *pendingWhy {
 	out := &pendingWhy{Lost: []fleet.FilterLoss{}, source: source{
-		Source: "stored", Note: "the scheduler was not reached, so this is what it last wrote: " + why,
+		Source: "stored", Note: "the scheduler did not answer for this moment, so this is what was last written: " + why,
 	}}
 	out.Reason, out.Message = i.Why()
 	if p := i.Pending; p != nil && p.Generation == i.Intent.Generation {

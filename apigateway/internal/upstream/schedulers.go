@@ -87,7 +87,10 @@ func (s *Schedulers) owner(ctx context.Context, g fleet.GroupName) (*fleet.Sessi
 	case errs.Is(err, errs.NotFound):
 		return nil, errs.New(errs.Unavailable, "no scheduler decides about group %s now: retry when one runs", g)
 	case err != nil:
-		return nil, errs.Wrap("upstream.owner", err)
+		return nil, &errs.Error{
+			Op: "upstream.owner", Kind: errs.KindOf(err), Err: err,
+			Message: "the store does not tell now which scheduler decides about group " + string(g) + ": retry in a moment",
+		}
 	}
 	at, ok := s.view.Snapshot().Sessions.Get(schedulerService + "/" + shard.Replica)
 	if !ok || at.URL == "" {
