@@ -56,6 +56,7 @@ type Service struct {
 	replica    *store.Replica
 	controller *controller.Controller
 	questions  *questions
+	view       *view.View
 }
 
 // New makes a service that waits for Run, which closes the listener that New opens.
@@ -68,7 +69,7 @@ func New(cfg Config) (*Service, error) {
 		return nil, errs.Field("replica", "a name for this replica is required")
 	}
 	cfg.Listen = cmp.Or(cfg.Listen, DefaultListen)
-	s := &Service{replica: &store.Replica{
+	s := &Service{view: cfg.View, replica: &store.Replica{
 		Client: cfg.Store, TTL: cfg.SessionTTL, Takeover: cfg.Takeover, Claim: true, Log: cfg.Log,
 		Self: fleet.Session{Service: "scheduler", Replica: cfg.Replica, Version: cfg.Version, StartedAt: time.Now().UTC()},
 	}}
@@ -84,11 +85,25 @@ func New(cfg Config) (*Service, error) {
 	s.controller = controller.New(cfg.Store, cfg.View, s.replica.Owned, metrics, cfg.Log)
 	s.replica.Gained = func(*store.Ownership) { s.controller.Wake() }
 	var err error
-	if s.questions, err = listen(cfg, s.controller.Ask); err != nil {
+	if s.questions, err = listen(cfg, s.ask); err != nil {
 		return nil, err
 	}
 	s.replica.Self.URL = s.questions.url()
 	return s, nil
+}
+
+// waitFor bounds the wait for the revision that a question wants to be answered at.
+const waitFor = 500 * time.Millisecond
+
+// ask is the moment a question is answered from. One that cannot be had at the
+// revision wanted is better than none: the answer names its own.
+func (s *Service) ask(ctx context.Context, atLeast int64) (*controller.Moment, error) {
+	if atLeast > 0 {
+		soon, cancel := context.WithTimeout(ctx, waitFor)
+		_, _ = s.view.WaitRev(soon, atLeast)
+		cancel()
+	}
+	return s.controller.Ask(ctx)
 }
 
 // Run places instances until ctx ends; then it hands its shards over at once. No

@@ -11,6 +11,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -30,20 +31,25 @@ func New(httpClient *http.Client, baseURL, secret string) *Client {
 	return &Client{http: httpClient, base: strings.TrimSuffix(baseURL, "/"), secret: secret}
 }
 
-// Explain asks what placement says of an instance now. NotFound when there is no
-// such instance, Conflict when it has ended or is not to run.
-func (c *Client) Explain(ctx context.Context, id fleet.InstanceID) (Explanation, error) {
+// Explain asks what placement says of an instance now, at a revision of the store
+// that is at least the given one if the scheduler reaches it soon; 0 takes any.
+// NotFound when there is no such instance, Conflict when it has ended or is not to run.
+func (c *Client) Explain(ctx context.Context, id fleet.InstanceID, atLeast int64) (Explanation, error) {
 	var out Explanation
 	err := wire.Call(ctx, c.http, wire.Request{
-		Method: http.MethodGet, URL: c.base + "/v1/instances/" + url.PathEscape(string(id)) + "/explain", Token: c.secret,
+		Method: http.MethodGet, URL: c.url("/v1/instances/"+url.PathEscape(string(id))+"/explain", atLeast), Token: c.secret,
 	}, &out)
 	return out, errs.Wrap("scheduler.Explain", err)
 }
 
-// Simulate asks what would happen. Invalid when the question cannot be asked so,
+// Simulate asks what would happen, at a revision as in Explain. Invalid when the question cannot be asked so,
 // NotFound when its group or node is not there, Exhausted when the answer takes too long.
-func (c *Client) Simulate(ctx context.Context, q Question) (Simulation, error) {
+func (c *Client) Simulate(ctx context.Context, q Question, atLeast int64) (Simulation, error) {
 	var out Simulation
-	err := wire.Call(ctx, c.http, wire.Request{Method: http.MethodPost, URL: c.base + "/v1/simulate", Token: c.secret, Body: q}, &out)
+	err := wire.Call(ctx, c.http, wire.Request{Method: http.MethodPost, URL: c.url("/v1/simulate", atLeast), Token: c.secret, Body: q}, &out)
 	return out, errs.Wrap("scheduler.Simulate", err)
+}
+
+func (c *Client) url(path string, atLeast int64) string {
+	return c.base + path + "?atLeast=" + strconv.FormatInt(atLeast, 10)
 }

@@ -50,7 +50,7 @@ func (s *Schedulers) Explain(ctx context.Context, i *fleet.Instance) (e client.E
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()
 	e, err = through(s.breakers, at.URL, named(at), func() (client.Explanation, error) {
-		return s.dial(at.URL).Explain(ctx, i.Intent.ID)
+		return s.dial(at.URL).Explain(ctx, i.Intent.ID, s.view.Snapshot().Rev)
 	})
 	return e, at.Replica, err
 }
@@ -70,7 +70,7 @@ func (s *Schedulers) Simulate(ctx context.Context, q client.Question) (out clien
 	ctx, cancel := context.WithTimeout(ctx, simulateTimeout)
 	defer cancel()
 	out, err = through(s.breakers, at.URL, named(at), func() (client.Simulation, error) {
-		return s.dial(at.URL).Simulate(ctx, q)
+		return s.dial(at.URL).Simulate(ctx, q, s.view.Snapshot().Rev)
 	})
 	return out, at.Replica, err
 }

@@ -8,10 +8,12 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,8 +40,9 @@ func DefaultLimits() Limits {
 	return Limits{Explain: 4, Simulate: 2, Queue: 500 * time.Millisecond, Answer: 10 * time.Second}
 }
 
-// Ask returns the moment a question is answered from; see controller.Controller.
-type Ask func(ctx context.Context) (*controller.Moment, error)
+// Ask returns the moment a question is answered from, at a revision that is at least
+// the given one if that can be had soon; see controller.Controller.
+type Ask func(ctx context.Context, atLeast int64) (*controller.Moment, error)
 
 // api answers from moments.
 type api struct {
@@ -81,11 +84,7 @@ func (a *api) serveExplain(w http.ResponseWriter, r *http.Request) {
 		fail(w, errs.New(errs.NotFound, "there is no such instance"))
 		return
 	}
-	a.serve(w, r, a.explains, func(ctx context.Context) (any, error) {
-		m, err := a.ask(ctx)
-		if err != nil {
-			return nil, err
-		}
+	a.serve(w, r, a.explains, func(_ context.Context, m *controller.Moment) (any, error) {
 		return answer.Explain(m, id)
 	})
 }
@@ -100,17 +99,18 @@ func (a *api) serveSimulate(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	a.serve(w, r, a.simulate, func(ctx context.Context) (any, error) {
-		m, err := a.ask(ctx)
-		if err != nil {
-			return nil, err
-		}
+	a.serve(w, r, a.simulate, func(ctx context.Context, m *controller.Moment) (any, error) {
 		return answer.Simulate(m, q, func() bool { return ctx.Err() == nil })
 	})
 }
 
 // serve works on an answer when it is its turn.
-func (a *api) serve(w http.ResponseWriter, r *http.Request, turns chan struct{}, work func(context.Context) (any, error)) {
+func (a *api) serve(w http.ResponseWriter, r *http.Request, turns chan struct{}, work func(context.Context, *controller.Moment) (any, error)) {
+	atLeast, err := strconv.ParseInt(cmp.Or(r.URL.Query().Get("atLeast"), "0"), 10, 64)
+	if err != nil {
+		fail(w, &errs.Error{Kind: errs.Malformed, Field: "atLeast", Message: "must be a revision"})
+		return
+	}
 	timer := time.NewTimer(a.limits.Queue)
 	defer timer.Stop()
 	select {
@@ -127,7 +127,11 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, turns chan struct{},
 	defer func() { <-turns }()
 	ctx, cancel := context.WithTimeout(r.Context(), a.limits.Answer)
 	defer cancel()
-	got, err := work(ctx)
+	m, err := a.ask(ctx, atLeast)
+	var got any
+	if err == nil {
+		got, err = work(ctx, m)
+	}
 	if err != nil {
 		fail(w, err)
 		return

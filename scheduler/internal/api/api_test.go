@@ -31,7 +31,7 @@ func serve(t *testing.T, ask api.Ask, l api.Limits) (*client.Client, *httptest.S
 
 func TestWhoAsksInExcessIsToldToComeBack(t *testing.T) {
 	asked := make(chan struct{})
-	busy := func(ctx context.Context) (*controller.Moment, error) {
+	busy := func(ctx context.Context, _ int64) (*controller.Moment, error) {
 		asked <- struct{}{}
 		<-ctx.Done()
 		return nil, errs.Wrap("ask", ctx.Err())
@@ -40,11 +40,11 @@ func TestWhoAsksInExcessIsToldToComeBack(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	first := make(chan error)
 	go func() {
-		_, err := c.Explain(ctx, "aaaaaa")
+		_, err := c.Explain(ctx, "aaaaaa", 0)
 		first <- err
 	}()
 	<-asked
-	if _, err := c.Explain(t.Context(), "bbbbbb"); !errs.Is(err, errs.Exhausted) {
+	if _, err := c.Explain(t.Context(), "bbbbbb", 0); !errs.Is(err, errs.Exhausted) {
 		t.Errorf("the second: %v", err)
 	}
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/v1/instances/bbbbbb/explain", nil)
@@ -64,7 +64,7 @@ func TestWhoAsksInExcessIsToldToComeBack(t *testing.T) {
 	next := make(chan error)
 	go func() { // its turn is free again, once the server has seen the first one leave
 		for {
-			_, err := c.Explain(t.Context(), "cccccc")
+			_, err := c.Explain(t.Context(), "cccccc", 0)
 			if errs.Is(err, errs.Exhausted) {
 				continue
 			}
@@ -78,22 +78,22 @@ func TestWhoAsksInExcessIsToldToComeBack(t *testing.T) {
 }
 
 func TestAnAnswerIsBoundedInTime(t *testing.T) {
-	slow := func(ctx context.Context) (*controller.Moment, error) {
+	slow := func(ctx context.Context, _ int64) (*controller.Moment, error) {
 		<-ctx.Done()
 		return nil, errs.Wrap("ask", ctx.Err())
 	}
 	c, _ := serve(t, slow, api.Limits{Explain: 1, Simulate: 1, Queue: time.Minute, Answer: time.Millisecond})
-	if _, err := c.Explain(t.Context(), "aaaaaa"); !errs.Is(err, errs.Unavailable) {
+	if _, err := c.Explain(t.Context(), "aaaaaa", 0); !errs.Is(err, errs.Unavailable) {
 		t.Errorf("%v", err)
 	}
 	q := client.Question{Lose: &client.NodeQuestion{Node: "n1"}}
-	if _, err := c.Simulate(t.Context(), q); !errs.Is(err, errs.Unavailable) {
+	if _, err := c.Simulate(t.Context(), q, 0); !errs.Is(err, errs.Unavailable) {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestWhatCannotBeReadIsRefusedBeforeAnybodyIsAsked(t *testing.T) {
-	_, server := serve(t, func(context.Context) (*controller.Moment, error) {
+	_, server := serve(t, func(context.Context, int64) (*controller.Moment, error) {
 		t.Error("asked")
 		return nil, errs.New(errs.Internal, "asked")
 	}, api.DefaultLimits())
@@ -108,6 +108,7 @@ func TestWhatCannotBeReadIsRefusedBeforeAnybodyIsAsked(t *testing.T) {
 		"nothing":             {"POST", "/v1/simulate", `{}`, 422},
 		"a negative count":    {"POST", "/v1/simulate", `{"place":{"group":"g","count":-1}}`, 422},
 		"no id":               {"GET", "/v1/instances/..%2f..%2f/explain", "", 404},
+		"no revision":         {"GET", "/v1/instances/aaaaaa/explain?atLeast=now", "", 400},
 		"no route":            {"GET", "/v1/nodes", "", 404},
 		"another method":      {"DELETE", "/v1/simulate", "", 404},
 		"a very long body":    {"POST", "/v1/simulate", `{"place":{"group":"` + strings.Repeat("x", 2<<20) + `"}}`, 413},
