@@ -103,7 +103,7 @@ func (s *simulation) group(name fleet.GroupName) (*fleet.Group, error) {
 func (s *simulation) fresh(g *fleet.Group, o client.Outcome, replaces fleet.InstanceID) {
 	b := s.spawner.Fresh(g, spawn.Cause{Origin: fleet.OriginManual, Reason: fleet.ReasonRequested}, replaces, nil)
 	o.Name, o.Group = b.Intent.Name, g.Name
-	s.ask(&place.Request{ID: b.Intent.ID, Group: g.Name, Plan: s.plan(b.Plan(), b.Intent.Plan)}, o)
+	s.ask(s.m.Request(&fleet.Instance{Intent: b.Intent}, s.plan(b.Plan(), b.Intent.Plan)), o)
 }
 
 func (s *simulation) plan(p *fleet.Plan, digest string) *fleet.Plan {
