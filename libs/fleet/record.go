@@ -43,6 +43,9 @@ func (p Placement) AppendRecord(b []byte) ([]byte, bool) {
 	appendMap(&w, `,"values":`, p.Values, func(v string) { w.text("", v) })
 	w.number(`,"epoch":`, p.Epoch)
 	w.time(`,"placedAt":`, p.PlacedAt)
+	if p.FromRevision != 0 {
+		w.number(`,"fromRevision":`, p.FromRevision)
+	}
 	appendMap(&w, `,"score":`, p.Score, w.fraction)
 	w.raw("}")
 	if !w.plain {
@@ -78,6 +81,9 @@ func (p *Placement) ParseRecord(b []byte) bool {
 	out.Values = parseMap(&r, `,"values":`, func() string { return r.text("") })
 	out.Epoch = r.number(`,"epoch":`)
 	out.PlacedAt = r.time(`,"placedAt":`)
+	if r.found(`,"fromRevision":`) {
+		out.FromRevision = r.number("")
+	}
 	out.Score = parseMap(&r, `,"score":`, r.fraction)
 	r.raw("}")
 	if !r.plain || r.rest != "" {

@@ -1,7 +1,9 @@
 package answer
 
 import (
+	"cmp"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -42,11 +44,15 @@ type simulation struct {
 	heads   []fleet.TemplateHead
 	// plans holds one plan for all requests of a digest: its address is what they share.
 	plans map[string]*fleet.Plan
-	// requests are asked for in their order, open are the indexes of their outcomes
-	// in out, -1 for those of instances that wait already and are none of the question.
-	requests []*place.Request
-	open     []int
-	out      client.Simulation
+	asked []asked
+	out   client.Simulation
+}
+
+// asked is a request with the index of its outcome in the answer, -1 for those of
+// instances that wait already and are none of the question.
+type asked struct {
+	request *place.Request
+	outcome int
 }
 
 func newSimulation(m *controller.Moment) *simulation {
@@ -58,11 +64,11 @@ func newSimulation(m *controller.Moment) *simulation {
 	for _, i := range m.Waiting() {
 		if stored, ok := m.Snap.Plans.Get(i.Intent.Plan); ok {
 			s.plans[i.Intent.Plan] = &stored.Plan
-			s.requests, s.open = append(s.requests, m.Request(i, &stored.Plan)), append(s.open, -1)
+			s.asked = append(s.asked, asked{m.Request(i, &stored.Plan), -1})
 		}
 	}
-	if n := len(s.requests); n > 0 {
-		s.note("%d instances wait already: they would be placed first, as far as they fit", n)
+	if n := len(s.asked); n > 0 {
+		s.note("%d instances wait already: they would be placed first, as far as they fit and no group of higher priority is asked about", n)
 	}
 	return s
 }
@@ -116,22 +122,29 @@ func (s *simulation) plan(p *fleet.Plan, digest string) *fleet.Plan {
 
 // ask has a request decided about, and its outcome reported.
 func (s *simulation) ask(r *place.Request, o client.Outcome) {
-	s.requests, s.open = append(s.requests, r), append(s.open, len(s.out.Instances))
+	s.asked = append(s.asked, asked{r, len(s.out.Instances)})
 	s.out.Instances = append(s.out.Instances, o)
 }
 
-// decide places what was asked for and fills the outcomes.
+// decide places what was asked for, the highest priority first, and fills the outcomes.
 func (s *simulation) decide(more func() bool) error {
-	outcomes := s.m.Model.PlaceAll(s.requests, more)
-	if len(outcomes) < len(s.requests) {
+	slices.SortStableFunc(s.asked, func(a, b asked) int {
+		return cmp.Compare(s.m.Priority(b.request.Group), s.m.Priority(a.request.Group))
+	})
+	requests := make([]*place.Request, len(s.asked))
+	for n := range s.asked {
+		requests[n] = s.asked[n].request
+	}
+	outcomes := s.m.Model.PlaceAll(requests, more)
+	if len(outcomes) < len(requests) {
 		return errs.New(errs.Exhausted, "the answer takes too long: ask for fewer instances at once")
 	}
 	waiting := map[*place.Unfit]int{}
 	for n, got := range outcomes {
-		if s.open[n] < 0 {
+		if s.asked[n].outcome < 0 {
 			continue
 		}
-		o := &s.out.Instances[s.open[n]]
+		o := &s.out.Instances[s.asked[n].outcome]
 		if u := got.Unfit; u != nil {
 			o.Effect, o.Reason, o.Message = client.EffectPending, u.Reason, u.Reason.Text()
 			s.wait(waiting, o.Group, u)

@@ -27,6 +27,7 @@ type Controller struct {
 	store   *store.Client
 	owned   func() *store.Ownership
 	inbox   *inbox
+	asks    *asks
 	log     *slog.Logger
 	metrics *Metrics
 	// answers are what became of the transactions under way; sending are their goroutines.
@@ -44,7 +45,7 @@ type Controller struct {
 // New makes a controller that listens to a view.
 func New(c *store.Client, v *view.View, owned func() *store.Ownership, m *Metrics, log *slog.Logger) *Controller {
 	ctl := &Controller{
-		store: c, owned: owned, inbox: newInbox(), log: log, metrics: m, state: newState(),
+		store: c, owned: owned, inbox: newInbox(), asks: newAsks(), log: log, metrics: m, state: newState(),
 		answers: make(chan *flight, depthLimit+1), pipe: newPipe(c), evictor: newEvictor(),
 	}
 	v.Subscribe(ctl.inbox.hear)
@@ -88,6 +89,7 @@ func (c *Controller) Run(ctx context.Context) error {
 func (c *Controller) pass(ctx context.Context, now time.Time) time.Duration {
 	for ctx.Err() == nil {
 		c.catchUp(now)
+		c.answer(now)
 		own := c.owned()
 		if c.state.snap == nil || own == nil {
 			return resync // the next batch or the next ownership wakes us
@@ -197,11 +199,10 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 	key := classKey{plan: i.Intent.Plan}
 	stored, ok := c.state.snap.Plans.Get(i.Intent.Plan)
 	if !ok {
-		c.refuse(c.class(key), w, &place.Unfit{Reason: fleet.ReasonPlanMissing, Message: "its plan is not in the store yet"}, now)
+		c.refuse(c.class(key), w, PlanMissing(), now)
 		return
 	}
-	r := requestOf(i, &stored.Plan, c.state.snap.Nodes)
-	r.TemplateMiB = templateMiB(c.state.snap, &stored.Plan)
+	r := requestOf(i, &stored.Plan, c.state.snap)
 	to := c.state.movesTo(i)
 	if to != "" {
 		r.Pinned = to
@@ -230,7 +231,7 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 		return
 	}
 	class.verdict = nil
-	c.enqueue(c.state.assume(&entry{w: w, noted: w.noted, instance: i, plan: &stored.Plan, choice: choice, fence: f, at: now}))
+	c.enqueue(c.state.assume(&entry{w: w, noted: w.noted, instance: i, plan: &stored.Plan, choice: choice, fence: f, at: now, seen: c.state.snap.Rev}))
 	if next := class.next(); next != nil { // there was room for one: is there for another?
 		c.state.ready.add(next)
 	}
@@ -249,9 +250,12 @@ func (c *Controller) class(k classKey) *class {
 // than before is told to all who share it.
 func (c *Controller) refuse(class *class, w *waiter, u *place.Unfit, now time.Time) {
 	before := class.verdict
+	if u != before {
+		class.seen = c.state.snap.Rev
+	}
 	class.verdict, class.room = u, c.state.room
 	class.park(w)
-	due := c.note(w, u, now)
+	due := c.note(w, class, now)
 	if len(class.parked) > 1 && (before == nil || before != u && before.Message != u.Message) {
 		due = now
 	}
@@ -267,13 +271,18 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
+// PlanMissing is the verdict on an instance whose plan is not in the store.
+func PlanMissing() *place.Unfit {
+	return &place.Unfit{Reason: fleet.ReasonPlanMissing, Message: "its plan is not in the store yet"}
+}
+
 // requestOf is what is asked of the nodes. A static instance is bound to the node
 // its data lies on, unless that is deleted or its group lets it leave a lost one.
-func requestOf(i *fleet.Instance, plan *fleet.Plan, nodes view.Table[fleet.NodeID, *fleet.Node]) *place.Request {
-	r := &place.Request{ID: i.Intent.ID, Group: i.Intent.Group, Plan: plan}
+func requestOf(i *fleet.Instance, plan *fleet.Plan, snap *view.Snapshot) *place.Request {
+	r := &place.Request{ID: i.Intent.ID, Group: i.Intent.Group, Plan: plan, TemplateMiB: templateMiB(snap, plan)}
 	if old := i.Placement; old != nil {
 		r.PreferredNode, r.PreferredPort = old.Node, old.Port
-		if _, known := nodes.Get(old.Node); plan.Static && known && !i.Moving() {
+		if _, known := snap.Nodes.Get(old.Node); plan.Static && known && !i.Moving() {
 			r.Pinned = old.Node
 		}
 	}

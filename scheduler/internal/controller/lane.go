@@ -27,6 +27,8 @@ type entry struct {
 	choice   place.Choice
 	fence    store.Fence
 	at       time.Time
+	// seen is the revision of the state it was decided from.
+	seen int64
 	// noted is the revision of the last note written about it, which the view may not have yet; 0 when none was.
 	noted int64
 	phase phase

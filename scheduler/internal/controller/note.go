@@ -5,7 +5,6 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
-	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
 const (
@@ -42,7 +41,7 @@ func (c *Controller) refresh(now time.Time) {
 func (c *Controller) noteAll(class *class, now time.Time) {
 	class.refresh = time.Time{}
 	for _, w := range class.parked {
-		class.refresh = sooner(class.refresh, c.note(w, class.verdict, now))
+		class.refresh = sooner(class.refresh, c.note(w, class, now))
 	}
 	if many := len(class.parked) / notesPerSecond; many > 0 && !class.refresh.IsZero() { // the more wait, the rarer
 		class.refresh = class.refresh.Add(time.Duration(many) * time.Second)
@@ -52,7 +51,8 @@ func (c *Controller) noteAll(class *class, now time.Time) {
 // note says why an instance waits, unless that is what its note says already. It
 // returns when it is due where it comes too soon after the last one; zero when
 // nothing is.
-func (c *Controller) note(w *waiter, u *place.Unfit, now time.Time) (due time.Time) {
+func (c *Controller) note(w *waiter, class *class, now time.Time) (due time.Time) {
+	u := class.verdict
 	i, ok := c.state.snap.Instances.Get(w.id)
 	if !ok || u == nil || w.noting {
 		return time.Time{}
@@ -79,7 +79,7 @@ func (c *Controller) note(w *waiter, u *place.Unfit, now time.Time) (due time.Ti
 	}
 	n.pending = fleet.Pending{
 		Instance: in.ID, Generation: in.Generation, Reason: u.Reason, Message: u.Message,
-		Lost: u.Lost, Nodes: u.Nodes, At: now.UTC(),
+		Lost: u.Lost, Nodes: u.Nodes, At: now.UTC(), FromRevision: class.seen,
 	}
 	w.noting = true
 	c.notes = append(c.notes, n)

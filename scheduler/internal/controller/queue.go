@@ -97,6 +97,8 @@ type classKey struct {
 type class struct {
 	key     classKey
 	verdict *place.Unfit
+	// seen is the revision of the state that the verdict was reached from.
+	seen int64
 	// room is the state of the room that the verdict was given for.
 	room uint64
 	// parked are the unfit ones.

@@ -12,13 +12,20 @@ func (s *state) want(i *fleet.Instance) {
 	if s.waiters[in.ID] != nil || s.assumed[in.ID] != nil {
 		return
 	}
-	w := &waiter{id: in.ID, group: in.Group, age: in.GenerationAt, ordinal: in.Ordinal, priority: s.priority(in.Group), at: -1}
+	w := waiterOf(i, s.priority(in.Group))
 	s.waiters[in.ID] = w
 	s.ready.add(w)
 }
 
-func (s *state) priority(g fleet.GroupName) int {
-	if group, ok := s.snap.Groups.Get(g); ok {
+func waiterOf(i *fleet.Instance, priority int) *waiter {
+	in := &i.Intent
+	return &waiter{id: in.ID, group: in.Group, age: in.GenerationAt, ordinal: in.Ordinal, priority: priority, at: -1}
+}
+
+func (s *state) priority(g fleet.GroupName) int { return priority(s.snap, g) }
+
+func priority(snap *view.Snapshot, g fleet.GroupName) int {
+	if group, ok := snap.Groups.Get(g); ok {
 		return group.Spec.Priority
 	}
 	return 0

@@ -1,0 +1,14 @@
+package controller
+
+import (
+	"time"
+
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// MomentOf is the moment that a snapshot alone makes, without any history.
+func MomentOf(snap *view.Snapshot, now time.Time) *Moment {
+	s := newState()
+	s.rebuild(snap, now)
+	return &Moment{Snap: snap, Model: s.model, At: now}
+}

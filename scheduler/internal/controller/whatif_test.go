@@ -1,0 +1,178 @@
+package controller_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/scheduler/client"
+)
+
+var update = flag.Bool("update", false, "write testdata anew")
+
+// golden compares a text with a file of testdata.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", file)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != got {
+		t.Errorf("%s differs; got:\n%s", path, got)
+	}
+}
+
+// read is a simulation as a person would write it down.
+func read(s client.Simulation) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "placed %d, pending %d, kept %d, stopped %d\n", s.Placed, s.Pending, s.Kept, s.Stopped)
+	for _, o := range s.Instances {
+		fmt.Fprintf(&b, "%s %s", o.Name, o.Effect)
+		if o.Node != "" {
+			fmt.Fprintf(&b, " on %s:%d", o.Node, o.Port)
+		}
+		if o.From != "" {
+			fmt.Fprintf(&b, ", from %s", o.From)
+		}
+		if o.Replaces != "" {
+			fmt.Fprintf(&b, ", in place of %s", o.Replaces)
+		}
+		if o.Reason != "" {
+			fmt.Fprintf(&b, " (%s: %s)", o.Reason, o.Message)
+		}
+		b.WriteByte('\n')
+	}
+	for _, u := range s.Unfit {
+		fmt.Fprintf(&b, "%d of %s: %s\n", u.Instances, u.Group, u.Message)
+	}
+	for _, n := range s.Notes {
+		fmt.Fprintf(&b, "note: %s\n", n)
+	}
+	return b.String()
+}
+
+// mixed is a fleet with a group of each kind on node n1, and little room elsewhere.
+func (w *world) mixed() {
+	w.t.Helper()
+	w.node("n1", 1000)
+	kinds := []struct {
+		name   fleet.GroupName
+		n      int
+		change func(*fleet.GroupSpec)
+	}{
+		{"by-hand", 1, func(s *fleet.GroupSpec) { s.Scaling.Mode = fleet.ScalingManual }},
+		{"data", 1, func(s *fleet.GroupSpec) { s.Static.Enabled = true }},
+		{"moving", 1, func(s *fleet.GroupSpec) { s.Static.Enabled, s.OnNodeLoss = true, fleet.NodeLossReplace }},
+		{"plain", 2, func(s *fleet.GroupSpec) { s.Resources.MemoryMiB = 40 }},
+		{"stops", 2, func(s *fleet.GroupSpec) { s.OnNodeLoss, s.Scaling.Min = fleet.NodeLossStop, 1 }},
+		{"waits", 1, func(s *fleet.GroupSpec) { s.OnNodeLoss = fleet.NodeLossWait }},
+	}
+	for _, k := range kinds {
+		for _, id := range w.want(w.group(k.name, k.change), k.n) {
+			w.await(id, "placed", placed)
+		}
+	}
+	w.node("n2", 85)
+}
+
+func TestADrainFollowsTheGroupsPolicies(t *testing.T) {
+	w := newWorld(t)
+	ask, _ := w.answering()
+	w.mixed()
+	golden(t, "drain.txt", read(w.simulate(ask, client.Question{Drain: &client.NodeQuestion{Node: "n1"}})))
+}
+
+func TestALossFollowsTheGroupsPolicies(t *testing.T) {
+	w := newWorld(t)
+	ask, _ := w.answering()
+	w.mixed()
+	golden(t, "lose.txt", read(w.simulate(ask, client.Question{Lose: &client.NodeQuestion{Node: "n1"}})))
+}
+
+func TestALossOfTheEnforcersOwnIsMadeGoodUpToTheMinimum(t *testing.T) {
+	w := newWorld(t)
+	ask, _ := w.answering()
+	w.node("n1", 1000)
+	g := w.group("own", func(s *fleet.GroupSpec) { s.Scaling.Min = 2 })
+	for _, id := range w.want(g, 3) {
+		i := w.await(id, "placed", placed)
+		next := i.Intent
+		next.Origin = fleet.OriginMinimum
+		w.commit(store.Replace(store.IntentKey(id), next, i.Intent.ModRev))
+	}
+	w.node("n2", 1000)
+	golden(t, "lose-own.txt", read(w.simulate(ask, client.Question{Lose: &client.NodeQuestion{Node: "n1"}})))
+}
+
+func TestSoMuchLossThatNothingIsReplacedIsSaid(t *testing.T) {
+	w := newWorld(t)
+	ask, _ := w.answering()
+	w.node("n1", 1000)
+	w.await(w.want(w.group("plain", nil), 1)[0], "placed", placed)
+	for n := range 5 {
+		id := fleet.NodeID(fmt.Sprint("gone", n))
+		w.commit(store.Create(store.NodeKey(id), fleet.Node{ID: id, Runtimes: []fleet.NodeRuntime{}}))
+	}
+	golden(t, "lose-most.txt", read(w.simulate(ask, client.Question{Lose: &client.NodeQuestion{Node: "n1"}})))
+}
+
+func TestWhoWaitsAlreadyIsPlacedFirst(t *testing.T) {
+	w := newWorld(t)
+	ask, _ := w.answering()
+	w.node("n1", 15)
+	g := w.group("lobby", nil)
+	w.await(w.want(g, 1)[0], "placed", placed)
+	for _, id := range w.want(g, 2) {
+		w.await(id, "waiting", waiting(fleet.ReasonNoNodeFits))
+	}
+	golden(t, "place-behind.txt", read(w.simulate(ask, client.Question{Place: &client.PlaceQuestion{Group: "lobby", Count: 9}})))
+}
+
+func TestALossThatHappensIsTheOneThatWasSimulated(t *testing.T) {
+	w := newWorld(t)
+	ask, _ := w.answering()
+	w.node("n1", 1000)
+	g := w.group("plain", nil)
+	for _, id := range w.want(g, 9) {
+		w.await(id, "placed", placed)
+	}
+	w.node("n2", 45)
+	w.node("n3", 35)
+	told := w.simulate(ask, client.Question{Lose: &client.NodeQuestion{Node: "n1"}})
+	if told.Placed != 7 || told.Pending != 2 {
+		t.Errorf("%d placed, %d pending", told.Placed, told.Pending)
+	}
+	session, err := store.Get(t.Context(), w.c, store.NodeSessionKey("n1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.commit(store.Remove(store.NodeSessionKey("n1"), session.ModRev))
+	for n, id := range w.want(g, len(told.Instances)) {
+		i := w.await(id, "decided", func(i *fleet.Instance) bool { return placed(i) || i.Pending != nil })
+		if o := told.Instances[n]; i.Intent.Name != o.Name || i.Node() != o.Node || i.Port() != o.Port {
+			t.Errorf("%s is on %s:%d, simulated %+v", i.Intent.Name, i.Node(), i.Port(), o)
+		}
+	}
+}
+
+func TestTheHigherPriorityIsReplacedFirst(t *testing.T) {
+	w := newWorld(t)
+	ask, _ := w.answering()
+	w.node("n1", 1000)
+	for name, priority := range map[fleet.GroupName]int{"a-low": 0, "b-high": 5} {
+		w.await(w.want(w.group(name, func(s *fleet.GroupSpec) { s.Priority = priority }), 1)[0], "placed", placed)
+	}
+	w.node("n2", 15)
+	golden(t, "lose-priority.txt", read(w.simulate(ask, client.Question{Lose: &client.NodeQuestion{Node: "n1"}})))
+}
