@@ -79,7 +79,6 @@ func AllocKey(n fleet.NodeID) Key[fleet.Alloc] {
 }
 
 func QuotaKey(name string) Key[fleet.Quota] { return Key[fleet.Quota]{Root + "quotas/" + name} }
-func Quotas() Prefix[fleet.Quota]           { return Prefix[fleet.Quota]{Root + "quotas/"} }
 
 func QuotaAllocKey(name string) Key[fleet.QuotaAlloc] {
 	return Key[fleet.QuotaAlloc]{Root + "quota-allocs/" + name}
