@@ -30,10 +30,15 @@ func Explain(m *controller.Moment, id fleet.InstanceID) (client.Explanation, err
 		out.Unfit = &client.Unfit{Reason: u.Reason, Message: u.Message}
 		return out, nil
 	}
-	e := m.Model.Explain(m.Request(i, &stored.Plan), client.MaxBest, here)
+	request := m.Request(i, &stored.Plan)
+	e := m.Model.Explain(request, client.MaxBest, here)
 	out.Nodes, out.Lost = e.Nodes, e.Lost
-	if e.Unfit != nil {
-		out.Unfit = &client.Unfit{Reason: e.Unfit.Reason, Message: e.Unfit.Message}
+	unfit := m.Refuse(request) // asked first, as by whoever decides
+	if unfit == nil {
+		unfit = e.Unfit
+	}
+	if unfit != nil {
+		out.Unfit = &client.Unfit{Reason: unfit.Reason, Message: unfit.Message}
 	}
 	for _, c := range e.Best {
 		out.Best = append(out.Best, candidate(c))

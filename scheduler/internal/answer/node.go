@@ -59,7 +59,7 @@ func (s *simulation) drain(node fleet.NodeID) error {
 		return errs.New(errs.NotFound, "there is no node %s", node)
 	}
 	s.note("a cordon alone keeps new instances off %s and moves nothing: this is what follows when what runs there is replaced", node)
-	s.m.Model.Cordon(node)
+	s.m.Cordon(node)
 	for _, i := range s.holders(node) {
 		g, ok := s.wanted(i)
 		switch {
@@ -78,7 +78,7 @@ func (s *simulation) lose(node fleet.NodeID) error {
 	if _, ok := s.m.Snap.Nodes.Get(node); !ok {
 		return errs.New(errs.NotFound, "there is no node %s", node)
 	}
-	s.m.Model.Lose(node)
+	s.m.Lose(node)
 	mass := s.mass(node)
 	var on []*fleet.Instance // of one group
 	holders := s.holders(node)

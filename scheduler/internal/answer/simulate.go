@@ -135,7 +135,7 @@ func (s *simulation) decide(more func() bool) error {
 	for n := range s.asked {
 		requests[n] = s.asked[n].request
 	}
-	outcomes := s.m.Model.PlaceAll(requests, more)
+	outcomes := s.m.Model.PlaceAll(requests, s.m, more)
 	if len(outcomes) < len(requests) {
 		return errs.New(errs.Exhausted, "the answer takes too long: ask for fewer instances at once")
 	}

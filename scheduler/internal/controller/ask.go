@@ -9,6 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/scheduler/internal/budget"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
@@ -18,6 +19,49 @@ type Moment struct {
 	Snap  *view.Snapshot
 	Model *place.Model
 	At    time.Time
+	// ledger is made when it is first asked for.
+	ledger *budget.Ledger
+}
+
+// Refuse is why a quota or a reservation keeps a request from being placed anywhere;
+// nil when none does. What was placed counts once it was charged.
+func (m *Moment) Refuse(r *place.Request) *place.Unfit {
+	return refusal(m.books(), r)
+}
+
+func (m *Moment) books() *budget.Ledger {
+	if m.ledger == nil {
+		m.ledger = ledgerOf(m.Snap)
+	}
+	return m.ledger
+}
+
+// Charge books what was placed on the model.
+func (m *Moment) Charge(h place.Hold) {
+	m.books().Charge(h.Node, h.Group, h.Resources)
+}
+
+// Cordon keeps everything new off a node, as an operator's cordon would.
+func (m *Moment) Cordon(id fleet.NodeID) {
+	m.Model.Cordon(id)
+	m.close(id)
+}
+
+// Lose takes a node's agent away, as the end of its session would.
+func (m *Moment) Lose(id fleet.NodeID) {
+	m.Model.Lose(id)
+	m.close(id)
+}
+
+// close has a node's free room count for nothing in reservations.
+func (m *Moment) close(id fleet.NodeID) {
+	n, ok := m.Snap.Nodes.Get(id)
+	if !ok {
+		return
+	}
+	facts := nodeOf(m.Snap, id, n)
+	facts.Cordoned = true
+	m.books().SetNode(id, budgetOf(&facts))
 }
 
 // Request is what would be asked of the nodes for an instance.
@@ -121,6 +165,7 @@ func (m *Moment) Without(i *fleet.Instance) bool {
 	h, holds := holdOf(i)
 	if holds {
 		m.Model.Release(h)
+		m.books().Release(h.Node, h.Group, h.Resources)
 	}
 	return holds
 }

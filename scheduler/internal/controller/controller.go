@@ -216,8 +216,8 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 		c.refuse(class, w, class.verdict, now)
 		return
 	}
-	if _, no := c.state.ledger.Ask(r.Group, r.Plan.Resources); no != nil {
-		c.refuse(class, w, &place.Unfit{Reason: no.Reason, Message: no.Message}, now)
+	if no := refusal(c.state.ledger, r); no != nil {
+		c.refuse(class, w, no, now)
 		return
 	}
 	choice, unfit := c.state.place(r)

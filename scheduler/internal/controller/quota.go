@@ -132,6 +132,37 @@ func (s *state) setBudgets() {
 	}
 }
 
+// ledgerOf is the ledger of a snapshot.
+func ledgerOf(snap *view.Snapshot) *budget.Ledger {
+	l := budget.NewLedger()
+	for name, g := range snap.Groups.All() {
+		l.SetGroup(name, budget.TermsOf(&g.Spec))
+	}
+	for _, q := range snap.Quotas.All() {
+		l.SetQuota(q)
+	}
+	for id, n := range snap.Nodes.All() {
+		facts := nodeOf(snap, id, n)
+		l.SetNode(id, budgetOf(&facts))
+	}
+	for _, all := range []view.Table[fleet.InstanceID, *fleet.Instance]{snap.Instances, snap.Orphans} {
+		for _, i := range all.All() {
+			if h, ok := holdOf(i); ok {
+				l.Charge(h.Node, h.Group, h.Resources)
+			}
+		}
+	}
+	return l
+}
+
+// refusal is why a ledger allows no placement of a request; nil when it does.
+func refusal(l *budget.Ledger, r *place.Request) *place.Unfit {
+	if _, no := l.Ask(r.Group, r.Plan.Resources); no != nil {
+		return &place.Unfit{Reason: no.Reason, Message: no.Message}
+	}
+	return nil
+}
+
 // setGroup takes in a group's terms. They may allow more than before.
 func (s *state) setGroup(c *view.Change) {
 	s.room++

@@ -176,3 +176,28 @@ func TestTheHigherPriorityIsReplacedFirst(t *testing.T) {
 	w.node("n2", 15)
 	golden(t, "lose-priority.txt", read(w.simulate(ask, client.Question{Lose: &client.NodeQuestion{Node: "n1"}})))
 }
+
+func TestQuotasAndReservationsHoldInWhatIsSimulatedAndExplained(t *testing.T) {
+	w := newWorld(t)
+	ask, _ := w.answering()
+	w.node("n1", 45)
+	g := w.group("plain", func(s *fleet.GroupSpec) { s.Quota.Instances = 3 })
+	ids := w.want(g, 4)
+	for _, id := range ids[:3] {
+		w.await(id, "placed", placed)
+	}
+	w.await(ids[3], "waiting", waiting(fleet.ReasonQuotaSpent))
+	at := w.view.Snapshot().Rev
+	e, err := ask.Explain(t.Context(), ids[3], at)
+	if err != nil || e.Unfit == nil || e.Unfit.Reason != fleet.ReasonQuotaSpent {
+		t.Errorf("explained as %+v, %v", e.Unfit, err)
+	}
+	if e, err := ask.Explain(t.Context(), ids[0], at); err != nil || e.Unfit != nil {
+		t.Errorf("what is placed could not be: %+v, %v", e.Unfit, err)
+	}
+	w.group("kept", func(s *fleet.GroupSpec) { s.Reserved.MemoryMiB = 5 })
+	told := w.simulate(ask, client.Question{Place: &client.PlaceQuestion{Group: w.group("other", nil).Name, Count: 3}})
+	if told.Placed != 1 || told.Pending != 2 || told.Instances[2].Reason != fleet.ReasonReserved {
+		t.Errorf("%+v", told)
+	}
+}

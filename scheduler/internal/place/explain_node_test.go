@@ -91,10 +91,30 @@ func TestTheNodeAskedAboutIsShownWhereverItStands(t *testing.T) {
 	}
 }
 
+// only allows a number of placements.
+type only struct{ left int }
+
+func (o *only) Refuse(*place.Request) *place.Unfit {
+	if o.left == 0 {
+		return &place.Unfit{Reason: fleet.ReasonQuotaSpent}
+	}
+	return nil
+}
+
+func (o *only) Charge(place.Hold) { o.left-- }
+
+func TestASimulationKeepsTheBoundsBesideTheNodes(t *testing.T) {
+	m := model(node("a"))
+	got := m.PlaceAll([]*place.Request{request(), request(), request()}, &only{left: 2}, func() bool { return true })
+	if got[0].Unfit != nil || got[1].Unfit != nil || got[2].Unfit == nil || got[2].Unfit.Reason != fleet.ReasonQuotaSpent {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestASimulationStopsWhenNobodyWaitsForIt(t *testing.T) {
 	m := model(node("a"))
 	asked := 0
-	got := m.PlaceAll([]*place.Request{request(), request(), request()}, func() bool { asked++; return asked < 2 })
+	got := m.PlaceAll([]*place.Request{request(), request(), request()}, &only{left: 3}, func() bool { asked++; return asked < 2 })
 	if len(got) != 1 {
 		t.Errorf("%d decided, want 1", len(got))
 	}

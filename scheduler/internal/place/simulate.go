@@ -28,10 +28,18 @@ type Outcome struct {
 	Unfit *Unfit
 }
 
-// PlaceAll places requests one after the other and charges the model, until more
-// says no; it returns what became of those it came to. As in the real thing,
+// Bounds limit what may be placed beside what nodes have, such as quotas.
+type Bounds interface {
+	// Refuse is why a request may be placed nowhere now; nil when it may.
+	Refuse(r *Request) *Unfit
+	// Charge books what was placed.
+	Charge(h Hold)
+}
+
+// PlaceAll places requests one after the other and charges the model and the bounds,
+// until more says no; it returns what became of those it came to. As in the real thing,
 // requests of one plan share a verdict, because room only shrinks meanwhile.
-func (m *Model) PlaceAll(requests []*Request, more func() bool) []Outcome {
+func (m *Model) PlaceAll(requests []*Request, bounds Bounds, more func() bool) []Outcome {
 	type class struct {
 		plan   *fleet.Plan
 		pinned fleet.NodeID
@@ -47,9 +55,15 @@ func (m *Model) PlaceAll(requests []*Request, more func() bool) []Outcome {
 			out = append(out, Outcome{Unfit: u})
 			continue
 		}
-		choice, u := m.Place(r)
+		var choice Choice
+		u := bounds.Refuse(r)
+		if u == nil {
+			choice, u = m.Place(r)
+		}
 		if u != nil {
 			unfit[key] = u
+		} else {
+			bounds.Charge(choice.Hold)
 		}
 		out = append(out, Outcome{Choice: choice, Unfit: u})
 	}
