@@ -162,7 +162,11 @@ func (p *pass) moved(i *fleet.Instance, e *fleet.Eviction, a *Action) bool {
 	if second != nil && (p.busy[second.Intent.ID] || p.living(second)) {
 		return false
 	}
-	a.Stays = i.Intent.ReplacedBy != ""
 	a.Message = i.Intent.Name + " stays where it is"
+	if i.Lost() { // whoever has its place has it because of that
+		a.Message = i.Intent.Name + " is lost: there is nothing left to move"
+		return true
+	}
+	a.Stays = i.Intent.ReplacedBy != ""
 	return true
 }
