@@ -2,31 +2,42 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// evict carries out what the scheduler asks for, as far as it is still possible.
-// What is done or void is settled at the end of the pass.
-func (p *pass) evict() {
+// makeRoom stops what is to make room for another, before anything is decided about
+// who else has its place.
+func (p *pass) makeRoom() {
 	for _, i := range p.all {
 		e := p.in.eviction(i.Intent.ID)
-		switch {
-		case e == nil || p.busy[i.Intent.ID]:
-		case !p.mayGo(i, e):
-			p.follow(i, e)
-		case e.Reason == fleet.ReasonRebalanced:
-			p.move(i, e)
-		case p.in.players(i) == 0 && p.in.waits(e.For):
+		if e != nil && e.Reason != fleet.ReasonRebalanced && p.mayGo(i, e) && p.in.players(i) == 0 && p.in.waits(e.For) {
 			p.stop(i, fleet.ReasonPreempted, e.Message)
 		}
 	}
 }
 
+// relocate carries on with the moves that the scheduler asked for, as far as they are
+// still possible. What is done or void is settled at the end of the pass.
+func (p *pass) relocate() {
+	for _, i := range p.all {
+		e := p.in.eviction(i.Intent.ID)
+		switch {
+		case e == nil || e.Reason != fleet.ReasonRebalanced || p.busy[i.Intent.ID]:
+		case p.mayGo(i, e):
+			p.move(i, e)
+		default:
+			p.follow(i)
+		}
+	}
+}
+
 // mayGo reports whether an eviction means the run that goes on, and its group lets
-// it be ended.
+// it be ended. On a lost node there is nothing left to move, and who has the place of
+// what was there has it because of that.
 func (p *pass) mayGo(i *fleet.Instance, e *fleet.Eviction) bool {
-	return i.HoldsNode() && p.wanted(i) && i.Intent.Generation == e.Generation && i.Placement.Generation == e.Generation &&
+	return i.HoldsNode() && !i.Lost() && p.wanted(i) && i.Intent.Generation == e.Generation && i.Placement.Generation == e.Generation &&
 		i.Placement.Node == e.Node && !p.spec().Static.Enabled
 }
 
@@ -35,30 +46,37 @@ func (p *pass) mayGo(i *fleet.Instance, e *fleet.Eviction) bool {
 // one. It is given up when somebody joins the one while nobody is on the other, and
 // when that is not ready in time.
 func (p *pass) move(i *fleet.Instance, e *fleet.Eviction) {
-	second := p.successor(i)
-	switch {
-	case i.Intent.ReplacedBy == "":
+	if i.Intent.ReplacedBy == "" {
 		if p.mayMove(i) {
 			p.act(Action{Kind: Create, Origin: i.Intent.Origin, Replaces: i, Reason: fleet.ReasonRebalanced, Message: e.Message})
 		}
-	case second == nil || p.busy[second.Intent.ID] || !p.living(second): // it did not come to serve
-	case p.in.players(i) > 0 && p.in.players(second) == 0:
-		p.stop(second, fleet.ReasonRebalanced, fmt.Sprintf("%s has players again and stays", i.Intent.Name))
-	case p.in.players(i) > 0:
-		p.pair(p.inPlace(i))
-	case second.State() == fleet.Online && !i.Lost():
-		p.stop(i, fleet.ReasonRebalanced, e.Message)
-	case p.in.players(second) == 0 && !i.Lost() && p.due(second.Intent.CreatedAt, p.in.Limits.MoveFor):
-		p.stop(second, fleet.ReasonRebalanced, fmt.Sprintf("it was not ready within %v: %s stays", p.in.Limits.MoveFor, i.Intent.Name))
-	default:
-		p.pair(p.inPlace(i))
+		return
 	}
+	second := p.successor(i)
+	if second == nil || p.busy[second.Intent.ID] || !p.living(second) { // it did not come to serve
+		return
+	}
+	switch here, there := p.in.players(i), p.in.players(second); {
+	case here > 0 && there == 0:
+		p.stop(second, fleet.ReasonRebalanced, fmt.Sprintf("%s has players again and stays", i.Intent.Name))
+	case here > 0: // until one of them has none
+	case second.State() == fleet.Online:
+		p.stop(i, fleet.ReasonRebalanced, e.Message)
+	case there == 0 && p.due(second.Intent.CreatedAt, p.in.Limits.MoveFor):
+		p.stop(second, fleet.ReasonRebalanced, fmt.Sprintf("it was not ready within %v: %s stays", p.in.Limits.MoveFor, i.Intent.Name))
+	}
+	p.pair(p.inPlace(i))
 }
 
 // moving reports whether an instance is being moved: then its replacement is no double.
 func (p *pass) moving(i *fleet.Instance) bool {
-	e := p.in.eviction(i.Intent.ID)
-	return e != nil && e.Reason == fleet.ReasonRebalanced && p.mayGo(i, e)
+	e, second := p.in.eviction(i.Intent.ID), p.successor(i)
+	return e != nil && e.Reason == fleet.ReasonRebalanced && second != nil && p.living(second) && p.mayGo(i, e)
+}
+
+// shared reports whether somebody else living has the place of an instance.
+func (p *pass) shared(i *fleet.Instance) bool {
+	return slices.ContainsFunc(p.inPlace(i), func(other *fleet.Instance) bool { return other != i && p.living(other) })
 }
 
 // inPlace are all instances that share a place.
@@ -73,9 +91,9 @@ func (p *pass) inPlace(i *fleet.Instance) (out []*fleet.Instance) {
 
 // follow stops the replacement of an instance that somebody stopped meanwhile: what
 // was to end was the place of both.
-func (p *pass) follow(i *fleet.Instance, e *fleet.Eviction) {
+func (p *pass) follow(i *fleet.Instance) {
 	s, second := i.Intent.Stop, p.successor(i)
-	if e.Reason != fleet.ReasonRebalanced || i.Intent.Desired != fleet.DesiredStopped || i.Intent.RestartPending || s == nil || s.Reason == fleet.ReasonRebalanced {
+	if p.spec().Static.Enabled || i.Intent.Desired != fleet.DesiredStopped || i.Intent.RestartPending || s == nil || s.Reason != fleet.ReasonStopRequested {
 		return
 	}
 	if second != nil && !p.busy[second.Intent.ID] && p.living(second) && p.in.players(second) == 0 {
@@ -83,10 +101,11 @@ func (p *pass) follow(i *fleet.Instance, e *fleet.Eviction) {
 	}
 }
 
-// mayMove reports whether a replacement may be started for an instance that is to be moved.
+// mayMove reports whether a replacement may be started for an instance that is to be
+// moved: not where one too many has the place already.
 func (p *pass) mayMove(i *fleet.Instance) bool {
 	s := p.spec()
-	if !s.Rebalance || s.Maintenance.On || s.Scaling.Mode == fleet.ScalingManual || p.in.players(i) > 0 || i.State() != fleet.Online {
+	if !s.Rebalance || s.Maintenance.On || s.Scaling.Mode == fleet.ScalingManual || p.in.players(i) > 0 || i.State() != fleet.Online || p.shared(i) {
 		return false
 	}
 	if s.Scaling.Max > 0 && p.countLiving() > s.Scaling.Max {
@@ -163,10 +182,6 @@ func (p *pass) moved(i *fleet.Instance, e *fleet.Eviction, a *Action) bool {
 		return false
 	}
 	a.Message = i.Intent.Name + " stays where it is"
-	if i.Lost() { // whoever has its place has it because of that
-		a.Message = i.Intent.Name + " is lost: there is nothing left to move"
-		return true
-	}
 	a.Stays = i.Intent.ReplacedBy != ""
 	return true
 }

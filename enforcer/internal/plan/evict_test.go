@@ -121,6 +121,19 @@ func TestEvictions(t *testing.T) {
 			wantsStop(false)(first)
 			ordered(fleet.OrderStop, at(0))(first)
 		}, 70 * time.Second, []string{"stop i00002 by stop: StopRequested", "create minimum: BelowMinimum", "settle i00001: Rebalanced"}},
+		{"who took the place of a lost one keeps it", func(s *sim) {
+			first, _ := pair(s, starting)
+			in(alive, fleet.Offline, fleet.ReasonNodeLost, at(0))(first)
+			s.players[first.Intent.ID] = 1
+		}, 135 * time.Second, []string{"settle i00001: Rebalanced"}},
+		{"of two in one place only one is moved at a time", func(s *sim) {
+			_, second := pair(s, starting)
+			rebalanced(s, second)
+		}, 135 * time.Second, []string{"settle i00002: Rebalanced"}},
+		{"who is to make room leaves its place to the double", func(s *sim) {
+			first, _ := pair(s, starting)
+			preempted(s, first)
+		}, 135 * time.Second, []string{"stop i00001 by stop: Preempted"}},
 		{"without its group's record nothing is stopped", func(s *sim) {
 			rebalanced(s, s.add(manual, online))
 			preempted(s, s.add(manual, online))

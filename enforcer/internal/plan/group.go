@@ -18,8 +18,9 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 	case in.Group.Deleting:
 		p.deleteGroup()
 	default:
+		p.makeRoom()
 		p.doubles()
-		p.evict()
+		p.relocate()
 		p.trim()
 		p.restart()
 		p.heal()

@@ -70,7 +70,7 @@ func (p *pass) displaced(i *fleet.Instance) bool {
 func (p *pass) suspended() int {
 	n := 0
 	for _, i := range p.all {
-		if i.Lost() && p.wanted(i) && !p.living(i) && p.in.Outage.Mass(p.in.Limits) && !p.replaced[i.Intent.ID] {
+		if i.Lost() && p.wanted(i) && !p.stopped[i.Intent.ID] && !p.living(i) && p.in.Outage.Mass(p.in.Limits) && !p.replaced[i.Intent.ID] {
 			n++
 		}
 	}
@@ -182,12 +182,14 @@ func (p *pass) oneOf(all []*fleet.Instance) {
 
 // pair has those of a place that stay for now counted as one.
 func (p *pass) pair(all []*fleet.Instance) {
-	counted := false
+	var stay []*fleet.Instance
 	for _, i := range all {
 		if p.living(i) {
-			p.paired[i.Intent.ID], p.seconds[i.Intent.ID] = true, counted
-			counted = true
+			stay = append(stay, i)
 		}
+	}
+	for n, i := range stay {
+		p.paired[i.Intent.ID], p.seconds[i.Intent.ID] = len(stay) > 1, n > 0
 	}
 }
 

@@ -147,8 +147,9 @@ func TestNeverMoreThanTheMaximum(t *testing.T) {
 			return
 		}
 		p := newPass(s.input(), at(0))
-		p.doubles() // pairs that wait for players count once
-		p.evict()   // and pairs of which one is on its way
+		p.makeRoom()
+		p.doubles()  // pairs that wait for players count once
+		p.relocate() // and pairs of which one is on its way
 		if limit := s.group.Spec.Scaling.Max; limit > 0 && p.countLiving() > limit {
 			t.Fatalf("%d live, at most %d may", p.countLiving(), limit)
 		}
