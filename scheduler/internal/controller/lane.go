@@ -47,6 +47,9 @@ func (e *entry) size() int {
 	if old := e.instance.Placement; old != nil && old.Node != e.choice.Node {
 		n++
 	}
+	if e.plan.Static {
+		n++
+	}
 	if e.instance.Moving() {
 		n += 2
 	}
@@ -103,6 +106,14 @@ func (s *state) allocRev(l *lane) int64 {
 		return max(a.ModRev, l.rev)
 	}
 	return l.rev
+}
+
+// nodeRev is the revision of a node's record; 0 when there is none.
+func (s *state) nodeRev(n fleet.NodeID) int64 {
+	if node, ok := s.snap.Nodes.Get(n); ok {
+		return node.ModRev
+	}
+	return 0
 }
 
 // assume queues a decision; the model has been charged with it, the ledger is now.

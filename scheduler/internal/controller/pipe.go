@@ -76,8 +76,10 @@ type part struct {
 	lane    *lane
 	entries []*entry
 	alloc   int64
-	gates   []passage
-	note    *note
+	// node is the revision of the node's record that the entries were decided from.
+	node  int64
+	gates []passage
+	note  *note
 }
 
 // enough reports whether no more needs to be decided: a transaction is full and may
@@ -182,8 +184,8 @@ func (c *Controller) load() *flight {
 
 // loadLane takes what one part holds of a lane's queue.
 func (c *Controller) loadLane(l *lane, covered func(store.Fence) bool) part {
-	p := part{lane: l, alloc: c.state.allocRev(l)}
-	size, bytes := 1, 0
+	p := part{lane: l, alloc: c.state.allocRev(l), node: c.state.nodeRev(l.node)}
+	size, bytes := 2, 0
 	for len(l.queued) > 0 {
 		e := l.queued[0]
 		if e.phase == queued {
@@ -239,6 +241,9 @@ func (p *part) build() store.Part {
 	for _, g := range p.gates {
 		out.Writes = append(out.Writes, touchBudget(g.gate.key, g.rev))
 	}
+	if len(p.entries) > 0 { // it is there, and as large as it was
+		out.Guards = append(out.Guards, store.Unchanged(store.NodeKey(p.lane.node), p.node))
+	}
 	for _, e := range p.entries {
 		e.build(&out)
 	}
@@ -254,6 +259,9 @@ func touch(n fleet.NodeID, rev int64) store.Write {
 func (e *entry) build(out *store.Part) {
 	i, in, c := e.instance, &e.instance.Intent, &e.choice
 	out.Guards = append(out.Guards, store.Unchanged(store.IntentKey(in.ID), in.ModRev))
+	if e.plan.Static { // its data would lie on a node that is gone, and it would wait for that
+		out.Guards = append(out.Guards, store.Exists(store.NodeSessionKey(c.Node)))
+	}
 	if i.Moving() { // an old copy that is back after all bars the move
 		out.Guards = append(out.Guards, store.Missing(store.NodeSessionKey(i.Placement.Node)),
 			store.Unchanged(store.StatusKey(in.ID), i.Status.ModRev))
