@@ -37,6 +37,8 @@ type Controller struct {
 	// Owned by Run's goroutine.
 	state *state
 	own   *store.Ownership
+	// resynced is when everything that waits was last looked at again without a cause.
+	resynced time.Time
 	pipe
 	evictor  evictor
 	balancer balancer
@@ -77,9 +79,6 @@ func (c *Controller) Run(ctx context.Context) error {
 		case a := <-c.evictor.answers:
 			c.heard(a, time.Now())
 		case <-timer.C:
-			if next == resync {
-				c.state.room++
-			}
 		}
 	}
 }
@@ -142,6 +141,10 @@ func (c *Controller) look(now time.Time) {
 	c.state.releaseBlocked(now)
 	c.readmit(now)
 	c.resume(now)
+	if now.Sub(c.resynced) >= resync {
+		c.resynced = now
+		c.state.room++
+	}
 	c.state.reopen()
 	c.refresh(now)
 }
@@ -157,6 +160,7 @@ func (c *Controller) next(now time.Time) time.Duration {
 	at(c.state.unblock)
 	at(c.state.refresh)
 	at(c.resumes())
+	at(c.resynced.Add(resync))
 	if len(c.state.balanced) > 0 {
 		at(c.balancer.due)
 	}
@@ -185,6 +189,7 @@ func (c *Controller) plan(now time.Time) (planned bool) {
 func (c *Controller) decide(w *waiter, now time.Time) {
 	f, ok := c.own.Fence(w.group)
 	if !ok {
+		c.state.passOn(w)
 		c.state.setAside(w)
 		return
 	}
@@ -199,7 +204,7 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 	key := classKey{plan: i.Intent.Plan}
 	stored, ok := c.state.snap.Plans.Get(i.Intent.Plan)
 	if !ok {
-		c.refuse(c.class(key), w, PlanMissing(), now)
+		c.refuse(c.class(key, w), w, PlanMissing(), now)
 		return
 	}
 	r := requestOf(i, &stored.Plan, c.state.snap)
@@ -211,7 +216,7 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 	if _, kept := c.state.kept[w.id]; kept {
 		key.alone = w.id
 	}
-	class := c.class(key)
+	class := c.class(key, w)
 	if class.verdict != nil && class.room == c.state.room {
 		c.refuse(class, w, class.verdict, now)
 		return
@@ -237,12 +242,18 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 	}
 }
 
-func (c *Controller) class(k classKey) *class {
+// class is that of a waiter, made when it is the first of its kind. Where it was of
+// another one, those that are left there are looked at, too.
+func (c *Controller) class(k classKey, w *waiter) *class {
 	cl := c.state.classes[k]
 	if cl == nil {
 		cl = &class{key: k}
 		c.state.classes[k] = cl
 	}
+	if w.from != cl {
+		c.state.passOn(w)
+	}
+	w.from = nil
 	return cl
 }
 
@@ -252,6 +263,7 @@ func (c *Controller) refuse(class *class, w *waiter, u *place.Unfit, now time.Ti
 	before := class.verdict
 	if u != before {
 		class.seen = c.state.snap.Rev
+		c.state.missing(w.group, u)
 	}
 	class.verdict, class.room = u, c.state.room
 	class.park(w)

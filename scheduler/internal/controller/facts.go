@@ -8,10 +8,6 @@ import (
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// diskFreedMiB is how much more free disk a report must show for what waits to be
-// looked at again. The timer is there for less.
-const diskFreedMiB = 1024
-
 // nodeOf is what the model needs to know of a node: what its agent said at the join
 // and measured since, below what the operator wants.
 func nodeOf(snap *view.Snapshot, id fleet.NodeID, n *fleet.Node) place.Node {
@@ -39,11 +35,54 @@ func templateMiB(snap *view.Snapshot, p *fleet.Plan) int {
 	return int((bytes + 1<<20 - 1) >> 20)
 }
 
-// freesDisk reports whether a change of a report shows enough free disk to help.
-func freesDisk(c *view.Change) bool {
+// missing remembers what a verdict says is missing that comes with no event of its own.
+func (s *state) missing(g fleet.GroupName, u *place.Unfit) {
+	for i := range u.Lost {
+		switch u.Lost[i].Filter {
+		case place.FilterTemplate:
+			s.disk = true
+		case place.FilterSpread:
+			s.skew[g] = struct{}{}
+		}
+	}
+}
+
+// evened takes in that there is one more of a group: where that makes its spread more
+// even, another one may follow elsewhere.
+func (s *state) evened(g fleet.GroupName) {
+	if _, waits := s.skew[g]; waits {
+		delete(s.skew, g)
+		s.room++
+	}
+}
+
+// moreDisk has whoever waits for disk looked at again.
+func (s *state) moreDisk() {
+	if s.disk {
+		s.disk = false
+		s.room++
+	}
+}
+
+// reported takes in what a report frees: disk, and instances that players have left.
+func (s *state) reported(c *view.Change) {
 	before, _ := c.Before.(*fleet.Report)
 	after, _ := c.After.(*fleet.Report)
-	return before != nil && after != nil && after.DiskFreeMiB >= before.DiskFreeMiB+diskFreedMiB
+	if before == nil {
+		return
+	}
+	if after == nil || after.DiskFreeMiB == 0 || after.DiskFreeMiB > before.DiskFreeMiB {
+		s.moreDisk()
+	}
+	if !s.hungry || s.left {
+		return
+	}
+	for id, i := range before.Instances {
+		if i.Players > 0 && (after == nil || after.Instances[id].Players == 0) {
+			s.left = true
+			return
+		}
+	}
 }
 
 // noteFailure tells the model of an instance that has just crashed or could not be

@@ -130,6 +130,7 @@ func (c *Controller) lose(e *entry, rev int64, now time.Time) {
 		return
 	}
 	c.state.waiters[w.id] = w
+	c.state.keep(w.id)
 	from := now
 	if w.races > 1 {
 		from = now.Add(jitter(backoff << min(w.races, backoffLimit)))

@@ -121,6 +121,7 @@ func (s *state) assume(e *entry) *lane {
 	id := e.instance.Intent.ID
 	h := &e.choice.Hold
 	s.ledger.Charge(h.Node, h.Group, h.Resources)
+	s.evened(h.Group)
 	delete(s.waiters, id)
 	s.assumed[id] = e
 	s.queued++

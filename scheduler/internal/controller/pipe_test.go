@@ -16,7 +16,7 @@ import (
 )
 
 // want makes a group with some instances.
-func (l *lagging) want(group fleet.GroupName, n int, change func(*fleet.GroupSpec)) (ids []fleet.InstanceID) {
+func (l *lagging) want(group fleet.GroupName, n int, change func(*fleet.GroupSpec)) []fleet.InstanceID {
 	l.t.Helper()
 	g := fleet.Group{Name: group, Revision: 1, Spec: fleet.DefaultSpec()}
 	g.Spec.Resources = fleet.Resources{MemoryMiB: 10}
@@ -24,10 +24,22 @@ func (l *lagging) want(group fleet.GroupName, n int, change func(*fleet.GroupSpe
 		change(&g.Spec)
 	}
 	l.write(store.Create(store.GroupKey(group), g))
-	sp := spawn.New(l.view.Snapshot(), time.Now(), rand.New(rand.NewPCG(7, uint64(fleet.ShardOf(group)))))
+	return l.more(group, n)
+}
+
+// more asks for more instances of a group.
+func (l *lagging) more(group fleet.GroupName, n int) []fleet.InstanceID {
+	l.t.Helper()
+	return l.moreWith(group, n, fleet.ReasonRequested, "")
+}
+
+func (l *lagging) moreWith(group fleet.GroupName, n int, why fleet.Reason, replaces fleet.InstanceID) (ids []fleet.InstanceID) {
+	l.t.Helper()
+	g, _ := l.view.Snapshot().Groups.Get(group)
+	sp := spawn.New(l.view.Snapshot(), time.Now(), rand.New(rand.NewPCG(7, uint64(g.ModRev)+uint64(l.view.Snapshot().Rev))))
 	var births []spawn.Birth
 	for range n {
-		b := sp.Fresh(&g, spawn.Cause{Origin: fleet.OriginManual, Reason: fleet.ReasonRequested}, "", nil)
+		b := sp.Fresh(g, spawn.Cause{Origin: fleet.OriginManual, Reason: why}, replaces, nil)
 		births, ids = append(births, b), append(ids, b.Intent.ID)
 	}
 	l.commit(sp.Txns(births, nil, nil, l.c.MaxOps())...)

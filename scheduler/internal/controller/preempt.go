@@ -40,6 +40,9 @@ type evictor struct {
 	// rest is until when nothing is searched for; more is true when somebody waits for a search.
 	rest time.Time
 	more bool
+	// again is when the earliest of those for whom room was made lately may be served
+	// again; zero when nobody waits for that.
+	again time.Time
 }
 
 func newEvictor() evictor { return evictor{answers: make(chan *asking, 1)} }
@@ -74,6 +77,7 @@ func (c *Controller) makeRoom(class *class, plan *fleet.Plan, now time.Time) {
 	victims, ok := c.state.victims(r, g.Spec.Priority)
 	c.evictor.rest = time.Now().Add(searchRest * time.Since(began))
 	if !ok {
+		c.state.hungry = true
 		return
 	}
 	txn := c.evictions(i, g.Spec.Priority, victims, f, now)
@@ -92,7 +96,11 @@ func (c *Controller) neediest(class *class, now time.Time) *fleet.Instance {
 	}
 	var first *waiter
 	for _, w := range class.parked {
-		if !served[w.id] && !now.Before(c.evictor.pace.Ready(w.id)) && (first == nil || w.before(first)) {
+		switch ready := c.evictor.pace.Ready(w.id); {
+		case served[w.id]:
+		case now.Before(ready):
+			c.evictor.again = sooner(c.evictor.again, ready)
+		case first == nil || w.before(first):
 			first = w
 		}
 	}
@@ -230,6 +238,13 @@ func (c *Controller) heard(a *asking, now time.Time) {
 
 // resume looks again at who waits for a search, once there may be one.
 func (c *Controller) resume(now time.Time) {
+	if c.state.left {
+		c.state.hungry, c.state.left = false, false
+		c.evictor.more = true
+	}
+	if again := c.evictor.again; !again.IsZero() && !now.Before(again) {
+		c.evictor.again, c.evictor.more = time.Time{}, true
+	}
 	if c.evictor.more && c.mayAsk(now) && !now.Before(c.evictor.rest) {
 		c.evictor.more = false
 		c.state.room++
@@ -240,7 +255,9 @@ func (c *Controller) resume(now time.Time) {
 // zero when an answer, or nothing, is waited for.
 func (c *Controller) resumes() time.Time {
 	switch e := &c.evictor; {
-	case !e.more || e.busy:
+	case !e.more:
+		return e.again
+	case e.busy:
 		return time.Time{}
 	case e.since > c.state.snap.Rev:
 		return e.until

@@ -21,6 +21,8 @@ type waiter struct {
 	at int
 	// class is the one it is parked in, nil while it is not: then that is its queue.
 	class *class
+	// from is the one it was taken out of to be looked at for all that are parked there.
+	from *class
 	// races counts comparisons lost in a row.
 	races int
 	// noted is the revision of the last note written about it; the view may not have
@@ -123,7 +125,7 @@ func (c *class) leave(w *waiter) {
 func (c *class) next() *waiter {
 	w := c.parked.next()
 	if w != nil {
-		w.class = nil
+		w.class, w.from = nil, c
 	}
 	return w
 }

@@ -100,6 +100,7 @@ func touchBudget(key string, rev int64) store.Write {
 func (s *state) charge(h place.Hold) {
 	s.model.Charge(h)
 	s.ledger.Charge(h.Node, h.Group, h.Resources)
+	s.evened(h.Group)
 }
 
 // discharge undoes charge.

@@ -35,6 +35,12 @@ type state struct {
 	// room counts changes that may make something fit; reopened is the count up to
 	// which the classes have been looked at again.
 	room, reopened uint64
+	// disk and skew say what somebody waits for beside room, see missing.
+	disk bool
+	skew map[fleet.GroupName]struct{}
+	// hungry is true while somebody waits for others to be free to make room, left
+	// once players have left such a one.
+	hungry, left bool
 	// refresh is when the earliest note is due that came too soon; zero when none is.
 	refresh time.Time
 	// unblock is when the earliest blocked port is free again; zero when none is.
@@ -46,6 +52,7 @@ func newState() *state {
 		model: place.NewModel(), ledger: budget.NewLedger(), waiters: map[fleet.InstanceID]*waiter{}, classes: map[classKey]*class{},
 		aside: map[fleet.GroupName]map[*waiter]struct{}{}, assumed: map[fleet.InstanceID]*entry{},
 		lanes: map[fleet.NodeID]*lane{}, kept: map[fleet.InstanceID]place.Hold{}, balanced: map[fleet.GroupName]struct{}{}, room: 1,
+		skew: map[fleet.GroupName]struct{}{},
 	}
 }
 
@@ -116,9 +123,7 @@ func (s *state) apply(c *view.Change, now time.Time) {
 		s.applyInstance(c)
 		s.noteFailure(c.InstanceBefore, c.Instance, now)
 	case view.KindReport: // changes which node is best, and with the free disk what fits
-		if freesDisk(c) {
-			s.room++
-		}
+		s.reported(c)
 		s.setNode(fleet.NodeID(c.Key[0]), now)
 	case view.KindNode, view.KindNodeDesired:
 		s.moved(fleet.NodeID(c.Key[0]), now)
@@ -128,6 +133,8 @@ func (s *state) apply(c *view.Change, now time.Time) {
 		}
 	case view.KindPlan:
 		s.room++ // an instance may have waited for its plan
+	case view.KindTemplateHead: // an older version's size is not known
+		s.moreDisk()
 	case view.KindGroup:
 		s.reorder(c)
 		s.setGroup(c)
@@ -137,6 +144,9 @@ func (s *state) apply(c *view.Change, now time.Time) {
 		for _, record := range []any{c.Before, c.After} {
 			if e, ok := record.(*fleet.Eviction); ok {
 				s.keep(e.For)
+				if e.Reason == fleet.ReasonRebalanced { // who takes its place was bound to a node
+					s.room++
+				}
 			}
 		}
 	}

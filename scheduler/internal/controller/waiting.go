@@ -34,8 +34,21 @@ func priority(snap *view.Snapshot, g fleet.GroupName) int {
 // drop ends an instance's waiting.
 func (s *state) drop(id fleet.InstanceID) {
 	if w := s.waiters[id]; w != nil {
+		s.passOn(w)
 		s.detach(w)
 		delete(s.waiters, id)
+	}
+}
+
+// passOn has the next of a kind looked at, in the place of one that was taken out for
+// all of them and is not of that kind any more, or needs nothing.
+func (s *state) passOn(w *waiter) {
+	from := w.from
+	if w.from = nil; from == nil {
+		return
+	}
+	if next := from.next(); next != nil {
+		s.ready.add(next)
 	}
 }
 

@@ -11,6 +11,13 @@ type Filter struct {
 	Near func(n *Node, q *question) int
 }
 
+// The names of filters whose verdict changes with no event about a node or an
+// instance that leaves: with the measured disk, and with one more of the group elsewhere.
+const (
+	FilterTemplate = "template"
+	FilterSpread   = "spread"
+)
+
 // The filters in the order they are asked: first where its data lies, then what the
 // group and the node say of each other, then the room left, and at last the spread,
 // which looks at other nodes too.

@@ -6,7 +6,7 @@ import "fmt"
 // have more than another; see ranking.fewest. An instance whose data lies on a node is
 // not bound by it.
 var spreadFilter = Filter{
-	Name: "spread",
+	Name: FilterSpread,
 	Fits: func(n *Node, q *question) bool {
 		return !q.skewed() || q.ranking.admits(q.ranking.valueOf(n))
 	},

@@ -5,7 +5,7 @@ import "fmt"
 // templateFilter wants the host's disk to have room for the instance's files, where
 // both are known. Reservations do not tell: others fill a disk too.
 var templateFilter = Filter{
-	Name: "template",
+	Name: FilterTemplate,
 	Fits: func(n *Node, q *question) bool { return filesShort(n, q) == 0 },
 	Fix: func(n *Node, q *question) string {
 		return fmt.Sprintf("the disk of %s has %d MiB free, its templates hold %d: free %d MiB there",
