@@ -127,11 +127,8 @@ func (c *Controller) catchUp(now time.Time) {
 		}
 		break
 	}
-	before := c.state.snap
-	c.state.catchUp(c.inbox, now)
-	if before != nil && c.state.snap.Rev < before.Rev { // etcd went back in time: revisions of a lost past may never be reached
-		c.landed, c.losers = nil, nil
-		c.forgetGates()
+	if c.state.catchUp(c.inbox, now) {
+		c.rewind()
 	}
 	c.compare()
 }

@@ -9,6 +9,6 @@ import (
 // MomentOf is the moment that a snapshot alone makes, without any history.
 func MomentOf(snap *view.Snapshot, now time.Time) *Moment {
 	s := newState()
-	s.rebuild(snap, now)
+	s.rebuild(snap, now, false)
 	return &Moment{Snap: snap, Model: s.model, At: now}
 }

@@ -18,6 +18,8 @@ type inbox struct {
 	latest  *view.Snapshot
 	// lost is true when batches were dropped: the model must be rebuilt from latest.
 	lost bool
+	// rewound is true when latest is of another past than what was taken before.
+	rewound bool
 }
 
 func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }
@@ -25,7 +27,7 @@ func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }
 // hear takes a batch; it never blocks.
 func (i *inbox) hear(b view.Batch) {
 	i.mu.Lock()
-	i.latest = b.After
+	i.latest, i.rewound = b.After, i.rewound || b.Rewound
 	if b.Relisted || len(i.batches) >= inboxLimit {
 		i.lost, i.batches = true, nil
 	}
@@ -39,12 +41,19 @@ func (i *inbox) hear(b view.Batch) {
 	}
 }
 
-// take returns what has come since the last call. With lost, batches are
-// worthless and the model is to be rebuilt from latest.
-func (i *inbox) take() (batches []view.Batch, latest *view.Snapshot, lost bool) {
+// news is what has come. With lost, batches are worthless and the model is to be
+// rebuilt from latest; with rewound, so is every revision that was kept.
+type news struct {
+	batches       []view.Batch
+	latest        *view.Snapshot
+	lost, rewound bool
+}
+
+// take returns what has come since the last call.
+func (i *inbox) take() news {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	batches, latest, lost = i.batches, i.latest, i.lost
-	i.batches, i.lost = nil, false
-	return batches, latest, lost
+	n := news{i.batches, i.latest, i.lost, i.rewound}
+	i.batches, i.lost, i.rewound = nil, false, false
+	return n
 }

@@ -321,3 +321,51 @@ func TestEveryNoteThatCameTooSoonIsStillDue(t *testing.T) {
 		t.Errorf("%d of %d notes written when due", n, len(ids))
 	}
 }
+
+func TestWhatWasAnsweredBeforeEtcdWentBackIsNotPlacedTwice(t *testing.T) {
+	for when, late := range map[string]bool{"the answer came before": false, "the answer came after": true} {
+		t.Run(when, func(t *testing.T) {
+			l := newLagging(t)
+			id, _ := l.cordoned()
+			restored := *l.view.Snapshot() // it may have been read before the placement
+			l.ctl.pass(t.Context(), time.Now())
+			answer := <-l.ctl.answers
+			if !late {
+				l.ctl.land(answer, time.Now())
+			}
+			l.ctl.inbox.hear(view.Batch{Before: &restored, After: &restored, Relisted: true, Rewound: true})
+			l.ctl.catchUp(time.Now())
+			if late {
+				l.ctl.land(answer, time.Now())
+			}
+			l.pass()
+			l.wantOn(id, "n1")
+			l.showAll()
+			l.pass()
+			l.wantIdle(0)
+		})
+	}
+}
+
+func TestWhatALostPastHadAndEtcdHasNotIsPlacedAgain(t *testing.T) {
+	l := newLagging(t)
+	l.node("n1", 100)
+	id := l.want("lobby", 1, nil)[0]
+	l.showAll()
+	l.pass()
+	l.wantOn(id, "n1")
+	a, err := store.Get(t.Context(), l.c, store.AllocKey("n1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored := *l.ctl.state.snap
+	lost := l.write(store.Remove(store.PlacementKey("n1", id), a.ModRev), store.Remove(store.AllocKey("n1"), a.ModRev))
+	l.ctl.inbox.hear(view.Batch{Before: &restored, After: &restored, Relisted: true, Rewound: true})
+	l.pass() // the placement is in doubt
+	l.show(lost)
+	l.until("placed again", func() bool {
+		l.showAll()
+		l.pass()
+		return len(l.placedOn(id)) == 1
+	})
+}

@@ -36,6 +36,8 @@ func (c *Controller) land(f *flight, now time.Time) {
 	switch {
 	case f.settles != nil:
 		c.settled(f, now)
+	case f.err == nil && f.line != c.line:
+		c.doubt(f)
 	case f.err == nil:
 		c.happened(f, now)
 	case errs.Is(f.err, errs.Fenced):
@@ -182,6 +184,26 @@ func (c *Controller) compare() {
 	}
 }
 
+// rewind forgets the revisions of a lost past, which may never be reached. What was
+// answered and not shown is in doubt again: etcd may have lost it, or not.
+func (c *Controller) rewind() {
+	c.line++
+	c.losers, c.evictor.since = nil, 0
+	c.forgetGates()
+	for _, f := range c.landed {
+		f.parts = slices.DeleteFunc(f.parts, func(p part) bool {
+			return !slices.ContainsFunc(p.entries, func(e *entry) bool { return e.phase == sent })
+		})
+		for i := range f.parts {
+			f.parts[i].lane.busy = true
+		}
+		if len(f.parts) > 0 {
+			c.doubts = append(c.doubts, f)
+		}
+	}
+	c.landed = nil
+}
+
 // takeBack releases all of a transaction that has not happened.
 func (c *Controller) takeBack(f *flight) {
 	for i := range f.parts {
@@ -234,7 +256,7 @@ func (c *Controller) settle(ctx context.Context) {
 	if len(c.doubts) == 0 || c.settling || !ok {
 		return
 	}
-	f := &flight{fences: []store.Fence{fence}, settles: c.doubts[:1:1]}
+	f := &flight{line: c.line, fences: []store.Fence{fence}, settles: c.doubts[:1:1]}
 	for i := range c.doubts[0].parts {
 		if p := &c.doubts[0].parts[i]; p.lane != nil {
 			f.parts = append(f.parts, part{lane: p.lane, alloc: p.alloc})
@@ -247,6 +269,9 @@ func (c *Controller) settle(ctx context.Context) {
 // settled takes in that a doubt has ended: from this revision on the view shows what came of it.
 func (c *Controller) settled(f *flight, now time.Time) {
 	c.settling = false
+	if f.line != c.line {
+		return
+	}
 	if f.err != nil {
 		if !errs.Is(f.err, errs.Fenced) {
 			c.pausedUntil = now.Add(retry)

@@ -47,6 +47,8 @@ type pipe struct {
 	// doubts are those whose answer was lost; settling is true while that is being ended.
 	doubts   []*flight
 	settling bool
+	// line counts how often etcd went back in time.
+	line int
 	losers   []loser
 	// pausedUntil is set while etcd does not answer.
 	pausedUntil time.Time
@@ -64,6 +66,8 @@ type flight struct {
 	fences []store.Fence
 	// settles is set for one that ends doubts.
 	settles []*flight
+	// line is the pipe's when it was sent: an answer to one of before may be of either past.
+	line int
 
 	done []bool
 	rev  int64
@@ -146,7 +150,7 @@ func (c *Controller) launch(send func()) {
 
 // load takes a transaction's worth of what is to be sent.
 func (c *Controller) load() *flight {
-	f := &flight{}
+	f := &flight{line: c.line}
 	fences := map[string]bool{}
 	covered := func(fence store.Fence) bool {
 		if fences[fence.Key()] {

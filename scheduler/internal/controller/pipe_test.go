@@ -223,11 +223,11 @@ func TestWhatIsAssumedSurvivesARelistAndEndsWithIt(t *testing.T) {
 	l.ctl.catchUp(time.Now())
 	before := *l.ctl.state.snap
 	l.pass()
-	l.ctl.state.rebuild(&before, time.Now()) // a list from before the placements
+	l.ctl.state.rebuild(&before, time.Now(), false) // a list from before the placements
 	if len(l.ctl.state.assumed) != 2 || len(l.ctl.state.waiters) != 0 {
 		t.Fatalf("%d assumed, %d waiting", len(l.ctl.state.assumed), len(l.ctl.state.waiters))
 	}
-	l.ctl.state.rebuild(l.view.Snapshot(), time.Now())
+	l.ctl.state.rebuild(l.view.Snapshot(), time.Now(), false)
 	more := l.want("more", 1, nil)
 	l.showAll()
 	l.pass()

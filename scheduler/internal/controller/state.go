@@ -56,28 +56,29 @@ func newState() *state {
 	}
 }
 
-// catchUp brings the state to the inbox's latest snapshot.
-func (s *state) catchUp(in *inbox, now time.Time) {
-	batches, latest, lost := in.take()
-	if lost {
-		s.rebuild(latest, now)
+// catchUp brings the state to the inbox's latest snapshot, and reports whether that
+// is of another past than the one before.
+func (s *state) catchUp(in *inbox, now time.Time) (rewound bool) {
+	n := in.take()
+	if n.lost {
+		s.rebuild(n.latest, now, n.rewound)
 	}
-	for _, b := range batches {
+	for _, b := range n.batches {
 		s.snap = b.After
 		for i := range b.Changes {
 			s.apply(&b.Changes[i], now)
 		}
 	}
 	s.model.Expire(now)
+	return n.rewound
 }
 
 // rebuild makes the state anew from a snapshot, and assumes again what was sent and
-// may have happened beyond it.
-func (s *state) rebuild(snap *view.Snapshot, now time.Time) {
+// may have happened beyond it. With rewound the snapshot is of another past.
+func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 	before := *s
 	*s = *newState()
 	s.snap, s.lanes, s.room = snap, before.lanes, before.room+1
-	rewound := before.snap != nil && snap.Rev < before.snap.Rev
 	for _, l := range s.lanes {
 		l.restart(rewound)
 	}
@@ -105,13 +106,17 @@ func (s *state) rebuild(snap *view.Snapshot, now time.Time) {
 	}
 }
 
-// assumeAgain keeps an assumption beyond a rebuild, if it still is one.
+// assumeAgain keeps an assumption beyond a rebuild, if it still is one. What was
+// answered in another past may have happened in this one: nobody knows, as before the answer.
 func (s *state) assumeAgain(id fleet.InstanceID, e *entry, rewound bool) {
 	i, ok := s.snap.Instances.Get(id)
 	switch {
-	case e.phase == queued, ok && e.is(i.Placement), e.phase == made && (rewound || e.rev <= s.snap.Rev):
+	case e.phase == queued, ok && e.is(i.Placement), e.phase == made && !rewound && e.rev <= s.snap.Rev:
 		e.phase = over
 	default:
+		if rewound {
+			e.phase = sent
+		}
 		s.charge(e.choice.Hold)
 		s.assumed[id] = e
 	}
