@@ -73,7 +73,21 @@ func (l *Ledger) SetGroup(name fleet.GroupName, t Terms) {
 }
 
 // RemoveGroup takes a group's terms away; what it holds is remembered.
-func (l *Ledger) RemoveGroup(name fleet.GroupName) { l.SetGroup(name, Terms{}) }
+func (l *Ledger) RemoveGroup(name fleet.GroupName) {
+	l.SetGroup(name, Terms{})
+	l.forget(name)
+}
+
+// forget lets a group go of which there is nothing to know.
+func (l *Ledger) forget(name fleet.GroupName) {
+	g, ok := l.groups[name]
+	if !ok || len(g.labels) > 0 || g.held != (fleet.Budget{}) {
+		return
+	}
+	if own := g.own(); own.limit == (fleet.Budget{}) && own.reserved == (fleet.Budget{}) {
+		delete(l.groups, name)
+	}
+}
 
 // SetQuota adds a tenant's quota or changes it.
 func (l *Ledger) SetQuota(q *fleet.Quota) {
@@ -116,6 +130,7 @@ func (l *Ledger) Charge(n fleet.NodeID, name fleet.GroupName, r fleet.Resources)
 func (l *Ledger) Release(n fleet.NodeID, name fleet.GroupName, r fleet.Resources) {
 	l.occupy(n, r, -1)
 	l.book(l.group(name), fleet.Budget{}.Sub(fleet.BudgetOf(r)))
+	l.forget(name)
 }
 
 func (l *Ledger) book(g *group, b fleet.Budget) {

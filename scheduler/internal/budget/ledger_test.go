@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -154,5 +155,29 @@ func TestAKeyOfAGroupIsNoQuotas(t *testing.T) {
 	q := fleet.Quota{Name: GroupKey("lobby"), Selector: map[string]string{"a": "b"}, Limit: fleet.Budget{Instances: 1}}
 	if len(q.Validate()) == 0 {
 		t.Errorf("a quota may be called %s", q.Name)
+	}
+}
+
+func TestALedgerDoesNotGrowWithWhatComesAndGoes(t *testing.T) {
+	l := NewLedger()
+	for n := range 100 {
+		node, group := fleet.NodeID(fmt.Sprint("n", n)), fleet.GroupName(fmt.Sprint("g", n))
+		l.SetNode(node, Node{Usable: true, Capacity: fleet.Resources{MemoryMiB: 100}})
+		l.SetGroup(group, Terms{Labels: map[string]string{"tenant": "a"}, Reserved: fleet.Budget{MemoryMiB: 5}})
+		l.SetQuota(&fleet.Quota{Name: "a", Selector: map[string]string{"tenant": "a"}, Limit: fleet.Budget{Instances: 3}})
+		l.Charge(node, group, fleet.Resources{MemoryMiB: 10})
+		if n%2 == 0 { // what is held may end before its group, or after
+			l.Release(node, group, fleet.Resources{MemoryMiB: 10})
+			l.RemoveGroup(group)
+			l.RemoveNode(node)
+		} else {
+			l.RemoveNode(node)
+			l.RemoveGroup(group)
+			l.Release(node, group, fleet.Resources{MemoryMiB: 10})
+		}
+		l.RemoveQuota("a")
+	}
+	if n := len(l.groups) + len(l.nodes); n > 0 {
+		t.Errorf("%d groups and nodes are still known", n)
 	}
 }

@@ -72,6 +72,9 @@ func (r *rooms) change(id fleet.NodeID, edit func(*room)) {
 	r.free, r.unbounded = r.free.Sub(n.free()), r.unbounded-n.unbounded()
 	edit(n)
 	r.free, r.unbounded = r.free.Add(n.free()), r.unbounded+n.unbounded()
+	if *n == (room{}) { // it is gone, and nothing is held on it
+		delete(r.nodes, id)
+	}
 }
 
 func (n *room) free() fleet.Budget {

@@ -98,6 +98,7 @@ func (e *entry) made(rev int64) {
 func (c *Controller) free(l *lane) {
 	l.busy = false
 	c.enqueue(l)
+	c.state.forget(l)
 }
 
 // noted takes in whether a note was written.
@@ -181,7 +182,9 @@ func (c *Controller) compare() {
 	for _, l := range held {
 		l.listed = false
 		c.enqueue(l)
+		c.state.forget(l)
 	}
+	c.forgetPassed()
 }
 
 // rewind forgets the revisions of a lost past, which may never be reached. What was

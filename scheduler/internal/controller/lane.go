@@ -99,6 +99,16 @@ func (s *state) lane(n fleet.NodeID) *lane {
 	return l
 }
 
+// forget lets a lane go whose node is gone, once nothing is on its way there.
+func (s *state) forget(l *lane) {
+	if l.busy || l.listed || len(l.queued) > 0 {
+		return
+	}
+	if _, known := s.snap.Nodes.Get(l.node); !known {
+		delete(s.lanes, l.node)
+	}
+}
+
 // allocRev is the revision of a node's alloc key that the model is abreast of: the
 // newest of what the view shows and what own answers said.
 func (s *state) allocRev(l *lane) int64 {
@@ -159,7 +169,7 @@ func (s *state) unplan(e *entry) {
 // replan takes back what is queued for a node: it was decided before the node changed.
 func (s *state) replan(n fleet.NodeID) {
 	l := s.lanes[n]
-	if l == nil || len(l.queued) == 0 {
+	if l == nil {
 		return
 	}
 	entries := l.queued
@@ -169,4 +179,5 @@ func (s *state) replan(n fleet.NodeID) {
 			s.unplan(e)
 		}
 	}
+	s.forget(l)
 }

@@ -48,8 +48,8 @@ type pipe struct {
 	doubts   []*flight
 	settling bool
 	// line counts how often etcd went back in time.
-	line int
-	losers   []loser
+	line   int
+	losers []loser
 	// pausedUntil is set while etcd does not answer.
 	pausedUntil time.Time
 }

@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"maps"
+
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -89,6 +91,19 @@ func (c *Controller) forgetGates() {
 	for _, g := range c.gates {
 		g.rev, g.since = 0, 0
 	}
+}
+
+// forgetPassed lets the gates go whose records are gone: there are more of them than
+// records only when quotas and groups were deleted.
+func (c *Controller) forgetPassed() {
+	snap := c.state.snap
+	if len(c.gates) <= snap.QuotaAllocs.Len() {
+		return
+	}
+	maps.DeleteFunc(c.gates, func(key string, g *gate) bool {
+		_, there := snap.QuotaAllocs.Get(key)
+		return !there && !g.busy && g.rev <= snap.Rev && g.since <= snap.Rev
+	})
 }
 
 // touchBudget compares and renews a quota-allocs record.

@@ -60,7 +60,9 @@ func (s *state) detach(w *waiter) {
 	case w.at >= 0:
 		s.ready.remove(w)
 	default:
-		delete(s.aside[w.group], w)
+		if delete(s.aside[w.group], w); len(s.aside[w.group]) == 0 {
+			delete(s.aside, w.group)
+		}
 	}
 }
 

@@ -14,12 +14,15 @@ func (m *Model) Clone() *Model {
 	out := &Model{
 		nodes: make(map[fleet.NodeID]*Node, len(m.nodes)), classes: map[classKey]*class{},
 		joined: make([]*Node, len(m.joined)), slots: make([]*Node, len(m.slots)),
-		failing: make([]*Node, len(m.failing)), expired: m.expired,
+		failing: make([]*Node, len(m.failing)), expired: m.expired, unused: slices.Clone(m.unused),
 	}
 	nodes := make([]Node, len(m.slots))
 	for i, n := range m.slots {
 		nodes[i] = n.clone()
-		out.slots[i], out.nodes[n.ID] = &nodes[i], &nodes[i]
+		out.slots[i] = &nodes[i]
+		if m.nodes[n.ID] == n {
+			out.nodes[n.ID] = &nodes[i]
+		}
 	}
 	for i, n := range m.joined {
 		out.joined[i] = out.slots[n.slot]

@@ -64,6 +64,7 @@ func (m *Model) Expire(now time.Time) {
 		if len(keep) < len(n.failures) {
 			n.failures = keep
 			m.newFacts(n)
+			m.forget(n)
 		}
 		return len(keep) == 0
 	})

@@ -39,9 +39,10 @@ type Node struct {
 	// failures are what went wrong on it of late, in order of arrival. The slice is
 	// replaced, never changed.
 	failures []failure
-	// slot is its index among all nodes ever known.
+	// slot is its index among all known nodes.
 	slot int
-	// facts grows with each change of what does not depend on what it holds.
+	// facts grows with each change of what does not depend on what it holds, also from
+	// one node to the next in its slot.
 	facts uint32
 }
 
@@ -67,8 +68,9 @@ type Model struct {
 	nodes map[fleet.NodeID]*Node
 	// joined are the nodes that have joined, in order of id.
 	joined []*Node
-	// slots are all nodes ever known, in the order they became so.
-	slots []*Node
+	// slots are all known nodes; unused are the places of those that were forgotten.
+	slots  []*Node
+	unused []int
 	// changed are the slots of nodes that changed, for the classes to catch up with.
 	changed []int
 	classes map[classKey]*class
@@ -104,6 +106,7 @@ func (m *Model) SetNode(n Node, blocked []int) {
 		have.ports.take(p)
 	}
 	m.newFacts(have)
+	m.forget(have)
 }
 
 // newFacts notes that a node itself has changed, and not only what it holds.
@@ -126,8 +129,25 @@ func (m *Model) node(id fleet.NodeID) *Node {
 		return n
 	}
 	n := &Node{ID: id, groups: map[fleet.GroupName]tally{}, slot: len(m.slots)}
-	m.nodes[id], m.slots = n, append(m.slots, n)
+	if last := len(m.unused) - 1; last >= 0 {
+		n.slot, m.unused = m.unused[last], m.unused[:last]
+		n.facts = m.slots[n.slot].facts + 1
+		m.slots[n.slot] = n
+	} else {
+		m.slots = append(m.slots, n)
+	}
+	m.nodes[id] = n
 	return n
+}
+
+// forget lets a node go that has left, on which nothing is held and nothing failed of
+// late. Its slot shows that it has left until another node gets it.
+func (m *Model) forget(n *Node) {
+	if n.Runtimes != nil || len(n.groups) > 0 || n.instances != 0 || len(n.ports.held) > 0 || len(n.failures) > 0 || n.used != (fleet.Resources{}) {
+		return
+	}
+	delete(m.nodes, n.ID)
+	m.unused = append(m.unused, n.slot)
 }
 
 // list puts a node among the joined ones, or takes it away.
@@ -160,6 +180,7 @@ func (m *Model) Release(h Hold) {
 		n.ports.release(p)
 	}
 	m.touch(n)
+	m.forget(n)
 }
 
 // count adds to the number of instances on the node.

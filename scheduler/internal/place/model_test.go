@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -171,5 +172,30 @@ func TestWhatIsHeldIsKnownBeforeItsNode(t *testing.T) {
 	m.SetNode(node("n"), nil)
 	if _, u := m.Place(request()); u == nil || u.Lost[0].Filter != "memory" {
 		t.Errorf("%+v", u)
+	}
+}
+
+func TestAModelDoesNotGrowWithNodesThatComeAndGo(t *testing.T) {
+	m := model(node("stays"))
+	r := request()
+	now := time.Unix(1_000_000, 0)
+	for n := range 1000 {
+		id := fleet.NodeID(fmt.Sprint("n", n))
+		m.SetNode(node(id, func(n *place.Node) { n.Capacity.MemoryMiB = 10_000 }), []int{7})
+		c, u := m.Place(r)
+		if u != nil || c.Node != id {
+			t.Fatalf("chose %+v, %+v, want %s", c, u, id)
+		}
+		m.Failed(id, "lobby", 1, now)
+		m.RemoveNode(id)
+		m.Release(c.Hold)
+		now = now.Add(2 * place.FailureWindow)
+		m.Expire(now)
+	}
+	if known, kept := m.Slots(); known != 1 || kept > 3 {
+		t.Errorf("%d nodes are known, %d slots kept", known, kept)
+	}
+	if c, u := m.Clone().Place(r); u != nil || c.Node != "stays" {
+		t.Errorf("a copy chose %+v, %+v", c, u)
 	}
 }

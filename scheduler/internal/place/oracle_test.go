@@ -235,6 +235,11 @@ func TestAnOracleThatLooksAtEverythingSaysTheSame(t *testing.T) {
 					}
 					h.failed[fmt.Sprint(g, revision)] += 5
 				}
+			case 3: // it leaves, and may come back
+				if known {
+					m.RemoveNode(id)
+					h.Node, h.blocked = place.Node{ID: id}, nil
+				}
 			default:
 				r := drawAsked(t, step, plans)
 				c, u := m.Place(&r)
