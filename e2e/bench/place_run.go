@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -275,59 +274,4 @@ func cpuTime() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// measurePlaceProcess measures the memory of a scheduler that is a process of its own.
-func measurePlaceProcess(ctx context.Context, b *bench) error {
-	program, err := b.build(ctx, "./scheduler/cmd/scheduler")
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, placePatience)
-	defer cancel()
-	progress("memory of a scheduler as a process, %d nodes, %d instances", placeNodes, placeInstances)
-	e, err := b.startPlaceEtcd()
-	if err != nil {
-		return err
-	}
-	defer e.stop()
-	c := e.store()
-	if _, err := c.Join(ctx, time.Now()); err != nil {
-		return err
-	}
-	size := fleetSize{nodes: placeNodes, instances: placeInstances, groups: []fleet.GroupName{"arena"}}
-	if err := size.seed(ctx, c); err != nil {
-		return err
-	}
-	cmd := exec.Command(program, "--etcd-endpoints", "http://"+e.Clients[0].Addr().String())
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	defer func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
-	}()
-	began, err := e.claimed(ctx)
-	if err != nil {
-		return err
-	}
-	for {
-		resp, err := e.raw.Get(ctx, store.Root+"placements/", clientv3.WithPrefix(), clientv3.WithCountOnly())
-		if err != nil {
-			return err
-		}
-		if resp.Count >= placeInstances {
-			break
-		}
-		if !pause.For(ctx, 250*time.Millisecond) {
-			return fmt.Errorf("%d of %d were placed: %w", resp.Count, placeInstances, ctx.Err())
-		}
-	}
-	b.report("place_process_per_s", placeInstances/time.Since(began).Seconds(), "1/s", -1)
-	rss, err := memoryMiB(cmd.Process.Pid, "VmHWM:")
-	if err != nil {
-		return err
-	}
-	b.report("place_rss_mib", rss, "MiB", 1536)
-	return nil
 }
