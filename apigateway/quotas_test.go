@@ -50,8 +50,10 @@ func TestAChangedQuotaBarsWhatWasDecidedUnderIt(t *testing.T) {
 	for _, body := range []string{acme, `{"selector":{"tenant":"acme"},"limit":{"instances":2}}`} {
 		before := s.revision()
 		s.do("PUT", "/api/v1/quotas/acme", body)
-		if a, err := store.Get(t.Context(), s.store, store.QuotaAllocKey("acme")); err != nil || a.ModRev <= before {
-			t.Errorf("a placement decided before could still be committed: %+v, %v", a, err)
+		for _, name := range []string{"acme", fleet.ReservedAlloc} {
+			if a, err := store.Get(t.Context(), s.store, store.QuotaAllocKey(name)); err != nil || a.ModRev <= before {
+				t.Errorf("a placement decided before could still be committed: %+v, %v", a, err)
+			}
 		}
 	}
 }

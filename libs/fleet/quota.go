@@ -99,6 +99,11 @@ type QuotaAlloc struct {
 	Quota string `json:"quota"`
 }
 
+// ReservedAlloc names the QuotaAlloc that every placement touches which has to leave
+// room reserved for others: one for all reservations, however many there are. No
+// quota's name begins with a period.
+const ReservedAlloc = ".reserved"
+
 // Eviction asks that a placed instance makes room where it is. Written by the
 // scheduler; the enforcer stops the instance, or removes the record when that is
 // not possible any more. One generation is meant, no later one.

@@ -79,16 +79,17 @@ func sameQuota(a, b fleet.Quota) bool {
 	return maps.Equal(a.Selector, b.Selector) && a.Limit == b.Limit && a.Reserved == b.Reserved
 }
 
-// quotaChange writes a quota and touches what every placement under it compares.
+// quotaChange writes a quota and touches what every placement under it compares, and
+// every one that leaves room for reservations.
 func quotaChange(old *fleet.Quota, q fleet.Quota) change {
 	c := change{audit: entry{action: "quota.create", resource: "quota", id: q.Name, details: quotaDetails(q)}}
 	var rev int64
 	if old != nil {
 		rev, c.audit.action = old.ModRev, "quota.update"
 	}
-	c.writes = []store.Write{
-		store.Replace(store.QuotaKey(q.Name), q, rev),
-		store.Touch(store.QuotaAllocKey(q.Name), fleet.QuotaAlloc{Quota: q.Name}),
+	c.writes = []store.Write{store.Replace(store.QuotaKey(q.Name), q, rev)}
+	for _, name := range []string{q.Name, fleet.ReservedAlloc} {
+		c.writes = append(c.writes, store.Touch(store.QuotaAllocKey(name), fleet.QuotaAlloc{Quota: name}))
 	}
 	return c
 }

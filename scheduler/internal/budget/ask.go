@@ -16,9 +16,13 @@ type Refusal struct {
 	Message string
 }
 
+// MaxTouches bounds the quotas that one placement touches: its transaction holds no
+// more than that beside the placement itself.
+const MaxTouches = 32
+
 // Ask says whether one more instance of a group that takes r may be placed. With
 // no refusal, touch are the quota-allocs records, in order, that the placement's
-// transaction must compare and renew; they may be none.
+// transaction must compare and renew; they may be none, and are MaxTouches and one at most.
 func (l *Ledger) Ask(name fleet.GroupName, r fleet.Resources) (touch []string, no *Refusal) {
 	g := l.group(name)
 	want := fleet.BudgetOf(r)
@@ -30,39 +34,41 @@ func (l *Ledger) Ask(name fleet.GroupName, r fleet.Resources) (touch []string, n
 			touch = append(touch, a.key)
 		}
 	}
+	if len(touch) > MaxTouches {
+		return nil, &Refusal{fleet.ReasonQuotaSpent, fmt.Sprintf("%d quotas count group %s, at most %d can be kept at once: give it fewer of their labels", len(touch), name, MaxTouches)}
+	}
 	if l.unfilled == (fleet.Budget{}) {
 		return touch, nil
 	}
-	bound, no := l.leave(g, want)
+	others, no := l.leave(g, want)
 	if no != nil {
 		return nil, no
 	}
-	touch = append(touch, bound...)
-	slices.Sort(touch)
-	return slices.Compact(touch), nil
+	if others {
+		touch = slices.Insert(touch, 0, fleet.ReservedAlloc) // a period comes before all names
+	}
+	return touch, nil
 }
 
 // leave makes sure that what is taken leaves others what is reserved for them, and
-// returns the keys of the reservations that it counted on.
-func (l *Ledger) leave(g *group, want fleet.Budget) (touch []string, no *Refusal) {
+// reports whether there was anything to leave.
+func (l *Ledger) leave(g *group, want fleet.Budget) (some bool, no *Refusal) {
 	for _, p := range parts {
 		taken := p.of(want)
 		if taken == 0 || taken <= g.reserved(p) || p.unbounded(l) {
 			continue
 		}
-		others, unfilled := l.others(g, p)
+		unfilled := p.of(l.unfilled) - g.unfilled(p)
 		if unfilled == 0 {
 			continue
 		}
 		free := p.of(l.free)
 		if free-taken < unfilled {
-			return nil, &Refusal{fleet.ReasonReserved, reservedFor(p, others, free, taken)}
+			return false, &Refusal{fleet.ReasonReserved, l.reservedFor(p, g, free, taken)}
 		}
-		for _, a := range others {
-			touch = append(touch, a.key)
-		}
+		some = true
 	}
-	return touch, nil
+	return some, nil
 }
 
 // reserved is the most that any one of a group's reservations has left of a part.
@@ -74,15 +80,12 @@ func (g *group) reserved(p part) int {
 	return most
 }
 
-// others are the accounts that do not count a group and have something of a part
-// reserved that is not filled, with the sum of it.
-func (l *Ledger) others(g *group, p part) (out []*account, unfilled int) {
-	for _, a := range l.reserving {
-		if u := p.of(a.unfilled()); u > 0 && !slices.Contains(g.accounts, a) {
-			out, unfilled = append(out, a), unfilled+u
-		}
+// unfilled is what a group's reservations together have left of a part.
+func (g *group) unfilled(p part) (sum int) {
+	for _, a := range g.accounts {
+		sum += p.of(a.unfilled())
 	}
-	return out, unfilled
+	return sum
 }
 
 // part is one part of a budget.
@@ -131,12 +134,25 @@ func (a *account) spent(want fleet.Budget) string {
 	return title + ": " + strings.Join(texts, "; ")
 }
 
-// reservedFor says for whom what is free is kept: "5120 MiB are reserved for group
-// lobby; 5632 MiB are free, 1024 are asked for".
-func reservedFor(p part, others []*account, free, taken int) string {
+// named bounds how many of those something is reserved for are named.
+const named = 3
+
+// reservedFor says for whom other than a group what is free is kept: "5120 MiB are
+// reserved for group lobby; 5632 MiB are free, 1024 are asked for".
+func (l *Ledger) reservedFor(p part, g *group, free, taken int) string {
 	var texts []string
-	for _, a := range others {
-		texts = append(texts, fmt.Sprintf("%s are reserved for %s", p.amount(p.of(a.unfilled())), a.title))
+	more, rest := 0, 0
+	for _, a := range l.reserving {
+		switch kept := p.of(a.unfilled()); {
+		case kept == 0 || slices.Contains(g.accounts, a):
+		case len(texts) < named:
+			texts = append(texts, fmt.Sprintf("%s are reserved for %s", p.amount(kept), a.title))
+		default:
+			more, rest = more+1, rest+kept
+		}
+	}
+	if more > 0 {
+		texts = append(texts, fmt.Sprintf("%s for %d others", p.amount(rest), more))
 	}
 	return fmt.Sprintf("%s; %s are free, %s are asked for", strings.Join(texts, ", "), p.amount(free), p.number(taken))
 }

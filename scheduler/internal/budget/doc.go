@@ -25,7 +25,9 @@
 // Replicas decide at the same time from views of different age. Each placement
 // therefore touches keys, as it touches its node's: two placements that could break
 // a rule together touch a common one, so that one of them is refused and decides
-// anew. A group's own quota needs none, since a group has one owner.
+// anew. Each quota has a key, and all reservations together have one: what must be left
+// for many is compared in one place. A group's own quota needs none, since a group has
+// one owner.
 //
 // What is free is a sum: that no single node has room for what is reserved is not
 // this package's concern. It does not choose nodes, and stops nothing.

@@ -22,7 +22,8 @@ type Ledger struct {
 
 // account is a quota or a group's own terms, with what is held under it.
 type account struct {
-	// key is what placements touch, see TouchKey.
+	// key orders accounts. That of a quota is its name, which names the record that
+	// placements touch, too.
 	key string
 	// title names it in explanations: "quota alice".
 	title           string
@@ -58,12 +59,6 @@ func NewLedger() *Ledger {
 	return &Ledger{rooms: rooms{nodes: map[fleet.NodeID]*room{}}, groups: map[fleet.GroupName]*group{}, quotas: map[string]*account{}}
 }
 
-// QuotaKey and GroupKey name the quota-allocs records that stand for a tenant's
-// quota and for a group's own reservation. A quota's name never begins with a
-// period, so they are never the same.
-func QuotaKey(quota string) string          { return quota }
-func GroupKey(group fleet.GroupName) string { return ".group." + string(group) }
-
 // SetGroup adds a group or changes its terms; what it holds stays.
 func (l *Ledger) SetGroup(name fleet.GroupName, t Terms) {
 	g := l.group(name)
@@ -93,7 +88,7 @@ func (l *Ledger) forget(name fleet.GroupName) {
 func (l *Ledger) SetQuota(q *fleet.Quota) {
 	a, ok := l.quotas[q.Name]
 	if !ok {
-		a = &account{key: QuotaKey(q.Name), title: "quota " + q.Name}
+		a = &account{key: q.Name, title: "quota " + q.Name}
 		l.quotas[q.Name] = a
 	}
 	a.selects = q
@@ -145,7 +140,7 @@ func (l *Ledger) group(name fleet.GroupName) *group {
 	if g, ok := l.groups[name]; ok {
 		return g
 	}
-	g := &group{accounts: []*account{{key: GroupKey(name), title: "group " + string(name)}}}
+	g := &group{accounts: []*account{{key: ".group." + string(name), title: "group " + string(name)}}}
 	l.groups[name] = g
 	return g
 }

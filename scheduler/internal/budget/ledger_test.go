@@ -86,16 +86,16 @@ func TestWhatMayBePlaced(t *testing.T) {
 			l.Charge(node, "g", mem(1))
 			l.RemoveQuota("alice")
 		}, mem(2000), nil, "", ""},
-		{"what is reserved for others is left, and their record touched", func(l *Ledger) {
+		{"what is reserved for others is left, and the record of all reservations touched", func(l *Ledger) {
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{MemoryMiB: 9000}})
-		}, mem(1000), []string{".group.lobby"}, "", ""},
+		}, mem(1000), []string{".reserved"}, "", ""},
 		{"and not a MiB less", func(l *Ledger) {
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{MemoryMiB: 9000}})
 		}, mem(1001), nil, "9000 MiB are reserved for group lobby; 10000 MiB are free, 1001 are asked for", fleet.ReasonReserved},
 		{"what is filled of a reservation is not kept twice", func(l *Ledger) {
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{MemoryMiB: 5000}})
 			l.Charge(node, "lobby", mem(4000))
-		}, mem(5000), []string{".group.lobby"}, "", ""},
+		}, mem(5000), []string{".reserved"}, "", ""},
 		{"a reservation that is filled is not touched", func(l *Ledger) {
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{MemoryMiB: 5000}})
 			l.Charge(node, "lobby", mem(6000))
@@ -104,6 +104,11 @@ func TestWhatMayBePlaced(t *testing.T) {
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{MemoryMiB: 5000}})
 			l.SetQuota(alice(fleet.Budget{}, fleet.Budget{MemoryMiB: 3000}))
 		}, mem(2001), nil, "5000 MiB are reserved for group lobby, 3000 MiB are reserved for quota alice; 10000 MiB are free, 2001 are asked for", fleet.ReasonReserved},
+		{"who reserves is named as far as there is room", func(l *Ledger) {
+			for _, name := range []fleet.GroupName{"a", "b", "c", "d", "e"} {
+				l.SetGroup(name, Terms{Reserved: fleet.Budget{MemoryMiB: 2000}})
+			}
+		}, mem(1), nil, "2000 MiB are reserved for group a, 2000 MiB are reserved for group b, 2000 MiB are reserved for group c, 4000 MiB for 2 others; 10000 MiB are free, 1 are asked for", fleet.ReasonReserved},
 		{"a tenant draws from its own reservation, touching it", func(l *Ledger) {
 			l.SetQuota(alice(fleet.Budget{}, fleet.Budget{MemoryMiB: 8000}))
 			l.SetGroup("g", ofAlice)
@@ -151,8 +156,8 @@ func TestWhatMayBePlaced(t *testing.T) {
 	}
 }
 
-func TestAKeyOfAGroupIsNoQuotas(t *testing.T) {
-	q := fleet.Quota{Name: GroupKey("lobby"), Selector: map[string]string{"a": "b"}, Limit: fleet.Budget{Instances: 1}}
+func TestTheRecordOfAllReservationsIsNoQuotas(t *testing.T) {
+	q := fleet.Quota{Name: fleet.ReservedAlloc, Selector: map[string]string{"a": "b"}, Limit: fleet.Budget{Instances: 1}}
 	if len(q.Validate()) == 0 {
 		t.Errorf("a quota may be called %s", q.Name)
 	}

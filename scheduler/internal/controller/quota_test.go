@@ -173,3 +173,37 @@ func TestWhatIsReservedForAGroupIsLeftForIt(t *testing.T) {
 		w.await(id, "placed", placed)
 	}
 }
+
+func TestHoweverManyReserveOthersArePlaced(t *testing.T) {
+	w := newWorld(t)
+	w.schedule("a")
+	w.node("n1", 1000)
+	var reserving []store.Write
+	for n := range 100 { // a part of a transaction has 64 comparisons
+		name := fleet.GroupName(fmt.Sprintf("reserving-%d", n))
+		reserving = append(reserving, store.Create(store.GroupKey(name), fleet.Group{Name: name, Spec: fleet.GroupSpec{Reserved: fleet.Budget{MemoryMiB: 1}}}))
+	}
+	w.commit(reserving...)
+	for _, id := range w.want(w.group("lobby", nil), 3) {
+		w.await(id, "placed", placed)
+	}
+}
+
+func TestAGroupThatTooManyQuotasCountWaitsAndSaysSo(t *testing.T) {
+	w := newWorld(t)
+	w.schedule("a")
+	w.node("n1", 1000)
+	var quotas []store.Write
+	for n := range 70 {
+		name := fmt.Sprintf("q%02d", n)
+		quotas = append(quotas, store.Create(store.QuotaKey(name), fleet.Quota{
+			Name: name, Selector: map[string]string{"tenant": "alice"}, Limit: fleet.Budget{Instances: 100},
+		}))
+	}
+	w.commit(quotas...)
+	i := w.await(w.want(w.group("lobby", ofTenant("alice")), 1)[0], "waiting", waiting(fleet.ReasonQuotaSpent))
+	if want := "70 quotas count group lobby, at most 32 can be kept at once: give it fewer of their labels"; i.Pending.Message != want {
+		t.Errorf("it says %q, want %q", i.Pending.Message, want)
+	}
+	w.await(w.want(w.group("other", nil), 1)[0], "placed", placed)
+}
