@@ -108,18 +108,33 @@ func (n *Node) choosePorts(q *question, preferred int, buf []int) (ports []int, 
 		if ports, ok = n.chooseNamed(q.named, append(buf, main)); ok {
 			return ports, true
 		}
-		if !anyContains(q.named, main) { // another main port would not help
+		if from == 0 && !n.othersFit(q, main, buf) { // no other main port would help
 			return nil, false
 		}
 		from = main + 1
 	}
 }
 
+// othersFit reports whether the additional ports all fit without a main port that
+// they do not fit beside. Then it is soon passed over: all but the ports they take
+// without it do.
+func (n *Node) othersFit(q *question, main int, buf []int) bool {
+	if !anyContains(q.named, main) {
+		return false
+	}
+	_, ok := n.chooseNamed(q.named, buf)
+	return ok
+}
+
 // chooseNamed appends a port for each additional one to those taken. Taking those
 // whose range ends first before the others finds a choice whenever there is one.
 func (n *Node) chooseNamed(named []fleet.NamedPort, taken []int) (all []int, ok bool) {
 	for i := range named {
-		p, ok := n.ports.lowest(named[i].Range, 0, taken)
+		from := 0
+		if i > 0 && named[i].Range == named[i-1].Range { // all below is held or taken
+			from = taken[len(taken)-1] + 1
+		}
+		p, ok := n.ports.lowest(named[i].Range, from, taken)
 		if !ok {
 			return nil, false
 		}

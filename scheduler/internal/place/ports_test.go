@@ -1,6 +1,7 @@
 package place_test
 
 import (
+	"fmt"
 	"maps"
 	"testing"
 
@@ -168,4 +169,26 @@ func TestPortsAreFoundWheneverThereAreAny(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Trying each main port in turn, this would take minutes.
+func TestThatPortsCannotAllBeHadIsFoundOutWithoutTryingThemAll(t *testing.T) {
+	m := place.NewModel()
+	for i := range 2000 {
+		m.SetNode(node(fleet.NodeID(fmt.Sprint("n", i))), []int{7})
+	}
+	wide := fleet.PortRange{Start: 2000, End: 65535}
+	unfit := func(more ...fleet.NamedPort) {
+		t.Helper()
+		_, u := m.Place(request(func(r *place.Request) { r.Plan.Ports, r.Plan.AdditionalPorts = wide, more }))
+		if u == nil || len(u.Lost) != 1 || u.Lost[0].Filter != "ports" {
+			t.Errorf("%+v", u)
+		}
+	}
+	unfit(named("query", 7, 7), named("rcon", wide.Start, wide.End))
+	var many []fleet.NamedPort
+	for i := range 200 {
+		many = append(many, named(fmt.Sprint("p", i), 2000, 2198)) // one too few
+	}
+	unfit(many...)
 }
