@@ -18,7 +18,7 @@ func nodeOf(snap *view.Snapshot, id fleet.NodeID, n *fleet.Node) place.Node {
 		Labels: n.LabelsUnder(desired), Capacity: n.Capacity, Room: n.RoomUnder(desired),
 	}
 	if r, ok := snap.Reports.Get(id); ok {
-		m.CPULoad, m.DiskFreeMiB, m.Warm = r.CPU, r.DiskFreeMiB, r.Warm
+		m.CPULoad, m.DiskMiB, m.DiskFreeMiB, m.Warm = r.CPU, r.DiskMiB, r.DiskFreeMiB, r.Warm
 	}
 	return m
 }

@@ -112,14 +112,14 @@ func TestTemplatesLargerThanTheFreeDiskWaitForRoom(t *testing.T) {
 	ref := fleet.TemplateRef{Group: "default", Name: "maps"}
 	w.commit(
 		store.Create(store.TemplateHeadKey(ref), fleet.TemplateHead{TemplateRef: ref, Digest: strings.Repeat("a", 64), SizeBytes: 3 << 30}),
-		store.Create(store.ReportKey("n"), fleet.Report{Node: "n", DiskFreeMiB: 2000}))
+		store.Create(store.ReportKey("n"), fleet.Report{Node: "n", DiskMiB: 9000}))
 	w.schedule("s")
 	g := w.group("lobby", func(s *fleet.GroupSpec) { s.Templates.AllOf = []fleet.TemplateLayer{{TemplateRef: ref}} })
 	refused := w.await(w.want(g, 1)[0], "refused", waiting(fleet.ReasonNoNodeFits))
-	if !strings.Contains(refused.Pending.Message, "the disk of n has 2000 MiB free, its templates hold 3072: free 1072 MiB there") {
+	if !strings.Contains(refused.Pending.Message, "the disk of n has 0 MiB free, its templates hold 3072: free 3072 MiB there") {
 		t.Errorf("it says %q", refused.Pending.Message)
 	}
 	r, _ := w.view.Snapshot().Reports.Get("n")
-	w.commit(store.Replace(store.ReportKey("n"), fleet.Report{Node: "n", DiskFreeMiB: 4000}, r.ModRev))
+	w.commit(store.Replace(store.ReportKey("n"), fleet.Report{Node: "n", DiskMiB: 9000, DiskFreeMiB: 4000}, r.ModRev))
 	w.await(refused.Intent.ID, "placed", placed)
 }

@@ -30,7 +30,7 @@ func drawNode(t *rapid.T, id fleet.NodeID) place.Node {
 			MaxInstances: maybe(t, "most", rapid.IntRange(1, 3)),
 		}
 		n.CPULoad = rapid.SampledFrom([]float64{0, 0.25, 0.5, 1}).Draw(t, "load")
-		n.DiskFreeMiB = maybe(t, "diskFree", rapid.IntRange(1, 100))
+		n.DiskMiB, n.DiskFreeMiB = maybe(t, "disk", rapid.Just(100)), maybe(t, "diskFree", rapid.IntRange(1, 100))
 		n.Warm = maybe(t, "warm", rapid.SampledFrom([][]string{{"d1"}, {"d1", "d2"}}))
 		n.Labels = map[string]string{}
 		if zone := rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "zone"); zone != "" {

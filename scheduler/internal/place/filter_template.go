@@ -15,7 +15,7 @@ var templateFilter = Filter{
 }
 
 func filesShort(n *Node, q *question) int {
-	if n.DiskFreeMiB == 0 {
+	if n.DiskMiB == 0 && n.DiskFreeMiB == 0 {
 		return 0
 	}
 	return short(q.TemplateMiB, n.DiskFreeMiB)

@@ -18,10 +18,11 @@ type Node struct {
 	// Capacity is what the node reports, Room how much of it instances may use.
 	Capacity fleet.Resources
 	Room     fleet.NodeRoom
-	// CPULoad is the host's use, 0..1, and DiskFreeMiB its free disk, as its agent
-	// measured them; 0 is unknown.
-	CPULoad     float64
-	DiskFreeMiB int
+	// CPULoad is the host's use, 0..1, DiskMiB its disk and DiskFreeMiB what is free of
+	// it, as its agent measured them. A load of 0 and a disk of which both are 0 are
+	// unknown.
+	CPULoad              float64
+	DiskMiB, DiskFreeMiB int
 	// Warm are digests of templates in its cache, in order.
 	Warm []string
 

@@ -91,7 +91,7 @@ func (o *oracle) fits(h *host, r *place.Request) bool {
 	p := r.Plan
 	return (r.Pinned == "" || r.Pinned == h.ID) && h.suits(p) &&
 		p.Resources.Fits(h.offers().Sub(h.used())) &&
-		(h.DiskFreeMiB == 0 || r.TemplateMiB <= h.DiskFreeMiB) &&
+		(h.DiskMiB == 0 && h.DiskFreeMiB == 0 || r.TemplateMiB <= h.DiskFreeMiB) &&
 		(h.Room.MaxInstances == 0 || len(h.held) < h.Room.MaxInstances) &&
 		(p.Where.MaxPerNode == 0 || h.of(r.Group) < p.Where.MaxPerNode) &&
 		h.mixes(r) && h.portsLeft(p) && o.balanced(h, r)
