@@ -177,6 +177,8 @@ func TestSimulationsPassThroughAndBadOnesDoNot(t *testing.T) {
 	}
 	a.fails = errs.New(errs.NotFound, "there is no group lobby")
 	s.do("POST", "/api/v1/simulate", `{"place":{"group":"lobby","count":1}}`).want(404).naming("lobby")
+	a.fails = errs.New(errs.Conflict, "the answer takes too long: ask for fewer")
+	s.do("POST", "/api/v1/simulate", `{"place":{"group":"lobby","count":1}}`).want(409).naming("ask for fewer")
 	a.fails, a.busy = nil, true
 	if r := s.do("POST", "/api/v1/simulate", `{"lose":{"node":"n1"}}`).want(429); r.header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")

@@ -42,8 +42,9 @@ func (c *Client) Explain(ctx context.Context, id fleet.InstanceID, atLeast int64
 	return out, errs.Wrap("scheduler.Explain", err)
 }
 
-// Simulate asks what would happen, at a revision as in Explain. Invalid when the question cannot be asked so,
-// NotFound when its group or node is not there, Exhausted when the answer takes too long.
+// Simulate asks what would happen, at a revision as in Explain. Invalid when the
+// question cannot be asked so, NotFound when its group or node is not there, Conflict
+// when the answer takes too long.
 func (c *Client) Simulate(ctx context.Context, q Question, atLeast int64) (Simulation, error) {
 	var out Simulation
 	err := wire.Call(ctx, c.http, wire.Request{Method: http.MethodPost, URL: c.url("/v1/simulate", atLeast), Token: c.secret, Body: q}, &out)

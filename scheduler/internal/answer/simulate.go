@@ -15,7 +15,7 @@ import (
 
 // Simulate says what would happen if nothing else did. It uses the moment up. more
 // is asked now and then whether to go on. Invalid when the question cannot be asked
-// so, NotFound when its group or node is not there, Exhausted when more said no.
+// so, NotFound when its group or node is not there, Conflict when more said no.
 func Simulate(m *controller.Moment, q client.Question, more func() bool) (client.Simulation, error) {
 	if err := q.Validate(); err != nil {
 		return client.Simulation{}, err
@@ -137,7 +137,7 @@ func (s *simulation) decide(more func() bool) error {
 	}
 	outcomes := s.m.Model.PlaceAll(requests, s.m, more)
 	if len(outcomes) < len(requests) {
-		return errs.New(errs.Exhausted, "the answer takes too long: ask for fewer instances at once")
+		return errs.New(errs.Conflict, "so much waits or is asked for that the answer takes too long: ask for fewer instances at once")
 	}
 	waiting := map[*place.Unfit]int{}
 	for n, got := range outcomes {

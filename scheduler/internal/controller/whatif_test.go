@@ -7,10 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/scheduler/client"
+	"github.com/orreryhq/orrery/scheduler/internal/answer"
+	"github.com/orreryhq/orrery/scheduler/internal/controller"
 )
 
 var update = flag.Bool("update", false, "write testdata anew")
@@ -137,6 +141,18 @@ func TestWhoWaitsAlreadyIsPlacedFirst(t *testing.T) {
 		w.await(id, "waiting", waiting(fleet.ReasonNoNodeFits))
 	}
 	golden(t, "place-behind.txt", read(w.simulate(ask, client.Question{Place: &client.PlaceQuestion{Group: "lobby", Count: 9}})))
+}
+
+func TestAnAnswerThatTakesTooLongIsGivenUpAndSaidToBe(t *testing.T) {
+	w := newWorld(t)
+	w.schedule("a")
+	w.node("n1", 1000)
+	left := 10
+	q := client.Question{Place: &client.PlaceQuestion{Group: w.group("lobby", nil).Name, Count: 20}}
+	_, err := answer.Simulate(controller.MomentOf(w.view.Snapshot(), time.Now()), q, func() bool { left--; return left >= 0 })
+	if !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), "fewer") || left != -1 {
+		t.Errorf("%v, %d left", err, left)
+	}
 }
 
 func TestALossThatHappensIsTheOneThatWasSimulated(t *testing.T) {
