@@ -22,6 +22,10 @@ const DefaultListen = "127.0.0.1:0"
 // drainTimeout is how long answers under way may take when the service ends.
 const drainTimeout = 2 * time.Second
 
+// writeTimeout is more than an answer takes: who does not read it keeps others from
+// their turn no longer.
+const writeTimeout = 30 * time.Second
+
 // questions is the listener of the read-only API. Nil serves none.
 type questions struct {
 	listener  net.Listener
@@ -44,7 +48,7 @@ func listen(cfg Config, ask api.Ask) (*questions, error) {
 	}
 	return &questions{listener: l, advertise: cfg.AdvertiseURL, server: &http.Server{
 		Handler: api.Handler(ask, cfg.ClusterSecret, api.DefaultLimits()), ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		ReadTimeout: 30 * time.Second, WriteTimeout: writeTimeout, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 	}}, nil
 }

@@ -20,7 +20,7 @@ func Simulate(m *controller.Moment, q client.Question, more func() bool) (client
 	if err := q.Validate(); err != nil {
 		return client.Simulation{}, err
 	}
-	s := newSimulation(m)
+	s := newSimulation(m, more)
 	var err error
 	switch {
 	case q.Place != nil:
@@ -31,7 +31,7 @@ func Simulate(m *controller.Moment, q client.Question, more func() bool) (client
 		err = s.lose(q.Lose.Node)
 	}
 	if err == nil {
-		err = s.decide(more)
+		err = s.decide()
 	}
 	return s.out, err
 }
@@ -45,6 +45,7 @@ type simulation struct {
 	// plans holds one plan for all requests of a digest: its address is what they share.
 	plans map[string]*fleet.Plan
 	asked []asked
+	more  func() bool
 	out   client.Simulation
 }
 
@@ -55,10 +56,10 @@ type asked struct {
 	outcome int
 }
 
-func newSimulation(m *controller.Moment) *simulation {
+func newSimulation(m *controller.Moment, more func() bool) *simulation {
 	random := rand.New(rand.NewPCG(uint64(m.Snap.Rev), 0))
 	s := &simulation{
-		m: m, random: random, heads: m.Snap.Heads(), spawner: spawn.New(m.Snap, m.At, random), plans: map[string]*fleet.Plan{},
+		m: m, random: random, heads: m.Snap.Heads(), spawner: spawn.New(m.Snap, m.At, random), plans: map[string]*fleet.Plan{}, more: more,
 		out: client.Simulation{Revision: m.Snap.Rev, Instances: []client.Outcome{}},
 	}
 	for _, i := range m.Waiting() {
@@ -89,6 +90,9 @@ func (s *simulation) place(q client.PlaceQuestion) error {
 		s.note("group %s allows %d instances and has %d: raise its maximum to start as many", g.Name, limit, living)
 	}
 	for range q.Count {
+		if !s.more() {
+			return tooLong()
+		}
 		s.fresh(g, client.Outcome{}, "")
 	}
 	return nil
@@ -127,7 +131,7 @@ func (s *simulation) ask(r *place.Request, o client.Outcome) {
 }
 
 // decide places what was asked for, the highest priority first, and fills the outcomes.
-func (s *simulation) decide(more func() bool) error {
+func (s *simulation) decide() error {
 	slices.SortStableFunc(s.asked, func(a, b asked) int {
 		return cmp.Compare(s.m.Priority(b.request.Group), s.m.Priority(a.request.Group))
 	})
@@ -135,9 +139,9 @@ func (s *simulation) decide(more func() bool) error {
 	for n := range s.asked {
 		requests[n] = s.asked[n].request
 	}
-	outcomes := s.m.Model.PlaceAll(requests, s.m, more)
+	outcomes := s.m.Model.PlaceAll(requests, s.m, s.more)
 	if len(outcomes) < len(requests) {
-		return errs.New(errs.Conflict, "so much waits or is asked for that the answer takes too long: ask for fewer instances at once")
+		return tooLong()
 	}
 	waiting := map[*place.Unfit]int{}
 	for n, got := range outcomes {
@@ -166,6 +170,10 @@ func (s *simulation) decide(more func() bool) error {
 		}
 	}
 	return nil
+}
+
+func tooLong() error {
+	return errs.New(errs.Conflict, "so much waits or is asked for that the answer takes too long: ask for fewer instances at once")
 }
 
 // wait counts one more instance that waits for a reason.
