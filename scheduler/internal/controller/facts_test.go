@@ -1,6 +1,8 @@
 package controller_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,4 +124,31 @@ func TestTemplatesLargerThanTheFreeDiskWaitForRoom(t *testing.T) {
 	r, _ := w.view.Snapshot().Reports.Get("n")
 	w.commit(store.Replace(store.ReportKey("n"), fleet.Report{Node: "n", DiskMiB: 9000, DiskFreeMiB: 4000}, r.ModRev))
 	w.await(refused.Intent.ID, "placed", placed)
+}
+
+func TestReasonsOfWhateverLengthAreWritten(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", 1000)
+	w.schedule("s")
+	g := w.group("lobby", func(s *fleet.GroupSpec) {
+		for n := range 250 {
+			s.Where.Nodes = append(s.Where.Nodes, fleet.NodeID(fmt.Sprintf("%063d", n)))
+		}
+		s.Where.Affinity = []string{"zone in (" + strings.Repeat("a, ", 5000) + "b)"}
+	})
+	ids := w.want(g, 100)
+	unreadable := w.group("unreadable", func(s *fleet.GroupSpec) {
+		s.Where.Affinity = slices.Repeat([]string{strings.Repeat("x", 100) + " is y"}, 250)
+	})
+	for _, id := range ids {
+		if i := w.await(id, "refused", waiting(fleet.ReasonNoNodeFits)); len(i.Pending.Message) > 1000 {
+			t.Fatalf("it says %d bytes", len(i.Pending.Message))
+		}
+	}
+	for _, id := range w.want(unreadable, 100) {
+		i := w.await(id, "refused", waiting(fleet.ReasonBadConstraint))
+		if !strings.HasSuffix(i.Pending.Message, "and 245 more; correct the group") {
+			t.Fatalf("it says %q", i.Pending.Message)
+		}
+	}
 }

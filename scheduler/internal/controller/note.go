@@ -86,6 +86,18 @@ func (c *Controller) note(w *waiter, class *class, now time.Time) (due time.Time
 	return time.Time{}
 }
 
+// noteBytes is about what a note without its words takes of a request.
+const noteBytes = 512
+
+// bytes is about what it takes of a request.
+func (n note) bytes() int {
+	size := noteBytes + len(n.pending.Message)
+	for _, l := range n.pending.Lost {
+		size += len(l.Filter) + len(l.Fix)
+	}
+	return size
+}
+
 // part is the note as a part of a bulk.
 func (n note) part() store.Part {
 	in := &n.instance.Intent

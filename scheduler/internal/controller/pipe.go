@@ -179,7 +179,8 @@ func (c *Controller) load() *flight {
 			f.parts = append(f.parts, p)
 		}
 	}
-	for len(c.notes) > 0 && len(f.parts) < c.most && covered(c.notes[0].fence) {
+	for len(c.notes) > 0 && len(f.parts) < c.most && bytes < store.FullBytes && covered(c.notes[0].fence) {
+		bytes += c.notes[0].bytes()
 		f.parts = append(f.parts, part{note: &c.notes[0]})
 		c.notes = c.notes[1:]
 	}

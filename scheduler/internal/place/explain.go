@@ -9,6 +9,19 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
+// maxFix bounds what is said of one filter, in bytes: node lists and labels may be
+// long, and the reason is written for each instance that waits.
+const maxFix = 300
+
+// fix is what would make a node fit, in so many words as there is room for.
+func (f *Filter) fix(n *Node, q *question) string {
+	text := f.Fix(n, q)
+	if len(text) > maxFix {
+		text = strings.ToValidUTF8(text[:maxFix], "") + "…"
+	}
+	return text
+}
+
 // losses counts excluded nodes per filter and remembers the nearest of each.
 type losses struct{ by map[*Filter]*loss }
 
@@ -46,7 +59,7 @@ func (l *losses) explain(nodes int, q *question) *Unfit {
 		u.Reason = fleet.ReasonPinnedWaiting
 	}
 	for f, lost := range l.by {
-		u.Lost = append(u.Lost, fleet.FilterLoss{Filter: f.Name, Nodes: lost.nodes, Fix: f.Fix(lost.nearest, q)})
+		u.Lost = append(u.Lost, fleet.FilterLoss{Filter: f.Name, Nodes: lost.nodes, Fix: f.fix(lost.nearest, q)})
 	}
 	slices.SortFunc(u.Lost, func(a, b fleet.FilterLoss) int {
 		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Filter, b.Filter))

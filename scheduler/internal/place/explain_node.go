@@ -52,7 +52,7 @@ func (m *Model) Explain(r *Request, keep int, here fleet.NodeID) Explanation {
 		}
 		lost.add(f, n, &c.question)
 		if n.ID == here {
-			out.Here = &Candidate{Node: here, Filter: f.Name, Fix: f.Fix(n, &c.question)}
+			out.Here = &Candidate{Node: here, Filter: f.Name, Fix: f.fix(n, &c.question)}
 		}
 	}
 	verdict := lost.explain(len(m.joined), &c.question)

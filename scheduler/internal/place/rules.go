@@ -13,7 +13,7 @@ import (
 
 // rules are what a plan says about nodes, read once for all its requests.
 type rules struct {
-	// problem is what cannot be read, a sentence for each; empty when all can.
+	// problem is what cannot be read, a sentence for each of the first; empty when all can.
 	problem                string
 	affinity, antiAffinity []fleet.LabelExpr
 	prefer                 []preference
@@ -25,6 +25,9 @@ type rules struct {
 	// revision is the group's, for failures.
 	revision int64
 }
+
+// maxProblems bounds how many of what cannot be read are named.
+const maxProblems = 5
 
 // preference is a soft affinity; weight is in units of the score.
 type preference struct {
@@ -56,6 +59,9 @@ func readRules(p *fleet.Plan) rules {
 		if w := p.Where.Weight(part); w < 0 || math.IsNaN(w) || math.IsInf(w, 0) {
 			problems = append(problems, fmt.Sprintf("placementWeights: %s must be a number from 0 on, is %v", part, w))
 		}
+	}
+	if more := len(problems) - maxProblems; more > 0 {
+		problems = append(problems[:maxProblems], fmt.Sprintf("and %d more", more))
 	}
 	r.problem = strings.Join(problems, "; ")
 	r.weights = weightsOf(p.Where)
