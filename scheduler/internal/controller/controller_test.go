@@ -426,3 +426,21 @@ func TestPlacementsWithLargeValuesDoNotFillOneTransaction(t *testing.T) {
 		w.await(id, "placed", placed)
 	}
 }
+
+func TestPlacementsWithManyPortsFillARequestSooner(t *testing.T) {
+	w := newWorld(t)
+	for n := range 12 {
+		w.node(fleet.NodeID(fmt.Sprint("n", n)), 1000)
+	}
+	w.schedule("a")
+	g := w.group("lobby", func(s *fleet.GroupSpec) {
+		for n := range 250 {
+			s.AdditionalPorts = append(s.AdditionalPorts, fleet.NamedPort{
+				Name: fmt.Sprintf("%s%d", strings.Repeat("x", 60), n), Protocol: "tcp", Range: fleet.PortRange{Start: 31_000, End: 65_000},
+			})
+		}
+	})
+	for _, id := range w.want(g, 240) {
+		w.await(id, "placed", placed)
+	}
+}

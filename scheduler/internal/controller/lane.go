@@ -56,14 +56,18 @@ func (e *entry) size() int {
 	return n
 }
 
-// entryBytes is about what a placement without values takes of a request.
-const entryBytes = 768
+// entryBytes is about what a placement without values and additional ports takes of a
+// request, portBytes what such a port does beside its name.
+const entryBytes, portBytes = 768, 9
 
 // bytes is about what it takes of a request.
 func (e *entry) bytes() int {
 	n := entryBytes
 	for k, v := range e.instance.Intent.Values {
 		n += len(k) + len(v)
+	}
+	for name := range e.choice.Ports {
+		n += len(name) + portBytes
 	}
 	return n
 }
