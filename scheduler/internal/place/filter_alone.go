@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 )
@@ -25,15 +26,25 @@ var aloneFilter = Filter{
 				return fmt.Sprintf("%s belongs to instances of %s, which want it for themselves", n.ID, g)
 			}
 		}
-		others := othersOn(n, q.Group)
-		return fmt.Sprintf("%s holds instances of %v, and the group wants its nodes for itself: add an empty node", n.ID, others)
+		return fmt.Sprintf("%s holds instances of %s, and the group wants its nodes for itself: add an empty node", n.ID, someOf(othersOn(n, q.Group)))
 	},
 	Near: func(n *Node, q *question) int { return n.instances - n.groups[q.Group].instances },
 }
 
-// othersOn are the other groups with instances on a node, at most three.
+// othersOn are the other groups with instances on a node.
 func othersOn(n *Node, g fleet.GroupName) []fleet.GroupName {
 	others := slices.Sorted(maps.Keys(n.groups))
-	others = slices.DeleteFunc(others, func(o fleet.GroupName) bool { return o == g })
-	return others[:min(3, len(others))]
+	return slices.DeleteFunc(others, func(o fleet.GroupName) bool { return o == g })
+}
+
+// someOf names the first few of many.
+func someOf[T ~string](all []T) string {
+	var names []string
+	for _, one := range all[:min(3, len(all))] {
+		names = append(names, string(one))
+	}
+	if more := len(all) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
 }

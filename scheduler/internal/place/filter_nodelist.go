@@ -7,6 +7,6 @@ var nodeListFilter = Filter{
 	Name: "nodes",
 	Fits: func(n *Node, q *question) bool { return q.Plan.Where.Allows(n.ID) },
 	Fix: func(n *Node, q *question) string {
-		return fmt.Sprintf("add %s or \"*\" to the group's nodes %v", n.ID, q.Plan.Where.Nodes)
+		return fmt.Sprintf("add %s or \"*\" to the group's nodes, now %s", n.ID, someOf(q.Plan.Where.Nodes))
 	},
 }
