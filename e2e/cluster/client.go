@@ -36,6 +36,13 @@ func Login(t testing.TB, c Cluster) *Client {
 	return cl
 }
 
+// On is the same user for another test, such as a subtest.
+func (c *Client) On(t testing.TB) *Client {
+	other := *c
+	other.t = t
+	return &other
+}
+
 // Anonymous is a client without a token.
 func Anonymous(t testing.TB, c Cluster) *Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}

@@ -35,6 +35,10 @@ type Cluster interface {
 	TemplateDir() string
 	// PasswordFile holds the admin's password.
 	PasswordFile() string
+	// Etcd are etcd's addresses, with commas between them.
+	Etcd() string
+	// SecretFile holds the cluster's secret.
+	SecretFile() string
 	// Stop ends it gracefully and waits.
 	Stop()
 }

@@ -84,6 +84,8 @@ func (p *processes) API() string          { return p.site.Gateways()[0] }
 func (p *processes) DataDir() string      { return p.dir }
 func (p *processes) TemplateDir() string  { return p.site.TemplateDir() }
 func (p *processes) PasswordFile() string { return p.site.PasswordFile() }
+func (p *processes) Etcd() string         { return strings.Join(p.site.Endpoints(), ",") }
+func (p *processes) SecretFile() string   { return p.site.SecretFile() }
 
 // Stop ends the programs one by one: first what decides, then the node, etcd last.
 func (p *processes) Stop() {

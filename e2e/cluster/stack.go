@@ -50,6 +50,8 @@ func (c *inProcess) API() string          { return c.ready.API }
 func (c *inProcess) DataDir() string      { return c.dir }
 func (c *inProcess) TemplateDir() string  { return filepath.Join(c.dir, "templates") }
 func (c *inProcess) PasswordFile() string { return c.ready.PasswordFile }
+func (c *inProcess) Etcd() string         { return c.ready.Etcd }
+func (c *inProcess) SecretFile() string   { return filepath.Join(c.dir, "cluster-secret") }
 
 func (c *inProcess) Stop() {
 	c.once.Do(func() {

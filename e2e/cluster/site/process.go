@@ -30,6 +30,12 @@ type Process struct {
 	ends  []string      // ends nobody asked for
 }
 
+// NewProcess is a program beside those of a site; its output is appended to a file.
+// It does not run yet.
+func NewProcess(name, binary, log string, args ...string) *Process {
+	return &Process{Name: name, binary: binary, log: log, args: args}
+}
+
 // stopPatience bounds a clean stop.
 const stopPatience = 30 * time.Second
 

@@ -92,7 +92,7 @@ func Start(ctx context.Context, o Options) (*Site, error) {
 			return s, err
 		}
 	}
-	if err := os.WriteFile(s.path("cluster-secret"), []byte("0123456789abcdef0123456789abcdef"), 0o600); err != nil {
+	if err := os.WriteFile(s.SecretFile(), []byte("0123456789abcdef0123456789abcdef"), 0o600); err != nil {
 		return s, err
 	}
 	for _, step := range []func(context.Context) error{s.startEtcd, s.startServices, s.startNodes} {
@@ -130,6 +130,9 @@ func (s *Site) TemplateDir() string { return s.path("templates") }
 
 // PasswordFile holds the admin's password.
 func (s *Site) PasswordFile() string { return s.path("admin-password") }
+
+// SecretFile holds the cluster's secret.
+func (s *Site) SecretFile() string { return s.path("cluster-secret") }
 
 // LogDir holds each process' output.
 func (s *Site) LogDir() string { return s.path("logs") }

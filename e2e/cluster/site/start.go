@@ -69,7 +69,7 @@ func (s *Site) common(name string, space *Namespace) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"--etcd-endpoints", endpoints, "--cluster-secret-file", s.path("cluster-secret"), "--log-level", "debug"}
+	args := []string{"--etcd-endpoints", endpoints, "--cluster-secret-file", s.SecretFile(), "--log-level", "debug"}
 	if s.o.TTL > 0 {
 		args = append(args, "--session-ttl", s.o.TTL.String())
 	}

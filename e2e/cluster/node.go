@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/e2e/cluster/site"
+	"github.com/orreryhq/orrery/libs/await"
+)
+
+// NodeOptions say what one more node offers.
+type NodeOptions struct {
+	ID     string
+	Labels map[string]string
+	// MemoryMiB and CPU are its capacity; 0 is what the machine has.
+	MemoryMiB, CPU int
+	// Flags are further ones of its agent.
+	Flags []string
+}
+
+// Node is one more node of a cluster: an agent in a process of its own, whatever the
+// runner is.
+type Node struct {
+	*site.Process
+	ID string
+	t  testing.TB
+}
+
+// AddNode runs a node beside the cluster's own until the test ends, and waits until
+// it takes part. Its instances end with its agent.
+func AddNode(t testing.TB, c Cluster, admin *Client, o NodeOptions) *Node {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), o.ID)
+	args := []string{
+		"--node", o.ID, "--data", dir, "--listen", "127.0.0.1:0", "--etcd-endpoints", c.Etcd(),
+		"--cluster-secret-file", c.SecretFile(), "--api-url", c.API(), "--stop-instances", "--log-level", "debug",
+	}
+	var labels []string
+	for k, v := range o.Labels {
+		labels = append(labels, k+"="+v)
+	}
+	slices.Sort(labels)
+	for flag, value := range map[string]string{"--labels": strings.Join(labels, ","), "--memory": number(o.MemoryMiB), "--cpu": number(o.CPU)} {
+		if value != "" {
+			args = append(args, flag, value)
+		}
+	}
+	n := &Node{ID: o.ID, t: t, Process: site.NewProcess(o.ID, Program(t, "./nodeagent/cmd/nodeagent"), dir+".log", append(args, o.Flags...)...)}
+	if err := n.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.end)
+	n.AwaitOnline(admin)
+	return n
+}
+
+// number is a positive number in digits, else nothing.
+func number(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+// AwaitOnline waits until the node takes part.
+func (n *Node) AwaitOnline(admin *Client) {
+	n.t.Helper()
+	await.That(n.t, n.ID+" taking part", func() string {
+		if !n.Running() {
+			n.t.Fatalf("the agent of %s ended: %v", n.ID, n.Ended())
+		}
+		var node struct{ Type string }
+		reply := admin.Do("GET", "/api/v1/nodes/"+n.ID, nil)
+		if reply.Status == 200 && reply.OK(200, &node) != nil && node.Type == "CONNECTED" {
+			return ""
+		}
+		return string(reply.Body)
+	})
+}
+
+// end stops the agent with what it runs, and prints its log when the test failed.
+func (n *Node) end() {
+	if err := n.Stop(); err != nil {
+		n.t.Error(err)
+	}
+	if n.t.Failed() {
+		log, _ := n.Log()
+		n.t.Logf("---- %s\n%s", n.ID, log)
+	}
+}
