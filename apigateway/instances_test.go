@@ -165,7 +165,11 @@ func TestARestartKeepsTheInstance(t *testing.T) {
 	s.do("POST", "/api/v1/services/lobby-1/start", nil).want(200).is("changed", true)
 	s.status(id, "node-1", fleet.Status{State: fleet.Stopped, Exit: &fleet.Exit{Known: true}})
 	s.do("POST", "/api/v1/services/lobby-1/stop", nil).want(200)
-	s.do("POST", "/api/v1/services/lobby-1/start", nil).want(200).is("instance.generation", 2).is("instance.uid", string(id)).is("instance.state", "SCHEDULED")
+	s.do("POST", "/api/v1/services/lobby-1/start", nil).want(200).is("instance.generation", 2).is("instance.uid", string(id)).is("instance.state", "SCHEDULED").
+		is("instance.node", "").is("instance.port", 0).is("instance.hostAddress", "")
+	if s.do("GET", "/api/instances/"+string(id), nil).want(200).is("wrapperNodeId", "").is("allocatedPort", 0); len(s.do("GET", "/api/v1/services?node=node-1", nil).data()) != 0 {
+		t.Error("it is listed where its generation before was")
+	}
 	s.start("lobby")
 	s.do("POST", "/api/v1/groups/lobby/start", nil).want(409)
 }

@@ -148,6 +148,15 @@ func (i *Instance) FinishedAt() time.Time {
 	return i.Intent.GenerationAt
 }
 
+// Shown is the placement that people are shown: the latest, but nil while the wanted
+// generation waits for one. Where the one before it was tells nothing any more.
+func (i *Instance) Shown() *Placement {
+	if i.State() == Unplaced {
+		return nil
+	}
+	return i.Placement
+}
+
 // Node is the node of the latest placement, "" when there is none.
 func (i *Instance) Node() NodeID {
 	if i.Placement != nil {

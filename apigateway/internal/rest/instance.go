@@ -87,8 +87,8 @@ func stateOf(s fleet.State) string {
 func instanceOf(s *view.Snapshot, i *fleet.Instance, now time.Time) instance {
 	reason, message := i.Why()
 	out := instance{
-		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, Node: i.Node(), State: stateOf(i.State()),
-		Port: i.Port(), Ports: []instancePort{}, CreatedAt: i.Intent.CreatedAt, Revision: i.Intent.GroupRevision,
+		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, State: stateOf(i.State()),
+		Ports: []instancePort{}, CreatedAt: i.Intent.CreatedAt, Revision: i.Intent.GroupRevision,
 		Reason: string(reason), Message: message, Generation: i.Intent.Generation, Desired: i.Intent.Desired,
 		Origin: i.Intent.Origin, Replaces: i.Intent.Replaces, ReplacedBy: i.Intent.ReplacedBy,
 		Templates: []instanceTemplate{},
@@ -96,7 +96,8 @@ func instanceOf(s *view.Snapshot, i *fleet.Instance, now time.Time) instance {
 	if i.State() == fleet.Offline {
 		out.Reason = reasonNodeLost
 	}
-	if p := i.Placement; p != nil {
+	if p := i.Shown(); p != nil {
+		out.Node, out.Port = p.Node, p.Port
 		for _, name := range slices.Sorted(maps.Keys(p.Ports)) {
 			out.Ports = append(out.Ports, instancePort{name, p.Ports[name]})
 		}
@@ -125,7 +126,7 @@ func (out *instance) addPlan(s *view.Snapshot, i *fleet.Instance) {
 
 // addStatus adds what its agent saw of the wanted generation.
 func (out *instance) addStatus(s *view.Snapshot, i *fleet.Instance, now time.Time) {
-	if n, ok := s.Nodes.Get(i.Node()); ok {
+	if n, ok := s.Nodes.Get(out.Node); ok {
 		out.HostAddr = n.Address
 	}
 	st := i.Status
@@ -182,7 +183,7 @@ type instanceFilter struct {
 // wants takes a state by this dialect's word or by its own name.
 func (f instanceFilter) wants(i *fleet.Instance) bool {
 	s := i.State()
-	return (f.group == "" || i.Intent.Group == f.group) && (f.node == "" || i.Node() == f.node) &&
+	return (f.group == "" || i.Intent.Group == f.group) && (f.node == "" || i.Node() == f.node && i.Shown() != nil) &&
 		(f.state == "" || strings.EqualFold(f.state, stateOf(s)) || strings.EqualFold(f.state, string(s)))
 }
 

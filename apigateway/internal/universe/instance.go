@@ -50,11 +50,14 @@ func instanceOf(s *view.Snapshot, i *fleet.Instance) Instance {
 	reason, message := i.Why()
 	plan := planOf(s, i)
 	out := Instance{
-		ID: i.Intent.ID, ConfigurationName: i.Intent.Group, WrapperNodeID: i.Node(),
-		HostAddress: hostOf(s, i, plan), AllocatedPort: i.Port(), State: stateOf(i.State()),
+		ID: i.Intent.ID, ConfigurationName: i.Intent.Group,
+		HostAddress: hostOf(s, i, plan), State: stateOf(i.State()),
 		LastHeartbeat:  lastSign(i).UnixMilli(),
 		AllocatedRAMMB: plan.Resources.MemoryMiB, AllocatedCPU: plan.Resources.CPU, Runtime: plan.Runtime,
 		Name: i.Intent.Name, Reason: reason, Message: message,
+	}
+	if p := i.Shown(); p != nil {
+		out.WrapperNodeID, out.AllocatedPort = p.Node, p.Port
 	}
 	if st := i.Status; st != nil {
 		if st.PID != 0 && !i.Terminal() {
