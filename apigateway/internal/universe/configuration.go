@@ -64,10 +64,13 @@ type templateRef struct {
 	Priority int    `json:"priority"`
 }
 
+// additionalPort is one more port of an instance: a fixed one, or with an end any
+// that is free from port to end.
 type additionalPort struct {
 	Port     int    `json:"port"`
 	Protocol string `json:"protocol"`
 	Name     string `json:"name"`
+	End      int    `json:"end,omitempty"`
 }
 
 // configurationOf shows a group.
@@ -122,7 +125,11 @@ func layersOf(layers []fleet.TemplateLayer) []templateRef {
 func additionalPortsOf(ports []fleet.NamedPort) []additionalPort {
 	out := make([]additionalPort, 0, len(ports))
 	for _, p := range ports {
-		out = append(out, additionalPort{Port: p.Range.Start, Protocol: strings.ToUpper(p.Protocol), Name: p.Name})
+		shown := additionalPort{Port: p.Range.Start, Protocol: strings.ToUpper(p.Protocol), Name: p.Name}
+		if p.Range.End != p.Range.Start {
+			shown.End = p.Range.End
+		}
+		out = append(out, shown)
 	}
 	return out
 }
@@ -235,18 +242,19 @@ func (t templateInstallation) selection() fleet.TemplateSelection {
 	}
 }
 
-// additionalPorts are one fixed port each; where the group had a range that
-// begins there under that name, the range stays. A port without a name gets one.
+// additionalPorts are one fixed port each, or a range where they have an end; where
+// the group had a range that begins there under that name and no end is given, the
+// range stays. A port without a name gets one.
 func (b configurationBody) additionalPorts(old []fleet.NamedPort) []fleet.NamedPort {
 	var out []fleet.NamedPort
 	for _, p := range b.AdditionalPorts {
 		next := fleet.NamedPort{
 			Name:     cmp.Or(p.Name, "port-"+strconv.Itoa(p.Port)),
 			Protocol: strings.ToLower(cmp.Or(p.Protocol, "tcp")),
-			Range:    fleet.PortRange{Start: p.Port, End: p.Port},
+			Range:    fleet.PortRange{Start: p.Port, End: cmp.Or(p.End, p.Port)},
 		}
 		for _, o := range old {
-			if o.Name == next.Name && o.Range.Start == p.Port {
+			if p.End == 0 && o.Name == next.Name && o.Range.Start == p.Port {
 				next.Range = o.Range
 			}
 		}

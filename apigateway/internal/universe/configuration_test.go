@@ -95,6 +95,9 @@ func TestSpecialReadings(t *testing.T) {
 		{"a port without protocol and name has both", `{"additionalPorts":[{"port":9000}]}`, func(s fleet.GroupSpec) bool {
 			return s.AdditionalPorts[0] == fleet.NamedPort{Name: "port-9000", Protocol: "tcp", Range: fleet.PortRange{Start: 9000, End: 9000}}
 		}},
+		{"a port with an end is a range", `{"additionalPorts":[{"port":9000,"end":9009,"name":"q"}]}`, func(s fleet.GroupSpec) bool {
+			return s.AdditionalPorts[0].Range == fleet.PortRange{Start: 9000, End: 9009}
+		}},
 		{"a template without a group is of the default one", `{"templateInstallationConfig":{"oneOf":[{"name":"x"}]}}`, func(s fleet.GroupSpec) bool {
 			return s.Templates.OneOf[0].TemplateRef == fleet.TemplateRef{Group: "default", Name: "x"}
 		}},
@@ -151,6 +154,7 @@ func TestProblemsNameTheFieldOfThisDialect(t *testing.T) {
 		{`{"quota":{"memoryMb":-1}}`, "quota.memoryMb", ""},
 		{`{"fileModifications":["../x"]}`, "fileModifications[0]", ""},
 		{`{"additionalPorts":[{"port":0,"name":"q"}]}`, "additionalPorts[0].port", ""},
+		{`{"additionalPorts":[{"port":9,"end":3,"name":"q"}]}`, "additionalPorts[0].port", "must not be greater than additionalPorts[0].end (9 > 3)"},
 		{`{"templateInstallationConfig":{"allOf":[{"name":"..","group":"g"}]}}`, "templateInstallationConfig.allOf[0]", ""},
 	} {
 		t.Run(tc.body, func(t *testing.T) {

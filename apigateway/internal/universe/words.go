@@ -40,7 +40,7 @@ func inOurWords(err error) error {
 // fieldName renames a native field's path.
 func fieldName(native string) string {
 	if strings.HasPrefix(native, "additionalPorts[") {
-		return strings.NewReplacer(".start", ".port", ".end", ".port").Replace(native)
+		return strings.NewReplacer(".start", ".port").Replace(native)
 	}
 	i := slices.IndexFunc(words, func(w word) bool {
 		rest, ok := strings.CutPrefix(native, w.native)
