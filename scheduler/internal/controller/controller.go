@@ -106,7 +106,7 @@ func (c *Controller) pass(ctx context.Context, now time.Time) time.Duration {
 		}
 		c.look(now)
 		planned := c.plan(now)
-		sent := c.send(ctx)
+		sent := c.send(ctx, now)
 		c.rebalance(now)
 		c.ask(ctx)
 		if !planned && !sent {
@@ -233,7 +233,7 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 		return
 	}
 	class.verdict = nil
-	c.enqueue(c.state.assume(&entry{w: w, noted: w.noted, instance: i, plan: &stored.Plan, choice: choice, fence: f, at: now, seen: c.state.snap.Rev}))
+	c.enqueue(c.state.assume(&entry{w: w, noted: w.noted, unsure: w.unsure, instance: i, plan: &stored.Plan, choice: choice, fence: f, at: now, seen: c.state.snap.Rev}))
 	if next := class.next(); next != nil { // there was room for one: is there for another?
 		c.state.ready.add(next)
 	}
@@ -257,19 +257,22 @@ func (c *Controller) class(k classKey, w *waiter) *class {
 // refuse has an instance wait until there may be room. A verdict that is another
 // than before is told to all who share it.
 func (c *Controller) refuse(class *class, w *waiter, u *place.Unfit, now time.Time) {
-	before := class.verdict
-	if u != before {
+	if u != class.verdict {
 		class.seen = c.state.snap.Rev
 		c.state.missing(w.group, u)
 	}
 	class.verdict, class.room = u, c.state.room
 	class.park(w)
-	due := c.note(w, class, now)
-	if len(class.parked) > 1 && (before == nil || before != u && before.Message != u.Message) {
-		due = now
+	c.tell(class, class.paced(c.note(w, now)))
+	c.tell(class, class.tellAll(u, now))
+}
+
+// later is the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
 	}
-	class.refresh = sooner(class.refresh, due)
-	c.state.refresh = sooner(c.state.refresh, due)
+	return b
 }
 
 // sooner is the earlier of two times; zero is never.

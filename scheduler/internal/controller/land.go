@@ -103,18 +103,29 @@ func (c *Controller) free(l *lane) {
 
 // noted takes in whether a note was written.
 func (c *Controller) noted(n *note, done bool, rev int64, now time.Time) {
-	n.w.noting = false
+	w, class := n.w, n.w.class
+	w.noting = false
 	if done {
-		n.w.noted = rev
+		w.noted, w.told = rev, n.unfit
 	}
-	if done && n.w.class != nil {
-		return
-	}
-	if n.w.class != nil { // it met a change: whoever looks again sees it
-		n.w.class.leave(n.w)
-	}
-	if c.state.waiters[n.w.id] == n.w {
-		c.losers = append(c.losers, loser{n.w, rev, now, now.Add(loserWait)})
+	switch {
+	case c.state.waiters[w.id] != w:
+	case class != nil && done:
+		if class.verdict == n.unfit {
+			return
+		}
+		if c.note(w, now); !w.due { // its counts changed meanwhile
+			c.tell(class, class.paced(now))
+		}
+	case done && c.state.idle(w):
+		c.state.ready.add(w)
+	case !done: // it met a change: whoever looks again sees it
+		if class != nil {
+			class.leave(w)
+		}
+		if c.state.idle(w) {
+			c.losers = append(c.losers, loser{w, rev, now, now.Add(loserWait)})
+		}
 	}
 }
 
@@ -240,6 +251,7 @@ func (c *Controller) doubt(f *flight) {
 	placements := false
 	for i := range f.parts {
 		if n := f.parts[i].note; n != nil {
+			n.w.unsure = true
 			c.unnoted(n)
 		} else {
 			placements = true

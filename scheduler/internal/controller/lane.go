@@ -31,7 +31,9 @@ type entry struct {
 	seen int64
 	// noted is the revision of the last note written about it, which the view may not have yet; 0 when none was.
 	noted int64
-	phase phase
+	// unsure is true when nobody knows whether one was.
+	unsure bool
+	phase  phase
 	// rev is the revision from which on the view shows whether it was made.
 	rev int64
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
 const (
@@ -12,12 +13,16 @@ const (
 	noteEvery = time.Second
 	// notesPerSecond bounds what such notes cost when many instances wait for the same.
 	notesPerSecond = 500
+	// noteShare is the share of a transaction, one in so many, that notes get when
+	// there are more placements than fit.
+	noteShare = 8
 )
 
 // note is a reason for waiting that is to be written.
 type note struct {
 	w        *waiter
 	instance *fleet.Instance
+	unfit    *place.Unfit
 	pending  fleet.Pending
 	rev      int64 // of the note it replaces
 	fence    store.Fence
@@ -37,53 +42,123 @@ func (c *Controller) refresh(now time.Time) {
 	}
 }
 
+// pause is the least time between two times that all of a class are told: the more
+// wait, the longer.
+func (c *class) pause() time.Duration {
+	return max(noteEvery, time.Duration(len(c.parked)/notesPerSecond)*time.Second)
+}
+
+// tellAll is when all that share a new verdict are to be told: soon when the reason is
+// another one, and now and then when it is only its counts.
+func (c *class) tellAll(u *place.Unfit, now time.Time) (due time.Time) {
+	said := c.said
+	switch {
+	case said == nil: // each of them is told on its own
+		c.said, c.told = u, now
+		return time.Time{}
+	case len(c.parked) < 2, said == u, said.Reason == u.Reason && said.Message == u.Message:
+		return time.Time{}
+	case said.Reason != u.Reason:
+		return c.told.Add(noteEvery)
+	}
+	return c.paced(now)
+}
+
+// paced is a time at which all of a class may be told of other counts; zero is never.
+func (c *class) paced(due time.Time) time.Time {
+	if due.IsZero() {
+		return due
+	}
+	return later(due, c.told.Add(c.pause()))
+}
+
 // noteAll tells all instances of a class the verdict they share.
 func (c *Controller) noteAll(class *class, now time.Time) {
-	class.refresh = time.Time{}
+	class.refresh, class.said, class.told = time.Time{}, class.verdict, now
+	var due time.Time
 	for _, w := range class.parked {
-		class.refresh = sooner(class.refresh, c.note(w, class, now))
+		due = sooner(due, c.note(w, now))
 	}
-	if many := len(class.parked) / notesPerSecond; many > 0 && !class.refresh.IsZero() { // the more wait, the rarer
-		class.refresh = class.refresh.Add(time.Duration(many) * time.Second)
+	c.tell(class, class.paced(due))
+}
+
+// note has written why an instance waits, unless that is what its note says already. It
+// returns when it is due where it comes too soon after the last one; zero when
+// nothing is.
+func (c *Controller) note(w *waiter, now time.Time) (due time.Time) {
+	n, due := c.compose(w, now)
+	if n != nil && !w.due {
+		w.due = true
+		c.notes = append(c.notes, w)
+	}
+	return due
+}
+
+// nextNote is the first note that is due, as it is now; nil when there is none, or
+// whose fence is not covered.
+func (c *Controller) nextNote(now time.Time, covered func(store.Fence) bool) *note {
+	for len(c.notes) > 0 {
+		w := c.notes[0]
+		n, due := c.compose(w, now)
+		if n != nil && !covered(n.fence) {
+			return nil
+		}
+		c.notes, w.due = c.notes[1:], false
+		if n != nil {
+			w.noting = true
+			return n
+		}
+		if w.class != nil {
+			c.tell(w.class, w.class.paced(due))
+		}
+	}
+	return nil
+}
+
+// tell has a class told again at a time; zero is never.
+func (c *Controller) tell(class *class, due time.Time) {
+	if class != nil && !due.IsZero() {
+		class.refresh = sooner(class.refresh, due)
+		c.state.refresh = sooner(c.state.refresh, due)
 	}
 }
 
-// note says why an instance waits, unless that is what its note says already. It
-// returns when it is due where it comes too soon after the last one; zero when
-// nothing is.
-func (c *Controller) note(w *waiter, class *class, now time.Time) (due time.Time) {
-	u := class.verdict
+// compose makes the note of one that waits; nil when there is nothing to say, or when
+// that is due later.
+func (c *Controller) compose(w *waiter, now time.Time) (n *note, due time.Time) {
 	i, ok := c.state.snap.Instances.Get(w.id)
-	if !ok || u == nil || w.noting {
-		return time.Time{}
-	}
-	if w.noted > c.state.snap.Rev { // the view does not have the last one yet
-		return now.Add(noteEvery)
+	if !ok || c.state.waiters[w.id] != w || w.class == nil || w.class.verdict == nil {
+		return nil, time.Time{}
 	}
 	f, ok := c.own.Fence(w.group)
-	if !ok {
-		return time.Time{}
+	switch {
+	case !ok:
+		return nil, time.Time{}
+	case w.noting:
+		return nil, now.Add(noteEvery)
 	}
-	in := &i.Intent
-	n := note{w: w, instance: i, fence: f}
-	if have := i.Pending; have != nil {
-		n.rev = have.ModRev
-		if have.Generation == in.Generation && have.Reason == u.Reason {
-			if have.Message == u.Message {
-				return time.Time{}
-			}
-			if due := have.At.Add(noteEvery); due.After(now) {
-				return due
-			}
-		}
-	}
-	n.pending = fleet.Pending{
+	in, u := &i.Intent, w.class.verdict
+	n = &note{w: w, instance: i, fence: f, unfit: u, pending: fleet.Pending{
 		Instance: in.ID, Generation: in.Generation, Reason: u.Reason, Message: u.Message,
-		Lost: u.Lost, Nodes: u.Nodes, At: now.UTC(), FromRevision: class.seen,
+		Lost: u.Lost, Nodes: u.Nodes, At: now.UTC(), FromRevision: w.class.seen,
+	}}
+	have := i.Pending
+	if w.noted > c.state.snap.Rev { // the view does not have the last one yet
+		have = &fleet.Pending{Rev: fleet.Rev{ModRev: w.noted}, Generation: in.Generation, Reason: w.told.Reason, Message: w.told.Message, At: now}
 	}
-	w.noting = true
-	c.notes = append(c.notes, n)
-	return time.Time{}
+	if have == nil {
+		return n, time.Time{}
+	}
+	n.rev = have.ModRev
+	if have.Generation != in.Generation || have.Reason != u.Reason {
+		return n, time.Time{}
+	}
+	if due := have.At.Add(noteEvery); have.Message != u.Message && due.After(now) {
+		return nil, due
+	} else if have.Message == u.Message {
+		return nil, time.Time{}
+	}
+	return n, time.Time{}
 }
 
 // noteBytes is about what a note without its words takes of a request.

@@ -36,9 +36,10 @@ type pipe struct {
 	// those for which the view has to show more first.
 	open, held []*lane
 	// gates are the records of quotas and reservations; shut are the lanes that wait for one.
-	gates   map[string]*gate
-	shut    []*lane
-	notes   []note
+	gates map[string]*gate
+	shut  []*lane
+	// notes are those about whom there is something to say.
+	notes   []*waiter
 	flights int
 	// most is how many parts a transaction gets now, depth how many may be under way, window how many placements may be decided ahead.
 	most, depth, window int
@@ -89,11 +90,10 @@ type part struct {
 // enough reports whether no more needs to be decided: a transaction is full and may
 // be sent, or as much was decided ahead as the window allows.
 func (p *pipe) enough(queued int) bool {
-	ahead := queued + len(p.notes)
 	if p.flights < p.depth { // what is queued for nodes with something under way does not fill a transaction
-		return len(p.open)+len(p.notes) >= p.most || ahead >= max(p.window, windowStep)
+		return len(p.open) >= p.most || queued >= max(p.window, windowStep)
 	}
-	return ahead >= p.window
+	return queued >= p.window
 }
 
 // adapt lets more be decided ahead and be under way after a transaction without a
@@ -130,9 +130,9 @@ func (c *Controller) enqueue(l *lane) {
 }
 
 // send sends what is queued, as far as not too much is under way. False when that was nothing.
-func (c *Controller) send(ctx context.Context) (sent bool) {
+func (c *Controller) send(ctx context.Context, now time.Time) (sent bool) {
 	for c.flights < c.depth {
-		f := c.load()
+		f := c.load(now)
 		if len(f.parts) == 0 {
 			return sent
 		}
@@ -149,7 +149,7 @@ func (c *Controller) launch(send func()) {
 }
 
 // load takes a transaction's worth of what is to be sent.
-func (c *Controller) load() *flight {
+func (c *Controller) load(now time.Time) *flight {
 	f := &flight{line: c.line}
 	fences := map[string]bool{}
 	covered := func(fence store.Fence) bool {
@@ -164,8 +164,9 @@ func (c *Controller) load() *flight {
 		return true
 	}
 	entries, bytes := 0, 0
+	lanes := c.most - min(len(c.notes), c.most/noteShare)
 	for range c.open { // a lane whose fence found no room comes in again behind
-		if len(f.parts) >= c.most || entries >= maxEntries || bytes >= store.FullBytes {
+		if len(f.parts) >= lanes || entries >= maxEntries || bytes >= store.FullBytes {
 			break
 		}
 		l := c.open[0]
@@ -179,10 +180,13 @@ func (c *Controller) load() *flight {
 			f.parts = append(f.parts, p)
 		}
 	}
-	for len(c.notes) > 0 && len(f.parts) < c.most && bytes < store.FullBytes && covered(c.notes[0].fence) {
-		bytes += c.notes[0].bytes()
-		f.parts = append(f.parts, part{note: &c.notes[0]})
-		c.notes = c.notes[1:]
+	for len(f.parts) < c.most && bytes < store.FullBytes {
+		n := c.nextNote(now, covered)
+		if n == nil {
+			break
+		}
+		bytes += n.bytes()
+		f.parts = append(f.parts, part{note: n})
 	}
 	return f
 }
@@ -288,7 +292,10 @@ func (e *entry) build(out *store.Part) {
 	if i.Pending != nil {
 		noted = max(noted, i.Pending.ModRev)
 	}
-	if noted != 0 {
+	switch {
+	case noted == 0 && e.unsure:
+		out.Guards = append(out.Guards, store.Missing(store.PendingKey(in.ID)))
+	case noted != 0:
 		out.Writes = append(out.Writes, store.Remove(store.PendingKey(in.ID), noted))
 	}
 }

@@ -26,9 +26,11 @@ type waiter struct {
 	// races counts comparisons lost in a row.
 	races int
 	// noted is the revision of the last note written about it; the view may not have
-	// it yet. noting is true while one is under way.
-	noted  int64
-	noting bool
+	// it yet. due is true while one is to be sent, noting while one is under way, unsure
+	// once nobody knows whether one was written. told is what the last one said.
+	noted               int64
+	told                *place.Unfit
+	due, noting, unsure bool
 }
 
 // before orders the queue: the highest priority first, then who waits longest.
@@ -105,6 +107,9 @@ type class struct {
 	room uint64
 	// parked are the unfit ones.
 	parked queue
+	// said is the verdict that all of them were told last, at told.
+	said *place.Unfit
+	told time.Time
 	// refresh is when notes are due that came too soon; zero when none are.
 	refresh time.Time
 }

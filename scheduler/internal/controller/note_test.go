@@ -1,0 +1,148 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// at has the controller look at a time until nothing is under way. It returns how many
+// notes were written; the controller has not seen them.
+func (l *lagging) at(now time.Time) (notes int) {
+	l.t.Helper()
+	before := l.view.Snapshot().Rev
+	l.ctl.pass(l.t.Context(), now)
+	for l.ctl.flights > 0 {
+		l.ctl.land(<-l.ctl.answers, now)
+		l.ctl.pass(l.t.Context(), now)
+	}
+	l.write(store.Touch(store.QuotaAllocKey("none"), fleet.QuotaAlloc{})) // waits for the view
+	for _, i := range l.view.Snapshot().Instances.All() {
+		if i.Pending != nil && i.Pending.ModRev > before {
+			notes++
+		}
+	}
+	return notes
+}
+
+func TestAReasonThatChangesWhileItsNoteIsUnderWayIsTold(t *testing.T) {
+	l := newLagging(t)
+	l.node("n1", 5)
+	ids := l.want("lobby", 2, nil)
+	l.showAll()
+	now := time.Now()
+	l.ctl.pass(t.Context(), now) // both notes are under way
+	l.node("n2", 6)
+	l.showAll()
+	l.ctl.pass(t.Context(), now)
+	l.at(now)
+	for range 3 {
+		now = now.Add(2 * noteEvery)
+		l.showAll()
+		l.at(now)
+	}
+	for _, id := range ids {
+		if p := l.note(id); p.Nodes != 2 {
+			t.Errorf("%s says %q", id, p.Message)
+		}
+	}
+}
+
+func TestNotesThatAreDueDelayNoPlacement(t *testing.T) {
+	l := newLagging(t)
+	l.node("n1", 1000)
+	l.want("large", 2000, func(s *fleet.GroupSpec) { s.Resources.MemoryMiB = 2000 })
+	l.ctl.depth = 0 // nothing is sent yet
+	l.showAll()
+	l.at(time.Now())
+	late := l.want("late", 1, nil)
+	l.showAll()
+	l.ctl.depth = 1
+	l.ctl.pass(t.Context(), time.Now())
+	f := <-l.ctl.answers
+	if len(l.placed(late)) != 1 {
+		t.Errorf("it is not placed by the first transaction, which has %d parts", len(f.parts))
+	}
+	l.ctl.land(f, time.Now())
+}
+
+func TestPlacementsLeaveRoomForNotes(t *testing.T) {
+	l := newLagging(t)
+	ids := l.want("large", 1, func(s *fleet.GroupSpec) { s.Resources.MemoryMiB, s.Priority = 2000, 1 })
+	for n := range 200 {
+		l.node(fleet.NodeID("n"+string(rune('a'+n/26))+string(rune('a'+n%26))), 10)
+	}
+	l.want("small", 200, nil)
+	l.ctl.depth = 0
+	l.showAll()
+	l.at(time.Now())
+	l.ctl.depth = 1
+	l.ctl.pass(t.Context(), time.Now())
+	f := <-l.ctl.answers
+	if l.note(ids[0]).Reason != fleet.ReasonNoNodeFits {
+		t.Error("it says nothing yet")
+	}
+	l.ctl.land(f, time.Now())
+}
+
+func TestManyThatWaitForTheSameAreToldSoonOfAnotherReasonAndSeldomOfCounts(t *testing.T) {
+	l := newLagging(t)
+	const many = 2000
+	l.want("lobby", many, func(s *fleet.GroupSpec) { s.Resources.MemoryMiB = 1000 })
+	l.showAll()
+	now := time.Now()
+	if n := l.at(now); n != many {
+		t.Fatalf("%d of %d were told at first", n, many)
+	}
+	memory := 0
+	l.node("n1", 1)
+	now = now.Add(2 * noteEvery)
+	l.showAll()
+	if n := l.at(now); n != many {
+		t.Errorf("%d of %d were told that a node is there and does not suit", n, many)
+	}
+	written, seconds := 0, 12
+	for range 4 * seconds { // what the message counts changes again and again
+		now = now.Add(noteEvery / 4)
+		memory++
+		l.renode(func(n *fleet.Node) { n.Capacity.MemoryMiB = 1 + memory })
+		l.showAll()
+		written += l.at(now)
+	}
+	if most := (seconds + 2) * notesPerSecond; written > most || written < many {
+		t.Errorf("%d notes in %d seconds, want at most %d and each at least once", written, seconds, most)
+	}
+	now = now.Add(time.Duration(2*many/notesPerSecond) * time.Second)
+	l.showAll()
+	l.at(now)
+	l.showAll()
+	if n := l.at(now.Add(noteEvery)); n > 0 {
+		t.Errorf("%d notes though nothing changed", n)
+	}
+	for id, i := range l.ctl.state.snap.Instances.All() {
+		if i.Pending == nil || i.Pending.Message != l.ctl.state.waiters[id].class.verdict.Message {
+			t.Fatalf("%s says %+v", id, i.Pending)
+		}
+	}
+}
+
+func TestANoteWithALostAnswerDoesNotOutliveItsPlacement(t *testing.T) {
+	l := newLagging(t)
+	l.node("n1", 5)
+	id := l.want("lobby", 1, nil)[0]
+	l.showAll()
+	joined := l.node("n2", 10)
+	l.faults.LoseAnswer(store.Root+"pending/", true)
+	l.pass()
+	l.faults.Heal()
+	l.show(joined) // and not the note, which came after it
+	l.pass()
+	l.settle()
+	l.wantOn(id, "n2")
+	if _, err := store.Get(t.Context(), l.c, store.PendingKey(id)); !errs.Is(err, errs.NotFound) {
+		t.Errorf("a placed instance says that it waits: %v", err)
+	}
+}
