@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -441,6 +442,20 @@ func TestPlacementsWithManyPortsFillARequestSooner(t *testing.T) {
 		}
 	})
 	for _, id := range w.want(g, 240) {
+		w.await(id, "placed", placed)
+	}
+}
+
+func TestLargeValuesOnManyNodesFillARequestTogether(t *testing.T) {
+	w := newWorld(t)
+	for n := range 2 {
+		w.node(fleet.NodeID(fmt.Sprint("n", n)), 1000)
+	}
+	ids := slices.Concat(
+		w.wantWith(w.group("lobby", nil), 32, map[string]string{"MAP": strings.Repeat("x", 60<<10)}),
+		w.wantWith(w.group("escaped", nil), 12, map[string]string{"MAP": strings.Repeat("<", 60<<10)}))
+	w.schedule("a")
+	for _, id := range ids {
 		w.await(id, "placed", placed)
 	}
 }

@@ -66,10 +66,24 @@ const entryBytes, portBytes = 768, 9
 func (e *entry) bytes() int {
 	n := entryBytes
 	for k, v := range e.instance.Intent.Values {
-		n += len(k) + len(v)
+		n += encoded(k) + encoded(v)
 	}
 	for name := range e.choice.Ports {
 		n += len(name) + portBytes
+	}
+	return n
+}
+
+// encoded is how long a text is in JSON, without the quotes.
+func encoded(s string) int {
+	n := len(s)
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < ' ', c == '<', c == '>', c == '&': // \u003c
+			n += 5
+		case c == '"', c == '\\':
+			n++
+		}
 	}
 	return n
 }

@@ -172,7 +172,7 @@ func (c *Controller) load(now time.Time) *flight {
 		l := c.open[0]
 		c.open = c.open[1:]
 		l.listed = false
-		if p := c.loadLane(l, covered); len(p.entries) > 0 {
+		if p := c.loadLane(l, bytes, covered); len(p.entries) > 0 {
 			entries += len(p.entries)
 			for _, e := range p.entries {
 				bytes += e.bytes()
@@ -191,10 +191,11 @@ func (c *Controller) load(now time.Time) *flight {
 	return f
 }
 
-// loadLane takes what one part holds of a lane's queue.
-func (c *Controller) loadLane(l *lane, covered func(store.Fence) bool) part {
+// loadLane takes what one part holds of a lane's queue, for a transaction that has so
+// many bytes already.
+func (c *Controller) loadLane(l *lane, bytes int, covered func(store.Fence) bool) part {
 	p := part{lane: l, alloc: c.state.allocRev(l), node: c.state.nodeRev(l.node)}
-	size, bytes := 2, 0
+	size := 2
 	for len(l.queued) > 0 {
 		e := l.queued[0]
 		if e.phase == queued {
