@@ -36,8 +36,9 @@ func (c *Client) BulkLimits() (parts, size int) { return c.maxOps / 2, c.maxOps 
 // CommitBulk performs a Bulk. done says of each part whether it happened, at
 // revision rev; where none did, rev is the revision at which they were compared.
 // Errors, after which done is nil: Fenced when an ownership was lost, and nothing
-// happened; Unavailable when the outcome is unknown or etcd is away. Unlike Commit
-// it does not look whether a bulk with a lost answer happened: see Settle.
+// happened; TooLarge past BulkLimits or etcd's limit on a request; Unavailable when the
+// outcome is unknown or etcd is away. Unlike Commit it does not look whether a bulk with
+// a lost answer happened: who needs to know moves what its parts compare, then looks.
 func (c *Client) CommitBulk(ctx context.Context, b Bulk) (done []bool, rev int64, err error) {
 	identity := c.line.identity()
 	outer := Txn{Fences: b.Fences}
