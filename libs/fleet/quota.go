@@ -82,12 +82,16 @@ func (q Quota) Validate() []error {
 	return p.list
 }
 
+// maxLabelBytes bounds a label's key, and its value.
+const maxLabelBytes = 256
+
 func validateLabels(field string, labels map[string]string) []error {
 	var p problems
 	p.check(len(labels) <= maxEntries, field, "must have at most %d entries", maxEntries)
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		p.check(k != "" && labelWord(k), field, "%q is not a label's key: use letters, digits and _ . / : @ -", clip(k))
 		p.check(labelWord(labels[k]), field, "%q is not a label's value: use letters, digits and _ . / : @ -", clip(labels[k]))
+		p.check(len(k) <= maxLabelBytes && len(labels[k]) <= maxLabelBytes, field, "key and value of %q must be at most %d bytes each", clip(k), maxLabelBytes)
 	}
 	return p.list
 }

@@ -49,7 +49,7 @@ func TestEachBadFieldOfAQuotaIsNamed(t *testing.T) {
 			t.Errorf("%s: %v", field, p)
 		}
 	}
-	for _, labels := range []map[string]string{{"": "a"}, {"a b": "c"}, {"a=b": "c"}, {"a": "b c"}, {"a": "ü"}, {"!a": "b"}} {
+	for _, labels := range []map[string]string{{"": "a"}, {"a b": "c"}, {"a=b": "c"}, {"a": "b c"}, {"a": "ü"}, {"!a": "b"}, {strings.Repeat("k", 257): "v"}, {"k": strings.Repeat("v", 257)}} {
 		q := good
 		q.Selector = labels
 		if p := q.Validate(); len(p) != 1 || !strings.HasPrefix(errs.FieldOf(p[0]), "selector") {

@@ -75,6 +75,7 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		{"nodeAntiAffinity", "too many", func(s *GroupSpec) { s.Where.AntiAffinity = many(257, "zone") }},
 		{"spreadConstraint", "a newline", func(s *GroupSpec) { s.Where.Spread = "a\nb" }},
 		{"nodeAffinity[1]", "no expression", func(s *GroupSpec) { s.Where.Affinity = []string{"zone", "zone in ("} }},
+		{"nodeAffinity[0]", "too long", func(s *GroupSpec) { s.Where.Affinity = []string{strings.Repeat("z", 32<<10+1)} }},
 		{"nodePreferences[0].label", "no expression", func(s *GroupSpec) { s.Where.Prefer = []Preference{{"zone is", 1}} }},
 		{"nodePreferences[0].weight", "too much", func(s *GroupSpec) { s.Where.Prefer = []Preference{{"zone", 101}} }},
 		{"spreadMaxSkew", "negative", func(s *GroupSpec) { s.Where.Spread, s.Where.MaxSkew = "zone", -1 }},

@@ -137,6 +137,7 @@ func (p *problems) labels(field string, exprs []string) {
 }
 
 func (p *problems) label(field, expr string) {
+	p.check(len(expr) <= maxValueBytes, field, "must be at most %d bytes", maxValueBytes)
 	if _, err := ParseLabelExpr(expr); err != nil {
 		p.list = append(p.list, errs.Field(field, "%s", errs.MessageOf(err)))
 	}
