@@ -113,7 +113,8 @@ func (p part) unbounded(l *Ledger) bool {
 	return !bounded && p.of(fleet.Budget{Instances: 1}) > 0
 }
 
-// spent says which part of a limit is spent: "quota alice: 12 of 12 instances are held".
+// spent says which part of a limit is spent, "quota alice: 12 of 12 instances are
+// held", and what would help.
 func (a *account) spent(want fleet.Budget) string {
 	title := a.title
 	if a.selects == nil {
@@ -131,7 +132,7 @@ func (a *account) spent(want fleet.Budget) string {
 		}
 		texts = append(texts, text)
 	}
-	return title + ": " + strings.Join(texts, "; ")
+	return title + ": " + strings.Join(texts, "; ") + ": raise it, or wait until enough has ended"
 }
 
 // named bounds how many of those something is reserved for are named.
@@ -154,5 +155,5 @@ func (l *Ledger) reservedFor(p part, g *group, free, taken int) string {
 	if more > 0 {
 		texts = append(texts, fmt.Sprintf("%s for %d others", p.amount(rest), more))
 	}
-	return fmt.Sprintf("%s; %s are free, %s are asked for", strings.Join(texts, ", "), p.amount(free), p.number(taken))
+	return fmt.Sprintf("%s; %s are free, %s are asked for: lower what is reserved, or add nodes", strings.Join(texts, ", "), p.amount(free), p.number(taken))
 }

@@ -42,7 +42,7 @@ func TestWhatMayBePlaced(t *testing.T) {
 		{"and says so when it is spent", func(l *Ledger) {
 			l.SetGroup("g", Terms{Quota: fleet.Budget{Instances: 1}})
 			l.Charge(node, "g", mem(1))
-		}, mem(1), nil, "the quota of group g: 1 of 1 instances are held", fleet.ReasonQuotaSpent},
+		}, mem(1), nil, "the quota of group g: 1 of 1 instances are held: raise it, or wait until enough has ended", fleet.ReasonQuotaSpent},
 		{"a tenant's quota counts all its groups and is touched", func(l *Ledger) {
 			l.SetQuota(alice(fleet.Budget{Instances: 3}, fleet.Budget{}))
 			l.SetGroup("g", ofAlice)
@@ -57,17 +57,17 @@ func TestWhatMayBePlaced(t *testing.T) {
 				l.Charge(node, "other", mem(1))
 			}
 			l.SetQuota(alice(fleet.Budget{Instances: 12}, fleet.Budget{}))
-		}, mem(1), nil, "quota alice: 12 of 12 instances are held", fleet.ReasonQuotaSpent},
+		}, mem(1), nil, "quota alice: 12 of 12 instances are held: raise it, or wait until enough has ended", fleet.ReasonQuotaSpent},
 		{"what would exceed it is named with what is asked for", func(l *Ledger) {
 			l.SetQuota(alice(fleet.Budget{MemoryMiB: 12288, CPU: 250}, fleet.Budget{}))
 			l.SetGroup("g", ofAlice)
 			l.Charge(node, "g", fleet.Resources{MemoryMiB: 11264, CPU: 260})
-		}, fleet.Resources{MemoryMiB: 2048, CPU: 5}, nil, "quota alice: 11264 of 12288 MiB are held, 2048 more are asked for; 2.60 of 2.50 cores are held", fleet.ReasonQuotaSpent},
+		}, fleet.Resources{MemoryMiB: 2048, CPU: 5}, nil, "quota alice: 11264 of 12288 MiB are held, 2048 more are asked for; 2.60 of 2.50 cores are held: raise it, or wait until enough has ended", fleet.ReasonQuotaSpent},
 		{"a quota below what is held refuses whatever is asked for", func(l *Ledger) {
 			l.SetQuota(alice(fleet.Budget{MemoryMiB: 100}, fleet.Budget{}))
 			l.SetGroup("g", ofAlice)
 			l.Charge(node, "g", mem(200))
-		}, mem(0), nil, "quota alice: 200 of 100 MiB are held", fleet.ReasonQuotaSpent},
+		}, mem(0), nil, "quota alice: 200 of 100 MiB are held: raise it, or wait until enough has ended", fleet.ReasonQuotaSpent},
 		{"groups without its labels are not counted", func(l *Ledger) {
 			l.SetQuota(alice(fleet.Budget{Instances: 1}, fleet.Budget{}))
 			l.SetGroup("other", ofAlice)
@@ -91,7 +91,7 @@ func TestWhatMayBePlaced(t *testing.T) {
 		}, mem(1000), []string{".reserved"}, "", ""},
 		{"and not a MiB less", func(l *Ledger) {
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{MemoryMiB: 9000}})
-		}, mem(1001), nil, "9000 MiB are reserved for group lobby; 10000 MiB are free, 1001 are asked for", fleet.ReasonReserved},
+		}, mem(1001), nil, "9000 MiB are reserved for group lobby; 10000 MiB are free, 1001 are asked for: lower what is reserved, or add nodes", fleet.ReasonReserved},
 		{"what is filled of a reservation is not kept twice", func(l *Ledger) {
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{MemoryMiB: 5000}})
 			l.Charge(node, "lobby", mem(4000))
@@ -103,12 +103,12 @@ func TestWhatMayBePlaced(t *testing.T) {
 		{"reservations add up", func(l *Ledger) {
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{MemoryMiB: 5000}})
 			l.SetQuota(alice(fleet.Budget{}, fleet.Budget{MemoryMiB: 3000}))
-		}, mem(2001), nil, "5000 MiB are reserved for group lobby, 3000 MiB are reserved for quota alice; 10000 MiB are free, 2001 are asked for", fleet.ReasonReserved},
+		}, mem(2001), nil, "5000 MiB are reserved for group lobby, 3000 MiB are reserved for quota alice; 10000 MiB are free, 2001 are asked for: lower what is reserved, or add nodes", fleet.ReasonReserved},
 		{"who reserves is named as far as there is room", func(l *Ledger) {
 			for _, name := range []fleet.GroupName{"a", "b", "c", "d", "e"} {
 				l.SetGroup(name, Terms{Reserved: fleet.Budget{MemoryMiB: 2000}})
 			}
-		}, mem(1), nil, "2000 MiB are reserved for group a, 2000 MiB are reserved for group b, 2000 MiB are reserved for group c, 4000 MiB for 2 others; 10000 MiB are free, 1 are asked for", fleet.ReasonReserved},
+		}, mem(1), nil, "2000 MiB are reserved for group a, 2000 MiB are reserved for group b, 2000 MiB are reserved for group c, 4000 MiB for 2 others; 10000 MiB are free, 1 are asked for: lower what is reserved, or add nodes", fleet.ReasonReserved},
 		{"a tenant draws from its own reservation, touching it", func(l *Ledger) {
 			l.SetQuota(alice(fleet.Budget{}, fleet.Budget{MemoryMiB: 8000}))
 			l.SetGroup("g", ofAlice)
@@ -117,7 +117,7 @@ func TestWhatMayBePlaced(t *testing.T) {
 			l.SetQuota(alice(fleet.Budget{}, fleet.Budget{MemoryMiB: 100}))
 			l.SetGroup("g", ofAlice)
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{MemoryMiB: 9000}})
-		}, mem(1001), nil, "9000 MiB are reserved for group lobby; 10000 MiB are free, 1001 are asked for", fleet.ReasonReserved},
+		}, mem(1001), nil, "9000 MiB are reserved for group lobby; 10000 MiB are free, 1001 are asked for: lower what is reserved, or add nodes", fleet.ReasonReserved},
 		{"where more is reserved than there is, the first comes first", func(l *Ledger) {
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{MemoryMiB: 9000}})
 			l.SetGroup("g", Terms{Reserved: fleet.Budget{MemoryMiB: 9000}})
@@ -132,11 +132,11 @@ func TestWhatMayBePlaced(t *testing.T) {
 			l.SetNode(node, Node{Usable: true, Capacity: mem(10_000), MaxInstances: 3})
 			l.Charge(node, "x", mem(1))
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{Instances: 2}})
-		}, mem(1), nil, "2 instances are reserved for group lobby; 2 instances are free, 1 are asked for", fleet.ReasonReserved},
+		}, mem(1), nil, "2 instances are reserved for group lobby; 2 instances are free, 1 are asked for: lower what is reserved, or add nodes", fleet.ReasonReserved},
 		{"what is free on nodes that cannot be used does not count", func(l *Ledger) {
 			l.SetNode("n2", Node{Capacity: mem(10_000)})
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{MemoryMiB: 9000}})
-		}, mem(1001), nil, "9000 MiB are reserved for group lobby; 10000 MiB are free, 1001 are asked for", fleet.ReasonReserved},
+		}, mem(1001), nil, "9000 MiB are reserved for group lobby; 10000 MiB are free, 1001 are asked for: lower what is reserved, or add nodes", fleet.ReasonReserved},
 	}
 	for _, tt := range tests {
 		t.Run(tt.rule, func(t *testing.T) {

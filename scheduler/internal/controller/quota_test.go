@@ -117,7 +117,7 @@ func TestWhoExceedsAQuotaWaitsAndSaysSoUntilItAllowsMore(t *testing.T) {
 	first := w.await(w.want(g, 1)[0], "placed", placed)
 	second := w.want(g, 1)[0]
 	i := w.await(second, "waiting", waiting(fleet.ReasonQuotaSpent))
-	if want := "quota alice: 1 of 1 instances are held"; i.Pending.Message != want {
+	if want := "quota alice: 1 of 1 instances are held: raise it, or wait until enough has ended"; i.Pending.Message != want {
 		t.Errorf("it says %q, want %q", i.Pending.Message, want)
 	}
 	w.finish(first)
@@ -144,7 +144,7 @@ func TestAQuotaBelowWhatIsHeldStopsNothing(t *testing.T) {
 	lowered.Spec.Quota.Instances = 2
 	w.commit(store.Replace(store.GroupKey("lobby"), lowered, current.ModRev))
 	i := w.await(w.want(g, 1)[0], "waiting", waiting(fleet.ReasonQuotaSpent))
-	if want := "the quota of group lobby: 3 of 2 instances are held"; i.Pending.Message != want {
+	if want := "the quota of group lobby: 3 of 2 instances are held: raise it, or wait until enough has ended"; i.Pending.Message != want {
 		t.Errorf("it says %q, want %q", i.Pending.Message, want)
 	}
 	for _, id := range ids {
