@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/memory"
 	"github.com/orreryhq/orrery/libs/store"
 )
 
@@ -114,9 +116,15 @@ func (b *bench) replay(ctx context.Context, size fleetSize, run *placeRun) (*pla
 	if err := r.prepare(ctx, size); err != nil {
 		return nil, err
 	}
-	began, before := time.Now(), cpuTime()
 	next := make(chan madeTxn)
-	var working sync.WaitGroup
+	var working, spending sync.WaitGroup
+	spend, enough := context.WithCancel(ctx)
+	defer spending.Wait()
+	defer enough()
+	if os.Getenv("GOGC") == "" { // as beside a scheduler
+		spending.Go(func() { _ = memory.Spend(spend, placeBudget) })
+	}
+	began, before := time.Now(), cpuTime()
 	for range placeDepth {
 		working.Go(func() {
 			for t := range next {

@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/memory"
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -27,6 +28,9 @@ const (
 	placeMaxOps = 1024
 	// placePatience bounds one run.
 	placePatience = 4 * time.Minute
+	// placeBudget is the memory budget the scheduler's program has by default. Here one
+	// process holds several schedulers, and etcd, which gets as much.
+	placeBudget = 1024 * memory.MiB
 )
 
 // placeRun is what schedulers made of a fleet.
@@ -139,6 +143,9 @@ func (e *placeEtcd) schedule(ctx context.Context, who cast, work func(context.Co
 	defer running.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	if os.Getenv("GOGC") == "" {
+		running.Go(func() { _ = memory.Spend(ctx, placeBudget*uint64(1+who.schedulers+who.followers)) })
+	}
 	heard := &arrivals{changed: make(chan struct{}, 1)}
 	var services []*scheduler.Service
 	for n := range who.schedulers + who.followers {

@@ -3,10 +3,13 @@
 package main
 
 import (
+	"context"
 	"io"
 	"os"
 
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/lifecycle"
+	"github.com/orreryhq/orrery/libs/memory"
 	"github.com/orreryhq/orrery/libs/program"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/scheduler"
@@ -19,10 +22,19 @@ type settings struct {
 	program.Settings
 	Listen       string `config:"listen" default:"127.0.0.1:0" usage:"address gateways ask why and what-if at; port 0 picks a free one"`
 	AdvertiseURL string `config:"advertise-url" usage:"URL gateways reach that address by; empty: derived from listen, with the host's name where it listens on all addresses"`
+	Memory       struct {
+		Budget int `config:"budget" default:"1024" usage:"MiB of heap this process may use to spare processor time; no limit: a larger fleet gets what it needs. 0: collect garbage as often as Go does by default. Without effect where GOGC is set"`
+	} `config:"memory"`
 }
 
 // Validate names the settings that cannot be used.
-func (s *settings) Validate() []error { return append(s.Settings.Validate(), s.RequireSecret()...) }
+func (s *settings) Validate() []error {
+	problems := append(s.Settings.Validate(), s.RequireSecret()...)
+	if s.Memory.Budget < 0 {
+		problems = append(problems, errs.Field("memory.budget", "must be 0 or more, in MiB"))
+	}
+	return problems
+}
 
 func run(args, env []string, stdout, stderr io.Writer) int {
 	var s settings
@@ -42,5 +54,13 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []lifecycle.Component{{Name: "scheduler", Run: service.Run}}, nil
+	return append(heap(s.Memory.Budget), lifecycle.Component{Name: "scheduler", Run: service.Run}), nil
+}
+
+// heap is what keeps the collector to the budget, unless Go was told what to do.
+func heap(budgetMiB int) []lifecycle.Component {
+	if budgetMiB == 0 || os.Getenv("GOGC") != "" {
+		return nil
+	}
+	return []lifecycle.Component{{Name: "heap", Run: func(ctx context.Context) error { return memory.Spend(ctx, uint64(budgetMiB)*memory.MiB) }}}
 }
