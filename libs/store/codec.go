@@ -44,15 +44,21 @@ type KeyValue struct {
 
 // Decode reads a record of type T and notes its revisions.
 func Decode[T any](kv KeyValue) (T, error) {
-	var v T
-	if p, ok := any(&v).(recordParser); ok && p.ParseRecord(kv.Value) {
-		any(&v).(revisioned).SetRev(kv.CreateRev, kv.ModRev)
+	v, err := DecodeNew[T](kv)
+	return *v, err
+}
+
+// DecodeNew is Decode for whoever keeps a pointer to the record. It is never nil.
+func DecodeNew[T any](kv KeyValue) (*T, error) {
+	v := new(T)
+	if p, ok := any(v).(recordParser); ok && p.ParseRecord(kv.Value) {
+		any(v).(revisioned).SetRev(kv.CreateRev, kv.ModRev)
 		return v, nil
 	}
-	if err := json.Unmarshal(kv.Value, &v); err != nil {
+	if err := json.Unmarshal(kv.Value, v); err != nil {
 		return v, errs.As(errs.Internal, "store.Decode", fmt.Errorf("%s at revision %d: %w", kv.Key, kv.ModRev, err))
 	}
-	if r, ok := any(&v).(revisioned); ok {
+	if r, ok := any(v).(revisioned); ok {
 		r.SetRev(kv.CreateRev, kv.ModRev)
 	}
 	return v, nil

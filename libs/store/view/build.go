@@ -166,14 +166,14 @@ func set[K cmp.Ordered, V any](t Table[K, *V], k K, c *Change, raw store.Change)
 		}
 		return nil
 	}
-	v, err := store.Decode[V](raw.KeyValue)
+	v, err := store.DecodeNew[V](raw.KeyValue)
 	if err != nil {
 		return err
 	}
-	if old, ok := t.tree.Set(k, &v); ok {
+	if old, ok := t.tree.Set(k, v); ok {
 		c.Before = old
 	}
-	c.After = &v
+	c.After = v
 	return nil
 }
 

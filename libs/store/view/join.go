@@ -51,12 +51,12 @@ func replace(i *fleet.Instance, c *Change, raw store.Change) error {
 			i.Intent = fleet.Intent{}
 			return nil
 		}
-		v, err := store.Decode[fleet.Intent](raw.KeyValue)
+		v, err := store.DecodeNew[fleet.Intent](raw.KeyValue)
 		if err != nil {
 			return err
 		}
-		i.Intent = v
-		c.After = &v
+		i.Intent = *v
+		c.After = v
 		return nil
 	case KindPlacement:
 		return part(&i.Placement, c, raw, func(p *fleet.Placement) bool { return string(p.Node) == c.Key[0] })
@@ -82,19 +82,20 @@ func part[T any](place **T, c *Change, raw store.Change, mine func(*T) bool) err
 		}
 		return nil
 	}
-	v, err := store.Decode[T](raw.KeyValue)
+	v, err := store.DecodeNew[T](raw.KeyValue)
 	if err != nil {
 		return err
 	}
-	*place = &v
-	c.After = &v
+	*place = v
+	c.After = v
 	return nil
 }
 
 // index replaces a join by another one in every table it is in. Most changes leave
 // it where it is.
 func (s *Snapshot) index(id fleet.InstanceID, old, next *fleet.Instance) {
-	was, is := placesOf(id, old), placesOf(id, next)
+	was := placesOf(id, old)
+	is := was.then(id, old, next)
 	put(s.Instances.tree, was.instance, is.instance, next)
 	put(s.Orphans.tree, was.orphan, is.orphan, next)
 	put(s.byGroup.tree, was.group, is.group, next)
@@ -120,6 +121,29 @@ func placesOf(id fleet.InstanceID, i *fleet.Instance) (p places) {
 		p.node = pairOf(i.Placement.Node, id)
 	}
 	return p
+}
+
+// then is where the next join of an instance stands, when the one before stood in p:
+// mostly in the same places, whose keys need not be made again.
+func (p places) then(id fleet.InstanceID, old, next *fleet.Instance) places {
+	if old == nil || next == nil || old.Intent.ID != next.Intent.ID || old.Intent.Group != next.Intent.Group {
+		return placesOf(id, next)
+	}
+	if n := nodeOf(next); n != nodeOf(old) {
+		p.node = ""
+		if next.Placement != nil {
+			p.node = pairOf(n, id)
+		}
+	}
+	return p
+}
+
+// nodeOf is the node an instance has a placement on.
+func nodeOf(i *fleet.Instance) fleet.NodeID {
+	if i.Placement == nil {
+		return ""
+	}
+	return i.Placement.Node
 }
 
 func put[K ~string](t *btree.Map[K, *fleet.Instance], was, is K, i *fleet.Instance) {

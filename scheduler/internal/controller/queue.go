@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"container/heap"
 	"time"
 
@@ -15,7 +14,8 @@ type waiter struct {
 	group fleet.GroupName
 	// priority is its group's, when it was last put in the queue.
 	priority int
-	age      time.Time
+	// age is since when it waits, in microseconds of Unix time.
+	age      int64
 	ordinal  int
 	// at is its place in the queue it is in, -1 while it is in none.
 	at int
@@ -35,7 +35,15 @@ type waiter struct {
 
 // before orders the queue: the highest priority first, then who waits longest.
 func (w *waiter) before(o *waiter) bool {
-	return cmp.Or(cmp.Compare(o.priority, w.priority), w.age.Compare(o.age), cmp.Compare(w.ordinal, o.ordinal), cmp.Compare(w.id, o.id)) < 0
+	switch {
+	case w.priority != o.priority:
+		return w.priority > o.priority
+	case w.age != o.age:
+		return w.age < o.age
+	case w.ordinal != o.ordinal:
+		return w.ordinal < o.ordinal
+	}
+	return w.id < o.id
 }
 
 // queue is a heap of waiters to be looked at now. Each knows its place, so that
