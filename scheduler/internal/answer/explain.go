@@ -30,14 +30,9 @@ func Explain(m *controller.Moment, id fleet.InstanceID) (client.Explanation, err
 		out.Unfit = &client.Unfit{Reason: u.Reason, Message: u.Message}
 		return out, nil
 	}
-	request := m.Request(i, &stored.Plan)
-	e := m.Model.Explain(request, client.MaxBest, here)
+	e := m.Explain(i, &stored.Plan, client.MaxBest, here)
 	out.Nodes, out.Lost = e.Nodes, e.Lost
-	unfit := m.Refuse(request) // asked first, as by whoever decides
-	if unfit == nil {
-		unfit = e.Unfit
-	}
-	if unfit != nil {
+	if unfit := e.Unfit; unfit != nil {
 		out.Unfit = &client.Unfit{Reason: unfit.Reason, Message: unfit.Message}
 	}
 	for _, c := range e.Best {

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"maps"
 	"sort"
 	"sync"
 	"time"
@@ -19,6 +20,9 @@ type Moment struct {
 	Snap  *view.Snapshot
 	Model *place.Model
 	At    time.Time
+	// kept is room that is being made for instances that wait; the model is charged with
+	// it. It is shared with others.
+	kept map[fleet.InstanceID]place.Hold
 	// ledger is made when it is first asked for.
 	ledger *budget.Ledger
 }
@@ -39,6 +43,29 @@ func (m *Moment) books() *budget.Ledger {
 // Charge books what was placed on the model.
 func (m *Moment) Charge(h place.Hold) {
 	m.books().Charge(h.Node, h.Group, h.Resources)
+}
+
+// Kept is the room that is being made for an instance, with which the model is charged.
+func (m *Moment) Kept(id fleet.InstanceID) (h place.Hold, ok bool) {
+	h, ok = m.kept[id]
+	return h, ok
+}
+
+// Explain is all that would be said of a request for an instance: as by whoever
+// decides, quotas and reservations are asked first, and room that is being made for it is its own.
+func (m *Moment) Explain(i *fleet.Instance, plan *fleet.Plan, keep int, here fleet.NodeID) place.Explanation {
+	if h, kept := m.kept[i.Intent.ID]; kept {
+		m.Model.Release(h)
+		defer m.Model.Charge(h)
+	}
+	r := m.Request(i, plan)
+	e := m.Model.Explain(r, keep, here)
+	if no := m.Refuse(r); no != nil {
+		e.Unfit = no
+	} else if to := movesTo(m.Snap, i); to != "" && e.Unfit != nil {
+		e.Unfit = stuck(to, e.Unfit)
+	}
+	return e
 }
 
 // Cordon keeps everything new off a node, as an operator's cordon would.
@@ -150,9 +177,13 @@ func (c *Controller) answer(now time.Time) {
 		return
 	}
 	c.asks.last = now
-	m := Moment{Snap: c.state.snap, Model: c.state.model.Clone(), At: now}
-	for _, e := range c.state.assumed { // the snapshot does not show them yet
+	m := Moment{Snap: c.state.snap, Model: c.state.model.Clone(), At: now, kept: maps.Clone(c.state.kept)}
+	for id, e := range c.state.assumed { // the snapshot does not show them yet
 		m.Model.Release(e.choice.Hold)
+		if h, ok := roomFor(m.Snap, id); ok {
+			m.Model.Charge(h)
+			m.kept[id] = h
+		}
 	}
 	for to := range c.asks.waiting {
 		to <- m

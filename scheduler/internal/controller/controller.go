@@ -205,10 +205,7 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 		return
 	}
 	r := requestOf(i, &stored.Plan, c.state.snap)
-	to := c.state.movesTo(i)
-	if to != "" {
-		r.Pinned = to
-	}
+	to := movesTo(c.state.snap, i)
 	key.pinned = r.Pinned
 	if _, kept := c.state.kept[w.id]; kept {
 		key.alone = w.id
@@ -289,7 +286,8 @@ func PlanMissing() *place.Unfit {
 }
 
 // requestOf is what is asked of the nodes. A static instance is bound to the node
-// its data lies on, unless that is deleted or its group lets it leave a lost one.
+// its data lies on, unless that is deleted or its group lets it leave a lost one; one
+// that was made for another node, to that.
 func requestOf(i *fleet.Instance, plan *fleet.Plan, snap *view.Snapshot) *place.Request {
 	r := &place.Request{ID: i.Intent.ID, Group: i.Intent.Group, Plan: plan, TemplateMiB: templateMiB(snap, plan)}
 	if old := i.Placement; old != nil {
@@ -297,6 +295,9 @@ func requestOf(i *fleet.Instance, plan *fleet.Plan, snap *view.Snapshot) *place.
 		if _, known := snap.Nodes.Get(old.Node); plan.Static && known && !i.Moving() {
 			r.Pinned = old.Node
 		}
+	}
+	if to := movesTo(snap, i); to != "" {
+		r.Pinned = to
 	}
 	return r
 }

@@ -10,5 +10,5 @@ import (
 func MomentOf(snap *view.Snapshot, now time.Time) *Moment {
 	s := newState()
 	s.rebuild(snap, now, false)
-	return &Moment{Snap: snap, Model: s.model, At: now}
+	return &Moment{Snap: snap, Model: s.model, At: now, kept: s.kept}
 }

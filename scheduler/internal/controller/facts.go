@@ -71,7 +71,7 @@ func (s *state) reported(c *view.Change) {
 	if before == nil {
 		return
 	}
-	if after == nil || after.DiskFreeMiB == 0 || after.DiskFreeMiB > before.DiskFreeMiB {
+	if after == nil || after.DiskMiB == 0 || after.DiskFreeMiB > before.DiskFreeMiB {
 		s.moreDisk()
 	}
 	if !s.hungry || s.left {

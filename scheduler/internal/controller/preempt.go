@@ -7,6 +7,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 	"github.com/orreryhq/orrery/scheduler/internal/preempt"
 )
@@ -270,7 +271,11 @@ func (c *Controller) resumes() time.Time {
 // others make for it on a node is kept from everybody else until it has its place.
 func (s *state) keep(id fleet.InstanceID) {
 	have, kept := s.kept[id]
-	want, wanted := s.roomFor(id)
+	var want place.Hold
+	wanted := false
+	if s.assumed[id] == nil {
+		want, wanted = roomFor(s.snap, id)
+	}
 	if kept == wanted && have.Node == want.Node {
 		return
 	}
@@ -290,16 +295,19 @@ func (s *state) keep(id fleet.InstanceID) {
 }
 
 // roomFor is the room that is being made for an instance that waits; false when none is.
-func (s *state) roomFor(id fleet.InstanceID) (place.Hold, bool) {
-	i, ok := s.snap.Instances.Get(id)
-	if !ok || !i.NeedsPlacement() || s.assumed[id] != nil {
+func roomFor(snap *view.Snapshot, id fleet.InstanceID) (place.Hold, bool) {
+	if snap.Evictions.Len() == 0 {
 		return place.Hold{}, false
 	}
-	plan, ok := s.snap.Plans.Get(i.Intent.Plan)
+	i, ok := snap.Instances.Get(id)
+	if !ok || !i.NeedsPlacement() {
+		return place.Hold{}, false
+	}
+	plan, ok := snap.Plans.Get(i.Intent.Plan)
 	if !ok {
 		return place.Hold{}, false
 	}
-	for _, e := range s.snap.Evictions.All() {
+	for _, e := range snap.Evictions.All() {
 		if e.For == id {
 			return place.Hold{Node: e.Node, Group: i.Intent.Group, Resources: plan.Plan.Resources, Alone: plan.Plan.Where.Alone}, true
 		}

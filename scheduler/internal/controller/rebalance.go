@@ -6,6 +6,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 	"github.com/orreryhq/orrery/scheduler/internal/rebalance"
 )
@@ -158,8 +159,8 @@ func (s *state) balance(name fleet.GroupName, g *fleet.Group) {
 
 // movesTo is the node that an instance was made for, in the place of one that leaves
 // another node; empty when it was not.
-func (s *state) movesTo(i *fleet.Instance) fleet.NodeID {
-	if e, ok := s.snap.Evictions.Get(i.Intent.Replaces); ok && e.Reason == fleet.ReasonRebalanced && i.Intent.Reason == fleet.ReasonRebalanced {
+func movesTo(snap *view.Snapshot, i *fleet.Instance) fleet.NodeID {
+	if e, ok := snap.Evictions.Get(i.Intent.Replaces); ok && e.Reason == fleet.ReasonRebalanced && i.Intent.Reason == fleet.ReasonRebalanced {
 		return e.To
 	}
 	return ""

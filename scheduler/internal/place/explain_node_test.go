@@ -94,6 +94,8 @@ func TestTheNodeAskedAboutIsShownWhereverItStands(t *testing.T) {
 // only allows a number of placements.
 type only struct{ left int }
 
+func (o *only) Kept(fleet.InstanceID) (place.Hold, bool) { return place.Hold{}, false }
+
 func (o *only) Refuse(*place.Request) *place.Unfit {
 	if o.left == 0 {
 		return &place.Unfit{Reason: fleet.ReasonQuotaSpent}

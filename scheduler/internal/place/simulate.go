@@ -34,6 +34,8 @@ type Bounds interface {
 	Refuse(r *Request) *Unfit
 	// Charge books what was placed.
 	Charge(h Hold)
+	// Kept is room that the model is charged with for an instance alone, if there is any.
+	Kept(id fleet.InstanceID) (h Hold, ok bool)
 }
 
 // PlaceAll places requests one after the other and charges the model and the bounds,
@@ -43,6 +45,7 @@ func (m *Model) PlaceAll(requests []*Request, bounds Bounds, more func() bool) [
 	type class struct {
 		plan   *fleet.Plan
 		pinned fleet.NodeID
+		alone  fleet.InstanceID
 	}
 	unfit := map[class]*Unfit{}
 	out := make([]Outcome, 0, len(requests))
@@ -50,7 +53,10 @@ func (m *Model) PlaceAll(requests []*Request, bounds Bounds, more func() bool) [
 		if !more() {
 			break
 		}
-		key := class{r.Plan, r.Pinned}
+		key := class{plan: r.Plan, pinned: r.Pinned}
+		if _, kept := bounds.Kept(r.ID); kept {
+			key.alone = r.ID
+		}
 		if u, ok := unfit[key]; ok {
 			out = append(out, Outcome{Unfit: u})
 			continue
@@ -58,7 +64,7 @@ func (m *Model) PlaceAll(requests []*Request, bounds Bounds, more func() bool) [
 		var choice Choice
 		u := bounds.Refuse(r)
 		if u == nil {
-			choice, u = m.Place(r)
+			choice, u = m.placeIn(r, bounds)
 		}
 		if u != nil {
 			unfit[key] = u
@@ -68,4 +74,17 @@ func (m *Model) PlaceAll(requests []*Request, bounds Bounds, more func() bool) [
 		out = append(out, Outcome{Choice: choice, Unfit: u})
 	}
 	return out
+}
+
+// placeIn places a request, which may use the room that is kept for it.
+func (m *Model) placeIn(r *Request, bounds Bounds) (Choice, *Unfit) {
+	h, kept := bounds.Kept(r.ID)
+	if kept {
+		m.Release(h)
+	}
+	choice, unfit := m.Place(r)
+	if kept && unfit != nil {
+		m.Charge(h)
+	}
+	return choice, unfit
 }
