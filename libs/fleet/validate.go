@@ -20,6 +20,8 @@ const (
 	maxStopCommand = 1000
 	maxInstances   = 100_000
 	maxGraceSecond = 24 * 3600
+	maxSeconds     = 10 * 365 * 24 * 3600 // ten years: no duration made of it overflows
+	maxPriority    = 1_000_000            // either way: differences stay far from overflow
 	// maxSpecBytes and maxStartBytes keep a plan, an intent and a placement each well
 	// below what one transaction takes.
 	maxSpecBytes  = 256 << 10
@@ -57,8 +59,10 @@ func (s GroupSpec) Validate() []error {
 	p.addAll(s.Stop.validate())
 	p.addAll(s.Templates.validate())
 	p.addAll(s.validateMaps())
-	p.check(s.StartupTimeoutSeconds >= 0, "startupTimeoutSeconds", "must not be negative")
-	p.check(s.MaxLifetimeSeconds >= 0, "maxLifetimeSeconds", "must not be negative")
+	p.seconds("startupTimeoutSeconds", s.StartupTimeoutSeconds)
+	p.seconds("maxLifetimeSeconds", s.MaxLifetimeSeconds)
+	p.check(s.Priority >= -maxPriority && s.Priority <= maxPriority, "priority", "must be between %d and %d, is %d", -maxPriority, maxPriority, s.Priority)
+	p.check(s.StartupWeight >= -maxPriority && s.StartupWeight <= maxPriority, "startupWeight", "must be between %d and %d, is %d", -maxPriority, maxPriority, s.StartupWeight)
 	p.check(s.Players.Max >= 0, "maxPlayers", "must not be negative, is %d", s.Players.Max)
 	if len(p.list) == 0 {
 		b, err := json.Marshal(s)
@@ -91,6 +95,11 @@ func (p *problems) check(ok bool, field, format string, args ...any) {
 	}
 }
 
+// seconds bounds a time; 0 has a meaning of its own.
+func (p *problems) seconds(field string, v int) {
+	p.check(v >= 0 && v <= maxSeconds, field, "must be between 0 and %d, is %d", maxSeconds, v)
+}
+
 func (p *problems) addAll(es []error) { p.list = append(p.list, es...) }
 
 func oneOf[T ~string](v T, allowed ...T) bool { return slices.Contains(allowed, v) }
@@ -103,7 +112,7 @@ func (s GroupSpec) validateRun() []error {
 	p.check(!strings.ContainsRune(s.Command, 0), "command", "must not contain a NUL character")
 	p.addAll(s.Software.validate())
 	p.check(len(s.HostAddress) <= maxValueBytes && !HasControl(s.HostAddress), "hostAddress", "must be at most %d bytes without control characters", maxValueBytes)
-	p.check(oneOf(s.Readiness.Type, ReadyNone, ReadyPort), "readiness", "type must be none or port; %q is not known", clip(string(s.Readiness.Type)))
+	p.check(oneOf(s.Readiness.Type, ReadyNone, ReadyPort), "readiness.type", "must be none or port; %q is not known", clip(string(s.Readiness.Type)))
 	p.check(oneOf(s.OnCrash, CrashReplace, CrashRestart, CrashStop), "onCrash", "must be replace, restart or stop; %q is not", clip(string(s.OnCrash)))
 	p.check(oneOf(s.OnNodeReturn, "", KeepOriginal, KeepReplacement), "onNodeReturn", "must be keepOriginal or keepReplacement; %q is not", clip(string(s.OnNodeReturn)))
 	p.check(oneOf(s.OnNodeLoss, "", NodeLossReplace, NodeLossWait, NodeLossStop), "onNodeLoss", "must be replace, wait or stop; %q is not", clip(string(s.OnNodeLoss)))
@@ -143,9 +152,9 @@ func (s Scaling) validate() []error {
 	p.check(s.Max >= 0 && s.Max <= maxInstances, "maxInstances", "must be between 0 (unlimited) and %d, is %d", maxInstances, s.Max)
 	p.check(s.Max == 0 || s.Min <= s.Max, "minInstances", "must not be greater than maxInstances (%d > %d)", s.Min, s.Max)
 	p.check(s.UpThreshold > 0 && s.UpThreshold <= 1, "scaleUpThreshold", "must be greater than 0 and at most 1, is %v", s.UpThreshold)
-	p.check(s.DownAfterSeconds >= 0, "scaleDownAfterSeconds", "must not be negative")
-	p.check(s.CooldownSeconds >= 0, "scaleCooldownSeconds", "must not be negative")
-	p.check(s.WarmPoolMinimum >= 0, "warmPoolMinPrepared", "must not be negative")
+	p.seconds("scaleDownAfterSeconds", s.DownAfterSeconds)
+	p.seconds("scaleCooldownSeconds", s.CooldownSeconds)
+	p.check(s.WarmPoolMinimum >= 0 && s.WarmPoolMinimum <= maxInstances, "warmPoolMinPrepared", "must be between 0 and %d, is %d", maxInstances, s.WarmPoolMinimum)
 	return p.list
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
 )
@@ -116,17 +117,26 @@ func (w Where) validate() []error {
 		p.label(field+".label", pref.Label)
 		p.check(pref.Weight >= -maxWeight && pref.Weight <= maxWeight, field+".weight", "must be between %d and %d, is %d", -maxWeight, maxWeight, pref.Weight)
 	}
-	p.check(len(w.Spread) <= maxValueBytes && !HasControl(w.Spread), "spreadConstraint", "must be at most %d bytes without control characters", maxValueBytes)
+	p.check(len(w.Spread) <= maxValueBytes && labelWord(w.Spread), "spreadConstraint", "%q is not a label's key: use letters, digits and _ . / : @ -", clip(w.Spread))
 	p.check(w.MaxSkew >= 0 && w.MaxSkew <= maxInstances, "spreadMaxSkew", "must be between 0 (no bound) and %d, is %d", maxInstances, w.MaxSkew)
 	p.check(w.MaxSkew == 0 || w.Spread != "", "spreadMaxSkew", "needs a spreadConstraint: the label over whose values instances are spread")
 	p.check(w.MaxPerNode >= 0 && w.MaxPerNode <= maxInstances, "maxPerNode", "must be between 0 (no bound) and %d, is %d", maxInstances, w.MaxPerNode)
 	p.check(oneOf(w.Profile, "", ProfileBalanced, ProfileSpread, ProfilePack), "placementProfile", "must be balanced, spread or pack; %q is not", clip(string(w.Profile)))
 	for _, part := range slices.Sorted(maps.Keys(w.Weights)) {
 		v := w.Weights[part]
-		p.check(slices.Contains(ScoreParts[:], part), "placementWeights", "%q is not a part of the score: use %v", clip(string(part)), ScoreParts)
-		p.check(v >= 0 && v <= maxPartWeight && !math.IsNaN(v), "placementWeights", "%s must be between 0 and %d, is %v", clip(string(part)), maxPartWeight, v)
+		p.check(slices.Contains(ScoreParts[:], part), "placementWeights."+clip(string(part)), "is not a part of the score: use %s", partList())
+		p.check(v >= 0 && v <= maxPartWeight && !math.IsNaN(v), "placementWeights."+clip(string(part)), "must be between 0 and %d, is %v", maxPartWeight, v)
 	}
 	return p.list
+}
+
+// partList names the parts of a score.
+func partList() string {
+	var names []string
+	for _, p := range ScoreParts {
+		names = append(names, string(p))
+	}
+	return strings.Join(names, ", ")
 }
 
 func (p *problems) labels(field string, exprs []string) {

@@ -150,7 +150,7 @@ func TestProblemsNameTheFieldOfThisDialect(t *testing.T) {
 		{`{"properties":{"a b":"x"}}`, "properties", ""},
 		{`{"nodes":["node-1","!"]}`, "nodes[1]", ""},
 		{`{"nodePreferences":[{"label":"a b"}]}`, "nodePreferences[0].label", ""},
-		{`{"placementWeights":{"luck":1}}`, "placementWeights", ""},
+		{`{"placementWeights":{"luck":1}}`, "placementWeights.luck", ""},
 		{`{"quota":{"memoryMb":-1}}`, "quota.memoryMb", ""},
 		{`{"fileModifications":["../x"]}`, "fileModifications[0]", ""},
 		{`{"additionalPorts":[{"port":0,"name":"q"}]}`, "additionalPorts[0].port", ""},
