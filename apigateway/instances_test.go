@@ -116,6 +116,12 @@ func TestWhatNoNodeCanEverHoldIsRefused(t *testing.T) {
 	s.group("fits", map[string]any{"memoryMb": 4096, "cpu": 400})
 	s.start("fits")
 	s.start("fits") // has to wait, and may
+	// What counts is what a node lets instances reserve.
+	s.group("shared", map[string]any{"cpu": 600})
+	s.do("POST", "/api/v1/groups/shared/start", nil).want(409)
+	s.do("PATCH", "/api/v1/nodes/node-1", `{"room":{"cpuFactor":2,"reserved":{"memoryMb":1000}}}`).want(200)
+	s.start("shared")
+	s.do("POST", "/api/v1/groups/fits/start", nil).want(409).naming("3096")
 }
 
 func TestStoppingIsIdempotentAndWaitsForLostNodes(t *testing.T) {

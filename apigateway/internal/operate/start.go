@@ -186,8 +186,8 @@ func roomFor(s *view.Snapshot, g *fleet.Group, count int) error {
 	return errs.New(errs.Conflict, "group %s has %d of at most %d instances: %d more would exceed %s", g.Name, living, limit, count, what)
 }
 
-// capacity refuses what no node could hold even if it were empty. Where no node
-// that may run the group has joined yet, time will tell.
+// capacity refuses what no node could hold even if it were empty, of what it lets
+// instances reserve. Where no node that may run the group has joined yet, time will tell.
 func capacity(s *view.Snapshot, name fleet.GroupName, spec fleet.GroupSpec) error {
 	var largest fleet.Resources
 	seen := false
@@ -195,18 +195,20 @@ func capacity(s *view.Snapshot, name fleet.GroupName, spec fleet.GroupSpec) erro
 		if !spec.Where.Allows(id) {
 			continue
 		}
-		if spec.Resources.Fits(n.Capacity) {
+		d, _ := s.NodesDesired.Get(id)
+		usable, _ := n.RoomUnder(d).Of(n.Capacity) // what cannot be counts as nothing
+		if spec.Resources.Fits(usable) {
 			return nil
 		}
 		seen = true
-		largest.MemoryMiB = max(largest.MemoryMiB, n.Capacity.MemoryMiB)
-		largest.CPU = max(largest.CPU, n.Capacity.CPU)
-		largest.DiskMiB = max(largest.DiskMiB, n.Capacity.DiskMiB)
+		largest.MemoryMiB = max(largest.MemoryMiB, usable.MemoryMiB)
+		largest.CPU = max(largest.CPU, usable.CPU)
+		largest.DiskMiB = max(largest.DiskMiB, usable.DiskMiB)
 	}
 	if !seen {
 		return nil
 	}
 	return errs.New(errs.Exhausted,
-		"no node can ever hold an instance of %s, not even an empty one: it asks for %d MiB of memory, %d of cpu and %d MiB of disk, and the most any node has is %d, %d and %d",
+		"no node can ever hold an instance of %s, not even an empty one: it asks for %d MiB of memory, %d hundredths of a core and %d MiB of disk, and the most any node it may use has for instances is %d, %d and %d; lower what it asks for, or add a node or change one's room",
 		name, spec.Resources.MemoryMiB, spec.Resources.CPU, spec.Resources.DiskMiB, largest.MemoryMiB, largest.CPU, largest.DiskMiB)
 }
