@@ -35,24 +35,29 @@ type Cluster interface {
 	TemplateDir() string
 	// PasswordFile holds the admin's password.
 	PasswordFile() string
+	// Stop ends it gracefully and waits.
+	Stop()
+}
+
+// Site is a cluster on this machine, which further nodes can join.
+type Site interface {
+	Cluster
 	// Etcd are etcd's addresses, with commas between them.
 	Etcd() string
 	// SecretFile holds the cluster's secret.
 	SecretFile() string
-	// Stop ends it gracefully and waits.
-	Stop()
 }
 
 // Patience bounds every wait of a test; it says nothing about speed.
 const Patience = 60 * time.Second
 
 // Start runs a cluster until the test ends, with the runner ORRERY_E2E names.
-func Start(t testing.TB, o Options) Cluster {
+func Start(t testing.TB, o Options) Site {
 	t.Helper()
 	if o.DataDir == "" {
 		o.DataDir = t.TempDir()
 	}
-	var c Cluster
+	var c Site
 	switch runner := os.Getenv("ORRERY_E2E"); runner {
 	case "", "stack":
 		c = startStack(t, o)
