@@ -2,14 +2,11 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/wire"
@@ -69,21 +66,5 @@ func (q *questions) run(ctx context.Context) error {
 	if q == nil {
 		return nil
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		if err := q.server.Serve(q.listener); !errors.Is(err, http.ErrServerClosed) {
-			return errs.As(errs.Unavailable, "scheduler.serve", err)
-		}
-		return nil
-	})
-	g.Go(func() error {
-		<-ctx.Done()
-		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-		defer cancel()
-		if q.server.Shutdown(drain) != nil {
-			return q.server.Close()
-		}
-		return nil
-	})
-	return g.Wait()
+	return wire.Serve(ctx, q.server, q.listener, drainTimeout)
 }

@@ -132,21 +132,7 @@ func (s *Service) Synced() <-chan struct{} { return s.source.Synced() }
 // Run serves until ctx ends, then lets calls under way finish.
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-			return errs.As(errs.Unavailable, "templatesvc.Run", err)
-		}
-		return nil
-	})
-	g.Go(func() error {
-		<-ctx.Done()
-		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-		defer cancel()
-		if s.server.Shutdown(drain) != nil {
-			return s.server.Close()
-		}
-		return nil
-	})
+	g.Go(func() error { return wire.Serve(ctx, s.server, s.listener, drainTimeout) })
 	g.Go(func() error { return s.source.Run(ctx) })
 	g.Go(func() error { return s.replica.Run(ctx) })
 	return errs.Wrap("templatesvc.Run", g.Wait())

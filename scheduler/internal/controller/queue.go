@@ -15,8 +15,8 @@ type waiter struct {
 	// priority is its group's, when it was last put in the queue.
 	priority int
 	// age is since when it waits, in microseconds of Unix time.
-	age      int64
-	ordinal  int
+	age     int64
+	ordinal int
 	// at is its place in the queue it is in, -1 while it is in none.
 	at int
 	// class is the one it is parked in, nil while it is not: then that is its queue.
