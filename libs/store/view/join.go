@@ -12,14 +12,13 @@ import (
 // or they go; a join without any record is dropped.
 func (s *Snapshot) applyInstance(c *Change, raw store.Change) error {
 	id := fleet.InstanceID(c.Key[len(c.Key)-1])
-	old, had := s.Instances.Get(id)
-	c.InstanceBefore = old
-	if !had {
-		old, had = s.Orphans.Get(id)
-	}
+	old, had := s.joined(id)
 	var next fleet.Instance
 	if had {
 		next = *old
+	}
+	if next.Intent.ID != "" {
+		c.InstanceBefore = old
 	}
 	if err := replace(&next, c, raw); err != nil {
 		return err
@@ -98,8 +97,8 @@ func (s *Snapshot) index(id fleet.InstanceID, old, next *fleet.Instance) {
 	is := was.then(id, old, next)
 	put(s.Instances.tree, was.instance, is.instance, next)
 	put(s.Orphans.tree, was.orphan, is.orphan, next)
-	put(s.byGroup.tree, was.group, is.group, next)
-	put(s.byNode.tree, was.node, is.node, next)
+	move(s.byGroup.tree, was.group, is.group)
+	move(s.byNode.tree, was.node, is.node)
 }
 
 // places are the keys of a join in the tables; "" where it is not.
@@ -144,6 +143,19 @@ func nodeOf(i *fleet.Instance) fleet.NodeID {
 		return ""
 	}
 	return i.Placement.Node
+}
+
+// move changes the key under which an instance stands in an index.
+func move(t *btree.Map[pair, struct{}], was, is pair) {
+	switch {
+	case was == is:
+		return
+	case was != "":
+		t.Delete(was)
+	}
+	if is != "" {
+		t.Set(is, struct{}{})
+	}
 }
 
 func put[K ~string](t *btree.Map[K, *fleet.Instance], was, is K, i *fleet.Instance) {

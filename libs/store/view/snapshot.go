@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"iter"
+	"strings"
 
 	"github.com/tidwall/btree"
 
@@ -36,6 +37,10 @@ type pair string
 
 func pairOf[A, B ~string](a A, b B) pair { return pair(string(a) + "\x00" + string(b)) }
 
+// index says which instances belong to a group, or a node. It does not hold them: so
+// most changes of an instance change one tree, and not three.
+type index = Table[pair, struct{}]
+
 // Snapshot is the fleet at one revision. All records are shared: never change one.
 type Snapshot struct {
 	// Rev is the revision the snapshot is at. 0 before the first list.
@@ -61,8 +66,8 @@ type Snapshot struct {
 	Users         Table[string, *fleet.User]               // by name
 	APITokens     Table[string, *fleet.APIToken]           // by id
 	tokensByHash  Table[string, *fleet.APIToken]
-	byGroup       Table[pair, *fleet.Instance]
-	byNode        Table[pair, *fleet.Instance]
+	byGroup       index
+	byNode        index
 }
 
 func emptySnapshot() *Snapshot {
@@ -78,25 +83,37 @@ func emptySnapshot() *Snapshot {
 		Evictions: newTable[fleet.InstanceID, *fleet.Eviction](),
 		Users:     newTable[string, *fleet.User](), APITokens: newTable[string, *fleet.APIToken](),
 		tokensByHash: newTable[string, *fleet.APIToken](),
-		byGroup:      newTable[pair, *fleet.Instance](), byNode: newTable[pair, *fleet.Instance](),
+		byGroup:      newTable[pair, struct{}](), byNode: newTable[pair, struct{}](),
 	}
 }
 
 // GroupInstances are a group's instances in order of id.
 func (s *Snapshot) GroupInstances(g fleet.GroupName) iter.Seq[*fleet.Instance] {
-	return within(s.byGroup, string(g))
+	return within(s.byGroup, string(g), s.Instances.Get)
 }
 
 // NodeInstances are the instances with a placement on a node, in order of id.
 func (s *Snapshot) NodeInstances(n fleet.NodeID) iter.Seq[*fleet.Instance] {
-	return within(s.byNode, string(n))
+	return within(s.byNode, string(n), s.joined)
 }
 
-func within(t Table[pair, *fleet.Instance], first string) iter.Seq[*fleet.Instance] {
+// joined is the join of an instance's records, with an intent or without.
+func (s *Snapshot) joined(id fleet.InstanceID) (*fleet.Instance, bool) {
+	if i, ok := s.Instances.Get(id); ok {
+		return i, true
+	}
+	return s.Orphans.Get(id)
+}
+
+func within(t index, first string, get func(fleet.InstanceID) (*fleet.Instance, bool)) iter.Seq[*fleet.Instance] {
 	prefix := pair(first + "\x00")
 	return func(yield func(*fleet.Instance) bool) {
-		for k, v := range t.from(prefix) {
-			if len(k) < len(prefix) || k[:len(prefix)] != prefix || !yield(v) {
+		for k := range t.from(prefix) {
+			id, ok := strings.CutPrefix(string(k), string(prefix))
+			if !ok {
+				return
+			}
+			if i, ok := get(fleet.InstanceID(id)); ok && !yield(i) {
 				return
 			}
 		}
