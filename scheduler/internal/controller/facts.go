@@ -86,19 +86,43 @@ func (s *state) reported(c *view.Change) {
 }
 
 // noteFailure tells the model of an instance that has just crashed or could not be
-// started by its node.
+// started by its node, also where its agent starts it again in place.
 func (s *state) noteFailure(before, after *fleet.Instance, now time.Time) {
-	at, ok := failedAt(after)
-	if !ok {
-		return
+	fail := func(at time.Time) {
+		if at.After(now) { // by a clock that is ahead
+			at = now
+		}
+		s.model.Failed(after.Status.Node, after.Intent.Group, after.Intent.GroupRevision, at)
 	}
-	if _, known := failedAt(before); known && before.Status.Generation == after.Status.Generation {
-		return
+	n, at := restarts(before, after, now)
+	for range n {
+		fail(at)
 	}
-	if at.After(now) { // by a clock that is ahead
-		at = now
+	if at, ok := failedAt(after); ok {
+		if _, known := failedAt(before); !known || before.Status.Generation != after.Status.Generation {
+			fail(at)
+		}
 	}
-	s.model.Failed(after.Status.Node, after.Intent.Group, after.Intent.GroupRevision, at)
+}
+
+// restarts are how often an instance was started again in place since it was seen last, and
+// when. Of one never seen before the record has only the number: they count when all
+// of them were lately. After a restart of the host, how it ended is not known.
+func restarts(before, after *fleet.Instance, now time.Time) (n int, at time.Time) {
+	if after == nil || after.Status == nil || after.Status.Restarts == 0 || after.Placement == nil {
+		return 0, time.Time{}
+	}
+	s := after.Status
+	if s.Exit != nil && !s.Exit.Known {
+		return 0, time.Time{}
+	}
+	if before != nil && before.Status != nil && before.Status.Generation == s.Generation {
+		return min(max(0, s.Restarts-before.Status.Restarts), fleet.CrashHistory), s.ChangedAt
+	}
+	if placed := after.Placement.PlacedAt; now.Sub(placed) < place.FailureWindow {
+		return min(s.Restarts, fleet.CrashHistory), placed
+	}
+	return 0, time.Time{}
 }
 
 // failedAt is when an instance crashed or could not be started; ok is false when it

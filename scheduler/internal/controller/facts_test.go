@@ -52,6 +52,43 @@ func TestANodeThatKeepsFailingARevisionIsAvoided(t *testing.T) {
 	}
 }
 
+// restarted writes that an instance's agent has started it again in place so often.
+func (w *world) restarted(i *fleet.Instance, times int) {
+	w.t.Helper()
+	i, _ = w.view.Snapshot().Instances.Get(i.Intent.ID)
+	rev := int64(0)
+	if i.Status != nil {
+		rev = i.Status.ModRev
+	}
+	w.commit(store.Replace(store.StatusKey(i.Intent.ID), fleet.Status{
+		Instance: i.Intent.ID, Node: i.Placement.Node, Generation: i.Intent.Generation, Restarts: times,
+		State: fleet.Starting, Reason: fleet.ReasonRestartedInPlace, Exit: &fleet.Exit{Code: 1, Known: true}, ChangedAt: time.Now(),
+	}, rev))
+}
+
+func TestWhatIsStartedAgainInPlaceIsAFailureEachTime(t *testing.T) {
+	for _, replica := range []string{"that saw it happen", "that found it"} {
+		t.Run("by a scheduler "+replica, func(t *testing.T) {
+			w := newWorld(t)
+			w.node("broken", 100_000)
+			g := w.group("lobby", func(s *fleet.GroupSpec) { s.OnCrash = fleet.CrashRestart })
+			stop := w.schedule("first")
+			i := w.placeOne(g)
+			for n := range 5 {
+				w.restarted(i, n+1)
+			}
+			w.node("sound", 100)
+			if replica == "that found it" {
+				stop()
+				w.schedule("second")
+			}
+			if i := w.placeOne(g); i.Placement.Node != "sound" {
+				t.Errorf("placed by %+v", i.Placement)
+			}
+		})
+	}
+}
+
 func TestAStrangersPortIsNoFailureOfTheNode(t *testing.T) {
 	w := newWorld(t)
 	w.node("big", 100_000)
