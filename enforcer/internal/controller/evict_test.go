@@ -98,3 +98,35 @@ func TestAnEvictionOfOneWithPlayersIsVoid(t *testing.T) {
 		t.Errorf("it was stopped: %+v", i)
 	}
 }
+
+func TestNoEvictionOutlivesItsInstance(t *testing.T) {
+	for name, end := range map[string]func(w *world, victim fleet.InstanceID){
+		"its group is deleted": func(w *world, _ fleet.InstanceID) {
+			w.change("low", func(g *fleet.Group) { g.Deleting = true })
+		},
+		"it has ended and its records are too many": func(w *world, victim fleet.InstanceID) {
+			w.intent(victim, stopped)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := plan.DefaultLimits()
+			l.KeepRecords, l.KeepFor = 0, time.Millisecond
+			w := newWorld(t)
+			w.group("low", func(*fleet.Group) {})
+			victim := w.create("low")
+			w.online(victim)
+			w.group("high", func(*fleet.Group) {})
+			w.evict(victim, fleet.ReasonPreempted, w.create("high")) // whoever asked has lost its shard since
+			end(w, victim)
+			_, stop := w.enforcer("a", l)
+			w.untilOrder(victim, fleet.OrderStop)
+			stop() // another one carries it on
+			w.enforcer("b", l)
+			w.report(victim, fleet.Stopped, fleet.ReasonStopRequested)
+			s := w.until("its records to go", func(s *view.Snapshot) bool { _, ok := s.Instances.Get(victim); return !ok })
+			if _, left := s.Evictions.Get(victim); left || s.Orphans.Len() > 0 || !w.gone(victim) {
+				t.Errorf("records are left: %v\n%s", left, dump(s))
+			}
+		})
+	}
+}
