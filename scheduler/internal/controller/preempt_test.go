@@ -132,3 +132,27 @@ func TestEachOfManyIsMadeRoomForOnce(t *testing.T) {
 		w.await(id, "placed", placed)
 	}
 }
+
+func TestRoomIsKeptThoughWhoAskedForItIsGone(t *testing.T) {
+	w := newWorld(t)
+	stop := w.schedule("a")
+	w.node("n1", 10)
+	low := w.group("low", nil)
+	victim := w.await(w.want(low, 1)[0], "placed", placed)
+	high := w.want(w.group("high", preempting(50)), 1)[0]
+	e := w.evicted(1)[0]
+	stop()
+	rival := w.want(w.group("rival", func(s *fleet.GroupSpec) { s.Priority = 100 }), 1)[0] // it comes first, and may not take it
+	n, _ := w.view.Snapshot().Nodes.Get("n1")
+	larger := *n
+	larger.Capacity.MemoryMiB = 15
+	w.commit(store.Replace(store.NodeKey("n1"), larger, n.ModRev))
+	w.finish(victim)
+	w.schedule("b")
+	w.await(high, "placed", placed)
+	w.await(rival, "waiting", waiting(fleet.ReasonNoNodeFits))
+	w.settle(e)
+	if w.view.Snapshot().Evictions.Len() > 0 {
+		t.Errorf("somebody else is asked to leave: %+v", w.evicted(1))
+	}
+}
