@@ -160,8 +160,8 @@ type Report struct {
 	DiskFreeMiB int                           `json:"diskFreeMiB"`
 	DiskMiB     int                           `json:"diskMiB"`
 	Instances   map[InstanceID]InstanceReport `json:"instances,omitempty"`
-	// Warm are digests of template versions that are wholly in the node's cache,
-	// those used last, in order of digest; at most MaxWarm.
+	// Warm are digests of template versions that are in the node's cache, but for what
+	// other layers replaced when they were used; those used last, in order of digest; at most MaxWarm.
 	Warm []string  `json:"warm,omitempty"`
 	At   time.Time `json:"at"`
 }

@@ -20,8 +20,9 @@ type warmth struct {
 	saved []string // the same as they were last saved, in order of digest
 }
 
-// Used notes that a directory was built of a template version. It counts as warm
-// when all its content is here; a layer over it may have made some of it needless.
+// Used notes that a directory was built of a template version, of which m is what
+// other layers have left. It counts as warm when all of that is here; after a restart
+// of the agent, only when the rest is here too.
 func (c *Cache) Used(digest string, m fleet.Manifest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

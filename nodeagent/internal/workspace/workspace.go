@@ -89,7 +89,7 @@ func (b *Builder) Build(ctx context.Context, r Request) (notes []string, err err
 	defer func() {
 		if err == nil {
 			for i, l := range r.Plan.Layers {
-				b.cache.Used(l.Digest, tree.layers[i])
+				b.cache.Used(l.Digest, tree.left(tree.layers[i]))
 			}
 		}
 	}()
@@ -220,6 +220,17 @@ type tree struct {
 	dirs  map[string]bool
 	// layers are what they were, in the plan's order.
 	layers []fleet.Manifest
+}
+
+// left is what other layers have left of one: that is all it takes to build of it.
+func (t *tree) left(m fleet.Manifest) fleet.Manifest {
+	var out fleet.Manifest
+	for _, e := range m.Entries {
+		if t.files[e.Path].SHA256 == e.SHA256 {
+			out.Entries = append(out.Entries, e)
+		}
+	}
+	return out
 }
 
 // add lays an entry over what is there. A file in the way of a directory gives

@@ -492,3 +492,23 @@ func TestACancelledBuildLeavesNothing(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+func TestALayerIsWarmThoughWhatAnotherReplacesOfItWasNeverFetched(t *testing.T) {
+	b := newBench(t)
+	cache, err := blobs.Open(filepath.Join(b.data, "blobs"), b.shelf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.builder = workspace.New(b.data, cache)
+	below := b.layer("below", map[string]string{"jar": "large", "config": "its own"})
+	above := b.layer("above", map[string]string{"config": "ours"})
+	delete(b.contents, sum([]byte("its own"))) // nobody needs it
+	if _, err := b.build(fleet.Plan{Layers: []fleet.PlanLayer{below, above}}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{below.Digest, above.Digest}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, cache.Warm()); diff != "" {
+		t.Error(diff)
+	}
+}
