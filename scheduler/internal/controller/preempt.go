@@ -23,8 +23,10 @@ const (
 // asking is a transaction that asks for evictions, and then what came of it.
 type asking struct {
 	txn store.Txn
-	rev int64
-	err error
+	// forget has those concerned looked at again soon, when nothing came of it.
+	forget func()
+	rev    int64
+	err    error
 }
 
 // evictor asks for evictions, one transaction at a time.
@@ -85,8 +87,9 @@ func (c *Controller) makeRoom(class *class, plan *fleet.Plan, now time.Time) {
 	if txn.Size() >= c.store.MaxOps() {
 		return
 	}
-	c.evictor.next, c.evictor.more = &asking{txn: txn}, true
-	c.evictor.pace.Made(i.Intent.ID, now)
+	id := i.Intent.ID
+	c.evictor.next, c.evictor.more = &asking{txn: txn, forget: func() { c.evictor.pace.Forget(id) }}, true
+	c.evictor.pace.Made(id, now)
 }
 
 // neediest is the first of a class' instances for which room may be made now.
@@ -231,6 +234,9 @@ func (c *Controller) heard(a *asking, now time.Time) {
 	c.evictor.since, c.evictor.until = a.rev, now.Add(sinceWait)
 	if a.err != nil {
 		c.evictor.rest = now.Add(retry)
+		if store.Lost(a.err) != nil { // it met a change, and has not happened
+			a.forget()
+		}
 		c.log.Debug("evictions were not asked for, looking again", "error", a.err)
 		return
 	}

@@ -45,7 +45,11 @@ func (c *Controller) rebalance(now time.Time) {
 		in := rebalance.Input{Instances: instances, Limits: limits, Fits: c.state.fitsOn}
 		in.Nodes, in.UnderWay = c.state.uses()
 		if moves := rebalance.Moves(in, now); len(moves) > 0 {
-			c.evictor.next = &asking{txn: c.moves(moves, now)}
+			c.evictor.next = &asking{txn: c.moves(moves, now), forget: func() {
+				for _, m := range moves {
+					delete(c.balancer.tried, m.Instance)
+				}
+			}}
 		}
 	}
 	c.balancer.due = now.Add(max(rebalanceEvery, rebalanceRest*time.Since(began)))

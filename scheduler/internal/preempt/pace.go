@@ -28,6 +28,9 @@ func (p *Pace) Made(id fleet.InstanceID, now time.Time) {
 	p.made[id] = now
 }
 
+// Forget takes Made back: nothing came of it.
+func (p *Pace) Forget(id fleet.InstanceID) { delete(p.made, id) }
+
 // Ready is when room may be asked for again; a time that has come when it may now.
 func (p *Pace) Ready(id fleet.InstanceID) time.Time {
 	at, ok := p.made[id]
