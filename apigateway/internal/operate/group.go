@@ -32,6 +32,8 @@ type GroupWrite struct {
 	IfMatch int64
 	// DryRun decides everything and writes nothing.
 	DryRun bool
+	// Written is the path under which whoever asks wrote a field; nil: under its own.
+	Written func(field string) string
 	// Make computes the wanted spec from the present one, nil when there is none. It
 	// may be called more than once and must not change what it is given.
 	Make func(old *fleet.GroupSpec) (fleet.GroupSpec, error)
@@ -113,7 +115,7 @@ func (o *Operations) wanted(s *view.Snapshot, w GroupWrite, old *fleet.Group) (f
 	if err != nil {
 		return fleet.Group{}, err
 	}
-	if err := joined(append(spec.Validate(), references(s, w.Name, present, spec)...)); err != nil {
+	if err := joined(asWritten(w.Written, append(spec.Validate(), references(s, w.Name, present, spec)...))); err != nil {
 		return fleet.Group{}, err
 	}
 	now := o.now()

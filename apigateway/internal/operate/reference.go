@@ -171,6 +171,24 @@ func joined(problems []error) error {
 	}
 }
 
+// asWritten are problems under the paths at which their fields were written; what
+// says the same of one path twice, as of a port that is a whole range, says it once.
+func asWritten(written func(string) string, problems []error) []error {
+	if written == nil {
+		return problems
+	}
+	var out []error
+	said := map[string]bool{}
+	for _, p := range problems {
+		field := written(errs.FieldOf(p))
+		if text := field + errs.MessageOf(p); !said[text] {
+			said[text] = true
+			out = append(out, &errs.Error{Kind: errs.KindOf(p), Field: field, Message: errs.MessageOf(p), Err: p})
+		}
+	}
+	return out
+}
+
 // normal is a spec as it comes back from the store.
 func normal(s fleet.GroupSpec) fleet.GroupSpec {
 	var out fleet.GroupSpec

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -199,6 +200,9 @@ func (f groupFields) spec() (fleet.GroupSpec, error) {
 	if err := f.ports(&s); err != nil {
 		return s, err
 	}
+	if cores := f.CPUReservation; f.CPU == nil && cores != nil && !(*cores >= 0 && *cores <= maxCores) {
+		return s, errs.Field("cpuReservation", "must be between 0 and %d cores, is %v", maxCores, *cores)
+	}
 	return s, f.nodes(&s.Where)
 }
 
@@ -225,6 +229,9 @@ func (f groupFields) numbers(s *fleet.GroupSpec) {
 	set(&s.StartupWeight, f.StartupWeight)
 	set(&s.Priority, f.Priority)
 }
+
+// maxCores bounds cpuReservation; cpu has its bound in hundredths.
+const maxCores = 10_000
 
 // hundredths are of a core; what no integer holds stays far outside the bounds.
 func hundredths(cores float64) int {
@@ -304,14 +311,14 @@ func (f groupFields) ports(s *fleet.GroupSpec) error {
 	if f.AdditionalPorts == nil {
 		return nil
 	}
-	for _, p := range *f.AdditionalPorts {
+	for i, p := range *f.AdditionalPorts {
 		named := fleet.NamedPort{Name: p.Name, Protocol: strings.ToLower(p.Protocol)}
 		if named.Protocol == "" {
 			named.Protocol = "tcp"
 		}
 		if p.Port != nil {
 			if p.Start != nil || p.End != nil {
-				return errs.Field("additionalPorts", "%q must have either port or start and end", p.Name)
+				return errs.Field(fmt.Sprintf("additionalPorts[%d]", i), "must have either port or start and end, and has both")
 			}
 			p.Start, p.End = p.Port, p.Port
 		}

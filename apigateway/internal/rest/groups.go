@@ -61,7 +61,7 @@ func (a *API) createGroup(c *gin.Context) {
 		return
 	}
 	a.writeGroup(c, operate.GroupWrite{
-		Name: *b.Name, Mode: operate.Create,
+		Name: *b.Name, Mode: operate.Create, Written: b.written,
 		Make: func(*fleet.GroupSpec) (fleet.GroupSpec, error) { return b.spec() },
 	})
 }
@@ -73,7 +73,7 @@ func (a *API) putGroup(c *gin.Context) {
 		return
 	}
 	w := operate.GroupWrite{
-		Name: fleet.GroupName(c.Param("name")), Mode: operate.Put,
+		Name: fleet.GroupName(c.Param("name")), Mode: operate.Put, Written: b.written,
 		Make: func(old *fleet.GroupSpec) (fleet.GroupSpec, error) {
 			if old == nil && !server.Allowed(c, auth.GroupsCreate) {
 				return fleet.GroupSpec{}, errs.New(errs.Denied, "the group does not exist, and you may not create one: the permission %s is missing", auth.GroupsCreate)
@@ -105,7 +105,7 @@ func (a *API) patchGroup(c *gin.Context) {
 		return
 	}
 	a.writeGroup(c, operate.GroupWrite{
-		Name: fleet.GroupName(c.Param("name")), Mode: operate.Update,
+		Name: fleet.GroupName(c.Param("name")), Mode: operate.Update, Written: b.written,
 		Make: func(old *fleet.GroupSpec) (fleet.GroupSpec, error) {
 			fields, err := patched(*old, patch)
 			if err != nil {
