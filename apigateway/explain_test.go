@@ -172,6 +172,13 @@ func TestSimulationsPassThroughAndBadOnesDoNot(t *testing.T) {
 	s.do("POST", "/api/v1/simulate", `{}`).want(422)
 	s.do("POST", "/api/v1/simulate", `{"move":1}`).want(400).naming("move")
 	s.do("POST", "/api/v1/simulate", nil).want(400)
+	s.do("POST", "/api/v1/simulate", `{"place":`).want(400).naming("JSON")
+	s.do("POST", "/api/v1/simulate", `{"place":{"group":"lobby","count":1000000}}`).want(422).naming("place.count")
+	s.do("POST", "/api/v1/simulate", `{"place":{"group":"lobby","count":-1}}`).want(422).naming("place.count")
+	s.do("POST", "/api/v1/simulate", `{"place":{"group":"lobby","count":1e30}}`).want(400).naming("place.count")
+	s.do("POST", "/api/v1/simulate", `{"place":{"group":"lobby","count":1,"node":"n1"}}`).want(400).naming("place.node is not")
+	s.do("POST", "/api/v1/simulate", `{"lose":{"node":"a"},"lose":{"node":"b"}}`).want(400).naming("lose is given twice")
+	s.do("POST", "/api/v1/simulate", `{"drain":"n1"}`).want(400).naming("drain must be")
 	if a.calls.Load() != calls {
 		t.Error("a question that cannot be asked reached the scheduler")
 	}

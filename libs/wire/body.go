@@ -20,8 +20,8 @@ const BodyLimit int64 = 1 << 20
 
 // DecodeJSON reads exactly one JSON value from r into the struct or map that
 // into points at. It fails with Malformed for bad syntax, a wrong type, an unknown field,
-// an empty body, another value where an object belongs, and anything behind the
-// value; with TooLarge past limit bytes (0 or less means BodyLimit). Messages name
+// an empty body, another value where an object belongs, a key given twice, and
+// anything behind the value; with TooLarge past limit bytes (0 or less means BodyLimit). Messages name
 // the field and what it wants. Errors of Kind that an UnmarshalJSON of the target
 // returns keep their Kind.
 //
@@ -95,6 +95,9 @@ func decode(body []byte, into any, strict bool) error {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return malformed("the body holds more than one JSON value: send exactly one")
 	}
+	if path := twice(body); path != "" {
+		return &errs.Error{Kind: errs.Malformed, Field: path, Message: path + " is given twice"}
+	}
 	return nil
 }
 
@@ -116,7 +119,7 @@ func explain(body []byte, into reflect.Type, err error) error {
 		return wrongType(into, typeErr)
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		name = strings.Trim(name, `"`)
+		name = unknownAt(body, into, strings.Trim(name, `"`))
 		return &errs.Error{Kind: errs.Malformed, Field: name, Message: name + " is not a known field"}
 	}
 	return malformed("the body does not fit: %s", err.Error())

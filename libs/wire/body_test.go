@@ -34,6 +34,7 @@ type group struct {
 	Env       map[string]string `json:"env"`
 	Resources resources         `json:"resources"`
 	Digest    digest            `json:"digest"`
+	Nodes     []*named          `json:"nodes"`
 	hidden    int
 }
 
@@ -55,7 +56,12 @@ func TestDecodeJSONNamesWhatIsWrong(t *testing.T) {
 		{"a string where an object belongs", `"a"`, "", "the body must be an object, not a string"},
 		{"null where an object belongs", `null`, "", "the body must be an object, not null"},
 		{"an unknown field", `{"nmae":"a"}`, "nmae", "nmae is not a known field"},
-		{"an unknown field within", `{"resources":{"cpus":1}}`, "cpus", "cpus is not a known field"},
+		{"an unknown field within", `{"resources":{"cpus":1}}`, "resources.cpus", "resources.cpus is not a known field"},
+		{"an unknown field within a list", `{"nodes":[{"name":"a"},{"name":"b","cpus":1}]}`, "nodes[1].cpus", "nodes[1].cpus is not a known field"},
+		{"an unknown field whose name another object knows", `{"env":{"cpus":"1"},"resources":{"memoryMb":1,"cpus":1}}`, "resources.cpus", "resources.cpus is not a known field"},
+		{"a key given twice", `{"name":"a","name":"b"}`, "name", "name is given twice"},
+		{"a key of a map given twice", `{"env":{"A":"1","B":"2","A":"3"}}`, "env.A", "env.A is given twice"},
+		{"a key within a list given twice", `{"nodes":[{},{"name":"a","name":"a"}]}`, "nodes[1].name", "nodes[1].name is given twice"},
 		{"a number for a string", `{"name":1}`, "name", "name must be a string, not a number"},
 		{"a string for a number", `{"resources":{"memoryMb":"1"}}`, "resources.memoryMb", "resources.memoryMb must be a whole number, not a string"},
 		{"a fraction for a whole number", `{"resources":{"memoryMb":1.5}}`, "resources.memoryMb", "resources.memoryMb must be a whole number, not number 1.5"},
