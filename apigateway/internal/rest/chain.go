@@ -10,7 +10,8 @@ import (
 )
 
 // chainOf tells from an instance's records how it came to its state. Each link
-// carries the revision of its record, and they stand in the order of these.
+// carries the revision of its record, and after the first they stand in the order of
+// these: what was wanted comes first, also when its record was changed since.
 func chainOf(i *fleet.Instance) []link {
 	in := &i.Intent
 	chain := []link{{
