@@ -19,14 +19,6 @@ func (l *lagging) settle() {
 	}
 }
 
-// plainNode is a node's record as its agent writes it.
-func plainNode(id fleet.NodeID, memory int) fleet.Node {
-	return fleet.Node{
-		ID: id, Capacity: fleet.Resources{MemoryMiB: memory, CPU: 1000, DiskMiB: 1000},
-		Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}},
-	}
-}
-
 // renode changes the record of n1.
 func (l *lagging) renode(change func(*fleet.Node)) {
 	l.t.Helper()
