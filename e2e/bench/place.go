@@ -112,6 +112,7 @@ func measurePlaceShared(ctx context.Context, b *bench) error {
 	b.report("place_one_replica_per_s", alone.perSecond(), "1/s", -1)
 	b.report("place_one_of_four_per_s", one.perSecond(), "1/s", -1)
 	b.report("place_four_replicas_per_s", four.perSecond(), "1/s", one.perSecond())
+	b.report("place_four_replicas_lost", four.lost/float64(len(four.txns)), "parts/transaction", -1)
 	b.report("place_four_replicas_overcommitted", float64(four.faults), fmt.Sprintf("of %d", four.placed), 0)
 	return nil
 }

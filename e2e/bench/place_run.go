@@ -6,11 +6,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -41,6 +43,8 @@ type placeRun struct {
 	cpu time.Duration
 	// faults counts placements beyond a node's room, of one port twice, or of one instance twice.
 	faults int
+	// lost is how many parts of transactions met a change, one a node.
+	lost float64
 	// txns are the transactions as they stand in etcd, in order.
 	txns []madeTxn
 }
@@ -126,14 +130,15 @@ func (b *bench) placeRun(ctx context.Context, size fleetSize, who cast) (*placeR
 			return err
 		}
 		run.took, run.cpu = time.Since(began), cpuTime()-before
-		return nil
+		run.lost, err = heard.lost()
+		return err
 	}); err != nil {
 		return nil, err
 	}
 	if err := e.read(ctx, size, run); err != nil {
 		return nil, err
 	}
-	progress("%.0f placements a second, %.1f µs of CPU each, %d transactions, %d faults", run.perSecond(), run.cpuEach(), len(run.txns), run.faults)
+	progress("%.0f placements a second, %.1f µs of CPU each, %d transactions, %.0f parts lost, %d faults", run.perSecond(), run.cpuEach(), len(run.txns), run.lost, run.faults)
 	return run, nil
 }
 
@@ -146,7 +151,7 @@ func (e *placeEtcd) schedule(ctx context.Context, who cast, work func(context.Co
 	if os.Getenv("GOGC") == "" {
 		running.Go(func() { _ = memory.Spend(ctx, placeBudget*uint64(1+who.schedulers+who.followers)) })
 	}
-	heard := &arrivals{changed: make(chan struct{}, 1)}
+	heard := &arrivals{changed: make(chan struct{}, 1), metrics: prometheus.NewRegistry()}
 	var services []*scheduler.Service
 	for n := range who.schedulers + who.followers {
 		c := e.store()
@@ -158,7 +163,10 @@ func (e *placeEtcd) schedule(ctx context.Context, who cast, work func(context.Co
 			v.Subscribe(heard.hear)
 		}
 		if n < who.schedulers {
-			s, err := scheduler.New(scheduler.Config{Store: c, View: v, Replica: fmt.Sprintf("r%d", n), Log: slog.New(slog.DiscardHandler)})
+			s, err := scheduler.New(scheduler.Config{
+				Store: c, View: v, Replica: fmt.Sprintf("r%d", n), Log: slog.New(slog.DiscardHandler),
+				Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"replica": strconv.Itoa(n)}, heard.metrics),
+			})
 			if err != nil {
 				return err
 			}
@@ -192,6 +200,20 @@ func (e *placeEtcd) claimed(ctx context.Context) (time.Time, error) {
 type arrivals struct {
 	placed  atomic.Int64
 	changed chan struct{}
+	metrics *prometheus.Registry
+}
+
+// lost is how many parts of all schedulers' transactions met a change.
+func (a *arrivals) lost() (sum float64, err error) {
+	families, err := a.metrics.Gather()
+	for _, f := range families {
+		if f.GetName() == "orrery_scheduler_conflicts_total" {
+			for _, m := range f.GetMetric() {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum, err
 }
 
 func (a *arrivals) hear(b view.Batch) {

@@ -96,6 +96,7 @@ func (c *Controller) pass(ctx context.Context, now time.Time) time.Duration {
 		if own != c.own {
 			c.own = own
 			c.state.takeUp(own)
+			c.state.lean(own)
 		}
 		if wait := c.pausedUntil.Sub(now); wait > 0 {
 			return wait
@@ -205,6 +206,9 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 		return
 	}
 	r := requestOf(i, &stored.Plan, c.state.snap)
+	if w.races > 0 { // whoever won the best node is likely to have won the next best too
+		r.Shuffle = uint64(w.ordinal)<<8 + uint64(w.races)
+	}
 	to := movesTo(c.state.snap, i)
 	key.pinned = r.Pinned
 	if _, kept := c.state.kept[w.id]; kept {

@@ -28,6 +28,8 @@ type state struct {
 	lanes   map[fleet.NodeID]*lane
 	// kept is room that is being made for instances that wait. The model is charged with it.
 	kept map[fleet.InstanceID]place.Hold
+	// favours is which nodes the model leans to; nil is none.
+	favours func(fleet.NodeID) bool
 	// balanced are the groups that allow moves.
 	balanced map[fleet.GroupName]struct{}
 	// queued is how many of the assumed were not sent yet.
@@ -78,7 +80,8 @@ func (s *state) catchUp(in *inbox, now time.Time) (rewound bool) {
 func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 	before := *s
 	*s = *newState()
-	s.snap, s.lanes, s.room = snap, before.lanes, before.room+1
+	s.snap, s.lanes, s.room, s.favours = snap, before.lanes, before.room+1, before.favours
+	s.model.Lean(s.favours)
 	for _, l := range s.lanes {
 		l.restart(rewound)
 	}

@@ -47,7 +47,7 @@ func TestARankingKeptSaysWhatAFreshOneSays(t *testing.T) {
 		now := time.Unix(1_000_000, 0)
 		var placed []place.Choice
 		for n := range rapid.IntRange(1, 60).Draw(t, "steps") {
-			switch rapid.IntRange(0, 11).Draw(t, "step") {
+			switch rapid.IntRange(0, 12).Draw(t, "step") {
 			case 0:
 				set(anyNode.Draw(t, "node"))
 			case 1:
@@ -67,6 +67,9 @@ func TestARankingKeptSaysWhatAFreshOneSays(t *testing.T) {
 			case 4:
 				now = now.Add(2 * time.Minute)
 				both(func(m *place.Model) { m.Expire(now) })
+			case 5:
+				own := maybe(t, "own", anyNode)
+				both(func(m *place.Model) { m.Lean(func(n fleet.NodeID) bool { return n >= own }) })
 			default:
 				r := drawAsked(t, n, plans)
 				r.Avoid = maybe(t, "avoid", anyNode)

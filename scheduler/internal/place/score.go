@@ -11,7 +11,7 @@ import (
 // in any order to the same total, and equal means equal.
 const unit = 1_000_000
 
-// The parts of a score: those with a weight in the order of fleet.ScoreParts, and two more.
+// The parts of a score: those with a weight in the order of fleet.ScoreParts, and three more.
 const (
 	partMemory = iota
 	partCPU
@@ -24,7 +24,8 @@ const (
 	weighted      // how many have a weight
 	partPreferred = weighted
 	partFailures  = weighted + 1
-	partCount     = weighted + 2
+	partShare     = weighted + 2
+	partCount     = weighted + 3
 )
 
 // partNames are the parts' names as they stand in explanations.
@@ -32,7 +33,7 @@ var partNames = [partCount]string{
 	partMemory: string(fleet.ScoreMemory), partCPU: string(fleet.ScoreCPU), partInstances: string(fleet.ScoreInstances),
 	partPorts: string(fleet.ScorePorts), partSpread: string(fleet.ScoreSpread), partOwn: string(fleet.ScoreOwn),
 	partPacked: string(fleet.ScorePacked), partWarm: string(fleet.ScoreWarm),
-	partPreferred: "preferred", partFailures: "failures",
+	partPreferred: "preferred", partFailures: "failures", partShare: "share",
 }
 
 // Score is how well a node suits, in parts that add up to the total. Each part with
@@ -135,6 +136,9 @@ func (q *question) lasting(n *Node, s *Score) {
 	}
 	if len(q.prefer) > 0 {
 		s.set(partPreferred, preferred(n, q.prefer))
+	}
+	if n.favoured && len(q.prefer) == 0 { // a preference of 100 outweighs all
+		s.set(partShare, leaning)
 	}
 	if n.fails(q.Group, q.revision) {
 		s.set(partFailures, failurePenalty)

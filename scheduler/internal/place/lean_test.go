@@ -1,0 +1,55 @@
+package place_test
+
+import (
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/scheduler/internal/place"
+)
+
+func TestAModelLeansToItsOwnNodes(t *testing.T) {
+	loaded := func(load float64) func(*place.Node) { return func(n *place.Node) { n.CPULoad = load } }
+	preferring := func(r *place.Request) {
+		r.Plan.Where.Prefer = []fleet.Preference{{Label: "zone=west", Weight: 1}}
+	}
+	for _, c := range []struct {
+		name  string
+		leans fleet.NodeID
+		nodes []place.Node
+		ask   func(*place.Request)
+		want  fleet.NodeID
+	}{
+		{"of equal ones the own is chosen", "a", []place.Node{node("a"), node("b")}, nil, "a"},
+		{"whichever that is", "b", []place.Node{node("a"), node("b")}, nil, "b"},
+		{"a little worse it still is", "b", []place.Node{node("a"), node("b", loaded(0.1))}, nil, "b"},
+		{"much worse it is not", "b", []place.Node{node("a"), node("b", loaded(1))}, nil, "a"},
+		{"what a group prefers comes first", "a", []place.Node{node("a", inZone("east")), node("b", inZone("west"))}, preferring, "b"},
+		{"a node that is cordoned is not chosen", "a", []place.Node{node("a", func(n *place.Node) { n.Cordoned = true }), node("b")}, nil, "b"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := place.NewModel()
+			m.SetNode(c.nodes[0], nil)
+			m.Lean(func(n fleet.NodeID) bool { return n == c.leans })
+			m.SetNode(c.nodes[1], nil) // also one that comes later
+			var asked []func(*place.Request)
+			if c.ask != nil {
+				asked = append(asked, c.ask)
+			}
+			if got := chosen(t, m.Clone(), request(asked...)); got.Node != c.want {
+				t.Errorf("it chose %s, scored %v", got.Node, got.Score.Parts())
+			}
+		})
+	}
+}
+
+func TestAModelThatLeansNoMoreIsAsOneThatNeverDid(t *testing.T) {
+	m, never := model(node("a"), node("b")), model(node("a"), node("b"))
+	m.Lean(func(n fleet.NodeID) bool { return n == "a" })
+	if c := chosen(t, m, request()); c.Score.Parts()["share"] == 0 {
+		t.Errorf("the score does not say why: %v", c.Score.Parts())
+	}
+	m.Lean(nil)
+	if got, want := chosen(t, m, request()), chosen(t, never, request()); got.Node != want.Node || got.Score != want.Score {
+		t.Errorf("it chose %s, scored %v, the other %s", got.Node, got.Score.Parts(), want.Node)
+	}
+}
