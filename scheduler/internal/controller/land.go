@@ -287,10 +287,12 @@ func (c *Controller) settled(f *flight, now time.Time) {
 	if f.line != c.line {
 		return
 	}
+	if errs.Is(f.err, errs.Fenced) {
+		c.pausedUntil = now.Add(fencedPause)
+		return
+	}
 	if f.err != nil {
-		if !errs.Is(f.err, errs.Fenced) {
-			c.pausedUntil = now.Add(retry)
-		}
+		c.pausedUntil = now.Add(retry)
 		return
 	}
 	was := f.settles[0]

@@ -164,7 +164,10 @@ func (s *state) balance(name fleet.GroupName, g *fleet.Group) {
 // movesTo is the node that an instance was made for, in the place of one that leaves
 // another node; empty when it was not.
 func movesTo(snap *view.Snapshot, i *fleet.Instance) fleet.NodeID {
-	if e, ok := snap.Evictions.Get(i.Intent.Replaces); ok && e.Reason == fleet.ReasonRebalanced && i.Intent.Reason == fleet.ReasonRebalanced {
+	if i.Intent.Reason != fleet.ReasonRebalanced { // nearly all
+		return ""
+	}
+	if e, ok := snap.Evictions.Get(i.Intent.Replaces); ok && e.Reason == fleet.ReasonRebalanced {
 		return e.To
 	}
 	return ""
