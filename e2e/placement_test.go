@@ -147,17 +147,17 @@ var exclusions = []excluded{
 	{
 		rule: "memory kept for the host", group: fields{"memoryMb": 60},
 		before: said(`{"room":{"reserved":{"memoryMb":95}}}`, `{"room":{"reserved":{"memoryMb":40}}}`),
-		filter: "memory", says: "node-2 has 5 MiB free of 5 (95 are kept for the host), 55 more are needed",
+		filter: "memory", says: "node-2 has 5 MiB in all (95 are kept for the host), 60 are asked for",
 	},
 	{
 		rule: "CPU, until each core may be reserved twice", group: fields{"cpu": 150},
 		after:  func(p *pair) { p.say(`{"room":{"cpuFactor":2}}`) },
-		filter: "cpu", says: "node-2 has 100 hundredths of a core free of 100, 50 more are needed",
+		filter: "cpu", says: "node-2 has 100 hundredths of a core in all, 150 are asked for",
 	},
 	{
 		rule: "disk", group: fields{"diskReservationMb": 1},
 		before: said(`{"room":{"reserved":{"diskReservationMb":1073741824}}}`, `{"room":null}`),
-		filter: "disk", says: "1 more are needed",
+		filter: "disk", says: "are kept for the host), 1 are asked for",
 	},
 	{
 		rule: "the main port", group: fields{"portRangeStart": 21500, "portRangeEnd": 21500},

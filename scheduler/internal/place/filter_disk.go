@@ -7,8 +7,11 @@ var diskFilter = Filter{
 	Name: "disk",
 	Fits: func(n *Node, q *question) bool { return diskShort(n, q) == 0 },
 	Fix: func(n *Node, q *question) string {
-		return fmt.Sprintf("%s has %d MiB of disk unreserved of %s, %d more are needed",
-			n.ID, max(0, n.Free().DiskMiB), ofAll(n.usable.DiskMiB, n.Room.Reserved.DiskMiB), diskShort(n, q))
+		kept := keptNote(n.Room.Reserved.DiskMiB)
+		if want := q.Plan.Resources.DiskMiB; want > n.usable.DiskMiB {
+			return fmt.Sprintf("%s has %d MiB of disk in all%s, %d are asked for: lower diskReservationMb or add a larger node", n.ID, n.usable.DiskMiB, kept, want)
+		}
+		return fmt.Sprintf("%s has %d MiB of disk unreserved of %d%s, %d more are needed", n.ID, max(0, n.Free().DiskMiB), n.usable.DiskMiB, kept, diskShort(n, q))
 	},
 	Near: diskShort,
 }

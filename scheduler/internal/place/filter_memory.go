@@ -7,8 +7,11 @@ var memoryFilter = Filter{
 	Name: "memory",
 	Fits: func(n *Node, q *question) bool { return memoryShort(n, q) == 0 },
 	Fix: func(n *Node, q *question) string {
-		return fmt.Sprintf("%s has %d MiB free of %s, %d more are needed",
-			n.ID, max(0, n.Free().MemoryMiB), ofAll(n.usable.MemoryMiB, n.Room.Reserved.MemoryMiB), memoryShort(n, q))
+		kept := keptNote(n.Room.Reserved.MemoryMiB)
+		if want := q.Plan.Resources.MemoryMiB; want > n.usable.MemoryMiB {
+			return fmt.Sprintf("%s has %d MiB in all%s, %d are asked for: lower memoryMb or add a larger node", n.ID, n.usable.MemoryMiB, kept, want)
+		}
+		return fmt.Sprintf("%s has %d MiB free of %d%s, %d more are needed", n.ID, max(0, n.Free().MemoryMiB), n.usable.MemoryMiB, kept, memoryShort(n, q))
 	},
 	Near: memoryShort,
 }
@@ -20,10 +23,10 @@ func memoryShort(n *Node, q *question) int {
 // short is how much is missing.
 func short(wanted, free int) int { return max(0, wanted-max(0, free)) }
 
-// ofAll says how much of a resource there is for instances, and what is kept for the host.
-func ofAll(usable, kept int) string {
+// keptNote says what of a resource is kept for the host.
+func keptNote(kept int) string {
 	if kept <= 0 {
-		return fmt.Sprint(usable)
+		return ""
 	}
-	return fmt.Sprintf("%d (%d are kept for the host)", usable, kept)
+	return fmt.Sprintf(" (%d are kept for the host)", kept)
 }

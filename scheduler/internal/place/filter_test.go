@@ -41,6 +41,19 @@ var refusals = []struct {
 	{rule: "negative memory", filter: "capacity", node: func(n *place.Node) { n.Capacity.MemoryMiB = -5 }},
 	{rule: "more cores than there are", filter: "capacity", node: func(n *place.Node) { n.Capacity.CPU = 1 << 40 }, ask: func(r *place.Request) { r.Plan.Resources.CPU = 1 }},
 	{rule: "negative disk", filter: "capacity", node: func(n *place.Node) { n.Capacity.DiskMiB = -1 }, ask: func(r *place.Request) { r.Plan.Resources.DiskMiB = 1 }},
+	{rule: "too little memory beside others", filter: "memory", held: []place.Hold{{Group: "arena", Resources: fleet.Resources{MemoryMiB: 940}}}},
+	{
+		rule: "too little memory beside others and what the host keeps", filter: "memory", node: func(n *place.Node) { n.Room.Reserved.MemoryMiB = 500 },
+		held: []place.Hold{{Group: "arena", Resources: fleet.Resources{MemoryMiB: 440}}},
+	},
+	{
+		rule: "too little CPU beside others", filter: "cpu", held: []place.Hold{{Group: "arena", Resources: fleet.Resources{CPU: 350}}},
+		ask: func(r *place.Request) { r.Plan.Resources.CPU = 100 },
+	},
+	{
+		rule: "too little disk beside others", filter: "disk", held: []place.Hold{{Group: "arena", Resources: fleet.Resources{DiskMiB: 9_500}}},
+		ask: func(r *place.Request) { r.Plan.Resources.DiskMiB = 600 },
+	},
 	{rule: "too little memory", filter: "memory", ask: func(r *place.Request) { r.Plan.Resources.MemoryMiB = 1001 }},
 	{rule: "too little memory beside what the host keeps", filter: "memory", node: func(n *place.Node) { n.Room.Reserved.MemoryMiB = 950 }},
 	{rule: "more kept for the host than there is", filter: "memory", node: func(n *place.Node) { n.Room.Reserved.MemoryMiB = 2000 }},
