@@ -133,7 +133,7 @@ func (p *labelParser) value(e *LabelExpr) bool {
 
 func (p *labelParser) list(e *LabelExpr) bool {
 	p.space()
-	if !p.expect(p.take("("), "( is missing") {
+	if !p.expect(p.take("("), `"(" is missing`) {
 		return false
 	}
 	for {
@@ -147,7 +147,7 @@ func (p *labelParser) list(e *LabelExpr) bool {
 		switch {
 		case p.take(")"):
 			return true
-		case !p.expect(p.take(","), ", or ) is missing"):
+		case !p.expect(p.take(","), `"," or ")" is missing`):
 			return false
 		}
 	}
