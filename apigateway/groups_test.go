@@ -239,7 +239,8 @@ func TestScaleSetsTheBounds(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", map[string]any{"maxInstances": 4})
 	s.do("POST", "/api/v1/groups/lobby/scale", `{"targetInstances":3}`).want(200).is("minInstances", 3).is("maxInstances", 4)
-	s.do("POST", "/api/v1/groups/lobby/scale", `{"targetInstances":6}`).want(200).is("minInstances", 6).is("maxInstances", 6)
+	s.do("POST", "/api/v1/groups/lobby/scale", `{"targetInstances":6}`).want(200).is("minInstances", 6).is("maxInstances", 6).
+		is("message", "maxInstances was raised from 4 to 6")
 	s.do("POST", "/api/v1/groups/lobby/scale", `{"targetInstances":0}`).want(200).is("minInstances", 0).is("maxInstances", 6)
 	g, _ := s.view.Snapshot().Groups.Get("lobby")
 	if g.ScaledAt.IsZero() {

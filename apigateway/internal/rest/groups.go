@@ -3,6 +3,7 @@ package rest
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -283,8 +284,12 @@ func (a *API) scaleGroup(c *gin.Context) {
 		return
 	}
 	server.ETag(c, done.After.ModRev)
-	c.JSON(http.StatusOK, gin.H{
+	out := gin.H{
 		"status": "scaling", "targetInstances": *b.TargetInstances, "revision": done.After.Revision,
 		"minInstances": done.After.Spec.Scaling.Min, "maxInstances": done.After.Spec.Scaling.Max,
-	})
+	}
+	if before, after := done.Before.Spec.Scaling.Max, done.After.Spec.Scaling.Max; before != after {
+		out["message"] = fmt.Sprintf("maxInstances was raised from %d to %d", before, after)
+	}
+	c.JSON(http.StatusOK, out)
 }
