@@ -57,7 +57,7 @@ func (a *API) putConfiguration(c *gin.Context) {
 		return
 	}
 	write := operate.GroupWrite{
-		Name: fleet.GroupName(c.Param("name")), Mode: operate.Put, IfMatch: match, DryRun: dryRun(c), Make: b.spec, Written: fieldName,
+		Name: fleet.GroupName(c.Param("name")), Mode: operate.Put, IfMatch: match, DryRun: dryRun(c), Make: b.spec, Written: b.written,
 	}
 	out, err := a.cfg.Operations.WriteGroup(c.Request.Context(), a.cfg.By(c), write)
 	switch {

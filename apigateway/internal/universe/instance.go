@@ -54,7 +54,7 @@ func instanceOf(s *view.Snapshot, i *fleet.Instance) Instance {
 		HostAddress: hostOf(s, i, plan), State: stateOf(i.State()),
 		LastHeartbeat:  lastSign(i).UnixMilli(),
 		AllocatedRAMMB: plan.Resources.MemoryMiB, AllocatedCPU: plan.Resources.CPU, Runtime: plan.Runtime,
-		Name: i.Intent.Name, Reason: reason, Message: message,
+		Name: i.Intent.Name, Reason: reason, Message: spelling.Replace(message),
 	}
 	if p := i.Shown(); p != nil {
 		out.WrapperNodeID, out.AllocatedPort = p.Node, p.Port

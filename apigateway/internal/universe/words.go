@@ -1,6 +1,7 @@
 package universe
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -35,6 +36,17 @@ func inOurWords(err error) error {
 	return &errs.Error{
 		Kind: errs.KindOf(err), Field: fieldName(field), Message: spelling.Replace(errs.MessageOf(err)), Err: err,
 	}
+}
+
+// written is the path under which a client wrote a native field: a fixed port is its
+// range's end too.
+func (b configurationBody) written(native string) string {
+	for i, p := range b.AdditionalPorts {
+		if end := fmt.Sprintf("additionalPorts[%d].end", i); native == end && p.End == 0 {
+			return strings.TrimSuffix(end, "end") + "port"
+		}
+	}
+	return fieldName(native)
 }
 
 // fieldName renames a native field's path.
