@@ -264,8 +264,8 @@ func (c *Controller) refuse(class *class, w *waiter, u *place.Unfit, now time.Ti
 	}
 	class.verdict, class.room = u, c.state.room
 	class.park(w)
-	c.tell(class, class.paced(c.note(w, now)))
-	c.tell(class, class.tellAll(u, now))
+	c.tellLater(class, c.note(w, now))
+	c.tell(class, class.tellAll(u, c.state.pause(), now))
 }
 
 // later is the later of two times.

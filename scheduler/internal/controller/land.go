@@ -115,7 +115,7 @@ func (c *Controller) noted(n *note, done bool, rev int64, now time.Time) {
 			return
 		}
 		if c.note(w, now); !w.due { // its counts changed meanwhile
-			c.tell(class, class.paced(now))
+			c.tellLater(class, now)
 		}
 	case done && c.state.idle(w):
 		c.state.ready.add(w)

@@ -11,7 +11,7 @@ import (
 const (
 	// noteEvery is the shortest time between two notes about one instance that differ only in counts.
 	noteEvery = time.Second
-	// notesPerSecond bounds what such notes cost when many instances wait for the same.
+	// notesPerSecond bounds what such notes cost when many instances wait.
 	notesPerSecond = 500
 	// noteShare is the share of a transaction, one in so many, that notes get when
 	// there are more placements than fit.
@@ -42,15 +42,15 @@ func (c *Controller) refresh(now time.Time) {
 	}
 }
 
-// pause is the least time between two times that all of a class are told: the more
-// wait, the longer.
-func (c *class) pause() time.Duration {
-	return max(noteEvery, time.Duration(len(c.parked)/notesPerSecond)*time.Second)
+// pause is the least time between two notes about one instance that differ only in
+// counts: the more wait, whatever for, the longer.
+func (s *state) pause() time.Duration {
+	return max(noteEvery, time.Duration(len(s.waiters)/notesPerSecond)*time.Second)
 }
 
 // tellAll is when all that share a new verdict are to be told: soon when the reason is
 // another one, and now and then when it is only its counts.
-func (c *class) tellAll(u *place.Unfit, now time.Time) (due time.Time) {
+func (c *class) tellAll(u *place.Unfit, pause time.Duration, now time.Time) (due time.Time) {
 	said := c.said
 	switch {
 	case said == nil: // each of them is told on its own
@@ -61,15 +61,7 @@ func (c *class) tellAll(u *place.Unfit, now time.Time) (due time.Time) {
 	case said.Reason != u.Reason:
 		return c.told.Add(noteEvery)
 	}
-	return c.paced(now)
-}
-
-// paced is a time at which all of a class may be told of other counts; zero is never.
-func (c *class) paced(due time.Time) time.Time {
-	if due.IsZero() {
-		return due
-	}
-	return later(due, c.told.Add(c.pause()))
+	return later(now, c.told.Add(pause))
 }
 
 // noteAll tells all instances of a class the verdict they share.
@@ -79,7 +71,7 @@ func (c *Controller) noteAll(class *class, now time.Time) {
 	for _, w := range class.parked {
 		due = sooner(due, c.note(w, now))
 	}
-	c.tell(class, class.paced(due))
+	c.tellLater(class, due)
 }
 
 // note has written why an instance waits, unless that is what its note says already. It
@@ -109,15 +101,23 @@ func (c *Controller) nextNote(now time.Time, covered func(store.Fence) bool) *no
 			return n
 		}
 		if w.class != nil {
-			c.tell(w.class, w.class.paced(due))
+			c.tellLater(w.class, due)
 		}
 	}
 	return nil
 }
 
+// tellLater has a class told of other counts at a time, and not too soon after the last
+// time; zero is never.
+func (c *Controller) tellLater(class *class, due time.Time) {
+	if !due.IsZero() {
+		c.tell(class, later(due, class.told.Add(c.state.pause())))
+	}
+}
+
 // tell has a class told again at a time; zero is never.
 func (c *Controller) tell(class *class, due time.Time) {
-	if class != nil && !due.IsZero() {
+	if !due.IsZero() {
 		class.refresh = sooner(class.refresh, due)
 		c.state.refresh = sooner(c.state.refresh, due)
 	}
@@ -153,7 +153,7 @@ func (c *Controller) compose(w *waiter, now time.Time) (n *note, due time.Time) 
 	if have.Generation != in.Generation || have.Reason != u.Reason {
 		return n, time.Time{}
 	}
-	if due := have.At.Add(noteEvery); have.Message != u.Message && due.After(now) {
+	if due := have.At.Add(c.state.pause()); have.Message != u.Message && due.After(now) {
 		return nil, due
 	} else if have.Message == u.Message {
 		return nil, time.Time{}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -88,10 +89,17 @@ func TestPlacementsLeaveRoomForNotes(t *testing.T) {
 	l.ctl.land(f, time.Now())
 }
 
-func TestManyThatWaitForTheSameAreToldSoonOfAnotherReasonAndSeldomOfCounts(t *testing.T) {
+func TestManyThatWaitAreToldSoonOfAnotherReasonAndSeldomOfCounts(t *testing.T) {
+	t.Run("all for the same", func(t *testing.T) { tellMany(t, 1) })
+	t.Run("for many things", func(t *testing.T) { tellMany(t, 50) })
+}
+
+func tellMany(t *testing.T, groups int) {
 	l := newLagging(t)
 	const many = 2000
-	l.want("lobby", many, func(s *fleet.GroupSpec) { s.Resources.MemoryMiB = 1000 })
+	for n := range groups {
+		l.want(fleet.GroupName(fmt.Sprint("g", n)), many/groups, func(s *fleet.GroupSpec) { s.Resources.MemoryMiB = 1000 + n })
+	}
 	l.showAll()
 	now := time.Now()
 	if n := l.at(now); n != many {
