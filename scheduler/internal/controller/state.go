@@ -84,6 +84,7 @@ func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 	s.model.Lean(s.favours)
 	for _, l := range s.lanes {
 		l.restart(rewound)
+		s.forget(l)
 	}
 	s.setBudgets()
 	for id := range snap.Nodes.All() {
