@@ -278,3 +278,25 @@ func (p *pair) saysWhy(i cluster.Instance, filter, says string) {
 	}
 	p.t.Errorf("%s is not explained by %s: %+v", i.ID, filter, e.Pending.Lost)
 }
+
+func TestAGroupThatAsksForLessRunsWhatWaitedForMore(t *testing.T) {
+	p := newPair(t)
+	createGroup(t, p.admin, catGroup("greedy", fields{"memoryMb": 5000, "minInstances": 1, "nodeAffinity": []string{"rack=r9"}}))
+	waiting := p.waits("greedy")
+	p.saysWhy(waiting, "labels", "set the label rack=r9")
+	p.admin.Do("PATCH", "/api/v1/groups/greedy", fields{"nodeAffinity": nil}).OK(200)
+	await.That(t, "the other reason", func() string {
+		i := p.admin.Instance(waiting.UID)
+		return await.Unless(strings.Contains(i.Message, "node-1 has 1000 MiB in all, 5000 are asked for: lower memoryMb"), "%+v", i)
+	})
+	p.admin.Do("PATCH", "/api/v1/groups/greedy", fields{"memoryMb": 50}).OK(200)
+	if ran := p.admin.AwaitState(waiting.UID, "RUNNING"); ran.ID != waiting.ID {
+		t.Errorf("%+v waited, %+v runs", waiting, ran)
+	}
+	// Those that run are left alone.
+	p.admin.Do("PATCH", "/api/v1/groups/greedy", fields{"memoryMb": 60, "minInstances": 2}).OK(200)
+	p.admin.AwaitRunning("greedy", 2)
+	if ran := p.admin.Instance(waiting.UID); ran.State != "RUNNING" || ran.Generation != 3 {
+		t.Errorf("touched: %+v", ran)
+	}
+}

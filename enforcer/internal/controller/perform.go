@@ -71,6 +71,8 @@ func birth(s *spawn.Spawner, t *task, a plan.Action) (spawn.Birth, error) {
 	switch {
 	case a.Kind == plan.Again && (a.Instance.Lost() || a.Instance.Stranded()):
 		return s.Elsewhere(t.group(), a.Instance, cause), nil
+	case a.Kind == plan.Again && a.Instance.NeedsPlacement():
+		return s.Renewed(t.group(), a.Instance, cause)
 	case a.Kind == plan.Again:
 		return s.Again(t.group(), a.Instance, cause)
 	case a.Replaces != nil:

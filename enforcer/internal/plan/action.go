@@ -9,7 +9,7 @@ type Kind string
 const (
 	// Create makes a new instance of Origin; Replaces may name the crashed one it is made for.
 	Create Kind = "create"
-	// Again makes the next generation of Instance, which has ended or is lost.
+	// Again makes the next generation of Instance, which has ended, is lost, or waits for a node.
 	Again Kind = "again"
 	// Stop makes Instance's intent say stopped and, when it is placed, orders it in the same step.
 	Stop Kind = "stop"

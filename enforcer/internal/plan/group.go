@@ -23,6 +23,7 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 		p.relocate()
 		p.trim()
 		p.restart()
+		p.renew()
 		p.heal()
 		p.calm()
 	}

@@ -23,6 +23,19 @@ func TestGroup(t *testing.T) {
 			s.group.Spec.Scaling.Min = 1
 			s.add(online)
 		}, 0, nil},
+		{"who waits is made anew when the group asks something else of nodes", func(s *sim) {
+			s.group.Spec.Scaling.Min, s.group.Revision, s.group.Spec.Resources.MemoryMiB = 2, 2, 5
+			s.add()
+			s.add(online)
+		}, 0, []string{"again i00001: BelowMinimum"}},
+		{"who waits stays as it is when the group changes otherwise", func(s *sim) {
+			s.group.Spec.Scaling.Min, s.group.Revision, s.group.Spec.Command = 1, 2, "other"
+			s.add()
+		}, 0, nil},
+		{"who was made from the group as it is waits on", func(s *sim) {
+			s.group.Spec.Scaling.Min, s.group.Spec.Resources.MemoryMiB = 1, 5
+			s.add()
+		}, 0, nil},
 		{"a deficit is filled", func(s *sim) {
 			s.group.Spec.Scaling.Min = 2
 		}, 0, []string{"create minimum: BelowMinimum", "create minimum: BelowMinimum"}},

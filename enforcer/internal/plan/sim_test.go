@@ -170,6 +170,7 @@ func (s *sim) apply(actions []Action, now time.Time) {
 				}
 				i.Intent.Generation++
 				i.Intent.GenerationAt = now
+				i.Intent.GroupRevision = s.group.Revision
 				i.Intent.Desired, i.Intent.Stop, i.Intent.RestartPending = fleet.DesiredRunning, nil, false
 			})
 		case Stop:

@@ -100,6 +100,15 @@ func (s *Spawner) Again(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, erro
 	return s.again(g, i, c, 0), nil
 }
 
+// Renewed is the next generation of an instance that waits for a node, made from the
+// group as it is now. Conflict when it holds a node, or has ended.
+func (s *Spawner) Renewed(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, error) {
+	if !i.NeedsPlacement() || i.HoldsNode() {
+		return Birth{}, errs.New(errs.Conflict, "instance %s is %s and waits for no node", i.Intent.Name, i.State())
+	}
+	return s.again(g, i, c, 0), nil
+}
+
 // Elsewhere is the next generation of an instance on a lost node, for the owner of
 // its group who knows that the old copy cannot run any more. It happens only while
 // the node has no session and the instance's status is as it was.

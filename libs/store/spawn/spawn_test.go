@@ -315,6 +315,34 @@ func TestAgain(t *testing.T) {
 	}
 }
 
+func TestWhoWaitsForANodeIsMadeAnewFromTheGroupAsItIs(t *testing.T) {
+	c := newCluster(t)
+	g, snap := c.group(plain)
+	snap, ids := c.fresh(g, snap, 1)
+	first := c.get(snap, ids[0])
+	next := *g
+	next.Revision, next.Spec.Resources.MemoryMiB = 2, 5
+	snap = c.write(store.Replace(store.GroupKey("g"), next, g.ModRev))
+	changed, _ := snap.Groups.Get("g")
+	s := New(snap, noon.Add(time.Hour), random(2))
+	b, err := s.Renewed(changed, first, byMinimum)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap = c.commit(s.Txns([]Birth{b}, nil, nil, c.client.MaxOps())...)
+	second := c.get(snap, ids[0])
+	if in := second.Intent; in.Generation != 2 || in.GroupRevision != 2 || in.Name != "g-1" || in.Plan == first.Intent.Plan || !second.NeedsPlacement() {
+		t.Errorf("second generation = %+v", in)
+	}
+	if p, ok := snap.Plans.Get(second.Intent.Plan); !ok || p.Plan.Resources.MemoryMiB != 5 {
+		t.Errorf("its plan is %+v", p)
+	}
+	ended := c.end(second, fleet.Crashed)
+	if _, err := New(ended, noon, random(1)).Renewed(changed, c.get(ended, ids[0]), byMinimum); !errs.Is(err, errs.Conflict) {
+		t.Errorf("of one that has ended: %v, want a conflict", err)
+	}
+}
+
 func TestAgainDoesNotTakeANameGivenInTheSameBreath(t *testing.T) {
 	c := newCluster(t)
 	g, snap := c.group(plain)

@@ -1,0 +1,44 @@
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// renew makes the next generation of those that wait for a node and were made from
+// a revision of the group that asked something else of nodes: what would make one fit
+// is said of it, and whoever does that expects it to count. Other changes of the group
+// touch nobody who was made before them.
+func (p *pass) renew() {
+	same := map[string]bool{} // by digest of the plan
+	for _, i := range p.all {
+		if p.busy[i.Intent.ID] || i.Intent.GroupRevision >= p.group().Revision || !i.NeedsPlacement() || i.HoldsNode() {
+			continue
+		}
+		digest := i.Intent.Plan
+		if _, known := same[digest]; !known {
+			made := p.in.Plan(digest)
+			same[digest] = made == nil || asksTheSame(made, p.spec())
+		}
+		if !same[digest] {
+			p.act(Action{Kind: Again, Instance: i, Reason: i.Intent.Reason, Message: cmp.Or(i.Intent.Message, i.Intent.Reason.Text()), By: i.Intent.By})
+		}
+	}
+}
+
+// asksTheSame reports whether a plan asks of nodes what a spec does.
+func asksTheSame(made *fleet.Plan, s *fleet.GroupSpec) bool {
+	return made.Runtime == s.Runtime && made.Resources == s.Resources && made.Ports == s.Ports &&
+		slices.Equal(made.AdditionalPorts, s.AdditionalPorts) && sameWhere(made.Where, s.Where)
+}
+
+func sameWhere(a, b fleet.Where) bool {
+	if !slices.Equal(a.Nodes, b.Nodes) || !slices.Equal(a.Affinity, b.Affinity) || !slices.Equal(a.AntiAffinity, b.AntiAffinity) ||
+		!slices.Equal(a.Prefer, b.Prefer) || !maps.Equal(a.Weights, b.Weights) {
+		return false
+	}
+	return a.Spread == b.Spread && a.MaxSkew == b.MaxSkew && a.MaxPerNode == b.MaxPerNode && a.Alone == b.Alone && a.Profile == b.Profile
+}
