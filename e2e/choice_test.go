@@ -13,7 +13,7 @@ import (
 )
 
 // newTrio is a cluster of three nodes alike: node-1 and node-2 in zone a, node-3 in b.
-func newTrio(t *testing.T) (cluster.Site, *cluster.Client) {
+func newTrio(t *testing.T) (cluster.Local, *cluster.Client) {
 	t.Helper()
 	c := cluster.Start(t, cluster.Options{MemoryMiB: 200, CPU: 400})
 	admin := cluster.Login(t, c)

@@ -16,7 +16,7 @@ import (
 type pair struct {
 	t     *testing.T
 	admin *cluster.Client
-	c     cluster.Site
+	c     cluster.Local
 	two   *cluster.Node
 }
 

@@ -39,8 +39,8 @@ type Cluster interface {
 	Stop()
 }
 
-// Site is a cluster on this machine, which further nodes can join.
-type Site interface {
+// Local is a cluster on this machine, which further nodes may join.
+type Local interface {
 	Cluster
 	// Etcd are etcd's addresses, with commas between them.
 	Etcd() string
@@ -52,12 +52,12 @@ type Site interface {
 const Patience = 60 * time.Second
 
 // Start runs a cluster until the test ends, with the runner ORRERY_E2E names.
-func Start(t testing.TB, o Options) Site {
+func Start(t testing.TB, o Options) Local {
 	t.Helper()
 	if o.DataDir == "" {
 		o.DataDir = t.TempDir()
 	}
-	var c Site
+	var c Local
 	switch runner := os.Getenv("ORRERY_E2E"); runner {
 	case "", "stack":
 		c = startStack(t, o)

@@ -31,7 +31,7 @@ type Node struct {
 
 // AddNode runs a node beside the cluster's own until the test ends, and waits until
 // it takes part. Its instances end with its agent.
-func AddNode(t testing.TB, c Site, admin *Client, o NodeOptions) *Node {
+func AddNode(t testing.TB, c Local, admin *Client, o NodeOptions) *Node {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), o.ID)
 	args := []string{

@@ -22,7 +22,7 @@ type processes struct {
 	once sync.Once
 }
 
-func startProcesses(t testing.TB, o Options) Site {
+func startProcesses(t testing.TB, o Options) Local {
 	t.Helper()
 	programs := site.Programs{}
 	for _, pkg := range site.Packages() {

@@ -21,7 +21,7 @@ type inProcess struct {
 	once   sync.Once
 }
 
-func startStack(t testing.TB, o Options) Site {
+func startStack(t testing.TB, o Options) Local {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	c := &inProcess{dir: o.DataDir, cancel: cancel, done: make(chan error, 1), t: t}
