@@ -20,7 +20,7 @@ func (p *pass) renew() {
 		}
 		digest := i.Intent.Plan
 		if _, known := same[digest]; !known {
-			made := p.in.Plan(digest)
+			made := p.in.plan(digest)
 			same[digest] = made == nil || asksTheSame(made, p.spec())
 		}
 		if !same[digest] {
