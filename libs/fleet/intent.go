@@ -122,7 +122,7 @@ type Placement struct {
 	// FromRevision is the revision of the state it was decided from; 0 when that is not known.
 	FromRevision int64 `json:"fromRevision,omitempty"`
 	// Score explains the choice: the winner's parts, rounded.
-	Score map[string]float64 `json:"score,omitempty"`
+	Score Scores `json:"score,omitempty"`
 }
 
 // Order is what a placed instance shall do now. Written by the enforcer; the

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,7 +45,7 @@ func (p Placement) AppendRecord(b []byte) ([]byte, bool) {
 	if p.FromRevision != 0 {
 		w.number(`,"fromRevision":`, p.FromRevision)
 	}
-	appendMap(&w, `,"score":`, p.Score, w.fraction)
+	w.scores(`,"score":`, p.Score)
 	w.raw("}")
 	if !w.plain {
 		return b, false
@@ -84,7 +83,9 @@ func (p *Placement) ParseRecord(b []byte) bool {
 	if r.found(`,"fromRevision":`) {
 		out.FromRevision = r.number("")
 	}
-	out.Score = parseMap(&r, `,"score":`, r.fraction)
+	if r.found(`,"score":`) {
+		out.Score = r.scores()
+	}
 	r.raw("}")
 	if !r.plain || r.rest != "" {
 		return false
@@ -142,11 +143,14 @@ func (w *recordWriter) number(name string, v int64) {
 	w.b = strconv.AppendInt(append(w.b, name...), v, 10)
 }
 
-func (w *recordWriter) fraction(v float64) {
-	if a := math.Abs(v); a != 0 && a < 1e-6 || a >= 1e21 || a != a {
-		w.plain = false
+func (w *recordWriter) scores(name string, s Scores) {
+	if s == "" {
+		return
 	}
-	w.b = strconv.AppendFloat(w.b, v, 'f', -1, 64)
+	r := recordReader{rest: string(s), plain: true}
+	r.scores()
+	w.plain = w.plain && r.plain && r.rest == ""
+	w.b = append(append(w.b, name...), s...)
 }
 
 func (w *recordWriter) time(name string, t time.Time) {
@@ -243,20 +247,39 @@ func (r *recordReader) number(name string) int64 {
 	return v
 }
 
-func (r *recordReader) fraction() float64 {
+// maxFraction is how long a number may be that is sure to fit.
+const maxFraction = 64
+
+// scores takes an object of numbers as it stands.
+func (r *recordReader) scores() Scores {
 	whole := r.rest
+	r.raw("{")
+	for !r.found("}") && r.plain {
+		r.text("")
+		r.raw(":")
+		r.fraction()
+		if !strings.HasPrefix(r.rest, "}") {
+			r.raw(",")
+			r.plain = r.plain && !strings.HasPrefix(r.rest, "}")
+		}
+	}
+	return Scores(whole[:len(whole)-len(r.rest)])
+}
+
+// fraction takes a number.
+func (r *recordReader) fraction() {
+	left := len(r.rest)
 	r.found("-")
 	r.digits()
 	if r.found(".") {
-		for r.found("0") {
+		for r.found("0") { // digits takes no needless zero in front
+			if r.rest == "" || r.rest[0] < '0' || r.rest[0] > '9' {
+				return
+			}
 		}
 		r.digits()
 	}
-	v, err := strconv.ParseFloat(whole[:len(whole)-len(r.rest)], 64)
-	if err != nil {
-		r.plain = false
-	}
-	return v
+	r.plain = r.plain && left-len(r.rest) <= maxFraction
 }
 
 func (r *recordReader) time(name string) (t time.Time) {

@@ -22,9 +22,21 @@ func anyPlacement(t *rapid.T) fleet.Placement {
 		Port:      rapid.IntRange(-1, 70_000).Draw(t, "port"), Epoch: rapid.Int64().Draw(t, "epoch"), Alone: rapid.Bool().Draw(t, "alone"), FromRevision: rapid.Int64Range(-1, 2).Draw(t, "from"),
 		Ports:    rapid.MapOf(rapid.StringMatching(`[a-z"é]{0,3}`), rapid.Int()).Draw(t, "ports"),
 		Values:   rapid.MapOf(rapid.StringMatching(`[A-Z]{1,3}`), rapid.String()).Draw(t, "values"),
-		Score:    rapid.MapOf(rapid.StringMatching(`[a-z]{1,5}`), rapid.Float64()).Draw(t, "score"),
+		Score:    anyScores(t),
 		PlacedAt: time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, "s"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).UTC(),
 	}
+}
+
+func anyScores(t *rapid.T) fleet.Scores {
+	parts := rapid.MapOf(rapid.StringMatching(`[a-z<]{0,5}`), rapid.OneOf(rapid.Float64(), rapid.Float64Range(0, 1))).Draw(t, "score")
+	if len(parts) == 0 {
+		return ""
+	}
+	b, err := json.Marshal(parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fleet.Scores(b)
 }
 
 func TestAPlacementIsWrittenAndReadAsEncodingJSONDoes(t *testing.T) {
@@ -66,7 +78,7 @@ func TestAnOrdinaryPlacementIsPlain(t *testing.T) {
 	p := fleet.Placement{
 		Instance: "abc123", Name: "lobby-1", Group: "lobby", Node: "node-1", Generation: 1, Plan: "f00d", Port: 30_000,
 		Resources: fleet.Resources{MemoryMiB: 512}, Ports: map[string]int{"query": 1, "rcon": 2}, Values: map[string]string{"MAP": "desert"},
-		Epoch: 7, PlacedAt: time.Now().UTC(), Score: map[string]float64{"memory": 0.25, "total": 1},
+		Epoch: 7, PlacedAt: time.Now().UTC(), Score: `{"memory":0.25,"own":0.05,"total":1}`,
 	}
 	b, ok := p.AppendRecord(nil)
 	if !ok {
@@ -85,6 +97,7 @@ func TestAnOrdinaryPlacementIsPlain(t *testing.T) {
 
 func FuzzWhatARecordReaderTakesIsWhatEncodingJSONReads(f *testing.F) {
 	f.Add([]byte(`{"instance":"abc123","name":"l-1","group":"l","node":"n","generation":1,"plan":"f","resources":{"memoryMiB":5},"port":1,"ports":{"a":2},"epoch":3,"placedAt":"2026-01-02T03:04:05.6Z","score":{"a":0.5}}`))
+	f.Add([]byte(`{"instance":"abc123","name":"l-1","group":"l","node":"n","generation":1,"plan":"f","resources":{},"port":1,"epoch":3,"placedAt":"2026-01-02T03:04:05.6Z","score":{"a":-0.0,"b":10}}`))
 	f.Add([]byte(`{"node":"n"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var p, wantP fleet.Placement
@@ -100,4 +113,22 @@ func FuzzWhatARecordReaderTakesIsWhatEncodingJSONReads(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestScoresAreReadWhenSomebodyAsks(t *testing.T) {
+	var p fleet.Placement
+	if err := json.Unmarshal([]byte(`{"score": { "total" : 1.5, "cpu": -0.25 } }`), &p); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]float64{"total": 1.5, "cpu": -0.25}; !cmp.Equal(p.Score.Parts(), want) {
+		t.Errorf("%v", p.Score.Parts())
+	}
+	if (fleet.Placement{}).Score.Parts() != nil {
+		t.Error("none are some")
+	}
+	for _, bad := range []string{`{"score":[]}`, `{"score":{"a":"b"}}`, `{"score":7}`} {
+		if err := json.Unmarshal([]byte(bad), &p); err == nil {
+			t.Errorf("%s was taken", bad)
+		}
+	}
 }

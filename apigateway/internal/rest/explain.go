@@ -136,7 +136,7 @@ func (a *API) explain(c *gin.Context) {
 func (a *API) addScheduler(ctx context.Context, out *explanation, i *fleet.Instance) {
 	if p := i.Placement; p != nil {
 		out.Placement = &placementWhy{
-			Node: p.Node, Port: p.Port, Ports: p.Ports, At: p.PlacedAt, Score: p.Score, FromRevision: p.FromRevision,
+			Node: p.Node, Port: p.Port, Ports: p.Ports, At: p.PlacedAt, Score: p.Score.Parts(), FromRevision: p.FromRevision,
 		}
 	}
 	waits := i.NeedsPlacement()

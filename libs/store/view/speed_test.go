@@ -73,7 +73,7 @@ func placements(instances, nodes, step int) (intents []store.KeyValue, steps [][
 		add(store.PlacementKey(node, id).String(), value(fleet.Placement{
 			Instance: id, Name: fmt.Sprintf("arena-%d", n+1), Group: "arena", Node: node, Generation: 1, Plan: fmt.Sprintf("%064x", 7),
 			Resources: fleet.Resources{MemoryMiB: 512, CPU: 50}, Port: 30_000 + n%16, Epoch: 77, PlacedAt: at, FromRevision: rev,
-			Score: map[string]float64{"memory": 0.123456, "cpu": 0.234567, "count": 0.345678, "spread": 0.1, "total": 0.804321},
+			Score: `{"count":0.345678,"cpu":0.234567,"memory":0.123456,"spread":0.1,"total":0.804321}`,
 		}))
 	}
 	return intents, steps

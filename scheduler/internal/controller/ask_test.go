@@ -129,7 +129,7 @@ func TestAPlacedInstanceIsExplainedByTheDecisionForIt(t *testing.T) {
 	if e.Unfit != nil || e.Nodes != 5 || len(e.Best) != 5 || e.Here == nil || e.Here.Rank != 1 || e.Here.Node != p.Node {
 		t.Fatalf("%+v", e)
 	}
-	if diff := cmp.Diff(p.Score, e.Here.Score); diff != "" {
+	if diff := cmp.Diff(p.Score.Parts(), e.Here.Score); diff != "" {
 		t.Errorf("the score is another than when it was placed, though nothing changed:\n%s", diff)
 	}
 	if e.Best[0].Node != p.Node || e.Best[1].Score["total"] > e.Best[0].Score["total"] {
@@ -187,7 +187,7 @@ func TestWhatIsSimulatedIsWhatIsPlacedAtThatRevision(t *testing.T) {
 					continue
 				}
 				p := i.Placement
-				real := client.Outcome{Name: p.Name, Group: p.Group, Effect: client.EffectPlaced, Node: p.Node, Port: p.Port, Ports: p.Ports, Score: p.Score}
+				real := client.Outcome{Name: p.Name, Group: p.Group, Effect: client.EffectPlaced, Node: p.Node, Port: p.Port, Ports: p.Ports, Score: p.Score.Parts()}
 				if diff := cmp.Diff(o, real); diff != "" {
 					t.Errorf("simulated and real differ:\n%s", diff)
 				}

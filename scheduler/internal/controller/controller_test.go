@@ -151,7 +151,7 @@ func TestWhatIsWantedIsPlaced(t *testing.T) {
 	w.node("n1", 1000)
 	id := w.want(w.group("lobby", nil), 1)[0]
 	i := w.await(id, "placed", placed)
-	if p := i.Placement; p.Node != "n1" || p.Port != 30000 || p.Epoch == 0 || p.Plan != i.Intent.Plan || p.Score["total"] == 0 {
+	if p := i.Placement; p.Node != "n1" || p.Port != 30000 || p.Epoch == 0 || p.Plan != i.Intent.Plan || p.Score.Parts()["total"] == 0 {
 		t.Errorf("placement %+v", p)
 	}
 }

@@ -41,7 +41,7 @@ func TestANodeThatKeepsFailingARevisionIsAvoided(t *testing.T) {
 				stop()
 				w.schedule("second")
 			}
-			if i := w.placeOne(g); i.Placement.Node != "sound" || i.Placement.Score["failures"] != 0 {
+			if i := w.placeOne(g); i.Placement.Node != "sound" || i.Placement.Score.Parts()["failures"] != 0 {
 				t.Errorf("placed by %+v", i.Placement)
 			}
 			other := w.group("other", nil)

@@ -3,6 +3,7 @@ package place
 import (
 	"math"
 	"math/bits"
+	"strconv"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 )
@@ -62,16 +63,42 @@ func (s Score) Total() float64 { return float64(s.total()) / unit }
 
 // Parts are the parts that count by name, and "total", rounded to a thousandth.
 func (s Score) Parts() map[string]float64 {
-	round := func(v int64) float64 { return math.Round(float64(v)/(unit/1000)) / 1000 }
 	parts := make(map[string]float64, 1+bits.OnesCount16(s.counted))
 	for i, name := range partNames {
 		if s.counted&(1<<i) != 0 {
-			parts[name] = round(int64(s.parts[i]))
+			parts[name] = rounded(int64(s.parts[i]))
 		}
 	}
-	parts["total"] = round(s.total())
+	parts["total"] = rounded(s.total())
 	return parts
 }
+
+// Text are the same parts as a placement keeps them, in order of name.
+func (s Score) Text() fleet.Scores {
+	b := append(make([]byte, 0, 160), '{')
+	add := func(name string, v int64) {
+		b = append(append(append(b, '"'), name...), '"', ':')
+		b = append(strconv.AppendFloat(b, rounded(v), 'f', -1, 64), ',')
+	}
+	for _, i := range byName {
+		switch {
+		case i == partCount:
+			add("total", s.total())
+		case s.counted&(1<<i) != 0:
+			add(partNames[i], int64(s.parts[i]))
+		}
+	}
+	b[len(b)-1] = '}'
+	return fleet.Scores(b)
+}
+
+// byName are the parts in order of their names; partCount is the total.
+var byName = [...]int{
+	partCPU, partFailures, partInstances, partMemory, partOwn, partPacked, partPorts, partPreferred, partShare, partSpread, partCount, partWarm,
+}
+
+// rounded is a score in units, to a thousandth.
+func rounded(v int64) float64 { return math.Round(float64(v)/(unit/1000))/1000 + 0 }
 
 // weights are what each part counts of a unit; together a unit, or nothing.
 type weights [weighted]float64
