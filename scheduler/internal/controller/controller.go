@@ -96,7 +96,7 @@ func (c *Controller) pass(ctx context.Context, now time.Time) time.Duration {
 		if own != c.own {
 			c.own = own
 			c.state.takeUp(own)
-			c.state.lean(own)
+			c.state.lean(own, leanLittle)
 		}
 		if wait := c.pausedUntil.Sub(now); wait > 0 {
 			return wait
@@ -138,6 +138,7 @@ func (c *Controller) catchUp(now time.Time) {
 func (c *Controller) look(now time.Time) {
 	c.state.releaseBlocked(now)
 	c.readmit(now)
+	c.mingle(now)
 	c.resume(now)
 	if now.Sub(c.resynced) >= resync {
 		c.resynced = now
@@ -159,6 +160,9 @@ func (c *Controller) next(now time.Time) time.Duration {
 	at(c.state.refresh)
 	at(c.resumes())
 	at(c.resynced.Add(resync))
+	if c.state.leaning.by == leanMuch {
+		at(c.apartUntil)
+	}
 	if len(c.state.balanced) > 0 {
 		at(c.balancer.due)
 	}

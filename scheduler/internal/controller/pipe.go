@@ -51,6 +51,8 @@ type pipe struct {
 	// line counts how often etcd went back in time.
 	line   int
 	losers []loser
+	// apartUntil is how long the scheduler keeps to its own nodes, see keepApart.
+	apartUntil time.Time
 	// pausedUntil is set while etcd does not answer.
 	pausedUntil time.Time
 }

@@ -27,9 +27,8 @@ type state struct {
 	assumed map[fleet.InstanceID]*entry
 	lanes   map[fleet.NodeID]*lane
 	// kept is room that is being made for instances that wait. The model is charged with it.
-	kept map[fleet.InstanceID]place.Hold
-	// favours is which nodes the model leans to; nil is none.
-	favours func(fleet.NodeID) bool
+	kept    map[fleet.InstanceID]place.Hold
+	leaning leaning
 	// balanced are the groups that allow moves.
 	balanced map[fleet.GroupName]struct{}
 	// queued is how many of the assumed were not sent yet.
@@ -80,8 +79,8 @@ func (s *state) catchUp(in *inbox, now time.Time) (rewound bool) {
 func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 	before := *s
 	*s = *newState()
-	s.snap, s.lanes, s.room, s.favours = snap, before.lanes, before.room+1, before.favours
-	s.model.Lean(s.favours)
+	s.snap, s.lanes, s.room, s.leaning = snap, before.lanes, before.room+1, before.leaning
+	s.model.Lean(s.leaning.to, s.leaning.by)
 	for _, l := range s.lanes {
 		l.restart(rewound)
 		s.forget(l)

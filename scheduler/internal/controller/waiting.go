@@ -102,20 +102,6 @@ func (s *state) takeUp(own *store.Ownership) {
 	}
 }
 
-// lean has nodes preferred whose names hash to a shard that is owned, as long as other
-// schedulers own others: their nodes are best for all of them at the same moment, and
-// who decides for a node second decides in vain.
-func (s *state) lean(own *store.Ownership) {
-	s.favours = nil
-	if own.Count() < fleet.ShardCount {
-		s.favours = func(n fleet.NodeID) bool {
-			_, ours := own.Fence(fleet.GroupName(n))
-			return ours
-		}
-	}
-	s.model.Lean(s.favours)
-}
-
 // reopen has one instance of each class looked at again, when there may be room.
 func (s *state) reopen() {
 	if s.reopened == s.room {

@@ -68,8 +68,8 @@ func TestARankingKeptSaysWhatAFreshOneSays(t *testing.T) {
 				now = now.Add(2 * time.Minute)
 				both(func(m *place.Model) { m.Expire(now) })
 			case 5:
-				own := maybe(t, "own", anyNode)
-				both(func(m *place.Model) { m.Lean(func(n fleet.NodeID) bool { return n >= own }) })
+				own, by := maybe(t, "own", anyNode), rapid.SampledFrom([]float64{0.125, 1}).Draw(t, "by")
+				both(func(m *place.Model) { m.Lean(func(n fleet.NodeID) bool { return n >= own }, by) })
 			default:
 				r := drawAsked(t, n, plans)
 				r.Avoid = maybe(t, "avoid", anyNode)

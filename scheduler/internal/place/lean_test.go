@@ -2,6 +2,7 @@ package place_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
@@ -15,21 +16,23 @@ func TestAModelLeansToItsOwnNodes(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		leans fleet.NodeID
+		by    float64
 		nodes []place.Node
 		ask   func(*place.Request)
 		want  fleet.NodeID
 	}{
-		{"of equal ones the own is chosen", "a", []place.Node{node("a"), node("b")}, nil, "a"},
-		{"whichever that is", "b", []place.Node{node("a"), node("b")}, nil, "b"},
-		{"a little worse it still is", "b", []place.Node{node("a"), node("b", loaded(0.1))}, nil, "b"},
-		{"much worse it is not", "b", []place.Node{node("a"), node("b", loaded(1))}, nil, "a"},
-		{"what a group prefers comes first", "a", []place.Node{node("a", inZone("east")), node("b", inZone("west"))}, preferring, "b"},
-		{"a node that is cordoned is not chosen", "a", []place.Node{node("a", func(n *place.Node) { n.Cordoned = true }), node("b")}, nil, "b"},
+		{"of equal ones the own is chosen", "a", 0.125, []place.Node{node("a"), node("b")}, nil, "a"},
+		{"whichever that is", "b", 0.125, []place.Node{node("a"), node("b")}, nil, "b"},
+		{"a little worse it still is", "b", 0.125, []place.Node{node("a"), node("b", loaded(0.1))}, nil, "b"},
+		{"much worse it is not", "b", 0.125, []place.Node{node("a"), node("b", loaded(1))}, nil, "a"},
+		{"unless it leans to it wholly", "b", 1, []place.Node{node("a"), node("b", loaded(1))}, nil, "b"},
+		{"what a group prefers comes first", "a", 1, []place.Node{node("a", inZone("east")), node("b", inZone("west"))}, preferring, "b"},
+		{"a node that is cordoned is not chosen", "a", 1, []place.Node{node("a", func(n *place.Node) { n.Cordoned = true }), node("b")}, nil, "b"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := place.NewModel()
 			m.SetNode(c.nodes[0], nil)
-			m.Lean(func(n fleet.NodeID) bool { return n == c.leans })
+			m.Lean(func(n fleet.NodeID) bool { return n == c.leans }, c.by)
 			m.SetNode(c.nodes[1], nil) // also one that comes later
 			var asked []func(*place.Request)
 			if c.ask != nil {
@@ -44,12 +47,24 @@ func TestAModelLeansToItsOwnNodes(t *testing.T) {
 
 func TestAModelThatLeansNoMoreIsAsOneThatNeverDid(t *testing.T) {
 	m, never := model(node("a"), node("b")), model(node("a"), node("b"))
-	m.Lean(func(n fleet.NodeID) bool { return n == "a" })
+	m.Lean(func(n fleet.NodeID) bool { return n == "a" }, 0.125)
 	if c := chosen(t, m, request()); c.Score.Parts()["share"] == 0 {
 		t.Errorf("the score does not say why: %v", c.Score.Parts())
 	}
-	m.Lean(nil)
+	m.Lean(nil, 1)
 	if got, want := chosen(t, m, request()), chosen(t, never, request()); got.Node != want.Node || got.Score != want.Score {
 		t.Errorf("it chose %s, scored %v, the other %s", got.Node, got.Score.Parts(), want.Node)
+	}
+}
+
+func TestANodeThatKeepsFailingIsAvoidedHoweverMuchTheModelLeansToIt(t *testing.T) {
+	m := model(node("a"), node("b"))
+	m.Lean(func(n fleet.NodeID) bool { return n == "a" }, 1)
+	r := request()
+	for range 5 {
+		m.Failed("a", r.Group, r.Plan.GroupRevision, time.Unix(1_000_000, 0))
+	}
+	if got := chosen(t, m, r); got.Node != "b" {
+		t.Errorf("it chose %s, scored %v", got.Node, got.Score.Parts())
 	}
 }

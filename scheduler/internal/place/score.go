@@ -164,8 +164,8 @@ func (q *question) lasting(n *Node, s *Score) {
 	if len(q.prefer) > 0 {
 		s.set(partPreferred, preferred(n, q.prefer))
 	}
-	if n.favoured && len(q.prefer) == 0 { // a preference of 100 outweighs all
-		s.set(partShare, leaning)
+	if n.share > 0 && len(q.prefer) == 0 { // a preference of 100 outweighs all
+		s.set(partShare, n.share)
 	}
 	if n.fails(q.Group, q.revision) {
 		s.set(partFailures, failurePenalty)
