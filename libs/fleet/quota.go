@@ -103,6 +103,9 @@ type QuotaAlloc struct {
 	Quota string `json:"quota"`
 }
 
+// Blank is how a damaged record is read: as one that names no quota.
+func (q *QuotaAlloc) Blank() { *q = QuotaAlloc{} }
+
 // ReservedAlloc names the QuotaAlloc that every placement touches which has to leave
 // room reserved for others: one for all reservations, however many there are. No
 // quota's name begins with a period.

@@ -117,6 +117,9 @@ func (a *Alloc) ParseRecord(b []byte) bool {
 	return true
 }
 
+// Blank is how a damaged alloc is read: as one that names no node.
+func (a *Alloc) Blank() { *a = Alloc{} }
+
 // recordWriter appends JSON as long as it is plain.
 type recordWriter struct {
 	b     []byte

@@ -18,6 +18,10 @@ type (
 	recordParser   interface{ ParseRecord([]byte) bool }
 )
 
+// mark is a record of which only the revision counts. What stands in it may be
+// anything: whoever compares it has to know its revision all the same.
+type mark interface{ Blank() }
+
 // recordSize is room for the JSON of most records.
 const recordSize = 512
 
@@ -56,7 +60,11 @@ func DecodeNew[T any](kv KeyValue) (*T, error) {
 		return v, nil
 	}
 	if err := json.Unmarshal(kv.Value, v); err != nil {
-		return v, errs.As(errs.Internal, "store.Decode", fmt.Errorf("%s at revision %d: %w", kv.Key, kv.ModRev, err))
+		m, ok := any(v).(mark)
+		if !ok {
+			return v, errs.As(errs.Internal, "store.Decode", fmt.Errorf("%s at revision %d: %w", kv.Key, kv.ModRev, err))
+		}
+		m.Blank()
 	}
 	if r, ok := any(v).(revisioned); ok {
 		r.SetRev(kv.CreateRev, kv.ModRev)

@@ -255,3 +255,28 @@ func TestAnUnreadableRecordDoesNotStopTheRest(t *testing.T) {
 		t.Error("the good record is missing")
 	}
 }
+
+func TestADamagedMarkKeepsItsRevisionSoThatItCanBeReplaced(t *testing.T) {
+	etcd := storetest.Start(t)
+	c := etcd.Client(t)
+	v, _ := start(t, c)
+	var last int64
+	for _, key := range []string{store.AllocKey("n1").String(), store.QuotaAllocKey("acme").String()} {
+		put, err := etcd.Raw().Put(t.Context(), key, `{`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = put.Header.Revision
+	}
+	s, err := v.WaitRev(bounded(t), last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alloc, known := s.Allocs.Get("n1")
+	quota, also := s.QuotaAllocs.Get("acme")
+	if !known || !also {
+		t.Fatalf("alloc known: %v, quota's known: %v", known, also)
+	}
+	commit(t, c, store.Replace(store.AllocKey("n1"), fleet.Alloc{Node: "n1"}, alloc.ModRev),
+		store.Replace(store.QuotaAllocKey("acme"), fleet.QuotaAlloc{Quota: "acme"}, quota.ModRev))
+}
