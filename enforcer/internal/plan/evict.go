@@ -153,7 +153,7 @@ func (p *pass) settle() {
 }
 
 // madeRoom reports whether a preemption is over. Its record stays while the room it
-// made is kept for whom it was made: a while, or until that one has a place.
+// made is kept for whom it was made: a while after its end, or until that one has a place.
 func (p *pass) madeRoom(i *fleet.Instance, e *fleet.Eviction, a *Action) bool {
 	switch {
 	case !p.in.waits(e.For):
@@ -166,7 +166,11 @@ func (p *pass) madeRoom(i *fleet.Instance, e *fleet.Eviction, a *Action) bool {
 		return false
 	}
 	a.Message = string(e.For) + " did not take the room in time"
-	return p.due(e.At, p.in.Limits.RoomFor)
+	since := e.At
+	if end := i.FinishedAt(); !end.After(p.now) { // by its node's clock, which may be ahead
+		since = latest(since, end)
+	}
+	return p.due(since, p.in.Limits.RoomFor)
 }
 
 // moved reports whether a move is over. When nobody came to serve in its place, the

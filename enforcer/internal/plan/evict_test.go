@@ -57,13 +57,26 @@ func TestEvictions(t *testing.T) {
 			i := s.add(manual, in(alive, fleet.Stopped, fleet.ReasonPreempted, at(0)), wantsStop(false))
 			i.Intent.Stop.Reason, i.Intent.ReplacedBy = fleet.ReasonPreempted, "other"
 			preempted(s, i)
-		}, 59 * time.Second, nil},
+		}, time.Minute, nil},
 		{"for a minute", func(s *sim) {
 			i := s.add(manual, in(alive, fleet.Stopped, fleet.ReasonPreempted, at(0)), wantsStop(false))
 			i.Intent.Stop.Reason, i.Intent.ReplacedBy = fleet.ReasonPreempted, "other"
 			preempted(s, i)
 			s.evictions[i.Intent.ID].At = at(-time.Minute)
-		}, keep, []string{"settle i00001: Preempted"}},
+			i.Status.FinishedAt = at(-time.Minute)
+		}, keep - time.Minute, []string{"settle i00001: Preempted"}},
+		{"which begins when what made room is gone, however long its stop took", func(s *sim) {
+			i := s.add(manual, in(alive, fleet.Stopped, fleet.ReasonPreempted, at(-time.Second)), wantsStop(false))
+			i.Intent.Stop.Reason, i.Intent.ReplacedBy = fleet.ReasonPreempted, "other"
+			preempted(s, i)
+			s.evictions[i.Intent.ID].At = at(-3 * time.Minute)
+		}, 59 * time.Second, nil},
+		{"an end that a node's clock sets ahead prolongs nothing", func(s *sim) {
+			i := s.add(manual, in(alive, fleet.Stopped, fleet.ReasonPreempted, at(time.Hour)), wantsStop(false))
+			i.Intent.Stop.Reason, i.Intent.ReplacedBy = fleet.ReasonPreempted, "other"
+			preempted(s, i)
+			s.evictions[i.Intent.ID].At = at(-time.Minute)
+		}, keep + time.Hour, []string{"settle i00001: Preempted"}},
 		{"for what is moved another is started first", func(s *sim) {
 			s.group.Spec.Rebalance, s.group.Spec.Scaling.Min, s.group.Spec.Scaling.Max = true, 1, 1
 			rebalanced(s, s.add(online))
