@@ -121,6 +121,7 @@ func (a *account) spent(want fleet.Budget) string {
 		title = "the quota of " + title
 	}
 	var texts []string
+	remedy := "raise it, or wait until enough has ended"
 	for _, p := range parts {
 		held, limit, more := p.of(a.held), p.of(a.limit), p.of(want)
 		if limit == 0 || held+more <= limit {
@@ -130,9 +131,12 @@ func (a *account) spent(want fleet.Budget) string {
 		if held < limit {
 			text += fmt.Sprintf(", %s more are asked for", p.number(more))
 		}
+		if more > limit {
+			remedy = "no wait helps: raise it, or ask for less"
+		}
 		texts = append(texts, text)
 	}
-	return title + ": " + strings.Join(texts, "; ") + ": raise it, or wait until enough has ended"
+	return title + ": " + strings.Join(texts, "; ") + ": " + remedy
 }
 
 // named bounds how many of those something is reserved for are named.

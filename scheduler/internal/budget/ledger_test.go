@@ -43,6 +43,9 @@ func TestWhatMayBePlaced(t *testing.T) {
 			l.SetGroup("g", Terms{Quota: fleet.Budget{Instances: 1}})
 			l.Charge(node, "g", mem(1))
 		}, mem(1), nil, "the quota of group g: 1 of 1 instances are held: raise it, or wait until enough has ended", fleet.ReasonQuotaSpent},
+		{"what asks for more than all of it is not told to wait", func(l *Ledger) {
+			l.SetGroup("g", Terms{Quota: fleet.Budget{MemoryMiB: 1}})
+		}, mem(2), nil, "the quota of group g: 0 of 1 MiB are held, 2 more are asked for: no wait helps: raise it, or ask for less", fleet.ReasonQuotaSpent},
 		{"a tenant's quota counts all its groups and is touched", func(l *Ledger) {
 			l.SetQuota(alice(fleet.Budget{Instances: 3}, fleet.Budget{}))
 			l.SetGroup("g", ofAlice)
