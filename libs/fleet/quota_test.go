@@ -76,3 +76,11 @@ func TestWhatIsTakenFromABudgetCanBeGivenBack(t *testing.T) {
 		}
 	})
 }
+
+func TestAQuotaThatCannotBeIsNotSaidToBeExceededToo(t *testing.T) {
+	s := DefaultSpec()
+	s.Quota.MemoryMiB = -1
+	if got := s.Validate(); len(got) != 1 || errs.FieldOf(got[0]) != "quota.memoryMb" {
+		t.Errorf("%v, want the quota alone to be named", got)
+	}
+}
