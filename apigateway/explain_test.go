@@ -86,6 +86,27 @@ func TestAWaitingInstanceIsExplainedByItsScheduler(t *testing.T) {
 	s.do("GET", "/api/v1/instances/lobby-1/explain", nil).want(200).is("pending.reason", "Unscheduled").naming("turn has not come").naming(`"n1"`)
 }
 
+func TestWhoWaitsForOthersToMakeRoomIsToldSo(t *testing.T) {
+	s := newSite(t)
+	s.group("low", nil)
+	s.group("vip", nil)
+	victim, id := s.start("low"), s.start("vip")
+	s.note(id)
+	s.commit(store.Create(store.EvictionKey(victim), fleet.Eviction{
+		Instance: victim, Generation: 1, Node: "n1", Reason: fleet.ReasonPreempted, For: id, At: time.Now(),
+	}))
+	r := s.do("GET", "/api/v1/instances/vip-1/explain", nil).want(200)
+	chain, _ := r.field("chain").([]any)
+	if len(chain) != 3 {
+		t.Fatalf("chain %v", chain)
+	}
+	room := chain[2].(map[string]any)
+	if room["step"] != "room" || room["reason"] != "Preempted" || room["instance"] != string(victim) || room["node"] != "n1" ||
+		room["message"] != "low-1 makes room for it on n1: it gets the room once that has stopped" {
+		t.Errorf("step %v", room)
+	}
+}
+
 func TestWithoutItsSchedulerWhatIsStoredIsShownAndSaidToBeSo(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", nil)

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 // chainOf tells from an instance's records how it came to its state. Each link
 // carries the revision of its record, and after the first they stand in the order of
 // these: what was wanted comes first, also when its record was changed since.
-func chainOf(i *fleet.Instance) []link {
+func chainOf(s *view.Snapshot, i *fleet.Instance) []link {
 	in := &i.Intent
 	chain := []link{{
 		Step: stepWanted, Reason: in.Reason, Message: said(in.Message, in.Reason), By: in.By, At: when(in.GenerationAt),
@@ -30,6 +31,7 @@ func chainOf(i *fleet.Instance) []link {
 	if p := i.Pending; p != nil && p.Generation == in.Generation {
 		chain = append(chain, link{Step: stepWaits, Reason: p.Reason, Message: said(p.Message, p.Reason), At: when(p.At), Revision: p.ModRev})
 	}
+	chain = append(chain, roomFor(s, in.ID)...)
 	if p := i.Placement; p != nil {
 		chain = append(chain, link{
 			Step: stepPlaced, Reason: fleet.ReasonPlaced, Message: fmt.Sprintf("node %s was chosen for generation %d", p.Node, p.Generation),
@@ -56,6 +58,24 @@ func chainOf(i *fleet.Instance) []link {
 	}
 	slices.SortStableFunc(chain[1:], func(a, b link) int { return cmp.Compare(a.Revision, b.Revision) })
 	return chain
+}
+
+// roomFor are those that are to make room for an instance.
+func roomFor(s *view.Snapshot, id fleet.InstanceID) (links []link) {
+	for _, e := range s.Evictions.All() {
+		if e.For != id {
+			continue
+		}
+		name := string(e.Instance)
+		if other, ok := s.Instances.Get(e.Instance); ok {
+			name = other.Intent.Name
+		}
+		links = append(links, link{
+			Step: stepRoom, Reason: e.Reason, Message: fmt.Sprintf("%s makes room for it on %s: it gets the room once that has stopped", name, e.Node),
+			At: when(e.At), Revision: e.ModRev, Node: e.Node, Instance: e.Instance,
+		})
+	}
+	return links
 }
 
 func said(message string, r fleet.Reason) string { return cmp.Or(message, r.Text()) }

@@ -44,7 +44,7 @@ type link struct {
 	GroupRevision int64        `json:"groupRevision,omitempty"`
 	Node          fleet.NodeID `json:"node,omitempty"`
 	Exit          *fleet.Exit  `json:"exit,omitempty"`
-	// Instance is the other instance of a replacement.
+	// Instance is the other instance of a replacement, or the one that makes room.
 	Instance fleet.InstanceID `json:"instance,omitempty"`
 }
 
@@ -56,6 +56,7 @@ const (
 	stepWanted   step = "wanted"   // the generation was asked for
 	stepReplaces step = "replaces" // it was made for another
 	stepWaits    step = "waits"    // it has no node
+	stepRoom     step = "room"     // another is to make room for it
 	stepPlaced   step = "placed"   // a node was chosen
 	stepStop     step = "stop"     // it was asked to stop
 	stepOrdered  step = "ordered"  // its node was told
@@ -123,7 +124,7 @@ func (a *API) explain(c *gin.Context) {
 	reason, message := i.Why()
 	out := explanation{
 		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, Generation: i.Intent.Generation,
-		State: stateOf(i.State()), Reason: string(reason), Message: message, Revision: s.Rev, Chain: chainOf(i),
+		State: stateOf(i.State()), Reason: string(reason), Message: message, Revision: s.Rev, Chain: chainOf(s, i),
 	}
 	if i.State() == fleet.Offline {
 		out.Reason = reasonNodeLost
