@@ -176,6 +176,18 @@ func TestAStopSaysWhoAndByWhichRule(t *testing.T) {
 	s.do("GET", "/api/v1/instances/nope-1/explain", nil).want(404)
 }
 
+func TestWhatAnySchedulerCanTellIsAskedOfOneThatAnswers(t *testing.T) {
+	s := newSite(t)
+	a := s.scheduler("lobby")
+	a.simulation = client.Simulation{Revision: 7}
+	for _, gone := range []string{"gone-1", "gone-2", "gone-3"} {
+		s.commit(store.Create(store.SessionKey("scheduler", gone), fleet.Session{Service: "scheduler", Replica: gone, URL: "http://127.0.0.1:1/" + gone}))
+	}
+	for range 8 {
+		s.do("POST", "/api/v1/simulate", `{"drain":{"node":"n1"}}`).want(200).is("scheduler", "s1")
+	}
+}
+
 func TestSimulationsPassThroughAndBadOnesDoNot(t *testing.T) {
 	s := newSite(t)
 	a := s.scheduler("lobby")

@@ -56,23 +56,28 @@ func (s *Schedulers) Explain(ctx context.Context, i *fleet.Instance) (e client.E
 }
 
 // Simulate asks the scheduler that decides about the group in question; about a
-// node, any. Errors as of Explain and client.Simulate.
+// node, one after the other until one answers. Errors as of Explain and client.Simulate.
 func (s *Schedulers) Simulate(ctx context.Context, q client.Question) (out client.Simulation, replica string, err error) {
-	var at *fleet.Session
-	if q.Place != nil {
-		at, err = s.owner(ctx, q.Place.Group)
-	} else {
-		at, err = s.any()
-	}
-	if err != nil {
-		return out, "", err
-	}
 	ctx, cancel := context.WithTimeout(ctx, simulateTimeout)
 	defer cancel()
-	out, err = through(s.breakers, at.URL, named(at), func() (client.Simulation, error) {
-		return s.dial(at.URL).Simulate(ctx, q, s.view.Snapshot().Rev)
-	})
-	return out, at.Replica, err
+	asked := s.all()
+	if q.Place != nil {
+		at, err := s.owner(ctx, q.Place.Group)
+		if err != nil {
+			return out, "", err
+		}
+		asked = []*fleet.Session{at}
+	}
+	err = errs.New(errs.Unavailable, "no scheduler runs that could be asked: retry when one does")
+	for _, at := range asked {
+		out, err = through(s.breakers, at.URL, named(at), func() (client.Simulation, error) {
+			return s.dial(at.URL).Simulate(ctx, q, s.view.Snapshot().Rev)
+		})
+		if !errs.Is(err, errs.Unavailable) || ctx.Err() != nil {
+			return out, at.Replica, err
+		}
+	}
+	return out, "", err
 }
 
 func named(s *fleet.Session) string { return "scheduler " + s.Replica }
@@ -99,16 +104,14 @@ func (s *Schedulers) owner(ctx context.Context, g fleet.GroupName) (*fleet.Sessi
 	return at, nil
 }
 
-// any is some replica that can be asked.
-func (s *Schedulers) any() (*fleet.Session, error) {
+// all are the replicas that can be asked, in an order of chance.
+func (s *Schedulers) all() []*fleet.Session {
 	var all []*fleet.Session
 	for _, at := range s.view.Snapshot().ServiceSessions(schedulerService) {
 		if at.URL != "" {
 			all = append(all, at)
 		}
 	}
-	if len(all) == 0 {
-		return nil, errs.New(errs.Unavailable, "no scheduler runs that could be asked: retry when one does")
-	}
-	return all[rand.IntN(len(all))], nil
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
 }
