@@ -133,7 +133,10 @@ func (s Software) validate() []error {
 func (s GroupSpec) validateAdditionalPorts() []error {
 	var p problems
 	p.check(len(s.AdditionalPorts) <= maxEntries, "additionalPorts", "must have at most %d entries", maxEntries)
-	seen := map[string]bool{}
+	seen, fixed := map[string]bool{}, map[int]string{}
+	if s.Ports.Len() == 1 {
+		fixed[s.Ports.Start] = "the instance itself"
+	}
 	for i, np := range s.AdditionalPorts {
 		field := fmt.Sprintf("additionalPorts[%d]", i)
 		p.check(envNamePattern.MatchString(np.Name), field, "name must be letters, digits, _ . and -, starting with a letter")
@@ -141,6 +144,11 @@ func (s GroupSpec) validateAdditionalPorts() []error {
 		seen[strings.ToUpper(np.Name)] = true
 		p.check(oneOf(np.Protocol, "tcp", "udp"), field, "protocol must be tcp or udp; %q is not", clip(np.Protocol))
 		p.addAll(np.Range.validate(field+".start", field+".end"))
+		if np.Range.Len() == 1 {
+			of, taken := fixed[np.Range.Start]
+			p.check(!taken, field+".start", "port %d is already that of %s: no node could ever give both", np.Range.Start, of)
+			fixed[np.Range.Start] = clip(np.Name)
+		}
 	}
 	return p.list
 }

@@ -57,6 +57,12 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		}},
 		{"additionalPorts[0]", "an unknown protocol", func(s *GroupSpec) { s.AdditionalPorts = []NamedPort{{"q", "sctp", PortRange{1, 2}}} }},
 		{"additionalPorts[0].start", "a bad range", func(s *GroupSpec) { s.AdditionalPorts = []NamedPort{{"q", "tcp", PortRange{2, 1}}} }},
+		{"additionalPorts[1].start", "the fixed port of another", func(s *GroupSpec) {
+			s.AdditionalPorts = []NamedPort{{"q", "tcp", PortRange{7, 7}}, {"r", "udp", PortRange{7, 7}}}
+		}},
+		{"additionalPorts[0].start", "the only main port", func(s *GroupSpec) {
+			s.Ports, s.AdditionalPorts = PortRange{7, 7}, []NamedPort{{"q", "tcp", PortRange{7, 7}}}
+		}},
 		{"additionalPorts[0].end", "a bad port", func(s *GroupSpec) { s.AdditionalPorts = []NamedPort{{"q", "tcp", PortRange{2, 99999}}} }},
 		{"scalingMode", "unknown", func(s *GroupSpec) { s.Scaling.Mode = "dynamic" }},
 		{"minInstances", "negative", func(s *GroupSpec) { s.Scaling.Min = -1 }},

@@ -35,7 +35,7 @@ func TestWhatMakesRoomIsStoppedAsNoCrashAndWaitsForRoomItself(t *testing.T) {
 	w.group("low", func(g *fleet.Group) { g.Spec.Scaling.Min = 1 })
 	victim := w.untilLiving("low", 1)[0].Intent.ID
 	w.online(victim)
-	w.group("high", func(*fleet.Group) {})
+	w.group("high", func(g *fleet.Group) { g.Spec.Priority, g.Spec.Preempts = 50, true })
 	high := w.create("high")
 	w.evict(victim, fleet.ReasonPreempted, high)
 	if o := w.untilOrder(victim, fleet.OrderStop); o.Reason != fleet.ReasonPreempted || o.Message != "because" {
@@ -91,7 +91,7 @@ func TestAnEvictionOfOneWithPlayersIsVoid(t *testing.T) {
 	id := w.create("low")
 	w.online(id)
 	w.commit(store.Create(store.ReportKey(node), fleet.Report{Node: node, Instances: map[fleet.InstanceID]fleet.InstanceReport{id: {Players: 1}}}))
-	w.group("high", func(*fleet.Group) {})
+	w.group("high", func(g *fleet.Group) { g.Spec.Priority, g.Spec.Preempts = 50, true })
 	w.evict(id, fleet.ReasonPreempted, w.create("high"))
 	w.enforcer("a", limits)
 	if i := w.untilSettled(id); i.Order != nil || i.Intent.Desired != fleet.DesiredRunning {
@@ -115,7 +115,7 @@ func TestNoEvictionOutlivesItsInstance(t *testing.T) {
 			w.group("low", func(*fleet.Group) {})
 			victim := w.create("low")
 			w.online(victim)
-			w.group("high", func(*fleet.Group) {})
+			w.group("high", func(g *fleet.Group) { g.Spec.Priority, g.Spec.Preempts = 50, true })
 			w.evict(victim, fleet.ReasonPreempted, w.create("high")) // whoever asked has lost its shard since
 			end(w, victim)
 			_, stop := w.enforcer("a", l)

@@ -105,6 +105,14 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 			i, ok := s.Instances.Get(id)
 			return ok && i.NeedsPlacement()
 		},
+		Outranks: func(id fleet.InstanceID, priority int) bool {
+			i, ok := s.Instances.Get(id)
+			if !ok {
+				return false
+			}
+			g, ok := s.Groups.Get(i.Intent.Group)
+			return ok && g.Spec.Preempts && g.Spec.Priority > priority
+		},
 		LostSince: func(n fleet.NodeID) time.Time { return c.outages.of(s, n, now) },
 		Margin: func(n fleet.NodeID) time.Duration {
 			ttl := store.DefaultTTL

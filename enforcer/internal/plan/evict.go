@@ -8,11 +8,11 @@ import (
 )
 
 // makeRoom stops what is to make room for another, before anything is decided about
-// who else has its place.
+// who else has its place: if that one still waits, and its group may still displace it.
 func (p *pass) makeRoom() {
 	for _, i := range p.all {
 		e := p.in.eviction(i.Intent.ID)
-		if e != nil && e.Reason != fleet.ReasonRebalanced && p.mayGo(i, e) && p.in.players(i) == 0 && p.in.waits(e.For) {
+		if e != nil && e.Reason != fleet.ReasonRebalanced && p.mayGo(i, e) && p.in.players(i) == 0 && p.in.waits(e.For) && p.in.outranks(e.For, p.spec().Priority) {
 			p.stop(i, fleet.ReasonPreempted, e.Message)
 		}
 	}

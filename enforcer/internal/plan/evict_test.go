@@ -49,6 +49,10 @@ func TestEvictions(t *testing.T) {
 			preempted(s, i)
 			s.evictions[i.Intent.ID].Generation = 7
 		}, 0, []string{"settle i00001: Preempted"}},
+		{"not for one that may not displace it any more", func(s *sim) {
+			s.group.Spec.Priority = highest
+			preempted(s, s.add(manual, online))
+		}, 0, []string{"settle i00001: Preempted"}},
 		{"not for one that has found a place", func(s *sim) {
 			preempted(s, s.add(manual, online))
 			s.waiting["x"] = false

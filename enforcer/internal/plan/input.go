@@ -33,6 +33,8 @@ type Input struct {
 	Eviction func(fleet.InstanceID) *fleet.Eviction
 	// Waits reports whether an instance of any group waits for a place.
 	Waits func(fleet.InstanceID) bool
+	// Outranks reports whether an instance's group may displace instances of a priority.
+	Outranks func(id fleet.InstanceID, priority int) bool
 	// Players is the reported number of players of an instance; 0 when unknown.
 	Players func(*fleet.Instance) int
 	Limits  Limits
@@ -135,6 +137,10 @@ func (in Input) eviction(id fleet.InstanceID) *fleet.Eviction {
 }
 
 func (in Input) waits(id fleet.InstanceID) bool { return in.Waits != nil && in.Waits(id) }
+
+func (in Input) outranks(id fleet.InstanceID, priority int) bool {
+	return in.Outranks != nil && in.Outranks(id, priority)
+}
 
 func (in Input) players(i *fleet.Instance) int {
 	if in.Players == nil {

@@ -33,6 +33,9 @@ type sim struct {
 	made      int
 }
 
+// highest is the priority of those that displace others.
+const highest = 50
+
 const (
 	alive fleet.NodeID = "alive"
 	lost  fleet.NodeID = "lost"
@@ -73,6 +76,7 @@ func (s *sim) input() Input {
 
 		Eviction: func(id fleet.InstanceID) *fleet.Eviction { return s.evictions[id] },
 		Waits:    func(id fleet.InstanceID) bool { return s.waiting[id] },
+		Outranks: func(_ fleet.InstanceID, priority int) bool { return priority < highest },
 	}
 }
 

@@ -77,7 +77,7 @@ func (c *Controller) makeRoom(class *class, plan *fleet.Plan, now time.Time) {
 	}
 	r := &place.Request{ID: i.Intent.ID, Group: i.Intent.Group, Plan: plan, TemplateMiB: templateMiB(c.state.snap, plan)}
 	began := time.Now()
-	victims, ok := c.state.victims(r, g.Spec.Priority)
+	victims, ok := c.state.victims(r, g.Spec.Priority, now)
 	c.evictor.rest = time.Now().Add(searchRest * time.Since(began))
 	if !ok {
 		c.state.hungry = true
@@ -125,16 +125,17 @@ func (s *state) outranks(priority int) bool {
 	return false
 }
 
-// victims are the cheapest to make room for a request. Those that make room already
-// count as gone, and for whom they do as there; when that is enough, nobody is a victim.
-func (s *state) victims(r *place.Request, priority int) (preempt.Victims, bool) {
+// victims are the cheapest to make room for a request. Those that make room already, or
+// stop anyway, count as gone, and for whom they do as there; when that is enough, nobody
+// is a victim.
+func (s *state) victims(r *place.Request, priority int, now time.Time) (preempt.Victims, bool) {
 	holds, leaving := map[fleet.InstanceID]place.Hold{}, map[fleet.NodeID][]place.Hold{}
 	var nodes []preempt.Node
 	for id := range s.snap.Nodes.All() {
 		n := preempt.Node{ID: id}
 		for i := range s.snap.NodeInstances(id) {
 			h, holding := holdOf(i)
-			if e, asked := s.snap.Evictions.Get(i.Intent.ID); asked && holding && e.For != "" {
+			if holding && s.leavesSoon(i, now) {
 				leaving[id] = append(leaving[id], h)
 			}
 			g, known := s.snap.Groups.Get(i.Intent.Group)
@@ -162,6 +163,21 @@ func (s *state) victims(r *place.Request, priority int) (preempt.Victims, bool) 
 		}
 		return s.model.FitsWithout(r, n, without)
 	})
+}
+
+// leavesSoon reports whether an instance makes room for another, or was told to stop and
+// has the time for it yet: nobody is displaced for what comes by itself within preempt.Quiet.
+func (s *state) leavesSoon(i *fleet.Instance, now time.Time) bool {
+	if e, asked := s.snap.Evictions.Get(i.Intent.ID); asked && e.For != "" {
+		return true
+	}
+	stop := i.Intent.Stop
+	stored, ok := s.snap.Plans.Get(i.Placement.Plan)
+	if !ok || stop == nil || i.Intent.Desired != fleet.DesiredStopped || i.Intent.RestartPending || i.Lost() {
+		return false
+	}
+	bound := time.Duration(stored.Plan.Stop.GraceSeconds+fleet.KillAfterSeconds) * time.Second
+	return bound <= preempt.Quiet && now.Sub(stop.At) <= bound
 }
 
 // mayGo reports whether an instance may be asked to leave its node: it runs and is to

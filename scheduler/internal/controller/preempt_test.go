@@ -156,3 +156,26 @@ func TestRoomIsKeptThoughWhoAskedForItIsGone(t *testing.T) {
 		t.Errorf("somebody else is asked to leave: %+v", w.evicted(1))
 	}
 }
+
+func TestNobodyIsDisplacedForRoomThatComesByItself(t *testing.T) {
+	w := newWorld(t)
+	w.schedule("a")
+	w.node("n1", 20)
+	low := w.group("low", nil)
+	leaving := w.await(w.want(low, 1)[0], "placed", placed)
+	w.await(w.want(low, 1)[0], "placed", placed)
+	intent := leaving.Intent
+	intent.Desired, intent.Stop = fleet.DesiredStopped, &fleet.StopRequest{At: time.Now().UTC(), Reason: fleet.ReasonStopRequested}
+	w.commit(store.Replace(store.IntentKey(intent.ID), intent, intent.ModRev))
+	high := w.want(w.group("high", preempting(50)), 1)[0]
+	w.await(high, "waiting", waiting(fleet.ReasonNoNodeFits))
+	// Whatever is decided after this is decided after that.
+	later := w.want(w.group("later", nil), 1)[0]
+	w.await(later, "waiting", waiting(fleet.ReasonNoNodeFits))
+	if w.view.Snapshot().Evictions.Len() > 0 {
+		t.Errorf("asked to leave: %+v", w.evicted(1)[0])
+	}
+	stopping, _ := w.view.Snapshot().Instances.Get(leaving.Intent.ID)
+	w.finish(stopping)
+	w.await(high, "placed", placed)
+}
