@@ -23,7 +23,10 @@
 //     same generation, not static, without players. What made room for another is
 //     healed, and so waits for room itself; for what is moved another is started
 //     first, and it is stopped once that one is ready, so that the number never
-//     drops. Neither is a crash.
+//     drops. Neither is a crash. Nobody makes room for an instance whose group may not
+//     displace it any more.
+//   - What waits for a node is made anew when its group asks something else of nodes;
+//     what was placed stays as it was made.
 //   - Static groups come back as the same instances, in order of ordinal, before
 //     new ones are made.
 //   - A group in maintenance starts nothing, one scaled MANUAL is neither scaled

@@ -112,7 +112,7 @@ func TestALedgerOnlyDependsOnWhatIsTrueNow(t *testing.T) {
 			},
 			"release": func(t *rapid.T) {
 				if len(f.holds) == 0 {
-					t.Skip("nothing is held")
+					return
 				}
 				n := rapid.IntRange(0, len(f.holds)-1).Draw(t, "which")
 				h := f.holds[n]

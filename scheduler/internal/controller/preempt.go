@@ -7,7 +7,6 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
-	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 	"github.com/orreryhq/orrery/scheduler/internal/preempt"
 )
@@ -115,87 +114,6 @@ func (c *Controller) neediest(class *class, now time.Time) *fleet.Instance {
 	return i
 }
 
-// outranks reports whether a priority is enough above any group's.
-func (s *state) outranks(priority int) bool {
-	for _, g := range s.snap.Groups.All() {
-		if g.Spec.Priority <= priority-preempt.Gap {
-			return true
-		}
-	}
-	return false
-}
-
-// victims are the cheapest to make room for a request. Those that make room already, or
-// stop anyway, count as gone, and for whom they do as there; when that is enough, nobody
-// is a victim.
-func (s *state) victims(r *place.Request, priority int, now time.Time) (preempt.Victims, bool) {
-	holds, leaving := map[fleet.InstanceID]place.Hold{}, map[fleet.NodeID][]place.Hold{}
-	var nodes []preempt.Node
-	for id := range s.snap.Nodes.All() {
-		n := preempt.Node{ID: id}
-		for i := range s.snap.NodeInstances(id) {
-			h, holding := holdOf(i)
-			if holding && s.leavesSoon(i, now) {
-				leaving[id] = append(leaving[id], h)
-			}
-			g, known := s.snap.Groups.Get(i.Intent.Group)
-			if !holding || !known || g.Spec.Priority > priority-preempt.Gap {
-				continue
-			}
-			holds[i.Intent.ID] = h
-			n.Instances = append(n.Instances, preempt.Instance{
-				ID: i.Intent.ID, Priority: g.Spec.Priority, Resources: h.Resources, PlacedAt: i.Placement.PlacedAt, Bound: !s.mayGo(i, g),
-			})
-		}
-		if len(leaving[id]) > 0 && s.model.FitsWithout(r, id, leaving[id]) {
-			return preempt.Victims{}, false
-		}
-		if len(n.Instances) > 0 {
-			n.Lacking = s.model.Lacking(r, id, leaving[id])
-			nodes = append(nodes, n)
-		}
-	}
-	var without []place.Hold
-	return preempt.Choose(priority, nodes, func(n fleet.NodeID, ids []fleet.InstanceID) bool {
-		without = append(without[:0], leaving[n]...)
-		for _, id := range ids {
-			without = append(without, holds[id])
-		}
-		return s.model.FitsWithout(r, n, without)
-	})
-}
-
-// leavesSoon reports whether an instance makes room for another, or was told to stop and
-// has the time for it yet: nobody is displaced for what comes by itself within preempt.Quiet.
-func (s *state) leavesSoon(i *fleet.Instance, now time.Time) bool {
-	if e, asked := s.snap.Evictions.Get(i.Intent.ID); asked && e.For != "" {
-		return true
-	}
-	stop := i.Intent.Stop
-	stored, ok := s.snap.Plans.Get(i.Placement.Plan)
-	if !ok || stop == nil || i.Intent.Desired != fleet.DesiredStopped || i.Intent.RestartPending || i.Lost() {
-		return false
-	}
-	bound := time.Duration(stored.Plan.Stop.GraceSeconds+fleet.KillAfterSeconds) * time.Second
-	return bound <= preempt.Quiet && now.Sub(stop.At) <= bound
-}
-
-// mayGo reports whether an instance may be asked to leave its node: it runs and is to
-// run, nobody plays on it, its data does not lie there, and it was not asked already.
-func (s *state) mayGo(i *fleet.Instance, g *fleet.Group) bool {
-	if g.Spec.Static.Enabled || i.Intent.Desired != fleet.DesiredRunning || i.Intent.RestartPending || i.Placement.Generation != i.Intent.Generation {
-		return false
-	}
-	if _, asked := s.snap.Evictions.Get(i.Intent.ID); asked || i.Lost() {
-		return false
-	}
-	if stored, ok := s.snap.Plans.Get(i.Placement.Plan); ok && stored.Plan.Static {
-		return false
-	}
-	r, ok := s.snap.Reports.Get(i.Placement.Node)
-	return !ok || r.Instances[i.Intent.ID].Players == 0
-}
-
 // evictions asks that victims make room, on the condition that all is as it was
 // judged: who gets the room, each of them, and the newest report of their node.
 func (c *Controller) evictions(i *fleet.Instance, priority int, v preempt.Victims, f store.Fence, now time.Time) store.Txn {
@@ -287,68 +205,4 @@ func (c *Controller) resumes() time.Time {
 	default:
 		return e.rest
 	}
-}
-
-// keep brings what is kept for an instance to what the view says: the room that
-// others make for it on a node is kept from everybody else until it has its place.
-func (s *state) keep(id fleet.InstanceID) {
-	have, kept := s.kept[id]
-	var want place.Hold
-	wanted := false
-	if s.assumed[id] == nil {
-		want, wanted = roomFor(s.snap, id)
-	}
-	if kept == wanted && have.Node == want.Node {
-		return
-	}
-	if kept {
-		s.model.Release(have)
-		delete(s.kept, id)
-		s.room++
-	}
-	if wanted {
-		s.model.Charge(want)
-		s.kept[id] = want
-	}
-	if w := s.waiters[id]; w != nil && w.class != nil { // it is judged by itself, or no more
-		w.class.leave(w)
-		s.ready.add(w)
-	}
-}
-
-// roomFor is the room that is being made for an instance that waits; false when none is.
-func roomFor(snap *view.Snapshot, id fleet.InstanceID) (place.Hold, bool) {
-	if snap.Evictions.Len() == 0 {
-		return place.Hold{}, false
-	}
-	i, ok := snap.Instances.Get(id)
-	if !ok || !i.NeedsPlacement() {
-		return place.Hold{}, false
-	}
-	plan, ok := snap.Plans.Get(i.Intent.Plan)
-	if !ok {
-		return place.Hold{}, false
-	}
-	for _, e := range snap.Evictions.All() {
-		if e.For == id {
-			return place.Hold{Node: e.Node, Group: i.Intent.Group, Resources: plan.Plan.Resources, Alone: plan.Plan.Where.Alone}, true
-		}
-	}
-	return place.Hold{}, false
-}
-
-// place finds a place for a request, which may use the room that is kept for it.
-func (s *state) place(r *place.Request) (place.Choice, *place.Unfit) {
-	h, kept := s.kept[r.ID]
-	if !kept {
-		return s.model.Place(r)
-	}
-	s.model.Release(h)
-	choice, unfit := s.model.Place(r)
-	if unfit != nil {
-		s.model.Charge(h)
-	} else {
-		delete(s.kept, r.ID)
-	}
-	return choice, unfit
 }
