@@ -1,10 +1,7 @@
 package controller_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,27 +12,8 @@ import (
 	"github.com/orreryhq/orrery/scheduler/client"
 	"github.com/orreryhq/orrery/scheduler/internal/answer"
 	"github.com/orreryhq/orrery/scheduler/internal/controller"
+	"github.com/orreryhq/orrery/scheduler/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write testdata anew")
-
-// golden compares a text with a file of testdata.
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", file)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(want) != got {
-		t.Errorf("%s differs; got:\n%s", path, got)
-	}
-}
 
 // read is a simulation as a person would write it down.
 func read(s client.Simulation) string {
@@ -94,14 +72,14 @@ func TestADrainFollowsTheGroupsPolicies(t *testing.T) {
 	w := newWorld(t)
 	ask, _ := w.answering()
 	w.mixed()
-	golden(t, "drain.txt", read(w.simulate(ask, client.Question{Drain: &client.NodeQuestion{Node: "n1"}})))
+	golden.File(t, "drain.txt", read(w.simulate(ask, client.Question{Drain: &client.NodeQuestion{Node: "n1"}})))
 }
 
 func TestALossFollowsTheGroupsPolicies(t *testing.T) {
 	w := newWorld(t)
 	ask, _ := w.answering()
 	w.mixed()
-	golden(t, "lose.txt", read(w.simulate(ask, client.Question{Lose: &client.NodeQuestion{Node: "n1"}})))
+	golden.File(t, "lose.txt", read(w.simulate(ask, client.Question{Lose: &client.NodeQuestion{Node: "n1"}})))
 }
 
 func TestALossOfTheEnforcersOwnIsMadeGoodUpToTheMinimum(t *testing.T) {
@@ -116,7 +94,7 @@ func TestALossOfTheEnforcersOwnIsMadeGoodUpToTheMinimum(t *testing.T) {
 		w.commit(store.Replace(store.IntentKey(id), next, i.Intent.ModRev))
 	}
 	w.node("n2", 1000)
-	golden(t, "lose-own.txt", read(w.simulate(ask, client.Question{Lose: &client.NodeQuestion{Node: "n1"}})))
+	golden.File(t, "lose-own.txt", read(w.simulate(ask, client.Question{Lose: &client.NodeQuestion{Node: "n1"}})))
 }
 
 func TestSoMuchLossThatNothingIsReplacedIsSaid(t *testing.T) {
@@ -128,7 +106,7 @@ func TestSoMuchLossThatNothingIsReplacedIsSaid(t *testing.T) {
 		id := fleet.NodeID(fmt.Sprint("gone", n))
 		w.commit(store.Create(store.NodeKey(id), fleet.Node{ID: id, Runtimes: []fleet.NodeRuntime{}}))
 	}
-	golden(t, "lose-most.txt", read(w.simulate(ask, client.Question{Lose: &client.NodeQuestion{Node: "n1"}})))
+	golden.File(t, "lose-most.txt", read(w.simulate(ask, client.Question{Lose: &client.NodeQuestion{Node: "n1"}})))
 }
 
 func TestWhoWaitsAlreadyIsPlacedFirst(t *testing.T) {
@@ -140,7 +118,7 @@ func TestWhoWaitsAlreadyIsPlacedFirst(t *testing.T) {
 	for _, id := range w.want(g, 2) {
 		w.await(id, "waiting", waiting(fleet.ReasonNoNodeFits))
 	}
-	golden(t, "place-behind.txt", read(w.simulate(ask, client.Question{Place: &client.PlaceQuestion{Group: "lobby", Count: 9}})))
+	golden.File(t, "place-behind.txt", read(w.simulate(ask, client.Question{Place: &client.PlaceQuestion{Group: "lobby", Count: 9}})))
 }
 
 func TestAnAnswerThatTakesTooLongIsGivenUpAndSaidToBe(t *testing.T) {
@@ -191,7 +169,7 @@ func TestTheHigherPriorityIsReplacedFirst(t *testing.T) {
 		w.await(w.want(w.group(name, func(s *fleet.GroupSpec) { s.Priority = priority }), 1)[0], "placed", placed)
 	}
 	w.node("n2", 15)
-	golden(t, "lose-priority.txt", read(w.simulate(ask, client.Question{Lose: &client.NodeQuestion{Node: "n1"}})))
+	golden.File(t, "lose-priority.txt", read(w.simulate(ask, client.Question{Lose: &client.NodeQuestion{Node: "n1"}})))
 }
 
 func TestQuotasAndReservationsHoldInWhatIsSimulatedAndExplained(t *testing.T) {

@@ -1,20 +1,14 @@
 package place_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/scheduler/internal/golden"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // each filter with what it says, in the order of the golden file.
 var refusals = []struct {
@@ -118,23 +112,5 @@ func TestEachFilterExcludesAndSaysWhatWouldHelp(t *testing.T) {
 			fmt.Fprintf(&said, "%s\n\t%s: %s\n", c.rule, c.filter, unfit.Lost[0].Fix)
 		})
 	}
-	golden(t, "refusals.txt", said.String())
-}
-
-// golden compares a text with a file.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("run with -update when this is right: %s", diff)
-	}
+	golden.File(t, "refusals.txt", said.String())
 }
