@@ -38,9 +38,19 @@ check: ## everything CI runs, in CI's order; prints the time of each step
 		echo "== $$step: $$SECONDS s"; \
 	done
 
+# summed runs go test; when it fails, what failed is told once more at the end, where
+# it is found below the stacks of a test that hung.
+define summed
+	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; echo "go test $(1)"; \
+	go test $(1) 2>&1 | tee "$$log" || { \
+		echo "== what failed:"; \
+		awk '/^ *--- FAIL|^panic:|^running tests:|^WARNING: DATA RACE/ {left = 12} left-- > 0 && !/^(ok|\?) /; /^FAIL\t/' "$$log" | cut -c -400 | tail -n 200; \
+		exit 1; }
+endef
+
 .PHONY: test
 test: ## go test work, with the race detector (RACE=0 without)
-	go test $(TEST_FLAGS) work
+	$(call summed,$(TEST_FLAGS) work)
 
 .PHONY: race
 race: ## go test work with the race detector, nothing from the cache
@@ -51,8 +61,9 @@ model: ## the protocol explored in large fleets as well; tells the traces
 	go test -count=1 -timeout $(TIMEOUT) -v ./libs/store/model -large
 
 .PHONY: e2e
+e2e: export ORRERY_E2E = processes
 e2e: ## the end-to-end scenarios against separate processes
-	ORRERY_E2E=processes go test -count=1 -timeout $(TIMEOUT) ./e2e/...
+	$(call summed,-count=1 -timeout $(TIMEOUT) ./e2e/...)
 
 .PHONY: e2e-compose
 e2e-compose: ## the end-to-end scenarios on a container engine, with the images of make images
