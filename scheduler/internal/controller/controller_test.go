@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -127,7 +128,11 @@ func (w *world) await(id fleet.InstanceID, what string, ok func(*fleet.Instance)
 	await.That(w.t, fmt.Sprint(id, " ", what), func() string {
 		found := false
 		i, found = w.view.Snapshot().Instances.Get(id)
-		return await.Unless(found && ok(i), "%+v", i)
+		if found && ok(i) {
+			return ""
+		}
+		said, err := json.Marshal(i) // the records themselves, not their addresses
+		return string(said) + await.Unless(err == nil, "%v", err)
 	})
 	return i
 }

@@ -110,12 +110,27 @@ func (l *lagging) pass() {
 	}
 	l.ctl.pass(l.t.Context(), now)
 	for l.ctl.flights > 0 {
-		select {
-		case f := <-l.ctl.answers:
-			l.ctl.land(f, time.Now())
-		case <-time.After(patience):
-			l.t.Fatalf("%d transactions were not answered", l.ctl.flights)
-		}
+		l.ctl.land(l.answer(), time.Now())
+	}
+}
+
+// passUnanswered has the controller look once, before anything that it sends is answered.
+func (l *lagging) passUnanswered(now time.Time) {
+	l.t.Helper()
+	l.faults.Cut()
+	defer l.faults.Heal()
+	l.ctl.pass(l.t.Context(), now)
+}
+
+// answer waits for what came of a transaction under way.
+func (l *lagging) answer() *flight {
+	l.t.Helper()
+	select {
+	case f := <-l.ctl.answers:
+		return f
+	case <-time.After(patience):
+		l.t.Fatalf("%d transactions were not answered", l.ctl.flights)
+		return nil
 	}
 }
 
@@ -328,8 +343,8 @@ func TestWhatWasAnsweredBeforeEtcdWentBackIsNotPlacedTwice(t *testing.T) {
 			l := newLagging(t)
 			id, _ := l.cordoned()
 			restored := *l.view.Snapshot() // it may have been read before the placement
-			l.ctl.pass(t.Context(), time.Now())
-			answer := <-l.ctl.answers
+			l.passUnanswered(time.Now())
+			answer := l.answer()
 			if !late {
 				l.ctl.land(answer, time.Now())
 			}

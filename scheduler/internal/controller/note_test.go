@@ -17,7 +17,7 @@ func (l *lagging) at(now time.Time) (notes int) {
 	before := l.view.Snapshot().Rev
 	l.ctl.pass(l.t.Context(), now)
 	for l.ctl.flights > 0 {
-		l.ctl.land(<-l.ctl.answers, now)
+		l.ctl.land(l.answer(), now)
 		l.ctl.pass(l.t.Context(), now)
 	}
 	l.write(store.Touch(store.QuotaAllocKey("none"), fleet.QuotaAlloc{})) // waits for the view
@@ -35,7 +35,7 @@ func TestAReasonThatChangesWhileItsNoteIsUnderWayIsTold(t *testing.T) {
 	ids := l.want("lobby", 2, nil)
 	l.showAll()
 	now := time.Now()
-	l.ctl.pass(t.Context(), now) // both notes are under way
+	l.passUnanswered(now) // both notes are under way
 	l.node("n2", 6)
 	l.showAll()
 	l.ctl.pass(t.Context(), now)
@@ -62,8 +62,8 @@ func TestNotesThatAreDueDelayNoPlacement(t *testing.T) {
 	late := l.want("late", 1, nil)
 	l.showAll()
 	l.ctl.depth = 1
-	l.ctl.pass(t.Context(), time.Now())
-	f := <-l.ctl.answers
+	l.passUnanswered(time.Now())
+	f := l.answer()
 	if len(l.placed(late)) != 1 {
 		t.Errorf("it is not placed by the first transaction, which has %d parts", len(f.parts))
 	}
@@ -81,8 +81,8 @@ func TestPlacementsLeaveRoomForNotes(t *testing.T) {
 	l.showAll()
 	l.at(time.Now())
 	l.ctl.depth = 1
-	l.ctl.pass(t.Context(), time.Now())
-	f := <-l.ctl.answers
+	l.passUnanswered(time.Now())
+	f := l.answer()
 	if l.note(ids[0]).Reason != fleet.ReasonNoNodeFits {
 		t.Error("it says nothing yet")
 	}

@@ -120,8 +120,8 @@ func TestWhatTheViewShowsBeforeTheAnswerIsChargedOnce(t *testing.T) {
 	l.node("n1", 20)
 	first := l.want("first", 1, nil)
 	l.showAll()
-	l.ctl.pass(t.Context(), time.Now())
-	answer := <-l.ctl.answers
+	l.passUnanswered(time.Now())
+	answer := l.answer()
 	l.showAll()
 	l.ctl.catchUp(time.Now())
 	l.ctl.land(answer, time.Now())
