@@ -175,7 +175,7 @@ func (s *site) begin(change func(*nodeagent.Config)) (*nodeagent.Agent, chan err
 func basic(command string) fleet.Plan {
 	return fleet.Plan{
 		Group: "lobby", Runtime: fleet.RuntimeProcess, Command: command, OnCrash: fleet.CrashReplace,
-		Stop: fleet.Stop{GraceSeconds: 5, Signal: "TERM"}, Readiness: fleet.Readiness{Type: fleet.ReadyNone},
+		Stop: fleet.Stop{GraceSeconds: 5, Signal: "TERM"}, Readiness: fleet.Check{Type: fleet.CheckNone},
 		Resources: fleet.Resources{MemoryMiB: 256},
 	}
 }
@@ -334,7 +334,7 @@ func server() fleet.Plan {
 	}
 	p := basic("exec " + exe)
 	p.Env = map[string]string{"ORRERY_TEST_MODE": "server"}
-	p.Readiness.Type = fleet.ReadyPort
+	p.Readiness.Type = fleet.CheckPort
 	p.Stop.Command = "stop"
 	return p
 }

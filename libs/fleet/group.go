@@ -27,7 +27,11 @@ type GroupSpec struct {
 	Runtime   RuntimeName `json:"runtime"`
 	Resources Resources   `json:"resources"`
 	// CPULimit is a hard quota in hundredths of a core. 0 means no quota.
-	CPULimit int `json:"cpuLimit,omitempty"`
+	CPULimit  int       `json:"cpuLimit,omitempty"`
+	Limits    Limits    `json:"limits,omitzero"`
+	Confine   Confine   `json:"confine,omitzero"`
+	Container Container `json:"container,omitzero"`
+	RCON      RCON      `json:"rcon,omitzero"`
 
 	Ports           PortRange   `json:"ports"`
 	AdditionalPorts []NamedPort `json:"additionalPorts,omitempty"`
@@ -58,9 +62,11 @@ type GroupSpec struct {
 	// Labels are the group names an instance belongs to (Universe's instanceGroups), %INSTANCE_GROUPS%.
 	InstanceGroups []string `json:"instanceGroups,omitempty"`
 
-	Static    Static    `json:"static"`
-	Stop      Stop      `json:"stop"`
-	Readiness Readiness `json:"readiness"`
+	Static Static `json:"static"`
+	Stop   Stop   `json:"stop"`
+	// Readiness says when a started instance counts as ONLINE, Liveness how it is watched from then on.
+	Readiness Check    `json:"readiness"`
+	Liveness  Liveness `json:"liveness,omitzero"`
 	// StartupTimeoutSeconds bounds STARTING. 0 means no bound.
 	StartupTimeoutSeconds int `json:"startupTimeoutSeconds,omitempty"`
 	// MaxLifetimeSeconds recycles an instance after this time. 0 means never.
@@ -215,20 +221,6 @@ type Stop struct {
 // KillAfterSeconds is the time between a stop's signal and the kill of the whole tree.
 const KillAfterSeconds = 10
 
-// Readiness says when a started instance counts as ONLINE.
-type Readiness struct {
-	Type ReadinessType `json:"type"`
-}
-
-// ReadinessType is a way of finding out that a server serves.
-type ReadinessType string
-
-// The readiness checks that exist. With ReadyNone an instance is ONLINE when its process has started.
-const (
-	ReadyNone ReadinessType = "none"
-	ReadyPort ReadinessType = "port" // the main port accepts a TCP connection
-)
-
 // DefaultSpec is what a native create without any field declares.
 func DefaultSpec() GroupSpec {
 	return GroupSpec{
@@ -240,7 +232,7 @@ func DefaultSpec() GroupSpec {
 		Players:               Players{Max: 100},
 		Templates:             TemplateSelection{Override: true},
 		Stop:                  Stop{Command: "stop", GraceSeconds: 30, Signal: "TERM"},
-		Readiness:             Readiness{Type: ReadyNone},
+		Readiness:             Check{Type: CheckNone},
 		StartupTimeoutSeconds: 120,
 		OnCrash:               CrashReplace,
 		Motd:                  Motd{Mode: "STATIC", IntervalSeconds: 30},

@@ -36,6 +36,10 @@ type Plan struct {
 
 	Resources       Resources   `json:"resources"`
 	CPULimit        int         `json:"cpuLimit,omitempty"`
+	Limits          Limits      `json:"limits,omitzero"`
+	Confine         Confine     `json:"confine,omitzero"`
+	Container       Container   `json:"container,omitzero"`
+	RCON            RCON        `json:"rcon,omitzero"`
 	Ports           PortRange   `json:"ports"`
 	AdditionalPorts []NamedPort `json:"additionalPorts,omitempty"`
 	Where           Where       `json:"where"`
@@ -43,8 +47,10 @@ type Plan struct {
 	ProtectedPaths  []string    `json:"protectedPaths,omitempty"`
 
 	Stop                  Stop       `json:"stop"`
-	Readiness             Readiness  `json:"readiness"`
+	Readiness             Check      `json:"readiness"`
+	Liveness              Liveness   `json:"liveness,omitzero"`
 	StartupTimeoutSeconds int        `json:"startupTimeoutSeconds,omitempty"`
+	MaxLifetimeSeconds    int        `json:"maxLifetimeSeconds,omitempty"`
 	OnCrash               OnCrash    `json:"onCrash"`
 	OnNodeLoss            OnNodeLoss `json:"onNodeLoss"`
 }
@@ -86,9 +92,11 @@ func Compose(g Group, heads []TemplateHead, pick uint64) Plan {
 		Layers: s.Templates.layers(heads, pick), Override: s.Templates.Override,
 		FileModifications: s.FileModifications, Variables: maps.Clone(s.Variables), Env: maps.Clone(s.Env),
 		InstanceGroups: s.InstanceGroups, HostAddress: s.HostAddress, MaxPlayers: s.Players.Max,
-		Resources: s.Resources, CPULimit: s.CPULimit, Ports: s.Ports, AdditionalPorts: s.AdditionalPorts,
+		Resources: s.Resources, CPULimit: s.CPULimit,
+		Limits: s.Limits, Confine: s.Confine, Container: s.Container, RCON: s.RCON, Ports: s.Ports, AdditionalPorts: s.AdditionalPorts,
 		Where: s.Where, Static: s.Static.Enabled, ProtectedPaths: s.Static.ProtectedPaths,
-		Stop: s.Stop, Readiness: s.Readiness, StartupTimeoutSeconds: s.StartupTimeoutSeconds,
+		Stop: s.Stop, Readiness: s.Readiness, Liveness: s.Liveness,
+		StartupTimeoutSeconds: s.StartupTimeoutSeconds, MaxLifetimeSeconds: s.MaxLifetimeSeconds,
 		OnCrash: s.OnCrash, OnNodeLoss: s.NodeLossPolicy(),
 	}
 }

@@ -56,6 +56,7 @@ const (
 	ReasonStoppedLocally Reason = "StoppedLocally" // somebody stopped it on its own node, past the control plane
 	ReasonPreempted      Reason = "Preempted"      // one of higher priority got its room
 	ReasonRebalanced     Reason = "Rebalanced"     // it was moved to even out the nodes
+	ReasonLifetimeOver   Reason = "LifetimeOver"   // it ran as long as its group lets one run
 )
 
 // Why an instance crashed or failed.
@@ -74,6 +75,11 @@ const (
 	ReasonStartFailed     Reason = "StartFailed"     // the process could not be started
 	ReasonRuntimeMissing  Reason = "RuntimeMissing"  // the node does not offer the runtime
 	ReasonNodeLost        Reason = "NodeLost"        // its node's session is gone
+	ReasonUnhealthy       Reason = "Unhealthy"       // it ran and served no more
+	ReasonDiskLimit       Reason = "DiskLimit"       // its directory holds more than its group allows
+	ReasonCommandMissing  Reason = "CommandMissing"  // the command does not exist
+	ReasonNotExecutable   Reason = "NotExecutable"   // the command must not be executed
+	ReasonImageMissing    Reason = "ImageMissing"    // the container's image is not there and cannot be had
 )
 
 // Why an exclusive instance, see Plan.Exclusive, waits, has stopped or is refused.
@@ -118,6 +124,12 @@ var reasonText = map[Reason]string{
 	ReasonStoppedLocally:   "somebody stopped it on its own node",
 	ReasonPreempted:        "an instance of higher priority got its room",
 	ReasonRebalanced:       "it was moved to even out the nodes",
+	ReasonLifetimeOver:     "it ran as long as its group lets one run",
+	ReasonUnhealthy:        "it ran and served no more",
+	ReasonDiskLimit:        "its directory holds more than its group allows",
+	ReasonCommandMissing:   "its command does not exist",
+	ReasonNotExecutable:    "its command must not be executed",
+	ReasonImageMissing:     "its container's image is not there and cannot be had",
 	ReasonExited:           "it exited with an error code",
 	ReasonKilledBySignal:   "it was ended by a signal nobody here sent",
 	ReasonOutOfMemory:      "the kernel killed it for memory",

@@ -248,7 +248,7 @@ func (f groupFields) life(s *fleet.GroupSpec) {
 		s.Stop.Signal = strings.TrimPrefix(strings.ToUpper(*f.StopSignal), "SIG")
 	}
 	if f.Readiness != nil {
-		set(&s.Readiness.Type, (*fleet.ReadinessType)(f.Readiness.Type))
+		set(&s.Readiness.Type, (*fleet.CheckType)(f.Readiness.Type))
 	}
 	set(&s.OnCrash, (*fleet.OnCrash)(f.OnCrash))
 	set(&s.OnNodeLoss, (*fleet.OnNodeLoss)(f.OnNodeLoss))

@@ -102,7 +102,7 @@ func TestSpecialReadings(t *testing.T) {
 			return s.Templates.OneOf[0].TemplateRef == fleet.TemplateRef{Group: "default", Name: "x"}
 		}},
 		{"a field of the other dialect", `{"shutdownGraceSeconds":7,"readiness":{"type":"port"},"maxInstances":9}`, func(s fleet.GroupSpec) bool {
-			return s.Stop.GraceSeconds == 7 && s.Readiness.Type == fleet.ReadyPort && s.Scaling.Max == 9
+			return s.Stop.GraceSeconds == 7 && s.Readiness.Type == fleet.CheckPort && s.Scaling.Max == 9
 		}},
 		{"placing, in the words of the other dialect", `{"nodePreferences":[{"label":"ssd","weight":-5}],"spreadConstraint":"rack","spreadMaxSkew":1,"maxPerNode":2,
 			"exclusiveNode":true,"placementProfile":"pack","placementWeights":{"warm":1},"labels":{"a":"b"},"quota":{"memoryMb":3},
@@ -219,7 +219,7 @@ func specs() *rapid.Generator[fleet.GroupSpec] {
 		s.Env, s.Variables = table.Draw(t, "env"), table.Draw(t, "variables")
 		s.Static = fleet.Static{Enabled: rapid.Bool().Draw(t, "static"), ProtectedPaths: words.Draw(t, "paths")}
 		s.Stop.GraceSeconds, s.StartupTimeoutSeconds = count.Draw(t, "grace"), count.Draw(t, "startup")
-		s.Readiness.Type = rapid.SampledFrom([]fleet.ReadinessType{fleet.ReadyNone, fleet.ReadyPort}).Draw(t, "readiness")
+		s.Readiness.Type = rapid.SampledFrom([]fleet.CheckType{fleet.CheckNone, fleet.CheckPort}).Draw(t, "readiness")
 		s.OnCrash = rapid.SampledFrom([]fleet.OnCrash{fleet.CrashReplace, fleet.CrashRestart, fleet.CrashStop}).Draw(t, "onCrash")
 		s.Maintenance.Bypass, s.Motd.Lines, s.DependsOn = words.Draw(t, "bypass"), words.Draw(t, "motd"), nil
 		return s

@@ -93,7 +93,7 @@ func place(t *testing.T, etcd *storetest.Etcd, id fleet.InstanceID, name, comman
 	t.Helper()
 	plan := fleet.Plan{
 		Group: "lobby", Runtime: fleet.RuntimeProcess, Command: command, OnCrash: fleet.CrashReplace,
-		Stop: fleet.Stop{GraceSeconds: 1, Signal: "TERM"}, Readiness: fleet.Readiness{Type: fleet.ReadyNone},
+		Stop: fleet.Stop{GraceSeconds: 1, Signal: "TERM"}, Readiness: fleet.Check{Type: fleet.CheckNone},
 	}
 	put(t, etcd, store.PlanKey(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
 	put(t, etcd, store.PlacementKey("node-1", id), fleet.Placement{

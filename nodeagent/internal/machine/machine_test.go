@@ -87,7 +87,7 @@ func TestLife(t *testing.T) {
 }
 
 func TestReadinessIsAwaitedAndBounded(t *testing.T) {
-	slow := func(p *fleet.Plan) { p.Readiness.Type, p.StartupTimeoutSeconds = fleet.ReadyPort, 30 }
+	slow := func(p *fleet.Plan) { p.Readiness.Type, p.StartupTimeoutSeconds = fleet.CheckPort, 30 }
 	s := running(t, slow).did(machine.AwaitReady{Run: 1}, machine.Wake{Run: 1, Timer: machine.StartTimer, After: 30 * time.Second})
 	s.is(machine.Starting, fleet.Starting, fleet.ReasonProcessStarted)
 	s.on(machine.Ready{Run: 1}).is(machine.Online, fleet.Online, fleet.ReasonReady)
@@ -324,7 +324,7 @@ func TestWithoutItsTokenAnInstanceIsPreparedAnew(t *testing.T) {
 func TestAClockThatWasSetBackOrAheadHoldsNothingUpAndEndsNothing(t *testing.T) {
 	slow := func(p *fleet.Plan) {
 		restarting(p)
-		p.Readiness.Type, p.StartupTimeoutSeconds = fleet.ReadyPort, 60
+		p.Readiness.Type, p.StartupTimeoutSeconds = fleet.CheckPort, 60
 	}
 	after := func(s *script) time.Duration {
 		for _, e := range s.last {

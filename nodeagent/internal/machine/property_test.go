@@ -134,7 +134,7 @@ func drawPlan(t *rapid.T) fleet.Plan {
 		Static:                rapid.Bool().Draw(t, "static"),
 		OnNodeLoss:            rapid.SampledFrom([]fleet.OnNodeLoss{fleet.NodeLossReplace, fleet.NodeLossWait}).Draw(t, "onNodeLoss"),
 		OnCrash:               rapid.SampledFrom([]fleet.OnCrash{fleet.CrashReplace, fleet.CrashRestart, fleet.CrashStop}).Draw(t, "onCrash"),
-		Readiness:             fleet.Readiness{Type: rapid.SampledFrom([]fleet.ReadinessType{fleet.ReadyNone, fleet.ReadyPort}).Draw(t, "readiness")},
+		Readiness:             fleet.Check{Type: rapid.SampledFrom([]fleet.CheckType{fleet.CheckNone, fleet.CheckPort}).Draw(t, "readiness")},
 		StartupTimeoutSeconds: rapid.IntRange(0, 60).Draw(t, "timeout"),
 	}
 }

@@ -238,7 +238,7 @@ func (t *step) started(e Started) {
 
 // awaitReady waits for readiness at most for a time; 0 waits for ever.
 func (t *step) awaitReady(within time.Duration) {
-	if t.Plan.Readiness.Type == fleet.ReadyNone || t.Plan.Readiness.Type == "" {
+	if t.Plan.Readiness.Type == fleet.CheckNone || t.Plan.Readiness.Type == "" {
 		t.online()
 		return
 	}
@@ -261,7 +261,7 @@ func (t *step) online() {
 	switch {
 	case t.Status.Restarts > 0:
 		reason = fleet.ReasonRestartedInPlace
-	case t.Plan.Readiness.Type == fleet.ReadyNone || t.Plan.Readiness.Type == "":
+	case t.Plan.Readiness.Type == fleet.CheckNone || t.Plan.Readiness.Type == "":
 		reason = fleet.ReasonProcessStarted
 	}
 	message := ""
