@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/url"
 	"regexp"
 	"strconv"
 	"time"
@@ -77,6 +78,10 @@ func silent(address string, err error) error {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) {
 		return errs.New(errs.Unavailable, "%s does not answer in time", address)
+	}
+	var get *url.Error
+	if errors.As(err, &get) {
+		err = get.Err
 	}
 	var op *net.OpError
 	if errors.As(err, &op) {

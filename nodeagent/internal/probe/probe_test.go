@@ -229,8 +229,10 @@ func TestWhatIsWrongWithAServerIsSaid(t *testing.T) {
 	says := func(text string) func(*testing.T) int {
 		return func(t *testing.T) int {
 			return tcp(t, func(c net.Conn) {
+				r := bufio.NewReader(c)
+				_, _ = r.ReadByte() // nobody answers before he is asked
 				_, _ = c.Write([]byte(text))
-				_, _ = bufio.NewReader(c).ReadByte()
+				_, _ = io.Copy(io.Discard, r)
 			})
 		}
 	}
