@@ -1,0 +1,59 @@
+package fleet
+
+import "time"
+
+// CrashCategory is what kind of failure a crash was, as far as what the server printed
+// and how it ended tell.
+type CrashCategory string
+
+// The categories.
+const (
+	CrashOutOfMemory   CrashCategory = "OOM"               // out of memory, by its own words or the kernel's
+	CrashStackOverflow CrashCategory = "STACK_OVERFLOW"    // calls without end
+	CrashClassNotFound CrashCategory = "CLASS_NOT_FOUND"   // a part of the program is missing
+	CrashPortBind      CrashCategory = "PORT_BIND_FAILURE" // its port is somebody else's
+	CrashStartTimeout  CrashCategory = "START_TIMEOUT"     // it was not ready in time
+	CrashUnhealthy     CrashCategory = "UNHEALTHY"         // it ran and served no more
+	CrashClean         CrashCategory = "CLEAN"             // code 0
+	CrashGeneral       CrashCategory = "GENERAL_ERROR"     // code 1
+	CrashInterrupted   CrashCategory = "SIGINT"
+	CrashAborted       CrashCategory = "SIGABRT"
+	CrashKilled        CrashCategory = "SIGKILL"
+	CrashSegfault      CrashCategory = "SIGSEGV"
+	CrashTerminated    CrashCategory = "SIGTERM"
+	CrashUnknown       CrashCategory = "UNKNOWN" // none of these
+)
+
+// CrashCategories lists every category.
+var CrashCategories = [...]CrashCategory{
+	CrashOutOfMemory, CrashStackOverflow, CrashClassNotFound, CrashPortBind, CrashStartTimeout, CrashUnhealthy, CrashClean,
+	CrashGeneral, CrashInterrupted, CrashAborted, CrashKilled, CrashSegfault, CrashTerminated, CrashUnknown,
+}
+
+// Crash is one end that nobody asked for. The agent writes it, once; the enforcer
+// removes it when it is old or there are too many.
+type Crash struct {
+	Rev
+	// ID tells the crashes of one instance apart: the same run has the same, however
+	// often it is reported.
+	ID            string     `json:"id"`
+	Instance      InstanceID `json:"instance"`
+	Name          string     `json:"name"`
+	Group         GroupName  `json:"group"`
+	GroupRevision int64      `json:"groupRevision"`
+	Node          NodeID     `json:"node"`
+	Generation    int64      `json:"generation"`
+
+	Reason   Reason        `json:"reason"`
+	Exit     *Exit         `json:"exit,omitempty"`
+	Category CrashCategory `json:"category"`
+	// Cause is the line that says it best, at most MaxCause bytes; empty when it said nothing.
+	Cause string `json:"cause,omitempty"`
+	// Fingerprint is the same for equal causes: 16 hexadecimal digits.
+	Fingerprint string    `json:"fingerprint"`
+	StartedAt   time.Time `json:"startedAt,omitzero"`
+	At          time.Time `json:"at"`
+}
+
+// MaxCause bounds Crash.Cause, in bytes.
+const MaxCause = 200

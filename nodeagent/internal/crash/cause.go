@@ -1,0 +1,89 @@
+package crash
+
+import (
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+var (
+	// escape are the control sequences that colour a terminal.
+	escape = regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?`)
+	// prefix is what loggers put before a message: times, threads and levels in brackets.
+	prefix = regexp.MustCompile(`^(\s*(\[[^\]]{1,60}\]|\d{2,4}[-/]\d{2}[-/]\d{2,4}|\d{2}:\d{2}:\d{2}([.,]\d+)?|TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|SEVERE)[: ,TZ]*)+`)
+)
+
+// The lines that say why, the plainest first.
+var (
+	rootCause = regexp.MustCompile(`^Caused by: `)
+	exception = regexp.MustCompile(`^(Exception in thread "[^"]*" )?([A-Za-z_$][\w$]*\.)*[A-Z][\w$]*(Exception|Error|Throwable)\b`)
+	fatal     = regexp.MustCompile(`^(panic: |fatal error: |thread '[^']*' panicked at|terminate called|Segmentation fault|.*: (command )?not found$|Error: )`)
+	complaint = regexp.MustCompile(`(?i)\b(fatal|error|failed|failure|cannot|unable|exception)\b`)
+
+	javaFrame   = regexp.MustCompile(`^\s*at [\w$.<>/]+\(`)
+	pythonFrame = regexp.MustCompile(`^\s*File "[^"]*", line \d+`)
+	goFrame     = regexp.MustCompile(`^[\w./*()-]+\(.*\)$`)
+)
+
+// findCause is the line that says best why; -1 when none says anything of the kind. Of
+// a chain of causes it is the root's, of several chains the last one's.
+func findCause(lines []string) int {
+	last := func(p *regexp.Regexp) int {
+		for n := len(lines) - 1; n >= 0; n-- {
+			if p.MatchString(message(lines[n])) {
+				return n
+			}
+		}
+		return -1
+	}
+	plainest := max(last(rootCause), last(exception), last(fatal))
+	if plainest >= 0 {
+		return plainest
+	}
+	return last(complaint)
+}
+
+// firstFrame is the first place in the code that is named for a cause: after it, or in
+// Python before it. Empty when there is none near.
+func firstFrame(lines []string, at int) string {
+	const near = 12
+	for n := at + 1; n < len(lines) && n <= at+near; n++ {
+		if javaFrame.MatchString(lines[n]) || goFrame.MatchString(lines[n]) {
+			return strings.TrimSpace(lines[n])
+		}
+	}
+	for n := at - 1; n >= 0 && n >= at-near; n-- {
+		if pythonFrame.MatchString(lines[n]) {
+			return strings.TrimSpace(lines[n])
+		}
+	}
+	return ""
+}
+
+// plain is a line without colours and other control characters.
+func plain(line string) string {
+	line = escape.ReplaceAllString(line, "")
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 && r != '\t' || r == 0x7f || r == utf8.RuneError {
+			return -1
+		}
+		return r
+	}, line)
+}
+
+// message is a line without what its logger put before it.
+func message(line string) string { return strings.TrimSpace(prefix.ReplaceAllString(line, "")) }
+
+// clip shortens a cause, between two characters.
+func clip(s string) string {
+	if len(s) <= fleet.MaxCause {
+		return s
+	}
+	end := fleet.MaxCause
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end]
+}
