@@ -16,7 +16,7 @@ func (i *Instance) EndedUnasked() bool {
 
 // CrashedAt is when the wanted generation ended unasked. ok is false when it has
 // not, or when something else was the cause than itself: a lost, restarted
-// or cut off node, somebody who stopped it there, or a stranger on its port, which is avoided
+// or cut off node, somebody who stopped it there, its time being over, or a stranger on its port, which is avoided
 // from then on. A host whose clock is behind cannot date a crash before the
 // generation was asked for.
 func (i *Instance) CrashedAt() (at time.Time, ok bool) {
@@ -24,7 +24,7 @@ func (i *Instance) CrashedAt() (at time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	switch i.Status.Reason {
-	case ReasonNodeLost, ReasonNodeDeleted, ReasonNodeRebooted, ReasonAgentShutdown, ReasonStoppedLocally, ReasonPortTaken, ReasonSessionExpiring:
+	case ReasonNodeLost, ReasonNodeDeleted, ReasonNodeRebooted, ReasonAgentShutdown, ReasonStoppedLocally, ReasonPortTaken, ReasonSessionExpiring, ReasonLifetimeOver:
 		return time.Time{}, false
 	}
 	return i.FinishedAt(), true

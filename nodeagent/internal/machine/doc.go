@@ -15,6 +15,9 @@
 // replace it; if it cannot be told, the agent starts it again by itself, so that a
 // fleet without its store keeps running.
 //
+// A server that serves no more is brought down like one that somebody stops, but what
+// follows is what follows a crash; meanwhile it keeps its state and says why.
+//
 // An exclusive instance (fleet.Plan.Exclusive) lives by its node's session: it is
 // stopped when that is about to expire, never started again here for want of the
 // store, and barred from launching until there is a session.

@@ -76,8 +76,9 @@ type cause struct{ rebooted, expired bool }
 // gone handles the end of the process, of whatever cause.
 func (t *step) gone(exit fleet.Exit, c cause, at time.Time) {
 	t.Alive, t.Out = false, ""
-	if t.Phase == Stopping {
-		t.end(t.Halt.State, t.Halt.Reason, t.Halt.Message, &exit, at)
+	halt := t.Halt
+	if t.Phase == Stopping && (!halt.Crash || t.Closing) {
+		t.end(halt.State, halt.Reason, halt.Message, &exit, at)
 		return
 	}
 	if c.expired {
@@ -86,6 +87,10 @@ func (t *step) gone(exit fleet.Exit, c cause, at time.Time) {
 	}
 	rebooted := c.rebooted
 	v := judge(exit, rebooted)
+	if t.Phase == Stopping && !rebooted {
+		v = verdict{fleet.Crashed, halt.Reason, halt.Message}
+	}
+	t.Halt = nil
 	if v.state != fleet.Crashed {
 		t.end(v.state, v.reason, v.message, &exit, at)
 		return
@@ -225,6 +230,7 @@ func (t *step) found(e Found) {
 		t.bringDown()
 	case Online:
 		t.show(fleet.Online, fleet.ReasonAdopted, "")
+		t.watch()
 	default:
 		limit := time.Duration(t.Plan.StartupTimeoutSeconds) * time.Second
 		left := max(limit-t.now.Sub(t.Status.StartedAt), readyAgain) // it may have become ready while nobody looked

@@ -95,6 +95,22 @@ type Unguarded struct {
 // Ready says that the readiness check passed.
 type Ready struct{ Run int }
 
+// Unhealthy says that a server that was ready serves no more. Answer to Watch, as often
+// as it becomes so.
+type Unhealthy struct {
+	Run     int
+	Message string
+}
+
+// Healthy says that it serves again.
+type Healthy struct{ Run int }
+
+// Overgrown says that the instance's directory holds more than its plan allows.
+type Overgrown struct {
+	Run     int
+	Message string
+}
+
 // Exited says that the process and all it started are gone. It may also answer Adopt.
 type Exited struct {
 	Run  int
@@ -138,6 +154,9 @@ func (Admitted) event()       {}
 func (Expiring) event()       {}
 func (Unguarded) event()      {}
 func (Ready) event()          {}
+func (Unhealthy) event()      {}
+func (Healthy) event()        {}
+func (Overgrown) event()      {}
 func (Exited) event()         {}
 func (Elapsed) event()        {}
 func (Settled) event()        {}
@@ -166,6 +185,10 @@ type AwaitSession struct{ Run int }
 // AwaitReady runs the readiness check. Answer: Ready, when it passes.
 type AwaitReady struct{ Run int }
 
+// Watch asks the server from time to time whether it still serves, as the plan's
+// liveness says, until the run ends. Answers: Unhealthy, Healthy, as they come.
+type Watch struct{ Run int }
+
 // Stop begins the plan's stop sequence. It ends with Exited.
 type Stop struct{}
 
@@ -191,6 +214,7 @@ func (Launch) effect()       {}
 func (Adopt) effect()        {}
 func (AwaitSession) effect() {}
 func (AwaitReady) effect()   {}
+func (Watch) effect()        {}
 func (Stop) effect()         {}
 func (Kill) effect()         {}
 func (Wake) effect()         {}
@@ -202,6 +226,7 @@ type Timer string
 
 // The timers.
 const (
-	StartTimer   Timer = "start"   // readiness is overdue
-	RestartTimer Timer = "restart" // the next run in place is due
+	StartTimer    Timer = "start"    // readiness is overdue
+	RestartTimer  Timer = "restart"  // the next run in place is due
+	LifetimeTimer Timer = "lifetime" // the run has lasted as long as the plan lets one last
 )

@@ -78,7 +78,7 @@ func (w *world) perform(f machine.Effect) {
 			w.t.Fatalf("%T while %T is under way", f, w.helper)
 		}
 		w.helper = f
-	case machine.Stop, machine.Kill, machine.AwaitReady:
+	case machine.Stop, machine.Kill, machine.AwaitReady, machine.Watch:
 		if w.process == 0 {
 			w.t.Fatalf("%T without a process", f)
 		}
@@ -136,6 +136,11 @@ func drawPlan(t *rapid.T) fleet.Plan {
 		OnCrash:               rapid.SampledFrom([]fleet.OnCrash{fleet.CrashReplace, fleet.CrashRestart, fleet.CrashStop}).Draw(t, "onCrash"),
 		Readiness:             fleet.Check{Type: rapid.SampledFrom([]fleet.CheckType{fleet.CheckNone, fleet.CheckPort}).Draw(t, "readiness")},
 		StartupTimeoutSeconds: rapid.IntRange(0, 60).Draw(t, "timeout"),
+		MaxLifetimeSeconds:    rapid.IntRange(0, 60).Draw(t, "lifetime"),
+		Liveness: fleet.Liveness{
+			Check: fleet.Check{Type: rapid.SampledFrom([]fleet.CheckType{fleet.CheckNone, fleet.CheckPort}).Draw(t, "liveness")},
+			Then:  rapid.SampledFrom([]fleet.OnUnhealthy{"", fleet.UnhealthyReport}).Draw(t, "then"),
+		},
 	}
 }
 
@@ -161,6 +166,11 @@ func TestNoOrderOfEventsBreaksTheInvariants(t *testing.T) {
 			},
 			"answer": w.answer,
 			"ready":  func(t *rapid.T) { w.step(machine.Ready{Run: run(t)}) },
+			"health": func(t *rapid.T) {
+				w.step(rapid.SampledFrom([]machine.Event{
+					machine.Unhealthy{Run: run(t)}, machine.Healthy{Run: run(t)}, machine.Overgrown{Run: run(t)},
+				}).Draw(t, "health"))
+			},
 			"exit": func(t *rapid.T) {
 				if w.process == 0 || w.helper != nil {
 					return
@@ -171,7 +181,7 @@ func TestNoOrderOfEventsBreaksTheInvariants(t *testing.T) {
 			},
 			"late exit": func(t *rapid.T) { w.step(machine.Exited{Run: w.state.Run - 1, At: w.now}) },
 			"timer": func(t *rapid.T) {
-				timer := rapid.SampledFrom([]machine.Timer{machine.StartTimer, machine.RestartTimer}).Draw(t, "timer")
+				timer := rapid.SampledFrom([]machine.Timer{machine.StartTimer, machine.RestartTimer, machine.LifetimeTimer}).Draw(t, "timer")
 				w.step(machine.Elapsed{Run: run(t), Timer: timer})
 			},
 			"restarted agent": func(t *rapid.T) {

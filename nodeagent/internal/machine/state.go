@@ -75,6 +75,9 @@ type Halt struct {
 	State   fleet.State  `json:"state"`
 	Reason  fleet.Reason `json:"reason"`
 	Message string       `json:"message,omitempty"`
+	// Crash is set when its end is one that nobody asked for: what the plan says of
+	// crashes follows, State being CRASHED.
+	Crash bool `json:"crash,omitempty"`
 }
 
 // In-place restarts: the pause doubles from firstPause to maxPause with each crash

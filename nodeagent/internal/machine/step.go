@@ -47,6 +47,12 @@ func Step(s State, ev Event, now time.Time) (State, []Effect) {
 		t.unguarded(e)
 	case Ready:
 		t.ready(e)
+	case Unhealthy:
+		t.unhealthy(e)
+	case Healthy:
+		t.healthy(e)
+	case Overgrown:
+		t.overgrown(e)
 	case Exited:
 		t.exited(e)
 	case Elapsed:
@@ -151,14 +157,7 @@ func (t *step) halt(h Halt) {
 		t.finish()
 		return
 	case Stopping:
-		if h.Force && !t.Halt.Force {
-			forced := *t.Halt
-			forced.Force = true
-			t.Halt = &forced
-			if t.Out == "" {
-				t.do(Kill{})
-			}
-		}
+		t.haltAgain(h)
 		return
 	case Preparing, Launching, Starting, Online, Waiting, Barred:
 	}
@@ -168,7 +167,7 @@ func (t *step) halt(h Halt) {
 		t.end(h.State, h.Reason, h.Message, nil, t.now)
 		return
 	}
-	t.show(fleet.Stopping, h.Reason, h.Message)
+	t.showHalt()
 	switch t.Out {
 	case Preparer:
 		t.do(Cancel{})
@@ -176,6 +175,35 @@ func (t *step) halt(h Halt) {
 	case "":
 		t.bringDown()
 	}
+}
+
+// haltAgain takes another reason to stop what is stopping already: force is added, and
+// what somebody asks for is no crash any more.
+func (t *step) haltAgain(h Halt) {
+	next := *t.Halt
+	asked := next.Crash && !h.Crash
+	if asked {
+		next = h
+	}
+	next.Force = t.Halt.Force || h.Force
+	pressing := next.Force && !t.Halt.Force
+	t.Halt = &next
+	if asked {
+		t.showHalt()
+	}
+	if pressing && t.Out == "" {
+		t.do(Kill{})
+	}
+}
+
+// showHalt shows why the generation stops. What stops because of a crash may go on
+// afterwards: it keeps its state until then.
+func (t *step) showHalt() {
+	state := fleet.Stopping
+	if t.Halt.Crash {
+		state = t.Status.State
+	}
+	t.show(state, t.Halt.Reason, t.Halt.Message)
 }
 
 func (t *step) bringDown() {
@@ -229,7 +257,7 @@ func (t *step) started(e Started) {
 	}
 	t.Status.PID, t.Status.StartedAt = e.PID, e.At
 	if t.Phase == Stopping {
-		t.show(fleet.Stopping, t.Halt.Reason, t.Halt.Message)
+		t.showHalt()
 		t.bringDown()
 		return
 	}
@@ -238,7 +266,7 @@ func (t *step) started(e Started) {
 
 // awaitReady waits for readiness at most for a time; 0 waits for ever.
 func (t *step) awaitReady(within time.Duration) {
-	if t.Plan.Readiness.Type == fleet.CheckNone || t.Plan.Readiness.Type == "" {
+	if asksNothing(t.Plan.Readiness) {
 		t.online()
 		return
 	}
@@ -261,7 +289,7 @@ func (t *step) online() {
 	switch {
 	case t.Status.Restarts > 0:
 		reason = fleet.ReasonRestartedInPlace
-	case t.Plan.Readiness.Type == fleet.CheckNone || t.Plan.Readiness.Type == "":
+	case asksNothing(t.Plan.Readiness):
 		reason = fleet.ReasonProcessStarted
 	}
 	message := ""
@@ -269,10 +297,11 @@ func (t *step) online() {
 		message = "the process runs"
 	}
 	t.show(fleet.Online, reason, message)
+	t.watch()
 }
 
 func (t *step) ready(e Ready) {
-	if e.Run == t.Run && t.Phase == Starting {
+	if e.Run == t.Run && t.Phase == Starting && t.Out == "" {
 		t.online()
 	}
 }
@@ -282,6 +311,8 @@ func (t *step) elapsed(e Elapsed) {
 	case e.Run != t.Run:
 	case e.Timer == StartTimer && t.Phase == Starting:
 		t.halt(Halt{Force: true, State: fleet.Failed, Reason: fleet.ReasonStartTimeout, Message: startTimeout(t.Plan.StartupTimeoutSeconds)})
+	case e.Timer == LifetimeTimer:
+		t.lifetimeOver()
 	case e.Timer == RestartTimer && t.Phase == Waiting:
 		t.Run++
 		if t.TokenHash == "" { // its token was lost with the journal: it gets another one
