@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // CrashCategory is what kind of failure a crash was, as far as what the server printed
 // and how it ended tell.
@@ -44,7 +47,9 @@ type Crash struct {
 	Node          NodeID     `json:"node"`
 	Generation    int64      `json:"generation"`
 
-	Reason   Reason        `json:"reason"`
+	Reason Reason `json:"reason"`
+	// Message says more than the reason; empty when there is nothing more to say.
+	Message  string        `json:"message,omitempty"`
 	Exit     *Exit         `json:"exit,omitempty"`
 	Category CrashCategory `json:"category"`
 	// Cause is the line that says it best, at most MaxCause bytes; empty when it said nothing.
@@ -57,3 +62,16 @@ type Crash struct {
 
 // MaxCause bounds Crash.Cause, in bytes.
 const MaxCause = 200
+
+// CrashID names the end of one run of an instance. Runs are numbered by the agent.
+func CrashID(i InstanceID, generation int64, run int) string {
+	return fmt.Sprintf("%s-%d-%d", i, generation, run)
+}
+
+// Ran is how long the run lasted; 0 when that is not known.
+func (c *Crash) Ran() time.Duration {
+	if c.StartedAt.IsZero() {
+		return 0
+	}
+	return max(0, c.At.Sub(c.StartedAt))
+}

@@ -148,6 +148,15 @@ func CrashLoopKey(g fleet.GroupName) Key[fleet.CrashLoop] {
 	return Key[fleet.CrashLoop]{Root + "crashloops/" + string(g)}
 }
 
+// CrashKey and CrashTailKey are created in one transaction, so that both records have
+// the same revision.
+func CrashKey(id string) Key[fleet.Crash] { return Key[fleet.Crash]{Root + "crashes/" + id} }
+func Crashes() Prefix[fleet.Crash]        { return Prefix[fleet.Crash]{Root + "crashes/"} }
+
+func CrashTailKey(id string) Key[fleet.CrashTail] {
+	return Key[fleet.CrashTail]{Root + "crash-tails/" + id}
+}
+
 func UserKey(name string) Key[fleet.User] { return Key[fleet.User]{Root + "users/" + name} }
 func Users() Prefix[fleet.User]           { return Prefix[fleet.User]{Root + "users/"} }
 

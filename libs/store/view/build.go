@@ -93,7 +93,7 @@ func (s *Snapshot) fork() *Snapshot {
 		Rev: s.Rev, Groups: fork(s.Groups), Instances: fork(s.Instances), Orphans: fork(s.Orphans), Nodes: fork(s.Nodes),
 		NodesDesired: fork(s.NodesDesired), NodeSessions: fork(s.NodeSessions), Allocs: fork(s.Allocs),
 		Reports: fork(s.Reports), Plans: fork(s.Plans), TemplateHeads: fork(s.TemplateHeads),
-		CrashLoops: fork(s.CrashLoops), Names: fork(s.Names), Sessions: fork(s.Sessions),
+		CrashLoops: fork(s.CrashLoops), Crashes: fork(s.Crashes), Names: fork(s.Names), Sessions: fork(s.Sessions),
 		Quotas: fork(s.Quotas), QuotaAllocs: fork(s.QuotaAllocs), Evictions: fork(s.Evictions),
 		Users: fork(s.Users), APITokens: fork(s.APITokens), tokensByHash: fork(s.tokensByHash),
 		byGroup: fork(s.byGroup), byNode: fork(s.byNode),
@@ -127,6 +127,8 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 		return true, set(s.TemplateHeads, c.Key[0]+"/"+c.Key[1], c, raw)
 	case KindCrashLoop:
 		return true, set(s.CrashLoops, fleet.GroupName(c.Key[0]), c, raw)
+	case KindCrash:
+		return true, set(s.Crashes, c.Key[0], c, raw)
 	case KindName:
 		return true, set(s.Names, c.Key[0]+"/"+c.Key[1], c, raw)
 	case KindQuota:

@@ -22,6 +22,7 @@ const (
 	KindReport       Kind = "reports"
 	KindTemplateHead Kind = "template-heads"
 	KindCrashLoop    Kind = "crashloops"
+	KindCrash        Kind = "crashes" // without their tails
 	KindQuota        Kind = "quotas"
 	KindQuotaAlloc   Kind = "quota-allocs"
 	KindEviction     Kind = "evictions"

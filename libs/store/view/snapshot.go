@@ -58,6 +58,7 @@ type Snapshot struct {
 	Plans         Table[string, *fleet.StoredPlan]         // by digest
 	TemplateHeads Table[string, *fleet.TemplateHead]       // by "<group>/<name>"
 	CrashLoops    Table[fleet.GroupName, *fleet.CrashLoop] //
+	Crashes       Table[string, *fleet.Crash]              // by id
 	Names         Table[string, *store.NameClaim]          // by "<group>/<ordinal>"
 	Sessions      Table[string, *fleet.Session]            // by "<service>/<replica>"
 	Quotas        Table[string, *fleet.Quota]              // by name
@@ -78,7 +79,8 @@ func emptySnapshot() *Snapshot {
 		NodeSessions: newTable[fleet.NodeID, *fleet.NodeSession](), Allocs: newTable[fleet.NodeID, *fleet.Alloc](),
 		Reports: newTable[fleet.NodeID, *fleet.Report](), Plans: newTable[string, *fleet.StoredPlan](),
 		TemplateHeads: newTable[string, *fleet.TemplateHead](), CrashLoops: newTable[fleet.GroupName, *fleet.CrashLoop](),
-		Names: newTable[string, *store.NameClaim](), Sessions: newTable[string, *fleet.Session](),
+		Crashes: newTable[string, *fleet.Crash](),
+		Names:   newTable[string, *store.NameClaim](), Sessions: newTable[string, *fleet.Session](),
 		Quotas: newTable[string, *fleet.Quota](), QuotaAllocs: newTable[string, *fleet.QuotaAlloc](),
 		Evictions: newTable[fleet.InstanceID, *fleet.Eviction](),
 		Users:     newTable[string, *fleet.User](), APITokens: newTable[string, *fleet.APIToken](),
