@@ -29,6 +29,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/local"
 	"github.com/orreryhq/orrery/nodeagent/internal/membership"
 	"github.com/orreryhq/orrery/nodeagent/internal/orphan"
+	"github.com/orreryhq/orrery/nodeagent/internal/recorder"
 	"github.com/orreryhq/orrery/nodeagent/internal/report"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
@@ -92,6 +93,7 @@ type parts struct {
 	member     *membership.Member
 	reporter   *report.Reporter
 	orphans    *orphan.Keeper
+	crashes    *recorder.Recorder
 	server     *http.Server
 	local      *http.Server
 	// hold keeps the controller from acting before the node has joined.
@@ -130,8 +132,17 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 	p.member = membership.New(membership.Config{
 		Store: cfg.Store, Record: a.record(j.UUID(), listener), Holder: j.Holder(), TTL: cfg.SessionTTL, Log: cfg.Log,
 		Wrote: past.Wrote, Joining: p.tenure.Joining,
-		Joined: func(s *store.Session) { p.tenure.Joined(s); p.controller.Joined(s.Fence()); a.markReady() },
+		Joined: func(s *store.Session) {
+			p.tenure.Joined(s)
+			p.controller.Joined(s.Fence())
+			p.crashes.Kick()
+			a.markReady()
+		},
 	})
+	p.crashes, err = recorder.New(recorder.Config{Store: cfg.Store, Dir: filepath.Join(dir, "crashes"), Fence: p.member.Fence, Log: cfg.Log})
+	if err != nil {
+		return nil, err
+	}
 	remains, err := found(rt, dir)
 	if err != nil {
 		return nil, err
@@ -141,7 +152,7 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 		Kit: supervise.Kit{
 			Runtime: rt, Journal: j, Workspace: workspace.New(dir, cache), DataDir: dir, BootID: cfg.BootID,
 			Rebooted: j.Rebooted(), Held: j.Moved(), Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
-			Past: past.Name, Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: tree.Dir(), Owner: j.UUID()},
+			Record: p.crashes.Take, Past: past.Name, Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: tree.Dir(), Owner: j.UUID()},
 		},
 	}, entries)
 	p.orphans = orphan.New(orphan.Config{
@@ -191,6 +202,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	running.Go(func() { p.drive(working, a) })
 	running.Go(func() { p.reporter.Run(working) })
 	running.Go(func() { p.orphans.Run(working) })
+	running.Go(func() { p.crashes.Run(working) })
 	running.Go(func() {
 		if err := p.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			failed <- errs.As(errs.Unavailable, "nodeagent.serve", err)

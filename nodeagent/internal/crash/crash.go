@@ -126,3 +126,16 @@ func normal(s string, own []string) string {
 	s = address.ReplaceAllString(s, "#")
 	return digits.ReplaceAllString(s, "#")
 }
+
+// Lines are the last n lines of a text, oldest first; an unfinished one counts. cut says
+// that there were others before them.
+func Lines(text []byte, n int) (lines []string, cut bool) {
+	all := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	if len(text) == 0 {
+		return nil, false
+	}
+	for _, l := range all[max(0, len(all)-n):] {
+		lines = append(lines, strings.TrimSuffix(l, "\r"))
+	}
+	return lines, len(all) > n
+}

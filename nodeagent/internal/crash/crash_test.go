@@ -2,6 +2,7 @@ package crash
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -114,4 +115,45 @@ func TestACauseIsShortPlainText(t *testing.T) {
 			t.Fatalf("%q", r.Cause)
 		}
 	})
+}
+
+func TestAShellsRefusalIsToldByName(t *testing.T) {
+	cases := []struct {
+		rule   string
+		code   int
+		tail   string
+		reason fleet.Reason
+		names  string
+	}{
+		{"bash does not find it", 127, "/usr/bin/bash: line 1: nosuch: command not found", fleet.ReasonCommandMissing, `"nosuch"`},
+		{"dash does not find it", 127, "sh: 1: nosuch: not found", fleet.ReasonCommandMissing, `"nosuch"`},
+		{"no such file", 127, "bash: line 1: ./run.sh: No such file or directory", fleet.ReasonCommandMissing, `"./run.sh"`},
+		{"its interpreter is missing", 127, "bash: line 1: ./run.sh: cannot execute: required file not found", fleet.ReasonCommandMissing, `"./run.sh"`},
+		{"not executable", 126, "bash: line 1: ./run.sh: Permission denied", fleet.ReasonNotExecutable, `"./run.sh"`},
+		{"a directory", 126, "bash: line 1: /tmp: Is a directory", fleet.ReasonNotExecutable, `"/tmp"`},
+		{"another machine's program", 126, "bash: line 1: ./a.out: cannot execute binary file: Exec format error", fleet.ReasonNotExecutable, `"./a.out"`},
+		{"said before something else", 127, "bash: line 1: nosuch: command not found\nbye", fleet.ReasonCommandMissing, `"nosuch"`},
+		{"a server's own code", 127, "I am done", "", ""},
+		{"said, but ended otherwise", 1, "bash: line 1: nosuch: command not found", "", ""},
+		{"a library is missing", 127, "./server: error while loading shared libraries: libx.so: cannot open shared object file", "", ""},
+	}
+	for _, c := range cases {
+		reason, message, ok := Refused(c.code, lines(c.tail))
+		if reason != c.reason || ok != (c.reason != "") || !strings.Contains(message, c.names) {
+			t.Errorf("%s: %s %q", c.rule, reason, message)
+		}
+	}
+}
+
+func TestTheLastLinesOfAText(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		n    int
+		want []string
+		cut  bool
+	}{{"", 3, nil, false}, {"a", 3, []string{"a"}, false}, {"a\r\nb\n", 3, []string{"a", "b"}, false}, {"a\n\nb", 2, []string{"", "b"}, true}} {
+		if got, cut := Lines([]byte(c.text), c.n); !slices.Equal(got, c.want) || cut != c.cut {
+			t.Errorf("%q: %q, %v", c.text, got, cut)
+		}
+	}
 }

@@ -48,6 +48,8 @@ type Entry struct {
 	Process runtime.Identity `json:"process"`
 	// ProcessRun is the run Process belongs to.
 	ProcessRun int `json:"processRun,omitempty"`
+	// LogFrom is where in the instance's output its latest process began to print.
+	LogFrom int64 `json:"logFrom,omitempty"`
 }
 
 // Journal is an opened directory. Write and Remove may be called at once for different instances.

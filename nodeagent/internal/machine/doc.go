@@ -22,6 +22,10 @@
 // stopped when that is about to expire, never started again here for want of the
 // store, and barred from launching until there is a session.
 //
+// An end that nobody asked for is noted among the state's Unrecorded, whatever follows
+// it, until it was written down for the store. A shell that at once says that there is
+// no such command ends the generation as FAILED: trying again here does not help.
+//
 // Invariants:
 //   - A process is launched only while none of the instance can live (Alive is
 //     false), whatever its generation.

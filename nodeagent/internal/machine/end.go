@@ -67,17 +67,23 @@ func (t *step) exited(e Exited) {
 		return
 	}
 	t.ran = e.Ran
-	t.gone(e.Exit, cause{expired: e.Expired}, e.At)
+	t.gone(e.Exit, cause{expired: e.Expired, refused: e.Refused}, e.At)
 }
 
 // cause is what else than itself may have ended a process.
-type cause struct{ rebooted, expired bool }
+type cause struct {
+	rebooted, expired bool
+	refused           *Refusal
+}
 
 // gone handles the end of the process, of whatever cause.
 func (t *step) gone(exit fleet.Exit, c cause, at time.Time) {
 	t.Alive, t.Out = false, ""
 	halt := t.Halt
 	if t.Phase == Stopping && (!halt.Crash || t.Closing) {
+		if halt.Reason == fleet.ReasonStartTimeout {
+			t.unrecorded(verdict{halt.State, halt.Reason, halt.Message}, exit, at)
+		}
 		t.end(halt.State, halt.Reason, halt.Message, &exit, at)
 		return
 	}
@@ -86,9 +92,12 @@ func (t *step) gone(exit fleet.Exit, c cause, at time.Time) {
 		return
 	}
 	rebooted := c.rebooted
-	v := judge(exit, rebooted)
+	v := t.endOf(exit, rebooted, c.refused, at)
 	if t.Phase == Stopping && !rebooted {
 		v = verdict{fleet.Crashed, halt.Reason, halt.Message}
+	}
+	if !rebooted { // a restart of the host is nobody's crash
+		t.unrecorded(v, exit, at)
 	}
 	t.Halt = nil
 	if v.state != fleet.Crashed {

@@ -120,7 +120,18 @@ type Exited struct {
 	Ran time.Duration
 	// Expired is true when its guard ended it, since the session could have expired.
 	Expired bool
+	// Refused is set when the shell says that it could not run the command.
+	Refused *Refusal
 }
+
+// Refusal is why a command could not be run.
+type Refusal struct {
+	Reason  fleet.Reason
+	Message string
+}
+
+// Recorded says that an end among State.Unrecorded was written down for the store.
+type Recorded struct{ ID string }
 
 // Elapsed says that a timer has run out.
 type Elapsed struct {
@@ -158,6 +169,7 @@ func (Unhealthy) event()      {}
 func (Healthy) event()        {}
 func (Overgrown) event()      {}
 func (Exited) event()         {}
+func (Recorded) event()       {}
 func (Elapsed) event()        {}
 func (Settled) event()        {}
 func (Unsettled) event()      {}

@@ -65,6 +65,9 @@ type State struct {
 	Orphan bool `json:"orphan,omitempty"`
 	// Closing is true when the agent takes its instances along.
 	Closing bool `json:"closing,omitempty"`
+	// Unrecorded are the ends nobody asked for that are not written down yet, oldest
+	// first, at most MaxUnrecorded, of earlier generations too.
+	Unrecorded []fleet.Crash `json:"unrecorded,omitempty"`
 	// Status is what the store shall show.
 	Status fleet.Status `json:"status"`
 }

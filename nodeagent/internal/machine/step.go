@@ -55,6 +55,8 @@ func Step(s State, ev Event, now time.Time) (State, []Effect) {
 		t.overgrown(e)
 	case Exited:
 		t.exited(e)
+	case Recorded:
+		t.recorded(e)
 	case Elapsed:
 		t.elapsed(e)
 	case Settled:
@@ -108,7 +110,7 @@ func (t *step) placed(p fleet.Placement) {
 func (t *step) begin(p fleet.Placement) {
 	early := t.Early
 	t.State = State{
-		Phase: Preparing, Placement: p, Run: t.Run + 1, Early: early, Closing: t.Closing,
+		Phase: Preparing, Placement: p, Run: t.Run + 1, Early: early, Closing: t.Closing, Unrecorded: t.Unrecorded,
 		Status: fleet.Status{Instance: p.Instance, Group: p.Group, Node: p.Node, Generation: p.Generation},
 	}
 	t.show(fleet.Preparing, fleet.ReasonPreparing, "")

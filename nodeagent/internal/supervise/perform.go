@@ -7,9 +7,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -118,6 +120,9 @@ func (i *Instance) spec(e journal.Entry) runtime.Spec {
 	}
 }
 
+// errNoCommand refuses a start without a command.
+var errNoCommand = errs.New(errs.Invalid, "the command is empty once its placeholders are replaced: correct the group's command, or its variables")
+
 // launch checks the ports and starts the process.
 func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
 	run := e.Machine.Run
@@ -151,10 +156,14 @@ func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
 		}
 	}
 	spec := i.spec(e)
+	if strings.TrimSpace(spec.Command) == "" {
+		return fail(fleet.ReasonCommandMissing, errNoCommand)
+	}
 	if err := os.MkdirAll(filepath.Dir(spec.LogPath), 0o750); err != nil {
 		return fail(diskOr(fleet.ReasonStartFailed, err), err)
 	}
 	i.notePast(spec.RunDir)
+	from := size(spec.LogPath)
 	p, g, err := i.startSecured(ctx, within, e.Machine, spec)
 	if errors.Is(err, errNoSession) {
 		return message{event: machine.Withheld{Run: run}}
@@ -167,7 +176,7 @@ func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
 		return fail(diskOr(fleet.ReasonStartFailed, err), err)
 	}
 	now := time.Now()
-	return message{process: p, guard: g, began: now, event: machine.Started{Run: run, PID: p.Identity().Server.PID, At: now.UTC()}}
+	return message{process: p, guard: g, began: now, logFrom: from, event: machine.Started{Run: run, PID: p.Identity().Server.PID, At: now.UTC()}}
 }
 
 // notePast notes under which past of the store the run begins. One that cannot be
@@ -202,6 +211,10 @@ func diskOr(reason fleet.Reason, err error) fleet.Reason {
 func text(reason fleet.Reason, err error) string {
 	if m := errs.MessageOf(err); m != errs.MessageOf(nil) {
 		return m
+	}
+	var path *fs.PathError
+	if errors.Is(err, fs.ErrPermission) && errors.As(err, &path) {
+		return fmt.Sprintf("%s: the agent's user may not use %s (%s, %v): give it the permission", reason.Text(), path.Path, path.Op, path.Err)
 	}
 	return reason.Text()
 }

@@ -62,6 +62,8 @@ type Kit struct {
 	Guards *guard.Post
 	// Report takes each new status; it must not block.
 	Report func(fleet.Status)
+	// Record keeps the end of a run that nobody asked for until the store has it.
+	Record func(fleet.Crash, fleet.CrashTail)
 	// Forgotten is called when nothing of an instance is left.
 	Forgotten func(fleet.InstanceID)
 	Log       *slog.Logger
@@ -92,6 +94,8 @@ type Instance struct {
 	force   chan struct{} // not nil while a stop sequence runs; closing it kills
 	cancel  context.CancelFunc
 	done    bool
+	// recording are the crashes that are being written down.
+	recording map[string]bool
 	// forgetful fires when an entry that could not be written is to be tried again;
 	// nil when the journal is up to date.
 	forgetful <-chan time.Time
@@ -118,6 +122,8 @@ type message struct {
 	// began is when process was started, by the monotonic clock; zero for an adopted one.
 	began time.Time
 	token string
+	// logFrom is where what process prints begins in the instance's output.
+	logFrom int64
 	// handled gets, once the event was handled, why the journal does not have what came
 	// of it; nil when nobody waits for that. It has room for that.
 	handled chan error
@@ -286,9 +292,10 @@ func (i *Instance) handle(ctx context.Context, m message) {
 		i.relieve(m.guard, m.run)
 		return
 	}
-	m.event = i.attribute(m.event)
+	m.event = i.explain(i.attribute(m.event))
 	before := i.entry.Machine.Status
 	effects := i.advance(m)
+	i.record()
 	for _, e := range effects {
 		i.perform(ctx, e)
 	}
@@ -309,6 +316,9 @@ func (i *Instance) advance(m message) []machine.Effect {
 		i.setProcess(m.process)
 		i.guard, i.guards, i.began = m.guard, 0, m.began
 		i.entry.Process, i.entry.ProcessRun = m.process.Identity(), next.Run
+		if !m.began.IsZero() {
+			i.entry.LogFrom = m.logFrom
+		}
 	}
 	if m.token != "" {
 		i.entry.Token = m.token

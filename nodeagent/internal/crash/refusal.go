@@ -1,0 +1,39 @@
+package crash
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Exit codes by which a shell says that it could not run a command.
+const (
+	codeNotExecutable = 126
+	codeMissing       = 127
+)
+
+// complained is a shell's word about a command it could not run: "sh: 1: nosuch: not
+// found", "bash: line 1: ./run: Permission denied".
+var complained = regexp.MustCompile(`: (?:line )?\d+: (.+?): (command not found|not found|No such file or directory|Permission denied|Is a directory|cannot execute.*|.*[Ee]xec format error)$`)
+
+// Refused tells that a shell could not run a command, by its exit code and what it said
+// last: the reason, and a sentence that names the command and says what to do. ok is false for
+// every other end; those codes may be a server's own.
+func Refused(code int, tail []string) (reason fleet.Reason, message string, ok bool) {
+	if code != codeMissing && code != codeNotExecutable {
+		return "", "", false
+	}
+	for _, l := range slices.Backward(tail) {
+		said := complained.FindStringSubmatch(plain(l))
+		if said == nil {
+			continue
+		}
+		if code == codeMissing {
+			return fleet.ReasonCommandMissing, fmt.Sprintf("the command %q does not exist on the node: install it there, bring it in a template, or correct the group's command", clip(said[1])), true
+		}
+		return fleet.ReasonNotExecutable, fmt.Sprintf("the command %q must not be executed on the node (%s): make it an executable file, or correct the group's command", clip(said[1]), said[2]), true
+	}
+	return "", "", false
+}

@@ -1,0 +1,84 @@
+package supervise
+
+import (
+	"os"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/console"
+	"github.com/orreryhq/orrery/nodeagent/internal/crash"
+	"github.com/orreryhq/orrery/nodeagent/internal/machine"
+)
+
+// record has the ends written down that the machine has noted. What they printed is
+// read here and now, before anything else is done: the next run writes to the same file.
+func (i *Instance) record() {
+	for _, c := range i.entry.Machine.Unrecorded {
+		if i.recording[c.ID] {
+			continue
+		}
+		if i.recording == nil {
+			i.recording = map[string]bool{}
+		}
+		i.recording[c.ID] = true
+		tail, truncated := i.tail(crash.MaxTail)
+		dir := i.kit.Workspace.Dir(i.entry.Machine.Placement, i.entry.Machine.Plan.Static)
+		i.helpers.Go(func() {
+			read := crash.Read(crash.End{Reason: c.Reason, Exit: c.Exit, Tail: tail, Own: []string{dir, c.Name, string(c.Instance)}})
+			c.Category, c.Cause, c.Fingerprint = read.Category, read.Cause, read.Fingerprint
+			i.kit.Record(c, fleet.NewCrashTail(c.ID, tail, truncated))
+			i.Send(machine.Recorded{ID: c.ID})
+		})
+	}
+	for id := range i.recording {
+		if !i.noted(id) {
+			delete(i.recording, id)
+		}
+	}
+}
+
+func (i *Instance) noted(id string) bool {
+	for _, c := range i.entry.Machine.Unrecorded {
+		if c.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// tail are the last n lines of the latest run, or fewer: no more than is kept of them.
+// truncated says that there were others before them.
+func (i *Instance) tail(n int) (lines []string, truncated bool) {
+	path := i.kit.LogPath(i.id)
+	end := size(path)
+	from := max(i.entry.LogFrom, end-2*fleet.MaxCrashBytes)
+	text, _, err := console.Read(path, from, int(max(0, end-from)))
+	if err != nil {
+		i.log.Warn("what it printed last is not known", "error", err)
+		return nil, false
+	}
+	lines, cut := crash.Lines(text, n)
+	return lines, cut || from > i.entry.LogFrom
+}
+
+// size is how much an instance has printed.
+func size(path string) int64 {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return fi.Size()
+}
+
+// explain adds to the end of a run what its shell said of a command it could not run.
+func (i *Instance) explain(e machine.Event) machine.Event {
+	end, ok := e.(machine.Exited)
+	if !ok || !end.Exit.Known {
+		return e
+	}
+	const enough = 20 // lines: a shell says so last
+	tail, _ := i.tail(enough)
+	if reason, message, ok := crash.Refused(end.Exit.Code, tail); ok {
+		end.Refused = &machine.Refusal{Reason: reason, Message: message}
+	}
+	return end
+}
