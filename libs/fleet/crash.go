@@ -14,12 +14,23 @@ func (i *Instance) EndedUnasked() bool {
 	return i.Intent.Desired == DesiredRunning && s != nil && s.State.Terminal()
 }
 
-// CrashedAt is when the wanted generation ended unasked. ok is false when it has
-// not, or when something else was the cause than itself: a lost, restarted
-// or cut off node, somebody who stopped it there, its time being over, or a stranger on its port, which is avoided
-// from then on. A host whose clock is behind cannot date a crash before the
-// generation was asked for.
+// CrashedAt is when the wanted generation crashed or could not be started, its group
+// being at fault. ok is false when it did not, or when that was for want of something
+// the group's spec does not bring: a template that does not exist, room on a disk.
 func (i *Instance) CrashedAt() (at time.Time, ok bool) {
+	at, ok = i.FailedAt()
+	if ok && (i.Status.Reason == ReasonTemplateMissing || i.Status.Reason == ReasonDiskFull) {
+		return time.Time{}, false
+	}
+	return at, ok
+}
+
+// FailedAt is when the wanted generation ended unasked. ok is false when it has
+// not, or when neither it nor its node was the cause: a lost, restarted
+// or cut off node, somebody who stopped it there, its time being over, or a stranger on its port, which is avoided
+// from then on. A host whose clock is behind cannot date a failure before the
+// generation was asked for.
+func (i *Instance) FailedAt() (at time.Time, ok bool) {
 	if !i.EndedUnasked() || i.Intent.Displaced {
 		return time.Time{}, false
 	}
@@ -53,11 +64,19 @@ type CrashLoop struct {
 	Since       time.Time `json:"since"`
 	Crashes     int       `json:"crashes"`
 	PausedUntil time.Time `json:"pausedUntil"`
+	// Blame is what the crashes had in common.
+	Blame Blame `json:"blame,omitzero"`
 }
 
-// EndsAt is when the pause ends: at PausedUntil, or when the group's spec was
-// changed before that, since the change may be the cure.
+// ResetBy reports whether somebody has reset the pause since it began.
+func (l *CrashLoop) ResetBy(g *Group) bool { return g.CrashesResetAt.After(l.Since) }
+
+// EndsAt is when the pause ends: at PausedUntil, or when somebody reset it or the
+// group's spec was changed before that, since the change may be the cure.
 func (l *CrashLoop) EndsAt(g *Group) time.Time {
+	if l.ResetBy(g) && g.CrashesResetAt.Before(l.PausedUntil) {
+		return g.CrashesResetAt
+	}
 	if g.Revision > l.GroupRevision && g.UpdatedAt.Before(l.PausedUntil) {
 		return g.UpdatedAt
 	}

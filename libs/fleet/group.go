@@ -16,7 +16,10 @@ type Group struct {
 	// ScaledAt is the time of the last explicit scale: instances created at or
 	// before it count as the enforcer's own, so the minimum trims them too. Zero when never scaled.
 	ScaledAt time.Time `json:"scaledAt,omitzero"`
-	Spec     GroupSpec `json:"spec"`
+	// CrashesResetAt is when somebody last said that crashes before it do not count any
+	// more: it ends a pause after them. Zero when nobody did.
+	CrashesResetAt time.Time `json:"crashesResetAt,omitzero"`
+	Spec           GroupSpec `json:"spec"`
 }
 
 // GroupSpec is the union of what both HTTP dialects can say about a group.

@@ -60,6 +60,10 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 		n := fleet.NodeID(ch.Key[0])
 		c.lookOn(b, n)
 		c.leftDeleted(b, n)
+	case view.KindCrash:
+		if ch.Before == nil {
+			c.queue.AddAfter(prune, pruneAfter)
+		}
 	case view.KindReport:
 		c.emptied(b, ch)
 	case view.KindName, view.KindPlan, view.KindPending, view.KindAlloc, view.KindNode,

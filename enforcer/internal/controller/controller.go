@@ -113,6 +113,7 @@ func (c *Controller) gained(o *store.Ownership) {
 		}
 	}
 	c.queue.Add(sweep)
+	c.queue.Add(prune)
 }
 
 // known are the owned groups: those with a record, and those that only have instances.

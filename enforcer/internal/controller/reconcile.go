@@ -24,8 +24,11 @@ const lostRaceWait = time.Second
 // reconcile brings one group to what its records say.
 func (c *Controller) reconcile(ctx context.Context, name fleet.GroupName) (reconcile.Result, error) {
 	pass := c.groupPass
-	if name == sweep {
+	switch name {
+	case sweep:
 		pass = c.sweepPass
+	case prune:
+		pass = c.prunePass
 	}
 	for attempt := 1; ; attempt++ {
 		after, err := pass(ctx, name)
@@ -113,6 +116,14 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 			g, ok := s.Groups.Get(i.Intent.Group)
 			return ok && g.Spec.Preempts && g.Spec.Priority > priority
 		},
+		Crashes: func(yield func(*fleet.Crash) bool) {
+			for _, crash := range s.Crashes.All() {
+				if !yield(crash) {
+					return
+				}
+			}
+		},
+		Elsewhere: func(n fleet.NodeID) bool { return elsewhere(s, n) },
 		LostSince: func(n fleet.NodeID) time.Time { return c.outages.of(s, n, now) },
 		Margin: func(n fleet.NodeID) time.Duration {
 			ttl := store.DefaultTTL

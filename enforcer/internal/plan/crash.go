@@ -19,20 +19,44 @@ func (p *pass) gate() (ready time.Time, pause *Action) {
 		}
 		from = latest(from, end)
 	}
-	crashes := p.crashesAfter(from)
+	crashes := p.crashesAfter(latest(from, p.group().CrashesResetAt))
 	if len(crashes) == 0 {
-		return time.Time{}, nil
+		return p.setback(), nil
 	}
 	if len(crashes) >= p.in.Limits.CrashLimit {
-		loop := p.nextLoop(crashes)
-		return loop.PausedUntil, &Action{
-			Kind: SetCrashLoop, Loop: loop, Reason: fleet.ReasonCrashLoop,
-			Message: fmt.Sprintf("%d crashes since %s: nothing is started until %s",
-				loop.Crashes, loop.Since.UTC().Format(time.TimeOnly), loop.PausedUntil.UTC().Format(time.TimeOnly)),
+		if b := p.blame(crashes[0].Add(-time.Nanosecond)); len(crashes) >= p.tolerance(b) {
+			loop := p.nextLoop(crashes)
+			loop.Blame = b
+			return loop.PausedUntil, &Action{Kind: SetCrashLoop, Loop: loop, Reason: fleet.ReasonCrashLoop, Message: sentence(loop)}
 		}
 	}
 	last := crashes[len(crashes)-1]
-	return last.Add(p.in.Limits.backoff(len(crashes))), nil
+	return latest(last.Add(p.in.Limits.backoff(len(crashes))), p.setback()), nil
+}
+
+func sentence(l fleet.CrashLoop) string {
+	s := fmt.Sprintf("%d crashes since %s: nothing is started until %s",
+		l.Crashes, l.Since.UTC().Format(time.TimeOnly), l.PausedUntil.UTC().Format(time.TimeOnly))
+	if l.Blame.Because != "" {
+		s += "; " + l.Blame.Because
+	}
+	return s
+}
+
+// setback is until when nothing is tried again that failed for want of what its group
+// needs, such as a template or room on a disk: that is no crash of the group's.
+func (p *pass) setback() (until time.Time) {
+	for _, i := range p.all {
+		at, failed := i.FailedAt()
+		if _, crashed := i.CrashedAt(); !failed || crashed || !at.After(p.group().CrashesResetAt) {
+			continue
+		}
+		if at.After(p.now) {
+			at = p.now
+		}
+		until = latest(until, at.Add(p.in.Limits.SetbackFor))
+	}
+	return until
 }
 
 // crashesAfter are the group's crashes after a time, oldest first. None is in the
@@ -55,7 +79,7 @@ func (p *pass) crashesAfter(from time.Time) []time.Time {
 
 func (p *pass) nextLoop(crashes []time.Time) fleet.CrashLoop {
 	level := 1
-	if p.in.CrashLoop != nil {
+	if p.in.CrashLoop != nil && !p.in.CrashLoop.ResetBy(p.group()) {
 		level += p.in.CrashLoop.Level
 	}
 	return fleet.CrashLoop{
@@ -72,6 +96,10 @@ func (p *pass) calm() {
 		return
 	}
 	since := loop.EndsAt(p.group())
+	if loop.ResetBy(p.group()) {
+		p.act(Action{Kind: ClearCrashLoop, Reason: fleet.ReasonRequested, Message: "somebody reset it"})
+		return
+	}
 	if crashes := p.crashesAfter(since); len(crashes) > 0 {
 		since = crashes[len(crashes)-1]
 	}

@@ -191,3 +191,85 @@ func TestDoubled(t *testing.T) {
 		t.Errorf("backoff of many = %v, want %v", got, l.BackoffMax)
 	}
 }
+
+func TestAResetEndsAPauseAndStartsTheLevelsAnew(t *testing.T) {
+	s := loops(t)
+	s.add(online)
+	end := s.crashLoop(t, at(0))
+	s.step(end)
+	end = s.crashLoop(t, end.Add(time.Second))
+	reset := end.Add(-90 * time.Second)
+	s.group.CrashesResetAt = reset
+	if got, _ := s.step(reset.Add(time.Second)); len(got) != 2 || got[0].Kind != Create || got[1].Kind != ClearCrashLoop {
+		t.Fatalf("after a reset: %s", short(got))
+	}
+	next := s.crashLoop(t, reset.Add(2*time.Second))
+	if s.loop.Level != 1 {
+		t.Errorf("the next pause, until %v, is of level %d", next, s.loop.Level)
+	}
+}
+
+func TestWhatTheGroupIsNotAtFaultForDelaysAndNeverPauses(t *testing.T) {
+	for _, why := range []fleet.Reason{fleet.ReasonTemplateMissing, fleet.ReasonDiskFull} {
+		s := loops(t)
+		now := at(0)
+		s.step(now)
+		for range 3 * s.limits.CrashLimit {
+			for _, i := range s.instances {
+				if i.Living(false) {
+					s.edit(i, in(alive, fleet.Failed, why, now))
+				}
+			}
+			got, wake := s.step(now)
+			if len(got) != 0 || !wake.Equal(now.Add(s.limits.SetbackFor)) {
+				t.Fatalf("%s: %s, wake %v", why, short(got), wake)
+			}
+			now = wake
+			s.step(now)
+		}
+		if s.loop != nil {
+			t.Errorf("%s paused the group: %+v", why, s.loop)
+		}
+	}
+}
+
+func TestABadNodePausesLaterWhileThereIsAnother(t *testing.T) {
+	for _, c := range []struct {
+		rule      string
+		elsewhere bool
+		crashes   int
+	}{{"with another node", true, 6}, {"on the only node", false, 3}} {
+		s := loops(t)
+		s.add(online)
+		in := s.input()
+		for n := range 6 {
+			now := at(time.Duration(n) * time.Second)
+			for _, i := range s.instances {
+				if i.Living(false) {
+					s.edit(i, crashed(now))
+				}
+			}
+			in = s.input()
+			in.Elsewhere = func(fleet.NodeID) bool { return c.elsewhere }
+			in.Crashes = func(yield func(*fleet.Crash) bool) {
+				for _, one := range []*fleet.Crash{
+					{Group: "g", GroupRevision: 1, Node: "n", Fingerprint: "x", At: at(0)},
+					{Group: "g", GroupRevision: 1, Node: "n", Fingerprint: "y", At: at(0)},
+					{Group: "h", Node: "n", Fingerprint: "z", At: at(0)},
+				} {
+					if !yield(one) {
+						return
+					}
+				}
+			}
+			s.group.Spec.Scaling.Min = 1
+			got, _ := Group(in, now)
+			if paused := len(got) > 0 && got[0].Kind == SetCrashLoop; paused != (n+1 >= c.crashes) {
+				t.Errorf("%s: after %d crashes %s", c.rule, n+1, short(got))
+			} else if paused && got[0].Loop.Blame.Suspect != fleet.SuspectNode {
+				t.Errorf("%s: blames %+v", c.rule, got[0].Loop.Blame)
+			}
+			s.add(online)
+		}
+	}
+}

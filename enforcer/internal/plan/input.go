@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"iter"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -16,6 +17,10 @@ type Input struct {
 	Instances []*fleet.Instance
 	// CrashLoop is nil when the group has none.
 	CrashLoop *fleet.CrashLoop
+	// Crashes are the recorded crashes of all groups; those of the moment may be missing.
+	Crashes iter.Seq[*fleet.Crash]
+	// Elsewhere reports whether something could run on another node than this.
+	Elsewhere func(fleet.NodeID) bool
 	// Session is a node's live session; nil when the node has none.
 	Session func(fleet.NodeID) *fleet.NodeSession
 	// LostSince is when a node was first seen without a session; zero while it has one.
@@ -57,6 +62,8 @@ type Limits struct {
 	CrashWindow time.Duration
 	// BackoffFirst is the delay after the second crash of the window; it doubles up to BackoffMax.
 	BackoffFirst, BackoffMax time.Duration
+	// SetbackFor is the delay after a failure that is no crash of the group's.
+	SetbackFor time.Duration
 	// PauseFirst is the first pause; it doubles up to PauseMax.
 	PauseFirst, PauseMax time.Duration
 	// Quiet is the least time without a crash after which the pauses start anew.
@@ -64,6 +71,9 @@ type Limits struct {
 	// KeepFor is how long a finished instance's records are kept, KeepRecords how many per group.
 	KeepFor     time.Duration
 	KeepRecords int
+	// CrashFor is how long a recorded crash is kept, CrashRecords how many in all.
+	CrashFor     time.Duration
+	CrashRecords int
 	// PlanFor is how long an unreferenced plan is kept.
 	PlanFor time.Duration
 	// PrepareFor bounds PREPARING. StartSlack and StopSlack are added to the
@@ -90,9 +100,9 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		CrashLimit: 3, CrashWindow: 5 * time.Minute,
-		BackoffFirst: time.Second, BackoffMax: time.Minute,
+		BackoffFirst: time.Second, BackoffMax: time.Minute, SetbackFor: 10 * time.Second,
 		PauseFirst: time.Minute, PauseMax: time.Hour, Quiet: 10 * time.Minute,
-		KeepFor: time.Hour, KeepRecords: 20, PlanFor: time.Hour,
+		KeepFor: time.Hour, KeepRecords: 20, CrashFor: 30 * 24 * time.Hour, CrashRecords: 500, PlanFor: time.Hour,
 		PrepareFor: 10 * time.Minute, StartSlack: 15 * time.Second, StopSlack: 30 * time.Second,
 		LeaveFor: time.Minute, LossGrace: 500 * time.Millisecond,
 		MassLossNodes: fleet.MassLossNodes, MassLossShare: fleet.MassLossShare, RoomFor: time.Minute, MoveFor: 5 * time.Minute, Batch: 1000,

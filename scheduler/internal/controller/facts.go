@@ -131,5 +131,5 @@ func failedAt(i *fleet.Instance) (at time.Time, ok bool) {
 	if i == nil || i.Status == nil || i.Status.State != fleet.Crashed && i.Status.State != fleet.Failed {
 		return time.Time{}, false
 	}
-	return i.CrashedAt()
+	return i.FailedAt()
 }

@@ -1,0 +1,78 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/orreryhq/orrery/enforcer/internal/plan"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// prune is the queue's key for crashes that are too many: no group has this name.
+const prune fleet.GroupName = "/crashes"
+
+// pruneAfter gathers crashes before they are counted.
+const pruneAfter = time.Second
+
+// prunePass removes crashes that are too old or too many, of groups that are ours.
+// Which those are depends on all groups' crashes; every owner comes to the same.
+func (c *Controller) prunePass(ctx context.Context, _ fleet.GroupName) (time.Duration, error) {
+	own := c.replica.Owned()
+	if own.Count() == 0 {
+		return 0, nil
+	}
+	snap, err := c.view.WaitRev(ctx, own.Epoch())
+	if err != nil {
+		return 0, err
+	}
+	now := time.Now()
+	remove, wake := plan.Crashes(snap.Crashes.All(), c.limits, now)
+	byGroup := map[fleet.GroupName][]*fleet.Crash{}
+	for _, crash := range remove {
+		byGroup[crash.Group] = append(byGroup[crash.Group], crash)
+	}
+	for g, crashes := range byGroup {
+		fence, ok := own.Fence(g)
+		if !ok {
+			continue
+		}
+		const perCrash = 2 // its own record and its tail's
+		for some := range slices.Chunk(crashes, max(1, (c.store.MaxOps()-1)/perCrash)) {
+			rev, err := c.store.Commit(ctx, forgetting(some, fence))
+			if err != nil {
+				return 0, errs.Wrap("enforcer.prune", err)
+			}
+			if _, err := c.view.WaitRev(ctx, rev); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if wake.IsZero() {
+		return 0, nil
+	}
+	return max(wake.Sub(now), pruneAfter), nil
+}
+
+// elsewhere reports whether another node than this takes instances.
+func elsewhere(s *view.Snapshot, n fleet.NodeID) bool {
+	for other := range s.NodeSessions.All() {
+		d, ok := s.NodesDesired.Get(other)
+		if other != n && !(ok && (d.Cordoned || d.Deleted)) {
+			return true
+		}
+	}
+	return false
+}
+
+// forgetting removes crashes with their tails, which have their revisions.
+func forgetting(crashes []*fleet.Crash, fence store.Fence) store.Txn {
+	t := store.Txn{Fences: []store.Fence{fence}}
+	for _, c := range crashes {
+		t.Writes = append(t.Writes, store.Remove(store.CrashKey(c.ID), c.ModRev), store.Remove(store.CrashTailKey(c.ID), c.ModRev))
+	}
+	return t
+}
