@@ -93,6 +93,8 @@ func (t *translator) plain(c view.Change) {
 	switch c.Kind {
 	case view.KindGroup:
 		t.group(c)
+	case view.KindCrash:
+		t.crash(c)
 	case view.KindCrashLoop:
 		t.crashLoop(c)
 	case view.KindSession:
@@ -151,6 +153,7 @@ func (t *translator) crashLoop(c view.Change) {
 	}
 	t.store(Event{Type: GroupCrashLoop, Group: fleet.GroupName(c.Key[0]), Fields: Fields{
 		"group": c.Key[0], "crashCount": after.Crashes, "windowStart": after.Since, "pausedUntil": after.PausedUntil,
+		"suspect": after.Blame.Suspect, "suspectNode": after.Blame.Node, "message": after.Blame.Because,
 	}})
 }
 

@@ -1,9 +1,11 @@
 package events
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 // instance tells what a revision did to an instance: nil before when it is new,
@@ -81,8 +83,8 @@ func v1Reason(r fleet.Reason) string {
 	return string(r)
 }
 
-// crashed reports whether the revision tells of a crash or a failed start that
-// was not told before: a terminal one, or one its agent restarted in place.
+// crashed reports whether the revision tells of an end that has no record of its own: a
+// start that failed before there was a process, and a restart of the host.
 func crashed(before, after *fleet.Instance) bool {
 	s := after.Status
 	if s == nil || s.Generation < after.Intent.Generation {
@@ -92,55 +94,38 @@ func crashed(before, after *fleet.Instance) bool {
 	if before != nil && before.Status != nil && before.Status.Generation == s.Generation {
 		old = *before.Status
 	}
-	return isCrash(s.State) && !isCrash(old.State) || s.Restarts > old.Restarts
+	unrecorded := s.StartedAt.IsZero() || s.Reason == fleet.ReasonNodeRebooted
+	return isCrash(s.State) && !isCrash(old.State) && unrecorded
+}
+
+// crash tells of the end of a run that nobody asked for, once: when it was recorded. One
+// with code 0 is a stop to clients.
+func (t *translator) crash(c view.Change) {
+	r := record[fleet.Crash](c.After)
+	if r == nil || c.Before != nil || r.Category == fleet.CrashClean {
+		return
+	}
+	fields := Fields{
+		"crashId": r.ID, "instanceId": r.Name, "uid": r.Instance, "group": r.Group, "nodeId": r.Node, "exitCode": nil,
+		"classification": r.Category, "causeSummary": r.Cause, "signature": r.Fingerprint, "logTail": []string{},
+		"uptimeMs": r.Ran().Milliseconds(), "reason": r.Reason, "message": cmp.Or(r.Message, r.Reason.Text()),
+	}
+	if r.Exit != nil && r.Exit.Known {
+		fields["exitCode"] = r.Exit.Code
+	}
+	t.store(Event{Type: InstanceCrashed, Group: r.Group, Fields: fields})
 }
 
 func isCrash(s fleet.State) bool { return s == fleet.Crashed || s == fleet.Failed }
 
-// crashFields say how it ended. exitCode is null when nobody saw it; the tail of
-// the log is not part of the status.
+// crashFields say why it could not be started, in the fields of a crash.
 func crashFields(s *fleet.Status) Fields {
 	fields := Fields{
-		"exitCode": nil, "classification": classify(s), "logTail": []string{}, "uptimeMs": int64(0),
-		"reason": s.Reason, "message": s.Message,
+		"crashId": nil, "exitCode": nil, "classification": fleet.CrashUnknown, "causeSummary": "", "signature": "",
+		"logTail": []string{}, "uptimeMs": int64(0), "reason": s.Reason, "message": cmp.Or(s.Message, s.Reason.Text()),
 	}
-	if s.Message == "" {
-		fields["message"] = s.Reason.Text()
-	}
-	if s.Exit != nil && s.Exit.Known {
-		fields["exitCode"] = s.Exit.Code
-	}
-	if !s.StartedAt.IsZero() && s.FinishedAt.After(s.StartedAt) {
-		fields["uptimeMs"] = s.FinishedAt.Sub(s.StartedAt).Milliseconds()
+	if s.Reason == fleet.ReasonPortTaken {
+		fields["classification"] = fleet.CrashPortBind
 	}
 	return fields
-}
-
-// classify names the kind of crash by reason, then by exit code (128+n after signal n).
-func classify(s *fleet.Status) string {
-	switch {
-	case s.Reason == fleet.ReasonOutOfMemory, s.Exit != nil && s.Exit.OOM:
-		return "OOM"
-	case s.Reason == fleet.ReasonPortTaken:
-		return "PORT_BIND_FAILURE"
-	case s.Exit == nil || !s.Exit.Known:
-		return "UNKNOWN"
-	}
-	switch s.Exit.Code {
-	case 0:
-		return "CLEAN"
-	case 1:
-		return "GENERAL_ERROR"
-	case 130:
-		return "SIGINT"
-	case 134:
-		return "SIGABRT"
-	case 137:
-		return "SIGKILL"
-	case 139:
-		return "SIGSEGV"
-	case 143:
-		return "SIGTERM"
-	}
-	return "UNKNOWN"
 }

@@ -94,12 +94,28 @@ func total(id string, running, players int) line {
 	}}
 }
 
-func crash(id string, code any, class string, reason fleet.Reason) line {
+func failedStart(id string, class fleet.CrashCategory, reason fleet.Reason) line {
 	return lobby(id, events.InstanceCrashed, events.Fields{
-		"exitCode": code, "classification": class, "logTail": []string{}, "uptimeMs": int64(1500),
-		"reason": reason, "message": reason.Text(),
+		"crashId": nil, "exitCode": nil, "classification": class, "causeSummary": "", "signature": "", "logTail": []string{},
+		"uptimeMs": int64(0), "reason": reason, "message": reason.Text(),
 	})
 }
+
+func recorded(id string, code any, class fleet.CrashCategory) line {
+	return lobby(id, events.InstanceCrashed, events.Fields{
+		"crashId": "abc123-1-1", "exitCode": code, "classification": class, "causeSummary": "panic: x", "signature": "0123456789abcdef",
+		"logTail": []string{}, "uptimeMs": int64(1500), "reason": fleet.ReasonExited, "message": fleet.ReasonExited.Text(),
+	})
+}
+
+func record(exit *fleet.Exit, class fleet.CrashCategory) view.Change {
+	return view.Change{Kind: view.KindCrash, Rev: 7, Key: []string{"abc123-1-1"}, After: &fleet.Crash{
+		ID: "abc123-1-1", Instance: "abc123", Name: "lobby-1", Group: "lobby", Node: "n1", Generation: 1, Reason: fleet.ReasonExited,
+		Exit: exit, Category: class, Cause: "panic: x", Fingerprint: "0123456789abcdef", StartedAt: at, At: at.Add(1500 * time.Millisecond),
+	}}
+}
+
+func neverStarted(i *fleet.Instance) { i.Status.StartedAt = time.Time{} }
 
 func TestTranslate(t *testing.T) {
 	ready := fleet.ReasonReady.Text()
@@ -161,15 +177,20 @@ func TestTranslate(t *testing.T) {
 			[]view.Change{told(in(fleet.Starting), in(fleet.Offline, exited(fleet.ReasonNodeLost, nil)))},
 			[]line{changed("7", "STARTING", "CRASHED", "NODE_LOST", fleet.ReasonNodeLost.Text())},
 		},
-		{"an instance found dead on a node that came back crashed, without another state", []view.Change{
-			told(in(fleet.Offline), in(fleet.Crashed, exited(fleet.ReasonExitUnknown, &fleet.Exit{}))),
-		}, []line{crash("7", nil, "UNKNOWN", fleet.ReasonExitUnknown)}},
-		{"an exit code is classified", []view.Change{
+		{
+			"a crash is told when it was recorded",
+			[]view.Change{record(&fleet.Exit{Code: 139, Known: true}, fleet.CrashSegfault)},
+			[]line{recorded("7", 139, fleet.CrashSegfault)},
+		},
+		{"one that nobody saw has no code", []view.Change{record(&fleet.Exit{}, fleet.CrashUnknown)}, []line{recorded("7", nil, fleet.CrashUnknown)}},
+		{"an end with code 0 is no crash to clients", []view.Change{record(&fleet.Exit{Known: true}, fleet.CrashClean)}, nil},
+		{"a removed record of a crash is nothing", []view.Change{{Kind: view.KindCrash, Rev: 7, Key: []string{"a"}, Before: &fleet.Crash{}}}, nil},
+		{"a status of a process that crashed is not told twice", []view.Change{
 			told(in(fleet.Starting), in(fleet.Crashed, exited(fleet.ReasonExited, &fleet.Exit{Code: 1, Known: true}))),
-		}, []line{changed("7-1", "STARTING", "CRASHED", "Exited", fleet.ReasonExited.Text()), crash("7-2", 1, "GENERAL_ERROR", fleet.ReasonExited)}},
-		{"a restart in place is a crash too", []view.Change{
-			told(in(fleet.Starting), in(fleet.Starting, exited(fleet.ReasonRestartedInPlace, nil), func(i *fleet.Instance) { i.Status.Restarts = 1 })),
-		}, []line{crash("7", nil, "UNKNOWN", fleet.ReasonRestartedInPlace)}},
+		}, []line{changed("7", "STARTING", "CRASHED", "Exited", fleet.ReasonExited.Text())}},
+		{"a start that failed without a process is a crash too", []view.Change{
+			told(in(fleet.Preparing), in(fleet.Failed, exited(fleet.ReasonPortTaken, nil), neverStarted)),
+		}, []line{changed("7-1", "PREPARING", "CRASHED", "PortTaken", fleet.ReasonPortTaken.Text()), failedStart("7-2", fleet.CrashPortBind, fleet.ReasonPortTaken)}},
 		{"a crash is told once", []view.Change{told(in(fleet.Crashed), in(fleet.Crashed))}, nil},
 		{"a removed record is told", []view.Change{told(in(fleet.Stopped), nil)}, []line{lobby("7", events.InstanceRemoved, events.Fields{})}},
 		{"records without an intent are nothing", []view.Change{told(nil, nil)}, nil},
@@ -213,9 +234,13 @@ func TestTranslate(t *testing.T) {
 			"a crash loop",
 			[]view.Change{{
 				Kind: view.KindCrashLoop, Rev: 7, Key: []string{"lobby"},
-				After: &fleet.CrashLoop{Crashes: 3, Since: at, PausedUntil: seen},
+				After: &fleet.CrashLoop{
+					Crashes: 3, Since: at, PausedUntil: seen,
+					Blame: fleet.Blame{Suspect: fleet.SuspectNode, Node: "n1", Because: "because"},
+				},
 			}},
-			[]line{{"7", events.GroupCrashLoop, "lobby", events.Fields{"group": "lobby", "crashCount": 3, "windowStart": at, "pausedUntil": seen}}},
+			[]line{{"7", events.GroupCrashLoop, "lobby", events.Fields{"group": "lobby", "crashCount": 3, "windowStart": at, "pausedUntil": seen,
+				"suspect": fleet.SuspectNode, "suspectNode": fleet.NodeID("n1"), "message": "because"}}},
 		},
 		{"the end of a crash loop", []view.Change{{Kind: view.KindCrashLoop, Rev: 7, Key: []string{"lobby"}, Before: &fleet.CrashLoop{}}}, nil},
 
@@ -251,22 +276,6 @@ func TestTranslate(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", d)
 			}
 		})
-	}
-}
-
-func TestExitCodesAreClassified(t *testing.T) {
-	for code, want := range map[int]string{
-		0: "CLEAN", 1: "GENERAL_ERROR", 130: "SIGINT", 134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM", 42: "UNKNOWN",
-	} {
-		empty := view.New(nil, nil).Snapshot()
-		b := view.Batch{Before: empty, After: empty, Changes: []view.Change{
-			told(in(fleet.Online), in(fleet.Crashed, exited(fleet.ReasonExited, &fleet.Exit{Code: code, Known: true}))),
-		}}
-		for _, e := range events.Translate(b, events.TotalsOf(empty), seen) {
-			if e.Type == events.InstanceCrashed && e.Fields["classification"] != want {
-				t.Errorf("exit code %d is %v, want %s", code, e.Fields["classification"], want)
-			}
-		}
 	}
 }
 

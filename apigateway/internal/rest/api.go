@@ -72,6 +72,11 @@ func (a *API) Mount(r gin.IRoutes) {
 	r.DELETE("/api/v1/groups/:name", a.deleteGroup)
 	r.POST("/api/v1/groups/:name/start", a.startGroup)
 	r.POST("/api/v1/groups/:name/scale", a.scaleGroup)
+	r.POST("/api/v1/groups/:name/crash-loop/reset", a.resetCrashLoop)
+
+	r.GET("/api/v1/crashes", a.listCrashes)
+	r.GET("/api/v1/crashes/trends", a.crashTrends)
+	r.GET("/api/v1/crashes/:id", a.getCrash)
 
 	for _, base := range []string{"/api/v1/services", "/api/v1/instances"} {
 		a.mountInstances(r, base)

@@ -43,6 +43,12 @@ type crashLoop struct {
 	Since       time.Time `json:"since"`
 	PausedUntil time.Time `json:"pausedUntil"`
 	Level       int       `json:"level"`
+	// Revision is the group's that crashed.
+	Revision int64 `json:"revision"`
+	// Suspect is revision or node, the likely fault; empty when the crashes do not tell.
+	Suspect fleet.Suspect `json:"suspect"`
+	Node    fleet.NodeID  `json:"node"` // the suspect
+	Message string        `json:"message"`
 }
 
 // groupOf shows a group as a snapshot has it.
@@ -68,7 +74,10 @@ func groupOf(s *view.Snapshot, g *fleet.Group, now time.Time) group {
 	if loop, ok := s.CrashLoops.Get(g.Name); ok {
 		ends := loop.EndsAt(g)
 		out.Paused = now.Before(ends)
-		out.CrashLoop = &crashLoop{Crashes: loop.Crashes, Since: loop.Since, PausedUntil: ends, Level: loop.Level}
+		out.CrashLoop = &crashLoop{
+			Crashes: loop.Crashes, Since: loop.Since, PausedUntil: ends, Level: loop.Level, Revision: loop.GroupRevision,
+			Suspect: loop.Blame.Suspect, Node: loop.Blame.Node, Message: loop.Blame.Because,
+		}
 	}
 	return out
 }

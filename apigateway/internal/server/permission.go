@@ -44,6 +44,9 @@ var demands = map[string]auth.Permission{
 	"DELETE /api/v1/services/:id":       auth.InstancesDelete,
 	"POST /api/v1/services/:id/stop":    auth.InstancesStop,
 	"POST /api/v1/services/:id/start":   auth.GroupsStart,
+	"GET /api/v1/crashes":               auth.CrashesView,
+	"GET /api/v1/crashes/trends":        auth.CrashesView,
+	"GET /api/v1/crashes/:id":           auth.CrashesView,
 	"GET /api/v1/nodes":                 auth.NodesView,
 	"GET /api/v1/nodes/:id":             auth.NodesView,
 	"PATCH /api/v1/nodes/:id":           auth.NodesUpdate,
@@ -62,6 +65,8 @@ var demands = map[string]auth.Permission{
 	"POST /api/v1/events/ticket":        auth.EventsStream,
 	"GET /api/v1/events/stream":         Ticketed,
 	"POST /api/v1/services/:id/restart": auth.InstancesStop,
+
+	"POST /api/v1/groups/:name/crash-loop/reset": auth.GroupsUpdate,
 
 	"POST /api/v1/services/:id/force-stop":     auth.InstancesStop,
 	"POST /api/v1/services/:id/command":        auth.InstancesCommand,
