@@ -157,7 +157,7 @@ func TestRolesMayDoWhatTheirTableSays(t *testing.T) {
 	s.group("lobby", nil)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	viewer, operator := s.user("vera", "VIEWER"), s.user("otto", "OPERATOR")
-	reads := []string{"/api/v1/groups", "/api/v1/services", "/api/v1/nodes", "/api/v1/quotas", "/api/v1/templates", "/api/v1/overview", "/api/configurations", "/api/instances", "/api/cluster/nodes", "/api/templates"}
+	reads := []string{"/api/v1/groups", "/api/v1/services", "/api/v1/nodes", "/api/v1/quotas", "/api/v1/templates", "/api/v1/overview", "/api/v1/crashes", "/api/v1/crashes/trends", "/api/configurations", "/api/instances", "/api/cluster/nodes", "/api/templates"}
 	for _, path := range reads {
 		viewer.do("GET", path, nil).want(200)
 	}
@@ -168,6 +168,7 @@ func TestRolesMayDoWhatTheirTableSays(t *testing.T) {
 		{"DELETE", "/api/v1/groups/lobby", ``},
 		{"POST", "/api/v1/groups/lobby/start", ``},
 		{"POST", "/api/v1/groups/lobby/scale", `{"targetInstances":1}`},
+		{"POST", "/api/v1/groups/lobby/crash-loop/reset", ``},
 		{"POST", "/api/v1/nodes/node-1/cordon", ``},
 		{"PATCH", "/api/v1/nodes/node-1", `{"labels":{"a":"b"}}`},
 		{"DELETE", "/api/v1/nodes/node-1", ``},

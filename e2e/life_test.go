@@ -212,6 +212,66 @@ func TestACrashLoopIsPausedAndSaysSo(t *testing.T) {
 	}
 }
 
+func TestACrashIsRecordedFromProcessToAPI(t *testing.T) {
+	c := cluster.Start(t, cluster.Options{})
+	admin := cluster.Login(t, c)
+	createGroup(t, admin, map[string]any{
+		"name": "broken", "minInstances": 1, "command": `echo starting; echo "panic: no world in /srv/$RANDOM" >&2; exit 3`,
+	})
+	type crash struct {
+		ID, InstanceID, Group, Node, Classification, CauseSummary, Signature, CrashedAt string
+		ExitCode                                                                        *int
+		LogTail                                                                         []string
+	}
+	var list struct {
+		Data  []crash
+		Total int
+	}
+	await.That(t, "three crashes", func() string {
+		r := admin.Do("GET", "/api/v1/crashes?group=broken&since=1h", nil).OK(200, &list)
+		return await.Unless(list.Total == 3, "%s", r.Body)
+	})
+	for _, one := range list.Data {
+		if one.Signature != list.Data[0].Signature || one.Node != "node-1" || one.ExitCode == nil || *one.ExitCode != 3 || one.Classification != "UNKNOWN" {
+			t.Errorf("%+v", one)
+		}
+	}
+	var detail crash
+	admin.Do("GET", "/api/v1/crashes/"+list.Data[0].ID, nil).OK(200, &detail)
+	if len(detail.LogTail) != 2 || detail.LogTail[0] != "starting" || detail.LogTail[1] != detail.CauseSummary {
+		t.Errorf("%+v", detail)
+	}
+	var trends struct {
+		Total   int
+		Buckets []struct{ Count int }
+	}
+	admin.Do("GET", "/api/v1/crashes/trends?window=1h&buckets=6", nil).OK(200, &trends)
+	if trends.Total != 3 || len(trends.Buckets) != 6 {
+		t.Errorf("%+v", trends)
+	}
+	var group struct{ Paused bool }
+	await.That(t, "the pause", func() string {
+		r := admin.Do("GET", "/api/v1/groups/broken", nil).OK(200, &group)
+		return await.Unless(group.Paused, "%s", r.Body)
+	})
+	admin.Do("POST", "/api/v1/groups/broken/crash-loop/reset", nil).OK(200)
+	await.That(t, "another start", func() string {
+		admin.Do("GET", "/api/v1/crashes?group=broken", nil).OK(200, &list)
+		return await.Unless(list.Total > 3, "%d", list.Total)
+	})
+}
+
+func TestACommandThatDoesNotExistIsNamedInTheAPI(t *testing.T) {
+	c := cluster.Start(t, cluster.Options{})
+	admin := cluster.Login(t, c)
+	createGroup(t, admin, map[string]any{"name": "wrong", "command": "nosuchcommand --now", "portRangeStart": 23100, "portRangeEnd": 23110})
+	admin.Do("POST", "/api/v1/groups/wrong/start", nil).OK(200)
+	i := admin.AwaitState("wrong-1", "CRASHED")
+	if i.Reason != "CommandMissing" || i.PID != 0 {
+		t.Errorf("%+v", i)
+	}
+}
+
 func TestRestartingTheControlPlaneAdoptsWhatRuns(t *testing.T) {
 	dir := t.TempDir()
 	first := cluster.Start(t, cluster.Options{DataDir: dir, KeepInstances: true})
