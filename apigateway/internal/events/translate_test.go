@@ -239,8 +239,10 @@ func TestTranslate(t *testing.T) {
 					Blame: fleet.Blame{Suspect: fleet.SuspectNode, Node: "n1", Because: "because"},
 				},
 			}},
-			[]line{{"7", events.GroupCrashLoop, "lobby", events.Fields{"group": "lobby", "crashCount": 3, "windowStart": at, "pausedUntil": seen,
-				"suspect": fleet.SuspectNode, "suspectNode": fleet.NodeID("n1"), "message": "because"}}},
+			[]line{{"7", events.GroupCrashLoop, "lobby", events.Fields{
+				"group": "lobby", "crashCount": 3, "windowStart": at, "pausedUntil": seen,
+				"suspect": fleet.SuspectNode, "suspectNode": fleet.NodeID("n1"), "message": "because",
+			}}},
 		},
 		{"the end of a crash loop", []view.Change{{Kind: view.KindCrashLoop, Rev: 7, Key: []string{"lobby"}, Before: &fleet.CrashLoop{}}}, nil},
 

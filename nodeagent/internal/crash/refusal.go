@@ -10,8 +10,8 @@ import (
 
 // Exit codes by which a shell says that it could not run a command.
 const (
-	codeNotExecutable = 126
-	codeMissing       = 127
+	CodeNotExecutable = 126
+	CodeMissing       = 127
 )
 
 // complained is a shell's word about a command it could not run: "sh: 1: nosuch: not
@@ -22,7 +22,7 @@ var complained = regexp.MustCompile(`: (?:line )?\d+: (.+?): (command not found|
 // last: the reason, and a sentence that names the command and says what to do. ok is false for
 // every other end; those codes may be a server's own.
 func Refused(code int, tail []string) (reason fleet.Reason, message string, ok bool) {
-	if code != codeMissing && code != codeNotExecutable {
+	if code != CodeMissing && code != CodeNotExecutable {
 		return "", "", false
 	}
 	for _, l := range slices.Backward(tail) {
@@ -30,7 +30,7 @@ func Refused(code int, tail []string) (reason fleet.Reason, message string, ok b
 		if said == nil {
 			continue
 		}
-		if code == codeMissing {
+		if code == CodeMissing {
 			return fleet.ReasonCommandMissing, fmt.Sprintf("the command %q does not exist on the node: install it there, bring it in a template, or correct the group's command", clip(said[1])), true
 		}
 		return fleet.ReasonNotExecutable, fmt.Sprintf("the command %q must not be executed on the node (%s): make it an executable file, or correct the group's command", clip(said[1]), said[2]), true

@@ -72,7 +72,7 @@ func size(path string) int64 {
 // explain adds to the end of a run what its shell said of a command it could not run.
 func (i *Instance) explain(e machine.Event) machine.Event {
 	end, ok := e.(machine.Exited)
-	if !ok || !end.Exit.Known {
+	if !ok || !end.Exit.Known || end.Exit.Code != crash.CodeMissing && end.Exit.Code != crash.CodeNotExecutable {
 		return e
 	}
 	const enough = 20 // lines: a shell says so last
