@@ -143,6 +143,17 @@ func (g *Group) Create() (*os.File, error) {
 	return f, errs.As(errs.Unavailable, "cgroup.Create", err)
 }
 
+// Join makes the group and puts a process into it.
+func (g *Group) Join(pid int) error {
+	f, err := g.Create()
+	if err != nil {
+		return err
+	}
+	_ = f.Close()
+	err = os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+	return errs.As(errs.Unavailable, "cgroup.Join", err)
+}
+
 // Discard removes the group if nothing is in it.
 func (g *Group) Discard() { _ = os.Remove(g.dir) }
 

@@ -63,6 +63,9 @@ type Exit struct {
 	Signal string
 	// Known is false when it went while nobody could see how.
 	Known bool
+	// Hangup is true when it ended after its terminal had gone: somebody closed its
+	// session, or the multiplexer's server died.
+	Hangup bool
 	// Rebooted is true when it went because the host was restarted.
 	Rebooted bool
 	At       time.Time
@@ -94,6 +97,9 @@ type Process interface {
 	WriteLine(line string) error
 	// Signal sends a signal to the server's own process.
 	Signal(sig syscall.Signal) error
+	// Attach is the shell command that shows an operator the server's terminal; empty
+	// when it has none.
+	Attach() string
 	// Kill ends everything the instance started and returns when it is gone, or when ctx ends.
 	Kill(ctx context.Context) error
 }

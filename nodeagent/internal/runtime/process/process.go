@@ -19,15 +19,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,17 +41,22 @@ import (
 // RunDir, the shell that runs the command, and itself. The server runs in the
 // foreground, because a shell hands its background jobs /dev/null as input and
 // makes them ignore SIGINT and SIGQUIT. So a second shell notes its own pid and
-// becomes the server by exec. Fds 3 and 4 are the two ends of a pipe that tells
-// the agent that the pid has been noted; both, so that an agent which has just
-// died makes it no SIGPIPE. The wrapper's own words about signals are dropped.
-// A signal to the whole group must not end it before the server's code is written.
-// Both numbers are written over room that is reserved: a disk that has become full
-// takes neither away.
+// becomes the server by exec. A FIFO tells the agent that the pid has been noted;
+// it is opened both ways, so that an agent which has just died holds nobody up. The
+// wrapper's own words about signals are dropped. A signal to the whole group must
+// not end it before the server's code is written. Both numbers are written over room
+// that is reserved: a disk that has become full takes neither away. Beside the code
+// stands whether the input was a living terminal to the last.
 const wrapper = `trap : HUP INT QUIT TERM
 exec 5>&2 2>/dev/null
-"$4" -c 'printf "%s\n" $$ 1<>"$2/pid"; printf . >&3; exec "$3" -c "$1" 3>&- 4<&-' orrery "$1" "$2" "$3" 2>&5 5>&-
-printf '%s\n' $? 1<>"$2/exit"
+"$4" -c 'printf "%s\n" $$ 1<>"$2/pid"; printf . 1<>"$2/noted"; exec "$3" -c "$1"' orrery "$1" "$2" "$3" 2>&5 5>&-
+code=$? input=
+[ -t 0 ] && input=tty
+printf '%s\n%s\n' $code "$input" 1<>"$2/exit"
 `
+
+// lockFd is what a lock is inherited as: the wrapper uses 5 itself.
+const lockFd = 6
 
 // argvMark and runDirArg are where a wrapper's arguments show that it is one, and
 // whose: see startWrapper.
@@ -77,6 +79,8 @@ type Config struct {
 	Owner string
 	// BootID identifies the running kernel. Empty means the kernel's own.
 	BootID string
+	// Terminal is where commands run. Nil: a FIFO is their input, a file their output.
+	Terminal Terminal
 	// Log takes what the host refuses. Nil drops it.
 	Log *slog.Logger
 }
@@ -87,6 +91,7 @@ type Runtime struct {
 	sh, shell string
 	owner     string
 	boot      string
+	terminal  Terminal
 	log       *slog.Logger
 	// ungrouped makes a refusal of control groups be told once.
 	ungrouped sync.Once
@@ -107,7 +112,7 @@ func New(cfg Config) (*Runtime, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Runtime{tree: cfg.Tree, owner: cfg.Owner, sh: sh, shell: shell, boot: cmp.Or(cfg.BootID, bootID()), log: cfg.Log}, nil
+	return &Runtime{tree: cfg.Tree, owner: cfg.Owner, sh: sh, shell: shell, boot: cmp.Or(cfg.BootID, bootID()), terminal: cfg.Terminal, log: cfg.Log}, nil
 }
 
 // Start runs a command; see runtime.Runtime.
@@ -139,17 +144,18 @@ func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, e
 func pidPath(s runtime.Spec) string   { return filepath.Join(s.RunDir, "pid") }
 func exitPath(s runtime.Spec) string  { return filepath.Join(s.RunDir, "exit") }
 func stdinPath(s runtime.Spec) string { return filepath.Join(s.RunDir, "stdin") }
+func notedPath(s runtime.Spec) string { return filepath.Join(s.RunDir, "noted") }
 
 // room is what is reserved for a number; without an end of line it is none.
 const room = "                "
 
-// prepareRunDir makes the run's directory with a FIFO, without an earlier run's
+// prepareRunDir makes the run's directory with its FIFOs, without an earlier run's
 // traces, and with room for what the wrapper will write.
 func prepareRunDir(s runtime.Spec) error {
 	if err := os.MkdirAll(s.RunDir, 0o700); err != nil {
 		return errs.As(errs.Unavailable, "process.Start", err)
 	}
-	for _, stale := range []string{pidPath(s), exitPath(s), stdinPath(s)} {
+	for _, stale := range []string{pidPath(s), exitPath(s), stdinPath(s), notedPath(s)} {
 		if err := os.Remove(stale); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return errs.As(errs.Unavailable, "process.Start", err)
 		}
@@ -159,56 +165,83 @@ func prepareRunDir(s runtime.Spec) error {
 			return errs.As(errs.Unavailable, "process.Start", err)
 		}
 	}
-	return errs.As(errs.Unavailable, "process.Start", unix.Mkfifo(stdinPath(s), 0o600))
+	for _, fifo := range []string{stdinPath(s), notedPath(s)} {
+		if err := unix.Mkfifo(fifo, 0o600); err != nil {
+			return errs.As(errs.Unavailable, "process.Start", err)
+		}
+	}
+	return nil
 }
 
 // launch starts the wrapper and waits until it has noted the server's pid.
 func (r *Runtime) launch(ctx context.Context, s runtime.Spec) (pidfd, pid int, err error) {
-	var opened []*os.File
-	defer func() {
-		for _, f := range opened {
-			_ = f.Close()
-		}
-	}()
-	open := func(f *os.File, e error) *os.File {
-		if e != nil {
-			err = errors.Join(err, e)
-			return nil
-		}
-		opened = append(opened, f)
-		return f
-	}
-	stdin := open(os.OpenFile(stdinPath(s), os.O_RDWR, 0))
-	log := open(os.OpenFile(s.LogPath, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640))
-	noted, notify, e := os.Pipe()
-	noted, notify = open(noted, e), open(notify, nil)
-	off, call, e := os.Pipe()
-	off, call = open(off, e), open(call, nil)
+	noted, err := os.OpenFile(notedPath(s), os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return 0, 0, errs.As(errs.Unavailable, "process.Start", err)
 	}
+	defer noted.Close()
+	off, call, err := os.Pipe()
+	if err != nil {
+		return 0, 0, errs.As(errs.Unavailable, "process.Start", err)
+	}
+	defer off.Close()
+	defer call.Close()
+	if r.terminal != nil {
+		pidfd, pid, err = r.launchInside(ctx, s)
+	} else {
+		pidfd, pid, err = r.launchPlainly(s)
+	}
+	if err != nil {
+		return 0, 0, errs.As(errs.Unavailable, "process.Start", err)
+	}
+	awaitNoted(ctx, noted, pidfd, off, call)
+	return pidfd, pid, nil
+}
+
+// launchPlainly starts the wrapper as a child of the agent.
+func (r *Runtime) launchPlainly(s runtime.Spec) (pidfd, pid int, err error) {
+	stdin, err := os.OpenFile(stdinPath(s), os.O_RDWR, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer stdin.Close()
+	log, err := os.OpenFile(s.LogPath, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer log.Close()
 	attr := &os.ProcAttr{
-		Dir: s.Dir, Env: append(slices.Clip(s.Env), agentName+"="+r.owner), Files: []*os.File{stdin, log, log, notify, noted},
+		Dir: s.Dir, Env: r.environ(s), Files: []*os.File{stdin, log, log},
 		Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd},
 	}
-	if s.Lock != nil { // as fd 6: the wrapper uses 5 itself
-		attr.Files = append(attr.Files, nil, s.Lock)
+	if s.Lock != nil {
+		attr.Files = append(attr.Files, make([]*os.File, lockFd-len(attr.Files))...)
+		attr.Files = append(attr.Files, s.Lock)
 	}
 	p, err := r.startWrapper(s, attr)
 	if err != nil {
-		return 0, 0, errs.As(errs.Unavailable, "process.Start", err)
+		return 0, 0, err
 	}
 	pid = p.Pid
 	_ = p.Release() // the pidfd is what we wait on
-	awaitNoted(ctx, noted, pidfd, off, call)
 	return pidfd, pid, nil
+}
+
+// environ is the complete environment of a run.
+func (r *Runtime) environ(s runtime.Spec) []string {
+	return append(slices.Clip(s.Env), agentName+"="+r.owner)
+}
+
+// argv are the wrapper's arguments; see argvMark.
+func (r *Runtime) argv(s runtime.Spec, sh string) []string {
+	return []string{"sh", "-c", wrapper, argvMark, s.Command, s.RunDir, r.shell, sh}
 }
 
 // startWrapper starts the wrapper inside the instance's control group. A host that
 // refuses it that has the instance run all the same, found by session and environment.
 func (r *Runtime) startWrapper(s runtime.Spec, attr *os.ProcAttr) (*os.Process, error) {
 	sh := r.wrapperFor(s.Env)
-	argv := []string{"sh", "-c", wrapper, argvMark, s.Command, s.RunDir, r.shell, sh}
+	argv := r.argv(s, sh)
 	group := r.tree.Group(s.InstanceID)
 	if group == nil {
 		return os.StartProcess(sh, argv, attr)
@@ -226,11 +259,15 @@ func (r *Runtime) startWrapper(s runtime.Spec, attr *os.ProcAttr) (*os.Process, 
 	attr.Sys.UseCgroupFD = false
 	p, err := os.StartProcess(sh, argv, attr)
 	if err == nil {
-		r.ungrouped.Do(func() {
-			r.log.Warn("the host refuses control groups: instances run without and are told by session and environment", "cause", refused)
-		})
+		r.tellUngrouped(refused)
 	}
 	return p, err
+}
+
+func (r *Runtime) tellUngrouped(refused error) {
+	r.ungrouped.Do(func() {
+		r.log.Warn("the host refuses control groups: instances run without and are told by session and environment", "cause", refused)
+	})
 }
 
 // wrapperFor chooses the wrapping shell: the small one, unless a variable has a
@@ -248,9 +285,8 @@ func (r *Runtime) wrapperFor(env []string) string {
 func letter(c rune) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
 // awaitNoted waits for the byte that says the pid is noted, or for the end of a
-// wrapper that died before; its exit tells the rest. The pipe blocks since it was
-// handed to a child, so a read with a deadline would not return. off and call are the
-// two ends of a pipe of this process alone, by which ctx's end is heard.
+// wrapper that died before; its exit tells the rest. off and call are the two ends of
+// a pipe of this process alone, by which ctx's end is heard.
 func awaitNoted(ctx context.Context, noted *os.File, pidfd int, off, call *os.File) {
 	defer context.AfterFunc(ctx, func() { _ = call.Close() })()
 	deadline := time.Now().Add(startTimeout)
@@ -298,24 +334,6 @@ func (r *Runtime) Adopt(_ context.Context, s runtime.Spec, id runtime.Identity) 
 func (r *Runtime) newRun(s runtime.Spec, id runtime.Identity) *run {
 	return &run{
 		instance: s.InstanceID, owner: r.owner, runDir: s.RunDir, id: id, group: r.tree.Group(s.InstanceID),
-		exited: make(chan struct{}),
+		terminal: r.terminal, exited: make(chan struct{}),
 	}
-}
-
-// readNumber reads a number the wrapper has written whole: it ends its line.
-func readNumber(path string) (int, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 32))
-	if err != nil {
-		return 0, err
-	}
-	line, _, ok := strings.Cut(string(b), "\n")
-	if !ok {
-		return 0, fmt.Errorf("%s: %w", path, io.ErrUnexpectedEOF)
-	}
-	return strconv.Atoi(line)
 }

@@ -39,6 +39,13 @@ type run struct {
 	shell, server *os.File
 	waiting       sync.WaitGroup
 
+	// terminal keeps the run's session, nil when it has none. tty is its terminal; nil
+	// when that cannot be watched. hungUp is set when we ended the run for its loss.
+	terminal Terminal
+	tty      *os.File
+	hungUp   atomic.Bool
+	typing   sync.Mutex // held while a line is typed
+
 	exited chan struct{}
 	exit   runtime.Exit
 }
@@ -48,6 +55,13 @@ var _ runtime.Process = (*run)(nil)
 func (p *run) Identity() runtime.Identity { return p.id }
 func (p *run) Exited() <-chan struct{}    { return p.exited }
 func (p *run) Exit() runtime.Exit         { return p.exit }
+
+func (p *run) Attach() string {
+	if p.terminal == nil {
+		return ""
+	}
+	return p.terminal.Attach(p.instance)
+}
 
 func (p *run) Running() bool {
 	select {
@@ -67,6 +81,9 @@ func (p *run) watch(pidfd int) {
 		p.server = os.NewFile(uintptr(fd), "pidfd")
 		p.waiting.Go(p.prod)
 	}
+	if p.terminal != nil {
+		p.attend()
+	}
 	go p.await()
 }
 
@@ -82,6 +99,9 @@ func (p *run) await() {
 	AwaitEnd(p.shell)
 	p.signal = reap(p.id.Shell.PID)
 	_ = p.shell.Close()
+	if p.tty != nil { // or its session would wait for us
+		_ = p.tty.Close()
+	}
 	p.finish()
 }
 
@@ -101,21 +121,22 @@ func (p *run) finish() {
 	for p.killTree(context.Background()) != nil { // a tree that cannot be killed now is not gone
 		<-time.After(lookAgain)
 	}
+	p.drain()
 	p.exit = p.readExit()
 	if p.server != nil {
 		_ = p.server.Close()
-		p.waiting.Wait()
 	}
+	p.waiting.Wait()
 	close(p.exited)
 }
 
 // readExit makes sense of what the wrapper left.
 func (p *run) readExit() runtime.Exit {
 	path := filepath.Join(p.runDir, "exit")
-	code, err := readNumber(path)
+	code, input, err := readLines(path)
 	switch {
 	case err == nil:
-		e := runtime.Exit{Code: code, Known: true, At: time.Now()}
+		e := runtime.Exit{Code: code, Known: true, Hangup: p.terminal != nil && input != "tty", At: time.Now()}
 		if fi, err := os.Stat(path); err == nil {
 			e.At = fi.ModTime()
 		}
@@ -123,6 +144,8 @@ func (p *run) readExit() runtime.Exit {
 			e.Signal = signalNames[syscall.Signal(code-128)]
 		}
 		return e
+	case p.hungUp.Load():
+		return runtime.Exit{Code: 128 + int(syscall.SIGKILL), Signal: "KILL", Known: true, Hangup: true, At: time.Now()}
 	case p.signal != 0:
 		return runtime.Exit{Code: 128 + int(p.signal), Signal: signalNames[p.signal], Known: true, At: time.Now()}
 	case p.killed.Load():
@@ -137,6 +160,9 @@ const maxLine = 4096
 func (p *run) WriteLine(line string) error {
 	if len(line)+1 > maxLine {
 		return errs.New(errs.Invalid, "a console line may have %d bytes at most", maxLine-1)
+	}
+	if p.terminal != nil {
+		return p.typeLine(line)
 	}
 	fd, err := unix.Open(filepath.Join(p.runDir, "stdin"), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOENT) {

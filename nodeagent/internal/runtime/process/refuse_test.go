@@ -1,0 +1,82 @@
+package process_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/proctest"
+	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
+)
+
+func TestAWrapperThatDiesAtOnceHoldsNobodyUp(t *testing.T) {
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "sh"), []byte("#!/bin/sh\nkill -KILL $$\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	r, err := process.New(process.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := exited(t, start(t, r, spec(t, "sleep 1000"))); e.Signal != "KILL" {
+		t.Errorf("exit %+v", e)
+	}
+}
+
+// groups opens a tree of control groups that is closed when the test ends; nil
+// where the machine has none.
+func groups(t *testing.T, owner string) *cgroup.Tree {
+	t.Helper()
+	tree, err := cgroup.Open(owner)
+	if err != nil {
+		t.Logf("no control groups here: %v", err)
+		return nil
+	}
+	t.Cleanup(tree.Close)
+	return tree
+}
+
+func TestAHostThatRefusesControlGroupsRunsInstancesAllTheSame(t *testing.T) {
+	t.Run("it has none", func(t *testing.T) { runsAllTheSame(t, nil, 0) })
+	for n, c := range []struct{ name, file, refusal string }{
+		{"the group", "cgroup.max.descendants", "0"},
+		{"a start inside it", "cgroup.type", "threaded"}, // leaves children invalid
+	} {
+		tree := groups(t, fmt.Sprintf("refused-%d-%d", n, os.Getpid()))
+		if tree == nil {
+			return
+		}
+		t.Run(c.name, func(t *testing.T) {
+			if err := os.WriteFile(filepath.Join(tree.Dir(), c.file), []byte(c.refusal), 0); err != nil {
+				t.Fatal(err)
+			}
+			runsAllTheSame(t, tree, 1)
+		})
+	}
+}
+
+// runsAllTheSame runs and kills two instances and demands that the log tells of a
+// refusal so many times.
+func runsAllTheSame(t *testing.T, tree *cgroup.Tree, told int) {
+	t.Helper()
+	var log bytes.Buffer
+	r, err := process.New(process.Config{Tree: tree, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		p := start(t, r, spec(t, "sleep 1000 & exec sleep 1000"))
+		if err := p.Kill(t.Context()); err != nil || proctest.Lives(p.Identity().Server.PID) {
+			t.Errorf("killing: %v", err)
+		}
+	}
+	if n := strings.Count(log.String(), "the host refuses control groups"); n != told {
+		t.Errorf("said %d times, want %d:\n%s", n, told, &log)
+	}
+}
