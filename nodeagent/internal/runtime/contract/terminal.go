@@ -1,0 +1,166 @@
+package contract
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/proctest"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+)
+
+// Needs skips a test that needs a program this machine lacks, and fails it where all
+// of them have to be run.
+func Needs(t *testing.T, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err == nil {
+		return
+	}
+	if os.Getenv("ORRERY_CI") != "" {
+		t.Fatalf("%s is not installed", program)
+	}
+	t.Skipf("%s is not installed", program)
+}
+
+// RunTerminal runs what is promised beside by a runtime that gives servers a terminal,
+// of the multiplexer with that name.
+func RunTerminal(t *testing.T, make Maker, multiplexer string) {
+	t.Helper()
+	for name, test := range map[string]func(*subject, string){
+		"the server has a terminal that it can use":                 hasTerminal,
+		"operators can attach with the command that is told":        attach,
+		"the end of the multiplexer's server is told as what it is": serverDies,
+		"and so it is though no agent was there":                    serverDiesUnseen,
+		"a closed session ends its server, which is given time":     closed,
+		"the multiplexer belongs to no instance":                    belongsToNone,
+	} {
+		t.Run(name, func(t *testing.T) {
+			test(&subject{T: t, host: Host{Dir: shortDir(t), Owner: "test-" + strconv.Itoa(os.Getpid())}, maker: make}, multiplexer)
+		})
+	}
+}
+
+func hasTerminal(s *subject, _ string) {
+	spec := s.spec(`[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && : </dev/tty && stty size >got; exec cat >/dev/null`)
+	s.start(s.runtime(), spec)
+	s.eventually(filepath.Join(spec.Dir, "got"), func(got string) bool { return strings.HasSuffix(got, "\n") && got != "0 0\n" })
+}
+
+// attach attaches from a terminal of another runtime's making.
+func attach(s *subject, _ string) {
+	r, spec := s.runtime(), s.spec("echo hello operator; exec cat >got")
+	p := s.start(r, spec)
+	viewer := s.spec(p.Attach())
+	viewer.Env = append(viewer.Env, "TERM=xterm", "LANG=C.UTF-8")
+	v := s.start(r, viewer)
+	s.eventually(viewer.LogPath, func(l string) bool { return strings.Contains(l, "hello operator") })
+	s.write(v, "typed by hand")
+	s.eventually(filepath.Join(spec.Dir, "got"), func(got string) bool { return got == "typed by hand\n" })
+	if err := v.Kill(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+	s.write(p, "still here")
+	s.eventually(filepath.Join(spec.Dir, "got"), func(got string) bool { return got == "typed by hand\nstill here\n" })
+}
+
+// keeper is the process that keeps a run's session: the wrapper's parent.
+func (s *subject) keeper(id runtime.Identity) int {
+	s.Helper()
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(id.Shell.PID), "stat"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	pid, err := strconv.Atoi(fields[1])
+	if err != nil {
+		s.Fatal(err)
+	}
+	return pid
+}
+
+func serverDies(s *subject, _ string) {
+	for name, command := range map[string]string{
+		"of one that reads":    "cat; exit 0",
+		"of one that does not": "trap '' HUP TERM; while true; do sleep 0.1; done",
+	} {
+		s.Run(name, func(t *testing.T) {
+			s := &subject{T: t, host: s.host, maker: s.maker}
+			p := s.start(s.runtime(), s.spec(command))
+			if err := syscall.Kill(s.keeper(p.Identity()), syscall.SIGKILL); err != nil {
+				s.Fatal(err)
+			}
+			if e := s.exit(p); !e.Hangup || !e.Known {
+				s.Errorf("exit %+v", e)
+			}
+			if proctest.Lives(p.Identity().Server.PID) {
+				s.Error("the server lives on")
+			}
+		})
+	}
+}
+
+func serverDiesUnseen(s *subject, _ string) {
+	for _, command := range []string{"cat; exit 0", "trap '' HUP TERM; while true; do sleep 0.1; done"} {
+		s.Run(command, func(t *testing.T) {
+			s := &subject{T: t, host: s.host, maker: s.maker}
+			spec := s.spec(command)
+			id := s.startInAgentAndKillIt(spec)
+			keeper := s.keeper(id)
+			if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
+				s.Fatal(err)
+			}
+			await.That(s.T, "its end", func() string { return await.Unless(!proctest.Lives(keeper), "process %d lives", keeper) })
+			if e := s.exit(s.adopt(s.runtime(), spec, id)); !e.Hangup || !e.Known {
+				s.Errorf("exit %+v", e)
+			}
+		})
+	}
+}
+
+func closed(s *subject, multiplexer string) {
+	spec := s.spec("trap 'echo saved >saved; exit 5' TERM; echo up >up; while true; do sleep 0.05; done")
+	r := s.runtime()
+	other := s.start(r, s.spec("cat"))
+	p := s.start(r, spec)
+	s.eventually(filepath.Join(spec.Dir, "up"), func(s string) bool { return s != "" })
+	command := strings.Replace(p.Attach(), "attach-session", "kill-session", 1)
+	if multiplexer == "screen" {
+		command = strings.Replace(p.Attach(), " -x ", " -S ", 1) + " -X quit"
+	}
+	if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
+		s.Fatalf("%s: %v: %s", command, err, out)
+	}
+	if e := s.exit(p); !e.Hangup || e.Code != 5 {
+		s.Errorf("exit %+v", e)
+	}
+	if said(filepath.Join(spec.Dir, "saved")) != "saved\n" || !other.Running() {
+		s.Error("the server was given no time, or another was ended")
+	}
+}
+
+func belongsToNone(s *subject, multiplexer string) {
+	r := s.runtime()
+	spec := s.spec("cat")
+	first := s.start(r, spec)
+	second := s.start(r, s.spec("exec cat >got"))
+	keeper := s.keeper(first.Identity())
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(keeper), "environ"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	if strings.Contains(string(b), spec.InstanceID) {
+		s.Errorf("%s has the first instance's environment: %q", multiplexer, b)
+	}
+	if err := first.Kill(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+	s.write(second, "alive")
+	if !second.Running() {
+		s.Error("the other died with it")
+	}
+}
