@@ -154,3 +154,12 @@ func secret(s *subject) {
 		s.Error(err)
 	}
 }
+
+func lastLine(s *subject) {
+	spec := s.spec("read line; exit 3")
+	p := s.start(s.runtime(), spec)
+	s.write(p, "end") // and is not held up by the end it brings about
+	if e := s.exit(p); e.Code != 3 || e.Hangup {
+		s.Errorf("exit %+v", e)
+	}
+}

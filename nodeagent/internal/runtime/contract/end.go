@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/proctest"
@@ -194,4 +197,35 @@ func alikeIDs(s *subject) {
 	again := s.adopt(r, long, second.Identity())
 	s.write(again, "alive")
 	s.eventually(filepath.Join(long.Dir, "got"), func(got string) bool { return got == "second\nalive\n" })
+}
+
+func lockIsHeld(s *subject) {
+	r, spec := s.runtime(), s.spec("setsid sh -c 'echo $$ >daemon; exec sleep 1000' & cat")
+	path := filepath.Join(spec.Dir, "lock")
+	take := func() *os.File {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			_ = f.Close()
+			return nil
+		}
+		return f
+	}
+	spec.Lock = take()
+	p := s.start(r, spec)
+	_ = spec.Lock.Close()
+	daemon := s.pid(spec, "daemon")
+	if take() != nil {
+		s.Fatal("the run does not hold its lock")
+	}
+	if err := p.Kill(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+	if f := take(); f == nil || proctest.Lives(daemon) {
+		s.Error("the lock is held though nobody lives")
+	} else {
+		_ = f.Close()
+	}
 }

@@ -27,10 +27,11 @@ const maxPath = 107
 // nameLength is that of a door's name.
 const nameLength = 12
 
-// CheckDir says why sockets cannot be in a directory; nil when they can.
-func CheckDir(dir string) error {
-	if most := maxPath - nameLength - 1; len(dir) > most {
-		return errs.New(errs.Unavailable, "the path %s is too long for sockets: it may have %d bytes at most, so choose a shorter data directory", dir, most)
+// CheckDir says why sockets with names of so many bytes, and doors, cannot be in a
+// directory; nil when they can.
+func CheckDir(dir string, name int) error {
+	if most := maxPath - max(name, nameLength) - 1; len(dir) > most {
+		return errs.New(errs.Unavailable, "the path %s is too long for sockets: choose a data directory whose path is %d bytes shorter", dir, len(dir)-most)
 	}
 	return nil
 }

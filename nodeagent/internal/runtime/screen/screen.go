@@ -24,6 +24,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -34,6 +35,9 @@ import (
 
 // The oldest screen that can be told its log on the command line.
 const minMajor, minMinor = 4, 6
+
+// longestName is that of a session's socket: a process id and an instance's, in bytes.
+const longestName = 40
 
 // callTimeout bounds one call of screen.
 const callTimeout = 10 * time.Second
@@ -72,7 +76,7 @@ func New(ctx context.Context, cfg Config) (*process.Runtime, error) {
 	if len(cfg.Pane) == 0 {
 		return nil, errs.New(errs.Unavailable, "this program cannot run commands inside sessions")
 	}
-	if err := pane.CheckDir(filepath.Join(m.sockets, "0000000.orrery-")); err != nil { // a session's name is longer
+	if err := pane.CheckDir(m.sockets, longestName); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(m.sockets, 0o700); err != nil {
@@ -205,16 +209,52 @@ func (m *multiplexer) Type(ctx context.Context, instance, line string) error {
 		return errs.As(errs.Unavailable, "screen.Type", err)
 	}
 	defer os.Remove(path)
-	for _, order := range [][]string{
-		{"-X", "readreg", register, path},
-		{"-X", "paste", register},
-		{"-Q", "number"}, // is answered when the two before are done
-	} {
-		if err := m.call(ctx, append([]string{"-S", exactly(pid, instance), "-p", "0"}, order...)...); err != nil {
+	kept, release := whileKept(ctx, pid)
+	defer release()
+	target := []string{"-S", exactly(pid, instance), "-p", "0"}
+	for _, order := range [][]string{{"-X", "readreg", register, path}, {"-X", "paste", register}} {
+		if err := m.call(kept, append(target, order...)...); err != nil {
 			return errs.As(errs.Unavailable, "screen.Type", err)
 		}
 	}
-	return nil
+	// A question is answered when what was ordered before is done; unless that ended the session.
+	err := m.call(kept, append(target, "-Q", "number")...)
+	if kept.Err() != nil && ctx.Err() == nil {
+		return nil
+	}
+	return errs.As(errs.Unavailable, "screen.Type", err)
+}
+
+// whileKept is a context that ends with a session's own process. The caller releases it.
+func whileKept(ctx context.Context, pid int) (kept context.Context, release func()) {
+	kept, cancel := context.WithCancel(ctx)
+	keeper := hold(pid)
+	if keeper == nil {
+		cancel()
+		return kept, cancel
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		process.AwaitEnd(keeper)
+		cancel()
+	})
+	return kept, func() {
+		_ = keeper.Close()
+		watching.Wait()
+	}
+}
+
+// hold opens a session's own process; nil when it has gone, or the host does not let it be told.
+func hold(pid int) *os.File {
+	id, err := process.Identify(pid)
+	if err != nil || !keeps(pid) {
+		return nil
+	}
+	pidfd, ok, err := process.Hold(id)
+	if !ok || err != nil {
+		return nil
+	}
+	return os.NewFile(uintptr(pidfd), "pidfd")
 }
 
 // Drain waits for the session's own process to end; see process.Terminal. It reads a
@@ -224,15 +264,10 @@ func (m *multiplexer) Drain(ctx context.Context, instance, _ string) {
 	if pid == 0 {
 		return
 	}
-	id, err := process.Identify(pid)
-	if err != nil || !keeps(pid) {
+	keeper := hold(pid)
+	if keeper == nil {
 		return
 	}
-	pidfd, ok, err := process.Hold(id)
-	if !ok || err != nil {
-		return
-	}
-	keeper := os.NewFile(uintptr(pidfd), "pidfd")
 	defer keeper.Close()
 	defer context.AfterFunc(ctx, func() { _ = keeper.Close() })()
 	process.AwaitEnd(keeper)

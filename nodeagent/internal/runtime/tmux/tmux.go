@@ -74,7 +74,7 @@ func New(ctx context.Context, cfg Config) (*process.Runtime, error) {
 	if len(cfg.Pane) == 0 {
 		return nil, errs.New(errs.Unavailable, "this program cannot run commands inside sessions")
 	}
-	if err := pane.CheckDir(cfg.Dir); err != nil {
+	if err := pane.CheckDir(cfg.Dir, 0); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {

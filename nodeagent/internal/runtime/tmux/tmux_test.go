@@ -56,7 +56,7 @@ func TestAHostThatCannotRunSessionsSaysWhy(t *testing.T) {
 		"there is none":   {path: dir, want: "install it"},
 		"it is too old":   {path: old + ":" + path, want: "tmux 2.9a is too old"},
 		"no program":      {path: path, want: "cannot run commands inside sessions"},
-		"a path too long": {path: path, cfg: tmux.Config{Pane: []string{"pane"}, Dir: "/" + strings.Repeat("x", 100)}, want: "shorter data directory"},
+		"a path too long": {path: path, cfg: tmux.Config{Pane: []string{"pane"}, Dir: "/" + strings.Repeat("x", 100)}, want: "bytes shorter"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("PATH", c.path)
