@@ -9,6 +9,7 @@ package contract
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,7 +17,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -130,12 +130,10 @@ func (s *subject) runtime() runtime.Runtime {
 	return r
 }
 
-var count atomic.Int64
-
 func (s *subject) spec(command string) runtime.Spec {
 	s.Helper()
 	dir := s.TempDir()
-	id := fmt.Sprintf("t%d-%d", os.Getpid(), count.Add(1))
+	id := "t" + strings.ToLower(rand.Text()[:10])
 	return runtime.Spec{
 		InstanceID: id, Dir: dir, RunDir: filepath.Join(dir, "run"), LogPath: filepath.Join(dir, "log"),
 		Command: command, Env: []string{"PATH=" + os.Getenv("PATH"), "ORRERY_INSTANCE_ID=" + id},

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -100,9 +99,8 @@ func caller(conn *net.UnixConn) (pid int, err error) {
 
 // Pane is a program that waits to be told what to become.
 type Pane struct {
-	conn   *net.UnixConn
-	pid    int
-	became atomic.Bool
+	conn *net.UnixConn
+	pid  int
 }
 
 // PID is its process id, which it keeps.

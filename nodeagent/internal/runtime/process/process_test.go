@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/contract"
@@ -85,17 +84,6 @@ func exited(t *testing.T, p runtime.Process) runtime.Exit {
 		t.Fatalf("did not exit: %+v", p.Identity())
 		return runtime.Exit{}
 	}
-}
-
-// eventually waits for a file to satisfy a condition.
-func eventually(t *testing.T, path string, ok func(string) bool) (text string) {
-	t.Helper()
-	await.That(t, "what "+path+" has to say", func() string {
-		b, _ := os.ReadFile(path)
-		text = string(b)
-		return await.Unless(ok(text), "%q", text)
-	})
-	return text
 }
 
 func TestAKilledShellIsKnownToHaveBeenKilled(t *testing.T) {
