@@ -212,4 +212,7 @@ type Exit struct {
 	Known bool `json:"known"`
 	// OOM is true when the kernel killed it for memory.
 	OOM bool `json:"oom,omitempty"`
+	// Hangup is true when it ended after its terminal had gone: somebody closed the
+	// session, or the terminal multiplexer died.
+	Hangup bool `json:"hangup,omitempty"`
 }

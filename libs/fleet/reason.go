@@ -75,6 +75,7 @@ const (
 	ReasonStartFailed     Reason = "StartFailed"     // the process could not be started
 	ReasonRuntimeMissing  Reason = "RuntimeMissing"  // the node does not offer the runtime
 	ReasonNodeLost        Reason = "NodeLost"        // its node's session is gone
+	ReasonTerminalGone    Reason = "TerminalGone"    // its terminal's session was closed, or the multiplexer died
 	ReasonUnhealthy       Reason = "Unhealthy"       // it ran and served no more
 	ReasonDiskLimit       Reason = "DiskLimit"       // its directory holds more than its group allows
 	ReasonCommandMissing  Reason = "CommandMissing"  // the command does not exist
@@ -131,6 +132,7 @@ var reasonText = map[Reason]string{
 	ReasonNotExecutable:    "its command must not be executed",
 	ReasonImageMissing:     "its container's image is not there and cannot be had",
 	ReasonExited:           "it exited with an error code",
+	ReasonTerminalGone:     "its terminal is gone: somebody closed the session, or the terminal multiplexer died",
 	ReasonKilledBySignal:   "it was ended by a signal nobody here sent",
 	ReasonOutOfMemory:      "the kernel killed it for memory",
 	ReasonExitUnknown:      "it ended while nobody could see how",

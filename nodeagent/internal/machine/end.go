@@ -54,6 +54,8 @@ func judge(e fleet.Exit, rebooted bool) verdict {
 		return verdict{fleet.Crashed, fleet.ReasonExitUnknown, ""}
 	case e.OOM:
 		return verdict{fleet.Crashed, fleet.ReasonOutOfMemory, ""}
+	case e.Hangup:
+		return verdict{fleet.Crashed, fleet.ReasonTerminalGone, ""}
 	case e.Signal != "":
 		return verdict{fleet.Crashed, fleet.ReasonKilledBySignal, "it was ended by signal " + e.Signal}
 	case e.Code == 0:
