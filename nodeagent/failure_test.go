@@ -220,7 +220,7 @@ func TestPreparingFailsWithAReason(t *testing.T) {
 	if st := s.awaitState("bbbbbb", 1, fleet.Failed); st.Reason != fleet.ReasonTemplateFetch {
 		t.Errorf("status %+v", st)
 	}
-	plan.Layers, plan.Runtime = nil, fleet.RuntimeTmux
+	plan.Layers, plan.Runtime = nil, fleet.RuntimeDocker
 	s.place("cccccc", 1, plan, 0)
 	if st := s.awaitState("cccccc", 1, fleet.Failed); st.Reason != fleet.ReasonRuntimeMissing {
 		t.Errorf("status %+v", st)

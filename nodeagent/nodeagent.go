@@ -16,6 +16,7 @@
 //	DATA/running/ID/     directories of dynamic instances
 //	DATA/static/GROUP/NAME/   those of static ones, kept
 //	DATA/run/ID/         the runtime's own files
+//	DATA/tmux/, screen/  sockets of the sessions that run instances
 //	DATA/logs/ID/        output; kept as long as the instance's record
 package nodeagent
 
@@ -91,6 +92,9 @@ type Config struct {
 	// Guard is the command that runs a guard beside an exclusive instance: a program
 	// that calls Guard. Empty: such instances fail here. See OwnGuard.
 	Guard []string
+	// Pane is the command that waits inside a terminal's session: a program that calls
+	// Pane. Empty: the node offers no runtime with a terminal. See OwnPane.
+	Pane []string
 	// Version is shown in the node's record.
 	Version string
 	Log     *slog.Logger

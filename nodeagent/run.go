@@ -76,7 +76,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer until.Close()
-	parts, err := a.assemble(j, listener, tree, until)
+	parts, err := a.assemble(ctx, j, listener, tree, until)
 	if err != nil {
 		return err
 	}
@@ -101,12 +101,8 @@ type parts struct {
 }
 
 // assemble wires the parts by hand.
-func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup.Tree, until *deadline.File) (*parts, error) {
+func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.Listener, tree *cgroup.Tree, until *deadline.File) (*parts, error) {
 	cfg := a.cfg
-	rt, err := process.New(process.Config{Tree: tree, Owner: j.UUID(), BootID: cfg.BootID, Log: cfg.Log})
-	if err != nil {
-		return nil, err
-	}
 	cache, err := blobs.Open(filepath.Join(cfg.DataDir, "blobs"), cfg.Templates)
 	if err != nil {
 		return nil, err
@@ -122,6 +118,11 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 	if err != nil {
 		return nil, errs.As(errs.Invalid, "nodeagent.assemble", err)
 	}
+	runtimes, err := a.runtimes(ctx, process.Config{Tree: tree, Owner: j.UUID(), BootID: cfg.BootID, Log: cfg.Log}, dir)
+	if err != nil {
+		return nil, err
+	}
+	rt := runtimes.byName[fleet.RuntimeProcess]
 	tellOffer(cfg.Log, a.capacity(), cfg.Room)
 	p := &parts{hold: j.Moved()}
 	p.tenure = deadline.NewKeeper(deadline.Config{
@@ -130,7 +131,7 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 	})
 	past := j.Past(rand.Text, cfg.Log)
 	p.member = membership.New(membership.Config{
-		Store: cfg.Store, Record: a.record(j.UUID(), listener), Holder: j.Holder(), TTL: cfg.SessionTTL, Log: cfg.Log,
+		Store: cfg.Store, Record: a.record(j.UUID(), listener, runtimes.offers), Holder: j.Holder(), TTL: cfg.SessionTTL, Log: cfg.Log,
 		Wrote: past.Wrote, Joining: p.tenure.Joining,
 		Joined: func(s *store.Session) {
 			p.tenure.Joined(s)
@@ -150,7 +151,7 @@ func (a *Agent) assemble(j *journal.Journal, listener net.Listener, tree *cgroup
 	p.controller = controller.New(controller.Config{
 		Store: cfg.Store, Node: cfg.Node, Fence: p.member.Fence, Doubt: p.member.Doubt, Log: cfg.Log, Found: remains,
 		Kit: supervise.Kit{
-			Runtime: rt, Journal: j, Workspace: workspace.New(dir, cache), DataDir: dir, BootID: cfg.BootID,
+			Runtimes: runtimes.byName, Journal: j, Workspace: workspace.New(dir, cache), DataDir: dir, BootID: cfg.BootID,
 			Rebooted: j.Rebooted(), Held: j.Moved(), Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
 			Record: p.crashes.Take, Past: past.Name, Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: tree.Dir(), Owner: j.UUID()},
 		},
@@ -295,21 +296,15 @@ func (a *Agent) markReady() {
 }
 
 // record is the node as it presents itself.
-func (a *Agent) record(uuid string, listener net.Listener) fleet.Node {
+func (a *Agent) record(uuid string, listener net.Listener, runtimes []fleet.NodeRuntime) fleet.Node {
 	n := fleet.Node{
 		ID: a.cfg.Node, DataUUID: uuid, Address: a.cfg.Address, AgentURL: a.cfg.AdvertiseURL, Version: a.cfg.Version,
 		SessionTTLSeconds: int(cmp.Or(a.cfg.SessionTTL, store.DefaultTTL) / time.Second),
+		Runtimes:          runtimes,
 		Labels:            a.cfg.Labels, Variables: a.cfg.Variables, Capacity: a.capacity(), Room: a.cfg.Room, Host: usage.Host(),
 	}
 	if n.AgentURL == "" {
 		n.AgentURL = wire.URLOf(listener.Addr())
-	}
-	for _, name := range fleet.RuntimeNames {
-		r := fleet.NodeRuntime{Name: name, Offered: name == fleet.RuntimeProcess}
-		if !r.Offered {
-			r.Why = "runtime not available in this version"
-		}
-		n.Runtimes = append(n.Runtimes, r)
 	}
 	return n
 }

@@ -40,6 +40,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == nodeagent.GuardCommand {
 		return nodeagent.Guard(stdin, stdout, stderr)
 	}
+	if len(args) > 0 && args[0] == nodeagent.PaneCommand {
+		return nodeagent.Pane(args[1:], stderr)
+	}
 	o, f, err := parse(args, stdout, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -58,7 +61,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		// dearer here than the collector's time.
 		debug.SetGCPercent(gcPercent)
 	}
-	o.Guard = nodeagent.OwnGuard()
+	o.Guard, o.Pane = nodeagent.OwnGuard(), nodeagent.OwnPane()
 	o.OnReady = func(r stack.Ready) { announce(ctx, stdout, r, f, o.StopInstances) }
 	if f.demo {
 		o.Prepare = seedDemo

@@ -53,7 +53,9 @@ type Options struct {
 	// SessionTTL is how long a session outlives its last keep-alive. 0 means store.DefaultTTL.
 	SessionTTL time.Duration
 	// Guard is the command that runs a guard, see nodeagent.Config.
-	Guard   []string
+	Guard []string
+	// Pane is the command that waits inside a terminal's session, see nodeagent.Config.
+	Pane    []string
 	Version string
 	Log     *slog.Logger
 	// Prepare is called once the data directory is ours and before anything runs, with its absolute path. Optional.
@@ -220,7 +222,7 @@ func (s *stack) agentConfig() nodeagent.Config {
 			Resolve: func() []string { return []string{s.templates.URL()} },
 			Secret:  s.secret, Log: s.o.Log,
 		}),
-		SessionTTL: s.o.SessionTTL, StopInstancesOnExit: s.o.StopInstances, Guard: s.o.Guard,
+		SessionTTL: s.o.SessionTTL, StopInstancesOnExit: s.o.StopInstances, Guard: s.o.Guard, Pane: s.o.Pane,
 		OrphanGrace: nodeagent.DefaultOrphanGrace, Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
 	}
 }

@@ -92,7 +92,7 @@ func (i *Instance) claim(p fleet.Placement) (*claim.Lock, error) {
 // startSecured starts the process: a static one holds its directory's lock, an
 // exclusive one has a guard, which is there before it. Errors are Failures, the
 // runtime's, or errNoSession.
-func (i *Instance) startSecured(ctx, within context.Context, s machine.State, spec runtime.Spec) (runtime.Process, *guard.Guard, error) {
+func (i *Instance) startSecured(ctx, within context.Context, s machine.State, rt runtime.Runtime, spec runtime.Spec) (runtime.Process, *guard.Guard, error) {
 	if s.Plan.Static {
 		lock, err := i.claim(s.Placement)
 		if err != nil {
@@ -102,7 +102,7 @@ func (i *Instance) startSecured(ctx, within context.Context, s machine.State, sp
 		spec.Lock = lock.File()
 	}
 	if !s.Plan.Exclusive() {
-		p, err := i.kit.Runtime.Start(ctx, spec)
+		p, err := rt.Start(ctx, spec)
 		return p, nil, err
 	}
 	g, err := i.kit.Guards.Start(within, spec.InstanceID, spec.RunDir, s.Run)
@@ -117,7 +117,7 @@ func (i *Instance) startSecured(ctx, within context.Context, s machine.State, sp
 		g.End()
 		return nil, nil, errNoSession
 	}
-	p, err := i.kit.Runtime.Start(ctx, spec)
+	p, err := rt.Start(ctx, spec)
 	if err != nil {
 		g.End()
 		return nil, nil, err

@@ -43,8 +43,8 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	if err != nil {
 		return fail(fleet.ReasonPlanMissing, fmt.Sprintf("its plan %.12s could not be read", s.Placement.Plan))
 	}
-	if plan.Runtime != fleet.RuntimeProcess {
-		return fail(fleet.ReasonRuntimeMissing, fmt.Sprintf("the node does not offer the runtime %s", plan.Runtime))
+	if _, err := i.kit.offered(plan.Runtime); err != nil {
+		return fail(fleet.ReasonRuntimeMissing, errs.MessageOf(err))
 	}
 	values, address, notes := workspace.Values(plan, s.Placement, i.kit.Node(), i.kit.APIURL())
 	request := workspace.Request{Placement: s.Placement, Plan: plan, Values: values}
@@ -155,6 +155,10 @@ func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
 			return fail(fleet.ReasonPortTaken, err)
 		}
 	}
+	rt, err := i.kit.offered(e.Machine.Plan.Runtime)
+	if err != nil { // it did when it was prepared, by an agent before this one
+		return fail(fleet.ReasonRuntimeMissing, err)
+	}
 	spec := i.spec(e)
 	if strings.TrimSpace(spec.Command) == "" {
 		return fail(fleet.ReasonCommandMissing, errNoCommand)
@@ -164,7 +168,7 @@ func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
 	}
 	i.notePast(spec.RunDir)
 	from := size(spec.LogPath)
-	p, g, err := i.startSecured(ctx, within, e.Machine, spec)
+	p, g, err := i.startSecured(ctx, within, e.Machine, rt, spec)
 	if errors.Is(err, errNoSession) {
 		return message{event: machine.Withheld{Run: run}}
 	}
@@ -228,7 +232,7 @@ func (i *Instance) adopt(ctx context.Context, e journal.Entry) (m message, ok bo
 	if unknown {
 		id = runtime.Identity{BootID: i.kit.BootID}
 	}
-	p, ok := i.seek(ctx, i.spec(e), id)
+	p, ok := i.seek(ctx, i.kit.adopting(e.Machine.Plan.Runtime), i.spec(e), id)
 	if !ok {
 		return message{}, false
 	}
@@ -249,9 +253,9 @@ func (i *Instance) adopt(ctx context.Context, e journal.Entry) (m message, ok bo
 
 // seek adopts a process. A host on which nobody can look at it now says nothing
 // about it: then it is tried again until ctx ends, and ok is false.
-func (i *Instance) seek(ctx context.Context, s runtime.Spec, id runtime.Identity) (p runtime.Process, ok bool) {
+func (i *Instance) seek(ctx context.Context, rt runtime.Runtime, s runtime.Spec, id runtime.Identity) (p runtime.Process, ok bool) {
 	for told := false; ; told = true {
-		p, err := i.kit.Runtime.Adopt(ctx, s, id)
+		p, err := rt.Adopt(ctx, s, id)
 		if err == nil {
 			return p, true
 		}
@@ -277,7 +281,7 @@ func exitEvent(run int, e runtime.Exit) machine.Exited {
 	if at.IsZero() {
 		at = time.Now()
 	}
-	return machine.Exited{Run: run, At: at.UTC(), Exit: fleet.Exit{Code: e.Code, Signal: e.Signal, Known: e.Known}}
+	return machine.Exited{Run: run, At: at.UTC(), Exit: fleet.Exit{Code: e.Code, Signal: e.Signal, Known: e.Known, Hangup: e.Hangup}}
 }
 
 // awaitReady runs the readiness check until it passes or the process ends.

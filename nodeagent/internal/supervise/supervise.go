@@ -31,7 +31,8 @@ import (
 
 // Kit is what all instances of an agent share. Every field but Rebooted and Held is required.
 type Kit struct {
-	Runtime   runtime.Runtime
+	// Runtimes are those the node offers; process is one of them.
+	Runtimes  map[fleet.RuntimeName]runtime.Runtime
 	Journal   *journal.Journal
 	Workspace *workspace.Builder
 	// DataDir is below which runs and logs live.

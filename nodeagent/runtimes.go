@@ -1,0 +1,71 @@
+package nodeagent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/pane"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/screen"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/tmux"
+)
+
+// PaneCommand is the hidden first argument that has a program wait inside a terminal's
+// session for what it is to become. A program that runs an agent answers it with Pane.
+const PaneCommand = "pane"
+
+// OwnPane is the Config.Pane of a program that answers PaneCommand: the very file that
+// runs, although it was replaced by another version meanwhile. Others start it, so it
+// is named by this process.
+func OwnPane() []string { return []string{fmt.Sprintf("/proc/%d/exe", os.Getpid()), PaneCommand} }
+
+// Pane is the program that waits inside a session; args follow PaneCommand. It returns
+// only when that failed, with the exit code.
+func Pane(args []string, stderr io.Writer) int { return pane.Main(args, stderr) }
+
+// runtimes are those that the node can offer.
+type runtimes struct {
+	byName map[fleet.RuntimeName]runtime.Runtime
+	// offers is what the node's record says of all there are.
+	offers []fleet.NodeRuntime
+}
+
+// runtimes looks for what the host has. A host without a multiplexer is none the
+// worse: its record says why it does not offer it. dir is the absolute data directory.
+func (a *Agent) runtimes(ctx context.Context, shared process.Config, dir string) (runtimes, error) {
+	r := runtimes{byName: map[fleet.RuntimeName]runtime.Runtime{}}
+	for _, name := range fleet.RuntimeNames {
+		rt, err := a.runtime(ctx, name, shared, dir)
+		if err != nil && name == fleet.RuntimeProcess {
+			return r, err
+		}
+		offer := fleet.NodeRuntime{Name: name, Offered: err == nil}
+		if err == nil {
+			r.byName[name] = rt
+		} else {
+			offer.Why = errs.MessageOf(err)
+			a.cfg.Log.Info("the node does not offer a runtime", "runtime", name, "why", offer.Why, "cause", err)
+		}
+		r.offers = append(r.offers, offer)
+	}
+	return r, nil
+}
+
+func (a *Agent) runtime(ctx context.Context, name fleet.RuntimeName, shared process.Config, dir string) (runtime.Runtime, error) {
+	switch name {
+	case fleet.RuntimeProcess:
+		return process.New(shared)
+	case fleet.RuntimeTmux:
+		return tmux.New(ctx, tmux.Config{Process: shared, Dir: filepath.Join(dir, "tmux"), Pane: a.cfg.Pane})
+	case fleet.RuntimeScreen:
+		return screen.New(ctx, screen.Config{Process: shared, Dir: filepath.Join(dir, "screen"), Pane: a.cfg.Pane})
+	case fleet.RuntimeDocker:
+	}
+	return nil, errs.New(errs.Unavailable, "runtime not available in this version")
+}

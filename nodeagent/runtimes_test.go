@@ -1,0 +1,161 @@
+package nodeagent_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/proctest"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent"
+)
+
+// needs skips a test that needs a program this machine lacks, and fails it where all
+// of them have to be run.
+func needs(t *testing.T, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		if os.Getenv("ORRERY_CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+}
+
+// shortDir is a data directory with room for the paths of sockets.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// parent is the process a process was started by.
+func parent(t *testing.T, pid int) int {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	pid, err = strconv.Atoi(fields[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func TestAnInstanceInATerminalIsRunAdoptedTypedToAndStopped(t *testing.T) {
+	for _, name := range []fleet.RuntimeName{fleet.RuntimeTmux, fleet.RuntimeScreen} {
+		t.Run(string(name), func(t *testing.T) {
+			needs(t, string(name))
+			s := newSite(t)
+			s.dir = shortDir(t)
+			s.start(nil)
+			plan := basic(`[ -t 0 ] && while read line; do echo "$line" >>got; [ "$line" = stop ] && exit 0; done`)
+			plan.Runtime, plan.Static, plan.Stop.Command = name, true, "stop"
+			before := s.online("aaaaaa", plan)
+			got := filepath.Join(s.dir, "static", "lobby", "lobby-1", "got")
+			says := func(want string) {
+				t.Helper()
+				await.That(t, "what was typed", func() string {
+					b, _ := os.ReadFile(got)
+					return await.Unless(string(b) == want, "%q", b)
+				})
+			}
+			if err := s.api().WriteLine(t.Context(), "aaaaaa", `say "hi" $HOME ; Enter`); err != nil {
+				t.Fatal(err)
+			}
+			says("say \"hi\" $HOME ; Enter\n")
+			s.stop()
+			s.start(nil)
+			await.That(t, "the adopted process taking a line", func() string {
+				err := s.api().WriteLine(t.Context(), "aaaaaa", "still here")
+				return await.Unless(err == nil, "%v", err)
+			})
+			if i, err := s.api().Instance(t.Context(), "aaaaaa"); err != nil || i.PID != before.PID {
+				t.Errorf("%+v, %v", i, err)
+			}
+			says("say \"hi\" $HOME ; Enter\nstill here\n")
+			s.order("aaaaaa", 1, fleet.OrderStop)
+			st := s.awaitState("aaaaaa", 1, fleet.Stopped)
+			if st.Exit == nil || st.Exit.Code != 0 || !st.Exit.Known {
+				t.Errorf("status %+v, exit %+v", st, st.Exit)
+			}
+		})
+	}
+}
+
+func TestTheEndOfAMultiplexerIsNoCrashOfTheServerAndSaysSo(t *testing.T) {
+	for _, name := range []fleet.RuntimeName{fleet.RuntimeTmux, fleet.RuntimeScreen} {
+		t.Run(string(name), func(t *testing.T) {
+			needs(t, string(name))
+			s := newSite(t)
+			s.dir = shortDir(t)
+			s.start(taking)
+			plan := basic("exec cat")
+			plan.Runtime = name
+			pid := s.online("aaaaaa", plan).PID
+			if err := syscall.Kill(parent(t, parent(t, pid)), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			if st := s.awaitState("aaaaaa", 1, fleet.Crashed); st.Reason != fleet.ReasonTerminalGone || st.Exit == nil || !st.Exit.Hangup {
+				t.Errorf("status %+v, exit %+v", st, st.Exit)
+			}
+		})
+	}
+}
+
+func TestANodeWithoutAMultiplexerSaysWhyAndRefuses(t *testing.T) {
+	bin := t.TempDir()
+	for _, program := range []string{"sh", "bash", "sleep"} {
+		path, err := exec.LookPath(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(bin, program)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin)
+	s := newSite(t)
+	s.start(taking)
+	n, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []fleet.RuntimeName{fleet.RuntimeTmux, fleet.RuntimeScreen} {
+		plan := basic("true")
+		plan.Runtime = name
+		s.place(s.id(i), 1, plan, 0)
+		st := s.awaitState(s.id(i), 1, fleet.Failed)
+		if why := string(name) + " is not on the agent's PATH"; n.Offers(name) || st.Reason != fleet.ReasonRuntimeMissing || !strings.Contains(st.Message, why) {
+			t.Errorf("%s offered %v, status %+v", name, n.Offers(name), st)
+		}
+	}
+}
+
+func TestANodeWhoseMultiplexerWasRemovedStillKnowsWhatRuns(t *testing.T) {
+	needs(t, "tmux")
+	s := newSite(t)
+	s.dir = shortDir(t)
+	s.start(nil)
+	plan := basic("exec cat")
+	plan.Runtime = fleet.RuntimeTmux
+	pid := s.online("aaaaaa", plan).PID
+	s.stop()
+	s.start(func(c *nodeagent.Config) { taking(c); c.Pane = nil })
+	s.order("aaaaaa", 1, fleet.OrderKill)
+	if s.awaitState("aaaaaa", 1, fleet.Stopped); proctest.Lives(pid) {
+		t.Error("it lives on")
+	}
+}
