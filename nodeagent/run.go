@@ -22,6 +22,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/api"
 	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
 	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
+	"github.com/orreryhq/orrery/nodeagent/internal/console"
 	"github.com/orreryhq/orrery/nodeagent/internal/controller"
 	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
@@ -96,6 +97,7 @@ type parts struct {
 	crashes    *recorder.Recorder
 	server     *http.Server
 	local      *http.Server
+	logs       *console.Follower
 	// hold keeps the controller from acting before the node has joined.
 	hold bool
 }
@@ -124,7 +126,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	}
 	rt := runtimes.byName[fleet.RuntimeProcess]
 	tellOffer(cfg.Log, a.capacity(), cfg.Room)
-	p := &parts{hold: j.Moved()}
+	p := &parts{hold: j.Moved(), logs: console.NewFollower(cfg.Log)}
 	p.tenure = deadline.NewKeeper(deadline.Config{
 		File: until, Boot: cfg.BootID, Ending: func(s deadline.Stage) { p.controller.Ending(s) }, Log: cfg.Log,
 		TTL: max(time.Second, cmp.Or(cfg.SessionTTL, store.DefaultTTL).Truncate(time.Second)), // as etcd counts it
@@ -153,7 +155,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		Kit: supervise.Kit{
 			Runtimes: runtimes.byName, Journal: j, Workspace: workspace.New(dir, cache), DataDir: dir, BootID: cfg.BootID,
 			Rebooted: j.Rebooted(), Held: j.Moved(), Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
-			Record: p.crashes.Take, Past: past.Name, Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: tree.Dir(), Owner: j.UUID()},
+			Record: p.crashes.Take, Past: past.Name, Logs: p.logs, Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: tree.Dir(), Owner: j.UUID()},
 		},
 	}, entries)
 	p.orphans = orphan.New(orphan.Config{
@@ -202,6 +204,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	})
 	running.Go(func() { p.drive(working, a) })
 	running.Go(func() { p.reporter.Run(working) })
+	running.Go(func() { p.logs.Run(working) })
 	running.Go(func() { p.orphans.Run(working) })
 	running.Go(func() { p.crashes.Run(working) })
 	running.Go(func() {
@@ -219,6 +222,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 			stopped = p.stopAll(a) == nil
 		}
 	}
+	p.logs.Close() // viewers come back to the next agent
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	for _, server := range []*http.Server{p.server, p.local} {

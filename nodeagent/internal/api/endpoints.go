@@ -24,6 +24,8 @@ type Instances interface {
 	Instance(id fleet.InstanceID) (*supervise.Instance, error)
 	// LogPath is the file that holds an instance's output.
 	LogPath(id fleet.InstanceID) string
+	// Logs tells of new output.
+	Logs() *console.Follower
 }
 
 const (

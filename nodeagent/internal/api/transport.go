@@ -30,6 +30,7 @@ func Routes(all Instances) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /v1/instances/{id}", Serve(getInstance(all), decodeID))
 	mux.Handle("GET /v1/instances/{id}/log", Serve(log(all), decodeLog))
+	mux.Handle("GET /v1/instances/{id}/log/stream", follow(all))
 	mux.Handle("POST /v1/instances/{id}/console", Serve(writeLine(all), decodeConsole))
 	mux.Handle("PUT /v1/instances/{id}/heartbeat", Serve(heartbeat(all), decodeHeartbeat))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

@@ -1,8 +1,16 @@
 // Package console reads an instance's output: an append-only file whose byte
 // offset is the cursor.
 //
-// Reading costs what is returned, not what the file holds: the end is read
-// backwards in blocks. Space given back at the head (a hole) is skipped.
+//	server ──▶ log file ──▶ Viewer (a cursor) ──▶ somebody who looks
+//	   kernel's news ──▶ Follower ──┘ wakes them; notes times; gives the head back
+//
+// Invariants:
+//
+//   - Reading costs what is returned, not what the file holds: the end is read
+//     backwards in blocks. Space given back at the head (a hole) is skipped.
+//   - Nobody who looks holds up the server, the agent or another viewer: the file is
+//     the only buffer. Who cannot follow is told how much was left out.
+//   - Offsets stay valid for as long as the log exists, whatever was given back.
 package console
 
 import (
@@ -12,6 +20,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +44,8 @@ type Line struct {
 	// Text is the line as it was written, up to MaxLine, without its newline and a
 	// trailing CR; ANSI sequences stay.
 	Text string
+	// At is when it was written, to a second; zero when nobody was there to see.
+	At time.Time
 }
 
 // Tail returns the last n lines, oldest first, at most MaxBytes of them and of each
@@ -64,6 +75,24 @@ func Tail(path string, n int) ([]Line, error) {
 	return split(text, from), nil
 }
 
+// Start is the offset at which the last n lines begin; with none of them, the end.
+func Start(path string, n int) (int64, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, errs.As(errs.Unavailable, "console.Start", err)
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil || n <= 0 {
+		return size, errs.As(errs.Unavailable, "console.Start", err)
+	}
+	from, err := tailOffset(f, size, n)
+	return from, errs.As(errs.Unavailable, "console.Start", err)
+}
+
 // tailOffset finds where the last n lines begin, reading backwards no further
 // than the file's first data and MaxBytes.
 func tailOffset(f *os.File, size int64, n int) (int64, error) {
@@ -87,14 +116,14 @@ func tailOffset(f *os.File, size int64, n int) (int64, error) {
 		}
 		end = start
 	}
-	if floor > head {
+	if floor > 0 { // in the middle of a line, as likely as not
 		return nextLine(f, floor, buf), nil
 	}
 	return floor, nil
 }
 
 // nextLine is where the first line after an offset begins, if it does within a
-// block: the bound on bytes must not cut a line in half.
+// block: no bound may cut a line in half.
 func nextLine(f *os.File, from int64, buf []byte) int64 {
 	n, _ := f.ReadAt(buf, from)
 	if i := bytes.IndexByte(buf[:n], '\n'); i >= 0 {

@@ -20,6 +20,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent/internal/console"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
@@ -185,6 +186,9 @@ func (c *Controller) Instance(id fleet.InstanceID) (*supervise.Instance, error) 
 
 // LogPath is the file that holds an instance's output.
 func (c *Controller) LogPath(id fleet.InstanceID) string { return c.kit.LogPath(id) }
+
+// Logs tells of new output.
+func (c *Controller) Logs() *console.Follower { return c.kit.Logs }
 
 // RunDir is where the runtime keeps its files of an instance.
 func (c *Controller) RunDir(id fleet.InstanceID) string { return c.kit.RunDir(id) }

@@ -10,6 +10,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/console"
 	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
@@ -67,7 +69,9 @@ type Kit struct {
 	Record func(fleet.Crash, fleet.CrashTail)
 	// Forgotten is called when nothing of an instance is left.
 	Forgotten func(fleet.InstanceID)
-	Log       *slog.Logger
+	// Logs keeps the logs of what runs, and is told of the instances' ends.
+	Logs *console.Follower
+	Log  *slog.Logger
 }
 
 // RunDir is where a runtime keeps its files of an instance.
@@ -234,6 +238,7 @@ func (i *Instance) Run(ctx context.Context) {
 		case <-i.exited():
 			p := i.process
 			i.setProcess(nil)
+			i.kit.Logs.Release(i.kit.LogPath(i.id))
 			i.dismiss()
 			end := exitEvent(i.entry.Machine.Run, p.Exit())
 			if !i.began.IsZero() {
@@ -303,6 +308,9 @@ func (i *Instance) handle(ctx context.Context, m message) {
 	if after := i.entry.Machine.Status; !same(before, after) && after.State != "" {
 		i.logChange(ctx, before, after)
 		i.kit.Report(after)
+		if after.State.Terminal() {
+			i.kit.Logs.Wake(i.kit.LogPath(i.id)) // who looks at its console learns of the end
+		}
 	}
 }
 
@@ -320,6 +328,7 @@ func (i *Instance) advance(m message) []machine.Effect {
 		if !m.began.IsZero() {
 			i.entry.LogFrom = m.logFrom
 		}
+		i.kit.Logs.Keep(i.kit.LogPath(i.id), logLimit(next.Plan), !m.began.IsZero())
 	}
 	if m.token != "" {
 		i.entry.Token = m.token
@@ -333,6 +342,9 @@ func (i *Instance) advance(m message) []machine.Effect {
 	i.mu.Unlock()
 	return effects
 }
+
+// logLimit is how much of a console is kept, in bytes.
+func logLimit(p fleet.Plan) int64 { return int64(cmp.Or(p.Limits.LogMiB, fleet.DefaultLogMiB)) << 20 }
 
 // follow takes over what a state says.
 func (l *Live) follow(s machine.State) {

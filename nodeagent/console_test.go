@@ -1,0 +1,142 @@
+package nodeagent_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+// watcher reads a console on and on, whichever agent serves it.
+type watcher struct {
+	s    *site
+	id   fleet.InstanceID
+	next int64
+	text await.Text
+	end  chan client.End
+	// skipped is to be read after end.
+	skipped int64
+}
+
+// watch follows a console from its beginning until the instance ends.
+func (s *site) watch(id fleet.InstanceID) *watcher {
+	w := &watcher{s: s, id: id, end: make(chan client.End, 1)}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil && !w.once(ctx) { // each turn waits for an agent's answer
+		}
+	}()
+	s.t.Cleanup(func() { cancel(); <-done })
+	return w
+}
+
+// once reads one stream and reports whether it came to the instance's end.
+func (w *watcher) once(ctx context.Context) bool {
+	in, err := w.s.api().Follow(ctx, w.id, client.Place{Offset: w.next})
+	if err != nil {
+		return false
+	}
+	defer in.Close()
+	for {
+		f, err := in.Next()
+		switch {
+		case err != nil:
+			return false
+		case f.End != nil:
+			w.end <- *f.End
+			return true
+		case f.Skipped != nil:
+			w.skipped += f.Skipped.Lines
+		}
+		if f.Next > 0 || len(f.Data) > 0 {
+			if f.From != w.next {
+				w.s.t.Errorf("a frame from %d follows %d", f.From, w.next)
+			}
+			w.next = f.Next
+		}
+		_, _ = w.text.Write(f.Data)
+	}
+}
+
+func (w *watcher) ended() client.End {
+	w.s.t.Helper()
+	select {
+	case e := <-w.end:
+		return e
+	case <-time.After(patience):
+		w.s.t.Fatalf("no end; the console shows %.200q", w.text.String())
+		return client.End{}
+	}
+}
+
+func TestAFollowedConsoleTellsTheEndAndWhy(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	s.online(s.id(1), basic("echo hello; read line; echo \"got $line\"; printf unfinished; exit 3"))
+	w := s.watch(s.id(1))
+	await.That(t, "the first line", func() string { return await.Unless(w.text.String() == "hello\n", "%q", w.text.String()) })
+	if err := s.api().WriteLine(t.Context(), s.id(1), "go"); err != nil {
+		t.Fatal(err)
+	}
+	end := w.ended()
+	if end.State != fleet.Crashed || end.ExitCode == nil || *end.ExitCode != 3 || w.text.String() != "hello\ngot go\nunfinished" {
+		t.Errorf("%+v after %q", end, w.text.String())
+	}
+	if again := s.watch(s.id(1)).ended(); again.State != fleet.Crashed {
+		t.Errorf("who comes later is told %+v", again)
+	}
+	if _, err := s.api().Follow(t.Context(), "zzzzzz", client.Place{}); !errs.Is(err, errs.NotFound) {
+		t.Errorf("an unknown instance: %v", err)
+	}
+}
+
+func TestAFollowedConsoleMissesNothingWhileAgentsComeAndGo(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	s.online(s.id(1), basic("n=0; while [ $n -lt 20000 ]; do n=$((n+1)); echo $n; done; read stop"))
+	w := s.watch(s.id(1))
+	for range 3 {
+		s.stop()
+		s.start(nil)
+	}
+	s.stop()
+	s.start(taking)
+	await.That(t, "the last line", func() string {
+		text := w.text.String()
+		return await.Unless(strings.HasSuffix(text, "\n20000\n"), "%d bytes", len(text))
+	})
+	var want strings.Builder
+	for n := range 20000 {
+		fmt.Fprintln(&want, n+1)
+	}
+	if w.text.String() != want.String() {
+		t.Error("lines are missing, or came twice")
+	}
+}
+
+func TestAFloodSlowsNeitherServerNorAgent(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	s.online(s.id(1), basic("read go; yes 0123456789 | head -n 3000000; echo done"))
+	w := s.watch(s.id(1))
+	if err := s.api().WriteLine(t.Context(), s.id(1), "go"); err != nil {
+		t.Fatal(err)
+	}
+	end := w.ended()
+	lines := int64(strings.Count(w.text.String(), "\n"))
+	if end.State != fleet.Stopped || w.skipped == 0 || lines+w.skipped != 3_000_001 || !strings.HasSuffix(w.text.String(), "\ndone\n") {
+		t.Errorf("%d lines shown, %d left out, %+v", lines, w.skipped, end)
+	}
+	if !slices.Contains(strings.Split(w.text.String(), "\n"), "0123456789") {
+		t.Error("nothing of the flood was shown")
+	}
+}

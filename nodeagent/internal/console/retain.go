@@ -1,0 +1,52 @@
+package console
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// page is the unit in which filesystems give space back, in bytes.
+const page = 64 << 10
+
+// slack is how far a log may grow beyond its limit before its head is given back: a
+// sixteenth, so that it happens now and then and not with every write.
+func slack(limit int64) int64 { return max(limit/16, page) }
+
+// trim gives the space of a log's head back when it holds more than limit bytes. What
+// stays keeps its offsets. A limit of 0 keeps everything, and so does a filesystem
+// that cannot give back parts of a file.
+func trim(path string, size, limit int64) error {
+	if limit <= 0 || size <= limit+slack(limit) {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return errs.As(errs.Unavailable, "console.trim", err)
+	}
+	defer f.Close()
+	head := firstData(f)
+	if size-head <= limit+slack(limit) {
+		return nil
+	}
+	err = punch(f, (size-limit)/page*page)
+	if err == nil {
+		err = trimTimes(path, size-limit)
+	}
+	return err
+}
+
+// punch gives back a file's first bytes.
+func punch(f *os.File, n int64) error {
+	if n <= 0 {
+		return nil
+	}
+	err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, n)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return nil
+	}
+	return errs.As(errs.Unavailable, "console.punch", err)
+}
