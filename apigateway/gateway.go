@@ -17,9 +17,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/console"
 	"github.com/orreryhq/orrery/apigateway/internal/events"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/rest"
@@ -96,6 +98,7 @@ type Gateway struct {
 	events  *events.Log
 	auth    *auth.Service
 	operate *operate.Operations
+	bell    *console.Bell
 	calls   *http.Transport
 	addr    atomic.Value // string
 
@@ -123,7 +126,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	cfg.NodeID, cfg.ClusterName = cmp.Or(cfg.NodeID, cfg.Replica), cmp.Or(cfg.ClusterName, "orrery")
 	g := &Gateway{
-		cfg: cfg, metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0),
+		cfg: cfg, metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), bell: new(console.Bell),
 		calls: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute}, ready: make(chan struct{}),
 		auth: auth.New(auth.Config{
 			Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: time.Now, ClusterSecret: cfg.ClusterSecret,
@@ -136,6 +139,7 @@ func New(cfg Config) (*Gateway, error) {
 		Agents: upstream.NewAgents(cfg.View, upstream.DialAgents(client, cfg.ClusterSecret)),
 	})
 	cfg.View.Subscribe(g.events.Hear)
+	cfg.View.Subscribe(g.bell.Hear)
 	g.addr.Store("")
 	if cfg.Listener != nil {
 		g.addr.Store(cfg.Listener.Addr().String())
@@ -152,9 +156,21 @@ func (g *Gateway) Addr() string {
 // Ready is closed when the gateway serves.
 func (g *Gateway) Ready() <-chan struct{} { return g.ready }
 
-// wire makes the handler: the frame, and in it the routes of both dialects and of
-// the events.
-func (g *Gateway) wire(meta fleet.Meta) (http.Handler, *events.Streams, error) {
+// openStreams are what of a gateway's answers does not end by itself.
+type openStreams struct {
+	events   *events.Streams
+	consoles *console.Streams
+}
+
+// Close ends them; their clients come back elsewhere.
+func (o openStreams) Close() {
+	o.events.Close()
+	o.consoles.Close()
+}
+
+// wire makes the handler: the frame, and in it the routes of both dialects, of the
+// events and of the consoles.
+func (g *Gateway) wire(meta fleet.Meta) (http.Handler, openStreams, error) {
 	frame := server.New(server.Config{
 		Auth: g.auth, View: g.cfg.View, Log: g.cfg.Log, Metrics: g.metrics, Now: time.Now,
 		Limits: g.cfg.Limits.effective(), Origins: g.cfg.Origins,
@@ -169,12 +185,24 @@ func (g *Gateway) wire(meta fleet.Meta) (http.Handler, *events.Streams, error) {
 		Operations: g.operate, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
 		Allow: server.Require, AllowSelf: server.Require, By: server.Actor, Now: time.Now,
 	}).Mount(frame.Engine)
-	streams := events.New(events.Config{
-		Store: g.cfg.Store, Log: g.events, Tickets: events.NewTickets(g.cfg.Store, 0), ClusterID: meta.ClusterID,
-		User: streamUser, Slog: g.cfg.Log, Metrics: g.metrics,
-	})
-	frame.Engine.POST("/api/v1/events/ticket", streams.Ticket)
-	frame.Engine.GET("/api/v1/events/stream", streams.Stream)
+	tickets := events.NewTickets(g.cfg.Store, 0)
+	streams := openStreams{
+		events: events.New(events.Config{
+			Store: g.cfg.Store, Log: g.events, Tickets: tickets, ClusterID: meta.ClusterID, User: streamUser,
+			Consoles: func(c *gin.Context) bool { return server.Allowed(c, auth.InstancesConsole) },
+			Slog:     g.cfg.Log, Metrics: g.metrics,
+		}),
+		consoles: console.New(console.Config{
+			View: g.cfg.View, Operations: g.operate, Tickets: tickets, Bell: g.bell, Origins: g.cfg.Origins,
+			Log: g.cfg.Log, Metrics: g.metrics,
+		}),
+	}
+	frame.Engine.POST("/api/v1/events/ticket", streams.events.Ticket)
+	frame.Engine.GET("/api/v1/events/stream", streams.events.Stream)
+	for _, base := range []string{"/api/v1/services", "/api/v1/instances"} {
+		frame.Engine.POST(base+"/:id/console/ticket", streams.consoles.Ticket)
+		frame.Engine.GET(base+"/:id/console", streams.consoles.Stream)
+	}
 	return frame.Engine, streams, g.metrics.Err()
 }
 

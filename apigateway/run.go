@@ -14,7 +14,6 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
-	"github.com/orreryhq/orrery/apigateway/internal/events"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -103,19 +102,19 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 }
 
 // prepare waits for the view, makes sure of keys and users, and wires the routes.
-func (g *Gateway) prepare(ctx context.Context) (http.Handler, *events.Streams, error) {
+func (g *Gateway) prepare(ctx context.Context) (http.Handler, openStreams, error) {
 	if err := g.cfg.View.Synced(ctx); err != nil {
-		return nil, nil, err
+		return nil, openStreams{}, err
 	}
 	meta := g.cfg.Meta
 	if meta.ClusterID == "" {
 		var err error
 		if meta, err = store.Get(ctx, g.cfg.Store, store.MetaKey()); err != nil {
-			return nil, nil, errs.Wrap("apigateway.prepare", err)
+			return nil, openStreams{}, errs.Wrap("apigateway.prepare", err)
 		}
 	}
 	if err := g.auth.Start(ctx); err != nil {
-		return nil, nil, err
+		return nil, openStreams{}, err
 	}
 	return g.wire(meta)
 }
@@ -132,7 +131,7 @@ func (g *Gateway) session() *store.Replica {
 }
 
 // drain ends the streams, whose clients come back elsewhere, and waits for the rest.
-func drain(s *http.Server, streams *events.Streams) {
+func drain(s *http.Server, streams openStreams) {
 	streams.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()

@@ -35,6 +35,10 @@ type Ticket struct {
 	User string `json:"user"`
 	// Stream names what the ticket opens, e.g. "events".
 	Stream string `json:"stream"`
+	// Consoles is true when a ticket for events opens consoles too, since its user may
+	// see them; Typing when its user may also type into the console it opens.
+	Consoles bool `json:"consoles,omitempty"`
+	Typing   bool `json:"typing,omitempty"`
 }
 
 // SealedKey is a secret encrypted under the cluster secret. The gateway writes it.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/libs/wire"
@@ -41,6 +42,9 @@ type Config struct {
 	ClusterID string
 	// User is who the request's own credentials name; an error when nobody.
 	User func(*gin.Context) (string, error)
+	// Consoles reports whether who makes a request may see consoles: older clients open
+	// them with a ticket for events. Nil means that nobody may.
+	Consoles func(*gin.Context) bool
 	// MaxClients is the number of streams at a time. 0 means DefaultMaxClients.
 	MaxClients int
 	// Backlog is how many events a client that was up to date may fall behind
@@ -104,7 +108,7 @@ func (s *Streams) Ticket(c *gin.Context) {
 	}
 	var ticket string
 	err = operate.InTime(c.Request.Context(), func(ctx context.Context) error {
-		ticket, err = s.cfg.Tickets.Issue(ctx, user, StreamName)
+		ticket, err = s.cfg.Tickets.Issue(ctx, fleet.Ticket{User: user, Stream: StreamName, Consoles: s.cfg.Consoles != nil && s.cfg.Consoles(c)})
 		return err
 	})
 	if err != nil {

@@ -316,7 +316,7 @@ func TestATicketOpensOneStreamOnceOnAnyReplica(t *testing.T) {
 
 func TestOfManyUsesOfOneTicketOneWins(t *testing.T) {
 	tickets := events.NewTickets(storetest.New(t), 0)
-	ticket, err := tickets.Issue(t.Context(), "ann", "events")
+	ticket, err := tickets.Issue(t.Context(), fleet.Ticket{User: "ann", Stream: "events"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,14 +347,14 @@ func TestOfManyUsesOfOneTicketOneWins(t *testing.T) {
 func TestATicketIsGoodForItsStreamAndItsTimeOnly(t *testing.T) {
 	c := storetest.New(t)
 	tickets := events.NewTickets(c, time.Second)
-	foreign, err := tickets.Issue(t.Context(), "ann", "console:lobby-1")
+	foreign, err := tickets.Issue(t.Context(), fleet.Ticket{User: "ann", Stream: "console:lobby-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tickets.Redeem(t.Context(), foreign, "events"); !errs.Is(err, errs.Unauthenticated) {
 		t.Errorf("for another stream: %v", err)
 	}
-	late, err := tickets.Issue(t.Context(), "ann", "events")
+	late, err := tickets.Issue(t.Context(), fleet.Ticket{User: "ann", Stream: "events"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,12 +38,12 @@ func NewTickets(c *store.Client, ttl time.Duration) *Tickets {
 // TTL is how long a ticket is good for.
 func (t *Tickets) TTL() time.Duration { return t.ttl }
 
-// Issue makes a ticket with which a user may open a stream once.
-func (t *Tickets) Issue(ctx context.Context, user, stream string) (string, error) {
+// Issue makes a ticket with which its user may open its stream once.
+func (t *Tickets) Issue(ctx context.Context, record fleet.Ticket) (string, error) {
 	secret := make([]byte, ticketBytes)
 	_, _ = rand.Read(secret) // never fails
 	ticket := base64.RawURLEncoding.EncodeToString(secret)
-	if err := store.CreateFor(ctx, t.client, ticketKey(ticket), fleet.Ticket{User: user, Stream: stream}, t.ttl); err != nil {
+	if err := store.CreateFor(ctx, t.client, ticketKey(ticket), record, t.ttl); err != nil {
 		return "", errs.Wrap("events.Issue", err)
 	}
 	return ticket, nil
@@ -52,28 +52,35 @@ func (t *Tickets) Issue(ctx context.Context, user, stream string) (string, error
 // Redeem uses a ticket up and returns its user. Unauthenticated when it was used,
 // has expired, was never issued or is for another stream (which uses it up too).
 func (t *Tickets) Redeem(ctx context.Context, ticket, stream string) (user string, err error) {
+	record, err := t.Use(ctx, ticket, func(r fleet.Ticket) bool { return r.Stream == stream })
+	return record.User, err
+}
+
+// Use is Redeem where more than one kind of ticket opens a stream: opens says whether
+// this one does.
+func (t *Tickets) Use(ctx context.Context, ticket string, opens func(fleet.Ticket) bool) (fleet.Ticket, error) {
 	refused := errs.New(errs.Unauthenticated, "the ticket is used, expired or not for this stream: ask for a new one")
 	if raw, err := base64.RawURLEncoding.DecodeString(ticket); err != nil || len(raw) != ticketBytes {
-		return "", refused
+		return fleet.Ticket{}, refused
 	}
 	key := ticketKey(ticket)
 	record, err := store.Get(ctx, t.client, key)
 	switch {
 	case errs.Is(err, errs.NotFound):
-		return "", refused
+		return fleet.Ticket{}, refused
 	case err != nil:
-		return "", errs.Wrap("events.Redeem", err)
+		return fleet.Ticket{}, errs.Wrap("events.Use", err)
 	}
 	_, err = t.client.Commit(ctx, store.Txn{Writes: []store.Write{store.Remove(key, record.ModRev)}})
 	switch {
 	case errs.Is(err, errs.Conflict): // somebody was faster
-		return "", refused
+		return fleet.Ticket{}, refused
 	case err != nil:
-		return "", errs.Wrap("events.Redeem", err)
-	case record.Stream != stream:
-		return "", refused
+		return fleet.Ticket{}, errs.Wrap("events.Use", err)
+	case !opens(record):
+		return fleet.Ticket{}, refused
 	}
-	return record.User, nil
+	return record, nil
 }
 
 // ticketKey is where a ticket's record stands: under its hash, so that who reads the store can use none.

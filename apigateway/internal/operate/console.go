@@ -7,6 +7,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 const (
@@ -63,6 +64,11 @@ func (o *Operations) Output(ctx context.Context, ref string, offset int64, limit
 		return nil, 0, err
 	}
 	return o.cfg.Agents.Output(ctx, i, max(offset, 0), min(max(limit, 1), MaxOutput))
+}
+
+// Follow streams an instance's output from a place on; see upstream.Agents.
+func (o *Operations) Follow(ctx context.Context, i *fleet.Instance, at client.Place) (*client.Stream, error) {
+	return o.cfg.Agents.Follow(ctx, i, at)
 }
 
 // Heartbeat hands over what an instance says of itself. Conflict when it has

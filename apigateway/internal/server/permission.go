@@ -72,6 +72,8 @@ var demands = map[string]auth.Permission{
 	"POST /api/v1/services/:id/command":        auth.InstancesCommand,
 	"GET /api/v1/services/:id/console/history": auth.InstancesConsole,
 	"GET /api/v1/services/:id/console/output":  auth.InstancesConsole,
+	"POST /api/v1/services/:id/console/ticket": auth.InstancesConsole,
+	"GET /api/v1/services/:id/console":         Ticketed,
 	"GET /api/v1/templates/:name/versions":     auth.TemplatesView,
 	"POST /api/v1/templates/:name/rollback":    auth.TemplatesUpdate,
 

@@ -20,6 +20,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 // node stands for an agent, the far side of the network.
@@ -49,6 +50,10 @@ func (n *node) Log(_ context.Context, _ fleet.InstanceID, lines int) (upstream.L
 func (n *node) Heartbeat(_ context.Context, _ fleet.InstanceID, h upstream.Heartbeat) error {
 	n.beats = append(n.beats, h)
 	return nil
+}
+
+func (n *node) Follow(context.Context, fleet.InstanceID, client.Place) (*client.Stream, error) {
+	return nil, errs.New(errs.Unavailable, "nothing is followed here")
 }
 
 func (n *node) Live(context.Context, fleet.InstanceID) (upstream.Live, error) {

@@ -7,6 +7,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 // Agent is what the gateway asks of a node's agent.
@@ -21,6 +22,8 @@ type Agent interface {
 	Console(ctx context.Context, id fleet.InstanceID, line string) error
 	// Heartbeat hands over what an instance said of itself.
 	Heartbeat(ctx context.Context, id fleet.InstanceID, h Heartbeat) error
+	// Follow streams an instance's output from a place on.
+	Follow(ctx context.Context, id fleet.InstanceID, at client.Place) (*client.Stream, error)
 }
 
 // Live are an instance's figures.
@@ -121,18 +124,48 @@ func (a *Agents) Heartbeat(ctx context.Context, i *fleet.Instance, h Heartbeat) 
 // node yet, Unavailable when the node is not connected or its agent does not answer.
 func call[T any](ctx context.Context, a *Agents, b *breakers, i *fleet.Instance, f func(context.Context, Agent) (T, error)) (T, error) {
 	var none T
+	node, err := a.node(i)
+	if err != nil {
+		return none, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return through(b, node.AgentURL, "the agent of node "+string(node.ID), func() (T, error) {
+		return f(ctx, a.dial(node.AgentURL))
+	})
+}
+
+// node is the node of an instance, which must be connected.
+func (a *Agents) node(i *fleet.Instance) (*fleet.Node, error) {
 	id := i.Node()
 	if id == "" {
-		return none, errs.New(errs.Conflict, "instance %s has no node yet", i.Intent.Name)
+		return nil, errs.New(errs.Conflict, "instance %s has no node yet", i.Intent.Name)
 	}
 	snap := a.view.Snapshot()
 	node, ok := snap.Nodes.Get(id)
 	if _, alive := snap.NodeSessions.Get(id); !ok || !alive || node.AgentURL == "" {
-		return none, errs.New(errs.Unavailable, "the agent of node %s is not connected: what it holds can be asked for when it is back", id)
+		return nil, errs.New(errs.Unavailable, "the agent of node %s is not connected: what it holds can be asked for when it is back", id)
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return through(b, node.AgentURL, "the agent of node "+string(id), func() (T, error) {
-		return f(ctx, a.dial(node.AgentURL))
+	return node, nil
+}
+
+// Follow streams an instance's output from a place on, until ctx ends. Errors as of
+// call, and NotFound when the agent does not have the instance. An agent that does not
+// begin to answer in time is given up; how long it then streams is not bounded.
+func (a *Agents) Follow(ctx context.Context, i *fleet.Instance, at client.Place) (*client.Stream, error) {
+	node, err := a.node(i)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	late := time.AfterFunc(callTimeout, cancel)
+	s, err := through(a.breakers, node.AgentURL, "the agent of node "+string(node.ID), func() (*client.Stream, error) {
+		return a.dial(node.AgentURL).Follow(ctx, i.Intent.ID, at)
 	})
+	if late.Stop(); err != nil {
+		cancel()
+		return nil, err
+	}
+	context.AfterFunc(ctx, cancel) // with the caller's
+	return s, nil
 }

@@ -41,6 +41,11 @@ func (a nodeAgent) Output(ctx context.Context, id fleet.InstanceID, offset int64
 	return c.Data, c.Next, err
 }
 
+// Follow streams output.
+func (a nodeAgent) Follow(ctx context.Context, id fleet.InstanceID, at client.Place) (*client.Stream, error) {
+	return a.client.Follow(ctx, id, at)
+}
+
 // Console types a line.
 func (a nodeAgent) Console(ctx context.Context, id fleet.InstanceID, line string) error {
 	return a.client.WriteLine(ctx, id, line)

@@ -44,7 +44,7 @@ func follow(all Instances) http.Handler {
 		rc := http.NewResponseController(w)
 		_ = rc.SetReadDeadline(time.Time{}) // nothing more is read
 		w.Header().Set("Content-Type", "application/x-ndjson")
-		s := stream{i: i, watch: watch, viewer: viewer, closed: logs.Closed(), rc: rc, out: json.NewEncoder(w)}
+		s := stream{i: i, watch: watch, viewer: viewer, begin: offset, closed: logs.Closed(), rc: rc, out: json.NewEncoder(w)}
 		_ = s.serve(r.Context()) // whoever reads has gone, or reads that the stream broke off
 	})
 }
@@ -67,6 +67,7 @@ type stream struct {
 	i      *supervise.Instance
 	watch  *console.Watch
 	viewer *console.Viewer
+	begin  int64
 	closed <-chan struct{}
 	rc     *http.ResponseController
 	out    *json.Encoder
@@ -77,7 +78,7 @@ type stream struct {
 func (s *stream) serve(ctx context.Context) error {
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()
-	if err := s.write(client.Frame{}); err != nil { // the head goes out at once
+	if err := s.write(client.Frame{From: s.begin, Next: s.begin}); err != nil { // the head goes out at once
 		return err
 	}
 	for {
@@ -146,7 +147,7 @@ func (s *stream) write(f client.Frame) error {
 
 func endOf(s fleet.Status) *client.End {
 	e := &client.End{State: s.State, Reason: s.Reason, Message: s.Message, Generation: s.Generation}
-	if s.Exit != nil {
+	if s.Exit != nil && s.Exit.Known {
 		e.ExitCode = &s.Exit.Code
 	}
 	return e

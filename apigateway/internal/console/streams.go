@@ -1,0 +1,192 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/events"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+// Defaults of a Config.
+const (
+	DefaultMaxStreams   = 1024
+	DefaultWriteTimeout = 10 * time.Second
+)
+
+// Config is what Streams need; what has no default is required.
+type Config struct {
+	View       *view.View
+	Operations *operate.Operations
+	Tickets    *events.Tickets
+	// Bell must be subscribed to the view.
+	Bell *Bell
+	// Origins are those whose pages may open a WebSocket; "*" allows any.
+	Origins []string
+	// MaxStreams is the number of consoles shown at a time. 0 means DefaultMaxStreams.
+	MaxStreams int
+	// WriteTimeout is how long one write may be stuck. 0 means DefaultWriteTimeout.
+	WriteTimeout time.Duration
+	Log          *slog.Logger
+	Metrics      *telemetry.Metrics
+}
+
+// Streams serves consoles.
+type Streams struct {
+	cfg     Config
+	bell    *Bell
+	open    atomic.Int64
+	metrics metrics
+
+	// running are the open streams. Guarded by mu: whether there may be more.
+	running sync.WaitGroup
+	mu      sync.Mutex
+	closed  bool
+	ending  context.Context
+	end     context.CancelFunc
+}
+
+type metrics struct {
+	bytes, suppressed *prometheus.CounterVec
+}
+
+// New wires the streams. Close them.
+func New(cfg Config) *Streams {
+	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, DefaultMaxStreams)
+	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, DefaultWriteTimeout)
+	s := &Streams{cfg: cfg, bell: cfg.Bell}
+	s.ending, s.end = context.WithCancel(context.Background())
+	s.metrics = metrics{
+		bytes:      cfg.Metrics.Counter("console_bytes", "Bytes of output shown to clients."),
+		suppressed: cfg.Metrics.Counter("console_lines_suppressed", "Lines of output clients could not follow."),
+	}
+	cfg.Metrics.GaugeFunc("console", "streams", "Consoles shown now.", func() float64 { return float64(s.open.Load()) })
+	return s
+}
+
+// Close ends all streams, refuses new ones and waits: clients come back to another
+// replica with their last id.
+func (s *Streams) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.end()
+	s.running.Wait()
+}
+
+func (s *Streams) count(f client.Frame) {
+	s.metrics.bytes.WithLabelValues().Add(float64(len(f.Data)))
+	if f.Skipped != nil {
+		s.metrics.suppressed.WithLabelValues().Add(float64(f.Skipped.Lines))
+	}
+}
+
+// enter counts a stream in; leave is to be called at its end. The context ends with
+// the request and with the streams.
+func (s *Streams) enter(c *gin.Context) (ctx context.Context, leave func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		server.Fail(c, errs.New(errs.Unavailable, "this replica is shutting down: connect again"))
+		return nil, nil, false
+	case s.open.Load() >= int64(s.cfg.MaxStreams):
+		server.Refuse(c, wire.Reply{
+			Status: http.StatusTooManyRequests, Code: "TOO_MANY_STREAMS", RetryAfter: 5 * time.Second,
+			Message: "too many consoles are open: close some or retry later",
+		})
+		return nil, nil, false
+	}
+	s.open.Add(1)
+	s.running.Add(1)
+	ctx, cancel := context.WithCancel(c.Request.Context())
+	stop := context.AfterFunc(s.ending, cancel)
+	return ctx, func() { stop(); cancel(); s.open.Add(-1); s.running.Done() }, true
+}
+
+// viewer is who looks at a console.
+type viewer struct {
+	by operate.Actor
+	// typing is true when it may also type.
+	typing bool
+}
+
+// streamOf is what a ticket for an instance's console is bound to.
+func streamOf(id fleet.InstanceID) string { return "console:" + string(id) }
+
+// viewer is who makes the request: by its ?ticket= or the usual credentials.
+func (s *Streams) viewer(c *gin.Context, i *fleet.Instance) (viewer, error) {
+	ticket, ok := c.GetQuery("ticket")
+	if !ok {
+		who, ok := server.Identity(c)
+		switch {
+		case !ok:
+			return viewer{}, errs.New(errs.Unauthenticated, "send a ticket, or a token")
+		case !who.Can(auth.InstancesConsole):
+			return viewer{}, errs.New(errs.Denied, "the role %s lacks the permission %s", who.Role, auth.InstancesConsole)
+		}
+		return viewer{server.Actor(c), who.Can(auth.InstancesCommand)}, nil
+	}
+	var record fleet.Ticket
+	err := operate.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
+		record, err = s.cfg.Tickets.Use(ctx, ticket, func(t fleet.Ticket) bool {
+			return t.Stream == streamOf(i.Intent.ID) || t.Stream == events.StreamName && t.Consoles
+		})
+		return err
+	})
+	return viewer{operate.Actor{User: record.User, IP: c.ClientIP()}, record.Typing}, err
+}
+
+// find is the instance a path names. A caller who is not known learns nothing of what there is.
+func (s *Streams) find(c *gin.Context) (*fleet.Instance, viewer, error) {
+	i, err := s.cfg.Operations.Find(c.Param("id"))
+	if _, ticketed := c.GetQuery("ticket"); err != nil && ticketed {
+		return nil, viewer{}, errs.New(errs.Unauthenticated, "the ticket is used, expired or not for this stream: ask for a new one")
+	}
+	if err != nil {
+		if _, known := server.Identity(c); !known {
+			return nil, viewer{}, errs.New(errs.Unauthenticated, "send a ticket, or a token")
+		}
+		return nil, viewer{}, err
+	}
+	v, err := s.viewer(c, i)
+	return i, v, err
+}
+
+// Ticket answers with a ticket for an instance's console, bound to the caller and to it.
+func (s *Streams) Ticket(c *gin.Context) {
+	i, err := s.cfg.Operations.Find(c.Param("id"))
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	var ticket string
+	err = operate.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
+		ticket, err = s.cfg.Tickets.Issue(ctx, fleet.Ticket{
+			User: server.Actor(c).User, Stream: streamOf(i.Intent.ID), Typing: server.Allowed(c, auth.InstancesCommand),
+		})
+		return err
+	})
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.Header("Cache-Control", "no-store")
+	c.JSON(http.StatusOK, gin.H{"ticket": ticket, "expiresInSeconds": int(s.cfg.Tickets.TTL() / time.Second)})
+}

@@ -1,0 +1,205 @@
+package e2e_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/e2e/cluster"
+	"github.com/orreryhq/orrery/libs/await"
+)
+
+// sse is one event of a stream.
+type sse struct{ name, id, data string }
+
+// console reads a console as server-sent events into a channel, which is closed when
+// the stream ends.
+func console(t *testing.T, c cluster.Cluster, admin *cluster.Client, ref, lastID string) <-chan sse {
+	t.Helper()
+	resp := openConsole(t, c, admin, ref, lastID)
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("the console of %s: status %d", ref, resp.StatusCode)
+	}
+	events := make(chan sse, 100_000)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer close(events)
+		var e sse
+		for in := bufio.NewScanner(resp.Body); in.Scan(); {
+			field, value, _ := strings.Cut(in.Text(), ": ")
+			switch field {
+			case "event":
+				e.name = value
+			case "id":
+				e.id = value
+			case "data":
+				e.data += value
+			case "":
+				if e != (sse{}) && in.Text() == "" {
+					events <- e
+					e = sse{}
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() { _ = resp.Body.Close(); <-done })
+	return events
+}
+
+func openConsole(t *testing.T, c cluster.Cluster, admin *cluster.Client, ref, lastID string) *http.Response {
+	t.Helper()
+	var ticket struct{ Ticket string }
+	admin.Do("POST", "/api/v1/services/"+ref+"/console/ticket", nil).OK(200, &ticket)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, "GET", c.API()+"/api/v1/instances/"+ref+"/console?ticket="+ticket.Ticket, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lastID != "" {
+		req.Header.Set("Last-Event-ID", lastID)
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+// until reads events up to one that satisfies a condition; ok is false when the stream ended first.
+func until(t *testing.T, events <-chan sse, what string, is func(sse) bool) (all []sse, ok bool) {
+	t.Helper()
+	ctx := cluster.Bounded(t)
+	for {
+		select {
+		case e, open := <-events:
+			if !open {
+				return all, false
+			}
+			if all = append(all, e); is(e) {
+				return all, true
+			}
+		case <-ctx.Done():
+			t.Fatalf("no %s after %d events: %.300v", what, len(all), all)
+		}
+	}
+}
+
+func isEnd(e sse) bool { return e.name == "end" }
+
+func TestAConsoleIsSeenAsItIsWrittenAndTellsTheEnd(t *testing.T) {
+	c := cluster.Start(t, cluster.Options{})
+	admin := cluster.Login(t, c)
+	createGroup(t, admin, map[string]any{"name": "talk", "memoryMb": 16, "command": `printf '\033[31mred\033[0m\r\n'; cat`})
+	admin.Do("POST", "/api/v1/groups/talk/start", nil).OK(200)
+	i := admin.AwaitState("talk-1", "RUNNING")
+	events := console(t, c, admin, "talk-1", "")
+	seen, _ := until(t, events, "first line", func(e sse) bool { return e.name == "" })
+	if seen[0].name != "connected" || seen[len(seen)-1].data != "\x1b[31mred\x1b[0m" || seen[len(seen)-1].id != "14" {
+		t.Errorf("%q", seen)
+	}
+	admin.Do("POST", "/api/v1/services/talk-1/command", map[string]string{"command": `say "one" $HOME \n ;two`}).OK(200)
+	seen, _ = until(t, events, "typed line", func(e sse) bool { return e.name == "" })
+	last := seen[len(seen)-1]
+	if last.data != `say "one" $HOME \n ;two` {
+		t.Errorf("%q", seen)
+	}
+	admin.Do("POST", "/api/v1/services/talk-1/force-stop", nil).OK(200)
+	seen, ok := until(t, events, "end", isEnd)
+	if end := seen[len(seen)-1]; !ok || !strings.Contains(end.data, `"state":"STOPPED"`) || !strings.Contains(end.data, `"reason":"`) {
+		t.Errorf("%q", seen)
+	}
+	if _, more := <-events; more {
+		t.Error("the stream goes on after the end")
+	}
+	if seen, _ = until(t, console(t, c, admin, i.UID, last.id), "end", isEnd); len(seen) != 2 {
+		t.Errorf("who resumes after the last line is shown %q", seen)
+	}
+	if resp := openConsole(t, c, admin, i.UID, seen[len(seen)-1].id); resp.StatusCode != http.StatusNoContent {
+		t.Errorf("who has seen the end gets %d", resp.StatusCode)
+	}
+}
+
+func TestAConsoleIsResumedAfterEverythingRestarted(t *testing.T) {
+	dir := t.TempDir()
+	c := cluster.Start(t, cluster.Options{DataDir: dir, KeepInstances: true})
+	admin := cluster.Login(t, c)
+	createGroup(t, admin, map[string]any{"name": "count", "memoryMb": 16, "command": `n=0; while read go; do i=0; while [ $i -lt 500 ]; do i=$((i+1)); n=$((n+1)); echo "line $n"; done; done`})
+	admin.Do("POST", "/api/v1/groups/count/start", nil).OK(200)
+	admin.AwaitState("count-1", "RUNNING")
+	var got []string
+	lastID := ""
+	for round := range 3 {
+		events := console(t, c, admin, "count-1", lastID)
+		admin.Do("POST", "/api/v1/services/count-1/command", map[string]string{"command": "go"}).OK(200)
+		most := fmt.Sprintf("line %d", round*500+499) // the last is left to the next round
+		seen, _ := until(t, events, most, func(e sse) bool { return e.data == most })
+		for _, e := range seen {
+			if e.name == "" {
+				got, lastID = append(got, e.data), e.id
+			}
+		}
+		c.Stop()
+		c = cluster.Start(t, cluster.Options{DataDir: dir, KeepInstances: round < 1})
+		admin = cluster.Login(t, c)
+		await.That(t, "the instance to be known as running", func() string {
+			r := admin.Do("GET", "/api/v1/services/count-1", nil)
+			return await.Unless(strings.Contains(string(r.Body), `"RUNNING"`) || round >= 2, "%s", r.Body)
+		})
+		if round == 1 {
+			break
+		}
+	}
+	for n, line := range got {
+		if want := fmt.Sprintf("line %d", n+1); line != want {
+			t.Fatalf("the %d. line is %q", n+1, line)
+		}
+	}
+	if len(got) < 999 {
+		t.Errorf("%d lines", len(got))
+	}
+}
+
+func TestAConsoleIsOpenedByItsOwnTicketOnly(t *testing.T) {
+	c := cluster.Start(t, cluster.Options{})
+	admin := cluster.Login(t, c)
+	createGroup(t, admin, map[string]any{"name": "talk", "memoryMb": 16, "command": "echo hi; cat", "minInstances": 2})
+	admin.AwaitRunning("talk", 2)
+	var own, event struct{ Ticket string }
+	admin.Do("POST", "/api/v1/services/talk-1/console/ticket", nil).OK(200, &own)
+	admin.Do("POST", "/api/v1/events/ticket", nil).OK(200, &event)
+	status := func(path string) int {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, "GET", c.API()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode
+	}
+	for _, step := range []struct {
+		what, path string
+		want       int
+	}{
+		{"an event ticket opens a console, as older clients do it", "/api/v1/services/talk-1/console?ticket=" + event.Ticket, 200},
+		{"and once", "/api/v1/services/talk-1/console?ticket=" + event.Ticket, 401},
+		{"a console's ticket opens no other", "/api/v1/services/talk-2/console?ticket=" + own.Ticket, 401},
+		{"and is used up by that", "/api/v1/services/talk-1/console?ticket=" + own.Ticket, 401},
+		{"nobody sees a console without one", "/api/v1/services/talk-1/console", 401},
+		{"nor learns what there is", "/api/v1/services/nothing-1/console", 401},
+	} {
+		if got := status(step.path); got != step.want {
+			t.Errorf("%s: %d, want %d", step.what, got, step.want)
+		}
+	}
+}
