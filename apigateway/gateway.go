@@ -202,7 +202,9 @@ func (g *Gateway) wire(meta fleet.Meta) (http.Handler, openStreams, error) {
 	for _, base := range []string{"/api/v1/services", "/api/v1/instances"} {
 		frame.Engine.POST(base+"/:id/console/ticket", streams.consoles.Ticket)
 		frame.Engine.GET(base+"/:id/console", streams.consoles.Stream)
+		frame.Engine.GET(base+"/:id/attach", streams.consoles.Attach)
 	}
+	frame.Engine.GET("/api/instances/:id/live-log", streams.consoles.LiveLog)
 	return frame.Engine, streams, g.metrics.Err()
 }
 

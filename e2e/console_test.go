@@ -95,7 +95,7 @@ func isEnd(e sse) bool { return e.name == "end" }
 func TestAConsoleIsSeenAsItIsWrittenAndTellsTheEnd(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
-	createGroup(t, admin, map[string]any{"name": "talk", "memoryMb": 16, "command": `printf '\033[31mred\033[0m\r\n'; cat`})
+	createGroup(t, admin, map[string]any{"name": "talk", "memoryMb": 16, "shutdownGraceSeconds": 1, "command": `printf '\033[31mred\033[0m\r\n'; cat`})
 	admin.Do("POST", "/api/v1/groups/talk/start", nil).OK(200)
 	i := admin.AwaitState("talk-1", "RUNNING")
 	events := console(t, c, admin, "talk-1", "")
@@ -129,7 +129,7 @@ func TestAConsoleIsResumedAfterEverythingRestarted(t *testing.T) {
 	dir := t.TempDir()
 	c := cluster.Start(t, cluster.Options{DataDir: dir, KeepInstances: true})
 	admin := cluster.Login(t, c)
-	createGroup(t, admin, map[string]any{"name": "count", "memoryMb": 16, "command": `n=0; while read go; do i=0; while [ $i -lt 500 ]; do i=$((i+1)); n=$((n+1)); echo "line $n"; done; done`})
+	createGroup(t, admin, map[string]any{"name": "count", "memoryMb": 16, "shutdownGraceSeconds": 1, "command": `n=0; while read go; do i=0; while [ $i -lt 500 ]; do i=$((i+1)); n=$((n+1)); echo "line $n"; done; done`})
 	admin.Do("POST", "/api/v1/groups/count/start", nil).OK(200)
 	admin.AwaitState("count-1", "RUNNING")
 	var got []string
@@ -168,7 +168,7 @@ func TestAConsoleIsResumedAfterEverythingRestarted(t *testing.T) {
 func TestAConsoleIsOpenedByItsOwnTicketOnly(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
-	createGroup(t, admin, map[string]any{"name": "talk", "memoryMb": 16, "command": "echo hi; cat", "minInstances": 2})
+	createGroup(t, admin, map[string]any{"name": "talk", "memoryMb": 16, "shutdownGraceSeconds": 1, "command": "echo hi; cat", "minInstances": 2})
 	admin.AwaitRunning("talk", 2)
 	var own, event struct{ Ticket string }
 	admin.Do("POST", "/api/v1/services/talk-1/console/ticket", nil).OK(200, &own)

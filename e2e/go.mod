@@ -3,6 +3,7 @@ module github.com/orreryhq/orrery/e2e
 go 1.26.0
 
 require (
+	github.com/coder/websocket v1.8.15
 	github.com/google/go-cmp v0.7.0
 	github.com/orreryhq/orrery/apigateway v0.0.0
 	github.com/orreryhq/orrery/enforcer v0.0.0
@@ -11,6 +12,7 @@ require (
 	github.com/orreryhq/orrery/nodeagent v0.0.0
 	github.com/orreryhq/orrery/scheduler v0.0.0
 	github.com/orreryhq/orrery/standalone v0.0.0
+	github.com/prometheus/client_golang v1.25.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.etcd.io/etcd/server/v3 v3.7.3
 	go.uber.org/zap v1.27.1
@@ -61,7 +63,6 @@ require (
 	github.com/oklog/ulid/v2 v2.1.2 // indirect
 	github.com/orreryhq/orrery/templatesvc v0.0.0 // indirect
 	github.com/pelletier/go-toml/v2 v2.2.4 // indirect
-	github.com/prometheus/client_golang v1.25.0 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect

@@ -36,6 +36,9 @@ func Login(t testing.TB, c Cluster) *Client {
 	return cl
 }
 
+// Token is what the user is logged in with, for calls that are not JSON.
+func (c *Client) Token() string { return c.token }
+
 // On is the same user for another test, such as a subtest.
 func (c *Client) On(t testing.TB) *Client {
 	other := *c

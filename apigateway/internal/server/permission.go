@@ -74,6 +74,7 @@ var demands = map[string]auth.Permission{
 	"GET /api/v1/services/:id/console/output":  auth.InstancesConsole,
 	"POST /api/v1/services/:id/console/ticket": auth.InstancesConsole,
 	"GET /api/v1/services/:id/console":         Ticketed,
+	"GET /api/v1/services/:id/attach":          Ticketed,
 	"GET /api/v1/templates/:name/versions":     auth.TemplatesView,
 	"POST /api/v1/templates/:name/rollback":    auth.TemplatesUpdate,
 
@@ -90,6 +91,7 @@ var demands = map[string]auth.Permission{
 	"PATCH /api/instances/:id/lifecycle": Anyone,
 	"POST /api/instances/:id/execute":    Anyone,
 	"GET /api/instances/:id/logs":        Anyone,
+	"GET /api/instances/:id/live-log":    Ticketed,
 	"PUT /api/instances/:id/state":       Anyone,
 	"GET /api/cluster/nodes":             Anyone,
 	"GET /api/cluster/nodes/:id":         Anyone,

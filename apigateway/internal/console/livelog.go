@@ -1,0 +1,61 @@
+package console
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/coder/websocket"
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+// liveBacklog is how many lines a live-log begins with.
+const liveBacklog = 1000
+
+// LiveLog is the older dialect's live-log: the last lines, then each line as it is
+// written, as a text message of its own. It closes when the instance ends, with the reason.
+func (s *Streams) LiveLog(c *gin.Context) {
+	i, _, err := s.find(c)
+	if errs.Is(err, errs.NotFound) {
+		s.upgraded(c, func(_ context.Context, conn *websocket.Conn) {
+			_ = conn.Close(websocket.StatusUnsupportedData, "Instance not found")
+		})
+		return
+	}
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	s.upgraded(c, func(ctx context.Context, conn *websocket.Conn) {
+		ctx = conn.CloseRead(ctx) // it only shows
+		out := &liveLog{socket{conn: conn, timeout: s.cfg.WriteTimeout}}
+		err := s.feed(ctx, i.Intent.ID, client.Place{Offset: -1, Lines: liveBacklog}, out)
+		s.bye(ctx, conn, err, out.reason)
+	})
+}
+
+// liveLog is a console as a live-log.
+type liveLog struct{ socket }
+
+func (l *liveLog) waiting(string) error { return l.ping() }
+
+func (l *liveLog) frame(f client.Frame) error {
+	switch {
+	case f.End != nil:
+		l.reason = reasonOf(f.End)
+		return nil
+	case f.Skipped != nil:
+		return l.text([]byte("[" + note(f) + "]"))
+	case len(f.Data) == 0:
+		return l.ping()
+	}
+	for _, line := range lines(f) {
+		if err := l.text(bytes.ToValidUTF8(line, []byte("\uFFFD"))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
