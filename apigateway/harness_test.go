@@ -316,6 +316,7 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 		for _, l := range a.lines[max(0, len(a.lines)-n):] {
 			out.Lines = append(out.Lines, client.Line{Text: l})
 		}
+		out.More = len(a.lines) > n
 		_ = json.NewEncoder(w).Encode(out)
 	})
 	mux.HandleFunc("POST /v1/instances/{id}/console", func(_ http.ResponseWriter, r *http.Request) {

@@ -274,7 +274,7 @@ func TestALineReachesTheConsoleAsItIs(t *testing.T) {
 	}
 	a.mu.Unlock()
 	s.do("GET", "/api/v1/services/lobby-1/console/history?limit=2", nil).want(200).is("truncated", true).
-		is("lines", []map[string]any{{"ts": nil, "line": "line 3"}, {"ts": nil, "line": "line 4"}})
+		is("lines", []map[string]any{{"ts": nil, "line": "line 3", "offset": 0}, {"ts": nil, "line": "line 4", "offset": 0}})
 	s.do("GET", "/api/v1/services/lobby-1/console/history?lines=9", nil).want(200).is("truncated", false)
 	s.do("GET", "/api/v1/services/lobby-1/console/history?limit=x", nil).want(400).naming("limit")
 	s.do("GET", "/api/instances/"+string(id)+"/logs?lines=1", nil).want(200).is("lines", []string{"line 4"})

@@ -203,3 +203,44 @@ func TestAConsoleIsOpenedByItsOwnTicketOnly(t *testing.T) {
 		}
 	}
 }
+
+func TestAConsolesHistoryIsPagedSearchedAndDated(t *testing.T) {
+	c := cluster.Start(t, cluster.Options{})
+	admin := cluster.Login(t, c)
+	createGroup(t, admin, map[string]any{"name": "talk", "memoryMb": 16, "shutdownGraceSeconds": 1, "command": "seq 1 1000; cat"})
+	admin.Do("POST", "/api/v1/groups/talk/start", nil).OK(200)
+	admin.AwaitState("talk-1", "RUNNING")
+	type page struct {
+		Lines []struct {
+			TS     *string
+			Line   string
+			Offset int64
+		}
+		Truncated bool
+		Before    int64
+	}
+	get := func(query string) (p page) {
+		t.Helper()
+		admin.Do("GET", "/api/v1/services/talk-1/console/history?"+query, nil).OK(200, &p)
+		return p
+	}
+	await.That(t, "the dated end", func() string {
+		p := get("limit=1")
+		return await.Unless(len(p.Lines) == 1 && p.Lines[0].Line == "1000" && p.Lines[0].TS != nil && p.Truncated, "%+v", p)
+	})
+	last := get("limit=2")
+	if p := get(fmt.Sprintf("limit=2&before=%d", last.Before)); len(p.Lines) != 2 || p.Lines[1].Line != "998" {
+		t.Errorf("the page before: %+v", p)
+	}
+	if p := get("limit=50&grep=%5E9.9%24"); len(p.Lines) != 10 || p.Lines[0].Line != "909" || p.Truncated {
+		t.Errorf("a search: %+v", p)
+	}
+	if p := get("since=2100-01-01T00:00:00Z"); len(p.Lines) != 0 {
+		t.Errorf("of the future: %+v", p)
+	}
+	for query, want := range map[string]int{"since=yesterday": 400, "grep=%5B": 422, "limit=many": 400} {
+		if r := admin.Do("GET", "/api/v1/services/talk-1/console/history?"+query, nil); r.Status != want {
+			t.Errorf("%s: %d %s", query, r.Status, r.Body)
+		}
+	}
+}

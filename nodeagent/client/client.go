@@ -51,11 +51,45 @@ type Instance struct {
 type Line struct {
 	Offset int64  `json:"offset"`
 	Text   string `json:"text"`
+	// At is when it was written, to a second; zero when nobody was there to see.
+	At time.Time `json:"at,omitzero"`
 }
 
 // Log is the end of an instance's output.
 type Log struct {
 	Lines []Line `json:"lines"`
+	// More is true when older lines may belong to the answer: ask for those before Before.
+	More   bool  `json:"more,omitempty"`
+	Before int64 `json:"before,omitempty"`
+}
+
+// Query asks for a page of output: the last Lines of those that lie before an offset,
+// were written within a time and match.
+type Query struct {
+	Lines int
+	// Before is the offset the page ends at; 0 means the end.
+	Before int64
+	// Since and Until bound the time; zero sets no bound.
+	Since, Until time.Time
+	// Match is a regular expression (RE2); empty matches all.
+	Match string
+}
+
+func (q Query) values() url.Values {
+	v := url.Values{"lines": {strconv.Itoa(q.Lines)}}
+	if q.Before > 0 {
+		v.Set("before", strconv.FormatInt(q.Before, 10))
+	}
+	if !q.Since.IsZero() {
+		v.Set("since", q.Since.Format(time.RFC3339Nano))
+	}
+	if !q.Until.IsZero() {
+		v.Set("until", q.Until.Format(time.RFC3339Nano))
+	}
+	if q.Match != "" {
+		v.Set("grep", q.Match)
+	}
+	return v
 }
 
 // Chunk is a piece of an instance's output.
@@ -102,9 +136,16 @@ func (c *Client) Instance(ctx context.Context, id fleet.InstanceID) (Instance, e
 
 // Tail reads the last lines of an instance's output, oldest first.
 func (c *Client) Tail(ctx context.Context, id fleet.InstanceID, lines int) ([]Line, error) {
+	l, err := c.Find(ctx, id, Query{Lines: lines})
+	return l.Lines, err
+}
+
+// Find reads a page of an instance's output, oldest line first. Invalid when what is
+// to match is no regular expression.
+func (c *Client) Find(ctx context.Context, id fleet.InstanceID, q Query) (Log, error) {
 	var l Log
-	err := c.call(ctx, http.MethodGet, id, "/log?lines="+strconv.Itoa(lines), nil, &l)
-	return l.Lines, errs.Wrap("nodeagent.Tail", err)
+	err := c.call(ctx, http.MethodGet, id, "/log?"+q.values().Encode(), nil, &l)
+	return l, errs.Wrap("nodeagent.Find", err)
 }
 
 // Read reads output from an offset on, at most maxBytes (0 means 64 KiB).

@@ -46,14 +46,15 @@ func (o *Operations) SendCommand(ctx context.Context, by Actor, ref, line string
 	return nil
 }
 
-// Logs are the last lines of an instance's output, at most lines of them; none
-// before it was placed. Unavailable when its node's agent does not answer.
-func (o *Operations) Logs(ctx context.Context, ref string, lines int) (upstream.Log, error) {
+// Logs are a page of an instance's output; none before it was placed. Unavailable when
+// its node's agent does not answer, Invalid when what is to match is no expression.
+func (o *Operations) Logs(ctx context.Context, ref string, q client.Query) (upstream.Log, error) {
 	i, err := o.Find(ref)
 	if err != nil {
 		return upstream.Log{}, err
 	}
-	return o.cfg.Agents.Log(ctx, i, min(max(lines, 1), MaxLogLines))
+	q.Lines = min(max(q.Lines, 1), MaxLogLines)
+	return o.cfg.Agents.Log(ctx, i, q)
 }
 
 // Output is what an instance printed from a byte offset on, at most limit bytes, and

@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 const (
@@ -19,6 +20,8 @@ const (
 	liveBudget = 150 * time.Millisecond
 	// historyLines is how much of a console is shown unless asked otherwise.
 	historyLines = 1000
+	// maxPattern bounds what a search looks for, in bytes.
+	maxPattern = 1000
 )
 
 func (a *API) listInstances(c *gin.Context) {
@@ -119,31 +122,63 @@ func (a *API) command(c *gin.Context) {
 type consoleLine struct {
 	TS   *time.Time `json:"ts"`
 	Line string     `json:"line"`
+	// Offset is of its first byte.
+	Offset int64 `json:"offset"`
 }
 
-// history are the last lines of an instance's output; ?lines is ?limit under another name.
+// history is a page of an instance's output: the last ?limit lines (?lines is another
+// name for it) of those ?before an offset, ?since and ?until a time, that match ?grep.
 func (a *API) history(c *gin.Context) {
-	lines, ok := server.Number(c, "lines", historyLines)
+	q, ok := historyQuery(c)
 	if !ok {
 		return
 	}
-	if lines, ok = server.Number(c, "limit", lines); !ok {
-		return
-	}
-	log, err := a.cfg.Operations.Logs(c.Request.Context(), c.Param("id"), lines)
+	log, err := a.cfg.Operations.Logs(c.Request.Context(), c.Param("id"), q)
 	if err != nil {
 		server.Fail(c, err)
 		return
 	}
 	out := make([]consoleLine, 0, len(log.Lines))
 	for _, l := range log.Lines {
-		line := consoleLine{Line: l.Text}
+		line := consoleLine{Line: l.Text, Offset: l.Offset}
 		if !l.At.IsZero() {
 			line.TS = &l.At
 		}
 		out = append(out, line)
 	}
-	c.JSON(http.StatusOK, gin.H{"lines": out, "truncated": log.Truncated})
+	c.JSON(http.StatusOK, gin.H{"lines": out, "truncated": log.Truncated, "before": log.Before})
+}
+
+// historyQuery reads which page of a console is wanted.
+func historyQuery(c *gin.Context) (q client.Query, ok bool) {
+	if q.Lines, ok = server.Number(c, "lines", historyLines); !ok {
+		return q, false
+	}
+	if q.Lines, ok = server.Number(c, "limit", q.Lines); !ok {
+		return q, false
+	}
+	before, ok := server.Number(c, "before", 0)
+	if !ok {
+		return q, false
+	}
+	q.Before, q.Match = int64(before), c.Query("grep")
+	for field, into := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
+		text := c.Query(field)
+		if text == "" {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			server.Fail(c, &errs.Error{Kind: errs.Malformed, Field: field, Message: field + " must be a time like 2030-01-31T12:00:00Z"})
+			return q, false
+		}
+		*into = at
+	}
+	if len(q.Match) > maxPattern {
+		server.Fail(c, errs.Field("grep", "must be at most %d bytes, has %d", maxPattern, len(q.Match)))
+		return q, false
+	}
+	return q, true
 }
 
 // nextOffset is the header that tells where to read on.

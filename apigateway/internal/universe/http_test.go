@@ -39,9 +39,9 @@ func (n *node) Console(_ context.Context, _ fleet.InstanceID, line string) error
 	return nil
 }
 
-func (n *node) Log(_ context.Context, _ fleet.InstanceID, lines int) (upstream.Log, error) {
+func (n *node) Log(_ context.Context, _ fleet.InstanceID, q client.Query) (upstream.Log, error) {
 	out := upstream.Log{Total: int64(len(n.lines))}
-	for _, text := range n.lines[max(0, len(n.lines)-lines):] {
+	for _, text := range n.lines[max(0, len(n.lines)-q.Lines):] {
 		out.Lines = append(out.Lines, upstream.Line{Text: text})
 	}
 	return out, nil

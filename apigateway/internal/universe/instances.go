@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 // Bounds of ?lines=.
@@ -155,7 +156,7 @@ func (a *API) logs(c *gin.Context) {
 		return
 	}
 	wanted := linesWanted(c.Query("lines"))
-	log, err := a.cfg.Operations.Logs(c.Request.Context(), string(i.Intent.ID), wanted)
+	log, err := a.cfg.Operations.Logs(c.Request.Context(), string(i.Intent.ID), client.Query{Lines: wanted})
 	if err != nil {
 		fail(c, err)
 		return

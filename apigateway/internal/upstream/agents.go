@@ -14,8 +14,8 @@ import (
 type Agent interface {
 	// Live are an instance's figures as of now.
 	Live(ctx context.Context, id fleet.InstanceID) (Live, error)
-	// Log reads the last lines of an instance's output.
-	Log(ctx context.Context, id fleet.InstanceID, lines int) (Log, error)
+	// Log reads a page of an instance's output.
+	Log(ctx context.Context, id fleet.InstanceID, q client.Query) (Log, error)
 	// Output reads an instance's output from a byte offset on, and the offset after it.
 	Output(ctx context.Context, id fleet.InstanceID, offset int64, limit int) (data []byte, next int64, err error)
 	// Console writes one line to an instance's console.
@@ -41,12 +41,15 @@ type Log struct {
 	Lines []Line
 	// Total is the number of lines in all as far as it was counted: with Truncated there are at least that many.
 	Total int64
-	// Truncated is true when there were more lines than asked for.
+	// Truncated is true when there were more lines than asked for; those lie before the offset Before.
 	Truncated bool
+	Before    int64
 }
 
 // Line is one line of output.
 type Line struct {
+	// Offset is of the line's first byte.
+	Offset int64
 	// At is when it was written; zero when nobody was there to see.
 	At   time.Time
 	Text string
@@ -84,11 +87,11 @@ func (a *Agents) Live(ctx context.Context, i *fleet.Instance) (Live, error) {
 }
 
 // Log reads an instance's last lines. An instance that was never placed has none.
-func (a *Agents) Log(ctx context.Context, i *fleet.Instance, lines int) (Log, error) {
+func (a *Agents) Log(ctx context.Context, i *fleet.Instance, q client.Query) (Log, error) {
 	if i.Placement == nil {
 		return Log{}, nil
 	}
-	return call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (Log, error) { return agent.Log(ctx, i.Intent.ID, lines) })
+	return call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (Log, error) { return agent.Log(ctx, i.Intent.ID, q) })
 }
 
 // Output reads an instance's output from a byte offset on, at most limit bytes, and

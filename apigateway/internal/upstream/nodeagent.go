@@ -22,15 +22,18 @@ func (a nodeAgent) Live(ctx context.Context, id fleet.InstanceID) (Live, error) 
 	return Live{Players: i.Players, MaxPlayers: i.MaxPlayers, TPS: i.TPS, HeartbeatAt: i.LastHeartbeat, PID: i.PID}, err
 }
 
-// Log asks for one line more than wanted, to know whether there are more.
-func (a nodeAgent) Log(ctx context.Context, id fleet.InstanceID, lines int) (Log, error) {
-	got, err := a.client.Tail(ctx, id, lines+1)
+// Log reads a page.
+func (a nodeAgent) Log(ctx context.Context, id fleet.InstanceID, q client.Query) (Log, error) {
+	got, err := a.client.Find(ctx, id, q)
 	if err != nil {
 		return Log{}, err
 	}
-	out := Log{Total: int64(len(got)), Truncated: len(got) > lines}
-	for _, l := range got[max(0, len(got)-lines):] {
-		out.Lines = append(out.Lines, Line{Text: l.Text})
+	out := Log{Total: int64(len(got.Lines)), Truncated: got.More, Before: got.Before}
+	if got.More {
+		out.Total++
+	}
+	for _, l := range got.Lines {
+		out.Lines = append(out.Lines, Line{Offset: l.Offset, At: l.At, Text: l.Text})
 	}
 	return out, nil
 }

@@ -35,7 +35,7 @@ const (
 
 type tailRequest struct {
 	id    fleet.InstanceID
-	lines int
+	query console.Query
 }
 
 type readRequest struct {
@@ -82,10 +82,10 @@ func View(l supervise.Live, now time.Time) client.Instance {
 
 // log answers a tailRequest or a readRequest.
 func log(all Instances) endpoint.Endpoint {
-	return func(_ context.Context, request any) (any, error) {
+	return func(ctx context.Context, request any) (any, error) {
 		switch r := request.(type) {
 		case tailRequest:
-			return tail(all, r)
+			return tail(ctx, all, r)
 		case readRequest:
 			return read(all, r)
 		}
@@ -93,17 +93,17 @@ func log(all Instances) endpoint.Endpoint {
 	}
 }
 
-func tail(all Instances, r tailRequest) (any, error) {
+func tail(ctx context.Context, all Instances, r tailRequest) (any, error) {
 	if _, err := all.Instance(r.id); err != nil {
 		return nil, err
 	}
-	lines, err := console.Tail(all.LogPath(r.id), r.lines)
+	page, err := console.Find(ctx, all.LogPath(r.id), r.query)
 	if err != nil {
 		return nil, err
 	}
-	out := client.Log{Lines: make([]client.Line, 0, len(lines))}
-	for _, l := range lines {
-		out.Lines = append(out.Lines, client.Line{Offset: l.Offset, Text: l.Text})
+	out := client.Log{Lines: make([]client.Line, 0, len(page.Lines)), More: page.More, Before: page.Before}
+	for _, l := range page.Lines {
+		out.Lines = append(out.Lines, client.Line{Offset: l.Offset, Text: l.Text, At: l.At})
 	}
 	return out, nil
 }

@@ -5,8 +5,11 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"net/http"
+	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-kit/kit/endpoint"
 	httptransport "github.com/go-kit/kit/transport/http"
@@ -14,6 +17,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/nodeagent/internal/console"
 )
 
 // Handler serves the interface to whoever knows the secret.
@@ -83,8 +87,33 @@ func decodeLog(_ context.Context, r *http.Request) (any, error) {
 		limit, err := number(q.Get("maxBytes"), "maxBytes", defaultChunk)
 		return readRequest{instanceID(r), offset, int(limit)}, err
 	}
+	query, err := decodeQuery(q)
+	return tailRequest{instanceID(r), query}, err
+}
+
+// decodeQuery reads which page of a log is wanted.
+func decodeQuery(q url.Values) (out console.Query, err error) {
 	lines, err := number(q.Get("lines"), "lines", defaultLines)
-	return tailRequest{instanceID(r), int(lines)}, err
+	if err != nil {
+		return out, err
+	}
+	out.Lines = int(lines)
+	if out.Before, err = number(q.Get("before"), "before", 0); err != nil {
+		return out, err
+	}
+	for field, into := range map[string]*time.Time{"since": &out.Since, "until": &out.Until} {
+		if text := q.Get(field); text != "" {
+			if *into, err = time.Parse(time.RFC3339Nano, text); err != nil {
+				return out, errs.Field(field, "must be a time like 2030-01-31T12:00:00Z, is %q", text)
+			}
+		}
+	}
+	if text := q.Get("grep"); text != "" {
+		if out.Match, err = regexp.Compile(text); err != nil {
+			return out, errs.Field("grep", "is no regular expression: %v", err)
+		}
+	}
+	return out, nil
 }
 
 // number reads a query parameter that is a whole number, not negative.

@@ -29,11 +29,11 @@ import (
 )
 
 const (
-	// MaxLines is the most Tail returns.
+	// MaxLines is the most a page holds.
 	MaxLines = 100_000
 	// MaxBytes is the most one call reads.
 	MaxBytes = 16 << 20
-	// MaxLine is the most Tail returns of one line, in bytes; Read returns all of it.
+	// MaxLine is the most a page holds of one line, in bytes; Read returns all of it.
 	MaxLine = 64 << 10
 	block   = 64 << 10
 )
@@ -46,33 +46,6 @@ type Line struct {
 	Text string
 	// At is when it was written, to a second; zero when nobody was there to see.
 	At time.Time
-}
-
-// Tail returns the last n lines, oldest first, at most MaxBytes of them and of each
-// at most MaxLine. A file that does not exist yet has none. An unfinished last line counts.
-func Tail(path string, n int) ([]Line, error) {
-	n = min(n, MaxLines)
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) || n <= 0 {
-		return []Line{}, nil
-	}
-	if err != nil {
-		return nil, errs.As(errs.Unavailable, "console.Tail", err)
-	}
-	defer f.Close()
-	size, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return nil, errs.As(errs.Unavailable, "console.Tail", err)
-	}
-	from, err := tailOffset(f, size, n)
-	if err != nil {
-		return nil, errs.As(errs.Unavailable, "console.Tail", err)
-	}
-	text := make([]byte, size-from)
-	if _, err := f.ReadAt(text, from); err != nil && !errors.Is(err, io.EOF) {
-		return nil, errs.As(errs.Unavailable, "console.Tail", err)
-	}
-	return split(text, from), nil
 }
 
 // Start is the offset at which the last n lines begin; with none of them, the end.

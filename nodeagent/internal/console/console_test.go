@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,6 +23,12 @@ func write(t testing.TB, text string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// tail are the last n lines.
+func tail(path string, n int) ([]console.Line, error) {
+	p, err := console.Find(context.Background(), path, console.Query{Lines: n})
+	return p.Lines, err
 }
 
 func texts(lines []console.Line) []string {
@@ -49,7 +56,7 @@ func TestTail(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := console.Tail(write(t, c.text), c.n)
+			got, err := tail(write(t, c.text), c.n)
 			if err != nil || !slices.Equal(texts(got), c.want) {
 				t.Errorf("%q, %v; want %q", texts(got), err, c.want)
 			}
@@ -59,7 +66,7 @@ func TestTail(t *testing.T) {
 
 func TestALineWithoutAnEndIsCut(t *testing.T) {
 	text := "first\n" + strings.Repeat("☃", console.MaxLine) + "\nlast\n"
-	got, err := console.Tail(write(t, text), 3)
+	got, err := tail(write(t, text), 3)
 	if err != nil || len(got) != 3 || got[0].Text != "first" || got[2].Text != "last" {
 		t.Fatalf("%d lines, %v", len(got), err)
 	}
@@ -69,7 +76,7 @@ func TestALineWithoutAnEndIsCut(t *testing.T) {
 }
 
 func TestTailOfNoFileIsEmpty(t *testing.T) {
-	got, err := console.Tail(filepath.Join(t.TempDir(), "none"), 3)
+	got, err := tail(filepath.Join(t.TempDir(), "none"), 3)
 	if err != nil || len(got) != 0 {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -93,7 +100,7 @@ func TestTailEqualsSplittingEverything(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got, err := console.Tail(path, n)
+		got, err := tail(path, n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +129,7 @@ func TestAPunchedHeadIsSkipped(t *testing.T) {
 	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 64<<10); err != nil {
 		t.Fatalf("this filesystem cannot punch holes: %v", err)
 	}
-	got, err := console.Tail(path, console.MaxLines)
+	got, err := tail(path, console.MaxLines)
 	if err != nil || len(got) >= 100_000 || got[len(got)-1].Text != "line 99999" || got[0].Offset < 64<<10 {
 		t.Errorf("%d lines from offset %d, %v", len(got), got[0].Offset, err)
 	}
@@ -160,14 +167,14 @@ func TestALogThatWasWhollyGivenBackHasNoLines(t *testing.T) {
 	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := console.Tail(path, 10); err != nil || len(got) != 0 {
+	if got, err := tail(path, 10); err != nil || len(got) != 0 {
 		t.Errorf("%d lines, %v", len(got), err)
 	}
 }
 
 func TestTheBoundOnBytesCutsNoLine(t *testing.T) {
 	path := write(t, strings.Repeat("0123456789"+strings.Repeat("x", 289)+"\n", 100_000))
-	got, err := console.Tail(path, console.MaxLines)
+	got, err := tail(path, console.MaxLines)
 	if err != nil || len(got) == 0 || !strings.HasPrefix(got[0].Text, "0123456789") {
 		t.Errorf("%d lines, %v", len(got), err)
 	}

@@ -20,9 +20,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
 // follower runs a follower until the test ends.
 func follower(t *testing.T) *console.Follower {
-	f := console.NewFollower(slog.New(slog.DiscardHandler))
+	f := console.NewFollower(discard())
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { f.Run(ctx) })
@@ -96,11 +98,11 @@ func TestAKeptLogHoldsNoMoreThanItsLimit(t *testing.T) {
 		}
 		return await.Unless(st.Size == 4_000_000 && st.Blocks*512 <= limit+limit/4, "%d bytes on disk of %d", st.Blocks*512, st.Size)
 	})
-	lines, err := console.Tail(path, 2)
+	lines, err := tail(path, 2)
 	if err != nil || len(lines) != 2 || lines[1].Offset != 4_000_000-100 {
 		t.Errorf("%v, %v", lines, err)
 	}
-	all, err := console.Tail(path, console.MaxLines)
+	all, err := tail(path, console.MaxLines)
 	if err != nil || len(all) < 9000 || all[0].Text != line[:99] {
 		t.Errorf("%d lines, the first %q, %v", len(all), all[0].Text, err)
 	}

@@ -1,0 +1,102 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/internal/console"
+)
+
+func find(t *testing.T, path string, q console.Query) console.Page {
+	t.Helper()
+	p, err := console.Find(t.Context(), path, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestPagesJoinToTheWholeLog(t *testing.T) {
+	var text strings.Builder
+	var want []string
+	for n := range 30_000 {
+		line := fmt.Sprintf("line %d %s", n, strings.Repeat("z", n%97))
+		text.WriteString(line + "\n")
+		want = append(want, line)
+	}
+	path := write(t, text.String())
+	var got []string
+	for q := (console.Query{Lines: 7000}); ; {
+		p := find(t, path, q)
+		got = append(texts(p.Lines), got...)
+		if !p.More {
+			break
+		}
+		q.Before = p.Before
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%d lines of %d", len(got), len(want))
+	}
+}
+
+func TestASearchFindsTheLastMatchesAndSeesThroughColours(t *testing.T) {
+	text := "error one\nfine\n\x1b[1;31mer\x1b[0mror two\nfine\nerror three\n"
+	path := write(t, text)
+	match := regexp.MustCompile("^error")
+	if p := find(t, path, console.Query{Lines: 2, Match: match}); !slices.Equal(texts(p.Lines), []string{"\x1b[1;31mer\x1b[0mror two", "error three"}) || !p.More {
+		t.Errorf("%q, more %v", texts(p.Lines), p.More)
+	}
+	if p := find(t, path, console.Query{Lines: 9, Match: match}); len(p.Lines) != 3 || p.More {
+		t.Errorf("%q, more %v", texts(p.Lines), p.More)
+	}
+}
+
+func TestASearchIsBoundedAndGoesOnWhereItStopped(t *testing.T) {
+	line := strings.Repeat("x", 1023) + "\n"
+	path := write(t, "needle\n"+strings.Repeat(line, console.MaxSearch/len(line)+1000))
+	q := console.Query{Lines: 5, Match: regexp.MustCompile("needle")}
+	p := find(t, path, q)
+	if len(p.Lines) != 0 || !p.More || p.Before == 0 {
+		t.Fatalf("%d lines, more %v before %d", len(p.Lines), p.More, p.Before)
+	}
+	q.Before = p.Before
+	if p = find(t, path, q); len(p.Lines) != 1 || p.More {
+		t.Errorf("%d lines, more %v", len(p.Lines), p.More)
+	}
+}
+
+func TestASearchEndsWithItsCaller(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := console.Find(ctx, write(t, "a\n"), console.Query{Lines: 1}); !errs.Is(err, errs.Canceled) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestLinesHaveTheirTimesWhereSomebodySawThem(t *testing.T) {
+	f, path := console.NewFollower(discard()), write(t, "before\n")
+	began := time.Now().Truncate(time.Millisecond)
+	f.Keep(path, 1<<20, false) // found by an agent that was away
+	add(t, path, "seen\n")
+	f.Release(path)
+	add(t, path, "after\n")
+	p := find(t, path, console.Query{Lines: 9})
+	if len(p.Lines) != 3 || !p.Lines[0].At.IsZero() || p.Lines[1].At.Before(began) || !p.Lines[2].At.IsZero() {
+		t.Errorf("%+v", p.Lines)
+	}
+	if p = find(t, path, console.Query{Lines: 9, Since: time.Now().Add(time.Minute)}); !slices.Equal(texts(p.Lines), []string{"after"}) {
+		t.Errorf("since later: %q", texts(p.Lines))
+	}
+	if p = find(t, path, console.Query{Lines: 9, Until: began.Add(-time.Minute)}); len(p.Lines) != 0 {
+		t.Errorf("until earlier: %q", texts(p.Lines))
+	}
+	if p = find(t, path, console.Query{Lines: 9, Since: began.Add(-time.Minute), Until: time.Now().Add(time.Minute)}); len(p.Lines) != 3 {
+		t.Errorf("around: %q", texts(p.Lines))
+	}
+}
