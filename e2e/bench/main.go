@@ -42,6 +42,7 @@ var families = []family{
 	{"survive", measureSurvive},
 	{"rest", measureRest},
 	{"adopt", measureAdopt},
+	{"console", measureConsole},
 }
 
 // bench is what the families share.

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+const (
+	// talkers instances print fifty lines a second each.
+	talkers = 200
+	// consoleLines is how many lines a viewer's delay is measured with.
+	consoleLines = 1000
+	// talk prints the time it is, in seconds with a fraction, until it reads a line.
+	talk = `while ! read -t 0.02 stop; do echo "$EPOCHREALTIME"; done`
+)
+
+// measureConsole measures how long a line takes from a server's print to a viewer of
+// its console, with one server and with many that print, and what those cost.
+func measureConsole(ctx context.Context, b *bench) error {
+	s, err := b.startStandalone(ctx, "-memory", "1000000", "-cpu", "1000000")
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	spec := map[string]any{
+		"name": "talk", "command": talk, "memoryMb": 1, "maxInstances": 0, "shutdownGraceSeconds": 1,
+		"portRangeStart": 20000, "portRangeEnd": 29999,
+	}
+	if err := s.call(ctx, http.MethodPost, "/api/v1/groups", spec, nil); err != nil {
+		return err
+	}
+	for _, n := range []int{1, talkers} {
+		if err := s.scale(ctx, "talk", n); err != nil {
+			return err
+		}
+		delays, err := s.watch(ctx, "talk-1", consoleLines)
+		if err != nil {
+			return err
+		}
+		b.report(fmt.Sprintf("console_line_%d_p50_ms", n), delays[len(delays)/2], "ms", -1)
+		b.report(fmt.Sprintf("console_line_%d_p99_ms", n), delays[len(delays)*99/100], "ms", -1)
+	}
+	rss, cpu, err := s.settle(ctx)
+	if err != nil {
+		return err
+	}
+	b.report("console_200x50_cpu_pct", cpu, "%", -1)
+	b.report("console_200x50_rss_mib", rss, "MiB", -1)
+	return nil
+}
+
+// watch is how many milliseconds lines took to a viewer of a console, sorted.
+func (s *server) watch(ctx context.Context, ref string, lines int) ([]float64, error) {
+	resp, err := wire.Send(ctx, s.http, wire.Request{Method: http.MethodGet, URL: s.ready.API + "/api/v1/instances/" + ref + "/console?lines=0", Token: s.token})
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var delays []float64
+	for in := bufio.NewScanner(resp.Body); len(delays) < lines && in.Scan(); {
+		text, ok := strings.CutPrefix(in.Text(), "data: ")
+		printed, err := strconv.ParseFloat(text, 64)
+		if !ok || err != nil {
+			continue
+		}
+		delays = append(delays, float64(time.Now().UnixMicro())/1e3-printed*1e3)
+	}
+	if len(delays) < lines {
+		return nil, fmt.Errorf("the console ended after %d lines", len(delays))
+	}
+	slices.Sort(delays)
+	return delays, nil
+}
