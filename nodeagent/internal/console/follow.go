@@ -17,6 +17,8 @@ const (
 	// settle is how long news are gathered before those who follow are told: it bounds
 	// what a flood of small writes costs.
 	settle = 4 * time.Millisecond
+	// settleUnseen is the same while nobody follows any log.
+	settleUnseen = 20 * time.Millisecond
 	// keepEvery is the pause between two looks at the times and the size of the logs that grow.
 	keepEvery = time.Second
 	// newsBuffer holds the kernel's news of one read.
@@ -35,6 +37,7 @@ type Follower struct {
 	log  *slog.Logger
 
 	mu      sync.Mutex
+	viewers int
 	logs    map[string]*followed
 	watches map[int]*followed
 	// grown are the kept logs that grew since the keeper last looked.
@@ -124,13 +127,12 @@ func (f *Follower) hear(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		f.tell(buf[:n])
-		pause.Reset(settle)
+		pause.Reset(f.tell(buf[:n]))
 	}
 }
 
-// tell passes news on to those who follow.
-func (f *Follower) tell(news []byte) {
+// tell passes news on to those who follow, and says how long to gather the next.
+func (f *Follower) tell(news []byte) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for len(news) >= unix.SizeofInotifyEvent {
@@ -146,6 +148,10 @@ func (f *Follower) tell(news []byte) {
 			f.grew(l)
 		}
 	}
+	if f.viewers == 0 {
+		return settleUnseen
+	}
+	return settle
 }
 
 func (f *Follower) all() {
@@ -268,6 +274,7 @@ func (f *Follower) Follow(path string) *Watch {
 	defer f.mu.Unlock()
 	l := f.get(path)
 	l.viewers++
+	f.viewers++
 	f.watch(l)
 	return &Watch{follower: f, log: l}
 }
@@ -285,6 +292,7 @@ func (w *Watch) Close() {
 		w.follower.mu.Lock()
 		defer w.follower.mu.Unlock()
 		w.log.viewers--
+		w.follower.viewers--
 		w.follower.drop(w.log)
 	})
 }
