@@ -37,7 +37,7 @@ type nativeFields struct {
 	StopCommand           *string             `json:"stopCommand"`
 	ShutdownGraceSeconds  *int                `json:"shutdownGraceSeconds"`
 	StopSignal            *string             `json:"stopSignal"`
-	Readiness             *fleet.Check    `json:"readiness"`
+	Readiness             *fleet.Check        `json:"readiness"`
 	StartupTimeoutSeconds *int                `json:"startupTimeoutSeconds"`
 	MaxLifetimeSeconds    *int                `json:"maxLifetimeSeconds"`
 	OnCrash               *fleet.OnCrash      `json:"onCrash"`
