@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // CheckType is a way of finding out whether a server serves.
@@ -50,17 +51,47 @@ type Check struct {
 // Liveness is how a server that was ready is watched. The zero value does not.
 type Liveness struct {
 	Check
-	// IntervalSeconds is the time between two questions; of a heartbeat how old it may become. 0 is 10.
+	// IntervalSeconds is the time between two questions, 0 is 10; of a heartbeat how old it
+	// may become, 0 is 90.
 	IntervalSeconds float64 `json:"intervalSeconds,omitempty"`
 	// TimeoutSeconds bounds the wait for an answer. 0 is 2.
 	TimeoutSeconds float64 `json:"timeoutSeconds,omitempty"`
 	// Failures in a row make the instance unhealthy, Successes in a row healthy again.
-	// 0 is 3, and 1.
+	// 0 is 3, and 1. A heartbeat that is too old counts at once, and so does the next one.
 	Failures  int `json:"failures,omitempty"`
 	Successes int `json:"successes,omitempty"`
 	// Then is what follows. Empty is UnhealthyRestart.
 	Then OnUnhealthy `json:"then,omitempty"`
 }
+
+// What a liveness is that does not say.
+const (
+	DefaultInterval = 10 * time.Second
+	DefaultSilence  = 90 * time.Second // three heartbeats of the known plugins
+	DefaultTimeout  = 2 * time.Second
+	DefaultFailures = 3
+)
+
+// Interval is the time between two questions; of a heartbeat how old it may become.
+func (l Liveness) Interval() time.Duration {
+	switch {
+	case l.IntervalSeconds > 0:
+		return seconds(l.IntervalSeconds)
+	case l.Type == CheckHeartbeat:
+		return DefaultSilence
+	}
+	return DefaultInterval
+}
+
+// Timeout bounds the wait for an answer.
+func (l Liveness) Timeout() time.Duration {
+	if l.TimeoutSeconds > 0 {
+		return seconds(l.TimeoutSeconds)
+	}
+	return DefaultTimeout
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // OnUnhealthy is what follows when a server that serves no more is found out.
 type OnUnhealthy string
@@ -74,6 +105,7 @@ const (
 // Bounds of checks.
 const (
 	maxCheckText    = 1 << 10
+	minCheckSeconds = 0.1
 	maxCheckSeconds = 3600
 	maxCheckCount   = 100
 )
@@ -111,11 +143,12 @@ func (l Liveness) validate(ports []NamedPort) []error {
 	var p problems
 	p.addAll(l.Check.validate("liveness", ports))
 	p.check(l.Type != CheckLog, "liveness.type", "log can only tell that a server is ready: use it in readiness")
-	seconds := func(name string, v float64) {
-		p.check(v >= 0 && v <= maxCheckSeconds, "liveness."+name, "must be between 0 (the default) and %d, is %v", maxCheckSeconds, v)
+	within := func(name string, v float64) {
+		p.check(v == 0 || v >= minCheckSeconds && v <= maxCheckSeconds, "liveness."+name,
+			"must be between %v and %d, or 0 for the default; is %v", minCheckSeconds, maxCheckSeconds, v)
 	}
-	seconds("intervalSeconds", l.IntervalSeconds)
-	seconds("timeoutSeconds", l.TimeoutSeconds)
+	within("intervalSeconds", l.IntervalSeconds)
+	within("timeoutSeconds", l.TimeoutSeconds)
 	count := func(name string, v int) {
 		p.check(v >= 0 && v <= maxCheckCount, "liveness."+name, "must be between 0 (the default) and %d, is %d", maxCheckCount, v)
 	}

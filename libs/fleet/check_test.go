@@ -3,6 +3,7 @@ package fleet
 import (
 	"bytes"
 	"testing"
+	"time"
 )
 
 func TestADatagramSaysItsBytesInText(t *testing.T) {
@@ -24,6 +25,41 @@ func TestADatagramSaysItsBytesInText(t *testing.T) {
 		got, err := Check{Type: CheckUDP, Send: c.send}.Datagram()
 		if (err == nil) != c.ok || !bytes.Equal(got, c.want) {
 			t.Errorf("%q is %q, %v", c.send, got, err)
+		}
+	}
+}
+
+func TestALivenessThatSaysNothingHasItsDefaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		l                 Liveness
+		interval, timeout time.Duration
+	}{
+		"asked":                     {Liveness{Check: Check{Type: CheckPort}}, 10 * time.Second, 2 * time.Second},
+		"asked as it says":          {Liveness{Check: Check{Type: CheckPort}, IntervalSeconds: 0.5, TimeoutSeconds: 7}, 500 * time.Millisecond, 7 * time.Second},
+		"heard":                     {Liveness{Check: Check{Type: CheckHeartbeat}}, 90 * time.Second, 2 * time.Second},
+		"heard as often as it says": {Liveness{Check: Check{Type: CheckHeartbeat}, IntervalSeconds: 60}, time.Minute, 2 * time.Second},
+	} {
+		if c.l.Interval() != c.interval || c.l.Timeout() != c.timeout {
+			t.Errorf("%s: %v, %v", name, c.l.Interval(), c.l.Timeout())
+		}
+	}
+}
+
+func TestWhatAnInstanceDoesNotSayStaysAsItWas(t *testing.T) {
+	at := time.Unix(1e9, 0)
+	before := InstanceReport{Players: 3, MaxPlayers: 20, PlayersKnown: true, TPS: 19, HeartbeatAt: at}
+	for name, c := range map[string]struct {
+		from InstanceReport
+		said InstanceSaid
+		want InstanceReport
+	}{
+		"nothing but a sign of life": {before, InstanceSaid{At: at.Add(time.Second)}, InstanceReport{3, 20, true, at.Add(time.Second), 19}},
+		"that nobody plays any more": {before, InstanceSaid{Players: new(0), At: at}, InstanceReport{0, 20, true, at, 19}},
+		"what was said earlier":      {before, InstanceSaid{MaxPlayers: new(30), At: at.Add(-time.Hour)}, InstanceReport{3, 30, true, at, 19}},
+		"no players":                 {InstanceReport{}, InstanceSaid{TPS: new(5.0), At: at}, InstanceReport{0, 0, false, at, 5}},
+	} {
+		if got := c.from.With(c.said); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
 }

@@ -173,8 +173,34 @@ const MaxWarm = 32
 type InstanceReport struct {
 	Players    int `json:"players,omitempty"`
 	MaxPlayers int `json:"maxPlayers,omitempty"`
+	// PlayersKnown is true when the instance said how many there are, or answered when it was asked.
+	PlayersKnown bool `json:"playersKnown,omitempty"`
 	// HeartbeatAt is when the instance last spoke from inside; zero when never.
 	HeartbeatAt time.Time `json:"heartbeatAt,omitzero"`
 	// TPS is ticks per second as the instance says; 0 when it never did.
 	TPS float64 `json:"tps,omitempty"`
+}
+
+// InstanceSaid is what an instance says of itself; nil where it does not.
+type InstanceSaid struct {
+	Players, MaxPlayers *int
+	TPS                 *float64
+	At                  time.Time
+}
+
+// With is the report with what the instance said since.
+func (r InstanceReport) With(s InstanceSaid) InstanceReport {
+	if s.Players != nil {
+		r.Players, r.PlayersKnown = *s.Players, true
+	}
+	if s.MaxPlayers != nil {
+		r.MaxPlayers = *s.MaxPlayers
+	}
+	if s.TPS != nil {
+		r.TPS = *s.TPS
+	}
+	if s.At.After(r.HeartbeatAt) {
+		r.HeartbeatAt = s.At
+	}
+	return r
 }
