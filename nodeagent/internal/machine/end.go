@@ -171,8 +171,12 @@ func sentence(v verdict) string {
 	return v.reason.Text()
 }
 
-func startTimeout(seconds int) string {
-	return fmt.Sprintf("it was not ready within %d s", seconds)
+func startTimeout(seconds int, why string) string {
+	text := fmt.Sprintf("it was not ready within %d s", seconds)
+	if why != "" {
+		text += ": " + why
+	}
+	return text
 }
 
 // settled ends the doubt: others know of the crash and act on it.

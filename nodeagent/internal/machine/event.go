@@ -137,6 +137,8 @@ type Recorded struct{ ID string }
 type Elapsed struct {
 	Run   int
 	Timer Timer
+	// Why is what kept the server from being ready, of a StartTimer; empty when nobody knows.
+	Why string
 }
 
 // Settled says that a final status stands in the store.

@@ -93,8 +93,11 @@ func TestReadinessIsAwaitedAndBounded(t *testing.T) {
 	s.on(machine.Ready{Run: 1}).is(machine.Online, fleet.Online, fleet.ReasonReady)
 	s.on(machine.Elapsed{Run: 1, Timer: machine.StartTimer}).did().is(machine.Online, fleet.Online, fleet.ReasonReady)
 
-	s = running(t, slow).on(machine.Elapsed{Run: 1, Timer: machine.StartTimer}).did(machine.Kill{})
+	s = running(t, slow).on(machine.Elapsed{Run: 1, Timer: machine.StartTimer, Why: "nobody answers"}).did(machine.Kill{})
 	s.on(exited(1, 137)).is(machine.Ended, fleet.Failed, fleet.ReasonStartTimeout)
+	if got := s.state.Status.Message; got != "it was not ready within 30 s: nobody answers" {
+		t.Errorf("message %q", got)
+	}
 }
 
 func TestExitsNobodyAskedFor(t *testing.T) {

@@ -312,7 +312,7 @@ func (t *step) elapsed(e Elapsed) {
 	switch {
 	case e.Run != t.Run:
 	case e.Timer == StartTimer && t.Phase == Starting:
-		t.halt(Halt{Force: true, State: fleet.Failed, Reason: fleet.ReasonStartTimeout, Message: startTimeout(t.Plan.StartupTimeoutSeconds)})
+		t.halt(Halt{Force: true, State: fleet.Failed, Reason: fleet.ReasonStartTimeout, Message: startTimeout(t.Plan.StartupTimeoutSeconds, e.Why)})
 	case e.Timer == LifetimeTimer:
 		t.lifetimeOver()
 	case e.Timer == RestartTimer && t.Phase == Waiting:
