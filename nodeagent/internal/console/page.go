@@ -104,7 +104,7 @@ func (q Query) search(ctx context.Context, f io.ReaderAt, from, to int64) (Page,
 				break
 			}
 			p.Before = l.Offset
-			if q.Match == nil || q.Match.MatchString(plain(l.Text)) {
+			if q.Match == nil || q.Match.MatchString(Plain(l.Text)) {
 				p.Lines = append(p.Lines, l)
 				kept -= int64(len(l.Text)) + 1
 			}
@@ -138,8 +138,8 @@ func blockBefore(f io.ReaderAt, from, to int64) (start int64, text []byte, err e
 	}
 }
 
-// plain is a line without the sequences that colour it: ESC [ up to a byte from @ to ~.
-func plain(line string) string {
+// Plain is a line without the sequences that colour it: ESC [ up to a byte from @ to ~.
+func Plain(line string) string {
 	before, rest, found := strings.Cut(line, "\x1b[")
 	if !found {
 		return line

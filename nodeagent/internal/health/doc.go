@@ -1,0 +1,18 @@
+// Package health finds out when a server is ready and whether it still serves, in the
+// way its group declares.
+//
+//	AwaitReady ──▶ nil: it is ready        Watch ──▶ sick, well, sick, …
+//	   a probe, asked ever more seldom          a probe, asked at an interval
+//	   a line of this run's console             the age of its latest heartbeat
+//	   a heartbeat that says so
+//
+// Invariants:
+//   - A server is sick after so many failures in a row as its group says, and well again
+//     after so many successes; see tally.
+//   - Silence from inside counts only while what a server says could have arrived: an
+//     agent that slept, a node without its session and a gateway that is away prove
+//     nothing about the server; see Pulse.
+//   - Everything ends with its context and leaves nothing running.
+//
+// What follows from a verdict is decided elsewhere.
+package health

@@ -1,0 +1,64 @@
+package health
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/console"
+	"github.com/orreryhq/orrery/nodeagent/internal/probe"
+)
+
+// Server is one run of a server as it can be asked. Every field but Ports is required.
+type Server struct {
+	// Host is where it listens; Port its main port, 0 when it has none, and Ports the
+	// additional ones by name.
+	Host  string
+	Port  int
+	Ports map[string]int
+	// Log is the file that takes its output, LogFrom where this run's begins, and Logs
+	// tells of more.
+	Log     string
+	LogFrom int64
+	Logs    *console.Follower
+	// Pulse is what it says of itself.
+	Pulse *Pulse
+	// Heard takes what an answer says of players. It must not block.
+	Heard func(players, maxPlayers int)
+	// Unready takes why the server is not ready yet, as often as that changes. It must
+	// not block.
+	Unready func(why string)
+}
+
+// port is the one a check asks. Invalid when the server has none such.
+func (s Server) port(c fleet.Check) (int, error) {
+	if c.Port == "" {
+		if s.Port == 0 {
+			return 0, errs.New(errs.Invalid, "it has no port that could be asked")
+		}
+		return s.Port, nil
+	}
+	for name, port := range s.Ports {
+		if strings.EqualFold(name, c.Port) {
+			return port, nil
+		}
+	}
+	return 0, errs.New(errs.Invalid, "it has no additional port %s that could be asked", c.Port)
+}
+
+// ask asks once and passes on what the answer says of players.
+func (s Server) ask(ctx context.Context, c fleet.Check, timeout time.Duration) error {
+	port, err := s.port(c)
+	if err != nil {
+		return err
+	}
+	within, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	answer, err := probe.Ask(within, c, s.Host, port)
+	if err == nil && answer.Told && ctx.Err() == nil {
+		s.Heard(answer.Players, answer.MaxPlayers)
+	}
+	return err
+}
