@@ -23,8 +23,11 @@ func TestAGroupOfANameAloneHasTheDefaults(t *testing.T) {
 		"nodePreferences": []any{}, "spreadMaxSkew": 0, "maxPerNode": 0, "exclusiveNode": false, "placementProfile": "balanced",
 		"placementWeights": map[string]any{}, "labels": map[string]any{}, "preempts": false, "rebalance": false, "message": "",
 		"quota": map[string]any{"memoryMb": 0, "cpu": 0, "instances": 0}, "reserved": map[string]any{"memoryMb": 0, "cpu": 0, "instances": 0},
-		"runtime": "process", "nodes": []string{"*"}, "stopCommand": "stop", "stopSignal": "TERM", "readiness": map[string]any{"type": "none"},
-		"onCrash": "replace", "maintenance": false, "runningInstances": 0, "totalPlayers": 0, "revision": 1, "paused": false,
+		"runtime": "process", "nodes": []string{"*"}, "stopCommand": "stop", "stopSignal": "TERM", "readiness": map[string]any{"type": "none"}, "liveness": map[string]any{"type": "none"},
+		"limits": map[string]any{"processes": 0, "ioWeight": 0, "diskMb": 0, "logMb": 0}, "rcon": map[string]any{"port": "", "password": ""},
+		"confine":   map[string]any{"user": "", "noNewPrivileges": false, "privateTmp": false, "readOnlyTemplates": false},
+		"container": map[string]any{"image": "", "user": "", "network": "", "volumes": []string{}, "directory": ""},
+		"onCrash":   "replace", "maintenance": false, "runningInstances": 0, "totalPlayers": 0, "revision": 1, "paused": false,
 		"runtimeTarget": map[string]any{"platform": "PAPER", "platformVersion": "", "family": "SERVER"}, "warmPoolMinPrepared": 0,
 	} {
 		r.is(path, want)
@@ -57,7 +60,7 @@ const full = `{"name":"full","parent":"base","platform":"VELOCITY","platformVers
 	"runtime":"tmux","scalingMode":"STATIC","minInstances":2,"maxInstances":0,"scaleUpThreshold":0.5,"scaleDownAfterSeconds":1,"scaleCooldownSeconds":2,
 	"warmPoolMinPrepared":1,"maxPlayers":7,"fallbackGroup":"base","defaultGroup":true,"bedrockProxyGroup":"base","memoryMb":99,"cpu":150,
 	"cpuReservation":1.5,"cpuLimit":200,"diskReservationMb":5,"portRangeStart":1,"portRangeEnd":65535,
-	"additionalPorts":[{"name":"query","protocol":"udp","start":5000,"end":5010}],"hostAddress":"h.example","nodes":["node-1","node-2"],
+	"additionalPorts":[{"name":"query","protocol":"udp","start":5000,"end":5010},{"name":"rcon","protocol":"tcp","start":5020,"end":5029}],"hostAddress":"h.example","nodes":["node-1","node-2"],
 	"nodeAffinity":["ssd"],"nodeAntiAffinity":["old=1"],"spreadConstraint":"rack",
 	"nodePreferences":[{"label":"ssd","weight":50},{"label":"rack in (a, b)","weight":-100}],"spreadMaxSkew":2,"maxPerNode":3,"exclusiveNode":true,
 	"placementProfile":"pack","placementWeights":{"warm":0.5,"packed":0},"labels":{"tenant":"acme"},"quota":{"memoryMb":4096,"cpu":400,"instances":4},
@@ -66,7 +69,11 @@ const full = `{"name":"full","parent":"base","platform":"VELOCITY","platformVers
 	"allInGroups":["g"],"oneOf":[{"name":"a","group":"default","storage":"local","priority":0}],"oneInGroups":["g"],"onTemplatePasteOverridePresentFiles":false},
 	"fileModifications":["*.yml"],"env":{"A":"1","B":""},"variableValues":{"x":"y"},"instanceGroups":["q"],"static":true,
 	"staticInstanceNames":["one","two"],"protectedPaths":["world"],"stopCommand":"end","shutdownGraceSeconds":0,"stopSignal":"INT",
-	"readiness":{"type":"port"},"startupTimeoutSeconds":0,"maxLifetimeSeconds":60,"onCrash":"restart","onNodeLoss":"stop","onNodeReturn":"keepReplacement","maintenance":true,
+	"readiness":{"type":"udp","port":"query","send":"\\x01","pattern":"^ok"},"liveness":{"type":"http","port":"rcon","path":"/up","status":204,
+	"intervalSeconds":5,"timeoutSeconds":1.5,"failures":4,"successes":2,"then":"report"},"limits":{"processes":50,"ioWeight":20,"diskMb":600,"logMb":7},
+	"confine":{"user":"nobody","noNewPrivileges":true,"privateTmp":true,"readOnlyTemplates":true},
+	"container":{"image":"arena:1","user":"1000:1000","network":"games","volumes":["/srv/maps:/maps:ro"],"directory":"/srv"},
+	"rcon":{"port":"rcon","password":"%PASSWORD%"},"startupTimeoutSeconds":0,"maxLifetimeSeconds":60,"onCrash":"restart","onNodeLoss":"stop","onNodeReturn":"keepReplacement","maintenance":true,
 	"maintenanceMessage":"soon","maintenanceBypass":["ann"],"motds":["hi"],"motdMode":"RANDOM","motdIntervalSeconds":5,"dependsOn":["base"],
 	"startupWeight":3,"priority":4,"updateStrategy":"CANARY","attachedModules":["m"],"enabledModules":["n"],"disabledModules":["o"],
 	"attachedExtensions":["p"],"enabledExtensions":["q"],"disabledExtensions":["r"],"configPatches":{"f.yml":{"a.b":12345}}}`
@@ -137,6 +144,11 @@ func TestAPatchChangesWhatItSaysAndNothingElse(t *testing.T) {
 	patch(`{"templateInstallationConfig":{"allOf":[{"name":"a"}]}}`).is("templates", []string{"a"}).is("templateInstallationConfig.allInGroups", []string{"g"})
 	patch(`{"quota":{"memoryMb":null,"cpu":500}}`).is("quota", map[string]any{"memoryMb": 0, "cpu": 500, "instances": 4})
 	patch(`{"quota":null}`).is("quota", map[string]any{"memoryMb": 0, "cpu": 0, "instances": 0}).is("reserved.instances", 1)
+	patch(`{"liveness":{"failures":null,"then":"restart"}}`).is("liveness.failures", nil).is("liveness.then", "restart").is("liveness.path", "/up")
+	patch(`{"liveness":null}`).is("liveness", map[string]string{"type": "none"}).is("readiness.port", "query")
+	patch(`{"readiness":null,"rcon":null}`).is("readiness", map[string]string{"type": "none"}).is("rcon", map[string]string{"port": "", "password": ""})
+	patch(`{"limits":{"diskMb":5},"confine":{"user":null},"container":{"volumes":[]}}`).is("limits.diskMb", 5).is("limits.processes", 50).
+		is("confine.user", "").is("confine.privateTmp", true).is("container.volumes", []string{}).is("container.image", "arena:1")
 	patch(`{"labels":{"tenant":null,"tier":"1"}}`).is("labels", map[string]string{"tier": "1"})
 	patch(`{"placementWeights":{"warm":null,"own":2}}`).is("placementWeights", map[string]any{"own": 2, "packed": 0})
 	patch(`{"placementProfile":null,"nodePreferences":[{"label":"!old","weight":1}]}`).is("placementProfile", "balanced").
@@ -317,6 +329,33 @@ func TestBadInputIsRefusedByNameAndLeavesNoTrace(t *testing.T) {
 		{"an unknown runtime", `{"name":"x","runtime":"vm"}`, 422, "runtime"},
 		{"an unknown mode", `{"name":"x","scalingMode":"ELASTIC"}`, 422, "scalingMode"},
 		{"an unknown readiness", `{"name":"x","readiness":{"type":"hope"}}`, 422, "readiness"},
+		{"a readiness with what belongs to another", `{"name":"x","readiness":{"type":"port","path":"/"}}`, 422, "readiness.path"},
+		{"a readiness at a port nobody declared", `{"name":"x","readiness":{"type":"port","port":"query"}}`, 422, "readiness.port"},
+		{"a pattern that is none", `{"name":"x","readiness":{"type":"log","pattern":"("}}`, 422, "readiness.pattern"},
+		{"a console that is to say nothing", `{"name":"x","readiness":{"type":"log"}}`, 422, "readiness.pattern"},
+		{"a datagram that cannot be read", `{"name":"x","readiness":{"type":"udp","send":"\\q"}}`, 422, "readiness.send"},
+		{"an unknown liveness", `{"name":"x","liveness":{"type":"hope"}}`, 422, "liveness.type"},
+		{"a liveness by the console", `{"name":"x","liveness":{"type":"log","pattern":"x"}}`, 422, "liveness.type"},
+		{"a liveness that asks without pause", `{"name":"x","liveness":{"type":"port","intervalSeconds":0.001}}`, 422, "liveness.intervalSeconds"},
+		{"a liveness without patience", `{"name":"x","liveness":{"type":"port","timeoutSeconds":-1}}`, 422, "liveness.timeoutSeconds"},
+		{"a liveness that counts backwards", `{"name":"x","liveness":{"type":"port","failures":-1}}`, 422, "liveness.failures"},
+		{"an unknown end of patience", `{"name":"x","liveness":{"type":"port","then":"cry"}}`, 422, "liveness.then"},
+		{"an unknown field of liveness", `{"name":"x","liveness":{"type":"port","sleep":1}}`, 400, "liveness.sleep is not"},
+		{"a word for an interval", `{"name":"x","liveness":{"intervalSeconds":"often"}}`, 400, "intervalSeconds"},
+		{"negative processes", `{"name":"x","limits":{"processes":-1}}`, 422, "limits.processes"},
+		{"a weight of disks past all bounds", `{"name":"x","limits":{"ioWeight":10001}}`, 422, "limits.ioWeight"},
+		{"a negative limit of disk", `{"name":"x","limits":{"diskMb":-1}}`, 422, "limits.diskMb"},
+		{"a negative limit of logs", `{"name":"x","limits":{"logMb":-1}}`, 422, "limits.logMb"},
+		{"an unknown limit", `{"name":"x","limits":{"diskMiB":1}}`, 400, "limits.diskMiB is not"},
+		{"a user that cannot be", `{"name":"x","confine":{"user":"a b"}}`, 422, "confine.user"},
+		{"a container of nothing", `{"name":"x","runtime":"docker"}`, 422, "container.image"},
+		{"a mount that is none", `{"name":"x","container":{"volumes":["maps"]}}`, 422, "container.volumes[0]"},
+		{"a network that cannot be", `{"name":"x","container":{"network":"a b"}}`, 422, "container.network"},
+		{"a directory that climbs", `{"name":"x","container":{"directory":"/a/../b"}}`, 422, "container.directory"},
+		{"a remote console at a port nobody declared", `{"name":"x","rcon":{"port":"rcon","password":"x"}}`, 422, "rcon.port"},
+		{"a remote console without a password", `{"name":"x","additionalPorts":[{"name":"r","port":70}],"rcon":{"port":"r"}}`, 422, "rcon.password"},
+		{"a password without a remote console", `{"name":"x","rcon":{"password":"x"}}`, 422, "rcon.port"},
+		{"a negative lifetime", `{"name":"x","maxLifetimeSeconds":-1}`, 422, "maxLifetimeSeconds"},
 		{"an unknown signal", `{"name":"x","stopSignal":"BOOM"}`, 422, "stopSignal"},
 		{"an unknown crash policy", `{"name":"x","onCrash":"cry"}`, 422, "onCrash"},
 		{"an unknown policy for lost nodes", `{"name":"x","onNodeLoss":"cry"}`, 422, "onNodeLoss"},

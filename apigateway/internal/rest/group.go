@@ -63,15 +63,13 @@ type groupFields struct {
 	StaticInstanceNames *[]string `json:"staticInstanceNames,omitempty"`
 	ProtectedPaths      *[]string `json:"protectedPaths,omitempty"`
 
-	StopCommand           *string    `json:"stopCommand,omitempty"`
-	ShutdownGraceSeconds  *int       `json:"shutdownGraceSeconds,omitempty"`
-	StopSignal            *string    `json:"stopSignal,omitempty"`
-	Readiness             *readiness `json:"readiness,omitempty"`
-	StartupTimeoutSeconds *int       `json:"startupTimeoutSeconds,omitempty"`
-	MaxLifetimeSeconds    *int       `json:"maxLifetimeSeconds,omitempty"`
-	OnCrash               *string    `json:"onCrash,omitempty"`
-	OnNodeLoss            *string    `json:"onNodeLoss,omitempty"`
-	OnNodeReturn          *string    `json:"onNodeReturn,omitempty"`
+	StopCommand          *string `json:"stopCommand,omitempty"`
+	ShutdownGraceSeconds *int    `json:"shutdownGraceSeconds,omitempty"`
+	StopSignal           *string `json:"stopSignal,omitempty"`
+	OnCrash              *string `json:"onCrash,omitempty"`
+	OnNodeLoss           *string `json:"onNodeLoss,omitempty"`
+	OnNodeReturn         *string `json:"onNodeReturn,omitempty"`
+	runningFields
 
 	Maintenance        *bool     `json:"maintenance,omitempty"`
 	MaintenanceMessage *string   `json:"maintenanceMessage,omitempty"`
@@ -97,10 +95,6 @@ type groupFields struct {
 
 // values are placeholder values or environment entries; null stands for no entry.
 type values map[string]*string
-
-type readiness struct {
-	Type *string `json:"type"`
-}
 
 // additionalPort is one more port of an instance; port stands for start and end.
 type additionalPort struct {
@@ -223,8 +217,6 @@ func (f groupFields) numbers(s *fleet.GroupSpec) {
 	set(&s.Resources.DiskMiB, f.DiskReservationMb)
 	set(&s.Ports.Start, f.PortRangeStart)
 	set(&s.Ports.End, f.PortRangeEnd)
-	set(&s.StartupTimeoutSeconds, f.StartupTimeoutSeconds)
-	set(&s.MaxLifetimeSeconds, f.MaxLifetimeSeconds)
 	set(&s.Motd.IntervalSeconds, f.MotdIntervalSeconds)
 	set(&s.StartupWeight, f.StartupWeight)
 	set(&s.Priority, f.Priority)
@@ -247,9 +239,7 @@ func (f groupFields) life(s *fleet.GroupSpec) {
 	if f.StopSignal != nil {
 		s.Stop.Signal = strings.TrimPrefix(strings.ToUpper(*f.StopSignal), "SIG")
 	}
-	if f.Readiness != nil {
-		set(&s.Readiness.Type, (*fleet.CheckType)(f.Readiness.Type))
-	}
+	f.runningFields.onto(s)
 	set(&s.OnCrash, (*fleet.OnCrash)(f.OnCrash))
 	set(&s.OnNodeLoss, (*fleet.OnNodeLoss)(f.OnNodeLoss))
 	set(&s.OnNodeReturn, (*fleet.OnNodeReturn)(f.OnNodeReturn))

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -112,6 +113,14 @@ func TestSpecialReadings(t *testing.T) {
 				Alone: true, Profile: fleet.ProfilePack, Weights: map[fleet.ScorePart]float64{fleet.ScoreWarm: 1},
 			}) && s.Labels["a"] == "b" && s.Quota.MemoryMiB == 3 && s.Reserved.CPU == 4 && s.Preempts && s.Rebalance
 		}},
+		{"how it runs, in the words of the other dialect", `{"readiness":{"type":"log","pattern":"Done"},"liveness":{"type":"heartbeat","intervalSeconds":60,"then":"report"},
+			"limits":{"processes":5,"ioWeight":6,"diskMb":7,"logMb":8},"confine":{"user":"games","privateTmp":true},"container":{"image":"a:1"},
+			"additionalPorts":[{"port":9,"name":"r"}],"rcon":{"port":"r","password":"x"},"maxLifetimeSeconds":9}`, func(s fleet.GroupSpec) bool {
+			return s.Readiness == fleet.Check{Type: fleet.CheckLog, Pattern: "Done"} && s.Liveness.Interval() == time.Minute && s.Liveness.Then == fleet.UnhealthyReport &&
+				s.Limits == fleet.Limits{Processes: 5, IOWeight: 6, DiskMiB: 7, LogMiB: 8} && s.Confine == fleet.Confine{User: "games", PrivateTmp: true} &&
+				s.Container.Image == "a:1" && s.RCON == fleet.RCON{Port: "r", Password: "x"} && s.MaxLifetimeSeconds == 9
+		}},
+		{"no liveness is none", `{"liveness":{"type":"none"}}`, func(s fleet.GroupSpec) bool { return s.Liveness == fleet.Liveness{} }},
 		{"the default profile has no name", `{"placementProfile":"balanced"}`, func(s fleet.GroupSpec) bool { return s.Where.Profile == "" }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -153,6 +162,9 @@ func TestProblemsNameTheFieldOfThisDialect(t *testing.T) {
 		{`{"placementWeights":{"luck":1}}`, "placementWeights.luck", ""},
 		{`{"quota":{"memoryMb":-1}}`, "quota.memoryMb", ""},
 		{`{"fileModifications":["../x"]}`, "fileModifications[0]", ""},
+		{`{"liveness":{"type":"port","failures":-1}}`, "liveness.failures", ""},
+		{`{"limits":{"diskMb":-1}}`, "limits.diskMb", ""},
+		{`{"rcon":{"password":"x"}}`, "rcon.port", ""},
 		{`{"additionalPorts":[{"port":0,"name":"q"}]}`, "additionalPorts[0].port", ""},
 		{`{"additionalPorts":[{"port":9,"end":3,"name":"q"}]}`, "additionalPorts[0].port", "must not be greater than additionalPorts[0].end (9 > 3)"},
 		{`{"templateInstallationConfig":{"allOf":[{"name":"..","group":"g"}]}}`, "templateInstallationConfig.allOf[0]", ""},
@@ -220,6 +232,9 @@ func specs() *rapid.Generator[fleet.GroupSpec] {
 		s.Static = fleet.Static{Enabled: rapid.Bool().Draw(t, "static"), ProtectedPaths: words.Draw(t, "paths")}
 		s.Stop.GraceSeconds, s.StartupTimeoutSeconds = count.Draw(t, "grace"), count.Draw(t, "startup")
 		s.Readiness.Type = rapid.SampledFrom([]fleet.CheckType{fleet.CheckNone, fleet.CheckPort}).Draw(t, "readiness")
+		s.Liveness.Type, s.Liveness.Failures = rapid.SampledFrom([]fleet.CheckType{"", fleet.CheckPort}).Draw(t, "liveness"), count.Draw(t, "failures")
+		s.Limits, s.Confine.PrivateTmp = fleet.Limits{DiskMiB: count.Draw(t, "disk limit")}, rapid.Bool().Draw(t, "tmp")
+		s.Container.Image, s.RCON.Password = word.Draw(t, "image"), word.Draw(t, "password")
 		s.OnCrash = rapid.SampledFrom([]fleet.OnCrash{fleet.CrashReplace, fleet.CrashRestart, fleet.CrashStop}).Draw(t, "onCrash")
 		s.Maintenance.Bypass, s.Motd.Lines, s.DependsOn = words.Draw(t, "bypass"), words.Draw(t, "motd"), nil
 		return s

@@ -34,15 +34,13 @@ type nativeFields struct {
 	StaticInstanceNames *[]string `json:"staticInstanceNames"`
 	ProtectedPaths      *[]string `json:"protectedPaths"`
 
-	StopCommand           *string             `json:"stopCommand"`
-	ShutdownGraceSeconds  *int                `json:"shutdownGraceSeconds"`
-	StopSignal            *string             `json:"stopSignal"`
-	Readiness             *fleet.Check        `json:"readiness"`
-	StartupTimeoutSeconds *int                `json:"startupTimeoutSeconds"`
-	MaxLifetimeSeconds    *int                `json:"maxLifetimeSeconds"`
-	OnCrash               *fleet.OnCrash      `json:"onCrash"`
-	OnNodeLoss            *fleet.OnNodeLoss   `json:"onNodeLoss"`
-	OnNodeReturn          *fleet.OnNodeReturn `json:"onNodeReturn"`
+	StopCommand          *string             `json:"stopCommand"`
+	ShutdownGraceSeconds *int                `json:"shutdownGraceSeconds"`
+	StopSignal           *string             `json:"stopSignal"`
+	OnCrash              *fleet.OnCrash      `json:"onCrash"`
+	OnNodeLoss           *fleet.OnNodeLoss   `json:"onNodeLoss"`
+	OnNodeReturn         *fleet.OnNodeReturn `json:"onNodeReturn"`
+	runningFields
 
 	Maintenance        *bool     `json:"maintenance"`
 	MaintenanceMessage *string   `json:"maintenanceMessage"`
@@ -113,9 +111,7 @@ func (n nativeFields) life(s *fleet.GroupSpec) {
 	set(&s.Stop.Command, n.StopCommand)
 	set(&s.Stop.GraceSeconds, n.ShutdownGraceSeconds)
 	set(&s.Stop.Signal, n.StopSignal)
-	set(&s.Readiness, n.Readiness)
-	set(&s.StartupTimeoutSeconds, n.StartupTimeoutSeconds)
-	set(&s.MaxLifetimeSeconds, n.MaxLifetimeSeconds)
+	n.runningFields.onto(s)
 	set(&s.OnCrash, n.OnCrash)
 	set(&s.OnNodeLoss, n.OnNodeLoss)
 	set(&s.OnNodeReturn, n.OnNodeReturn)
