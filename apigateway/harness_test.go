@@ -17,10 +17,13 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
@@ -227,7 +230,7 @@ func (r *reply) want(status int) *reply {
 func (r *reply) enveloped() {
 	r.t.Helper()
 	path := strings.SplitN(strings.SplitN(r.what, " ", 2)[1], "?", 2)[0]
-	if strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/api/v1/") && path != "/api/v1" {
+	if server.DialectOf(path) == wire.Universe {
 		if text, ok := r.field("error").(string); !ok || text == "" {
 			r.t.Errorf("%s: not the older envelope: %s", r.what, r.raw)
 		}
@@ -297,6 +300,8 @@ type agent struct {
 	lines []string
 	typed []string
 	beats []client.Heartbeat
+	// remote is what was said over the remote console.
+	remote []string
 }
 
 // node joins a node with a session and an agent that answers.
@@ -305,7 +310,7 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 	a := &agent{}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/instances/{id}", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(client.Instance{Players: 7, MaxPlayers: 20, TPS: 19.5, PID: 4242, LastHeartbeat: time.Unix(1e9, 0).UTC()})
+		_ = json.NewEncoder(w).Encode(client.Instance{Players: 7, MaxPlayers: 20, PlayersKnown: true, TPS: 19.5, PID: 4242, Attach: "tmux attach", LastHeartbeat: time.Unix(1e9, 0).UTC()})
 	})
 	mux.HandleFunc("GET /v1/instances/{id}/log", func(w http.ResponseWriter, r *http.Request) {
 		var n int
@@ -326,12 +331,24 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 		defer a.mu.Unlock()
 		a.typed = append(a.typed, l.Line)
 	})
-	mux.HandleFunc("PUT /v1/instances/{id}/heartbeat", func(_ http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("PUT /v1/instances/{id}/heartbeat", func(w http.ResponseWriter, r *http.Request) {
 		var h client.Heartbeat
 		_ = json.NewDecoder(r.Body).Decode(&h)
 		a.mu.Lock()
 		defer a.mu.Unlock()
+		if n := len(a.beats); n > 0 && h.Sequence != 0 && h.Sequence <= a.beats[n-1].Sequence {
+			wire.Encode(w, wire.Internal, "", errs.New(errs.AlreadyExists, "it is not higher"))
+			return
+		}
 		a.beats = append(a.beats, h)
+	})
+	mux.HandleFunc("POST /v1/instances/{id}/rcon", func(w http.ResponseWriter, r *http.Request) {
+		var b client.RemoteCommand
+		_ = json.NewDecoder(r.Body).Decode(&b)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.remote = append(a.remote, b.Command)
+		_ = json.NewEncoder(w).Encode(client.RemoteAnswer{Answer: "you said " + b.Command})
 	})
 	a.Server = httptest.NewServer(mux)
 	s.t.Cleanup(a.Close)

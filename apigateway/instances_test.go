@@ -227,7 +227,7 @@ func TestAnInstanceShowsWhatIsKnownOfIt(t *testing.T) {
 	r.is("id", "lobby-1").is("uid", string(id)).is("group", "lobby").is("node", "node-1").is("state", "RUNNING").is("port", 30000).
 		is("memoryMb", 64).is("playerCount", 7).is("maxPlayers", 20).is("tps", 19.5).is("pid", 4242).is("generation", 1).
 		is("deploymentRevision", 1).is("warm", false).is("templates", []map[string]string{{"name": "base", "digest": "d1"}}).
-		is("lastHeartbeat", "2001-09-09T01:46:40Z").is("exitCode", nil)
+		is("lastHeartbeat", "2001-09-09T01:46:40Z").is("exitCode", nil).is("attach", "tmux attach")
 	if up, _ := r.field("uptimeMs").(float64); up < 60_000 {
 		t.Errorf("uptime %v", up)
 	}
@@ -317,11 +317,35 @@ func TestAnInstanceMaySpeakForItselfOnly(t *testing.T) {
 	own.do("POST", "/api/instances/"+string(one)+"/execute", `{"command":"x"}`).want(401)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.beats) != 1 || a.beats[0].Players != 3 || a.beats[0].MaxPlayers != 20 || a.beats[0].State != "ONLINE" {
+	if len(a.beats) != 1 || *a.beats[0].Players != 3 || a.beats[0].MaxPlayers != nil || a.beats[0].State != "ONLINE" {
 		t.Errorf("beats %+v", a.beats)
 	}
 	s.status(one, "node-1", fleet.Status{State: fleet.Crashed, TokenHash: hash})
 	own.do("PUT", "/api/instances/"+string(one)+"/state", `{"state":"ONLINE"}`).want(401)
+}
+
+func TestACommandGoesOverTheRemoteConsoleWhereThereIsOne(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", map[string]any{
+		"additionalPorts": []map[string]any{{"name": "admin", "port": 7000}}, "rcon": map[string]any{"port": "admin", "password": "x"},
+	})
+	s.group("plain", nil)
+	a := s.node("node-1", fleet.Resources{MemoryMiB: 8192})
+	for _, g := range []string{"lobby", "plain"} {
+		s.status(s.start(g), "node-1", fleet.Status{State: fleet.Online})
+	}
+	send := func(ref, body string) *reply { return s.do("POST", "/api/v1/services/"+ref+"/command", body) }
+	send("lobby-1", `{"command":"list"}`).want(200).is("status", "sent").is("via", "rcon").is("answer", "you said list")
+	send("lobby-1", `{"command":"stop","via":"console"}`).want(200).is("via", "console").is("answer", nil)
+	send("plain-1", `{"command":"list"}`).want(200).is("via", "console")
+	send("lobby-1", `{"command":"list","via":"pigeon"}`).want(422).naming("via")
+	send("lobby-1", `{"command":"a\nb"}`).want(422).naming("command")
+	s.do("POST", "/api/instances/lobby-1/execute", `{"command":"seed"}`).want(200).is("answer", "you said seed")
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !slices.Equal(a.remote, []string{"list", "seed"}) || !slices.Equal(a.typed, []string{"stop", "list"}) {
+		t.Errorf("remote %q, typed %q", a.remote, a.typed)
+	}
 }
 
 func TestNodesAreListedAndCordoned(t *testing.T) {

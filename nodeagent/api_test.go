@@ -61,7 +61,7 @@ func TestLiveFiguresAndHeartbeats(t *testing.T) {
 	s.start(taking)
 	st := s.online("aaaaaa", basic("sleep 1000"))
 	api := s.api()
-	if err := api.Heartbeat(t.Context(), "aaaaaa", client.Heartbeat{State: "ONLINE", Players: 3, MaxPlayers: 20, TPS: 19.5}); err != nil {
+	if err := api.Heartbeat(t.Context(), "aaaaaa", client.Heartbeat{State: "ONLINE", Players: new(3), MaxPlayers: new(20), TPS: new(19.5)}); err != nil {
 		t.Fatal(err)
 	}
 	i, err := api.Instance(t.Context(), "aaaaaa")
@@ -73,7 +73,7 @@ func TestLiveFiguresAndHeartbeats(t *testing.T) {
 		r, err := store.Get(t.Context(), s.store, store.ReportKey(node))
 		return await.Unless(err == nil && r.Instances["aaaaaa"].Players == 3, "%+v, %v", r, err)
 	})
-	if err := api.Heartbeat(t.Context(), "aaaaaa", client.Heartbeat{Players: -1}); errs.FieldOf(err) != "players" {
+	if err := api.Heartbeat(t.Context(), "aaaaaa", client.Heartbeat{Players: new(-1)}); errs.FieldOf(err) != "players" {
 		t.Errorf("negative players: %v", err)
 	}
 	s.order("aaaaaa", 1, fleet.OrderKill)

@@ -26,6 +26,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/controller"
 	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
+	"github.com/orreryhq/orrery/nodeagent/internal/health"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/local"
 	"github.com/orreryhq/orrery/nodeagent/internal/membership"
@@ -155,7 +156,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		Kit: supervise.Kit{
 			Runtimes: runtimes.byName, Journal: j, Workspace: workspace.New(dir, cache), DataDir: dir, BootID: cfg.BootID,
 			Rebooted: j.Rebooted(), Held: j.Moved(), Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
-			Record: p.crashes.Take, Past: past.Name, Logs: p.logs, Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: tree.Dir(), Owner: j.UUID()},
+			Record: p.crashes.Take, Past: past.Name, Logs: p.logs, Door: a.door(p.member.Fence), Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: tree.Dir(), Owner: j.UUID()},
 		},
 	}, entries)
 	p.orphans = orphan.New(orphan.Config{
@@ -165,13 +166,22 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	})
 	p.reporter = report.New(report.Config{
 		Store: cfg.Store, Node: cfg.Node, DataDir: dir, Capacity: a.capacity(), Fence: p.member.Fence,
-		Live: p.controller.Live, Warm: cache.Warm, Log: cfg.Log,
+		Live: p.controller.Live, Recall: p.controller.Recall, Warm: cache.Warm, Log: cfg.Log,
 	})
 	p.server = &http.Server{Handler: api.Handler(p.controller, cfg.ClusterSecret), ReadHeaderTimeout: headerTimeout}
 	p.local = local.Server(local.Config{
 		Node: cfg.Node, DataDir: dir, Version: cfg.Version, Instances: p.controller, Contact: p.member.Contact, Log: cfg.Log,
 	})
 	return p, registerMetrics(cfg.Metrics, p.controller, p.member, p.orphans)
+}
+
+// door is the way of what instances say of themselves.
+func (a *Agent) door(session func() (store.Fence, bool)) *health.Door {
+	return &health.Door{
+		URL:     func() string { return a.cfg.APIURL },
+		Session: func() bool { _, ok := session(); return ok },
+		Client:  &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+	}
 }
 
 // found is what lives of this data directory's instances before anything is done.

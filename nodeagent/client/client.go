@@ -39,12 +39,16 @@ type Instance struct {
 	UptimeMillis int64 `json:"uptimeMillis,omitempty"`
 	Players      int   `json:"players"`
 	MaxPlayers   int   `json:"maxPlayers"`
+	// PlayersKnown is true when the instance said how many there are, or answered when it was asked.
+	PlayersKnown bool `json:"playersKnown,omitempty"`
 	// TPS is ticks per second as the instance last said; 0 when it never did.
 	TPS float64 `json:"tps,omitempty"`
 	// LastHeartbeat is when the instance last spoke from inside; zero when never.
 	LastHeartbeat time.Time `json:"lastHeartbeat,omitzero"`
 	// SaidState is the state it then gave itself; empty when it never did.
 	SaidState string `json:"saidState,omitempty"`
+	// Attach is the shell command that shows its terminal on its node; empty when it has none.
+	Attach string `json:"attach,omitempty"`
 }
 
 // Line is one line of output with the offset of its first byte in the log.
@@ -104,15 +108,27 @@ type ConsoleLine struct {
 	Line string `json:"line"`
 }
 
-// Heartbeat is what an instance says of itself.
+// RemoteCommand is a command for a server's remote console.
+type RemoteCommand struct {
+	Command string `json:"command"`
+}
+
+// RemoteAnswer is what the server answers to it.
+type RemoteAnswer struct {
+	Answer string `json:"answer"`
+}
+
+// Heartbeat is what an instance says of itself; nil where it does not.
 type Heartbeat struct {
-	// State is the state it gives itself; empty says nothing.
-	State      string  `json:"state,omitempty"`
-	Players    int     `json:"players"`
-	MaxPlayers int     `json:"maxPlayers"`
-	TPS        float64 `json:"tps,omitempty"`
+	// State is the state it gives itself, ONLINE when it serves; empty says nothing.
+	State      string   `json:"state,omitempty"`
+	Players    *int     `json:"players,omitempty"`
+	MaxPlayers *int     `json:"maxPlayers,omitempty"`
+	TPS        *float64 `json:"tps,omitempty"`
 	// At is when it was said; zero means now.
 	At time.Time `json:"at,omitzero"`
+	// Sequence numbers what a run says, each higher than the one before; 0 is no number.
+	Sequence int64 `json:"sequence,omitempty"`
 }
 
 // Client calls one agent. It is safe for concurrent use.
@@ -165,7 +181,16 @@ func (c *Client) WriteLine(ctx context.Context, id fleet.InstanceID, line string
 	return errs.Wrap("nodeagent.WriteLine", c.call(ctx, http.MethodPost, id, "/console", ConsoleLine{line}, nil))
 }
 
-// Heartbeat passes on what an instance says of itself. Conflict when it does not run.
+// RCON gives an instance's server a command over its remote console and returns what it
+// answers. Conflict when it does not run, has no remote console, or does not answer there.
+func (c *Client) RCON(ctx context.Context, id fleet.InstanceID, command string) (string, error) {
+	var a RemoteAnswer
+	err := c.call(ctx, http.MethodPost, id, "/rcon", RemoteCommand{command}, &a)
+	return a.Answer, errs.Wrap("nodeagent.RCON", err)
+}
+
+// Heartbeat passes on what an instance says of itself. Conflict when it does not run,
+// AlreadyExists when its sequence is not higher than the one before.
 func (c *Client) Heartbeat(ctx context.Context, id fleet.InstanceID, h Heartbeat) error {
 	return errs.Wrap("nodeagent.Heartbeat", c.call(ctx, http.MethodPut, id, "/heartbeat", h, nil))
 }

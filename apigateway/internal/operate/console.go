@@ -19,6 +19,53 @@ const (
 	MaxOutput = 1 << 20
 )
 
+// Via is a way for commands to a server.
+type Via string
+
+// The ways. Empty is the remote console where the instance has one, else the console.
+const (
+	ViaConsole Via = "console" // a line is typed
+	ViaRCON    Via = "rcon"    // the remote console, which answers
+)
+
+// Sent is how a command was sent.
+type Sent struct {
+	Via Via
+	// Answer is the remote console's; a console gives none.
+	Answer string
+}
+
+// Command gives a command to an instance's server. Errors as of SendCommand; Invalid
+// also for a way nobody knows, Conflict where it does not lead to the server.
+func (o *Operations) Command(ctx context.Context, by Actor, ref, line string, via Via) (Sent, error) {
+	i, err := o.Find(ref)
+	if err != nil {
+		return Sent{}, err
+	}
+	if via == "" {
+		via = ViaConsole
+		if stored, ok := o.Snapshot().Plans.Get(i.Intent.Plan); ok && stored.Plan.RCON.Port != "" {
+			via = ViaRCON
+		}
+	}
+	switch via {
+	case ViaConsole:
+		return Sent{Via: via}, o.SendCommand(ctx, by, ref, line)
+	case ViaRCON:
+	default:
+		return Sent{}, errs.Field("via", "must be console or rcon; %q is not", clip(string(via)))
+	}
+	if err := sendable(i, line); err != nil {
+		return Sent{}, err
+	}
+	answer, err := o.cfg.Agents.RCON(ctx, i, line)
+	if err != nil {
+		return Sent{}, err
+	}
+	o.recordCommand(ctx, by, i, line)
+	return Sent{Via: via, Answer: answer}, nil
+}
+
 // SendCommand writes a line to an instance's console. Invalid when it is too long
 // or has control characters other than tab, Conflict when the instance does not
 // run, Unavailable when its node's agent does not answer.
@@ -27,6 +74,18 @@ func (o *Operations) SendCommand(ctx context.Context, by Actor, ref, line string
 	if err != nil {
 		return err
 	}
+	if err := sendable(i, line); err != nil {
+		return err
+	}
+	if err := o.cfg.Agents.Console(ctx, i, line); err != nil {
+		return err
+	}
+	o.recordCommand(ctx, by, i, line)
+	return nil
+}
+
+// sendable refuses what no server can be sent.
+func sendable(i *fleet.Instance, line string) error {
 	if n := utf8.RuneCountInString(line); n > MaxCommand {
 		return errs.Field("command", "must be at most %d characters, has %d", MaxCommand, n)
 	}
@@ -36,14 +95,15 @@ func (o *Operations) SendCommand(ctx context.Context, by Actor, ref, line string
 	if !i.State().Running() {
 		return errs.New(errs.Conflict, "instance %s is %s: only a running one has a console", i.Intent.Name, i.State())
 	}
-	if err := o.cfg.Agents.Console(ctx, i, line); err != nil {
-		return err
-	}
-	_, err = o.Record(ctx, by, "instance.command", "instance", string(i.Intent.ID), clip(line))
-	if err != nil { // the line is written: saying that it failed would make people send it again
+	return nil
+}
+
+// recordCommand notes who sent what. The server has it: saying that it failed would
+// make people send it again.
+func (o *Operations) recordCommand(ctx context.Context, by Actor, i *fleet.Instance, line string) {
+	if _, err := o.Record(ctx, by, "instance.command", "instance", string(i.Intent.ID), clip(line)); err != nil {
 		o.cfg.Log.Warn("audit entry not written", "action", "instance.command", "instance", i.Intent.ID, "error", err)
 	}
-	return nil
 }
 
 // Logs are a page of an instance's output; none before it was placed. Unavailable when
@@ -73,8 +133,9 @@ func (o *Operations) Follow(ctx context.Context, i *fleet.Instance, at client.Pl
 }
 
 // Heartbeat hands over what an instance says of itself. Conflict when it has
-// finished, or has no node yet: nothing said revives it.
-func (o *Operations) Heartbeat(ctx context.Context, ref string, h upstream.Heartbeat) error {
+// finished, or has no node yet: nothing said revives it. AlreadyExists when its
+// sequence is not higher than the one before.
+func (o *Operations) Heartbeat(ctx context.Context, ref string, h client.Heartbeat) error {
 	i, err := o.Find(ref)
 	if err != nil {
 		return err

@@ -47,6 +47,9 @@ type instance struct {
 	ReplacedBy fleet.InstanceID   `json:"replacedBy,omitempty"`
 	Templates  []instanceTemplate `json:"templates"`
 	Lost       []fleet.FilterLoss `json:"lost,omitempty"` // of a pending one: the nodes lost per rule
+	// Attach is the command that shows its terminal on its node: of one instance that is
+	// asked for, while its agent answers.
+	Attach string `json:"attach,omitempty"`
 }
 
 type instancePort struct {
@@ -167,7 +170,8 @@ func (out *instance) addReport(r fleet.InstanceReport) {
 
 // addLive adds the figures of this moment.
 func (out *instance) addLive(l upstream.Live) {
-	out.addReport(fleet.InstanceReport{Players: l.Players, MaxPlayers: l.MaxPlayers, HeartbeatAt: l.HeartbeatAt, TPS: l.TPS})
+	out.addReport(l.Report)
+	out.Attach = l.Attach
 	if l.PID != 0 {
 		out.PID = &l.PID
 	}

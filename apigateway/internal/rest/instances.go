@@ -102,7 +102,8 @@ func (a *API) answer(c *gin.Context, out operate.Outcome, err error, status, don
 
 func (a *API) command(c *gin.Context) {
 	var b struct {
-		Command *string `json:"command"`
+		Command *string     `json:"command"`
+		Via     operate.Via `json:"via"`
 	}
 	if !server.Bind(c, &b) {
 		return
@@ -111,11 +112,16 @@ func (a *API) command(c *gin.Context) {
 		server.Fail(c, errs.Field("command", "is missing: send the line to write to the console"))
 		return
 	}
-	if err := a.cfg.Operations.SendCommand(c.Request.Context(), server.Actor(c), c.Param("id"), *b.Command); err != nil {
+	sent, err := a.cfg.Operations.Command(c.Request.Context(), server.Actor(c), c.Param("id"), *b.Command, b.Via)
+	if err != nil {
 		server.Fail(c, err)
 		return
 	}
-	c.JSON(http.StatusOK, gin.H{"status": "sent"})
+	out := gin.H{"status": "sent", "via": sent.Via}
+	if sent.Via == operate.ViaRCON {
+		out["answer"] = sent.Answer
+	}
+	c.JSON(http.StatusOK, out)
 }
 
 // consoleLine is one line of output; ts is null when nobody was there to see.

@@ -26,7 +26,7 @@ import (
 // node stands for an agent, the far side of the network.
 type node struct {
 	heard []string
-	beats []upstream.Heartbeat
+	beats []client.Heartbeat
 	lines []string
 }
 
@@ -39,6 +39,10 @@ func (n *node) Console(_ context.Context, _ fleet.InstanceID, line string) error
 	return nil
 }
 
+func (n *node) RCON(_ context.Context, _ fleet.InstanceID, command string) (string, error) {
+	return "you said " + command, nil
+}
+
 func (n *node) Log(_ context.Context, _ fleet.InstanceID, q client.Query) (upstream.Log, error) {
 	out := upstream.Log{Total: int64(len(n.lines))}
 	for _, text := range n.lines[max(0, len(n.lines)-q.Lines):] {
@@ -47,7 +51,7 @@ func (n *node) Log(_ context.Context, _ fleet.InstanceID, q client.Query) (upstr
 	return out, nil
 }
 
-func (n *node) Heartbeat(_ context.Context, _ fleet.InstanceID, h upstream.Heartbeat) error {
+func (n *node) Heartbeat(_ context.Context, _ fleet.InstanceID, h client.Heartbeat) error {
 	n.beats = append(n.beats, h)
 	return nil
 }

@@ -67,21 +67,21 @@ func instanceOf(s *view.Snapshot, i *fleet.Instance) Instance {
 			out.ExitCode = &st.Exit.Code
 		}
 	}
-	out.addReport(s, i)
+	if report, ok := s.Reports.Get(i.Node()); ok {
+		out.addReport(report.Instances[i.Intent.ID])
+	}
 	return out
 }
 
-// addReport adds what the instance last said of itself.
-func (out *Instance) addReport(s *view.Snapshot, i *fleet.Instance) {
-	report, ok := s.Reports.Get(i.Node())
-	if !ok {
+// addReport adds what is known of how it fares.
+func (out *Instance) addReport(r fleet.InstanceReport) {
+	if r.PlayersKnown {
+		out.Players, out.MaxPlayers = &r.Players, &r.MaxPlayers
+	}
+	if r.HeartbeatAt.IsZero() {
 		return
 	}
-	r, ok := report.Instances[i.Intent.ID]
-	if !ok || r.HeartbeatAt.IsZero() {
-		return
-	}
-	out.Players, out.MaxPlayers, out.TPS = &r.Players, &r.MaxPlayers, &r.TPS
+	out.TPS = &r.TPS
 	out.LastHeartbeat = max(out.LastHeartbeat, r.HeartbeatAt.UnixMilli())
 }
 

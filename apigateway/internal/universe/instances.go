@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -13,6 +14,9 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
+
+// liveBudget is how long a read waits for live figures before it shows the last reported ones.
+const liveBudget = 150 * time.Millisecond
 
 // Bounds of ?lines=.
 const (
@@ -40,7 +44,15 @@ func (a *API) getInstance(c *gin.Context) {
 		fail(c, err)
 		return
 	}
-	c.JSON(http.StatusOK, instanceOf(s, i))
+	out := instanceOf(s, i)
+	if i.State().Running() {
+		ctx, cancel := context.WithTimeout(c.Request.Context(), liveBudget)
+		defer cancel()
+		if live, err := a.cfg.Operations.Live(ctx, i); err == nil {
+			out.addReport(live.Report)
+		}
+	}
+	c.JSON(http.StatusOK, out)
 }
 
 func (a *API) createInstance(c *gin.Context) {
@@ -132,7 +144,8 @@ func (a *API) execute(c *gin.Context) {
 		return
 	}
 	var b struct {
-		Command *string `json:"command"`
+		Command *string     `json:"command"`
+		Via     operate.Via `json:"via"`
 	}
 	if err := body(c, &b); err != nil {
 		fail(c, err)
@@ -142,11 +155,16 @@ func (a *API) execute(c *gin.Context) {
 		fail(c, &errs.Error{Kind: errs.Malformed, Field: "command", Message: "command is missing: send the line to write to the console"})
 		return
 	}
-	if err := a.cfg.Operations.SendCommand(c.Request.Context(), a.cfg.By(c), string(i.Intent.ID), *b.Command); err != nil {
+	sent, err := a.cfg.Operations.Command(c.Request.Context(), a.cfg.By(c), string(i.Intent.ID), *b.Command, b.Via)
+	if err != nil {
 		fail(c, err)
 		return
 	}
-	c.JSON(http.StatusOK, gin.H{"message": "Command sent to " + string(i.Intent.ID)})
+	out := gin.H{"message": "Command sent to " + string(i.Intent.ID)}
+	if sent.Via == operate.ViaRCON {
+		out["answer"] = sent.Answer
+	}
+	c.JSON(http.StatusOK, out)
 }
 
 func (a *API) logs(c *gin.Context) {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 // millis is a time in milliseconds since 1970; clients send a number or a numeric string.
@@ -60,7 +60,7 @@ func (a *API) putState(c *gin.Context) {
 		refuse(c, http.StatusBadRequest, "Invalid state")
 		return
 	}
-	h := upstream.Heartbeat{State: state, At: b.LastHeartbeat.Time, Players: b.Players, MaxPlayers: b.MaxPlayers, TPS: b.TPS}
+	h := client.Heartbeat{State: state, At: b.LastHeartbeat.Time, Players: b.Players, MaxPlayers: b.MaxPlayers, TPS: b.TPS}
 	if err := a.cfg.Operations.Heartbeat(c.Request.Context(), string(i.Intent.ID), h); err != nil {
 		fail(c, err)
 		return
@@ -74,7 +74,7 @@ func (a *API) putState(c *gin.Context) {
 }
 
 // heard is the instance with a heartbeat it just sent; the agent's report follows later.
-func (out Instance) heard(h upstream.Heartbeat, now time.Time) Instance {
+func (out Instance) heard(h client.Heartbeat, now time.Time) Instance {
 	at := now
 	if !h.At.IsZero() && h.At.Before(now) {
 		at = h.At

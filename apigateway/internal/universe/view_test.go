@@ -80,7 +80,7 @@ func running() []store.Write {
 			HostAddress: "10.0.0.1", ChangedAt: at.Add(time.Second),
 		}),
 		store.Create(store.ReportKey("node-1"), fleet.Report{Node: "node-1", Instances: map[fleet.InstanceID]fleet.InstanceReport{
-			id: {Players: 3, MaxPlayers: 20, TPS: 19.9, HeartbeatAt: at.Add(2 * time.Second)},
+			id: {Players: 3, MaxPlayers: 20, PlayersKnown: true, TPS: 19.9, HeartbeatAt: at.Add(2 * time.Second)},
 		}}),
 	}
 }

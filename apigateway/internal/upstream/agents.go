@@ -20,20 +20,21 @@ type Agent interface {
 	Output(ctx context.Context, id fleet.InstanceID, offset int64, limit int) (data []byte, next int64, err error)
 	// Console writes one line to an instance's console.
 	Console(ctx context.Context, id fleet.InstanceID, line string) error
+	// RCON gives a command over an instance's remote console and returns the answer.
+	RCON(ctx context.Context, id fleet.InstanceID, command string) (string, error)
 	// Heartbeat hands over what an instance said of itself.
-	Heartbeat(ctx context.Context, id fleet.InstanceID, h Heartbeat) error
+	Heartbeat(ctx context.Context, id fleet.InstanceID, h client.Heartbeat) error
 	// Follow streams an instance's output from a place on.
 	Follow(ctx context.Context, id fleet.InstanceID, at client.Place) (*client.Stream, error)
 }
 
 // Live are an instance's figures.
 type Live struct {
-	Players, MaxPlayers int
-	TPS                 float64
-	// HeartbeatAt is when the instance last spoke from inside; zero when never.
-	HeartbeatAt time.Time
+	Report fleet.InstanceReport
 	// PID is the server's process id, 0 when none runs.
 	PID int
+	// Attach is the shell command that shows its terminal on its node; empty when it has none.
+	Attach string
 }
 
 // Log is the end of an instance's output, oldest line first.
@@ -53,14 +54,6 @@ type Line struct {
 	// At is when it was written; zero when nobody was there to see.
 	At   time.Time
 	Text string
-}
-
-// Heartbeat is what an instance says of itself; nil where it did not.
-type Heartbeat struct {
-	State               string
-	At                  time.Time
-	Players, MaxPlayers *int
-	TPS                 *float64
 }
 
 // callTimeout bounds a call to an agent.
@@ -115,8 +108,16 @@ func (a *Agents) Console(ctx context.Context, i *fleet.Instance, line string) er
 	return err
 }
 
-// Heartbeat hands over what an instance said of itself.
-func (a *Agents) Heartbeat(ctx context.Context, i *fleet.Instance, h Heartbeat) error {
+// RCON gives a command over an instance's remote console and returns the answer.
+func (a *Agents) RCON(ctx context.Context, i *fleet.Instance, command string) (string, error) {
+	return call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (string, error) {
+		return agent.RCON(ctx, i.Intent.ID, command)
+	})
+}
+
+// Heartbeat hands over what an instance said of itself. Errors as of call, and
+// AlreadyExists when its sequence is not higher than the one before.
+func (a *Agents) Heartbeat(ctx context.Context, i *fleet.Instance, h client.Heartbeat) error {
 	_, err := call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (struct{}, error) {
 		return struct{}{}, agent.Heartbeat(ctx, i.Intent.ID, h)
 	})

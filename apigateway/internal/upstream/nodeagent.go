@@ -19,7 +19,12 @@ type nodeAgent struct{ client *client.Client }
 // Live asks for an instance's figures.
 func (a nodeAgent) Live(ctx context.Context, id fleet.InstanceID) (Live, error) {
 	i, err := a.client.Instance(ctx, id)
-	return Live{Players: i.Players, MaxPlayers: i.MaxPlayers, TPS: i.TPS, HeartbeatAt: i.LastHeartbeat, PID: i.PID}, err
+	return Live{
+		Report: fleet.InstanceReport{
+			Players: i.Players, MaxPlayers: i.MaxPlayers, PlayersKnown: i.PlayersKnown, TPS: i.TPS, HeartbeatAt: i.LastHeartbeat,
+		},
+		PID: i.PID, Attach: i.Attach,
+	}, err
 }
 
 // Log reads a page.
@@ -54,24 +59,12 @@ func (a nodeAgent) Console(ctx context.Context, id fleet.InstanceID, line string
 	return a.client.WriteLine(ctx, id, line)
 }
 
-// Heartbeat passes on what an instance said; what it did not say stays as it was.
-func (a nodeAgent) Heartbeat(ctx context.Context, id fleet.InstanceID, h Heartbeat) error {
-	beat := client.Heartbeat{State: h.State, At: h.At}
-	if h.Players == nil || h.MaxPlayers == nil || h.TPS == nil {
-		before, err := a.client.Instance(ctx, id)
-		if err != nil {
-			return err
-		}
-		beat.Players, beat.MaxPlayers, beat.TPS = before.Players, before.MaxPlayers, before.TPS
-	}
-	if h.Players != nil {
-		beat.Players = *h.Players
-	}
-	if h.MaxPlayers != nil {
-		beat.MaxPlayers = *h.MaxPlayers
-	}
-	if h.TPS != nil {
-		beat.TPS = *h.TPS
-	}
-	return a.client.Heartbeat(ctx, id, beat)
+// RCON gives a command over the server's remote console.
+func (a nodeAgent) RCON(ctx context.Context, id fleet.InstanceID, command string) (string, error) {
+	return a.client.RCON(ctx, id, command)
+}
+
+// Heartbeat passes on what an instance said.
+func (a nodeAgent) Heartbeat(ctx context.Context, id fleet.InstanceID, h client.Heartbeat) error {
+	return a.client.Heartbeat(ctx, id, h)
 }

@@ -49,6 +49,11 @@ type consoleRequest struct {
 	line string
 }
 
+type remoteRequest struct {
+	id      fleet.InstanceID
+	command string
+}
+
 type heartbeatRequest struct {
 	id fleet.InstanceID
 	client.Heartbeat
@@ -72,7 +77,7 @@ func View(l supervise.Live, now time.Time) client.Instance {
 		State: s.State, Reason: s.Reason, Message: s.Message, PID: s.PID, Port: l.Port, Restarts: s.Restarts,
 		ChangedAt: s.ChangedAt, Orphan: l.Orphan,
 		StartedAt: s.StartedAt, OnlineAt: s.OnlineAt, Players: l.Report.Players, MaxPlayers: l.Report.MaxPlayers,
-		TPS: l.Report.TPS, LastHeartbeat: l.Report.HeartbeatAt, SaidState: l.Said,
+		PlayersKnown: l.Report.PlayersKnown, TPS: l.Report.TPS, LastHeartbeat: l.Report.HeartbeatAt, SaidState: l.Said, Attach: l.Attach,
 	}
 	if s.PID != 0 {
 		v.UptimeMillis = max(0, now.Sub(s.StartedAt).Milliseconds())
@@ -130,6 +135,21 @@ func writeLine(all Instances) endpoint.Endpoint {
 	}
 }
 
+func remoteConsole(all Instances) endpoint.Endpoint {
+	return func(ctx context.Context, request any) (any, error) {
+		r := request.(remoteRequest)
+		i, err := all.Instance(r.id)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := i.RCON(ctx, r.command)
+		if err != nil {
+			return nil, err
+		}
+		return client.RemoteAnswer{Answer: answer}, nil
+	}
+}
+
 func heartbeat(all Instances) endpoint.Endpoint {
 	return func(_ context.Context, request any) (any, error) {
 		r := request.(heartbeatRequest)
@@ -142,8 +162,8 @@ func heartbeat(all Instances) endpoint.Endpoint {
 		if at.IsZero() || at.After(now) {
 			at = now
 		}
-		return nil, i.Heartbeat(fleet.InstanceReport{
-			Players: r.Players, MaxPlayers: r.MaxPlayers, TPS: r.TPS, HeartbeatAt: at,
-		}, r.State)
+		return nil, i.Heartbeat(supervise.Beat{
+			State: r.State, Players: r.Players, MaxPlayers: r.MaxPlayers, TPS: r.TPS, At: at, Sequence: r.Sequence,
+		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/console"
 )
 
@@ -36,6 +37,7 @@ func Routes(all Instances) *http.ServeMux {
 	mux.Handle("GET /v1/instances/{id}/log", Serve(log(all), decodeLog))
 	mux.Handle("GET /v1/instances/{id}/log/stream", follow(all))
 	mux.Handle("POST /v1/instances/{id}/console", Serve(writeLine(all), decodeConsole))
+	mux.Handle("POST /v1/instances/{id}/rcon", Serve(remoteConsole(all), decodeRemote))
 	mux.Handle("PUT /v1/instances/{id}/heartbeat", Serve(heartbeat(all), decodeHeartbeat))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		encodeError(r.Context(), errs.New(errs.NotFound, "no route %s %s", r.Method, r.URL.Path), w)
@@ -141,18 +143,31 @@ func decodeConsole(_ context.Context, r *http.Request) (any, error) {
 	return consoleRequest{instanceID(r), *body.Line}, nil
 }
 
+func decodeRemote(_ context.Context, r *http.Request) (any, error) {
+	var body client.RemoteCommand
+	if err := wire.DecodeJSON(r.Body, 0, &body); err != nil {
+		return nil, err
+	}
+	if body.Command == "" {
+		return nil, errs.Field("command", "is required")
+	}
+	return remoteRequest{instanceID(r), body.Command}, nil
+}
+
 func decodeHeartbeat(_ context.Context, r *http.Request) (any, error) {
 	h := heartbeatRequest{id: instanceID(r)}
 	if err := wire.DecodeJSON(r.Body, 0, &h.Heartbeat); err != nil {
 		return nil, err
 	}
 	switch {
-	case h.Players < 0:
-		return nil, errs.Field("players", "must not be negative, is %d", h.Players)
-	case h.MaxPlayers < 0:
-		return nil, errs.Field("maxPlayers", "must not be negative, is %d", h.MaxPlayers)
-	case h.TPS < 0:
-		return nil, errs.Field("tps", "must not be negative, is %v", h.TPS)
+	case h.Players != nil && *h.Players < 0:
+		return nil, errs.Field("players", "must not be negative, is %d", *h.Players)
+	case h.MaxPlayers != nil && *h.MaxPlayers < 0:
+		return nil, errs.Field("maxPlayers", "must not be negative, is %d", *h.MaxPlayers)
+	case h.TPS != nil && *h.TPS < 0:
+		return nil, errs.Field("tps", "must not be negative, is %v", *h.TPS)
+	case h.Sequence < 0:
+		return nil, errs.Field("sequence", "must not be negative, is %d", h.Sequence)
 	}
 	return h, nil
 }

@@ -213,6 +213,15 @@ func (c *Controller) Live() map[fleet.InstanceID]supervise.Live {
 	return all
 }
 
+// Recall takes what the node's agent before this one reported of its instances.
+func (c *Controller) Recall(r fleet.Report) {
+	for id, said := range r.Instances {
+		if i, err := c.Instance(id); err == nil {
+			i.Recall(said, r.At)
+		}
+	}
+}
+
 func (c *Controller) report(s fleet.Status) {
 	c.writer.report(s)
 	if s.State == fleet.Starting && s.Reason == fleet.ReasonRestartedInPlace && s.PID == 0 {

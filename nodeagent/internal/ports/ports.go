@@ -1,14 +1,11 @@
-// Package ports asks the operating system about ports: whether a stranger holds
-// one, and whether a server has opened its own.
+// Package ports asks the operating system whether a stranger holds a port.
 package ports
 
 import (
-	"context"
 	"errors"
 	"net"
 	"strconv"
 	"syscall"
-	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 )
@@ -43,34 +40,4 @@ func taken(port int, protocol string, err error) error {
 	}
 	e.Op, e.Err = "ports.Free", err
 	return e
-}
-
-const (
-	firstPause = time.Millisecond
-	maxPause   = 250 * time.Millisecond
-)
-
-// AwaitTCP waits until a port on this host accepts a connection: it tries at
-// once and then at growing intervals, from a millisecond to a quarter of a second.
-// It returns ctx's error, or Canceled when gone is closed first.
-func AwaitTCP(ctx context.Context, port int, gone <-chan struct{}) error {
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	dialer := net.Dialer{Timeout: time.Second}
-	for pause := firstPause; ; pause = min(pause+pause/2, maxPause) {
-		conn, err := dialer.DialContext(ctx, "tcp", address)
-		if err == nil {
-			_ = conn.Close()
-			return nil
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-gone:
-			timer.Stop()
-			return errs.As(errs.Canceled, "ports.AwaitTCP", errors.New("the server has ended"))
-		case <-ctx.Done():
-			timer.Stop()
-			return errs.Wrap("ports.AwaitTCP", ctx.Err())
-		}
-	}
 }

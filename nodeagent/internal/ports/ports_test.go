@@ -69,28 +69,6 @@ func TestARefusalOfAnotherKindIsNotBlamedOnAStranger(t *testing.T) {
 	}
 }
 
-func TestAwaitTCP(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := ports.AwaitTCP(t.Context(), port, nil); err != nil {
-		t.Errorf("an open port: %v", err)
-	}
-	_ = l.Close()
-	gone := make(chan struct{})
-	close(gone)
-	if err := ports.AwaitTCP(t.Context(), port, gone); !errs.Is(err, errs.Canceled) {
-		t.Errorf("a server that ended: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := ports.AwaitTCP(ctx, port, nil); !errs.Is(err, errs.Canceled) {
-		t.Errorf("a caller that gave up: %v", err)
-	}
-}
-
 // A process that is being started holds the agent's files for a moment.
 func TestAPortThatWasTriedIsFreeThoughProcessesAreStartedMeanwhile(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

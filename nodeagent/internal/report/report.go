@@ -42,6 +42,8 @@ type Config struct {
 	Capacity fleet.Resources
 	Fence    func() (f store.Fence, ok bool)
 	Live     func() map[fleet.InstanceID]supervise.Live
+	// Recall takes the report of the agent before this one, once, before the first write.
+	Recall func(fleet.Report)
 	// Warm are the template versions at hand, in order of digest.
 	Warm func() []string
 	Log  *slog.Logger
@@ -60,6 +62,7 @@ type Reporter struct {
 	epoch     int64
 	rev       int64
 	read      bool
+	recalled  bool
 	// interval is the shortest time between two writes, as of countedAt.
 	interval  time.Duration
 	countedAt time.Time
@@ -145,6 +148,11 @@ func (r *Reporter) write(ctx context.Context, fence store.Fence, now fleet.Repor
 			return errs.Wrap("report.write", err)
 		}
 		r.rev, r.read = old.ModRev, true
+		if !r.recalled && old.ModRev != 0 {
+			r.recalled = true
+			r.cfg.Recall(old)
+			now = r.look(time.Now())
+		}
 	}
 	rev, err := r.cfg.Store.Commit(ctx, store.Txn{
 		Fences: []store.Fence{fence}, Writes: []store.Write{store.Replace(key, now, r.rev)},
@@ -169,7 +177,7 @@ func Differs(old, now fleet.Report, whole fleet.Resources) bool {
 	}
 	for id, n := range now.Instances {
 		o, ok := old.Instances[id]
-		if !ok || o.Players != n.Players || o.MaxPlayers != n.MaxPlayers || moved(o.TPS, n.TPS, 20) ||
+		if !ok || o.PlayersKnown != n.PlayersKnown || o.Players != n.Players || o.MaxPlayers != n.MaxPlayers || moved(o.TPS, n.TPS, 20) ||
 			n.HeartbeatAt.Sub(o.HeartbeatAt) >= coarse {
 			return true
 		}

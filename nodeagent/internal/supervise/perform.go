@@ -284,18 +284,9 @@ func exitEvent(run int, e runtime.Exit) machine.Exited {
 	return machine.Exited{Run: run, At: at.UTC(), Exit: fleet.Exit{Code: e.Code, Signal: e.Signal, Known: e.Known, Hangup: e.Hangup}}
 }
 
-// awaitReady runs the readiness check until it passes or the process ends.
-func (i *Instance) awaitReady(ctx context.Context, run int) {
-	p, port := i.process, i.entry.Machine.Placement.Port
-	i.helpers.Go(func() {
-		if ports.AwaitTCP(ctx, port, p.Exited()) == nil {
-			i.Send(machine.Ready{Run: run})
-		}
-	})
-}
-
 // stop begins the plan's stop sequence.
 func (i *Instance) stop(ctx context.Context) {
+	i.unwatch()
 	p, force, plan := i.process, make(chan struct{}), i.entry.Machine.Plan.Stop
 	i.force = force
 	policy := stop.Policy{
@@ -315,6 +306,7 @@ func (i *Instance) stop(ctx context.Context) {
 
 // kill ends everything at once, cutting a stop sequence short.
 func (i *Instance) kill(ctx context.Context) {
+	i.unwatch()
 	if i.force != nil {
 		close(i.force)
 		i.force = nil

@@ -25,6 +25,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/console"
 	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
+	"github.com/orreryhq/orrery/nodeagent/internal/health"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
@@ -71,6 +72,8 @@ type Kit struct {
 	Forgotten func(fleet.InstanceID)
 	// Logs keeps the logs of what runs, and is told of the instances' ends.
 	Logs *console.Follower
+	// Door tells whether what instances say of themselves could arrive.
+	Door *health.Door
 	Log  *slog.Logger
 }
 
@@ -95,9 +98,10 @@ type Instance struct {
 	guard   *guard.Guard // of an exclusive instance's process
 	guards  int          // how many of them were replaced
 	timer   *time.Timer
-	due     machine.Event
+	due     machine.Elapsed
 	force   chan struct{} // not nil while a stop sequence runs; closing it kills
 	cancel  context.CancelFunc
+	watched context.CancelFunc // ends what asks the process how it is; nil when nothing does
 	done    bool
 	// recording are the crashes that are being written down.
 	recording map[string]bool
@@ -114,6 +118,13 @@ type Instance struct {
 	live    Live
 	console runtime.Process
 	wake    chan struct{}
+	// pulse is what the latest run says of itself, sequence the highest number of what it
+	// said so far; unready is why it is not ready, empty when nobody knows.
+	pulse    *health.Pulse
+	sequence int64
+	unready  string
+	// remote is the generation's remote console; nil when it has none.
+	remote *remote
 }
 
 // message is an event with what its handling needs beside the pure state. Without
@@ -152,6 +163,8 @@ type Live struct {
 	Report fleet.InstanceReport
 	// Said is the state it last gave itself; empty when it never did.
 	Said string
+	// Attach is the shell command that shows its terminal on its node; empty when it has none.
+	Attach string
 }
 
 // New makes the driver of an instance that is not known yet.
@@ -168,6 +181,7 @@ func Restore(kit *Kit, e journal.Entry) *Instance {
 	i := New(kit, e.Machine.Placement.Instance)
 	i.entry = e
 	i.live.follow(e.Machine)
+	i.remote = remoteOf(e.Machine.Plan, e.Machine.Placement)
 	i.live.Held = kit.Held && e.Machine.Status.State != "" && !e.Machine.Status.State.Terminal()
 	i.Send(machine.Recovered{})
 	return i
@@ -248,7 +262,7 @@ func (i *Instance) Run(ctx context.Context) {
 		case <-i.unguarded():
 			i.reguard(ctx)
 		case <-i.timer.C:
-			i.handle(ctx, message{event: i.due})
+			i.handle(ctx, message{event: i.elapsed()})
 		case <-i.forgetful:
 			i.remember()
 		case <-ctx.Done():
@@ -280,9 +294,14 @@ func (i *Instance) setProcess(p runtime.Process) {
 	i.process = p
 	if p == nil {
 		i.force = nil
+		i.unwatch()
 	}
 	i.mu.Lock()
 	i.console = p
+	i.live.Attach = ""
+	if p != nil {
+		i.live.Attach = p.Attach()
+	}
 	i.mu.Unlock()
 }
 
@@ -335,10 +354,14 @@ func (i *Instance) advance(m message) []machine.Effect {
 	}
 	i.remember()
 	i.mu.Lock()
-	if next.Status.Generation != i.live.Status.Generation {
-		i.live.Report, i.live.Said = fleet.InstanceReport{}, ""
+	if !m.began.IsZero() || next.Status.Generation != i.live.Status.Generation { // nothing said before concerns it
+		i.live.Report, i.live.Said, i.sequence, i.unready = fleet.InstanceReport{}, "", 0, ""
+	}
+	if m.process != nil {
+		i.pulse = health.NewPulse()
 	}
 	i.live.follow(next)
+	i.remote = remoteOf(next.Plan, next.Placement)
 	i.mu.Unlock()
 	return effects
 }
@@ -407,6 +430,8 @@ func (i *Instance) perform(ctx context.Context, e machine.Effect) {
 		})
 	case machine.AwaitReady:
 		i.awaitReady(ctx, e.Run)
+	case machine.Watch:
+		i.watch(ctx, e.Run)
 	case machine.Stop:
 		i.stop(ctx)
 	case machine.Kill:
@@ -447,20 +472,6 @@ func (i *Instance) Live() Live {
 		l.Status.State, l.Status.Reason, l.Status.Message, l.Status.PID = fleet.Offline, fleet.ReasonNoSession, held, 0
 	}
 	return l
-}
-
-// Heartbeat takes what the instance says of itself. Conflict when it does not run.
-func (i *Instance) Heartbeat(r fleet.InstanceReport, said string) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if !i.live.Status.State.Running() {
-		return errs.New(errs.Conflict, "the instance is %s: only a running one sends heartbeats", i.live.Status.State)
-	}
-	i.live.Report = r
-	if said != "" {
-		i.live.Said = said
-	}
-	return nil
 }
 
 // WriteLine types a line into the instance's console. Conflict when it does not

@@ -1,0 +1,351 @@
+package nodeagent_test
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+// bedrock answers pings on a port as a Bedrock server with some players does, until
+// it is muted.
+type bedrock struct {
+	players atomic.Int64
+	mute    atomic.Bool
+}
+
+func (b *bedrock) serve(t *testing.T, port int) {
+	t.Helper()
+	c, err := net.ListenPacket("udp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	t.Cleanup(func() { _ = c.Close(); running.Wait() })
+	running.Go(func() {
+		buf := make([]byte, 2048)
+		for {
+			n, from, err := c.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			if b.mute.Load() || n < 25 {
+				continue
+			}
+			line := fmt.Sprintf("MCPE;x;1;1;%d;20;", b.players.Load())
+			pong := append([]byte{0x1c}, make([]byte, 16)...)
+			pong = append(pong, buf[9:25]...)
+			pong = binary.BigEndian.AppendUint16(pong, uint16(len(line)))
+			_, _ = c.WriteTo(append(pong, line...), from)
+		}
+	})
+}
+
+// watched is a plan of a server that is asked as a Bedrock server, often.
+func watched() fleet.Plan {
+	p := basic("sleep 1000")
+	p.Readiness.Type = fleet.CheckBedrock
+	p.Liveness = fleet.Liveness{Check: fleet.Check{Type: fleet.CheckBedrock}, IntervalSeconds: 0.1, TimeoutSeconds: 0.2, Failures: 2}
+	return p
+}
+
+func TestAnInstanceIsOnlineWhenItsConsoleSaysSo(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := basic(`echo "Done (0s)! is not at the start"; read line; echo "Done (1s)! For help, type help"; sleep 1000`)
+	plan.Readiness = fleet.Check{Type: fleet.CheckLog, Pattern: `^Done \([0-9]+s\)! For`}
+	s.place("aaaaaa", 1, plan, 0)
+	s.awaitState("aaaaaa", 1, fleet.Starting)
+	if err := s.api().WriteLine(t.Context(), "aaaaaa", "go"); err != nil {
+		t.Fatal(err)
+	}
+	if st := s.awaitState("aaaaaa", 1, fleet.Online); st.Reason != fleet.ReasonReady {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestAnInstanceIsOnlineWhenItSaysSoItself(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := basic("sleep 1000")
+	plan.Readiness.Type = fleet.CheckHeartbeat
+	s.place("aaaaaa", 1, plan, 0)
+	st := s.awaitState("aaaaaa", 1, fleet.Starting)
+	api := s.api()
+	for _, h := range []client.Heartbeat{{}, {State: "CREATING", Players: new(0)}, {State: "OFFLINE"}, {State: "ONLINE", At: st.StartedAt.Add(-time.Second)}} {
+		if err := api.Heartbeat(t.Context(), "aaaaaa", h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := api.WriteLine(t.Context(), "aaaaaa", "x"); err != nil { // its driver has had time for what was said
+		t.Fatal(err)
+	}
+	if now := s.status("aaaaaa"); now.State != fleet.Starting {
+		t.Errorf("it is %s by a heartbeat that does not say so, or of a run before", now.State)
+	}
+	if err := api.Heartbeat(t.Context(), "aaaaaa", client.Heartbeat{State: "ONLINE", Sequence: 5}); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitState("aaaaaa", 1, fleet.Online)
+	for _, replayed := range []int64{5, 4} {
+		if err := api.Heartbeat(t.Context(), "aaaaaa", client.Heartbeat{Sequence: replayed}); !errs.Is(err, errs.AlreadyExists) {
+			t.Errorf("number %d again: %v", replayed, err)
+		}
+	}
+	if err := api.Heartbeat(t.Context(), "aaaaaa", client.Heartbeat{Sequence: 6, Players: new(2)}); err != nil {
+		t.Error(err)
+	}
+	if err := api.Heartbeat(t.Context(), "aaaaaa", client.Heartbeat{Sequence: 7, TPS: new(20.0)}); err != nil {
+		t.Error(err)
+	}
+	if i, err := api.Instance(t.Context(), "aaaaaa"); err != nil || i.Players != 2 || !i.PlayersKnown || i.TPS != 20 || i.SaidState != "ONLINE" {
+		t.Errorf("what was not said again is lost: %+v, %v", i, err)
+	}
+}
+
+func TestAnInstanceThatIsNeverReadySaysWhatItWasWaitedFor(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := basic("sleep 1000")
+	plan.Readiness, plan.StartupTimeoutSeconds, plan.OnCrash = fleet.Check{Type: fleet.CheckPort}, 1, fleet.CrashStop
+	s.place("aaaaaa", 1, plan, freePort(t))
+	st := s.awaitState("aaaaaa", 1, fleet.Failed)
+	if st.Reason != fleet.ReasonStartTimeout || !strings.Contains(st.Message, "not ready within 1 s: 127.0.0.1:") || !strings.Contains(st.Message, "refused") {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestPlayersAreToldByPings(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	port, b := freePort(t), &bedrock{}
+	s.place("aaaaaa", 1, watched(), port)
+	s.awaitState("aaaaaa", 1, fleet.Starting)
+	b.serve(t, port)
+	s.awaitState("aaaaaa", 1, fleet.Online)
+	for _, n := range []int64{0, 3, 0} {
+		b.players.Store(n)
+		await.That(t, "the players in the node's report", func() string {
+			r, err := store.Get(t.Context(), s.store, store.ReportKey(node))
+			i := r.Instances["aaaaaa"]
+			return await.Unless(err == nil && i.PlayersKnown && int64(i.Players) == n && i.MaxPlayers == 20, "%+v, %v", i, err)
+		})
+	}
+	if st := s.status("aaaaaa"); st.State != fleet.Online {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestAServerThatServesNoMoreIsStartedAgain(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	port, b := freePort(t), &bedrock{}
+	plan := watched()
+	plan.OnCrash = fleet.CrashRestart
+	s.place("aaaaaa", 1, plan, port)
+	first := s.awaitState("aaaaaa", 1, fleet.Starting)
+	b.serve(t, port)
+	s.awaitState("aaaaaa", 1, fleet.Online)
+	b.mute.Store(true)
+	c := s.crashes(1)[0]
+	if c.Reason != fleet.ReasonUnhealthy {
+		t.Errorf("%+v", c)
+	}
+	if st := s.status("aaaaaa"); !strings.Contains(st.Message, "does not answer") {
+		t.Errorf("%+v", st)
+	}
+	b.mute.Store(false)
+	// The port is ours in this test and not the server's, so the next run meets a stranger.
+	s.await("aaaaaa", "what follows", func(st fleet.Status) bool {
+		return st.State == fleet.Failed && st.Reason == fleet.ReasonPortTaken && st.Restarts == 1
+	})
+	if first.PID == 0 || exists(fmt.Sprintf("/proc/%d", first.PID)) {
+		t.Errorf("process %d lives", first.PID)
+	}
+}
+
+func TestAServerThatServesNoMoreIsOnlyReportedWhereItsGroupSaysSo(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	port, b := freePort(t), &bedrock{}
+	plan := watched()
+	plan.Liveness.Then = fleet.UnhealthyReport
+	s.place("aaaaaa", 1, plan, port)
+	s.awaitState("aaaaaa", 1, fleet.Starting)
+	b.serve(t, port)
+	online := s.awaitState("aaaaaa", 1, fleet.Online)
+	b.mute.Store(true)
+	s.await("aaaaaa", "the reason", func(st fleet.Status) bool { return st.State == fleet.Online && st.Reason == fleet.ReasonUnhealthy })
+	b.mute.Store(false)
+	well := s.await("aaaaaa", "that it serves again", func(st fleet.Status) bool { return st.Reason == fleet.ReasonReady })
+	if well.PID != online.PID || well.Restarts != 0 {
+		t.Errorf("%+v after %+v", well, online)
+	}
+}
+
+func TestSilenceFromInsideCountsOnlyWhileItCouldBeHeard(t *testing.T) {
+	var open atomic.Bool
+	var asked atomic.Int64
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		if !open.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer gateway.Close()
+	s := newSite(t)
+	s.start(func(c *nodeagent.Config) { taking(c); c.APIURL = gateway.URL })
+	plan := basic("sleep 1000")
+	plan.Liveness = fleet.Liveness{Check: fleet.Check{Type: fleet.CheckHeartbeat}, IntervalSeconds: 0.8}
+	plan.OnCrash = fleet.CrashStop
+	s.online("aaaaaa", plan)
+	await.That(t, "several times its patience", func() string { return await.Unless(asked.Load() >= 4, "%d", asked.Load()) })
+	if st := s.status("aaaaaa"); st.State != fleet.Online {
+		t.Fatalf("the gateway is away and the instance is %s: %s", st.State, st.Message)
+	}
+	open.Store(true)
+	st := s.awaitState("aaaaaa", 1, fleet.Crashed)
+	if st.Reason != fleet.ReasonUnhealthy || !strings.Contains(st.Message, "said nothing of itself for 800ms") {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestPlayersAreStillKnownToTheNextAgent(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	id := s.id(1)
+	s.online(id, basic("sleep 1000"))
+	if err := s.api().Heartbeat(t.Context(), id, client.Heartbeat{State: "ONLINE", Players: new(3), MaxPlayers: new(9)}); err != nil {
+		t.Fatal(err)
+	}
+	reported := func(after int64) func() string {
+		return func() string {
+			r, err := store.Get(t.Context(), s.store, store.ReportKey(node))
+			if i := r.Instances[id]; err == nil && r.ModRev > after && (i.Players != 3 || i.MaxPlayers != 9) && after > 0 {
+				t.Fatalf("forgotten: %+v", r)
+			}
+			return await.Unless(err == nil && r.ModRev > after && r.Instances[id].Players == 3, "%+v, %v", r, err)
+		}
+	}
+	await.That(t, "the players", reported(0))
+	s.stop()
+	s.start(taking)
+	session, err := store.Get(t.Context(), s.store, store.NodeSessionKey(node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await.That(t, "the players in the report of the next agent", reported(session.CreateRev))
+	if i, err := s.api().Instance(t.Context(), id); err != nil || i.Players != 3 || !i.PlayersKnown {
+		t.Errorf("%+v, %v", i, err)
+	}
+}
+
+func TestARunEndsWhenItHasLastedItsTime(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := basic("sleep 1000")
+	plan.MaxLifetimeSeconds = 1
+	s.place("aaaaaa", 1, plan, 0)
+	if st := s.awaitState("aaaaaa", 1, fleet.Stopped); st.Reason != fleet.ReasonLifetimeOver {
+		t.Errorf("%+v", st)
+	}
+}
+
+// remoteConsole serves a remote console that wants a password, and says again what it is told.
+func remoteConsole(t *testing.T, port int, password string) {
+	t.Helper()
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	t.Cleanup(func() { _ = l.Close(); running.Wait() })
+	running.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			answerRemote(c, password)
+			_ = c.Close()
+		}
+	})
+}
+
+func answerRemote(c net.Conn, password string) {
+	r := bufio.NewReader(c)
+	for {
+		var head [12]byte
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			return
+		}
+		body := make([]byte, binary.LittleEndian.Uint32(head[:])-8)
+		if _, err := io.ReadFull(r, body); err != nil {
+			return
+		}
+		id, text := head[4:8], strings.TrimRight(string(body), "\x00")
+		kind, answer := uint32(0), "you said "+text
+		if head[8] == 3 {
+			kind, answer = 2, ""
+			if text != password {
+				id = []byte{0xff, 0xff, 0xff, 0xff}
+			}
+		}
+		b := binary.LittleEndian.AppendUint32(nil, uint32(len(answer)+10))
+		b = binary.LittleEndian.AppendUint32(append(b, id...), kind)
+		if _, err := c.Write(append(append(b, answer...), 0, 0)); err != nil {
+			return
+		}
+	}
+}
+
+func TestACommandGoesOverTheRemoteConsole(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	port := freePort(t)
+	place := func(id fleet.InstanceID, password string) {
+		plan := basic("sleep 1000")
+		plan.AdditionalPorts = []fleet.NamedPort{{Name: "admin", Protocol: "tcp", Range: fleet.PortRange{Start: port, End: port}}}
+		plan.RCON = fleet.RCON{Port: "Admin", Password: password}
+		s.write(store.PlanKey(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
+		s.write(store.PlacementKey(node, id), fleet.Placement{
+			Instance: id, Name: "lobby-1", Group: "lobby", Node: node, Generation: 1, Plan: plan.Digest(), PlacedAt: time.Now(),
+			Ports: map[string]int{"admin": port},
+		})
+		s.awaitState(id, 1, fleet.Online)
+	}
+	place("aaaaaa", "secret-%REGION%")
+	place("bbbbbb", "wrong")
+	s.online("cccccc", basic("sleep 1000"))
+	api := s.api()
+	if _, err := api.RCON(t.Context(), "aaaaaa", "list"); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), "refused") {
+		t.Errorf("nobody listens: %v", err)
+	}
+	remoteConsole(t, port, "secret-north")
+	if answer, err := api.RCON(t.Context(), "aaaaaa", `say "hi" $HOME`); err != nil || answer != `you said say "hi" $HOME` {
+		t.Errorf("%q, %v", answer, err)
+	}
+	for id, want := range map[fleet.InstanceID]string{"bbbbbb": "refuses the password", "cccccc": "no remote console"} {
+		if _, err := api.RCON(t.Context(), id, "list"); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), want) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	if _, err := api.RCON(t.Context(), "aaaaaa", "a\nb"); errs.FieldOf(err) != "command" {
+		t.Errorf("two lines: %v", err)
+	}
+}

@@ -1,0 +1,64 @@
+package supervise
+
+import (
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// The states that an instance may give itself and that mean something here, in the
+// words of the API it has used.
+const (
+	saysReady   = "ONLINE"
+	saysOffline = "OFFLINE"
+	saysStopped = "STOPPED"
+)
+
+// Beat is what an instance says of itself; nil and empty where it does not.
+type Beat struct {
+	State               string
+	Players, MaxPlayers *int
+	TPS                 *float64
+	// At is when it was said.
+	At time.Time
+	// Sequence numbers what a run says; 0 is no number.
+	Sequence int64
+}
+
+// Recall takes what the agent before this one reported of the instance at a time, until
+// the instance says something: a server with players is not to be taken for an empty one.
+func (i *Instance) Recall(r fleet.InstanceReport, at time.Time) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	s := i.live.Status
+	if s.State.Running() && i.live.Report == (fleet.InstanceReport{}) && s.StartedAt.Before(at) {
+		i.live.Report = r
+	}
+}
+
+// Heartbeat takes what the instance says of itself: what it does not say stays as it
+// was. Conflict when it does not run, AlreadyExists when as much was said before.
+func (i *Instance) Heartbeat(b Beat) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !i.live.Status.State.Running() {
+		return errs.New(errs.Conflict, "the instance is %s: only a running one sends heartbeats", i.live.Status.State)
+	}
+	if b.Sequence != 0 {
+		if b.Sequence <= i.sequence {
+			return errs.New(errs.AlreadyExists, "number %d is not higher than %d, which was the last", b.Sequence, i.sequence)
+		}
+		i.sequence = b.Sequence
+	}
+	i.live.Report = i.live.Report.With(fleet.InstanceSaid{Players: b.Players, MaxPlayers: b.MaxPlayers, TPS: b.TPS, At: b.At})
+	if b.State != "" {
+		i.live.Said = b.State
+	}
+	// What was said before this run began, or on the way out, is no sign of its life.
+	began := i.live.Status.StartedAt.Truncate(time.Millisecond)
+	if i.pulse != nil && !b.At.Before(began) && b.State != saysOffline && b.State != saysStopped {
+		i.pulse.Beat(b.State == saysReady)
+	}
+	return nil
+}

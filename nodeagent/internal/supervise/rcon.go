@@ -1,0 +1,74 @@
+package supervise
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/rcon"
+	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
+)
+
+// rconTime bounds one command over a remote console.
+const rconTime = 5 * time.Second
+
+// RCON gives the server a command over its remote console and returns the answer.
+// Conflict when it does not run, its group has no remote console, or the server does
+// not answer there or refuses the password; Invalid for a command that cannot be sent.
+func (i *Instance) RCON(ctx context.Context, command string) (string, error) {
+	const op = "supervise.RCON"
+	if fleet.HasControl(command) {
+		return "", errs.Field("command", "must not contain control characters other than tab")
+	}
+	i.mu.Lock()
+	l, r := i.live, i.remote
+	i.mu.Unlock()
+	switch {
+	case l.Held:
+		return "", errHeld
+	case !l.Status.State.Running():
+		return "", errs.New(errs.Conflict, "the instance is %s: nothing answers its remote console", l.Status.State)
+	case r == nil:
+		return "", errs.New(errs.Conflict, "its group had no remote console when it was made: set rcon and make another, or send the command to the console")
+	}
+	ctx, cancel := context.WithTimeout(ctx, rconTime)
+	defer cancel()
+	answer, err := rcon.Run(ctx, net.JoinHostPort(loopback, strconv.Itoa(r.port())), r.password(i.kit), command)
+	if errs.Is(err, errs.Unavailable) || errs.Is(err, errs.Denied) { // the server's state, not the agent's
+		return "", &errs.Error{Op: op, Kind: errs.Conflict, Message: errs.MessageOf(err), Err: err}
+	}
+	return answer, errs.Wrap(op, err)
+}
+
+// remote is the remote console of a generation.
+type remote struct {
+	plan      fleet.Plan
+	placement fleet.Placement
+}
+
+// remoteOf is the remote console that a plan declares; nil when it declares none.
+func remoteOf(plan fleet.Plan, p fleet.Placement) *remote {
+	if plan.RCON.Port == "" {
+		return nil
+	}
+	return &remote{plan, p}
+}
+
+func (r *remote) port() int {
+	for name, port := range r.placement.Ports {
+		if strings.EqualFold(name, r.plan.RCON.Port) {
+			return port
+		}
+	}
+	return 0
+}
+
+func (r *remote) password(k *Kit) string {
+	values, _, _ := workspace.Values(r.plan, r.placement, k.Node(), k.APIURL())
+	password, _ := workspace.Substitute(r.plan.RCON.Password, values)
+	return password
+}
