@@ -324,6 +324,39 @@ func TestAnInstanceMaySpeakForItselfOnly(t *testing.T) {
 	own.do("PUT", "/api/instances/"+string(one)+"/state", `{"state":"ONLINE"}`).want(401)
 }
 
+func TestAServerSaysFromInsideThatItIsReadyAndForItselfOnly(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", nil)
+	a := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	one, two := s.start("lobby"), s.start("lobby")
+	const hash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08" // of "test"
+	s.status(one, "node-1", fleet.Status{State: fleet.Starting, TokenHash: hash})
+	s.status(two, "node-1", fleet.Status{State: fleet.Starting, TokenHash: strings.Repeat("0", 64)})
+	own := s.as("test")
+	call := func(path string, body any, sequence string) *reply {
+		return own.do("POST", path, body, "X-Prexor-Sequence", sequence)
+	}
+	call("/api/plugin/ready", nil, "1").want(200)
+	call("/api/plugin/ready", nil, "1").want(401).naming("X-Prexor-Sequence")
+	call("/api/plugin/ready", nil, "0").want(400).naming("X-Prexor-Sequence")
+	own.do("POST", "/api/plugin/ready", nil).want(400)
+	call("/api/plugin/heartbeat", `{"players":4,"maxPlayers":9,"tps":18.5}`, "2").want(200)
+	call("/api/plugin/heartbeat", `{"players":"many"}`, "3").want(400).naming("players")
+	call("/api/plugin/heartbeat", `{"mood":"fine"}`, "3").want(400).naming("mood")
+	call("/api/proxy/heartbeat", nil, "3").want(200)
+	call("/api/plugin/nothing", nil, "4").want(404)
+	s.do("POST", "/api/plugin/ready", nil, "X-Prexor-Sequence", "9").want(401) // a user is no instance
+	s.as("other").do("POST", "/api/plugin/ready", nil, "X-Prexor-Sequence", "9").want(401)
+	a.mu.Lock()
+	beats := slices.Clone(a.beats)
+	a.mu.Unlock()
+	if len(beats) != 3 || beats[0].State != "ONLINE" || beats[1].State != "" || *beats[1].Players != 4 || *beats[1].TPS != 18.5 || beats[2].Players != nil {
+		t.Errorf("beats %+v", beats)
+	}
+	s.status(one, "node-1", fleet.Status{State: fleet.Stopped, TokenHash: hash})
+	call("/api/plugin/ready", nil, "5").want(401)
+}
+
 func TestACommandGoesOverTheRemoteConsoleWhereThereIsOne(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", map[string]any{

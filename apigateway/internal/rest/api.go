@@ -99,6 +99,10 @@ func (a *API) Mount(r gin.IRoutes) {
 	r.GET("/api/v1/templates/:name/versions", a.listVersions)
 	r.POST("/api/v1/templates/:name/rollback", a.rollback)
 
+	for _, base := range []string{"/api/plugin", "/api/proxy"} {
+		a.mountPlugin(r, base)
+	}
+
 	r.POST("/api/v1/simulate", a.simulate)
 	r.GET("/api/v1/overview", a.overview)
 	r.GET("/api/v1/audit", a.listAudit)

@@ -10,18 +10,26 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
 type (
 	identityKey struct{}
 	actorKey    struct{}
+	ownKey      struct{}
 )
 
 // Identity is who makes the request; ok is false on public routes without a token.
 func Identity(c *gin.Context) (auth.Identity, bool) {
 	who, ok := c.Request.Context().Value(identityKey{}).(auth.Identity)
 	return who, ok
+}
+
+// OwnInstance is the instance that makes the request, on routes that demand Own.
+func OwnInstance(c *gin.Context) fleet.InstanceID {
+	id, _ := c.Request.Context().Value(ownKey{}).(fleet.InstanceID)
+	return id
 }
 
 // Actor is who makes the request, for the records.
@@ -40,6 +48,10 @@ func Allowed(c *gin.Context, p auth.Permission) bool {
 func (s *Server) guard(c *gin.Context) {
 	route := c.FullPath()
 	demand, known := DemandOf(c.Request.Method, route)
+	if demand == Own {
+		s.own(c)
+		return
+	}
 	who, err := s.identify(c)
 	by := operate.Actor{User: who.User, IP: c.ClientIP()}
 	ctx := context.WithValue(c.Request.Context(), actorKey{}, by)
@@ -67,6 +79,20 @@ func (s *Server) guard(c *gin.Context) {
 	case demand != Anyone:
 		require(c, who, demand)
 	}
+}
+
+// own lets an instance through that sends its own token.
+func (s *Server) own(c *gin.Context) {
+	i := s.cfg.Auth.InstanceOf(c.GetHeader("Authorization"))
+	if i == nil {
+		if s.within(c, s.anonymous, "requests without a valid token") {
+			c.Header("WWW-Authenticate", `Bearer realm="orrery"`)
+			Fail(c, errs.New(errs.Unauthenticated, "send the token this instance got in its environment, as Authorization: Bearer <token>; it is good while the instance lives"))
+		}
+		return
+	}
+	ctx := context.WithValue(c.Request.Context(), ownKey{}, i.Intent.ID)
+	c.Request = c.Request.WithContext(context.WithValue(ctx, actorKey{}, operate.Actor{User: "instance " + string(i.Intent.ID), IP: c.ClientIP()}))
 }
 
 // Require demands permissions beside those of the table, all of them.

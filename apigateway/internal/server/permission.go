@@ -16,6 +16,8 @@ const (
 	Ticketed auth.Permission = "ticketed"
 	// Login is public too, and counted by the limit of logins.
 	Login auth.Permission = "login"
+	// Own routes are for an instance, which is the one whose own token is sent.
+	Own auth.Permission = "own"
 )
 
 // demands is the one table of what each route wants. /api/v1/instances is the
@@ -77,6 +79,11 @@ var demands = map[string]auth.Permission{
 	"GET /api/v1/services/:id/attach":          Ticketed,
 	"GET /api/v1/templates/:name/versions":     auth.TemplatesView,
 	"POST /api/v1/templates/:name/rollback":    auth.TemplatesUpdate,
+
+	"POST /api/plugin/ready":     Own,
+	"POST /api/plugin/heartbeat": Own,
+	"POST /api/proxy/ready":      Own,
+	"POST /api/proxy/heartbeat":  Own,
 
 	// The older dialect's routes name their permissions where they are mounted; see Require.
 	"GET /api/ping":                      Public,

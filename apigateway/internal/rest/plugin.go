@@ -1,0 +1,61 @@
+package rest
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+// headerSequence numbers what an instance says: each call's is higher than the one before.
+const headerSequence = "X-Prexor-Sequence"
+
+// saysReady is the state an instance gives itself when it serves.
+const saysReady = "ONLINE"
+
+// mountPlugin adds what servers and proxies call from inside, each for itself: the
+// instance is the one whose own token is sent.
+func (a *API) mountPlugin(r gin.IRoutes, base string) {
+	r.POST(base+"/ready", a.pluginReady)
+	r.POST(base+"/heartbeat", a.pluginHeartbeat)
+}
+
+// pluginReady takes that the instance serves. With readiness heartbeat it is RUNNING then.
+func (a *API) pluginReady(c *gin.Context) { a.beat(c, client.Heartbeat{State: saysReady}) }
+
+// pluginHeartbeat takes a sign of life and what the instance knows of its players.
+func (a *API) pluginHeartbeat(c *gin.Context) {
+	var b struct {
+		Players    *int     `json:"players"`
+		MaxPlayers *int     `json:"maxPlayers"`
+		TPS        *float64 `json:"tps"`
+	}
+	if server.BindOptional(c, &b) {
+		a.beat(c, client.Heartbeat{Players: b.Players, MaxPlayers: b.MaxPlayers, TPS: b.TPS})
+	}
+}
+
+func (a *API) beat(c *gin.Context, h client.Heartbeat) {
+	text := c.GetHeader(headerSequence)
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 {
+		server.Fail(c, &errs.Error{
+			Kind: errs.Malformed, Field: headerSequence, Message: "must be a positive number that is higher in every call; it is " + strconv.Quote(text),
+		})
+		return
+	}
+	h.Sequence = n
+	err = a.cfg.Operations.Heartbeat(c.Request.Context(), string(server.OwnInstance(c)), h)
+	if errs.Is(err, errs.AlreadyExists) { // somebody repeats what was overheard
+		err = &errs.Error{Kind: errs.Unauthenticated, Field: headerSequence, Message: "was used already: " + errs.MessageOf(err), Err: err}
+	}
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"status": "ok"})
+}
