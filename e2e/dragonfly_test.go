@@ -54,6 +54,7 @@ func TestARealGameServerIsRunReplacedAndScaled(t *testing.T) {
 		"name": "bedrock", "command": "exec " + w.server, "templates": []string{"bedrock/dragonfly"},
 		"fileModifications": []string{"config.toml"}, "minInstances": 3, "memoryMb": 256,
 		"portRangeStart": 24000, "portRangeEnd": 24100, "stopCommand": "", "shutdownGraceSeconds": 10,
+		"readiness": map[string]any{"type": "bedrock"}, "liveness": map[string]any{"type": "bedrock", "intervalSeconds": 1},
 	})
 	running := admin.AwaitRunning("bedrock", 3)
 	ports := map[int]bool{}
