@@ -212,6 +212,8 @@ type Exit struct {
 	Known bool `json:"known"`
 	// OOM is true when the kernel killed it for memory.
 	OOM bool `json:"oom,omitempty"`
+	// LimitMiB is the memory limit it was killed at; 0 when the host itself had none left.
+	LimitMiB int `json:"limitMiB,omitempty"`
 	// Hangup is true when it ended after its terminal had gone: somebody closed the
 	// session, or the terminal multiplexer died.
 	Hangup bool `json:"hangup,omitempty"`

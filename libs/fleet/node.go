@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -24,6 +25,8 @@ type Node struct {
 	// Room is what the agent's settings say about the use of Capacity.
 	Room     NodeRoom      `json:"room,omitzero"`
 	Runtimes []NodeRuntime `json:"runtimes"`
+	// Limits says which limits of its instances the host holds.
+	Limits NodeLimits `json:"limits,omitzero"`
 	// BlockedPorts are ports strangers were found to hold; the scheduler avoids them until Until.
 	BlockedPorts []BlockedPort `json:"blockedPorts,omitempty"`
 	Host         HostInfo      `json:"host"`
@@ -67,6 +70,27 @@ type NodeRuntime struct {
 	Offered bool        `json:"offered"`
 	Why     string      `json:"why,omitempty"`
 }
+
+// The limits a node's host may hold.
+const (
+	LimitMemory    = "memory"
+	LimitCPU       = "cpu"
+	LimitProcesses = "processes"
+	LimitIO        = "io"
+)
+
+// NodeLimits says which limits of its instances a node's host holds, and by what.
+type NodeLimits struct {
+	// By is cgroup2, cgroup1, both of them joined by a plus, or none.
+	By string `json:"by"`
+	// Held are those of LimitMemory and so on that are held.
+	Held []string `json:"held,omitempty"`
+	// Why says why the others are not; empty when all are.
+	Why string `json:"why,omitempty"`
+}
+
+// Holds reports whether a limit is held.
+func (l NodeLimits) Holds(limit string) bool { return slices.Contains(l.Held, limit) }
 
 // BlockedPort is a port held by a stranger.
 type BlockedPort struct {

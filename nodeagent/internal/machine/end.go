@@ -53,7 +53,7 @@ func judge(e fleet.Exit, rebooted bool) verdict {
 	case !e.Known:
 		return verdict{fleet.Crashed, fleet.ReasonExitUnknown, ""}
 	case e.OOM:
-		return verdict{fleet.Crashed, fleet.ReasonOutOfMemory, ""}
+		return verdict{fleet.Crashed, fleet.ReasonOutOfMemory, outOfMemory(e.LimitMiB)}
 	case e.Hangup:
 		return verdict{fleet.Crashed, fleet.ReasonTerminalGone, ""}
 	case e.Signal != "":
@@ -62,6 +62,14 @@ func judge(e fleet.Exit, rebooted bool) verdict {
 		return verdict{fleet.Stopped, fleet.ReasonExitedByItself, ""}
 	}
 	return verdict{fleet.Crashed, fleet.ReasonExited, fmt.Sprintf("it exited with code %d", e.Code)}
+}
+
+// outOfMemory is what a kill for memory says; empty when no limit was in force.
+func outOfMemory(limitMiB int) string {
+	if limitMiB == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the kernel killed it for memory: it had come to its limit of %d MiB; raise memoryMb, or have it use less", limitMiB)
 }
 
 func (t *step) exited(e Exited) {

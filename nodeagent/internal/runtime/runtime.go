@@ -18,6 +18,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
 )
 
 // Spec is what is run.
@@ -37,6 +39,24 @@ type Spec struct {
 	// Lock is inherited by every process of the run, so that a lock on it is held as
 	// long as one of them lives. Nil: there is none.
 	Lock *os.File
+	// Limits are what the run is held to, as far as the host can.
+	Limits Limits
+	// Confine says what the run is kept from. A host that cannot keep it so refuses the start.
+	Confine fleet.Confine
+}
+
+// Limits are hard bounds and shares of one run. A part that is 0 bounds nothing.
+type Limits struct {
+	// MemoryMiB is all memory it may use, swap included.
+	MemoryMiB int
+	// CPU is a quota in hundredths of a core.
+	CPU int
+	// CPUWeight is its share of the processors against others, in hundredths of a core.
+	CPUWeight int
+	// Processes bounds its processes and threads.
+	Processes int
+	// IOWeight is its share of the disks against others, 1 to 10,000; the usual is 100.
+	IOWeight int
 }
 
 // Identity is what a process is recognised by after an agent's restart. It is
@@ -63,6 +83,10 @@ type Exit struct {
 	Signal string
 	// Known is false when it went while nobody could see how.
 	Known bool
+	// OOM is true when the kernel killed it for memory, LimitMiB the limit it was under; 0
+	// when the host itself had none left.
+	OOM      bool
+	LimitMiB int
 	// Hangup is true when it ended after its terminal had gone: somebody closed its
 	// session, or the multiplexer's server died.
 	Hangup bool

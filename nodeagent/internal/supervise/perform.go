@@ -281,7 +281,9 @@ func exitEvent(run int, e runtime.Exit) machine.Exited {
 	if at.IsZero() {
 		at = time.Now()
 	}
-	return machine.Exited{Run: run, At: at.UTC(), Exit: fleet.Exit{Code: e.Code, Signal: e.Signal, Known: e.Known, Hangup: e.Hangup}}
+	return machine.Exited{Run: run, At: at.UTC(), Exit: fleet.Exit{
+		Code: e.Code, Signal: e.Signal, Known: e.Known, OOM: e.OOM, LimitMiB: e.LimitMiB, Hangup: e.Hangup,
+	}}
 }
 
 // stop begins the plan's stop sequence.
