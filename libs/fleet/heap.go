@@ -7,7 +7,7 @@ import (
 )
 
 // maxHeap is how a Java command bounds its heap: -Xmx2048M, -Xmx2g, bytes without a unit.
-var maxHeap = regexp.MustCompile(`(?:^|\s)['"]?-Xmx([0-9]{1,15})([kKmMgGtT]?)['"]?(?:\s|$)`)
+var maxHeap = regexp.MustCompile(`(?:^|\s)['"]?-Xmx([0-9]{1,12})([kKmMgGtT]?)['"]?(?:\s|$)`)
 
 // HeapOf is the Java heap a command asks for, in MiB; 0 when it does not say. The last
 // one counts, as it does for Java.

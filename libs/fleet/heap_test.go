@@ -18,7 +18,7 @@ func TestAJavaCommandSaysHowLargeItsHeapMayGrow(t *testing.T) {
 		"java -Xmx2048MB -jar server.jar":      0,
 		"./server --note=-Xmx1G":               0,
 		"java -jar server.jar":                 0,
-		"java -Xmx999999999999999T -jar s.jar": maxMemoryMiB,
+		"java -Xmx999999999999T -jar s.jar": maxMemoryMiB,
 	} {
 		if got := HeapOf(command); got != want {
 			t.Errorf("%s: %d MiB, want %d", command, got, want)
