@@ -1,12 +1,23 @@
-// Package cgroup puts each instance into a control group of its own, so that all
-// it starts is known and can be killed at once, however often it forks.
+// Package cgroup puts each instance into control groups of its own: to know and to
+// kill all it starts, however often it forks, and to hold it to its limits.
 //
-// Only the version 2 tree is used, and only its core files (cgroup.procs,
-// cgroup.events, cgroup.kill): they work without any controller.
+// A Tree is for the former. Only the version 2 hierarchy is used for it, and only its
+// core files (cgroup.procs, cgroup.events, cgroup.kill): they work without any
+// controller.
+//
+// A Limiter is for the latter. It takes each controller from where the host has it:
+//
+//	version 2   the limits are files of the group the Tree has made
+//	version 1   a group in each controller's hierarchy that a limit needs
+//	neither     the limit is not held, which the node's record says
+//
+// Invariants:
+//   - A process is in all of its groups before it runs its first command.
+//   - A run's groups are new, so that what they count is of this run alone.
+//   - A host that refuses a limit runs the instance without it, and says so.
 package cgroup
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -24,20 +35,24 @@ import (
 
 // Tree is an agent's part of the version 2 hierarchy. A nil Tree has no groups:
 // whoever uses it falls back to other means.
-type Tree struct{ dir string }
+type Tree struct {
+	dir string
+	// lent is true for one that somebody else has opened, who removes its groups.
+	lent bool
+}
 
 // Open finds the hierarchy and makes the agent's part of it, named by owner. The
 // error says why there is none; it is not fatal.
 func Open(owner string) (*Tree, error) {
-	mount, err := mountPoint()
+	own, err := ownDirs()
 	if err != nil {
 		return nil, err
 	}
-	own, err := ownPath()
-	if err != nil {
-		return nil, err
+	parent, ok := own[unified]
+	if !ok {
+		return nil, errs.New(errs.Unavailable, "no cgroup version 2 hierarchy is mounted")
 	}
-	dir := filepath.Join(mount, own, groupPrefix+owner)
+	dir := filepath.Join(parent, groupPrefix+owner)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, errs.As(errs.Denied, "cgroup.Open", err)
 	}
@@ -47,13 +62,14 @@ func Open(owner string) (*Tree, error) {
 	return &Tree{dir: dir}, nil
 }
 
-// At is the part of the hierarchy in a directory that an agent has opened before;
-// nil for an empty one.
+// At is the part of the hierarchy in a directory that an agent has opened; nil for an
+// empty one. Its groups are left to that agent when they are empty, since they tell it
+// what the kernel did to their processes.
 func At(dir string) *Tree {
 	if dir == "" {
 		return nil
 	}
-	return &Tree{dir: dir}
+	return &Tree{dir: dir, lent: true}
 }
 
 // Dir is where the tree is, for At; empty for a nil one.
@@ -64,56 +80,18 @@ func (t *Tree) Dir() string {
 	return t.dir
 }
 
-func mountPoint() (string, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return "", errs.As(errs.Unavailable, "cgroup.Open", err)
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		before, after, _ := strings.Cut(lines.Text(), " - ")
-		if fields := strings.Fields(before); strings.HasPrefix(after, "cgroup2 ") && len(fields) > 4 {
-			return fields[4], nil
-		}
-	}
-	return "", errs.New(errs.Unavailable, "no cgroup version 2 hierarchy is mounted")
-}
-
 // groupPrefix begins the name of an agent's part of the hierarchy.
 const groupPrefix = "orrery-"
 
 // OwnerOf is the owner of the agent's part a process lives in; empty when it lives in none.
 func OwnerOf(pid int) string {
-	path, err := pathOf(strconv.Itoa(pid))
+	paths, err := pathsOf(strconv.Itoa(pid))
 	if err != nil {
 		return ""
 	}
-	_, rest, _ := strings.Cut(path, "/"+groupPrefix)
+	_, rest, _ := strings.Cut(paths[unified], "/"+groupPrefix)
 	owner, _, _ := strings.Cut(rest, "/")
 	return owner
-}
-
-// ownPath is where the agent itself lives in the version 2 tree.
-func ownPath() (string, error) {
-	path, err := pathOf("self")
-	// An agent that was started inside an older agent's group must not nest.
-	path, _, _ = strings.Cut(path, "/"+groupPrefix)
-	return path, err
-}
-
-// pathOf is where a process lives in the version 2 tree.
-func pathOf(pid string) (string, error) {
-	b, err := os.ReadFile(filepath.Join("/proc", pid, "cgroup"))
-	if err != nil {
-		return "", errs.As(errs.Unavailable, "cgroup.pathOf", err)
-	}
-	for line := range strings.Lines(string(b)) {
-		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
-			return path, nil
-		}
-	}
-	return "", errs.New(errs.Unavailable, "process %s is in no version 2 control group", pid)
 }
 
 // Close removes the agent's part of the hierarchy if no instance lives in it.
@@ -124,14 +102,17 @@ func (t *Tree) Close() {
 }
 
 // Group is one instance's control group.
-type Group struct{ dir string }
+type Group struct {
+	dir  string
+	lent bool
+}
 
 // Group names an instance's group; it need not exist.
 func (t *Tree) Group(instance string) *Group {
 	if t == nil {
 		return nil
 	}
-	return &Group{dir: filepath.Join(t.dir, instance)}
+	return &Group{dir: filepath.Join(t.dir, instance), lent: t.lent}
 }
 
 // Create makes the group and opens it for clone(2). The caller closes the file.
@@ -197,8 +178,8 @@ func (g *Group) Exists() bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// Kill kills every process of the group and removes it when it is empty, or
-// gives up when ctx ends.
+// Kill kills every process of the group and removes it when it is empty, unless its tree
+// is lent, or gives up when ctx ends.
 func (g *Group) Kill(ctx context.Context) error {
 	events, err := os.Open(filepath.Join(g.dir, "cgroup.events"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -215,6 +196,9 @@ func (g *Group) Kill(ctx context.Context) error {
 		}
 		if err != nil {
 			return errs.As(errs.Unavailable, "cgroup.Kill", err)
+		}
+		if !populated && g.lent {
+			return nil
 		}
 		if !populated {
 			return g.remove(ctx)

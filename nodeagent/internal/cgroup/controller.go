@@ -1,0 +1,192 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+)
+
+// controller is one of the kernel's, by what limit it holds.
+type controller struct {
+	limit string
+	// v2 and v1 are its names in the two versions.
+	v2, v1 string
+	// values are what is written into a group's files for a run's limits; none when they
+	// need nothing of it.
+	values func(p part, want runtime.Limits) []value
+}
+
+// value is what is written into a file of a group. An optional file need not exist.
+type value struct {
+	file, value string
+	optional    bool
+}
+
+// controllers are those that hold limits.
+var controllers = []controller{
+	{fleet.LimitMemory, "memory", "memory", memory},
+	{fleet.LimitCPU, "cpu", "cpu", cpu},
+	{fleet.LimitProcesses, "pids", "pids", processes},
+	{fleet.LimitIO, "io", "blkio", disk},
+}
+
+const (
+	// period is the time a processor quota is for, in µs.
+	period = 100_000
+	// throttled is the part of a memory limit at whose end the kernel begins to take
+	// memory back and to slow the run down, so that it is seldom killed for a peak.
+	throttled = 16
+	// wrapper is the shell around each command, which is no process of the instance's.
+	wrapper = 1
+)
+
+func memory(p part, want runtime.Limits) []value {
+	if want.MemoryMiB <= 0 {
+		return nil
+	}
+	limit := want.MemoryMiB << 20
+	if p.dir != "" {
+		return []value{
+			{file: "memory.limit_in_bytes", value: strconv.Itoa(limit)},
+			{file: "memory.memsw.limit_in_bytes", value: strconv.Itoa(limit), optional: true},
+		}
+	}
+	return []value{
+		{file: "memory.high", value: strconv.Itoa(limit - limit/throttled)},
+		{file: "memory.max", value: strconv.Itoa(limit)},
+		{file: "memory.swap.max", value: "0", optional: true},
+	}
+}
+
+func cpu(p part, want runtime.Limits) (values []value) {
+	if quota := want.CPU * period / 100; quota > 0 && p.dir != "" {
+		values = append(values, value{file: "cpu.cfs_period_us", value: strconv.Itoa(period)}, value{file: "cpu.cfs_quota_us", value: strconv.Itoa(quota)})
+	} else if quota > 0 {
+		values = append(values, value{file: "cpu.max", value: fmt.Sprintf("%d %d", quota, period)})
+	}
+	switch weight := want.CPUWeight; {
+	case weight <= 0:
+	case p.dir != "": // 1,024 is the usual there
+		values = append(values, value{file: "cpu.shares", value: strconv.Itoa(min(max(weight*1024/100, 2), 1<<18))})
+	default:
+		values = append(values, value{file: "cpu.weight", value: strconv.Itoa(min(weight, 10_000))})
+	}
+	return values
+}
+
+func processes(_ part, want runtime.Limits) []value {
+	if want.Processes <= 0 {
+		return nil
+	}
+	return []value{{file: "pids.max", value: strconv.Itoa(want.Processes + wrapper)}}
+}
+
+func disk(p part, want runtime.Limits) []value {
+	if want.IOWeight <= 0 {
+		return nil
+	}
+	if p.weight == "io.weight" {
+		return []value{{file: p.weight, value: "default " + strconv.Itoa(want.IOWeight)}}
+	}
+	return []value{{file: p.weight, value: strconv.Itoa(min(max(want.IOWeight, 10), 1000))}} // their range
+}
+
+// find finds the controller and makes the agent's part of its hierarchy: in version 2
+// where the tree is and has it, else in version 1. The error says why it is of no use.
+func (c controller) find(owner string, tree *Tree, own map[string]string) (part, error) {
+	p := part{controller: c}
+	var refused error
+	if parent, ok := own[unified]; ok && tree != nil && offers(parent, c.v2) {
+		if refused = tree.enable(parent, c.v2); refused == nil {
+			return p.checked(filepath.Join(tree.dir, "probe"))
+		}
+	}
+	dir, ok := own[c.v1]
+	switch {
+	case !ok && refused != nil:
+		return p, refused
+	case !ok:
+		return p, errs.New(errs.Unavailable, "the kernel offers no controller for it here")
+	}
+	p.dir = filepath.Join(dir, groupPrefix+owner)
+	if err := os.MkdirAll(p.dir, 0o755); err != nil {
+		return p, err
+	}
+	return p.checked(filepath.Join(p.dir, "probe"))
+}
+
+// weights are the files of a disk weight, as kernels and schedulers name them.
+var weights = []string{"io.weight", "io.bfq.weight", "blkio.weight", "blkio.bfq.weight"}
+
+// checked makes sure that a group of the part takes every kind of limit.
+func (p part) checked(probe string) (part, error) {
+	if err := renew(probe); err != nil {
+		return p, err
+	}
+	defer os.Remove(probe)
+	if p.limit == fleet.LimitIO {
+		n := slices.IndexFunc(weights, func(w string) bool { return exists(filepath.Join(probe, w)) })
+		if n < 0 {
+			return p, errs.New(errs.Unavailable, "the kernel has no weights for disks here")
+		}
+		p.weight = weights[n]
+	}
+	full := runtime.Limits{MemoryMiB: 1, CPU: 1, CPUWeight: 1, Processes: 1, IOWeight: 1}
+	for _, v := range p.values(p, full) {
+		if !v.optional && !exists(filepath.Join(probe, v.file)) {
+			return p, errs.New(errs.Unavailable, "the kernel has no %s", v.file)
+		}
+	}
+	return p, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// offers reports whether a version 2 group may hand a controller on.
+func offers(group, controller string) bool {
+	b, _ := os.ReadFile(filepath.Join(group, "cgroup.controllers"))
+	return slices.Contains(strings.Fields(string(b)), controller)
+}
+
+// enable hands a controller on to the tree's groups. A group that has processes may
+// not: then the agent moves itself out of the way, which helps where it is alone.
+func (t *Tree) enable(parent, controller string) error {
+	err := handOn(parent, controller)
+	if errors.Is(err, unix.EBUSY) {
+		if err = stepAside(parent); err == nil {
+			err = handOn(parent, controller)
+		}
+	}
+	if errors.Is(err, unix.EBUSY) {
+		return errs.New(errs.Unavailable, "the agent shares its control group with other processes: start it in one of its own (systemd: Delegate=yes and DelegateSubgroup=%s)", leaf)
+	}
+	if err != nil {
+		return err
+	}
+	return handOn(t.dir, controller)
+}
+
+func handOn(group, controller string) error {
+	return os.WriteFile(filepath.Join(group, "cgroup.subtree_control"), []byte("+"+controller), 0)
+}
+
+func stepAside(parent string) error {
+	dir := filepath.Join(parent, leaf)
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0)
+}

@@ -1,0 +1,250 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+)
+
+// Limiter holds an agent's instances to their limits. A nil one holds none. It is safe
+// for concurrent use.
+type Limiter struct {
+	tree *Tree
+	// parts are the agent's parts of the hierarchies that hold limits.
+	parts []part
+	offer fleet.NodeLimits
+}
+
+// part is where an agent holds one limit.
+type part struct {
+	controller
+	// dir is the agent's part of the controller's own hierarchy; empty where the
+	// controller belongs to version 2 and its files are in the tree's groups.
+	dir string
+	// weight is the name of the file of a disk weight.
+	weight string
+}
+
+// NewLimiter finds out which limits the host holds and prepares the agent's parts.
+// owner and tree are those of Open; the tree may be nil. It never fails: Offer says
+// what is missing and why.
+func NewLimiter(owner string, tree *Tree) *Limiter {
+	l := &Limiter{tree: tree}
+	own, err := ownDirs()
+	var why []string
+	versions := map[string]bool{}
+	for _, c := range controllers {
+		p, refused := c.find(owner, tree, own)
+		if err != nil {
+			refused = err
+		}
+		if refused != nil {
+			why = append(why, fmt.Sprintf("%s: %s", c.limit, reasonOf(refused)))
+			continue
+		}
+		l.parts = append(l.parts, p)
+		l.offer.Held = append(l.offer.Held, c.limit)
+		versions[p.version()] = true
+	}
+	by := slices.Sorted(func(yield func(string) bool) {
+		for v := range versions {
+			if !yield(v) {
+				return
+			}
+		}
+	})
+	slices.Reverse(by)
+	if l.offer.By = strings.Join(by, "+"); l.offer.By == "" {
+		l.offer.By = "none"
+	}
+	l.offer.Why = strings.Join(why, "; ")
+	return l
+}
+
+func reasonOf(err error) string {
+	if m := errs.MessageOf(err); m != errs.MessageOf(nil) {
+		return m
+	}
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return fmt.Sprintf("%s %s: %v", path.Op, path.Path, path.Err)
+	}
+	return err.Error()
+}
+
+// Offer is which limits are held, and why the others are not.
+func (l *Limiter) Offer() fleet.NodeLimits {
+	if l == nil {
+		return fleet.NodeLimits{By: "none"}
+	}
+	return l.offer
+}
+
+// Close removes the agent's parts that hold nobody.
+func (l *Limiter) Close() {
+	if l == nil {
+		return
+	}
+	for _, p := range l.parts {
+		if p.dir != "" {
+			_ = os.Remove(p.dir)
+		}
+	}
+}
+
+func (p part) version() string {
+	if p.dir == "" {
+		return "cgroup2"
+	}
+	return "cgroup1"
+}
+
+// group is an instance's group in the part.
+func (l *Limiter) group(p part, instance string) string {
+	if p.dir == "" {
+		return l.tree.Group(instance).dir
+	}
+	return filepath.Join(p.dir, instance)
+}
+
+// Prepare makes the groups that hold a run to its limits. The run's first process is
+// held by all of them once it has written 0 into each of the files, and is in its group
+// of the tree. Unavailable when the host refuses something; the rest is held all the same.
+func (l *Limiter) Prepare(instance string, want runtime.Limits) (join []string, err error) {
+	if l == nil {
+		return nil, nil
+	}
+	var refused []error
+	made := map[string]bool{}
+	for _, p := range l.parts {
+		values := p.values(p, want)
+		if len(values) == 0 {
+			continue
+		}
+		dir := l.group(p, instance)
+		if !made[dir] {
+			if err := renew(dir); err != nil {
+				refused = append(refused, err)
+				continue
+			}
+			made[dir] = true
+		}
+		if err := set(dir, values); err != nil {
+			refused = append(refused, err)
+		}
+		if p.dir != "" {
+			// For one thread that moves itself the kernel waits for nobody, which it does for
+			// cgroup.procs; see cgroup_procs_write_start.
+			join = append(join, filepath.Join(dir, "tasks"))
+		}
+	}
+	return join, errs.As(errs.Unavailable, "cgroup.Prepare", errors.Join(refused...))
+}
+
+// set writes values into the files of a group, as many as the host takes.
+func set(dir string, values []value) error {
+	var refused []error
+	for _, v := range values {
+		err := os.WriteFile(filepath.Join(dir, v.file), []byte(v.value), 0)
+		if err != nil && !(v.optional && errors.Is(err, fs.ErrNotExist)) {
+			refused = append(refused, err)
+		}
+	}
+	return errors.Join(refused...)
+}
+
+// renew makes a group, in place of one that an earlier run has left.
+func renew(dir string) error {
+	err := os.Mkdir(dir, 0o755)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := os.Remove(dir); err != nil {
+		return nil // processes are in it, which were started into the tree's group
+	}
+	return os.Mkdir(dir, 0o755)
+}
+
+// Killed tells whether the kernel killed one of a run's processes for memory, and the
+// limit in MiB that was in force, 0 when there was none. Before Release, and before the
+// tree's group is killed.
+func (l *Limiter) Killed(instance string) (oom bool, limitMiB int) {
+	if l == nil {
+		return false, 0
+	}
+	for _, p := range l.parts {
+		if p.limit != fleet.LimitMemory {
+			continue
+		}
+		dir, events, limit := l.group(p, instance), "memory.events", "memory.max"
+		if p.dir != "" {
+			events, limit = "memory.oom_control", "memory.limit_in_bytes"
+		}
+		if count(filepath.Join(dir, events), "oom_kill") == 0 {
+			return false, 0
+		}
+		return true, limitOf(filepath.Join(dir, limit))
+	}
+	return false, 0
+}
+
+// count reads a number from a file of "name number" lines; 0 when it is not there.
+func count(path, name string) int {
+	b, _ := os.ReadFile(path)
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
+			n, _ := strconv.Atoi(f[1])
+			return n
+		}
+	}
+	return 0
+}
+
+// unlimited is more memory than there is; version 1 says so for none.
+const unlimited = 1 << 50
+
+func limitOf(path string) (mib int) {
+	b, _ := os.ReadFile(path)
+	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil || n >= unlimited {
+		return 0
+	}
+	return int(n >> 20)
+}
+
+// releaseAgain is the pause before a group is removed again that the kernel still
+// counts somebody in.
+const releaseAgain = 2 * time.Millisecond
+
+// Release removes a run's groups beside the tree's. All of the run is gone; where the
+// kernel needs a moment to see that, it gets one until ctx ends.
+func (l *Limiter) Release(ctx context.Context, instance string) {
+	if l == nil {
+		return
+	}
+	for _, p := range l.parts {
+		if p.dir == "" {
+			continue
+		}
+		dir := filepath.Join(p.dir, instance)
+		for errors.Is(os.Remove(dir), unix.EBUSY) && ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(releaseAgain):
+			}
+		}
+	}
+}
