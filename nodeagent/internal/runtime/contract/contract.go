@@ -22,6 +22,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
+	"github.com/orreryhq/orrery/nodeagent/internal/confine"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
@@ -34,6 +35,10 @@ type Host struct {
 	Dir string `json:"dir"`
 	// Tree holds control groups; nil where they are not to be used.
 	Tree *cgroup.Tree `json:"-"`
+	// Limiter holds limits; nil where they are not asked for.
+	Limiter *cgroup.Limiter `json:"-"`
+	// Confine is the command that confines what it becomes.
+	Confine []string `json:"confine"`
 	// Owner names the agent.
 	Owner string `json:"owner"`
 	// BootID identifies the running kernel; empty for the kernel's own.
@@ -48,14 +53,18 @@ const agentVariable = "CONTRACT_AGENT"
 
 // errand is what such an agent is asked.
 type errand struct {
-	Host  Host         `json:"host"`
-	Group string       `json:"group"`
-	Spec  runtime.Spec `json:"spec"`
+	Host    Host         `json:"host"`
+	Group   string       `json:"group"`
+	Limited bool         `json:"limited"`
+	Spec    runtime.Spec `json:"spec"`
 }
 
 // Main runs the tests. Asked by one of them it is an agent instead: it starts a run,
-// prints its identity and waits for its end in vain.
+// prints its identity and waits for its end in vain. Or it confines itself.
 func Main(m *testing.M, make Maker) int {
+	if len(os.Args) > 1 && os.Args[1] == confineCommand {
+		return confine.Main(os.Args[2:], os.Stderr)
+	}
 	asked := os.Getenv(agentVariable)
 	if asked == "" {
 		return m.Run()
@@ -73,6 +82,9 @@ func serve(asked string, make Maker) error {
 		return err
 	}
 	e.Host.Tree = cgroup.At(e.Group)
+	if e.Limited {
+		e.Host.Limiter = cgroup.NewLimiter(e.Host.Owner, e.Host.Tree)
+	}
 	r, err := make(e.Host)
 	if err != nil {
 		return err
@@ -219,7 +231,7 @@ func (s *subject) pid(spec runtime.Spec, name string) int {
 // startInAgentAndKillIt starts a run from another process and kills that with SIGKILL.
 func (s *subject) startInAgentAndKillIt(spec runtime.Spec) runtime.Identity {
 	s.Helper()
-	b, err := json.Marshal(errand{Host: s.host, Group: s.host.Tree.Dir(), Spec: spec})
+	b, err := json.Marshal(errand{Host: s.host, Group: s.host.Tree.Dir(), Limited: s.host.Limiter != nil, Spec: spec})
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -25,7 +25,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -47,9 +46,14 @@ import (
 // not end it before the server's code is written. Both numbers are written over room
 // that is reserved: a disk that has become full takes neither away. Beside the code
 // stands whether the input was a living terminal to the last.
+//
+// The first it does is to join the control groups of its limits, which its fifth
+// argument says how; the sixth is what confines the command, to be put before it. Both
+// are code, and no variables: an instance may have any of its own.
 const wrapper = `trap : HUP INT QUIT TERM
 exec 5>&2 2>/dev/null
-"$4" -c 'printf "%s\n" $$ 1<>"$2/pid"; printf . 1<>"$2/noted"; exec "$3" -c "$1"' orrery "$1" "$2" "$3" 2>&5 5>&-
+eval "$5"
+"$4" -c 'printf "%s\n" $$ 1<>"$2/pid"; printf . 1<>"$2/noted"; eval "exec $4 \"\$3\" -c \"\$1\""' orrery "$1" "$2" "$3" "$6" 2>&5 5>&-
 code=$? input=
 [ -t 0 ] && input=tty
 printf '%s\n%s\n' $code "$input" 1<>"$2/exit"
@@ -74,6 +78,11 @@ type Config struct {
 	// Tree holds the instances' control groups. Nil: their processes are found by
 	// session and environment instead.
 	Tree *cgroup.Tree
+	// Limiter holds runs to their limits. Nil: none are held.
+	Limiter *cgroup.Limiter
+	// Confine is the command that calls confine.Main with what is added to it. Empty: a
+	// run that is to be confined is refused.
+	Confine []string
 	// Owner names the agent, as given to cgroup.Open, and stands in the environment of
 	// everything it starts: another agent's processes are never taken for this one's.
 	Owner string
@@ -88,13 +97,15 @@ type Config struct {
 // Runtime runs plain processes.
 type Runtime struct {
 	tree      *cgroup.Tree
+	limiter   *cgroup.Limiter
+	confine   []string
 	sh, shell string
 	owner     string
 	boot      string
 	terminal  Terminal
 	log       *slog.Logger
-	// ungrouped makes a refusal of control groups be told once.
-	ungrouped sync.Once
+	// ungrouped makes a refusal of control groups be told once, unlimited one of limits.
+	ungrouped, unlimited sync.Once
 }
 
 var _ runtime.Runtime = (*Runtime)(nil)
@@ -112,7 +123,10 @@ func New(cfg Config) (*Runtime, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Runtime{tree: cfg.Tree, owner: cfg.Owner, sh: sh, shell: shell, boot: cmp.Or(cfg.BootID, bootID()), terminal: cfg.Terminal, log: cfg.Log}, nil
+	return &Runtime{
+		tree: cfg.Tree, limiter: cfg.Limiter, confine: cfg.Confine, owner: cfg.Owner, sh: sh, shell: shell,
+		boot: cmp.Or(cfg.BootID, bootID()), terminal: cfg.Terminal, log: cfg.Log,
+	}, nil
 }
 
 // Start runs a command; see runtime.Runtime.
@@ -123,8 +137,13 @@ func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, e
 	if err := prepareRunDir(s); err != nil {
 		return nil, err
 	}
-	pidfd, shellPID, err := r.launch(ctx, s)
+	confined, err := r.confined(s)
 	if err != nil {
+		return nil, err
+	}
+	pidfd, shellPID, err := r.launch(ctx, s, r.wrapped(s, confined))
+	if err != nil {
+		r.limiter.Release(ctx, s.InstanceID)
 		return nil, err
 	}
 	id := runtime.Identity{BootID: r.boot}
@@ -160,6 +179,9 @@ func prepareRunDir(s runtime.Spec) error {
 			return errs.As(errs.Unavailable, "process.Start", err)
 		}
 	}
+	if err := clearTmp(s.RunDir); err != nil {
+		return errs.As(errs.Unavailable, "process.Start", err)
+	}
 	for _, number := range []string{pidPath(s), exitPath(s)} {
 		if err := os.WriteFile(number, []byte(room), 0o600); err != nil {
 			return errs.As(errs.Unavailable, "process.Start", err)
@@ -174,7 +196,7 @@ func prepareRunDir(s runtime.Spec) error {
 }
 
 // launch starts the wrapper and waits until it has noted the server's pid.
-func (r *Runtime) launch(ctx context.Context, s runtime.Spec) (pidfd, pid int, err error) {
+func (r *Runtime) launch(ctx context.Context, s runtime.Spec, w wrapped) (pidfd, pid int, err error) {
 	noted, err := os.OpenFile(notedPath(s), os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return 0, 0, errs.As(errs.Unavailable, "process.Start", err)
@@ -187,9 +209,9 @@ func (r *Runtime) launch(ctx context.Context, s runtime.Spec) (pidfd, pid int, e
 	defer off.Close()
 	defer call.Close()
 	if r.terminal != nil {
-		pidfd, pid, err = r.launchInside(ctx, s)
+		pidfd, pid, err = r.launchInside(ctx, s, w)
 	} else {
-		pidfd, pid, err = r.launchPlainly(s)
+		pidfd, pid, err = r.launchPlainly(s, w)
 	}
 	if err != nil {
 		return 0, 0, errs.As(errs.Unavailable, "process.Start", err)
@@ -199,7 +221,7 @@ func (r *Runtime) launch(ctx context.Context, s runtime.Spec) (pidfd, pid int, e
 }
 
 // launchPlainly starts the wrapper as a child of the agent.
-func (r *Runtime) launchPlainly(s runtime.Spec) (pidfd, pid int, err error) {
+func (r *Runtime) launchPlainly(s runtime.Spec, w wrapped) (pidfd, pid int, err error) {
 	stdin, err := os.OpenFile(stdinPath(s), os.O_RDWR, 0)
 	if err != nil {
 		return 0, 0, err
@@ -218,7 +240,7 @@ func (r *Runtime) launchPlainly(s runtime.Spec) (pidfd, pid int, err error) {
 		attr.Files = append(attr.Files, make([]*os.File, lockFd-len(attr.Files))...)
 		attr.Files = append(attr.Files, s.Lock)
 	}
-	p, err := r.startWrapper(s, attr)
+	p, err := r.startWrapper(s, w, attr)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -232,32 +254,25 @@ func (r *Runtime) environ(s runtime.Spec) []string {
 	return append(slices.Clip(s.Env), agentName+"="+r.owner)
 }
 
-// argv are the wrapper's arguments; see argvMark.
-func (r *Runtime) argv(s runtime.Spec, sh string) []string {
-	return []string{"sh", "-c", wrapper, argvMark, s.Command, s.RunDir, r.shell, sh}
-}
-
 // startWrapper starts the wrapper inside the instance's control group. A host that
 // refuses it that has the instance run all the same, found by session and environment.
-func (r *Runtime) startWrapper(s runtime.Spec, attr *os.ProcAttr) (*os.Process, error) {
-	sh := r.wrapperFor(s.Env)
-	argv := r.argv(s, sh)
+func (r *Runtime) startWrapper(s runtime.Spec, w wrapped, attr *os.ProcAttr) (*os.Process, error) {
 	group := r.tree.Group(s.InstanceID)
 	if group == nil {
-		return os.StartProcess(sh, argv, attr)
+		return os.StartProcess(w.sh, w.argv, attr)
 	}
 	dir, refused := group.Create()
 	if refused == nil {
 		defer dir.Close()
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(dir.Fd())
 		var p *os.Process
-		if p, refused = os.StartProcess(sh, argv, attr); refused == nil {
+		if p, refused = os.StartProcess(w.sh, w.argv, attr); refused == nil {
 			return p, nil
 		}
 	}
 	group.Discard() // an empty group would be taken for the whole instance
 	attr.Sys.UseCgroupFD = false
-	p, err := os.StartProcess(sh, argv, attr)
+	p, err := os.StartProcess(w.sh, w.argv, attr)
 	if err == nil {
 		r.tellUngrouped(refused)
 	}
@@ -269,20 +284,6 @@ func (r *Runtime) tellUngrouped(refused error) {
 		r.log.Warn("the host refuses control groups: instances run without and are told by session and environment", "cause", refused)
 	})
 }
-
-// wrapperFor chooses the wrapping shell: the small one, unless a variable has a
-// name like "a.b", which a plain sh drops and bash hands on.
-func (r *Runtime) wrapperFor(env []string) string {
-	for _, v := range env {
-		name, _, _ := strings.Cut(v, "=")
-		if strings.ContainsFunc(name, func(c rune) bool { return c != '_' && !letter(c) && (c < '0' || c > '9') }) {
-			return r.shell
-		}
-	}
-	return r.sh
-}
-
-func letter(c rune) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
 // awaitNoted waits for the byte that says the pid is noted, or for the end of a
 // wrapper that died before; its exit tells the rest. off and call are the two ends of
@@ -334,6 +335,6 @@ func (r *Runtime) Adopt(_ context.Context, s runtime.Spec, id runtime.Identity) 
 func (r *Runtime) newRun(s runtime.Spec, id runtime.Identity) *run {
 	return &run{
 		instance: s.InstanceID, owner: r.owner, runDir: s.RunDir, id: id, group: r.tree.Group(s.InstanceID),
-		terminal: r.terminal, exited: make(chan struct{}),
+		limiter: r.limiter, terminal: r.terminal, exited: make(chan struct{}),
 	}
 }

@@ -24,10 +24,14 @@ const patience = 30 * time.Second
 func TestMain(m *testing.M) { os.Exit(contract.Main(m, plain)) }
 
 func plain(h contract.Host) (runtime.Runtime, error) {
-	return process.New(process.Config{Tree: h.Tree, Owner: h.Owner, BootID: h.BootID})
+	return process.New(process.Config{Tree: h.Tree, Limiter: h.Limiter, Confine: h.Confine, Owner: h.Owner, BootID: h.BootID})
 }
 
 func TestContract(t *testing.T) { contract.Run(t, plain) }
+
+func TestLimits(t *testing.T) { contract.RunLimits(t, plain) }
+
+func TestConfinement(t *testing.T) { contract.RunConfined(t, plain) }
 
 // modes are the ways of knowing an instance's processes: by control group, where
 // the machine has them, and by session and environment.
@@ -130,9 +134,20 @@ func TestAFullDiskTakesNoExitCodeAndStartsNothing(t *testing.T) {
 }
 
 func BenchmarkStart(b *testing.B) {
-	tree, _ := cgroup.Open("bench-" + strconv.Itoa(os.Getpid()))
+	for name, limits := range map[string]runtime.Limits{
+		"free": {}, "memory": {MemoryMiB: 256}, "limited": {MemoryMiB: 256, CPU: 100, CPUWeight: 100, Processes: 100},
+	} {
+		b.Run(name, func(b *testing.B) { benchmarkStart(b, limits) })
+	}
+}
+
+func benchmarkStart(b *testing.B, limits runtime.Limits) {
+	owner := "bench-" + strconv.Itoa(os.Getpid())
+	tree, _ := cgroup.Open(owner)
 	defer tree.Close()
-	r, err := process.New(process.Config{Tree: tree})
+	limiter := cgroup.NewLimiter(owner, tree)
+	defer limiter.Close()
+	r, err := process.New(process.Config{Tree: tree, Limiter: limiter})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -141,7 +156,7 @@ func BenchmarkStart(b *testing.B) {
 		id := "bench" + strconv.Itoa(i)
 		s := runtime.Spec{
 			InstanceID: id, Dir: dir, RunDir: filepath.Join(dir, id), LogPath: filepath.Join(dir, id+".log"),
-			Command: "sleep 1000", Env: []string{"PATH=" + os.Getenv("PATH"), "ORRERY_INSTANCE_ID=" + id},
+			Command: "sleep 1000", Env: []string{"PATH=" + os.Getenv("PATH"), "ORRERY_INSTANCE_ID=" + id}, Limits: limits,
 		}
 		p, err := r.Start(b.Context(), s)
 		if err != nil {

@@ -24,6 +24,7 @@ type run struct {
 	runDir   string
 	id       runtime.Identity
 	group    *cgroup.Group // nil without control groups
+	limiter  *cgroup.Limiter
 	// session is the wrapper's session, 0 when the wrapper was found gone: its number
 	// may lead a stranger's session by now.
 	session int
@@ -118,16 +119,32 @@ func reap(pid int) syscall.Signal {
 // finish runs once, after the wrapper's end: what is left of the tree goes
 // first, then the exit is told.
 func (p *run) finish() {
+	oom, limit := p.limiter.Killed(p.instance)    // as long as there is the group
 	for p.killTree(context.Background()) != nil { // a tree that cannot be killed now is not gone
 		<-time.After(lookAgain)
 	}
+	p.release()
 	p.drain()
 	p.exit = p.readExit()
+	if oom && p.exit.Signal == signalNames[syscall.SIGKILL] {
+		p.exit.OOM, p.exit.LimitMiB = true, limit
+	}
 	if p.server != nil {
 		_ = p.server.Close()
 	}
 	p.waiting.Wait()
 	close(p.exited)
+}
+
+// releaseTimeout bounds the wait for the kernel to let go of a run that has gone.
+const releaseTimeout = 2 * time.Second
+
+// release removes what was made for the run alone.
+func (p *run) release() {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	defer cancel()
+	p.limiter.Release(ctx, p.instance)
+	_ = clearTmp(p.runDir) // else the next run does it, or the end of the instance
 }
 
 // readExit makes sense of what the wrapper left.

@@ -51,7 +51,7 @@ const (
 )
 
 // launchInside has the wrapper run inside a session.
-func (r *Runtime) launchInside(ctx context.Context, s runtime.Spec) (pidfd, pid int, err error) {
+func (r *Runtime) launchInside(ctx context.Context, s runtime.Spec, w wrapped) (pidfd, pid int, err error) {
 	pane, err := r.terminal.Open(ctx, s)
 	if err != nil {
 		return 0, 0, err
@@ -67,8 +67,7 @@ func (r *Runtime) launchInside(ctx context.Context, s runtime.Spec) (pidfd, pid 
 			r.tellUngrouped(refused)
 		}
 	}
-	sh := r.wrapperFor(s.Env)
-	if err := pane.Become(s.Dir, sh, r.argv(s, sh), r.environ(s), s.Lock); err != nil {
+	if err := pane.Become(s.Dir, w.sh, w.argv, r.environ(s), s.Lock); err != nil {
 		_ = unix.Close(pidfd)
 		return 0, 0, err
 	}

@@ -26,9 +26,19 @@ func TestMain(m *testing.M) {
 
 func within(h contract.Host) (runtime.Runtime, error) {
 	return tmux.New(context.Background(), tmux.Config{
-		Process: process.Config{Tree: h.Tree, Owner: h.Owner, BootID: h.BootID},
+		Process: process.Config{Tree: h.Tree, Limiter: h.Limiter, Confine: h.Confine, Owner: h.Owner, BootID: h.BootID},
 		Dir:     filepath.Join(h.Dir, "tmux"), Pane: []string{fmt.Sprintf("/proc/%d/exe", os.Getpid()), "pane"},
 	})
+}
+
+func TestLimits(t *testing.T) {
+	contract.Needs(t, "tmux")
+	contract.RunLimits(t, within)
+}
+
+func TestConfinement(t *testing.T) {
+	contract.Needs(t, "tmux")
+	contract.RunConfined(t, within)
 }
 
 func TestContract(t *testing.T) {
