@@ -38,7 +38,7 @@ func (b *Builder) apply(ctx context.Context, r Request, t tree, dir string, fres
 	}
 	defer root.Close()
 	a := &application{builder: b, root: root, request: r, tree: t, fresh: fresh, text: newSubstitution(r.Values)}
-	steps := []func(context.Context) error{a.makeDirs, a.placeFiles, a.placeLinks, a.rewriteOthers}
+	steps := []func(context.Context) error{a.makeDirs, a.placeFiles, a.placeLinks, a.rewriteOthers, a.own}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return nil, failure(ctx, "the directory could not be built", err)
@@ -120,7 +120,7 @@ func (a *application) placeFile(ctx context.Context, p string) error {
 	if a.listed(p) {
 		fill = func(dst *os.File) error { return a.text.rewrite(p, dst, src, e.Size) }
 	}
-	return a.write(p, fs.FileMode(e.Mode&0o777), fill)
+	return a.write(p, a.mode(p, fs.FileMode(e.Mode&0o777)), fill)
 }
 
 // keeps reports whether a file that is there already stays as it is.
@@ -201,7 +201,7 @@ func (a *application) rewriteInPlace(p string) error {
 	if err != nil || !changed {
 		return err
 	}
-	return a.write(p, fi.Mode().Perm(), func(dst *os.File) error {
+	return a.write(p, a.mode(p, fi.Mode().Perm()), func(dst *os.File) error {
 		_, err := dst.WriteString(text)
 		return err
 	})

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"maps"
 	"net/url"
 	"slices"
@@ -23,7 +24,7 @@ func Environ(h Host, r Request, dir, token, apiURL string) (env, notes []string)
 	apiHost, apiPort := APIAddress(apiURL)
 	id, port, node, group := string(p.Instance), strconv.Itoa(p.Port), string(p.Node), string(p.Group)
 	v := map[string]string{
-		"PATH": h.Path, "HOME": dir, "LANG": "C.UTF-8", "TERM": "xterm-256color", "USER": h.User,
+		"PATH": h.Path, "HOME": dir, "LANG": "C.UTF-8", "TERM": "xterm-256color", "USER": cmp.Or(r.Plan.Confine.User, h.User),
 
 		"UNIVERSE_INSTANCE_ID": id, "UNIVERSE_MASTER_URL": apiURL, "UNIVERSE_API_KEY": token,
 

@@ -99,12 +99,18 @@ func (b *Builder) Build(ctx context.Context, r Request) (notes []string, err err
 		case err != nil:
 			return nil, failure(ctx, "the directory cannot be looked at", err)
 		case there:
+			if err := b.passable(r, dir); err != nil {
+				return nil, failure(ctx, "the way to the directory cannot be opened", err)
+			}
 			return b.apply(ctx, r, tree, dir, false)
 		}
 	}
 	staging := stagingOf(dir, r.Placement)
 	if err := errors.Join(os.RemoveAll(staging), os.MkdirAll(staging, 0o755)); err != nil {
 		return nil, failure(ctx, "the directory could not be made", err)
+	}
+	if err := b.passable(r, dir); err != nil {
+		return nil, failure(ctx, "the way to the directory cannot be opened", err)
 	}
 	notes, err = b.apply(ctx, r, tree, staging, true)
 	if err == nil {
