@@ -1,0 +1,106 @@
+package disk_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/orreryhq/orrery/nodeagent/internal/disk"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const mib = 1 << 20
+
+func write(t *testing.T, size int, path ...string) string {
+	t.Helper()
+	name := filepath.Join(path...)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, make([]byte, size), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func used(t *testing.T, dirs ...string) int64 {
+	t.Helper()
+	n, err := disk.NewMeter().Used(t.Context(), dirs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n / mib
+}
+
+func TestWhatADirectoryTakesIsTheSpaceOfItsFilesEachOnce(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	file := write(t, mib, dir, "world", "region", "a")
+	write(t, mib, other, "b")
+	if err := os.Link(file, filepath.Join(dir, "again")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(other, filepath.Join(dir, "elsewhere")); err != nil {
+		t.Fatal(err)
+	}
+	holes := write(t, 1, dir, "holes")
+	if err := os.Truncate(holes, 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	if n := used(t, dir); n != 1 {
+		t.Errorf("%d MiB", n)
+	}
+	if n := used(t, dir, other, filepath.Join(dir, "nothing")); n != 2 {
+		t.Errorf("%d MiB together", n)
+	}
+}
+
+func TestAWalkThatIsNotWantedAnyMoreEnds(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for n := range 600 {
+		write(t, 0, dir, string(rune('a'+n%26)), time.Duration(n).String())
+	}
+	if n, err := disk.NewMeter().Used(ctx, dir); err == nil {
+		t.Errorf("%d bytes", n)
+	}
+}
+
+func TestADirectoryThatOutgrowsItsLimitIsToldUntilItDoesNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		var told []int64
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			disk.NewMeter().Watch(ctx, []string{dir}, 2*mib, func(n int64) { told = append(told, n/mib) })
+		}()
+		pass := func() { <-time.After(time.Minute); synctest.Wait() }
+		pass()
+		if len(told) != 0 {
+			t.Errorf("an empty directory: %d MiB", told)
+		}
+		file := write(t, 3*mib, dir, "large")
+		pass()
+		if len(told) == 0 || told[0] != 3 {
+			t.Errorf("three of two: %d", told)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		told = nil
+		pass()
+		if len(told) != 0 {
+			t.Errorf("removed again: %d", told)
+		}
+		cancel()
+		<-done
+	})
+}
