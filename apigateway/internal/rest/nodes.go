@@ -47,6 +47,7 @@ type node struct {
 	// Message says what is wrong with the node's capacity; empty when nothing is.
 	Message   string              `json:"message"`
 	Runtimes  []fleet.NodeRuntime `json:"runtimes"`
+	Limits    fleet.NodeLimits    `json:"limits"`
 	Instances []instance          `json:"instances,omitempty"` // of a single node only
 }
 
@@ -78,7 +79,7 @@ func nodeOf(s *view.Snapshot, n *fleet.Node, templates map[string]string) node {
 	out := node{
 		ID: n.ID, NodeID: n.ID, Address: n.Address, Type: "DISCONNECTED", Status: "OFFLINE",
 		TotalMemoryMb: n.Capacity.MemoryMiB, TotalCPU: n.Capacity.CPU, TotalDiskMb: n.Capacity.DiskMiB, FirstSeen: n.JoinedAt,
-		Labels: map[string]string{}, Version: n.Version, Runtimes: *list(n.Runtimes),
+		Labels: map[string]string{}, Version: n.Version, Runtimes: *list(n.Runtimes), Limits: n.Limits,
 		HostInfo: hostInfo{
 			OSName: n.Host.OSName, OSVersion: n.Host.OSVersion, Arch: n.Host.Arch,
 			CPUModel: n.Host.CPUModel, LogicalCores: n.Host.LogicalCores,

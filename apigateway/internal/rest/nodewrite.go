@@ -70,6 +70,7 @@ type nodeReadOnly struct {
 	WarmTemplates  json.RawMessage `json:"warmTemplates"`
 	Message        json.RawMessage `json:"message"`
 	Runtimes       json.RawMessage `json:"runtimes"`
+	Limits         json.RawMessage `json:"limits"`
 	Instances      json.RawMessage `json:"instances"`
 }
 
