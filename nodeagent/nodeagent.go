@@ -95,6 +95,9 @@ type Config struct {
 	// Pane is the command that waits inside a terminal's session: a program that calls
 	// Pane. Empty: the node offers no runtime with a terminal. See OwnPane.
 	Pane []string
+	// Confine is the command that confines what it becomes: a program that calls Confine.
+	// Empty: instances that are to be confined fail here. See OwnConfine.
+	Confine []string
 	// Version is shown in the node's record.
 	Version string
 	Log     *slog.Logger

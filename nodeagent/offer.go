@@ -61,3 +61,12 @@ func tellOffer(log *slog.Logger, capacity fleet.Resources, room fleet.NodeRoom) 
 	short("CPU", "reserve-cpu", free.CPU, room.Reserved.CPU)
 	short("disk", "reserve-disk", free.DiskMiB, room.Reserved.DiskMiB)
 }
+
+// tellLimits tells which limits of instances the host holds: once, for it concerns them all.
+func tellLimits(log *slog.Logger, l fleet.NodeLimits) {
+	if l.Why == "" {
+		log.Info("instances are held to their limits", "by", l.By)
+		return
+	}
+	log.Warn("instances are not held to all of their limits", "by", l.By, "held", l.Held, "why", l.Why)
+}

@@ -25,6 +25,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/console"
 	"github.com/orreryhq/orrery/nodeagent/internal/controller"
 	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
+	"github.com/orreryhq/orrery/nodeagent/internal/disk"
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
 	"github.com/orreryhq/orrery/nodeagent/internal/health"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
@@ -73,12 +74,15 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.cfg.Log.Info("no control groups: processes are told by session and environment instead", "cause", err)
 	}
 	defer tree.Close()
+	limiter := cgroup.NewLimiter(j.UUID(), tree)
+	defer limiter.Close()
+	tellLimits(a.cfg.Log, limiter.Offer())
 	until, err := deadline.Create(a.deadlinePath())
 	if err != nil {
 		return err
 	}
 	defer until.Close()
-	parts, err := a.assemble(ctx, j, listener, tree, until)
+	parts, err := a.assemble(ctx, j, listener, groups{tree, limiter}, until)
 	if err != nil {
 		return err
 	}
@@ -103,8 +107,14 @@ type parts struct {
 	hold bool
 }
 
+// groups are the host's control groups, as far as there are any.
+type groups struct {
+	tree    *cgroup.Tree
+	limiter *cgroup.Limiter
+}
+
 // assemble wires the parts by hand.
-func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.Listener, tree *cgroup.Tree, until *deadline.File) (*parts, error) {
+func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.Listener, control groups, until *deadline.File) (*parts, error) {
 	cfg := a.cfg
 	cache, err := blobs.Open(filepath.Join(cfg.DataDir, "blobs"), cfg.Templates)
 	if err != nil {
@@ -121,7 +131,9 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	if err != nil {
 		return nil, errs.As(errs.Invalid, "nodeagent.assemble", err)
 	}
-	runtimes, err := a.runtimes(ctx, process.Config{Tree: tree, Owner: j.UUID(), BootID: cfg.BootID, Log: cfg.Log}, dir)
+	runtimes, err := a.runtimes(ctx, process.Config{
+		Tree: control.tree, Limiter: control.limiter, Confine: cfg.Confine, Owner: j.UUID(), BootID: cfg.BootID, Log: cfg.Log,
+	}, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +146,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	})
 	past := j.Past(rand.Text, cfg.Log)
 	p.member = membership.New(membership.Config{
-		Store: cfg.Store, Record: a.record(j.UUID(), listener, runtimes.offers), Holder: j.Holder(), TTL: cfg.SessionTTL, Log: cfg.Log,
+		Store: cfg.Store, Record: a.record(j.UUID(), listener, runtimes.offers, control.limiter.Offer()), Holder: j.Holder(), TTL: cfg.SessionTTL, Log: cfg.Log,
 		Wrote: past.Wrote, Joining: p.tenure.Joining,
 		Joined: func(s *store.Session) {
 			p.tenure.Joined(s)
@@ -156,7 +168,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		Kit: supervise.Kit{
 			Runtimes: runtimes.byName, Journal: j, Workspace: workspace.New(dir, cache), DataDir: dir, BootID: cfg.BootID,
 			Rebooted: j.Rebooted(), Held: j.Moved(), Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
-			Record: p.crashes.Take, Past: past.Name, Logs: p.logs, Door: a.door(p.member.Fence), Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: tree.Dir(), Owner: j.UUID()},
+			Record: p.crashes.Take, Past: past.Name, Logs: p.logs, Door: a.door(p.member.Fence), Disk: disk.NewMeter(), Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
 		},
 	}, entries)
 	p.orphans = orphan.New(orphan.Config{
@@ -310,12 +322,12 @@ func (a *Agent) markReady() {
 }
 
 // record is the node as it presents itself.
-func (a *Agent) record(uuid string, listener net.Listener, runtimes []fleet.NodeRuntime) fleet.Node {
+func (a *Agent) record(uuid string, listener net.Listener, runtimes []fleet.NodeRuntime, limits fleet.NodeLimits) fleet.Node {
 	n := fleet.Node{
 		ID: a.cfg.Node, DataUUID: uuid, Address: a.cfg.Address, AgentURL: a.cfg.AdvertiseURL, Version: a.cfg.Version,
 		SessionTTLSeconds: int(cmp.Or(a.cfg.SessionTTL, store.DefaultTTL) / time.Second),
-		Runtimes:          runtimes,
-		Labels:            a.cfg.Labels, Variables: a.cfg.Variables, Capacity: a.capacity(), Room: a.cfg.Room, Host: usage.Host(),
+		Runtimes:          runtimes, Limits: limits,
+		Labels: a.cfg.Labels, Variables: a.cfg.Variables, Capacity: a.capacity(), Room: a.cfg.Room, Host: usage.Host(),
 	}
 	if n.AgentURL == "" {
 		n.AgentURL = wire.URLOf(listener.Addr())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/confine"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/pane"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
@@ -28,6 +29,17 @@ func OwnPane() []string { return []string{fmt.Sprintf("/proc/%d/exe", os.Getpid(
 // Pane is the program that waits inside a session; args follow PaneCommand. It returns
 // only when that failed, with the exit code.
 func Pane(args []string, stderr io.Writer) int { return pane.Main(args, stderr) }
+
+// ConfineCommand is the hidden first argument that has a program confine itself and
+// become what follows it. A program that runs an agent answers it with Confine.
+const ConfineCommand = "confine"
+
+// OwnConfine is the Config.Confine of a program that answers ConfineCommand; see OwnPane.
+func OwnConfine() []string { return []string{fmt.Sprintf("/proc/%d/exe", os.Getpid()), ConfineCommand} }
+
+// Confine is the program that confines itself; args follow ConfineCommand. It returns
+// only when that failed, with the exit code.
+func Confine(args []string, stderr io.Writer) int { return confine.Main(args, stderr) }
 
 // runtimes are those that the node can offer.
 type runtimes struct {

@@ -43,6 +43,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == nodeagent.PaneCommand {
 		return nodeagent.Pane(args[1:], stderr)
 	}
+	if len(args) > 0 && args[0] == nodeagent.ConfineCommand {
+		return nodeagent.Confine(args[1:], stderr)
+	}
 	o, f, err := parse(args, stdout, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -61,7 +64,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		// dearer here than the collector's time.
 		debug.SetGCPercent(gcPercent)
 	}
-	o.Guard, o.Pane = nodeagent.OwnGuard(), nodeagent.OwnPane()
+	o.Guard, o.Pane, o.Confine = nodeagent.OwnGuard(), nodeagent.OwnPane(), nodeagent.OwnConfine()
 	o.OnReady = func(r stack.Ready) { announce(ctx, stdout, r, f, o.StopInstances) }
 	if f.demo {
 		o.Prepare = seedDemo

@@ -9,16 +9,16 @@ import (
 
 func TestAJavaCommandSaysHowLargeItsHeapMayGrow(t *testing.T) {
 	for command, want := range map[string]int{
-		"java -Xmx2048M -jar server.jar":       2048,
-		"java -Xms1G -Xmx2g -jar server.jar":   2048,
-		"java -Xmx1G -Xmx3G -jar server.jar":   3072,
-		"java '-Xmx512m' -jar server.jar":      512,
-		"java -Xmx1073741824 -jar server.jar":  1024,
-		"java -Xmx524288k -jar server.jar":     512,
-		"java -Xmx2048MB -jar server.jar":      0,
-		"./server --note=-Xmx1G":               0,
-		"java -jar server.jar":                 0,
-		"java -Xmx999999999999T -jar s.jar": maxMemoryMiB,
+		"java -Xmx2048M -jar server.jar":      2048,
+		"java -Xms1G -Xmx2g -jar server.jar":  2048,
+		"java -Xmx1G -Xmx3G -jar server.jar":  3072,
+		"java '-Xmx512m' -jar server.jar":     512,
+		"java -Xmx1073741824 -jar server.jar": 1024,
+		"java -Xmx524288k -jar server.jar":    512,
+		"java -Xmx2048MB -jar server.jar":     0,
+		"./server --note=-Xmx1G":              0,
+		"java -jar server.jar":                0,
+		"java -Xmx999999999999T -jar s.jar":   maxMemoryMiB,
 	} {
 		if got := HeapOf(command); got != want {
 			t.Errorf("%s: %d MiB, want %d", command, got, want)

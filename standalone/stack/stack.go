@@ -55,7 +55,9 @@ type Options struct {
 	// Guard is the command that runs a guard, see nodeagent.Config.
 	Guard []string
 	// Pane is the command that waits inside a terminal's session, see nodeagent.Config.
-	Pane    []string
+	Pane []string
+	// Confine is the command that confines what it becomes, see nodeagent.Config.
+	Confine []string
 	Version string
 	Log     *slog.Logger
 	// Prepare is called once the data directory is ours and before anything runs, with its absolute path. Optional.
@@ -222,7 +224,7 @@ func (s *stack) agentConfig() nodeagent.Config {
 			Resolve: func() []string { return []string{s.templates.URL()} },
 			Secret:  s.secret, Log: s.o.Log,
 		}),
-		SessionTTL: s.o.SessionTTL, StopInstancesOnExit: s.o.StopInstances, Guard: s.o.Guard, Pane: s.o.Pane,
+		SessionTTL: s.o.SessionTTL, StopInstancesOnExit: s.o.StopInstances, Guard: s.o.Guard, Pane: s.o.Pane, Confine: s.o.Confine,
 		OrphanGrace: nodeagent.DefaultOrphanGrace, Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
 	}
 }

@@ -29,6 +29,9 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == nodeagent.PaneCommand {
 		return nodeagent.Pane(args[1:], stderr)
 	}
+	if len(args) > 0 && args[0] == nodeagent.ConfineCommand {
+		return nodeagent.Confine(args[1:], stderr)
+	}
 	var s settings
 	return program.Main(program.Spec{
 		Name: "nodeagent", About: "Runs the instances placed on this host of an Orrery fleet. \"nodeagent local help\" tells how to operate it while etcd is away.",
@@ -51,7 +54,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 			Resolve: services.URLs,
 			Secret:  s.Cluster.Secret, Log: e.Log,
 		}),
-		SessionTTL: s.Session.TTL, StopInstancesOnExit: s.StopInstances, OrphanGrace: s.OrphanGrace, Guard: nodeagent.OwnGuard(), Pane: nodeagent.OwnPane(), Version: telemetry.Version(),
+		SessionTTL: s.Session.TTL, StopInstancesOnExit: s.StopInstances, OrphanGrace: s.OrphanGrace, Guard: nodeagent.OwnGuard(), Pane: nodeagent.OwnPane(), Confine: nodeagent.OwnConfine(), Version: telemetry.Version(),
 		Log: e.Log, Metrics: e.Registry,
 	})
 	if err != nil {

@@ -124,6 +124,16 @@ func TestExitsNobodyAskedFor(t *testing.T) {
 	}
 }
 
+func TestAKillForMemoryTellsTheLimit(t *testing.T) {
+	for limit, want := range map[int]string{0: "", 512: "its limit of 512 MiB"} {
+		s := running(t, func(p *fleet.Plan) { p.OnCrash = fleet.CrashStop })
+		s.on(machine.Exited{Run: 1, Exit: fleet.Exit{Known: true, Code: 137, Signal: "KILL", OOM: true, LimitMiB: limit}, At: epoch})
+		if got := s.state.Status.Message; !strings.Contains(got, want) {
+			t.Errorf("a limit of %d MiB: %q", limit, got)
+		}
+	}
+}
+
 func TestStopsAtEveryPoint(t *testing.T) {
 	stop := order(1, fleet.OrderStop)
 	t.Run("before the placement", func(t *testing.T) {

@@ -59,12 +59,12 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 		}
 		return fail(fleet.ReasonPrepareFailed, fleet.ReasonPrepareFailed.Text())
 	}
-	_, unknown := workspace.Substitute(plan.Command, values)
+	command, unknown := workspace.Substitute(plan.Command, values)
 	for _, u := range unknown {
 		notes = append(notes, workspace.UnknownNote(u, "command"))
 	}
 	_, inEnv := workspace.Environ(i.kit.Host, request, "", "", i.kit.APIURL())
-	notes = slices.Concat(notes, inEnv, built)
+	notes = slices.Concat(notes, inEnv, built, i.kit.limitNotes(plan, command))
 	token, hash := newToken()
 	return message{token: token, event: machine.Prepared{
 		Run: s.Run, Plan: plan, HostAddress: address, TokenHash: hash, Notes: machine.Note(notes...),
@@ -116,7 +116,7 @@ func (i *Instance) spec(e journal.Entry) runtime.Spec {
 	env, _ := workspace.Environ(i.kit.Host, request, dir, e.Token, i.kit.APIURL())
 	return runtime.Spec{
 		InstanceID: string(i.id), Dir: dir, RunDir: i.kit.RunDir(i.id), LogPath: i.kit.LogPath(i.id),
-		Command: command, Env: env,
+		Command: command, Env: env, Limits: limits(s.Plan, command), Confine: s.Plan.Confine,
 	}
 }
 

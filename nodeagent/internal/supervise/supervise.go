@@ -24,6 +24,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/console"
 	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
+	"github.com/orreryhq/orrery/nodeagent/internal/disk"
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
 	"github.com/orreryhq/orrery/nodeagent/internal/health"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
@@ -70,6 +71,8 @@ type Kit struct {
 	Record func(fleet.Crash, fleet.CrashTail)
 	// Forgotten is called when nothing of an instance is left.
 	Forgotten func(fleet.InstanceID)
+	// Disk measures what instances' directories hold.
+	Disk *disk.Meter
 	// Logs keeps the logs of what runs, and is told of the instances' ends.
 	Logs *console.Follower
 	// Door tells whether what instances say of themselves could arrive.
@@ -320,6 +323,9 @@ func (i *Instance) handle(ctx context.Context, m message) {
 	m.event = i.explain(i.attribute(m.event))
 	before := i.entry.Machine.Status
 	effects := i.advance(m)
+	if m.process != nil {
+		i.measure(ctx, m.process)
+	}
 	i.record()
 	for _, e := range effects {
 		i.perform(ctx, e)

@@ -1,0 +1,124 @@
+package nodeagent_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// limits are what the node's record says it holds.
+func (s *site) limits() fleet.NodeLimits {
+	s.t.Helper()
+	n, err := store.Get(s.t.Context(), s.store, store.NodeKey(node))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n.Limits
+}
+
+func TestANodeSaysWhichLimitsItHoldsAndWhyNotTheOthers(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	l := s.limits()
+	if l.By == "" || (l.Why == "") != (len(l.Held) == 4) {
+		t.Errorf("%+v", l)
+	}
+	plan := basic("exec cat")
+	plan.Limits = fleet.Limits{IOWeight: 50, Processes: 50}
+	st := s.online(s.id(1), plan)
+	for limit, field := range map[string]string{fleet.LimitIO: "limits.ioWeight", fleet.LimitProcesses: "limits.processes"} {
+		if said := strings.Contains(st.Message, field+" is not held on this node"); said == l.Holds(limit) {
+			t.Errorf("%s, of %+v: %q", field, l, st.Message)
+		}
+	}
+}
+
+func TestAnInstanceThatTakesTooMuchMemoryIsToldWithItsLimit(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	if !s.limits().Holds(fleet.LimitMemory) {
+		t.Logf("not held here: %s", s.limits().Why)
+		return
+	}
+	neighbour, id := s.id(1), s.id(2)
+	s.online(neighbour, basic("exec cat"))
+	plan := basic("head -c 300m /dev/zero | tail >/dev/null")
+	plan.OnCrash, plan.Resources.MemoryMiB = fleet.CrashStop, 64
+	s.place(id, 1, plan, 0)
+	st := s.awaitState(id, 1, fleet.Crashed)
+	if st.Reason != fleet.ReasonOutOfMemory || st.Exit == nil || !st.Exit.OOM || st.Exit.LimitMiB != 64 || !strings.Contains(st.Message, "64 MiB") {
+		t.Errorf("%+v, %+v", st, st.Exit)
+	}
+	if c := s.crashes(1)[0]; c.Category != fleet.CrashOutOfMemory {
+		t.Errorf("%+v", c)
+	}
+	if st := s.status(neighbour); st.State != fleet.Online {
+		t.Errorf("its neighbour: %+v", st)
+	}
+}
+
+func TestADirectoryThatOutgrowsItsLimitEndsItsInstance(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	neighbour, id := s.id(1), s.id(2)
+	plan := basic("exec cat")
+	plan.Limits.DiskMiB = 4
+	s.online(neighbour, plan)
+	plan.Command, plan.OnCrash = "head -c 8m /dev/zero >world; exec cat", fleet.CrashStop
+	s.place(id, 1, plan, 0)
+	st := s.awaitState(id, 1, fleet.Crashed)
+	if st.Reason != fleet.ReasonDiskLimit || !strings.Contains(st.Message, "holds 8 MiB") || !strings.Contains(st.Message, "allows 4") {
+		t.Errorf("%+v", st)
+	}
+	if st := s.status(neighbour); st.State != fleet.Online {
+		t.Errorf("its neighbour: %+v", st)
+	}
+}
+
+func TestAnInstanceRunsAsItsUserInADirectoryOfItsOwn(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Log("only an agent that is root runs instances as others")
+		return
+	}
+	s := newSite(t)
+	s.start(taking)
+	id := s.id(1)
+	plan := basic(`id -u >who; echo "$USER" >>who; echo x >>a.jar || echo refused >>who; exec cat`)
+	plan.Layers = []fleet.PlanLayer{s.library.add("a", map[string]string{"a.jar": "content"})}
+	plan.Confine = fleet.Confine{User: "nobody", NoNewPrivileges: true, PrivateTmp: true, ReadOnlyTemplates: true}
+	open(t, s.dir)
+	s.online(id, plan)
+	s.await(id, "what it says", func(fleet.Status) bool { return s.running(id, "who") == "65534\nnobody\nrefused\n" })
+	plan.Confine = fleet.Confine{User: "no-such-user"}
+	s.place(s.id(2), 1, plan, 0)
+	if st := s.awaitState(s.id(2), 1, fleet.Failed); !strings.Contains(st.Message, "no-such-user") {
+		t.Errorf("%+v", st)
+	}
+}
+
+// open lets others pass the directories that lead to a test's own.
+func open(t *testing.T, dir string) {
+	t.Helper()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o711); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAJavaHeapThatFillsItsMemoryGetsRoomAndSaysSo(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := basic("exec cat # java -Xmx256M -jar server.jar")
+	if st := s.online(s.id(1), plan); !strings.Contains(st.Message, "limited to 3") {
+		t.Errorf("%q", st.Message)
+	}
+	plan.Command = "exec cat # java -Xmx1G -jar server.jar"
+	if st := s.online(s.id(2), plan); !strings.Contains(st.Message, "beyond its limit of 256 MiB") {
+		t.Errorf("%q", st.Message)
+	}
+}
