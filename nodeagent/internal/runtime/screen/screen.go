@@ -197,6 +197,9 @@ func unexpanded(path string) string { return strings.ReplaceAll(path, "%", "%%")
 // register is where text waits to be pasted.
 const register = "o"
 
+// closing is how long a session that answers nobody may take to end.
+const closing = time.Second
+
 // Type types a line; see process.Terminal. It goes through a register that is read
 // from a file, so that screen looks for no escapes in it.
 func (m *multiplexer) Type(ctx context.Context, instance, line string) error {
@@ -219,6 +222,12 @@ func (m *multiplexer) Type(ctx context.Context, instance, line string) error {
 	}
 	// A question is answered when what was ordered before is done; unless that ended the session.
 	err := m.call(kept, append(target, "-Q", "number")...)
+	if err != nil { // a session that is ending answers nobody, and is seen to have ended a moment later
+		select {
+		case <-kept.Done():
+		case <-time.After(closing):
+		}
+	}
 	if kept.Err() != nil && ctx.Err() == nil {
 		return nil
 	}
