@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -35,12 +36,26 @@ func CheckDir(dir string, name int) error {
 	return nil
 }
 
-// order is what a program is told to become.
-type order struct {
-	Dir  string   `json:"dir"`
-	Path string   `json:"path"`
+// Program is what a program that waits is told to become.
+type Program struct {
+	// Dir is where it runs.
+	Dir string `json:"dir"`
+	// Path is its file, Argv are its arguments. Without a Path it is the shell of the
+	// place it runs in, bash or sh, and Argv the line for it.
+	Path string   `json:"path,omitempty"`
 	Argv []string `json:"argv"`
-	Env  []string `json:"env"`
+	// Env is the complete environment.
+	Env []string `json:"env"`
+	// Stdio are its input, output and errors. All nil: those it waits with.
+	Stdio [3]*os.File `json:"-"`
+	// Lock is inherited. Nil: there is none.
+	Lock *os.File `json:"-"`
+}
+
+// order is a program as it is sent, with Handed files: its stdio, and its lock after it.
+type order struct {
+	Program
+	Stdio bool `json:"stdio,omitempty"`
 }
 
 // Door is where one program calls. Close it.
@@ -73,38 +88,40 @@ func (d *Door) Await(ctx context.Context) (*Pane, error) {
 	if err != nil {
 		return nil, errs.As(errs.Unavailable, "pane.Await", err)
 	}
-	pid, err := caller(conn)
+	who, err := caller(conn)
 	if err != nil {
 		_ = conn.Close()
 		return nil, errs.As(errs.Unavailable, "pane.Await", err)
 	}
-	return &Pane{conn: conn, pid: pid}, nil
+	return &Pane{conn: conn, who: who}, nil
 }
 
-func caller(conn *net.UnixConn) (pid int, err error) {
+func caller(conn *net.UnixConn) (credentials *unix.Ucred, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	var credentials *unix.Ucred
 	var asked error
 	err = raw.Control(func(fd uintptr) {
 		credentials, asked = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
-	if err != nil || asked != nil {
-		return 0, fmt.Errorf("who calls: %w, %w", err, asked)
+	if err = errors.Join(err, asked); err != nil {
+		return nil, fmt.Errorf("who calls: %w", err)
 	}
-	return int(credentials.Pid), nil
+	return credentials, nil
 }
 
 // Pane is a program that waits to be told what to become.
 type Pane struct {
 	conn *net.UnixConn
-	pid  int
+	who  *unix.Ucred
 }
 
-// PID is its process id, which it keeps.
-func (p *Pane) PID() int { return p.pid }
+// PID is its process id, which it keeps; 0 when this process cannot see it.
+func (p *Pane) PID() int { return int(p.who.Pid) }
+
+// Owner is the user and the group it runs as, as this process sees them.
+func (p *Pane) Owner() (uid, gid int) { return int(p.who.Uid), int(p.who.Gid) }
 
 // Close ends it if it still waits.
 func (p *Pane) Close() { _ = p.conn.Close() }
@@ -112,19 +129,34 @@ func (p *Pane) Close() { _ = p.conn.Close() }
 // Become has it turn into the program in path, in a directory, with nothing but that
 // environment and the lock, which may be nil. Unavailable when it cannot.
 func (p *Pane) Become(dir, path string, argv, env []string, lock *os.File) error {
-	if err := p.become(order{dir, path, argv, env}, lock); err != nil {
+	return p.Run(Program{Dir: dir, Path: path, Argv: argv, Env: env, Lock: lock})
+}
+
+// Run has it turn into a program. Unavailable when it cannot.
+func (p *Pane) Run(program Program) error {
+	if err := p.become(program); err != nil {
 		return errs.As(errs.Unavailable, "pane.Become", err)
 	}
 	return nil
 }
 
-func (p *Pane) become(o order, lock *os.File) error {
+func (p *Pane) become(program Program) error {
 	if err := p.conn.SetDeadline(time.Now().Add(callTimeout)); err != nil {
 		return err
 	}
+	o := order{Program: program, Stdio: program.Stdio[0] != nil}
+	var handed []int
+	if o.Stdio {
+		for _, f := range program.Stdio {
+			handed = append(handed, int(f.Fd()))
+		}
+	}
+	if program.Lock != nil {
+		handed = append(handed, int(program.Lock.Fd()))
+	}
 	var rights []byte
-	if lock != nil {
-		rights = unix.UnixRights(int(lock.Fd()))
+	if len(handed) > 0 {
+		rights = unix.UnixRights(handed...)
 	}
 	if _, _, err := p.conn.WriteMsgUnix([]byte{0}, rights, nil); err != nil {
 		return err
@@ -172,21 +204,39 @@ func call(path string) error {
 	return err
 }
 
+// mostHanded is how many files are handed over at most: stdio and a lock.
+const mostHanded = 4
+
 func obey(conn *net.UnixConn) error {
-	first, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
+	first, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4*mostHanded))
 	_, n, _, _, err := conn.ReadMsgUnix(first, rights)
 	if err != nil {
 		return err
 	}
-	if err := keep(rights[:n]); err != nil {
+	handed, err := received(rights[:n])
+	if err != nil {
 		return err
 	}
 	var o order
 	if err := json.NewDecoder(conn).Decode(&o); err != nil {
 		return err
 	}
+	if handed, err = takeStdio(o, handed); err != nil {
+		return err
+	}
+	for _, fd := range handed {
+		// What is received is close-on-exec, its duplicate is not.
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD, firstKept); err != nil {
+			return err
+		}
+	}
 	if err := os.Chdir(o.Dir); err != nil {
 		return err
+	}
+	if o.Path == "" {
+		if err := o.findShell(); err != nil {
+			return err
+		}
 	}
 	return syscall.Exec(o.Path, o.Argv, o.Env)
 }
@@ -194,17 +244,40 @@ func obey(conn *net.UnixConn) error {
 // firstKept is the lowest descriptor a lock may have: the ones below are a shell's own.
 const firstKept = 10
 
-// keep has a descriptor that was handed over be inherited.
-func keep(rights []byte) error {
+// received are the descriptors that were handed over.
+func received(rights []byte) ([]int, error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil || len(messages) == 0 {
-		return err
+		return nil, err
 	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) == 0 {
-		return err
+	return unix.ParseUnixRights(&messages[0])
+}
+
+// takeStdio makes the first three of what was handed over the program's own, if they
+// are, and returns the others.
+func takeStdio(o order, handed []int) ([]int, error) {
+	if !o.Stdio {
+		return handed, nil
 	}
-	// What is received is close-on-exec, its duplicate is not.
-	_, err = unix.FcntlInt(uintptr(fds[0]), unix.F_DUPFD, firstKept)
-	return err
+	const stdio = len(o.Program.Stdio)
+	if len(handed) < stdio {
+		return nil, errors.New("input and output did not arrive")
+	}
+	for n := range stdio {
+		if err := unix.Dup2(handed[n], n); err != nil {
+			return nil, err
+		}
+	}
+	return handed[stdio:], nil
+}
+
+// findShell makes the line one for the shell that is there.
+func (o *order) findShell() error {
+	for _, shell := range []string{"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh", "/usr/bin/sh", "/busybox/sh"} {
+		if unix.Access(shell, unix.X_OK) == nil {
+			o.Path, o.Argv = shell, append([]string{filepath.Base(shell), "-c"}, o.Argv...)
+			return nil
+		}
+	}
+	return errors.New("there is neither bash nor sh here to run the command")
 }

@@ -68,19 +68,19 @@ func AwaitEnd(pidfd *os.File) {
 	}
 }
 
-// sendSignal signals the process of a pidfd. One that has ended, or was let go of
+// SendSignal signals the process of a pidfd. One that has ended, or was let go of
 // since it has, gets none, which is no error.
-func sendSignal(pidfd *os.File, sig syscall.Signal) error {
+func SendSignal(pidfd *os.File, sig syscall.Signal) error {
 	conn, err := pidfd.SyscallConn()
 	if err != nil {
-		return errs.As(errs.Unavailable, "process.sendSignal", err)
+		return errs.As(errs.Unavailable, "process.SendSignal", err)
 	}
 	var sent error
 	_ = conn.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), sig, nil, 0) }) // fails for a closed one only
 	if errors.Is(sent, unix.ESRCH) {
 		return nil
 	}
-	return errs.As(errs.Unavailable, "process.sendSignal", sent)
+	return errs.As(errs.Unavailable, "process.SendSignal", sent)
 }
 
 // readable reports whether a pidfd's process has ended.

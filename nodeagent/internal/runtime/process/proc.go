@@ -185,6 +185,10 @@ const (
 	execPause = 500 * time.Microsecond
 )
 
+// Environ is the environment a process was started with; nil when it has gone or is
+// another user's. Errors as of Lives.
+func Environ(pid int) ([]string, error) { return environ(pid) }
+
 // environ is the environment a process was started with.
 func environ(pid int) ([]string, error) {
 	for range execLooks {

@@ -129,6 +129,9 @@ func New(cfg Config) (*Runtime, error) {
 	}, nil
 }
 
+// BootID identifies the running kernel, as it stands in identities.
+func (r *Runtime) BootID() string { return r.boot }
+
 // Start runs a command; see runtime.Runtime.
 func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, error) {
 	if fi, err := os.Stat(s.Dir); err != nil || !fi.IsDir() {

@@ -92,7 +92,7 @@ func (p *run) watch(pidfd int) {
 // SIGSTOP to the whole group does.
 func (p *run) prod() {
 	AwaitEnd(p.server)
-	_ = sendSignal(p.shell, unix.SIGCONT)
+	_ = SendSignal(p.shell, unix.SIGCONT)
 }
 
 // await parks until the wrapper ends, reaps it if it is ours, and finishes.
@@ -175,13 +175,43 @@ func (p *run) readExit() runtime.Exit {
 const maxLine = 4096
 
 func (p *run) WriteLine(line string) error {
-	if len(line)+1 > maxLine {
-		return errs.New(errs.Invalid, "a console line may have %d bytes at most", maxLine-1)
-	}
 	if p.terminal != nil {
 		return p.typeLine(line)
 	}
-	fd, err := unix.Open(filepath.Join(p.runDir, "stdin"), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	return WriteInput(p.runDir, line)
+}
+
+func checkLength(line string) error {
+	if len(line)+1 > maxLine {
+		return errs.New(errs.Invalid, "a console line may have %d bytes at most", maxLine-1)
+	}
+	return nil
+}
+
+// MakeInput makes the FIFO that is the input of a run in the run's own directory, in
+// place of an earlier one, and opens it both ways: who inherits it never sees its end.
+func MakeInput(runDir string) (*os.File, error) {
+	path := filepath.Join(runDir, "stdin")
+	if err := os.RemoveAll(path); err != nil {
+		return nil, err
+	}
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0) // blocking: it is for others
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// WriteInput writes a line into the FIFO that is the input of a run. Errors as of
+// runtime.Process's WriteLine.
+func WriteInput(runDir, line string) error {
+	if err := checkLength(line); err != nil {
+		return err
+	}
+	fd, err := unix.Open(filepath.Join(runDir, "stdin"), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOENT) {
 		return errs.New(errs.Conflict, "the server has ended and reads no input")
 	}
@@ -203,7 +233,7 @@ func (p *run) Signal(sig syscall.Signal) error {
 	default:
 	}
 	if p.server != nil {
-		return sendSignal(p.server, sig)
+		return SendSignal(p.server, sig)
 	}
 	pidfd, ok, err := Hold(p.id.Server)
 	if !ok {
@@ -211,7 +241,7 @@ func (p *run) Signal(sig syscall.Signal) error {
 	}
 	server := os.NewFile(uintptr(pidfd), "pidfd")
 	defer server.Close()
-	return sendSignal(server, sig)
+	return SendSignal(server, sig)
 }
 
 func (p *run) Kill(ctx context.Context) error {

@@ -139,6 +139,9 @@ func ended(pidfd *os.File, within time.Duration) (ended bool) {
 // typeLine types into the session. A terminal takes so much ahead of who reads it:
 // more would be dropped.
 func (p *run) typeLine(line string) error {
+	if err := checkLength(line); err != nil {
+		return err
+	}
 	p.typing.Lock()
 	defer p.typing.Unlock()
 	if !p.Running() {
