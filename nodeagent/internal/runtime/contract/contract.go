@@ -217,15 +217,34 @@ func (s *subject) eventually(path string, ok func(string) bool) (text string) {
 	return text
 }
 
-// pid waits for a process id in a file of the instance.
+// pid waits for a process id in a file of the instance, and tells the host's own number
+// of it: in a container processes count from one.
 func (s *subject) pid(spec runtime.Spec, name string) int {
 	s.Helper()
 	text := s.eventually(filepath.Join(spec.Dir, name), func(s string) bool { return strings.HasSuffix(s, "\n") })
-	pid, err := strconv.Atoi(strings.TrimSpace(text))
-	if err != nil {
-		s.Fatal(err)
-	}
+	var pid int
+	await.That(s.T, "process "+text, func() string {
+		pid = hostPID(strings.TrimSpace(text), spec.InstanceID)
+		return await.Unless(pid > 0, "there is none of %s", spec.InstanceID)
+	})
 	return pid
+}
+
+// hostPID is the host's number of an instance's process; 0 when there is none.
+func hostPID(inside, instance string) int {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range all {
+		status, _ := os.ReadFile(filepath.Join(dir, "status"))
+		_, rest, _ := strings.Cut(string(status), "\nNSpid:")
+		line, _, _ := strings.Cut(rest, "\n")
+		numbers := strings.Fields(line)
+		environ, _ := os.ReadFile(filepath.Join(dir, "environ"))
+		if len(numbers) > 0 && numbers[len(numbers)-1] == inside && strings.Contains("\x00"+string(environ), "\x00ORRERY_INSTANCE_ID="+instance+"\x00") {
+			pid, _ := strconv.Atoi(numbers[0])
+			return pid
+		}
+	}
+	return 0
 }
 
 // startInAgentAndKillIt starts a run from another process and kills that with SIGKILL.
