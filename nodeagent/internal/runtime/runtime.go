@@ -43,6 +43,28 @@ type Spec struct {
 	Limits Limits
 	// Confine says what the run is kept from. A host that cannot keep it so refuses the start.
 	Confine fleet.Confine
+	// Container is what runtimes of containers need beside. Nil: it runs in none.
+	Container *Container
+}
+
+// Container is what is run in, placeholders replaced.
+type Container struct {
+	fleet.Container
+	// Address is what the ports are published on, if it is one of the host's; else, and
+	// when it is empty, they are on all of its addresses.
+	Address string
+	// Ports are published under the same number, unless the network is the host's.
+	Ports []Port
+}
+
+// Directory is where the instance's directory is in a container that says nothing about it.
+const Directory = "/data"
+
+// Port is a port that the server listens on.
+type Port struct {
+	Number int
+	// Protocol is "tcp" or "udp".
+	Protocol string
 }
 
 // Limits are hard bounds and shares of one run. A part that is 0 bounds nothing.
@@ -142,4 +164,11 @@ type Runtime interface {
 	// identity was lost. Nothing is touched. Unavailable when the host does not let all
 	// be looked at.
 	Find(root string) (map[string]Found, error)
+}
+
+// Preparer is a Runtime that can make ready beforehand what takes time.
+type Preparer interface {
+	// Prepare makes an image present that is to be run. NotFound, saying why, when it
+	// cannot be had; Unavailable when that cannot be told now.
+	Prepare(ctx context.Context, image string) error
 }

@@ -12,7 +12,8 @@ import (
 
 // Host is what an instance's environment takes over from its host.
 type Host struct {
-	// Path is the search path, User the name the agent runs under.
+	// Path is the search path, User the name the agent runs under. An empty one is
+	// left out, as inside an image that has its own.
 	Path, User string
 }
 
@@ -24,7 +25,7 @@ func Environ(h Host, r Request, dir, token, apiURL string) (env, notes []string)
 	apiHost, apiPort := APIAddress(apiURL)
 	id, port, node, group := string(p.Instance), strconv.Itoa(p.Port), string(p.Node), string(p.Group)
 	v := map[string]string{
-		"PATH": h.Path, "HOME": dir, "LANG": "C.UTF-8", "TERM": "xterm-256color", "USER": cmp.Or(r.Plan.Confine.User, h.User),
+		"HOME": dir, "LANG": "C.UTF-8", "TERM": "xterm-256color",
 
 		"UNIVERSE_INSTANCE_ID": id, "UNIVERSE_MASTER_URL": apiURL, "UNIVERSE_API_KEY": token,
 
@@ -34,6 +35,12 @@ func Environ(h Host, r Request, dir, token, apiURL string) (env, notes []string)
 
 		"ORRERY_INSTANCE_NAME": p.Name, "ORRERY_GROUP": group, "ORRERY_NODE": node, "ORRERY_PORT": port,
 		"ORRERY_TOKEN": token, "ORRERY_API_URL": apiURL,
+	}
+	if h.Path != "" {
+		v["PATH"] = h.Path
+	}
+	if h.User != "" { // confinement to a user is of the host's own
+		v["USER"] = cmp.Or(r.Plan.Confine.User, h.User)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Plan.Env)) {
 		value, unknown := Substitute(r.Plan.Env[name], r.Values)
