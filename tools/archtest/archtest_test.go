@@ -69,6 +69,8 @@ var examples = []example{
 	{"nobody else imports viper", "scheduler/a.go", source("scheduler", "github.com/spf13/viper"), "viper"},
 	{"the gateway may import gin", "apigateway/internal/rest/a.go", source("rest", "github.com/gin-gonic/gin"), ""},
 	{"nobody else imports gin", "templatesvc/a.go", source("templatesvc", "github.com/gin-gonic/gin"), "gin"},
+	{"the docker runtime may import the engine's client", "nodeagent/internal/runtime/docker/a.go", source("docker", "github.com/moby/moby/client"), ""},
+	{"nobody else imports the engine's client", "nodeagent/a.go", source("nodeagent", "github.com/moby/moby/client"), "container-engine"},
 
 	{"a service may import another's client", "apigateway/a.go", source("apigateway", modulePrefix+"nodeagent/client"), ""},
 	{"a service may import its own packages", "nodeagent/a.go", source("nodeagent", modulePrefix+"nodeagent/internal/journal"), ""},

@@ -107,6 +107,14 @@ func rules() []rule {
 			}),
 		},
 		{
+			name:     "container-engine",
+			sentence: "The container engine's client lives in nodeagent/internal/runtime/docker only.",
+			check: confined(home{
+				imports: []string{"github.com/moby/moby", "github.com/docker/docker"},
+				dirs:    []string{"nodeagent/internal/runtime/docker"},
+			}),
+		},
+		{
 			name:     "services-meet-in-etcd",
 			sentence: "No service imports another's packages except its client; standalone and e2e may also import the module roots.",
 			check:    servicesApart,

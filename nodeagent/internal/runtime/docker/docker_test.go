@@ -1,0 +1,444 @@
+package docker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/proctest"
+	"github.com/orreryhq/orrery/nodeagent/internal/enginetest"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/contract"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/docker"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/pane"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
+)
+
+func TestMain(m *testing.M) {
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == "pane":
+		os.Exit(pane.Main(os.Args[2:], os.Stderr))
+	case len(os.Args) > 2 && os.Args[1] == "serve":
+		os.Exit(serve(os.Args[2]))
+	}
+	os.Exit(contract.Main(m, within))
+}
+
+// serve greets whoever connects to a port.
+func serve(port string) int {
+	l, err := net.Listen("tcp", ":"+port)
+	for err == nil {
+		var c net.Conn
+		if c, err = l.Accept(); err == nil {
+			_, _ = c.Write([]byte("hello\n"))
+			_ = c.Close()
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+func within(h contract.Host) (runtime.Runtime, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	r, err := docker.New(context.Background(), docker.Config{
+		Process: process.Config{Tree: h.Tree, Owner: h.Owner, BootID: h.BootID},
+		Dir:     filepath.Join(h.Dir, "docker"), Pane: []string{exe, "pane"},
+	})
+	return inImage{r}, err
+}
+
+// inImage runs in the test's image what says nothing of containers.
+type inImage struct{ *docker.Runtime }
+
+func (r inImage) Start(ctx context.Context, s runtime.Spec) (runtime.Process, error) {
+	if s.Container == nil {
+		s.Container = &runtime.Container{Container: fleet.Container{Image: enginetest.Image, Network: "host", Volumes: enginetest.Volumes()}}
+	}
+	return r.Runtime.Start(ctx, s)
+}
+
+func TestContract(t *testing.T) {
+	enginetest.Start(t)
+	contract.Run(t, within)
+}
+
+// site is where one runtime is tried.
+type site struct {
+	*testing.T
+	runtime.Runtime
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	r, err := within(contract.Host{Dir: dir, Owner: "ours"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &site{t, r}
+}
+
+// spec is a command in the test's image.
+func (s *site) spec(id, command string) runtime.Spec {
+	dir := s.TempDir()
+	return runtime.Spec{
+		InstanceID: id, Dir: dir, RunDir: filepath.Join(dir, "run"), LogPath: filepath.Join(dir, "log"), Command: command,
+		Env:       []string{"ORRERY_INSTANCE_ID=" + id, "TOKEN=sesame"},
+		Container: &runtime.Container{Container: fleet.Container{Image: enginetest.Image, Network: "host", Volumes: enginetest.Volumes()}},
+	}
+}
+
+func (s *site) start(spec runtime.Spec) runtime.Process {
+	s.Helper()
+	p, err := s.Start(s.Context(), spec)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = p.Kill(context.Background()) })
+	return p
+}
+
+func (s *site) run(spec runtime.Spec) runtime.Exit {
+	s.Helper()
+	p := s.start(spec)
+	<-p.Exited()
+	return p.Exit()
+}
+
+func (s *site) says(path, want string) {
+	s.Helper()
+	await.That(s.T, path, func() string {
+		b, _ := os.ReadFile(path)
+		return await.Unless(string(b) == want, "%q, want %q", b, want)
+	})
+}
+
+func TestAHostWithoutAnEngineSaysWhy(t *testing.T) {
+	for name, c := range map[string]struct{ host, want string }{
+		"nobody listens":      {"unix://" + t.TempDir() + "/none", "no container engine answers"},
+		"it is another host":  {"tcp://127.0.0.1:1", "only one on this host"},
+		"it makes no sense":   {"nonsense", "look at DOCKER_HOST"},
+		"it is not an engine": {"unix://" + deaf(t), "does not answer as one"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("DOCKER_HOST", c.host)
+			_, err := docker.New(t.Context(), docker.Config{Pane: []string{"pane"}, Dir: t.TempDir()})
+			if !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// deaf is a socket on which everybody is hung up on.
+func deaf(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	return path
+}
+
+func TestContainers(t *testing.T) {
+	e := enginetest.Start(t)
+	for name, test := range map[string]func(*site, *enginetest.Engine){
+		"an image that cannot be had is told by its name":             imageMissing,
+		"a network that does not exist is told by its name":           networkMissing,
+		"a command outgrowing its memory is told as that":             outOfMemory,
+		"limits are the container's":                                  limits,
+		"the user inside owns the directory":                          userOwns,
+		"volumes are mounted as they say":                             volumes,
+		"ports are published under their own number":                  ports,
+		"the image's environment is there and the instance's over it": environment,
+		"a container that is paused is killed":                        paused,
+		"a container of another name that begins alike is left alone": strangers,
+		"nothing is left after the end":                               nothingLeft,
+		"a user gains nothing by setuid files":                        noNewPrivileges,
+	} {
+		t.Run(name, func(t *testing.T) { test(newSite(t), e) })
+	}
+}
+
+func imageMissing(s *site, _ *enginetest.Engine) {
+	spec := s.spec("missing", "true")
+	spec.Container.Image = "127.0.0.1:1/no/such-image:9"
+	_, err := s.Start(s.Context(), spec)
+	if !errs.Is(err, errs.NotFound) || !strings.Contains(errs.MessageOf(err), "no/such-image:9") {
+		s.Errorf("%v", err)
+	}
+	if err := s.Runtime.(runtime.Preparer).Prepare(s.Context(), "not a name"); !errs.Is(err, errs.NotFound) {
+		s.Errorf("%v", err)
+	}
+}
+
+func networkMissing(s *site, e *enginetest.Engine) {
+	spec := s.spec("offline", "true")
+	spec.Container.Network = "no-such-net"
+	_, err := s.Start(s.Context(), spec)
+	if !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), "no-such-net") {
+		s.Errorf("%v", err)
+	}
+	if left, err := e.Docker("ps", "--all", "--quiet", "--filter", "name=orrery-offline"); left != "" || err != nil {
+		s.Errorf("left behind: %s %v", left, err)
+	}
+}
+
+func outOfMemory(s *site, _ *enginetest.Engine) {
+	spec := s.spec("greedy", "exec tail /dev/zero")
+	spec.Limits.MemoryMiB = 32
+	if e := s.run(spec); !e.OOM || e.LimitMiB != 32 || e.Code != 137 || e.Signal != "KILL" {
+		s.Errorf("exit %+v", e)
+	}
+	if e := s.run(s.spec("killed", "kill -KILL $$")); e.OOM || e.Code != 137 {
+		s.Errorf("exit %+v", e)
+	}
+}
+
+func limits(s *site, _ *enginetest.Engine) {
+	spec := s.spec("bounded", `cd /sys/fs/cgroup
+if [ -e cpu.max ]; then cat cpu.max pids.max memory.max; else cat cpu/cpu.cfs_quota_us cpu/cpu.cfs_period_us pids/pids.max memory/memory.limit_in_bytes; fi | xargs >/data/got`)
+	spec.Limits = runtime.Limits{MemoryMiB: 64, CPU: 50, CPUWeight: 100, Processes: 77}
+	s.run(spec)
+	s.says(filepath.Join(spec.Dir, "got"), "50000 100000 77 67108864\n")
+}
+
+func userOwns(s *site, _ *enginetest.Engine) {
+	for _, user := range []string{enginetest.User, fmt.Sprintf("%d:%d", enginetest.UserID, enginetest.UserID)} {
+		spec := s.spec("owned", "mkdir made && id -u >made/got && echo more >>template && echo up")
+		spec.Container.User = user
+		template := filepath.Join(spec.Dir, "template")
+		if err := os.WriteFile(template, []byte("first\n"), 0o600); err != nil {
+			s.Fatal(err)
+		}
+		if e := s.run(spec); e.Code != 0 {
+			log, _ := os.ReadFile(spec.LogPath)
+			s.Fatalf("exit %+v: %s", e, log)
+		}
+		s.says(filepath.Join(spec.Dir, "made/got"), fmt.Sprintln(enginetest.UserID))
+		s.says(template, "first\nmore\n")
+		s.says(spec.LogPath, "up\n")
+	}
+}
+
+func volumes(s *site, _ *enginetest.Engine) {
+	spec, extra := s.spec("mounted", "cat /extra/file; touch /extra/new || touch /writable/new; pwd"), s.TempDir()
+	if err := os.WriteFile(filepath.Join(extra, "file"), []byte("shared\n"), 0o600); err != nil {
+		s.Fatal(err)
+	}
+	writable := s.TempDir()
+	spec.Container.Directory = "/srv/server"
+	spec.Container.Volumes = append(spec.Container.Volumes, extra+":/extra:ro", writable+":/writable")
+	s.run(spec)
+	if _, err := os.Stat(filepath.Join(writable, "new")); err != nil {
+		s.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(extra, "new")); err == nil {
+		s.Error("a volume that is read-only was written to")
+	}
+	log, _ := os.ReadFile(spec.LogPath)
+	if text := string(log); !strings.HasPrefix(text, "shared\n") || !strings.HasSuffix(text, "/srv/server\n") {
+		s.Errorf("%q", text)
+	}
+}
+
+// freePort is a port that was free a moment ago.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func ports(s *site, e *enginetest.Engine) {
+	if _, err := e.Docker("network", "create", "private"); err != nil {
+		s.Fatal(err)
+	}
+	port := freePort(s.T)
+	spec := s.spec("listening", fmt.Sprintf("exec /.orrery/pane serve %d", port))
+	spec.Container.Network, spec.Container.Address = "private", "127.0.0.1"
+	spec.Container.Ports = []runtime.Port{{Number: port, Protocol: "tcp"}, {Number: port, Protocol: "udp"}}
+	p := s.start(spec)
+	await.That(s.T, "an answer on the port", func() string {
+		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			return err.Error()
+		}
+		defer c.Close()
+		b := make([]byte, 6)
+		_, err = c.Read(b)
+		return await.Unless(string(b) == "hello\n", "%q, %v", b, err)
+	})
+	if err := p.Kill(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+	if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+		_ = c.Close()
+		s.Error("the port is held though its container has gone")
+	}
+}
+
+func environment(s *site, e *enginetest.Engine) {
+	spec := s.spec("dressed", "env | sort; read line")
+	spec.Env = append(spec.Env, "HOME=/data")
+	spec.Container.Image = enginetest.Dressed
+	p := s.start(spec)
+	await.That(s.T, "the environment", func() string {
+		b, _ := os.ReadFile(spec.LogPath)
+		for _, want := range []string{enginetest.ImageVariable, "TOKEN=sesame", "HOME=/data", "PATH=/"} {
+			if !strings.Contains(string(b), want) {
+				return fmt.Sprintf("%q without %s", b, want)
+			}
+		}
+		return ""
+	})
+	shown, err := e.Docker("inspect", "orrery-dressed")
+	if err != nil || strings.Contains(shown, "sesame") {
+		s.Errorf("%v: who looks at the container sees its token: %s", err, shown)
+	}
+	if err := p.WriteLine("end"); err != nil {
+		s.Error(err)
+	}
+	<-p.Exited()
+}
+
+func paused(s *site, e *enginetest.Engine) {
+	p := s.start(s.spec("frozen", "sleep 1000"))
+	if _, err := e.Docker("pause", "orrery-frozen"); err != nil {
+		s.Fatal(err)
+	}
+	if err := p.Kill(s.Context()); err != nil || p.Running() {
+		s.Error(err)
+	}
+}
+
+func strangers(s *site, e *enginetest.Engine) {
+	if _, err := e.Docker("create", "--name", "orrery-lobby2", "--label", "orrery.instance=lobby", enginetest.Image, "true"); err != nil {
+		s.Fatal(err)
+	}
+	for range 2 {
+		s.run(s.spec("lobby", "true"))
+	}
+	if _, err := e.Docker("inspect", "orrery-lobby2"); err != nil {
+		s.Error(err)
+	}
+	if _, err := e.Docker("rename", "orrery-lobby2", "orrery-lobby"); err != nil {
+		s.Fatal(err)
+	}
+	if _, err := s.Start(s.Context(), s.spec("lobby", "true")); !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), "orrery-lobby") {
+		s.Errorf("a name that is a stranger's: %v", err)
+	}
+	if _, err := e.Docker("inspect", "orrery-lobby"); err != nil {
+		s.Error(err)
+	}
+}
+
+func nothingLeft(s *site, e *enginetest.Engine) {
+	p := s.start(s.spec("brief", "setsid sleep 1000 & exit 3"))
+	if <-p.Exited(); p.Exit().Code != 3 || proctest.Lives(p.Identity().Server.PID) {
+		s.Errorf("exit %+v", p.Exit())
+	}
+	if left, err := e.Docker("ps", "--all", "--quiet", "--filter", "name=orrery-brief"); left != "" || err != nil {
+		s.Errorf("left behind: %s %v", left, err)
+	}
+}
+
+func noNewPrivileges(s *site, _ *enginetest.Engine) {
+	spec := s.spec("meek", "grep NoNewPrivs /proc/self/status | xargs >got")
+	spec.Confine.NoNewPrivileges = true
+	s.run(spec)
+	s.says(filepath.Join(spec.Dir, "got"), "NoNewPrivs: 1\n")
+}
+
+func TestTheEndOfTheEngineEndsNothing(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		t.Run(sig.String(), func(t *testing.T) {
+			e := enginetest.Start(t)
+			s := newSite(t)
+			ending := s.spec("ending", "read line; echo last words; exit 7")
+			staying := s.spec("staying", "while read line; do echo $line; done")
+			first, second := s.start(ending), s.start(staying)
+			if err := e.End(sig); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(first.WriteLine("end"), second.WriteLine("still here")); err != nil {
+				t.Fatal(err)
+			}
+			s.says(ending.LogPath, "last words\n")
+			s.says(staying.LogPath, "still here\n")
+			adopted, err := s.Adopt(t.Context(), staying, second.Identity())
+			if err != nil || !adopted.Running() {
+				t.Fatalf("without an engine: %v", err)
+			}
+			if err := e.Run(); err != nil {
+				t.Fatal(err)
+			}
+			if <-first.Exited(); first.Exit().Code != 7 || !first.Exit().Known {
+				t.Errorf("exit %+v", first.Exit())
+			}
+			if err := adopted.WriteLine("and after"); err != nil {
+				t.Error(err)
+			}
+			s.says(staying.LogPath, "still here\nand after\n")
+			if err := adopted.Kill(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if <-second.Exited(); second.Exit().Code != 137 {
+				t.Errorf("exit %+v", second.Exit())
+			}
+		})
+	}
+}
+
+func TestAnEngineThatIsAwayKeepsNobodyAlive(t *testing.T) {
+	e := enginetest.Start(t)
+	s := newSite(t)
+	p := s.start(s.spec("alone", "trap '' TERM; sleep 1000"))
+	if err := e.End(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Kill(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if x := p.Exit(); proctest.Lives(p.Identity().Server.PID) || !x.Known || x.Code != 137 {
+		t.Errorf("exit %+v", x)
+	}
+	if err := e.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if e := s.run(s.spec("alone", "exit 5")); e.Code != 5 {
+		t.Errorf("the next one: exit %+v", e)
+	}
+}

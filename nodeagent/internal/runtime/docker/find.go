@@ -1,0 +1,83 @@
+package docker
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/moby/moby/api/types/container"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
+)
+
+// Find looks for what runs in containers of ours; see runtime.Runtime. How many
+// processes there are is told by their marks, as without containers.
+func (r *Runtime) Find(root string) (map[string]runtime.Found, error) {
+	if resolved, err := filepath.EvalSymlinks(root); err == nil {
+		root = resolved
+	}
+	ctx, cancel := within(context.Background())
+	defer cancel()
+	all, err := r.left(ctx, "")
+	if err != nil {
+		return nil, errs.As(errs.Unavailable, "docker.Find", err)
+	}
+	marked, err := r.plain.Find(root)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]runtime.Found{}
+	for _, c := range all {
+		id := c.Labels[instanceLabel]
+		if c.State != container.StateRunning || !strings.HasPrefix(c.Labels[dirLabel], root+"/") {
+			continue
+		}
+		f := marked[id]
+		if err := r.recognise(ctx, &f, c.ID); err != nil {
+			return nil, err
+		}
+		found[id] = f
+	}
+	return found, nil
+}
+
+// recognise takes over the identity of a run from its container.
+func (r *Runtime) recognise(ctx context.Context, f *runtime.Found, container string) error {
+	id, err := r.identify(ctx, container, 0)
+	if err != nil {
+		return nil // it has ended meanwhile
+	}
+	server, env, err := commandOf(id.Shell.PID)
+	if err != nil {
+		return err
+	}
+	if id.Server, err = process.Identify(server); err != nil {
+		return err
+	}
+	f.Identity, f.Env, f.Processes = id, env, max(f.Processes, 1)
+	return nil
+}
+
+// commandOf is the one child of an init that carries a mark, which is the command, and
+// the environment it has.
+func commandOf(init int) (pid int, env []string, err error) {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(init), "task", strconv.Itoa(init), "children"))
+	if err != nil {
+		return 0, nil, nil // gone, or a kernel that does not tell
+	}
+	for child := range strings.FieldsSeq(string(b)) {
+		pid, err := strconv.Atoi(child)
+		if err != nil {
+			continue
+		}
+		env, err := process.Environ(pid)
+		if err != nil || env != nil {
+			return pid, env, err
+		}
+	}
+	return 0, nil, nil
+}

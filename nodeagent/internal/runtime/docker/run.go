@@ -1,0 +1,238 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/pane"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
+)
+
+// killAgain is how long a killed container may take to end before the engine is asked
+// to help: one that is paused ends when it goes on.
+const killAgain = 300 * time.Millisecond
+
+// run is one container. exit is written before exited is closed and not after.
+type run struct {
+	runtime  *Runtime
+	instance string
+	runDir   string
+	// container is its id; empty for an adopted one, which is found by its labels.
+	container string
+	// id has the container's init as Shell and the command as Server.
+	id       runtime.Identity
+	rebooted bool
+	killed   atomic.Bool
+
+	// init and server are pidfds of the two; nil when the run was found ended, server
+	// also when its pid is not known.
+	init, server *os.File
+	waiting      sync.WaitGroup
+
+	exited chan struct{}
+	exit   runtime.Exit
+}
+
+var _ runtime.Process = (*run)(nil)
+
+func (r *Runtime) newRun(s runtime.Spec, container string, id runtime.Identity) *run {
+	return &run{runtime: r, instance: s.InstanceID, runDir: s.RunDir, container: container, id: id, exited: make(chan struct{})}
+}
+
+// bring starts a container and has the command run in it.
+func (r *Runtime) bring(ctx context.Context, s runtime.Spec, c made, door *pane.Door, f files) (*run, error) {
+	bounded, cancel := within(ctx)
+	defer cancel()
+	if _, err := r.engine.ContainerStart(bounded, c.id, client.ContainerStartOptions{}); err != nil {
+		return nil, refused("start", err)
+	}
+	caller, err := r.awaitCall(bounded, c.id, door)
+	if err != nil {
+		return nil, err
+	}
+	defer caller.Close()
+	id, err := r.identify(bounded, c.id, caller.PID())
+	if err != nil {
+		return nil, err
+	}
+	pidfd, ok, err := process.Hold(id.Shell)
+	if err != nil || !ok {
+		return nil, errs.As(errs.Unavailable, "docker.Start", errors.Join(err, errors.New("the container has ended at once")))
+	}
+	uid, gid := caller.Owner()
+	give(s.Dir, uid, gid)
+	err = caller.Run(pane.Program{Dir: directory(s), Argv: []string{s.Command}, Env: c.env, Stdio: [3]*os.File{f.stdin, f.log, f.log}, Lock: s.Lock})
+	if err != nil {
+		_ = unix.Close(pidfd)
+		return nil, &errs.Error{Op: "docker.Start", Kind: errs.Unavailable, Err: err, Message: fmt.Sprintf("the command cannot be run in the image: %v", errors.Unwrap(err))}
+	}
+	p := r.newRun(s, c.id, id)
+	p.watch(pidfd)
+	return p, nil
+}
+
+// awaitCall waits for the program in the container to call, or for the container to end
+// without it.
+func (r *Runtime) awaitCall(ctx context.Context, id string, door *pane.Door) (*pane.Pane, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel(nil)
+	wait := r.engine.ContainerWait(ctx, id, client.ContainerWaitOptions{})
+	watching.Go(func() {
+		select {
+		case <-wait.Result:
+			cancel(errNoCall)
+		case <-wait.Error:
+		case <-ctx.Done():
+		}
+	})
+	p, err := door.Await(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errNoCall) {
+		return nil, errNoCall
+	}
+	return p, err
+}
+
+var errNoCall = errs.New(errs.Unavailable, "the agent's own program does not run in the image: is it one for another processor, "+
+	"or has it no C library while the agent was built with cgo? Build the agent with CGO_ENABLED=0")
+
+// identify is what a container's init and its command are recognised by.
+func (r *Runtime) identify(ctx context.Context, container string, server int) (runtime.Identity, error) {
+	id := runtime.Identity{BootID: r.plain.BootID()}
+	found, err := r.engine.ContainerInspect(ctx, container, client.ContainerInspectOptions{})
+	if err != nil {
+		return id, refused("show", err)
+	}
+	if found.Container.State == nil || found.Container.State.Pid == 0 {
+		return id, errs.New(errs.Unavailable, "the container ended at once")
+	}
+	id.Shell, err = process.Identify(found.Container.State.Pid)
+	if err == nil {
+		id.Server, err = process.Identify(server)
+	}
+	return id, err
+}
+
+func (p *run) Identity() runtime.Identity { return p.id }
+func (p *run) Exited() <-chan struct{}    { return p.exited }
+func (p *run) Exit() runtime.Exit         { return p.exit }
+
+// Attach is empty: the console is the agent's, and a shell is one "docker exec" away.
+func (p *run) Attach() string { return "" }
+
+func (p *run) Running() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return p.init != nil
+	}
+}
+
+// watch waits for the end of a living run; pidfd is its init's.
+func (p *run) watch(pidfd int) {
+	p.init = os.NewFile(uintptr(pidfd), "pidfd")
+	if fd, ok, _ := process.Hold(p.id.Server); ok {
+		p.server = os.NewFile(uintptr(fd), "pidfd")
+		p.waiting.Go(p.prod)
+	}
+	go p.await()
+}
+
+// prod has the init tell of the server's end even if somebody stopped it.
+func (p *run) prod() {
+	process.AwaitEnd(p.server)
+	_ = process.SendSignal(p.init, unix.SIGCONT)
+}
+
+// await parks until the init ends, with which the kernel has ended all else in there.
+func (p *run) await() {
+	process.AwaitEnd(p.init)
+	p.finish()
+}
+
+func (p *run) WriteLine(line string) error {
+	if !p.Running() {
+		return errs.New(errs.Conflict, "the server has ended and reads no input")
+	}
+	return process.WriteInput(p.runDir, line)
+}
+
+func (p *run) Signal(sig syscall.Signal) error {
+	if !p.Running() {
+		return nil
+	}
+	if p.server != nil && process.SendSignal(p.server, sig) == nil {
+		return nil
+	}
+	// It is another user's, or not known: the engine may, and the init hands it on.
+	ctx, cancel := within(context.Background())
+	defer cancel()
+	return p.tell(ctx, sig)
+}
+
+// tell has the engine signal the container.
+func (p *run) tell(ctx context.Context, sig syscall.Signal) error {
+	id, err := p.find(ctx)
+	if err != nil || id == "" {
+		return err
+	}
+	_, err = p.runtime.engine.ContainerKill(ctx, id, client.ContainerKillOptions{Signal: unix.SignalName(sig)})
+	return errs.As(errs.Unavailable, "docker.Signal", err)
+}
+
+func (p *run) Kill(ctx context.Context) error {
+	p.killed.Store(true)
+	for first := true; ; first = false {
+		select {
+		case <-p.exited: // what has its labels by now is the next one
+			return nil
+		default:
+		}
+		if p.init != nil && process.SendSignal(p.init, unix.SIGKILL) != nil || !first {
+			p.force(ctx)
+		}
+		select {
+		case <-p.exited:
+			return nil
+		case <-ctx.Done():
+			return errs.Wrap("docker.Kill", ctx.Err())
+		case <-time.After(killAgain):
+		}
+	}
+}
+
+// force has the engine end a container that does not by itself. That it has ended is
+// seen elsewhere.
+func (p *run) force(ctx context.Context) {
+	ctx, cancel := within(ctx)
+	defer cancel()
+	if id, err := p.find(ctx); err == nil && id != "" {
+		_, _ = p.runtime.engine.ContainerUnpause(ctx, id, client.ContainerUnpauseOptions{})
+		_, _ = p.runtime.engine.ContainerKill(ctx, id, client.ContainerKillOptions{Signal: "SIGKILL"})
+	}
+}
+
+// find is the container's id; empty when there is none any more.
+func (p *run) find(ctx context.Context) (string, error) {
+	if p.container != "" {
+		return p.container, nil
+	}
+	all, err := p.runtime.left(ctx, p.instance)
+	if err != nil || len(all) == 0 {
+		return "", errs.As(errs.Unavailable, "docker.find", err)
+	}
+	return all[0].ID, nil
+}
