@@ -17,6 +17,7 @@
 //	DATA/static/GROUP/NAME/   those of static ones, kept
 //	DATA/run/ID/         the runtime's own files
 //	DATA/tmux/, screen/  sockets of the sessions that run instances
+//	DATA/docker/         sockets that containers are started through
 //	DATA/logs/ID/        output, and when it came; kept as long as the instance's record
 package nodeagent
 

@@ -159,7 +159,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	if err != nil {
 		return nil, err
 	}
-	remains, err := found(rt, dir)
+	remains, err := found(runtimes.byName, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -196,14 +196,24 @@ func (a *Agent) door(session func() (store.Fence, bool)) *health.Door {
 	}
 }
 
-// found is what lives of this data directory's instances before anything is done.
-func found(rt runtime.Runtime, dir string) (map[fleet.InstanceID]runtime.Found, error) {
-	living, err := rt.Find(dir)
+// found is what lives of this data directory's instances before anything is done. The
+// plain runtime finds all of it, and who the runs are but for those in containers.
+func found(runtimes map[fleet.RuntimeName]runtime.Runtime, dir string) (map[fleet.InstanceID]runtime.Found, error) {
 	all := map[fleet.InstanceID]runtime.Found{}
-	for id, f := range living {
-		all[fleet.InstanceID(id)] = f
+	for _, name := range []fleet.RuntimeName{fleet.RuntimeProcess, fleet.RuntimeDocker} {
+		rt, ok := runtimes[name]
+		if !ok {
+			continue
+		}
+		living, err := rt.Find(dir)
+		if err != nil {
+			return nil, err
+		}
+		for id, f := range living {
+			all[fleet.InstanceID(id)] = f
+		}
 	}
-	return all, err
+	return all, nil
 }
 
 // run keeps the parts going until ctx ends, and ends them in the right order:

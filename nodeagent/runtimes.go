@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/confine"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/docker"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/pane"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/screen"
@@ -78,6 +79,7 @@ func (a *Agent) runtime(ctx context.Context, name fleet.RuntimeName, shared proc
 	case fleet.RuntimeScreen:
 		return screen.New(ctx, screen.Config{Process: shared, Dir: filepath.Join(dir, "screen"), Pane: a.cfg.Pane})
 	case fleet.RuntimeDocker:
+		return docker.New(ctx, docker.Config{Process: shared, Dir: filepath.Join(dir, "docker"), Pane: a.cfg.Pane, Log: a.cfg.Log})
 	}
-	return nil, errs.New(errs.Unavailable, "runtime not available in this version")
+	return nil, errs.New(errs.Unavailable, "there is no such runtime")
 }

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -43,10 +44,14 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	if err != nil {
 		return fail(fleet.ReasonPlanMissing, fmt.Sprintf("its plan %.12s could not be read", s.Placement.Plan))
 	}
-	if _, err := i.kit.offered(plan.Runtime); err != nil {
+	rt, err := i.kit.offered(plan.Runtime)
+	if err != nil {
 		return fail(fleet.ReasonRuntimeMissing, errs.MessageOf(err))
 	}
 	values, address, notes := workspace.Values(plan, s.Placement, i.kit.Node(), i.kit.APIURL())
+	if err := makeReady(ctx, rt, imageOf(plan, values)); err != nil {
+		return fail(imageReason(err, fleet.ReasonPrepareFailed), text(fleet.ReasonPrepareFailed, err))
+	}
 	request := workspace.Request{Placement: s.Placement, Plan: plan, Values: values}
 	built, err := i.construct(ctx, request)
 	if err != nil {
@@ -110,13 +115,18 @@ func (i *Instance) build(ctx context.Context, r workspace.Request) ([]string, er
 func (i *Instance) spec(e journal.Entry) runtime.Spec {
 	s := e.Machine
 	dir := i.kit.Workspace.Dir(s.Placement, s.Plan.Static)
-	values, _, _ := workspace.Values(s.Plan, s.Placement, i.kit.Node(), i.kit.APIURL())
+	values, address, _ := workspace.Values(s.Plan, s.Placement, i.kit.Node(), i.kit.APIURL())
 	command, _ := workspace.Substitute(s.Plan.Command, values)
 	request := workspace.Request{Placement: s.Placement, Plan: s.Plan, Values: values}
-	env, _ := workspace.Environ(i.kit.Host, request, dir, e.Token, i.kit.APIURL())
+	host, home := i.kit.Host, dir
+	container := containerOf(s.Plan, s.Placement, values, address)
+	if container != nil { // what the host has is not in there
+		host, home = workspace.Host{}, cmp.Or(container.Directory, runtime.Directory)
+	}
+	env, _ := workspace.Environ(host, request, home, e.Token, i.kit.APIURL())
 	return runtime.Spec{
 		InstanceID: string(i.id), Dir: dir, RunDir: i.kit.RunDir(i.id), LogPath: i.kit.LogPath(i.id),
-		Command: command, Env: env, Limits: limits(s.Plan, command), Confine: s.Plan.Confine,
+		Command: command, Env: env, Limits: limits(s.Plan, command), Confine: s.Plan.Confine, Container: container,
 	}
 }
 
@@ -177,7 +187,7 @@ func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
 		return message{event: machine.Failed{Run: run, Reason: f.Reason, Message: f.Message}}
 	}
 	if err != nil {
-		return fail(diskOr(fleet.ReasonStartFailed, err), err)
+		return fail(imageReason(err, diskOr(fleet.ReasonStartFailed, err)), err)
 	}
 	now := time.Now()
 	return message{process: p, guard: g, began: now, logFrom: from, event: machine.Started{Run: run, PID: p.Identity().Server.PID, At: now.UTC()}}

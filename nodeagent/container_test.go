@@ -1,0 +1,131 @@
+package nodeagent_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/proctest"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent/internal/enginetest"
+)
+
+// contained is a plan that runs in a container.
+func contained(command string) fleet.Plan {
+	plan := basic(command)
+	plan.Runtime = fleet.RuntimeDocker
+	plan.Container = fleet.Container{Image: enginetest.Image, Network: "host", Volumes: enginetest.Volumes()}
+	return plan
+}
+
+func TestAnInstanceInAContainerIsRunAdoptedTypedToAndStopped(t *testing.T) {
+	enginetest.Start(t)
+	s := newSite(t)
+	s.dir = shortDir(t)
+	s.start(nil)
+	plan := contained(`env >seen; while read line; do echo "$line" >>got; [ "$line" = stop ] && exit 0; done`)
+	plan.Static, plan.Stop.Command, plan.Container.Image = true, "stop", enginetest.Dressed
+	before := s.online("aaaaaa", plan)
+	dir := filepath.Join(s.dir, "static", "lobby", "lobby-1")
+	says := func(want string) {
+		t.Helper()
+		await.That(t, "what was typed", func() string {
+			b, _ := os.ReadFile(filepath.Join(dir, "got"))
+			return await.Unless(string(b) == want, "%q", b)
+		})
+	}
+	if err := s.api().WriteLine(t.Context(), "aaaaaa", `say "hi" $HOME ; Enter`); err != nil {
+		t.Fatal(err)
+	}
+	says("say \"hi\" $HOME ; Enter\n")
+	s.stop()
+	s.start(nil)
+	await.That(t, "the adopted server taking a line", func() string {
+		err := s.api().WriteLine(t.Context(), "aaaaaa", "still here")
+		return await.Unless(err == nil, "%v", err)
+	})
+	if i, err := s.api().Instance(t.Context(), "aaaaaa"); err != nil || i.PID != before.PID {
+		t.Errorf("%+v, %v", i, err)
+	}
+	s.stop()
+	s.loseEntry("aaaaaa")
+	s.start(nil)
+	if st := s.awaitState("aaaaaa", 1, fleet.Online); st.PID != before.PID {
+		t.Errorf("without its journal entry: %+v, was %+v", st, before)
+	}
+	s.order("aaaaaa", 1, fleet.OrderStop)
+	st := s.awaitState("aaaaaa", 1, fleet.Stopped)
+	if st.Exit == nil || st.Exit.Code != 0 || !st.Exit.Known {
+		t.Errorf("status %+v, exit %+v", st, st.Exit)
+	}
+	seen, err := os.ReadFile(filepath.Join(dir, "seen"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"HOME=/data\n", enginetest.ImageVariable + "\n", "ORRERY_INSTANCE_ID=aaaaaa\n"} {
+		if !strings.Contains("\n"+string(seen), "\n"+want) {
+			t.Errorf("%q is missing in %s", want, seen)
+		}
+	}
+}
+
+func TestAnImageThatIsNotThereIsNamed(t *testing.T) {
+	enginetest.Start(t)
+	s := newSite(t)
+	s.dir = shortDir(t)
+	s.start(taking)
+	plan := contained("true")
+	plan.Container.Image = "127.0.0.1:1/%FLAVOUR%:9"
+	plan.Variables = map[string]string{"FLAVOUR": "vanilla"}
+	s.place("aaaaaa", 1, plan, 0)
+	if st := s.awaitState("aaaaaa", 1, fleet.Failed); st.Reason != fleet.ReasonImageMissing || !strings.Contains(st.Message, "127.0.0.1:1/vanilla:9") {
+		t.Errorf("status %+v", st)
+	}
+	plan.Env = map[string]string{"CUSTOM_IMAGE": "127.0.0.1:1/custom:1"}
+	s.place("aaaaab", 1, plan, 0)
+	if st := s.awaitState("aaaaab", 1, fleet.Failed); st.Reason != fleet.ReasonImageMissing || !strings.Contains(st.Message, "127.0.0.1:1/custom:1") {
+		t.Errorf("status %+v", st)
+	}
+}
+
+func TestAContainerOutgrowingItsMemoryIsToldAsThat(t *testing.T) {
+	enginetest.Start(t)
+	s := newSite(t)
+	s.dir = shortDir(t)
+	s.start(taking)
+	plan := contained("exec tail /dev/zero")
+	plan.Resources.MemoryMiB = 32
+	s.place("aaaaaa", 1, plan, 0)
+	if st := s.awaitState("aaaaaa", 1, fleet.Crashed); st.Reason != fleet.ReasonOutOfMemory || st.Exit == nil || st.Exit.LimitMiB != 32 {
+		t.Errorf("status %+v, exit %+v", st, st.Exit)
+	}
+}
+
+func TestANodeWithoutAnEngineSaysWhyAndStillKnowsWhatRuns(t *testing.T) {
+	enginetest.Start(t)
+	s := newSite(t)
+	s.dir = shortDir(t)
+	s.start(nil)
+	pid := s.online("aaaaaa", contained("exec cat >got")).PID
+	s.stop()
+	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(t.TempDir(), "none"))
+	s.start(taking)
+	n, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.place("aaaaab", 1, contained("true"), 0)
+	if st := s.awaitState("aaaaab", 1, fleet.Failed); n.Offers(fleet.RuntimeDocker) || st.Reason != fleet.ReasonRuntimeMissing || !strings.Contains(st.Message, "no container engine answers") {
+		t.Errorf("offered %v, status %+v", n.Offers(fleet.RuntimeDocker), st)
+	}
+	if err := s.api().WriteLine(t.Context(), "aaaaaa", "typed all the same"); err != nil {
+		t.Error(err)
+	}
+	s.order("aaaaaa", 1, fleet.OrderKill)
+	if s.awaitState("aaaaaa", 1, fleet.Stopped); proctest.Lives(pid) {
+		t.Error("it lives on")
+	}
+}

@@ -1,0 +1,62 @@
+package supervise
+
+import (
+	"context"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
+)
+
+// customImage is the variable by which an instance's environment names another image
+// than its group's, as in the older dialect.
+const customImage = "CUSTOM_IMAGE"
+
+// imageOf is the image a plan runs in; empty when it runs in none.
+func imageOf(plan fleet.Plan, values map[string]string) string {
+	if plan.Runtime != fleet.RuntimeDocker {
+		return ""
+	}
+	name := plan.Container.Image
+	if custom := plan.Env[customImage]; custom != "" {
+		name = custom
+	}
+	image, _ := workspace.Substitute(name, values)
+	return image
+}
+
+// containerOf is what a plan's container is made of; nil when it runs in none. address
+// is what the instance is advertised under.
+func containerOf(plan fleet.Plan, p fleet.Placement, values map[string]string, address string) *runtime.Container {
+	if plan.Runtime != fleet.RuntimeDocker {
+		return nil
+	}
+	c := &runtime.Container{Container: plan.Container, Address: address}
+	c.Image = imageOf(plan, values)
+	if p.Port > 0 { // games use either, or both
+		c.Ports = append(c.Ports, runtime.Port{Number: p.Port, Protocol: "tcp"}, runtime.Port{Number: p.Port, Protocol: "udp"})
+	}
+	for _, named := range plan.AdditionalPorts {
+		if port := p.Ports[named.Name]; port > 0 {
+			c.Ports = append(c.Ports, runtime.Port{Number: port, Protocol: named.Protocol})
+		}
+	}
+	return c
+}
+
+// makeReady has a runtime get what takes time before the directory is built.
+func makeReady(ctx context.Context, rt runtime.Runtime, image string) error {
+	if p, ok := rt.(runtime.Preparer); ok {
+		return p.Prepare(ctx, image)
+	}
+	return nil
+}
+
+// imageReason is the reason for a failure: that of an image that is not there, else another.
+func imageReason(err error, other fleet.Reason) fleet.Reason {
+	if errs.Is(err, errs.NotFound) {
+		return fleet.ReasonImageMissing
+	}
+	return other
+}
