@@ -99,7 +99,7 @@ func TestARuntimeNoNodeOffersIsWaitedForAndNamed(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	runtime := unofferedRuntime(t, admin)
-	createGroup(t, admin, catGroup("elsewhere", map[string]any{"runtime": runtime, "minInstances": 1}))
+	createGroup(t, admin, catGroup("elsewhere", map[string]any{"runtime": runtime, "minInstances": 1, "container": map[string]any{"image": "nobody/nothing"}}))
 	await.That(t, "the instance waiting for "+runtime, func() string {
 		all := admin.Instances("elsewhere")
 		if len(all) == 1 && all[0].State == "SCHEDULED" && all[0].Reason == "NoNodeFits" && strings.Contains(all[0].Message, runtime) {
