@@ -87,8 +87,7 @@ func (f *Follower) Run(ctx context.Context) {
 	defer running.Wait()
 	if f.news != nil {
 		running.Go(func() { f.hear(ctx) })
-		stop := context.AfterFunc(ctx, func() { _ = f.news.Close() })
-		defer stop()
+		defer f.news.Close() // whoever hears it is waited for after this
 	}
 	pause := time.NewTimer(0)
 	defer pause.Stop()
