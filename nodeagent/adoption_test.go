@@ -49,7 +49,8 @@ func (s *site) edit(id fleet.InstanceID, change func(*journal.Entry)) {
 		s.t.Fatal(err)
 	}
 	var e journal.Entry
-	if err := json.Unmarshal(b, &e); err != nil {
+	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
+	if err := json.Unmarshal(lines[len(lines)-1], &e); err != nil {
 		s.t.Fatal(err)
 	}
 	change(&e)

@@ -3,7 +3,9 @@
 // finds its processes again.
 //
 // Invariants:
-//   - A file is replaced as a whole: a reader sees the old entry or the new one.
+//   - A file holds the latest states of its instance, a line each: the last whole line
+//     counts. A write that was cut short leaves the line before it. From time to time,
+//     and after a failure, the file is replaced as a whole.
 //   - A file that cannot be read harms no other: it is named and left out. So is one
 //     of another node or of a newer version: guessing at it could end a process.
 //   - The directory belongs to one agent at a time (flock) and to one node for ever
@@ -16,6 +18,7 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,11 +66,17 @@ type Journal struct {
 
 	mu       sync.Mutex
 	reserved bool // the reserve is there
+	// sizes are those of the files that may be added to: this agent wrote all of them,
+	// and the last write succeeded.
+	sizes map[fleet.InstanceID]int
 }
 
 const (
 	suffix  = ".json"
 	partial = ".tmp"
+	// fileLimit is how many bytes a file has at most before it is replaced. To add to one
+	// costs a hundredth of making one, and most instances' lives fit in.
+	fileLimit = 32 << 10
 )
 
 // Open locks dir, makes what is missing in it and reads its identity. newUUID
@@ -88,7 +97,7 @@ func Open(dir, boot string, newUUID func() string) (*Journal, error) {
 			Message: fmt.Sprintf("another agent runs on the data directory %s: stop it or use another directory", dir),
 		}
 	}
-	j := &Journal{dir: filepath.Join(dir, "journal"), lock: lock}
+	j := &Journal{dir: filepath.Join(dir, "journal"), lock: lock, sizes: map[fleet.InstanceID]int{}}
 	if err := j.identify(dir, boot, newUUID); err != nil {
 		j.Close()
 		return nil, err
@@ -131,6 +140,7 @@ func read(path string, id fleet.InstanceID, node fleet.NodeID) (Entry, error) {
 	if err != nil {
 		return e, errs.As(errs.Unavailable, "journal.read", err)
 	}
+	b = latest(b)
 	var head struct {
 		Version int `json:"version"`
 	}
@@ -153,32 +163,86 @@ func read(path string, id fleet.InstanceID, node fleet.NodeID) (Entry, error) {
 	return e, nil
 }
 
-// Write replaces an instance's entry. Exhausted when the disk is full.
+// latest is the last whole line; all there is when there is none, as in the first format.
+func latest(b []byte) []byte {
+	whole := bytes.LastIndexByte(b, '\n')
+	if whole < 0 {
+		return b
+	}
+	return b[bytes.LastIndexByte(b[:whole], '\n')+1 : whole]
+}
+
+// Write puts an entry in the place of an instance's last one. Exhausted when the disk is full.
 func (j *Journal) Write(e Entry) error {
 	e.Version = version
-	b, err := json.Marshal(e)
+	line, err := json.Marshal(e)
 	if err != nil {
 		return errs.As(errs.Internal, "journal.Write", err)
 	}
-	path := j.path(e.Machine.Placement.Instance)
-	err = replace(path, b, unflushed)
-	if errors.Is(err, fs.ErrNotExist) { // somebody deleted the directory under us
-		err = errors.Join(os.MkdirAll(j.dir, 0o700), replace(path, b, unflushed))
+	id, line := e.Machine.Placement.Instance, append(line, '\n')
+	if j.add(id, line) {
+		return nil
 	}
-	switch {
-	case err == nil:
-		j.keep()
-	case full(err) && j.spend():
-		err = replace(path, b, unflushed)
-	}
+	err = j.renew(id, line)
 	if full(err) {
 		return errs.As(errs.Exhausted, "journal.Write", err)
 	}
 	return errs.As(errs.Unavailable, "journal.Write", err)
 }
 
+// add adds a line to an instance's file, and reports whether that is done. Where it
+// fails, or is not to be done, the file is to be replaced.
+func (j *Journal) add(id fleet.InstanceID, line []byte) bool {
+	j.mu.Lock()
+	size, known := j.sizes[id]
+	delete(j.sizes, id) // until this one has succeeded
+	j.mu.Unlock()
+	if !known || size+len(line) > fileLimit {
+		return false
+	}
+	f, err := os.OpenFile(j.path(id), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return false
+	}
+	_, err = f.Write(line)
+	if errors.Join(err, f.Close()) != nil {
+		return false
+	}
+	j.wrote(id, size+len(line))
+	return true
+}
+
+// renew replaces an instance's file.
+func (j *Journal) renew(id fleet.InstanceID, line []byte) error {
+	path := j.path(id)
+	err := replace(path, line, unflushed)
+	if errors.Is(err, fs.ErrNotExist) { // somebody deleted the directory under us
+		err = errors.Join(os.MkdirAll(j.dir, 0o700), replace(path, line, unflushed))
+	}
+	switch {
+	case err == nil:
+		j.keep()
+	case full(err) && j.spend():
+		err = replace(path, line, unflushed)
+	}
+	if err == nil {
+		j.wrote(id, len(line))
+	}
+	return err
+}
+
+// wrote notes the size of a file that may be added to.
+func (j *Journal) wrote(id fleet.InstanceID, size int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.sizes[id] = size
+}
+
 // Remove forgets an instance.
 func (j *Journal) Remove(id fleet.InstanceID) error {
+	j.mu.Lock()
+	delete(j.sizes, id)
+	j.mu.Unlock()
 	err := os.Remove(j.path(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

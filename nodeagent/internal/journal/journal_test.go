@@ -149,22 +149,98 @@ func TestAFullDiskIsToldApartOnceTheReserveIsSpent(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name     string
+		id       fleet.InstanceID
 		full     bool
 		want     errs.Kind
 		reserved bool
 	}{
-		{name: "a reserve is kept", reserved: true},
-		{name: "the reserve is spent", full: true},
-		{name: "nothing is left", full: true, want: errs.Exhausted},
-		{name: "a reserve is kept again", reserved: true},
+		{name: "a reserve is kept", id: "aaaaaa", reserved: true},
+		{name: "the reserve is spent", id: "bbbbbb", full: true},
+		{name: "nothing is left", id: "cccccc", full: true, want: errs.Exhausted},
+		{name: "a reserve is kept again", id: "dddddd", reserved: true},
 	} {
 		if c.full { // the next write, and no more, meets a full disk
-			if err := os.Symlink("/dev/full", filepath.Join(dir, "journal", "aaaaaa.json.tmp")); err != nil {
+			if err := os.Symlink("/dev/full", filepath.Join(dir, "journal", string(c.id)+".json.tmp")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := j.Write(entry("aaaaaa")); errs.KindOf(err) != c.want || reserved() != c.reserved {
+		if err := j.Write(entry(c.id)); errs.KindOf(err) != c.want || reserved() != c.reserved {
 			t.Errorf("%s: %v, reserved %v", c.name, err, reserved())
+		}
+	}
+}
+
+// at is an entry with a run by which it is told from others.
+func at(run int) journal.Entry {
+	e := entry("aaaaaa")
+	e.Machine.Run = run
+	return e
+}
+
+func TestTheLastWholeEntryCounts(t *testing.T) {
+	for name, tail := range map[string]string{"as written": "", "a write that was cut short": `{"version":1,"machine":{"phase":"onl`} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			j := open(t, dir)
+			for run := range 3 {
+				if err := j.Write(at(run)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f, err := os.OpenFile(filepath.Join(dir, "journal", "aaaaaa.json"), os.O_WRONLY|os.O_APPEND, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = f.WriteString(tail)
+			if err := errors.Join(err, f.Close()); err != nil {
+				t.Fatal(err)
+			}
+			j.Close()
+			next := open(t, dir)
+			for _, run := range []int{2, 7} { // also after another agent's write
+				got, damaged, err := next.Load(node)
+				if err != nil || len(damaged) > 0 || len(got) != 1 || got[0].Machine.Run != run {
+					t.Fatalf("%+v, %v, %v; want run %d", got, damaged, err, run)
+				}
+				if err := next.Write(at(7)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func TestAnEntrysFileDoesNotGrowWithoutBound(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir)
+	for run := range 500 {
+		if err := j.Write(at(run)); err != nil {
+			t.Fatal(err)
+		}
+		fi, err := os.Stat(filepath.Join(dir, "journal", "aaaaaa.json"))
+		if err != nil || fi.Size() > 32<<10 {
+			t.Fatalf("%v, %v", fi.Size(), err)
+		}
+	}
+	if got, _, err := j.Load(node); err != nil || len(got) != 1 || got[0].Machine.Run != 499 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestAnEntryThatCannotBeAddedReplacesItsFile(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir)
+	path := filepath.Join(dir, "journal", "aaaaaa.json")
+	spoil := map[string]func() error{
+		"a full disk":                  func() error { return errors.Join(os.Remove(path), os.Symlink("/dev/full", path)) },
+		"a file that somebody deleted": func() error { return os.Remove(path) },
+	}
+	for name, spoil := range spoil {
+		if err := errors.Join(j.Write(at(1)), spoil(), j.Write(at(2))); err != nil {
+			t.Fatal(name, err)
+		}
+		if got, _, err := j.Load(node); err != nil || len(got) != 1 || got[0].Machine.Run != 2 {
+			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 // full it is given up, so that what happens then is remembered all the same.
 const reserveName = "reserve"
 
-// reserveBytes is room for some dozens of entries. Most writes give back what they
-// take, since an entry replaces its predecessor.
+// reserveBytes is room for some dozens of entries. Once a file cannot be added to, it is
+// replaced, which gives back more than it takes.
 const reserveBytes = 256 << 10
 
 func full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
