@@ -47,6 +47,9 @@ import (
 // that is reserved: a disk that has become full takes neither away. Beside the code
 // stands whether the input was a living terminal to the last.
 //
+// In a terminal it stays for a moment: the kernel hands over what was printed last by
+// itself, later, and tells nobody when; a multiplexer whose child has ended reads no more.
+//
 // The first it does is to join the control groups of its limits, which its fifth
 // argument says how; the sixth is what confines the command, to be put before it. Both
 // are code, and no variables: an instance may have any of its own.
@@ -57,6 +60,7 @@ eval "$5"
 code=$? input=
 [ -t 0 ] && input=tty
 printf '%s\n%s\n' $code "$input" 1<>"$2/exit"
+[ -z "$input" ] || sleep 0.01
 `
 
 // lockFd is what a lock is inherited as: the wrapper uses 5 itself.
