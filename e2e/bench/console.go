@@ -31,7 +31,7 @@ func measureConsole(ctx context.Context, b *bench) error {
 	}
 	defer s.stop()
 	spec := map[string]any{
-		"name": "talk", "command": talk, "memoryMb": 1, "maxInstances": 0, "shutdownGraceSeconds": 1,
+		"name": "talk", "command": talk, "memoryMb": 16, "maxInstances": 0, "shutdownGraceSeconds": 1,
 		"portRangeStart": 20000, "portRangeEnd": 29999,
 	}
 	if err := s.call(ctx, http.MethodPost, "/api/v1/groups", spec, nil); err != nil {

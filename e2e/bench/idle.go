@@ -45,7 +45,7 @@ func measureIdle(ctx context.Context, b *bench) error {
 	b.report("idle_rss_mib", rss, "MiB", -1)
 	b.report("idle_cpu_pct", cpu, "%", -1)
 
-	spec := map[string]any{"name": "idle", "command": "exec sleep 100000", "memoryMb": 1, "maxInstances": 0, "portRangeStart": 20000, "portRangeEnd": 29999}
+	spec := map[string]any{"name": "idle", "command": "exec sleep 100000", "memoryMb": 16, "maxInstances": 0, "portRangeStart": 20000, "portRangeEnd": 29999}
 	if err := s.call(ctx, http.MethodPost, "/api/v1/groups", spec, nil); err != nil {
 		return err
 	}

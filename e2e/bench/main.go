@@ -43,6 +43,7 @@ var families = []family{
 	{"rest", measureRest},
 	{"adopt", measureAdopt},
 	{"console", measureConsole},
+	{"operate", measureOperate},
 }
 
 // bench is what the families share.
@@ -140,5 +141,7 @@ func short(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
 // quantile of durations, in milliseconds.
 func quantile(ds []time.Duration, q float64) float64 {
 	s := slices.Sorted(slices.Values(ds))
-	return float64(s[int(q*float64(len(s)-1)+0.5)].Microseconds()) / 1000
+	return milliseconds(s[int(q*float64(len(s)-1)+0.5)])
 }
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -114,8 +114,11 @@ func memoryMiB(pid int, field string) (float64, error) {
 }
 
 // cpu is the processor time the process has used, user and system.
-func (s *server) cpu() (time.Duration, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+func (s *server) cpu() (time.Duration, error) { return cpuOf(s.cmd.Process.Pid) }
+
+// cpuOf is the processor time a process has used, user and system.
+func cpuOf(pid int) (time.Duration, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
