@@ -61,6 +61,9 @@ type Config struct {
 	// Node is the node's id; it belongs to one data directory.
 	Node    fleet.NodeID
 	DataDir string
+	// RunDir is a directory in memory, below which the agent keeps what runs need only
+	// while the host is up; the agents of a host may share it. Empty: in DataDir.
+	RunDir string
 	// Address is where players reach the host. Empty means 127.0.0.1.
 	Address string
 	// Listen is the address of the agent's API. Empty means DefaultListen.

@@ -34,6 +34,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/orphan"
 	"github.com/orreryhq/orrery/nodeagent/internal/recorder"
 	"github.com/orreryhq/orrery/nodeagent/internal/report"
+	"github.com/orreryhq/orrery/nodeagent/internal/rundir"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
 	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
@@ -69,6 +70,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	}
 	defer listener.Close()
+	if err := rundir.Open(a.cfg.DataDir, a.cfg.RunDir, strings.ReplaceAll(j.Holder(), "/", "-"), j.Moved(), a.cfg.Log); err != nil {
+		return err
+	}
 	tree, err := cgroup.Open(j.UUID())
 	if err != nil {
 		a.cfg.Log.Info("no control groups: processes are told by session and environment instead", "cause", err)

@@ -100,6 +100,7 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	)
 	fs.SetOutput(io.Discard) // a mistake gets one sentence, not the whole list of flags
 	fs.StringVar(&o.DataDir, "data", stack.DefaultDataDir, "`directory` that holds everything: etcd, templates, instances, logs")
+	fs.StringVar(&o.RunDir, "run-dir", "", "`directory` in memory for what is needed only while the machine is up, such as /dev/shm: starts are faster; empty: in the data directory")
 	fs.StringVar(&o.Listen, "listen", stack.DefaultListen, "`address` of the API; port 0 picks a free one")
 	fs.StringVar(&o.EtcdListen, "etcd-listen", stack.DefaultEtcdListen, "`address` where etcdctl can look in; port 0 picks a free one")
 	fs.StringVar(&node, "node", stack.DefaultNode, "`name` of the one node")

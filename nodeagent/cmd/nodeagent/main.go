@@ -47,7 +47,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	}
 	services := store.Discover(e.Client, "templatesvc")
 	agent, err := nodeagent.New(nodeagent.Config{
-		Store: e.Client, Node: fleet.NodeID(s.node()), DataDir: s.Data, Address: s.Address,
+		Store: e.Client, Node: fleet.NodeID(s.node()), DataDir: s.Data, RunDir: s.RunDir, Address: s.Address,
 		Listen: s.Listen, AdvertiseURL: s.AdvertiseURL, Labels: s.Labels, Variables: s.Variables,
 		MemoryMiB: s.Memory, CPU: s.CPU, Room: s.room(), APIURL: s.APIURL, ClusterSecret: s.Cluster.Secret,
 		Templates: templates.New(templates.Config{

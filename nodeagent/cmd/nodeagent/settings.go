@@ -19,6 +19,7 @@ type settings struct {
 	program.Settings
 	Node          string            `config:"node" usage:"id of this node; empty: the host's name. It belongs to one data directory"`
 	Data          string            `config:"data" default:"./node" usage:"directory of instances, logs, journal and cache"`
+	RunDir        string            `config:"run-dir" usage:"directory in memory for what is needed only while the host is up, such as /run/orrery: starts are faster; empty: in the data directory"`
 	Address       string            `config:"address" default:"127.0.0.1" usage:"address players reach this host by"`
 	Listen        string            `config:"listen" default:"127.0.0.1:0" usage:"address of the agent's API, for gateways only; port 0 picks a free one"`
 	AdvertiseURL  string            `config:"advertise-url" usage:"URL gateways reach the agent's API by; empty: derived from listen, with the host's name where it listens on all addresses"`

@@ -33,6 +33,9 @@ func timesPath(log string) string { return strings.TrimSuffix(log, filepath.Ext(
 // stamp notes that a log had size bytes at a time; seen is false when nobody knows
 // when they came. What is noted already stays.
 func stamp(log string, size int64, at time.Time, seen bool) error {
+	if size == 0 { // a file for nothing costs a good part of a start
+		return nil
+	}
 	f, err := os.OpenFile(timesPath(log), os.O_RDWR|os.O_CREATE, 0o640)
 	if err != nil {
 		return errs.As(errs.Unavailable, "console.stamp", err)
