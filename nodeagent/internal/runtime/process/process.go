@@ -2,7 +2,7 @@
 // shell that starts it.
 //
 //	sh (the wrapper, own session and control group)
-//	└── bash -c <command>      the server; bash replaces itself by a simple command
+//	└── bash -c <command>      the server; a simple command is in bash's place
 //	    └── …                  whatever it starts
 //
 // The wrapper notes the server's pid in RunDir/pid and, at the end, its exit code
@@ -37,26 +37,31 @@ import (
 )
 
 // wrapper is the script of the wrapping shell. Its arguments are the command,
-// RunDir, the shell that runs the command, and itself. The server runs in the
-// foreground, because a shell hands its background jobs /dev/null as input and
-// makes them ignore SIGINT and SIGQUIT. So a second shell notes its own pid and
-// becomes the server by exec. A FIFO tells the agent that the pid has been noted;
-// it is opened both ways, so that an agent which has just died holds nobody up. The
-// wrapper's own words about signals are dropped. A signal to the whole group must
-// not end it before the server's code is written. Both numbers are written over room
-// that is reserved: a disk that has become full takes neither away. Beside the code
-// stands whether the input was a living terminal to the last.
+// RunDir, and the shell that runs the command. The server runs in the foreground,
+// because a shell hands its background jobs /dev/null as input and makes them ignore
+// SIGINT and SIGQUIT. So a copy of the shell notes its own pid, which only the kernel
+// tells it, and becomes the server by exec; what it needs for that is gone from the
+// environment by then. A FIFO tells the agent that the pid has been noted; it is opened
+// both ways, so that an agent which has just died holds nobody up. The wrapper's own
+// words about signals are dropped. A signal to the whole group must not end it before
+// the server's code is written. Both numbers are written over room that is reserved: a
+// disk that has become full takes neither away. Beside the code stands whether the
+// input was a living terminal to the last.
 //
 // In a terminal it stays for a moment: the kernel hands over what was printed last by
 // itself, later, and tells nobody when; a multiplexer whose child has ended reads no more.
 //
-// The first it does is to join the control groups of its limits, which its fifth
-// argument says how; the sixth is what confines the command, to be put before it. Both
-// are code, and no variables: an instance may have any of its own.
+// The first it does is to join the control groups of its limits, which its fourth
+// argument says how; the fifth is what to become. Both are code, and no variables: an
+// instance may have any of its own but those that begin with ORRERY_.
 const wrapper = `trap : HUP INT QUIT TERM
 exec 5>&2 2>/dev/null
-eval "$5"
-"$4" -c 'printf "%s\n" $$ 1<>"$2/pid"; printf . 1<>"$2/noted"; eval "exec $4 \"\$3\" -c \"\$1\""' orrery "$1" "$2" "$3" "$6" 2>&5 5>&-
+eval "$4"
+( read -r ORRERY_SELF ORRERY_REST </proc/self/stat
+printf '%s\n' "$ORRERY_SELF" 1<>"$2/pid"
+unset ORRERY_SELF ORRERY_REST
+printf . 1<>"$2/noted"
+eval "exec $5" ) 2>&5 5>&-
 code=$? input=
 [ -t 0 ] && input=tty
 printf '%s\n%s\n' $code "$input" 1<>"$2/exit"

@@ -32,7 +32,11 @@ func (r *Runtime) wrapped(s runtime.Spec, confined string) wrapped {
 	for _, file := range joins {
 		join.WriteString("printf 0 >" + quote(file) + "\n")
 	}
-	return wrapped{sh, []string{"sh", "-c", wrapper, argvMark, s.Command, s.RunDir, r.shell, sh, join.String(), confined}}
+	become := confined + ` "$3" -c "$1"`
+	if words, ok := plain(s.Command, s.Env); ok {
+		become = confined + " " + strings.Join(words, " ")
+	}
+	return wrapped{sh, []string{"sh", "-c", wrapper, argvMark, s.Command, s.RunDir, r.shell, join.String(), become}}
 }
 
 // tmpPath is a run's own /tmp.
