@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/standalone/stack"
 )
 
 const (
@@ -23,13 +24,14 @@ const (
 )
 
 // measureConsole measures how long a line takes from a server's print to a viewer of
-// its console, with one server and with many that print, and what those cost.
+// its console, with one server and with many that print, and what those cost their agent.
 func measureConsole(ctx context.Context, b *bench) error {
-	s, err := b.startStandalone(ctx, "-memory", "1000000", "-cpu", "1000000")
+	r, err := b.startSite(ctx, oneNode)
 	if err != nil {
 		return err
 	}
-	defer s.stop()
+	defer r.close()
+	s := &server{ready: stack.Ready{API: r.Gateways()[0]}, token: r.token, http: r.http}
 	spec := map[string]any{
 		"name": "talk", "command": talk, "memoryMb": 16, "maxInstances": 0, "shutdownGraceSeconds": 1,
 		"portRangeStart": 20000, "portRangeEnd": 29999,
@@ -48,7 +50,7 @@ func measureConsole(ctx context.Context, b *bench) error {
 		b.report(fmt.Sprintf("console_line_%d_p50_ms", n), delays[len(delays)/2], "ms", -1)
 		b.report(fmt.Sprintf("console_line_%d_p99_ms", n), delays[len(delays)*99/100], "ms", -1)
 	}
-	rss, cpu, err := s.settle(ctx)
+	rss, cpu, err := settle(ctx, r.Nodes()[0].PID())
 	if err != nil {
 		return err
 	}

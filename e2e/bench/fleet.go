@@ -32,18 +32,24 @@ type running struct {
 	stop   func()
 }
 
-// startSite runs a site with two replicas of what decides, three nodes and the
-// default time to live, and waits until it takes groups.
-func (b *bench) startSite(ctx context.Context) (*running, error) {
+// threeNodes is a site with two replicas of what decides and three nodes, each with a
+// network of its own; oneNode has one of each, with nothing between them.
+var (
+	threeNodes = site.Options{Schedulers: 2, Enforcers: 2, Nodes: 3, MemoryMiB: 100_000, CPU: 100_000, Namespaces: true}
+	oneNode    = site.Options{Schedulers: 1, Enforcers: 1, Nodes: 1, MemoryMiB: 1_000_000, CPU: 1_000_000}
+)
+
+// startSite runs a site with the default time to live, and waits until it takes groups.
+func (b *bench) startSite(ctx context.Context, o site.Options) (*running, error) {
 	r := &running{http: &http.Client{}, stop: func() {}}
-	if err := r.start(ctx, b.dir); err != nil {
+	if err := r.start(ctx, b.dir, o); err != nil {
 		r.close()
 		return nil, err
 	}
 	return r, nil
 }
 
-func (r *running) start(ctx context.Context, scratch string) (err error) {
+func (r *running) start(ctx context.Context, scratch string, o site.Options) (err error) {
 	if r.dir, err = os.MkdirTemp(scratch, "site-"); err != nil {
 		return err
 	}
@@ -51,11 +57,8 @@ func (r *running) start(ctx context.Context, scratch string) (err error) {
 	if err != nil {
 		return err
 	}
-	r.Site, err = site.Start(ctx, site.Options{
-		Dir: r.dir, Programs: programs, Members: 1, Schedulers: 2, Enforcers: 2, Gateways: 1, Sources: 1,
-		Nodes: 3, MemoryMiB: 100_000, CPU: 100_000, Namespaces: true,
-	})
-	if err != nil {
+	o.Dir, o.Programs, o.Members, o.Gateways, o.Sources = r.dir, programs, 1, 1, 1
+	if r.Site, err = site.Start(ctx, o); err != nil {
 		return err
 	}
 	if r.client, err = store.Dial(r.Endpoints(), store.Options{}); err != nil {
@@ -69,7 +72,7 @@ func (r *running) start(ctx context.Context, scratch string) (err error) {
 	if err := r.login(ctx); err != nil {
 		return err
 	}
-	_, err = r.until(ctx, "three nodes", func(s *view.Snapshot) bool { return s.NodeSessions.Len() == 3 })
+	_, err = r.until(ctx, "all nodes", func(s *view.Snapshot) bool { return s.NodeSessions.Len() == o.Nodes })
 	return err
 }
 

@@ -76,21 +76,25 @@ func measureIdle(ctx context.Context, b *bench) error {
 // settle waits until start-up garbage is gone, then measures memory and the
 // share of one core used over a window.
 func (s *server) settle(ctx context.Context) (rssMiB, cpuPct float64, err error) {
+	return settle(ctx, s.cmd.Process.Pid)
+}
+
+func settle(ctx context.Context, pid int) (rssMiB, cpuPct float64, err error) {
 	if !pause.For(ctx, idleSettle) {
 		return 0, 0, ctx.Err()
 	}
-	before, err := s.cpu()
+	before, err := cpuOf(pid)
 	if err != nil {
 		return 0, 0, err
 	}
 	if !pause.For(ctx, idleWindow) {
 		return 0, 0, ctx.Err()
 	}
-	after, err := s.cpu()
+	after, err := cpuOf(pid)
 	if err != nil {
 		return 0, 0, err
 	}
-	rssMiB, err = s.rssMiB()
+	rssMiB, err = memoryMiB(pid, "VmRSS:")
 	return rssMiB, 100 * float64(after-before) / float64(idleWindow), err
 }
 

@@ -29,7 +29,7 @@ const (
 // them online, while they are idle, and from one request to all of them gone; and
 // how long after the end of a server that was asked to stop it is seen as stopped.
 func measureOperate(ctx context.Context, b *bench) error {
-	forks, forkCPU, err := forkLimit()
+	forks, forkCPU, err := forkLimit(b.dir)
 	if err != nil {
 		return err
 	}
@@ -150,9 +150,10 @@ func (s *server) measureFarewells(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// forkLimit is how many of the same processes the machine itself starts each second
-// when nothing is kept of them, and the processor time of each that is the starter's.
-func forkLimit() (perSecond, cpuMs float64, err error) {
+// forkLimit is how many of the same processes the machine itself starts each second,
+// each in a directory of its own and with a log, and the processor time of each that is
+// the starter's.
+func forkLimit(dir string) (perSecond, cpuMs float64, err error) {
 	var mu sync.Mutex
 	var all []*exec.Cmd
 	defer func() {
@@ -171,8 +172,7 @@ func forkLimit() (perSecond, cpuMs float64, err error) {
 	for range runtime.NumCPU() {
 		starters.Go(func() {
 			for range thousand / runtime.NumCPU() {
-				c := exec.Command("/bin/sh", "-c", idler)
-				err := c.Start()
+				c, err := startLogged(dir)
 				mu.Lock()
 				if err != nil {
 					failed = err
@@ -190,4 +190,20 @@ func forkLimit() (perSecond, cpuMs float64, err error) {
 		err = failed
 	}
 	return float64(len(all)) / took.Seconds(), milliseconds(now-used) / float64(len(all)), err
+}
+
+// startLogged starts one of the processes.
+func startLogged(dir string) (*exec.Cmd, error) {
+	dir, err := os.MkdirTemp(dir, "fork-")
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	c := exec.Command("/bin/sh", "-c", idler)
+	c.Dir, c.Stdout, c.Stderr = dir, log, log
+	return c, c.Start()
 }

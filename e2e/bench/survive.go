@@ -26,7 +26,7 @@ const (
 // measureSurvive measures how long the fleet takes to get over what is done to it:
 // owners of shards that end, nodes that are lost, a store that is away.
 func measureSurvive(ctx context.Context, b *bench) error {
-	r, err := b.startSite(ctx)
+	r, err := b.startSite(ctx, threeNodes)
 	if err != nil {
 		return err
 	}
