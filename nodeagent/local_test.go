@@ -177,7 +177,8 @@ func TestALocalStopThatIsNotJournalledIsNotAnsweredAsIfItWere(t *testing.T) {
 		s.awaitState(s.id(n), 1, fleet.Online)
 	}
 	for n := range 2 {
-		if err := os.Mkdir(s.entryPath(s.id(n))+".tmp", 0o700); err != nil { // in the way of the entry
+		entry := s.entryPath(s.id(n))
+		if err := errors.Join(os.Remove(entry), os.Mkdir(entry+".tmp", 0o700)); err != nil { // in the way of the entry
 			t.Fatal(err)
 		}
 	}

@@ -1,6 +1,9 @@
 package process
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -24,6 +27,41 @@ func plain(command string, env []string) (words []string, ok bool) {
 		return nil, false
 	}
 	return words, true
+}
+
+// runnable reports whether the kernel itself runs a program: what it refuses, a shell
+// has its own ways with, and its own words for.
+func runnable(program, dir string, env []string) bool {
+	if strings.Contains(program, "/") {
+		return begins(filepath.Join(dir, program), program)
+	}
+	for _, v := range slices.Backward(env) {
+		if path, ok := strings.CutPrefix(v, "PATH="); ok {
+			return slices.ContainsFunc(filepath.SplitList(path), func(in string) bool {
+				return filepath.IsAbs(in) && begins(filepath.Join(in, program), program)
+			})
+		}
+	}
+	return false
+}
+
+// begins reports whether a file begins like a program, or names one that reads it.
+func begins(path, program string) bool {
+	if filepath.IsAbs(program) {
+		path = program
+	}
+	fi, err := os.Stat(path)
+	if err != nil || !fi.Mode().IsRegular() || fi.Mode().Perm()&0o111 == 0 {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var head [4]byte
+	n, _ := f.ReadAt(head[:], 0)
+	return bytes.HasPrefix(head[:n], []byte("#!")) || string(head[:n]) == "\x7fELF"
 }
 
 // harmless reports whether a character means nothing but itself to a shell, or parts words.

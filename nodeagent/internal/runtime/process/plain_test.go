@@ -1,7 +1,9 @@
 package process
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -40,6 +42,31 @@ func TestACommandIsPlainOnlyIfAShellAddsNothing(t *testing.T) {
 		if _, ok := plain("exec sleep 1", []string{"A=b", variable}); ok {
 			t.Errorf("with %s", variable)
 		}
+	}
+}
+
+func TestOnlyWhatTheKernelRunsNeedsNoShell(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{"script": "#!/bin/sh\n", "bare": "echo hello\n", "empty": "", "plan": "#!/bin/sh\n"} {
+		mode := os.FileMode(0o755)
+		if name == "plan" {
+			mode = 0o644
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := []string{"PATH=/nowhere", "PATH=relative:" + dir + ":/bin"}
+	for program, want := range map[string]bool{
+		"./script": true, dir + "/script": true, "script": true, "sh": true, "/bin/sh": true,
+		"./bare": false, "bare": false, "./empty": false, "./plan": false, "./none": false, "none": false, dir: false, "./": false,
+	} {
+		if got := runnable(program, dir, env); got != want {
+			t.Errorf("%s: %v", program, got)
+		}
+	}
+	if runnable("sh", dir, nil) {
+		t.Error("without a PATH")
 	}
 }
 

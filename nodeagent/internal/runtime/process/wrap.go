@@ -33,8 +33,8 @@ func (r *Runtime) wrapped(s runtime.Spec, confined string) wrapped {
 		join.WriteString("printf 0 >" + quote(file) + "\n")
 	}
 	become := confined + ` "$3" -c "$1"`
-	if words, ok := plain(s.Command, s.Env); ok {
-		become = confined + " " + strings.Join(words, " ")
+	if words, ok := plain(s.Command, s.Env); ok && confined == "" && runnable(words[0], s.Dir, s.Env) {
+		become = strings.Join(words, " ")
 	}
 	return wrapped{sh, []string{"sh", "-c", wrapper, argvMark, s.Command, s.RunDir, r.shell, join.String(), become}}
 }
