@@ -215,7 +215,7 @@ var RuntimeNames = [...]RuntimeName{RuntimeProcess, RuntimeTmux, RuntimeScreen, 
 type Stop struct {
 	// Command is written to the console. Empty sends the signal at once.
 	Command string `json:"command"`
-	// GraceSeconds is the time the line has to work.
+	// GraceSeconds is the time the line has to work; 0 sends the signal at once, without it.
 	GraceSeconds int `json:"graceSeconds"`
 	// Signal is sent after the grace: TERM, INT, HUP, QUIT, USR1, USR2 or KILL.
 	Signal string `json:"signal"`

@@ -5,6 +5,7 @@ package stop
 
 import (
 	"context"
+	"sync"
 	"syscall"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 type Policy struct {
 	// Line is written to the input. Empty sends the signal at once.
 	Line string
-	// Grace is the time the line has to work.
+	// Grace is the time the line has to work. 0 sends the signal at once: a line that has
+	// no time is not written.
 	Grace time.Duration
 	// Signal follows; KILL skips what comes after it.
 	Signal syscall.Signal
@@ -24,22 +26,23 @@ type Policy struct {
 	KillAfter time.Duration
 }
 
-// Gracefully ends a run. Closing force cuts every wait short and kills at once.
-// It returns when the run has ended, or with ctx's error: an agent that leaves
-// takes no further step, the run goes on and the next agent begins anew.
+// Gracefully ends a run. Closing force cuts everything short and kills at once, also
+// while the line is being typed or the signal is on its way. It returns when the run has
+// ended, or with ctx's error: an agent that leaves takes no further step, the run goes on
+// and the next agent begins anew.
 func Gracefully(ctx context.Context, p runtime.Process, policy Policy, force <-chan struct{}) error {
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	s := sequence{p: p, force: force, asking: &asking}
 	// A line that cannot be delivered is no reason to fail: the signal follows.
-	if policy.Line != "" && p.WriteLine(policy.Line) == nil && ended(ctx, p, policy.Grace, force) {
+	if policy.Line != "" && policy.Grace > 0 && s.step(ctx, func() error { return p.WriteLine(policy.Line) }, policy.Grace) {
 		return nil
 	}
 	if ctx.Err() != nil {
 		return errs.Wrap("stop.Gracefully", ctx.Err())
 	}
-	if policy.Signal != syscall.SIGKILL && !closed(force) {
-		_ = p.Signal(policy.Signal)
-		if ended(ctx, p, policy.KillAfter, force) {
-			return nil
-		}
+	if policy.Signal != syscall.SIGKILL && s.step(ctx, s.signal(policy.Signal), policy.KillAfter) {
+		return nil
 	}
 	if ctx.Err() != nil {
 		return errs.Wrap("stop.Gracefully", ctx.Err())
@@ -47,18 +50,46 @@ func Gracefully(ctx context.Context, p runtime.Process, policy Policy, force <-c
 	return p.Kill(ctx)
 }
 
-// ended waits for the run's end, at most for a time. False also when force or ctx came first.
-func ended(ctx context.Context, p runtime.Process, wait time.Duration, force <-chan struct{}) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-p.Exited():
-		return true
-	case <-timer.C:
-	case <-force:
-	case <-ctx.Done():
+// sequence is a stop under way.
+type sequence struct {
+	p      runtime.Process
+	force  <-chan struct{}
+	asking *sync.WaitGroup
+}
+
+// signal sends a signal. One that cannot be sent is waited for like one that is ignored.
+func (s sequence) signal(sig syscall.Signal) func() error {
+	return func() error { _ = s.p.Signal(sig); return nil }
+}
+
+// step asks the run to end, which may take its time, and gives it time to do so. True
+// when it has ended; false when it was not asked, its time is over, or force or ctx came first.
+func (s sequence) step(ctx context.Context, ask func() error, within time.Duration) (ended bool) {
+	if closed(s.force) || ctx.Err() != nil {
+		return false
 	}
-	return false
+	asked := make(chan error, 1)
+	s.asking.Go(func() { asked <- ask() })
+	var over <-chan time.Time
+	for {
+		select {
+		case <-s.p.Exited():
+			return true
+		case err := <-asked:
+			if err != nil {
+				return false
+			}
+			timer := time.NewTimer(within)
+			defer timer.Stop()
+			over = timer.C
+		case <-over:
+			return false
+		case <-s.force:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 func closed(c <-chan struct{}) bool {

@@ -55,6 +55,7 @@ func TestTheSequence(t *testing.T) {
 		{"the line is enough", `echo up; read l; [ "$l" = stop ] && exit 3; sleep 1000`, stop.Policy{Line: "stop", Grace: long, Signal: syscall.SIGTERM, KillAfter: long}, false, 3},
 		{"the signal follows the grace", `trap 'exit 4' TERM; echo up; while true; do sleep 0.01; done`, stop.Policy{Line: "stop", Grace: time.Millisecond, Signal: syscall.SIGTERM, KillAfter: long}, false, 4},
 		{"without a line the signal comes at once", `trap 'exit 5' INT; echo up; while true; do sleep 0.01; done`, stop.Policy{Grace: long, Signal: syscall.SIGINT, KillAfter: long}, false, 5},
+		{"without grace the line is not waited for, nor written", `trap 'exit 6' TERM; echo up; while true; do read -t 0.01 l && exit 3; done`, stop.Policy{Line: "stop", Signal: syscall.SIGTERM, KillAfter: long}, false, 6},
 		{"what ignores both is killed", `trap '' TERM; echo up; while true; do sleep 0.01; done`, stop.Policy{Line: "stop", Grace: time.Millisecond, Signal: syscall.SIGTERM, KillAfter: time.Millisecond}, false, 137},
 		{"force waits for nothing", `trap '' TERM; echo up; while true; do sleep 0.01; done`, stop.Policy{Line: "stop", Grace: long, Signal: syscall.SIGTERM, KillAfter: long}, true, 137},
 	}
@@ -71,6 +72,48 @@ func TestTheSequence(t *testing.T) {
 			<-p.Exited()
 			if e := p.Exit(); e.Code != c.code || !e.Known {
 				t.Errorf("exit %+v, want %d", e, c.code)
+			}
+		})
+	}
+}
+
+// stuck is a run that does not take what it is asked before it has ended.
+type stuck struct {
+	runtime.Process
+	asked chan string
+}
+
+func (p *stuck) WriteLine(string) error {
+	p.asked <- "line"
+	<-p.Exited()
+	return nil
+}
+
+func (p *stuck) Signal(syscall.Signal) error {
+	p.asked <- "signal"
+	<-p.Exited()
+	return nil
+}
+
+func TestForceKillsWhileTheRunIsStillBeingAsked(t *testing.T) {
+	for asked, policy := range map[string]stop.Policy{
+		"line":   {Line: "stop", Grace: time.Hour, Signal: syscall.SIGTERM, KillAfter: time.Hour},
+		"signal": {Signal: syscall.SIGTERM, KillAfter: time.Hour},
+	} {
+		t.Run(asked, func(t *testing.T) {
+			living, _ := run(t, `trap '' TERM; echo up; while true; do sleep 0.01; done`)
+			p := &stuck{Process: living, asked: make(chan string, 2)}
+			force, done := make(chan struct{}), make(chan error)
+			go func() { done <- stop.Gracefully(t.Context(), p, policy, force) }()
+			if got := <-p.asked; got != asked {
+				t.Errorf("asked by %s first", got)
+			}
+			close(force)
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			if e := p.Exit(); e.Signal != "KILL" || len(p.asked) != 0 {
+				t.Errorf("exit %+v, %d more things asked", e, len(p.asked))
 			}
 		})
 	}
