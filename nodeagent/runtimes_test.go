@@ -95,6 +95,35 @@ func TestAnInstanceInATerminalIsRunAdoptedTypedToAndStopped(t *testing.T) {
 	}
 }
 
+func TestAStopCutsALaunchShort(t *testing.T) {
+	bin := t.TempDir()
+	asked := filepath.Join(bin, "asked")
+	// A tmux whose server refuses a session each time, and takes long to say so: longer
+	// in all than anybody waits here.
+	hesitant := "#!/bin/sh\n[ \"$*\" != \"${*%-V}\" ] && echo tmux 3.4 && exit\n: >>" + asked + "\nsleep 5 >/dev/null 2>&1\necho no server >&2\nexit 1\n"
+	if err := os.WriteFile(filepath.Join(bin, "tmux"), []byte(hesitant), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	s := newSite(t)
+	s.dir = shortDir(t)
+	s.start(nil)
+	for n, action := range []fleet.OrderAction{fleet.OrderStop, fleet.OrderKill} {
+		plan := basic("exec cat")
+		plan.Runtime = fleet.RuntimeTmux
+		_ = os.Remove(asked)
+		s.place(s.id(n), 1, plan, 0)
+		await.That(t, "a launch", func() string {
+			_, err := os.Stat(asked)
+			return await.Unless(err == nil, "%v", err)
+		})
+		s.order(s.id(n), 1, action)
+		if st := s.awaitState(s.id(n), 1, fleet.Stopped); st.PID != 0 {
+			t.Errorf("%s: %+v", action, st)
+		}
+	}
+}
+
 func TestTheEndOfAMultiplexerIsNoCrashOfTheServerAndSaysSo(t *testing.T) {
 	for _, name := range []fleet.RuntimeName{fleet.RuntimeTmux, fleet.RuntimeScreen} {
 		t.Run(string(name), func(t *testing.T) {

@@ -32,8 +32,8 @@
 //   - Ended is left only by a higher generation. A generation begins only after the
 //     one before it has ended; lower ones are ignored for ever.
 //   - Every helper (preparing, launching, adopting) answers exactly once. While one
-//     is out, nothing else touches the instance's files or processes; a stop waits
-//     for the answer.
+//     is out, nothing else touches the instance's files or processes; a stop calls it
+//     off and waits for the answer.
 //   - An answer that carries another run's number changes nothing.
 //
 // The package does not know how anything is done, and reads no clock.

@@ -183,7 +183,8 @@ type Effect interface{ effect() }
 // Prepare builds the instance's directory. Answers: Prepared or Failed.
 type Prepare struct{ Run int }
 
-// Cancel cuts a Prepare under way short; it still answers.
+// Cancel cuts a Prepare or a Launch under way short; it still answers. A Launch that was
+// cut short has ended what it cannot answer for with Started.
 type Cancel struct{}
 
 // Launch starts the process. Answers: Started, Withheld or Failed; later Exited.

@@ -30,8 +30,8 @@ func TestAnExclusiveInstanceEndsWithItsSession(t *testing.T) {
 		s.on(cut).did().on(now).did(machine.Kill{}).on(now).did()
 		s.on(killed(1)).did(machine.Clear{}).is(machine.Ended, fleet.Stopped, fleet.ReasonSessionExpiring)
 	})
-	t.Run("while launching it is ended as soon as it is there", func(t *testing.T) {
-		s := begin(t).on(placed(1), prepared(1, exclusive), now).did()
+	t.Run("a launch is cut short and the process killed if it is there all the same", func(t *testing.T) {
+		s := begin(t).on(placed(1), prepared(1, exclusive), now).did(machine.Cancel{})
 		s.on(started(1)).did(machine.Kill{}).is(machine.Stopping, fleet.Stopping, fleet.ReasonSessionExpiring)
 	})
 	t.Run("while it is looked for", func(t *testing.T) {

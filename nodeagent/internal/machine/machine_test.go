@@ -143,8 +143,8 @@ func TestStopsAtEveryPoint(t *testing.T) {
 		s := begin(t).on(placed(1), stop).did(machine.Cancel{}).is(machine.Stopping, fleet.Stopping, fleet.ReasonStopRequested)
 		s.on(prepared(1, nil)).did(machine.Clear{}).is(machine.Ended, fleet.Stopped, fleet.ReasonStopRequested)
 	})
-	t.Run("while launching the process is stopped as soon as it is there", func(t *testing.T) {
-		s := begin(t).on(placed(1), prepared(1, nil), stop).did()
+	t.Run("a launch is cut short and the process stopped if it is there all the same", func(t *testing.T) {
+		s := begin(t).on(placed(1), prepared(1, nil), stop).did(machine.Cancel{})
 		s.on(started(1)).did(machine.Stop{}).is(machine.Stopping, fleet.Stopping, fleet.ReasonStopRequested)
 	})
 	t.Run("a launch that fails has stopped too", func(t *testing.T) {

@@ -171,9 +171,9 @@ func (t *step) halt(h Halt) {
 	}
 	t.showHalt()
 	switch t.Out {
-	case Preparer:
+	case Preparer, Launcher:
 		t.do(Cancel{})
-	case Launcher, Adopter: // the answer decides
+	case Adopter: // the answer decides
 	case "":
 		t.bringDown()
 	}

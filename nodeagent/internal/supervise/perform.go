@@ -133,8 +133,9 @@ func (i *Instance) spec(e journal.Entry) runtime.Spec {
 // errNoCommand refuses a start without a command.
 var errNoCommand = errs.New(errs.Invalid, "the command is empty once its placeholders are replaced: correct the group's command, or its variables")
 
-// launch checks the ports and starts the process.
-func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
+// launch checks the ports and starts the process, unless ctx ends, which is within agent:
+// then what was started all the same is ended, if it is not in the answer.
+func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 	run := e.Machine.Run
 	fail := func(reason fleet.Reason, err error) message {
 		if ctx.Err() == nil { // otherwise it was called off, which is no failure
@@ -179,6 +180,9 @@ func (i *Instance) launch(ctx context.Context, e journal.Entry) message {
 	i.notePast(spec.RunDir)
 	from := size(spec.LogPath)
 	p, g, err := i.startSecured(ctx, within, e.Machine, rt, spec)
+	if err != nil && ctx.Err() != nil && agent.Err() == nil {
+		i.sweep(agent, rt, spec)
+	}
 	if errors.Is(err, errNoSession) {
 		return message{event: machine.Withheld{Run: run}}
 	}
@@ -259,6 +263,13 @@ func (i *Instance) adopt(ctx context.Context, e journal.Entry) (m message, ok bo
 		return message{event: machine.Lost{Run: run, Rebooted: i.kit.Rebooted}}, true
 	}
 	return message{event: ending(run, exit)}, true
+}
+
+// sweep ends what a start that was called off may have left.
+func (i *Instance) sweep(ctx context.Context, rt runtime.Runtime, s runtime.Spec) {
+	if p, ok := i.seek(ctx, rt, s, runtime.Identity{BootID: i.kit.BootID}); ok {
+		i.finishOff(ctx, p)
+	}
 }
 
 // seek adopts a process. A host on which nobody can look at it now says nothing

@@ -102,8 +102,8 @@ type Instance struct {
 	guards  int          // how many of them were replaced
 	timer   *time.Timer
 	due     machine.Elapsed
-	force   chan struct{} // not nil while a stop sequence runs; closing it kills
-	cancel  context.CancelFunc
+	force   chan struct{}      // not nil while a stop sequence runs; closing it kills
+	cancel  context.CancelFunc // calls off what prepares or launches
 	watched context.CancelFunc // ends what asks the process how it is; nil when nothing does
 	done    bool
 	// recording are the crashes that are being written down.
@@ -249,6 +249,10 @@ func (i *Instance) Run(ctx context.Context) {
 	for !i.done {
 		select {
 		case <-i.wake:
+			if ctx.Err() != nil { // what was called off by that is no failure of the instance
+				i.leave()
+				return
+			}
 			for _, m := range i.take() {
 				i.handle(ctx, m)
 			}
@@ -419,8 +423,10 @@ func (i *Instance) perform(ctx context.Context, e machine.Effect) {
 	case machine.Cancel:
 		i.cancel()
 	case machine.Launch:
+		launchCtx, cancel := context.WithCancel(ctx)
+		i.cancel = cancel
 		entry := i.entry
-		i.helpers.Go(func() { i.post(i.launch(ctx, entry)) })
+		i.helpers.Go(func() { defer cancel(); i.post(i.launch(ctx, launchCtx, entry)) })
 	case machine.Adopt:
 		entry := i.entry
 		i.helpers.Go(func() {

@@ -235,7 +235,14 @@ func (p *run) Signal(sig syscall.Signal) error {
 	if p.server != nil {
 		return SendSignal(p.server, sig)
 	}
-	pidfd, ok, err := Hold(p.id.Server)
+	id := p.id.Server
+	if id.PID == 0 { // it was not noted yet when the start was called off
+		var err error
+		if id, err = childOf(p.id.Shell.PID, filepath.Join(p.runDir, "pid")); err != nil {
+			return err
+		}
+	}
+	pidfd, ok, err := Hold(id)
 	if !ok {
 		return err
 	}
