@@ -26,7 +26,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -136,7 +135,11 @@ func (g *Group) Join(pid int) error {
 }
 
 // Discard removes the group if nothing is in it.
-func (g *Group) Discard() { _ = os.Remove(g.dir) }
+func (g *Group) Discard() {
+	if g != nil {
+		_ = os.Remove(g.dir)
+	}
+}
 
 // Members are the processes of every instance that has any, by its id. Unavailable
 // when they cannot all be read.
@@ -153,20 +156,38 @@ func (t *Tree) Members() (map[string][]int, error) {
 		if !g.IsDir() {
 			continue
 		}
-		b, err := os.ReadFile(filepath.Join(t.dir, g.Name(), "cgroup.procs"))
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP) {
-			continue // gone meanwhile, or of a kind that is told by its environment
-		}
+		pids, err := processesBelow(filepath.Join(t.dir, g.Name()))
 		if err != nil {
 			return nil, errs.As(errs.Unavailable, "cgroup.Members", err)
 		}
-		for _, field := range strings.Fields(string(b)) {
-			if pid, err := strconv.Atoi(field); err == nil {
-				members[g.Name()] = append(members[g.Name()], pid)
-			}
+		if len(pids) > 0 {
+			members[g.Name()] = pids
 		}
 	}
 	return members, nil
+}
+
+// processesBelow are the processes of a group and of the groups below it.
+func processesBelow(dir string) (pids []int, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENODEV): // gone meanwhile
+			return nil
+		case err != nil || !d.IsDir():
+			return err
+		}
+		b, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP) {
+			return nil // or of a kind that is told by its environment
+		}
+		for _, field := range strings.Fields(string(b)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+		return err
+	})
+	return pids, err
 }
 
 // Exists reports whether the group is there, as far as can be told.
@@ -178,8 +199,9 @@ func (g *Group) Exists() bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// Kill kills every process of the group and removes it when it is empty, unless its tree
-// is lent, or gives up when ctx ends.
+// Kill kills every process of the group and of those below it, and removes them when they
+// are empty, unless the tree is lent. It gives up when ctx ends. Empty groups that the
+// kernel does not let go of for removePatience are left to the next run.
 func (g *Group) Kill(ctx context.Context) error {
 	events, err := os.Open(filepath.Join(g.dir, "cgroup.events"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -189,6 +211,7 @@ func (g *Group) Kill(ctx context.Context) error {
 		return errs.As(errs.Unavailable, "cgroup.Kill", err)
 	}
 	defer events.Close()
+	var r removal
 	for ctx.Err() == nil {
 		populated, err := isPopulated(events)
 		if errors.Is(err, unix.ENODEV) { // somebody else has just removed it
@@ -201,7 +224,10 @@ func (g *Group) Kill(ctx context.Context) error {
 			return nil
 		}
 		if !populated {
-			return g.remove(ctx)
+			if done, err := r.try(ctx, g.dir); done || err != nil {
+				return errs.As(errs.Unavailable, "cgroup.Kill", err)
+			}
+			continue
 		}
 		err = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
@@ -225,23 +251,4 @@ func isPopulated(events *os.File) (bool, error) {
 func awaitChange(events *os.File) {
 	fds := []unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}
 	_, _ = unix.Poll(fds, 200)
-}
-
-// remove removes the empty group; the kernel may need a moment to let the last
-// process go after it stopped counting.
-func (g *Group) remove(ctx context.Context) error {
-	for {
-		err := os.Remove(g.dir)
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if !errors.Is(err, unix.EBUSY) {
-			return errs.As(errs.Unavailable, "cgroup.remove", err)
-		}
-		select {
-		case <-ctx.Done():
-			return errs.Wrap("cgroup.remove", ctx.Err())
-		case <-time.After(time.Millisecond):
-		}
-	}
 }

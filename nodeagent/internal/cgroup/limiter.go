@@ -10,9 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -172,7 +169,7 @@ func renew(dir string) error {
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := os.Remove(dir); err != nil {
+	if err := prune(dir); err != nil {
 		return nil // processes are in it, which were started into the tree's group
 	}
 	return os.Mkdir(dir, 0o755)
@@ -225,10 +222,6 @@ func limitOf(path string) (mib int) {
 	return int(n >> 20)
 }
 
-// releaseAgain is the pause before a group is removed again that the kernel still
-// counts somebody in.
-const releaseAgain = 2 * time.Millisecond
-
 // Release removes a run's groups beside the tree's. All of the run is gone; where the
 // kernel needs a moment to see that, it gets one until ctx ends.
 func (l *Limiter) Release(ctx context.Context, instance string) {
@@ -239,11 +232,11 @@ func (l *Limiter) Release(ctx context.Context, instance string) {
 		if p.dir == "" {
 			continue
 		}
-		dir := filepath.Join(p.dir, instance)
-		for errors.Is(os.Remove(dir), unix.EBUSY) && ctx.Err() == nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(releaseAgain):
+		var r removal
+		for done := false; !done && ctx.Err() == nil; {
+			var err error
+			if done, err = r.try(ctx, filepath.Join(p.dir, instance)); err != nil {
+				break // the next run renews it
 			}
 		}
 	}

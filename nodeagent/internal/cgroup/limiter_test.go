@@ -102,7 +102,7 @@ func unifiedTree(t *testing.T, name string) (tree *Tree, parent, controller stri
 	b, _ := os.ReadFile(filepath.Join(own[unified], "cgroup.controllers"))
 	offered := strings.Fields(string(b))
 	if own[unified] == "" || len(offered) == 0 {
-		t.Log("version 2 has no controller here")
+		t.Log("version 2 has no controller here: what is written and read of it is held to its documents, see docs/limits.md")
 		return nil, "", ""
 	}
 	tree, err = Open(name + strconv.Itoa(os.Getpid()))
@@ -153,8 +153,7 @@ func TestAHostWithoutControllersSaysWhatIsNotHeld(t *testing.T) {
 func TestWhatTheHostRefusesIsToldAndTheRestIsHeld(t *testing.T) {
 	l := NewLimiter("refuse-"+strconv.Itoa(os.Getpid()), nil)
 	defer l.Close()
-	if !l.Offer().Holds(fleet.LimitMemory) || !l.Offer().Holds(fleet.LimitProcesses) {
-		t.Logf("not held here: %s", l.Offer().Why)
+	if !needs(t, l.Offer().Holds(fleet.LimitMemory) && l.Offer().Holds(fleet.LimitProcesses), "not held here: "+l.Offer().Why) {
 		return
 	}
 	join, err := l.Prepare("aaaaaa", runtime.Limits{MemoryMiB: -1 << 40, Processes: 5 << 30})
