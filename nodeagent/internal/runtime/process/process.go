@@ -155,7 +155,7 @@ func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, e
 	}
 	pidfd, shellPID, err := r.launch(ctx, s, r.wrapped(s, confined))
 	if err != nil {
-		r.limiter.Release(ctx, s.InstanceID)
+		r.unmake(ctx, s.InstanceID)
 		return nil, err
 	}
 	id := runtime.Identity{BootID: r.boot}
@@ -170,6 +170,17 @@ func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, e
 		return nil, errors.Join(errs.As(errs.Unavailable, "process.Start", err), p.Kill(context.WithoutCancel(ctx)))
 	}
 	return p, nil
+}
+
+// unmake removes the groups of a run that was not started: an empty one would be taken
+// for the whole instance.
+func (r *Runtime) unmake(ctx context.Context, instance string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	if group := r.tree.Group(instance); group.Exists() {
+		_ = group.Kill(ctx) // else the next start meets it, or the sweep of its instance
+	}
+	r.limiter.Release(ctx, instance)
 }
 
 func pidPath(s runtime.Spec) string   { return filepath.Join(s.RunDir, "pid") }
