@@ -107,6 +107,7 @@ type parts struct {
 	server     *http.Server
 	local      *http.Server
 	logs       *console.Follower
+	limiter    *cgroup.Limiter
 	// hold keeps the controller from acting before the node has joined.
 	hold bool
 }
@@ -143,7 +144,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	}
 	rt := runtimes.byName[fleet.RuntimeProcess]
 	tellOffer(cfg.Log, a.capacity(), cfg.Room)
-	p := &parts{hold: j.Moved(), logs: console.NewFollower(cfg.Log)}
+	p := &parts{hold: j.Moved(), logs: console.NewFollower(cfg.Log), limiter: control.limiter}
 	p.tenure = deadline.NewKeeper(deadline.Config{
 		File: until, Boot: cfg.BootID, Ending: func(s deadline.Stage) { p.controller.Ending(s) }, Log: cfg.Log,
 		TTL: max(time.Second, cmp.Or(cfg.SessionTTL, store.DefaultTTL).Truncate(time.Second)), // as etcd counts it
@@ -241,6 +242,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	running.Go(func() { p.drive(working, a) })
 	running.Go(func() { p.reporter.Run(working) })
 	running.Go(func() { p.logs.Run(working) })
+	running.Go(func() { p.limiter.Watch(working) })
 	running.Go(func() { p.orphans.Run(working) })
 	running.Go(func() { p.crashes.Run(working) })
 	running.Go(func() {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -23,6 +22,7 @@ type Limiter struct {
 	// parts are the agent's parts of the hierarchies that hold limits.
 	parts []part
 	offer fleet.NodeLimits
+	seen  sightings
 }
 
 // part is where an agent holds one limit.
@@ -124,6 +124,7 @@ func (l *Limiter) Prepare(instance string, want runtime.Limits) (join []string, 
 	if l == nil {
 		return nil, nil
 	}
+	defer l.seen.forget(instance)
 	var refused []error
 	made := map[string]bool{}
 	for _, p := range l.parts {
@@ -175,59 +176,13 @@ func renew(dir string) error {
 	return os.Mkdir(dir, 0o755)
 }
 
-// Killed tells whether the kernel killed one of a run's processes for memory, and the
-// limit in MiB that was in force, 0 when there was none. Before Release, and before the
-// tree's group is killed.
-func (l *Limiter) Killed(instance string) (oom bool, limitMiB int) {
-	if l == nil {
-		return false, 0
-	}
-	for _, p := range l.parts {
-		if p.limit != fleet.LimitMemory {
-			continue
-		}
-		dir, events, limit := l.group(p, instance), "memory.events", "memory.max"
-		if p.dir != "" {
-			events, limit = "memory.oom_control", "memory.limit_in_bytes"
-		}
-		if count(filepath.Join(dir, events), "oom_kill") == 0 {
-			return false, 0
-		}
-		return true, limitOf(filepath.Join(dir, limit))
-	}
-	return false, 0
-}
-
-// count reads a number from a file of "name number" lines; 0 when it is not there.
-func count(path, name string) int {
-	b, _ := os.ReadFile(path)
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
-			n, _ := strconv.Atoi(f[1])
-			return n
-		}
-	}
-	return 0
-}
-
-// unlimited is more memory than there is; version 1 says so for none.
-const unlimited = 1 << 50
-
-func limitOf(path string) (mib int) {
-	b, _ := os.ReadFile(path)
-	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-	if err != nil || n >= unlimited {
-		return 0
-	}
-	return int(n >> 20)
-}
-
 // Release removes a run's groups beside the tree's. All of the run is gone; where the
 // kernel needs a moment to see that, it gets one until ctx ends.
 func (l *Limiter) Release(ctx context.Context, instance string) {
 	if l == nil {
 		return
 	}
+	l.seen.forget(instance)
 	for _, p := range l.parts {
 		if p.dir == "" {
 			continue
