@@ -90,6 +90,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer parts.runtimes.close()
 	return parts.run(ctx, a, listener)
 }
 
@@ -108,6 +109,7 @@ type parts struct {
 	local      *http.Server
 	logs       *console.Follower
 	limiter    *cgroup.Limiter
+	runtimes   runtimes
 	// hold keeps the controller from acting before the node has joined.
 	hold bool
 }
@@ -144,7 +146,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	}
 	rt := runtimes.byName[fleet.RuntimeProcess]
 	tellOffer(cfg.Log, a.capacity(), cfg.Room)
-	p := &parts{hold: j.Moved(), logs: console.NewFollower(cfg.Log), limiter: control.limiter}
+	p := &parts{hold: j.Moved(), logs: console.NewFollower(cfg.Log), limiter: control.limiter, runtimes: runtimes}
 	p.tenure = deadline.NewKeeper(deadline.Config{
 		File: until, Boot: cfg.BootID, Ending: func(s deadline.Stage) { p.controller.Ending(s) }, Log: cfg.Log,
 		TTL: max(time.Second, cmp.Or(cfg.SessionTTL, store.DefaultTTL).Truncate(time.Second)), // as etcd counts it

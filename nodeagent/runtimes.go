@@ -49,6 +49,15 @@ type runtimes struct {
 	offers []fleet.NodeRuntime
 }
 
+// close ends what runtimes do beside their runs, which go on.
+func (r runtimes) close() {
+	for _, rt := range r.byName {
+		if c, ok := rt.(interface{ Close() }); ok {
+			c.Close()
+		}
+	}
+}
+
 // runtimes looks for what the host has. A host without a multiplexer is none the
 // worse: its record says why it does not offer it. dir is the absolute data directory.
 func (a *Agent) runtimes(ctx context.Context, shared process.Config, dir string) (runtimes, error) {

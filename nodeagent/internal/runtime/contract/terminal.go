@@ -38,6 +38,7 @@ func RunTerminal(t *testing.T, make Maker, multiplexer string) {
 		"and so it is though no agent was there":                    serverDiesUnseen,
 		"a closed session ends its server, which is given time":     closed,
 		"the multiplexer belongs to no instance":                    belongsToNone,
+		"a kill waits for no multiplexer that is stuck":             stuck,
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(&subject{T: t, host: Host{Dir: shortDir(t), Owner: "test-" + strconv.Itoa(os.Getpid())}, maker: make}, multiplexer)
@@ -162,5 +163,23 @@ func belongsToNone(s *subject, multiplexer string) {
 	s.write(second, "alive")
 	if !second.Running() {
 		s.Error("the other died with it")
+	}
+}
+
+func stuck(s *subject, multiplexer string) {
+	p := s.start(s.runtime(), s.spec("trap '' HUP TERM; while true; do sleep 0.1; done"))
+	keeper := s.keeper(p.Identity())
+	if err := syscall.Kill(keeper, syscall.SIGSTOP); err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = syscall.Kill(keeper, syscall.SIGCONT) })
+	if err := p.Kill(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+	if e := s.exit(p); e.Signal != "KILL" || !e.Known {
+		s.Errorf("exit %+v", e)
+	}
+	if multiplexer == "screen" && proctest.Lives(keeper) { // it keeps this session only
+		s.Error("the session is left")
 	}
 }

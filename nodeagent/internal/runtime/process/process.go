@@ -112,6 +112,7 @@ type Runtime struct {
 	owner     string
 	boot      string
 	terminal  Terminal
+	trash     *trash
 	log       *slog.Logger
 	// ungrouped makes a refusal of control groups be told once, unlimited one of limits.
 	ungrouped, unlimited sync.Once
@@ -134,9 +135,13 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	return &Runtime{
 		tree: cfg.Tree, limiter: cfg.Limiter, confine: cfg.Confine, owner: cfg.Owner, sh: sh, shell: shell,
-		boot: cmp.Or(cfg.BootID, bootID()), terminal: cfg.Terminal, log: cfg.Log,
+		boot: cmp.Or(cfg.BootID, bootID()), terminal: cfg.Terminal, trash: newTrash(), log: cfg.Log,
 	}, nil
 }
+
+// Close ends what goes on when runs have ended: the removing of what they left. Runs that
+// live are not touched.
+func (r *Runtime) Close() { r.trash.close() }
 
 // BootID identifies the running kernel, as it stands in identities.
 func (r *Runtime) BootID() string { return r.boot }
@@ -148,6 +153,9 @@ func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, e
 	}
 	if err := prepareRunDir(s); err != nil {
 		return nil, err
+	}
+	if s.Confine.PrivateTmp { // what an agent before this one had no time to remove
+		r.trash.empty(s.RunDir)
 	}
 	confined, err := r.confined(s)
 	if err != nil {
@@ -358,6 +366,6 @@ func (r *Runtime) Adopt(_ context.Context, s runtime.Spec, id runtime.Identity) 
 func (r *Runtime) newRun(s runtime.Spec, id runtime.Identity) *run {
 	return &run{
 		instance: s.InstanceID, owner: r.owner, runDir: s.RunDir, id: id, group: r.tree.Group(s.InstanceID),
-		limiter: r.limiter, terminal: r.terminal, exited: make(chan struct{}),
+		limiter: r.limiter, terminal: r.terminal, trash: r.trash, killed: make(chan struct{}), exited: make(chan struct{}),
 	}
 }

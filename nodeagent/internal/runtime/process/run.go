@@ -25,6 +25,7 @@ type run struct {
 	id       runtime.Identity
 	group    *cgroup.Group // nil without control groups
 	limiter  *cgroup.Limiter
+	trash    *trash
 	// session is the wrapper's session, 0 when the wrapper was found gone: its number
 	// may lead a stranger's session by now.
 	session int
@@ -32,8 +33,9 @@ type run struct {
 	signal syscall.Signal
 	// cleared is set once the group was emptied and removed: nothing is left to look for.
 	cleared atomic.Bool
-	// killed is set when we ended the run ourselves: then a missing exit code is no riddle.
-	killed atomic.Bool
+	// killed is closed when we ended the run ourselves: then a missing exit code is no riddle.
+	killed  chan struct{}
+	killing sync.Once
 
 	// shell and server are pidfds of the two; nil when the run was found ended, server
 	// also when its pid is not known.
@@ -134,6 +136,7 @@ func (p *run) finish() {
 	}
 	p.waiting.Wait()
 	close(p.exited)
+	p.trash.empty(p.runDir)
 }
 
 // releaseTimeout bounds the wait for the kernel to let go of a run that has gone.
@@ -165,7 +168,7 @@ func (p *run) readExit() runtime.Exit {
 		return runtime.Exit{Code: 128 + int(syscall.SIGKILL), Signal: "KILL", Known: true, Hangup: true, At: time.Now()}
 	case p.signal != 0:
 		return runtime.Exit{Code: 128 + int(p.signal), Signal: signalNames[p.signal], Known: true, At: time.Now()}
-	case p.killed.Load():
+	case p.wasKilled():
 		return runtime.Exit{Code: 128 + int(syscall.SIGKILL), Signal: "KILL", Known: true, At: time.Now()}
 	}
 	return runtime.Exit{At: time.Now()}
@@ -252,7 +255,7 @@ func (p *run) Signal(sig syscall.Signal) error {
 }
 
 func (p *run) Kill(ctx context.Context) error {
-	p.killed.Store(true)
+	p.killing.Do(func() { close(p.killed) })
 	if err := p.killTree(ctx); err != nil {
 		return err
 	}
@@ -261,6 +264,15 @@ func (p *run) Kill(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return errs.Wrap("process.Kill", ctx.Err())
+	}
+}
+
+func (p *run) wasKilled() bool {
+	select {
+	case <-p.killed:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -26,6 +26,8 @@ type Terminal interface {
 	// Drain returns when the session of a run that has ended is gone and all of its
 	// output is in the log, or when ctx ends.
 	Drain(ctx context.Context, instance, runDir string)
+	// Close ends the session of a run that has ended, or gives up when ctx ends.
+	Close(ctx context.Context, instance string)
 	// Attach is the shell command that shows an operator the session.
 	Attach(instance string) string
 }
@@ -44,6 +46,10 @@ const (
 	hangupGrace = 5 * time.Second
 	// drainTimeout bounds the wait for the output of a run that has ended.
 	drainTimeout = 10 * time.Second
+	// killedDrain bounds it for one that we have killed, closeTimeout the closing of a
+	// session that was not gone by then: a multiplexer that is stuck holds nobody up.
+	killedDrain  = 500 * time.Millisecond
+	closeTimeout = 300 * time.Millisecond
 	// typeTimeout bounds the typing of a line, readTimeout how long a server may take
 	// to read what was typed before.
 	typeTimeout = 5 * time.Second
@@ -174,12 +180,29 @@ func (p *run) unread() (n int) {
 	return n
 }
 
-// drain waits for the last output of a run that has ended.
+// drain waits for the last output of a run that has ended, and closes a session that
+// keeps it waiting.
 func (p *run) drain() {
 	if p.terminal == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
-	p.terminal.Drain(ctx, p.instance, p.runDir)
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		p.terminal.Drain(ctx, p.instance, p.runDir)
+	}()
+	select {
+	case <-drained:
+	case <-p.killed:
+		hurry := time.AfterFunc(killedDrain, cancel)
+		defer hurry.Stop()
+		<-drained
+	}
+	if ctx.Err() != nil {
+		within, done := context.WithTimeout(context.Background(), closeTimeout)
+		defer done()
+		p.terminal.Close(within, p.instance)
+	}
 }

@@ -1,8 +1,6 @@
 package process
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -39,9 +37,6 @@ func (r *Runtime) wrapped(s runtime.Spec, confined string) wrapped {
 	return wrapped{sh, []string{"sh", "-c", wrapper, argvMark, s.Command, s.RunDir, r.shell, join.String(), become}}
 }
 
-// tmpPath is a run's own /tmp.
-func tmpPath(runDir string) string { return filepath.Join(runDir, "tmp") }
-
 // confined is what has a command run confined, as words of a shell; empty for one that
 // is not. Invalid, with what to do about it, when the host cannot confine it so.
 func (r *Runtime) confined(s runtime.Spec) (string, error) {
@@ -63,9 +58,6 @@ func (r *Runtime) confined(s runtime.Spec) (string, error) {
 	}
 	return strings.Join(words, " "), nil
 }
-
-// clearTmp removes what earlier runs have left in their own /tmp.
-func clearTmp(runDir string) error { return os.RemoveAll(tmpPath(runDir)) }
 
 // quote makes one word of a shell of any text.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

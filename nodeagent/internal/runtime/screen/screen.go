@@ -25,6 +25,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -280,6 +281,25 @@ func (m *multiplexer) Drain(ctx context.Context, instance, _ string) {
 	defer keeper.Close()
 	defer context.AfterFunc(ctx, func() { _ = keeper.Close() })()
 	process.AwaitEnd(keeper)
+}
+
+// Close kills a session's own process, which may be stuck; see process.Terminal.
+func (m *multiplexer) Close(ctx context.Context, instance string) {
+	pid := m.keeper(instance)
+	if pid == 0 {
+		return
+	}
+	keeper := hold(pid)
+	if keeper == nil {
+		return
+	}
+	defer keeper.Close()
+	if process.SendSignal(keeper, syscall.SIGKILL) != nil {
+		return // the next start meets it
+	}
+	defer context.AfterFunc(ctx, func() { _ = keeper.Close() })()
+	process.AwaitEnd(keeper)
+	_ = os.Remove(filepath.Join(m.sockets, exactly(pid, instance)))
 }
 
 // Attach is the command for operators; see process.Terminal.

@@ -248,6 +248,11 @@ func (m *multiplexer) Drain(ctx context.Context, _, runDir string) {
 	}
 }
 
+// Close ends a session; see process.Terminal.
+func (m *multiplexer) Close(ctx context.Context, instance string) {
+	_ = m.call(ctx, nil, "kill-session", "-t", exactly(instance)) // else the next start meets it
+}
+
 // Attach is the command for operators; see process.Terminal.
 func (m *multiplexer) Attach(instance string) string {
 	return fmt.Sprintf("tmux -S %s attach-session -t %s", quote(m.socket), quote("="+session(instance)))

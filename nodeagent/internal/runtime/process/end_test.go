@@ -1,0 +1,101 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+)
+
+// hung is a multiplexer that neither hands anything over nor ends a session.
+type hung struct {
+	Terminal
+	cut    error
+	closed bool
+}
+
+func (h *hung) Drain(ctx context.Context, _, _ string) {
+	<-ctx.Done()
+	h.cut = ctx.Err()
+}
+
+func (h *hung) Close(ctx context.Context, _ string) {
+	<-ctx.Done()
+	h.closed = true
+}
+
+func TestTheOutputOfAKilledRunIsNotWaitedForLongAndItsSessionClosed(t *testing.T) {
+	h := &hung{}
+	p := &run{terminal: h, killed: make(chan struct{}), exited: make(chan struct{})}
+	close(p.killed)
+	p.drain()
+	if !h.closed || !errors.Is(h.cut, context.Canceled) {
+		t.Errorf("closed %v, and the wait for its output ended with: %v", h.closed, h.cut)
+	}
+}
+
+// aside are the directories that are to be removed.
+func aside(runDir string) []string {
+	dirs, _ := filepath.Glob(tmpPath(runDir) + ".*")
+	return dirs
+}
+
+func TestTheEndOfARunDoesNotWaitForWhatItLeftInItsOwnTmp(t *testing.T) {
+	r, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	dir := t.TempDir()
+	s := runtime.Spec{
+		InstanceID: "tmp" + filepath.Base(filepath.Dir(dir)), Dir: dir, RunDir: filepath.Join(dir, "run"), LogPath: filepath.Join(dir, "log"),
+		Command: "mkdir -p run/tmp/a/b; echo 1 >run/tmp/a/b/c; ln -s / run/tmp/root", Env: []string{"PATH=" + os.Getenv("PATH")},
+	}
+	run := func() {
+		t.Helper()
+		p, err := r.Start(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-p.Exited()
+	}
+	r.trash.one.Lock() // as if removing took for ever
+	run()
+	run()
+	if dirs := aside(s.RunDir); len(dirs) != 2 {
+		t.Errorf("set aside: %q", dirs)
+	}
+	if _, err := os.Stat(tmpPath(s.RunDir)); err == nil {
+		t.Error("the next run finds it")
+	}
+	r.trash.one.Unlock()
+	await.That(t, "its removal", func() string {
+		dirs := aside(s.RunDir)
+		return await.Unless(len(dirs) == 0, "%q", dirs)
+	})
+}
+
+func TestARuntimeThatIsClosedLeavesTheRestToTheNext(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(tmpPath(dir), "a"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := clearTmp(dir); err != nil {
+		t.Fatal(err)
+	}
+	before := newTrash()
+	before.close()
+	before.empty(dir)
+	before.close()
+	if len(aside(dir)) != 1 {
+		t.Error("it goes on")
+	}
+	next := newTrash()
+	next.empty(dir)
+	await.That(t, "the removal by the next", func() string { return await.Unless(len(aside(dir)) == 0, "it is left") })
+	next.close()
+}
