@@ -3,9 +3,11 @@
 //
 // The file system keeps no sum of a directory, so it is walked. What bounds the cost:
 //
-//   - On the whole node one walk is under way at a time.
+//   - On the whole node one walk is under way at a time, and after one that was watched
+//     there is none for a few times as long as it took.
 //   - A walk rests again and again, and a watched directory is left alone for many times
-//     as long as its walk took: a large one is looked at less often.
+//     as long as its own walk took: a large one is looked at less often. How many others
+//     there are does not count: with many each has its turn.
 //   - No content is read, no link followed, and a file with many names counted once.
 //
 // What it gives is a close figure and no quota: between two walks more may be written.
@@ -30,6 +32,9 @@ const (
 	// walk, within the two bounds.
 	between            = 50
 	soonest, seldomest = 2 * time.Second, 5 * time.Minute
+	// breath is how many times as long as it took nobody walks after a watched walk, so
+	// that many directories take no more than a quarter of the time together.
+	breath = 3
 	// block is the unit the kernel counts a file's space in.
 	block = 512
 )
@@ -38,35 +43,65 @@ const (
 type walking chan struct{}
 
 // Meter measures directories, one at a time. Make it with NewMeter.
-type Meter struct{ walking walking }
+type Meter struct {
+	walking walking
+	// walk is one walk through directories.
+	walk func(ctx context.Context, dirs []string) (bytes int64, err error)
+}
 
 // NewMeter makes a meter.
-func NewMeter() *Meter { return &Meter{walking: make(walking, 1)} }
+func NewMeter() *Meter { return &Meter{walking: make(walking, 1), walk: walk} }
 
 // Watch measures some directories together, again and again until ctx ends, and tells
 // when they hold more than so many bytes, each time it is found.
 func (m *Meter) Watch(ctx context.Context, dirs []string, limit int64, exceeded func(used int64)) {
 	for {
-		began := time.Now()
-		used, err := m.Used(ctx, dirs...)
+		used, took, err := m.turn(ctx, dirs)
 		if err == nil && used > limit {
 			exceeded(used)
 		}
-		if !pause.For(ctx, min(max(between*time.Since(began), soonest), seldomest)) {
+		if !pause.For(ctx, min(max((between-breath)*took, soonest), seldomest)) {
 			return
 		}
 	}
 }
 
+// turn waits for its turn, measures, and has everybody rest. took is how long the walk
+// itself was.
+func (m *Meter) turn(ctx context.Context, dirs []string) (used int64, took time.Duration, err error) {
+	if err := m.walking.begin(ctx); err != nil {
+		return 0, 0, err
+	}
+	defer m.walking.end()
+	began := time.Now()
+	used, err = m.walk(ctx, dirs)
+	took = time.Since(began)
+	pause.For(ctx, breath*took)
+	return used, took, err
+}
+
 // Used is what directories take of their disk together, in bytes. What is gone by the
 // time it is looked at counts nothing. Canceled when ctx ends first.
 func (m *Meter) Used(ctx context.Context, dirs ...string) (int64, error) {
-	select {
-	case m.walking <- struct{}{}:
-		defer func() { <-m.walking }()
-	case <-ctx.Done():
-		return 0, ctx.Err()
+	if err := m.walking.begin(ctx); err != nil {
+		return 0, err
 	}
+	defer m.walking.end()
+	return m.walk(ctx, dirs)
+}
+
+func (w walking) begin(ctx context.Context) error {
+	select {
+	case w <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (w walking) end() { <-w }
+
+func walk(ctx context.Context, dirs []string) (int64, error) {
 	s := sum{ctx: ctx, seen: map[[2]uint64]bool{}}
 	for _, dir := range dirs {
 		if err := filepath.WalkDir(dir, s.add); err != nil {

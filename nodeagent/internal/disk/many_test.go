@@ -1,0 +1,60 @@
+package disk
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// watched counts the looks at each of some directories within a time, all of which take
+// as long as takes says, and how much of the time somebody walked.
+func watched(t *testing.T, n int, within time.Duration, takes func(dir string) time.Duration) (looks map[string]int, walked time.Duration) {
+	t.Helper()
+	looks = map[string]int{}
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMeter()
+		m.walk = func(ctx context.Context, dirs []string) (int64, error) {
+			looks[dirs[0]]++ // one walk at a time: nobody else is here
+			walked += takes(dirs[0])
+			<-time.After(takes(dirs[0]))
+			return 2, nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		var watching sync.WaitGroup
+		for i := range n {
+			watching.Go(func() { m.Watch(ctx, []string{strconv.Itoa(i)}, 1, func(int64) {}) })
+		}
+		watching.Wait()
+	})
+	return looks, walked
+}
+
+func TestWhoWaitsForItsTurnIsNotTakenForLarge(t *testing.T) {
+	const n, within = 200, 10 * time.Minute
+	looks, walked := watched(t, n, within, func(string) time.Duration { return 20 * time.Millisecond })
+	for i := range n {
+		// All of them have their turns in 16 s, of which the walks are a quarter.
+		if got := looks[strconv.Itoa(i)]; got < 30 {
+			t.Errorf("directory %d was looked at %d times", i, got)
+		}
+	}
+	if walked > within/breath {
+		t.Errorf("%v of %v were spent walking", walked, within)
+	}
+}
+
+func TestALargeDirectoryIsLookedAtMoreSeldomThanASmallOne(t *testing.T) {
+	looks, _ := watched(t, 2, time.Hour, func(dir string) time.Duration {
+		if dir == "0" {
+			return 2 * time.Second
+		}
+		return time.Millisecond
+	})
+	if large, small := looks["0"], looks["1"]; large < 10 || small < 10*large {
+		t.Errorf("%d looks at the large one, %d at the small one", large, small)
+	}
+}
