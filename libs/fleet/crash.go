@@ -51,6 +51,15 @@ func (i *Instance) Crashes() []time.Time {
 	return all[max(0, len(all)-CrashHistory):]
 }
 
+// CrashesOf are the instance's Crashes if they were of a revision of its group; nil if they
+// were of another, whose cure that one may be.
+func (i *Instance) CrashesOf(revision int64) []time.Time {
+	if i.Intent.GroupRevision != revision {
+		return nil
+	}
+	return i.Crashes()
+}
+
 // CrashLoop is a group's pause after repeated crashes: until it ends the
 // enforcer starts nothing. Written by the enforcer, removed after a quiet time.
 type CrashLoop struct {

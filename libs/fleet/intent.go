@@ -41,7 +41,8 @@ type Intent struct {
 	// and so on back to the first, whatever has become of their records. Empty stands for
 	// its own id; see Place.
 	Lineage string `json:"lineage,omitempty"`
-	// Crashes are when earlier generations crashed, oldest first, at most CrashHistory.
+	// Crashes are when earlier generations from the same GroupRevision crashed, oldest
+	// first, at most CrashHistory.
 	Crashes   []time.Time `json:"crashes,omitempty"`
 	CreatedAt time.Time   `json:"createdAt"`
 	// Reason, Message and By say why the current generation was asked for, and who asked.

@@ -59,12 +59,13 @@ func (p *pass) setback() (until time.Time) {
 	return until
 }
 
-// crashesAfter are the group's crashes after a time, oldest first. None is in the
-// future, whatever its host's clock says.
+// crashesAfter are the crashes of the group's present revision after a time, oldest first:
+// those of another one must not keep its cure from starting. None is in the future,
+// whatever its host's clock says.
 func (p *pass) crashesAfter(from time.Time) []time.Time {
 	var out []time.Time
 	for _, i := range p.all {
-		for _, at := range i.Crashes() {
+		for _, at := range i.CrashesOf(p.group().Revision) {
 			if at.After(p.now) {
 				at = p.now
 			}

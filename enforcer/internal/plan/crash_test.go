@@ -140,6 +140,12 @@ func TestWhatEndsAPauseAndWhatDoesNotCount(t *testing.T) {
 				s.add(crashed(at(-time.Minute)))
 			}
 		}, 10*time.Minute - time.Second, []string{"create minimum for i00001: Replacement"}},
+		{"crashes of an older revision neither pause nor delay its cure, whenever they are", func(s *sim) {
+			s.group.Revision, s.group.UpdatedAt = 2, at(-time.Hour)
+			for n := range 4 {
+				s.add(crashed(at(-time.Duration(n) * time.Second)))
+			}
+		}, keep - 3*time.Second, []string{"create minimum for i00001: Replacement"}},
 		{"old crashes do not count", func(s *sim) {
 			for n := range 3 {
 				s.add(crashed(at(-5*time.Minute - time.Duration(n)*time.Second)))

@@ -42,7 +42,8 @@
 //	                               ▲  (2×, to 1 h)         │
 //	                               └──3 crashes in 5 min───┘
 //
-// Crashes before or during a pause do not count again after it. A change of the
+// Crashes before or during a pause do not count again after it, and those of an older
+// revision of the group's spec not at all. A change of the
 // group's spec ends the pause, since it may be the cure, but keeps the level.
 // Lost and rebooted nodes and agents told to stop are no crashes.
 //

@@ -138,6 +138,36 @@ func TestWakesAfterNow(t *testing.T) {
 	})
 }
 
+func TestOnlyCrashesOfItsOwnRevisionPauseAGroup(t *testing.T) {
+	property(t, func(t *rapid.T, s *sim) {
+		for _, i := range s.instances {
+			i.Intent.GroupRevision = rapid.Int64Range(1, 2).Draw(t, "revision")
+			i.Intent.Crashes = append(i.Intent.Crashes, at(-time.Second))
+		}
+		loop := func() (found *fleet.CrashLoop) {
+			actions, _ := Group(s.input(), at(0))
+			for _, a := range actions {
+				if a.Kind == SetCrashLoop {
+					found = &a.Loop
+				}
+			}
+			return found
+		}
+		with := loop()
+		for _, i := range s.instances {
+			if i.Intent.GroupRevision != s.group.Revision {
+				i.Intent.Crashes = nil
+				if i.State() == fleet.Crashed {
+					i.Status.Reason = fleet.ReasonNodeRebooted // which is no crash
+				}
+			}
+		}
+		if without := loop(); (with == nil) != (without == nil) || with != nil && with.Crashes != without.Crashes {
+			t.Fatalf("%+v, but without those of other revisions %+v", with, without)
+		}
+	})
+}
+
 func TestNeverMoreThanTheMaximum(t *testing.T) {
 	property(t, func(t *rapid.T, s *sim) {
 		for range 8 {

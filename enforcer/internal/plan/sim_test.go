@@ -166,7 +166,7 @@ func (s *sim) apply(actions []Action, now time.Time) {
 			}
 		case Again:
 			s.edit(a.Instance, func(i *fleet.Instance) {
-				i.Intent.Crashes = a.Instance.Crashes()
+				i.Intent.Crashes = a.Instance.CrashesOf(s.group.Revision)
 				i.Intent.Lineage = a.Instance.Intent.Anew()
 				i.Intent.Leaves, i.Intent.ReplacedBy, i.Intent.Displaced = 0, "", false
 				if i.Lost() || i.Stranded() {

@@ -128,7 +128,7 @@ func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, leaves int64
 	next.Generation++
 	next.GenerationAt, next.Leaves = s.now, leaves
 	next.Reason, next.Message, next.By = c.Reason, c.Message, c.By
-	next.Crashes, next.ReplacedBy, next.Displaced = i.Crashes(), "", false
+	next.Crashes, next.ReplacedBy, next.Displaced = i.CrashesOf(g.Revision), "", false
 
 	holder := s.holder(g.Name, next.Ordinal)
 	ours := holder != nil && holder.ID == next.ID

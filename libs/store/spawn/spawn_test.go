@@ -313,6 +313,15 @@ func TestAgain(t *testing.T) {
 	if claim, ok := snap.Name("g", 2); !ok || claim.ID != ids[0] {
 		t.Errorf("g-2 points to %+v", claim)
 	}
+
+	// Another revision of the group may be the cure: it begins without the crashes before it.
+	snap = c.end(c.get(snap, ids[0]), fleet.Crashed)
+	cured := *g
+	cured.Revision++
+	b, err := New(snap, noon, random(3)).Again(&cured, c.get(snap, ids[0]), byMinimum)
+	if err != nil || len(b.Intent.Crashes) != 0 {
+		t.Errorf("of another revision: %+v, %v", b.Intent, err)
+	}
 }
 
 func TestWhoWaitsForANodeIsMadeAnewFromTheGroupAsItIs(t *testing.T) {
