@@ -68,3 +68,15 @@ func TestACommandThatCannotBeRunFailsAtOnceWhateverOnCrashSays(t *testing.T) {
 	s.on(machine.Exited{Run: 1, Exit: fleet.Exit{Known: true, Code: 127}, At: epoch, Ran: time.Minute, Refused: missing})
 	s.is(machine.Doubtful, fleet.Crashed, fleet.ReasonExited)
 }
+
+func TestWhoIsStartedAgainForWantOfTheStoreKeepsWhyItCrashed(t *testing.T) {
+	for rule, s := range map[string]*script{
+		"it served no more, and ended as it was asked to": running(t, nil).on(machine.Unhealthy{Run: 1, Message: "no answer"}, exited(1, 0)),
+		"and so it is for the agent after this one":       running(t, nil).on(machine.Unhealthy{Run: 1, Message: "no answer"}, exited(1, 0), machine.Recovered{}),
+	} {
+		s.on(machine.Unsettled{Generation: 1}).is(machine.Waiting, fleet.Starting, fleet.ReasonRestartedInPlace)
+		if got := s.state.Status.Message; got != "no answer; it is started again after 1s" {
+			t.Errorf("%s: %q", rule, got)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -120,7 +121,7 @@ func (t *step) gone(exit fleet.Exit, c cause, at time.Time) {
 	case t.Plan.OnCrash == fleet.CrashReplace && !t.Closing && !rebooted:
 		t.count(at)
 		t.conclude(v.state, v.reason, v.message, &exit, at)
-		t.Phase = Doubtful
+		t.Phase, t.Verdict = Doubtful, sentence(v)
 	default:
 		t.end(v.state, v.reason, v.message, &exit, at)
 	}
@@ -205,8 +206,10 @@ func (t *step) unsettled(e Unsettled) {
 	if t.Status.Exit != nil {
 		exit = *t.Status.Exit
 	}
-	t.Status.TokenHash = t.TokenHash
-	t.pauseFor(pause(t.Level), judge(exit, false), exit)
+	v := judge(exit, false)
+	v.message = cmp.Or(t.Verdict, v.message)
+	t.Verdict, t.Status.TokenHash = "", t.TokenHash
+	t.pauseFor(pause(t.Level), v, exit)
 }
 
 func (t *step) superseded(e Superseded) {

@@ -52,6 +52,8 @@ type State struct {
 	Next *fleet.Placement `json:"next,omitempty"`
 	// Halt says why the generation is stopping.
 	Halt *Halt `json:"halt,omitempty"`
+	// Verdict is, of a Doubtful one, a sentence about its crash.
+	Verdict string `json:"verdict,omitempty"`
 	// Level is how many times in a row it crashed; Crashes when, within CrashWindow.
 	Level   int         `json:"level,omitempty"`
 	Crashes []time.Time `json:"crashes,omitempty"`
