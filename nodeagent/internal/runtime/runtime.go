@@ -30,6 +30,9 @@ type Spec struct {
 	Dir string
 	// RunDir holds the run's own files (FIFO, pid, exit); made by Start, outside Dir.
 	RunDir string
+	// TmpDir is what a run sees as /tmp that has one of its own; what stands beside it under
+	// the same name and more is what is left of earlier ones. Empty: no run has one.
+	TmpDir string
 	// Command is a shell line, run by bash, or sh where there is none.
 	Command string
 	// Env is the complete environment.

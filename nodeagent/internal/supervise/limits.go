@@ -3,7 +3,6 @@ package supervise
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
@@ -62,7 +61,7 @@ func (i *Instance) measure(ctx context.Context, p runtime.Process) {
 	})
 	i.helpers.Go(func() {
 		defer cancel()
-		i.kit.Disk.Watch(within, []string{dir, filepath.Join(i.kit.RunDir(i.id), "tmp")}, int64(limit)<<20, func(used int64) {
+		i.kit.Disk.Watch(within, []string{dir, i.kit.TmpDir(i.id)}, int64(limit)<<20, func(used int64) {
 			i.Send(machine.Overgrown{Run: run, Message: fmt.Sprintf(
 				"its directory %s holds %d MiB, its group allows %d: remove what it does not need, or raise limits.diskMb", dir, used>>20, limit)})
 		})

@@ -125,7 +125,7 @@ func (i *Instance) spec(e journal.Entry) runtime.Spec {
 	}
 	env, _ := workspace.Environ(host, request, home, e.Token, i.kit.APIURL())
 	return runtime.Spec{
-		InstanceID: string(i.id), Dir: dir, RunDir: i.kit.RunDir(i.id), LogPath: i.kit.LogPath(i.id),
+		InstanceID: string(i.id), Dir: dir, RunDir: i.kit.RunDir(i.id), TmpDir: i.kit.TmpDir(i.id), LogPath: i.kit.LogPath(i.id),
 		Command: command, Env: env, Limits: limits(s.Plan, command), Confine: s.Plan.Confine, Container: container,
 	}
 }

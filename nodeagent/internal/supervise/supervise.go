@@ -83,6 +83,11 @@ type Kit struct {
 // RunDir is where a runtime keeps its files of an instance.
 func (k *Kit) RunDir(id fleet.InstanceID) string { return filepath.Join(k.DataDir, "run", string(id)) }
 
+// TmpDir is where an instance's own /tmp lies, if it has one: on the disk, whatever RunDir is on.
+func (k *Kit) TmpDir(id fleet.InstanceID) string {
+	return filepath.Join(k.DataDir, "tmp", string(id), "tmp")
+}
+
 // LogPath is the file that takes an instance's output.
 func (k *Kit) LogPath(id fleet.InstanceID) string {
 	return filepath.Join(k.DataDir, "logs", string(id), "console.log")
@@ -464,7 +469,7 @@ func (i *Instance) perform(ctx context.Context, e machine.Effect) {
 // forget removes what is kept beside the working directory.
 func (i *Instance) forget() {
 	i.done = true
-	for _, dir := range []string{i.kit.RunDir(i.id), filepath.Dir(i.kit.LogPath(i.id))} {
+	for _, dir := range []string{i.kit.RunDir(i.id), filepath.Dir(i.kit.TmpDir(i.id)), filepath.Dir(i.kit.LogPath(i.id))} {
 		if err := os.RemoveAll(dir); err != nil {
 			i.log.Warn("directory not removed", "error", err)
 		}

@@ -95,7 +95,7 @@ func privateTmp(s *subject) {
 	if _, err := os.Stat(name); err == nil {
 		s.Error("it is everybody's")
 	}
-	own := filepath.Join(spec.RunDir, "tmp", filepath.Base(name))
+	own := filepath.Join(spec.TmpDir, filepath.Base(name))
 	if _, err := os.Stat(own); err != nil {
 		s.Errorf("it is not below its own directory, which is measured: %v", err)
 	}

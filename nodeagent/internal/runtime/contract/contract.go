@@ -150,7 +150,7 @@ func (s *subject) spec(command string) runtime.Spec {
 	dir := s.TempDir()
 	id := "t" + strings.ToLower(rand.Text()[:10])
 	return runtime.Spec{
-		InstanceID: id, Dir: dir, RunDir: filepath.Join(dir, "run"), LogPath: filepath.Join(dir, "log"),
+		InstanceID: id, Dir: dir, RunDir: filepath.Join(dir, "run"), TmpDir: filepath.Join(dir, "own", "tmp"), LogPath: filepath.Join(dir, "log"),
 		Command: command, Env: []string{"PATH=" + os.Getenv("PATH"), "ORRERY_INSTANCE_ID=" + id},
 	}
 }

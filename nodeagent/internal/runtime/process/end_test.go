@@ -39,8 +39,8 @@ func TestTheOutputOfAKilledRunIsNotWaitedForLongAndItsSessionClosed(t *testing.T
 }
 
 // aside are the directories that are to be removed.
-func aside(runDir string) []string {
-	dirs, _ := filepath.Glob(tmpPath(runDir) + ".*")
+func aside(tmpDir string) []string {
+	dirs, _ := filepath.Glob(tmpDir + ".*")
 	return dirs
 }
 
@@ -52,8 +52,8 @@ func TestTheEndOfARunDoesNotWaitForWhatItLeftInItsOwnTmp(t *testing.T) {
 	t.Cleanup(r.Close)
 	dir := t.TempDir()
 	s := runtime.Spec{
-		InstanceID: "tmp" + filepath.Base(filepath.Dir(dir)), Dir: dir, RunDir: filepath.Join(dir, "run"), LogPath: filepath.Join(dir, "log"),
-		Command: "mkdir -p run/tmp/a/b; echo 1 >run/tmp/a/b/c; ln -s / run/tmp/root", Env: []string{"PATH=" + os.Getenv("PATH")},
+		InstanceID: "tmp" + filepath.Base(filepath.Dir(dir)), Dir: dir, RunDir: filepath.Join(dir, "run"), TmpDir: filepath.Join(dir, "own"), LogPath: filepath.Join(dir, "log"),
+		Command: "mkdir -p own/a/b; echo 1 >own/a/b/c; ln -s / own/root", Env: []string{"PATH=" + os.Getenv("PATH")},
 	}
 	run := func() {
 		t.Helper()
@@ -66,22 +66,22 @@ func TestTheEndOfARunDoesNotWaitForWhatItLeftInItsOwnTmp(t *testing.T) {
 	r.trash.one.Lock() // as if removing took for ever
 	run()
 	run()
-	if dirs := aside(s.RunDir); len(dirs) != 2 {
+	if dirs := aside(s.TmpDir); len(dirs) != 2 {
 		t.Errorf("set aside: %q", dirs)
 	}
-	if _, err := os.Stat(tmpPath(s.RunDir)); err == nil {
+	if _, err := os.Stat(s.TmpDir); err == nil {
 		t.Error("the next run finds it")
 	}
 	r.trash.one.Unlock()
 	await.That(t, "its removal", func() string {
-		dirs := aside(s.RunDir)
+		dirs := aside(s.TmpDir)
 		return await.Unless(len(dirs) == 0, "%q", dirs)
 	})
 }
 
 func TestARuntimeThatIsClosedLeavesTheRestToTheNext(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(tmpPath(dir), "a"), 0o700); err != nil {
+	dir := filepath.Join(t.TempDir(), "own")
+	if err := os.MkdirAll(filepath.Join(dir, "a"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := clearTmp(dir); err != nil {

@@ -155,7 +155,7 @@ func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, e
 		return nil, err
 	}
 	if s.Confine.PrivateTmp { // what an agent before this one had no time to remove
-		r.trash.empty(s.RunDir)
+		r.trash.empty(s.TmpDir)
 	}
 	confined, err := r.confined(s)
 	if err != nil {
@@ -210,7 +210,7 @@ func prepareRunDir(s runtime.Spec) error {
 			return errs.As(errs.Unavailable, "process.Start", err)
 		}
 	}
-	if err := clearTmp(s.RunDir); err != nil {
+	if err := clearTmp(s.TmpDir); err != nil {
 		return errs.As(errs.Unavailable, "process.Start", err)
 	}
 	for _, number := range []string{pidPath(s), exitPath(s)} {
@@ -365,7 +365,7 @@ func (r *Runtime) Adopt(_ context.Context, s runtime.Spec, id runtime.Identity) 
 
 func (r *Runtime) newRun(s runtime.Spec, id runtime.Identity) *run {
 	return &run{
-		instance: s.InstanceID, owner: r.owner, runDir: s.RunDir, id: id, group: r.tree.Group(s.InstanceID),
+		instance: s.InstanceID, owner: r.owner, runDir: s.RunDir, tmpDir: s.TmpDir, id: id, group: r.tree.Group(s.InstanceID),
 		limiter: r.limiter, terminal: r.terminal, trash: r.trash, killed: make(chan struct{}), exited: make(chan struct{}),
 	}
 }

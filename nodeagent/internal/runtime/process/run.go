@@ -22,6 +22,7 @@ type run struct {
 	instance string
 	owner    string
 	runDir   string
+	tmpDir   string
 	id       runtime.Identity
 	group    *cgroup.Group // nil without control groups
 	limiter  *cgroup.Limiter
@@ -136,7 +137,7 @@ func (p *run) finish() {
 	}
 	p.waiting.Wait()
 	close(p.exited)
-	p.trash.empty(p.runDir)
+	p.trash.empty(p.tmpDir)
 }
 
 // releaseTimeout bounds the wait for the kernel to let go of a run that has gone.
@@ -147,7 +148,7 @@ func (p *run) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
 	p.limiter.Release(ctx, p.instance)
-	_ = clearTmp(p.runDir) // else the next run does it, or the end of the instance
+	_ = clearTmp(p.tmpDir) // else the next run does it, or the end of the instance
 }
 
 // readExit makes sense of what the wrapper left.

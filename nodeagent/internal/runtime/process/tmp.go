@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// tmpPath is a run's own /tmp.
-func tmpPath(runDir string) string { return filepath.Join(runDir, "tmp") }
-
 // clearTmp sets what an earlier run has left in its own /tmp aside, which may be much:
 // trash removes it.
-func clearTmp(runDir string) error {
-	err := os.Rename(tmpPath(runDir), tmpPath(runDir)+"."+rand.Text())
+func clearTmp(tmpDir string) error {
+	if tmpDir == "" {
+		return nil
+	}
+	err := os.Rename(tmpDir, tmpDir+"."+rand.Text())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -36,11 +36,14 @@ type trash struct {
 
 func newTrash() *trash { return &trash{closed: make(chan struct{})} }
 
-// empty removes what clearTmp has set aside in a directory of runs.
-func (t *trash) empty(runDir string) {
+// empty removes what clearTmp has set aside of a run's own /tmp.
+func (t *trash) empty(tmpDir string) {
+	if tmpDir == "" {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	aside, _ := filepath.Glob(tmpPath(runDir) + ".*")
+	aside, _ := filepath.Glob(tmpDir + ".*")
 	if len(aside) == 0 || t.over() {
 		return
 	}

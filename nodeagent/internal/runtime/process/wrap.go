@@ -48,7 +48,7 @@ func (r *Runtime) confined(s runtime.Spec) (string, error) {
 	if len(r.confine) == 0 {
 		return "", errs.New(errs.Invalid, "this program cannot confine what it runs")
 	}
-	order, err := confine.Plan(c, s.Dir, tmpPath(s.RunDir))
+	order, err := confine.Plan(c, s.Dir, s.TmpDir)
 	if err != nil {
 		return "", err
 	}
