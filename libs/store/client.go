@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	mrand "math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -28,6 +29,8 @@ type Client struct {
 	maxOps int
 	seed   uint64
 	line   *timeline
+	// streams counts those that watches have for themselves.
+	streams atomic.Uint64
 	// contact says whether etcd is there; its endpoints are Dial's.
 	contact *contact
 }
@@ -126,12 +129,6 @@ func (c *Client) get(ctx context.Context, key string, opts ...clientv3.OpOption)
 		c.saw(before, resp.Header)
 	}
 	return resp, err
-}
-
-// AskProgress asks etcd how far the client's watches have come, so that they
-// advance over revisions that concern none of their keys. It is best effort.
-func (c *Client) AskProgress(ctx context.Context) {
-	_ = c.etcd.RequestProgress(clientv3.WithRequireLeader(ctx)) // the followers' stream is told by this
 }
 
 // Join makes sure the cluster's keys are of a schema this build knows, writing

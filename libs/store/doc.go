@@ -9,7 +9,8 @@
 //     paused or partitioned former owner cannot write, whatever its clock says.
 //   - A write whose answer was lost is read back before anything is concluded.
 //   - A Follower never skips a revision: it lists at one revision, watches from
-//     the next, and lists again when history was compacted.
+//     the next, and lists again when history was compacted. Who asks how far its watch
+//     has come shares no stream with others: the answer could be taken for theirs.
 //   - A Client that has joined a cluster writes to no other and follows no other:
 //     every transaction compares the meta record. An etcd that went back in time is
 //     noticed by its revision, term or identity, and then everything is listed anew.

@@ -40,7 +40,18 @@ type Rewinder interface {
 	Rewound()
 }
 
+// Asker is a Handler that at times wants to know how far its watch has come, though
+// nothing under its prefix has changed. What Follow does for it is best effort.
+type Asker interface {
+	Handler
+	// Asks has a value whenever etcd is to be asked; the answer is an Apply without
+	// changes. It is always the same channel.
+	Asks() <-chan struct{}
+}
+
 const (
+	// askTimeout bounds how long a question waits for a connection to etcd.
+	askTimeout = 200 * time.Millisecond
 	// firstPause is the longest pause after the first failure; it doubles up to lastPause.
 	firstPause = 10 * time.Millisecond
 	lastPause  = 2 * time.Second
@@ -62,6 +73,9 @@ var (
 // the one that was joined (see ForeignError), nothing is delivered. It returns ctx's error.
 func (c *Client) Follow(ctx context.Context, prefix string, h Handler) error {
 	f := follower{client: c, prefix: prefix, handler: h, random: c.random(prefix)}
+	if a, ok := h.(Asker); ok {
+		f.asks, f.stream = a.Asks(), c.newStream()
+	}
 	for ctx.Err() == nil {
 		if err := f.proceed(ctx); err != nil {
 			f.pause(ctx, err)
@@ -83,10 +97,14 @@ type follower struct {
 	prefix  string
 	handler Handler
 	random  *rand.Rand
-	rev     int64 // all up to here was delivered; 0: list first
-	line    int   // the line of the store's past that rev is of
-	listed  bool  // at least once
-	fails   int
+	// asks has a value when etcd is to be asked how far the watch has come; then its
+	// stream is its own. Nil is never.
+	asks   <-chan struct{}
+	stream string
+	rev    int64 // all up to here was delivered; 0: list first
+	line   int   // the line of the store's past that rev is of
+	listed bool  // at least once
+	fails  int
 }
 
 func (f *follower) proceed(ctx context.Context) error {
@@ -120,16 +138,21 @@ func (f *follower) relist(ctx context.Context) error {
 
 // watch delivers changes until the stream ends, or is worthless.
 func (f *follower) watch(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel() // releases the server's side of the watch
+	watching, cancel := context.WithCancel(onStream(ctx, f.stream))
 	turned := f.client.line.since(f.line)
-	stream := f.client.etcd.Watch(ctx, f.prefix,
+	stream := f.client.etcd.Watch(watching, f.prefix,
 		clientv3.WithPrefix(), clientv3.WithRev(f.rev+1), clientv3.WithProgressNotify(), clientv3.WithFragment())
+	defer func() {
+		cancel() // releases the server's side of the watch
+		awaitEnd(ctx, stream)
+	}()
 	for {
 		select {
 		case <-turned:
 			f.rev = 0
 			return errRewound
+		case <-f.asks:
+			f.ask(watching)
 		case resp, ok := <-stream:
 			if !ok {
 				return cmp.Or(ctx.Err(), errStreamEnded)

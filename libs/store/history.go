@@ -46,7 +46,7 @@ func (c *Client) History(ctx context.Context, prefix string, from, to int64, h H
 	if from >= to {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	ctx, cancel := context.WithCancel(onStream(ctx, c.newStream()))
 	defer cancel() // releases the server's side of the watch
 	f := follower{client: c, prefix: prefix, handler: h, rev: from}
 	return historyError(from, f.until(ctx, to))

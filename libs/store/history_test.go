@@ -1,8 +1,11 @@
 package store_test
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -88,6 +91,63 @@ func TestHistoryUpToTheLatestRevisionEndsThoughNothingHappensAnyMore(t *testing.
 				t.Errorf("up to %d with %v", p.rev, p.seen)
 			}
 		})
+	}
+}
+
+// beginner is a follower that has something happen between its list and its watch.
+type beginner struct {
+	witness
+	between func()
+}
+
+func (b *beginner) Reset(kvs []store.KeyValue, rev int64) {
+	b.between()
+	b.witness.Reset(kvs, rev)
+}
+
+func TestWhoBeginsToFollowMissesNothingWhileHistoryIsRead(t *testing.T) {
+	etcd := storetest.Start(t)
+	c, faults := etcd.Faulty(t)
+	healthy := etcd.Client(t)
+	from := put(t, healthy, store.Create(store.AllocKey("n1"), fleet.Alloc{}))
+	asked := faults.Overtake()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	var running sync.WaitGroup
+	t.Cleanup(func() { cancel(); running.Wait() })
+
+	var past tape
+	read := make(chan error, 1)
+	b := &beginner{witness: witness{name: "the follower", moved: make(chan struct{}, 1)}}
+	b.between = func() {
+		w := store.Create(store.AllocKey("n2"), fleet.Alloc{})
+		_, err := healthy.Commit(ctx, store.Txn{Writes: []store.Write{w}})
+		if err != nil {
+			read <- err
+			return
+		}
+		foreign, err := etcd.Raw().Put(ctx, "/foreign", "x") // so that it has to ask
+		if err != nil {
+			read <- err
+			return
+		}
+		running.Go(func() { read <- c.History(ctx, store.Root, from, foreign.Header.Revision, &past) })
+		select {
+		case <-asked:
+		case <-ctx.Done():
+			t.Error("the reader of history did not ask how far it is")
+		}
+	}
+	running.Go(func() { _ = c.Follow(ctx, store.Root, b) })
+	b.await(t, from)
+	faults.Heal()
+	if err := <-read; err != nil || len(past.seen) != 1 {
+		t.Errorf("the past is %v, %v; want one change", past.seen, err)
+	}
+	last := put(t, healthy, store.Create(store.AllocKey("n3"), fleet.Alloc{}))
+	b.await(t, last)
+	truth := storetest.NewTruth(t, healthy, store.Root)
+	if want := truth.At(last); !maps.Equal(b.now(), want) {
+		t.Errorf("it knows %v, want %v", b.now(), want)
 	}
 }
 

@@ -29,6 +29,7 @@ type Faults struct {
 	away bool          // reads fail
 	bar  string        // transactions that write a key with this prefix fail; "" for none
 	cut  chan struct{} // closed by Heal; nil while the connection is whole
+	late chan struct{} // closed when an answer was kept back to be overtaken; nil while none is
 }
 
 // LoseAnswer lets the next transaction that writes a key with a prefix happen, and
@@ -61,7 +62,7 @@ func (f *Faults) Bar(prefix string) {
 func (f *Faults) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.key, f.bar, f.away = "", "", false
+	f.key, f.bar, f.away, f.late = "", "", false, nil
 	if f.cut != nil {
 		close(f.cut)
 		f.cut = nil
@@ -77,6 +78,32 @@ func (f *Faults) Cut() {
 	if f.cut == nil {
 		f.cut = make(chan struct{})
 	}
+}
+
+// Overtake has the news that a watch was added to a stream overtake the answers on how
+// far the stream's watches have come, as etcd's sending does now and then: an answer is
+// kept back until a watch was added after it. The channel is closed when one is. Heal
+// ends it for those to come.
+func (f *Faults) Overtake() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.late = make(chan struct{})
+	return f.late
+}
+
+// overtaken reports whether what came is to be kept back.
+func (f *Faults) overtaken(r *etcdserverpb.WatchResponse) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.late == nil || r.WatchId != clientv3.InvalidWatchID || r.Created || r.Canceled {
+		return false
+	}
+	select {
+	case <-f.late:
+	default:
+		close(f.late)
+	}
+	return true
 }
 
 // whole waits until the connection is not cut.
@@ -194,17 +221,21 @@ func (f *Faults) open(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Clien
 		return nil, err
 	}
 	s, err := streamer(ctx, desc, cc, method, opts...)
-	return stream{s, f}, err
+	return &stream{ClientStream: s, faults: f}, err
 }
 
 // stream is a stream through a connection that may be cut.
 type stream struct {
 	grpc.ClientStream
 	faults *Faults
+	// late are answers kept back; passed is true once a watch was added after them.
+	// Both are for whoever receives.
+	late   []*etcdserverpb.WatchResponse
+	passed bool
 }
 
 // SendMsg sends when the connection is whole.
-func (s stream) SendMsg(m any) error {
+func (s *stream) SendMsg(m any) error {
 	if err := s.faults.whole(s.Context()); err != nil {
 		return err
 	}
@@ -212,10 +243,31 @@ func (s stream) SendMsg(m any) error {
 }
 
 // RecvMsg delivers what came when the connection is whole.
-func (s stream) RecvMsg(m any) error {
-	err := s.ClientStream.RecvMsg(m)
+func (s *stream) RecvMsg(m any) error {
+	err := s.receive(m)
 	if cut := s.faults.whole(s.Context()); cut != nil {
 		return cut
 	}
 	return err
+}
+
+// receive is RecvMsg in the order that Overtake asked for.
+func (s *stream) receive(m any) error {
+	r, watches := m.(*etcdserverpb.WatchResponse)
+	if watches && s.passed {
+		r.Header, r.WatchId = s.late[0].Header, s.late[0].WatchId
+		s.late = s.late[1:]
+		s.passed = len(s.late) > 0
+		return nil
+	}
+	for {
+		if err := s.ClientStream.RecvMsg(m); err != nil || !watches {
+			return err
+		}
+		if !s.faults.overtaken(r) {
+			s.passed = r.Created && len(s.late) > 0
+			return nil
+		}
+		s.late = append(s.late, &etcdserverpb.WatchResponse{Header: r.Header, WatchId: r.WatchId})
+	}
 }

@@ -19,7 +19,13 @@ type builder struct {
 	rewound bool
 }
 
-var _ store.Rewinder = (*builder)(nil)
+var (
+	_ store.Rewinder = (*builder)(nil)
+	_ store.Asker    = (*builder)(nil)
+)
+
+// Asks is when somebody waits for a revision that may concern nothing in the view.
+func (b *builder) Asks() <-chan struct{} { return b.view.asks }
 
 // Rewound makes the next list count as changed in every key: equal revisions of
 // another past say nothing.

@@ -20,6 +20,8 @@ type View struct {
 	// heard is the revision up to which every listener has been called. It follows
 	// current, and is raised under mu.
 	heard atomic.Int64
+	// asks has a value when somebody waits for a revision and none came for a while.
+	asks chan struct{}
 
 	// mu guards what follows.
 	mu      sync.Mutex
@@ -50,7 +52,7 @@ func New(c *store.Client, log *slog.Logger) *View {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	v := &View{client: c, log: log, waiters: map[*waiter]struct{}{}}
+	v := &View{client: c, log: log, waiters: map[*waiter]struct{}{}, asks: make(chan struct{}, 1)}
 	v.current.Store(emptySnapshot())
 	return v
 }
@@ -115,21 +117,19 @@ func (v *View) WaitRev(ctx context.Context, rev int64) (*Snapshot, error) {
 		case <-ctx.Done():
 			return v.Snapshot(), errs.Wrap("view.WaitRev", ctx.Err())
 		case <-ask.C:
-			v.ask(ctx, pause)
+			v.ask()
 			pause = min(2*pause, askLast)
 			ask.Reset(pause)
 		}
 	}
 }
 
-// ask has etcd tell how far the watch has come, if there is one.
-func (v *View) ask(ctx context.Context, within time.Duration) {
-	if v.heard.Load() == 0 {
-		return
+// ask has etcd tell how far the watch has come.
+func (v *View) ask() {
+	select {
+	case v.asks <- struct{}{}:
+	default: // it is about to be asked
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	v.client.AskProgress(ctx)
 }
 
 // publish makes a snapshot the current one and tells everybody: the listeners

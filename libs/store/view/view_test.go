@@ -239,6 +239,41 @@ func TestWaitRevEndsWithItsContext(t *testing.T) {
 	}
 }
 
+func TestAViewThatStartsMissesNothingWhileAnotherWaits(t *testing.T) {
+	c, faults := storetest.Start(t).Faulty(t)
+	other, _ := start(t, c)
+	asked := faults.Overtake()
+	v := view.New(c, nil)
+	ctx := bounded(t)
+	var waiting sync.WaitGroup
+	t.Cleanup(waiting.Wait)
+	var rev int64
+	v.Subscribe(func(b view.Batch) {
+		if !b.Relisted {
+			return
+		}
+		var err error // after its list, and before its watch
+		if rev, err = c.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(store.GroupKey("between"), fleet.Group{})}}); err != nil {
+			t.Error(err)
+			return
+		}
+		waiting.Go(func() { _, _ = other.WaitRev(t.Context(), rev+1) })
+		select {
+		case <-asked:
+		case <-ctx.Done():
+			t.Error("nobody asked etcd how far the watches have come")
+		}
+	})
+	run(t, v)
+	s, err := v.WaitRev(ctx, rev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := s.Groups.Get("between"); !ok {
+		t.Errorf("what was written after the list is missing at revision %d", s.Rev)
+	}
+}
+
 func TestAnUnreadableRecordDoesNotStopTheRest(t *testing.T) {
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
