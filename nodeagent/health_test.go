@@ -8,9 +8,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -87,7 +91,7 @@ func TestAnInstanceIsOnlineWhenItSaysSoItself(t *testing.T) {
 	s.place("aaaaaa", 1, plan, 0)
 	st := s.awaitState("aaaaaa", 1, fleet.Starting)
 	api := s.api()
-	for _, h := range []client.Heartbeat{{}, {State: "CREATING", Players: new(0)}, {State: "OFFLINE"}, {State: "ONLINE", At: st.StartedAt.Add(-time.Second)}} {
+	for _, h := range []client.Heartbeat{{}, {State: "CREATING", Players: new(0)}, {State: "OFFLINE"}, {State: "ONLINE", At: st.StartedAt.Add(-time.Hour)}} {
 		if err := api.Heartbeat(t.Context(), "aaaaaa", h); err != nil {
 			t.Fatal(err)
 		}
@@ -115,6 +119,76 @@ func TestAnInstanceIsOnlineWhenItSaysSoItself(t *testing.T) {
 	}
 	if i, err := api.Instance(t.Context(), "aaaaaa"); err != nil || i.Players != 2 || !i.PlayersKnown || i.TPS != 20 || i.SaidState != "ONLINE" {
 		t.Errorf("what was not said again is lost: %+v, %v", i, err)
+	}
+}
+
+func TestANumberThatWasUsedIsRefusedByTheNextAgentTooUntilTheNextRun(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	id := s.id(1)
+	plan := basic("sleep 1000")
+	plan.OnCrash = fleet.CrashRestart
+	pid := s.online(id, plan).PID
+	say := func(sequence int64, accepted bool) {
+		t.Helper()
+		err := s.api().Heartbeat(t.Context(), id, client.Heartbeat{Sequence: sequence})
+		if accepted && err != nil || !accepted && !errs.Is(err, errs.AlreadyExists) {
+			t.Errorf("number %d: %v", sequence, err)
+		}
+	}
+	say(7, true)
+	say(1<<40, true)
+	s.stop()
+	s.start(taking)
+	await.That(t, "the adoption", func() string {
+		i, err := s.api().Instance(t.Context(), id)
+		return await.Unless(err == nil && i.PID == pid, "%+v, %v", i, err)
+	})
+	say(7, false)
+	say(1<<40, false)
+	say(1<<40+1, true)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	await.That(t, "the next run", func() string {
+		st := s.status(id)
+		return await.Unless(st.State == fleet.Online && st.PID != pid, "%+v", st)
+	})
+	say(1, true)
+}
+
+func TestWhatIsSaidWhileTheStartIsUnderWayIsHeard(t *testing.T) {
+	needs(t, "tmux")
+	tmux, err := exec.LookPath("tmux")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	asked, leave := filepath.Join(bin, "asked"), filepath.Join(bin, "leave")
+	patient := fmt.Sprintf("#!/bin/sh\ncase \"$*\" in *new-session*) : >%s; until [ -e %s ]; do sleep 0.02; done;; esac\nexec %s \"$@\"\n", asked, leave, tmux)
+	if err := os.WriteFile(filepath.Join(bin, "tmux"), []byte(patient), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	s := newSite(t)
+	s.dir = shortDir(t)
+	s.start(taking)
+	plan := basic("exec cat")
+	plan.Runtime, plan.Readiness.Type = fleet.RuntimeTmux, fleet.CheckHeartbeat
+	s.place("aaaaaa", 1, plan, 0)
+	await.That(t, "the launch", func() string {
+		_, err := os.Stat(asked)
+		return await.Unless(err == nil, "%v", err)
+	})
+	if err := s.api().Heartbeat(t.Context(), "aaaaaa", client.Heartbeat{State: "ONLINE", Players: new(2)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(leave, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitState("aaaaaa", 1, fleet.Online)
+	if i, err := s.api().Instance(t.Context(), "aaaaaa"); err != nil || i.Players != 2 || i.SaidState != "ONLINE" {
+		t.Errorf("what it said was forgotten: %+v, %v", i, err)
 	}
 }
 

@@ -38,11 +38,12 @@ func (i *Instance) Recall(r fleet.InstanceReport, at time.Time) {
 }
 
 // Heartbeat takes what the instance says of itself: what it does not say stays as it
-// was. Conflict when it does not run, AlreadyExists when as much was said before.
+// was. Conflict when it does not run, AlreadyExists when as much was said before, also
+// to an agent before this one.
 func (i *Instance) Heartbeat(b Beat) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if !i.live.Status.State.Running() {
+	if !i.live.Status.State.Running() && !i.launching {
 		return errs.New(errs.Conflict, "the instance is %s: only a running one sends heartbeats", i.live.Status.State)
 	}
 	if b.Sequence != 0 {
@@ -50,14 +51,14 @@ func (i *Instance) Heartbeat(b Beat) error {
 			return errs.New(errs.AlreadyExists, "number %d is not higher than %d, which was the last", b.Sequence, i.sequence)
 		}
 		i.sequence = b.Sequence
+		i.keepSequence(b.Sequence)
 	}
 	i.live.Report = i.live.Report.With(fleet.InstanceSaid{Players: b.Players, MaxPlayers: b.MaxPlayers, TPS: b.TPS, At: b.At})
 	if b.State != "" {
 		i.live.Said = b.State
 	}
 	// What was said before this run began, or on the way out, is no sign of its life.
-	began := i.live.Status.StartedAt.Truncate(time.Millisecond)
-	if i.pulse != nil && !b.At.Before(began) && b.State != saysOffline && b.State != saysStopped {
+	if !b.At.Before(i.since.Truncate(time.Millisecond)) && b.State != saysOffline && b.State != saysStopped {
 		i.pulse.Beat(b.State == saysReady)
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -126,11 +127,7 @@ type Instance struct {
 	live    Live
 	console runtime.Process
 	wake    chan struct{}
-	// pulse is what the latest run says of itself, sequence the highest number of what it
-	// said so far; unready is why it is not ready, empty when nobody knows.
-	pulse    *health.Pulse
-	sequence int64
-	unready  string
+	hearing
 	// remote is the generation's remote console; nil when it has none.
 	remote *remote
 }
@@ -181,6 +178,7 @@ func New(kit *Kit, id fleet.InstanceID) *Instance {
 	timer.Stop()
 	return &Instance{
 		kit: kit, id: id, log: kit.Log.With("instance", string(id)), timer: timer, wake: make(chan struct{}, 1),
+		hearing: newHearing(time.Time{}, 0),
 	}
 }
 
@@ -189,6 +187,7 @@ func Restore(kit *Kit, e journal.Entry) *Instance {
 	i := New(kit, e.Machine.Placement.Instance)
 	i.entry = e
 	i.live.follow(e.Machine)
+	i.hearing = newHearing(e.Machine.Status.StartedAt, readSequence(kit.RunDir(i.id)))
 	i.remote = remoteOf(e.Machine.Plan, e.Machine.Placement)
 	i.live.Held = kit.Held && e.Machine.Status.State != "" && !e.Machine.Status.State.Terminal()
 	i.Send(machine.Recovered{})
@@ -368,18 +367,23 @@ func (i *Instance) advance(m message) []machine.Effect {
 		i.entry.Token = m.token
 	}
 	i.remember()
+	launches := slices.ContainsFunc(effects, isLaunch)
 	i.mu.Lock()
-	if !m.began.IsZero() || next.Status.Generation != i.live.Status.Generation { // nothing said before concerns it
-		i.live.Report, i.live.Said, i.sequence, i.unready = fleet.InstanceReport{}, "", 0, ""
+	if launches {
+		i.forgetSequence()
 	}
-	if m.process != nil {
-		i.pulse = health.NewPulse()
+	if launches || next.Status.Generation != i.live.Status.Generation { // nothing said before concerns it
+		i.live.Report, i.live.Said = fleet.InstanceReport{}, ""
+		i.hearing = newHearing(time.Now(), 0)
 	}
+	i.launching = next.Phase == machine.Launching
 	i.live.follow(next)
 	i.remote = remoteOf(next.Plan, next.Placement)
 	i.mu.Unlock()
 	return effects
 }
+
+func isLaunch(e machine.Effect) bool { _, is := e.(machine.Launch); return is }
 
 // logLimit is how much of a console is kept, in bytes.
 func logLimit(p fleet.Plan) int64 { return int64(cmp.Or(p.Limits.LogMiB, fleet.DefaultLogMiB)) << 20 }
