@@ -204,6 +204,27 @@ func TestAnInstanceThatIsNeverReadySaysWhatItWasWaitedFor(t *testing.T) {
 	}
 }
 
+func TestACheckThatCanNeverBePassedFailsTheStartAtOnce(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	for n, c := range []struct {
+		spoil func(*fleet.Plan)
+		names string
+	}{
+		{func(p *fleet.Plan) { p.Readiness.Type = fleet.CheckPort }, "its readiness, a check of type port, can never be passed: it has no port"},
+		{func(p *fleet.Plan) { p.Readiness = fleet.Check{Type: fleet.CheckHTTP, Port: "web"} }, "it has no additional port web"},
+		{func(p *fleet.Plan) { p.Readiness = fleet.Check{Type: fleet.CheckLog, Pattern: "("} }, "no regular expression"},
+		{func(p *fleet.Plan) { p.Liveness.Type = fleet.CheckA2S }, "its liveness, a check of type a2s, can never be passed: it has no port"},
+	} {
+		plan := basic("touch started; sleep 1000")
+		c.spoil(&plan)
+		s.place(s.id(n), 1, plan, 0)
+		if st := s.awaitState(s.id(n), 1, fleet.Failed); st.Reason != fleet.ReasonCheckImpossible || !strings.Contains(st.Message, c.names) || !st.StartedAt.IsZero() {
+			t.Errorf("%s: %+v", c.names, st)
+		}
+	}
+}
+
 func TestPlayersAreToldByPings(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)

@@ -80,6 +80,7 @@ const (
 	ReasonDiskLimit       Reason = "DiskLimit"       // its directory holds more than its group allows
 	ReasonCommandMissing  Reason = "CommandMissing"  // the command does not exist
 	ReasonNotExecutable   Reason = "NotExecutable"   // the command must not be executed
+	ReasonCheckImpossible Reason = "CheckImpossible" // a check of its health can never be passed
 	ReasonImageMissing    Reason = "ImageMissing"    // the container's image is not there and cannot be had
 )
 
@@ -130,6 +131,7 @@ var reasonText = map[Reason]string{
 	ReasonDiskLimit:        "its directory holds more than its group allows",
 	ReasonCommandMissing:   "its command does not exist",
 	ReasonNotExecutable:    "its command must not be executed",
+	ReasonCheckImpossible:  "a check of its health can never be passed",
 	ReasonImageMissing:     "its container's image is not there and cannot be had",
 	ReasonExited:           "it exited with an error code",
 	ReasonTerminalGone:     "its terminal is gone: somebody closed the session, or the terminal multiplexer died",

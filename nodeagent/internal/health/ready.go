@@ -32,7 +32,7 @@ func AwaitReady(ctx context.Context, s Server, c fleet.Check) error {
 	case fleet.CheckNone, "":
 		return nil
 	case fleet.CheckLog:
-		return s.awaitLine(ctx, c.Pattern)
+		return s.awaitLine(ctx, c)
 	case fleet.CheckHeartbeat:
 		s.Unready("it has not said that it is ready")
 		return s.Pulse.awaitReady(ctx)
@@ -70,12 +70,12 @@ func longer(wait, passed time.Duration) time.Duration {
 
 // awaitLine reads what the run prints until a finished line matches, as if there were
 // no colours.
-func (s Server) awaitLine(ctx context.Context, text string) error {
-	pattern, err := regexp.Compile(text)
+func (s Server) awaitLine(ctx context.Context, c fleet.Check) error {
+	pattern, err := pattern(c)
 	if err != nil {
-		return errs.As(errs.Invalid, "health.AwaitReady", err)
+		return errs.Wrap("health.AwaitReady", err)
 	}
-	s.Unready(fmt.Sprintf("no line of its console matches %q", text))
+	s.Unready(fmt.Sprintf("no line of its console matches %q", c.Pattern))
 	watch := s.Logs.Follow(s.Log)
 	defer watch.Close()
 	lines := lineReader{path: s.Log, offset: s.LogFrom}

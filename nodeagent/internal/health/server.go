@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"regexp"
 	"strings"
 	"time"
 
@@ -30,6 +31,30 @@ type Server struct {
 	// Unready takes why the server is not ready yet, as often as that changes. It must
 	// not block.
 	Unready func(why string)
+}
+
+// Answerable refuses a check that can never be passed, whatever a server with these ports
+// does: Invalid, and why.
+func Answerable(c fleet.Check, port int, ports map[string]int) (err error) {
+	switch c.Type {
+	case fleet.CheckNone, fleet.CheckHeartbeat, "":
+	case fleet.CheckLog:
+		_, err = pattern(c)
+	case fleet.CheckPort, fleet.CheckUDP, fleet.CheckHTTP, fleet.CheckMinecraft, fleet.CheckBedrock, fleet.CheckA2S:
+		if _, err = (Server{Port: port, Ports: ports}).port(c); err == nil {
+			_, err = pattern(c)
+		}
+	}
+	return err
+}
+
+// pattern is what a check looks for. Invalid when that cannot be read.
+func pattern(c fleet.Check) (*regexp.Regexp, error) {
+	p, err := regexp.Compile(c.Pattern)
+	if err != nil {
+		return nil, errs.New(errs.Invalid, "its pattern is no regular expression (%v)", err)
+	}
+	return p, nil
 }
 
 // port is the one a check asks. Invalid when the server has none such.

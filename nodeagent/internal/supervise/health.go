@@ -3,6 +3,7 @@ package supervise
 import (
 	"context"
 
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/health"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
@@ -21,6 +22,17 @@ func (i *Instance) server() health.Server {
 		Host: loopback, Port: p.Port, Ports: p.Ports, Log: i.kit.LogPath(i.id), LogFrom: i.entry.LogFrom, Logs: i.kit.Logs,
 		Pulse: pulse, Heard: i.count, Unready: i.notReady,
 	}
+}
+
+// answerable refuses a run that could never be ready, or never be well.
+func answerable(plan fleet.Plan, p fleet.Placement) error {
+	for name, c := range map[string]fleet.Check{"readiness": plan.Readiness, "liveness": plan.Liveness.Check} {
+		if err := health.Answerable(c, p.Port, p.Ports); err != nil {
+			return errs.New(errs.Invalid, "its %s, a check of type %s, can never be passed: %s; correct the group's %s, or give it the port",
+				name, c.Type, errs.MessageOf(err), name)
+		}
+	}
+	return nil
 }
 
 // awaitReady runs the readiness check until it passes, or the process is stopped or ends.

@@ -143,6 +143,9 @@ func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 		}
 		return message{event: machine.Failed{Run: run, Reason: reason, Message: text(reason, err)}}
 	}
+	if err := answerable(e.Machine.Plan, e.Machine.Placement); err != nil {
+		return fail(fleet.ReasonCheckImpossible, err)
+	}
 	within := ctx
 	if e.Machine.Plan.Exclusive() {
 		var cancel context.CancelFunc
