@@ -164,7 +164,14 @@ func offers(group, controller string) bool {
 // enable hands a controller on to the tree's groups. A group that has processes may
 // not: then the agent moves itself out of the way, which helps where it is alone.
 func (t *Tree) enable(parent, controller string) error {
-	err := handOn(parent, controller)
+	paths, err := pathsOf("self")
+	if err != nil {
+		return err
+	}
+	if err := startable(paths[unified]); err != nil {
+		return err
+	}
+	err = handOn(parent, controller)
 	if errors.Is(err, unix.EBUSY) {
 		if err = stepAside(parent); err == nil {
 			err = handOn(parent, controller)
@@ -177,6 +184,17 @@ func (t *Tree) enable(parent, controller string) error {
 		return err
 	}
 	return handOn(t.dir, controller)
+}
+
+// startable refuses to hand controllers on where a service manager puts the agent into the
+// very group that would do so: it could not put the next agent there, as long as instances
+// live below it, and that one would not start. path is where the agent lives.
+func startable(path string) error {
+	if !strings.HasSuffix(path, ".service") {
+		return nil
+	}
+	return errs.New(errs.Unavailable, "systemd has put the agent into its unit's own control group, which then can hold nobody to limits: "+
+		"the unit needs Delegate=yes and DelegateSubgroup=%s, which systemd has from version 254 on", leaf)
 }
 
 func handOn(group, controller string) error {

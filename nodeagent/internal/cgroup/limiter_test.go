@@ -134,6 +134,24 @@ func TestAControllerOfVersion2IsHandedOnToTheTreesGroups(t *testing.T) {
 	}
 }
 
+func TestControllersAreHandedOnOnlyWhereTheNextAgentCanStart(t *testing.T) {
+	for path, may := range map[string]bool{
+		"/system.slice/orrery-nodeagent.service":                            false,
+		"/system.slice/orrery-nodeagent.service/agent.orrery":               true,
+		"/system.slice/orrery-nodeagent.service/orrery-abc/aaaaaa":          true, // started by an instance
+		"/user.slice/user-1000.slice/user@1000.service/app.slice/a.service": false,
+		"/user.slice/user-1000.slice/session-3.scope":                       true,
+		"/system.slice/docker-0123.scope":                                   true,
+		"/":                                                                 true,
+		"":                                                                  true,
+	} {
+		err := startable(path)
+		if (err == nil) != may || err != nil && (!errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), "from version 254 on")) {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+}
+
 func TestAHostWithoutControllersSaysWhatIsNotHeld(t *testing.T) {
 	var none *Limiter
 	if o := none.Offer(); o.By != "none" || o.Holds(fleet.LimitMemory) {
