@@ -9,10 +9,10 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/internal/ansi"
 )
 
 const (
@@ -104,7 +104,7 @@ func (q Query) search(ctx context.Context, f io.ReaderAt, from, to int64) (Page,
 				break
 			}
 			p.Before = l.Offset
-			if q.Match == nil || q.Match.MatchString(Plain(l.Text)) {
+			if q.Match == nil || q.Match.MatchString(ansi.Strip(l.Text)) {
 				p.Lines = append(p.Lines, l)
 				kept -= int64(len(l.Text)) + 1
 			}
@@ -136,19 +136,4 @@ func blockBefore(f io.ReaderAt, from, to int64) (start int64, text []byte, err e
 			return start, text, nil
 		}
 	}
-}
-
-// Plain is a line without the sequences that colour it: ESC [ up to a byte from @ to ~.
-func Plain(line string) string {
-	before, rest, found := strings.Cut(line, "\x1b[")
-	if !found {
-		return line
-	}
-	var out strings.Builder
-	for found {
-		out.WriteString(before)
-		end := strings.IndexFunc(rest, func(r rune) bool { return r >= '@' && r <= '~' })
-		before, rest, found = strings.Cut(rest[end+1:], "\x1b[")
-	}
-	return out.String() + before
 }

@@ -6,14 +6,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/ansi"
 )
 
-var (
-	// escape are the control sequences that colour a terminal.
-	escape = regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?`)
-	// prefix is what loggers put before a message: times, threads and levels in brackets.
-	prefix = regexp.MustCompile(`^(\s*(\[[^\]]{1,60}\]|\d{2,4}[-/]\d{2}[-/]\d{2,4}|\d{2}:\d{2}:\d{2}([.,]\d+)?|TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|SEVERE)[: ,TZ]*)+`)
-)
+// prefix is what loggers put before a message: times, threads and levels in brackets.
+var prefix = regexp.MustCompile(`^(\s*(\[[^\]]{1,60}\]|\d{2,4}[-/]\d{2}[-/]\d{2,4}|\d{2}:\d{2}:\d{2}([.,]\d+)?|TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|SEVERE)[: ,TZ]*)+`)
 
 // The lines that say why, the plainest first.
 var (
@@ -64,13 +61,12 @@ func firstFrame(lines []string, at int) string {
 
 // plain is a line without colours and other control characters.
 func plain(line string) string {
-	line = escape.ReplaceAllString(line, "")
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 && r != '\t' || r == 0x7f || r == utf8.RuneError {
 			return -1
 		}
 		return r
-	}, line)
+	}, ansi.Strip(line))
 }
 
 // message is a line without what its logger put before it.

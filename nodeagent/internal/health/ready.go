@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/pause"
+	"github.com/orreryhq/orrery/nodeagent/internal/ansi"
 	"github.com/orreryhq/orrery/nodeagent/internal/console"
 )
 
@@ -128,7 +129,7 @@ func (r *lineReader) find(pattern *regexp.Regexp) (found, more bool, err error) 
 		if !whole {
 			return false, true, nil
 		}
-		if pattern.MatchString(console.Plain(string(bytes.TrimSuffix(r.begun, []byte{'\r'})))) {
+		if pattern.MatchString(ansi.Strip(string(bytes.TrimSuffix(r.begun, []byte{'\r'})))) {
 			return true, false, nil
 		}
 		r.begun, data = r.begun[:0], rest
