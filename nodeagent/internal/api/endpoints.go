@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-kit/kit/endpoint"
 
-	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/console"
@@ -26,22 +25,6 @@ type Instances interface {
 	LogPath(id fleet.InstanceID) string
 	// Logs tells of new output.
 	Logs() *console.Follower
-}
-
-const (
-	defaultLines = 100
-	defaultChunk = 64 << 10
-)
-
-type tailRequest struct {
-	id    fleet.InstanceID
-	query console.Query
-}
-
-type readRequest struct {
-	id       fleet.InstanceID
-	offset   int64
-	maxBytes int
 }
 
 type consoleRequest struct {
@@ -83,45 +66,6 @@ func View(l supervise.Live, now time.Time) client.Instance {
 		v.UptimeMillis = max(0, now.Sub(s.StartedAt).Milliseconds())
 	}
 	return v
-}
-
-// log answers a tailRequest or a readRequest.
-func log(all Instances) endpoint.Endpoint {
-	return func(ctx context.Context, request any) (any, error) {
-		switch r := request.(type) {
-		case tailRequest:
-			return tail(ctx, all, r)
-		case readRequest:
-			return read(all, r)
-		}
-		return nil, errs.New(errs.Internal, "no request for a log: %T", request)
-	}
-}
-
-func tail(ctx context.Context, all Instances, r tailRequest) (any, error) {
-	if _, err := all.Instance(r.id); err != nil {
-		return nil, err
-	}
-	page, err := console.Find(ctx, all.LogPath(r.id), r.query)
-	if err != nil {
-		return nil, err
-	}
-	out := client.Log{Lines: make([]client.Line, 0, len(page.Lines)), More: page.More, Before: page.Before}
-	for _, l := range page.Lines {
-		out.Lines = append(out.Lines, client.Line{Offset: l.Offset, Text: l.Text, At: l.At})
-	}
-	return out, nil
-}
-
-func read(all Instances, r readRequest) (any, error) {
-	if _, err := all.Instance(r.id); err != nil {
-		return nil, err
-	}
-	data, next, err := console.Read(all.LogPath(r.id), r.offset, r.maxBytes)
-	if err != nil {
-		return nil, err
-	}
-	return client.Chunk{Data: data, Next: next}, nil
 }
 
 func writeLine(all Instances) endpoint.Endpoint {

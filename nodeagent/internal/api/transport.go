@@ -5,11 +5,7 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"net/http"
-	"net/url"
-	"regexp"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-kit/kit/endpoint"
 	httptransport "github.com/go-kit/kit/transport/http"
@@ -18,7 +14,6 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
-	"github.com/orreryhq/orrery/nodeagent/internal/console"
 )
 
 // Handler serves the interface to whoever knows the secret.
@@ -34,7 +29,7 @@ func Handler(all Instances, secret string) http.Handler {
 func Routes(all Instances) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /v1/instances/{id}", Serve(getInstance(all), decodeID))
-	mux.Handle("GET /v1/instances/{id}/log", Serve(log(all), decodeLog))
+	mux.Handle("GET /v1/instances/{id}/log", reader{all, make(chan struct{}, maxReaders)})
 	mux.Handle("GET /v1/instances/{id}/log/stream", follow(all))
 	mux.Handle("POST /v1/instances/{id}/console", Serve(writeLine(all), decodeConsole))
 	mux.Handle("POST /v1/instances/{id}/rcon", Serve(remoteConsole(all), decodeRemote))
@@ -78,57 +73,6 @@ func encode(_ context.Context, w http.ResponseWriter, response any) error {
 func instanceID(r *http.Request) fleet.InstanceID { return fleet.InstanceID(r.PathValue("id")) }
 
 func decodeID(_ context.Context, r *http.Request) (any, error) { return instanceID(r), nil }
-
-func decodeLog(_ context.Context, r *http.Request) (any, error) {
-	q := r.URL.Query()
-	if q.Has("offset") {
-		offset, err := number(q.Get("offset"), "offset", 0)
-		if err != nil {
-			return nil, err
-		}
-		limit, err := number(q.Get("maxBytes"), "maxBytes", defaultChunk)
-		return readRequest{instanceID(r), offset, int(limit)}, err
-	}
-	query, err := decodeQuery(q)
-	return tailRequest{instanceID(r), query}, err
-}
-
-// decodeQuery reads which page of a log is wanted.
-func decodeQuery(q url.Values) (out console.Query, err error) {
-	lines, err := number(q.Get("lines"), "lines", defaultLines)
-	if err != nil {
-		return out, err
-	}
-	out.Lines = int(lines)
-	if out.Before, err = number(q.Get("before"), "before", 0); err != nil {
-		return out, err
-	}
-	for field, into := range map[string]*time.Time{"since": &out.Since, "until": &out.Until} {
-		if text := q.Get(field); text != "" {
-			if *into, err = time.Parse(time.RFC3339Nano, text); err != nil {
-				return out, errs.Field(field, "must be a time like 2030-01-31T12:00:00Z, is %q", text)
-			}
-		}
-	}
-	if text := q.Get("grep"); text != "" {
-		if out.Match, err = regexp.Compile(text); err != nil {
-			return out, errs.Field("grep", "is no regular expression: %v", err)
-		}
-	}
-	return out, nil
-}
-
-// number reads a query parameter that is a whole number, not negative.
-func number(text, field string, missing int64) (int64, error) {
-	if text == "" {
-		return missing, nil
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 {
-		return 0, errs.Field(field, "must be a whole number that is not negative, is %q", text)
-	}
-	return n, nil
-}
 
 func decodeConsole(_ context.Context, r *http.Request) (any, error) {
 	var body struct {

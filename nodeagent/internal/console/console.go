@@ -11,19 +11,16 @@
 //   - Nobody who looks holds up the server, the agent or another viewer: the file is
 //     the only buffer. Who cannot follow is told how much was left out.
 //   - Offsets stay valid for as long as the log exists, whatever was given back.
+//   - What was read may have been given back meanwhile, and then is zeros: whether it was
+//     is asked after it was read, and what was is told as left out, never shown.
 package console
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"io/fs"
-	"os"
-	"strings"
 	"time"
 	"unicode/utf8"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
 )
@@ -31,18 +28,22 @@ import (
 const (
 	// MaxLines is the most a page holds.
 	MaxLines = 100_000
-	// MaxBytes is the most one call reads.
+	// MaxBytes is how far back the last lines are looked for, and the most text a page holds.
 	MaxBytes = 16 << 20
-	// MaxLine is the most a page holds of one line, in bytes; Read returns all of it.
+	// MaxRead is the most one Read returns, in bytes.
+	MaxRead = 4 << 20
+	// MaxLine is the most a viewer gets of one line at once, in bytes.
 	MaxLine = 64 << 10
+	// longest is the longest line a page holds as one, in bytes.
+	longest = 4 << 20
 	block   = 64 << 10
 )
 
 // Line is one line of output with the offset of its first byte.
 type Line struct {
 	Offset int64
-	// Text is the line as it was written, up to MaxLine, without its newline and a
-	// trailing CR; ANSI sequences stay.
+	// Text is the line as it was written, without its newline and a trailing CR; ANSI
+	// sequences stay.
 	Text string
 	// At is when it was written, to a second; zero when nobody was there to see.
 	At time.Time
@@ -50,33 +51,32 @@ type Line struct {
 
 // Start is the offset at which the last n lines begin; with none of them, the end.
 func Start(path string, n int) (int64, error) {
-	f, err := os.Open(path)
+	s, err := open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, errs.As(errs.Unavailable, "console.Start", err)
 	}
-	defer f.Close()
-	size, err := f.Seek(0, io.SeekEnd)
+	defer s.Close()
+	size, err := s.size()
 	if err != nil || n <= 0 {
 		return size, errs.As(errs.Unavailable, "console.Start", err)
 	}
-	from, err := tailOffset(f, size, n)
+	from, err := tailOffset(s, size, n)
 	return from, errs.As(errs.Unavailable, "console.Start", err)
 }
 
 // tailOffset finds where the last n lines begin, reading backwards no further
-// than the file's first data and MaxBytes.
-func tailOffset(f *os.File, size int64, n int) (int64, error) {
-	head := firstData(f)
-	floor := max(head, size-MaxBytes)
+// than the log's first data and MaxBytes.
+func tailOffset(s source, size int64, n int) (int64, error) {
+	floor := max(s.data(0), size-MaxBytes)
 	buf := make([]byte, block)
 	end, newlines := size, 0
 	for end > floor {
 		start := max(floor, end-block)
 		part := buf[:end-start]
-		if _, err := f.ReadAt(part, start); err != nil && !errors.Is(err, io.EOF) {
+		if _, err := s.ReadAt(part, start); err != nil && !errors.Is(err, io.EOF) {
 			return 0, err
 		}
 		for i := len(part) - 1; i >= 0; i-- {
@@ -90,42 +90,9 @@ func tailOffset(f *os.File, size int64, n int) (int64, error) {
 		end = start
 	}
 	if floor > 0 { // in the middle of a line, as likely as not
-		return nextLine(f, floor, buf), nil
+		return wholeFrom(s, floor, size), nil
 	}
 	return floor, nil
-}
-
-// nextLine is where the first line after an offset begins, if it does within a
-// block: no bound may cut a line in half.
-func nextLine(f *os.File, from int64, buf []byte) int64 {
-	n, _ := f.ReadAt(buf, from)
-	if i := bytes.IndexByte(buf[:n], '\n'); i >= 0 {
-		return from + int64(i) + 1
-	}
-	return from
-}
-
-// firstData is the offset of the first byte that was not given back.
-func firstData(f *os.File) int64 {
-	off, err := unix.Seek(int(f.Fd()), 0, unix.SEEK_DATA)
-	if errors.Is(err, unix.ENXIO) { // nothing but holes: the data begins where the file ends
-		off, err = unix.Seek(int(f.Fd()), 0, unix.SEEK_END)
-	}
-	if err != nil { // a filesystem that cannot tell
-		return 0
-	}
-	return off
-}
-
-func split(text []byte, from int64) []Line {
-	lines := []Line{}
-	for len(text) > 0 {
-		line, rest, _ := bytes.Cut(text, []byte{'\n'})
-		lines = append(lines, Line{Offset: from, Text: strings.TrimSuffix(string(cut(line)), "\r")})
-		from += int64(len(text) - len(rest))
-		text = rest
-	}
-	return lines
 }
 
 // cut shortens a line that is too long, between two characters.
@@ -140,26 +107,37 @@ func cut(line []byte) []byte {
 	return line[:end]
 }
 
-// Read returns at most limit bytes from an offset on, and the offset after them.
-// An offset before the first data, or past the end, is moved to it. No file yet is no data.
+// Read returns at most limit bytes from an offset on, and the offset after them: no
+// more than MaxRead, and so fewer than there are, perhaps. An offset before the first
+// data, or past the end, is moved to it. No file yet is no data.
 func Read(path string, offset int64, limit int) (data []byte, next int64, err error) {
-	f, err := os.Open(path)
+	s, err := open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, nil
 	}
 	if err != nil {
 		return nil, 0, errs.As(errs.Unavailable, "console.Read", err)
 	}
-	defer f.Close()
-	fi, err := f.Stat()
+	defer s.Close()
+	data, next, err = readFrom(s, offset, limit)
+	return data, next, errs.As(errs.Unavailable, "console.Read", err)
+}
+
+func readFrom(s source, offset int64, limit int) (data []byte, next int64, err error) {
+	size, err := s.size()
 	if err != nil {
-		return nil, 0, errs.As(errs.Unavailable, "console.Read", err)
+		return nil, 0, err
 	}
-	offset = min(max(offset, firstData(f)), fi.Size())
-	data = make([]byte, min(int64(limit), MaxBytes, fi.Size()-offset))
-	n, err := f.ReadAt(data, offset)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, 0, errs.As(errs.Unavailable, "console.Read", err)
+	offset = min(max(offset, 0), size)
+	for {
+		offset = min(s.data(offset), size)
+		data = make([]byte, min(int64(limit), MaxRead, size-offset))
+		n, err := s.ReadAt(data, offset)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, 0, err
+		}
+		if s.data(offset) == offset || offset == size {
+			return data[:n], offset + int64(n), nil
+		}
 	}
-	return data[:n], offset + int64(n), nil
 }

@@ -27,7 +27,7 @@ func write(t testing.TB, text string) string {
 
 // tail are the last n lines.
 func tail(path string, n int) ([]console.Line, error) {
-	p, err := console.Find(context.Background(), path, console.Query{Lines: n})
+	p, err := look(context.Background(), path, console.Query{Lines: n})
 	return p.Lines, err
 }
 
@@ -64,14 +64,31 @@ func TestTail(t *testing.T) {
 	}
 }
 
-func TestALineWithoutAnEndIsCut(t *testing.T) {
-	text := "first\n" + strings.Repeat("☃", console.MaxLine) + "\nlast\n"
-	got, err := tail(write(t, text), 3)
-	if err != nil || len(got) != 3 || got[0].Text != "first" || got[2].Text != "last" {
+func TestALongLineIsWholeInAPage(t *testing.T) {
+	long := strings.Repeat("☃", 350_000) // more than 1 MiB
+	got, err := tail(write(t, "first\n"+long+"\nlast\n"), 3)
+	if err != nil || len(got) != 3 || got[0].Text != "first" || got[1].Text != long || got[2].Text != "last" {
 		t.Fatalf("%d lines, %v", len(got), err)
 	}
-	if n := len(got[1].Text); n > console.MaxLine || n < console.MaxLine-3 || !utf8.ValidString(got[1].Text) {
-		t.Errorf("a line of %d bytes", n)
+	if got, err = tail(write(t, long), 1); err != nil || len(got) != 1 || got[0].Text != long {
+		t.Errorf("unfinished: %d lines, %v", len(got), err)
+	}
+}
+
+func TestALineThatIsTooLongForAPageComesInParts(t *testing.T) {
+	long := strings.Repeat("☃", 3_000_000) // more than 8 MiB
+	got, err := tail(write(t, "first\n"+long+"\nlast\n"), 9)
+	if err != nil || len(got) < 4 || got[0].Text != "first" || got[len(got)-1].Text != "last" {
+		t.Fatalf("%d lines, %v", len(got), err)
+	}
+	parts := texts(got[1 : len(got)-1])
+	for _, p := range parts {
+		if !utf8.ValidString(p) {
+			t.Error("a character is cut")
+		}
+	}
+	if strings.Join(parts, "") != long {
+		t.Errorf("%d parts are not the line", len(parts))
 	}
 }
 

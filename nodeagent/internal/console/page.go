@@ -6,17 +6,16 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
-	"regexp"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/nodeagent/internal/ansi"
 )
 
 const (
-	// MaxSearch is the most one call looks through, in bytes.
+	// MaxSearch is the most one call looks through, in bytes; less for a pattern that is
+	// slow to match.
 	MaxSearch = 64 << 20
 	// searchBlock is how much of a log is looked at at a time.
 	searchBlock = 256 << 10
@@ -31,100 +30,144 @@ type Query struct {
 	// Since and Until bound the time; zero sets no bound. They are as exact as the times
 	// noted: a second. Lines nobody saw coming count as written when they were found.
 	Since, Until time.Time
-	// Match is what a line must match, colours aside; nil matches all.
-	Match *regexp.Regexp
+	// Match is what a line must match, escape sequences aside; the zero value matches all.
+	Match Pattern
 }
 
-// Page is a page of a log, oldest line first.
+// Page is a page of a log. It holds where its lines are and reads them when they are
+// asked for, so it costs little however long they are. Close it.
 type Page struct {
-	Lines []Line
 	// More is true when older lines may belong to the answer: ask for those before Before.
 	More   bool
 	Before int64
+
+	log   source // nil where there is no log
+	size  int64  // of the log when it was opened
+	times times
+	// found are the lines, the newest first.
+	found []extent
+}
+
+// extent is where a line stands, with its newline.
+type extent struct {
+	from int64
+	size int
 }
 
 // Find returns a page. It reads backwards and stops as soon as the page is full, and at
-// the latest after MaxSearch bytes. Canceled when ctx ends.
-func Find(ctx context.Context, path string, q Query) (Page, error) {
-	f, err := os.Open(path)
+// the latest after MaxSearch bytes. A line of more than 4 MiB is taken for several. Canceled when ctx ends.
+func Find(ctx context.Context, path string, q Query) (*Page, error) {
+	log, err := open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Page{Lines: []Line{}}, nil
+		return &Page{}, nil
 	}
 	if err != nil {
-		return Page{}, errs.As(errs.Unavailable, "console.Find", err)
+		return nil, errs.As(errs.Unavailable, "console.Find", err)
 	}
-	defer f.Close()
-	size, err := f.Seek(0, io.SeekEnd)
+	p, err := q.page(ctx, log, openTimes(path))
 	if err != nil {
-		return Page{}, errs.As(errs.Unavailable, "console.Find", err)
+		_ = log.Close()
+		p.times.close()
+		return nil, errs.Wrap("console.Find", err)
 	}
-	t, done := openTimes(path)
-	defer done()
-	from, to := t.span(q.Since, q.Until, size)
+	return p, nil
+}
+
+// Close lets go of the log.
+func (p *Page) Close() {
+	if p.log != nil {
+		_ = p.log.Close()
+	}
+	p.times.close()
+}
+
+// page looks for the page in an open log.
+func (q Query) page(ctx context.Context, log source, t times) (*Page, error) {
+	p := &Page{log: log, times: t}
+	var err error
+	if p.size, err = log.size(); err != nil {
+		return p, errs.As(errs.Unavailable, "console.page", err)
+	}
+	from, to := t.span(q.Since, q.Until, p.size)
+	from, to = lineFrom(log, from, p.size), lineFrom(log, to, p.size)
 	if q.Before > 0 {
 		to = min(to, q.Before)
 	}
-	head := firstData(f)
-	if head > 0 {
-		head = nextLine(f, head, make([]byte, block))
-	}
-	p, err := q.search(ctx, f, max(from, head), to)
-	t.date(p.Lines)
-	return p, err
+	return p, q.search(ctx, p, max(from, p.kept()), to)
 }
 
-// openTimes opens a log's times; there are none where they cannot be read.
-func openTimes(log string) (t times, done func()) {
-	f, err := os.Open(timesPath(log))
-	if err != nil {
-		return times{}, func() {}
+// kept is where what is kept of the log begins, at a line.
+func (p *Page) kept() int64 {
+	head := min(p.log.data(0), p.size)
+	if head == 0 {
+		return 0
 	}
-	t, err = timesOf(f)
-	if err != nil {
-		t = times{}
-	}
-	return t, func() { _ = f.Close() }
+	return wholeFrom(p.log, head, p.size)
 }
 
 // search collects the page's lines between two offsets, from the end.
-func (q Query) search(ctx context.Context, f io.ReaderAt, from, to int64) (Page, error) {
-	p := Page{Lines: []Line{}, Before: to}
-	wanted, budget, kept := min(max(q.Lines, 0), MaxLines), int64(MaxSearch), int64(MaxBytes)
-	for to > from && len(p.Lines) < wanted && budget > 0 && kept > 0 {
+func (q Query) search(ctx context.Context, p *Page, from, to int64) error {
+	p.Before = to
+	wanted, budget, room := min(max(q.Lines, 0), MaxLines), q.Match.budget(), MaxBytes
+	b := blocks{log: p.log}
+	for to > from && len(p.found) < wanted && budget > 0 && room > 0 {
 		if err := ctx.Err(); err != nil {
-			return Page{}, errs.Wrap("console.Find", err)
+			return err
 		}
-		start, text, err := blockBefore(f, from, to)
+		start, text, err := b.before(from, to)
 		if err != nil {
-			return Page{}, err
+			return err
 		}
-		lines := split(text, start)
-		for _, l := range slices.Backward(lines) {
-			if len(p.Lines) == wanted || kept <= 0 {
+		if head := p.log.data(start); head > start { // given back meanwhile: the text may be zeros
+			if from = max(from, p.kept()); from > start {
+				continue
+			}
+		}
+		for at, line := range backwards(text) {
+			if len(p.found) == wanted || room <= 0 {
 				break
 			}
-			p.Before = l.Offset
-			if q.Match == nil || q.Match.MatchString(ansi.Strip(l.Text)) {
-				p.Lines = append(p.Lines, l)
-				kept -= int64(len(l.Text)) + 1
+			p.Before = start + int64(at)
+			if q.Match.match(line) {
+				p.found = append(p.found, extent{p.Before, len(line)})
+				room -= len(line)
 			}
 		}
 		budget -= to - start
 		to = start
 	}
-	slices.Reverse(p.Lines)
 	p.More = p.Before > from && wanted > 0
-	return p, nil
+	return nil
 }
 
-// blockBefore reads the last whole lines of what lies between two offsets, and tells
-// where they begin. A line that is longer than MaxBytes is taken for several.
-func blockBefore(f io.ReaderAt, from, to int64) (start int64, text []byte, err error) {
+// backwards are a text's lines with their newlines, the last one first, each with where it begins.
+func backwards(text []byte) func(yield func(int, []byte) bool) {
+	return func(yield func(int, []byte) bool) {
+		for end := len(text); end > 0; {
+			begin := bytes.LastIndexByte(text[:end-1], '\n') + 1
+			if !yield(begin, text[begin:end]) {
+				return
+			}
+			end = begin
+		}
+	}
+}
+
+// blocks reads a log backwards in whole lines. What it returns is good until the next.
+type blocks struct {
+	log io.ReaderAt
+	buf []byte
+}
+
+// before reads the last whole lines of what lies between two offsets, and tells
+// where they begin. A line that is longer than longest is taken for several.
+func (b *blocks) before(from, to int64) (start int64, text []byte, err error) {
 	for size := int64(searchBlock); ; size *= 4 {
 		start = max(from, to-size)
-		text = make([]byte, to-start)
-		if n, err := f.ReadAt(text, start); err != nil && !(errors.Is(err, io.EOF) && n == len(text)) {
-			return 0, nil, errs.As(errs.Unavailable, "console.Find", err)
+		b.buf = slices.Grow(b.buf[:0], int(to-start))
+		text = b.buf[:to-start]
+		if n, err := b.log.ReadAt(text, start); err != nil && !(errors.Is(err, io.EOF) && n == len(text)) {
+			return 0, nil, errs.As(errs.Unavailable, "console.before", err)
 		}
 		if start == from {
 			return start, text, nil
@@ -132,8 +175,12 @@ func blockBefore(f io.ReaderAt, from, to int64) (start int64, text []byte, err e
 		if i := bytes.IndexByte(text, '\n'); i >= 0 && i+1 < len(text) {
 			return start + int64(i) + 1, text[i+1:], nil
 		}
-		if size >= MaxBytes {
-			return start, text, nil
+		if size >= longest {
+			head := 0
+			for head < utf8.UTFMax && !utf8.RuneStart(text[head]) {
+				head++
+			}
+			return start + int64(head), text[head:], nil
 		}
 	}
 }

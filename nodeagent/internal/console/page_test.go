@@ -3,7 +3,6 @@ package console_test
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,9 +12,41 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/console"
 )
 
-func find(t *testing.T, path string, q console.Query) console.Page {
+// page is a page with its lines.
+type page struct {
+	Lines  []console.Line
+	More   bool
+	Before int64
+}
+
+func find(t testing.TB, path string, q console.Query) page {
 	t.Helper()
-	p, err := console.Find(t.Context(), path, q)
+	p, err := look(t.Context(), path, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func look(ctx context.Context, path string, q console.Query) (page, error) {
+	p, err := console.Find(ctx, path, q)
+	if err != nil {
+		return page{}, err
+	}
+	defer p.Close()
+	out := page{Lines: []console.Line{}, More: p.More, Before: p.Before}
+	for l, err := range p.Lines() {
+		if err != nil {
+			return out, err
+		}
+		out.Lines = append(out.Lines, l)
+	}
+	return out, nil
+}
+
+func pattern(t testing.TB, text string) console.Pattern {
+	t.Helper()
+	p, err := console.Compile(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,10 +77,10 @@ func TestPagesJoinToTheWholeLog(t *testing.T) {
 }
 
 func TestASearchFindsTheLastMatchesAndSeesThroughColours(t *testing.T) {
-	text := "error one\nfine\n\x1b[1;31mer\x1b[0mror two\nfine\nerror three\n"
+	text := "error one\nfine\n\x1b[1;31mer\x1b]0;title\aror two\nfine\nerror three\n"
 	path := write(t, text)
-	match := regexp.MustCompile("^error")
-	if p := find(t, path, console.Query{Lines: 2, Match: match}); !slices.Equal(texts(p.Lines), []string{"\x1b[1;31mer\x1b[0mror two", "error three"}) || !p.More {
+	match := pattern(t, "^error")
+	if p := find(t, path, console.Query{Lines: 2, Match: match}); !slices.Equal(texts(p.Lines), []string{"\x1b[1;31mer\x1b]0;title\aror two", "error three"}) || !p.More {
 		t.Errorf("%q, more %v", texts(p.Lines), p.More)
 	}
 	if p := find(t, path, console.Query{Lines: 9, Match: match}); len(p.Lines) != 3 || p.More {
@@ -60,7 +91,7 @@ func TestASearchFindsTheLastMatchesAndSeesThroughColours(t *testing.T) {
 func TestASearchIsBoundedAndGoesOnWhereItStopped(t *testing.T) {
 	line := strings.Repeat("x", 1023) + "\n"
 	path := write(t, "needle\n"+strings.Repeat(line, console.MaxSearch/len(line)+1000))
-	q := console.Query{Lines: 5, Match: regexp.MustCompile("needle")}
+	q := console.Query{Lines: 5, Match: pattern(t, "needle")}
 	p := find(t, path, q)
 	if len(p.Lines) != 0 || !p.More || p.Before == 0 {
 		t.Fatalf("%d lines, more %v before %d", len(p.Lines), p.More, p.Before)
@@ -74,7 +105,7 @@ func TestASearchIsBoundedAndGoesOnWhereItStopped(t *testing.T) {
 func TestASearchEndsWithItsCaller(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := console.Find(ctx, write(t, "a\n"), console.Query{Lines: 1}); !errs.Is(err, errs.Canceled) {
+	if _, err := look(ctx, write(t, "a\n"), console.Query{Lines: 1}); !errs.Is(err, errs.Canceled) {
 		t.Errorf("err = %v", err)
 	}
 }

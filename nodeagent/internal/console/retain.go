@@ -28,7 +28,7 @@ func trim(path string, size, limit int64) error {
 		return errs.As(errs.Unavailable, "console.trim", err)
 	}
 	defer f.Close()
-	head := firstData(f)
+	head := file{f}.data(0)
 	if size-head <= limit+slack(limit) {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -31,7 +30,8 @@ const (
 func timesPath(log string) string { return strings.TrimSuffix(log, filepath.Ext(log)) + ".times" }
 
 // stamp notes that a log had size bytes at a time; seen is false when nobody knows
-// when they came. What is noted already stays.
+// when they came. What is noted already stays. A time before the one noted last, as of
+// a clock that was set back, counts as that one: times are searched by halves.
 func stamp(log string, size int64, at time.Time, seen bool) error {
 	if size == 0 { // a file for nothing costs a good part of a start
 		return nil
@@ -55,7 +55,7 @@ func stamp(log string, size int64, at time.Time, seen bool) error {
 	if size <= last.end {
 		return nil
 	}
-	m := mark{end: size, at: at.UnixMilli()}
+	m := mark{end: size, at: max(at.UnixMilli(), abs(last.at))}
 	if !seen {
 		m.at = -m.at
 	}
@@ -102,13 +102,33 @@ func markOf(b []byte) mark {
 
 // times are a log's times, read entry by entry where they are needed.
 type times struct {
-	f     io.ReaderAt
+	f     *os.File // nil where there are none
 	count int
 }
 
 func timesOf(f *os.File) (times, error) {
 	n, err := f.Seek(0, io.SeekEnd)
 	return times{f, int(n / markBytes)}, errs.As(errs.Unavailable, "console.times", err)
+}
+
+// openTimes opens a log's times; there are none where they cannot be read. Close them.
+func openTimes(log string) times {
+	f, err := os.Open(timesPath(log))
+	if err != nil {
+		return times{}
+	}
+	t, err := timesOf(f)
+	if err != nil {
+		_ = f.Close()
+		return times{}
+	}
+	return t
+}
+
+func (t times) close() {
+	if t.f != nil {
+		_ = t.f.Close()
+	}
 }
 
 // get is an entry; one that cannot be read, was given back or does not exist is zero.
@@ -129,7 +149,8 @@ func (t times) before(offset int64) int {
 }
 
 // span is the part of a log that was written from one time to another; a zero time
-// sets no bound. Where nothing is known, nothing is left out.
+// sets no bound. Where nothing is known, nothing is left out. It may begin and end
+// within a line: a line counts as written when its first byte was.
 func (t times) span(since, until time.Time, size int64) (from, to int64) {
 	to = size
 	if t.count == 0 {
@@ -148,29 +169,15 @@ func (t times) span(since, until time.Time, size int64) (from, to int64) {
 
 func abs(n int64) int64 { return max(n, -n) }
 
-// date fills in when lines, in the order of their offsets, were written.
-func (t times) date(lines []Line) {
-	if len(lines) == 0 || t.count == 0 {
-		return
+// read are some entries; none where they cannot be read.
+func (t times) read(from, n int) []mark {
+	raw := make([]byte, n*markBytes)
+	if _, err := t.f.ReadAt(raw, int64(from)*markBytes); err != nil {
+		return nil
 	}
-	first := t.before(lines[0].Offset)
-	past := min(t.before(lines[len(lines)-1].Offset)+1, t.count)
-	if first >= past {
-		return
-	}
-	raw := make([]byte, (past-first)*markBytes)
-	if _, err := t.f.ReadAt(raw, int64(first)*markBytes); err != nil {
-		return
-	}
-	var marks []mark
+	marks := make([]mark, 0, n)
 	for b := range slices.Chunk(raw, markBytes) {
 		marks = append(marks, markOf(b))
 	}
-	known := first == 0 || t.get(first-1).end > 0 // else its beginning was given back
-	for i := range lines {
-		at, found := slices.BinarySearchFunc(marks, lines[i].Offset, func(m mark, o int64) int { return cmp.Compare(m.end, o+1) })
-		if at < len(marks) && (found || at > 0 || known) && marks[at].at > 0 {
-			lines[i].At = time.UnixMilli(marks[at].at).UTC()
-		}
-	}
+	return marks
 }

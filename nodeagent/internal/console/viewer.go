@@ -5,9 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
-
-	"golang.org/x/sys/unix"
+	"unicode/utf8"
 
 	"github.com/orreryhq/orrery/libs/errs"
 )
@@ -18,8 +16,9 @@ const (
 	MaxLag = 1 << 20
 	// resumeAt is how much of the present such a viewer is shown.
 	resumeAt = 64 << 10
-	// maxPiece is the most a viewer gets at a time.
-	maxPiece = 64 << 10
+	// maxPiece is the most a viewer gets at a time: a part of a long line, and what tells
+	// whether a character goes on after it.
+	maxPiece = MaxLine + utf8.UTFMax
 )
 
 // Piece is what a viewer gets: output, or the note that some was left out.
@@ -40,7 +39,7 @@ type Piece struct {
 // not safe for concurrent use; close it.
 type Viewer struct {
 	path string
-	file *os.File
+	file source
 	pos  int64
 	// promised is up to where nothing is left out.
 	promised int64
@@ -73,13 +72,21 @@ func (v *Viewer) Next(last bool) (Piece, error) {
 	if v.Live() && size-v.pos > MaxLag {
 		return v.skip(size)
 	}
-	return v.read(size, last)
+	p, err := v.read(size, last)
+	if err != nil {
+		return Piece{}, err
+	}
+	if p, gone := v.gone(size); gone { // meanwhile: what was read may be zeros
+		return p, nil
+	}
+	v.pos = p.Next
+	return p, nil
 }
 
 // open opens the log when it exists, and tells its size.
 func (v *Viewer) open() (size int64, err error) {
 	if v.file == nil {
-		f, err := os.Open(v.path)
+		f, err := open(v.path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return 0, nil
 		}
@@ -88,34 +95,31 @@ func (v *Viewer) open() (size int64, err error) {
 		}
 		v.file = f
 	}
-	fi, err := v.file.Stat()
+	size, err = v.file.size()
 	if err != nil {
 		return 0, errs.As(errs.Unavailable, "console.Viewer", err)
 	}
 	if !v.begun {
-		v.begun, v.promised = true, fi.Size()
-		v.pos = min(v.pos, fi.Size())
+		v.begun, v.promised = true, size
+		v.pos = min(v.pos, size)
 	}
-	return fi.Size(), nil
+	return size, nil
 }
 
 // gone takes the viewer past what was given back.
 func (v *Viewer) gone(size int64) (Piece, bool) {
-	data, err := unix.Seek(int(v.file.Fd()), v.pos, unix.SEEK_DATA)
-	switch {
-	case errors.Is(err, unix.ENXIO):
-		data = size
-	case err != nil || data <= v.pos:
+	data := v.file.data(v.pos)
+	if data <= v.pos {
 		return Piece{}, false
 	}
-	p := Piece{From: v.pos, Next: nextLine(v.file, data, make([]byte, block)), Skipped: true}
+	p := Piece{From: v.pos, Next: wholeFrom(v.file, min(data, size), size), Skipped: true}
 	v.pos = p.Next
 	return p, true
 }
 
 // skip takes a viewer that fell behind to the present, and counts what it missed.
 func (v *Viewer) skip(size int64) (Piece, error) {
-	to := nextLine(v.file, size-resumeAt, make([]byte, block))
+	to := wholeFrom(v.file, size-resumeAt, size)
 	p := Piece{From: v.pos, Next: to, Skipped: true}
 	buf := make([]byte, block)
 	for at := v.pos; at < to; {
@@ -124,6 +128,9 @@ func (v *Viewer) skip(size int64) (Piece, error) {
 		if at += int64(n); err != nil {
 			return Piece{}, errs.As(errs.Unavailable, "console.Viewer", err)
 		}
+	}
+	if v.file.data(v.pos) > v.pos { // meanwhile: what was counted was no longer there
+		p.Lines = 0
 	}
 	v.pos = to
 	return p, nil
@@ -138,13 +145,11 @@ func (v *Viewer) read(size int64, last bool) (Piece, error) {
 	}
 	data = data[:n]
 	end := bytes.LastIndexByte(data, '\n') + 1
-	if end == 0 && (len(data) >= MaxLine || last) {
+	if end == 0 && (len(data) > MaxLine || last) {
 		end = len(cut(data))
 	}
 	if end < len(data) && last && v.pos+int64(n) >= size {
 		end = len(data)
 	}
-	p := Piece{Data: data[:end], From: v.pos, Next: v.pos + int64(end)}
-	v.pos = p.Next
-	return p, nil
+	return Piece{Data: data[:end], From: v.pos, Next: v.pos + int64(end)}, nil
 }

@@ -1,0 +1,112 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
+	"github.com/orreryhq/orrery/nodeagent/internal/console"
+	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// printed are instances of which nothing but what they printed is asked.
+type printed string
+
+func (printed) Instance(fleet.InstanceID) (*supervise.Instance, error) { return nil, nil }
+func (p printed) LogPath(fleet.InstanceID) string                      { return string(p) }
+func (printed) Logs() *console.Follower                                { return nil }
+
+// readerOf reads a log of some text.
+func readerOf(t *testing.T, text string) reader {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return reader{printed(path), make(chan struct{}, maxReaders)}
+}
+
+func ask(ctx context.Context, query string) *http.Request {
+	return httptest.NewRequest(http.MethodGet, "/v1/instances/aaaaaa/log?"+query, nil).WithContext(ctx)
+}
+
+func TestAPageIsSentAsItIsRead(t *testing.T) {
+	r := readerOf(t, "one\n\"two\"\x1b[0m\nthree \xff\n")
+	for query, want := range map[string]string{
+		"lines=9":            `[one "two"` + "\x1b[0m three \ufffd] false 0",
+		"lines=2":            `["two"` + "\x1b[0m three \ufffd] true 4",
+		"lines=0":            "[] false 22",
+		"lines=9&grep=^two":  "[] false 0",
+		"lines=9&grep=^.two": `["two"` + "\x1b[0m] false 0",
+	} {
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, ask(t.Context(), query))
+		var got client.Log
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
+			t.Fatalf("%s: %d %s, %v", query, w.Code, w.Body, err)
+		}
+		texts := []string{}
+		for _, l := range got.Lines {
+			texts = append(texts, l.Text)
+		}
+		if s := fmt.Sprint(texts, got.More, got.Before); s != want {
+			t.Errorf("%s: %q, want %q", query, s, want)
+		}
+	}
+}
+
+func TestAPatternThatExplodesIsRefusedByName(t *testing.T) {
+	for _, text := range []string{`(((a{1,100}){1,100}){1,100})`, `(a{1,100}){1,10}`, `(`} {
+		w := httptest.NewRecorder()
+		readerOf(t, "a\n").ServeHTTP(w, ask(t.Context(), "grep="+url.QueryEscape(text)))
+		if w.Code != http.StatusUnprocessableEntity || !strings.Contains(w.Body.String(), "grep") {
+			t.Errorf("%s: %d %s", text, w.Code, w.Body)
+		}
+	}
+}
+
+func TestOnlyAFewReadLogsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := readerOf(t, "one\n")
+		for range maxReaders {
+			if err := r.turn(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, query := range []string{"lines=1", "offset=0"} {
+			if err := r.serve(httptest.NewRecorder(), ask(t.Context(), query)); !errs.Is(err, errs.Exhausted) {
+				t.Errorf("%s: %v", query, err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := r.serve(httptest.NewRecorder(), ask(ctx, query)); !errs.Is(err, errs.Canceled) {
+				t.Errorf("%s of somebody who left: %v", query, err)
+			}
+		}
+		waits := make(chan error)
+		go func() { waits <- r.serve(httptest.NewRecorder(), ask(t.Context(), "lines=1")) }()
+		synctest.Wait()
+		r.done()
+		if err := <-waits; err != nil {
+			t.Errorf("whoever waited: %v", err)
+		}
+		if err := r.serve(httptest.NewRecorder(), ask(t.Context(), "lines=1")); err != nil || len(r.turns) != maxReaders-1 {
+			t.Errorf("%d read, %v", len(r.turns), err)
+		}
+	})
+}
