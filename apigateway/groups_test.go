@@ -124,6 +124,41 @@ func TestWritingBackWhatWasReadChangesNothing(t *testing.T) {
 	}
 }
 
+func TestARemotePasswordIsShownToWhoMaySetItAndToNobodyElse(t *testing.T) {
+	s := newSite(t)
+	const path, secret = "/api/v1/groups/lobby", "open-sesame"
+	ports := []map[string]any{{"name": "admin", "protocol": "tcp", "port": 25600}}
+	s.group("lobby", map[string]any{"additionalPorts": ports, "rcon": map[string]string{"port": "admin", "password": secret}})
+	viewer := s.user("wanda", "VIEWER")
+	s.do("GET", path, nil).want(200).is("rcon.password", secret)
+	read := viewer.do("GET", path, nil).want(200).is("rcon.password", "***").is("rcon.port", "admin")
+	told := []*reply{
+		read, viewer.do("GET", "/api/v1/groups", nil).want(200), viewer.do("GET", "/api/configurations", nil).want(200),
+		s.do("PATCH", path+"?dryRun=true", `{"rcon":{"password":"another"}}`).want(200).is("action", "update"),
+		s.do("PATCH", path+"?dryRun=true", `{"rcon":null,"additionalPorts":[]}`).want(200).is("action", "update"),
+		s.do("PUT", "/api/v1/groups/other?dryRun=true", map[string]any{"additionalPorts": ports, "rcon": map[string]string{"port": "admin", "password": secret}}).want(200),
+		s.do("GET", "/api/v1/audit", nil).want(200),
+	}
+	for _, r := range told {
+		if strings.Contains(r.raw, secret) || strings.Contains(r.raw, "another") {
+			t.Errorf("the password is told: %s", r.raw)
+		}
+	}
+	before := s.revision()
+	s.do("PUT", path, read.raw).want(200).is("rcon.password", secret).is("revision", 1)
+	s.do("PATCH", path, `{"rcon":{"password":"***"}}`).want(200).is("rcon.password", secret)
+	if after := s.revision(); after != before {
+		t.Errorf("something was written: %d to %d", before, after)
+	}
+	s.do("PATCH", path, `{"memoryMb":77,"rcon":{"port":"ADMIN","password":"***"}}`).want(200).is("rcon.password", secret).is("revision", 2)
+	s.do("PUT", "/api/configurations/lobby", map[string]any{
+		"additionalPorts": ports, "rcon": map[string]string{"port": "admin", "password": "***"},
+	}).want(204)
+	s.do("GET", path, nil).want(200).is("rcon.password", secret)
+	s.do("PUT", "/api/v1/groups/other", map[string]any{"additionalPorts": ports, "rcon": map[string]string{"port": "admin", "password": "***"}}).want(422).naming("rcon.password")
+	s.do("PATCH", path, `{"rcon":{"password":"another"}}`).want(200).is("rcon.password", "another")
+}
+
 func TestAPatchChangesWhatItSaysAndNothingElse(t *testing.T) {
 	s := newSite(t)
 	fullGroup(s)

@@ -63,6 +63,18 @@ type RCON struct {
 	Password string `json:"password,omitempty"`
 }
 
+// Hidden is shown in place of a password to whoever may not see it; written, it stands
+// for the password there is.
+const Hidden = "***"
+
+// Hide is the channel without its password; one that has none has none to hide.
+func (r RCON) Hide() RCON {
+	if r.Password != "" {
+		r.Password = Hidden
+	}
+	return r
+}
+
 const (
 	maxProcesses = 4 << 20
 	maxIOWeight  = 10_000
@@ -123,6 +135,7 @@ func (r RCON) validate(ports []NamedPort) []error {
 	}
 	p.check(found, "rcon.port", "%q is not the name of an additional TCP port", clip(r.Port))
 	p.check(r.Password != "", "rcon.password", "must be given: servers refuse an empty one")
+	p.check(r.Password != Hidden, "rcon.password", "%s stands for the password there is, and there is none: give it", Hidden)
 	p.check(len(r.Password) <= maxStopCommand && !HasControl(r.Password), "rcon.password", "must be at most %d bytes without control characters", maxStopCommand)
 	return p.list
 }

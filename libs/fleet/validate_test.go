@@ -68,6 +68,9 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		{"rcon.password", "none", func(s *GroupSpec) {
 			s.RCON, s.AdditionalPorts = RCON{Port: "rcon"}, []NamedPort{{"rcon", "tcp", PortRange{1, 2}}}
 		}},
+		{"rcon.password", "hidden, where there is none", func(s *GroupSpec) {
+			s.RCON, s.AdditionalPorts = RCON{Port: "rcon", Password: Hidden}, []NamedPort{{"rcon", "tcp", PortRange{1, 2}}}
+		}},
 		{"onCrash", "an unknown policy", func(s *GroupSpec) { s.OnCrash = "" }},
 		{"onNodeLoss", "an unknown policy", func(s *GroupSpec) { s.OnNodeLoss = "panic" }},
 		{"updateStrategy", "an unknown strategy", func(s *GroupSpec) { s.UpdateStrategy = "BIG_BANG" }},

@@ -35,7 +35,8 @@ type GroupWrite struct {
 	// Written is the path under which whoever asks wrote a field; nil: under its own.
 	Written func(field string) string
 	// Make computes the wanted spec from the present one, nil when there is none. It
-	// may be called more than once and must not change what it is given.
+	// may be called more than once and must not change what it is given. A password that
+	// is hidden in it stays what it is.
 	Make func(old *fleet.GroupSpec) (fleet.GroupSpec, error)
 }
 
@@ -114,6 +115,9 @@ func (o *Operations) wanted(s *view.Snapshot, w GroupWrite, old *fleet.Group) (f
 	spec, err := w.Make(present)
 	if err != nil {
 		return fleet.Group{}, err
+	}
+	if present != nil && spec.RCON.Password == fleet.Hidden {
+		spec.RCON.Password = present.RCON.Password
 	}
 	if err := joined(asWritten(w.Written, append(spec.Validate(), references(s, w.Name, present, spec)...))); err != nil {
 		return fleet.Group{}, err

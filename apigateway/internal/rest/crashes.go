@@ -208,5 +208,5 @@ func (a *API) resetCrashLoop(c *gin.Context) {
 		return
 	}
 	server.ETag(c, g.ModRev)
-	c.JSON(http.StatusOK, gin.H{"status": "reset", "changed": changed, "group": groupOf(s, g, a.cfg.Now())})
+	c.JSON(http.StatusOK, gin.H{"status": "reset", "changed": changed, "group": a.groupFor(c, s, g)})
 }

@@ -31,14 +31,14 @@ func present(s *view.Snapshot, name string) (*fleet.Group, error) {
 }
 
 func (a *API) listGroups(c *gin.Context) {
-	s, now := a.snapshot(), a.cfg.Now()
+	s := a.snapshot()
 	all := make([]*fleet.Group, 0, s.Groups.Len())
 	for _, g := range s.Groups.All() {
 		if !g.Deleting {
 			all = append(all, g)
 		}
 	}
-	server.SendPage(c, all, pageMany, func(g *fleet.Group) group { return groupOf(s, g, now) })
+	server.SendPage(c, all, pageMany, func(g *fleet.Group) group { return a.groupFor(c, s, g) })
 }
 
 func (a *API) getGroup(c *gin.Context) {
@@ -49,7 +49,7 @@ func (a *API) getGroup(c *gin.Context) {
 		return
 	}
 	server.ETag(c, g.ModRev)
-	c.JSON(http.StatusOK, groupOf(s, g, a.cfg.Now()))
+	c.JSON(http.StatusOK, a.groupFor(c, s, g))
 }
 
 func (a *API) createGroup(c *gin.Context) {
@@ -169,7 +169,7 @@ func (a *API) writeGroup(c *gin.Context, w operate.GroupWrite) {
 		c.Header("Location", "/api/v1/groups/"+string(w.Name))
 	}
 	server.ETag(c, done.After.ModRev)
-	c.JSON(status, groupOf(a.snapshot(), &done.After, a.cfg.Now()))
+	c.JSON(status, a.groupFor(c, a.snapshot(), &done.After))
 }
 
 // rehearsal is what a dry run found.

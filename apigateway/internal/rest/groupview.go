@@ -8,6 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -49,6 +53,15 @@ type crashLoop struct {
 	Suspect fleet.Suspect `json:"suspect"`
 	Node    fleet.NodeID  `json:"node"` // the suspect
 	Message string        `json:"message"`
+}
+
+// groupFor shows a group to a caller: its passwords to whoever may set them.
+func (a *API) groupFor(c *gin.Context, s *view.Snapshot, g *fleet.Group) group {
+	shown := *g
+	if !server.Allowed(c, auth.GroupsUpdate) {
+		shown.Spec.RCON = g.Spec.RCON.Hide()
+	}
+	return groupOf(s, &shown, a.cfg.Now())
 }
 
 // groupOf shows a group as a snapshot has it.
@@ -184,13 +197,19 @@ type fieldChange struct {
 }
 
 // diff lists the fields in which two specs differ, in order of name. Without a
-// before, everything that is not the default counts.
+// before, everything that is not the default counts. Passwords are told by nobody's difference.
 func diff(before *fleet.GroupSpec, after fleet.GroupSpec) []fieldChange {
 	from := fleet.DefaultSpec()
 	if before != nil {
 		from = *before
 	}
-	return differences(fieldsOf(from), fieldsOf(after))
+	all := differences(fieldsOf(from), fieldsOf(after))
+	for n, change := range all {
+		if change.Field == "rcon" {
+			all[n].From, all[n].To = remoteConsole(from.RCON.Hide()), remoteConsole(after.RCON.Hide())
+		}
+	}
+	return all
 }
 
 // differences lists the fields in which two views differ, in order of name.
