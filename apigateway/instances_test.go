@@ -344,6 +344,10 @@ func TestAServerSaysFromInsideThatItIsReadyAndForItselfOnly(t *testing.T) {
 	call("/api/plugin/heartbeat", `{"players":"many"}`, "3").want(400).naming("players")
 	call("/api/plugin/heartbeat", `{"mood":"fine"}`, "3").want(400).naming("mood")
 	call("/api/proxy/heartbeat", nil, "3").want(200)
+	for _, path := range []string{"/api/plugin/auth/refresh", "/api/proxy/auth/refresh"} {
+		call(path, nil, "4").want(200).is("token", "test").is("instanceId", string(one)).is("expiresInSeconds", 900)
+		s.do("POST", path, nil).want(401)
+	}
 	call("/api/plugin/nothing", nil, "4").want(404)
 	s.do("POST", "/api/plugin/ready", nil, "X-Prexor-Sequence", "9").want(401) // a user is no instance
 	s.as("other").do("POST", "/api/plugin/ready", nil, "X-Prexor-Sequence", "9").want(401)
@@ -355,6 +359,7 @@ func TestAServerSaysFromInsideThatItIsReadyAndForItselfOnly(t *testing.T) {
 	}
 	s.status(one, "node-1", fleet.Status{State: fleet.Stopped, TokenHash: hash})
 	call("/api/plugin/ready", nil, "5").want(401)
+	call("/api/plugin/auth/refresh", nil, "6").want(401)
 }
 
 func TestACommandGoesOverTheRemoteConsoleWhereThereIsOne(t *testing.T) {

@@ -3,11 +3,14 @@ package rest
 import (
 	"net/http"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
@@ -22,6 +25,31 @@ const saysReady = "ONLINE"
 func (a *API) mountPlugin(r gin.IRoutes, base string) {
 	r.POST(base+"/ready", a.pluginReady)
 	r.POST(base+"/heartbeat", a.pluginHeartbeat)
+	r.POST(base+"/auth/refresh", a.pluginRefresh)
+}
+
+// pluginTokenLife is after what time known plugins are to ask for their token again.
+const pluginTokenLife = 15 * time.Minute
+
+// workloadToken is an instance's own token as known plugins read it.
+type workloadToken struct {
+	Token            string           `json:"token"`
+	InstanceID       fleet.InstanceID `json:"instanceId"`
+	IssuedAt         time.Time        `json:"issuedAt"`
+	ExpiresAt        time.Time        `json:"expiresAt"`
+	ExpiresInSeconds int              `json:"expiresInSeconds"`
+}
+
+// pluginRefresh answers with the token that was sent: it is good until the instance ends,
+// and was looked at just now. It changes nothing, so it wants no number and no body.
+func (a *API) pluginRefresh(c *gin.Context) {
+	_, token, _ := strings.Cut(c.GetHeader("Authorization"), " ")
+	now := a.cfg.Now().UTC()
+	c.Header("Cache-Control", "no-store")
+	c.JSON(http.StatusOK, workloadToken{
+		Token: strings.TrimSpace(token), InstanceID: server.OwnInstance(c), IssuedAt: now,
+		ExpiresAt: now.Add(pluginTokenLife), ExpiresInSeconds: int(pluginTokenLife / time.Second),
+	})
 }
 
 // pluginReady takes that the instance serves. With readiness heartbeat it is RUNNING then.

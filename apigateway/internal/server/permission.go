@@ -80,10 +80,12 @@ var demands = map[string]auth.Permission{
 	"GET /api/v1/templates/:name/versions":     auth.TemplatesView,
 	"POST /api/v1/templates/:name/rollback":    auth.TemplatesUpdate,
 
-	"POST /api/plugin/ready":     Own,
-	"POST /api/plugin/heartbeat": Own,
-	"POST /api/proxy/ready":      Own,
-	"POST /api/proxy/heartbeat":  Own,
+	"POST /api/plugin/ready":        Own,
+	"POST /api/plugin/heartbeat":    Own,
+	"POST /api/plugin/auth/refresh": Own,
+	"POST /api/proxy/ready":         Own,
+	"POST /api/proxy/heartbeat":     Own,
+	"POST /api/proxy/auth/refresh":  Own,
 
 	// The older dialect's routes name their permissions where they are mounted; see Require.
 	"GET /api/ping":                      Public,
