@@ -300,6 +300,8 @@ func child(mode string) int {
 		return serve()
 	case "agent":
 		return agentProcess()
+	case "web":
+		return web()
 	case "beat":
 		return beat()
 	}

@@ -362,9 +362,9 @@ func TestARunEndsWhenItHasLastedItsTime(t *testing.T) {
 }
 
 // remoteConsole serves a remote console that wants a password, and says again what it is told.
-func remoteConsole(t *testing.T, port int, password string) {
+func remoteConsole(t *testing.T, host string, port int, password string) {
 	t.Helper()
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", host, port))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -431,7 +431,7 @@ func TestACommandGoesOverTheRemoteConsole(t *testing.T) {
 	if _, err := api.RCON(t.Context(), "aaaaaa", "list"); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), "refused") {
 		t.Errorf("nobody listens: %v", err)
 	}
-	remoteConsole(t, port, "secret-north")
+	remoteConsole(t, "127.0.0.1", port, "secret-north")
 	if answer, err := api.RCON(t.Context(), "aaaaaa", `say "hi" $HOME`); err != nil || answer != `you said say "hi" $HOME` {
 		t.Errorf("%q, %v", answer, err)
 	}

@@ -51,7 +51,7 @@ func subject(t *testing.T) (Server, *heard) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 	h := &heard{}
 	return Server{
-		Host: "127.0.0.1", Log: filepath.Join(t.TempDir(), "console.log"), Logs: logs, Pulse: NewPulse(),
+		Hosts: []string{"127.0.0.1"}, Log: filepath.Join(t.TempDir(), "console.log"), Logs: logs, Pulse: NewPulse(),
 		Heard: func(players, _ int) {
 			h.mu.Lock()
 			defer h.mu.Unlock()

@@ -2,9 +2,12 @@ package health
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -14,9 +17,10 @@ import (
 
 // Server is one run of a server as it can be asked. Every field but Ports is required.
 type Server struct {
-	// Host is where it listens; Port its main port, 0 when it has none, and Ports the
-	// additional ones by name.
-	Host  string
+	// Hosts are where it may listen: the next one is asked only where nobody listens on
+	// the one before. Port is its main port, 0 when it has none, and Ports the additional
+	// ones by name.
+	Hosts []string
 	Port  int
 	Ports map[string]int
 	// Log is the file that takes its output, LogFrom where this run's begins, and Logs
@@ -81,9 +85,23 @@ func (s Server) ask(ctx context.Context, c fleet.Check, timeout time.Duration) e
 	}
 	within, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	answer, err := probe.Ask(within, c, s.Host, port)
+	answer, err := s.askAnywhere(within, c, port)
 	if err == nil && answer.Told && ctx.Err() == nil {
 		s.Heard(answer.Players, answer.MaxPlayers)
 	}
 	return err
+}
+
+// askAnywhere asks where somebody listens. Where nobody does, the error is the first host's.
+func (s Server) askAnywhere(ctx context.Context, c fleet.Check, port int) (answer probe.Answer, err error) {
+	for n, host := range s.Hosts {
+		a, asked := probe.Ask(ctx, c, host, port)
+		if !errors.Is(asked, unix.ECONNREFUSED) {
+			return a, asked
+		}
+		if n == 0 {
+			answer, err = a, asked
+		}
+	}
+	return answer, err
 }

@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"regexp"
@@ -21,8 +22,8 @@ type Answer struct {
 }
 
 // Ask asks the server at host and port once. A check that asks nothing over the network
-// is passed. Error Kinds: Unavailable when nobody answers, Invalid when the answer is
-// not the one that is expected.
+// is passed. Error Kinds: Unavailable when nobody answers, with unix.ECONNREFUSED in its chain when
+// nobody listens there; Invalid when the answer is not the one that is expected.
 func Ask(ctx context.Context, c fleet.Check, host string, port int) (Answer, error) {
 	address := net.JoinHostPort(host, strconv.Itoa(port))
 	switch c.Type {
@@ -87,7 +88,7 @@ func silent(address string, err error) error {
 	if errors.As(err, &op) {
 		err = op.Err
 	}
-	return errs.New(errs.Unavailable, "%s does not answer: %v", address, err)
+	return &errs.Error{Kind: errs.Unavailable, Err: err, Message: fmt.Sprintf("%s does not answer: %v", address, err)}
 }
 
 // odd is the error for an answer that is not the one that is expected.

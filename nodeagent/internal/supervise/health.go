@@ -7,19 +7,36 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/health"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
 )
 
-// loopback is where the servers of this node are asked.
-const loopback = "127.0.0.1"
+// hosts are where the servers of a plan may listen on this node: where a container's
+// ports were published, else on loopback or on the very address they are advertised under.
+func hosts(plan fleet.Plan, p fleet.Placement, node fleet.Node, apiURL string) []string {
+	values, address, _ := workspace.Values(plan, p, node, apiURL)
+	if c := containerOf(plan, p, values, address); c != nil && c.Publishes() {
+		if on := c.PublishedOn(); !on.IsUnspecified() {
+			return []string{on.String()}
+		}
+		return []string{runtime.Loopback}
+	}
+	all := []string{runtime.Loopback}
+	if own, ok := runtime.OwnAddress(address); ok && address != runtime.Loopback {
+		all = append(all, own.String())
+	}
+	return all
+}
 
 // server is the running process as it can be asked.
 func (i *Instance) server() health.Server {
-	p := i.entry.Machine.Placement
+	m := i.entry.Machine
+	p := m.Placement
 	i.mu.Lock()
 	pulse := i.pulse
 	i.mu.Unlock()
 	return health.Server{
-		Host: loopback, Port: p.Port, Ports: p.Ports, Log: i.kit.LogPath(i.id), LogFrom: i.entry.LogFrom, Logs: i.kit.Logs,
+		Hosts: hosts(m.Plan, p, i.kit.Node(), i.kit.APIURL()), Port: p.Port, Ports: p.Ports, Log: i.kit.LogPath(i.id), LogFrom: i.entry.LogFrom, Logs: i.kit.Logs,
 		Pulse: pulse, Heard: i.count, Unready: i.notReady,
 	}
 }

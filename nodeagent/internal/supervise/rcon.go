@@ -2,10 +2,13 @@ package supervise
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -37,7 +40,7 @@ func (i *Instance) RCON(ctx context.Context, command string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, rconTime)
 	defer cancel()
-	answer, err := rcon.Run(ctx, net.JoinHostPort(loopback, strconv.Itoa(r.port())), r.password(i.kit), command)
+	answer, err := rcon.Run(ctx, r.address(ctx, i.kit), r.password(i.kit), command)
 	if errs.Is(err, errs.Unavailable) || errs.Is(err, errs.Denied) { // the server's state, not the agent's
 		return "", &errs.Error{Op: op, Kind: errs.Conflict, Message: errs.MessageOf(err), Err: err}
 	}
@@ -65,6 +68,23 @@ func (r *remote) port() int {
 		}
 	}
 	return 0
+}
+
+// address is where it listens: the first host on which somebody does, else the last.
+func (r *remote) address(ctx context.Context, k *Kit) string {
+	all := hosts(r.plan, r.placement, k.Node(), k.APIURL())
+	port := strconv.Itoa(r.port())
+	for _, host := range all[:len(all)-1] {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(host, port))
+		if err == nil {
+			_ = conn.Close()
+		}
+		if !errors.Is(err, unix.ECONNREFUSED) {
+			return net.JoinHostPort(host, port)
+		}
+	}
+	return net.JoinHostPort(all[len(all)-1], port)
 }
 
 func (r *remote) password(k *Kit) string {

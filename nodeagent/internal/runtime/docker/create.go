@@ -2,8 +2,6 @@ package docker
 
 import (
 	"context"
-	"net"
-	"net/netip"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -163,13 +161,13 @@ func blockWeight(weight int) uint16 {
 
 // published has every port reach the host, unless the network is the host's or none.
 func published(s runtime.Spec) network.PortMap {
-	if mode := s.Container.Network; mode == network.NetworkHost || mode == network.NetworkNone {
+	if !s.Container.Publishes() {
 		return nil
 	}
-	bound := network.PortMap{}
+	bound, on := network.PortMap{}, s.Container.PublishedOn()
 	for _, p := range s.Container.Ports {
 		if port, ok := network.PortFrom(uint16(p.Number), network.IPProtocol(p.Protocol)); ok {
-			bound[port] = []network.PortBinding{{HostIP: hostIP(s.Container.Address), HostPort: port.Port()}}
+			bound[port] = []network.PortBinding{{HostIP: on, HostPort: port.Port()}}
 		}
 	}
 	return bound
@@ -181,25 +179,6 @@ func exposed(s runtime.Spec) network.PortSet {
 		ports[p] = struct{}{}
 	}
 	return ports
-}
-
-// hostIP is an address if it is one of the host's, else all of them: what is advertised
-// may be a router's.
-func hostIP(address string) netip.Addr {
-	wanted, err := netip.ParseAddr(address)
-	if err != nil {
-		return netip.IPv4Unspecified()
-	}
-	own, err := net.InterfaceAddrs()
-	if err != nil {
-		return netip.IPv4Unspecified()
-	}
-	for _, a := range own {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr() == wanted {
-			return wanted
-		}
-	}
-	return netip.IPv4Unspecified()
 }
 
 // give makes the instance's directory its server's, which may be anybody's in there.
