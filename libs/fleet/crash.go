@@ -16,13 +16,18 @@ func (i *Instance) EndedUnasked() bool {
 
 // CrashedAt is when the wanted generation crashed or could not be started, its group
 // being at fault. ok is false when it did not, or when that was for want of something
-// the group's spec does not bring: a template that does not exist, room on a disk.
+// the group's spec does not bring: a template that does not exist, room on a disk, a
+// runtime that the node offers.
 func (i *Instance) CrashedAt() (at time.Time, ok bool) {
 	at, ok = i.FailedAt()
-	if ok && (i.Status.Reason == ReasonTemplateMissing || i.Status.Reason == ReasonDiskFull) {
+	if !ok {
+		return at, false
+	}
+	switch i.Status.Reason {
+	case ReasonTemplateMissing, ReasonDiskFull, ReasonRuntimeMissing:
 		return time.Time{}, false
 	}
-	return at, ok
+	return at, true
 }
 
 // FailedAt is when the wanted generation ended unasked. ok is false when it has
