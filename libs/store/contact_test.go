@@ -2,11 +2,14 @@ package store_test
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/store"
@@ -81,4 +84,35 @@ func TestAnEtcdThatIsAwayIsToldOnceAndSoIsItsReturn(t *testing.T) {
 		t.Error("away though it is back")
 	}
 	log.saying(t, "etcd not reachable")
+}
+
+func TestAnEtcdThatGoesWhileAWatchIsOpenedIsAway(t *testing.T) {
+	c := storetest.New(t)
+	if _, err := c.Join(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	back := make(chan struct{})
+	var opening sync.WaitGroup
+	opening.Go(func() {
+		err := c.OpenWatch(t.Context(), func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+			select { // as gRPC does, it waits for a connection
+			case <-back:
+				return nil, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	await.That(t, "etcd away", func() string {
+		_, away := c.Away()
+		return await.Unless(away, "not away")
+	})
+	close(back)
+	opening.Wait()
+	if _, away := c.Away(); away {
+		t.Error("away though it is back")
+	}
 }

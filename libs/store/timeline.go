@@ -212,18 +212,21 @@ const watchMethod = "/etcdserverpb.Watch/Watch"
 // that was joined and with the past that was seen: on another one a watch would wait
 // in silence for a revision that is long to come, or deliver a stranger's records.
 func (c *Client) vetStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	if method == watchMethod && c.line.now().rev != 0 {
-		err := c.line.stranger()
-		if err == nil {
-			answered := c.contact.asking()
-			vetting, cancel := context.WithTimeout(ctx, vetTimeout)
-			err = c.vet(vetting)
-			cancel()
-			answered(err)
-		}
-		if err != nil {
-			return nil, status.Error(codes.Unavailable, err.Error()) // the watch tries again
-		}
+	if method != watchMethod || c.line.now().rev == 0 {
+		return open(ctx, desc, cc, method, opts...)
 	}
-	return open(ctx, desc, cc, method, opts...)
+	if err := c.line.stranger(); err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error()) // the watch tries again
+	}
+	answered := c.contact.asking()
+	vetting, cancel := context.WithTimeout(ctx, vetTimeout)
+	err := c.vet(vetting)
+	cancel()
+	if err != nil {
+		answered(err)
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	stream, err := open(ctx, desc, cc, method, opts...) // it waits for a connection, however long
+	answered(wrap("store.vetStream", err))
+	return stream, err
 }

@@ -1,0 +1,13 @@
+package store
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+)
+
+// OpenWatch opens the stream of a watch by other means than the network.
+func (c *Client) OpenWatch(ctx context.Context, open grpc.Streamer) error {
+	_, err := c.vetStream(ctx, nil, nil, watchMethod, open)
+	return err
+}
