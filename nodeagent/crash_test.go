@@ -51,7 +51,7 @@ func TestACrashIsRecordedWithWhatWasPrintedLast(t *testing.T) {
 	c := s.crashes(1)[0]
 	if c.ID != "aaaaaa-1-1" || c.Instance != "aaaaaa" || c.Name != "lobby-1" || c.Group != "lobby" || c.GroupRevision != 7 || c.Node != node ||
 		c.Reason != fleet.ReasonExited || c.Exit.Code != 2 || c.Category != fleet.CrashUnknown || c.Cause != "panic: out of luck" || len(c.Fingerprint) != 16 ||
-		c.At.IsZero() || c.StartedAt.IsZero() {
+		c.At.IsZero() || c.StartedAt.IsZero() || len(c.Last) != fleet.MaxLastLines || c.Last[0] != "582" || c.Last[19] != "panic: out of luck" {
 		t.Errorf("%+v", c)
 	}
 	if lines := s.printed(c); len(lines) != 500 || lines[0] != "102" || lines[499] != "panic: out of luck" {

@@ -55,9 +55,12 @@ type Crash struct {
 	// Cause is the line that says it best, at most MaxCause bytes; empty when it said nothing.
 	Cause string `json:"cause,omitempty"`
 	// Fingerprint is the same for equal causes: 16 hexadecimal digits.
-	Fingerprint string    `json:"fingerprint"`
-	StartedAt   time.Time `json:"startedAt,omitzero"`
-	At          time.Time `json:"at"`
+	Fingerprint string `json:"fingerprint"`
+	// Last is the end of what was printed, oldest line first, for those who are told of the
+	// crash; see LastLines. The CrashTail has more.
+	Last      []string  `json:"last,omitempty"`
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	At        time.Time `json:"at"`
 }
 
 // MaxCause bounds Crash.Cause, in bytes.

@@ -18,6 +18,13 @@ const (
 	MaxCrashBytes = 64 << 10
 	// maxCrashLine bounds one of them.
 	maxCrashLine = 4 << 10
+
+	// MaxLastLines is the number of lines in the record of the crash itself.
+	MaxLastLines = 20
+	// MaxLastBytes bounds them together.
+	MaxLastBytes = 4 << 10
+	// maxLastLine bounds one of them, so that there is room for others.
+	maxLastLine = 512
 )
 
 // CrashTail is what a run printed last. It is written in one transaction with its Crash
@@ -35,31 +42,46 @@ type CrashTail struct {
 // NewCrashTail keeps the last of some lines, oldest first. truncated says that there
 // were others before them.
 func NewCrashTail(id string, lines []string, truncated bool) CrashTail {
-	from, size := len(lines), 0
-	for from > 0 && len(lines)-from < MaxCrashLines {
-		next := min(len(lines[from-1]), maxCrashLine) + 1
-		if size+next > MaxCrashBytes {
-			break
-		}
-		size += next
-		from--
-	}
+	from := lastOf(lines, MaxCrashLines, MaxCrashBytes, maxCrashLine)
 	var text bytes.Buffer
 	w := gzip.NewWriter(&text) // neither it nor the buffer ever fails
 	for _, l := range lines[from:] {
-		_, _ = io.WriteString(w, clipLine(strings.ReplaceAll(l, "\n", " "))+"\n")
+		_, _ = io.WriteString(w, clipLine(strings.ReplaceAll(l, "\n", " "), maxCrashLine)+"\n")
 	}
 	_ = w.Close()
 	return CrashTail{ID: id, Text: text.Bytes(), Truncated: truncated || from > 0}
 }
 
+// LastLines are the last of some lines, as a Crash keeps them; nil when there are none.
+func LastLines(lines []string) []string {
+	var out []string
+	for _, l := range lines[max(0, len(lines)-MaxLastLines):] {
+		out = append(out, clipLine(strings.ToValidUTF8(l, "\uFFFD"), maxLastLine))
+	}
+	return out[lastOf(out, MaxLastLines, MaxLastBytes, maxLastLine):]
+}
+
+// lastOf is from which of some lines on they stay within bounds, each clipped and with a newline.
+func lastOf(lines []string, maxLines, maxBytes, maxLine int) int {
+	from, size := len(lines), 0
+	for from > 0 && len(lines)-from < maxLines {
+		next := min(len(lines[from-1]), maxLine) + 1
+		if size+next > maxBytes {
+			break
+		}
+		size += next
+		from--
+	}
+	return from
+}
+
 // clipLine shortens a line that is too long, between two characters.
-func clipLine(l string) string {
-	if len(l) <= maxCrashLine {
+func clipLine(l string, limit int) string {
+	if len(l) <= limit {
 		return l
 	}
-	end := maxCrashLine
-	for end > maxCrashLine-utf8.UTFMax && !utf8.RuneStart(l[end]) {
+	end := limit
+	for end > limit-utf8.UTFMax && !utf8.RuneStart(l[end]) {
 		end--
 	}
 	return l[:end]

@@ -44,3 +44,21 @@ func TestATailKeepsEmptyLinesAndNone(t *testing.T) {
 		}
 	}
 }
+
+func TestTheLastLinesOfACrashAreFewAndShort(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		lines := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
+			return strings.Repeat(rapid.SampledFrom([]string{"a", "日", "\xff"}).Draw(t, "letter"), rapid.IntRange(0, 700).Draw(t, "length"))
+		}), 0, 40).Draw(t, "lines")
+		kept := LastLines(lines)
+		if size := len(strings.Join(kept, "\n")); len(kept) > MaxLastLines || size > MaxLastBytes || len(lines) > 0 && len(kept) == 0 {
+			t.Fatalf("%d lines, %d bytes of %d lines", len(kept), size, len(lines))
+		}
+		for n, l := range kept {
+			was := strings.ToValidUTF8(lines[len(lines)-len(kept)+n], "\uFFFD")
+			if !strings.HasPrefix(was, l) || !utf8.ValidString(l) || len(was) <= maxLastLine && l != was {
+				t.Fatalf("line %d: %q was %q", n, l, was)
+			}
+		}
+	})
+}

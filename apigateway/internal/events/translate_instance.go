@@ -107,7 +107,7 @@ func (t *translator) crash(c view.Change) {
 	}
 	fields := Fields{
 		"crashId": r.ID, "instanceId": r.Name, "uid": r.Instance, "group": r.Group, "nodeId": r.Node, "exitCode": nil,
-		"classification": r.Category, "causeSummary": r.Cause, "signature": r.Fingerprint, "logTail": []string{},
+		"classification": r.Category, "causeSummary": r.Cause, "signature": r.Fingerprint, "logTail": append([]string{}, r.Last...),
 		"uptimeMs": r.Ran().Milliseconds(), "reason": r.Reason, "message": cmp.Or(r.Message, r.Reason.Text()),
 	}
 	if r.Exit != nil && r.Exit.Known {

@@ -104,14 +104,14 @@ func failedStart(id string, class fleet.CrashCategory, reason fleet.Reason) line
 func recorded(id string, code any, class fleet.CrashCategory) line {
 	return lobby(id, events.InstanceCrashed, events.Fields{
 		"crashId": "abc123-1-1", "exitCode": code, "classification": class, "causeSummary": "panic: x", "signature": "0123456789abcdef",
-		"logTail": []string{}, "uptimeMs": int64(1500), "reason": fleet.ReasonExited, "message": fleet.ReasonExited.Text(),
+		"logTail": []string{"starting", "panic: x"}, "uptimeMs": int64(1500), "reason": fleet.ReasonExited, "message": fleet.ReasonExited.Text(),
 	})
 }
 
 func record(exit *fleet.Exit, class fleet.CrashCategory) view.Change {
 	return view.Change{Kind: view.KindCrash, Rev: 7, Key: []string{"abc123-1-1"}, After: &fleet.Crash{
 		ID: "abc123-1-1", Instance: "abc123", Name: "lobby-1", Group: "lobby", Node: "n1", Generation: 1, Reason: fleet.ReasonExited,
-		Exit: exit, Category: class, Cause: "panic: x", Fingerprint: "0123456789abcdef", StartedAt: at, At: at.Add(1500 * time.Millisecond),
+		Exit: exit, Category: class, Cause: "panic: x", Fingerprint: "0123456789abcdef", Last: []string{"starting", "panic: x"}, StartedAt: at, At: at.Add(1500 * time.Millisecond),
 	}}
 }
 

@@ -25,6 +25,7 @@ func (i *Instance) record() {
 		i.helpers.Go(func() {
 			read := crash.Read(crash.End{Reason: c.Reason, Exit: c.Exit, Tail: tail, Own: []string{dir, c.Name, string(c.Instance)}})
 			c.Category, c.Cause, c.Fingerprint = read.Category, read.Cause, read.Fingerprint
+			c.Last = fleet.LastLines(tail)
 			i.kit.Record(c, fleet.NewCrashTail(c.ID, tail, truncated))
 			i.Send(machine.Recorded{ID: c.ID})
 		})
