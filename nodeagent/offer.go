@@ -2,9 +2,11 @@ package nodeagent
 
 import (
 	"log/slog"
+	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/console"
 	"github.com/orreryhq/orrery/nodeagent/internal/usage"
 )
 
@@ -60,6 +62,14 @@ func tellOffer(log *slog.Logger, capacity fleet.Resources, room fleet.NodeRoom) 
 	short("memory", "reserve-memory", free.MemoryMiB, room.Reserved.MemoryMiB)
 	short("CPU", "reserve-cpu", free.CPU, room.Reserved.CPU)
 	short("disk", "reserve-disk", free.DiskMiB, room.Reserved.DiskMiB)
+}
+
+// limitsOf is which limits of instances the host holds, the bound of their logs included.
+func limitsOf(l fleet.NodeLimits, dir string) fleet.NodeLimits {
+	if err := console.Bounded(dir); err != nil {
+		l.Why = strings.TrimPrefix(l.Why+"; "+errs.MessageOf(err), "; ")
+	}
+	return l
 }
 
 // tellLimits tells which limits of instances the host holds: once, for it concerns them all.

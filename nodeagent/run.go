@@ -153,7 +153,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	})
 	past := j.Past(rand.Text, cfg.Log)
 	p.member = membership.New(membership.Config{
-		Store: cfg.Store, Record: a.record(j.UUID(), listener, runtimes.offers, control.limiter.Offer()), Holder: j.Holder(), TTL: cfg.SessionTTL, Log: cfg.Log,
+		Store: cfg.Store, Record: a.record(j.UUID(), listener, runtimes.offers, limitsOf(control.limiter.Offer(), dir)), Holder: j.Holder(), TTL: cfg.SessionTTL, Log: cfg.Log,
 		Wrote: past.Wrote, Joining: p.tenure.Joining,
 		Joined: func(s *store.Session) {
 			p.tenure.Joined(s)

@@ -9,8 +9,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/orreryhq/orrery/libs/errs"
 )
 
 const (
@@ -35,8 +33,16 @@ const (
 type Follower struct {
 	news *os.File // nil where the kernel gives none
 	log  *slog.Logger
+	// add asks the kernel to tell of a file; unix.InotifyAddWatch but for tests.
+	add func(fd int, path string, mask uint32) (wd int, err error)
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// deaf is true when the kernel tells of nothing; refused counts the logs it does not
+	// tell of. Both are looked at every now and then instead.
+	deaf    bool
+	refused int
+	// told are the complaints that are made once only.
+	told    map[string]bool
 	viewers int
 	logs    map[string]*followed
 	watches map[int]*followed
@@ -51,8 +57,10 @@ type Follower struct {
 // followed is one log; all of it is guarded by the follower's mutex.
 type followed struct {
 	path string
-	// watch is the kernel's number for it, -1 while it is not watched.
+	// watch is the kernel's number for it, -1 while it is not watched; refused is true when
+	// the kernel would not.
 	watch   int
+	refused bool
 	kept    bool
 	limit   int64
 	viewers int
@@ -64,11 +72,12 @@ type followed struct {
 func NewFollower(log *slog.Logger) *Follower {
 	f := &Follower{
 		log: log, logs: map[string]*followed{}, watches: map[int]*followed{}, grown: map[*followed]struct{}{},
-		wake: make(chan struct{}, 1), closed: make(chan struct{}),
+		add: unix.InotifyAddWatch, told: map[string]bool{}, wake: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
 		log.Warn("the kernel does not tell of new output (raise fs.inotify.max_user_instances): logs are looked at every second", "error", err)
+		f.deaf = true
 		return f
 	}
 	f.news = os.NewFile(uintptr(fd), "inotify")
@@ -97,14 +106,12 @@ func (f *Follower) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if f.news == nil {
-			f.all()
-			pause.Reset(keepEvery)
-		}
-		select {
-		case <-f.wake:
-		case <-ctx.Done():
-			return
+		if !f.look() {
+			select {
+			case <-f.wake:
+			case <-ctx.Done():
+				return
+			}
 		}
 		f.keep(f.takeGrown())
 		pause.Reset(keepEvery)
@@ -123,11 +130,41 @@ func (f *Follower) hear(ctx context.Context) {
 			return
 		}
 		n, err := f.news.Read(buf)
+		if err != nil && ctx.Err() != nil {
+			return
+		}
 		if err != nil {
+			f.log.Error("the kernel tells of new output no more: logs are looked at every second until the agent is restarted", "error", err)
+			f.deafen()
 			return
 		}
 		pause.Reset(f.tell(buf[:n]))
 	}
+}
+
+// deafen has all logs looked at from now on.
+func (f *Follower) deafen() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.deaf = true
+	f.rouse()
+}
+
+// look takes the logs of which the kernel does not tell for grown; false when there are
+// none and may be none before somebody rouses the keeper.
+func (f *Follower) look() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.deaf && f.refused == 0 {
+		return false
+	}
+	for _, l := range f.logs {
+		if f.deaf || l.refused {
+			f.watch(l) // it may by now
+			f.grew(l)
+		}
+	}
+	return true
 }
 
 // tell passes news on to those who follow, and says how long to gather the next.
@@ -153,14 +190,6 @@ func (f *Follower) tell(news []byte) time.Duration {
 	return settle
 }
 
-func (f *Follower) all() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, l := range f.logs {
-		f.grew(l)
-	}
-}
-
 // grew tells a log's viewers and has the keeper look. The caller holds the mutex.
 func (f *Follower) grew(l *followed) {
 	l.tell()
@@ -184,72 +213,6 @@ func (l *followed) tell() {
 	}
 }
 
-func (f *Follower) takeGrown() []followed {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	all := make([]followed, 0, len(f.grown))
-	for l := range f.grown {
-		all = append(all, *l)
-	}
-	clear(f.grown)
-	return all
-}
-
-// keep notes the times of logs that grew and bounds them.
-func (f *Follower) keep(grown []followed) {
-	now := time.Now()
-	for _, l := range grown {
-		if err := errs.Wrap("console.keep", keepLog(l.path, l.limit, now)); err != nil {
-			f.log.Warn("a log is not kept as it should be", "path", l.path, "error", err)
-		}
-	}
-}
-
-// keepLog notes how far a log had come and gives back what is beyond its limit.
-func keepLog(path string, limit int64, now time.Time) error {
-	fi, err := os.Stat(path)
-	if err != nil {
-		return nil //nolint:nilerr // not there yet, or any more
-	}
-	if err := stamp(path, fi.Size(), now, true); err != nil {
-		return err
-	}
-	return trim(path, fi.Size(), limit)
-}
-
-// Keep has a log's times noted and its size bounded to limit bytes, from now on. Of
-// what it holds already the time is told only where seen is true: then it was
-// written just now.
-func (f *Follower) Keep(path string, limit int64, seen bool) {
-	if fi, err := os.Stat(path); err == nil {
-		if err := stamp(path, fi.Size(), time.Now(), seen); err != nil {
-			f.log.Warn("the times of a log are not noted", "path", path, "error", err)
-		}
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	l := f.get(path)
-	l.kept, l.limit = true, limit
-	f.watch(l)
-	f.grew(l)
-}
-
-// Release ends what Keep began, after a last look.
-func (f *Follower) Release(path string) {
-	f.mu.Lock()
-	l, ok := f.logs[path]
-	if !ok || !l.kept {
-		f.mu.Unlock()
-		return
-	}
-	last := *l
-	l.kept = false
-	delete(f.grown, l)
-	f.drop(l)
-	f.mu.Unlock()
-	f.keep([]followed{last})
-}
-
 // Wake has those who follow a log look again, as when its instance's state changed.
 func (f *Follower) Wake(path string) {
 	f.mu.Lock()
@@ -257,86 +220,5 @@ func (f *Follower) Wake(path string) {
 	if l, ok := f.logs[path]; ok {
 		f.watch(l)
 		l.tell()
-	}
-}
-
-// Watch is one viewer's hold on a log.
-type Watch struct {
-	follower *Follower
-	log      *followed
-	once     sync.Once
-}
-
-// Follow makes a viewer of a log, which need not exist yet. Close it.
-func (f *Follower) Follow(path string) *Watch {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	l := f.get(path)
-	l.viewers++
-	f.viewers++
-	f.watch(l)
-	return &Watch{follower: f, log: l}
-}
-
-// Changed is closed at the next news of the log. Take it before looking.
-func (w *Watch) Changed() <-chan struct{} {
-	w.follower.mu.Lock()
-	defer w.follower.mu.Unlock()
-	return w.log.changed
-}
-
-// Close ends the hold.
-func (w *Watch) Close() {
-	w.once.Do(func() {
-		w.follower.mu.Lock()
-		defer w.follower.mu.Unlock()
-		w.log.viewers--
-		w.follower.viewers--
-		w.follower.drop(w.log)
-	})
-}
-
-// get is a log's entry. The caller holds the mutex, here and below.
-func (f *Follower) get(path string) *followed {
-	l, ok := f.logs[path]
-	if !ok {
-		l = &followed{path: path, watch: -1, changed: make(chan struct{})}
-		f.logs[path] = l
-	}
-	return l
-}
-
-// watch has the kernel tell of a log, if it exists.
-func (f *Follower) watch(l *followed) {
-	if l.watch >= 0 || f.news == nil {
-		return
-	}
-	conn, err := f.news.SyscallConn()
-	if err != nil {
-		return // closed
-	}
-	_ = conn.Control(func(fd uintptr) {
-		var wd int
-		if wd, err = unix.InotifyAddWatch(int(fd), l.path, unix.IN_MODIFY); err == nil {
-			l.watch, f.watches[wd] = wd, l
-		}
-	})
-	if err != nil && !os.IsNotExist(err) {
-		f.log.Warn("a log is not followed (raise fs.inotify.max_user_watches)", "path", l.path, "error", err)
-	}
-}
-
-// drop forgets a log that nobody wants any more.
-func (f *Follower) drop(l *followed) {
-	if l.kept || l.viewers > 0 || f.logs[l.path] != l {
-		return
-	}
-	delete(f.logs, l.path)
-	if l.watch < 0 {
-		return
-	}
-	delete(f.watches, l.watch)
-	if conn, err := f.news.SyscallConn(); err == nil {
-		_ = conn.Control(func(fd uintptr) { _, _ = unix.InotifyRmWatch(int(fd), uint32(l.watch)) })
 	}
 }

@@ -16,9 +16,12 @@ const page = 64 << 10
 // sixteenth, so that it happens now and then and not with every write.
 func slack(limit int64) int64 { return max(limit/16, page) }
 
+// errNoHoles says that a filesystem cannot give back a part of a file.
+var errNoHoles = errors.New("the filesystem cannot give back a part of a file")
+
 // trim gives the space of a log's head back when it holds more than limit bytes. What
 // stays keeps its offsets. A limit of 0 keeps everything, and so does a filesystem
-// that cannot give back parts of a file.
+// that cannot give back parts of a file, with errNoHoles.
 func trim(path string, size, limit int64) error {
 	if limit <= 0 || size <= limit+slack(limit) {
 		return nil
@@ -45,8 +48,26 @@ func punch(f *os.File, n int64) error {
 		return nil
 	}
 	err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, n)
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		return nil
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		return errNoHoles
 	}
 	return errs.As(errs.Unavailable, "console.punch", err)
+}
+
+// Bounded reports whether the logs in a directory can be bounded. Unavailable, with what
+// to do about it, when its filesystem cannot give back a part of a file.
+func Bounded(dir string) error {
+	f, err := os.CreateTemp(dir, ".holes-")
+	if err != nil {
+		return errs.As(errs.Unavailable, "console.Bounded", err)
+	}
+	defer f.Close()
+	defer os.Remove(f.Name())
+	if _, err := f.Write(make([]byte, page)); err != nil {
+		return errs.As(errs.Unavailable, "console.Bounded", err)
+	}
+	if err := punch(f, page); err != nil {
+		return errs.New(errs.Unavailable, "limits.logMb is not held: %v; put the data directory on ext4, xfs, btrfs or tmpfs", err)
+	}
+	return nil
 }
