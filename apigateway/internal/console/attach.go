@@ -9,6 +9,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -51,24 +52,31 @@ func (s *Streams) Attach(c *gin.Context) {
 	}
 	s.upgraded(c, func(ctx context.Context, conn *websocket.Conn) {
 		out := &attached{socket{conn: conn, timeout: s.cfg.WriteTimeout}}
-		ctx, cancel := context.WithCancel(ctx)
+		showing, cancel := context.WithCancel(ctx)
 		defer cancel()
 		typed := make(chan struct{})
-		go func() { defer close(typed); defer cancel(); s.typeLines(ctx, i, who, conn, out) }()
+		go func() { defer close(typed); defer cancel(); s.typeLines(ctx, showing, i, who, conn, out) }()
 		err := out.send(message{Type: "connected", Instance: i.Intent.ID})
 		if err == nil {
-			err = s.feed(ctx, i.Intent.ID, at, out)
+			err = s.feed(showing, i.Intent.ID, at, out)
 		}
-		s.bye(ctx, conn, err, out.reason)
+		s.bye(showing, conn, err, out.reason)
 		cancel()
 		<-typed
 	})
 }
 
-// typeLines writes what the client sends to the console until it goes.
-func (s *Streams) typeLines(ctx context.Context, i *fleet.Instance, who viewer, conn *websocket.Conn, out *attached) {
+// typeLines writes what the client sends to the console until it goes or showing ends.
+// What it sent before is typed after that; not after ctx.
+func (s *Streams) typeLines(ctx, showing context.Context, i *fleet.Instance, who viewer, conn *websocket.Conn, out *attached) {
+	complain := func(err error) { _ = out.send(message{Type: "error", Message: complaint(err)}) } // a client that is gone is told nothing
+	typing := &typist{complain: complain, send: func(ctx context.Context, line string) error {
+		return s.cfg.Operations.SendCommand(ctx, who.by, string(i.Intent.ID), line)
+	}}
+	typing.begin(ctx)
+	defer typing.end()
 	for {
-		kind, line, err := conn.Read(ctx)
+		kind, line, err := conn.Read(showing)
 		if err != nil {
 			return
 		}
@@ -77,11 +85,13 @@ func (s *Streams) typeLines(ctx context.Context, i *fleet.Instance, who viewer, 
 			err = errs.Field("line", "must come as a text message of its own")
 		case !who.typing:
 			err = errs.New(errs.Denied, "you may look at this console, but not type into it: that needs the permission %s", auth.InstancesCommand)
+		case len(line) > utf8.UTFMax*operate.MaxCommand: // it has too many characters: no agent is asked
+			err = typing.send(ctx, string(line))
 		default:
-			err = s.cfg.Operations.SendCommand(ctx, who.by, string(i.Intent.ID), string(line))
+			err = typing.add(string(line))
 		}
-		if err != nil && out.send(message{Type: "error", Message: complaint(err)}) != nil {
-			return
+		if err != nil {
+			complain(err)
 		}
 	}
 }
