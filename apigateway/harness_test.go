@@ -324,6 +324,9 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 		out.More = len(a.lines) > n
 		_ = json.NewEncoder(w).Encode(out)
 	})
+	mux.HandleFunc("GET /v1/instances/{id}/log/stream", func(w http.ResponseWriter, _ *http.Request) { // and breaks off
+		_ = json.NewEncoder(w).Encode(client.Frame{})
+	})
 	mux.HandleFunc("POST /v1/instances/{id}/console", func(_ http.ResponseWriter, r *http.Request) {
 		var l client.ConsoleLine
 		_ = json.NewDecoder(r.Body).Decode(&l)

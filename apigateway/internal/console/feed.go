@@ -17,6 +17,8 @@ const (
 	maxRetry = 2 * time.Second
 	// aliveEvery is the pause between signs of life while nothing can be shown.
 	aliveEvery = 10 * time.Second
+	// settled is how long a stream without output must have lasted to count as one that works.
+	settled = 5 * time.Second
 )
 
 // sink is where a console is shown. An error means that the client is gone.
@@ -43,7 +45,7 @@ func (s *Streams) feed(ctx context.Context, id fleet.InstanceID, at client.Place
 			return t.err
 		case i.Terminal() && (errs.Is(t.err, errs.NotFound) || errs.Is(t.err, errs.Conflict)): // its node has nothing of it
 			return out.frame(ending(at, endOf(i)))
-		case t.began:
+		case t.worked:
 			retry, told = minRetry, ""
 		}
 		unplaced := errs.Is(t.err, errs.Conflict)
@@ -69,9 +71,10 @@ func (s *Streams) feed(ctx context.Context, id fleet.InstanceID, at client.Place
 type turn struct {
 	// done is true when nothing more is to be shown; err is the client's then, else the agent's.
 	done bool
-	// began is true when the agent had something to say.
-	began bool
-	err   error
+	// worked is true when the agent showed some output, or stayed for a while: one that ends
+	// every stream as soon as it began is not to be asked again at once, for ever.
+	worked bool
+	err    error
 }
 
 // follow shows what one agent's stream brings and moves the place on.
@@ -83,15 +86,17 @@ func (s *Streams) follow(ctx context.Context, i *fleet.Instance, at *client.Plac
 		return turn{err: err}
 	}
 	defer in.Close()
+	began := time.Now()
 	for {
 		f, err := in.Next()
 		if ctx.Err() != nil {
 			return turn{done: true}
 		}
 		if err != nil {
-			return turn{began: t.began, err: err}
+			t.worked = t.worked || time.Since(began) >= settled
+			return turn{worked: t.worked, err: err}
 		}
-		t.began, at.Offset = true, f.Next
+		t.worked, at.Offset = t.worked || f.Next > f.From, f.Next
 		s.count(f)
 		if err := out.frame(f); err != nil || f.End != nil {
 			return turn{done: true, err: err}

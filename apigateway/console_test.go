@@ -1,0 +1,35 @@
+package apigateway
+
+import (
+	"bufio"
+	"net/http"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+func TestAnAgentThatBreaksOffEveryStreamIsAskedLessAndLessOften(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", nil)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	id := s.start("lobby")
+	s.status(id, "node-1", fleet.Status{State: fleet.Online})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/api/v1/instances/"+string(id)+"/console", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+s.token)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if lines.Text() == "event: waiting" { // which is told once the pauses grow
+			return
+		}
+	}
+	t.Errorf("it is asked again and again at once: %v", lines.Err())
+}
