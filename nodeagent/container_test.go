@@ -129,3 +129,105 @@ func TestANodeWithoutAnEngineSaysWhyAndStillKnowsWhatRuns(t *testing.T) {
 		t.Error("it lives on")
 	}
 }
+
+// offers waits until the node's record offers containers, or does not.
+func (s *site) offers(want bool) {
+	s.t.Helper()
+	await.That(s.t, "what the node offers", func() string {
+		n, err := store.Get(s.t.Context(), s.store, store.NodeKey(node))
+		return await.Unless(err == nil && n.Offers(fleet.RuntimeDocker) == want, "%+v, %v", n.Runtimes, err)
+	})
+}
+
+func TestAnEngineThatComesAfterTheAgentIsOffered(t *testing.T) {
+	e := enginetest.Start(t)
+	show, err := e.Hide()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t)
+	s.dir = shortDir(t)
+	s.start(taking)
+	s.offers(false)
+	if err := show(); err != nil {
+		t.Fatal(err)
+	}
+	s.offers(true)
+	s.online("aaaaaa", contained("sleep 1000"))
+}
+
+func TestAnEngineThatHangsKeepsNoAgentFromStarting(t *testing.T) {
+	e := enginetest.Start(t)
+	s := newSite(t)
+	s.dir = shortDir(t)
+	s.start(nil)
+	s.online("aaaaaa", contained("sleep 1000"))
+	s.online("bbbbbb", basic("sleep 1000"))
+	s.stop()
+	goOn, err := e.Hang()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer goOn()
+	s.start(taking)
+	for _, id := range []fleet.InstanceID{"aaaaaa", "bbbbbb"} {
+		s.order(id, 1, fleet.OrderKill)
+		s.awaitState(id, 1, fleet.Stopped)
+	}
+}
+
+func TestAnEngineThatIsAwayForAMomentFailsNoStart(t *testing.T) {
+	e := enginetest.Start(t)
+	s := newSite(t)
+	s.dir = shortDir(t)
+	s.start(taking)
+	show, err := e.Hide()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.place("aaaaaa", 1, contained("sleep 1000"), 0)
+	s.awaitState("aaaaaa", 1, fleet.Preparing)
+	if err := show(); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitState("aaaaaa", 1, fleet.Online)
+	if show, err = e.Hide(); err != nil {
+		t.Fatal(err)
+	}
+	s.place("bbbbbb", 1, contained("sleep 1000"), 0)
+	if st := s.awaitState("bbbbbb", 1, fleet.Failed); st.Reason != fleet.ReasonRuntimeMissing || !strings.Contains(st.Message, "container engine") {
+		t.Errorf("one that stays away: %+v", st)
+	}
+	if err := show(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatAnInstanceLeftOfItsContainerGoesWithIt(t *testing.T) {
+	e := enginetest.Start(t)
+	s := newSite(t)
+	s.dir = shortDir(t)
+	s.start(taking)
+	n, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.online("aaaaaa", basic("true; sleep 1000"))
+	_, err = e.Docker("create", "--name", "left", "--label", "orrery.agent="+n.DataUUID, "--label", "orrery.instance=aaaaaa",
+		"--label", "orrery.directory="+filepath.Join(s.dir, "running/aaaaaa"), enginetest.Image, "true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.order("aaaaaa", 1, fleet.OrderKill)
+	s.awaitState("aaaaaa", 1, fleet.Stopped)
+	if _, err := e.Docker("inspect", "left"); err != nil {
+		t.Errorf("it may be of use as long as its instance is known: %v", err)
+	}
+	s.remove(store.OrderKey(node, "aaaaaa"))
+	s.remove(store.PlacementKey(node, "aaaaaa"))
+	s.remove(store.StatusKey("aaaaaa"))
+	await.That(t, "its removal", func() string {
+		left, err := e.Docker("ps", "--all", "--quiet")
+		return await.Unless(err == nil && left == "", "%s %v", left, err)
+	})
+}

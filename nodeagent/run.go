@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -110,6 +112,8 @@ type parts struct {
 	logs       *console.Follower
 	limiter    *cgroup.Limiter
 	runtimes   runtimes
+	// engine follows the container engine until its context ends.
+	engine func(context.Context)
 	// hold keeps the controller from acting before the node has joined.
 	hold bool
 }
@@ -166,7 +170,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	if err != nil {
 		return nil, err
 	}
-	remains, err := found(runtimes.byName, dir)
+	remains, err := found(runtimes, dir, cfg.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -178,6 +182,11 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 			Record: p.crashes.Take, Past: past.Name, Logs: p.logs, Door: a.door(p.member.Fence), Disk: disk.NewMeter(), Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
 		},
 	}, entries)
+	p.engine = func(ctx context.Context) {
+		if runtimes.docker != nil {
+			runtimes.docker.Run(ctx, runtimes.following(dir, p.controller, p.member, cfg.Log))
+		}
+	}
 	p.orphans = orphan.New(orphan.Config{
 		Store: cfg.Store, Node: p.member.Node, Session: func() bool { _, ok := p.member.Fence(); return ok },
 		Instances: p.controller, Runtime: rt, Past: past, Found: remains, Root: dir, RunDir: p.controller.RunDir,
@@ -204,21 +213,23 @@ func (a *Agent) door(session func() (store.Fence, bool)) *health.Door {
 }
 
 // found is what lives of this data directory's instances before anything is done. The
-// plain runtime finds all of it, and who the runs are but for those in containers.
-func found(runtimes map[fleet.RuntimeName]runtime.Runtime, dir string) (map[fleet.InstanceID]runtime.Found, error) {
-	all := map[fleet.InstanceID]runtime.Found{}
-	for _, name := range []fleet.RuntimeName{fleet.RuntimeProcess, fleet.RuntimeDocker} {
-		rt, ok := runtimes[name]
-		if !ok {
-			continue
-		}
-		living, err := rt.Find(dir)
+// plain runtime finds all of it, and who the runs are but for those in containers: that
+// the engine knows, and one that does not answer keeps the agent from nothing else.
+func found(r runtimes, dir string, log *slog.Logger) (map[fleet.InstanceID]runtime.Found, error) {
+	living, err := r.byName[fleet.RuntimeProcess].Find(dir)
+	if err != nil {
+		return nil, err
+	}
+	if r.docker != nil && r.docker.Missing() == nil {
+		contained, err := r.docker.Find(dir)
 		if err != nil {
-			return nil, err
+			log.Warn("what runs in containers is known by the journal only", "cause", err)
 		}
-		for id, f := range living {
-			all[fleet.InstanceID(id)] = f
-		}
+		maps.Copy(living, contained)
+	}
+	all := map[fleet.InstanceID]runtime.Found{}
+	for id, f := range living {
+		all[fleet.InstanceID(id)] = f
 	}
 	return all, nil
 }
@@ -245,6 +256,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	running.Go(func() { p.reporter.Run(working) })
 	running.Go(func() { p.logs.Run(working) })
 	running.Go(func() { p.limiter.Watch(working) })
+	running.Go(func() { p.engine(working) })
 	running.Go(func() { p.orphans.Run(working) })
 	running.Go(func() { p.crashes.Run(working) })
 	running.Go(func() {

@@ -4,12 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/confine"
+	"github.com/orreryhq/orrery/nodeagent/internal/controller"
+	"github.com/orreryhq/orrery/nodeagent/internal/membership"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/docker"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/pane"
@@ -42,11 +46,13 @@ func OwnConfine() []string { return []string{fmt.Sprintf("/proc/%d/exe", os.Getp
 // only when that failed, with the exit code.
 func Confine(args []string, stderr io.Writer) int { return confine.Main(args, stderr) }
 
-// runtimes are those that the node can offer.
+// runtimes are those that the node can offer, now or later.
 type runtimes struct {
 	byName map[fleet.RuntimeName]runtime.Runtime
 	// offers is what the node's record says of all there are.
 	offers []fleet.NodeRuntime
+	// docker follows its engine; nil where the agent can use none.
+	docker *docker.Runtime
 }
 
 // close ends what runtimes do beside their runs, which go on.
@@ -59,7 +65,8 @@ func (r runtimes) close() {
 }
 
 // runtimes looks for what the host has. A host without a multiplexer is none the
-// worse: its record says why it does not offer it. dir is the absolute data directory.
+// worse: its record says why it does not offer it. One without a container engine may
+// have one later. dir is the absolute data directory.
 func (a *Agent) runtimes(ctx context.Context, shared process.Config, dir string) (runtimes, error) {
 	r := runtimes{byName: map[fleet.RuntimeName]runtime.Runtime{}}
 	for _, name := range fleet.RuntimeNames {
@@ -67,16 +74,52 @@ func (a *Agent) runtimes(ctx context.Context, shared process.Config, dir string)
 		if err != nil && name == fleet.RuntimeProcess {
 			return r, err
 		}
-		offer := fleet.NodeRuntime{Name: name, Offered: err == nil}
 		if err == nil {
 			r.byName[name] = rt
-		} else {
-			offer.Why = errs.MessageOf(err)
-			a.cfg.Log.Info("the node does not offer a runtime", "runtime", name, "why", offer.Why, "cause", err)
 		}
-		r.offers = append(r.offers, offer)
+		if d, ok := rt.(*docker.Runtime); ok && err == nil {
+			r.docker, err = d, d.Look(ctx)
+		}
+		if err != nil {
+			a.cfg.Log.Info("the node does not offer a runtime", "runtime", name, "why", errs.MessageOf(err), "cause", err)
+		}
+		r.offers = append(r.offers, offer(name, err))
 	}
 	return r, nil
+}
+
+// offer is what a node's record says of a runtime that it does not offer for a cause,
+// or that it offers if there is none.
+func offer(name fleet.RuntimeName, cause error) fleet.NodeRuntime {
+	if cause == nil {
+		return fleet.NodeRuntime{Name: name, Offered: true}
+	}
+	return fleet.NodeRuntime{Name: name, Why: errs.MessageOf(cause)}
+}
+
+// following is what is done with every look at the container engine.
+func (r runtimes) following(root string, c *controller.Controller, m *membership.Member, log *slog.Logger) docker.Care {
+	said := r.docker.Missing()
+	return docker.Care{
+		Root:  root,
+		Known: func(id string) bool { _, err := c.Instance(fleet.InstanceID(id)); return err == nil },
+		Looked: func(ctx context.Context, missing error) {
+			switch {
+			case missing == nil && said != nil:
+				log.Info("the node offers a runtime", "runtime", fleet.RuntimeDocker)
+			case missing != nil && said == nil:
+				log.Warn("the node does not offer a runtime any more", "runtime", fleet.RuntimeDocker, "why", errs.MessageOf(missing), "cause", missing)
+			}
+			said = missing
+			offers := slices.Clone(r.offers)
+			for n := range offers {
+				if offers[n].Name == fleet.RuntimeDocker {
+					offers[n] = offer(fleet.RuntimeDocker, missing)
+				}
+			}
+			m.Offer(ctx, offers)
+		},
+	}
 }
 
 func (a *Agent) runtime(ctx context.Context, name fleet.RuntimeName, shared process.Config, dir string) (runtime.Runtime, error) {
@@ -88,7 +131,7 @@ func (a *Agent) runtime(ctx context.Context, name fleet.RuntimeName, shared proc
 	case fleet.RuntimeScreen:
 		return screen.New(ctx, screen.Config{Process: shared, Dir: filepath.Join(dir, "screen"), Pane: a.cfg.Pane})
 	case fleet.RuntimeDocker:
-		return docker.New(ctx, docker.Config{Process: shared, Dir: filepath.Join(dir, "docker"), Pane: a.cfg.Pane, Log: a.cfg.Log})
+		return docker.New(docker.Config{Process: shared, Dir: filepath.Join(dir, "docker"), Pane: a.cfg.Pane, Log: a.cfg.Log})
 	}
 	return nil, errs.New(errs.Unavailable, "there is no such runtime")
 }

@@ -132,6 +132,21 @@ func (e *Engine) End(sig syscall.Signal) error {
 	return errors.Join(err, os.RemoveAll(filepath.Join(e.dir, "exec/containerd/containerd.pid")))
 }
 
+// Hang has the engine answer nobody, though it is there, until the function it returns is
+// called, or the engine is closed.
+func (e *Engine) Hang() (goOn func(), err error) {
+	if err := e.command.Process.Signal(syscall.SIGSTOP); err != nil {
+		return nil, err
+	}
+	return func() { _ = e.command.Process.Signal(syscall.SIGCONT) }, nil
+}
+
+// Hide has nobody find the engine until the function it returns is called.
+func (e *Engine) Hide() (show func() error, err error) {
+	socket, hidden := filepath.Join(e.dir, "socket"), filepath.Join(e.dir, "hidden")
+	return func() error { return os.Rename(hidden, socket) }, os.Rename(socket, hidden)
+}
+
 // Docker is a call of the engine's command line, and what it prints.
 func (e *Engine) Docker(args ...string) (string, error) { return e.docker(nil, args...) }
 

@@ -67,9 +67,11 @@ type Member struct {
 	other     int64
 	firstSeen time.Time
 
-	mu      sync.Mutex
-	record  fleet.Node
-	session *store.Session
+	mu     sync.Mutex
+	record fleet.Node
+	// runtimes are those that the record is to have.
+	runtimes []fleet.NodeRuntime
+	session  *store.Session
 	// joined is when session began, complained when a failed join was last told.
 	joined, complained time.Time
 	cluster, problem   string
@@ -77,7 +79,7 @@ type Member struct {
 
 // New makes a member that joins when it is run.
 func New(cfg Config) *Member {
-	return &Member{cfg: cfg, record: cfg.Record, doubts: make(chan struct{}, 1)}
+	return &Member{cfg: cfg, record: cfg.Record, runtimes: cfg.Record.Runtimes, doubts: make(chan struct{}, 1)}
 }
 
 // Run joins, and joins again whenever the session was lost, until ctx ends. It
@@ -200,7 +202,7 @@ func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, er
 	if err != nil {
 		return nil, "", err
 	}
-	if err := m.write(attempt, func(*fleet.Node) {}); err != nil {
+	if err := m.write(attempt, nil, func(*fleet.Node) {}); err != nil {
 		return nil, "", err
 	}
 	node := m.Node()
@@ -273,8 +275,8 @@ func alive(s fleet.NodeSession, record fleet.Node) error {
 }
 
 // write writes the node's record as configured, with what is to be kept of the
-// one that stands there and a change.
-func (m *Member) write(ctx context.Context, change func(*fleet.Node)) error {
+// one that stands there and a change, while the fences stand.
+func (m *Member) write(ctx context.Context, fences []store.Fence, change func(*fleet.Node)) error {
 	key := store.NodeKey(m.cfg.Record.ID)
 	var err error
 	for range recordTries {
@@ -285,7 +287,7 @@ func (m *Member) write(ctx context.Context, change func(*fleet.Node)) error {
 		}
 		now := time.Now().UTC()
 		record := m.cfg.Record
-		record.JoinedAt = now
+		record.JoinedAt, record.Runtimes = now, m.wanted()
 		if old.ModRev != 0 {
 			if old.DataUUID != record.DataUUID {
 				return foreign(record.ID, old)
@@ -295,7 +297,7 @@ func (m *Member) write(ctx context.Context, change func(*fleet.Node)) error {
 		}
 		change(&record)
 		var rev int64
-		rev, err = m.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(key, record, old.ModRev)}})
+		rev, err = m.cfg.Store.Commit(ctx, store.Txn{Fences: fences, Writes: []store.Write{store.Replace(key, record, old.ModRev)}})
 		if err == nil {
 			if m.cfg.Wrote != nil {
 				m.cfg.Wrote(old.ModRev, rev)
@@ -318,12 +320,36 @@ func foreign(id fleet.NodeID, old fleet.Node) error {
 		id, old.Host.Hostname, old.JoinedAt.Format(time.RFC3339), id)}
 }
 
+// Offer has the node's record say these runtimes: it is written now if the node has a
+// session, else when it joins. A write that fails is made up for by the next call.
+func (m *Member) Offer(ctx context.Context, runtimes []fleet.NodeRuntime) {
+	m.mu.Lock()
+	m.runtimes = runtimes
+	same := slices.Equal(m.record.Runtimes, runtimes)
+	m.mu.Unlock()
+	fence, ok := m.Fence()
+	if same || !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	if err := m.write(ctx, []store.Fence{fence}, func(*fleet.Node) {}); err != nil {
+		m.cfg.Log.Warn("the runtimes that the node offers are not in its record yet", "error", err)
+	}
+}
+
+func (m *Member) wanted() []fleet.NodeRuntime {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.runtimes
+}
+
 // Block keeps a port that a stranger holds from the scheduler for a while. It is
 // best effort: the start fails either way.
 func (m *Member) Block(ctx context.Context, port int) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	err := m.write(ctx, func(n *fleet.Node) {
+	err := m.write(ctx, nil, func(n *fleet.Node) {
 		n.BlockedPorts = slices.DeleteFunc(n.BlockedPorts, func(b fleet.BlockedPort) bool { return b.Port == port })
 		n.BlockedPorts = append(n.BlockedPorts, fleet.BlockedPort{Port: port, Until: time.Now().UTC().Add(blockFor)})
 	})

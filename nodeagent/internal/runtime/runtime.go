@@ -15,6 +15,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"os"
 	"syscall"
 	"time"
@@ -175,3 +176,23 @@ type Preparer interface {
 	// cannot be had; Unavailable when that cannot be told now.
 	Prepare(ctx context.Context, image string) error
 }
+
+// Lent is a Runtime that depends on what may come and go.
+type Lent interface {
+	// Missing is why nothing can be started with it now, with what to do about it; nil
+	// when something can.
+	Missing() error
+}
+
+// Sweeper is a Runtime that may keep something of a run that has ended.
+type Sweeper interface {
+	// Sweep has it remove, at leisure, what it keeps of instances that are not known any more.
+	Sweep()
+}
+
+// ErrAway is in the chain of an error that is none of what was asked for: what a runtime
+// depends on does not answer now.
+var ErrAway = errors.New("it does not answer now")
+
+// Away marks an error so.
+func Away(cause error) error { return errors.Join(ErrAway, cause) }

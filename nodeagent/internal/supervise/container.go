@@ -3,7 +3,6 @@ package supervise
 import (
 	"context"
 
-	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
@@ -45,18 +44,14 @@ func containerOf(plan fleet.Plan, p fleet.Placement, values map[string]string, a
 	return c
 }
 
-// makeReady has a runtime get what takes time before the directory is built.
-func makeReady(ctx context.Context, rt runtime.Runtime, image string) error {
-	if p, ok := rt.(runtime.Preparer); ok {
-		return p.Prepare(ctx, image)
-	}
-	return nil
-}
-
-// imageReason is the reason for a failure: that of an image that is not there, else another.
-func imageReason(err error, other fleet.Reason) fleet.Reason {
-	if errs.Is(err, errs.NotFound) {
-		return fleet.ReasonImageMissing
-	}
-	return other
+// makeReady has a plan's runtime get what takes time before the directory is built. Errors
+// are Unavailable where the node does not offer it, and Preparer's.
+func (i *Instance) makeReady(ctx context.Context, name fleet.RuntimeName, image string) error {
+	return patiently(ctx, func() error {
+		rt, err := i.kit.offered(name)
+		if p, ok := rt.(runtime.Preparer); ok && err == nil {
+			return p.Prepare(ctx, image)
+		}
+		return err
+	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/pause"
+	"github.com/orreryhq/orrery/nodeagent/internal/guard"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
 	"github.com/orreryhq/orrery/nodeagent/internal/ports"
@@ -44,13 +45,9 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	if err != nil {
 		return fail(fleet.ReasonPlanMissing, fmt.Sprintf("its plan %.12s could not be read", s.Placement.Plan))
 	}
-	rt, err := i.kit.offered(plan.Runtime)
-	if err != nil {
-		return fail(fleet.ReasonRuntimeMissing, errs.MessageOf(err))
-	}
 	values, address, notes := workspace.Values(plan, s.Placement, i.kit.Node(), i.kit.APIURL())
-	if err := makeReady(ctx, rt, imageOf(plan, values)); err != nil {
-		return fail(imageReason(err, fleet.ReasonPrepareFailed), text(fleet.ReasonPrepareFailed, err))
+	if err := i.makeReady(ctx, plan.Runtime, imageOf(plan, values)); err != nil {
+		return fail(startReason(err, fleet.ReasonPrepareFailed), text(fleet.ReasonPrepareFailed, err))
 	}
 	request := workspace.Request{Placement: s.Placement, Plan: plan, Values: values}
 	built, err := i.construct(ctx, request)
@@ -169,10 +166,6 @@ func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 			return fail(fleet.ReasonPortTaken, err)
 		}
 	}
-	rt, err := i.kit.offered(e.Machine.Plan.Runtime)
-	if err != nil { // it did when it was prepared, by an agent before this one
-		return fail(fleet.ReasonRuntimeMissing, err)
-	}
 	spec := i.spec(e)
 	if strings.TrimSpace(spec.Command) == "" {
 		return fail(fleet.ReasonCommandMissing, errNoCommand)
@@ -182,9 +175,17 @@ func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 	}
 	i.notePast(spec.RunDir)
 	from := size(spec.LogPath)
-	p, g, err := i.startSecured(ctx, within, e.Machine, rt, spec)
+	var p runtime.Process
+	var g *guard.Guard
+	err := patiently(ctx, func() error {
+		rt, err := i.kit.offered(e.Machine.Plan.Runtime) // it was when it was prepared, maybe by an agent before this one
+		if err == nil {
+			p, g, err = i.startSecured(ctx, within, e.Machine, rt, spec)
+		}
+		return err
+	})
 	if err != nil && ctx.Err() != nil && agent.Err() == nil {
-		i.sweep(agent, rt, spec)
+		i.sweep(agent, i.kit.adopting(e.Machine.Plan.Runtime), spec)
 	}
 	if errors.Is(err, errNoSession) {
 		return message{event: machine.Withheld{Run: run}}
@@ -194,7 +195,7 @@ func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 		return message{event: machine.Failed{Run: run, Reason: f.Reason, Message: f.Message}}
 	}
 	if err != nil {
-		return fail(imageReason(err, diskOr(fleet.ReasonStartFailed, err)), err)
+		return fail(startReason(err, diskOr(fleet.ReasonStartFailed, err)), err)
 	}
 	now := time.Now()
 	return message{process: p, guard: g, began: now, logFrom: from, event: machine.Started{Run: run, PID: p.Identity().Server.PID, At: now.UTC()}}

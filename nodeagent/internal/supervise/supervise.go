@@ -36,7 +36,7 @@ import (
 
 // Kit is what all instances of an agent share. Every field but Rebooted and Held is required.
 type Kit struct {
-	// Runtimes are those the node offers; process is one of them.
+	// Runtimes are those the node offers, or may offer, see runtime.Lent; process is one of them.
 	Runtimes  map[fleet.RuntimeName]runtime.Runtime
 	Journal   *journal.Journal
 	Workspace *workspace.Builder
@@ -482,6 +482,7 @@ func (i *Instance) forget() {
 		i.log.Warn("journal entry not removed", "error", err)
 	}
 	i.kit.Forgotten(i.id)
+	i.kit.sweepLeft()
 }
 
 // Live is what is known of the instance now.

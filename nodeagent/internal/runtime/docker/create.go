@@ -2,8 +2,7 @@ package docker
 
 import (
 	"context"
-	"os"
-	"os/user"
+	"errors"
 	"path/filepath"
 	"strconv"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
@@ -41,7 +41,7 @@ type made struct {
 
 // create makes an instance's container. What an earlier run of it left is removed.
 func (r *Runtime) create(ctx context.Context, s runtime.Spec, door string) (made, error) {
-	img, err := r.image(ctx, s.Container.Image)
+	img, err := r.present(ctx, s.Container.Image)
 	if err != nil {
 		return made{}, err
 	}
@@ -55,8 +55,10 @@ func (r *Runtime) create(ctx context.Context, s runtime.Spec, door string) (made
 		Name: "orrery-" + s.InstanceID, Config: r.config(s), HostConfig: hostConfig(s, program, door),
 	}
 	answer, err := r.engine.ContainerCreate(ctx, options)
-	if errdefs.IsConflict(err) && r.removeLeft(ctx, s.InstanceID) {
-		answer, err = r.engine.ContainerCreate(ctx, options)
+	for errdefs.IsConflict(err) && r.removeLeft(ctx, s.InstanceID) { // which may be under way already
+		if answer, err = r.engine.ContainerCreate(ctx, options); errdefs.IsConflict(err) && !pause.For(ctx, askAgain) {
+			break
+		}
 	}
 	if err != nil {
 		return made{}, refused("make", err)
@@ -70,8 +72,8 @@ func (r *Runtime) create(ctx context.Context, s runtime.Spec, door string) (made
 // refused tells what the engine does not do, in its own words: they name the network,
 // the volume or the port.
 func refused(what string, err error) error {
-	if client.IsErrConnectionFailed(err) {
-		return &errs.Error{Op: "docker." + what, Kind: errs.Unavailable, Err: err, Message: "the container engine does not answer: start it again"}
+	if client.IsErrConnectionFailed(err) || errdefs.IsUnavailable(err) || errors.Is(err, context.DeadlineExceeded) {
+		return away(what, err)
 	}
 	return &errs.Error{Op: "docker." + what, Kind: errs.Unavailable, Err: err, Message: "the container engine does not " + what + " the container: " + said(err)}
 }
@@ -80,7 +82,7 @@ func refused(what string, err error) error {
 // are found by, and nothing else.
 func (r *Runtime) config(s runtime.Spec) *container.Config {
 	return &container.Config{
-		Image: s.Container.Image, User: userOf(s), WorkingDir: directory(s),
+		Image: s.Container.Image, User: r.userOf(s), WorkingDir: directory(s),
 		Entrypoint:   append([]string{panePath}, append(r.cfg.Pane[1:len(r.cfg.Pane):len(r.cfg.Pane)], doorPath)...),
 		Env:          []string{"ORRERY_INSTANCE_ID=" + s.InstanceID, "ORRERY_AGENT=" + r.cfg.Process.Owner},
 		Labels:       r.labels(s),
@@ -93,18 +95,6 @@ func (r *Runtime) labels(s runtime.Spec) map[string]string {
 	return map[string]string{
 		agentLabel: r.cfg.Process.Owner, instanceLabel: s.InstanceID, dirLabel: s.Dir, limitLabel: strconv.Itoa(s.Limits.MemoryMiB),
 	}
-}
-
-// userOf is the user inside: the container's own one, else the host's one that was asked
-// for, whose name an image need not know.
-func userOf(s runtime.Spec) string {
-	if s.Container.User != "" || s.Confine.User == "" {
-		return s.Container.User
-	}
-	if u, err := user.Lookup(s.Confine.User); err == nil {
-		return u.Uid + ":" + u.Gid
-	}
-	return s.Confine.User
 }
 
 func directory(s runtime.Spec) string {
@@ -134,16 +124,19 @@ func hostConfig(s runtime.Spec, program, door string) *container.HostConfig {
 
 // resources are the limits as an engine counts them.
 func resources(l runtime.Limits) container.Resources {
-	const hundredth, sharesPerCore, leastShares = 10_000_000, 1024, 2
+	const period, sharesPerCore, leastShares = 100_000, 1024, 2
 	r := container.Resources{
-		Memory: int64(l.MemoryMiB) << 20, MemorySwap: int64(l.MemoryMiB) << 20, NanoCPUs: int64(l.CPU) * hundredth,
+		Memory: int64(l.MemoryMiB) << 20, MemorySwap: int64(l.MemoryMiB) << 20,
 		BlkioWeight: blockWeight(l.IOWeight),
+	}
+	if l.CPU > 0 { // NanoCPUs would be refused where it is more than the host has
+		r.CPUPeriod, r.CPUQuota = period, int64(l.CPU)*period/100
 	}
 	if l.CPUWeight > 0 {
 		r.CPUShares = max(leastShares, int64(l.CPUWeight)*sharesPerCore/100)
 	}
 	if l.Processes > 0 {
-		processes := int64(l.Processes)
+		processes := int64(l.Processes) + 1 // the init
 		r.PidsLimit = &processes
 	}
 	return r
@@ -181,21 +174,6 @@ func exposed(s runtime.Spec) network.PortSet {
 	return ports
 }
 
-// give makes the instance's directory its server's, which may be anybody's in there.
-// Where the agent may not, the server has to make do with what others may.
-func give(dir string, uid, gid int) {
-	if uid == os.Geteuid() {
-		return
-	}
-	_ = filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-		if err != nil {
-			return nil // what cannot be looked at stays as it is
-		}
-		_ = os.Lchown(path, uid, gid)
-		return nil
-	})
-}
-
 // left are the containers of an instance that are ours.
 func (r *Runtime) left(ctx context.Context, instance string) ([]container.Summary, error) {
 	filters := make(client.Filters).Add("label", agentLabel+"="+r.cfg.Process.Owner)
@@ -221,7 +199,7 @@ func (r *Runtime) remove(ctx context.Context, id string) {
 	ctx, cancel := within(ctx)
 	defer cancel()
 	_, err := r.engine.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	if err != nil && !errdefs.IsNotFound(err) {
+	if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) { // a conflict: somebody is at it
 		r.log.Warn("a container was not removed", "container", id, "cause", err)
 	}
 }

@@ -12,12 +12,21 @@
 //   - Input and output are the agent's own files, as with plain processes. Nothing of
 //     them goes through the engine: neither its end nor its restart loses a line, or
 //     holds a server up.
+//
 //   - The end is told by a pidfd of the container's init, and what the engine knows of
 //     it is read then. It is written beside the run before the container is removed, so
 //     that an agent which is killed between loses no exit.
+//
 //   - A container is one of ours by its labels, never by what its name begins with.
+//
 //   - The environment is in neither the container's configuration nor its arguments:
 //     who may look at containers sees no token.
+//
+//   - The engine may be away at any moment, also at the start: then nothing is started,
+//     and what lives is adopted, typed to and killed all the same.
+//
+//   - A container that does not run is of use only to an instance that is known here.
+//     All others of ours are removed.
 //
 // What it does not do: keep containers over an end of the engine that takes them along.
 // They live through its restart where it is set to live-restore.
@@ -28,6 +37,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/moby/moby/client"
 
@@ -57,20 +67,34 @@ type Runtime struct {
 	// plain finds processes by their marks, in containers too.
 	plain *process.Runtime
 	log   *slog.Logger
+
+	// rubbish is signalled when a container may have become useless, closed is closed when
+	// nobody waits for removals any more.
+	rubbish, closed chan struct{}
+	// clearing are the removals under way.
+	clearing sync.WaitGroup
+
+	mu sync.Mutex
+	// missing is why the engine cannot be used, nil when it can; rootless is true when what
+	// is root in its containers is the engine's user on the host. over is true once closed is.
+	missing        error
+	rootless, over bool
 }
 
 var (
 	_ runtime.Runtime  = (*Runtime)(nil)
 	_ runtime.Preparer = (*Runtime)(nil)
+	_ runtime.Lent     = (*Runtime)(nil)
+	_ runtime.Sweeper  = (*Runtime)(nil)
 )
 
-// New makes the runtime. Unavailable, with what to do about it, when this host has no
-// engine that can be used.
-func New(ctx context.Context, cfg Config) (*Runtime, error) {
+// New makes the runtime. Unavailable, with what to do about it, when this program can
+// use no engine. Whether there is one is another matter: see Look and Run.
+func New(cfg Config) (*Runtime, error) {
 	if len(cfg.Pane) == 0 {
 		return nil, errs.New(errs.Unavailable, "this program cannot run commands inside containers")
 	}
-	engine, err := connect(ctx, cfg.Dir)
+	engine, err := connect()
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +108,10 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Runtime{cfg: cfg, engine: engine, plain: plain, log: cfg.Log}, nil
+	return &Runtime{
+		cfg: cfg, engine: engine, plain: plain, log: cfg.Log,
+		rubbish: make(chan struct{}, 1), closed: make(chan struct{}), missing: errNotLooked,
+	}, nil
 }
 
 func makeDir(dir string) error {
@@ -95,7 +122,7 @@ func makeDir(dir string) error {
 }
 
 // Start runs a command in a container; see runtime.Runtime. NotFound when its image is
-// not there.
+// not there, which Prepare would get; runtime.ErrAway when the engine does not answer.
 func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, error) {
 	if fi, err := os.Stat(s.Dir); err != nil || !fi.IsDir() {
 		return nil, errs.New(errs.Invalid, "the working directory %s does not exist", s.Dir)
@@ -135,6 +162,7 @@ func (r *Runtime) Adopt(_ context.Context, s runtime.Spec, id runtime.Identity) 
 	if id.BootID != r.plain.BootID() { // whatever has these numbers now is somebody else
 		p.id = runtime.Identity{BootID: id.BootID}
 		p.rebooted = true
+		close(p.ended)
 		go p.finish()
 		return p, nil
 	}
@@ -145,6 +173,7 @@ func (r *Runtime) Adopt(_ context.Context, s runtime.Spec, id runtime.Identity) 
 	case ok:
 		p.watch(pidfd)
 	default:
+		close(p.ended)
 		go p.finish()
 	}
 	return p, nil

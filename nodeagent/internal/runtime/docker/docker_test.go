@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/proctest"
+	"github.com/orreryhq/orrery/nodeagent/internal/claim"
 	"github.com/orreryhq/orrery/nodeagent/internal/enginetest"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/contract"
@@ -27,6 +29,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == "pane":
 		os.Exit(pane.Main(os.Args[2:], os.Stderr))
+	case len(os.Args) > 1 && os.Args[1] == "errand":
+		os.Exit(runErrand())
 	case len(os.Args) > 2 && os.Args[1] == "serve":
 		os.Exit(serve(os.Args[2]))
 	}
@@ -48,15 +52,22 @@ func serve(port string) int {
 }
 
 func within(h contract.Host) (runtime.Runtime, error) {
+	r, err := made(h)
+	if err == nil {
+		err = r.Look(context.Background())
+	}
+	return inImage{r}, err
+}
+
+func made(h contract.Host) (*docker.Runtime, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	r, err := docker.New(context.Background(), docker.Config{
+	return docker.New(docker.Config{
 		Process: process.Config{Tree: h.Tree, Owner: h.Owner, BootID: h.BootID},
 		Dir:     filepath.Join(h.Dir, "docker"), Pane: []string{exe, "pane"},
 	})
-	return inImage{r}, err
 }
 
 // inImage runs in the test's image what says nothing of containers.
@@ -64,20 +75,27 @@ type inImage struct{ *docker.Runtime }
 
 func (r inImage) Start(ctx context.Context, s runtime.Spec) (runtime.Process, error) {
 	if s.Container == nil {
-		s.Container = &runtime.Container{Container: fleet.Container{Image: enginetest.Image, Network: "host", Volumes: enginetest.Volumes()}}
+		s.Container = &runtime.Container{Container: fleet.Container{Image: enginetest.Image, Network: contractNet, Volumes: enginetest.Volumes()}}
 	}
 	return r.Runtime.Start(ctx, s)
 }
 
+// contractNet is a network of the engine's, as containers mostly have one.
+const contractNet = "contract"
+
 func TestContract(t *testing.T) {
-	enginetest.Start(t)
+	e := enginetest.Start(t)
+	if _, err := e.Docker("network", "create", contractNet); err != nil {
+		t.Fatal(err)
+	}
 	contract.Run(t, within)
 }
 
 // site is where one runtime is tried.
 type site struct {
 	*testing.T
-	runtime.Runtime
+	inImage
+	root string
 }
 
 func newSite(t *testing.T) *site {
@@ -87,11 +105,13 @@ func newSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	r, err := within(contract.Host{Dir: dir, Owner: "ours"})
+	r, err := made(contract.Host{Dir: dir, Owner: "ours"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &site{t, r}
+	s := &site{t, inImage{r}, dir}
+	_ = r.Look(t.Context()) // there may be no engine at first
+	return s
 }
 
 // spec is a command in the test's image.
@@ -138,7 +158,10 @@ func TestAHostWithoutAnEngineSaysWhy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("DOCKER_HOST", c.host)
-			_, err := docker.New(t.Context(), docker.Config{Pane: []string{"pane"}, Dir: t.TempDir()})
+			r, err := docker.New(docker.Config{Pane: []string{"pane"}, Dir: t.TempDir()})
+			if err == nil {
+				err = r.Look(t.Context())
+			}
 			if !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
@@ -176,7 +199,9 @@ func TestContainers(t *testing.T) {
 		"a network that does not exist is told by its name":           networkMissing,
 		"a command outgrowing its memory is told as that":             outOfMemory,
 		"limits are the container's":                                  limits,
+		"a command has no more processes than it may":                 processes,
 		"the user inside owns the directory":                          userOwns,
+		"the user inside cannot write to what is read-only":           readOnly,
 		"volumes are mounted as they say":                             volumes,
 		"ports are published under their own number":                  ports,
 		"the image's environment is there and the instance's over it": environment,
@@ -193,10 +218,13 @@ func imageMissing(s *site, _ *enginetest.Engine) {
 	spec := s.spec("missing", "true")
 	spec.Container.Image = "127.0.0.1:1/no/such-image:9"
 	_, err := s.Start(s.Context(), spec)
-	if !errs.Is(err, errs.NotFound) || !strings.Contains(errs.MessageOf(err), "no/such-image:9") {
+	if !errs.Is(err, errs.NotFound) || !strings.Contains(errs.MessageOf(err), "no/such-image:9 is not there any more") {
+		s.Errorf("a start gets it: %v", err)
+	}
+	if err := s.Prepare(s.Context(), spec.Container.Image); !errs.Is(err, errs.NotFound) || !strings.Contains(errs.MessageOf(err), "no/such-image:9") {
 		s.Errorf("%v", err)
 	}
-	if err := s.Runtime.(runtime.Preparer).Prepare(s.Context(), "not a name"); !errs.Is(err, errs.NotFound) {
+	if err := s.Prepare(s.Context(), "not a name"); !errs.Is(err, errs.NotFound) {
 		s.Errorf("%v", err)
 	}
 }
@@ -229,7 +257,21 @@ func limits(s *site, _ *enginetest.Engine) {
 if [ -e cpu.max ]; then cat cpu.max pids.max memory.max; else cat cpu/cpu.cfs_quota_us cpu/cpu.cfs_period_us pids/pids.max memory/memory.limit_in_bytes; fi | xargs >/data/got`)
 	spec.Limits = runtime.Limits{MemoryMiB: 64, CPU: 50, CPUWeight: 100, Processes: 77}
 	s.run(spec)
-	s.says(filepath.Join(spec.Dir, "got"), "50000 100000 77 67108864\n")
+	s.says(filepath.Join(spec.Dir, "got"), "50000 100000 78 67108864\n") // the init is one of the processes
+	more := s.spec("spoilt", "true")
+	more.Limits.CPU = 100 * (goruntime.NumCPU() + 1)
+	if e := s.run(more); e.Code != 0 {
+		s.Errorf("a limit beyond what the host has: exit %+v", e)
+	}
+}
+
+func processes(s *site, _ *enginetest.Engine) {
+	spec := s.spec("crowded", "exec sh -c 'i=0; while [ $i -lt 64 ]; do i=$((i+1)); sleep 1000 & done; echo all'")
+	spec.Limits.Processes = 16
+	s.run(spec)
+	if log, _ := os.ReadFile(spec.LogPath); strings.Contains(string(log), "all") {
+		s.Errorf("more processes than are allowed: %q", log)
+	}
 }
 
 func userOwns(s *site, _ *enginetest.Engine) {
@@ -247,6 +289,29 @@ func userOwns(s *site, _ *enginetest.Engine) {
 		s.says(filepath.Join(spec.Dir, "made/got"), fmt.Sprintln(enginetest.UserID))
 		s.says(template, "first\nmore\n")
 		s.says(spec.LogPath, "up\n")
+	}
+}
+
+func readOnly(s *site, _ *enginetest.Engine) {
+	spec := s.spec("sealed", `echo more >file; chmod u+w file; rm -f file; echo more >>dir/inner; cat file; touch own dir/own && echo made`)
+	spec.Container.User, spec.Confine.ReadOnlyTemplates = enginetest.User, true
+	if err := os.Mkdir(filepath.Join(spec.Dir, "dir"), 0o755); err != nil {
+		s.Fatal(err)
+	}
+	for path, mode := range map[string]os.FileMode{"file": 0o444, "dir/inner": 0o400, claim.FileName: 0o600} {
+		if err := os.WriteFile(filepath.Join(spec.Dir, path), []byte("first\n"), mode); err != nil {
+			s.Fatal(err)
+		}
+	}
+	s.run(spec)
+	if log, _ := os.ReadFile(spec.LogPath); !strings.HasSuffix(string(log), "first\nmade\n") {
+		s.Errorf("%s", log)
+	}
+	for _, path := range []string{"file", "dir/inner"} {
+		s.says(filepath.Join(spec.Dir, path), "first\n")
+	}
+	if info, err := os.Stat(filepath.Join(spec.Dir, claim.FileName)); err != nil || info.Sys().(*syscall.Stat_t).Uid != 0 {
+		s.Errorf("whose run the directory belongs to is the server's to say: %v", err)
 	}
 }
 

@@ -8,8 +8,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,10 +28,9 @@ const (
 	callTimeout  = 20 * time.Second
 )
 
-// connect finds the engine that the environment names, as its own command line does,
-// and makes sure that it can run what is below dir. Unavailable, with what to do about
-// it, when it cannot.
-func connect(ctx context.Context, dir string) (*client.Client, error) {
+// connect finds the engine that the environment names, as its own command line does.
+// Unavailable when what it names makes no sense. Nothing is asked yet.
+func connect() (*client.Client, error) {
 	// Connections that are kept would have to be ended with the agent, and save next to nothing.
 	calls := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	engine, err := client.New(client.WithHTTPClient(calls), client.WithScheme("http"),
@@ -37,33 +38,34 @@ func connect(ctx context.Context, dir string) (*client.Client, error) {
 	if err != nil {
 		return nil, errs.New(errs.Unavailable, "the container engine's address makes no sense, look at DOCKER_HOST: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
-	defer cancel()
-	return engine, greet(ctx, engine, dir)
+	return engine, nil
 }
 
-func greet(ctx context.Context, engine *client.Client, dir string) error {
+// greet makes sure that there is an engine and that it can run what is below dir.
+// Unavailable, with what to do about it, when not. rootless is true when what is root in
+// its containers is not root on the host.
+func greet(ctx context.Context, engine *client.Client, dir string) (rootless bool, err error) {
 	socket, ok := strings.CutPrefix(engine.DaemonHost(), "unix://")
 	if !ok {
-		return errs.New(errs.Unavailable, "the container engine is at %s: only one on this host, on a unix socket, can be used", engine.DaemonHost())
+		return false, errs.New(errs.Unavailable, "the container engine is at %s: only one on this host, on a unix socket, can be used", engine.DaemonHost())
 	}
 	pid, err := listener(ctx, socket)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return errs.New(errs.Unavailable, "the agent's user may not use the container engine's socket %s: add it to the socket's group", socket)
+		return false, errs.New(errs.Unavailable, "the agent's user may not use the container engine's socket %s: add it to the socket's group, and start the agent again", socket)
 	case err != nil:
-		return errs.New(errs.Unavailable, "no container engine answers on %s: install and start one, and start the agent again", socket)
+		return false, errs.New(errs.Unavailable, "no container engine answers on %s: install and start one", socket)
 	case pid == 0 || !sees(pid, dir):
-		return errs.New(errs.Unavailable, "the container engine sees other processes or files than the agent: run the agent on the host itself, not in a container")
+		return false, errs.New(errs.Unavailable, "the container engine sees other processes or files than the agent: run the agent on the host itself, not in a container")
 	}
 	info, err := engine.Info(ctx, client.InfoOptions{})
 	if err != nil {
-		return &errs.Error{Op: "docker.New", Kind: errs.Unavailable, Err: err, Message: "the container engine on " + socket + " does not answer as one: look at its log"}
+		return false, &errs.Error{Op: "docker.greet", Kind: errs.Unavailable, Err: err, Message: "the container engine on " + socket + " does not answer as one: look at its log"}
 	}
 	if info.Info.OSType != "linux" {
-		return errs.New(errs.Unavailable, "the container engine runs %s containers: only linux ones can be used", info.Info.OSType)
+		return false, errs.New(errs.Unavailable, "the container engine runs %s containers: only linux ones can be used", info.Info.OSType)
 	}
-	return nil
+	return slices.Contains(info.Info.SecurityOptions, "name=rootless"), nil
 }
 
 // listener is the process that listens on a socket; 0 when this one cannot see it.
@@ -108,4 +110,19 @@ func sees(pid int, dir string) bool {
 // within bounds one call.
 func within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, callTimeout)
+}
+
+// until bounds one call, which also ends with a channel. The function it returns ends
+// whatever watches that.
+func until(ctx context.Context, end <-chan struct{}) (context.Context, func()) {
+	ctx, cancel := within(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-end:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() { cancel(); watching.Wait() }
 }

@@ -17,9 +17,7 @@ import (
 // Find looks for what runs in containers of ours; see runtime.Runtime. How many
 // processes there are is told by their marks, as without containers.
 func (r *Runtime) Find(root string) (map[string]runtime.Found, error) {
-	if resolved, err := filepath.EvalSymlinks(root); err == nil {
-		root = resolved
-	}
+	root = resolved(root)
 	ctx, cancel := within(context.Background())
 	defer cancel()
 	all, err := r.left(ctx, "")
@@ -48,8 +46,11 @@ func (r *Runtime) Find(root string) (map[string]runtime.Found, error) {
 // recognise takes over the identity of a run from its container.
 func (r *Runtime) recognise(ctx context.Context, f *runtime.Found, container string) error {
 	id, err := r.identify(ctx, container, 0)
-	if err != nil {
+	if errs.Is(err, errs.NotFound) {
 		return nil // it has ended meanwhile
+	}
+	if err != nil {
+		return err
 	}
 	server, env, err := commandOf(id.Shell.PID)
 	if err != nil {
@@ -80,4 +81,12 @@ func commandOf(init int) (pid int, env []string, err error) {
 		}
 	}
 	return 0, nil, nil
+}
+
+// resolved is a directory as it stands in the labels: without links, if it is there.
+func resolved(dir string) string {
+	if r, err := filepath.EvalSymlinks(dir); err == nil {
+		return r
+	}
+	return dir
 }

@@ -43,6 +43,16 @@ func (r *Runtime) image(ctx context.Context, name string) (image, error) {
 	return img, missing(name, err)
 }
 
+// present looks at an image without getting it: a start does not wait for a registry.
+func (r *Runtime) present(ctx context.Context, name string) (image, error) {
+	img, err := r.inspect(ctx, name)
+	if errdefs.IsNotFound(err) {
+		return image{}, &errs.Error{Op: "docker.image", Kind: errs.NotFound, Err: err, Message: fmt.Sprintf(
+			"the image %s is not there any more: somebody removed it since the instance was prepared. The next generation gets it again", name)}
+	}
+	return img, missing(name, err)
+}
+
 func (r *Runtime) inspect(ctx context.Context, name string) (image, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
@@ -58,10 +68,10 @@ func missing(name string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.Canceled):
 		return errs.Wrap("docker.image", err)
-	case client.IsErrConnectionFailed(err):
-		return refused("show", err)
+	case client.IsErrConnectionFailed(err), errdefs.IsUnavailable(err), errors.Is(err, context.DeadlineExceeded):
+		return away("image", err)
 	}
 	return &errs.Error{Op: "docker.image", Kind: errs.NotFound, Err: err, Message: fmt.Sprintf(
 		"the image %s is not there and cannot be had: correct container.image, or pull or load the image on the node (%s)", name, said(err))}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
 
@@ -25,15 +25,17 @@ const killAgain = 300 * time.Millisecond
 
 // run is one container. exit is written before exited is closed and not after.
 type run struct {
-	runtime  *Runtime
-	instance string
-	runDir   string
+	runtime *Runtime
+	spec    runtime.Spec
 	// container is its id; empty for an adopted one, which is found by its labels.
 	container string
 	// id has the container's init as Shell and the command as Server.
 	id       runtime.Identity
 	rebooted bool
-	killed   atomic.Bool
+
+	// killing is closed when we were told to kill it, ended when its init has ended.
+	killing, ended chan struct{}
+	once           sync.Once
 
 	// init and server are pidfds of the two; nil when the run was found ended, server
 	// also when its pid is not known.
@@ -47,7 +49,10 @@ type run struct {
 var _ runtime.Process = (*run)(nil)
 
 func (r *Runtime) newRun(s runtime.Spec, container string, id runtime.Identity) *run {
-	return &run{runtime: r, instance: s.InstanceID, runDir: s.RunDir, container: container, id: id, exited: make(chan struct{})}
+	return &run{
+		runtime: r, spec: s, container: container, id: id,
+		killing: make(chan struct{}), ended: make(chan struct{}), exited: make(chan struct{}),
+	}
 }
 
 // bring starts a container and has the command run in it.
@@ -63,6 +68,9 @@ func (r *Runtime) bring(ctx context.Context, s runtime.Spec, c made, door *pane.
 	}
 	defer caller.Close()
 	id, err := r.identify(bounded, c.id, caller.PID())
+	if errs.Is(err, errs.NotFound) {
+		return nil, errs.New(errs.Unavailable, "the container ended at once")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +79,11 @@ func (r *Runtime) bring(ctx context.Context, s runtime.Spec, c made, door *pane.
 		return nil, errs.As(errs.Unavailable, "docker.Start", errors.Join(err, errors.New("the container has ended at once")))
 	}
 	uid, gid := caller.Owner()
-	give(s.Dir, uid, gid)
+	if err := mayOwn(os.Geteuid(), uid); err != nil {
+		_ = unix.Close(pidfd)
+		return nil, err
+	}
+	give(s.Dir, uid, gid, s.Confine.ReadOnlyTemplates)
 	err = caller.Run(pane.Program{Dir: directory(s), Argv: []string{s.Command}, Env: c.env, Stdio: [3]*os.File{f.stdin, f.log, f.log}, Lock: s.Lock})
 	if err != nil {
 		_ = unix.Close(pidfd)
@@ -89,13 +101,9 @@ func (r *Runtime) awaitCall(ctx context.Context, id string, door *pane.Door) (*p
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel(nil)
-	wait := r.engine.ContainerWait(ctx, id, client.ContainerWaitOptions{})
 	watching.Go(func() {
-		select {
-		case <-wait.Result:
+		if r.awaitEnd(ctx, id) == nil {
 			cancel(errNoCall)
-		case <-wait.Error:
-		case <-ctx.Done():
 		}
 	})
 	p, err := door.Await(ctx)
@@ -106,17 +114,34 @@ func (r *Runtime) awaitCall(ctx context.Context, id string, door *pane.Door) (*p
 }
 
 var errNoCall = errs.New(errs.Unavailable, "the agent's own program does not run in the image: is it one for another processor, "+
-	"or has it no C library while the agent was built with cgo? Build the agent with CGO_ENABLED=0")
+	"or has it no C library while the agent was built with cgo? Build the agent with CGO_ENABLED=0. A program needs some 16 of limits.processes to come up")
+
+// awaitEnd returns when the engine knows a container to have ended.
+func (r *Runtime) awaitEnd(ctx context.Context, id string) error {
+	wait := r.engine.ContainerWait(ctx, id, client.ContainerWaitOptions{})
+	select {
+	case err := <-wait.Error:
+		return err
+	case <-wait.Result:
+		return nil
+	case <-ctx.Done(): // the client's reader ends as well, once it is rid of what it has read
+		select {
+		case <-wait.Error:
+		case <-wait.Result:
+		}
+		return ctx.Err()
+	}
+}
 
 // identify is what a container's init and its command are recognised by.
 func (r *Runtime) identify(ctx context.Context, container string, server int) (runtime.Identity, error) {
 	id := runtime.Identity{BootID: r.plain.BootID()}
 	found, err := r.engine.ContainerInspect(ctx, container, client.ContainerInspectOptions{})
+	if errdefs.IsNotFound(err) || err == nil && (found.Container.State == nil || found.Container.State.Pid == 0) {
+		return id, errs.New(errs.NotFound, "the container has ended")
+	}
 	if err != nil {
 		return id, refused("show", err)
-	}
-	if found.Container.State == nil || found.Container.State.Pid == 0 {
-		return id, errs.New(errs.Unavailable, "the container ended at once")
 	}
 	id.Shell, err = process.Identify(found.Container.State.Pid)
 	if err == nil {
@@ -160,6 +185,7 @@ func (p *run) prod() {
 // await parks until the init ends, with which the kernel has ended all else in there.
 func (p *run) await() {
 	process.AwaitEnd(p.init)
+	close(p.ended)
 	p.finish()
 }
 
@@ -167,7 +193,7 @@ func (p *run) WriteLine(line string) error {
 	if !p.Running() {
 		return errs.New(errs.Conflict, "the server has ended and reads no input")
 	}
-	return process.WriteInput(p.runDir, line)
+	return process.WriteInput(p.spec.RunDir, line)
 }
 
 func (p *run) Signal(sig syscall.Signal) error {
@@ -194,15 +220,14 @@ func (p *run) tell(ctx context.Context, sig syscall.Signal) error {
 }
 
 func (p *run) Kill(ctx context.Context) error {
-	p.killed.Store(true)
+	p.once.Do(func() { close(p.killing) })
 	for first := true; ; first = false {
 		select {
-		case <-p.exited: // what has its labels by now is the next one
-			return nil
+		case <-p.ended: // what has its labels by now may be the next one
 		default:
-		}
-		if p.init != nil && process.SendSignal(p.init, unix.SIGKILL) != nil || !first {
-			p.force(ctx)
+			if process.SendSignal(p.init, unix.SIGKILL) != nil || !first {
+				p.force(ctx)
+			}
 		}
 		select {
 		case <-p.exited:
@@ -214,11 +239,15 @@ func (p *run) Kill(ctx context.Context) error {
 	}
 }
 
-// force has the engine end a container that does not by itself. That it has ended is
-// seen elsewhere.
+// force has the engine end a container that does not by itself. It waits for no engine
+// once it has ended.
 func (p *run) force(ctx context.Context) {
-	ctx, cancel := within(ctx)
+	ctx, cancel := until(ctx, p.ended)
 	defer cancel()
+	p.end(ctx)
+}
+
+func (p *run) end(ctx context.Context) {
 	if id, err := p.find(ctx); err == nil && id != "" {
 		_, _ = p.runtime.engine.ContainerUnpause(ctx, id, client.ContainerUnpauseOptions{})
 		_, _ = p.runtime.engine.ContainerKill(ctx, id, client.ContainerKillOptions{Signal: "SIGKILL"})
@@ -230,7 +259,7 @@ func (p *run) find(ctx context.Context) (string, error) {
 	if p.container != "" {
 		return p.container, nil
 	}
-	all, err := p.runtime.left(ctx, p.instance)
+	all, err := p.runtime.left(ctx, p.spec.InstanceID)
 	if err != nil || len(all) == 0 {
 		return "", errs.As(errs.Unavailable, "docker.find", err)
 	}
