@@ -145,12 +145,12 @@ func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, e
 	}
 	made, err := r.create(ctx, s, door.Path())
 	if err != nil {
-		return nil, err
+		return nil, r.orAway(ctx, "Start", err)
 	}
 	p, err := r.bring(ctx, s, made, door, files)
 	if err != nil {
 		r.remove(context.WithoutCancel(ctx), made.id)
-		return nil, err
+		return nil, r.orAway(ctx, "Start", err)
 	}
 	return p, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
 )
@@ -18,8 +19,17 @@ import (
 // processes there are is told by their marks, as without containers.
 func (r *Runtime) Find(root string) (map[string]runtime.Found, error) {
 	root = resolved(root)
-	ctx, cancel := within(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), greetTimeout)
 	defer cancel()
+	for {
+		found, err := r.findOnce(ctx, root)
+		if err == nil || !pause.For(ctx, askAgain) { // who is not found now never is
+			return found, err
+		}
+	}
+}
+
+func (r *Runtime) findOnce(ctx context.Context, root string) (map[string]runtime.Found, error) {
 	all, err := r.left(ctx, "")
 	if err != nil {
 		return nil, errs.As(errs.Unavailable, "docker.Find", err)

@@ -21,7 +21,7 @@ type image struct {
 // Prepare makes an image present; see runtime.Preparer.
 func (r *Runtime) Prepare(ctx context.Context, name string) error {
 	_, err := r.image(ctx, name)
-	return err
+	return r.orAway(ctx, "Prepare", err)
 }
 
 // image looks at an image and has the engine get it from its registry if it is not

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -163,6 +164,15 @@ func (r *Runtime) removeEnded(ctx context.Context, instance, id string) bool {
 		return false
 	}
 	return true
+}
+
+// orAway marks an error as that of an engine that does not answer if it does not by now:
+// one that is ended says all kinds of things about what it was doing.
+func (r *Runtime) orAway(ctx context.Context, op string, err error) error {
+	if err == nil || errors.Is(err, runtime.ErrAway) || ctx.Err() != nil || r.ping(ctx) || ctx.Err() != nil {
+		return err
+	}
+	return away(op, err)
 }
 
 // away marks an error as that of an engine that does not answer now.
