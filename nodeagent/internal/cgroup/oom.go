@@ -70,10 +70,10 @@ func (l *Limiter) look(p part, now time.Time) {
 	}
 	for _, g := range groups {
 		if g.IsDir() {
-			l.seen.look(g.Name(), now, func() (kills int, living bool) {
-				dir := filepath.Join(parent, g.Name())
+			dir := filepath.Join(parent, g.Name())
+			l.seen.look(g.Name(), now, func() int { return p.kills(dir) }, func() bool {
 				pids, err := processesBelow(dir)
-				return p.counts(dir).kills, err == nil && len(pids) > 0
+				return err == nil && len(pids) > 0
 			})
 		}
 	}
@@ -107,6 +107,15 @@ func (p part) counts(dir string) counts {
 		return countsOf2(read("memory.events"))
 	}
 	return countsOf1(read)
+}
+
+// kills are the counts' kills alone, which are looked at often.
+func (p part) kills(dir string) int {
+	file := "memory.events"
+	if p.dir != "" {
+		file = "memory.oom_control"
+	}
+	return count(content(filepath.Join(dir, file)), "oom_kill")
 }
 
 // countsOf2 makes sense of version 2's memory.events. Its oom_kill counts kills of any
@@ -165,30 +174,31 @@ func content(path string) string {
 	return string(b)
 }
 
-// sightings are how many kills were seen in each run's group. The zero value is ready.
+// sightings are how many kills were seen in each run's group, where there were any. The
+// zero value is ready.
 type sightings struct {
 	mu   sync.Mutex
 	seen map[string]sighting
 }
 
-// sighting is what the latest look at a group saw and the one before it.
+// sighting is when a look at a group first saw so many kills, and how many were seen before.
 type sighting struct {
 	at              time.Time
 	kills, previous int
 }
 
 // look takes what is seen now. Nothing of the group changes hands meanwhile.
-func (s *sightings) look(instance string, now time.Time, see func() (kills int, living bool)) {
+func (s *sightings) look(instance string, now time.Time, kills func() int, living func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	kills, living := see()
-	if !living {
+	last, n := s.seen[instance], kills()
+	if n == last.kills || !living() {
 		return
 	}
 	if s.seen == nil {
 		s.seen = map[string]sighting{}
 	}
-	s.seen[instance] = sighting{at: now, kills: kills, previous: s.seen[instance].kills}
+	s.seen[instance] = sighting{at: now, kills: n, previous: last.kills}
 }
 
 // before is how many kills had been seen a moment ago.
