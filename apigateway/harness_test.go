@@ -351,7 +351,7 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.remote = append(a.remote, b.Command)
-		_ = json.NewEncoder(w).Encode(client.RemoteAnswer{Answer: "you said " + b.Command})
+		_ = json.NewEncoder(w).Encode(client.RemoteAnswer{Answer: "you said " + b.Command, Incomplete: b.Command == "seed"})
 	})
 	a.Server = httptest.NewServer(mux)
 	s.t.Cleanup(a.Close)

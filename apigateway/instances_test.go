@@ -373,12 +373,12 @@ func TestACommandGoesOverTheRemoteConsoleWhereThereIsOne(t *testing.T) {
 		s.status(s.start(g), "node-1", fleet.Status{State: fleet.Online})
 	}
 	send := func(ref, body string) *reply { return s.do("POST", "/api/v1/services/"+ref+"/command", body) }
-	send("lobby-1", `{"command":"list"}`).want(200).is("status", "sent").is("via", "rcon").is("answer", "you said list")
+	send("lobby-1", `{"command":"list"}`).want(200).is("status", "sent").is("via", "rcon").is("answer", "you said list").is("incomplete", false)
 	send("lobby-1", `{"command":"stop","via":"console"}`).want(200).is("via", "console").is("answer", nil)
 	send("plain-1", `{"command":"list"}`).want(200).is("via", "console")
 	send("lobby-1", `{"command":"list","via":"pigeon"}`).want(422).naming("via")
 	send("lobby-1", `{"command":"a\nb"}`).want(422).naming("command")
-	s.do("POST", "/api/instances/lobby-1/execute", `{"command":"seed"}`).want(200).is("answer", "you said seed")
+	s.do("POST", "/api/instances/lobby-1/execute", `{"command":"seed"}`).want(200).is("answer", "you said seed").is("incomplete", true)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !slices.Equal(a.remote, []string{"list", "seed"}) || !slices.Equal(a.typed, []string{"stop", "list"}) {

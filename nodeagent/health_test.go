@@ -432,8 +432,8 @@ func TestACommandGoesOverTheRemoteConsole(t *testing.T) {
 		t.Errorf("nobody listens: %v", err)
 	}
 	remoteConsole(t, "127.0.0.1", port, "secret-north")
-	if answer, err := api.RCON(t.Context(), "aaaaaa", `say "hi" $HOME`); err != nil || answer != `you said say "hi" $HOME` {
-		t.Errorf("%q, %v", answer, err)
+	if answer, err := api.RCON(t.Context(), "aaaaaa", `say "hi" $HOME`); err != nil || answer.Answer != `you said say "hi" $HOME` {
+		t.Errorf("%q, %v", answer.Answer, err)
 	}
 	for id, want := range map[fleet.InstanceID]string{"bbbbbb": "refuses the password", "cccccc": "no remote console"} {
 		if _, err := api.RCON(t.Context(), id, "list"); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), want) {

@@ -116,6 +116,8 @@ type RemoteCommand struct {
 // RemoteAnswer is what the server answers to it.
 type RemoteAnswer struct {
 	Answer string `json:"answer"`
+	// Incomplete is true when the server has the command but did not say all of it.
+	Incomplete bool `json:"incomplete,omitempty"`
 }
 
 // Heartbeat is what an instance says of itself; nil where it does not.
@@ -183,10 +185,10 @@ func (c *Client) WriteLine(ctx context.Context, id fleet.InstanceID, line string
 
 // RCON gives an instance's server a command over its remote console and returns what it
 // answers. Conflict when it does not run, has no remote console, or does not answer there.
-func (c *Client) RCON(ctx context.Context, id fleet.InstanceID, command string) (string, error) {
+func (c *Client) RCON(ctx context.Context, id fleet.InstanceID, command string) (RemoteAnswer, error) {
 	var a RemoteAnswer
 	err := c.call(ctx, http.MethodPost, id, "/rcon", RemoteCommand{command}, &a)
-	return a.Answer, errs.Wrap("nodeagent.RCON", err)
+	return a, errs.Wrap("nodeagent.RCON", err)
 }
 
 // Heartbeat passes on what an instance says of itself. Conflict when it does not run,

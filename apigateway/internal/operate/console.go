@@ -33,6 +33,8 @@ type Sent struct {
 	Via Via
 	// Answer is the remote console's; a console gives none.
 	Answer string
+	// Incomplete is true when the server has the command but did not say all of its answer.
+	Incomplete bool
 }
 
 // Command gives a command to an instance's server. Errors as of SendCommand; Invalid
@@ -63,7 +65,7 @@ func (o *Operations) Command(ctx context.Context, by Actor, ref, line string, vi
 		return Sent{}, err
 	}
 	o.recordCommand(ctx, by, i, line)
-	return Sent{Via: via, Answer: answer}, nil
+	return Sent{Via: via, Answer: answer.Answer, Incomplete: answer.Incomplete}, nil
 }
 
 // SendCommand writes a line to an instance's console. Invalid when it is too long

@@ -119,7 +119,7 @@ func (a *API) command(c *gin.Context) {
 	}
 	out := gin.H{"status": "sent", "via": sent.Via}
 	if sent.Via == operate.ViaRCON {
-		out["answer"] = sent.Answer
+		out["answer"], out["incomplete"] = sent.Answer, sent.Incomplete
 	}
 	c.JSON(http.StatusOK, out)
 }

@@ -39,8 +39,8 @@ func (n *node) Console(_ context.Context, _ fleet.InstanceID, line string) error
 	return nil
 }
 
-func (n *node) RCON(_ context.Context, _ fleet.InstanceID, command string) (string, error) {
-	return "you said " + command, nil
+func (n *node) RCON(_ context.Context, _ fleet.InstanceID, command string) (client.RemoteAnswer, error) {
+	return client.RemoteAnswer{Answer: "you said " + command, Incomplete: true}, nil
 }
 
 func (n *node) Log(_ context.Context, _ fleet.InstanceID, q client.Query) (upstream.Log, error) {

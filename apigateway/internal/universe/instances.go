@@ -162,7 +162,7 @@ func (a *API) execute(c *gin.Context) {
 	}
 	out := gin.H{"message": "Command sent to " + string(i.Intent.ID)}
 	if sent.Via == operate.ViaRCON {
-		out["answer"] = sent.Answer
+		out["answer"], out["incomplete"] = sent.Answer, sent.Incomplete
 	}
 	c.JSON(http.StatusOK, out)
 }

@@ -21,7 +21,7 @@ type Agent interface {
 	// Console writes one line to an instance's console.
 	Console(ctx context.Context, id fleet.InstanceID, line string) error
 	// RCON gives a command over an instance's remote console and returns the answer.
-	RCON(ctx context.Context, id fleet.InstanceID, command string) (string, error)
+	RCON(ctx context.Context, id fleet.InstanceID, command string) (client.RemoteAnswer, error)
 	// Heartbeat hands over what an instance said of itself.
 	Heartbeat(ctx context.Context, id fleet.InstanceID, h client.Heartbeat) error
 	// Follow streams an instance's output from a place on.
@@ -109,8 +109,8 @@ func (a *Agents) Console(ctx context.Context, i *fleet.Instance, line string) er
 }
 
 // RCON gives a command over an instance's remote console and returns the answer.
-func (a *Agents) RCON(ctx context.Context, i *fleet.Instance, command string) (string, error) {
-	return call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (string, error) {
+func (a *Agents) RCON(ctx context.Context, i *fleet.Instance, command string) (client.RemoteAnswer, error) {
+	return call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (client.RemoteAnswer, error) {
 		return agent.RCON(ctx, i.Intent.ID, command)
 	})
 }

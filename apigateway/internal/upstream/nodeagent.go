@@ -60,7 +60,7 @@ func (a nodeAgent) Console(ctx context.Context, id fleet.InstanceID, line string
 }
 
 // RCON gives a command over the server's remote console.
-func (a nodeAgent) RCON(ctx context.Context, id fleet.InstanceID, command string) (string, error) {
+func (a nodeAgent) RCON(ctx context.Context, id fleet.InstanceID, command string) (client.RemoteAnswer, error) {
 	return a.client.RCON(ctx, id, command)
 }
 

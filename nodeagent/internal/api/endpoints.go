@@ -90,7 +90,7 @@ func remoteConsole(all Instances) endpoint.Endpoint {
 		if err != nil {
 			return nil, err
 		}
-		return client.RemoteAnswer{Answer: answer}, nil
+		return client.RemoteAnswer{Answer: answer.Text, Incomplete: answer.Incomplete}, nil
 	}
 }
 

@@ -26,6 +26,9 @@ const (
 	// MaxAnswer is the most of an answer that is kept, in bytes.
 	MaxAnswer = 1 << 20
 
+	// quiet is how long a server may say nothing amid an answer: some never answer what
+	// is to come after it.
+	quiet = time.Second
 	// fragment is how long a part of an answer may be after which more may come.
 	fragment  = 3 << 10
 	maxPacket = 64 << 10
@@ -46,46 +49,50 @@ const (
 	idRefused = -1
 )
 
-// Run gives the server at address a command and returns what it answers. Error Kinds:
-// Unavailable when it does not answer, Denied when it refuses the password, Invalid
-// when the command is too long or what answers speaks something else.
-func Run(ctx context.Context, address, password, command string) (string, error) {
+// Answer is what a server answers to a command.
+type Answer struct {
+	Text string
+	// Incomplete is true when the server has the command, but did not say all of its
+	// answer, or that it was all: it was silent for too long, or ended the connection, as
+	// when it was told to stop.
+	Incomplete bool
+}
+
+// Run gives the server at address a command and returns what it answers. Error Kinds, by
+// all of which the command was not given: Unavailable when it does not answer, Denied when
+// it refuses the password, Invalid when the command is too long or what answers speaks
+// something else.
+func Run(ctx context.Context, address, password, command string) (Answer, error) {
 	if len(command) > MaxCommand {
-		return "", errs.Field("command", "must be at most %d bytes over rcon, is %d", MaxCommand, len(command))
+		return Answer{}, errs.Field("command", "must be at most %d bytes over rcon, is %d", MaxCommand, len(command))
 	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
-		return "", errs.New(errs.Unavailable, "the remote console at %s does not answer: %v", address, err)
+		return Answer{}, errs.New(errs.Unavailable, "the remote console at %s does not answer: %v", address, err)
 	}
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	s := &session{conn: conn, r: bufio.NewReader(conn)}
-	answer, err := s.run(password, command)
+	err = s.login(password)
+	if err == nil {
+		err = s.send(idCommand, kindCommand, command)
+	}
 	var known *errs.Error
 	switch {
-	case err == nil || errors.As(err, &known):
-		return answer, err
+	case err == nil:
+		return s.answer(), nil
+	case errors.As(err, &known):
+		return Answer{}, err
 	case ctx.Err() != nil:
-		return "", errs.New(errs.Unavailable, "the remote console at %s does not answer in time", address)
+		return Answer{}, errs.New(errs.Unavailable, "the remote console at %s does not answer in time", address)
 	}
-	return "", errs.New(errs.Unavailable, "the remote console at %s ended the connection: %v", address, err)
+	return Answer{}, errs.New(errs.Unavailable, "the remote console at %s ended the connection: %v", address, err)
 }
 
 type session struct {
 	conn net.Conn
 	r    *bufio.Reader
-}
-
-func (s *session) run(password, command string) (string, error) {
-	if err := s.login(password); err != nil {
-		return "", err
-	}
-	first, err := s.ask(idCommand, kindCommand, command)
-	if err != nil || len(first) < fragment {
-		return first, err
-	}
-	return s.rest(first)
 }
 
 // login sends the password. Some servers answer with an empty answer first.
@@ -106,34 +113,29 @@ func (s *session) login(password string) error {
 	}
 }
 
-// ask sends a packet and returns the first answer to it.
-func (s *session) ask(id, kind int32, text string) (string, error) {
-	if err := s.send(id, kind, text); err != nil {
-		return "", err
-	}
-	for {
-		got, _, answer, err := s.receive()
-		if err != nil || got == id {
-			return answer, err
-		}
-	}
-}
-
-// rest asks for something whose answer can only come after all parts of the one before.
-func (s *session) rest(first string) (string, error) {
-	if err := s.send(idEnd, kindAnswer, ""); err != nil {
-		return "", err
-	}
+// answer reads the answer to the command that was sent. Where a first part may not be
+// all, it asks for something whose answer can only come after all parts.
+func (s *session) answer() Answer {
 	var all strings.Builder
-	all.WriteString(first)
 	for {
 		id, _, part, err := s.receive()
-		if err != nil || id == idEnd {
-			return all.String(), err
+		switch {
+		case err != nil:
+			return Answer{all.String(), true}
+		case id == idEnd:
+			return Answer{all.String(), false}
+		case id != idCommand:
+			continue
 		}
-		if id == idCommand && all.Len() < MaxAnswer {
-			all.WriteString(part[:min(len(part), MaxAnswer-all.Len())])
+		first := all.Len() == 0
+		all.WriteString(part[:min(len(part), MaxAnswer-all.Len())])
+		switch {
+		case first && len(part) < fragment:
+			return Answer{part, false}
+		case first && s.send(idEnd, kindAnswer, "") != nil:
+			return Answer{part, true}
 		}
+		_ = s.conn.SetReadDeadline(time.Now().Add(quiet)) // else what comes fails, which is as good
 	}
 }
 

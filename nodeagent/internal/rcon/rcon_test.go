@@ -86,9 +86,43 @@ func TestACommandIsAnswered(t *testing.T) {
 			return parts
 		})
 		got, err := Run(within(t, 10*time.Second), address, "secret", `say "$HOME"; \n ^A`)
-		if want := strings.Join(parts, ""); err != nil || got != want {
-			t.Errorf("%d bytes, %v, want %d", len(got), err, len(want))
+		if want := strings.Join(parts, ""); err != nil || got.Text != want || got.Incomplete {
+			t.Errorf("%d bytes, incomplete %v, %v, want %d", len(got.Text), got.Incomplete, err, len(want))
 		}
+	}
+}
+
+func TestACommandThatWasGivenIsNoErrorThoughItsAnswerIsNotAllThere(t *testing.T) {
+	part := strings.Repeat("a", 4096)
+	after := func(rest func(s *session)) string {
+		return server(t, func(s *session) {
+			_, _, _, _ = s.receive()
+			_ = s.send(idLogin, kindCommand, "")
+			_, _, _, _ = s.receive()
+			rest(s)
+		})
+	}
+	cases := []struct {
+		rule, address, want string
+		patience            time.Duration
+	}{
+		{"it says nothing", after(func(s *session) { _, _ = s.r.ReadByte() }), "", 100 * time.Millisecond},
+		{"it ends, as told", after(func(*session) {}), "", 10 * time.Second},
+		{"it ends amid its answer", after(func(s *session) { _ = s.send(idCommand, kindAnswer, part) }), part, 10 * time.Second},
+		{"it does not answer what comes after", after(func(s *session) {
+			_ = s.send(idCommand, kindAnswer, part)
+			_ = s.send(idCommand, kindAnswer, "end")
+			_, _, _, _ = s.receive()
+			_, _ = s.r.ReadByte()
+		}), part + "end", 100 * time.Second},
+	}
+	for _, c := range cases {
+		t.Run(c.rule, func(t *testing.T) {
+			got, err := Run(within(t, c.patience), c.address, "secret", "list")
+			if err != nil || got.Text != c.want || !got.Incomplete {
+				t.Errorf("%d bytes of %d, incomplete %v, %v", len(got.Text), len(c.want), got.Incomplete, err)
+			}
+		})
 	}
 }
 

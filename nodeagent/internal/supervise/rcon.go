@@ -22,27 +22,27 @@ const rconTime = 5 * time.Second
 // RCON gives the server a command over its remote console and returns the answer.
 // Conflict when it does not run, its group has no remote console, or the server does
 // not answer there or refuses the password; Invalid for a command that cannot be sent.
-func (i *Instance) RCON(ctx context.Context, command string) (string, error) {
+func (i *Instance) RCON(ctx context.Context, command string) (rcon.Answer, error) {
 	const op = "supervise.RCON"
 	if fleet.HasControl(command) {
-		return "", errs.Field("command", "must not contain control characters other than tab")
+		return rcon.Answer{}, errs.Field("command", "must not contain control characters other than tab")
 	}
 	i.mu.Lock()
 	l, r := i.live, i.remote
 	i.mu.Unlock()
 	switch {
 	case l.Held:
-		return "", errHeld
+		return rcon.Answer{}, errHeld
 	case !l.Status.State.Running():
-		return "", errs.New(errs.Conflict, "the instance is %s: nothing answers its remote console", l.Status.State)
+		return rcon.Answer{}, errs.New(errs.Conflict, "the instance is %s: nothing answers its remote console", l.Status.State)
 	case r == nil:
-		return "", errs.New(errs.Conflict, "its group had no remote console when it was made: set rcon and make another, or send the command to the console")
+		return rcon.Answer{}, errs.New(errs.Conflict, "its group had no remote console when it was made: set rcon and make another, or send the command to the console")
 	}
 	ctx, cancel := context.WithTimeout(ctx, rconTime)
 	defer cancel()
 	answer, err := rcon.Run(ctx, r.address(ctx, i.kit), r.password(i.kit), command)
 	if errs.Is(err, errs.Unavailable) || errs.Is(err, errs.Denied) { // the server's state, not the agent's
-		return "", &errs.Error{Op: op, Kind: errs.Conflict, Message: errs.MessageOf(err), Err: err}
+		return rcon.Answer{}, &errs.Error{Op: op, Kind: errs.Conflict, Message: errs.MessageOf(err), Err: err}
 	}
 	return answer, errs.Wrap(op, err)
 }
