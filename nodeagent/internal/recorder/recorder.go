@@ -7,7 +7,8 @@
 //     the store has it: neither an agent that is killed nor a store that is away loses it.
 //   - Both records are created in one transaction under the node's session. One that is
 //     there already was written by an attempt whose answer was lost: it is done.
-//   - At most MaxWaiting crashes wait; the oldest make room.
+//   - At most MaxWaiting crashes wait; the oldest make room. One that cannot be written
+//     keeps none of the others waiting.
 package recorder
 
 import (
@@ -26,7 +27,6 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
 )
 
@@ -147,11 +147,12 @@ func (r *Recorder) Run(ctx context.Context) {
 	}
 }
 
-// drain writes until nothing waits, or there is no session to write under.
+// drain writes until nothing waits, or there is no session to write under. One that
+// cannot be written waits until the others had their turn.
 func (r *Recorder) drain(ctx context.Context) {
-	retry := firstRetry
+	retry, failed := firstRetry, map[string]bool{}
 	for {
-		id, ok := r.first()
+		id, ok := r.next(failed)
 		if !ok || ctx.Err() != nil {
 			return
 		}
@@ -161,23 +162,44 @@ func (r *Recorder) drain(ctx context.Context) {
 		}
 		if err := r.write(ctx, id, fence); err != nil {
 			if retry == firstRetry && ctx.Err() == nil {
-				r.cfg.Log.Warn("crashes not recorded yet, trying on", "count", r.Waiting(), "error", err)
+				r.cfg.Log.Warn("crashes not recorded yet, trying on", "count", r.Waiting(), "crash", id, "error", err)
 			}
-			pause.For(ctx, retry)
-			retry = min(2*retry, lastRetry)
+			failed[id] = true
+			retry = r.rest(ctx, retry)
 			continue
 		}
-		retry = firstRetry
 		r.done(id)
 	}
 }
 
-func (r *Recorder) first() (id string, ok bool) {
+// rest waits before the next attempt, until somebody kicks at most, and tells how long to
+// wait after the one that follows.
+func (r *Recorder) rest(ctx context.Context, d time.Duration) time.Duration {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return min(2*d, lastRetry)
+	case <-r.kick:
+		return firstRetry
+	case <-ctx.Done():
+		return d
+	}
+}
+
+// next is the oldest that waits and has not failed since all others had their turn.
+func (r *Recorder) next(failed map[string]bool) (id string, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.waiting) == 0 {
 		return "", false
 	}
+	for _, id := range r.waiting {
+		if !failed[id] {
+			return id, true
+		}
+	}
+	clear(failed)
 	return r.waiting[0], true
 }
 
