@@ -1,6 +1,7 @@
 package nodeagent_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -138,5 +139,48 @@ func TestAFloodSlowsNeitherServerNorAgent(t *testing.T) {
 	}
 	if !slices.Contains(strings.Split(w.text.String(), "\n"), "0123456789") {
 		t.Error("nothing of the flood was shown")
+	}
+}
+
+func TestAServersOutputWaitsForNobodyWhoWatches(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	const lines = 3_000_000
+	s.online(s.id(1), basic(fmt.Sprintf("read go; yes 0123456789 | head -n %d; echo done", lines)))
+	var stuck []*client.Stream
+	for range 4 {
+		in, err := s.api().Follow(t.Context(), s.id(1), client.Place{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		if f, err := in.Next(); err != nil || f.Next != 0 {
+			t.Fatalf("%+v, %v", f, err)
+		}
+		stuck = append(stuck, in)
+	}
+	if err := s.api().WriteLine(t.Context(), s.id(1), "go"); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitState(s.id(1), 1, fleet.Stopped) // it has written all, and nobody has read any of it
+	for n, in := range stuck {
+		var seen, skipped, next int64
+		for {
+			f, err := in.Next()
+			if err != nil || f.From != next {
+				t.Fatalf("viewer %d: a frame from %d after %d, %v", n, f.From, next, err)
+			}
+			if f.End != nil {
+				break
+			}
+			if f.Skipped != nil {
+				skipped += f.Skipped.Lines
+			}
+			seen += int64(bytes.Count(f.Data, []byte{'\n'}))
+			next = f.Next
+		}
+		if skipped == 0 || seen+skipped != lines+1 {
+			t.Errorf("viewer %d: %d lines shown, %d left out", n, seen, skipped)
+		}
 	}
 }
