@@ -75,19 +75,13 @@ type inImage struct{ *docker.Runtime }
 
 func (r inImage) Start(ctx context.Context, s runtime.Spec) (runtime.Process, error) {
 	if s.Container == nil {
-		s.Container = &runtime.Container{Container: fleet.Container{Image: enginetest.Image, Network: contractNet, Volumes: enginetest.Volumes()}}
+		s.Container = &runtime.Container{Container: fleet.Container{Image: enginetest.Image, Network: "host", Volumes: enginetest.Volumes()}}
 	}
 	return r.Runtime.Start(ctx, s)
 }
 
-// contractNet is a network of the engine's, as containers mostly have one.
-const contractNet = "contract"
-
 func TestContract(t *testing.T) {
-	e := enginetest.Start(t)
-	if _, err := e.Docker("network", "create", contractNet); err != nil {
-		t.Fatal(err)
-	}
+	enginetest.Start(t)
 	contract.Run(t, within)
 }
 
@@ -96,6 +90,8 @@ type site struct {
 	*testing.T
 	inImage
 	root string
+	// network is that of what spec makes.
+	network string
 }
 
 func newSite(t *testing.T) *site {
@@ -109,7 +105,7 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t, inImage{r}, dir}
+	s := &site{t, inImage{r}, dir, "host"}
 	_ = r.Look(t.Context()) // there may be no engine at first
 	return s
 }
@@ -120,7 +116,7 @@ func (s *site) spec(id, command string) runtime.Spec {
 	return runtime.Spec{
 		InstanceID: id, Dir: dir, RunDir: filepath.Join(dir, "run"), LogPath: filepath.Join(dir, "log"), Command: command,
 		Env:       []string{"ORRERY_INSTANCE_ID=" + id, "TOKEN=sesame"},
-		Container: &runtime.Container{Container: fleet.Container{Image: enginetest.Image, Network: "host", Volumes: enginetest.Volumes()}},
+		Container: &runtime.Container{Container: fleet.Container{Image: enginetest.Image, Network: s.network, Volumes: enginetest.Volumes()}},
 	}
 }
 
@@ -194,6 +190,9 @@ func deaf(t *testing.T) string {
 
 func TestContainers(t *testing.T) {
 	e := enginetest.Start(t)
+	if _, err := e.Docker("network", "create", "private"); err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]func(*site, *enginetest.Engine){
 		"an image that cannot be had is told by its name":             imageMissing,
 		"a network that does not exist is told by its name":           networkMissing,
@@ -210,7 +209,11 @@ func TestContainers(t *testing.T) {
 		"nothing is left after the end":                               nothingLeft,
 		"a user gains nothing by setuid files":                        noNewPrivileges,
 	} {
-		t.Run(name, func(t *testing.T) { test(newSite(t), e) })
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.network = "private" // as containers mostly have one
+			test(s, e)
+		})
 	}
 }
 
@@ -347,13 +350,10 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-func ports(s *site, e *enginetest.Engine) {
-	if _, err := e.Docker("network", "create", "private"); err != nil {
-		s.Fatal(err)
-	}
+func ports(s *site, _ *enginetest.Engine) {
 	port := freePort(s.T)
 	spec := s.spec("listening", fmt.Sprintf("exec /.orrery/pane serve %d", port))
-	spec.Container.Network, spec.Container.Address = "private", "127.0.0.1"
+	spec.Container.Address = "127.0.0.1"
 	spec.Container.Ports = []runtime.Port{{Number: port, Protocol: "tcp"}, {Number: port, Protocol: "udp"}}
 	p := s.start(spec)
 	await.That(s.T, "an answer on the port", func() string {
