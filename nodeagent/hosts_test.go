@@ -70,7 +70,7 @@ func TestAServerThatListensOnTheAdvertisedAddressOnlyIsAskedThere(t *testing.T) 
 	})
 	s.awaitState("aaaaaa", 1, fleet.Online)
 	remoteConsole(t, elsewhere, admin, "secret")
-	if answer, err := s.api().RCON(t.Context(), "aaaaaa", "list"); err != nil || answer != "you said list" {
+	if answer, err := s.api().RCON(t.Context(), "aaaaaa", "list"); err != nil || answer.Answer != "you said list" {
 		t.Errorf("%q, %v", answer, err)
 	}
 }
