@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/orreryhq/orrery/apigateway/internal/running"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
@@ -69,7 +70,7 @@ type groupFields struct {
 	OnCrash              *string `json:"onCrash,omitempty"`
 	OnNodeLoss           *string `json:"onNodeLoss,omitempty"`
 	OnNodeReturn         *string `json:"onNodeReturn,omitempty"`
-	runningFields
+	running.Fields
 
 	Maintenance        *bool     `json:"maintenance,omitempty"`
 	MaintenanceMessage *string   `json:"maintenanceMessage,omitempty"`
@@ -239,7 +240,7 @@ func (f groupFields) life(s *fleet.GroupSpec) {
 	if f.StopSignal != nil {
 		s.Stop.Signal = strings.TrimPrefix(strings.ToUpper(*f.StopSignal), "SIG")
 	}
-	f.runningFields.onto(s)
+	f.Fields.Onto(s)
 	set(&s.OnCrash, (*fleet.OnCrash)(f.OnCrash))
 	set(&s.OnNodeLoss, (*fleet.OnNodeLoss)(f.OnNodeLoss))
 	set(&s.OnNodeReturn, (*fleet.OnNodeReturn)(f.OnNodeReturn))

@@ -11,6 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/running"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -124,8 +125,8 @@ func fieldsOf(s fleet.GroupSpec) groupFields {
 		InstanceGroups: list(s.InstanceGroups),
 		Static:         &s.Static.Enabled, StaticInstanceNames: list(s.Static.InstanceNames), ProtectedPaths: list(s.Static.ProtectedPaths),
 		StopCommand: &s.Stop.Command, ShutdownGraceSeconds: &s.Stop.GraceSeconds, StopSignal: &s.Stop.Signal,
-		runningFields: runningOf(s),
-		OnCrash:       (*string)(&s.OnCrash), OnNodeLoss: (*string)(&s.OnNodeLoss), OnNodeReturn: (*string)(&s.OnNodeReturn),
+		Fields:  running.Of(s),
+		OnCrash: (*string)(&s.OnCrash), OnNodeLoss: (*string)(&s.OnNodeLoss), OnNodeReturn: (*string)(&s.OnNodeReturn),
 		Maintenance: &s.Maintenance.On, MaintenanceMessage: &s.Maintenance.Message, MaintenanceBypass: list(s.Maintenance.Bypass),
 		Motds: list(s.Motd.Lines), MotdMode: &s.Motd.Mode, MotdIntervalSeconds: &s.Motd.IntervalSeconds,
 		DependsOn: list(s.DependsOn), StartupWeight: &s.StartupWeight, Priority: &s.Priority, UpdateStrategy: &s.UpdateStrategy,
@@ -206,7 +207,7 @@ func diff(before *fleet.GroupSpec, after fleet.GroupSpec) []fieldChange {
 	all := differences(fieldsOf(from), fieldsOf(after))
 	for n, change := range all {
 		if change.Field == "rcon" {
-			all[n].From, all[n].To = remoteConsole(from.RCON.Hide()), remoteConsole(after.RCON.Hide())
+			all[n].From, all[n].To = running.RCON(from.RCON.Hide()), running.RCON(after.RCON.Hide())
 		}
 	}
 	return all

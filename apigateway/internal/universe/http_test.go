@@ -311,7 +311,7 @@ func TestAnInstanceIsCreatedStoppedAndStartedUnderOneID(t *testing.T) {
 
 func TestTheListHidesAndAllShowsEverything(t *testing.T) {
 	s := newSite(t)
-	s.commit(running()...)
+	s.commit(runningInstance()...)
 	i, _ := s.view.Snapshot().Instances.Get(id)
 	s.now = at.Add(time.Hour)
 	if r := s.want(200, "", "GET", "/api/instances", ""); len(r.body.([]any)) != 1 {
@@ -329,7 +329,7 @@ func TestTheListHidesAndAllShowsEverything(t *testing.T) {
 
 func TestTheConsoleOfAnInstance(t *testing.T) {
 	s := newSite(t)
-	s.commit(running()...)
+	s.commit(runningInstance()...)
 	s.node.lines = []string{"one", "two\x1b[0m", "three"}
 	if r := s.want(200, "", "POST", "/api/instances/abc123/execute", `{"command":"say $HOME \\ ^A"}`); r.field("message") != "Command sent to abc123" {
 		t.Errorf("%v", r.body)
@@ -358,7 +358,7 @@ func TestTheConsoleOfAnInstance(t *testing.T) {
 
 func TestAHeartbeatIsHandedToTheAgentAndRevivesNothing(t *testing.T) {
 	s := newSite(t)
-	s.commit(running()...)
+	s.commit(runningInstance()...)
 	s.now = at.Add(time.Minute)
 	s.want(404, "Instance not found", "PUT", "/api/instances/nobody/state", `{"state":"ONLINE"}`)
 	s.want(400, "Invalid state", "PUT", "/api/instances/abc123/state", `{"state":"FLYING"}`)
@@ -380,7 +380,7 @@ func TestAHeartbeatIsHandedToTheAgentAndRevivesNothing(t *testing.T) {
 
 func TestNodesAndTemplates(t *testing.T) {
 	s := newSite(t)
-	s.commit(append(running(), store.Create(store.TemplateHeadKey(fleet.TemplateRef{Group: "default", Name: "server"}),
+	s.commit(append(runningInstance(), store.Create(store.TemplateHeadKey(fleet.TemplateRef{Group: "default", Name: "server"}),
 		fleet.TemplateHead{TemplateRef: fleet.TemplateRef{Group: "default", Name: "server"}, Digest: "d1"}))...)
 	if r := s.want(200, "", "GET", "/api/cluster/nodes", ""); len(r.body.([]any)) != 1 {
 		t.Errorf("%v", r.body)
@@ -401,7 +401,7 @@ func TestNodesAndTemplates(t *testing.T) {
 
 func TestEveryRouteAsksForItsPermission(t *testing.T) {
 	s := newSite(t)
-	s.commit(running()...)
+	s.commit(runningInstance()...)
 	rev := s.view.Snapshot().Rev
 	for _, tc := range []struct {
 		lacks        auth.Permission

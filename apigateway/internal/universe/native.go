@@ -1,6 +1,9 @@
 package universe
 
-import "github.com/orreryhq/orrery/libs/fleet"
+import (
+	"github.com/orreryhq/orrery/apigateway/internal/running"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
 
 // nativeFields are the fields of a group that this dialect never had, under the
 // names they have in the first version of Orrery's own API. A configuration may
@@ -40,7 +43,7 @@ type nativeFields struct {
 	OnCrash              *fleet.OnCrash      `json:"onCrash"`
 	OnNodeLoss           *fleet.OnNodeLoss   `json:"onNodeLoss"`
 	OnNodeReturn         *fleet.OnNodeReturn `json:"onNodeReturn"`
-	runningFields
+	running.Fields
 
 	Maintenance        *bool     `json:"maintenance"`
 	MaintenanceMessage *string   `json:"maintenanceMessage"`
@@ -111,7 +114,7 @@ func (n nativeFields) life(s *fleet.GroupSpec) {
 	set(&s.Stop.Command, n.StopCommand)
 	set(&s.Stop.GraceSeconds, n.ShutdownGraceSeconds)
 	set(&s.Stop.Signal, n.StopSignal)
-	n.runningFields.onto(s)
+	n.Fields.Onto(s)
 	set(&s.OnCrash, n.OnCrash)
 	set(&s.OnNodeLoss, n.OnNodeLoss)
 	set(&s.OnNodeReturn, n.OnNodeReturn)

@@ -57,8 +57,8 @@ func (w *world) commit(writes ...store.Write) *view.Snapshot {
 
 const id fleet.InstanceID = "abc123"
 
-// running are the records of an ONLINE instance on node-1, with a report.
-func running() []store.Write {
+// runningInstance are the records of an ONLINE instance on node-1, with a report.
+func runningInstance() []store.Write {
 	plan := fleet.Plan{Group: "lobby", Runtime: fleet.RuntimeProcess, Resources: fleet.Resources{MemoryMiB: 512, CPU: 50}}
 	return []store.Write{
 		store.Create(store.NodeKey("node-1"), fleet.Node{
@@ -87,7 +87,7 @@ func running() []store.Write {
 
 func TestShapes(t *testing.T) {
 	w := newWorld(t)
-	s := w.commit(running()...)
+	s := w.commit(runningInstance()...)
 	i, ok := s.Find("lobby-1")
 	if !ok {
 		t.Fatal("no instance")

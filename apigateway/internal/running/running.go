@@ -1,4 +1,7 @@
-package rest
+// Package running holds the fields of a group that say how an instance runs: how it is
+// asked whether it serves, what it may use, and what it is kept from. Both dialects have
+// them under the same names, so they stand here once.
+package running
 
 import (
 	"cmp"
@@ -6,35 +9,37 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// runningFields are the fields of a group that say how an instance runs: how it is
-// asked whether it serves, what it may use, and what it is kept from.
-type runningFields struct {
+// Fields are those fields as JSON has them. Absent (nil) fields say nothing; of a read
+// all are there.
+type Fields struct {
 	Readiness *fleet.Check    `json:"readiness,omitempty"`
 	Liveness  *fleet.Liveness `json:"liveness,omitempty"`
-	Limits    *limits         `json:"limits,omitempty"`
-	Confine   *confine        `json:"confine,omitempty"`
-	Container *container      `json:"container,omitempty"`
-	RCON      *remoteConsole  `json:"rcon,omitempty"`
+	Limits    *Limits         `json:"limits,omitempty"`
+	Confine   *Confine        `json:"confine,omitempty"`
+	Container *Container      `json:"container,omitempty"`
+	RCON      *RCON           `json:"rcon,omitempty"`
 	Startup   *int            `json:"startupTimeoutSeconds,omitempty"`
 	Lifetime  *int            `json:"maxLifetimeSeconds,omitempty"`
 }
 
-// limits are bounds beside memory and processor time; 0 sets none.
-type limits struct {
+// Limits are bounds beside memory and processor time; 0 sets none.
+type Limits struct {
 	Processes int `json:"processes"`
 	IOWeight  int `json:"ioWeight"`
 	DiskMb    int `json:"diskMb"`
 	LogMb     int `json:"logMb"`
 }
 
-type confine struct {
+// Confine is a fleet.Confine, shown whole.
+type Confine struct {
 	User              string `json:"user"`
 	NoNewPrivileges   bool   `json:"noNewPrivileges"`
 	PrivateTmp        bool   `json:"privateTmp"`
 	ReadOnlyTemplates bool   `json:"readOnlyTemplates"`
 }
 
-type container struct {
+// Container is a fleet.Container, shown whole.
+type Container struct {
 	Image     string   `json:"image"`
 	User      string   `json:"user"`
 	Network   string   `json:"network"`
@@ -42,12 +47,14 @@ type container struct {
 	Directory string   `json:"directory"`
 }
 
-type remoteConsole struct {
+// RCON is a fleet.RCON, shown whole.
+type RCON struct {
 	Port     string `json:"port"`
 	Password string `json:"password"`
 }
 
-func (f runningFields) onto(s *fleet.GroupSpec) {
+// Onto changes what the fields say of a spec and nothing else.
+func (f Fields) Onto(s *fleet.GroupSpec) {
 	set(&s.Readiness, f.Readiness)
 	s.Readiness.Type = cmp.Or(s.Readiness.Type, fleet.CheckNone)
 	if set(&s.Liveness, f.Liveness); s.Liveness.Type == fleet.CheckNone {
@@ -68,14 +75,20 @@ func (f runningFields) onto(s *fleet.GroupSpec) {
 	set(&s.MaxLifetimeSeconds, f.Lifetime)
 }
 
-// runningOf shows how a spec has instances run: every field, of checks those that say something.
-func runningOf(s fleet.GroupSpec) runningFields {
+// Of shows how a spec has instances run: every field, of checks those that say something.
+func Of(s fleet.GroupSpec) Fields {
 	s.Liveness.Type = cmp.Or(s.Liveness.Type, fleet.CheckNone)
-	s.Container.Volumes = *list(s.Container.Volumes)
-	return runningFields{
+	s.Container.Volumes = append([]string{}, s.Container.Volumes...)
+	return Fields{
 		Readiness: &s.Readiness, Liveness: &s.Liveness,
-		Limits:  &limits{Processes: s.Limits.Processes, IOWeight: s.Limits.IOWeight, DiskMb: s.Limits.DiskMiB, LogMb: s.Limits.LogMiB},
-		Confine: (*confine)(&s.Confine), Container: (*container)(&s.Container), RCON: (*remoteConsole)(&s.RCON),
+		Limits:  &Limits{Processes: s.Limits.Processes, IOWeight: s.Limits.IOWeight, DiskMb: s.Limits.DiskMiB, LogMb: s.Limits.LogMiB},
+		Confine: (*Confine)(&s.Confine), Container: (*Container)(&s.Container), RCON: (*RCON)(&s.RCON),
 		Startup: &s.StartupTimeoutSeconds, Lifetime: &s.MaxLifetimeSeconds,
+	}
+}
+
+func set[T any](field *T, given *T) {
+	if given != nil {
+		*field = *given
 	}
 }
