@@ -40,17 +40,22 @@ type window struct {
 	from int64
 	text []byte
 	buf  []byte
+	// gone is up to where the log was given back.
+	gone int64
 }
 
 // line is the text of a found line. there is false when it was given back.
 func (w *window) line(n int) (text []byte, there bool, err error) {
 	e := w.page.found[n]
+	if e.from < w.gone {
+		return nil, false, nil
+	}
 	if e.from < w.from || e.from+int64(e.size) > w.from+int64(len(w.text)) {
 		if err := w.read(n); err != nil {
 			return nil, false, err
 		}
 	}
-	if e.from < w.from {
+	if e.from < w.gone { // meanwhile
 		return nil, false, nil
 	}
 	at := e.from - w.from
@@ -69,8 +74,10 @@ func (w *window) read(n int) error {
 	if got, err := w.page.log.ReadAt(text, first.from); err != nil && !(errors.Is(err, io.EOF) && got == len(text)) {
 		return err
 	}
-	head := min(w.page.log.data(first.from), end) // what lies before was given back and may be zeros
-	w.from, w.text = head, text[head-first.from:]
+	w.from, w.text = first.from, text
+	if head := w.page.log.data(first.from); head > first.from { // what lies before was given back and may be zeros
+		w.gone = head
+	}
 	return nil
 }
 
