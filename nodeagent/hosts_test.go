@@ -71,6 +71,6 @@ func TestAServerThatListensOnTheAdvertisedAddressOnlyIsAskedThere(t *testing.T) 
 	s.awaitState("aaaaaa", 1, fleet.Online)
 	remoteConsole(t, elsewhere, admin, "secret")
 	if answer, err := s.api().RCON(t.Context(), "aaaaaa", "list"); err != nil || answer.Answer != "you said list" {
-		t.Errorf("%q, %v", answer, err)
+		t.Errorf("%q, %v", answer.Answer, err)
 	}
 }
