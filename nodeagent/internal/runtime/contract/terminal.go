@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
@@ -181,5 +183,37 @@ func stuck(s *subject, multiplexer string) {
 	}
 	if multiplexer == "screen" && proctest.Lives(keeper) { // it keeps this session only
 		s.Error("the session is left")
+	}
+}
+
+// Opening makes a runtime of sessions in a directory with the command that waits in them.
+type Opening func(ctx context.Context, dir string, pane []string) error
+
+// RunRefusals runs what is refused where sessions cannot be had: every refusal is
+// Unavailable and says what to do. banner is what a release of the program prints that is
+// too old, tooOld what is said of it.
+func RunRefusals(t *testing.T, program, banner, tooOld string, open Opening) {
+	t.Helper()
+	old, none := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(old, program), []byte("#!/bin/sh\necho "+banner+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := os.Getenv("PATH")
+	for name, c := range map[string]struct {
+		path, dir string
+		pane      []string
+		want      string
+	}{
+		"there is none":   {path: none, want: "install it"},
+		"it is too old":   {path: old + ":" + path, want: tooOld},
+		"no program":      {path: path, want: "cannot run commands inside sessions"},
+		"a path too long": {path: path, pane: []string{"pane"}, dir: "/" + strings.Repeat("x", 100), want: "bytes shorter"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("PATH", c.path)
+			if err := open(t.Context(), c.dir, c.pane); !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
 	}
 }

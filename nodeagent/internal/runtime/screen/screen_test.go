@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/contract"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/pane"
@@ -53,29 +50,8 @@ func TestTerminalContract(t *testing.T) {
 
 func TestAHostThatCannotRunSessionsSaysWhy(t *testing.T) {
 	contract.Needs(t, "screen")
-	old, dir := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(old, "screen"), []byte("#!/bin/sh\necho Screen version 4.01.00devel\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	path := os.Getenv("PATH")
-	for name, c := range map[string]struct {
-		path string
-		cfg  screen.Config
-		want string
-	}{
-		"there is none":   {path: dir, want: "install it"},
-		"it is too old":   {path: old + ":" + path, want: "screen 4.01 is too old"},
-		"no program":      {path: path, want: "cannot run commands inside sessions"},
-		"a path too long": {path: path, cfg: screen.Config{Pane: []string{"pane"}, Dir: "/" + strings.Repeat("x", 100)}, want: "bytes shorter"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv("PATH", c.path)
-			if _, err := screen.New(t.Context(), c.cfg); !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), c.want) {
-				t.Errorf("%v, want %q", err, c.want)
-			}
-		})
-	}
-	if _, err := exec.LookPath("screen"); err != nil {
-		t.Error(err)
-	}
+	contract.RunRefusals(t, "screen", "Screen version 4.01.00devel", "screen 4.01 is too old", func(ctx context.Context, dir string, pane []string) error {
+		_, err := screen.New(ctx, screen.Config{Dir: dir, Pane: pane})
+		return err
+	})
 }

@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/contract"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/pane"
@@ -53,29 +50,8 @@ func TestTerminalContract(t *testing.T) {
 
 func TestAHostThatCannotRunSessionsSaysWhy(t *testing.T) {
 	contract.Needs(t, "tmux")
-	old, dir := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(old, "tmux"), []byte("#!/bin/sh\necho tmux 2.9a\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	path := os.Getenv("PATH")
-	for name, c := range map[string]struct {
-		path string
-		cfg  tmux.Config
-		want string
-	}{
-		"there is none":   {path: dir, want: "install it"},
-		"it is too old":   {path: old + ":" + path, want: "tmux 2.9a is too old"},
-		"no program":      {path: path, want: "cannot run commands inside sessions"},
-		"a path too long": {path: path, cfg: tmux.Config{Pane: []string{"pane"}, Dir: "/" + strings.Repeat("x", 100)}, want: "bytes shorter"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv("PATH", c.path)
-			if _, err := tmux.New(t.Context(), c.cfg); !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), c.want) {
-				t.Errorf("%v, want %q", err, c.want)
-			}
-		})
-	}
-	if _, err := exec.LookPath("tmux"); err != nil {
-		t.Error(err)
-	}
+	contract.RunRefusals(t, "tmux", "tmux 2.9a", "tmux 2.9a is too old", func(ctx context.Context, dir string, pane []string) error {
+		_, err := tmux.New(ctx, tmux.Config{Dir: dir, Pane: pane})
+		return err
+	})
 }
