@@ -244,3 +244,28 @@ func TestAConsolesHistoryIsPagedSearchedAndDated(t *testing.T) {
 		}
 	}
 }
+
+func TestAServerThatReadsNothingCostsNobodyElseItsConsole(t *testing.T) {
+	c := cluster.Start(t, cluster.Options{})
+	admin := cluster.Login(t, c)
+	createGroup(t, admin, map[string]any{"name": "deaf", "memoryMb": 16, "shutdownGraceSeconds": 0, "command": "exec sleep 1000"})
+	createGroup(t, admin, map[string]any{"name": "talk", "memoryMb": 16, "shutdownGraceSeconds": 0, "command": "cat"})
+	for _, group := range []string{"deaf", "talk"} {
+		admin.Do("POST", "/api/v1/groups/"+group+"/start", nil).OK(200)
+		admin.AwaitState(group+"-1", "RUNNING")
+	}
+	refused := 0
+	for range 100 { // more in a row than an agent may fail
+		r := admin.Do("POST", "/api/v1/services/deaf-1/command", map[string]string{"command": strings.Repeat("x", 900)})
+		switch {
+		case r.Status == 409 && strings.Contains(string(r.Body), "does not read its console"):
+			refused++
+		case r.Status != 200:
+			t.Fatalf("after %d refusals: %d %s", refused, r.Status, r.Body)
+		}
+	}
+	if refused < 10 {
+		t.Errorf("refused %d times", refused)
+	}
+	admin.Do("POST", "/api/v1/services/talk-1/command", map[string]string{"command": "hello"}).OK(200)
+}

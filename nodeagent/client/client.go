@@ -177,8 +177,8 @@ func (c *Client) Read(ctx context.Context, id fleet.InstanceID, offset int64, ma
 	return chunk, errs.Wrap("nodeagent.Read", err)
 }
 
-// WriteLine types a line into an instance's console, byte for byte. Conflict when
-// it does not run, Unavailable when it does not read, Invalid for control characters.
+// WriteLine types a line into an instance's console, byte for byte. Conflict when it does
+// not run, or does not read, Invalid for control characters.
 func (c *Client) WriteLine(ctx context.Context, id fleet.InstanceID, line string) error {
 	return errs.Wrap("nodeagent.WriteLine", c.call(ctx, http.MethodPost, id, "/console", ConsoleLine{line}, nil))
 }

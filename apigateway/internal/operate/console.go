@@ -70,7 +70,7 @@ func (o *Operations) Command(ctx context.Context, by Actor, ref, line string, vi
 
 // SendCommand writes a line to an instance's console. Invalid when it is too long
 // or has control characters other than tab, Conflict when the instance does not
-// run, Unavailable when its node's agent does not answer.
+// run or does not read, Unavailable when its node's agent does not answer.
 func (o *Operations) SendCommand(ctx context.Context, by Actor, ref, line string) error {
 	i, err := o.Find(ref)
 	if err != nil {

@@ -142,8 +142,8 @@ type Process interface {
 	Exited() <-chan struct{}
 	// Exit is how it ended; only after Exited.
 	Exit() Exit
-	// WriteLine writes a line and a newline to the input. Unavailable when the
-	// server does not read its input, Conflict when it has ended.
+	// WriteLine writes a line and a newline to the input. Conflict when the server does
+	// not read its input, and when it has ended: neither is the agent's failure.
 	WriteLine(line string) error
 	// Signal sends a signal to the server's own process.
 	Signal(sig syscall.Signal) error

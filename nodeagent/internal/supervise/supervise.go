@@ -496,8 +496,8 @@ func (i *Instance) Live() Live {
 	return l
 }
 
-// WriteLine types a line into the instance's console. Conflict when it does not
-// run, Invalid for control characters other than tab.
+// WriteLine types a line into the instance's console. Conflict when it does not run, or
+// does not read, Invalid for control characters other than tab.
 func (i *Instance) WriteLine(line string) error {
 	line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
 	if fleet.HasControl(line) {

@@ -225,7 +225,7 @@ func WriteInput(runDir, line string) error {
 	defer unix.Close(fd)
 	_, err = unix.Write(fd, []byte(line+"\n"))
 	if errors.Is(err, unix.EAGAIN) {
-		return errs.New(errs.Unavailable, "the server does not read its console: its input is full")
+		return errs.New(errs.Conflict, "the server does not read its console: its input is full")
 	}
 	return errs.As(errs.Unavailable, "process.WriteLine", err)
 }

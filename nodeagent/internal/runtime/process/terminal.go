@@ -155,7 +155,7 @@ func (p *run) typeLine(line string) error {
 	}
 	for end := time.Now().Add(readTimeout); p.unread()+len(line)+1 > maxLine; <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
-			return errs.New(errs.Unavailable, "the server does not read its console: its input is full")
+			return errs.New(errs.Conflict, "the server does not read its console: its input is full")
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), typeTimeout)
