@@ -34,6 +34,13 @@ const (
 type reader struct {
 	all   Instances
 	turns chan struct{}
+	// searches has room for one call less than turns: whoever only reads on does not wait
+	// for those who search.
+	searches chan struct{}
+}
+
+func newReader(all Instances) reader {
+	return reader{all, make(chan struct{}, maxReaders), make(chan struct{}, maxReaders-1)}
 }
 
 func (r reader) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -56,10 +63,16 @@ func (r reader) serve(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := r.turn(ctx); err != nil {
+	if q.Get("grep") != "" {
+		if err := turn(ctx, r.searches); err != nil {
+			return err
+		}
+		defer done(r.searches)
+	}
+	if err := turn(ctx, r.turns); err != nil {
 		return err
 	}
-	defer r.done()
+	defer done(r.turns)
 	page, err := console.Find(ctx, path, query)
 	if err != nil {
 		return err
@@ -80,10 +93,10 @@ func (r reader) piece(ctx context.Context, w http.ResponseWriter, path string, q
 	if err != nil {
 		return err
 	}
-	if err := r.turn(ctx); err != nil {
+	if err := turn(ctx, r.turns); err != nil {
 		return err
 	}
-	defer r.done()
+	defer done(r.turns)
 	data, next, err := console.Read(path, offset, int(min(limit, console.MaxRead)))
 	if err != nil {
 		return err
@@ -92,12 +105,12 @@ func (r reader) piece(ctx context.Context, w http.ResponseWriter, path string, q
 	return encode(ctx, w, client.Chunk{Data: data, Next: next})
 }
 
-// turn waits until fewer than maxReaders read. Exhausted when that takes too long.
-func (r reader) turn(ctx context.Context) error {
+// turn waits until there is room for one more. Exhausted when that takes too long.
+func turn(ctx context.Context, turns chan struct{}) error {
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	select {
-	case r.turns <- struct{}{}:
+	case turns <- struct{}{}:
 		return nil
 	case <-late.C:
 		return errs.New(errs.Exhausted, "the node's agent is busy with other reads of logs, as for searches: retry in a moment, or ask for less")
@@ -106,7 +119,7 @@ func (r reader) turn(ctx context.Context) error {
 	}
 }
 
-func (r reader) done() { <-r.turns }
+func done(turns chan struct{}) { <-turns }
 
 // answer begins an answer, which may not be stuck for long: others wait for their turn.
 func answer(w http.ResponseWriter) {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -38,7 +39,7 @@ func readerOf(t *testing.T, text string) reader {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return reader{printed(path), make(chan struct{}, maxReaders)}
+	return newReader(printed(path))
 }
 
 func ask(ctx context.Context, query string) *http.Request {
@@ -80,11 +81,28 @@ func TestAPatternThatExplodesIsRefusedByName(t *testing.T) {
 	}
 }
 
+func TestWhoReadsOnDoesNotWaitForSearches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := readerOf(t, "one\n")
+		for range cap(r.searches) { // searches under way hold both
+			if err := errors.Join(turn(t.Context(), r.searches), turn(t.Context(), r.turns)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.serve(httptest.NewRecorder(), ask(t.Context(), "grep=one")); !errs.Is(err, errs.Exhausted) {
+			t.Errorf("one more search: %v", err)
+		}
+		if err := r.serve(httptest.NewRecorder(), ask(t.Context(), "lines=1")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestOnlyAFewReadLogsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := readerOf(t, "one\n")
 		for range maxReaders {
-			if err := r.turn(t.Context()); err != nil {
+			if err := turn(t.Context(), r.turns); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -101,7 +119,7 @@ func TestOnlyAFewReadLogsAtATime(t *testing.T) {
 		waits := make(chan error)
 		go func() { waits <- r.serve(httptest.NewRecorder(), ask(t.Context(), "lines=1")) }()
 		synctest.Wait()
-		r.done()
+		done(r.turns)
 		if err := <-waits; err != nil {
 			t.Errorf("whoever waited: %v", err)
 		}
