@@ -60,8 +60,8 @@ type Answer struct {
 
 // Run gives the server at address a command and returns what it answers. Error Kinds, by
 // all of which the command was not given: Unavailable when it does not answer, Denied when
-// it refuses the password, Invalid when the command is too long or what answers speaks
-// something else.
+// it refuses the password, Invalid when the command is too long, Conflict when what answers
+// speaks something else.
 func Run(ctx context.Context, address, password, command string) (Answer, error) {
 	if len(command) > MaxCommand {
 		return Answer{}, errs.Field("command", "must be at most %d bytes over rcon, is %d", MaxCommand, len(command))
@@ -155,7 +155,7 @@ func (s *session) receive() (id, kind int32, text string, err error) {
 	}
 	size := binary.LittleEndian.Uint32(head[:])
 	if size < 10 || size > maxPacket {
-		return 0, 0, "", errs.New(errs.Invalid, "what answers there is no remote console: rcon.port must name the port the server listens on for it")
+		return 0, 0, "", errs.New(errs.Conflict, "what answers there is no remote console: rcon.port must name the port the server listens on for it")
 	}
 	b := make([]byte, size)
 	if _, err := io.ReadFull(s.r, b); err != nil {

@@ -149,7 +149,7 @@ func TestWhyACommandWasNotAnswered(t *testing.T) {
 			_, _, _, _ = s.receive()
 			_, _ = s.conn.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
 			_, _ = s.r.ReadByte()
-		}), "secret", "list", errs.Invalid},
+		}), "secret", "list", errs.Conflict},
 	}
 	for _, c := range cases {
 		t.Run(c.rule, func(t *testing.T) {
