@@ -100,8 +100,9 @@ func (l Limits) validate() []error {
 	return p.list
 }
 
-func (c Confine) validate() []error {
+func (c Confine) validate(r RuntimeName) []error {
 	var p problems
+	p.check(!c.ReadOnlyTemplates || c.User != "" || r == RuntimeDocker, "confine.readOnlyTemplates", "needs confine.user: the agent's own user could take the right to write back")
 	p.check(c.User == "" || hostUserPattern.MatchString(c.User), "confine.user", "%q is not the name or number of a user", clip(c.User))
 	return p.list
 }

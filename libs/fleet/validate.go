@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/orreryhq/orrery/libs/errs"
 )
@@ -47,7 +48,7 @@ func (s GroupSpec) Validate() []error {
 	p.addAll(s.Resources.validate())
 	p.check(s.CPULimit >= 0 && s.CPULimit <= maxCPU, "cpuLimit", "must be between 0 and %d, is %d", maxCPU, s.CPULimit)
 	p.addAll(s.Limits.validate())
-	p.addAll(s.Confine.validate())
+	p.addAll(s.Confine.validate(s.Runtime))
 	p.addAll(s.Container.validate(s.Runtime))
 	p.addAll(s.RCON.validate(s.AdditionalPorts))
 	p.addAll(s.Readiness.validate("readiness", s.AdditionalPorts))
@@ -269,5 +270,5 @@ func CleanPath(p string) bool {
 
 // HasControl reports whether s has a control character other than tab.
 func HasControl(s string) bool {
-	return strings.ContainsFunc(s, func(r rune) bool { return r != '\t' && (r < 0x20 || r == 0x7f) })
+	return strings.ContainsFunc(s, func(r rune) bool { return r != '\t' && unicode.IsControl(r) })
 }

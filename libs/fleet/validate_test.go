@@ -56,6 +56,7 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		{"limits.ioWeight", "too much", func(s *GroupSpec) { s.Limits.IOWeight = 10_001 }},
 		{"limits.diskMb", "negative", func(s *GroupSpec) { s.Limits.DiskMiB = -1 }},
 		{"limits.logMb", "absurd", func(s *GroupSpec) { s.Limits.LogMiB = 1 << 30 }},
+		{"confine.readOnlyTemplates", "nobody else", func(s *GroupSpec) { s.Confine.ReadOnlyTemplates = true }},
 		{"confine.user", "no user", func(s *GroupSpec) { s.Confine.User = "../root" }},
 		{"container.image", "none for docker", func(s *GroupSpec) { s.Runtime = RuntimeDocker }},
 		{"container.user", "no user", func(s *GroupSpec) { s.Container.User = "a:b:c" }},

@@ -3,6 +3,7 @@ package crash
 import (
 	"regexp"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -62,7 +63,7 @@ func firstFrame(lines []string, at int) string {
 // plain is a line without colours and other control characters.
 func plain(line string) string {
 	return strings.Map(func(r rune) rune {
-		if r < 0x20 && r != '\t' || r == 0x7f || r == utf8.RuneError {
+		if unicode.IsControl(r) && r != '\t' || r == utf8.RuneError {
 			return -1
 		}
 		return r
