@@ -127,6 +127,7 @@ func TestAShellsRefusalIsToldByName(t *testing.T) {
 	}{
 		{"bash does not find it", 127, "/usr/bin/bash: line 1: nosuch: command not found", fleet.ReasonCommandMissing, `"nosuch"`},
 		{"dash does not find it", 127, "sh: 1: nosuch: not found", fleet.ReasonCommandMissing, `"nosuch"`},
+		{"after exec", 126, "bash: line 1: exec: /etc/passwd: cannot execute: Permission denied", fleet.ReasonNotExecutable, `"/etc/passwd"`},
 		{"no such file", 127, "bash: line 1: ./run.sh: No such file or directory", fleet.ReasonCommandMissing, `"./run.sh"`},
 		{"its interpreter is missing", 127, "bash: line 1: ./run.sh: cannot execute: required file not found", fleet.ReasonCommandMissing, `"./run.sh"`},
 		{"not executable", 126, "bash: line 1: ./run.sh: Permission denied", fleet.ReasonNotExecutable, `"./run.sh"`},

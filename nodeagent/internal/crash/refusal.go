@@ -16,7 +16,7 @@ const (
 
 // complained is a shell's word about a command it could not run: "sh: 1: nosuch: not
 // found", "bash: line 1: ./run: Permission denied".
-var complained = regexp.MustCompile(`: (?:line )?\d+: (.+?): (command not found|not found|No such file or directory|Permission denied|Is a directory|cannot execute.*|.*[Ee]xec format error)$`)
+var complained = regexp.MustCompile(`: (?:line )?\d+: (?:exec: )?(.+?): (command not found|not found|No such file or directory|Permission denied|Is a directory|cannot execute.*|.*[Ee]xec format error)$`)
 
 // Refused tells that a shell could not run a command, by its exit code and what it said
 // last: the reason, and a sentence that names the command and says what to do. ok is false for
