@@ -47,11 +47,11 @@ func (i *Instance) FailedAt() (at time.Time, ok bool) {
 }
 
 // Crashes are the times of the instance's latest crashes, oldest first: those
-// its intent remembers and that of the wanted generation.
+// its intent remembers and those of the wanted generation that ended it.
 func (i *Instance) Crashes() []time.Time {
 	all := slices.Clone(i.Intent.Crashes)
 	if at, ok := i.CrashedAt(); ok {
-		all = append(all, at)
+		all = append(append(all, i.Status.Crashes...), at)
 	}
 	return all[max(0, len(all)-CrashHistory):]
 }

@@ -64,6 +64,21 @@ func TestCrashesKeepTheLatest(t *testing.T) {
 	}
 }
 
+func TestWhoCrashedTooOftenInPlaceCrashedSoOften(t *testing.T) {
+	end := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	i := &Instance{
+		Intent: Intent{Desired: DesiredRunning, Generation: 1},
+		Status: &Status{Generation: 1, State: Crashed, Reason: ReasonExited, FinishedAt: end, Crashes: []time.Time{end.Add(-2 * time.Minute), end.Add(-time.Minute)}},
+	}
+	if got := i.Crashes(); len(got) != 3 || !got[2].Equal(end) {
+		t.Errorf("crashes = %v", got)
+	}
+	i.Status.Reason = ReasonDiskFull
+	if got := i.Crashes(); len(got) != 0 {
+		t.Errorf("for want of room: %v", got)
+	}
+}
+
 func TestAPauseEndsWithItsTimeOrWithTheSpec(t *testing.T) {
 	until := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	loop := CrashLoop{GroupRevision: 2, PausedUntil: until}

@@ -191,6 +191,9 @@ type Status struct {
 	PID int `json:"pid,omitempty"`
 	// Restarts counts in-place restarts of this generation.
 	Restarts int `json:"restarts,omitempty"`
+	// Crashes are when runs before the last one crashed, oldest first, if that is why it was
+	// not started in place once more.
+	Crashes []time.Time `json:"crashes,omitempty"`
 	// Exit is set in terminal states that followed a process.
 	Exit *Exit `json:"exit,omitempty"`
 	// HostAddress is the advertised address, placeholders resolved.

@@ -154,6 +154,7 @@ func (t *step) restart(v verdict, exit fleet.Exit, rebooted bool, at time.Time) 
 	}
 	if !rebooted && len(t.Crashes) >= GiveUp {
 		message := fmt.Sprintf("%s; that was %d crashes within %v", sentence(v), len(t.Crashes), CrashWindow)
+		t.Status.Crashes = slices.Clone(t.Crashes[:len(t.Crashes)-1])
 		t.end(v.state, v.reason, message, &exit, at)
 		return
 	}

@@ -279,6 +279,21 @@ func TestNotesStandInTheMessage(t *testing.T) {
 	}
 }
 
+func TestWhoGivesUpTellsOfEveryCrash(t *testing.T) {
+	s := running(t, restarting)
+	for run := 1; run < machine.GiveUp; run++ {
+		s.on(exited(run, 1))
+		if n := len(s.state.Status.Crashes); n > 0 {
+			t.Errorf("it is to run again and tells of %d crashes", n)
+		}
+		s.on(machine.Elapsed{Run: run, Timer: machine.RestartTimer}, started(run+1))
+	}
+	s.on(exited(machine.GiveUp, 1))
+	if n := len(s.state.Status.Crashes); s.state.Phase != machine.Ended || n != machine.GiveUp-1 {
+		t.Errorf("%s, with %d crashes before the last", s.state.Phase, n)
+	}
+}
+
 func TestARestartOfTheHostIsNotCounted(t *testing.T) {
 	s := running(t, restarting)
 	for run := 1; run < 2*machine.GiveUp; run++ {
