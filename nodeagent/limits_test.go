@@ -100,6 +100,27 @@ func TestAnInstanceRunsAsItsUserInADirectoryOfItsOwn(t *testing.T) {
 	}
 }
 
+func TestADirectoryWithoutPermissionIsNamedAndNothingIsHeld(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	open(t, filepath.Dir(s.dir))
+	if err := os.Chmod(s.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	want := "the user nobody may not pass the directory " + s.dir
+	if os.Geteuid() != 0 { // then nobody else's directory is asked for
+		want = "root"
+	}
+	plan, port := basic("exec cat"), freePort(t)
+	plan.Confine.User = "nobody"
+	s.place(s.id(1), 1, plan, port)
+	if st := s.awaitState(s.id(1), 1, fleet.Failed); !strings.Contains(st.Message, want) || st.PID != 0 {
+		t.Errorf("%+v, want %q", st, want)
+	}
+	s.place(s.id(2), 1, basic("exec cat"), port)
+	s.awaitState(s.id(2), 1, fleet.Online)
+}
+
 // open lets others pass the directories that lead to a test's own.
 func open(t *testing.T, dir string) {
 	t.Helper()
