@@ -23,76 +23,11 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/nodeagent/internal/console"
-	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
-	"github.com/orreryhq/orrery/nodeagent/internal/disk"
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
-	"github.com/orreryhq/orrery/nodeagent/internal/health"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
-	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
 )
-
-// Kit is what all instances of an agent share. Every field but Rebooted and Held is required.
-type Kit struct {
-	// Runtimes are those the node offers, or may offer, see runtime.Lent; process is one of them.
-	Runtimes  map[fleet.RuntimeName]runtime.Runtime
-	Journal   *journal.Journal
-	Workspace *workspace.Builder
-	// DataDir is below which runs and logs live.
-	DataDir string
-	// BootID identifies the running kernel.
-	BootID string
-	// Rebooted is true when the host was restarted since the agent before this one.
-	Rebooted bool
-	// Held is true when journalled instances wait for the node to join; see Live.
-	Held bool
-	// Host is what environments take over from the host.
-	Host workspace.Host
-	// APIURL is the gateway's address as seen by instances.
-	APIURL func() string
-	// Node is the node's current record.
-	Node func() fleet.Node
-	// Plan reads a plan. NotFound when there is none.
-	Plan func(ctx context.Context, digest string) (fleet.Plan, error)
-	// Claim tells the store, under the node's session, that a placed instance is about
-	// to start. NotFound when its placement does not stand any more.
-	Claim func(ctx context.Context, p fleet.Placement) error
-	// Block tells the scheduler that a stranger holds a port.
-	Block func(ctx context.Context, port int)
-	// Past names the store's present past, for what is started; see journal.Past.
-	Past func() string
-	// Tenure is until when exclusive instances may run, Guards runs their guards.
-	Tenure *deadline.Keeper
-	Guards *guard.Post
-	// Report takes each new status; it must not block.
-	Report func(fleet.Status)
-	// Record keeps the end of a run that nobody asked for until the store has it.
-	Record func(fleet.Crash, fleet.CrashTail)
-	// Forgotten is called when nothing of an instance is left.
-	Forgotten func(fleet.InstanceID)
-	// Disk measures what instances' directories hold.
-	Disk *disk.Meter
-	// Logs keeps the logs of what runs, and is told of the instances' ends.
-	Logs *console.Follower
-	// Door tells whether what instances say of themselves could arrive.
-	Door *health.Door
-	Log  *slog.Logger
-}
-
-// RunDir is where a runtime keeps its files of an instance.
-func (k *Kit) RunDir(id fleet.InstanceID) string { return filepath.Join(k.DataDir, "run", string(id)) }
-
-// TmpDir is where an instance's own /tmp lies, if it has one: on the disk, whatever RunDir is on.
-func (k *Kit) TmpDir(id fleet.InstanceID) string {
-	return filepath.Join(k.DataDir, "tmp", string(id), "tmp")
-}
-
-// LogPath is the file that takes an instance's output.
-func (k *Kit) LogPath(id fleet.InstanceID) string {
-	return filepath.Join(k.DataDir, "logs", string(id), "console.log")
-}
 
 // Instance drives one instance. Make it with New or Restore and run it once.
 type Instance struct {
@@ -148,28 +83,6 @@ type message struct {
 	// handled gets, once the event was handled, why the journal does not have what came
 	// of it; nil when nobody waits for that. It has room for that.
 	handled chan error
-}
-
-// Live is what is known of an instance now.
-type Live struct {
-	Status fleet.Status
-	Name   string
-	// Port is its main port; 0 when it has none.
-	Port int
-	// Grace is how long its stop sequence may take at most.
-	Grace time.Duration
-	// Orphan is true when the store has no record of it.
-	Orphan bool
-	// Held is true while nothing is done with it, since the host was restarted or the
-	// data directory is a copy: what its journal says may run elsewhere. It is shown as
-	// OFFLINE then.
-	Held bool
-	// Report is what the instance last said from inside.
-	Report fleet.InstanceReport
-	// Said is the state it last gave itself; empty when it never did.
-	Said string
-	// Attach is the shell command that shows its terminal on its node; empty when it has none.
-	Attach string
 }
 
 // New makes the driver of an instance that is not known yet.
@@ -483,17 +396,6 @@ func (i *Instance) forget() {
 	}
 	i.kit.Forgotten(i.id)
 	i.kit.sweepLeft()
-}
-
-// Live is what is known of the instance now.
-func (i *Instance) Live() Live {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	l := i.live
-	if l.Held {
-		l.Status.State, l.Status.Reason, l.Status.Message, l.Status.PID = fleet.Offline, fleet.ReasonNoSession, held, 0
-	}
-	return l
 }
 
 // WriteLine types a line into the instance's console. Conflict when it does not run, or

@@ -1,0 +1,77 @@
+package supervise
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/console"
+	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
+	"github.com/orreryhq/orrery/nodeagent/internal/disk"
+	"github.com/orreryhq/orrery/nodeagent/internal/guard"
+	"github.com/orreryhq/orrery/nodeagent/internal/health"
+	"github.com/orreryhq/orrery/nodeagent/internal/journal"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
+)
+
+// Kit is what all instances of an agent share. Every field but Rebooted and Held is required.
+type Kit struct {
+	// Runtimes are those the node offers, or may offer, see runtime.Lent; process is one of them.
+	Runtimes  map[fleet.RuntimeName]runtime.Runtime
+	Journal   *journal.Journal
+	Workspace *workspace.Builder
+	// DataDir is below which runs and logs live.
+	DataDir string
+	// BootID identifies the running kernel.
+	BootID string
+	// Rebooted is true when the host was restarted since the agent before this one.
+	Rebooted bool
+	// Held is true when journalled instances wait for the node to join; see Live.
+	Held bool
+	// Host is what environments take over from the host.
+	Host workspace.Host
+	// APIURL is the gateway's address as seen by instances.
+	APIURL func() string
+	// Node is the node's current record.
+	Node func() fleet.Node
+	// Plan reads a plan. NotFound when there is none.
+	Plan func(ctx context.Context, digest string) (fleet.Plan, error)
+	// Claim tells the store, under the node's session, that a placed instance is about
+	// to start. NotFound when its placement does not stand any more.
+	Claim func(ctx context.Context, p fleet.Placement) error
+	// Block tells the scheduler that a stranger holds a port.
+	Block func(ctx context.Context, port int)
+	// Past names the store's present past, for what is started; see journal.Past.
+	Past func() string
+	// Tenure is until when exclusive instances may run, Guards runs their guards.
+	Tenure *deadline.Keeper
+	Guards *guard.Post
+	// Report takes each new status; it must not block.
+	Report func(fleet.Status)
+	// Record keeps the end of a run that nobody asked for until the store has it.
+	Record func(fleet.Crash, fleet.CrashTail)
+	// Forgotten is called when nothing of an instance is left.
+	Forgotten func(fleet.InstanceID)
+	// Disk measures what instances' directories hold.
+	Disk *disk.Meter
+	// Logs keeps the logs of what runs, and is told of the instances' ends.
+	Logs *console.Follower
+	// Door tells whether what instances say of themselves could arrive.
+	Door *health.Door
+	Log  *slog.Logger
+}
+
+// RunDir is where a runtime keeps its files of an instance.
+func (k *Kit) RunDir(id fleet.InstanceID) string { return filepath.Join(k.DataDir, "run", string(id)) }
+
+// TmpDir is where an instance's own /tmp lies, if it has one: on the disk, whatever RunDir is on.
+func (k *Kit) TmpDir(id fleet.InstanceID) string {
+	return filepath.Join(k.DataDir, "tmp", string(id), "tmp")
+}
+
+// LogPath is the file that takes an instance's output.
+func (k *Kit) LogPath(id fleet.InstanceID) string {
+	return filepath.Join(k.DataDir, "logs", string(id), "console.log")
+}

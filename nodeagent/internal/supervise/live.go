@@ -1,0 +1,40 @@
+package supervise
+
+import (
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Live is what is known of an instance now.
+type Live struct {
+	Status fleet.Status
+	Name   string
+	// Port is its main port; 0 when it has none.
+	Port int
+	// Grace is how long its stop sequence may take at most.
+	Grace time.Duration
+	// Orphan is true when the store has no record of it.
+	Orphan bool
+	// Held is true while nothing is done with it, since the host was restarted or the
+	// data directory is a copy: what its journal says may run elsewhere. It is shown as
+	// OFFLINE then.
+	Held bool
+	// Report is what the instance last said from inside.
+	Report fleet.InstanceReport
+	// Said is the state it last gave itself; empty when it never did.
+	Said string
+	// Attach is the shell command that shows its terminal on its node; empty when it has none.
+	Attach string
+}
+
+// Live is what is known of the instance now.
+func (i *Instance) Live() Live {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	l := i.live
+	if l.Held {
+		l.Status.State, l.Status.Reason, l.Status.Message, l.Status.PID = fleet.Offline, fleet.ReasonNoSession, held, 0
+	}
+	return l
+}
