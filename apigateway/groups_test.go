@@ -182,7 +182,7 @@ func TestAPatchChangesWhatItSaysAndNothingElse(t *testing.T) {
 	patch(`{"liveness":{"failures":null,"then":"restart"}}`).is("liveness.failures", nil).is("liveness.then", "restart").is("liveness.path", "/up")
 	patch(`{"liveness":null}`).is("liveness", map[string]string{"type": "none"}).is("readiness.port", "query")
 	patch(`{"readiness":null,"rcon":null}`).is("readiness", map[string]string{"type": "none"}).is("rcon", map[string]string{"port": "", "password": ""})
-	patch(`{"limits":{"diskMb":5},"confine":{"user":null},"container":{"volumes":[]}}`).is("limits.diskMb", 5).is("limits.processes", 50).
+	patch(`{"limits":{"diskMb":5},"confine":{"user":null,"readOnlyTemplates":false},"container":{"volumes":[]}}`).is("limits.diskMb", 5).is("limits.processes", 50).
 		is("confine.user", "").is("confine.privateTmp", true).is("container.volumes", []string{}).is("container.image", "arena:1")
 	patch(`{"labels":{"tenant":null,"tier":"1"}}`).is("labels", map[string]string{"tier": "1"})
 	patch(`{"placementWeights":{"warm":null,"own":2}}`).is("placementWeights", map[string]any{"own": 2, "packed": 0})
