@@ -24,6 +24,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/nodeagent"
 	"github.com/orreryhq/orrery/nodeagent/client"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/contract"
 )
 
 // bedrock answers pings on a port as a Bedrock server with some players does, until
@@ -158,7 +159,7 @@ func TestANumberThatWasUsedIsRefusedByTheNextAgentTooUntilTheNextRun(t *testing.
 }
 
 func TestWhatIsSaidWhileTheStartIsUnderWayIsHeard(t *testing.T) {
-	needs(t, "tmux")
+	contract.Needs(t, "tmux")
 	tmux, err := exec.LookPath("tmux")
 	if err != nil {
 		t.Fatal(err)

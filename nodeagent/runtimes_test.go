@@ -14,19 +14,8 @@ import (
 	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/nodeagent"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/contract"
 )
-
-// needs skips a test that needs a program this machine lacks, and fails it where all
-// of them have to be run.
-func needs(t *testing.T, program string) {
-	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		if os.Getenv("ORRERY_CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-}
 
 // shortDir is a data directory with room for the paths of sockets.
 func shortDir(t *testing.T) string {
@@ -57,7 +46,7 @@ func parent(t *testing.T, pid int) int {
 func TestAnInstanceInATerminalIsRunAdoptedTypedToAndStopped(t *testing.T) {
 	for _, name := range []fleet.RuntimeName{fleet.RuntimeTmux, fleet.RuntimeScreen} {
 		t.Run(string(name), func(t *testing.T) {
-			needs(t, string(name))
+			contract.Needs(t, string(name))
 			s := newSite(t)
 			s.dir = shortDir(t)
 			s.start(nil)
@@ -127,7 +116,7 @@ func TestAStopCutsALaunchShort(t *testing.T) {
 func TestTheEndOfAMultiplexerIsNoCrashOfTheServerAndSaysSo(t *testing.T) {
 	for _, name := range []fleet.RuntimeName{fleet.RuntimeTmux, fleet.RuntimeScreen} {
 		t.Run(string(name), func(t *testing.T) {
-			needs(t, string(name))
+			contract.Needs(t, string(name))
 			s := newSite(t)
 			s.dir = shortDir(t)
 			s.start(taking)
@@ -174,7 +163,7 @@ func TestANodeWithoutAMultiplexerSaysWhyAndRefuses(t *testing.T) {
 }
 
 func TestANodeWhoseMultiplexerWasRemovedStillKnowsWhatRuns(t *testing.T) {
-	needs(t, "tmux")
+	contract.Needs(t, "tmux")
 	s := newSite(t)
 	s.dir = shortDir(t)
 	s.start(nil)
