@@ -179,7 +179,7 @@ func TestACrashTellsHow(t *testing.T) {
 	s.remove(store.PlacementKey(node, "aaaaaa"))
 	await.That(t, "the log gone with the record", func() string {
 		_, err := s.api().Tail(t.Context(), "aaaaaa", 5)
-		return await.Unless(errs.Is(err, errs.NotFound) && !exists(filepath.Join(s.dir, "logs", "aaaaaa")), "%v", err)
+		return await.Unless(errs.Is(err, errs.NotFound) && !exists(filepath.Join(s.dir, "logs", "aaaaaa.log")), "%v", err)
 	})
 }
 

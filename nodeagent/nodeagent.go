@@ -18,7 +18,7 @@
 //	DATA/run/ID/         the runtime's own files
 //	DATA/tmux/, screen/  sockets of the sessions that run instances
 //	DATA/docker/         sockets that containers are started through
-//	DATA/logs/ID/        output, and when it came; kept as long as the instance's record
+//	DATA/logs/ID.log     output, and ID.times, when it came; kept as long as the instance's record
 package nodeagent
 
 import (

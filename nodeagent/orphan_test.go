@@ -84,7 +84,7 @@ func TestAProcessWithoutAnyRecordIsReportedAndEndedAfterItsGrace(t *testing.T) {
 	if st := s.status("bbbbbb"); st.State != fleet.Online || !alive(st.PID) {
 		t.Errorf("an instance with a record: %+v", st)
 	}
-	if !exists(filepath.Join(s.dir, "logs", "aaaaaa")) {
+	if !exists(filepath.Join(s.dir, "logs", "aaaaaa.log")) {
 		t.Error("its log is gone")
 	}
 }

@@ -2,8 +2,11 @@ package console
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
 )
 
 // stuckAfter is how long one look at a log may take before somebody is told.
@@ -62,6 +65,17 @@ func keepLog(path string, limit int64, now time.Time) error {
 		return err
 	}
 	return trim(path, fi.Size(), limit)
+}
+
+// Remove removes a log and its times. One that is not there is no error.
+func Remove(path string) error {
+	var failed error
+	for _, p := range []string{path, timesPath(path)} {
+		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = errors.Join(failed, errs.As(errs.Unavailable, "console.Remove", err))
+		}
+	}
+	return failed
 }
 
 // Keep has a log's times noted and its size bounded to limit bytes, from now on. Of

@@ -71,7 +71,8 @@ func (k *Kit) TmpDir(id fleet.InstanceID) string {
 	return filepath.Join(k.DataDir, "tmp", string(id), "tmp")
 }
 
-// LogPath is the file that takes an instance's output.
+// LogPath is the file that takes an instance's output. All lie in one directory: to make
+// one for each costs more than the file.
 func (k *Kit) LogPath(id fleet.InstanceID) string {
-	return filepath.Join(k.DataDir, "logs", string(id), "console.log")
+	return filepath.Join(k.DataDir, "logs", string(id)+".log")
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/console"
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
@@ -386,10 +387,13 @@ func (i *Instance) perform(ctx context.Context, e machine.Effect) {
 // forget removes what is kept beside the working directory.
 func (i *Instance) forget() {
 	i.done = true
-	for _, dir := range []string{i.kit.RunDir(i.id), filepath.Dir(i.kit.TmpDir(i.id)), filepath.Dir(i.kit.LogPath(i.id))} {
+	for _, dir := range []string{i.kit.RunDir(i.id), filepath.Dir(i.kit.TmpDir(i.id))} {
 		if err := os.RemoveAll(dir); err != nil {
 			i.log.Warn("directory not removed", "error", err)
 		}
+	}
+	if err := console.Remove(i.kit.LogPath(i.id)); err != nil {
+		i.log.Warn("log not removed", "error", err)
 	}
 	if err := i.kit.Journal.Remove(i.id); err != nil {
 		i.log.Warn("journal entry not removed", "error", err)
