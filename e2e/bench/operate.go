@@ -29,7 +29,7 @@ const (
 // them online, while they are idle, and from one request to all of them gone; and
 // how long after the end of a server that was asked to stop it is seen as stopped.
 func measureOperate(ctx context.Context, b *bench) error {
-	forks, forkCPU, err := forkLimit(b.dir)
+	limit, err := forkLimit(b.dir)
 	if err != nil {
 		return err
 	}
@@ -63,8 +63,8 @@ func measureOperate(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	b.report("start_1000_per_s", thousand/took.Seconds(), "1/s", forks)
-	b.report("start_cpu_ms", milliseconds(after-before)/thousand, "ms", forkCPU)
+	b.report("start_1000_per_s", thousand/took.Seconds(), "1/s", limit.perSecond)
+	b.report("start_cpu_ms", milliseconds(after-before)/thousand, "ms", limit.cpuMs)
 	_, cpu, err := s.settle(ctx)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func measureOperate(ctx context.Context, b *bench) error {
 	if err := s.stopAll(ctx, "idle"); err != nil {
 		return err
 	}
-	b.report("stop_1000_s", time.Since(began).Seconds(), "s", -1)
+	b.report("stop_1000_s", time.Since(began).Seconds(), "s", limit.stopSeconds)
 	return s.measureFarewells(ctx, b)
 }
 
@@ -150,25 +150,41 @@ func (s *server) measureFarewells(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// forkLimit is how many of the same processes the machine itself starts each second,
-// each in a directory of its own and with a log, and the processor time of each that is
-// the starter's.
-func forkLimit(dir string) (perSecond, cpuMs float64, err error) {
-	var mu sync.Mutex
+// forks is what the machine itself does with the same processes: each has a directory of
+// its own and a log, and nobody asks how it is.
+type forks struct {
+	// perSecond of them are started, for cpuMs of the starter's processor time each.
+	perSecond, cpuMs float64
+	// stopSeconds is how long it takes to kill and to reap all of them.
+	stopSeconds float64
+}
+
+// forkLimit measures what the machine does with as many processes as are started here.
+func forkLimit(dir string) (f forks, err error) {
 	var all []*exec.Cmd
-	defer func() {
-		for _, c := range all {
-			_ = c.Process.Kill()
-			_ = c.Wait()
-		}
-	}()
+	defer func() { kill(all) }()
 	used, err := cpuOf(os.Getpid())
 	if err != nil {
-		return 0, 0, err
+		return f, err
 	}
-	var failed error
-	var starters sync.WaitGroup
 	began := time.Now()
+	if all, err = fork(dir); err != nil {
+		return f, err
+	}
+	took := time.Since(began)
+	now, err := cpuOf(os.Getpid())
+	f.perSecond, f.cpuMs = float64(len(all))/took.Seconds(), milliseconds(now-used)/float64(len(all))
+	began = time.Now()
+	kill(all)
+	f.stopSeconds = time.Since(began).Seconds()
+	all = nil
+	return f, err
+}
+
+// fork starts all of them, as many at once as there are processors.
+func fork(dir string) (all []*exec.Cmd, failed error) {
+	var mu sync.Mutex
+	var starters sync.WaitGroup
 	for range runtime.NumCPU() {
 		starters.Go(func() {
 			for range thousand / runtime.NumCPU() {
@@ -184,12 +200,17 @@ func forkLimit(dir string) (perSecond, cpuMs float64, err error) {
 		})
 	}
 	starters.Wait()
-	took := time.Since(began)
-	now, err := cpuOf(os.Getpid())
-	if failed != nil {
-		err = failed
+	return all, failed
+}
+
+// kill ends processes and awaits their ends.
+func kill(all []*exec.Cmd) {
+	for _, c := range all {
+		_ = c.Process.Kill()
 	}
-	return float64(len(all)) / took.Seconds(), milliseconds(now-used) / float64(len(all)), err
+	for _, c := range all {
+		_ = c.Wait()
+	}
 }
 
 // startLogged starts one of the processes.

@@ -230,7 +230,8 @@ func (i *Instance) setProcess(p runtime.Process) {
 	i.mu.Unlock()
 }
 
-// handle takes the instance on by one event: decide, journal, perform, tell.
+// handle takes the instance on by one event: decide, journal, tell, perform. An end is told
+// before its directory is removed, which may take its time.
 func (i *Instance) handle(ctx context.Context, m message) {
 	if m.handled != nil {
 		defer func() { m.handled <- i.unjournalled }()
@@ -249,15 +250,15 @@ func (i *Instance) handle(ctx context.Context, m message) {
 		i.measure(ctx, m.process)
 	}
 	i.record()
-	for _, e := range effects {
-		i.perform(ctx, e)
-	}
 	if after := i.entry.Machine.Status; !same(before, after) && after.State != "" {
 		i.logChange(ctx, before, after)
 		i.kit.Report(after)
 		if after.State.Terminal() {
 			i.kit.Logs.Wake(i.kit.LogPath(i.id)) // who looks at its console learns of the end
 		}
+	}
+	for _, e := range effects {
+		i.perform(ctx, e)
 	}
 }
 

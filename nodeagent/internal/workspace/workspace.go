@@ -106,6 +106,9 @@ func (b *Builder) Build(ctx context.Context, r Request) (notes []string, err err
 		}
 	}
 	staging := stagingOf(dir, r.Placement)
+	if !r.Plan.Static && len(tree.files) == 0 { // it is whole as soon as it is there
+		staging = dir
+	}
 	if err := errors.Join(os.RemoveAll(staging), os.MkdirAll(staging, 0o755)); err != nil {
 		return nil, failure(ctx, "the directory could not be made", err)
 	}
@@ -131,6 +134,9 @@ func stagingOf(dir string, p fleet.Placement) string {
 // place moves a built directory to where it belongs: a dynamic one in place of what
 // an earlier generation left, a static one where there is nothing.
 func place(staging, dir string, static bool) error {
+	if staging == dir {
+		return nil
+	}
 	if !static {
 		return errors.Join(os.RemoveAll(dir), os.Rename(staging, dir))
 	}
