@@ -81,56 +81,43 @@ type TemplateHead struct {
 	TemplateRef
 	// Digest is the version's identity: SHA-256 of its manifest, hex.
 	Digest string `json:"digest"`
-	// Previous is the digest the head had before it was last published; "" for the
-	// first version and after a rollback, when the version's Parent tells.
+	// Previous is the digest the head had before its latest move; "" for the first version.
 	Previous string `json:"previous,omitempty"`
-	// SourceDigest is the digest the source directory had when it was last published
-	// from. It differs from Digest after a rollback.
+	// SourceDigest is the digest the template's source had when it was last published
+	// from. It differs from Digest after a rollback or an edit.
 	SourceDigest string `json:"sourceDigest,omitempty"`
-	// SizeBytes is what the version's files hold. 0 also when it was published by a
-	// templatesvc that did not say.
-	SizeBytes   int64     `json:"sizeBytes,omitempty"`
-	Description string    `json:"description,omitempty"`
-	UpdatedAt   time.Time `json:"updatedAt"`
+	// SizeBytes is what the version's files hold, Files how many there are. 0 also when
+	// it was published by a templatesvc that did not say.
+	SizeBytes   int64  `json:"sizeBytes,omitempty"`
+	Files       int    `json:"files,omitempty"`
+	Description string `json:"description,omitempty"`
+	// Platform is the software the template is for; "" for any.
+	Platform string `json:"platform,omitempty"`
+	// Origin is the source that the template is published from, DirectoryOrigin for the
+	// directory of templates. "": it was made through the API.
+	Origin string `json:"origin,omitempty"`
+	// Move is the number of the latest TemplateMove; 0 before there was one.
+	Move int64 `json:"move,omitempty"`
+	// Variables are the version's, for whoever composes plans.
+	Variables []Variable `json:"variables,omitempty"`
+	UpdatedAt time.Time  `json:"updatedAt"`
 }
+
+// DirectoryOrigin is the origin of what is published from the directory of templates.
+const DirectoryOrigin = "directory"
 
 // TemplateVersion is the record of one published version; written once by templatesvc.
 type TemplateVersion struct {
 	Rev
 	TemplateRef
-	Digest    string    `json:"digest"`
-	Parent    string    `json:"parent,omitempty"` // digest of the version before, "" for the first
-	Files     int       `json:"files"`
-	SizeBytes int64     `json:"sizeBytes"`
+	Digest    string `json:"digest"`
+	Parent    string `json:"parent,omitempty"` // digest of the version before, "" for the first
+	Files     int    `json:"files"`
+	SizeBytes int64  `json:"sizeBytes"`
+	// Copies is on how many separate stores its content was when it was published; 0
+	// when that was not counted.
+	Copies    int       `json:"copies,omitempty"`
 	Author    string    `json:"author,omitempty"`
 	Message   string    `json:"message,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
-}
-
-// FileKind is what a manifest entry is.
-type FileKind string
-
-// The kinds of manifest entries.
-const (
-	FileRegular FileKind = ""
-	FileDir     FileKind = "dir" // an empty directory; others follow from their files
-	FileSymlink FileKind = "link"
-)
-
-// ManifestEntry is one file of a template version.
-type ManifestEntry struct {
-	// Path is slash-separated, relative, clean and without "..".
-	Path string   `json:"path"`
-	Kind FileKind `json:"kind,omitempty"`
-	Mode uint32   `json:"mode"` // permission bits
-	Size int64    `json:"size,omitempty"`
-	// SHA256 is the content's hash, hex; empty for directories and links.
-	SHA256 string `json:"sha256,omitempty"`
-	// Target is a link's target, inside the tree.
-	Target string `json:"target,omitempty"`
-}
-
-// Manifest is a template version's content: entries in order of path.
-type Manifest struct {
-	Entries []ManifestEntry `json:"entries"`
 }

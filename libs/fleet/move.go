@@ -1,0 +1,64 @@
+package fleet
+
+import "time"
+
+// MoveKind is why a template's head was moved.
+type MoveKind string
+
+// The kinds of moves.
+const (
+	MoveSource   MoveKind = "source" // its source has changed
+	MoveEdit     MoveKind = "edit"   // files were written, renamed or deleted through the API
+	MoveImport   MoveKind = "import" // an archive was uploaded
+	MoveSave     MoveKind = "save"   // files of a running instance were saved
+	MoveRollback MoveKind = "rollback"
+	MoveRetract  MoveKind = "retract" // the template was deleted, or its source has it no more
+)
+
+// TemplateMove is one move of a template's head: all of them are its history. Created by
+// templatesvc in the transaction that moves the head, and removed only with age.
+type TemplateMove struct {
+	Rev
+	TemplateRef
+	// Number counts the template's moves from 1.
+	Number int64 `json:"number"`
+	// Digest is the version the head was moved to, "" when it was retracted; Previous the
+	// one before, "" when there was none.
+	Digest   string    `json:"digest,omitempty"`
+	Previous string    `json:"previous,omitempty"`
+	Kind     MoveKind  `json:"kind"`
+	Author   string    `json:"author,omitempty"`
+	Message  string    `json:"message,omitempty"`
+	At       time.Time `json:"at"`
+}
+
+// TemplateDraft is what one author has staged and not published. Written by templatesvc.
+type TemplateDraft struct {
+	Rev
+	TemplateRef
+	Author string `json:"author"`
+	// Base is the version it was begun from, "" for a template that did not exist; Digest
+	// the manifest it has come to.
+	Base      string    `json:"base,omitempty"`
+	Digest    string    `json:"digest"`
+	Edits     int       `json:"edits"`
+	UpdatedAt time.Time `json:"updatedAt"`
+}
+
+// TemplatePublish says that content is being stored which no version names yet. It
+// stands on the lease of the replica that does it: a publish whose record is gone is refused.
+type TemplatePublish struct {
+	Rev
+	ID        string    `json:"id"`
+	Replica   string    `json:"replica"`
+	What      string    `json:"what,omitempty"`
+	StartedAt time.Time `json:"startedAt"`
+}
+
+// TemplateDoomed is a version that is being deleted: it is no version any more, and its
+// content stays until nothing can refer to it. Written by templatesvc.
+type TemplateDoomed struct {
+	Rev
+	Version TemplateVersion `json:"version"`
+	At      time.Time       `json:"at"`
+}
