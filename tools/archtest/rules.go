@@ -58,6 +58,7 @@ var purePackages = []string{
 	"enforcer/internal/plan",
 	"scheduler/internal/place",
 	"scheduler/internal/budget",
+	"templatesvc/internal/chunk",
 	"scheduler/internal/preempt",
 	"scheduler/internal/rebalance",
 	"nodeagent/internal/machine",
