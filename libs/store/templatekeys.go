@@ -1,0 +1,52 @@
+package store
+
+import (
+	"fmt"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// The keys of templates beside their heads and versions; all are written by templatesvc.
+
+// TemplateMoveKey is one move of a template's head. Numbers are padded, so that keys
+// sort as moves happened.
+func TemplateMoveKey(t fleet.TemplateRef, number int64) Key[fleet.TemplateMove] {
+	return Key[fleet.TemplateMove]{fmt.Sprintf("%s%012d", TemplateMoves(t).path, number)}
+}
+
+func TemplateMoves(t fleet.TemplateRef) Prefix[fleet.TemplateMove] {
+	return Prefix[fleet.TemplateMove]{Root + "template-moves/" + t.Group + "/" + t.Name + "/"}
+}
+
+func TemplateDraftKey(t fleet.TemplateRef, author string) Key[fleet.TemplateDraft] {
+	return Key[fleet.TemplateDraft]{Root + "template-drafts/" + t.Group + "/" + t.Name + "/" + author}
+}
+
+func TemplateDrafts() Prefix[fleet.TemplateDraft] {
+	return Prefix[fleet.TemplateDraft]{Root + "template-drafts/"}
+}
+
+// TemplatePublishKey stands while content is stored that no version names yet.
+func TemplatePublishKey(id string) Key[fleet.TemplatePublish] {
+	return Key[fleet.TemplatePublish]{Root + "template-publishes/" + id}
+}
+
+func TemplatePublishes() Prefix[fleet.TemplatePublish] {
+	return Prefix[fleet.TemplatePublish]{Root + "template-publishes/"}
+}
+
+func TemplateDoomedKey(t fleet.TemplateRef, digest string) Key[fleet.TemplateDoomed] {
+	return Key[fleet.TemplateDoomed]{Root + "template-doomed/" + t.Group + "/" + t.Name + "/" + digest}
+}
+
+func TemplatesDoomed() Prefix[fleet.TemplateDoomed] {
+	return Prefix[fleet.TemplateDoomed]{Root + "template-doomed/"}
+}
+
+// AllTemplateVersions are the versions of every template.
+func AllTemplateVersions() Prefix[fleet.TemplateVersion] {
+	return Prefix[fleet.TemplateVersion]{Root + "template-versions/"}
+}
+
+// Plans are all plans that instances are built from.
+func Plans() Prefix[fleet.StoredPlan] { return Prefix[fleet.StoredPlan]{Root + "plans/"} }
