@@ -62,3 +62,35 @@ type TemplateDoomed struct {
 	Version TemplateVersion `json:"version"`
 	At      time.Time       `json:"at"`
 }
+
+// PreviousVersion is the version that was the head before the present one, as somebody
+// sees it who undoes moves: a rollback takes back what came after the version it leads
+// to. "" when there was none. Moves are a template's, oldest first; the oldest may be
+// missing.
+func PreviousVersion(moves []TemplateMove) string {
+	var heads []string
+	for i, m := range moves {
+		if i == 0 && m.Previous != "" {
+			heads = append(heads, m.Previous)
+		}
+		if below := len(heads) - 1; m.Kind == MoveRollback && below > 0 {
+			if at := lastIndex(heads[:below], m.Digest); at >= 0 {
+				heads = heads[:at]
+			}
+		}
+		heads = append(heads, m.Digest)
+	}
+	if len(heads) < 2 {
+		return ""
+	}
+	return heads[len(heads)-2]
+}
+
+func lastIndex(s []string, want string) int {
+	for i := len(s) - 1; i >= 0; i-- {
+		if s[i] == want {
+			return i
+		}
+	}
+	return -1
+}
