@@ -81,7 +81,7 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, unusable("blobs.dir", cfg.BlobDir, err)
 	}
-	service := template.New(cfg.Store, blobs, time.Now, cfg.Log)
+	service := template.New(template.Config{Store: cfg.Store, Blobs: blobs, Replica: cfg.Replica, Now: time.Now, Log: cfg.Log})
 	dir, err := source.New(cfg.Dir, service, cfg.Log)
 	if err != nil {
 		return nil, unusable("templates.dir", cfg.Dir, err)

@@ -18,7 +18,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 )
 
 // Store is a directory of blobs. It is safe for concurrent use, also by several processes.
@@ -64,10 +67,7 @@ func (s *Store) incoming() string { return filepath.Join(s.dir, "incoming") }
 func (s *Store) path(sum string) string { return filepath.Join(s.dir, sum[:2], sum) }
 
 // Valid reports whether sum has the form of a blob's name.
-func Valid(sum string) bool {
-	b, err := hex.DecodeString(sum)
-	return err == nil && len(b) == sha256.Size && hex.EncodeToString(b) == sum
-}
+func Valid(sum string) bool { return fleet.ValidDigest(sum) }
 
 // Has reports whether a blob is stored with the size it should have.
 func (s *Store) Has(sum string, size int64) bool {
@@ -108,6 +108,20 @@ func (s *Store) Put(r io.Reader, limit int64) (sum string, size int64, err error
 		return "", 0, errs.As(errs.Unavailable, "blob.Put", err)
 	}
 	return sum, size, nil
+}
+
+// Flush makes everything stored so far survive a power cut: one flush of the file
+// system, whatever was written.
+func (s *Store) Flush() error {
+	dir, err := os.Open(s.dir)
+	if err != nil {
+		return errs.As(errs.Unavailable, "blob.Flush", err)
+	}
+	defer dir.Close()
+	if err := unix.Syncfs(int(dir.Fd())); err != nil {
+		return errs.As(errs.Unavailable, "blob.Flush", err)
+	}
+	return nil
 }
 
 // Open opens a blob for reading. NotFound when it is not stored, Malformed when

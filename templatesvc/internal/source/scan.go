@@ -3,6 +3,7 @@ package source
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,8 +11,6 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/templatesvc/internal/blob"
-	"github.com/orreryhq/orrery/templatesvc/internal/template"
 )
 
 // errChanging says that the tree changed while it was read: scan again later.
@@ -33,21 +32,26 @@ func stampOf(fi fs.FileInfo) stamp {
 
 // hashed is what is known of a file since it was last read.
 type hashed struct {
-	stamp stamp
-	sum   string
+	stamp   stamp
+	content fleet.Content
 }
 
 // scanner turns directories into manifests, reading only what changed. It is
 // used from one goroutine.
 type scanner struct {
-	blobs *blob.Store
-	seen  map[string]hashed // by absolute path
+	// stored reports whether content is stored; add stores what a file holds, up to a
+	// limit of bytes. add is set for the time of a scan.
+	stored func(fleet.Content) bool
+	add    func(r io.Reader, limit int64) (fleet.Content, error)
+	seen   map[string]hashed // by absolute path
+	limits fleet.ManifestLimits
 }
 
-// scan reads one template's directory: files into the blob store, the tree into
-// a manifest. errChanging when a file changed under the reading.
-func (s *scanner) scan(root string) (fleet.Manifest, error) {
+// scan reads one template's directory: changed files into the blob store through add,
+// the tree into a manifest. errChanging when a file changed under the reading.
+func (s *scanner) scan(root string, add func(io.Reader, int64) (fleet.Content, error)) (fleet.Manifest, error) {
 	var m fleet.Manifest
+	s.add = add
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return vanished(err)
@@ -55,8 +59,8 @@ func (s *scanner) scan(root string) (fleet.Manifest, error) {
 		if p == root {
 			return nil
 		}
-		if len(m.Entries) > template.MaxEntries {
-			return errs.New(errs.TooLarge, "%s has more than %d entries", root, template.MaxEntries)
+		if len(m.Entries) > s.limits.Entries {
+			return errs.New(errs.TooLarge, "%s has more than %d entries", root, s.limits.Entries)
 		}
 		rel, err := filepath.Rel(root, p)
 		if err != nil {
@@ -98,8 +102,8 @@ func (s *scanner) entry(p, rel string, d fs.DirEntry) (*fleet.ManifestEntry, err
 		}
 		return e, nil
 	case mode.IsRegular():
-		e.Size = fi.Size()
-		e.SHA256, err = s.file(p, fi)
+		c, err := s.file(p, fi)
+		e.Size, e.SHA256, e.Chunks = c.Size, c.SHA256, c.Chunks
 		return e, err
 	}
 	return nil, errs.New(errs.Invalid, "%s is neither a file, a directory nor a link: a template cannot hold it", p)
@@ -121,26 +125,27 @@ func (s *scanner) dirEntry(p string, e *fleet.ManifestEntry) (*fleet.ManifestEnt
 
 // file stores a file's content, unless it is known and stored, and makes sure
 // that it did not change while it was read.
-func (s *scanner) file(p string, fi fs.FileInfo) (string, error) {
-	if known, ok := s.seen[p]; ok && known.stamp == stampOf(fi) && s.blobs.Has(known.sum, fi.Size()) {
-		return known.sum, nil
+func (s *scanner) file(p string, fi fs.FileInfo) (fleet.Content, error) {
+	if known, ok := s.seen[p]; ok && known.stamp == stampOf(fi) && s.stored(known.content) {
+		return known.content, nil
 	}
+	var none fleet.Content
 	f, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
-		return "", vanished(err)
+		return none, vanished(err)
 	}
 	defer f.Close()
-	sum, size, err := s.blobs.Put(f, template.MaxFileMiB<<20)
+	c, err := s.add(f, s.limits.FileBytes)
 	if err != nil {
-		return "", errs.Wrap(fmt.Sprintf("source.scan %s", p), err)
+		return none, errs.Wrap(fmt.Sprintf("source.scan %s", p), err)
 	}
 	after, err := f.Stat()
 	if err != nil {
-		return "", vanished(err)
+		return none, vanished(err)
 	}
-	if stampOf(after) != stampOf(fi) || size != fi.Size() {
-		return "", errChanging
+	if stampOf(after) != stampOf(fi) || c.Size != fi.Size() {
+		return none, errChanging
 	}
-	s.seen[p] = hashed{stampOf(fi), sum}
-	return sum, nil
+	s.seen[p] = hashed{stampOf(fi), c}
+	return c, nil
 }

@@ -14,6 +14,7 @@ package source
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -56,7 +57,7 @@ func New(dir string, s *template.Service, log *slog.Logger) (*Directory, error) 
 		return nil, errs.As(errs.Invalid, "source.New", err)
 	}
 	return &Directory{
-		dir: dir, service: s, log: log, scanner: scanner{blobs: s.Blobs(), seen: map[string]hashed{}},
+		dir: dir, service: s, log: log, scanner: scanner{stored: s.Stored, seen: map[string]hashed{}, limits: fleet.VersionLimits()},
 		synced: make(chan struct{}), dirty: map[fleet.TemplateRef]*changed{}, complained: map[string]string{},
 	}, nil
 }
@@ -258,24 +259,45 @@ func (d *Directory) publish(ctx context.Context, ref fleet.TemplateRef) {
 		d.retract(ctx, ref)
 		return
 	}
-	m, err := d.scanner.scan(filepath.Join(d.dir, ref.Group, ref.Name))
-	if errors.Is(err, errChanging) {
-		d.mark(ref)
-		return
-	}
-	if err == nil {
-		_, _, err = d.service.PublishSource(ctx, ref, m, template.Provenance{Author: "source", Message: "directory changed"})
-	}
+	err := d.read(ctx, ref)
 	switch {
+	case errors.Is(err, errChanging):
+		d.mark(ref)
 	case err == nil:
 		delete(d.complained, ref.String())
 	case ctx.Err() != nil:
 	default:
 		d.complain(ref.String(), "template not published", err)
-		if errs.Is(err, errs.Unavailable) {
+		if k := errs.KindOf(err); k == errs.Unavailable || k == errs.Fenced || k == errs.Conflict {
 			d.mark(ref)
 		}
 	}
+}
+
+// read stores what changed in a template's directory and publishes it. A publish is
+// begun with the first file that has to be stored: looking changes nothing.
+func (d *Directory) read(ctx context.Context, ref fleet.TemplateRef) error {
+	var p *template.Publish
+	defer func() {
+		if p != nil {
+			p.Close(ctx)
+		}
+	}()
+	m, err := d.scanner.scan(filepath.Join(d.dir, ref.Group, ref.Name), func(r io.Reader, limit int64) (c fleet.Content, err error) {
+		if p == nil {
+			if p, err = d.service.Begin(ctx, "directory of "+ref.String()); err != nil {
+				return c, err
+			}
+		}
+		return p.Add(ctx, r, limit)
+	})
+	if err != nil {
+		return err
+	}
+	_, _, err = d.service.PublishSource(ctx, p, ref, m, template.Provenance{
+		Author: "source", Message: "directory changed", Origin: fleet.DirectoryOrigin,
+	})
+	return err
 }
 
 // complain logs a problem once until it changes.

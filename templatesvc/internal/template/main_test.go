@@ -1,0 +1,101 @@
+package template_test
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+	"github.com/orreryhq/orrery/templatesvc/internal/blob"
+	"github.com/orreryhq/orrery/templatesvc/internal/template"
+)
+
+var ref = fleet.TemplateRef{Group: "g", Name: "t"}
+
+// world is an etcd, a blob directory and a service over both.
+type world struct {
+	*testing.T
+	c     *store.Client
+	blobs *blob.Store
+	*template.Service
+	mu    sync.Mutex
+	clock time.Time
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, c: storetest.New(t), clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	var err error
+	if w.blobs, err = blob.Open(t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	w.Service = template.New(template.Config{Store: w.c, Blobs: w.blobs, Replica: "a", Now: w.now, Log: slog.New(slog.DiscardHandler)})
+	return w
+}
+
+// now moves on with every look.
+func (w *world) now() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.clock = w.clock.Add(time.Second)
+	return w.clock
+}
+
+func (w *world) begin() *template.Publish {
+	w.Helper()
+	p, err := w.Begin(w.Context(), "test")
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { p.Close(w.Context()) })
+	return p
+}
+
+// tree stores files given as path and content in turn.
+func (w *world) tree(p *template.Publish, files ...string) (m fleet.Manifest) {
+	w.Helper()
+	for n := 0; n < len(files); n += 2 {
+		c, err := p.Add(w.Context(), strings.NewReader(files[n+1]), 1<<20)
+		if err != nil {
+			w.Fatal(err)
+		}
+		m.Entries = append(m.Entries, fleet.ManifestEntry{Path: files[n], Mode: 0o644, Size: c.Size, SHA256: c.SHA256, Chunks: c.Chunks})
+	}
+	return m
+}
+
+// publish edits the template to hold exactly the files.
+func (w *world) publish(files ...string) fleet.TemplateHead {
+	w.Helper()
+	p := w.begin()
+	defer p.Close(w.Context())
+	m := w.tree(p, files...)
+	h, err := p.Commit(w.Context(), template.Move{Ref: ref, Manifest: m, Base: w.head().Digest, Kind: fleet.MoveEdit, Author: "me"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return h
+}
+
+func (w *world) head() fleet.TemplateHead {
+	w.Helper()
+	h, err := w.Head(w.Context(), ref)
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		w.Fatal(err)
+	}
+	return h
+}
+
+func (w *world) revision() int64 {
+	w.Helper()
+	rev, err := w.c.Revision(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return rev
+}

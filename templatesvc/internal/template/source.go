@@ -1,0 +1,126 @@
+package template
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// Provenance says where a version comes from. Origin is the source's name.
+type Provenance struct{ Author, Message, Origin string }
+
+// PublishSource makes a source's content the head of its template, unless the source
+// has not changed since it was last published: then a head that was rolled back or
+// edited stays. p is the publish that the content was stored in; nil when all of it
+// was stored before, which is made sure of. What was edited since the source was last
+// published is joined with it; where both changed a file, the source wins. moved is
+// false when nothing changed.
+func (s *Service) PublishSource(ctx context.Context, p *Publish, ref fleet.TemplateRef, m fleet.Manifest, from Provenance) (head fleet.TemplateHead, moved bool, err error) {
+	_, digest, err := m.Canonical(fleet.VersionLimits())
+	if err != nil {
+		return head, false, errs.Wrap("template.PublishSource", err)
+	}
+	before, err := s.head(ctx, ref)
+	if err != nil {
+		return head, false, errs.Wrap("template.PublishSource", err)
+	}
+	if before.SourceDigest == digest {
+		return before, false, nil
+	}
+	if p == nil {
+		if p, err = s.Begin(ctx, "source of "+ref.String()); err != nil {
+			return head, false, errs.Wrap("template.PublishSource", err)
+		}
+		defer p.Close(ctx)
+	}
+	if _, err := p.Store(ctx, m); err != nil { // later edits are told from it
+		return head, false, errs.Wrap("template.PublishSource", err)
+	}
+	move := Move{
+		Ref: ref, Base: before.Digest, Kind: fleet.MoveSource, Author: from.Author,
+		SourceDigest: &digest, Origin: &from.Origin,
+		Rebase: func(move *Move, head fleet.TemplateHead, _ fleet.Manifest) (err error) {
+			var joined string
+			move.Manifest, joined, err = s.joinEdits(ctx, head, m)
+			move.Message = from.Message + joined
+			return err
+		},
+	}
+	if err := move.Rebase(&move, before, m); err != nil {
+		return head, false, errs.Wrap("template.PublishSource", err)
+	}
+	head, err = p.Commit(ctx, move)
+	return head, err == nil && head.ModRev != before.ModRev, errs.Wrap("template.PublishSource", err)
+}
+
+// joinEdits is the source's new content with the edits made since its last one.
+func (s *Service) joinEdits(ctx context.Context, head fleet.TemplateHead, theirs fleet.Manifest) (m fleet.Manifest, message string, err error) {
+	edited, err := s.edited(ctx, head)
+	if err != nil || !edited {
+		return theirs, "", err
+	}
+	base, err := s.Manifest(head.SourceDigest)
+	if err != nil {
+		return theirs, "", err
+	}
+	ours, err := s.Manifest(head.Digest)
+	if err != nil {
+		return theirs, "", err
+	}
+	m, conflicts := fleet.Merge3(base, ours, theirs)
+	message = ", joined with edits"
+	if len(conflicts) > 0 {
+		message += fmt.Sprintf("; the source won at %s", namesOf(conflicts))
+	}
+	return m, message, nil
+}
+
+// edited reports whether a head was edited since its source was last published. A
+// rollback is no edit: it ends with the source's next change.
+func (s *Service) edited(ctx context.Context, head fleet.TemplateHead) (bool, error) {
+	if head.Move == 0 || head.SourceDigest == "" || head.SourceDigest == head.Digest {
+		return false, nil
+	}
+	last, err := store.Get(ctx, s.cfg.Store, store.TemplateMoveKey(head.TemplateRef, head.Move))
+	if err != nil {
+		return false, err
+	}
+	return last.Kind != fleet.MoveRollback, nil
+}
+
+// namesOf lists the first few of many paths.
+func namesOf(paths []string) string {
+	const shown = 5
+	text := ""
+	for i, p := range paths {
+		if i == shown {
+			return text + fmt.Sprintf(" and %d more", len(paths)-shown)
+		}
+		if i > 0 {
+			text += ", "
+		}
+		text += p
+	}
+	return text
+}
+
+// Retract removes a template's head because its source has it no more; its versions stay.
+func (s *Service) Retract(ctx context.Context, ref fleet.TemplateRef) error {
+	head, err := s.head(ctx, ref)
+	if err != nil || head.ModRev == 0 {
+		return errs.Wrap("template.Retract", err)
+	}
+	var none fleet.TemplateHead
+	writes, err := s.moveWrites(ctx, &none, head, fleet.TemplateMove{TemplateRef: ref, Kind: fleet.MoveRetract, Author: "source", Message: "its directory is gone"})
+	if err != nil {
+		return errs.Wrap("template.Retract", err)
+	}
+	writes = append(writes, store.Remove(store.TemplateHeadKey(ref), head.ModRev))
+	if _, err = s.cfg.Store.Commit(ctx, store.Txn{Writes: writes}); err == nil {
+		s.cfg.Log.Info("template removed, its directory is gone", "template", ref.String())
+	}
+	return errs.Wrap("template.Retract", err)
+}
