@@ -148,17 +148,17 @@ func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, leaves int64
 // first reference.
 func (s *Spawner) Txns(births []Birth, fences []store.Fence, guards []store.Guard, maxOps int) []store.Txn {
 	var out []store.Txn
-	room := func() bool {
+	room := func(b Birth) bool {
 		if len(out) == 0 {
 			return false
 		}
 		t := out[len(out)-1]
-		return t.Size()+6 <= maxOps && t.Bytes() < store.FullBytes
+		return t.Size()+6+len(s.versions(b)) <= maxOps && t.Bytes() < store.FullBytes
 	}
 	inTxn := map[string]bool{} // plans settled in the current transaction
 	made := map[string]bool{}  // plans settled in an earlier one
 	for _, b := range births {
-		if !room() {
+		if !room(b) {
 			out = append(out, store.Txn{Fences: slices.Clone(fences), Guards: slices.Clone(guards)})
 			inTxn = map[string]bool{}
 		}
@@ -182,12 +182,34 @@ func (s *Spawner) settlePlan(t *store.Txn, b Birth, made bool) {
 	case made:
 		t.Guards = append(t.Guards, store.Exists(key))
 	case !ok:
+		t.Guards = append(t.Guards, s.versions(b)...)
 		t.Writes = append(t.Writes, store.Create(key, stored))
 	case s.now.Sub(have.TouchedAt) > touchAfter:
 		t.Writes = append(t.Writes, store.Replace(key, stored, have.ModRev))
 	default:
 		t.Guards = append(t.Guards, store.Exists(key))
 	}
+}
+
+// maxGuarded bounds how many versions one new plan demands, so that they fit a
+// transaction. A plan of more layers may meet the deletion of one of the others; its
+// instances fail then, and the next are composed anew.
+const maxGuarded = 64
+
+// versions demand that what a new plan is composed of is not deleted: a version goes
+// only after all plans were looked at, and a plan comes only while its versions are
+// there. None for a plan that exists.
+func (s *Spawner) versions(b Birth) []store.Guard {
+	if _, ok := s.snap.Plans.Get(b.digest); ok {
+		return nil
+	}
+	var guards []store.Guard
+	for _, l := range b.plan.Layers {
+		if l.Digest != "" && len(guards) < maxGuarded {
+			guards = append(guards, store.Exists(store.TemplateVersionKey(l.TemplateRef, l.Digest)))
+		}
+	}
+	return guards
 }
 
 func (s *Spawner) freshID() fleet.InstanceID {

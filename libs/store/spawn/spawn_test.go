@@ -2,6 +2,7 @@ package spawn
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -437,5 +438,55 @@ func TestAPlanIsRenewedByReferenceAndDemandedOtherwise(t *testing.T) {
 	c.write(store.Remove(store.PlanKey(digest), p.ModRev))
 	if _, err := c.client.Commit(t.Context(), demanding[0]); !errs.Is(err, errs.Conflict) {
 		t.Errorf("a create whose plan was collected meanwhile: %v, want a conflict", err)
+	}
+}
+
+func TestANewPlanDemandsTheVersionsItIsComposedOf(t *testing.T) {
+	c := newCluster(t)
+	ref := fleet.TemplateRef{Group: "g", Name: "t"}
+	version := fleet.TemplateVersion{TemplateRef: ref, Digest: "d"}
+	g, _ := c.group(func(g *fleet.Group) { g.Spec.Templates.AllOf = []fleet.TemplateLayer{{TemplateRef: ref}} })
+	c.write(store.Create(store.TemplateVersionKey(ref, "d"), version))
+	snap := c.write(store.Create(store.TemplateHeadKey(ref), fleet.TemplateHead{TemplateRef: ref, Digest: "d"}))
+	spawn := func(seed uint64) []store.Txn {
+		s := New(snap, noon, random(seed))
+		return s.Txns([]Birth{s.Fresh(g, byMinimum, "", nil)}, nil, nil, c.client.MaxOps())
+	}
+	txns := spawn(1)
+	have, err := store.Get(t.Context(), c.client, store.TemplateVersionKey(ref, "d"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.write(store.Remove(store.TemplateVersionKey(ref, "d"), have.ModRev))
+	if _, err := c.client.Commit(t.Context(), txns[0]); !errs.Is(err, errs.Conflict) {
+		t.Errorf("a plan of a version that was deleted meanwhile: %v", err)
+	}
+	c.write(store.Create(store.TemplateVersionKey(ref, "d"), version))
+	snap = c.commit(txns...)
+	if snap.Instances.Len() != 1 {
+		t.Errorf("%d instances", snap.Instances.Len())
+	}
+	if guards := spawn(2)[0].Guards; len(guards) != 1 {
+		t.Errorf("a plan that exists demands its versions again: %v", guards)
+	}
+}
+
+func TestPlansOfManyLayersFitTheirTransactions(t *testing.T) {
+	c := newCluster(t)
+	var writes []store.Write
+	g, _ := c.group(func(g *fleet.Group) { g.Spec.Templates.AllInGroups = []string{"many"} })
+	for n := range 40 {
+		ref := fleet.TemplateRef{Group: "many", Name: fmt.Sprint("t", n)}
+		writes = append(writes, store.Create(store.TemplateVersionKey(ref, "d"), fleet.TemplateVersion{TemplateRef: ref, Digest: "d"}),
+			store.Create(store.TemplateHeadKey(ref), fleet.TemplateHead{TemplateRef: ref, Digest: "d"}))
+	}
+	snap := c.write(writes...)
+	s := New(snap, noon, random(1))
+	var births []Birth
+	for range 100 {
+		births = append(births, s.Fresh(g, byMinimum, "", nil))
+	}
+	if snap = c.commit(s.Txns(births, nil, nil, c.client.MaxOps())...); snap.Instances.Len() != 100 {
+		t.Errorf("%d instances", snap.Instances.Len())
 	}
 }
