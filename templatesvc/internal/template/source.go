@@ -113,14 +113,20 @@ func (s *Service) Retract(ctx context.Context, ref fleet.TemplateRef) error {
 	if err != nil || head.ModRev == 0 {
 		return errs.Wrap("template.Retract", err)
 	}
-	var none fleet.TemplateHead
-	writes, err := s.moveWrites(ctx, &none, head, fleet.TemplateMove{TemplateRef: ref, Kind: fleet.MoveRetract, Author: "source", Message: "its directory is gone"})
-	if err != nil {
-		return errs.Wrap("template.Retract", err)
-	}
-	writes = append(writes, store.Remove(store.TemplateHeadKey(ref), head.ModRev))
-	if _, err = s.cfg.Store.Commit(ctx, store.Txn{Writes: writes}); err == nil {
+	err = s.retract(ctx, head, fleet.TemplateMove{TemplateRef: ref, Kind: fleet.MoveRetract, Author: "source", Message: "its directory is gone"})
+	if err == nil {
 		s.cfg.Log.Info("template removed, its directory is gone", "template", ref.String())
 	}
 	return errs.Wrap("template.Retract", err)
+}
+
+// retract removes a head, which its history remembers.
+func (s *Service) retract(ctx context.Context, head fleet.TemplateHead, m fleet.TemplateMove) error {
+	var none fleet.TemplateHead
+	writes, err := s.moveWrites(ctx, &none, head, m)
+	if err != nil {
+		return err
+	}
+	_, err = s.cfg.Store.Commit(ctx, store.Txn{Writes: append(writes, store.Remove(store.TemplateHeadKey(m.TemplateRef), head.ModRev))})
+	return err
 }

@@ -1,0 +1,71 @@
+package template
+
+import (
+	"context"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// Description is what a template says of itself beside its files; nil says nothing.
+type Description struct{ Text, Platform *string }
+
+// Create makes a template without files. AlreadyExists when there is one.
+func (s *Service) Create(ctx context.Context, ref fleet.TemplateRef, d Description, author string) (fleet.TemplateHead, error) {
+	p, err := s.Begin(ctx, "creation of "+ref.String())
+	if err != nil {
+		return fleet.TemplateHead{}, errs.Wrap("template.Create", err)
+	}
+	defer p.Close(ctx)
+	head, err := p.Commit(ctx, Move{
+		Ref: ref, Kind: fleet.MoveEdit, Author: author, Message: "created", Description: d.Text, Platform: d.Platform,
+	})
+	return head, errs.Wrap("template.Create", err)
+}
+
+// Describe changes what a template says of itself; its files and history stay. NotFound
+// when there is no such template, Conflict when, unless base is "", its head is another
+// version than base.
+func (s *Service) Describe(ctx context.Context, ref fleet.TemplateRef, d Description, base string) (head fleet.TemplateHead, err error) {
+	for range tries {
+		if head, err = s.existing(ctx, ref); err != nil {
+			return head, errs.Wrap("template.Describe", err)
+		}
+		if base != "" && base != head.Digest {
+			return head, errs.New(errs.Conflict, "template %s has moved on to version %s meanwhile: look at it and try again", ref, head.Digest)
+		}
+		next := head
+		if d.Text != nil {
+			next.Description = *d.Text
+		}
+		if d.Platform != nil {
+			next.Platform = *d.Platform
+		}
+		next.UpdatedAt = s.cfg.Now().UTC()
+		var rev int64
+		rev, err = s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(store.TemplateHeadKey(ref), next, head.ModRev)}})
+		if err == nil {
+			next.SetRev(head.CreateRev, rev)
+			return next, nil
+		}
+		if !errs.Is(err, errs.Conflict) {
+			break
+		}
+	}
+	return head, errs.Wrap("template.Describe", err)
+}
+
+// Diff tells how to come from one version to another. NotFound when one of them is not
+// stored here.
+func (s *Service) Diff(from, to string) ([]fleet.FileChange, error) {
+	a, err := s.Manifest(from)
+	if err != nil {
+		return nil, errs.Wrap("template.Diff", err)
+	}
+	b, err := s.Manifest(to)
+	if err != nil {
+		return nil, errs.Wrap("template.Diff", err)
+	}
+	return fleet.Diff(a, b), nil
+}
