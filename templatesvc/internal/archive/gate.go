@@ -1,0 +1,132 @@
+package archive
+
+import (
+	"io"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// gate is what every entry of every format passes on its way to the caller.
+type gate struct {
+	limits Limits
+	in     func() int64 // packed bytes that were read
+	each   func(Entry, io.Reader) error
+	tree   *tree
+
+	entries int
+	out     int64 // content given out
+	err     error // the limit that was passed
+}
+
+// pass checks an entry and hands it on. The name is the archive's; size is what
+// the archive claims.
+func (g *gate) pass(name string, e Entry, r io.Reader) error {
+	if g.entries++; g.entries > g.limits.Entries {
+		return errs.New(errs.TooLarge, "the archive has more than %d entries: split it", g.limits.Entries)
+	}
+	p, err := clean(name)
+	if err != nil {
+		return err
+	}
+	if p == "." && e.Kind == fleet.FileDir {
+		return nil // the root itself, as tar writes it
+	}
+	if e.Path = p; p == "." {
+		return errs.New(errs.Malformed, "the entry %s has no name: pack it anew", quoted(name))
+	}
+	e.Mode &= 0o777
+	if err := g.tree.add(&e); err != nil {
+		return err
+	}
+	if e.Kind != fleet.FileRegular || e.Same != "" {
+		g.out += e.Size // of a hard link: it counts in the tree
+		if err := g.total(); err != nil {
+			return err
+		}
+		return callers(g.each(e, none{}))
+	}
+	return g.file(e, r)
+}
+
+// file hands a regular file on and reads what the caller left, so that the
+// archive's own checks of it are made.
+func (g *gate) file(e Entry, r io.Reader) error {
+	if e.Size > g.limits.EntryBytes {
+		return g.tooLarge(e.Path)
+	}
+	content := &bounded{g: g, r: r, path: e.Path}
+	err := callers(g.each(e, content))
+	if g.err == nil && err == nil {
+		_, err = io.Copy(io.Discard, content)
+	}
+	switch {
+	case g.err != nil:
+		return g.err
+	case content.err != nil:
+		return content.err
+	}
+	return err
+}
+
+// callers marks what the caller's function returned.
+func callers(err error) error {
+	if err == nil {
+		return nil
+	}
+	return stopped{err}
+}
+
+// finish checks what can be known only when all entries were seen.
+func (g *gate) finish() error { return g.tree.checkLinks() }
+
+func (g *gate) tooLarge(path string) error {
+	return errs.New(errs.TooLarge, "%s has more than %d MiB, the most an entry may have: leave it out", quoted(path), g.limits.EntryBytes>>20)
+}
+
+// total checks what came out so far against what may.
+func (g *gate) total() error {
+	switch {
+	case g.err != nil:
+	case g.out > g.limits.TotalBytes:
+		g.err = errs.New(errs.TooLarge, "the archive holds more than %d MiB: split it", g.limits.TotalBytes>>20)
+	case g.out > ratioFrom && g.out/g.limits.Ratio > g.in():
+		g.err = errs.New(errs.TooLarge, "the archive unpacks to more than %d times its size, as bombs do: leave out what is only filling", g.limits.Ratio)
+	}
+	return g.err
+}
+
+// bounded is an entry's content as far as the limits let it through.
+type bounded struct {
+	g    *gate
+	r    io.Reader
+	path string
+	n    int64
+	err  error // the archive's own
+}
+
+// Read implements io.Reader.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.g.err != nil {
+		return 0, b.g.err
+	}
+	n, err := b.r.Read(p)
+	b.n += int64(n)
+	b.g.out += int64(n)
+	if b.n > b.g.limits.EntryBytes {
+		b.g.err = b.g.tooLarge(b.path)
+	}
+	if limit := b.g.total(); limit != nil {
+		return 0, limit
+	}
+	if err != nil && err != io.EOF {
+		b.err = err
+	}
+	return n, err
+}
+
+// none is the content of what has none.
+type none struct{}
+
+// Read implements io.Reader.
+func (none) Read([]byte) (int, error) { return 0, io.EOF }

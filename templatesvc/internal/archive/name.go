@@ -1,0 +1,67 @@
+package archive
+
+import (
+	"path"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// Bounds of a path. File systems of nodes allow no longer names.
+const (
+	maxPath  = 1024
+	maxName  = 255
+	maxDepth = 64
+)
+
+// clean is an entry's name as a path inside the tree; "." for its root. What some
+// system might take for a way out is refused, not repaired.
+func clean(name string) (string, error) {
+	refuse := func(why string) (string, error) {
+		return "", errs.New(errs.Malformed, "the entry %s %s", quoted(name), why)
+	}
+	switch {
+	case !utf8.ValidString(name):
+		return refuse("has a name that is not UTF-8: rename it and pack it anew")
+	case strings.ContainsRune(name, 0):
+		return refuse("has a NUL in its name: rename it and pack it anew")
+	case strings.ContainsRune(name, '\\'):
+		return refuse(`has a \ in its name: pack it with / between directories`)
+	case strings.HasPrefix(name, "/"):
+		return refuse("is an absolute path: pack it relative to the template's directory")
+	case drive(name):
+		return refuse("begins with a drive: pack it relative to the template's directory")
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return refuse("has a control character in its name: rename it and pack it anew")
+	}
+	for segment := range strings.SplitSeq(name, "/") {
+		if segment == ".." {
+			return refuse("leads out of the template by ..: pack it relative to the template's directory")
+		}
+		if len(segment) > maxName {
+			return refuse("has a name longer than 255 bytes: shorten it")
+		}
+	}
+	p := path.Clean(name)
+	if len(p) > maxPath || strings.Count(p, "/") >= maxDepth {
+		return refuse("lies too deep: 64 directories and 1,024 bytes are the most")
+	}
+	return p, nil
+}
+
+func drive(name string) bool {
+	return len(name) >= 2 && name[1] == ':' && (name[0]|0x20 >= 'a' && name[0]|0x20 <= 'z')
+}
+
+// fold is the same for names that some file systems hold for one.
+func fold(name string) string {
+	return strings.Map(func(r rune) rune {
+		least := r
+		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+			least = min(least, next)
+		}
+		return unicode.ToLower(least)
+	}, name)
+}
