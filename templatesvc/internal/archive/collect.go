@@ -13,7 +13,7 @@ import (
 // what they are known by; it is told how many there may be. The manifest's entries
 // are in order of path, and directories stand in it only when nothing is in them.
 // Errors as of Read, and those of put.
-func Collect(ctx context.Context, r io.Reader, o Options, put func(r io.Reader, limit int64) (sum string, size int64, err error)) (fleet.Manifest, error) {
+func Collect(ctx context.Context, r io.Reader, o Options, put func(r io.Reader, limit int64) (fleet.Content, error)) (fleet.Manifest, error) {
 	entries := map[string]fleet.ManifestEntry{}
 	parents := map[string]bool{}
 	err := Read(ctx, r, o, func(e Entry, content io.Reader) error {
@@ -23,16 +23,20 @@ func Collect(ctx context.Context, r io.Reader, o Options, put func(r io.Reader, 
 				parents[e.Path[:i]] = true
 			}
 		}
-		var err error
 		switch {
 		case e.Kind != fleet.FileRegular:
 		case e.Same != "":
-			m.SHA256, m.Size = entries[e.Same].SHA256, entries[e.Same].Size
+			first := entries[e.Same]
+			m.SHA256, m.Size, m.Chunks = first.SHA256, first.Size, first.Chunks
 		default:
-			m.SHA256, m.Size, err = put(content, o.Limits.EntryBytes)
+			c, err := put(content, o.Limits.EntryBytes)
+			if err != nil {
+				return err
+			}
+			m.SHA256, m.Size, m.Chunks = c.SHA256, c.Size, c.Chunks
 		}
 		entries[e.Path] = m
-		return err
+		return nil
 	})
 	if err != nil {
 		return fleet.Manifest{}, err
