@@ -30,11 +30,12 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/transport"
 )
 
-// Config is what the service needs. Store, Dir, BlobDir, ClusterSecret, Replica
-// and Log are required.
+// Config is what the service needs. Store, BlobDir, ClusterSecret, Replica and Log
+// are required.
 type Config struct {
 	Store *store.Client
-	// Dir is the watched directory, <group>/<name>/; BlobDir is where file contents are kept.
+	// Dir is the watched directory, <group>/<name>/; none when empty. BlobDir is where
+	// file contents are kept.
 	Dir, BlobDir string
 	// Listen is the address of the API. Empty: a free port on loopback.
 	Listen string
@@ -70,8 +71,8 @@ const (
 // Invalid when a directory or an address cannot be used.
 func New(cfg Config) (*Service, error) {
 	switch {
-	case cfg.Store == nil, cfg.Log == nil, cfg.Dir == "", cfg.BlobDir == "":
-		return nil, errs.New(errs.Invalid, "templatesvc: Store, Log, Dir and BlobDir are required")
+	case cfg.Store == nil, cfg.Log == nil, cfg.BlobDir == "":
+		return nil, errs.New(errs.Invalid, "templatesvc: Store, Log and BlobDir are required")
 	case cfg.ClusterSecret == "":
 		return nil, errs.Field("cluster.secret", "is required: it keeps strangers out")
 	case cfg.Replica == "":
@@ -82,9 +83,9 @@ func New(cfg Config) (*Service, error) {
 		return nil, unusable("blobs.dir", cfg.BlobDir, err)
 	}
 	service := template.New(template.Config{Store: cfg.Store, Blobs: blobs, Replica: cfg.Replica, Now: time.Now, Log: cfg.Log})
-	dir, err := source.New(cfg.Dir, service, cfg.Log)
+	dir, err := directory(cfg, service)
 	if err != nil {
-		return nil, unusable("templates.dir", cfg.Dir, err)
+		return nil, err
 	}
 	if cfg.Listen == "" {
 		cfg.Listen = defaultListen
@@ -114,6 +115,27 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
+// directory is the watched directory, nil when there is none.
+func directory(cfg Config, service *template.Service) (*source.Directory, error) {
+	if cfg.Dir == "" {
+		return nil, nil
+	}
+	others := func(ctx context.Context) (n int, err error) {
+		sessions, _, err := store.List(ctx, cfg.Store, store.Sessions("templatesvc"))
+		for _, s := range sessions {
+			if s.Replica != cfg.Replica {
+				n++
+			}
+		}
+		return n, err
+	}
+	dir, err := source.New(source.Config{Dir: cfg.Dir, Service: service, Others: others, Log: cfg.Log})
+	if err != nil {
+		return nil, unusable("templates.dir", cfg.Dir, err)
+	}
+	return dir, nil
+}
+
 func unusable(field, value string, err error) error {
 	return &errs.Error{Op: "templatesvc.New", Kind: errs.Invalid, Field: field, Err: err, Message: fmt.Sprintf("%s cannot be used: %v", value, err)}
 }
@@ -127,13 +149,22 @@ func (s *Service) URL() string {
 }
 
 // Synced is closed when the templates found at the start have been published.
-func (s *Service) Synced() <-chan struct{} { return s.source.Synced() }
+func (s *Service) Synced() <-chan struct{} {
+	if s.source == nil {
+		none := make(chan struct{})
+		close(none)
+		return none
+	}
+	return s.source.Synced()
+}
 
 // Run serves until ctx ends, then lets calls under way finish.
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return wire.Serve(ctx, s.server, s.listener, drainTimeout) })
-	g.Go(func() error { return s.source.Run(ctx) })
+	if s.source != nil {
+		g.Go(func() error { return s.source.Run(ctx) })
+	}
 	g.Go(func() error { return s.replica.Run(ctx) })
 	return errs.Wrap("templatesvc.Run", g.Wait())
 }

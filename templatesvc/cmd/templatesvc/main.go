@@ -22,7 +22,7 @@ type settings struct {
 	Listen       string `config:"listen" default:"127.0.0.1:0" usage:"address of the API agents and gateways call; port 0 picks a free one"`
 	AdvertiseURL string `config:"advertise-url" usage:"URL others reach the API by; empty: derived from listen, with the host's name where it listens on all addresses"`
 	Templates    struct {
-		Dir string `config:"dir" default:"./templates" usage:"watched directory of templates, <group>/<name>/"`
+		Dir string `config:"dir" default:"./templates" usage:"watched directory of templates, <group>/<name>/; empty: none"`
 	} `config:"templates"`
 	Blobs struct {
 		Dir string `config:"dir" default:"./blobs" usage:"directory file contents are kept in"`

@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -36,6 +39,16 @@ type hashed struct {
 	content fleet.Content
 }
 
+// writing says that somebody has a file open for writing.
+type writing struct{ path string }
+
+// Error implements error.
+func (w writing) Error() string { return w.path + " is open for writing" }
+
+// settled is how old a file's last change must be where it cannot be known whether
+// somebody has it open.
+const settled = 2 * time.Second
+
 // scanner turns directories into manifests, reading only what changed. It is
 // used from one goroutine.
 type scanner struct {
@@ -45,35 +58,48 @@ type scanner struct {
 	add    func(r io.Reader, limit int64) (fleet.Content, error)
 	seen   map[string]hashed // by absolute path
 	limits fleet.ManifestLimits
+	now    func() time.Time
+	lease  func(*os.File) (quiet, known bool)
+}
+
+// tree is one template's directory while it is read; nothing outside it is.
+type tree struct {
+	*scanner
+	root *os.Root
+	path string
 }
 
 // scan reads one template's directory: changed files into the blob store through add,
-// the tree into a manifest. errChanging when a file changed under the reading.
-func (s *scanner) scan(root string, add func(io.Reader, int64) (fleet.Content, error)) (fleet.Manifest, error) {
+// the tree into a manifest. errChanging when a file changed under the reading, writing
+// when somebody is about to change one.
+func (s *scanner) scan(dir string, ref fleet.TemplateRef, add func(io.Reader, int64) (fleet.Content, error)) (fleet.Manifest, error) {
 	var m fleet.Manifest
 	s.add = add
-	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
+	top, err := os.OpenRoot(dir)
+	if err != nil {
+		return m, vanished(err)
+	}
+	defer top.Close()
+	root, err := top.OpenRoot(filepath.Join(ref.Group, ref.Name))
+	if err != nil {
+		return m, vanished(err)
+	}
+	defer root.Close()
+	t := &tree{scanner: s, root: root, path: filepath.Join(dir, ref.Group, ref.Name)}
+	err = fs.WalkDir(root.FS(), ".", func(p string, _ fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
 			return vanished(err)
-		}
-		if p == root {
+		case p == ".":
 			return nil
+		case len(m.Entries) > s.limits.Entries:
+			return errs.New(errs.TooLarge, "%s has more than %d entries", ref, s.limits.Entries)
 		}
-		if len(m.Entries) > s.limits.Entries {
-			return errs.New(errs.TooLarge, "%s has more than %d entries", root, s.limits.Entries)
-		}
-		rel, err := filepath.Rel(root, p)
-		if err != nil {
-			return errs.As(errs.Internal, "source.scan", err)
-		}
-		entry, err := s.entry(p, filepath.ToSlash(rel), d)
-		if err != nil {
-			return err
-		}
-		if entry != nil {
+		entry, err := t.entry(p)
+		if err == nil && entry != nil {
 			m.Entries = append(m.Entries, *entry)
 		}
-		return nil
+		return err
 	})
 	return m, err
 }
@@ -86,32 +112,32 @@ func vanished(err error) error {
 	return errs.As(errs.Unavailable, "source.scan", err)
 }
 
-func (s *scanner) entry(p, rel string, d fs.DirEntry) (*fleet.ManifestEntry, error) {
-	fi, err := d.Info()
+func (t *tree) entry(p string) (*fleet.ManifestEntry, error) {
+	fi, err := t.root.Lstat(p)
 	if err != nil {
 		return nil, vanished(err)
 	}
-	e := &fleet.ManifestEntry{Path: rel, Mode: uint32(fi.Mode().Perm())}
+	e := &fleet.ManifestEntry{Path: p, Mode: uint32(fi.Mode().Perm())}
 	switch mode := fi.Mode(); {
 	case mode.IsDir():
-		return s.dirEntry(p, e)
+		return t.dirEntry(p, e)
 	case mode&fs.ModeSymlink != 0:
 		e.Kind, e.Mode = fleet.FileSymlink, 0
-		if e.Target, err = os.Readlink(p); err != nil {
+		if e.Target, err = t.root.Readlink(p); err != nil {
 			return nil, vanished(err)
 		}
 		return e, nil
 	case mode.IsRegular():
-		c, err := s.file(p, fi)
+		c, err := t.file(p, fi)
 		e.Size, e.SHA256, e.Chunks = c.Size, c.SHA256, c.Chunks
 		return e, err
 	}
-	return nil, errs.New(errs.Invalid, "%s is neither a file, a directory nor a link: a template cannot hold it", p)
+	return nil, errs.New(errs.Invalid, "%s is neither a file, a directory nor a link: a template cannot hold it", filepath.Join(t.path, p))
 }
 
 // dirEntry keeps empty directories; others follow from what is in them.
-func (s *scanner) dirEntry(p string, e *fleet.ManifestEntry) (*fleet.ManifestEntry, error) {
-	f, err := os.Open(p)
+func (t *tree) dirEntry(p string, e *fleet.ManifestEntry) (*fleet.ManifestEntry, error) {
+	f, err := t.root.Open(p)
 	if err != nil {
 		return nil, vanished(err)
 	}
@@ -124,20 +150,30 @@ func (s *scanner) dirEntry(p string, e *fleet.ManifestEntry) (*fleet.ManifestEnt
 }
 
 // file stores a file's content, unless it is known and stored, and makes sure
-// that it did not change while it was read.
-func (s *scanner) file(p string, fi fs.FileInfo) (fleet.Content, error) {
-	if known, ok := s.seen[p]; ok && known.stamp == stampOf(fi) && s.stored(known.content) {
+// that it did not change while it was read and nobody is about to change it.
+func (t *tree) file(p string, fi fs.FileInfo) (fleet.Content, error) {
+	full := filepath.Join(t.path, p)
+	if known, ok := t.seen[full]; ok && known.stamp == stampOf(fi) && t.stored(known.content) {
 		return known.content, nil
 	}
 	var none fleet.Content
-	f, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	f, err := t.root.OpenFile(p, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return none, vanished(err)
 	}
 	defer f.Close()
-	c, err := s.add(f, s.limits.FileBytes)
+	if same, err := f.Stat(); err != nil || stampOf(same) != stampOf(fi) {
+		return none, errChanging
+	}
+	switch quiet, known := t.lease(f); {
+	case known && !quiet:
+		return none, writing{full}
+	case !known && t.now().Sub(fi.ModTime()) < settled:
+		return none, errChanging
+	}
+	c, err := t.add(f, t.limits.FileBytes)
 	if err != nil {
-		return none, errs.Wrap(fmt.Sprintf("source.scan %s", p), err)
+		return none, errs.Wrap(fmt.Sprintf("source.scan %s", full), err)
 	}
 	after, err := f.Stat()
 	if err != nil {
@@ -146,6 +182,25 @@ func (s *scanner) file(p string, fi fs.FileInfo) (fleet.Content, error) {
 	if stampOf(after) != stampOf(fi) || c.Size != fi.Size() {
 		return none, errChanging
 	}
-	s.seen[p] = hashed{stampOf(fi), c}
+	t.seen[full] = hashed{stampOf(fi), c}
 	return c, nil
+}
+
+// lease asks the kernel whether anybody has a file open for writing. known is false
+// where it does not tell: on some file systems, and for files of other users.
+func lease(f *os.File) (quiet, known bool) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false, false
+	}
+	var answer error
+	err = raw.Control(func(fd uintptr) {
+		if _, answer = unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_RDLCK); answer == nil {
+			_, answer = unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_UNLCK)
+		}
+	})
+	if err != nil {
+		return false, false
+	}
+	return answer == nil, answer == nil || errors.Is(answer, unix.EAGAIN)
 }

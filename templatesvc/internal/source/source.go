@@ -5,10 +5,12 @@
 //	                 ▲                                          │
 //	                 └───────────── changed while read ◀────────┘
 //
-// Invariants: a file is published only when size, time and inode were the same
-// before and after it was read, so nothing half-written is; a template's head is
-// removed only when its own directory is gone while the directory around it can
-// be read: a source that is away as a whole removes nothing.
+// Invariants: a file is published only when nobody has it open for writing and its
+// size, time and inode were the same before and after it was read, so nothing
+// half-written is; nothing outside a template's directory is read; a template's
+// head is removed only when this directory published it and its own directory is
+// gone while the directory around it can be read: a source that is away as a whole
+// removes nothing, nor does another replica's directory.
 package source
 
 import (
@@ -33,12 +35,25 @@ const (
 	quiet    = 100 * time.Millisecond // without a change before a template is read
 	patience = 2 * time.Second        // after the first change it is read all the same
 	rescan   = time.Minute            // safety net under lost notifications
+	again    = time.Second            // between looks at a file that somebody has open for writing
 )
+
+// Config is what a watched directory needs. All but Others are required.
+type Config struct {
+	// Dir holds <group>/<name>/; it is made if need be.
+	Dir     string
+	Service *template.Service
+	// Others counts the other replicas that live: they may have directories of their
+	// own. Nil: there are none.
+	Others func(context.Context) (int, error)
+	Log    *slog.Logger
+}
 
 // Directory is a watched source. Make it with New, then Run it.
 type Directory struct {
 	dir     string
 	service *template.Service
+	others  func(context.Context) (int, error)
 	log     *slog.Logger
 	scanner scanner
 
@@ -47,18 +62,23 @@ type Directory struct {
 	dirty map[fleet.TemplateRef]*changed
 	// complained holds what was already said about a template, so that it is said once. Owned by Run.
 	complained map[string]string
+	// held are the templates that were seen here. Owned by Run.
+	held map[fleet.TemplateRef]bool
 }
 
-type changed struct{ first, last time.Time }
+// changed is when a template was changed; it is not read before until.
+type changed struct{ first, last, until time.Time }
 
 // New makes a source over a directory, which it creates if need be.
-func New(dir string, s *template.Service, log *slog.Logger) (*Directory, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+func New(cfg Config) (*Directory, error) {
+	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
 		return nil, errs.As(errs.Invalid, "source.New", err)
 	}
 	return &Directory{
-		dir: dir, service: s, log: log, scanner: scanner{stored: s.Stored, seen: map[string]hashed{}, limits: fleet.VersionLimits()},
-		synced: make(chan struct{}), dirty: map[fleet.TemplateRef]*changed{}, complained: map[string]string{},
+		dir: cfg.Dir, service: cfg.Service, others: cfg.Others, log: cfg.Log,
+		scanner: scanner{stored: cfg.Service.Stored, seen: map[string]hashed{}, limits: fleet.VersionLimits(), now: time.Now, lease: lease},
+		synced:  make(chan struct{}), dirty: map[fleet.TemplateRef]*changed{}, complained: map[string]string{},
+		held: map[fleet.TemplateRef]bool{},
 	}, nil
 }
 
@@ -72,7 +92,7 @@ func (d *Directory) Run(ctx context.Context) error {
 		return errs.As(errs.Unavailable, "source.Run", err)
 	}
 	defer watcher.Close()
-	d.watchTree(watcher, d.dir)
+	d.watchTree(watcher.Add, d.dir)
 	d.all(ctx)
 	close(d.synced)
 
@@ -91,7 +111,7 @@ func (d *Directory) Run(ctx context.Context) error {
 			d.log.Warn("changes of the template directory may have been missed, reading all of it", "error", err)
 			d.all(ctx)
 		case <-safety.C:
-			d.watchTree(watcher, d.dir)
+			d.watchTree(watcher.Add, d.dir)
 			d.all(ctx)
 		case <-due.C:
 			d.publishDue(ctx, time.Now())
@@ -103,7 +123,7 @@ func (d *Directory) Run(ctx context.Context) error {
 func (d *Directory) note(w *fsnotify.Watcher, ev fsnotify.Event) {
 	if ev.Has(fsnotify.Create) {
 		if fi, err := os.Lstat(ev.Name); err == nil && fi.IsDir() {
-			d.watchTree(w, ev.Name)
+			d.watchTree(w.Add, ev.Name)
 			d.markUnder(ev.Name)
 		}
 	}
@@ -171,11 +191,14 @@ func (d *Directory) nextDue(now time.Time) time.Duration {
 }
 
 func (c *changed) due() time.Time {
-	byQuiet, byPatience := c.last.Add(quiet), c.first.Add(patience)
-	if byPatience.Before(byQuiet) {
-		return byPatience
+	due := c.last.Add(quiet)
+	if byPatience := c.first.Add(patience); byPatience.Before(due) {
+		due = byPatience
 	}
-	return byQuiet
+	if due.Before(c.until) {
+		return c.until
+	}
+	return due
 }
 
 func (d *Directory) publishDue(ctx context.Context, now time.Time) {
@@ -219,16 +242,26 @@ func (d *Directory) all(ctx context.Context) {
 }
 
 func (d *Directory) retractGone(ctx context.Context) {
-	refs, err := d.service.Refs(ctx)
+	refs, err := d.service.Published(ctx, fleet.DirectoryOrigin)
 	if err != nil {
 		d.complain("", "templates could not be listed", err)
 		return
 	}
+	alone := d.alone(ctx)
 	for _, ref := range refs {
-		if d.gone(ref) {
+		// What was never here may be in the directory of another replica.
+		if (d.held[ref] || alone) && d.gone(ref) {
 			d.retract(ctx, ref)
 		}
 	}
+}
+
+func (d *Directory) alone(ctx context.Context) bool {
+	if d.others == nil {
+		return true
+	}
+	n, err := d.others(ctx)
+	return err == nil && n == 0
 }
 
 // gone reports whether a template's directory was removed, and not the whole source with it.
@@ -241,9 +274,11 @@ func (d *Directory) gone(ref fleet.TemplateRef) bool {
 }
 
 func (d *Directory) retract(ctx context.Context, ref fleet.TemplateRef) {
-	if err := d.service.Retract(ctx, ref); err != nil {
+	if err := d.service.Retract(ctx, ref, fleet.DirectoryOrigin); err != nil {
 		d.complain(ref.String(), "template not removed", err)
+		return
 	}
+	delete(d.held, ref)
 	prefix := filepath.Join(d.dir, ref.Group, ref.Name) + string(filepath.Separator)
 	for path := range d.scanner.seen {
 		if strings.HasPrefix(path, prefix) {
@@ -256,15 +291,23 @@ func (d *Directory) retract(ctx context.Context, ref fleet.TemplateRef) {
 // reading is marked to be read again.
 func (d *Directory) publish(ctx context.Context, ref fleet.TemplateRef) {
 	if d.gone(ref) {
-		d.retract(ctx, ref)
+		if d.held[ref] {
+			d.retract(ctx, ref)
+		}
 		return
 	}
+	d.held[ref] = true
 	err := d.read(ctx, ref)
+	var open writing
 	switch {
 	case errors.Is(err, errChanging):
 		d.mark(ref)
 	case err == nil:
 		delete(d.complained, ref.String())
+	case errors.As(err, &open):
+		d.mark(ref)
+		d.dirty[ref].until = time.Now().Add(again)
+		d.complain(ref.String(), "template not published yet: close the file, or take it out of the directory", err)
 	case ctx.Err() != nil:
 	default:
 		d.complain(ref.String(), "template not published", err)
@@ -283,7 +326,7 @@ func (d *Directory) read(ctx context.Context, ref fleet.TemplateRef) error {
 			p.Close(ctx)
 		}
 	}()
-	m, err := d.scanner.scan(filepath.Join(d.dir, ref.Group, ref.Name), func(r io.Reader, limit int64) (c fleet.Content, err error) {
+	m, err := d.scanner.scan(d.dir, ref, func(r io.Reader, limit int64) (c fleet.Content, err error) {
 		if p == nil {
 			if p, err = d.service.Begin(ctx, "directory of "+ref.String()); err != nil {
 				return c, err
@@ -313,18 +356,18 @@ func (d *Directory) complain(subject, message string, err error) {
 	d.log.Warn(message, "template", subject, "error", err)
 }
 
-// watchTree watches a directory and all below it.
-func (d *Directory) watchTree(w *fsnotify.Watcher, root string) {
-	err := filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return nil // what vanished needs no watch
-		}
-		if e.IsDir() {
-			return w.Add(p)
+// watchTree watches a directory and all below it, as far as the kernel lets it.
+func (d *Directory) watchTree(watch func(string) error, root string) {
+	var refused error
+	_ = filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() { // what vanished needs no watch
+			if err := watch(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				refused = err
+			}
 		}
 		return nil
 	})
-	if err != nil {
-		d.complain(root, "not all of the template directory can be watched; it is read every minute instead", err)
+	if refused != nil {
+		d.complain("", "not all of the template directory can be watched, it is read every minute instead: raise fs.inotify.max_user_watches", refused)
 	}
 }

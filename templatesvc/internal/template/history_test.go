@@ -58,8 +58,8 @@ func TestATemplateFromBeforeMovesRollsBackToItsParent(t *testing.T) {
 
 func TestMovesAreCountedOnAfterATemplateWasRemoved(t *testing.T) {
 	w := newWorld(t)
-	w.publish("f", "A")
-	if err := w.Retract(t.Context(), ref); err != nil {
+	source(w, "f", "A")
+	if err := w.Retract(t.Context(), ref, "directory"); err != nil {
 		t.Fatal(err)
 	}
 	if h := w.publish("f", "B"); h.Move != 3 || h.Previous != "" {
@@ -124,7 +124,7 @@ func TestAnUnchangedSourceWritesNothing(t *testing.T) {
 	m := w.tree(p, "a", "1")
 	p.Close(t.Context())
 	before := w.revision()
-	if _, moved, err := w.PublishSource(t.Context(), nil, ref, m, template.Provenance{}); err != nil || moved {
+	if _, moved, err := w.PublishSource(t.Context(), nil, ref, m, template.Provenance{Origin: "directory"}); err != nil || moved {
 		t.Fatal(moved, err)
 	}
 	if after := w.revision(); after != before {

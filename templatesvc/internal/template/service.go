@@ -92,16 +92,3 @@ func (s *Service) Blob(sum string) (*os.File, error) { return s.cfg.Blobs.Open(s
 
 // Blobs is where file contents lie.
 func (s *Service) Blobs() *blob.Store { return s.cfg.Blobs }
-
-// Refs are the templates that have a head.
-func (s *Service) Refs(ctx context.Context) ([]fleet.TemplateRef, error) {
-	heads, _, err := store.List(ctx, s.cfg.Store, store.TemplateHeads())
-	if err != nil {
-		return nil, errs.Wrap("template.Refs", err)
-	}
-	refs := make([]fleet.TemplateRef, 0, len(heads))
-	for _, h := range heads {
-		refs = append(refs, h.TemplateRef)
-	}
-	return refs, nil
-}

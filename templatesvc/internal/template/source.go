@@ -12,6 +12,26 @@ import (
 // Provenance says where a version comes from. Origin is the source's name.
 type Provenance struct{ Author, Message, Origin string }
 
+// PublishedBy reports whether a head is published by the source. Heads from before
+// origins were told are the directory's.
+func PublishedBy(head fleet.TemplateHead, origin string) bool {
+	return head.Origin == origin && origin != "" || origin == fleet.DirectoryOrigin && head.Origin == "" && head.SourceDigest != ""
+}
+
+// checkOrigin refuses to take a template over from another source. The directory
+// of templates takes over what was made through the API.
+func checkOrigin(head fleet.TemplateHead, origin string) error {
+	switch {
+	case head.ModRev == 0, PublishedBy(head, origin):
+		return nil
+	case head.Origin != "":
+		return errs.New(errs.AlreadyExists, "template %s is published by source %s: choose another name, or remove it there", head.TemplateRef, head.Origin)
+	case origin == fleet.DirectoryOrigin:
+		return nil
+	}
+	return errs.New(errs.AlreadyExists, "template %s was made through the API: delete it, or choose another name", head.TemplateRef)
+}
+
 // PublishSource makes a source's content the head of its template, unless the source
 // has not changed since it was last published: then a head that was rolled back or
 // edited stays. p is the publish that the content was stored in; nil when all of it
@@ -26,6 +46,9 @@ func (s *Service) PublishSource(ctx context.Context, p *Publish, ref fleet.Templ
 	before, err := s.head(ctx, ref)
 	if err != nil {
 		return head, false, errs.Wrap("template.PublishSource", err)
+	}
+	if err := checkOrigin(before, from.Origin); err != nil {
+		return before, false, err
 	}
 	if before.SourceDigest == digest {
 		return before, false, nil
@@ -43,6 +66,9 @@ func (s *Service) PublishSource(ctx context.Context, p *Publish, ref fleet.Templ
 		Ref: ref, Base: before.Digest, Kind: fleet.MoveSource, Author: from.Author,
 		SourceDigest: &digest, Origin: &from.Origin,
 		Rebase: func(move *Move, head fleet.TemplateHead, _ fleet.Manifest) (err error) {
+			if err := checkOrigin(head, from.Origin); err != nil {
+				return err
+			}
 			var joined string
 			move.Manifest, joined, err = s.joinEdits(ctx, head, m)
 			move.Message = from.Message + joined
@@ -107,15 +133,31 @@ func namesOf(paths []string) string {
 	return text
 }
 
-// Retract removes a template's head because its source has it no more; its versions stay.
-func (s *Service) Retract(ctx context.Context, ref fleet.TemplateRef) error {
+// Published are the templates whose heads a source publishes.
+func (s *Service) Published(ctx context.Context, origin string) ([]fleet.TemplateRef, error) {
+	heads, _, err := store.List(ctx, s.cfg.Store, store.TemplateHeads())
+	if err != nil {
+		return nil, errs.Wrap("template.Published", err)
+	}
+	var refs []fleet.TemplateRef
+	for _, h := range heads {
+		if PublishedBy(h, origin) {
+			refs = append(refs, h.TemplateRef)
+		}
+	}
+	return refs, nil
+}
+
+// Retract removes a template's head because its source has it no more; its versions
+// stay. What another source publishes, or nobody does, is left alone.
+func (s *Service) Retract(ctx context.Context, ref fleet.TemplateRef, origin string) error {
 	head, err := s.head(ctx, ref)
-	if err != nil || head.ModRev == 0 {
+	if err != nil || head.ModRev == 0 || !PublishedBy(head, origin) {
 		return errs.Wrap("template.Retract", err)
 	}
-	err = s.retract(ctx, head, fleet.TemplateMove{TemplateRef: ref, Kind: fleet.MoveRetract, Author: "source", Message: "its directory is gone"})
+	err = s.retract(ctx, head, fleet.TemplateMove{TemplateRef: ref, Kind: fleet.MoveRetract, Author: "source", Message: "its source has it no more"})
 	if err == nil {
-		s.cfg.Log.Info("template removed, its directory is gone", "template", ref.String())
+		s.cfg.Log.Info("template removed, its source has it no more", "template", ref.String(), "source", origin)
 	}
 	return errs.Wrap("template.Retract", err)
 }
