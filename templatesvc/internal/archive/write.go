@@ -26,7 +26,7 @@ type Writer struct {
 }
 
 // packedAt is the time of every entry: the first one a zip can tell.
-var packedAt = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
+func packedAt() time.Time { return time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // NewWriter begins an archive. Invalid for an unknown format.
 func NewWriter(w io.Writer, f Format) (*Writer, error) {
@@ -71,7 +71,7 @@ func (w *Writer) Close() error {
 }
 
 func (w *Writer) addTar(e Entry, r io.Reader) error {
-	h := &tar.Header{Name: e.Path, Mode: int64(e.Mode), ModTime: packedAt}
+	h := &tar.Header{Name: e.Path, Mode: int64(e.Mode), ModTime: packedAt()}
 	switch e.Kind {
 	case fleet.FileDir:
 		h.Typeflag, h.Name = tar.TypeDir, e.Path+"/"
@@ -94,7 +94,7 @@ func (w *Writer) addTar(e Entry, r io.Reader) error {
 }
 
 func (w *Writer) addZip(e Entry, r io.Reader) error {
-	h := &zip.FileHeader{Name: e.Path, Method: zip.Deflate, Modified: packedAt}
+	h := &zip.FileHeader{Name: e.Path, Method: zip.Deflate, Modified: packedAt()}
 	mode := fs.FileMode(e.Mode)
 	switch e.Kind {
 	case fleet.FileDir:
