@@ -2,6 +2,8 @@ package workspace
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +11,7 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -56,6 +58,9 @@ func (a *application) makeDirs(context.Context) error {
 	for _, d := range dirs {
 		err := a.root.Mkdir(d, 0o755)
 		if errors.Is(err, fs.ErrExist) {
+			if fi, err := a.root.Stat(d); err == nil && !fi.IsDir() {
+				return inTheWay(d, "a file", "a directory")
+			}
 			continue
 		}
 		if err != nil {
@@ -116,11 +121,38 @@ func (a *application) placeFile(ctx context.Context, p string) error {
 		return err
 	}
 	defer src.Close()
-	fill := func(dst *os.File) error { return clone(dst, src) }
+	mode := a.mode(p, fs.FileMode(e.Mode&0o777))
+	text, rewritten := "", false
 	if a.listed(p) {
-		fill = func(dst *os.File) error { return a.text.rewrite(p, dst, src, e.Size) }
+		if text, rewritten, err = a.text.replaced(p, src, e.Size); err != nil {
+			return err
+		}
 	}
-	return a.write(p, a.mode(p, fs.FileMode(e.Mode&0o777)), fill)
+	if rewritten {
+		return a.settle(p, mode, int64(len(text)), strings.NewReader(text), writeText(text))
+	}
+	return a.settle(p, mode, e.Size, io.NewSectionReader(src, 0, e.Size), func(dst *os.File) error {
+		if _, err := src.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		return clone(dst, src)
+	})
+}
+
+func writeText(text string) func(*os.File) error {
+	return func(dst *os.File) error {
+		_, err := dst.WriteString(text)
+		return err
+	}
+}
+
+// settle makes a file what it shall be: one that holds this already is not written
+// anew, any other is replaced.
+func (a *application) settle(p string, mode fs.FileMode, size int64, want io.Reader, fill func(*os.File) error) error {
+	if !a.fresh && a.holds(p, size, want) {
+		return a.remode(p, mode)
+	}
+	return a.write(p, mode, fill)
 }
 
 // keeps reports whether a file that is there already stays as it is.
@@ -138,7 +170,10 @@ func (a *application) keeps(p string) bool {
 func (a *application) write(p string, mode fs.FileMode, fill func(*os.File) error) error {
 	name := p
 	if !a.fresh {
-		name = path.Join(path.Dir(p), ".orrery-new-"+strconv.Itoa(len(p))+"-"+path.Base(p))
+		if fi, err := a.root.Lstat(p); err == nil && fi.IsDir() {
+			return inTheWay(p, "a directory", "a file")
+		}
+		name = underway(p)
 		_ = a.root.Remove(name)
 	}
 	dst, err := a.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -153,6 +188,13 @@ func (a *application) write(p string, mode fs.FileMode, fill func(*os.File) erro
 		_ = a.root.Remove(name)
 	}
 	return err
+}
+
+// underway is what a file is called before it is whole. A name as long as a
+// filesystem takes leaves no room for more, so it is not made of the file's own.
+func underway(p string) string {
+	sum := sha256.Sum256([]byte(p))
+	return path.Join(path.Dir(p), ".orrery-new-"+hex.EncodeToString(sum[:12]))
 }
 
 // clone gives dst the content of src: shared by the filesystem where it can, else copied by the kernel.
@@ -170,6 +212,9 @@ func (a *application) placeLinks(context.Context) error {
 			continue
 		}
 		if !a.fresh {
+			if target, err := a.root.Readlink(p); err == nil && target == a.tree.files[p].Target {
+				continue
+			}
 			_ = a.root.Remove(p)
 		}
 		if err := a.root.Symlink(a.tree.files[p].Target, p); err != nil {
@@ -188,23 +233,20 @@ func (a *application) rewriteInPlace(p string) error {
 	if !a.listed(p) {
 		return nil
 	}
-	src, err := a.root.Open(p)
+	src, fi, err := a.openKept(p)
 	if err != nil {
 		return err
 	}
-	defer src.Close()
-	fi, err := src.Stat()
-	if err != nil || !fi.Mode().IsRegular() {
-		return err
+	if src == nil {
+		a.text.leaveAlone(p, "not a file")
+		return nil
 	}
+	defer src.Close()
 	text, changed, err := a.text.replaced(p, src, fi.Size())
 	if err != nil || !changed {
 		return err
 	}
-	return a.write(p, a.mode(p, fi.Mode().Perm()), func(dst *os.File) error {
-		_, err := dst.WriteString(text)
-		return err
-	})
+	return a.write(p, a.mode(p, fi.Mode().Perm()), writeText(text))
 }
 
 // rewriteOthers handles listed files that no layer brings: those a server wrote.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -54,22 +53,6 @@ func (s *substitution) replaced(name string, src io.Reader, size int64) (text st
 	out, unknown := Substitute(string(content), s.values)
 	s.note(name, unknown)
 	return out, out != string(content), nil
-}
-
-// rewrite writes src to dst with placeholders replaced.
-func (s *substitution) rewrite(name string, dst, src *os.File, size int64) error {
-	text, changed, err := s.replaced(name, src, size)
-	if err != nil {
-		return err
-	}
-	if changed {
-		_, err = dst.WriteString(text)
-		return err
-	}
-	if _, err := src.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	return clone(dst, src)
 }
 
 func (s *substitution) leaveAlone(name, cause string) {

@@ -1,0 +1,93 @@
+package workspace
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// compareBuffer is how much of two files is compared at once.
+const compareBuffer = 128 << 10
+
+// openKept opens a file a static directory was left with. It is nil for whatever is no
+// plain file: a server may have left a pipe there, which nobody writes to.
+func (a *application) openKept(p string) (*os.File, fs.FileInfo, error) {
+	// Looked at first, because opening alone does something to a device.
+	if fi, err := a.root.Stat(p); err != nil || !fi.Mode().IsRegular() {
+		return nil, nil, err
+	}
+	f, err := a.root.OpenFile(p, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	fi, err := f.Stat()
+	if err != nil || !fi.Mode().IsRegular() {
+		_ = f.Close()
+		return nil, nil, err
+	}
+	return f, fi, nil
+}
+
+// holds reports whether a plain file of a static directory has exactly this content.
+// What is known by another name too does not count: it may be written to by that.
+func (a *application) holds(p string, size int64, want io.Reader) bool {
+	if fi, err := a.root.Lstat(p); err != nil || !fi.Mode().IsRegular() || fi.Size() != size || links(fi) != 1 {
+		return false
+	}
+	f, fi, err := a.openKept(p)
+	if err != nil || f == nil {
+		return false
+	}
+	defer f.Close()
+	return fi.Size() == size && same(f, want)
+}
+
+// remode gives a kept file the mode its template says.
+func (a *application) remode(p string, mode fs.FileMode) error {
+	if fi, err := a.root.Lstat(p); err != nil || fi.Mode() == mode {
+		return err
+	}
+	return a.root.Chmod(p, mode)
+}
+
+// inTheWay refuses a static directory in which something else stands where the
+// template has a file or a directory: it may be a world, and nobody else's copy is there.
+func inTheWay(p, is, wanted string) error {
+	return &Failure{Reason: fleet.ReasonPrepareFailed, Message: fmt.Sprintf(
+		"%s is %s in the static directory and %s in its template: move it away, or take it out of the template", p, is, wanted)}
+}
+
+func links(fi fs.FileInfo) uint64 {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Nlink)
+	}
+	return 0
+}
+
+// same reports whether two readers give the same bytes to the end.
+func same(a, b io.Reader) bool {
+	x, y := make([]byte, compareBuffer), make([]byte, compareBuffer)
+	for {
+		n, errX := io.ReadFull(a, x)
+		m, errY := io.ReadFull(b, y)
+		if !bytes.Equal(x[:n], y[:m]) || !ended(errX) || !ended(errY) {
+			return false
+		}
+		if errX != nil { // and so errY, for as many bytes came of both
+			return true
+		}
+	}
+}
+
+// ended reports whether a read went well or met the end.
+func ended(err error) bool {
+	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
