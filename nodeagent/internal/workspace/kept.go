@@ -2,11 +2,15 @@ package workspace
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +20,79 @@ import (
 
 // compareBuffer is how much of two files is compared at once.
 const compareBuffer = 128 << 10
+
+// keeps reports whether a file that is there already stays as it is.
+func (a *application) keeps(p string) bool {
+	if a.fresh {
+		return false
+	}
+	if _, err := a.root.Lstat(p); err != nil {
+		return false
+	}
+	return !a.request.Plan.Override || protects(a.request.Plan.ProtectedPaths, p)
+}
+
+// settle makes a file what it shall be: one that holds this already is not written
+// anew, any other is replaced.
+func (a *application) settle(p string, c content) error {
+	size, want := c.size, io.Reader(io.NewSectionReader(c.blob, 0, c.size))
+	if c.rewritten {
+		size, want = int64(len(c.text)), strings.NewReader(c.text)
+	}
+	if a.holds(p, size, want) {
+		return a.remode(p, c.mode)
+	}
+	return a.replace(p, c)
+}
+
+// replace puts a file in place of what is there, as a whole.
+func (a *application) replace(p string, c content) error {
+	if fi, err := a.root.Lstat(p); err == nil && fi.IsDir() {
+		return inTheWay(p, "a directory", "a file")
+	}
+	name := underway(p)
+	_ = a.root.Remove(name)
+	dst, err := a.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(a.copier.fill(dst, c), dst.Chmod(c.mode), dst.Close())
+	if err == nil {
+		err = a.root.Rename(name, p)
+	}
+	if err != nil {
+		_ = a.root.Remove(name)
+	}
+	return err
+}
+
+// underway is what a file is called before it is whole. A name as long as a
+// filesystem takes leaves no room for more, so it is not made of the file's own.
+func underway(p string) string {
+	sum := sha256.Sum256([]byte(p))
+	return path.Join(path.Dir(p), ".orrery-new-"+hex.EncodeToString(sum[:12]))
+}
+
+// rewriteInPlace replaces placeholders in a listed file of a static directory that was kept.
+func (a *application) rewriteInPlace(p string) error {
+	if !a.listed(p) {
+		return nil
+	}
+	src, fi, err := a.openKept(p)
+	if err != nil {
+		return err
+	}
+	if src == nil {
+		a.text.leaveAlone(p, "not a file")
+		return nil
+	}
+	defer src.Close()
+	text, changed, err := a.text.replaced(p, src, fi.Size())
+	if err != nil || !changed {
+		return err
+	}
+	return a.replace(p, content{text: text, rewritten: true, mode: a.mode(p, fi.Mode().Perm())})
+}
 
 // openKept opens a file a static directory was left with. It is nil for whatever is no
 // plain file: a server may have left a pipe there, which nobody writes to.

@@ -109,7 +109,7 @@ func (b *Builder) Build(ctx context.Context, r Request) (notes []string, err err
 	if !r.Plan.Static && len(tree.files) == 0 { // it is whole as soon as it is there
 		staging = dir
 	}
-	if err := errors.Join(os.RemoveAll(staging), os.MkdirAll(staging, 0o755)); err != nil {
+	if err := makeEmpty(staging); err != nil {
 		return nil, failure(ctx, "the directory could not be made", err)
 	}
 	if err := b.passable(r, dir); err != nil {
@@ -123,6 +123,14 @@ func (b *Builder) Build(ctx context.Context, r Request) (notes []string, err err
 		return nil, errors.Join(err, os.RemoveAll(staging))
 	}
 	return notes, nil
+}
+
+func makeEmpty(dir string) error {
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Dir(dir), 0o755)); err != nil {
+		return err
+	}
+	spread(filepath.Dir(dir))
+	return os.Mkdir(dir, 0o755)
 }
 
 // stagingOf is where a directory is built. Where several nodes share the storage
