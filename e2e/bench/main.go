@@ -44,6 +44,7 @@ var families = []family{
 	{"adopt", measureAdopt},
 	{"console", measureConsole},
 	{"operate", measureOperate},
+	{"template", measureTemplate},
 }
 
 // bench is what the families share.

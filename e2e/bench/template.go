@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/pause"
+)
+
+const (
+	// templateFiles and templateBytes are what a template of a whole server comes to.
+	templateFiles = 2000
+	templateBytes = 200 << 20
+	templateDirs  = 40
+	// templateSamples starts are measured, each beside a copy.
+	templateSamples = 9
+	// templateRoom is what the copies on their way need on the disk: source, service,
+	// cache, instance and the copy beside it, and as much again so that nobody is hurt.
+	templateRoom = 10 * templateBytes
+)
+
+// measureTemplate measures a start whose content is on the node already, from the
+// request to the running process, beside cp of the same files to the same disk, in turn.
+func measureTemplate(ctx context.Context, b *bench) error {
+	if err := b.hasRoom(templateRoom); err != nil {
+		return err
+	}
+	s, err := b.startStandalone(ctx, "-memory", "1000000", "-cpu", "1000000")
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	source := filepath.Join(s.dir, "templates", "bench", "tree")
+	if err := writeTree(source); err != nil {
+		return err
+	}
+	events, err := s.events(ctx)
+	if err != nil {
+		return err
+	}
+	defer events.close()
+	if err := s.declareTemplate(ctx); err != nil {
+		return err
+	}
+	id, how := "template_start_ratio", []string{"-r"}
+	if b.sharesBlocks() {
+		id, how = "template_reflink_ratio", []string{"-r", "--reflink=always"}
+	}
+	var starts, copies []time.Duration
+	for n := range templateSamples + 1 { // the first fetches, and hashes
+		copied, err := b.copyTree(ctx, source, how)
+		if err != nil {
+			return err
+		}
+		started, err := s.startTemplate(ctx, events)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			b.report("template_cold_start_s", started.Seconds(), "s", -1)
+			continue
+		}
+		starts, copies = append(starts, started), append(copies, copied)
+	}
+	start, reference := quantile(starts, 0.5), quantile(copies, 0.5)
+	b.report("template_start_ms", start, "ms", reference)
+	b.report(id, start/reference, "of cp", 1)
+	return nil
+}
+
+// hasRoom refuses to fill somebody's disk.
+func (b *bench) hasRoom(bytes uint64) error {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(b.dir, &st); err != nil {
+		return err
+	}
+	if free := st.Bavail * uint64(st.Bsize); free < bytes {
+		return fmt.Errorf("%s has %d MiB free, this needs %d: set TMPDIR to a larger disk", b.dir, free>>20, bytes>>20)
+	}
+	return nil
+}
+
+// writeTree writes files that nothing compresses: many small ones, some large ones.
+func writeTree(dir string) error {
+	source := rand.NewChaCha8([32]byte{})
+	sizes := rand.New(source)
+	left := templateBytes
+	for i := range templateFiles {
+		size := sizes.IntN(2 * left / (templateFiles - i))
+		if i == templateFiles-1 {
+			size = left
+		}
+		left -= size
+		path := filepath.Join(dir, fmt.Sprintf("%02d", i%templateDirs), fmt.Sprintf("%04d", i))
+		content := make([]byte, size)
+		_, _ = source.Read(content) // it never fails
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o644)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// declareTemplate declares the group, trying until its template was picked up.
+func (s *server) declareTemplate(ctx context.Context) error {
+	spec := map[string]any{
+		"name": "tree", "command": idler, "templates": []string{"bench/tree"}, "memoryMb": 16,
+		"maxInstances": 0, "portRangeStart": 20000, "portRangeEnd": 29999,
+	}
+	var err error
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); {
+		if err = s.call(ctx, http.MethodPost, "/api/v1/groups", spec, nil); err == nil {
+			return nil
+		}
+		if !pause.For(ctx, 50*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+	return err
+}
+
+// sharesBlocks reports whether the disk can give one file the content of another
+// without copying it.
+func (b *bench) sharesBlocks() bool {
+	from, to := filepath.Join(b.dir, "shared-from"), filepath.Join(b.dir, "shared-to")
+	defer os.Remove(from)
+	defer os.Remove(to)
+	return os.WriteFile(from, []byte("content"), 0o600) == nil && exec.Command("cp", "--reflink=always", from, to).Run() == nil
+}
+
+// copyTree times cp. What others have still to write is written first, here and
+// before a start, so that neither pays for the other.
+func (b *bench) copyTree(ctx context.Context, source string, how []string) (time.Duration, error) {
+	to := filepath.Join(b.dir, "copied")
+	defer os.RemoveAll(to)
+	syscall.Sync()
+	began := time.Now()
+	err := exec.CommandContext(ctx, "cp", append(how, source, to)...).Run()
+	return time.Since(began), err
+}
+
+// startTemplate times a start, and ends it and waits until its directory is gone.
+func (s *server) startTemplate(ctx context.Context, events *eventStream) (time.Duration, error) {
+	syscall.Sync()
+	began := time.Now()
+	if err := s.call(ctx, http.MethodPost, "/api/v1/groups/tree/start", nil, nil); err != nil {
+		return 0, err
+	}
+	online, err := events.await("tree", "RUNNING", "")
+	if err != nil {
+		return 0, err
+	}
+	took := online.at.Sub(began)
+	if err := s.call(ctx, http.MethodPost, "/api/v1/services/"+online.UID+"/force-stop", nil, nil); err != nil {
+		return 0, err
+	}
+	if _, err := events.await("tree", "STOPPED", online.UID); err != nil {
+		return 0, err
+	}
+	return took, gone(ctx, filepath.Join(s.dir, "node", "running", online.UID))
+}
+
+// gone waits until a path is there no more.
+func gone(ctx context.Context, path string) error {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if !pause.For(ctx, 5*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+	return fmt.Errorf("%s is still there", path)
+}
