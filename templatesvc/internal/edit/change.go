@@ -1,0 +1,162 @@
+package edit
+
+import (
+	"path"
+	"slices"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Modes of what an edit makes.
+const (
+	dirMode  = 0o755
+	fileMode = 0o644
+)
+
+// Put writes a file: e has the content and the path as the caller wrote it, and Mode 0
+// keeps the mode of the file that was there. only refuses one that is. Conflict when a
+// directory or link stands there, or a file or link where a directory would have to be.
+func (t *Tree) Put(e fleet.ManifestEntry, only bool) error {
+	p, err := named(e.Path)
+	if err != nil {
+		return err
+	}
+	old, there := t.entries[p]
+	switch {
+	case there && only:
+		return errs.New(errs.AlreadyExists, "%s exists", p)
+	case there && old.Kind == fleet.FileDir:
+		return errs.New(errs.Conflict, "%s is a directory: delete it first", p)
+	case there && old.Kind == fleet.FileSymlink:
+		return errs.New(errs.Conflict, "%s is a link to %s: edit that, or delete the link first", p, old.Target)
+	}
+	if err := t.reachable(p); err != nil {
+		return err
+	}
+	e.Path, e.Kind, e.Target = p, fleet.FileRegular, ""
+	if e.Mode == 0 {
+		e.Mode = fileMode
+		if there {
+			e.Mode = old.Mode
+		}
+	}
+	t.add(e)
+	return nil
+}
+
+// reachable refuses a path that lies below something that is no directory.
+func (t *Tree) reachable(p string) error {
+	for dir := range parents(p) {
+		if e, there := t.entries[dir]; there && e.Kind != fleet.FileDir {
+			return errs.New(errs.Conflict, "%s is no directory: nothing can lie in it", dir)
+		}
+	}
+	return nil
+}
+
+// Mkdir makes a directory, and those it lies in. AlreadyExists when something is there.
+func (t *Tree) Mkdir(p string) error {
+	p, err := named(p)
+	if err != nil {
+		return err
+	}
+	if _, there := t.entries[p]; there {
+		return errs.New(errs.AlreadyExists, "%s exists", p)
+	}
+	if err := t.reachable(p); err != nil {
+		return err
+	}
+	t.add(fleet.ManifestEntry{Path: p, Kind: fleet.FileDir, Mode: dirMode})
+	return nil
+}
+
+// Delete removes a file, a link, or a directory with all that lies in it. NotFound when
+// nothing is there.
+func (t *Tree) Delete(p string) error {
+	p, err := named(p)
+	if err != nil {
+		return err
+	}
+	if _, there := t.entries[p]; !there {
+		return missing(p)
+	}
+	for _, below := range slices.Backward(t.Below(p)) { // what lies in a directory before it
+		t.remove(below)
+	}
+	return nil
+}
+
+// Rename moves a file, or a directory with all that lies in it. NotFound when it is not
+// there, AlreadyExists when something is at its new path, Conflict when that lies in itself.
+// Relative links inside what is moved keep what they say.
+func (t *Tree) Rename(from, to string) error {
+	from, err := named(from)
+	if err != nil {
+		return blame(err, "from")
+	}
+	if to, err = named(to); err != nil {
+		return blame(err, "to")
+	}
+	if _, there := t.entries[from]; !there {
+		return missing(from)
+	}
+	if _, there := t.entries[to]; there {
+		return errs.New(errs.AlreadyExists, "%s exists", to)
+	}
+	if within(to, from) {
+		return errs.New(errs.Conflict, "%s cannot be moved into itself", from)
+	}
+	if err := t.reachable(to); err != nil {
+		return err
+	}
+	var moved []fleet.ManifestEntry
+	for _, p := range t.Below(from) {
+		e := t.entries[p]
+		if e.Path = to + p[len(from):]; unfit(e.Path) != "" {
+			return &errs.Error{Kind: errs.Invalid, Field: "to", Message: e.Path + " " + unfit(e.Path)}
+		}
+		moved = append(moved, e)
+	}
+	if err := t.Delete(from); err != nil {
+		return err
+	}
+	for _, e := range moved {
+		t.add(e)
+	}
+	return nil
+}
+
+// blame gives an error the field that the caller wrote.
+func blame(err error, field string) error {
+	return &errs.Error{Kind: errs.KindOf(err), Field: field, Message: errs.MessageOf(err), Err: err}
+}
+
+// Overlay puts the entries of an archive into a directory and deletes nothing. What they
+// replace must be of the same kind, except that files replace links and links files. The
+// entries' paths must be clean.
+func (t *Tree) Overlay(dir string, entries []fleet.ManifestEntry) error {
+	dir, err := Clean(dir)
+	if err != nil {
+		return err
+	}
+	next := Of(t.Manifest())
+	for _, e := range entries {
+		e.Path = path.Join(dir, e.Path)
+		if why := unfit(e.Path); why != "" {
+			return errs.New(errs.Invalid, "%s %s", e.Path, why)
+		}
+		old, there := next.entries[e.Path]
+		if there && (old.Kind == fleet.FileDir) != (e.Kind == fleet.FileDir) {
+			return errs.New(errs.Conflict, "%s is a directory here or there, and a file in the other: delete it first", e.Path)
+		}
+		if err := next.reachable(e.Path); err != nil {
+			return err
+		}
+		if !there || e.Kind != fleet.FileDir {
+			next.add(e)
+		}
+	}
+	*t = *next
+	return nil
+}
