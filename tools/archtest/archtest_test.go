@@ -79,6 +79,8 @@ var examples = []example{
 	{"the command line may not import a root", "cli/a.go", source("cli", modulePrefix+"apigateway"), "services-meet-in-etcd"},
 	{"standalone may import the roots", "standalone/a.go", source("standalone", modulePrefix+"apigateway"), ""},
 	{"e2e may import the roots", "e2e/a_test.go", source("e2e", modulePrefix+"apigateway"), ""},
+	{"a test may run another service", "apigateway/a_test.go", source("apigateway", modulePrefix+"scheduler"), ""},
+	{"a test may not look inside it", "apigateway/a_test.go", source("apigateway", modulePrefix+"scheduler/internal/place"), "services-meet-in-etcd"},
 
 	{"a pure package may compute with values of net", "libs/fleet/a.go", source("fleet", "net/netip", "net/url", "time"), ""},
 	{"a pure package may import fleet", "scheduler/internal/place/a.go", source("place", modulePrefix+"libs/fleet"), ""},

@@ -88,7 +88,7 @@ func servicesApart(p *pkg, found func(*file, int, string)) {
 			if !ours || service == p.module || !slices.Contains(services, service) {
 				continue
 			}
-			if door == "client" || door == "" && composes {
+			if door == "client" || door == "" && (composes || f.test) {
 				continue
 			}
 			found(f, i.line, "imports "+i.path)

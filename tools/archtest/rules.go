@@ -117,7 +117,7 @@ func rules() []rule {
 		},
 		{
 			name:     "services-meet-in-etcd",
-			sentence: "No service imports another's packages except its client; standalone and e2e may also import the module roots.",
+			sentence: "No service imports another's packages except its client; standalone, e2e and tests may also import the module roots.",
 			check:    servicesApart,
 		},
 		{
