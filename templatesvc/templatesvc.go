@@ -24,6 +24,7 @@ import (
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/templatesvc/internal/blob"
+	"github.com/orreryhq/orrery/templatesvc/internal/editor"
 	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
 	"github.com/orreryhq/orrery/templatesvc/internal/source"
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
@@ -104,7 +105,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	s := &Service{cfg: cfg, listener: listener, source: dir}
 	s.server = &http.Server{
-		Handler:           transport.NewHandler(endpoint.New(service), cfg.ClusterSecret, requests),
+		Handler:           transport.NewHandler(endpoint.New(service), endpoint.NewTrees(editor.NewReader(service)), cfg.ClusterSecret, requests),
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 	}

@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -140,7 +141,7 @@ func (c *Client) call(ctx context.Context, method, path string, payload []byte) 
 			return resp, nil
 		}
 		last = err
-		if k := errs.KindOf(err); k != errs.Unavailable && k != errs.NotFound {
+		if k := errs.KindOf(err); k != errs.Unavailable && k != errs.NotFound || errors.Is(err, errFinal) {
 			return nil, err
 		}
 		c.cfg.Log.Debug("templatesvc replica did not help", "url", urls[n], "error", err)
@@ -167,7 +168,14 @@ func (c *Client) try(ctx context.Context, method, target string, payload []byte)
 	}
 	if resp.StatusCode >= 400 {
 		defer resp.Body.Close()
-		return nil, wire.DecodeError(resp)
+		err := wire.DecodeError(resp)
+		if resp.Header.Get(HeaderFinal) != "" {
+			return nil, &errs.Error{Kind: errs.KindOf(err), Field: errs.FieldOf(err), Message: errs.MessageOf(err), Err: errors.Join(err, errFinal)}
+		}
+		return nil, err
 	}
 	return resp, nil
 }
+
+// errFinal is in an error that no other replica would answer otherwise.
+var errFinal = errors.New("no other replica knows better")

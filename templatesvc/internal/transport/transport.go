@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/templatesvc/client"
+	"github.com/orreryhq/orrery/templatesvc/internal/editor"
 	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
 )
 
@@ -29,21 +31,28 @@ const compressFrom = 1 << 10
 
 // NewHandler serves the endpoints under /v1, and /livez without the secret.
 // requests counts answered calls by route; nil counts nothing.
-func NewHandler(set endpoint.Set, secret string, requests *prometheus.CounterVec) http.Handler {
+func NewHandler(set endpoint.Set, trees endpoint.Trees, secret string, requests *prometheus.CounterVec) http.Handler {
 	opts := []kithttp.ServerOption{
-		kithttp.ServerErrorEncoder(func(_ context.Context, err error, w http.ResponseWriter) {
-			wire.Encode(w, wire.Internal, "", err)
-		}),
+		kithttp.ServerErrorEncoder(writeError),
 		kithttp.ServerBefore(keepEncoding),
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /v1/manifests/{digest}", kithttp.NewServer(set.Manifest, pathValue("digest"), writeJSONBytes, opts...))
 	mux.Handle("GET /v1/blobs/{sum}", kithttp.NewServer(set.Blob, pathValue("sum"), writeBlob, opts...))
 	mux.Handle("POST /v1/templates/{group}/{name}/rollback", kithttp.NewServer(set.Rollback, readRollback, writeJSON, opts...))
+	mountTrees(mux, trees, opts)
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	outer.Handle("/", authenticate(count(mux, requests), secret))
 	return outer
+}
+
+// writeError answers with an error, marked when no other replica would say otherwise.
+func writeError(_ context.Context, err error, w http.ResponseWriter) {
+	if final := (editor.FinalError{}); errors.As(err, &final) {
+		w.Header().Set(client.HeaderFinal, "true")
+	}
+	wire.Encode(w, wire.Internal, "", err)
 }
 
 // count counts calls by the route that served them.

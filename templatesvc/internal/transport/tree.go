@@ -1,0 +1,48 @@
+package transport
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+
+	kithttp "github.com/go-kit/kit/transport/http"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/templatesvc/client"
+	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
+)
+
+// mountTrees adds the routes that read in versions.
+func mountTrees(mux *http.ServeMux, t endpoint.Trees, opts []kithttp.ServerOption) {
+	mux.Handle("GET /v1/trees/{digest}", kithttp.NewServer(t.List, readTree, writeJSON, opts...))
+	mux.Handle("GET /v1/trees/{digest}/file", kithttp.NewServer(t.File, readTree, writeFile, opts...))
+	mux.Handle("GET /v1/trees/{digest}/search", kithttp.NewServer(t.Search, readTree, writeJSON, opts...))
+	mux.Handle("GET /v1/trees/{digest}/placeholders", kithttp.NewServer(t.Placeholders, readTree, writeJSON, opts...))
+}
+
+func readTree(_ context.Context, r *http.Request) (any, error) {
+	q := r.URL.Query()
+	out := endpoint.TreeRequest{Digest: r.PathValue("digest"), Path: q.Get("path"), Deep: q.Get("deep") == "true", Text: q.Get("q")}
+	if most := q.Get("max"); most != "" {
+		n, err := strconv.Atoi(most)
+		if err != nil {
+			return nil, &errs.Error{Kind: errs.Malformed, Field: "max", Message: "must be a number"}
+		}
+		out.Most = n
+	}
+	return out, nil
+}
+
+// writeFile streams a file as it is: what edits and shows files is rarely far away.
+func writeFile(_ context.Context, w http.ResponseWriter, response any) error {
+	f, _ := response.(endpoint.OpenFile)
+	defer f.Content.Close()
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Length", strconv.FormatInt(f.Entry.Size, 10))
+	h.Set("ETag", strconv.Quote(f.Entry.SHA256))
+	h.Set(client.HeaderMode, strconv.FormatUint(uint64(f.Entry.Mode), 8))
+	_, err := io.Copy(w, f.Content)
+	return err
+}
