@@ -175,14 +175,14 @@ func (g *Gateway) wire(meta fleet.Meta) (http.Handler, openStreams, error) {
 		Auth: g.auth, View: g.cfg.View, Log: g.cfg.Log, Metrics: g.metrics, Now: time.Now,
 		Limits: g.cfg.Limits.effective(), Origins: g.cfg.Origins,
 	})
+	templates := upstream.NewTemplates(g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}, g.cfg.Log)
 	rest.New(rest.Config{
-		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate,
-		Templates:  upstream.NewTemplates(g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}, g.cfg.Log),
+		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: templates,
 		Schedulers: upstream.NewSchedulers(g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}),
 		Ready:      g.waiting, Version: g.cfg.Version, Now: time.Now,
 	}).Mount(frame.Engine)
 	universe.New(universe.Config{
-		Operations: g.operate, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
+		Operations: g.operate, Templates: templates, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
 		Allow: server.Require, AllowSelf: server.Require, By: server.Actor, Now: time.Now,
 	}).Mount(frame.Engine)
 	tickets := events.NewTickets(g.cfg.Store, 0)

@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -39,19 +38,10 @@ type Config struct {
 }
 
 // API serves Orrery's own dialect.
-type API struct {
-	cfg   Config
-	sizes sizes
-}
-
-// sizes remembers the sizes of template versions, which never change.
-type sizes struct {
-	mu sync.Mutex
-	by map[string]int64
-}
+type API struct{ cfg Config }
 
 // New wires the API.
-func New(cfg Config) *API { return &API{cfg: cfg, sizes: sizes{by: map[string]int64{}}} }
+func New(cfg Config) *API { return &API{cfg} }
 
 // Mount adds the routes. Who may use which stands in the server's table.
 func (a *API) Mount(r gin.IRoutes) {
@@ -94,10 +84,7 @@ func (a *API) Mount(r gin.IRoutes) {
 	r.PUT("/api/v1/quotas/:name", a.putQuota)
 	r.DELETE("/api/v1/quotas/:name", a.deleteQuota)
 
-	r.GET("/api/v1/templates", a.listTemplates)
-	r.GET("/api/v1/templates/:name", a.getTemplate)
-	r.GET("/api/v1/templates/:name/versions", a.listVersions)
-	r.POST("/api/v1/templates/:name/rollback", a.rollback)
+	a.mountTemplates(r)
 
 	for _, base := range []string{"/api/plugin", "/api/proxy"} {
 		a.mountPlugin(r, base)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -18,13 +19,16 @@ import (
 // template is a template as this dialect shows it. One of the group default goes
 // by its name alone, others by "<group>/<name>", in paths with the slash encoded.
 type template struct {
-	Name        string    `json:"name"`
-	Group       string    `json:"group"`
-	Description string    `json:"description"`
-	Platform    string    `json:"platform"`
-	Hash        string    `json:"hash"`
-	SizeBytes   int64     `json:"sizeBytes"`
-	UpdatedAt   time.Time `json:"updatedAt"`
+	Name        string `json:"name"`
+	Group       string `json:"group"`
+	Description string `json:"description"`
+	Platform    string `json:"platform"`
+	Hash        string `json:"hash"`
+	SizeBytes   int64  `json:"sizeBytes"`
+	Files       int    `json:"files"`
+	// Origin is the source it is published from; empty when it was made through the API.
+	Origin    string    `json:"origin"`
+	UpdatedAt time.Time `json:"updatedAt"`
 }
 
 type templateVersion struct {
@@ -39,36 +43,11 @@ type templateVersion struct {
 	CreatedAt    time.Time `json:"createdAt"`
 }
 
-// maxSizes bounds the sizes remembered.
-const maxSizes = 10_000
-
-func (a *API) templateOf(ctx context.Context, h *fleet.TemplateHead) template {
+func templateOf(h *fleet.TemplateHead) template {
 	return template{
-		Name: h.Short(), Group: h.Group, Description: h.Description, Hash: h.Digest,
-		SizeBytes: a.sizeOf(ctx, h), UpdatedAt: h.UpdatedAt,
+		Name: h.Short(), Group: h.Group, Description: h.Description, Platform: h.Platform, Hash: h.Digest,
+		SizeBytes: h.SizeBytes, Files: h.Files, Origin: h.Origin, UpdatedAt: h.UpdatedAt,
 	}
-}
-
-// sizeOf is the size of the current version, 0 when it cannot be read now.
-func (a *API) sizeOf(ctx context.Context, h *fleet.TemplateHead) int64 {
-	key := h.TemplateRef.String() + "@" + h.Digest
-	a.sizes.mu.Lock()
-	size, known := a.sizes.by[key]
-	a.sizes.mu.Unlock()
-	if known {
-		return size
-	}
-	v, err := store.Get(ctx, a.cfg.Store, store.TemplateVersionKey(h.TemplateRef, h.Digest))
-	if err != nil {
-		return 0
-	}
-	a.sizes.mu.Lock()
-	defer a.sizes.mu.Unlock()
-	if len(a.sizes.by) >= maxSizes {
-		clear(a.sizes.by)
-	}
-	a.sizes.by[key] = v.SizeBytes
-	return v.SizeBytes
 }
 
 func (a *API) head(c *gin.Context) (*fleet.TemplateHead, bool) {
@@ -79,24 +58,26 @@ func (a *API) head(c *gin.Context) (*fleet.TemplateHead, bool) {
 	return h, ok
 }
 
+// listTemplates shows templates by name: those of a ?platform, or whose name holds ?q.
+// Names that begin with _ are shown to who asks for ?all=true.
 func (a *API) listTemplates(c *gin.Context) {
-	var all []*fleet.TemplateHead
+	all, q, platform := c.Query("all") == "true", strings.ToLower(c.Query("q")), c.Query("platform")
+	var shown []*fleet.TemplateHead
 	for _, h := range a.snapshot().TemplateHeads.All() {
-		all = append(all, h)
+		switch {
+		case !all && strings.HasPrefix(h.Name, "_"):
+		case platform != "" && !strings.EqualFold(h.Platform, platform):
+		case strings.Contains(strings.ToLower(h.TemplateRef.String()), q):
+			shown = append(shown, h)
+		}
 	}
-	_ = operate.InTime(c.Request.Context(), func(ctx context.Context) error { // sizes that cannot be read in time are 0
-		server.SendPage(c, all, pageSome, func(h *fleet.TemplateHead) template { return a.templateOf(ctx, h) })
-		return nil
-	})
+	server.SendPage(c, shown, pageSome, templateOf)
 }
 
 func (a *API) getTemplate(c *gin.Context) {
 	if h, ok := a.head(c); ok {
 		server.ETag(c, h.ModRev)
-		_ = operate.InTime(c.Request.Context(), func(ctx context.Context) error { // as in listTemplates
-			c.JSON(http.StatusOK, a.templateOf(ctx, h))
-			return nil
-		})
+		c.JSON(http.StatusOK, templateOf(h))
 	}
 }
 
@@ -148,4 +129,17 @@ func (a *API) rollback(c *gin.Context) {
 		return
 	}
 	c.JSON(http.StatusOK, gin.H{"status": "restored", "hash": restored.Digest})
+}
+
+func (a *API) mountTemplates(r gin.IRoutes) {
+	r.GET("/api/v1/templates", a.listTemplates)
+	r.GET("/api/v1/templates/:name", a.getTemplate)
+	r.GET("/api/v1/templates/:name/versions", a.listVersions)
+	r.POST("/api/v1/templates/:name/rollback", a.rollback)
+	r.GET("/api/v1/templates/:name/files", a.listFiles)
+	r.GET("/api/v1/templates/:name/files/content", a.fileContent)
+	r.GET("/api/v1/templates/:name/files/download", a.downloadFile)
+	r.GET("/api/v1/templates/:name/search", a.searchFiles)
+	r.GET("/api/v1/templates/:name/inheritance", a.inheritance)
+	r.GET("/api/v1/templates/:name/variables/scan", a.scanVariables)
 }

@@ -126,12 +126,18 @@ const drained = 4 * wire.BodyLimit
 
 // bodies bounds what a request may send.
 func bodies(c *gin.Context) {
-	if c.Request.ContentLength > wire.BodyLimit {
-		_, _ = io.CopyN(io.Discard, c.Request.Body, drained)
-		Fail(c, errs.New(errs.TooLarge, "the body is larger than %d bytes", wire.BodyLimit))
+	limit := limitOf(c)
+	if c.Request.ContentLength > limit {
+		if c.GetHeader("Expect") == "" { // who asks first has not begun to send
+			_, _ = io.CopyN(io.Discard, c.Request.Body, drained)
+		}
+		Fail(c, errs.New(errs.TooLarge, "the body is larger than %d bytes", limit))
 		return
 	}
-	c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, wire.BodyLimit)
+	c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, limit)
+	if limit > wire.BodyLimit {
+		c.Request.Body = &patient{ReadCloser: c.Request.Body, rc: http.NewResponseController(c.Writer)}
+	}
 }
 
 const corsMethods = "GET, POST, PUT, PATCH, DELETE, OPTIONS"

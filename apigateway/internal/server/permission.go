@@ -80,6 +80,13 @@ var demands = map[string]auth.Permission{
 	"GET /api/v1/templates/:name/versions":     auth.TemplatesView,
 	"POST /api/v1/templates/:name/rollback":    auth.TemplatesUpdate,
 
+	"GET /api/v1/templates/:name/files":          auth.TemplatesView,
+	"GET /api/v1/templates/:name/files/content":  auth.TemplatesView,
+	"GET /api/v1/templates/:name/files/download": auth.TemplatesView,
+	"GET /api/v1/templates/:name/search":         auth.TemplatesView,
+	"GET /api/v1/templates/:name/inheritance":    auth.TemplatesView,
+	"GET /api/v1/templates/:name/variables/scan": auth.TemplatesView,
+
 	"POST /api/plugin/ready":        Own,
 	"POST /api/plugin/heartbeat":    Own,
 	"POST /api/plugin/auth/refresh": Own,
@@ -106,6 +113,9 @@ var demands = map[string]auth.Permission{
 	"GET /api/cluster/nodes/:id":         Anyone,
 	"GET /api/templates":                 Anyone,
 	"GET /api/templates/:group/:name":    Anyone,
+
+	"GET /api/templates/:group/:name/files":       Anyone,
+	"GET /api/templates/:group/:name/files/*path": Anyone,
 }
 
 // DemandOf is what a route demands; ok is false for a route the table does not know.

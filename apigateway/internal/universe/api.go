@@ -12,6 +12,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -21,6 +22,8 @@ import (
 // Config is what the dialect needs.
 type Config struct {
 	Operations *operate.Operations
+	// Templates reads templates' files.
+	Templates *upstream.Templates
 	// NodeID names this gateway in the ping, and its own host's node in the list of
 	// nodes if there is one of that name.
 	NodeID string
@@ -66,8 +69,15 @@ func (a *API) Mount(r gin.IRoutes) {
 	r.GET("/api/cluster/nodes", may(auth.NodesView), a.listNodes)
 	r.GET("/api/cluster/nodes/:id", may(auth.NodesView), a.getNode)
 
-	r.GET("/api/templates", may(auth.TemplatesView), a.listTemplates)
-	r.GET("/api/templates/:group/:name", may(auth.TemplatesView), a.getTemplate)
+	a.mountTemplates(r)
+}
+
+func (a *API) mountTemplates(r gin.IRoutes) {
+	view := a.cfg.Allow(auth.TemplatesView)
+	r.GET("/api/templates", view, a.listTemplates)
+	r.GET("/api/templates/:group/:name", view, a.getTemplate)
+	r.GET("/api/templates/:group/:name/files", view, a.listFiles)
+	r.GET("/api/templates/:group/:name/files/*path", view, a.getFile)
 }
 
 func (a *API) ping(c *gin.Context) {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
@@ -32,9 +31,9 @@ func (a *API) listTemplates(c *gin.Context) {
 }
 
 func (a *API) getTemplate(c *gin.Context) {
-	h, ok := a.snapshot().TemplateHeads.Get(c.Param("group") + "/" + c.Param("name"))
-	if !ok {
-		fail(c, errs.New(errs.NotFound, "Template not found"))
+	h, err := a.template(c)
+	if err != nil {
+		fail(c, err)
 		return
 	}
 	c.JSON(http.StatusOK, templateOf(h))

@@ -1,9 +1,11 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
+	"unicode/utf8"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -36,10 +38,49 @@ func NewTemplates(v *view.View, secret string, httpClient *http.Client, log *slo
 	}
 }
 
+// Files lists a directory of a version, or with deep all below it. Errors as of client.Files.
+func (t *Templates) Files(ctx context.Context, digest, dir string, deep bool) ([]fleet.ManifestEntry, error) {
+	return ask(t, func() ([]fleet.ManifestEntry, error) { return t.client.Files(ctx, digest, dir, deep) })
+}
+
+// File opens a file of a version. Errors as of client.File.
+func (t *Templates) File(ctx context.Context, digest, path string) (*client.File, error) {
+	return ask(t, func() (*client.File, error) { return t.client.File(ctx, digest, path) })
+}
+
+// Search looks for a text in a version. Errors as of client.Search.
+func (t *Templates) Search(ctx context.Context, digest, text string, most int) (client.Found, error) {
+	return ask(t, func() (client.Found, error) { return t.client.Search(ctx, digest, text, most) })
+}
+
+// Placeholders are the keys that a version's files use.
+func (t *Templates) Placeholders(ctx context.Context, digest string) (client.Placeholders, error) {
+	return ask(t, func() (client.Placeholders, error) { return t.client.Placeholders(ctx, digest) })
+}
+
+// ask calls through the one breaker: any replica answers.
+func ask[T any](t *Templates, f func() (T, error)) (T, error) {
+	return through(t.breakers, templateService, "the template service", f)
+}
+
+// Text reports whether a file's content is text: UTF-8 without NUL. Where only a part of
+// the content is at hand, its last character may be cut.
+func Text(content []byte, whole bool) bool {
+	if !whole {
+		for range min(len(content), utf8.UTFMax) {
+			if r, _ := utf8.DecodeLastRune(content); r != utf8.RuneError {
+				break
+			}
+			content = content[:len(content)-1]
+		}
+	}
+	return bytes.IndexByte(content, 0) < 0 && utf8.Valid(content)
+}
+
 // Rollback makes an older version the current one; an empty digest means the one
 // before. NotFound when there is no such template or version.
 func (t *Templates) Rollback(ctx context.Context, ref fleet.TemplateRef, digest, author string) (fleet.TemplateHead, error) {
-	return through(t.breakers, templateService, "the template service", func() (fleet.TemplateHead, error) {
+	return ask(t, func() (fleet.TemplateHead, error) {
 		return t.client.Rollback(ctx, ref, client.RollbackRequest{Digest: digest, Author: author})
 	})
 }

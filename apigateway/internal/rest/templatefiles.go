@@ -1,0 +1,225 @@
+package rest
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+// maxContent is the size of the largest file shown as text, in bytes.
+const maxContent = 1 << 20
+
+// templateFile is an entry of a directory of a template.
+type templateFile struct {
+	Name        string `json:"name"`
+	Path        string `json:"path"`
+	IsDirectory bool   `json:"isDirectory"`
+	Size        int64  `json:"size"`
+	// Mode is the permission bits in octal, such as 644.
+	Mode   string `json:"mode"`
+	SHA256 string `json:"sha256,omitempty"`
+	// Link is where a symbolic link leads.
+	Link string `json:"link,omitempty"`
+}
+
+func templateFileOf(e fleet.ManifestEntry) templateFile {
+	return templateFile{
+		Name: path.Base(e.Path), Path: e.Path, IsDirectory: e.Kind == fleet.FileDir, Size: e.Size,
+		Mode: strconv.FormatUint(uint64(e.Mode), 8), SHA256: e.SHA256, Link: e.Target,
+	}
+}
+
+// versionForm is what ?version has to look like: a hash, or the beginning of one.
+var versionForm = regexp.MustCompile(`^[0-9a-f]{16,128}$`)
+
+// versionOf is the template a request names and the digest of the version it asks for:
+// ?version, else the current one. ok is false when the request was answered.
+func (a *API) versionOf(c *gin.Context) (h *fleet.TemplateHead, digest string, ok bool) {
+	h, ok = a.head(c)
+	if !ok {
+		return h, "", false
+	}
+	asked := strings.ToLower(c.Query("version"))
+	switch {
+	case asked == "" || asked == h.Digest:
+		return h, h.Digest, true
+	case !versionForm.MatchString(asked):
+		server.Fail(c, &errs.Error{Kind: errs.Malformed, Field: "version", Message: "must be a version's hash, or its first 16 to 128 hexadecimal digits"})
+		return h, "", false
+	}
+	digest, err := a.findVersion(c.Request.Context(), h.TemplateRef, asked)
+	if err != nil {
+		server.Fail(c, err)
+	}
+	return h, digest, err == nil
+}
+
+// findVersion is the digest of the one version that begins with what was asked for.
+func (a *API) findVersion(ctx context.Context, ref fleet.TemplateRef, asked string) (digest string, err error) {
+	var all []fleet.TemplateVersion
+	err = operate.InTime(ctx, func(ctx context.Context) (err error) {
+		all, _, err = store.List(ctx, a.cfg.Store, store.TemplateVersions(ref))
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	for _, v := range all {
+		switch {
+		case !strings.HasPrefix(v.Digest, asked):
+		case digest != "":
+			return "", &errs.Error{Kind: errs.Malformed, Field: "version", Message: "is the beginning of several hashes: give more of it"}
+		default:
+			digest = v.Digest
+		}
+	}
+	if digest == "" {
+		return "", errs.New(errs.NotFound, "template %s has no version %s: list its versions", ref, asked)
+	}
+	return digest, nil
+}
+
+// listFiles is what lies in a directory of a template, as a bare array.
+func (a *API) listFiles(c *gin.Context) {
+	_, digest, ok := a.versionOf(c)
+	if !ok {
+		return
+	}
+	entries, err := a.cfg.Templates.Files(c.Request.Context(), digest, c.Query("path"), false)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	out := make([]templateFile, 0, len(entries))
+	for _, e := range entries {
+		out = append(out, templateFileOf(e))
+	}
+	c.JSON(http.StatusOK, out)
+}
+
+// fileContent shows a file of text. Its ETag is the hash of the content.
+func (a *API) fileContent(c *gin.Context) {
+	_, digest, ok := a.versionOf(c)
+	if !ok {
+		return
+	}
+	f, err := a.cfg.Templates.File(c.Request.Context(), digest, c.Query("path"))
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	defer f.Body.Close()
+	if f.Size > maxContent {
+		server.Fail(c, errs.New(errs.TooLarge, "the file has %d bytes, and at most %d are shown as text: download it", f.Size, maxContent))
+		return
+	}
+	content, err := io.ReadAll(io.LimitReader(f.Body, maxContent+1))
+	switch {
+	case err != nil || int64(len(content)) != f.Size:
+		server.Fail(c, &errs.Error{Kind: errs.Unavailable, Message: "the template service broke off: retry", Err: err})
+	case !upstream.Text(content, true):
+		server.Refuse(c, wire.Reply{
+			Status: http.StatusUnsupportedMediaType, Code: "BINARY_FILE", Message: "the file is not text: download it",
+		})
+	default:
+		c.Header("ETag", strconv.Quote(f.SHA256))
+		c.JSON(http.StatusOK, gin.H{
+			"path": c.Query("path"), "content": string(content), "size": f.Size, "sha256": f.SHA256, "version": digest,
+		})
+	}
+}
+
+// downloadFile sends a file as it is.
+func (a *API) downloadFile(c *gin.Context) {
+	_, digest, ok := a.versionOf(c)
+	if !ok {
+		return
+	}
+	f, err := a.cfg.Templates.File(c.Request.Context(), digest, c.Query("path"))
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.Header("ETag", strconv.Quote(f.SHA256))
+	server.Send(c, server.Transfer{Type: "application/octet-stream", Name: path.Base(c.Query("path")), Size: f.Size, Body: f.Body})
+}
+
+const (
+	// defaultMatches and maxMatches are how many places a search tells.
+	defaultMatches = 50
+	maxMatches     = 200
+)
+
+// searchFiles finds ?q in a template's files and their names, as a bare array.
+func (a *API) searchFiles(c *gin.Context) {
+	most, ok := server.Number(c, "maxResults", defaultMatches)
+	if !ok {
+		return
+	}
+	_, digest, ok := a.versionOf(c)
+	if !ok {
+		return
+	}
+	found, err := a.cfg.Templates.Search(c.Request.Context(), digest, c.Query("q"), min(max(most, 1), maxMatches))
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	warnPartial(c, found.Partial)
+	c.JSON(http.StatusOK, found.Matches)
+}
+
+// warnPartial says that not all of a template was looked at.
+func warnPartial(c *gin.Context, partial bool) {
+	if partial {
+		c.Header("Warning", `299 orrery "only the first 256 MiB of the template's text were looked at"`)
+	}
+}
+
+// inherited is a template that is laid under another by its name.
+type inherited struct {
+	Name    string `json:"name"`
+	Hash    string `json:"hash"`
+	Present bool   `json:"present"`
+}
+
+// inheritance are the automatic layers under a template and the template itself, in the
+// order they are laid, as a bare array.
+func (a *API) inheritance(c *gin.Context) {
+	h, ok := a.head(c)
+	if !ok {
+		return
+	}
+	names := []string{"base"}
+	if h.Platform != "" {
+		names = append(names, "base-"+strings.ToLower(h.Platform))
+	}
+	var out []inherited
+	heads := a.snapshot().TemplateHeads
+	for _, name := range names {
+		ref := fleet.TemplateRef{Group: fleet.DefaultTemplateGroup, Name: name}
+		if ref == h.TemplateRef {
+			continue
+		}
+		l := inherited{Name: ref.Short()}
+		if under, there := heads.Get(ref.String()); there {
+			l.Hash, l.Present = under.Digest, true
+		}
+		out = append(out, l)
+	}
+	c.JSON(http.StatusOK, append(out, inherited{Name: h.Short(), Hash: h.Digest, Present: true}))
+}

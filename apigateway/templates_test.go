@@ -1,0 +1,250 @@
+package apigateway
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/templatesvc"
+)
+
+// shelf is a template service beside a gateway.
+type shelf struct {
+	*site
+	dir string
+}
+
+// newShelf starts a template service on a site's store.
+func newShelf(s *site) *shelf {
+	s.t.Helper()
+	sh := &shelf{site: s, dir: s.t.TempDir()}
+	service, err := templatesvc.New(templatesvc.Config{
+		Store: s.etcd.Client(s.t), Dir: sh.dir, BlobDir: s.t.TempDir(), ClusterSecret: secret, Replica: "shelf",
+		Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = service.Run(ctx) })
+	s.t.Cleanup(func() { cancel(); wg.Wait() })
+	select {
+	case <-service.Synced():
+	case <-time.After(patience):
+		s.t.Fatal("the template service does not begin")
+	}
+	await.That(s.t, "the gateway knows the template service", func() string {
+		return await.Unless(len(s.view.Snapshot().ServiceSessions("templatesvc")) == 1, "no session")
+	})
+	return sh
+}
+
+// drop writes files into the directory of templates and waits until the gateway has them.
+func (s *shelf) drop(ref string, files map[string]string) *fleet.TemplateHead {
+	s.t.Helper()
+	before, _ := s.view.Snapshot().TemplateHeads.Get(ref)
+	for name, content := range files {
+		p := filepath.Join(s.dir, ref, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			s.t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(content), 0o644); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	var head *fleet.TemplateHead
+	await.That(s.t, "published", func() string {
+		h, ok := s.view.Snapshot().TemplateHeads.Get(ref)
+		if !ok || before != nil && h.Digest == before.Digest {
+			return "not yet"
+		}
+		head = h
+		v, err := store.Get(s.t.Context(), s.store, store.TemplateVersionKey(h.TemplateRef, h.Digest))
+		return await.Unless(err == nil && v.Files >= len(files), "%+v, %v", v, err)
+	})
+	return head
+}
+
+// list is a bare array in an answer, as compact JSON.
+func (r *reply) list() string {
+	r.t.Helper()
+	if _, ok := r.body.([]any); !ok {
+		r.t.Fatalf("%s: no bare array: %s", r.what, r.raw)
+	}
+	return strings.TrimSpace(r.raw)
+}
+
+// hostile are paths that lead out of a template or that no file can have, as they stand in a URL.
+var hostile = []string{
+	"..", "../x", "..%2fx", "..%2f..%2f..%2fetc%2fpasswd", "%2e%2e%2fx", "%2e%2e/x", "a%2f..%2f..%2fx", "..%5cx", "a%5c..%5cx",
+	"%2fetc%2fpasswd", "%2f%2fx", "a%00b", "%00", "a%0ab", "%ff%fe", ".orrery-lock", ".orrery-lock%2fx", "a%2f", "a%2f%2fb", ".%2fa",
+	strings.Repeat("a", 256), strings.Repeat("a%2f", 70) + "a",
+}
+
+func TestATemplatesFilesAreShown(t *testing.T) {
+	s := newShelf(newSite(t))
+	h := s.drop("default/lobby", map[string]string{
+		"server.properties": "port=%PORT%\nmotd=%motd% on %NODE_ID%\n", "plugins/a.yml": "Hello: 1\n", "plugins/b.jar": "\x00\x01", "odd/a+b c%.txt": "ü",
+	})
+	s.do("GET", "/api/v1/templates", nil).want(200).is("total", 1)
+	s.do("GET", "/api/v1/templates/lobby", nil).want(200).is("name", "lobby").is("group", "default").is("hash", h.Digest)
+
+	for path, want := range map[string]string{"": "odd/ plugins/ server.properties", "?path=plugins": "a.yml b.jar", "?path=/": "odd/ plugins/ server.properties"} {
+		var names []string
+		var entries []struct {
+			Name        string
+			IsDirectory bool
+		}
+		if err := json.Unmarshal([]byte(s.do("GET", "/api/v1/templates/lobby/files"+path, nil).want(200).list()), &entries); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.IsDirectory {
+				e.Name += "/"
+			}
+			names = append(names, e.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%q: %s, want %s", path, got, want)
+		}
+	}
+	r := s.do("GET", "/api/v1/templates/lobby/files/content?path=plugins/a.yml", nil).want(200).
+		is("path", "plugins/a.yml").is("content", "Hello: 1\n").is("size", 9).is("version", h.Digest)
+	if sum, _ := r.field("sha256").(string); r.header.Get("ETag") != `"`+sum+`"` || len(sum) != 64 {
+		t.Errorf("ETag %s of %s", r.header.Get("ETag"), r.raw)
+	}
+	r = s.do("GET", "/api/v1/templates/lobby/files/download?path=plugins/b.jar", nil).want(200)
+	if r.raw != "\x00\x01" || r.header.Get("Content-Disposition") != `attachment; filename="b.jar"` || r.header.Get("Content-Length") != "2" {
+		t.Errorf("%q, %v", r.raw, r.header)
+	}
+	s.do("GET", "/api/v1/templates/lobby/files/content?path=plugins/b.jar", nil).want(415).is("error.code", "BINARY_FILE")
+	s.do("GET", "/api/v1/templates/lobby/files/content?path=odd/a%2Bb%20c%25.txt", nil).want(200).is("content", "ü")
+
+	if got := s.do("GET", "/api/v1/templates/lobby/search?q=HELLO", nil).want(200).list(); got != `[{"path":"plugins/a.yml","line":1,"column":1,"preview":"Hello: 1"}]` {
+		t.Error(got)
+	}
+	s.do("GET", "/api/v1/templates/lobby/search", nil).want(400).naming("q")
+	s.do("GET", "/api/v1/templates/lobby/search?q=x&maxResults=many", nil).want(400).naming("maxResults")
+	if got := s.do("GET", "/api/v1/templates/lobby/variables/scan", nil).want(200).list(); got != `[`+
+		`{"key":"NODE_ID","defined":false,"builtIn":true,"files":[{"path":"server.properties","line":2}]},`+
+		`{"key":"PORT","defined":false,"builtIn":true,"files":[{"path":"server.properties","line":1}]},`+
+		`{"key":"motd","defined":false,"builtIn":false,"files":[{"path":"server.properties","line":2}]}]` {
+		t.Error(got)
+	}
+	base := s.drop("default/base", map[string]string{"x": "y"})
+	if got := s.do("GET", "/api/v1/templates/lobby/inheritance", nil).want(200).list(); got != `[{"name":"base","hash":"`+base.Digest+`","present":true},{"name":"lobby","hash":"`+h.Digest+`","present":true}]` {
+		t.Error(got)
+	}
+	if got := s.do("GET", "/api/v1/templates/base/inheritance", nil).want(200).list(); !strings.HasPrefix(got, `[{"name":"base"`) || strings.Count(got, "hash") != 1 {
+		t.Error(got)
+	}
+}
+
+func TestTheOlderDialectShowsATemplatesFiles(t *testing.T) {
+	s := newShelf(newSite(t))
+	s.drop("my/lobby", map[string]string{"server.properties": "port=1\n", "plugins/b.jar": "\x00\x01", "odd/a+b c%.txt": "ü", "files/files": "f"})
+	s.do("GET", "/api/templates/my/lobby", nil).want(200).is("group", "my").is("name", "lobby").is("path", "templates/my/lobby")
+	s.do("GET", "/api/templates/my/lobby/files", nil).want(200).is("group", "my").is("name", "lobby").
+		is("files", []string{"files/files", "odd/a+b c%.txt", "plugins/b.jar", "server.properties"})
+	for path, want := range map[string][2]string{
+		"server.properties": {"port=1\n", "text/plain; charset=utf-8"}, "plugins/b.jar": {"\x00\x01", "application/octet-stream"},
+		"odd/a+b%20c%25.txt": {"ü", "text/plain; charset=utf-8"}, "plugins%2Fb.jar": {"\x00\x01", "application/octet-stream"}, "files/files": {"f", "text/plain; charset=utf-8"},
+	} {
+		if r := s.do("GET", "/api/templates/my/lobby/files/"+path, nil).want(200); r.raw != want[0] || r.header.Get("Content-Type") != want[1] {
+			t.Errorf("%s: %q, %v", path, r.raw, r.header)
+		}
+	}
+	s.do("GET", "/api/templates/my/lobby/files/none", nil).want(404)
+	s.do("GET", "/api/templates/my/none/files", nil).want(404).is("error", "Template not found")
+	s.do("GET", "/api/templates/my/none/files/x", nil).want(404).is("error", "Template not found")
+}
+
+func TestNoPathLeadsOutOfATemplate(t *testing.T) {
+	s := newShelf(newSite(t))
+	s.drop("my/lobby", map[string]string{"a": "inside"})
+	if err := os.WriteFile(filepath.Join(s.dir, "secret"), []byte("outside"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range hostile {
+		for _, url := range []string{
+			"/api/templates/my/lobby/files/" + p, "/api/v1/templates/my%2Flobby/files?path=" + p, "/api/v1/templates/my%2Flobby/files/content?path=" + p,
+			"/api/v1/templates/my%2Flobby/files/download?path=" + p,
+		} {
+			r := s.do("GET", url, nil)
+			if r.status != 400 && r.status != 404 || strings.Contains(r.raw, "outside") {
+				t.Errorf("%s: %d %s", url, r.status, r.raw)
+			}
+			r.enveloped()
+		}
+	}
+	for _, name := range []string{"..%2f..", "..", "my%2F..", "%2e%2e%2f%2e%2e", "my%5clobby", "a%00b", "my%2Flobby%2F.."} {
+		s.do("GET", "/api/v1/templates/"+name+"/files", nil).want(404)
+		s.do("GET", "/api/templates/my/"+name+"/files/a", nil).want(404)
+		s.do("GET", "/api/templates/"+name+"/lobby/files", nil).want(404)
+	}
+}
+
+func TestAnOlderVersionsFilesAreShown(t *testing.T) {
+	s := newShelf(newSite(t))
+	old := s.drop("default/lobby", map[string]string{"a": "one"})
+	now := s.drop("default/lobby", map[string]string{"a": "two", "b": ""})
+	content := func(version string) *reply {
+		return s.do("GET", "/api/v1/templates/lobby/files/content?path=a&version="+version, nil)
+	}
+	content("").want(200).is("content", "two").is("version", now.Digest)
+	content(old.Digest).want(200).is("content", "one").is("version", old.Digest)
+	content(strings.ToUpper(old.Digest[:16])).want(200).is("content", "one")
+	content(strings.Repeat("0", 64)).want(404)
+	for _, bad := range []string{"x", old.Digest[:15], "../" + old.Digest, strings.Repeat("a", 129)} {
+		content(bad).want(400).naming("version")
+	}
+	other := s.drop("default/other", map[string]string{"a": "other's"})
+	content(other.Digest).want(404)
+}
+
+func TestHiddenTemplatesAndFiltersOfTheList(t *testing.T) {
+	s := newSite(t)
+	for _, ref := range []string{"lobby", "_hidden", "my/arena"} {
+		s.template(ref)
+	}
+	names := func(query string) (out []string) {
+		for _, d := range s.do("GET", "/api/v1/templates"+query, nil).want(200).data() {
+			m, _ := d.(map[string]any)
+			name, _ := m["name"].(string)
+			out = append(out, name)
+		}
+		return out
+	}
+	for query, want := range map[string][]string{
+		"": {"lobby", "my/arena"}, "?all=true": {"_hidden", "lobby", "my/arena"}, "?q=AREN": {"my/arena"}, "?platform=PAPER": nil,
+	} {
+		if got := names(query); !slices.Equal(got, want) {
+			t.Errorf("%q: %v, want %v", query, got, want)
+		}
+	}
+}
+
+func TestFilesCannotBeReadWhileNoTemplateServiceRuns(t *testing.T) {
+	s := newSite(t)
+	s.template("lobby")
+	for _, what := range []string{"files", "files/content?path=a", "files/download?path=a", "search?q=a", "variables/scan"} {
+		s.do("GET", "/api/v1/templates/lobby/"+what, nil).want(503)
+	}
+	s.do("GET", "/api/templates/default/lobby/files", nil).want(503)
+	s.do("GET", "/api/templates/default/lobby/files/a", nil).want(503)
+	if _, err := store.Get(t.Context(), s.store, store.TemplateHeadKey(fleet.ParseTemplateRef("lobby"))); errs.Is(err, errs.NotFound) {
+		t.Error("the template is gone")
+	}
+}
