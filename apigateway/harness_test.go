@@ -427,7 +427,7 @@ func (s *site) template(ref string) {
 	s.t.Helper()
 	r := fleet.ParseTemplateRef(ref)
 	s.commit(
-		store.Create(store.TemplateHeadKey(r), fleet.TemplateHead{TemplateRef: r, Digest: "d1", UpdatedAt: time.Now()}),
+		store.Create(store.TemplateHeadKey(r), fleet.TemplateHead{TemplateRef: r, Digest: "d1", SizeBytes: 12, Files: 1, UpdatedAt: time.Now()}),
 		store.Create(store.TemplateVersionKey(r, "d1"), fleet.TemplateVersion{TemplateRef: r, Digest: "d1", SizeBytes: 12, Files: 1, CreatedAt: time.Now()}),
 	)
 }
