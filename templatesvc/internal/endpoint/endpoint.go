@@ -21,6 +21,7 @@ type Set struct {
 	Blob endpoint.Endpoint
 	// Rollback takes a RollbackRequest and gives a fleet.TemplateHead.
 	Rollback endpoint.Endpoint
+	Management
 }
 
 // RollbackRequest asks for an older version to become the head.
@@ -32,6 +33,7 @@ type RollbackRequest struct {
 // New makes the endpoints of a service.
 func New(s *template.Service) Set {
 	return Set{
+		Management: NewManagement(s),
 		Manifest: func(_ context.Context, request any) (any, error) {
 			digest, ok := request.(string)
 			if !ok {

@@ -41,6 +41,7 @@ func NewHandler(set endpoint.Set, trees endpoint.Trees, secret string, requests 
 	mux.Handle("GET /v1/blobs/{sum}", kithttp.NewServer(set.Blob, pathValue("sum"), writeBlob, opts...))
 	mux.Handle("POST /v1/templates/{group}/{name}/rollback", kithttp.NewServer(set.Rollback, readRollback, writeJSON, opts...))
 	mountTrees(mux, trees, opts)
+	mountManagement(mux, set.Management, opts)
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	outer.Handle("/", authenticate(count(mux, requests), secret))

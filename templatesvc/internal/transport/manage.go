@@ -1,0 +1,46 @@
+package transport
+
+import (
+	"context"
+	"net/http"
+
+	kithttp "github.com/go-kit/kit/transport/http"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/templatesvc/client"
+	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
+	"github.com/orreryhq/orrery/templatesvc/internal/template"
+)
+
+// mountManagement serves templates as a whole, their versions and history.
+func mountManagement(mux *http.ServeMux, m endpoint.Management, opts []kithttp.ServerOption) {
+	const one = " /v1/templates/{group}/{name}"
+	mux.Handle("POST"+one, kithttp.NewServer(m.Create, readManage, writeJSON, opts...))
+	mux.Handle("PATCH"+one, kithttp.NewServer(m.Describe, readManage, writeJSON, opts...))
+	mux.Handle("DELETE"+one, kithttp.NewServer(m.Delete, readManage, writeJSON, opts...))
+	mux.Handle("DELETE"+one+"/versions/{digest}", kithttp.NewServer(m.DeleteVersion, readManage, writeJSON, opts...))
+	mux.Handle("GET"+one+"/history", kithttp.NewServer(m.History, readManage, writeJSON, opts...))
+	mux.Handle("GET /v1/diff", kithttp.NewServer(m.Diff, readDiff, writeJSON, opts...))
+}
+
+func readManage(_ context.Context, r *http.Request) (any, error) {
+	out := endpoint.ManageRequest{
+		Ref:    fleet.TemplateRef{Group: r.PathValue("group"), Name: r.PathValue("name")},
+		Base:   r.URL.Query().Get("base"),
+		Digest: r.PathValue("digest"),
+		Author: r.URL.Query().Get("author"),
+	}
+	if r.Method == http.MethodPost || r.Method == http.MethodPatch {
+		var body client.Description
+		if err := wire.DecodeJSON(r.Body, 0, &body); err != nil {
+			return nil, err
+		}
+		out.Description = template.Description{Text: body.Description, Platform: body.Platform}
+	}
+	return out, nil
+}
+
+func readDiff(_ context.Context, r *http.Request) (any, error) {
+	return endpoint.DiffRequest{From: r.URL.Query().Get("from"), To: r.URL.Query().Get("to")}, nil
+}
