@@ -1,0 +1,38 @@
+package seal_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/seal"
+)
+
+func TestOnlyTheSecretAndKindItWasSealedUnderOpenIt(t *testing.T) {
+	box := func(secret, kind string) seal.Box {
+		b, err := seal.NewBox(secret, kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	mine := box("secret", "kind")
+	sealed := mine.Seal([]byte("plain"))
+	if got, err := mine.Open(sealed); err != nil || string(got) != "plain" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if bytes.Contains(sealed, []byte("plain")) || bytes.Equal(sealed, mine.Seal([]byte("plain"))) {
+		t.Error("it can be read, or told from another")
+	}
+	sealed[len(sealed)-1] ^= 1
+	for name, open := range map[string]func() ([]byte, error){
+		"changed":        func() ([]byte, error) { return mine.Open(sealed) },
+		"another secret": func() ([]byte, error) { return box("other", "kind").Open(mine.Seal([]byte("plain"))) },
+		"another kind":   func() ([]byte, error) { return box("secret", "other").Open(mine.Seal([]byte("plain"))) },
+		"nothing":        func() ([]byte, error) { return mine.Open(nil) },
+	} {
+		if got, err := open(); !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != "cluster.secret" {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
