@@ -16,15 +16,15 @@ func (i *Instance) EndedUnasked() bool {
 
 // CrashedAt is when the wanted generation crashed or could not be started, its group
 // being at fault. ok is false when it did not, or when that was for want of something
-// the group's spec does not bring: a template that does not exist, room on a disk, a
-// runtime that the node offers.
+// the group's spec does not bring: a template that does not exist or that nobody serves
+// now, room on a disk, a runtime that the node offers.
 func (i *Instance) CrashedAt() (at time.Time, ok bool) {
 	at, ok = i.FailedAt()
 	if !ok {
 		return at, false
 	}
 	switch i.Status.Reason {
-	case ReasonTemplateMissing, ReasonDiskFull, ReasonRuntimeMissing:
+	case ReasonTemplateMissing, ReasonTemplateFetch, ReasonDiskFull, ReasonRuntimeMissing:
 		return time.Time{}, false
 	}
 	return at, true
