@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Group is a declared group. The gateway writes it; the enforcer removes it
 // once it is marked Deleting and its instances are gone.
@@ -58,8 +61,13 @@ type GroupSpec struct {
 
 	Templates TemplateSelection `json:"templates"`
 	// FileModifications are globs of files whose placeholders are replaced.
-	FileModifications []string          `json:"fileModifications,omitempty"`
-	Env               map[string]string `json:"env,omitempty"`
+	FileModifications []string `json:"fileModifications,omitempty"`
+	// MergeFiles are globs of files that are merged when several layers bring them; of
+	// others the last layer's is taken whole.
+	MergeFiles []string `json:"mergeFiles,omitempty"`
+	// ConfigRules are patches applied after Composition.ConfigPatches, in their order.
+	ConfigRules []ConfigPatch     `json:"configRules,omitempty"`
+	Env         map[string]string `json:"env,omitempty"`
 	// Variables are the group's placeholder values (variableValues, properties).
 	Variables map[string]string `json:"variables,omitempty"`
 	// Labels are the group names an instance belongs to (Universe's instanceGroups), %INSTANCE_GROUPS%.
@@ -156,13 +164,14 @@ type Motd struct {
 
 // Composition is the policy for attached modules and extensions and the config patches.
 type Composition struct {
-	AttachedModules    []string                  `json:"attachedModules,omitempty"`
-	EnabledModules     []string                  `json:"enabledModules,omitempty"`
-	DisabledModules    []string                  `json:"disabledModules,omitempty"`
-	AttachedExtensions []string                  `json:"attachedExtensions,omitempty"`
-	EnabledExtensions  []string                  `json:"enabledExtensions,omitempty"`
-	DisabledExtensions []string                  `json:"disabledExtensions,omitempty"`
-	ConfigPatches      map[string]map[string]any `json:"configPatches,omitempty"`
+	AttachedModules    []string `json:"attachedModules,omitempty"`
+	EnabledModules     []string `json:"enabledModules,omitempty"`
+	DisabledModules    []string `json:"disabledModules,omitempty"`
+	AttachedExtensions []string `json:"attachedExtensions,omitempty"`
+	EnabledExtensions  []string `json:"enabledExtensions,omitempty"`
+	DisabledExtensions []string `json:"disabledExtensions,omitempty"`
+	// ConfigPatches are values given by file and path: SET patches in short.
+	ConfigPatches map[string]map[string]json.RawMessage `json:"configPatches,omitempty"`
 }
 
 // OnCrash is what follows an unexpected exit.
@@ -234,6 +243,7 @@ func DefaultSpec() GroupSpec {
 		Scaling:               Scaling{Mode: ScalingDynamic, Max: 10, UpThreshold: 0.8, DownAfterSeconds: 300, CooldownSeconds: 60},
 		Players:               Players{Max: 100},
 		Templates:             TemplateSelection{Override: true},
+		MergeFiles:            DefaultMergeFiles(),
 		Stop:                  Stop{Command: "stop", GraceSeconds: 30, Signal: "TERM"},
 		Readiness:             Check{Type: CheckNone},
 		StartupTimeoutSeconds: 120,

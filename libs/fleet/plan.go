@@ -26,13 +26,16 @@ type Plan struct {
 	// Layers are pasted in this order; a later one wins.
 	Layers []PlanLayer `json:"layers,omitempty"`
 	// Override is false when files already in a static directory are kept.
-	Override          bool              `json:"override,omitempty"`
-	FileModifications []string          `json:"fileModifications,omitempty"`
-	Variables         map[string]string `json:"variables,omitempty"`
-	Env               map[string]string `json:"env,omitempty"`
-	InstanceGroups    []string          `json:"instanceGroups,omitempty"`
-	HostAddress       string            `json:"hostAddress,omitempty"`
-	MaxPlayers        int               `json:"maxPlayers,omitempty"`
+	Override          bool     `json:"override,omitempty"`
+	FileModifications []string `json:"fileModifications,omitempty"`
+	// Merge are globs of files merged by layer; Patches are applied in their order.
+	Merge          []string          `json:"merge,omitempty"`
+	Patches        []ConfigPatch     `json:"patches,omitempty"`
+	Variables      map[string]string `json:"variables,omitempty"`
+	Env            map[string]string `json:"env,omitempty"`
+	InstanceGroups []string          `json:"instanceGroups,omitempty"`
+	HostAddress    string            `json:"hostAddress,omitempty"`
+	MaxPlayers     int               `json:"maxPlayers,omitempty"`
 
 	Resources       Resources   `json:"resources"`
 	CPULimit        int         `json:"cpuLimit,omitempty"`
@@ -90,7 +93,7 @@ func Compose(g Group, heads []TemplateHead, pick uint64) Plan {
 	return Plan{
 		Group: g.Name, GroupRevision: g.Revision, Runtime: s.Runtime, Command: s.commandLine(),
 		Layers: s.Templates.layers(heads, pick), Override: s.Templates.Override,
-		FileModifications: s.FileModifications, Variables: maps.Clone(s.Variables), Env: maps.Clone(s.Env),
+		FileModifications: s.FileModifications, Merge: s.MergeFiles, Patches: s.patches(), Variables: maps.Clone(s.Variables), Env: maps.Clone(s.Env),
 		InstanceGroups: s.InstanceGroups, HostAddress: s.HostAddress, MaxPlayers: s.Players.Max,
 		Resources: s.Resources, CPULimit: s.CPULimit,
 		Limits: s.Limits, Confine: s.Confine, Container: s.Container, RCON: s.RCON, Ports: s.Ports, AdditionalPorts: s.AdditionalPorts,

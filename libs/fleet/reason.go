@@ -70,6 +70,7 @@ const (
 	ReasonPortTaken       Reason = "PortTaken"       // a stranger holds its port
 	ReasonTemplateMissing Reason = "TemplateMissing" // a layer's template does not exist
 	ReasonTemplateFetch   Reason = "TemplateFetch"   // a layer could not be fetched or its hash was wrong
+	ReasonConfigPatch     Reason = "ConfigPatch"     // a file could not be merged or patched as declared
 	ReasonPrepareFailed   Reason = "PrepareFailed"   // the directory could not be built
 	ReasonDiskFull        Reason = "DiskFull"        // the node's disk is full
 	ReasonStartFailed     Reason = "StartFailed"     // the process could not be started
@@ -143,6 +144,7 @@ var reasonText = map[Reason]string{
 	ReasonPortTaken:        "another program holds its port",
 	ReasonTemplateMissing:  "one of its templates does not exist",
 	ReasonTemplateFetch:    "one of its templates could not be fetched",
+	ReasonConfigPatch:      "one of its configuration files could not be merged or patched",
 	ReasonPrepareFailed:    "its directory could not be built",
 	ReasonDiskFull:         "the node's disk is full",
 	ReasonStartFailed:      "its process could not be started",

@@ -66,6 +66,7 @@ func (s GroupSpec) Validate() []error {
 	p.addAll(s.Stop.validate())
 	p.addAll(s.Templates.validate())
 	p.addAll(s.validateMaps())
+	p.addAll(s.validateComposition())
 	p.seconds("startupTimeoutSeconds", s.StartupTimeoutSeconds)
 	p.seconds("maxLifetimeSeconds", s.MaxLifetimeSeconds)
 	p.check(s.Priority >= -maxPriority && s.Priority <= maxPriority, "priority", "must be between %d and %d, is %d", -maxPriority, maxPriority, s.Priority)

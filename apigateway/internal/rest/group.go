@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/orreryhq/orrery/apigateway/internal/composing"
 	"github.com/orreryhq/orrery/apigateway/internal/running"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -56,9 +57,10 @@ type groupFields struct {
 	Templates                  *[]string     `json:"templates,omitempty"`
 	TemplateInstallationConfig *installation `json:"templateInstallationConfig,omitempty"`
 	FileModifications          *[]string     `json:"fileModifications,omitempty"`
-	Env                        *values       `json:"env,omitempty"`
-	VariableValues             *values       `json:"variableValues,omitempty"`
-	InstanceGroups             *[]string     `json:"instanceGroups,omitempty"`
+	composing.Files
+	Env            *values   `json:"env,omitempty"`
+	VariableValues *values   `json:"variableValues,omitempty"`
+	InstanceGroups *[]string `json:"instanceGroups,omitempty"`
 
 	Static              *bool     `json:"static,omitempty"`
 	StaticInstanceNames *[]string `json:"staticInstanceNames,omitempty"`
@@ -85,13 +87,13 @@ type groupFields struct {
 	Priority       *int               `json:"priority,omitempty"`
 	UpdateStrategy *string            `json:"updateStrategy,omitempty"`
 
-	AttachedModules    *[]string                  `json:"attachedModules,omitempty"`
-	EnabledModules     *[]string                  `json:"enabledModules,omitempty"`
-	DisabledModules    *[]string                  `json:"disabledModules,omitempty"`
-	AttachedExtensions *[]string                  `json:"attachedExtensions,omitempty"`
-	EnabledExtensions  *[]string                  `json:"enabledExtensions,omitempty"`
-	DisabledExtensions *[]string                  `json:"disabledExtensions,omitempty"`
-	ConfigPatches      *map[string]map[string]any `json:"configPatches,omitempty"`
+	AttachedModules    *[]string                              `json:"attachedModules,omitempty"`
+	EnabledModules     *[]string                              `json:"enabledModules,omitempty"`
+	DisabledModules    *[]string                              `json:"disabledModules,omitempty"`
+	AttachedExtensions *[]string                              `json:"attachedExtensions,omitempty"`
+	EnabledExtensions  *[]string                              `json:"enabledExtensions,omitempty"`
+	DisabledExtensions *[]string                              `json:"disabledExtensions,omitempty"`
+	ConfigPatches      *map[string]map[string]json.RawMessage `json:"configPatches,omitempty"`
 }
 
 // values are placeholder values or environment entries; null stands for no entry.
@@ -191,6 +193,7 @@ func (f groupFields) spec() (fleet.GroupSpec, error) {
 	set(&s.DependsOn, f.DependsOn)
 	upper(&s.UpdateStrategy, f.UpdateStrategy)
 	f.composition(&s.Composition)
+	f.Files.Onto(&s)
 	f.selection(&s.Templates)
 	if err := f.ports(&s); err != nil {
 		return s, err

@@ -11,6 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/composing"
 	"github.com/orreryhq/orrery/apigateway/internal/running"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -121,7 +122,7 @@ func fieldsOf(s fleet.GroupSpec) groupFields {
 		NodeAffinity: list(s.Where.Affinity), NodeAntiAffinity: list(s.Where.AntiAffinity), SpreadConstraint: &s.Where.Spread,
 		placingFields: placingOf(s),
 		Templates:     new(templateNames(s.Templates.AllOf)), TemplateInstallationConfig: installationOf(s.Templates),
-		FileModifications: list(s.FileModifications), Env: valuesOf(s.Env), VariableValues: valuesOf(s.Variables),
+		FileModifications: list(s.FileModifications), Files: composing.Of(s), Env: valuesOf(s.Env), VariableValues: valuesOf(s.Variables),
 		InstanceGroups: list(s.InstanceGroups),
 		Static:         &s.Static.Enabled, StaticInstanceNames: list(s.Static.InstanceNames), ProtectedPaths: list(s.Static.ProtectedPaths),
 		StopCommand: &s.Stop.Command, ShutdownGraceSeconds: &s.Stop.GraceSeconds, StopSignal: &s.Stop.Signal,
@@ -150,9 +151,9 @@ func valuesOf(m map[string]string) *values {
 	return &out
 }
 
-func patchesOf(m map[string]map[string]any) *map[string]map[string]any {
+func patchesOf(m map[string]map[string]json.RawMessage) *map[string]map[string]json.RawMessage {
 	if m == nil {
-		m = map[string]map[string]any{}
+		m = map[string]map[string]json.RawMessage{}
 	}
 	return &m
 }

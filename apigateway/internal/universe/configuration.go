@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/orreryhq/orrery/apigateway/internal/composing"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
@@ -42,6 +43,8 @@ type Configuration struct {
 	FileModifications          []string             `json:"fileModifications"`
 	Properties                 map[string]string    `json:"properties"`
 	AdditionalPorts            []additionalPort     `json:"additionalPorts"`
+	// Of the fields this dialect never had it shows what the files are made with.
+	composing.Files
 }
 
 type portRange struct {
@@ -88,7 +91,7 @@ func configurationOf(g *fleet.Group) Configuration {
 			OnTemplatePasteOverridePresentFiles: s.Templates.Override,
 		},
 		FileModifications: list(s.FileModifications), Properties: object(s.Variables),
-		AdditionalPorts: additionalPortsOf(s.AdditionalPorts),
+		AdditionalPorts: additionalPortsOf(s.AdditionalPorts), Files: composing.Of(s),
 	}
 }
 
@@ -166,7 +169,8 @@ type portRangeBody struct {
 // body or their defaults, all others as they were (old is nil for a new group).
 func (b configurationBody) spec(old *fleet.GroupSpec) (fleet.GroupSpec, error) {
 	s := fleet.DefaultSpec()
-	s.Scaling.Max = 0 // this dialect knows no maximum
+	s.Scaling.Max = 0  // this dialect knows no maximum
+	s.MergeFiles = nil // and takes whole files
 	if old != nil {
 		s = *old
 	}

@@ -1,6 +1,9 @@
 package universe
 
 import (
+	"encoding/json"
+
+	"github.com/orreryhq/orrery/apigateway/internal/composing"
 	"github.com/orreryhq/orrery/apigateway/internal/running"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
@@ -44,6 +47,7 @@ type nativeFields struct {
 	OnNodeLoss           *fleet.OnNodeLoss   `json:"onNodeLoss"`
 	OnNodeReturn         *fleet.OnNodeReturn `json:"onNodeReturn"`
 	running.Fields
+	composing.Files
 
 	Maintenance        *bool     `json:"maintenance"`
 	MaintenanceMessage *string   `json:"maintenanceMessage"`
@@ -58,13 +62,13 @@ type nativeFields struct {
 	Priority       *int               `json:"priority"`
 	UpdateStrategy *string            `json:"updateStrategy"`
 
-	AttachedModules    *[]string                  `json:"attachedModules"`
-	EnabledModules     *[]string                  `json:"enabledModules"`
-	DisabledModules    *[]string                  `json:"disabledModules"`
-	AttachedExtensions *[]string                  `json:"attachedExtensions"`
-	EnabledExtensions  *[]string                  `json:"enabledExtensions"`
-	DisabledExtensions *[]string                  `json:"disabledExtensions"`
-	ConfigPatches      *map[string]map[string]any `json:"configPatches"`
+	AttachedModules    *[]string                              `json:"attachedModules"`
+	EnabledModules     *[]string                              `json:"enabledModules"`
+	DisabledModules    *[]string                              `json:"disabledModules"`
+	AttachedExtensions *[]string                              `json:"attachedExtensions"`
+	EnabledExtensions  *[]string                              `json:"enabledExtensions"`
+	DisabledExtensions *[]string                              `json:"disabledExtensions"`
+	ConfigPatches      *map[string]map[string]json.RawMessage `json:"configPatches"`
 }
 
 // onto sets the fields that are given.
@@ -99,6 +103,7 @@ func (n nativeFields) onto(s *fleet.GroupSpec) {
 	set(&s.Priority, n.Priority)
 	set(&s.UpdateStrategy, n.UpdateStrategy)
 	n.composition(&s.Composition)
+	n.Files.Onto(s)
 }
 
 func (n nativeFields) scaling(s *fleet.Scaling) {
