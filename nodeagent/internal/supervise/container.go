@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/render"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
-	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
 )
 
 // customImage is the variable by which an instance's environment names another image
@@ -21,7 +21,7 @@ func imageOf(plan fleet.Plan, values map[string]string) string {
 	if custom := plan.Env[customImage]; custom != "" {
 		name = custom
 	}
-	image, _ := workspace.Substitute(name, values)
+	image, _ := render.Substitute(name, values)
 	return image
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
 	"github.com/orreryhq/orrery/nodeagent/internal/ports"
+	"github.com/orreryhq/orrery/nodeagent/internal/render"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/stop"
 	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
@@ -61,9 +62,9 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 		}
 		return fail(fleet.ReasonPrepareFailed, fleet.ReasonPrepareFailed.Text())
 	}
-	command, unknown := workspace.Substitute(plan.Command, values)
+	command, unknown := render.Substitute(plan.Command, values)
 	for _, u := range unknown {
-		notes = append(notes, workspace.UnknownNote(u, "command"))
+		notes = append(notes, render.UnknownNote(u, "command"))
 	}
 	_, inEnv := workspace.Environ(i.kit.Host, request, "", "", i.kit.APIURL())
 	notes = slices.Concat(notes, inEnv, built, i.kit.limitNotes(plan, command))
@@ -113,7 +114,7 @@ func (i *Instance) spec(e journal.Entry) runtime.Spec {
 	s := e.Machine
 	dir := i.kit.Workspace.Dir(s.Placement, s.Plan.Static)
 	values, address, _ := workspace.Values(s.Plan, s.Placement, i.kit.Node(), i.kit.APIURL())
-	command, _ := workspace.Substitute(s.Plan.Command, values)
+	command, _ := render.Substitute(s.Plan.Command, values)
 	request := workspace.Request{Placement: s.Placement, Plan: s.Plan, Values: values}
 	host, home := i.kit.Host, dir
 	container := containerOf(s.Plan, s.Placement, values, address)

@@ -13,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/rcon"
+	"github.com/orreryhq/orrery/nodeagent/internal/render"
 	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
 )
 
@@ -89,6 +90,6 @@ func (r *remote) address(ctx context.Context, k *Kit) string {
 
 func (r *remote) password(k *Kit) string {
 	values, _, _ := workspace.Values(r.plan, r.placement, k.Node(), k.APIURL())
-	password, _ := workspace.Substitute(r.plan.RCON.Password, values)
+	password, _ := render.Substitute(r.plan.RCON.Password, values)
 	return password
 }

@@ -22,9 +22,9 @@ type content struct {
 	blob *os.File
 	size int64
 	mode fs.FileMode
-	// text is it where rewritten is true.
-	text      string
-	rewritten bool
+	// text is it where made is true.
+	text []byte
+	made bool
 }
 
 // copier fills the files of one directory. It finds out once whether the filesystem
@@ -33,8 +33,8 @@ type copier struct{ unshared, byHand atomic.Bool }
 
 // fill writes the content to an empty file.
 func (c *copier) fill(dst *os.File, from content) error {
-	if from.rewritten {
-		_, err := dst.WriteString(from.text)
+	if from.made {
+		_, err := dst.Write(from.text)
 		return err
 	}
 	if _, err := from.blob.Seek(0, io.SeekStart); err != nil {

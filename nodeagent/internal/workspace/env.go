@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/render"
 )
 
 // Host is what an instance's environment takes over from its host.
@@ -43,10 +44,10 @@ func Environ(h Host, r Request, dir, token, apiURL string) (env, notes []string)
 		v["USER"] = cmp.Or(r.Plan.Confine.User, h.User)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Plan.Env)) {
-		value, unknown := Substitute(r.Plan.Env[name], r.Values)
+		value, unknown := render.Substitute(r.Plan.Env[name], r.Values)
 		v[name] = value
 		for _, u := range unknown {
-			notes = append(notes, UnknownNote(u, "env "+name))
+			notes = append(notes, render.UnknownNote(u, "env "+name))
 		}
 	}
 	v["ORRERY_INSTANCE_ID"] = id
@@ -80,10 +81,10 @@ func Values(plan fleet.Plan, p fleet.Placement, node fleet.Node, apiURL string) 
 	c := fleet.PlaceholderContext{Plan: plan, Placement: p, Node: node, APIHost: host, APIPort: port}
 	hostAddress = node.Address
 	if plan.HostAddress != "" {
-		resolved, unknown := Substitute(plan.HostAddress, fleet.Placeholders(c))
+		resolved, unknown := render.Substitute(plan.HostAddress, fleet.Placeholders(c))
 		hostAddress = resolved
 		for _, u := range unknown {
-			notes = append(notes, UnknownNote(u, "hostAddress"))
+			notes = append(notes, render.UnknownNote(u, "hostAddress"))
 		}
 	}
 	c.HostAddress = hostAddress

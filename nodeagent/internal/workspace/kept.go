@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -36,8 +35,8 @@ func (a *application) keeps(p string) bool {
 // anew, any other is replaced.
 func (a *application) settle(p string, c content) error {
 	size, want := c.size, io.Reader(io.NewSectionReader(c.blob, 0, c.size))
-	if c.rewritten {
-		size, want = int64(len(c.text)), strings.NewReader(c.text)
+	if c.made {
+		size, want = int64(len(c.text)), bytes.NewReader(c.text)
 	}
 	if a.holds(p, size, want) {
 		return a.remode(p, c.mode)
@@ -71,27 +70,6 @@ func (a *application) replace(p string, c content) error {
 func underway(p string) string {
 	sum := sha256.Sum256([]byte(p))
 	return path.Join(path.Dir(p), ".orrery-new-"+hex.EncodeToString(sum[:12]))
-}
-
-// rewriteInPlace replaces placeholders in a listed file of a static directory that was kept.
-func (a *application) rewriteInPlace(p string) error {
-	if !a.listed(p) {
-		return nil
-	}
-	src, fi, err := a.openKept(p)
-	if err != nil {
-		return err
-	}
-	if src == nil {
-		a.text.leaveAlone(p, "not a file")
-		return nil
-	}
-	defer src.Close()
-	text, changed, err := a.text.replaced(p, src, fi.Size())
-	if err != nil || !changed {
-		return err
-	}
-	return a.replace(p, content{text: text, rewritten: true, mode: a.mode(p, fi.Mode().Perm())})
 }
 
 // openKept opens a file a static directory was left with. It is nil for whatever is no

@@ -4,6 +4,8 @@ import (
 	"iter"
 	"path"
 	"strings"
+
+	"github.com/orreryhq/orrery/nodeagent/internal/render"
 )
 
 // safePath reports whether p is relative, clean, slash-separated and stays inside.
@@ -32,54 +34,15 @@ func parents(p string) iter.Seq[string] {
 	}
 }
 
-// glob reports whether a path matches a pattern: * and ? within a segment, [a-z]
-// classes, and ** for any number of segments. A malformed pattern matches only itself.
-func glob(pattern, p string) bool {
-	pattern = path.Clean(pattern)
-	return pattern == p || globSegments(strings.Split(pattern, "/"), strings.Split(p, "/"))
-}
-
-// globSegments goes back to the last ** only, which is enough: so it takes
-// pattern × path steps at most, however many ** there are.
-func globSegments(pattern, p []string) bool {
-	i, j, star, mark := 0, 0, -1, 0
-	for j < len(p) {
-		switch {
-		case i < len(pattern) && pattern[i] == "**":
-			star, mark = i, j
-			i++
-		case i < len(pattern) && matches(pattern[i], p[j]):
-			i, j = i+1, j+1
-		case star >= 0:
-			mark++
-			i, j = star+1, mark
-		default:
-			return false
-		}
-	}
-	for i < len(pattern) && pattern[i] == "**" {
-		i++
-	}
-	return i == len(pattern)
-}
-
-func matches(pattern, segment string) bool {
-	ok, err := path.Match(pattern, segment)
-	return err == nil && ok
-}
-
-// isPattern reports whether a listed name is a pattern rather than one file's path.
-func isPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
-
 // protects reports whether a protected path covers p: the path itself, all below
 // it, or a pattern that matches p or a directory above it.
 func protects(protected []string, p string) bool {
 	for _, pattern := range protected {
-		if glob(pattern, p) {
+		if render.Glob(pattern, p) {
 			return true
 		}
 		for parent := range parents(p) {
-			if glob(pattern, parent) {
+			if render.Glob(pattern, parent) {
 				return true
 			}
 		}

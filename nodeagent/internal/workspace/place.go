@@ -99,6 +99,9 @@ func (a *application) placeFile(ctx context.Context, into *os.File, p string) er
 	if a.keeps(p) {
 		return a.rewriteInPlace(p)
 	}
+	if a.made(p) {
+		return a.placeText(ctx, into, p)
+	}
 	e := a.tree.files[p]
 	blob, err := a.builder.cache.Path(ctx, e.SHA256)
 	if err != nil {
@@ -109,12 +112,11 @@ func (a *application) placeFile(ctx context.Context, into *os.File, p string) er
 		return err
 	}
 	defer src.Close()
-	c := content{blob: src, size: e.Size, mode: a.mode(p, fs.FileMode(e.Mode&0o777))}
-	if a.listed(p) {
-		if c.text, c.rewritten, err = a.text.replaced(p, src, e.Size); err != nil {
-			return err
-		}
-	}
+	return a.bring(into, p, content{blob: src, size: e.Size, mode: a.mode(p, fs.FileMode(e.Mode&0o777))})
+}
+
+// bring puts a file where it belongs; into is its directory.
+func (a *application) bring(into *os.File, p string, c content) error {
 	if a.fresh {
 		return a.create(into, p, c)
 	}

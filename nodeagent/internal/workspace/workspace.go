@@ -30,6 +30,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
 	"github.com/orreryhq/orrery/nodeagent/internal/claim"
+	"github.com/orreryhq/orrery/nodeagent/internal/render"
 )
 
 // Builder builds directories below one data directory. It is safe for concurrent use.
@@ -82,7 +83,8 @@ func (b *Builder) Dir(p fleet.Placement, static bool) string {
 // placeholders, listed files that are missing or no text. Errors are Failures, or
 // of Kind Canceled.
 func (b *Builder) Build(ctx context.Context, r Request) (notes []string, err error) {
-	tree, err := b.merge(ctx, r.Plan.Layers)
+	rules := render.RulesOf(r.Plan, r.Values)
+	tree, err := b.merge(ctx, r.Plan.Layers, rules)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +104,7 @@ func (b *Builder) Build(ctx context.Context, r Request) (notes []string, err err
 			if err := b.passable(r, dir); err != nil {
 				return nil, failure(ctx, "the way to the directory cannot be opened", err)
 			}
-			return b.apply(ctx, r, tree, dir, false)
+			return b.apply(ctx, r, rules, tree, dir, false)
 		}
 	}
 	staging := stagingOf(dir, r.Placement)
@@ -115,7 +117,7 @@ func (b *Builder) Build(ctx context.Context, r Request) (notes []string, err err
 	if err := b.passable(r, dir); err != nil {
 		return nil, failure(ctx, "the way to the directory cannot be opened", err)
 	}
-	notes, err = b.apply(ctx, r, tree, staging, true)
+	notes, err = b.apply(ctx, r, rules, tree, staging, true)
 	if err == nil {
 		err = failure(ctx, "the directory could not be moved to its place", place(staging, dir, r.Plan.Static))
 	}
@@ -175,8 +177,8 @@ func exists(path string) (bool, error) {
 }
 
 // merge reads the layers' manifests and lays them over each other.
-func (b *Builder) merge(ctx context.Context, layers []fleet.PlanLayer) (tree, error) {
-	t := tree{files: map[string]fleet.ManifestEntry{}, dirs: map[string]bool{}}
+func (b *Builder) merge(ctx context.Context, layers []fleet.PlanLayer, rules render.Rules) (tree, error) {
+	t := tree{files: map[string]fleet.ManifestEntry{}, dirs: map[string]bool{}, parts: map[string][]part{}}
 	for _, l := range layers {
 		if l.Digest == "" {
 			return t, &Failure{Reason: fleet.ReasonTemplateMissing, Message: fmt.Sprintf("template %s does not exist", l.TemplateRef)}
@@ -190,10 +192,13 @@ func (b *Builder) merge(ctx context.Context, layers []fleet.PlanLayer) (tree, er
 			if err := t.add(e); err != nil {
 				return t, &Failure{Reason: fleet.ReasonPrepareFailed, Message: fmt.Sprintf("template %s: %v", l.TemplateRef, err)}
 			}
+			if e.Kind == fleet.FileRegular && rules.Merges(e.Path) {
+				t.parts[e.Path] = append(t.parts[e.Path], part{l.String(), e})
+			}
 		}
 	}
 	t.removeBelow(claim.FileName) // it says whose the directory is, which no template knows
-	delete(t.files, claim.FileName)
+	t.remove(claim.FileName)
 	return t, nil
 }
 
@@ -238,6 +243,9 @@ func failure(ctx context.Context, what string, err error) error {
 type tree struct {
 	files map[string]fleet.ManifestEntry
 	dirs  map[string]bool
+	// parts are what each layer brings of a file that is merged, the last being the
+	// entry itself.
+	parts map[string][]part
 	// layers are what they were, in the plan's order.
 	layers []fleet.Manifest
 }
@@ -246,7 +254,8 @@ type tree struct {
 func (t *tree) left(m fleet.Manifest) fleet.Manifest {
 	var out fleet.Manifest
 	for _, e := range m.Entries {
-		if t.files[e.Path].SHA256 == e.SHA256 {
+		merged := slices.ContainsFunc(t.parts[e.Path], func(p part) bool { return p.entry.SHA256 == e.SHA256 })
+		if merged || t.files[e.Path].SHA256 == e.SHA256 {
 			out.Entries = append(out.Entries, e)
 		}
 	}
@@ -264,7 +273,7 @@ func (t *tree) add(e fleet.ManifestEntry) error {
 	}
 	for parent := range parents(e.Path) {
 		if have, ok := t.files[parent]; ok && have.Kind != fleet.FileDir {
-			delete(t.files, parent)
+			t.remove(parent)
 		}
 		t.dirs[parent] = true
 	}
@@ -274,14 +283,22 @@ func (t *tree) add(e fleet.ManifestEntry) error {
 	if e.Kind == fleet.FileDir {
 		t.dirs[e.Path] = true
 	}
+	if e.Kind != fleet.FileRegular {
+		delete(t.parts, e.Path)
+	}
 	t.files[e.Path] = e
 	return nil
+}
+
+func (t *tree) remove(p string) {
+	delete(t.files, p)
+	delete(t.parts, p)
 }
 
 func (t *tree) removeBelow(dir string) {
 	for p := range t.files {
 		if strings.HasPrefix(p, dir+"/") {
-			delete(t.files, p)
+			t.remove(p)
 		}
 	}
 	for p := range t.dirs {

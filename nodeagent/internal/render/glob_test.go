@@ -1,8 +1,10 @@
-package workspace
+package render_test
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/orreryhq/orrery/nodeagent/internal/render"
 )
 
 func TestGlob(t *testing.T) {
@@ -32,16 +34,8 @@ func TestGlob(t *testing.T) {
 		{"[", "x", false},
 	}
 	for _, c := range cases {
-		if got := glob(c.pattern, c.path); got != c.want {
-			t.Errorf("glob(%q, %q) = %v", c.pattern, c.path, got)
-		}
-	}
-}
-
-func TestProtects(t *testing.T) {
-	for path, want := range map[string]bool{"world": true, "world/level.dat": true, "worlds": false, "ops.json": true, "deep/ops.json": false} {
-		if got := protects([]string{"world", "*.json"}, path); got != want {
-			t.Errorf("%s: %v", path, got)
+		if got := render.Glob(c.pattern, c.path); got != c.want {
+			t.Errorf("Glob(%q, %q) = %v", c.pattern, c.path, got)
 		}
 	}
 }

@@ -1,0 +1,115 @@
+package render
+
+import (
+	"bytes"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// Layer is what one template brings of a file.
+type Layer struct {
+	// Template is named where its content cannot be read.
+	Template string
+	Content  []byte
+}
+
+// Merge joins what several layers bring of a file, the later one winning: mappings are
+// merged key by key, lists and single values replaced. Layers with equal bytes, and a
+// single one, keep them. Invalid for a name without a known format and for content
+// that is not of its format, naming file and template.
+func Merge(name string, layers []Layer) ([]byte, error) {
+	if len(layers) == 0 {
+		return nil, nil
+	}
+	distinct := layers[:1:1]
+	for _, l := range layers[1:] {
+		if !bytes.Equal(l.Content, distinct[len(distinct)-1].Content) {
+			distinct = append(distinct, l)
+		}
+	}
+	if len(distinct) == 1 {
+		return distinct[0].Content, nil
+	}
+	if FormatOf(name) == FormatProperties {
+		return mergeProperties(name, distinct)
+	}
+	return mergeTrees(name, distinct)
+}
+
+func mergeProperties(name string, layers []Layer) ([]byte, error) {
+	for _, l := range layers {
+		if err := readable(l.Content); err != nil {
+			return nil, refuse(name, "of template %s %s", l.Template, errs.MessageOf(err))
+		}
+	}
+	base := readProperties(layers[0].Content)
+	for _, l := range layers[1:] {
+		base.overlay(readProperties(l.Content))
+	}
+	return base.bytes(), nil
+}
+
+func mergeTrees(name string, layers []Layer) ([]byte, error) {
+	format := FormatOf(name)
+	var tree *yaml.Node
+	for _, l := range layers {
+		over, err := read(format, l.Content)
+		if err != nil {
+			return nil, refuse(name, "of template %s %s", l.Template, errs.MessageOf(err))
+		}
+		tree = overlay(tree, over)
+	}
+	if tree == nil { // comments at most
+		return layers[len(layers)-1].Content, nil
+	}
+	out, err := write(format, tree)
+	if err != nil {
+		return nil, refuse(name, "merged of %d templates %s", len(layers), errs.MessageOf(err))
+	}
+	return out, nil
+}
+
+// readable refuses what is no text, and what is too large to be taken apart.
+func readable(content []byte) error {
+	switch {
+	case len(content) > MaxStructured:
+		return errs.New(errs.Invalid, "is larger than %d MiB", MaxStructured>>20)
+	case !utf8.Valid(content):
+		return errs.New(errs.Invalid, "is no text in UTF-8")
+	}
+	return nil
+}
+
+// read takes a file apart; nil when it holds nothing.
+func read(format Format, content []byte) (*yaml.Node, error) {
+	if err := readable(content); err != nil {
+		return nil, err
+	}
+	switch format {
+	case FormatYAML:
+		return readYAML(content)
+	case FormatJSON:
+		return readJSON(content)
+	case FormatTOML:
+		return readTOML(content)
+	case FormatNone, FormatProperties:
+	}
+	return nil, errs.New(errs.Invalid, "has no structure that is known here: only .yml, .yaml, .json, .toml and .properties have")
+}
+
+// write puts a file together again.
+func write(format Format, root *yaml.Node) ([]byte, error) {
+	switch format {
+	case FormatYAML:
+		return writeYAML(root)
+	case FormatJSON:
+		return writeJSON(root)
+	case FormatTOML:
+		return writeTOML(root)
+	case FormatNone, FormatProperties:
+	}
+	return nil, errs.New(errs.Internal, "a format without a tree")
+}

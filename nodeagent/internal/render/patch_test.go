@@ -1,0 +1,152 @@
+package render_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/render"
+)
+
+func patch(op fleet.PatchOp, path, value string) fleet.ConfigPatch {
+	return fleet.ConfigPatch{File: "**", Path: path, Op: op, Value: json.RawMessage(value)}
+}
+
+func TestPatch(t *testing.T) {
+	const set, replace, regex = fleet.PatchSet, fleet.PatchReplace, fleet.PatchRegex
+	cases := []struct {
+		name, file, in string
+		patches        []fleet.ConfigPatch
+		want           string
+		note           string
+	}{
+		{"yaml: a value gets another, comments stay", "a.yml", "# h\na:\n  b: 1 # why\n  c: 2\n", []fleet.ConfigPatch{patch(set, "a.b", "5")}, "# h\na:\n  b: 5 # why\n  c: 2\n", ""},
+		{"yaml: set makes the way", "a.yml", "a: 1\n", []fleet.ConfigPatch{patch(set, "b.c.d", `"x"`)}, "a: 1\nb:\n  c:\n    d: x\n", ""},
+		{"yaml: an index", "a.yml", "l:\n  - p: 1\n  - p: 2\n", []fleet.ConfigPatch{patch(set, "l[1].p", "3")}, "l:\n  - p: 1\n  - p: 3\n", ""},
+		{"yaml: an index one past the end appends", "a.yml", "l: [1]\n", []fleet.ConfigPatch{patch(set, "l[1]", "2"), patch(set, "m[0].k", "true")}, "l: [1, 2]\nm:\n  - k: true\n", ""},
+		{"yaml: a key with dots", "a.yml", "h:\n  a.b: 1\n", []fleet.ConfigPatch{patch(set, `h."a.b"`, "2")}, "h:\n  a.b: 2\n", ""},
+		{"yaml: replace leaves out what is not there", "a.yml", "a: 1\n", []fleet.ConfigPatch{patch(replace, "b", "2")}, "a: 1\n", "a.yml has nothing to replace at b"},
+		{"yaml: replace of what is there", "a.yml", "a: 1\n", []fleet.ConfigPatch{patch(replace, "a", "null")}, "a: null\n", ""},
+		{"yaml: a string that looks like a number keeps its quotes", "a.yml", "a: x\n", []fleet.ConfigPatch{patch(set, "a", `"25565"`)}, "a: \"25565\"\n", ""},
+		{"yaml: an object in place of null", "a.yml", "a:\n", []fleet.ConfigPatch{patch(set, "a.b", "1")}, "a:\n  b: 1\n", ""},
+		{"yaml: a file of comments", "a.yml", "# x\n", []fleet.ConfigPatch{patch(set, "a", "1")}, "a: 1\n", ""},
+		{"yaml: a number as a key", "a.yml", "1: a\n", []fleet.ConfigPatch{patch(set, "1", `"b"`)}, "1: b\n", ""},
+		{"json: digits stay", "a.json", `{"id":123456789012345678901}`, []fleet.ConfigPatch{patch(set, "n", "98765432109876543210")}, "{\n  \"id\": 123456789012345678901,\n  \"n\": 98765432109876543210\n}\n", ""},
+		{"json: a file that is not there yet", "a.json", "", []fleet.ConfigPatch{patch(set, "a", "{}")}, "{\n  \"a\": {}\n}\n", ""},
+		{"toml", "a.toml", "[a]\nb = 1\n", []fleet.ConfigPatch{patch(set, "a.b", "1.5"), patch(set, "c", `["x"]`)}, "c = ['x']\n\n[a]\nb = 1.5\n", ""},
+		{"properties: the path is the key", "server.properties", "# h\nquery.port=1\nmotd=x\n", []fleet.ConfigPatch{patch(set, "query.port", "2"), patch(set, "a b", `"c\nd"`)}, "# h\nquery.port=2\nmotd=x\na\\ b=c\\nd\n", ""},
+		{"properties: replace", "a.properties", "a=1\n", []fleet.ConfigPatch{patch(replace, "b", "1"), patch(replace, "a", "true")}, "a=true\n", "a.properties has nothing to replace at b"},
+		{"regex: every match, with groups, lines are lines", "a.conf", "port 1\nport 2\n", []fleet.ConfigPatch{patch(regex, `^port (\d)$`, `"port ${1}0"`)}, "port 10\nport 20\n", ""},
+		{"regex: no match", "a.conf", "x", []fleet.ConfigPatch{patch(regex, "y", `""`)}, "x", "a.conf has no match for y"},
+		{"patches follow each other in their order", "a.yml", "a: 1\n", []fleet.ConfigPatch{patch(set, "a", "2"), patch(regex, "a: 2", `"b: 2"`), patch(set, "b", "3")}, "b: 3\n", ""},
+		{"nothing to change keeps the bytes", "a.json", `{ "a" : 1}`, []fleet.ConfigPatch{patch(replace, "b", "1")}, `{ "a" : 1}`, "a.json has nothing to replace at b"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got, notes, err := render.Patch(c.file, []byte(c.in), c.patches)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, string(got)); diff != "" {
+				t.Errorf("patched (-want +got):\n%s", diff)
+			}
+			if c.note != "" && !slices.Contains(notes, c.note) || c.note == "" && len(notes) > 0 {
+				t.Errorf("notes %q, want %q", notes, c.note)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBePatchedNamesTheFile(t *testing.T) {
+	const set, regex = fleet.PatchSet, fleet.PatchRegex
+	cases := []struct {
+		name, file, in string
+		patch          fleet.ConfigPatch
+		want           string
+	}{
+		{"a broken file", "a.yml", "a: [", patch(set, "a", "1"), "is no YAML"},
+		{"no structure", "a.conf", "a", patch(set, "a", "1"), "has no structure that is known here"},
+		{"a key of a list", "a.yml", "a: []", patch(set, "a.b", "1"), `"b" is asked of what is no mapping`},
+		{"an index of a mapping", "a.yml", "a: {x: 1}", patch(set, "a[0]", "1"), "[0] is asked of what is no list"},
+		{"a gap", "a.yml", "a: []", patch(set, "a[2]", "1"), "would leave a gap"},
+		{"null in TOML", "a.toml", "", patch(set, "a", "null"), "TOML knows no null"},
+		{"a list in properties", "a.properties", "", patch(set, "a", "[]"), "a property is a string"},
+		{"growth without end", "a.txt", strings.Repeat("x", 1<<10), patch(regex, "x", `"`+strings.Repeat("y", 20<<10)+`"`), "would be larger than 16 MiB"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			_, _, err := render.Patch(c.file, []byte(c.in), []fleet.ConfigPatch{c.patch})
+			if !errs.Is(err, errs.Invalid) || !strings.Contains(errs.MessageOf(err), c.want) || !strings.HasPrefix(errs.MessageOf(err), c.file) {
+				t.Errorf("error %v, want one of %s that says %q", err, c.file, c.want)
+			}
+		})
+	}
+}
+
+func TestAnEditReplacesPlaceholdersAndThenPatches(t *testing.T) {
+	rules := render.Rules{
+		Listed: []string{"*.properties"}, Values: map[string]string{"PORT": "25570", "NAME": `a "b"`},
+		Patches: []fleet.ConfigPatch{
+			{File: "server.properties", Path: "motd", Op: fleet.PatchSet, Value: json.RawMessage(`"%NAME% %GONE%"`)},
+			{File: "**/*.yml", Path: "a", Op: fleet.PatchSet, Value: json.RawMessage(`["%PORT%",1]`)},
+		},
+	}
+	got, err := rules.Edit("server.properties", []byte("port=%PORT%\nx=%LOST%\n"))
+	if err != nil || string(got.Content) != "port=25570\nx=%LOST%\nmotd=a \"b\" %GONE%\n" || !got.Changed {
+		t.Errorf("edited: %q, %v", got.Content, err)
+	}
+	slices.Sort(got.Unknown)
+	if diff := cmp.Diff([]string{"GONE", "LOST"}, got.Unknown); diff != "" {
+		t.Error(diff)
+	}
+	if got, err = rules.Edit("deep/a.yml", []byte("p: %PORT%x\n")); err == nil {
+		t.Errorf("a file that is no YAML is patched: %q", got.Content)
+	}
+	if got, err = rules.Edit("deep/a.yml", []byte("b: 1\n")); err != nil || string(got.Content) != "b: 1\na:\n  - \"25570\"\n  - 1\n" {
+		t.Errorf("edited: %q, %v", got.Content, err)
+	}
+}
+
+func TestWhatIsNoTextIsLeftAloneUnlessItIsNamed(t *testing.T) {
+	byGlob := render.Rules{Patches: []fleet.ConfigPatch{patch(fleet.PatchRegex, "a", `"b"`)}}
+	got, err := byGlob.Edit("a.bin", []byte("a\x00"))
+	if err != nil || got.Changed || !slices.Equal(got.Notes, []string{"a.bin was left alone: not text"}) {
+		t.Errorf("by a glob: %+v, %v", got, err)
+	}
+	named := byGlob
+	named.Patches[0].File = "a.bin"
+	if _, err := named.Edit("a.bin", []byte("a\x00")); !errs.Is(err, errs.Invalid) {
+		t.Errorf("named: %v", err)
+	}
+}
+
+func FuzzPatch(f *testing.F) {
+	for _, file := range []string{"a.yml", "a.json", "a.toml", "a.properties", "a.txt"} {
+		f.Add(file, []byte("a: {b: [1]}\n"), "a.b[0]", []byte(`{"x":"%A%"}`), byte(0))
+		f.Add(file, []byte(`{"a":1}`), `"a"`, []byte(`"$1"`), byte(2))
+	}
+	f.Fuzz(func(t *testing.T, file string, content []byte, path string, value []byte, op byte) {
+		spec := fleet.DefaultSpec()
+		spec.ConfigRules = []fleet.ConfigPatch{{File: file, Path: path, Op: []fleet.PatchOp{fleet.PatchSet, fleet.PatchReplace, fleet.PatchRegex}[op%3], Value: value}}
+		if len(spec.Validate()) > 0 || render.IsGlob(file) {
+			return
+		}
+		rules := render.Rules{Patches: spec.ConfigRules, Values: map[string]string{"A": "1"}}
+		e, err := rules.Edit(file, content)
+		if err != nil && !errs.Is(err, errs.Invalid) {
+			t.Fatalf("error %v is not Invalid", err)
+		}
+		if err != nil || op%3 == 2 || !e.Changed {
+			return
+		}
+		again, err := rules.Edit(file, e.Content)
+		if err != nil || string(again.Content) != string(e.Content) {
+			t.Fatalf("patched once more it changes: %v\n%q\n%q", err, e.Content, again.Content)
+		}
+	})
+}

@@ -1,0 +1,192 @@
+package render
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// properties is a .properties file by logical lines. Everything but changed values
+// stays as it was written, comments and order included.
+type properties struct {
+	lines []propertyLine
+	// at is the line that counts of each key: the last.
+	at map[string]int
+}
+
+// propertyLine is a logical line: a pair, or a comment or blank line without a key.
+type propertyLine struct {
+	raw   string // with its continuations, without the last newline
+	key   string
+	value string
+	pair  bool
+}
+
+func readProperties(content []byte) *properties {
+	p := &properties{at: map[string]int{}}
+	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(content))
+	if text == "" {
+		return p
+	}
+	natural := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	for i := 0; i < len(natural); i++ {
+		line := propertyLine{raw: natural[i]}
+		logical := strings.TrimLeft(natural[i], " \t\f")
+		if logical != "" && logical[0] != '#' && logical[0] != '!' {
+			for continued(logical) && i+1 < len(natural) {
+				i++
+				line.raw += "\n" + natural[i]
+				logical = logical[:len(logical)-1] + strings.TrimLeft(natural[i], " \t\f")
+			}
+			if continued(logical) { // with nothing to go on with
+				line.raw, logical = strings.TrimSuffix(line.raw, `\`), strings.TrimSuffix(logical, `\`)
+			}
+			if line.pair = logical != ""; line.pair {
+				line.key, line.value = splitProperty(logical)
+				p.at[line.key] = len(p.lines)
+			}
+		}
+		p.lines = append(p.lines, line)
+	}
+	return p
+}
+
+// continued reports whether a line ends with an odd number of backslashes.
+func continued(line string) bool {
+	return (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1
+}
+
+// splitProperty is a logical line's key and value, unescaped.
+func splitProperty(line string) (key, value string) {
+	end := len(line)
+	for i := 0; i < len(line); i++ {
+		if line[i] == '\\' {
+			i++
+			continue
+		}
+		if strings.IndexByte("=: \t\f", line[i]) >= 0 {
+			end = i
+			break
+		}
+	}
+	value = strings.TrimLeft(line[end:], " \t\f")
+	if value != "" && (value[0] == '=' || value[0] == ':') {
+		value = strings.TrimLeft(value[1:], " \t\f")
+	}
+	return unescape(line[:end]), unescape(value)
+}
+
+func unescape(s string) string {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' || i+1 == len(s) {
+			if s[i] != '\\' {
+				b.WriteByte(s[i])
+			}
+			continue
+		}
+		i++
+		switch s[i] {
+		case 't':
+			b.WriteByte('\t')
+		case 'n':
+			b.WriteByte('\n')
+		case 'r':
+			b.WriteByte('\r')
+		case 'f':
+			b.WriteByte('\f')
+		case 'u':
+			r, n := codePoint(s[i+1:])
+			b.WriteRune(r)
+			i += n
+		default:
+			b.WriteByte(s[i])
+		}
+	}
+	return b.String()
+}
+
+// codePoint is the character that follows a \\u, a pair of them if need be, and how
+// many bytes it takes; a plain u where no four digits follow.
+func codePoint(s string) (rune, int) {
+	unit := func(s string) (rune, bool) {
+		if len(s) < 4 {
+			return 0, false
+		}
+		v, err := strconv.ParseUint(s[:4], 16, 16)
+		return rune(v), err == nil
+	}
+	first, ok := unit(s)
+	if !ok {
+		return 'u', 0
+	}
+	if rest, found := strings.CutPrefix(s[4:], `\u`); found && utf16.IsSurrogate(first) {
+		if second, ok := unit(rest); ok {
+			if r := utf16.DecodeRune(first, second); r != utf8.RuneError {
+				return r, 10
+			}
+		}
+	}
+	return first, 4
+}
+
+// set gives a key a value, in place of the one it has or at the end.
+func (p *properties) set(key, value string) {
+	p.put(propertyLine{raw: escapeProperty(key, true) + "=" + escapeProperty(value, false), key: key, value: value, pair: true})
+}
+
+func (p *properties) put(line propertyLine) {
+	if i, ok := p.at[line.key]; ok {
+		p.lines[i] = line
+		return
+	}
+	p.at[line.key] = len(p.lines)
+	p.lines = append(p.lines, line)
+}
+
+func escapeProperty(s string, key bool) string {
+	var b strings.Builder
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '\n':
+			b.WriteString(`\n`)
+		case c == '\r':
+			b.WriteString(`\r`)
+		case c == '\t':
+			b.WriteString(`\t`)
+		case c == '\f':
+			b.WriteString(`\f`)
+		case c == '\\', c == ' ' && (key || i == 0), key && strings.IndexByte("=:#!", c) >= 0:
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// overlay takes over the pairs of another file as they are written there.
+func (p *properties) overlay(over *properties) {
+	for i, line := range over.lines {
+		if line.pair && over.at[line.key] == i {
+			if j, ok := p.at[line.key]; ok && p.lines[j].value == line.value {
+				continue
+			}
+			p.put(line)
+		}
+	}
+}
+
+func (p *properties) bytes() []byte {
+	var b strings.Builder
+	for _, l := range p.lines {
+		b.WriteString(l.raw)
+		b.WriteByte('\n')
+	}
+	return []byte(b.String())
+}

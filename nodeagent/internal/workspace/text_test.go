@@ -1,0 +1,107 @@
+package workspace_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+func configPatch(op fleet.PatchOp, file, path, value string) fleet.ConfigPatch {
+	return fleet.ConfigPatch{File: file, Path: path, Op: op, Value: json.RawMessage(value)}
+}
+
+func TestLayersAreMergedWhereThePlanSaysSo(t *testing.T) {
+	b := newBench(t)
+	plan := fleet.Plan{
+		Merge: []string{"**/*.yml", "**/*.conf"}, FileModifications: []string{"config/a.yml"},
+		Layers: []fleet.PlanLayer{
+			b.layer("low", map[string]string{"config/a.yml": "a: 1\nport: \"%PORT%\"\n", "b.properties": "x=1\ny=1\n", "c.conf": "1"}),
+			b.layer("mid", map[string]string{"config/a.yml": "b: 2\n"}),
+			b.layer("top", map[string]string{"config/a.yml": "a: 3\n", "b.properties": "x=2\n", "c.conf": "2"}),
+		},
+		Patches: []fleet.ConfigPatch{configPatch(fleet.PatchSet, "config/a.yml", "c", "4")},
+	}
+	notes, err := b.build(plan)
+	if err != nil || len(notes) > 0 {
+		t.Fatal(notes, err)
+	}
+	port := b.tree(b.builder.Dir(placement(), false))["config/a.yml"]
+	want := map[string]string{"config/a.yml": port, "b.properties": "x=2\n", "c.conf": "2"}
+	if diff := cmp.Diff(want, b.tree(b.builder.Dir(placement(), false))); diff != "" {
+		t.Error(diff)
+	}
+	if !strings.HasPrefix(port, "a: 3\nport: \"") || strings.Contains(port, "%") || !strings.HasSuffix(port, "\nb: 2\nc: 4\n") {
+		t.Errorf("merged: %q", port)
+	}
+}
+
+func TestADirectoryBetweenTwoLayersOfAFileEndsTheMerge(t *testing.T) {
+	b := newBench(t)
+	plan := fleet.Plan{Merge: []string{"**/*.yml"}, Layers: []fleet.PlanLayer{
+		b.layer("low", map[string]string{"a.yml": "a: 1\n"}), b.layer("mid", map[string]string{"a.yml/x": "x"}), b.layer("top", map[string]string{"a.yml": "b: 2\n"}),
+	}}
+	if _, err := b.build(plan); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.tree(b.builder.Dir(placement(), false)); !cmp.Equal(got, map[string]string{"a.yml": "b: 2\n"}) {
+		t.Errorf("built %v", got)
+	}
+}
+
+func TestAFileThatCannotBeMergedFailsTheStartAndLeavesNothing(t *testing.T) {
+	b := newBench(t)
+	plan := fleet.Plan{Merge: []string{"*.json"}, Layers: []fleet.PlanLayer{
+		b.layer("low", map[string]string{"a.json": "{}"}), b.layer("top", map[string]string{"a.json": "// no"}),
+	}}
+	_, err := b.build(plan)
+	mustFail(t, err, fleet.ReasonConfigPatch)
+	if err == nil || !strings.Contains(err.Error(), "a.json: of template t/top is no JSON") {
+		t.Errorf("it says %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Join(b.data, "running")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestPatchesMakeFilesAndReachWhatAServerWrote(t *testing.T) {
+	b := newBench(t)
+	plan := fleet.Plan{
+		Static: true, Override: true, ProtectedPaths: []string{"mine.yml"},
+		Layers: []fleet.PlanLayer{b.layer("a", map[string]string{"t.yml": "a: 1\n"})},
+		Patches: []fleet.ConfigPatch{
+			configPatch(fleet.PatchSet, "deep/new.json", "a.b", `"%PORT%"`), configPatch(fleet.PatchSet, "t.yml", "b", "2"),
+			configPatch(fleet.PatchReplace, "theirs.properties", "x", "2"), configPatch(fleet.PatchSet, "mine.yml", "a", "2"),
+		},
+	}
+	notes, err := b.build(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"no file matches theirs.properties of configPatches"}, notes); diff != "" {
+		t.Error(diff)
+	}
+	dir := b.builder.Dir(placement(), true)
+	for name, content := range map[string]string{"theirs.properties": "x=1\n", "mine.yml": "a: mine\n", "t.yml": "a: 9\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if notes, err = b.build(plan); err != nil || len(notes) > 0 {
+		t.Fatal(notes, err)
+	}
+	got := b.tree(dir)
+	if !strings.Contains(got["deep/new.json"], `"b": "`+"25565"+`"`) {
+		t.Errorf("made: %q", got["deep/new.json"])
+	}
+	delete(got, "deep/new.json")
+	want := map[string]string{"t.yml": "a: 1\nb: 2\n", "theirs.properties": "x=2\n", "mine.yml": "a: mine\n"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
