@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -105,7 +106,8 @@ func New(cfg Config) (*Service, error) {
 	}
 	s := &Service{cfg: cfg, listener: listener, source: dir}
 	s.server = &http.Server{
-		Handler:           transport.NewHandler(endpoint.New(service), endpoint.NewTrees(editor.NewReader(service)), cfg.ClusterSecret, requests),
+		Handler: transport.NewHandler(endpoint.New(service), endpoint.NewTrees(editor.NewReader(service)),
+			endpoint.NewEdits(editor.NewWriter(service, filepath.Join(cfg.BlobDir, "incoming"))), cfg.ClusterSecret, requests),
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 	}

@@ -105,6 +105,18 @@ func (c *Client) Placeholders(ctx context.Context, digest string) (Placeholders,
 	return out, errs.Wrap("templatesvc.Placeholders", err)
 }
 
+// Archive packs what lies in a directory of a version, as zip, tar, tar.gz or tar.zst.
+// The caller closes it; an archive that broke off ends with an error. Errors as of Files,
+// and Invalid for an unknown format.
+func (c *Client) Archive(ctx context.Context, digest, dir, format string) (io.ReadCloser, error) {
+	q := url.Values{"path": {dir}, "format": {format}}
+	resp, err := c.call(ctx, http.MethodGet, tree(digest, "/archive", q), nil)
+	if err != nil {
+		return nil, errs.Wrap("templatesvc.Archive", err)
+	}
+	return resp.Body, nil
+}
+
 func tree(digest, what string, q url.Values) string {
 	return "/v1/trees/" + url.PathEscape(digest) + what + "?" + q.Encode()
 }

@@ -2,9 +2,7 @@ package editor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -52,22 +50,13 @@ func final(err error) error {
 	return FinalError{err}
 }
 
-// Tree is a version's tree. NotFound when this replica does not have it.
+// tree is a version's tree. NotFound when this replica does not have it.
 func (r *Reader) tree(digest string) (*edit.Tree, error) {
-	body, err := r.templates.ManifestBody(digest)
+	m, err := r.templates.Manifest(digest)
 	if err != nil {
 		return nil, err
 	}
-	var m fleet.Manifest
-	if err := json.Unmarshal(body, &m); err != nil {
-		return nil, errs.As(errs.Internal, "editor.tree", fmt.Errorf("version %s: %w", digest, err))
-	}
 	return edit.Of(m), nil
-}
-
-// open opens a file's content.
-func (r *Reader) open(e fleet.ManifestEntry) (io.ReadCloser, error) {
-	return r.templates.Blobs().Open(e.SHA256)
 }
 
 // List is what lies in a directory of a version; deep, everything below it, directories
@@ -104,7 +93,7 @@ func (r *Reader) Open(_ context.Context, digest, path string) (fleet.ManifestEnt
 	if err != nil {
 		return e, nil, final(err)
 	}
-	content, err := r.open(e)
+	content, err := r.templates.Open(e.Content())
 	return e, content, err
 }
 
@@ -140,7 +129,7 @@ func (r *Reader) texts(ctx context.Context, t *edit.Tree, look func(path, conten
 }
 
 func (r *Reader) readAll(e fleet.ManifestEntry) ([]byte, error) {
-	f, err := r.open(e)
+	f, err := r.templates.Open(e.Content())
 	if err != nil {
 		return nil, err
 	}

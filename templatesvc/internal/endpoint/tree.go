@@ -7,6 +7,7 @@ import (
 	"github.com/go-kit/kit/endpoint"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/archive"
 	"github.com/orreryhq/orrery/templatesvc/internal/editor"
 )
 
@@ -20,6 +21,8 @@ type Trees struct {
 	Search endpoint.Endpoint
 	// Placeholders takes a TreeRequest and gives client.Placeholders.
 	Placeholders endpoint.Endpoint
+	// Archive takes a TreeRequest and gives a func(io.Writer) error.
+	Archive endpoint.Endpoint
 }
 
 // TreeRequest asks about a version's files; each endpoint reads what concerns it.
@@ -30,6 +33,8 @@ type TreeRequest struct {
 	// Text is what to search for, Most the number of places told.
 	Text string
 	Most int
+	// Format is an archive's.
+	Format archive.Format
 }
 
 // OpenFile is a file of a version and its content.
@@ -48,6 +53,9 @@ func NewTrees(r *editor.Reader) Trees {
 		}),
 		Search:       of(func(ctx context.Context, q TreeRequest) (any, error) { return r.Search(ctx, q.Digest, q.Text, q.Most) }),
 		Placeholders: of(func(ctx context.Context, q TreeRequest) (any, error) { return r.Placeholders(ctx, q.Digest) }),
+		Archive: of(func(ctx context.Context, q TreeRequest) (any, error) {
+			return r.Archive(ctx, q.Digest, q.Path, q.Format)
+		}),
 	}
 }
 

@@ -31,7 +31,7 @@ const compressFrom = 1 << 10
 
 // NewHandler serves the endpoints under /v1, and /livez without the secret.
 // requests counts answered calls by route; nil counts nothing.
-func NewHandler(set endpoint.Set, trees endpoint.Trees, secret string, requests *prometheus.CounterVec) http.Handler {
+func NewHandler(set endpoint.Set, trees endpoint.Trees, edits endpoint.Edits, secret string, requests *prometheus.CounterVec) http.Handler {
 	opts := []kithttp.ServerOption{
 		kithttp.ServerErrorEncoder(writeError),
 		kithttp.ServerBefore(keepEncoding),
@@ -41,6 +41,7 @@ func NewHandler(set endpoint.Set, trees endpoint.Trees, secret string, requests 
 	mux.Handle("GET /v1/blobs/{sum}", kithttp.NewServer(set.Blob, pathValue("sum"), writeBlob, opts...))
 	mux.Handle("POST /v1/templates/{group}/{name}/rollback", kithttp.NewServer(set.Rollback, readRollback, writeJSON, opts...))
 	mountTrees(mux, trees, opts)
+	mountEdits(mux, edits, opts)
 	mountManagement(mux, set.Management, opts)
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })

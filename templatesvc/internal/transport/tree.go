@@ -10,6 +10,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/templatesvc/client"
+	"github.com/orreryhq/orrery/templatesvc/internal/archive"
 	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
 )
 
@@ -19,11 +20,12 @@ func mountTrees(mux *http.ServeMux, t endpoint.Trees, opts []kithttp.ServerOptio
 	mux.Handle("GET /v1/trees/{digest}/file", kithttp.NewServer(t.File, readTree, writeFile, opts...))
 	mux.Handle("GET /v1/trees/{digest}/search", kithttp.NewServer(t.Search, readTree, writeJSON, opts...))
 	mux.Handle("GET /v1/trees/{digest}/placeholders", kithttp.NewServer(t.Placeholders, readTree, writeJSON, opts...))
+	mux.Handle("GET /v1/trees/{digest}/archive", kithttp.NewServer(t.Archive, readTree, writeArchive, opts...))
 }
 
 func readTree(_ context.Context, r *http.Request) (any, error) {
 	q := r.URL.Query()
-	out := endpoint.TreeRequest{Digest: r.PathValue("digest"), Path: q.Get("path"), Deep: q.Get("deep") == "true", Text: q.Get("q")}
+	out := endpoint.TreeRequest{Digest: r.PathValue("digest"), Path: q.Get("path"), Deep: q.Get("deep") == "true", Text: q.Get("q"), Format: archive.Format(q.Get("format"))}
 	if most := q.Get("max"); most != "" {
 		n, err := strconv.Atoi(most)
 		if err != nil {
@@ -43,6 +45,18 @@ func writeFile(_ context.Context, w http.ResponseWriter, response any) error {
 	h.Set("Content-Length", strconv.FormatInt(f.Entry.Size, 10))
 	h.Set("ETag", strconv.Quote(f.Entry.SHA256))
 	h.Set(client.HeaderMode, strconv.FormatUint(uint64(f.Entry.Mode), 8))
-	_, err := io.Copy(w, f.Content)
-	return err
+	if _, err := io.Copy(w, f.Content); err != nil {
+		panic(http.ErrAbortHandler) // a cut connection, so that nobody takes a part for the whole
+	}
+	return nil
+}
+
+// writeArchive streams an archive.
+func writeArchive(_ context.Context, w http.ResponseWriter, response any) error {
+	pack, _ := response.(func(io.Writer) error)
+	w.Header().Set("Content-Type", "application/octet-stream")
+	if err := pack(w); err != nil {
+		panic(http.ErrAbortHandler) // as in writeFile
+	}
+	return nil
 }

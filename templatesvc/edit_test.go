@@ -1,0 +1,304 @@
+package templatesvc_test
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"mime/multipart"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/templatesvc/client"
+)
+
+// desk is a world with a service whose templates are edited.
+type desk struct {
+	*world
+	*client.Client
+}
+
+func newDesk(t *testing.T) desk {
+	w := newWorld(t)
+	a, _ := w.start("a")
+	b, _ := w.start("b")
+	return desk{w, clientOf(a, b)}
+}
+
+func by(path string) client.Change {
+	return client.Change{Ref: ref, Author: "ada", Path: path, Create: true}
+}
+
+// put writes a file and returns the version.
+func (d desk) put(path, content string) string {
+	d.t.Helper()
+	e, err := d.PutFile(d.t.Context(), by(path), 0, false, strings.NewReader(content))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return e.Head.Digest
+}
+
+// files are the version's, with their content.
+func (d desk) files(digest string) string {
+	d.t.Helper()
+	list, err := d.Files(d.t.Context(), digest, "", true)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, e := range list {
+		if e.Kind != fleet.FileRegular {
+			fmt.Fprintf(&out, "%s(%s) ", e.Path, e.Kind)
+			continue
+		}
+		content, _ := content(d.t, d.Client, digest, e.Path)
+		fmt.Fprintf(&out, "%s=%s ", e.Path, content)
+	}
+	return strings.TrimSpace(out.String())
+}
+
+func TestEachEditIsAVersionWithItsAuthor(t *testing.T) {
+	d := newDesk(t)
+	first := d.put("a/b", "one")
+	second := d.put("a/b", "two")
+	e, err := d.Edit(t.Context(), by(""), client.Op{Op: "mkdir", Path: "n"}, client.Op{Op: "rename", Path: "a/b", To: "c"}, client.Op{Op: "delete", Path: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := []string{d.files(first), d.files(second), d.files(e.Head.Digest)}; fmt.Sprint(got) != "[a/b=one a/b=two c=two n(dir)]" {
+		t.Errorf("versions hold %q", got)
+	}
+	moves, _, err := store.List(t.Context(), d.c, store.TemplateMoves(ref))
+	if err != nil || len(moves) != 3 || d.versions() != 3 {
+		t.Fatalf("%d moves, %v, %d versions", len(moves), err, d.versions())
+	}
+	if m := moves[2]; m.Author != "ada" || m.Kind != fleet.MoveEdit || m.Previous != second || m.Message != "mkdir n, rename a/b to c, delete a" {
+		t.Errorf("%+v", m)
+	}
+	if head, _ := d.head(); head.ModRev != e.Revision || head.Digest != e.Head.Digest {
+		t.Errorf("told revision %d of %+v", e.Revision, head)
+	}
+}
+
+func TestARefusedEditChangesNothing(t *testing.T) {
+	d := newDesk(t)
+	d.put("a", "one")
+	before, _ := d.head()
+	op := func(kind, path, to string) error {
+		_, err := d.Edit(t.Context(), client.Change{Ref: ref}, client.Op{Op: "mkdir", Path: "fine"}, client.Op{Op: kind, Path: path, To: to})
+		return err
+	}
+	put := func(c client.Change, only bool) error {
+		c.Ref = fleet.TemplateRef{Group: ref.Group, Name: cmp.Or(c.Ref.Name, ref.Name)}
+		_, err := d.PutFile(t.Context(), c, 0, only, strings.NewReader("new"))
+		return err
+	}
+	for name, c := range map[string]struct {
+		err   error
+		kind  errs.Kind
+		field string
+	}{
+		"a path that leads out":   {put(client.Change{Path: "../x"}, false), errs.Malformed, "path"},
+		"no path":                 {put(client.Change{}, false), errs.Malformed, "path"},
+		"the agent's own file":    {put(client.Change{Path: ".orrery-lock"}, false), errs.Malformed, "path"},
+		"a file that exists":      {put(client.Change{Path: "a"}, true), errs.AlreadyExists, ""},
+		"below a file":            {put(client.Change{Path: "a/b"}, false), errs.Conflict, ""},
+		"a name in other letters": {put(client.Change{Path: "A"}, false), errs.Invalid, ""},
+		"an unknown template":     {put(client.Change{Ref: fleet.TemplateRef{Name: "none"}, Path: "a"}, false), errs.NotFound, ""},
+		"a stale hash":            {put(client.Change{Path: "a", IfMatch: strings.Repeat("0", 64)}, false), errs.Conflict, client.Stale},
+		"a hash of no file":       {put(client.Change{Path: "b", IfMatch: "*"}, false), errs.Conflict, client.Stale},
+		"an unknown operation":    {op("burn", "a", ""), errs.Invalid, "op"},
+		"what is not there":       {op("delete", "none", ""), errs.NotFound, ""},
+		"a move out":              {op("rename", "a", "../a"), errs.Malformed, "to"},
+		"no archive":              {op("extract", "a", ""), errs.Malformed, ""},
+	} {
+		if !errs.Is(c.err, c.kind) || errs.FieldOf(c.err) != c.field {
+			t.Errorf("%s: %v, blaming %q", name, c.err, errs.FieldOf(c.err))
+		}
+	}
+	if after, _ := d.head(); after.ModRev != before.ModRev || d.versions() != 1 {
+		t.Errorf("the head is %+v, %d versions", after, d.versions())
+	}
+}
+
+func TestTenEditsAtOnceAreTenVersions(t *testing.T) {
+	d := newDesk(t)
+	base := d.put("counter", "0")
+	list, err := d.Files(t.Context(), base, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	won := 0
+	for i := range 10 {
+		wg.Go(func() {
+			if _, err := d.PutFile(t.Context(), by(fmt.Sprintf("f%d", i)), 0, false, strings.NewReader("x")); err != nil {
+				t.Errorf("edit %d: %v", i, err)
+			}
+			c := by("counter")
+			c.IfMatch = list[0].SHA256
+			_, err := d.PutFile(t.Context(), c, 0, false, strings.NewReader(fmt.Sprint(i+1)))
+			if err != nil && errs.FieldOf(err) != client.Stale {
+				t.Errorf("edit %d of one file: %v", i, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				won++
+			}
+		})
+	}
+	wg.Wait()
+	moves, _, err := store.List(t.Context(), d.c, store.TemplateMoves(ref))
+	if err != nil || len(moves) != 12 || won != 1 {
+		t.Errorf("%d moves, %v; %d of ten who had read the same file wrote it", len(moves), err, won)
+	}
+	head, _ := d.head()
+	if got := strings.Count(d.files(head.Digest), "=x"); got != 10 {
+		t.Errorf("%d of ten files are in the head", got)
+	}
+}
+
+func TestAnExportedTemplateIsImportedAsItWas(t *testing.T) {
+	d := newDesk(t)
+	d.put("bin/run", "x")
+	if _, err := d.PutFile(t.Context(), by("bin/run"), 0o755, false, strings.NewReader("#!/bin/sh\n")); err != nil {
+		t.Fatal(err)
+	}
+	d.put("data", "\x00\xff"+strings.Repeat("z", 3<<20))
+	e, err := d.Edit(t.Context(), by(""), client.Op{Op: "mkdir", Path: "empty/er"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, format := range []string{"zip", "tar", "tar.gz", "tar.zst"} {
+		packed, err := d.Archive(t.Context(), e.Head.Digest, "", format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(packed)
+		_ = packed.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := client.Change{Ref: fleet.TemplateRef{Group: "copy", Name: fmt.Sprint("n", i)}, Author: "ada", Create: true}
+		got, err := d.Import(t.Context(), c, true, "", bytes.NewReader(body))
+		if err != nil || got.Head.Digest != e.Head.Digest {
+			t.Errorf("%s: %s, %v, want %s", format, got.Head.Digest, err, e.Head.Digest)
+		}
+	}
+	if _, err := d.Archive(t.Context(), e.Head.Digest, "", "rar"); !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != "format" {
+		t.Errorf("an unknown format: %v", err)
+	}
+}
+
+func TestAnUploadedFormIsOneVersion(t *testing.T) {
+	d := newDesk(t)
+	d.put("dir/old", "stays")
+	packed, err := d.Archive(t.Context(), d.put("dir/two", "2"), "dir", "zip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	zip, err := io.ReadAll(packed)
+	_ = packed.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := d.versions()
+	kind, form := formOf(t, map[string]string{"sub/x.txt": "x", "pack.zip": string(zip)})
+	e, err := d.Upload(t.Context(), by("up"), false, kind, form)
+	if err != nil || d.versions() != before+1 {
+		t.Fatalf("%v, %d versions", err, d.versions())
+	}
+	if fmt.Sprint(e.Paths) != "[up/pack.zip up/sub/x.txt]" {
+		t.Errorf("wrote %v", e.Paths)
+	}
+	c := by("")
+	if e, err = d.Edit(t.Context(), c, client.Op{Op: "extract", Path: "up/pack.zip", Remove: true}); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.files(e.Head.Digest); got != "dir/old=stays dir/two=2 up/old=stays up/sub/x.txt=x up/two=2" {
+		t.Errorf("the head holds %s", got)
+	}
+	kind, form = formOf(t, map[string]string{"pack.zip": string(zip)})
+	if e, err = d.Upload(t.Context(), by("ex"), true, kind, form); err != nil || fmt.Sprint(e.Paths) != "[ex/old ex/two]" {
+		t.Errorf("extracted %v, %v", e.Paths, err)
+	}
+	for _, name := range []string{"../../evil", `..\evil`, "/etc/passwd", ""} {
+		kind, form = formOf(t, map[string]string{name: "x"})
+		if _, err := d.Upload(t.Context(), by("up"), false, kind, form); !errs.Is(err, errs.Malformed) {
+			t.Errorf("a file called %q: %v", name, err)
+		}
+	}
+	if _, err := d.Upload(t.Context(), by(""), false, "text/plain", strings.NewReader("x")); !errs.Is(err, errs.Malformed) {
+		t.Errorf("no form: %v", err)
+	}
+	kind, form = formOf(t, map[string]string{"x.zip": "garbage"})
+	if _, err := d.Upload(t.Context(), by(""), true, kind, form); !errs.Is(err, errs.Malformed) {
+		t.Errorf("no archive: %v", err)
+	}
+}
+
+// formOf is a form with files, in order of name, and its media type.
+func formOf(t *testing.T, files map[string]string, fields ...string) (kind string, body io.Reader) {
+	t.Helper()
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	for name, content := range sorted(files) {
+		part, err := w.CreateFormFile("file", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(part, content)
+	}
+	for i := 0; i+1 < len(fields); i += 2 {
+		if err := w.WriteField(fields[i], fields[i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return w.FormDataContentType(), &b
+}
+
+func TestATemplateIsMadeOfAForm(t *testing.T) {
+	d := newDesk(t)
+	made := d.put("a", "x")
+	packed, err := d.Archive(t.Context(), made, "", "tar.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(packed)
+	_ = packed.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind, form := formOf(t, map[string]string{"x.tar.gz": string(body)}, "name", "other/n", "description", "from a file")
+	imported, err := d.CreateOf(t.Context(), "ada", kind, form)
+	if err != nil || imported.Head.TemplateRef.String() != "other/n" || imported.Head.Digest != made || imported.Head.Description != "from a file" {
+		t.Errorf("%+v, %v", imported, err)
+	}
+	kind, form = formOf(t, map[string]string{"x.tar.gz": string(body)}, "name", "../n")
+	if _, err := d.CreateOf(t.Context(), "ada", kind, form); !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != "name" {
+		t.Errorf("a bad name: %v", err)
+	}
+}
+
+// sorted yields a map in order of key.
+func sorted(m map[string]string) func(func(k, v string) bool) {
+	return func(yield func(k, v string) bool) {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			if !yield(k, m[k]) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package editor
+
+import (
+	"context"
+	"io"
+	"mime/multipart"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/archive"
+	"github.com/orreryhq/orrery/templatesvc/internal/template"
+)
+
+// Creation is a template that is to be made.
+type Creation struct {
+	Ref                   fleet.TemplateRef
+	Description, Platform string
+	Author                string
+}
+
+// maxField bounds a field of a form, maxWords a description, in bytes.
+const (
+	maxField = 4 << 10
+	maxWords = 2 << 10
+)
+
+func (n Creation) check() error {
+	switch {
+	case !n.Ref.Valid():
+		return errs.Field("name", "must be 1 to 64 letters, digits, _ - or . without a . at its beginning; <group>/<name> when it is not in the group default")
+	case len(n.Description) > maxWords:
+		return errs.Field("description", "is longer than %d bytes", maxWords)
+	case len(n.Platform) > 64:
+		return errs.Field("platform", "is longer than 64 bytes")
+	}
+	return nil
+}
+
+// CreateOf makes a template of a form: an archive as file, and the fields name,
+// description and platform, in any order. AlreadyExists when there is one.
+func (w *Writer) CreateOf(ctx context.Context, author string, form *multipart.Reader) (fleet.TemplateHead, error) {
+	p, err := w.templates.Begin(ctx, "import")
+	if err != nil {
+		return fleet.TemplateHead{}, err
+	}
+	defer p.Close(context.WithoutCancel(ctx))
+	n, m, err := w.readImport(ctx, p, form)
+	if err != nil {
+		return fleet.TemplateHead{}, err
+	}
+	n.Author = author
+	if err := n.check(); err != nil {
+		return fleet.TemplateHead{}, err
+	}
+	return p.Commit(ctx, template.Move{
+		Ref: n.Ref, Manifest: *m, Kind: fleet.MoveImport, Author: n.Author, Message: "import", Description: &n.Description, Platform: &n.Platform,
+	})
+}
+
+func (w *Writer) readImport(ctx context.Context, p *template.Publish, form *multipart.Reader) (n Creation, m *fleet.Manifest, err error) {
+	fields := map[string]string{}
+	for {
+		part, err := form.NextPart()
+		switch {
+		case err == io.EOF && m == nil:
+			return n, nil, &errs.Error{Kind: errs.Malformed, Field: "file", Message: "is required: send the archive in the form"}
+		case err == io.EOF:
+			n.Ref = fleet.ParseTemplateRef(fields["name"])
+			n.Description, n.Platform = fields["description"], fields["platform"]
+			return n, m, nil
+		case err != nil:
+			return n, nil, brokenForm(err)
+		}
+		switch name := part.FormName(); name {
+		case "name", "description", "platform":
+			b, err := io.ReadAll(io.LimitReader(part, maxField+1))
+			if err != nil {
+				return n, nil, brokenForm(err)
+			}
+			if len(b) > maxField {
+				return n, nil, errs.Field(name, "is longer than %d bytes", maxField)
+			}
+			fields[name] = string(b)
+		case "file":
+			if m != nil {
+				return n, nil, &errs.Error{Kind: errs.Malformed, Field: "file", Message: "is in the form twice"}
+			}
+			unpacked, err := w.unpack(ctx, p, part, archive.FormatOf(fileName(part)))
+			if err != nil {
+				return n, nil, err
+			}
+			m = &unpacked
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package editor
+
+import (
+	"context"
+	"io"
+	"mime"
+	"mime/multipart"
+	"path"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/archive"
+	"github.com/orreryhq/orrery/templatesvc/internal/edit"
+	"github.com/orreryhq/orrery/templatesvc/internal/template"
+)
+
+// extractor performs operations; an archive is unpacked once, however often its tree moves.
+type extractor struct {
+	writer  *Writer
+	publish *template.Publish
+	done    map[string]fleet.Manifest // by the archive's hash
+}
+
+// do performs one operation.
+func (x *extractor) do(ctx context.Context, t *edit.Tree, op Op) error {
+	switch op.Kind {
+	case OpMkdir:
+		return t.Mkdir(op.Path)
+	case OpRename:
+		return t.Rename(op.Path, op.To)
+	case OpDelete:
+		return t.Delete(op.Path)
+	case OpExtract:
+		return x.extract(ctx, t, op)
+	}
+	return errs.Field("op", "%q is not known: use mkdir, rename, delete or extract", string(op.Kind))
+}
+
+func (x *extractor) extract(ctx context.Context, t *edit.Tree, op Op) error {
+	e, err := t.File(op.Path)
+	if err != nil {
+		return err
+	}
+	m, known := x.done[e.SHA256]
+	if !known {
+		content, err := x.writer.templates.Open(e.Content())
+		if err != nil {
+			return err
+		}
+		defer content.Close()
+		if m, err = x.writer.unpack(ctx, x.publish, content, archive.FormatOf(op.Path)); err != nil {
+			return err
+		}
+		x.done[e.SHA256] = m
+	}
+	if op.Remove {
+		if err := t.Delete(op.Path); err != nil {
+			return err
+		}
+	}
+	dir := path.Dir(op.Path)
+	if dir == "." {
+		dir = ""
+	}
+	return t.Overlay(dir, m.Entries)
+}
+
+// unpack stores an archive's files. The zero format is found out. Errors as of
+// archive.Read and template.Publish.Add.
+func (w *Writer) unpack(ctx context.Context, p *template.Publish, r io.Reader, f archive.Format) (fleet.Manifest, error) {
+	o := archive.Options{Format: f, Limits: archive.DefaultLimits(), Spool: w.spool}
+	return archive.Collect(ctx, r, o, func(r io.Reader, limit int64) (fleet.Content, error) { return p.Add(ctx, r, limit) })
+}
+
+// Import lays an archive over a template's files, or with replace puts it in their
+// place. Errors as of archive.Read, edit.Tree.Overlay and template.Commit.
+func (w *Writer) Import(ctx context.Context, c Change, replace bool, f archive.Format, body io.Reader) (fleet.TemplateHead, error) {
+	c.describe(fleet.MoveImport, "import an archive")
+	return w.change(ctx, c, func(p *template.Publish) (step, error) {
+		m, err := w.unpack(ctx, p, body, f)
+		return laid(c.Path, m, replace), err
+	})
+}
+
+// laid puts an archive's entries into a directory of a tree, or all of the tree's place.
+func laid(dir string, m fleet.Manifest, replace bool) step {
+	return func(t *edit.Tree) error {
+		if replace {
+			*t = *edit.Of(fleet.Manifest{Variables: t.Manifest().Variables})
+		}
+		return t.Overlay(dir, m.Entries)
+	}
+}
+
+// maxParts bounds the files of one upload.
+const maxParts = 1000
+
+// Upload writes the files of a form into the directory c.Path, under the names they have
+// there, or with extract what the archives hold. paths are those written. Malformed when
+// the form is damaged or a name leads out.
+func (w *Writer) Upload(ctx context.Context, c Change, extract bool, form *multipart.Reader) (head fleet.TemplateHead, paths []string, err error) {
+	c.describe(fleet.MoveImport, "upload files")
+	head, err = w.change(ctx, c, func(p *template.Publish) (step, error) {
+		var steps []step
+		for {
+			part, err := form.NextPart()
+			switch {
+			case err == io.EOF && len(steps) == 0:
+				return nil, &errs.Error{Kind: errs.Malformed, Field: "file", Message: "is required: send a form with files"}
+			case err == io.EOF:
+				return func(t *edit.Tree) error {
+					for _, do := range steps {
+						if err := do(t); err != nil {
+							return err
+						}
+					}
+					return nil
+				}, nil
+			case err != nil:
+				return nil, brokenForm(err)
+			case len(steps) == maxParts:
+				return nil, errs.New(errs.TooLarge, "the form has more than %d files: send them in several, or as an archive", maxParts)
+			case part.FormName() != "file":
+				continue
+			}
+			do, wrote, err := w.take(ctx, p, c.Path, extract, part)
+			if err != nil {
+				return nil, err
+			}
+			steps, paths = append(steps, do), append(paths, wrote...)
+		}
+	})
+	return head, paths, err
+}
+
+// take stores one file of a form.
+func (w *Writer) take(ctx context.Context, p *template.Publish, dir string, extract bool, part *multipart.Part) (do step, wrote []string, err error) {
+	name := fileName(part)
+	if extract {
+		m, err := w.unpack(ctx, p, part, archive.FormatOf(name))
+		for _, e := range m.Entries {
+			wrote = append(wrote, path.Join(dir, e.Path))
+		}
+		return laid(dir, m, false), wrote, err
+	}
+	if name, err = edit.Clean(name); err == nil && name == "" {
+		err = &errs.Error{Kind: errs.Malformed, Field: "file", Message: "must have a file name"}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if dir, err = edit.Clean(dir); err != nil {
+		return nil, nil, err
+	}
+	content, err := p.Add(ctx, part, maxUpload)
+	name = path.Join(dir, name)
+	return func(t *edit.Tree) error {
+		return t.Put(fleet.ManifestEntry{Path: name, Size: content.Size, SHA256: content.SHA256, Chunks: content.Chunks}, false)
+	}, []string{name}, err
+}
+
+// fileName is a file's name as the form has it, whole: what leads out is to be refused,
+// not cut.
+func fileName(part *multipart.Part) string {
+	_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
+	if err != nil {
+		return ""
+	}
+	return params["filename"]
+}
+
+func brokenForm(err error) error {
+	if k := errs.KindOf(err); k != errs.Internal {
+		return err
+	}
+	return &errs.Error{Kind: errs.Malformed, Message: "the form is damaged or breaks off: send it whole, as multipart/form-data", Err: err}
+}

@@ -1,0 +1,187 @@
+package editor
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/client"
+	"github.com/orreryhq/orrery/templatesvc/internal/edit"
+	"github.com/orreryhq/orrery/templatesvc/internal/template"
+)
+
+// maxUpload bounds one uploaded file, in bytes.
+const maxUpload = 512 << 20
+
+// Writer changes templates: each change is one version with its author. It is safe for
+// concurrent use.
+type Writer struct {
+	templates *template.Service
+	// spool is where archives lie that have to be read from their end.
+	spool string
+}
+
+// NewWriter changes what a service keeps.
+func NewWriter(s *template.Service, spool string) *Writer { return &Writer{s, spool} }
+
+// Change says what is changed, by whom and under which conditions.
+type Change struct {
+	Ref    fleet.TemplateRef
+	Author string
+	// Message says what for; empty says what was done.
+	Message string
+	Kind    fleet.MoveKind
+	// Create makes the template when it does not exist; such a change is NotFound else.
+	Create bool
+	// Draft stages the change in the author's draft instead of publishing it.
+	Draft bool
+	// IfMatch is the hash the file at Path must have, "*" any; empty demands nothing.
+	IfMatch, Path string
+}
+
+// step turns a tree into the next one. It may be called again, with a newer tree.
+type step func(*edit.Tree) error
+
+// change stores content under a publish and commits what the step it yields makes of
+// the template's present tree, however often that moves meanwhile.
+func (w *Writer) change(ctx context.Context, c Change, prepare func(*template.Publish) (step, error)) (fleet.TemplateHead, error) {
+	if !c.Ref.Valid() {
+		return fleet.TemplateHead{}, errs.Field("name", "%q is not a template's name: use letters, digits, _ - and .", c.Ref.String())
+	}
+	p, err := w.templates.Begin(ctx, string(c.Kind)+" "+c.Ref.String())
+	if err != nil {
+		return fleet.TemplateHead{}, err
+	}
+	defer p.Close(context.WithoutCancel(ctx))
+	do, err := prepare(p)
+	if err != nil {
+		return fleet.TemplateHead{}, err
+	}
+	return p.Commit(ctx, template.Move{
+		Ref: c.Ref, Base: anyBase, Kind: c.Kind, Author: c.Author, Message: c.Message,
+		Rebase: func(m *template.Move, head fleet.TemplateHead, current fleet.Manifest) (err error) {
+			m.Manifest, err = c.apply(head, current, do)
+			return err
+		},
+	})
+}
+
+// anyBase is no version's digest: what is committed is always computed from the head.
+const anyBase = "any"
+
+// apply is the manifest after a step from a head.
+func (c Change) apply(head fleet.TemplateHead, current fleet.Manifest, do step) (fleet.Manifest, error) {
+	switch {
+	case head.ModRev == 0 && !c.Create:
+		return current, errs.New(errs.NotFound, "template %s does not exist", c.Ref)
+	case head.Origin != "" && head.Origin != fleet.DirectoryOrigin:
+		return current, errs.New(errs.Conflict, "template %s comes from the source %s: change it there", c.Ref, head.Origin)
+	}
+	t := edit.Of(current)
+	if err := c.matches(t); err != nil {
+		return current, err
+	}
+	err := do(t)
+	return t.Manifest(), err
+}
+
+// matches holds IfMatch against a tree.
+func (c Change) matches(t *edit.Tree) error {
+	if c.IfMatch == "" {
+		return nil
+	}
+	e, err := t.File(c.Path)
+	if err == nil && (c.IfMatch == "*" || c.IfMatch == e.SHA256) {
+		return nil
+	}
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		return err
+	}
+	return &errs.Error{Kind: errs.Conflict, Field: client.Stale, Message: c.Path + " is not what it was when you read it: read it again"}
+}
+
+// PutFile writes a file with what body yields; mode 0 keeps the one it has. only refuses
+// to write over one. Errors as of edit.Tree.Put and template.Commit.
+func (w *Writer) PutFile(ctx context.Context, c Change, mode uint32, only bool, body io.Reader) (fleet.TemplateHead, error) {
+	c.describe(fleet.MoveEdit, "write "+c.Path)
+	if _, err := edit.Clean(c.Path); err != nil {
+		return fleet.TemplateHead{}, err
+	}
+	return w.change(ctx, c, func(p *template.Publish) (step, error) {
+		content, err := p.Add(ctx, body, maxUpload)
+		return func(t *edit.Tree) error {
+			return t.Put(fleet.ManifestEntry{Path: c.Path, Mode: mode & 0o777, Size: content.Size, SHA256: content.SHA256, Chunks: content.Chunks}, only)
+		}, err
+	})
+}
+
+// describe fills in what the caller left open.
+func (c *Change) describe(kind fleet.MoveKind, did string) {
+	if c.Kind == "" {
+		c.Kind = kind
+	}
+	if c.Message == "" {
+		c.Message = did
+	}
+}
+
+// OpKind is what is done to a path.
+type OpKind string
+
+// The kinds of operations.
+const (
+	OpMkdir  OpKind = "mkdir"
+	OpRename OpKind = "rename"
+	OpDelete OpKind = "delete"
+	// OpExtract unpacks an archive that lies in the template into the directory it lies in.
+	OpExtract OpKind = "extract"
+)
+
+// Op is one operation on a tree.
+type Op struct {
+	Kind OpKind
+	Path string
+	// To is a rename's new path.
+	To string
+	// Remove deletes an archive that was extracted.
+	Remove bool
+}
+
+// maxOps bounds the operations of one change.
+const maxOps = 1000
+
+// Edit performs operations in order, all or none. Errors as of package edit, of
+// archive.Collect and of template.Commit.
+func (w *Writer) Edit(ctx context.Context, c Change, ops []Op) (fleet.TemplateHead, error) {
+	if len(ops) == 0 || len(ops) > maxOps {
+		return fleet.TemplateHead{}, errs.Field("ops", "must be 1 to %d operations", maxOps)
+	}
+	did := ""
+	for i, op := range ops {
+		if i > 0 {
+			did += ", "
+		}
+		if i == 3 {
+			did += fmt.Sprintf("%d more", len(ops)-i)
+			break
+		}
+		did += string(op.Kind) + " " + op.Path
+		if op.To != "" {
+			did += " to " + op.To
+		}
+	}
+	c.describe(fleet.MoveEdit, did)
+	return w.change(ctx, c, func(p *template.Publish) (step, error) {
+		x := &extractor{writer: w, publish: p, done: map[string]fleet.Manifest{}}
+		return func(t *edit.Tree) error {
+			for _, op := range ops {
+				if err := x.do(ctx, t, op); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, nil
+	})
+}

@@ -1,0 +1,86 @@
+package endpoint
+
+import (
+	"context"
+	"io"
+	"mime/multipart"
+
+	"github.com/go-kit/kit/endpoint"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/client"
+	"github.com/orreryhq/orrery/templatesvc/internal/archive"
+	"github.com/orreryhq/orrery/templatesvc/internal/editor"
+)
+
+// Edits holds the endpoints that change templates. Each gives a client.Edited.
+type Edits struct {
+	// Put takes a PutRequest.
+	Put endpoint.Endpoint
+	// Edit takes an EditRequest.
+	Edit endpoint.Endpoint
+	// Import takes an ImportRequest, Upload an UploadRequest.
+	Import, Upload endpoint.Endpoint
+	// CreateOf takes an UploadRequest.
+	CreateOf endpoint.Endpoint
+}
+
+// PutRequest writes one file.
+type PutRequest struct {
+	Change editor.Change
+	Mode   uint32
+	// Only refuses to write over a file.
+	Only bool
+	Body io.Reader
+}
+
+// EditRequest performs operations.
+type EditRequest struct {
+	Change editor.Change
+	Ops    []editor.Op
+}
+
+// ImportRequest lays an archive over a template, or puts it in its place.
+type ImportRequest struct {
+	Change  editor.Change
+	Replace bool
+	Format  archive.Format
+	Body    io.Reader
+}
+
+// UploadRequest writes the files of a form.
+type UploadRequest struct {
+	Change  editor.Change
+	Extract bool
+	Form    *multipart.Reader
+}
+
+// NewEdits makes the endpoints of a writer.
+func NewEdits(w *editor.Writer) Edits {
+	return Edits{
+		Put: edits(func(ctx context.Context, q PutRequest) (fleet.TemplateHead, error) {
+			return w.PutFile(ctx, q.Change, q.Mode, q.Only, q.Body)
+		}),
+		Edit: edits(func(ctx context.Context, q EditRequest) (fleet.TemplateHead, error) {
+			return w.Edit(ctx, q.Change, q.Ops)
+		}),
+		Import: edits(func(ctx context.Context, q ImportRequest) (fleet.TemplateHead, error) {
+			return w.Import(ctx, q.Change, q.Replace, q.Format, q.Body)
+		}),
+		Upload: of(func(ctx context.Context, q UploadRequest) (any, error) {
+			head, paths, err := w.Upload(ctx, q.Change, q.Extract, q.Form)
+			return client.Edited{Head: head, Revision: head.ModRev, Paths: paths}, err
+		}),
+		CreateOf: edits(func(ctx context.Context, q UploadRequest) (fleet.TemplateHead, error) {
+			return w.CreateOf(ctx, q.Change.Author, q.Form)
+		}),
+	}
+}
+
+// edits makes an endpoint of a function that changes a template.
+func edits[Q any](f func(context.Context, Q) (fleet.TemplateHead, error)) endpoint.Endpoint {
+	return of(func(ctx context.Context, q Q) (any, error) {
+		head, err := f(ctx, q)
+		return client.Edited{Head: head, Revision: head.ModRev}, err
+	})
+}

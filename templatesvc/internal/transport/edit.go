@@ -1,0 +1,87 @@
+package transport
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	kithttp "github.com/go-kit/kit/transport/http"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/templatesvc/client"
+	"github.com/orreryhq/orrery/templatesvc/internal/archive"
+	"github.com/orreryhq/orrery/templatesvc/internal/editor"
+	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
+)
+
+// mountEdits adds the routes that change templates. Bodies are read as they come.
+func mountEdits(mux *http.ServeMux, e endpoint.Edits, opts []kithttp.ServerOption) {
+	const one = "/v1/templates/{group}/{name}"
+	mux.Handle("PUT "+one+"/file", kithttp.NewServer(e.Put, readPut, writeJSON, opts...))
+	mux.Handle("POST "+one+"/edits", kithttp.NewServer(e.Edit, readEdits, writeJSON, opts...))
+	mux.Handle("POST "+one+"/archive", kithttp.NewServer(e.Import, readArchive, writeJSON, opts...))
+	mux.Handle("POST "+one+"/upload", kithttp.NewServer(e.Upload, readForm, writeJSON, opts...))
+	mux.Handle("POST /v1/imports", kithttp.NewServer(e.CreateOf, readForm, writeJSON, opts...))
+}
+
+func refOf(r *http.Request) fleet.TemplateRef {
+	return fleet.TemplateRef{Group: r.PathValue("group"), Name: r.PathValue("name")}
+}
+
+// changeOf is what a request says of the change as a whole.
+func changeOf(r *http.Request) editor.Change {
+	q := r.URL.Query()
+	return editor.Change{
+		Ref: refOf(r), Author: header(r, client.HeaderActor), Message: header(r, client.HeaderMessage), Kind: fleet.MoveKind(q.Get("kind")),
+		Create: q.Get("create") == "true", Draft: q.Get("draft") == "true", IfMatch: r.Header.Get("If-Match"), Path: q.Get("path"),
+	}
+}
+
+// header is a header's text, which travels escaped.
+func header(r *http.Request, name string) string {
+	text, err := url.QueryUnescape(r.Header.Get(name))
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+func readPut(_ context.Context, r *http.Request) (any, error) {
+	out := endpoint.PutRequest{Change: changeOf(r), Only: r.URL.Query().Get("only") == "true", Body: r.Body}
+	if mode := r.URL.Query().Get("mode"); mode != "" {
+		n, err := strconv.ParseUint(mode, 8, 32)
+		if err != nil || n > 0o777 {
+			return nil, &errs.Error{Kind: errs.Malformed, Field: "mode", Message: "must be permission bits in octal, such as 644"}
+		}
+		out.Mode = uint32(n)
+	}
+	return out, nil
+}
+
+func readEdits(_ context.Context, r *http.Request) (any, error) {
+	var body client.Ops
+	if err := wire.DecodeJSON(r.Body, 0, &body); err != nil {
+		return nil, err
+	}
+	out := endpoint.EditRequest{Change: changeOf(r)}
+	for _, op := range body.Ops {
+		out.Ops = append(out.Ops, editor.Op{Kind: editor.OpKind(op.Op), Path: op.Path, To: op.To, Remove: op.Remove})
+	}
+	return out, nil
+}
+
+func readArchive(_ context.Context, r *http.Request) (any, error) {
+	q := r.URL.Query()
+	return endpoint.ImportRequest{Change: changeOf(r), Replace: q.Get("replace") == "true", Format: archive.Format(q.Get("format")), Body: r.Body}, nil
+}
+
+func readForm(_ context.Context, r *http.Request) (any, error) {
+	form, err := r.MultipartReader()
+	if err != nil {
+		return nil, &errs.Error{Kind: errs.Malformed, Message: "send a form with files, as multipart/form-data", Err: err}
+	}
+	return endpoint.UploadRequest{Change: changeOf(r), Extract: r.URL.Query().Get("extract") == "true", Form: form}, nil
+}
