@@ -12,7 +12,8 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// MovedError says that an object is not at the revision the caller named.
+// MovedError says that an object is not at the revision the caller named. Without Want,
+// What is the whole sentence.
 type MovedError struct {
 	What       string
 	Want, Have int64
@@ -20,6 +21,9 @@ type MovedError struct {
 
 // Error says what to do.
 func (e *MovedError) Error() string {
+	if e.Want == 0 {
+		return e.What
+	}
 	return fmt.Sprintf("%s is not at revision %d any more: read it again", e.What, e.Want)
 }
 

@@ -1,19 +1,15 @@
 package rest
 
 import (
-	"context"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/store"
 )
 
 // template is a template as this dialect shows it. One of the group default goes
@@ -29,18 +25,6 @@ type template struct {
 	// Origin is the source it is published from; empty when it was made through the API.
 	Origin    string    `json:"origin"`
 	UpdatedAt time.Time `json:"updatedAt"`
-}
-
-type templateVersion struct {
-	TemplateName string    `json:"templateName"`
-	Hash         string    `json:"hash"`
-	Parent       string    `json:"parent"`
-	SizeBytes    int64     `json:"sizeBytes"`
-	Files        int       `json:"files"`
-	Author       string    `json:"author"`
-	Message      string    `json:"message"`
-	Current      bool      `json:"current"`
-	CreatedAt    time.Time `json:"createdAt"`
 }
 
 func templateOf(h *fleet.TemplateHead) template {
@@ -81,65 +65,29 @@ func (a *API) getTemplate(c *gin.Context) {
 	}
 }
 
-// listVersions are a template's versions as a bare array, newest first.
-func (a *API) listVersions(c *gin.Context) {
-	h, ok := a.head(c)
-	if !ok {
-		return
-	}
-	var all []fleet.TemplateVersion
-	err := operate.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
-		all, _, err = store.List(ctx, a.cfg.Store, store.TemplateVersions(h.TemplateRef))
-		return err
-	})
-	if err != nil {
-		server.Fail(c, err)
-		return
-	}
-	slices.SortFunc(all, func(x, y fleet.TemplateVersion) int { return int(y.CreateRev - x.CreateRev) })
-	out := make([]templateVersion, 0, len(all))
-	for _, v := range all {
-		out = append(out, templateVersion{
-			TemplateName: h.Short(), Hash: v.Digest, Parent: v.Parent, SizeBytes: v.SizeBytes, Files: v.Files,
-			Author: v.Author, Message: v.Message, Current: v.Digest == h.Digest, CreatedAt: v.CreatedAt,
-		})
-	}
-	c.JSON(http.StatusOK, out)
-}
-
-// rollback makes an older version the current one; without a hash the one before.
-func (a *API) rollback(c *gin.Context) {
-	var b struct {
-		Hash string `json:"hash"`
-	}
-	if !server.BindOptional(c, &b) {
-		return
-	}
-	h, ok := a.head(c)
-	if !ok {
-		return
-	}
-	ctx, by := c.Request.Context(), server.Actor(c)
-	restored, err := a.cfg.Templates.Rollback(ctx, h.TemplateRef, b.Hash, by.User)
-	if err == nil { // also makes the view catch up with the new head
-		_, err = a.cfg.Operations.Record(ctx, by, "template.rollback", "template", h.TemplateRef.String(), "to "+restored.Digest)
-	}
-	if err != nil {
-		server.Fail(c, err)
-		return
-	}
-	c.JSON(http.StatusOK, gin.H{"status": "restored", "hash": restored.Digest})
-}
-
 func (a *API) mountTemplates(r gin.IRoutes) {
-	r.GET("/api/v1/templates", a.listTemplates)
-	r.GET("/api/v1/templates/:name", a.getTemplate)
-	r.GET("/api/v1/templates/:name/versions", a.listVersions)
-	r.POST("/api/v1/templates/:name/rollback", a.rollback)
-	r.GET("/api/v1/templates/:name/files", a.listFiles)
-	r.GET("/api/v1/templates/:name/files/content", a.fileContent)
-	r.GET("/api/v1/templates/:name/files/download", a.downloadFile)
-	r.GET("/api/v1/templates/:name/search", a.searchFiles)
-	r.GET("/api/v1/templates/:name/inheritance", a.inheritance)
-	r.GET("/api/v1/templates/:name/variables/scan", a.scanVariables)
+	const all, one = "/api/v1/templates", "/api/v1/templates/:name"
+	r.GET(all, a.listTemplates)
+	r.POST(all, a.createTemplate)
+	r.POST(all+"/import", a.importTemplate)
+	r.GET(one, a.getTemplate)
+	r.PATCH(one, a.patchTemplate)
+	r.DELETE(one, a.deleteTemplate)
+	r.GET(one+"/versions", a.listVersions)
+	r.DELETE(one+"/versions/:hash", a.deleteVersion)
+	r.GET(one+"/history", a.templateHistory)
+	r.POST(one+"/rollback", a.rollback)
+	r.GET(one+"/files", a.listFiles)
+	r.DELETE(one+"/files", a.deleteFile)
+	r.GET(one+"/files/content", a.fileContent)
+	r.PUT(one+"/files/content", a.putContent)
+	r.GET(one+"/files/download", a.downloadFile)
+	r.POST(one+"/files/mkdir", a.makeDirectory)
+	r.POST(one+"/files/rename", a.renameFile)
+	r.POST(one+"/files/upload", a.uploadFiles)
+	r.POST(one+"/files/extract", a.extractFile)
+	r.GET(one+"/export", a.exportTemplate)
+	r.GET(one+"/search", a.searchFiles)
+	r.GET(one+"/inheritance", a.inheritance)
+	r.GET(one+"/variables/scan", a.scanVariables)
 }

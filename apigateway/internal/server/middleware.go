@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gin-gonic/gin"
 	"github.com/oklog/ulid/v2"
@@ -115,6 +116,12 @@ func queries(c *gin.Context) {
 		Fail(c, &errs.Error{Kind: errs.Malformed, Message: "the query is not well-formed: write % as %25, ; as %3B and & as %26", Err: err})
 		return
 	}
+	for name, values := range q {
+		if !utf8.ValidString(name + strings.Join(values, "")) {
+			Fail(c, errs.New(errs.Malformed, "the query is not valid UTF-8"))
+			return
+		}
+	}
 	if dry := q["dryRun"]; len(dry) > 0 && (len(dry) > 1 || dry[0] != "true" && dry[0] != "false") {
 		Fail(c, &errs.Error{Kind: errs.Malformed, Message: "dryRun must be true or false, once", Field: "dryRun"})
 	}
@@ -122,7 +129,7 @@ func queries(c *gin.Context) {
 
 // drained is how much of a body that is too large is read, in bytes: a client that is
 // still sending when the connection is closed would not see the answer.
-const drained = 4 * wire.BodyLimit
+const drained = 16 * wire.BodyLimit
 
 // bodies bounds what a request may send.
 func bodies(c *gin.Context) {

@@ -87,6 +87,20 @@ var demands = map[string]auth.Permission{
 	"GET /api/v1/templates/:name/inheritance":    auth.TemplatesView,
 	"GET /api/v1/templates/:name/variables/scan": auth.TemplatesView,
 
+	"POST /api/v1/templates":                        auth.TemplatesCreate,
+	"POST /api/v1/templates/import":                 auth.TemplatesCreate,
+	"PATCH /api/v1/templates/:name":                 auth.TemplatesUpdate,
+	"DELETE /api/v1/templates/:name":                auth.TemplatesDelete,
+	"DELETE /api/v1/templates/:name/versions/:hash": auth.TemplatesDelete,
+	"GET /api/v1/templates/:name/history":           auth.TemplatesView,
+	"DELETE /api/v1/templates/:name/files":          auth.TemplatesUpdate,
+	"PUT /api/v1/templates/:name/files/content":     auth.TemplatesUpdate,
+	"POST /api/v1/templates/:name/files/mkdir":      auth.TemplatesUpdate,
+	"POST /api/v1/templates/:name/files/rename":     auth.TemplatesUpdate,
+	"POST /api/v1/templates/:name/files/upload":     auth.TemplatesUpdate,
+	"POST /api/v1/templates/:name/files/extract":    auth.TemplatesUpdate,
+	"GET /api/v1/templates/:name/export":            auth.TemplatesView,
+
 	"POST /api/plugin/ready":        Own,
 	"POST /api/plugin/heartbeat":    Own,
 	"POST /api/plugin/auth/refresh": Own,
@@ -116,6 +130,12 @@ var demands = map[string]auth.Permission{
 
 	"GET /api/templates/:group/:name/files":       Anyone,
 	"GET /api/templates/:group/:name/files/*path": Anyone,
+
+	"PATCH /api/templates/:group/:name/files/*path":  Anyone,
+	"POST /api/templates/:group/:name/files/*path":   Anyone,
+	"DELETE /api/templates/:group/:name/files/*path": Anyone,
+	"POST /api/templates/:group/:name/export":        Anyone,
+	"POST /api/templates/:group/:name/import":        Anyone,
 }
 
 // DemandOf is what a route demands; ok is false for a route the table does not know.

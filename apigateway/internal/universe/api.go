@@ -78,6 +78,13 @@ func (a *API) mountTemplates(r gin.IRoutes) {
 	r.GET("/api/templates/:group/:name", view, a.getTemplate)
 	r.GET("/api/templates/:group/:name/files", view, a.listFiles)
 	r.GET("/api/templates/:group/:name/files/*path", view, a.getFile)
+	r.POST("/api/templates/:group/:name/export", view, a.exportTemplate)
+	// what writes makes what is not there, as this dialect always did
+	write := a.cfg.Allow(auth.TemplatesCreate, auth.TemplatesUpdate)
+	r.PATCH("/api/templates/:group/:name/files/*path", write, a.patchFile)
+	r.POST("/api/templates/:group/:name/files/*path", write, a.postFile)
+	r.DELETE("/api/templates/:group/:name/files/*path", a.cfg.Allow(auth.TemplatesUpdate), a.deleteFile)
+	r.POST("/api/templates/:group/:name/import", write, a.importTemplate)
 }
 
 func (a *API) ping(c *gin.Context) {

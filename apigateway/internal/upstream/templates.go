@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"unicode/utf8"
@@ -56,6 +57,69 @@ func (t *Templates) Search(ctx context.Context, digest, text string, most int) (
 // Placeholders are the keys that a version's files use.
 func (t *Templates) Placeholders(ctx context.Context, digest string) (client.Placeholders, error) {
 	return ask(t, func() (client.Placeholders, error) { return t.client.Placeholders(ctx, digest) })
+}
+
+// Archive packs a directory of a version. Errors as of client.Archive.
+func (t *Templates) Archive(ctx context.Context, digest, dir, format string) (io.ReadCloser, error) {
+	return ask(t, func() (io.ReadCloser, error) { return t.client.Archive(ctx, digest, dir, format) })
+}
+
+// PutFile writes a file. Errors as of client.PutFile.
+func (t *Templates) PutFile(ctx context.Context, c client.Change, only bool, body io.Reader) (fleet.TemplateHead, error) {
+	return changed(t, func() (client.Edited, error) { return t.client.PutFile(ctx, c, 0, only, body) })
+}
+
+// Edit performs operations, all or none. Errors as of client.Edit.
+func (t *Templates) Edit(ctx context.Context, c client.Change, ops ...client.Op) (fleet.TemplateHead, error) {
+	return changed(t, func() (client.Edited, error) { return t.client.Edit(ctx, c, ops...) })
+}
+
+// Import lays an archive over a directory of a template. Errors as of client.Import.
+func (t *Templates) Import(ctx context.Context, c client.Change, format string, body io.Reader) (fleet.TemplateHead, error) {
+	return changed(t, func() (client.Edited, error) { return t.client.Import(ctx, c, false, format, body) })
+}
+
+// Upload writes the files of a form and tells their paths. Errors as of client.Upload.
+func (t *Templates) Upload(ctx context.Context, c client.Change, extract bool, kind string, form io.Reader) (client.Edited, error) {
+	return ask(t, func() (client.Edited, error) { return t.client.Upload(ctx, c, extract, kind, form) })
+}
+
+// CreateOf makes a template of a form. Errors as of client.CreateOf.
+func (t *Templates) CreateOf(ctx context.Context, author, kind string, form io.Reader) (fleet.TemplateHead, error) {
+	return changed(t, func() (client.Edited, error) { return t.client.CreateOf(ctx, author, kind, form) })
+}
+
+// Create makes an empty template. Errors as of client.CreateTemplate.
+func (t *Templates) Create(ctx context.Context, ref fleet.TemplateRef, d client.Description, author string) (fleet.TemplateHead, error) {
+	return ask(t, func() (fleet.TemplateHead, error) { return t.client.CreateTemplate(ctx, ref, d, author) })
+}
+
+// Describe changes what a template says of itself. Errors as of client.DescribeTemplate.
+func (t *Templates) Describe(ctx context.Context, ref fleet.TemplateRef, d client.Description, base, author string) (fleet.TemplateHead, error) {
+	return ask(t, func() (fleet.TemplateHead, error) { return t.client.DescribeTemplate(ctx, ref, d, base, author) })
+}
+
+// Delete removes a template. Errors as of client.DeleteTemplate.
+func (t *Templates) Delete(ctx context.Context, ref fleet.TemplateRef, base, author string) error {
+	_, err := ask(t, func() (struct{}, error) { return struct{}{}, t.client.DeleteTemplate(ctx, ref, base, author) })
+	return err
+}
+
+// DeleteVersion removes a version. Errors as of client.DeleteVersion.
+func (t *Templates) DeleteVersion(ctx context.Context, ref fleet.TemplateRef, digest, author string) error {
+	_, err := ask(t, func() (struct{}, error) { return struct{}{}, t.client.DeleteVersion(ctx, ref, digest, author) })
+	return err
+}
+
+// Diff tells how to come from one version to another. Errors as of client.Diff.
+func (t *Templates) Diff(ctx context.Context, from, to string) ([]fleet.FileChange, error) {
+	return ask(t, func() ([]fleet.FileChange, error) { return t.client.Diff(ctx, from, to) })
+}
+
+// changed is ask for what only the new head is wanted of.
+func changed(t *Templates, f func() (client.Edited, error)) (fleet.TemplateHead, error) {
+	e, err := ask(t, f)
+	return e.Head, err
 }
 
 // ask calls through the one breaker: any replica answers.

@@ -1,0 +1,59 @@
+package operate
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/templatesvc/client"
+)
+
+// TemplateEdit is a change of a template that the template service makes.
+type TemplateEdit struct {
+	// Ref names the template; the zero value where the change itself tells which.
+	Ref fleet.TemplateRef
+	// Action is what the audit calls it, such as template.edit; What is done to what,
+	// such as "write a.yml".
+	Action, What string
+	// Make has it done.
+	Make func(ctx context.Context) (fleet.TemplateHead, error)
+}
+
+// EditTemplate has a template changed, notes who did it, and waits until the view has
+// it. Errors as of Make, and MovedError where a condition of the change did not hold.
+func (o *Operations) EditTemplate(ctx context.Context, by Actor, e TemplateEdit) (fleet.TemplateHead, error) {
+	head, err := e.Make(ctx)
+	if err != nil {
+		if errs.FieldOf(err) == client.Stale {
+			err = &MovedError{What: errs.MessageOf(err)}
+		}
+		return head, err
+	}
+	if !e.Ref.Valid() {
+		e.Ref = head.TemplateRef
+	}
+	details := e.What
+	if head.Digest != "" {
+		details = strings.TrimSpace(details + " to " + head.Digest)
+	}
+	_, err = o.Record(context.WithoutCancel(ctx), by, e.Action, "template", e.Ref.String(), details)
+	return head, err
+}
+
+// TemplateUnused refuses to remove a template that a group names.
+func TemplateUnused(s *view.Snapshot, ref fleet.TemplateRef) error {
+	var users []string
+	named := func(l fleet.TemplateLayer) bool { return l.TemplateRef == ref }
+	for name, g := range s.Groups.All() {
+		if t := g.Spec.Templates; !g.Deleting && (slices.ContainsFunc(t.AllOf, named) || slices.ContainsFunc(t.OneOf, named)) {
+			users = append(users, string(name))
+		}
+	}
+	if len(users) == 0 {
+		return nil
+	}
+	return errs.New(errs.Conflict, "template %s is used by %s: change those groups first", ref, strings.Join(users[:min(len(users), 10)], ", "))
+}

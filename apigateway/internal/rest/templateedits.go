@@ -1,0 +1,132 @@
+package rest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/templatesvc/client"
+)
+
+// maxMessage is the longest message of a version, in bytes.
+const maxMessage = 1 << 10
+
+// changeOf is what a request says of an edit as a whole. ok is false when the request
+// was answered.
+func (a *API) changeOf(c *gin.Context, path string) (ch client.Change, ok bool) {
+	h, ok := a.head(c)
+	if !ok {
+		return ch, false
+	}
+	message := c.Query("message")
+	if len(message) > maxMessage {
+		server.Fail(c, errs.Field("message", "is longer than %d bytes", maxMessage))
+		return ch, false
+	}
+	match := strings.TrimPrefix(strings.TrimSpace(c.GetHeader("If-Match")), "W/")
+	return client.Change{
+		Ref: h.TemplateRef, Author: server.Actor(c).User, Message: message, Path: path, IfMatch: strings.Trim(match, `"`),
+	}, true
+}
+
+// edit has a template's files changed. ok is false when the request was answered.
+func (a *API) edit(c *gin.Context, ch client.Change, what string, do func(context.Context) (fleet.TemplateHead, error)) (head fleet.TemplateHead, ok bool) {
+	head, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
+		Ref: ch.Ref, Action: "template.edit", What: what, Make: do,
+	})
+	if err != nil {
+		server.Fail(c, err)
+	}
+	return head, err == nil
+}
+
+// putContent writes a file of text.
+func (a *API) putContent(c *gin.Context) {
+	var b struct {
+		Content *string `json:"content"`
+	}
+	if err := wire.DecodeJSON(c.Request.Body, server.TextLimit, &b); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	switch {
+	case b.Content == nil:
+		server.Fail(c, errs.Field("content", "is missing: what the file is to hold"))
+		return
+	case len(*b.Content) > maxContent:
+		server.Fail(c, errs.New(errs.TooLarge, "the content has %d bytes, and at most %d are written as text: upload the file", len(*b.Content), maxContent))
+		return
+	}
+	path := c.Query("path")
+	ch, ok := a.changeOf(c, path)
+	if !ok {
+		return
+	}
+	only := strings.TrimSpace(c.GetHeader("If-None-Match")) == "*"
+	head, ok := a.edit(c, ch, "write "+path, func(ctx context.Context) (fleet.TemplateHead, error) {
+		return a.cfg.Templates.PutFile(ctx, ch, only, strings.NewReader(*b.Content))
+	})
+	if !ok {
+		return
+	}
+	sum := sha256.Sum256([]byte(*b.Content))
+	c.Header("ETag", strconv.Quote(hex.EncodeToString(sum[:])))
+	c.JSON(http.StatusOK, gin.H{"status": "saved", "path": path, "hash": head.Digest})
+}
+
+// makeDirectory makes a directory, and those it lies in.
+func (a *API) makeDirectory(c *gin.Context) {
+	b := struct {
+		Path string `json:"path"`
+	}{c.Query("path")}
+	if !server.BindOptional(c, &b) {
+		return
+	}
+	a.perform(c, b.Path, client.Op{Op: "mkdir", Path: b.Path}, func(hash string) {
+		c.JSON(http.StatusOK, gin.H{"status": "created", "path": b.Path, "hash": hash})
+	})
+}
+
+// renameFile moves a file, or a directory with all that lies in it.
+func (a *API) renameFile(c *gin.Context) {
+	var b struct {
+		From string `json:"from"`
+		To   string `json:"to"`
+	}
+	if !server.Bind(c, &b) {
+		return
+	}
+	a.perform(c, b.From, client.Op{Op: "rename", Path: b.From, To: b.To}, func(hash string) {
+		c.JSON(http.StatusOK, gin.H{"status": "renamed", "from": b.From, "to": b.To, "hash": hash})
+	})
+}
+
+// deleteFile removes a file, or a directory with all that lies in it.
+func (a *API) deleteFile(c *gin.Context) {
+	path := c.Query("path")
+	a.perform(c, path, client.Op{Op: "delete", Path: path}, func(string) { c.Status(http.StatusNoContent) })
+}
+
+// perform performs an operation on the file at a path and has its outcome told.
+func (a *API) perform(c *gin.Context, path string, op client.Op, tell func(hash string)) {
+	ch, ok := a.changeOf(c, path)
+	if !ok {
+		return
+	}
+	head, ok := a.edit(c, ch, op.Op+" "+path, func(ctx context.Context) (fleet.TemplateHead, error) {
+		return a.cfg.Templates.Edit(ctx, ch, op)
+	})
+	if ok {
+		tell(head.Digest)
+	}
+}

@@ -1,0 +1,67 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/client"
+)
+
+// uploadFiles writes the files of a form into a directory, as one version; with
+// ?extract=true what the archives among them hold. It is passed on as it comes.
+func (a *API) uploadFiles(c *gin.Context) {
+	ch, ok := a.changeOf(c, c.Query("path"))
+	if !ok {
+		return
+	}
+	var wrote []string
+	head, ok := a.edit(c, ch, "upload", func(ctx context.Context) (fleet.TemplateHead, error) {
+		e, err := a.cfg.Templates.Upload(ctx, ch, c.Query("extract") == "true", c.GetHeader("Content-Type"), c.Request.Body)
+		wrote = e.Paths
+		return e.Head, err
+	})
+	if ok {
+		c.JSON(http.StatusOK, gin.H{"status": "uploaded", "files": wrote, "hash": head.Digest})
+	}
+}
+
+// extractFile unpacks an archive that lies in the template where it lies.
+func (a *API) extractFile(c *gin.Context) {
+	path := c.Query("path")
+	op := client.Op{Op: "extract", Path: path, Remove: c.Query("delete") == "true"}
+	a.perform(c, path, op, func(hash string) { c.JSON(http.StatusOK, gin.H{"status": "extracted", "path": path, "hash": hash}) })
+}
+
+// exportTemplate packs a version.
+func (a *API) exportTemplate(c *gin.Context) {
+	h, digest, ok := a.versionOf(c)
+	if !ok {
+		return
+	}
+	format := c.DefaultQuery("format", "tar.gz")
+	body, err := a.cfg.Templates.Archive(c.Request.Context(), digest, c.Query("path"), format)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	name := strings.ReplaceAll(h.Short(), "/", "-") + "." + format
+	server.Send(c, server.Transfer{Type: archiveType(format), Name: name, Size: -1, Body: body})
+}
+
+// archiveType is the media type of an archive's format.
+func archiveType(format string) string {
+	switch format {
+	case "zip":
+		return "application/zip"
+	case "tar.gz":
+		return "application/gzip"
+	case "tar.zst":
+		return "application/zstd"
+	}
+	return "application/x-tar"
+}

@@ -1,0 +1,170 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+type templateVersion struct {
+	TemplateName string `json:"templateName"`
+	Hash         string `json:"hash"`
+	Parent       string `json:"parent"`
+	SizeBytes    int64  `json:"sizeBytes"`
+	Files        int    `json:"files"`
+	Author       string `json:"author"`
+	Message      string `json:"message"`
+	Current      bool   `json:"current"`
+	// CreatedAt is when it was first published, PublishedAt when it last became the current one.
+	CreatedAt   time.Time `json:"createdAt"`
+	PublishedAt time.Time `json:"publishedAt"`
+}
+
+// listVersions are a template's versions as a bare array, the one that was current last first.
+func (a *API) listVersions(c *gin.Context) {
+	h, ok := a.head(c)
+	if !ok {
+		return
+	}
+	all, moves, err := a.versions(c.Request.Context(), h.TemplateRef)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	last := map[string]fleet.TemplateMove{}
+	for _, m := range moves {
+		last[m.Digest] = m
+	}
+	slices.SortFunc(all, func(x, y fleet.TemplateVersion) int {
+		return cmp.Or(cmp.Compare(last[y.Digest].Number, last[x.Digest].Number), cmp.Compare(y.CreateRev, x.CreateRev))
+	})
+	out := make([]templateVersion, 0, len(all))
+	for _, v := range all {
+		published := v.CreatedAt
+		if m, moved := last[v.Digest]; moved {
+			published = m.At
+		}
+		out = append(out, templateVersion{
+			TemplateName: h.Short(), Hash: v.Digest, Parent: v.Parent, SizeBytes: v.SizeBytes, Files: v.Files,
+			Author: v.Author, Message: v.Message, Current: v.Digest == h.Digest, CreatedAt: v.CreatedAt, PublishedAt: published,
+		})
+	}
+	c.JSON(http.StatusOK, out)
+}
+
+// versions are a template's versions and the moves of its head, oldest first.
+func (a *API) versions(ctx context.Context, ref fleet.TemplateRef) (all []fleet.TemplateVersion, moves []fleet.TemplateMove, err error) {
+	err = operate.InTime(ctx, func(ctx context.Context) (err error) {
+		if all, _, err = store.List(ctx, a.cfg.Store, store.TemplateVersions(ref)); err != nil {
+			return err
+		}
+		moves, _, err = store.List(ctx, a.cfg.Store, store.TemplateMoves(ref))
+		return err
+	})
+	return all, moves, err
+}
+
+// templateMove is one move of a template's head.
+type templateMove struct {
+	Sequence int64          `json:"sequence"`
+	Hash     string         `json:"hash"`
+	Previous string         `json:"previous"`
+	Kind     fleet.MoveKind `json:"kind"`
+	Author   string         `json:"author"`
+	Message  string         `json:"message"`
+	At       time.Time      `json:"at"`
+}
+
+// templateHistory are the moves of a template's head, latest first.
+func (a *API) templateHistory(c *gin.Context) {
+	h, ok := a.head(c)
+	if !ok {
+		return
+	}
+	_, moves, err := a.versions(c.Request.Context(), h.TemplateRef)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	slices.Reverse(moves)
+	server.SendPage(c, moves, pageSome, func(m fleet.TemplateMove) templateMove {
+		return templateMove{m.Number, m.Digest, m.Previous, m.Kind, m.Author, m.Message, m.At}
+	})
+}
+
+// deleteVersion removes a version that is neither current nor in use.
+func (a *API) deleteVersion(c *gin.Context) {
+	h, ok := a.head(c)
+	if !ok {
+		return
+	}
+	hash := strings.ToLower(c.Param("hash"))
+	if !versionForm.MatchString(hash) {
+		server.Fail(c, &errs.Error{Kind: errs.Malformed, Field: "hash", Message: "must be a version's hash"})
+		return
+	}
+	digest, err := a.findVersion(c.Request.Context(), h.TemplateRef, hash)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	if digest == h.Digest {
+		server.Refuse(c, wire.Reply{
+			Status: http.StatusBadRequest, Code: "CURRENT_VERSION", Message: "it is the current version: roll back to another first",
+		})
+		return
+	}
+	by := server.Actor(c)
+	_, err = a.cfg.Operations.EditTemplate(c.Request.Context(), by, operate.TemplateEdit{
+		Ref: h.TemplateRef, Action: "template.version.delete", What: digest,
+		Make: func(ctx context.Context) (fleet.TemplateHead, error) {
+			return fleet.TemplateHead{}, a.cfg.Templates.DeleteVersion(ctx, h.TemplateRef, digest, by.User)
+		},
+	})
+	switch {
+	case errs.Is(err, errs.Conflict):
+		server.Refuse(c, wire.Reply{Status: http.StatusConflict, Code: "IN_USE", Message: errs.MessageOf(err)})
+	case err != nil:
+		server.Fail(c, err)
+	default:
+		c.Status(http.StatusNoContent)
+	}
+}
+
+// rollback makes an older version the current one; without a hash the one before.
+func (a *API) rollback(c *gin.Context) {
+	var b struct {
+		Hash string `json:"hash"`
+	}
+	if !server.BindOptional(c, &b) {
+		return
+	}
+	h, ok := a.head(c)
+	if !ok {
+		return
+	}
+	by := server.Actor(c)
+	restored, err := a.cfg.Operations.EditTemplate(c.Request.Context(), by, operate.TemplateEdit{
+		Ref: h.TemplateRef, Action: "template.rollback",
+		Make: func(ctx context.Context) (fleet.TemplateHead, error) {
+			return a.cfg.Templates.Rollback(ctx, h.TemplateRef, b.Hash, by.User)
+		},
+	})
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"status": "restored", "hash": restored.Digest})
+}

@@ -1,0 +1,107 @@
+package universe
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/client"
+)
+
+// change is the template a path names, and who changes which file of it.
+func (a *API) change(c *gin.Context, path string) (client.Change, error) {
+	ref := fleet.TemplateRef{Group: c.Param("group"), Name: c.Param("name")}
+	if !ref.Valid() {
+		return client.Change{}, errs.New(errs.NotFound, "Template not found")
+	}
+	return client.Change{Ref: ref, Author: a.cfg.By(c).User, Path: path}, nil
+}
+
+// edit has the file that a path names changed. ok is false when the request was answered.
+func (a *API) edit(c *gin.Context, what string, create bool, do func(context.Context, client.Change) (fleet.TemplateHead, error)) (path string, ok bool) {
+	path, err := filePath(c)
+	if err != nil {
+		fail(c, err)
+		return path, false
+	}
+	ch, err := a.change(c, path)
+	if err == nil {
+		ch.Create = create
+		_, err = a.cfg.Operations.EditTemplate(c.Request.Context(), a.cfg.By(c), operate.TemplateEdit{
+			Ref: ch.Ref, Action: "template.edit", What: what + " " + path,
+			Make: func(ctx context.Context) (fleet.TemplateHead, error) { return do(ctx, ch) },
+		})
+	}
+	if err != nil {
+		fail(c, err)
+	}
+	return path, err == nil
+}
+
+// patchFile writes a file; file, directories and template need not exist.
+func (a *API) patchFile(c *gin.Context) {
+	path, ok := a.edit(c, "write", true, func(ctx context.Context, ch client.Change) (fleet.TemplateHead, error) {
+		return a.cfg.Templates.PutFile(ctx, ch, false, c.Request.Body)
+	})
+	if ok {
+		c.JSON(http.StatusOK, gin.H{"message": "File updated", "path": path})
+	}
+}
+
+// postFile writes a file that does not exist.
+func (a *API) postFile(c *gin.Context) {
+	path, ok := a.edit(c, "write", true, func(ctx context.Context, ch client.Change) (fleet.TemplateHead, error) {
+		return a.cfg.Templates.PutFile(ctx, ch, true, c.Request.Body)
+	})
+	if ok {
+		c.JSON(http.StatusCreated, gin.H{"message": "File created", "path": path})
+	}
+}
+
+func (a *API) deleteFile(c *gin.Context) {
+	path, ok := a.edit(c, "delete", false, func(ctx context.Context, ch client.Change) (fleet.TemplateHead, error) {
+		return a.cfg.Templates.Edit(ctx, ch, client.Op{Op: "delete", Path: ch.Path})
+	})
+	if ok {
+		c.JSON(http.StatusOK, gin.H{"message": "File deleted", "path": path})
+	}
+}
+
+// exportTemplate packs a template as a zip.
+func (a *API) exportTemplate(c *gin.Context) {
+	h, err := a.template(c)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	body, err := a.cfg.Templates.Archive(c.Request.Context(), h.Digest, "", "zip")
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	server.Send(c, server.Transfer{Type: "application/zip", Name: h.Group + "-" + h.Name + ".zip", Size: -1, Body: body})
+}
+
+// importTemplate lays a zip over a template, which need not exist. Nothing is deleted.
+func (a *API) importTemplate(c *gin.Context) {
+	ch, err := a.change(c, "")
+	if err == nil {
+		ch.Create = true
+		_, err = a.cfg.Operations.EditTemplate(c.Request.Context(), a.cfg.By(c), operate.TemplateEdit{
+			Ref: ch.Ref, Action: "template.import",
+			Make: func(ctx context.Context) (fleet.TemplateHead, error) {
+				return a.cfg.Templates.Import(ctx, ch, "zip", c.Request.Body)
+			},
+		})
+	}
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"message": "Template imported", "group": ch.Ref.Group, "name": ch.Ref.Name})
+}
