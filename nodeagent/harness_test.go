@@ -62,12 +62,16 @@ func newLibrary() *library {
 	return &library{manifests: map[string]fleet.Manifest{}, contents: map[string][]byte{}}
 }
 
-func (l *library) Manifest(_ context.Context, digest string) (fleet.Manifest, error) {
-	if m, ok := l.manifests[digest]; ok {
-		return m, nil
+func (l *library) Manifest(_ context.Context, digest string) (io.ReadCloser, error) {
+	m, ok := l.manifests[digest]
+	if !ok {
+		return nil, errs.New(errs.NotFound, "no manifest %s", digest)
 	}
-	return fleet.Manifest{}, errs.New(errs.NotFound, "no manifest %s", digest)
+	b, err := json.Marshal(m)
+	return io.NopCloser(bytes.NewReader(b)), err
 }
+
+func (l *library) Suspect(context.Context, string) error { return nil }
 
 func (l *library) Blob(_ context.Context, hash string) (io.ReadCloser, error) {
 	if b, ok := l.contents[hash]; ok {

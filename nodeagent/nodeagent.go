@@ -38,12 +38,16 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/usage"
 )
 
-// Templates is where template content comes from; see templatesvc's client.
+// Templates is where template content comes from; see templatesvc's client. What it
+// sends is verified here. Reads fail with Unavailable where nothing comes any more.
 type Templates interface {
-	// Manifest reads a template version by its digest. NotFound when nobody has it.
-	Manifest(ctx context.Context, digest string) (fleet.Manifest, error)
-	// Blob opens content by its SHA-256; the caller closes it.
+	// Manifest opens a template version's manifest by its digest, the SHA-256 of these
+	// bytes; the caller closes it. NotFound when nobody has it.
+	Manifest(ctx context.Context, digest string) (io.ReadCloser, error)
+	// Blob opens content by its SHA-256; the caller closes it. NotFound when nobody has it.
 	Blob(ctx context.Context, sha256 string) (io.ReadCloser, error)
+	// Suspect says that what came under a hash did not have it, so that whoever keeps it looks.
+	Suspect(ctx context.Context, sha256 string) error
 }
 
 var _ blobs.Source = Templates(nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -111,10 +112,28 @@ func clientOf(services ...*templatesvc.Service) *client.Client {
 	}})
 }
 
+// manifest reads a version's manifest through the client and checks its digest.
+func manifest(t *testing.T, c *client.Client, digest string) (m fleet.Manifest, err error) {
+	t.Helper()
+	r, err := c.Manifest(t.Context(), digest)
+	if err != nil {
+		return m, err
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return m, err
+	}
+	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != digest {
+		t.Errorf("manifest %s does not have its digest", digest)
+	}
+	return m, json.Unmarshal(b, &m)
+}
+
 // content reads a version's file through the client and checks its hash.
 func content(t *testing.T, c *client.Client, digest, name string) (string, fleet.ManifestEntry) {
 	t.Helper()
-	m, err := c.Manifest(t.Context(), digest)
+	m, err := manifest(t, c, digest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,17 +328,17 @@ func TestStrangersAreRefusedAndAnotherReplicaHelps(t *testing.T) {
 	s, _ := w.start("a")
 	h, _ := w.head()
 	stranger := client.New(client.Config{Secret: "wrong", Resolve: func() []string { return []string{s.URL()} }})
-	if _, err := stranger.Manifest(t.Context(), h.Digest); !errs.Is(err, errs.Unauthenticated) {
+	if _, err := manifest(t, stranger, h.Digest); !errs.Is(err, errs.Unauthenticated) {
 		t.Errorf("with a wrong secret: %v", err)
 	}
 	half := client.New(client.Config{Secret: secret, Resolve: func() []string { return []string{"http://127.0.0.1:1", s.URL()} }})
 	for range 5 { // whichever is asked first
-		if _, err := half.Manifest(t.Context(), h.Digest); err != nil {
+		if _, err := manifest(t, half, h.Digest); err != nil {
 			t.Errorf("with one replica down: %v", err)
 		}
 	}
 	none := client.New(client.Config{Secret: secret, Resolve: func() []string { return nil }})
-	if _, err := none.Manifest(t.Context(), h.Digest); !errs.Is(err, errs.Unavailable) {
+	if _, err := manifest(t, none, h.Digest); !errs.Is(err, errs.Unavailable) {
 		t.Errorf("with no replica: %v", err)
 	}
 	for _, bad := range []string{"..", "abc", strings.Repeat("g", 64)} {
@@ -337,7 +356,7 @@ func TestACorruptManifestIsNotServed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(w.blobs, h.Digest[:2], h.Digest), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := clientOf(s).Manifest(t.Context(), h.Digest); err == nil {
+	if _, err := manifest(t, clientOf(s), h.Digest); err == nil {
 		t.Error("a corrupt manifest was served")
 	}
 }

@@ -158,13 +158,15 @@ func (f *restFleet) startAgents(ctx context.Context) error {
 // noTemplates has none: nothing is built here.
 type noTemplates struct{}
 
-func (noTemplates) Manifest(context.Context, string) (fleet.Manifest, error) {
-	return fleet.Manifest{}, errs.New(errs.NotFound, "no templates here")
+func (noTemplates) Manifest(context.Context, string) (io.ReadCloser, error) {
+	return nil, errs.New(errs.NotFound, "no templates here")
 }
 
 func (noTemplates) Blob(context.Context, string) (io.ReadCloser, error) {
 	return nil, errs.New(errs.NotFound, "no templates here")
 }
+
+func (noTemplates) Suspect(context.Context, string) error { return nil }
 
 // seed writes groups and their online instances, as enforcer, scheduler and agents
 // would have.

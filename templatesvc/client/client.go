@@ -1,13 +1,15 @@
 // Package client speaks to templatesvc: manifests and blobs for agents,
 // rollbacks for the gateway.
 //
-// It tries the live replicas in turn until one answers; what it returns is not
-// verified, because whoever stores a blob hashes it anyway. Errors keep the Kind
-// they had in the service.
+// It tries the live replicas in turn until one answers; one that is silent in the
+// middle of content is asked last for a while. What it returns is not verified,
+// because whoever stores a blob hashes it anyway. Errors keep the Kind they had in
+// the service.
 package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,8 +19,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-
-	"github.com/klauspost/compress/zstd"
+	"sync"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -33,63 +35,36 @@ type Config struct {
 	Secret string
 	// HTTP performs the calls. Nil means a client of its own without a time limit: contexts bound calls.
 	HTTP *http.Client
+	// Patience is how long content is waited for that does not come, before another
+	// replica is asked. 0 means DefaultPatience.
+	Patience time.Duration
 	// Log hears of replicas that did not answer. Nil discards.
 	Log *slog.Logger
 }
 
 // Client calls templatesvc. It is safe for concurrent use.
-type Client struct{ cfg Config }
+type Client struct {
+	cfg      Config
+	decoders sync.Pool // of *zstd.Decoder
+
+	mu     sync.Mutex
+	silent map[string]time.Time // replicas that were, until when they are asked last
+}
 
 // New makes a client; it opens no connection.
 func New(cfg Config) *Client {
 	if cfg.HTTP == nil {
-		cfg.HTTP = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8, DisableCompression: true}}
+		cfg.HTTP = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Client{cfg: cfg}
+	cfg.Patience = cmp.Or(cfg.Patience, DefaultPatience)
+	return &Client{cfg: cfg, silent: map[string]time.Time{}}
 }
 
-// manifestLimit bounds a manifest's JSON: 50,000 entries of a few hundred bytes.
-const manifestLimit = 64 << 20
-
-// Manifest reads a version's manifest by its digest. NotFound when no replica has it.
-func (c *Client) Manifest(ctx context.Context, digest string) (fleet.Manifest, error) {
-	var m fleet.Manifest
-	err := c.callJSON(ctx, http.MethodGet, "/v1/manifests/"+url.PathEscape(digest), nil, &m)
-	return m, errs.Wrap("templatesvc.Manifest", err)
-}
-
-// Blob opens a blob by the hash of its content. The caller closes it and verifies the hash.
-func (c *Client) Blob(ctx context.Context, sha256 string) (io.ReadCloser, error) {
-	resp, err := c.call(ctx, http.MethodGet, "/v1/blobs/"+url.PathEscape(sha256), nil)
-	if err != nil {
-		return nil, errs.Wrap("templatesvc.Blob", err)
-	}
-	if resp.Header.Get("Content-Encoding") != "zstd" {
-		return resp.Body, nil
-	}
-	dec, err := zstd.NewReader(resp.Body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
-	if err != nil {
-		_ = resp.Body.Close()
-		return nil, errs.As(errs.Internal, "templatesvc.Blob", err)
-	}
-	return &decoded{dec: dec, body: resp.Body}, nil
-}
-
-// decoded is a compressed body and its decoder, closed together.
-type decoded struct {
-	dec  *zstd.Decoder
-	body io.Closer
-}
-
-func (d *decoded) Read(p []byte) (int, error) { return d.dec.Read(p) }
-
-func (d *decoded) Close() error {
-	d.dec.Close()
-	return d.body.Close()
-}
+// answerLimit bounds an answer in JSON.
+const answerLimit = 64 << 20
 
 // RollbackRequest asks for an older version to become the head again.
 type RollbackRequest struct {
@@ -121,7 +96,7 @@ func (c *Client) callJSON(ctx context.Context, method, path string, body, into a
 		return err
 	}
 	defer resp.Body.Close()
-	if err := json.NewDecoder(io.LimitReader(resp.Body, manifestLimit)).Decode(into); err != nil {
+	if err := json.NewDecoder(io.LimitReader(resp.Body, answerLimit)).Decode(into); err != nil {
 		return errs.As(errs.Unavailable, "templatesvc.decode", err)
 	}
 	return nil

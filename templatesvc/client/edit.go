@@ -193,7 +193,7 @@ func (c *Client) sendTo(ctx context.Context, method, target string, ch Change, k
 	if resp.StatusCode >= http.StatusBadRequest {
 		return wire.DecodeError(resp)
 	}
-	return errs.As(errs.Unavailable, "templatesvc.decode", json.NewDecoder(io.LimitReader(resp.Body, manifestLimit)).Decode(into))
+	return errs.As(errs.Unavailable, "templatesvc.decode", json.NewDecoder(io.LimitReader(resp.Body, fleet.MaxManifestBytes)).Decode(into))
 }
 
 // tracked knows whether a body was begun, and what it failed with.

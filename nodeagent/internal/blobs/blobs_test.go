@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,10 +28,17 @@ type gated struct {
 	// entered is told of each call.
 	entered chan struct{}
 	calls   atomic.Int32
+	// suspected is the hash the last complaint was of.
+	suspected atomic.Pointer[string]
 }
 
-func (g *gated) Manifest(context.Context, string) (fleet.Manifest, error) {
-	return fleet.Manifest{Entries: []fleet.ManifestEntry{{Path: "forged"}}}, nil
+func (g *gated) Manifest(context.Context, string) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader(`{"entries":[{"path":"forged"}]}`)), nil
+}
+
+func (g *gated) Suspect(_ context.Context, hash string) error {
+	g.suspected.Store(&hash)
+	return nil
 }
 
 func (g *gated) Blob(ctx context.Context, _ string) (io.ReadCloser, error) {
@@ -46,6 +54,10 @@ func (g *gated) Blob(ctx context.Context, _ string) (io.ReadCloser, error) {
 	}
 }
 
+func entryOf(hash string, content []byte) fleet.ManifestEntry {
+	return fleet.ManifestEntry{SHA256: hash, Size: int64(len(content))}
+}
+
 func TestABlobIsFetchedOnce(t *testing.T) {
 	g := &gated{content: []byte("content"), gate: make(chan struct{})}
 	cache, err := blobs.Open(t.TempDir(), g)
@@ -57,7 +69,7 @@ func TestABlobIsFetchedOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
-			path, err := cache.Path(t.Context(), hash)
+			path, err := cache.File(t.Context(), entryOf(hash, g.content))
 			if err != nil {
 				t.Error(err)
 				return
@@ -85,13 +97,13 @@ func TestAFetchThatWasGivenUpDoesNotFailOthers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var first, second sync.WaitGroup
 	first.Go(func() {
-		if _, err := cache.Path(ctx, hash); !errs.Is(err, errs.Canceled) {
+		if _, err := cache.File(ctx, entryOf(hash, g.content)); !errs.Is(err, errs.Canceled) {
 			t.Errorf("the one who gave up: %v", err)
 		}
 	})
 	<-g.entered
 	second.Go(func() {
-		if _, err := cache.Path(t.Context(), hash); err != nil {
+		if _, err := cache.File(t.Context(), entryOf(hash, g.content)); err != nil {
 			t.Errorf("the one who did not: %v", err)
 		}
 	})
@@ -111,14 +123,17 @@ func TestWhatDoesNotHaveItsHashIsRefused(t *testing.T) {
 	}
 	sum := sha256.Sum256([]byte("content"))
 	hash := hex.EncodeToString(sum[:])
-	if _, err := cache.Path(t.Context(), hash); !errs.Is(err, errs.Unavailable) {
+	if _, err := cache.File(t.Context(), entryOf(hash, g.content)); !errs.Is(err, errs.Unavailable) {
 		t.Errorf("a blob: %v", err)
+	}
+	if told := g.suspected.Load(); told == nil || *told != hash {
+		t.Error("nobody was told that it is damaged")
 	}
 	if _, err := cache.Manifest(t.Context(), hash); !errs.Is(err, errs.Unavailable) {
 		t.Errorf("a manifest: %v", err)
 	}
 	for _, bad := range []string{"", "../../etc/passwd", "ABC"} {
-		if _, err := cache.Path(t.Context(), bad); !errs.Is(err, errs.Invalid) {
+		if _, err := cache.File(t.Context(), entryOf(bad, g.content)); !errs.Is(err, errs.Invalid) {
 			t.Errorf("hash %q: %v", bad, err)
 		}
 	}

@@ -39,7 +39,13 @@ func (c *Cache) Used(digest string, m fleet.Manifest) {
 // holds reports whether all content of a manifest was verified. The lock is held.
 func (c *Cache) holds(m fleet.Manifest) bool {
 	for _, e := range m.Entries {
-		if _, ok := c.verified[e.SHA256]; !ok && e.Kind == fleet.FileRegular {
+		if e.Kind != fleet.FileRegular {
+			continue
+		}
+		if !hashPattern.MatchString(e.SHA256) {
+			return false
+		}
+		if _, ok := c.verified[c.path(e.SHA256)]; !ok {
 			return false
 		}
 	}
@@ -52,14 +58,7 @@ func last(used []string) []string { return used[max(0, len(used)-fleet.MaxWarm):
 // used last, in order of digest; at most fleet.MaxWarm. Nothing is read or written
 // unless they changed.
 func (c *Cache) Warm() []string {
-	c.remember.Do(func() {
-		before := c.remembered()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.warm.saved = slices.Sorted(slices.Values(before))
-		before = slices.DeleteFunc(before, func(d string) bool { return slices.Contains(c.warm.used, d) })
-		c.warm.used = last(append(before, c.warm.used...))
-	})
+	c.recall()
 	c.mu.Lock()
 	warm := slices.Sorted(slices.Values(c.warm.used))
 	changed, order := !slices.Equal(warm, c.warm.saved), slices.Clone(c.warm.used)
@@ -69,6 +68,18 @@ func (c *Cache) Warm() []string {
 		c.save(order)
 	}
 	return slices.Clone(warm)
+}
+
+// recall reads once what a former agent saved.
+func (c *Cache) recall() {
+	c.remember.Do(func() {
+		before := c.remembered()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.warm.saved = slices.Sorted(slices.Values(before))
+		before = slices.DeleteFunc(before, func(d string) bool { return slices.Contains(c.warm.used, d) })
+		c.warm.used = last(append(before, c.warm.used...))
+	})
 }
 
 // save writes what was used last. What cannot be written is missing after a

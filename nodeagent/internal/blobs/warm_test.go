@@ -24,9 +24,16 @@ type shelf struct {
 	contents  map[string][]byte
 }
 
-func (s shelf) Manifest(_ context.Context, digest string) (fleet.Manifest, error) {
-	return s.manifests[digest], nil
+func (s shelf) Manifest(_ context.Context, digest string) (io.ReadCloser, error) {
+	m, ok := s.manifests[digest]
+	if !ok {
+		return nil, errs.New(errs.NotFound, "no manifest %s", digest)
+	}
+	b, err := json.Marshal(m)
+	return io.NopCloser(bytes.NewReader(b)), err
 }
+
+func (s shelf) Suspect(context.Context, string) error { return nil }
 
 func (s shelf) Blob(_ context.Context, hash string) (io.ReadCloser, error) {
 	b, ok := s.contents[hash]
@@ -48,6 +55,12 @@ func (s shelf) add(t *testing.T, contents ...string) string {
 		s.contents[sum([]byte(text))] = []byte(text)
 		m.Entries = append(m.Entries, fleet.ManifestEntry{Path: fmt.Sprint(i), Size: int64(len(text)), SHA256: sum([]byte(text))})
 	}
+	return s.manifest(t, m)
+}
+
+// manifest puts a version on the shelf.
+func (s shelf) manifest(t *testing.T, m fleet.Manifest) string {
+	t.Helper()
 	b, err := json.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +77,7 @@ func use(t *testing.T, c *blobs.Cache, digest string, n int) {
 		t.Fatal(err)
 	}
 	for _, e := range m.Entries[1 : n+1] {
-		if _, err := c.Path(t.Context(), e.SHA256); err != nil {
+		if _, err := c.File(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}

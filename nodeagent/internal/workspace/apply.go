@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
 	"github.com/orreryhq/orrery/nodeagent/internal/render"
 )
 
@@ -30,7 +31,7 @@ func (b *Builder) apply(ctx context.Context, r Request, rules render.Rules, t tr
 	}
 	defer root.Close()
 	a := &application{builder: b, root: root, request: r, tree: t, fresh: fresh, text: newText(rules)}
-	steps := []func(context.Context) error{a.makeDirs, a.placeFiles, a.placeLinks, a.rewriteOthers, a.own}
+	steps := []func(context.Context) error{a.makeDirs, a.fetch, a.placeFiles, a.placeLinks, a.rewriteOthers, a.own}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return nil, failure(ctx, "the directory could not be built", err)
@@ -63,6 +64,26 @@ func (a *application) makeDirs(context.Context) error {
 		}
 	}
 	return nil
+}
+
+// fetch brings what is missing of the files' content, all that can come at once.
+func (a *application) fetch(ctx context.Context) error {
+	var needed []fleet.ManifestEntry
+	for _, p := range a.tree.sorted(fleet.FileRegular) {
+		if a.keeps(p) {
+			continue
+		}
+		needed = append(needed, a.tree.files[p])
+		for _, part := range a.tree.parts[p] {
+			needed = append(needed, part.entry)
+		}
+	}
+	err := a.builder.cache.Fetch(ctx, needed)
+	var of *blobs.FileError
+	if errors.As(err, &of) {
+		return fetchFailure(ctx, of.Path, of.Err)
+	}
+	return err
 }
 
 func (a *application) placeLinks(context.Context) error {

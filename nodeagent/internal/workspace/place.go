@@ -103,7 +103,7 @@ func (a *application) placeFile(ctx context.Context, into *os.File, p string) er
 		return a.placeText(ctx, into, p)
 	}
 	e := a.tree.files[p]
-	blob, err := a.builder.cache.Path(ctx, e.SHA256)
+	blob, err := a.builder.cache.File(ctx, e)
 	if err != nil {
 		return fetchFailure(ctx, p, err)
 	}

@@ -137,11 +137,11 @@ func (a *application) placeText(ctx context.Context, into *os.File, p string) er
 func (a *application) merged(ctx context.Context, p string) ([]byte, error) {
 	parts := a.tree.parts[p]
 	if len(parts) < 2 || a.partsSize(p) > render.MaxStructured { // told by unmerged
-		return a.read(ctx, p, a.tree.files[p].SHA256)
+		return a.read(ctx, a.tree.files[p])
 	}
 	layers := make([]render.Layer, 0, len(parts))
 	for _, part := range parts {
-		content, err := a.read(ctx, p, part.entry.SHA256)
+		content, err := a.read(ctx, part.entry)
 		if err != nil {
 			return nil, err
 		}
@@ -154,11 +154,11 @@ func (a *application) merged(ctx context.Context, p string) ([]byte, error) {
 	return out, nil
 }
 
-// read reads a blob whole.
-func (a *application) read(ctx context.Context, p, sum string) ([]byte, error) {
-	blob, err := a.builder.cache.Path(ctx, sum)
+// read reads an entry's content whole.
+func (a *application) read(ctx context.Context, e fleet.ManifestEntry) ([]byte, error) {
+	blob, err := a.builder.cache.File(ctx, e)
 	if err != nil {
-		return nil, fetchFailure(ctx, p, err)
+		return nil, fetchFailure(ctx, e.Path, err)
 	}
 	return os.ReadFile(blob)
 }

@@ -1,0 +1,331 @@
+package blobs_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
+)
+
+// tally is a shelf that knows what was asked for, and may send something else instead.
+type tally struct {
+	shelf
+	mu    sync.Mutex
+	asked []string
+	// send replaces what is sent when a hash is asked for the nth time; nil error and
+	// reader leave it.
+	send func(hash string, nth int) (io.Reader, error)
+}
+
+func newTally() *tally {
+	return &tally{shelf: shelf{map[string]fleet.Manifest{}, map[string][]byte{}}}
+}
+
+func (s *tally) Blob(ctx context.Context, hash string) (io.ReadCloser, error) {
+	s.mu.Lock()
+	s.asked = append(s.asked, hash)
+	nth := len(slices.DeleteFunc(slices.Clone(s.asked), func(h string) bool { return h != hash }))
+	send := s.send
+	s.mu.Unlock()
+	if send != nil {
+		if r, err := send(hash, nth); r != nil || err != nil {
+			return io.NopCloser(r), err
+		}
+	}
+	return s.shelf.Blob(ctx, hash)
+}
+
+func (s *tally) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	asked := s.asked
+	s.asked = nil
+	return asked
+}
+
+// large puts a file of pieces on the shelf and returns its entry.
+func (s *tally) large(path string, pieces ...[]byte) fleet.ManifestEntry {
+	whole := bytes.Join(pieces, nil)
+	e := fleet.ManifestEntry{Path: path, Size: int64(len(whole)), SHA256: sum(whole)}
+	for _, p := range pieces {
+		s.contents[sum(p)] = p
+		e.Chunks = append(e.Chunks, fleet.Chunk{SHA256: sum(p), Size: int64(len(p))})
+	}
+	return e
+}
+
+// random are pieces that are never alike.
+func random(seed byte, n, size int) [][]byte {
+	r := rand.NewChaCha8([32]byte{seed})
+	all := make([][]byte, n)
+	for i := range all {
+		all[i] = make([]byte, size)
+		_, _ = r.Read(all[i])
+	}
+	return all
+}
+
+func open(t *testing.T, dir string, s blobs.Source) *blobs.Cache {
+	t.Helper()
+	c, err := blobs.Open(dir, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func mustHold(t *testing.T, c *blobs.Cache, e fleet.ManifestEntry) {
+	t.Helper()
+	path, err := c.File(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(path); err != nil || sum(b) != e.SHA256 {
+		t.Errorf("%s holds something else: %v", e.Path, err)
+	}
+}
+
+func TestAllMissingContentIsFetchedAtOnce(t *testing.T) {
+	s := newTally()
+	var entries []fleet.ManifestEntry
+	for i := range 100 {
+		text := fmt.Appendf(nil, "content %d", i%50) // each of them twice
+		s.contents[sum(text)] = text
+		entries = append(entries, fleet.ManifestEntry{Path: fmt.Sprint(i), Size: int64(len(text)), SHA256: sum(text)})
+	}
+	const together = 8
+	var arrived sync.WaitGroup
+	arrived.Add(together)
+	var once sync.Mutex
+	begun := 0
+	s.send = func(string, int) (io.Reader, error) {
+		once.Lock()
+		begun++
+		first := begun <= together
+		once.Unlock()
+		if first { // none goes on before so many are here
+			arrived.Done()
+			arrived.Wait()
+		}
+		return nil, nil
+	}
+	c := open(t, t.TempDir(), s)
+	if err := c.Fetch(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.take()); n != 50 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+func TestTheFirstFailureNamesItsFile(t *testing.T) {
+	s := newTally()
+	entries := []fleet.ManifestEntry{{Path: "dir", Kind: fleet.FileDir}, {Path: "deep/missing", Size: 1, SHA256: sum([]byte("x"))}}
+	err := open(t, t.TempDir(), s).Fetch(t.Context(), entries)
+	var of *blobs.FileError
+	if !errors.As(err, &of) || of.Path != "deep/missing" || !errs.Is(of.Err, errs.NotFound) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWhatBreaksOffOrIsDamagedIsAskedForAgain(t *testing.T) {
+	cases := map[string]func() io.Reader{
+		"broken off":     func() io.Reader { return io.MultiReader(bytes.NewReader([]byte("con")), failing{}) },
+		"cut short":      func() io.Reader { return bytes.NewReader([]byte("con")) },
+		"damaged":        func() io.Reader { return bytes.NewReader([]byte("kontent")) },
+		"without an end": func() io.Reader { return endless{} },
+	}
+	for name, first := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newTally()
+			content := []byte("content")
+			s.contents[sum(content)] = content
+			s.send = func(_ string, nth int) (io.Reader, error) {
+				if nth == 1 {
+					return first(), nil
+				}
+				return nil, nil
+			}
+			dir := t.TempDir()
+			mustHold(t, open(t, dir, s), fleet.ManifestEntry{Path: "f", Size: 7, SHA256: sum(content)})
+			if n := len(s.take()); n != 2 {
+				t.Errorf("asked %d times", n)
+			}
+			nothingUnderway(t, dir)
+		})
+	}
+}
+
+// failing is a connection that breaks; endless one that sends for ever.
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// nothingUnderway fails if a file that is not whole was left behind.
+func nothingUnderway(t *testing.T, dir string) {
+	t.Helper()
+	if left, err := filepath.Glob(filepath.Join(dir, "*", ".new-*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "chunks", "*", "*")); err != nil || len(left) > 0 {
+		t.Errorf("pieces left behind: %v, %v", left, err)
+	}
+}
+
+func TestALargeFileIsJoinedFromItsPieces(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	pieces := random(1, 10, 10_000)
+	pieces = append(pieces, pieces[3], pieces[3]) // the same ones again
+	e := s.large("world", pieces...)
+	mustHold(t, open(t, dir, s), e)
+	if n := len(s.take()); n != 10 {
+		t.Errorf("asked for %d pieces", n)
+	}
+	nothingUnderway(t, dir)
+}
+
+// published has a cache hold a version with these files, as if a directory had been built of it.
+func (s *tally) published(t *testing.T, c *blobs.Cache, entries ...fleet.ManifestEntry) {
+	t.Helper()
+	digest := s.manifest(t, fleet.Manifest{Entries: entries})
+	m, err := c.Manifest(t.Context(), digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Fetch(t.Context(), m.Entries); err != nil {
+		t.Fatal(err)
+	}
+	c.Used(digest, m)
+	c.Warm()
+}
+
+func TestWhatAnOlderVersionHasIsNotFetched(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		t.Run(fmt.Sprint("restarted ", restarted), func(t *testing.T) {
+			s, dir := newTally(), t.TempDir()
+			c := open(t, dir, s)
+			old, fresh := random(1, 20, 10_000), random(2, 2, 7_000)
+			s.published(t, c, s.large("world", old...))
+			s.take()
+			if restarted {
+				c = open(t, dir, s)
+			}
+			changed := s.large("world", slices.Concat(old[:5], fresh, old[6:])...)
+			mustHold(t, c, changed)
+			want := []string{sum(fresh[0]), sum(fresh[1])}
+			got := s.take()
+			slices.Sort(want)
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("asked for %d pieces", len(got))
+			}
+			nothingUnderway(t, dir)
+		})
+	}
+}
+
+func TestADamagedOlderVersionGivesNothing(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	c := open(t, dir, s)
+	old := random(1, 5, 10_000)
+	before := s.large("world", old...)
+	s.published(t, c, before)
+	path := filepath.Join(dir, before.SHA256[:2], before.SHA256)
+	if err := errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, make([]byte, before.Size), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	mustHold(t, c, s.large("world", slices.Concat(old, random(2, 1, 10))...))
+	mustHold(t, c, before)
+	nothingUnderway(t, dir)
+}
+
+func TestPiecesThatHaveComeAreNotFetchedAgain(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	pieces := random(1, 20, 1000)
+	e := s.large("world", pieces...)
+	missing := sum(pieces[7])
+	s.send = func(hash string, _ int) (io.Reader, error) {
+		if hash == missing {
+			return nil, errs.New(errs.Unavailable, "nobody is there")
+		}
+		return nil, nil
+	}
+	if _, err := open(t, dir, s).File(t.Context(), e); !errs.Is(err, errs.Unavailable) {
+		t.Fatalf("got %v", err)
+	}
+	came, err := filepath.Glob(filepath.Join(dir, "chunks", "*", "*"))
+	if err != nil || len(came) == 0 {
+		t.Fatalf("%v, %v", came, err)
+	}
+	s.take()
+	s.send = nil
+	mustHold(t, open(t, dir, s), e) // a later agent
+	if n := len(s.take()); n != len(pieces)-len(came) {
+		t.Errorf("asked for %d pieces, %d had come", n, len(came))
+	}
+	nothingUnderway(t, dir)
+}
+
+func TestPiecesThatDoNotGiveTheirFileAreRefused(t *testing.T) {
+	s := newTally()
+	c := open(t, t.TempDir(), s)
+	pieces := random(1, 3, 100)
+	sound := s.large("f", pieces...)
+	cases := map[string]struct {
+		change func(*fleet.ManifestEntry)
+		kind   errs.Kind
+	}{
+		"in another order":   {func(e *fleet.ManifestEntry) { slices.Reverse(e.Chunks) }, errs.Unavailable},
+		"of another size":    {func(e *fleet.ManifestEntry) { e.Size++ }, errs.Invalid},
+		"with an empty one":  {func(e *fleet.ManifestEntry) { e.Chunks = append(e.Chunks, fleet.Chunk{SHA256: sum(nil)}) }, errs.Invalid},
+		"with one too large": {func(e *fleet.ManifestEntry) { e.Chunks[0].Size = 1 << 40 }, errs.Invalid},
+		"with a false name":  {func(e *fleet.ManifestEntry) { e.Chunks[0].SHA256 = "../../x" }, errs.Invalid},
+	}
+	for name, k := range cases {
+		t.Run(name, func(t *testing.T) {
+			e := sound
+			e.Chunks = slices.Clone(sound.Chunks)
+			k.change(&e)
+			if _, err := c.File(t.Context(), e); !errs.Is(err, k.kind) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestFieldsThisAgentDoesNotKnowChangeNoDigest(t *testing.T) {
+	body := []byte(`{"entries":[{"path":"f","mode":420,"future":[1,2]}],"more":{}}`)
+	s := raw{sum(body): body}
+	m, err := open(t, t.TempDir(), s).Manifest(t.Context(), sum(body))
+	if err != nil || len(m.Entries) != 1 || m.Entries[0].Path != "f" {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// raw is a source of bytes by their hash.
+type raw map[string][]byte
+
+func (s raw) Manifest(ctx context.Context, digest string) (io.ReadCloser, error) {
+	return s.Blob(ctx, digest)
+}
+
+func (s raw) Blob(_ context.Context, hash string) (io.ReadCloser, error) {
+	return io.NopCloser(bytes.NewReader(s[hash])), nil
+}
+
+func (raw) Suspect(context.Context, string) error { return nil }

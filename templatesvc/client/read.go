@@ -1,0 +1,201 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+const (
+	// DefaultPatience is how long content is waited for that does not come.
+	DefaultPatience = 15 * time.Second
+	// silenceKept is how long a replica that was silent is asked last.
+	silenceKept = time.Minute
+)
+
+// Manifest opens a version's manifest, as the bytes that its digest is the hash of. The
+// caller closes it and verifies them. NotFound when no replica has it. A replica that
+// sends nothing any more fails a read with Unavailable; opened again, another is asked.
+func (c *Client) Manifest(ctx context.Context, digest string) (io.ReadCloser, error) {
+	body, err := c.read(ctx, "/v1/manifests/"+url.PathEscape(digest))
+	return body, errs.Wrap("templatesvc.Manifest", err)
+}
+
+// Blob opens a blob by the hash of its content, in the same way.
+func (c *Client) Blob(ctx context.Context, sha256 string) (io.ReadCloser, error) {
+	body, err := c.read(ctx, "/v1/blobs/"+url.PathEscape(sha256))
+	return body, errs.Wrap("templatesvc.Blob", err)
+}
+
+// Suspect says that what was sent under a hash did not have it: each replica looks at
+// its own and gets it anew if it is damaged. Unavailable when none could be told.
+func (c *Client) Suspect(ctx context.Context, sha256 string) error {
+	urls := c.cfg.Resolve()
+	failed := make([]error, 0, len(urls))
+	for _, base := range urls {
+		if err := c.suspect(ctx, base+"/v1/blobs/"+url.PathEscape(sha256)+"/suspect"); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if len(failed) < len(urls) {
+		return nil
+	}
+	if len(urls) == 0 {
+		return errs.New(errs.Unavailable, "no templatesvc is running")
+	}
+	return errs.Wrap("templatesvc.Suspect", errors.Join(failed...))
+}
+
+func (c *Client) suspect(ctx context.Context, target string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Patience)
+	defer cancel()
+	resp, err := c.try(ctx, http.MethodPost, target, nil)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
+// read asks the replicas in turn until one sends content.
+func (c *Client) read(ctx context.Context, path string) (io.ReadCloser, error) {
+	var last error = errs.New(errs.Unavailable, "no templatesvc is running")
+	for _, base := range c.order() {
+		body, err := c.readFrom(ctx, base, path)
+		if err == nil {
+			return body, nil
+		}
+		if k := errs.KindOf(err); k != errs.Unavailable && k != errs.NotFound {
+			return nil, err
+		}
+		last = err
+		c.cfg.Log.Debug("templatesvc replica did not help", "url", base, "error", err)
+	}
+	return nil, last
+}
+
+// order is the order in which replicas are asked: any, but those last that were silent.
+func (c *Client) order() []string {
+	urls := slices.Clone(c.cfg.Resolve())
+	rand.Shuffle(len(urls), func(i, j int) { urls[i], urls[j] = urls[j], urls[i] })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	slices.SortStableFunc(urls, func(a, b string) int {
+		return asInt(c.silent[a].After(now)) - asInt(c.silent[b].After(now))
+	})
+	return urls
+}
+
+func asInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// wasSilent has a replica asked last for a while.
+func (c *Client) wasSilent(base string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	for u, until := range c.silent {
+		if until.Before(now) {
+			delete(c.silent, u)
+		}
+	}
+	c.silent[base] = now.Add(silenceKept)
+}
+
+func (c *Client) readFrom(outer context.Context, base, path string) (io.ReadCloser, error) {
+	ctx, cancel := context.WithCancel(outer)
+	b := &body{client: c, base: base, cancel: cancel}
+	b.timer = time.AfterFunc(c.cfg.Patience, func() {
+		b.silent.Store(true)
+		cancel()
+	})
+	resp, err := c.try(ctx, http.MethodGet, base+path, nil)
+	b.timer.Stop()
+	if err != nil {
+		cancel()
+		return nil, b.word(err)
+	}
+	b.raw, b.content = resp.Body, resp.Body
+	if resp.Header.Get("Content-Encoding") == "zstd" {
+		if b.decoder, err = c.decoder(watched{b}); err != nil {
+			return nil, errors.Join(errs.As(errs.Internal, "templatesvc.read", err), b.Close())
+		}
+		b.content = b.decoder
+	} else {
+		b.content = watched{b}
+	}
+	return b, nil
+}
+
+// decoder is one that was used before, where there is one: they are costly to make.
+func (c *Client) decoder(r io.Reader) (*zstd.Decoder, error) {
+	if d, ok := c.decoders.Get().(*zstd.Decoder); ok {
+		return d, d.Reset(r)
+	}
+	return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(64<<20))
+}
+
+// body is content on its way from one replica.
+type body struct {
+	client  *Client
+	base    string
+	cancel  context.CancelFunc
+	timer   *time.Timer // runs while something is waited for
+	silent  atomic.Bool // it ran out
+	raw     io.ReadCloser
+	content io.Reader // raw, watched and decoded
+	decoder *zstd.Decoder
+}
+
+func (b *body) Read(p []byte) (int, error) { return b.content.Read(p) }
+
+// Close ends the call. It is called once.
+func (b *body) Close() error {
+	b.timer.Stop()
+	if b.decoder != nil {
+		if b.decoder.Reset(nil) == nil {
+			b.client.decoders.Put(b.decoder)
+		}
+		b.decoder = nil
+	}
+	err := b.raw.Close()
+	b.cancel()
+	return err
+}
+
+// word says of a failure that nothing came, where it is that.
+func (b *body) word(err error) error {
+	if !b.silent.Load() {
+		return err
+	}
+	b.client.wasSilent(b.base)
+	return errs.As(errs.Unavailable, "templatesvc.read", fmt.Errorf("%s has sent nothing for %v", b.base, b.client.cfg.Patience))
+}
+
+// watched is a body's content as it comes, each piece of which is waited for so long.
+type watched struct{ *body }
+
+func (w watched) Read(p []byte) (int, error) {
+	w.timer.Reset(w.client.cfg.Patience)
+	n, err := w.raw.Read(p)
+	w.timer.Stop()
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = w.word(err)
+	}
+	return n, err
+}
