@@ -12,7 +12,7 @@
 //	DATA/deadline        until when exclusive instances may run; read by their guards
 //	DATA/agent.sock      the break-glass interface, for the host's own operators
 //	DATA/journal/        what was begun, one file per instance
-//	DATA/blobs/          template content by hash, and in warm which versions of it were used last
+//	DATA/blobs/          template content by hash; see the package blobs
 //	DATA/running/ID/     directories of dynamic instances
 //	DATA/static/GROUP/NAME/   those of static ones, kept
 //	DATA/run/ID/         the runtime's own files
@@ -80,6 +80,9 @@ type Config struct {
 	Variables map[string]string
 	// MemoryMiB and CPU (hundredths of a core) are what the node offers. 0 means what the host has.
 	MemoryMiB, CPU int
+	// CacheMiB is how much template content the node keeps that nothing uses at the moment.
+	// 0 means a tenth of the disk, between 1 and 64 GiB.
+	CacheMiB int
 	// Room says how much of that instances may reserve; until an operator says otherwise.
 	Room fleet.NodeRoom
 	// APIURL is the gateway's address as seen by instances. Empty leaves it out of their environment.
@@ -129,6 +132,8 @@ func New(cfg Config) (*Agent, error) {
 		return nil, errs.Field("data", "a directory for the agent's data is required")
 	case cfg.ClusterSecret == "":
 		return nil, errs.Field("cluster.secret", "is required: it protects the agent's API")
+	case cfg.CacheMiB < 0:
+		return nil, errs.Field("cache-mib", "must not be negative")
 	case cfg.OrphanGrace < 0:
 		return nil, errs.Field("orphan-grace", "must not be negative")
 	}

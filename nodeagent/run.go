@@ -127,7 +127,7 @@ type groups struct {
 // assemble wires the parts by hand.
 func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.Listener, control groups, until *deadline.File) (*parts, error) {
 	cfg := a.cfg
-	cache, err := blobs.Open(filepath.Join(cfg.DataDir, "blobs"), cfg.Templates)
+	cache, err := blobs.Open(filepath.Join(cfg.DataDir, "blobs"), cfg.Templates, cacheLimit(cfg.CacheMiB, cfg.DataDir))
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ type settings struct {
 	Variables     map[string]string `config:"variables" usage:"placeholder values of the node, key=value"`
 	Memory        int               `config:"memory" usage:"memory the node offers, in MiB; 0: what the host has"`
 	CPU           int               `config:"cpu" usage:"CPU the node offers, in hundredths of a core; 0: what the host has"`
+	Cache         int               `config:"cache-mib" usage:"template content kept on this host for the next start, in MiB; 0: a tenth of the disk, between 1 and 64 GiB"`
 	ReserveMemory int               `config:"reserve-memory" usage:"memory kept for the host itself, in MiB"`
 	ReserveCPU    int               `config:"reserve-cpu" usage:"CPU kept for the host itself, in hundredths of a core"`
 	ReserveDisk   int               `config:"reserve-disk" usage:"disk kept for the host itself, in MiB"`
@@ -43,6 +44,9 @@ func (s *settings) Validate() []error {
 	problems := append(s.Settings.Validate(), s.RequireSecret()...)
 	if err := fleet.NodeID(s.node()).Validate(); err != nil {
 		problems = append(problems, err)
+	}
+	if s.Cache < 0 {
+		problems = append(problems, errs.Field("cache-mib", "must not be negative"))
 	}
 	if s.OrphanGrace < 0 {
 		problems = append(problems, errs.Field("orphan-grace", "must not be negative"))

@@ -156,8 +156,11 @@ func (c *Cache) forget(path string) {
 func (c *Cache) dropChunks(chunks []fleet.Chunk) {
 	for _, ch := range distinct(chunks) {
 		path := c.chunkPath(ch.SHA256)
-		c.forget(path)
 		_ = os.Remove(path) // most were never fetched
+		c.mu.Lock()
+		delete(c.verified, path)
+		c.stock.remove(path)
+		c.mu.Unlock()
 	}
 }
 

@@ -3,7 +3,8 @@
 //
 //	DIR/ab/HASH          a file's content, or a manifest
 //	DIR/chunks/ab/HASH   a piece of a large file that is being fetched
-//	DIR/warm             which versions were used last
+//	DIR/versions/DIGEST  empty; its time is when that version was used last
+//	DIR/warm             which versions are wholly here
 //
 // Invariants:
 //   - What stands under a hash was verified against it in this agent's life before
@@ -11,6 +12,8 @@
 //   - A blob is fetched once, however many ask for it at the same time.
 //   - A file appears whole or not at all. A large file's pieces that have come stay
 //     until it is whole, also past the agent's death.
+//   - It holds no more than its limit, but for what is in use; what was not used for
+//     longest goes first, and nothing that somebody holds.
 package blobs
 
 import (
@@ -56,6 +59,7 @@ var hashPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 type Cache struct {
 	dir    string
 	source Source
+	limit  int64 // in bytes; 0: none
 	slots  chan struct{}
 
 	mu        sync.Mutex
@@ -63,8 +67,9 @@ type Cache struct {
 	verified  map[string]stamp   // by path
 	manifests map[string]fleet.Manifest
 	warm      warmth
+	stock     stock
 
-	remember sync.Once
+	remember, count sync.Once
 }
 
 // stamp is how a verified file looked; a file that looks the same was not touched.
@@ -73,14 +78,16 @@ type stamp struct {
 	changed time.Time
 }
 
-// Open makes the cache's directory when it is missing.
-func Open(dir string, source Source) (*Cache, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+// Open makes the cache's directory when it is missing. limit is what it holds at most,
+// in bytes, but for what is in use; 0 sets none.
+func Open(dir string, source Source, limit int64) (*Cache, error) {
+	if err := os.MkdirAll(filepath.Join(dir, versionDir), 0o755); err != nil {
 		return nil, errs.As(errs.Unavailable, "blobs.Open", err)
 	}
 	return &Cache{
-		dir: dir, source: source, slots: make(chan struct{}, parallel),
+		dir: dir, source: source, limit: limit, slots: make(chan struct{}, parallel),
 		flights: map[string]*flight{}, verified: map[string]stamp{}, manifests: map[string]fleet.Manifest{},
+		stock: stock{sizes: map[string]int64{}, pins: map[string]int{}},
 	}, nil
 }
 
@@ -93,15 +100,17 @@ func (c *Cache) Manifest(ctx context.Context, digest string) (fleet.Manifest, er
 	if ok {
 		return m, nil
 	}
-	path, err := c.stand(ctx, digest, c.path, func(ctx context.Context, path string) error {
-		return c.download(ctx, download{hash: digest, limit: maxManifest, path: path, open: c.source.Manifest})
-	})
+	path, err := c.list(ctx, digest)
+	if errs.Is(err, errs.Exhausted) && ctx.Err() == nil && c.free(maxManifest) {
+		path, err = c.list(ctx, digest)
+	}
 	if err != nil {
 		return fleet.Manifest{}, err
 	}
 	if m, err = readManifest(path); err != nil {
 		return fleet.Manifest{}, errs.As(errs.Unavailable, "blobs.Manifest", err)
 	}
+	c.seen(digest)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.manifests) >= keepManifests {
@@ -109,6 +118,13 @@ func (c *Cache) Manifest(ctx context.Context, digest string) (fleet.Manifest, er
 	}
 	c.manifests[digest] = m
 	return m, nil
+}
+
+// list is the file that holds a manifest, fetched if it is missing or damaged.
+func (c *Cache) list(ctx context.Context, digest string) (string, error) {
+	return c.stand(ctx, digest, c.path, func(ctx context.Context, path string) error {
+		return c.download(ctx, download{hash: digest, limit: maxManifest, path: path, open: c.source.Manifest})
+	})
 }
 
 func readManifest(path string) (m fleet.Manifest, err error) {
@@ -155,6 +171,7 @@ func (c *Cache) note(path string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.verified[path] = stampOf(fi)
+	c.stock.put(path, fi.Size())
 	return nil
 }
 

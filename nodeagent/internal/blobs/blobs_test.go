@@ -60,7 +60,7 @@ func entryOf(hash string, content []byte) fleet.ManifestEntry {
 
 func TestABlobIsFetchedOnce(t *testing.T) {
 	g := &gated{content: []byte("content"), gate: make(chan struct{})}
-	cache, err := blobs.Open(t.TempDir(), g)
+	cache, err := blobs.Open(t.TempDir(), g, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestABlobIsFetchedOnce(t *testing.T) {
 
 func TestAFetchThatWasGivenUpDoesNotFailOthers(t *testing.T) {
 	g := &gated{content: []byte("content"), gate: make(chan struct{}), entered: make(chan struct{})}
-	cache, err := blobs.Open(t.TempDir(), g)
+	cache, err := blobs.Open(t.TempDir(), g, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestAFetchThatWasGivenUpDoesNotFailOthers(t *testing.T) {
 func TestWhatDoesNotHaveItsHashIsRefused(t *testing.T) {
 	g := &gated{content: []byte("other"), gate: make(chan struct{})}
 	close(g.gate)
-	cache, err := blobs.Open(t.TempDir(), g)
+	cache, err := blobs.Open(t.TempDir(), g, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,17 +39,42 @@ func (e *FileError) Error() string { return e.Path + ": " + e.Err.Error() }
 func (e *FileError) Unwrap() error { return e.Err }
 
 // Fetch makes sure that the content of all regular files among the entries is here,
-// several at once, the largest first. The first failure ends it, as a *FileError.
+// several at once, the largest first. The first failure ends it, as a *FileError. Room
+// is made before; whoever needs the content afterwards holds it.
 func (c *Cache) Fetch(ctx context.Context, entries []fleet.ManifestEntry) error {
+	files, err := regular(entries)
+	if err != nil {
+		return err
+	}
+	need := c.lacking(files)
+	c.makeRoom(need)
+	err = c.fetch(ctx, files)
+	// On a full disk what was not used for long makes room, once; twice as much as is
+	// lacking, since small files take more of a disk than they hold.
+	if errs.Is(err, errs.Exhausted) && ctx.Err() == nil && c.free(2*c.lacking(files)) {
+		err = c.fetch(ctx, files)
+	}
+	return err
+}
+
+// regular are the regular files among the entries, each content once, the largest first.
+func regular(entries []fleet.ManifestEntry) (files []fleet.ManifestEntry, err error) {
 	seen := map[string]bool{}
-	var files []fleet.ManifestEntry
 	for _, e := range entries {
-		if e.Kind == fleet.FileRegular && !seen[e.SHA256] {
-			seen[e.SHA256] = true
-			files = append(files, e)
+		if e.Kind != fleet.FileRegular || seen[e.SHA256] {
+			continue
 		}
+		if !hashPattern.MatchString(e.SHA256) || e.Size < 0 {
+			return nil, &FileError{Path: e.Path, Err: errs.New(errs.Invalid, "%q is not a SHA-256, or %d no size", e.SHA256, e.Size)}
+		}
+		seen[e.SHA256] = true
+		files = append(files, e)
 	}
 	slices.SortStableFunc(files, func(a, b fleet.ManifestEntry) int { return cmp.Compare(b.Size, a.Size) })
+	return files, nil
+}
+
+func (c *Cache) fetch(ctx context.Context, files []fleet.ManifestEntry) error {
 	return each(ctx, files, func(ctx context.Context, e fleet.ManifestEntry) error {
 		if _, err := c.File(ctx, e); err != nil {
 			return &FileError{Path: e.Path, Err: err}

@@ -78,7 +78,7 @@ func random(seed byte, n, size int) [][]byte {
 
 func open(t *testing.T, dir string, s blobs.Source) *blobs.Cache {
 	t.Helper()
-	c, err := blobs.Open(dir, s)
+	c, err := blobs.Open(dir, s, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

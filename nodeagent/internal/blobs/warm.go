@@ -24,6 +24,7 @@ type warmth struct {
 // other layers have left. It counts as warm when all of that is here; after a restart
 // of the agent, only when the rest is here too.
 func (c *Cache) Used(digest string, m fleet.Manifest) {
+	c.touch(digest)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := slices.Index(c.warm.used, digest)

@@ -59,7 +59,7 @@ func (s shelf) add(t *testing.T, contents ...string) string {
 }
 
 // manifest puts a version on the shelf.
-func (s shelf) manifest(t *testing.T, m fleet.Manifest) string {
+func (s shelf) manifest(t testing.TB, m fleet.Manifest) string {
 	t.Helper()
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -87,7 +87,7 @@ func use(t *testing.T, c *blobs.Cache, digest string, n int) {
 func openShelf(t *testing.T) (shelf, string, func() *blobs.Cache) {
 	s, dir := shelf{map[string]fleet.Manifest{}, map[string][]byte{}}, t.TempDir()
 	return s, dir, func() *blobs.Cache {
-		c, err := blobs.Open(dir, s)
+		c, err := blobs.Open(dir, s, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

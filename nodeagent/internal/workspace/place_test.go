@@ -68,7 +68,7 @@ func TestFilesAreCopiedFromAnotherFilesystem(t *testing.T) {
 	}
 	defer os.RemoveAll(elsewhere)
 	b := newBench(t)
-	cache, err := blobs.Open(filepath.Join(elsewhere, "blobs"), b.shelf)
+	cache, err := blobs.Open(filepath.Join(elsewhere, "blobs"), b.shelf, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func buildOnFullDisk(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	b := newBench(t)
-	cache, err := blobs.Open(filepath.Join(b.data, "blobs"), b.shelf)
+	cache, err := blobs.Open(filepath.Join(b.data, "blobs"), b.shelf, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{shelf: &shelf{manifests: map[string]fleet.Manifest{}, contents: map[string][]byte{}}, t: t, data: t.TempDir()}
-	cache, err := blobs.Open(filepath.Join(b.data, "blobs"), b.shelf)
+	cache, err := blobs.Open(filepath.Join(b.data, "blobs"), b.shelf, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -499,7 +499,7 @@ func TestACancelledBuildLeavesNothing(t *testing.T) {
 
 func TestALayerIsWarmThoughWhatAnotherReplacesOfItWasNeverFetched(t *testing.T) {
 	b := newBench(t)
-	cache, err := blobs.Open(filepath.Join(b.data, "blobs"), b.shelf)
+	cache, err := blobs.Open(filepath.Join(b.data, "blobs"), b.shelf, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

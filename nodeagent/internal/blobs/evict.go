@@ -1,0 +1,251 @@
+package blobs
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+const (
+	versionDir = "versions"
+	// pieceKept is how long the pieces of a file stay that never became whole.
+	pieceKept = 24 * time.Hour
+)
+
+// stock is what stands in the cache and who uses it. The cache's lock guards it.
+type stock struct {
+	sizes map[string]int64 // by path, in bytes
+	total int64
+	pins  map[string]int // by path, how many hold it
+}
+
+func (s *stock) put(path string, size int64) {
+	s.total += size - s.sizes[path]
+	s.sizes[path] = size
+}
+
+func (s *stock) remove(path string) {
+	s.total -= s.sizes[path]
+	delete(s.sizes, path)
+}
+
+// Hold keeps versions' lists and the content of entries in the cache until it is
+// released, which may be done more than once.
+func (c *Cache) Hold(digests []string, entries []fleet.ManifestEntry) (release func()) {
+	var paths []string
+	for _, d := range digests {
+		if hashPattern.MatchString(d) {
+			paths = append(paths, c.path(d))
+		}
+	}
+	for _, e := range entries {
+		if e.Kind == fleet.FileRegular && hashPattern.MatchString(e.SHA256) {
+			paths = append(paths, c.path(e.SHA256))
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range paths {
+		c.stock.pins[p]++
+	}
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		for _, p := range paths {
+			if c.stock.pins[p]--; c.stock.pins[p] == 0 {
+				delete(c.stock.pins, p)
+			}
+		}
+		c.mu.Unlock()
+		c.makeRoom(0)
+	})
+}
+
+// lacking is how many bytes of the entries' content are not here.
+func (c *Cache) lacking(entries []fleet.ManifestEntry) (bytes int64) {
+	c.counted()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range entries {
+		if _, ok := c.stock.sizes[c.path(e.SHA256)]; !ok {
+			bytes += e.Size
+		}
+	}
+	return bytes
+}
+
+// makeRoom removes what was not used for longest, until so many bytes fit below the limit.
+func (c *Cache) makeRoom(bytes int64) {
+	c.counted()
+	c.mu.Lock()
+	over := c.limit > 0 && c.stock.total+bytes > c.limit
+	c.mu.Unlock()
+	if over {
+		c.evict(c.limit - bytes)
+	}
+}
+
+// free removes so many bytes of what was not used for longest, because the disk is
+// full, and reports whether there was anything to remove.
+func (c *Cache) free(bytes int64) bool {
+	c.counted()
+	c.mu.Lock()
+	target := c.stock.total - bytes
+	c.mu.Unlock()
+	return c.evict(target) > 0
+}
+
+// evict removes what nobody holds, that not used for longest first, until no more than
+// target bytes are left, and reports how many went.
+func (c *Cache) evict(target int64) (freed int64) {
+	used := c.lastUses()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	paths := slices.SortedFunc(maps.Keys(c.stock.sizes), func(a, b string) int {
+		if n := used[a].Compare(used[b]); n != 0 {
+			return n
+		}
+		return strings.Compare(a, b)
+	})
+	gone := map[string]bool{}
+	for _, p := range paths {
+		if c.stock.total <= target {
+			break
+		}
+		if c.stock.pins[p] > 0 || c.flights[p] != nil || os.Remove(p) != nil {
+			continue
+		}
+		freed += c.stock.sizes[p]
+		c.stock.remove(p)
+		delete(c.verified, p)
+		gone[p] = true
+	}
+	if len(gone) > 0 {
+		c.lost(gone)
+	}
+	return freed
+}
+
+// lost takes versions off the warm ones whose content went. The lock is held.
+func (c *Cache) lost(gone map[string]bool) {
+	c.warm.used = slices.DeleteFunc(c.warm.used, func(digest string) bool {
+		if gone[c.path(digest)] {
+			return true
+		}
+		m, ok := c.manifests[digest]
+		if !ok {
+			var err error
+			if m, err = readManifest(c.path(digest)); err != nil {
+				return true
+			}
+		}
+		return slices.ContainsFunc(m.Entries, func(e fleet.ManifestEntry) bool {
+			return e.Kind == fleet.FileRegular && hashPattern.MatchString(e.SHA256) && gone[c.path(e.SHA256)]
+		})
+	})
+	for digest := range c.manifests {
+		if gone[c.path(digest)] {
+			delete(c.manifests, digest)
+		}
+	}
+	for path := range gone { // most are no version's, and have no such file
+		_ = os.Remove(filepath.Join(c.dir, versionDir, filepath.Base(path)))
+	}
+}
+
+// lastUses is when what stands in the cache was used last, by path. What belongs to no
+// version that is known was never used.
+func (c *Cache) lastUses() map[string]time.Time {
+	uses := map[string]time.Time{}
+	note := func(path string, at time.Time) {
+		if at.After(uses[path]) {
+			uses[path] = at
+		}
+	}
+	for digest, at := range c.versions() {
+		note(c.path(digest), at)
+		m, err := readManifest(c.path(digest))
+		if err != nil {
+			continue
+		}
+		for _, e := range m.Entries {
+			if e.Kind == fleet.FileRegular && hashPattern.MatchString(e.SHA256) {
+				note(c.path(e.SHA256), at)
+			}
+		}
+	}
+	return uses
+}
+
+// versions are those that were ever asked for and are not forgotten, with the time of
+// their last use.
+func (c *Cache) versions() map[string]time.Time {
+	all := map[string]time.Time{}
+	entries, err := os.ReadDir(filepath.Join(c.dir, versionDir))
+	if err != nil {
+		return all
+	}
+	for _, e := range entries {
+		if fi, err := e.Info(); err == nil && hashPattern.MatchString(e.Name()) {
+			all[e.Name()] = fi.ModTime()
+		}
+	}
+	return all
+}
+
+// seen notes that a version was asked for, and touch that it was used. On a full disk it
+// is forgotten: then it is the first to go, and fetched anew.
+func (c *Cache) seen(digest string) {
+	path := filepath.Join(c.dir, versionDir, digest)
+	if _, err := os.Lstat(path); err != nil {
+		_ = os.WriteFile(path, nil, 0o644)
+	}
+}
+
+func (c *Cache) touch(digest string) {
+	if hashPattern.MatchString(digest) {
+		now := time.Now()
+		_ = os.Chtimes(filepath.Join(c.dir, versionDir, digest), now, now)
+	}
+}
+
+// counted has the cache know what stands in it. What a former agent did not bring to an
+// end goes.
+func (c *Cache) counted() {
+	c.count.Do(func() {
+		_ = filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return nil // what cannot be read cannot be removed either
+			}
+			fi, err := d.Info()
+			if err != nil || !fi.Mode().IsRegular() {
+				return nil
+			}
+			c.found(path, fi)
+			return nil
+		})
+	})
+}
+
+func (c *Cache) found(path string, fi fs.FileInfo) {
+	pieces := strings.HasPrefix(path, filepath.Join(c.dir, chunkDir)+"/")
+	stale := time.Since(fi.ModTime()) > pieceKept
+	switch {
+	case strings.HasPrefix(fi.Name(), underway):
+		if stale { // a younger one may be on its way just now
+			_ = os.Remove(path)
+		}
+	case pieces && stale:
+		_ = os.Remove(path)
+	case hashPattern.MatchString(fi.Name()) && filepath.Base(filepath.Dir(path)) != versionDir:
+		c.mu.Lock()
+		c.stock.put(path, fi.Size())
+		c.mu.Unlock()
+	}
+}

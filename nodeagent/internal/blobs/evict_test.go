@@ -1,0 +1,262 @@
+package blobs_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
+)
+
+const kib = 1 << 10
+
+// tree is a version of some files of a KiB each and its digest.
+type tree struct {
+	digest string
+	fleet.Manifest
+}
+
+func (s *tally) tree(t testing.TB, seed byte, files int) tree {
+	var m fleet.Manifest
+	for i, content := range random(seed, files, kib) {
+		s.contents[sum(content)] = content
+		m.Entries = append(m.Entries, fleet.ManifestEntry{Path: fmt.Sprint(i), Size: kib, SHA256: sum(content)})
+	}
+	return tree{digest: s.manifest(t, m), Manifest: m}
+}
+
+// build does what building a directory does to the cache, but for the release.
+func build(t testing.TB, c *blobs.Cache, v tree) (release func()) {
+	t.Helper()
+	if _, err := c.Manifest(t.Context(), v.digest); err != nil {
+		t.Fatal(err)
+	}
+	release = c.Hold([]string{v.digest}, v.Entries)
+	if err := c.Fetch(t.Context(), v.Entries); err != nil {
+		t.Fatal(err)
+	}
+	c.Used(v.digest, v.Manifest)
+	return release
+}
+
+func openBound(t testing.TB, dir string, s blobs.Source, limit int64) *blobs.Cache {
+	t.Helper()
+	c, err := blobs.Open(dir, s, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// complete reports whether all of a version stands in a cache's directory.
+func complete(dir string, v tree) bool {
+	for _, hash := range append(hashes(v), v.digest) {
+		if _, err := os.Stat(filepath.Join(dir, hash[:2], hash)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func hashes(v tree) (all []string) {
+	for _, e := range v.Entries {
+		all = append(all, e.SHA256)
+	}
+	return all
+}
+
+// weight is what a cache's directory holds, in bytes.
+func weight(t testing.TB, dir string) (bytes int64) {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || filepath.Base(path) == "warm" {
+			return err
+		}
+		fi, err := d.Info()
+		bytes += fi.Size()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
+
+func TestWhatWasNotUsedForLongestGoesFirst(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		t.Run(fmt.Sprint("restarted ", restarted), func(t *testing.T) {
+			s, dir := newTally(), t.TempDir()
+			a, b, d := s.tree(t, 1, 10), s.tree(t, 2, 10), s.tree(t, 3, 10)
+			const limit = 26 * kib
+			c := openBound(t, dir, s, limit)
+			for _, v := range []tree{a, b, a} {
+				build(t, c, v)()
+			}
+			if restarted {
+				c.Warm() // as the reporter asks
+				c = openBound(t, dir, s, limit)
+			}
+			build(t, c, d)()
+			if complete(dir, b) || !complete(dir, a) || !complete(dir, d) {
+				t.Errorf("complete are a %v, b %v, d %v", complete(dir, a), complete(dir, b), complete(dir, d))
+			}
+			if w := weight(t, dir); w > limit {
+				t.Errorf("it holds %d bytes", w)
+			}
+			if warm := c.Warm(); slices.Contains(warm, b.digest) || !slices.Contains(warm, a.digest) || !slices.Contains(warm, d.digest) {
+				t.Errorf("warm are %v", warm)
+			}
+			build(t, c, b)() // and it comes again
+			if !complete(dir, b) {
+				t.Error("what went does not come again")
+			}
+		})
+	}
+}
+
+func TestWhatSomebodyHoldsStays(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	a, b := s.tree(t, 1, 10), s.tree(t, 2, 10)
+	const limit = 12 * kib
+	c := openBound(t, dir, s, limit)
+	releaseA, releaseB := build(t, c, a), build(t, c, b)
+	if !complete(dir, a) || !complete(dir, b) {
+		t.Fatal("it went while it was held")
+	}
+	releaseB()
+	releaseB() // more than once does no harm
+	if !complete(dir, a) {
+		t.Error("it went while it was held")
+	}
+	releaseA()
+	if w := weight(t, dir); w > limit {
+		t.Errorf("it holds %d bytes", w)
+	}
+}
+
+func TestWhatBelongsToNothingGoesFirst(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	stray := random(9, 1, 8*kib)[0]
+	path := filepath.Join(dir, sum(stray)[:2], sum(stray))
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, stray, 0o444)); err != nil {
+		t.Fatal(err)
+	}
+	a, b := s.tree(t, 1, 10), s.tree(t, 2, 5)
+	c := openBound(t, dir, s, 20*kib)
+	build(t, c, a)()
+	build(t, c, b)()
+	if _, err := os.Stat(path); err == nil || !complete(dir, a) || !complete(dir, b) {
+		t.Errorf("the stray: %v; complete are %v, %v", err, complete(dir, a), complete(dir, b))
+	}
+}
+
+func TestACacheKeepsItsLimitAndWhatIsHeld(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		s := newTally()
+		dir, err := os.MkdirTemp("", "orrery-cache-")
+		if err != nil {
+			r.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		var all []tree
+		for i := range 5 {
+			all = append(all, s.tree(t, byte(i), i+1))
+		}
+		const limit = 12 * kib
+		c := openBound(t, dir, s, limit)
+		held := map[int]func(){}
+		for range rapid.IntRange(1, 20).Draw(r, "steps") {
+			n := rapid.IntRange(0, len(all)-1).Draw(r, "version")
+			switch release, ok := held[n]; {
+			case ok:
+				release()
+				delete(held, n)
+			case len(held) == 0 && rapid.Bool().Draw(r, "restart"):
+				c = openBound(t, dir, s, limit)
+			default:
+				held[n] = build(t, c, all[n])
+			}
+			for n := range held {
+				if !complete(dir, all[n]) {
+					r.Fatalf("version %d is held and not whole", n)
+				}
+			}
+		}
+		for release := range maps.Values(held) {
+			release()
+		}
+		if w := weight(t, dir); w > limit {
+			r.Fatalf("it holds %d bytes", w)
+		}
+	})
+}
+
+// smallDisk names the directory a child of the test shall mount a tiny filesystem on.
+const smallDisk = "ORRERY_TEST_SMALL_DISK"
+
+func TestAFullDiskIsMadeRoomOnAndLeftClean(t *testing.T) {
+	if dir := os.Getenv(smallDisk); dir != "" {
+		fillDisk(t, dir)
+		return
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, "-test.run=^TestAFullDiskIsMadeRoomOnAndLeftClean$", "-test.v")
+	cmd.Env = append(os.Environ(), smallDisk+"="+t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	if os.Getuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+	}
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err != nil && !errors.As(err, &exit) && os.Getenv("ORRERY_CI") == "":
+		t.Skipf("no mount namespaces here: %v", err)
+	case err != nil:
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+func fillDisk(t *testing.T, dir string) {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=512k"); err != nil {
+		t.Fatal(err)
+	}
+	s := newTally()
+	c := openBound(t, dir, s, 0)
+	old := s.tree(t, 1, 100)
+	build(t, c, old)()
+	next := s.tree(t, 2, 100)
+	build(t, c, next)()
+	if complete(dir, old) || !complete(dir, next) {
+		t.Errorf("complete are the old one %v, the next one %v", complete(dir, old), complete(dir, next))
+	}
+	large := s.tree(t, 3, 600)
+	if _, err := c.Manifest(t.Context(), large.digest); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Fetch(t.Context(), large.Entries); !errs.Is(err, errs.Exhausted) {
+		t.Errorf("more than the disk holds: %v", err)
+	}
+	nothingUnderway(t, dir)
+	build(t, c, old)()
+	if !complete(dir, old) {
+		t.Error("the disk is full for ever")
+	}
+}
