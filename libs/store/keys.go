@@ -144,6 +144,24 @@ func TemplateVersions(t fleet.TemplateRef) Prefix[fleet.TemplateVersion] {
 	return Prefix[fleet.TemplateVersion]{Root + "template-versions/" + t.Group + "/" + t.Name + "/"}
 }
 
+// TemplateSourceKey is written by the gateway, TemplateSourceStatusKey by the replica
+// of templatesvc that owns the source's shard.
+func TemplateSourceKey(name string) Key[fleet.TemplateSource] {
+	return Key[fleet.TemplateSource]{Root + "template-sources/" + name}
+}
+
+func TemplateSources() Prefix[fleet.TemplateSource] {
+	return Prefix[fleet.TemplateSource]{Root + "template-sources/"}
+}
+
+func TemplateSourceStatusKey(name string) Key[fleet.SourceStatus] {
+	return Key[fleet.SourceStatus]{Root + "template-source-status/" + name}
+}
+
+func TemplateSourceStatuses() Prefix[fleet.SourceStatus] {
+	return Prefix[fleet.SourceStatus]{Root + "template-source-status/"}
+}
+
 func CrashLoopKey(g fleet.GroupName) Key[fleet.CrashLoop] {
 	return Key[fleet.CrashLoop]{Root + "crashloops/" + string(g)}
 }

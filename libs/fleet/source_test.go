@@ -1,0 +1,62 @@
+package fleet_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+func TestASourceIsValidatedFieldByField(t *testing.T) {
+	one := fleet.TemplateRef{Group: "g", Name: "t"}
+	sum := strings.Repeat("ab", 32)
+	git := fleet.TemplateSource{Name: "s", Kind: fleet.SourceGit, URL: "https://host/r.git", Branch: "main"}
+	s3 := fleet.TemplateSource{Name: "s", Kind: fleet.SourceS3, URL: "http://host:9000", Bucket: "bucket", Prefix: "a/b/"}
+	http := fleet.TemplateSource{Name: "s", Kind: fleet.SourceHTTP, URL: "https://host/a.zip", SHA256: sum, Template: one}
+	with := func(s fleet.TemplateSource, change func(*fleet.TemplateSource)) fleet.TemplateSource {
+		change(&s)
+		return s
+	}
+	for rule, c := range map[string]struct {
+		source fleet.TemplateSource
+		field  string // "": it is good
+	}{
+		"a repository":               {git, ""},
+		"a repository on disk":       {with(git, func(s *fleet.TemplateSource) { s.URL = "file:///srv/r.git" }), ""},
+		"a bucket":                   {s3, ""},
+		"an artifact":                {http, ""},
+		"no name":                    {with(git, func(s *fleet.TemplateSource) { s.Name = "" }), "name"},
+		"the directory's name":       {with(git, func(s *fleet.TemplateSource) { s.Name = fleet.DirectoryOrigin }), "name"},
+		"an unknown kind":            {with(git, func(s *fleet.TemplateSource) { s.Kind = "ftp" }), "kind"},
+		"an artifact by file":        {with(http, func(s *fleet.TemplateSource) { s.URL = "file:///etc/passwd" }), "url"},
+		"no host":                    {with(http, func(s *fleet.TemplateSource) { s.URL = "http:///x" }), "url"},
+		"a password in the URL":      {with(git, func(s *fleet.TemplateSource) { s.URL = "https://u:p@host/r" }), "url"},
+		"branch and tag":             {with(git, func(s *fleet.TemplateSource) { s.Tag = "v1" }), "branch"},
+		"an odd branch":              {with(git, func(s *fleet.TemplateSource) { s.Branch = "a b" }), "branch"},
+		"a short commit":             {with(git, func(s *fleet.TemplateSource) { s.Branch, s.Commit = "", "abc" }), "commit"},
+		"a path out of it":           {with(git, func(s *fleet.TemplateSource) { s.Path = "../x" }), "path"},
+		"ssh without known hosts":    {with(git, func(s *fleet.TemplateSource) { s.URL = "ssh://git@host/r" }), "knownHosts"},
+		"group and template":         {with(git, func(s *fleet.TemplateSource) { s.Group, s.Template = "g", one }), "group"},
+		"an odd template":            {with(git, func(s *fleet.TemplateSource) { s.Template.Group = "g" }), "template"},
+		"looked at every second":     {with(git, func(s *fleet.TemplateSource) { s.IntervalSeconds = 1 }), "intervalSeconds"},
+		"no bucket":                  {with(s3, func(s *fleet.TemplateSource) { s.Bucket = "" }), "bucket"},
+		"a prefix out":               {with(s3, func(s *fleet.TemplateSource) { s.Prefix = "../" }), "prefix"},
+		"an artifact without hash":   {with(http, func(s *fleet.TemplateSource) { s.SHA256 = "" }), "sha256"},
+		"an artifact to nowhere":     {with(http, func(s *fleet.TemplateSource) { s.Template = fleet.TemplateRef{} }), "template"},
+		"a bucket of a repository":   {with(git, func(s *fleet.TemplateSource) { s.Bucket = "bucket" }), "kind"},
+		"a branch of an artifact":    {with(http, func(s *fleet.TemplateSource) { s.Branch = "main" }), "kind"},
+		"a hash of a bucket":         {with(s3, func(s *fleet.TemplateSource) { s.SHA256 = sum }), "kind"},
+		"a file out of the template": {with(http, func(s *fleet.TemplateSource) { s.File = "/x" }), "file"},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			problems := c.source.Validate()
+			switch {
+			case c.field == "" && len(problems) > 0:
+				t.Errorf("%v", problems)
+			case c.field != "" && (len(problems) == 0 || errs.FieldOf(problems[0]) != c.field):
+				t.Errorf("%v, want one of %s", problems, c.field)
+			}
+		})
+	}
+}
