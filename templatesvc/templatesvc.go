@@ -27,6 +27,7 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/blob"
 	"github.com/orreryhq/orrery/templatesvc/internal/editor"
 	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
+	"github.com/orreryhq/orrery/templatesvc/internal/origin/artifact"
 	"github.com/orreryhq/orrery/templatesvc/internal/source"
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
 	"github.com/orreryhq/orrery/templatesvc/internal/transport"
@@ -62,6 +63,7 @@ type Service struct {
 	server   *http.Server
 	source   *source.Directory
 	replica  *store.Replica
+	runner   *source.Runner
 }
 
 const (
@@ -111,11 +113,24 @@ func New(cfg Config) (*Service, error) {
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 	}
+	s.runner, err = source.NewRunner(source.RunnerConfig{
+		Store: cfg.Store, Service: service, Kinds: kinds(), Owned: func() *store.Ownership { return s.replica.Owned() },
+		Secret: cfg.ClusterSecret, Spool: blobs.Spool(), Now: time.Now, Log: cfg.Log,
+	})
+	if err != nil {
+		return nil, errs.Wrap("templatesvc.New", errors.Join(err, listener.Close()))
+	}
 	s.replica = &store.Replica{
+		Claim: true, Gained: func(*store.Ownership) { s.runner.Wake() },
 		Client: cfg.Store, TTL: cfg.SessionTTL, Takeover: cfg.Takeover, Log: cfg.Log,
 		Self: fleet.Session{Service: "templatesvc", Replica: cfg.Replica, URL: s.URL(), Version: cfg.Version, StartedAt: time.Now().UTC()},
 	}
 	return s, nil
+}
+
+// kinds are the kinds of recorded sources.
+func kinds() map[fleet.SourceKind]source.Fetch {
+	return map[fleet.SourceKind]source.Fetch{fleet.SourceHTTP: artifact.Fetch}
 }
 
 // directory is the watched directory, nil when there is none.
@@ -169,5 +184,6 @@ func (s *Service) Run(ctx context.Context) error {
 		g.Go(func() error { return s.source.Run(ctx) })
 	}
 	g.Go(func() error { return s.replica.Run(ctx) })
+	g.Go(func() error { return s.runner.Run(ctx) })
 	return errs.Wrap("templatesvc.Run", g.Wait())
 }

@@ -63,6 +63,10 @@ func (s *Store) clear(since time.Time) error {
 
 func (s *Store) incoming() string { return filepath.Join(s.dir, "incoming") }
 
+// Spool is a directory for what is kept while it is being read: what an interrupted
+// program leaves in it is cleared in time.
+func (s *Store) Spool() string { return s.incoming() }
+
 // path is where a blob lies. Only for valid names.
 func (s *Store) path(sum string) string { return filepath.Join(s.dir, sum[:2], sum) }
 

@@ -24,6 +24,8 @@ type Move struct {
 
 	Kind            fleet.MoveKind
 	Author, Message string
+	// Fences are what the move is made under, beside the publish itself.
+	Fences []store.Fence
 	// Origin, SourceDigest, Description and Platform replace the head's unless nil.
 	Origin, SourceDigest, Description, Platform *string
 }
@@ -92,6 +94,7 @@ func (p *Publish) commit(ctx context.Context, m Move, head fleet.TemplateHead) (
 	if err != nil {
 		return head, false, err
 	}
+	t.Fences = m.Fences
 	moves, err := p.service.moveWrites(ctx, &next, head, m.record())
 	if err != nil {
 		return head, false, err

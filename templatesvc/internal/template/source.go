@@ -9,8 +9,12 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 )
 
-// Provenance says where a version comes from. Origin is the source's name.
-type Provenance struct{ Author, Message, Origin string }
+// Provenance says where a version comes from. Origin is the source's name; Fences are
+// what proves that the caller works on it, none for the directory of templates.
+type Provenance struct {
+	Author, Message, Origin string
+	Fences                  []store.Fence
+}
 
 // PublishedBy reports whether a head is published by the source. Heads from before
 // origins were told are the directory's.
@@ -63,7 +67,7 @@ func (s *Service) PublishSource(ctx context.Context, p *Publish, ref fleet.Templ
 		return head, false, errs.Wrap("template.PublishSource", err)
 	}
 	move := Move{
-		Ref: ref, Base: before.Digest, Kind: fleet.MoveSource, Author: from.Author,
+		Ref: ref, Base: before.Digest, Kind: fleet.MoveSource, Author: from.Author, Fences: from.Fences,
 		SourceDigest: &digest, Origin: &from.Origin,
 		Rebase: func(move *Move, head fleet.TemplateHead, _ fleet.Manifest) (err error) {
 			if err := checkOrigin(head, from.Origin); err != nil {
@@ -150,12 +154,14 @@ func (s *Service) Published(ctx context.Context, origin string) ([]fleet.Templat
 
 // Retract removes a template's head because its source has it no more; its versions
 // stay. What another source publishes, or nobody does, is left alone.
-func (s *Service) Retract(ctx context.Context, ref fleet.TemplateRef, origin string) error {
+func (s *Service) Retract(ctx context.Context, ref fleet.TemplateRef, origin string, fences ...store.Fence) error {
 	head, err := s.head(ctx, ref)
 	if err != nil || head.ModRev == 0 || !PublishedBy(head, origin) {
 		return errs.Wrap("template.Retract", err)
 	}
-	err = s.retract(ctx, head, fleet.TemplateMove{TemplateRef: ref, Kind: fleet.MoveRetract, Author: "source", Message: "its source has it no more"})
+	err = s.retract(ctx, head, fleet.TemplateMove{
+		TemplateRef: ref, Kind: fleet.MoveRetract, Author: "source", Message: "its source has it no more",
+	}, fences...)
 	if err == nil {
 		s.cfg.Log.Info("template removed, its source has it no more", "template", ref.String(), "source", origin)
 	}
@@ -163,12 +169,14 @@ func (s *Service) Retract(ctx context.Context, ref fleet.TemplateRef, origin str
 }
 
 // retract removes a head, which its history remembers.
-func (s *Service) retract(ctx context.Context, head fleet.TemplateHead, m fleet.TemplateMove) error {
+func (s *Service) retract(ctx context.Context, head fleet.TemplateHead, m fleet.TemplateMove, fences ...store.Fence) error {
 	var none fleet.TemplateHead
 	writes, err := s.moveWrites(ctx, &none, head, m)
 	if err != nil {
 		return err
 	}
-	_, err = s.cfg.Store.Commit(ctx, store.Txn{Writes: append(writes, store.Remove(store.TemplateHeadKey(m.TemplateRef), head.ModRev))})
+	_, err = s.cfg.Store.Commit(ctx, store.Txn{
+		Fences: fences, Writes: append(writes, store.Remove(store.TemplateHeadKey(m.TemplateRef), head.ModRev)),
+	})
 	return err
 }

@@ -1,0 +1,102 @@
+package origin
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// Dialer makes connections that end when the other side says nothing for Idle.
+type Dialer struct {
+	// Idle is how long a connection may wait for a byte, and a dial for its answer. 0 is
+	// DefaultIdle.
+	Idle time.Duration
+}
+
+// DefaultIdle is long for a server that works, and short for one that hangs.
+const DefaultIdle = 30 * time.Second
+
+func (d Dialer) idle() time.Duration {
+	if d.Idle == 0 {
+		return DefaultIdle
+	}
+	return d.Idle
+}
+
+// Dial connects; every Read and Write of the connection has its own deadline.
+func (d Dialer) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := (&net.Dialer{Timeout: d.idle()}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &patient{Conn: c, idle: d.idle()}, nil
+}
+
+// maxRedirects bounds how often one request is sent elsewhere.
+const maxRedirects = 10
+
+// Client is an HTTP client over the dialer's connections: redirects are bounded, lead
+// to http and https alone, and never from https to http. Close its idle connections.
+func (d Dialer) Client() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, DialContext: d.Dial, TLSHandshakeTimeout: d.idle(),
+			ResponseHeaderTimeout: d.idle(), MaxResponseHeaderBytes: 64 << 10, IdleConnTimeout: d.idle(),
+		},
+		CheckRedirect: func(r *http.Request, via []*http.Request) error {
+			switch {
+			case len(via) >= maxRedirects:
+				return errs.New(errs.Unavailable, "the server redirects more than %d times: give the URL it leads to in the end", maxRedirects)
+			case r.URL.Scheme != "http" && r.URL.Scheme != "https":
+				return errs.New(errs.Invalid, "the server redirects to a %s URL, which is not followed", r.URL.Scheme)
+			case via[len(via)-1].URL.Scheme == "https" && r.URL.Scheme == "http":
+				return errs.New(errs.Invalid, "the server redirects from https to http, which is not followed")
+			}
+			return nil
+		},
+	}
+}
+
+// Unreachable is the error for a source that does not answer as it should.
+func Unreachable(what string, err error) error {
+	var own *errs.Error
+	if errors.As(err, &own) && own.Message != "" {
+		return err
+	}
+	if errs.Is(err, errs.Canceled) {
+		return errs.Wrap("origin", err)
+	}
+	message := what + " cannot be reached: look at the URL and the network"
+	var timeout net.Error
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
+		message = what + " accepts connections and does not answer in time: look at the server"
+	}
+	return &errs.Error{Op: "origin", Kind: errs.Unavailable, Message: message, Err: err}
+}
+
+// patient is a connection whose every step has a deadline.
+type patient struct {
+	net.Conn
+	idle time.Duration
+}
+
+// Read implements net.Conn.
+func (p *patient) Read(b []byte) (int, error) {
+	if err := p.SetReadDeadline(time.Now().Add(p.idle)); err != nil {
+		return 0, err
+	}
+	return p.Conn.Read(b)
+}
+
+// Write implements net.Conn.
+func (p *patient) Write(b []byte) (int, error) {
+	if err := p.SetWriteDeadline(time.Now().Add(p.idle)); err != nil {
+		return 0, err
+	}
+	return p.Conn.Write(b)
+}

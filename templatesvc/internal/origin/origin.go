@@ -1,0 +1,73 @@
+// Package origin is what the sources of templates have in common: what they bring,
+// how its paths become templates, and connections that never wait for ever.
+//
+// Invariants: a Holding is complete, or there is none: what cannot be read wholly is an
+// error, and nobody takes what is missing for removed; nothing a source sends is kept
+// before its hash or its structure was checked.
+package origin
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Request asks for what a source holds.
+type Request struct {
+	Source      fleet.TemplateSource
+	Credentials fleet.SourceCredentials
+	// Seen is the revision that was brought before: when the source still has it,
+	// nothing is brought. "" brings all of it.
+	Seen string
+	// Spool is the directory for what is kept on disk meanwhile.
+	Spool string
+	// Dialer makes the connections.
+	Dialer Dialer
+}
+
+// Holding is all that a source holds. Nil says that nothing changed.
+type Holding struct {
+	// Revision names the state of the source: a commit, a hash.
+	Revision  string
+	Templates []Template
+	// Close gives back what is kept on disk meanwhile; nil when there is nothing.
+	Close func()
+}
+
+// Add stores a file's bytes, at most limit of them.
+type Add func(r io.Reader, limit int64) (fleet.Content, error)
+
+// Template is one template that a source holds.
+type Template struct {
+	Ref fleet.TemplateRef
+	// Manifest reads it: every file is given to add.
+	Manifest func(ctx context.Context, add Add) (fleet.Manifest, error)
+}
+
+// Place is where a path of a source lies: in which template, and where inside. ok is
+// false for what lies in none.
+func Place(s fleet.TemplateSource, p string) (ref fleet.TemplateRef, inside string, ok bool) {
+	if s.Template != (fleet.TemplateRef{}) {
+		return s.Template, p, true
+	}
+	if ref.Group = s.Group; ref.Group == "" {
+		if ref.Group, p, ok = strings.Cut(p, "/"); !ok {
+			return ref, "", false
+		}
+	}
+	if ref.Name, inside, ok = strings.Cut(p, "/"); !ok {
+		return ref, "", false
+	}
+	return ref, inside, ref.Valid()
+}
+
+// CheckCount refuses a source that holds too many templates.
+func CheckCount(n int) error {
+	if n > fleet.MaxSourceTemplates {
+		return errs.New(errs.TooLarge, "the source holds more than %d templates: make several sources of it", fleet.MaxSourceTemplates)
+	}
+	return nil
+}

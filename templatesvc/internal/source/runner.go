@@ -1,0 +1,205 @@
+package source
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/seal"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/templatesvc/internal/origin"
+	"github.com/orreryhq/orrery/templatesvc/internal/template"
+)
+
+const (
+	// runTimeout bounds one look at a source, whatever it does.
+	runTimeout = 10 * time.Minute
+	// retryFirst and retryLast bound the jittered, doubling pause after a failure.
+	retryFirst, retryLast = 10 * time.Second, 10 * time.Minute
+)
+
+// CredentialsKind is the kind that the credentials of sources are sealed as.
+const CredentialsKind = "template-source"
+
+// Fetch brings what a source of one kind holds; nil when nothing changed.
+type Fetch func(context.Context, origin.Request) (*origin.Holding, error)
+
+// RunnerConfig is what a Runner needs; all of it is required.
+type RunnerConfig struct {
+	Store   *store.Client
+	Service *template.Service
+	// Kinds are the kinds of sources there are.
+	Kinds map[fleet.SourceKind]Fetch
+	// Owned are the shards that this replica works on.
+	Owned func() *store.Ownership
+	// Secret is the cluster's, under which credentials are sealed.
+	Secret string
+	// Spool is a directory for what is kept on disk while a source is read.
+	Spool string
+	Now   func() time.Time
+	Log   *slog.Logger
+}
+
+// Runner works on the recorded sources whose shards this replica owns: each is looked
+// at by one goroutine, when its record changes and at its interval. Everything it
+// writes is fenced by the shard, so that a source has one owner at a time.
+type Runner struct {
+	cfg  RunnerConfig
+	box  seal.Box
+	wake chan struct{}
+
+	mu      sync.Mutex // guards records
+	records map[string]fleet.TemplateSource
+}
+
+// NewRunner makes a runner.
+func NewRunner(cfg RunnerConfig) (*Runner, error) {
+	box, err := seal.NewBox(cfg.Secret, CredentialsKind)
+	if err != nil {
+		return nil, errs.Wrap("source.NewRunner", err)
+	}
+	return &Runner{cfg: cfg, box: box, wake: make(chan struct{}, 1), records: map[string]fleet.TemplateSource{}}, nil
+}
+
+// Wake makes the runner look at what it owns.
+func (r *Runner) Wake() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Reset implements store.Handler.
+func (r *Runner) Reset(kvs []store.KeyValue, _ int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.records)
+	for _, kv := range kvs {
+		r.keep(kv)
+	}
+	r.Wake()
+}
+
+// Apply implements store.Handler.
+func (r *Runner) Apply(changes []store.Change, _ int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range changes {
+		if c.Removed {
+			delete(r.records, c.Key)
+			continue
+		}
+		r.keep(c.KeyValue)
+	}
+	r.Wake()
+}
+
+// keep remembers a record; mu is held.
+func (r *Runner) keep(kv store.KeyValue) {
+	s, err := store.Decode[fleet.TemplateSource](kv)
+	if err != nil {
+		r.cfg.Log.Warn("a source of templates cannot be read: write it anew", "key", kv.Key, "error", err)
+		return
+	}
+	r.records[kv.Key] = s
+}
+
+func (r *Runner) record(key string) (fleet.TemplateSource, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, ok := r.records[key]
+	return s, ok
+}
+
+// worker is the goroutine of one source.
+type worker struct {
+	cancel  context.CancelFunc
+	changed chan struct{}
+	modRev  int64
+}
+
+// Run works until ctx ends.
+func (r *Runner) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	running.Go(func() { _ = r.cfg.Store.Follow(ctx, store.TemplateSources().String(), r) })
+	workers := map[string]*worker{}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.wake:
+			r.arrange(ctx, workers, &running)
+		}
+	}
+}
+
+// arrange starts what is owned, ends what is not any more, and tells of changes.
+func (r *Runner) arrange(ctx context.Context, workers map[string]*worker, running *sync.WaitGroup) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, w := range workers {
+		s, ok := r.records[key]
+		if _, owned := r.fence(s.Name); !ok || !owned {
+			w.cancel()
+			delete(workers, key)
+		}
+	}
+	for key, s := range r.records {
+		w := workers[key]
+		switch _, owned := r.fence(s.Name); {
+		case !owned:
+		case w == nil:
+			w = &worker{changed: make(chan struct{}, 1), modRev: s.ModRev}
+			var mine context.Context
+			mine, w.cancel = context.WithCancel(ctx)
+			workers[key] = w
+			running.Go(func() { r.work(mine, key, w.changed) })
+		case w.modRev != s.ModRev:
+			w.modRev = s.ModRev
+			select {
+			case w.changed <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+func (r *Runner) fence(name string) (store.Fence, bool) {
+	return r.cfg.Owned().Fence(fleet.GroupName(name))
+}
+
+// work looks at one source until ctx ends.
+func (r *Runner) work(ctx context.Context, key string, changed <-chan struct{}) {
+	fails := 0
+	for {
+		s, ok := r.record(key)
+		if !ok {
+			return
+		}
+		wait := s.Interval()
+		if err := r.look(ctx, s); err != nil && ctx.Err() == nil {
+			r.cfg.Log.Warn("a source of templates could not be brought up to date", "source", s.Name, "error", err)
+			wait = max(wait, min(retryFirst<<min(fails, 10), retryLast))
+			fails++
+		} else {
+			fails = 0
+		}
+		timer := time.NewTimer(wait + rand.N(wait/10))
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}

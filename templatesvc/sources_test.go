@@ -1,0 +1,220 @@
+package templatesvc_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/seal"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// record writes a source as the gateway does.
+func (w *world) record(s fleet.TemplateSource, c fleet.SourceCredentials) {
+	w.t.Helper()
+	key := store.TemplateSourceKey(s.Name)
+	old, err := store.Get(w.t.Context(), w.c, key)
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		w.t.Fatal(err)
+	}
+	if c != (fleet.SourceCredentials{}) {
+		box, err := seal.NewBox(secret, "template-source")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		plain, err := json.Marshal(c)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		s.Sealed = box.Seal(plain)
+	}
+	if _, err := w.c.Commit(w.t.Context(), store.Txn{Writes: []store.Write{store.Replace(key, s, old.ModRev)}}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// status waits for what a source's owner says of its latest record.
+func (w *world) status(name string, want fleet.SourceState) (st fleet.SourceStatus) {
+	w.t.Helper()
+	await.That(w.t, "source "+name+" "+string(want), func() string {
+		s, err := store.Get(w.t.Context(), w.c, store.TemplateSourceKey(name))
+		if err == nil {
+			st, err = store.Get(w.t.Context(), w.c, store.TemplateSourceStatusKey(name))
+		}
+		return await.Unless(err == nil && st.Observed == s.ModRev && st.State == want, "%+v, %v", st, err)
+	})
+	return st
+}
+
+// server serves contents by path to whoever has the token, and counts.
+type server struct {
+	mu    sync.Mutex
+	files map[string][]byte
+	asked int
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	b, ok := s.files[r.URL.Path]
+	if !ok || r.Header.Get("Authorization") != "Bearer token" {
+		http.NotFound(w, r)
+		return
+	}
+	_, _ = w.Write(b)
+}
+
+func zipOf(t *testing.T, name, content string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	f, err := z.Create(name)
+	if err == nil {
+		_, err = io.WriteString(f, content)
+	}
+	if err == nil {
+		err = z.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func hashOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+func TestASourceOfAnArtifactIsPublishedAndFollowed(t *testing.T) {
+	w := newWorld(t)
+	one, two := zipOf(t, "f", "one"), zipOf(t, "f", "two")
+	web := &server{files: map[string][]byte{"/one.zip": one, "/two.zip": two}}
+	s := httptest.NewServer(web)
+	defer s.Close()
+	token := fleet.SourceCredentials{Token: "token"}
+	source := fleet.TemplateSource{Name: "web", Kind: fleet.SourceHTTP, URL: s.URL + "/one.zip", SHA256: hashOf(one), Template: ref}
+	w.record(source, token)
+	svc, _ := w.start("a")
+	st := w.status("web", fleet.SourceInSync)
+	first, ok := w.head()
+	if !ok || first.Origin != "web" || st.Revision != hashOf(one) || len(st.Items) != 1 || st.Items[0].Digest != first.Digest {
+		t.Fatalf("%+v, %+v", first, st)
+	}
+	if got, _ := content(t, clientOf(svc), first.Digest, "f"); got != "one" {
+		t.Errorf("content %q", got)
+	}
+
+	// A wrong hash changes nothing and says both.
+	source.URL = s.URL + "/two.zip"
+	w.record(source, token)
+	if st = w.status("web", fleet.SourceFailed); !strings.Contains(st.Message, "expected "+hashOf(one)+", got "+hashOf(two)) || len(st.Items) != 1 {
+		t.Errorf("%+v", st)
+	}
+	if h, _ := w.head(); h.ModRev != first.ModRev {
+		t.Error("the head moved")
+	}
+
+	source.SHA256 = hashOf(two)
+	w.record(source, token)
+	w.status("web", fleet.SourceInSync)
+	second, _ := w.head()
+	if got, _ := content(t, clientOf(svc), second.Digest, "f"); got != "two" {
+		t.Errorf("content %q", got)
+	}
+
+	// What was removed by somebody is brought again when the source is looked at.
+	if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Remove(store.TemplateHeadKey(ref), second.ModRev)}}); err != nil {
+		t.Fatal(err)
+	}
+	source.Asked++
+	w.record(source, token)
+	w.await("brought again", func(h fleet.TemplateHead, ok bool) bool { return ok && h.Digest == second.Digest })
+
+	// Credentials of another cluster, and a source that is paused.
+	w.status("web", fleet.SourceInSync)
+	source.Sealed = []byte("not sealed by this cluster's secret")
+	w.record(source, fleet.SourceCredentials{})
+	if st = w.status("web", fleet.SourceFailed); !strings.Contains(st.Message, "does not open this cluster's keys") {
+		t.Errorf("%+v", st)
+	}
+	source.Paused = true
+	w.record(source, fleet.SourceCredentials{})
+	w.status("web", fleet.SourcePaused)
+}
+
+func TestASourceTakesNoTemplateOver(t *testing.T) {
+	w := newWorld(t)
+	b := zipOf(t, "f", "one")
+	s := httptest.NewServer(&server{files: map[string][]byte{"/a.zip": b}})
+	defer s.Close()
+	w.write("f", "mine", 0o644)
+	w.start("a")
+	before, _ := w.head()
+	w.record(fleet.TemplateSource{Name: "web", Kind: fleet.SourceHTTP, URL: s.URL + "/a.zip", SHA256: hashOf(b), Template: ref}, fleet.SourceCredentials{Token: "token"})
+	st := w.status("web", fleet.SourceFailed)
+	if len(st.Items) != 1 || !strings.Contains(st.Items[0].Message, "template g/t is published by source directory") {
+		t.Errorf("%+v", st)
+	}
+	if h, _ := w.head(); h.Digest != before.Digest {
+		t.Error("the head moved")
+	}
+}
+
+func TestASourceHasOneOwnerAndAnotherAfterIt(t *testing.T) {
+	w := newWorld(t)
+	w.dir = ""
+	one, two := zipOf(t, "f", "one"), zipOf(t, "f", "two")
+	web := &server{files: map[string][]byte{"/one.zip": one, "/two.zip": two}}
+	s := httptest.NewServer(web)
+	defer s.Close()
+	token := fleet.SourceCredentials{Token: "token"}
+	stops := map[string]func(){}
+	for _, name := range []string{"a", "b"} {
+		_, stops[name] = w.start(name)
+	}
+	shard := store.ShardKey("templatesvc", fleet.ShardOf("web"))
+	owner := func() (o fleet.Shard) {
+		await.That(t, "an owner, beside another", func() string {
+			all, _, err := store.List(t.Context(), w.c, store.Shards("templatesvc"))
+			by := map[string]int{}
+			for _, s := range all {
+				by[s.Replica]++
+			}
+			if err == nil && len(all) == fleet.ShardCount && len(by) == len(stops) {
+				o, err = store.Get(t.Context(), w.c, shard)
+				return await.Unless(err == nil, "%v", err)
+			}
+			return await.Unless(false, "%v, %v", by, err)
+		})
+		return o
+	}
+	first := owner()
+	source := fleet.TemplateSource{Name: "web", Kind: fleet.SourceHTTP, URL: s.URL + "/one.zip", SHA256: hashOf(one), Template: ref}
+	w.record(source, token)
+	w.status("web", fleet.SourceInSync)
+	if web.mu.Lock(); web.asked != 1 {
+		t.Errorf("two replicas asked %d times", web.asked)
+	}
+	web.mu.Unlock()
+	stops[first.Replica]()
+	delete(stops, first.Replica)
+	if second := owner(); second.Replica == first.Replica {
+		t.Fatal("the owner left and is still there")
+	}
+	source.URL, source.SHA256 = s.URL+"/two.zip", hashOf(two)
+	w.record(source, token)
+	w.status("web", fleet.SourceInSync)
+}
