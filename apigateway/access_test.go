@@ -147,7 +147,7 @@ func TestOnlyPublicRoutesAnswerWithoutAToken(t *testing.T) {
 		anonymous.do(r.Method, path, nil, "Authorization", "Bearer nonsense").want(401)
 		anonymous.do(r.Method, path, nil, "Authorization", "Basic YTpi").want(401)
 	}
-	if public != 9 {
+	if public != 10 {
 		t.Errorf("%d public routes", public)
 	}
 }
@@ -157,7 +157,7 @@ func TestRolesMayDoWhatTheirTableSays(t *testing.T) {
 	s.group("lobby", nil)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	viewer, operator := s.user("vera", "VIEWER"), s.user("otto", "OPERATOR")
-	reads := []string{"/api/v1/groups", "/api/v1/services", "/api/v1/nodes", "/api/v1/quotas", "/api/v1/templates", "/api/v1/overview", "/api/v1/crashes", "/api/v1/crashes/trends", "/api/configurations", "/api/instances", "/api/cluster/nodes", "/api/templates"}
+	reads := []string{"/api/v1/groups", "/api/v1/services", "/api/v1/nodes", "/api/v1/quotas", "/api/v1/templates", "/api/v1/template-sources", "/api/v1/overview", "/api/v1/crashes", "/api/v1/crashes/trends", "/api/configurations", "/api/instances", "/api/cluster/nodes", "/api/templates"}
 	for _, path := range reads {
 		viewer.do("GET", path, nil).want(200)
 	}
@@ -174,6 +174,9 @@ func TestRolesMayDoWhatTheirTableSays(t *testing.T) {
 		{"DELETE", "/api/v1/nodes/node-1", ``},
 		{"PUT", "/api/v1/quotas/acme", `{"selector":{"tenant":"acme"},"limit":{"instances":1}}`},
 		{"DELETE", "/api/v1/quotas/acme", ``},
+		{"PUT", "/api/v1/template-sources/s", `{"kind":"git","url":"https://host/r"}`},
+		{"DELETE", "/api/v1/template-sources/s", ``},
+		{"POST", "/api/v1/template-sources/s/sync", ``},
 		{"POST", "/api/v1/api-tokens", `{"name":"x"}`},
 		{"PUT", "/api/configurations/lobby", `{}`},
 		{"DELETE", "/api/configurations/lobby", ``},
@@ -192,6 +195,7 @@ func TestRolesMayDoWhatTheirTableSays(t *testing.T) {
 	operator.do("PATCH", "/api/v1/nodes/node-1", `{"labels":{"a":"b"}}`).want(200)
 	operator.do("PUT", "/api/v1/quotas/acme", `{"selector":{"tenant":"acme"},"limit":{"instances":1}}`).want(403)
 	operator.do("POST", "/api/v1/api-tokens", `{"name":"x"}`).want(403)
+	operator.do("PUT", "/api/v1/template-sources/s", `{"kind":"git","url":"https://host/r"}`).want(403)
 }
 
 func TestATokenIsJudgedByThePresentUser(t *testing.T) {

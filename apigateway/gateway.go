@@ -176,8 +176,12 @@ func (g *Gateway) wire(meta fleet.Meta) (http.Handler, openStreams, error) {
 		Limits: g.cfg.Limits.effective(), Origins: g.cfg.Origins,
 	})
 	templates := upstream.NewTemplates(g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}, g.cfg.Log)
+	sources, err := operate.NewSources(g.operate, g.cfg.ClusterSecret)
+	if err != nil {
+		return nil, openStreams{}, err
+	}
 	rest.New(rest.Config{
-		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: templates,
+		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: templates, Sources: sources,
 		Schedulers: upstream.NewSchedulers(g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}),
 		Ready:      g.waiting, Version: g.cfg.Version, Now: time.Now,
 	}).Mount(frame.Engine)

@@ -29,7 +29,7 @@ func (w *world) record(s fleet.TemplateSource, c fleet.SourceCredentials) {
 		w.t.Fatal(err)
 	}
 	if c != (fleet.SourceCredentials{}) {
-		box, err := seal.NewBox(secret, "template-source")
+		box, err := seal.NewBox(secret, fleet.SourceCredentialsKind)
 		if err != nil {
 			w.t.Fatal(err)
 		}

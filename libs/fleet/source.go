@@ -92,6 +92,36 @@ type SourceCredentials struct {
 	Webhook string `json:"webhook,omitempty"`
 }
 
+// SourceCredentialsKind is the kind the credentials are sealed as.
+const SourceCredentialsKind = "template-source"
+
+// Names are the credentials that there are, by the names clients give them.
+func (c SourceCredentials) Names() []string {
+	names := []string{}
+	for _, one := range []struct{ name, value string }{
+		{"user", c.User}, {"token", c.Token}, {"sshKey", c.SSHKey}, {"accessKey", c.AccessKey}, {"secretKey", c.SecretKey}, {"webhook", c.Webhook},
+	} {
+		if one.value != "" {
+			names = append(names, one.name)
+		}
+	}
+	return names
+}
+
+// maxCredential bounds one credential, in bytes: a key file fits.
+const maxCredential = 16 << 10
+
+// Validate lists what is wrong with credentials.
+func (c SourceCredentials) Validate() []error {
+	var p problems
+	for _, v := range []string{c.User, c.Token, c.SSHKey, c.AccessKey, c.SecretKey, c.Webhook} {
+		p.check(len(v) <= maxCredential, "credentials", "must be at most %d bytes each", maxCredential)
+	}
+	p.check(c.Webhook == "" || len(c.Webhook) >= 16, "credentials.webhook", "must have at least 16 characters: whoever guesses it may have the source read")
+	p.check(!strings.ContainsAny(c.Token+c.User, "\r\n\x00"), "credentials.token", "must not contain a line break: was one copied along?")
+	return p.list
+}
+
 // SourceState is how a source stands.
 type SourceState string
 

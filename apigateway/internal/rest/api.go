@@ -28,6 +28,7 @@ type Config struct {
 	View       *view.View
 	Auth       *auth.Service
 	Operations *operate.Operations
+	Sources    *operate.Sources
 	Templates  *upstream.Templates
 	Schedulers *upstream.Schedulers
 	// Ready tells what the gateway waits for before it can serve; nothing when it can.
@@ -85,6 +86,13 @@ func (a *API) Mount(r gin.IRoutes) {
 	r.DELETE("/api/v1/quotas/:name", a.deleteQuota)
 
 	a.mountTemplates(r)
+
+	r.GET("/api/v1/template-sources", a.listSources)
+	r.GET("/api/v1/template-sources/:name", a.getSource)
+	r.PUT("/api/v1/template-sources/:name", a.putSource)
+	r.DELETE("/api/v1/template-sources/:name", a.deleteSource)
+	r.POST("/api/v1/template-sources/:name/sync", a.syncSource)
+	r.POST("/api/v1/template-sources/:name/webhook", a.sourceWebhook)
 
 	for _, base := range []string{"/api/plugin", "/api/proxy"} {
 		a.mountPlugin(r, base)

@@ -22,9 +22,6 @@ const (
 	retryFirst, retryLast = 10 * time.Second, 10 * time.Minute
 )
 
-// CredentialsKind is the kind that the credentials of sources are sealed as.
-const CredentialsKind = "template-source"
-
 // Fetch brings what a source of one kind holds; nil when nothing changed.
 type Fetch func(context.Context, origin.Request) (*origin.Holding, error)
 
@@ -58,7 +55,7 @@ type Runner struct {
 
 // NewRunner makes a runner.
 func NewRunner(cfg RunnerConfig) (*Runner, error) {
-	box, err := seal.NewBox(cfg.Secret, CredentialsKind)
+	box, err := seal.NewBox(cfg.Secret, fleet.SourceCredentialsKind)
 	if err != nil {
 		return nil, errs.Wrap("source.NewRunner", err)
 	}

@@ -1,0 +1,284 @@
+package operate
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"reflect"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/seal"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// Sources changes the records of the sources of templates. Their credentials are
+// sealed on the way in and never come out.
+type Sources struct {
+	operations *Operations
+	box        seal.Box
+}
+
+// NewSources seals under the cluster secret.
+func NewSources(o *Operations, secret string) (*Sources, error) {
+	box, err := seal.NewBox(secret, fleet.SourceCredentialsKind)
+	return &Sources{operations: o, box: box}, errs.Wrap("operate.NewSources", err)
+}
+
+// Source is a source with what is known of it.
+type Source struct {
+	fleet.TemplateSource
+	// Status is what its owner told last; of an earlier record when it has not looked yet.
+	Status fleet.SourceStatus
+	// Credentials are the names of those it has.
+	Credentials []string
+}
+
+// SourceWrite asks for a source to be as it says.
+type SourceWrite struct {
+	// Source is the wanted one; what only the gateway writes of it is set here.
+	Source fleet.TemplateSource
+	// Credentials replace all it has; nil keeps them.
+	Credentials *fleet.SourceCredentials
+	// IfMatch is the revision the source must be at; 0 accepts any.
+	IfMatch int64
+	DryRun  bool
+}
+
+// List are all sources in order of name.
+func (s *Sources) List(ctx context.Context) (out []Source, err error) {
+	err = InTime(ctx, func(ctx context.Context) error {
+		all, _, err := store.List(ctx, s.operations.cfg.Store, store.TemplateSources())
+		if err != nil {
+			return errs.Wrap("operate.Sources", err)
+		}
+		statuses, _, err := store.List(ctx, s.operations.cfg.Store, store.TemplateSourceStatuses())
+		if err != nil {
+			return errs.Wrap("operate.Sources", err)
+		}
+		by := map[string]fleet.SourceStatus{}
+		for _, st := range statuses {
+			by[st.Name] = st
+		}
+		for _, one := range all {
+			out = append(out, s.shown(one, by[one.Name]))
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Get is one source. NotFound when there is none.
+func (s *Sources) Get(ctx context.Context, name string) (out Source, err error) {
+	err = InTime(ctx, func(ctx context.Context) error {
+		one, err := s.existing(ctx, name)
+		if err != nil {
+			return err
+		}
+		st, err := optional(ctx, s.operations.cfg.Store, store.TemplateSourceStatusKey(name))
+		out = s.shown(one, st)
+		return err
+	})
+	return out, err
+}
+
+// shown is a source without what is secret of it.
+func (s *Sources) shown(one fleet.TemplateSource, st fleet.SourceStatus) Source {
+	c, _ := s.credentials(one) // what does not open has no names
+	return Source{TemplateSource: one, Status: st, Credentials: c.Names()}
+}
+
+func (s *Sources) credentials(one fleet.TemplateSource) (c fleet.SourceCredentials, err error) {
+	if one.Sealed == nil {
+		return c, nil
+	}
+	plain, err := s.box.Open(one.Sealed)
+	if err == nil {
+		err = json.Unmarshal(plain, &c)
+	}
+	return c, errs.Wrap("operate.Sources", err)
+}
+
+func (s *Sources) existing(ctx context.Context, name string) (fleet.TemplateSource, error) {
+	one, err := optional(ctx, s.operations.cfg.Store, store.TemplateSourceKey(name))
+	if err == nil && one.ModRev == 0 {
+		err = errs.New(errs.NotFound, "there is no source of templates %s", clip(name))
+	}
+	return one, err
+}
+
+// optional is a record, or a zero one.
+func optional[T any](ctx context.Context, c *store.Client, k store.Key[T]) (T, error) {
+	v, err := store.Get(ctx, c, k)
+	if errs.Is(err, errs.NotFound) {
+		var none T
+		return none, nil
+	}
+	return v, errs.Wrap("operate.Sources", err)
+}
+
+// Write creates or replaces a source; created says which. Invalid names every field at
+// fault: also when a source with credentials is given another URL without them, which
+// would send them elsewhere. MovedError when IfMatch does not hold. What changes nothing
+// writes nothing.
+func (s *Sources) Write(ctx context.Context, by Actor, w SourceWrite) (out Source, created bool, err error) {
+	o := s.operations
+	err = InTime(ctx, func(ctx context.Context) error {
+		old, err := optional(ctx, o.cfg.Store, store.TemplateSourceKey(w.Source.Name))
+		if err != nil {
+			return err
+		}
+		if w.IfMatch != 0 && w.IfMatch != old.ModRev {
+			return &MovedError{What: "source " + w.Source.Name, Want: w.IfMatch, Have: old.ModRev}
+		}
+		next, err := s.next(old, w)
+		if err != nil {
+			return err
+		}
+		created = old.ModRev == 0
+		out = s.shown(next, fleet.SourceStatus{})
+		if w.DryRun || !created && sameSource(old, next) {
+			return nil
+		}
+		next.By, next.UpdatedAt = by.User, o.now()
+		action := "template-source.update"
+		if created {
+			next.CreatedAt, action = next.UpdatedAt, "template-source.create"
+		}
+		_, err = o.Record(ctx, by, action, "template-source", next.Name, string(next.Kind)+" "+next.URL, store.Replace(store.TemplateSourceKey(next.Name), next, old.ModRev))
+		return err
+	})
+	if err != nil || w.DryRun {
+		return out, created, err
+	}
+	out, err = s.Get(ctx, w.Source.Name)
+	return out, created, err
+}
+
+// next is the record a write asks for.
+func (s *Sources) next(old fleet.TemplateSource, w SourceWrite) (fleet.TemplateSource, error) {
+	next := w.Source
+	next.Rev, next.By, next.CreatedAt, next.UpdatedAt, next.Asked, next.Sealed = old.Rev, old.By, old.CreatedAt, old.UpdatedAt, old.Asked, old.Sealed
+	problems := next.Validate()
+	switch {
+	case w.Credentials != nil:
+		problems = append(problems, w.Credentials.Validate()...)
+	case old.Sealed != nil && next.URL != old.URL:
+		problems = append(problems, errs.Field("credentials", "must be given anew with another url, so that they are sent nowhere by mistake"))
+	}
+	if err := joined(problems); err != nil || w.Credentials == nil {
+		return next, err
+	}
+	if present, err := s.credentials(old); err == nil && present == *w.Credentials {
+		return next, nil // sealing anew would look like a change
+	}
+	if next.Sealed = nil; *w.Credentials != (fleet.SourceCredentials{}) {
+		plain, err := json.Marshal(w.Credentials)
+		if err != nil {
+			return next, errs.As(errs.Internal, "operate.Sources", err)
+		}
+		next.Sealed = s.box.Seal(plain)
+	}
+	return next, nil
+}
+
+func sameSource(a, b fleet.TemplateSource) bool { return reflect.DeepEqual(a, b) }
+
+// Delete removes a source; its templates stay as they are. NotFound when there is none.
+func (s *Sources) Delete(ctx context.Context, by Actor, name string, ifMatch int64, dryRun bool) error {
+	o := s.operations
+	return InTime(ctx, func(ctx context.Context) error {
+		return retried(func() error {
+			one, err := s.existing(ctx, name)
+			if err != nil {
+				return err
+			}
+			if ifMatch != 0 && ifMatch != one.ModRev {
+				return &MovedError{What: "source " + name, Want: ifMatch, Have: one.ModRev}
+			}
+			if dryRun {
+				return nil
+			}
+			st, err := optional(ctx, o.cfg.Store, store.TemplateSourceStatusKey(name))
+			if err != nil {
+				return err
+			}
+			writes := []store.Write{store.Remove(store.TemplateSourceKey(name), one.ModRev)}
+			if st.ModRev != 0 {
+				writes = append(writes, store.Remove(store.TemplateSourceStatusKey(name), st.ModRev))
+			}
+			_, err = o.Record(ctx, by, "template-source.delete", "template-source", name, "", writes...)
+			return err
+		})
+	})
+}
+
+// retried tries once more what lost a race, a few times.
+func retried(try func() error) (err error) {
+	for range attempts {
+		if err = try(); !errs.Is(err, errs.Conflict) {
+			return err
+		}
+	}
+	return err
+}
+
+// Sync has a source looked at at once. NotFound when there is none.
+func (s *Sources) Sync(ctx context.Context, by Actor, name string) error {
+	return InTime(ctx, func(ctx context.Context) error {
+		return retried(func() error {
+			one, err := s.existing(ctx, name)
+			if err != nil {
+				return err
+			}
+			one.Asked++
+			_, err = s.operations.Record(ctx, by, "template-source.sync", "template-source", name, "", store.Replace(store.TemplateSourceKey(name), one, one.ModRev))
+			return err
+		})
+	})
+}
+
+// Call is what came to a webhook.
+type Call struct {
+	Body []byte
+	// Signature is "sha256=" and the HMAC of the body, as GitHub, Gitea and Forgejo send
+	// it; Token the secret itself, as GitLab does.
+	Signature, Token string
+}
+
+// Webhook has a source looked at if the call is signed with its webhook's secret.
+// Unauthenticated when it is not, or the source has none; NotFound when there is no
+// such source. A call that comes before the last one was followed writes nothing.
+func (s *Sources) Webhook(ctx context.Context, by Actor, name string, call Call) error {
+	one, err := s.Get(ctx, name)
+	if err != nil {
+		return err
+	}
+	c, err := s.credentials(one.TemplateSource)
+	if err != nil {
+		return err
+	}
+	if c.Webhook == "" || !call.signed(c.Webhook) {
+		return errs.New(errs.Unauthenticated, "the call is not signed with the webhook's secret of this source")
+	}
+	if one.Status.Observed != one.ModRev {
+		return nil
+	}
+	by.User = "webhook " + name
+	return s.Sync(ctx, by, name)
+}
+
+// signed compares in constant time.
+func (c Call) signed(secret string) bool {
+	if c.Signature == "" {
+		return subtle.ConstantTimeCompare([]byte(c.Token), []byte(secret)) == 1
+	}
+	given, err := hex.DecodeString(strings.TrimPrefix(c.Signature, "sha256="))
+	mac := hmac.New(sha256.New, []byte(secret))
+	_, _ = mac.Write(c.Body) // never fails
+	return err == nil && hmac.Equal(given, mac.Sum(nil))
+}

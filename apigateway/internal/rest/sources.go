@@ -1,0 +1,213 @@
+package rest
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+// sourceFields are what may be written of a source of templates.
+type sourceFields struct {
+	Kind            fleet.SourceKind `json:"kind"`
+	URL             string           `json:"url"`
+	Branch          string           `json:"branch"`
+	Tag             string           `json:"tag"`
+	Commit          string           `json:"commit"`
+	Path            string           `json:"path"`
+	KnownHosts      string           `json:"knownHosts"`
+	Bucket          string           `json:"bucket"`
+	Prefix          string           `json:"prefix"`
+	Region          string           `json:"region"`
+	PathStyle       bool             `json:"pathStyle"`
+	SHA256          string           `json:"sha256"`
+	File            string           `json:"file"`
+	Template        string           `json:"template"`
+	Group           string           `json:"group"`
+	IntervalSeconds int              `json:"intervalSeconds"`
+	Paused          bool             `json:"paused"`
+}
+
+// sourceView is a source as it is read.
+type sourceView struct {
+	Name string `json:"name"`
+	sourceFields
+	// CredentialNames are the credentials it has, whose values are shown to nobody.
+	CredentialNames []string     `json:"credentialNames"`
+	Status          sourceStatus `json:"status"`
+	UpdatedBy       string       `json:"updatedBy"`
+	CreatedAt       time.Time    `json:"createdAt"`
+	UpdatedAt       time.Time    `json:"updatedAt"`
+}
+
+type sourceStatus struct {
+	// State is IN_SYNC, FAILED or PAUSED; SYNCING until its latest change was looked at.
+	State    string           `json:"state"`
+	Message  string           `json:"message"`
+	Revision string           `json:"revision"`
+	At       *time.Time       `json:"at"`
+	Items    []sourceTemplate `json:"items"`
+}
+
+type sourceTemplate struct {
+	Template string `json:"template"`
+	Hash     string `json:"hash"`
+	Message  string `json:"message"`
+}
+
+// sourceBody is what a client sends; what can only be read is taken and ignored.
+type sourceBody struct {
+	Name *string `json:"name"`
+	sourceFields
+	// Credentials replace all there are; without them those there are stay.
+	Credentials     *fleet.SourceCredentials `json:"credentials"`
+	CredentialNames json.RawMessage          `json:"credentialNames"`
+	Status          json.RawMessage          `json:"status"`
+	UpdatedBy       json.RawMessage          `json:"updatedBy"`
+	CreatedAt       json.RawMessage          `json:"createdAt"`
+	UpdatedAt       json.RawMessage          `json:"updatedAt"`
+}
+
+func sourceViewOf(s operate.Source) sourceView {
+	v := sourceView{
+		Name: s.Name,
+		sourceFields: sourceFields{
+			Kind: s.Kind, URL: s.URL, Branch: s.Branch, Tag: s.Tag, Commit: s.Commit, Path: s.Path, KnownHosts: s.KnownHosts,
+			Bucket: s.Bucket, Prefix: s.Prefix, Region: s.Region, PathStyle: s.PathStyle, SHA256: s.SHA256, File: s.File,
+			Group: s.Group, IntervalSeconds: int(s.Interval() / time.Second), Paused: s.Paused,
+		},
+		CredentialNames: s.Credentials, UpdatedBy: s.By, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
+		Status: sourceStatus{State: string(s.Status.State), Message: s.Status.Message, Revision: s.Status.Revision, Items: []sourceTemplate{}},
+	}
+	if s.Template != (fleet.TemplateRef{}) {
+		v.Template = s.Template.Short()
+	}
+	if s.Status.Observed != s.ModRev {
+		v.Status.State, v.Status.Message = "SYNCING", ""
+	}
+	if !s.Status.At.IsZero() {
+		v.Status.At = &s.Status.At
+	}
+	for _, i := range s.Status.Items {
+		v.Status.Items = append(v.Status.Items, sourceTemplate{Template: i.Template.Short(), Hash: i.Digest, Message: i.Message})
+	}
+	return v
+}
+
+func (f sourceFields) record(name string) fleet.TemplateSource {
+	s := fleet.TemplateSource{
+		Name: name, Kind: f.Kind, URL: f.URL, Branch: f.Branch, Tag: f.Tag, Commit: f.Commit, Path: f.Path, KnownHosts: f.KnownHosts,
+		Bucket: f.Bucket, Prefix: f.Prefix, Region: f.Region, PathStyle: f.PathStyle, SHA256: f.SHA256, File: f.File,
+		Group: f.Group, IntervalSeconds: f.IntervalSeconds, Paused: f.Paused,
+	}
+	if f.Template != "" {
+		s.Template = fleet.ParseTemplateRef(f.Template)
+	}
+	if s.IntervalSeconds == fleet.DefaultSourceInterval {
+		s.IntervalSeconds = 0 // as it is stored when nobody says otherwise
+	}
+	return s
+}
+
+func (a *API) listSources(c *gin.Context) {
+	all, err := a.cfg.Sources.List(c.Request.Context())
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	server.SendPage(c, all, pageSome, sourceViewOf)
+}
+
+func (a *API) getSource(c *gin.Context) {
+	s, err := a.cfg.Sources.Get(c.Request.Context(), c.Param("name"))
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	server.ETag(c, s.ModRev)
+	c.JSON(http.StatusOK, sourceViewOf(s))
+}
+
+// putSource creates or replaces.
+func (a *API) putSource(c *gin.Context) {
+	var b sourceBody
+	if !server.Bind(c, &b) {
+		return
+	}
+	name := c.Param("name")
+	if b.Name != nil && *b.Name != name {
+		server.Fail(c, errs.Field("name", "is %q in the body and %q in the path: a source cannot be renamed", *b.Name, name))
+		return
+	}
+	w := operate.SourceWrite{Source: b.record(name), Credentials: b.Credentials, DryRun: server.DryRun(c)}
+	var err error
+	if w.IfMatch, err = server.IfMatch(c); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	written, created, err := a.cfg.Sources.Write(c.Request.Context(), server.Actor(c), w)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	status := http.StatusOK
+	switch {
+	case w.DryRun:
+		c.JSON(status, gin.H{"dryRun": true, "created": created, "source": sourceViewOf(written)})
+		return
+	case created:
+		status = http.StatusCreated
+		c.Header("Location", "/api/v1/template-sources/"+name)
+	}
+	server.ETag(c, written.ModRev)
+	c.JSON(status, sourceViewOf(written))
+}
+
+func (a *API) deleteSource(c *gin.Context) {
+	rev, err := server.IfMatch(c)
+	if err == nil {
+		err = a.cfg.Sources.Delete(c.Request.Context(), server.Actor(c), c.Param("name"), rev, server.DryRun(c))
+	}
+	switch {
+	case err != nil:
+		server.Fail(c, err)
+	case server.DryRun(c):
+		c.JSON(http.StatusOK, gin.H{"dryRun": true})
+	default:
+		c.Status(http.StatusNoContent)
+	}
+}
+
+// syncSource has a source looked at; its status tells what came of it.
+func (a *API) syncSource(c *gin.Context) {
+	if err := a.cfg.Sources.Sync(c.Request.Context(), server.Actor(c), c.Param("name")); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusAccepted, gin.H{"status": "REQUESTED"})
+}
+
+// sourceWebhook is what a forge calls after a push.
+func (a *API) sourceWebhook(c *gin.Context) {
+	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, wire.BodyLimit))
+	if err != nil {
+		err = errs.New(errs.TooLarge, "the call cannot be read, or is larger than 1 MiB: let the forge send less")
+	} else {
+		err = a.cfg.Sources.Webhook(c.Request.Context(), server.Actor(c), c.Param("name"), operate.Call{
+			Body: body, Signature: c.GetHeader("X-Hub-Signature-256"), Token: c.GetHeader("X-Gitlab-Token"),
+		})
+	}
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusAccepted, gin.H{"status": "REQUESTED"})
+}

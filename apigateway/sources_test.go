@@ -1,0 +1,145 @@
+package apigateway
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/seal"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+const repository = `{"kind":"git","url":"https://host/r.git","branch":"main","group":"games","credentials":{"token":"very-secret","webhook":"0123456789abcdef"}}`
+
+func (s *site) source(name string) fleet.TemplateSource {
+	s.t.Helper()
+	got, err := store.Get(s.t.Context(), s.store, store.TemplateSourceKey(name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return got
+}
+
+// looked tells that a source's latest record was followed.
+func (s *site) looked(name string, st fleet.SourceStatus) {
+	s.t.Helper()
+	st.Name, st.Observed = name, s.source(name).ModRev
+	old, _ := store.Get(s.t.Context(), s.store, store.TemplateSourceStatusKey(name))
+	s.commit(store.Replace(store.TemplateSourceStatusKey(name), st, old.ModRev))
+}
+
+func TestASourceIsMadeReadReplacedAndRemoved(t *testing.T) {
+	s := newSite(t)
+	s.do("GET", "/api/v1/template-sources", nil).want(200).is("total", 0)
+	s.do("GET", "/api/v1/template-sources/repo", nil).want(404)
+	made := s.do("PUT", "/api/v1/template-sources/repo", repository).want(201)
+	made.is("name", "repo").is("kind", "git").is("branch", "main").is("group", "games").is("intervalSeconds", 60).
+		is("credentialNames", []string{"token", "webhook"}).is("status.state", "SYNCING").is("updatedBy", "admin")
+	if strings.Contains(made.raw, "very-secret") {
+		t.Error("a credential is shown")
+	}
+	if raw, err := json.Marshal(s.source("repo")); err != nil || strings.Contains(string(raw), "very-secret") {
+		t.Errorf("a credential stands in the store in clear: %v", err)
+	}
+	box, err := seal.NewBox(secret, fleet.SourceCredentialsKind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plain, err := box.Open(s.source("repo").Sealed); err != nil || !strings.Contains(string(plain), "very-secret") {
+		t.Errorf("templatesvc cannot open it: %q, %v", plain, err)
+	}
+	before := s.revision()
+	s.do("PUT", "/api/v1/template-sources/repo", made.raw).want(200)
+	s.do("PUT", "/api/v1/template-sources/repo", repository).want(200)
+	s.do("PUT", "/api/v1/template-sources/repo?dryRun=true", `{"kind":"git","url":"https://host/r.git"}`).want(200).is("dryRun", true)
+	if after := s.revision(); after != before {
+		t.Errorf("what changes nothing wrote something: %d to %d", before, after)
+	}
+	s.looked("repo", fleet.SourceStatus{
+		State: fleet.SourceFailed, Message: "why", Revision: "abc",
+		Items: []fleet.SourceItem{{Template: fleet.TemplateRef{Group: "default", Name: "t"}, Digest: "d"}},
+	})
+	s.do("GET", "/api/v1/template-sources/repo", nil).want(200).is("status.state", "FAILED").is("status.message", "why").
+		is("status.items", []map[string]string{{"template": "t", "hash": "d", "message": ""}})
+	s.do("PUT", "/api/v1/template-sources/repo", `{"kind":"git","url":"https://host/r.git","credentials":{}}`, "If-Match", `"1"`).want(412)
+	s.do("PUT", "/api/v1/template-sources/repo", `{"kind":"git","url":"https://host/r.git","tag":"v1","credentials":{}}`).want(200).
+		is("branch", "").is("tag", "v1").is("credentialNames", []string{}).is("status.state", "SYNCING")
+	s.do("DELETE", "/api/v1/template-sources/repo?dryRun=true", nil).want(200)
+	s.do("DELETE", "/api/v1/template-sources/repo", nil).want(204)
+	s.do("DELETE", "/api/v1/template-sources/repo", nil).want(404)
+	if left, _, err := store.List(t.Context(), s.store, store.TemplateSourceStatuses()); err != nil || len(left) > 0 {
+		t.Errorf("its status is left: %v, %v", left, err)
+	}
+	s.do("GET", "/api/v1/audit", nil).want(200).naming("template-source.create").naming("template-source.update").naming("template-source.delete")
+}
+
+func TestABadSourceIsRefusedByField(t *testing.T) {
+	s := newSite(t)
+	s.do("PUT", "/api/v1/template-sources/repo", repository).want(201)
+	before := s.revision()
+	for field, body := range map[string]string{
+		"kind":                `{"kind":"ftp","url":"https://host/r.git"}`,
+		"url":                 `{"kind":"git","url":"host"}`,
+		"sha256":              `{"kind":"http","url":"https://host/a.zip","template":"t"}`,
+		"template":            `{"kind":"git","url":"https://host/r.git","template":"../x"}`,
+		"name":                `{"name":"other","kind":"git","url":"https://host/r.git"}`,
+		"credentials":         `{"kind":"git","url":"https://elsewhere/r.git"}`,
+		"credentials.webhook": `{"kind":"git","url":"https://host/r.git","credentials":{"webhook":"short"}}`,
+		"credentials.token":   `{"kind":"git","url":"https://host/r.git","credentials":{"token":"a\nb"}}`,
+	} {
+		s.do("PUT", "/api/v1/template-sources/repo", body).want(422).naming(field)
+	}
+	s.do("PUT", "/api/v1/template-sources/repo", `{"kind":"git","colour":"red"}`).want(400)
+	if after := s.revision(); after != before {
+		t.Errorf("a refused request wrote something: %d to %d", before, after)
+	}
+}
+
+func TestASourceIsLookedAtWhenAskedOrCalled(t *testing.T) {
+	s := newSite(t)
+	s.do("PUT", "/api/v1/template-sources/repo", repository).want(201)
+	s.do("PUT", "/api/v1/template-sources/quiet", `{"kind":"git","url":"https://host/r.git"}`).want(201)
+	s.do("POST", "/api/v1/template-sources/none/sync", nil).want(404)
+	s.do("POST", "/api/v1/template-sources/repo/sync", nil).want(202).is("status", "REQUESTED")
+	if got := s.source("repo").Asked; got != 1 {
+		t.Errorf("asked %d times", got)
+	}
+	s.looked("repo", fleet.SourceStatus{State: fleet.SourceInSync})
+
+	forge := s.as("")
+	body := `{"ref":"refs/heads/main"}`
+	mac := hmac.New(sha256.New, []byte("0123456789abcdef"))
+	mac.Write([]byte(body))
+	signed := "sha256=" + hex.EncodeToString(mac.Sum(nil))
+	call := func(name, header, value string, want int) {
+		t.Helper()
+		forge.do("POST", "/api/v1/template-sources/"+name+"/webhook", body, header, value).want(want)
+	}
+	before := s.revision()
+	call("repo", "X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64), 401)
+	call("repo", "X-Hub-Signature-256", "nonsense", 401)
+	call("repo", "X-Gitlab-Token", "0123456789abcdeX", 401)
+	call("repo", "X-Other", "", 401)
+	call("quiet", "X-Gitlab-Token", "", 401)
+	call("none", "X-Gitlab-Token", "0123456789abcdef", 404)
+	if after := s.revision(); after != before {
+		t.Errorf("a refused call wrote something: %d to %d", before, after)
+	}
+	call("repo", "X-Hub-Signature-256", signed, 202)
+	if got := s.source("repo").Asked; got != 2 {
+		t.Errorf("asked %d times", got)
+	}
+	call("repo", "X-Hub-Signature-256", signed, 202) // said again before it was followed
+	if got := s.source("repo").Asked; got != 2 {
+		t.Errorf("a repeated call asked again: %d times", got)
+	}
+	s.looked("repo", fleet.SourceStatus{State: fleet.SourceInSync})
+	call("repo", "X-Gitlab-Token", "0123456789abcdef", 202)
+	if got := s.source("repo").Asked; got != 3 {
+		t.Errorf("asked %d times", got)
+	}
+}
