@@ -209,3 +209,35 @@ func TestTheAgentTellsItsRoomAndTheTemplatesAtHand(t *testing.T) {
 	}
 	await.That(t, "the template in the report of the next agent", warm(session.CreateRev))
 }
+
+func TestANodeIsWarmedAndTellsWhatItKeeps(t *testing.T) {
+	s := newSite(t)
+	s.start(func(c *nodeagent.Config) { c.CacheMiB = 5 })
+	layer := s.library.add("base", map[string]string{"a": "12345", "b": "2"})
+	c := s.api()
+	before, err := c.Cache(t.Context())
+	if err != nil || before.LimitBytes != 5<<20 || len(before.Versions) != 0 {
+		t.Fatalf("%+v, %v", before, err)
+	}
+	missing := strings.Repeat("0", 64)
+	answer, err := c.Warm(t.Context(), []string{layer.Digest, missing})
+	if err != nil || len(answer.Versions) != 2 {
+		t.Fatalf("%+v, %v", answer, err)
+	}
+	if v := answer.Versions[0]; v != (client.WarmedVersion{Digest: layer.Digest, Status: client.WarmOK, Bytes: 6}) {
+		t.Errorf("what is there: %+v", v)
+	}
+	if v := answer.Versions[1]; v.Digest != missing || v.Status != client.WarmFailed || v.Error == "" {
+		t.Errorf("what nobody has: %+v", v)
+	}
+	after, err := c.Cache(t.Context())
+	if err != nil || len(after.Versions) != 1 || after.TotalBytes <= 6 {
+		t.Fatalf("%+v, %v", after, err)
+	}
+	if v := after.Versions[0]; v.Digest != layer.Digest || v.Bytes != 6 || !v.Complete || v.UsedAt.IsZero() || v.InUse {
+		t.Errorf("%+v", v)
+	}
+	if _, err := c.Warm(t.Context(), make([]string, 257)); !errs.Is(err, errs.Invalid) {
+		t.Errorf("too many at once: %v", err)
+	}
+}

@@ -196,7 +196,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		Store: cfg.Store, Node: cfg.Node, DataDir: dir, Capacity: a.capacity(), Fence: p.member.Fence,
 		Live: p.controller.Live, Recall: p.controller.Recall, Warm: cache.Warm, Log: cfg.Log,
 	})
-	p.server = &http.Server{Handler: api.Handler(p.controller, cfg.ClusterSecret), ReadHeaderTimeout: headerTimeout}
+	p.server = &http.Server{Handler: api.Handler(p.controller, cache, cfg.ClusterSecret), ReadHeaderTimeout: headerTimeout}
 	p.local = local.Server(local.Config{
 		Node: cfg.Node, DataDir: dir, Version: cfg.Version, Instances: p.controller, Contact: p.member.Contact, Log: cfg.Log,
 	})

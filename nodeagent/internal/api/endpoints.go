@@ -1,5 +1,5 @@
 // Package api is the agent's HTTP interface for the gateway: live figures, log,
-// console and heartbeats of the node's instances.
+// console and heartbeats of the node's instances, and its cache of templates.
 //
 // Every call but /livez carries the cluster secret. Errors are in wire's Internal
 // dialect, so a Kind survives the hop.

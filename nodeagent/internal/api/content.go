@@ -1,0 +1,68 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/go-kit/kit/endpoint"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/nodeagent/client"
+	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
+)
+
+const (
+	// maxWarm bounds the versions one call may ask for, and warmBound how long it may take.
+	maxWarm   = 256
+	warmBound = 10 * time.Minute
+)
+
+// Content is the node's cache of template content.
+type Content interface {
+	Status() blobs.Status
+	WarmUp(ctx context.Context, digests []string) []blobs.Warmed
+}
+
+func readCache(content Content) endpoint.Endpoint {
+	return func(context.Context, any) (any, error) {
+		s := content.Status()
+		c := client.Cache{TotalBytes: s.Bytes, LimitBytes: s.Limit, Versions: make([]client.CachedVersion, 0, len(s.Versions))}
+		for _, v := range s.Versions {
+			c.Versions = append(c.Versions, client.CachedVersion{
+				Digest: v.Digest, Bytes: v.Bytes, Complete: v.Complete, UsedAt: v.UsedAt.UTC(), InUse: v.InUse,
+			})
+		}
+		return c, nil
+	}
+}
+
+func decodeNothing(context.Context, *http.Request) (any, error) { return nil, nil }
+
+func warmCache(content Content) endpoint.Endpoint {
+	return func(ctx context.Context, request any) (any, error) {
+		ctx, cancel := context.WithTimeout(ctx, warmBound)
+		defer cancel()
+		answer := client.WarmAnswer{Versions: []client.WarmedVersion{}}
+		for _, w := range content.WarmUp(ctx, request.(client.WarmRequest).Digests) {
+			v := client.WarmedVersion{Digest: w.Digest, Status: client.WarmOK, Bytes: w.Bytes}
+			if w.Err != nil {
+				v.Status, v.Error = client.WarmFailed, errs.MessageOf(w.Err)
+			}
+			answer.Versions = append(answer.Versions, v)
+		}
+		return answer, nil
+	}
+}
+
+func decodeWarm(_ context.Context, r *http.Request) (any, error) {
+	var body client.WarmRequest
+	if err := wire.DecodeJSON(r.Body, 0, &body); err != nil {
+		return nil, err
+	}
+	if len(body.Digests) > maxWarm {
+		return nil, errs.Field("digests", "must be %d at most, are %d", maxWarm, len(body.Digests))
+	}
+	return body, nil
+}

@@ -1,0 +1,51 @@
+package blobs_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
+)
+
+func TestVersionsAreWarmedAndSaidOf(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	a, b, damaged := s.tree(t, 1, 10), s.tree(t, 2, 5), s.tree(t, 3, 3)
+	delete(s.contents, damaged.Entries[1].SHA256)
+	nobody := sum([]byte("nobody has it"))
+	c := openBound(t, dir, s, 1<<20)
+	got := c.WarmUp(t.Context(), []string{a.digest, nobody, damaged.digest, b.digest, a.digest, "x"})
+	failed := map[int]errs.Kind{1: errs.NotFound, 2: errs.NotFound, 5: errs.Invalid}
+	for n, w := range got {
+		kind, fails := failed[n]
+		if (w.Err != nil) != fails || fails && !errs.Is(w.Err, kind) {
+			t.Errorf("%d: %+v", n, w)
+		}
+	}
+	if got[0].Bytes+got[4].Bytes < 10*kib || got[3].Bytes != 5*kib {
+		t.Errorf("fetched %d, %d and %d bytes", got[0].Bytes, got[3].Bytes, got[4].Bytes)
+	}
+	if warm := c.Warm(); len(warm) != 2 || !slices.Contains(warm, a.digest) || !slices.Contains(warm, b.digest) {
+		t.Errorf("warm are %v", warm)
+	}
+	for _, c := range []*blobs.Cache{c, openBound(t, dir, s, 1<<20)} { // a later agent knows as much
+		release := c.Hold([]string{b.digest}, b.Entries)
+		st := c.Status()
+		release()
+		want := []blobs.Version{
+			{Digest: a.digest, Bytes: 10 * kib, Complete: true}, {Digest: b.digest, Bytes: 5 * kib, Complete: true, InUse: true},
+			{Digest: damaged.digest, Bytes: 3 * kib},
+		}
+		byDigest := cmpopts.SortSlices(func(x, y blobs.Version) bool { return x.Digest < y.Digest })
+		if diff := cmp.Diff(want, st.Versions, byDigest, cmpopts.IgnoreTypes(time.Time{})); diff != "" {
+			t.Error(diff)
+		}
+		if st.Limit != 1<<20 || st.Bytes != weight(t, dir) {
+			t.Errorf("%d of %d bytes, on the disk are %d", st.Bytes, st.Limit, weight(t, dir))
+		}
+	}
+}
