@@ -6,9 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -153,6 +157,62 @@ func TestASourceOfAnArtifactIsPublishedAndFollowed(t *testing.T) {
 	source.Paused = true
 	w.record(source, fleet.SourceCredentials{})
 	w.status("web", fleet.SourcePaused)
+}
+
+func TestTheTemplatesOfARepositoryComeAndGo(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil && os.Getenv("ORRERY_CI") == "" {
+		t.Skip("git is not installed")
+	}
+	w := newWorld(t)
+	w.dir = ""
+	repository := t.TempDir()
+	git := func(args ...string) {
+		t.Helper()
+		c := exec.Command("git", append([]string{"-C", repository, "-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
+		c.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	commit := func() { t.Helper(); git("add", "-A"); git("commit", "--quiet", "--allow-empty", "-m", "change") }
+	for _, name := range []string{"t", "u"} {
+		at := filepath.Join(repository, ref.Group, name)
+		if err := errors.Join(os.MkdirAll(at, 0o755), os.WriteFile(filepath.Join(at, "f"), []byte(name), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	git("init", "--quiet", "--initial-branch=main")
+	commit()
+	source := fleet.TemplateSource{Name: "repo", Kind: fleet.SourceGit, URL: "file://" + repository, Branch: "main"}
+	ask := func() { source.Asked++; w.record(source, fleet.SourceCredentials{}) }
+	ask()
+	w.start("a")
+	if st := w.status("repo", fleet.SourceInSync); len(st.Items) != 2 {
+		t.Errorf("%+v", st)
+	}
+	if err := os.RemoveAll(filepath.Join(repository, ref.Group, ref.Name)); err != nil {
+		t.Fatal(err)
+	}
+	commit()
+	ask()
+	if st := w.status("repo", fleet.SourceInSync); len(st.Items) != 1 || st.Items[0].Template.Name != "u" {
+		t.Errorf("%+v", st)
+	}
+	if _, ok := w.head(); ok {
+		t.Error("a template that the repository has no more is still there")
+	}
+
+	// A repository that turns out empty is a mistake, not an order.
+	git("rm", "-r", "--quiet", ".")
+	commit()
+	ask()
+	if st := w.status("repo", fleet.SourceFailed); !strings.Contains(st.Message, "holds no template") {
+		t.Errorf("%+v", st)
+	}
+	heads, _, err := store.List(t.Context(), w.c, store.TemplateHeads())
+	if err != nil || len(heads) != 1 {
+		t.Errorf("%v, %v", heads, err)
+	}
 }
 
 func TestASourceTakesNoTemplateOver(t *testing.T) {

@@ -28,6 +28,7 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/editor"
 	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/artifact"
+	"github.com/orreryhq/orrery/templatesvc/internal/origin/git"
 	"github.com/orreryhq/orrery/templatesvc/internal/source"
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
 	"github.com/orreryhq/orrery/templatesvc/internal/transport"
@@ -130,7 +131,7 @@ func New(cfg Config) (*Service, error) {
 
 // kinds are the kinds of recorded sources.
 func kinds() map[fleet.SourceKind]source.Fetch {
-	return map[fleet.SourceKind]source.Fetch{fleet.SourceHTTP: artifact.Fetch}
+	return map[fleet.SourceKind]source.Fetch{fleet.SourceHTTP: artifact.Fetch, fleet.SourceGit: git.Fetch}
 }
 
 // directory is the watched directory, nil when there is none.

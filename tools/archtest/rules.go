@@ -108,6 +108,14 @@ func rules() []rule {
 			}),
 		},
 		{
+			name:     "git",
+			sentence: "go-git lives in templatesvc/internal/origin/git only.",
+			check: confined(home{
+				imports: []string{"github.com/go-git"},
+				dirs:    []string{"templatesvc/internal/origin/git"},
+			}),
+		},
+		{
 			name:     "container-engine",
 			sentence: "The container engine's client lives in nodeagent/internal/runtime/docker only.",
 			check: confined(home{
