@@ -32,6 +32,7 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/source"
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
 	"github.com/orreryhq/orrery/templatesvc/internal/transport"
+	"github.com/orreryhq/orrery/templatesvc/internal/vault"
 )
 
 // Config is what the service needs. Store, BlobDir, ClusterSecret, Replica and Log
@@ -87,7 +88,7 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, unusable("blobs.dir", cfg.BlobDir, err)
 	}
-	service := template.New(template.Config{Store: cfg.Store, Blobs: blobs, Replica: cfg.Replica, Now: time.Now, Log: cfg.Log})
+	service := template.New(template.Config{Store: cfg.Store, Vault: vault.New(blobs), Replica: cfg.Replica, Now: time.Now, Log: cfg.Log})
 	dir, err := directory(cfg, service)
 	if err != nil {
 		return nil, err

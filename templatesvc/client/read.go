@@ -24,6 +24,9 @@ const (
 	silenceKept = time.Minute
 )
 
+// HeaderSize is the size of a blob's content in bytes, however it is sent.
+const HeaderSize = "X-Orrery-Size"
+
 // Manifest opens a version's manifest, as the bytes that its digest is the hash of. The
 // caller closes it and verifies them. NotFound when no replica has it. A replica that
 // sends nothing any more fails a read with Unavailable; opened again, another is asked.

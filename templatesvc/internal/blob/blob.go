@@ -1,41 +1,69 @@
 // Package blob is a content-addressed store of files on disk: a blob's name is
 // the SHA-256 of its content.
 //
+//	<ab>/<sum>          a blob as it is
+//	<ab>/<sum>.zst      a blob compressed, where that saves enough
+//	<ab>/<sum>.chunks   what a large file is joined from: each chunk is a blob
+//	incoming/           writes under way
+//	trash/<cycle>/      condemned by a collection, see package collect
+//	corrupt/            what no longer fitted its name
+//
 // Invariants: a blob appears whole or not at all (written aside, then renamed);
-// it is never changed; the same content is stored once. A blob whose content no
-// longer fits its name is not served by Verify's callers: it is removed, so that
-// the next publish writes it anew.
+// it is never changed; the same content is stored once. A blob that is wanted while it
+// is condemned is taken back. A blob whose content no longer fits its name is not
+// served: it is put aside, so that it is fetched or published anew. Several processes
+// may share the directory.
 package blob
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
+// MaxBytes bounds a blob that is written at once.
+const MaxBytes = fleet.MaxManifestBytes
+
+// Suffixes of the ways a name may be stored in.
+const (
+	compressed = ".zst"
+	recipe     = ".chunks"
+)
+
 // Store is a directory of blobs. It is safe for concurrent use, also by several processes.
-type Store struct{ dir string }
+type Store struct {
+	dir string
+	enc *zstd.Encoder
+
+	mu sync.Mutex
+	// verified holds the stamps of files that had their hash in this process.
+	verified map[string]stamp
+}
 
 // abandoned is the age from which an unfinished write is taken for interrupted:
-// longer than any upload may take, since replicas may share the directory.
+// longer than any write may take, since replicas may share the directory.
 const abandoned = 6 * time.Hour
 
 // Open makes the directory if need be and clears what interrupted writes left.
 func Open(dir string) (*Store, error) {
-	s := &Store{dir: dir}
-	if err := os.MkdirAll(s.incoming(), 0o755); err != nil {
-		return nil, errs.As(errs.Unavailable, "blob.Open", err)
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
+	if err != nil {
+		return nil, errs.As(errs.Internal, "blob.Open", err)
+	}
+	s := &Store{dir: dir, enc: enc, verified: map[string]stamp{}}
+	for _, d := range []string{s.incoming(), s.trash(), s.corrupt()} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return nil, errs.As(errs.Unavailable, "blob.Open", err)
+		}
 	}
 	if err := s.clear(time.Now().Add(-abandoned)); err != nil {
 		return nil, errs.As(errs.Unavailable, "blob.Open", err)
@@ -62,56 +90,66 @@ func (s *Store) clear(since time.Time) error {
 }
 
 func (s *Store) incoming() string { return filepath.Join(s.dir, "incoming") }
+func (s *Store) trash() string    { return filepath.Join(s.dir, "trash") }
+func (s *Store) corrupt() string  { return filepath.Join(s.dir, "corrupt") }
 
 // Spool is a directory for what is kept while it is being read: what an interrupted
 // program leaves in it is cleared in time.
 func (s *Store) Spool() string { return s.incoming() }
 
-// path is where a blob lies. Only for valid names.
-func (s *Store) path(sum string) string { return filepath.Join(s.dir, sum[:2], sum) }
+// path is where a file of the store lies: a name with its suffix.
+func (s *Store) path(file string) string { return filepath.Join(s.dir, file[:2], file) }
 
-// Valid reports whether sum has the form of a blob's name.
-func Valid(sum string) bool { return fleet.ValidDigest(sum) }
-
-// Has reports whether a blob is stored with the size it should have.
-func (s *Store) Has(sum string, size int64) bool {
-	fi, err := os.Stat(s.path(sum))
-	return err == nil && fi.Size() == size
+// Put stores a blob and returns its name. Exhausted when the disk is full, TooLarge
+// beyond MaxBytes.
+func (s *Store) Put(b []byte) (sum string, err error) {
+	if len(b) > MaxBytes {
+		return "", errs.New(errs.TooLarge, "%d MiB are too much for one blob", len(b)>>20)
+	}
+	sum = fleet.DigestOf(b)
+	if s.has(sum, int64(len(b))) {
+		return sum, nil
+	}
+	if s.rescue(sum); s.has(sum, int64(len(b))) {
+		return sum, nil
+	}
+	if packed := s.pack(b); packed != nil {
+		return sum, s.write(sum+compressed, packed)
+	}
+	return sum, s.write(sum, b)
 }
 
-// Put stores everything r yields and returns its name and size. Exhausted when
-// more than limit bytes come.
-func (s *Store) Put(r io.Reader, limit int64) (sum string, size int64, err error) {
+// write makes a file of the store appear whole.
+func (s *Store) write(file string, b []byte) error {
 	f, err := os.CreateTemp(s.incoming(), "blob-*")
 	if err != nil {
-		return "", 0, errs.As(errs.Unavailable, "blob.Put", err)
+		return disk("blob.Put", err)
 	}
 	defer func() {
 		_ = f.Close()
 		_ = os.Remove(f.Name()) // gone already when it was renamed
 	}()
-	h := sha256.New()
-	size, err = io.Copy(io.MultiWriter(f, h), io.LimitReader(r, limit+1))
-	if err != nil {
-		return "", 0, errs.As(errs.Unavailable, "blob.Put", err)
-	}
-	if size > limit {
-		return "", 0, errs.New(errs.TooLarge, "the file is larger than %d MiB", limit>>20)
-	}
-	sum = hex.EncodeToString(h.Sum(nil))
-	if s.Has(sum, size) {
-		return sum, size, nil
-	}
-	if err := os.MkdirAll(filepath.Dir(s.path(sum)), 0o755); err != nil {
-		return "", 0, errs.As(errs.Unavailable, "blob.Put", err)
+	if _, err := f.Write(b); err != nil {
+		return disk("blob.Put", err)
 	}
 	if err := f.Close(); err != nil {
-		return "", 0, errs.As(errs.Unavailable, "blob.Put", err)
+		return disk("blob.Put", err)
 	}
-	if err := os.Rename(f.Name(), s.path(sum)); err != nil {
-		return "", 0, errs.As(errs.Unavailable, "blob.Put", err)
+	if err := os.MkdirAll(filepath.Dir(s.path(file)), 0o755); err != nil {
+		return disk("blob.Put", err)
 	}
-	return sum, size, nil
+	if err := os.Rename(f.Name(), s.path(file)); err != nil {
+		return disk("blob.Put", err)
+	}
+	return nil
+}
+
+// disk tells a full disk from others.
+func disk(op string, err error) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return &errs.Error{Op: op, Kind: errs.Exhausted, Err: err, Message: "the disk of the templates' content is full: delete versions, or give it room"}
+	}
+	return errs.As(errs.Unavailable, op, err)
 }
 
 // Flush makes everything stored so far survive a power cut: one flush of the file
@@ -123,49 +161,59 @@ func (s *Store) Flush() error {
 	}
 	defer dir.Close()
 	if err := unix.Syncfs(int(dir.Fd())); err != nil {
-		return errs.As(errs.Unavailable, "blob.Flush", err)
+		return disk("blob.Flush", err)
 	}
 	return nil
 }
 
-// Open opens a blob for reading. NotFound when it is not stored, Malformed when
-// the name is none.
-func (s *Store) Open(sum string) (*os.File, error) {
-	if !Valid(sum) {
-		return nil, errs.New(errs.Malformed, "%q is not a SHA-256", clip(sum))
+// Has reports whether a blob is stored with the size it should have, or a large file
+// with all its chunks; what is condemned is taken back first.
+func (s *Store) Has(sum string, size int64) bool {
+	if !fleet.ValidDigest(sum) {
+		return false
 	}
-	f, err := os.Open(s.path(sum))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errs.New(errs.NotFound, "blob %s is not stored here", sum)
+	if s.has(sum, size) {
+		return true
 	}
-	if err != nil {
-		return nil, errs.As(errs.Unavailable, "blob.Open", err)
+	s.rescue(sum)
+	if s.has(sum, size) {
+		return true
 	}
-	return f, nil
+	c, err := s.Recipe(sum)
+	if err != nil || c.Size != size {
+		return false
+	}
+	for _, b := range c.Chunks {
+		if !s.Has(b.SHA256, b.Size) {
+			return false
+		}
+	}
+	return true
 }
 
-// ReadAll reads a small blob and checks its content against its name. A blob
-// that does not fit is removed and the error is Unavailable.
-func (s *Store) ReadAll(sum string) ([]byte, error) {
-	f, err := s.Open(sum)
+func (s *Store) has(sum string, size int64) bool {
+	if fi, err := os.Stat(s.path(sum)); err == nil && fi.Size() == size {
+		return true
+	}
+	f, err := os.Open(s.path(sum + compressed))
 	if err != nil {
-		return nil, err
+		return false
 	}
 	defer f.Close()
-	b, err := io.ReadAll(f)
-	if err != nil {
-		return nil, errs.As(errs.Unavailable, "blob.ReadAll", err)
-	}
-	if got := sha256.Sum256(b); hex.EncodeToString(got[:]) != sum {
-		_ = os.Remove(s.path(sum))
-		return nil, errs.As(errs.Unavailable, "blob.ReadAll", fmt.Errorf("%s was corrupt on disk and has been removed", sum))
-	}
-	return b, nil
+	got, err := unpackedSize(f)
+	return err == nil && got == size
 }
 
-func clip(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "…"
+// stamp tells an unchanged file from a changed one without reading it.
+type stamp struct {
+	size, mtime int64
+	inode       uint64
+}
+
+func stampOf(f *os.File) (stamp, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return stamp{}, err
 	}
-	return s
+	return stamp{st.Size, st.Mtim.Nano(), st.Ino}, nil
 }

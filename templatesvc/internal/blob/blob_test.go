@@ -1,70 +1,192 @@
 package blob_test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/blob"
 )
 
-func TestAReplicaThatStartsLeavesTheWritesOfAnotherAlone(t *testing.T) {
-	dir := t.TempDir()
-	first, err := blob.Open(dir)
+func open(t *testing.T, dir string) *blob.Store {
+	t.Helper()
+	s, err := blob.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, upload := io.Pipe()
-	stored := make(chan error, 1)
-	go func() {
-		_, _, err := first.Put(body, 1<<20)
-		stored <- err
-	}()
-	if _, err := upload.Write([]byte("half ")); err != nil { // the first replica is in the middle of it
+	return s
+}
+
+func put(t *testing.T, s *blob.Store, b []byte) string {
+	t.Helper()
+	sum, err := s.Put(b)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := blob.Open(dir); err != nil {
+	return sum
+}
+
+// noise is bytes that cannot be compressed.
+func noise(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b)
+	return b
+}
+
+func read(t *testing.T, s *blob.Store, sum string) []byte {
+	t.Helper()
+	r, err := s.Open(sum)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := upload.Write([]byte("and half")); err != nil {
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(upload.Close(), <-stored); err != nil {
-		t.Errorf("the write of the first replica failed: %v", err)
-	}
+	return b
 }
 
 func TestInterruptedWritesAreClearedWhenTheyAreOld(t *testing.T) {
 	dir := t.TempDir()
-	store, err := blob.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	left := filepath.Join(dir, "incoming", "blob-1")
-	if err := os.WriteFile(left, []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
+	store := open(t, dir)
+	left, fresh := filepath.Join(dir, "incoming", "blob-1"), filepath.Join(dir, "incoming", "blob-2")
+	for _, f := range []string{left, fresh} {
+		if err := os.WriteFile(f, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	old := time.Now().Add(-24 * time.Hour)
 	if err := os.Chtimes(left, old, old); err != nil {
 		t.Fatal(err)
 	}
-	sum, _, err := store.Put(strings.NewReader("whole"), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := blob.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sum := put(t, store, []byte("whole"))
+	again := open(t, dir)
 	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("what an interrupted write left is still there: %v", err)
 	}
-	if b, err := again.ReadAll(sum); err != nil || string(b) != "whole" {
-		t.Errorf("the whole blob reads %q, %v", b, err)
+	if _, err := os.Stat(fresh); err != nil {
+		t.Errorf("another replica's write is gone: %v", err)
+	}
+	if b := read(t, again, sum); string(b) != "whole" {
+		t.Errorf("the whole blob reads %q", b)
+	}
+}
+
+func TestWhatCompressesWellLiesCompressedAndReadsTheSame(t *testing.T) {
+	s := open(t, t.TempDir())
+	for name, c := range map[string]struct {
+		b      []byte
+		packed bool
+	}{
+		"nothing": {nil, false}, "little": {[]byte("level=1\n"), false}, "text": {bytes.Repeat([]byte("level=1\n"), 1e5), true},
+		"noise": {noise(300_000), false}, "noise, then text": {append(noise(100_000), make([]byte, 1e6)...), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sum := put(t, s, c.b)
+			if !s.Has(sum, int64(len(c.b))) || s.Has(sum, int64(len(c.b))+1) {
+				t.Error("its size is not known")
+			}
+			b, err := s.Lookup(sum)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Close()
+			if b.Packed != c.packed || b.Size != int64(len(c.b)) {
+				t.Errorf("packed %v, %d bytes", b.Packed, b.Size)
+			}
+			if got := read(t, s, sum); !bytes.Equal(got, c.b) {
+				t.Errorf("%d bytes came back", len(got))
+			}
+		})
+	}
+}
+
+func TestACorruptBlobIsPutAsideAndStoredAnew(t *testing.T) {
+	for name, content := range map[string][]byte{"raw": noise(5000), "compressed": make([]byte, 5000)} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, dir)
+			sum := put(t, s, content)
+			files, err := filepath.Glob(filepath.Join(dir, sum[:2], sum+"*"))
+			if err != nil || len(files) != 1 {
+				t.Fatal(files, err)
+			}
+			b, err := os.ReadFile(files[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			b[len(b)-1] ^= 1
+			if err := os.WriteFile(files[0], b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Open(sum); !errs.Is(err, errs.NotFound) {
+				t.Errorf("got %v", err)
+			}
+			if s.Has(sum, 5000) {
+				t.Error("it is still said to be there")
+			}
+			if again := put(t, s, content); again != sum || !bytes.Equal(read(t, s, sum), content) {
+				t.Error("it was not stored anew")
+			}
+		})
+	}
+}
+
+func TestASuspectBlobIsReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	sum := put(t, s, noise(5000))
+	read(t, s, sum) // verified now
+	path := filepath.Join(dir, sum[:2], sum)
+	fi, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt([]byte("x"), 17)
+	if err := errors.Join(err, f.Close(), os.Chtimes(path, fi.ModTime(), fi.ModTime())); err != nil { // as a failing disk would do it
+		t.Fatal(err)
+	}
+	if err := s.Suspect(sum); !errs.Is(err, errs.NotFound) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestALargeFileIsHadByTheHashOfTheWhole(t *testing.T) {
+	s := open(t, t.TempDir())
+	whole := noise(9000)
+	sum := sha256.Sum256(whole)
+	c := fleet.Content{SHA256: hex.EncodeToString(sum[:]), Size: 9000}
+	for n := 0; n < len(whole); n += 3000 {
+		c.Chunks = append(c.Chunks, fleet.Chunk{SHA256: put(t, s, whole[n:n+3000]), Size: 3000})
+	}
+	if s.Has(c.SHA256, c.Size) {
+		t.Error("it is said to be there before it is known what it is joined from")
+	}
+	if err := s.PutRecipe(c); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Has(c.SHA256, c.Size) || !bytes.Equal(read(t, s, c.SHA256), whole) {
+		t.Error("it cannot be had")
+	}
+	for _, bad := range []string{"", "..", "../../etc/passwd", strings.Repeat("g", 64), strings.Repeat("A", 64)} {
+		if _, err := s.Open(bad); !errs.Is(err, errs.Malformed) {
+			t.Errorf("%q: %v", bad, err)
+		}
 	}
 }

@@ -4,7 +4,6 @@ package endpoint
 
 import (
 	"context"
-	"os"
 
 	"github.com/go-kit/kit/endpoint"
 
@@ -17,8 +16,10 @@ import (
 type Set struct {
 	// Manifest takes a digest (string) and gives a manifest's JSON ([]byte).
 	Manifest endpoint.Endpoint
-	// Blob takes a SHA-256 (string) and gives an open file (*os.File) for the transport to close.
+	// Blob takes a SHA-256 (string) and gives an open file (*template.Blob) for the transport to close.
 	Blob endpoint.Endpoint
+	// Suspect takes a SHA-256 (string) and gives nothing; the blob is verified anew.
+	Suspect endpoint.Endpoint
 	// Rollback takes a RollbackRequest and gives a fleet.TemplateHead.
 	Rollback endpoint.Endpoint
 	Management
@@ -46,12 +47,14 @@ func New(s *template.Service) Set {
 			if !ok {
 				return nil, wrongType(request)
 			}
-			var f *os.File
-			f, err := s.Blobs().Open(sum)
-			if err != nil {
-				return nil, err
+			return s.Blob(sum)
+		},
+		Suspect: func(_ context.Context, request any) (any, error) {
+			sum, ok := request.(string)
+			if !ok {
+				return nil, wrongType(request)
 			}
-			return f, nil
+			return struct{}{}, s.Blobs().Suspect(sum)
 		},
 		Rollback: func(ctx context.Context, request any) (any, error) {
 			r, ok := request.(RollbackRequest)

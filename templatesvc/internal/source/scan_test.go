@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/blob"
+	"github.com/orreryhq/orrery/templatesvc/internal/vault"
 )
 
 var ref = fleet.TemplateRef{Group: "g", Name: "t"}
@@ -34,8 +36,7 @@ func room(t *testing.T) (s *scanner, dir string) {
 // adding stores contents as a publish does.
 func adding(blobs *blob.Store) func(io.Reader, int64) (fleet.Content, error) {
 	return func(r io.Reader, limit int64) (fleet.Content, error) {
-		sum, size, err := blobs.Put(r, limit)
-		return fleet.Content{SHA256: sum, Size: size}, err
+		return vault.New(blobs).Add(context.Background(), r, limit, func(string) {})
 	}
 }
 

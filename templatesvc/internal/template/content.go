@@ -1,60 +1,47 @@
 package template
 
 import (
-	"errors"
 	"io"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/blob"
 )
 
-// Open opens a file's content, joined from its chunks. NotFound when a part of it is
-// not stored here. The caller closes it.
-func (s *Service) Open(c fleet.Content) (io.ReadCloser, error) {
-	for _, b := range c.Blobs() {
-		if !s.cfg.Blobs.Has(b.SHA256, b.Size) {
-			return nil, errs.New(errs.NotFound, "blob %s is not stored here", b.SHA256)
-		}
-	}
-	return &joined{service: s, left: c.Blobs()}, nil
-}
-
-// joined reads blobs one after the other.
-type joined struct {
-	service *Service
-	left    []fleet.Chunk
-	open    io.ReadCloser // nil between blobs
-}
-
-// Read reads on.
-func (j *joined) Read(p []byte) (int, error) {
-	for {
-		if j.open == nil {
-			if len(j.left) == 0 {
-				return 0, io.EOF
-			}
-			f, err := j.service.cfg.Blobs.Open(j.left[0].SHA256)
-			if err != nil {
-				return 0, err
-			}
-			j.open, j.left = f, j.left[1:]
-		}
-		n, err := j.open.Read(p)
-		if n > 0 || !errors.Is(err, io.EOF) {
-			return n, err
-		}
-		if err := j.Close(); err != nil {
-			return 0, err
-		}
-	}
+// Blob is a blob to be served, or a large file by the hash of the whole. Close it.
+type Blob struct {
+	// Stored is the verified blob as it lies on the disk; nil for a large file, which
+	// Joined reads then.
+	Stored *blob.Stored
+	Joined io.ReadCloser
+	Sum    string
+	Size   int64 // of the content, in bytes
 }
 
 // Close ends the reading.
-func (j *joined) Close() error {
-	if j.open == nil {
-		return nil
+func (b *Blob) Close() error {
+	if b.Stored != nil {
+		return b.Stored.Close()
 	}
-	err := j.open.Close()
-	j.open = nil
-	return err
+	return b.Joined.Close()
+}
+
+// Blob finds what a hash names. NotFound when it is not stored here, Malformed when it
+// is no hash.
+func (s *Service) Blob(sum string) (*Blob, error) {
+	stored, err := s.cfg.Vault.Lookup(sum)
+	if err == nil {
+		return &Blob{Stored: stored, Sum: sum, Size: stored.Size}, nil
+	}
+	if !errs.Is(err, errs.NotFound) {
+		return nil, err
+	}
+	c, recipe := s.cfg.Vault.Recipe(sum)
+	if recipe != nil {
+		return nil, err
+	}
+	joined, err := s.cfg.Vault.Join(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Blob{Joined: joined, Sum: sum, Size: c.Size}, nil
 }

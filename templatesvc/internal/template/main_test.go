@@ -13,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/templatesvc/internal/blob"
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
+	"github.com/orreryhq/orrery/templatesvc/internal/vault"
 )
 
 var ref = fleet.TemplateRef{Group: "g", Name: "t"}
@@ -21,7 +22,7 @@ var ref = fleet.TemplateRef{Group: "g", Name: "t"}
 type world struct {
 	*testing.T
 	c     *store.Client
-	blobs *blob.Store
+	blobs *vault.Vault
 	*template.Service
 	mu    sync.Mutex
 	clock time.Time
@@ -30,11 +31,12 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, c: storetest.New(t), clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	var err error
-	if w.blobs, err = blob.Open(t.TempDir()); err != nil {
+	disk, err := blob.Open(t.TempDir())
+	if err != nil {
 		t.Fatal(err)
 	}
-	w.Service = template.New(template.Config{Store: w.c, Blobs: w.blobs, Replica: "a", Now: w.now, Log: slog.New(slog.DiscardHandler)})
+	w.blobs = vault.New(disk)
+	w.Service = template.New(template.Config{Store: w.c, Vault: w.blobs, Replica: "a", Now: w.now, Log: slog.New(slog.DiscardHandler)})
 	return w
 }
 

@@ -1,7 +1,6 @@
 package template
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"io"
@@ -39,14 +38,10 @@ func (s *Service) Begin(ctx context.Context, what string) (*Publish, error) {
 // Close ends the publish. What it stored and no version names is collected later.
 func (p *Publish) Close(ctx context.Context) { p.session.Close(ctx) }
 
-// Add stores what r yields. TooLarge when more than limit bytes come.
+// Add stores what r yields, in chunks when it is large. Errors as of vault.Vault.Add.
 func (p *Publish) Add(ctx context.Context, r io.Reader, limit int64) (fleet.Content, error) {
-	sum, size, err := p.service.cfg.Blobs.Put(reader{ctx, r}, limit)
-	if err != nil {
-		return fleet.Content{}, errs.Wrap("template.Add", err)
-	}
-	p.sure[sum] = true
-	return fleet.Content{Size: size, SHA256: sum}, nil
+	c, err := p.service.cfg.Vault.Add(ctx, r, limit, func(sum string) { p.sure[sum] = true })
+	return c, errs.Wrap("template.Add", err)
 }
 
 // Keep makes sure that content known by its hash, of an older version or an earlier
@@ -56,12 +51,16 @@ func (p *Publish) Keep(_ context.Context, c fleet.Content) error {
 		if p.sure[b.SHA256] {
 			continue
 		}
-		if !p.service.cfg.Blobs.Has(b.SHA256, b.Size) {
+		if !p.service.cfg.Vault.Has(b.SHA256, b.Size) {
 			return errs.New(errs.Conflict, "content %s is not stored any more: upload it again", c.SHA256)
 		}
 		p.sure[b.SHA256] = true
 	}
-	return nil
+	if c.Chunks == nil || p.sure[c.SHA256] {
+		return nil
+	}
+	p.sure[c.SHA256] = true
+	return errs.Wrap("template.Keep", p.service.cfg.Vault.PutRecipe(c))
 }
 
 // Store stores a manifest and returns its digest. All content it names is kept.
@@ -82,7 +81,7 @@ func (p *Publish) Store(ctx context.Context, m fleet.Manifest) (digest string, e
 	if p.sure[digest] {
 		return digest, nil
 	}
-	if _, _, err := p.service.cfg.Blobs.Put(bytes.NewReader(body), int64(len(body))); err != nil {
+	if _, err := p.service.cfg.Vault.Put(body); err != nil {
 		return "", errs.Wrap("template.Store", err)
 	}
 	p.sure[digest] = true
@@ -94,24 +93,11 @@ func (p *Publish) Store(ctx context.Context, m fleet.Manifest) (digest string, e
 // lease was lost: begin again and store all anew. Other errors as of store.Commit; the
 // publish goes on then.
 func (p *Publish) Finish(ctx context.Context, t store.Txn) (rev int64, err error) {
-	if err := p.service.cfg.Blobs.Flush(); err != nil {
+	if err := p.service.cfg.Vault.Flush(); err != nil {
 		return 0, errs.Wrap("template.Finish", err)
 	}
 	t.Fences = append(t.Fences, p.session.Fence())
 	t.Writes = append(t.Writes, store.Remove(p.key, p.session.Fence().Epoch()))
 	rev, err = p.service.cfg.Store.Commit(ctx, t)
 	return rev, errs.Wrap("template.Finish", err)
-}
-
-// reader ends with its context.
-type reader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (r reader) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return r.r.Read(p)
 }

@@ -12,20 +12,20 @@ package template
 
 import (
 	"context"
+	"io"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
-	"github.com/orreryhq/orrery/templatesvc/internal/blob"
+	"github.com/orreryhq/orrery/templatesvc/internal/vault"
 )
 
 // Config is what a Service needs; every field is required.
 type Config struct {
 	Store *store.Client
-	Blobs *blob.Store
+	Vault *vault.Vault
 	// Replica is whose publishes these are.
 	Replica string
 	Now     func() time.Time
@@ -65,7 +65,7 @@ func (s *Service) Head(ctx context.Context, ref fleet.TemplateRef) (fleet.Templa
 
 // ManifestBody is a manifest as it was published, checked against its digest. NotFound
 // when it is not stored here.
-func (s *Service) ManifestBody(digest string) ([]byte, error) { return s.cfg.Blobs.ReadAll(digest) }
+func (s *Service) ManifestBody(digest string) ([]byte, error) { return s.cfg.Vault.ReadAll(digest) }
 
 // Manifest reads a version's content. Errors as of ManifestBody and fleet.DecodeManifest.
 func (s *Service) Manifest(digest string) (fleet.Manifest, error) {
@@ -80,15 +80,16 @@ func (s *Service) Manifest(digest string) (fleet.Manifest, error) {
 // makes sure that it stays.
 func (s *Service) Stored(c fleet.Content) bool {
 	for _, b := range c.Blobs() {
-		if !s.cfg.Blobs.Has(b.SHA256, b.Size) {
+		if !s.cfg.Vault.Has(b.SHA256, b.Size) {
 			return false
 		}
 	}
 	return true
 }
 
-// Blob opens a blob. Errors as of blob.Store.Open.
-func (s *Service) Blob(sum string) (*os.File, error) { return s.cfg.Blobs.Open(sum) }
+// Blobs is where contents lie.
+func (s *Service) Blobs() *vault.Vault { return s.cfg.Vault }
 
-// Blobs is where file contents lie.
-func (s *Service) Blobs() *blob.Store { return s.cfg.Blobs }
+// Open opens a file's content. NotFound when a part of it is not stored here. The
+// caller closes it.
+func (s *Service) Open(c fleet.Content) (io.ReadCloser, error) { return s.cfg.Vault.Join(c) }

@@ -10,12 +10,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"os"
-	"strconv"
 	"strings"
 
 	kithttp "github.com/go-kit/kit/transport/http"
-	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -26,19 +23,17 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
 )
 
-// compressFrom is the size from which a blob is worth compressing.
-const compressFrom = 1 << 10
-
 // NewHandler serves the endpoints under /v1, and /livez without the secret.
 // requests counts answered calls by route; nil counts nothing.
 func NewHandler(set endpoint.Set, trees endpoint.Trees, edits endpoint.Edits, secret string, requests *prometheus.CounterVec) http.Handler {
 	opts := []kithttp.ServerOption{
 		kithttp.ServerErrorEncoder(writeError),
-		kithttp.ServerBefore(keepEncoding),
+		kithttp.ServerBefore(keepRequest),
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /v1/manifests/{digest}", kithttp.NewServer(set.Manifest, pathValue("digest"), writeJSONBytes, opts...))
 	mux.Handle("GET /v1/blobs/{sum}", kithttp.NewServer(set.Blob, pathValue("sum"), writeBlob, opts...))
+	mux.Handle("POST /v1/blobs/{sum}/suspect", kithttp.NewServer(set.Suspect, pathValue("sum"), writeJSON, opts...))
 	mux.Handle("POST /v1/templates/{group}/{name}/rollback", kithttp.NewServer(set.Rollback, readRollback, writeJSON, opts...))
 	mountTrees(mux, trees, opts)
 	mountEdits(mux, edits, opts)
@@ -104,37 +99,4 @@ func writeJSONBytes(_ context.Context, w http.ResponseWriter, response any) erro
 	w.Header().Set("Content-Type", "application/json")
 	_, err := w.Write(body)
 	return err
-}
-
-// encodingKey is where the accepted encodings travel from request to response.
-type encodingKey struct{}
-
-func keepEncoding(ctx context.Context, r *http.Request) context.Context {
-	return context.WithValue(ctx, encodingKey{}, r.Header.Get("Accept-Encoding"))
-}
-
-// writeBlob streams a file, compressed when that is asked for and worth it.
-func writeBlob(ctx context.Context, w http.ResponseWriter, response any) error {
-	f, _ := response.(*os.File)
-	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return errs.As(errs.Unavailable, "transport.writeBlob", err)
-	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	accepted, _ := ctx.Value(encodingKey{}).(string)
-	if fi.Size() < compressFrom || !strings.Contains(accepted, "zstd") {
-		w.Header().Set("Content-Length", strconv.FormatInt(fi.Size(), 10))
-		_, err = io.Copy(w, f)
-		return err
-	}
-	w.Header().Set("Content-Encoding", "zstd")
-	enc, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
-	if err != nil {
-		return errs.As(errs.Internal, "transport.writeBlob", err)
-	}
-	if _, err := io.Copy(enc, f); err != nil {
-		return err
-	}
-	return enc.Close()
 }

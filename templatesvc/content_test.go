@@ -1,0 +1,111 @@
+package templatesvc_test
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/client"
+)
+
+func TestALargeFileIsServedWholeAndInChunks(t *testing.T) {
+	w := newWorld(t)
+	large, err := io.ReadAll(io.LimitReader(rand.NewChaCha8([32]byte{}), 3<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write("world.dat", string(large), 0o644)
+	s, _ := w.start("a")
+	h, _ := w.head()
+	c := clientOf(s)
+	whole, entry := content(t, c, h.Digest, "world.dat")
+	if whole != string(large) || len(entry.Chunks) < 2 {
+		t.Errorf("%d bytes of %d in %d chunks", len(whole), len(large), len(entry.Chunks))
+	}
+	var joined bytes.Buffer
+	for _, chunk := range entry.Chunks {
+		r, err := c.Blob(t.Context(), chunk.SHA256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(&joined, r); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(joined.Bytes(), large) {
+		t.Error("the chunks joined are not the file")
+	}
+}
+
+// get asks for a blob as an HTTP client of any kind.
+func get(t *testing.T, url, encoding, ranges string) (*http.Response, []byte) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+secret)
+	r.Header.Set("Accept-Encoding", encoding)
+	if ranges != "" {
+		r.Header.Set("Range", ranges)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, b
+}
+
+func TestABlobIsServedAsItLies(t *testing.T) {
+	w := newWorld(t)
+	text := strings.Repeat("level=1\n", 10_000)
+	w.write("text", text, 0o644)
+	w.write("tiny", "0123456789", 0o644)
+	s, _ := w.start("a")
+	base := s.URL() + "/v1/blobs/"
+	sum := fleet.DigestOf([]byte(text))
+	resp, packed := get(t, base+sum, "zstd", "")
+	if resp.Header.Get("Content-Encoding") != "zstd" || len(packed) > len(text)/2 || resp.ContentLength != int64(len(packed)) ||
+		resp.Header.Get(client.HeaderSize) != strconv.Itoa(len(text)) || resp.Header.Get("ETag") != `"`+sum+`.zst"` {
+		t.Errorf("compressed: %d bytes, %v", len(packed), resp.Header)
+	}
+	resp, raw := get(t, base+sum, "identity", "")
+	if string(raw) != text || resp.Header.Get("Content-Encoding") != "" || resp.ContentLength != int64(len(text)) || resp.Header.Get("ETag") != `"`+sum+`"` {
+		t.Errorf("raw: %d bytes, %v", len(raw), resp.Header)
+	}
+	if resp, part := get(t, base+fleet.DigestOf([]byte("0123456789")), "identity", "bytes=3-5"); resp.StatusCode != http.StatusPartialContent || string(part) != "345" {
+		t.Errorf("a part: %s, %q", resp.Status, part)
+	}
+}
+
+func TestACorruptBlobIsNotServed(t *testing.T) {
+	w := newWorld(t)
+	w.write("f", "one", 0o644)
+	s, _ := w.start("a")
+	sum := fleet.DigestOf([]byte("one"))
+	if err := os.WriteFile(filepath.Join(w.blobs, sum[:2], sum), []byte("two"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := clientOf(s).Blob(t.Context(), sum); !errs.Is(err, errs.NotFound) {
+		t.Errorf("got %v", err)
+	}
+	if err := clientOf(s).Suspect(t.Context(), sum); !errs.Is(err, errs.NotFound) {
+		t.Errorf("a suspicion: %v", err)
+	}
+}

@@ -1,0 +1,225 @@
+package blob
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// maxVerified bounds what is remembered of verified files.
+const maxVerified = 1 << 20
+
+// Stored is a blob as it lies on the disk, verified. Close it.
+type Stored struct {
+	*os.File
+	// Size is the content's, in bytes; Packed says that the file is it compressed by zstd.
+	Size   int64
+	Packed bool
+}
+
+// Open opens a blob's content, or a large file joined from its chunks. NotFound when
+// it is not stored, or not whole; Malformed when the name is none.
+func (s *Store) Open(sum string) (io.ReadCloser, error) {
+	b, err := s.Lookup(sum)
+	if errs.Is(err, errs.NotFound) {
+		c, recipeErr := s.Recipe(sum)
+		if recipeErr == nil {
+			return s.Join(c)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.content()
+}
+
+func (b *Stored) content() (io.ReadCloser, error) {
+	if !b.Packed {
+		return b.File, nil
+	}
+	r, err := unpack(b.File)
+	return r, errs.As(errs.Unavailable, "blob.Open", err)
+}
+
+// Lookup opens a blob as it is stored. The first time in a process it is read and
+// verified; one that does not have its hash is put aside and NotFound here.
+func (s *Store) Lookup(sum string) (*Stored, error) {
+	if !fleet.ValidDigest(sum) {
+		return nil, errs.New(errs.Malformed, "%q is not a SHA-256", clip(sum))
+	}
+	b, err := s.lookup(sum)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.rescue(sum)
+		b, err = s.lookup(sum)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errs.New(errs.NotFound, "blob %s is not stored here", sum)
+	case err != nil:
+		return nil, errs.As(errs.Unavailable, "blob.Lookup", err)
+	}
+	if err := s.verify(sum, b); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+func (s *Store) lookup(sum string) (*Stored, error) {
+	f, err := os.Open(s.path(sum))
+	if err == nil {
+		fi, err := f.Stat()
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		return &Stored{File: f, Size: fi.Size()}, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if f, err = os.Open(s.path(sum + compressed)); err != nil {
+		return nil, err
+	}
+	// What does not say its size has been damaged; verify finds out.
+	size, _ := unpackedSize(f)
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &Stored{File: f, Size: size, Packed: true}, nil
+}
+
+// verify hashes a blob unless this very file was hashed before.
+func (s *Store) verify(sum string, b *Stored) error {
+	now, err := stampOf(b.File)
+	if err != nil {
+		return errs.As(errs.Unavailable, "blob.verify", err)
+	}
+	s.mu.Lock()
+	known := s.verified[sum] == now
+	s.mu.Unlock()
+	if known {
+		return nil
+	}
+	var r io.Reader = b.File
+	if b.Packed {
+		dec, err := unpack(io.NopCloser(b.File))
+		if err != nil {
+			return errs.As(errs.Unavailable, "blob.verify", err)
+		}
+		defer dec.Close()
+		r = dec
+	}
+	h := sha256.New()
+	size, err := io.Copy(h, r)
+	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+		return errs.As(errs.Unavailable, "blob.verify", err)
+	}
+	if err != nil || hex.EncodeToString(h.Sum(nil)) != sum || size != b.Size {
+		return s.setAside(sum, b)
+	}
+	if _, err := b.Seek(0, io.SeekStart); err != nil {
+		return errs.As(errs.Unavailable, "blob.verify", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.verified) >= maxVerified {
+		clear(s.verified)
+	}
+	s.verified[sum] = now
+	return nil
+}
+
+// setAside takes a corrupt blob out of the store. The error is NotFound: it is not
+// stored any more.
+func (s *Store) setAside(sum string, b *Stored) error {
+	if err := os.Rename(b.Name(), filepath.Join(s.corrupt(), filepath.Base(b.Name()))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return errs.As(errs.Unavailable, "blob.verify", err)
+	}
+	return &errs.Error{Op: "blob.verify", Kind: errs.NotFound, Message: fmt.Sprintf("blob %s was corrupt on disk and has been put aside", sum)}
+}
+
+// Suspect verifies a blob anew, whatever was known of it, since somebody was given
+// what does not have its hash. NotFound when it is corrupt or not stored.
+func (s *Store) Suspect(sum string) error {
+	s.mu.Lock()
+	delete(s.verified, sum)
+	s.mu.Unlock()
+	b, err := s.Lookup(sum)
+	if err != nil {
+		return err
+	}
+	return errs.As(errs.Unavailable, "blob.Suspect", b.Close())
+}
+
+// ReadAll reads a blob that fits into memory. Errors as of Open; TooLarge beyond MaxBytes.
+func (s *Store) ReadAll(sum string) ([]byte, error) {
+	b, err := s.Lookup(sum)
+	if err != nil {
+		return nil, err
+	}
+	if b.Size > MaxBytes {
+		return nil, errors.Join(errs.New(errs.TooLarge, "blob %s has %d MiB", sum, b.Size>>20), b.Close())
+	}
+	r, err := b.content()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	var out bytes.Buffer
+	out.Grow(int(b.Size))
+	if _, err := io.Copy(&out, r); err != nil {
+		return nil, errs.As(errs.Unavailable, "blob.ReadAll", err)
+	}
+	return out.Bytes(), nil
+}
+
+// PutRecipe remembers what a large file is joined from, so that it can be had by the
+// hash of the whole too.
+func (s *Store) PutRecipe(c fleet.Content) error {
+	if _, err := s.Recipe(c.SHA256); err == nil {
+		return nil
+	}
+	b, err := json.Marshal(c)
+	if err != nil {
+		return errs.As(errs.Internal, "blob.PutRecipe", err)
+	}
+	return s.write(c.SHA256+recipe, b)
+}
+
+// Recipe is what a large file is joined from. NotFound when it is not known here.
+func (s *Store) Recipe(sum string) (fleet.Content, error) {
+	var c fleet.Content
+	if !fleet.ValidDigest(sum) {
+		return c, errs.New(errs.Malformed, "%q is not a SHA-256", clip(sum))
+	}
+	b, err := os.ReadFile(s.path(sum + recipe))
+	if errors.Is(err, fs.ErrNotExist) {
+		s.rescue(sum)
+		b, err = os.ReadFile(s.path(sum + recipe))
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return c, errs.New(errs.NotFound, "file %s is not stored here", sum)
+	case err != nil:
+		return c, errs.As(errs.Unavailable, "blob.Recipe", err)
+	case json.Unmarshal(b, &c) != nil || c.SHA256 != sum || len(c.Chunks) == 0: // written anew by the next who stores it
+		return c, errs.As(errs.NotFound, "blob.Recipe", errors.Join(fmt.Errorf("%s is damaged", sum), os.Remove(s.path(sum+recipe))))
+	}
+	return c, nil
+}
+
+func clip(s string) string {
+	if len(s) > 80 {
+		return s[:80] + "…"
+	}
+	return s
+}
