@@ -182,6 +182,9 @@ func (s *Store) ReadAll(sum string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// RecipeFrom is the least size in bytes of a file that is stored by a recipe.
+const RecipeFrom = 1 << 20
+
 // PutRecipe remembers what a large file is joined from, so that it can be had by the
 // hash of the whole too.
 func (s *Store) PutRecipe(c fleet.Content) error {

@@ -22,7 +22,7 @@ import (
 )
 
 // chunkFrom is the size in bytes from which a file is stored in chunks.
-const chunkFrom = 1 << 20
+const chunkFrom = blob.RecipeFrom
 
 // Vault stores files. It is safe for concurrent use.
 type Vault struct{ *blob.Store }

@@ -1,0 +1,241 @@
+// Package collect removes blobs that nothing refers to from a store on disk, and never
+// one that a publish relies on.
+//
+//	mark ──▶ condemn ──▶ seal ──▶ settle ──▶ mark again ──▶ bury
+//
+// What is not marked is moved into the trash of this cycle, from where whoever wants a
+// blob takes it back. The seal lists the publishes that are open after the last move;
+// when all of them have ended, what is still not marked is removed.
+//
+// Why no publish loses a blob: let it have made sure of one at some moment. Was that
+// blob condemned later, then the publish was open at the seal, or had ended; either
+// way the second mark sees its version. Was it condemned before, then the publish
+// itself took it back. No clock is compared, and a collector that was paused can only
+// move blobs into its own trash, where they are still found, or remove what lies
+// there. Nothing is removed when a manifest cannot be read. What it rests on: a
+// publish has begun before it relies on anything, and asks the store itself each time.
+package collect
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pause"
+	"github.com/orreryhq/orrery/templatesvc/internal/blob"
+)
+
+// Referrers knows what refers to content.
+type Referrers interface {
+	// Roots are the digests of all manifests that have to stay, as of one moment.
+	Roots(ctx context.Context) ([]string, error)
+	// Publishes names the publishes that are open.
+	Publishes(ctx context.Context) ([]string, error)
+}
+
+// Collector collects in one store. Use it from one goroutine.
+type Collector struct {
+	Store     *blob.Store
+	Referrers Referrers
+	// Replica prefixes the names of its cycles, so that its next process ends them.
+	Replica string
+	// Poll is how often it looks whether publishes have ended.
+	Poll time.Duration
+	Log  *slog.Logger
+
+	// between is called between any two steps, for tests; nil does nothing.
+	between func()
+}
+
+// Report is what a cycle came to.
+type Report struct {
+	Marked  int   `json:"marked"` // blobs that are referred to
+	Removed int   `json:"removed"`
+	Bytes   int64 `json:"bytes"` // on the disk, of what was removed
+}
+
+// forsaken is the age from which the trash of another replica is taken over.
+const forsaken = 24 * time.Hour
+
+// Cycle collects once. An error leaves the rest to the next cycle. It waits for the
+// publishes that are open, as long as that takes.
+func (c *Collector) Cycle(ctx context.Context, now time.Time) (Report, error) {
+	var total Report
+	for {
+		trash, err := c.Store.Adopt(c.name(), c.own, now.Add(-forsaken))
+		if err != nil || trash == nil {
+			break // what cannot be taken over waits
+		}
+		r, err := c.bury(ctx, trash)
+		total = total.plus(r)
+		if err != nil {
+			return total, errs.Wrap("collect.Cycle", err)
+		}
+	}
+	r, err := c.cycle(ctx)
+	return total.plus(r), errs.Wrap("collect.Cycle", err)
+}
+
+func (r Report) plus(o Report) Report {
+	return Report{Marked: max(r.Marked, o.Marked), Removed: r.Removed + o.Removed, Bytes: r.Bytes + o.Bytes}
+}
+
+func (c *Collector) name() string { return c.Replica + "-" + rand.Text() }
+
+func (c *Collector) own(name string) bool {
+	at := strings.LastIndexByte(name, '-')
+	return at >= 0 && name[:at] == c.Replica
+}
+
+func (c *Collector) cycle(ctx context.Context) (Report, error) {
+	marks, err := c.mark(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	trash, err := c.Store.NewCycle(c.name())
+	if err != nil {
+		return Report{}, err
+	}
+	for f, err := range c.Store.Files() {
+		if err != nil {
+			return Report{}, err
+		}
+		if ctx.Err() != nil {
+			return Report{}, ctx.Err()
+		}
+		if marks.has(f.Sum) {
+			continue
+		}
+		c.step()
+		if err := trash.Condemn(f); err != nil {
+			return Report{}, err
+		}
+	}
+	return c.bury(ctx, trash)
+}
+
+// bury is the part of a cycle after its last move into the trash.
+func (c *Collector) bury(ctx context.Context, trash *blob.Cycle) (r Report, err error) {
+	if err := c.settle(ctx); err != nil {
+		return r, err
+	}
+	marks, err := c.mark(ctx)
+	if err != nil {
+		return r, err
+	}
+	files, err := trash.Condemned()
+	if err != nil {
+		return r, err
+	}
+	r.Marked = len(marks)
+	for _, f := range files {
+		c.step()
+		if marks.has(f.Sum) {
+			if err := trash.Restore(f); err != nil {
+				return r, err
+			}
+			continue
+		}
+		n, err := trash.Bury(f)
+		if err != nil {
+			return r, err
+		}
+		r.Removed, r.Bytes = r.Removed+1, r.Bytes+n
+	}
+	return r, trash.End()
+}
+
+// settle waits until the publishes that are open now have ended.
+func (c *Collector) settle(ctx context.Context) error {
+	c.step()
+	sealed, err := c.Referrers.Publishes(ctx)
+	for err == nil && len(sealed) > 0 {
+		c.step()
+		if pause.For(ctx, c.Poll); ctx.Err() != nil {
+			return ctx.Err()
+		}
+		var open []string
+		open, err = c.Referrers.Publishes(ctx)
+		sealed = slices.DeleteFunc(sealed, func(id string) bool { return !slices.Contains(open, id) })
+	}
+	return err
+}
+
+func (c *Collector) step() {
+	if c.between != nil {
+		c.between()
+	}
+}
+
+// marks are the blobs that are referred to, as hashes.
+type marks map[[32]byte]struct{}
+
+func (m marks) add(sum string) {
+	var key [32]byte
+	if n, err := hex.Decode(key[:], []byte(sum)); err == nil && n == len(key) {
+		m[key] = struct{}{}
+	}
+}
+
+func (m marks) has(sum string) bool {
+	var key [32]byte
+	n, err := hex.Decode(key[:], []byte(sum))
+	_, ok := m[key]
+	return ok || err != nil || n != len(key)
+}
+
+// mark reads every manifest that has to stay and marks what it names.
+func (c *Collector) mark(ctx context.Context) (marks, error) {
+	c.step()
+	roots, err := c.Referrers.Roots(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(roots)
+	m := marks{}
+	for _, digest := range slices.Compact(roots) {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		body, err := c.Store.ReadAll(digest)
+		if err != nil {
+			return nil, err
+		}
+		var manifest fleet.Manifest
+		if err := json.Unmarshal(body, &manifest); err != nil {
+			return nil, errs.As(errs.Internal, "collect.mark", fmt.Errorf("manifest %s: %w", digest, err))
+		}
+		m.add(digest)
+		c.markFiles(m, manifest)
+	}
+	return m, nil
+}
+
+// markFiles marks the files of a manifest: chunks, recipes and whole files. A file
+// that stands whole in the manifest may be stored by a recipe alone.
+func (c *Collector) markFiles(m marks, manifest fleet.Manifest) {
+	for i := range manifest.Entries {
+		e := &manifest.Entries[i]
+		if e.Kind != fleet.FileRegular {
+			continue
+		}
+		content := e.Content()
+		m.add(content.SHA256)
+		if content.Chunks == nil && content.Size >= blob.RecipeFrom {
+			if known, err := c.Store.Recipe(content.SHA256); err == nil {
+				content = known
+			}
+		}
+		for _, b := range content.Blobs() {
+			m.add(b.SHA256)
+		}
+	}
+}
