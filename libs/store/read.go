@@ -31,15 +31,29 @@ func List[T any](ctx context.Context, c *Client, p Prefix[T]) ([]T, int64, error
 	if err != nil {
 		return nil, 0, errs.Wrap("store.List", err)
 	}
+	out, err := decodeAll[T](kvs)
+	return out, rev, err
+}
+
+// ListAt is List as of a revision that another List has returned just now.
+func ListAt[T any](ctx context.Context, c *Client, p Prefix[T], rev int64) ([]T, error) {
+	kvs, _, err := c.list(ctx, p.String(), rev, c.get)
+	if err != nil {
+		return nil, errs.Wrap("store.ListAt", err)
+	}
+	return decodeAll[T](kvs)
+}
+
+func decodeAll[T any](kvs []KeyValue) ([]T, error) {
 	out := make([]T, 0, len(kvs))
 	for _, kv := range kvs {
 		v, err := Decode[T](kv)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		out = append(out, v)
 	}
-	return out, rev, nil
+	return out, nil
 }
 
 // Count is the number of records under a prefix; the records are not read.
