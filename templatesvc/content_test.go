@@ -109,3 +109,36 @@ func TestACorruptBlobIsNotServed(t *testing.T) {
 		t.Errorf("a suspicion: %v", err)
 	}
 }
+
+func TestContentThatNothingRefersToIsRemoved(t *testing.T) {
+	w := newWorld(t)
+	w.write("f", "one", 0o644)
+	w.write("shared", "shared", 0o644)
+	s, _ := w.start("a")
+	c := clientOf(s)
+	first, _ := w.head()
+	w.write("f", "two", 0o644)
+	second := w.await("moved", func(h fleet.TemplateHead, _ bool) bool { return h.Digest != first.Digest })
+	if r, err := c.Collect(t.Context()); err != nil || r.Removed != 0 {
+		t.Errorf("with all versions there: %+v, %v", r, err)
+	}
+	if err := c.DeleteVersion(t.Context(), ref, first.Digest, "me"); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := c.Collect(t.Context()); err != nil || r.Removed != 2 || r.Marked != 3 {
+		t.Errorf("without the first version: %+v, %v; its manifest and one file should go", r, err)
+	}
+	for name, want := range map[string]string{"f": "two", "shared": "shared"} {
+		if got, _ := content(t, c, second.Digest, name); got != want {
+			t.Errorf("%s is %q", name, got)
+		}
+	}
+	if _, err := c.Manifest(t.Context(), first.Digest); !errs.Is(err, errs.NotFound) {
+		t.Errorf("the deleted version: %v", err)
+	}
+	w.write("f", "one", 0o644) // content that was removed comes again
+	third := w.await("moved", func(h fleet.TemplateHead, _ bool) bool { return h.Digest == first.Digest })
+	if got, _ := content(t, c, third.Digest, "f"); got != "one" {
+		t.Errorf("published anew, it is %q", got)
+	}
+}

@@ -7,6 +7,7 @@
 package templatesvc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,9 +23,9 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
-	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/templatesvc/internal/blob"
+	"github.com/orreryhq/orrery/templatesvc/internal/collect"
 	"github.com/orreryhq/orrery/templatesvc/internal/editor"
 	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/artifact"
@@ -53,7 +54,11 @@ type Config struct {
 	Takeover   bool
 	SessionTTL time.Duration
 	Version    string
-	Log        *slog.Logger
+	// KeepVersions is how many versions of a template are kept; 0: all. CollectInterval
+	// is how often content that nothing refers to is removed; 0: every hour.
+	KeepVersions    int
+	CollectInterval time.Duration
+	Log             *slog.Logger
 	// Metrics takes the service's metrics. Nil drops them.
 	Metrics prometheus.Registerer
 }
@@ -66,11 +71,14 @@ type Service struct {
 	source   *source.Directory
 	replica  *store.Replica
 	runner   *source.Runner
+	keeper   *collect.Keeper
 }
 
 const (
 	defaultListen = "127.0.0.1:0"
 	drainTimeout  = 5 * time.Second
+
+	defaultCollectInterval = time.Hour
 )
 
 // New opens the blob store and the listener, so that URL is known before Run.
@@ -100,18 +108,14 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, unusable("listen", cfg.Listen, err)
 	}
-	var requests *prometheus.CounterVec
-	if cfg.Metrics != nil {
-		m := telemetry.NewMetrics(cfg.Metrics, "templatesvc")
-		requests = m.Counter("http_requests", "Calls by route.", "route")
-		if err := m.Err(); err != nil {
-			return nil, errs.Wrap("templatesvc.New", errors.Join(err, listener.Close()))
-		}
+	f, err := newFigures(cfg.Metrics)
+	if err != nil {
+		return nil, errs.Wrap("templatesvc.New", errors.Join(err, listener.Close()))
 	}
-	s := &Service{cfg: cfg, listener: listener, source: dir}
+	s := &Service{cfg: cfg, listener: listener, source: dir, keeper: newKeeper(cfg, blobs, service, f)}
 	s.server = &http.Server{
-		Handler: transport.NewHandler(endpoint.New(service), endpoint.NewTrees(editor.NewReader(service)),
-			endpoint.NewEdits(editor.NewWriter(service, filepath.Join(cfg.BlobDir, "incoming"))), cfg.ClusterSecret, requests),
+		Handler: transport.NewHandler(endpoint.New(service, s.keeper), endpoint.NewTrees(editor.NewReader(service)),
+			endpoint.NewEdits(editor.NewWriter(service, filepath.Join(cfg.BlobDir, "incoming"))), cfg.ClusterSecret, f.requests),
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 	}
@@ -187,5 +191,6 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return s.replica.Run(ctx) })
 	g.Go(func() error { return s.runner.Run(ctx) })
+	g.Go(func() error { return s.keeper.Run(ctx, cmp.Or(s.cfg.CollectInterval, defaultCollectInterval)) })
 	return errs.Wrap("templatesvc.Run", g.Wait())
 }

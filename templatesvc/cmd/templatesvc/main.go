@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/lifecycle"
@@ -27,10 +28,25 @@ type settings struct {
 	Blobs struct {
 		Dir string `config:"dir" default:"./blobs" usage:"directory file contents are kept in"`
 	} `config:"blobs"`
+	Versions struct {
+		Keep int `config:"keep" default:"1000" usage:"versions kept of a template beside those in use, the oldest go first; 0 keeps all"`
+	} `config:"versions"`
+	Collect struct {
+		Interval time.Duration `config:"interval" default:"1h" usage:"how often file contents that nothing refers to are removed"`
+	} `config:"collect"`
 }
 
 // Validate names the settings that cannot be used.
-func (s *settings) Validate() []error { return append(s.Settings.Validate(), s.RequireSecret()...) }
+func (s *settings) Validate() []error {
+	problems := append(s.Settings.Validate(), s.RequireSecret()...)
+	if s.Versions.Keep < 0 {
+		problems = append(problems, errs.Field("versions.keep", "must not be negative; 0 keeps all"))
+	}
+	if s.Collect.Interval <= 0 {
+		problems = append(problems, errs.Field("collect.interval", "must be positive, such as 1h"))
+	}
+	return problems
+}
 
 func run(args, env []string, stdout, stderr io.Writer) int {
 	var s settings
@@ -45,7 +61,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := templatesvc.New(templatesvc.Config{
 		Store: e.Client, Dir: s.Templates.Dir, BlobDir: s.Blobs.Dir, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
 		ClusterSecret: s.Cluster.Secret, Replica: e.Replica, SessionTTL: s.Session.TTL, Version: telemetry.Version(),
-		Log: e.Log, Metrics: e.Registry,
+		KeepVersions: s.Versions.Keep, CollectInterval: s.Collect.Interval, Log: e.Log, Metrics: e.Registry,
 	})
 	if err != nil {
 		return nil, err

@@ -22,7 +22,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +48,6 @@ type Collector struct {
 	Replica string
 	// Poll is how often it looks whether publishes have ended.
 	Poll time.Duration
-	Log  *slog.Logger
 
 	// between is called between any two steps, for tests; nil does nothing.
 	between func()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -90,7 +89,7 @@ func (w *world) cycle(n int, now time.Time) iter.Seq[bool] {
 }
 
 func (w *world) collector(n int) *Collector {
-	return &Collector{Store: w.store, Referrers: w.reg, Replica: fmt.Sprint("r", n), Log: slog.New(slog.DiscardHandler)}
+	return &Collector{Store: w.store, Referrers: w.reg, Replica: fmt.Sprint("r", n)}
 }
 
 func (w *world) stop(n int) {
@@ -263,7 +262,7 @@ func TestAnUnreadableManifestStopsTheCollection(t *testing.T) {
 		t.Fatal(err)
 	}
 	reg := &register{versions: map[string][]string{strings.Repeat("a", 64): nil}}
-	c := &Collector{Store: store, Referrers: reg, Replica: "r", Log: slog.New(slog.DiscardHandler)}
+	c := &Collector{Store: store, Referrers: reg, Replica: "r"}
 	if _, err := c.Cycle(t.Context(), time.Now()); err == nil {
 		t.Error("a collection without one of its manifests went on")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/collect"
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
 )
 
@@ -22,6 +23,8 @@ type Set struct {
 	Suspect endpoint.Endpoint
 	// Rollback takes a RollbackRequest and gives a fleet.TemplateHead.
 	Rollback endpoint.Endpoint
+	// Collect takes nothing and gives a collect.Report.
+	Collect endpoint.Endpoint
 	Management
 }
 
@@ -31,10 +34,11 @@ type RollbackRequest struct {
 	Digest, Author string
 }
 
-// New makes the endpoints of a service.
-func New(s *template.Service) Set {
+// New makes the endpoints of a service and its keeper.
+func New(s *template.Service, k *collect.Keeper) Set {
 	return Set{
 		Management: NewManagement(s),
+		Collect:    func(ctx context.Context, _ any) (any, error) { return k.Now(ctx) },
 		Manifest: func(_ context.Context, request any) (any, error) {
 			digest, ok := request.(string)
 			if !ok {

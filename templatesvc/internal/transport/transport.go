@@ -37,6 +37,7 @@ func NewHandler(set endpoint.Set, trees endpoint.Trees, edits endpoint.Edits, se
 	mux.Handle("POST /v1/templates/{group}/{name}/rollback", kithttp.NewServer(set.Rollback, readRollback, writeJSON, opts...))
 	mountTrees(mux, trees, opts)
 	mountEdits(mux, edits, opts)
+	mux.Handle("POST /v1/collect", kithttp.NewServer(set.Collect, kithttp.NopRequestDecoder, writeJSON, opts...))
 	mountManagement(mux, set.Management, opts)
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })

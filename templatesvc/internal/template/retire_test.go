@@ -1,0 +1,74 @@
+package template_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+func TestOldVersionsAreRetiredButTheHeadAndWhatIsInUse(t *testing.T) {
+	w := newWorld(t)
+	var digests []string
+	for n := range 6 {
+		digests = append(digests, w.publish("f", fmt.Sprint(n)).Digest)
+	}
+	w.plan(digests[1])
+	if _, err := w.Rollback(t.Context(), ref, digests[2], "me"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Retire(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{digests[1], digests[2], digests[4], digests[5]}
+	slices.Sort(want)
+	if got := w.versions(); !slices.Equal(got, want) {
+		t.Errorf("left %v, want %v", got, want)
+	}
+	if err := w.Retire(t.Context(), 0); err != nil || len(w.versions()) != 4 {
+		t.Errorf("without a bound: %v, %v", w.versions(), err)
+	}
+}
+
+func TestTheVersionsOfATemplateThatWentAreRetiredAfterAWeek(t *testing.T) {
+	w := newWorld(t)
+	source(w, "f", "1")
+	if err := w.Retract(t.Context(), ref, "directory"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Retire(t.Context(), 1); err != nil || len(w.versions()) != 1 {
+		t.Fatalf("at once: %v, %v", w.versions(), err)
+	}
+	w.clock = w.clock.Add(8 * 24 * time.Hour)
+	if err := w.Retire(t.Context(), 1); err != nil || len(w.versions()) != 0 {
+		t.Errorf("after a week: %v, %v", w.versions(), err)
+	}
+}
+
+func TestRootsAreAllThatRefersToContent(t *testing.T) {
+	w := newWorld(t)
+	h, _ := source(w, "f", "1")
+	planned := w.publish("f", "planned")
+	w.plan(planned.Digest)
+	edited := w.publish("f", "edited")
+	versions, _, err := store.List(t.Context(), w.c, store.TemplateVersions(ref))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range versions { // as if all were deleted: heads and plans refer to them still
+		if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Remove(store.TemplateVersionKey(ref, v.Digest), v.ModRev)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	roots, err := w.Roots(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, digest := range map[string]string{"the head": edited.Digest, "a plan": planned.Digest, "what the source held": h.Digest} {
+		if !slices.Contains(roots, digest) {
+			t.Errorf("%s is no root", name)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package template
+
+import (
+	"context"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// Roots are the digests of all manifests that have to stay, as of one moment: of
+// versions, also those being deleted, of heads and what their sources held, of plans
+// and of drafts.
+func (s *Service) Roots(ctx context.Context) ([]string, error) {
+	digests, err := s.roots(ctx)
+	return digests, errs.Wrap("template.Roots", err)
+}
+
+func (s *Service) roots(ctx context.Context) (digests []string, err error) {
+	add := func(some ...string) {
+		for _, d := range some {
+			if d != "" {
+				digests = append(digests, d)
+			}
+		}
+	}
+	versions, rev, err := store.List(ctx, s.cfg.Store, store.AllTemplateVersions())
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range versions {
+		add(v.Digest)
+	}
+	if err := eachAt(ctx, s, store.TemplatesDoomed(), rev, func(d fleet.TemplateDoomed) { add(d.Version.Digest) }); err != nil {
+		return nil, err
+	}
+	if err := eachAt(ctx, s, store.TemplateHeads(), rev, func(h fleet.TemplateHead) { add(h.Digest, h.SourceDigest) }); err != nil {
+		return nil, err
+	}
+	if err := eachAt(ctx, s, store.TemplateDrafts(), rev, func(d fleet.TemplateDraft) { add(d.Digest, d.Base) }); err != nil {
+		return nil, err
+	}
+	err = eachAt(ctx, s, store.Plans(), rev, func(p fleet.StoredPlan) {
+		for _, l := range p.Plan.Layers {
+			add(l.Digest)
+		}
+	})
+	return digests, err
+}
+
+func eachAt[T any](ctx context.Context, s *Service, p store.Prefix[T], rev int64, do func(T)) error {
+	all, err := store.ListAt(ctx, s.cfg.Store, p, rev)
+	for _, v := range all {
+		do(v)
+	}
+	return err
+}
+
+// Publishes names the publishes that are open.
+func (s *Service) Publishes(ctx context.Context) ([]string, error) {
+	open, _, err := store.List(ctx, s.cfg.Store, store.TemplatePublishes())
+	ids := make([]string, 0, len(open))
+	for _, p := range open {
+		ids = append(ids, p.ID)
+	}
+	return ids, errs.Wrap("template.Publishes", err)
+}

@@ -1,0 +1,52 @@
+package templatesvc
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/templatesvc/internal/blob"
+	"github.com/orreryhq/orrery/templatesvc/internal/collect"
+	"github.com/orreryhq/orrery/templatesvc/internal/template"
+)
+
+// DefaultKeepVersions is how many versions of a template are worth keeping.
+const DefaultKeepVersions = 1000
+
+// publishPoll is how often a collection looks whether open publishes have ended.
+const publishPoll = time.Second
+
+// figures are the service's metrics; nil ones count nothing.
+type figures struct {
+	requests         *prometheus.CounterVec
+	collected, bytes *prometheus.CounterVec
+}
+
+func newFigures(r prometheus.Registerer) (f figures, err error) {
+	if r == nil {
+		return f, nil
+	}
+	m := telemetry.NewMetrics(r, "templatesvc")
+	f.requests = m.Counter("http_requests", "Calls by route.", "route")
+	f.collected = m.Counter("collected_blobs", "Blobs removed because nothing referred to them.")
+	f.bytes = m.Counter("collected_bytes", "What removed blobs took on the disk.")
+	return f, m.Err()
+}
+
+func (f figures) count(r collect.Report) {
+	if f.collected != nil {
+		f.collected.WithLabelValues().Add(float64(r.Removed))
+		f.bytes.WithLabelValues().Add(float64(r.Bytes))
+	}
+}
+
+// newKeeper makes what removes versions nobody needs and content nothing refers to.
+func newKeeper(cfg Config, blobs *blob.Store, service *template.Service, f figures) *collect.Keeper {
+	return collect.NewKeeper(
+		&collect.Collector{Store: blobs, Referrers: service, Replica: cfg.Replica, Poll: publishPoll},
+		func(ctx context.Context) error { return service.Retire(ctx, cfg.KeepVersions) },
+		f.count, cfg.Log,
+	)
+}
