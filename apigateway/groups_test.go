@@ -76,7 +76,7 @@ const full = `{"name":"full","parent":"base","platform":"VELOCITY","platformVers
 	"rcon":{"port":"rcon","password":"%PASSWORD%"},"startupTimeoutSeconds":0,"maxLifetimeSeconds":60,"onCrash":"restart","onNodeLoss":"stop","onNodeReturn":"keepReplacement","maintenance":true,
 	"maintenanceMessage":"soon","maintenanceBypass":["ann"],"motds":["hi"],"motdMode":"RANDOM","motdIntervalSeconds":5,"dependsOn":["base"],
 	"startupWeight":3,"priority":4,"updateStrategy":"CANARY","attachedModules":["m"],"enabledModules":["n"],"disabledModules":["o"],
-	"attachedExtensions":["p"],"enabledExtensions":["q"],"disabledExtensions":["r"],"configPatches":{"f.yml":{"a.b":12345}},"mergeFiles":["*.yml"],
+	"attachedExtensions":["p"],"enabledExtensions":["q"],"disabledExtensions":["r"],"configPatches":{"f.yml":{"a.b":12345}},"autoLayers":false,"mergeFiles":["*.yml"],
 	"configRules":[{"file":"g.conf","path":"x","op":"REGEX","value":"y"},{"file":"h.json","path":"a[0]","op":"REPLACE","value":{"z":12345678901234567890}}]}`
 
 func fullGroup(s *site) *reply {

@@ -60,6 +60,8 @@ type GroupSpec struct {
 	Players   Players `json:"players"`
 
 	Templates TemplateSelection `json:"templates"`
+	// AutoLayers lays the templates that AutoLayers names below the chosen ones.
+	AutoLayers bool `json:"autoLayers,omitempty"`
 	// FileModifications are globs of files whose placeholders are replaced.
 	FileModifications []string `json:"fileModifications,omitempty"`
 	// MergeFiles are globs of files that are merged when several layers bring them; of
@@ -243,6 +245,7 @@ func DefaultSpec() GroupSpec {
 		Scaling:               Scaling{Mode: ScalingDynamic, Max: 10, UpThreshold: 0.8, DownAfterSeconds: 300, CooldownSeconds: 60},
 		Players:               Players{Max: 100},
 		Templates:             TemplateSelection{Override: true},
+		AutoLayers:            true,
 		MergeFiles:            DefaultMergeFiles(),
 		Stop:                  Stop{Command: "stop", GraceSeconds: 30, Signal: "TERM"},
 		Readiness:             Check{Type: CheckNone},

@@ -64,6 +64,8 @@ type PlanLayer struct {
 	TemplateRef
 	Digest   string `json:"digest"`
 	Priority int    `json:"priority,omitempty"`
+	// Auto marks a layer nobody chose: it lies below all that were chosen.
+	Auto bool `json:"auto,omitempty"`
 }
 
 // StoredPlan is a plan as it stands under its key, with the time it was last
@@ -92,7 +94,7 @@ func Compose(g Group, heads []TemplateHead, pick uint64) Plan {
 	s := g.Spec
 	return Plan{
 		Group: g.Name, GroupRevision: g.Revision, Runtime: s.Runtime, Command: s.commandLine(),
-		Layers: s.Templates.layers(heads, pick), Override: s.Templates.Override,
+		Layers: withAuto(g, heads, s.Templates.layers(heads, pick)), Override: s.Templates.Override,
 		FileModifications: s.FileModifications, Merge: s.MergeFiles, Patches: s.patches(), Variables: maps.Clone(s.Variables), Env: maps.Clone(s.Env),
 		InstanceGroups: s.InstanceGroups, HostAddress: s.HostAddress, MaxPlayers: s.Players.Max,
 		Resources: s.Resources, CPULimit: s.CPULimit,
@@ -176,6 +178,39 @@ func (t TemplateSelection) layers(heads []TemplateHead, pick uint64) []PlanLayer
 		}
 	}
 	return paste(chosen, digest, t.Override)
+}
+
+// The templates of every group that has automatic layers, in DefaultTemplateGroup:
+// AutoBase, AutoBase-<platform in lower case>, and one of the group's own name.
+const AutoBase = "base"
+
+// AutoLayers are the templates that are laid below the chosen ones of a group, as far
+// as they exist and are not chosen themselves.
+func AutoLayers(g GroupName, platform string) []TemplateRef {
+	refs := []TemplateRef{{DefaultTemplateGroup, AutoBase}}
+	if platform != "" {
+		refs = append(refs, TemplateRef{DefaultTemplateGroup, AutoBase + "-" + strings.ToLower(platform)})
+	}
+	if own := (TemplateRef{DefaultTemplateGroup, string(g)}); !slices.Contains(refs, own) {
+		refs = append(refs, own)
+	}
+	return refs
+}
+
+// withAuto lays a group's automatic layers below those that were chosen.
+func withAuto(g Group, heads []TemplateHead, chosen []PlanLayer) []PlanLayer {
+	if !g.Spec.AutoLayers {
+		return chosen
+	}
+	var out []PlanLayer
+	for _, ref := range AutoLayers(g.Name, g.Spec.Software.Platform) {
+		head := slices.IndexFunc(heads, func(h TemplateHead) bool { return h.TemplateRef == ref })
+		if head < 0 || slices.ContainsFunc(chosen, func(l PlanLayer) bool { return l.TemplateRef == ref }) {
+			continue
+		}
+		out = append(out, PlanLayer{TemplateRef: ref, Digest: heads[head].Digest, Auto: true})
+	}
+	return append(out, chosen...)
 }
 
 // paste orders layers so that a later one wins: by ascending priority, and among

@@ -218,3 +218,42 @@ func TestAQuotedWordIsOneWordForTheShell(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestAutomaticLayersLieBelowTheChosen(t *testing.T) {
+	cases := []struct {
+		rule     string
+		group    GroupName
+		platform string
+		chosen   []TemplateLayer
+		heads    []TemplateHead
+		want     string
+	}{
+		{"all three, below", "lobby", "PAPER", []TemplateLayer{layer("g/x", -9)}, heads("default/base", "default/base-paper", "default/lobby", "g/x"), "default/base!* default/base-paper!* default/lobby!* g/x!"},
+		{"those that exist", "lobby", "PAPER", nil, heads("default/lobby", "default/base-velocity"), "default/lobby!*"},
+		{"none exists, none is missed", "lobby", "PAPER", nil, nil, ""},
+		{"without a platform", "lobby", "", nil, heads("default/base", "default/base-"), "default/base!*"},
+		{"one that is chosen lies where it was chosen", "lobby", "", []TemplateLayer{layer("g/x", 0), layer("base", 5)}, heads("default/base", "g/x"), "g/x! default/base!"},
+		{"a group called base has it once", "base", "", nil, heads("default/base"), "default/base!*"},
+	}
+	for _, c := range cases {
+		t.Run(c.rule, func(t *testing.T) {
+			g := Group{Name: c.group, Spec: GroupSpec{AutoLayers: true, Software: Software{Platform: c.platform}, Templates: TemplateSelection{Override: true, AllOf: c.chosen}}}
+			var got []string
+			for _, l := range Compose(g, c.heads, 1).Layers {
+				if l.Auto {
+					l.Digest += "*"
+				}
+				got = append(got, l.Digest)
+			}
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("layers %q, want %q", got, c.want)
+			}
+			g.Spec.AutoLayers = false
+			for _, l := range Compose(g, c.heads, 1).Layers {
+				if l.Auto {
+					t.Errorf("%s though the group has no automatic layers", l)
+				}
+			}
+		})
+	}
+}

@@ -6,7 +6,7 @@ import "testing"
 // composed: fields that came since are left out of it while they say nothing.
 func TestAnOldPlanKeepsItsDigest(t *testing.T) {
 	spec := DefaultSpec()
-	spec.MergeFiles = nil
+	spec.MergeFiles, spec.AutoLayers = nil, false
 	spec.Command = "run %PORT%"
 	spec.Templates.AllOf = []TemplateLayer{layer("g/a", 0), layer("g/b", 3)}
 	spec.FileModifications = []string{"*.yml"}

@@ -12,6 +12,8 @@ import (
 // Files are those fields as JSON has them. Absent (nil) fields say nothing; of a read
 // all are there.
 type Files struct {
+	// AutoLayers lays base, base-<platform> and the group's own template below the others.
+	AutoLayers *bool `json:"autoLayers,omitempty"`
 	// MergeFiles are globs of files merged by layer; an empty list merges none.
 	MergeFiles *[]string `json:"mergeFiles,omitempty"`
 	// ConfigRules are patches, applied after configPatches.
@@ -20,6 +22,9 @@ type Files struct {
 
 // Onto changes what the fields say of a spec and nothing else.
 func (f Files) Onto(s *fleet.GroupSpec) {
+	if f.AutoLayers != nil {
+		s.AutoLayers = *f.AutoLayers
+	}
 	if f.MergeFiles != nil {
 		s.MergeFiles = append([]string(nil), *f.MergeFiles...)
 	}
@@ -34,6 +39,7 @@ func (f Files) Onto(s *fleet.GroupSpec) {
 // Of shows how a spec has files made: every field.
 func Of(s fleet.GroupSpec) Files {
 	return Files{
+		AutoLayers:  &s.AutoLayers,
 		MergeFiles:  new(append([]string{}, s.MergeFiles...)),
 		ConfigRules: new(append([]fleet.ConfigPatch{}, s.ConfigRules...)),
 	}

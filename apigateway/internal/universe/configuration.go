@@ -169,8 +169,9 @@ type portRangeBody struct {
 // body or their defaults, all others as they were (old is nil for a new group).
 func (b configurationBody) spec(old *fleet.GroupSpec) (fleet.GroupSpec, error) {
 	s := fleet.DefaultSpec()
-	s.Scaling.Max = 0  // this dialect knows no maximum
-	s.MergeFiles = nil // and takes whole files
+	s.Scaling.Max = 0    // this dialect knows no maximum
+	s.MergeFiles = nil   // takes whole files,
+	s.AutoLayers = false // and only the templates it names
 	if old != nil {
 		s = *old
 	}

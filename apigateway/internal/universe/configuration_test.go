@@ -106,8 +106,8 @@ func TestSpecialReadings(t *testing.T) {
 		{"a field of the other dialect", `{"shutdownGraceSeconds":7,"readiness":{"type":"port"},"maxInstances":9}`, func(s fleet.GroupSpec) bool {
 			return s.Stop.GraceSeconds == 7 && s.Readiness.Type == fleet.CheckPort && s.Scaling.Max == 9
 		}},
-		{"what files are made with", `{"mergeFiles":["*.yml"],"configRules":[{"file":"a","path":"b","op":"regex","value":"c"}]}`, func(s fleet.GroupSpec) bool {
-			return slices.Equal(s.MergeFiles, []string{"*.yml"}) && len(s.ConfigRules) == 1 && s.ConfigRules[0].Op == fleet.PatchRegex
+		{"what files are made with", `{"autoLayers":true,"mergeFiles":["*.yml"],"configRules":[{"file":"a","path":"b","op":"regex","value":"c"}]}`, func(s fleet.GroupSpec) bool {
+			return s.AutoLayers && slices.Equal(s.MergeFiles, []string{"*.yml"}) && len(s.ConfigRules) == 1 && s.ConfigRules[0].Op == fleet.PatchRegex
 		}},
 		{"placing, in the words of the other dialect", `{"nodePreferences":[{"label":"ssd","weight":-5}],"spreadConstraint":"rack","spreadMaxSkew":1,"maxPerNode":2,
 			"exclusiveNode":true,"placementProfile":"pack","placementWeights":{"warm":1},"labels":{"a":"b"},"quota":{"memoryMb":3},
