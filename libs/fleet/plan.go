@@ -87,6 +87,13 @@ func (p Plan) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
+// CompositionDigest is the digest of all but the group's revision: it is equal for
+// plans that make the same instance.
+func (p Plan) CompositionDigest() string {
+	p.GroupRevision = 0
+	return p.Digest()
+}
+
 // Compose makes the plan of a group. heads are all template heads; pick is a
 // random number from which oneOf choices are drawn. The same inputs give the
 // same plan, and a plan depends on pick only where a choice exists.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"encoding/json"
 	"math"
 	"os/exec"
 	"slices"
@@ -107,14 +108,23 @@ func TestTheSameInputsGiveTheSameDigest(t *testing.T) {
 		g.Spec.Env = rapid.MapOf(rapid.StringMatching(`[A-Z]{1,3}`), rapid.String()).Draw(t, "env")
 		g.Spec.Variables = rapid.MapOf(rapid.StringMatching(`[A-Z]{1,3}`), rapid.String()).Draw(t, "variables")
 		g.Spec.Templates = TemplateSelection{AllInGroups: []string{"g"}, OneInGroups: []string{"g", "h"}, Override: rapid.Bool().Draw(t, "override")}
-		hs := heads("g/a", "g/b", "g/c", "h/a", "h/b")
+		value := rapid.Custom(func(t *rapid.T) json.RawMessage {
+			b, _ := json.Marshal(rapid.String().Draw(t, "value"))
+			return append([]byte(" "), b...)
+		})
+		g.Spec.Composition.ConfigPatches = rapid.MapOf(rapid.StringMatching(`[a-z]{1,3}`), rapid.MapOf(rapid.StringMatching(`[a-z]{1,3}`), value)).Draw(t, "patches")
+		hs := heads("g/a", "g/b", "g/c", "h/a", "h/b", "default/base")
 		pick := rapid.Uint64().Draw(t, "pick")
 		plan := Compose(g, hs, pick)
 		shuffled := rapid.Permutation(hs).Draw(t, "heads")
 		if again := Compose(g, shuffled, pick); again.Digest() != plan.Digest() {
 			t.Fatalf("another order of heads, another plan: %s", cmp.Diff(plan, again))
 		}
-		read := plan
+		var read Plan
+		stored, err := json.Marshal(plan)
+		if err != nil || json.Unmarshal(stored, &read) != nil {
+			t.Fatalf("the plan cannot be stored: %v", err)
+		}
 		read.SetRev(4, 7)
 		if read.Digest() != plan.Digest() {
 			t.Fatal("where a plan was read is part of its digest")

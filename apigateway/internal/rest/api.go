@@ -107,6 +107,7 @@ func (a *API) mountInstances(r gin.IRoutes, base string) {
 	r.GET(base, a.listInstances)
 	r.GET(base+"/:id", a.getInstance)
 	r.GET(base+"/:id/explain", a.explain)
+	r.GET(base+"/:id/composition", a.composition)
 	r.DELETE(base+"/:id", a.deleteInstance)
 	r.POST(base+"/:id/start", a.startInstance)
 	r.POST(base+"/:id/restart", a.restartInstance)
