@@ -1,0 +1,151 @@
+package fleet
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// Bounds of the definitions of one template's variables.
+const (
+	maxVariables     = 200
+	maxVariableValue = 4 << 10
+	maxVariableWords = 1 << 10
+	maxEnumValues    = 200
+)
+
+// ValidateVariables tells what is wrong with the definitions of a template's variables.
+// Each error is Invalid and names a field, such as "[2].key".
+func ValidateVariables(all []Variable) []error {
+	if len(all) > maxVariables {
+		return []error{errs.New(errs.Invalid, "at most %d variables can be defined, these are %d", maxVariables, len(all))}
+	}
+	var problems []error
+	seen := map[string]bool{}
+	for i, v := range all {
+		at := fmt.Sprintf("[%d].", i)
+		if seen[v.Key] {
+			problems = append(problems, errs.Field(at+"key", "%s is defined twice", v.Key))
+		}
+		seen[v.Key] = true
+		problems = append(problems, v.validate(at)...)
+	}
+	return problems
+}
+
+func (v Variable) validate(at string) (problems []error) {
+	bad := func(field, format string, args ...any) {
+		problems = append(problems, errs.Field(at+field, format, args...))
+	}
+	if len(v.Key) > 64 || placeholderName(v.Key+"%") != v.Key || v.Key == "" {
+		bad("key", "must be a placeholder's name: a letter or _, then letters, digits, _ . or -, at most 64 in all")
+	}
+	switch v.Type {
+	case VariableString, VariableInt, VariableBool, VariableEnum, VariableSecret:
+	default:
+		bad("type", "must be STRING, INT, BOOL, ENUM or SECRET")
+	}
+	switch v.Scope {
+	case ScopeTemplate, ScopeGroup, ScopeInstance:
+	default:
+		bad("scope", "must be TEMPLATE, GROUP or INSTANCE")
+	}
+	switch v.Visibility {
+	case "", "ADMIN", "OPERATOR":
+	default:
+		bad("visibility", "must be ADMIN or OPERATOR")
+	}
+	if len(v.Description) > maxVariableWords {
+		bad("description", "is longer than %d bytes", maxVariableWords)
+	}
+	problems = append(problems, v.Validation.validate(at+"validation.", v.Type)...)
+	if v.Default != nil && len(problems) == 0 {
+		if err := v.Check(*v.Default); err != nil {
+			bad("defaultValue", "%s", errs.MessageOf(err))
+		}
+	}
+	if v.Scope == ScopeTemplate && v.Required && v.Default == nil {
+		bad("defaultValue", "is missing: nobody else may give a required variable of scope TEMPLATE its value")
+	}
+	return problems
+}
+
+// validate tells what of a rule does not fit a type.
+func (r VariableRule) validate(at string, t VariableType) (problems []error) {
+	bad := func(field, format string, args ...any) {
+		problems = append(problems, errs.Field(at+field, format, args...))
+	}
+	if r.Regex != "" {
+		if _, err := regexp.Compile(r.Regex); t != VariableString || err != nil || len(r.Regex) > maxVariableWords {
+			bad("regex", "must be a regular expression (RE2), and is for STRING only")
+		}
+	}
+	switch {
+	case (r.Min != nil || r.Max != nil) && t != VariableInt && t != VariableString:
+		bad("min", "and max are for INT, and for the length of a STRING")
+	case r.Min != nil && r.Max != nil && *r.Min > *r.Max:
+		bad("min", "must not be more than max")
+	}
+	switch {
+	case t != VariableEnum && len(r.EnumValues) > 0:
+		bad("enumValues", "are for ENUM only")
+	case t == VariableEnum && (len(r.EnumValues) == 0 || len(r.EnumValues) > maxEnumValues):
+		bad("enumValues", "must be 1 to %d values", maxEnumValues)
+	case len(slices.Compact(slices.Sorted(slices.Values(r.EnumValues)))) != len(r.EnumValues):
+		bad("enumValues", "has a value twice")
+	}
+	return problems
+}
+
+// Check tells why a value is none of the variable's; Invalid, without a field. A secret's
+// value is a reference; whether it leads anywhere is known where it is followed.
+func (v Variable) Check(value string) error {
+	if len(value) > maxVariableValue || !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
+		return errs.New(errs.Invalid, "must be text of at most %d bytes", maxVariableValue)
+	}
+	r := v.Validation
+	switch v.Type {
+	case VariableInt:
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return errs.New(errs.Invalid, "must be a whole number")
+		}
+		return r.within(n, "")
+	case VariableBool:
+		if value != "true" && value != "false" {
+			return errs.New(errs.Invalid, "must be true or false")
+		}
+	case VariableEnum:
+		if !slices.Contains(r.EnumValues, value) {
+			return errs.New(errs.Invalid, "must be one of %s", strings.Join(r.EnumValues[:min(len(r.EnumValues), 20)], ", "))
+		}
+	case VariableString:
+		if r.Regex != "" {
+			if whole, err := regexp.Compile("^(?:" + r.Regex + ")$"); err != nil || !whole.MatchString(value) {
+				return errs.New(errs.Invalid, "must match %s", r.Regex)
+			}
+		}
+		return r.within(int64(utf8.RuneCountInString(value)), " characters")
+	case VariableSecret:
+		if kind, of, found := strings.Cut(value, ":"); !found || of == "" || !slices.Contains([]string{"secret", "file", "env"}, kind) {
+			return errs.New(errs.Invalid, "must be a reference: secret:<name>, file:<path> or env:<NAME>")
+		}
+	}
+	return nil
+}
+
+// within holds a number against the bounds.
+func (r VariableRule) within(n int64, of string) error {
+	switch {
+	case r.Min != nil && n < *r.Min:
+		return errs.New(errs.Invalid, "must be at least %d%s", *r.Min, of)
+	case r.Max != nil && n > *r.Max:
+		return errs.New(errs.Invalid, "must be at most %d%s", *r.Max, of)
+	}
+	return nil
+}
