@@ -72,6 +72,8 @@ type Service struct {
 	replica  *store.Replica
 	runner   *source.Runner
 	keeper   *collect.Keeper
+	// templates is the service behind the API.
+	templates *template.Service
 }
 
 const (
@@ -79,6 +81,8 @@ const (
 	drainTimeout  = 5 * time.Second
 
 	defaultCollectInterval = time.Hour
+	// draftsEvery is the pause between two looks for drafts that nobody touches any more.
+	draftsEvery = time.Hour
 )
 
 // New opens the blob store and the listener, so that URL is known before Run.
@@ -112,7 +116,7 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, errs.Wrap("templatesvc.New", errors.Join(err, listener.Close()))
 	}
-	s := &Service{cfg: cfg, listener: listener, source: dir, keeper: newKeeper(cfg, blobs, service, f)}
+	s := &Service{cfg: cfg, listener: listener, source: dir, templates: service, keeper: newKeeper(cfg, blobs, service, f)}
 	s.server = &http.Server{
 		Handler: transport.NewHandler(endpoint.New(service, s.keeper), endpoint.NewTrees(editor.NewReader(service)),
 			endpoint.NewEdits(editor.NewWriter(service, filepath.Join(cfg.BlobDir, "incoming"))), cfg.ClusterSecret, f.requests),
@@ -192,5 +196,22 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.replica.Run(ctx) })
 	g.Go(func() error { return s.runner.Run(ctx) })
 	g.Go(func() error { return s.keeper.Run(ctx, cmp.Or(s.cfg.CollectInterval, defaultCollectInterval)) })
+	g.Go(func() error { s.expireDrafts(ctx); return nil })
 	return errs.Wrap("templatesvc.Run", g.Wait())
+}
+
+// expireDrafts forgets old drafts now and then, until ctx ends.
+func (s *Service) expireDrafts(ctx context.Context) {
+	tick := time.NewTicker(draftsEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := s.templates.ExpireDrafts(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Log.Warn("old drafts not removed, trying again later", "error", err)
+		}
+	}
 }

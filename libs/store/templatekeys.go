@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"net/url"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 )
@@ -18,8 +19,9 @@ func TemplateMoves(t fleet.TemplateRef) Prefix[fleet.TemplateMove] {
 	return Prefix[fleet.TemplateMove]{Root + "template-moves/" + t.Group + "/" + t.Name + "/"}
 }
 
+// TemplateDraftKey is what an author has staged; whoever that is, the name is one segment.
 func TemplateDraftKey(t fleet.TemplateRef, author string) Key[fleet.TemplateDraft] {
-	return Key[fleet.TemplateDraft]{Root + "template-drafts/" + t.Group + "/" + t.Name + "/" + author}
+	return Key[fleet.TemplateDraft]{Root + "template-drafts/" + t.Group + "/" + t.Name + "/" + url.PathEscape(author)}
 }
 
 func TemplateDrafts() Prefix[fleet.TemplateDraft] {

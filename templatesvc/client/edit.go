@@ -110,6 +110,28 @@ func (c *Client) CreateOf(ctx context.Context, author, contentType string, form 
 	return out.revised(), errs.Wrap("templatesvc.CreateOf", err)
 }
 
+// Definitions are the definitions of a template's variables.
+type Definitions struct {
+	Variables []fleet.Variable `json:"variables"`
+}
+
+// Define replaces the definitions of a template's variables. Errors as of PutFile.
+func (c *Client) Define(ctx context.Context, ch Change, d Definitions) (Edited, error) {
+	return c.changeJSON(ctx, ch, http.MethodPut, "/variables", d)
+}
+
+// PublishDraft makes what c.Author has staged the head; without a draft that stays as it
+// is. Conflict, naming the files, when others changed them since.
+func (c *Client) PublishDraft(ctx context.Context, ch Change) (Edited, error) {
+	return c.changeJSON(ctx, ch, http.MethodPost, "/draft/publish", nil)
+}
+
+// DropDraft forgets what c.Author has staged. NotFound when there is nothing.
+func (c *Client) DropDraft(ctx context.Context, ch Change) error {
+	_, err := c.changeJSON(ctx, ch, http.MethodDelete, "/draft", nil)
+	return err
+}
+
 func (c *Client) changeJSON(ctx context.Context, ch Change, method, what string, body any) (Edited, error) {
 	payload, err := json.Marshal(body)
 	if err != nil {

@@ -43,6 +43,9 @@ func (t *Tree) Manifest() fleet.Manifest {
 	return m
 }
 
+// Define replaces the definitions of the tree's variables.
+func (t *Tree) Define(variables []fleet.Variable) { t.rest.Variables = variables }
+
 // add puts an entry in, replacing what stands at its path, and the directories it lies in.
 func (t *Tree) add(e fleet.ManifestEntry) {
 	if _, there := t.entries[e.Path]; !there {

@@ -93,3 +93,13 @@ func (w *Writer) readImport(ctx context.Context, p *template.Publish, form *mult
 		}
 	}
 }
+
+// PublishDraft publishes what an author has staged. Errors as of template.PublishDraft.
+func (w *Writer) PublishDraft(ctx context.Context, c Change) (fleet.TemplateHead, error) {
+	return w.templates.PublishDraft(ctx, c.Ref, c.Author, c.Message)
+}
+
+// DropDraft forgets what an author has staged. NotFound when there is nothing.
+func (w *Writer) DropDraft(ctx context.Context, c Change) error {
+	return w.templates.DropDraft(ctx, c.Ref, c.Author)
+}

@@ -2,6 +2,7 @@ package editor
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 
@@ -11,6 +12,9 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/edit"
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
 )
+
+// maxDefinitions bounds the definitions of a template's variables, in bytes: heads carry them.
+const maxDefinitions = 32 << 10
 
 // maxUpload bounds one uploaded file, in bytes.
 const maxUpload = 512 << 20
@@ -59,12 +63,42 @@ func (w *Writer) change(ctx context.Context, c Change, prepare func(*template.Pu
 	if err != nil {
 		return fleet.TemplateHead{}, err
 	}
+	if c.Draft {
+		return w.stage(ctx, p, c, do)
+	}
 	return p.Commit(ctx, template.Move{
 		Ref: c.Ref, Base: anyBase, Kind: c.Kind, Author: c.Author, Message: c.Message,
 		Rebase: func(m *template.Move, head fleet.TemplateHead, current fleet.Manifest) (err error) {
 			m.Manifest, err = c.apply(head, current, do)
 			return err
 		},
+	})
+}
+
+// stage makes the change in the author's draft. What is returned as a head is the draft's
+// content: nothing else is known of it.
+func (w *Writer) stage(ctx context.Context, p *template.Publish, c Change, do step) (fleet.TemplateHead, error) {
+	d, err := p.Stage(ctx, c.Ref, c.Author, func(head fleet.TemplateHead, current fleet.Manifest) (fleet.Manifest, error) {
+		return c.apply(head, current, do)
+	})
+	return fleet.TemplateHead{TemplateRef: d.TemplateRef, Digest: d.Digest}, err
+}
+
+// SetVariables replaces the definitions of a template's variables. Invalid names the
+// definition at fault.
+func (w *Writer) SetVariables(ctx context.Context, c Change, defined []fleet.Variable) (fleet.TemplateHead, error) {
+	c.describe(fleet.MoveEdit, "define variables")
+	if problems := fleet.ValidateVariables(defined); len(problems) > 0 {
+		return fleet.TemplateHead{}, problems[0]
+	}
+	if b, err := json.Marshal(defined); err != nil || len(b) > maxDefinitions {
+		return fleet.TemplateHead{}, errs.New(errs.Invalid, "the definitions have more than %d KiB in all", maxDefinitions>>10)
+	}
+	return w.change(ctx, c, func(*template.Publish) (step, error) {
+		return func(t *edit.Tree) error {
+			t.Define(defined)
+			return nil
+		}, nil
 	})
 }
 

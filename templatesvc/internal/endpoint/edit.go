@@ -23,6 +23,16 @@ type Edits struct {
 	Import, Upload endpoint.Endpoint
 	// CreateOf takes an UploadRequest.
 	CreateOf endpoint.Endpoint
+	// Define takes a DefineRequest.
+	Define endpoint.Endpoint
+	// PublishDraft and DropDraft take an editor.Change.
+	PublishDraft, DropDraft endpoint.Endpoint
+}
+
+// DefineRequest replaces the definitions of a template's variables.
+type DefineRequest struct {
+	Change    editor.Change
+	Variables []fleet.Variable
 }
 
 // PutRequest writes one file.
@@ -73,6 +83,13 @@ func NewEdits(w *editor.Writer) Edits {
 		}),
 		CreateOf: edits(func(ctx context.Context, q UploadRequest) (fleet.TemplateHead, error) {
 			return w.CreateOf(ctx, q.Change.Author, q.Form)
+		}),
+		Define: edits(func(ctx context.Context, q DefineRequest) (fleet.TemplateHead, error) {
+			return w.SetVariables(ctx, q.Change, q.Variables)
+		}),
+		PublishDraft: edits(func(ctx context.Context, c editor.Change) (fleet.TemplateHead, error) { return w.PublishDraft(ctx, c) }),
+		DropDraft: edits(func(ctx context.Context, c editor.Change) (fleet.TemplateHead, error) {
+			return fleet.TemplateHead{}, w.DropDraft(ctx, c)
 		}),
 	}
 }

@@ -24,6 +24,9 @@ func mountEdits(mux *http.ServeMux, e endpoint.Edits, opts []kithttp.ServerOptio
 	mux.Handle("POST "+one+"/edits", kithttp.NewServer(e.Edit, readEdits, writeJSON, opts...))
 	mux.Handle("POST "+one+"/archive", kithttp.NewServer(e.Import, readArchive, writeJSON, opts...))
 	mux.Handle("POST "+one+"/upload", kithttp.NewServer(e.Upload, readForm, writeJSON, opts...))
+	mux.Handle("PUT "+one+"/variables", kithttp.NewServer(e.Define, readDefinitions, writeJSON, opts...))
+	mux.Handle("POST "+one+"/draft/publish", kithttp.NewServer(e.PublishDraft, readChange, writeJSON, opts...))
+	mux.Handle("DELETE "+one+"/draft", kithttp.NewServer(e.DropDraft, readChange, writeJSON, opts...))
 	mux.Handle("POST /v1/imports", kithttp.NewServer(e.CreateOf, readForm, writeJSON, opts...))
 }
 
@@ -84,4 +87,14 @@ func readForm(_ context.Context, r *http.Request) (any, error) {
 		return nil, &errs.Error{Kind: errs.Malformed, Message: "send a form with files, as multipart/form-data", Err: err}
 	}
 	return endpoint.UploadRequest{Change: changeOf(r), Extract: r.URL.Query().Get("extract") == "true", Form: form}, nil
+}
+
+func readChange(_ context.Context, r *http.Request) (any, error) { return changeOf(r), nil }
+
+func readDefinitions(_ context.Context, r *http.Request) (any, error) {
+	var body client.Definitions
+	if err := wire.DecodeJSON(r.Body, 0, &body); err != nil {
+		return nil, err
+	}
+	return endpoint.DefineRequest{Change: changeOf(r), Variables: body.Variables}, nil
 }

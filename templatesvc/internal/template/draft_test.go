@@ -1,0 +1,93 @@
+package template_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/template"
+)
+
+// stage adds files to ada's draft.
+func (w *world) stage(files ...string) fleet.TemplateDraft {
+	w.Helper()
+	p := w.begin()
+	added := w.tree(p, files...)
+	d, err := p.Stage(w.Context(), ref, "ada/x", func(_ fleet.TemplateHead, m fleet.Manifest) (fleet.Manifest, error) {
+		m.Entries = append(m.Entries, added.Entries...)
+		return m, nil
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return d
+}
+
+func TestStagedEditsAreOneVersionWhenPublished(t *testing.T) {
+	w := newWorld(t)
+	if _, err := w.begin().Stage(t.Context(), ref, "ada", nil); !errs.Is(err, errs.NotFound) {
+		t.Errorf("staged for no template: %v", err)
+	}
+	before := w.publish("a", "1")
+	w.stage("b", "2")
+	if d := w.stage("c", "3"); d.Edits != 2 || d.Base != before.Digest {
+		t.Errorf("%+v", d)
+	}
+	if h, _ := w.Head(t.Context(), ref); h.Digest != before.Digest {
+		t.Error("staging moved the head")
+	}
+	h, err := w.PublishDraft(t.Context(), ref, "ada/x", "")
+	if err != nil || h.Files != 3 || h.Move != 2 {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	if again, err := w.PublishDraft(t.Context(), ref, "ada/x", ""); err != nil || again.ModRev != h.ModRev {
+		t.Errorf("published twice: %+v, %v", again, err)
+	}
+	if err := w.DropDraft(t.Context(), ref, "ada/x"); !errs.Is(err, errs.NotFound) {
+		t.Errorf("the draft is still there: %v", err)
+	}
+}
+
+func TestADraftIsJoinedWithWhatTheHeadHasBecome(t *testing.T) {
+	w := newWorld(t)
+	w.publish("a", "1", "z", "0")
+	w.stage("b", "2")
+	now := w.publish("a", "1", "z", "other")
+	h, err := w.PublishDraft(t.Context(), ref, "ada/x", "joined")
+	m, err2 := w.Manifest(h.Digest)
+	if err != nil || err2 != nil || len(m.Entries) != 3 || h.Previous != now.Digest {
+		t.Fatalf("%+v, %v, %v", h, err, err2)
+	}
+
+	w.stage("c", "mine")
+	w.publish("a", "1", "c", "theirs")
+	if _, err := w.PublishDraft(t.Context(), ref, "ada/x", ""); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), "c") {
+		t.Errorf("both wrote c: %v", err)
+	}
+	if err := w.DropDraft(t.Context(), ref, "ada/x"); err != nil {
+		t.Errorf("the draft did not stay: %v", err)
+	}
+}
+
+func TestADraftNobodyTouchesIsForgotten(t *testing.T) {
+	w := newWorld(t)
+	w.publish("a", "1")
+	w.stage("b", "2")
+	if err := w.ExpireDrafts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Draft(t.Context(), ref, "ada/x"); err != nil {
+		t.Errorf("a fresh one: %v", err)
+	}
+	w.mu.Lock()
+	w.clock = w.clock.Add(template.DraftLife + time.Minute)
+	w.mu.Unlock()
+	if err := w.ExpireDrafts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Draft(t.Context(), ref, "ada/x"); !errs.Is(err, errs.NotFound) {
+		t.Errorf("an old one: %v", err)
+	}
+}
