@@ -86,7 +86,9 @@ func TestAValueIsHeldToItsVariablesType(t *testing.T) {
 		{fleet.VariableString, "a\x00", false},
 		{fleet.VariableString, "\xff", false},
 		{fleet.VariableString, strings.Repeat("x", 5000), false},
-		{fleet.VariableSecret, "secret:name", true}, {fleet.VariableSecret, "hunter2", false}, {fleet.VariableSecret, "env:", false},
+		{fleet.VariableSecret, "secret:name", true},
+		{fleet.VariableSecret, "hunter2", false},
+		{fleet.VariableSecret, "env:", false},
 	} {
 		if err := (fleet.Variable{Type: c.kind, Validation: rule}).Check(c.value); (err == nil) != c.ok {
 			t.Errorf("%s %q: %v", c.kind, c.value, err)

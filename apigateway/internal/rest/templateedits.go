@@ -21,7 +21,8 @@ import (
 // maxMessage is the longest message of a version, in bytes.
 const maxMessage = 1 << 10
 
-// changeOf is what a request says of an edit as a whole. ok is false when the request
+// changeOf is what a request says of an edit as a whole; with ?rehash=false it is staged
+// in the caller's draft. ok is false when the request
 // was answered.
 func (a *API) changeOf(c *gin.Context, path string) (ch client.Change, ok bool) {
 	h, ok := a.head(c)
@@ -36,18 +37,27 @@ func (a *API) changeOf(c *gin.Context, path string) (ch client.Change, ok bool) 
 	match := strings.TrimPrefix(strings.TrimSpace(c.GetHeader("If-Match")), "W/")
 	return client.Change{
 		Ref: h.TemplateRef, Author: server.Actor(c).User, Message: message, Path: path, IfMatch: strings.Trim(match, `"`),
+		Draft: c.Query("rehash") == "false",
 	}, true
 }
 
 // edit has a template's files changed. ok is false when the request was answered.
 func (a *API) edit(c *gin.Context, ch client.Change, what string, do func(context.Context) (fleet.TemplateHead, error)) (head fleet.TemplateHead, ok bool) {
 	head, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
-		Ref: ch.Ref, Action: "template.edit", What: what, Make: do,
+		Ref: ch.Ref, Action: editAction(ch), What: what, Make: do,
 	})
 	if err != nil {
 		server.Fail(c, err)
 	}
 	return head, err == nil
+}
+
+// editAction is what the audit calls an edit: one that is staged is none of the template yet.
+func editAction(ch client.Change) string {
+	if ch.Draft {
+		return "template.stage"
+	}
+	return "template.edit"
 }
 
 // putContent writes a file of text.

@@ -47,7 +47,7 @@ func templateFileOf(e fleet.ManifestEntry) templateFile {
 var versionForm = regexp.MustCompile(`^[0-9a-f]{16,128}$`)
 
 // versionOf is the template a request names and the digest of the version it asks for:
-// ?version, else the current one. ok is false when the request was answered.
+// ?version, the caller's draft with ?draft=true, else the current one. ok is false when the request was answered.
 func (a *API) versionOf(c *gin.Context) (h *fleet.TemplateHead, digest string, ok bool) {
 	h, ok = a.head(c)
 	if !ok {
@@ -55,6 +55,12 @@ func (a *API) versionOf(c *gin.Context) (h *fleet.TemplateHead, digest string, o
 	}
 	asked := strings.ToLower(c.Query("version"))
 	switch {
+	case c.Query("draft") == "true":
+		digest, err := a.draftOf(c, h)
+		if err != nil {
+			server.Fail(c, err)
+		}
+		return h, digest, err == nil
 	case asked == "" || asked == h.Digest:
 		return h, h.Digest, true
 	case !versionForm.MatchString(asked):

@@ -89,5 +89,11 @@ func (a *API) mountTemplates(r gin.IRoutes) {
 	r.GET(one+"/export", a.exportTemplate)
 	r.GET(one+"/search", a.searchFiles)
 	r.GET(one+"/inheritance", a.inheritance)
+	r.GET(one+"/variables", a.listVariables)
+	r.PUT(one+"/variables", a.putVariables)
 	r.GET(one+"/variables/scan", a.scanVariables)
+	r.POST(one+"/rehash", a.publishDraft)
+	r.GET(one+"/draft", a.getDraft)
+	r.DELETE(one+"/draft", a.dropDraft)
+	r.GET(one+"/diff", a.diffVersions)
 }

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -8,9 +9,73 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
+
+// variableDefinition is the definition of a template's variable; all fields are always there.
+type variableDefinition struct {
+	Key          string              `json:"key"`
+	Type         fleet.VariableType  `json:"type"`
+	DefaultValue *string             `json:"defaultValue"`
+	Required     bool                `json:"required"`
+	Validation   fleet.VariableRule  `json:"validation"`
+	Scope        fleet.VariableScope `json:"scope"`
+	Visibility   string              `json:"visibility"`
+	Description  string              `json:"description"`
+}
+
+func definitionsOf(all []fleet.Variable) []variableDefinition {
+	out := make([]variableDefinition, 0, len(all))
+	for _, v := range all {
+		out = append(out, variableDefinition{v.Key, v.Type, v.Default, v.Required, v.Validation, v.Scope, v.Visibility, v.Description})
+	}
+	return out
+}
+
+// listVariables are the definitions of a template's variables, as a bare array. Defaults of
+// secrets are references, which tell nothing.
+func (a *API) listVariables(c *gin.Context) {
+	if h, ok := a.head(c); ok {
+		c.JSON(http.StatusOK, definitionsOf(h.Variables))
+	}
+}
+
+// putVariables replaces the definitions of a template's variables: a version.
+func (a *API) putVariables(c *gin.Context) {
+	var given []fleet.Variable
+	if !server.Bind(c, &given) {
+		return
+	}
+	for i := range given {
+		if given[i].Scope == "" {
+			given[i].Scope = fleet.ScopeGroup
+		}
+		if given[i].Type == "" {
+			given[i].Type = fleet.VariableString
+		}
+	}
+	if problems := fleet.ValidateVariables(given); len(problems) > 0 {
+		told := make([]string, 0, len(problems))
+		for _, p := range problems[:min(len(problems), 10)] {
+			told = append(told, strings.TrimSpace(errs.FieldOf(p)+" "+errs.MessageOf(p)))
+		}
+		server.Refuse(c, wire.Reply{Status: http.StatusUnprocessableEntity, Code: "VARIABLE_DEFINITION_INVALID", Message: strings.Join(told, "; ")})
+		return
+	}
+	ch, ok := a.changeOf(c, "")
+	if !ok {
+		return
+	}
+	_, ok = a.edit(c, ch, "define variables", func(ctx context.Context) (fleet.TemplateHead, error) {
+		return a.cfg.Templates.Define(ctx, ch, given)
+	})
+	if ok {
+		c.JSON(http.StatusOK, definitionsOf(given))
+	}
+}
 
 // usedVariable is a placeholder that a template's files use.
 type usedVariable struct {

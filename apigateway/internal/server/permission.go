@@ -88,6 +88,13 @@ var demands = map[string]auth.Permission{
 	"GET /api/v1/templates/:name/inheritance":    auth.TemplatesView,
 	"GET /api/v1/templates/:name/variables/scan": auth.TemplatesView,
 
+	"GET /api/v1/templates/:name/variables": auth.TemplatesView,
+	"PUT /api/v1/templates/:name/variables": auth.TemplatesUpdate,
+	"POST /api/v1/templates/:name/rehash":   auth.TemplatesUpdate,
+	"GET /api/v1/templates/:name/draft":     auth.TemplatesUpdate,
+	"DELETE /api/v1/templates/:name/draft":  auth.TemplatesUpdate,
+	"GET /api/v1/templates/:name/diff":      auth.TemplatesView,
+
 	"POST /api/v1/templates":                        auth.TemplatesCreate,
 	"POST /api/v1/templates/import":                 auth.TemplatesCreate,
 	"PATCH /api/v1/templates/:name":                 auth.TemplatesUpdate,

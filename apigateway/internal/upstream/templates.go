@@ -116,6 +116,24 @@ func (t *Templates) Diff(ctx context.Context, from, to string) ([]fleet.FileChan
 	return ask(t, func() ([]fleet.FileChange, error) { return t.client.Diff(ctx, from, to) })
 }
 
+// Define replaces the definitions of a template's variables. Errors as of client.Define.
+func (t *Templates) Define(ctx context.Context, c client.Change, variables []fleet.Variable) (fleet.TemplateHead, error) {
+	return changed(t, func() (client.Edited, error) {
+		return t.client.Define(ctx, c, client.Definitions{Variables: variables})
+	})
+}
+
+// PublishDraft publishes what c.Author has staged. Errors as of client.PublishDraft.
+func (t *Templates) PublishDraft(ctx context.Context, c client.Change) (fleet.TemplateHead, error) {
+	return changed(t, func() (client.Edited, error) { return t.client.PublishDraft(ctx, c) })
+}
+
+// DropDraft forgets what c.Author has staged. Errors as of client.DropDraft.
+func (t *Templates) DropDraft(ctx context.Context, c client.Change) error {
+	_, err := ask(t, func() (struct{}, error) { return struct{}{}, t.client.DropDraft(ctx, c) })
+	return err
+}
+
 // changed is ask for what only the new head is wanted of.
 func changed(t *Templates, f func() (client.Edited, error)) (fleet.TemplateHead, error) {
 	e, err := ask(t, f)

@@ -1,0 +1,142 @@
+package rest
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+// maxChanges bounds the files of a difference that are told.
+const maxChanges = 2000
+
+// fileChange is a file that differs between two versions.
+type fileChange struct {
+	Path    string           `json:"path"`
+	Change  fleet.ChangeKind `json:"change"`
+	OldHash string           `json:"oldHash"`
+	NewHash string           `json:"newHash"`
+	OldSize int64            `json:"oldSize"`
+	NewSize int64            `json:"newSize"`
+}
+
+func fileChangesOf(changes []fleet.FileChange) (out []fileChange, truncated bool) {
+	out = []fileChange{}
+	for _, c := range changes[:min(len(changes), maxChanges)] {
+		f := fileChange{Path: c.Path, Change: c.Change}
+		if c.Old != nil {
+			f.OldHash, f.OldSize = c.Old.SHA256, c.Old.Size
+		}
+		if c.New != nil {
+			f.NewHash, f.NewSize = c.New.SHA256, c.New.Size
+		}
+		out = append(out, f)
+	}
+	return out, len(changes) > maxChanges
+}
+
+// diffVersions tells what differs from the version ?from to ?to: hashes, or previous,
+// which is the default of from, and head, which is that of to. With ?path it also tells
+// the lines of one file of text.
+func (a *API) diffVersions(c *gin.Context) {
+	h, ok := a.head(c)
+	if !ok {
+		return
+	}
+	from, err := a.sideOf(c, h, c.DefaultQuery("from", "previous"))
+	var to string
+	if err == nil {
+		to, err = a.sideOf(c, h, c.DefaultQuery("to", "head"))
+	}
+	var changes []fleet.FileChange
+	if err == nil {
+		changes, err = a.cfg.Templates.Diff(c.Request.Context(), from, to)
+	}
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	if path := c.Query("path"); path != "" {
+		a.diffFile(c, from, to, path, changes)
+		return
+	}
+	files, truncated := fileChangesOf(changes)
+	c.JSON(http.StatusOK, gin.H{"from": from, "to": to, "files": files, "truncated": truncated})
+}
+
+// sideOf is the version that one side of a difference names.
+func (a *API) sideOf(c *gin.Context, h *fleet.TemplateHead, asked string) (string, error) {
+	asked = strings.ToLower(asked)
+	switch {
+	case asked == "head" || asked == h.Digest:
+		return h.Digest, nil
+	case asked == "previous":
+		_, moves, err := a.versions(c.Request.Context(), h.TemplateRef)
+		if err != nil {
+			return "", err
+		}
+		if before := fleet.PreviousVersion(moves); before != "" {
+			return before, nil
+		}
+		return "", errs.New(errs.NotFound, "the template has no version before the current one")
+	case !versionForm.MatchString(asked):
+		return "", &errs.Error{Kind: errs.Malformed, Field: "version", Message: "must be a version's hash, previous or head"}
+	}
+	return a.findVersion(c.Request.Context(), h.TemplateRef, asked)
+}
+
+// diffFile tells the lines of one file that differ.
+func (a *API) diffFile(c *gin.Context, from, to, path string, changes []fleet.FileChange) {
+	old, err := a.oneText(c.Request.Context(), from, path)
+	var next []byte
+	if err == nil {
+		next, err = a.oneText(c.Request.Context(), to, path)
+	}
+	switch {
+	case err != nil:
+		server.Fail(c, err)
+		return
+	case old == nil && next == nil:
+		server.Fail(c, errs.New(errs.NotFound, "neither version has a file %s", path))
+		return
+	case !upstream.Text(old, true) || !upstream.Text(next, true):
+		server.Refuse(c, wire.Reply{Status: http.StatusUnsupportedMediaType, Code: "BINARY_FILE", Message: "the file is not text: download both"})
+		return
+	}
+	var one []fleet.FileChange
+	for _, change := range changes {
+		if change.Path == path {
+			one = append(one, change)
+		}
+	}
+	files, _ := fileChangesOf(one)
+	c.JSON(http.StatusOK, gin.H{"from": from, "to": to, "files": files, "truncated": false, "unified": unified(path, string(old), string(next))})
+}
+
+// oneText is a small file of a version, nil when it has none there.
+func (a *API) oneText(ctx context.Context, digest, path string) ([]byte, error) {
+	f, err := a.cfg.Templates.File(ctx, digest, path)
+	if errs.Is(err, errs.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Body.Close()
+	if f.Size > maxContent {
+		return nil, errs.New(errs.TooLarge, "the file has %d bytes, and lines are compared of at most %d: download it", f.Size, maxContent)
+	}
+	content, err := io.ReadAll(io.LimitReader(f.Body, maxContent))
+	if content == nil {
+		content = []byte{}
+	}
+	return content, errs.As(errs.Unavailable, "rest.oneText", err)
+}

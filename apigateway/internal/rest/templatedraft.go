@@ -1,0 +1,118 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/templatesvc/client"
+)
+
+// templateDraft is what the caller has staged and not published.
+type templateDraft struct {
+	// Base is the version it was begun from, Hash that of what is staged.
+	Base      string       `json:"base"`
+	Hash      string       `json:"hash"`
+	Edits     int          `json:"edits"`
+	UpdatedAt time.Time    `json:"updatedAt"`
+	Files     []fileChange `json:"files"`
+}
+
+// draft is what the caller has staged for a template. NotFound when there is nothing.
+func (a *API) draft(c *gin.Context, ref fleet.TemplateRef) (d fleet.TemplateDraft, err error) {
+	err = operate.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
+		d, err = store.Get(ctx, a.cfg.Store, store.TemplateDraftKey(ref, server.Actor(c).User))
+		return err
+	})
+	if errs.Is(err, errs.NotFound) {
+		return d, errs.New(errs.NotFound, "you have staged nothing for this template")
+	}
+	return d, err
+}
+
+// draftOf is the digest of what the caller has staged, else the current version's.
+func (a *API) draftOf(c *gin.Context, h *fleet.TemplateHead) (digest string, err error) {
+	d, err := a.draft(c, h.TemplateRef)
+	if errs.Is(err, errs.NotFound) {
+		return h.Digest, nil
+	}
+	return d.Digest, err
+}
+
+func (a *API) getDraft(c *gin.Context) {
+	h, ok := a.head(c)
+	if !ok {
+		return
+	}
+	d, err := a.draft(c, h.TemplateRef)
+	var changes []fleet.FileChange
+	if err == nil {
+		changes, err = a.cfg.Templates.Diff(c.Request.Context(), d.Base, d.Digest)
+	}
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	files, _ := fileChangesOf(changes)
+	c.JSON(http.StatusOK, templateDraft{Base: d.Base, Hash: d.Digest, Edits: d.Edits, UpdatedAt: d.UpdatedAt, Files: files})
+}
+
+// dropDraft forgets what the caller has staged.
+func (a *API) dropDraft(c *gin.Context) {
+	h, ok := a.head(c)
+	if !ok {
+		return
+	}
+	ch := client.Change{Ref: h.TemplateRef, Author: server.Actor(c).User}
+	_, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
+		Ref: h.TemplateRef, Action: "template.draft.delete",
+		Make: func(ctx context.Context) (fleet.TemplateHead, error) {
+			return fleet.TemplateHead{}, a.cfg.Templates.DropDraft(ctx, ch)
+		},
+	})
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.Status(http.StatusNoContent)
+}
+
+// publishDraft makes what the caller has staged a version. Without a draft nothing changes.
+func (a *API) publishDraft(c *gin.Context) {
+	var b struct {
+		Message string `json:"message"`
+	}
+	if !server.BindOptional(c, &b) {
+		return
+	}
+	h, ok := a.head(c)
+	if !ok {
+		return
+	}
+	if len(b.Message) > maxMessage {
+		server.Fail(c, errs.Field("message", "is longer than %d bytes", maxMessage))
+		return
+	}
+	switch _, err := a.draft(c, h.TemplateRef); {
+	case errs.Is(err, errs.NotFound):
+		c.JSON(http.StatusOK, gin.H{"status": "unchanged", "hash": h.Digest})
+		return
+	case err != nil:
+		server.Fail(c, err)
+		return
+	}
+	ch := client.Change{Ref: h.TemplateRef, Author: server.Actor(c).User, Message: b.Message}
+	head, ok := a.edit(c, ch, "publish the draft", func(ctx context.Context) (fleet.TemplateHead, error) {
+		return a.cfg.Templates.PublishDraft(ctx, ch)
+	})
+	if ok {
+		c.JSON(http.StatusOK, gin.H{"status": "published", "hash": head.Digest})
+	}
+}

@@ -1,0 +1,117 @@
+package apigateway
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestStagedEditsArePublishedAsOneVersion(t *testing.T) {
+	s := newShelf(newSite(t))
+	const one = "/api/v1/templates/lobby"
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
+	base := s.do("PUT", one+"/files/content?path=a", `{"content":"1"}`).want(200).field("hash")
+	s.do("GET", one+"/draft", nil).want(404)
+	s.do("DELETE", one+"/draft", nil).want(404)
+	s.do("POST", one+"/rehash", nil).want(200).is("status", "unchanged").is("hash", base)
+
+	s.do("PUT", one+"/files/content?path=a&rehash=false", `{"content":"2"}`).want(200)
+	s.do("POST", one+"/files/mkdir?path=d&rehash=false", nil).want(200)
+	s.do("POST", one+"/files/rename?rehash=false", `{"from":"a","to":"d/b"}`).want(200)
+	body, kind := form(t, nil, "up.txt", "up")
+	staged := s.do("POST", one+"/files/upload?rehash=false", body, kind...).want(200).field("hash")
+	s.do("GET", one, nil).want(200).is("hash", base)
+	d := s.do("GET", one+"/draft", nil).want(200).is("base", base).is("edits", 4).is("hash", staged)
+	if files, _ := d.field("files").([]any); len(files) != 3 {
+		t.Errorf("the draft changes %v", files)
+	}
+	s.do("GET", one+"/files/content?path=d/b&draft=true", nil).want(200).is("content", "2")
+	s.do("GET", one+"/files/content?path=d/b", nil).want(404)
+	other := s.user("otto", "OPERATOR")
+	other.do("GET", one+"/draft", nil).want(404)
+	other.do("GET", one+"/files/content?path=a&draft=true", nil).want(200).is("content", "1")
+
+	other.do("PUT", one+"/files/content?path=theirs", `{"content":"x"}`).want(200)
+	now := s.do("POST", one+"/rehash", `{"message":"all at once"}`).want(200).is("status", "published").field("hash")
+	s.do("GET", one, nil).want(200).is("hash", now).is("files", 3)
+	h := s.do("GET", one+"/history", nil).want(200).is("total", 4)
+	if latest, _ := h.data()[0].(map[string]any); latest["message"] != "all at once" || latest["author"] != "admin" {
+		t.Errorf("latest move %v", latest)
+	}
+	s.do("GET", one+"/draft", nil).want(404)
+
+	s.do("PUT", one+"/files/content?path=theirs&rehash=false", `{"content":"mine"}`).want(200)
+	other.do("PUT", one+"/files/content?path=theirs", `{"content":"changed"}`).want(200)
+	s.do("POST", one+"/rehash", nil).want(409).naming("theirs")
+	s.do("DELETE", one+"/draft", nil).want(204)
+	s.do("POST", one+"/rehash", nil).want(200).is("status", "unchanged")
+	s.do("PUT", one+"/files/content?path=../x&rehash=false", `{"content":"2"}`).want(400)
+	s.user("vera", "VIEWER").do("PUT", one+"/files/content?path=a&rehash=false", `{"content":"2"}`).want(403)
+}
+
+func TestVariablesAreDefinedAndFound(t *testing.T) {
+	s := newShelf(newSite(t))
+	const one = "/api/v1/templates/lobby"
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
+	s.do("PUT", one+"/files/content?path=a", `{"content":"%motd% %PORT%"}`).want(200)
+	if got := s.do("GET", one+"/variables", nil).want(200).list(); got != "[]" {
+		t.Error(got)
+	}
+	put := func(body string) *reply { return s.do("PUT", one+"/variables", body) }
+	want := `[{"key":"motd","type":"STRING","defaultValue":"hi","required":false,"validation":{"max":20},"scope":"GROUP","visibility":"","description":"shown"},` +
+		`{"key":"pw","type":"SECRET","defaultValue":"env:PW","required":true,"validation":{},"scope":"INSTANCE","visibility":"ADMIN","description":""}]`
+	if got := put(`[{"key":"motd","type":"STRING","defaultValue":"hi","validation":{"max":20},"scope":"GROUP","description":"shown"},
+		{"key":"pw","type":"SECRET","defaultValue":"env:PW","required":true,"scope":"INSTANCE","visibility":"ADMIN"}]`).want(200).list(); got != want {
+		t.Error(got)
+	}
+	if got := s.do("GET", one+"/variables", nil).want(200).list(); got != want {
+		t.Error(got)
+	}
+	if got := s.do("GET", one+"/variables/scan", nil).want(200).list(); !strings.Contains(got, `{"key":"motd","defined":true,"builtIn":false`) {
+		t.Error(got)
+	}
+	before := s.do("GET", one, nil).field("hash")
+	for name, body := range map[string]string{
+		"[0].key": `[{"key":"a b"}]`, "[0].type": `[{"key":"a","type":"LIST"}]`, "[1].key": `[{"key":"a"},{"key":"a"}]`,
+		"[0].defaultValue": `[{"key":"a","type":"SECRET","defaultValue":"hunter2"}]`, "[0].validation.enumValues": `[{"key":"a","type":"ENUM"}]`,
+	} {
+		put(body).want(422).is("error.code", "VARIABLE_DEFINITION_INVALID").naming(name)
+	}
+	put(`{}`).want(400)
+	put(`[{"name":"a"}]`).want(400)
+	s.do("GET", one, nil).want(200).is("hash", before)
+	s.do("PUT", one+"/files/content?path=b", `{"content":"x"}`).want(200)
+	if got := s.do("GET", one+"/variables", nil).want(200).list(); got != want {
+		t.Errorf("after an edit %s", got)
+	}
+	put(`[]`).want(200)
+	if got := s.do("GET", one+"/variables", nil).want(200).list(); got != "[]" {
+		t.Error(got)
+	}
+}
+
+func TestWhatDiffersBetweenVersionsIsTold(t *testing.T) {
+	s := newShelf(newSite(t))
+	const one = "/api/v1/templates/lobby"
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
+	s.do("GET", one+"/diff", nil).want(404)
+	first, _ := s.do("PUT", one+"/files/content?path=a", `{"content":"one\n"}`).want(200).field("hash").(string)
+	s.do("PUT", one+"/files/content?path=b", `{"content":"b"}`).want(200)
+	last := s.do("PUT", one+"/files/content?path=a", `{"content":"two\n"}`).want(200).field("hash")
+	r := s.do("GET", one+"/diff", nil).want(200).is("to", last).is("truncated", false)
+	files, _ := r.field("files").([]any)
+	if m, _ := files[0].(map[string]any); len(files) != 1 || m["path"] != "a" || m["change"] != "CHANGED" || m["oldSize"] != 4.0 {
+		t.Errorf("differs %v", files)
+	}
+	if files, _ := s.do("GET", one+"/diff?from="+first, nil).want(200).field("files").([]any); len(files) != 2 {
+		t.Errorf("differs %v", files)
+	}
+	s.do("GET", one+"/diff?path=a", nil).want(200).is("unified", "--- a/a\n+++ b/a\n@@ -1,1 +1,1 @@\n-one\n+two\n")
+	s.do("GET", one+"/diff?path=b", nil).want(200).is("unified", "").is("files", []any{})
+	s.do("GET", one+"/diff?path=none", nil).want(404)
+	s.do("GET", one+"/diff?path=../a", nil).want(400)
+	s.do("GET", one+"/diff?from=x", nil).want(400)
+	s.do("GET", one+"/diff?from="+strings.Repeat("0", 64), nil).want(404)
+	body, kind := form(t, nil, "bin", "\x00")
+	s.do("POST", one+"/files/upload", body, kind...).want(200)
+	s.do("GET", one+"/diff?path=bin", nil).want(415).is("error.code", "BINARY_FILE")
+}
