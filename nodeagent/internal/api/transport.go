@@ -32,6 +32,7 @@ func Handler(all Instances, content Content, secret string) http.Handler {
 func Routes(all Instances) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /v1/instances/{id}", Serve(getInstance(all), decodeID))
+	mux.Handle("GET /v1/instances/{id}/export", export(all))
 	mux.Handle("GET /v1/instances/{id}/log", newReader(all))
 	mux.Handle("GET /v1/instances/{id}/log/stream", follow(all))
 	mux.Handle("POST /v1/instances/{id}/console", Serve(writeLine(all), decodeConsole))

@@ -66,6 +66,8 @@ type Instance struct {
 	hearing
 	// remote is the generation's remote console; nil when it has none.
 	remote *remote
+	// built is what its directory was built of.
+	built present
 }
 
 // message is an event with what its handling needs beside the pure state. Without
@@ -103,6 +105,7 @@ func Restore(kit *Kit, e journal.Entry) *Instance {
 	i.live.follow(e.Machine)
 	i.hearing = newHearing(e.Machine.Status.StartedAt, readSequence(kit.RunDir(i.id)))
 	i.remote = remoteOf(e.Machine.Plan, e.Machine.Placement)
+	i.built = presentOf(e)
 	i.live.Held = kit.Held && e.Machine.Status.State != "" && !e.Machine.Status.State.Terminal()
 	i.Send(machine.Recovered{})
 	return i
@@ -294,6 +297,7 @@ func (i *Instance) advance(m message) []machine.Effect {
 	i.launching = next.Phase == machine.Launching
 	i.live.follow(next)
 	i.remote = remoteOf(next.Plan, next.Placement)
+	i.built = presentOf(i.entry)
 	i.mu.Unlock()
 	return effects
 }

@@ -1,0 +1,81 @@
+package nodeagent_test
+
+import (
+	"archive/tar"
+	"encoding/json"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+func TestARunningInstancesConfigurationIsExported(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := basic(`echo "added=yes" >> server.properties; echo "mine" > own.txt; printf 'a\0b' > data.bin; echo "$ORRERY_TOKEN" > token; touch done; read line`)
+	plan.Stop.Command = "stop"
+	plan.Layers = []fleet.PlanLayer{s.library.add("base", map[string]string{"server.properties": "port=%PORT%\n", "deep/plain": "%PORT%"})}
+	plan.FileModifications = []string{"server.properties"}
+	s.online("aaaaaa", plan)
+	c := s.api()
+	want := map[string]string{"server.properties": "port=%PORT%\nadded=yes\n", "own.txt": "mine\n", "deep/plain": "%PORT%", "done": ""}
+	await.That(t, "the files", func() string {
+		files, report, err := exported(c.Export(t.Context(), "aaaaaa", ""))
+		if err != nil {
+			return err.Error()
+		}
+		if diff := cmp.Diff(want, files); diff != "" {
+			return diff
+		}
+		skipped := []client.SkippedFile{{Path: "data.bin", Reason: "not text"}, {Path: "token", Reason: "holds a secret"}}
+		return cmp.Diff(client.ExportReport{Files: len(want), Skipped: skipped}, report)
+	})
+	if files, _, err := exported(c.Export(t.Context(), "aaaaaa", "deep")); err != nil || !cmp.Equal(files, map[string]string{"deep/plain": "%PORT%"}) {
+		t.Errorf("below a prefix: %v, %v", files, err)
+	}
+	for prefix, kind := range map[string]errs.Kind{"../x": errs.Invalid, "none": errs.NotFound} {
+		if _, err := c.Export(t.Context(), "aaaaaa", prefix); !errs.Is(err, kind) {
+			t.Errorf("prefix %s: %v", prefix, err)
+		}
+	}
+	if _, err := c.Export(t.Context(), "zzzzzz", ""); !errs.Is(err, errs.NotFound) {
+		t.Errorf("an instance that is not here: %v", err)
+	}
+	s.order("aaaaaa", 1, fleet.OrderStop)
+	s.awaitState("aaaaaa", 1, fleet.Stopped)
+	if _, err := c.Export(t.Context(), "aaaaaa", ""); !errs.Is(err, errs.Conflict) && !errs.Is(err, errs.NotFound) {
+		t.Errorf("one that has ended: %v", err)
+	}
+}
+
+// exported takes an export apart.
+func exported(body io.ReadCloser, err error) (files map[string]string, report client.ExportReport, _ error) {
+	if err != nil {
+		return nil, report, err
+	}
+	defer body.Close()
+	files = map[string]string{}
+	for r := tar.NewReader(body); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, report, err
+		}
+		b, err := io.ReadAll(r)
+		if err != nil {
+			return nil, report, err
+		}
+		files[h.Name] = string(b)
+	}
+	err = json.Unmarshal([]byte(files[client.ExportReportName]), &report)
+	delete(files, client.ExportReportName)
+	return files, report, err
+}

@@ -1,0 +1,248 @@
+// Package save reads those files of a running instance that are worth keeping in a
+// template: its configuration. What its world, its libraries and its caches are stays
+// where it is, and is reported.
+//
+// Invariants:
+//   - Nothing outside the instance's directory is read, whatever links it holds, and
+//     nothing that is no plain file is opened.
+//   - What stood in place of placeholders becomes placeholders again; a file from which a
+//     secret cannot be taken is left out.
+//   - The work is bounded: by entries, depth, the size of a file and of all together.
+//   - The report comes last: an archive without it is not whole.
+package save
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+const (
+	maxFile    = 1 << 20
+	maxTotal   = 64 << 20
+	maxEntries = 5000
+	maxDepth   = 24
+	// maxSkipped bounds what is listed as left out.
+	maxSkipped = 500
+)
+
+// Request is what to read.
+type Request struct {
+	// Dir is the instance's directory.
+	Dir string
+	// Prefix is the directory, or file, below it to read; empty means all of it.
+	Prefix string
+	// Original is the text a template has for a file, and what was made of it here; nil for
+	// files that were copied as they are.
+	Original func(ctx context.Context, name string) (template, made []byte, err error)
+	// Secrets are texts that must not leave the node.
+	Secrets []Secret
+	// Standing is asked at the end whether the instance still runs; an error ends the
+	// archive without its report.
+	Standing func() error
+}
+
+// Write writes the files as a tar archive, its last entry being the report, under
+// client.ExportReportName. Errors: Invalid for a prefix that leads out, NotFound when there
+// is nothing, Standing's, and those of w.
+func Write(ctx context.Context, w io.Writer, r Request) error {
+	if r.Prefix != "" && !fleet.SafePath(r.Prefix) {
+		return errs.Field("prefix", "%q is not a path inside the directory", r.Prefix)
+	}
+	root, err := os.OpenRoot(r.Dir)
+	if err != nil {
+		return errs.As(errs.NotFound, "save.Write", err)
+	}
+	defer root.Close()
+	k := &keeper{request: r, root: root, out: tar.NewWriter(w), report: client.ExportReport{Skipped: []client.SkippedFile{}}}
+	from := "."
+	if r.Prefix != "" {
+		from = r.Prefix
+	}
+	fi, err := root.Lstat(from)
+	if err != nil {
+		return errs.New(errs.NotFound, "the instance has no %s", r.Prefix)
+	}
+	if err := k.visit(ctx, from, fi); err != nil && !errors.Is(err, errEnough) {
+		return err
+	}
+	if err := r.Standing(); err != nil {
+		return err
+	}
+	return k.finish()
+}
+
+// errEnough ends the walk: a bound was met and told.
+var errEnough = errors.New("a bound was met")
+
+// keeper walks one directory.
+type keeper struct {
+	request Request
+	root    *os.Root
+	out     *tar.Writer
+	report  client.ExportReport
+	entries int
+	bytes   int64
+}
+
+// skip reports what is left out.
+func (k *keeper) skip(name, why string) error {
+	if len(k.report.Skipped) == maxSkipped {
+		k.report.MoreSkipped++
+		return nil
+	}
+	k.report.Skipped = append(k.report.Skipped, client.SkippedFile{Path: name, Reason: why})
+	return nil
+}
+
+func (k *keeper) visit(ctx context.Context, name string, fi fs.FileInfo) error {
+	if ctx.Err() != nil {
+		return errs.Wrap("save.Write", ctx.Err())
+	}
+	if k.entries++; k.entries > maxEntries {
+		k.report.Truncated = fmt.Sprintf("there are more than %d files and directories: name a directory of them", maxEntries)
+		return errEnough
+	}
+	switch {
+	case name != "." && strings.HasPrefix(path.Base(name), ".orrery"): // the agent's own
+		return nil
+	case name != "." && !fleet.SafePath(name):
+		return k.skip(strings.ToValidUTF8(name, "?"), "its name cannot be in a template")
+	case fi.IsDir():
+		return k.directory(ctx, name)
+	case fi.Mode()&fs.ModeSymlink != 0:
+		return k.skip(name, "a link")
+	case !fi.Mode().IsRegular():
+		return k.skip(name, "not a file")
+	}
+	return k.file(ctx, name, fi)
+}
+
+func (k *keeper) directory(ctx context.Context, name string) error {
+	if strings.Count(name, "/") >= maxDepth {
+		return k.skip(name, fmt.Sprintf("more than %d directories deep", maxDepth))
+	}
+	entries, err := k.list(name)
+	if err != nil {
+		return k.skip(name, "cannot be read")
+	}
+	if name != "." && isWorld(entries) {
+		return k.skip(name, "a world")
+	}
+	for _, e := range entries {
+		at := path.Join(name, e.Name())
+		fi, err := k.root.Lstat(at)
+		if err != nil { // it went meanwhile
+			continue
+		}
+		if err := k.visit(ctx, at, fi); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list reads a directory in order, and no more of it than is looked at anyway.
+func (k *keeper) list(name string) ([]fs.DirEntry, error) {
+	d, err := k.root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	entries, err := d.ReadDir(maxEntries + 1)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, err
+}
+
+// isWorld reports whether a directory is a world of a game: it says so by a file or by
+// a directory of regions.
+func isWorld(entries []fs.DirEntry) bool {
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return e.Name() == "level.dat" && !e.IsDir() || e.Name() == "region" && e.IsDir()
+	})
+}
+
+func (k *keeper) file(ctx context.Context, name string, fi fs.FileInfo) error {
+	if fi.Size() > maxFile {
+		return k.skip(name, "larger than 1 MiB")
+	}
+	content, err := k.read(name)
+	switch {
+	case err != nil:
+		return k.skip(name, "cannot be read")
+	case len(content) > maxFile:
+		return k.skip(name, "larger than 1 MiB")
+	case bytes.IndexByte(content, 0) >= 0 || !utf8.Valid(content):
+		return k.skip(name, "not text")
+	}
+	template, made, err := k.request.Original(ctx, name)
+	if err != nil {
+		return k.skip(name, "its template cannot be read now, which knows its placeholders")
+	}
+	if template != nil {
+		content = restore(content, template, made)
+	}
+	content, ok := mask(content, template, k.request.Secrets)
+	if !ok {
+		return k.skip(name, "holds a secret")
+	}
+	if k.bytes += int64(len(content)); k.bytes > maxTotal {
+		k.report.Truncated = fmt.Sprintf("the files come to more than %d MiB: name a directory of them", maxTotal>>20)
+		return errEnough
+	}
+	k.report.Files++
+	return k.put(name, fi.Mode().Perm(), content)
+}
+
+// read reads a plain file whole; one byte more than may be tells that it has grown.
+func (k *keeper) read(name string) ([]byte, error) {
+	f, err := k.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return nil, errors.Join(err, fs.ErrInvalid)
+	}
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
+}
+
+func (k *keeper) put(name string, mode fs.FileMode, content []byte) error {
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode), Size: int64(len(content)), Format: tar.FormatPAX}
+	if err := k.out.WriteHeader(h); err != nil {
+		return errs.As(errs.Unavailable, "save.put", err)
+	}
+	_, err := k.out.Write(content)
+	return errs.As(errs.Unavailable, "save.put", err)
+}
+
+// finish writes the report.
+func (k *keeper) finish() error {
+	b, err := json.Marshal(k.report)
+	if err != nil {
+		return errs.As(errs.Internal, "save.finish", err)
+	}
+	if err := k.put(client.ExportReportName, 0o644, b); err != nil {
+		return err
+	}
+	return errs.As(errs.Unavailable, "save.finish", k.out.Close())
+}

@@ -1,0 +1,259 @@
+package save_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/client"
+	"github.com/orreryhq/orrery/nodeagent/internal/save"
+)
+
+// site is an instance's directory with the request to read it.
+type site struct {
+	t *testing.T
+	save.Request
+}
+
+func newSite(t *testing.T) *site {
+	return &site{t: t, Request: save.Request{
+		Dir:      t.TempDir(),
+		Original: func(context.Context, string) ([]byte, []byte, error) { return nil, nil, nil },
+		Standing: func() error { return nil },
+	}}
+}
+
+func (s *site) write(name, content string) {
+	s.t.Helper()
+	path := filepath.Join(s.Dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o640)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// read writes the archive and takes it apart: contents by path, and what was skipped.
+func (s *site) read() (files, skipped map[string]string, report client.ExportReport, err error) {
+	s.t.Helper()
+	var b bytes.Buffer
+	if err := save.Write(s.t.Context(), &b, s.Request); err != nil {
+		return nil, nil, report, err
+	}
+	files, skipped = map[string]string{}, map[string]string{}
+	r, last := tar.NewReader(&b), ""
+	for {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		content, err := io.ReadAll(r)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		files[h.Name], last = string(content), h.Name
+	}
+	if last != client.ExportReportName {
+		s.t.Fatalf("the last entry is %s", last)
+	}
+	if err := json.Unmarshal([]byte(files[last]), &report); err != nil {
+		s.t.Fatal(err)
+	}
+	delete(files, last)
+	if report.Files != len(files) {
+		s.t.Errorf("%d files, the report says %d", len(files), report.Files)
+	}
+	for _, f := range report.Skipped {
+		skipped[f.Path] = f.Reason
+	}
+	return files, skipped, report, nil
+}
+
+func (s *site) must() (files, skipped map[string]string) {
+	s.t.Helper()
+	files, skipped, _, err := s.read()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return files, skipped
+}
+
+func TestConfigurationIsKeptAndTheRestReported(t *testing.T) {
+	s := newSite(t)
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.WriteFile(outside, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.write("server.properties", "a=1\n")
+	s.write("plugins/x/config.yml", "ünïcode: ☃\n")
+	s.write("empty", "")
+	s.write("server.jar", "PK\x00\x01")
+	s.write("latin", "\xe4")
+	s.write("world/level.dat", "x")
+	s.write("world/readme.txt", "text in a world")
+	s.write("nether/region/r.0.0.mca", "text by chance")
+	s.write("huge.txt", strings.Repeat("x", 1<<20+1))
+	s.write("largest.txt", strings.Repeat("x", 1<<20))
+	s.write(".orrery-lock", "the agent's")
+	s.write("back\\slash", "x")
+	s.write(strings.Repeat("d/", 25)+"deep", "x")
+	err := errors.Join(
+		os.Symlink(outside, filepath.Join(s.Dir, "link")), os.Symlink(filepath.Dir(outside), filepath.Join(s.Dir, "linked")),
+		unix.Mkfifo(filepath.Join(s.Dir, "pipe"), 0o600), unix.Mknod(filepath.Join(s.Dir, "socket"), unix.S_IFSOCK|0o600, 0),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, skipped := s.must()
+	want := map[string]string{
+		"server.properties": "a=1\n", "plugins/x/config.yml": "ünïcode: ☃\n", "empty": "", "largest.txt": strings.Repeat("x", 1<<20),
+	}
+	if diff := cmp.Diff(want, files); diff != "" {
+		t.Errorf("kept: %s", diff)
+	}
+	wantSkipped := map[string]string{
+		"server.jar": "not text", "latin": "not text", "world": "a world", "nether": "a world", "huge.txt": "larger than 1 MiB",
+		"back\\slash": "its name cannot be in a template", strings.Repeat("d/", 24) + "d": "more than 24 directories deep",
+		"link": "a link", "linked": "a link", "pipe": "not a file", "socket": "not a file",
+	}
+	if diff := cmp.Diff(wantSkipped, skipped); diff != "" {
+		t.Errorf("left out: %s", diff)
+	}
+}
+
+func TestWhatStoodForPlaceholdersIsThemAgain(t *testing.T) {
+	s := newSite(t)
+	template := "# %NAME%\nport=%PORT%\r\nmotd=Hello\nmax=20\nlast=%PORT%"
+	made := "# lobby-1\nport=25565\r\nmotd=Hello\nmax=20\nlast=25565"
+	s.Original = func(_ context.Context, name string) ([]byte, []byte, error) {
+		switch name {
+		case "server.properties":
+			return []byte(template), []byte(made), nil
+		case "lines":
+			return []byte("%TWO%\nx\n"), []byte("1\n2\nx\n"), nil
+		case "unknown":
+			return nil, nil, errors.New("nobody is there")
+		}
+		return nil, nil, nil
+	}
+	// written anew by the server: another order, a value changed, lines of its own
+	s.write("server.properties", "#Sat Nov 21\nmax=40\nlast=25565\n# lobby-1\nport=25565\nmotd=Hello\nnew=25565\n")
+	s.write("lines", "1\n2\nx\n")
+	s.write("unknown", "x\n")
+	s.write("other", "port=25565\n")
+	files, skipped := s.must()
+	want := map[string]string{
+		"server.properties": "#Sat Nov 21\nmax=40\nlast=%PORT%\n# %NAME%\nport=%PORT%\nmotd=Hello\nnew=25565\n",
+		"lines":             "1\n2\nx\n", "other": "port=25565\n",
+	}
+	if diff := cmp.Diff(want, files); diff != "" {
+		t.Error(diff)
+	}
+	if len(skipped) != 1 || skipped["unknown"] == "" {
+		t.Errorf("left out: %v", skipped)
+	}
+}
+
+func TestNoSecretLeavesTheNode(t *testing.T) {
+	s := newSite(t)
+	s.Secrets = []save.Secret{{Value: "token-of-the-instance"}, {Value: "pass word", Placeholder: "%RCON%"}, {Value: "x"}, {Value: ""}, {Value: "in the template"}}
+	s.Original = func(_ context.Context, name string) ([]byte, []byte, error) {
+		if name == "open" {
+			return []byte("in the template\n"), []byte("in the template\n"), nil
+		}
+		return nil, nil, nil
+	}
+	s.write("env", "TOKEN=token-of-the-instance\n")
+	s.write("rcon", "rcon.password=pass word\nx\n")
+	s.write("open", "in the template\n")
+	files, skipped := s.must()
+	if diff := cmp.Diff(map[string]string{"rcon": "rcon.password=%RCON%\nx\n", "open": "in the template\n"}, files); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]string{"env": "holds a secret"}, skipped); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAPrefixBoundsWhatIsRead(t *testing.T) {
+	s := newSite(t)
+	s.write("a/b/c", "1")
+	s.write("a/bc", "2")
+	for prefix, want := range map[string]map[string]string{
+		"a/b": {"a/b/c": "1"}, "a/bc": {"a/bc": "2"}, "a": {"a/b/c": "1", "a/bc": "2"},
+	} {
+		s.Prefix = prefix
+		if files, _ := s.must(); !cmp.Equal(files, want) {
+			t.Errorf("%s: %v", prefix, files)
+		}
+	}
+	for prefix, kind := range map[string]errs.Kind{
+		"..": errs.Invalid, "/etc": errs.Invalid, "a/../..": errs.Invalid, "a//b": errs.Invalid, "none": errs.NotFound,
+	} {
+		s.Prefix = prefix
+		if _, _, _, err := s.read(); !errs.Is(err, kind) {
+			t.Errorf("%s: %v", prefix, err)
+		}
+	}
+}
+
+func TestALinkInThePrefixLeadsNowhere(t *testing.T) {
+	s := newSite(t)
+	outside := t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(outside, "x"), []byte("secret"), 0o600), os.Symlink(outside, filepath.Join(s.Dir, "out"))); err != nil {
+		t.Fatal(err)
+	}
+	s.Prefix = "out/x"
+	if files, _, _, err := s.read(); err == nil {
+		t.Errorf("it read %v", files)
+	}
+}
+
+func TestTheWorkIsBoundedAndSaysSo(t *testing.T) {
+	s := newSite(t)
+	s.write("d/first", "x")
+	for i := range 5000 { // other names of it: they are made quickly
+		if err := os.Link(filepath.Join(s.Dir, "d/first"), filepath.Join(s.Dir, "d", fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, _, report, err := s.read()
+	if err != nil || report.Truncated == "" || len(files) >= 5000 || len(files) < 4000 {
+		t.Errorf("%d files, %q, %v", len(files), report.Truncated, err)
+	}
+	s = newSite(t)
+	for i := range 700 {
+		s.write(fmt.Sprint(i), "\x00")
+	}
+	if _, skipped, report, err := s.read(); err != nil || len(skipped) != 500 || report.MoreSkipped != 200 {
+		t.Errorf("%d and %d more, %v", len(skipped), report.MoreSkipped, err)
+	}
+}
+
+func TestAnInstanceThatEndsMeanwhileGivesNoReport(t *testing.T) {
+	s := newSite(t)
+	s.write("a", "1")
+	s.Standing = func() error { return errs.New(errs.Conflict, "it ended") }
+	if _, _, _, err := s.read(); !errs.Is(err, errs.Conflict) {
+		t.Error(err)
+	}
+	if err := os.RemoveAll(s.Dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := s.read(); !errs.Is(err, errs.NotFound) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,67 @@
+package supervise
+
+import (
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/journal"
+	"github.com/orreryhq/orrery/nodeagent/internal/save"
+	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
+)
+
+// present is what the instance's directory was built of.
+type present struct {
+	plan      fleet.Plan
+	placement fleet.Placement
+	token     string
+}
+
+func presentOf(e journal.Entry) present {
+	return present{plan: e.Machine.Plan, placement: e.Machine.Placement, token: e.Token}
+}
+
+// Export is a reading of the instance's configuration. Close it.
+type Export struct {
+	save.Request
+	origin *workspace.Origin
+}
+
+// Close lets go of the templates it was built of.
+func (e Export) Close() { e.origin.Close() }
+
+// Export prepares a reading of what the instance's configuration is now. Conflict when
+// it does not run.
+func (i *Instance) Export() (Export, error) {
+	i.mu.Lock()
+	l, p := i.live, i.built
+	i.mu.Unlock()
+	switch {
+	case l.Held:
+		return Export{}, errHeld
+	case !l.Status.State.Running():
+		return Export{}, errs.New(errs.Conflict, "the instance is %s: start it, and save it while it runs", l.Status.State)
+	}
+	values, _, _ := workspace.Values(p.plan, p.placement, i.kit.Node(), i.kit.APIURL())
+	origin := i.kit.Workspace.Origin(workspace.Request{Placement: p.placement, Plan: p.plan, Values: values})
+	secrets := []save.Secret{{Value: p.token}}
+	if r := remoteOf(p.plan, p.placement); r != nil {
+		secret := save.Secret{Value: r.password(i.kit)}
+		if strings.Contains(p.plan.RCON.Password, "%") {
+			secret.Placeholder = p.plan.RCON.Password
+		}
+		secrets = append(secrets, secret)
+	}
+	return Export{origin: origin, Request: save.Request{
+		Dir: i.kit.Workspace.Dir(p.placement, p.plan.Static), Original: origin.Text, Secrets: secrets,
+		Standing: func() error { return i.stillRuns(l.Status.Generation) },
+	}}, nil
+}
+
+// stillRuns is Conflict when a run has ended meanwhile.
+func (i *Instance) stillRuns(generation int64) error {
+	if l := i.Live(); !l.Status.State.Running() || l.Status.Generation != generation {
+		return errs.New(errs.Conflict, "the instance ended while it was read: start it, and save it while it runs")
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package workspace
+
+import (
+	"context"
+	"sync"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/render"
+)
+
+// Origin tells what the files of a built directory were made of. It is safe for
+// concurrent use; close it, so that the cache may forget its templates.
+type Origin struct {
+	builder *Builder
+	request Request
+
+	mu      sync.Mutex
+	app     *application // nil until it was asked
+	release func()
+}
+
+// Origin tells of the directory that was built as requested.
+func (b *Builder) Origin(r Request) *Origin { return &Origin{builder: b, request: r} }
+
+// Text is what the templates say of a file in which placeholders are replaced, and what
+// comes of it here; nil for any other. Errors are Failures, or of Kind Canceled.
+func (o *Origin) Text(ctx context.Context, name string) (template, made []byte, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.open(ctx); err != nil {
+		return nil, nil, err
+	}
+	if e, ok := o.app.tree.files[name]; !ok || e.Kind != fleet.FileRegular || !render.AnyGlob(o.app.text.rules.Listed, name) {
+		return nil, nil, nil
+	}
+	if template, err = o.app.merged(ctx, name); err != nil {
+		return nil, nil, err
+	}
+	text, _ := render.Substitute(string(template), o.request.Values)
+	return template, []byte(text), nil
+}
+
+// open reads the templates once.
+func (o *Origin) open(ctx context.Context) error {
+	if o.app != nil {
+		return nil
+	}
+	rules := render.RulesOf(o.request.Plan, o.request.Values)
+	t, err := o.builder.merge(ctx, o.request.Plan.Layers, rules)
+	if err != nil {
+		return err
+	}
+	o.app = &application{builder: o.builder, request: o.request, tree: t, text: newText(rules)}
+	o.release = o.builder.cache.Hold(digests(o.request.Plan.Layers), t.entries())
+	return nil
+}
+
+// Close lets go of the templates.
+func (o *Origin) Close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.release != nil {
+		o.release()
+		o.app, o.release = nil, nil
+	}
+}
