@@ -29,6 +29,7 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/editor"
 	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/artifact"
+	"github.com/orreryhq/orrery/templatesvc/internal/origin/bucket"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/git"
 	"github.com/orreryhq/orrery/templatesvc/internal/source"
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
@@ -140,7 +141,7 @@ func New(cfg Config) (*Service, error) {
 
 // kinds are the kinds of recorded sources.
 func kinds() map[fleet.SourceKind]source.Fetch {
-	return map[fleet.SourceKind]source.Fetch{fleet.SourceHTTP: artifact.Fetch, fleet.SourceGit: git.Fetch}
+	return map[fleet.SourceKind]source.Fetch{fleet.SourceHTTP: artifact.Fetch, fleet.SourceGit: git.Fetch, fleet.SourceS3: bucket.Fetch}
 }
 
 // directory is the watched directory, nil when there is none.

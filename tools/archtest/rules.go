@@ -108,6 +108,11 @@ func rules() []rule {
 			}),
 		},
 		{
+			name:     "s3",
+			sentence: "minio-go lives in templatesvc only.",
+			check:    confined(home{imports: []string{"github.com/minio"}, dirs: []string{"templatesvc"}}),
+		},
+		{
 			name:     "git",
 			sentence: "go-git lives in templatesvc/internal/origin/git only.",
 			check: confined(home{
