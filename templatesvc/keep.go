@@ -9,7 +9,9 @@ import (
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/templatesvc/internal/blob"
 	"github.com/orreryhq/orrery/templatesvc/internal/collect"
+	"github.com/orreryhq/orrery/templatesvc/internal/peer"
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
+	"github.com/orreryhq/orrery/templatesvc/internal/vault"
 )
 
 // DefaultKeepVersions is how many versions of a template are worth keeping.
@@ -40,6 +42,19 @@ func (f figures) count(r collect.Report) {
 		f.collected.WithLabelValues().Add(float64(r.Removed))
 		f.bytes.WithLabelValues().Add(float64(r.Bytes))
 	}
+}
+
+// newContent makes the service over a vault, and what keeps its content on other disks.
+func newContent(cfg Config, v *vault.Vault) (*peer.Mirror, *template.Service) {
+	var mirror *peer.Mirror
+	service := template.New(template.Config{
+		Store: cfg.Store, Vault: v, Replica: cfg.Replica, Now: time.Now, Log: cfg.Log,
+		Copy: func(ctx context.Context, digest string) int { return mirror.Copy(ctx, digest) },
+	})
+	mirror = peer.New(peer.Config{
+		Store: cfg.Store, Vault: v, Replica: cfg.Replica, Secret: cfg.ClusterSecret, Roots: service.Roots, Copies: cfg.Copies, Log: cfg.Log,
+	})
+	return mirror, service
 }
 
 // newKeeper makes what removes versions nobody needs and content nothing refers to.

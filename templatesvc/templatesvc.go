@@ -31,6 +31,7 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/artifact"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/bucket"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/git"
+	"github.com/orreryhq/orrery/templatesvc/internal/peer"
 	"github.com/orreryhq/orrery/templatesvc/internal/source"
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
 	"github.com/orreryhq/orrery/templatesvc/internal/transport"
@@ -55,6 +56,9 @@ type Config struct {
 	Takeover   bool
 	SessionTTL time.Duration
 	Version    string
+	// Copies is on how many disks a version is before it is published, as far as there
+	// are other replicas; 0 and 1: its own alone.
+	Copies int
 	// KeepVersions is how many versions of a template are kept; 0: all. CollectInterval
 	// is how often content that nothing refers to is removed; 0: every hour.
 	KeepVersions    int
@@ -73,6 +77,7 @@ type Service struct {
 	replica  *store.Replica
 	runner   *source.Runner
 	keeper   *collect.Keeper
+	mirror   *peer.Mirror
 	// templates is the service behind the API.
 	templates *template.Service
 }
@@ -101,7 +106,7 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, unusable("blobs.dir", cfg.BlobDir, err)
 	}
-	service := template.New(template.Config{Store: cfg.Store, Vault: vault.New(blobs), Replica: cfg.Replica, Now: time.Now, Log: cfg.Log})
+	mirror, service := newContent(cfg, vault.New(blobs))
 	dir, err := directory(cfg, service)
 	if err != nil {
 		return nil, err
@@ -117,9 +122,9 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, errs.Wrap("templatesvc.New", errors.Join(err, listener.Close()))
 	}
-	s := &Service{cfg: cfg, listener: listener, source: dir, templates: service, keeper: newKeeper(cfg, blobs, service, f)}
+	s := &Service{cfg: cfg, listener: listener, source: dir, templates: service, keeper: newKeeper(cfg, blobs, service, f), mirror: mirror}
 	s.server = &http.Server{
-		Handler: transport.NewHandler(endpoint.New(service, s.keeper), endpoint.NewTrees(editor.NewReader(service)),
+		Handler: transport.NewHandler(endpoint.New(service, s.keeper, mirror), endpoint.NewTrees(editor.NewReader(service)),
 			endpoint.NewEdits(editor.NewWriter(service, filepath.Join(cfg.BlobDir, "incoming"))), cfg.ClusterSecret, f.requests),
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
@@ -196,6 +201,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return s.replica.Run(ctx) })
 	g.Go(func() error { return s.runner.Run(ctx) })
+	g.Go(func() error { return s.mirror.Run(ctx) })
 	g.Go(func() error { return s.keeper.Run(ctx, cmp.Or(s.cfg.CollectInterval, defaultCollectInterval)) })
 	g.Go(func() error { s.expireDrafts(ctx); return nil })
 	return errs.Wrap("templatesvc.Run", g.Wait())

@@ -26,7 +26,8 @@ type settings struct {
 		Dir string `config:"dir" default:"./templates" usage:"watched directory of templates, <group>/<name>/; empty: none"`
 	} `config:"templates"`
 	Blobs struct {
-		Dir string `config:"dir" default:"./blobs" usage:"directory file contents are kept in"`
+		Dir    string `config:"dir" default:"./blobs" usage:"directory file contents are kept in"`
+		Copies int    `config:"copies" default:"2" usage:"disks a version is on before it is published, as far as other replicas with directories of their own are running; 1 waits for none"`
 	} `config:"blobs"`
 	Versions struct {
 		Keep int `config:"keep" default:"1000" usage:"versions kept of a template beside those in use, the oldest go first; 0 keeps all"`
@@ -61,7 +62,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := templatesvc.New(templatesvc.Config{
 		Store: e.Client, Dir: s.Templates.Dir, BlobDir: s.Blobs.Dir, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
 		ClusterSecret: s.Cluster.Secret, Replica: e.Replica, SessionTTL: s.Session.TTL, Version: telemetry.Version(),
-		KeepVersions: s.Versions.Keep, CollectInterval: s.Collect.Interval, Log: e.Log, Metrics: e.Registry,
+		Copies: s.Blobs.Copies, KeepVersions: s.Versions.Keep, CollectInterval: s.Collect.Interval, Log: e.Log, Metrics: e.Registry,
 	})
 	if err != nil {
 		return nil, err

@@ -53,9 +53,6 @@ type Cutter struct {
 // New makes a cutter of what r yields.
 func New(r io.Reader) *Cutter { return &Cutter{r: r, gear: gearTable(), buf: make([]byte, 2*Max)} }
 
-// Reset begins with another stream and keeps the buffer.
-func (c *Cutter) Reset(r io.Reader) { c.r, c.from, c.to, c.err = r, 0, 0, nil }
-
 // Next is the next chunk, valid until the following call. io.EOF after the last; an
 // empty stream has none. Any other error is the reader's, and what was read since the
 // last chunk is lost.

@@ -9,7 +9,9 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/client"
 	"github.com/orreryhq/orrery/templatesvc/internal/collect"
+	"github.com/orreryhq/orrery/templatesvc/internal/peer"
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
 )
 
@@ -19,10 +21,12 @@ type Set struct {
 	Manifest endpoint.Endpoint
 	// Blob takes a SHA-256 (string) and gives an open file (*template.Blob) for the transport to close.
 	Blob endpoint.Endpoint
-	// Suspect takes a SHA-256 (string) and gives nothing; the blob is verified anew.
+	// Suspect takes a SHA-256 (string) and gives nothing; the blob is verified anew, and healed.
 	Suspect endpoint.Endpoint
 	// Rollback takes a RollbackRequest and gives a fleet.TemplateHead.
 	Rollback endpoint.Endpoint
+	// Replicate takes a digest (string) and gives a client.Replicated.
+	Replicate endpoint.Endpoint
 	// Collect takes nothing and gives a collect.Report.
 	Collect endpoint.Endpoint
 	Management
@@ -34,8 +38,8 @@ type RollbackRequest struct {
 	Digest, Author string
 }
 
-// New makes the endpoints of a service and its keeper.
-func New(s *template.Service, k *collect.Keeper) Set {
+// New makes the endpoints of a service, its keeper and its mirror.
+func New(s *template.Service, k *collect.Keeper, m *peer.Mirror) Set {
 	return Set{
 		Management: NewManagement(s),
 		Collect:    func(ctx context.Context, _ any) (any, error) { return k.Now(ctx) },
@@ -53,12 +57,24 @@ func New(s *template.Service, k *collect.Keeper) Set {
 			}
 			return s.Blob(sum)
 		},
-		Suspect: func(_ context.Context, request any) (any, error) {
+		Replicate: func(ctx context.Context, request any) (any, error) {
+			digest, ok := request.(string)
+			if !ok {
+				return nil, wrongType(request)
+			}
+			id, err := m.Serve(ctx, digest)
+			return client.Replicated{Store: id}, err
+		},
+		Suspect: func(ctx context.Context, request any) (any, error) {
 			sum, ok := request.(string)
 			if !ok {
 				return nil, wrongType(request)
 			}
-			return struct{}{}, s.Blobs().Suspect(sum)
+			err := s.Blobs().Suspect(sum)
+			if errs.Is(err, errs.NotFound) {
+				err = m.Heal(ctx, sum)
+			}
+			return struct{}{}, err
 		},
 		Rollback: func(ctx context.Context, request any) (any, error) {
 			r, ok := request.(RollbackRequest)

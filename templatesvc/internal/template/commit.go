@@ -143,7 +143,7 @@ func (s *Service) versionTxn(ctx context.Context, m Move, head fleet.TemplateHea
 	}
 	v := fleet.TemplateVersion{
 		TemplateRef: m.Ref, Digest: digest, Parent: head.Digest,
-		Author: m.Author, Message: m.Message, CreatedAt: s.cfg.Now().UTC(),
+		Author: m.Author, Message: m.Message, CreatedAt: s.cfg.Now().UTC(), Copies: s.cfg.Copy(ctx, digest),
 	}
 	v.Files, v.SizeBytes = sizeOf(m.Manifest)
 	return store.Txn{Writes: []store.Write{store.Create(key, v)}}, nil

@@ -1,6 +1,7 @@
 package template_test
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"sync"
@@ -36,7 +37,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.blobs = vault.New(disk)
-	w.Service = template.New(template.Config{Store: w.c, Vault: w.blobs, Replica: "a", Now: w.now, Log: slog.New(slog.DiscardHandler)})
+	w.Service = template.New(template.Config{Store: w.c, Vault: w.blobs, Replica: "a", Copy: func(context.Context, string) int { return 1 }, Now: w.now, Log: slog.New(slog.DiscardHandler)})
 	return w
 }
 

@@ -28,8 +28,11 @@ type Config struct {
 	Vault *vault.Vault
 	// Replica is whose publishes these are.
 	Replica string
-	Now     func() time.Time
-	Log     *slog.Logger
+	// Copy has a version that is about to be published copied to other disks, and
+	// returns on how many it is then.
+	Copy func(ctx context.Context, digest string) int
+	Now  func() time.Time
+	Log  *slog.Logger
 }
 
 // Service publishes and serves template versions. It is safe for concurrent use,

@@ -37,6 +37,7 @@ func NewHandler(set endpoint.Set, trees endpoint.Trees, edits endpoint.Edits, se
 	mux.Handle("POST /v1/templates/{group}/{name}/rollback", kithttp.NewServer(set.Rollback, readRollback, writeJSON, opts...))
 	mountTrees(mux, trees, opts)
 	mountEdits(mux, edits, opts)
+	mux.Handle("POST /v1/replicate", kithttp.NewServer(set.Replicate, queryValue("digest"), writeJSON, opts...))
 	mux.Handle("POST /v1/collect", kithttp.NewServer(set.Collect, kithttp.NopRequestDecoder, writeJSON, opts...))
 	mountManagement(mux, set.Management, opts)
 	outer := http.NewServeMux()
@@ -79,6 +80,10 @@ func authenticate(next http.Handler, secret string) http.Handler {
 
 func pathValue(name string) kithttp.DecodeRequestFunc {
 	return func(_ context.Context, r *http.Request) (any, error) { return r.PathValue(name), nil }
+}
+
+func queryValue(name string) kithttp.DecodeRequestFunc {
+	return func(_ context.Context, r *http.Request) (any, error) { return r.URL.Query().Get(name), nil }
 }
 
 func readRollback(_ context.Context, r *http.Request) (any, error) {

@@ -1,0 +1,92 @@
+package blob
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Import stores a blob that somebody else keeps, of any size. Unavailable when what
+// comes does not have the hash, or breaks off.
+func (s *Store) Import(sum string, size int64, r io.Reader) error {
+	if !fleet.ValidDigest(sum) {
+		return errs.New(errs.Malformed, "%q is not a SHA-256", clip(sum))
+	}
+	if size <= MaxBytes {
+		b, err := io.ReadAll(io.LimitReader(r, size+1))
+		if err != nil {
+			return errs.As(errs.Unavailable, "blob.Import", err)
+		}
+		if fleet.DigestOf(b) != sum {
+			return errs.As(errs.Unavailable, "blob.Import", fmt.Errorf("what came as %s has another hash", sum))
+		}
+		_, err = s.Put(b)
+		return err
+	}
+	f, err := os.CreateTemp(s.incoming(), "blob-*")
+	if err != nil {
+		return disk("blob.Import", err)
+	}
+	defer func() {
+		_ = f.Close()
+		_ = os.Remove(f.Name()) // gone already when it was renamed
+	}()
+	h := sha256.New()
+	if _, err := io.Copy(io.MultiWriter(f, h), io.LimitReader(r, size+1)); err != nil {
+		return disk("blob.Import", err)
+	}
+	if hex.EncodeToString(h.Sum(nil)) != sum {
+		return errs.As(errs.Unavailable, "blob.Import", fmt.Errorf("what came as %s has another hash", sum))
+	}
+	err = errors.Join(f.Close(), os.MkdirAll(filepath.Dir(s.path(sum)), 0o755), os.Rename(f.Name(), s.path(sum)))
+	if err != nil {
+		return disk("blob.Import", err)
+	}
+	return nil
+}
+
+// ID tells one directory of blobs from another: replicas that share one have the same.
+func (s *Store) ID() (string, error) {
+	path := filepath.Join(s.dir, "store-id")
+	for {
+		b, err := os.ReadFile(path)
+		if err == nil && len(b) > 0 {
+			return strings.TrimSpace(string(b)), nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", errs.As(errs.Unavailable, "blob.ID", err)
+		}
+		if err := s.name(path); err != nil {
+			return "", err
+		}
+	}
+}
+
+// name gives the directory its id, unless another process was faster.
+func (s *Store) name(path string) error {
+	f, err := os.CreateTemp(s.incoming(), "id-*")
+	if err != nil {
+		return disk("blob.ID", err)
+	}
+	_, err = fmt.Fprintln(f, rand.Text())
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		if err = os.Link(f.Name(), path); errors.Is(err, fs.ErrExist) {
+			err = nil
+		}
+	}
+	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
+		return disk("blob.ID", err)
+	}
+	return nil
+}

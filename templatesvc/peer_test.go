@@ -1,0 +1,127 @@
+package templatesvc_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/templatesvc"
+)
+
+// replica starts one without a directory of templates.
+func (w *world) replica(name, blobs string) (s *templatesvc.Service, stop func()) {
+	w.t.Helper()
+	return w.startWith(templatesvc.Config{Replica: name, BlobDir: blobs, Copies: 2})
+}
+
+func (w *world) startWith(cfg templatesvc.Config) (s *templatesvc.Service, stop func()) {
+	w.t.Helper()
+	cfg.Store, cfg.ClusterSecret, cfg.Takeover, cfg.Log = w.c, secret, true, slog.New(slog.DiscardHandler)
+	s, err := templatesvc.New(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Run(ctx) }()
+	stop = func() { cancel(); <-done }
+	w.t.Cleanup(stop)
+	await.That(w.t, "the session of "+cfg.Replica, func() string {
+		_, err := store.Get(w.t.Context(), w.c, store.SessionKey("templatesvc", cfg.Replica))
+		return await.Unless(err == nil, "%v", err)
+	})
+	return s, stop
+}
+
+// large is bytes that are stored in chunks.
+func large(t *testing.T) string {
+	t.Helper()
+	b, err := io.ReadAll(io.LimitReader(rand.NewChaCha8([32]byte{}), 3<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// awaitContent waits until one replica alone serves a file of a version as it should be.
+func (w *world) awaitContent(s *templatesvc.Service, digest, name, want string) {
+	w.t.Helper()
+	c := clientOf(s)
+	await.That(w.t, "the version on "+s.URL(), func() string {
+		if _, err := c.Replicate(w.t.Context(), digest); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if got, _ := content(w.t, c, digest, name); got != want {
+		w.t.Errorf("%s has %d bytes on %s", name, len(got), s.URL())
+	}
+}
+
+func TestAVersionIsServedAfterTheDeathOfTheReplicaThatTookIt(t *testing.T) {
+	w := newWorld(t)
+	b, _ := w.replica("b", t.TempDir())
+	c, _ := w.replica("c", t.TempDir())
+	w.write("world.dat", large(t), 0o644)
+	_, stop := w.startWith(templatesvc.Config{Replica: "a", Dir: w.dir, BlobDir: w.blobs, Copies: 2})
+	h := w.await("published", func(_ fleet.TemplateHead, ok bool) bool { return ok })
+	v, err := store.Get(t.Context(), w.c, store.TemplateVersionKey(ref, h.Digest))
+	if err != nil || v.Copies != 2 {
+		t.Errorf("it was on %d disks when it was published, %v", v.Copies, err)
+	}
+	stop()
+	if err := os.RemoveAll(w.blobs); err != nil { // its disk is gone with it
+		t.Fatal(err)
+	}
+	w.awaitContent(b, h.Digest, "world.dat", large(t))
+	w.awaitContent(c, h.Digest, "world.dat", large(t))
+}
+
+func TestAReplicaThatWasAwayCatchesUp(t *testing.T) {
+	w := newWorld(t)
+	w.write("world.dat", large(t), 0o644)
+	w.startWith(templatesvc.Config{Replica: "a", Dir: w.dir, BlobDir: w.blobs, Copies: 2})
+	h := w.await("published", func(_ fleet.TemplateHead, ok bool) bool { return ok })
+	blobs := t.TempDir()
+	w.replica("b", blobs)
+	await.That(t, "its own copy", func() string {
+		_, err := os.Stat(filepath.Join(blobs, h.Digest[:2], h.Digest))
+		return await.Unless(err == nil, "%v", err)
+	})
+}
+
+func TestReplicasThatShareADirectoryAreOneDisk(t *testing.T) {
+	w := newWorld(t)
+	w.replica("b", w.blobs)
+	w.write("f", "one", 0o644)
+	w.startWith(templatesvc.Config{Replica: "a", Dir: w.dir, BlobDir: w.blobs, Copies: 2})
+	h := w.await("published", func(_ fleet.TemplateHead, ok bool) bool { return ok })
+	if v, err := store.Get(t.Context(), w.c, store.TemplateVersionKey(ref, h.Digest)); err != nil || v.Copies != 1 {
+		t.Errorf("%d copies, %v", v.Copies, err)
+	}
+}
+
+func TestACorruptBlobIsHealedFromAPeer(t *testing.T) {
+	w := newWorld(t)
+	w.replica("b", t.TempDir())
+	w.write("f", "one", 0o644)
+	a, _ := w.startWith(templatesvc.Config{Replica: "a", Dir: w.dir, BlobDir: w.blobs, Copies: 2})
+	h := w.await("published", func(_ fleet.TemplateHead, ok bool) bool { return ok })
+	sum := fleet.DigestOf([]byte("one"))
+	if err := os.WriteFile(filepath.Join(w.blobs, sum[:2], sum), []byte("two"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := clientOf(a).Suspect(t.Context(), sum); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := content(t, clientOf(a), h.Digest, "f"); got != "one" {
+		t.Errorf("it reads %q", got)
+	}
+}
