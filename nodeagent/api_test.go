@@ -3,6 +3,8 @@ package nodeagent_test
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -240,4 +242,28 @@ func TestANodeIsWarmedAndTellsWhatItKeeps(t *testing.T) {
 	if _, err := c.Warm(t.Context(), make([]string, 257)); !errs.Is(err, errs.Invalid) {
 		t.Errorf("too many at once: %v", err)
 	}
+}
+
+func TestTheNextGenerationsContentIsFetchedWhileTheOneBeforeEnds(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := basic(`read line; until [ -e go ]; do sleep 0.02; done`)
+	plan.Stop.Command = "stop"
+	plan.Stop.GraceSeconds = 60
+	st := s.online("aaaaaa", plan)
+	next := basic("sleep 1000")
+	next.Layers = []fleet.PlanLayer{s.library.add("next", map[string]string{"a": "12345"})}
+	s.place("aaaaaa", st.Generation+1, next, 0)
+	c := s.api()
+	await.That(t, "the content", func() string {
+		held, err := c.Cache(t.Context())
+		return await.Unless(err == nil && len(held.Versions) == 1 && held.Versions[0].Complete, "%+v, %v", held, err)
+	})
+	if now := s.status("aaaaaa"); now.Generation != st.Generation || !now.State.Running() {
+		t.Errorf("meanwhile it is %+v", now)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "running", "aaaaaa", "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitState("aaaaaa", st.Generation+1, fleet.Online)
 }

@@ -247,8 +247,9 @@ func (i *Instance) handle(ctx context.Context, m message) {
 		return
 	}
 	m.event = i.explain(i.attribute(m.event))
-	before := i.entry.Machine.Status
+	before, waited := i.entry.Machine.Status, i.entry.Machine.Next
 	effects := i.advance(m)
+	i.prefetch(ctx, waited)
 	if m.process != nil {
 		i.measure(ctx, m.process)
 	}
