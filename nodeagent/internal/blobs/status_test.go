@@ -37,7 +37,8 @@ func TestVersionsAreWarmedAndSaidOf(t *testing.T) {
 		st := c.Status()
 		release()
 		want := []blobs.Version{
-			{Digest: a.digest, Bytes: 10 * kib, Complete: true}, {Digest: b.digest, Bytes: 5 * kib, Complete: true, InUse: true},
+			{Digest: a.digest, Bytes: 10 * kib, Complete: true},
+			{Digest: b.digest, Bytes: 5 * kib, Complete: true, InUse: true},
 			{Digest: damaged.digest, Bytes: 3 * kib},
 		}
 		byDigest := cmpopts.SortSlices(func(x, y blobs.Version) bool { return x.Digest < y.Digest })
