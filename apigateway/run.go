@@ -14,7 +14,9 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/declare"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/rest"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -30,6 +32,8 @@ const (
 	pingTimeout = 2 * time.Second
 	// tidyEvery is the pause between removals of what has outlived its use.
 	tidyEvery = time.Hour
+	// declareEvery is the pause between looks at groups that sources declare.
+	declareEvery = time.Minute
 )
 
 // Run serves until ctx ends; then it takes no new requests, lets those under way
@@ -59,6 +63,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() { served <- httpServer.Serve(listener) })
 	running.Go(func() { _ = g.session().Run(ctx) }) // ends with ctx, in no other way
 	running.Go(func() { g.tidy(ctx) })
+	running.Go(func() {
+		declare.New(declare.Config{Store: g.cfg.Store, Operations: g.operate, Read: rest.ReadGroup, Every: declareEvery, Log: g.cfg.Log}).Run(ctx)
+	})
 	g.serving.Store(true)
 	close(g.ready)
 	g.cfg.Log.Info("the API is up", "address", g.Addr())

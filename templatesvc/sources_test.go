@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -159,29 +160,36 @@ func TestASourceOfAnArtifactIsPublishedAndFollowed(t *testing.T) {
 	w.status("web", fleet.SourcePaused)
 }
 
-func TestTheTemplatesOfARepositoryComeAndGo(t *testing.T) {
+// newRepository is one on the disk; git works in it, commit keeps all that is there.
+func newRepository(t *testing.T) (dir string, git func(args ...string), commit func()) {
+	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil && os.Getenv("ORRERY_CI") == "" {
 		t.Skip("git is not installed")
 	}
-	w := newWorld(t)
-	w.dir = ""
-	repository := t.TempDir()
-	git := func(args ...string) {
+	dir = t.TempDir()
+	git = func(args ...string) {
 		t.Helper()
-		c := exec.Command("git", append([]string{"-C", repository, "-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
+		c := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
 		c.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v\n%s", args, err, out)
 		}
 	}
-	commit := func() { t.Helper(); git("add", "-A"); git("commit", "--quiet", "--allow-empty", "-m", "change") }
+	commit = func() { t.Helper(); git("add", "-A"); git("commit", "--quiet", "--allow-empty", "-m", "change") }
+	git("init", "--quiet", "--initial-branch=main")
+	return dir, git, commit
+}
+
+func TestTheTemplatesOfARepositoryComeAndGo(t *testing.T) {
+	w := newWorld(t)
+	w.dir = ""
+	repository, git, commit := newRepository(t)
 	for _, name := range []string{"t", "u"} {
 		at := filepath.Join(repository, ref.Group, name)
 		if err := errors.Join(os.MkdirAll(at, 0o755), os.WriteFile(filepath.Join(at, "f"), []byte(name), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	git("init", "--quiet", "--initial-branch=main")
 	commit()
 	source := fleet.TemplateSource{Name: "repo", Kind: fleet.SourceGit, URL: "file://" + repository, Branch: "main"}
 	ask := func() { source.Asked++; w.record(source, fleet.SourceCredentials{}) }
@@ -277,4 +285,74 @@ func TestASourceHasOneOwnerAndAnotherAfterIt(t *testing.T) {
 	source.URL, source.SHA256 = s.URL+"/two.zip", hashOf(two)
 	w.record(source, token)
 	w.status("web", fleet.SourceInSync)
+}
+
+func TestDeclaredGroupsAreRecordedAndTheirRemovalOrdered(t *testing.T) {
+	w := newWorld(t)
+	w.dir = ""
+	repository, git, commit := newRepository(t)
+	if err := os.Mkdir(filepath.Join(repository, "groups"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 6 {
+		if err := os.WriteFile(filepath.Join(repository, "groups", fmt.Sprintf("g%d.yaml", i)), []byte("command: run\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit()
+	source := fleet.TemplateSource{Name: "repo", Kind: fleet.SourceGit, URL: "file://" + repository, Declares: true}
+	ask := func() { source.Asked++; w.record(source, fleet.SourceCredentials{}) }
+	declared := func() (text string) {
+		all, _, err := store.List(t.Context(), w.c, store.DeclaredGroupsOf("repo"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range all {
+			text += fmt.Sprintf("%s %v %s;", d.Group, d.Removed, d.Spec)
+		}
+		return text
+	}
+	ask()
+	w.start("a")
+	st := w.status("repo", fleet.SourceInSync)
+	all := declared()
+	if strings.Count(all, `false {"command":"run"};`) != 6 {
+		t.Errorf("declared %s", all)
+	}
+
+	// One bad file keeps all of the commit from being applied.
+	bad := filepath.Join(repository, "groups", "g0.yaml")
+	if err := errors.Join(os.WriteFile(bad, []byte("command: [\n"), 0o644), os.WriteFile(filepath.Join(repository, "groups", "g1.yaml"), []byte("command: other\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	commit()
+	ask()
+	if st = w.status("repo", fleet.SourceFailed); !strings.Contains(st.Message, "groups/g0.yaml cannot be read: yaml: line 1") || declared() != all {
+		t.Errorf("%s, declared %s", st.Message, declared())
+	}
+
+	// The removal of one is an order; that of most waits until it is confirmed.
+	git("rm", "--quiet", "-f", "groups/g0.yaml")
+	commit()
+	ask()
+	w.status("repo", fleet.SourceInSync)
+	if got := declared(); !strings.Contains(got, "g0 true") || !strings.Contains(got, `g1 false {"command":"other"};`) {
+		t.Errorf("declared %s", got)
+	}
+	if err := os.WriteFile(filepath.Join(repository, "groups", "last.yaml"), []byte("command: run\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	git("rm", "--quiet", "groups/g1.yaml", "groups/g2.yaml", "groups/g3.yaml", "groups/g4.yaml", "groups/g5.yaml")
+	commit()
+	ask()
+	if st = w.status("repo", fleet.SourceFailed); !strings.Contains(st.Message, "held: 5 of 5 groups would be removed") || strings.Count(declared(), "true") != 1 {
+		t.Errorf("%s, declared %s", st.Message, declared())
+	}
+	_, confirm, _ := strings.Cut(st.Message, `"confirm": "`)
+	source.Confirmed = strings.TrimSuffix(confirm, `"}`)
+	ask()
+	w.status("repo", fleet.SourceInSync)
+	if got := declared(); strings.Count(got, "true") != 6 || !strings.Contains(got, "last false") {
+		t.Errorf("declared %s", got)
+	}
 }

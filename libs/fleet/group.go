@@ -22,7 +22,10 @@ type Group struct {
 	// CrashesResetAt is when somebody last said that crashes before it do not count any
 	// more: it ends a pause after them. Zero when nobody did.
 	CrashesResetAt time.Time `json:"crashesResetAt,omitzero"`
-	Spec           GroupSpec `json:"spec"`
+	// ManagedBy is the source of templates that declares the group; "": it was made
+	// through the API, and no source touches it.
+	ManagedBy string    `json:"managedBy,omitempty"`
+	Spec      GroupSpec `json:"spec"`
 }
 
 // GroupSpec is the union of what both HTTP dialects can say about a group.

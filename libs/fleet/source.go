@@ -64,6 +64,11 @@ type TemplateSource struct {
 	File     string      `json:"file,omitempty"`
 	Template TemplateRef `json:"template,omitzero"`
 	Group    string      `json:"group,omitempty"`
+	// Declares has the repository's groups made as its groups/*.yaml say; its templates
+	// lie in templates/ then. Of git alone.
+	Declares bool `json:"declares,omitempty"`
+	// Confirmed is the revision that may remove many groups at once.
+	Confirmed string `json:"confirmed,omitempty"`
 	// IntervalSeconds is between two looks at the source; 0 is DefaultSourceInterval.
 	IntervalSeconds int `json:"intervalSeconds,omitempty"`
 	// Paused keeps what was brought and brings nothing more.
@@ -215,7 +220,7 @@ func (s TemplateSource) validateGit() []error {
 	p.check(s.Commit == "" || hexOf(s.Commit, 20), "commit", "must be all 40 digits of a commit")
 	p.check(s.Path == "" || SafePath(s.Path), "path", "%q is not a path inside the repository", clip(s.Path))
 	p.check(len(s.KnownHosts) <= maxKnownHosts, "knownHosts", "must be at most %d bytes", maxKnownHosts)
-	p.check(s.Kind == SourceGit || given == 0 && s.Path == "" && s.KnownHosts == "", "kind", "only git has branch, tag, commit, path and knownHosts")
+	p.check(s.Kind == SourceGit || given == 0 && s.Path == "" && s.KnownHosts == "" && !s.Declares, "kind", "only git has branch, tag, commit, path, knownHosts and declares")
 	p.check(s.Kind != SourceGit || !strings.HasPrefix(s.URL, "ssh://") || s.KnownHosts != "", "knownHosts", "must be given for ssh, as ssh-keyscan prints it: no server is trusted blindly")
 	return p.list
 }

@@ -162,6 +162,28 @@ func TemplateSourceStatuses() Prefix[fleet.SourceStatus] {
 	return Prefix[fleet.SourceStatus]{Root + "template-source-status/"}
 }
 
+// DeclaredGroupKey is written by the owner of the source, DeclaredStatusKey by the gateway.
+func DeclaredGroupKey(source string, g fleet.GroupName) Key[fleet.DeclaredGroup] {
+	return Key[fleet.DeclaredGroup]{Root + "declared-groups/" + source + "/" + string(g)}
+}
+
+func DeclaredGroups() Prefix[fleet.DeclaredGroup] {
+	return Prefix[fleet.DeclaredGroup]{Root + "declared-groups/"}
+}
+
+// DeclaredGroupsOf are those of one source.
+func DeclaredGroupsOf(source string) Prefix[fleet.DeclaredGroup] {
+	return Prefix[fleet.DeclaredGroup]{Root + "declared-groups/" + source + "/"}
+}
+
+func DeclaredStatusKey(source string, g fleet.GroupName) Key[fleet.DeclaredStatus] {
+	return Key[fleet.DeclaredStatus]{Root + "declared-status/" + source + "/" + string(g)}
+}
+
+func DeclaredStatuses() Prefix[fleet.DeclaredStatus] {
+	return Prefix[fleet.DeclaredStatus]{Root + "declared-status/"}
+}
+
 func CrashLoopKey(g fleet.GroupName) Key[fleet.CrashLoop] {
 	return Key[fleet.CrashLoop]{Root + "crashloops/" + string(g)}
 }

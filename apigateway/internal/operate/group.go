@@ -32,6 +32,10 @@ type GroupWrite struct {
 	IfMatch int64
 	// DryRun decides everything and writes nothing.
 	DryRun bool
+	// ManagedBy is the source that declares the group; "" leaves it as it is. Guards are
+	// what has to hold beside the group.
+	ManagedBy string
+	Guards    []store.Guard
 	// Written is the path under which whoever asks wrote a field; nil: under its own.
 	Written func(field string) string
 	// Make computes the wanted spec from the present one, nil when there is none. It
@@ -67,10 +71,12 @@ func (o *Operations) WriteGroup(ctx context.Context, by Actor, w GroupWrite) (Gr
 		if out.After, err = o.wanted(s, w, old); err != nil {
 			return change{}, err
 		}
-		if w.DryRun || old != nil && out.After.Revision == old.Revision {
+		if w.DryRun || old != nil && out.After.Revision == old.Revision && out.After.ManagedBy == old.ManagedBy {
 			return change{}, nil
 		}
-		return groupChange(s, w.Name, old, out.After), nil
+		c := groupChange(s, w.Name, old, out.After)
+		c.guards = append(c.guards, w.Guards...)
+		return c, nil
 	})
 	if err != nil {
 		return GroupWritten{}, err
@@ -129,6 +135,9 @@ func (o *Operations) wanted(s *view.Snapshot, w GroupWrite, old *fleet.Group) (f
 		if !same(old.Spec, spec) {
 			g.Revision, g.UpdatedAt, g.Spec = old.Revision+1, now, spec
 		}
+	}
+	if w.ManagedBy != "" {
+		g.ManagedBy = w.ManagedBy
 	}
 	return g, nil
 }

@@ -72,6 +72,37 @@ func (s *Sources) List(ctx context.Context) (out []Source, err error) {
 	return out, err
 }
 
+// Declared is a declared group with what came of it.
+type Declared struct {
+	fleet.DeclaredGroup
+	// Status is of an earlier record when no gateway has looked yet.
+	Status fleet.DeclaredStatus
+}
+
+// Declared are the declared groups of all sources, by source.
+func (s *Sources) Declared(ctx context.Context) (out map[string][]Declared, err error) {
+	out = map[string][]Declared{}
+	err = InTime(ctx, func(ctx context.Context) error {
+		all, _, err := store.List(ctx, s.operations.cfg.Store, store.DeclaredGroups())
+		if err != nil {
+			return errs.Wrap("operate.Sources", err)
+		}
+		statuses, _, err := store.List(ctx, s.operations.cfg.Store, store.DeclaredStatuses())
+		if err != nil {
+			return errs.Wrap("operate.Sources", err)
+		}
+		by := map[string]fleet.DeclaredStatus{}
+		for _, st := range statuses {
+			by[st.Source+"/"+string(st.Group)] = st
+		}
+		for _, d := range all {
+			out[d.Source] = append(out[d.Source], Declared{d, by[d.Source+"/"+string(d.Group)]})
+		}
+		return nil
+	})
+	return out, err
+}
+
 // Get is one source. NotFound when there is none.
 func (s *Sources) Get(ctx context.Context, name string) (out Source, err error) {
 	err = InTime(ctx, func(ctx context.Context) error {
@@ -162,7 +193,7 @@ func (s *Sources) Write(ctx context.Context, by Actor, w SourceWrite) (out Sourc
 // next is the record a write asks for.
 func (s *Sources) next(old fleet.TemplateSource, w SourceWrite) (fleet.TemplateSource, error) {
 	next := w.Source
-	next.Rev, next.By, next.CreatedAt, next.UpdatedAt, next.Asked, next.Sealed = old.Rev, old.By, old.CreatedAt, old.UpdatedAt, old.Asked, old.Sealed
+	next.Rev, next.By, next.CreatedAt, next.UpdatedAt, next.Asked, next.Sealed, next.Confirmed = old.Rev, old.By, old.CreatedAt, old.UpdatedAt, old.Asked, old.Sealed, old.Confirmed
 	problems := next.Validate()
 	switch {
 	case w.Credentials != nil:
@@ -227,15 +258,18 @@ func retried(try func() error) (err error) {
 	return err
 }
 
-// Sync has a source looked at at once. NotFound when there is none.
-func (s *Sources) Sync(ctx context.Context, by Actor, name string) error {
+// Sync has a source looked at at once; confirm is the revision that may remove many
+// groups, "" confirms nothing new. NotFound when there is none.
+func (s *Sources) Sync(ctx context.Context, by Actor, name, confirm string) error {
 	return InTime(ctx, func(ctx context.Context) error {
 		return retried(func() error {
 			one, err := s.existing(ctx, name)
 			if err != nil {
 				return err
 			}
-			one.Asked++
+			if one.Asked++; confirm != "" {
+				one.Confirmed = confirm
+			}
 			_, err = s.operations.Record(ctx, by, "template-source.sync", "template-source", name, "", store.Replace(store.TemplateSourceKey(name), one, one.ModRev))
 			return err
 		})
@@ -269,7 +303,7 @@ func (s *Sources) Webhook(ctx context.Context, by Actor, name string, call Call)
 		return nil
 	}
 	by.User = "webhook " + name
-	return s.Sync(ctx, by, name)
+	return s.Sync(ctx, by, name, "")
 }
 
 // signed compares in constant time.

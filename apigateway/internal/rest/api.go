@@ -87,6 +87,7 @@ func (a *API) Mount(r gin.IRoutes) {
 
 	a.mountTemplates(r)
 
+	r.GET("/api/v1/gitops", a.gitops)
 	r.GET("/api/v1/template-sources", a.listSources)
 	r.GET("/api/v1/template-sources/:name", a.getSource)
 	r.PUT("/api/v1/template-sources/:name", a.putSource)

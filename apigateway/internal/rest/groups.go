@@ -85,6 +85,21 @@ func (a *API) putGroup(c *gin.Context) {
 	a.writeGroup(c, w)
 }
 
+// ReadGroup understands a group as a PUT of it does: what is not said takes its default.
+func ReadGroup(name fleet.GroupName, body []byte) (operate.GroupWrite, error) {
+	var b groupBody
+	if err := wire.DecodeJSON(bytes.NewReader(body), 0, &b); err != nil {
+		return operate.GroupWrite{}, err
+	}
+	if b.Name != nil && *b.Name != name {
+		return operate.GroupWrite{}, errs.Field("name", "is %q in a file for %q: rename one", *b.Name, name)
+	}
+	return operate.GroupWrite{
+		Name: name, Mode: operate.Put, Written: b.written,
+		Make: func(*fleet.GroupSpec) (fleet.GroupSpec, error) { return b.spec() },
+	}, nil
+}
+
 // patchGroup changes what the body says and nothing else.
 func (a *API) patchGroup(c *gin.Context) {
 	raw, err := io.ReadAll(c.Request.Body)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -32,6 +33,7 @@ type sourceFields struct {
 	File            string           `json:"file"`
 	Template        string           `json:"template"`
 	Group           string           `json:"group"`
+	Declares        bool             `json:"declares"`
 	IntervalSeconds int              `json:"intervalSeconds"`
 	Paused          bool             `json:"paused"`
 }
@@ -82,7 +84,7 @@ func sourceViewOf(s operate.Source) sourceView {
 		sourceFields: sourceFields{
 			Kind: s.Kind, URL: s.URL, Branch: s.Branch, Tag: s.Tag, Commit: s.Commit, Path: s.Path, KnownHosts: s.KnownHosts,
 			Bucket: s.Bucket, Prefix: s.Prefix, Region: s.Region, PathStyle: s.PathStyle, SHA256: s.SHA256, File: s.File,
-			Group: s.Group, IntervalSeconds: int(s.Interval() / time.Second), Paused: s.Paused,
+			Group: s.Group, Declares: s.Declares, IntervalSeconds: int(s.Interval() / time.Second), Paused: s.Paused,
 		},
 		CredentialNames: s.Credentials, UpdatedBy: s.By, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 		Status: sourceStatus{State: string(s.Status.State), Message: s.Status.Message, Revision: s.Status.Revision, Items: []sourceTemplate{}},
@@ -106,7 +108,7 @@ func (f sourceFields) record(name string) fleet.TemplateSource {
 	s := fleet.TemplateSource{
 		Name: name, Kind: f.Kind, URL: f.URL, Branch: f.Branch, Tag: f.Tag, Commit: f.Commit, Path: f.Path, KnownHosts: f.KnownHosts,
 		Bucket: f.Bucket, Prefix: f.Prefix, Region: f.Region, PathStyle: f.PathStyle, SHA256: f.SHA256, File: f.File,
-		Group: f.Group, IntervalSeconds: f.IntervalSeconds, Paused: f.Paused,
+		Group: f.Group, Declares: f.Declares, IntervalSeconds: f.IntervalSeconds, Paused: f.Paused,
 	}
 	if f.Template != "" {
 		s.Template = fleet.ParseTemplateRef(f.Template)
@@ -188,7 +190,18 @@ func (a *API) deleteSource(c *gin.Context) {
 
 // syncSource has a source looked at; its status tells what came of it.
 func (a *API) syncSource(c *gin.Context) {
-	if err := a.cfg.Sources.Sync(c.Request.Context(), server.Actor(c), c.Param("name")); err != nil {
+	var b struct {
+		// Confirm is the revision that may remove many groups at once.
+		Confirm string `json:"confirm"`
+	}
+	if !server.BindOptional(c, &b) {
+		return
+	}
+	if b.Confirm != "" && !server.Allowed(c, auth.GroupsDelete) {
+		server.Fail(c, errs.New(errs.Denied, "to confirm that groups are removed, the permission %s is missing", auth.GroupsDelete))
+		return
+	}
+	if err := a.cfg.Sources.Sync(c.Request.Context(), server.Actor(c), c.Param("name"), b.Confirm); err != nil {
 		server.Fail(c, err)
 		return
 	}

@@ -108,6 +108,7 @@ var demands = map[string]auth.Permission{
 	"POST /api/v1/templates/:name/files/upload":     auth.TemplatesUpdate,
 	"POST /api/v1/templates/:name/files/extract":    auth.TemplatesUpdate,
 	"GET /api/v1/templates/:name/export":            auth.TemplatesView,
+	"GET /api/v1/gitops":                            auth.GroupsView,
 	"GET /api/v1/template-sources":                  auth.TemplatesView,
 	"GET /api/v1/template-sources/:name":            auth.TemplatesView,
 	"PUT /api/v1/template-sources/:name":            auth.SystemSettings, // what it names is read by the services themselves

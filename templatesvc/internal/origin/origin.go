@@ -33,6 +33,8 @@ type Holding struct {
 	// Revision names the state of the source: a commit, a hash.
 	Revision  string
 	Templates []Template
+	// Groups are those it declares, Commit empty; nil when it declares none.
+	Groups []fleet.DeclaredGroup
 	// Close gives back what is kept on disk meanwhile; nil when there is nothing.
 	Close func()
 }

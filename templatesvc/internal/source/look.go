@@ -70,7 +70,10 @@ func (r *Runner) bring(ctx context.Context, s fleet.TemplateSource, before fleet
 	if err := origin.CheckCount(len(holding.Templates)); err != nil {
 		return fail(err)
 	}
-	if next.Items, err = r.publish(ctx, s, holding, fence); err != nil {
+	if next.Items, err = r.publish(ctx, s, holding, fence); err == nil && s.Declares {
+		err = r.declare(ctx, s, holding, fence)
+	}
+	if err != nil {
 		next.Revision = "" // all of it is brought again
 		return fail(err)
 	}
@@ -113,7 +116,7 @@ func (r *Runner) publish(ctx context.Context, s fleet.TemplateSource, h *origin.
 	if err != nil {
 		return nil, err
 	}
-	if len(h.Templates) == 0 {
+	if len(h.Templates)+len(h.Groups) == 0 {
 		return nil, errs.New(errs.Invalid, "the source holds no template where it is looked for: look at its path; what was published stays")
 	}
 	var items []fleet.SourceItem

@@ -12,6 +12,8 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/origin"
+	"github.com/orreryhq/orrery/templatesvc/internal/origin/git"
 )
 
 var (
@@ -190,4 +192,36 @@ func TestAnEmptyRepositoryIsToldAsSuch(t *testing.T) {
 	r := newRepository(t)
 	got, _, err := fetch(t, fleet.TemplateSource{URL: r.serve().URL + "/r.git", Template: one}, token, "")
 	refused(t, got, err, errs.Invalid, "the repository is empty")
+}
+
+func TestGroupsAreDeclaredBesideTemplatesAllOrNone(t *testing.T) {
+	r := newRepository(t)
+	r.push("live/groups/lobby.yaml", "command: run\nmaxInstances: 3\n", "live/groups/duel.json", `{"command":"x"}`, "live/groups/README.md", "about",
+		"live/templates/games/lobby/f", "1", "live/other/games/no/f", "2")
+	s := fleet.TemplateSource{Kind: fleet.SourceGit, URL: "file://" + r.dir, Path: "live", Declares: true}
+	got, _, err := fetch(t, s, fleet.SourceCredentials{}, "")
+	told(t, got, err, "[games/lobby/f  644 1]")
+	h, err := git.Fetch(t.Context(), origin.Request{Source: s, Spool: t.TempDir()})
+	if err != nil || len(h.Groups) != 2 || h.Groups[0].Group != "duel" || string(h.Groups[1].Spec) != `{"command":"run","maxInstances":3}` || h.Groups[1].File != "live/groups/lobby.yaml" {
+		t.Errorf("%+v, %v", h, err)
+	}
+	for name, c := range map[string]struct{ file, content, want string }{
+		"a line that cannot be read": {"live/groups/bad.yaml", "command: run\n\tx: [", "live/groups/bad.yaml cannot be read: yaml: line 2"},
+		"no fields":                  {"live/groups/bad.yaml", "- a\n- b\n", "live/groups/bad.yaml cannot be read"},
+		"an odd name":                {"live/groups/a b.yaml", "command: run\n", "live/groups/a b.yaml: "},
+		"a second file":              {"live/groups/lobby.yml", "command: run\n", "declares the group lobby a second time"},
+		"too large":                  {"live/groups/big.json", "{\"command\":\"" + strings.Repeat("x", fleet.MaxDeclaredBytes) + "\"}", "live/groups/big.json is larger than 256 KiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.push(c.file, c.content)
+			defer func() {
+				r.git("rm", "--quiet", c.file)
+				r.push()
+			}()
+			got, _, err := fetch(t, s, fleet.SourceCredentials{}, "")
+			if got != nil || err == nil || !strings.Contains(errs.MessageOf(err), c.want) {
+				t.Errorf("%v, %v", got, err)
+			}
+		})
+	}
 }

@@ -49,7 +49,7 @@ func hold(ctx context.Context, s fleet.TemplateSource, objects storer.EncodedObj
 	if err := w.into(root, "", 0); err != nil {
 		return nil, err
 	}
-	h := &origin.Holding{Revision: hash.String()}
+	h := &origin.Holding{Revision: hash.String(), Groups: w.groups}
 	for ref, files := range w.files {
 		h.Templates = append(h.Templates, origin.Template{Ref: ref, Manifest: func(ctx context.Context, add origin.Add) (fleet.Manifest, error) {
 			return manifest(ctx, objects, files, add)
@@ -65,6 +65,7 @@ type walk struct {
 	source  fleet.TemplateSource
 	objects storer.EncodedObjectStorer
 	files   map[fleet.TemplateRef][]file
+	groups  []fleet.DeclaredGroup
 	seen    int
 }
 
@@ -93,9 +94,26 @@ func (w *walk) into(t *object.Tree, dir string, depth int) error {
 			}
 			continue
 		}
-		if ref, inside, ok := origin.Place(w.source, p); ok {
-			w.files[ref] = append(w.files[ref], file{inside: inside, path: path.Join(w.source.Path, p), mode: e.Mode, hash: e.Hash})
+		if err := w.file(p, e); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// file finds out what a file is for.
+func (w *walk) file(p string, e object.TreeEntry) error {
+	full, declared := path.Join(w.source.Path, p), false
+	if w.source.Declares {
+		if directory, name := path.Split(p); directory == "groups/" {
+			return w.group(full, name, e)
+		}
+		if p, declared = strings.CutPrefix(p, "templates/"); !declared {
+			return nil
+		}
+	}
+	if ref, inside, ok := origin.Place(w.source, p); ok {
+		w.files[ref] = append(w.files[ref], file{inside: inside, path: full, mode: e.Mode, hash: e.Hash})
 	}
 	return nil
 }

@@ -1,0 +1,133 @@
+package apigateway
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/apigateway/internal/declare"
+	"github.com/orreryhq/orrery/apigateway/internal/rest"
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// declare writes a declared group as templatesvc does; an empty spec orders its removal.
+func (s *site) declare(source, group, spec string) {
+	s.t.Helper()
+	key := store.DeclaredGroupKey(source, fleet.GroupName(group))
+	old, err := store.Get(s.t.Context(), s.store, key)
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		s.t.Fatal(err)
+	}
+	d := fleet.DeclaredGroup{Source: source, Group: fleet.GroupName(group), Spec: json.RawMessage(spec), File: "groups/" + group + ".yaml", Removed: spec == ""}
+	s.commit(store.Replace(key, d, old.ModRev))
+}
+
+// stands waits until a declared group's latest record has come to a state.
+func (s *site) stands(source, group string, want fleet.DeclaredState) (st fleet.DeclaredStatus) {
+	s.t.Helper()
+	await.That(s.t, group+" of "+source+" "+string(want), func() string {
+		d, err := store.Get(s.t.Context(), s.store, store.DeclaredGroupKey(source, fleet.GroupName(group)))
+		if err == nil {
+			st, err = store.Get(s.t.Context(), s.store, store.DeclaredStatusKey(source, fleet.GroupName(group)))
+		}
+		return await.Unless(err == nil && st.Observed == d.ModRev && st.State == want, "%+v, %v", st, err)
+	})
+	return st
+}
+
+// often has the site's declared groups looked at again and again, as a minute does.
+func (s *site) often() {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		declare.New(declare.Config{
+			Store: s.store, Operations: s.gateway.operate, Read: rest.ReadGroup, Every: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+		}).Run(ctx)
+	}()
+	s.t.Cleanup(func() { cancel(); <-done })
+}
+
+const declaring = `{"kind":"git","url":"https://host/r.git","declares":true}`
+
+func TestADeclaredGroupIsMadeKeptAndRemoved(t *testing.T) {
+	s := newSite(t)
+	s.often()
+	s.do("PUT", "/api/v1/template-sources/repo", declaring).want(201).is("declares", true)
+	s.declare("repo", "lobby", `{"command":"run","maxInstances":3}`)
+	s.stands("repo", "lobby", fleet.DeclaredInSync)
+	s.do("GET", "/api/v1/groups/lobby", nil).want(200).is("maxInstances", 3)
+
+	// What somebody changes is put back.
+	s.do("PATCH", "/api/v1/groups/lobby", `{"maxInstances":9}`).want(200)
+	await.That(t, "it is put back", func() string {
+		r := s.do("GET", "/api/v1/groups/lobby", nil).want(200)
+		return await.Unless(r.field("maxInstances") == 3.0, "%s", r.raw)
+	})
+	s.do("GET", "/api/v1/audit", nil).want(200).naming("gitops repo")
+
+	// A file that is wrong changes nothing and is told by name.
+	s.declare("repo", "lobby", `{"command":"run","maxInstances":4,"colour":"red"}`)
+	if st := s.stands("repo", "lobby", fleet.DeclaredFailed); st.Message == "" {
+		t.Errorf("%+v", st)
+	}
+	s.do("GET", "/api/v1/groups/lobby", nil).want(200).is("maxInstances", 3)
+	s.do("GET", "/api/v1/gitops", nil).want(200).naming("groups/lobby.yaml").naming("colour").naming("FAILED")
+
+	// Its removal is an order, and the enforcer's work begins.
+	s.declare("repo", "lobby", "")
+	s.stands("repo", "lobby", fleet.DeclaredRemoving)
+	g, err := store.Get(t.Context(), s.store, store.GroupKey("lobby"))
+	if err != nil || !g.Deleting {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	s.commit(store.Remove(store.GroupKey("lobby"), g.ModRev)) // as the enforcer does in the end
+	s.stands("repo", "lobby", fleet.DeclaredRemoved)
+}
+
+func TestADeclarationTouchesNoGroupOfAnother(t *testing.T) {
+	s := newSite(t)
+	s.often()
+	for _, name := range []string{"one", "two"} {
+		s.do("PUT", "/api/v1/template-sources/"+name, declaring).want(201)
+	}
+	s.do("POST", "/api/v1/groups", `{"name":"mine","command":"run","maxInstances":1}`).want(201)
+	s.declare("one", "mine", `{"command":"run","maxInstances":5}`)
+	s.stands("one", "mine", fleet.DeclaredConflict)
+	s.declare("one", "mine", "")
+	s.stands("one", "mine", fleet.DeclaredConflict)
+	s.do("GET", "/api/v1/groups/mine", nil).want(200).is("maxInstances", 1)
+
+	s.declare("one", "shared", `{"command":"run","maxInstances":1}`)
+	s.stands("one", "shared", fleet.DeclaredInSync)
+	s.declare("two", "shared", `{"command":"run","maxInstances":2}`)
+	s.stands("two", "shared", fleet.DeclaredConflict)
+	s.do("GET", "/api/v1/groups/shared", nil).want(200).is("maxInstances", 1)
+
+	// A source that is no more keeps nobody out, and its records order nothing.
+	s.do("DELETE", "/api/v1/template-sources/one", nil).want(204)
+	s.stands("two", "shared", fleet.DeclaredInSync)
+	s.do("GET", "/api/v1/groups/shared", nil).want(200).is("maxInstances", 2)
+	s.declare("one", "shared", "")
+	s.declare("two", "last", `{"command":"run"}`) // looked at after it
+	s.stands("two", "last", fleet.DeclaredInSync)
+	s.do("GET", "/api/v1/groups/shared", nil).want(200)
+}
+
+func TestOnlyWhoMayDeleteGroupsConfirmsTheirRemoval(t *testing.T) {
+	s := newSite(t)
+	s.do("PUT", "/api/v1/template-sources/repo", declaring).want(201)
+	operator := s.user("otto", "OPERATOR")
+	operator.do("POST", "/api/v1/template-sources/repo/sync", nil).want(202)
+	operator.do("POST", "/api/v1/template-sources/repo/sync", `{"confirm":"abc"}`).want(403)
+	s.do("POST", "/api/v1/template-sources/repo/sync", `{"confirm":"abc"}`).want(202)
+	if got := s.source("repo").Confirmed; got != "abc" {
+		t.Errorf("confirmed %q", got)
+	}
+}

@@ -1,0 +1,73 @@
+package rest
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// gitopsSource is how a source that declares groups stands.
+type gitopsSource struct {
+	Source   string       `json:"source"`
+	Revision string       `json:"revision"`
+	SyncedAt *time.Time   `json:"syncedAt"`
+	State    string       `json:"state"`
+	Message  string       `json:"message"`
+	Items    []gitopsItem `json:"items"`
+}
+
+type gitopsItem struct {
+	// Kind is group or template.
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// State is IN_SYNC, FAILED, CONFLICT, REMOVING or REMOVED; SYNCING until it was looked at.
+	State   string `json:"state"`
+	Message string `json:"message"`
+	File    string `json:"file"`
+}
+
+// gitops tells for every source that declares groups what is as it is declared.
+func (a *API) gitops(c *gin.Context) {
+	all, err := a.cfg.Sources.List(c.Request.Context())
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	declared, err := a.cfg.Sources.Declared(c.Request.Context())
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	out := []gitopsSource{}
+	for _, s := range all {
+		if s.Declares {
+			out = append(out, gitopsOf(s, declared[s.Name]))
+		}
+	}
+	c.JSON(http.StatusOK, out)
+}
+
+func gitopsOf(s operate.Source, groups []operate.Declared) gitopsSource {
+	v := sourceViewOf(s).Status
+	out := gitopsSource{Source: s.Name, Revision: v.Revision, SyncedAt: v.At, State: v.State, Message: v.Message, Items: []gitopsItem{}}
+	for _, g := range groups {
+		item := gitopsItem{Kind: "group", Name: string(g.Group), State: string(g.Status.State), Message: g.Status.Message, File: g.File}
+		if g.Status.Observed != g.ModRev {
+			item.State, item.Message = "SYNCING", ""
+		}
+		out.Items = append(out.Items, item)
+	}
+	for _, t := range v.Items {
+		item := gitopsItem{Kind: "template", Name: t.Template, State: string(fleet.DeclaredInSync), Message: t.Message}
+		if t.Hash == "" {
+			item.State = string(fleet.DeclaredFailed)
+		}
+		out.Items = append(out.Items, item)
+	}
+	return out
+}
