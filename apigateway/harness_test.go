@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -302,6 +303,8 @@ type agent struct {
 	beats []client.Heartbeat
 	// remote is what was said over the remote console.
 	remote []string
+	// cache are the versions it was asked to fetch; it fails with those in broken.
+	cache, broken []string
 }
 
 // node joins a node with a session and an agent that answers.
@@ -352,6 +355,35 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 		defer a.mu.Unlock()
 		a.remote = append(a.remote, b.Command)
 		_ = json.NewEncoder(w).Encode(client.RemoteAnswer{Answer: "you said " + b.Command, Incomplete: b.Command == "seed"})
+	})
+	mux.HandleFunc("GET /v1/cache", func(w http.ResponseWriter, _ *http.Request) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		out := client.Cache{TotalBytes: int64(len(a.cache)), LimitBytes: 1 << 30}
+		for _, d := range a.cache {
+			out.Versions = append(out.Versions, client.CachedVersion{Digest: d, Bytes: 1, Complete: true, UsedAt: time.Unix(1e9, 0).UTC()})
+		}
+		_ = json.NewEncoder(w).Encode(out)
+	})
+	mux.HandleFunc("POST /v1/cache/warm", func(w http.ResponseWriter, r *http.Request) {
+		var q client.WarmRequest
+		_ = json.NewDecoder(r.Body).Decode(&q)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		var out client.WarmAnswer
+		for _, d := range q.Digests {
+			if slices.Contains(a.broken, d) {
+				out.Versions = append(out.Versions, client.WarmedVersion{Digest: d, Status: client.WarmFailed, Error: "the disk is full"})
+				continue
+			}
+			v := client.WarmedVersion{Digest: d, Status: client.WarmOK}
+			if !slices.Contains(a.cache, d) {
+				a.cache = append(a.cache, d)
+				v.Bytes = 12
+			}
+			out.Versions = append(out.Versions, v)
+		}
+		_ = json.NewEncoder(w).Encode(out)
 	})
 	a.Server = httptest.NewServer(mux)
 	s.t.Cleanup(a.Close)

@@ -66,6 +66,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() {
 		declare.New(declare.Config{Store: g.cfg.Store, Operations: g.operate, Read: rest.ReadGroup, Every: declareEvery, Log: g.cfg.Log}).Run(ctx)
 	})
+	running.Go(func() { g.operate.Run(ctx) })
 	g.serving.Store(true)
 	close(g.ready)
 	g.cfg.Log.Info("the API is up", "address", g.Addr())

@@ -30,11 +30,16 @@ type Operations struct {
 	cfg Config
 	// turns has one token per shard: who holds it works on the shard's groups.
 	turns [fleet.ShardCount]chan struct{}
+	// jobs are done behind an answer, by Run.
+	jobs chan func(context.Context)
 }
+
+// maxJobs bounds what waits to be done behind an answer.
+const maxJobs = 64
 
 // New wires the operations.
 func New(cfg Config) *Operations {
-	o := &Operations{cfg: cfg}
+	o := &Operations{cfg: cfg, jobs: make(chan func(context.Context), maxJobs)}
 	for i := range o.turns {
 		o.turns[i] = make(chan struct{}, 1)
 	}

@@ -79,6 +79,9 @@ func (a *API) Mount(r gin.IRoutes) {
 	r.DELETE("/api/v1/nodes/:id", a.deleteNode)
 	r.POST("/api/v1/nodes/:id/cordon", a.cordon)
 	r.POST("/api/v1/nodes/:id/uncordon", a.uncordon)
+	r.GET("/api/v1/nodes/:id/cache", a.nodeCache)
+	r.POST("/api/v1/nodes/:id/cache/refresh", a.refreshCache)
+	r.POST("/api/v1/nodes/:id/cache/warm", a.warmCache)
 
 	r.GET("/api/v1/quotas", a.listQuotas)
 	r.GET("/api/v1/quotas/:name", a.getQuota)

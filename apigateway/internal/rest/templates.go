@@ -70,6 +70,7 @@ func (a *API) mountTemplates(r gin.IRoutes) {
 	r.GET(all, a.listTemplates)
 	r.POST(all, a.createTemplate)
 	r.POST(all+"/import", a.importTemplate)
+	r.POST(all+"/sync", a.syncTemplates)
 	r.GET(one, a.getTemplate)
 	r.PATCH(one, a.patchTemplate)
 	r.DELETE(one, a.deleteTemplate)

@@ -88,6 +88,11 @@ var demands = map[string]auth.Permission{
 	"GET /api/v1/templates/:name/inheritance":    auth.TemplatesView,
 	"GET /api/v1/templates/:name/variables/scan": auth.TemplatesView,
 
+	"POST /api/v1/templates/sync":          auth.TemplatesUpdate,
+	"GET /api/v1/nodes/:id/cache":          auth.NodesView,
+	"POST /api/v1/nodes/:id/cache/refresh": auth.NodesView,
+	"POST /api/v1/nodes/:id/cache/warm":    auth.NodesDrain,
+
 	"GET /api/v1/templates/:name/variables": auth.TemplatesView,
 	"PUT /api/v1/templates/:name/variables": auth.TemplatesUpdate,
 	"POST /api/v1/templates/:name/rehash":   auth.TemplatesUpdate,
@@ -151,6 +156,7 @@ var demands = map[string]auth.Permission{
 	"DELETE /api/templates/:group/:name/files/*path": Anyone,
 	"POST /api/templates/:group/:name/export":        Anyone,
 	"POST /api/templates/:group/:name/import":        Anyone,
+	"POST /api/templates/sync":                       Anyone,
 }
 
 // DemandOf is what a route demands; ok is false for a route the table does not know.

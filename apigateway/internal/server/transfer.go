@@ -95,6 +95,12 @@ func Send(c *gin.Context, t Transfer) {
 	_ = rc.SetWriteDeadline(time.Time{})
 }
 
+// Unhurried lets an answer to a request that was read take as long as it needs: the
+// time limit of the connection would end it.
+func Unhurried(c *gin.Context) {
+	_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Time{}) // unsupported is as good
+}
+
 // unhurried writes under a deadline that moves on.
 type unhurried struct {
 	w     io.Writer

@@ -79,6 +79,7 @@ func (a *API) mountTemplates(r gin.IRoutes) {
 	r.GET("/api/templates/:group/:name/files", view, a.listFiles)
 	r.GET("/api/templates/:group/:name/files/*path", view, a.getFile)
 	r.POST("/api/templates/:group/:name/export", view, a.exportTemplate)
+	r.POST("/api/templates/sync", a.cfg.Allow(auth.TemplatesUpdate), a.syncTemplates)
 	// what writes makes what is not there, as this dialect always did
 	write := a.cfg.Allow(auth.TemplatesCreate, auth.TemplatesUpdate)
 	r.PATCH("/api/templates/:group/:name/files/*path", write, a.patchFile)

@@ -39,6 +39,12 @@ func (n *node) Console(_ context.Context, _ fleet.InstanceID, line string) error
 	return nil
 }
 
+func (n *node) Cache(context.Context) (client.Cache, error) { return client.Cache{}, nil }
+
+func (n *node) Warm(context.Context, []string) (client.WarmAnswer, error) {
+	return client.WarmAnswer{}, nil
+}
+
 func (n *node) RCON(_ context.Context, _ fleet.InstanceID, command string) (client.RemoteAnswer, error) {
 	return client.RemoteAnswer{Answer: "you said " + command, Incomplete: true}, nil
 }

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -26,6 +27,10 @@ type Agent interface {
 	Heartbeat(ctx context.Context, id fleet.InstanceID, h client.Heartbeat) error
 	// Follow streams an instance's output from a place on.
 	Follow(ctx context.Context, id fleet.InstanceID, at client.Place) (*client.Stream, error)
+	// Cache is what the node keeps of templates.
+	Cache(ctx context.Context) (client.Cache, error)
+	// Warm has the node fetch template versions, and answers when it has.
+	Warm(ctx context.Context, digests []string) (client.WarmAnswer, error)
 }
 
 // Live are an instance's figures.
@@ -56,8 +61,14 @@ type Line struct {
 	Text string
 }
 
-// callTimeout bounds a call to an agent.
-const callTimeout = 10 * time.Second
+const (
+	// callTimeout bounds a call to an agent.
+	callTimeout = 10 * time.Second
+	// warmTimeout is a little more than an agent warms its cache.
+	warmTimeout = 11 * time.Minute
+	// maxWarmed is how many versions an agent warms in one call.
+	maxWarmed = 256
+)
 
 // Agents reaches the agents of all nodes.
 type Agents struct {
@@ -145,6 +156,11 @@ func (a *Agents) node(i *fleet.Instance) (*fleet.Node, error) {
 	if id == "" {
 		return nil, errs.New(errs.Conflict, "instance %s has no node yet", i.Intent.Name)
 	}
+	return a.connected(id)
+}
+
+// connected is a node whose agent can be asked. Unavailable when it is not connected.
+func (a *Agents) connected(id fleet.NodeID) (*fleet.Node, error) {
 	snap := a.view.Snapshot()
 	node, ok := snap.Nodes.Get(id)
 	if _, alive := snap.NodeSessions.Get(id); !ok || !alive || node.AgentURL == "" {
@@ -172,4 +188,39 @@ func (a *Agents) Follow(ctx context.Context, i *fleet.Instance, at client.Place)
 	}
 	context.AfterFunc(ctx, cancel) // with the caller's
 	return s, nil
+}
+
+// Cache is what a node keeps of templates. Unavailable when it is not connected or its
+// agent does not answer.
+func (a *Agents) Cache(ctx context.Context, id fleet.NodeID) (client.Cache, error) {
+	node, err := a.connected(id)
+	if err != nil {
+		return client.Cache{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return through(a.breakers, node.AgentURL, "the agent of node "+string(node.ID), func() (client.Cache, error) {
+		return a.dial(node.AgentURL).Cache(ctx)
+	})
+}
+
+// Warm has a node fetch template versions and answers when all are there or have failed,
+// which may take minutes. Errors as of Cache.
+func (a *Agents) Warm(ctx context.Context, id fleet.NodeID, digests []string) (all []client.WarmedVersion, err error) {
+	node, err := a.connected(id)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, warmTimeout)
+	defer cancel()
+	for some := range slices.Chunk(digests, maxWarmed) {
+		answer, err := through(a.breakers, node.AgentURL, "the agent of node "+string(node.ID), func() (client.WarmAnswer, error) {
+			return a.dial(node.AgentURL).Warm(ctx, some)
+		})
+		if err != nil {
+			return all, err
+		}
+		all = append(all, answer.Versions...)
+	}
+	return all, nil
 }

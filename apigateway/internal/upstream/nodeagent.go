@@ -68,3 +68,11 @@ func (a nodeAgent) RCON(ctx context.Context, id fleet.InstanceID, command string
 func (a nodeAgent) Heartbeat(ctx context.Context, id fleet.InstanceID, h client.Heartbeat) error {
 	return a.client.Heartbeat(ctx, id, h)
 }
+
+// Cache is what the node keeps of templates.
+func (a nodeAgent) Cache(ctx context.Context) (client.Cache, error) { return a.client.Cache(ctx) }
+
+// Warm has the node fetch template versions.
+func (a nodeAgent) Warm(ctx context.Context, digests []string) (client.WarmAnswer, error) {
+	return a.client.Warm(ctx, digests)
+}

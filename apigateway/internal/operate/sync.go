@@ -1,0 +1,311 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+// SyncRequest asks for templates to be had by nodes.
+type SyncRequest struct {
+	// Pattern is *, group/*, group/name, or a name in the group default.
+	Pattern string
+	// Nodes are whom to bring them; none means all.
+	Nodes []fleet.NodeID
+}
+
+// What comes of bringing templates to a node.
+const (
+	SyncOK      = "OK" // the node has all of them, every hash verified
+	SyncPartial = "PARTIAL"
+	SyncFailed  = "FAILED"
+	SyncOffline = "OFFLINE"
+)
+
+// SyncReport says what came of it.
+type SyncReport struct {
+	Message   string           `json:"message"`
+	Pattern   string           `json:"pattern"`
+	Templates []SyncedTemplate `json:"templates"`
+	Nodes     []SyncedNode     `json:"nodes"`
+}
+
+// SyncedTemplate is a template and, where it stands below a node, what came of it there.
+type SyncedTemplate struct {
+	Template string `json:"template"`
+	Digest   string `json:"digest"`
+	Status   string `json:"status,omitempty"`
+	// Bytes is what was fetched; 0 when the node had it.
+	Bytes *int64 `json:"bytes,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// SyncedNode is a node and what came of it.
+type SyncedNode struct {
+	Node      fleet.NodeID     `json:"node"`
+	Status    string           `json:"status"`
+	Bytes     int64            `json:"bytes"`
+	Seconds   float64          `json:"seconds"`
+	Error     string           `json:"error"`
+	Templates []SyncedTemplate `json:"templates"`
+}
+
+// syncedAtOnce bounds the nodes that are brought templates at the same time.
+const syncedAtOnce = 8
+
+// SyncTemplates has nodes fetch the current versions of templates, and answers when
+// each has verified them or failed, which may take minutes. Invalid when the pattern is
+// none or a node is not known. No match is no error: the message says so.
+func (o *Operations) SyncTemplates(ctx context.Context, by Actor, q SyncRequest) (SyncReport, error) {
+	s := o.Snapshot()
+	out := SyncReport{Pattern: q.Pattern, Nodes: []SyncedNode{}}
+	var err error
+	if out.Templates, err = matching(s, q.Pattern); err != nil {
+		return out, err
+	}
+	nodes, err := syncedNodes(s, q.Nodes)
+	if err != nil {
+		return out, err
+	}
+	if len(out.Templates) == 0 {
+		out.Message = "no template matches " + q.Pattern
+		return out, nil
+	}
+	out.Nodes = o.syncAll(ctx, s, nodes, out.Templates)
+	if err := ctx.Err(); err != nil {
+		return out, errs.Wrap("operate.SyncTemplates", err)
+	}
+	fine := 0
+	for _, n := range out.Nodes {
+		if n.Status == SyncOK {
+			fine++
+		}
+	}
+	out.Message = fmt.Sprintf("%s on %d of %s", are(len(out.Templates), "template"), fine, counted(len(out.Nodes), "node"))
+	_, err = o.Record(ctx, by, "template.sync", "template", q.Pattern, out.Message)
+	return out, err
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func are(n int, what string) string {
+	if n == 1 {
+		return "1 " + what + " is"
+	}
+	return counted(n, what) + " are"
+}
+
+// matching are the templates of a pattern, in order of name.
+func matching(s *view.Snapshot, pattern string) ([]SyncedTemplate, error) {
+	group, name, found := strings.Cut(pattern, "/")
+	switch {
+	case pattern == "*":
+		group, name = "*", "*"
+	case !found:
+		group, name = fleet.DefaultTemplateGroup, pattern
+	}
+	probe := fleet.TemplateRef{Group: strings.Replace(group, "*", "x", 1), Name: strings.Replace(name, "*", "x", 1)}
+	if !probe.Valid() || pattern != "*" && (strings.Contains(group, "*") || name != "*" && strings.Contains(name, "*")) {
+		return nil, errs.Field("pattern", "must be *, <group>/* or <group>/<name>")
+	}
+	out := []SyncedTemplate{}
+	for _, h := range s.TemplateHeads.All() {
+		if (group == "*" || group == h.Group) && (name == "*" || name == h.Name) {
+			out = append(out, SyncedTemplate{Template: h.TemplateRef.String(), Digest: h.Digest})
+		}
+	}
+	slices.SortFunc(out, func(a, b SyncedTemplate) int { return cmp.Compare(a.Template, b.Template) })
+	return out, nil
+}
+
+// syncedNodes are the nodes asked for, or all, in order of name.
+func syncedNodes(s *view.Snapshot, asked []fleet.NodeID) ([]fleet.NodeID, error) {
+	if len(asked) > 0 {
+		for i, id := range asked {
+			if _, ok := s.Nodes.Get(id); !ok {
+				return nil, errs.Field(fmt.Sprintf("nodes[%d]", i), "names a node that does not exist: %s", clip(string(id)))
+			}
+		}
+		asked = slices.Clone(asked)
+	} else {
+		for id := range s.Nodes.All() {
+			asked = append(asked, id)
+		}
+	}
+	slices.Sort(asked)
+	return slices.Compact(asked), nil
+}
+
+func (o *Operations) syncAll(ctx context.Context, s *view.Snapshot, nodes []fleet.NodeID, templates []SyncedTemplate) []SyncedNode {
+	out := make([]SyncedNode, len(nodes))
+	turns := make(chan struct{}, syncedAtOnce)
+	var wg sync.WaitGroup
+	for i, id := range nodes {
+		wg.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			out[i] = o.syncOne(ctx, s, id, templates)
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// syncOne brings templates to a node.
+func (o *Operations) syncOne(ctx context.Context, s *view.Snapshot, id fleet.NodeID, templates []SyncedTemplate) SyncedNode {
+	out := SyncedNode{Node: id, Templates: []SyncedTemplate{}}
+	if _, alive := s.NodeSessions.Get(id); !alive {
+		out.Status, out.Error = SyncOffline, "the node is not connected"
+		return out
+	}
+	began := o.cfg.Now()
+	warmed, err := o.cfg.Agents.Warm(ctx, id, digestsOf(templates))
+	out.Seconds = math.Round(o.cfg.Now().Sub(began).Seconds()*1000) / 1000
+	by := map[string]client.WarmedVersion{}
+	for _, w := range warmed {
+		by[w.Digest] = w
+		out.Bytes += w.Bytes
+	}
+	fine := 0
+	for _, t := range templates {
+		w, told := by[t.Digest]
+		switch {
+		case told && w.Status == client.WarmOK:
+			fine++
+			t.Status = SyncOK
+		case told:
+			t.Status, t.Error = SyncFailed, w.Error
+		default:
+			t.Status, t.Error = SyncFailed, "the node told nothing of it"
+		}
+		t.Bytes = &w.Bytes
+		out.Templates = append(out.Templates, t)
+	}
+	out.Status = SyncPartial
+	switch fine {
+	case len(templates):
+		out.Status = SyncOK
+	case 0:
+		out.Status = SyncFailed
+	}
+	if err != nil {
+		out.Error = errs.MessageOf(err)
+	}
+	return out
+}
+
+// digestsOf are the versions of templates, each once.
+func digestsOf(templates []SyncedTemplate) []string {
+	var all []string
+	for _, t := range templates {
+		all = append(all, t.Digest)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// GroupVersions are the current versions of all templates a group may use: those it draws
+// one of as well, and those that lie below by their name.
+func GroupVersions(s *view.Snapshot, g *fleet.Group) []string {
+	t := g.Spec.Templates
+	wanted := map[string]bool{}
+	for _, l := range slices.Concat(t.AllOf, t.OneOf) {
+		wanted[l.TemplateRef.String()] = true
+	}
+	for _, name := range []string{"base", "base-" + strings.ToLower(g.Spec.Software.Platform), string(g.Name)} {
+		wanted[fleet.DefaultTemplateGroup+"/"+name] = true
+	}
+	groups := slices.Concat(t.AllInGroups, t.OneInGroups)
+	var all []string
+	for _, h := range s.TemplateHeads.All() {
+		if wanted[h.TemplateRef.String()] || slices.Contains(groups, h.Group) {
+			all = append(all, h.Digest)
+		}
+	}
+	return all
+}
+
+// NodeCache is what a node keeps of templates. NotFound when there is no such node, or it
+// is not connected.
+func (o *Operations) NodeCache(ctx context.Context, id fleet.NodeID) (client.Cache, error) {
+	if err := o.reachable(id); err != nil {
+		return client.Cache{}, err
+	}
+	return o.cfg.Agents.Cache(ctx, id)
+}
+
+// reachable refuses a node that cannot be asked.
+func (o *Operations) reachable(id fleet.NodeID) error {
+	s := o.Snapshot()
+	if _, ok := s.Nodes.Get(id); !ok {
+		return errs.New(errs.NotFound, "there is no node %s", clip(string(id)))
+	}
+	if _, alive := s.NodeSessions.Get(id); !alive {
+		return errs.New(errs.NotFound, "node %s is not connected: its cache can be asked for when it is back", id)
+	}
+	return nil
+}
+
+// WarmNode has a node fetch versions behind the answer: it is done, or fails, later.
+// Errors as of NodeCache, and Exhausted when too much is being done already.
+func (o *Operations) WarmNode(ctx context.Context, by Actor, id fleet.NodeID, digests []string) error {
+	if err := o.reachable(id); err != nil {
+		return err
+	}
+	slices.Sort(digests)
+	digests = slices.Compact(digests)
+	job := func(ctx context.Context) {
+		began := time.Now()
+		warmed, err := o.cfg.Agents.Warm(ctx, id, digests)
+		failed := 0
+		for _, w := range warmed {
+			if w.Status != client.WarmOK {
+				failed++
+			}
+		}
+		if err != nil || failed > 0 {
+			o.cfg.Log.Warn("a node's cache was not warmed wholly", "node", id, "versions", len(digests), "failed", failed, "took", time.Since(began), "error", err)
+		}
+	}
+	select {
+	case o.jobs <- job:
+	default:
+		return errs.New(errs.Exhausted, "too many caches are being warmed now: try again in a moment")
+	}
+	_, err := o.Record(ctx, by, "node.cache.warm", "node", string(id), counted(len(digests), "version"))
+	return err
+}
+
+// Run does what was asked for behind an answer, a few things at a time, until ctx ends;
+// what is under way then is given up.
+func (o *Operations) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for range syncedAtOnce {
+		wg.Go(func() {
+			for {
+				select {
+				case job := <-o.jobs:
+					job(ctx)
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,104 @@
+package apigateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// published makes a template's head of a digest of its own.
+func (s *site) published(ref string) string {
+	s.t.Helper()
+	r := fleet.ParseTemplateRef(ref)
+	digest := "digest-of-" + r.Group + "-" + r.Name
+	s.commit(store.Create(store.TemplateHeadKey(r), fleet.TemplateHead{TemplateRef: r, Digest: digest}))
+	return digest
+}
+
+func TestTemplatesAreBroughtToNodesAndEachTellsWhatCameOfIt(t *testing.T) {
+	s := newSite(t)
+	fine, half := s.node("node-1", fleet.Resources{MemoryMiB: 1}), s.node("node-2", fleet.Resources{MemoryMiB: 1})
+	s.node("node-3", fleet.Resources{MemoryMiB: 1})
+	s.loseNode("node-3")
+	a, b := s.published("g/a"), s.published("g/b")
+	s.published("default/other")
+	half.broken = []string{b}
+
+	r := s.do("POST", "/api/v1/templates/sync", `{"pattern":"g/*"}`).want(200).
+		is("message", "2 templates are on 1 of 3 nodes").is("pattern", "g/*").
+		is("templates", []map[string]string{{"template": "g/a", "digest": a}, {"template": "g/b", "digest": b}})
+	var told []string
+	nodes, _ := r.field("nodes").([]any)
+	for _, n := range nodes {
+		m, _ := n.(map[string]any)
+		told = append(told, fmt.Sprint(m["node"], m["status"], m["bytes"]))
+	}
+	if got := strings.Join(told, " "); got != "node-1OK24 node-2PARTIAL12 node-3OFFLINE0" {
+		t.Errorf("nodes %s", got)
+	}
+	if !strings.Contains(r.raw, `"status":"FAILED","bytes":0,"error":"the disk is full"`) || !slices.Equal(fine.cache, []string{a, b}) {
+		t.Errorf("%s, node-1 has %v", r.raw, fine.cache)
+	}
+	s.do("POST", "/api/v1/templates/sync", `{"pattern":"g/a","nodes":["node-1"]}`).want(200).is("message", "1 template is on 1 of 1 node")
+	s.do("POST", "/api/v1/templates/sync", `{"pattern":"other","nodes":["node-1"]}`).want(200)
+	s.do("POST", "/api/v1/templates/sync", `{"pattern":"none/*"}`).want(200).is("message", "no template matches none/*").is("templates", []any{}).is("nodes", []any{})
+	s.do("POST", "/api/v1/templates/sync", `{"pattern":"*","nodes":["node-9"]}`).want(422).naming("nodes[0]")
+	for _, bad := range []string{"", "/", "g/", "*/a", "g*/*", "g/a*", "../x", "a/b/c", "**"} {
+		s.do("POST", "/api/v1/templates/sync", map[string]string{"pattern": bad}).want(422).naming("pattern")
+		s.do("POST", "/api/templates/sync", map[string]string{"pattern": bad}).want(400).naming("pattern")
+	}
+	s.do("POST", "/api/templates/sync", `{"pattern":"*","targetNode":"node-1"}`).want(200).is("message", "3 templates are on 1 of 1 node").is("pattern", "*")
+	s.do("POST", "/api/templates/sync", `{"pattern":"*","targetNode":"node-9"}`).want(404)
+	s.do("POST", "/api/templates/sync", `{}`).want(400)
+	fine.Close()
+	s.do("POST", "/api/v1/templates/sync", `{"pattern":"g/a","nodes":["node-1"]}`).want(200).is("message", "1 template is on 0 of 1 node").naming("FAILED")
+
+	viewer := s.user("vera", "VIEWER")
+	viewer.do("POST", "/api/v1/templates/sync", `{"pattern":"*"}`).want(403)
+	viewer.do("POST", "/api/templates/sync", `{"pattern":"*"}`).want(403)
+}
+
+func TestANodesCacheIsToldAndWarmed(t *testing.T) {
+	s := newSite(t)
+	n := s.node("node-1", fleet.Resources{MemoryMiB: 1})
+	a, b, base := s.published("default/a"), s.published("g/b"), s.published("default/base")
+	s.published("default/unused")
+	s.group("lobby", map[string]any{"templates": []string{"a", "g/b"}})
+	holds := func(want ...string) {
+		t.Helper()
+		slices.Sort(want)
+		await.That(t, "the node has been warmed", func() string {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			have := slices.Sorted(slices.Values(n.cache))
+			return await.Unless(slices.Equal(have, want), "it has %v", have)
+		})
+	}
+	s.do("POST", "/api/v1/nodes/node-1/cache/warm", `{"templates":["a"]}`).want(202).is("status", "WARMING")
+	holds(a)
+	s.do("POST", "/api/v1/nodes/node-1/cache/warm", nil).want(202)
+	holds(a, b, base)
+	r := s.do("GET", "/api/v1/nodes/node-1/cache", nil).want(200).is("totalSizeBytes", 3).is("limitBytes", 1<<30).is("jars", []any{}).is("bootstraps", []any{})
+	templates, _ := r.field("templates").([]any)
+	if m, _ := templates[0].(map[string]any); len(templates) != 3 || m["name"] != "a" || m["hash"] != a || m["complete"] != true || m["sizeBytes"] != 1.0 || r.field("receivedAt") == nil {
+		t.Errorf("the cache is %s", r.raw)
+	}
+	s.do("POST", "/api/v1/nodes/node-1/cache/refresh", nil).want(202).is("status", "REQUESTED")
+	s.do("POST", "/api/v1/nodes/node-1/cache/warm", `{"templates":["none"]}`).want(422).naming("templates[0]")
+	s.do("POST", "/api/v1/nodes/node-1/cache/warm", `{"groups":["none"]}`).want(422).naming("groups[0]")
+	viewer := s.user("vera", "VIEWER")
+	viewer.do("GET", "/api/v1/nodes/node-1/cache", nil).want(200)
+	viewer.do("POST", "/api/v1/nodes/node-1/cache/refresh", nil).want(202)
+	viewer.do("POST", "/api/v1/nodes/node-1/cache/warm", nil).want(403)
+	s.loseNode("node-1")
+	for _, node := range []string{"node-1", "none"} {
+		s.do("GET", "/api/v1/nodes/"+node+"/cache", nil).want(404)
+		s.do("POST", "/api/v1/nodes/"+node+"/cache/refresh", nil).want(404)
+		s.do("POST", "/api/v1/nodes/"+node+"/cache/warm", nil).want(404)
+	}
+}
