@@ -305,6 +305,8 @@ type agent struct {
 	remote []string
 	// cache are the versions it was asked to fetch; it fails with those in broken.
 	cache, broken []string
+	// saved is the archive of an instance's configuration.
+	saved []byte
 }
 
 // node joins a node with a session and an agent that answers.
@@ -355,6 +357,15 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 		defer a.mu.Unlock()
 		a.remote = append(a.remote, b.Command)
 		_ = json.NewEncoder(w).Encode(client.RemoteAnswer{Answer: "you said " + b.Command, Incomplete: b.Command == "seed"})
+	})
+	mux.HandleFunc("GET /v1/instances/{id}/export", func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if r.URL.Query().Get("prefix") == "none" {
+			wire.Encode(w, wire.Internal, "", errs.New(errs.NotFound, "the instance has no none"))
+			return
+		}
+		_, _ = w.Write(a.saved)
 	})
 	mux.HandleFunc("GET /v1/cache", func(w http.ResponseWriter, _ *http.Request) {
 		a.mu.Lock()

@@ -118,6 +118,7 @@ func (a *API) mountInstances(r gin.IRoutes, base string) {
 	r.POST(base+"/:id/stop", a.stopInstance(false))
 	r.POST(base+"/:id/force-stop", a.stopInstance(true))
 	r.POST(base+"/:id/command", a.command)
+	r.POST(base+"/:id/save-to-template", a.saveToTemplate)
 	r.GET(base+"/:id/console/history", a.history)
 	r.GET(base+"/:id/console/output", a.output)
 }

@@ -88,6 +88,8 @@ var demands = map[string]auth.Permission{
 	"GET /api/v1/templates/:name/inheritance":    auth.TemplatesView,
 	"GET /api/v1/templates/:name/variables/scan": auth.TemplatesView,
 
+	"POST /api/v1/services/:id/save-to-template": auth.TemplatesUpdate,
+
 	"POST /api/v1/templates/sync":          auth.TemplatesUpdate,
 	"GET /api/v1/nodes/:id/cache":          auth.NodesView,
 	"POST /api/v1/nodes/:id/cache/refresh": auth.NodesView,

@@ -39,6 +39,10 @@ func (n *node) Console(_ context.Context, _ fleet.InstanceID, line string) error
 	return nil
 }
 
+func (n *node) Export(context.Context, fleet.InstanceID, string) (io.ReadCloser, error) {
+	return nil, errs.New(errs.Unavailable, "nothing is exported here")
+}
+
 func (n *node) Cache(context.Context) (client.Cache, error) { return client.Cache{}, nil }
 
 func (n *node) Warm(context.Context, []string) (client.WarmAnswer, error) {

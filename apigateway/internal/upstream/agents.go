@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"io"
 	"slices"
 	"time"
 
@@ -27,6 +28,8 @@ type Agent interface {
 	Heartbeat(ctx context.Context, id fleet.InstanceID, h client.Heartbeat) error
 	// Follow streams an instance's output from a place on.
 	Follow(ctx context.Context, id fleet.InstanceID, at client.Place) (*client.Stream, error)
+	// Export opens an archive of an instance's configuration below a prefix.
+	Export(ctx context.Context, id fleet.InstanceID, prefix string) (io.ReadCloser, error)
 	// Cache is what the node keeps of templates.
 	Cache(ctx context.Context) (client.Cache, error)
 	// Warm has the node fetch template versions, and answers when it has.
@@ -177,14 +180,33 @@ func (a *Agents) Follow(ctx context.Context, i *fleet.Instance, at client.Place)
 	if err != nil {
 		return nil, err
 	}
+	return opened(ctx, a, node, func(ctx context.Context, agent Agent) (*client.Stream, error) {
+		return agent.Follow(ctx, i.Intent.ID, at)
+	})
+}
+
+// Export opens an archive of an instance's configuration: it lasts until ctx ends. Errors
+// as of call and client.Export. An agent that does not begin in time is given up.
+func (a *Agents) Export(ctx context.Context, i *fleet.Instance, prefix string) (io.ReadCloser, error) {
+	node, err := a.node(i)
+	if err != nil {
+		return nil, err
+	}
+	return opened(ctx, a, node, func(ctx context.Context, agent Agent) (io.ReadCloser, error) {
+		return agent.Export(ctx, i.Intent.ID, prefix)
+	})
+}
+
+// opened has an agent begin a stream in time, which then lasts until ctx ends.
+func opened[T any](ctx context.Context, a *Agents, node *fleet.Node, open func(context.Context, Agent) (T, error)) (T, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(callTimeout, cancel)
-	s, err := through(a.breakers, node.AgentURL, "the agent of node "+string(node.ID), func() (*client.Stream, error) {
-		return a.dial(node.AgentURL).Follow(ctx, i.Intent.ID, at)
+	s, err := through(a.breakers, node.AgentURL, "the agent of node "+string(node.ID), func() (T, error) {
+		return open(ctx, a.dial(node.AgentURL))
 	})
 	if late.Stop(); err != nil {
 		cancel()
-		return nil, err
+		return s, err
 	}
 	context.AfterFunc(ctx, cancel) // with the caller's
 	return s, nil

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"io"
 	"net/http"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -67,6 +68,11 @@ func (a nodeAgent) RCON(ctx context.Context, id fleet.InstanceID, command string
 // Heartbeat passes on what an instance said.
 func (a nodeAgent) Heartbeat(ctx context.Context, id fleet.InstanceID, h client.Heartbeat) error {
 	return a.client.Heartbeat(ctx, id, h)
+}
+
+// Export opens an archive of an instance's configuration.
+func (a nodeAgent) Export(ctx context.Context, id fleet.InstanceID, prefix string) (io.ReadCloser, error) {
+	return a.client.Export(ctx, id, prefix)
 }
 
 // Cache is what the node keeps of templates.

@@ -1,0 +1,58 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	templates "github.com/orreryhq/orrery/templatesvc/client"
+)
+
+// saveToTemplate lays the configuration of a running instance over a template: one
+// version. What was left out is told as text, and in parts.
+func (a *API) saveToTemplate(c *gin.Context) {
+	var b struct {
+		Template   string `json:"template"`
+		PathPrefix string `json:"pathPrefix"`
+	}
+	if !server.Bind(c, &b) {
+		return
+	}
+	if b.Template == "" {
+		server.Fail(c, errs.Field("template", "is missing: name the template to save to"))
+		return
+	}
+	ref, by := fleet.ParseTemplateRef(b.Template), server.Actor(c)
+	server.Unhurried(c)
+	head, report, err := a.cfg.Operations.SaveTemplate(c.Request.Context(), by, operate.SaveRequest{
+		Instance: c.Param("id"), Template: ref, Prefix: b.PathPrefix,
+		Import: func(ctx context.Context, message string, archive io.Reader) (fleet.TemplateHead, error) {
+			ch := templates.Change{Ref: ref, Author: by.User, Message: message, Kind: fleet.MoveSave}
+			return a.cfg.Templates.Import(ctx, ch, "tar", archive)
+		},
+	})
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	skipped := make([]string, 0, len(report.Skipped)+2)
+	for _, s := range report.Skipped {
+		skipped = append(skipped, s.Path+": "+s.Reason)
+	}
+	if report.MoreSkipped > 0 {
+		skipped = append(skipped, fmt.Sprintf("and %d more", report.MoreSkipped))
+	}
+	if report.Truncated != "" {
+		skipped = append(skipped, "not all was looked at: "+report.Truncated)
+	}
+	c.JSON(http.StatusOK, gin.H{
+		"template": head.Short(), "hash": head.Digest, "filesWritten": report.Files, "skipped": skipped, "report": report.Skipped,
+	})
+}
