@@ -54,7 +54,7 @@ func (s fleetSize) seed(ctx context.Context, c *store.Client) error {
 		group.Spec.Command, group.Spec.Scaling.Min, group.Spec.Scaling.Max = "exec ./server -port %PORT%", share, share
 		group.Spec.Resources = fleet.Resources{MemoryMiB: 512, CPU: 50}
 		group.Spec.Ports = fleet.PortRange{Start: 30_000, End: 30_000 + max(100, 2*room)}
-		plan := fleet.Compose(group, nil, 0)
+		plan := fleet.Compose(group, fleet.Materials{}, 0)
 		digest := plan.Digest()
 		writes = append(writes, store.Create(store.GroupKey(name), group), store.Create(store.PlanKey(digest), fleet.StoredPlan{Plan: plan, TouchedAt: now}))
 		for n := range share {

@@ -168,6 +168,10 @@ func (noTemplates) Blob(context.Context, string) (io.ReadCloser, error) {
 
 func (noTemplates) Suspect(context.Context, string) error { return nil }
 
+func (noTemplates) Artifact(context.Context, string) (io.ReadCloser, error) {
+	return nil, errs.New(errs.NotFound, "no artifacts here")
+}
+
 // seed writes groups and their online instances, as enforcer, scheduler and agents
 // would have.
 func (f *restFleet) seed(ctx context.Context) error {

@@ -69,7 +69,7 @@ func TestAPlanKeepsWhatItsGroupSaysOfRunning(t *testing.T) {
 	g.Spec.Limits, g.Spec.Confine = Limits{Processes: 9, LogMiB: 1}, Confine{User: "games", PrivateTmp: true}
 	g.Spec.Container, g.Spec.RCON = Container{Image: "i"}, RCON{Port: "p", Password: "w"}
 	g.Spec.Liveness, g.Spec.MaxLifetimeSeconds = Liveness{Check: Check{Type: CheckA2S}, Failures: 5}, 7
-	p := Compose(g, nil, 0)
+	p := Compose(g, Materials{}, 0)
 	if p.Limits != g.Spec.Limits || p.Confine != g.Spec.Confine || p.Container.Image != "i" || p.RCON != g.Spec.RCON ||
 		p.Liveness != g.Spec.Liveness || p.MaxLifetimeSeconds != 7 {
 		t.Errorf("%+v", p)

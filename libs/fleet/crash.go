@@ -24,7 +24,7 @@ func (i *Instance) CrashedAt() (at time.Time, ok bool) {
 		return at, false
 	}
 	switch i.Status.Reason {
-	case ReasonTemplateMissing, ReasonTemplateFetch, ReasonDiskFull, ReasonRuntimeMissing:
+	case ReasonTemplateMissing, ReasonTemplateFetch, ReasonArtifactFetch, ReasonDiskFull, ReasonRuntimeMissing:
 		return time.Time{}, false
 	}
 	return at, true

@@ -21,7 +21,7 @@ func TestOnlyStaticGroupsThatMoveAreExclusive(t *testing.T) {
 		{false, "", false},
 	} {
 		g := Group{Spec: GroupSpec{Static: Static{Enabled: c.static}, OnNodeLoss: c.declared}}
-		if got := Compose(g, nil, 0).Exclusive(); got != c.want {
+		if got := Compose(g, Materials{}, 0).Exclusive(); got != c.want {
 			t.Errorf("static %v, onNodeLoss %q: exclusive %v, want %v", c.static, c.declared, got, c.want)
 		}
 	}

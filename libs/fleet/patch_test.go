@@ -91,7 +91,7 @@ func TestPatchesByFileComeFirstAndInOrder(t *testing.T) {
 		t.Fatal(errs)
 	}
 	var got []string
-	for _, p := range Compose(Group{Spec: spec}, nil, 0).Patches {
+	for _, p := range Compose(Group{Spec: spec}, Materials{}, 0).Patches {
 		got = append(got, p.File+" "+p.Path+" "+string(p.Op))
 	}
 	want := []string{"a.yml z SET", "b.yml x SET", "b.yml y SET", "z.txt a REGEX", "a.yml a REPLACE"}

@@ -26,8 +26,10 @@ type Plan struct {
 	// Layers are pasted in this order; a later one wins.
 	Layers []PlanLayer `json:"layers,omitempty"`
 	// Override is false when files already in a static directory are kept.
-	Override          bool     `json:"override,omitempty"`
-	FileModifications []string `json:"fileModifications,omitempty"`
+	// Artifact is the platform's software, from the catalog; nil for none.
+	Artifact          *Artifact `json:"artifact,omitempty"`
+	Override          bool      `json:"override,omitempty"`
+	FileModifications []string  `json:"fileModifications,omitempty"`
 	// Merge are globs of files merged by layer; Patches are applied in their order.
 	Merge          []string          `json:"merge,omitempty"`
 	Patches        []ConfigPatch     `json:"patches,omitempty"`
@@ -94,13 +96,14 @@ func (p Plan) CompositionDigest() string {
 	return p.Digest()
 }
 
-// Compose makes the plan of a group. heads are all template heads; pick is a
+// Compose makes the plan of a group of what there is; pick is a
 // random number from which oneOf choices are drawn. The same inputs give the
 // same plan, and a plan depends on pick only where a choice exists.
-func Compose(g Group, heads []TemplateHead, pick uint64) Plan {
-	s := g.Spec
+func Compose(g Group, m Materials, pick uint64) Plan {
+	s, heads := g.Spec, m.Heads
 	return Plan{
-		Group: g.Name, GroupRevision: g.Revision, Runtime: s.Runtime, Command: s.commandLine(),
+		Artifact: s.artifact(m.Catalog),
+		Group:    g.Name, GroupRevision: g.Revision, Runtime: s.Runtime, Command: s.commandLine(),
 		Layers: withAuto(g, heads, s.Templates.layers(heads, pick)), Override: s.Templates.Override,
 		FileModifications: s.FileModifications, Merge: s.MergeFiles, Patches: s.patches(), Variables: maps.Clone(s.Variables), Env: maps.Clone(s.Env),
 		InstanceGroups: s.InstanceGroups, HostAddress: s.HostAddress, MaxPlayers: s.Players.Max,

@@ -63,7 +63,7 @@ func TestLayersAreChosenAndOrdered(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.rule, func(t *testing.T) {
 			before := slices.Clone(c.sel.AllOf)
-			got := Compose(Group{Spec: GroupSpec{Templates: c.sel}}, all, 7)
+			got := Compose(Group{Spec: GroupSpec{Templates: c.sel}}, Materials{Heads: all}, 7)
 			if digests(got.Layers) != c.want || got.Override != c.sel.Override {
 				t.Errorf("layers %q, want %q", digests(got.Layers), c.want)
 			}
@@ -82,7 +82,7 @@ func TestEachTemplateOfAChoiceIsDrawnAsOften(t *testing.T) {
 	const n = 12_000
 	drawn := map[string]int{}
 	for pick := range uint64(n) {
-		drawn[digests(Compose(g, all, pick).Layers)]++
+		drawn[digests(Compose(g, Materials{Heads: all}, pick).Layers)]++
 	}
 	if len(drawn) != 12 { // 3 × 2 × 2: the choices are independent
 		t.Fatalf("%d combinations: %v", len(drawn), drawn)
@@ -97,7 +97,7 @@ func TestEachTemplateOfAChoiceIsDrawnAsOften(t *testing.T) {
 func TestAPlanDependsOnTheDrawOnlyWhereThereIsAChoice(t *testing.T) {
 	g := Group{Name: "lobby", Revision: 3, Spec: DefaultSpec()}
 	g.Spec.Templates.AllInGroups = []string{"g"}
-	if Compose(g, heads("g/a"), 1).Digest() != Compose(g, heads("g/a"), 2).Digest() {
+	if Compose(g, Materials{Heads: heads("g/a")}, 1).Digest() != Compose(g, Materials{Heads: heads("g/a")}, 2).Digest() {
 		t.Error("the digest depends on the draw")
 	}
 }
@@ -115,9 +115,9 @@ func TestTheSameInputsGiveTheSameDigest(t *testing.T) {
 		g.Spec.Composition.ConfigPatches = rapid.MapOf(rapid.StringMatching(`[a-z]{1,3}`), rapid.MapOf(rapid.StringMatching(`[a-z]{1,3}`), value)).Draw(t, "patches")
 		hs := heads("g/a", "g/b", "g/c", "h/a", "h/b", "default/base")
 		pick := rapid.Uint64().Draw(t, "pick")
-		plan := Compose(g, hs, pick)
+		plan := Compose(g, Materials{Heads: hs}, pick)
 		shuffled := rapid.Permutation(hs).Draw(t, "heads")
-		if again := Compose(g, shuffled, pick); again.Digest() != plan.Digest() {
+		if again := Compose(g, Materials{Heads: shuffled}, pick); again.Digest() != plan.Digest() {
 			t.Fatalf("another order of heads, another plan: %s", cmp.Diff(plan, again))
 		}
 		var read Plan
@@ -134,7 +134,7 @@ func TestTheSameInputsGiveTheSameDigest(t *testing.T) {
 
 func TestEveryChangeOfAPlanChangesItsDigest(t *testing.T) {
 	g := Group{Name: "lobby", Revision: 1, Spec: DefaultSpec()}
-	seen := map[string]string{Compose(g, nil, 0).Digest(): "nothing"}
+	seen := map[string]string{Compose(g, Materials{}, 0).Digest(): "nothing"}
 	for what, change := range map[string]func(*Group){
 		"revision": func(g *Group) { g.Revision++ },
 		"command":  func(g *Group) { g.Spec.Command = "x" },
@@ -148,7 +148,7 @@ func TestEveryChangeOfAPlanChangesItsDigest(t *testing.T) {
 	} {
 		next := g
 		change(&next)
-		d := Compose(next, nil, 0).Digest()
+		d := Compose(next, Materials{}, 0).Digest()
 		if other, same := seen[d]; same {
 			t.Errorf("%s and %s have the same digest", what, other)
 		}
@@ -168,7 +168,7 @@ func TestThePlanHasThePolicyInForce(t *testing.T) {
 		{false, NodeLossStop, NodeLossStop},
 	} {
 		g := Group{Spec: GroupSpec{Static: Static{Enabled: c.static}, OnNodeLoss: c.declared}}
-		if got := Compose(g, nil, 0).OnNodeLoss; got != c.want {
+		if got := Compose(g, Materials{}, 0).OnNodeLoss; got != c.want {
 			t.Errorf("static %v, declared %q: %q, want %q", c.static, c.declared, got, c.want)
 		}
 	}
@@ -187,7 +187,7 @@ func TestTheCommandLine(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.rule, func(t *testing.T) {
-			if got := Compose(Group{Spec: c.spec}, nil, 0).Command; got != c.want {
+			if got := Compose(Group{Spec: c.spec}, Materials{}, 0).Command; got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
@@ -249,7 +249,7 @@ func TestAutomaticLayersLieBelowTheChosen(t *testing.T) {
 		t.Run(c.rule, func(t *testing.T) {
 			g := Group{Name: c.group, Spec: GroupSpec{AutoLayers: true, Software: Software{Platform: c.platform}, Templates: TemplateSelection{Override: true, AllOf: c.chosen}}}
 			var got []string
-			for _, l := range Compose(g, c.heads, 1).Layers {
+			for _, l := range Compose(g, Materials{Heads: c.heads}, 1).Layers {
 				if l.Auto {
 					l.Digest += "*"
 				}
@@ -259,7 +259,7 @@ func TestAutomaticLayersLieBelowTheChosen(t *testing.T) {
 				t.Errorf("layers %q, want %q", got, c.want)
 			}
 			g.Spec.AutoLayers = false
-			for _, l := range Compose(g, c.heads, 1).Layers {
+			for _, l := range Compose(g, Materials{Heads: c.heads}, 1).Layers {
 				if l.Auto {
 					t.Errorf("%s though the group has no automatic layers", l)
 				}

@@ -12,7 +12,7 @@ func TestAnOldPlanKeepsItsDigest(t *testing.T) {
 	spec.FileModifications = []string{"*.yml"}
 	spec.Variables, spec.Env = map[string]string{"A": "1"}, map[string]string{"B": "%A%"}
 	spec.Static = Static{Enabled: true, ProtectedPaths: []string{"world"}}
-	plan := Compose(Group{Name: "lobby", Revision: 3, Spec: spec}, heads("g/a", "g/b"), 7)
+	plan := Compose(Group{Name: "lobby", Revision: 3, Spec: spec}, Materials{Heads: heads("g/a", "g/b")}, 7)
 	const want = "6539c829415efc0448d0a39da2aaef0ed68bd3b19764203b4e7fb157742ed4e7"
 	if got := plan.Digest(); got != want {
 		t.Errorf("the plan's digest is %s, was %s", got, want)

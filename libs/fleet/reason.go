@@ -70,6 +70,8 @@ const (
 	ReasonPortTaken       Reason = "PortTaken"       // a stranger holds its port
 	ReasonTemplateMissing Reason = "TemplateMissing" // a layer's template does not exist
 	ReasonTemplateFetch   Reason = "TemplateFetch"   // a layer could not be fetched or its hash was wrong
+	ReasonArtifactFetch   Reason = "ArtifactFetch"   // the platform's artifact could not be fetched
+	ReasonArtifactHash    Reason = "ArtifactHash"    // the platform's artifact is not what the catalog says
 	ReasonConfigPatch     Reason = "ConfigPatch"     // a file could not be merged or patched as declared
 	ReasonPrepareFailed   Reason = "PrepareFailed"   // the directory could not be built
 	ReasonDiskFull        Reason = "DiskFull"        // the node's disk is full
@@ -144,6 +146,8 @@ var reasonText = map[Reason]string{
 	ReasonPortTaken:        "another program holds its port",
 	ReasonTemplateMissing:  "one of its templates does not exist",
 	ReasonTemplateFetch:    "one of its templates could not be fetched",
+	ReasonArtifactFetch:    "its platform's artifact could not be fetched",
+	ReasonArtifactHash:     "its platform's artifact does not have the hash that the catalog says",
 	ReasonConfigPatch:      "one of its configuration files could not be merged or patched",
 	ReasonPrepareFailed:    "its directory could not be built",
 	ReasonDiskFull:         "the node's disk is full",

@@ -42,6 +42,11 @@ func references(s *view.Snapshot, name fleet.GroupName, present *fleet.GroupSpec
 	if spec.Parent != "" && spec.Parent != old.Parent {
 		problems = append(problems, groupReference(s, "parent", name, spec.Parent)...)
 	}
+	if catalog, ok := s.Catalog.Get(spec.Software.Platform); ok && (present == nil || spec.Software.PlatformVersion != old.Software.PlatformVersion || spec.Software.Platform != old.Software.Platform) {
+		if err := spec.CheckCatalog(catalog); err != nil {
+			problems = append(problems, err)
+		}
+	}
 	for i, d := range spec.DependsOn {
 		if !slices.Contains(old.DependsOn, d) {
 			problems = append(problems, groupReference(s, fmt.Sprintf("dependsOn[%d]", i), name, d)...)

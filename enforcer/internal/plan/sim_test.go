@@ -43,7 +43,7 @@ const (
 
 func newSim() *sim {
 	g := &fleet.Group{Name: "g", Revision: 1, CreatedAt: at(-24 * time.Hour), UpdatedAt: at(-24 * time.Hour), Spec: fleet.DefaultSpec()}
-	p := fleet.Compose(*g, nil, 0)
+	p := fleet.Compose(*g, fleet.Materials{}, 0)
 	return &sim{
 		group:    g,
 		sessions: map[fleet.NodeID]*fleet.NodeSession{alive: {Rev: fleet.Rev{CreateRev: 10}, Node: alive, StartedAt: at(-24 * time.Hour)}},

@@ -47,25 +47,25 @@ func (b *Birth) Plan() *fleet.Plan { return &b.plan }
 
 // Spawner makes births from one snapshot. It hands out each ordinal once.
 type Spawner struct {
-	snap  *view.Snapshot
-	heads []fleet.TemplateHead
-	now   time.Time
-	rand  *rand.Rand
-	taken map[fleet.GroupName]map[int]bool
+	snap      *view.Snapshot
+	materials fleet.Materials
+	now       time.Time
+	rand      *rand.Rand
+	taken     map[fleet.GroupName]map[int]bool
 	// next is the smallest ordinal that may be free: what is taken stays so.
 	next map[fleet.GroupName]int
 }
 
 // New makes a spawner over a snapshot.
 func New(s *view.Snapshot, now time.Time, r *rand.Rand) *Spawner {
-	return &Spawner{snap: s, heads: s.Heads(), now: now.UTC(), rand: r, taken: map[fleet.GroupName]map[int]bool{}, next: map[fleet.GroupName]int{}}
+	return &Spawner{snap: s, materials: s.Materials(), now: now.UTC(), rand: r, taken: map[fleet.GroupName]map[int]bool{}, next: map[fleet.GroupName]int{}}
 }
 
 // Fresh is a new instance of a group: new id, smallest free ordinal. replaces is
 // the crashed or lost instance it is made for, whose intent then says so, so that
 // nothing is replaced twice; it may be empty. One that is lost must still be lost.
 func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, values map[string]string) Birth {
-	plan := fleet.Compose(*g, s.heads, s.rand.Uint64())
+	plan := fleet.Compose(*g, s.materials, s.rand.Uint64())
 	ordinal := s.freeOrdinal(g.Name)
 	intent := fleet.Intent{
 		ID: s.freshID(), Group: g.Name, Ordinal: ordinal, Name: fleet.InstanceName(g.Name, ordinal),
@@ -120,7 +120,7 @@ func (s *Spawner) Elsewhere(g *fleet.Group, i *fleet.Instance, c Cause) Birth {
 }
 
 func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, leaves int64) Birth {
-	plan := fleet.Compose(*g, s.heads, s.rand.Uint64())
+	plan := fleet.Compose(*g, s.materials, s.rand.Uint64())
 	next := i.Intent
 	next.GroupRevision, next.Plan = g.Revision, plan.Digest()
 	next.Lineage = i.Intent.Anew()

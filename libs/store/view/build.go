@@ -100,7 +100,7 @@ func (s *Snapshot) fork() *Snapshot {
 		NodesDesired: fork(s.NodesDesired), NodeSessions: fork(s.NodeSessions), Allocs: fork(s.Allocs),
 		Reports: fork(s.Reports), Plans: fork(s.Plans), TemplateHeads: fork(s.TemplateHeads),
 		CrashLoops: fork(s.CrashLoops), Crashes: fork(s.Crashes), Names: fork(s.Names), Sessions: fork(s.Sessions),
-		Quotas: fork(s.Quotas), QuotaAllocs: fork(s.QuotaAllocs), Evictions: fork(s.Evictions),
+		Quotas: fork(s.Quotas), Catalog: fork(s.Catalog), QuotaAllocs: fork(s.QuotaAllocs), Evictions: fork(s.Evictions),
 		Users: fork(s.Users), APITokens: fork(s.APITokens), tokensByHash: fork(s.tokensByHash),
 		byGroup: fork(s.byGroup), byNode: fork(s.byNode),
 	}
@@ -137,6 +137,8 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 		return true, set(s.Crashes, c.Key[0], c, raw)
 	case KindName:
 		return true, set(s.Names, c.Key[0]+"/"+c.Key[1], c, raw)
+	case KindCatalog:
+		return true, set(s.Catalog, c.Key[0], c, raw)
 	case KindQuota:
 		return true, set(s.Quotas, c.Key[0], c, raw)
 	case KindQuotaAlloc:

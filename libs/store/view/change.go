@@ -24,6 +24,7 @@ const (
 	KindCrashLoop    Kind = "crashloops"
 	KindCrash        Kind = "crashes" // without their tails
 	KindQuota        Kind = "quotas"
+	KindCatalog      Kind = "catalog"
 	KindQuotaAlloc   Kind = "quota-allocs"
 	KindEviction     Kind = "evictions"
 	KindUser         Kind = "users"

@@ -62,6 +62,7 @@ type Snapshot struct {
 	Names         Table[string, *store.NameClaim]          // by "<group>/<ordinal>"
 	Sessions      Table[string, *fleet.Session]            // by "<service>/<replica>"
 	Quotas        Table[string, *fleet.Quota]              // by name
+	Catalog       Table[string, *fleet.CatalogPlatform]    // by platform
 	QuotaAllocs   Table[string, *fleet.QuotaAlloc]         // by quota
 	Evictions     Table[fleet.InstanceID, *fleet.Eviction] //
 	Users         Table[string, *fleet.User]               // by name
@@ -81,7 +82,7 @@ func emptySnapshot() *Snapshot {
 		TemplateHeads: newTable[string, *fleet.TemplateHead](), CrashLoops: newTable[fleet.GroupName, *fleet.CrashLoop](),
 		Crashes: newTable[string, *fleet.Crash](),
 		Names:   newTable[string, *store.NameClaim](), Sessions: newTable[string, *fleet.Session](),
-		Quotas: newTable[string, *fleet.Quota](), QuotaAllocs: newTable[string, *fleet.QuotaAlloc](),
+		Quotas: newTable[string, *fleet.Quota](), Catalog: newTable[string, *fleet.CatalogPlatform](), QuotaAllocs: newTable[string, *fleet.QuotaAlloc](),
 		Evictions: newTable[fleet.InstanceID, *fleet.Eviction](),
 		Users:     newTable[string, *fleet.User](), APITokens: newTable[string, *fleet.APIToken](),
 		tokensByHash: newTable[string, *fleet.APIToken](),
@@ -148,6 +149,15 @@ func (s *Snapshot) Find(idOrName string) (*fleet.Instance, bool) {
 
 // TokenByHash is the API token with a hash.
 func (s *Snapshot) TokenByHash(hash string) (*fleet.APIToken, bool) { return s.tokensByHash.Get(hash) }
+
+// Materials are what plans are composed of.
+func (s *Snapshot) Materials() fleet.Materials {
+	m := fleet.Materials{Heads: s.Heads(), Catalog: map[string]*fleet.CatalogPlatform{}}
+	for name, p := range s.Catalog.All() {
+		m.Catalog[name] = p
+	}
+	return m
+}
 
 // Heads are all template heads in order of name, as fleet.Compose wants them.
 func (s *Snapshot) Heads() []fleet.TemplateHead {

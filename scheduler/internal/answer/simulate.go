@@ -38,10 +38,10 @@ func Simulate(m *controller.Moment, q client.Question, more func() bool) (client
 
 // simulation collects what would have to be decided, then has it decided.
 type simulation struct {
-	m       *controller.Moment
-	spawner *spawn.Spawner
-	random  *rand.Rand
-	heads   []fleet.TemplateHead
+	m         *controller.Moment
+	spawner   *spawn.Spawner
+	random    *rand.Rand
+	materials fleet.Materials
 	// plans holds one plan for all requests of a digest: its address is what they share.
 	plans map[string]*fleet.Plan
 	asked []asked
@@ -59,7 +59,7 @@ type asked struct {
 func newSimulation(m *controller.Moment, more func() bool) *simulation {
 	random := rand.New(rand.NewPCG(uint64(m.Snap.Rev), 0))
 	s := &simulation{
-		m: m, random: random, heads: m.Snap.Heads(), spawner: spawn.New(m.Snap, m.At, random), plans: map[string]*fleet.Plan{}, more: more,
+		m: m, random: random, materials: m.Snap.Materials(), spawner: spawn.New(m.Snap, m.At, random), plans: map[string]*fleet.Plan{}, more: more,
 		out: client.Simulation{Revision: m.Snap.Rev, Instances: []client.Outcome{}},
 	}
 	for _, i := range m.Waiting() {

@@ -327,7 +327,7 @@ func TestAnInstanceWaitsForItsPlan(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1", 1000)
 	w.schedule("a")
-	plan := fleet.Compose(*w.group("lobby", nil), nil, 0)
+	plan := fleet.Compose(*w.group("lobby", nil), fleet.Materials{}, 0)
 	w.commit(store.Create(store.IntentKey("abc123"), fleet.Intent{
 		ID: "abc123", Name: "lobby-1", Group: "lobby", Plan: plan.Digest(), Desired: fleet.DesiredRunning, Generation: 1,
 	}))
