@@ -107,6 +107,10 @@ func New(cfg Config) (*Service, error) {
 		return nil, unusable("blobs.dir", cfg.BlobDir, err)
 	}
 	mirror, service := newContent(cfg, vault.New(blobs))
+	artifacts, err := openCatalog(cfg)
+	if err != nil {
+		return nil, unusable("blobs.dir", cfg.BlobDir, err)
+	}
 	dir, err := directory(cfg, service)
 	if err != nil {
 		return nil, err
@@ -123,8 +127,10 @@ func New(cfg Config) (*Service, error) {
 		return nil, errs.Wrap("templatesvc.New", errors.Join(err, listener.Close()))
 	}
 	s := &Service{cfg: cfg, listener: listener, source: dir, templates: service, keeper: newKeeper(cfg, blobs, service, f), mirror: mirror}
+	endpoints := endpoint.New(service, s.keeper, mirror)
+	endpoints.Artifacts = endpoint.NewArtifacts(artifacts)
 	s.server = &http.Server{
-		Handler: transport.NewHandler(endpoint.New(service, s.keeper, mirror), endpoint.NewTrees(editor.NewReader(service)),
+		Handler: transport.NewHandler(endpoints, endpoint.NewTrees(editor.NewReader(service)),
 			endpoint.NewEdits(editor.NewWriter(service, filepath.Join(cfg.BlobDir, "incoming"))), cfg.ClusterSecret, f.requests),
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),

@@ -30,6 +30,7 @@ type Set struct {
 	// Collect takes nothing and gives a collect.Report.
 	Collect endpoint.Endpoint
 	Management
+	Artifacts
 }
 
 // RollbackRequest asks for an older version to become the head.

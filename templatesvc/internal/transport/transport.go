@@ -40,6 +40,7 @@ func NewHandler(set endpoint.Set, trees endpoint.Trees, edits endpoint.Edits, se
 	mux.Handle("POST /v1/replicate", kithttp.NewServer(set.Replicate, queryValue("digest"), writeJSON, opts...))
 	mux.Handle("POST /v1/collect", kithttp.NewServer(set.Collect, kithttp.NopRequestDecoder, writeJSON, opts...))
 	mountManagement(mux, set.Management, opts)
+	mountArtifacts(mux, set.Artifacts, opts)
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	outer.Handle("/", authenticate(count(mux, requests), secret))

@@ -1,0 +1,22 @@
+package templatesvc
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/templatesvc/internal/catalog"
+)
+
+// openCatalog opens the directory of the catalog's artifacts, beside the blobs.
+func openCatalog(cfg Config) (*catalog.Store, error) {
+	return catalog.Open(catalog.Config{
+		Dir: filepath.Join(cfg.BlobDir, "artifacts"), Now: time.Now, Log: cfg.Log,
+		Catalog: func(ctx context.Context) ([]fleet.CatalogPlatform, error) {
+			all, _, err := store.List(ctx, cfg.Store, store.Catalog())
+			return all, err
+		},
+	})
+}

@@ -1,0 +1,36 @@
+package client
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// PinRequest asks which hash a URL's content has.
+type PinRequest struct {
+	URL string `json:"url"`
+}
+
+// Artifact opens an artifact of the catalog by its hash; templatesvc downloads it
+// first if need be. The caller closes it and verifies the hash. NotFound when the
+// catalog or its URL does not have it, Conflict, naming both hashes, when the URL has
+// something else, Unavailable when nobody answers.
+func (c *Client) Artifact(ctx context.Context, sha256 string) (io.ReadCloser, error) {
+	resp, err := c.call(ctx, http.MethodGet, "/v1/artifacts/"+url.PathEscape(sha256), nil)
+	if err != nil {
+		return nil, errs.Wrap("templatesvc.Artifact", err)
+	}
+	return resp.Body, nil
+}
+
+// Pin downloads what a URL has, keeps it for a while, and tells its hash and size.
+// Errors as of Artifact.
+func (c *Client) Pin(ctx context.Context, downloadURL string) (fleet.Content, error) {
+	var out fleet.Content
+	err := c.callJSON(ctx, http.MethodPost, "/v1/artifacts", PinRequest{URL: downloadURL}, &out)
+	return out, errs.Wrap("templatesvc.Pin", err)
+}

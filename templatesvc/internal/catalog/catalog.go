@@ -1,0 +1,253 @@
+// Package catalog keeps the artifacts of the catalog: files that lie elsewhere, known
+// by URL and hash.
+//
+// Invariants:
+//   - A file appears under its hash only once it was seen to have it. Whatever else a
+//     URL answers with (a page that says sorry, half a file) is never stored.
+//   - Only what the catalog names is downloaded by its hash, and only http and https are
+//     followed: ten redirects at most, never from https to http.
+//   - What the catalog names no more is removed when something else is stored.
+package catalog
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+const (
+	// MaxBytes is the largest artifact.
+	MaxBytes = 1 << 30
+	// maxRedirects bounds how often a URL may lead to another.
+	maxRedirects = 10
+	// downloadTime bounds a download, and silence how long its sender may say nothing.
+	downloadTime = 10 * time.Minute
+	silence      = 30 * time.Second
+	// grace is how long a file that the catalog does not name is kept: it may be about to.
+	grace = time.Hour
+)
+
+// Config is what a store needs; all of it is required.
+type Config struct {
+	// Dir is where the files lie. Replicas may share it.
+	Dir string
+	// Catalog lists what the catalog knows now.
+	Catalog func(ctx context.Context) ([]fleet.CatalogPlatform, error)
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// Store is a directory of artifacts. It is safe for concurrent use.
+type Store struct {
+	cfg  Config
+	http *http.Client
+
+	mu sync.Mutex
+	// busy has a channel for each hash that is being downloaded; closed when it is done.
+	busy map[string]chan struct{}
+}
+
+// Open makes the directory if need be.
+func Open(cfg Config) (*Store, error) {
+	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+		return nil, errs.As(errs.Unavailable, "catalog.Open", err)
+	}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, ResponseHeaderTimeout: silence, TLSHandshakeTimeout: silence, DisableKeepAlives: true,
+	}
+	return &Store{cfg: cfg, http: &http.Client{Transport: transport, CheckRedirect: redirect}, busy: map[string]chan struct{}{}}, nil
+}
+
+func redirect(r *http.Request, via []*http.Request) error {
+	switch {
+	case len(via) > maxRedirects:
+		return errs.New(errs.Invalid, "it is redirected more than %d times", maxRedirects)
+	case r.URL.Scheme != "https" && (r.URL.Scheme != "http" || via[len(via)-1].URL.Scheme == "https"):
+		return errs.New(errs.Invalid, "it is redirected to %s", r.URL.Scheme)
+	}
+	return nil
+}
+
+// Get opens an artifact by its hash, downloaded if it is not here; the caller closes
+// it. NotFound when the catalog does not name it or its URL does not have it; Conflict,
+// naming both hashes, when its URL has something else; Unavailable when nobody answers.
+func (s *Store) Get(ctx context.Context, sum string) (*os.File, error) {
+	if !fleet.ValidDigest(sum) {
+		return nil, errs.New(errs.Malformed, "an artifact is named by a SHA-256")
+	}
+	for {
+		f, err := os.Open(s.path(sum))
+		if !errors.Is(err, fs.ErrNotExist) {
+			return f, errs.As(errs.Unavailable, "catalog.Get", err)
+		}
+		done, mine := s.join(sum)
+		if !mine {
+			select {
+			case <-done:
+			case <-ctx.Done():
+				return nil, errs.Wrap("catalog.Get", ctx.Err())
+			}
+			continue
+		}
+		err = s.download(ctx, sum)
+		s.leave(sum, done)
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *Store) path(sum string) string { return filepath.Join(s.cfg.Dir, sum) }
+
+func (s *Store) join(sum string) (done chan struct{}, mine bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if done, ok := s.busy[sum]; ok {
+		return done, false
+	}
+	done = make(chan struct{})
+	s.busy[sum] = done
+	return done, true
+}
+
+func (s *Store) leave(sum string, done chan struct{}) {
+	s.mu.Lock()
+	delete(s.busy, sum)
+	s.mu.Unlock()
+	close(done)
+}
+
+// download brings what the catalog says has this hash.
+func (s *Store) download(ctx context.Context, sum string) error {
+	platforms, err := s.cfg.Catalog(ctx)
+	if err != nil {
+		return errs.Wrap("catalog.Get", err)
+	}
+	for _, p := range platforms {
+		for _, v := range p.Versions {
+			if v.SHA256 != sum {
+				continue
+			}
+			got, err := s.fetch(ctx, v.URL, sum)
+			if err == nil && got.SHA256 != sum {
+				err = errs.New(errs.Conflict, "%s %s has another hash: the catalog says %s, its URL has %s; correct the one that is wrong",
+					p.Platform, v.Version, sum, got.SHA256)
+			}
+			if err == nil {
+				s.tidy(platforms)
+			}
+			return err
+		}
+	}
+	return errs.New(errs.NotFound, "the catalog names no artifact %s", sum)
+}
+
+// Pin downloads what a URL has, stores it under its hash and tells which it is. Errors
+// as of Get.
+func (s *Store) Pin(ctx context.Context, url string) (fleet.Content, error) {
+	if !fleet.ValidArtifactURL(url) {
+		return fleet.Content{}, errs.Field("downloadUrl", "is not a URL of http or https")
+	}
+	return s.fetch(ctx, url, "")
+}
+
+// fetch downloads a URL. What it has is stored unless it has another hash than the one
+// that is wanted; "" wants any.
+func (s *Store) fetch(ctx context.Context, url, want string) (fleet.Content, error) {
+	ctx, cancel := context.WithTimeout(ctx, downloadTime)
+	defer cancel()
+	heard := time.AfterFunc(silence, cancel)
+	defer heard.Stop()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fleet.Content{}, errs.Field("downloadUrl", "is not a URL of http or https")
+	}
+	resp, err := s.http.Do(req)
+	if err != nil {
+		return fleet.Content{}, unreachable(url, err)
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
+		return fleet.Content{}, errs.New(errs.Unavailable, "%s answers %s", url, resp.Status)
+	case resp.StatusCode != http.StatusOK:
+		return fleet.Content{}, errs.New(errs.NotFound, "%s answers %s", url, resp.Status)
+	case resp.ContentLength > MaxBytes:
+		return fleet.Content{}, errs.New(errs.TooLarge, "%s has more than %d MiB", url, MaxBytes>>20)
+	}
+	return s.keep(url, want, io.TeeReader(resp.Body, progress{heard}))
+}
+
+// progress puts a time-out off with every byte.
+type progress struct{ timer *time.Timer }
+
+func (p progress) Write(b []byte) (int, error) {
+	p.timer.Reset(silence)
+	return len(b), nil
+}
+
+func unreachable(url string, err error) error {
+	var known *errs.Error
+	if errors.As(err, &known) {
+		return errs.New(known.Kind, "%s: %s", url, errs.MessageOf(known))
+	}
+	return &errs.Error{Op: "catalog.fetch", Kind: errs.Unavailable, Message: url + " does not answer", Err: err}
+}
+
+// keep writes a body beside its place and moves it there if it has the hash.
+func (s *Store) keep(url, want string, body io.Reader) (c fleet.Content, err error) {
+	tmp, err := os.CreateTemp(s.cfg.Dir, ".new-")
+	if err != nil {
+		return c, errs.As(errs.Unavailable, "catalog.keep", err)
+	}
+	defer os.Remove(tmp.Name()) // fails after the rename, as it should
+	defer tmp.Close()           // a second time it does nothing
+	h := sha256.New()
+	c.Size, err = io.Copy(io.MultiWriter(tmp, h), io.LimitReader(body, MaxBytes+1))
+	switch {
+	case err != nil:
+		return c, &errs.Error{Op: "catalog.keep", Kind: errs.Unavailable, Message: url + " broke off", Err: err}
+	case c.Size > MaxBytes:
+		return c, errs.New(errs.TooLarge, "%s has more than %d MiB", url, MaxBytes>>20)
+	}
+	c.SHA256 = hex.EncodeToString(h.Sum(nil))
+	if want != "" && c.SHA256 != want {
+		return c, nil
+	}
+	err = errors.Join(tmp.Sync(), tmp.Close(), os.Rename(tmp.Name(), s.path(c.SHA256)))
+	return c, errs.As(errs.Unavailable, "catalog.keep", err)
+}
+
+// tidy removes what the catalog does not name and nobody has just brought.
+func (s *Store) tidy(platforms []fleet.CatalogPlatform) {
+	named := map[string]bool{}
+	for _, p := range platforms {
+		for _, v := range p.Versions {
+			named[v.SHA256] = true
+		}
+	}
+	entries, err := os.ReadDir(s.cfg.Dir)
+	for _, e := range entries {
+		fi, infoErr := e.Info()
+		if named[e.Name()] || infoErr != nil || s.cfg.Now().Sub(fi.ModTime()) < grace {
+			continue
+		}
+		err = errors.Join(err, os.Remove(filepath.Join(s.cfg.Dir, e.Name())))
+	}
+	if err != nil {
+		s.cfg.Log.Warn("artifacts that nobody names any more are not removed", "error", fmt.Sprint(err))
+	}
+}
