@@ -350,3 +350,8 @@ func server() fleet.Plan {
 	p.Stop.Command = "stop"
 	return p
 }
+
+// Artifact is content as any other here.
+func (l *library) Artifact(ctx context.Context, hash string) (io.ReadCloser, error) {
+	return l.Blob(ctx, hash)
+}

@@ -48,6 +48,10 @@ type Templates interface {
 	Blob(ctx context.Context, sha256 string) (io.ReadCloser, error)
 	// Suspect says that what came under a hash did not have it, so that whoever keeps it looks.
 	Suspect(ctx context.Context, sha256 string) error
+
+	// Artifact opens an artifact of the catalog by its SHA-256; the caller closes it.
+	// Conflict, naming both hashes, when the catalog's URL has something else.
+	Artifact(ctx context.Context, sha256 string) (io.ReadCloser, error)
 }
 
 var _ blobs.Source = Templates(nil)

@@ -42,6 +42,10 @@ type Source interface {
 	Blob(ctx context.Context, sha256 string) (io.ReadCloser, error)
 	// Suspect says that what came under a hash did not have it.
 	Suspect(ctx context.Context, sha256 string) error
+
+	// Artifact opens an artifact of the catalog by its hash; the caller closes it.
+	// Conflict, naming both hashes, when the catalog's URL has something else.
+	Artifact(ctx context.Context, sha256 string) (io.ReadCloser, error)
 }
 
 const (

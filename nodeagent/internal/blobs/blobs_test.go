@@ -138,3 +138,8 @@ func TestWhatDoesNotHaveItsHashIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// Artifact is content as any other here.
+func (g *gated) Artifact(ctx context.Context, hash string) (io.ReadCloser, error) {
+	return g.Blob(ctx, hash)
+}

@@ -329,3 +329,8 @@ func (s raw) Blob(_ context.Context, hash string) (io.ReadCloser, error) {
 }
 
 func (raw) Suspect(context.Context, string) error { return nil }
+
+// Artifact is content as any other here.
+func (s raw) Artifact(ctx context.Context, hash string) (io.ReadCloser, error) {
+	return s.Blob(ctx, hash)
+}

@@ -179,3 +179,8 @@ func TestAskingWhatIsWarmWritesNothingAtRest(t *testing.T) {
 		t.Errorf("it was written again: %v", err)
 	}
 }
+
+// Artifact is content as any other here.
+func (s shelf) Artifact(ctx context.Context, hash string) (io.ReadCloser, error) {
+	return s.Blob(ctx, hash)
+}

@@ -102,7 +102,7 @@ func (i *Instance) build(ctx context.Context, r workspace.Request) ([]string, er
 	for {
 		notes, err := i.kit.Workspace.Build(ctx, r)
 		var f *workspace.Failure
-		transient := errors.As(err, &f) && f.Reason == fleet.ReasonTemplateFetch && errs.Is(f.Err, errs.Unavailable)
+		transient := errors.As(err, &f) && (f.Reason == fleet.ReasonTemplateFetch || f.Reason == fleet.ReasonArtifactFetch) && errs.Is(f.Err, errs.Unavailable)
 		if !transient || time.Now().After(deadline) || !pause.For(ctx, retryPause) {
 			return notes, err
 		}

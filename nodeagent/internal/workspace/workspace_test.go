@@ -87,6 +87,8 @@ func buildOnFullDisk(t *testing.T, dir string) {
 type shelf struct {
 	manifests map[string]fleet.Manifest
 	contents  map[string][]byte
+	// failing are the artifacts that cannot be had, with the cause; may be nil.
+	failing map[string]error
 	// asked is called when content is asked for; may be nil.
 	asked func()
 }
@@ -110,6 +112,14 @@ func (s *shelf) Blob(_ context.Context, hash string) (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(b)), nil
 	}
 	return nil, errs.New(errs.NotFound, "no blob %s", hash)
+}
+
+// Artifact is content as any other, unless it fails.
+func (s *shelf) Artifact(ctx context.Context, hash string) (io.ReadCloser, error) {
+	if err, ok := s.failing[hash]; ok {
+		return nil, err
+	}
+	return s.Blob(ctx, hash)
 }
 
 func sum(b []byte) string {

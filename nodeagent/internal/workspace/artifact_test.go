@@ -1,0 +1,73 @@
+package workspace_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+func artifactOf(content string) *fleet.Artifact {
+	return &fleet.Artifact{Platform: "PAPER", Version: "1.21", URL: "http://x.example/p.jar", SHA256: sum([]byte(content)), Path: "bin/server.jar"}
+}
+
+func TestTheArtifactIsPlacedUnlessATemplateBringsIt(t *testing.T) {
+	for _, static := range []bool{false, true} {
+		b := newBench(t)
+		b.contents[sum([]byte("jar"))] = []byte("jar")
+		plan := fleet.Plan{Static: static, Override: true, Artifact: artifactOf("jar"), Layers: []fleet.PlanLayer{b.layer("a", map[string]string{"x": "1"})}}
+		for range 2 {
+			if notes, err := b.build(plan); err != nil || len(notes) > 0 {
+				t.Fatal(notes, err)
+			}
+		}
+		dir := b.builder.Dir(placement(), static)
+		if diff := cmp.Diff(map[string]string{"x": "1", "bin/server.jar": "jar"}, b.tree(dir)); diff != "" {
+			t.Error(diff)
+		}
+		plan.Layers = append(plan.Layers, b.layer("b", map[string]string{"bin/server.jar": "own"}))
+		if _, err := b.build(plan); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.tree(dir)["bin/server.jar"]; got != "own" {
+			t.Errorf("the template's own file: %q", got)
+		}
+	}
+}
+
+func TestAnArtifactThatCannotBeHadFailsTheStartWithItsReason(t *testing.T) {
+	cases := []struct {
+		name string
+		err  error
+		edit func(*fleet.Artifact)
+		want fleet.Reason
+		says string
+	}{
+		{"another hash", errs.New(errs.Conflict, "the catalog says aa, its URL has bb"), nil, fleet.ReasonArtifactHash, "the catalog says aa, its URL has bb"},
+		{"nobody answers", errs.New(errs.Unavailable, "http://x.example/p.jar does not answer"), nil, fleet.ReasonArtifactFetch, "PAPER 1.21 could not be fetched: http://x.example/p.jar does not answer"},
+		{"not in the catalog any more", nil, func(a *fleet.Artifact) { a.URL, a.SHA256 = "", "" }, fleet.ReasonArtifactFetch, "PAPER 1.21 is not in the catalog"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			artifact := artifactOf("jar")
+			b.failing = map[string]error{artifact.SHA256: c.err}
+			if c.edit != nil {
+				c.edit(artifact)
+			}
+			_, err := b.build(fleet.Plan{Artifact: artifact})
+			mustFail(t, err, c.want)
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("it says %v", err)
+			}
+			if left, err := os.ReadDir(filepath.Join(b.data, "running")); err != nil || len(left) > 0 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
+	}
+}
