@@ -83,6 +83,12 @@ func (a *API) Mount(r gin.IRoutes) {
 	r.POST("/api/v1/nodes/:id/cache/refresh", a.refreshCache)
 	r.POST("/api/v1/nodes/:id/cache/warm", a.warmCache)
 
+	r.GET("/api/v1/catalog", a.listCatalog)
+	r.POST("/api/v1/catalog/:platform/versions", a.addArtifact)
+	r.PATCH("/api/v1/catalog/:platform/versions/:version", a.patchArtifact)
+	r.DELETE("/api/v1/catalog/:platform/versions/:version", a.deleteArtifact)
+	r.PUT("/api/v1/catalog/:platform/versions/:version/recommended", a.recommendArtifact)
+
 	r.GET("/api/v1/quotas", a.listQuotas)
 	r.GET("/api/v1/quotas/:name", a.getQuota)
 	r.PUT("/api/v1/quotas/:name", a.putQuota)

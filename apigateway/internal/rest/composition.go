@@ -122,8 +122,12 @@ func compositionOf(s *view.Snapshot, i *fleet.Instance, p *fleet.Plan) compositi
 	return out
 }
 
-// runtimeOf is the software of the group, while the group is as it was then.
+// runtimeOf is the software from the catalog, else that of the group while the group
+// is as it was then.
 func runtimeOf(s *view.Snapshot, p *fleet.Plan) compositionRuntime {
+	if a := p.Artifact; a != nil {
+		return compositionRuntime{Platform: a.Platform, PlatformVersion: a.Version, JarFile: a.Path, URL: a.URL, SHA256: a.SHA256}
+	}
 	g, ok := s.Groups.Get(p.Group)
 	if !ok || g.Revision != p.GroupRevision {
 		return compositionRuntime{}

@@ -140,6 +140,11 @@ func changed(t *Templates, f func() (client.Edited, error)) (fleet.TemplateHead,
 	return e.Head, err
 }
 
+// Pin tells the hash of what a URL has. Errors as of client.Pin.
+func (t *Templates) Pin(ctx context.Context, url string) (fleet.Content, error) {
+	return ask(t, func() (fleet.Content, error) { return t.client.Pin(ctx, url) })
+}
+
 // ask calls through the one breaker: any replica answers.
 func ask[T any](t *Templates, f func() (T, error)) (T, error) {
 	return through(t.breakers, templateService, "the template service", f)

@@ -1,0 +1,79 @@
+package apigateway
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+func TestTheCatalogIsKeptByPlatform(t *testing.T) {
+	s := newSite(t)
+	const versions = "/api/v1/catalog/paper/versions"
+	hash := strings.Repeat("ab", 32)
+	add := func(version string) *reply {
+		t.Helper()
+		return s.do("POST", versions, map[string]any{"version": version, "downloadUrl": "https://x.example/" + version + ".jar", "sha256": strings.ToUpper(hash), "category": "server", "configFormat": "paper"})
+	}
+	s.do("GET", "/api/v1/catalog", nil).want(200).is("total", 0)
+	add("1.20").want(201).is("platform", "PAPER").is("version", "1.20").is("category", "SERVER").is("recommended", false).
+		is("sha256", hash).is("downloadUrl", "https://x.example/1.20.jar").is("configFormat", "paper")
+	add("1.21").want(201)
+	add("1.20").want(409)
+	s.do("PUT", versions+"/1.20/recommended", nil).want(200).is("recommended", true)
+	s.do("PUT", versions+"/1.21/recommended", nil).want(200).is("recommended", true)
+	s.do("PUT", versions+"/9/recommended", nil).want(404)
+	recommended := 0
+	for _, row := range s.do("GET", "/api/v1/catalog?platform=PAPER", nil).want(200).is("total", 2).data() {
+		if m, _ := row.(map[string]any); m["recommended"] == true {
+			recommended++
+		}
+	}
+	if recommended != 1 {
+		t.Errorf("%d versions are recommended", recommended)
+	}
+	s.do("GET", "/api/v1/catalog?platform=velocity", nil).want(200).is("total", 0)
+	s.do("PATCH", versions+"/1.20", `{"category":"PROXY"}`).want(200).is("category", "PROXY").is("downloadUrl", "https://x.example/1.20.jar")
+	s.do("PATCH", versions+"/9", `{"category":"PROXY"}`).want(404)
+	for field, body := range map[string]string{
+		"downloadUrl": `{"downloadUrl":"file:///etc/passwd","sha256":"` + hash + `"}`, "sha256": `{"sha256":"x"}`, "category": `{"category":"GAME"}`, "version": `{"version":"2"}`,
+	} {
+		s.do("PATCH", versions+"/1.20", body).want(422).naming(field)
+	}
+	s.do("POST", versions, `{"version":"2","downloadUrl":"https://x.example/2.jar"}`).want(422).naming("sha256") // no templatesvc to look
+	s.do("POST", "/api/v1/catalog/a b/versions", `{"version":"2","downloadUrl":"https://x.example/2.jar","sha256":"`+hash+`"}`).want(422).naming("platform")
+
+	s.do("DELETE", versions+"/1.21", nil).want(204)
+	s.do("DELETE", versions+"/1.21", nil).want(404)
+	s.do("DELETE", versions+"/1.20", nil).want(204)
+	s.do("GET", "/api/v1/catalog", nil).want(200).is("total", 0)
+
+	eve := s.user("eve", "VIEWER")
+	eve.do("GET", "/api/v1/catalog", nil).want(200)
+	for method, path := range map[string]string{"POST": versions, "PATCH": versions + "/1", "DELETE": versions + "/1", "PUT": versions + "/1/recommended"} {
+		eve.do(method, path, `{}`).want(403)
+	}
+}
+
+func TestABlankVersionIsTheRecommendedOneWhenAnInstanceIsMade(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
+	hash := strings.Repeat("cd", 32)
+	for _, v := range []string{"1.20", "1.21"} {
+		s.do("POST", "/api/v1/catalog/PAPER/versions", map[string]any{"version": v, "downloadUrl": "https://x.example/" + v, "sha256": hash}).want(201)
+	}
+	s.do("PUT", "/api/v1/catalog/PAPER/versions/1.20/recommended", nil).want(200)
+	s.group("lobby", map[string]any{"platform": "PAPER", "command": "", "jarFile": "server.jar"})
+	runtime := func() *reply {
+		t.Helper()
+		return s.do("GET", "/api/v1/services/"+string(s.start("lobby"))+"/composition", nil).want(200)
+	}
+	runtime().is("runtime", map[string]any{"platform": "PAPER", "platformVersion": "1.20", "jarFile": "server.jar", "url": "https://x.example/1.20", "sha256": hash})
+	s.do("DELETE", "/api/v1/catalog/PAPER/versions/1.20", nil).want(409).naming("lobby")
+	s.do("PUT", "/api/v1/catalog/PAPER/versions/1.21/recommended", nil).want(200)
+	runtime().is("runtime.platformVersion", "1.21")
+	s.do("DELETE", "/api/v1/catalog/PAPER/versions/1.20", nil).want(204)
+	s.do("PATCH", "/api/v1/groups/lobby", `{"platformVersion":"1.20"}`).want(422).naming("platformVersion")
+	s.do("PATCH", "/api/v1/groups/lobby", `{"platformVersion":"1.21"}`).want(200)
+	s.do("DELETE", "/api/v1/catalog/PAPER/versions/1.21", nil).want(409)
+}

@@ -1,0 +1,135 @@
+package operate
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// CatalogEdit is a change of one version in the catalog; nil fields stay as they are.
+type CatalogEdit struct {
+	URL, SHA256, Category, ConfigFormat *string
+}
+
+func (e CatalogEdit) onto(v *fleet.CatalogVersion) {
+	for field, given := range map[*string]*string{&v.URL: e.URL, &v.SHA256: e.SHA256, &v.Category: e.Category, &v.ConfigFormat: e.ConfigFormat} {
+		if given != nil {
+			*field = *given
+		}
+	}
+}
+
+// AddCatalogVersion adds a version to a platform, which need not be there yet.
+// AlreadyExists when it has that version; Invalid names the field at fault.
+func (o *Operations) AddCatalogVersion(ctx context.Context, by Actor, platform string, v fleet.CatalogVersion) error {
+	v.AddedAt = o.now()
+	return o.editCatalog(ctx, by, platform, "catalog.add", v.Version, func(_ *view.Snapshot, p *fleet.CatalogPlatform) error {
+		if _, ok := p.Find(v.Version); ok && v.Version != "" {
+			return errs.New(errs.AlreadyExists, "%s %s is in the catalog already", p.Platform, clip(v.Version))
+		}
+		p.Versions = append(slices.Clone(p.Versions), v)
+		return nil
+	})
+}
+
+// EditCatalogVersion changes a version. NotFound when there is none; Invalid names the
+// field at fault.
+func (o *Operations) EditCatalogVersion(ctx context.Context, by Actor, platform, version string, e CatalogEdit) error {
+	return o.editCatalog(ctx, by, platform, "catalog.update", version, func(_ *view.Snapshot, p *fleet.CatalogPlatform) error {
+		i, err := versionIn(p, version)
+		if err != nil {
+			return err
+		}
+		p.Versions = slices.Clone(p.Versions)
+		e.onto(&p.Versions[i])
+		return nil
+	})
+}
+
+// RecommendCatalogVersion makes a version the one that groups without a version get.
+// NotFound when there is none.
+func (o *Operations) RecommendCatalogVersion(ctx context.Context, by Actor, platform, version string) error {
+	return o.editCatalog(ctx, by, platform, "catalog.recommend", version, func(_ *view.Snapshot, p *fleet.CatalogPlatform) error {
+		_, err := versionIn(p, version)
+		p.Recommended = version
+		return err
+	})
+}
+
+// RemoveCatalogVersion takes a version out. NotFound when there is none, Conflict while
+// groups rely on it, also on its being the recommended one.
+func (o *Operations) RemoveCatalogVersion(ctx context.Context, by Actor, platform, version string) error {
+	return o.editCatalog(ctx, by, platform, "catalog.remove", version, func(s *view.Snapshot, p *fleet.CatalogPlatform) error {
+		i, err := versionIn(p, version)
+		if err != nil {
+			return err
+		}
+		if users := reliant(s, p, version); len(users) > 0 {
+			return errs.New(errs.Conflict, "%s %s is what the groups %s run: give them another version, or recommend another, first", p.Platform, version, strings.Join(users, ", "))
+		}
+		p.Versions = slices.Delete(slices.Clone(p.Versions), i, i+1)
+		if p.Recommended == version {
+			p.Recommended = ""
+		}
+		return nil
+	})
+}
+
+func versionIn(p *fleet.CatalogPlatform, version string) (int, error) {
+	i := slices.IndexFunc(p.Versions, func(v fleet.CatalogVersion) bool { return v.Version == version })
+	if i < 0 {
+		return i, errs.New(errs.NotFound, "%s %s is not in the catalog", clip(p.Platform), clip(version))
+	}
+	return i, nil
+}
+
+// maxReliant bounds the groups that a refusal names.
+const maxReliant = 5
+
+// reliant are some groups that would get the version now.
+func reliant(s *view.Snapshot, p *fleet.CatalogPlatform, version string) (names []string) {
+	for _, g := range s.Groups.All() {
+		w := g.Spec.Software
+		v, ok := p.Find(w.PlatformVersion)
+		if g.Deleting || w.Platform != p.Platform || g.Spec.Command != "" || w.JarFile == "" || !ok || v.Version != version {
+			continue
+		}
+		if names = append(names, string(g.Name)); len(names) == maxReliant {
+			break
+		}
+	}
+	return names
+}
+
+// editCatalog changes a platform's entry. One that holds nothing any more goes.
+func (o *Operations) editCatalog(ctx context.Context, by Actor, platform, action, version string, edit func(*view.Snapshot, *fleet.CatalogPlatform) error) error {
+	platform = strings.ToUpper(platform)
+	_, err := o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
+		p := fleet.CatalogPlatform{Platform: platform}
+		if have, ok := s.Catalog.Get(platform); ok {
+			p = *have
+		}
+		if err := edit(s, &p); err != nil {
+			return change{}, err
+		}
+		if err := joined(p.Validate()); err != nil {
+			return change{}, err
+		}
+		c := change{audit: entry{action: action, resource: "catalog", id: platform + " " + version}}
+		if v, ok := p.Find(version); ok {
+			c.audit.details = v.URL + " " + v.SHA256
+		}
+		if len(p.Versions) == 0 {
+			c.writes = []store.Write{store.Remove(store.CatalogKey(platform), p.ModRev)}
+		} else {
+			c.writes = []store.Write{store.Replace(store.CatalogKey(platform), p, p.ModRev)}
+		}
+		return c, nil
+	})
+	return err
+}

@@ -1,0 +1,153 @@
+package rest
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// artifact is one version of a platform's software.
+type artifact struct {
+	Platform     string    `json:"platform"`
+	Category     string    `json:"category"`
+	Version      string    `json:"version"`
+	Recommended  bool      `json:"recommended"`
+	SHA256       string    `json:"sha256"`
+	DownloadURL  string    `json:"downloadUrl"`
+	ConfigFormat string    `json:"configFormat"`
+	AddedAt      time.Time `json:"addedAt"`
+}
+
+// artifactBody is what a client sends; in a change, what is absent stays.
+type artifactBody struct {
+	Version      *string `json:"version"`
+	DownloadURL  *string `json:"downloadUrl"`
+	SHA256       *string `json:"sha256"`
+	Category     *string `json:"category"`
+	ConfigFormat *string `json:"configFormat"`
+}
+
+func (b artifactBody) edit() operate.CatalogEdit {
+	if b.Category != nil {
+		*b.Category = strings.ToUpper(*b.Category)
+	}
+	if b.SHA256 != nil {
+		*b.SHA256 = strings.ToLower(*b.SHA256)
+	}
+	return operate.CatalogEdit{URL: b.DownloadURL, SHA256: b.SHA256, Category: b.Category, ConfigFormat: b.ConfigFormat}
+}
+
+func artifactOf(p *fleet.CatalogPlatform, v fleet.CatalogVersion) artifact {
+	return artifact{
+		Platform: p.Platform, Category: v.Category, Version: v.Version, Recommended: v.Version == p.Recommended,
+		SHA256: v.SHA256, DownloadURL: v.URL, ConfigFormat: v.ConfigFormat, AddedAt: v.AddedAt,
+	}
+}
+
+// listCatalog is a page of versions, by platform.
+func (a *API) listCatalog(c *gin.Context) {
+	only := strings.ToUpper(c.Query("platform"))
+	var all []artifact
+	for _, p := range a.snapshot().Catalog.All() {
+		if only != "" && p.Platform != only {
+			continue
+		}
+		for _, v := range p.Versions {
+			all = append(all, artifactOf(p, v))
+		}
+	}
+	server.SendPage(c, all, pageFew, func(r artifact) artifact { return r })
+}
+
+// addArtifact adds a version. Without a hash it gets the one of what its URL has now.
+func (a *API) addArtifact(c *gin.Context) {
+	var b artifactBody
+	if !server.Bind(c, &b) {
+		return
+	}
+	v := fleet.CatalogVersion{Category: fleet.CategoryServer}
+	set(&v.Version, b.Version)
+	edit := b.edit()
+	if err := a.pin(c, &edit); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	set(&v.URL, edit.URL)
+	set(&v.SHA256, edit.SHA256)
+	set(&v.Category, edit.Category)
+	set(&v.ConfigFormat, edit.ConfigFormat)
+	err := a.cfg.Operations.AddCatalogVersion(c.Request.Context(), server.Actor(c), c.Param("platform"), v)
+	a.sendArtifact(c, http.StatusCreated, v.Version, err)
+}
+
+// pin finds the hash of a URL that is given without one.
+func (a *API) pin(c *gin.Context, e *operate.CatalogEdit) error {
+	if e.URL == nil || e.SHA256 != nil && *e.SHA256 != "" || !fleet.ValidArtifactURL(*e.URL) {
+		return nil // what is wrong with it is said with all else
+	}
+	content, err := a.cfg.Templates.Pin(c.Request.Context(), *e.URL)
+	if errs.Is(err, errs.Canceled) {
+		return err
+	}
+	if err != nil {
+		return errs.Field("sha256", "is not given, and what the URL has cannot be looked at: %s", errs.MessageOf(err))
+	}
+	e.SHA256 = &content.SHA256
+	return nil
+}
+
+// patchArtifact changes a version; another URL needs its hash, or gets it from there.
+func (a *API) patchArtifact(c *gin.Context) {
+	var b artifactBody
+	if !server.Bind(c, &b) {
+		return
+	}
+	version := c.Param("version")
+	if b.Version != nil && *b.Version != version {
+		server.Fail(c, errs.Field("version", "cannot be changed: add the other one, and remove this"))
+		return
+	}
+	edit := b.edit()
+	err := a.pin(c, &edit)
+	if err == nil {
+		err = a.cfg.Operations.EditCatalogVersion(c.Request.Context(), server.Actor(c), c.Param("platform"), version, edit)
+	}
+	a.sendArtifact(c, http.StatusOK, version, err)
+}
+
+// recommendArtifact makes a version the one a group without a version gets.
+func (a *API) recommendArtifact(c *gin.Context) {
+	version := c.Param("version")
+	err := a.cfg.Operations.RecommendCatalogVersion(c.Request.Context(), server.Actor(c), c.Param("platform"), version)
+	a.sendArtifact(c, http.StatusOK, version, err)
+}
+
+func (a *API) deleteArtifact(c *gin.Context) {
+	if err := a.cfg.Operations.RemoveCatalogVersion(c.Request.Context(), server.Actor(c), c.Param("platform"), c.Param("version")); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.Status(http.StatusNoContent)
+}
+
+// sendArtifact answers with a version as it is after a change.
+func (a *API) sendArtifact(c *gin.Context, status int, version string, err error) {
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	if p, ok := a.snapshot().Catalog.Get(strings.ToUpper(c.Param("platform"))); ok {
+		if v, ok := p.Find(version); ok {
+			c.JSON(status, artifactOf(p, v))
+			return
+		}
+	}
+	server.Fail(c, errs.New(errs.Conflict, "it was removed meanwhile: read the catalog again"))
+}
