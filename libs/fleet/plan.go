@@ -31,9 +31,11 @@ type Plan struct {
 	Override          bool      `json:"override,omitempty"`
 	FileModifications []string  `json:"fileModifications,omitempty"`
 	// Merge are globs of files merged by layer; Patches are applied in their order.
-	Merge          []string          `json:"merge,omitempty"`
-	Patches        []ConfigPatch     `json:"patches,omitempty"`
-	Variables      map[string]string `json:"variables,omitempty"`
+	Merge     []string          `json:"merge,omitempty"`
+	Patches   []ConfigPatch     `json:"patches,omitempty"`
+	Variables map[string]string `json:"variables,omitempty"`
+	// Missing are required variables without a value: the start fails unless it brings them.
+	Missing        []string          `json:"missing,omitempty"`
 	Env            map[string]string `json:"env,omitempty"`
 	InstanceGroups []string          `json:"instanceGroups,omitempty"`
 	HostAddress    string            `json:"hostAddress,omitempty"`
@@ -101,11 +103,13 @@ func (p Plan) CompositionDigest() string {
 // same plan, and a plan depends on pick only where a choice exists.
 func Compose(g Group, m Materials, pick uint64) Plan {
 	s, heads := g.Spec, m.Heads
+	layers := withAuto(g, heads, s.Templates.layers(heads, pick))
+	variables, missing := resolve(Definitions(layers, heads), s.Variables)
 	return Plan{
 		Artifact: s.artifact(m.Catalog),
 		Group:    g.Name, GroupRevision: g.Revision, Runtime: s.Runtime, Command: s.commandLine(),
-		Layers: withAuto(g, heads, s.Templates.layers(heads, pick)), Override: s.Templates.Override,
-		FileModifications: s.FileModifications, Merge: s.MergeFiles, Patches: s.patches(), Variables: maps.Clone(s.Variables), Env: maps.Clone(s.Env),
+		Layers: layers, Override: s.Templates.Override,
+		FileModifications: s.FileModifications, Merge: s.MergeFiles, Patches: s.patches(), Variables: variables, Missing: missing, Env: maps.Clone(s.Env),
 		InstanceGroups: s.InstanceGroups, HostAddress: s.HostAddress, MaxPlayers: s.Players.Max,
 		Resources: s.Resources, CPULimit: s.CPULimit,
 		Limits: s.Limits, Confine: s.Confine, Container: s.Container, RCON: s.RCON, Ports: s.Ports, AdditionalPorts: s.AdditionalPorts,

@@ -72,6 +72,7 @@ const (
 	ReasonTemplateFetch   Reason = "TemplateFetch"   // a layer could not be fetched or its hash was wrong
 	ReasonArtifactFetch   Reason = "ArtifactFetch"   // the platform's artifact could not be fetched
 	ReasonArtifactHash    Reason = "ArtifactHash"    // the platform's artifact is not what the catalog says
+	ReasonVariableMissing Reason = "VariableMissing" // a required variable has no value
 	ReasonConfigPatch     Reason = "ConfigPatch"     // a file could not be merged or patched as declared
 	ReasonPrepareFailed   Reason = "PrepareFailed"   // the directory could not be built
 	ReasonDiskFull        Reason = "DiskFull"        // the node's disk is full
@@ -148,6 +149,7 @@ var reasonText = map[Reason]string{
 	ReasonTemplateFetch:    "one of its templates could not be fetched",
 	ReasonArtifactFetch:    "its platform's artifact could not be fetched",
 	ReasonArtifactHash:     "its platform's artifact does not have the hash that the catalog says",
+	ReasonVariableMissing:  "a variable that one of its templates requires has no value",
 	ReasonConfigPatch:      "one of its configuration files could not be merged or patched",
 	ReasonPrepareFailed:    "its directory could not be built",
 	ReasonDiskFull:         "the node's disk is full",

@@ -46,6 +46,9 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	if err != nil {
 		return fail(fleet.ReasonPlanMissing, fmt.Sprintf("its plan %.12s could not be read", s.Placement.Plan))
 	}
+	if without := lacking(plan, s.Placement); len(without) > 0 {
+		return fail(fleet.ReasonVariableMissing, fmt.Sprintf("%s: %s; give the group or the start a value", fleet.ReasonVariableMissing.Text(), strings.Join(without, ", ")))
+	}
 	values, address, notes := workspace.Values(plan, s.Placement, i.kit.Node(), i.kit.APIURL())
 	if err := i.makeReady(ctx, plan.Runtime, imageOf(plan, values)); err != nil {
 		return fail(startReason(err, fleet.ReasonPrepareFailed), text(fleet.ReasonPrepareFailed, err))
@@ -72,6 +75,11 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	return message{token: token, event: machine.Prepared{
 		Run: s.Run, Plan: plan, HostAddress: address, TokenHash: hash, Notes: machine.Note(notes...),
 	}}
+}
+
+// lacking are the required variables that the start does not bring either.
+func lacking(plan fleet.Plan, p fleet.Placement) []string {
+	return slices.DeleteFunc(slices.Clone(plan.Missing), func(key string) bool { _, given := p.Values[key]; return given })
 }
 
 func newToken() (token, hash string) {

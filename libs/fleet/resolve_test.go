@@ -1,0 +1,54 @@
+package fleet
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// defining is a head that defines variables.
+func defining(ref string, all ...Variable) TemplateHead {
+	h := heads(ref)[0]
+	h.Variables = all
+	return h
+}
+
+func variable(key string, t VariableType, s VariableScope, value ...string) Variable {
+	v := Variable{Key: key, Type: t, Scope: s, Required: true}
+	if len(value) > 0 {
+		v.Default = &value[0]
+	}
+	return v
+}
+
+func TestVariablesGetTheirValues(t *testing.T) {
+	all := []TemplateHead{
+		defining("g/low", variable("A", VariableString, ScopeGroup, "low"), variable("B", VariableInt, ScopeInstance), variable("F", VariableString, ScopeTemplate, "fixed")),
+		defining("g/top", variable("A", VariableString, ScopeGroup, "top"), variable("S", VariableSecret, ScopeGroup, "env:S"), Variable{Key: "O", Type: VariableString, Scope: ScopeGroup}),
+	}
+	spec := GroupSpec{Templates: TemplateSelection{Override: true, AllInGroups: []string{"g"}}}
+	cases := []struct {
+		rule    string
+		group   map[string]string
+		want    map[string]string
+		missing []string
+	}{
+		{"defaults, the later layer's", nil, map[string]string{"A": "top", "F": "fixed"}, []string{"B", "S"}},
+		{"the group's value wins", map[string]string{"A": "mine", "B": "1"}, map[string]string{"A": "mine", "B": "1", "F": "fixed"}, []string{"S"}},
+		{"but not over the template's own", map[string]string{"F": "mine"}, map[string]string{"A": "top", "F": "fixed"}, []string{"B", "S"}},
+		{"a secret's reference is no value", map[string]string{"S": "secret:x"}, map[string]string{"A": "top", "F": "fixed"}, []string{"B", "S"}},
+		{"what nobody defines is free", map[string]string{"X": "y"}, map[string]string{"A": "top", "F": "fixed", "X": "y"}, []string{"B", "S"}},
+	}
+	for _, c := range cases {
+		t.Run(c.rule, func(t *testing.T) {
+			spec.Variables = c.group
+			p := Compose(Group{Spec: spec}, Materials{Heads: all}, 0)
+			if diff := cmp.Diff(c.want, p.Variables); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(c.missing, p.Missing); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
