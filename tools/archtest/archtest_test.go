@@ -71,6 +71,10 @@ var examples = []example{
 	{"nobody else imports gin", "templatesvc/a.go", source("templatesvc", "github.com/gin-gonic/gin"), "gin"},
 	{"the docker runtime may import the engine's client", "nodeagent/internal/runtime/docker/a.go", source("docker", "github.com/moby/moby/client"), ""},
 	{"nobody else imports the engine's client", "nodeagent/a.go", source("nodeagent", "github.com/moby/moby/client"), "container-engine"},
+	{"templatesvc may import the S3 client", "templatesvc/internal/origin/bucket/a.go", source("bucket", "github.com/minio/minio-go/v7"), ""},
+	{"nobody else imports the S3 client", "nodeagent/a.go", source("nodeagent", "github.com/minio/minio-go/v7"), "s3"},
+	{"the source of repositories may import go-git", "templatesvc/internal/origin/git/a.go", source("git", "github.com/go-git/go-git/v5/plumbing"), ""},
+	{"nobody else imports go-git", "templatesvc/internal/source/a.go", source("source", "github.com/go-git/go-git/v5/plumbing"), "git"},
 
 	{"a service may import another's client", "apigateway/a.go", source("apigateway", modulePrefix+"nodeagent/client"), ""},
 	{"a service may import its own packages", "nodeagent/a.go", source("nodeagent", modulePrefix+"nodeagent/internal/journal"), ""},
