@@ -2,26 +2,9 @@ package workspace
 
 import (
 	"iter"
-	"path"
-	"strings"
 
 	"github.com/orreryhq/orrery/nodeagent/internal/render"
 )
-
-// safePath reports whether p is relative, clean, slash-separated and stays inside.
-func safePath(p string) bool {
-	return p != "" && p != "." && !strings.ContainsAny(p, "\x00\\") && !path.IsAbs(p) &&
-		path.Clean(p) == p && p != ".." && !strings.HasPrefix(p, "../")
-}
-
-// safeLink reports whether a link at p to target stays inside.
-func safeLink(p, target string) bool {
-	if target == "" || path.IsAbs(target) || strings.ContainsAny(target, "\x00\\") {
-		return false
-	}
-	joined := path.Join(path.Dir(p), target)
-	return joined == "." || safePath(joined)
-}
 
 // parents yields the directories above a path, outermost first.
 func parents(p string) iter.Seq[string] {

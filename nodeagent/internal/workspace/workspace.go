@@ -19,8 +19,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -198,6 +200,10 @@ func (b *Builder) merge(ctx context.Context, layers []fleet.PlanLayer, rules ren
 	}
 	t.removeBelow(claim.FileName) // it says whose the directory is, which no template knows
 	t.remove(claim.FileName)
+	// Links of one layer may lead through those of another.
+	if err := (fleet.Manifest{Entries: slices.Collect(maps.Values(t.files))}).CheckLinks(); err != nil {
+		return t, &Failure{Reason: fleet.ReasonPrepareFailed, Message: "its templates together: " + errs.MessageOf(err), Err: err}
+	}
 	return t, nil
 }
 

@@ -429,6 +429,18 @@ func TestNothingIsWrittenOutside(t *testing.T) {
 			mustFail(t, err, fleet.ReasonPrepareFailed)
 		}
 	})
+	t.Run("by a link of one template through that of another", func(t *testing.T) {
+		b := newBench(t)
+		up := fleet.ManifestEntry{Path: "p/q/up", Kind: fleet.FileSymlink, Target: "../.."}
+		through := fleet.ManifestEntry{Path: "p/q/through", Kind: fleet.FileSymlink, Target: "up/../x"}
+		_, err := b.build(fleet.Plan{Layers: []fleet.PlanLayer{b.layer("a", nil, up), b.layer("b", nil, through)}})
+		mustFail(t, err, fleet.ReasonPrepareFailed)
+		for _, alone := range []fleet.ManifestEntry{up, through} {
+			if _, err := b.build(fleet.Plan{Layers: []fleet.PlanLayer{b.layer("c", nil, alone)}}); err != nil {
+				t.Errorf("%s alone: %v", alone.Path, err)
+			}
+		}
+	})
 	t.Run("by a link a server made", func(t *testing.T) {
 		b := newBench(t)
 		plan := fleet.Plan{Static: true, Override: true}
