@@ -149,8 +149,10 @@ func TestTemplatesLargerThanTheFreeDiskWaitForRoom(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", 1000)
 	ref := fleet.TemplateRef{Group: "default", Name: "maps"}
+	digest := strings.Repeat("a", 64)
 	w.commit(
-		store.Create(store.TemplateHeadKey(ref), fleet.TemplateHead{TemplateRef: ref, Digest: strings.Repeat("a", 64), SizeBytes: 3 << 30}),
+		store.Create(store.TemplateVersionKey(ref, digest), fleet.TemplateVersion{TemplateRef: ref, Digest: digest}),
+		store.Create(store.TemplateHeadKey(ref), fleet.TemplateHead{TemplateRef: ref, Digest: digest, SizeBytes: 3 << 30}),
 		store.Create(store.ReportKey("n"), fleet.Report{Node: "n", DiskMiB: 9000}))
 	w.schedule("s")
 	g := w.group("lobby", func(s *fleet.GroupSpec) { s.Templates.AllOf = []fleet.TemplateLayer{{TemplateRef: ref}} })

@@ -183,7 +183,9 @@ func TestWhateverMakesItFitWakesWhoWaits(t *testing.T) {
 			ask: func(s *fleet.GroupSpec) { s.Templates.AllOf = []fleet.TemplateLayer{{TemplateRef: template}} },
 			before: func(l *lagging) func() {
 				l.node("n1", 100)
-				l.write(store.Create(store.TemplateHeadKey(template), fleet.TemplateHead{TemplateRef: template, Digest: fmt.Sprintf("%064d", 1), SizeBytes: 100 << 20}))
+				digest := fmt.Sprintf("%064d", 1)
+				l.write(store.Create(store.TemplateVersionKey(template, digest), fleet.TemplateVersion{TemplateRef: template, Digest: digest}))
+				l.write(store.Create(store.TemplateHeadKey(template), fleet.TemplateHead{TemplateRef: template, Digest: digest, SizeBytes: 100 << 20}))
 				l.report(fleet.Report{Node: "n1", DiskFreeMiB: 90})
 				return func() { l.report(fleet.Report{Node: "n1", DiskFreeMiB: 100}) }
 			},
