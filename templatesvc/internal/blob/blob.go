@@ -17,7 +17,6 @@ package blob
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -82,7 +81,7 @@ func (s *Store) clear(since time.Time) error {
 		if err != nil || fi.ModTime().After(since) {
 			continue // another replica's, or gone meanwhile
 		}
-		if err := os.Remove(filepath.Join(s.incoming(), e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.RemoveAll(filepath.Join(s.incoming(), e.Name())); err != nil { // a spool may be a directory
 			return err
 		}
 	}

@@ -67,14 +67,22 @@ func TestInterruptedWritesAreClearedWhenTheyAreOld(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	old := time.Now().Add(-24 * time.Hour)
-	if err := os.Chtimes(left, old, old); err != nil {
+	spool := filepath.Join(dir, "incoming", "spool")
+	if err := os.MkdirAll(filepath.Join(spool, "deep"), 0o700); err != nil {
 		t.Fatal(err)
+	}
+	old := time.Now().Add(-24 * time.Hour)
+	for _, path := range []string{left, spool} {
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
 	}
 	sum := put(t, store, []byte("whole"))
 	again := open(t, dir)
-	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("what an interrupted write left is still there: %v", err)
+	for _, path := range []string{left, spool} {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("what an interrupted write left is still there: %s, %v", path, err)
+		}
 	}
 	if _, err := os.Stat(fresh); err != nil {
 		t.Errorf("another replica's write is gone: %v", err)
