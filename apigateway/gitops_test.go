@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/declare"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/rest"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -129,5 +130,24 @@ func TestOnlyWhoMayDeleteGroupsConfirmsTheirRemoval(t *testing.T) {
 	s.do("POST", "/api/v1/template-sources/repo/sync", `{"confirm":"abc"}`).want(202)
 	if got := s.source("repo").Confirmed; got != "abc" {
 		t.Errorf("confirmed %q", got)
+	}
+}
+
+func TestARemovalThatIsNoLongerDeclaredRemovesNothing(t *testing.T) {
+	s := newSite(t)
+	s.do("PUT", "/api/v1/template-sources/main", declaring).want(201)
+	s.declare("main", "lobby", `{"command":"run"}`)
+	s.stands("main", "lobby", fleet.DeclaredInSync)
+	group, err := store.Get(t.Context(), s.store, store.GroupKey("lobby"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := store.Unchanged(store.DeclaredGroupKey("main", "lobby"), 1)
+	_, err = s.gateway.operate.DeleteGroup(t.Context(), operate.Actor{User: "gitops main"}, "lobby", group.ModRev, false, late)
+	if !errs.Is(err, errs.Conflict) {
+		t.Errorf("answered %v", err)
+	}
+	if now, err := store.Get(t.Context(), s.store, store.GroupKey("lobby")); err != nil || now.Deleting {
+		t.Errorf("deleting: %v, %v", now.Deleting, err)
 	}
 }

@@ -11,6 +11,7 @@ package declare
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -118,6 +119,8 @@ func (a *Applier) one(ctx context.Context, d fleet.DeclaredGroup, before fleet.D
 	switch {
 	case ctx.Err() != nil, errs.Is(err, errs.Unavailable):
 		return err
+	case lostRace(err):
+		return nil // whoever won tells, and the next look sees what came of it
 	case err != nil && state == "":
 		state = fleet.DeclaredFailed
 	}
@@ -145,13 +148,15 @@ func (a *Applier) make(ctx context.Context, d fleet.DeclaredGroup, sources map[s
 			return fleet.DeclaredConflict, err
 		}
 	}
+	declared := store.Unchanged(store.DeclaredGroupKey(d.Source, d.Group), d.ModRev)
 	switch {
 	case d.Removed && !exists:
 		return fleet.DeclaredRemoved, nil
 	case d.Removed && group.Deleting:
 		return fleet.DeclaredRemoving, nil
 	case d.Removed:
-		if _, err := a.cfg.Operations.DeleteGroup(ctx, by, d.Group, group.ModRev, false); err != nil {
+		source := store.Unchanged(store.TemplateSourceKey(d.Source), sources[d.Source].ModRev)
+		if _, err := a.cfg.Operations.DeleteGroup(ctx, by, d.Group, group.ModRev, false, declared, source); err != nil {
 			return "", err
 		}
 		return fleet.DeclaredRemoving, nil
@@ -160,15 +165,22 @@ func (a *Applier) make(ctx context.Context, d fleet.DeclaredGroup, sources map[s
 	if err != nil {
 		return "", errs.New(errs.KindOf(err), "%s: %s", d.File, sentence(err))
 	}
-	w.Mode, w.ManagedBy = operate.Put, d.Source
-	w.Guards = []store.Guard{store.Unchanged(store.DeclaredGroupKey(d.Source, d.Group), d.ModRev)}
+	w.Mode, w.ManagedBy, w.Guards = operate.Create, d.Source, []store.Guard{declared}
 	if exists {
-		w.IfMatch = group.ModRev
+		w.Mode, w.IfMatch = operate.Put, group.ModRev
 	}
-	if _, err := a.cfg.Operations.WriteGroup(ctx, by, w); err != nil {
+	if _, err := a.cfg.Operations.WriteGroup(ctx, by, w); lostRace(err) {
+		return "", err
+	} else if err != nil {
 		return "", errs.New(errs.KindOf(err), "%s: %s", d.File, sentence(err))
 	}
 	return fleet.DeclaredInSync, nil
+}
+
+// lostRace reports whether a group was made or changed by somebody else since it was looked at.
+func lostRace(err error) bool {
+	var moved *operate.MovedError
+	return errors.As(err, &moved) || errs.Is(err, errs.AlreadyExists)
 }
 
 // mine refuses a group that is not the source's. What a source made that is no more

@@ -170,8 +170,9 @@ const maxGuards = 64
 
 // DeleteGroup marks a group for removal: the enforcer stops its instances and then
 // removes it. NotFound when there is none, Invalid when others refer to it, with
-// nothing stopped. With dryRun only the checks are made.
-func (o *Operations) DeleteGroup(ctx context.Context, by Actor, name fleet.GroupName, ifMatch int64, dryRun bool) (int64, error) {
+// nothing stopped; Conflict when one of guards does not hold. With dryRun only the
+// checks are made.
+func (o *Operations) DeleteGroup(ctx context.Context, by Actor, name fleet.GroupName, ifMatch int64, dryRun bool, guards ...store.Guard) (int64, error) {
 	return o.mutateGroup(ctx, by, name, func(s *view.Snapshot) (change, error) {
 		g, err := o.group(s, name)
 		if err != nil {
@@ -186,6 +187,7 @@ func (o *Operations) DeleteGroup(ctx context.Context, by Actor, name fleet.Group
 		marked := *g
 		marked.Deleting, marked.UpdatedAt = true, o.now()
 		return change{
+			guards: guards,
 			writes: []store.Write{store.Replace(store.GroupKey(name), marked, g.ModRev)},
 			audit:  entry{action: "group.delete", resource: "group", id: string(name)},
 		}, nil
