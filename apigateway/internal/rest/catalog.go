@@ -92,6 +92,7 @@ func (a *API) pin(c *gin.Context, e *operate.CatalogEdit) error {
 	if e.URL == nil || e.SHA256 != nil && *e.SHA256 != "" || !fleet.ValidArtifactURL(*e.URL) {
 		return nil // what is wrong with it is said with all else
 	}
+	server.Unhurried(c) // it is downloaded
 	content, err := a.cfg.Templates.Pin(c.Request.Context(), *e.URL)
 	if errs.Is(err, errs.Canceled) {
 		return err

@@ -92,6 +92,7 @@ func (a *API) publishDraft(c *gin.Context) {
 	if !server.BindOptional(c, &b) {
 		return
 	}
+	server.Unhurried(c)
 	h, ok := a.head(c)
 	if !ok {
 		return

@@ -133,6 +133,7 @@ func (a *API) perform(c *gin.Context, path string, op client.Op, tell func(hash 
 	if !ok {
 		return
 	}
+	server.Unhurried(c) // an archive may be large
 	head, ok := a.edit(c, ch, op.Op+" "+path, func(ctx context.Context) (fleet.TemplateHead, error) {
 		return a.cfg.Templates.Edit(ctx, ch, op)
 	})
