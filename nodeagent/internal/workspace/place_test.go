@@ -59,7 +59,7 @@ func TestFilesHaveTheirModesWhateverTheMaskOfTheProcess(t *testing.T) {
 
 func TestFilesAreCopiedFromAnotherFilesystem(t *testing.T) {
 	const memory = "/dev/shm"
-	if _, err := os.Stat(memory); err != nil {
+	if _, err := os.Stat(memory); err != nil && os.Getenv("ORRERY_CI") == "" {
 		t.Skipf("no filesystem in memory here: %v", err)
 	}
 	elsewhere, err := os.MkdirTemp(memory, "orrery-test-")
