@@ -6,18 +6,16 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
+	"github.com/orreryhq/orrery/nodeagent/internal/disktest"
 )
 
 const kib = 1 << 10
@@ -202,42 +200,9 @@ func TestACacheKeepsItsLimitAndWhatIsHeld(t *testing.T) {
 	})
 }
 
-// smallDisk names the directory a child of the test shall mount a tiny filesystem on.
-const smallDisk = "ORRERY_TEST_SMALL_DISK"
-
-func TestAFullDiskIsMadeRoomOnAndLeftClean(t *testing.T) {
-	if dir := os.Getenv(smallDisk); dir != "" {
-		fillDisk(t, dir)
-		return
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(exe, "-test.run=^TestAFullDiskIsMadeRoomOnAndLeftClean$", "-test.v")
-	cmd.Env = append(os.Environ(), smallDisk+"="+t.TempDir())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
-	if os.Getuid() != 0 {
-		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-	}
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	switch {
-	case err != nil && !errors.As(err, &exit) && os.Getenv("ORRERY_CI") == "":
-		t.Skipf("no mount namespaces here: %v", err)
-	case err != nil:
-		t.Fatalf("%v\n%s", err, out)
-	}
-}
+func TestAFullDiskIsMadeRoomOnAndLeftClean(t *testing.T) { disktest.Small(t, "512k", fillDisk) }
 
 func fillDisk(t *testing.T, dir string) {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=512k"); err != nil {
-		t.Fatal(err)
-	}
 	s := newTally()
 	c := openBound(t, dir, s, 0)
 	old := s.tree(t, 1, 100)

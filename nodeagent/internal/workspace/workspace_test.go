@@ -10,61 +10,26 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
+	"github.com/orreryhq/orrery/nodeagent/internal/disktest"
 	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fullDisk names the directory a child of this test shall mount a tiny filesystem on.
-const fullDisk = "ORRERY_TEST_FULL_DISK"
-
-func TestAFullDiskLeavesNothingBehind(t *testing.T) {
-	if dir := os.Getenv(fullDisk); dir != "" {
-		buildOnFullDisk(t, dir)
-		return
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(exe, "-test.run=^TestAFullDiskLeavesNothingBehind$", "-test.v")
-	cmd.Env = append(os.Environ(), fullDisk+"="+t.TempDir())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
-	if os.Getuid() != 0 {
-		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-	}
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	switch {
-	case err != nil && !errors.As(err, &exit) && os.Getenv("ORRERY_CI") == "":
-		t.Skipf("no mount namespaces here: %v", err)
-	case err != nil:
-		t.Fatalf("%v\n%s", err, out)
-	}
-}
+func TestAFullDiskLeavesNothingBehind(t *testing.T) { disktest.Small(t, "256k", buildOnFullDisk) }
 
 func buildOnFullDisk(t *testing.T, dir string) {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
-		t.Fatal(err)
-	}
 	b := newBench(t)
 	cache, err := blobs.Open(filepath.Join(b.data, "blobs"), b.shelf, 0)
 	if err != nil {
