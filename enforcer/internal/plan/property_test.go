@@ -153,17 +153,22 @@ func TestOnlyCrashesOfItsOwnRevisionPauseAGroup(t *testing.T) {
 			}
 			return found
 		}
-		with := loop()
+		with, own := loop(), 0
 		for _, i := range s.instances {
 			if i.Intent.GroupRevision != s.group.Revision {
 				i.Intent.Crashes = nil
-				if i.State() == fleet.Crashed {
-					i.Status.Reason = fleet.ReasonNodeRebooted // which is no crash
-				}
+				continue
+			}
+			own += len(i.Intent.Crashes)
+			if _, crashed := i.CrashedAt(); crashed {
+				own++
 			}
 		}
 		if without := loop(); (with == nil) != (without == nil) || with != nil && with.Crashes != without.Crashes {
 			t.Fatalf("%+v, but without those of other revisions %+v", with, without)
+		}
+		if with != nil && with.Crashes > own {
+			t.Fatalf("%+v, but only %d are of its revision", with, own)
 		}
 	})
 }
