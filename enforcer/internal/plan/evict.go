@@ -18,17 +18,24 @@ func (p *pass) makeRoom() {
 	}
 }
 
+// abandon ends the moves of those that somebody stopped meanwhile, before anything is
+// decided about who shares a place.
+func (p *pass) abandon() {
+	for _, i := range p.all {
+		e := p.in.eviction(i.Intent.ID)
+		if e != nil && e.Reason == fleet.ReasonRebalanced && !p.busy[i.Intent.ID] && !p.mayGo(i, e) {
+			p.follow(i)
+		}
+	}
+}
+
 // relocate carries on with the moves that the scheduler asked for, as far as they are
 // still possible. What is done or void is settled at the end of the pass.
 func (p *pass) relocate() {
 	for _, i := range p.all {
 		e := p.in.eviction(i.Intent.ID)
-		switch {
-		case e == nil || e.Reason != fleet.ReasonRebalanced || p.busy[i.Intent.ID]:
-		case p.mayGo(i, e):
+		if e != nil && e.Reason == fleet.ReasonRebalanced && !p.busy[i.Intent.ID] && p.mayGo(i, e) {
 			p.move(i, e)
-		default:
-			p.follow(i)
 		}
 	}
 }
@@ -90,14 +97,23 @@ func (p *pass) inPlace(i *fleet.Instance) (out []*fleet.Instance) {
 }
 
 // follow stops the replacement of an instance that somebody stopped meanwhile: what
-// was to end was the place of both.
+// was to end was the place of both. One that was to be moved on in its turn takes its own
+// replacement with it, in the same pass, so that nobody counts on that one first.
 func (p *pass) follow(i *fleet.Instance) {
-	s, second := i.Intent.Stop, p.successor(i)
+	s := i.Intent.Stop
 	if p.spec().Static.Enabled || i.Intent.Desired != fleet.DesiredStopped || i.Intent.RestartPending || s == nil || s.Reason != fleet.ReasonStopRequested {
 		return
 	}
-	if second != nil && !p.busy[second.Intent.ID] && p.living(second) && p.in.players(second) == 0 {
+	for {
+		second := p.successor(i)
+		if second == nil || p.busy[second.Intent.ID] || !p.living(second) || p.in.players(second) > 0 {
+			return
+		}
 		p.stop(second, s.Reason, fmt.Sprintf("%s was stopped while it was being moved", i.Intent.Name))
+		if e := p.in.eviction(second.Intent.ID); e == nil || e.Reason != fleet.ReasonRebalanced {
+			return
+		}
+		i = second
 	}
 }
 

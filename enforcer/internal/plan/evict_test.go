@@ -138,6 +138,15 @@ func TestEvictions(t *testing.T) {
 			wantsStop(false)(first)
 			ordered(fleet.OrderStop, at(0))(first)
 		}, 70 * time.Second, []string{"stop i00002 by stop: StopRequested", "create minimum: BelowMinimum", "settle i00001: Rebalanced"}},
+		{"and the replacement of that one, if it was to be moved on", func(s *sim) {
+			first, second := pair(s, online)
+			wantsStop(false)(first)
+			ordered(fleet.OrderStop, at(0))(first)
+			rebalanced(s, second)
+			third := s.add(online)
+			third.Intent.Replaces, second.Intent.ReplacedBy = second.Intent.ID, third.Intent.ID
+			third.Intent.Lineage = second.Intent.Place()
+		}, 70 * time.Second, []string{"stop i00002 by stop: StopRequested", "stop i00003 by stop: StopRequested", "create minimum: BelowMinimum", "settle i00001: Rebalanced"}},
 		{"who took the place of a lost one keeps it", func(s *sim) {
 			first, _ := pair(s, starting)
 			in(alive, fleet.Offline, fleet.ReasonNodeLost, at(0))(first)

@@ -19,6 +19,7 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 		p.deleteGroup()
 	default:
 		p.makeRoom()
+		p.abandon()
 		p.doubles()
 		p.relocate()
 		p.trim()

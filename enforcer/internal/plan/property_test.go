@@ -183,6 +183,7 @@ func TestNeverMoreThanTheMaximum(t *testing.T) {
 		}
 		p := newPass(s.input(), at(0))
 		p.makeRoom()
+		p.abandon()
 		p.doubles()  // pairs that wait for players count once
 		p.relocate() // and pairs of which one is on its way
 		if limit := s.group.Spec.Scaling.Max; limit > 0 && p.countLiving() > limit {
