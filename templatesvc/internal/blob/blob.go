@@ -16,6 +16,7 @@
 package blob
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -101,9 +102,12 @@ func (s *Store) path(file string) string { return filepath.Join(s.dir, file[:2],
 
 // Put stores a blob and returns its name. Exhausted when the disk is full, TooLarge
 // beyond MaxBytes.
-func (s *Store) Put(b []byte) (sum string, err error) {
+func (s *Store) Put(ctx context.Context, b []byte) (sum string, err error) {
 	if len(b) > MaxBytes {
 		return "", errs.New(errs.TooLarge, "%d MiB are too much for one blob", len(b)>>20)
+	}
+	if err := ctx.Err(); err != nil {
+		return "", errs.Wrap("blob.Put", err)
 	}
 	sum = fleet.DigestOf(b)
 	if s.has(sum, int64(len(b))) {
@@ -153,7 +157,7 @@ func disk(op string, err error) error {
 
 // Flush makes everything stored so far survive a power cut: one flush of the file
 // system, whatever was written.
-func (s *Store) Flush() error {
+func (s *Store) Flush(context.Context) error {
 	dir, err := os.Open(s.dir)
 	if err != nil {
 		return errs.As(errs.Unavailable, "blob.Flush", err)
@@ -166,28 +170,35 @@ func (s *Store) Flush() error {
 }
 
 // Has reports whether a blob is stored with the size it should have, or a large file
-// with all its chunks; what is condemned is taken back first.
-func (s *Store) Has(sum string, size int64) bool {
+// with all its chunks; what is condemned is taken back first. Unavailable when that
+// cannot be told now, Canceled with ctx.
+func (s *Store) Has(ctx context.Context, sum string, size int64) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, errs.Wrap("blob.Has", err)
+	}
 	if !fleet.ValidDigest(sum) {
-		return false
+		return false, nil
 	}
 	if s.has(sum, size) {
-		return true
+		return true, nil
 	}
 	s.rescue(sum)
 	if s.has(sum, size) {
-		return true
+		return true, nil
 	}
-	c, err := s.Recipe(sum)
-	if err != nil || c.Size != size {
-		return false
+	c, err := s.Recipe(ctx, sum)
+	if errs.Is(err, errs.NotFound) || err == nil && c.Size != size {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
 	}
 	for _, b := range c.Chunks {
-		if !s.Has(b.SHA256, b.Size) {
-			return false
+		if there, err := s.Has(ctx, b.SHA256, b.Size); !there || err != nil {
+			return false, err
 		}
 	}
-	return true
+	return true, nil
 }
 
 func (s *Store) has(sum string, size int64) bool {

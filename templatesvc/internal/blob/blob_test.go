@@ -30,11 +30,20 @@ func open(t *testing.T, dir string) *blob.Store {
 
 func put(t *testing.T, s *blob.Store, b []byte) string {
 	t.Helper()
-	sum, err := s.Put(b)
+	sum, err := s.Put(t.Context(), b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return sum
+}
+
+func has(t *testing.T, s *blob.Store, sum string, size int64) bool {
+	t.Helper()
+	there, err := s.Has(t.Context(), sum, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return there
 }
 
 // noise is bytes that cannot be compressed.
@@ -46,7 +55,7 @@ func noise(n int) []byte {
 
 func read(t *testing.T, s *blob.Store, sum string) []byte {
 	t.Helper()
-	r, err := s.Open(sum)
+	r, err := s.Open(t.Context(), sum)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,10 +112,10 @@ func TestWhatCompressesWellLiesCompressedAndReadsTheSame(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sum := put(t, s, c.b)
-			if !s.Has(sum, int64(len(c.b))) || s.Has(sum, int64(len(c.b))+1) {
+			if !has(t, s, sum, int64(len(c.b))) || has(t, s, sum, int64(len(c.b))+1) {
 				t.Error("its size is not known")
 			}
-			b, err := s.Lookup(sum)
+			b, err := s.Lookup(t.Context(), sum)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -139,10 +148,10 @@ func TestACorruptBlobIsPutAsideAndStoredAnew(t *testing.T) {
 			if err := os.WriteFile(files[0], b, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.Open(sum); !errs.Is(err, errs.NotFound) {
+			if _, err := s.Open(t.Context(), sum); !errs.Is(err, errs.NotFound) {
 				t.Errorf("got %v", err)
 			}
-			if s.Has(sum, 5000) {
+			if has(t, s, sum, 5000) {
 				t.Error("it is still said to be there")
 			}
 			if again := put(t, s, content); again != sum || !bytes.Equal(read(t, s, sum), content) {
@@ -170,7 +179,7 @@ func TestASuspectBlobIsReadAgain(t *testing.T) {
 	if err := errors.Join(err, f.Close(), os.Chtimes(path, fi.ModTime(), fi.ModTime())); err != nil { // as a failing disk would do it
 		t.Fatal(err)
 	}
-	if err := s.Suspect(sum); !errs.Is(err, errs.NotFound) {
+	if err := s.Suspect(t.Context(), sum); !errs.Is(err, errs.NotFound) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -183,17 +192,17 @@ func TestALargeFileIsHadByTheHashOfTheWhole(t *testing.T) {
 	for n := 0; n < len(whole); n += 3000 {
 		c.Chunks = append(c.Chunks, fleet.Chunk{SHA256: put(t, s, whole[n:n+3000]), Size: 3000})
 	}
-	if s.Has(c.SHA256, c.Size) {
+	if has(t, s, c.SHA256, c.Size) {
 		t.Error("it is said to be there before it is known what it is joined from")
 	}
-	if err := s.PutRecipe(c); err != nil {
+	if err := s.PutRecipe(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	if !s.Has(c.SHA256, c.Size) || !bytes.Equal(read(t, s, c.SHA256), whole) {
+	if !has(t, s, c.SHA256, c.Size) || !bytes.Equal(read(t, s, c.SHA256), whole) {
 		t.Error("it cannot be had")
 	}
 	for _, bad := range []string{"", "..", "../../etc/passwd", strings.Repeat("g", 64), strings.Repeat("A", 64)} {
-		if _, err := s.Open(bad); !errs.Is(err, errs.Malformed) {
+		if _, err := s.Open(t.Context(), bad); !errs.Is(err, errs.Malformed) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

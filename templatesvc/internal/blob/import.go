@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,7 +19,7 @@ import (
 
 // Import stores a blob that somebody else keeps, of any size. Unavailable when what
 // comes does not have the hash, or breaks off.
-func (s *Store) Import(sum string, size int64, r io.Reader) error {
+func (s *Store) Import(ctx context.Context, sum string, size int64, r io.Reader) error {
 	if !fleet.ValidDigest(sum) {
 		return errs.New(errs.Malformed, "%q is not a SHA-256", clip(sum))
 	}
@@ -30,7 +31,7 @@ func (s *Store) Import(sum string, size int64, r io.Reader) error {
 		if fleet.DigestOf(b) != sum {
 			return errs.As(errs.Unavailable, "blob.Import", fmt.Errorf("what came as %s has another hash", sum))
 		}
-		_, err = s.Put(b)
+		_, err = s.Put(ctx, b)
 		return err
 	}
 	f, err := os.CreateTemp(s.incoming(), "blob-*")
@@ -56,7 +57,7 @@ func (s *Store) Import(sum string, size int64, r io.Reader) error {
 }
 
 // ID tells one directory of blobs from another: replicas that share one have the same.
-func (s *Store) ID() (string, error) {
+func (s *Store) ID(context.Context) (string, error) {
 	path := filepath.Join(s.dir, "store-id")
 	for {
 		b, err := os.ReadFile(path)

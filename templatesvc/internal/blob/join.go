@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"context"
 	"errors"
 	"io"
 
@@ -8,41 +9,45 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Join reads content, one blob or many, one after the other. NotFound when a part of
-// it is not stored; a part found corrupt later ends the reading.
-func (s *Store) Join(c fleet.Content) (io.ReadCloser, error) {
+// Join reads content, one blob or many, one after the other, until ctx ends. NotFound
+// when a part of it is not stored; a part found corrupt later ends the reading.
+func (s *Store) Join(ctx context.Context, c fleet.Content) (io.ReadCloser, error) {
 	for _, b := range c.Blobs() {
-		if !s.Has(b.SHA256, b.Size) {
+		there, err := s.Has(ctx, b.SHA256, b.Size)
+		if err != nil {
+			return nil, err
+		}
+		if !there {
 			if c.Chunks == nil {
-				return s.Open(c.SHA256) // stored by its chunks, perhaps
+				return s.Open(ctx, c.SHA256) // stored by its chunks, perhaps
 			}
 			return nil, errs.New(errs.NotFound, "blob %s is not stored here", b.SHA256)
 		}
 	}
-	return &joined{store: s, left: c.Blobs()}, nil
+	left := c.Blobs()
+	return &joined{next: func() (io.ReadCloser, error) {
+		if len(left) == 0 {
+			return nil, io.EOF
+		}
+		r, err := s.Open(ctx, left[0].SHA256)
+		left = left[1:]
+		return r, err
+	}}, nil
 }
 
 type joined struct {
-	store *Store
-	left  []fleet.Chunk
-	open  io.ReadCloser // nil between blobs
+	next func() (io.ReadCloser, error) // io.EOF after the last
+	open io.ReadCloser                 // nil between blobs
 }
 
 // Read reads on.
 func (j *joined) Read(p []byte) (int, error) {
 	for {
 		if j.open == nil {
-			if len(j.left) == 0 {
-				return 0, io.EOF
-			}
-			b, err := j.store.Lookup(j.left[0].SHA256)
-			if err != nil {
+			var err error
+			if j.open, err = j.next(); err != nil {
 				return 0, err
 			}
-			if j.open, err = b.content(); err != nil {
-				return 0, err
-			}
-			j.left = j.left[1:]
 		}
 		n, err := j.open.Read(p)
 		if errors.Is(err, io.EOF) {

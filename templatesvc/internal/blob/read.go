@@ -2,6 +2,7 @@ package blob
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -29,12 +30,12 @@ type Stored struct {
 
 // Open opens a blob's content, or a large file joined from its chunks. NotFound when
 // it is not stored, or not whole; Malformed when the name is none.
-func (s *Store) Open(sum string) (io.ReadCloser, error) {
-	b, err := s.Lookup(sum)
+func (s *Store) Open(ctx context.Context, sum string) (io.ReadCloser, error) {
+	b, err := s.Lookup(ctx, sum)
 	if errs.Is(err, errs.NotFound) {
-		c, recipeErr := s.Recipe(sum)
+		c, recipeErr := s.Recipe(ctx, sum)
 		if recipeErr == nil {
-			return s.Join(c)
+			return s.Join(ctx, c)
 		}
 	}
 	if err != nil {
@@ -53,9 +54,12 @@ func (b *Stored) content() (io.ReadCloser, error) {
 
 // Lookup opens a blob as it is stored. The first time in a process it is read and
 // verified; one that does not have its hash is put aside and NotFound here.
-func (s *Store) Lookup(sum string) (*Stored, error) {
+func (s *Store) Lookup(ctx context.Context, sum string) (*Stored, error) {
 	if !fleet.ValidDigest(sum) {
 		return nil, errs.New(errs.Malformed, "%q is not a SHA-256", clip(sum))
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, errs.Wrap("blob.Lookup", err)
 	}
 	b, err := s.lookup(sum)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -149,11 +153,11 @@ func (s *Store) setAside(sum string, b *Stored) error {
 
 // Suspect verifies a blob anew, whatever was known of it, since somebody was given
 // what does not have its hash. NotFound when it is corrupt or not stored.
-func (s *Store) Suspect(sum string) error {
+func (s *Store) Suspect(ctx context.Context, sum string) error {
 	s.mu.Lock()
 	delete(s.verified, sum)
 	s.mu.Unlock()
-	b, err := s.Lookup(sum)
+	b, err := s.Lookup(ctx, sum)
 	if err != nil {
 		return err
 	}
@@ -161,8 +165,8 @@ func (s *Store) Suspect(sum string) error {
 }
 
 // ReadAll reads a blob that fits into memory. Errors as of Open; TooLarge beyond MaxBytes.
-func (s *Store) ReadAll(sum string) ([]byte, error) {
-	b, err := s.Lookup(sum)
+func (s *Store) ReadAll(ctx context.Context, sum string) ([]byte, error) {
+	b, err := s.Lookup(ctx, sum)
 	if err != nil {
 		return nil, err
 	}
@@ -187,8 +191,8 @@ const RecipeFrom = 1 << 20
 
 // PutRecipe remembers what a large file is joined from, so that it can be had by the
 // hash of the whole too.
-func (s *Store) PutRecipe(c fleet.Content) error {
-	if _, err := s.Recipe(c.SHA256); err == nil {
+func (s *Store) PutRecipe(ctx context.Context, c fleet.Content) error {
+	if _, err := s.Recipe(ctx, c.SHA256); err == nil {
 		return nil
 	}
 	b, err := json.Marshal(c)
@@ -199,10 +203,13 @@ func (s *Store) PutRecipe(c fleet.Content) error {
 }
 
 // Recipe is what a large file is joined from. NotFound when it is not known here.
-func (s *Store) Recipe(sum string) (fleet.Content, error) {
+func (s *Store) Recipe(ctx context.Context, sum string) (fleet.Content, error) {
 	var c fleet.Content
 	if !fleet.ValidDigest(sum) {
 		return c, errs.New(errs.Malformed, "%q is not a SHA-256", clip(sum))
+	}
+	if err := ctx.Err(); err != nil {
+		return c, errs.Wrap("blob.Recipe", err)
 	}
 	b, err := os.ReadFile(s.path(sum + recipe))
 	if errors.Is(err, fs.ErrNotExist) {

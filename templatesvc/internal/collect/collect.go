@@ -203,7 +203,7 @@ func (c *Collector) mark(ctx context.Context) (marks, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		body, err := c.Store.ReadAll(digest)
+		body, err := c.Store.ReadAll(ctx, digest)
 		if err != nil {
 			return nil, err
 		}
@@ -212,14 +212,14 @@ func (c *Collector) mark(ctx context.Context) (marks, error) {
 			return nil, errs.As(errs.Internal, "collect.mark", fmt.Errorf("manifest %s: %w", digest, err))
 		}
 		m.add(digest)
-		c.markFiles(m, manifest)
+		c.markFiles(ctx, m, manifest)
 	}
 	return m, nil
 }
 
 // markFiles marks the files of a manifest: chunks, recipes and whole files. A file
 // that stands whole in the manifest may be stored by a recipe alone.
-func (c *Collector) markFiles(m marks, manifest fleet.Manifest) {
+func (c *Collector) markFiles(ctx context.Context, m marks, manifest fleet.Manifest) {
 	for i := range manifest.Entries {
 		e := &manifest.Entries[i]
 		if e.Kind != fleet.FileRegular {
@@ -228,7 +228,7 @@ func (c *Collector) markFiles(m marks, manifest fleet.Manifest) {
 		content := e.Content()
 		m.add(content.SHA256)
 		if content.Chunks == nil && content.Size >= blob.RecipeFrom {
-			if known, err := c.Store.Recipe(content.SHA256); err == nil {
+			if known, err := c.Store.Recipe(ctx, content.SHA256); err == nil {
 				content = known
 			}
 		}

@@ -122,7 +122,7 @@ func (w *world) begin() {
 }
 
 func (w *world) add(p *publisher) {
-	sum, err := w.store.Put([]byte(rapid.SampledFrom(contents).Draw(w.T, "content")))
+	sum, err := w.store.Put(w.Context(), []byte(rapid.SampledFrom(contents).Draw(w.T, "content")))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -131,9 +131,17 @@ func (w *world) add(p *publisher) {
 
 func (w *world) keep(p *publisher) {
 	text := rapid.SampledFrom(contents).Draw(w.T, "content")
-	if sum := fleet.DigestOf([]byte(text)); w.store.Has(sum, int64(len(text))) {
+	if sum := fleet.DigestOf([]byte(text)); w.has(sum, len(text)) {
 		p.files = append(p.files, sum)
 	}
+}
+
+func (w *world) has(sum string, size int) bool {
+	there, err := w.store.Has(w.Context(), sum, int64(size))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return there
 }
 
 // commit stores the manifest and, some steps of a collector later, the version.
@@ -146,7 +154,7 @@ func (w *world) commit(p *publisher) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	digest, err := w.store.Put(b)
+	digest, err := w.store.Put(w.Context(), b)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -257,7 +265,7 @@ func TestAnUnreadableManifestStopsTheCollection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	garbage, err := store.Put([]byte("garbage"))
+	garbage, err := store.Put(t.Context(), []byte("garbage"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +274,7 @@ func TestAnUnreadableManifestStopsTheCollection(t *testing.T) {
 	if _, err := c.Cycle(t.Context(), time.Now()); err == nil {
 		t.Error("a collection without one of its manifests went on")
 	}
-	if !store.Has(garbage, 7) {
+	if there, err := store.Has(t.Context(), garbage, 7); !there || err != nil {
 		t.Error("something was removed")
 	}
 }

@@ -37,14 +37,14 @@ func (r *Reader) pack(ctx context.Context, w io.Writer, f archive.Format, dir st
 		if err := ctx.Err(); err != nil {
 			return errs.Wrap("editor.pack", err)
 		}
-		if err := r.packOne(out, strings.TrimPrefix(strings.TrimPrefix(e.Path, dir), "/"), e); err != nil {
+		if err := r.packOne(ctx, out, strings.TrimPrefix(strings.TrimPrefix(e.Path, dir), "/"), e); err != nil {
 			return err
 		}
 	}
 	return out.Close()
 }
 
-func (r *Reader) packOne(out *archive.Writer, name string, e fleet.ManifestEntry) error {
+func (r *Reader) packOne(ctx context.Context, out *archive.Writer, name string, e fleet.ManifestEntry) error {
 	if name == "" { // the directory itself, which is empty
 		return nil
 	}
@@ -52,7 +52,7 @@ func (r *Reader) packOne(out *archive.Writer, name string, e fleet.ManifestEntry
 	if e.Kind != fleet.FileRegular {
 		return out.Add(entry, nil)
 	}
-	content, err := r.templates.Open(e.Content())
+	content, err := r.templates.Open(ctx, e.Content())
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func (x *extractor) extract(ctx context.Context, t *edit.Tree, op Op) error {
 	}
 	m, known := x.done[e.SHA256]
 	if !known {
-		content, err := x.writer.templates.Open(e.Content())
+		content, err := x.writer.templates.Open(ctx, e.Content())
 		if err != nil {
 			return err
 		}

@@ -51,8 +51,8 @@ func final(err error) error {
 }
 
 // tree is a version's tree. NotFound when this replica does not have it.
-func (r *Reader) tree(digest string) (*edit.Tree, error) {
-	m, err := r.templates.Manifest(digest)
+func (r *Reader) tree(ctx context.Context, digest string) (*edit.Tree, error) {
+	m, err := r.templates.Manifest(ctx, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -61,8 +61,8 @@ func (r *Reader) tree(digest string) (*edit.Tree, error) {
 
 // List is what lies in a directory of a version; deep, everything below it, directories
 // only where nothing lies in them. Errors as of edit.Tree.List.
-func (r *Reader) List(_ context.Context, digest, dir string, deep bool) ([]fleet.ManifestEntry, error) {
-	t, err := r.tree(digest)
+func (r *Reader) List(ctx context.Context, digest, dir string, deep bool) ([]fleet.ManifestEntry, error) {
+	t, err := r.tree(ctx, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +84,8 @@ func (r *Reader) List(_ context.Context, digest, dir string, deep bool) ([]fleet
 }
 
 // Open opens a file of a version. Errors as of edit.Tree.File. The caller closes it.
-func (r *Reader) Open(_ context.Context, digest, path string) (fleet.ManifestEntry, io.ReadCloser, error) {
-	t, err := r.tree(digest)
+func (r *Reader) Open(ctx context.Context, digest, path string) (fleet.ManifestEntry, io.ReadCloser, error) {
+	t, err := r.tree(ctx, digest)
 	if err != nil {
 		return fleet.ManifestEntry{}, nil, err
 	}
@@ -93,7 +93,7 @@ func (r *Reader) Open(_ context.Context, digest, path string) (fleet.ManifestEnt
 	if err != nil {
 		return e, nil, final(err)
 	}
-	content, err := r.templates.Open(e.Content())
+	content, err := r.templates.Open(ctx, e.Content())
 	return e, content, err
 }
 
@@ -114,7 +114,7 @@ func (r *Reader) texts(ctx context.Context, t *edit.Tree, look func(path, conten
 		if err := ctx.Err(); err != nil {
 			return false, errs.Wrap("editor.texts", err)
 		}
-		content, err := r.readAll(e)
+		content, err := r.readAll(ctx, e)
 		if err != nil {
 			return false, err
 		}
@@ -128,8 +128,8 @@ func (r *Reader) texts(ctx context.Context, t *edit.Tree, look func(path, conten
 	return false, nil
 }
 
-func (r *Reader) readAll(e fleet.ManifestEntry) ([]byte, error) {
-	f, err := r.templates.Open(e.Content())
+func (r *Reader) readAll(ctx context.Context, e fleet.ManifestEntry) ([]byte, error) {
+	f, err := r.templates.Open(ctx, e.Content())
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (r *Reader) Search(ctx context.Context, digest, text string, most int) (cli
 		return out, final(&errs.Error{Kind: errs.Malformed, Field: "q", Message: "is required: the text to look for"})
 	}
 	most = min(max(most, 1), MaxMatches)
-	t, err := r.tree(digest)
+	t, err := r.tree(ctx, digest)
 	if err != nil {
 		return out, err
 	}
@@ -173,7 +173,7 @@ func (r *Reader) Search(ctx context.Context, digest, text string, most int) (cli
 // Placeholders are the keys that a version's files use, in order.
 func (r *Reader) Placeholders(ctx context.Context, digest string) (client.Placeholders, error) {
 	out := client.Placeholders{Keys: []client.Placeholder{}}
-	t, err := r.tree(digest)
+	t, err := r.tree(ctx, digest)
 	if err != nil {
 		return out, err
 	}

@@ -44,19 +44,19 @@ func New(s *template.Service, k *collect.Keeper, m *peer.Mirror) Set {
 	return Set{
 		Management: NewManagement(s),
 		Collect:    func(ctx context.Context, _ any) (any, error) { return k.Now(ctx) },
-		Manifest: func(_ context.Context, request any) (any, error) {
+		Manifest: func(ctx context.Context, request any) (any, error) {
 			digest, ok := request.(string)
 			if !ok {
 				return nil, wrongType(request)
 			}
-			return s.ManifestBody(digest)
+			return s.ManifestBody(ctx, digest)
 		},
-		Blob: func(_ context.Context, request any) (any, error) {
+		Blob: func(ctx context.Context, request any) (any, error) {
 			sum, ok := request.(string)
 			if !ok {
 				return nil, wrongType(request)
 			}
-			return s.Blob(sum)
+			return s.Blob(ctx, sum)
 		},
 		Replicate: func(ctx context.Context, request any) (any, error) {
 			digest, ok := request.(string)
@@ -71,7 +71,7 @@ func New(s *template.Service, k *collect.Keeper, m *peer.Mirror) Set {
 			if !ok {
 				return nil, wrongType(request)
 			}
-			err := s.Blobs().Suspect(sum)
+			err := s.Blobs().Suspect(ctx, sum)
 			if errs.Is(err, errs.NotFound) {
 				err = m.Heal(ctx, sum)
 			}

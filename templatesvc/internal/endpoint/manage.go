@@ -52,12 +52,12 @@ func NewManagement(s *template.Service) Management {
 		History: managed(func(ctx context.Context, r ManageRequest) (any, error) {
 			return s.History(ctx, r.Ref)
 		}),
-		Diff: func(_ context.Context, request any) (any, error) {
+		Diff: func(ctx context.Context, request any) (any, error) {
 			r, ok := request.(DiffRequest)
 			if !ok {
 				return nil, wrongType(request)
 			}
-			return s.Diff(r.From, r.To)
+			return s.Diff(ctx, r.From, r.To)
 		},
 	}
 }

@@ -79,8 +79,8 @@ func (m *Mirror) ask(urls ...string) *client.Client {
 // Version copies what this replica lacks of a version. NotFound when no peer has it,
 // Unavailable when they do not answer. A replica without peers has to have it.
 func (m *Mirror) Version(ctx context.Context, digest string) error {
-	c := &copying{ctx: ctx, mirror: m}
-	body, err := c.manifest(digest)
+	c := &copying{mirror: m}
+	body, err := c.manifest(ctx, digest)
 	if err != nil {
 		return errs.Wrap("peer.Version", err)
 	}
@@ -90,7 +90,7 @@ func (m *Mirror) Version(ctx context.Context, digest string) error {
 	}
 	for i := range manifest.Entries {
 		if e := &manifest.Entries[i]; e.Kind == fleet.FileRegular {
-			if err := c.content(e.Content()); err != nil {
+			if err := c.content(ctx, e.Content()); err != nil {
 				return errs.Wrap("peer.Version", err)
 			}
 		}
@@ -104,29 +104,28 @@ func (m *Mirror) Serve(ctx context.Context, digest string) (id string, err error
 	if err := m.Version(ctx, digest); err != nil {
 		return "", err
 	}
-	if err := m.cfg.Vault.Flush(); err != nil {
+	if err := m.cfg.Vault.Flush(ctx); err != nil {
 		return "", errs.Wrap("peer.Serve", err)
 	}
-	id, err = m.cfg.Vault.ID()
+	id, err = m.cfg.Vault.ID(ctx)
 	return id, errs.Wrap("peer.Serve", err)
 }
 
 // Heal copies a blob that was damaged here. Errors as of Version.
 func (m *Mirror) Heal(ctx context.Context, sum string) error {
-	c := &copying{ctx: ctx, mirror: m}
-	return errs.Wrap("peer.Heal", c.blob(sum, blob.MaxBytes))
+	c := &copying{mirror: m}
+	return errs.Wrap("peer.Heal", c.blob(ctx, sum, blob.MaxBytes))
 }
 
 // copying is one run of copying; the peers are looked up when something is missing.
 type copying struct {
-	ctx    context.Context
 	mirror *Mirror
 	from   *client.Client
 }
 
-func (c *copying) peers() (*client.Client, error) {
+func (c *copying) peers(ctx context.Context) (*client.Client, error) {
 	if c.from == nil {
-		urls, err := c.mirror.peers(c.ctx)
+		urls, err := c.mirror.peers(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -138,48 +137,46 @@ func (c *copying) peers() (*client.Client, error) {
 	return c.from, nil
 }
 
-func (c *copying) manifest(digest string) ([]byte, error) {
-	body, err := c.mirror.cfg.Vault.ReadAll(digest)
+func (c *copying) manifest(ctx context.Context, digest string) ([]byte, error) {
+	body, err := c.mirror.cfg.Vault.ReadAll(ctx, digest)
 	if !errs.Is(err, errs.NotFound) {
 		return body, err
 	}
-	if err := c.blob(digest, fleet.MaxManifestBytes); err != nil {
+	if err := c.blob(ctx, digest, fleet.MaxManifestBytes); err != nil {
 		return nil, err
 	}
-	return c.mirror.cfg.Vault.ReadAll(digest)
+	return c.mirror.cfg.Vault.ReadAll(ctx, digest)
 }
 
 // content copies what is missing of a file.
-func (c *copying) content(content fleet.Content) error {
+func (c *copying) content(ctx context.Context, content fleet.Content) error {
 	v := c.mirror.cfg.Vault
-	if content.Chunks == nil && v.Has(content.SHA256, content.Size) {
-		return nil
-	}
 	for _, b := range content.Blobs() {
-		if v.Has(b.SHA256, b.Size) {
-			continue
+		there, err := v.Has(ctx, b.SHA256, b.Size)
+		if err == nil && !there {
+			err = c.blob(ctx, b.SHA256, b.Size)
 		}
-		if err := c.blob(b.SHA256, b.Size); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	if content.Chunks == nil {
 		return nil
 	}
-	return v.PutRecipe(content)
+	return v.PutRecipe(ctx, content)
 }
 
 // blob copies one blob of at most size bytes.
-func (c *copying) blob(sum string, size int64) error {
-	from, err := c.peers()
+func (c *copying) blob(ctx context.Context, sum string, size int64) error {
+	from, err := c.peers(ctx)
 	if err != nil {
 		return err
 	}
-	body, err := from.Blob(c.ctx, sum)
+	body, err := from.Blob(ctx, sum)
 	if err != nil {
 		return err
 	}
-	err = c.mirror.cfg.Vault.Import(sum, size, body)
+	err = c.mirror.cfg.Vault.Import(ctx, sum, size, body)
 	return errors.Join(err, body.Close())
 }
 
@@ -195,7 +192,7 @@ func (m *Mirror) Copy(ctx context.Context, digest string) (copies int) {
 	if err != nil {
 		return copies
 	}
-	mine, err := m.cfg.Vault.ID()
+	mine, err := m.cfg.Vault.ID(ctx)
 	if err != nil {
 		return copies
 	}

@@ -76,7 +76,7 @@ func New(cfg Config) (*Directory, error) {
 	}
 	return &Directory{
 		dir: cfg.Dir, service: cfg.Service, others: cfg.Others, log: cfg.Log,
-		scanner: scanner{stored: cfg.Service.Stored, seen: map[string]hashed{}, limits: fleet.VersionLimits(), now: time.Now, lease: lease},
+		scanner: scanner{seen: map[string]hashed{}, limits: fleet.VersionLimits(), now: time.Now, lease: lease},
 		synced:  make(chan struct{}), dirty: map[fleet.TemplateRef]*changed{}, complained: map[string]string{},
 		held: map[fleet.TemplateRef]bool{},
 	}, nil
@@ -326,6 +326,7 @@ func (d *Directory) read(ctx context.Context, ref fleet.TemplateRef) error {
 			p.Close(ctx)
 		}
 	}()
+	d.scanner.stored = func(c fleet.Content) bool { return d.service.Stored(ctx, c) }
 	m, err := d.scanner.scan(d.dir, ref, func(r io.Reader, limit int64) (c fleet.Content, err error) {
 		if p == nil {
 			if p, err = d.service.Begin(ctx, "directory of "+ref.String()); err != nil {

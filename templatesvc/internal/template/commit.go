@@ -44,7 +44,7 @@ func (p *Publish) Commit(ctx context.Context, m Move) (fleet.TemplateHead, error
 			return head, errs.Wrap("template.Commit", err)
 		}
 		if head.Digest != m.Base {
-			if err := p.rebase(&m, head); err != nil {
+			if err := p.rebase(ctx, &m, head); err != nil {
 				return head, err
 			}
 		}
@@ -57,7 +57,7 @@ func (p *Publish) Commit(ctx context.Context, m Move) (fleet.TemplateHead, error
 }
 
 // rebase computes the move from another head.
-func (p *Publish) rebase(m *Move, head fleet.TemplateHead) error {
+func (p *Publish) rebase(ctx context.Context, m *Move, head fleet.TemplateHead) error {
 	switch {
 	case m.Rebase == nil && m.Base == "":
 		return errs.New(errs.AlreadyExists, "template %s exists already", m.Ref)
@@ -69,7 +69,7 @@ func (p *Publish) rebase(m *Move, head fleet.TemplateHead) error {
 	current := fleet.Manifest{}
 	if head.ModRev != 0 {
 		var err error
-		if current, err = p.service.Manifest(head.Digest); err != nil {
+		if current, err = p.service.Manifest(ctx, head.Digest); err != nil {
 			return errs.Wrap("template.Commit", err)
 		}
 	}

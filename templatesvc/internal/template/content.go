@@ -1,6 +1,7 @@
 package template
 
 import (
+	"context"
 	"io"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -27,19 +28,19 @@ func (b *Blob) Close() error {
 
 // Blob finds what a hash names. NotFound when it is not stored here, Malformed when it
 // is no hash.
-func (s *Service) Blob(sum string) (*Blob, error) {
-	stored, err := s.cfg.Vault.Lookup(sum)
+func (s *Service) Blob(ctx context.Context, sum string) (*Blob, error) {
+	stored, err := s.cfg.Vault.Lookup(ctx, sum)
 	if err == nil {
 		return &Blob{Stored: stored, Sum: sum, Size: stored.Size}, nil
 	}
 	if !errs.Is(err, errs.NotFound) {
 		return nil, err
 	}
-	c, recipe := s.cfg.Vault.Recipe(sum)
+	c, recipe := s.cfg.Vault.Recipe(ctx, sum)
 	if recipe != nil {
 		return nil, err
 	}
-	joined, err := s.cfg.Vault.Join(c)
+	joined, err := s.cfg.Vault.Join(ctx, c)
 	if err != nil {
 		return nil, err
 	}

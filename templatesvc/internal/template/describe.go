@@ -58,12 +58,12 @@ func (s *Service) Describe(ctx context.Context, ref fleet.TemplateRef, d Descrip
 
 // Diff tells how to come from one version to another. NotFound when one of them is not
 // stored here.
-func (s *Service) Diff(from, to string) ([]fleet.FileChange, error) {
-	a, err := s.Manifest(from)
+func (s *Service) Diff(ctx context.Context, from, to string) ([]fleet.FileChange, error) {
+	a, err := s.Manifest(ctx, from)
 	if err != nil {
 		return nil, errs.Wrap("template.Diff", err)
 	}
-	b, err := s.Manifest(to)
+	b, err := s.Manifest(ctx, to)
 	if err != nil {
 		return nil, errs.Wrap("template.Diff", err)
 	}

@@ -29,11 +29,11 @@ func TestATemplateIsCreatedOnceAndDescribed(t *testing.T) {
 func TestADiffIsOfTwoVersionsThatAreThere(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.publish("f", "1"), w.publish("f", "1", "g", "2")
-	changes, err := w.Diff(a.Digest, b.Digest)
+	changes, err := w.Diff(t.Context(), a.Digest, b.Digest)
 	if err != nil || len(changes) != 1 || changes[0].Path != "g" {
 		t.Errorf("%+v, %v", changes, err)
 	}
-	if _, err := w.Diff(a.Digest, a.Digest[:63]+"x"); err == nil {
+	if _, err := w.Diff(t.Context(), a.Digest, a.Digest[:63]+"x"); err == nil {
 		t.Error("a version that is none was compared")
 	}
 }

@@ -47,7 +47,7 @@ func (p *Publish) stage(ctx context.Context, ref fleet.TemplateRef, author strin
 	} else if err != nil {
 		return d, false, err
 	}
-	current, err := p.service.Manifest(d.Digest)
+	current, err := p.service.Manifest(ctx, d.Digest)
 	if err != nil {
 		return d, false, errs.Wrap("template.Stage", err)
 	}
@@ -78,7 +78,7 @@ func (s *Service) PublishDraft(ctx context.Context, ref fleet.TemplateRef, autho
 	if err != nil {
 		return head, err
 	}
-	staged, err := s.Manifest(d.Digest)
+	staged, err := s.Manifest(ctx, d.Digest)
 	if err != nil {
 		return head, errs.Wrap("template.PublishDraft", err)
 	}
@@ -93,7 +93,7 @@ func (s *Service) PublishDraft(ctx context.Context, ref fleet.TemplateRef, autho
 	head, err = p.Commit(ctx, Move{
 		Ref: ref, Base: d.Base, Manifest: staged, Kind: fleet.MoveEdit, Author: author, Message: message,
 		Rebase: func(m *Move, head fleet.TemplateHead, current fleet.Manifest) error {
-			return s.rebaseDraft(m, head, current, d, staged)
+			return s.rebaseDraft(ctx, m, head, current, d, staged)
 		},
 	})
 	if err != nil {
@@ -104,11 +104,11 @@ func (s *Service) PublishDraft(ctx context.Context, ref fleet.TemplateRef, autho
 }
 
 // rebaseDraft joins what was staged with what the head has become.
-func (s *Service) rebaseDraft(m *Move, head fleet.TemplateHead, current fleet.Manifest, d fleet.TemplateDraft, staged fleet.Manifest) error {
+func (s *Service) rebaseDraft(ctx context.Context, m *Move, head fleet.TemplateHead, current fleet.Manifest, d fleet.TemplateDraft, staged fleet.Manifest) error {
 	if head.ModRev == 0 {
 		return errs.New(errs.NotFound, "template %s does not exist any more", d.TemplateRef)
 	}
-	base, err := s.Manifest(d.Base)
+	base, err := s.Manifest(ctx, d.Base)
 	if err != nil {
 		return errs.New(errs.Conflict, "version %s, which the draft was begun from, is gone: drop the draft", d.Base)
 	}

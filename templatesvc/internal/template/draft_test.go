@@ -56,7 +56,7 @@ func TestADraftIsJoinedWithWhatTheHeadHasBecome(t *testing.T) {
 	w.stage("b", "2")
 	now := w.publish("a", "1", "z", "other")
 	h, err := w.PublishDraft(t.Context(), ref, "ada/x", "joined")
-	m, err2 := w.Manifest(h.Digest)
+	m, err2 := w.Manifest(t.Context(), h.Digest)
 	if err != nil || err2 != nil || len(m.Entries) != 3 || h.Previous != now.Digest {
 		t.Fatalf("%+v, %v, %v", h, err, err2)
 	}

@@ -72,7 +72,7 @@ func (s *Service) Rollback(ctx context.Context, ref fleet.TemplateRef, digest, a
 	if digest == head.Digest {
 		return head, nil
 	}
-	m, err := s.Manifest(digest)
+	m, err := s.Manifest(ctx, digest)
 	if err != nil {
 		return head, errs.Wrap("template.Rollback", err)
 	}

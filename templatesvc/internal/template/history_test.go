@@ -83,12 +83,12 @@ func TestEditsAndItsSourceAreJoined(t *testing.T) {
 	source(w, "a", "1", "b", "1")
 	w.publish("a", "1", "b", "edited", "mine", "1")
 	h, moved := source(w, "a", "2", "b", "1")
-	m, err := w.Manifest(h.Digest)
+	m, err := w.Manifest(t.Context(), h.Digest)
 	if err != nil || !moved || len(m.Entries) != 3 {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	h, _ = source(w, "a", "2", "b", "theirs")
-	if m, err = w.Manifest(h.Digest); err != nil || len(m.Entries) != 3 {
+	if m, err = w.Manifest(t.Context(), h.Digest); err != nil || len(m.Entries) != 3 {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	moves, err := w.History(t.Context(), ref)

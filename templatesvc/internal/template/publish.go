@@ -46,12 +46,16 @@ func (p *Publish) Add(ctx context.Context, r io.Reader, limit int64) (fleet.Cont
 
 // Keep makes sure that content known by its hash, of an older version or an earlier
 // upload, is stored and stays. Conflict when it is not: it has to be added again.
-func (p *Publish) Keep(_ context.Context, c fleet.Content) error {
+func (p *Publish) Keep(ctx context.Context, c fleet.Content) error {
 	for _, b := range c.Blobs() {
 		if p.sure[b.SHA256] {
 			continue
 		}
-		if !p.service.cfg.Vault.Has(b.SHA256, b.Size) {
+		there, err := p.service.cfg.Vault.Has(ctx, b.SHA256, b.Size)
+		if err != nil {
+			return errs.Wrap("template.Keep", err)
+		}
+		if !there {
 			return errs.New(errs.Conflict, "content %s is not stored any more: upload it again", c.SHA256)
 		}
 		p.sure[b.SHA256] = true
@@ -60,7 +64,7 @@ func (p *Publish) Keep(_ context.Context, c fleet.Content) error {
 		return nil
 	}
 	p.sure[c.SHA256] = true
-	return errs.Wrap("template.Keep", p.service.cfg.Vault.PutRecipe(c))
+	return errs.Wrap("template.Keep", p.service.cfg.Vault.PutRecipe(ctx, c))
 }
 
 // Store stores a manifest and returns its digest. All content it names is kept.
@@ -81,7 +85,7 @@ func (p *Publish) Store(ctx context.Context, m fleet.Manifest) (digest string, e
 	if p.sure[digest] {
 		return digest, nil
 	}
-	if _, err := p.service.cfg.Vault.Put(body); err != nil {
+	if _, err := p.service.cfg.Vault.Put(ctx, body); err != nil {
 		return "", errs.Wrap("template.Store", err)
 	}
 	p.sure[digest] = true
@@ -93,7 +97,7 @@ func (p *Publish) Store(ctx context.Context, m fleet.Manifest) (digest string, e
 // lease was lost: begin again and store all anew. Other errors as of store.Commit; the
 // publish goes on then.
 func (p *Publish) Finish(ctx context.Context, t store.Txn) (rev int64, err error) {
-	if err := p.service.cfg.Vault.Flush(); err != nil {
+	if err := p.service.cfg.Vault.Flush(ctx); err != nil {
 		return 0, errs.Wrap("template.Finish", err)
 	}
 	t.Fences = append(t.Fences, p.session.Fence())

@@ -68,22 +68,24 @@ func (s *Service) Head(ctx context.Context, ref fleet.TemplateRef) (fleet.Templa
 
 // ManifestBody is a manifest as it was published, checked against its digest. NotFound
 // when it is not stored here.
-func (s *Service) ManifestBody(digest string) ([]byte, error) { return s.cfg.Vault.ReadAll(digest) }
+func (s *Service) ManifestBody(ctx context.Context, digest string) ([]byte, error) {
+	return s.cfg.Vault.ReadAll(ctx, digest)
+}
 
 // Manifest reads a version's content. Errors as of ManifestBody and fleet.DecodeManifest.
-func (s *Service) Manifest(digest string) (fleet.Manifest, error) {
-	body, err := s.ManifestBody(digest)
+func (s *Service) Manifest(ctx context.Context, digest string) (fleet.Manifest, error) {
+	body, err := s.ManifestBody(ctx, digest)
 	if err != nil {
 		return fleet.Manifest{}, errs.Wrap("template.Manifest", err)
 	}
 	return fleet.DecodeManifest(body, digest, fleet.VersionLimits())
 }
 
-// Stored reports whether all of a file's content is stored here. Only Publish.Keep
-// makes sure that it stays.
-func (s *Service) Stored(c fleet.Content) bool {
+// Stored reports whether all of a file's content is known to be stored here. Only
+// Publish.Keep makes sure that it stays.
+func (s *Service) Stored(ctx context.Context, c fleet.Content) bool {
 	for _, b := range c.Blobs() {
-		if !s.cfg.Vault.Has(b.SHA256, b.Size) {
+		if there, err := s.cfg.Vault.Has(ctx, b.SHA256, b.Size); !there || err != nil {
 			return false
 		}
 	}
@@ -95,4 +97,6 @@ func (s *Service) Blobs() *vault.Vault { return s.cfg.Vault }
 
 // Open opens a file's content. NotFound when a part of it is not stored here. The
 // caller closes it.
-func (s *Service) Open(c fleet.Content) (io.ReadCloser, error) { return s.cfg.Vault.Join(c) }
+func (s *Service) Open(ctx context.Context, c fleet.Content) (io.ReadCloser, error) {
+	return s.cfg.Vault.Join(ctx, c)
+}

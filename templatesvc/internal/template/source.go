@@ -92,11 +92,11 @@ func (s *Service) joinEdits(ctx context.Context, head fleet.TemplateHead, theirs
 	if err != nil || !edited {
 		return theirs, "", err
 	}
-	base, err := s.Manifest(head.SourceDigest)
+	base, err := s.Manifest(ctx, head.SourceDigest)
 	if err != nil {
 		return theirs, "", err
 	}
-	ours, err := s.Manifest(head.Digest)
+	ours, err := s.Manifest(ctx, head.Digest)
 	if err != nil {
 		return theirs, "", err
 	}

@@ -41,18 +41,18 @@ func (v *Vault) Add(ctx context.Context, r io.Reader, limit int64, stored func(s
 		return fleet.Content{}, failed(err)
 	}
 	if len(head) < chunkFrom {
-		return w.single(head)
+		return w.single(ctx, head)
 	}
 	cutter := chunk.New(io.MultiReader(bytes.NewReader(head), r))
 	for {
 		b, err := cutter.Next()
 		if errors.Is(err, io.EOF) {
-			return w.finish()
+			return w.finish(ctx)
 		}
 		if err != nil {
 			return fleet.Content{}, failed(err)
 		}
-		if err := w.add(b); err != nil {
+		if err := w.add(ctx, b); err != nil {
 			return fleet.Content{}, err
 		}
 	}
@@ -82,11 +82,11 @@ func (w *writer) tooLarge(n int) error {
 	return nil
 }
 
-func (w *writer) single(b []byte) (fleet.Content, error) {
+func (w *writer) single(ctx context.Context, b []byte) (fleet.Content, error) {
 	if err := w.tooLarge(len(b)); err != nil {
 		return fleet.Content{}, err
 	}
-	sum, err := w.vault.Put(b)
+	sum, err := w.vault.Put(ctx, b)
 	if err != nil {
 		return fleet.Content{}, errs.Wrap("vault.Add", err)
 	}
@@ -94,12 +94,12 @@ func (w *writer) single(b []byte) (fleet.Content, error) {
 	return fleet.Content{SHA256: sum, Size: int64(len(b))}, nil
 }
 
-func (w *writer) add(b []byte) error {
+func (w *writer) add(ctx context.Context, b []byte) error {
 	if err := w.tooLarge(len(b)); err != nil {
 		return err
 	}
 	_, _ = w.whole.Write(b) // a hash takes everything
-	sum, err := w.vault.Put(b)
+	sum, err := w.vault.Put(ctx, b)
 	if err != nil {
 		return errs.Wrap("vault.Add", err)
 	}
@@ -111,14 +111,14 @@ func (w *writer) add(b []byte) error {
 
 // finish is the content of a large file. One that was stored as one blob, before there
 // were chunks, stays so: the same tree keeps its digest.
-func (w *writer) finish() (fleet.Content, error) {
+func (w *writer) finish(ctx context.Context) (fleet.Content, error) {
 	c := w.content
 	c.SHA256 = hex.EncodeToString(w.whole.Sum(nil))
-	if whole, err := w.vault.Lookup(c.SHA256); err == nil && whole.Size == c.Size {
+	if whole, err := w.vault.Lookup(ctx, c.SHA256); err == nil && whole.Size == c.Size {
 		w.stored(c.SHA256)
 		return fleet.Content{SHA256: c.SHA256, Size: c.Size}, errs.As(errs.Unavailable, "vault.Add", whole.Close())
 	}
-	return c, errs.Wrap("vault.Add", w.vault.PutRecipe(c))
+	return c, errs.Wrap("vault.Add", w.vault.PutRecipe(ctx, c))
 }
 
 // reader ends with its context.

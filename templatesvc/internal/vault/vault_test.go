@@ -48,7 +48,7 @@ func TestALargeFileIsStoredInChunksAndReadsTheSame(t *testing.T) {
 		if c.Size != size || (c.Chunks != nil) != (size >= 1<<20) || len(sums) != len(c.Blobs()) {
 			t.Errorf("%d bytes: %+v", size, c)
 		}
-		r, err := v.Join(c)
+		r, err := v.Join(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
 		}
