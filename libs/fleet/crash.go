@@ -17,14 +17,14 @@ func (i *Instance) EndedUnasked() bool {
 // CrashedAt is when the wanted generation crashed or could not be started, its group
 // being at fault. ok is false when it did not, or when that was for want of something
 // the group's spec does not bring: a template that does not exist or that nobody serves
-// now, room on a disk, a runtime that the node offers.
+// now, a secret that cannot be had, room on a disk, a runtime that the node offers.
 func (i *Instance) CrashedAt() (at time.Time, ok bool) {
 	at, ok = i.FailedAt()
 	if !ok {
 		return at, false
 	}
 	switch i.Status.Reason {
-	case ReasonTemplateMissing, ReasonTemplateFetch, ReasonArtifactFetch, ReasonDiskFull, ReasonRuntimeMissing:
+	case ReasonTemplateMissing, ReasonTemplateFetch, ReasonArtifactFetch, ReasonSecretMissing, ReasonDiskFull, ReasonRuntimeMissing:
 		return time.Time{}, false
 	}
 	return at, true

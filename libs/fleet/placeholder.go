@@ -72,6 +72,7 @@ type PlaceholderContext struct {
 
 // Placeholders are all placeholder values of an instance: built-ins, then node
 // variables, group variables and values given at start, each overriding the ones before.
+// Variables of type SECRET are not among them, whoever else gives one of their name.
 func Placeholders(c PlaceholderContext) map[string]string {
 	p, pl := c.Plan, c.Placement
 	host := c.HostAddress
@@ -104,6 +105,9 @@ func Placeholders(c PlaceholderContext) map[string]string {
 		for k, val := range m {
 			v[k] = val
 		}
+	}
+	for k := range p.Secrets {
+		delete(v, k)
 	}
 	return v
 }

@@ -34,6 +34,9 @@ type Plan struct {
 	Merge     []string          `json:"merge,omitempty"`
 	Patches   []ConfigPatch     `json:"patches,omitempty"`
 	Variables map[string]string `json:"variables,omitempty"`
+	// Secrets are the variables of type SECRET with the references to their values, which
+	// are followed on the node; "" for one that only a start may bring.
+	Secrets map[string]string `json:"secrets,omitempty"`
 	// Missing are required variables without a value: the start fails unless it brings them.
 	Missing        []string          `json:"missing,omitempty"`
 	Env            map[string]string `json:"env,omitempty"`
@@ -104,12 +107,12 @@ func (p Plan) CompositionDigest() string {
 func Compose(g Group, m Materials, pick uint64) Plan {
 	s, heads := g.Spec, m.Heads
 	layers := withAuto(g, heads, s.Templates.layers(heads, pick))
-	variables, missing := resolve(Definitions(layers, heads), s.Variables)
+	of := resolve(Definitions(layers, heads), s.Variables)
 	return Plan{
 		Artifact: s.artifact(m.Catalog),
 		Group:    g.Name, GroupRevision: g.Revision, Runtime: s.Runtime, Command: s.commandLine(),
 		Layers: layers, Override: s.Templates.Override,
-		FileModifications: s.FileModifications, Merge: s.MergeFiles, Patches: s.patches(), Variables: variables, Missing: missing, Env: maps.Clone(s.Env),
+		FileModifications: s.FileModifications, Merge: s.MergeFiles, Patches: s.patches(), Variables: of.values, Secrets: of.secrets, Missing: of.missing, Env: maps.Clone(s.Env),
 		InstanceGroups: s.InstanceGroups, HostAddress: s.HostAddress, MaxPlayers: s.Players.Max,
 		Resources: s.Resources, CPULimit: s.CPULimit,
 		Limits: s.Limits, Confine: s.Confine, Container: s.Container, RCON: s.RCON, Ports: s.Ports, AdditionalPorts: s.AdditionalPorts,

@@ -73,6 +73,7 @@ const (
 	ReasonArtifactFetch   Reason = "ArtifactFetch"   // the platform's artifact could not be fetched
 	ReasonArtifactHash    Reason = "ArtifactHash"    // the platform's artifact is not what the catalog says
 	ReasonVariableMissing Reason = "VariableMissing" // a required variable has no value
+	ReasonSecretMissing   Reason = "SecretMissing"   // the value of a variable of type SECRET cannot be had
 	ReasonConfigPatch     Reason = "ConfigPatch"     // a file could not be merged or patched as declared
 	ReasonPrepareFailed   Reason = "PrepareFailed"   // the directory could not be built
 	ReasonDiskFull        Reason = "DiskFull"        // the node's disk is full
@@ -150,6 +151,7 @@ var reasonText = map[Reason]string{
 	ReasonArtifactFetch:    "its platform's artifact could not be fetched",
 	ReasonArtifactHash:     "its platform's artifact does not have the hash that the catalog says",
 	ReasonVariableMissing:  "a variable that one of its templates requires has no value",
+	ReasonSecretMissing:    "the value of one of its secrets cannot be had",
 	ReasonConfigPatch:      "one of its configuration files could not be merged or patched",
 	ReasonPrepareFailed:    "its directory could not be built",
 	ReasonDiskFull:         "the node's disk is full",

@@ -21,37 +21,64 @@ func Definitions(layers []PlanLayer, heads []TemplateHead) map[string]Variable {
 	return out
 }
 
+// resolved is what a plan says of its variables.
+type resolved struct {
+	values  map[string]string
+	secrets map[string]string
+	missing []string
+}
+
 // resolve gives the variables their values: the template's default, and over it the
 // group's where the variable's scope allows one. missing are the required ones that are
 // left without, in order; a value given at start may still fill those of scope INSTANCE.
 //
-// Secrets get none here: a reference is no value, and must not be taken for one.
-func resolve(defined map[string]Variable, group map[string]string) (values map[string]string, missing []string) {
-	values = maps.Clone(group)
+// Those of type SECRET get references, which are no values and must not be taken for
+// some; "" where nobody gives one yet. What the group gives in clear, from before the
+// template said that it is a secret, is not taken over, and counts as missing.
+func resolve(defined map[string]Variable, group map[string]string) resolved {
+	r := resolved{values: maps.Clone(group)}
 	for _, key := range slices.Sorted(maps.Keys(defined)) {
 		v := defined[key]
-		_, given := group[key]
+		value, given := group[key]
+		if !given || v.Scope == ScopeTemplate {
+			value, given = "", v.Default != nil
+			if given {
+				value = *v.Default
+			}
+		}
 		if v.Type == VariableSecret {
-			delete(values, key)
+			r.secret(v, value, given)
+			continue
+		}
+		if !given {
+			delete(r.values, key)
 			if v.Required {
-				missing = append(missing, key)
+				r.missing = append(r.missing, key)
 			}
 			continue
 		}
-		if given && v.Scope != ScopeTemplate {
-			continue
+		if r.values == nil {
+			r.values = map[string]string{}
 		}
-		if v.Default == nil {
-			delete(values, key)
-			if v.Required {
-				missing = append(missing, key)
-			}
-			continue
-		}
-		if values == nil {
-			values = map[string]string{}
-		}
-		values[key] = *v.Default
+		r.values[key] = value
 	}
-	return values, missing
+	for key, value := range r.values { // of a variable that was a secret, and that nobody defines any more
+		if IsSealed(value) {
+			delete(r.values, key)
+		}
+	}
+	return r
+}
+
+func (r *resolved) secret(v Variable, value string, given bool) {
+	delete(r.values, v.Key)
+	if r.secrets == nil {
+		r.secrets = map[string]string{}
+	}
+	r.secrets[v.Key] = ""
+	if _, err := ParseSecretRef(value); given && err == nil {
+		r.secrets[v.Key] = value
+	} else if given || v.Required {
+		r.missing = append(r.missing, v.Key)
+	}
 }

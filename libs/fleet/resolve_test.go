@@ -32,18 +32,24 @@ func TestVariablesGetTheirValues(t *testing.T) {
 		group   map[string]string
 		want    map[string]string
 		missing []string
+		secret  string
 	}{
-		{"defaults, the later layer's", nil, map[string]string{"A": "top", "F": "fixed"}, []string{"B", "S"}},
-		{"the group's value wins", map[string]string{"A": "mine", "B": "1"}, map[string]string{"A": "mine", "B": "1", "F": "fixed"}, []string{"S"}},
-		{"but not over the template's own", map[string]string{"F": "mine"}, map[string]string{"A": "top", "F": "fixed"}, []string{"B", "S"}},
-		{"a secret's reference is no value", map[string]string{"S": "secret:x"}, map[string]string{"A": "top", "F": "fixed"}, []string{"B", "S"}},
-		{"what nobody defines is free", map[string]string{"X": "y"}, map[string]string{"A": "top", "F": "fixed", "X": "y"}, []string{"B", "S"}},
+		{"defaults, the later layer's", nil, map[string]string{"A": "top", "F": "fixed"}, []string{"B"}, "env:S"},
+		{"the group's value wins", map[string]string{"A": "mine", "B": "1"}, map[string]string{"A": "mine", "B": "1", "F": "fixed"}, nil, "env:S"},
+		{"but not over the template's own", map[string]string{"F": "mine"}, map[string]string{"A": "top", "F": "fixed"}, []string{"B"}, "env:S"},
+		{"a secret's reference is no value", map[string]string{"S": "secret:x"}, map[string]string{"A": "top", "F": "fixed"}, []string{"B"}, "secret:x"},
+		{"what the group says of a secret in clear stays out", map[string]string{"S": "hunter2"}, map[string]string{"A": "top", "F": "fixed"}, []string{"B", "S"}, ""},
+		{"what was sealed and is defined no more stays out", map[string]string{"X": "sealed:eA"}, map[string]string{"A": "top", "F": "fixed"}, []string{"B"}, "env:S"},
+		{"what nobody defines is free", map[string]string{"X": "y"}, map[string]string{"A": "top", "F": "fixed", "X": "y"}, []string{"B"}, "env:S"},
 	}
 	for _, c := range cases {
 		t.Run(c.rule, func(t *testing.T) {
 			spec.Variables = c.group
 			p := Compose(Group{Spec: spec}, Materials{Heads: all}, 0)
 			if diff := cmp.Diff(c.want, p.Variables); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(map[string]string{"S": c.secret}, p.Secrets); diff != "" {
 				t.Error(diff)
 			}
 			if diff := cmp.Diff(c.missing, p.Missing); diff != "" {

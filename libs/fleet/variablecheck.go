@@ -105,8 +105,8 @@ func (r VariableRule) validate(at string, t VariableType) (problems []error) {
 // Check tells why a value is none of the variable's; Invalid, without a field. A secret's
 // value is a reference; whether it leads anywhere is known where it is followed.
 func (v Variable) Check(value string) error {
-	if len(value) > maxVariableValue || !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
-		return errs.New(errs.Invalid, "must be text of at most %d bytes", maxVariableValue)
+	if limit := v.longest(); len(value) > limit || !validValue(value) {
+		return errs.New(errs.Invalid, "must be text of at most %d bytes", limit)
 	}
 	r := v.Validation
 	switch v.Type {
@@ -132,12 +132,22 @@ func (v Variable) Check(value string) error {
 		}
 		return r.within(int64(utf8.RuneCountInString(value)), " characters")
 	case VariableSecret:
-		if kind, of, found := strings.Cut(value, ":"); !found || of == "" || !slices.Contains([]string{"secret", "file", "env"}, kind) {
-			return errs.New(errs.Invalid, "must be a reference: secret:<name>, file:<path> or env:<NAME>")
-		}
+		_, err := ParseSecretRef(value)
+		return err
 	}
 	return nil
 }
+
+// longest is how many bytes a value may have: a secret's has been sealed, which makes it longer.
+func (v Variable) longest() int {
+	if v.Type == VariableSecret {
+		return 2 * maxVariableValue
+	}
+	return maxVariableValue
+}
+
+// validValue reports whether a value is text that a process can be given.
+func validValue(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // within holds a number against the bounds.
 func (r VariableRule) within(n int64, of string) error {

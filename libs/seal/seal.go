@@ -40,6 +40,13 @@ func NewBox(secret, kind string) (Box, error) {
 	return Box{aead: aead, kind: kind}, nil
 }
 
+// About is a box whose content opens as that of the same subject alone, so that what is
+// sealed about one cannot be put in the place of another.
+func (b Box) About(subject string) Box {
+	b.kind += "\x00" + subject
+	return b
+}
+
 // Seal makes plain unreadable. Twice the same gives two results.
 func (b Box) Seal(plain []byte) []byte {
 	nonce := make([]byte, b.aead.NonceSize())

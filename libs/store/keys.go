@@ -208,6 +208,9 @@ func SealedKeyKey(id string) Key[fleet.SealedKey] {
 	return Key[fleet.SealedKey]{Root + "pki/" + id}
 }
 
+func SecretKey(name string) Key[fleet.Secret] { return Key[fleet.Secret]{Root + "secrets/" + name} }
+func Secrets() Prefix[fleet.Secret]           { return Prefix[fleet.Secret]{Root + "secrets/"} }
+
 func AuditKey(ulid string) Key[fleet.AuditEntry] {
 	return Key[fleet.AuditEntry]{Root + "audit/" + ulid}
 }
