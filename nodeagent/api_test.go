@@ -267,3 +267,26 @@ func TestTheNextGenerationsContentIsFetchedWhileTheOneBeforeEnds(t *testing.T) {
 	}
 	s.awaitState("aaaaaa", st.Generation+1, fleet.Online)
 }
+
+func TestWhatARunningInstanceWasBuiltOfStaysInTheCacheAlsoForTheNextAgent(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	plan := basic("read line")
+	plan.Stop.Command = "stop"
+	plan.Layers = []fleet.PlanLayer{s.library.add("base", map[string]string{"a": "12345"})}
+	inUse := func(want bool) func() string {
+		return func() string {
+			held, err := s.api().Cache(t.Context())
+			ok := err == nil && len(held.Versions) == 1 && held.Versions[0].Complete && held.Versions[0].InUse == want
+			return await.Unless(ok, "%+v, %v", held, err)
+		}
+	}
+	s.online("aaaaaa", plan)
+	await.That(t, "the use", inUse(true))
+	s.stop()
+	s.start(taking)
+	await.That(t, "the use by the next agent", inUse(true))
+	s.order("aaaaaa", 1, fleet.OrderStop)
+	s.awaitState("aaaaaa", 1, fleet.Stopped)
+	await.That(t, "its end", inUse(false))
+}

@@ -26,7 +26,7 @@ type CachedVersion struct {
 	// Complete is true when all of it is there.
 	Complete bool      `json:"complete"`
 	UsedAt   time.Time `json:"usedAt"`
-	// InUse is true while a directory is built of it, or it is warmed.
+	// InUse is true while a directory is built of it, an instance runs that was, or it is warmed.
 	InUse bool `json:"inUse,omitempty"`
 }
 

@@ -17,6 +17,9 @@ func (c *Cache) Artifact(ctx context.Context, hash string) (string, error) {
 	if errs.Is(err, errs.Exhausted) && ctx.Err() == nil && c.free(maxArtifact) {
 		path, err = c.artifact(ctx, hash)
 	}
+	if err == nil {
+		c.usedArtifact(hash)
+	}
 	return path, err
 }
 

@@ -4,6 +4,7 @@
 //	DIR/ab/HASH          a file's content, or a manifest
 //	DIR/chunks/ab/HASH   a piece of a large file that is being fetched
 //	DIR/versions/DIGEST  empty; its time is when that version was used last
+//	DIR/artifacts/HASH   the same of an artifact of the catalog
 //	DIR/warm             which versions are wholly here
 //
 // Invariants:
@@ -13,7 +14,7 @@
 //   - A file appears whole or not at all. A large file's pieces that have come stay
 //     until it is whole, also past the agent's death.
 //   - It holds no more than its limit, but for what is in use; what was not used for
-//     longest goes first, and nothing that somebody holds.
+//     longest goes first, and nothing that somebody holds or needs.
 package blobs
 
 import (
@@ -91,7 +92,7 @@ func Open(dir string, source Source, limit int64) (*Cache, error) {
 	return &Cache{
 		dir: dir, source: source, limit: limit, slots: make(chan struct{}, parallel),
 		flights: map[string]*flight{}, verified: map[string]stamp{}, manifests: map[string]fleet.Manifest{},
-		stock: stock{sizes: map[string]int64{}, pins: map[string]int{}},
+		stock: stock{sizes: map[string]int64{}, pins: map[string]int{}, needs: map[string]Needs{}},
 	}, nil
 }
 

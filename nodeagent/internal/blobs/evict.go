@@ -1,6 +1,7 @@
 package blobs
 
 import (
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -24,6 +25,8 @@ type stock struct {
 	sizes map[string]int64 // by path, in bytes
 	total int64
 	pins  map[string]int // by path, how many hold it
+	// needs are what stays as long as it is here, by who needs it.
+	needs map[string]Needs
 }
 
 func (s *stock) put(path string, size int64) {
@@ -101,10 +104,11 @@ func (c *Cache) free(bytes int64) bool {
 	return c.evict(target) > 0
 }
 
-// evict removes what nobody holds, that not used for longest first, until no more than
-// target bytes are left, and reports how many went.
+// evict removes what nobody holds or needs, that not used for longest first, until no
+// more than target bytes are left, and reports how many went.
 func (c *Cache) evict(target int64) (freed int64) {
 	used := c.lastUses()
+	needed := c.needed()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	paths := slices.SortedFunc(maps.Keys(c.stock.sizes), func(a, b string) int {
@@ -118,7 +122,10 @@ func (c *Cache) evict(target int64) (freed int64) {
 		if c.stock.total <= target {
 			break
 		}
-		if c.stock.pins[p] > 0 || c.flights[p] != nil || os.Remove(p) != nil {
+		if needed[p] || c.stock.pins[p] > 0 || c.flights[p] != nil {
+			continue
+		}
+		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		freed += c.stock.sizes[p]
@@ -156,17 +163,21 @@ func (c *Cache) lost(gone map[string]bool) {
 	}
 	for path := range gone { // most are no version's, and have no such file
 		_ = os.Remove(filepath.Join(c.dir, versionDir, filepath.Base(path)))
+		_ = os.Remove(filepath.Join(c.dir, artifactDir, filepath.Base(path)))
 	}
 }
 
-// lastUses is when what stands in the cache was used last, by path. What belongs to no
-// version that is known was never used.
+// lastUses is when what stands in the cache was used last, by path. What is no artifact
+// and belongs to no version that is known was never used.
 func (c *Cache) lastUses() map[string]time.Time {
 	uses := map[string]time.Time{}
 	note := func(path string, at time.Time) {
 		if at.After(uses[path]) {
 			uses[path] = at
 		}
+	}
+	for hash, at := range c.marks(artifactDir) {
+		note(c.path(hash), at)
 	}
 	for digest, at := range c.versions() {
 		note(c.path(digest), at)
@@ -185,9 +196,12 @@ func (c *Cache) lastUses() map[string]time.Time {
 
 // versions are those that were ever asked for and are not forgotten, with the time of
 // their last use.
-func (c *Cache) versions() map[string]time.Time {
+func (c *Cache) versions() map[string]time.Time { return c.marks(versionDir) }
+
+// marks are the times of the empty files of a directory, by their names.
+func (c *Cache) marks(dir string) map[string]time.Time {
 	all := map[string]time.Time{}
-	entries, err := os.ReadDir(filepath.Join(c.dir, versionDir))
+	entries, err := os.ReadDir(filepath.Join(c.dir, dir))
 	if err != nil {
 		return all
 	}
@@ -243,7 +257,8 @@ func (c *Cache) found(path string, fi fs.FileInfo) {
 		}
 	case pieces && stale:
 		_ = os.Remove(path)
-	case hashPattern.MatchString(fi.Name()) && filepath.Base(filepath.Dir(path)) != versionDir:
+	case filepath.Dir(path) == filepath.Join(c.dir, versionDir), filepath.Dir(path) == filepath.Join(c.dir, artifactDir):
+	case hashPattern.MatchString(fi.Name()):
 		c.mu.Lock()
 		c.stock.put(path, fi.Size())
 		c.mu.Unlock()

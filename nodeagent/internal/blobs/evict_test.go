@@ -1,8 +1,11 @@
 package blobs_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -223,5 +226,108 @@ func fillDisk(t *testing.T, dir string) {
 	build(t, c, old)()
 	if !complete(dir, old) {
 		t.Error("the disk is full for ever")
+	}
+}
+
+// artifact puts an artifact on the shelf and returns its hash.
+func (s *tally) artifact(content []byte) string {
+	s.contents[sum(content)] = content
+	return sum(content)
+}
+
+func (s *tally) Artifact(ctx context.Context, hash string) (io.ReadCloser, error) {
+	return s.Blob(ctx, hash)
+}
+
+func TestWhatSomebodyNeedsStaysAlsoForTheNextAgent(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	a, b, d := s.tree(t, 1, 10), s.tree(t, 2, 10), s.tree(t, 3, 10)
+	jar := s.artifact(bytes.Repeat([]byte("j"), 4*kib))
+	const limit = 18 * kib
+	needs := blobs.Needs{Versions: []string{a.digest, "", "no digest"}, Artifacts: []string{jar}}
+	var c *blobs.Cache
+	for _, next := range []tree{b, d} { // each time another agent
+		c = openBound(t, dir, s, limit)
+		c.Keep("aaaaaa", needs)
+		if next.digest == b.digest {
+			build(t, c, a)()
+			if _, err := c.Artifact(t.Context(), jar); err != nil {
+				t.Fatal(err)
+			}
+		}
+		build(t, c, next)()
+		if _, err := os.Stat(filepath.Join(dir, jar[:2], jar)); err != nil || !complete(dir, a) {
+			t.Fatalf("what is needed went: %v, %v", err, complete(dir, a))
+		}
+		for _, v := range c.Status().Versions {
+			if v.InUse != (v.Digest == a.digest) {
+				t.Errorf("%.6s in use: %v", v.Digest, v.InUse)
+			}
+		}
+	}
+	c.Keep("aaaaaa", blobs.Needs{Versions: []string{b.digest}})
+	c.Keep("aaaaaa", blobs.Needs{})
+	c.Trim()
+	if w := weight(t, dir); w > limit {
+		t.Errorf("it holds %d bytes though nobody needs them", w)
+	}
+}
+
+func TestAnArtifactCountsAndGoesInItsTurn(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		s, dir := newTally(), t.TempDir()
+		old, young := s.artifact(bytes.Repeat([]byte("o"), 8*kib)), s.artifact(bytes.Repeat([]byte("y"), 8*kib))
+		a, b := s.tree(t, 1, 8), s.tree(t, 2, 8)
+		const limit = 30 * kib
+		c := openBound(t, dir, s, limit)
+		mustBring := func(hash string) {
+			t.Helper()
+			if _, err := c.Artifact(t.Context(), hash); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mustBring(old)
+		build(t, c, a)()
+		mustBring(young)
+		if restarted {
+			c = openBound(t, dir, s, limit)
+		}
+		build(t, c, b)()
+		here := func(hash string) bool {
+			_, err := os.Stat(filepath.Join(dir, hash[:2], hash))
+			return err == nil
+		}
+		if here(old) || !here(young) || !complete(dir, a) || !complete(dir, b) {
+			t.Errorf("here are old %v, young %v, a %v, b %v", here(old), here(young), complete(dir, a), complete(dir, b))
+		}
+		for _, v := range c.Status().Versions {
+			if v.Digest == old || v.Digest == young {
+				t.Error("an artifact is listed as a version")
+			}
+		}
+	}
+}
+
+func TestADamagedArtifactIsFetchedAnew(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	jar := s.artifact([]byte("jar"))
+	for n, damage := range []string{"", "jam", "ja"} {
+		c := openBound(t, dir, s, 0)
+		path := filepath.Join(dir, jar[:2], jar)
+		if damage != "" {
+			if err := errors.Join(os.Remove(path), os.WriteFile(path, []byte(damage), 0o444)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := c.Artifact(t.Context(), jar)
+		if err != nil {
+			t.Fatal(n, err)
+		}
+		if b, err := os.ReadFile(got); string(b) != "jar" {
+			t.Errorf("it holds %q, %v", b, err)
+		}
+	}
+	if asked := s.take(); len(asked) != 3 {
+		t.Errorf("it was asked for %d times", len(asked))
 	}
 }

@@ -23,7 +23,8 @@ type Version struct {
 	Complete bool
 	// UsedAt is when a directory was last built of it, or when it was first asked for.
 	UsedAt time.Time
-	// InUse is true while a directory is built of it, or it is warmed.
+	// InUse is true while a directory is built of it, an instance runs that was, or it is
+	// warmed.
 	InUse bool
 }
 
@@ -55,7 +56,7 @@ func (c *Cache) Status() Status {
 func (c *Cache) version(digest string, at time.Time, m fleet.Manifest) Version {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v := Version{Digest: digest, Complete: true, UsedAt: at, InUse: c.stock.pins[c.path(digest)] > 0}
+	v := Version{Digest: digest, Complete: true, UsedAt: at, InUse: c.stock.pins[c.path(digest)] > 0 || c.stock.uses(digest)}
 	seen := map[string]bool{}
 	for _, e := range m.Entries {
 		if e.Kind != fleet.FileRegular || seen[e.SHA256] || !hashPattern.MatchString(e.SHA256) {

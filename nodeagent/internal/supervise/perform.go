@@ -49,6 +49,7 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	if without := lacking(plan, s.Placement); len(without) > 0 {
 		return fail(fleet.ReasonVariableMissing, fmt.Sprintf("%s: %s; give the group or the start a value", fleet.ReasonVariableMissing.Text(), strings.Join(without, ", ")))
 	}
+	i.kit.Workspace.Keep(i.id, &plan)
 	values, address, notes := workspace.Values(plan, s.Placement, i.kit.Node(), i.kit.APIURL())
 	if err := i.makeReady(ctx, plan.Runtime, imageOf(plan, values)); err != nil {
 		return fail(startReason(err, fleet.ReasonPrepareFailed), text(fleet.ReasonPrepareFailed, err))

@@ -48,6 +48,8 @@ type Instance struct {
 	cancel  context.CancelFunc // calls off what prepares or launches
 	watched context.CancelFunc // ends what asks the process how it is; nil when nothing does
 	done    bool
+	// keeps is the plan whose content is kept in the cache; empty for none.
+	keeps string
 	// recording are the crashes that are being written down.
 	recording map[string]bool
 	// forgetful fires when an entry that could not be written is to be tried again;
@@ -106,6 +108,7 @@ func Restore(kit *Kit, e journal.Entry) *Instance {
 	i.hearing = newHearing(e.Machine.Status.StartedAt, readSequence(kit.RunDir(i.id)))
 	i.remote = remoteOf(e.Machine.Plan, e.Machine.Placement)
 	i.built = presentOf(e)
+	i.keep()
 	i.live.Held = kit.Held && e.Machine.Status.State != "" && !e.Machine.Status.State.Terminal()
 	i.Send(machine.Recovered{})
 	return i
@@ -273,6 +276,7 @@ func (i *Instance) advance(m message) []machine.Effect {
 		return nil // news of what is known, as after every relist
 	}
 	i.entry.Machine = next
+	i.keep()
 	if m.process != nil {
 		i.setProcess(m.process)
 		i.guard, i.guards, i.began = m.guard, 0, m.began

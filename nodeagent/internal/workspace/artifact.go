@@ -47,6 +47,24 @@ func (a *application) placeArtifact(ctx context.Context) error {
 	return a.settle(p, content{blob: blob, size: e.Size, mode: a.mode(p, fs.FileMode(e.Mode))})
 }
 
+// artifactEntry is a plan's artifact as something to be held; none without one.
+func artifactEntry(p fleet.Plan) []fleet.ManifestEntry {
+	if p.Artifact == nil || p.Artifact.SHA256 == "" {
+		return nil
+	}
+	return []fleet.ManifestEntry{{Path: path.Clean(p.Artifact.Path), SHA256: p.Artifact.SHA256}}
+}
+
+// artifact is the hash of what the catalog brings; "" where that is nothing.
+func (t *tree) artifact(p fleet.Plan) string {
+	for _, e := range artifactEntry(p) {
+		if _, brought := t.files[e.Path]; !brought {
+			return e.SHA256
+		}
+	}
+	return ""
+}
+
 // artifactFailure words why an artifact cannot be had.
 func artifactFailure(ctx context.Context, of *fleet.Artifact, err error) error {
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
 	"github.com/orreryhq/orrery/nodeagent/internal/render"
 )
 
@@ -19,6 +20,28 @@ func (b *Builder) Prefetch(ctx context.Context, plan fleet.Plan) error {
 		return err
 	}
 	entries := t.entries()
-	defer b.cache.Hold(digests(plan.Layers), entries)()
-	return b.cache.Fetch(ctx, entries)
+	defer b.cache.Hold(digests(plan.Layers), append(entries, artifactEntry(plan)...))()
+	if err := b.cache.Fetch(ctx, entries); err != nil {
+		return err
+	}
+	if hash := t.artifact(plan); hash != "" {
+		_, err = b.cache.Artifact(ctx, hash)
+	}
+	return err
 }
+
+// Keep has the cache keep what an instance's directory was built of, or will be; nil lets
+// go of that, see Trim.
+func (b *Builder) Keep(id fleet.InstanceID, plan *fleet.Plan) {
+	var needs blobs.Needs
+	if plan != nil {
+		needs.Versions = digests(plan.Layers)
+		for _, e := range artifactEntry(*plan) {
+			needs.Artifacts = append(needs.Artifacts, e.SHA256)
+		}
+	}
+	b.cache.Keep(string(id), needs)
+}
+
+// Trim has the cache go back to its limit.
+func (b *Builder) Trim() { b.cache.Trim() }

@@ -88,7 +88,7 @@ func (b *Builder) Build(ctx context.Context, r Request) (notes []string, err err
 	if err != nil {
 		return nil, err
 	}
-	defer b.cache.Hold(digests(r.Plan.Layers), tree.entries())()
+	defer b.cache.Hold(digests(r.Plan.Layers), append(tree.entries(), artifactEntry(r.Plan)...))()
 	defer func() {
 		if err == nil {
 			for i, l := range r.Plan.Layers {
