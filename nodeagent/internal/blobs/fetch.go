@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -220,7 +221,8 @@ func (c *Cache) downloadOnce(ctx context.Context, d download) error {
 	defer body.Close()
 	return write(d.path, func(w io.Writer) error {
 		h, from := sha256.New(), &source{Reader: io.LimitReader(body, d.limit+1)}
-		_, err := io.Copy(io.MultiWriter(w, h), from)
+		n, err := io.Copy(io.MultiWriter(w, h), from)
+		count(ctx, n)
 		switch got := hex.EncodeToString(h.Sum(nil)); {
 		case from.err != nil:
 			return errs.As(errs.Unavailable, "blobs.fetch", errors.Join(from.err, errBroken))
@@ -233,6 +235,21 @@ func (c *Cache) downloadOnce(ctx context.Context, d download) error {
 		}
 		return nil
 	})
+}
+
+// countKey is where a context carries the number of bytes that come under it.
+type countKey struct{}
+
+// counting is a context under which the bytes that come are added up.
+func counting(ctx context.Context) (context.Context, *atomic.Int64) {
+	n := new(atomic.Int64)
+	return context.WithValue(ctx, countKey{}, n), n
+}
+
+func count(ctx context.Context, bytes int64) {
+	if n, ok := ctx.Value(countKey{}).(*atomic.Int64); ok {
+		n.Add(bytes)
+	}
 }
 
 // source keeps what a read failed with apart from what a write failed with.

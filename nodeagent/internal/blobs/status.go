@@ -74,7 +74,8 @@ func (c *Cache) version(digest string, at time.Time, m fleet.Manifest) Version {
 // Warmed is what came of warming a version.
 type Warmed struct {
 	Digest string
-	// Bytes is what was fetched for it.
+	// Bytes is what came for its files from a templatesvc, and came again where it had
+	// broken off; not what was here already, also as a piece of another file.
 	Bytes int64
 	// Err is why it is not wholly here; nil when it is, every hash verified.
 	Err error
@@ -108,13 +109,13 @@ func (c *Cache) warmUp(ctx context.Context, digest string) (fetched int64, err e
 	if err != nil {
 		return 0, err
 	}
-	before := c.lacking(files)
-	if err := c.Fetch(ctx, files); err != nil {
+	counted, came := counting(ctx)
+	if err := c.Fetch(counted, files); err != nil {
 		if ctx.Err() != nil {
 			err = errs.Wrap("blobs.WarmUp", ctx.Err())
 		}
-		return before - c.lacking(files), err
+		return came.Load(), err
 	}
 	c.Used(digest, m)
-	return before, nil
+	return came.Load(), nil
 }
