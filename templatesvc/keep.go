@@ -54,6 +54,7 @@ func newContent(cfg Config, v *vault.Vault) (*peer.Mirror, *template.Service) {
 	mirror = peer.New(peer.Config{
 		Store: cfg.Store, Vault: v, Replica: cfg.Replica, Secret: cfg.ClusterSecret, Roots: service.Roots, Copies: cfg.Copies, Log: cfg.Log,
 	})
+	v.AskElsewhere(mirror)
 	return mirror, service
 }
 

@@ -7,12 +7,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/templatesvc"
+	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
 // replica starts one without a directory of templates.
@@ -123,5 +125,60 @@ func TestACorruptBlobIsHealedFromAPeer(t *testing.T) {
 	}
 	if got, _ := content(t, clientOf(a), h.Digest, "f"); got != "one" {
 		t.Errorf("it reads %q", got)
+	}
+}
+
+func TestAReplicaReadsWhatItsDiskLacks(t *testing.T) {
+	w := newWorld(t)
+	blobs := t.TempDir()
+	b, _ := w.replica("b", blobs)
+	w.write("world.dat", large(t), 0o644)
+	w.write("motd", "hello", 0o644)
+	w.startWith(templatesvc.Config{Replica: "a", Dir: w.dir, BlobDir: w.blobs, Copies: 2})
+	h := w.await("published", func(_ fleet.TemplateHead, ok bool) bool { return ok })
+	w.awaitContent(b, h.Digest, "world.dat", large(t))
+	c := clientOf(b)
+	empty := func() { // as a replica that has not caught up; the mirror may be at it
+		t.Helper()
+		shelves, err := filepath.Glob(filepath.Join(blobs, "[0-9a-f][0-9a-f]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range shelves {
+			await.That(t, "an empty disk", func() string {
+				err := os.RemoveAll(s)
+				return await.Unless(err == nil, "%v", err)
+			})
+		}
+	}
+	for _, reading := range []struct {
+		what string
+		do   func() error
+	}{
+		{"a file", func() error {
+			if got, _ := content(t, c, h.Digest, "world.dat"); got != large(t) {
+				t.Errorf("a file: %d bytes", len(got))
+			}
+			return nil
+		}},
+		{"a search", func() error { _, err := c.Search(t.Context(), h.Digest, "hello", 10); return err }},
+		{"a list", func() error { _, err := c.Files(t.Context(), h.Digest, "", true); return err }},
+		{"a diff", func() error { _, err := c.Diff(t.Context(), h.Digest, h.Digest); return err }},
+		{"a collection", func() error {
+			r, err := c.Collect(t.Context())
+			if err == nil && r.Removed > 0 {
+				t.Errorf("removed %d blobs", r.Removed)
+			}
+			return err
+		}},
+		{"an edit", func() error {
+			_, err := c.PutFile(t.Context(), client.Change{Ref: ref, Author: "me", Path: "other"}, 0, false, strings.NewReader("x"))
+			return err
+		}},
+	} {
+		empty()
+		if err := reading.do(); err != nil {
+			t.Errorf("%s: %v", reading.what, err)
+		}
 	}
 }

@@ -13,6 +13,9 @@
 // is condemned is taken back. A blob whose content no longer fits its name is not
 // served: it is put aside, so that it is fetched or published anew. Several processes
 // may share the directory.
+//
+// What is read and not stored here is fetched from elsewhere, verified and stored, once
+// for all who want it; see Elsewhere. Has, Here and RecipeHere look here alone.
 package blob
 
 import (
@@ -43,6 +46,9 @@ const (
 type Store struct {
 	dir string
 	enc *zstd.Encoder
+	// elsewhere is asked for what is missing; nil asks nobody.
+	elsewhere Elsewhere
+	flights   *flights
 
 	mu sync.Mutex
 	// verified holds the stamps of files that had their hash in this process.
@@ -59,7 +65,7 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, errs.As(errs.Internal, "blob.Open", err)
 	}
-	s := &Store{dir: dir, enc: enc, verified: map[string]stamp{}}
+	s := &Store{dir: dir, enc: enc, flights: newFlights(fetches), verified: map[string]stamp{}}
 	for _, d := range []string{s.incoming(), s.trash(), s.corrupt()} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return nil, errs.As(errs.Unavailable, "blob.Open", err)
@@ -186,7 +192,7 @@ func (s *Store) Has(ctx context.Context, sum string, size int64) (bool, error) {
 	if s.has(sum, size) {
 		return true, nil
 	}
-	c, err := s.Recipe(ctx, sum)
+	c, err := s.RecipeHere(ctx, sum)
 	if errs.Is(err, errs.NotFound) || err == nil && c.Size != size {
 		return false, nil
 	}

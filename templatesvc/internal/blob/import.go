@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -17,17 +18,22 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Import stores a blob that somebody else keeps, of any size. Unavailable when what
-// comes does not have the hash, or breaks off.
-func (s *Store) Import(ctx context.Context, sum string, size int64, r io.Reader) error {
+// inMemory is how much of a blob is held in memory while it comes; a larger one is
+// written to the disk as it comes.
+const inMemory = 4 << 20
+
+// Import stores a blob that somebody else keeps, of at most limit bytes. Unavailable when
+// what comes does not have the hash, or breaks off.
+func (s *Store) Import(ctx context.Context, sum string, limit int64, r io.Reader) error {
 	if !fleet.ValidDigest(sum) {
 		return errs.New(errs.Malformed, "%q is not a SHA-256", clip(sum))
 	}
-	if size <= MaxBytes {
-		b, err := io.ReadAll(io.LimitReader(r, size+1))
-		if err != nil {
-			return errs.As(errs.Unavailable, "blob.Import", err)
-		}
+	r = io.LimitReader(r, limit+1)
+	b, err := io.ReadAll(io.LimitReader(r, inMemory))
+	if err != nil {
+		return errs.As(errs.Unavailable, "blob.Import", err)
+	}
+	if len(b) < inMemory {
 		if fleet.DigestOf(b) != sum {
 			return errs.As(errs.Unavailable, "blob.Import", fmt.Errorf("what came as %s has another hash", sum))
 		}
@@ -43,7 +49,7 @@ func (s *Store) Import(ctx context.Context, sum string, size int64, r io.Reader)
 		_ = os.Remove(f.Name()) // gone already when it was renamed
 	}()
 	h := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(f, h), io.LimitReader(r, size+1)); err != nil {
+	if _, err := io.Copy(io.MultiWriter(f, h), io.MultiReader(bytes.NewReader(b), r)); err != nil {
 		return disk("blob.Import", err)
 	}
 	if hex.EncodeToString(h.Sum(nil)) != sum {

@@ -9,30 +9,46 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Join reads content, one blob or many, one after the other, until ctx ends. NotFound
-// when a part of it is not stored; a part found corrupt later ends the reading.
+// Join reads content, one blob or many, one after the other, until ctx ends. What is
+// missing is fetched when its turn comes. NotFound when the first part of it is missing
+// everywhere; another such part ends the reading.
 func (s *Store) Join(ctx context.Context, c fleet.Content) (io.ReadCloser, error) {
+	if c.Chunks == nil {
+		return s.Open(ctx, c.SHA256) // stored by its chunks, perhaps
+	}
+	return join(c, func(sum string) (*Stored, error) { return s.Lookup(ctx, sum) })
+}
+
+// JoinHere reads content that is stored here alone. NotFound when a part of it is not.
+func (s *Store) JoinHere(ctx context.Context, c fleet.Content) (io.ReadCloser, error) {
 	for _, b := range c.Blobs() {
-		there, err := s.Has(ctx, b.SHA256, b.Size)
-		if err != nil {
+		if there, err := s.Has(ctx, b.SHA256, b.Size); err != nil {
 			return nil, err
-		}
-		if !there {
-			if c.Chunks == nil {
-				return s.Open(ctx, c.SHA256) // stored by its chunks, perhaps
-			}
+		} else if !there {
 			return nil, errs.New(errs.NotFound, "blob %s is not stored here", b.SHA256)
 		}
 	}
+	return join(c, func(sum string) (*Stored, error) { return s.Here(ctx, sum) })
+}
+
+func join(c fleet.Content, open func(sum string) (*Stored, error)) (io.ReadCloser, error) {
 	left := c.Blobs()
-	return &joined{next: func() (io.ReadCloser, error) {
+	j := &joined{next: func() (io.ReadCloser, error) {
 		if len(left) == 0 {
 			return nil, io.EOF
 		}
-		r, err := s.Open(ctx, left[0].SHA256)
+		b, err := open(left[0].SHA256)
 		left = left[1:]
-		return r, err
-	}}, nil
+		if err != nil {
+			return nil, err
+		}
+		return b.content()
+	}}
+	var err error
+	if j.open, err = j.next(); err != nil {
+		return nil, err
+	}
+	return j, nil
 }
 
 type joined struct {

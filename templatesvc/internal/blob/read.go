@@ -28,17 +28,24 @@ type Stored struct {
 	Packed bool
 }
 
-// Open opens a blob's content, or a large file joined from its chunks. NotFound when
-// it is not stored, or not whole; Malformed when the name is none.
+// Open opens a blob's content, or a large file joined from its chunks, until ctx ends.
+// NotFound when nobody has it, Malformed when the name is none.
 func (s *Store) Open(ctx context.Context, sum string) (io.ReadCloser, error) {
-	b, err := s.Lookup(ctx, sum)
-	if errs.Is(err, errs.NotFound) {
-		c, recipeErr := s.Recipe(ctx, sum)
-		if recipeErr == nil {
-			return s.Join(ctx, c)
-		}
+	b, err := s.Here(ctx, sum)
+	if err == nil {
+		return b.content()
 	}
-	if err != nil {
+	if !errs.Is(err, errs.NotFound) {
+		return nil, err
+	}
+	c, err := s.Recipe(ctx, sum)
+	if err == nil {
+		return s.Join(ctx, c)
+	}
+	if !errs.Is(err, errs.NotFound) {
+		return nil, err
+	}
+	if b, err = s.Lookup(ctx, sum); err != nil {
 		return nil, err
 	}
 	return b.content()
@@ -52,14 +59,27 @@ func (b *Stored) content() (io.ReadCloser, error) {
 	return r, errs.As(errs.Unavailable, "blob.Open", err)
 }
 
-// Lookup opens a blob as it is stored. The first time in a process it is read and
-// verified; one that does not have its hash is put aside and NotFound here.
+// Lookup opens a blob as it is stored, fetched from elsewhere if need be. NotFound when
+// nobody has it.
 func (s *Store) Lookup(ctx context.Context, sum string) (*Stored, error) {
+	b, err := s.Here(ctx, sum)
+	if !errs.Is(err, errs.NotFound) {
+		return b, err
+	}
+	if err := s.fetch(ctx, sum); err != nil {
+		return nil, err
+	}
+	return s.Here(ctx, sum)
+}
+
+// Here opens a blob as it is stored here. The first time in a process it is read and
+// verified; one that does not have its hash is put aside and NotFound.
+func (s *Store) Here(ctx context.Context, sum string) (*Stored, error) {
 	if !fleet.ValidDigest(sum) {
 		return nil, errs.New(errs.Malformed, "%q is not a SHA-256", clip(sum))
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, errs.Wrap("blob.Lookup", err)
+		return nil, errs.Wrap("blob.Here", err)
 	}
 	b, err := s.lookup(sum)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +90,7 @@ func (s *Store) Lookup(ctx context.Context, sum string) (*Stored, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, errs.New(errs.NotFound, "blob %s is not stored here", sum)
 	case err != nil:
-		return nil, errs.As(errs.Unavailable, "blob.Lookup", err)
+		return nil, errs.As(errs.Unavailable, "blob.Here", err)
 	}
 	if err := s.verify(sum, b); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -152,16 +172,31 @@ func (s *Store) setAside(sum string, b *Stored) error {
 }
 
 // Suspect verifies a blob anew, whatever was known of it, since somebody was given
-// what does not have its hash. NotFound when it is corrupt or not stored.
+// what does not have its hash. A corrupt one is fetched anew; NotFound when nobody has it.
 func (s *Store) Suspect(ctx context.Context, sum string) error {
 	s.mu.Lock()
 	delete(s.verified, sum)
 	s.mu.Unlock()
-	b, err := s.Lookup(ctx, sum)
+	b, err := s.Here(ctx, sum)
+	if errs.Is(err, errs.NotFound) {
+		if recipe, recipeErr := s.RecipeHere(ctx, sum); recipeErr == nil { // its parts are blobs of their own
+			return s.suspectParts(ctx, recipe)
+		}
+		b, err = s.Lookup(ctx, sum)
+	}
 	if err != nil {
 		return err
 	}
 	return errs.As(errs.Unavailable, "blob.Suspect", b.Close())
+}
+
+func (s *Store) suspectParts(ctx context.Context, c fleet.Content) error {
+	for _, b := range c.Chunks {
+		if err := s.Suspect(ctx, b.SHA256); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ReadAll reads a blob that fits into memory. Errors as of Open; TooLarge beyond MaxBytes.
@@ -192,7 +227,7 @@ const RecipeFrom = 1 << 20
 // PutRecipe remembers what a large file is joined from, so that it can be had by the
 // hash of the whole too.
 func (s *Store) PutRecipe(ctx context.Context, c fleet.Content) error {
-	if _, err := s.Recipe(ctx, c.SHA256); err == nil {
+	if _, err := s.RecipeHere(ctx, c.SHA256); err == nil {
 		return nil
 	}
 	b, err := json.Marshal(c)
@@ -202,14 +237,27 @@ func (s *Store) PutRecipe(ctx context.Context, c fleet.Content) error {
 	return s.write(c.SHA256+recipe, b)
 }
 
-// Recipe is what a large file is joined from. NotFound when it is not known here.
+// Recipe is what a large file is joined from, fetched from elsewhere if need be. NotFound
+// when nobody knows, or it is stored as one blob.
 func (s *Store) Recipe(ctx context.Context, sum string) (fleet.Content, error) {
+	c, err := s.RecipeHere(ctx, sum)
+	if !errs.Is(err, errs.NotFound) {
+		return c, err
+	}
+	if err := s.fetchRecipe(ctx, sum); err != nil {
+		return c, err
+	}
+	return s.RecipeHere(ctx, sum)
+}
+
+// RecipeHere is what a large file is joined from. NotFound when it is not known here.
+func (s *Store) RecipeHere(ctx context.Context, sum string) (fleet.Content, error) {
 	var c fleet.Content
 	if !fleet.ValidDigest(sum) {
 		return c, errs.New(errs.Malformed, "%q is not a SHA-256", clip(sum))
 	}
 	if err := ctx.Err(); err != nil {
-		return c, errs.Wrap("blob.Recipe", err)
+		return c, errs.Wrap("blob.RecipeHere", err)
 	}
 	b, err := os.ReadFile(s.path(sum + recipe))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -220,11 +268,31 @@ func (s *Store) Recipe(ctx context.Context, sum string) (fleet.Content, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return c, errs.New(errs.NotFound, "file %s is not stored here", sum)
 	case err != nil:
-		return c, errs.As(errs.Unavailable, "blob.Recipe", err)
-	case json.Unmarshal(b, &c) != nil || c.SHA256 != sum || len(c.Chunks) == 0: // written anew by the next who stores it
-		return c, errs.As(errs.NotFound, "blob.Recipe", errors.Join(fmt.Errorf("%s is damaged", sum), os.Remove(s.path(sum+recipe))))
+		return c, errs.As(errs.Unavailable, "blob.RecipeHere", err)
+	}
+	if err = json.Unmarshal(b, &c); err == nil {
+		err = checkRecipe(c, sum)
+	}
+	if err != nil { // written anew by the next who stores it
+		err = errors.Join(err, gone("blob.RecipeHere", os.Rename(s.path(sum+recipe), filepath.Join(s.corrupt(), sum+recipe))))
+		return fleet.Content{}, errs.As(errs.NotFound, "blob.RecipeHere", err)
 	}
 	return c, nil
+}
+
+// checkRecipe refuses what is no recipe of a file.
+func checkRecipe(c fleet.Content, sum string) error {
+	size := int64(0)
+	for _, b := range c.Chunks {
+		if !fleet.ValidDigest(b.SHA256) || b.SHA256 == sum || b.Size <= 0 || b.Size > MaxBytes {
+			return fmt.Errorf("the recipe of %s is damaged", sum)
+		}
+		size += b.Size
+	}
+	if c.SHA256 != sum || len(c.Chunks) == 0 || c.Size != size {
+		return fmt.Errorf("the recipe of %s is damaged", sum)
+	}
+	return nil
 }
 
 func clip(s string) string {

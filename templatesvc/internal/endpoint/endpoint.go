@@ -29,6 +29,7 @@ type Set struct {
 	Replicate endpoint.Endpoint
 	// Collect takes nothing and gives a collect.Report.
 	Collect endpoint.Endpoint
+	Held
 	Management
 	Artifacts
 }
@@ -42,6 +43,7 @@ type RollbackRequest struct {
 // New makes the endpoints of a service, its keeper and its mirror.
 func New(s *template.Service, k *collect.Keeper, m *peer.Mirror) Set {
 	return Set{
+		Held:       NewHeld(s),
 		Management: NewManagement(s),
 		Collect:    func(ctx context.Context, _ any) (any, error) { return k.Now(ctx) },
 		Manifest: func(ctx context.Context, request any) (any, error) {
@@ -71,11 +73,7 @@ func New(s *template.Service, k *collect.Keeper, m *peer.Mirror) Set {
 			if !ok {
 				return nil, wrongType(request)
 			}
-			err := s.Blobs().Suspect(ctx, sum)
-			if errs.Is(err, errs.NotFound) {
-				err = m.Heal(ctx, sum)
-			}
-			return struct{}{}, err
+			return struct{}{}, s.Blobs().Suspect(ctx, sum)
 		},
 		Rollback: func(ctx context.Context, request any) (any, error) {
 			r, ok := request.(RollbackRequest)

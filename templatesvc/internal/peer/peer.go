@@ -3,7 +3,7 @@
 //
 //	a version is published ──▶ one other replica is asked to copy it, and waited for a while
 //	a version exists ────────▶ every replica copies it, soon after and whenever it looks
-//	a blob was damaged ──────▶ it is copied anew
+//	content is read ─────────▶ it is fetched from another replica if it is not here yet
 //
 // Replicas that share a directory notice by its id and copy nothing. What is copied is
 // verified by its hash. It deletes nothing: that is package collect's.
@@ -12,18 +12,18 @@ package peer
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/templatesvc/client"
-	"github.com/orreryhq/orrery/templatesvc/internal/blob"
 	"github.com/orreryhq/orrery/templatesvc/internal/vault"
 )
 
@@ -49,38 +49,33 @@ const copyPatience = 10 * time.Second
 
 // Mirror copies from and to peers. It is safe for concurrent use.
 type Mirror struct {
-	cfg  Config
-	http *http.Client
-	todo *backlog
+	cfg    Config
+	http   *http.Client
+	client *client.Client // of all others
+	others neighbours
+	todo   *backlog
 }
 
 // New makes a mirror; Run makes it work.
 func New(cfg Config) *Mirror {
-	transport := &http.Transport{MaxIdleConnsPerHost: 4, DisableCompression: true, ResponseHeaderTimeout: client.DefaultPatience}
-	return &Mirror{cfg: cfg, http: &http.Client{Transport: transport}, todo: newBacklog()}
-}
-
-// peers are the URLs of the other replicas that live.
-func (m *Mirror) peers(ctx context.Context) (urls []string, err error) {
-	sessions, _, err := store.List(ctx, m.cfg.Store, store.Sessions("templatesvc"))
-	for _, s := range sessions {
-		if s.Replica != m.cfg.Replica && s.URL != "" {
-			urls = append(urls, s.URL)
-		}
-	}
-	return urls, errs.Wrap("peer.peers", err)
+	transport := &http.Transport{MaxIdleConnsPerHost: atOnce, DisableCompression: true, ResponseHeaderTimeout: client.DefaultPatience}
+	m := &Mirror{cfg: cfg, http: &http.Client{Transport: transport}, todo: newBacklog()}
+	m.client = m.ask(m.others.urlsNow)
+	return m
 }
 
 // ask is a client of some replicas.
-func (m *Mirror) ask(urls ...string) *client.Client {
-	return client.New(client.Config{Resolve: func() []string { return urls }, Secret: m.cfg.Secret, HTTP: m.http, Log: m.cfg.Log})
+func (m *Mirror) ask(urls func() []string) *client.Client {
+	return client.New(client.Config{Resolve: urls, Secret: m.cfg.Secret, HTTP: m.http, Log: m.cfg.Log})
 }
+
+// atOnce is how many files of a version are copied at the same time.
+const atOnce = 8
 
 // Version copies what this replica lacks of a version. NotFound when no peer has it,
 // Unavailable when they do not answer. A replica without peers has to have it.
 func (m *Mirror) Version(ctx context.Context, digest string) error {
-	c := &copying{mirror: m}
-	body, err := c.manifest(ctx, digest)
+	body, err := m.cfg.Vault.ReadAll(ctx, digest)
 	if err != nil {
 		return errs.Wrap("peer.Version", err)
 	}
@@ -88,14 +83,17 @@ func (m *Mirror) Version(ctx context.Context, digest string) error {
 	if err := json.Unmarshal(body, &manifest); err != nil {
 		return errs.As(errs.Internal, "peer.Version", fmt.Errorf("manifest %s: %w", digest, err))
 	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
 	for i := range manifest.Entries {
+		if ctx.Err() != nil {
+			break
+		}
 		if e := &manifest.Entries[i]; e.Kind == fleet.FileRegular {
-			if err := c.content(ctx, e.Content()); err != nil {
-				return errs.Wrap("peer.Version", err)
-			}
+			g.Go(func() error { return m.cfg.Vault.Ensure(ctx, e.Content()) })
 		}
 	}
-	return nil
+	return errs.Wrap("peer.Version", g.Wait())
 }
 
 // Serve copies a version for a peer that is about to publish it, and returns the id of
@@ -109,75 +107,6 @@ func (m *Mirror) Serve(ctx context.Context, digest string) (id string, err error
 	}
 	id, err = m.cfg.Vault.ID(ctx)
 	return id, errs.Wrap("peer.Serve", err)
-}
-
-// Heal copies a blob that was damaged here. Errors as of Version.
-func (m *Mirror) Heal(ctx context.Context, sum string) error {
-	c := &copying{mirror: m}
-	return errs.Wrap("peer.Heal", c.blob(ctx, sum, blob.MaxBytes))
-}
-
-// copying is one run of copying; the peers are looked up when something is missing.
-type copying struct {
-	mirror *Mirror
-	from   *client.Client
-}
-
-func (c *copying) peers(ctx context.Context) (*client.Client, error) {
-	if c.from == nil {
-		urls, err := c.mirror.peers(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if len(urls) == 0 {
-			return nil, errs.New(errs.NotFound, "it is not stored here, and there is no other replica")
-		}
-		c.from = c.mirror.ask(urls...)
-	}
-	return c.from, nil
-}
-
-func (c *copying) manifest(ctx context.Context, digest string) ([]byte, error) {
-	body, err := c.mirror.cfg.Vault.ReadAll(ctx, digest)
-	if !errs.Is(err, errs.NotFound) {
-		return body, err
-	}
-	if err := c.blob(ctx, digest, fleet.MaxManifestBytes); err != nil {
-		return nil, err
-	}
-	return c.mirror.cfg.Vault.ReadAll(ctx, digest)
-}
-
-// content copies what is missing of a file.
-func (c *copying) content(ctx context.Context, content fleet.Content) error {
-	v := c.mirror.cfg.Vault
-	for _, b := range content.Blobs() {
-		there, err := v.Has(ctx, b.SHA256, b.Size)
-		if err == nil && !there {
-			err = c.blob(ctx, b.SHA256, b.Size)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if content.Chunks == nil {
-		return nil
-	}
-	return v.PutRecipe(ctx, content)
-}
-
-// blob copies one blob of at most size bytes.
-func (c *copying) blob(ctx context.Context, sum string, size int64) error {
-	from, err := c.peers(ctx)
-	if err != nil {
-		return err
-	}
-	body, err := from.Blob(ctx, sum)
-	if err != nil {
-		return err
-	}
-	err = c.mirror.cfg.Vault.Import(ctx, sum, size, body)
-	return errors.Join(err, body.Close())
 }
 
 // Copy has peers copy a version that is about to be published, until it is on as many
@@ -202,7 +131,7 @@ func (m *Mirror) Copy(ctx context.Context, digest string) (copies int) {
 			break
 		}
 		ctx, cancel := context.WithTimeout(ctx, copyPatience)
-		id, err := m.ask(urls[n]).Replicate(ctx, digest)
+		id, err := m.ask(func() []string { return urls[n : n+1] }).Replicate(ctx, digest)
 		cancel()
 		switch {
 		case err != nil:

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	repairEvery = time.Hour       // everything is looked at anew
-	firstRetry  = 5 * time.Second // after something could not be copied; it doubles up to repairEvery
+	repairEvery = time.Hour   // everything is looked at anew
+	firstRetry  = time.Second // after something could not be copied; it doubles up to lastRetry
+	lastRetry   = time.Minute
 )
 
 // Run copies what is published elsewhere, until ctx ends.
@@ -26,41 +27,67 @@ func (m *Mirror) Run(ctx context.Context) error {
 	return errs.Wrap("peer.Run", g.Wait())
 }
 
+// work copies what appears as it does, all there is now and then, and what could not be
+// copied again soon.
 func (m *Mirror) work(ctx context.Context) error {
 	defer m.http.CloseIdleConnections()
-	look := time.NewTimer(0)
-	defer look.Stop()
-	pause := firstRetry
+	all := time.NewTicker(repairEvery)
+	defer all.Stop()
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	known := false // whether all there is was looked up since it was last to be
+	wait := firstRetry
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-m.todo.wake:
-			pause = firstRetry
-		case <-look.C:
-			m.rootsToo(ctx)
+			wait = firstRetry
+		case <-all.C:
+			known = false
+		case <-retry.C:
+		}
+		if !known {
+			known = m.rootsToo(ctx)
+		} else if wait == lastRetry {
+			m.forgetGone(ctx)
 		}
 		missing := m.catchUp(ctx)
-		if missing == 0 {
-			look.Reset(repairEvery)
+		if missing == 0 && known {
 			continue
 		}
-		if pause > firstRetry {
+		if wait > firstRetry && missing > 0 {
 			m.cfg.Log.Warn("the content of versions is missing here, and no other replica gives it", "versions", missing)
 		}
-		look.Reset(pause)
-		pause = min(2*pause, repairEvery)
+		retry.Reset(wait)
+		wait = min(2*wait, lastRetry)
 	}
 }
 
-// rootsToo adds what is no version: what plans, drafts and sources refer to.
-func (m *Mirror) rootsToo(ctx context.Context) {
-	if roots, err := m.cfg.Roots(ctx); err == nil {
-		m.todo.add(roots...)
-	}
+// rootsToo has all looked at that refers to content: versions, and what plans, drafts and
+// sources refer to. False when that cannot be told now.
+func (m *Mirror) rootsToo(ctx context.Context) bool {
+	roots, err := m.cfg.Roots(ctx)
+	m.todo.put(roots...)
+	return err == nil
 }
 
-// catchUp copies all that is to do and returns how much of it could not be copied.
+// forgetGone drops what nothing refers to any more: it is not missing.
+func (m *Mirror) forgetGone(ctx context.Context) {
+	pending := m.todo.take()
+	roots, err := m.cfg.Roots(ctx)
+	if err == nil {
+		slices.Sort(roots)
+		pending = slices.DeleteFunc(pending, func(digest string) bool {
+			_, wanted := slices.BinarySearch(roots, digest)
+			return !wanted
+		})
+	}
+	m.todo.put(pending...)
+}
+
+// catchUp copies all that is to do and returns how much of it could not be copied, which
+// stays to do.
 func (m *Mirror) catchUp(ctx context.Context) (missing int) {
 	for _, digest := range m.todo.take() {
 		err := m.Version(ctx, digest)
@@ -69,6 +96,7 @@ func (m *Mirror) catchUp(ctx context.Context) (missing int) {
 		}
 		if err != nil {
 			missing++
+			m.todo.put(digest)
 			m.cfg.Log.Debug("a version's content is not all here yet", "digest", digest, "error", err)
 		}
 	}
@@ -87,17 +115,21 @@ func newBacklog() *backlog {
 	return &backlog{wake: make(chan struct{}, 1), digests: map[string]bool{}}
 }
 
-func (b *backlog) add(digests ...string) {
+// put remembers what is to be copied.
+func (b *backlog) put(digests ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range digests {
 		b.digests[d] = true
 	}
-	if len(b.digests) > 0 {
-		select {
-		case b.wake <- struct{}{}:
-		default:
-		}
+}
+
+// add remembers it and wakes whoever copies.
+func (b *backlog) add(digest string) {
+	b.put(digest)
+	select {
+	case b.wake <- struct{}{}:
+	default:
 	}
 }
 

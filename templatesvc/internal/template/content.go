@@ -26,23 +26,42 @@ func (b *Blob) Close() error {
 	return b.Joined.Close()
 }
 
-// Blob finds what a hash names. NotFound when it is not stored here, Malformed when it
-// is no hash.
+// Blob finds what a hash names, wherever it is stored, to be read until ctx ends.
+// NotFound when nobody has it, Malformed when it is no hash.
 func (s *Service) Blob(ctx context.Context, sum string) (*Blob, error) {
+	b, err := s.Held(ctx, sum)
+	if !errs.Is(err, errs.NotFound) {
+		return b, err
+	}
+	c, err := s.cfg.Vault.Recipe(ctx, sum)
+	if err == nil {
+		joined, err := s.cfg.Vault.Join(ctx, c)
+		return &Blob{Joined: joined, Sum: sum, Size: c.Size}, err
+	}
+	if !errs.Is(err, errs.NotFound) {
+		return nil, err
+	}
 	stored, err := s.cfg.Vault.Lookup(ctx, sum)
+	if err != nil {
+		return nil, err
+	}
+	return &Blob{Stored: stored, Sum: sum, Size: stored.Size}, nil
+}
+
+// Held finds what a hash names and is stored here: what other replicas ask for. Errors
+// as of Blob.
+func (s *Service) Held(ctx context.Context, sum string) (*Blob, error) {
+	stored, err := s.cfg.Vault.Here(ctx, sum)
 	if err == nil {
 		return &Blob{Stored: stored, Sum: sum, Size: stored.Size}, nil
 	}
 	if !errs.Is(err, errs.NotFound) {
 		return nil, err
 	}
-	c, recipe := s.cfg.Vault.Recipe(ctx, sum)
-	if recipe != nil {
-		return nil, err
-	}
-	joined, err := s.cfg.Vault.Join(ctx, c)
+	c, err := s.cfg.Vault.RecipeHere(ctx, sum)
 	if err != nil {
 		return nil, err
 	}
-	return &Blob{Joined: joined, Sum: sum, Size: c.Size}, nil
+	joined, err := s.cfg.Vault.JoinHere(ctx, c)
+	return &Blob{Joined: joined, Sum: sum, Size: c.Size}, err
 }

@@ -51,12 +51,12 @@ func (p *Publish) Keep(ctx context.Context, c fleet.Content) error {
 		if p.sure[b.SHA256] {
 			continue
 		}
-		there, err := p.service.cfg.Vault.Has(ctx, b.SHA256, b.Size)
+		err := p.service.cfg.Vault.Ensure(ctx, fleet.Content{SHA256: b.SHA256, Size: b.Size})
+		if errs.Is(err, errs.NotFound) {
+			return errs.New(errs.Conflict, "content %s is not stored any more: upload it again", c.SHA256)
+		}
 		if err != nil {
 			return errs.Wrap("template.Keep", err)
-		}
-		if !there {
-			return errs.New(errs.Conflict, "content %s is not stored any more: upload it again", c.SHA256)
 		}
 		p.sure[b.SHA256] = true
 	}

@@ -114,7 +114,7 @@ func (w *writer) add(ctx context.Context, b []byte) error {
 func (w *writer) finish(ctx context.Context) (fleet.Content, error) {
 	c := w.content
 	c.SHA256 = hex.EncodeToString(w.whole.Sum(nil))
-	if whole, err := w.vault.Lookup(ctx, c.SHA256); err == nil && whole.Size == c.Size {
+	if whole, err := w.vault.Here(ctx, c.SHA256); err == nil && whole.Size == c.Size {
 		w.stored(c.SHA256)
 		return fleet.Content{SHA256: c.SHA256, Size: c.Size}, errs.As(errs.Unavailable, "vault.Add", whole.Close())
 	}

@@ -1,0 +1,49 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/url"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Held opens a blob, or a large file whole, that a replica has itself: replicas ask each
+// other so. NotFound when none of them has it, Unavailable when one may that does not
+// answer.
+func (c *Client) Held(ctx context.Context, sha256 string) (io.ReadCloser, error) {
+	body, err := c.held(ctx, "/v1/held/blobs/"+url.PathEscape(sha256))
+	return body, errs.Wrap("templatesvc.Held", err)
+}
+
+// Recipe is what a replica joins a large file from. Errors as of Held.
+func (c *Client) Recipe(ctx context.Context, sha256 string) (recipe fleet.Content, err error) {
+	body, err := c.held(ctx, "/v1/held/recipes/"+url.PathEscape(sha256))
+	if err != nil {
+		return recipe, errs.Wrap("templatesvc.Recipe", err)
+	}
+	defer body.Close()
+	err = json.NewDecoder(io.LimitReader(body, answerLimit)).Decode(&recipe)
+	return recipe, errs.As(errs.Unavailable, "templatesvc.Recipe", err)
+}
+
+// held asks all replicas in turn: one that does not answer may have what the others have not.
+func (c *Client) held(ctx context.Context, path string) (io.ReadCloser, error) {
+	var none error = errs.New(errs.NotFound, "it is not stored here, and there is no other replica that has it")
+	for _, base := range c.order() {
+		body, err := c.readFrom(ctx, base, path)
+		if err == nil {
+			return body, nil
+		}
+		if !errs.Is(err, errs.NotFound) {
+			none = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		c.cfg.Log.Debug("templatesvc replica did not help", "url", base, "error", err)
+	}
+	return nil, none
+}

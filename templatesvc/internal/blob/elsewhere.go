@@ -1,0 +1,162 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Elsewhere is where content may be had that is not stored here.
+type Elsewhere interface {
+	// Blob opens a blob, or a large file whole; what it yields is not trusted. NotFound
+	// when nobody has it, Unavailable when somebody may who does not answer.
+	Blob(ctx context.Context, sum string) (io.ReadCloser, error)
+	// Recipe is what a large file is joined from. Errors as of Blob.
+	Recipe(ctx context.Context, sum string) (fleet.Content, error)
+}
+
+// fetches is how many blobs are fetched from elsewhere at once.
+const fetches = 16
+
+// AskElsewhere has what is missing here looked for elsewhere when it is read. It is
+// called before the store is used; without it the store has what it has.
+func (s *Store) AskElsewhere(e Elsewhere) { s.elsewhere = e }
+
+// Ensure makes sure that content is stored here, wherever it comes from. NotFound when
+// nobody has all of it; other errors as of Elsewhere and Put.
+func (s *Store) Ensure(ctx context.Context, c fleet.Content) error {
+	for _, b := range c.Blobs() {
+		there, err := s.Has(ctx, b.SHA256, b.Size)
+		if err == nil && !there {
+			err = s.ensure(ctx, b, c.Chunks == nil && b.Size >= RecipeFrom)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if c.Chunks == nil {
+		return nil
+	}
+	return s.PutRecipe(ctx, c)
+}
+
+// ensure fetches one blob; perhaps a file that elsewhere is stored by a recipe.
+func (s *Store) ensure(ctx context.Context, b fleet.Chunk, perhaps bool) error {
+	if perhaps {
+		c, err := s.Recipe(ctx, b.SHA256)
+		if err == nil && c.Size == b.Size {
+			return s.Ensure(ctx, c)
+		}
+		if err != nil && !errs.Is(err, errs.NotFound) {
+			return err
+		}
+	}
+	if err := s.fetch(ctx, b.SHA256); err != nil {
+		return err
+	}
+	there, err := s.Has(ctx, b.SHA256, b.Size)
+	if err == nil && !there {
+		err = errs.New(errs.NotFound, "blob %s has another size than its version says", b.SHA256)
+	}
+	return err
+}
+
+// fetch stores a blob that is had elsewhere.
+func (s *Store) fetch(ctx context.Context, sum string) error {
+	if s.elsewhere == nil {
+		return errs.New(errs.NotFound, "blob %s is not stored here", sum)
+	}
+	return s.flights.once(ctx, sum, func() error {
+		body, err := s.elsewhere.Blob(ctx, sum)
+		if err != nil {
+			return errs.Wrap("blob.fetch", err)
+		}
+		err = s.Import(ctx, sum, fleet.VersionLimits().FileBytes, body)
+		return errors.Join(err, body.Close())
+	})
+}
+
+// fetchRecipe stores a recipe that is had elsewhere.
+func (s *Store) fetchRecipe(ctx context.Context, sum string) error {
+	if s.elsewhere == nil {
+		return errs.New(errs.NotFound, "file %s is not stored here", sum)
+	}
+	return s.flights.once(ctx, sum+recipe, func() error {
+		c, err := s.elsewhere.Recipe(ctx, sum)
+		if err != nil {
+			return errs.Wrap("blob.fetchRecipe", err)
+		}
+		if err := checkRecipe(c, sum); err != nil {
+			return errs.As(errs.Unavailable, "blob.fetchRecipe", err)
+		}
+		return s.PutRecipe(ctx, c)
+	})
+}
+
+// flights has the same thing done once for all who want it at the same time.
+type flights struct {
+	room chan struct{} // a place for each that may be under way
+
+	mu   sync.Mutex
+	busy map[string]*flight
+}
+
+type flight struct {
+	done chan struct{} // closed at its end
+	err  error         // to be read after that
+	left bool          // whoever did it gave up
+}
+
+func newFlights(most int) *flights {
+	return &flights{room: make(chan struct{}, most), busy: map[string]*flight{}}
+}
+
+// once does what somebody may be doing already: then it waits for that, and does it
+// itself only if the other gave up. Canceled when ctx ends first.
+func (f *flights) once(ctx context.Context, name string, do func() error) error {
+	for {
+		one, mine := f.join(name)
+		if mine {
+			return f.do(ctx, name, one, do)
+		}
+		select {
+		case <-one.done:
+		case <-ctx.Done():
+			return errs.Wrap("blob.fetch", ctx.Err())
+		}
+		if !one.left {
+			return one.err
+		}
+	}
+}
+
+func (f *flights) do(ctx context.Context, name string, one *flight, do func() error) error {
+	select {
+	case f.room <- struct{}{}:
+		one.err = do()
+		<-f.room
+	case <-ctx.Done():
+		one.err = errs.Wrap("blob.fetch", ctx.Err())
+	}
+	one.left = ctx.Err() != nil
+	f.mu.Lock()
+	delete(f.busy, name)
+	f.mu.Unlock()
+	close(one.done)
+	return one.err
+}
+
+func (f *flights) join(name string) (one *flight, mine bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if one = f.busy[name]; one != nil {
+		return one, false
+	}
+	one = &flight{done: make(chan struct{})}
+	f.busy[name] = one
+	return one, true
+}

@@ -1,0 +1,157 @@
+package blob_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/blob"
+)
+
+// another is a store that is asked for what one lacks.
+type another struct {
+	*blob.Store
+	asked atomic.Int32
+	// answer takes the place of its blobs unless nil.
+	answer func(ctx context.Context) (io.ReadCloser, error)
+}
+
+func (a *another) Blob(ctx context.Context, sum string) (io.ReadCloser, error) {
+	a.asked.Add(1)
+	if a.answer != nil {
+		return a.answer(ctx)
+	}
+	b, err := a.Here(ctx, sum)
+	if err != nil {
+		return nil, err
+	}
+	return b.File, nil
+}
+
+func (a *another) Recipe(ctx context.Context, sum string) (fleet.Content, error) {
+	return a.RecipeHere(ctx, sum)
+}
+
+// pair is a store that lacks everything, and one that it asks.
+func pair(t *testing.T) (*blob.Store, *another) {
+	t.Helper()
+	s, a := open(t, t.TempDir()), &another{Store: open(t, t.TempDir())}
+	s.AskElsewhere(a)
+	return s, a
+}
+
+func TestWhatIsMissingIsFetchedOnceForAllWhoReadIt(t *testing.T) {
+	s, a := pair(t)
+	content := noise(6 << 20) // more than is held in memory
+	sum := put(t, a.Store, content)
+	var readers sync.WaitGroup
+	for range 20 {
+		readers.Go(func() {
+			if b, err := s.ReadAll(t.Context(), sum); err != nil || !bytes.Equal(b, content) {
+				t.Errorf("%d bytes, %v", len(b), err)
+			}
+		})
+	}
+	readers.Wait()
+	if n := a.asked.Load(); n != 1 {
+		t.Errorf("fetched %d times", n)
+	}
+	if !has(t, s, sum, int64(len(content))) {
+		t.Error("it was not kept")
+	}
+}
+
+func TestWhatComesWithAnotherHashOrBreaksOffIsNotKept(t *testing.T) {
+	sum := fleet.DigestOf([]byte("wanted"))
+	for name, r := range map[string]io.Reader{
+		"another content": strings.NewReader("other"),
+		"another, large":  bytes.NewReader(noise(5 << 20)),
+		"a part":          io.MultiReader(strings.NewReader("wan"), errReader{}),
+		"nothing":         strings.NewReader(""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, a := pair(t)
+			a.answer = func(context.Context) (io.ReadCloser, error) { return io.NopCloser(r), nil }
+			if _, err := s.Lookup(t.Context(), sum); !errs.Is(err, errs.Unavailable) {
+				t.Errorf("got %v", err)
+			}
+			if _, err := s.Here(t.Context(), sum); !errs.Is(err, errs.NotFound) {
+				t.Errorf("kept: %v", err)
+			}
+		})
+	}
+}
+
+type errReader struct{}
+
+func (errReader) Read([]byte) (int, error) { return 0, errors.New("cut") }
+
+func TestWhoWaitsForAFetchGoesOnWhenTheOtherGivesUp(t *testing.T) {
+	s, a := pair(t)
+	sum := put(t, a.Store, []byte("content"))
+	began := make(chan struct{})
+	a.answer = func(ctx context.Context) (io.ReadCloser, error) {
+		if a.asked.Load() > 1 {
+			return io.NopCloser(strings.NewReader("content")), nil
+		}
+		close(began)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	first, giveUp := context.WithCancel(t.Context())
+	var both sync.WaitGroup
+	both.Go(func() {
+		if _, err := s.ReadAll(first, sum); !errs.Is(err, errs.Canceled) {
+			t.Errorf("who gave up: %v", err)
+		}
+	})
+	<-began
+	both.Go(func() {
+		if b, err := s.ReadAll(t.Context(), sum); err != nil || string(b) != "content" {
+			t.Errorf("who waited: %q, %v", b, err)
+		}
+	})
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.ReadAll(canceled, sum); !errs.Is(err, errs.Canceled) {
+		t.Errorf("who has gone: %v", err)
+	}
+	giveUp()
+	both.Wait()
+}
+
+func TestALargeFileComesByItsChunks(t *testing.T) {
+	s, a := pair(t)
+	whole := noise(9000)
+	sum := sha256.Sum256(whole)
+	c := fleet.Content{SHA256: hex.EncodeToString(sum[:]), Size: 9000}
+	for n := 0; n < len(whole); n += 3000 {
+		c.Chunks = append(c.Chunks, fleet.Chunk{SHA256: put(t, a.Store, whole[n:n+3000]), Size: 3000})
+	}
+	if err := a.PutRecipe(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, s, c.SHA256); !bytes.Equal(got, whole) {
+		t.Errorf("%d bytes", len(got))
+	}
+	if _, err := s.Here(t.Context(), c.SHA256); !errs.Is(err, errs.NotFound) {
+		t.Error("it was stored a second time, as one blob")
+	}
+	other, b := pair(t)
+	b.Store = a.Store
+	if err := other.Ensure(t.Context(), c); err != nil || !has(t, other, c.SHA256, c.Size) {
+		t.Errorf("ensured: %v", err)
+	}
+	if err := other.Ensure(t.Context(), fleet.Content{SHA256: fleet.DigestOf(nil), Size: 1}); !errs.Is(err, errs.NotFound) {
+		t.Errorf("what nobody has: %v", err)
+	}
+}
