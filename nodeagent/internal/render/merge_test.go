@@ -67,7 +67,7 @@ func TestMerge(t *testing.T) {
 		{"properties: a continued line is one", "a.properties", []string{"a=x\\\n  y\nb=1\n", "a=z\n"}, "a=z\nb=1\n"},
 		{"properties: escapes are read", "a.properties", []string{"a\\ b=1\n", "a\\u0020b=2\n"}, "a\\u0020b=2\n"},
 		{"properties: a line continued into nothing takes nothing in", "a.properties", []string{"a=x\\", "b=2\n"}, "a=x\nb=2\n"},
-		{"properties: line ends of another system", "a.properties", []string{"a=1\r\nb=2\r\n", "b=3\r\n"}, "a=1\nb=3\n"},
+		{"properties: line ends of another system stay", "a.properties", []string{"a=1\r\nb=2\\\r\n  0\r\n#", "b=3\n", "c=4\n"}, "a=1\r\nb=3\r\n#\r\nc=4\r\n"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

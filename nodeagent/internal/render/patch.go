@@ -27,7 +27,7 @@ type patched struct {
 }
 
 // Patch applies patches to a file in their order. What found nothing to change is a
-// note. Invalid, naming the file, for one that is not of its format, and for values
+// note; where a value is there already the file's bytes stay. Invalid, naming the file, for one that is not of its format, and for values
 // that the format cannot hold.
 func Patch(name string, content []byte, patches []fleet.ConfigPatch) (out []byte, notes []string, err error) {
 	f := &patched{name: name, format: FormatOf(name), text: content}
@@ -46,6 +46,15 @@ func Patch(name string, content []byte, patches []fleet.ConfigPatch) (out []byte
 	return f.text, notes, nil
 }
 
+// outcome is what a patch by structure found.
+type outcome int
+
+const (
+	absent  outcome = iota // nothing to replace
+	equal                  // what it was to become
+	altered                // something else, which is changed now
+)
+
 func (f *patched) apply(p fleet.ConfigPatch) (note string, err error) {
 	if p.Op == fleet.PatchRegex {
 		return f.replaceText(p)
@@ -53,14 +62,14 @@ func (f *patched) apply(p fleet.ConfigPatch) (note string, err error) {
 	if err := f.takeApart(); err != nil {
 		return "", err
 	}
-	found := false
+	var what outcome
 	if f.pairs != nil {
-		found, err = f.pairs.patch(p)
+		what, err = f.pairs.patch(p)
 	} else {
-		found, err = f.patchTree(p)
+		what, err = f.patchTree(p)
 	}
-	f.changed = f.changed || found
-	if err == nil && !found {
+	f.changed = f.changed || what == altered
+	if err == nil && what == absent {
 		note = fmt.Sprintf("%s has nothing to replace at %s", f.name, p.Path)
 	}
 	return note, err
@@ -119,13 +128,13 @@ func (f *patched) together() (err error) {
 }
 
 // patch gives a key a value. The path is the key as it is written in the file, or in quotes.
-func (p *properties) patch(patch fleet.ConfigPatch) (found bool, err error) {
+func (p *properties) patch(patch fleet.ConfigPatch) (outcome, error) {
 	value, err := readJSON(patch.Value)
 	if err != nil {
-		return false, err
+		return absent, err
 	}
 	if value == nil || value.Kind != yaml.ScalarNode || value.Tag == tagNull {
-		return false, errs.New(errs.Invalid, "%s: a property is a string, a number or true or false", patch.Path)
+		return absent, errs.New(errs.Invalid, "%s: a property is a string, a number or true or false", patch.Path)
 	}
 	key := patch.Path
 	if steps, err := fleet.ParsePatchPath(key); err == nil && len(steps) == 1 && !steps[0].IsIndex {
@@ -134,39 +143,41 @@ func (p *properties) patch(patch fleet.ConfigPatch) (found bool, err error) {
 	i, have := p.at[key]
 	switch {
 	case have && p.lines[i].value == value.Value:
+		return equal, nil
 	case have || patch.Op == fleet.PatchSet:
 		p.set(key, value.Value)
-	default:
-		return false, nil
+		return altered, nil
 	}
-	return true, nil
+	return absent, nil
 }
 
-func (f *patched) patchTree(p fleet.ConfigPatch) (found bool, err error) {
+func (f *patched) patchTree(p fleet.ConfigPatch) (outcome, error) {
 	steps, err := fleet.ParsePatchPath(p.Path)
 	if err != nil {
-		return false, err
+		return absent, err
 	}
 	value, err := readJSON(p.Value)
-	if err != nil {
-		return false, err
+	if err != nil || value == nil {
+		return absent, err
 	}
-	if f.tree == nil {
-		if p.Op != fleet.PatchSet {
-			return false, nil
+	if f.tree != nil {
+		if at, err := descend(f.tree, steps, false); err == nil && at != nil && means(at, value) {
+			return equal, nil
 		}
+	} else if p.Op == fleet.PatchSet {
 		f.tree = mapping()
+	} else {
+		return absent, nil
 	}
-	root := f.tree
-	at, err := descend(root, steps, p.Op == fleet.PatchSet)
+	at, err := descend(f.tree, steps, p.Op == fleet.PatchSet)
 	if err != nil {
-		return false, errs.New(errs.Invalid, "%s: %s", p.Path, errs.MessageOf(err))
+		return absent, errs.New(errs.Invalid, "%s: %s", p.Path, errs.MessageOf(err))
 	}
 	if at == nil {
-		return false, nil
+		return absent, nil
 	}
 	put(at, value)
-	return true, nil
+	return altered, nil
 }
 
 // put gives a node another value; the comments stay.

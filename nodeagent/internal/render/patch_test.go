@@ -44,6 +44,17 @@ func TestPatch(t *testing.T) {
 		{"regex: every match, with groups, lines are lines", "a.conf", "port 1\nport 2\n", []fleet.ConfigPatch{patch(regex, `^port (\d)$`, `"port ${1}0"`)}, "port 10\nport 20\n", ""},
 		{"regex: no match", "a.conf", "x", []fleet.ConfigPatch{patch(regex, "y", `""`)}, "x", "a.conf has no match for y"},
 		{"patches follow each other in their order", "a.yml", "a: 1\n", []fleet.ConfigPatch{patch(set, "a", "2"), patch(regex, "a: 2", `"b: 2"`), patch(set, "b", "3")}, "b: 3\n", ""},
+		{"yaml: what is there already keeps the bytes", "a.yml", "# h\na:    'x'   # y\nl:   [ 1,2 ]\nf:  1.50\nm: {b: 1,  c: ~}\nx: &x {k: 1}\ny: *x\n\n\n", []fleet.ConfigPatch{
+			patch(set, "a", `"x"`), patch(replace, "l", "[1,2]"), patch(set, "l[1]", "2"), patch(set, "f", "1.5"), patch(set, "m", `{"c":null,"b":1}`), patch(set, "y.k", "1"),
+		}, "# h\na:    'x'   # y\nl:   [ 1,2 ]\nf:  1.50\nm: {b: 1,  c: ~}\nx: &x {k: 1}\ny: *x\n\n\n", ""},
+		{"json: what is there already keeps the bytes", "a.json", `{ "a" : [1 , {"b":1.0}], "n":null}`, []fleet.ConfigPatch{patch(set, "a", `[1,{"b":1.00}]`), patch(replace, "n", "null")}, `{ "a" : [1 , {"b":1.0}], "n":null}`, ""},
+		{"toml: what is there already keeps the bytes", "a.toml", "# why\n[a]\nb   = 1.0 # c\nd = 1_000\n", []fleet.ConfigPatch{patch(set, "a.b", "1.0"), patch(replace, "a.d", "1000")}, "# why\n[a]\nb   = 1.0 # c\nd = 1_000\n", ""},
+		{"properties: what is there already keeps the bytes", "a.properties", "a : x\\\r\n  y\r\n\r\nb=\\u0031", []fleet.ConfigPatch{patch(set, "a", `"xy"`), patch(replace, "b", "1")}, "a : x\\\r\n  y\r\n\r\nb=\\u0031", ""},
+		{"regex: what is there already keeps the bytes", "a.yml", "a:   1 # x", []fleet.ConfigPatch{patch(regex, `a: +\d`, `"a:   1"`)}, "a:   1 # x", ""},
+		{"a string is no number", "a.yml", "a: 1\nb: \"1\"\n", []fleet.ConfigPatch{patch(set, "a", `"1"`), patch(set, "b", "1")}, "a: \"1\"\nb: 1\n", ""},
+		{"null is set where there was nothing", "a.yml", "a: 1\n", []fleet.ConfigPatch{patch(set, "b.c", "null")}, "a: 1\nb:\n  c: null\n", ""},
+		{"a value there already and another beside it", "a.json", `{"a":1}`, []fleet.ConfigPatch{patch(set, "a", "1"), patch(set, "b", "2")}, "{\n  \"a\": 1,\n  \"b\": 2\n}\n", ""},
+		{"properties: other lines keep their ends", "a.properties", "a=1\r\nb=2", []fleet.ConfigPatch{patch(set, "a", "3"), patch(set, "c", "4")}, "a=3\r\nb=2\r\nc=4\r\n", ""},
 		{"nothing to change keeps the bytes", "a.json", `{ "a" : 1}`, []fleet.ConfigPatch{patch(replace, "b", "1")}, `{ "a" : 1}`, "a.json has nothing to replace at b"},
 	}
 	for _, c := range cases {

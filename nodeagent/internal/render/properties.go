@@ -8,36 +8,38 @@ import (
 )
 
 // properties is a .properties file by logical lines. Everything but changed values
-// stays as it was written, comments and order included.
+// stays as it was written, comments, order and line ends included.
 type properties struct {
 	lines []propertyLine
+	// end is how lines end that are added.
+	end string
 	// at is the line that counts of each key: the last.
 	at map[string]int
 }
 
 // propertyLine is a logical line: a pair, or a comment or blank line without a key.
 type propertyLine struct {
-	raw   string // with its continuations, without the last newline
+	raw   string // with its continuations, without the last end of a line
+	end   string // a newline in any system's way; empty for what ends the file without
 	key   string
 	value string
 	pair  bool
 }
 
 func readProperties(content []byte) *properties {
-	p := &properties{at: map[string]int{}}
-	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(content))
-	if text == "" {
-		return p
+	p := &properties{at: map[string]int{}, end: "\n"}
+	natural := naturalLines(string(content))
+	if len(natural) > 0 && natural[0].end != "" {
+		p.end = natural[0].end
 	}
-	natural := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	for i := 0; i < len(natural); i++ {
-		line := propertyLine{raw: natural[i]}
-		logical := strings.TrimLeft(natural[i], " \t\f")
+		line := natural[i]
+		logical := strings.TrimLeft(line.raw, " \t\f")
 		if logical != "" && logical[0] != '#' && logical[0] != '!' {
 			for continued(logical) && i+1 < len(natural) {
 				i++
-				line.raw += "\n" + natural[i]
-				logical = logical[:len(logical)-1] + strings.TrimLeft(natural[i], " \t\f")
+				line.raw, line.end = line.raw+line.end+natural[i].raw, natural[i].end
+				logical = logical[:len(logical)-1] + strings.TrimLeft(natural[i].raw, " \t\f")
 			}
 			if continued(logical) { // with nothing to go on with
 				line.raw, logical = strings.TrimSuffix(line.raw, `\`), strings.TrimSuffix(logical, `\`)
@@ -50,6 +52,23 @@ func readProperties(content []byte) *properties {
 		p.lines = append(p.lines, line)
 	}
 	return p
+}
+
+// naturalLines cuts a text at the ends of its lines, of whatever system.
+func naturalLines(text string) (lines []propertyLine) {
+	for text != "" {
+		i := strings.IndexAny(text, "\r\n")
+		if i < 0 {
+			return append(lines, propertyLine{raw: text})
+		}
+		end := text[i : i+1]
+		if strings.HasPrefix(text[i:], "\r\n") {
+			end = "\r\n"
+		}
+		lines = append(lines, propertyLine{raw: text[:i], end: end})
+		text = text[i+len(end):]
+	}
+	return lines
 }
 
 // continued reports whether a line ends with an odd number of backslashes.
@@ -141,9 +160,14 @@ func (p *properties) set(key, value string) {
 
 func (p *properties) put(line propertyLine) {
 	if i, ok := p.at[line.key]; ok {
+		line.end = p.lines[i].end
 		p.lines[i] = line
 		return
 	}
+	if last := len(p.lines) - 1; last >= 0 && p.lines[last].end == "" {
+		p.lines[last].end = p.end
+	}
+	line.end = p.end
 	p.at[line.key] = len(p.lines)
 	p.lines = append(p.lines, line)
 }
@@ -186,7 +210,7 @@ func (p *properties) bytes() []byte {
 	var b strings.Builder
 	for _, l := range p.lines {
 		b.WriteString(l.raw)
-		b.WriteByte('\n')
+		b.WriteString(l.end)
 	}
 	return []byte(b.String())
 }

@@ -77,6 +77,46 @@ func identify(b *strings.Builder, n *yaml.Node) {
 	b.WriteByte(']')
 }
 
+// means reports whether two nodes are the same value, however they are written: mappings in
+// any order, numbers with any zeros.
+func means(a, b *yaml.Node) bool {
+	if a.Kind != b.Kind || len(a.Content) != len(b.Content) {
+		return false
+	}
+	switch a.Kind {
+	case yaml.MappingNode:
+		at := make(map[string]*yaml.Node, len(b.Content)/2)
+		for i := 0; i+1 < len(b.Content); i += 2 {
+			at[identity(b.Content[i])] = b.Content[i+1]
+		}
+		for i := 0; i+1 < len(a.Content); i += 2 {
+			if v, ok := at[identity(a.Content[i])]; !ok || !means(a.Content[i+1], v) {
+				return false
+			}
+		}
+		return true
+	case yaml.SequenceNode:
+		for i := range a.Content {
+			if !means(a.Content[i], b.Content[i]) {
+				return false
+			}
+		}
+		return true
+	case yaml.ScalarNode, yaml.AliasNode, yaml.DocumentNode:
+	}
+	switch tag := a.ShortTag(); {
+	case tag != b.ShortTag():
+		return false
+	case tag == tagNull:
+		return true
+	case tag == tagFloat:
+		x, errX := strconv.ParseFloat(a.Value, 64)
+		y, errY := strconv.ParseFloat(b.Value, 64)
+		return a.Value == b.Value || errX == nil && errY == nil && x == y
+	}
+	return a.Value == b.Value
+}
+
 // overlay lays over on base: mappings are merged by key, all else is replaced. base
 // may be changed and over become part of the result. Either may be nil, an empty file.
 func overlay(base, over *yaml.Node) *yaml.Node {

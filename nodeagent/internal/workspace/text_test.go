@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -103,5 +104,48 @@ func TestPatchesMakeFilesAndReachWhatAServerWrote(t *testing.T) {
 	want := map[string]string{"t.yml": "a: 1\nb: 2\n", "theirs.properties": "x=2\n", "mine.yml": "a: mine\n"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestPatchedAndMergedFilesOfAStaticDirectoryAreNotRewrittenOnceTheyAreAsTheyShallBe(t *testing.T) {
+	for _, override := range []bool{false, true} {
+		b := newBench(t)
+		const put = fleet.PatchSet
+		plan := fleet.Plan{
+			Static: true, Override: override, Merge: []string{"**/*.yml"}, FileModifications: []string{"a.properties"},
+			Patches: []fleet.ConfigPatch{
+				configPatch(put, "a.yml", "a", "1"), configPatch(put, "b.json", "n", "2"), configPatch(put, "c.toml", "c", `"x"`), configPatch(put, "a.properties", "motd", `"hi"`),
+				configPatch(put, "made.yml", "d", "true"),
+				configPatch(fleet.PatchReplace, "b.json", "n", "2"),
+			},
+			Layers: []fleet.PlanLayer{
+				b.layer("a", map[string]string{"a.yml": "b:   1\n", "b.json": `{ "n" : 2 }`, "c.toml": "# why\nc = 'x'\n", "a.properties": "port=%PORT%\r\n"}),
+				b.layer("b", map[string]string{"a.yml": "c: 1 # c\n"}),
+			},
+		}
+		dir, long := b.builder.Dir(placement(), true), time.Unix(1e9, 0)
+		names := []string{"a.yml", "b.json", "c.toml", "a.properties", "made.yml"}
+		before, after := map[string]look{}, map[string]look{}
+		for _, into := range []map[string]look{before, after} {
+			if _, err := b.build(plan); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range names {
+				path := filepath.Join(dir, name)
+				if len(after) == 0 && len(before) < len(names) {
+					if err := os.Chtimes(path, long, long); err != nil {
+						t.Fatal(err)
+					}
+				}
+				into[name] = b.look(path)
+			}
+		}
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("override %v: %s", override, diff)
+		}
+		got := b.tree(dir)
+		if got["b.json"] != `{ "n" : 2 }` || got["c.toml"] != "# why\nc = 'x'\n" || got["a.properties"] != "port=25565\r\nmotd=hi\r\n" {
+			t.Errorf("%q", got)
+		}
 	}
 }
