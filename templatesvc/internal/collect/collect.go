@@ -12,22 +12,21 @@
 // way the second mark sees its version. Was it condemned before, then the publish
 // itself took it back. No clock is compared, and a collector that was paused can only
 // move blobs into its own trash, where they are still found, or remove what lies
-// there. Nothing is removed when a manifest cannot be read. What it rests on: a
-// publish has begun before it relies on anything, and asks the store itself each time.
+// there. Nothing is removed when a manifest cannot be read, or what a large file that it
+// names is joined from. What it rests on: a publish has begun before it relies on
+// anything, and asks the store itself each time. One that does not end in half a day is
+// ended: its record goes, and with it the fence of its transaction.
 package collect
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/templatesvc/internal/blob"
 )
@@ -38,6 +37,9 @@ type Referrers interface {
 	Roots(ctx context.Context) ([]string, error)
 	// Publishes names the publishes that are open.
 	Publishes(ctx context.Context) ([]string, error)
+	// EndPublish makes a publish that is open unable to commit. One that has ended is no
+	// error.
+	EndPublish(ctx context.Context, id string) error
 }
 
 // Collector collects in one store. Use it from one goroutine.
@@ -48,6 +50,8 @@ type Collector struct {
 	Replica string
 	// Poll is how often it looks whether publishes have ended.
 	Poll time.Duration
+	// Patience is how long a cycle waits for one publish before it ends it; 0: half a day.
+	Patience time.Duration
 
 	// between is called between any two steps, for tests; nil does nothing.
 	between func()
@@ -60,11 +64,14 @@ type Report struct {
 	Bytes   int64 `json:"bytes"` // on the disk, of what was removed
 }
 
+// patience is how long a cycle waits for one publish.
+const patience = 12 * time.Hour
+
 // forsaken is the age from which the trash of another replica is taken over.
 const forsaken = 24 * time.Hour
 
 // Cycle collects once. An error leaves the rest to the next cycle. It waits for the
-// publishes that are open, as long as that takes.
+// publishes that are open, half a day at most.
 func (c *Collector) Cycle(ctx context.Context, now time.Time) (Report, error) {
 	var total Report
 	for {
@@ -72,7 +79,7 @@ func (c *Collector) Cycle(ctx context.Context, now time.Time) (Report, error) {
 		if err != nil || trash == nil {
 			break // what cannot be taken over waits
 		}
-		r, err := c.bury(ctx, trash)
+		r, err := c.bury(ctx, trash, newMarking())
 		total = total.plus(r)
 		if err != nil {
 			return total, errs.Wrap("collect.Cycle", err)
@@ -94,8 +101,8 @@ func (c *Collector) own(name string) bool {
 }
 
 func (c *Collector) cycle(ctx context.Context) (Report, error) {
-	marks, err := c.mark(ctx)
-	if err != nil {
+	marks := newMarking()
+	if err := c.mark(ctx, marks); err != nil {
 		return Report{}, err
 	}
 	trash, err := c.Store.NewCycle(c.name())
@@ -117,23 +124,23 @@ func (c *Collector) cycle(ctx context.Context) (Report, error) {
 			return Report{}, err
 		}
 	}
-	return c.bury(ctx, trash)
+	return c.bury(ctx, trash, marks)
 }
 
-// bury is the part of a cycle after its last move into the trash.
-func (c *Collector) bury(ctx context.Context, trash *blob.Cycle) (r Report, err error) {
+// bury is the part of a cycle after its last move into the trash. What was marked
+// before stays marked: a manifest never changes and is read once.
+func (c *Collector) bury(ctx context.Context, trash *blob.Cycle, marks *marking) (r Report, err error) {
 	if err := c.settle(ctx); err != nil {
 		return r, err
 	}
-	marks, err := c.mark(ctx)
-	if err != nil {
+	if err := c.mark(ctx, marks); err != nil {
 		return r, err
 	}
 	files, err := trash.Condemned()
 	if err != nil {
 		return r, err
 	}
-	r.Marked = len(marks)
+	r.Marked = len(marks.blobs)
 	for _, f := range files {
 		c.step()
 		if marks.has(f.Sum) {
@@ -151,14 +158,23 @@ func (c *Collector) bury(ctx context.Context, trash *blob.Cycle) (r Report, err 
 	return r, trash.End()
 }
 
-// settle waits until the publishes that are open now have ended.
+// settle waits until the publishes that are open now have ended, and ends those that
+// take too long.
 func (c *Collector) settle(ctx context.Context) error {
 	c.step()
 	sealed, err := c.Referrers.Publishes(ctx)
+	began := time.Now()
 	for err == nil && len(sealed) > 0 {
 		c.step()
 		if pause.For(ctx, c.Poll); ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if time.Since(began) > c.patience() {
+			for _, id := range sealed {
+				if err := c.Referrers.EndPublish(ctx, id); err != nil {
+					return err
+				}
+			}
 		}
 		var open []string
 		open, err = c.Referrers.Publishes(ctx)
@@ -167,73 +183,10 @@ func (c *Collector) settle(ctx context.Context) error {
 	return err
 }
 
+func (c *Collector) patience() time.Duration { return cmp.Or(c.Patience, patience) }
+
 func (c *Collector) step() {
 	if c.between != nil {
 		c.between()
-	}
-}
-
-// marks are the blobs that are referred to, as hashes.
-type marks map[[32]byte]struct{}
-
-func (m marks) add(sum string) {
-	var key [32]byte
-	if n, err := hex.Decode(key[:], []byte(sum)); err == nil && n == len(key) {
-		m[key] = struct{}{}
-	}
-}
-
-func (m marks) has(sum string) bool {
-	var key [32]byte
-	n, err := hex.Decode(key[:], []byte(sum))
-	_, ok := m[key]
-	return ok || err != nil || n != len(key)
-}
-
-// mark reads every manifest that has to stay and marks what it names.
-func (c *Collector) mark(ctx context.Context) (marks, error) {
-	c.step()
-	roots, err := c.Referrers.Roots(ctx)
-	if err != nil {
-		return nil, err
-	}
-	slices.Sort(roots)
-	m := marks{}
-	for _, digest := range slices.Compact(roots) {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		body, err := c.Store.ReadAll(ctx, digest)
-		if err != nil {
-			return nil, err
-		}
-		var manifest fleet.Manifest
-		if err := json.Unmarshal(body, &manifest); err != nil {
-			return nil, errs.As(errs.Internal, "collect.mark", fmt.Errorf("manifest %s: %w", digest, err))
-		}
-		m.add(digest)
-		c.markFiles(ctx, m, manifest)
-	}
-	return m, nil
-}
-
-// markFiles marks the files of a manifest: chunks, recipes and whole files. A file
-// that stands whole in the manifest may be stored by a recipe alone.
-func (c *Collector) markFiles(ctx context.Context, m marks, manifest fleet.Manifest) {
-	for i := range manifest.Entries {
-		e := &manifest.Entries[i]
-		if e.Kind != fleet.FileRegular {
-			continue
-		}
-		content := e.Content()
-		m.add(content.SHA256)
-		if content.Chunks == nil && content.Size >= blob.RecipeFrom {
-			if known, err := c.Store.Recipe(ctx, content.SHA256); err == nil {
-				content = known
-			}
-		}
-		for _, b := range content.Blobs() {
-			m.add(b.SHA256)
-		}
 	}
 }

@@ -36,6 +36,11 @@ func (r *register) Publishes(context.Context) ([]string, error) {
 	return slices.Collect(maps.Keys(r.open)), nil
 }
 
+func (r *register) EndPublish(_ context.Context, id string) error {
+	delete(r.open, id)
+	return nil
+}
+
 // publisher does what a publish does, step by step.
 type publisher struct {
 	id    string
@@ -259,22 +264,74 @@ func TestACollectionNeverTakesWhatAPublishNeeds(t *testing.T) {
 	})
 }
 
-func TestAnUnreadableManifestStopsTheCollection(t *testing.T) {
-	dir := t.TempDir()
-	store, err := blob.Open(dir)
+// TestWhatCannotBeReadStopsTheCollection: a manifest, or what a large file in one is
+// joined from.
+func TestWhatCannotBeReadStopsTheCollection(t *testing.T) {
+	whole := strings.Repeat("x", blob.RecipeFrom)
+	sum := fleet.DigestOf([]byte(whole))
+	named := fleet.Manifest{Entries: []fleet.ManifestEntry{{Path: "f", SHA256: sum, Size: int64(len(whole))}}}
+	for name, arrange := range map[string]func(dir string, s *blob.Store) (digest string, err error){
+		"a manifest that is missing": func(string, *blob.Store) (string, error) { return strings.Repeat("a", 64), nil },
+		"a manifest that is none":    func(_ string, s *blob.Store) (string, error) { return s.Put(t.Context(), []byte("no JSON")) },
+		"a recipe that is missing":   func(_ string, s *blob.Store) (string, error) { return putJSON(s, named) },
+		"a recipe that is damaged": func(dir string, s *blob.Store) (string, error) {
+			err := os.MkdirAll(filepath.Join(dir, sum[:2]), 0o755)
+			err = errors.Join(err, os.WriteFile(filepath.Join(dir, sum[:2], sum+".chunks"), []byte("{"), 0o600))
+			digest, putErr := putJSON(s, named)
+			return digest, errors.Join(err, putErr)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			store, err := blob.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			digest, err := arrange(dir, store)
+			if err != nil {
+				t.Fatal(err)
+			}
+			garbage, err := store.Put(t.Context(), []byte("garbage"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			reg := &register{versions: map[string][]string{digest: nil}}
+			c := &Collector{Store: store, Referrers: reg, Replica: "r"}
+			for range 2 {
+				if _, err := c.Cycle(t.Context(), time.Now()); err == nil {
+					t.Error("the collection went on")
+				}
+			}
+			if there, err := store.Has(t.Context(), garbage, 7); !there || err != nil {
+				t.Error("something was removed", err)
+			}
+			delete(reg.versions, digest)
+			if r, err := c.Cycle(t.Context(), time.Now()); err != nil || r.Removed == 0 {
+				t.Errorf("when nothing names it any more: %+v, %v", r, err)
+			}
+		})
+	}
+}
+
+func putJSON(s *blob.Store, v any) (string, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "", err
+	}
+	return s.Put(context.Background(), b)
+}
+
+func TestAPublishThatNeverEndsIsEnded(t *testing.T) {
+	store, err := blob.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	garbage, err := store.Put(t.Context(), []byte("garbage"))
-	if err != nil {
+	if _, err := store.Put(t.Context(), []byte("garbage")); err != nil {
 		t.Fatal(err)
 	}
-	reg := &register{versions: map[string][]string{strings.Repeat("a", 64): nil}}
-	c := &Collector{Store: store, Referrers: reg, Replica: "r"}
-	if _, err := c.Cycle(t.Context(), time.Now()); err == nil {
-		t.Error("a collection without one of its manifests went on")
-	}
-	if there, err := store.Has(t.Context(), garbage, 7); !there || err != nil {
-		t.Error("something was removed")
+	reg := &register{open: map[string]bool{"hangs": true}}
+	c := &Collector{Store: store, Referrers: reg, Replica: "r", Patience: time.Nanosecond}
+	if r, err := c.Cycle(t.Context(), time.Now()); err != nil || r.Removed != 1 || len(reg.open) > 0 {
+		t.Errorf("%+v, %v, open %v", r, err, reg.open)
 	}
 }

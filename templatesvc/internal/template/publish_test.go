@@ -33,6 +33,24 @@ func TestAPublishThatLostItsLeaseIsRefused(t *testing.T) {
 	}
 }
 
+func TestAPublishThatWasEndedIsRefused(t *testing.T) {
+	w := newWorld(t)
+	p := w.begin()
+	m := w.tree(p, "f", "one")
+	open, err := w.Publishes(t.Context())
+	if err != nil || len(open) != 1 {
+		t.Fatalf("open publishes: %v, %v", open, err)
+	}
+	for range 2 { // the second time it has ended
+		if err := w.EndPublish(t.Context(), open[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.Commit(t.Context(), template.Move{Ref: ref, Manifest: m, Kind: fleet.MoveEdit}); !errs.Is(err, errs.Fenced) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestAPublishLeavesNoRecord(t *testing.T) {
 	w := newWorld(t)
 	w.publish("f", "one")

@@ -65,3 +65,18 @@ func (s *Service) Publishes(ctx context.Context) ([]string, error) {
 	}
 	return ids, errs.Wrap("template.Publishes", err)
 }
+
+// EndPublish removes a publish's record: what it would commit is refused. One that has
+// ended is no error.
+func (s *Service) EndPublish(ctx context.Context, id string) error {
+	key := store.TemplatePublishKey(id)
+	p, err := store.Get(ctx, s.cfg.Store, key)
+	if err == nil {
+		s.cfg.Log.Warn("a publish that did not end for half a day is ended", "replica", p.Replica, "what", p.What, "since", p.StartedAt)
+		_, err = s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Remove(key, p.ModRev)}})
+	}
+	if errs.Is(err, errs.NotFound) || errs.Is(err, errs.Conflict) {
+		return nil
+	}
+	return errs.Wrap("template.EndPublish", err)
+}
