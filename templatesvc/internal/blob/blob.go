@@ -31,6 +31,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/flight"
 )
 
 // MaxBytes bounds a blob that is written at once.
@@ -48,7 +49,7 @@ type Store struct {
 	enc *zstd.Encoder
 	// elsewhere is asked for what is missing; nil asks nobody.
 	elsewhere Elsewhere
-	flights   *flights
+	flights   *flight.Group
 
 	mu sync.Mutex
 	// verified holds the stamps of files that had their hash in this process.
@@ -65,7 +66,7 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, errs.As(errs.Internal, "blob.Open", err)
 	}
-	s := &Store{dir: dir, enc: enc, flights: newFlights(fetches), verified: map[string]stamp{}}
+	s := &Store{dir: dir, enc: enc, flights: flight.New(fetches), verified: map[string]stamp{}}
 	for _, d := range []string{s.incoming(), s.trash(), s.corrupt()} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return nil, errs.As(errs.Unavailable, "blob.Open", err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -70,7 +69,7 @@ func (s *Store) fetch(ctx context.Context, sum string) error {
 	if s.elsewhere == nil {
 		return errs.New(errs.NotFound, "blob %s is not stored here", sum)
 	}
-	return s.flights.once(ctx, sum, func() error {
+	return s.flights.Once(ctx, sum, func() error {
 		body, err := s.elsewhere.Blob(ctx, sum)
 		if err != nil {
 			return errs.Wrap("blob.fetch", err)
@@ -85,7 +84,7 @@ func (s *Store) fetchRecipe(ctx context.Context, sum string) error {
 	if s.elsewhere == nil {
 		return errs.New(errs.NotFound, "file %s is not stored here", sum)
 	}
-	return s.flights.once(ctx, sum+recipe, func() error {
+	return s.flights.Once(ctx, sum+recipe, func() error {
 		c, err := s.elsewhere.Recipe(ctx, sum)
 		if err != nil {
 			return errs.Wrap("blob.fetchRecipe", err)
@@ -95,68 +94,4 @@ func (s *Store) fetchRecipe(ctx context.Context, sum string) error {
 		}
 		return s.PutRecipe(ctx, c)
 	})
-}
-
-// flights has the same thing done once for all who want it at the same time.
-type flights struct {
-	room chan struct{} // a place for each that may be under way
-
-	mu   sync.Mutex
-	busy map[string]*flight
-}
-
-type flight struct {
-	done chan struct{} // closed at its end
-	err  error         // to be read after that
-	left bool          // whoever did it gave up
-}
-
-func newFlights(most int) *flights {
-	return &flights{room: make(chan struct{}, most), busy: map[string]*flight{}}
-}
-
-// once does what somebody may be doing already: then it waits for that, and does it
-// itself only if the other gave up. Canceled when ctx ends first.
-func (f *flights) once(ctx context.Context, name string, do func() error) error {
-	for {
-		one, mine := f.join(name)
-		if mine {
-			return f.do(ctx, name, one, do)
-		}
-		select {
-		case <-one.done:
-		case <-ctx.Done():
-			return errs.Wrap("blob.fetch", ctx.Err())
-		}
-		if !one.left {
-			return one.err
-		}
-	}
-}
-
-func (f *flights) do(ctx context.Context, name string, one *flight, do func() error) error {
-	select {
-	case f.room <- struct{}{}:
-		one.err = do()
-		<-f.room
-	case <-ctx.Done():
-		one.err = errs.Wrap("blob.fetch", ctx.Err())
-	}
-	one.left = ctx.Err() != nil
-	f.mu.Lock()
-	delete(f.busy, name)
-	f.mu.Unlock()
-	close(one.done)
-	return one.err
-}
-
-func (f *flights) join(name string) (one *flight, mine bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if one = f.busy[name]; one != nil {
-		return one, false
-	}
-	one = &flight{done: make(chan struct{})}
-	f.busy[name] = one
-	return one, true
 }

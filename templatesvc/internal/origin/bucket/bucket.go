@@ -12,19 +12,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/archive"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin"
+	"github.com/orreryhq/orrery/templatesvc/internal/s3"
 )
 
 const (
@@ -32,7 +30,6 @@ const (
 	maxObjects = 500_000
 	// tries is how often a request is made that a server could not answer.
 	tries = 3
-	what  = "the S3 server"
 )
 
 // object is one of the bucket, and where it belongs.
@@ -75,52 +72,27 @@ type bucket struct {
 }
 
 func connect(r origin.Request) (*bucket, func(), error) {
-	u, err := url.Parse(r.Source.URL)
-	if err != nil {
-		return nil, nil, errs.Field("url", "is not a URL")
-	}
-	lookup := minio.BucketLookupAuto
-	if r.Source.PathStyle {
-		lookup = minio.BucketLookupPath
-	}
-	client := r.Dialer.Client()
-	region := r.Source.Region
-	if region == "" {
-		region = "us-east-1" // what servers without regions take for theirs
-	}
-	c, err := minio.New(u.Host, &minio.Options{
-		Creds:  credentials.NewStaticV4(r.Credentials.AccessKey, r.Credentials.SecretKey, ""),
-		Secure: u.Scheme == "https", Transport: client.Transport, Region: region, BucketLookup: lookup, MaxRetries: tries,
+	c, done, err := s3.Connect(s3.Config{
+		Endpoint: r.Source.URL, Region: r.Source.Region, PathStyle: r.Source.PathStyle, Tries: tries, Dialer: r.Dialer,
+		AccessKey: r.Credentials.AccessKey, SecretKey: r.Credentials.SecretKey,
 	})
 	if err != nil {
-		return nil, nil, &errs.Error{Kind: errs.Invalid, Field: "url", Message: "cannot be used as an S3 endpoint: give scheme, host and port alone", Err: err}
+		return nil, nil, err
 	}
 	b := &bucket{client: c, source: r.Source, spool: r.Spool}
 	if b.prefix = strings.TrimSuffix(r.Source.Prefix, "/"); b.prefix != "" {
 		b.prefix += "/"
 	}
-	return b, client.CloseIdleConnections, nil
+	return b, done, nil
 }
 
 // list sorts all objects into templates. The revision changes with any of them.
 func (b *bucket) list(ctx context.Context) (map[fleet.TemplateRef][]object, string, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the listing when it is left early
 	by := map[fleet.TemplateRef][]object{}
 	h := sha256.New()
-	n := 0
-	listed := b.client.ListObjects(ctx, b.source.Bucket, minio.ListObjectsOptions{Prefix: b.prefix, Recursive: true})
-	defer func() {
-		cancel()
-		for range listed { // until its goroutine has ended
-		}
-	}()
-	for o := range listed {
-		if o.Err != nil {
-			return nil, "", refusedBy(o.Err)
-		}
-		if n++; n > maxObjects {
-			return nil, "", errs.New(errs.TooLarge, "the prefix holds more than %d objects: give a longer one", maxObjects)
+	for o, err := range s3.List(ctx, b.client, b.source.Bucket, b.prefix, maxObjects) {
+		if err != nil {
+			return nil, "", err
 		}
 		if strings.HasSuffix(o.Key, "/") {
 			continue // a directory, as some tools write it
@@ -132,9 +104,6 @@ func (b *bucket) list(ctx context.Context) (map[fleet.TemplateRef][]object, stri
 		one.key, one.etag, one.size = o.Key, o.ETag, o.Size
 		by[ref] = append(by[ref], one)
 		_, _ = fmt.Fprintf(h, "%q %s %d\n", o.Key, o.ETag, o.Size) // never fails
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, "", errs.Wrap("bucket.list", err)
 	}
 	return by, hex.EncodeToString(h.Sum(nil)), nil
 }
@@ -222,18 +191,11 @@ func (r *body) told(err error) error {
 	return err
 }
 
-// refusedBy says what a server's refusal means.
+// refusedBy says what a server's refusal of an object that it listed means.
 func refusedBy(err error) error {
-	r := minio.ToErrorResponse(err)
-	switch {
-	case r.Code == minio.NoSuchBucket:
-		return &errs.Error{Kind: errs.Invalid, Field: "bucket", Message: "the S3 server has no such bucket", Err: err}
-	case r.Code == minio.AccessDenied, r.StatusCode == http.StatusForbidden, r.StatusCode == http.StatusUnauthorized:
-		return &errs.Error{Kind: errs.Denied, Message: what + " refuses the keys: look at accessKey, secretKey and what they may read", Err: err}
-	case r.StatusCode == http.StatusPreconditionFailed, r.StatusCode == http.StatusNotFound:
+	told := s3.Told(err)
+	if errs.Is(told, errs.NotFound) || errs.Is(told, errs.Conflict) {
 		return &errs.Error{Kind: errs.Unavailable, Message: "the bucket changed while it was read: it is read again", Err: err}
-	case r.StatusCode >= http.StatusInternalServerError, r.StatusCode == http.StatusTooManyRequests:
-		return &errs.Error{Kind: errs.Unavailable, Message: fmt.Sprintf("%s answers %d: it is asked again later", what, r.StatusCode), Err: err}
 	}
-	return origin.Unreachable(what, err)
+	return told
 }

@@ -1,0 +1,152 @@
+// Package s3 is how servers that speak S3 are spoken to: connections that never wait
+// for ever, errors that say what to do, and listings that end.
+//
+// Invariants: keys stand in no error; what is listed comes in order, each key once, and
+// never more than was asked for, whatever the server answers.
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/templatesvc/internal/origin"
+)
+
+// what is the other side, in errors.
+const what = "the S3 server"
+
+// Config says how a server is reached.
+type Config struct {
+	// Endpoint is its URL: scheme, host and port.
+	Endpoint string
+	// Region may be empty; PathStyle puts the bucket's name into the path.
+	Region    string
+	PathStyle bool
+	AccessKey string
+	SecretKey string
+	// Tries is how often a request is made that the server could not answer.
+	Tries  int
+	Dialer origin.Dialer
+}
+
+// Connect makes a client, and what closes its idle connections. Nothing is asked yet.
+// Invalid when the endpoint cannot be used; the field is "url".
+func Connect(cfg Config) (*minio.Client, func(), error) {
+	u, err := url.Parse(cfg.Endpoint)
+	if err != nil || u.Host == "" {
+		return nil, nil, errs.Field("url", "is not a URL")
+	}
+	if u.User != nil {
+		return nil, nil, errs.Field("url", "must not hold keys: give them as credentials")
+	}
+	lookup := minio.BucketLookupAuto
+	if cfg.PathStyle {
+		lookup = minio.BucketLookupPath
+	}
+	client := cfg.Dialer.Client()
+	region := cfg.Region
+	if region == "" {
+		region = "us-east-1" // what servers without regions take for theirs
+	}
+	c, err := minio.New(u.Host, &minio.Options{
+		Creds:  credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, ""),
+		Secure: u.Scheme == "https", Transport: counting{client.Transport}, Region: region, BucketLookup: lookup, MaxRetries: cfg.Tries,
+	})
+	if err != nil {
+		return nil, nil, &errs.Error{Kind: errs.Invalid, Field: "url", Message: "cannot be used as an S3 endpoint: give scheme, host and port alone", Err: err}
+	}
+	return c, client.CloseIdleConnections, nil
+}
+
+// Told says what a server's refusal means: Invalid without the bucket, Denied when the
+// keys are refused, NotFound and Conflict of an object that is not there or another,
+// Unavailable when the server cannot answer now.
+func Told(err error) error {
+	r := minio.ToErrorResponse(err)
+	switch {
+	case err == nil:
+		return nil
+	case r.Code == minio.NoSuchBucket:
+		return &errs.Error{Kind: errs.Invalid, Field: "bucket", Message: "the S3 server has no such bucket", Err: err}
+	case r.Code == minio.AccessDenied, r.StatusCode == http.StatusForbidden, r.StatusCode == http.StatusUnauthorized:
+		return &errs.Error{Kind: errs.Denied, Message: what + " refuses the keys: look at access key, secret key and what they may do", Err: err}
+	case r.StatusCode == http.StatusNotFound:
+		return &errs.Error{Kind: errs.NotFound, Message: "the bucket has no such object", Err: err}
+	case r.StatusCode == http.StatusPreconditionFailed:
+		return &errs.Error{Kind: errs.Conflict, Message: "the object is another one meanwhile", Err: err}
+	case r.StatusCode >= http.StatusInternalServerError, r.StatusCode == http.StatusTooManyRequests:
+		return &errs.Error{Kind: errs.Unavailable, Message: fmt.Sprintf("%s answers %d: it is asked again later; look at it if this goes on", what, r.StatusCode), Err: err}
+	}
+	return origin.Unreachable(what, err)
+}
+
+// emptyPages bounds how many pages of a listing may hold nothing, one after the other.
+const emptyPages = 100
+
+var errEndless = errors.New("its listing does not end")
+
+// pagesKey is where a listing counts its pages, an *atomic.Int64.
+type pagesKey struct{}
+
+// counting refuses the request for one page too many.
+type counting struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	if pages, ok := r.Context().Value(pagesKey{}).(*atomic.Int64); ok && pages.Add(1) > emptyPages {
+		return nil, errEndless
+	}
+	return c.RoundTripper.RoundTrip(r)
+}
+
+// List yields the objects whose keys begin with prefix, in order of their keys, without
+// gathering them. TooLarge after most of them; Unavailable when the server lists keys
+// out of order, twice, or pages without end; else as of Told, or ctx's error.
+func List(ctx context.Context, c *minio.Client, bucket, prefix string, most int) iter.Seq2[minio.ObjectInfo, error] {
+	return func(yield func(minio.ObjectInfo, error) bool) {
+		var pages atomic.Int64
+		ctx := context.WithValue(ctx, pagesKey{}, &pages)
+		owner := false
+		last, n := "", 0
+		for o := range c.ListObjectsIter(ctx, bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true, FetchOwner: &owner}) {
+			err := o.Err
+			switch {
+			case err != nil && errors.Is(err, errEndless):
+				err = unsound(errEndless)
+			case err != nil:
+				err = Told(err)
+			case !strings.HasPrefix(o.Key, prefix) || n > 0 && o.Key <= last:
+				err = unsound(fmt.Errorf("it lists %q after %q", o.Key, last))
+			case n == most:
+				err = errs.New(errs.TooLarge, "the prefix holds more than %d objects: give a longer one", most)
+			}
+			if err != nil {
+				yield(minio.ObjectInfo{}, err)
+				return
+			}
+			last = o.Key
+			n++
+			pages.Store(0)
+			if !yield(o, nil) {
+				return
+			}
+		}
+		if err := ctx.Err(); err != nil { // then the listing just stopped
+			yield(minio.ObjectInfo{}, errs.Wrap("s3.List", err))
+		}
+	}
+}
+
+func unsound(err error) error {
+	return &errs.Error{Kind: errs.Unavailable, Message: what + " does not list as S3 does: use another one", Err: err}
+}
