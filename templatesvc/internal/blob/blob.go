@@ -1,18 +1,13 @@
-// Package blob is a content-addressed store of files on disk: a blob's name is
-// the SHA-256 of its content.
+// Package blob is a content-addressed store of files: a blob's name is the SHA-256 of
+// its content. Where the files lie is a Medium's: a directory, or a bucket.
 //
-//	<ab>/<sum>          a blob as it is
-//	<ab>/<sum>.zst      a blob compressed, where that saves enough
-//	<ab>/<sum>.chunks   what a large file is joined from: each chunk is a blob
-//	incoming/           writes under way
-//	trash/<cycle>/      condemned by a collection, see package collect
-//	corrupt/            what no longer fitted its name
+//	Put, Import ──▶ packed where that saves enough ──▶ Medium
+//	Open, Lookup ◀── verified by hash ◀── Medium, else elsewhere
 //
-// Invariants: a blob appears whole or not at all (written aside, then renamed);
-// it is never changed; the same content is stored once. A blob that is wanted while it
-// is condemned is taken back. A blob whose content no longer fits its name is not
-// served: it is put aside, so that it is fetched or published anew. Several processes
-// may share the directory.
+// Invariants: a blob appears whole or not at all; it is never changed; the same content
+// is stored once. A blob that is wanted while a collection has condemned it is taken
+// back. A blob whose content no longer fits its name is not served: it is put aside, so
+// that it is fetched or published anew. Several processes may share the medium.
 //
 // What is read and not stored here is fetched from elsewhere, verified and stored, once
 // for all who want it; see Elsewhere. Has, Here and RecipeHere look here alone.
@@ -20,11 +15,9 @@ package blob
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
@@ -37,16 +30,11 @@ import (
 // MaxBytes bounds a blob that is written at once.
 const MaxBytes = fleet.MaxManifestBytes
 
-// Suffixes of the ways a name may be stored in.
-const (
-	compressed = ".zst"
-	recipe     = ".chunks"
-)
-
-// Store is a directory of blobs. It is safe for concurrent use, also by several processes.
+// Store keeps blobs in a medium. It is safe for concurrent use, also by several processes.
 type Store struct {
-	dir string
-	enc *zstd.Encoder
+	Medium
+	spool string
+	enc   *zstd.Encoder
 	// elsewhere is asked for what is missing; nil asks nobody.
 	elsewhere Elsewhere
 	flights   *flight.Group
@@ -56,59 +44,31 @@ type Store struct {
 	verified map[string]stamp
 }
 
-// abandoned is the age from which an unfinished write is taken for interrupted:
-// longer than any write may take, since replicas may share the directory.
-const abandoned = 6 * time.Hour
-
-// Open makes the directory if need be and clears what interrupted writes left.
+// Open opens a store in a directory, which is made if need be.
 func Open(dir string) (*Store, error) {
+	d, err := newDisk(dir)
+	if err != nil {
+		return nil, err
+	}
+	return New(dir, d)
+}
+
+// New makes a store in a medium. dir is a directory for what is under way.
+func New(dir string, m Medium) (*Store, error) {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
 	if err != nil {
-		return nil, errs.As(errs.Internal, "blob.Open", err)
+		return nil, errs.As(errs.Internal, "blob.New", err)
 	}
-	s := &Store{dir: dir, enc: enc, flights: flight.New(fetches), verified: map[string]stamp{}}
-	for _, d := range []string{s.incoming(), s.trash(), s.corrupt()} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			return nil, errs.As(errs.Unavailable, "blob.Open", err)
-		}
-	}
-	if err := s.clear(time.Now().Add(-abandoned)); err != nil {
-		return nil, errs.As(errs.Unavailable, "blob.Open", err)
-	}
-	return s, nil
+	s := &Store{Medium: m, spool: filepath.Join(dir, incoming), enc: enc, flights: flight.New(fetches), verified: map[string]stamp{}}
+	return s, errs.As(errs.Unavailable, "blob.New", openSpool(s.spool))
 }
-
-// clear removes unfinished writes that nobody has touched since.
-func (s *Store) clear(since time.Time) error {
-	entries, err := os.ReadDir(s.incoming())
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		fi, err := e.Info()
-		if err != nil || fi.ModTime().After(since) {
-			continue // another replica's, or gone meanwhile
-		}
-		if err := os.RemoveAll(filepath.Join(s.incoming(), e.Name())); err != nil { // a spool may be a directory
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Store) incoming() string { return filepath.Join(s.dir, "incoming") }
-func (s *Store) trash() string    { return filepath.Join(s.dir, "trash") }
-func (s *Store) corrupt() string  { return filepath.Join(s.dir, "corrupt") }
 
 // Spool is a directory for what is kept while it is being read: what an interrupted
 // program leaves in it is cleared in time.
-func (s *Store) Spool() string { return s.incoming() }
+func (s *Store) Spool() string { return s.spool }
 
-// path is where a file of the store lies: a name with its suffix.
-func (s *Store) path(file string) string { return filepath.Join(s.dir, file[:2], file) }
-
-// Put stores a blob and returns its name. Exhausted when the disk is full, TooLarge
-// beyond MaxBytes.
+// Put stores a blob and returns its name. Exhausted when the medium is full, TooLarge
+// beyond MaxBytes, Canceled with ctx.
 func (s *Store) Put(ctx context.Context, b []byte) (sum string, err error) {
 	if len(b) > MaxBytes {
 		return "", errs.New(errs.TooLarge, "%d MiB are too much for one blob", len(b)>>20)
@@ -116,64 +76,15 @@ func (s *Store) Put(ctx context.Context, b []byte) (sum string, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", errs.Wrap("blob.Put", err)
 	}
-	sum = fleet.DigestOf(b)
-	if s.has(sum, int64(len(b))) {
-		return sum, nil
-	}
-	if s.rescue(sum); s.has(sum, int64(len(b))) {
-		return sum, nil
+	f := File{Sum: fleet.DigestOf(b), Size: int64(len(b))}
+	there, err := s.Medium.Has(ctx, f)
+	if err != nil || there {
+		return f.Sum, errs.Wrap("blob.Put", err)
 	}
 	if packed := s.pack(b); packed != nil {
-		return sum, s.write(sum+compressed, packed)
+		f.Form, b = Packed, packed
 	}
-	return sum, s.write(sum, b)
-}
-
-// write makes a file of the store appear whole.
-func (s *Store) write(file string, b []byte) error {
-	f, err := os.CreateTemp(s.incoming(), "blob-*")
-	if err != nil {
-		return disk("blob.Put", err)
-	}
-	defer func() {
-		_ = f.Close()
-		_ = os.Remove(f.Name()) // gone already when it was renamed
-	}()
-	if _, err := f.Write(b); err != nil {
-		return disk("blob.Put", err)
-	}
-	if err := f.Close(); err != nil {
-		return disk("blob.Put", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(s.path(file)), 0o755); err != nil {
-		return disk("blob.Put", err)
-	}
-	if err := os.Rename(f.Name(), s.path(file)); err != nil {
-		return disk("blob.Put", err)
-	}
-	return nil
-}
-
-// disk tells a full disk from others.
-func disk(op string, err error) error {
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return &errs.Error{Op: op, Kind: errs.Exhausted, Err: err, Message: "the disk of the templates' content is full: delete versions, or give it room"}
-	}
-	return errs.As(errs.Unavailable, op, err)
-}
-
-// Flush makes everything stored so far survive a power cut: one flush of the file
-// system, whatever was written.
-func (s *Store) Flush(context.Context) error {
-	dir, err := os.Open(s.dir)
-	if err != nil {
-		return errs.As(errs.Unavailable, "blob.Flush", err)
-	}
-	defer dir.Close()
-	if err := unix.Syncfs(int(dir.Fd())); err != nil {
-		return disk("blob.Flush", err)
-	}
-	return nil
+	return f.Sum, errs.Wrap("blob.Put", s.Write(ctx, f, b))
 }
 
 // Has reports whether a blob is stored with the size it should have, or a large file
@@ -186,12 +97,11 @@ func (s *Store) Has(ctx context.Context, sum string, size int64) (bool, error) {
 	if !fleet.ValidDigest(sum) {
 		return false, nil
 	}
-	if s.has(sum, size) {
-		return true, nil
+	if there, err := s.HasWhole(ctx, sum, size); there || err != nil {
+		return there, err
 	}
-	s.rescue(sum)
-	if s.has(sum, size) {
-		return true, nil
+	if there, err := s.Medium.Has(ctx, File{Sum: sum, Form: Joined, Size: size}); !there || err != nil {
+		return false, errs.Wrap("blob.Has", err)
 	}
 	c, err := s.RecipeHere(ctx, sum)
 	if errs.Is(err, errs.NotFound) || err == nil && c.Size != size {
@@ -201,24 +111,17 @@ func (s *Store) Has(ctx context.Context, sum string, size int64) (bool, error) {
 		return false, err
 	}
 	for _, b := range c.Chunks {
-		if there, err := s.Has(ctx, b.SHA256, b.Size); !there || err != nil {
+		if there, err := s.HasWhole(ctx, b.SHA256, b.Size); !there || err != nil {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-func (s *Store) has(sum string, size int64) bool {
-	if fi, err := os.Stat(s.path(sum)); err == nil && fi.Size() == size {
-		return true
-	}
-	f, err := os.Open(s.path(sum + compressed))
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	got, err := unpackedSize(f)
-	return err == nil && got == size
+// HasWhole is Has of one blob.
+func (s *Store) HasWhole(ctx context.Context, sum string, size int64) (bool, error) {
+	there, err := s.Medium.Has(ctx, File{Sum: sum, Size: size})
+	return there, errs.Wrap("blob.Has", err)
 }
 
 // stamp tells an unchanged file from a changed one without reading it.

@@ -84,7 +84,7 @@ func (s *Store) fetchRecipe(ctx context.Context, sum string) error {
 	if s.elsewhere == nil {
 		return errs.New(errs.NotFound, "file %s is not stored here", sum)
 	}
-	return s.flights.Once(ctx, sum+recipe, func() error {
+	return s.flights.Once(ctx, sum+string(Joined), func() error {
 		c, err := s.elsewhere.Recipe(ctx, sum)
 		if err != nil {
 			return errs.Wrap("blob.fetchRecipe", err)

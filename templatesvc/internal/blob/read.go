@@ -11,7 +11,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -78,80 +77,64 @@ func (s *Store) Here(ctx context.Context, sum string) (*Stored, error) {
 	if !fleet.ValidDigest(sum) {
 		return nil, errs.New(errs.Malformed, "%q is not a SHA-256", clip(sum))
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, errs.Wrap("blob.Here", err)
+	const looks = 3 // raw, packed, and what a medium reads anew
+	for range looks {
+		b, form, err := s.open(ctx, sum)
+		if err != nil {
+			return nil, errs.Wrap("blob.Here", err)
+		}
+		sound, err := s.verify(sum, b)
+		if sound && err == nil {
+			return b, nil
+		}
+		if err == nil {
+			err = s.SetAside(ctx, File{Sum: sum, Form: form, Size: b.Size}, b.File)
+		}
+		if err = errors.Join(err, b.Close()); err != nil {
+			return nil, errs.As(errs.Unavailable, "blob.Here", err)
+		}
 	}
-	b, err := s.lookup(sum)
-	if errors.Is(err, fs.ErrNotExist) {
-		s.rescue(sum)
-		b, err = s.lookup(sum)
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, errs.New(errs.NotFound, "blob %s is not stored here", sum)
-	case err != nil:
-		return nil, errs.As(errs.Unavailable, "blob.Here", err)
-	}
-	if err := s.verify(sum, b); err != nil {
-		return nil, errors.Join(err, b.Close())
-	}
-	return b, nil
+	return nil, errs.New(errs.NotFound, "blob %s was corrupt and has been put aside", sum)
 }
 
-func (s *Store) lookup(sum string) (*Stored, error) {
-	f, err := os.Open(s.path(sum))
-	if err == nil {
-		fi, err := f.Stat()
-		if err != nil {
-			return nil, errors.Join(err, f.Close())
+func (s *Store) open(ctx context.Context, sum string) (*Stored, Form, error) {
+	f, form, err := s.Medium.Open(ctx, sum, Raw, Packed)
+	if err != nil {
+		return nil, form, err
+	}
+	if form == Packed {
+		// What does not say its size has been damaged; verify finds out.
+		size, _ := unpackedSize(f)
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return nil, form, errs.As(errs.Unavailable, "blob.open", errors.Join(err, f.Close()))
 		}
-		return &Stored{File: f, Size: fi.Size()}, nil
+		return &Stored{File: f, Size: size, Packed: true}, form, nil
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, form, errs.As(errs.Unavailable, "blob.open", errors.Join(err, f.Close()))
 	}
-	if f, err = os.Open(s.path(sum + compressed)); err != nil {
-		return nil, err
-	}
-	// What does not say its size has been damaged; verify finds out.
-	size, _ := unpackedSize(f)
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return &Stored{File: f, Size: size, Packed: true}, nil
+	return &Stored{File: f, Size: fi.Size()}, form, nil
 }
 
 // verify hashes a blob unless this very file was hashed before.
-func (s *Store) verify(sum string, b *Stored) error {
+func (s *Store) verify(sum string, b *Stored) (sound bool, err error) {
 	now, err := stampOf(b.File)
 	if err != nil {
-		return errs.As(errs.Unavailable, "blob.verify", err)
+		return false, err
 	}
 	s.mu.Lock()
 	known := s.verified[sum] == now
 	s.mu.Unlock()
 	if known {
-		return nil
+		return true, nil
 	}
-	var r io.Reader = b.File
-	if b.Packed {
-		dec, err := unpack(io.NopCloser(b.File))
-		if err != nil {
-			return errs.As(errs.Unavailable, "blob.verify", err)
-		}
-		defer dec.Close()
-		r = dec
-	}
-	h := sha256.New()
-	size, err := io.Copy(h, r)
-	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
-		return errs.As(errs.Unavailable, "blob.verify", err)
-	}
-	if err != nil || hex.EncodeToString(h.Sum(nil)) != sum || size != b.Size {
-		return s.setAside(sum, b)
+	sound, err = Sound(sum, b.Size, b.Packed, b.File)
+	if !sound || err != nil {
+		return false, err
 	}
 	if _, err := b.Seek(0, io.SeekStart); err != nil {
-		return errs.As(errs.Unavailable, "blob.verify", err)
+		return false, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,16 +142,27 @@ func (s *Store) verify(sum string, b *Stored) error {
 		clear(s.verified)
 	}
 	s.verified[sum] = now
-	return nil
+	return true, nil
 }
 
-// setAside takes a corrupt blob out of the store. The error is NotFound: it is not
-// stored any more.
-func (s *Store) setAside(sum string, b *Stored) error {
-	if err := os.Rename(b.Name(), filepath.Join(s.corrupt(), filepath.Base(b.Name()))); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return errs.As(errs.Unavailable, "blob.verify", err)
+// Sound reports whether what a file holds has a hash and a size. The error is that of
+// a file that cannot be read.
+func Sound(sum string, size int64, packed bool, f *os.File) (bool, error) {
+	var r io.Reader = f
+	if packed {
+		dec, err := unpack(io.NopCloser(f))
+		if err != nil {
+			return false, err
+		}
+		defer dec.Close()
+		r = dec
 	}
-	return &errs.Error{Op: "blob.verify", Kind: errs.NotFound, Message: fmt.Sprintf("blob %s was corrupt on disk and has been put aside", sum)}
+	h := sha256.New()
+	n, err := io.Copy(h, r)
+	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+		return false, err
+	}
+	return err == nil && n == size && hex.EncodeToString(h.Sum(nil)) == sum, nil
 }
 
 // Suspect verifies a blob anew, whatever was known of it, since somebody was given
@@ -227,14 +221,17 @@ const RecipeFrom = 1 << 20
 // PutRecipe remembers what a large file is joined from, so that it can be had by the
 // hash of the whole too.
 func (s *Store) PutRecipe(ctx context.Context, c fleet.Content) error {
+	f := File{Sum: c.SHA256, Form: Joined, Size: c.Size}
 	if _, err := s.RecipeHere(ctx, c.SHA256); err == nil {
-		return nil
+		if there, err := s.Medium.Has(ctx, f); there || err != nil {
+			return errs.Wrap("blob.PutRecipe", err)
+		}
 	}
 	b, err := json.Marshal(c)
 	if err != nil {
 		return errs.As(errs.Internal, "blob.PutRecipe", err)
 	}
-	return s.write(c.SHA256+recipe, b)
+	return errs.Wrap("blob.PutRecipe", s.Write(ctx, f, b))
 }
 
 // Recipe is what a large file is joined from, fetched from elsewhere if need be. NotFound
@@ -252,32 +249,41 @@ func (s *Store) Recipe(ctx context.Context, sum string) (fleet.Content, error) {
 
 // RecipeHere is what a large file is joined from. NotFound when it is not known here.
 func (s *Store) RecipeHere(ctx context.Context, sum string) (fleet.Content, error) {
-	var c fleet.Content
 	if !fleet.ValidDigest(sum) {
-		return c, errs.New(errs.Malformed, "%q is not a SHA-256", clip(sum))
+		return fleet.Content{}, errs.New(errs.Malformed, "%q is not a SHA-256", clip(sum))
 	}
-	if err := ctx.Err(); err != nil {
-		return c, errs.Wrap("blob.RecipeHere", err)
+	const looks = 2 // a medium may read anew what was damaged
+	for range looks {
+		f, _, err := s.Medium.Open(ctx, sum, Joined)
+		if err != nil {
+			return fleet.Content{}, errs.Wrap("blob.RecipeHere", err)
+		}
+		c, sound, err := readRecipe(f, sum)
+		if err == nil && !sound { // written anew by the next who stores it
+			err = s.SetAside(ctx, File{Sum: sum, Form: Joined}, f)
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			return fleet.Content{}, errs.As(errs.Unavailable, "blob.RecipeHere", err)
+		}
+		if sound {
+			return c, nil
+		}
 	}
-	b, err := os.ReadFile(s.path(sum + recipe))
-	if errors.Is(err, fs.ErrNotExist) {
-		s.rescue(sum)
-		b, err = os.ReadFile(s.path(sum + recipe))
+	return fleet.Content{}, errs.New(errs.NotFound, "the recipe of file %s was damaged and has been put aside", sum)
+}
+
+// maxRecipe bounds a recipe in bytes.
+const maxRecipe = 64 << 20
+
+func readRecipe(f *os.File, sum string) (c fleet.Content, sound bool, err error) {
+	b, err := io.ReadAll(io.LimitReader(f, maxRecipe))
+	if err != nil {
+		return c, false, err
 	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return c, errs.New(errs.NotFound, "file %s is not stored here", sum)
-	case err != nil:
-		return c, errs.As(errs.Unavailable, "blob.RecipeHere", err)
+	if json.Unmarshal(b, &c) != nil || checkRecipe(c, sum) != nil {
+		return fleet.Content{}, false, nil
 	}
-	if err = json.Unmarshal(b, &c); err == nil {
-		err = checkRecipe(c, sum)
-	}
-	if err != nil { // written anew by the next who stores it
-		err = errors.Join(err, gone("blob.RecipeHere", os.Rename(s.path(sum+recipe), filepath.Join(s.corrupt(), sum+recipe))))
-		return fleet.Content{}, errs.As(errs.NotFound, "blob.RecipeHere", err)
-	}
-	return c, nil
+	return c, true, nil
 }
 
 // checkRecipe refuses what is no recipe of a file.

@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"iter"
@@ -14,24 +15,23 @@ import (
 
 // rescue takes a condemned blob back, in whatever way it is stored. Whoever wanted it
 // looks again: others may do the same at the same time.
-func (s *Store) rescue(sum string) {
-	cycles, err := os.ReadDir(s.trash())
+func (d *disk) rescue(sum string) {
+	cycles, err := os.ReadDir(d.trash())
 	if err != nil {
 		return
 	}
 	for _, c := range cycles {
-		for _, suffix := range []string{"", compressed, recipe} {
+		for _, form := range []Form{Raw, Packed, Joined} {
 			// What is not there, or has gone meanwhile, is not taken back.
-			_ = os.Rename(filepath.Join(s.trash(), c.Name(), sum+suffix), s.path(sum+suffix))
+			_ = os.Rename(filepath.Join(d.trash(), c.Name(), sum+string(form)), d.path(sum, form))
 		}
 	}
 }
 
-// Files are the names of all files of the store with their hashes, in no order: blobs,
-// compressed ones and recipes. What appears meanwhile may be missing.
-func (s *Store) Files() iter.Seq2[File, error] {
+// Files implements Medium.
+func (d *disk) Files(ctx context.Context) iter.Seq2[File, error] {
 	return func(yield func(File, error) bool) {
-		shelves, err := os.ReadDir(s.dir)
+		shelves, err := os.ReadDir(d.dir)
 		if err != nil {
 			yield(File{}, errs.As(errs.Unavailable, "blob.Files", err))
 			return
@@ -40,13 +40,8 @@ func (s *Store) Files() iter.Seq2[File, error] {
 			if len(shelf.Name()) != 2 {
 				continue
 			}
-			files, err := filesIn(filepath.Join(s.dir, shelf.Name()))
-			if err != nil {
-				yield(File{}, err)
-				return
-			}
-			for _, f := range files {
-				if !yield(f, nil) {
+			for f, err := range filesIn(ctx, filepath.Join(d.dir, shelf.Name())) {
+				if !yield(f, err) || err != nil {
 					return
 				}
 			}
@@ -54,91 +49,96 @@ func (s *Store) Files() iter.Seq2[File, error] {
 	}
 }
 
-// File is one file of the store.
-type File struct{ Name, Sum string }
-
-func filesIn(dir string) (files []File, err error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, errs.As(errs.Unavailable, "blob.Files", err)
-	}
-	for _, e := range entries {
-		if name := e.Name(); len(name) >= 64 && fleet.ValidDigest(name[:64]) {
-			files = append(files, File{Name: name, Sum: name[:64]})
+// filesIn are the files in one directory; one that is gone has none.
+func filesIn(ctx context.Context, dir string) iter.Seq2[File, error] {
+	return func(yield func(File, error) bool) {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			yield(File{}, errs.As(errs.Unavailable, "blob.Files", err))
+			return
+		}
+		for _, e := range entries {
+			if err := ctx.Err(); err != nil {
+				yield(File{}, errs.Wrap("blob.Files", err))
+				return
+			}
+			name := e.Name()
+			if len(name) < 64 || !fleet.ValidDigest(name[:64]) {
+				continue
+			}
+			if !yield(File{Sum: name[:64], Form: Form(name[64:]), Name: name}, nil) {
+				return
+			}
 		}
 	}
-	return files, nil
 }
 
-// Cycle is the trash of one collection. What lies in it is taken back by whoever wants
-// it, until it is buried.
-type Cycle struct {
-	store *Store
-	dir   string
+// cycle is a directory in the trash.
+type cycle struct {
+	disk *disk
+	dir  string
 }
 
-// NewCycle makes an empty trash. Names are not used twice.
-func (s *Store) NewCycle(name string) (*Cycle, error) {
-	c := &Cycle{store: s, dir: filepath.Join(s.trash(), name)}
-	return c, errs.As(errs.Unavailable, "blob.NewCycle", os.Mkdir(c.dir, 0o755))
+// NewCycle implements Medium.
+func (d *disk) NewCycle(_ context.Context, name string) (Cycle, error) {
+	c := &cycle{disk: d, dir: filepath.Join(d.trash(), name)}
+	if err := os.Mkdir(c.dir, 0o755); err != nil {
+		return nil, failed("blob.NewCycle", err)
+	}
+	return c, nil
 }
 
-// Adopt takes over the trash of collections that ended half-way: those that own
-// reports true for, and those nobody has touched since before. A collection that lives
-// and loses its trash so condemns and buries nothing more. Nil when there is none.
-func (s *Store) Adopt(name string, own func(name string) bool, before time.Time) (*Cycle, error) {
-	entries, err := os.ReadDir(s.trash())
-	if err != nil {
+// Adopt implements Medium. A collection that lives and loses its trash so condemns and
+// buries nothing more. Age is told by the clock of the directory, not of this host.
+func (d *disk) Adopt(_ context.Context, name string, own func(name string) bool, forsaken time.Duration) (Cycle, error) {
+	entries, err := os.ReadDir(d.trash())
+	if err != nil || len(entries) == 0 {
 		return nil, errs.As(errs.Unavailable, "blob.Adopt", err)
+	}
+	now, err := clockOf(d.incoming())
+	if err != nil {
+		return nil, failed("blob.Adopt", err)
 	}
 	for _, e := range entries {
 		fi, err := e.Info()
-		if err != nil || !own(e.Name()) && !fi.ModTime().Before(before) {
+		if err != nil || !own(e.Name()) && now.Sub(fi.ModTime()) < forsaken {
 			continue
 		}
-		c := &Cycle{store: s, dir: filepath.Join(s.trash(), name)}
-		if err := os.Rename(filepath.Join(s.trash(), e.Name()), c.dir); err == nil {
+		c := &cycle{disk: d, dir: filepath.Join(d.trash(), name)}
+		if err := os.Rename(filepath.Join(d.trash(), e.Name()), c.dir); err == nil {
 			return c, nil
 		}
 	}
 	return nil, nil
 }
 
-// Condemn moves a file of the store into the trash. One that is gone already is no error.
-func (c *Cycle) Condemn(f File) error {
-	err := os.Rename(c.store.path(f.Name), filepath.Join(c.dir, f.Name))
+func (c *cycle) path(f File) string { return filepath.Join(c.dir, f.Sum+string(f.Form)) }
+
+// Condemn implements Cycle: it moves the file into the trash.
+func (c *cycle) Condemn(_ context.Context, f File) error {
+	err := os.Rename(c.disk.path(f.Sum, f.Form), c.path(f))
 	if !errors.Is(err, fs.ErrNotExist) {
 		return errs.As(errs.Unavailable, "blob.Condemn", err)
 	}
-	if _, err := os.Stat(c.dir); err != nil {
-		return errs.As(errs.Unavailable, "blob.Condemn", err) // adopted by another
-	}
-	return nil
+	_, err = os.Stat(c.dir)
+	return errs.As(errs.Unavailable, "blob.Condemn", err) // adopted by another
 }
 
-// Condemned is what lies in the trash.
-func (c *Cycle) Condemned() ([]File, error) { return filesIn(c.dir) }
+// Condemned implements Cycle.
+func (c *cycle) Condemned(ctx context.Context) iter.Seq2[File, error] { return filesIn(ctx, c.dir) }
 
-// Restore moves a file back into the store. One that is gone already is no error.
-func (c *Cycle) Restore(f File) error {
-	return gone("blob.Restore", os.Rename(filepath.Join(c.dir, f.Name), c.store.path(f.Name)))
+// Restore implements Cycle: it moves the file back.
+func (c *cycle) Restore(_ context.Context, f File) error {
+	return gone("blob.Restore", os.Rename(c.path(f), c.disk.path(f.Sum, f.Form)))
 }
 
-// Bury removes a file from the trash for good and returns its bytes on the disk.
-func (c *Cycle) Bury(f File) (bytes int64, err error) {
-	path := filepath.Join(c.dir, f.Name)
-	if fi, err := os.Stat(path); err == nil {
+// Bury implements Cycle.
+func (c *cycle) Bury(_ context.Context, f File) (bytes int64, err error) {
+	if fi, err := os.Stat(c.path(f)); err == nil {
 		bytes = fi.Size()
 	}
-	return bytes, gone("blob.Bury", os.Remove(path))
+	return bytes, gone("blob.Bury", os.Remove(c.path(f)))
 }
 
-// End removes the trash itself when it is empty.
-func (c *Cycle) End() error { return gone("blob.End", os.Remove(c.dir)) }
-
-func gone(op string, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return errs.As(errs.Unavailable, op, err)
-}
+// End implements Cycle: it removes the trash itself, which is empty.
+func (c *cycle) End(context.Context) error { return gone("blob.End", os.Remove(c.dir)) }

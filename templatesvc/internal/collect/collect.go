@@ -52,6 +52,9 @@ type Collector struct {
 	Poll time.Duration
 	// Patience is how long a cycle waits for one publish before it ends it; 0: half a day.
 	Patience time.Duration
+	// Forsaken is how long a cycle of another replica is left alone that nobody goes on
+	// with; 0: a day.
+	Forsaken time.Duration
 
 	// between is called between any two steps, for tests; nil does nothing.
 	between func()
@@ -72,10 +75,10 @@ const forsaken = 24 * time.Hour
 
 // Cycle collects once. An error leaves the rest to the next cycle. It waits for the
 // publishes that are open, half a day at most.
-func (c *Collector) Cycle(ctx context.Context, now time.Time) (Report, error) {
+func (c *Collector) Cycle(ctx context.Context) (Report, error) {
 	var total Report
 	for {
-		trash, err := c.Store.Adopt(c.name(), c.own, now.Add(-forsaken))
+		trash, err := c.Store.Adopt(ctx, c.name(), c.own, c.forsaken())
 		if err != nil || trash == nil {
 			break // what cannot be taken over waits
 		}
@@ -105,22 +108,19 @@ func (c *Collector) cycle(ctx context.Context) (Report, error) {
 	if err := c.mark(ctx, marks); err != nil {
 		return Report{}, err
 	}
-	trash, err := c.Store.NewCycle(c.name())
+	trash, err := c.Store.NewCycle(ctx, c.name())
 	if err != nil {
 		return Report{}, err
 	}
-	for f, err := range c.Store.Files() {
+	for f, err := range c.Store.Files(ctx) {
 		if err != nil {
 			return Report{}, err
 		}
-		if ctx.Err() != nil {
-			return Report{}, ctx.Err()
-		}
-		if marks.has(f.Sum) {
+		if marks.has(f.Sum) && !f.Condemned {
 			continue
 		}
 		c.step()
-		if err := trash.Condemn(f); err != nil {
+		if err := trash.Condemn(ctx, f); err != nil {
 			return Report{}, err
 		}
 	}
@@ -129,33 +129,32 @@ func (c *Collector) cycle(ctx context.Context) (Report, error) {
 
 // bury is the part of a cycle after its last move into the trash. What was marked
 // before stays marked: a manifest never changes and is read once.
-func (c *Collector) bury(ctx context.Context, trash *blob.Cycle, marks *marking) (r Report, err error) {
+func (c *Collector) bury(ctx context.Context, trash blob.Cycle, marks *marking) (r Report, err error) {
 	if err := c.settle(ctx); err != nil {
 		return r, err
 	}
 	if err := c.mark(ctx, marks); err != nil {
 		return r, err
 	}
-	files, err := trash.Condemned()
-	if err != nil {
-		return r, err
-	}
 	r.Marked = len(marks.blobs)
-	for _, f := range files {
+	for f, err := range trash.Condemned(ctx) {
+		if err != nil {
+			return r, err
+		}
 		c.step()
 		if marks.has(f.Sum) {
-			if err := trash.Restore(f); err != nil {
+			if err := trash.Restore(ctx, f); err != nil {
 				return r, err
 			}
 			continue
 		}
-		n, err := trash.Bury(f)
+		n, err := trash.Bury(ctx, f)
 		if err != nil {
 			return r, err
 		}
 		r.Removed, r.Bytes = r.Removed+1, r.Bytes+n
 	}
-	return r, trash.End()
+	return r, trash.End(ctx)
 }
 
 // settle waits until the publishes that are open now have ended, and ends those that
@@ -182,6 +181,8 @@ func (c *Collector) settle(ctx context.Context) error {
 	}
 	return err
 }
+
+func (c *Collector) forsaken() time.Duration { return cmp.Or(c.Forsaken, forsaken) }
 
 func (c *Collector) patience() time.Duration { return cmp.Or(c.Patience, patience) }
 

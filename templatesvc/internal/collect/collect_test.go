@@ -47,6 +47,9 @@ type publisher struct {
 	files []string
 }
 
+// atOnce takes over what another collector has just left.
+const atOnce = -time.Hour
+
 var (
 	errKilled = errors.New("killed")
 	contents  = []string{"one", "two", "three", "four", strings.Repeat("compressible ", 200)}
@@ -67,8 +70,7 @@ type world struct {
 // resume makes a collector take one step; it begins a cycle when it has none.
 func (w *world) resume(n int) {
 	if w.collectors[n] == nil {
-		now := time.Now().Add(rapid.SampledFrom([]time.Duration{0, 48 * time.Hour}).Draw(w.T, "now"))
-		w.collectors[n], w.stops[n] = iter.Pull(w.cycle(n, now))
+		w.collectors[n], w.stops[n] = iter.Pull(w.cycle(n, rapid.SampledFrom([]time.Duration{time.Hour, atOnce}).Draw(w.T, "forsaken")))
 	}
 	if _, more := w.collectors[n](); !more {
 		w.stop(n)
@@ -76,25 +78,25 @@ func (w *world) resume(n int) {
 }
 
 // cycle is one cycle that stops between any two steps; stopped for good, it dies there.
-func (w *world) cycle(n int, now time.Time) iter.Seq[bool] {
+func (w *world) cycle(n int, forsaken time.Duration) iter.Seq[bool] {
 	return func(yield func(bool) bool) {
 		defer func() {
 			if r := recover(); r != nil && r != any(errKilled) {
 				panic(r)
 			}
 		}()
-		c := w.collector(n)
+		c := w.collector(n, forsaken)
 		c.between = func() {
 			if !yield(true) {
 				panic(errKilled)
 			}
 		}
-		_, _ = c.Cycle(w.Context(), now) // one that lost its trash to another ends with an error
+		_, _ = c.Cycle(w.Context()) // one that lost its trash to another ends with an error
 	}
 }
 
-func (w *world) collector(n int) *Collector {
-	return &Collector{Store: w.store, Referrers: w.reg, Replica: fmt.Sprint("r", n)}
+func (w *world) collector(n int, forsaken time.Duration) *Collector {
+	return &Collector{Store: w.store, Referrers: w.reg, Replica: fmt.Sprint("r", n), Forsaken: forsaken}
 }
 
 func (w *world) stop(n int) {
@@ -199,7 +201,7 @@ func (w *world) rest() {
 	}
 	w.reg.open = map[string]bool{}
 	for range 2 {
-		if _, err := w.collector(0).Cycle(w.Context(), time.Now().Add(48*time.Hour)); err != nil {
+		if _, err := w.collector(0, atOnce).Cycle(w.Context()); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -209,7 +211,7 @@ func (w *world) rest() {
 			needed[sum] = true
 		}
 	}
-	for f, err := range w.store.Files() {
+	for f, err := range w.store.Files(w.Context()) {
 		if err != nil || !needed[f.Sum] {
 			w.Fatalf("garbage is left: %s, %v", f.Name, err)
 		}
@@ -298,7 +300,7 @@ func TestWhatCannotBeReadStopsTheCollection(t *testing.T) {
 			reg := &register{versions: map[string][]string{digest: nil}}
 			c := &Collector{Store: store, Referrers: reg, Replica: "r"}
 			for range 2 {
-				if _, err := c.Cycle(t.Context(), time.Now()); err == nil {
+				if _, err := c.Cycle(t.Context()); err == nil {
 					t.Error("the collection went on")
 				}
 			}
@@ -306,7 +308,7 @@ func TestWhatCannotBeReadStopsTheCollection(t *testing.T) {
 				t.Error("something was removed", err)
 			}
 			delete(reg.versions, digest)
-			if r, err := c.Cycle(t.Context(), time.Now()); err != nil || r.Removed == 0 {
+			if r, err := c.Cycle(t.Context()); err != nil || r.Removed == 0 {
 				t.Errorf("when nothing names it any more: %+v, %v", r, err)
 			}
 		})
@@ -331,7 +333,7 @@ func TestAPublishThatNeverEndsIsEnded(t *testing.T) {
 	}
 	reg := &register{open: map[string]bool{"hangs": true}}
 	c := &Collector{Store: store, Referrers: reg, Replica: "r", Patience: time.Nanosecond}
-	if r, err := c.Cycle(t.Context(), time.Now()); err != nil || r.Removed != 1 || len(reg.open) > 0 {
+	if r, err := c.Cycle(t.Context()); err != nil || r.Removed != 1 || len(reg.open) > 0 {
 		t.Errorf("%+v, %v, open %v", r, err, reg.open)
 	}
 }

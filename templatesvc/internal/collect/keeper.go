@@ -52,7 +52,7 @@ func (k *Keeper) Now(ctx context.Context) (Report, error) {
 	if err := k.retire(ctx); err != nil {
 		return Report{}, errs.Wrap("collect.Now", err)
 	}
-	r, err := k.collector.Cycle(ctx, time.Now())
+	r, err := k.collector.Cycle(ctx)
 	k.done(r)
 	if r.Removed > 0 {
 		k.log.Info("content that nobody refers to was removed", "blobs", r.Removed, "bytes", r.Bytes)

@@ -114,9 +114,15 @@ func (w *writer) add(ctx context.Context, b []byte) error {
 func (w *writer) finish(ctx context.Context) (fleet.Content, error) {
 	c := w.content
 	c.SHA256 = hex.EncodeToString(w.whole.Sum(nil))
-	if whole, err := w.vault.Here(ctx, c.SHA256); err == nil && whole.Size == c.Size {
-		w.stored(c.SHA256)
-		return fleet.Content{SHA256: c.SHA256, Size: c.Size}, errs.As(errs.Unavailable, "vault.Add", whole.Close())
+	if whole, err := w.vault.Here(ctx, c.SHA256); err == nil {
+		there, err := w.vault.HasWhole(ctx, c.SHA256, c.Size)
+		if err = errors.Join(err, whole.Close()); err != nil {
+			return fleet.Content{}, errs.As(errs.Unavailable, "vault.Add", err)
+		}
+		if there {
+			w.stored(c.SHA256)
+			return fleet.Content{SHA256: c.SHA256, Size: c.Size}, nil
+		}
 	}
 	return c, errs.Wrap("vault.Add", w.vault.PutRecipe(ctx, c))
 }

@@ -1,0 +1,190 @@
+package blob
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// disk is a medium in a directory.
+//
+//	<ab>/<sum>          a blob as it is
+//	<ab>/<sum>.zst      a blob compressed
+//	<ab>/<sum>.chunks   a recipe
+//	incoming/           writes under way, which are renamed into their place
+//	trash/<cycle>/      condemned by a collection, see package collect
+//	corrupt/            what no longer fitted its name
+//	store-id            names the directory
+type disk struct{ dir string }
+
+func newDisk(dir string) (*disk, error) {
+	d := &disk{dir}
+	for _, sub := range []string{incoming, "trash", "corrupt"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return nil, errs.As(errs.Unavailable, "blob.Open", err)
+		}
+	}
+	return d, nil
+}
+
+func (d *disk) incoming() string { return filepath.Join(d.dir, incoming) }
+func (d *disk) trash() string    { return filepath.Join(d.dir, "trash") }
+
+// path is where a file lies.
+func (d *disk) path(sum string, f Form) string { return filepath.Join(d.dir, sum[:2], sum+string(f)) }
+
+// Has implements Medium.
+func (d *disk) Has(ctx context.Context, f File) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, errs.Wrap("blob.Has", err)
+	}
+	if d.has(f) {
+		return true, nil
+	}
+	d.rescue(f.Sum)
+	return d.has(f), nil
+}
+
+func (d *disk) has(f File) bool {
+	if f.Form == Joined {
+		_, err := os.Stat(d.path(f.Sum, Joined))
+		return err == nil
+	}
+	if fi, err := os.Stat(d.path(f.Sum, Raw)); err == nil && fi.Size() == f.Size {
+		return true
+	}
+	packed, err := os.Open(d.path(f.Sum, Packed))
+	if err != nil {
+		return false
+	}
+	defer packed.Close()
+	size, err := unpackedSize(packed)
+	return err == nil && size == f.Size
+}
+
+// Open implements Medium.
+func (d *disk) Open(ctx context.Context, sum string, forms ...Form) (*os.File, Form, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, "", errs.Wrap("blob.Open", err)
+	}
+	f, form, err := d.open(sum, forms)
+	if errors.Is(err, fs.ErrNotExist) {
+		d.rescue(sum)
+		f, form, err = d.open(sum, forms)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, "", errs.New(errs.NotFound, "blob %s is not stored here", sum)
+	}
+	return f, form, errs.As(errs.Unavailable, "blob.Open", err)
+}
+
+func (d *disk) open(sum string, forms []Form) (f *os.File, form Form, err error) {
+	for _, form = range forms {
+		if f, err = os.Open(d.path(sum, form)); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return f, form, err
+}
+
+// Write implements Medium.
+func (d *disk) Write(ctx context.Context, f File, b []byte) error {
+	tmp, err := os.CreateTemp(d.incoming(), "blob-*")
+	if err != nil {
+		return failed("blob.Write", err)
+	}
+	defer func() {
+		_ = tmp.Close()
+		_ = os.Remove(tmp.Name()) // gone already when it was renamed
+	}()
+	if _, err := tmp.Write(b); err != nil {
+		return failed("blob.Write", err)
+	}
+	return d.Take(ctx, f, tmp)
+}
+
+// Take implements Medium.
+func (d *disk) Take(_ context.Context, f File, spooled *os.File) error {
+	path := d.path(f.Sum, f.Form)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return failed("blob.Take", err)
+	}
+	if err := spooled.Close(); err != nil { // a full disk may show only now
+		return failed("blob.Take", err)
+	}
+	return failed("blob.Take", os.Rename(spooled.Name(), path))
+}
+
+// SetAside implements Medium.
+func (d *disk) SetAside(_ context.Context, f File, _ *os.File) error {
+	err := os.Rename(d.path(f.Sum, f.Form), filepath.Join(d.dir, "corrupt", f.Sum+string(f.Form)))
+	return gone("blob.SetAside", err)
+}
+
+// Flush implements Medium: one flush of the file system, whatever was written.
+func (d *disk) Flush(context.Context) error {
+	dir, err := os.Open(d.dir)
+	if err != nil {
+		return errs.As(errs.Unavailable, "blob.Flush", err)
+	}
+	defer dir.Close()
+	return failed("blob.Flush", unix.Syncfs(int(dir.Fd())))
+}
+
+// failed tells a full disk from others.
+func failed(op string, err error) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return &errs.Error{Op: op, Kind: errs.Exhausted, Err: err, Message: "the disk of the templates' content is full: delete versions, or give it room"}
+	}
+	return errs.As(errs.Unavailable, op, err)
+}
+
+// gone takes it for done that there is nothing to do it to.
+func gone(op string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return errs.As(errs.Unavailable, op, err)
+}
+
+// ID implements Medium.
+func (d *disk) ID(context.Context) (string, error) {
+	path := filepath.Join(d.dir, "store-id")
+	for {
+		b, err := os.ReadFile(path)
+		if err == nil && len(b) > 0 {
+			return strings.TrimSpace(string(b)), nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", errs.As(errs.Unavailable, "blob.ID", err)
+		}
+		if err := d.name(path); err != nil {
+			return "", err
+		}
+	}
+}
+
+// name gives the directory its id, unless another process was faster.
+func (d *disk) name(path string) error {
+	f, err := os.CreateTemp(d.incoming(), "id-*")
+	if err != nil {
+		return failed("blob.ID", err)
+	}
+	_, err = fmt.Fprintln(f, rand.Text())
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		if err = os.Link(f.Name(), path); errors.Is(err, fs.ErrExist) {
+			err = nil
+		}
+	}
+	return failed("blob.ID", errors.Join(err, os.Remove(f.Name())))
+}
