@@ -24,7 +24,9 @@ func (s *site) declare(source, group, spec string) {
 	if err != nil && !errs.Is(err, errs.NotFound) {
 		s.t.Fatal(err)
 	}
-	d := fleet.DeclaredGroup{Source: source, Group: fleet.GroupName(group), Spec: json.RawMessage(spec), File: "groups/" + group + ".yaml", Removed: spec == ""}
+	d := fleet.DeclaredGroup{Group: fleet.GroupName(group), Declaration: fleet.Declaration{
+		Source: source, Spec: json.RawMessage(spec), File: "groups/" + group + ".yaml", Removed: spec == "",
+	}}
 	s.commit(store.Replace(key, d, old.ModRev))
 }
 

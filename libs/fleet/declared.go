@@ -2,20 +2,26 @@ package fleet
 
 import "encoding/json"
 
-// DeclaredGroup is a group as a source wants it. The owner of the source in templatesvc
-// writes it; the gateway makes the group so.
-type DeclaredGroup struct {
-	Rev
-	Source string    `json:"source"`
-	Group  GroupName `json:"group"`
-	// Spec is the group in the words of /api/v1.
+// Declaration is what the records of all that a source wants have in common. The owner
+// of the source in templatesvc writes them; the gateway does what they say.
+type Declaration struct {
+	Source string `json:"source"`
+	// Spec is what is wanted, in the words of /api/v1.
 	Spec json.RawMessage `json:"spec,omitempty"`
-	// File and Commit say where it stands.
+	// File and Commit say where it stands; Place as in SourceStatus.
 	File   string `json:"file,omitempty"`
 	Commit string `json:"commit,omitempty"`
-	// Removed is the order to delete the group: its file is gone. A record that is
-	// merely missing orders nothing.
+	Place  string `json:"place,omitempty"`
+	// Removed is the order to delete it: its file is gone. A record that is merely
+	// missing orders nothing.
 	Removed bool `json:"removed,omitempty"`
+}
+
+// DeclaredGroup is a group as a source wants it.
+type DeclaredGroup struct {
+	Rev
+	Declaration
+	Group GroupName `json:"group"`
 }
 
 // DeclaredState is how a declared group stands.

@@ -1,9 +1,11 @@
 package fleet
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -67,7 +69,7 @@ type TemplateSource struct {
 	// Declares has the repository's groups made as its groups/*.yaml say; its templates
 	// lie in templates/ then. Of git alone.
 	Declares bool `json:"declares,omitempty"`
-	// Confirmed is the revision that may remove many groups at once.
+	// Confirmed is the revision that may remove what is otherwise held.
 	Confirmed string `json:"confirmed,omitempty"`
 	// IntervalSeconds is between two looks at the source; 0 is DefaultSourceInterval.
 	IntervalSeconds int `json:"intervalSeconds,omitempty"`
@@ -135,6 +137,7 @@ const (
 	SourceInSync SourceState = "IN_SYNC"
 	SourceFailed SourceState = "FAILED"
 	SourcePaused SourceState = "PAUSED"
+	SourceHeld   SourceState = "HELD" // it would remove what nobody confirmed
 )
 
 // SourceStatus is what came of the latest look at a source; written by its owner when
@@ -148,6 +151,10 @@ type SourceStatus struct {
 	Message  string      `json:"message,omitempty"`
 	// Revision is what the source held when it was last read completely: a commit, a hash.
 	Revision string `json:"revision,omitempty"`
+	// Held is the revision that removes only when it is confirmed; "" when nothing waits.
+	Held string `json:"held,omitempty"`
+	// Place is where Items were found, see TemplateSource.Place.
+	Place string `json:"place,omitempty"`
 	// At is when the status came to be as it is.
 	At    time.Time    `json:"at"`
 	Items []SourceItem `json:"items,omitempty"`
@@ -159,6 +166,8 @@ type SourceItem struct {
 	// Digest is the version it was published as; "" when it was not.
 	Digest  string `json:"digest,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Kept says that it is not in the source, and stays until its removal is confirmed.
+	Kept bool `json:"kept,omitempty"`
 }
 
 // MaxSourceTemplates bounds how many templates one source may have.
@@ -171,6 +180,16 @@ func (s TemplateSource) Interval() time.Duration {
 		seconds = DefaultSourceInterval
 	}
 	return time.Duration(seconds) * time.Second
+}
+
+// Place names where a source is looked for: another record of the same name with another
+// place says nothing about what was published from the one before.
+func (s TemplateSource) Place() string {
+	text := strings.Join([]string{
+		string(s.Kind), s.URL, s.Branch, s.Tag, s.Commit, s.Path, s.Bucket, s.Prefix, s.Template.String(), s.Group, strconv.FormatBool(s.Declares),
+	}, "\x00")
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
 }
 
 // Validate lists everything wrong with a source, each an Invalid error that names the field.

@@ -15,6 +15,7 @@ import (
 type gitopsSource struct {
 	Source   string       `json:"source"`
 	Revision string       `json:"revision"`
+	Held     string       `json:"held"`
 	SyncedAt *time.Time   `json:"syncedAt"`
 	State    string       `json:"state"`
 	Message  string       `json:"message"`
@@ -25,7 +26,7 @@ type gitopsItem struct {
 	// Kind is group or template.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// State is IN_SYNC, FAILED, CONFLICT, REMOVING or REMOVED; SYNCING until it was looked at.
+	// State is IN_SYNC, FAILED, CONFLICT, HELD, REMOVING or REMOVED; SYNCING until it was looked at.
 	State   string `json:"state"`
 	Message string `json:"message"`
 	File    string `json:"file"`
@@ -54,7 +55,7 @@ func (a *API) gitops(c *gin.Context) {
 
 func gitopsOf(s operate.Source, groups []operate.Declared) gitopsSource {
 	v := sourceViewOf(s).Status
-	out := gitopsSource{Source: s.Name, Revision: v.Revision, SyncedAt: v.At, State: v.State, Message: v.Message, Items: []gitopsItem{}}
+	out := gitopsSource{Source: s.Name, Revision: v.Revision, Held: v.Held, SyncedAt: v.At, State: v.State, Message: v.Message, Items: []gitopsItem{}}
 	for _, g := range groups {
 		item := gitopsItem{Kind: "group", Name: string(g.Group), State: string(g.Status.State), Message: g.Status.Message, File: g.File}
 		if g.Status.Observed != g.ModRev {
@@ -62,9 +63,12 @@ func gitopsOf(s operate.Source, groups []operate.Declared) gitopsSource {
 		}
 		out.Items = append(out.Items, item)
 	}
-	for _, t := range v.Items {
+	for i, t := range v.Items {
 		item := gitopsItem{Kind: "template", Name: t.Template, State: string(fleet.DeclaredInSync), Message: t.Message}
-		if t.Hash == "" {
+		switch {
+		case s.Status.Items[i].Kept:
+			item.State = string(fleet.SourceHeld)
+		case t.Hash == "":
 			item.State = string(fleet.DeclaredFailed)
 		}
 		out.Items = append(out.Items, item)

@@ -51,12 +51,14 @@ type sourceView struct {
 }
 
 type sourceStatus struct {
-	// State is IN_SYNC, FAILED or PAUSED; SYNCING until its latest change was looked at.
-	State    string           `json:"state"`
-	Message  string           `json:"message"`
-	Revision string           `json:"revision"`
-	At       *time.Time       `json:"at"`
-	Items    []sourceTemplate `json:"items"`
+	// State is IN_SYNC, FAILED, HELD or PAUSED; SYNCING until its latest change was looked at.
+	State    string `json:"state"`
+	Message  string `json:"message"`
+	Revision string `json:"revision"`
+	// Held is the revision whose removals wait to be confirmed; "" when none do.
+	Held  string           `json:"held"`
+	At    *time.Time       `json:"at"`
+	Items []sourceTemplate `json:"items"`
 }
 
 type sourceTemplate struct {
@@ -87,13 +89,13 @@ func sourceViewOf(s operate.Source) sourceView {
 			Group: s.Group, Declares: s.Declares, IntervalSeconds: int(s.Interval() / time.Second), Paused: s.Paused,
 		},
 		CredentialNames: s.Credentials, UpdatedBy: s.By, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
-		Status: sourceStatus{State: string(s.Status.State), Message: s.Status.Message, Revision: s.Status.Revision, Items: []sourceTemplate{}},
+		Status: sourceStatus{State: string(s.Status.State), Message: s.Status.Message, Revision: s.Status.Revision, Held: s.Status.Held, Items: []sourceTemplate{}},
 	}
 	if s.Template != (fleet.TemplateRef{}) {
 		v.Template = s.Template.Short()
 	}
 	if s.Status.Observed != s.ModRev {
-		v.Status.State, v.Status.Message = "SYNCING", ""
+		v.Status.State, v.Status.Message, v.Status.Held = "SYNCING", "", ""
 	}
 	if !s.Status.At.IsZero() {
 		v.Status.At = &s.Status.At
@@ -191,21 +193,37 @@ func (a *API) deleteSource(c *gin.Context) {
 // syncSource has a source looked at; its status tells what came of it.
 func (a *API) syncSource(c *gin.Context) {
 	var b struct {
-		// Confirm is the revision that may remove many groups at once.
+		// Confirm is the revision that may remove what is otherwise held.
 		Confirm string `json:"confirm"`
 	}
 	if !server.BindOptional(c, &b) {
 		return
 	}
-	if b.Confirm != "" && !server.Allowed(c, auth.GroupsDelete) {
-		server.Fail(c, errs.New(errs.Denied, "to confirm that groups are removed, the permission %s is missing", auth.GroupsDelete))
-		return
+	if b.Confirm != "" {
+		s, err := a.cfg.Sources.Get(c.Request.Context(), c.Param("name"))
+		if err == nil {
+			err = mayConfirm(c, s.Declares)
+		}
+		if err != nil {
+			server.Fail(c, err)
+			return
+		}
 	}
 	if err := a.cfg.Sources.Sync(c.Request.Context(), server.Actor(c), c.Param("name"), b.Confirm); err != nil {
 		server.Fail(c, err)
 		return
 	}
 	c.JSON(http.StatusAccepted, gin.H{"status": "REQUESTED"})
+}
+
+// mayConfirm refuses who may not remove what a source removes.
+func mayConfirm(c *gin.Context, declares bool) error {
+	for _, p := range []auth.Permission{auth.TemplatesDelete, auth.GroupsDelete} {
+		if (p == auth.TemplatesDelete || declares) && !server.Allowed(c, p) {
+			return errs.New(errs.Denied, "to confirm what the source removes, the permission %s is missing", p)
+		}
+	}
+	return nil
 }
 
 // sourceWebhook is what a forge calls after a push.

@@ -11,47 +11,81 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/origin"
 )
 
-// fewRemoved is how many groups a source may always remove at once; more only when
-// they are at most half of what it declares.
-const fewRemoved = 4
+// declarable is a kind of things that a source may declare.
+type declarable[T any] struct {
+	noun string // their plural
+	list store.Prefix[T]
+	key  func(name string) store.Key[T]
+	open func(*T) (d *fleet.Declaration, name string)
+	rev  func(T) int64
+}
 
-// declare records the groups that a source wants, and orders the removal of those whose
-// files are gone. Conflict when that would be most of many, until it is confirmed.
-func (r *Runner) declare(ctx context.Context, s fleet.TemplateSource, h *origin.Holding, fence store.Fence) error {
-	present, _, err := store.List(ctx, r.cfg.Store, store.DeclaredGroupsOf(s.Name))
+func groupsOf(source string) declarable[fleet.DeclaredGroup] {
+	return declarable[fleet.DeclaredGroup]{
+		noun: "groups", list: store.DeclaredGroupsOf(source),
+		key: func(name string) store.Key[fleet.DeclaredGroup] {
+			return store.DeclaredGroupKey(source, fleet.GroupName(name))
+		},
+		open: func(g *fleet.DeclaredGroup) (*fleet.Declaration, string) { return &g.Declaration, string(g.Group) },
+		rev:  func(g fleet.DeclaredGroup) int64 { return g.ModRev },
+	}
+}
+
+// declaration is what is to be written of what a source declares, and what is to go.
+type declaration struct {
+	noun          string
+	writes, order []store.Write
+	removal       fleet.Removal
+}
+
+// declare compares what a source declares with what it declared before. Nothing is
+// written yet.
+func declare[T any](ctx context.Context, c *store.Client, kind declarable[T], s fleet.TemplateSource, h *origin.Holding, wanted []T) (declaration, error) {
+	d := declaration{noun: kind.noun}
+	present, _, err := store.List(ctx, c, kind.list)
 	if err != nil {
-		return errs.Wrap("source.declare", err)
+		return d, errs.Wrap("source.declare", err)
 	}
-	wanted := map[fleet.GroupName]fleet.DeclaredGroup{}
-	for _, g := range h.Groups {
-		g.Source, g.Commit = s.Name, h.Revision
-		wanted[g.Group] = g
+	next := map[string]T{}
+	for _, one := range wanted {
+		said, name := kind.open(&one)
+		said.Source, said.Commit, said.Place = s.Name, h.Revision, s.Place()
+		next[name] = one
 	}
-	var writes []store.Write
-	removed, declared := 0, 0
-	for _, old := range present {
-		if !old.Removed {
-			declared++
+	before, known := map[string]T{}, map[string]bool{}
+	for _, one := range present {
+		said, name := kind.open(&one)
+		before[name] = one
+		if !said.Removed {
+			known[name] = said.Place == s.Place()
 		}
-		next, ok := wanted[old.Group]
-		delete(wanted, old.Group)
-		switch {
-		case ok && !old.Removed && old.File == next.File && bytes.Equal(old.Spec, next.Spec), !ok && old.Removed:
+	}
+	for name, one := range next {
+		old := before[name]
+		was, _ := kind.open(&old)
+		is, _ := kind.open(&one)
+		if kind.rev(old) != 0 && !was.Removed && was.File == is.File && was.Place == is.Place && bytes.Equal(was.Spec, is.Spec) {
 			continue
-		case !ok:
-			removed++
-			next = old
-			next.Removed, next.Commit = true, h.Revision
 		}
-		writes = append(writes, store.Replace(store.DeclaredGroupKey(s.Name, old.Group), next, old.ModRev))
+		d.writes = append(d.writes, store.Replace(kind.key(name), one, kind.rev(old)))
 	}
-	if removed > fewRemoved && removed > declared/2 && s.Confirmed != h.Revision {
-		return errs.New(errs.Conflict, "held: %d of %d groups would be removed; if that is meant, ask for a sync with {\"confirm\": \"%s\"}", removed, declared, h.Revision)
+	d.removal = fleet.DecideRemoval(known, func(name string) bool { _, ok := next[name]; return ok }, s.Confirmed == h.Revision)
+	for _, name := range d.removal.Go {
+		old := before[name]
+		said, _ := kind.open(&old)
+		said.Removed, said.Commit = true, h.Revision
+		d.order = append(d.order, store.Replace(kind.key(name), old, kind.rev(old)))
 	}
-	for _, next := range wanted {
-		writes = append(writes, store.Create(store.DeclaredGroupKey(s.Name, next.Group), next))
+	return d, nil
+}
+
+// record writes declarations, and then the orders to remove.
+func (r *Runner) record(ctx context.Context, declared []declaration, fence store.Fence) error {
+	var writes, orders []store.Write
+	for _, d := range declared {
+		writes, orders = append(writes, d.writes...), append(orders, d.order...)
 	}
-	for part := range slices.Chunk(writes, 2) { // two specs of the largest size fit one transaction
+	for part := range slices.Chunk(append(writes, orders...), 2) { // two specs of the largest size fit one transaction
 		if _, err := r.cfg.Store.Commit(ctx, store.Txn{Fences: []store.Fence{fence}, Writes: part}); err != nil {
 			return errs.Wrap("source.declare", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -38,9 +39,10 @@ func (r *Runner) look(ctx context.Context, s fleet.TemplateSource) error {
 }
 
 // bring is the source's next status; the error is what kept it from being in sync.
+// What goes is decided before anything is published, and removed after all the rest.
 func (r *Runner) bring(ctx context.Context, s fleet.TemplateSource, before fleet.SourceStatus, fence store.Fence) (fleet.SourceStatus, error) {
 	next := before
-	next.Name, next.Observed, next.Message = s.Name, s.ModRev, ""
+	next.Name, next.Observed, next.Message, next.Held = s.Name, s.ModRev, "", ""
 	if next.State = fleet.SourceInSync; s.Paused {
 		next.State = fleet.SourcePaused
 		return next, nil
@@ -58,30 +60,35 @@ func (r *Runner) bring(ctx context.Context, s fleet.TemplateSource, before fleet
 		return fail(errs.New(errs.Invalid, "sources of kind %s are not known to this version of templatesvc: bring all replicas to one version", s.Kind))
 	}
 	holding, err := fetch(ctx, request)
-	if err != nil || holding == nil {
-		if err != nil {
-			return fail(err)
-		}
+	switch {
+	case err != nil:
+		return fail(err)
+	case holding == nil:
+		next.State, next.Message, next.Held = before.State, before.Message, before.Held
 		return next, nil
-	}
-	if holding.Close != nil {
+	case holding.Close != nil:
 		defer holding.Close()
 	}
-	if err := origin.CheckCount(len(holding.Templates)); err != nil {
+	p, err := r.plan(ctx, s, before, holding)
+	if err != nil {
 		return fail(err)
 	}
-	if next.Items, err = r.publish(ctx, s, holding, fence); err == nil && s.Declares {
-		err = r.declare(ctx, s, holding, fence)
+	if next.Message = p.tell(holding.Revision); p.held() {
+		next.State, next.Held = fleet.SourceHeld, holding.Revision
+		return next, nil
 	}
-	if err != nil {
+	next.Place = s.Place()
+	if next.Items, err = r.apply(ctx, s, holding, p, fence); err != nil {
 		next.Revision = "" // all of it is brought again
 		return fail(err)
 	}
-	next.Revision = holding.Revision
+	if next.Revision = holding.Revision; next.Message != "" {
+		next.State, next.Held = fleet.SourceHeld, holding.Revision
+	}
 	return next, nil
 }
 
-// request asks for all of a source, or for what changed since it was last in sync.
+// request asks for all of a source, or for what changed since it was last brought.
 func (r *Runner) request(ctx context.Context, s fleet.TemplateSource, before fleet.SourceStatus) (origin.Request, error) {
 	request := origin.Request{Source: s, Spool: r.cfg.Spool}
 	if s.Sealed != nil {
@@ -93,7 +100,11 @@ func (r *Runner) request(ctx context.Context, s fleet.TemplateSource, before fle
 			return request, errs.New(errs.Invalid, "the source's credentials cannot be read: give them anew")
 		}
 	}
-	if before.Observed != s.ModRev || before.State != fleet.SourceInSync {
+	seen := before.Revision
+	if before.State == fleet.SourceHeld {
+		seen = before.Held
+	}
+	if before.Observed != s.ModRev || before.State != fleet.SourceInSync && before.State != fleet.SourceHeld || before.Place != s.Place() && before.State == fleet.SourceInSync {
 		return request, nil
 	}
 	for _, item := range before.Items { // a head that somebody else removed is brought again
@@ -101,55 +112,110 @@ func (r *Runner) request(ctx context.Context, s fleet.TemplateSource, before fle
 		if err != nil && !errs.Is(err, errs.NotFound) {
 			return request, err
 		}
-		if err != nil || head.SourceDigest != item.Digest || !template.PublishedBy(head, s.Name) {
+		if err != nil || head.SourceDigest != item.Digest && !item.Kept || !template.PublishedBy(head, s.Name) {
 			return request, nil
 		}
 	}
-	request.Seen = before.Revision
+	request.Seen = seen
 	return request, nil
 }
 
-// publish makes each template of a holding the head, and removes those that the
-// source had before. One that cannot be published keeps no other.
-func (r *Runner) publish(ctx context.Context, s fleet.TemplateSource, h *origin.Holding, fence store.Fence) ([]fleet.SourceItem, error) {
-	published, err := r.cfg.Service.Published(ctx, s.Name)
-	if err != nil {
-		return nil, err
+// plan is what is to become of all that a source published and has no more.
+type plan struct {
+	templates fleet.Removal
+	declared  []declaration
+}
+
+// plan decides about a holding; nothing is changed yet.
+func (r *Runner) plan(ctx context.Context, s fleet.TemplateSource, before fleet.SourceStatus, h *origin.Holding) (p plan, err error) {
+	if err := origin.CheckCount(len(h.Templates)); err != nil {
+		return p, err
 	}
 	if len(h.Templates)+len(h.Groups) == 0 {
-		return nil, errs.New(errs.Invalid, "the source holds no template where it is looked for: look at its path; what was published stays")
+		return p, errs.New(errs.Invalid, "the source holds no template where it is looked for: look at its path; what was published stays")
 	}
-	var items []fleet.SourceItem
-	var failure error
-	held := map[fleet.TemplateRef]bool{}
+	heads, err := r.cfg.Service.Published(ctx, s.Name)
+	if err != nil {
+		return p, err
+	}
+	published, present := map[string]bool{}, map[string]bool{}
+	for _, ref := range heads {
+		published[ref.String()] = before.Place == s.Place() && slices.ContainsFunc(before.Items, func(i fleet.SourceItem) bool { return i.Template == ref && !i.Kept })
+	}
 	for _, t := range h.Templates {
-		held[t.Ref] = true
+		present[t.Ref.String()] = true
+	}
+	p.templates = fleet.DecideRemoval(published, func(name string) bool { return present[name] }, s.Confirmed == h.Revision)
+	if s.Declares {
+		groups, err := declare(ctx, r.cfg.Store, groupsOf(s.Name), s, h, h.Groups)
+		if err != nil {
+			return p, err
+		}
+		p.declared = append(p.declared, groups)
+	}
+	return p, nil
+}
+
+// held reports whether nothing of the look may be applied.
+func (p plan) held() bool {
+	return p.templates.Held || slices.ContainsFunc(p.declared, func(d declaration) bool { return d.removal.Held })
+}
+
+// tell says what is held back; "" when nothing is.
+func (p plan) tell(revision string) string {
+	told := []string{p.templates.Tell("templates", revision)}
+	for _, d := range p.declared {
+		told = append(told, d.removal.Tell(d.noun, revision))
+	}
+	return strings.Join(slices.DeleteFunc(told, func(one string) bool { return one == "" }), "; ")
+}
+
+// apply publishes each template of a holding, records what it declares and then removes
+// what goes. One template that cannot be published keeps no other from it, but nothing
+// is declared or removed then.
+func (r *Runner) apply(ctx context.Context, s fleet.TemplateSource, h *origin.Holding, p plan, fence store.Fence) (items []fleet.SourceItem, err error) {
+	var failure error
+	for _, t := range h.Templates {
 		item := fleet.SourceItem{Template: t.Ref}
 		head, err := r.one(ctx, s, h.Revision, t, fence)
 		switch {
 		case err == nil:
 			item.Digest = head.SourceDigest
 		case errs.Is(err, errs.Fenced), ctx.Err() != nil:
-			return nil, err
+			return p.items(items, true), err
 		default:
 			item.Message, failure = errs.MessageOf(err), err
 		}
 		items = append(items, item)
 	}
-	for _, ref := range published {
-		if held[ref] {
-			continue
-		}
-		if err := r.cfg.Service.Retract(ctx, ref, s.Name, fence); err != nil {
-			return nil, err
-		}
-	}
 	if failure != nil {
 		failed := slices.DeleteFunc(slices.Clone(items), func(i fleet.SourceItem) bool { return i.Message == "" })
-		failure = &errs.Error{Op: "source.publish", Kind: errs.KindOf(failure), Err: failure, Message: fmt.Sprintf(
+		return p.items(items, true), &errs.Error{Op: "source.publish", Kind: errs.KindOf(failure), Err: failure, Message: fmt.Sprintf(
 			"%d of %d templates are not published, the first is %s: %s", len(failed), len(items), failed[0].Template, failed[0].Message)}
 	}
-	return items, failure
+	if err := r.record(ctx, p.declared, fence); err != nil {
+		return p.items(items, true), err
+	}
+	for _, name := range p.templates.Go {
+		if err := r.cfg.Service.Retract(ctx, fleet.ParseTemplateRef(name), s.Name, fence); err != nil {
+			return p.items(items, true), err
+		}
+	}
+	return p.items(items, false), nil
+}
+
+// items are those of a holding and those that stay though they are not in it. waiting
+// says that what goes is still there.
+func (p plan) items(items []fleet.SourceItem, waiting bool) []fleet.SourceItem {
+	if waiting {
+		for _, name := range p.templates.Go {
+			items = append(items, fleet.SourceItem{Template: fleet.ParseTemplateRef(name), Message: "not in the source any more: it is removed once all of the source is published"})
+		}
+	}
+	for _, name := range p.templates.Kept {
+		items = append(items, fleet.SourceItem{Template: fleet.ParseTemplateRef(name), Message: "kept though it is not in the source: confirm its removal, or delete it", Kept: true})
+	}
+	return items
 }
 
 // one publishes one template.
@@ -172,7 +238,7 @@ func (r *Runner) one(ctx context.Context, s fleet.TemplateSource, revision strin
 // tell writes a status that differs from the one before.
 func (r *Runner) tell(ctx context.Context, before, after fleet.SourceStatus, fence store.Fence) error {
 	same := before.ModRev != 0 && before.Observed == after.Observed && before.State == after.State && before.Message == after.Message &&
-		before.Revision == after.Revision && slices.Equal(before.Items, after.Items)
+		before.Revision == after.Revision && before.Held == after.Held && before.Place == after.Place && slices.Equal(before.Items, after.Items)
 	if same {
 		return nil
 	}

@@ -105,7 +105,7 @@ func (r *Runner) keep(kv store.KeyValue) {
 	r.records[kv.Key] = s
 }
 
-func (r *Runner) record(key string) (fleet.TemplateSource, bool) {
+func (r *Runner) recorded(key string) (fleet.TemplateSource, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, ok := r.records[key]
@@ -176,7 +176,7 @@ func (r *Runner) fence(name string) (store.Fence, bool) {
 func (r *Runner) work(ctx context.Context, key string, changed <-chan struct{}) {
 	fails := 0
 	for {
-		s, ok := r.record(key)
+		s, ok := r.recorded(key)
 		if !ok {
 			return
 		}

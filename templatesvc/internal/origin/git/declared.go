@@ -56,6 +56,6 @@ func (w *walk) group(full, name string, e object.TreeEntry) error {
 	if err != nil || fields == nil {
 		return errs.New(errs.Invalid, "%s cannot be read: it must be fields and their values, as of a group in /api/v1", full)
 	}
-	w.groups = append(w.groups, fleet.DeclaredGroup{Group: group, Spec: spec, File: full})
+	w.groups = append(w.groups, fleet.DeclaredGroup{Group: group, Declaration: fleet.Declaration{Spec: spec, File: full}})
 	return nil
 }

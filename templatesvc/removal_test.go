@@ -1,0 +1,191 @@
+package templatesvc_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// tree is files in a repository, by path; those that are not given go.
+func tree(t *testing.T, dir string, files ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.Name() != ".git" {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	for _, f := range files {
+		name := filepath.Join(dir, f)
+		err = errors.Join(err, os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(f), 0o644))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// names are the templates that have a head.
+func (w *world) names() string {
+	w.t.Helper()
+	all, _, err := store.List(w.t.Context(), w.c, store.TemplateHeads())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var names []string
+	for _, h := range all {
+		names = append(names, h.TemplateRef.String())
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+// has fails a test whose templates are others than those wanted.
+func (w *world) has(want string) {
+	w.t.Helper()
+	if got := w.names(); got != want {
+		w.t.Errorf("templates %s, want %s", got, want)
+	}
+}
+
+// follow is a source over a repository on the disk; ask commits what is there and has it looked at.
+func (w *world) follow(s *fleet.TemplateSource) (dir string, ask func()) {
+	w.t.Helper()
+	dir, _, commit := newRepository(w.t)
+	s.Name, s.Kind, s.URL = "repo", fleet.SourceGit, "file://"+dir
+	return dir, func() { w.t.Helper(); commit(); s.Asked++; w.record(*s, fleet.SourceCredentials{}) }
+}
+
+func TestALookThatWouldRemoveMostIsHeldAsAWholeUntilItIsConfirmed(t *testing.T) {
+	w := newWorld(t)
+	w.dir = ""
+	var source fleet.TemplateSource
+	dir, ask := w.follow(&source)
+	tree(t, dir, "g/a/f", "g/b/f", "g/c/f", "g/d/f", "g/e/f", "g/f/f")
+	ask()
+	w.start("a")
+	before := w.status("repo", fleet.SourceInSync)
+	tree(t, dir, "g/a/f", "g/new/f")
+	ask()
+	st := w.status("repo", fleet.SourceHeld)
+	if !strings.Contains(st.Message, "held: 5 of 6 templates would be removed (g/b, g/c, g/d, g/e, g/f)") || st.Held == "" || !strings.Contains(st.Message, st.Held) || st.Revision != before.Revision || len(st.Items) != 6 {
+		t.Errorf("%+v", st)
+	}
+	w.has("g/a g/b g/c g/d g/e g/f") // and nothing new either
+	source.Confirmed = "another revision"
+	ask()
+	st = w.status("repo", fleet.SourceHeld)
+	source.Confirmed = st.Held
+	source.Asked++
+	w.record(source, fleet.SourceCredentials{})
+	if st = w.status("repo", fleet.SourceInSync); st.Held != "" || len(st.Items) != 2 {
+		t.Errorf("%+v", st)
+	}
+	w.has("g/a g/new")
+}
+
+func TestAHeldCommitRetractsNoTemplateThoughOnlyItsGroupsAreMany(t *testing.T) {
+	w := newWorld(t)
+	w.dir = ""
+	source := fleet.TemplateSource{Declares: true}
+	dir, ask := w.follow(&source)
+	var groups []string
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		groups = append(groups, "groups/"+name+".json")
+	}
+	write := func(files ...string) {
+		tree(t, dir, append(files, groups...)...)
+		for _, g := range groups {
+			if err := os.WriteFile(filepath.Join(dir, g), []byte(`{"command":"run"}`), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write("templates/g/t/f", "templates/g/u/f")
+	ask()
+	w.start("a")
+	w.status("repo", fleet.SourceInSync)
+	groups = nil
+	write("templates/g/u/f")
+	ask()
+	if st := w.status("repo", fleet.SourceHeld); !strings.Contains(st.Message, "held: 5 of 5 groups would be removed") {
+		t.Errorf("%+v", st)
+	}
+	w.has("g/t g/u")
+}
+
+func TestALookThatFailsHalfWayRemovesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.dir = ""
+	var source fleet.TemplateSource
+	dir, ask := w.follow(&source)
+	tree(t, dir, "g/a/f", "g/b/f")
+	ask()
+	w.start("a")
+	w.status("repo", fleet.SourceInSync)
+	tree(t, dir, "g/a/f", "g/new/f")
+	if err := os.Symlink("../../../etc/passwd", filepath.Join(dir, "g/a/link")); err != nil {
+		t.Fatal(err)
+	}
+	ask()
+	st := w.status("repo", fleet.SourceFailed)
+	if !strings.Contains(st.Message, "1 of 2 templates are not published, the first is g/a") {
+		t.Errorf("%+v", st)
+	}
+	w.has("g/a g/b g/new")
+	tree(t, dir, "g/a/f", "g/new/f")
+	ask()
+	w.status("repo", fleet.SourceInSync)
+	w.has("g/a g/new")
+}
+
+func TestASourceThatIsReplacedOrMadeAnewRemovesOnlyWhatIsConfirmed(t *testing.T) {
+	w := newWorld(t)
+	w.dir = ""
+	source := fleet.TemplateSource{Path: "one"}
+	dir, ask := w.follow(&source)
+	tree(t, dir, "one/g/a/f", "one/g/b/f", "two/g/b/f", "two/g/c/f")
+	ask()
+	w.start("a")
+	w.status("repo", fleet.SourceInSync)
+	source.Path = "two"
+	ask()
+	st := w.status("repo", fleet.SourceHeld)
+	if !strings.Contains(st.Message, "kept: 1 of 2 templates are not where the source is looked for now") || st.Held == "" {
+		t.Errorf("%+v", st)
+	}
+	w.has("g/a g/b g/c")
+
+	// What it has had where it is now goes as ever; what it kept is still kept.
+	tree(t, dir, "two/g/b/f", "two/g/new/f")
+	ask()
+	st = w.status("repo", fleet.SourceHeld)
+	w.has("g/a g/b g/new")
+	source.Confirmed = st.Held
+	source.Asked++
+	w.record(source, fleet.SourceCredentials{})
+	w.status("repo", fleet.SourceInSync)
+	w.has("g/b g/new")
+
+	// Another source of its name knows nothing of what it published.
+	var writes []store.Write
+	if now, err := store.Get(t.Context(), w.c, store.TemplateSourceKey("repo")); err == nil {
+		writes = append(writes, store.Remove(store.TemplateSourceKey("repo"), now.ModRev))
+	}
+	if now, err := store.Get(t.Context(), w.c, store.TemplateSourceStatusKey("repo")); err == nil {
+		writes = append(writes, store.Remove(store.TemplateSourceStatusKey("repo"), now.ModRev))
+	}
+	if _, err := w.c.Commit(t.Context(), store.Txn{Writes: writes}); err != nil {
+		t.Fatal(err)
+	}
+	tree(t, dir, "two/g/other/f")
+	source.Confirmed = ""
+	ask()
+	w.status("repo", fleet.SourceHeld)
+	w.has("g/b g/new g/other")
+}
