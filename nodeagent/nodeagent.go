@@ -12,6 +12,7 @@
 //	DATA/deadline        until when exclusive instances may run; read by their guards
 //	DATA/agent.sock      the break-glass interface, for the host's own operators
 //	DATA/journal/        what was begun, one file per instance
+//	DATA/secrets/        sealed secrets that instances refer to, for when etcd is away
 //	DATA/blobs/          template content by hash; see the package blobs
 //	DATA/running/ID/     directories of dynamic instances
 //	DATA/static/GROUP/NAME/   those of static ones, kept
@@ -82,6 +83,10 @@ type Config struct {
 	Labels       map[string]string
 	// Variables are the node's placeholder values.
 	Variables map[string]string
+	// SecretsDir is the directory that file references of secrets are read below, and
+	// SecretsEnvPrefix what the names of those begin with that are read of the agent's own
+	// environment. Empty: this node follows none of that kind.
+	SecretsDir, SecretsEnvPrefix string
 	// MemoryMiB and CPU (hundredths of a core) are what the node offers. 0 means what the host has.
 	MemoryMiB, CPU int
 	// CacheMiB is how much template content the node keeps that nothing uses at the moment.

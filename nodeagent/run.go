@@ -39,6 +39,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/rundir"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
+	"github.com/orreryhq/orrery/nodeagent/internal/secrets"
 	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
 	"github.com/orreryhq/orrery/nodeagent/internal/usage"
 	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
@@ -170,6 +171,15 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	if err != nil {
 		return nil, err
 	}
+	revealing, err := secrets.New(secrets.Config{
+		Read: func(ctx context.Context, name string) (fleet.Secret, error) {
+			return store.Get(ctx, cfg.Store, store.SecretKey(name))
+		},
+		Secret: cfg.ClusterSecret, Keep: filepath.Join(dir, "secrets"), Dir: cfg.SecretsDir, EnvPrefix: cfg.SecretsEnvPrefix, Env: os.LookupEnv, Log: cfg.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
 	remains, err := found(runtimes, dir, cfg.Log)
 	if err != nil {
 		return nil, err
@@ -177,7 +187,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	p.controller = controller.New(controller.Config{
 		Store: cfg.Store, Node: cfg.Node, Fence: p.member.Fence, Doubt: p.member.Doubt, Log: cfg.Log, Found: remains,
 		Kit: supervise.Kit{
-			Runtimes: runtimes.byName, Journal: j, Workspace: workspace.New(dir, cache), DataDir: dir, BootID: cfg.BootID,
+			Runtimes: runtimes.byName, Journal: j, Workspace: workspace.New(dir, cache), Secrets: revealing, DataDir: dir, BootID: cfg.BootID,
 			Rebooted: j.Rebooted(), Held: j.Moved(), Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
 			Record: p.crashes.Take, Past: past.Name, Logs: p.logs, Door: a.door(p.member.Fence), Disk: disk.NewMeter(), Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
 		},

@@ -17,26 +17,30 @@ import (
 // settings are what an operator may set.
 type settings struct {
 	program.Settings
-	Node          string            `config:"node" usage:"id of this node; empty: the host's name. It belongs to one data directory"`
-	Data          string            `config:"data" default:"./node" usage:"directory of instances, logs, journal and cache"`
-	RunDir        string            `config:"run-dir" usage:"directory in memory for what is needed only while the host is up, such as /run/orrery: starts are faster; empty: in the data directory"`
-	Address       string            `config:"address" default:"127.0.0.1" usage:"address players reach this host by"`
-	Listen        string            `config:"listen" default:"127.0.0.1:0" usage:"address of the agent's API, for gateways only; port 0 picks a free one"`
-	AdvertiseURL  string            `config:"advertise-url" usage:"URL gateways reach the agent's API by; empty: derived from listen, with the host's name where it listens on all addresses"`
-	APIURL        string            `config:"api-url" usage:"the gateway's URL as seen by instances, e.g. http://10.0.0.1:8080"`
-	Labels        map[string]string `config:"labels" usage:"labels of the node, key=value"`
-	Variables     map[string]string `config:"variables" usage:"placeholder values of the node, key=value"`
-	Memory        int               `config:"memory" usage:"memory the node offers, in MiB; 0: what the host has"`
-	CPU           int               `config:"cpu" usage:"CPU the node offers, in hundredths of a core; 0: what the host has"`
-	Cache         int               `config:"cache-mib" usage:"template content kept on this host for the next start, in MiB; 0: a tenth of the disk, between 1 and 64 GiB"`
-	ReserveMemory int               `config:"reserve-memory" usage:"memory kept for the host itself, in MiB"`
-	ReserveCPU    int               `config:"reserve-cpu" usage:"CPU kept for the host itself, in hundredths of a core"`
-	ReserveDisk   int               `config:"reserve-disk" usage:"disk kept for the host itself, in MiB"`
-	CPUFactor     float64           `config:"cpu-factor" default:"1" usage:"how often each hundredth of a core may be reserved: 2 is twice, 0.5 half"`
-	MaxInstances  int               `config:"max-instances" usage:"most instances on the node; 0: no bound"`
-	StopInstances bool              `config:"stop-instances" usage:"stop all instances when the agent ends; otherwise they run on and the next agent adopts them"`
-	OrphanGrace   time.Duration     `config:"orphan-grace" default:"10m" usage:"how long a process runs on whose instance has no record in the store; 0: for ever"`
-	StopTimeout   time.Duration     `config:"stop-timeout" default:"10m" usage:"how long stopping all instances may take"`
+	Node         string            `config:"node" usage:"id of this node; empty: the host's name. It belongs to one data directory"`
+	Data         string            `config:"data" default:"./node" usage:"directory of instances, logs, journal and cache"`
+	RunDir       string            `config:"run-dir" usage:"directory in memory for what is needed only while the host is up, such as /run/orrery: starts are faster; empty: in the data directory"`
+	Address      string            `config:"address" default:"127.0.0.1" usage:"address players reach this host by"`
+	Listen       string            `config:"listen" default:"127.0.0.1:0" usage:"address of the agent's API, for gateways only; port 0 picks a free one"`
+	AdvertiseURL string            `config:"advertise-url" usage:"URL gateways reach the agent's API by; empty: derived from listen, with the host's name where it listens on all addresses"`
+	APIURL       string            `config:"api-url" usage:"the gateway's URL as seen by instances, e.g. http://10.0.0.1:8080"`
+	Labels       map[string]string `config:"labels" usage:"labels of the node, key=value"`
+	Variables    map[string]string `config:"variables" usage:"placeholder values of the node, key=value"`
+	Secrets      struct {
+		Dir       string `config:"dir" usage:"directory below which file references of secrets are read; empty: this node follows none"`
+		EnvPrefix string `config:"env-prefix" default:"ORRERY_SECRET_" usage:"what the names begin with that env references of secrets may read of the agent's environment; empty: this node follows none"`
+	} `config:"secrets"`
+	Memory        int           `config:"memory" usage:"memory the node offers, in MiB; 0: what the host has"`
+	CPU           int           `config:"cpu" usage:"CPU the node offers, in hundredths of a core; 0: what the host has"`
+	Cache         int           `config:"cache-mib" usage:"template content kept on this host for the next start, in MiB; 0: a tenth of the disk, between 1 and 64 GiB"`
+	ReserveMemory int           `config:"reserve-memory" usage:"memory kept for the host itself, in MiB"`
+	ReserveCPU    int           `config:"reserve-cpu" usage:"CPU kept for the host itself, in hundredths of a core"`
+	ReserveDisk   int           `config:"reserve-disk" usage:"disk kept for the host itself, in MiB"`
+	CPUFactor     float64       `config:"cpu-factor" default:"1" usage:"how often each hundredth of a core may be reserved: 2 is twice, 0.5 half"`
+	MaxInstances  int           `config:"max-instances" usage:"most instances on the node; 0: no bound"`
+	StopInstances bool          `config:"stop-instances" usage:"stop all instances when the agent ends; otherwise they run on and the next agent adopts them"`
+	OrphanGrace   time.Duration `config:"orphan-grace" default:"10m" usage:"how long a process runs on whose instance has no record in the store; 0: for ever"`
+	StopTimeout   time.Duration `config:"stop-timeout" default:"10m" usage:"how long stopping all instances may take"`
 }
 
 // Validate names the settings that cannot be used.

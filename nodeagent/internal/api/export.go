@@ -35,7 +35,7 @@ func writeExport(ctx context.Context, all Instances, r *http.Request, w io.Write
 	if err != nil {
 		return err
 	}
-	request, err := i.Export()
+	request, err := i.Export(r.Context())
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,11 @@ func (i *Instance) tail(n int) (lines []string, truncated bool) {
 		return nil, false
 	}
 	lines, cut := crash.Lines(text, n)
-	return lines, cut || from > i.entry.LogFrom
+	if lines, ok := i.maskedLines(lines); ok {
+		return lines, cut || from > i.entry.LogFrom
+	}
+	i.log.Warn("what it printed last is not kept: its secrets are not known any more, and may be in it")
+	return nil, len(lines) > 0
 }
 
 // size is how much an instance has printed.

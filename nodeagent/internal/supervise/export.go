@@ -1,12 +1,16 @@
 package supervise
 
 import (
+	"context"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/save"
+	"github.com/orreryhq/orrery/nodeagent/internal/secrets"
 	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
 )
 
@@ -31,8 +35,8 @@ type Export struct {
 func (e Export) Close() { e.origin.Close() }
 
 // Export prepares a reading of what the instance's configuration is now. Conflict when
-// it does not run.
-func (i *Instance) Export() (Export, error) {
+// it does not run, or its secrets are not known.
+func (i *Instance) Export(ctx context.Context) (Export, error) {
 	i.mu.Lock()
 	l, p := i.live, i.built
 	i.mu.Unlock()
@@ -42,18 +46,32 @@ func (i *Instance) Export() (Export, error) {
 	case !l.Status.State.Running():
 		return Export{}, errs.New(errs.Conflict, "the instance is %s: start it, and save it while it runs", l.Status.State)
 	}
+	held, err := i.held(ctx, p.plan, p.placement)
+	if err != nil {
+		return Export{}, errs.New(errs.Conflict, "its secrets cannot be told from its configuration: %s", errs.MessageOf(err))
+	}
 	values, _, _ := workspace.Values(p.plan, p.placement, i.kit.Node(), i.kit.APIURL())
+	maps.Copy(values, held)
 	origin := i.kit.Workspace.Origin(workspace.Request{Placement: p.placement, Plan: p.plan, Values: values})
-	secrets := []save.Secret{{Value: p.token}}
+	hidden := []save.Secret{{Value: p.token}}
+	for _, variable := range slices.Sorted(maps.Keys(held)) {
+		for _, spelling := range secrets.Spellings(held[variable]) {
+			hidden = append(hidden, save.Secret{Value: spelling, Placeholder: "%" + variable + "%"})
+		}
+	}
 	if r := remoteOf(p.plan, p.placement); r != nil {
-		secret := save.Secret{Value: r.password(i.kit)}
+		password, err := i.passwordOf(ctx, r)
+		if err != nil {
+			return Export{}, err
+		}
+		secret := save.Secret{Value: password}
 		if strings.Contains(p.plan.RCON.Password, "%") {
 			secret.Placeholder = p.plan.RCON.Password
 		}
-		secrets = append(secrets, secret)
+		hidden = append(hidden, secret)
 	}
 	return Export{origin: origin, Request: save.Request{
-		Dir: i.kit.Workspace.Dir(p.placement, p.plan.Static), Original: origin.Text, Secrets: secrets,
+		Dir: i.kit.Workspace.Dir(p.placement, p.plan.Static), Original: origin.Text, Secrets: hidden,
 		Standing: func() error { return i.stillRuns(l.Status.Generation) },
 	}}, nil
 }

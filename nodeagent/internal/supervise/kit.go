@@ -13,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/health"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/secrets"
 	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
 )
 
@@ -38,6 +39,8 @@ type Kit struct {
 	Node func() fleet.Node
 	// Plan reads a plan. NotFound when there is none.
 	Plan func(ctx context.Context, digest string) (fleet.Plan, error)
+	// Secrets follows references to secrets.
+	Secrets *secrets.Resolver
 	// Claim tells the store, under the node's session, that a placed instance is about
 	// to start. NotFound when its placement does not stand any more.
 	Claim func(ctx context.Context, p fleet.Placement) error

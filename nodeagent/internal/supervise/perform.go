@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,7 +41,7 @@ const (
 // prepare reads the plan and builds the directory.
 func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	fail := func(reason fleet.Reason, text string) message {
-		return message{event: machine.Failed{Run: s.Run, Reason: reason, Message: text}}
+		return message{event: machine.Failed{Run: s.Run, Reason: reason, Message: i.masked(text)}}
 	}
 	plan, err := i.plan(ctx, s)
 	if err != nil {
@@ -54,11 +55,16 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	if err := i.makeReady(ctx, plan.Runtime, imageOf(plan, values)); err != nil {
 		return fail(startReason(err, fleet.ReasonPrepareFailed), text(fleet.ReasonPrepareFailed, err))
 	}
+	held, err := i.reveal(ctx, plan, s.Placement)
+	if err != nil {
+		return fail(fleet.ReasonSecretMissing, text(fleet.ReasonSecretMissing, err))
+	}
+	maps.Copy(values, held)
 	request := workspace.Request{Placement: s.Placement, Plan: plan, Values: values}
 	built, err := i.construct(ctx, request)
 	if err != nil {
 		if ctx.Err() == nil { // otherwise it was called off, which is no failure
-			i.log.Error("preparing failed", "error", err)
+			i.log.Error("preparing failed", "error", i.masked(err.Error()))
 		}
 		var f *workspace.Failure
 		if errors.As(err, &f) {
@@ -74,7 +80,7 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	notes = slices.Concat(notes, inEnv, built, i.kit.limitNotes(plan, command))
 	token, hash := newToken()
 	return message{token: token, event: machine.Prepared{
-		Run: s.Run, Plan: plan, HostAddress: address, TokenHash: hash, Notes: machine.Note(notes...),
+		Run: s.Run, Plan: plan, HostAddress: address, TokenHash: hash, Notes: i.masked(machine.Note(notes...)),
 	}}
 }
 
@@ -118,15 +124,17 @@ func (i *Instance) build(ctx context.Context, r workspace.Request) ([]string, er
 	}
 }
 
-// spec is what the runtime is asked to run.
-func (i *Instance) spec(e journal.Entry) runtime.Spec {
+// spec is what the runtime is asked to run; held are the values of its secrets. To find a
+// process again, none are needed.
+func (i *Instance) spec(e journal.Entry, held map[string]string) runtime.Spec {
 	s := e.Machine
 	dir := i.kit.Workspace.Dir(s.Placement, s.Plan.Static)
 	values, address, _ := workspace.Values(s.Plan, s.Placement, i.kit.Node(), i.kit.APIURL())
+	container := containerOf(s.Plan, s.Placement, values, address)
+	maps.Copy(values, held)
 	command, _ := render.Substitute(s.Plan.Command, values)
 	request := workspace.Request{Placement: s.Placement, Plan: s.Plan, Values: values}
 	host, home := i.kit.Host, dir
-	container := containerOf(s.Plan, s.Placement, values, address)
 	if container != nil { // what the host has is not in there
 		host, home = workspace.Host{}, cmp.Or(container.Directory, runtime.Directory)
 	}
@@ -146,9 +154,9 @@ func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 	run := e.Machine.Run
 	fail := func(reason fleet.Reason, err error) message {
 		if ctx.Err() == nil { // otherwise it was called off, which is no failure
-			i.log.Error("starting failed", "error", err)
+			i.log.Error("starting failed", "error", i.masked(err.Error()))
 		}
-		return message{event: machine.Failed{Run: run, Reason: reason, Message: text(reason, err)}}
+		return message{event: machine.Failed{Run: run, Reason: reason, Message: i.masked(text(reason, err))}}
 	}
 	if err := answerable(e.Machine.Plan, e.Machine.Placement); err != nil {
 		return fail(fleet.ReasonCheckImpossible, err)
@@ -176,7 +184,11 @@ func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 			return fail(fleet.ReasonPortTaken, err)
 		}
 	}
-	spec := i.spec(e)
+	held, err := i.reveal(ctx, e.Machine.Plan, e.Machine.Placement)
+	if err != nil {
+		return fail(fleet.ReasonSecretMissing, err)
+	}
+	spec := i.spec(e, held)
 	if strings.TrimSpace(spec.Command) == "" {
 		return fail(fleet.ReasonCommandMissing, errNoCommand)
 	}
@@ -187,7 +199,7 @@ func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 	from := size(spec.LogPath)
 	var p runtime.Process
 	var g *guard.Guard
-	err := patiently(ctx, func() error {
+	err = patiently(ctx, func() error {
 		rt, err := i.kit.offered(e.Machine.Plan.Runtime) // it was when it was prepared, maybe by an agent before this one
 		if err == nil {
 			p, g, err = i.startSecured(ctx, within, e.Machine, rt, spec)
@@ -202,7 +214,7 @@ func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 	}
 	var f *workspace.Failure
 	if errors.As(err, &f) {
-		return message{event: machine.Failed{Run: run, Reason: f.Reason, Message: f.Message}}
+		return message{event: machine.Failed{Run: run, Reason: f.Reason, Message: i.masked(f.Message)}}
 	}
 	if err != nil {
 		return fail(startReason(err, diskOr(fleet.ReasonStartFailed, err)), err)
@@ -260,7 +272,8 @@ func (i *Instance) adopt(ctx context.Context, e journal.Entry) (m message, ok bo
 	if unknown {
 		id = runtime.Identity{BootID: i.kit.BootID}
 	}
-	p, ok := i.seek(ctx, i.kit.adopting(e.Machine.Plan.Runtime), i.spec(e), id)
+	i.recall(ctx, e.Machine.Plan, e.Machine.Placement)
+	p, ok := i.seek(ctx, i.kit.adopting(e.Machine.Plan.Runtime), i.spec(e, nil), id)
 	if !ok {
 		return message{}, false
 	}

@@ -3,6 +3,7 @@ package supervise
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"strconv"
 	"strings"
@@ -41,7 +42,11 @@ func (i *Instance) RCON(ctx context.Context, command string) (rcon.Answer, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, rconTime)
 	defer cancel()
-	answer, err := rcon.Run(ctx, r.address(ctx, i.kit), r.password(i.kit), command)
+	password, err := i.passwordOf(ctx, r)
+	if err != nil {
+		return rcon.Answer{}, &errs.Error{Op: op, Kind: errs.Conflict, Message: "its remote console's password cannot be had: " + errs.MessageOf(err), Err: err}
+	}
+	answer, err := rcon.Run(ctx, r.address(ctx, i.kit), password, command)
 	if errs.Is(err, errs.Unavailable) || errs.Is(err, errs.Denied) { // the server's state, not the agent's
 		return rcon.Answer{}, &errs.Error{Op: op, Kind: errs.Conflict, Message: errs.MessageOf(err), Err: err}
 	}
@@ -88,8 +93,14 @@ func (r *remote) address(ctx context.Context, k *Kit) string {
 	return net.JoinHostPort(all[len(all)-1], port)
 }
 
-func (r *remote) password(k *Kit) string {
-	values, _, _ := workspace.Values(r.plan, r.placement, k.Node(), k.APIURL())
+// passwordOf is the remote console's password.
+func (i *Instance) passwordOf(ctx context.Context, r *remote) (string, error) {
+	held, err := i.held(ctx, r.plan, r.placement)
+	if err != nil {
+		return "", err
+	}
+	values, _, _ := workspace.Values(r.plan, r.placement, i.kit.Node(), i.kit.APIURL())
+	maps.Copy(values, held)
 	password, _ := render.Substitute(r.plan.RCON.Password, values)
-	return password
+	return password, nil
 }

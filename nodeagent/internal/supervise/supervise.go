@@ -70,6 +70,8 @@ type Instance struct {
 	remote *remote
 	// built is what its directory was built of.
 	built present
+	// revealed are the values of its secrets.
+	revealed revealed
 }
 
 // message is an event with what its handling needs beside the pure state. Without
@@ -404,6 +406,9 @@ func (i *Instance) forget() {
 	}
 	if err := console.Remove(i.kit.LogPath(i.id)); err != nil {
 		i.log.Warn("log not removed", "error", err)
+	}
+	if err := i.kit.Secrets.Forget(i.id); err != nil {
+		i.log.Warn("sealed secrets not removed", "error", err)
 	}
 	if err := i.kit.Journal.Remove(i.id); err != nil {
 		i.log.Warn("journal entry not removed", "error", err)

@@ -1,0 +1,234 @@
+package secrets_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/seal"
+	"github.com/orreryhq/orrery/nodeagent/internal/secrets"
+)
+
+const clusterSecret = "cluster-secret"
+
+// shelf stands for the store: what it has, and whether it answers.
+type shelf struct {
+	all  map[string]fleet.Secret
+	away bool
+}
+
+func (s *shelf) read(_ context.Context, name string) (fleet.Secret, error) {
+	if s.away {
+		return fleet.Secret{}, errs.New(errs.Unavailable, "away")
+	}
+	one, ok := s.all[name]
+	if !ok {
+		return one, errs.New(errs.NotFound, "none")
+	}
+	return one, nil
+}
+
+func box(t *testing.T, about string) seal.Box {
+	t.Helper()
+	b, err := seal.NewBox(clusterSecret, fleet.SecretsKind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.About(about)
+}
+
+func (s *shelf) put(t *testing.T, name string, values map[string]string) {
+	t.Helper()
+	b, err := json.Marshal(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.all[name] = fleet.Secret{Name: name, Sealed: box(t, fleet.AboutStored(name)).Seal(b)}
+}
+
+func sealed(t *testing.T, about, value string) string {
+	return "sealed:" + base64.RawURLEncoding.EncodeToString(box(t, about).Seal([]byte(value)))
+}
+
+func TestReferencesAreFollowedOrRefusedWithTheirName(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	write := func(path, content string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(dir, "db"), "of the file\n")
+	write(filepath.Join(outside, "other"), "outside")
+	write(filepath.Join(dir, "large"), strings.Repeat("x", fleet.MaxSecretBytes+1))
+	write(filepath.Join(dir, "binary"), "a\x00b")
+	for link, to := range map[string]string{"out": filepath.Join(outside, "other"), "up": "../" + filepath.Base(outside) + "/other", "in": "db"} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store := &shelf{all: map[string]fleet.Secret{}}
+	store.put(t, "db", map[string]string{"": "plain", "user": "somebody"})
+	store.put(t, "keyed", map[string]string{"user": "somebody"})
+	store.all["moved"] = store.all["db"] // sealed about another name
+	r, err := secrets.New(secrets.Config{
+		Read: store.read, Secret: clusterSecret, Keep: t.TempDir(), Dir: dir, EnvPrefix: "ALLOWED_", Log: slog.New(slog.DiscardHandler),
+		Env: func(name string) (string, bool) { return "of " + name, name != "ALLOWED_NOT" },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ref, want := range map[string]any{
+		"secret:db":        "plain",
+		"secret:db#user":   "somebody",
+		"secret:keyed":     errs.NotFound,
+		"secret:db#none":   errs.NotFound,
+		"secret:none":      errs.NotFound,
+		"secret:moved":     errs.Invalid,
+		"secret:../db":     errs.Invalid,
+		"file:db":          "of the file",
+		"file:in":          "of the file",
+		"file:none":        errs.NotFound,
+		"file:out":         errs.Denied,
+		"file:up":          errs.Denied,
+		"file:large":       errs.Invalid,
+		"file:binary":      errs.Invalid,
+		"env:ALLOWED_DB":   "of ALLOWED_DB",
+		"env:ALLOWED_NOT":  errs.NotFound,
+		"env:PATH":         errs.Denied,
+		"hunter2":          errs.Invalid,
+		"sealed:not base6": errs.Invalid,
+		sealed(t, fleet.AboutGroup("lobby", "DB"), "of the group"):    "of the group",
+		sealed(t, fleet.AboutTemplate("DB"), "of the template"):       "of the template",
+		sealed(t, fleet.AboutGroup("lobby", "OTHER"), "of another"):   errs.Invalid,
+		sealed(t, fleet.AboutGroup("arena", "DB"), "of another"):      errs.Invalid,
+		sealed(t, fleet.AboutStored("DB"), "of another kind of them"): errs.Invalid,
+	} {
+		got, err := r.Values(t.Context(), "aaaaaa", "lobby", map[string]string{"DB": ref})
+		if kind, refused := want.(errs.Kind); refused {
+			if !errs.Is(err, kind) || !strings.Contains(errs.MessageOf(err), "DB") {
+				t.Errorf("%s: %v, %v; want %v", ref, got, err, kind)
+			}
+			if err != nil && (strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "of another")) {
+				t.Errorf("%s: a value is told: %v", ref, err)
+			}
+			continue
+		}
+		if err != nil || got["DB"] != want {
+			t.Errorf("%s: %q, %v; want %q", ref, got, err, want)
+		}
+	}
+}
+
+func TestANodeFollowsNoFilesAndNoEnvironmentUnlessToldTo(t *testing.T) {
+	r, err := secrets.New(secrets.Config{Secret: clusterSecret, Keep: t.TempDir(), Env: os.LookupEnv, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ref := range []string{"file:db", "env:PATH"} {
+		if _, err := r.Values(t.Context(), "aaaaaa", "lobby", map[string]string{"DB": ref}); !errs.Is(err, errs.Denied) {
+			t.Errorf("%s: %v", ref, err)
+		}
+	}
+}
+
+func TestWhatWasReadIsKeptSealedForWhenTheStoreIsAway(t *testing.T) {
+	keep := t.TempDir()
+	store := &shelf{all: map[string]fleet.Secret{}}
+	store.put(t, "db", map[string]string{"": "recognisable"})
+	refs := map[string]string{"DB": "secret:db"}
+	resolver := func(secret string) *secrets.Resolver {
+		r, err := secrets.New(secrets.Config{Read: store.read, Secret: secret, Keep: keep, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := resolver(clusterSecret)
+	store.away = true
+	if _, err := r.Values(t.Context(), "aaaaaa", "lobby", refs); !errs.Is(err, errs.Unavailable) {
+		t.Errorf("nothing was kept: %v", err)
+	}
+	store.away = false
+	if _, err := r.Values(t.Context(), "aaaaaa", "lobby", refs); err != nil {
+		t.Fatal(err)
+	}
+	store.put(t, "db", map[string]string{"": "changed"})
+	if got, err := r.Recall(t.Context(), "aaaaaa", "lobby", refs); err != nil || got["DB"] != "recognisable" {
+		t.Errorf("the values of a run are its own: %v, %v", got, err)
+	}
+	store.away = true
+	if got, err := resolver(clusterSecret).Values(t.Context(), "aaaaaa", "lobby", refs); err != nil || got["DB"] != "recognisable" {
+		t.Errorf("another agent, the store away: %v, %v", got, err)
+	}
+	if _, err := resolver("another").Values(t.Context(), "aaaaaa", "lobby", refs); !errs.Is(err, errs.Invalid) {
+		t.Errorf("with another cluster secret: %v", err)
+	}
+	if _, err := r.Values(t.Context(), "bbbbbb", "lobby", refs); !errs.Is(err, errs.Unavailable) {
+		t.Errorf("another instance: %v", err)
+	}
+	err := filepath.WalkDir(keep, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if strings.Contains(string(b), "recognisable") {
+			t.Errorf("%s has the value", path)
+		}
+		fi, _ := d.Info()
+		if fi.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v", path, fi.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.away = false
+	delete(store.all, "db")
+	if _, err := r.Values(t.Context(), "aaaaaa", "lobby", refs); !errs.Is(err, errs.NotFound) {
+		t.Errorf("a secret that is gone is gone: %v", err)
+	}
+	for range 2 {
+		if err := r.Forget("aaaaaa"); err != nil {
+			t.Error(err)
+		}
+	}
+	if left, _ := os.ReadDir(keep); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestValuesAreMaskedInAllTheirSpellings(t *testing.T) {
+	const value = `p"a's:s=w/ö rd&1`
+	m := secrets.NewMask(map[string]string{"A": value, "B": "abc", "C": "-----BEGIN-----\nMIIEvQIBADANBg\n-----END-----\n"})
+	for _, spelling := range append(secrets.Spellings(value), "MIIEvQIBADANBg") {
+		got := m.Text("x " + spelling + " y")
+		if got != "x *** y" {
+			t.Errorf("%q became %q", spelling, got)
+		}
+	}
+	for _, c := range []string{"nothing of it", "abc", ""} {
+		if got := m.Text(c); got != c {
+			t.Errorf("%q became %q", c, got)
+		}
+	}
+	if diff := cmp.Diff([]string{"a", "***"}, m.Lines([]string{"a", value})); diff != "" {
+		t.Error(diff)
+	}
+	if got := (secrets.Mask{}).Text("x"); got != "x" {
+		t.Errorf("%q", got)
+	}
+	if len(secrets.Spellings("abc")) != 0 {
+		t.Error("what is in every text is looked for")
+	}
+}

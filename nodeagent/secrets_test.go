@@ -1,0 +1,153 @@
+package nodeagent_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/seal"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+	"github.com/orreryhq/orrery/nodeagent"
+)
+
+// sealing is a box of the site's cluster secret.
+func sealing(t *testing.T, about string) seal.Box {
+	t.Helper()
+	b, err := seal.NewBox(secret, fleet.SecretsKind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.About(about)
+}
+
+// keepSecret stores a secret as the gateway does.
+func (s *site) keepSecret(t *testing.T, name, value string) {
+	t.Helper()
+	b, err := json.Marshal(map[string]string{"": value})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.write(store.SecretKey(name), fleet.Secret{Name: name, Keys: []string{""}, Sealed: sealing(t, fleet.AboutStored(name)).Seal(b)})
+}
+
+// secretive is a plan whose secrets go to a file, the environment and the command.
+func (s *site) secretive(t *testing.T, refs map[string]string) fleet.Plan {
+	t.Helper()
+	plan := basic(`printf '%s %s\n' "$DB" '%COMMAND%' >got; echo "console has $DB"; read line; exit 3`)
+	plan.Layers = []fleet.PlanLayer{s.library.add("lobby", map[string]string{"db.properties": "password=%FILE%\nregion=%REGION%\n"})}
+	plan.FileModifications = []string{"*.properties"}
+	plan.Env = map[string]string{"DB": "%ENV%"}
+	plan.Secrets = refs
+	return plan
+}
+
+// leaks are the places, beside those given, where a text stands in clear: all of etcd,
+// with its past, and what the agent keeps below its data directory.
+func (s *site) leaks(t *testing.T, text string, but ...string) (places []string) {
+	t.Helper()
+	places = storetest.Holding(t, s.etcd.Endpoint, text)
+	err := filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, err error) error {
+		for _, b := range but {
+			if strings.HasPrefix(path, filepath.Join(s.dir, b)) {
+				return nil
+			}
+		}
+		if err != nil || !d.Type().IsRegular() {
+			return nil // it went meanwhile
+		}
+		if b, err := os.ReadFile(path); err == nil && strings.Contains(string(b), text) {
+			places = append(places, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return places
+}
+
+const recognisable = "xK9-recognisable-Value"
+
+func TestSecretsAreFollowedAtTheStartAndStandInNoRecord(t *testing.T) {
+	s := newSite(t)
+	secretsDir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(secretsDir, "env"), []byte(recognisable+"-env\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.keepSecret(t, "db", recognisable+"-file")
+	s.start(func(c *nodeagent.Config) { c.SecretsDir = secretsDir })
+	ofGroup := "sealed:" + base64.RawURLEncoding.EncodeToString(sealing(t, fleet.AboutGroup("lobby", "COMMAND")).Seal([]byte(recognisable+"-command")))
+	id := s.id(1)
+	plan := s.secretive(t, map[string]string{"FILE": "secret:db", "ENV": "file:env", "COMMAND": ofGroup})
+	plan.OnCrash = fleet.CrashRestart
+	s.online(id, plan)
+
+	if got, want := s.running(id, "db.properties"), "password="+recognisable+"-file\nregion=north\n"; got != want {
+		t.Errorf("the file is %q", got)
+	}
+	want := recognisable + "-env " + recognisable + "-command\n"
+	got := func() string { return s.running(id, "got") }
+	await.That(t, "the environment and the command have them", func() string { return await.Unless(got() == want, "%q", got()) })
+	if places := s.leaks(t, recognisable, "running", "logs"); len(places) > 0 {
+		t.Errorf("a value stands in %v", places)
+	}
+
+	// It crashes: what it printed is kept without the values.
+	if err := s.api().WriteLine(t.Context(), id, "end"); err != nil {
+		t.Fatal(err)
+	}
+	s.await(id, "started again after its crash", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == 1 })
+	await.That(t, "the crash is recorded", func() string {
+		all, _, err := store.List(t.Context(), s.store, store.Crashes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return await.Unless(len(all) == 1 && strings.Contains(strings.Join(all[0].Last, "\n"), "console has ***"), "%+v", all)
+	})
+	if places := s.leaks(t, recognisable, "running", "logs"); len(places) > 0 {
+		t.Errorf("after a crash a value stands in %v", places)
+	}
+
+	// The next agent finds it and its values, and hides them too.
+	s.stop()
+	s.start(func(c *nodeagent.Config) { c.SecretsDir = secretsDir })
+	s.await(id, "adopted", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == 1 })
+	if err := s.api().WriteLine(t.Context(), id, "end"); err != nil {
+		t.Fatal(err)
+	}
+	s.await(id, "started again after its next crash", func(st fleet.Status) bool { return st.Restarts == 2 })
+	s.order(id, 1, fleet.OrderStop)
+	s.await(id, "ended", func(st fleet.Status) bool { return st.State.Terminal() })
+	if places := s.leaks(t, recognisable, "running", "logs"); len(places) > 0 {
+		t.Errorf("after another agent a value stands in %v", places)
+	}
+}
+
+func TestASecretThatCannotBeHadFailsTheStartAndIsNamed(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	for n, c := range []struct{ ref, says string }{
+		{"secret:none", "FILE is secret:none: there is no such secret"},
+		{"file:db", "FILE is file:db: this node has no directory of secrets"},
+		{"env:PATH", "FILE is env:PATH: only variables"},
+		{"sealed:eA", "FILE is its stored value: it does not open here"},
+	} {
+		plan := s.secretive(t, map[string]string{"FILE": c.ref})
+		id := s.id(n + 1)
+		s.place(id, 1, plan, 0)
+		st := s.awaitState(id, 1, fleet.Failed)
+		if st.Reason != fleet.ReasonSecretMissing || !strings.Contains(st.Message, c.says) {
+			t.Errorf("%s: %s, %q", c.ref, st.Reason, st.Message)
+		}
+		if exists(filepath.Join(s.dir, "running", string(id))) {
+			t.Errorf("%s: a directory was made", c.ref)
+		}
+	}
+}
