@@ -41,9 +41,9 @@ func TestARunningInstancesConfigurationIsSavedToATemplate(t *testing.T) {
 	save(`{}`).want(422).naming("template")
 	s.status(id, "node-1", fleet.Status{State: fleet.Online})
 
-	report := `{"files":2,"skipped":[{"path":"world","reason":"a world"},{"path":"a.jar","reason":"not text"}]}`
+	report := `{"files":2,"unchanged":7,"skipped":[{"path":"world","reason":"a world"},{"path":"a.jar","reason":"not text"}]}`
 	n.saved = packed(t, "server.properties", "port=%PORT%\n", "plugins/a.yml", "a: 1\n", client.ExportReportName, report)
-	r := save(`{"template":"kept","pathPrefix":""}`).want(200).is("template", "kept").is("filesWritten", 2).
+	r := save(`{"template":"kept","pathPrefix":""}`).want(200).is("template", "kept").is("filesWritten", 2).is("unchanged", 7).
 		is("skipped", []string{"world: a world", "a.jar: not text"}).is("report", []map[string]string{{"path": "world", "reason": "a world"}, {"path": "a.jar", "reason": "not text"}})
 	s.do("GET", "/api/v1/templates/kept", nil).want(200).is("hash", r.field("hash")).is("files", 3)
 	if got := s.text("kept", "server.properties"); got != "port=%PORT%\n" {

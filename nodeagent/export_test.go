@@ -18,13 +18,20 @@ import (
 func TestARunningInstancesConfigurationIsExported(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
-	plan := basic(`echo "added=yes" >> server.properties; echo "mine" > own.txt; printf 'a\0b' > data.bin; echo "$ORRERY_TOKEN" > token; touch done; read line`)
+	plan := basic(`echo "added=yes" >> server.properties; echo "mine" > own.txt; echo '!' >> deep/changed; printf 'motd: hi\nport: "25000"\nby: patch\n' > settings.yml; printf 'a\0b' > data.bin; echo "$ORRERY_TOKEN" > token; touch done; read line`)
 	plan.Stop.Command = "stop"
-	plan.Layers = []fleet.PlanLayer{s.library.add("base", map[string]string{"server.properties": "port=%PORT%\n", "deep/plain": "%PORT%"})}
-	plan.FileModifications = []string{"server.properties"}
+	plan.Layers = []fleet.PlanLayer{s.library.add("base", map[string]string{
+		"server.properties": "port=%PORT%\n", "deep/plain": "%PORT%", "deep/changed": "%PORT%", "settings.yml": "port: %PORT%\nmotd: hello\n", "same.yml": "a: 1\n",
+	})}
+	plan.FileModifications = []string{"server.properties", "settings.yml"}
+	plan.Patches = []fleet.ConfigPatch{
+		{File: "settings.yml", Op: fleet.PatchSet, Path: "by", Value: json.RawMessage(`"patch"`)},
+		{File: "same.yml", Op: fleet.PatchSet, Path: "a", Value: json.RawMessage("2")},
+	}
+	plan.Variables = map[string]string{"PORT": "25000"}
 	s.online("aaaaaa", plan)
 	c := s.api()
-	want := map[string]string{"server.properties": "port=%PORT%\nadded=yes\n", "own.txt": "mine\n", "deep/plain": "%PORT%", "done": ""}
+	want := map[string]string{"server.properties": "port=%PORT%\nadded=yes\n", "own.txt": "mine\n", "deep/changed": "%PORT%!\n", "settings.yml": "motd: hi\nport: %PORT%\n", "done": ""}
 	await.That(t, "the files", func() string {
 		files, report, err := exported(c.Export(t.Context(), "aaaaaa", ""))
 		if err != nil {
@@ -33,10 +40,10 @@ func TestARunningInstancesConfigurationIsExported(t *testing.T) {
 		if diff := cmp.Diff(want, files); diff != "" {
 			return diff
 		}
-		skipped := []client.SkippedFile{{Path: "data.bin", Reason: "not text"}, {Path: "token", Reason: "holds a secret"}}
-		return cmp.Diff(client.ExportReport{Files: len(want), Skipped: skipped}, report)
+		skipped := []client.SkippedFile{{Path: "data.bin", Reason: "not text"}, {Path: "token", Reason: "holds a secret, or what may be one"}}
+		return cmp.Diff(client.ExportReport{Files: len(want), Unchanged: 2, Skipped: skipped}, report)
 	})
-	if files, _, err := exported(c.Export(t.Context(), "aaaaaa", "deep")); err != nil || !cmp.Equal(files, map[string]string{"deep/plain": "%PORT%"}) {
+	if files, _, err := exported(c.Export(t.Context(), "aaaaaa", "deep")); err != nil || !cmp.Equal(files, map[string]string{"deep/changed": "%PORT%!\n"}) {
 		t.Errorf("below a prefix: %v, %v", files, err)
 	}
 	for prefix, kind := range map[string]errs.Kind{"../x": errs.Invalid, "none": errs.NotFound} {

@@ -19,6 +19,8 @@ const ExportReportName = ".orrery/report.json"
 type ExportReport struct {
 	// Files is how many files the export holds.
 	Files int `json:"files"`
+	// Unchanged is how many files are left out because they are what the templates made.
+	Unchanged int `json:"unchanged,omitempty"`
 	// Skipped are those that were left out, 500 at most; MoreSkipped is how many more there are.
 	Skipped     []SkippedFile `json:"skipped"`
 	MoreSkipped int           `json:"moreSkipped,omitempty"`
@@ -32,8 +34,9 @@ type SkippedFile struct {
 	Reason string `json:"reason"` // for people, such as "not text" or "a world"
 }
 
-// Export opens a tar archive of an instance's configuration: its text files below a
-// prefix, or all for an empty one, placeholders being placeholders again. Its last entry
+// Export opens a tar archive of an instance's configuration: those of its text
+// files below a prefix, or all for an empty one, that are not as its templates made
+// them, placeholders being placeholders again. Its last entry
 // is the report. The caller closes it. Conflict when the instance does not run, NotFound
 // when it or the prefix is not there, Invalid for a prefix that leads out.
 func (c *Client) Export(ctx context.Context, id fleet.InstanceID, prefix string) (io.ReadCloser, error) {

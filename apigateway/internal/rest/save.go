@@ -53,6 +53,6 @@ func (a *API) saveToTemplate(c *gin.Context) {
 		skipped = append(skipped, "not all was looked at: "+report.Truncated)
 	}
 	c.JSON(http.StatusOK, gin.H{
-		"template": head.Short(), "hash": head.Digest, "filesWritten": report.Files, "skipped": skipped, "report": report.Skipped,
+		"template": head.Short(), "hash": head.Digest, "filesWritten": report.Files, "unchanged": report.Unchanged, "skipped": skipped, "report": report.Skipped,
 	})
 }

@@ -72,6 +72,40 @@ func mergeTrees(name string, layers []Layer) ([]byte, error) {
 	return out, nil
 }
 
+// Words are the keys and single values of a file of a known structure as whoever reads it
+// gets them, escapes resolved; none where it has no structure or cannot be read.
+func Words(name string, content []byte) (words []string) {
+	format := FormatOf(name)
+	if format == FormatProperties {
+		for _, l := range readProperties(content).lines {
+			if l.pair {
+				words = append(words, l.key, l.value)
+			}
+		}
+		return words
+	}
+	if format == FormatNone {
+		return nil
+	}
+	root, err := read(format, content)
+	if err != nil {
+		return nil
+	}
+	var walk func(n *yaml.Node)
+	walk = func(n *yaml.Node) {
+		if n != nil && n.Kind == yaml.ScalarNode {
+			words = append(words, n.Value)
+		}
+		if n != nil {
+			for _, c := range n.Content {
+				walk(c)
+			}
+		}
+	}
+	walk(root)
+	return words
+}
+
 // readable refuses what is no text, and what is too large to be taken apart.
 func readable(content []byte) error {
 	switch {

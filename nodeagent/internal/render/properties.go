@@ -194,6 +194,15 @@ func escapeProperty(s string, key bool) string {
 	return b.String()
 }
 
+// line is the pair that counts of a key.
+func (p *properties) line(key string) (propertyLine, bool) {
+	i, ok := p.at[key]
+	if !ok {
+		return propertyLine{}, false
+	}
+	return p.lines[i], true
+}
+
 // overlay takes over the pairs of another file as they are written there.
 func (p *properties) overlay(over *properties) {
 	for i, line := range over.lines {

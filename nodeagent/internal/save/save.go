@@ -5,8 +5,9 @@
 // Invariants:
 //   - Nothing outside the instance's directory is read, whatever links it holds, and
 //     nothing that is no plain file is opened.
-//   - What stood in place of placeholders becomes placeholders again; a file from which a
-//     secret cannot be taken is left out.
+//   - What is as templates and patches made it is left out or becomes theirs again,
+//     placeholders included: what is saved is what the instance changed.
+//   - A file from which a secret cannot be taken, in whatever spelling, is left out.
 //   - The work is bounded: by entries, depth, the size of a file and of all together.
 //   - The report comes last: an archive without it is not whole.
 package save
@@ -15,6 +16,8 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,6 +34,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
+	"github.com/orreryhq/orrery/nodeagent/internal/render"
 )
 
 const (
@@ -48,9 +52,10 @@ type Request struct {
 	Dir string
 	// Prefix is the directory, or file, below it to read; empty means all of it.
 	Prefix string
-	// Original is the text a template has for a file, and what was made of it here; nil for
-	// files that were copied as they are.
-	Original func(ctx context.Context, name string) (template, made []byte, err error)
+	// Original is what a file was made of here.
+	Original func(ctx context.Context, name string) (render.Original, error)
+	// Values are the placeholder values of the instance.
+	Values map[string]string
 	// Secrets are texts that must not leave the node.
 	Secrets []Secret
 	// Standing is asked at the end whether the instance still runs; an error ends the
@@ -122,6 +127,8 @@ func (k *keeper) visit(ctx context.Context, name string, fi fs.FileInfo) error {
 	switch {
 	case name != "." && strings.HasPrefix(path.Base(name), ".orrery"): // the agent's own
 		return nil
+	case slices.ContainsFunc(k.request.Secrets, readingOf("", []byte(name)).holds):
+		return k.skip("(a name that holds a secret)", "its name holds a secret, or what may be one")
 	case name != "." && !fleet.SafePath(name):
 		return k.skip(strings.ToValidUTF8(name, "?"), "its name cannot be in a template")
 	case fi.IsDir():
@@ -194,16 +201,25 @@ func (k *keeper) file(ctx context.Context, name string, fi fs.FileInfo) error {
 	case bytes.IndexByte(content, 0) >= 0 || !utf8.Valid(content):
 		return k.skip(name, "not text")
 	}
-	template, made, err := k.request.Original(ctx, name)
-	if err != nil {
+	of, err := k.request.Original(ctx, name)
+	switch {
+	case ctx.Err() != nil:
+		return errs.Wrap("save.Write", ctx.Err())
+	case err != nil:
 		return k.skip(name, "its template cannot be read now, which knows its placeholders")
+	case of.Made != nil && bytes.Equal(content, of.Made), of.SHA256 != "" && hashOf(content) == of.SHA256:
+		k.report.Unchanged++
+		return nil
+	case of.Made != nil:
+		content = render.Restore(name, content, of, k.request.Values)
+		if bytes.Equal(content, of.Template) {
+			k.report.Unchanged++
+			return nil
+		}
 	}
-	if template != nil {
-		content = restore(content, template, made)
-	}
-	content, ok := mask(content, template, k.request.Secrets)
+	content, ok := mask(name, content, of.Template, k.request.Secrets)
 	if !ok {
-		return k.skip(name, "holds a secret")
+		return k.skip(name, "holds a secret, or what may be one")
 	}
 	if k.bytes += int64(len(content)); k.bytes > maxTotal {
 		k.report.Truncated = fmt.Sprintf("the files come to more than %d MiB: name a directory of them", maxTotal>>20)
@@ -211,6 +227,11 @@ func (k *keeper) file(ctx context.Context, name string, fi fs.FileInfo) error {
 	}
 	k.report.Files++
 	return k.put(name, fi.Mode().Perm(), content)
+}
+
+func hashOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
 }
 
 // read reads a plain file whole; one byte more than may be tells that it has grown.

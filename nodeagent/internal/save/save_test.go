@@ -4,6 +4,8 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/client"
+	"github.com/orreryhq/orrery/nodeagent/internal/render"
 	"github.com/orreryhq/orrery/nodeagent/internal/save"
 )
 
@@ -30,7 +33,7 @@ type site struct {
 func newSite(t *testing.T) *site {
 	return &site{t: t, Request: save.Request{
 		Dir:      t.TempDir(),
-		Original: func(context.Context, string) ([]byte, []byte, error) { return nil, nil, nil },
+		Original: func(context.Context, string) (render.Original, error) { return render.Original{}, nil },
 		Standing: func() error { return nil },
 	}}
 }
@@ -138,26 +141,26 @@ func TestWhatStoodForPlaceholdersIsThemAgain(t *testing.T) {
 	s := newSite(t)
 	template := "# %NAME%\nport=%PORT%\r\nmotd=Hello\nmax=20\nlast=%PORT%"
 	made := "# lobby-1\nport=25565\r\nmotd=Hello\nmax=20\nlast=25565"
-	s.Original = func(_ context.Context, name string) ([]byte, []byte, error) {
+	s.Original = func(_ context.Context, name string) (render.Original, error) {
 		switch name {
 		case "server.properties":
-			return []byte(template), []byte(made), nil
+			return render.Original{Template: []byte(template), Made: []byte(made)}, nil
 		case "lines":
-			return []byte("%TWO%\nx\n"), []byte("1\n2\nx\n"), nil
+			return render.Original{Template: []byte("%TWO%\nx\n"), Made: []byte("1\n2\nx\n")}, nil
 		case "unknown":
-			return nil, nil, errors.New("nobody is there")
+			return render.Original{}, errors.New("nobody is there")
 		}
-		return nil, nil, nil
+		return render.Original{}, nil
 	}
 	// written anew by the server: another order, a value changed, lines of its own
 	s.write("server.properties", "#Sat Nov 21\nmax=40\nlast=25565\n# lobby-1\nport=25565\nmotd=Hello\nnew=25565\n")
-	s.write("lines", "1\n2\nx\n")
+	s.write("lines", "1\n2\nx\ny\n")
 	s.write("unknown", "x\n")
 	s.write("other", "port=25565\n")
 	files, skipped := s.must()
 	want := map[string]string{
 		"server.properties": "#Sat Nov 21\nmax=40\nlast=%PORT%\n# %NAME%\nport=%PORT%\nmotd=Hello\nnew=25565\n",
-		"lines":             "1\n2\nx\n", "other": "port=25565\n",
+		"lines":             "1\n2\nx\ny\n", "other": "port=25565\n",
 	}
 	if diff := cmp.Diff(want, files); diff != "" {
 		t.Error(diff)
@@ -170,20 +173,20 @@ func TestWhatStoodForPlaceholdersIsThemAgain(t *testing.T) {
 func TestNoSecretLeavesTheNode(t *testing.T) {
 	s := newSite(t)
 	s.Secrets = []save.Secret{{Value: "token-of-the-instance"}, {Value: "pass word", Placeholder: "%RCON%"}, {Value: "x"}, {Value: ""}, {Value: "in the template"}}
-	s.Original = func(_ context.Context, name string) ([]byte, []byte, error) {
+	s.Original = func(_ context.Context, name string) (render.Original, error) {
 		if name == "open" {
-			return []byte("in the template\n"), []byte("in the template\n"), nil
+			return render.Original{Template: []byte("in the template\nx\n"), Made: []byte("in the template\nx\n")}, nil
 		}
-		return nil, nil, nil
+		return render.Original{}, nil
 	}
 	s.write("env", "TOKEN=token-of-the-instance\n")
-	s.write("rcon", "rcon.password=pass word\nx\n")
+	s.write("rcon", "rcon.password=pass word\nxy\n")
 	s.write("open", "in the template\n")
 	files, skipped := s.must()
-	if diff := cmp.Diff(map[string]string{"rcon": "rcon.password=%RCON%\nx\n", "open": "in the template\n"}, files); diff != "" {
+	if diff := cmp.Diff(map[string]string{"rcon": "rcon.password=%RCON%\nxy\n", "open": "in the template\n"}, files); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(map[string]string{"env": "holds a secret"}, skipped); diff != "" {
+	if diff := cmp.Diff(map[string]string{"env": "holds a secret, or what may be one"}, skipped); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -255,5 +258,114 @@ func TestAnInstanceThatEndsMeanwhileGivesNoReport(t *testing.T) {
 	}
 	if _, _, _, err := s.read(); !errs.Is(err, errs.NotFound) {
 		t.Error(err)
+	}
+}
+
+func TestASecretIsFoundInAnySpelling(t *testing.T) {
+	long := `p"a\s's& wörd=1`
+	cases := []struct {
+		secret, file, content string
+		kept                  bool
+	}{
+		{long, "a.txt", "x " + long, false},
+		{long, "a.json", `{"x": "p\"a\\s's& w\u00f6rd=1"}`, false},
+		{long, "a.json", `{"x": "p\u0022a\u005cs's\u0026 w\u00F6rd=1"}`, false},
+		{long, "a.yml", `x: "p\"a\\s's& w\xf6rd=1"` + "\n", false},
+		{long, "a.yml", `x: 'p"a\s''s& wörd=1'` + "\n", false},
+		{long, "a.yml", "x: |-\n  p\"a\\s's& wörd=1\n", false},
+		{long, "a.yml", `x: "p\"a\\s's&` + "\n  wörd=1\"\n", false},
+		{long, "a.toml", `x = "p\"a\\s's& w\u00F6rd=1"` + "\n", false},
+		{long, "a.properties", `x=p"a\\s's& w\u00f6rd\=1` + "\n", false},
+		{long, "a.properties", `x=p"a\\s's& \` + "\n   w\\u00f6rd=1\n", false},
+		{long, "a.conf", `x=p"a\\s's& \` + "\n   wörd=1\n", false},
+		{long, "a.url", `mysql://u:p%22a%5Cs%27s%26%20w%C3%B6rd%3D1@h`, false},
+		{long, "a.xml", `<x>p&quot;a\s&#39;s&amp; wörd=1</x>`, false},
+		{long, "a.yml", "x: other\n", true},
+		{"-----BEGIN-----\nabcdefghij\n-----END-----", "a.yml", "key: |\n  -----BEGIN-----\n  abcdefghij\n", false},
+
+		{"1e5", "a.yml", "x: 1e5\n", false},
+		{"1e5", "a.yml", "x: 100000.0\n", false},
+		{"1e5", "a.json", `{"x":1.0E5}`, false},
+		{"1e5", "a.conf", "x=100000;", false},
+		{"1e5", "a.conf", "x=21e55", true},
+		{"007", "a.yml", "x: 007\n", false},
+		{"007", "a.toml", "x = 7\n", false},
+		{"007", "a.conf", "x 7", false},
+		{"007", "a.conf", "x 70.07 a7", true},
+		{"0x1F4", "a.json", `{"x":500}`, false},
+		{"0755", "a.yml", "x: 493\n", false},
+		{"1_000_000", "a.json", `{"x":1000000}`, false},
+		{"12345678901234567890123", "a.json", `{"x":1.2345678901234568e22}`, false},
+		{"abc", "a.conf", "x-abc.y", false},
+		{"abc", "a.conf", "xabc", true},
+		{"abc", "dir/abc.conf", "y", false},
+	}
+	for _, c := range cases {
+		s := newSite(t)
+		s.Secrets = []save.Secret{{Value: c.secret}}
+		s.write(c.file, c.content)
+		files, skipped := s.must()
+		if kept := len(files) == 1; kept != c.kept || len(skipped) == 1 == c.kept {
+			t.Errorf("%q in %s of %q: kept %v, left out %v", c.secret, c.file, c.content, kept, skipped)
+		}
+		for name := range skipped {
+			if strings.Contains(name, c.secret) {
+				t.Errorf("the report names %s", name)
+			}
+		}
+	}
+}
+
+func TestASecretIsMaskedOnlyWhereNothingOfItIsLeft(t *testing.T) {
+	s := newSite(t)
+	s.Secrets = []save.Secret{{Value: `pa"ss`, Placeholder: "%DB%"}, {Value: "007", Placeholder: "%PIN%"}}
+	s.Values = map[string]string{"DB": `pa"ss`, "PIN": "007"}
+	s.Original = func(_ context.Context, name string) (render.Original, error) {
+		if name == "known.yml" {
+			return render.Original{Template: []byte("db: '%DB%'\npin: %PIN%\nx: 1\n"), Made: []byte("db: 'pa\"ss'\npin: 007\nx: 1\n")}, nil
+		}
+		return render.Original{}, nil
+	}
+	s.write("plain", "x=pa\"ss\n")
+	s.write("escaped.json", `{"x":"pa\"ss"}`)
+	s.write("both.json", `{"x":"pa\"ss","y":"%","z":'pa"ss'}`)
+	s.write("pin", "pin=7\n")
+	s.write("known.yml", "x: 2\npin: 7\ndb: \"pa\\\"ss\"\n")
+	files, skipped := s.must()
+	if diff := cmp.Diff(map[string]string{"plain": "x=%DB%\n", "known.yml": "x: 2\npin: %PIN%\ndb: '%DB%'\n"}, files); diff != "" {
+		t.Error(diff)
+	}
+	if len(skipped) != 3 || skipped["escaped.json"] == "" || skipped["both.json"] == "" || skipped["pin"] == "" {
+		t.Errorf("left out: %v", skipped)
+	}
+}
+
+func TestWhatIsAsTheTemplatesMadeItIsLeftOut(t *testing.T) {
+	s := newSite(t)
+	s.Values = map[string]string{"PORT": "25565"}
+	s.Original = func(_ context.Context, name string) (render.Original, error) {
+		switch name {
+		case "copied", "changed":
+			sum := sha256.Sum256([]byte("copied"))
+			return render.Original{SHA256: hex.EncodeToString(sum[:])}, nil
+		case "made", "put-back.properties":
+			return render.Original{Template: []byte("port=%PORT%\n"), Made: []byte("port=25565\nmotd=hi\n")}, nil
+		case "patched.yml":
+			return render.Original{Made: []byte("a: 1\n")}, nil
+		}
+		return render.Original{}, nil
+	}
+	s.write("copied", "copied")
+	s.write("changed", "copied!")
+	s.write("made", "port=25565\nmotd=hi\n")
+	s.write("put-back.properties", "motd=hi\nport=25565\n")
+	s.write("patched.yml", "a: 1\n")
+	s.write("own", "copied")
+	files, skipped, report, err := s.read()
+	if err != nil || report.Unchanged != 4 || len(skipped) != 0 {
+		t.Errorf("%+v, %v, %v", report, skipped, err)
+	}
+	if diff := cmp.Diff(map[string]string{"changed": "copied!", "own": "copied"}, files); diff != "" {
+		t.Error(diff)
 	}
 }

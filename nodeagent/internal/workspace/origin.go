@@ -22,22 +22,27 @@ type Origin struct {
 // Origin tells of the directory that was built as requested.
 func (b *Builder) Origin(r Request) *Origin { return &Origin{builder: b, request: r} }
 
-// Text is what the templates say of a file in which placeholders are replaced, and what
-// comes of it here; nil for any other. Errors are Failures, or of Kind Canceled.
-func (o *Origin) Text(ctx context.Context, name string) (template, made []byte, err error) {
+// Of is what a file was made of; the zero value for one that neither templates nor
+// patches brought. Errors are Failures, or of Kind Canceled.
+func (o *Origin) Of(ctx context.Context, name string) (of render.Original, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err := o.open(ctx); err != nil {
-		return nil, nil, err
+		return of, err
 	}
-	if e, ok := o.app.tree.files[name]; !ok || e.Kind != fleet.FileRegular || !render.AnyGlob(o.app.text.rules.Listed, name) {
-		return nil, nil, nil
+	e, brought := o.app.tree.files[name]
+	switch {
+	case brought && e.Kind != fleet.FileRegular, !brought && !o.app.text.rules.Creates(name):
+		return of, nil
+	case brought && !o.app.made(name):
+		return render.Original{SHA256: e.SHA256}, nil
+	case brought:
+		if of.Template, err = o.app.merged(ctx, name); err != nil {
+			return of, err
+		}
 	}
-	if template, err = o.app.merged(ctx, name); err != nil {
-		return nil, nil, err
-	}
-	text, _ := render.Substitute(string(template), o.request.Values)
-	return template, []byte(text), nil
+	of.Made, _, err = o.app.text.edited(o.app.text.rules, name, of.Template)
+	return of, err
 }
 
 // open reads the templates once.

@@ -1,0 +1,119 @@
+package render_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/render"
+)
+
+var restoreValues = map[string]string{
+	"PORT": "25565", "NAME": "lobby-1", "FLOAT": "1e5", "ZEROS": "007", "QUOTE": `a"b\c: 'd'`, "LINES": "x\ny", "P": "7", "UNUSED": "20",
+}
+
+// made renders a template as a start does.
+func made(t testing.TB, name, template string, patches ...fleet.ConfigPatch) render.Original {
+	t.Helper()
+	var content []byte
+	if template != "" {
+		content = []byte(template)
+	}
+	e, err := render.Rules{Listed: []string{"**"}, Values: restoreValues, Patches: patches}.Edit(name, content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return render.Original{Template: content, Made: e.Content}
+}
+
+func TestRestore(t *testing.T) {
+	const set = fleet.PatchSet
+	cases := []struct {
+		name, file, template string
+		patches              []fleet.ConfigPatch
+		current, want        string
+	}{
+		{
+			"text: lines by what they say, in any order, with blanks and quotes", "a.conf", "# %NAME%\nport %PORT%;\nmax 20\n", nil,
+			"max 30\n  port  \"25565\";\n# lobby-1\nother 25565\n", "max 30\nport %PORT%;\n# %NAME%\nother 25565\n",
+		},
+		{
+			"yaml: another layout keeps placeholders where they were", "a.yml", "# of %NAME%\nport: %PORT%\nname: '%NAME%'\nmax: 20\n", nil,
+			"max: 30\n# of lobby-1\nport: \"25565\"\nname: lobby-1 # hi\nbackup-port: 25565\n", "max: 30\n# of %NAME%\nport: %PORT%\nname: '%NAME%'\nbackup-port: 25565\n",
+		},
+		{
+			"yaml: the same line elsewhere is the instance's own", "a.yml", "a:\n  port: %PORT%\n", nil,
+			"a:\n  port: 25565\nb:\n  port: 25565\n", "a:\n  port: %PORT%\nb:\n  port: 25565\n",
+		},
+		{
+			"yaml: numbers in any spelling", "a.yml", "f: %FLOAT%\nz: %ZEROS%\ng: '%ZEROS%'\n", nil,
+			"f: 100000.0\nz: 7\ng: \"007\"\nx: 1\n", "f: %FLOAT%\nz: %ZEROS%\ng: '%ZEROS%'\nx: 1\n",
+		},
+		{
+			"yaml: part of a value, where it is a word", "a.yml", "motd: welcome to %NAME% on %P%\nl: ['%PORT%', a]\n", nil,
+			"motd: hi from lobby-1, 7 of 70\nl: ['25565', b, '25565']\n", "motd: hi from %NAME%, %P% of 70\nl: ['%PORT%', b, '25565']\n",
+		},
+		{
+			"yaml: what patches did is not kept", "a.yml", "a: 1\nb:\n  c: x\n",
+			[]fleet.ConfigPatch{patch(set, "b.c", `"%PORT%"`), patch(set, "b.d.e", "2"), patch(set, "f", "3")},
+			"a: 2\nb:\n  c: \"25565\"\n  d:\n    e: 2\nf: 4\n", "a: 2\nb:\n  c: x\nf: 4\n",
+		},
+		{
+			"json: another layout", "a.json", `{"port": %PORT%, "name": "%NAME%", "q": "x"}`, nil,
+			"{\n \"name\":\"lobby-1\", \"port\":25565, \"q\":\"y\",\"n\":[25565]}", "{\n  \"name\": \"%NAME%\",\n  \"port\": %PORT%,\n  \"q\": \"y\",\n  \"n\": [\n    25565\n  ]\n}\n",
+		},
+		{
+			"json: escapes", "a.json", `{"a": "%NAME% \u0041"}`, nil, `{"a": "\u006cobby-1 A", "b": 1}`, "{\n  \"a\": \"%NAME% A\",\n  \"b\": 1\n}\n",
+		},
+		{
+			"toml: the lines do where they can", "a.toml", "# of %NAME%\nport = %PORT%\n[a]\nx = 1\n", nil,
+			"# of lobby-1\nport = 25565\n[a]\nx = 2 # mine\n", "# of %NAME%\nport = %PORT%\n[a]\nx = 2 # mine\n",
+		},
+		{"toml: another layout", "a.toml", "bind = \"0.0.0.0:%PORT%\"\nx = 1\n", nil, "x = 2\nbind = \"0.0.0.0:\\u00325565\"\n", "bind = '0.0.0.0:%PORT%'\nx = 2\n"},
+		{
+			"properties: by key, however written", "a.properties", "port=%PORT%\nmotd=%QUOTE%\nname = x %NAME%\nmax=20\n", nil,
+			"#Sun\nmax=30\r\nname=y lobby-1 z\nport : 2556\\u0035\nmotd=a\"b\\u0063\\: 'd'\nquery.port=25565\n", "#Sun\nmax=30\r\nname=y %NAME% z\nport=%PORT%\nmotd=%QUOTE%\nquery.port=25565\n",
+		},
+		{
+			"properties: what patches did is not kept", "a.properties", "a=1\nb=2\n",
+			[]fleet.ConfigPatch{patch(set, "b", `"%PORT%"`), patch(set, "c", "3")},
+			"b=25565\na=5\nc=3\n", "b=2\na=5\n",
+		},
+		{"what only patches made", "a.yml", "", []fleet.ConfigPatch{patch(set, "a.b", `"%PORT%"`)}, "a:\n  b: \"25565\"\n  c: 1\nd: 2\n", "a:\n  c: 1\nd: 2\n"},
+		{"a value of several lines", "a.yml", "a: |\n  %NAME%\nport: %PORT%\n", nil, "port: 25565\na: \"lobby-1\\n\"\nx: 1\n", "port: %PORT%\na: |\n  %NAME%\nx: 1\n"},
+		{"what is not of its format any more", "a.json", `{"port": %PORT%}`, nil, "{\"port\": 25565}\nbroken", "{\"port\": %PORT%}\nbroken"},
+		{"a part of a number", "a.json", `{"n": %P%.5, "x": 1}`, nil, `{"x": 2, "n": 7.5}`, "{\n  \"x\": 2,\n  \"n\": %P%.5\n}\n"},
+		{"a part of a number in a format that keeps no digits", "a.toml", "n = %P%.5\nx = 1\n", nil, "x = 2\nn = 7.50\n", "x = 2\nn = 7.50\n"},
+		{"an emptied file", "a.yml", "a: %PORT%\n", nil, "", ""},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got := render.Restore(c.file, []byte(c.current), made(t, c.file, c.template, c.patches...), restoreValues)
+			if diff := cmp.Diff(c.want, string(got)); diff != "" {
+				t.Errorf("restored (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Whatever an instance and its template hold, restoring ends and stays in bounds.
+func FuzzRestore(f *testing.F) {
+	f.Add("a.yml", "a: %PORT%\nb: [1, '%NAME%']\n", "c: 1\n")
+	f.Add("a.json", `{"a": %P%, "b": "%QUOTE%"}`, " ")
+	f.Add("a.toml", "a = %FLOAT%\n", "b = 1\n")
+	f.Add("a.properties", "a=%LINES%\n", "b=%PORT%\n")
+	f.Add("a.txt", "x %NAME%\n", "x")
+	f.Fuzz(func(t *testing.T, name, template, more string) {
+		if len(template)+len(more) > 1<<12 {
+			return
+		}
+		of := made(t, name, template)
+		render.Restore(name, []byte(more), of, restoreValues)
+		got := render.Restore(name, append(bytes.Clone(of.Made), more...), of, restoreValues)
+		if len(got) > 16*(len(template)+len(of.Made)+len(more)+64) {
+			t.Errorf("%d bytes of %d", len(got), len(template)+len(more))
+		}
+	})
+}

@@ -1,0 +1,240 @@
+package save
+
+import (
+	"bytes"
+	"html"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/orreryhq/orrery/nodeagent/internal/render"
+)
+
+const (
+	// certain is from how many bytes on a secret is one wherever it stands; a shorter one
+	// only where it is a word of its own, or it would be in every text.
+	certain = 4
+	// telling is how long a line of a secret of several lines must be to tell it.
+	telling = 8
+)
+
+// Secret is a text that must not leave the node.
+type Secret struct {
+	Value string
+	// Placeholder is what is written in its place; empty: a file that holds it is left out.
+	Placeholder string
+}
+
+// mask replaces secrets, and is false where one cannot be replaced: in doubt it is one.
+// Lines that the template has itself hold none of the instance's.
+func mask(name string, content, template []byte, secrets []Secret) (masked []byte, ok bool) {
+	r := readingOf(name, without(content, template))
+	for _, s := range secrets {
+		if !r.holds(s) {
+			continue
+		}
+		if s.Placeholder == "" || len(s.Value) < certain {
+			return nil, false
+		}
+		content = bytes.ReplaceAll(content, []byte(s.Value), []byte(s.Placeholder))
+		if r = readingOf(name, without(content, template)); r.holds(s) {
+			return nil, false
+		}
+	}
+	return content, true
+}
+
+// without is a content without the lines that the template has.
+func without(content, template []byte) []byte {
+	if len(template) == 0 {
+		return content
+	}
+	known := map[string]bool{}
+	for line := range bytes.Lines(template) {
+		known[string(bytes.TrimRight(line, "\r\n"))] = true
+	}
+	var out bytes.Buffer
+	for line := range bytes.Lines(content) {
+		if !known[string(bytes.TrimRight(line, "\r\n"))] {
+			out.Write(line)
+		}
+	}
+	return out.Bytes()
+}
+
+// reading is a text as it may be read: in whatever spelling, escaped as formats and URLs
+// do it, and by its numbers.
+type reading struct {
+	texts   []string
+	numbers map[float64]bool
+}
+
+func readingOf(name string, content []byte) reading {
+	text, words := string(content), render.Words(name, content)
+	r := reading{texts: append(spellings(text), words...), numbers: map[float64]bool{}}
+	for _, word := range append(words, strings.FieldsFunc(text, notOfNumber)...) {
+		for _, n := range numbersOf(word) {
+			r.numbers[n] = true
+		}
+	}
+	return r
+}
+
+// holds reports whether the text may hold a secret.
+func (r reading) holds(s Secret) bool {
+	return s.Value != "" && (slices.ContainsFunc(r.texts, s.within) ||
+		slices.ContainsFunc(numbersOf(s.Value), func(n float64) bool { return r.numbers[n] }))
+}
+
+// within reports whether a text holds the secret as it is.
+func (s Secret) within(text string) bool {
+	if len(s.Value) < certain {
+		return hasWord(text, s.Value)
+	}
+	if strings.Contains(text, s.Value) {
+		return true
+	}
+	for line := range strings.Lines(s.Value) { // a file may indent each of its lines
+		line = strings.TrimSpace(line)
+		if len(line) >= telling && len(line) < len(s.Value) && strings.Contains(text, line) {
+			return true
+		}
+	}
+	return false
+}
+
+// spellings are a text as it is and as it reads with the escapes of several formats resolved.
+func spellings(text string) []string {
+	all := []string{text}
+	if strings.Contains(text, `\`) {
+		all = append(all, unescaped(text))
+	}
+	if strings.Contains(text, "''") {
+		all = append(all, strings.ReplaceAll(text, "''", "'"))
+	}
+	if strings.Contains(text, "&") {
+		all = append(all, html.UnescapeString(text))
+	}
+	if strings.Contains(text, "%") {
+		all = append(all, percentDecoded(text))
+	}
+	return all
+}
+
+// unescaped resolves backslashes as JSON, YAML, TOML and .properties write them, a line
+// that is continued included. What is none stays without its backslash.
+func unescaped(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' || i+1 == len(s) {
+			b.WriteByte(s[i])
+			continue
+		}
+		i++
+		switch c := s[i]; c {
+		case 'n':
+			b.WriteByte('\n')
+		case 't':
+			b.WriteByte('\t')
+		case 'r':
+			b.WriteByte('\r')
+		case 'x', 'u', 'U':
+			size := map[byte]int{'x': 2, 'u': 4, 'U': 8}[c]
+			r, n := hexRune(s[i+1:], size)
+			if n == 0 {
+				b.WriteByte(c)
+				continue
+			}
+			b.WriteRune(r)
+			i += n
+		case '\n', '\r':
+			for i+1 < len(s) && strings.IndexByte(" \t\r\n", s[i+1]) >= 0 {
+				i++
+			}
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// hexRune is the character of so many hex digits, a pair of surrogates if need be, and
+// how many bytes it takes; 0 where they are none.
+func hexRune(s string, size int) (rune, int) {
+	if len(s) < size {
+		return 0, 0
+	}
+	v, err := strconv.ParseUint(s[:size], 16, 32)
+	if err != nil {
+		return 0, 0
+	}
+	r := rune(v)
+	if rest, ok := strings.CutPrefix(s[size:], `\u`); ok && size == 4 && r >= 0xd800 && r < 0xdc00 && len(rest) >= 4 {
+		if low, err := strconv.ParseUint(rest[:4], 16, 16); err == nil && low >= 0xdc00 && low < 0xe000 {
+			return (r-0xd800)<<10 + rune(low) - 0xdc00 + 0x10000, size + 6
+		}
+	}
+	if !utf8.ValidRune(r) {
+		r = utf8.RuneError
+	}
+	return r, size
+}
+
+// percentDecoded resolves what is percent-encoded; a sign that begins nothing stays.
+func percentDecoded(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			if v, err := url.PathUnescape(s[i : i+3]); err == nil {
+				b.WriteString(v)
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// hasWord reports whether a text holds a word with no letter or digit beside it.
+func hasWord(text, word string) bool {
+	for at := 0; ; {
+		i := strings.Index(text[at:], word)
+		if i < 0 {
+			return false
+		}
+		i += at
+		end := i + len(word)
+		if (i == 0 || !ofWord(text[i-1])) && (end == len(text) || !ofWord(text[end])) {
+			return true
+		}
+		at = i + 1
+	}
+}
+
+func ofWord(c byte) bool {
+	return c >= 0x80 || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// notOfNumber reports whether no number, in any format, has a character in it.
+func notOfNumber(r rune) bool {
+	return !(r == '.' || r == '+' || r == '-' || r == '_' || r < 0x80 && ofWord(byte(r)))
+}
+
+// numbersOf are the numbers a word may be read as: decimal, hexadecimal, and with a zero
+// before it octal; none for what is no number.
+func numbersOf(word string) (all []float64) {
+	word = strings.TrimSuffix(strings.ReplaceAll(strings.TrimSpace(word), "_", ""), ".")
+	if word == "" || len(word) > 64 {
+		return nil
+	}
+	if v, err := strconv.ParseFloat(word, 64); err == nil && v == v {
+		all = append(all, v)
+	}
+	if v, err := strconv.ParseInt(word, 0, 64); err == nil {
+		all = append(all, float64(v))
+	}
+	return all
+}
