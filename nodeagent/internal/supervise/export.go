@@ -10,7 +10,6 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/save"
-	"github.com/orreryhq/orrery/nodeagent/internal/secrets"
 	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
 )
 
@@ -55,9 +54,7 @@ func (i *Instance) Export(ctx context.Context) (Export, error) {
 	origin := i.kit.Workspace.Origin(workspace.Request{Placement: p.placement, Plan: p.plan, Values: values})
 	hidden := []save.Secret{{Value: p.token}}
 	for _, variable := range slices.Sorted(maps.Keys(held)) {
-		for _, spelling := range secrets.Spellings(held[variable]) {
-			hidden = append(hidden, save.Secret{Value: spelling, Placeholder: "%" + variable + "%"})
-		}
+		hidden = append(hidden, save.Secret{Value: held[variable], Placeholder: "%" + variable + "%"})
 	}
 	if r := remoteOf(p.plan, p.placement); r != nil {
 		password, err := i.passwordOf(ctx, r)
