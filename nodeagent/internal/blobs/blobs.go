@@ -28,6 +28,7 @@ import (
 	"regexp"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -96,8 +97,9 @@ func Open(dir string, source Source, limit int64) (*Cache, error) {
 	}, nil
 }
 
-// Manifest is the content list of a template version. Errors are the source's; a
-// list that does not have the digest it was asked for by is Unavailable.
+// Manifest is the content list of a template version. Errors are the source's; a list
+// that does not have the digest it was asked for by is Unavailable, one that must not be
+// placed Invalid or TooLarge.
 func (c *Cache) Manifest(ctx context.Context, digest string) (fleet.Manifest, error) {
 	c.mu.Lock()
 	m, ok := c.manifests[digest]
@@ -112,8 +114,8 @@ func (c *Cache) Manifest(ctx context.Context, digest string) (fleet.Manifest, er
 	if err != nil {
 		return fleet.Manifest{}, err
 	}
-	if m, err = readManifest(path); err != nil {
-		return fleet.Manifest{}, errs.As(errs.Unavailable, "blobs.Manifest", err)
+	if m, err = c.checked(path, digest); err != nil {
+		return fleet.Manifest{}, errs.Wrap("blobs.Manifest", err)
 	}
 	c.seen(digest)
 	c.mu.Lock()
@@ -130,6 +132,24 @@ func (c *Cache) list(ctx context.Context, digest string) (string, error) {
 	return c.stand(ctx, digest, c.path, func(ctx context.Context, path string) error {
 		return c.download(ctx, download{hash: digest, limit: maxManifest, path: path, open: c.source.Manifest})
 	})
+}
+
+// checked is a list that may be placed: names that no file may have, and names that are no
+// text, are refused whoever published them.
+func (c *Cache) checked(path, digest string) (fleet.Manifest, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		c.forget(path)
+		return fleet.Manifest{}, errs.As(errs.Unavailable, "blobs.checked", err)
+	}
+	if !utf8.Valid(b) { // reading it as JSON would make other names of them
+		return fleet.Manifest{}, errs.New(errs.Invalid, "its list of files is not valid UTF-8")
+	}
+	m, err := fleet.DecodeManifest(b, digest, fleet.VersionLimits())
+	if errs.Is(err, errs.Unavailable) { // it was damaged since it was verified
+		c.forget(path)
+	}
+	return m, err
 }
 
 func readManifest(path string) (m fleet.Manifest, err error) {

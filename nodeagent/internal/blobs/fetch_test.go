@@ -309,7 +309,7 @@ func TestPiecesThatDoNotGiveTheirFileAreRefused(t *testing.T) {
 }
 
 func TestFieldsThisAgentDoesNotKnowChangeNoDigest(t *testing.T) {
-	body := []byte(`{"entries":[{"path":"f","mode":420,"future":[1,2]}],"more":{}}`)
+	body := []byte(`{"entries":[{"path":"f","kind":"dir","future":[1,2]}],"more":{}}`)
 	s := raw{sum(body): body}
 	m, err := open(t, t.TempDir(), s).Manifest(t.Context(), sum(body))
 	if err != nil || len(m.Entries) != 1 || m.Entries[0].Path != "f" {
@@ -333,4 +333,34 @@ func (raw) Suspect(context.Context, string) error { return nil }
 // Artifact is content as any other here.
 func (s raw) Artifact(ctx context.Context, hash string) (io.ReadCloser, error) {
 	return s.Blob(ctx, hash)
+}
+
+func TestAListThatMustNotBePlacedIsRefused(t *testing.T) {
+	hash := sum([]byte("x"))
+	entry := func(path string) string { return `{"path":"` + path + `","size":1,"sha256":"` + hash + `"}` }
+	cases := map[string]struct {
+		entries string
+		kind    errs.Kind
+	}{
+		"a name that is not UTF-8":        {entry("a\xff"), errs.Invalid},
+		"a way out":                       {entry("../x"), errs.Invalid},
+		"an absolute path":                {entry("/x"), errs.Invalid},
+		"a control character":             {entry("a\\u0007"), errs.Invalid},
+		"a name given twice":              {entry("a") + "," + entry("a"), errs.Invalid},
+		"a file above another":            {entry("a") + "," + entry("a/b"), errs.Invalid},
+		"a link that leads out":           {`{"path":"l","kind":"symlink","target":"../../etc"}`, errs.Invalid},
+		"a device":                        {`{"path":"d","kind":"device"}`, errs.Invalid},
+		"a mode that makes another's":     {`{"path":"s","mode":2541,"size":1,"sha256":"` + hash + `"}`, errs.Invalid},
+		"no hash":                         {`{"path":"a","size":1,"sha256":"../../x"}`, errs.Invalid},
+		"more than a file may hold":       {`{"path":"a","size":1099511627776,"sha256":"` + hash + `"}`, errs.TooLarge},
+		"names that differ only in case":  {entry("A") + "," + entry("a"), 0},
+		"a name in another normalisation": {entry("\u00e9") + "," + entry("e\u0301"), 0},
+	}
+	for name, c := range cases {
+		body := []byte(`{"entries":[` + c.entries + `]}`)
+		_, err := open(t, t.TempDir(), raw{sum(body): body}).Manifest(t.Context(), sum(body))
+		if c.kind == 0 && err != nil || c.kind != 0 && !errs.Is(err, c.kind) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -185,7 +185,10 @@ func (b *Builder) merge(ctx context.Context, layers []fleet.PlanLayer, rules ren
 			return t, &Failure{Reason: fleet.ReasonTemplateMissing, Message: fmt.Sprintf("template %s does not exist", l.TemplateRef)}
 		}
 		m, err := b.cache.Manifest(ctx, l.Digest)
-		if err != nil {
+		switch {
+		case errs.Is(err, errs.Invalid), errs.Is(err, errs.TooLarge):
+			return t, &Failure{Reason: fleet.ReasonPrepareFailed, Message: fmt.Sprintf("template %s cannot be used: %s", l.TemplateRef, errs.MessageOf(err)), Err: err}
+		case err != nil:
 			return t, fetchFailure(ctx, "template "+l.String(), err)
 		}
 		t.layers = append(t.layers, m)
