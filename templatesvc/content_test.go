@@ -122,7 +122,7 @@ func TestContentThatNothingRefersToIsRemoved(t *testing.T) {
 	if r, err := c.Collect(t.Context()); err != nil || r.Removed != 0 {
 		t.Errorf("with all versions there: %+v, %v", r, err)
 	}
-	if err := c.DeleteVersion(t.Context(), ref, first.Digest, "me"); err != nil {
+	if err := c.DeleteVersion(t.Context(), ref, first.Digest, client.Asked{Author: "me"}); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := c.Collect(t.Context()); err != nil || r.Removed != 2 || r.Marked != 3 {

@@ -32,7 +32,7 @@ func newDesk(t *testing.T) desk {
 }
 
 func by(path string) client.Change {
-	return client.Change{Ref: ref, Author: "ada", Path: path, Create: true}
+	return client.Change{Ref: ref, Asked: client.Asked{Author: "ada"}, Path: path, Create: true}
 }
 
 // put writes a file and returns the version.
@@ -188,7 +188,7 @@ func TestAnExportedTemplateIsImportedAsItWas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := client.Change{Ref: fleet.TemplateRef{Group: "copy", Name: fmt.Sprint("n", i)}, Author: "ada", Create: true}
+		c := client.Change{Ref: fleet.TemplateRef{Group: "copy", Name: fmt.Sprint("n", i)}, Asked: client.Asked{Author: "ada"}, Create: true}
 		got, err := d.Import(t.Context(), c, true, "", bytes.NewReader(body))
 		if err != nil || got.Head.Digest != e.Head.Digest {
 			t.Errorf("%s: %s, %v, want %s", format, got.Head.Digest, err, e.Head.Digest)
@@ -282,12 +282,12 @@ func TestATemplateIsMadeOfAForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	kind, form := formOf(t, map[string]string{"x.tar.gz": string(body)}, "name", "other/n", "description", "from a file")
-	imported, err := d.CreateOf(t.Context(), "ada", kind, form)
+	imported, err := d.CreateOf(t.Context(), client.Asked{Author: "ada"}, kind, form)
 	if err != nil || imported.Head.TemplateRef.String() != "other/n" || imported.Head.Digest != made || imported.Head.Description != "from a file" {
 		t.Errorf("%+v, %v", imported, err)
 	}
 	kind, form = formOf(t, map[string]string{"x.tar.gz": string(body)}, "name", "../n")
-	if _, err := d.CreateOf(t.Context(), "ada", kind, form); !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != "name" {
+	if _, err := d.CreateOf(t.Context(), client.Asked{Author: "ada"}, kind, form); !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != "name" {
 		t.Errorf("a bad name: %v", err)
 	}
 }

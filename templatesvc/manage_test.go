@@ -8,36 +8,38 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
+var bob = client.Asked{Author: "bob"}
+
 func TestATemplatesLifeOverItsAPI(t *testing.T) {
 	w := newWorld(t)
 	s, _ := w.start("a")
 	c := clientOf(s)
 	text, platform := "the lobby", "PAPER"
 	other := fleet.TemplateRef{Group: "g", Name: "made"}
-	made, err := c.CreateTemplate(t.Context(), other, client.Description{Description: &text}, "alice")
+	made, err := c.CreateTemplate(t.Context(), other, client.Description{Description: &text}, client.Asked{Author: "alice"})
 	if err != nil || made.Description != text {
 		t.Fatalf("%+v, %v", made, err)
 	}
-	if _, err := c.CreateTemplate(t.Context(), other, client.Description{}, "alice"); !errs.Is(err, errs.AlreadyExists) {
+	if _, err := c.CreateTemplate(t.Context(), other, client.Description{}, client.Asked{Author: "alice"}); !errs.Is(err, errs.AlreadyExists) {
 		t.Errorf("once more: %v", err)
 	}
-	if _, err := c.CreateTemplate(t.Context(), fleet.TemplateRef{Group: "g", Name: "a b"}, client.Description{}, "alice"); !errs.Is(err, errs.Invalid) {
+	if _, err := c.CreateTemplate(t.Context(), fleet.TemplateRef{Group: "g", Name: "a b"}, client.Description{}, client.Asked{Author: "alice"}); !errs.Is(err, errs.Invalid) {
 		t.Errorf("a name that cannot be used: %v", err)
 	}
-	if h, err := c.DescribeTemplate(t.Context(), other, client.Description{Platform: &platform}, made.Digest, "bob"); err != nil || h.Platform != platform || h.Description != text {
+	if h, err := c.DescribeTemplate(t.Context(), other, client.Description{Platform: &platform}, client.Asked{Author: "bob", Revision: made.ModRev}); err != nil || h.Platform != platform || h.Description != text {
 		t.Errorf("%+v, %v", h, err)
 	}
-	if err := c.DeleteVersion(t.Context(), other, made.Digest, "bob"); !errs.Is(err, errs.Conflict) {
+	if err := c.DeleteVersion(t.Context(), other, made.Digest, bob); !errs.Is(err, errs.Conflict) {
 		t.Errorf("the head's version: %v", err)
 	}
-	if err := c.DeleteTemplate(t.Context(), other, "", "bob"); err != nil {
+	if err := c.DeleteTemplate(t.Context(), other, bob); err != nil {
 		t.Error(err)
 	}
 	moves, err := c.History(t.Context(), other)
 	if err != nil || len(moves) != 2 || moves[0].Author != "alice" || moves[1].Author != "bob" || moves[1].Kind != fleet.MoveRetract {
 		t.Errorf("%+v, %v", moves, err)
 	}
-	if err := c.DeleteTemplate(t.Context(), other, "", "bob"); !errs.Is(err, errs.NotFound) {
+	if err := c.DeleteTemplate(t.Context(), other, bob); !errs.Is(err, errs.NotFound) {
 		t.Errorf("once more: %v", err)
 	}
 }
@@ -54,10 +56,10 @@ func TestVersionsAreComparedAndDeletedOverTheAPI(t *testing.T) {
 	if err != nil || len(changes) != 1 || changes[0].Change != fleet.ChangeAdded {
 		t.Errorf("%+v, %v", changes, err)
 	}
-	if err := c.DeleteVersion(t.Context(), ref, first.Digest, "bob"); err != nil || w.versions() != 1 {
+	if err := c.DeleteVersion(t.Context(), ref, first.Digest, bob); err != nil || w.versions() != 1 {
 		t.Errorf("%d versions, %v", w.versions(), err)
 	}
-	if _, err := c.Rollback(t.Context(), ref, client.RollbackRequest{}); !errs.Is(err, errs.NotFound) {
+	if _, err := c.Rollback(t.Context(), ref, client.RollbackRequest{}, client.Asked{}); !errs.Is(err, errs.NotFound) {
 		t.Errorf("to the deleted version: %v", err)
 	}
 }

@@ -199,7 +199,7 @@ func TestARollbackStaysUntilTheDirectoryChanges(t *testing.T) {
 	w.write("f", "two", 0o644)
 	second := w.await("moved", func(h fleet.TemplateHead, _ bool) bool { return h.Digest != first.Digest })
 	c := clientOf(s)
-	back, err := c.Rollback(t.Context(), ref, client.RollbackRequest{Author: "me"})
+	back, err := c.Rollback(t.Context(), ref, client.RollbackRequest{}, client.Asked{Author: "me"})
 	if err != nil || back.Digest != first.Digest {
 		t.Fatalf("rolled back to %s, %v", back.Digest, err)
 	}
@@ -211,10 +211,10 @@ func TestARollbackStaysUntilTheDirectoryChanges(t *testing.T) {
 	if h, _ := w.head(); h.Digest != first.Digest {
 		t.Error("a restart undid the rollback")
 	}
-	if _, err := clientOf(s).Rollback(t.Context(), ref, client.RollbackRequest{Digest: second.Digest}); err != nil {
+	if _, err := clientOf(s).Rollback(t.Context(), ref, client.RollbackRequest{Digest: second.Digest}, client.Asked{}); err != nil {
 		t.Errorf("forward again: %v", err)
 	}
-	if _, err := clientOf(s).Rollback(t.Context(), ref, client.RollbackRequest{Digest: strings.Repeat("0", 64)}); !errs.Is(err, errs.NotFound) {
+	if _, err := clientOf(s).Rollback(t.Context(), ref, client.RollbackRequest{Digest: strings.Repeat("0", 64)}, client.Asked{}); !errs.Is(err, errs.NotFound) {
 		t.Errorf("an unknown version: %v", err)
 	}
 	w.write("f", "three", 0o644)
@@ -371,7 +371,7 @@ func TestAHeadSaysHowLargeItsFilesAre(t *testing.T) {
 	if first.SizeBytes != 3 || second.SizeBytes != 5 {
 		t.Errorf("%d and %d bytes, want 3 and 5", first.SizeBytes, second.SizeBytes)
 	}
-	if _, err := clientOf(s).Rollback(t.Context(), ref, client.RollbackRequest{}); err != nil {
+	if _, err := clientOf(s).Rollback(t.Context(), ref, client.RollbackRequest{}, client.Asked{}); err != nil {
 		t.Fatal(err)
 	}
 	if h, _ := w.head(); h.SizeBytes != 3 {

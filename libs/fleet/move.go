@@ -45,6 +45,18 @@ type TemplateDraft struct {
 	UpdatedAt time.Time `json:"updatedAt"`
 }
 
+// TemplateOperation remembers what a change of a template came to, so that one whose
+// answer was lost is not made twice when it is asked for again. Created by templatesvc
+// with the change, and removed when it is old.
+type TemplateOperation struct {
+	Rev
+	ID string `json:"id"`
+	TemplateRef
+	// Digest is the version the change made, "" where it made none.
+	Digest string    `json:"digest,omitempty"`
+	At     time.Time `json:"at"`
+}
+
 // TemplatePublish says that content is being stored which no version names yet. It
 // stands on the lease of the replica that does it: a publish whose record is gone is refused.
 type TemplatePublish struct {

@@ -37,6 +37,15 @@ func TemplatePublishes() Prefix[fleet.TemplatePublish] {
 	return Prefix[fleet.TemplatePublish]{Root + "template-publishes/"}
 }
 
+// TemplateOperationKey remembers a change by the name its asker gave it.
+func TemplateOperationKey(id string) Key[fleet.TemplateOperation] {
+	return Key[fleet.TemplateOperation]{TemplateOperations().path + id}
+}
+
+func TemplateOperations() Prefix[fleet.TemplateOperation] {
+	return Prefix[fleet.TemplateOperation]{Root + "template-operations/"}
+}
+
 func TemplateDoomedKey(t fleet.TemplateRef, digest string) Key[fleet.TemplateDoomed] {
 	return Key[fleet.TemplateDoomed]{Root + "template-doomed/" + t.Group + "/" + t.Name + "/" + digest}
 }

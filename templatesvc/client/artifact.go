@@ -20,7 +20,7 @@ type PinRequest struct {
 // catalog or its URL does not have it, Conflict, naming both hashes, when the URL has
 // something else, Unavailable when nobody answers.
 func (c *Client) Artifact(ctx context.Context, sha256 string) (io.ReadCloser, error) {
-	resp, err := c.call(ctx, http.MethodGet, "/v1/artifacts/"+url.PathEscape(sha256), nil)
+	resp, err := c.call(ctx, http.MethodGet, "/v1/artifacts/"+url.PathEscape(sha256), nil, nil)
 	if err != nil {
 		return nil, errs.Wrap("templatesvc.Artifact", err)
 	}

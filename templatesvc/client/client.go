@@ -16,9 +16,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
@@ -70,20 +70,21 @@ const answerLimit = 64 << 20
 type RollbackRequest struct {
 	// Digest is the version wanted; empty means the one before the head.
 	Digest string `json:"digest,omitempty"`
-	// Author is who asked.
-	Author string `json:"author,omitempty"`
 }
 
 // Rollback moves a template's head to an older version. NotFound when template
 // or version do not exist, Conflict when the head moved meanwhile.
-func (c *Client) Rollback(ctx context.Context, ref fleet.TemplateRef, r RollbackRequest) (fleet.TemplateHead, error) {
-	var head fleet.TemplateHead
-	path := "/v1/templates/" + url.PathEscape(ref.Group) + "/" + url.PathEscape(ref.Name) + "/rollback"
-	err := c.callJSON(ctx, http.MethodPost, path, r, &head)
+func (c *Client) Rollback(ctx context.Context, ref fleet.TemplateRef, r RollbackRequest, by Asked) (fleet.TemplateHead, error) {
+	head, err := c.manage(ctx, http.MethodPost, templatePath(ref)+"/rollback", r, by)
 	return head, errs.Wrap("templatesvc.Rollback", err)
 }
 
 func (c *Client) callJSON(ctx context.Context, method, path string, body, into any) error {
+	return c.callAs(ctx, method, path, nil, body, into)
+}
+
+// callAs is callJSON with further headers.
+func (c *Client) callAs(ctx context.Context, method, path string, header http.Header, body, into any) error {
 	var payload []byte
 	if body != nil {
 		var err error
@@ -91,7 +92,7 @@ func (c *Client) callJSON(ctx context.Context, method, path string, body, into a
 			return errs.As(errs.Internal, "templatesvc.encode", err)
 		}
 	}
-	resp, err := c.call(ctx, method, path, payload)
+	resp, err := c.call(ctx, method, path, header, payload)
 	if err != nil {
 		return err
 	}
@@ -104,14 +105,14 @@ func (c *Client) callJSON(ctx context.Context, method, path string, body, into a
 
 // call asks the replicas in random order until one answers. A replica that says
 // NotFound may only not have heard of it yet, so the next one is asked as well.
-func (c *Client) call(ctx context.Context, method, path string, payload []byte) (*http.Response, error) {
+func (c *Client) call(ctx context.Context, method, path string, header http.Header, payload []byte) (*http.Response, error) {
 	urls := c.cfg.Resolve()
 	if len(urls) == 0 {
 		return nil, errs.New(errs.Unavailable, "no templatesvc is running")
 	}
 	var last error
 	for _, n := range rand.Perm(len(urls)) {
-		resp, err := c.try(ctx, method, urls[n]+path, payload)
+		resp, err := c.try(ctx, method, urls[n]+path, header, payload)
 		if err == nil {
 			return resp, nil
 		}
@@ -124,11 +125,12 @@ func (c *Client) call(ctx context.Context, method, path string, payload []byte) 
 	return nil, last
 }
 
-func (c *Client) try(ctx context.Context, method, target string, payload []byte) (*http.Response, error) {
+func (c *Client) try(ctx context.Context, method, target string, header http.Header, payload []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(payload))
 	if err != nil {
 		return nil, errs.As(errs.Internal, "templatesvc.call", err)
 	}
+	maps.Copy(req.Header, header)
 	req.Header.Set("Authorization", "Bearer "+c.cfg.Secret)
 	req.Header.Set("Accept-Encoding", "zstd")
 	if len(payload) > 0 {

@@ -2,10 +2,12 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -30,8 +32,9 @@ const Stale = "If-Match"
 
 // Change says what is changed, by whom and under which conditions.
 type Change struct {
-	Ref             fleet.TemplateRef
-	Author, Message string
+	Ref fleet.TemplateRef
+	Asked
+	Message string
 	// Kind is edit, or import of an archive or form, when it is empty.
 	Kind fleet.MoveKind
 	// Create makes the template when it does not exist.
@@ -104,9 +107,9 @@ func (c *Client) Upload(ctx context.Context, ch Change, extract bool, contentTyp
 }
 
 // CreateOf makes a template of a form with the fields name, description, platform and file.
-func (c *Client) CreateOf(ctx context.Context, author, contentType string, form io.Reader) (Edited, error) {
+func (c *Client) CreateOf(ctx context.Context, by Asked, contentType string, form io.Reader) (Edited, error) {
 	var out Edited
-	err := c.send(ctx, http.MethodPost, "/v1/imports", Change{Author: author}, upload{body: form, kind: contentType}, &out)
+	err := c.send(ctx, http.MethodPost, "/v1/imports", Change{Asked: by}, upload{body: form, kind: contentType}, &out)
 	return out.revised(), errs.Wrap("templatesvc.CreateOf", err)
 }
 
@@ -137,7 +140,7 @@ func (c *Client) changeJSON(ctx context.Context, ch Change, method, what string,
 	if err != nil {
 		return Edited{}, errs.As(errs.Internal, "templatesvc.encode", err)
 	}
-	return c.change(ctx, ch, method, what, url.Values{}, upload{body: bytes.NewReader(payload), kind: "application/json"})
+	return c.change(ctx, ch, method, what, url.Values{}, upload{payload: payload, kind: "application/json"})
 }
 
 func (c *Client) change(ctx context.Context, ch Change, method, what string, q url.Values, up upload) (Edited, error) {
@@ -151,9 +154,9 @@ func (c *Client) change(ctx context.Context, ch Change, method, what string, q u
 			q.Set(key, text)
 		}
 	}
+	ch.query(q)
 	var out Edited
-	at := "/v1/templates/" + url.PathEscape(ch.Ref.Group) + "/" + url.PathEscape(ch.Ref.Name) + what + "?" + q.Encode()
-	err := c.send(ctx, method, at, ch, up, &out)
+	err := c.send(ctx, method, templatePath(ch.Ref)+what+"?"+q.Encode(), ch, up, &out)
 	return out.revised(), errs.Wrap("templatesvc.change", err)
 }
 
@@ -163,47 +166,48 @@ func (e Edited) revised() Edited {
 	return e
 }
 
-// upload is a body that can be sent once.
+// upload is a body that can be sent once, or a payload that can be sent again.
 type upload struct {
-	body io.Reader
-	kind string // its media type; empty: bytes
+	body    io.Reader
+	payload []byte
+	kind    string // its media type; empty: bytes
 }
 
-// send makes a call whose body cannot be repeated: another replica is asked only as
-// long as nothing of it was read.
+// send makes a call. Where its body cannot be repeated, another replica is asked only as
+// long as nothing of it was read. All tries are one operation.
 func (c *Client) send(ctx context.Context, method, path string, ch Change, up upload, into any) error {
 	urls := c.cfg.Resolve()
 	err := error(errs.New(errs.Unavailable, "no templatesvc is running"))
+	header := ch.header()
+	header.Set("Content-Type", cmp.Or(up.kind, "application/octet-stream"))
+	header.Set(HeaderMessage, url.QueryEscape(ch.Message))
+	if ch.IfMatch != "" {
+		header.Set("If-Match", ch.IfMatch)
+	}
 	body := &tracked{r: up.body}
 	for _, n := range rand.Perm(len(urls)) {
-		err = c.sendTo(ctx, method, urls[n]+path, ch, up.kind, body, into)
+		if up.payload != nil {
+			body = &tracked{r: bytes.NewReader(up.payload)}
+		}
+		err = c.sendTo(ctx, method, urls[n]+path, header, body, into)
 		began, broke := body.state()
 		switch {
 		case broke != nil: // nobody is at fault but who sends it
 			return broke
-		case !errs.Is(err, errs.Unavailable), began:
+		case !errs.Is(err, errs.Unavailable), began && up.payload == nil:
 			return err
 		}
 	}
 	return err
 }
 
-func (c *Client) sendTo(ctx context.Context, method, target string, ch Change, kind string, body io.Reader, into any) error {
+func (c *Client) sendTo(ctx context.Context, method, target string, header http.Header, body io.Reader, into any) error {
 	req, err := http.NewRequestWithContext(ctx, method, target, io.NopCloser(body))
 	if err != nil {
 		return errs.As(errs.Internal, "templatesvc.send", err)
 	}
-	h := req.Header
-	h.Set("Authorization", "Bearer "+c.cfg.Secret)
-	if kind == "" {
-		kind = "application/octet-stream"
-	}
-	h.Set("Content-Type", kind)
-	h.Set(HeaderActor, url.QueryEscape(ch.Author))
-	h.Set(HeaderMessage, url.QueryEscape(ch.Message))
-	if ch.IfMatch != "" {
-		h.Set("If-Match", ch.IfMatch)
-	}
+	maps.Copy(req.Header, header)
+	req.Header.Set("Authorization", "Bearer "+c.cfg.Secret)
 	resp, err := c.cfg.HTTP.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {

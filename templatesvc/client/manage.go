@@ -1,9 +1,12 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -20,38 +23,70 @@ func templatePath(ref fleet.TemplateRef) string {
 	return "/v1/templates/" + url.PathEscape(ref.Group) + "/" + url.PathEscape(ref.Name)
 }
 
-// asked says who changes something, and from which head.
-func asked(base, author string) string {
-	return "?" + url.Values{"base": {base}, "author": {author}}.Encode()
+// Asked says who asks for a change, which one it is, and under which condition.
+type Asked struct {
+	Author string
+	// Operation names the change, in letters and digits: asked for again within the hour
+	// it is not made twice, but answered with what it came to. Each call that leaves it
+	// empty gets a name of its own, under which it is repeated where an answer was lost.
+	Operation string
+	// Revision is the one that the template must still have, or of what concerns a draft
+	// the draft; 0 for any. A Conflict blames Stale when it does not hold.
+	Revision int64
 }
 
-// CreateTemplate makes a template without files, for author. AlreadyExists when there
-// is one, Invalid when its name cannot be used.
-func (c *Client) CreateTemplate(ctx context.Context, ref fleet.TemplateRef, d Description, author string) (fleet.TemplateHead, error) {
-	var head fleet.TemplateHead
-	err := c.callJSON(ctx, http.MethodPost, templatePath(ref)+asked("", author), d, &head)
+// HeaderOperation names a change.
+const HeaderOperation = "X-Orrery-Operation"
+
+// header is what of it travels in headers.
+func (a Asked) header() http.Header {
+	h := http.Header{}
+	h.Set(HeaderActor, url.QueryEscape(a.Author))
+	h.Set(HeaderOperation, cmp.Or(a.Operation, rand.Text()))
+	return h
+}
+
+// query is what of it travels in a query, which it adds to.
+func (a Asked) query(q url.Values) {
+	if a.Revision != 0 {
+		q.Set("revision", strconv.FormatInt(a.Revision, 10))
+	}
+}
+
+// manage makes a change that is answered with a head.
+func (c *Client) manage(ctx context.Context, method, path string, body any, by Asked) (fleet.TemplateHead, error) {
+	q := url.Values{}
+	by.query(q)
+	var out Edited
+	err := c.callAs(ctx, method, path+"?"+q.Encode(), by.header(), body, &out)
+	return out.revised().Head, err
+}
+
+// CreateTemplate makes a template without files. AlreadyExists when there is one, Invalid
+// when its name cannot be used.
+func (c *Client) CreateTemplate(ctx context.Context, ref fleet.TemplateRef, d Description, by Asked) (fleet.TemplateHead, error) {
+	head, err := c.manage(ctx, http.MethodPost, templatePath(ref), d, by)
 	return head, errs.Wrap("templatesvc.CreateTemplate", err)
 }
 
 // DescribeTemplate changes what a template says of itself. NotFound when there is none,
-// Conflict when its head is not base, unless that is "".
-func (c *Client) DescribeTemplate(ctx context.Context, ref fleet.TemplateRef, d Description, base, author string) (fleet.TemplateHead, error) {
-	var head fleet.TemplateHead
-	err := c.callJSON(ctx, http.MethodPatch, templatePath(ref)+asked(base, author), d, &head)
+// Conflict as of Asked.
+func (c *Client) DescribeTemplate(ctx context.Context, ref fleet.TemplateRef, d Description, by Asked) (fleet.TemplateHead, error) {
+	head, err := c.manage(ctx, http.MethodPatch, templatePath(ref), d, by)
 	return head, errs.Wrap("templatesvc.DescribeTemplate", err)
 }
 
 // DeleteTemplate removes a template and its versions but those that plans are composed
 // of. Errors as of DescribeTemplate.
-func (c *Client) DeleteTemplate(ctx context.Context, ref fleet.TemplateRef, base, author string) error {
-	err := c.callJSON(ctx, http.MethodDelete, templatePath(ref)+asked(base, author), nil, &struct{}{})
+func (c *Client) DeleteTemplate(ctx context.Context, ref fleet.TemplateRef, by Asked) error {
+	_, err := c.manage(ctx, http.MethodDelete, templatePath(ref), nil, by)
 	return errs.Wrap("templatesvc.DeleteTemplate", err)
 }
 
 // DeleteVersion deletes a version. NotFound when there is none, Conflict when it is the
 // head or in use.
-func (c *Client) DeleteVersion(ctx context.Context, ref fleet.TemplateRef, digest, author string) error {
-	err := c.callJSON(ctx, http.MethodDelete, templatePath(ref)+"/versions/"+url.PathEscape(digest)+asked("", author), nil, &struct{}{})
+func (c *Client) DeleteVersion(ctx context.Context, ref fleet.TemplateRef, digest string, by Asked) error {
+	_, err := c.manage(ctx, http.MethodDelete, templatePath(ref)+"/versions/"+url.PathEscape(digest), nil, by)
 	return errs.Wrap("templatesvc.DeleteVersion", err)
 }
 

@@ -63,7 +63,7 @@ func (c *Client) Suspect(ctx context.Context, sha256 string) error {
 func (c *Client) suspect(ctx context.Context, target string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Patience)
 	defer cancel()
-	resp, err := c.try(ctx, http.MethodPost, target, nil)
+	resp, err := c.try(ctx, http.MethodPost, target, nil, nil)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (c *Client) readFrom(outer context.Context, base, path string) (io.ReadClos
 		b.silent.Store(true)
 		cancel()
 	})
-	resp, err := c.try(ctx, http.MethodGet, base+path, nil)
+	resp, err := c.try(ctx, http.MethodGet, base+path, nil, nil)
 	b.timer.Stop()
 	if err != nil {
 		cancel()

@@ -79,7 +79,7 @@ func (c *Client) Files(ctx context.Context, digest, dir string, deep bool) ([]fl
 // File opens a file of a version. NotFound when it does not exist, Malformed when the path
 // is no file's. What it yields was not verified.
 func (c *Client) File(ctx context.Context, digest, path string) (*File, error) {
-	resp, err := c.call(ctx, http.MethodGet, tree(digest, "/file", url.Values{"path": {path}}), nil)
+	resp, err := c.call(ctx, http.MethodGet, tree(digest, "/file", url.Values{"path": {path}}), nil, nil)
 	if err != nil {
 		return nil, errs.Wrap("templatesvc.File", err)
 	}
@@ -110,7 +110,7 @@ func (c *Client) Placeholders(ctx context.Context, digest string) (Placeholders,
 // and Invalid for an unknown format.
 func (c *Client) Archive(ctx context.Context, digest, dir, format string) (io.ReadCloser, error) {
 	q := url.Values{"path": {dir}, "format": {format}}
-	resp, err := c.call(ctx, http.MethodGet, tree(digest, "/archive", q), nil)
+	resp, err := c.call(ctx, http.MethodGet, tree(digest, "/archive", q), nil, nil)
 	if err != nil {
 		return nil, errs.Wrap("templatesvc.Archive", err)
 	}

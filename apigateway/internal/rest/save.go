@@ -34,8 +34,9 @@ func (a *API) saveToTemplate(c *gin.Context) {
 	head, report, err := a.cfg.Operations.SaveTemplate(c.Request.Context(), by, operate.SaveRequest{
 		Instance: c.Param("id"), Template: ref, Prefix: b.PathPrefix,
 		Import: func(ctx context.Context, message string, archive io.Reader) (fleet.TemplateHead, error) {
-			ch := templates.Change{Ref: ref, Author: by.User, Message: message, Kind: fleet.MoveSave}
-			return a.cfg.Templates.Import(ctx, ch, "tar", archive)
+			ch := templates.Change{Ref: ref, Asked: templates.Asked{Author: by.User, Operation: server.Operation(c)}, Message: message, Kind: fleet.MoveSave}
+			e, err := a.cfg.Templates.Import(ctx, ch, "tar", archive)
+			return e.Head, err
 		},
 	})
 	if err != nil {

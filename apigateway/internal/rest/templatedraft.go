@@ -61,6 +61,7 @@ func (a *API) getDraft(c *gin.Context) {
 		return
 	}
 	files, _ := fileChangesOf(changes)
+	server.ETag(c, d.ModRev)
 	c.JSON(http.StatusOK, templateDraft{Base: d.Base, Hash: d.Digest, Edits: d.Edits, UpdatedAt: d.UpdatedAt, Files: files})
 }
 
@@ -70,7 +71,11 @@ func (a *API) dropDraft(c *gin.Context) {
 	if !ok {
 		return
 	}
-	ch := client.Change{Ref: h.TemplateRef, Author: server.Actor(c).User}
+	by, ok := asked(c)
+	if !ok {
+		return
+	}
+	ch := client.Change{Ref: h.TemplateRef, Asked: by}
 	_, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
 		Ref: h.TemplateRef, Action: "template.draft.delete",
 		Make: func(ctx context.Context) (fleet.TemplateHead, error) {
@@ -101,19 +106,23 @@ func (a *API) publishDraft(c *gin.Context) {
 		server.Fail(c, errs.Field("message", "is longer than %d bytes", maxMessage))
 		return
 	}
+	by, ok := asked(c)
+	if !ok {
+		return
+	}
 	switch _, err := a.draft(c, h.TemplateRef); {
-	case errs.Is(err, errs.NotFound):
+	case errs.Is(err, errs.NotFound) && by.Revision == 0 && by.Operation == "":
 		c.JSON(http.StatusOK, gin.H{"status": "unchanged", "hash": h.Digest})
 		return
-	case err != nil:
+	case err != nil && !errs.Is(err, errs.NotFound): // what is not there may be what was published just now
 		server.Fail(c, err)
 		return
 	}
-	ch := client.Change{Ref: h.TemplateRef, Author: server.Actor(c).User, Message: b.Message}
-	head, ok := a.edit(c, ch, "publish the draft", func(ctx context.Context) (fleet.TemplateHead, error) {
+	ch := client.Change{Ref: h.TemplateRef, Asked: by, Message: b.Message}
+	done, ok := a.edit(c, ch, "publish the draft", func(ctx context.Context) (client.Edited, error) {
 		return a.cfg.Templates.PublishDraft(ctx, ch)
 	})
 	if ok {
-		c.JSON(http.StatusOK, gin.H{"status": "published", "hash": head.Digest})
+		c.JSON(http.StatusOK, gin.H{"status": "published", "hash": done.Head.Digest})
 	}
 }

@@ -34,22 +34,45 @@ func (a *API) changeOf(c *gin.Context, path string) (ch client.Change, ok bool) 
 		server.Fail(c, errs.Field("message", "is longer than %d bytes", maxMessage))
 		return ch, false
 	}
-	match := strings.TrimPrefix(strings.TrimSpace(c.GetHeader("If-Match")), "W/")
-	return client.Change{
-		Ref: h.TemplateRef, Author: server.Actor(c).User, Message: message, Path: path, IfMatch: strings.Trim(match, `"`),
-		Draft: c.Query("rehash") == "false",
-	}, true
+	match := strings.Trim(strings.TrimPrefix(strings.TrimSpace(c.GetHeader("If-Match")), "W/"), `"`)
+	ch = client.Change{
+		Ref: h.TemplateRef, Asked: client.Asked{Author: server.Actor(c).User, Operation: server.Operation(c)},
+		Message: message, Path: path, IfMatch: match, Draft: c.Query("rehash") == "false",
+	}
+	if rev, err := strconv.ParseInt(match, 10, 64); err == nil && rev > 0 && len(match) < hex.EncodedLen(sha256.Size) {
+		ch.IfMatch, ch.Revision = "", rev // the whole template's, not a file's
+	}
+	return ch, true
 }
 
-// edit has a template's files changed. ok is false when the request was answered.
-func (a *API) edit(c *gin.Context, ch client.Change, what string, do func(context.Context) (fleet.TemplateHead, error)) (head fleet.TemplateHead, ok bool) {
-	head, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
-		Ref: ch.Ref, Action: editAction(ch), What: what, Make: do,
-	})
+// asked is who asks for a change of a template as a whole or of a draft, and at which
+// revision of it. ok is false when the request was answered.
+func asked(c *gin.Context) (by client.Asked, ok bool) {
+	rev, err := server.IfMatch(c)
 	if err != nil {
 		server.Fail(c, err)
 	}
-	return head, err == nil
+	return client.Asked{Author: server.Actor(c).User, Operation: server.Operation(c), Revision: rev}, err == nil
+}
+
+// edit has a template's files changed; the answer gets the ETag of what came of it. ok is
+// false when the request was answered.
+func (a *API) edit(c *gin.Context, ch client.Change, what string, do func(context.Context) (client.Edited, error)) (done client.Edited, ok bool) {
+	_, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
+		Ref: ch.Ref, Action: editAction(ch), What: what,
+		Make: func(ctx context.Context) (_ fleet.TemplateHead, err error) {
+			done, err = do(ctx)
+			return done.Head, err
+		},
+	})
+	if err != nil {
+		server.Fail(c, err)
+		return done, false
+	}
+	if done.Head.ModRev != 0 {
+		server.ETag(c, done.Head.ModRev)
+	}
+	return done, true
 }
 
 // editAction is what the audit calls an edit: one that is staged is none of the template yet.
@@ -83,7 +106,7 @@ func (a *API) putContent(c *gin.Context) {
 		return
 	}
 	only := strings.TrimSpace(c.GetHeader("If-None-Match")) == "*"
-	head, ok := a.edit(c, ch, "write "+path, func(ctx context.Context) (fleet.TemplateHead, error) {
+	done, ok := a.edit(c, ch, "write "+path, func(ctx context.Context) (client.Edited, error) {
 		return a.cfg.Templates.PutFile(ctx, ch, only, strings.NewReader(*b.Content))
 	})
 	if !ok {
@@ -91,7 +114,7 @@ func (a *API) putContent(c *gin.Context) {
 	}
 	sum := sha256.Sum256([]byte(*b.Content))
 	c.Header("ETag", strconv.Quote(hex.EncodeToString(sum[:])))
-	c.JSON(http.StatusOK, gin.H{"status": "saved", "path": path, "hash": head.Digest})
+	c.JSON(http.StatusOK, gin.H{"status": "saved", "path": path, "hash": done.Head.Digest})
 }
 
 // makeDirectory makes a directory, and those it lies in.
@@ -134,10 +157,10 @@ func (a *API) perform(c *gin.Context, path string, op client.Op, tell func(hash 
 		return
 	}
 	server.Unhurried(c) // an archive may be large
-	head, ok := a.edit(c, ch, op.Op+" "+path, func(ctx context.Context) (fleet.TemplateHead, error) {
+	done, ok := a.edit(c, ch, op.Op+" "+path, func(ctx context.Context) (client.Edited, error) {
 		return a.cfg.Templates.Edit(ctx, ch, op)
 	})
 	if ok {
-		tell(head.Digest)
+		tell(done.Head.Digest)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/server"
-	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
@@ -19,14 +18,11 @@ func (a *API) uploadFiles(c *gin.Context) {
 	if !ok {
 		return
 	}
-	var wrote []string
-	head, ok := a.edit(c, ch, "upload", func(ctx context.Context) (fleet.TemplateHead, error) {
-		e, err := a.cfg.Templates.Upload(ctx, ch, c.Query("extract") == "true", c.GetHeader("Content-Type"), c.Request.Body)
-		wrote = e.Paths
-		return e.Head, err
+	done, ok := a.edit(c, ch, "upload", func(ctx context.Context) (client.Edited, error) {
+		return a.cfg.Templates.Upload(ctx, ch, c.Query("extract") == "true", c.GetHeader("Content-Type"), c.Request.Body)
 	})
 	if ok {
-		c.JSON(http.StatusOK, gin.H{"status": "uploaded", "files": wrote, "hash": head.Digest})
+		c.JSON(http.StatusOK, gin.H{"status": "uploaded", "files": done.Paths, "hash": done.Head.Digest})
 	}
 }
 

@@ -39,6 +39,7 @@ func definitionsOf(all []fleet.Variable) []variableDefinition {
 // secrets are references, which tell nothing.
 func (a *API) listVariables(c *gin.Context) {
 	if h, ok := a.head(c); ok {
+		server.ETag(c, h.ModRev)
 		c.JSON(http.StatusOK, definitionsOf(h.Variables))
 	}
 }
@@ -69,7 +70,7 @@ func (a *API) putVariables(c *gin.Context) {
 	if !ok {
 		return
 	}
-	_, ok = a.edit(c, ch, "define variables", func(ctx context.Context) (fleet.TemplateHead, error) {
+	_, ok = a.edit(c, ch, "define variables", func(ctx context.Context) (client.Edited, error) {
 		return a.cfg.Templates.Define(ctx, ch, given)
 	})
 	if ok {

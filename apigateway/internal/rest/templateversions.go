@@ -16,6 +16,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
 type templateVersion struct {
@@ -126,11 +127,11 @@ func (a *API) deleteVersion(c *gin.Context) {
 		})
 		return
 	}
-	by := server.Actor(c)
-	_, err = a.cfg.Operations.EditTemplate(c.Request.Context(), by, operate.TemplateEdit{
+	by := client.Asked{Author: server.Actor(c).User, Operation: server.Operation(c)}
+	_, err = a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
 		Ref: h.TemplateRef, Action: "template.version.delete", What: digest,
 		Make: func(ctx context.Context) (fleet.TemplateHead, error) {
-			return fleet.TemplateHead{}, a.cfg.Templates.DeleteVersion(ctx, h.TemplateRef, digest, by.User)
+			return fleet.TemplateHead{}, a.cfg.Templates.DeleteVersion(ctx, h.TemplateRef, digest, by)
 		},
 	})
 	switch {
@@ -155,16 +156,20 @@ func (a *API) rollback(c *gin.Context) {
 	if !ok {
 		return
 	}
-	by := server.Actor(c)
-	restored, err := a.cfg.Operations.EditTemplate(c.Request.Context(), by, operate.TemplateEdit{
+	by, ok := asked(c)
+	if !ok {
+		return
+	}
+	restored, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
 		Ref: h.TemplateRef, Action: "template.rollback",
 		Make: func(ctx context.Context) (fleet.TemplateHead, error) {
-			return a.cfg.Templates.Rollback(ctx, h.TemplateRef, b.Hash, by.User)
+			return a.cfg.Templates.Rollback(ctx, h.TemplateRef, b.Hash, by)
 		},
 	})
 	if err != nil {
 		server.Fail(c, err)
 		return
 	}
+	server.ETag(c, restored.ModRev)
 	c.JSON(http.StatusOK, gin.H{"status": "restored", "hash": restored.Digest})
 }

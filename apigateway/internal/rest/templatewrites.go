@@ -34,11 +34,11 @@ func (a *API) createTemplate(c *gin.Context) {
 		server.Fail(c, errs.Field("name", "must be 1 to 64 letters, digits, _ - or . without a . at its beginning"))
 		return
 	}
-	by := server.Actor(c)
-	head, err := a.cfg.Operations.EditTemplate(c.Request.Context(), by, operate.TemplateEdit{
+	by := client.Asked{Author: server.Actor(c).User, Operation: server.Operation(c)}
+	head, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
 		Ref: ref, Action: "template.create",
 		Make: func(ctx context.Context) (fleet.TemplateHead, error) {
-			return a.cfg.Templates.Create(ctx, ref, client.Description{Description: &b.Description, Platform: &b.Platform}, by.User)
+			return a.cfg.Templates.Create(ctx, ref, client.Description{Description: &b.Description, Platform: &b.Platform}, by)
 		},
 	})
 	a.sendTemplate(c, http.StatusCreated, head, err)
@@ -46,11 +46,12 @@ func (a *API) createTemplate(c *gin.Context) {
 
 // importTemplate makes a template of a form with its name and an archive.
 func (a *API) importTemplate(c *gin.Context) {
-	by := server.Actor(c)
-	head, err := a.cfg.Operations.EditTemplate(c.Request.Context(), by, operate.TemplateEdit{
+	by := client.Asked{Author: server.Actor(c).User, Operation: server.Operation(c)}
+	head, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
 		Action: "template.import",
 		Make: func(ctx context.Context) (fleet.TemplateHead, error) {
-			return a.cfg.Templates.CreateOf(ctx, by.User, c.GetHeader("Content-Type"), c.Request.Body)
+			e, err := a.cfg.Templates.CreateOf(ctx, by, c.GetHeader("Content-Type"), c.Request.Body)
+			return e.Head, err
 		},
 	})
 	a.sendTemplate(c, http.StatusCreated, head, err)
@@ -73,27 +74,22 @@ func (a *API) sendTemplate(c *gin.Context, status int, head fleet.TemplateHead, 
 // protectedPrefix begins the names of templates that modules own.
 const protectedPrefix = "_module-plugins-"
 
-// managed is the template that a request changes as a whole, at the revision it insists
-// on. ok is false when the request was answered.
-func (a *API) managed(c *gin.Context) (h *fleet.TemplateHead, base string, ok bool) {
+// managed is the template that a request changes as a whole, and who asks for it at which
+// revision. ok is false when the request was answered.
+func (a *API) managed(c *gin.Context) (h *fleet.TemplateHead, by client.Asked, ok bool) {
 	if h, ok = a.head(c); !ok {
-		return h, "", false
+		return h, by, false
 	}
 	if strings.HasPrefix(h.Name, protectedPrefix) {
 		server.Refuse(c, wire.Reply{Status: http.StatusBadRequest, Code: "PROTECTED", Message: "the template belongs to a module: change the module"})
-		return h, "", false
+		return h, by, false
 	}
-	rev, err := server.IfMatch(c)
-	switch {
-	case err == nil && rev == 0:
-		return h, "", true
-	case err == nil && rev != h.ModRev:
-		err = &operate.MovedError{What: "template " + h.Short(), Want: rev, Have: h.ModRev}
-	case err == nil:
-		return h, h.Digest, true
+	by, ok = asked(c)
+	if ok && by.Revision != 0 && by.Revision < h.ModRev { // a view that is behind decides nothing
+		server.Fail(c, &operate.MovedError{What: "template " + h.Short(), Want: by.Revision, Have: h.ModRev})
+		return h, by, false
 	}
-	server.Fail(c, err)
-	return h, "", false
+	return h, by, ok
 }
 
 // patchTemplate changes what a template says of itself.
@@ -102,31 +98,22 @@ func (a *API) patchTemplate(c *gin.Context) {
 	if !server.Bind(c, &b) {
 		return
 	}
-	h, base, ok := a.managed(c)
+	h, by, ok := a.managed(c)
 	if !ok {
 		return
 	}
-	by := server.Actor(c)
-	head, err := a.cfg.Operations.EditTemplate(c.Request.Context(), by, operate.TemplateEdit{
+	head, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
 		Ref: h.TemplateRef, Action: "template.update",
 		Make: func(ctx context.Context) (fleet.TemplateHead, error) {
-			return a.cfg.Templates.Describe(ctx, h.TemplateRef, b, base, by.User)
+			return a.cfg.Templates.Describe(ctx, h.TemplateRef, b, by)
 		},
 	})
-	a.sendTemplate(c, http.StatusOK, head, movedIf(base, err))
-}
-
-// movedIf makes a conflict of a change that insisted on a version a failed condition.
-func movedIf(base string, err error) error {
-	if base != "" && errs.Is(err, errs.Conflict) {
-		return &operate.MovedError{What: errs.MessageOf(err)}
-	}
-	return err
+	a.sendTemplate(c, http.StatusOK, head, err)
 }
 
 // deleteTemplate removes a template that no group names.
 func (a *API) deleteTemplate(c *gin.Context) {
-	h, base, ok := a.managed(c)
+	h, by, ok := a.managed(c)
 	if !ok {
 		return
 	}
@@ -138,14 +125,13 @@ func (a *API) deleteTemplate(c *gin.Context) {
 		c.JSON(http.StatusOK, gin.H{"dryRun": true, "template": templateOf(h)})
 		return
 	}
-	by := server.Actor(c)
-	_, err := a.cfg.Operations.EditTemplate(c.Request.Context(), by, operate.TemplateEdit{
+	_, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
 		Ref: h.TemplateRef, Action: "template.delete",
 		Make: func(ctx context.Context) (fleet.TemplateHead, error) {
-			return fleet.TemplateHead{}, a.cfg.Templates.Delete(ctx, h.TemplateRef, base, by.User)
+			return fleet.TemplateHead{}, a.cfg.Templates.Delete(ctx, h.TemplateRef, by)
 		},
 	})
-	if err = movedIf(base, err); err != nil {
+	if err != nil {
 		server.Fail(c, err)
 		return
 	}

@@ -3,6 +3,7 @@ package universe
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -19,11 +20,14 @@ func (a *API) change(c *gin.Context, path string) (client.Change, error) {
 	if !ref.Valid() {
 		return client.Change{}, errs.New(errs.NotFound, "Template not found")
 	}
-	return client.Change{Ref: ref, Author: a.cfg.By(c).User, Path: path}, nil
+	return client.Change{
+		Ref: ref, Path: path, Asked: client.Asked{Author: a.cfg.By(c).User, Operation: server.Operation(c)},
+		IfMatch: strings.Trim(strings.TrimPrefix(strings.TrimSpace(c.GetHeader("If-Match")), "W/"), `"`),
+	}, nil
 }
 
 // edit has the file that a path names changed. ok is false when the request was answered.
-func (a *API) edit(c *gin.Context, what string, create bool, do func(context.Context, client.Change) (fleet.TemplateHead, error)) (path string, ok bool) {
+func (a *API) edit(c *gin.Context, what string, create bool, do func(context.Context, client.Change) (client.Edited, error)) (path string, ok bool) {
 	path, err := filePath(c)
 	if err != nil {
 		fail(c, err)
@@ -34,7 +38,10 @@ func (a *API) edit(c *gin.Context, what string, create bool, do func(context.Con
 		ch.Create = create
 		_, err = a.cfg.Operations.EditTemplate(c.Request.Context(), a.cfg.By(c), operate.TemplateEdit{
 			Ref: ch.Ref, Action: "template.edit", What: what + " " + path,
-			Make: func(ctx context.Context) (fleet.TemplateHead, error) { return do(ctx, ch) },
+			Make: func(ctx context.Context) (fleet.TemplateHead, error) {
+				e, err := do(ctx, ch)
+				return e.Head, err
+			},
 		})
 	}
 	if err != nil {
@@ -45,7 +52,7 @@ func (a *API) edit(c *gin.Context, what string, create bool, do func(context.Con
 
 // patchFile writes a file; file, directories and template need not exist.
 func (a *API) patchFile(c *gin.Context) {
-	path, ok := a.edit(c, "write", true, func(ctx context.Context, ch client.Change) (fleet.TemplateHead, error) {
+	path, ok := a.edit(c, "write", true, func(ctx context.Context, ch client.Change) (client.Edited, error) {
 		return a.cfg.Templates.PutFile(ctx, ch, false, c.Request.Body)
 	})
 	if ok {
@@ -55,7 +62,7 @@ func (a *API) patchFile(c *gin.Context) {
 
 // postFile writes a file that does not exist.
 func (a *API) postFile(c *gin.Context) {
-	path, ok := a.edit(c, "write", true, func(ctx context.Context, ch client.Change) (fleet.TemplateHead, error) {
+	path, ok := a.edit(c, "write", true, func(ctx context.Context, ch client.Change) (client.Edited, error) {
 		return a.cfg.Templates.PutFile(ctx, ch, true, c.Request.Body)
 	})
 	if ok {
@@ -64,7 +71,7 @@ func (a *API) postFile(c *gin.Context) {
 }
 
 func (a *API) deleteFile(c *gin.Context) {
-	path, ok := a.edit(c, "delete", false, func(ctx context.Context, ch client.Change) (fleet.TemplateHead, error) {
+	path, ok := a.edit(c, "delete", false, func(ctx context.Context, ch client.Change) (client.Edited, error) {
 		return a.cfg.Templates.Edit(ctx, ch, client.Op{Op: "delete", Path: ch.Path})
 	})
 	if ok {
@@ -91,11 +98,12 @@ func (a *API) exportTemplate(c *gin.Context) {
 func (a *API) importTemplate(c *gin.Context) {
 	ch, err := a.change(c, "")
 	if err == nil {
-		ch.Create = true
+		ch.Create, ch.IfMatch = true, ""
 		_, err = a.cfg.Operations.EditTemplate(c.Request.Context(), a.cfg.By(c), operate.TemplateEdit{
 			Ref: ch.Ref, Action: "template.import",
 			Make: func(ctx context.Context) (fleet.TemplateHead, error) {
-				return a.cfg.Templates.Import(ctx, ch, "zip", c.Request.Body)
+				e, err := a.cfg.Templates.Import(ctx, ch, "zip", c.Request.Body)
+				return e.Head, err
 			},
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -75,6 +76,7 @@ func (a *API) getFile(c *gin.Context) {
 		fail(c, err)
 		return
 	}
+	c.Header("ETag", strconv.Quote(f.SHA256))
 	body := bufio.NewReaderSize(f.Body, sniffed)
 	kind := "application/octet-stream"
 	if head, err := body.Peek(sniffed); upstream.Text(head, err == io.EOF) {

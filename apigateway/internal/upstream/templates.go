@@ -65,18 +65,18 @@ func (t *Templates) Archive(ctx context.Context, digest, dir, format string) (io
 }
 
 // PutFile writes a file. Errors as of client.PutFile.
-func (t *Templates) PutFile(ctx context.Context, c client.Change, only bool, body io.Reader) (fleet.TemplateHead, error) {
-	return changed(t, func() (client.Edited, error) { return t.client.PutFile(ctx, c, 0, only, body) })
+func (t *Templates) PutFile(ctx context.Context, c client.Change, only bool, body io.Reader) (client.Edited, error) {
+	return ask(t, func() (client.Edited, error) { return t.client.PutFile(ctx, c, 0, only, body) })
 }
 
 // Edit performs operations, all or none. Errors as of client.Edit.
-func (t *Templates) Edit(ctx context.Context, c client.Change, ops ...client.Op) (fleet.TemplateHead, error) {
-	return changed(t, func() (client.Edited, error) { return t.client.Edit(ctx, c, ops...) })
+func (t *Templates) Edit(ctx context.Context, c client.Change, ops ...client.Op) (client.Edited, error) {
+	return ask(t, func() (client.Edited, error) { return t.client.Edit(ctx, c, ops...) })
 }
 
 // Import lays an archive over a directory of a template. Errors as of client.Import.
-func (t *Templates) Import(ctx context.Context, c client.Change, format string, body io.Reader) (fleet.TemplateHead, error) {
-	return changed(t, func() (client.Edited, error) { return t.client.Import(ctx, c, false, format, body) })
+func (t *Templates) Import(ctx context.Context, c client.Change, format string, body io.Reader) (client.Edited, error) {
+	return ask(t, func() (client.Edited, error) { return t.client.Import(ctx, c, false, format, body) })
 }
 
 // Upload writes the files of a form and tells their paths. Errors as of client.Upload.
@@ -85,29 +85,29 @@ func (t *Templates) Upload(ctx context.Context, c client.Change, extract bool, k
 }
 
 // CreateOf makes a template of a form. Errors as of client.CreateOf.
-func (t *Templates) CreateOf(ctx context.Context, author, kind string, form io.Reader) (fleet.TemplateHead, error) {
-	return changed(t, func() (client.Edited, error) { return t.client.CreateOf(ctx, author, kind, form) })
+func (t *Templates) CreateOf(ctx context.Context, by client.Asked, kind string, form io.Reader) (client.Edited, error) {
+	return ask(t, func() (client.Edited, error) { return t.client.CreateOf(ctx, by, kind, form) })
 }
 
 // Create makes an empty template. Errors as of client.CreateTemplate.
-func (t *Templates) Create(ctx context.Context, ref fleet.TemplateRef, d client.Description, author string) (fleet.TemplateHead, error) {
-	return ask(t, func() (fleet.TemplateHead, error) { return t.client.CreateTemplate(ctx, ref, d, author) })
+func (t *Templates) Create(ctx context.Context, ref fleet.TemplateRef, d client.Description, by client.Asked) (fleet.TemplateHead, error) {
+	return ask(t, func() (fleet.TemplateHead, error) { return t.client.CreateTemplate(ctx, ref, d, by) })
 }
 
 // Describe changes what a template says of itself. Errors as of client.DescribeTemplate.
-func (t *Templates) Describe(ctx context.Context, ref fleet.TemplateRef, d client.Description, base, author string) (fleet.TemplateHead, error) {
-	return ask(t, func() (fleet.TemplateHead, error) { return t.client.DescribeTemplate(ctx, ref, d, base, author) })
+func (t *Templates) Describe(ctx context.Context, ref fleet.TemplateRef, d client.Description, by client.Asked) (fleet.TemplateHead, error) {
+	return ask(t, func() (fleet.TemplateHead, error) { return t.client.DescribeTemplate(ctx, ref, d, by) })
 }
 
 // Delete removes a template. Errors as of client.DeleteTemplate.
-func (t *Templates) Delete(ctx context.Context, ref fleet.TemplateRef, base, author string) error {
-	_, err := ask(t, func() (struct{}, error) { return struct{}{}, t.client.DeleteTemplate(ctx, ref, base, author) })
+func (t *Templates) Delete(ctx context.Context, ref fleet.TemplateRef, by client.Asked) error {
+	_, err := ask(t, func() (struct{}, error) { return struct{}{}, t.client.DeleteTemplate(ctx, ref, by) })
 	return err
 }
 
 // DeleteVersion removes a version. Errors as of client.DeleteVersion.
-func (t *Templates) DeleteVersion(ctx context.Context, ref fleet.TemplateRef, digest, author string) error {
-	_, err := ask(t, func() (struct{}, error) { return struct{}{}, t.client.DeleteVersion(ctx, ref, digest, author) })
+func (t *Templates) DeleteVersion(ctx context.Context, ref fleet.TemplateRef, digest string, by client.Asked) error {
+	_, err := ask(t, func() (struct{}, error) { return struct{}{}, t.client.DeleteVersion(ctx, ref, digest, by) })
 	return err
 }
 
@@ -117,27 +117,21 @@ func (t *Templates) Diff(ctx context.Context, from, to string) ([]fleet.FileChan
 }
 
 // Define replaces the definitions of a template's variables. Errors as of client.Define.
-func (t *Templates) Define(ctx context.Context, c client.Change, variables []fleet.Variable) (fleet.TemplateHead, error) {
-	return changed(t, func() (client.Edited, error) {
+func (t *Templates) Define(ctx context.Context, c client.Change, variables []fleet.Variable) (client.Edited, error) {
+	return ask(t, func() (client.Edited, error) {
 		return t.client.Define(ctx, c, client.Definitions{Variables: variables})
 	})
 }
 
 // PublishDraft publishes what c.Author has staged. Errors as of client.PublishDraft.
-func (t *Templates) PublishDraft(ctx context.Context, c client.Change) (fleet.TemplateHead, error) {
-	return changed(t, func() (client.Edited, error) { return t.client.PublishDraft(ctx, c) })
+func (t *Templates) PublishDraft(ctx context.Context, c client.Change) (client.Edited, error) {
+	return ask(t, func() (client.Edited, error) { return t.client.PublishDraft(ctx, c) })
 }
 
 // DropDraft forgets what c.Author has staged. Errors as of client.DropDraft.
 func (t *Templates) DropDraft(ctx context.Context, c client.Change) error {
 	_, err := ask(t, func() (struct{}, error) { return struct{}{}, t.client.DropDraft(ctx, c) })
 	return err
-}
-
-// changed is ask for what only the new head is wanted of.
-func changed(t *Templates, f func() (client.Edited, error)) (fleet.TemplateHead, error) {
-	e, err := ask(t, f)
-	return e.Head, err
 }
 
 // Pin tells the hash of what a URL has. Errors as of client.Pin.
@@ -166,8 +160,8 @@ func Text(content []byte, whole bool) bool {
 
 // Rollback makes an older version the current one; an empty digest means the one
 // before. NotFound when there is no such template or version.
-func (t *Templates) Rollback(ctx context.Context, ref fleet.TemplateRef, digest, author string) (fleet.TemplateHead, error) {
+func (t *Templates) Rollback(ctx context.Context, ref fleet.TemplateRef, digest string, by client.Asked) (fleet.TemplateHead, error) {
 	return ask(t, func() (fleet.TemplateHead, error) {
-		return t.client.Rollback(ctx, ref, client.RollbackRequest{Digest: digest, Author: author})
+		return t.client.Rollback(ctx, ref, client.RollbackRequest{Digest: digest}, by)
 	})
 }

@@ -15,7 +15,6 @@ import (
 type Creation struct {
 	Ref                   fleet.TemplateRef
 	Description, Platform string
-	Author                string
 }
 
 // maxField bounds a field of a form, maxWords a description, in bytes.
@@ -38,7 +37,7 @@ func (n Creation) check() error {
 
 // CreateOf makes a template of a form: an archive as file, and the fields name,
 // description and platform, in any order. AlreadyExists when there is one.
-func (w *Writer) CreateOf(ctx context.Context, author string, form *multipart.Reader) (fleet.TemplateHead, error) {
+func (w *Writer) CreateOf(ctx context.Context, c Change, form *multipart.Reader) (fleet.TemplateHead, error) {
 	p, err := w.templates.Begin(ctx, "import")
 	if err != nil {
 		return fleet.TemplateHead{}, err
@@ -48,12 +47,11 @@ func (w *Writer) CreateOf(ctx context.Context, author string, form *multipart.Re
 	if err != nil {
 		return fleet.TemplateHead{}, err
 	}
-	n.Author = author
 	if err := n.check(); err != nil {
 		return fleet.TemplateHead{}, err
 	}
 	return p.Commit(ctx, template.Move{
-		Ref: n.Ref, Manifest: *m, Kind: fleet.MoveImport, Author: n.Author, Message: "import", Description: &n.Description, Platform: &n.Platform,
+		Ref: n.Ref, Manifest: *m, Asked: c.Asked, Kind: fleet.MoveImport, Message: "import", Description: &n.Description, Platform: &n.Platform,
 	})
 }
 
@@ -96,10 +94,10 @@ func (w *Writer) readImport(ctx context.Context, p *template.Publish, form *mult
 
 // PublishDraft publishes what an author has staged. Errors as of template.PublishDraft.
 func (w *Writer) PublishDraft(ctx context.Context, c Change) (fleet.TemplateHead, error) {
-	return w.templates.PublishDraft(ctx, c.Ref, c.Author, c.Message)
+	return w.templates.PublishDraft(ctx, c.Ref, c.Asked, c.Message)
 }
 
 // DropDraft forgets what an author has staged. NotFound when there is nothing.
 func (w *Writer) DropDraft(ctx context.Context, c Change) error {
-	return w.templates.DropDraft(ctx, c.Ref, c.Author)
+	return w.templates.DropDraft(ctx, c.Ref, c.Asked)
 }

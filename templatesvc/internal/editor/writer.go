@@ -32,8 +32,8 @@ func NewWriter(s *template.Service, spool string) *Writer { return &Writer{s, sp
 
 // Change says what is changed, by whom and under which conditions.
 type Change struct {
-	Ref    fleet.TemplateRef
-	Author string
+	Ref fleet.TemplateRef
+	template.Asked
 	// Message says what for; empty says what was done.
 	Message string
 	Kind    fleet.MoveKind
@@ -67,7 +67,7 @@ func (w *Writer) change(ctx context.Context, c Change, prepare func(*template.Pu
 		return w.stage(ctx, p, c, do)
 	}
 	return p.Commit(ctx, template.Move{
-		Ref: c.Ref, Base: anyBase, Kind: c.Kind, Author: c.Author, Message: c.Message,
+		Ref: c.Ref, Base: anyBase, Asked: c.Asked, Kind: c.Kind, Message: c.Message,
 		Rebase: func(m *template.Move, head fleet.TemplateHead, current fleet.Manifest) (err error) {
 			m.Manifest, err = c.apply(head, current, do)
 			return err
@@ -75,13 +75,11 @@ func (w *Writer) change(ctx context.Context, c Change, prepare func(*template.Pu
 	})
 }
 
-// stage makes the change in the author's draft. What is returned as a head is the draft's
-// content: nothing else is known of it.
+// stage makes the change in the author's draft.
 func (w *Writer) stage(ctx context.Context, p *template.Publish, c Change, do step) (fleet.TemplateHead, error) {
-	d, err := p.Stage(ctx, c.Ref, c.Author, func(head fleet.TemplateHead, current fleet.Manifest) (fleet.Manifest, error) {
+	return p.Stage(ctx, c.Ref, c.Asked, func(head fleet.TemplateHead, current fleet.Manifest) (fleet.Manifest, error) {
 		return c.apply(head, current, do)
 	})
-	return fleet.TemplateHead{TemplateRef: d.TemplateRef, Digest: d.Digest}, err
 }
 
 // SetVariables replaces the definitions of a template's variables. Invalid names the

@@ -82,7 +82,7 @@ func NewEdits(w *editor.Writer) Edits {
 			return client.Edited{Head: head, Revision: head.ModRev, Paths: paths}, err
 		}),
 		CreateOf: edits(func(ctx context.Context, q UploadRequest) (fleet.TemplateHead, error) {
-			return w.CreateOf(ctx, q.Change.Author, q.Form)
+			return w.CreateOf(ctx, q.Change, q.Form)
 		}),
 		Define: edits(func(ctx context.Context, q DefineRequest) (fleet.TemplateHead, error) {
 			return w.SetVariables(ctx, q.Change, q.Variables)

@@ -23,7 +23,7 @@ type Set struct {
 	Blob endpoint.Endpoint
 	// Suspect takes a SHA-256 (string) and gives nothing; the blob is verified anew, and healed.
 	Suspect endpoint.Endpoint
-	// Rollback takes a RollbackRequest and gives a fleet.TemplateHead.
+	// Rollback takes a RollbackRequest and gives a client.Edited.
 	Rollback endpoint.Endpoint
 	// Replicate takes a digest (string) and gives a client.Replicated.
 	Replicate endpoint.Endpoint
@@ -36,8 +36,9 @@ type Set struct {
 
 // RollbackRequest asks for an older version to become the head.
 type RollbackRequest struct {
-	Ref            fleet.TemplateRef
-	Digest, Author string
+	Ref    fleet.TemplateRef
+	Digest string
+	template.Asked
 }
 
 // New makes the endpoints of a service, its keeper and its mirror.
@@ -83,7 +84,8 @@ func New(s *template.Service, k *collect.Keeper, m *peer.Mirror) Set {
 			if !r.Ref.Valid() {
 				return nil, errs.New(errs.Invalid, "%q is not a template name", r.Ref)
 			}
-			return s.Rollback(ctx, r.Ref, r.Digest, r.Author)
+			head, err := s.Rollback(ctx, r.Ref, r.Digest, r.Asked)
+			return client.Edited{Head: head, Revision: head.ModRev}, err
 		},
 	}
 }

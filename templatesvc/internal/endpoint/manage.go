@@ -7,12 +7,13 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/client"
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
 )
 
 // Management holds the endpoints of templates as a whole, their versions and history.
 type Management struct {
-	// Create and Describe take a ManageRequest and give a fleet.TemplateHead.
+	// Create and Describe take a ManageRequest and give a client.Edited.
 	Create, Describe endpoint.Endpoint
 	// Delete and DeleteVersion take a ManageRequest and give nothing.
 	Delete, DeleteVersion endpoint.Endpoint
@@ -26,9 +27,9 @@ type Management struct {
 type ManageRequest struct {
 	Ref         fleet.TemplateRef
 	Description template.Description
-	// Base is the head that the caller saw; "" for any. Digest is the version meant.
-	Base, Digest string
-	Author       string
+	// Digest is the version meant.
+	Digest string
+	template.Asked
 }
 
 // DiffRequest asks what differs between two versions.
@@ -38,16 +39,18 @@ type DiffRequest struct{ From, To string }
 func NewManagement(s *template.Service) Management {
 	return Management{
 		Create: managed(func(ctx context.Context, r ManageRequest) (any, error) {
-			return s.Create(ctx, r.Ref, r.Description, r.Author)
+			head, err := s.Create(ctx, r.Ref, r.Description, r.Asked)
+			return client.Edited{Head: head, Revision: head.ModRev}, err
 		}),
 		Describe: managed(func(ctx context.Context, r ManageRequest) (any, error) {
-			return s.Describe(ctx, r.Ref, r.Description, r.Base)
+			head, err := s.Describe(ctx, r.Ref, r.Description, r.Asked)
+			return client.Edited{Head: head, Revision: head.ModRev}, err
 		}),
 		Delete: managed(func(ctx context.Context, r ManageRequest) (any, error) {
-			return struct{}{}, s.Delete(ctx, r.Ref, r.Base, r.Author)
+			return struct{}{}, s.Delete(ctx, r.Ref, r.Asked)
 		}),
 		DeleteVersion: managed(func(ctx context.Context, r ManageRequest) (any, error) {
-			return struct{}{}, s.DeleteVersion(ctx, r.Ref, r.Digest)
+			return struct{}{}, s.DeleteVersion(ctx, r.Ref, r.Digest, r.Asked)
 		}),
 		History: managed(func(ctx context.Context, r ManageRequest) (any, error) {
 			return s.History(ctx, r.Ref)

@@ -22,8 +22,9 @@ type Move struct {
 	// Conflict, or AlreadyExists when Base is "".
 	Rebase func(m *Move, head fleet.TemplateHead, current fleet.Manifest) error
 
-	Kind            fleet.MoveKind
-	Author, Message string
+	Asked
+	Kind    fleet.MoveKind
+	Message string
 	// Fences are what the move is made under, beside the publish itself.
 	Fences []store.Fence
 	// Origin, SourceDigest, Description and Platform replace the head's unless nil.
@@ -35,13 +36,19 @@ const tries = 20
 
 // Commit publishes a version and makes it the head, in one transaction with the move's
 // record. A move to what is the head already changes nothing and returns the head as
-// it is. Errors as of Store and Finish; Conflict and AlreadyExists see Move.Rebase.
+// it is, and so does one that was made before. Errors as of Store and Finish; Conflict
+// when the head is not at the revision asked for, further ones see Move.Rebase.
 func (p *Publish) Commit(ctx context.Context, m Move) (fleet.TemplateHead, error) {
-	var head fleet.TemplateHead
+	return p.service.once(ctx, m.Operation, func() (fleet.TemplateHead, error) { return p.commitMove(ctx, m) })
+}
+
+func (p *Publish) commitMove(ctx context.Context, m Move) (head fleet.TemplateHead, err error) {
 	for range tries {
-		var err error
 		if head, err = p.service.head(ctx, m.Ref); err != nil {
 			return head, errs.Wrap("template.Commit", err)
+		}
+		if err := m.unmoved("template "+m.Ref.String(), head.ModRev); err != nil {
+			return head, err
 		}
 		if head.Digest != m.Base {
 			if err := p.rebase(ctx, &m, head); err != nil {
@@ -51,6 +58,9 @@ func (p *Publish) Commit(ctx context.Context, m Move) (fleet.TemplateHead, error
 		var moved bool
 		if head, moved, err = p.commit(ctx, m, head); err == nil || !moved {
 			return head, err
+		}
+		if done, made, lookErr := p.service.performed(ctx, m.Operation); lookErr != nil || made {
+			return done, lookErr // it was this very change that moved the head
 		}
 	}
 	return head, errs.New(errs.Conflict, "template %s is being changed by others all the time: try again", m.Ref)
@@ -99,7 +109,8 @@ func (p *Publish) commit(ctx context.Context, m Move, head fleet.TemplateHead) (
 	if err != nil {
 		return head, false, err
 	}
-	t.Writes = slices.Concat(t.Writes, moves, []store.Write{store.Replace(store.TemplateHeadKey(m.Ref), next, head.ModRev)})
+	t.Writes = slices.Concat(t.Writes, moves, p.service.remembered(m.Operation, m.Ref, digest),
+		[]store.Write{store.Replace(store.TemplateHeadKey(m.Ref), next, head.ModRev)})
 	rev, err := p.Finish(ctx, t)
 	if err != nil {
 		return head, errs.Is(err, errs.Conflict) || errs.Is(err, errs.AlreadyExists), err

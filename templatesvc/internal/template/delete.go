@@ -20,7 +20,14 @@ import (
 
 // DeleteVersion deletes a version. NotFound when there is none; Conflict when it is the
 // head, or a plan is composed of it: instances are, or were within the hour.
-func (s *Service) DeleteVersion(ctx context.Context, ref fleet.TemplateRef, digest string) error {
+func (s *Service) DeleteVersion(ctx context.Context, ref fleet.TemplateRef, digest string, by Asked) error {
+	_, err := s.once(ctx, by.Operation, func() (fleet.TemplateHead, error) {
+		return fleet.TemplateHead{}, s.deleteVersion(ctx, ref, digest, by)
+	})
+	return err
+}
+
+func (s *Service) deleteVersion(ctx context.Context, ref fleet.TemplateRef, digest string, by Asked) error {
 	head, err := s.head(ctx, ref)
 	if err != nil {
 		return errs.Wrap("template.DeleteVersion", err)
@@ -32,7 +39,7 @@ func (s *Service) DeleteVersion(ctx context.Context, ref fleet.TemplateRef, dige
 	if err != nil {
 		return errs.Wrap("template.DeleteVersion", err)
 	}
-	used, err := s.settleDoomed(ctx, []fleet.TemplateDoomed{doomed})
+	used, err := s.settleDoomed(ctx, []fleet.TemplateDoomed{doomed}, s.remembered(by.Operation, ref, "")...)
 	if err == nil && len(used) > 0 {
 		return errs.New(errs.Conflict, "version %s of %s is in use by %s: stop what runs of it, or wait an hour", digest, ref, used[0])
 	}
@@ -65,8 +72,9 @@ func (s *Service) doom(ctx context.Context, head fleet.TemplateHead, ref fleet.T
 }
 
 // settleDoomed ends what doom began: versions that no plan names are gone for good, the
-// others are versions again. used names for each of those whom it is used by.
-func (s *Service) settleDoomed(ctx context.Context, doomed []fleet.TemplateDoomed) (used []string, err error) {
+// others are versions again. used names for each of those whom it is used by; further
+// writes go with each version that is gone.
+func (s *Service) settleDoomed(ctx context.Context, doomed []fleet.TemplateDoomed, further ...store.Write) (used []string, err error) {
 	plans, _, err := store.List(ctx, s.cfg.Store, store.Plans())
 	if err != nil {
 		return nil, err
@@ -84,6 +92,8 @@ func (s *Service) settleDoomed(ctx context.Context, doomed []fleet.TemplateDoome
 			slices.Sort(groups)
 			used = append(used, "group "+strings.Join(slices.Compact(groups), ", "))
 			writes = append(writes, store.Create(store.TemplateVersionKey(v.TemplateRef, v.Digest), v))
+		} else {
+			writes = append(writes, further...)
 		}
 		_, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: writes})
 		if err != nil && !errs.Is(err, errs.Conflict) && !errs.Is(err, errs.AlreadyExists) { // settled by another, or published anew
@@ -95,20 +105,26 @@ func (s *Service) settleDoomed(ctx context.Context, doomed []fleet.TemplateDoome
 
 // Delete removes a template: its head, and with it every version that no plan is
 // composed of. What runs of the others goes on, also when it is moved or restarted.
-// NotFound when there is no such template, Conflict when the head moved meanwhile or,
-// unless base is "", is another version than base.
-func (s *Service) Delete(ctx context.Context, ref fleet.TemplateRef, base, author string) error {
+// NotFound when there is no such template, Conflict when the head moved meanwhile or is
+// not at the revision asked for.
+func (s *Service) Delete(ctx context.Context, ref fleet.TemplateRef, by Asked) error {
+	_, err := s.once(ctx, by.Operation, func() (fleet.TemplateHead, error) { return fleet.TemplateHead{}, s.delete(ctx, ref, by) })
+	return err
+}
+
+func (s *Service) delete(ctx context.Context, ref fleet.TemplateRef, by Asked) error {
 	head, err := s.existing(ctx, ref)
 	if err != nil {
 		return errs.Wrap("template.Delete", err)
 	}
-	if base != "" && base != head.Digest {
-		return errs.New(errs.Conflict, "template %s has moved on to version %s meanwhile: look at it and try again", ref, head.Digest)
+	if err := by.unmoved("template "+ref.String(), head.ModRev); err != nil {
+		return err
 	}
-	if err := s.retract(ctx, head, fleet.TemplateMove{TemplateRef: ref, Kind: fleet.MoveRetract, Author: author, Message: "deleted"}); err != nil {
+	move := fleet.TemplateMove{TemplateRef: ref, Kind: fleet.MoveRetract, Author: by.Author, Message: "deleted"}
+	if err := s.retract(ctx, head, store.Txn{Writes: s.remembered(by.Operation, ref, "")}, move); err != nil {
 		return errs.Wrap("template.Delete", err)
 	}
-	s.cfg.Log.Info("template deleted", "template", ref.String(), "author", author)
+	s.cfg.Log.Info("template deleted", "template", ref.String(), "author", by.Author)
 	return errs.Wrap("template.Delete", s.deleteVersions(ctx, ref))
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/templatesvc/internal/template"
 )
 
 // plan stores a plan of a version, as whoever starts an instance does.
@@ -54,24 +55,24 @@ func TestAHeadOrUsedVersionIsNotDeleted(t *testing.T) {
 	w := newWorld(t)
 	old := w.publish("f", "old")
 	head := w.publish("f", "new")
-	if err := w.DeleteVersion(t.Context(), ref, head.Digest); !errs.Is(err, errs.Conflict) {
+	if err := w.DeleteVersion(t.Context(), ref, head.Digest, me); !errs.Is(err, errs.Conflict) {
 		t.Errorf("the head: %v", err)
 	}
 	ended := w.plan(old.Digest)
-	if err := w.DeleteVersion(t.Context(), ref, old.Digest); !errs.Is(err, errs.Conflict) || !strings.Contains(err.Error(), "lobby") {
+	if err := w.DeleteVersion(t.Context(), ref, old.Digest, me); !errs.Is(err, errs.Conflict) || !strings.Contains(err.Error(), "lobby") {
 		t.Errorf("a version in use: %v", err)
 	}
 	if got := w.versions(); len(got) != 2 || w.doomed() != 0 {
 		t.Fatalf("%v are left, %d doomed", got, w.doomed())
 	}
 	ended()
-	if err := w.DeleteVersion(t.Context(), ref, old.Digest); err != nil {
+	if err := w.DeleteVersion(t.Context(), ref, old.Digest, me); err != nil {
 		t.Errorf("an old version: %v", err)
 	}
 	if got := w.versions(); !slices.Equal(got, []string{head.Digest}) || w.doomed() != 0 {
 		t.Errorf("%v are left, %d doomed", got, w.doomed())
 	}
-	if err := w.DeleteVersion(t.Context(), ref, old.Digest); !errs.Is(err, errs.NotFound) {
+	if err := w.DeleteVersion(t.Context(), ref, old.Digest, me); !errs.Is(err, errs.NotFound) {
 		t.Errorf("once more: %v", err)
 	}
 	if again := w.publish("f", "old"); again.Digest != old.Digest || len(w.versions()) != 2 {
@@ -112,16 +113,16 @@ func TestADeletedTemplateLeavesWhatRunsOfIt(t *testing.T) {
 	w.publish("f", "other")
 	head := w.publish("f", "new")
 	w.plan(used.Digest)
-	if err := w.Delete(t.Context(), ref, used.Digest, "me"); !errs.Is(err, errs.Conflict) {
+	if err := w.Delete(t.Context(), ref, template.Asked{Revision: head.ModRev - 1}); !errs.Is(err, errs.Conflict) {
 		t.Errorf("from another head: %v", err)
 	}
-	if err := w.Delete(t.Context(), ref, head.Digest, "me"); err != nil {
+	if err := w.Delete(t.Context(), ref, template.Asked{Author: "me", Revision: head.ModRev}); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.versions(); !slices.Equal(got, []string{used.Digest}) {
 		t.Errorf("%v are left, want the one in use, %s", got, used.Digest)
 	}
-	if err := w.Delete(t.Context(), ref, "", "me"); !errs.Is(err, errs.NotFound) {
+	if err := w.Delete(t.Context(), ref, me); !errs.Is(err, errs.NotFound) {
 		t.Errorf("once more: %v", err)
 	}
 }

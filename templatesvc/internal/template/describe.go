@@ -12,28 +12,31 @@ import (
 type Description struct{ Text, Platform *string }
 
 // Create makes a template without files. AlreadyExists when there is one.
-func (s *Service) Create(ctx context.Context, ref fleet.TemplateRef, d Description, author string) (fleet.TemplateHead, error) {
+func (s *Service) Create(ctx context.Context, ref fleet.TemplateRef, d Description, by Asked) (fleet.TemplateHead, error) {
 	p, err := s.Begin(ctx, "creation of "+ref.String())
 	if err != nil {
 		return fleet.TemplateHead{}, errs.Wrap("template.Create", err)
 	}
 	defer p.Close(ctx)
 	head, err := p.Commit(ctx, Move{
-		Ref: ref, Kind: fleet.MoveEdit, Author: author, Message: "created", Description: d.Text, Platform: d.Platform,
+		Ref: ref, Asked: by, Kind: fleet.MoveEdit, Message: "created", Description: d.Text, Platform: d.Platform,
 	})
 	return head, errs.Wrap("template.Create", err)
 }
 
 // Describe changes what a template says of itself; its files and history stay. NotFound
-// when there is no such template, Conflict when, unless base is "", its head is another
-// version than base.
-func (s *Service) Describe(ctx context.Context, ref fleet.TemplateRef, d Description, base string) (head fleet.TemplateHead, err error) {
+// when there is no such template, Conflict when its head is not at the revision asked for.
+func (s *Service) Describe(ctx context.Context, ref fleet.TemplateRef, d Description, by Asked) (fleet.TemplateHead, error) {
+	return s.once(ctx, by.Operation, func() (fleet.TemplateHead, error) { return s.describe(ctx, ref, d, by) })
+}
+
+func (s *Service) describe(ctx context.Context, ref fleet.TemplateRef, d Description, by Asked) (head fleet.TemplateHead, err error) {
 	for range tries {
 		if head, err = s.existing(ctx, ref); err != nil {
 			return head, errs.Wrap("template.Describe", err)
 		}
-		if base != "" && base != head.Digest {
-			return head, errs.New(errs.Conflict, "template %s has moved on to version %s meanwhile: look at it and try again", ref, head.Digest)
+		if err := by.unmoved("template "+ref.String(), head.ModRev); err != nil {
+			return head, err
 		}
 		next := head
 		if d.Text != nil {
@@ -44,7 +47,8 @@ func (s *Service) Describe(ctx context.Context, ref fleet.TemplateRef, d Descrip
 		}
 		next.UpdatedAt = s.cfg.Now().UTC()
 		var rev int64
-		rev, err = s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(store.TemplateHeadKey(ref), next, head.ModRev)}})
+		writes := append(s.remembered(by.Operation, ref, next.Digest), store.Replace(store.TemplateHeadKey(ref), next, head.ModRev))
+		rev, err = s.cfg.Store.Commit(ctx, store.Txn{Writes: writes})
 		if err == nil {
 			next.SetRev(head.CreateRev, rev)
 			return next, nil

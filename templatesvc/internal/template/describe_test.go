@@ -10,19 +10,19 @@ import (
 func TestATemplateIsCreatedOnceAndDescribed(t *testing.T) {
 	w := newWorld(t)
 	text, platform := "the lobby", "PAPER"
-	made, err := w.Create(t.Context(), ref, template.Description{Text: &text}, "me")
+	made, err := w.Create(t.Context(), ref, template.Description{Text: &text}, me)
 	if err != nil || made.Files != 0 || made.Description != text {
 		t.Fatalf("%+v, %v", made, err)
 	}
-	if _, err := w.Create(t.Context(), ref, template.Description{}, "me"); !errs.Is(err, errs.AlreadyExists) {
+	if _, err := w.Create(t.Context(), ref, template.Description{}, me); !errs.Is(err, errs.AlreadyExists) {
 		t.Errorf("once more: %v", err)
 	}
-	h, err := w.Describe(t.Context(), ref, template.Description{Platform: &platform}, made.Digest)
+	h, err := w.Describe(t.Context(), ref, template.Description{Platform: &platform}, template.Asked{Revision: made.ModRev})
 	if err != nil || h.Description != text || h.Platform != platform || h.Digest != made.Digest || h.Move != made.Move {
 		t.Errorf("%+v, %v", h, err)
 	}
-	if _, err := w.Describe(t.Context(), ref, template.Description{}, "another"); !errs.Is(err, errs.Conflict) {
-		t.Errorf("from another head: %v", err)
+	if _, err := w.Describe(t.Context(), ref, template.Description{}, template.Asked{Revision: made.ModRev}); !errs.Is(err, errs.Conflict) {
+		t.Errorf("from another revision: %v", err)
 	}
 }
 

@@ -24,27 +24,36 @@ func (s *Service) Draft(ctx context.Context, ref fleet.TemplateRef, author strin
 
 // Stage puts what change makes of an author's draft, or of the head where there is none,
 // in the draft's place. change may be called again. NotFound when the template does not
-// exist. The publish ends with it.
-func (p *Publish) Stage(ctx context.Context, ref fleet.TemplateRef, author string, change func(head fleet.TemplateHead, current fleet.Manifest) (fleet.Manifest, error)) (fleet.TemplateDraft, error) {
-	for range tries {
-		d, lost, err := p.stage(ctx, ref, author, change)
-		if err == nil || !lost {
-			return d, err
+// exist, Conflict when the draft is not at the revision asked for. The publish ends with
+// it. What is returned as a head has the draft's content: nothing else is known of it.
+func (p *Publish) Stage(ctx context.Context, ref fleet.TemplateRef, by Asked, change func(head fleet.TemplateHead, current fleet.Manifest) (fleet.Manifest, error)) (fleet.TemplateHead, error) {
+	return p.service.once(ctx, by.Operation, func() (fleet.TemplateHead, error) {
+		for range tries {
+			d, lost, err := p.stage(ctx, ref, by, change)
+			if err == nil || !lost {
+				return fleet.TemplateHead{TemplateRef: ref, Digest: d.Digest}, err
+			}
+			if done, made, lookErr := p.service.performed(ctx, by.Operation); lookErr != nil || made {
+				return done, lookErr
+			}
 		}
-	}
-	return fleet.TemplateDraft{}, errs.New(errs.Conflict, "the draft of %s is being changed all the time: try again", ref)
+		return fleet.TemplateHead{}, errs.New(errs.Conflict, "the draft of %s is being changed all the time: try again", ref)
+	})
 }
 
 // stage tries once. lost says that the draft was changed meanwhile.
-func (p *Publish) stage(ctx context.Context, ref fleet.TemplateRef, author string, change func(fleet.TemplateHead, fleet.Manifest) (fleet.Manifest, error)) (d fleet.TemplateDraft, lost bool, err error) {
+func (p *Publish) stage(ctx context.Context, ref fleet.TemplateRef, by Asked, change func(fleet.TemplateHead, fleet.Manifest) (fleet.Manifest, error)) (d fleet.TemplateDraft, lost bool, err error) {
 	head, err := p.service.existing(ctx, ref)
 	if err != nil {
 		return d, false, errs.Wrap("template.Stage", err)
 	}
-	d, err = p.service.Draft(ctx, ref, author)
+	d, err = p.service.Draft(ctx, ref, by.Author)
 	if errs.Is(err, errs.NotFound) {
-		d = fleet.TemplateDraft{TemplateRef: ref, Author: author, Base: head.Digest, Digest: head.Digest}
+		d = fleet.TemplateDraft{TemplateRef: ref, Author: by.Author, Base: head.Digest, Digest: head.Digest}
 	} else if err != nil {
+		return d, false, err
+	}
+	if err := by.unmoved("the draft", d.ModRev); err != nil {
 		return d, false, err
 	}
 	current, err := p.service.Manifest(ctx, d.Digest)
@@ -59,7 +68,8 @@ func (p *Publish) stage(ctx context.Context, ref fleet.TemplateRef, author strin
 	}
 	d.Edits++
 	d.UpdatedAt = p.service.cfg.Now().UTC()
-	rev, err := p.Finish(ctx, store.Txn{Writes: []store.Write{store.Replace(store.TemplateDraftKey(ref, author), d, d.ModRev)}})
+	writes := append(p.service.remembered(by.Operation, ref, d.Digest), store.Replace(store.TemplateDraftKey(ref, by.Author), d, d.ModRev))
+	rev, err := p.Finish(ctx, store.Txn{Writes: writes})
 	if err != nil {
 		return d, errs.Is(err, errs.Conflict) || errs.Is(err, errs.AlreadyExists), err
 	}
@@ -69,13 +79,24 @@ func (p *Publish) stage(ctx context.Context, ref fleet.TemplateRef, author strin
 
 // PublishDraft makes an author's draft the head. When the head moved meanwhile the two are
 // joined by file; a file that both changed is a Conflict that names it. Without a draft the
-// head is returned as it is. NotFound when the template does not exist.
-func (s *Service) PublishDraft(ctx context.Context, ref fleet.TemplateRef, author, message string) (head fleet.TemplateHead, err error) {
-	d, err := s.Draft(ctx, ref, author)
+// head is returned as it is. NotFound when the template does not exist, Conflict when the
+// draft is not at the revision asked for.
+func (s *Service) PublishDraft(ctx context.Context, ref fleet.TemplateRef, by Asked, message string) (fleet.TemplateHead, error) {
+	return s.once(ctx, by.Operation, func() (fleet.TemplateHead, error) { return s.publishDraft(ctx, ref, by, message) })
+}
+
+func (s *Service) publishDraft(ctx context.Context, ref fleet.TemplateRef, by Asked, message string) (head fleet.TemplateHead, err error) {
+	d, err := s.Draft(ctx, ref, by.Author)
 	if errs.Is(err, errs.NotFound) {
+		if err := by.unmoved("the draft", 0); err != nil {
+			return head, err
+		}
 		return s.Head(ctx, ref)
 	}
 	if err != nil {
+		return head, err
+	}
+	if err := by.unmoved("the draft", d.ModRev); err != nil {
 		return head, err
 	}
 	staged, err := s.Manifest(ctx, d.Digest)
@@ -91,7 +112,8 @@ func (s *Service) PublishDraft(ctx context.Context, ref fleet.TemplateRef, autho
 		message = fmt.Sprintf("%d edits", d.Edits)
 	}
 	head, err = p.Commit(ctx, Move{
-		Ref: ref, Base: d.Base, Manifest: staged, Kind: fleet.MoveEdit, Author: author, Message: message,
+		Ref: ref, Base: d.Base, Manifest: staged, Kind: fleet.MoveEdit, Message: message,
+		Asked: Asked{Author: by.Author, Operation: by.Operation},
 		Rebase: func(m *Move, head fleet.TemplateHead, current fleet.Manifest) error {
 			return s.rebaseDraft(ctx, m, head, current, d, staged)
 		},
@@ -120,22 +142,35 @@ func (s *Service) rebaseDraft(ctx context.Context, m *Move, head fleet.TemplateH
 	return nil
 }
 
-// DropDraft forgets what an author has staged. NotFound when there is nothing.
-func (s *Service) DropDraft(ctx context.Context, ref fleet.TemplateRef, author string) error {
-	d, err := s.Draft(ctx, ref, author)
-	if err != nil {
-		return err
-	}
-	return errs.Wrap("template.DropDraft", s.dropDraft(ctx, d))
+// DropDraft forgets what an author has staged. NotFound when there is nothing, Conflict
+// when it is not at the revision asked for, or was changed just now.
+func (s *Service) DropDraft(ctx context.Context, ref fleet.TemplateRef, by Asked) error {
+	_, err := s.once(ctx, by.Operation, func() (fleet.TemplateHead, error) {
+		d, err := s.Draft(ctx, ref, by.Author)
+		if err != nil {
+			return fleet.TemplateHead{}, err
+		}
+		if err := by.unmoved("the draft", d.ModRev); err != nil {
+			return fleet.TemplateHead{}, err
+		}
+		return fleet.TemplateHead{}, s.removeDraft(ctx, d, s.remembered(by.Operation, ref, "")...)
+	})
+	return errs.Wrap("template.DropDraft", err)
+}
+
+// removeDraft removes a draft and commits further writes with it. Conflict when it was
+// changed meanwhile.
+func (s *Service) removeDraft(ctx context.Context, d fleet.TemplateDraft, further ...store.Write) error {
+	_, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: append(further, store.Remove(store.TemplateDraftKey(d.TemplateRef, d.Author), d.ModRev))})
+	return err
 }
 
 // dropDraft removes a draft, unless it was changed meanwhile: then it stays.
 func (s *Service) dropDraft(ctx context.Context, d fleet.TemplateDraft) error {
-	_, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Remove(store.TemplateDraftKey(d.TemplateRef, d.Author), d.ModRev)}})
-	if errs.Is(err, errs.Conflict) {
-		return nil
+	if err := s.removeDraft(ctx, d); err != nil && !errs.Is(err, errs.Conflict) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // ExpireDrafts forgets drafts that nobody has touched for DraftLife.

@@ -10,24 +10,30 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
 )
 
+var ada = template.Asked{Author: "ada/x"}
+
 // stage adds files to ada's draft.
 func (w *world) stage(files ...string) fleet.TemplateDraft {
 	w.Helper()
 	p := w.begin()
 	added := w.tree(p, files...)
-	d, err := p.Stage(w.Context(), ref, "ada/x", func(_ fleet.TemplateHead, m fleet.Manifest) (fleet.Manifest, error) {
+	h, err := p.Stage(w.Context(), ref, ada, func(_ fleet.TemplateHead, m fleet.Manifest) (fleet.Manifest, error) {
 		m.Entries = append(m.Entries, added.Entries...)
 		return m, nil
 	})
 	if err != nil {
 		w.Fatal(err)
 	}
+	d, err := w.Draft(w.Context(), ref, ada.Author)
+	if err != nil || d.Digest != h.Digest {
+		w.Fatalf("staged %+v, the draft is %+v, %v", h, d, err)
+	}
 	return d
 }
 
 func TestStagedEditsAreOneVersionWhenPublished(t *testing.T) {
 	w := newWorld(t)
-	if _, err := w.begin().Stage(t.Context(), ref, "ada", nil); !errs.Is(err, errs.NotFound) {
+	if _, err := w.begin().Stage(t.Context(), ref, ada, nil); !errs.Is(err, errs.NotFound) {
 		t.Errorf("staged for no template: %v", err)
 	}
 	before := w.publish("a", "1")
@@ -38,14 +44,14 @@ func TestStagedEditsAreOneVersionWhenPublished(t *testing.T) {
 	if h, _ := w.Head(t.Context(), ref); h.Digest != before.Digest {
 		t.Error("staging moved the head")
 	}
-	h, err := w.PublishDraft(t.Context(), ref, "ada/x", "")
+	h, err := w.PublishDraft(t.Context(), ref, ada, "")
 	if err != nil || h.Files != 3 || h.Move != 2 {
 		t.Fatalf("%+v, %v", h, err)
 	}
-	if again, err := w.PublishDraft(t.Context(), ref, "ada/x", ""); err != nil || again.ModRev != h.ModRev {
+	if again, err := w.PublishDraft(t.Context(), ref, ada, ""); err != nil || again.ModRev != h.ModRev {
 		t.Errorf("published twice: %+v, %v", again, err)
 	}
-	if err := w.DropDraft(t.Context(), ref, "ada/x"); !errs.Is(err, errs.NotFound) {
+	if err := w.DropDraft(t.Context(), ref, ada); !errs.Is(err, errs.NotFound) {
 		t.Errorf("the draft is still there: %v", err)
 	}
 }
@@ -55,7 +61,7 @@ func TestADraftIsJoinedWithWhatTheHeadHasBecome(t *testing.T) {
 	w.publish("a", "1", "z", "0")
 	w.stage("b", "2")
 	now := w.publish("a", "1", "z", "other")
-	h, err := w.PublishDraft(t.Context(), ref, "ada/x", "joined")
+	h, err := w.PublishDraft(t.Context(), ref, ada, "joined")
 	m, err2 := w.Manifest(t.Context(), h.Digest)
 	if err != nil || err2 != nil || len(m.Entries) != 3 || h.Previous != now.Digest {
 		t.Fatalf("%+v, %v, %v", h, err, err2)
@@ -63,10 +69,10 @@ func TestADraftIsJoinedWithWhatTheHeadHasBecome(t *testing.T) {
 
 	w.stage("c", "mine")
 	w.publish("a", "1", "c", "theirs")
-	if _, err := w.PublishDraft(t.Context(), ref, "ada/x", ""); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), "c") {
+	if _, err := w.PublishDraft(t.Context(), ref, ada, ""); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), "c") {
 		t.Errorf("both wrote c: %v", err)
 	}
-	if err := w.DropDraft(t.Context(), ref, "ada/x"); err != nil {
+	if err := w.DropDraft(t.Context(), ref, ada); err != nil {
 		t.Errorf("the draft did not stay: %v", err)
 	}
 }
@@ -78,7 +84,7 @@ func TestADraftNobodyTouchesIsForgotten(t *testing.T) {
 	if err := w.ExpireDrafts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Draft(t.Context(), ref, "ada/x"); err != nil {
+	if _, err := w.Draft(t.Context(), ref, ada.Author); err != nil {
 		t.Errorf("a fresh one: %v", err)
 	}
 	w.mu.Lock()
@@ -87,7 +93,7 @@ func TestADraftNobodyTouchesIsForgotten(t *testing.T) {
 	if err := w.ExpireDrafts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Draft(t.Context(), ref, "ada/x"); !errs.Is(err, errs.NotFound) {
+	if _, err := w.Draft(t.Context(), ref, ada.Author); !errs.Is(err, errs.NotFound) {
 		t.Errorf("an old one: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package template
 
 import (
 	"context"
+	"slices"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -50,11 +51,18 @@ func (s *Service) moveWrites(ctx context.Context, next *fleet.TemplateHead, head
 // Rollback moves the head to an older version: the one named by digest, or the one
 // before when digest is empty. The source stays as it is and is not published again
 // until it changes. NotFound when template or version do not exist, Conflict when
-// nothing was before or the head moved meanwhile.
-func (s *Service) Rollback(ctx context.Context, ref fleet.TemplateRef, digest, author string) (fleet.TemplateHead, error) {
+// nothing was before, or the head moved meanwhile or is not at the revision asked for.
+func (s *Service) Rollback(ctx context.Context, ref fleet.TemplateRef, digest string, by Asked) (fleet.TemplateHead, error) {
+	return s.once(ctx, by.Operation, func() (fleet.TemplateHead, error) { return s.rollback(ctx, ref, digest, by) })
+}
+
+func (s *Service) rollback(ctx context.Context, ref fleet.TemplateRef, digest string, by Asked) (fleet.TemplateHead, error) {
 	head, err := s.existing(ctx, ref)
 	if err != nil {
 		return head, errs.Wrap("template.Rollback", err)
+	}
+	if err := by.unmoved("template "+ref.String(), head.ModRev); err != nil {
+		return head, err
 	}
 	if digest == "" {
 		if digest, err = s.previous(ctx, head); err != nil {
@@ -78,19 +86,19 @@ func (s *Service) Rollback(ctx context.Context, ref fleet.TemplateRef, digest, a
 	}
 	next := head
 	next.Digest, next.SizeBytes, next.Files, next.Variables = digest, version.SizeBytes, version.Files, m.Variables
-	writes, err := s.moveWrites(ctx, &next, head, fleet.TemplateMove{TemplateRef: ref, Kind: fleet.MoveRollback, Author: author})
+	writes, err := s.moveWrites(ctx, &next, head, fleet.TemplateMove{TemplateRef: ref, Kind: fleet.MoveRollback, Author: by.Author})
 	if err != nil {
 		return head, errs.Wrap("template.Rollback", err)
 	}
 	rev, err := s.cfg.Store.Commit(ctx, store.Txn{
 		Guards: []store.Guard{store.Exists(key)},
-		Writes: append(writes, store.Replace(store.TemplateHeadKey(ref), next, head.ModRev)),
+		Writes: slices.Concat(writes, s.remembered(by.Operation, ref, digest), []store.Write{store.Replace(store.TemplateHeadKey(ref), next, head.ModRev)}),
 	})
 	if err != nil {
 		return head, errs.Wrap("template.Rollback", err)
 	}
 	next.SetRev(head.CreateRev, rev)
-	s.cfg.Log.Info("template rolled back", "template", ref.String(), "from", head.Digest, "to", digest, "author", author)
+	s.cfg.Log.Info("template rolled back", "template", ref.String(), "from", head.Digest, "to", digest, "author", by.Author)
 	return next, nil
 }
 

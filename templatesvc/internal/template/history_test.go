@@ -17,12 +17,12 @@ func TestARollbackWithoutAVersionUndoesTheLatestMoves(t *testing.T) {
 		t.Fatalf("back to the old content: %+v", back)
 	}
 	for _, want := range []string{b.Digest, a.Digest} {
-		h, err := w.Rollback(t.Context(), ref, "", "me")
+		h, err := w.Rollback(t.Context(), ref, "", me)
 		if err != nil || h.Digest != want {
 			t.Errorf("rolled back to %s, %v; want %s", h.Digest, err, want)
 		}
 	}
-	if _, err := w.Rollback(t.Context(), ref, "", "me"); !errs.Is(err, errs.Conflict) {
+	if _, err := w.Rollback(t.Context(), ref, "", me); !errs.Is(err, errs.Conflict) {
 		t.Errorf("before the first: %v", err)
 	}
 	moves, err := w.History(t.Context(), ref)
@@ -51,7 +51,7 @@ func TestATemplateFromBeforeMovesRollsBackToItsParent(t *testing.T) {
 	if _, err := w.c.Commit(t.Context(), store.Txn{Writes: writes}); err != nil {
 		t.Fatal(err)
 	}
-	if h, err := w.Rollback(t.Context(), ref, "", "me"); err != nil || h.Digest != first.Digest || h.Move != 1 {
+	if h, err := w.Rollback(t.Context(), ref, "", me); err != nil || h.Digest != first.Digest || h.Move != 1 {
 		t.Errorf("got %+v, %v", h, err)
 	}
 }
@@ -104,7 +104,7 @@ func TestARolledBackTemplateIsItsSourceAgainWithTheNextChange(t *testing.T) {
 	w := newWorld(t)
 	first, _ := source(w, "a", "1", "b", "1")
 	source(w, "a", "2", "b", "2")
-	if h, err := w.Rollback(t.Context(), ref, first.Digest, "me"); err != nil || h.Digest != first.Digest {
+	if h, err := w.Rollback(t.Context(), ref, first.Digest, me); err != nil || h.Digest != first.Digest {
 		t.Fatal(h, err)
 	}
 	if _, moved := source(w, "a", "2", "b", "2"); moved {

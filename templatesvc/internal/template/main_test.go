@@ -19,6 +19,8 @@ import (
 
 var ref = fleet.TemplateRef{Group: "g", Name: "t"}
 
+var me = template.Asked{Author: "me"}
+
 // world is an etcd, a blob directory and a service over both.
 type world struct {
 	*testing.T
@@ -78,7 +80,7 @@ func (w *world) publish(files ...string) fleet.TemplateHead {
 	p := w.begin()
 	defer p.Close(w.Context())
 	m := w.tree(p, files...)
-	h, err := p.Commit(w.Context(), template.Move{Ref: ref, Manifest: m, Base: w.head().Digest, Kind: fleet.MoveEdit, Author: "me"})
+	h, err := p.Commit(w.Context(), template.Move{Ref: ref, Manifest: m, Base: w.head().Digest, Kind: fleet.MoveEdit, Asked: me})
 	if err != nil {
 		w.Fatal(err)
 	}

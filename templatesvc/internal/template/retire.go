@@ -23,6 +23,9 @@ func (s *Service) Retire(ctx context.Context, keep int) error {
 	if err := s.SettleDoomed(ctx); err != nil {
 		return err
 	}
+	if err := s.ForgetOperations(ctx); err != nil {
+		return err
+	}
 	versions, rev, err := store.List(ctx, s.cfg.Store, store.AllTemplateVersions())
 	if err != nil {
 		return errs.Wrap("template.Retire", err)
@@ -58,7 +61,7 @@ func (s *Service) retireOld(ctx context.Context, head fleet.TemplateHead, versio
 		if v.Digest == head.Digest {
 			continue
 		}
-		if err := s.DeleteVersion(ctx, v.TemplateRef, v.Digest); err != nil && !errs.Is(err, errs.Conflict) && !errs.Is(err, errs.NotFound) {
+		if err := s.DeleteVersion(ctx, v.TemplateRef, v.Digest, Asked{}); err != nil && !errs.Is(err, errs.Conflict) && !errs.Is(err, errs.NotFound) {
 			return err
 		}
 	}

@@ -16,7 +16,7 @@ func TestOldVersionsAreRetiredButTheHeadAndWhatIsInUse(t *testing.T) {
 		digests = append(digests, w.publish("f", fmt.Sprint(n)).Digest)
 	}
 	w.plan(digests[1])
-	if _, err := w.Rollback(t.Context(), ref, digests[2], "me"); err != nil {
+	if _, err := w.Rollback(t.Context(), ref, digests[2], me); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Retire(t.Context(), 2); err != nil {

@@ -3,6 +3,7 @@ package template
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -67,7 +68,7 @@ func (s *Service) PublishSource(ctx context.Context, p *Publish, ref fleet.Templ
 		return head, false, errs.Wrap("template.PublishSource", err)
 	}
 	move := Move{
-		Ref: ref, Base: before.Digest, Kind: fleet.MoveSource, Author: from.Author, Fences: from.Fences,
+		Ref: ref, Base: before.Digest, Asked: Asked{Author: from.Author}, Kind: fleet.MoveSource, Fences: from.Fences,
 		SourceDigest: &digest, Origin: &from.Origin,
 		Rebase: func(move *Move, head fleet.TemplateHead, _ fleet.Manifest) (err error) {
 			if err := checkOrigin(head, from.Origin); err != nil {
@@ -159,24 +160,23 @@ func (s *Service) Retract(ctx context.Context, ref fleet.TemplateRef, origin str
 	if err != nil || head.ModRev == 0 || !PublishedBy(head, origin) {
 		return errs.Wrap("template.Retract", err)
 	}
-	err = s.retract(ctx, head, fleet.TemplateMove{
+	err = s.retract(ctx, head, store.Txn{Fences: fences}, fleet.TemplateMove{
 		TemplateRef: ref, Kind: fleet.MoveRetract, Author: "source", Message: "its source has it no more",
-	}, fences...)
+	})
 	if err == nil {
 		s.cfg.Log.Info("template removed, its source has it no more", "template", ref.String(), "source", origin)
 	}
 	return errs.Wrap("template.Retract", err)
 }
 
-// retract removes a head, which its history remembers.
-func (s *Service) retract(ctx context.Context, head fleet.TemplateHead, m fleet.TemplateMove, fences ...store.Fence) error {
+// retract removes a head, which its history remembers, in one transaction with what t has.
+func (s *Service) retract(ctx context.Context, head fleet.TemplateHead, t store.Txn, m fleet.TemplateMove) error {
 	var none fleet.TemplateHead
 	writes, err := s.moveWrites(ctx, &none, head, m)
 	if err != nil {
 		return err
 	}
-	_, err = s.cfg.Store.Commit(ctx, store.Txn{
-		Fences: fences, Writes: append(writes, store.Remove(store.TemplateHeadKey(m.TemplateRef), head.ModRev)),
-	})
+	t.Writes = slices.Concat(t.Writes, writes, []store.Write{store.Remove(store.TemplateHeadKey(m.TemplateRef), head.ModRev)})
+	_, err = s.cfg.Store.Commit(ctx, t)
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 
 	kithttp "github.com/go-kit/kit/transport/http"
@@ -15,6 +16,7 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/archive"
 	"github.com/orreryhq/orrery/templatesvc/internal/editor"
 	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
+	"github.com/orreryhq/orrery/templatesvc/internal/template"
 )
 
 // mountEdits adds the routes that change templates. Bodies are read as they come.
@@ -34,13 +36,32 @@ func refOf(r *http.Request) fleet.TemplateRef {
 	return fleet.TemplateRef{Group: r.PathValue("group"), Name: r.PathValue("name")}
 }
 
-// changeOf is what a request says of the change as a whole.
-func changeOf(r *http.Request) editor.Change {
-	q := r.URL.Query()
-	return editor.Change{
-		Ref: refOf(r), Author: header(r, client.HeaderActor), Message: header(r, client.HeaderMessage), Kind: fleet.MoveKind(q.Get("kind")),
-		Create: q.Get("create") == "true", Draft: q.Get("draft") == "true", IfMatch: r.Header.Get("If-Match"), Path: q.Get("path"),
+// operationForm is what an operation may be called.
+var operationForm = regexp.MustCompile(`^[0-9A-Za-z]{1,64}$`)
+
+// askedOf is who asks for a change, which one, and at which revision. Malformed when
+// that cannot be read.
+func askedOf(r *http.Request) (a template.Asked, err error) {
+	a = template.Asked{Author: header(r, client.HeaderActor), Operation: r.Header.Get(client.HeaderOperation)}
+	if a.Operation != "" && !operationForm.MatchString(a.Operation) {
+		return a, errs.New(errs.Malformed, "%s must be 1 to 64 letters and digits", client.HeaderOperation)
 	}
+	if rev := r.URL.Query().Get("revision"); rev != "" {
+		if a.Revision, err = strconv.ParseInt(rev, 10, 64); err != nil || a.Revision <= 0 {
+			return a, &errs.Error{Kind: errs.Malformed, Field: "revision", Message: "must be a revision"}
+		}
+	}
+	return a, nil
+}
+
+// changeOf is what a request says of the change as a whole. Errors as of askedOf.
+func changeOf(r *http.Request) (editor.Change, error) {
+	q := r.URL.Query()
+	asked, err := askedOf(r)
+	return editor.Change{
+		Ref: refOf(r), Asked: asked, Message: header(r, client.HeaderMessage), Kind: fleet.MoveKind(q.Get("kind")),
+		Create: q.Get("create") == "true", Draft: q.Get("draft") == "true", IfMatch: r.Header.Get("If-Match"), Path: q.Get("path"),
+	}, err
 }
 
 // header is a header's text, which travels escaped.
@@ -53,7 +74,11 @@ func header(r *http.Request, name string) string {
 }
 
 func readPut(_ context.Context, r *http.Request) (any, error) {
-	out := endpoint.PutRequest{Change: changeOf(r), Only: r.URL.Query().Get("only") == "true", Body: r.Body}
+	change, err := changeOf(r)
+	if err != nil {
+		return nil, err
+	}
+	out := endpoint.PutRequest{Change: change, Only: r.URL.Query().Get("only") == "true", Body: r.Body}
 	if mode := r.URL.Query().Get("mode"); mode != "" {
 		n, err := strconv.ParseUint(mode, 8, 32)
 		if err != nil || n > 0o777 {
@@ -69,16 +94,18 @@ func readEdits(_ context.Context, r *http.Request) (any, error) {
 	if err := wire.DecodeJSON(r.Body, 0, &body); err != nil {
 		return nil, err
 	}
-	out := endpoint.EditRequest{Change: changeOf(r)}
+	change, err := changeOf(r)
+	out := endpoint.EditRequest{Change: change}
 	for _, op := range body.Ops {
 		out.Ops = append(out.Ops, editor.Op{Kind: editor.OpKind(op.Op), Path: op.Path, To: op.To, Remove: op.Remove})
 	}
-	return out, nil
+	return out, err
 }
 
 func readArchive(_ context.Context, r *http.Request) (any, error) {
 	q := r.URL.Query()
-	return endpoint.ImportRequest{Change: changeOf(r), Replace: q.Get("replace") == "true", Format: archive.Format(q.Get("format")), Body: r.Body}, nil
+	change, err := changeOf(r)
+	return endpoint.ImportRequest{Change: change, Replace: q.Get("replace") == "true", Format: archive.Format(q.Get("format")), Body: r.Body}, err
 }
 
 func readForm(_ context.Context, r *http.Request) (any, error) {
@@ -86,15 +113,17 @@ func readForm(_ context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, &errs.Error{Kind: errs.Malformed, Message: "send a form with files, as multipart/form-data", Err: err}
 	}
-	return endpoint.UploadRequest{Change: changeOf(r), Extract: r.URL.Query().Get("extract") == "true", Form: form}, nil
+	change, err := changeOf(r)
+	return endpoint.UploadRequest{Change: change, Extract: r.URL.Query().Get("extract") == "true", Form: form}, err
 }
 
-func readChange(_ context.Context, r *http.Request) (any, error) { return changeOf(r), nil }
+func readChange(_ context.Context, r *http.Request) (any, error) { return changeOf(r) }
 
 func readDefinitions(_ context.Context, r *http.Request) (any, error) {
 	var body client.Definitions
 	if err := wire.DecodeJSON(r.Body, 0, &body); err != nil {
 		return nil, err
 	}
-	return endpoint.DefineRequest{Change: changeOf(r), Variables: body.Variables}, nil
+	change, err := changeOf(r)
+	return endpoint.DefineRequest{Change: change, Variables: body.Variables}, err
 }

@@ -6,7 +6,6 @@ import (
 
 	kithttp "github.com/go-kit/kit/transport/http"
 
-	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/templatesvc/client"
 	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
@@ -25,12 +24,11 @@ func mountManagement(mux *http.ServeMux, m endpoint.Management, opts []kithttp.S
 }
 
 func readManage(_ context.Context, r *http.Request) (any, error) {
-	out := endpoint.ManageRequest{
-		Ref:    fleet.TemplateRef{Group: r.PathValue("group"), Name: r.PathValue("name")},
-		Base:   r.URL.Query().Get("base"),
-		Digest: r.PathValue("digest"),
-		Author: r.URL.Query().Get("author"),
+	asked, err := askedOf(r)
+	if err != nil {
+		return nil, err
 	}
+	out := endpoint.ManageRequest{Ref: refOf(r), Digest: r.PathValue("digest"), Asked: asked}
 	if r.Method == http.MethodPost || r.Method == http.MethodPatch {
 		var body client.Description
 		if err := wire.DecodeJSON(r.Body, 0, &body); err != nil {

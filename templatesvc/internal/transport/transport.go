@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/templatesvc/client"
 	"github.com/orreryhq/orrery/templatesvc/internal/editor"
@@ -94,8 +93,8 @@ func readRollback(_ context.Context, r *http.Request) (any, error) {
 	if err := wire.DecodeJSON(r.Body, 0, &body); err != nil {
 		return nil, err
 	}
-	ref := fleet.TemplateRef{Group: r.PathValue("group"), Name: r.PathValue("name")}
-	return endpoint.RollbackRequest{Ref: ref, Digest: body.Digest, Author: body.Author}, nil
+	asked, err := askedOf(r)
+	return endpoint.RollbackRequest{Ref: refOf(r), Digest: body.Digest, Asked: asked}, err
 }
 
 func writeJSON(_ context.Context, w http.ResponseWriter, response any) error {

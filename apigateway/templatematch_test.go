@@ -1,0 +1,77 @@
+package apigateway
+
+import (
+	"testing"
+)
+
+func TestAChangeOfATemplateThatMovedMeanwhileIs412(t *testing.T) {
+	s := newShelf(newSite(t))
+	const one = "/api/v1/templates/lobby"
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
+	file := s.do("PUT", one+"/files/content?path=a", `{"content":"1"}`).want(200).header.Get("ETag")
+	s.do("PUT", one+"/files/content?path=b&rehash=false", `{"content":"2"}`).want(200)
+	draft := s.do("GET", one+"/draft", nil).want(200).header.Get("ETag")
+	old := s.do("GET", one, nil).want(200).header.Get("ETag")
+	if vars := s.do("GET", one+"/variables", nil).want(200).header.Get("ETag"); vars != old || old == "" || draft == "" || draft == old {
+		t.Fatalf("the template is at %s, its variables at %s, the draft at %s", old, vars, draft)
+	}
+	s.do("PATCH", one, `{"description":"moved"}`, "If-Match", old).want(200)
+	s.do("PUT", one+"/files/content?path=c&rehash=false", `{"content":"3"}`, "If-Match", draft).want(200)
+	late := []struct{ method, path, body, match string }{
+		{"PATCH", "", `{"description":"late"}`, old},
+		{"DELETE", "", "", old},
+		{"PUT", "/variables", `[{"key":"late"}]`, old},
+		{"POST", "/rollback", "", old},
+		{"PUT", "/files/content?path=a", `{"content":"late"}`, old},
+		{"PUT", "/files/content?path=a", `{"content":"late"}`, `"0000000000000000000000000000000000000000000000000000000000000000"`},
+		{"DELETE", "/files?path=a", "", old},
+		{"POST", "/files/rename", `{"from":"a","to":"late"}`, old},
+		{"POST", "/files/mkdir", `{"path":"late"}`, old},
+		{"POST", "/rehash", "", draft},
+		{"DELETE", "/draft", "", draft},
+	}
+	before := s.revision()
+	for _, c := range late {
+		s.do(c.method, one+c.path, c.body, "If-Match", c.match).want(412)
+	}
+	s.do("PATCH", "/api/templates/default/lobby/files/a", "late", "If-Match", `"00"`).want(412)
+	s.do("PATCH", one, `{}`, "If-Match", "x").want(400)
+	s.do("POST", one+"/rollback", nil, "If-Match", "x").want(400)
+	if head, ok := s.view.Snapshot().TemplateHeads.Get("default/lobby"); !ok || head.ModRev > before {
+		t.Errorf("a late change moved the head: %+v", head)
+	}
+
+	now := s.do("GET", one, nil).want(200).header.Get("ETag")
+	now = s.do("PUT", one+"/variables", `[{"key":"k"}]`, "If-Match", now).want(200).header.Get("ETag")
+	now = s.do("POST", one+"/rollback", nil, "If-Match", now).want(200).header.Get("ETag")
+	now = s.do("POST", one+"/files/mkdir", `{"path":"d"}`, "If-Match", now).want(200).header.Get("ETag")
+	s.do("DELETE", one+"/files?path=a", nil, "If-Match", file).want(204)
+	s.do("DELETE", one, nil, "If-Match", now).want(412)
+	if got := s.do("GET", "/api/templates/default/lobby/files/a", nil); got.status != 404 {
+		t.Errorf("read %d", got.status)
+	}
+	draft = s.do("GET", one+"/draft", nil).want(200).header.Get("ETag")
+	now = s.do("POST", one+"/rehash", nil, "If-Match", draft).want(200).is("status", "published").header.Get("ETag")
+	s.do("POST", one+"/rehash", nil, "If-Match", draft).want(412)
+	s.do("POST", one+"/rehash", nil).want(200).is("status", "unchanged")
+	s.do("DELETE", one, nil, "If-Match", now).want(204)
+}
+
+func TestATemplatesChangeSentAgainWithItsKeyIsMadeOnce(t *testing.T) {
+	s := newShelf(newSite(t))
+	const one = "/api/v1/templates/lobby"
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`, "Idempotency-Key", "k").want(201)
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`, "Idempotency-Key", "k").want(201)
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`, "Idempotency-Key", "other").want(409)
+	s.do("PUT", one+"/files/content?path=a", `{"content":"1"}`).want(200)
+	s.do("PUT", one+"/files/content?path=a", `{"content":"2"}`).want(200)
+	renamed := s.do("POST", one+"/files/rename", `{"from":"a","to":"b"}`, "Idempotency-Key", "k").want(200).field("hash")
+	s.do("PUT", one+"/files/content?path=c", `{"content":"3"}`).want(200)
+	s.do("POST", one+"/files/rename", `{"from":"a","to":"b"}`, "Idempotency-Key", "k").want(200).is("hash", renamed)
+	back := s.do("POST", one+"/rollback", nil, "Idempotency-Key", "k").want(200).field("hash")
+	s.do("POST", one+"/rollback", nil, "Idempotency-Key", "k").want(200).is("hash", back)
+	s.do("GET", one+"/history", nil).want(200).is("total", 6)
+	other := s.user("oda", "ADMIN")
+	other.do("POST", one+"/rollback", nil, "Idempotency-Key", "k").want(200)
+	s.do("GET", one+"/history", nil).want(200).is("total", 7)
+}
