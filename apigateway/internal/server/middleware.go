@@ -127,24 +127,57 @@ func queries(c *gin.Context) {
 	}
 }
 
-// drained is how much of a body that is too large is read, in bytes: a client that is
-// still sending when the connection is closed would not see the answer.
-const drained = 16 * wire.BodyLimit
+const (
+	// drained is how much of a body that is too large is read after the answer, in bytes,
+	// and lingering how long: a client that is still sending when the connection is closed
+	// would not see the answer.
+	drained   = 16 * wire.BodyLimit
+	lingering = 3 * time.Second
+)
+
+// refuseBody answers that a body is too large before any of it is read, and closes the
+// connection.
+func refuseBody(c *gin.Context, limit int64) {
+	rc := http.NewResponseController(c.Writer)
+	_ = rc.EnableFullDuplex() // else the answer waits for the body; unsupported is as good
+	c.Header("Connection", "close")
+	Fail(c, errs.New(errs.TooLarge, "the body is larger than %d bytes: send less at once", limit))
+	if c.GetHeader("Expect") != "" || rc.Flush() != nil { // who asks first has not begun to send
+		return
+	}
+	_ = rc.SetReadDeadline(time.Now().Add(lingering))
+	_, _ = io.CopyN(io.Discard, c.Request.Body, drained)
+}
 
 // bodies bounds what a request may send.
 func bodies(c *gin.Context) {
 	limit := limitOf(c)
 	if c.Request.ContentLength > limit {
-		if c.GetHeader("Expect") == "" { // who asks first has not begun to send
-			_, _ = io.CopyN(io.Discard, c.Request.Body, drained)
-		}
-		Fail(c, errs.New(errs.TooLarge, "the body is larger than %d bytes", limit))
+		refuseBody(c, limit)
 		return
 	}
 	c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, limit)
 	if limit > wire.BodyLimit {
 		c.Request.Body = &patient{ReadCloser: c.Request.Body, rc: http.NewResponseController(c.Writer)}
 	}
+}
+
+// queue lets only so many large bodies come at the same time: who sends slowly keeps a
+// connection, and a place where the body goes, for as long as it takes.
+func (s *Server) queue(c *gin.Context) {
+	if limitOf(c) < UploadLimit {
+		return
+	}
+	leave, ok := s.uploads.enter(Actor(c).User)
+	if !ok {
+		Refuse(c, wire.Reply{
+			Status: http.StatusTooManyRequests, Code: "TOO_MANY_UPLOADS", RetryAfter: wire.RetryAfter,
+			Message: "too many uploads come at the same time: wait for one to end, or send them as an archive",
+		})
+		return
+	}
+	defer leave()
+	c.Next()
 }
 
 const corsMethods = "GET, POST, PUT, PATCH, DELETE, OPTIONS"

@@ -45,6 +45,7 @@ type Server struct {
 
 	cfg               Config
 	anonymous, logins *limiter
+	uploads           uploads
 	metrics           metrics
 }
 
@@ -64,7 +65,7 @@ func New(cfg Config) *Server {
 			seconds:  cfg.Metrics.Histogram("http_request", "seconds", "Time to answer.", nil, "method", "route"),
 		},
 	}
-	s.Engine.Use(ids, s.observe, s.recover, s.cors, s.guard, queries, bodies)
+	s.Engine.Use(ids, s.observe, s.recover, s.cors, s.guard, queries, s.queue, bodies)
 	s.Engine.NoRoute(func(c *gin.Context) {
 		Fail(c, errs.New(errs.NotFound, "there is no such route"))
 	})

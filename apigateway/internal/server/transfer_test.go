@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"io"
 	"net"
 	"net/http"
@@ -70,4 +71,24 @@ func TestARouteWithLargeBodiesIsOneOfTheTable(t *testing.T) {
 	if got := limitOf(c); got != 1<<20 {
 		t.Errorf("any other takes %d bytes", got)
 	}
+}
+
+func TestABodyThatIsTooLargeIsRefusedBeforeItIsRead(t *testing.T) {
+	e := newEngine()
+	e.Use(bodies)
+	e.POST("/small", func(c *gin.Context) { t.Error("it was served") })
+	s := httptest.NewServer(e)
+	defer s.Close()
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "POST /small HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000000\r\n\r\n")
+	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge || !resp.Close {
+		t.Fatalf("%+v, %v", resp, err)
+	}
+	_ = resp.Body.Close()
 }
