@@ -1,6 +1,8 @@
 package apigateway
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -40,7 +42,7 @@ func TestTheCatalogIsKeptByPlatform(t *testing.T) {
 	} {
 		s.do("PATCH", versions+"/1.20", body).want(422).naming(field)
 	}
-	s.do("POST", versions, `{"version":"2","downloadUrl":"https://x.example/2.jar"}`).want(422).naming("sha256") // no templatesvc to look
+	s.do("POST", versions, `{"version":"2","downloadUrl":"https://x.example/2.jar"}`).want(503).naming("sha256") // no templatesvc to look
 	s.do("POST", "/api/v1/catalog/a b/versions", `{"version":"2","downloadUrl":"https://x.example/2.jar","sha256":"`+hash+`"}`).want(422).naming("platform")
 
 	s.do("DELETE", versions+"/1.21", nil).want(204)
@@ -76,4 +78,19 @@ func TestABlankVersionIsTheRecommendedOneWhenAnInstanceIsMade(t *testing.T) {
 	s.do("PATCH", "/api/v1/groups/lobby", `{"platformVersion":"1.20"}`).want(422).naming("platformVersion")
 	s.do("PATCH", "/api/v1/groups/lobby", `{"platformVersion":"1.21"}`).want(200)
 	s.do("DELETE", "/api/v1/catalog/PAPER/versions/1.21", nil).want(409)
+}
+
+func TestAURLWhoseHostIsDeadIsToBlameItself(t *testing.T) {
+	s := newShelf(newSite(t))
+	gone := httptest.NewServer(http.NotFoundHandler())
+	dead := gone.URL + "/x.jar"
+	missing := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(missing.Close)
+	gone.Close()
+	for range 7 { // more often than a breaker bears
+		s.do("POST", "/api/v1/catalog/paper/versions", map[string]string{"version": "1", "downloadUrl": dead}).want(422).naming("downloadUrl").naming("does not answer")
+	}
+	s.do("POST", "/api/v1/catalog/paper/versions", map[string]string{"version": "1", "downloadUrl": missing.URL + "/x"}).want(422).naming("downloadUrl").naming("404")
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
+	s.do("GET", "/api/v1/templates/lobby/files", nil).want(200)
 }

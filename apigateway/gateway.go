@@ -99,8 +99,10 @@ type Gateway struct {
 	auth    *auth.Service
 	operate *operate.Operations
 	bell    *console.Bell
-	calls   *http.Transport
-	addr    atomic.Value // string
+	// calls has the connections to other services, uploads those of what takes long.
+	calls, uploads *http.Transport
+
+	addr atomic.Value // string
 
 	ready   chan struct{}
 	serving atomic.Bool
@@ -127,12 +129,13 @@ func New(cfg Config) (*Gateway, error) {
 	cfg.NodeID, cfg.ClusterName = cmp.Or(cfg.NodeID, cfg.Replica), cmp.Or(cfg.ClusterName, "orrery")
 	g := &Gateway{
 		cfg: cfg, metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), bell: new(console.Bell),
-		calls: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute}, ready: make(chan struct{}),
+		calls: newTransport(), uploads: newTransport(), ready: make(chan struct{}),
 		auth: auth.New(auth.Config{
 			Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: time.Now, ClusterSecret: cfg.ClusterSecret,
 			AdminPassword: cfg.AdminPassword, AdminPasswordFile: cfg.AdminPasswordFile,
 		}),
 	}
+	g.uploads.ResponseHeaderTimeout = uploadPatience
 	client := &http.Client{Transport: g.calls}
 	g.operate = operate.New(operate.Config{
 		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: time.Now,
@@ -145,6 +148,20 @@ func New(cfg Config) (*Gateway, error) {
 		g.addr.Store(cfg.Listener.Addr().String())
 	}
 	return g, nil
+}
+
+const (
+	// dialPatience is how long another service may take to accept a connection.
+	dialPatience = 5 * time.Second
+	// uploadPatience is how long an answer may take once all of an upload was sent. What a
+	// URL of the catalog has is downloaded in the meantime.
+	uploadPatience = 11 * time.Minute
+)
+
+func newTransport() *http.Transport {
+	return &http.Transport{
+		DialContext: (&net.Dialer{Timeout: dialPatience}).DialContext, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
+	}
 }
 
 // Addr is the address the gateway has, "" before it listens.
@@ -175,7 +192,7 @@ func (g *Gateway) wire(meta fleet.Meta) (http.Handler, openStreams, error) {
 		Auth: g.auth, View: g.cfg.View, Log: g.cfg.Log, Metrics: g.metrics, Now: time.Now,
 		Limits: g.cfg.Limits.effective(), Origins: g.cfg.Origins,
 	})
-	templates := upstream.NewTemplates(g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}, g.cfg.Log)
+	templates := upstream.NewTemplates(g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}, &http.Client{Transport: g.uploads}, g.cfg.Log)
 	sources, err := operate.NewSources(g.operate, g.cfg.ClusterSecret)
 	if err != nil {
 		return nil, openStreams{}, err

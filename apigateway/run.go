@@ -41,6 +41,7 @@ const (
 // cluster secret is not the cluster's.
 func (g *Gateway) Run(ctx context.Context) error {
 	defer g.calls.CloseIdleConnections()
+	defer g.uploads.CloseIdleConnections()
 	listener, err := g.listen(ctx)
 	if err != nil {
 		return err

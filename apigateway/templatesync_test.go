@@ -30,7 +30,7 @@ func TestTemplatesAreBroughtToNodesAndEachTellsWhatCameOfIt(t *testing.T) {
 	half.broken = []string{b}
 
 	r := s.do("POST", "/api/v1/templates/sync", `{"pattern":"g/*"}`).want(200).
-		is("message", "2 templates are on 1 of 3 nodes").is("pattern", "g/*").
+		is("message", "2 templates are on 1 of 3 nodes").is("status", "PARTIAL").is("pattern", "g/*").
 		is("templates", []map[string]string{{"template": "g/a", "digest": a}, {"template": "g/b", "digest": b}})
 	var told []string
 	nodes, _ := r.field("nodes").([]any)
@@ -56,7 +56,7 @@ func TestTemplatesAreBroughtToNodesAndEachTellsWhatCameOfIt(t *testing.T) {
 	s.do("POST", "/api/templates/sync", `{"pattern":"*","targetNode":"node-9"}`).want(404)
 	s.do("POST", "/api/templates/sync", `{}`).want(400)
 	fine.Close()
-	s.do("POST", "/api/v1/templates/sync", `{"pattern":"g/a","nodes":["node-1"]}`).want(200).is("message", "1 template is on 0 of 1 node").naming("FAILED")
+	s.do("POST", "/api/v1/templates/sync", `{"pattern":"g/a","nodes":["node-1"]}`).want(200).is("message", "1 template is on 0 of 1 node").is("status", "FAILED").naming("the agent of node node-1 does not answer now")
 
 	viewer := s.user("vera", "VIEWER")
 	viewer.do("POST", "/api/v1/templates/sync", `{"pattern":"*"}`).want(403)

@@ -27,8 +27,8 @@ func (c *Client) Artifact(ctx context.Context, sha256 string) (io.ReadCloser, er
 	return resp.Body, nil
 }
 
-// Pin downloads what a URL has, keeps it for a while, and tells its hash and size.
-// Errors as of Artifact.
+// Pin downloads what a URL has, keeps it for a while, and tells its hash and size. Invalid,
+// blaming downloadUrl, when the URL is wrong or its host does not answer.
 func (c *Client) Pin(ctx context.Context, downloadURL string) (fleet.Content, error) {
 	var out fleet.Content
 	err := c.callJSON(ctx, http.MethodPost, "/v1/artifacts", PinRequest{URL: downloadURL}, &out)

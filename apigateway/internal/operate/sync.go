@@ -34,6 +34,8 @@ const (
 
 // SyncReport says what came of it.
 type SyncReport struct {
+	// Status is of all nodes together: OK, PARTIAL, or FAILED when none has all.
+	Status    string           `json:"status"`
 	Message   string           `json:"message"`
 	Pattern   string           `json:"pattern"`
 	Templates []SyncedTemplate `json:"templates"`
@@ -78,22 +80,35 @@ func (o *Operations) SyncTemplates(ctx context.Context, by Actor, q SyncRequest)
 		return out, err
 	}
 	if len(out.Templates) == 0 {
-		out.Message = "no template matches " + q.Pattern
+		out.Status, out.Message = SyncOK, "no template matches "+q.Pattern
 		return out, nil
 	}
 	out.Nodes = o.syncAll(ctx, s, nodes, out.Templates)
 	if err := ctx.Err(); err != nil {
 		return out, errs.Wrap("operate.SyncTemplates", err)
 	}
-	fine := 0
+	fine, some := 0, false
 	for _, n := range out.Nodes {
 		if n.Status == SyncOK {
 			fine++
 		}
+		some = some || n.Status == SyncOK || n.Status == SyncPartial
 	}
+	out.Status = summed(fine, len(out.Nodes), some)
 	out.Message = fmt.Sprintf("%s on %d of %s", are(len(out.Templates), "template"), fine, counted(len(out.Nodes), "node"))
 	_, err = o.Record(ctx, by, "template.sync", "template", q.Pattern, out.Message)
 	return out, err
+}
+
+// summed is the status of many of which some went well, wholly or in part.
+func summed(fine, all int, some bool) string {
+	switch {
+	case fine == all:
+		return SyncOK
+	case some:
+		return SyncPartial
+	}
+	return SyncFailed
 }
 
 func counted(n int, what string) string {
@@ -170,7 +185,7 @@ func (o *Operations) syncAll(ctx context.Context, s *view.Snapshot, nodes []flee
 func (o *Operations) syncOne(ctx context.Context, s *view.Snapshot, id fleet.NodeID, templates []SyncedTemplate) SyncedNode {
 	out := SyncedNode{Node: id, Templates: []SyncedTemplate{}}
 	if _, alive := s.NodeSessions.Get(id); !alive {
-		out.Status, out.Error = SyncOffline, "the node is not connected"
+		out.Status, out.Error = SyncOffline, "the node is not connected: it fetches what it needs when it is back"
 		return out
 	}
 	began := o.cfg.Now()
@@ -190,19 +205,15 @@ func (o *Operations) syncOne(ctx context.Context, s *view.Snapshot, id fleet.Nod
 			t.Status = SyncOK
 		case told:
 			t.Status, t.Error = SyncFailed, w.Error
+		case err != nil:
+			t.Status, t.Error = SyncFailed, errs.MessageOf(err)
 		default:
 			t.Status, t.Error = SyncFailed, "the node told nothing of it"
 		}
 		t.Bytes = &w.Bytes
 		out.Templates = append(out.Templates, t)
 	}
-	out.Status = SyncPartial
-	switch fine {
-	case len(templates):
-		out.Status = SyncOK
-	case 0:
-		out.Status = SyncFailed
-	}
+	out.Status = summed(fine, len(templates), fine > 0)
 	if err != nil {
 		out.Error = errs.MessageOf(err)
 	}

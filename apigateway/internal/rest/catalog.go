@@ -94,11 +94,11 @@ func (a *API) pin(c *gin.Context, e *operate.CatalogEdit) error {
 	}
 	server.Unhurried(c) // it is downloaded
 	content, err := a.cfg.Templates.Pin(c.Request.Context(), *e.URL)
-	if errs.Is(err, errs.Canceled) {
+	switch {
+	case errs.Is(err, errs.Unavailable):
+		return &errs.Error{Kind: errs.Unavailable, Message: errs.MessageOf(err) + ", or give sha256: without it the URL has to be looked at", Err: err}
+	case err != nil:
 		return err
-	}
-	if err != nil {
-		return errs.Field("sha256", "is not given, and what the URL has cannot be looked at: %s", errs.MessageOf(err))
 	}
 	e.SHA256 = &content.SHA256
 	return nil

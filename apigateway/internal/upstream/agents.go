@@ -236,7 +236,7 @@ func (a *Agents) Warm(ctx context.Context, id fleet.NodeID, digests []string) (a
 	ctx, cancel := context.WithTimeout(ctx, warmTimeout)
 	defer cancel()
 	for some := range slices.Chunk(digests, maxWarmed) {
-		answer, err := through(a.breakers, node.AgentURL, "the agent of node "+string(node.ID), func() (client.WarmAnswer, error) {
+		answer, err := beside(a.breakers, node.AgentURL, "the agent of node "+string(node.ID), func() (client.WarmAnswer, error) {
 			return a.dial(node.AgentURL).Warm(ctx, some)
 		})
 		if err != nil {

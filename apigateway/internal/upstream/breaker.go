@@ -43,10 +43,13 @@ func (b *breakers) of(key string) *gobreaker.CircuitBreaker[any] {
 	return made
 }
 
-// notItsFault reports whether an error says nothing about the upstream's health.
+// notItsFault reports whether an error says nothing about the upstream's health. One that
+// says in words that something does not answer is the upstream's about somebody else.
 func notItsFault(err error) bool {
 	switch errs.KindOf(err) {
-	case errs.Internal, errs.Unavailable, errs.Fenced:
+	case errs.Unavailable:
+		return said(err)
+	case errs.Internal, errs.Fenced:
 		return false
 	case errs.Malformed, errs.Invalid, errs.NotFound, errs.AlreadyExists, errs.Conflict, errs.Exhausted,
 		errs.TooLarge, errs.Unauthenticated, errs.Denied, errs.Canceled:
@@ -55,21 +58,42 @@ func notItsFault(err error) bool {
 	return false
 }
 
+// said reports whether an error has words for whoever reads it: those of an answer do,
+// those of a connection that was refused or went silent do not.
+func said(err error) bool { return errs.MessageOf(err) != errs.MessageOf(nil) }
+
 // through calls f through the breaker of key. name is how the upstream is called
 // in a message to users.
 func through[T any](b *breakers, key, name string, f func() (T, error)) (T, error) {
 	v, err := b.of(key).Execute(func() (any, error) { return f() })
 	got, _ := v.(T)
+	return got, inWords(name, err)
+}
+
+// beside calls f, which may take minutes, unless the breaker of key is open. It is not
+// counted: what it came to would be told late, and while a breaker tries whether its
+// upstream answers, everything else would wait for it.
+func beside[T any](b *breakers, key, name string, f func() (T, error)) (T, error) {
+	if b.of(key).State() == gobreaker.StateOpen {
+		var none T
+		return none, inWords(name, gobreaker.ErrOpenState)
+	}
+	got, err := f()
+	return got, inWords(name, err)
+}
+
+// inWords says whose fault an error is, where the upstream did not.
+func inWords(name string, err error) error {
 	switch {
 	case err == nil:
-		return got, nil
-	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests), errs.Is(err, errs.Unavailable):
-		return got, &errs.Error{Kind: errs.Unavailable, Message: name + " does not answer now: retry in a moment", Err: err}
+		return nil
+	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests), errs.Is(err, errs.Unavailable) && !said(err):
+		return &errs.Error{Kind: errs.Unavailable, Message: name + " does not answer now: retry in a moment", Err: err}
 	case errs.Is(err, errs.Unauthenticated), errs.Is(err, errs.Denied): // it refused us, not our caller
-		return got, &errs.Error{
+		return &errs.Error{
 			Kind: errs.Unavailable, Err: err,
 			Message: name + " refused the gateway: give all services the same cluster secret",
 		}
 	}
-	return got, err
+	return err
 }

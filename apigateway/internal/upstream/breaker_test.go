@@ -12,7 +12,7 @@ func fails(err error) func() (int, error) { return func() (int, error) { return 
 func TestAfterFailuresNothingIsTried(t *testing.T) {
 	b := newBreakers()
 	for range tripAfter {
-		if _, err := through(b, "n1", "the agent", fails(errs.New(errs.Unavailable, "no answer"))); !errs.Is(err, errs.Unavailable) {
+		if _, err := through(b, "n1", "the agent", fails(silent)); !errs.Is(err, errs.Unavailable) {
 			t.Fatalf("err = %v", err)
 		}
 	}
@@ -23,6 +23,47 @@ func TestAfterFailuresNothingIsTried(t *testing.T) {
 	}
 	if v, err := through(b, "n2", "another", func() (int, error) { return 1, nil }); v != 1 || err != nil {
 		t.Errorf("another upstream suffers: %v", err)
+	}
+}
+
+// silent is the error of who did not answer; away of who answered that somebody else did not.
+var (
+	silent = errs.As(errs.Unavailable, "call", errors.New("connection refused"))
+	away   = errs.New(errs.Unavailable, "https://x.example does not answer")
+)
+
+func TestAnAnswerAboutSomebodyElseIsToldAndTripsNothing(t *testing.T) {
+	b := newBreakers()
+	for range 3 * tripAfter {
+		if _, err := through(b, "n1", "the agent", fails(away)); !errs.Is(err, errs.Unavailable) || errs.MessageOf(err) != "https://x.example does not answer" {
+			t.Fatalf("err = %v", err)
+		}
+	}
+	if v, err := through(b, "n1", "the agent", func() (int, error) { return 1, nil }); v != 1 || err != nil {
+		t.Errorf("tripped: %v", err)
+	}
+}
+
+func TestWhatTakesLongIsNeitherCountedNorInTheWay(t *testing.T) {
+	b := newBreakers()
+	for range 3 * tripAfter {
+		if _, err := beside(b, "n1", "the agent", fails(silent)); errs.MessageOf(err) != "the agent does not answer now: retry in a moment" {
+			t.Fatalf("err = %v", err)
+		}
+	}
+	_, err := beside(b, "n1", "the agent", func() (int, error) {
+		return through(b, "n1", "the agent", func() (int, error) { return 1, nil }) // while it takes long
+	})
+	if err != nil {
+		t.Errorf("what is short was refused: %v", err)
+	}
+	for range tripAfter {
+		_, _ = through(b, "n1", "the agent", fails(silent))
+	}
+	called := false
+	_, err = beside(b, "n1", "the agent", func() (int, error) { called = true; return 1, nil })
+	if called || !errs.Is(err, errs.Unavailable) {
+		t.Errorf("called %v while nothing answers: %v", called, err)
 	}
 }
 

@@ -6,7 +6,9 @@
 //
 //   - A breaker counts what is the other side's fault: no answer, or an internal
 //     error. What the caller caused (a cancelled request, a 4xx) says nothing about
-//     the other side's health.
+//     the other side's health, nor does an answer that somebody else is away.
+//   - What may take minutes (uploads, downloads to a node) is not counted, and never the
+//     one call by which a breaker tries whether its upstream is back.
 //   - Errors keep their Kind, and say in words which service did not answer.
 //   - Nothing reached here decides anything: bytes and live figures only.
 package upstream

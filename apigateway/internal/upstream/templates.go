@@ -18,12 +18,14 @@ const templateService = "templatesvc"
 
 // Templates reaches templatesvc for what only it may do.
 type Templates struct {
-	client   *client.Client
+	client *client.Client
+	// bulk has connections of its own: what takes long keeps them.
+	bulk     *client.Client
 	breakers *breakers
 }
 
-// NewTemplates makes a client of the replicas in the view. httpClient may be nil.
-func NewTemplates(v *view.View, secret string, httpClient *http.Client, log *slog.Logger) *Templates {
+// NewTemplates makes a client of the replicas in the view; bulk is for uploads.
+func NewTemplates(v *view.View, secret string, httpClient, bulk *http.Client, log *slog.Logger) *Templates {
 	resolve := func() []string {
 		var urls []string
 		for _, s := range v.Snapshot().ServiceSessions(templateService) {
@@ -35,6 +37,7 @@ func NewTemplates(v *view.View, secret string, httpClient *http.Client, log *slo
 	}
 	return &Templates{
 		client:   client.New(client.Config{Resolve: resolve, Secret: secret, HTTP: httpClient, Log: log}),
+		bulk:     client.New(client.Config{Resolve: resolve, Secret: secret, HTTP: bulk, Log: log}),
 		breakers: newBreakers(),
 	}
 }
@@ -66,27 +69,27 @@ func (t *Templates) Archive(ctx context.Context, digest, dir, format string) (io
 
 // PutFile writes a file. Errors as of client.PutFile.
 func (t *Templates) PutFile(ctx context.Context, c client.Change, only bool, body io.Reader) (client.Edited, error) {
-	return ask(t, func() (client.Edited, error) { return t.client.PutFile(ctx, c, 0, only, body) })
+	return send(t, func(to *client.Client) (client.Edited, error) { return to.PutFile(ctx, c, 0, only, body) })
 }
 
 // Edit performs operations, all or none. Errors as of client.Edit.
 func (t *Templates) Edit(ctx context.Context, c client.Change, ops ...client.Op) (client.Edited, error) {
-	return ask(t, func() (client.Edited, error) { return t.client.Edit(ctx, c, ops...) })
+	return send(t, func(to *client.Client) (client.Edited, error) { return to.Edit(ctx, c, ops...) })
 }
 
 // Import lays an archive over a directory of a template. Errors as of client.Import.
 func (t *Templates) Import(ctx context.Context, c client.Change, format string, body io.Reader) (client.Edited, error) {
-	return ask(t, func() (client.Edited, error) { return t.client.Import(ctx, c, false, format, body) })
+	return send(t, func(to *client.Client) (client.Edited, error) { return to.Import(ctx, c, false, format, body) })
 }
 
 // Upload writes the files of a form and tells their paths. Errors as of client.Upload.
 func (t *Templates) Upload(ctx context.Context, c client.Change, extract bool, kind string, form io.Reader) (client.Edited, error) {
-	return ask(t, func() (client.Edited, error) { return t.client.Upload(ctx, c, extract, kind, form) })
+	return send(t, func(to *client.Client) (client.Edited, error) { return to.Upload(ctx, c, extract, kind, form) })
 }
 
 // CreateOf makes a template of a form. Errors as of client.CreateOf.
 func (t *Templates) CreateOf(ctx context.Context, by client.Asked, kind string, form io.Reader) (client.Edited, error) {
-	return ask(t, func() (client.Edited, error) { return t.client.CreateOf(ctx, by, kind, form) })
+	return send(t, func(to *client.Client) (client.Edited, error) { return to.CreateOf(ctx, by, kind, form) })
 }
 
 // Create makes an empty template. Errors as of client.CreateTemplate.
@@ -136,12 +139,17 @@ func (t *Templates) DropDraft(ctx context.Context, c client.Change) error {
 
 // Pin tells the hash of what a URL has. Errors as of client.Pin.
 func (t *Templates) Pin(ctx context.Context, url string) (fleet.Content, error) {
-	return ask(t, func() (fleet.Content, error) { return t.client.Pin(ctx, url) })
+	return send(t, func(to *client.Client) (fleet.Content, error) { return to.Pin(ctx, url) })
 }
 
 // ask calls through the one breaker: any replica answers.
 func ask[T any](t *Templates, f func() (T, error)) (T, error) {
 	return through(t.breakers, templateService, "the template service", f)
+}
+
+// send is ask for what may take minutes.
+func send[T any](t *Templates, f func(to *client.Client) (T, error)) (T, error) {
+	return beside(t.breakers, templateService, "the template service", func() (T, error) { return f(t.bulk) })
 }
 
 // Text reports whether a file's content is text: UTF-8 without NUL. Where only a part of

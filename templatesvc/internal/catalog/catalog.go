@@ -155,13 +155,26 @@ func (s *Store) download(ctx context.Context, sum string) error {
 	return errs.New(errs.NotFound, "the catalog names no artifact %s", sum)
 }
 
-// Pin downloads what a URL has, stores it under its hash and tells which it is. Errors
-// as of Get.
+// urlField is the field that errors about what a URL has or does blame.
+const urlField = "downloadUrl"
+
+// Pin downloads what a URL has, stores it under its hash and tells which it is. Invalid,
+// blaming downloadUrl, for whatever is wrong with the URL or its host; Unavailable when
+// the file cannot be kept here.
 func (s *Store) Pin(ctx context.Context, url string) (fleet.Content, error) {
 	if !fleet.ValidArtifactURL(url) {
-		return fleet.Content{}, errs.Field("downloadUrl", "is not a URL of http or https")
+		return fleet.Content{}, errs.Field(urlField, "is not a URL of http or https")
 	}
-	return s.fetch(ctx, url, "")
+	c, err := s.fetch(ctx, url, "")
+	if err != nil && errs.FieldOf(err) == urlField && ctx.Err() == nil {
+		err = &errs.Error{Kind: errs.Invalid, Field: urlField, Message: "cannot be had: " + errs.MessageOf(err), Err: err}
+	}
+	return c, err
+}
+
+// ofURL is an error about what a URL has or does.
+func ofURL(kind errs.Kind, format string, args ...any) error {
+	return &errs.Error{Kind: kind, Field: urlField, Message: fmt.Sprintf(format, args...)}
 }
 
 // fetch downloads a URL. What it has is stored unless it has another hash than the one
@@ -173,7 +186,7 @@ func (s *Store) fetch(ctx context.Context, url, want string) (fleet.Content, err
 	defer heard.Stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return fleet.Content{}, errs.Field("downloadUrl", "is not a URL of http or https")
+		return fleet.Content{}, errs.Field(urlField, "is not a URL of http or https")
 	}
 	resp, err := s.http.Do(req)
 	if err != nil {
@@ -182,11 +195,11 @@ func (s *Store) fetch(ctx context.Context, url, want string) (fleet.Content, err
 	defer resp.Body.Close()
 	switch {
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
-		return fleet.Content{}, errs.New(errs.Unavailable, "%s answers %s", url, resp.Status)
+		return fleet.Content{}, ofURL(errs.Unavailable, "%s answers %s", url, resp.Status)
 	case resp.StatusCode != http.StatusOK:
-		return fleet.Content{}, errs.New(errs.NotFound, "%s answers %s", url, resp.Status)
+		return fleet.Content{}, ofURL(errs.NotFound, "%s answers %s", url, resp.Status)
 	case resp.ContentLength > MaxBytes:
-		return fleet.Content{}, errs.New(errs.TooLarge, "%s has more than %d MiB", url, MaxBytes>>20)
+		return fleet.Content{}, ofURL(errs.TooLarge, "%s has more than %d MiB", url, MaxBytes>>20)
 	}
 	return s.keep(url, want, io.TeeReader(resp.Body, progress{heard}))
 }
@@ -202,9 +215,9 @@ func (p progress) Write(b []byte) (int, error) {
 func unreachable(url string, err error) error {
 	var known *errs.Error
 	if errors.As(err, &known) {
-		return errs.New(known.Kind, "%s: %s", url, errs.MessageOf(known))
+		return ofURL(known.Kind, "%s: %s", url, errs.MessageOf(known))
 	}
-	return &errs.Error{Op: "catalog.fetch", Kind: errs.Unavailable, Message: url + " does not answer", Err: err}
+	return &errs.Error{Op: "catalog.fetch", Kind: errs.Unavailable, Field: urlField, Message: url + " does not answer", Err: err}
 }
 
 // keep writes a body beside its place and moves it there if it has the hash.
@@ -215,13 +228,15 @@ func (s *Store) keep(url, want string, body io.Reader) (c fleet.Content, err err
 	}
 	defer os.Remove(tmp.Name()) // fails after the rename, as it should
 	defer tmp.Close()           // a second time it does nothing
-	h := sha256.New()
-	c.Size, err = io.Copy(io.MultiWriter(tmp, h), io.LimitReader(body, MaxBytes+1))
+	h, from := sha256.New(), &told{r: io.LimitReader(body, MaxBytes+1)}
+	c.Size, err = io.Copy(io.MultiWriter(tmp, h), from)
 	switch {
+	case from.err != nil:
+		return c, &errs.Error{Op: "catalog.keep", Kind: errs.Unavailable, Field: urlField, Message: url + " broke off", Err: err}
 	case err != nil:
-		return c, &errs.Error{Op: "catalog.keep", Kind: errs.Unavailable, Message: url + " broke off", Err: err}
+		return c, &errs.Error{Op: "catalog.keep", Kind: errs.Unavailable, Message: "templatesvc cannot keep " + url + ": look at the disk of blobs.dir", Err: err}
 	case c.Size > MaxBytes:
-		return c, errs.New(errs.TooLarge, "%s has more than %d MiB", url, MaxBytes>>20)
+		return c, ofURL(errs.TooLarge, "%s has more than %d MiB", url, MaxBytes>>20)
 	}
 	c.SHA256 = hex.EncodeToString(h.Sum(nil))
 	if want != "" && c.SHA256 != want {
@@ -229,6 +244,20 @@ func (s *Store) keep(url, want string, body io.Reader) (c fleet.Content, err err
 	}
 	err = errors.Join(tmp.Sync(), tmp.Close(), os.Rename(tmp.Name(), s.path(c.SHA256)))
 	return c, errs.As(errs.Unavailable, "catalog.keep", err)
+}
+
+// told remembers that reading failed.
+type told struct {
+	r   io.Reader
+	err error
+}
+
+func (t *told) Read(p []byte) (int, error) {
+	n, err := t.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.err = err
+	}
+	return n, err
 }
 
 // tidy removes what the catalog does not name and nobody has just brought.
