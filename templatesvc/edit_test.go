@@ -282,12 +282,12 @@ func TestATemplateIsMadeOfAForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	kind, form := formOf(t, map[string]string{"x.tar.gz": string(body)}, "name", "other/n", "description", "from a file")
-	imported, err := d.CreateOf(t.Context(), client.Asked{Author: "ada"}, kind, form)
+	imported, err := d.CreateOf(t.Context(), by(""), kind, form)
 	if err != nil || imported.Head.TemplateRef.String() != "other/n" || imported.Head.Digest != made || imported.Head.Description != "from a file" {
 		t.Errorf("%+v, %v", imported, err)
 	}
 	kind, form = formOf(t, map[string]string{"x.tar.gz": string(body)}, "name", "../n")
-	if _, err := d.CreateOf(t.Context(), client.Asked{Author: "ada"}, kind, form); !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != "name" {
+	if _, err := d.CreateOf(t.Context(), by(""), kind, form); !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != "name" {
 		t.Errorf("a bad name: %v", err)
 	}
 }

@@ -172,7 +172,7 @@ func TestAReplicaReadsWhatItsDiskLacks(t *testing.T) {
 			return err
 		}},
 		{"an edit", func() error {
-			_, err := c.PutFile(t.Context(), client.Change{Ref: ref, Author: "me", Path: "other"}, 0, false, strings.NewReader("x"))
+			_, err := c.PutFile(t.Context(), client.Change{Ref: ref, Asked: client.Asked{Author: "me"}, Path: "other"}, 0, false, strings.NewReader("x"))
 			return err
 		}},
 	} {

@@ -108,7 +108,7 @@ func (c *Client) callAs(ctx context.Context, method, path string, header http.He
 func (c *Client) call(ctx context.Context, method, path string, header http.Header, payload []byte) (*http.Response, error) {
 	urls := c.cfg.Resolve()
 	if len(urls) == 0 {
-		return nil, errs.New(errs.Unavailable, "no templatesvc is running")
+		return nil, noReplica()
 	}
 	var last error
 	for _, n := range rand.Perm(len(urls)) {
@@ -152,6 +152,11 @@ func (c *Client) try(ctx context.Context, method, target string, header http.Hea
 		return nil, err
 	}
 	return resp, nil
+}
+
+// noReplica is the error of a call that nobody could be asked.
+func noReplica() error {
+	return errs.New(errs.Unavailable, "the template service does not run: start templatesvc, or retry when it is back")
 }
 
 // errFinal is in an error that no other replica would answer otherwise.

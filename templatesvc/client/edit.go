@@ -41,6 +41,8 @@ type Change struct {
 	Create bool
 	// Draft stages the change in the author's draft instead of publishing it.
 	Draft bool
+	// DryRun changes nothing and tells what would.
+	DryRun bool
 	// Path is the file or directory that is changed, IfMatch the hash the file there
 	// must have, "*" any; empty demands nothing.
 	Path, IfMatch string
@@ -53,6 +55,10 @@ type Edited struct {
 	Revision int64 `json:"revision"`
 	// Paths are the files an upload wrote.
 	Paths []string `json:"paths,omitempty"`
+	// Changes are the files that a dry run would have changed, without the chunks of
+	// large ones; More says that there are others.
+	Changes []fleet.FileChange `json:"changes,omitempty"`
+	More    bool               `json:"more,omitempty"`
 }
 
 // Op is one operation: mkdir, rename, delete or extract.
@@ -107,9 +113,9 @@ func (c *Client) Upload(ctx context.Context, ch Change, extract bool, contentTyp
 }
 
 // CreateOf makes a template of a form with the fields name, description, platform and file.
-func (c *Client) CreateOf(ctx context.Context, by Asked, contentType string, form io.Reader) (Edited, error) {
+func (c *Client) CreateOf(ctx context.Context, ch Change, contentType string, form io.Reader) (Edited, error) {
 	var out Edited
-	err := c.send(ctx, http.MethodPost, "/v1/imports", Change{Asked: by}, upload{body: form, kind: contentType}, &out)
+	err := c.send(ctx, http.MethodPost, "/v1/imports?dryRun="+strconv.FormatBool(ch.DryRun), ch, upload{body: form, kind: contentType}, &out)
 	return out.revised(), errs.Wrap("templatesvc.CreateOf", err)
 }
 
@@ -144,7 +150,7 @@ func (c *Client) changeJSON(ctx context.Context, ch Change, method, what string,
 }
 
 func (c *Client) change(ctx context.Context, ch Change, method, what string, q url.Values, up upload) (Edited, error) {
-	for key, set := range map[string]bool{"create": ch.Create, "draft": ch.Draft} {
+	for key, set := range map[string]bool{"create": ch.Create, "draft": ch.Draft, "dryRun": ch.DryRun} {
 		if set {
 			q.Set(key, "true")
 		}
@@ -177,7 +183,7 @@ type upload struct {
 // long as nothing of it was read. All tries are one operation.
 func (c *Client) send(ctx context.Context, method, path string, ch Change, up upload, into any) error {
 	urls := c.cfg.Resolve()
-	err := error(errs.New(errs.Unavailable, "no templatesvc is running"))
+	err := noReplica()
 	header := ch.header()
 	header.Set("Content-Type", cmp.Or(up.kind, "application/octet-stream"))
 	header.Set(HeaderMessage, url.QueryEscape(ch.Message))

@@ -55,7 +55,7 @@ func (c *Client) Suspect(ctx context.Context, sha256 string) error {
 		return nil
 	}
 	if len(urls) == 0 {
-		return errs.New(errs.Unavailable, "no templatesvc is running")
+		return noReplica()
 	}
 	return errs.Wrap("templatesvc.Suspect", errors.Join(failed...))
 }
@@ -72,7 +72,7 @@ func (c *Client) suspect(ctx context.Context, target string) error {
 
 // read asks the replicas in turn until one sends content.
 func (c *Client) read(ctx context.Context, path string) (io.ReadCloser, error) {
-	var last error = errs.New(errs.Unavailable, "no templatesvc is running")
+	last := noReplica()
 	for _, base := range c.order() {
 		body, err := c.readFrom(ctx, base, path)
 		if err == nil {

@@ -21,6 +21,8 @@ type SaveRequest struct {
 	Template fleet.TemplateRef
 	// Prefix is what of its directory is saved; empty means all.
 	Prefix string
+	// DryRun says that Import changes nothing.
+	DryRun bool
 	// Import lays a tar archive over the template, as one version.
 	Import func(ctx context.Context, message string, archive io.Reader) (fleet.TemplateHead, error)
 }
@@ -42,17 +44,19 @@ func (o *Operations) SaveTemplate(ctx context.Context, by Actor, q SaveRequest) 
 		return head, report, errs.New(errs.Conflict, "instance %s does not run: only what runs can be saved", i.Intent.Name)
 	}
 	message := "saved from " + i.Intent.Name
-	head, err = o.EditTemplate(ctx, by, TemplateEdit{
-		Ref: q.Template, Action: "template.save", What: message,
-		Make: func(ctx context.Context) (fleet.TemplateHead, error) {
-			archive, err := o.cfg.Agents.Export(ctx, i, q.Prefix)
-			if err != nil {
-				return fleet.TemplateHead{}, err
-			}
-			defer archive.Close()
-			return o.passOn(ctx, archive, &report, func(r io.Reader) (fleet.TemplateHead, error) { return q.Import(ctx, message, r) })
-		},
-	})
+	take := func(ctx context.Context) (fleet.TemplateHead, error) {
+		archive, err := o.cfg.Agents.Export(ctx, i, q.Prefix)
+		if err != nil {
+			return fleet.TemplateHead{}, err
+		}
+		defer archive.Close()
+		return o.passOn(ctx, archive, &report, func(r io.Reader) (fleet.TemplateHead, error) { return q.Import(ctx, message, r) })
+	}
+	if q.DryRun {
+		head, err = take(ctx)
+		return head, report, err
+	}
+	head, err = o.EditTemplate(ctx, by, TemplateEdit{Ref: q.Template, Action: "template.save", What: message, Make: take})
 	return head, report, err
 }
 

@@ -22,6 +22,8 @@ type SyncRequest struct {
 	Pattern string
 	// Nodes are whom to bring them; none means all.
 	Nodes []fleet.NodeID
+	// DryRun brings nothing: the report tells what would be brought, and to whom.
+	DryRun bool
 }
 
 // What comes of bringing templates to a node.
@@ -30,6 +32,7 @@ const (
 	SyncPartial = "PARTIAL"
 	SyncFailed  = "FAILED"
 	SyncOffline = "OFFLINE"
+	SyncDryRun  = "DRY_RUN" // nothing was asked of it
 )
 
 // SyncReport says what came of it.
@@ -81,6 +84,13 @@ func (o *Operations) SyncTemplates(ctx context.Context, by Actor, q SyncRequest)
 	}
 	if len(out.Templates) == 0 {
 		out.Status, out.Message = SyncOK, "no template matches "+q.Pattern
+		return out, nil
+	}
+	if q.DryRun {
+		out.Status, out.Message = SyncDryRun, fmt.Sprintf("%s would be brought to %s", counted(len(out.Templates), "template"), counted(len(nodes), "node"))
+		for _, id := range nodes {
+			out.Nodes = append(out.Nodes, SyncedNode{Node: id, Status: SyncDryRun, Templates: []SyncedTemplate{}})
+		}
 		return out, nil
 	}
 	out.Nodes = o.syncAll(ctx, s, nodes, out.Templates)

@@ -27,10 +27,7 @@ type TemplateEdit struct {
 func (o *Operations) EditTemplate(ctx context.Context, by Actor, e TemplateEdit) (fleet.TemplateHead, error) {
 	head, err := e.Make(ctx)
 	if err != nil {
-		if errs.FieldOf(err) == client.Stale {
-			err = &MovedError{What: errs.MessageOf(err)}
-		}
-		return head, err
+		return head, Moved(err)
 	}
 	if !e.Ref.Valid() {
 		e.Ref = head.TemplateRef
@@ -41,6 +38,14 @@ func (o *Operations) EditTemplate(ctx context.Context, by Actor, e TemplateEdit)
 	}
 	_, err = o.Record(context.WithoutCancel(ctx), by, e.Action, "template", e.Ref.String(), details)
 	return head, err
+}
+
+// Moved is a MovedError where the condition of a template's change did not hold, else err.
+func Moved(err error) error {
+	if err != nil && errs.FieldOf(err) == client.Stale {
+		return &MovedError{What: errs.MessageOf(err)}
+	}
+	return err
 }
 
 // TemplateUnused refuses to remove a template that a group names.

@@ -70,6 +70,9 @@ func (a *API) warmCache(c *gin.Context) {
 	if !server.BindOptional(c, &b) {
 		return
 	}
+	if !noDryRun(c) {
+		return
+	}
 	var digests []string
 	s := a.snapshot()
 	for i, name := range b.Templates {
@@ -110,7 +113,7 @@ func (a *API) syncTemplates(c *gin.Context) {
 		return
 	}
 	server.Unhurried(c)
-	report, err := a.cfg.Operations.SyncTemplates(c.Request.Context(), server.Actor(c), operate.SyncRequest{Pattern: b.Pattern, Nodes: b.Nodes})
+	report, err := a.cfg.Operations.SyncTemplates(c.Request.Context(), server.Actor(c), operate.SyncRequest{Pattern: b.Pattern, Nodes: b.Nodes, DryRun: server.DryRun(c)})
 	if err != nil {
 		server.Fail(c, err)
 		return

@@ -31,12 +31,15 @@ func (a *API) saveToTemplate(c *gin.Context) {
 	}
 	ref, by := fleet.ParseTemplateRef(b.Template), server.Actor(c)
 	server.Unhurried(c)
+	var done templates.Edited
+	dry := server.DryRun(c)
 	head, report, err := a.cfg.Operations.SaveTemplate(c.Request.Context(), by, operate.SaveRequest{
-		Instance: c.Param("id"), Template: ref, Prefix: b.PathPrefix,
+		Instance: c.Param("id"), Template: ref, Prefix: b.PathPrefix, DryRun: dry,
 		Import: func(ctx context.Context, message string, archive io.Reader) (fleet.TemplateHead, error) {
-			ch := templates.Change{Ref: ref, Asked: templates.Asked{Author: by.User, Operation: server.Operation(c)}, Message: message, Kind: fleet.MoveSave}
-			e, err := a.cfg.Templates.Import(ctx, ch, "tar", archive)
-			return e.Head, err
+			ch := templates.Change{Ref: ref, Asked: templates.Asked{Author: by.User, Operation: server.Operation(c)}, Message: message, Kind: fleet.MoveSave, DryRun: dry}
+			var err error
+			done, err = a.cfg.Templates.Import(ctx, ch, "tar", archive)
+			return done.Head, err
 		},
 	})
 	if err != nil {
@@ -53,7 +56,12 @@ func (a *API) saveToTemplate(c *gin.Context) {
 	if report.Truncated != "" {
 		skipped = append(skipped, "not all was looked at: "+report.Truncated)
 	}
-	c.JSON(http.StatusOK, gin.H{
+	out := gin.H{
 		"template": head.Short(), "hash": head.Digest, "filesWritten": report.Files, "unchanged": report.Unchanged, "skipped": skipped, "report": report.Skipped,
-	})
+	}
+	if dry {
+		files, more := fileChangesOf(done.Changes)
+		out["dryRun"], out["filesWritten"], out["files"], out["truncated"] = true, 0, files, more || done.More
+	}
+	c.JSON(http.StatusOK, out)
 }

@@ -75,6 +75,11 @@ func (a *API) dropDraft(c *gin.Context) {
 	if !ok {
 		return
 	}
+	if server.DryRun(c) {
+		d, err := a.draft(c, h.TemplateRef)
+		rehearsed(c, client.Edited{Head: fleet.TemplateHead{Digest: d.Digest}}, err)
+		return
+	}
 	ch := client.Change{Ref: h.TemplateRef, Asked: by}
 	_, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
 		Ref: h.TemplateRef, Action: "template.draft.delete",
@@ -118,7 +123,7 @@ func (a *API) publishDraft(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	ch := client.Change{Ref: h.TemplateRef, Asked: by, Message: b.Message}
+	ch := client.Change{Ref: h.TemplateRef, Asked: by, Message: b.Message, DryRun: server.DryRun(c)}
 	done, ok := a.edit(c, ch, "publish the draft", func(ctx context.Context) (client.Edited, error) {
 		return a.cfg.Templates.PublishDraft(ctx, ch)
 	})

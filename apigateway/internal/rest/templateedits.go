@@ -38,6 +38,7 @@ func (a *API) changeOf(c *gin.Context, path string) (ch client.Change, ok bool) 
 	ch = client.Change{
 		Ref: h.TemplateRef, Asked: client.Asked{Author: server.Actor(c).User, Operation: server.Operation(c)},
 		Message: message, Path: path, IfMatch: match, Draft: c.Query("rehash") == "false",
+		DryRun: server.DryRun(c),
 	}
 	if rev, err := strconv.ParseInt(match, 10, 64); err == nil && rev > 0 && len(match) < hex.EncodedLen(sha256.Size) {
 		ch.IfMatch, ch.Revision = "", rev // the whole template's, not a file's
@@ -55,9 +56,14 @@ func asked(c *gin.Context) (by client.Asked, ok bool) {
 	return client.Asked{Author: server.Actor(c).User, Operation: server.Operation(c), Revision: rev}, err == nil
 }
 
-// edit has a template's files changed; the answer gets the ETag of what came of it. ok is
-// false when the request was answered.
+// edit has a template's files changed; the answer gets the ETag of what came of it. A dry
+// run is answered with what it would come to. ok is false when the request was answered.
 func (a *API) edit(c *gin.Context, ch client.Change, what string, do func(context.Context) (client.Edited, error)) (done client.Edited, ok bool) {
+	if ch.DryRun {
+		done, err := do(c.Request.Context())
+		rehearsed(c, done, err)
+		return done, false
+	}
 	_, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
 		Ref: ch.Ref, Action: editAction(ch), What: what,
 		Make: func(ctx context.Context) (_ fleet.TemplateHead, err error) {
@@ -73,6 +79,26 @@ func (a *API) edit(c *gin.Context, ch client.Change, what string, do func(contex
 		server.ETag(c, done.Head.ModRev)
 	}
 	return done, true
+}
+
+// rehearsed answers a dry run.
+func rehearsed(c *gin.Context, e client.Edited, err error) {
+	if err != nil {
+		server.Fail(c, operate.Moved(err))
+		return
+	}
+	files, more := fileChangesOf(e.Changes)
+	c.JSON(http.StatusOK, gin.H{"dryRun": true, "hash": e.Head.Digest, "files": files, "truncated": more || e.More})
+}
+
+// noDryRun refuses a dry run where there is none, so that it is no real one. ok is false
+// when the request was answered.
+func noDryRun(c *gin.Context) (ok bool) {
+	if server.DryRun(c) {
+		server.Fail(c, &errs.Error{Kind: errs.Malformed, Field: "dryRun", Message: "is not offered here: nothing was changed"})
+		return false
+	}
+	return true
 }
 
 // editAction is what the audit calls an edit: one that is staged is none of the template yet.

@@ -127,6 +127,10 @@ func (a *API) deleteVersion(c *gin.Context) {
 		})
 		return
 	}
+	if server.DryRun(c) {
+		rehearsed(c, client.Edited{Head: fleet.TemplateHead{Digest: digest}}, nil)
+		return
+	}
 	by := client.Asked{Author: server.Actor(c).User, Operation: server.Operation(c)}
 	_, err = a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
 		Ref: h.TemplateRef, Action: "template.version.delete", What: digest,
@@ -160,6 +164,10 @@ func (a *API) rollback(c *gin.Context) {
 	if !ok {
 		return
 	}
+	if server.DryRun(c) {
+		a.rehearseRollback(c, h, b.Hash)
+		return
+	}
 	restored, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
 		Ref: h.TemplateRef, Action: "template.rollback",
 		Make: func(ctx context.Context) (fleet.TemplateHead, error) {
@@ -172,4 +180,14 @@ func (a *API) rollback(c *gin.Context) {
 	}
 	server.ETag(c, restored.ModRev)
 	c.JSON(http.StatusOK, gin.H{"status": "restored", "hash": restored.Digest})
+}
+
+// rehearseRollback tells what a rollback would change.
+func (a *API) rehearseRollback(c *gin.Context, h *fleet.TemplateHead, hash string) {
+	to, err := a.sideOf(c, h, cmp.Or(hash, "previous"))
+	var changes []fleet.FileChange
+	if err == nil {
+		changes, err = a.cfg.Templates.Diff(c.Request.Context(), h.Digest, to)
+	}
+	rehearsed(c, client.Edited{Head: fleet.TemplateHead{Digest: to}, Changes: changes}, err)
 }

@@ -34,6 +34,14 @@ func (a *API) createTemplate(c *gin.Context) {
 		server.Fail(c, errs.Field("name", "must be 1 to 64 letters, digits, _ - or . without a . at its beginning"))
 		return
 	}
+	if server.DryRun(c) {
+		if _, ok := a.snapshot().TemplateHeads.Get(ref.String()); ok {
+			server.Fail(c, errs.New(errs.AlreadyExists, "template %s exists already", ref))
+			return
+		}
+		rehearsedWhole(c, &fleet.TemplateHead{TemplateRef: ref, Description: b.Description, Platform: b.Platform})
+		return
+	}
 	by := client.Asked{Author: server.Actor(c).User, Operation: server.Operation(c)}
 	head, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
 		Ref: ref, Action: "template.create",
@@ -46,15 +54,25 @@ func (a *API) createTemplate(c *gin.Context) {
 
 // importTemplate makes a template of a form with its name and an archive.
 func (a *API) importTemplate(c *gin.Context) {
-	by := client.Asked{Author: server.Actor(c).User, Operation: server.Operation(c)}
+	ch := client.Change{Asked: client.Asked{Author: server.Actor(c).User, Operation: server.Operation(c)}, DryRun: server.DryRun(c)}
+	if ch.DryRun {
+		e, err := a.cfg.Templates.CreateOf(c.Request.Context(), ch, c.GetHeader("Content-Type"), c.Request.Body)
+		rehearsed(c, e, err)
+		return
+	}
 	head, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
 		Action: "template.import",
 		Make: func(ctx context.Context) (fleet.TemplateHead, error) {
-			e, err := a.cfg.Templates.CreateOf(ctx, by, c.GetHeader("Content-Type"), c.Request.Body)
+			e, err := a.cfg.Templates.CreateOf(ctx, ch, c.GetHeader("Content-Type"), c.Request.Body)
 			return e.Head, err
 		},
 	})
 	a.sendTemplate(c, http.StatusCreated, head, err)
+}
+
+// rehearsedWhole answers a dry run with a template as it would be, or was.
+func rehearsedWhole(c *gin.Context, h *fleet.TemplateHead) {
+	c.JSON(http.StatusOK, gin.H{"dryRun": true, "template": templateOf(h)})
 }
 
 // sendTemplate answers with a template as the view has it after a change.
@@ -102,6 +120,13 @@ func (a *API) patchTemplate(c *gin.Context) {
 	if !ok {
 		return
 	}
+	if server.DryRun(c) {
+		next := *h
+		set(&next.Description, b.Description)
+		set(&next.Platform, b.Platform)
+		rehearsedWhole(c, &next)
+		return
+	}
 	head, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
 		Ref: h.TemplateRef, Action: "template.update",
 		Make: func(ctx context.Context) (fleet.TemplateHead, error) {
@@ -122,7 +147,7 @@ func (a *API) deleteTemplate(c *gin.Context) {
 		return
 	}
 	if server.DryRun(c) {
-		c.JSON(http.StatusOK, gin.H{"dryRun": true, "template": templateOf(h)})
+		rehearsedWhole(c, h)
 		return
 	}
 	_, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{

@@ -21,7 +21,7 @@ func (a *API) change(c *gin.Context, path string) (client.Change, error) {
 		return client.Change{}, errs.New(errs.NotFound, "Template not found")
 	}
 	return client.Change{
-		Ref: ref, Path: path, Asked: client.Asked{Author: a.cfg.By(c).User, Operation: server.Operation(c)},
+		Ref: ref, Path: path, DryRun: server.DryRun(c), Asked: client.Asked{Author: a.cfg.By(c).User, Operation: server.Operation(c)},
 		IfMatch: strings.Trim(strings.TrimPrefix(strings.TrimSpace(c.GetHeader("If-Match")), "W/"), `"`),
 	}, nil
 }
@@ -34,8 +34,11 @@ func (a *API) edit(c *gin.Context, what string, create bool, do func(context.Con
 		return path, false
 	}
 	ch, err := a.change(c, path)
+	if ch.Create = create; err == nil && ch.DryRun {
+		rehearsed(c, func() (client.Edited, error) { return do(c.Request.Context(), ch) })
+		return path, false
+	}
 	if err == nil {
-		ch.Create = create
 		_, err = a.cfg.Operations.EditTemplate(c.Request.Context(), a.cfg.By(c), operate.TemplateEdit{
 			Ref: ch.Ref, Action: "template.edit", What: what + " " + path,
 			Make: func(ctx context.Context) (fleet.TemplateHead, error) {
@@ -48,6 +51,20 @@ func (a *API) edit(c *gin.Context, what string, create bool, do func(context.Con
 		fail(c, err)
 	}
 	return path, err == nil
+}
+
+// rehearsed answers a dry run with what would change.
+func rehearsed(c *gin.Context, do func() (client.Edited, error)) {
+	e, err := do()
+	if err != nil {
+		fail(c, operate.Moved(err))
+		return
+	}
+	paths := make([]string, 0, len(e.Changes))
+	for _, f := range e.Changes {
+		paths = append(paths, f.Path)
+	}
+	c.JSON(http.StatusOK, gin.H{"dryRun": true, "digest": e.Head.Digest, "files": paths, "truncated": e.More})
 }
 
 // patchFile writes a file; file, directories and template need not exist.
@@ -97,8 +114,13 @@ func (a *API) exportTemplate(c *gin.Context) {
 // importTemplate lays a zip over a template, which need not exist. Nothing is deleted.
 func (a *API) importTemplate(c *gin.Context) {
 	ch, err := a.change(c, "")
+	if ch.Create, ch.IfMatch = true, ""; err == nil && ch.DryRun {
+		rehearsed(c, func() (client.Edited, error) {
+			return a.cfg.Templates.Import(c.Request.Context(), ch, "zip", c.Request.Body)
+		})
+		return
+	}
 	if err == nil {
-		ch.Create, ch.IfMatch = true, ""
 		_, err = a.cfg.Operations.EditTemplate(c.Request.Context(), a.cfg.By(c), operate.TemplateEdit{
 			Ref: ch.Ref, Action: "template.import",
 			Make: func(ctx context.Context) (fleet.TemplateHead, error) {

@@ -22,7 +22,7 @@ func (a *API) syncTemplates(c *gin.Context) {
 		fail(c, err)
 		return
 	}
-	q := operate.SyncRequest{Pattern: b.Pattern}
+	q := operate.SyncRequest{Pattern: b.Pattern, DryRun: server.DryRun(c)}
 	if b.TargetNode != "" {
 		q.Nodes = []fleet.NodeID{b.TargetNode}
 	}

@@ -88,8 +88,8 @@ func (t *Templates) Upload(ctx context.Context, c client.Change, extract bool, k
 }
 
 // CreateOf makes a template of a form. Errors as of client.CreateOf.
-func (t *Templates) CreateOf(ctx context.Context, by client.Asked, kind string, form io.Reader) (client.Edited, error) {
-	return send(t, func(to *client.Client) (client.Edited, error) { return to.CreateOf(ctx, by, kind, form) })
+func (t *Templates) CreateOf(ctx context.Context, c client.Change, kind string, form io.Reader) (client.Edited, error) {
+	return send(t, func(to *client.Client) (client.Edited, error) { return to.CreateOf(ctx, c, kind, form) })
 }
 
 // Create makes an empty template. Errors as of client.CreateTemplate.

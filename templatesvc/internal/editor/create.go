@@ -37,22 +37,33 @@ func (n Creation) check() error {
 
 // CreateOf makes a template of a form: an archive as file, and the fields name,
 // description and platform, in any order. AlreadyExists when there is one.
-func (w *Writer) CreateOf(ctx context.Context, c Change, form *multipart.Reader) (fleet.TemplateHead, error) {
+func (w *Writer) CreateOf(ctx context.Context, c Change, form *multipart.Reader) (template.Outcome, error) {
 	p, err := w.templates.Begin(ctx, "import")
 	if err != nil {
-		return fleet.TemplateHead{}, err
+		return template.Outcome{}, err
 	}
 	defer p.Close(context.WithoutCancel(ctx))
 	n, m, err := w.readImport(ctx, p, form)
 	if err != nil {
-		return fleet.TemplateHead{}, err
+		return template.Outcome{}, err
 	}
 	if err := n.check(); err != nil {
-		return fleet.TemplateHead{}, err
+		return template.Outcome{}, err
 	}
-	return p.Commit(ctx, template.Move{
+	if c.DryRun {
+		return w.templates.Rehearse(ctx, template.Rehearsal{
+			Ref: n.Ref,
+			Change: func(head fleet.TemplateHead, _ fleet.Manifest) (fleet.Manifest, error) {
+				if head.ModRev != 0 {
+					return *m, errs.New(errs.AlreadyExists, "template %s exists already", n.Ref)
+				}
+				return *m, nil
+			},
+		})
+	}
+	return outcome(p.Commit(ctx, template.Move{
 		Ref: n.Ref, Manifest: *m, Asked: c.Asked, Kind: fleet.MoveImport, Message: "import", Description: &n.Description, Platform: &n.Platform,
-	})
+	}))
 }
 
 func (w *Writer) readImport(ctx context.Context, p *template.Publish, form *multipart.Reader) (n Creation, m *fleet.Manifest, err error) {
@@ -93,8 +104,11 @@ func (w *Writer) readImport(ctx context.Context, p *template.Publish, form *mult
 }
 
 // PublishDraft publishes what an author has staged. Errors as of template.PublishDraft.
-func (w *Writer) PublishDraft(ctx context.Context, c Change) (fleet.TemplateHead, error) {
-	return w.templates.PublishDraft(ctx, c.Ref, c.Asked, c.Message)
+func (w *Writer) PublishDraft(ctx context.Context, c Change) (template.Outcome, error) {
+	if c.DryRun {
+		return w.templates.RehearseDraft(ctx, c.Ref, c.Asked)
+	}
+	return outcome(w.templates.PublishDraft(ctx, c.Ref, c.Asked, c.Message))
 }
 
 // DropDraft forgets what an author has staged. NotFound when there is nothing.

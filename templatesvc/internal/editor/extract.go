@@ -74,7 +74,7 @@ func (w *Writer) unpack(ctx context.Context, p *template.Publish, r io.Reader, f
 
 // Import lays an archive over a template's files, or with replace puts it in their
 // place. Errors as of archive.Read, edit.Tree.Overlay and template.Commit.
-func (w *Writer) Import(ctx context.Context, c Change, replace bool, f archive.Format, body io.Reader) (fleet.TemplateHead, error) {
+func (w *Writer) Import(ctx context.Context, c Change, replace bool, f archive.Format, body io.Reader) (template.Outcome, error) {
 	c.describe(fleet.MoveImport, "import an archive")
 	return w.change(ctx, c, func(p *template.Publish) (step, error) {
 		m, err := w.unpack(ctx, p, body, f)
@@ -98,9 +98,9 @@ const maxParts = 1000
 // Upload writes the files of a form into the directory c.Path, under the names they have
 // there, or with extract what the archives hold. paths are those written. Malformed when
 // the form is damaged or a name leads out.
-func (w *Writer) Upload(ctx context.Context, c Change, extract bool, form *multipart.Reader) (head fleet.TemplateHead, paths []string, err error) {
+func (w *Writer) Upload(ctx context.Context, c Change, extract bool, form *multipart.Reader) (out template.Outcome, paths []string, err error) {
 	c.describe(fleet.MoveImport, "upload files")
-	head, err = w.change(ctx, c, func(p *template.Publish) (step, error) {
+	out, err = w.change(ctx, c, func(p *template.Publish) (step, error) {
 		var steps []step
 		for {
 			part, err := form.NextPart()
@@ -130,7 +130,7 @@ func (w *Writer) Upload(ctx context.Context, c Change, extract bool, form *multi
 			steps, paths = append(steps, do), append(paths, wrote...)
 		}
 	})
-	return head, paths, err
+	return out, paths, err
 }
 
 // take stores one file of a form.

@@ -41,6 +41,8 @@ type Change struct {
 	Create bool
 	// Draft stages the change in the author's draft instead of publishing it.
 	Draft bool
+	// DryRun makes no change, and tells what it would come to.
+	DryRun bool
 	// IfMatch is the hash the file at Path must have, "*" any; empty demands nothing.
 	IfMatch, Path string
 }
@@ -50,47 +52,60 @@ type step func(*edit.Tree) error
 
 // change stores content under a publish and commits what the step it yields makes of
 // the template's present tree, however often that moves meanwhile.
-func (w *Writer) change(ctx context.Context, c Change, prepare func(*template.Publish) (step, error)) (fleet.TemplateHead, error) {
+func (w *Writer) change(ctx context.Context, c Change, prepare func(*template.Publish) (step, error)) (template.Outcome, error) {
 	if !c.Ref.Valid() {
-		return fleet.TemplateHead{}, errs.Field("name", "%q is not a template's name: use letters, digits, _ - and .", c.Ref.String())
+		return template.Outcome{}, errs.Field("name", "%q is not a template's name: use letters, digits, _ - and .", c.Ref.String())
 	}
 	p, err := w.templates.Begin(ctx, string(c.Kind)+" "+c.Ref.String())
 	if err != nil {
-		return fleet.TemplateHead{}, err
+		return template.Outcome{}, err
 	}
 	defer p.Close(context.WithoutCancel(ctx))
 	do, err := prepare(p)
 	if err != nil {
-		return fleet.TemplateHead{}, err
+		return template.Outcome{}, err
 	}
-	if c.Draft {
+	switch {
+	case c.DryRun:
+		return w.templates.Rehearse(ctx, template.Rehearsal{
+			Ref: c.Ref, Asked: c.Asked, Draft: c.Draft,
+			Change: func(head fleet.TemplateHead, current fleet.Manifest) (fleet.Manifest, error) {
+				return c.apply(head, current, do)
+			},
+		})
+	case c.Draft:
 		return w.stage(ctx, p, c, do)
 	}
-	return p.Commit(ctx, template.Move{
+	return outcome(p.Commit(ctx, template.Move{
 		Ref: c.Ref, Base: anyBase, Asked: c.Asked, Kind: c.Kind, Message: c.Message,
 		Rebase: func(m *template.Move, head fleet.TemplateHead, current fleet.Manifest) (err error) {
 			m.Manifest, err = c.apply(head, current, do)
 			return err
 		},
-	})
+	}))
+}
+
+// outcome is that of a change that moved a head.
+func outcome(head fleet.TemplateHead, err error) (template.Outcome, error) {
+	return template.Outcome{Head: head}, err
 }
 
 // stage makes the change in the author's draft.
-func (w *Writer) stage(ctx context.Context, p *template.Publish, c Change, do step) (fleet.TemplateHead, error) {
-	return p.Stage(ctx, c.Ref, c.Asked, func(head fleet.TemplateHead, current fleet.Manifest) (fleet.Manifest, error) {
+func (w *Writer) stage(ctx context.Context, p *template.Publish, c Change, do step) (template.Outcome, error) {
+	return outcome(p.Stage(ctx, c.Ref, c.Asked, func(head fleet.TemplateHead, current fleet.Manifest) (fleet.Manifest, error) {
 		return c.apply(head, current, do)
-	})
+	}))
 }
 
 // SetVariables replaces the definitions of a template's variables. Invalid names the
 // definition at fault.
-func (w *Writer) SetVariables(ctx context.Context, c Change, defined []fleet.Variable) (fleet.TemplateHead, error) {
+func (w *Writer) SetVariables(ctx context.Context, c Change, defined []fleet.Variable) (template.Outcome, error) {
 	c.describe(fleet.MoveEdit, "define variables")
 	if problems := fleet.ValidateVariables(defined); len(problems) > 0 {
-		return fleet.TemplateHead{}, problems[0]
+		return template.Outcome{}, problems[0]
 	}
 	if b, err := json.Marshal(defined); err != nil || len(b) > maxDefinitions {
-		return fleet.TemplateHead{}, errs.New(errs.Invalid, "the definitions have more than %d KiB in all", maxDefinitions>>10)
+		return template.Outcome{}, errs.New(errs.Invalid, "the definitions have more than %d KiB in all", maxDefinitions>>10)
 	}
 	return w.change(ctx, c, func(*template.Publish) (step, error) {
 		return func(t *edit.Tree) error {
@@ -136,10 +151,10 @@ func (c Change) matches(t *edit.Tree) error {
 
 // PutFile writes a file with what body yields; mode 0 keeps the one it has. only refuses
 // to write over one. Errors as of edit.Tree.Put and template.Commit.
-func (w *Writer) PutFile(ctx context.Context, c Change, mode uint32, only bool, body io.Reader) (fleet.TemplateHead, error) {
+func (w *Writer) PutFile(ctx context.Context, c Change, mode uint32, only bool, body io.Reader) (template.Outcome, error) {
 	c.describe(fleet.MoveEdit, "write "+c.Path)
 	if _, err := edit.Clean(c.Path); err != nil {
-		return fleet.TemplateHead{}, err
+		return template.Outcome{}, err
 	}
 	return w.change(ctx, c, func(p *template.Publish) (step, error) {
 		content, err := p.Add(ctx, body, maxUpload)
@@ -186,9 +201,9 @@ const maxOps = 1000
 
 // Edit performs operations in order, all or none. Errors as of package edit, of
 // archive.Collect and of template.Commit.
-func (w *Writer) Edit(ctx context.Context, c Change, ops []Op) (fleet.TemplateHead, error) {
+func (w *Writer) Edit(ctx context.Context, c Change, ops []Op) (template.Outcome, error) {
 	if len(ops) == 0 || len(ops) > maxOps {
-		return fleet.TemplateHead{}, errs.Field("ops", "must be 1 to %d operations", maxOps)
+		return template.Outcome{}, errs.Field("ops", "must be 1 to %d operations", maxOps)
 	}
 	did := ""
 	for i, op := range ops {

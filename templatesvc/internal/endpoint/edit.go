@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/client"
 	"github.com/orreryhq/orrery/templatesvc/internal/archive"
 	"github.com/orreryhq/orrery/templatesvc/internal/editor"
+	"github.com/orreryhq/orrery/templatesvc/internal/template"
 )
 
 // Edits holds the endpoints that change templates. Each gives a client.Edited.
@@ -68,36 +69,42 @@ type UploadRequest struct {
 // NewEdits makes the endpoints of a writer.
 func NewEdits(w *editor.Writer) Edits {
 	return Edits{
-		Put: edits(func(ctx context.Context, q PutRequest) (fleet.TemplateHead, error) {
+		Put: edits(func(ctx context.Context, q PutRequest) (template.Outcome, error) {
 			return w.PutFile(ctx, q.Change, q.Mode, q.Only, q.Body)
 		}),
-		Edit: edits(func(ctx context.Context, q EditRequest) (fleet.TemplateHead, error) {
+		Edit: edits(func(ctx context.Context, q EditRequest) (template.Outcome, error) {
 			return w.Edit(ctx, q.Change, q.Ops)
 		}),
-		Import: edits(func(ctx context.Context, q ImportRequest) (fleet.TemplateHead, error) {
+		Import: edits(func(ctx context.Context, q ImportRequest) (template.Outcome, error) {
 			return w.Import(ctx, q.Change, q.Replace, q.Format, q.Body)
 		}),
 		Upload: of(func(ctx context.Context, q UploadRequest) (any, error) {
-			head, paths, err := w.Upload(ctx, q.Change, q.Extract, q.Form)
-			return client.Edited{Head: head, Revision: head.ModRev, Paths: paths}, err
+			out, paths, err := w.Upload(ctx, q.Change, q.Extract, q.Form)
+			e := edited(out)
+			e.Paths = paths
+			return e, err
 		}),
-		CreateOf: edits(func(ctx context.Context, q UploadRequest) (fleet.TemplateHead, error) {
+		CreateOf: edits(func(ctx context.Context, q UploadRequest) (template.Outcome, error) {
 			return w.CreateOf(ctx, q.Change, q.Form)
 		}),
-		Define: edits(func(ctx context.Context, q DefineRequest) (fleet.TemplateHead, error) {
+		Define: edits(func(ctx context.Context, q DefineRequest) (template.Outcome, error) {
 			return w.SetVariables(ctx, q.Change, q.Variables)
 		}),
-		PublishDraft: edits(func(ctx context.Context, c editor.Change) (fleet.TemplateHead, error) { return w.PublishDraft(ctx, c) }),
-		DropDraft: edits(func(ctx context.Context, c editor.Change) (fleet.TemplateHead, error) {
-			return fleet.TemplateHead{}, w.DropDraft(ctx, c)
+		PublishDraft: edits(func(ctx context.Context, c editor.Change) (template.Outcome, error) { return w.PublishDraft(ctx, c) }),
+		DropDraft: edits(func(ctx context.Context, c editor.Change) (template.Outcome, error) {
+			return template.Outcome{}, w.DropDraft(ctx, c)
 		}),
 	}
 }
 
 // edits makes an endpoint of a function that changes a template.
-func edits[Q any](f func(context.Context, Q) (fleet.TemplateHead, error)) endpoint.Endpoint {
+func edits[Q any](f func(context.Context, Q) (template.Outcome, error)) endpoint.Endpoint {
 	return of(func(ctx context.Context, q Q) (any, error) {
-		head, err := f(ctx, q)
-		return client.Edited{Head: head, Revision: head.ModRev}, err
+		out, err := f(ctx, q)
+		return edited(out), err
 	})
+}
+
+func edited(o template.Outcome) client.Edited {
+	return client.Edited{Head: o.Head, Revision: o.Head.ModRev, Changes: o.Changes, More: o.More}
 }

@@ -60,7 +60,7 @@ func changeOf(r *http.Request) (editor.Change, error) {
 	asked, err := askedOf(r)
 	return editor.Change{
 		Ref: refOf(r), Asked: asked, Message: header(r, client.HeaderMessage), Kind: fleet.MoveKind(q.Get("kind")),
-		Create: q.Get("create") == "true", Draft: q.Get("draft") == "true", IfMatch: r.Header.Get("If-Match"), Path: q.Get("path"),
+		Create: q.Get("create") == "true", Draft: q.Get("draft") == "true", DryRun: q.Get("dryRun") == "true", IfMatch: r.Header.Get("If-Match"), Path: q.Get("path"),
 	}, err
 }
 
