@@ -45,6 +45,7 @@ var families = []family{
 	{"console", measureConsole},
 	{"operate", measureOperate},
 	{"template", measureTemplate},
+	{"content", measureContent},
 }
 
 // bench is what the families share.
@@ -54,6 +55,8 @@ type bench struct {
 	dir string
 	// standalone and arena are the built programs.
 	standalone, arena string
+	// contentMiB is the size of the largest template, see contentMiB.
+	contentMiB int
 }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -62,6 +65,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	pattern := fs.String("run", ".", "regular expression of the families to measure")
+	size := fs.Int("content-mib", contentMiB, "size of the template of the family content; smaller ones for a quick look")
 	profile := fs.String("cpuprofile", "", "write a profile of this program's processor time to a file")
 	if err := fs.Parse(args); err != nil {
 		return 2
@@ -86,20 +90,20 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	if err := measureAll(ctx, wanted, stdout, stderr); err != nil {
+	if err := measureAll(ctx, wanted, *size, stdout, stderr); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		return 1
 	}
 	return 0
 }
 
-func measureAll(ctx context.Context, wanted *regexp.Regexp, stdout, stderr io.Writer) error {
+func measureAll(ctx context.Context, wanted *regexp.Regexp, contentMiB int, stdout, stderr io.Writer) error {
 	dir, err := os.MkdirTemp("", "orrery-bench-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	b := &bench{out: stdout, dir: dir}
+	b := &bench{out: stdout, dir: dir, contentMiB: contentMiB}
 	if b.standalone, err = b.build(ctx, "./standalone"); err != nil {
 		return err
 	}

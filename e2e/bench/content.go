@@ -1,0 +1,258 @@
+package main
+
+import (
+	"archive/zip"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/e2e/cluster/site"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+const (
+	// contentMiB is the size of the template that is published and changed; ten nodes
+	// fetch one of half of it.
+	contentMiB = 2048
+	// contentSamples publishes are measured, each of other content and beside a copy.
+	contentSamples = 3
+	// uploadShare is the part of contentMiB that is uploaded: 480 MiB of 2 GiB, which a
+	// template may get in an archive. uploadEntries is how many files it has.
+	uploadShare   = 15.0 / 64
+	uploadEntries = 4
+	// publishBar is how many MiB templatesvc may grow by.
+	publishBar = 64
+)
+
+// oneFarNode is a site whose node has a network of its own, where what it is sent can
+// be counted; tenNodes share the machine's, with nothing between them and what they fetch.
+var (
+	oneFarNode = site.Options{Schedulers: 1, Enforcers: 1, Nodes: 1, Namespaces: true}
+	tenNodes   = site.Options{Schedulers: 1, Enforcers: 1, Nodes: 10}
+)
+
+// measureContent measures what moving large templates costs: publishing, uploading, a
+// small change, and many nodes that fetch at once. Content is such that nothing
+// compresses it, and lies on a disk.
+func measureContent(ctx context.Context, b *bench) error {
+	if err := errors.Join(b.hasRoom(uint64(b.contentMiB)<<20*18), b.onDisk()); err != nil {
+		return err
+	}
+	for _, part := range []func(context.Context, *bench) error{measurePublish, measureTenNodes} {
+		if err := part(ctx, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onDisk refuses a directory in memory: nothing that is measured there is true of a disk.
+func (b *bench) onDisk() error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(b.dir, &st); err != nil {
+		return err
+	}
+	if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
+		return fmt.Errorf("%s is in memory: set TMPDIR to a directory on a disk", b.dir)
+	}
+	return nil
+}
+
+// measurePublish publishes a template of one file from the directory of templates, in
+// turn with a copy that is hashed, then has it changed and brought to a node.
+func measurePublish(ctx context.Context, b *bench) error {
+	r, err := b.startSite(ctx, oneFarNode)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	service, err := watchMemory(r.Process("templatesvc-1").PID())
+	if err != nil {
+		return err
+	}
+	var published, copied []time.Duration
+	for n := range contentSamples {
+		world := filepath.Join(r.dir, "world")
+		if err := writeWorld(world, 1, int64(b.contentMiB)<<20, uint64(n)); err != nil {
+			return err
+		}
+		took, err := copyHashed(filepath.Join(world, worldFile(0)), filepath.Join(r.dir, "copied"))
+		if err != nil {
+			return err
+		}
+		copied = append(copied, took)
+		if took, err = r.publish(ctx, world, "world"); err != nil {
+			return err
+		}
+		published = append(published, took)
+	}
+	grown, err := service.grown()
+	if err != nil {
+		return err
+	}
+	b.report("template_publish_mib", grown, "MiB", publishBar)
+	speed := func(took []time.Duration) float64 { return float64(b.contentMiB) / (quantile(took, 0.5) / 1000) }
+	b.report("template_publish_mib_per_s", speed(published), "MiB/s", speed(copied))
+	if err := r.measureUpload(ctx, b, service); err != nil {
+		return err
+	}
+	return r.measureDelta(ctx, b)
+}
+
+func worldFile(n int) string { return fmt.Sprintf("r.%d.mca", n) }
+
+// writeWorld makes a directory of files, bytes in all.
+func writeWorld(dir string, files int, bytes int64, seed uint64) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	source := noise(seed)
+	for n := range files {
+		f, err := os.Create(filepath.Join(dir, worldFile(n)))
+		if err != nil {
+			return err
+		}
+		_, err = io.CopyN(f, source, bytes/int64(files))
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noise is content without an end that nothing compresses.
+func noise(seed uint64) io.Reader { return rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), 1}) }
+
+// copyHashed times what a publish cannot do without: reading, hashing and writing, to
+// the disk. What others have still to write is written first.
+func copyHashed(from, to string) (time.Duration, error) {
+	defer os.Remove(to)
+	in, err := os.Open(from)
+	if err != nil {
+		return 0, err
+	}
+	defer in.Close()
+	syscall.Sync()
+	began := time.Now()
+	out, err := os.Create(to)
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.CopyBuffer(io.MultiWriter(out, sha256.New()), struct{ io.Reader }{in}, make([]byte, 1<<20))
+	err = errors.Join(err, unix.Syncfs(int(out.Fd())), out.Close())
+	return time.Since(began), err
+}
+
+// publish moves a directory to where templates lie, in place of what is there, and times
+// how long it takes until it is the head.
+func (r *running) publish(ctx context.Context, dir, name string) (time.Duration, error) {
+	place := filepath.Join(r.TemplateDir(), "bench", name)
+	if err := errors.Join(os.RemoveAll(place), os.MkdirAll(filepath.Dir(place), 0o755)); err != nil {
+		return 0, err
+	}
+	if _, err := r.until(ctx, "the template before to go", func(s *view.Snapshot) bool { return head(s, name).Digest == "" }); err != nil {
+		return 0, err
+	}
+	syscall.Sync()
+	began := time.Now()
+	if err := os.Rename(dir, place); err != nil {
+		return 0, err
+	}
+	_, err := r.until(ctx, "the publish", func(s *view.Snapshot) bool { return head(s, name).Digest != "" })
+	return time.Since(began), err
+}
+
+// head is the head of a template of this family; the zero value when it has none.
+func head(s *view.Snapshot, name string) fleet.TemplateHead {
+	if h, ok := s.TemplateHeads.Get("bench/" + name); ok {
+		return *h
+	}
+	return fleet.TemplateHead{}
+}
+
+// measureUpload uploads a zip and says what gateway and templatesvc grew by.
+func (r *running) measureUpload(ctx context.Context, b *bench, service *growth) error {
+	gateway, err := watchMemory(r.Process("apigateway-1").PID())
+	if err != nil {
+		return err
+	}
+	if err := service.again(); err != nil {
+		return err
+	}
+	archive := filepath.Join(r.dir, "world.zip")
+	if err := writeZip(archive, int64(float64(b.contentMiB)*uploadShare)<<20); err != nil {
+		return err
+	}
+	if err := r.upload(ctx, archive); err != nil {
+		return err
+	}
+	for _, of := range []struct {
+		id     string
+		growth *growth
+	}{{"template_upload_mib", service}, {"template_upload_gateway_mib", gateway}} {
+		grown, err := of.growth.grown()
+		if err != nil {
+			return err
+		}
+		b.report(of.id, grown, "MiB", publishBar)
+	}
+	return nil
+}
+
+// writeZip makes an archive whose entries are stored as they are, as bytes in all.
+func writeZip(path string, bytes int64) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	w, source := zip.NewWriter(f), noise(1<<8)
+	for n := range uploadEntries {
+		entry, err := w.CreateHeader(&zip.FileHeader{Name: worldFile(n), Method: zip.Store})
+		if err == nil {
+			_, err = io.CopyN(entry, source, bytes/uploadEntries)
+		}
+		if err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	return errors.Join(w.Close(), f.Close())
+}
+
+// upload makes a template of an archive through the gateway.
+func (r *running) upload(ctx context.Context, archive string) error {
+	f, err := os.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.Gateways()[0]+"/api/templates/bench/uploaded/import", f)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+r.token)
+	resp, err := r.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= http.StatusBadRequest {
+		return wire.DecodeError(resp)
+	}
+	return nil
+}
+
+// median is the middle of some figures.
+func median(figures []float64) float64 { return slices.Sorted(slices.Values(figures))[len(figures)/2] }

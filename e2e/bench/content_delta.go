@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+const (
+	// deltaBytes of the template change, deltaSamples times, each elsewhere.
+	deltaBytes   = 1 << 20
+	deltaSamples = 3
+	// deltaBar is the part of the template that may move, in percent.
+	deltaBar = 2
+)
+
+// measureDelta changes the template that was published and counts what reaches the
+// node that had all of it: every byte in its network, whatever the agent says of it.
+func (r *running) measureDelta(ctx context.Context, b *bench) error {
+	node := r.Nodes()[0].ID
+	if _, err := r.bring(ctx, "world", node); err != nil {
+		return err
+	}
+	var moved, told []float64
+	size := int64(b.contentMiB) << 20
+	for n := range deltaSamples {
+		before := head(r.view.Snapshot(), "world").Digest
+		at := size / (deltaSamples + 1) * int64(n+1)
+		if err := change(filepath.Join(r.TemplateDir(), "bench", "world", worldFile(0)), at, uint64(n)); err != nil {
+			return err
+		}
+		if _, err := r.until(ctx, "the change", func(s *view.Snapshot) bool { return head(s, "world").Digest != before }); err != nil {
+			return err
+		}
+		sent, err := received(r.Nodes()[0].PID())
+		if err != nil {
+			return err
+		}
+		bytes, err := r.bring(ctx, "world", node)
+		if err != nil {
+			return err
+		}
+		now, err := received(r.Nodes()[0].PID())
+		if err != nil {
+			return err
+		}
+		moved = append(moved, 100*float64(now-sent)/float64(size))
+		told = append(told, 100*float64(bytes)/float64(size))
+	}
+	b.report("template_delta_pct", median(moved), "%", 100*float64(deltaBytes)/float64(size))
+	b.report("template_delta_reported_pct", median(told), "%", deltaBar)
+	return nil
+}
+
+// change writes other content into a file, in place.
+func change(path string, at int64, seed uint64) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	content := make([]byte, deltaBytes)
+	_, _ = noise(seed<<8 | 0xff).Read(content) // it never fails
+	_, err = f.WriteAt(content, at)
+	return errors.Join(err, f.Close())
+}
+
+// bring has a node fetch a template and returns how many bytes it says it fetched.
+func (r *running) bring(ctx context.Context, name, node string) (int64, error) {
+	var answer struct {
+		Nodes []struct {
+			Status, Error string
+			Bytes         int64
+		}
+	}
+	err := wire.Call(ctx, r.http, wire.Request{
+		Method: http.MethodPost, URL: r.Gateways()[0] + "/api/v1/templates/sync", Token: r.token,
+		Body: map[string]any{"pattern": "bench/" + name, "nodes": []fleet.NodeID{fleet.NodeID(node)}},
+	}, &answer)
+	if err != nil {
+		return 0, err
+	}
+	if len(answer.Nodes) != 1 || answer.Nodes[0].Status != "OK" {
+		return 0, fmt.Errorf("bringing %s to %s: %+v", name, node, answer.Nodes)
+	}
+	return answer.Nodes[0].Bytes, nil
+}
+
+// received is how many bytes have passed the loopback of the network of a process, in
+// both directions, headers and all.
+func received(pid int) (int64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/dev", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "lo:"); ok {
+			var bytes int64
+			_, err := fmt.Sscan(rest, &bytes)
+			return bytes, err
+		}
+	}
+	return 0, fmt.Errorf("process %d has no loopback", pid)
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+// tenFiles is how many files the template has that ten nodes fetch at once.
+const tenFiles = 64
+
+// measureTenNodes has ten agents fetch a template at once from one templatesvc, beside
+// as many plain clients of a plain file server that hash and write the same files: once
+// before and once after, since the disk does not stay the same.
+func measureTenNodes(ctx context.Context, b *bench) error {
+	r, err := b.startSite(ctx, tenNodes)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	world := filepath.Join(r.dir, "world")
+	if err := writeWorld(world, tenFiles, int64(b.contentMiB/2)<<20, 1<<9); err != nil {
+		return err
+	}
+	if _, err := r.publish(ctx, world, "ten"); err != nil {
+		return err
+	}
+	world = filepath.Join(r.TemplateDir(), "bench", "ten")
+	before, err := r.fetchPlainly(ctx, world)
+	if err != nil {
+		return err
+	}
+	fetched, err := r.fetchAtOnce(ctx, head(r.view.Snapshot(), "ten").Digest)
+	if err != nil {
+		return err
+	}
+	after, err := r.fetchPlainly(ctx, world)
+	if err != nil {
+		return err
+	}
+	all := float64(len(r.Nodes()) * b.contentMiB / 2)
+	plain := all / ((before + after) / 2).Seconds()
+	b.report("template_ten_nodes_mib_per_s", all/fetched.Seconds(), "MiB/s", plain)
+	b.report("template_ten_nodes_ratio", all/fetched.Seconds()/plain, "of plain", 1)
+	return nil
+}
+
+// fetchAtOnce times how long all agents take to have a version, every hash verified.
+// They are asked past the gateway, which asks eight at a time.
+func (r *running) fetchAtOnce(ctx context.Context, digest string) (time.Duration, error) {
+	secret, err := os.ReadFile(r.SecretFile())
+	if err != nil {
+		return 0, err
+	}
+	syscall.Sync()
+	began := time.Now()
+	group, ctx := errgroup.WithContext(ctx)
+	for id, node := range r.view.Snapshot().Nodes.All() {
+		agent := client.New(r.http, node.AgentURL, string(secret))
+		group.Go(func() error {
+			answer, err := agent.Warm(ctx, []string{digest})
+			switch {
+			case err != nil:
+				return fmt.Errorf("%s: %w", id, err)
+			case len(answer.Versions) != 1 || answer.Versions[0].Status != client.WarmOK:
+				return fmt.Errorf("%s: %+v", id, answer.Versions)
+			}
+			return nil
+		})
+	}
+	err = group.Wait()
+	return time.Since(began), err
+}
+
+// fetchPlainly times as many clients as there are nodes that fetch all files of a
+// directory from a file server, one after the other, hash them and write them.
+func (r *running) fetchPlainly(ctx context.Context, dir string) (time.Duration, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	server := &http.Server{
+		ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			http.ServeFile(w, q, filepath.Join(dir, filepath.Base(q.URL.Path)))
+		}),
+	}
+	go func() { _ = server.Serve(listener) }() // until it is closed
+	defer server.Close()
+	syscall.Sync()
+	began := time.Now()
+	group, ctx := errgroup.WithContext(ctx)
+	var places []string
+	for _, n := range r.Nodes() {
+		to := filepath.Join(r.dir, "plain-"+n.ID)
+		places = append(places, to)
+		group.Go(func() error { return fetchAll(ctx, "http://"+listener.Addr().String(), to) })
+	}
+	err = group.Wait()
+	took := time.Since(began)
+	for _, p := range places {
+		err = errors.Join(err, os.RemoveAll(p))
+	}
+	return took, err
+}
+
+func fetchAll(ctx context.Context, base, to string) error {
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	buffer := make([]byte, 256<<10)
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	for n := range tenFiles {
+		if err := fetchOne(ctx, &http.Client{Transport: transport}, base+"/"+worldFile(n), filepath.Join(to, worldFile(n)), buffer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fetchOne(ctx context.Context, c *http.Client, from, to string, buffer []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyBuffer(io.MultiWriter(out, sha256.New()), resp.Body, buffer)
+	return errors.Join(err, out.Close())
+}
