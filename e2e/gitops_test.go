@@ -1,0 +1,118 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/orreryhq/orrery/e2e/cluster"
+	"github.com/orreryhq/orrery/libs/await"
+)
+
+// worktree is a repository on the disk, worked on with git itself.
+type worktree struct {
+	t   *testing.T
+	dir string
+}
+
+func newWorktree(t *testing.T) *worktree {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil && os.Getenv("ORRERY_CI") == "" {
+		t.Skip("git is not installed")
+	}
+	w := &worktree{t: t, dir: t.TempDir()}
+	w.git("init", "--quiet", "--initial-branch=main")
+	return w
+}
+
+func (w *worktree) git(args ...string) {
+	w.t.Helper()
+	c := exec.Command("git", args...)
+	c.Dir = w.dir
+	c.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
+	if out, err := c.CombinedOutput(); err != nil {
+		w.t.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+}
+
+// commit writes a file, or removes it when the content is empty, and commits that.
+func (w *worktree) commit(path, content string) {
+	w.t.Helper()
+	full := filepath.Join(w.dir, filepath.FromSlash(path))
+	err := os.MkdirAll(filepath.Dir(full), 0o755)
+	if err == nil && content != "" {
+		err = os.WriteFile(full, []byte(content), 0o644)
+	} else if err == nil {
+		err = os.Remove(full)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.git("add", "--all")
+	w.git("commit", "--quiet", "--message", path)
+}
+
+// fileOf reads a file of a running instance's directory.
+func fileOf(t *testing.T, i cluster.Instance, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(i.PID), "cwd", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestARepositoryMakesAGroupChangesItsFilesAndRemovesIt(t *testing.T) {
+	repository := newWorktree(t)
+	c := cluster.Start(t, cluster.Options{})
+	admin := cluster.Login(t, c)
+	repository.commit("templates/games/greeting/hello.txt", "first")
+	repository.commit("groups/greeter.yaml", "command: exec sleep 100000\ntemplates: [games/greeting]\nminInstances: 1\nmemoryMb: 8\nshutdownGraceSeconds: 0\n")
+	r := admin.Do("PUT", "/api/v1/template-sources/network", map[string]any{
+		"kind": "git", "url": "file://" + repository.dir, "branch": "main", "declares": true,
+	})
+	if r.Status != 201 {
+		t.Fatalf("%d: %s", r.Status, r.Body)
+	}
+	one := admin.AwaitRunning("greeter", 1)[0]
+	if got := fileOf(t, one, "hello.txt"); string(got) != "first" {
+		t.Errorf("the first instance has %q", got)
+	}
+	version := func() string {
+		var template struct{ Hash string }
+		admin.Do("GET", "/api/v1/templates/games%2Fgreeting", nil).OK(200, &template)
+		return template.Hash
+	}
+	before := version()
+
+	repository.commit("templates/games/greeting/hello.txt", "second")
+	admin.Do("POST", "/api/v1/template-sources/network/sync", nil).OK(202)
+	await.That(t, "another version", func() string { return await.Unless(version() != before, "%s", before) })
+	admin.Do("POST", "/api/v1/groups/greeter/start", nil).OK(200)
+	if got := fileOf(t, admin.AwaitState("greeter-2", "RUNNING"), "hello.txt"); string(got) != "second" {
+		t.Errorf("the second instance has %q", got)
+	}
+	if got := fileOf(t, one, "hello.txt"); string(got) != "first" {
+		t.Errorf("the first instance now has %q", got)
+	}
+
+	running := admin.Running("greeter")
+	repository.commit("groups/greeter.yaml", "")
+	admin.Do("POST", "/api/v1/template-sources/network/sync", nil).OK(202)
+	await.That(t, "the end of the group and all it ran", func() string {
+		left := admin.Do("GET", "/api/v1/groups/greeter", nil).Status
+		for _, i := range running {
+			if pids := carriers(t, i.UID); len(pids) > 0 {
+				return fmt.Sprintf("%s runs as %v, its group is answered with %d", i.ID, pids, left)
+			}
+		}
+		return await.Unless(left == 404, "the group is answered with %d", left)
+	})
+	if version() == before { // the template is declared still
+		t.Error("the template has gone back")
+	}
+}
