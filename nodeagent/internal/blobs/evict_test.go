@@ -15,10 +15,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/orreryhq/orrery/libs/disktest"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
-	"github.com/orreryhq/orrery/nodeagent/internal/disktest"
 )
 
 const kib = 1 << 10

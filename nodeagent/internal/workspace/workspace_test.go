@@ -18,10 +18,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/orreryhq/orrery/libs/disktest"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
-	"github.com/orreryhq/orrery/nodeagent/internal/disktest"
 	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
 )
 
