@@ -10,6 +10,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/fulldisk"
 )
 
 // Flags and makers of a zip's entries.
@@ -64,7 +65,7 @@ func seekable(in *input, r io.Reader, dir string) (*os.File, func(), error) {
 	}
 	f, err := os.CreateTemp(dir, "spool-*.zip")
 	if err != nil {
-		return nil, nil, errs.As(errs.Unavailable, "archive.Read", err)
+		return nil, nil, fulldisk.Error("archive.Read", err)
 	}
 	done := func() {
 		_ = f.Close()
@@ -72,7 +73,7 @@ func seekable(in *input, r io.Reader, dir string) (*os.File, func(), error) {
 	}
 	if _, err := io.Copy(f, in); err != nil {
 		done()
-		return nil, nil, errs.As(errs.Unavailable, "archive.Read", err)
+		return nil, nil, fulldisk.Error("archive.Read", err)
 	}
 	return f, done, nil
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/templatesvc/internal/fulldisk"
 )
 
 // disk is a medium in a directory.
@@ -100,14 +101,14 @@ func (d *disk) open(sum string, forms []Form) (f *os.File, form Form, err error)
 func (d *disk) Write(ctx context.Context, f File, b []byte) error {
 	tmp, err := os.CreateTemp(d.incoming(), "blob-*")
 	if err != nil {
-		return failed("blob.Write", err)
+		return fulldisk.Error("blob.Write", err)
 	}
 	defer func() {
 		_ = tmp.Close()
 		_ = os.Remove(tmp.Name()) // gone already when it was renamed
 	}()
 	if _, err := tmp.Write(b); err != nil {
-		return failed("blob.Write", err)
+		return fulldisk.Error("blob.Write", err)
 	}
 	return d.Take(ctx, f, tmp)
 }
@@ -116,12 +117,12 @@ func (d *disk) Write(ctx context.Context, f File, b []byte) error {
 func (d *disk) Take(_ context.Context, f File, spooled *os.File) error {
 	path := d.path(f.Sum, f.Form)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return failed("blob.Take", err)
+		return fulldisk.Error("blob.Take", err)
 	}
 	if err := spooled.Close(); err != nil { // a full disk may show only now
-		return failed("blob.Take", err)
+		return fulldisk.Error("blob.Take", err)
 	}
-	return failed("blob.Take", os.Rename(spooled.Name(), path))
+	return fulldisk.Error("blob.Take", os.Rename(spooled.Name(), path))
 }
 
 // SetAside implements Medium.
@@ -137,15 +138,7 @@ func (d *disk) Flush(context.Context) error {
 		return errs.As(errs.Unavailable, "blob.Flush", err)
 	}
 	defer dir.Close()
-	return failed("blob.Flush", unix.Syncfs(int(dir.Fd())))
-}
-
-// failed tells a full disk from others.
-func failed(op string, err error) error {
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return &errs.Error{Op: op, Kind: errs.Exhausted, Err: err, Message: "the disk of the templates' content is full: delete versions, or give it room"}
-	}
-	return errs.As(errs.Unavailable, op, err)
+	return fulldisk.Error("blob.Flush", unix.Syncfs(int(dir.Fd())))
 }
 
 // gone takes it for done that there is nothing to do it to.
@@ -177,7 +170,7 @@ func (d *disk) ID(context.Context) (string, error) {
 func (d *disk) name(path string) error {
 	f, err := os.CreateTemp(d.incoming(), "id-*")
 	if err != nil {
-		return failed("blob.ID", err)
+		return fulldisk.Error("blob.ID", err)
 	}
 	_, err = fmt.Fprintln(f, rand.Text())
 	err = errors.Join(err, f.Close())
@@ -186,5 +179,5 @@ func (d *disk) name(path string) error {
 			err = nil
 		}
 	}
-	return failed("blob.ID", errors.Join(err, os.Remove(f.Name())))
+	return fulldisk.Error("blob.ID", errors.Join(err, os.Remove(f.Name())))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/fulldisk"
 )
 
 // inMemory is how much of a blob is held in memory while it comes; a larger one is
@@ -37,7 +38,7 @@ func (s *Store) Import(ctx context.Context, sum string, limit int64, r io.Reader
 	}
 	f, err := os.CreateTemp(s.spool, "blob-*")
 	if err != nil {
-		return failed("blob.Import", err)
+		return fulldisk.Error("blob.Import", err)
 	}
 	defer func() {
 		_ = f.Close()
@@ -46,7 +47,7 @@ func (s *Store) Import(ctx context.Context, sum string, limit int64, r io.Reader
 	h := sha256.New()
 	size, err := io.Copy(io.MultiWriter(f, h), io.MultiReader(bytes.NewReader(b), r))
 	if err != nil {
-		return failed("blob.Import", err)
+		return fulldisk.Error("blob.Import", err)
 	}
 	if hex.EncodeToString(h.Sum(nil)) != sum {
 		return errs.As(errs.Unavailable, "blob.Import", fmt.Errorf("what came as %s has another hash", sum))

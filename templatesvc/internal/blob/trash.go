@@ -11,6 +11,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/fulldisk"
 )
 
 // rescue takes a condemned blob back, in whatever way it is stored. Whoever wanted it
@@ -83,7 +84,7 @@ type cycle struct {
 func (d *disk) NewCycle(_ context.Context, name string) (Cycle, error) {
 	c := &cycle{disk: d, dir: filepath.Join(d.trash(), name)}
 	if err := os.Mkdir(c.dir, 0o755); err != nil {
-		return nil, failed("blob.NewCycle", err)
+		return nil, fulldisk.Error("blob.NewCycle", err)
 	}
 	return c, nil
 }
@@ -97,7 +98,7 @@ func (d *disk) Adopt(_ context.Context, name string, own func(name string) bool,
 	}
 	now, err := clockOf(d.incoming())
 	if err != nil {
-		return nil, failed("blob.Adopt", err)
+		return nil, fulldisk.Error("blob.Adopt", err)
 	}
 	for _, e := range entries {
 		fi, err := e.Info()

@@ -26,6 +26,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/fulldisk"
 )
 
 const (
@@ -224,7 +225,7 @@ func unreachable(url string, err error) error {
 func (s *Store) keep(url, want string, body io.Reader) (c fleet.Content, err error) {
 	tmp, err := os.CreateTemp(s.cfg.Dir, ".new-")
 	if err != nil {
-		return c, errs.As(errs.Unavailable, "catalog.keep", err)
+		return c, fulldisk.Error("catalog.keep", err)
 	}
 	defer os.Remove(tmp.Name()) // fails after the rename, as it should
 	defer tmp.Close()           // a second time it does nothing
@@ -233,6 +234,8 @@ func (s *Store) keep(url, want string, body io.Reader) (c fleet.Content, err err
 	switch {
 	case from.err != nil:
 		return c, &errs.Error{Op: "catalog.keep", Kind: errs.Unavailable, Field: urlField, Message: url + " broke off", Err: err}
+	case fulldisk.Is(err):
+		return c, fulldisk.Error("catalog.keep", err)
 	case err != nil:
 		return c, &errs.Error{Op: "catalog.keep", Kind: errs.Unavailable, Message: "templatesvc cannot keep " + url + ": look at the disk of blobs.dir", Err: err}
 	case c.Size > MaxBytes:
@@ -243,7 +246,7 @@ func (s *Store) keep(url, want string, body io.Reader) (c fleet.Content, err err
 		return c, nil
 	}
 	err = errors.Join(tmp.Sync(), tmp.Close(), os.Rename(tmp.Name(), s.path(c.SHA256)))
-	return c, errs.As(errs.Unavailable, "catalog.keep", err)
+	return c, fulldisk.Error("catalog.keep", err)
 }
 
 // told remembers that reading failed.

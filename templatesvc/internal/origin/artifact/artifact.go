@@ -15,6 +15,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/archive"
+	"github.com/orreryhq/orrery/templatesvc/internal/fulldisk"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin"
 )
 
@@ -27,7 +28,7 @@ func Fetch(ctx context.Context, r origin.Request) (*origin.Holding, error) {
 	}
 	f, err := os.CreateTemp(r.Spool, "artifact-*")
 	if err != nil {
-		return nil, errs.As(errs.Unavailable, "artifact.Fetch", err)
+		return nil, fulldisk.Error("artifact.Fetch", err)
 	}
 	done := func() {
 		_ = f.Close()
@@ -84,6 +85,8 @@ func download(ctx context.Context, r origin.Request, to io.Writer) error {
 	h := sha256.New()
 	n, err := io.Copy(io.MultiWriter(to, h), io.LimitReader(resp.Body, limit+1))
 	switch sum := hex.EncodeToString(h.Sum(nil)); {
+	case fulldisk.Is(err):
+		return fulldisk.Error("artifact.Fetch", err)
 	case err != nil:
 		return origin.Unreachable(what, err)
 	case n > limit:
