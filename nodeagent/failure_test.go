@@ -114,6 +114,20 @@ func TestAPortHeldByAStrangerFailsTheStartAndIsBlocked(t *testing.T) {
 	}
 }
 
+func TestACommandWithoutWordsIsToldBeforeAPortIsLookedAt(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := basic(" %NOTHING% ")
+	plan.Variables = map[string]string{"NOTHING": ""}
+	s.place("aaaaaa", 1, plan, hold(t, "tcp"))
+	if st := s.awaitState("aaaaaa", 1, fleet.Failed); st.Reason != fleet.ReasonCommandMissing {
+		t.Errorf("status %+v", st)
+	}
+	if n, err := store.Get(t.Context(), s.store, store.NodeKey(node)); err != nil || len(n.BlockedPorts) != 0 {
+		t.Errorf("blocked %+v, %v", n.BlockedPorts, err)
+	}
+}
+
 func hold(t *testing.T, network string) int {
 	if network == "udp" {
 		c, err := net.ListenPacket("udp", ":0")

@@ -410,21 +410,46 @@ func answerRemote(c net.Conn, password string) {
 	}
 }
 
+// administered places an instance with a remote console.
+func (s *site) administered(id fleet.InstanceID, port int, password string) {
+	s.t.Helper()
+	plan := basic("sleep 1000")
+	plan.FileModifications = []string{"config"}
+	plan.Layers = []fleet.PlanLayer{s.library.add("base", map[string]string{"config": "region=%REGION%\n"})}
+	plan.AdditionalPorts = []fleet.NamedPort{{Name: "admin", Protocol: "tcp", Range: fleet.PortRange{Start: port, End: port}}}
+	plan.RCON = fleet.RCON{Port: "Admin", Password: password}
+	s.write(store.PlanKey(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
+	s.write(store.PlacementKey(node, id), fleet.Placement{
+		Instance: id, Name: "lobby-1", Group: "lobby", Node: node, Generation: 1, Plan: plan.Digest(), PlacedAt: time.Now(),
+		Ports: map[string]int{"admin": port},
+	})
+	s.awaitState(id, 1, fleet.Online)
+}
+
+func TestAnAgentWithOtherVariablesKnowsWhatARunningInstanceWasBuiltWith(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	port := freePort(t)
+	s.administered("aaaaaa", port, "secret-%REGION%")
+	s.stop()
+	s.start(func(c *nodeagent.Config) {
+		c.StopInstancesOnExit, c.Variables = true, map[string]string{"REGION": "south"}
+	})
+	remoteConsole(t, "127.0.0.1", port, "secret-north")
+	await.That(t, "the remote console", func() string {
+		answer, err := s.api().RCON(t.Context(), "aaaaaa", "list")
+		return await.Unless(err == nil && answer.Answer == "you said list", "%q, %v", answer.Answer, err)
+	})
+	if files, report, err := exported(s.api().Export(t.Context(), "aaaaaa", "")); err != nil || len(files) != 0 || report.Unchanged != 1 {
+		t.Errorf("nobody changed anything: %v, %+v, %v", files, report, err)
+	}
+}
+
 func TestACommandGoesOverTheRemoteConsole(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	port := freePort(t)
-	place := func(id fleet.InstanceID, password string) {
-		plan := basic("sleep 1000")
-		plan.AdditionalPorts = []fleet.NamedPort{{Name: "admin", Protocol: "tcp", Range: fleet.PortRange{Start: port, End: port}}}
-		plan.RCON = fleet.RCON{Port: "Admin", Password: password}
-		s.write(store.PlanKey(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
-		s.write(store.PlacementKey(node, id), fleet.Placement{
-			Instance: id, Name: "lobby-1", Group: "lobby", Node: node, Generation: 1, Plan: plan.Digest(), PlacedAt: time.Now(),
-			Ports: map[string]int{"admin": port},
-		})
-		s.awaitState(id, 1, fleet.Online)
-	}
+	place := func(id fleet.InstanceID, password string) { s.administered(id, port, password) }
 	place("aaaaaa", "secret-%REGION%")
 	place("bbbbbb", "wrong")
 	s.online("cccccc", basic("sleep 1000"))

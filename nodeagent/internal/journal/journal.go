@@ -47,12 +47,23 @@ type Entry struct {
 	Machine machine.State `json:"machine"`
 	// Token is the instance's own token; it stands nowhere else in clear.
 	Token string `json:"token,omitempty"`
+	// Around is what of its node its directory was built with; nil in entries of earlier
+	// agents.
+	Around *Surroundings `json:"around,omitempty"`
 	// Process identifies its latest process.
 	Process runtime.Identity `json:"process"`
 	// ProcessRun is the run Process belongs to.
 	ProcessRun int `json:"processRun,omitempty"`
 	// LogFrom is where in the instance's output its latest process began to print.
 	LogFrom int64 `json:"logFrom,omitempty"`
+}
+
+// Surroundings are what of a node's record and settings became values of placeholders: the
+// files of an instance stay as they were made, whatever an agent is told later.
+type Surroundings struct {
+	Address   string            `json:"address,omitempty"`
+	Variables map[string]string `json:"variables,omitempty"`
+	APIURL    string            `json:"apiUrl,omitempty"`
 }
 
 // Journal is an opened directory. Write and Remove may be called at once for different instances.

@@ -18,10 +18,11 @@ type present struct {
 	plan      fleet.Plan
 	placement fleet.Placement
 	token     string
+	around    *journal.Surroundings
 }
 
 func presentOf(e journal.Entry) present {
-	return present{plan: e.Machine.Plan, placement: e.Machine.Placement, token: e.Token}
+	return present{plan: e.Machine.Plan, placement: e.Machine.Placement, token: e.Token, around: e.Around}
 }
 
 // Export is a reading of the instance's configuration. Close it.
@@ -49,14 +50,14 @@ func (i *Instance) Export(ctx context.Context) (Export, error) {
 	if err != nil {
 		return Export{}, errs.New(errs.Conflict, "its secrets cannot be told from its configuration: %s", errs.MessageOf(err))
 	}
-	values, _, _ := workspace.Values(p.plan, p.placement, i.kit.Node(), i.kit.APIURL())
+	values, _, _ := i.kit.values(p.plan, p.placement, p.around)
 	maps.Copy(values, held)
 	origin := i.kit.Workspace.Origin(workspace.Request{Placement: p.placement, Plan: p.plan, Values: values})
 	hidden := []save.Secret{{Value: p.token}}
 	for _, variable := range slices.Sorted(maps.Keys(held)) {
 		hidden = append(hidden, save.Secret{Value: held[variable], Placeholder: "%" + variable + "%"})
 	}
-	if r := remoteOf(p.plan, p.placement); r != nil {
+	if r := remoteOf(p.plan, p.placement, p.around); r != nil {
 		password, err := i.passwordOf(ctx, r)
 		if err != nil {
 			return Export{}, err

@@ -66,6 +66,23 @@ type Kit struct {
 	Log  *slog.Logger
 }
 
+// surroundings are what the node's placeholders are made of now.
+func (k *Kit) surroundings() *journal.Surroundings {
+	n := k.Node()
+	return &journal.Surroundings{Address: n.Address, Variables: n.Variables, APIURL: k.APIURL()}
+}
+
+// values are the placeholder values of an instance and its advertised address in the
+// surroundings that it was built in; nil are those of now.
+func (k *Kit) values(plan fleet.Plan, p fleet.Placement, around *journal.Surroundings) (values map[string]string, hostAddress string, notes []string) {
+	n := k.Node()
+	if around == nil {
+		around = k.surroundings()
+	}
+	n.Address, n.Variables = around.Address, around.Variables
+	return workspace.Values(plan, p, n, around.APIURL)
+}
+
 // RunDir is where a runtime keeps its files of an instance.
 func (k *Kit) RunDir(id fleet.InstanceID) string { return filepath.Join(k.DataDir, "run", string(id)) }
 

@@ -51,15 +51,21 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 		return fail(fleet.ReasonVariableMissing, fmt.Sprintf("%s: %s; give the group or the start a value", fleet.ReasonVariableMissing.Text(), strings.Join(without, ", ")))
 	}
 	i.kit.Workspace.Keep(i.id, &plan)
-	values, address, notes := workspace.Values(plan, s.Placement, i.kit.Node(), i.kit.APIURL())
-	if err := i.makeReady(ctx, plan.Runtime, imageOf(plan, values)); err != nil {
-		return fail(startReason(err, fleet.ReasonPrepareFailed), text(fleet.ReasonPrepareFailed, err))
-	}
+	around := i.kit.surroundings()
+	values, address, notes := i.kit.values(plan, s.Placement, around)
+	image := imageOf(plan, values)
 	held, err := i.reveal(ctx, plan, s.Placement)
 	if err != nil {
 		return fail(fleet.ReasonSecretMissing, text(fleet.ReasonSecretMissing, err))
 	}
 	maps.Copy(values, held)
+	command, unknown := render.Substitute(plan.Command, values)
+	if strings.TrimSpace(command) == "" { // what takes long comes after what is known to fail
+		return fail(fleet.ReasonCommandMissing, text(fleet.ReasonCommandMissing, errNoCommand))
+	}
+	if err := i.makeReady(ctx, plan.Runtime, image); err != nil {
+		return fail(startReason(err, fleet.ReasonPrepareFailed), text(fleet.ReasonPrepareFailed, err))
+	}
 	request := workspace.Request{Placement: s.Placement, Plan: plan, Values: values}
 	built, err := i.construct(ctx, request)
 	if err != nil {
@@ -72,14 +78,13 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 		}
 		return fail(fleet.ReasonPrepareFailed, fleet.ReasonPrepareFailed.Text())
 	}
-	command, unknown := render.Substitute(plan.Command, values)
 	for _, u := range unknown {
 		notes = append(notes, render.UnknownNote(u, "command"))
 	}
 	_, inEnv := workspace.Environ(i.kit.Host, request, "", "", i.kit.APIURL())
 	notes = slices.Concat(notes, inEnv, built, i.kit.limitNotes(plan, command))
 	token, hash := newToken()
-	return message{token: token, event: machine.Prepared{
+	return message{token: token, around: around, event: machine.Prepared{
 		Run: s.Run, Plan: plan, HostAddress: address, TokenHash: hash, Notes: i.masked(machine.Note(notes...)),
 	}}
 }
@@ -129,7 +134,7 @@ func (i *Instance) build(ctx context.Context, r workspace.Request) ([]string, er
 func (i *Instance) spec(e journal.Entry, held map[string]string) runtime.Spec {
 	s := e.Machine
 	dir := i.kit.Workspace.Dir(s.Placement, s.Plan.Static)
-	values, address, _ := workspace.Values(s.Plan, s.Placement, i.kit.Node(), i.kit.APIURL())
+	values, address, _ := i.kit.values(s.Plan, s.Placement, e.Around)
 	container := containerOf(s.Plan, s.Placement, values, address)
 	maps.Copy(values, held)
 	command, _ := render.Substitute(s.Plan.Command, values)
@@ -148,7 +153,7 @@ func (i *Instance) spec(e journal.Entry, held map[string]string) runtime.Spec {
 // errNoCommand refuses a start without a command.
 var errNoCommand = errs.New(errs.Invalid, "the command is empty once its placeholders are replaced: correct the group's command, or its variables")
 
-// launch checks the ports and starts the process, unless ctx ends, which is within agent:
+// launch fills in the values, checks the ports and starts the process, unless ctx ends, which is within agent:
 // then what was started all the same is ended, if it is not in the answer.
 func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 	run := e.Machine.Run
@@ -174,7 +179,15 @@ func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 			return message{event: machine.Withheld{Run: run}}
 		}
 	}
-	for _, port := range allPorts(e.Machine.Placement) {
+	held, err := i.reveal(ctx, e.Machine.Plan, e.Machine.Placement)
+	if err != nil {
+		return fail(fleet.ReasonSecretMissing, err)
+	}
+	spec := i.spec(e, held)
+	if strings.TrimSpace(spec.Command) == "" {
+		return fail(fleet.ReasonCommandMissing, errNoCommand)
+	}
+	for _, port := range allPorts(e.Machine.Placement) { // last: all before may have taken its time
 		switch err := ports.Free(port); {
 		case err == nil:
 		case !errs.Is(err, errs.Exhausted):
@@ -183,14 +196,6 @@ func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 			i.kit.Block(ctx, port)
 			return fail(fleet.ReasonPortTaken, err)
 		}
-	}
-	held, err := i.reveal(ctx, e.Machine.Plan, e.Machine.Placement)
-	if err != nil {
-		return fail(fleet.ReasonSecretMissing, err)
-	}
-	spec := i.spec(e, held)
-	if strings.TrimSpace(spec.Command) == "" {
-		return fail(fleet.ReasonCommandMissing, errNoCommand)
 	}
 	if err := os.MkdirAll(filepath.Dir(spec.LogPath), 0o750); err != nil {
 		return fail(diskOr(fleet.ReasonStartFailed, err), err)

@@ -13,9 +13,9 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/rcon"
 	"github.com/orreryhq/orrery/nodeagent/internal/render"
-	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
 )
 
 // rconTime bounds one command over a remote console.
@@ -57,14 +57,15 @@ func (i *Instance) RCON(ctx context.Context, command string) (rcon.Answer, error
 type remote struct {
 	plan      fleet.Plan
 	placement fleet.Placement
+	around    *journal.Surroundings
 }
 
 // remoteOf is the remote console that a plan declares; nil when it declares none.
-func remoteOf(plan fleet.Plan, p fleet.Placement) *remote {
+func remoteOf(plan fleet.Plan, p fleet.Placement, around *journal.Surroundings) *remote {
 	if plan.RCON.Port == "" {
 		return nil
 	}
-	return &remote{plan, p}
+	return &remote{plan, p, around}
 }
 
 func (r *remote) port() int {
@@ -99,7 +100,7 @@ func (i *Instance) passwordOf(ctx context.Context, r *remote) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	values, _, _ := workspace.Values(r.plan, r.placement, i.kit.Node(), i.kit.APIURL())
+	values, _, _ := i.kit.values(r.plan, r.placement, r.around)
 	maps.Copy(values, held)
 	password, _ := render.Substitute(r.plan.RCON.Password, values)
 	return password, nil

@@ -85,6 +85,8 @@ type message struct {
 	// began is when process was started, by the monotonic clock; zero for an adopted one.
 	began time.Time
 	token string
+	// around is what its directory was built with, and comes with a token.
+	around *journal.Surroundings
 	// logFrom is where what process prints begins in the instance's output.
 	logFrom int64
 	// handled gets, once the event was handled, why the journal does not have what came
@@ -108,7 +110,7 @@ func Restore(kit *Kit, e journal.Entry) *Instance {
 	i.entry = e
 	i.live.follow(e.Machine)
 	i.hearing = newHearing(e.Machine.Status.StartedAt, readSequence(kit.RunDir(i.id)))
-	i.remote = remoteOf(e.Machine.Plan, e.Machine.Placement)
+	i.remote = remoteOf(e.Machine.Plan, e.Machine.Placement, e.Around)
 	i.built = presentOf(e)
 	i.keep()
 	i.live.Held = kit.Held && e.Machine.Status.State != "" && !e.Machine.Status.State.Terminal()
@@ -289,7 +291,7 @@ func (i *Instance) advance(m message) []machine.Effect {
 		i.kit.Logs.Keep(i.kit.LogPath(i.id), logLimit(next.Plan), !m.began.IsZero())
 	}
 	if m.token != "" {
-		i.entry.Token = m.token
+		i.entry.Token, i.entry.Around = m.token, m.around
 	}
 	i.remember()
 	launches := slices.ContainsFunc(effects, isLaunch)
@@ -303,7 +305,7 @@ func (i *Instance) advance(m message) []machine.Effect {
 	}
 	i.launching = next.Phase == machine.Launching
 	i.live.follow(next)
-	i.remote = remoteOf(next.Plan, next.Placement)
+	i.remote = remoteOf(next.Plan, next.Placement, i.entry.Around)
 	i.built = presentOf(i.entry)
 	i.mu.Unlock()
 	return effects
