@@ -135,6 +135,25 @@ func TestOnlyWhoMayDeleteGroupsConfirmsTheirRemoval(t *testing.T) {
 	}
 }
 
+func TestTheDirectoriesOfTemplatesAreShownAndConfirmedAsASource(t *testing.T) {
+	s := newSite(t)
+	s.do("GET", "/api/v1/template-sources/directory", nil).want(404)
+	s.do("POST", "/api/v1/template-sources/directory/sync", nil).want(404)
+	s.commit(store.Create(store.TemplateDirectoryKey("a"), fleet.TemplateDirectory{Replica: "a", ID: "x", State: fleet.SourceInSync}))
+	s.commit(store.Create(store.TemplateDirectoryKey("b"), fleet.TemplateDirectory{Replica: "b", ID: "y", State: fleet.SourceHeld, Held: "abc", Message: "held: 5 of 5"}))
+	s.do("GET", "/api/v1/template-sources/directory", nil).want(200).is("kind", "directory").naming("HELD").naming("b: held: 5 of 5").naming(`"held":"abc"`)
+	s.do("GET", "/api/v1/template-sources", nil).want(200).naming(`"directory"`)
+	operator := s.user("otto", "OPERATOR")
+	operator.do("POST", "/api/v1/template-sources/directory/sync", `{"confirm":"abc"}`).want(403)
+	s.do("POST", "/api/v1/template-sources/directory/sync", `{"confirm":"abc"}`).want(202)
+	operator.do("POST", "/api/v1/template-sources/directory/sync", nil).want(202)
+	if got, err := store.Get(t.Context(), s.store, store.DirectorySyncKey()); err != nil || got.Confirmed != "abc" || got.Asked != 2 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	s.do("DELETE", "/api/v1/template-sources/directory", nil).want(422)
+	s.do("PUT", "/api/v1/template-sources/directory", declaring).want(422)
+}
+
 func TestARemovalThatIsNoLongerDeclaredRemovesNothing(t *testing.T) {
 	s := newSite(t)
 	s.do("PUT", "/api/v1/template-sources/main", declaring).want(201)

@@ -1,11 +1,14 @@
 package templatesvc_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 )
@@ -25,9 +28,10 @@ func (w *world) other(t *testing.T, name string) {
 func TestOnlyItsOwnTemplatesAreRetracted(t *testing.T) {
 	w := newWorld(t)
 	w.write("f", "one", 0o644)
+	drop(t, w.dir, "g/stays")
 	_, stop := w.start("a")
 	stop()
-	if err := os.RemoveAll(filepath.Join(w.dir, ref.Group)); err != nil {
+	if err := os.RemoveAll(filepath.Join(w.dir, ref.Group, ref.Name)); err != nil {
 		t.Fatal(err)
 	}
 	another := &world{t: t, c: w.c, dir: t.TempDir(), blobs: t.TempDir()}
@@ -60,16 +64,183 @@ func TestOnlyItsOwnTemplatesAreRetracted(t *testing.T) {
 		return names
 	}
 	_, stopThird := w.start("c") // beside another replica, whose directory these templates may be in
-	if names := left(); len(names) != len(heads) {
+	if names := left(); len(names) != len(heads)+1 || !names["stays"] {
 		t.Errorf("beside another replica %v are left", names)
 	}
 	stopOther()
 	stopThird()
-	w.start("a") // no replica but one without these templates: they are gone
-	await.That(t, "only what the directory published is retracted", func() string {
-		names := left()
-		return await.Unless(len(names) == 2 && names["api"] && names["git"], "%v are left", names)
+	w.start("a") // no replica but one without these templates: they were published by no directory it knows
+	w.directory("a", fleet.SourceHeld, "kept: 2 of 3 templates")
+	if names := left(); len(names) != len(heads)+1 {
+		t.Errorf("%v are left", names)
+	}
+}
+
+// directory waits for what a replica tells of its directory of templates.
+func (w *world) directory(replica string, state fleet.SourceState, message string) (d fleet.TemplateDirectory) {
+	w.t.Helper()
+	await.That(w.t, "the directory of "+replica+" "+string(state), func() (told string) {
+		var err error
+		d, err = store.Get(w.t.Context(), w.c, store.TemplateDirectoryKey(replica))
+		return await.Unless(err == nil && d.State == state && strings.Contains(d.Message, message), "%+v, %v", d, err)
 	})
+	return d
+}
+
+// confirm has the directories looked at, as the gateway does.
+func (w *world) confirm(revision string) {
+	w.t.Helper()
+	old, err := store.Get(w.t.Context(), w.c, store.DirectorySyncKey())
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		w.t.Fatal(err)
+	}
+	next := fleet.DirectorySync{Asked: old.Asked + 1, Confirmed: revision}
+	if _, err := w.c.Commit(w.t.Context(), store.Txn{Writes: []store.Write{store.Replace(store.DirectorySyncKey(), next, old.ModRev)}}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// drop makes templates of one file each in a directory.
+func drop(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		at := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(at, 0o755), os.WriteFile(filepath.Join(at, "f"), []byte(name), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// settles waits until there are certain templates.
+func (w *world) settles(want string) {
+	w.t.Helper()
+	await.That(w.t, "templates "+want, func() string { return await.Unless(w.names() == want, "%s", w.names()) })
+}
+
+func TestADirectoryThatLosesMostOrAllIsHeldUntilItIsConfirmed(t *testing.T) {
+	w := newWorld(t)
+	drop(t, w.dir, "g/a", "g/b", "g/c", "h/d", "h/e", "h/f")
+	w.start("a")
+	w.has("g/a g/b g/c h/d h/e h/f")
+	if err := os.RemoveAll(filepath.Join(w.dir, "g/a")); err != nil { // one may always go
+		t.Fatal(err)
+	}
+	w.settles("g/b g/c h/d h/e h/f")
+	if err := errors.Join(os.RemoveAll(filepath.Join(w.dir, "g")), os.RemoveAll(filepath.Join(w.dir, "h"))); err != nil {
+		t.Fatal(err)
+	}
+	w.confirm("another revision")
+	held := w.directory("a", fleet.SourceHeld, "would be removed")
+	if held.Held == "" || !strings.Contains(held.Message, held.Held) {
+		t.Errorf("%+v", held)
+	}
+	w.has("g/b g/c h/d h/e h/f")
+	drop(t, w.dir, "new/t") // what comes is published all the same
+	w.settles("g/b g/c h/d h/e h/f new/t")
+	w.confirm("")
+	w.directory("a", fleet.SourceHeld, "would be removed")
+	w.confirm(w.directory("a", fleet.SourceHeld, "").Held)
+	w.settles("new/t")
+	w.directory("a", fleet.SourceInSync, "")
+
+	// The last one is no exception to: absence is never an order.
+	if err := os.RemoveAll(filepath.Join(w.dir, "new")); err != nil {
+		t.Fatal(err)
+	}
+	w.confirm("")
+	w.directory("a", fleet.SourceHeld, "would be removed (new/t)")
+	w.has("new/t")
+}
+
+func TestAnotherDirectoryAtTheSamePathRemovesNothing(t *testing.T) {
+	w := newWorld(t)
+	drop(t, w.dir, "g/a", "g/b")
+	_, stop := w.start("a")
+	real := w.dir + ".away"
+	swap := func(from, to string) {
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mount := func(names ...string) { // as if another file system was mounted there, or none
+		swap(w.dir, real)
+		if err := os.Mkdir(w.dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		drop(t, w.dir, names...)
+	}
+	umount := func() {
+		if err := os.RemoveAll(w.dir); err != nil {
+			t.Fatal(err)
+		}
+		swap(real, w.dir)
+	}
+	mount() // a bare mount point
+	w.confirm("")
+	w.directory("a", fleet.SourceHeld, "kept: 2 of 2 templates")
+	if _, err := os.Stat(filepath.Join(w.dir, ".orrery")); !os.IsNotExist(err) {
+		t.Error("a bare mount point was given an id")
+	}
+	stop()
+	umount()
+	mount("g/other")
+	_, stop = w.start("a")
+	w.directory("a", fleet.SourceHeld, "kept: 2 of 3 templates")
+	w.has("g/a g/b g/other")
+	stop()
+	umount()
+
+	// The real one is known again, also after a start: what is gone from it goes.
+	if err := os.RemoveAll(filepath.Join(w.dir, "g/b")); err != nil {
+		t.Fatal(err)
+	}
+	w.start("a")
+	w.settles("g/a g/other")
+	w.confirm(w.directory("a", fleet.SourceHeld, "kept: 1 of 2 templates").Held)
+	w.settles("g/a")
+}
+
+func TestReplicasWhoseDirectoriesDifferDoNotFight(t *testing.T) {
+	w := newWorld(t)
+	drop(t, w.dir, "g/t", "g/mine")
+	w.start("a")
+	before, _ := w.head()
+	other := &world{t: t, c: w.c, dir: t.TempDir(), blobs: w.blobs}
+	drop(t, other.dir, "g/t", "g/theirs")
+	await.That(t, "the session of a", func() string {
+		n, err := store.Count(t.Context(), w.c, store.Sessions("templatesvc"))
+		return await.Unless(err == nil && n == 1, "%d, %v", n, err)
+	})
+	more := filepath.Join(other.dir, "g/t/more")
+	if err := os.WriteFile(more, []byte("more"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	other.start("b")
+	for range 3 { // each looks at all of its directory
+		w.confirm("")
+		await.That(t, "another look", func() string { return await.Unless(w.names() == "g/mine g/t g/theirs", "%s", w.names()) })
+	}
+	if now, _ := w.head(); now.ModRev != before.ModRev {
+		t.Errorf("%+v was published by the second directory", now)
+	}
+	// What is changed there is meant, and the first lets it be.
+	if err := os.WriteFile(more, []byte("changed"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	changed := w.await("published", func(h fleet.TemplateHead, _ bool) bool { return h.Digest != before.Digest })
+	w.confirm("")
+	w.other(t, "later")
+	if now, _ := w.head(); now.Digest != changed.Digest {
+		t.Error("the first directory published its own again")
+	}
+	// It is gone here, and stays as the other has it.
+	if err := os.RemoveAll(filepath.Join(w.dir, "g/t")); err != nil {
+		t.Fatal(err)
+	}
+	w.other(t, "last")
+	if _, ok := w.head(); !ok {
+		t.Error("what the other directory has was removed")
+	}
 }
 
 func TestWhatAnotherSourcePublishesIsNotTakenOver(t *testing.T) {

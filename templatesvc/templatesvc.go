@@ -169,7 +169,7 @@ func directory(cfg Config, service *template.Service) (*source.Directory, error)
 		}
 		return n, err
 	}
-	dir, err := source.New(source.Config{Dir: cfg.Dir, Service: service, Others: others, Log: cfg.Log})
+	dir, err := source.New(source.Config{Dir: cfg.Dir, Service: service, Store: cfg.Store, Replica: cfg.Replica, Others: others, Log: cfg.Log})
 	if err != nil {
 		return nil, unusable("templates.dir", cfg.Dir, err)
 	}

@@ -246,6 +246,7 @@ func TestATemplateIsRetractedOnlyWithItsOwnDirectory(t *testing.T) {
 	if err := os.Rename(away, w.dir); err != nil {
 		t.Fatal(err)
 	}
+	drop(t, w.dir, "g/stays")
 	w.start("a")
 	if err := os.RemoveAll(filepath.Join(w.dir, ref.Group, ref.Name)); err != nil {
 		t.Fatal(err)

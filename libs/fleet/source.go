@@ -18,9 +18,11 @@ const (
 	SourceGit  SourceKind = "git"
 	SourceS3   SourceKind = "s3"
 	SourceHTTP SourceKind = "http"
+	// SourceDirectory is templates.dir of templatesvc, which is no record: it is only shown.
+	SourceDirectory SourceKind = "directory"
 )
 
-// SourceKinds lists every kind, for tables and tests.
+// SourceKinds lists every kind that a record may have, for tables and tests.
 var SourceKinds = [...]SourceKind{SourceGit, SourceS3, SourceHTTP}
 
 // Bounds of a source.

@@ -96,6 +96,9 @@ type TemplateHead struct {
 	// Origin is the source that the template is published from, DirectoryOrigin for the
 	// directory of templates. "": it was made through the API.
 	Origin string `json:"origin,omitempty"`
+	// Directory is the TemplateDirectory.ID of the directory that published it last; ""
+	// for other origins.
+	Directory string `json:"directory,omitempty"`
 	// Move is the number of the latest TemplateMove; 0 before there was one.
 	Move int64 `json:"move,omitempty"`
 	// Variables are the version's, for whoever composes plans.

@@ -162,6 +162,20 @@ func TemplateSourceStatuses() Prefix[fleet.SourceStatus] {
 	return Prefix[fleet.SourceStatus]{Root + "template-source-status/"}
 }
 
+// TemplateDirectoryKey is written by the replica itself, and removed by another when it
+// has no session; DirectorySyncKey by the gateway.
+func TemplateDirectoryKey(replica string) Key[fleet.TemplateDirectory] {
+	return Key[fleet.TemplateDirectory]{Root + "template-directories/" + replica}
+}
+
+func TemplateDirectories() Prefix[fleet.TemplateDirectory] {
+	return Prefix[fleet.TemplateDirectory]{Root + "template-directories/"}
+}
+
+func DirectorySyncKey() Key[fleet.DirectorySync] {
+	return Key[fleet.DirectorySync]{Root + "template-directory-sync"}
+}
+
 // DeclaredGroupKey is written by the owner of the source, DeclaredStatusKey by the gateway.
 func DeclaredGroupKey(source string, g fleet.GroupName) Key[fleet.DeclaredGroup] {
 	return Key[fleet.DeclaredGroup]{Root + "declared-groups/" + source + "/" + string(g)}

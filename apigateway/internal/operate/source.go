@@ -67,7 +67,8 @@ func (s *Sources) List(ctx context.Context) (out []Source, err error) {
 		for _, one := range all {
 			out = append(out, s.shown(one, by[one.Name]))
 		}
-		return nil
+		out, err = s.withDirectory(ctx, out)
+		return err
 	})
 	return out, err
 }
@@ -106,6 +107,10 @@ func (s *Sources) Declared(ctx context.Context) (out map[string][]Declared, err 
 // Get is one source. NotFound when there is none.
 func (s *Sources) Get(ctx context.Context, name string) (out Source, err error) {
 	err = InTime(ctx, func(ctx context.Context) error {
+		if name == fleet.DirectoryOrigin {
+			out, err = s.directory(ctx)
+			return err
+		}
 		one, err := s.existing(ctx, name)
 		if err != nil {
 			return err
@@ -222,6 +227,9 @@ func sameSource(a, b fleet.TemplateSource) bool { return reflect.DeepEqual(a, b)
 // Delete removes a source; its templates stay as they are. NotFound when there is none.
 func (s *Sources) Delete(ctx context.Context, by Actor, name string, ifMatch int64, dryRun bool) error {
 	o := s.operations
+	if name == fleet.DirectoryOrigin {
+		return errs.New(errs.Invalid, "the directory of templates is set on templatesvc's machine, as templates.dir")
+	}
 	return InTime(ctx, func(ctx context.Context) error {
 		return retried(func() error {
 			one, err := s.existing(ctx, name)
@@ -258,11 +266,14 @@ func retried(try func() error) (err error) {
 	return err
 }
 
-// Sync has a source looked at at once; confirm is the revision that may remove many
-// groups, "" confirms nothing new. NotFound when there is none.
+// Sync has a source looked at at once; confirm is the revision that may remove
+// what is held, "" confirms nothing new. NotFound when there is none.
 func (s *Sources) Sync(ctx context.Context, by Actor, name, confirm string) error {
 	return InTime(ctx, func(ctx context.Context) error {
 		return retried(func() error {
+			if name == fleet.DirectoryOrigin {
+				return s.syncDirectory(ctx, by, confirm)
+			}
 			one, err := s.existing(ctx, name)
 			if err != nil {
 				return err

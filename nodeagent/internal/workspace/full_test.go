@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/orreryhq/orrery/libs/disktest"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
-	"github.com/orreryhq/orrery/nodeagent/internal/disktest"
 	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
 )
 

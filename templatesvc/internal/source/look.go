@@ -139,8 +139,8 @@ func (r *Runner) plan(ctx context.Context, s fleet.TemplateSource, before fleet.
 		return p, err
 	}
 	published, present := map[string]bool{}, map[string]bool{}
-	for _, ref := range heads {
-		published[ref.String()] = before.Place == s.Place() && slices.ContainsFunc(before.Items, func(i fleet.SourceItem) bool { return i.Template == ref && !i.Kept })
+	for _, head := range heads {
+		published[head.TemplateRef.String()] = before.Place == s.Place() && slices.ContainsFunc(before.Items, func(i fleet.SourceItem) bool { return i.Template == head.TemplateRef && !i.Kept })
 	}
 	for _, t := range h.Templates {
 		present[t.Ref.String()] = true

@@ -7,10 +7,11 @@
 //
 // Invariants: a file is published only when nobody has it open for writing and its
 // size, time and inode were the same before and after it was read, so nothing
-// half-written is; nothing outside a template's directory is read; a template's
-// head is removed only when this directory published it and its own directory is
-// gone while the directory around it can be read: a source that is away as a whole
-// removes nothing, nor does another replica's directory.
+// half-written is; nothing outside a template's directory is read; a template's head is
+// removed only when this very directory published it, which its id tells, and its own
+// directory is gone while others are there. One that is empty, not mounted, or another
+// at the same path removes nothing; replicas whose directories differ neither remove
+// nor overwrite each other's templates in turns.
 package source
 
 import (
@@ -21,13 +22,16 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
 )
 
@@ -35,7 +39,7 @@ const (
 	quiet    = 100 * time.Millisecond // without a change before a template is read
 	patience = 2 * time.Second        // after the first change it is read all the same
 	rescan   = time.Minute            // safety net under lost notifications
-	again    = time.Second            // between looks at a file that somebody has open for writing
+	again    = time.Second            // between looks at a file that somebody has open for writing, or at what changes meanwhile
 )
 
 // Config is what a watched directory needs. All but Others are required.
@@ -43,6 +47,9 @@ type Config struct {
 	// Dir holds <group>/<name>/; it is made if need be.
 	Dir     string
 	Service *template.Service
+	// Store is where Replica, this one's name, tells how the directory stands.
+	Store   *store.Client
+	Replica string
 	// Others counts the other replicas that live: they may have directories of their
 	// own. Nil: there are none.
 	Others func(context.Context) (int, error)
@@ -53,17 +60,29 @@ type Config struct {
 type Directory struct {
 	dir     string
 	service *template.Service
+	store   *store.Client
+	replica string
 	others  func(context.Context) (int, error)
 	log     *slog.Logger
 	scanner scanner
 
 	synced chan struct{}
+	asked  chan string // what is confirmed, whenever somebody asks for a look
 	// dirty holds when a template's first and latest unpublished changes were seen. Owned by Run.
 	dirty map[fleet.TemplateRef]*changed
 	// complained holds what was already said about a template, so that it is said once. Owned by Run.
 	complained map[string]string
-	// held are the templates that were seen here. Owned by Run.
-	held map[fleet.TemplateRef]bool
+	// All below is owned by Run. held are the templates that were seen in the directory
+	// of that id; alone is whether no other replica lived then, shared whether one had
+	// the same directory; leaving whether some template's directory is gone, anew whether
+	// all is to be read again soon; removed when templates were removed lately, and as
+	// long as something is held: holding.
+	held          map[fleet.TemplateRef]seenAs
+	id, confirmed string
+	alone, shared bool
+	leaving, anew bool
+	removed       map[string]time.Time
+	holding       bool
 }
 
 // changed is when a template was changed; it is not read before until.
@@ -75,10 +94,10 @@ func New(cfg Config) (*Directory, error) {
 		return nil, errs.As(errs.Invalid, "source.New", err)
 	}
 	return &Directory{
-		dir: cfg.Dir, service: cfg.Service, others: cfg.Others, log: cfg.Log,
+		dir: cfg.Dir, service: cfg.Service, store: cfg.Store, replica: cfg.Replica, others: cfg.Others, log: cfg.Log,
 		scanner: scanner{seen: map[string]hashed{}, limits: fleet.VersionLimits(), now: time.Now, lease: lease},
 		synced:  make(chan struct{}), dirty: map[fleet.TemplateRef]*changed{}, complained: map[string]string{},
-		held: map[fleet.TemplateRef]bool{},
+		held: map[fleet.TemplateRef]seenAs{}, removed: map[string]time.Time{}, asked: make(chan string, 1),
 	}, nil
 }
 
@@ -95,6 +114,9 @@ func (d *Directory) Run(ctx context.Context) error {
 	d.watchTree(watcher.Add, d.dir)
 	d.all(ctx)
 	close(d.synced)
+	var following sync.WaitGroup
+	defer following.Wait()
+	following.Go(func() { _ = d.store.Follow(ctx, store.DirectorySyncKey().String(), d) }) // ends with ctx
 
 	safety := time.NewTicker(rescan)
 	defer safety.Stop()
@@ -110,6 +132,8 @@ func (d *Directory) Run(ctx context.Context) error {
 		case err := <-watcher.Errors:
 			d.log.Warn("changes of the template directory may have been missed, reading all of it", "error", err)
 			d.all(ctx)
+		case d.confirmed = <-d.asked:
+			d.all(ctx)
 		case <-safety.C:
 			d.watchTree(watcher.Add, d.dir)
 			d.all(ctx)
@@ -117,6 +141,35 @@ func (d *Directory) Run(ctx context.Context) error {
 			d.publishDue(ctx, time.Now())
 		}
 	}
+}
+
+// Reset implements store.Handler.
+func (d *Directory) Reset(kvs []store.KeyValue, _ int64) {
+	for _, kv := range kvs {
+		d.ask(kv)
+	}
+}
+
+// Apply implements store.Handler.
+func (d *Directory) Apply(changes []store.Change, _ int64) {
+	for _, c := range changes {
+		if !c.Removed {
+			d.ask(c.KeyValue)
+		}
+	}
+}
+
+// ask has all of the directory looked at, with the latest confirmation.
+func (d *Directory) ask(kv store.KeyValue) {
+	wanted, err := store.Decode[fleet.DirectorySync](kv)
+	if err != nil {
+		return
+	}
+	select {
+	case <-d.asked: // what was asked before is asked again by this
+	default:
+	}
+	d.asked <- wanted.Confirmed
 }
 
 // note marks the template a notification belongs to and watches new directories.
@@ -184,6 +237,9 @@ func (d *Directory) refOf(path string) (fleet.TemplateRef, bool) {
 // nextDue is how long until some marked template is to be read.
 func (d *Directory) nextDue(now time.Time) time.Duration {
 	next := time.Hour
+	if d.anew {
+		next = again
+	}
 	for _, c := range d.dirty {
 		next = min(next, max(0, c.due().Sub(now)))
 	}
@@ -209,15 +265,27 @@ func (d *Directory) publishDue(ctx context.Context, now time.Time) {
 		delete(d.dirty, ref)
 		d.publish(ctx, ref)
 	}
+	switch {
+	case d.anew:
+		d.all(ctx)
+	case d.leaving:
+		d.countOthers(ctx)
+		d.removeGone(ctx)
+	}
 }
 
 // all publishes every template in the directory and retracts those whose own directory is gone.
 func (d *Directory) all(ctx context.Context) {
+	d.anew = false
 	groups, err := os.ReadDir(d.dir)
+	if err == nil {
+		err = d.identify(!slices.ContainsFunc(groups, fs.DirEntry.IsDir))
+	}
 	if err != nil {
 		d.complain(d.dir, "the template directory cannot be read; templates stay as they are", err)
 		return
 	}
+	d.countOthers(ctx)
 	for _, g := range groups {
 		if !g.IsDir() {
 			continue
@@ -238,65 +306,49 @@ func (d *Directory) all(ctx context.Context) {
 			}
 		}
 	}
-	d.retractGone(ctx)
+	d.removeGone(ctx)
 }
 
-func (d *Directory) retractGone(ctx context.Context) {
-	refs, err := d.service.Published(ctx, fleet.DirectoryOrigin)
-	if err != nil {
-		d.complain("", "templates could not be listed", err)
-		return
+// identify finds out which directory is looked at. Of another one than before, nothing
+// is known.
+func (d *Directory) identify(empty bool) error {
+	id, err := identify(d.dir, empty)
+	if err == nil && id != d.id {
+		d.id = id
+		clear(d.held)
+		clear(d.scanner.seen)
 	}
-	alone := d.alone(ctx)
-	for _, ref := range refs {
-		// What was never here may be in the directory of another replica.
-		if (d.held[ref] || alone) && d.gone(ref) {
-			d.retract(ctx, ref)
-		}
-	}
+	return err
 }
 
-func (d *Directory) alone(ctx context.Context) bool {
-	if d.others == nil {
-		return true
-	}
-	n, err := d.others(ctx)
-	return err == nil && n == 0
-}
-
-// gone reports whether a template's directory was removed, and not the whole source with it.
+// gone reports whether a template's directory was removed.
 func (d *Directory) gone(ref fleet.TemplateRef) bool {
-	if _, err := os.ReadDir(d.dir); err != nil {
-		return false
-	}
 	_, err := os.Stat(filepath.Join(d.dir, ref.Group, ref.Name))
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-func (d *Directory) retract(ctx context.Context, ref fleet.TemplateRef) {
-	if err := d.service.Retract(ctx, ref, fleet.DirectoryOrigin); err != nil {
-		d.complain(ref.String(), "template not removed", err)
-		return
+// unmounted reports whether an empty directory is where a template was mounted.
+func (d *Directory) unmounted(ref fleet.TemplateRef) bool {
+	seen, ok := d.held[ref]
+	path := filepath.Join(d.dir, ref.Group, ref.Name)
+	if !ok || deviceOf(path) == seen.own {
+		return false
 	}
-	delete(d.held, ref)
-	prefix := filepath.Join(d.dir, ref.Group, ref.Name) + string(filepath.Separator)
-	for path := range d.scanner.seen {
-		if strings.HasPrefix(path, prefix) {
-			delete(d.scanner.seen, path)
-		}
-	}
+	entries, err := os.ReadDir(path)
+	return err == nil && len(entries) == 0
 }
 
 // publish reads a template and makes it the head; a tree that changes under the
 // reading is marked to be read again.
 func (d *Directory) publish(ctx context.Context, ref fleet.TemplateRef) {
-	if d.gone(ref) {
-		if d.held[ref] {
-			d.retract(ctx, ref)
-		}
+	switch {
+	case d.gone(ref):
+		d.leaving = true
+		return
+	case d.unmounted(ref):
+		d.complain(ref.String(), "the template's directory is empty and on another file system than before: is it not mounted? it stays as it was published", nil)
 		return
 	}
-	d.held[ref] = true
 	err := d.read(ctx, ref)
 	var open writing
 	switch {
@@ -338,9 +390,26 @@ func (d *Directory) read(ctx context.Context, ref fleet.TemplateRef) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = d.service.PublishSource(ctx, p, ref, m, template.Provenance{
-		Author: "source", Message: "directory changed", Origin: fleet.DirectoryOrigin,
-	})
+	_, digest, err := m.Canonical(fleet.VersionLimits())
+	if err != nil {
+		return err
+	}
+	now := seenAs{digest: digest, group: deviceOf(filepath.Join(d.dir, ref.Group)), own: deviceOf(filepath.Join(d.dir, ref.Group, ref.Name))}
+	if !d.alone {
+		head, err := d.service.Head(ctx, ref)
+		if err != nil && !errs.Is(err, errs.NotFound) {
+			return err
+		}
+		if yields(d.id, digest, d.held[ref], head) {
+			d.held[ref] = now
+			return errs.New(errs.AlreadyExists, "another replica's directory has other files for it, which stay: make the directories alike, or change it here")
+		}
+	}
+	if _, _, err = d.service.PublishSource(ctx, p, ref, m, template.Provenance{
+		Author: "source", Message: "directory changed", Origin: fleet.DirectoryOrigin, Directory: d.id,
+	}); err == nil {
+		d.held[ref] = now
+	}
 	return err
 }
 

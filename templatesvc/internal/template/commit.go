@@ -27,8 +27,8 @@ type Move struct {
 	Message string
 	// Fences are what the move is made under, beside the publish itself.
 	Fences []store.Fence
-	// Origin, SourceDigest, Description and Platform replace the head's unless nil.
-	Origin, SourceDigest, Description, Platform *string
+	// Origin, Directory, SourceDigest, Description and Platform replace the head's unless nil.
+	Origin, Directory, SourceDigest, Description, Platform *string
 }
 
 // tries bounds how often a head that moved under us is looked at anew.
@@ -128,7 +128,7 @@ func (m *Move) apply(head fleet.TemplateHead, digest string) fleet.TemplateHead 
 	for _, f := range []struct {
 		to   *string
 		from *string
-	}{{&next.Origin, m.Origin}, {&next.SourceDigest, m.SourceDigest}, {&next.Description, m.Description}, {&next.Platform, m.Platform}} {
+	}{{&next.Origin, m.Origin}, {&next.Directory, m.Directory}, {&next.SourceDigest, m.SourceDigest}, {&next.Description, m.Description}, {&next.Platform, m.Platform}} {
 		if f.from != nil {
 			*f.to = *f.from
 		}

@@ -11,10 +11,11 @@ import (
 )
 
 // Provenance says where a version comes from. Origin is the source's name; Fences are
-// what proves that the caller works on it, none for the directory of templates.
+// what proves that the caller works on it, none for the directory of templates, whose
+// own id is Directory.
 type Provenance struct {
-	Author, Message, Origin string
-	Fences                  []store.Fence
+	Author, Message, Origin, Directory string
+	Fences                             []store.Fence
 }
 
 // PublishedBy reports whether a head is published by the source. Heads from before
@@ -69,7 +70,7 @@ func (s *Service) PublishSource(ctx context.Context, p *Publish, ref fleet.Templ
 	}
 	move := Move{
 		Ref: ref, Base: before.Digest, Asked: Asked{Author: from.Author}, Kind: fleet.MoveSource, Fences: from.Fences,
-		SourceDigest: &digest, Origin: &from.Origin,
+		SourceDigest: &digest, Origin: &from.Origin, Directory: &from.Directory,
 		Rebase: func(move *Move, head fleet.TemplateHead, _ fleet.Manifest) (err error) {
 			if err := checkOrigin(head, from.Origin); err != nil {
 				return err
@@ -138,19 +139,13 @@ func namesOf(paths []string) string {
 	return text
 }
 
-// Published are the templates whose heads a source publishes.
-func (s *Service) Published(ctx context.Context, origin string) ([]fleet.TemplateRef, error) {
+// Published are the heads that a source publishes.
+func (s *Service) Published(ctx context.Context, origin string) ([]fleet.TemplateHead, error) {
 	heads, _, err := store.List(ctx, s.cfg.Store, store.TemplateHeads())
 	if err != nil {
 		return nil, errs.Wrap("template.Published", err)
 	}
-	var refs []fleet.TemplateRef
-	for _, h := range heads {
-		if PublishedBy(h, origin) {
-			refs = append(refs, h.TemplateRef)
-		}
-	}
-	return refs, nil
+	return slices.DeleteFunc(heads, func(h fleet.TemplateHead) bool { return !PublishedBy(h, origin) }), nil
 }
 
 // Retract removes a template's head because its source has it no more; its versions
@@ -160,11 +155,17 @@ func (s *Service) Retract(ctx context.Context, ref fleet.TemplateRef, origin str
 	if err != nil || head.ModRev == 0 || !PublishedBy(head, origin) {
 		return errs.Wrap("template.Retract", err)
 	}
-	err = s.retract(ctx, head, store.Txn{Fences: fences}, fleet.TemplateMove{
-		TemplateRef: ref, Kind: fleet.MoveRetract, Author: "source", Message: "its source has it no more",
+	return s.RetractHead(ctx, head, fences...)
+}
+
+// RetractHead is Retract of the head as it was when the caller decided. Conflict when
+// it has moved since.
+func (s *Service) RetractHead(ctx context.Context, head fleet.TemplateHead, fences ...store.Fence) error {
+	err := s.retract(ctx, head, store.Txn{Fences: fences}, fleet.TemplateMove{
+		TemplateRef: head.TemplateRef, Kind: fleet.MoveRetract, Author: "source", Message: "its source has it no more",
 	})
 	if err == nil {
-		s.cfg.Log.Info("template removed, its source has it no more", "template", ref.String(), "source", origin)
+		s.cfg.Log.Info("template removed, its source has it no more", "template", head.TemplateRef.String(), "source", head.Origin)
 	}
 	return errs.Wrap("template.Retract", err)
 }

@@ -1,0 +1,66 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// directory is how the directories of templates of all replicas stand, as one source.
+// NotFound when there is none.
+func (s *Sources) directory(ctx context.Context) (out Source, err error) {
+	all, _, err := store.List(ctx, s.operations.cfg.Store, store.TemplateDirectories())
+	if err == nil && len(all) == 0 {
+		err = errs.New(errs.NotFound, "no templatesvc has a directory of templates")
+	}
+	if err != nil {
+		return out, errs.Wrap("operate.Sources", err)
+	}
+	sync, err := optional(ctx, s.operations.cfg.Store, store.DirectorySyncKey())
+	out.TemplateSource = fleet.TemplateSource{Rev: sync.Rev, Name: fleet.DirectoryOrigin, Kind: fleet.SourceDirectory, Asked: sync.Asked, Confirmed: sync.Confirmed}
+	out.Status = fleet.SourceStatus{Name: out.Name, Observed: sync.ModRev, State: fleet.SourceInSync}
+	out.Credentials = []string{}
+	var told []string
+	for _, d := range all {
+		if out.Status.At.Before(d.At) {
+			out.Status.At = d.At
+		}
+		if d.State != fleet.SourceInSync {
+			told = append(told, d.Replica+": "+d.Message)
+		}
+		if out.Status.Held == "" && d.State != fleet.SourceInSync {
+			out.Status.State, out.Status.Held = d.State, d.Held
+		}
+	}
+	out.Status.Message = strings.Join(told, "; ")
+	return out, err
+}
+
+// withDirectory puts the directory of templates among other sources, by name.
+func (s *Sources) withDirectory(ctx context.Context, all []Source) ([]Source, error) {
+	dir, err := s.directory(ctx)
+	switch {
+	case errs.Is(err, errs.NotFound):
+		return all, nil
+	case err != nil:
+		return nil, err
+	}
+	at, _ := slices.BinarySearchFunc(all, dir, func(a, b Source) int { return strings.Compare(a.Name, b.Name) })
+	return slices.Insert(all, at, dir), nil
+}
+
+// syncDirectory is Sync for the directory of templates.
+func (s *Sources) syncDirectory(ctx context.Context, by Actor, confirm string) error {
+	dir, err := s.directory(ctx)
+	if err != nil {
+		return err
+	}
+	next := fleet.DirectorySync{Rev: dir.Rev, Asked: dir.Asked + 1, Confirmed: cmp.Or(confirm, dir.Confirmed)}
+	_, err = s.operations.Record(ctx, by, "template-source.sync", "template-source", dir.Name, "", store.Replace(store.DirectorySyncKey(), next, next.ModRev))
+	return err
+}

@@ -1,0 +1,92 @@
+package source
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// marker is the file that gives a directory of templates its own id: it goes along
+// wherever the directory is mounted or moved.
+const marker = ".orrery"
+
+// idSyntax is what an id looks like.
+const idSyntax = `^[A-Za-z0-9_.-]{1,64}$`
+
+// identify is a directory's id, which is given to it when it has none and holds
+// anything: what is empty may be the place where something is mounted later. Where
+// nothing can be written, the file system and the directory's place in it are the id.
+func identify(dir string, empty bool) (string, error) {
+	id, err := readMarker(dir)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return id, err
+	}
+	if empty {
+		return "", nil
+	}
+	switch err := writeMarker(dir, rand.Text()); {
+	case err == nil, errors.Is(err, fs.ErrExist): // another replica was quicker
+		return readMarker(dir)
+	}
+	return placeOf(dir)
+}
+
+func readMarker(dir string) (string, error) {
+	f, err := os.OpenFile(filepath.Join(dir, marker), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 1<<10))
+	if err != nil {
+		return "", err
+	}
+	id, _, _ := strings.Cut(string(text), "\n")
+	if ok, err := regexp.MatchString(idSyntax, strings.TrimSpace(id)); err != nil || !ok {
+		return "", errs.New(errs.Invalid, "%s must hold up to 64 letters, digits, _ . and - in its first line: remove it, and it is written anew", filepath.Join(dir, marker))
+	}
+	return strings.TrimSpace(id), nil
+}
+
+// writeMarker makes the marker appear with all of its content.
+func writeMarker(dir, id string) error {
+	f, err := os.CreateTemp(dir, marker+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = fmt.Fprintf(f, "%s\nThis names the directory of templates: only what it published is removed with it. Keep it.\n", id)
+	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Link(f.Name(), filepath.Join(dir, marker))
+}
+
+// placeOf is an id for a directory that cannot be written to.
+func placeOf(dir string) (string, error) {
+	var at unix.Statfs_t
+	var is unix.Stat_t
+	if err := errors.Join(unix.Statfs(dir, &at), unix.Stat(dir, &is)); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("at-%08x%08x-%d", uint32(at.Fsid.Val[0]), uint32(at.Fsid.Val[1]), is.Ino), nil
+}
+
+// deviceOf is the device that a directory lies on; 0 when it is not there.
+func deviceOf(path string) uint64 {
+	var is unix.Stat_t
+	if unix.Stat(path, &is) != nil {
+		return 0
+	}
+	return is.Dev
+}
