@@ -53,6 +53,8 @@ type bench struct {
 	out io.Writer
 	// dir is a scratch directory, removed at the end.
 	dir string
+	// etcdDir is where etcd's directories lie, when not in dir as everything else.
+	etcdDir string
 	// standalone and arena are the built programs.
 	standalone, arena string
 	// contentMiB is the size of the largest template, see contentMiB.

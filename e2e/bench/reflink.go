@@ -13,7 +13,8 @@ import (
 // reflinkBytes is the size of the disk that is made, of which only what is used takes room.
 const reflinkBytes = 2 * templateRoom
 
-// reflinkDisk is the same bench on a file system that shares blocks, XFS in a file.
+// reflinkDisk is the same bench on a file system that shares blocks, XFS in a file. etcd
+// stays where it is: its flushes would pay for two file systems, and cp has none.
 // release removes it, and has to be called. It takes the rights of an administrator and
 // mkfs.xfs; the error says what is missing.
 func (b *bench) reflinkDisk(ctx context.Context) (there *bench, release func() error, err error) {
@@ -39,7 +40,7 @@ func (b *bench) reflinkDisk(ctx context.Context) (there *bench, release func() e
 		}
 	}
 	other := *b
-	other.dir = at
+	other.dir, other.etcdDir = at, b.dir
 	return &other, func() error {
 		// Without ctx: it is unmounted also when somebody has had enough.
 		out, err := exec.Command("umount", at).CombinedOutput()

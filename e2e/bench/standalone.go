@@ -35,6 +35,9 @@ func (b *bench) startStandalone(ctx context.Context, args ...string) (*server, e
 	if err != nil {
 		return nil, err
 	}
+	if err := b.placeEtcd(dir); err != nil {
+		return nil, err
+	}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		return nil, err
@@ -54,6 +57,18 @@ func (b *bench) startStandalone(ctx context.Context, args ...string) (*server, e
 	s.took = time.Since(began)
 	s.token, err = stack.Login(ctx, s.ready.API, s.ready.User, s.ready.PasswordFile)
 	return s, err
+}
+
+// placeEtcd has the etcd of a data directory lie elsewhere, where the bench says so.
+func (b *bench) placeEtcd(dir string) error {
+	if b.etcdDir == "" {
+		return nil
+	}
+	etcd, err := os.MkdirTemp(b.etcdDir, "etcd-")
+	if err != nil {
+		return err
+	}
+	return os.Symlink(etcd, filepath.Join(dir, "etcd"))
 }
 
 func (s *server) awaitReady(ctx context.Context) error {
