@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -16,7 +17,12 @@ type Cache struct {
 	LimitBytes int64 `json:"limitBytes"`
 	// Versions are in order of their last use, the latest first.
 	Versions []CachedVersion `json:"versions"`
+	// MoreVersions is how many are left out.
+	MoreVersions int `json:"moreVersions,omitempty"`
 }
+
+// maxCached is how many versions are read of a node, and a few more.
+const maxCached = 5000
 
 // CachedVersion is a template version a node knows.
 type CachedVersion struct {
@@ -58,11 +64,22 @@ type WarmedVersion struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Cache reads what the node keeps of templates.
+// Cache reads what the node keeps of templates, page by page; about 5,000 versions at most.
 func (c *Client) Cache(ctx context.Context) (Cache, error) {
-	var answer Cache
-	err := wire.Call(ctx, c.http, wire.Request{Method: http.MethodGet, URL: c.base + "/v1/cache", Token: c.secret}, &answer)
-	return answer, errs.Wrap("nodeagent.Cache", err)
+	var all []CachedVersion
+	for {
+		var page Cache
+		err := wire.Call(ctx, c.http, wire.Request{
+			Method: http.MethodGet, URL: c.base + "/v1/cache?after=" + strconv.Itoa(len(all)), Token: c.secret,
+		}, &page)
+		if err != nil {
+			return Cache{}, errs.Wrap("nodeagent.Cache", err)
+		}
+		if all = append(all, page.Versions...); page.MoreVersions == 0 || len(page.Versions) == 0 || len(all) >= maxCached {
+			page.Versions = all
+			return page, nil
+		}
+	}
 }
 
 // Warm has the node fetch template versions and answers when all are there or have

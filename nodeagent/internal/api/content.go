@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/go-kit/kit/endpoint"
@@ -21,14 +22,14 @@ const (
 
 // Content is the node's cache of template content.
 type Content interface {
-	Status() blobs.Status
+	Status(after int) blobs.Status
 	WarmUp(ctx context.Context, digests []string) []blobs.Warmed
 }
 
 func readCache(content Content) endpoint.Endpoint {
-	return func(context.Context, any) (any, error) {
-		s := content.Status()
-		c := client.Cache{TotalBytes: s.Bytes, LimitBytes: s.Limit, Versions: make([]client.CachedVersion, 0, len(s.Versions))}
+	return func(_ context.Context, after any) (any, error) {
+		s := content.Status(after.(int))
+		c := client.Cache{TotalBytes: s.Bytes, LimitBytes: s.Limit, MoreVersions: s.More, Versions: make([]client.CachedVersion, 0, len(s.Versions))}
 		for _, v := range s.Versions {
 			c.Versions = append(c.Versions, client.CachedVersion{
 				Digest: v.Digest, Bytes: v.Bytes, Complete: v.Complete, UsedAt: v.UsedAt.UTC(), InUse: v.InUse,
@@ -38,7 +39,17 @@ func readCache(content Content) endpoint.Endpoint {
 	}
 }
 
-func decodeNothing(context.Context, *http.Request) (any, error) { return nil, nil }
+func decodeAfter(_ context.Context, r *http.Request) (any, error) {
+	text := r.URL.Query().Get("after")
+	if text == "" {
+		return 0, nil
+	}
+	after, err := strconv.Atoi(text)
+	if err != nil || after < 0 {
+		return nil, errs.Field("after", "must be a number of versions, not negative")
+	}
+	return after, nil
+}
 
 func warmCache(content Content) endpoint.Endpoint {
 	return func(ctx context.Context, request any) (any, error) {

@@ -19,7 +19,7 @@ import (
 // Handler serves the interface to whoever knows the secret.
 func Handler(all Instances, content Content, secret string) http.Handler {
 	inner := Routes(all)
-	inner.Handle("GET /v1/cache", Serve(readCache(content), decodeNothing))
+	inner.Handle("GET /v1/cache", Serve(readCache(content), decodeAfter))
 	inner.Handle("POST /v1/cache/warm", Serve(warmCache(content), decodeWarm))
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })

@@ -259,7 +259,7 @@ func TestWhatSomebodyNeedsStaysAlsoForTheNextAgent(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, jar[:2], jar)); err != nil || !complete(dir, a) {
 			t.Fatalf("what is needed went: %v, %v", err, complete(dir, a))
 		}
-		for _, v := range c.Status().Versions {
+		for _, v := range c.Status(0).Versions {
 			if v.InUse != (v.Digest == a.digest) {
 				t.Errorf("%.6s in use: %v", v.Digest, v.InUse)
 			}
@@ -300,7 +300,7 @@ func TestAnArtifactCountsAndGoesInItsTurn(t *testing.T) {
 		if here(old) || !here(young) || !complete(dir, a) || !complete(dir, b) {
 			t.Errorf("here are old %v, young %v, a %v, b %v", here(old), here(young), complete(dir, a), complete(dir, b))
 		}
-		for _, v := range c.Status().Versions {
+		for _, v := range c.Status(0).Versions {
 			if v.Digest == old || v.Digest == young {
 				t.Error("an artifact is listed as a version")
 			}

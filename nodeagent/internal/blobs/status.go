@@ -3,6 +3,7 @@ package blobs
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -10,6 +11,9 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
+
+// MaxListed is how many versions are told of at once: the list of each is read.
+const MaxListed = 500
 
 // warmers is how many versions are warmed at once: starts come first.
 const warmers = 2
@@ -32,25 +36,32 @@ type Version struct {
 type Status struct {
 	// Bytes is all of it, Limit what it may be but for what is in use; 0: no limit.
 	Bytes, Limit int64
-	// Versions are in order of their last use, the latest first.
+	// Versions are in order of their last use, the latest first; MaxListed at most.
 	Versions []Version
+	// More is how many follow.
+	More int
 }
 
-// Status reads what the cache holds.
-func (c *Cache) Status() Status {
+// Status reads what the cache holds, of its versions those after so many.
+func (c *Cache) Status(after int) Status {
 	c.counted()
-	var all []Version
-	for digest, at := range c.versions() {
+	uses := c.versions()
+	digests := slices.SortedFunc(maps.Keys(uses), func(a, b string) int {
+		return cmp.Or(uses[b].Compare(uses[a]), cmp.Compare(a, b))
+	})
+	digests = digests[min(max(after, 0), len(digests)):]
+	listed := digests[:min(MaxListed, len(digests))]
+	all := make([]Version, 0, len(listed))
+	for _, digest := range listed {
 		if m, err := readManifest(c.path(digest)); err == nil {
-			all = append(all, c.version(digest, at, m))
+			all = append(all, c.version(digest, uses[digest], m))
+		} else { // its list is not here any more
+			all = append(all, Version{Digest: digest, UsedAt: uses[digest]})
 		}
 	}
-	slices.SortFunc(all, func(a, b Version) int {
-		return cmp.Or(b.UsedAt.Compare(a.UsedAt), cmp.Compare(a.Digest, b.Digest))
-	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Status{Bytes: c.stock.total, Limit: c.limit, Versions: all}
+	return Status{Bytes: c.stock.total, Limit: c.limit, Versions: all, More: len(digests) - len(listed)}
 }
 
 func (c *Cache) version(digest string, at time.Time, m fleet.Manifest) Version {

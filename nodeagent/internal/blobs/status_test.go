@@ -1,6 +1,7 @@
 package blobs_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
 )
 
@@ -34,7 +36,7 @@ func TestVersionsAreWarmedAndSaidOf(t *testing.T) {
 	}
 	for _, c := range []*blobs.Cache{c, openBound(t, dir, s, 1<<20)} { // a later agent knows as much
 		release := c.Hold([]string{b.digest}, b.Entries)
-		st := c.Status()
+		st := c.Status(0)
 		release()
 		want := []blobs.Version{
 			{Digest: a.digest, Bytes: 10 * kib, Complete: true},
@@ -48,5 +50,37 @@ func TestVersionsAreWarmedAndSaidOf(t *testing.T) {
 		if st.Limit != 1<<20 || st.Bytes != weight(t, dir) {
 			t.Errorf("%d of %d bytes, on the disk are %d", st.Bytes, st.Limit, weight(t, dir))
 		}
+	}
+}
+
+func TestTheVersionsOfACacheAreToldInPages(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	c := openBound(t, dir, s, 0)
+	const all = blobs.MaxListed + 3
+	for i := range all {
+		m := fleet.Manifest{Entries: []fleet.ManifestEntry{{Path: fmt.Sprint(i), Kind: fleet.FileDir}}}
+		if _, err := c.Manifest(t.Context(), s.manifest(t, m)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]bool{}
+	for after := 0; ; {
+		page := c.Status(after)
+		for _, v := range page.Versions {
+			seen[v.Digest] = true
+		}
+		after += len(page.Versions)
+		if len(page.Versions) > blobs.MaxListed || page.More != all-after {
+			t.Fatalf("%d of them, %d more", len(page.Versions), page.More)
+		}
+		if page.More == 0 {
+			break
+		}
+	}
+	if len(seen) != all {
+		t.Errorf("%d were told of", len(seen))
+	}
+	if beyond := c.Status(all + 1); len(beyond.Versions) != 0 || beyond.More != 0 {
+		t.Errorf("beyond the end: %+v", beyond)
 	}
 }

@@ -150,19 +150,19 @@ func scalarTOML(n *yaml.Node) (any, error) {
 	case tagInt:
 		v, err := strconv.ParseInt(n.Value, 10, 64)
 		if err != nil {
-			return nil, errs.New(errs.Invalid, "TOML cannot hold the number %s", n.Value)
+			return nil, errs.New(errs.Invalid, "holds a number that TOML cannot hold")
 		}
 		return v, nil
 	case tagFloat:
 		v, err := strconv.ParseFloat(n.Value, 64)
 		if err != nil && !math.IsInf(v, 0) {
-			return nil, errs.New(errs.Invalid, "TOML cannot hold the number %s", n.Value)
+			return nil, errs.New(errs.Invalid, "holds a number that TOML cannot hold")
 		}
 		return v, nil
 	case tagTime:
 		var v struct{ V any }
 		if err := toml.Unmarshal([]byte("V = "+n.Value), &v); err != nil {
-			return nil, errs.New(errs.Invalid, "TOML cannot hold the time %s", n.Value)
+			return nil, errs.New(errs.Invalid, "holds a time that TOML cannot hold")
 		}
 		return v.V, nil
 	}
