@@ -1,9 +1,7 @@
 package apigateway
 
 import (
-	"archive/zip"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 
@@ -38,7 +36,7 @@ func TestADryRunOfATemplatesChangeWritesNothing(t *testing.T) {
 	s.do("PUT", one+"/files/content?path=a", `{"content":"2"}`).want(200)
 	s.do("PUT", one+"/files/content?path=staged&rehash=false", `{"content":"3"}`).want(200)
 	upload, uploadKind := form(t, nil, "new", "x")
-	made, madeKind := form(t, map[string]string{"name": "made"}, "a.zip", zipped(t, "a", "b"))
+	made, madeKind := form(t, map[string]string{"name": "made"}, "a.zip", zipped(t, member{name: "a", content: "b"}))
 	before := s.records()
 	for _, c := range []struct {
 		method, path, body string
@@ -73,7 +71,7 @@ func TestADryRunOfATemplatesChangeWritesNothing(t *testing.T) {
 		{"POST", "/api/templates/fresh/one/files/n", "x", nil, 200, `"n"`},
 		{"PATCH", "/api/templates/default/lobby/files/a", "x", nil, 200, `"a"`},
 		{"DELETE", "/api/templates/default/lobby/files/a", "", nil, 200, `"a"`},
-		{"POST", "/api/templates/default/lobby/import", zipped(t, "z", "z"), nil, 200, `"z"`},
+		{"POST", "/api/templates/default/lobby/import", zipped(t, member{name: "z", content: "z"}), nil, 200, `"z"`},
 		{"POST", "/api/templates/sync", `{"pattern":"*"}`, nil, 200, "DRY_RUN"},
 	} {
 		sign := "?"
@@ -88,18 +86,3 @@ func TestADryRunOfATemplatesChangeWritesNothing(t *testing.T) {
 	s.do("POST", "/api/v1/nodes/none/cache/warm?dryRun=true", nil).want(400)
 }
 
-// zipped is a zip of one file.
-func zipped(t *testing.T, name, content string) string {
-	t.Helper()
-	var b strings.Builder
-	w := zip.NewWriter(&b)
-	f, err := w.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = io.WriteString(f, content)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
-}

@@ -75,3 +75,35 @@ func TestATemplatesChangeSentAgainWithItsKeyIsMadeOnce(t *testing.T) {
 	other.do("POST", one+"/rollback", nil, "Idempotency-Key", "k").want(200)
 	s.do("GET", one+"/history", nil).want(200).is("total", 7)
 }
+
+func TestALongListOfATemplateComesInPages(t *testing.T) {
+	s := newShelf(newSite(t))
+	const one = "/api/v1/templates/lobby"
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
+	var names []string
+	for _, name := range []string{"a", "b", "c"} {
+		names = append(names, name, "motd="+name)
+	}
+	body, kind := form(t, nil, names...)
+	s.do("POST", one+"/files/upload", body, kind...).want(200)
+	for _, c := range []struct {
+		query    string
+		list     int
+		complete bool
+	}{{"", 3, true}, {"?pageSize=2", 2, false}, {"?pageSize=2&page=2", 1, true}, {"?pageSize=3&page=2", 0, true}, {"?page=999999999999", 0, true}, {"?pageSize=0&page=-1", 1, false}} {
+		r := s.do("GET", one+"/files"+c.query, nil).want(200)
+		if list, _ := r.body.([]any); len(list) != c.list || r.header.Get("X-Total-Count") != "3" || (r.header.Get("Warning") == "") != c.complete {
+			t.Errorf("%q: %s, %v", c.query, r.raw, r.header)
+		}
+	}
+	s.do("GET", one+"/files?page=x", nil).want(400)
+	if r := s.do("GET", one+"/versions?pageSize=1", nil).want(200); r.header.Get("X-Total-Count") != "2" || r.header.Get("Warning") == "" {
+		t.Errorf("%s, %v", r.raw, r.header)
+	}
+	if r := s.do("GET", one+"/search?q=motd&maxResults=2", nil).want(200); r.header.Get("Warning") == "" {
+		t.Errorf("a search that was cut says nothing: %s", r.raw)
+	}
+	if r := s.do("GET", one+"/search?q=motd", nil).want(200); r.header.Get("Warning") != "" {
+		t.Errorf("a search that was not cut warns: %s", r.header.Get("Warning"))
+	}
+}

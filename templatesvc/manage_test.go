@@ -52,9 +52,9 @@ func TestVersionsAreComparedAndDeletedOverTheAPI(t *testing.T) {
 	first, _ := w.head()
 	w.write("g", "two", 0o644)
 	second := w.await("moved", func(h fleet.TemplateHead, _ bool) bool { return h.Digest != first.Digest })
-	changes, err := c.Diff(t.Context(), first.Digest, second.Digest)
-	if err != nil || len(changes) != 1 || changes[0].Change != fleet.ChangeAdded {
-		t.Errorf("%+v, %v", changes, err)
+	d, err := c.Diff(t.Context(), first.Digest, second.Digest, "")
+	if err != nil || d.More || len(d.Changes) != 1 || d.Changes[0].Change != fleet.ChangeAdded {
+		t.Errorf("%+v, %v", d, err)
 	}
 	if err := c.DeleteVersion(t.Context(), ref, first.Digest, bob); err != nil || w.versions() != 1 {
 		t.Errorf("%d versions, %v", w.versions(), err)

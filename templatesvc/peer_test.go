@@ -163,7 +163,7 @@ func TestAReplicaReadsWhatItsDiskLacks(t *testing.T) {
 		}},
 		{"a search", func() error { _, err := c.Search(t.Context(), h.Digest, "hello", 10); return err }},
 		{"a list", func() error { _, err := c.Files(t.Context(), h.Digest, "", true); return err }},
-		{"a diff", func() error { _, err := c.Diff(t.Context(), h.Digest, h.Digest); return err }},
+		{"a diff", func() error { _, err := c.Diff(t.Context(), h.Digest, h.Digest, ""); return err }},
 		{"a collection", func() error {
 			r, err := c.Collect(t.Context())
 			if err == nil && r.Removed > 0 {

@@ -57,6 +57,14 @@ type TemplateOperation struct {
 	At     time.Time `json:"at"`
 }
 
+// TemplateGone says that a template was removed: its history follows once nobody can want
+// it back. Written by templatesvc with the removal.
+type TemplateGone struct {
+	Rev
+	TemplateRef
+	At time.Time `json:"at"`
+}
+
 // TemplatePublish says that content is being stored which no version names yet. It
 // stands on the lease of the replica that does it: a publish whose record is gone is refused.
 type TemplatePublish struct {

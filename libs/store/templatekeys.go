@@ -24,6 +24,20 @@ func TemplateDraftKey(t fleet.TemplateRef, author string) Key[fleet.TemplateDraf
 	return Key[fleet.TemplateDraft]{Root + "template-drafts/" + t.Group + "/" + t.Name + "/" + url.PathEscape(author)}
 }
 
+// TemplateDraftsOf are the drafts of one template.
+func TemplateDraftsOf(t fleet.TemplateRef) Prefix[fleet.TemplateDraft] {
+	return Prefix[fleet.TemplateDraft]{TemplateDrafts().path + t.Group + "/" + t.Name + "/"}
+}
+
+// TemplateGoneKey stands for a template that was removed, while anything of it is left.
+func TemplateGoneKey(t fleet.TemplateRef) Key[fleet.TemplateGone] {
+	return Key[fleet.TemplateGone]{TemplatesGone().path + t.Group + "/" + t.Name}
+}
+
+func TemplatesGone() Prefix[fleet.TemplateGone] {
+	return Prefix[fleet.TemplateGone]{Root + "template-gone/"}
+}
+
 func TemplateDrafts() Prefix[fleet.TemplateDraft] {
 	return Prefix[fleet.TemplateDraft]{Root + "template-drafts/"}
 }

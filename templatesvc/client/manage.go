@@ -97,9 +97,18 @@ func (c *Client) History(ctx context.Context, ref fleet.TemplateRef) ([]fleet.Te
 	return moves, errs.Wrap("templatesvc.History", err)
 }
 
-// Diff tells how to come from one version to another. NotFound when no replica has both.
-func (c *Client) Diff(ctx context.Context, from, to string) ([]fleet.FileChange, error) {
-	var changes []fleet.FileChange
-	err := c.callJSON(ctx, http.MethodGet, "/v1/diff?"+url.Values{"from": {from}, "to": {to}}.Encode(), nil, &changes)
-	return changes, errs.Wrap("templatesvc.Diff", err)
+// Difference is how to come from one version to another.
+type Difference struct {
+	// Changes are in order of path, without the chunks of large files.
+	Changes []fleet.FileChange `json:"changes"`
+	// More says that there are others, which are not told.
+	More bool `json:"more,omitempty"`
+}
+
+// Diff tells how to come from one version to another; with a path of that file only.
+// NotFound when no replica has both.
+func (c *Client) Diff(ctx context.Context, from, to, path string) (Difference, error) {
+	var out Difference
+	err := c.callJSON(ctx, http.MethodGet, "/v1/diff?"+url.Values{"from": {from}, "to": {to}, "path": {path}}.Encode(), nil, &out)
+	return out, errs.Wrap("templatesvc.Diff", err)
 }

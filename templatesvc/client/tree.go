@@ -33,6 +33,8 @@ type Found struct {
 	Matches []Match `json:"matches"`
 	// Partial is true when there was more to look at than one search may.
 	Partial bool `json:"partial,omitempty"`
+	// More is true when there may be more matches than were asked for.
+	More bool `json:"more,omitempty"`
 }
 
 // Placeholder is a key that a version's files use.
@@ -64,7 +66,7 @@ type File struct {
 }
 
 // Files lists what lies directly in a directory of a version; "" is the template itself.
-// With deep it is everything below. NotFound when version or directory do not exist,
+// With deep it is everything below. The chunks of large files are not told. NotFound when version or directory do not exist,
 // Malformed when the path is no directory's.
 func (c *Client) Files(ctx context.Context, digest, dir string, deep bool) ([]fleet.ManifestEntry, error) {
 	q := url.Values{"path": {dir}}

@@ -60,8 +60,7 @@ func (a *API) saveToTemplate(c *gin.Context) {
 		"template": head.Short(), "hash": head.Digest, "filesWritten": report.Files, "unchanged": report.Unchanged, "skipped": skipped, "report": report.Skipped,
 	}
 	if dry {
-		files, more := fileChangesOf(done.Changes)
-		out["dryRun"], out["filesWritten"], out["files"], out["truncated"] = true, 0, files, more || done.More
+		out["dryRun"], out["filesWritten"], out["files"], out["truncated"] = true, 0, fileChangesOf(done.Changes), done.More
 	}
 	c.JSON(http.StatusOK, out)
 }

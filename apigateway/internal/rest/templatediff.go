@@ -13,10 +13,8 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/templatesvc/client"
 )
-
-// maxChanges bounds the files of a difference that are told.
-const maxChanges = 2000
 
 // fileChange is a file that differs between two versions.
 type fileChange struct {
@@ -28,9 +26,9 @@ type fileChange struct {
 	NewSize int64            `json:"newSize"`
 }
 
-func fileChangesOf(changes []fleet.FileChange) (out []fileChange, truncated bool) {
-	out = []fileChange{}
-	for _, c := range changes[:min(len(changes), maxChanges)] {
+func fileChangesOf(changes []fleet.FileChange) []fileChange {
+	out := make([]fileChange, 0, len(changes))
+	for _, c := range changes {
 		f := fileChange{Path: c.Path, Change: c.Change}
 		if c.Old != nil {
 			f.OldHash, f.OldSize = c.Old.SHA256, c.Old.Size
@@ -40,7 +38,7 @@ func fileChangesOf(changes []fleet.FileChange) (out []fileChange, truncated bool
 		}
 		out = append(out, f)
 	}
-	return out, len(changes) > maxChanges
+	return out
 }
 
 // diffVersions tells what differs from the version ?from to ?to: hashes, or previous,
@@ -56,20 +54,19 @@ func (a *API) diffVersions(c *gin.Context) {
 	if err == nil {
 		to, err = a.sideOf(c, h, c.DefaultQuery("to", "head"))
 	}
-	var changes []fleet.FileChange
+	var d client.Difference
 	if err == nil {
-		changes, err = a.cfg.Templates.Diff(c.Request.Context(), from, to)
+		d, err = a.cfg.Templates.Diff(c.Request.Context(), from, to, c.Query("path"))
 	}
 	if err != nil {
 		server.Fail(c, err)
 		return
 	}
 	if path := c.Query("path"); path != "" {
-		a.diffFile(c, from, to, path, changes)
+		a.diffFile(c, from, to, path, d.Changes)
 		return
 	}
-	files, truncated := fileChangesOf(changes)
-	c.JSON(http.StatusOK, gin.H{"from": from, "to": to, "files": files, "truncated": truncated})
+	c.JSON(http.StatusOK, gin.H{"from": from, "to": to, "files": fileChangesOf(d.Changes), "truncated": d.More})
 }
 
 // sideOf is the version that one side of a difference names.
@@ -111,14 +108,7 @@ func (a *API) diffFile(c *gin.Context, from, to, path string, changes []fleet.Fi
 		server.Refuse(c, wire.Reply{Status: http.StatusUnsupportedMediaType, Code: "BINARY_FILE", Message: "the file is not text: download both"})
 		return
 	}
-	var one []fleet.FileChange
-	for _, change := range changes {
-		if change.Path == path {
-			one = append(one, change)
-		}
-	}
-	files, _ := fileChangesOf(one)
-	c.JSON(http.StatusOK, gin.H{"from": from, "to": to, "files": files, "truncated": false, "unified": unified(path, string(old), string(next))})
+	c.JSON(http.StatusOK, gin.H{"from": from, "to": to, "files": fileChangesOf(changes), "truncated": false, "unified": unified(path, string(old), string(next))})
 }
 
 // oneText is a small file of a version, nil when it has none there.

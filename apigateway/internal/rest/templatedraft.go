@@ -23,6 +23,8 @@ type templateDraft struct {
 	Edits     int          `json:"edits"`
 	UpdatedAt time.Time    `json:"updatedAt"`
 	Files     []fileChange `json:"files"`
+	// Truncated says that more files differ than are told.
+	Truncated bool `json:"truncated"`
 }
 
 // draft is what the caller has staged for a template. NotFound when there is nothing.
@@ -52,17 +54,16 @@ func (a *API) getDraft(c *gin.Context) {
 		return
 	}
 	d, err := a.draft(c, h.TemplateRef)
-	var changes []fleet.FileChange
+	var diff client.Difference
 	if err == nil {
-		changes, err = a.cfg.Templates.Diff(c.Request.Context(), d.Base, d.Digest)
+		diff, err = a.cfg.Templates.Diff(c.Request.Context(), d.Base, d.Digest, "")
 	}
 	if err != nil {
 		server.Fail(c, err)
 		return
 	}
-	files, _ := fileChangesOf(changes)
 	server.ETag(c, d.ModRev)
-	c.JSON(http.StatusOK, templateDraft{Base: d.Base, Hash: d.Digest, Edits: d.Edits, UpdatedAt: d.UpdatedAt, Files: files})
+	c.JSON(http.StatusOK, templateDraft{Base: d.Base, Hash: d.Digest, Edits: d.Edits, UpdatedAt: d.UpdatedAt, Files: fileChangesOf(diff.Changes), Truncated: diff.More})
 }
 
 // dropDraft forgets what the caller has staged.

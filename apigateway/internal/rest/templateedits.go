@@ -87,8 +87,7 @@ func rehearsed(c *gin.Context, e client.Edited, err error) {
 		server.Fail(c, operate.Moved(err))
 		return
 	}
-	files, more := fileChangesOf(e.Changes)
-	c.JSON(http.StatusOK, gin.H{"dryRun": true, "hash": e.Head.Digest, "files": files, "truncated": more || e.More})
+	c.JSON(http.StatusOK, gin.H{"dryRun": true, "hash": e.Head.Digest, "files": fileChangesOf(e.Changes), "truncated": e.More})
 }
 
 // noDryRun refuses a dry run where there is none, so that it is no real one. ok is false

@@ -110,11 +110,7 @@ func (a *API) listFiles(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	out := make([]templateFile, 0, len(entries))
-	for _, e := range entries {
-		out = append(out, templateFileOf(e))
-	}
-	c.JSON(http.StatusOK, out)
+	sendSome(c, entries, templateFileOf)
 }
 
 // fileContent shows a file of text. Its ETag is the hash of the content.
@@ -186,6 +182,9 @@ func (a *API) searchFiles(c *gin.Context) {
 		return
 	}
 	warnPartial(c, found.Partial)
+	if found.More && !found.Partial {
+		c.Header("Warning", `299 orrery "there may be more: search for more of the text, or with a larger maxResults"`)
+	}
 	c.JSON(http.StatusOK, found.Matches)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -51,16 +52,45 @@ func (a *API) listVersions(c *gin.Context) {
 	slices.SortFunc(all, func(x, y fleet.TemplateVersion) int {
 		return cmp.Or(cmp.Compare(last[y.Digest].Number, last[x.Digest].Number), cmp.Compare(y.CreateRev, x.CreateRev))
 	})
-	out := make([]templateVersion, 0, len(all))
-	for _, v := range all {
+	sendSome(c, all, func(v fleet.TemplateVersion) templateVersion {
 		published := v.CreatedAt
 		if m, moved := last[v.Digest]; moved {
 			published = m.At
 		}
-		out = append(out, templateVersion{
+		return templateVersion{
 			TemplateName: h.Short(), Hash: v.Digest, Parent: v.Parent, SizeBytes: v.SizeBytes, Files: v.Files,
 			Author: v.Author, Message: v.Message, Current: v.Digest == h.Digest, CreatedAt: v.CreatedAt, PublishedAt: published,
-		})
+		}
+	})
+}
+
+// maxBare bounds a bare array.
+const maxBare = 5000
+
+// sendSome answers with a bare array: all, or of a long list the part that ?page and
+// ?pageSize name. X-Total-Count tells how long it is, and a Warning that there is more.
+func sendSome[S, T any](c *gin.Context, all []S, show func(S) T) {
+	page, ok := server.Number(c, "page", 1)
+	if !ok {
+		return
+	}
+	size, ok := server.Number(c, "pageSize", maxBare)
+	if !ok {
+		return
+	}
+	size = min(max(size, 1), maxBare)
+	from := min(max(page, 1)-1, len(all)/size) * size
+	if max(page, 1)-1 > len(all)/size {
+		from = len(all)
+	}
+	part := all[from:min(from+size, len(all))]
+	out := make([]T, 0, len(part))
+	for _, s := range part {
+		out = append(out, show(s))
+	}
+	c.Header("X-Total-Count", strconv.Itoa(len(all)))
+	if from+len(part) < len(all) {
+		c.Header("Warning", `299 orrery "there is more: ask for the next page"`)
 	}
 	c.JSON(http.StatusOK, out)
 }
@@ -185,9 +215,9 @@ func (a *API) rollback(c *gin.Context) {
 // rehearseRollback tells what a rollback would change.
 func (a *API) rehearseRollback(c *gin.Context, h *fleet.TemplateHead, hash string) {
 	to, err := a.sideOf(c, h, cmp.Or(hash, "previous"))
-	var changes []fleet.FileChange
+	var d client.Difference
 	if err == nil {
-		changes, err = a.cfg.Templates.Diff(c.Request.Context(), h.Digest, to)
+		d, err = a.cfg.Templates.Diff(c.Request.Context(), h.Digest, to, "")
 	}
-	rehearsed(c, client.Edited{Head: fleet.TemplateHead{Digest: to}, Changes: changes}, err)
+	rehearsed(c, client.Edited{Head: fleet.TemplateHead{Digest: to}, Changes: d.Changes, More: d.More}, err)
 }

@@ -115,8 +115,8 @@ func (t *Templates) DeleteVersion(ctx context.Context, ref fleet.TemplateRef, di
 }
 
 // Diff tells how to come from one version to another. Errors as of client.Diff.
-func (t *Templates) Diff(ctx context.Context, from, to string) ([]fleet.FileChange, error) {
-	return ask(t, func() ([]fleet.FileChange, error) { return t.client.Diff(ctx, from, to) })
+func (t *Templates) Diff(ctx context.Context, from, to, path string) (client.Difference, error) {
+	return ask(t, func() (client.Difference, error) { return t.client.Diff(ctx, from, to, path) })
 }
 
 // Define replaces the definitions of a template's variables. Errors as of client.Define.

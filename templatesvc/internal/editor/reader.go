@@ -166,6 +166,7 @@ func (r *Reader) Search(ctx context.Context, digest, text string, most int) (cli
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
+	out.More = len(out.Matches) >= most
 	slices.SortStableFunc(out.Matches, func(a, b client.Match) int { return strings.Compare(a.Path, b.Path) })
 	return out, err
 }

@@ -19,7 +19,7 @@ type Management struct {
 	Delete, DeleteVersion endpoint.Endpoint
 	// History takes a ManageRequest and gives its []fleet.TemplateMove, oldest first.
 	History endpoint.Endpoint
-	// Diff takes a DiffRequest and gives []fleet.FileChange.
+	// Diff takes a DiffRequest and gives a client.Difference.
 	Diff endpoint.Endpoint
 }
 
@@ -32,8 +32,8 @@ type ManageRequest struct {
 	template.Asked
 }
 
-// DiffRequest asks what differs between two versions.
-type DiffRequest struct{ From, To string }
+// DiffRequest asks what differs between two versions; with Path of one file.
+type DiffRequest struct{ From, To, Path string }
 
 // NewManagement makes the endpoints of a service.
 func NewManagement(s *template.Service) Management {
@@ -60,7 +60,8 @@ func NewManagement(s *template.Service) Management {
 			if !ok {
 				return nil, wrongType(request)
 			}
-			return s.Diff(ctx, r.From, r.To)
+			changes, more, err := s.Diff(ctx, r.From, r.To, r.Path)
+			return client.Difference{Changes: changes, More: more}, err
 		},
 	}
 }

@@ -46,7 +46,13 @@ type OpenFile struct {
 // NewTrees makes the endpoints of a reader.
 func NewTrees(r *editor.Reader) Trees {
 	return Trees{
-		List: of(func(ctx context.Context, q TreeRequest) (any, error) { return r.List(ctx, q.Digest, q.Path, q.Deep) }),
+		List: of(func(ctx context.Context, q TreeRequest) (any, error) {
+			list, err := r.List(ctx, q.Digest, q.Path, q.Deep)
+			for i := range list {
+				list[i].Chunks = nil // thousands in a large file
+			}
+			return list, err
+		}),
 		File: of(func(ctx context.Context, q TreeRequest) (any, error) {
 			e, content, err := r.Open(ctx, q.Digest, q.Path)
 			return OpenFile{e, content}, err

@@ -2,6 +2,7 @@ package template
 
 import (
 	"context"
+	"slices"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -60,16 +61,22 @@ func (s *Service) describe(ctx context.Context, ref fleet.TemplateRef, d Descrip
 	return head, errs.Wrap("template.Describe", err)
 }
 
-// Diff tells how to come from one version to another. NotFound when one of them is not
-// stored here.
-func (s *Service) Diff(ctx context.Context, from, to string) ([]fleet.FileChange, error) {
+// Diff tells how to come from one version to another: of the file at a path, or with ""
+// of all of them the first; more says that there are others. NotFound when one of the
+// versions is not stored here.
+func (s *Service) Diff(ctx context.Context, from, to, path string) (changes []fleet.FileChange, more bool, err error) {
 	a, err := s.Manifest(ctx, from)
 	if err != nil {
-		return nil, errs.Wrap("template.Diff", err)
+		return nil, false, errs.Wrap("template.Diff", err)
 	}
 	b, err := s.Manifest(ctx, to)
 	if err != nil {
-		return nil, errs.Wrap("template.Diff", err)
+		return nil, false, errs.Wrap("template.Diff", err)
 	}
-	return fleet.Diff(a, b), nil
+	all := fleet.Diff(a, b)
+	if path != "" {
+		all = slices.DeleteFunc(all, func(c fleet.FileChange) bool { return c.Path != path })
+	}
+	changes, more = bounded(all, maxChanges)
+	return changes, more, nil
 }

@@ -29,11 +29,14 @@ func TestATemplateIsCreatedOnceAndDescribed(t *testing.T) {
 func TestADiffIsOfTwoVersionsThatAreThere(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.publish("f", "1"), w.publish("f", "1", "g", "2")
-	changes, err := w.Diff(t.Context(), a.Digest, b.Digest)
-	if err != nil || len(changes) != 1 || changes[0].Path != "g" {
+	changes, more, err := w.Diff(t.Context(), a.Digest, b.Digest, "")
+	if err != nil || more || len(changes) != 1 || changes[0].Path != "g" {
 		t.Errorf("%+v, %v", changes, err)
 	}
-	if _, err := w.Diff(t.Context(), a.Digest, a.Digest[:63]+"x"); err == nil {
+	if changes, _, err := w.Diff(t.Context(), a.Digest, b.Digest, "f"); err != nil || len(changes) != 0 {
+		t.Errorf("of a file that is the same: %+v, %v", changes, err)
+	}
+	if _, _, err := w.Diff(t.Context(), a.Digest, a.Digest[:63]+"x", ""); err == nil {
 		t.Error("a version that is none was compared")
 	}
 }

@@ -2,6 +2,7 @@ package template
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -98,13 +99,10 @@ const removeAtOnce = 100
 // removeAll commits removals that do not depend on each other. What was removed or
 // changed by others meanwhile is left to the next time.
 func (s *Service) removeAll(ctx context.Context, writes []store.Write) error {
-	for len(writes) > 0 {
-		n := min(len(writes), removeAtOnce)
-		_, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: writes[:n]})
-		if err != nil && !errs.Is(err, errs.Conflict) {
+	for part := range slices.Chunk(writes, removeAtOnce) {
+		if _, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: part}); err != nil && !errs.Is(err, errs.Conflict) {
 			return err
 		}
-		writes = writes[n:]
 	}
 	return nil
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 )
 
-// mourning is how long the versions of a template stay whose source has it no more: it
-// may come back.
+// mourning is how long versions and history of a template stay that was removed, or whose
+// source has it no more: it may come back.
 const mourning = 7 * 24 * time.Hour
 
 // Retire deletes what nobody needs any more: of each template the versions beyond the
-// keep youngest, 0 for none, and all of those that have had no head for seven days.
-// Heads and what is in use stay. Deletions that were cut off are ended first.
+// keep youngest, 0 for none, and all of those that have had no head for seven days, with
+// their history and drafts. Heads and what is in use stay. Deletions that were cut off
+// are ended first.
 func (s *Service) Retire(ctx context.Context, keep int) error {
 	if err := s.SettleDoomed(ctx); err != nil {
 		return err
@@ -46,6 +47,60 @@ func (s *Service) Retire(ctx context.Context, keep int) error {
 		}
 		if err != nil {
 			return errs.Wrap("template.Retire", err)
+		}
+	}
+	return errs.Wrap("template.Retire", s.bury(ctx))
+}
+
+// bury removes what is left of templates that went long ago.
+func (s *Service) bury(ctx context.Context) error {
+	gone, _, err := store.List(ctx, s.cfg.Store, store.TemplatesGone())
+	if err != nil {
+		return err
+	}
+	for _, g := range gone {
+		if err := s.buryOne(ctx, g); err != nil && !errs.Is(err, errs.Conflict) { // it was made anew meanwhile
+			return err
+		}
+	}
+	return nil
+}
+
+// buryOne removes history and drafts of a template whose versions are gone, oldest moves
+// first: what is left numbers on.
+func (s *Service) buryOne(ctx context.Context, g fleet.TemplateGone) error {
+	record := store.Remove(store.TemplateGoneKey(g.TemplateRef), g.ModRev)
+	head, err := s.head(ctx, g.TemplateRef)
+	if err != nil {
+		return err
+	}
+	if head.ModRev != 0 {
+		_, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{record}})
+		return err
+	}
+	versions, err := store.Count(ctx, s.cfg.Store, store.TemplateVersions(g.TemplateRef))
+	if err != nil || versions > 0 || s.cfg.Now().Sub(g.At) < mourning {
+		return err
+	}
+	moves, err := s.History(ctx, g.TemplateRef)
+	if err != nil {
+		return err
+	}
+	drafts, _, err := store.List(ctx, s.cfg.Store, store.TemplateDraftsOf(g.TemplateRef))
+	if err != nil {
+		return err
+	}
+	var writes []store.Write
+	for _, d := range drafts {
+		writes = append(writes, store.Remove(store.TemplateDraftKey(d.TemplateRef, d.Author), d.ModRev))
+	}
+	for _, m := range moves {
+		writes = append(writes, store.Remove(store.TemplateMoveKey(m.TemplateRef, m.Number), m.ModRev))
+	}
+	for part := range slices.Chunk(append(writes, record), removeAtOnce) {
+		still := []store.Guard{store.Missing(store.TemplateHeadKey(g.TemplateRef))}
+		if _, err := s.cfg.Store.Commit(ctx, store.Txn{Guards: still, Writes: part}); err != nil {
+			return err
 		}
 	}
 	return nil

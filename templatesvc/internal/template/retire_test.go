@@ -1,6 +1,7 @@
 package template_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -44,6 +45,71 @@ func TestTheVersionsOfATemplateThatWentAreRetiredAfterAWeek(t *testing.T) {
 	w.clock = w.clock.Add(8 * 24 * time.Hour)
 	if err := w.Retire(t.Context(), 1); err != nil || len(w.versions()) != 0 {
 		t.Errorf("after a week: %v, %v", w.versions(), err)
+	}
+}
+
+// left counts what is left of the template beside its versions.
+func (w *world) left() string {
+	w.Helper()
+	moves, err := store.Count(w.Context(), w.c, store.TemplateMoves(ref))
+	drafts, err2 := store.Count(w.Context(), w.c, store.TemplateDraftsOf(ref))
+	gone, err3 := store.Count(w.Context(), w.c, store.TemplatesGone())
+	if err := errors.Join(err, err2, err3); err != nil {
+		w.Fatal(err)
+	}
+	return fmt.Sprintf("%d moves, %d drafts, %d gone", moves, drafts, gone)
+}
+
+func TestTheHistoryOfADeletedTemplateGoesAfterAWeek(t *testing.T) {
+	w := newWorld(t)
+	var used string
+	for n := range 120 { // more than go at once
+		used = w.publish("f", fmt.Sprint(n)).Digest
+	}
+	w.stage("g", "staged")
+	ended := w.plan(used)
+	if err := w.Delete(t.Context(), ref, me); err != nil {
+		t.Fatal(err)
+	}
+	retire := func() string {
+		t.Helper()
+		if err := w.Retire(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		return w.left()
+	}
+	if got := retire(); got != "121 moves, 1 drafts, 1 gone" {
+		t.Errorf("at once %s are left", got)
+	}
+	w.clock = w.clock.Add(8 * 24 * time.Hour)
+	if got := retire(); got != "121 moves, 1 drafts, 1 gone" {
+		t.Errorf("while a version is in use %s are left", got)
+	}
+	ended()
+	if got := retire(); got != "0 moves, 0 drafts, 0 gone" {
+		t.Errorf("after a week %s are left", got)
+	}
+	if h := w.publish("f", "anew"); h.Move != 1 {
+		t.Errorf("made anew at move %d", h.Move)
+	}
+}
+
+func TestATemplateThatWasMadeAnewKeepsItsHistory(t *testing.T) {
+	w := newWorld(t)
+	w.publish("f", "1")
+	if err := w.Delete(t.Context(), ref, me); err != nil {
+		t.Fatal(err)
+	}
+	w.publish("f", "2")
+	w.clock = w.clock.Add(8 * 24 * time.Hour)
+	if err := w.Retire(t.Context(), 0); err != nil || w.left() != "3 moves, 0 drafts, 0 gone" {
+		t.Errorf("%s are left, %v", w.left(), err)
+	}
+	if err := w.Delete(t.Context(), ref, me); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Retire(t.Context(), 0); err != nil || w.left() != "4 moves, 0 drafts, 1 gone" {
+		t.Errorf("deleted once more: %s are left, %v", w.left(), err)
 	}
 }
 

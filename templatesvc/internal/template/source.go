@@ -177,7 +177,15 @@ func (s *Service) retract(ctx context.Context, head fleet.TemplateHead, t store.
 	if err != nil {
 		return err
 	}
-	t.Writes = slices.Concat(t.Writes, writes, []store.Write{store.Remove(store.TemplateHeadKey(m.TemplateRef), head.ModRev)})
+	key := store.TemplateGoneKey(m.TemplateRef)
+	before, err := store.Get(ctx, s.cfg.Store, key) // it may have been removed before, and made anew
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		return err
+	}
+	t.Writes = slices.Concat(t.Writes, writes, []store.Write{
+		store.Remove(store.TemplateHeadKey(m.TemplateRef), head.ModRev),
+		store.Replace(key, fleet.TemplateGone{TemplateRef: m.TemplateRef, At: s.cfg.Now().UTC()}, before.ModRev),
+	})
 	_, err = s.cfg.Store.Commit(ctx, t)
 	return err
 }

@@ -40,5 +40,6 @@ func readManage(_ context.Context, r *http.Request) (any, error) {
 }
 
 func readDiff(_ context.Context, r *http.Request) (any, error) {
-	return endpoint.DiffRequest{From: r.URL.Query().Get("from"), To: r.URL.Query().Get("to")}, nil
+	q := r.URL.Query()
+	return endpoint.DiffRequest{From: q.Get("from"), To: q.Get("to"), Path: q.Get("path")}, nil
 }
