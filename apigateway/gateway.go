@@ -203,7 +203,7 @@ func (g *Gateway) wire(meta fleet.Meta) (http.Handler, openStreams, error) {
 		Ready:      g.waiting, Version: g.cfg.Version, Now: time.Now,
 	}).Mount(frame.Engine)
 	universe.New(universe.Config{
-		Operations: g.operate, Templates: templates, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
+		Operations: g.operate, Templates: templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
 		Allow: server.Require, AllowSelf: server.Require, By: server.Actor, Now: time.Now,
 	}).Mount(frame.Engine)
 	tickets := events.NewTickets(g.cfg.Store, 0)

@@ -102,3 +102,29 @@ func TestANodesCacheIsToldAndWarmed(t *testing.T) {
 		s.do("POST", "/api/v1/nodes/"+node+"/cache/warm", nil).want(404)
 	}
 }
+
+func TestOneTemplateIsSyncedInTheOlderDialect(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 1})
+	s.published("g/a")
+	s.published("g/b")
+	const one = "/api/templates/g/a/sync"
+	s.do("POST", one, `{"storage":"local"}`).want(200).is("group", "g").is("name", "a").is("storage", "local").
+		is("message", "1 template is on 1 of 1 node").is("status", "OK")
+	s.do("POST", one, nil).want(200).is("storage", "local")
+	s.do("POST", one+"?dryRun=true", nil).want(200).is("status", "DRY_RUN")
+	s.do("POST", "/api/templates/g/none/sync", nil).want(404)
+	for _, unknown := range []string{"s3", "..", "a b"} {
+		s.do("POST", one, map[string]string{"storage": unknown}).want(400).naming("storage")
+	}
+	s.do("POST", one, `{"storage":1}`).want(400)
+	s.do("PUT", "/api/v1/template-sources/repo", repository).want(201)
+	before := s.source("repo").Asked
+	s.do("POST", one+"?dryRun=true", `{"storage":"repo"}`).want(200)
+	s.do("POST", one, `{"storage":"repo"}`).want(200).is("storage", "repo")
+	if after := s.source("repo").Asked; after != before+1 {
+		t.Errorf("the source was asked for %d times", after-before)
+	}
+	viewer := s.user("vera", "VIEWER")
+	viewer.do("POST", one, nil).want(403)
+}

@@ -163,6 +163,7 @@ var demands = map[string]auth.Permission{
 	"DELETE /api/templates/:group/:name/files/*path": Anyone,
 	"POST /api/templates/:group/:name/export":        Anyone,
 	"POST /api/templates/:group/:name/import":        Anyone,
+	"POST /api/templates/:group/:name/sync":          Anyone,
 	"POST /api/templates/sync":                       Anyone,
 }
 

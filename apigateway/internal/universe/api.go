@@ -24,6 +24,8 @@ type Config struct {
 	Operations *operate.Operations
 	// Templates reads templates' files.
 	Templates *upstream.Templates
+	// Sources has the sources of templates looked at.
+	Sources *operate.Sources
 	// NodeID names this gateway in the ping, and its own host's node in the list of
 	// nodes if there is one of that name.
 	NodeID string
@@ -80,6 +82,7 @@ func (a *API) mountTemplates(r gin.IRoutes) {
 	r.GET("/api/templates/:group/:name/files/*path", view, a.getFile)
 	r.POST("/api/templates/:group/:name/export", view, a.exportTemplate)
 	r.POST("/api/templates/sync", a.cfg.Allow(auth.TemplatesUpdate), a.syncTemplates)
+	r.POST("/api/templates/:group/:name/sync", a.cfg.Allow(auth.TemplatesUpdate), a.syncTemplate)
 	// what writes makes what is not there, as this dialect always did
 	write := a.cfg.Allow(auth.TemplatesCreate, auth.TemplatesUpdate)
 	r.PATCH("/api/templates/:group/:name/files/*path", write, a.patchFile)

@@ -1,6 +1,7 @@
 package universe
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -37,5 +38,58 @@ func (a *API) syncTemplates(c *gin.Context) {
 		fail(c, err)
 	default:
 		c.JSON(http.StatusOK, report)
+	}
+}
+
+// syncTemplate brings one template from where it comes: from a source, named as storage,
+// which is looked at soon; without one, or from local, to all nodes.
+func (a *API) syncTemplate(c *gin.Context) {
+	var b struct {
+		Storage string `json:"storage"`
+	}
+	if c.Request.ContentLength != 0 {
+		if err := body(c, &b); err != nil {
+			fail(c, err)
+			return
+		}
+	}
+	ref := fleet.TemplateRef{Group: c.Param("group"), Name: c.Param("name")}
+	storage := cmp.Or(b.Storage, localStorage)
+	answer := gin.H{"group": ref.Group, "name": ref.Name, "storage": storage}
+	if storage != localStorage {
+		a.syncFrom(c, storage, answer)
+		return
+	}
+	if _, err := a.template(c); err != nil {
+		fail(c, err)
+		return
+	}
+	server.Unhurried(c)
+	q := operate.SyncRequest{Pattern: ref.String(), DryRun: server.DryRun(c)}
+	report, err := a.cfg.Operations.SyncTemplates(c.Request.Context(), a.cfg.By(c), q)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	answer["message"], answer["status"], answer["nodes"] = report.Message, report.Status, report.Nodes
+	c.JSON(http.StatusOK, answer)
+}
+
+// syncFrom has a source of templates looked at.
+func (a *API) syncFrom(c *gin.Context, source string, answer gin.H) {
+	var err error
+	if server.DryRun(c) {
+		_, err = a.cfg.Sources.Get(c.Request.Context(), source)
+	} else {
+		err = a.cfg.Sources.Sync(c.Request.Context(), a.cfg.By(c), source, "")
+	}
+	switch {
+	case errs.Is(err, errs.NotFound), errs.Is(err, errs.Invalid), errs.Is(err, errs.Malformed):
+		refuse(c, http.StatusBadRequest, "Unknown storage provider: use local, or the name of a source of templates")
+	case err != nil:
+		fail(c, err)
+	default:
+		answer["message"] = "Source " + source + " is looked at"
+		c.JSON(http.StatusOK, answer)
 	}
 }
