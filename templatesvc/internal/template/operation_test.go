@@ -1,6 +1,7 @@
 package template_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -29,7 +30,11 @@ func (w *world) trace() string {
 	if err != nil {
 		w.Fatal(err)
 	}
-	return fmt.Sprintf("%+v\n%+v\n%+v\n%v", moves, heads, drafts, w.versions())
+	kept, err := json.MarshalIndent([]any{moves, heads, drafts}, "", " ")
+	if err != nil {
+		w.Fatal(err)
+	}
+	return fmt.Sprintf("%s %v", kept, w.versions())
 }
 
 // changes are one of each kind; all begin from a template that has been changed once,
