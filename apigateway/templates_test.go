@@ -248,3 +248,12 @@ func TestFilesCannotBeReadWhileNoTemplateServiceRuns(t *testing.T) {
 		t.Error("the template is gone")
 	}
 }
+
+func TestATemplateThatIsNotThereNamesThoseThatMayBeMeant(t *testing.T) {
+	s := newSite(t)
+	s.published("games/lobby")
+	s.do("GET", "/api/v1/templates/lobby", nil).want(404).naming("default/lobby").naming("games/lobby")
+	s.do("GET", "/api/v1/templates/games%2FLobby", nil).want(404).naming("did you mean games/lobby?")
+	s.do("GET", "/api/v1/templates/none/files", nil).want(404).naming("there is no template default/none")
+	s.do("GET", "/api/v1/templates/"+strings.Repeat("x", 3000), nil).want(404)
+}

@@ -48,6 +48,26 @@ func Moved(err error) error {
 	return err
 }
 
+// maxAlike bounds the templates that an error suggests.
+const maxAlike = 3
+
+// NoTemplate is the error that a template does not exist. It names those that may have
+// been meant: of the same name in another group, or in other letters.
+func NoTemplate(s *view.Snapshot, ref fleet.TemplateRef) error {
+	var alike []string
+	for _, h := range s.TemplateHeads.All() {
+		if strings.EqualFold(h.Name, ref.Name) && h.TemplateRef != ref {
+			alike = append(alike, h.TemplateRef.String())
+		}
+	}
+	slices.Sort(alike)
+	name := clip(ref.String())
+	if len(alike) == 0 {
+		return errs.New(errs.NotFound, "there is no template %s: list the templates, or make it", name)
+	}
+	return errs.New(errs.NotFound, "there is no template %s: did you mean %s?", name, strings.Join(alike[:min(len(alike), maxAlike)], " or "))
+}
+
 // TemplateUnused refuses to remove a template that a group names.
 func TemplateUnused(s *view.Snapshot, ref fleet.TemplateRef) error {
 	var users []string

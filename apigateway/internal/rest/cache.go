@@ -78,7 +78,7 @@ func (a *API) warmCache(c *gin.Context) {
 	for i, name := range b.Templates {
 		h, ok := s.TemplateHeads.Get(fleet.ParseTemplateRef(name).String())
 		if !ok {
-			server.Fail(c, errs.Field(fmt.Sprintf("templates[%d]", i), "names a template that does not exist"))
+			server.Fail(c, errs.Field(fmt.Sprintf("templates[%d]", i), "%s", errs.MessageOf(operate.NoTemplate(s, fleet.ParseTemplateRef(name)))))
 			return
 		}
 		digests = append(digests, h.Digest)
@@ -86,7 +86,7 @@ func (a *API) warmCache(c *gin.Context) {
 	for i, name := range b.Groups {
 		g, ok := s.Groups.Get(name)
 		if !ok {
-			server.Fail(c, errs.Field(fmt.Sprintf("groups[%d]", i), "names a group that does not exist"))
+			server.Fail(c, errs.Field(fmt.Sprintf("groups[%d]", i), "names a group that does not exist: list the groups"))
 			return
 		}
 		digests = append(digests, operate.GroupVersions(s, g)...)

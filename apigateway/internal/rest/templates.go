@@ -7,8 +7,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
-	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
@@ -35,9 +35,10 @@ func templateOf(h *fleet.TemplateHead) template {
 }
 
 func (a *API) head(c *gin.Context) (*fleet.TemplateHead, bool) {
-	h, ok := a.snapshot().TemplateHeads.Get(fleet.ParseTemplateRef(c.Param("name")).String())
+	s, ref := a.snapshot(), fleet.ParseTemplateRef(c.Param("name"))
+	h, ok := s.TemplateHeads.Get(ref.String())
 	if !ok {
-		server.Fail(c, errs.New(errs.NotFound, "there is no such template"))
+		server.Fail(c, operate.NoTemplate(s, ref))
 	}
 	return h, ok
 }
