@@ -2,7 +2,7 @@
 // history where the server allows that.
 //
 //	refs ──same commit──▶ nothing
-//	  └──another──▶ pack, bounded, into a spool ──▶ tree ──▶ templates
+//	  └──another──▶ pack, bounded, into a spool ──checked──▶ tree ──▶ templates
 //
 // It speaks the protocol over connections of its own, so that a server that hangs is
 // given up and nothing is configured for the whole process. What a repository only
@@ -72,7 +72,7 @@ func Fetch(ctx context.Context, r origin.Request) (*origin.Holding, error) {
 	}
 	done := func() { _ = os.RemoveAll(dir) }
 	objects := open(dir)
-	if err = receive(ctx, server, c, objects); err == nil {
+	if err = receive(ctx, server, c, dir, objects); err == nil {
 		var h *origin.Holding
 		if h, err = hold(ctx, r.Source, objects, c.commit); err == nil {
 			h.Close = done

@@ -92,8 +92,8 @@ func chooseCommit(s fleet.TemplateSource, refs *packp.AdvRefs, c choice) (choice
 	return c, nil
 }
 
-// receive asks for the pack of a choice and keeps its objects.
-func receive(ctx context.Context, server remote, c choice, objects *filesystem.Storage) error {
+// receive asks for the pack of a choice and keeps its objects in dir.
+func receive(ctx context.Context, server remote, c choice, dir string, objects *filesystem.Storage) error {
 	request := packp.NewUploadPackRequest()
 	request.Wants, request.Depth = c.wants, packp.DepthCommits(c.depth)
 	for _, wanted := range []capability.Capability{capability.OFSDelta, capability.Shallow} {
@@ -120,7 +120,18 @@ func receive(ctx context.Context, server remote, c choice, objects *filesystem.S
 	if err := response.Decode(io.NopCloser(limit)); err != nil {
 		return limit.or(err)
 	}
-	return limit.or(packfile.UpdateObjectStorage(objects, response))
+	pack, err := keep(dir, response)
+	if err != nil {
+		return limit.or(err)
+	}
+	defer pack.Close()
+	if err := checkPack(ctx, pack); err != nil {
+		return limit.or(err)
+	}
+	if _, err := pack.Seek(0, io.SeekStart); err != nil {
+		return errs.As(errs.Unavailable, "git.receive", err)
+	}
+	return limit.or(packfile.UpdateObjectStorage(objects, pack))
 }
 
 // limited is the answer as far as it may go; it remembers why it ended.
