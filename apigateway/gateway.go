@@ -30,6 +30,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
@@ -136,10 +137,14 @@ func New(cfg Config) (*Gateway, error) {
 		}),
 	}
 	g.uploads.ResponseHeaderTimeout = uploadPatience
+	box, err := seal.NewBox(cfg.ClusterSecret, fleet.SecretsKind)
+	if err != nil {
+		return nil, err
+	}
 	client := &http.Client{Transport: g.calls}
 	g.operate = operate.New(operate.Config{
 		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: time.Now,
-		Agents: upstream.NewAgents(cfg.View, upstream.DialAgents(client, cfg.ClusterSecret)),
+		Agents: upstream.NewAgents(cfg.View, upstream.DialAgents(client, cfg.ClusterSecret)), Seal: box,
 	})
 	cfg.View.Subscribe(g.events.Hear)
 	cfg.View.Subscribe(g.bell.Hear)
@@ -204,7 +209,7 @@ func (g *Gateway) wire(meta fleet.Meta) (http.Handler, openStreams, error) {
 	}).Mount(frame.Engine)
 	universe.New(universe.Config{
 		Operations: g.operate, Templates: templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
-		Allow: server.Require, AllowSelf: server.Require, By: server.Actor, Now: time.Now,
+		Allow: server.Require, AllowSelf: server.Require, By: server.Actor, Shown: server.Shown, Now: time.Now,
 	}).Mount(frame.Engine)
 	tickets := events.NewTickets(g.cfg.Store, 0)
 	streams := openStreams{

@@ -58,7 +58,7 @@ func TestVariablesAreDefinedAndFound(t *testing.T) {
 	}
 	put := func(body string) *reply { return s.do("PUT", one+"/variables", body) }
 	want := `[{"key":"motd","type":"STRING","defaultValue":"hi","required":false,"validation":{"max":20},"scope":"GROUP","visibility":"","description":"shown"},` +
-		`{"key":"pw","type":"SECRET","defaultValue":"env:PW","required":true,"validation":{},"scope":"INSTANCE","visibility":"ADMIN","description":""}]`
+		`{"key":"pw","type":"SECRET","defaultValue":"***","required":true,"validation":{},"scope":"INSTANCE","visibility":"ADMIN","description":""}]`
 	if got := put(`[{"key":"motd","type":"STRING","defaultValue":"hi","validation":{"max":20},"scope":"GROUP","description":"shown"},
 		{"key":"pw","type":"SECRET","defaultValue":"env:PW","required":true,"scope":"INSTANCE","visibility":"ADMIN"}]`).want(200).list(); got != want {
 		t.Error(got)
@@ -72,7 +72,7 @@ func TestVariablesAreDefinedAndFound(t *testing.T) {
 	before := s.do("GET", one, nil).field("hash")
 	for name, body := range map[string]string{
 		"[0].key": `[{"key":"a b"}]`, "[0].type": `[{"key":"a","type":"LIST"}]`, "[1].key": `[{"key":"a"},{"key":"a"}]`,
-		"[0].defaultValue": `[{"key":"a","type":"SECRET","defaultValue":"hunter2"}]`, "[0].validation.enumValues": `[{"key":"a","type":"ENUM"}]`,
+		"[0].defaultValue": `[{"key":"a","type":"SECRET","defaultValue":"secret:../x"}]`, "[0].validation.enumValues": `[{"key":"a","type":"ENUM"}]`,
 	} {
 		put(body).want(422).is("error.code", "VARIABLE_DEFINITION_INVALID").naming(name)
 	}

@@ -24,8 +24,12 @@ type Group struct {
 	CrashesResetAt time.Time `json:"crashesResetAt,omitzero"`
 	// ManagedBy is the source of templates that declares the group; "": it was made
 	// through the API, and no source touches it.
-	ManagedBy string    `json:"managedBy,omitempty"`
-	Spec      GroupSpec `json:"spec"`
+	ManagedBy string `json:"managedBy,omitempty"`
+	// Hidden is who is shown those of the spec's variables that not everybody is, as the
+	// templates defined them when the group was written: what a template says no more
+	// stays hidden.
+	Hidden map[string]Visibility `json:"hidden,omitempty"`
+	Spec   GroupSpec             `json:"spec"`
 }
 
 // GroupSpec is the union of what both HTTP dialects can say about a group.

@@ -166,6 +166,7 @@ func (a *Applier) make(ctx context.Context, d fleet.DeclaredGroup, sources map[s
 		return "", errs.New(errs.KindOf(err), "%s: %s", d.File, sentence(err))
 	}
 	w.Mode, w.ManagedBy, w.Guards = operate.Create, d.Source, []store.Guard{declared}
+	w.Shown = fleet.VisibleToAdmins // whoever writes to the repository writes all of the group
 	if exists {
 		w.Mode, w.IfMatch = operate.Put, group.ModRev
 	}

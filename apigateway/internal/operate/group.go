@@ -3,7 +3,9 @@ package operate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -38,9 +40,11 @@ type GroupWrite struct {
 	Guards    []store.Guard
 	// Written is the path under which whoever asks wrote a field; nil: under its own.
 	Written func(field string) string
+	// Shown is what who asks is shown of values that not everybody is; others stay what they are.
+	Shown fleet.Visibility
 	// Make computes the wanted spec from the present one, nil when there is none. It
-	// may be called more than once and must not change what it is given. A password that
-	// is hidden in it stays what it is.
+	// may be called more than once and must not change what it is given. A password
+	// or value that is hidden in it stays what it is.
 	Make func(old *fleet.GroupSpec) (fleet.GroupSpec, error)
 }
 
@@ -68,14 +72,15 @@ func (o *Operations) WriteGroup(ctx context.Context, by Actor, w GroupWrite) (Gr
 			return change{}, err
 		}
 		out.Before = old
-		if out.After, err = o.wanted(s, w, old); err != nil {
+		var secrets []store.Guard
+		if out.After, secrets, err = o.wanted(ctx, s, w, old); err != nil {
 			return change{}, err
 		}
-		if w.DryRun || old != nil && out.After.Revision == old.Revision && out.After.ManagedBy == old.ManagedBy {
+		if w.DryRun || old != nil && out.After.Revision == old.Revision && out.After.ManagedBy == old.ManagedBy && maps.Equal(out.After.Hidden, old.Hidden) {
 			return change{}, nil
 		}
 		c := groupChange(s, w.Name, old, out.After)
-		c.guards = append(c.guards, w.Guards...)
+		c.guards = slices.Concat(c.guards, w.Guards, secrets)
 		return c, nil
 	})
 	if err != nil {
@@ -112,21 +117,27 @@ func (w GroupWrite) target(s *view.Snapshot) (*fleet.Group, error) {
 	return old, nil
 }
 
-// wanted is the valid group a write asks for, with the old revision when nothing changes.
-func (o *Operations) wanted(s *view.Snapshot, w GroupWrite, old *fleet.Group) (fleet.Group, error) {
+// wanted is the valid group a write asks for, with the old revision when nothing changes,
+// and what has to hold of the secrets it refers to.
+func (o *Operations) wanted(ctx context.Context, s *view.Snapshot, w GroupWrite, old *fleet.Group) (fleet.Group, []store.Guard, error) {
 	var present *fleet.GroupSpec
 	if old != nil {
 		present = &old.Spec
 	}
 	spec, err := w.Make(present)
 	if err != nil {
-		return fleet.Group{}, err
+		return fleet.Group{}, nil, err
 	}
 	if present != nil && spec.RCON.Password == fleet.Hidden {
 		spec.RCON.Password = present.RCON.Password
 	}
-	if err := joined(asWritten(w.Written, append(spec.Validate(), references(s, w.Name, present, spec)...))); err != nil {
-		return fleet.Group{}, err
+	values, problems, err := o.settle(ctx, s, w, old, spec)
+	if err != nil {
+		return fleet.Group{}, nil, err
+	}
+	spec.Variables = values.values
+	if err := joined(asWritten(w.Written, slices.Concat(spec.Validate(), references(s, w.Name, present, spec), problems))); err != nil {
+		return fleet.Group{}, nil, err
 	}
 	now := o.now()
 	g := fleet.Group{Name: w.Name, Revision: 1, CreatedAt: now, UpdatedAt: now, Spec: spec}
@@ -139,7 +150,8 @@ func (o *Operations) wanted(s *view.Snapshot, w GroupWrite, old *fleet.Group) (f
 	if w.ManagedBy != "" {
 		g.ManagedBy = w.ManagedBy
 	}
-	return g, nil
+	g.Hidden = values.hidden
+	return g, values.guards, nil
 }
 
 // same compares specs as they are stored: nil and empty lists are one.

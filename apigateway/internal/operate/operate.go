@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/pause"
+	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -21,8 +22,10 @@ type Config struct {
 	Store  *store.Client
 	View   *view.View
 	Agents *upstream.Agents
-	Log    *slog.Logger
-	Now    func() time.Time
+	// Seal seals as fleet.SecretsKind.
+	Seal seal.Box
+	Log  *slog.Logger
+	Now  func() time.Time
 }
 
 // Operations changes the fleet. It is safe for concurrent use.

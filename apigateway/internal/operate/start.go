@@ -75,8 +75,12 @@ func (o *Operations) startPart(ctx context.Context, by Actor, r StartRequest) (m
 		if err != nil {
 			return change{}, err
 		}
+		settled := r
+		if settled.Values, err = o.settleStart(ctx, s, g, r.Values); err != nil {
+			return change{}, err
+		}
 		sp := o.spawner(s)
-		births, err := o.births(s, sp, g, r, by)
+		births, err := o.births(s, sp, g, settled, by)
 		if err != nil {
 			return change{}, err
 		}

@@ -97,6 +97,10 @@ func (a *API) Mount(r gin.IRoutes) {
 	a.mountTemplates(r)
 
 	r.GET("/api/v1/gitops", a.gitops)
+	r.GET("/api/v1/secrets", a.listSecrets)
+	r.GET("/api/v1/secrets/:name", a.getSecret)
+	r.PUT("/api/v1/secrets/:name", a.putSecret)
+	r.DELETE("/api/v1/secrets/:name", a.deleteSecret)
 	r.GET("/api/v1/template-sources", a.listSources)
 	r.GET("/api/v1/template-sources/:name", a.getSource)
 	r.PUT("/api/v1/template-sources/:name", a.putSource)

@@ -29,12 +29,13 @@ type composition struct {
 	PlanHash        string `json:"planHash"`
 	CompositionHash string `json:"compositionHash"`
 	// Layers are in the order they are laid, the last one winning.
-	Layers            []compositionLayer  `json:"layers"`
-	Runtime           compositionRuntime  `json:"runtime"`
-	Command           string              `json:"command"`
-	JVMArgs           []string            `json:"jvmArgs"`
-	Env               map[string]string   `json:"env"`
-	Variables         map[string]string   `json:"variables"`
+	Layers    []compositionLayer `json:"layers"`
+	Runtime   compositionRuntime `json:"runtime"`
+	Command   string             `json:"command"`
+	JVMArgs   []string           `json:"jvmArgs"`
+	Env       map[string]string  `json:"env"`
+	Variables map[string]string  `json:"variables"`
+	// Secrets are the names of the variables whose values are shown to nobody.
 	Secrets           []string            `json:"secrets"`
 	Merge             []string            `json:"merge"`
 	ConfigPatches     []fleet.ConfigPatch `json:"configPatches"`
@@ -87,6 +88,7 @@ func (a *API) composition(c *gin.Context) {
 		return
 	}
 	out := compositionOf(s, i, &stored.Plan)
+	a.conceal(c, s, &stored.Plan, &out)
 	_ = operate.InTime(c.Request.Context(), func(ctx context.Context) error { // sizes that cannot be read in time are 0
 		a.addSizes(ctx, s, out.Layers, stored.Plan.Layers)
 		return nil
@@ -120,6 +122,27 @@ func compositionOf(s *view.Snapshot, i *fleet.Instance, p *fleet.Plan) compositi
 		}
 	}
 	return out
+}
+
+// conceal hides the values that are not for the caller, and names the secrets.
+func (a *API) conceal(c *gin.Context, s *view.Snapshot, p *fleet.Plan, out *composition) {
+	g, ok := s.Groups.Get(p.Group)
+	if !ok {
+		g = &fleet.Group{Name: p.Group}
+	}
+	definers := fleet.NewDefiners(s.Heads())
+	hidden := g.Conceal(definers.Of(g.Name, g.Spec)) // as the group is now
+	built := fleet.GroupSpec{}
+	for _, l := range p.Layers {
+		built.Templates.AllOf = append(built.Templates.AllOf, fleet.TemplateLayer{TemplateRef: l.TemplateRef})
+	}
+	then := fleet.Group{Name: p.Group, Hidden: hidden, Spec: built}
+	for key := range p.Secrets {
+		out.Variables[key] = fleet.Hidden
+		out.Secrets = append(out.Secrets, key)
+	}
+	slices.Sort(out.Secrets)
+	out.Variables = fleet.MaskValues(out.Variables, then.Conceal(definers.Of(p.Group, built)), server.Shown(c))
 }
 
 // runtimeOf is the software from the catalog, else that of the group while the group

@@ -38,7 +38,7 @@ func (a *API) listGroups(c *gin.Context) {
 			all = append(all, g)
 		}
 	}
-	server.SendPage(c, all, pageMany, func(g *fleet.Group) group { return a.groupFor(c, s, g) })
+	server.SendPage(c, all, pageMany, a.groupsFor(c, s))
 }
 
 func (a *API) getGroup(c *gin.Context) {
@@ -166,14 +166,14 @@ func (a *API) writeGroup(c *gin.Context, w operate.GroupWrite) {
 		server.Fail(c, err)
 		return
 	}
-	w.DryRun = server.DryRun(c)
+	w.DryRun, w.Shown = server.DryRun(c), server.Shown(c)
 	done, err := a.cfg.Operations.WriteGroup(c.Request.Context(), server.Actor(c), w)
 	if err != nil {
 		server.Fail(c, err)
 		return
 	}
 	if w.DryRun {
-		out := rehearsalOf(done)
+		out := a.rehearsalOf(c, done)
 		out.Message = groupOf(a.snapshot(), &done.After, a.cfg.Now()).Message
 		c.JSON(http.StatusOK, out)
 		return
@@ -201,13 +201,12 @@ type rehearsal struct {
 	Message string `json:"message,omitempty"`
 }
 
-func rehearsalOf(w operate.GroupWritten) rehearsal {
+func (a *API) rehearsalOf(c *gin.Context, w operate.GroupWritten) rehearsal {
 	r := rehearsal{DryRun: true, Action: "create", Group: string(w.After.Name), Start: []string{}, Stop: []string{}}
-	var before *fleet.GroupSpec
 	if w.Before != nil {
-		before, r.Action = &w.Before.Spec, "update"
+		r.Action = "update"
 	}
-	if r.Diff = diff(before, w.After.Spec); before != nil && len(r.Diff) == 0 {
+	if r.Diff = diff(w.Before, w.After, maskedFor(c, a.snapshot())); w.Before != nil && len(r.Diff) == 0 {
 		r.Action = "none"
 	}
 	return r
@@ -295,7 +294,7 @@ func (a *API) scaleGroup(c *gin.Context) {
 		return
 	}
 	if dry {
-		c.JSON(http.StatusOK, rehearsalOf(done))
+		c.JSON(http.StatusOK, a.rehearsalOf(c, done))
 		return
 	}
 	server.ETag(c, done.After.ModRev)

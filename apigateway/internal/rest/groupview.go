@@ -57,13 +57,31 @@ type crashLoop struct {
 	Message string        `json:"message"`
 }
 
-// groupFor shows a group to a caller: its passwords to whoever may set them.
+// groupFor shows a group to a caller; see groupsFor.
 func (a *API) groupFor(c *gin.Context, s *view.Snapshot, g *fleet.Group) group {
-	shown := *g
-	if !server.Allowed(c, auth.GroupsUpdate) {
-		shown.Spec.RCON = g.Spec.RCON.Hide()
+	return a.groupsFor(c, s)(g)
+}
+
+// groupsFor shows groups to a caller: their passwords to whoever may set them, and of their
+// values those that are for them. Secrets are shown to nobody.
+func (a *API) groupsFor(c *gin.Context, s *view.Snapshot) func(*fleet.Group) group {
+	masked := maskedFor(c, s)
+	return func(g *fleet.Group) group {
+		shown := *g
+		shown.Spec.Variables = masked(g)
+		if !server.Allowed(c, auth.GroupsUpdate) {
+			shown.Spec.RCON = g.Spec.RCON.Hide()
+		}
+		return groupOf(s, &shown, a.cfg.Now())
 	}
-	return groupOf(s, &shown, a.cfg.Now())
+}
+
+// maskedFor are groups' values as a caller is shown them.
+func maskedFor(c *gin.Context, s *view.Snapshot) func(*fleet.Group) map[string]string {
+	most, definers := server.Shown(c), fleet.NewDefiners(s.Heads())
+	return func(g *fleet.Group) map[string]string {
+		return fleet.MaskValues(g.Spec.Variables, g.Conceal(definers.Of(g.Name, g.Spec)), most)
+	}
 }
 
 // groupOf shows a group as a snapshot has it.
@@ -199,16 +217,20 @@ type fieldChange struct {
 }
 
 // diff lists the fields in which two specs differ, in order of name. Without a
-// before, everything that is not the default counts. Passwords are told by nobody's difference.
-func diff(before *fleet.GroupSpec, after fleet.GroupSpec) []fieldChange {
-	from := fleet.DefaultSpec()
+// before, everything that is not the default counts. Passwords are told by nobody's
+// difference, and values as masked has them.
+func diff(before *fleet.Group, after fleet.Group, masked func(*fleet.Group) map[string]string) []fieldChange {
+	from := fleet.Group{Name: after.Name, Spec: fleet.DefaultSpec()}
 	if before != nil {
 		from = *before
 	}
-	all := differences(fieldsOf(from), fieldsOf(after))
+	all := differences(fieldsOf(from.Spec), fieldsOf(after.Spec))
 	for n, change := range all {
-		if change.Field == "rcon" {
-			all[n].From, all[n].To = running.RCON(from.RCON.Hide()), running.RCON(after.RCON.Hide())
+		switch change.Field {
+		case "rcon":
+			all[n].From, all[n].To = running.RCON(from.Spec.RCON.Hide()), running.RCON(after.Spec.RCON.Hide())
+		case "variableValues":
+			all[n].From, all[n].To = valuesOf(masked(&from)), valuesOf(masked(&after))
 		}
 	}
 	return all

@@ -27,20 +27,24 @@ type variableDefinition struct {
 	Description  string              `json:"description"`
 }
 
-func definitionsOf(all []fleet.Variable) []variableDefinition {
+// definitionsOf shows definitions to who is shown most of values: defaults of others, and
+// of secrets, are hidden.
+func definitionsOf(all []fleet.Variable, most fleet.Visibility) []variableDefinition {
 	out := make([]variableDefinition, 0, len(all))
 	for _, v := range all {
+		if v.Default != nil && v.Shown().HiddenFrom(most) {
+			v.Default = new(string(fleet.Hidden))
+		}
 		out = append(out, variableDefinition{v.Key, v.Type, v.Default, v.Required, v.Validation, v.Scope, v.Visibility, v.Description})
 	}
 	return out
 }
 
-// listVariables are the definitions of a template's variables, as a bare array. Defaults of
-// secrets are references, which tell nothing.
+// listVariables are the definitions of a template's variables, as a bare array.
 func (a *API) listVariables(c *gin.Context) {
 	if h, ok := a.head(c); ok {
 		server.ETag(c, h.ModRev)
-		c.JSON(http.StatusOK, definitionsOf(h.Variables))
+		c.JSON(http.StatusOK, definitionsOf(h.Variables, server.Shown(c)))
 	}
 }
 
@@ -58,7 +62,16 @@ func (a *API) putVariables(c *gin.Context) {
 			given[i].Type = fleet.VariableString
 		}
 	}
-	if problems := fleet.ValidateVariables(given); len(problems) > 0 {
+	h, ok := a.head(c)
+	if !ok {
+		return
+	}
+	given, problems, err := a.cfg.Operations.SettleDefaults(c.Request.Context(), given, h.Variables, server.Shown(c))
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	if problems = append(problems, fleet.ValidateVariables(given)...); len(problems) > 0 {
 		told := make([]string, 0, len(problems))
 		for _, p := range problems[:min(len(problems), 10)] {
 			told = append(told, strings.TrimSpace(errs.FieldOf(p)+" "+errs.MessageOf(p)))
@@ -74,7 +87,7 @@ func (a *API) putVariables(c *gin.Context) {
 		return a.cfg.Templates.Define(ctx, ch, given)
 	})
 	if ok {
-		c.JSON(http.StatusOK, definitionsOf(given))
+		c.JSON(http.StatusOK, definitionsOf(given, server.Shown(c)))
 	}
 }
 

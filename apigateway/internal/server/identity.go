@@ -44,6 +44,18 @@ func Allowed(c *gin.Context, p auth.Permission) bool {
 	return ok && who.Can(p)
 }
 
+// Shown is what of values that not everybody is shown the caller is: those for
+// administrators to who may change settings, those for operators to who may change groups.
+func Shown(c *gin.Context) fleet.Visibility {
+	switch {
+	case Allowed(c, auth.SystemSettings):
+		return fleet.VisibleToAdmins
+	case Allowed(c, auth.GroupsUpdate):
+		return fleet.VisibleToOperators
+	}
+	return fleet.VisibleToAll
+}
+
 // guard finds out who asks, counts those who do not say, and refuses who may not.
 func (s *Server) guard(c *gin.Context) {
 	route := c.FullPath()

@@ -121,12 +121,17 @@ var demands = map[string]auth.Permission{
 	"POST /api/v1/templates/:name/files/extract":    auth.TemplatesUpdate,
 	"GET /api/v1/templates/:name/export":            auth.TemplatesView,
 	"GET /api/v1/gitops":                            auth.GroupsView,
-	"GET /api/v1/template-sources":                  auth.TemplatesView,
-	"GET /api/v1/template-sources/:name":            auth.TemplatesView,
-	"PUT /api/v1/template-sources/:name":            auth.SystemSettings, // what it names is read by the services themselves
-	"DELETE /api/v1/template-sources/:name":         auth.SystemSettings,
-	"POST /api/v1/template-sources/:name/sync":      auth.TemplatesUpdate,
-	"POST /api/v1/template-sources/:name/webhook":   Public, // the call is signed
+	"GET /api/v1/secrets":                           auth.SystemSettings,
+	"GET /api/v1/secrets/:name":                     auth.SystemSettings,
+	"PUT /api/v1/secrets/:name":                     auth.SystemSettings,
+	"DELETE /api/v1/secrets/:name":                  auth.SystemSettings,
+
+	"GET /api/v1/template-sources":                auth.TemplatesView,
+	"GET /api/v1/template-sources/:name":          auth.TemplatesView,
+	"PUT /api/v1/template-sources/:name":          auth.SystemSettings, // what it names is read by the services themselves
+	"DELETE /api/v1/template-sources/:name":       auth.SystemSettings,
+	"POST /api/v1/template-sources/:name/sync":    auth.TemplatesUpdate,
+	"POST /api/v1/template-sources/:name/webhook": Public, // the call is signed
 
 	"POST /api/plugin/ready":        Own,
 	"POST /api/plugin/heartbeat":    Own,

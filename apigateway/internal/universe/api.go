@@ -38,6 +38,8 @@ type Config struct {
 	AllowSelf func(...auth.Permission) gin.HandlerFunc
 	// By is who makes a request that was let through.
 	By func(*gin.Context) operate.Actor
+	// Shown is what of values that not everybody is shown the caller is.
+	Shown func(*gin.Context) fleet.Visibility
 	// Now is the clock by which finished instances are left out of lists.
 	Now func() time.Time
 }

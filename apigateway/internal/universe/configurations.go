@@ -23,24 +23,36 @@ func configuration(s *view.Snapshot, name string) (*fleet.Group, error) {
 	return g, nil
 }
 
+// shown shows groups to a caller: of their values those that are for them.
+func (a *API) shown(c *gin.Context, s *view.Snapshot) func(*fleet.Group) Configuration {
+	most, definers := a.cfg.Shown(c), fleet.NewDefiners(s.Heads())
+	return func(g *fleet.Group) Configuration {
+		out := configurationOf(g)
+		out.Properties = object(fleet.MaskValues(g.Spec.Variables, g.Conceal(definers.Of(g.Name, g.Spec)), most))
+		return out
+	}
+}
+
 func (a *API) listConfigurations(c *gin.Context) {
-	out := []Configuration{}
-	for _, g := range a.snapshot().Groups.All() {
+	s, out := a.snapshot(), []Configuration{}
+	shown := a.shown(c, s)
+	for _, g := range s.Groups.All() {
 		if !g.Deleting {
-			out = append(out, configurationOf(g))
+			out = append(out, shown(g))
 		}
 	}
 	c.JSON(http.StatusOK, out)
 }
 
 func (a *API) getConfiguration(c *gin.Context) {
-	g, err := configuration(a.snapshot(), c.Param("name"))
+	s := a.snapshot()
+	g, err := configuration(s, c.Param("name"))
 	if err != nil {
 		fail(c, err)
 		return
 	}
 	c.Header("ETag", etag(g.ModRev))
-	c.JSON(http.StatusOK, configurationOf(g))
+	c.JSON(http.StatusOK, a.shown(c, s)(g))
 }
 
 // putConfiguration creates or replaces a group. With ?dryRun=true it answers what
@@ -58,15 +70,17 @@ func (a *API) putConfiguration(c *gin.Context) {
 	}
 	write := operate.GroupWrite{
 		Name: fleet.GroupName(c.Param("name")), Mode: operate.Put, IfMatch: match, DryRun: dryRun(c), Make: b.spec, Written: b.written,
+		Shown: a.cfg.Shown(c),
 	}
 	out, err := a.cfg.Operations.WriteGroup(c.Request.Context(), a.cfg.By(c), write)
 	switch {
 	case err != nil:
 		fail(c, err)
 	case write.DryRun:
-		answer := gin.H{"dryRun": true, "before": nil, "after": configurationOf(&out.After)}
+		shown := a.shown(c, a.snapshot())
+		answer := gin.H{"dryRun": true, "before": nil, "after": shown(&out.After)}
 		if out.Before != nil {
-			answer["before"] = configurationOf(out.Before)
+			answer["before"] = shown(out.Before)
 		}
 		c.JSON(http.StatusOK, answer)
 	default:

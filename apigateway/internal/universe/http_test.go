@@ -117,7 +117,8 @@ func newSite(t *testing.T) *site {
 			Agents: upstream.NewAgents(s.view, func(string) upstream.Agent { return s.node }),
 		}),
 		NodeID: "node-1", ClusterName: "test", Now: now, Allow: s.allow, AllowSelf: s.allowSelf,
-		By: func(*gin.Context) operate.Actor { return operate.Actor{User: "ann"} },
+		By:    func(*gin.Context) operate.Actor { return operate.Actor{User: "ann"} },
+		Shown: func(*gin.Context) fleet.Visibility { return fleet.VisibleToOperators },
 	}).Mount(e)
 	srv := httptest.NewServer(e)
 	t.Cleanup(srv.Close)

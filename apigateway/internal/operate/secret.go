@@ -1,0 +1,202 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// SecretWrite asks for a secret to be stored.
+type SecretWrite struct {
+	Name string
+	// Values are all its values by key, "" for the one without.
+	Values map[string]string
+	// IfMatch is the revision it must be at; 0 accepts any.
+	IfMatch int64
+	// DryRun decides everything and writes nothing.
+	DryRun bool
+}
+
+// Secret is a stored secret without its values, and who refers to it.
+type Secret struct {
+	fleet.Secret
+	UsedBy []string
+}
+
+// Secrets are all stored secrets in order of name.
+func (o *Operations) Secrets(ctx context.Context) (out []Secret, err error) {
+	err = InTime(ctx, func(ctx context.Context) error {
+		all, _, err := store.List(ctx, o.cfg.Store, store.Secrets())
+		used := o.secretUses(o.Snapshot())
+		for _, one := range all {
+			out = append(out, Secret{one, used[one.Name]})
+		}
+		return errs.Wrap("operate.Secrets", err)
+	})
+	return out, err
+}
+
+// Secret is one of them. NotFound when there is none.
+func (o *Operations) Secret(ctx context.Context, name string) (out Secret, err error) {
+	err = InTime(ctx, func(ctx context.Context) error {
+		one, err := o.secret(ctx, name)
+		out = Secret{one, o.secretUses(o.Snapshot())[name]}
+		return err
+	})
+	return out, err
+}
+
+func (o *Operations) secret(ctx context.Context, name string) (fleet.Secret, error) {
+	one, err := optional(ctx, o.cfg.Store, store.SecretKey(name))
+	if err == nil && one.ModRev == 0 {
+		err = errs.New(errs.NotFound, "there is no secret %s", clip(name))
+	}
+	return one, err
+}
+
+// secretUses are what refers to each stored secret: groups, templates, and instances that
+// were made so.
+func (o *Operations) secretUses(s *view.Snapshot) map[string][]string {
+	out := map[string][]string{}
+	note := func(value, by string) {
+		if ref, err := fleet.ParseSecretRef(value); err == nil && ref.Kind == fleet.SecretStored && !slices.Contains(out[ref.Of], by) {
+			out[ref.Of] = append(out[ref.Of], by)
+		}
+	}
+	for name, g := range s.Groups.All() {
+		for _, value := range g.Spec.Variables {
+			note(value, "group "+string(name))
+		}
+	}
+	for name, h := range s.TemplateHeads.All() {
+		for _, v := range h.Variables {
+			if v.Type == fleet.VariableSecret && v.Default != nil {
+				note(*v.Default, "template "+name)
+			}
+		}
+	}
+	for _, i := range s.Instances.All() {
+		by := "instance " + i.Intent.Name
+		for _, value := range i.Intent.Values {
+			note(value, by)
+		}
+		if stored, ok := s.Plans.Get(i.Intent.Plan); ok && !i.Terminal() {
+			for _, ref := range stored.Plan.Secrets {
+				note(ref, by)
+			}
+		}
+	}
+	for _, all := range out {
+		slices.Sort(all)
+	}
+	return out
+}
+
+// WriteSecret stores a secret under a name, in place of what was there. before is the
+// revision of that, 0 when there was none. Invalid names what is wrong, Exhausted when
+// there are too many, MovedError when IfMatch does not hold. The same values write nothing.
+func (o *Operations) WriteSecret(ctx context.Context, by Actor, w SecretWrite) (out Secret, before int64, err error) {
+	if err := joined(fleet.ValidateSecret(w.Name, w.Values)); err != nil {
+		return out, 0, err
+	}
+	err = InTime(ctx, func(ctx context.Context) error {
+		old, err := optional(ctx, o.cfg.Store, store.SecretKey(w.Name))
+		if err != nil {
+			return err
+		}
+		if before = old.ModRev; w.IfMatch != 0 && w.IfMatch != before {
+			return &MovedError{What: "secret " + w.Name, Want: w.IfMatch, Have: before}
+		}
+		if before == 0 {
+			if err := o.roomForSecret(ctx); err != nil {
+				return err
+			}
+		}
+		next, changed, err := o.nextSecret(old, w, by)
+		out = Secret{next, o.secretUses(o.Snapshot())[w.Name]}
+		if err != nil || !changed || w.DryRun {
+			return err
+		}
+		action := "secret.update"
+		if before == 0 {
+			action = "secret.create"
+		}
+		rev, err := o.Record(ctx, by, action, "secret", w.Name, fmt.Sprintf("version %d", next.Version), store.Replace(store.SecretKey(w.Name), next, before))
+		out.ModRev = rev
+		return err
+	})
+	return out, before, err
+}
+
+// nextSecret is the record a write asks for; changed is false when it has those values.
+func (o *Operations) nextSecret(old fleet.Secret, w SecretWrite, by Actor) (next fleet.Secret, changed bool, err error) {
+	box := o.cfg.Seal.About(fleet.AboutStored(w.Name))
+	if plain, err := box.Open(old.Sealed); err == nil {
+		var present map[string]string
+		if json.Unmarshal(plain, &present) == nil && maps.Equal(present, w.Values) {
+			return old, false, nil
+		}
+	}
+	plain, err := json.Marshal(w.Values)
+	if err != nil {
+		return old, false, errs.As(errs.Internal, "operate.Secrets", err)
+	}
+	next = fleet.Secret{
+		Rev: old.Rev, Name: w.Name, Sealed: box.Seal(plain), Keys: slices.Sorted(maps.Keys(w.Values)), Version: old.Version + 1,
+		By: by.User, CreatedAt: old.CreatedAt, UpdatedAt: o.now(),
+	}
+	if old.ModRev == 0 {
+		next.CreatedAt = next.UpdatedAt
+	}
+	return next, true, nil
+}
+
+func (o *Operations) roomForSecret(ctx context.Context) error {
+	all, _, err := store.List(ctx, o.cfg.Store, store.Secrets())
+	if err == nil && len(all) >= fleet.MaxSecrets {
+		err = errs.New(errs.Exhausted, "there are %d secrets, which is as many as may be: delete some, or put several values into one", len(all))
+	}
+	return errs.Wrap("operate.Secrets", err)
+}
+
+// DeleteSecret removes a secret. NotFound when there is none, Conflict naming who refers
+// to it; MovedError when ifMatch, if it is not 0, does not hold. With dryRun only the
+// checks are made.
+func (o *Operations) DeleteSecret(ctx context.Context, by Actor, name string, ifMatch int64, dryRun bool) error {
+	return InTime(ctx, func(ctx context.Context) error {
+		return retried(func() error {
+			one, err := o.secret(ctx, name)
+			if err != nil {
+				return err
+			}
+			if ifMatch != 0 && ifMatch != one.ModRev {
+				return &MovedError{What: "secret " + name, Want: ifMatch, Have: one.ModRev}
+			}
+			if used := o.secretUses(o.Snapshot())[name]; len(used) > 0 {
+				return errs.New(errs.Conflict, "secret %s is used by %s: give them another value first", name, several(used))
+			}
+			if dryRun {
+				return nil
+			}
+			_, err = o.Record(ctx, by, "secret.delete", "secret", name, "", store.Remove(store.SecretKey(name), one.ModRev))
+			return err
+		})
+	})
+}
+
+// several are the first of many.
+func several(all []string) string {
+	const enough = 10
+	if len(all) <= enough {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:enough], ", "), len(all)-enough)
+}

@@ -1,0 +1,281 @@
+package operate
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// maxPlainSecret is how many bytes a secret's value may have that is given in clear.
+const maxPlainSecret = 4 << 10
+
+// settled are the values a group is to be stored with.
+type settled struct {
+	values map[string]string
+	hidden map[string]fleet.Visibility
+	guards []store.Guard
+}
+
+// settle makes the values that a write gives those a group is stored with: what is hidden
+// in them from who asks stays what it is, secrets become references, and all are held to
+// what the templates define. problems name every value at fault; err is the store's.
+func (o *Operations) settle(ctx context.Context, s *view.Snapshot, w GroupWrite, old *fleet.Group, spec fleet.GroupSpec) (out settled, problems []error, err error) {
+	definers := fleet.NewDefiners(s.Heads())
+	defined := definers.Of(w.Name, spec)
+	present := fleet.Group{Name: w.Name}
+	if old != nil {
+		present = *old
+	}
+	before := present.Conceal(definers.Of(present.Name, present.Spec))
+	asked := present // as it would be shown if it were written so
+	asked.Spec = spec
+	shown := asked.Conceal(defined)
+
+	out.values = maps.Clone(spec.Variables)
+	problems = restoreHidden(out.values, present.Spec.Variables, before, shown, w.Shown)
+	if out.values, err = keepHidden(out.values, present.Spec.Variables, before, w.Shown); err != nil {
+		return out, nil, err
+	}
+	sealer := sealer{o: o, subject: ofGroup(w.Name), field: "variableValues.", managed: w.ManagedBy != ""}
+	for _, key := range slices.Sorted(maps.Keys(out.values)) {
+		if shown[key] != fleet.VisibleToNobody || out.values[key] == fleet.Hidden {
+			continue
+		}
+		value, problem, err := sealer.reference(ctx, key, out.values[key], present.Spec.Variables[key])
+		if err != nil {
+			return out, nil, err
+		}
+		if problem != nil {
+			problems = append(problems, problem)
+		}
+		out.values[key] = value
+	}
+	out.guards = sealer.guards
+	spec.Variables = out.values
+	if len(problems) == 0 && (old == nil || redefines(present.Spec, spec)) {
+		problems = spec.CheckVariables(defined)
+	}
+	out.hidden = remembered(present, spec, defined)
+	return out, problems, nil
+}
+
+// redefines reports whether a change concerns the variables, or what defines them: what
+// others changed meanwhile must not block changes of other things.
+func redefines(old, spec fleet.GroupSpec) bool {
+	of := func(s fleet.GroupSpec) fleet.GroupSpec {
+		return fleet.GroupSpec{Variables: s.Variables, Templates: s.Templates, AutoLayers: s.AutoLayers, Software: fleet.Software{Platform: s.Software.Platform}}
+	}
+	return !same(of(old), of(spec))
+}
+
+// restoreHidden puts the values there are in place of what stands for them.
+func restoreHidden(values, present map[string]string, before, shown map[string]fleet.Visibility, most fleet.Visibility) (problems []error) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		masked := before[key].HiddenFrom(most) || shown[key].HiddenFrom(most)
+		if values[key] != fleet.Hidden || !masked {
+			continue
+		}
+		value, ok := present[key]
+		if !ok {
+			problems = append(problems, errs.Field("variableValues."+key, "is %s, which stands for a value that is not shown, and there is none: give one", fleet.Hidden))
+			continue
+		}
+		values[key] = value
+	}
+	return problems
+}
+
+// keepHidden keeps what who asks is not shown and may not change. Denied when they try.
+// Secrets are shown to nobody, and changed by whoever may write the group.
+func keepHidden(values, present map[string]string, before map[string]fleet.Visibility, most fleet.Visibility) (map[string]string, error) {
+	for _, key := range slices.Sorted(maps.Keys(present)) {
+		if before[key] == fleet.VisibleToNobody || !before[key].HiddenFrom(most) {
+			continue
+		}
+		given, ok := values[key]
+		if ok && given != present[key] {
+			return nil, &errs.Error{Kind: errs.Denied, Field: "variableValues." + key, Message: "is for administrators: leave it out, or send " + fleet.Hidden + ", and it stays what it is"}
+		}
+		if values == nil {
+			values = map[string]string{}
+		}
+		values[key] = present[key]
+	}
+	return values, nil
+}
+
+// remembered is who is shown what of a group as it is to be stored. What is given anew is
+// hidden as the templates say now.
+func remembered(present fleet.Group, spec fleet.GroupSpec, defined map[string]fleet.Definition) map[string]fleet.Visibility {
+	next := fleet.Group{Spec: spec, Hidden: maps.Clone(present.Hidden)}
+	maps.DeleteFunc(next.Hidden, func(key string, _ fleet.Visibility) bool {
+		_, known := defined[key]
+		return known && spec.Variables[key] != present.Spec.Variables[key]
+	})
+	out := next.Conceal(defined)
+	maps.DeleteFunc(out, func(key string, _ fleet.Visibility) bool { _, has := spec.Variables[key]; return !has })
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// sealer makes references of what is given for secrets.
+type sealer struct {
+	o *Operations
+	// subject is what a variable's value is sealed about.
+	subject func(variable string) string
+	// field is what the names of the values' fields begin with.
+	field string
+	// managed is true of what a repository declares, in which nothing stands in clear.
+	managed bool
+	guards  []store.Guard
+}
+
+func ofGroup(g fleet.GroupName) func(string) string {
+	return func(variable string) string { return fleet.AboutGroup(g, variable) }
+}
+
+// reference is what is stored for a secret's value, of which present is there now, "" for
+// none. problem says what is wrong with it; err is the store's.
+func (s *sealer) reference(ctx context.Context, key, value, present string) (stored string, problem, err error) {
+	at := s.field + key
+	if fleet.RefersToSecret(value) {
+		ref, err := fleet.ParseSecretRef(value)
+		switch {
+		case err != nil:
+			return value, errs.Field(at, "%s", errs.MessageOf(err)), nil
+		case value == present:
+			return value, nil, nil
+		case ref.Kind == fleet.SecretSealed:
+			return value, errs.Field(at, "cannot be given sealed: give the value, or a reference"), nil
+		case ref.Kind == fleet.SecretStored:
+			problem, err := s.exists(ctx, at, ref)
+			return value, problem, err
+		}
+		return value, nil, nil
+	}
+	switch {
+	case value == fleet.Hidden:
+		return value, errs.Field(at, "is %s, which stands for a value that is not shown: give the value, or a reference", fleet.Hidden), nil
+	case value == "":
+		return value, errs.Field(at, "is a secret and must not be empty: leave it out, or give a value"), nil
+	case s.managed:
+		return value, errs.Field(at, "is a secret, whose value must not stand in a repository: store it, and give a reference, secret:NAME"), nil
+	case len(value) > maxPlainSecret:
+		return value, errs.Field(at, "must be at most %d bytes: store a larger one, and give a reference, secret:NAME", maxPlainSecret), nil
+	}
+	return s.o.sealed(s.subject(key), value, present), nil, nil
+}
+
+// sealed is a value sealed about a subject; present if that is the same value.
+func (o *Operations) sealed(about, value, present string) string {
+	box := o.cfg.Seal.About(about)
+	if there, err := fleet.ParseSecretRef(present); err == nil && there.Kind == fleet.SecretSealed { // sealing anew would look like a change
+		if b, err := base64.RawURLEncoding.DecodeString(there.Of); err == nil {
+			if plain, err := box.Open(b); err == nil && string(plain) == value {
+				return present
+			}
+		}
+	}
+	return string(fleet.SecretSealed) + ":" + base64.RawURLEncoding.EncodeToString(box.Seal([]byte(value)))
+}
+
+// SettleDefaults makes the defaults of a template's variables those it is stored with, of
+// which present are there now: what stands for a default that is not shown becomes that
+// one, and a secret's becomes a reference. Those hidden from who is shown most stay.
+// problems name every one at fault. given is not changed.
+func (o *Operations) SettleDefaults(ctx context.Context, given, present []fleet.Variable, most fleet.Visibility) (settled []fleet.Variable, problems []error, err error) {
+	settled, sealer := slices.Clone(given), sealer{o: o}
+	for n, v := range settled {
+		var old fleet.Variable
+		if at := slices.IndexFunc(present, func(p fleet.Variable) bool { return p.Key == v.Key }); at >= 0 {
+			old = present[at]
+		}
+		hidden := old.Shown().HiddenFrom(most) || v.Shown().HiddenFrom(most)
+		if was := old.Shown(); was != fleet.VisibleToNobody && was.HiddenFrom(most) && !v.Shown().HiddenFrom(most) {
+			problems = append(problems, errs.Field(fmt.Sprintf("[%d].visibility", n), "is for administrators to change"))
+		}
+		if v.Default == nil || !hidden && v.Type != fleet.VariableSecret {
+			continue
+		}
+		if *v.Default == fleet.Hidden && old.Default != nil && old.Type == v.Type {
+			settled[n].Default = old.Default
+			continue
+		}
+		if v.Type != fleet.VariableSecret {
+			continue
+		}
+		sealer.field = fmt.Sprintf("[%d].defaultValue ", n)
+		sealer.subject = fleet.AboutTemplate
+		var before string
+		if old.Default != nil && old.Type == v.Type {
+			before = *old.Default
+		}
+		value, problem, err := sealer.reference(ctx, v.Key, *v.Default, before)
+		if err != nil {
+			return nil, nil, err
+		}
+		if problem != nil {
+			problems = append(problems, problem)
+		}
+		settled[n].Default = &value
+	}
+	return settled, problems, nil
+}
+
+// exists refuses a reference to what is not stored, and has the write stand on it.
+func (s *sealer) exists(ctx context.Context, at string, ref fleet.SecretRef) (problem, err error) {
+	var one fleet.Secret
+	err = InTime(ctx, func(ctx context.Context) (err error) {
+		one, err = optional(ctx, s.o.cfg.Store, store.SecretKey(ref.Of))
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case one.ModRev == 0:
+		return errs.Field(at, "refers to a secret that is not stored: %s; store it first", ref.Of), nil
+	case !slices.Contains(one.Keys, ref.Key):
+		return errs.Field(at, "refers to a value that secret %s does not have", ref.Of), nil
+	}
+	if len(s.guards) < maxSecretGuards {
+		s.guards = append(s.guards, store.Exists(store.SecretKey(ref.Of)))
+	}
+	return nil, nil
+}
+
+// maxSecretGuards bounds the comparisons on secrets; etcd takes 128 in all, and those on
+// groups need up to maxGuards.
+const maxSecretGuards = 32
+
+// settleStart is settle for values that are given when instances of a group are started.
+func (o *Operations) settleStart(ctx context.Context, s *view.Snapshot, g *fleet.Group, given map[string]string) (map[string]string, error) {
+	defined := fleet.NewDefiners(s.Heads()).Of(g.Name, g.Spec)
+	values, sealer := maps.Clone(given), sealer{o: o, subject: ofGroup(g.Name), field: "variables."}
+	var problems []error
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if !defined[key].Secret() {
+			continue
+		}
+		value, problem, err := sealer.reference(ctx, key, values[key], "")
+		if err != nil {
+			return nil, err
+		}
+		if problem != nil {
+			problems = append(problems, problem)
+		}
+		values[key] = value
+	}
+	if len(problems) == 0 {
+		problems = g.Spec.CheckStartValues(defined, values, !g.Spec.Static.Enabled)
+	}
+	return values, joined(problems)
+}

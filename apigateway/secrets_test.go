@@ -1,0 +1,210 @@
+package apigateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+)
+
+const recognisable = "xK9-recognisable-Value"
+
+// defining is a template that defines variables.
+func (s *site) defining(ref string, all ...fleet.Variable) {
+	s.t.Helper()
+	t := fleet.ParseTemplateRef(ref)
+	if _, ok := s.view.Snapshot().TemplateHeads.Get(t.String()); !ok {
+		s.template(ref)
+	}
+	h, err := store.Get(s.t.Context(), s.store, store.TemplateHeadKey(t))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	h.Variables = all
+	s.commit(store.Replace(store.TemplateHeadKey(t), h, h.ModRev))
+}
+
+func secretVariable(key string, scope fleet.VariableScope) fleet.Variable {
+	return fleet.Variable{Key: key, Type: fleet.VariableSecret, Scope: scope}
+}
+
+// text is an answer's body as it came.
+func text(r *reply) string {
+	b, err := json.Marshal(r.body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// nowhere fails when a text stands in etcd, now or before.
+func (s *site) nowhere(text string) {
+	s.t.Helper()
+	if keys := storetest.Holding(s.t, s.etcd.Endpoint, text); len(keys) > 0 {
+		s.t.Errorf("a value stands in clear in %v", keys)
+	}
+}
+
+func TestSecretsAreStoredAndNeverShown(t *testing.T) {
+	s := newSite(t)
+	const path = "/api/v1/secrets/db"
+	first := s.do("PUT", path, map[string]any{"value": recognisable, "values": map[string]string{"user": recognisable}}).want(201).
+		is("name", "db").is("keys", []string{"", "user"}).is("version", 1).is("updatedBy", "admin")
+	s.do("PUT", path, map[string]any{"value": recognisable, "values": map[string]string{"user": recognisable}}).want(200).is("version", 1)
+	s.do("PUT", path+"?dryRun=true", map[string]any{"value": "x"}).want(200).is("dryRun", true).is("created", false).is("secret.version", 2)
+	s.do("PUT", path, map[string]any{"value": "x"}, "If-Match", `"1"`).want(412)
+	s.do("PUT", path, map[string]any{"value": recognisable + "2"}, "If-Match", first.header.Get("ETag")).want(200).is("version", 2).is("keys", []string{""})
+	s.do("GET", path, nil).want(200).is("version", 2).is("usedBy", []any{})
+	if all := s.do("GET", "/api/v1/secrets", nil).want(200); len(all.data()) != 1 || strings.Contains(text(all), recognisable) {
+		t.Errorf("the list is %v", all.body)
+	}
+	for name, body := range map[string]any{
+		"a..b": map[string]any{"value": "x"}, "empty": map[string]any{}, "hidden": map[string]any{"value": "***"},
+	} {
+		s.do("PUT", "/api/v1/secrets/"+name, body).want(422)
+	}
+	s.do("PUT", path, map[string]any{"name": "other", "value": "x"}).want(422).naming("name")
+	s.do("GET", "/api/v1/secrets/none", nil).want(404)
+	s.do("DELETE", "/api/v1/secrets/none", nil).want(404)
+	for _, role := range []string{"VIEWER", "OPERATOR"} {
+		other := s.user("eve"+strings.ToLower(role), role)
+		other.do("GET", "/api/v1/secrets", nil).want(403)
+		other.do("PUT", path, map[string]any{"value": "x"}).want(403)
+		other.do("DELETE", path, nil).want(403)
+	}
+
+	s.defining("lobby", secretVariable("DB", fleet.ScopeGroup))
+	s.group("lobby", map[string]any{"templates": []string{"lobby"}, "variableValues": map[string]string{"DB": "secret:db"}})
+	s.do("GET", path, nil).want(200).is("usedBy", []string{"group lobby"})
+	s.do("DELETE", path, nil).want(409).naming("group lobby")
+	s.do("PATCH", "/api/v1/groups/lobby", `{"variableValues":{"DB":null}}`).want(200)
+	s.do("DELETE", path+"?dryRun=true", nil).want(200)
+	s.do("DELETE", path, nil).want(204)
+	s.do("GET", path, nil).want(404)
+	if log := s.do("GET", "/api/v1/audit", nil).want(200); strings.Contains(text(log), recognisable) || !strings.Contains(text(log), "secret.delete") {
+		t.Errorf("the audit has %v", log.body)
+	}
+	s.nowhere(recognisable)
+}
+
+func TestAPlainValueOfASecretIsSealedOnItsWayIn(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
+	s.defining("lobby", secretVariable("DB", fleet.ScopeGroup), secretVariable("ONE", fleet.ScopeInstance))
+	body := func(value string) map[string]any {
+		return map[string]any{"command": "run", "templates": []string{"lobby"}, "variableValues": map[string]string{"DB": value, "FREE": "x"}}
+	}
+	stored := func() fleet.Group {
+		t.Helper()
+		g, err := store.Get(t.Context(), s.store, store.GroupKey("lobby"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	masked := map[string]string{"DB": "***", "FREE": "x"}
+	s.group("lobby", body(recognisable)).is("variableValues", masked)
+	first := stored()
+	if !fleet.IsSealed(first.Spec.Variables["DB"]) {
+		t.Fatalf("stored as %q", first.Spec.Variables["DB"])
+	}
+	s.do("GET", "/api/v1/groups/lobby", nil).want(200).is("variableValues", masked)
+	s.do("GET", "/api/configurations/lobby", nil).want(200).is("properties", masked)
+	for _, path := range []string{"/api/v1/groups", "/api/configurations"} {
+		if r := s.do("GET", path, nil).want(200); strings.Contains(text(r), "sealed:") || strings.Contains(text(r), recognisable) {
+			t.Errorf("%s has %v", path, r.body)
+		}
+	}
+
+	// What is read can be written back, in both dialects, and the same value is no change.
+	s.do("PUT", "/api/v1/groups/lobby", body("***")).want(200)
+	s.do("PUT", "/api/v1/groups/lobby", body(recognisable)).want(200)
+	s.do("PATCH", "/api/v1/groups/lobby", `{"variableValues":{"DB":"***"}}`).want(200)
+	if got := stored(); got.Revision != first.Revision || got.Spec.Variables["DB"] != first.Spec.Variables["DB"] {
+		t.Errorf("revision %d of %q", got.Revision, got.Spec.Variables["DB"])
+	}
+	shown := s.do("GET", "/api/configurations/lobby", nil).want(200)
+	s.do("PUT", "/api/configurations/lobby", text(shown)).want(204)
+	if got := stored(); got.Spec.Variables["DB"] != first.Spec.Variables["DB"] {
+		t.Errorf("written back it became %q", got.Spec.Variables["DB"])
+	}
+	dry := s.do("PUT", "/api/v1/groups/lobby?dryRun=true", body("another"+recognisable)).want(200)
+	if text := text(dry); !strings.Contains(text, "variableValues") || strings.Contains(text, recognisable) || strings.Contains(text, "sealed:") {
+		t.Errorf("the difference is %s", text)
+	}
+
+	// An instance's own value is sealed too, and the composition shows neither.
+	s.do("POST", "/api/v1/groups/lobby/start", map[string]any{"variables": map[string]string{"ONE": recognisable}}).want(200)
+	s.do("GET", "/api/v1/services/lobby-1/composition", nil).want(200).is("secrets", []string{"DB", "ONE"}).
+		is("variables", map[string]string{"DB": "***", "ONE": "***", "FREE": "x"})
+	s.do("POST", "/api/v1/groups/lobby/start", map[string]any{"variables": map[string]string{"DB": "x"}}).want(422).naming("variables.DB")
+	s.do("POST", "/api/v1/groups/lobby/start", map[string]any{"variables": map[string]string{"ONE": "file:../x"}}).want(422).naming("variables.ONE")
+
+	for _, broken := range []string{
+		"secret:", "secret:../x", "secret:none", "file:../x", "file:/x", "env:", "env:A B", first.Spec.Variables["DB"] + "x", "sealed:eA", "",
+	} {
+		s.do("PUT", "/api/v1/groups/lobby", body(broken)).want(422).naming("variableValues.DB")
+	}
+	s.do("POST", "/api/v1/groups", map[string]any{
+		"name": "copy", "command": "run", "templates": []string{"lobby"}, "variableValues": map[string]string{"DB": first.Spec.Variables["DB"]},
+	}).want(422).naming("variableValues.DB")
+	s.do("POST", "/api/v1/groups", map[string]any{
+		"name": "copy", "command": "run", "templates": []string{"lobby"}, "variableValues": map[string]string{"DB": "***"},
+	}).want(422).naming("variableValues.DB")
+
+	// Without the template it stays hidden.
+	s.do("PATCH", "/api/v1/groups/lobby", `{"templates":[]}`).want(200).is("variableValues", masked)
+	s.do("GET", "/api/configurations/lobby", nil).want(200).is("properties", masked)
+	s.nowhere(recognisable)
+}
+
+func TestValuesAreHeldToWhatTemplatesDefine(t *testing.T) {
+	s := newSite(t)
+	least := int64(3)
+	s.defining("lobby",
+		fleet.Variable{Key: "COUNT", Type: fleet.VariableInt, Scope: fleet.ScopeGroup, Required: true, Validation: fleet.VariableRule{Min: &least}},
+		fleet.Variable{Key: "FIXED", Type: fleet.VariableString, Scope: fleet.ScopeTemplate, Default: new("x")},
+	)
+	body := func(values map[string]string) map[string]any {
+		return map[string]any{"command": "run", "templates": []string{"lobby"}, "variableValues": values}
+	}
+	for field, values := range map[string]map[string]string{
+		"COUNT":                 {},
+		"COUNT must be a whole": {"COUNT": "many"},
+		"at least 3":            {"COUNT": "2"},
+		"FIXED":                 {"COUNT": "3", "FIXED": "y"},
+	} {
+		s.do("PUT", "/api/v1/groups/lobby", body(values)).want(422).naming(field)
+		s.do("PUT", "/api/configurations/lobby", map[string]any{
+			"command": "run", "properties": values,
+			"templateInstallationConfig": map[string]any{"allOf": []map[string]any{{"name": "lobby", "group": "default"}}},
+		}).want(422)
+	}
+	s.do("PUT", "/api/v1/groups/lobby", body(map[string]string{"COUNT": "3"})).want(201)
+	s.defining("lobby", fleet.Variable{Key: "NEW", Type: fleet.VariableString, Scope: fleet.ScopeGroup, Required: true})
+	s.do("PATCH", "/api/v1/groups/lobby", `{"maxInstances":7}`).want(200) // what the template asks for since is the start's to say
+	s.do("PATCH", "/api/v1/groups/lobby", `{"variableValues":{"X":"y"}}`).want(422).naming("NEW")
+}
+
+func TestValuesForAdministratorsAreHiddenFromOthersAndKept(t *testing.T) {
+	s := newSite(t)
+	s.defining("lobby", fleet.Variable{Key: "KEY", Type: fleet.VariableString, Scope: fleet.ScopeGroup, Visibility: "ADMIN"})
+	s.group("lobby", map[string]any{"command": "run", "templates": []string{"lobby"}, "variableValues": map[string]string{"KEY": "mine"}}).
+		is("variableValues", map[string]string{"KEY": "mine"})
+	operator := s.user("otto", "OPERATOR")
+	masked := map[string]string{"KEY": "***"}
+	operator.do("GET", "/api/v1/groups/lobby", nil).want(200).is("variableValues", masked)
+	operator.do("GET", "/api/configurations/lobby", nil).want(200).is("properties", masked)
+	for n, values := range []map[string]string{{"KEY": "***"}, {}} {
+		operator.do("PUT", "/api/v1/groups/lobby", map[string]any{"command": fmt.Sprint("run ", n), "templates": []string{"lobby"}, "variableValues": values}).want(200)
+		s.do("GET", "/api/v1/groups/lobby", nil).want(200).is("variableValues", map[string]string{"KEY": "mine"})
+	}
+	operator.do("PATCH", "/api/v1/groups/lobby", `{"variableValues":{"KEY":"other"}}`).want(403).naming("KEY")
+	operator.do("PATCH", "/api/v1/groups/lobby", `{"templates":[]}`).want(200).is("variableValues", masked)
+	operator.do("GET", "/api/v1/groups/lobby", nil).want(200).is("variableValues", masked)
+	s.user("vera", "VIEWER").do("GET", "/api/v1/groups", nil).want(200)
+}

@@ -1,0 +1,198 @@
+package fleet
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// Visibility is who is shown the value of a variable.
+type Visibility string
+
+// The visibilities, from everybody to nobody.
+const (
+	VisibleToAll       Visibility = ""
+	VisibleToOperators Visibility = "OPERATOR"
+	VisibleToAdmins    Visibility = "ADMIN"
+	VisibleToNobody    Visibility = "SECRET"
+)
+
+var visibilities = []Visibility{VisibleToAll, VisibleToOperators, VisibleToAdmins, VisibleToNobody}
+
+// HiddenFrom reports whether a value is hidden from who is shown those of v at most.
+func (v Visibility) HiddenFrom(most Visibility) bool {
+	return slices.Index(visibilities, v) > slices.Index(visibilities, most)
+}
+
+// Shown is who is shown the variable's value.
+func (v Variable) Shown() Visibility {
+	if v.Type == VariableSecret {
+		return VisibleToNobody
+	}
+	return Visibility(v.Visibility)
+}
+
+// Definers are the templates that define variables, as their heads do now.
+type Definers struct {
+	heads []TemplateHead
+	by    map[TemplateRef][]Variable
+}
+
+// NewDefiners takes those of heads that define any.
+func NewDefiners(heads []TemplateHead) Definers {
+	d := Definers{by: map[TemplateRef][]Variable{}}
+	for _, h := range heads {
+		if len(h.Variables) > 0 {
+			d.heads = append(d.heads, h)
+			d.by[h.TemplateRef] = h.Variables
+		}
+	}
+	return d
+}
+
+// Definition is how the templates of a group define one variable.
+type Definition struct {
+	// All are the definitions of every template the group may be built of.
+	All []Variable
+	// Sure is the one that counts whatever is drawn; nil when that depends.
+	Sure *Variable
+}
+
+// Secret reports whether any template says that it is one.
+func (d Definition) Secret() bool {
+	return slices.ContainsFunc(d.All, func(v Variable) bool { return v.Type == VariableSecret })
+}
+
+// Of are the variables that the templates of a group define.
+func (d Definers) Of(name GroupName, s GroupSpec) map[string]Definition {
+	out := map[string]Definition{}
+	if len(d.heads) == 0 {
+		return out
+	}
+	always := s
+	always.Templates.OneOf, always.Templates.OneInGroups = nil, nil
+	layers := withAuto(Group{Name: name, Spec: always}, d.heads, always.Templates.layers(d.heads, 0))
+	for _, l := range layers {
+		for _, v := range d.by[l.TemplateRef] {
+			of := out[v.Key]
+			of.All, of.Sure = append(of.All, v), &v
+			out[v.Key] = of
+		}
+	}
+	drawn := func(ref TemplateRef) {
+		for _, v := range d.by[ref] {
+			of := out[v.Key]
+			of.All, of.Sure = append(of.All, v), nil
+			out[v.Key] = of
+		}
+	}
+	for _, l := range s.Templates.OneOf {
+		drawn(l.TemplateRef)
+	}
+	for _, h := range d.heads {
+		if slices.Contains(s.Templates.OneInGroups, h.Group) {
+			drawn(h.TemplateRef)
+		}
+	}
+	return out
+}
+
+// Conceal is who is shown each of a group's values that not everybody is: as its templates
+// define it now or, where it was hidden before and is so less or no more defined, as it was.
+func (g Group) Conceal(defined map[string]Definition) map[string]Visibility {
+	out := map[string]Visibility{}
+	hide := func(key string, v Visibility) {
+		if v.HiddenFrom(out[key]) {
+			out[key] = v
+		}
+	}
+	for key, of := range defined {
+		for _, v := range of.All {
+			hide(key, v.Shown())
+		}
+	}
+	for key, v := range g.Hidden {
+		hide(key, v)
+	}
+	for key, value := range g.Spec.Variables {
+		if IsSealed(value) {
+			hide(key, VisibleToNobody)
+		}
+	}
+	return out
+}
+
+// MaskValues are values with Hidden in place of those that are hidden from who is shown
+// those of most.
+func MaskValues(values map[string]string, hidden map[string]Visibility, most Visibility) map[string]string {
+	out := maps.Clone(values)
+	for key, value := range values {
+		if hidden[key].HiddenFrom(most) || IsSealed(value) {
+			out[key] = Hidden
+		}
+	}
+	return out
+}
+
+// CheckVariables tells what is wrong with a group's values as its templates define them:
+// one that is not the group's to give, that fits no definition, or that is required and
+// that nobody else may give. Each error is Invalid and names a field below
+// variableValues. Secrets have to be references already.
+func (s GroupSpec) CheckVariables(defined map[string]Definition) []error {
+	var p problems
+	for _, key := range slices.Sorted(maps.Keys(defined)) {
+		of, field := defined[key], "variableValues."+key
+		value, given := s.Variables[key]
+		switch {
+		case given && !of.allows(ScopeGroup):
+			p.check(false, field, "is given by the template alone (scope TEMPLATE): leave it out")
+		case given:
+			if err := of.check(value); err != nil {
+				p.check(false, field, "%s", errs.MessageOf(err))
+			}
+		case of.Sure != nil && of.Sure.Required && of.Sure.Default == nil && of.Sure.Scope == ScopeGroup:
+			p.check(false, field, "is missing: a template of the group requires it")
+		}
+	}
+	return p.list
+}
+
+// CheckStartValues is CheckVariables of values that are given when instances are started;
+// the fields are below variables. fresh are instances that have none yet.
+func (s GroupSpec) CheckStartValues(defined map[string]Definition, values map[string]string, fresh bool) []error {
+	var p problems
+	for _, key := range slices.Sorted(maps.Keys(defined)) {
+		of, field := defined[key], "variables."+key
+		value, given := values[key]
+		_, byGroup := s.Variables[key]
+		switch {
+		case given && !of.allows(ScopeInstance):
+			p.check(false, field, "cannot be given at a start: the template has it given by %s", of.All[len(of.All)-1].Scope)
+		case given:
+			if err := of.check(value); err != nil {
+				p.check(false, field, "%s", errs.MessageOf(err))
+			}
+		case fresh && !byGroup && of.Sure != nil && of.Sure.Required && of.Sure.Default == nil:
+			p.check(false, field, "is missing: a template of the group requires it, and the group does not give it")
+		}
+	}
+	return p.list
+}
+
+// allows reports whether any template lets a value be given there.
+func (d Definition) allows(where VariableScope) bool {
+	return slices.ContainsFunc(d.All, func(v Variable) bool {
+		return v.Scope == ScopeInstance || v.Scope == where
+	})
+}
+
+// check is nil when a value fits one of the definitions.
+func (d Definition) check(value string) (err error) {
+	for _, v := range d.All {
+		if err = v.Check(value); err == nil {
+			return nil
+		}
+	}
+	return err
+}
