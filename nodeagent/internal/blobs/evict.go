@@ -52,6 +52,11 @@ func (c *Cache) Hold(digests []string, entries []fleet.ManifestEntry) (release f
 		if e.Kind == fleet.FileRegular && hashPattern.MatchString(e.SHA256) {
 			paths = append(paths, c.path(e.SHA256))
 		}
+		for _, ch := range e.Chunks { // what it is joined from, as long as it is not whole
+			if hashPattern.MatchString(ch.SHA256) {
+				paths = append(paths, c.chunkPath(ch.SHA256))
+			}
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

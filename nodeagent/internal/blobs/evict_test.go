@@ -331,3 +331,28 @@ func TestADamagedArtifactIsFetchedAnew(t *testing.T) {
 		t.Errorf("it was asked for %d times", len(asked))
 	}
 }
+
+func TestPiecesOfALargeFileThatIsHeldStay(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	pieces := random(1, 20, kib)
+	e, other := s.large("world", pieces...), s.tree(t, 2, 10)
+	s.failWhenAnotherCame(sum(pieces[7]))
+	c := openBound(t, dir, s, kib/2)
+	release := c.Hold(nil, []fleet.ManifestEntry{e})
+	if err := c.Fetch(t.Context(), []fleet.ManifestEntry{e}); !errs.Is(err, errs.Unavailable) {
+		t.Fatalf("got %v", err)
+	}
+	came, err := filepath.Glob(filepath.Join(dir, "chunks", "*", "*"))
+	if err != nil || len(came) == 0 {
+		t.Fatalf("%v, %v", came, err)
+	}
+	s.send = nil
+	build(t, c, other)() // makes room
+	if left, err := filepath.Glob(filepath.Join(dir, "chunks", "*", "*")); err != nil || len(left) != len(came) {
+		t.Errorf("%d of %d are left, %v", len(left), len(came), err)
+	}
+	release()
+	if left, err := filepath.Glob(filepath.Join(dir, "chunks", "*", "*")); err != nil || len(left) >= len(came) {
+		t.Errorf("nobody holds them: %d of %d are left, %v", len(left), len(came), err)
+	}
+}

@@ -254,17 +254,32 @@ func TestADamagedOlderVersionGivesNothing(t *testing.T) {
 	nothingUnderway(t, dir)
 }
 
+// failWhenAnotherCame has one hash fail, but not before some other content came whole: who
+// fetches several at once ends with the first failure.
+func (s *tally) failWhenAnotherCame(hash string) {
+	came, once := make(chan struct{}), sync.Once{}
+	s.send = func(asked string, _ int) (io.Reader, error) {
+		if asked == hash {
+			<-came
+			return nil, errs.New(errs.Unavailable, "nobody is there")
+		}
+		return io.MultiReader(bytes.NewReader(s.contents[asked]), &told{tell: func() { once.Do(func() { close(came) }) }}), nil
+	}
+}
+
+// told is an empty reader that tells when it is read.
+type told struct{ tell func() }
+
+func (r *told) Read([]byte) (int, error) {
+	r.tell()
+	return 0, io.EOF
+}
+
 func TestPiecesThatHaveComeAreNotFetchedAgain(t *testing.T) {
 	s, dir := newTally(), t.TempDir()
 	pieces := random(1, 20, 1000)
 	e := s.large("world", pieces...)
-	missing := sum(pieces[7])
-	s.send = func(hash string, _ int) (io.Reader, error) {
-		if hash == missing {
-			return nil, errs.New(errs.Unavailable, "nobody is there")
-		}
-		return nil, nil
-	}
+	s.failWhenAnotherCame(sum(pieces[7]))
 	if _, err := open(t, dir, s).File(t.Context(), e); !errs.Is(err, errs.Unavailable) {
 		t.Fatalf("got %v", err)
 	}
