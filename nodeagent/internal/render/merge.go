@@ -7,6 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 )
 
 // Layer is what one template brings of a file.
@@ -52,11 +53,46 @@ func mergeProperties(name string, layers []Layer) ([]byte, error) {
 	return base.bytes(), nil
 }
 
+// mergeTrees merges by structure. Where a file can only be read once its placeholders are
+// values, as "port: %PORT%" of YAML, these are whole numbers meanwhile.
 func mergeTrees(name string, layers []Layer) ([]byte, error) {
+	out, err := mergeMarked(name, layers, marks{})
+	if err == nil {
+		return out, nil
+	}
+	m := marksIn(layers)
+	if len(m.of) == 0 {
+		return nil, err
+	}
+	if out, errMarked := mergeMarked(name, layers, m); errMarked == nil {
+		return m.unmark(out), nil
+	}
+	return nil, err
+}
+
+// marksIn are marks of all placeholders in some layers.
+func marksIn(layers []Layer) marks {
+	names := map[string]string{}
+	var all bytes.Buffer
+	for _, l := range layers {
+		_, unknown := fleet.Substitute(string(l.Content), func(string) (string, bool) { return "", false })
+		for _, n := range unknown {
+			names[n] = ""
+		}
+		all.Write(l.Content)
+		all.WriteByte('\n')
+	}
+	return newMarks(names, all.Bytes())
+}
+
+func mergeMarked(name string, layers []Layer, m marks) ([]byte, error) {
 	format := FormatOf(name)
 	var tree *yaml.Node
 	for _, l := range layers {
-		over, err := read(format, l.Content)
+		over, err := read(format, m.mark(l.Content))
+		if err == nil && m.blurred(over) {
+			err = errs.New(errs.Invalid, "has a placeholder within a number")
+		}
 		if err != nil {
 			return nil, refuse(name, "of template %s %s", l.Template, errs.MessageOf(err))
 		}

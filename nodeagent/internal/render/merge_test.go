@@ -41,6 +41,9 @@ func TestMerge(t *testing.T) {
 		},
 		{"yaml: 1 and \"1\" are two keys", "a.yml", []string{"1: a\n", "\"1\": b\n"}, "1: a\n\"1\": b\n"},
 		{"yaml: placeholders in quotes stay", "a.yml", []string{"port: \"%PORT%\"\n", "b: 1\n"}, "port: \"%PORT%\"\nb: 1\n"},
+		{"yaml: placeholders without quotes stay", "a.yml", []string{"port: %PORT%\nl: [%A%, '%A%']\n", "b: %B%/x\nport: %OTHER%\n"}, "port: %OTHER%\nl: [%A%, '%A%']\nb: %B%/x\n"},
+		{"json: placeholders without quotes stay", "a.json", []string{`{"port": %PORT%}`, `{"b": [%B%], "c": "%B%"}`}, "{\n  \"port\": %PORT%,\n  \"b\": [\n    %B%\n  ],\n  \"c\": \"%B%\"\n}\n"},
+		{"toml: placeholders without quotes stay", "a.toml", []string{"port = %PORT%\n", "b = 1\n"}, "b = 1\nport = %PORT%\n"},
 		{"yaml: a word that would be read as something else keeps its quotes", "a.yml", []string{"a: \"yes\"\n", "b: \"1\"\n"}, "a: \"yes\"\nb: \"1\"\n"},
 
 		{

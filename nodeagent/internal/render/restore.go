@@ -302,6 +302,9 @@ func newMarks(values map[string]string, template []byte, others ...[]byte) marks
 }
 
 func (m marks) mark(text []byte) []byte {
+	if len(m.of) == 0 {
+		return text
+	}
 	out, _ := Substitute(string(text), m.of)
 	return []byte(out)
 }
