@@ -39,15 +39,21 @@ func (s *Service) Retire(ctx context.Context, keep int) error {
 	for _, v := range versions {
 		byRef[v.TemplateRef] = append(byRef[v.TemplateRef], v)
 	}
+	var old []fleet.TemplateDoomed // all plans are looked at once for all of them
 	for _, ref := range slices.SortedFunc(maps.Keys(byRef), func(a, b fleet.TemplateRef) int { return cmp.Compare(a.String(), b.String()) }) {
 		if _, alive := heads[ref]; alive {
-			err = s.retireOld(ctx, heads[ref], byRef[ref], keep)
+			var some []fleet.TemplateDoomed
+			some, err = s.doomOld(ctx, heads[ref], byRef[ref], keep)
+			old = append(old, some...)
 		} else {
 			err = s.retireGone(ctx, ref)
 		}
 		if err != nil {
 			return errs.Wrap("template.Retire", err)
 		}
+	}
+	if _, err := s.settleDoomed(ctx, old); err != nil {
+		return errs.Wrap("template.Retire", err)
 	}
 	return errs.Wrap("template.Retire", s.bury(ctx))
 }
@@ -106,21 +112,26 @@ func (s *Service) buryOne(ctx context.Context, g fleet.TemplateGone) error {
 	return nil
 }
 
-// retireOld deletes the oldest versions beyond keep.
-func (s *Service) retireOld(ctx context.Context, head fleet.TemplateHead, versions []fleet.TemplateVersion, keep int) error {
+// doomOld dooms the oldest versions beyond keep.
+func (s *Service) doomOld(ctx context.Context, head fleet.TemplateHead, versions []fleet.TemplateVersion, keep int) (doomed []fleet.TemplateDoomed, err error) {
 	if keep <= 0 || len(versions) <= keep {
-		return nil
+		return nil, nil
 	}
 	slices.SortFunc(versions, func(a, b fleet.TemplateVersion) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	for _, v := range versions[:len(versions)-keep] {
 		if v.Digest == head.Digest {
 			continue
 		}
-		if err := s.DeleteVersion(ctx, v.TemplateRef, v.Digest, Asked{}); err != nil && !errs.Is(err, errs.Conflict) && !errs.Is(err, errs.NotFound) {
-			return err
+		d, err := s.doom(ctx, head, v.TemplateRef, v.Digest)
+		switch {
+		case err == nil:
+			doomed = append(doomed, d)
+		case errs.Is(err, errs.Conflict), errs.Is(err, errs.NotFound): // the head moved, or another replica did it: the next time
+		default:
+			return doomed, err
 		}
 	}
-	return nil
+	return doomed, nil
 }
 
 // retireGone deletes the versions of a template whose head went long ago. One without
