@@ -25,26 +25,26 @@ const (
 // measureDelta changes the template that was published and counts what reaches the
 // node that had all of it: every byte in its network, whatever the agent says of it.
 func (r *running) measureDelta(ctx context.Context, b *bench) error {
-	node := r.Nodes()[0].ID
-	if _, err := r.bring(ctx, "world", node); err != nil {
+	node, name := r.Nodes()[0].ID, worldName(contentSamples-1)
+	if _, err := r.bring(ctx, name, node); err != nil {
 		return err
 	}
 	var moved, told []float64
 	size := int64(b.contentMiB) << 20
 	for n := range deltaSamples {
-		before := head(r.view.Snapshot(), "world").Digest
+		before := head(r.view.Snapshot(), name).Digest
 		at := size / (deltaSamples + 1) * int64(n+1)
-		if err := change(filepath.Join(r.TemplateDir(), "bench", "world", worldFile(0)), at, uint64(n)); err != nil {
+		if err := change(filepath.Join(r.place(name), worldFile(0)), at, uint64(n)); err != nil {
 			return err
 		}
-		if _, err := r.until(ctx, "the change", func(s *view.Snapshot) bool { return head(s, "world").Digest != before }); err != nil {
+		if _, err := r.until(ctx, "the change", func(s *view.Snapshot) bool { return head(s, name).Digest != before }); err != nil {
 			return err
 		}
 		sent, err := received(r.Nodes()[0].PID())
 		if err != nil {
 			return err
 		}
-		bytes, err := r.bring(ctx, "world", node)
+		bytes, err := r.bring(ctx, name, node)
 		if err != nil {
 			return err
 		}

@@ -37,8 +37,7 @@ func measureTenNodes(ctx context.Context, b *bench) error {
 	if _, err := r.publish(ctx, world, "ten"); err != nil {
 		return err
 	}
-	world = filepath.Join(r.TemplateDir(), "bench", "ten")
-	before, err := r.fetchPlainly(ctx, world)
+	before, err := r.fetchPlainly(ctx, r.place("ten"))
 	if err != nil {
 		return err
 	}
@@ -46,7 +45,7 @@ func measureTenNodes(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	after, err := r.fetchPlainly(ctx, world)
+	after, err := r.fetchPlainly(ctx, r.place("ten"))
 	if err != nil {
 		return err
 	}
