@@ -217,7 +217,11 @@ func fetchFailure(ctx context.Context, what string, err error) error {
 	if errs.Is(err, errs.Exhausted) {
 		return &Failure{Reason: fleet.ReasonDiskFull, Message: fleet.ReasonDiskFull.Text(), Err: err}
 	}
-	return &Failure{Reason: fleet.ReasonTemplateFetch, Message: what + " could not be fetched: " + why(err), Err: err}
+	advice := ""
+	if errs.Is(err, errs.NotFound) {
+		advice = "; if its template was deleted or published anew meanwhile, start the instance again: it is planned of what there is then"
+	}
+	return &Failure{Reason: fleet.ReasonTemplateFetch, Message: what + " could not be fetched: " + why(err) + advice, Err: err}
 }
 
 func why(err error) string {

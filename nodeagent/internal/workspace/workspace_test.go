@@ -503,3 +503,42 @@ func TestALayerIsWarmThoughWhatAnotherReplacesOfItWasNeverFetched(t *testing.T) 
 		t.Error(diff)
 	}
 }
+
+func TestATemplateThatIsDeletedWhileItIsPlacedFailsTheStartAndTheNextOneGoesOn(t *testing.T) {
+	for _, gone := range []string{"the list", "a file"} {
+		b := newBench(t)
+		l := b.layer("a", map[string]string{"x": "1", "y": "2"})
+		manifest := b.manifests[l.Digest]
+		if gone == "the list" {
+			delete(b.manifests, l.Digest)
+		} else {
+			delete(b.contents, sum([]byte("2")))
+		}
+		_, err := b.build(fleet.Plan{Layers: []fleet.PlanLayer{l}})
+		mustFail(t, err, fleet.ReasonTemplateFetch)
+		if err == nil || !strings.Contains(err.Error(), "deleted") || !strings.Contains(err.Error(), "start the instance again") {
+			t.Errorf("%s: it says %v", gone, err)
+		}
+		if left, err := os.ReadDir(filepath.Join(b.data, "running")); err == nil && len(left) > 0 {
+			t.Errorf("%s: left behind: %v", gone, left)
+		}
+		b.manifests[l.Digest], b.contents[sum([]byte("2"))] = manifest, []byte("2")
+		if _, err := b.build(fleet.Plan{Layers: []fleet.PlanLayer{l}}); err != nil {
+			t.Errorf("%s: once it is back: %v", gone, err)
+		}
+	}
+}
+
+func TestNamesThatDifferOnlyInCaseAreTwoFilesWhereTheFilesystemTellsThemApart(t *testing.T) {
+	b := newBench(t)
+	plan := fleet.Plan{Layers: []fleet.PlanLayer{
+		b.layer("a", map[string]string{"Config.yml": "1", "config.yml": "2"}), b.layer("b", map[string]string{"CONFIG.yml": "3", "Config.yml": "4"}),
+	}}
+	if _, err := b.build(plan); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"Config.yml": "4", "config.yml": "2", "CONFIG.yml": "3"}
+	if diff := cmp.Diff(want, b.tree(b.builder.Dir(placement(), false))); diff != "" {
+		t.Error(diff)
+	}
+}
