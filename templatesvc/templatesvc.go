@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/orreryhq/orrery/libs/dropin"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -31,6 +32,7 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/artifact"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/bucket"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/git"
+	"github.com/orreryhq/orrery/templatesvc/internal/origin/program"
 	"github.com/orreryhq/orrery/templatesvc/internal/peer"
 	"github.com/orreryhq/orrery/templatesvc/internal/source"
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
@@ -45,6 +47,8 @@ type Config struct {
 	// Dir is the watched directory, <group>/<name>/; none when empty. BlobDir is where
 	// file contents are kept.
 	Dir, BlobDir string
+	// ProgramsDir holds the programs that sources may name, by absolute path; "" has none.
+	ProgramsDir string
 	// Listen is the address of the API. Empty: a free port on loopback.
 	Listen string
 	// AdvertiseURL is where others reach it. Empty: derived from the listener, see wire.URLOf.
@@ -136,7 +140,7 @@ func New(cfg Config) (*Service, error) {
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 	}
 	s.runner, err = source.NewRunner(source.RunnerConfig{
-		Store: cfg.Store, Service: service, Kinds: kinds(), Owned: func() *store.Ownership { return s.replica.Owned() },
+		Store: cfg.Store, Service: service, Kinds: kinds(dropin.Dir(cfg.ProgramsDir)), Owned: func() *store.Ownership { return s.replica.Owned() },
 		Secret: cfg.ClusterSecret, Spool: blobs.Spool(), Now: time.Now, Log: cfg.Log,
 	})
 	if err != nil {
@@ -151,8 +155,10 @@ func New(cfg Config) (*Service, error) {
 }
 
 // kinds are the kinds of recorded sources.
-func kinds() map[fleet.SourceKind]source.Fetch {
-	return map[fleet.SourceKind]source.Fetch{fleet.SourceHTTP: artifact.Fetch, fleet.SourceGit: git.Fetch, fleet.SourceS3: bucket.Fetch}
+func kinds(programs dropin.Dir) map[fleet.SourceKind]source.Fetch {
+	return map[fleet.SourceKind]source.Fetch{
+		fleet.SourceHTTP: artifact.Fetch, fleet.SourceGit: git.Fetch, fleet.SourceS3: bucket.Fetch, fleet.SourceProgram: program.From(programs),
+	}
 }
 
 // directory is the watched directory, nil when there is none.

@@ -18,12 +18,14 @@ const (
 	SourceGit  SourceKind = "git"
 	SourceS3   SourceKind = "s3"
 	SourceHTTP SourceKind = "http"
+	// SourceProgram is a program that the operator of templatesvc's machine put there.
+	SourceProgram SourceKind = "program"
 	// SourceDirectory is templates.dir of templatesvc, which is no record: it is only shown.
 	SourceDirectory SourceKind = "directory"
 )
 
 // SourceKinds lists every kind that a record may have, for tables and tests.
-var SourceKinds = [...]SourceKind{SourceGit, SourceS3, SourceHTTP}
+var SourceKinds = [...]SourceKind{SourceGit, SourceS3, SourceHTTP, SourceProgram}
 
 // Bounds of a source.
 const (
@@ -47,6 +49,8 @@ type TemplateSource struct {
 	// URL is the repository of git (http, https, ssh or file), the endpoint of s3, the
 	// archive or file of http.
 	URL string `json:"url"`
+	// Program is the file name of the program that brings what there is; of program alone.
+	Program string `json:"program,omitempty"`
 	// Branch, Tag and Commit choose what of a repository; at most one is given, none
 	// means its default branch.
 	Branch string `json:"branch,omitempty"`
@@ -188,7 +192,7 @@ func (s TemplateSource) Interval() time.Duration {
 // place says nothing about what was published from the one before.
 func (s TemplateSource) Place() string {
 	text := strings.Join([]string{
-		string(s.Kind), s.URL, s.Branch, s.Tag, s.Commit, s.Path, s.Bucket, s.Prefix, s.Template.String(), s.Group, strconv.FormatBool(s.Declares),
+		string(s.Kind), s.URL, s.Branch, s.Tag, s.Commit, s.Path, s.Bucket, s.Prefix, s.Template.String(), s.Group, strconv.FormatBool(s.Declares), s.Program,
 	}, "\x00")
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])
@@ -199,7 +203,7 @@ func (s TemplateSource) Validate() []error {
 	var p problems
 	p.check(validSegment(s.Name), "name", "must be 1 to 64 letters, digits, _ . and -, not starting with a period; %q is not", clip(s.Name))
 	p.check(s.Name != DirectoryOrigin, "name", "must not be %q, which is the directory of templates", DirectoryOrigin)
-	p.check(slices.Contains(SourceKinds[:], s.Kind), "kind", "must be one of git, s3, http; %q is not known", clip(string(s.Kind)))
+	p.check(slices.Contains(SourceKinds[:], s.Kind), "kind", "must be one of git, s3, http, program; %q is not known", clip(string(s.Kind)))
 	p.check(s.Template == TemplateRef{} || s.Template.Valid(), "template", "is not <group>/<name>: %q", clip(s.Template.String()))
 	p.check(s.Group == "" || validSegment(s.Group), "group", "%q is not a template group", clip(s.Group))
 	p.check(s.Group == "" || s.Template == TemplateRef{}, "group", "must not be given beside template: choose one")
@@ -214,6 +218,12 @@ func (s TemplateSource) Validate() []error {
 
 func (s TemplateSource) validateURL() []error {
 	var p problems
+	if s.Kind == SourceProgram {
+		p.check(s.URL == "", "url", "must not be given: a program knows itself where it looks")
+		p.check(validSegment(s.Program) && s.Program[0] != '-', "program", "must be the file name of a program in sources.programs-dir of templatesvc, without a path; %q is not", clip(s.Program))
+		return p.list
+	}
+	p.check(s.Program == "", "kind", "only program has program")
 	schemes := map[SourceKind][]string{SourceGit: {"http", "https", "ssh", "file"}, SourceS3: {"http", "https"}, SourceHTTP: {"http", "https"}}[s.Kind]
 	u, err := url.Parse(s.URL)
 	switch {

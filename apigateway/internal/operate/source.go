@@ -203,8 +203,8 @@ func (s *Sources) next(old fleet.TemplateSource, w SourceWrite) (fleet.TemplateS
 	switch {
 	case w.Credentials != nil:
 		problems = append(problems, w.Credentials.Validate()...)
-	case old.Sealed != nil && next.URL != old.URL:
-		problems = append(problems, errs.Field("credentials", "must be given anew with another url, so that they are sent nowhere by mistake"))
+	case old.Sealed != nil && (next.URL != old.URL || next.Program != old.Program):
+		problems = append(problems, errs.Field("credentials", "must be given anew with another url or program, so that they are sent nowhere by mistake"))
 	}
 	if err := joined(problems); err != nil || w.Credentials == nil {
 		return next, err

@@ -20,6 +20,7 @@ import (
 type sourceFields struct {
 	Kind            fleet.SourceKind `json:"kind"`
 	URL             string           `json:"url"`
+	Program         string           `json:"program"`
 	Branch          string           `json:"branch"`
 	Tag             string           `json:"tag"`
 	Commit          string           `json:"commit"`
@@ -84,7 +85,7 @@ func sourceViewOf(s operate.Source) sourceView {
 	v := sourceView{
 		Name: s.Name,
 		sourceFields: sourceFields{
-			Kind: s.Kind, URL: s.URL, Branch: s.Branch, Tag: s.Tag, Commit: s.Commit, Path: s.Path, KnownHosts: s.KnownHosts,
+			Kind: s.Kind, URL: s.URL, Program: s.Program, Branch: s.Branch, Tag: s.Tag, Commit: s.Commit, Path: s.Path, KnownHosts: s.KnownHosts,
 			Bucket: s.Bucket, Prefix: s.Prefix, Region: s.Region, PathStyle: s.PathStyle, SHA256: s.SHA256, File: s.File,
 			Group: s.Group, Declares: s.Declares, IntervalSeconds: int(s.Interval() / time.Second), Paused: s.Paused,
 		},
@@ -108,7 +109,7 @@ func sourceViewOf(s operate.Source) sourceView {
 
 func (f sourceFields) record(name string) fleet.TemplateSource {
 	s := fleet.TemplateSource{
-		Name: name, Kind: f.Kind, URL: f.URL, Branch: f.Branch, Tag: f.Tag, Commit: f.Commit, Path: f.Path, KnownHosts: f.KnownHosts,
+		Name: name, Kind: f.Kind, URL: f.URL, Program: f.Program, Branch: f.Branch, Tag: f.Tag, Commit: f.Commit, Path: f.Path, KnownHosts: f.KnownHosts,
 		Bucket: f.Bucket, Prefix: f.Prefix, Region: f.Region, PathStyle: f.PathStyle, SHA256: f.SHA256, File: f.File,
 		Group: f.Group, Declares: f.Declares, IntervalSeconds: f.IntervalSeconds, Paused: f.Paused,
 	}

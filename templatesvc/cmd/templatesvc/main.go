@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -25,6 +26,9 @@ type settings struct {
 	Templates    struct {
 		Dir string `config:"dir" default:"./templates" usage:"watched directory of templates, <group>/<name>/; empty: none"`
 	} `config:"templates"`
+	Sources struct {
+		ProgramsDir string `config:"programs-dir" usage:"directory, by absolute path, of programs that sources of kind program may name; empty: none"`
+	} `config:"sources"`
 	Blobs struct {
 		Dir    string `config:"dir" default:"./blobs" usage:"directory file contents are kept in"`
 		Copies int    `config:"copies" default:"2" usage:"disks a version is on before it is published, as far as other replicas with directories of their own are running; 1 waits for none"`
@@ -46,6 +50,9 @@ func (s *settings) Validate() []error {
 	if s.Collect.Interval <= 0 {
 		problems = append(problems, errs.Field("collect.interval", "must be positive, such as 1h"))
 	}
+	if dir := s.Sources.ProgramsDir; dir != "" && !filepath.IsAbs(dir) {
+		problems = append(problems, errs.Field("sources.programs-dir", "must be an absolute path, %s is not", dir))
+	}
 	return problems
 }
 
@@ -60,7 +67,7 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 
 func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := templatesvc.New(templatesvc.Config{
-		Store: e.Client, Dir: s.Templates.Dir, BlobDir: s.Blobs.Dir, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
+		Store: e.Client, Dir: s.Templates.Dir, BlobDir: s.Blobs.Dir, ProgramsDir: s.Sources.ProgramsDir, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
 		ClusterSecret: s.Cluster.Secret, Replica: e.Replica, SessionTTL: s.Session.TTL, Version: telemetry.Version(),
 		Copies: s.Blobs.Copies, KeepVersions: s.Versions.Keep, CollectInterval: s.Collect.Interval, Log: e.Log, Metrics: e.Registry,
 	})
