@@ -52,8 +52,16 @@ func hashOf(b []byte) string {
 // left on disk.
 func fetch(t *testing.T, s fleet.TemplateSource, c fleet.SourceCredentials, seen string) (told []string, h *origin.Holding, err error) {
 	t.Helper()
+	return fetchBy(t, origin.Dialer{}, s, c, seen)
+}
+
+// hasty gives a server that says nothing up soon.
+var hasty = origin.Dialer{Idle: 200 * time.Millisecond}
+
+func fetchBy(t *testing.T, by origin.Dialer, s fleet.TemplateSource, c fleet.SourceCredentials, seen string) (told []string, h *origin.Holding, err error) {
+	t.Helper()
 	s.Kind, s.Template = fleet.SourceHTTP, fleet.TemplateRef{Group: "g", Name: "t"}
-	r := origin.Request{Source: s, Credentials: c, Seen: seen, Spool: t.TempDir(), Dialer: origin.Dialer{Idle: 200 * time.Millisecond}}
+	r := origin.Request{Source: s, Credentials: c, Seen: seen, Spool: t.TempDir(), Dialer: by}
 	h, err = artifact.Fetch(t.Context(), r)
 	if h != nil {
 		for _, one := range h.Templates {
@@ -138,7 +146,11 @@ func TestWhatIsNotTheArtifactIsRefused(t *testing.T) {
 		"/slow":  {errs.Unavailable, "does not answer in time"},
 	} {
 		t.Run(path, func(t *testing.T) {
-			told, _, err := fetch(t, fleet.TemplateSource{URL: s.URL + path, SHA256: hashOf(b)}, fleet.SourceCredentials{}, "")
+			by := origin.Dialer{}
+			if path == "/slow" {
+				by = hasty
+			}
+			told, _, err := fetchBy(t, by, fleet.TemplateSource{URL: s.URL + path, SHA256: hashOf(b)}, fleet.SourceCredentials{}, "")
 			if told != nil || !errs.Is(err, c.kind) || !strings.Contains(errs.MessageOf(err), c.want) {
 				t.Errorf("%v, %v (%s)", told, err, errs.KindOf(err))
 			}
@@ -158,7 +170,7 @@ func TestAServerThatAcceptsAndSaysNothingIsGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	_, _, err = fetch(t, fleet.TemplateSource{URL: "http://" + l.Addr().String(), SHA256: strings.Repeat("0", 64)}, fleet.SourceCredentials{}, "")
+	_, _, err = fetchBy(t, hasty, fleet.TemplateSource{URL: "http://" + l.Addr().String(), SHA256: strings.Repeat("0", 64)}, fleet.SourceCredentials{}, "")
 	if !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), "does not answer in time") {
 		t.Errorf("%v", err)
 	}

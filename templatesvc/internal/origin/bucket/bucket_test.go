@@ -33,6 +33,8 @@ type site struct {
 	url     string
 	// before may answer a request in the server's place.
 	before atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
+	// dialer is what it is asked by.
+	dialer origin.Dialer
 }
 
 func newSite(t *testing.T) *site {
@@ -72,7 +74,7 @@ func (s *site) fetch(source fleet.TemplateSource, seen string) (told []string, h
 		source.Bucket = "bucket"
 	}
 	r := origin.Request{
-		Source: source, Seen: seen, Spool: s.t.TempDir(), Dialer: origin.Dialer{Idle: 300 * time.Millisecond},
+		Source: source, Seen: seen, Spool: s.t.TempDir(), Dialer: s.dialer,
 		Credentials: fleet.SourceCredentials{AccessKey: "key", SecretKey: "secret"},
 	}
 	h, err = bucket.Fetch(s.t.Context(), r)
@@ -212,7 +214,9 @@ func TestWhatAServerRefusesIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
+	s.dialer.Idle = 300 * time.Millisecond
 	refused(fleet.TemplateSource{URL: "http://" + silent.Addr().String()}, errs.Unavailable, "does not answer in time")
+	s.dialer.Idle = 0
 	s.answering(func(w http.ResponseWriter, _ *http.Request) bool {
 		w.WriteHeader(http.StatusForbidden)
 		return true

@@ -182,7 +182,11 @@ func TestAServerThatRefusesOrHangsIsToldInBoundedTime(t *testing.T) {
 		"nothing at the path on the own disk": {"file:///does/not/exist", token, errs.Invalid, "no repository is found"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _, err := fetch(t, fleet.TemplateSource{URL: c.url, Template: one}, c.with, "")
+			by := origin.Dialer{}
+			if c.want == "does not answer in time" {
+				by = hasty
+			}
+			got, _, err := fetchBy(t, by, fleet.TemplateSource{URL: c.url, Template: one}, c.with, "")
 			refused(t, got, err, c.kind, c.want)
 		})
 	}

@@ -97,8 +97,16 @@ func (r *repository) serve() *httptest.Server {
 // fetch brings a source wholly, as lines "<template>/<path> <kind> <mode> <content>".
 func fetch(t *testing.T, s fleet.TemplateSource, c fleet.SourceCredentials, seen string) (told []string, revision string, err error) {
 	t.Helper()
+	return fetchBy(t, origin.Dialer{}, s, c, seen)
+}
+
+// hasty gives a server that says nothing up soon.
+var hasty = origin.Dialer{Idle: time.Second}
+
+func fetchBy(t *testing.T, by origin.Dialer, s fleet.TemplateSource, c fleet.SourceCredentials, seen string) (told []string, revision string, err error) {
+	t.Helper()
 	s.Kind = fleet.SourceGit
-	r := origin.Request{Source: s, Credentials: c, Seen: seen, Spool: t.TempDir(), Dialer: origin.Dialer{Idle: time.Second}}
+	r := origin.Request{Source: s, Credentials: c, Seen: seen, Spool: t.TempDir(), Dialer: by}
 	h, err := git.Fetch(t.Context(), r)
 	if h != nil {
 		revision = h.Revision

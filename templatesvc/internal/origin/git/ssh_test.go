@@ -132,6 +132,6 @@ func TestARepositoryIsBroughtOverSSHFromAKnownHostAlone(t *testing.T) {
 	defer silent.Close()
 	address = silent.Addr().String()
 	s.URL, s.KnownHosts = "ssh://git@"+address+"/r", line(host.PublicKey())
-	got, _, err = fetch(t, s, fleet.SourceCredentials{SSHKey: text}, "")
+	got, _, err = fetchBy(t, hasty, s, fleet.SourceCredentials{SSHKey: text}, "")
 	refused(t, got, err, errs.Unavailable, "does not answer in time")
 }
