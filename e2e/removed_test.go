@@ -13,9 +13,19 @@ import (
 // all of it, and what is started afterwards is told that there is none.
 func TestATemplateThatGoesWhileInstancesStartGivesAllOfItOrNothing(t *testing.T) {
 	const starts = 10
-	c := cluster.Start(t, cluster.Options{})
+	// Another template stays: a directory with nothing in it removes nothing.
+	data := t.TempDir()
+	for _, file := range []string{"gone/soon/a.txt", "gone/soon/b.txt", "stays/here/a.txt"} {
+		path := filepath.Join(data, "templates", file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("all of it"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := cluster.Start(t, cluster.Options{DataDir: data})
 	admin := cluster.Login(t, c)
-	cluster.WriteTemplate(t, c, "gone/soon", map[string]string{"a.txt": "all of it", "b.txt": "all of it"})
 	createGroup(t, admin, map[string]any{
 		"name": "late", "command": "exec sleep 100000", "templates": []string{"gone/soon"}, "memoryMb": 1, "maxInstances": 0, "shutdownGraceSeconds": 0,
 	})
