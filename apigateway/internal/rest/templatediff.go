@@ -83,7 +83,7 @@ func (a *API) sideOf(c *gin.Context, h *fleet.TemplateHead, asked string) (strin
 		if before := fleet.PreviousVersion(moves); before != "" {
 			return before, nil
 		}
-		return "", errs.New(errs.NotFound, "the template has no version before the current one")
+		return "", errs.New(errs.NotFound, "the template has no version before the current one: name one of its versions")
 	case !versionForm.MatchString(asked):
 		return "", &errs.Error{Kind: errs.Malformed, Field: "version", Message: "must be a version's hash, previous or head"}
 	}
@@ -102,7 +102,7 @@ func (a *API) diffFile(c *gin.Context, from, to, path string, changes []fleet.Fi
 		server.Fail(c, err)
 		return
 	case old == nil && next == nil:
-		server.Fail(c, errs.New(errs.NotFound, "neither version has a file %s", path))
+		server.Fail(c, errs.New(errs.NotFound, "neither version has a file %s: list what differs without path", path))
 		return
 	case !upstream.Text(old, true) || !upstream.Text(next, true):
 		server.Refuse(c, wire.Reply{Status: http.StatusUnsupportedMediaType, Code: "BINARY_FILE", Message: "the file is not text: download both"})

@@ -34,7 +34,7 @@ func (a *API) draft(c *gin.Context, ref fleet.TemplateRef) (d fleet.TemplateDraf
 		return err
 	})
 	if errs.Is(err, errs.NotFound) {
-		return d, errs.New(errs.NotFound, "you have staged nothing for this template")
+		return d, errs.New(errs.NotFound, "you have staged nothing for this template: edit it with ?rehash=false first")
 	}
 	return d, err
 }

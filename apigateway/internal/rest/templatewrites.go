@@ -36,7 +36,7 @@ func (a *API) createTemplate(c *gin.Context) {
 	}
 	if server.DryRun(c) {
 		if _, ok := a.snapshot().TemplateHeads.Get(ref.String()); ok {
-			server.Fail(c, errs.New(errs.AlreadyExists, "template %s exists already", ref))
+			server.Fail(c, errs.New(errs.AlreadyExists, "template %s exists already: change it, or choose another name", ref))
 			return
 		}
 		rehearsedWhole(c, &fleet.TemplateHead{TemplateRef: ref, Description: b.Description, Platform: b.Platform})

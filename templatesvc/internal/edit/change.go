@@ -25,7 +25,7 @@ func (t *Tree) Put(e fleet.ManifestEntry, only bool) error {
 	old, there := t.entries[p]
 	switch {
 	case there && only:
-		return errs.New(errs.AlreadyExists, "%s exists", p)
+		return exists(p)
 	case there && old.Kind == fleet.FileDir:
 		return errs.New(errs.Conflict, "%s is a directory: delete it first", p)
 	case there && old.Kind == fleet.FileSymlink:
@@ -49,7 +49,7 @@ func (t *Tree) Put(e fleet.ManifestEntry, only bool) error {
 func (t *Tree) reachable(p string) error {
 	for dir := range parents(p) {
 		if e, there := t.entries[dir]; there && e.Kind != fleet.FileDir {
-			return errs.New(errs.Conflict, "%s is no directory: nothing can lie in it", dir)
+			return errs.New(errs.Conflict, "%s is no directory: nothing can lie in it; delete it first, or choose another path", dir)
 		}
 	}
 	return nil
@@ -62,7 +62,7 @@ func (t *Tree) Mkdir(p string) error {
 		return err
 	}
 	if _, there := t.entries[p]; there {
-		return errs.New(errs.AlreadyExists, "%s exists", p)
+		return exists(p)
 	}
 	if err := t.reachable(p); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (t *Tree) Rename(from, to string) error {
 		return missing(from)
 	}
 	if _, there := t.entries[to]; there {
-		return errs.New(errs.AlreadyExists, "%s exists", to)
+		return exists(to)
 	}
 	if within(to, from) {
 		return errs.New(errs.Conflict, "%s cannot be moved into itself", from)
@@ -125,6 +125,10 @@ func (t *Tree) Rename(from, to string) error {
 		t.add(e)
 	}
 	return nil
+}
+
+func exists(p string) error {
+	return errs.New(errs.AlreadyExists, "%s exists already: delete it first, or choose another path", p)
 }
 
 // blame gives an error the field that the caller wrote.

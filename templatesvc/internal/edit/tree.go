@@ -127,7 +127,9 @@ func (t *Tree) Find(p string) (fleet.ManifestEntry, error) {
 	return t.entries[at], nil
 }
 
-func missing(p string) error { return errs.New(errs.NotFound, "there is no file %s", p) }
+func missing(p string) error {
+	return errs.New(errs.NotFound, "there is no file %s: list those of its directory", p)
+}
 
 // File is the regular file at a path as a caller wrote it. Malformed when that is a
 // directory or no path, NotFound when nothing is there.

@@ -55,7 +55,7 @@ func (w *Writer) CreateOf(ctx context.Context, c Change, form *multipart.Reader)
 			Ref: n.Ref,
 			Change: func(head fleet.TemplateHead, _ fleet.Manifest) (fleet.Manifest, error) {
 				if head.ModRev != 0 {
-					return *m, errs.New(errs.AlreadyExists, "template %s exists already", n.Ref)
+					return *m, errs.New(errs.AlreadyExists, "template %s exists already: change it, or choose another name", n.Ref)
 				}
 				return *m, nil
 			},

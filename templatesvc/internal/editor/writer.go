@@ -122,7 +122,7 @@ const anyBase = "any"
 func (c Change) apply(head fleet.TemplateHead, current fleet.Manifest, do step) (fleet.Manifest, error) {
 	switch {
 	case head.ModRev == 0 && !c.Create:
-		return current, errs.New(errs.NotFound, "template %s does not exist", c.Ref)
+		return current, errs.New(errs.NotFound, "template %s does not exist: make it first", c.Ref)
 	case head.Origin != "" && head.Origin != fleet.DirectoryOrigin:
 		return current, errs.New(errs.Conflict, "template %s comes from the source %s: change it there", c.Ref, head.Origin)
 	}

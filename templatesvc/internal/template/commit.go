@@ -70,9 +70,9 @@ func (p *Publish) commitMove(ctx context.Context, m Move) (head fleet.TemplateHe
 func (p *Publish) rebase(ctx context.Context, m *Move, head fleet.TemplateHead) error {
 	switch {
 	case m.Rebase == nil && m.Base == "":
-		return errs.New(errs.AlreadyExists, "template %s exists already", m.Ref)
+		return errs.New(errs.AlreadyExists, "template %s exists already: change it, or choose another name", m.Ref)
 	case m.Rebase == nil && head.ModRev == 0:
-		return errs.New(errs.NotFound, "template %s does not exist any more", m.Ref)
+		return errs.New(errs.NotFound, "template %s was deleted meanwhile: make it anew", m.Ref)
 	case m.Rebase == nil:
 		return errs.New(errs.Conflict, "template %s has moved on to version %s meanwhile: look at it and try again", m.Ref, head.Digest)
 	}

@@ -33,7 +33,7 @@ func (s *Service) deleteVersion(ctx context.Context, ref fleet.TemplateRef, dige
 		return errs.Wrap("template.DeleteVersion", err)
 	}
 	if head.Digest == digest {
-		return errs.New(errs.Conflict, "version %s is the current one of %s: move the head first", digest, ref)
+		return errs.New(errs.Conflict, "version %s is the current one of %s: roll back to another first", digest, ref)
 	}
 	doomed, err := s.doom(ctx, head, ref, digest)
 	if err != nil {

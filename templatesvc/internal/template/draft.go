@@ -17,7 +17,7 @@ const DraftLife = 7 * 24 * time.Hour
 func (s *Service) Draft(ctx context.Context, ref fleet.TemplateRef, author string) (fleet.TemplateDraft, error) {
 	d, err := store.Get(ctx, s.cfg.Store, store.TemplateDraftKey(ref, author))
 	if errs.Is(err, errs.NotFound) {
-		return d, errs.New(errs.NotFound, "there is no draft of %s by %s", ref, author)
+		return d, errs.New(errs.NotFound, "there is no draft of %s by %s: stage an edit first", ref, author)
 	}
 	return d, errs.Wrap("template.Draft", err)
 }
@@ -128,7 +128,7 @@ func (s *Service) publishDraft(ctx context.Context, ref fleet.TemplateRef, by As
 // rebaseDraft joins what was staged with what the head has become.
 func (s *Service) rebaseDraft(ctx context.Context, m *Move, head fleet.TemplateHead, current fleet.Manifest, d fleet.TemplateDraft, staged fleet.Manifest) error {
 	if head.ModRev == 0 {
-		return errs.New(errs.NotFound, "template %s does not exist any more", d.TemplateRef)
+		return errs.New(errs.NotFound, "template %s was deleted meanwhile: make it anew, and stage the edits again", d.TemplateRef)
 	}
 	base, err := s.Manifest(ctx, d.Base)
 	if err != nil {

@@ -117,7 +117,7 @@ func (s *Service) previous(ctx context.Context, head fleet.TemplateHead) (string
 		before = v.Parent
 	}
 	if before == "" {
-		return "", errs.New(errs.Conflict, "template %s has no version before %s", head.TemplateRef, head.Digest)
+		return "", errs.New(errs.Conflict, "template %s has no version before %s: name one of its versions", head.TemplateRef, head.Digest)
 	}
 	return before, nil
 }

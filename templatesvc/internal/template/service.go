@@ -55,7 +55,7 @@ func (s *Service) head(ctx context.Context, ref fleet.TemplateRef) (fleet.Templa
 func (s *Service) existing(ctx context.Context, ref fleet.TemplateRef) (fleet.TemplateHead, error) {
 	head, err := s.head(ctx, ref)
 	if err == nil && head.ModRev == 0 {
-		err = errs.New(errs.NotFound, "template %s does not exist", ref)
+		err = errs.New(errs.NotFound, "template %s does not exist: make it first", ref)
 	}
 	return head, err
 }
