@@ -67,6 +67,8 @@ func startReplica(t *testing.T, etcd *storetest.Cluster, blobs, name string) rep
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
 	url, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatalf("the replica does not begin: %v", err)
