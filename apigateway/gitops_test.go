@@ -123,6 +123,35 @@ func TestADeclarationTouchesNoGroupOfAnother(t *testing.T) {
 	s.do("GET", "/api/v1/groups/shared", nil).want(200)
 }
 
+func TestTheRecordsOfADeletedSourceAndOfOldRemovalsGo(t *testing.T) {
+	s := newSite(t)
+	s.often()
+	s.do("PUT", "/api/v1/template-sources/repo", declaring).want(201)
+	s.declare("repo", "lobby", `{"command":"run"}`)
+	s.stands("repo", "lobby", fleet.DeclaredInSync)
+	s.declare("repo", "never", "")
+	s.stands("repo", "never", fleet.DeclaredRemoved)
+	records := func() int64 {
+		groups, err := store.Count(t.Context(), s.store, store.DeclaredGroups())
+		if err != nil {
+			t.Fatal(err)
+		}
+		statuses, err := store.Count(t.Context(), s.store, store.DeclaredStatuses())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int64(groups) + int64(statuses)
+	}
+	if n := records(); n != 4 {
+		t.Errorf("%d records", n)
+	}
+	s.looked("repo", fleet.SourceStatus{State: fleet.SourceInSync, Revision: "a later commit"})
+	await.That(t, "the removal is forgotten", func() string { return await.Unless(records() == 2, "%d records", records()) })
+	s.do("DELETE", "/api/v1/template-sources/repo", nil).want(204)
+	await.That(t, "its records go", func() string { return await.Unless(records() == 0, "%d records", records()) })
+	s.do("GET", "/api/v1/groups/lobby", nil).want(200)
+}
+
 func TestOnlyWhoMayDeleteGroupsConfirmsTheirRemoval(t *testing.T) {
 	s := newSite(t)
 	s.do("PUT", "/api/v1/template-sources/repo", declaring).want(201)

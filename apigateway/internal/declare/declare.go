@@ -81,11 +81,11 @@ func (a *Applier) Run(ctx context.Context) {
 // round looks at every declared group once.
 func (a *Applier) round(ctx context.Context) error {
 	declared, _, err := store.List(ctx, a.cfg.Store, store.DeclaredGroups())
-	if err != nil || len(declared) == 0 {
+	if err != nil {
 		return err
 	}
 	statuses, _, err := store.List(ctx, a.cfg.Store, store.DeclaredStatuses())
-	if err != nil {
+	if err != nil || len(declared)+len(statuses) == 0 {
 		return err
 	}
 	all, _, err := store.List(ctx, a.cfg.Store, store.TemplateSources())
@@ -99,6 +99,9 @@ func (a *Applier) round(ctx context.Context) error {
 	before := map[string]fleet.DeclaredStatus{}
 	for _, st := range statuses {
 		before[st.Source+"/"+string(st.Group)] = st
+	}
+	if err := a.forget(ctx, declared, before, sources); err != nil {
+		return err
 	}
 	for _, d := range declared {
 		if s, ok := sources[d.Source]; !ok || s.Paused || !s.Declares {

@@ -80,13 +80,14 @@ func declare[T any](ctx context.Context, c *store.Client, kind declarable[T], s 
 }
 
 // record writes declarations, and then the orders to remove.
-func (r *Runner) record(ctx context.Context, declared []declaration, fence store.Fence) error {
+func (r *Runner) record(ctx context.Context, s fleet.TemplateSource, declared []declaration, fence store.Fence) error {
+	exists := []store.Guard{store.Exists(store.TemplateSourceKey(s.Name))} // nobody removes what a deleted source declares
 	var writes, orders []store.Write
 	for _, d := range declared {
 		writes, orders = append(writes, d.writes...), append(orders, d.order...)
 	}
 	for part := range slices.Chunk(append(writes, orders...), 2) { // two specs of the largest size fit one transaction
-		if _, err := r.cfg.Store.Commit(ctx, store.Txn{Fences: []store.Fence{fence}, Writes: part}); err != nil {
+		if _, err := r.cfg.Store.Commit(ctx, store.Txn{Fences: []store.Fence{fence}, Guards: exists, Writes: part}); err != nil {
 			return errs.Wrap("source.declare", err)
 		}
 	}

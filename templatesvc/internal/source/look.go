@@ -193,7 +193,7 @@ func (r *Runner) apply(ctx context.Context, s fleet.TemplateSource, h *origin.Ho
 		return p.items(items, true), &errs.Error{Op: "source.publish", Kind: errs.KindOf(failure), Err: failure, Message: fmt.Sprintf(
 			"%d of %d templates are not published, the first is %s: %s", len(failed), len(items), failed[0].Template, failed[0].Message)}
 	}
-	if err := r.record(ctx, p.declared, fence); err != nil {
+	if err := r.record(ctx, s, p.declared, fence); err != nil {
 		return p.items(items, true), err
 	}
 	for _, name := range p.templates.Go {
