@@ -27,6 +27,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -87,6 +88,9 @@ type Config struct {
 	// SecretsEnvPrefix what the names of those begin with that are read of the agent's own
 	// environment. Empty: this node follows none of that kind.
 	SecretsDir, SecretsEnvPrefix string
+	// ProvidersDir is the directory of the programs that give placeholders; see the package
+	// provide. Empty: there are none.
+	ProvidersDir string
 	// MemoryMiB and CPU (hundredths of a core) are what the node offers. 0 means what the host has.
 	MemoryMiB, CPU int
 	// CacheMiB is how much template content the node keeps that nothing uses at the moment.
@@ -145,6 +149,13 @@ func New(cfg Config) (*Agent, error) {
 		return nil, errs.Field("cache-mib", "must not be negative")
 	case cfg.OrphanGrace < 0:
 		return nil, errs.Field("orphan-grace", "must not be negative")
+	}
+	if cfg.ProvidersDir != "" {
+		dir, err := filepath.Abs(cfg.ProvidersDir)
+		if err != nil {
+			return nil, errs.As(errs.Invalid, "nodeagent.New", err)
+		}
+		cfg.ProvidersDir = dir
 	}
 	if problems := CheckOffer(cfg.MemoryMiB, cfg.CPU, cfg.Room); len(problems) > 0 {
 		return nil, problems[0]

@@ -41,6 +41,8 @@ type Options struct {
 	CacheMiB int
 	// SecretsDir and SecretsEnvPrefix bound what references of secrets lead to, see nodeagent.Config.
 	SecretsDir, SecretsEnvPrefix string
+	// ProvidersDir is the directory of programs that give placeholders, see nodeagent.Config.
+	ProvidersDir string
 	// RunDir is for what runs need only while the machine is up, see nodeagent.Config.
 	RunDir string
 	// Listen is the API's address, EtcdListen the address etcdctl may use. Port 0 picks a free one.
@@ -225,7 +227,7 @@ func (s *stack) templatesConfig() templatesvc.Config {
 func (s *stack) agentConfig() nodeagent.Config {
 	return nodeagent.Config{
 		Store: s.db.client, Node: s.o.Node, DataDir: s.data.join("node"), RunDir: s.o.RunDir, Address: s.playerAddress(),
-		MemoryMiB: s.o.MemoryMiB, CPU: s.o.CPU, CacheMiB: s.o.CacheMiB, SecretsDir: s.o.SecretsDir, SecretsEnvPrefix: s.o.SecretsEnvPrefix, Room: s.o.Room, APIURL: s.apiURL(), ClusterSecret: s.secret,
+		MemoryMiB: s.o.MemoryMiB, CPU: s.o.CPU, CacheMiB: s.o.CacheMiB, SecretsDir: s.o.SecretsDir, SecretsEnvPrefix: s.o.SecretsEnvPrefix, ProvidersDir: s.o.ProvidersDir, Room: s.o.Room, APIURL: s.apiURL(), ClusterSecret: s.secret,
 		Templates: templates.New(templates.Config{
 			Resolve: func() []string { return []string{s.templates.URL()} },
 			Secret:  s.secret, Log: s.o.Log,

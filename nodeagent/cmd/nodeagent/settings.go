@@ -30,6 +30,9 @@ type settings struct {
 		Dir       string `config:"dir" usage:"directory below which file references of secrets are read; empty: this node follows none"`
 		EnvPrefix string `config:"env-prefix" default:"ORRERY_SECRET_" usage:"what the names begin with that env references of secrets may read of the agent's environment; empty: this node follows none"`
 	} `config:"secrets"`
+	Providers struct {
+		Dir string `config:"dir" usage:"directory of programs that give placeholders of this node's instances; empty: none"`
+	} `config:"providers"`
 	Memory        int           `config:"memory" usage:"memory the node offers, in MiB; 0: what the host has"`
 	CPU           int           `config:"cpu" usage:"CPU the node offers, in hundredths of a core; 0: what the host has"`
 	Cache         int           `config:"cache-mib" usage:"template content kept on this host for the next start, in MiB; 0: a tenth of the disk, between 1 and 64 GiB"`

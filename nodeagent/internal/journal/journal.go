@@ -58,7 +58,7 @@ type Entry struct {
 	LogFrom int64 `json:"logFrom,omitempty"`
 }
 
-// Surroundings are what of a node's record and settings became values of placeholders: the
+// Surroundings are what of a node's record, settings and variable providers became values of placeholders: the
 // files of an instance stay as they were made, whatever an agent is told later.
 type Surroundings struct {
 	Address   string            `json:"address,omitempty"`

@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
 	"github.com/orreryhq/orrery/nodeagent/internal/health"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
+	"github.com/orreryhq/orrery/nodeagent/internal/provide"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/secrets"
 	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
@@ -39,6 +40,8 @@ type Kit struct {
 	Node func() fleet.Node
 	// Plan reads a plan. NotFound when there is none.
 	Plan func(ctx context.Context, digest string) (fleet.Plan, error)
+	// Providers are the operator's programs that give placeholders.
+	Providers *provide.Providers
 	// Secrets follows references to secrets.
 	Secrets *secrets.Resolver
 	// Claim tells the store, under the node's session, that a placed instance is about

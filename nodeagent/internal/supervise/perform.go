@@ -52,7 +52,10 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	}
 	i.kit.Workspace.Keep(i.id, &plan)
 	around := i.kit.surroundings()
+	provided, told := i.provided(ctx, plan, s.Placement)
+	around.Variables = below(around.Variables, provided)
 	values, address, notes := i.kit.values(plan, s.Placement, around)
+	notes = append(notes, told...)
 	image := imageOf(plan, values)
 	held, err := i.reveal(ctx, plan, s.Placement)
 	if err != nil {

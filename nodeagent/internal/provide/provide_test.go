@@ -1,0 +1,111 @@
+package provide_test
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/internal/provide"
+)
+
+func programs(t *testing.T, scripts map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, script := range scripts {
+		at := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(at, []byte("#!/bin/sh\n"+script+"\n"), 0o600), os.Chmod(at, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestProgramsGivePlaceholdersAndThoseThatFailGiveNone(t *testing.T) {
+	asked := filepath.Join(t.TempDir(), "asked")
+	dir := programs(t, map[string]string{
+		"10-lines": "echo MESH_IP=100.64.0.1; echo '# a remark'; echo; echo BOTH=first",
+		"20-json":  `echo asked >>` + asked + `; printf '{"BOTH":"second","N":7,"ON":true,"NONE":null,"GIVEN":'; sed 's/"/\\"/g; s/^/"/; s/$/"/'; printf '}'`,
+		"30-fails": "echo X=y; echo no mesh here >&2; exit 3",
+		"40-odd":   "echo no pair",
+	})
+	if err := os.WriteFile(filepath.Join(dir, "README.txt"), []byte("X=y"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(1e9, 0)
+	p := provide.New(dir, func() time.Time { return now }, slog.New(slog.DiscardHandler))
+	facts := provide.Facts{Instance: "aaaaaa", Name: "lobby-1", Group: "lobby", Node: "node-1", Runtime: "process", Port: 30000, MemoryMiB: 256}
+	for range 2 {
+		values, notes := p.Values(t.Context(), facts)
+		want := map[string]string{
+			"MESH_IP": "100.64.0.1", "BOTH": "second", "N": "7", "ON": "true",
+			"GIVEN": `{"instance":"aaaaaa","name":"lobby-1","group":"lobby","node":"node-1","runtime":"process","port":30000,"memoryMiB":256}`,
+		}
+		if diff := cmp.Diff(want, values); diff != "" {
+			t.Error(diff)
+		}
+		told := strings.Join(notes, "\n")
+		if len(notes) != 2 || !strings.Contains(told, "30-fails gave nothing") || !strings.Contains(told, "no mesh here") || !strings.Contains(told, "40-odd gave nothing") {
+			t.Errorf("told %q", notes)
+		}
+	}
+	times := func() int {
+		b, err := os.ReadFile(asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(b), "asked")
+	}
+	if times() != 1 {
+		t.Errorf("asked %d times within a minute", times())
+	}
+	now = now.Add(time.Hour)
+	p.Values(t.Context(), facts)
+	if times() != 2 {
+		t.Errorf("asked %d times, once more after an hour", times())
+	}
+}
+
+func TestWithoutADirectoryNothingIsAskedAndOneThatIsGoneIsTold(t *testing.T) {
+	if values, notes := provide.New("", time.Now, slog.New(slog.DiscardHandler)).Values(t.Context(), provide.Facts{}); len(values)+len(notes) > 0 {
+		t.Errorf("%v, %v", values, notes)
+	}
+	if values, notes := provide.New(filepath.Join(t.TempDir(), "gone"), time.Now, slog.New(slog.DiscardHandler)).Values(t.Context(), provide.Facts{}); len(values) > 0 || len(notes) != 1 {
+		t.Errorf("%v, %v", values, notes)
+	}
+}
+
+func TestWhatAProgramPrintsIsReadOrRefused(t *testing.T) {
+	for _, bad := range []string{
+		"a b=c", "=x", "no pair", `{"a":[]}`, `{"a":{}}`, `{"a":"b"`, `{"a":"b"}{}`, "A=\xff", "A=\x00", "A=" + strings.Repeat("x", 5000),
+		strings.Repeat("a", 65) + "=x", "1A=x",
+	} {
+		if v, err := provide.Parse([]byte(bad)); !errs.Is(err, errs.Invalid) {
+			t.Errorf("%.40q: %v, %v", bad, v, err)
+		}
+	}
+	for good, want := range map[string]map[string]string{
+		"": {}, "A=": {"A": ""}, "A=b=c\r\nB= x\n": {"A": "b=c", "B": " x"}, `{"A":"b\nc"}`: {"A": "b\nc"},
+	} {
+		if got, err := provide.Parse([]byte(good)); err != nil || cmp.Diff(want, got) != "" {
+			t.Errorf("%q: %v, %v", good, got, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("A=b\n"))
+	f.Add([]byte(`{"A":1}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		values, err := provide.Parse(b)
+		if err != nil && values != nil {
+			t.Error("an error with values")
+		}
+	})
+}
