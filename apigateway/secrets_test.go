@@ -208,3 +208,18 @@ func TestValuesForAdministratorsAreHiddenFromOthersAndKept(t *testing.T) {
 	operator.do("GET", "/api/v1/groups/lobby", nil).want(200).is("variableValues", masked)
 	s.user("vera", "VIEWER").do("GET", "/api/v1/groups", nil).want(200)
 }
+
+func TestARepositoryRefersToSecretsAndHasNone(t *testing.T) {
+	s := newSite(t)
+	s.often()
+	s.defining("lobby", secretVariable("DB", fleet.ScopeGroup))
+	s.do("PUT", "/api/v1/template-sources/repo", declaring).want(201)
+	s.do("PUT", "/api/v1/secrets/db", map[string]any{"value": "x1y2"}).want(201)
+	s.declare("repo", "lobby", `{"command":"run","templates":["lobby"],"variableValues":{"DB":"hunter2"}}`)
+	if st := s.stands("repo", "lobby", fleet.DeclaredFailed); !strings.Contains(st.Message, "variableValues.DB") || !strings.Contains(st.Message, "must not stand in a repository") || strings.Contains(st.Message, "hunter2") {
+		t.Errorf("%+v", st)
+	}
+	s.declare("repo", "lobby", `{"command":"run","templates":["lobby"],"variableValues":{"DB":"secret:db"}}`)
+	s.stands("repo", "lobby", fleet.DeclaredInSync)
+	s.do("GET", "/api/v1/secrets/db", nil).want(200).is("usedBy", []string{"group lobby"})
+}

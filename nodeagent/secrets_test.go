@@ -151,3 +151,21 @@ func TestASecretThatCannotBeHadFailsTheStartAndIsNamed(t *testing.T) {
 		}
 	}
 }
+
+func TestAnInstanceWithSecretsIsStartedAgainWhileTheStoreIsAway(t *testing.T) {
+	s := newSite(t)
+	s.keepSecret(t, "db", recognisable)
+	s.start(taking)
+	plan := basic(`printf '%s' "$DB" >>got; read line`)
+	plan.OnCrash = fleet.CrashRestart
+	plan.Env, plan.Secrets = map[string]string{"DB": "%DB%"}, map[string]string{"DB": "secret:db"}
+	id := s.id(1)
+	before := s.online(id, plan)
+	await.That(t, "its first run has the value", func() string { return await.Unless(s.running(id, "got") == recognisable, "%q", s.running(id, "got")) })
+	s.etcd.Stop()
+	killed(t, before.PID)
+	want := recognisable + recognisable
+	await.That(t, "its second run has the value", func() string { return await.Unless(s.running(id, "got") == want, "%q", s.running(id, "got")) })
+	s.etcd.Restart(t)
+	s.await(id, "the second run reported", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == 1 })
+}
