@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/blob"
 	"github.com/orreryhq/orrery/templatesvc/internal/collect"
 	"github.com/orreryhq/orrery/templatesvc/internal/peer"
+	"github.com/orreryhq/orrery/templatesvc/internal/scrub"
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
 	"github.com/orreryhq/orrery/templatesvc/internal/vault"
 )
@@ -24,6 +25,7 @@ const publishPoll = time.Second
 type figures struct {
 	requests         *prometheus.CounterVec
 	collected, bytes *prometheus.CounterVec
+	scrubbed         *prometheus.CounterVec
 }
 
 func newFigures(r prometheus.Registerer) (f figures, err error) {
@@ -34,6 +36,7 @@ func newFigures(r prometheus.Registerer) (f figures, err error) {
 	f.requests = m.Counter("http_requests", "Calls by route.", "route")
 	f.collected = m.Counter("collected_blobs", "Blobs removed because nothing referred to them.")
 	f.bytes = m.Counter("collected_bytes", "What removed blobs took on the disk.")
+	f.scrubbed = m.Counter("scrubbed_blobs", "Files of contents read again on the disk: sound, corrupt or healed.", "health")
 	return f, m.Err()
 }
 
@@ -44,17 +47,42 @@ func (f figures) count(r collect.Report) {
 	}
 }
 
-// newContent makes the service over a vault, and what keeps its content on other disks.
-func newContent(cfg Config, v *vault.Vault) (*peer.Mirror, *template.Service) {
+func (f figures) seen(h blob.Health) {
+	if f.scrubbed != nil {
+		f.scrubbed.WithLabelValues(string(h)).Inc()
+	}
+}
+
+// newScrubber makes what reads this replica's disk again; nil where contents lie elsewhere,
+// or nobody wants it.
+func newScrubber(cfg Config, blobs *blob.Store, f figures) *scrub.Scrubber {
+	if cfg.Bucket != nil || cfg.ScrubInterval == 0 {
+		return nil
+	}
+	return &scrub.Scrubber{Store: blobs, Every: cfg.ScrubInterval, Seen: f.seen, Log: cfg.Log}
+}
+
+// newContent makes the service over what is kept, and what keeps it on other disks.
+func newContent(cfg Config, k content) (*peer.Mirror, *template.Service) {
+	v := vault.New(k.blobs)
 	var mirror *peer.Mirror
 	service := template.New(template.Config{
 		Store: cfg.Store, Vault: v, Replica: cfg.Replica, Now: time.Now, Log: cfg.Log,
 		Copy: func(ctx context.Context, digest string) int { return mirror.Copy(ctx, digest) },
 	})
+	copies := cfg.Copies
+	if cfg.Bucket != nil {
+		copies = 1 // its server sees to copies
+	}
 	mirror = peer.New(peer.Config{
-		Store: cfg.Store, Vault: v, Replica: cfg.Replica, Secret: cfg.ClusterSecret, Roots: service.Roots, Copies: cfg.Copies, Log: cfg.Log,
+		Store: cfg.Store, Vault: v, Replica: cfg.Replica, Secret: cfg.ClusterSecret, Roots: service.Roots, Copies: copies,
+		Shared: cfg.Bucket != nil, Log: cfg.Log,
 	})
-	v.AskElsewhere(mirror)
+	if k.before != nil {
+		v.AskElsewhere(inOrder{held{k.before}, mirror})
+	} else {
+		v.AskElsewhere(mirror)
+	}
 	return mirror, service
 }
 

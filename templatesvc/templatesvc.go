@@ -25,7 +25,6 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/wire"
-	"github.com/orreryhq/orrery/templatesvc/internal/blob"
 	"github.com/orreryhq/orrery/templatesvc/internal/collect"
 	"github.com/orreryhq/orrery/templatesvc/internal/editor"
 	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
@@ -34,10 +33,10 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/git"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/program"
 	"github.com/orreryhq/orrery/templatesvc/internal/peer"
+	"github.com/orreryhq/orrery/templatesvc/internal/scrub"
 	"github.com/orreryhq/orrery/templatesvc/internal/source"
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
 	"github.com/orreryhq/orrery/templatesvc/internal/transport"
-	"github.com/orreryhq/orrery/templatesvc/internal/vault"
 )
 
 // Config is what the service needs. Store, BlobDir, ClusterSecret, Replica and Log
@@ -49,6 +48,9 @@ type Config struct {
 	Dir, BlobDir string
 	// ProgramsDir holds the programs that sources may name, by absolute path; "" has none.
 	ProgramsDir string
+	// Bucket keeps file contents instead of BlobDir, which then holds what is under way and
+	// what was read lately. Nil: BlobDir keeps them.
+	Bucket *Bucket
 	// Listen is the address of the API. Empty: a free port on loopback.
 	Listen string
 	// AdvertiseURL is where others reach it. Empty: derived from the listener, see wire.URLOf.
@@ -67,7 +69,9 @@ type Config struct {
 	// is how often content that nothing refers to is removed; 0: every hour.
 	KeepVersions    int
 	CollectInterval time.Duration
-	Log             *slog.Logger
+	// ScrubInterval is how long it takes to read all of BlobDir again; 0: it is not.
+	ScrubInterval time.Duration
+	Log           *slog.Logger
 	// Metrics takes the service's metrics. Nil drops them.
 	Metrics prometheus.Registerer
 }
@@ -82,8 +86,10 @@ type Service struct {
 	runner   *source.Runner
 	keeper   *collect.Keeper
 	mirror   *peer.Mirror
+	scrubber *scrub.Scrubber // nil when nothing is scrubbed
 	// templates is the service behind the API.
 	templates *template.Service
+	done      func() // gives back what New opened
 }
 
 const (
@@ -106,11 +112,12 @@ func New(cfg Config) (*Service, error) {
 	case cfg.Replica == "":
 		return nil, errs.Field("replica", "a name for this replica is required")
 	}
-	blobs, err := blob.Open(cfg.BlobDir)
+	kept, err := openContent(cfg)
 	if err != nil {
-		return nil, unusable("blobs.dir", cfg.BlobDir, err)
+		return nil, err
 	}
-	mirror, service := newContent(cfg, vault.New(blobs))
+	blobs := kept.blobs
+	mirror, service := newContent(cfg, kept)
 	artifacts, err := openCatalog(cfg)
 	if err != nil {
 		return nil, unusable("blobs.dir", cfg.BlobDir, err)
@@ -130,7 +137,7 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, errs.Wrap("templatesvc.New", errors.Join(err, listener.Close()))
 	}
-	s := &Service{cfg: cfg, listener: listener, source: dir, templates: service, keeper: newKeeper(cfg, blobs, service, f), mirror: mirror}
+	s := &Service{cfg: cfg, listener: listener, source: dir, templates: service, done: kept.done, scrubber: newScrubber(cfg, blobs, f), keeper: newKeeper(cfg, blobs, service, f), mirror: mirror}
 	endpoints := endpoint.New(service, s.keeper, mirror)
 	endpoints.Artifacts = endpoint.NewArtifacts(artifacts)
 	s.server = &http.Server{
@@ -206,6 +213,7 @@ func (s *Service) Synced() <-chan struct{} {
 
 // Run serves until ctx ends, then lets calls under way finish.
 func (s *Service) Run(ctx context.Context) error {
+	defer s.done()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return wire.Serve(ctx, s.server, s.listener, drainTimeout) })
 	if s.source != nil {
@@ -215,6 +223,9 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.runner.Run(ctx) })
 	g.Go(func() error { return s.mirror.Run(ctx) })
 	g.Go(func() error { return s.keeper.Run(ctx, cmp.Or(s.cfg.CollectInterval, defaultCollectInterval)) })
+	if s.scrubber != nil {
+		g.Go(func() error { return s.scrubber.Run(ctx) })
+	}
 	g.Go(func() error { s.expireDrafts(ctx); return nil })
 	return errs.Wrap("templatesvc.Run", g.Wait())
 }

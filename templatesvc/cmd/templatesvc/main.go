@@ -32,6 +32,16 @@ type settings struct {
 	Blobs struct {
 		Dir    string `config:"dir" default:"./blobs" usage:"directory file contents are kept in"`
 		Copies int    `config:"copies" default:"2" usage:"disks a version is on before it is published, as far as other replicas with directories of their own are running; 1 waits for none"`
+		S3     struct {
+			Endpoint  string `config:"endpoint" usage:"URL of an S3-compatible server to keep file contents in: scheme, host and port; empty: they are kept in blobs.dir"`
+			Bucket    string `config:"bucket" usage:"bucket there, which has to exist; replicas that name the same bucket and prefix share its contents"`
+			Prefix    string `config:"prefix" usage:"what all names in the bucket begin with; empty: the whole bucket"`
+			Region    string `config:"region" usage:"region of the bucket; empty for servers without regions"`
+			PathStyle bool   `config:"path-style" default:"false" usage:"put the bucket's name into the path, as servers without a domain for each bucket need it"`
+			AccessKey string `config:"access-key" secret:"true" usage:"key that may list, read, write and delete in the bucket"`
+			SecretKey string `config:"secret-key" secret:"true" usage:"what belongs to the access key"`
+			CacheMiB  int    `config:"cache-mib" default:"10240" usage:"room in blobs.dir for what was read from the bucket lately, in MiB"`
+		} `config:"s3"`
 	} `config:"blobs"`
 	Versions struct {
 		Keep int `config:"keep" default:"1000" usage:"versions kept of a template beside those in use, the oldest go first; 0 keeps all"`
@@ -39,6 +49,9 @@ type settings struct {
 	Collect struct {
 		Interval time.Duration `config:"interval" default:"1h" usage:"how often file contents that nothing refers to are removed"`
 	} `config:"collect"`
+	Scrub struct {
+		Interval time.Duration `config:"interval" default:"168h" usage:"how long it takes to read all file contents on the disk again, looking for damage; 0 never does"`
+	} `config:"scrub"`
 }
 
 // Validate names the settings that cannot be used.
@@ -53,7 +66,32 @@ func (s *settings) Validate() []error {
 	if dir := s.Sources.ProgramsDir; dir != "" && !filepath.IsAbs(dir) {
 		problems = append(problems, errs.Field("sources.programs-dir", "must be an absolute path, %s is not", dir))
 	}
+	if s.Scrub.Interval < 0 {
+		problems = append(problems, errs.Field("scrub.interval", "must not be negative; 0 never scrubs"))
+	}
+	s3 := s.Blobs.S3
+	switch {
+	case s3.Endpoint == "":
+	case s3.Bucket == "":
+		problems = append(problems, errs.Field("blobs.s3.bucket", "is required with blobs.s3.endpoint: name a bucket that exists"))
+	case s3.AccessKey == "" || s3.SecretKey == "":
+		problems = append(problems, errs.Field("blobs.s3.access-key", "and blobs.s3.secret-key are required with blobs.s3.endpoint: pass them as files (--blobs-s3-access-key-file) or in the environment"))
+	case s3.CacheMiB <= 0:
+		problems = append(problems, errs.Field("blobs.s3.cache-mib", "must be positive"))
+	}
 	return problems
+}
+
+// bucket is where contents are kept; nil: in blobs.dir.
+func (s *settings) bucket() *templatesvc.Bucket {
+	s3 := s.Blobs.S3
+	if s3.Endpoint == "" {
+		return nil
+	}
+	return &templatesvc.Bucket{
+		Endpoint: s3.Endpoint, Bucket: s3.Bucket, Prefix: s3.Prefix, Region: s3.Region, PathStyle: s3.PathStyle,
+		AccessKey: s3.AccessKey, SecretKey: s3.SecretKey, CacheBytes: int64(s3.CacheMiB) << 20,
+	}
 }
 
 func run(args, env []string, stdout, stderr io.Writer) int {
@@ -67,9 +105,9 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 
 func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := templatesvc.New(templatesvc.Config{
-		Store: e.Client, Dir: s.Templates.Dir, BlobDir: s.Blobs.Dir, ProgramsDir: s.Sources.ProgramsDir, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
+		Store: e.Client, Dir: s.Templates.Dir, BlobDir: s.Blobs.Dir, Bucket: s.bucket(), ProgramsDir: s.Sources.ProgramsDir, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
 		ClusterSecret: s.Cluster.Secret, Replica: e.Replica, SessionTTL: s.Session.TTL, Version: telemetry.Version(),
-		Copies: s.Blobs.Copies, KeepVersions: s.Versions.Keep, CollectInterval: s.Collect.Interval, Log: e.Log, Metrics: e.Registry,
+		Copies: s.Blobs.Copies, KeepVersions: s.Versions.Keep, CollectInterval: s.Collect.Interval, ScrubInterval: s.Scrub.Interval, Log: e.Log, Metrics: e.Registry,
 	})
 	if err != nil {
 		return nil, err

@@ -70,6 +70,9 @@ func (s *Store) fetch(ctx context.Context, sum string) error {
 		return errs.New(errs.NotFound, "blob %s is not stored here", sum)
 	}
 	return s.flights.Once(ctx, sum, func() error {
+		if b, err := s.Here(ctx, sum); err == nil { // by whoever was faster
+			return errs.As(errs.Unavailable, "blob.fetch", b.Close())
+		}
 		body, err := s.elsewhere.Blob(ctx, sum)
 		if err != nil {
 			return errs.Wrap("blob.fetch", err)

@@ -31,6 +31,15 @@ func (s *Store) JoinHere(ctx context.Context, c fleet.Content) (io.ReadCloser, e
 	return join(c, func(sum string) (*Stored, error) { return s.Here(ctx, sum) })
 }
 
+// OpenHere opens the content of one blob that is stored here. NotFound when it is not.
+func (s *Store) OpenHere(ctx context.Context, sum string) (io.ReadCloser, error) {
+	b, err := s.Here(ctx, sum)
+	if err != nil {
+		return nil, err
+	}
+	return b.content()
+}
+
 func join(c fleet.Content, open func(sum string) (*Stored, error)) (io.ReadCloser, error) {
 	left := c.Blobs()
 	j := &joined{next: func() (io.ReadCloser, error) {

@@ -39,8 +39,8 @@ type Medium interface {
 	// Has makes sure that a file is there and not condemned: a blob of that size, raw or
 	// packed, or the recipe where that is the form. It asks the medium each time.
 	Has(ctx context.Context, f File) (bool, error)
-	// Open opens the first of some forms as a file on this host, which nobody changes;
-	// what is condemned is taken back. NotFound when there is none.
+	// Open opens the first of some forms as a file on this host, which nobody changes, be it
+	// condemned or not: who relies on it asks Has. NotFound when there is none.
 	Open(ctx context.Context, sum string, forms ...Form) (*os.File, Form, error)
 	// Write makes a file appear whole or not at all; Take does it with a file of the spool,
 	// which may be closed and gone then.

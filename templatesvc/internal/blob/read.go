@@ -50,6 +50,13 @@ func (s *Store) Open(ctx context.Context, sum string) (io.ReadCloser, error) {
 	return b.content()
 }
 
+func (b *Stored) form() Form {
+	if b.Packed {
+		return Packed
+	}
+	return Raw
+}
+
 func (b *Stored) content() (io.ReadCloser, error) {
 	if !b.Packed {
 		return b.File, nil
@@ -79,7 +86,7 @@ func (s *Store) Here(ctx context.Context, sum string) (*Stored, error) {
 	}
 	const looks = 3 // raw, packed, and what a medium reads anew
 	for range looks {
-		b, form, err := s.open(ctx, sum)
+		b, form, err := s.open(ctx, sum, Raw, Packed)
 		if err != nil {
 			return nil, errs.Wrap("blob.Here", err)
 		}
@@ -97,8 +104,8 @@ func (s *Store) Here(ctx context.Context, sum string) (*Stored, error) {
 	return nil, errs.New(errs.NotFound, "blob %s was corrupt and has been put aside", sum)
 }
 
-func (s *Store) open(ctx context.Context, sum string) (*Stored, Form, error) {
-	f, form, err := s.Medium.Open(ctx, sum, Raw, Packed)
+func (s *Store) open(ctx context.Context, sum string, forms ...Form) (*Stored, Form, error) {
+	f, form, err := s.Medium.Open(ctx, sum, forms...)
 	if err != nil {
 		return nil, form, err
 	}
@@ -129,7 +136,7 @@ func (s *Store) verify(sum string, b *Stored) (sound bool, err error) {
 	if known {
 		return true, nil
 	}
-	sound, err = Sound(sum, b.Size, b.Packed, b.File)
+	sound, err = Check(File{Sum: sum, Form: b.form(), Size: b.Size}, b.File)
 	if !sound || err != nil {
 		return false, err
 	}
@@ -145,24 +152,29 @@ func (s *Store) verify(sum string, b *Stored) (sound bool, err error) {
 	return true, nil
 }
 
-// Sound reports whether what a file holds has a hash and a size. The error is that of
-// a file that cannot be read.
-func Sound(sum string, size int64, packed bool, f *os.File) (bool, error) {
-	var r io.Reader = f
-	if packed {
-		dec, err := unpack(io.NopCloser(f))
+// Check reports whether a file is what it should be: a blob that has its hash and size,
+// a recipe that can be read. The error is that of a file that cannot be read.
+func Check(f File, from *os.File) (bool, error) {
+	var r io.Reader = from
+	switch f.Form {
+	case Joined:
+		_, sound, err := readRecipe(from, f.Sum)
+		return sound, err
+	case Packed:
+		dec, err := unpack(io.NopCloser(from))
 		if err != nil {
 			return false, err
 		}
 		defer dec.Close()
 		r = dec
+	case Raw:
 	}
 	h := sha256.New()
 	n, err := io.Copy(h, r)
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
 		return false, err
 	}
-	return err == nil && n == size && hex.EncodeToString(h.Sum(nil)) == sum, nil
+	return err == nil && n == f.Size && hex.EncodeToString(h.Sum(nil)) == f.Sum, nil
 }
 
 // Suspect verifies a blob anew, whatever was known of it, since somebody was given

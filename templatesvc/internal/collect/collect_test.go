@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,8 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/blob"
+	"github.com/orreryhq/orrery/templatesvc/internal/blob/objects"
+	"github.com/orreryhq/orrery/templatesvc/internal/s3/s3test"
 )
 
 // register is what etcd knows in these tests: versions by their digest, with the blobs
@@ -58,13 +61,26 @@ var (
 // world is a store with collectors and publishers over it, which act when told to.
 type world struct {
 	*rapid.T
-	dir        string
-	store      *blob.Store
+	store *blob.Store
+	// replicas are the stores of the collectors, which stop in the middle of a request.
+	replicas   [2]*blob.Store
+	medium     medium
+	running    int // the collector that takes a step, or -1
 	reg        *register
 	publishers []*publisher
 	collectors [2]func() (bool, bool) // resumes; nil when it is not at work
+	yields     [2]func()              // stops the collector that calls it
+	alone      bool                   // no collector goes on by itself
 	stops      [2]func()
 	made       int
+}
+
+// medium is where the store of a world lies, looked at without taking anything back.
+type medium interface {
+	// there are the hashes whose content lies somewhere, condemned or not.
+	there(t *rapid.T) map[string]bool
+	// litter is what a collection leaves that nobody is interrupted in.
+	litter(t *rapid.T) []string
 }
 
 // resume makes a collector take one step; it begins a cycle when it has none.
@@ -72,7 +88,10 @@ func (w *world) resume(n int) {
 	if w.collectors[n] == nil {
 		w.collectors[n], w.stops[n] = iter.Pull(w.cycle(n, rapid.SampledFrom([]time.Duration{time.Hour, atOnce}).Draw(w.T, "forsaken")))
 	}
-	if _, more := w.collectors[n](); !more {
+	w.running = n
+	_, more := w.collectors[n]()
+	w.running = -1
+	if !more {
 		w.stop(n)
 	}
 }
@@ -85,24 +104,42 @@ func (w *world) cycle(n int, forsaken time.Duration) iter.Seq[bool] {
 				panic(r)
 			}
 		}()
-		c := w.collector(n, forsaken)
-		c.between = func() {
-			if !yield(true) {
+		alive := true
+		w.yields[n] = func() {
+			if alive = alive && yield(true); !alive {
 				panic(errKilled)
 			}
 		}
+		c := w.collector(n, forsaken)
+		c.between = w.yields[n]
 		_, _ = c.Cycle(w.Context()) // one that lost its trash to another ends with an error
 	}
 }
 
+// request is called before each request to a bucket: a collector stops there too, and
+// while a publisher makes one, a collector may go on.
+func (w *world) request(*http.Request) error {
+	if w.running >= 0 {
+		w.yields[w.running]()
+		return nil
+	}
+	if !w.alone && rapid.IntRange(0, 3).Draw(w.T, "between requests") == 0 {
+		w.resume(rapid.IntRange(0, 1).Draw(w.T, "collector"))
+	}
+	return nil
+}
+
 func (w *world) collector(n int, forsaken time.Duration) *Collector {
-	return &Collector{Store: w.store, Referrers: w.reg, Replica: fmt.Sprint("r", n), Forsaken: forsaken}
+	return &Collector{Store: w.replicas[n], Referrers: w.reg, Replica: fmt.Sprint("r", n), Forsaken: forsaken}
 }
 
 func (w *world) stop(n int) {
+	before := w.running
+	w.running = n
 	if w.stops[n] != nil {
 		w.stops[n]()
 	}
+	w.running = before
 	w.collectors[n], w.stops[n] = nil, nil
 }
 
@@ -172,19 +209,9 @@ func (w *world) commit(p *publisher) {
 	w.forget(p)
 }
 
-// check demands that what every version needs lies in the store or in some trash. It
-// looks without taking anything back.
+// check demands that what every version needs lies in the medium, condemned or not.
 func (w *world) check() {
-	there := map[string]bool{}
-	err := filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && len(d.Name()) >= 64 {
-			there[d.Name()[:64]] = true
-		}
-		return err
-	})
-	if err != nil {
-		w.Fatal(err)
-	}
+	there := w.medium.there(w.T)
 	for digest, needs := range w.reg.versions {
 		for _, sum := range needs {
 			if !there[sum] {
@@ -196,6 +223,7 @@ func (w *world) check() {
 
 // rest ends everything and collects twice: only what versions need may be left.
 func (w *world) rest() {
+	w.alone = true
 	for n := range w.collectors {
 		w.stop(n)
 	}
@@ -211,30 +239,128 @@ func (w *world) rest() {
 			needed[sum] = true
 		}
 	}
+	found := map[string]bool{}
 	for f, err := range w.store.Files(w.Context()) {
-		if err != nil || !needed[f.Sum] {
+		if err != nil || f.Condemned || !needed[f.Sum] {
 			w.Fatalf("garbage is left: %s, %v", f.Name, err)
 		}
-		delete(needed, f.Sum)
+		found[f.Sum] = true
 	}
-	if left, err := os.ReadDir(filepath.Join(w.dir, "trash")); len(needed) > 0 || len(left) > 0 || err != nil {
-		w.Fatalf("lost %v, in the trash %v, %v", needed, left, err)
+	if left := w.medium.litter(w.T); len(found) != len(needed) || len(left) > 0 {
+		w.Fatalf("found %v of %v, and left is %v", found, needed, left)
 	}
+}
+
+// directory is a medium on disk.
+type directory struct{ dir string }
+
+func (d directory) there(t *rapid.T) map[string]bool {
+	there := map[string]bool{}
+	err := filepath.WalkDir(d.dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() && len(e.Name()) >= 64 {
+			there[e.Name()[:64]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return there
+}
+
+func (d directory) litter(t *rapid.T) (left []string) {
+	entries, err := os.ReadDir(filepath.Join(d.dir, "trash"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	return left
+}
+
+// bucket is a medium in a bucket.
+type bucket struct{ *s3test.Server }
+
+func (b bucket) keys(t *rapid.T) []string {
+	keys, err := b.Keys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+func (b bucket) there(t *rapid.T) map[string]bool {
+	there := map[string]bool{}
+	for _, k := range b.keys(t) {
+		if !strings.Contains(k, "!") {
+			there[k[:64]] = true
+		}
+	}
+	return there
+}
+
+func (b bucket) litter(t *rapid.T) (left []string) {
+	for _, k := range b.keys(t) {
+		if strings.Contains(k, "!") {
+			left = append(left, k)
+		}
+	}
+	return left
+}
+
+func newWorld(t *rapid.T) *world {
+	return &world{T: t, running: -1, reg: &register{versions: map[string][]string{}, open: map[string]bool{}}}
 }
 
 func TestACollectionNeverTakesWhatAPublishNeeds(t *testing.T) {
 	base := t.TempDir()
+	t.Run("on a disk", func(t *testing.T) {
+		property(t, base, func(w *world, dir string) error {
+			var err error
+			w.store, err = blob.Open(dir)
+			w.replicas = [2]*blob.Store{w.store, w.store}
+			w.medium = directory{dir}
+			return err
+		})
+	})
+	t.Run("in a bucket", func(t *testing.T) {
+		property(t, base, func(w *world, dir string) error {
+			server, err := s3test.New()
+			if err != nil {
+				return err
+			}
+			w.medium = bucket{server}
+			for n, store := range []**blob.Store{&w.store, &w.replicas[0], &w.replicas[1]} {
+				own := filepath.Join(dir, fmt.Sprint(n))
+				m, done, err := objects.New(objects.Config{
+					S3: server.Near(w.request), Bucket: s3test.Bucket, Dir: filepath.Join(own, "cache"), CacheBytes: 1 << 20, Pause: time.Nanosecond,
+				})
+				if err != nil {
+					return err
+				}
+				w.Cleanup(done)
+				if *store, err = blob.New(own, m); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// property has publishers and two collectors do what they do in any order.
+func property(t *testing.T, base string, open func(w *world, dir string) error) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp(base, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer os.RemoveAll(dir)
-		store, err := blob.Open(dir)
-		if err != nil {
+		w := newWorld(t)
+		if err := open(w, dir); err != nil {
 			t.Fatal(err)
 		}
-		w := &world{T: t, dir: dir, store: store, reg: &register{versions: map[string][]string{}, open: map[string]bool{}}}
 		defer func() { w.stop(0); w.stop(1) }()
 		t.Repeat(map[string]func(*rapid.T){
 			"":       func(*rapid.T) { w.check() },

@@ -40,6 +40,9 @@ type Config struct {
 	// Copies is how many disks a version is to be on before it is published; below 2 no
 	// peer is waited for.
 	Copies int
+	// Shared says that the vault lies where others look too, far away: what was found there
+	// whole is not looked at again.
+	Shared bool
 	Log    *slog.Logger
 }
 
@@ -54,12 +57,13 @@ type Mirror struct {
 	client *client.Client // of all others
 	others neighbours
 	todo   *backlog
+	whole  map[string]bool // versions that were found whole; of the goroutine of work
 }
 
 // New makes a mirror; Run makes it work.
 func New(cfg Config) *Mirror {
 	transport := &http.Transport{MaxIdleConnsPerHost: atOnce, DisableCompression: true, ResponseHeaderTimeout: client.DefaultPatience}
-	m := &Mirror{cfg: cfg, http: &http.Client{Transport: transport}, todo: newBacklog()}
+	m := &Mirror{cfg: cfg, http: &http.Client{Transport: transport}, todo: newBacklog(), whole: map[string]bool{}}
 	m.client = m.ask(m.others.urlsNow)
 	return m
 }

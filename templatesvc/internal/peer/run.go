@@ -17,6 +17,7 @@ const (
 	repairEvery = time.Hour   // everything is looked at anew
 	firstRetry  = time.Second // after something could not be copied; it doubles up to lastRetry
 	lastRetry   = time.Minute
+	maxWhole    = 100_000 // versions remembered as whole
 )
 
 // Run copies what is published elsewhere, until ctx ends.
@@ -90,6 +91,9 @@ func (m *Mirror) forgetGone(ctx context.Context) {
 // stays to do.
 func (m *Mirror) catchUp(ctx context.Context) (missing int) {
 	for _, digest := range m.todo.take() {
+		if m.cfg.Shared && m.whole[digest] {
+			continue
+		}
 		err := m.Version(ctx, digest)
 		if ctx.Err() != nil {
 			return missing
@@ -98,7 +102,12 @@ func (m *Mirror) catchUp(ctx context.Context) (missing int) {
 			missing++
 			m.todo.put(digest)
 			m.cfg.Log.Debug("a version's content is not all here yet", "digest", digest, "error", err)
+			continue
 		}
+		if len(m.whole) >= maxWhole {
+			clear(m.whole)
+		}
+		m.whole[digest] = true
 	}
 	return missing
 }

@@ -14,11 +14,13 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin"
 )
 
@@ -37,6 +39,8 @@ type Config struct {
 	// Tries is how often a request is made that the server could not answer.
 	Tries  int
 	Dialer origin.Dialer
+	// Through, unless nil, is what requests go through on their way to the connections.
+	Through func(http.RoundTripper) http.RoundTripper
 }
 
 // Connect makes a client, and what closes its idle connections. Nothing is asked yet.
@@ -54,13 +58,17 @@ func Connect(cfg Config) (*minio.Client, func(), error) {
 		lookup = minio.BucketLookupPath
 	}
 	client := cfg.Dialer.Client()
+	through := client.Transport
+	if cfg.Through != nil {
+		through = cfg.Through(through)
+	}
 	region := cfg.Region
 	if region == "" {
 		region = "us-east-1" // what servers without regions take for theirs
 	}
 	c, err := minio.New(u.Host, &minio.Options{
 		Creds:  credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, ""),
-		Secure: u.Scheme == "https", Transport: counting{client.Transport}, Region: region, BucketLookup: lookup, MaxRetries: cfg.Tries,
+		Secure: u.Scheme == "https", Transport: counting{through}, Region: region, BucketLookup: lookup, MaxRetries: cfg.Tries,
 	})
 	if err != nil {
 		return nil, nil, &errs.Error{Kind: errs.Invalid, Field: "url", Message: "cannot be used as an S3 endpoint: give scheme, host and port alone", Err: err}
@@ -86,6 +94,8 @@ func Told(err error) error {
 		return &errs.Error{Kind: errs.Conflict, Message: "the object is another one meanwhile", Err: err}
 	case r.StatusCode >= http.StatusInternalServerError, r.StatusCode == http.StatusTooManyRequests:
 		return &errs.Error{Kind: errs.Unavailable, Message: fmt.Sprintf("%s answers %d: it is asked again later; look at it if this goes on", what, r.StatusCode), Err: err}
+	case r.StatusCode >= http.StatusBadRequest:
+		return &errs.Error{Kind: errs.Unavailable, Message: fmt.Sprintf("%s refuses the request with %d %s: look at endpoint, region and path style", what, r.StatusCode, r.Code), Err: err}
 	}
 	return origin.Unreachable(what, err)
 }
@@ -109,23 +119,37 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// List yields the objects whose keys begin with prefix, in order of their keys, without
-// gathering them. TooLarge after most of them; Unavailable when the server lists keys
+// Again does something up to so many times while it fails with Unavailable, with a pause
+// in between that doubles.
+func Again(ctx context.Context, tries int, wait time.Duration, do func() error) error {
+	err := do()
+	for range tries - 1 {
+		if !errs.Is(err, errs.Unavailable) || !pause.For(ctx, wait) {
+			break
+		}
+		wait *= 2
+		err = do()
+	}
+	return err
+}
+
+// List yields the objects whose keys begin with prefix and come after a key, "" for all, in
+// order of their keys, without gathering them. TooLarge after most of them; Unavailable when the server lists keys
 // out of order, twice, or pages without end; else as of Told, or ctx's error.
-func List(ctx context.Context, c *minio.Client, bucket, prefix string, most int) iter.Seq2[minio.ObjectInfo, error] {
+func List(ctx context.Context, c *minio.Client, bucket, prefix, after string, most int) iter.Seq2[minio.ObjectInfo, error] {
 	return func(yield func(minio.ObjectInfo, error) bool) {
 		var pages atomic.Int64
 		ctx := context.WithValue(ctx, pagesKey{}, &pages)
 		owner := false
-		last, n := "", 0
-		for o := range c.ListObjectsIter(ctx, bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true, FetchOwner: &owner}) {
+		last, n := after, 0
+		for o := range c.ListObjectsIter(ctx, bucket, minio.ListObjectsOptions{Prefix: prefix, StartAfter: after, Recursive: true, FetchOwner: &owner}) {
 			err := o.Err
 			switch {
 			case err != nil && errors.Is(err, errEndless):
 				err = unsound(errEndless)
 			case err != nil:
 				err = Told(err)
-			case !strings.HasPrefix(o.Key, prefix) || n > 0 && o.Key <= last:
+			case !strings.HasPrefix(o.Key, prefix) || last != "" && o.Key <= last:
 				err = unsound(fmt.Errorf("it lists %q after %q", o.Key, last))
 			case n == most:
 				err = errs.New(errs.TooLarge, "the prefix holds more than %d objects: give a longer one", most)

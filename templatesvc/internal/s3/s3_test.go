@@ -53,7 +53,7 @@ func TestAListingEndsWhateverTheServerAnswers(t *testing.T) {
 			}
 			defer done()
 			n := 0
-			for _, e := range s3.List(t.Context(), client, "bucket", "p/", 500) {
+			for _, e := range s3.List(t.Context(), client, "bucket", "p/", "", 500) {
 				if err = e; e == nil {
 					n++
 				}
@@ -76,7 +76,7 @@ func TestKeysStandInNoError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, err := range s3.List(t.Context(), client, "bucket", "", 5) {
+		for _, err := range s3.List(t.Context(), client, "bucket", "", "", 5) {
 			if err == nil || strings.Contains(err.Error(), "publicpart") || strings.Contains(err.Error(), "secretpart") {
 				t.Errorf("stopped %v: %v", stopped, err)
 			}

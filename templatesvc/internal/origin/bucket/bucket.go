@@ -90,7 +90,7 @@ func connect(r origin.Request) (*bucket, func(), error) {
 func (b *bucket) list(ctx context.Context) (map[fleet.TemplateRef][]object, string, error) {
 	by := map[fleet.TemplateRef][]object{}
 	h := sha256.New()
-	for o, err := range s3.List(ctx, b.client, b.source.Bucket, b.prefix, maxObjects) {
+	for o, err := range s3.List(ctx, b.client, b.source.Bucket, b.prefix, "", maxObjects) {
 		if err != nil {
 			return nil, "", err
 		}

@@ -1,0 +1,108 @@
+package templatesvc_test
+
+import (
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc"
+	"github.com/orreryhq/orrery/templatesvc/client"
+	"github.com/orreryhq/orrery/templatesvc/internal/s3/s3test"
+)
+
+// newBucket is a bucket on a server that listens.
+func newBucket(t *testing.T) (*s3test.Server, *templatesvc.Bucket) {
+	t.Helper()
+	server, err := s3test.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	listening := httptest.NewServer(server.Handler)
+	t.Cleanup(listening.Close)
+	return server, &templatesvc.Bucket{
+		Endpoint: listening.URL, Bucket: s3test.Bucket, Prefix: "orrery/blobs", PathStyle: true, AccessKey: "key", SecretKey: "secret", CacheBytes: 1 << 30,
+	}
+}
+
+func keys(t *testing.T, s *s3test.Server, sum string) (n int) {
+	t.Helper()
+	all, err := s.Keys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range all {
+		if strings.Contains(k, sum) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestReplicasOnOneBucketServeTheSameAfterTheDeathOfOne(t *testing.T) {
+	w := newWorld(t)
+	server, bucket := newBucket(t)
+	b, _ := w.startWith(templatesvc.Config{Replica: "b", BlobDir: t.TempDir(), Bucket: bucket, Copies: 2})
+	w.write("world.dat", large(t), 0o644)
+	w.write("motd", "hello", 0o644)
+	w.write("empty", "", 0o644)
+	_, stop := w.startWith(templatesvc.Config{Replica: "a", Dir: w.dir, BlobDir: w.blobs, Bucket: bucket, Copies: 2})
+	h := w.await("published", func(_ fleet.TemplateHead, ok bool) bool { return ok })
+	stop()
+	if err := os.RemoveAll(w.blobs); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitContent(b, h.Digest, "world.dat", large(t))
+	if got, _ := content(t, clientOf(b), h.Digest, "motd"); got != "hello" {
+		t.Errorf("a file is %q", got)
+	}
+	if n := keys(t, server, fleet.DigestOf([]byte("hello"))); n != 1 {
+		t.Errorf("a file lies there %d times: replicas copied what they share", n)
+	}
+	c := clientOf(b)
+	if err := c.DeleteTemplate(t.Context(), ref, client.Asked{Author: "me"}); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := c.Collect(t.Context()); err != nil || r.Removed == 0 {
+		t.Errorf("removed %+v, %v", r, err)
+	}
+	if n := keys(t, server, fleet.DigestOf([]byte("hello"))); n != 0 {
+		t.Errorf("what nothing refers to lies there %d times", n)
+	}
+}
+
+func TestContentOfADirectoryIsMovedToABucket(t *testing.T) {
+	w := newWorld(t)
+	server, bucket := newBucket(t)
+	w.write("world.dat", large(t), 0o644)
+	w.write("motd", "hello", 0o644)
+	_, stop := w.startWith(templatesvc.Config{Replica: "a", Dir: w.dir, BlobDir: w.blobs})
+	h := w.await("published", func(_ fleet.TemplateHead, ok bool) bool { return ok })
+	stop()
+	_, entry := func() (string, fleet.ManifestEntry) {
+		a, stop := w.startWith(templatesvc.Config{Replica: "a", BlobDir: w.blobs, Bucket: bucket})
+		defer stop()
+		c := clientOf(a)
+		got, entry := content(t, c, h.Digest, "world.dat") // also before it was moved
+		if got != large(t) {
+			t.Errorf("%d bytes", len(got))
+		}
+		await.That(t, "the content in the bucket", func() string {
+			return await.Unless(keys(t, server, fleet.DigestOf([]byte("hello"))) == 1, "not there yet")
+		})
+		_, err := c.Replicate(t.Context(), h.Digest) // all of it
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got, entry
+	}()
+	if err := os.RemoveAll(w.blobs); err != nil {
+		t.Fatal(err)
+	}
+	b, _ := w.startWith(templatesvc.Config{Replica: "b", BlobDir: t.TempDir(), Bucket: bucket})
+	if got, again := content(t, clientOf(b), h.Digest, "world.dat"); got != large(t) || len(again.Chunks) != len(entry.Chunks) {
+		t.Errorf("%d bytes", len(got))
+	}
+}

@@ -1,0 +1,149 @@
+package objects
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/templatesvc/internal/blob"
+)
+
+// cache is a directory of what was read from the bucket, so that ten nodes that ask for a
+// blob do not make it ten downloads. What was not read for longest goes first. Nobody
+// relies on what is in it.
+type cache struct {
+	dir  string
+	most int64 // bytes
+
+	mu   sync.Mutex
+	held int64 // bytes, about
+}
+
+func openCache(dir string, most int64) (*cache, error) {
+	c := &cache{dir: dir, most: most}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, errs.As(errs.Unavailable, "objects.New", err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "new-*"))
+	for _, path := range left { // of a process that died
+		err = errors.Join(err, os.Remove(path))
+	}
+	if err != nil {
+		return nil, errs.As(errs.Unavailable, "objects.New", err)
+	}
+	return c, c.shrink()
+}
+
+func (c *cache) path(sum string, form blob.Form) string {
+	return filepath.Join(c.dir, sum+string(form))
+}
+
+// open opens a file that is there; nil when it is not.
+func (c *cache) open(sum string, form blob.Form) *os.File {
+	f, err := os.Open(c.path(sum, form))
+	if err != nil {
+		return nil
+	}
+	if fi, err := f.Stat(); err == nil { // remembers when it was used; losing that costs a download
+		_ = os.Chtimes(f.Name(), time.Now(), fi.ModTime())
+	}
+	return f
+}
+
+func (c *cache) has(sum string, forms []blob.Form) bool {
+	return slices.ContainsFunc(forms, func(form blob.Form) bool {
+		_, err := os.Stat(c.path(sum, form))
+		return err == nil
+	})
+}
+
+func (c *cache) create() (*os.File, error) {
+	f, err := os.CreateTemp(c.dir, "new-*")
+	return f, full(err)
+}
+
+func (c *cache) discard(tmp *os.File) {
+	_ = tmp.Close()
+	_ = os.Remove(tmp.Name()) // cleared by the next process otherwise
+}
+
+// take keeps what was written to a file that create made.
+func (c *cache) take(sum string, form blob.Form, tmp *os.File, bytes int64) error {
+	if err := errors.Join(tmp.Close(), os.Rename(tmp.Name(), c.path(sum, form))); err != nil {
+		return full(errors.Join(err, os.Remove(tmp.Name())))
+	}
+	c.mu.Lock()
+	c.held += bytes
+	over := c.held > c.most
+	c.mu.Unlock()
+	if over {
+		return c.shrink()
+	}
+	return nil
+}
+
+func (c *cache) drop(sum string, form blob.Form) { _ = os.Remove(c.path(sum, form)) }
+
+// shrink removes what was not used for longest until nine tenths of the room are used;
+// the file used last stays in any case.
+func (c *cache) shrink() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	type file struct {
+		path  string
+		bytes int64
+		used  time.Time
+	}
+	var files []file
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return errs.As(errs.Unavailable, "objects.shrink", err)
+	}
+	c.held = 0
+	for _, e := range entries {
+		var st unix.Stat_t
+		path := filepath.Join(c.dir, e.Name())
+		if len(e.Name()) < 64 || unix.Stat(path, &st) != nil {
+			continue // being written, or gone meanwhile
+		}
+		files = append(files, file{path, st.Size, time.Unix(st.Atim.Unix())})
+		c.held += st.Size
+	}
+	if c.held <= c.most {
+		return nil
+	}
+	slices.SortFunc(files, func(a, b file) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.path, b.path)) })
+	for _, f := range files[:len(files)-1] {
+		if c.held <= c.most/10*9 {
+			break
+		}
+		if os.Remove(f.path) == nil {
+			c.held -= f.bytes
+		}
+	}
+	return nil
+}
+
+// writer is a file whose errors say what to do.
+type writer struct{ *os.File }
+
+// Write implements io.Writer.
+func (w writer) Write(b []byte) (int, error) {
+	n, err := w.File.Write(b)
+	return n, full(err)
+}
+
+// full tells a full disk from others.
+func full(err error) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return &errs.Error{Op: "objects.cache", Kind: errs.Exhausted, Err: err, Message: "the disk of blobs.dir is full: give it room, or lower blobs.s3.cache-mib"}
+	}
+	return errs.As(errs.Unavailable, "objects.cache", err)
+}

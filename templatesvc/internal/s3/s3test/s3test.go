@@ -1,0 +1,75 @@
+// Package s3test runs an S3 server in a test's process.
+package s3test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/templatesvc/internal/s3"
+)
+
+// Bucket is the one bucket of a server.
+const Bucket = "bucket"
+
+// Server is an S3 server with one bucket in memory.
+type Server struct {
+	Backend *s3mem.Backend
+	Handler http.Handler
+}
+
+// New makes a server that listens nowhere.
+func New() (*Server, error) {
+	backend := s3mem.New()
+	if err := backend.CreateBucket(Bucket); err != nil {
+		return nil, errs.As(errs.Internal, "s3test.New", err)
+	}
+	return &Server{backend, gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server()}, nil
+}
+
+// Keys are the names of all objects, in order.
+func (s *Server) Keys() (keys []string, err error) {
+	all, err := s.Backend.ListBucket(Bucket, nil, gofakes3.ListBucketPage{})
+	if err != nil {
+		return nil, errs.As(errs.Internal, "s3test.Keys", err)
+	}
+	for _, o := range all.Contents {
+		keys = append(keys, o.Key)
+	}
+	return keys, nil
+}
+
+// Near is how the server is reached without a network; before may fail a request.
+func (s *Server) Near(before func(*http.Request) error) s3.Config {
+	return s3.Config{
+		Endpoint: "http://s3.invalid", PathStyle: true, AccessKey: "key", SecretKey: "secret",
+		Through: func(http.RoundTripper) http.RoundTripper { return near{s.Handler, before} },
+	}
+}
+
+type near struct {
+	handler http.Handler
+	before  func(*http.Request) error
+}
+
+// RoundTrip implements http.RoundTripper.
+func (n near) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := n.before(r); err != nil {
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.RequestURI, r.Host = r.URL.RequestURI(), r.URL.Host
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	r.Header.Set("Content-Length", strconv.FormatInt(r.ContentLength, 10))
+	w := httptest.NewRecorder()
+	n.handler.ServeHTTP(w, r)
+	response := w.Result()
+	response.Request = r
+	return response, nil
+}
