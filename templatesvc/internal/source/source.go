@@ -258,6 +258,12 @@ func (c *changed) due() time.Time {
 }
 
 func (d *Directory) publishDue(ctx context.Context, now time.Time) {
+	if d.id == "" { // it was empty: what it is given now carries its id from the first
+		if _, err := d.known(); err != nil {
+			d.complain(d.dir, "the template directory cannot be read; templates stay as they are", err)
+			return
+		}
+	}
 	for ref, c := range d.dirty {
 		if c.due().After(now) {
 			continue
@@ -277,10 +283,7 @@ func (d *Directory) publishDue(ctx context.Context, now time.Time) {
 // all publishes every template in the directory and retracts those whose own directory is gone.
 func (d *Directory) all(ctx context.Context) {
 	d.anew = false
-	groups, err := os.ReadDir(d.dir)
-	if err == nil {
-		err = d.identify(!slices.ContainsFunc(groups, fs.DirEntry.IsDir))
-	}
+	groups, err := d.known()
 	if err != nil {
 		d.complain(d.dir, "the template directory cannot be read; templates stay as they are", err)
 		return
@@ -307,6 +310,15 @@ func (d *Directory) all(ctx context.Context) {
 		}
 	}
 	d.removeGone(ctx)
+}
+
+// known lists the directory, and finds out which one it is.
+func (d *Directory) known() ([]fs.DirEntry, error) {
+	groups, err := os.ReadDir(d.dir)
+	if err == nil {
+		err = d.identify(!slices.ContainsFunc(groups, fs.DirEntry.IsDir))
+	}
+	return groups, err
 }
 
 // identify finds out which directory is looked at. Of another one than before, nothing

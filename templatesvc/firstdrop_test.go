@@ -1,0 +1,21 @@
+package templatesvc_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+func TestWhatIsDroppedIntoAnEmptyDirectoryGoesWithItsOwn(t *testing.T) {
+	w := newWorld(t)
+	w.start("a") // while the directory is empty
+	w.write("f", "one", 0o644)
+	w.await("the template", func(_ fleet.TemplateHead, exists bool) bool { return exists })
+	w.other(t, "stays")
+	if err := os.RemoveAll(filepath.Join(w.dir, ref.Group)); err != nil {
+		t.Fatal(err)
+	}
+	w.await("its end", func(_ fleet.TemplateHead, exists bool) bool { return !exists })
+}
