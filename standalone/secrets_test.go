@@ -81,13 +81,17 @@ func TestAValueOfASecretIsInTheInstancesFilesAndNowhereElse(t *testing.T) {
 	uid := p.running(1)["lobby-1"].UID
 
 	want := "stored=" + recognisable + "-stored\nplain=" + recognisable + "-plain\none=" + recognisable + "-one\ndefault=" + recognisable + "-default\n"
-	if got, err := os.ReadFile(filepath.Join(data, "node", "running", uid, "db.properties")); err != nil || string(got) != want {
+	file := filepath.Join(data, "node", "running", uid, "db.properties")
+	if got, err := os.ReadFile(file); err != nil || string(got) != want {
 		t.Fatalf("the instance has %q, %v", got, err)
 	}
-	// Somebody keeps its configuration: placeholders, not values.
+	// It changes its configuration, and somebody keeps that: placeholders, not values.
+	if err := os.WriteFile(file, []byte(want+"added=1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	p.must(http.MethodPost, "/api/v1/templates", map[string]any{"name": "kept", "platform": "PAPER"})
 	p.must(http.MethodPost, "/api/v1/services/lobby-1/save-to-template", map[string]any{"template": "kept"})
-	if kept := string(p.must(http.MethodGet, "/api/v1/templates/kept/files/content?path=db.properties", nil)); !strings.Contains(kept, "stored=%STORED%") {
+	if kept := string(p.must(http.MethodGet, "/api/v1/templates/kept/files/content?path=db.properties", nil)); !strings.Contains(kept, "stored=%STORED%") || !strings.Contains(kept, "added=1") {
 		t.Errorf("what was kept is %s", kept)
 	}
 	for _, path := range []string{
