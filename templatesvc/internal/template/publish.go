@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"io"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -47,24 +49,49 @@ func (p *Publish) Add(ctx context.Context, r io.Reader, limit int64) (fleet.Cont
 // Keep makes sure that content known by its hash, of an older version or an earlier
 // upload, is stored and stays. Conflict when it is not: it has to be added again.
 func (p *Publish) Keep(ctx context.Context, c fleet.Content) error {
-	for _, b := range c.Blobs() {
-		if p.sure[b.SHA256] {
-			continue
-		}
-		err := p.service.cfg.Vault.Ensure(ctx, fleet.Content{SHA256: b.SHA256, Size: b.Size})
-		if errs.Is(err, errs.NotFound) {
-			return errs.New(errs.Conflict, "content %s is not stored any more: upload it again", c.SHA256)
-		}
-		if err != nil {
-			return errs.Wrap("template.Keep", err)
-		}
-		p.sure[b.SHA256] = true
+	if err := p.keepBlobs(ctx, c.Blobs()); err != nil {
+		return err
 	}
 	if c.Chunks == nil || p.sure[c.SHA256] {
 		return nil
 	}
+	if err := p.service.cfg.Vault.PutRecipe(ctx, c); err != nil {
+		return errs.Wrap("template.Keep", err)
+	}
 	p.sure[c.SHA256] = true
-	return errs.Wrap("template.Keep", p.service.cfg.Vault.PutRecipe(ctx, c))
+	return nil
+}
+
+// keptAtOnce is how many blobs are looked for at the same time: each is a question to a
+// server where contents lie in a bucket.
+const keptAtOnce = 16
+
+// keepBlobs makes sure of the blobs that are not known to be stored.
+func (p *Publish) keepBlobs(ctx context.Context, blobs []fleet.Chunk) error {
+	wanted := map[string]int64{}
+	for _, b := range blobs {
+		if !p.sure[b.SHA256] {
+			wanted[b.SHA256] = b.Size
+		}
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(keptAtOnce)
+	for sum, size := range wanted {
+		g.Go(func() error {
+			err := p.service.cfg.Vault.Ensure(ctx, fleet.Content{SHA256: sum, Size: size})
+			if errs.Is(err, errs.NotFound) {
+				return errs.New(errs.Conflict, "content %s is not stored any more: upload it again", sum)
+			}
+			return errs.Wrap("template.Keep", err)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for sum := range wanted {
+		p.sure[sum] = true
+	}
+	return nil
 }
 
 // Store stores a manifest and returns its digest. All content it names is kept.
@@ -73,6 +100,15 @@ func (p *Publish) Store(ctx context.Context, m fleet.Manifest) (digest string, e
 	body, digest, err := m.Canonical(fleet.VersionLimits())
 	if err != nil {
 		return "", errs.Wrap("template.Store", err)
+	}
+	var blobs []fleet.Chunk
+	for i := range m.Entries {
+		if m.Entries[i].Kind == fleet.FileRegular {
+			blobs = append(blobs, m.Entries[i].Content().Blobs()...)
+		}
+	}
+	if err := p.keepBlobs(ctx, blobs); err != nil {
+		return "", err
 	}
 	for i := range m.Entries {
 		if m.Entries[i].Kind != fleet.FileRegular {
