@@ -52,7 +52,8 @@ func openContent(cfg Config) (c content, err error) {
 		Bucket: b.Bucket, Prefix: b.Prefix, Dir: filepath.Join(cfg.BlobDir, "cache"), CacheBytes: b.CacheBytes,
 	})
 	if err != nil {
-		return c, unusable("blobs.s3", b.Endpoint, err)
+		// Without the endpoint itself, which may hold keys.
+		return c, &errs.Error{Op: "templatesvc.New", Kind: errs.Invalid, Field: "blobs.s3.endpoint", Err: err, Message: errs.MessageOf(err)}
 	}
 	c.before, c.done = dir, done
 	c.blobs, err = blob.New(cfg.BlobDir, medium)

@@ -1,12 +1,14 @@
 package templatesvc_test
 
 import (
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc"
 	"github.com/orreryhq/orrery/templatesvc/client"
@@ -104,5 +106,16 @@ func TestContentOfADirectoryIsMovedToABucket(t *testing.T) {
 	b, _ := w.startWith(templatesvc.Config{Replica: "b", BlobDir: t.TempDir(), Bucket: bucket})
 	if got, again := content(t, clientOf(b), h.Digest, "world.dat"); got != large(t) || len(again.Chunks) != len(entry.Chunks) {
 		t.Errorf("%d bytes", len(got))
+	}
+}
+
+func TestKeysInAnEndpointAreRefusedAndNotShown(t *testing.T) {
+	w := newWorld(t)
+	_, err := templatesvc.New(templatesvc.Config{
+		Store: w.c, BlobDir: w.blobs, ClusterSecret: secret, Replica: "a", Log: slog.New(slog.DiscardHandler),
+		Bucket: &templatesvc.Bucket{Endpoint: "https://me:hidden@s3.example.org", Bucket: "bucket", CacheBytes: 1},
+	})
+	if !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != "blobs.s3.endpoint" || strings.Contains(err.Error(), "hidden") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -99,6 +99,21 @@ func TestAReplicaThatWasAwayCatchesUp(t *testing.T) {
 	})
 }
 
+func TestWhatNobodyHadIsCopiedSoonAfterSomebodyHasIt(t *testing.T) {
+	w := newWorld(t)
+	w.write("world.dat", large(t), 0o644)
+	_, stop := w.startWith(templatesvc.Config{Replica: "a", Dir: w.dir, BlobDir: w.blobs, Copies: 1})
+	h := w.await("published", func(_ fleet.TemplateHead, ok bool) bool { return ok })
+	stop()
+	blobs := t.TempDir()
+	w.replica("b", blobs) // looks for the content, and finds nobody
+	w.replica("a", w.blobs)
+	await.That(t, "its own copy, without being asked", func() string {
+		_, err := os.Stat(filepath.Join(blobs, h.Digest[:2], h.Digest))
+		return await.Unless(err == nil, "%v", err)
+	})
+}
+
 func TestReplicasThatShareADirectoryAreOneDisk(t *testing.T) {
 	w := newWorld(t)
 	w.replica("b", w.blobs)
