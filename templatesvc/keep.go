@@ -18,6 +18,9 @@ import (
 // DefaultKeepVersions is how many versions of a template are worth keeping.
 const DefaultKeepVersions = 1000
 
+// DefaultScrubInterval is how long reading a disk again may take.
+const DefaultScrubInterval = 7 * 24 * time.Hour
+
 // publishPoll is how often a collection looks whether open publishes have ended.
 const publishPoll = time.Second
 

@@ -220,7 +220,7 @@ func (s *stack) templatesConfig() templatesvc.Config {
 	return templatesvc.Config{
 		Store: s.db.client, Dir: s.data.join("templates"), BlobDir: s.data.join("blobs"),
 		ClusterSecret: s.secret, Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
-		KeepVersions: templatesvc.DefaultKeepVersions, Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
+		KeepVersions: templatesvc.DefaultKeepVersions, ScrubInterval: templatesvc.DefaultScrubInterval, Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
 	}
 }
 
