@@ -53,7 +53,7 @@ func (o *object) has(what string) bool {
 
 // serves reports whether an object has what a file should have, as far as its name says.
 func (o *object) serves(f blob.File) bool {
-	return o.listed && (o.Form == blob.Joined) == (f.Form == blob.Joined) && (o.Size == f.Size || f.Size == 0)
+	return o.listed && (o.Form == blob.Joined) == (f.Form == blob.Joined) && o.Size == f.Size
 }
 
 // words are the forms in names; they are part of what lies in buckets.

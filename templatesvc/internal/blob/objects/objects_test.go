@@ -106,8 +106,10 @@ func TestReplicasThatShareABucketHaveTheSameContent(t *testing.T) {
 		if there, err := b.Has(t.Context(), sum, int64(len(content))); !there || err != nil {
 			t.Errorf("%s: not had, %v", name, err)
 		}
-		if there, err := b.Has(t.Context(), sum, int64(len(content))+1); there || err != nil {
-			t.Errorf("%s: had with another size, %v", name, err)
+		for _, other := range []int64{0, int64(len(content)) + 1} {
+			if there, err := b.Has(t.Context(), sum, other); there != (other == int64(len(content))) || err != nil {
+				t.Errorf("%s: had with %d bytes: %v, %v", name, other, there, err)
+			}
 		}
 		if got, err := b.ReadAll(t.Context(), sum); err != nil || !bytes.Equal(got, content) {
 			t.Errorf("%s: %d bytes, %v", name, len(got), err)
