@@ -192,13 +192,6 @@ func TestAServerThatRefusesOrHangsIsToldInBoundedTime(t *testing.T) {
 	}
 }
 
-func TestARepositoryWithAFileThatIsTooLargeIsRefusedByItsHash(t *testing.T) {
-	r := newRepository(t)
-	r.push("f", "one", "big", strings.Repeat("\x00", 129<<20))
-	got, _, err := fetch(t, fleet.TemplateSource{URL: r.serve().URL + "/r.git", Template: one}, token, "")
-	refused(t, got, err, errs.TooLarge, r.git("rev-parse", "HEAD:big")+" of the repository has 129 MiB")
-}
-
 func TestAnEmptyRepositoryIsToldAsSuch(t *testing.T) {
 	r := newRepository(t)
 	got, _, err := fetch(t, fleet.TemplateSource{URL: r.serve().URL + "/r.git", Template: one}, token, "")

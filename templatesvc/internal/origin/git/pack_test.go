@@ -2,20 +2,28 @@ package git
 
 import (
 	"bytes"
+	"compress/flate"
 	"compress/zlib"
 	"crypto/sha1"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"runtime"
 	"runtime/metrics"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/origin"
 )
 
 // packer writes packs that no git would write.
@@ -64,13 +72,40 @@ func (p *packer) object(kind plumbing.ObjectType, size int64, distance int64, wr
 // blob is one of zeros, which pack well.
 func (p *packer) blob(size int64) int64 {
 	return p.object(plumbing.BlobObject, size, 0, func(w *zlib.Writer) {
-		zeros := make([]byte, 1<<20)
-		for left := size; left > 0; left -= int64(len(zeros)) {
-			if _, err := w.Write(zeros[:min(left, int64(len(zeros)))]); err != nil {
-				p.t.Fatal(err)
-			}
+		if _, err := w.Write(make([]byte, size)); err != nil {
+			p.t.Fatal(err)
 		}
 	})
+}
+
+// huge is a blob of so many MiB of zeros. One MiB is packed, and stands there again and
+// again: packing all would take the race detector a minute.
+func (p *packer) huge(mib int64) {
+	at := p.Len()
+	p.object(plumbing.BlobObject, mib<<20, 0, func(*zlib.Writer) {})
+	p.Truncate(at + 5) // the header of such an object has five bytes
+	var one bytes.Buffer
+	w, err := flate.NewWriter(&one, flate.BestSpeed)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err = w.Write(make([]byte, 1<<20)); err == nil {
+		err = w.Flush()
+	}
+	p.Write([]byte{0x78, 0x01})
+	for range mib {
+		p.Write(one.Bytes())
+	}
+	one.Reset()
+	w.Reset(&one)
+	if err = errors.Join(err, w.Close()); err != nil {
+		p.t.Fatal(err)
+	}
+	p.Write(one.Bytes())
+	sum := uint32(mib<<20%65521)<<16 | 1 // Adler-32 of zeros
+	if err := binary.Write(p, binary.BigEndian, sum); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // delta says that it makes so many bytes of as many of what stands at base.
@@ -105,10 +140,9 @@ func TestAPackThatWouldFillTheMemoryIsRefusedBeforeItIsUnpacked(t *testing.T) {
 		write   func(p *packer)
 		want    string
 	}{
-		"a file of 256 MiB in a small pack": {1, func(p *packer) { p.blob(256 << 20) }, plumbing.ComputeHash(plumbing.BlobObject, make([]byte, 256<<20)).String() + " of the repository has 256 MiB, more than the 128 MiB allowed"},
-		"a directory of 64 MiB": {1, func(p *packer) {
-			p.object(plumbing.TreeObject, 64<<20, 0, func(w *zlib.Writer) { _, _ = w.Write(make([]byte, 64<<20)) })
-		}, "has 64 MiB, more than the 16 MiB allowed"},
+		"a directory of 17 MiB": {1, func(p *packer) {
+			p.object(plumbing.TreeObject, 17<<20, 0, func(w *zlib.Writer) { _, _ = w.Write(make([]byte, 17<<20)) })
+		}, "has 17 MiB, more than the 16 MiB allowed"},
 		"a delta that makes 1 TiB": {2, func(p *packer) { p.delta(p.blob(10), 10, 1<<40) }, "unpacks to 1048576 MiB"},
 		"a delta of 1 TiB":         {2, func(p *packer) { p.delta(p.blob(10), 1<<40, 10) }, "unpacks to 1048576 MiB"},
 		"a chain of 400 deltas": {401, func(p *packer) {
@@ -117,11 +151,11 @@ func TestAPackThatWouldFillTheMemoryIsRefusedBeforeItIsUnpacked(t *testing.T) {
 				at = p.delta(at, 10, 10)
 			}
 		}, "more than 300 deep"},
-		"deep chains of large files": {1001, func(p *packer) {
+		"deep chains of large files": {181, func(p *packer) {
 			first := p.blob(1000)
-			for range 10 {
+			for range 2 {
 				at := first
-				for range 100 {
+				for range 90 {
 					at = p.delta(at, 100<<20, 100<<20)
 				}
 			}
@@ -141,6 +175,37 @@ func TestAPackThatWouldFillTheMemoryIsRefusedBeforeItIsUnpacked(t *testing.T) {
 				t.Errorf("%v, want %s", err, c.want)
 			}
 		})
+	}
+}
+
+func TestARepositoryWithAFileThatIsTooLargeIsRefusedByItsHash(t *testing.T) {
+	p := newPacker(t, 1)
+	p.huge(256)
+	pack := p.done()
+	line := func(text string) string { return fmt.Sprintf("%04x%s", len(text)+4, text) }
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			_, _ = io.WriteString(w, line("NAK\n"))
+			_, _ = io.Copy(w, pack)
+			return
+		}
+		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+		_, _ = io.WriteString(w, line("# service=git-upload-pack\n")+"0000"+line(strings.Repeat("1", 40)+" refs/heads/main\x00ofs-delta\n")+"0000")
+	}))
+	defer server.Close()
+	spool := t.TempDir()
+	before := allocated()
+	_, err := Fetch(t.Context(), origin.Request{
+		Source: fleet.TemplateSource{Kind: fleet.SourceGit, URL: server.URL, Branch: "main"}, Spool: spool, Dialer: origin.Dialer{Idle: time.Minute},
+	})
+	if !errs.Is(err, errs.TooLarge) || !strings.Contains(errs.MessageOf(err), "the blob ") || !strings.Contains(errs.MessageOf(err), "of the repository has 256 MiB") {
+		t.Errorf("%v", err)
+	}
+	if grown := allocated() - before; grown > 64<<20 {
+		t.Errorf("%d MiB were allocated", grown>>20)
+	}
+	if left, _ := os.ReadDir(spool); len(left) > 0 {
+		t.Errorf("left %v", left)
 	}
 }
 

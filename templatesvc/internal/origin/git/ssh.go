@@ -122,5 +122,6 @@ func (s *shell) pack(_ context.Context, request []byte) (io.ReadCloser, error) {
 	if _, err := s.in.Write(request); err != nil {
 		return nil, origin.Unreachable(what, err)
 	}
+	_ = s.in.Close() // nothing follows: a server that waits for more would keep the answer open
 	return io.NopCloser(s.out), nil
 }
