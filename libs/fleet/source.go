@@ -224,6 +224,9 @@ func (s TemplateSource) validateURL() []error {
 		return p.list
 	}
 	p.check(s.Program == "", "kind", "only program has program")
+	if !slices.Contains(SourceKinds[:], s.Kind) { // what that would be is not known
+		return p.list
+	}
 	schemes := map[SourceKind][]string{SourceGit: {"http", "https", "ssh", "file"}, SourceS3: {"http", "https"}, SourceHTTP: {"http", "https"}}[s.Kind]
 	u, err := url.Parse(s.URL)
 	switch {

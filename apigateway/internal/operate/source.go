@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -185,7 +186,7 @@ func (s *Sources) Write(ctx context.Context, by Actor, w SourceWrite) (out Sourc
 		if created {
 			next.CreatedAt, action = next.UpdatedAt, "template-source.create"
 		}
-		_, err = o.Record(ctx, by, action, "template-source", next.Name, string(next.Kind)+" "+next.URL, store.Replace(store.TemplateSourceKey(next.Name), next, old.ModRev))
+		_, err = o.Record(ctx, by, action, "template-source", next.Name, string(next.Kind)+" "+cmp.Or(next.URL, next.Program), store.Replace(store.TemplateSourceKey(next.Name), next, old.ModRev))
 		return err
 	})
 	if err != nil || w.DryRun {
