@@ -48,6 +48,9 @@ type slot struct {
 	// since is when want was reported.
 	since time.Time
 	told  bool // that it could not be written
+	// last is true once the instance is forgotten: the record is told how it ended if
+	// there still is one, and the slot goes.
+	last bool
 	// rev is the record's revision; meaningful when read is true.
 	rev  int64
 	read bool
@@ -97,7 +100,7 @@ func (w *writer) report(s fleet.Status) {
 		w.slots[s.Instance] = sl
 	}
 	sl.due = now.Add(patience(s.State))
-	sl.want, sl.dirty, sl.since, sl.told = s, true, now, false
+	sl.want, sl.dirty, sl.since, sl.told, sl.last = s, true, now, false, false
 	w.mu.Unlock()
 	signal(w.kick)
 	if s.State == fleet.Crashed {
@@ -136,9 +139,15 @@ func (w *writer) unwritten() (n int, since time.Time) {
 	return n, since
 }
 
+// forget lets go of an instance that nobody asks about any more, once its record tells
+// how it ended. A record that does not exist is not made.
 func (w *writer) forget(id fleet.InstanceID) {
 	w.mu.Lock()
-	delete(w.slots, id)
+	if sl, ok := w.slots[id]; ok && sl.dirty && (!sl.read || sl.rev != 0) {
+		sl.last = true
+	} else {
+		delete(w.slots, id)
+	}
 	w.wakeWaiters()
 	w.mu.Unlock()
 }
@@ -214,6 +223,7 @@ type item struct {
 	status fleet.Status
 	rev    int64
 	read   bool
+	last   bool
 	// done is set when the store holds the status, or needs it no longer.
 	done bool
 }
@@ -231,7 +241,7 @@ func (w *writer) take() (items []*item, next time.Time) {
 				next = sl.due
 			}
 		default:
-			items = append(items, &item{status: sl.want, rev: sl.rev, read: sl.read})
+			items = append(items, &item{status: sl.want, rev: sl.rev, read: sl.read, last: sl.last})
 		}
 	}
 	w.busy = len(items) > 0
@@ -250,7 +260,9 @@ func (w *writer) settle(items []*item) {
 		}
 		sl.rev, sl.read = it.rev, it.read
 		if it.done && sl.want.Generation == it.status.Generation && sl.want.ChangedAt.Equal(it.status.ChangedAt) && sl.want.State == it.status.State {
-			sl.dirty = false
+			if sl.dirty = false; sl.last {
+				delete(w.slots, it.status.Instance)
+			}
 		}
 	}
 	w.wakeWaiters()
@@ -335,6 +347,8 @@ func (w *writer) look(ctx context.Context, it *item) error {
 	}
 	it.read, it.rev = true, have.ModRev
 	switch want := it.status; {
+	case it.last && have.ModRev == 0:
+		it.done = true
 	case have.ModRev == 0 || have.Generation < want.Generation:
 	case have.Generation > want.Generation: // the instance went on elsewhere
 		it.done = true
