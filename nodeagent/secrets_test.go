@@ -119,10 +119,11 @@ func TestSecretsAreFollowedAtTheStartAndStandInNoRecord(t *testing.T) {
 	s.stop()
 	s.start(func(c *nodeagent.Config) { c.SecretsDir = secretsDir })
 	s.await(id, "adopted", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == 1 })
-	if err := s.api().WriteLine(t.Context(), id, "end"); err != nil {
-		t.Fatal(err)
-	}
+	s.end(id)
 	s.await(id, "started again after its next crash", func(st fleet.Status) bool { return st.Restarts == 2 })
+	if all := s.crashes(2); !strings.Contains(strings.Join(all[1].Last, "\n"), "console has ***") {
+		t.Errorf("its next crash is %+v", all[1])
+	}
 	s.order(id, 1, fleet.OrderStop)
 	s.await(id, "ended", func(st fleet.Status) bool { return st.State.Terminal() })
 	if places := s.leaks(t, recognisable, "running", "logs"); len(places) > 0 {

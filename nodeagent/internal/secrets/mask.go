@@ -21,14 +21,16 @@ const (
 type Mask struct{ replace *strings.Replacer }
 
 // NewMask hides values, as they are and in the spellings of Spellings.
-func NewMask(values map[string]string) Mask {
+func NewMask(values ...map[string]string) Mask {
 	var all []string
-	for _, v := range values {
-		all = append(all, Spellings(v)...)
-		if strings.Contains(v, "\n") {
-			for line := range strings.Lines(v) { // a log has them line by line
-				if line = strings.TrimSpace(line); len(line) >= leastLine {
-					all = append(all, line)
+	for _, some := range values {
+		for _, v := range some {
+			all = append(all, Spellings(v)...)
+			if strings.Contains(v, "\n") {
+				for line := range strings.Lines(v) { // a log has them line by line
+					if line = strings.TrimSpace(line); len(line) >= leastLine {
+						all = append(all, line)
+					}
 				}
 			}
 		}
@@ -37,6 +39,7 @@ func NewMask(values map[string]string) Mask {
 		return Mask{}
 	}
 	longestFirst(all)
+	all = slices.Compact(all)
 	var pairs []string
 	for _, s := range all {
 		pairs = append(pairs, s, fleet.Hidden)

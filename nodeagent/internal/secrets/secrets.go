@@ -9,9 +9,12 @@
 //     references.
 //   - A store that is away is no reason to fail a start that was possible before: what was
 //     read of it then is kept, sealed.
+//   - The values an instance's directory was built with are kept, sealed, whatever they were
+//     followed from: they are those of its runs, and are told from what these print.
 package secrets
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -22,9 +25,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -48,7 +51,7 @@ type Config struct {
 	Read func(ctx context.Context, name string) (fleet.Secret, error)
 	// Secret is the cluster secret.
 	Secret string
-	// Keep is the directory of what was read of the store, one file per instance.
+	// Keep is the directory of what is kept sealed, one file per instance.
 	Keep string
 	// Dir is the directory of file references; "": there are none on this node.
 	Dir string
@@ -65,6 +68,8 @@ type Config struct {
 type Resolver struct {
 	cfg Config
 	box seal.Box
+	// mu is held while what is kept is read or written.
+	mu sync.Mutex
 }
 
 // New makes a resolver. Nothing is read yet.
@@ -103,19 +108,10 @@ func (r *Resolver) Values(ctx context.Context, id fleet.InstanceID, g fleet.Grou
 	return out, nil
 }
 
-// Recall is Values as they were when they were followed last, as far as that can be told:
-// of the store, what was kept then.
-func (r *Resolver) Recall(ctx context.Context, id fleet.InstanceID, g fleet.GroupName, refs map[string]string) (map[string]string, error) {
-	then := *r
-	then.cfg.Read = func(context.Context, string) (fleet.Secret, error) { return fleet.Secret{}, errRecall }
-	return then.Values(ctx, id, g, refs)
-}
-
-// errRecall stands for a store that is not asked.
-var errRecall = errs.New(errs.Unavailable, "the store is not asked")
-
 // Forget removes what is kept for an instance.
 func (r *Resolver) Forget(id fleet.InstanceID) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	err := os.Remove(r.path(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -198,12 +194,15 @@ func (s *reading) record(ctx context.Context, name string) (fleet.Secret, error)
 	return record, nil
 }
 
-// before is what was kept of the store. What cannot be read was not kept.
+// before is what was kept of the store.
 func (s *reading) before() map[string]fleet.Secret {
 	if s.kept == nil {
-		s.kept = map[string]fleet.Secret{}
-		if b, err := os.ReadFile(s.r.path(s.id)); err == nil {
-			_ = json.Unmarshal(b, &s.kept)
+		s.r.mu.Lock()
+		f, _ := s.r.read(s.id) // what cannot be read was not kept
+		s.r.mu.Unlock()
+		s.kept = f.Records
+		if s.kept == nil {
+			s.kept = map[string]fleet.Secret{}
 		}
 	}
 	return s.kept
@@ -211,12 +210,15 @@ func (s *reading) before() map[string]fleet.Secret {
 
 // keep keeps what was read of the store, sealed as it is.
 func (s *reading) keep() error {
-	if len(s.stored) == 0 || reflect.DeepEqual(s.stored, s.before()) {
+	same := func(a, b fleet.Secret) bool { return bytes.Equal(a.Sealed, b.Sealed) }
+	if len(s.stored) == 0 || maps.EqualFunc(s.stored, s.before(), same) {
 		return nil
 	}
-	b, err := json.Marshal(s.stored)
-	path := s.r.path(s.id)
-	return errors.Join(err, os.MkdirAll(s.r.cfg.Keep, 0o700), os.WriteFile(path+".tmp", b, 0o600), os.Rename(path+".tmp", path))
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	f, _ := s.r.read(s.id)
+	f.Records = s.stored
+	return s.r.write(s.id, f)
 }
 
 // sealed is a value that stands sealed where it is referred to.

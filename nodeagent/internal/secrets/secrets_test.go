@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -162,10 +163,10 @@ func TestWhatWasReadIsKeptSealedForWhenTheStoreIsAway(t *testing.T) {
 	if _, err := r.Values(t.Context(), "aaaaaa", "lobby", refs); err != nil {
 		t.Fatal(err)
 	}
-	store.put(t, "db", map[string]string{"": "changed"})
-	if got, err := r.Recall(t.Context(), "aaaaaa", "lobby", refs); err != nil || got["DB"] != "recognisable" {
-		t.Errorf("the values of a run are its own: %v, %v", got, err)
+	if err := r.Keep("aaaaaa", "first", map[string]string{"DB": "recognisable"}); err != nil {
+		t.Fatal(err)
 	}
+	store.put(t, "db", map[string]string{"": "changed"})
 	store.away = true
 	if got, err := resolver(clusterSecret).Values(t.Context(), "aaaaaa", "lobby", refs); err != nil || got["DB"] != "recognisable" {
 		t.Errorf("another agent, the store away: %v, %v", got, err)
@@ -205,6 +206,51 @@ func TestWhatWasReadIsKeptSealedForWhenTheStoreIsAway(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(keep); len(left) != 0 {
 		t.Errorf("left: %v", left)
+	}
+}
+
+func TestTheValuesOfABuildAreToldByAnotherAgentOrByNobody(t *testing.T) {
+	keep := t.TempDir()
+	resolver := func(secret string) *secrets.Resolver {
+		r, err := secrets.New(secrets.Config{Secret: secret, Keep: keep, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r, refs := resolver(clusterSecret), map[string]string{"DB": "env:DB"}
+	if _, err := r.Recall("aaaaaa", "first", refs); !errs.Is(err, errs.NotFound) {
+		t.Errorf("before anything was kept: %v", err)
+	}
+	if err := r.Keep("bbbbbb", "first", nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.Recall("bbbbbb", "first", nil); err != nil {
+		t.Errorf("without secrets: %v", err)
+	}
+	first, second := map[string]string{"DB": "one"}, map[string]string{"DB": "two"}
+	if err := errors.Join(r.Keep("aaaaaa", "first", first), r.Keep("aaaaaa", "second", second)); err != nil {
+		t.Fatal(err)
+	}
+	for build, want := range map[string]map[string]string{"first": first, "second": second} {
+		k, err := resolver(clusterSecret).Recall("aaaaaa", build, refs)
+		if err != nil || cmp.Diff(want, k.Values) != "" || cmp.Diff([]map[string]string{first, second}, k.All) != "" {
+			t.Errorf("%s: %v, %v", build, k, err)
+		}
+	}
+	if k, err := r.Recall("aaaaaa", "third", refs); !errs.Is(err, errs.NotFound) || len(k.All) != 2 {
+		t.Errorf("of a build that was not kept: %v, %v", k, err)
+	}
+	if k, err := resolver("another").Recall("aaaaaa", "second", refs); !errs.Is(err, errs.NotFound) || len(k.All) != 0 {
+		t.Errorf("with another cluster secret: %v, %v", k, err)
+	}
+	for n := range 20 {
+		if err := r.Keep("aaaaaa", "same", map[string]string{"DB": strings.Repeat("x", n/2)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if k, err := r.Recall("aaaaaa", "same", refs); err != nil || k.Values["DB"] != strings.Repeat("x", 9) || len(k.All) > 8 {
+		t.Errorf("after many: %v, %v", k, err)
 	}
 }
 

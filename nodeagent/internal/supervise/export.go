@@ -46,16 +46,18 @@ func (i *Instance) Export(ctx context.Context) (Export, error) {
 	case !l.Status.State.Running():
 		return Export{}, errs.New(errs.Conflict, "the instance is %s: start it, and save it while it runs", l.Status.State)
 	}
-	held, err := i.held(ctx, p.plan, p.placement)
+	known, err := i.known()
 	if err != nil {
 		return Export{}, errs.New(errs.Conflict, "its secrets cannot be told from its configuration: %s", errs.MessageOf(err))
 	}
 	values, _, _ := i.kit.values(p.plan, p.placement, p.around)
-	maps.Copy(values, held)
+	maps.Copy(values, known.Values)
 	origin := i.kit.Workspace.Origin(workspace.Request{Placement: p.placement, Plan: p.plan, Values: values})
 	hidden := []save.Secret{{Value: p.token}}
-	for _, variable := range slices.Sorted(maps.Keys(held)) {
-		hidden = append(hidden, save.Secret{Value: held[variable], Placeholder: "%" + variable + "%"})
+	for _, values := range slices.Backward(known.All) { // a directory that stays may have those of builds before
+		for _, variable := range slices.Sorted(maps.Keys(values)) {
+			hidden = append(hidden, save.Secret{Value: values[variable], Placeholder: "%" + variable + "%"})
+		}
 	}
 	if r := remoteOf(p.plan, p.placement, p.around); r != nil {
 		password, err := i.passwordOf(ctx, r)

@@ -69,6 +69,8 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	if err := i.makeReady(ctx, plan.Runtime, image); err != nil {
 		return fail(startReason(err, fleet.ReasonPrepareFailed), text(fleet.ReasonPrepareFailed, err))
 	}
+	token, hash := newToken()
+	i.know(hash, held)
 	request := workspace.Request{Placement: s.Placement, Plan: plan, Values: values}
 	built, err := i.construct(ctx, request)
 	if err != nil {
@@ -86,7 +88,6 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	}
 	_, inEnv := workspace.Environ(i.kit.Host, request, "", "", i.kit.APIURL())
 	notes = slices.Concat(notes, inEnv, built, i.kit.limitNotes(plan, command))
-	token, hash := newToken()
 	return message{token: token, around: around, event: machine.Prepared{
 		Run: s.Run, Plan: plan, HostAddress: address, TokenHash: hash, Notes: i.masked(machine.Note(notes...)),
 	}}
@@ -182,7 +183,7 @@ func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 			return message{event: machine.Withheld{Run: run}}
 		}
 	}
-	held, err := i.reveal(ctx, e.Machine.Plan, e.Machine.Placement)
+	held, err := i.held(ctx, e.Machine.Plan, e.Machine.Placement)
 	if err != nil {
 		return fail(fleet.ReasonSecretMissing, err)
 	}
@@ -280,7 +281,6 @@ func (i *Instance) adopt(ctx context.Context, e journal.Entry) (m message, ok bo
 	if unknown {
 		id = runtime.Identity{BootID: i.kit.BootID}
 	}
-	i.recall(ctx, e.Machine.Plan, e.Machine.Placement)
 	p, ok := i.seek(ctx, i.kit.adopting(e.Machine.Plan.Runtime), i.spec(e, nil), id)
 	if !ok {
 		return message{}, false

@@ -112,6 +112,7 @@ func Restore(kit *Kit, e journal.Entry) *Instance {
 	i.hearing = newHearing(e.Machine.Status.StartedAt, readSequence(kit.RunDir(i.id)))
 	i.remote = remoteOf(e.Machine.Plan, e.Machine.Placement, e.Around)
 	i.built = presentOf(e)
+	i.recall(e.Machine) // before anything is told of it
 	i.keep()
 	i.live.Held = kit.Held && e.Machine.Status.State != "" && !e.Machine.Status.State.Terminal()
 	i.Send(machine.Recovered{})
