@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/storetest"
@@ -222,4 +224,28 @@ func TestARepositoryRefersToSecretsAndHasNone(t *testing.T) {
 	s.declare("repo", "lobby", `{"command":"run","templates":["lobby"],"variableValues":{"DB":"secret:db"}}`)
 	s.stands("repo", "lobby", fleet.DeclaredInSync)
 	s.do("GET", "/api/v1/secrets/db", nil).want(200).is("usedBy", []string{"group lobby"})
+}
+
+func TestOnlyWhoMayChangeGroupsRefersToSecretsAtAStart(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
+	s.defining("lobby", secretVariable("ONE", fleet.ScopeInstance), fleet.Variable{Key: "TEXT", Type: fleet.VariableString, Scope: fleet.ScopeInstance})
+	s.group("lobby", map[string]any{"command": "run", "templates": []string{"lobby"}})
+	s.do("PUT", "/api/v1/secrets/db", map[string]any{"value": recognisable}).want(201)
+	start := func(values map[string]string) error {
+		_, _, err := s.gateway.operate.StartInstances(t.Context(), operate.Actor{User: "sam"}, operate.StartRequest{Group: "lobby", Count: 1, Values: values})
+		return err
+	}
+	for _, ref := range []string{"secret:db", "secret:none", "secret:db#none", "file:a", "env:A", "file:../x"} { // none of which tells whether there is one
+		err := start(map[string]string{"ONE": ref})
+		if !errs.Is(err, errs.Denied) || errs.FieldOf(err) != "variables.ONE" {
+			t.Errorf("%s: %v", ref, err)
+		}
+	}
+	if err := start(map[string]string{"ONE": recognisable, "TEXT": "secret:db"}); err != nil {
+		t.Errorf("values of their own: %v", err)
+	}
+	s.do("POST", "/api/v1/groups/lobby/start", map[string]any{"variables": map[string]string{"ONE": "secret:db"}}).want(200)
+	s.user("otto", "OPERATOR").do("POST", "/api/v1/groups/lobby/start", map[string]any{"variables": map[string]string{"ONE": "secret:db"}}).want(200)
+	s.nowhere(recognisable)
 }

@@ -24,13 +24,17 @@ type StartRequest struct {
 	Count int
 	// Values are placeholder values for these instances alone.
 	Values map[string]string
+	// MayRefer is whether who asks may have the values be references to secrets, as those
+	// may who change groups; in clear everybody may give them.
+	MayRefer bool
 	// DryRun checks everything and starts nothing.
 	DryRun bool
 }
 
 // StartInstances asks for instances of a group and returns their intents; of a
 // static group, stopped ones come first, with their data. NotFound for an unknown
-// group, Invalid for a bad count or value, Conflict when the group's maximum forbids
+// group, Invalid for a bad count or value, Denied for a reference that who asks may not
+// give, Conflict when the group's maximum forbids
 // all of them, Exhausted when no node could ever hold one.
 //
 // A large request is committed in parts; when a later part is refused because
@@ -76,7 +80,7 @@ func (o *Operations) startPart(ctx context.Context, by Actor, r StartRequest) (m
 			return change{}, err
 		}
 		settled := r
-		if settled.Values, err = o.settleStart(ctx, s, g, r.Values); err != nil {
+		if settled.Values, err = o.settleStart(ctx, s, g, r); err != nil {
 			return change{}, err
 		}
 		sp := o.spawner(s)

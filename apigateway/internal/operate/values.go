@@ -257,13 +257,16 @@ func (s *sealer) exists(ctx context.Context, at string, ref fleet.SecretRef) (pr
 const maxSecretGuards = 32
 
 // settleStart is settle for values that are given when instances of a group are started.
-func (o *Operations) settleStart(ctx context.Context, s *view.Snapshot, g *fleet.Group, given map[string]string) (map[string]string, error) {
+func (o *Operations) settleStart(ctx context.Context, s *view.Snapshot, g *fleet.Group, r StartRequest) (map[string]string, error) {
 	defined := fleet.NewDefiners(s.Heads()).Of(g.Name, g.Spec)
-	values, sealer := maps.Clone(given), sealer{o: o, subject: ofGroup(g.Name), field: "variables."}
+	values, sealer := maps.Clone(r.Values), sealer{o: o, subject: ofGroup(g.Name), field: "variables."}
 	var problems []error
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if !defined[key].Secret() {
 			continue
+		}
+		if !r.MayRefer && fleet.RefersToSecret(values[key]) {
+			return nil, &errs.Error{Kind: errs.Denied, Field: "variables." + key, Message: "refers to a secret, which is for those who may change groups: leave it out, or give the value itself"}
 		}
 		value, problem, err := sealer.reference(ctx, key, values[key], "")
 		if err != nil {

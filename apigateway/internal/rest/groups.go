@@ -253,7 +253,10 @@ func (a *API) startGroup(c *gin.Context) {
 		c.Header("Warning", `299 orrery "?count= is deprecated: send count in the body"`)
 	}
 	set(&count, b.Count)
-	r := operate.StartRequest{Group: fleet.GroupName(c.Param("name")), Count: count, Values: b.Variables, DryRun: server.DryRun(c)}
+	r := operate.StartRequest{
+		Group: fleet.GroupName(c.Param("name")), Count: count, Values: b.Variables,
+		MayRefer: server.Allowed(c, auth.GroupsUpdate), DryRun: server.DryRun(c),
+	}
 	made, _, err := a.cfg.Operations.StartInstances(c.Request.Context(), server.Actor(c), r)
 	if err != nil {
 		server.Fail(c, err)
