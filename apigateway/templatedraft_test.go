@@ -89,6 +89,53 @@ func TestVariablesAreDefinedAndFound(t *testing.T) {
 	}
 }
 
+func TestDefaultsForAdministratorsAreKeptAndNoneIsReplacedByItsMask(t *testing.T) {
+	s := newShelf(newSite(t))
+	const one = "/api/v1/templates/lobby"
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
+	const all = `[{"key":"key","type":"STRING","defaultValue":"mine","scope":"GROUP","visibility":"ADMIN"},
+		{"key":"pw","type":"SECRET","defaultValue":"env:PW","scope":"GROUP"},{"key":"open","defaultValue":"x","scope":"GROUP"}]`
+	s.do("PUT", one+"/variables", all).want(200)
+	hash := s.do("GET", one, nil).field("hash")
+	operator := s.user("otto", "OPERATOR")
+	const key, rest = `{"key":"key","type":"STRING","defaultValue":"***","scope":"GROUP","visibility":"ADMIN"}`, `{"key":"pw","type":"SECRET","defaultValue":"***"},{"key":"open","defaultValue":"x"}`
+	for what, body := range map[string]string{
+		"removed":        `[` + rest + `]`,
+		"renamed":        `[` + strings.Replace(key, `:"key"`, `:"other"`, 1) + `,` + rest + `]`,
+		"another type":   `[` + strings.Replace(key, "STRING", "BOOL", 1) + `,` + rest + `]`,
+		"shown":          `[` + strings.Replace(key, `,"visibility":"ADMIN"`, "", 1) + `,` + rest + `]`,
+		"another value":  `[` + strings.Replace(key, "***", "theirs", 1) + `,` + rest + `]`,
+		"guessed":        `[` + strings.Replace(key, "***", "mine", 1) + `,` + rest + `]`,
+		"tried by regex": `[` + strings.Replace(key, "{", `{"validation":{"regex":"m.*"},`, 1) + `,` + rest + `]`,
+	} {
+		if r := operator.do("PUT", one+"/variables", body); r.status != 403 || !strings.Contains(r.raw, "administrators") {
+			t.Errorf("%s: %d %s", what, r.status, r.raw)
+		}
+	}
+	for what, body := range map[string]string{
+		"another name":     `[` + key + `,{"key":"pw2","type":"SECRET","defaultValue":"***"}]`,
+		"no secret":        `[` + key + `,{"key":"pw","type":"STRING","defaultValue":"***"}]`,
+		"what is shown":    `[` + key + `,{"key":"open","defaultValue":"***"}]`,
+		"a new one":        `[` + key + `,{"key":"new","defaultValue":"***"}]`,
+		"a new one hidden": `[` + key + `,{"key":"new","defaultValue":"***","visibility":"ADMIN"}]`,
+	} {
+		for who, as := range map[string]*site{"operator": operator, "admin": s.site} {
+			if r := as.do("PUT", one+"/variables", body); r.status != 422 || !strings.Contains(r.raw, "[1].defaultValue") {
+				t.Errorf("%s by %s: %d %s", what, who, r.status, r.raw)
+			}
+		}
+	}
+	s.do("GET", one, nil).want(200).is("hash", hash)
+	for _, kept := range []string{key, strings.Replace(key, `"defaultValue":"***",`, "", 1)} {
+		operator.do("PUT", one+"/variables", `[`+kept+`,`+rest+`]`).want(200)
+	}
+	operator.do("PUT", one+"/variables", `[`+key+`,{"key":"open","defaultValue":"y"}]`).want(200)
+	if got := s.do("GET", one+"/variables", nil).want(200).list(); !strings.Contains(got, `"defaultValue":"mine"`) || !strings.Contains(got, `"defaultValue":"y"`) {
+		t.Error(got)
+	}
+	s.do("PUT", one+"/variables", `[{"key":"other","defaultValue":"z"}]`).want(200)
+}
+
 func TestWhatDiffersBetweenVersionsIsTold(t *testing.T) {
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"

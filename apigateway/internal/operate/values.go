@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -190,35 +191,39 @@ func (o *Operations) sealed(about, value, present string) string {
 
 // SettleDefaults makes the defaults of a template's variables those it is stored with, of
 // which present are there now: what stands for a default that is not shown becomes that
-// one, and a secret's becomes a reference. Those hidden from who is shown most stay.
-// problems name every one at fault. given is not changed.
+// one, and a secret's becomes a reference. Definitions hidden from who is shown most stay
+// as they are, and are Denied to be changed, renamed or removed. problems name every one
+// at fault. given is not changed.
 func (o *Operations) SettleDefaults(ctx context.Context, given, present []fleet.Variable, most fleet.Visibility) (settled []fleet.Variable, problems []error, err error) {
-	settled, sealer := slices.Clone(given), sealer{o: o}
+	if settled, err = keepDefinitions(given, present, most); err != nil {
+		return nil, nil, err
+	}
+	sealer := sealer{o: o, subject: fleet.AboutTemplate}
 	for n, v := range settled {
-		var old fleet.Variable
-		if at := slices.IndexFunc(present, func(p fleet.Variable) bool { return p.Key == v.Key }); at >= 0 {
-			old = present[at]
-		}
-		hidden := old.Shown().HiddenFrom(most) || v.Shown().HiddenFrom(most)
-		if was := old.Shown(); was != fleet.VisibleToNobody && was.HiddenFrom(most) && !v.Shown().HiddenFrom(most) {
-			problems = append(problems, errs.Field(fmt.Sprintf("[%d].visibility", n), "is for administrators to change"))
-		}
-		if v.Default == nil || !hidden && v.Type != fleet.VariableSecret {
+		if v.Default == nil {
 			continue
 		}
-		if *v.Default == fleet.Hidden && old.Default != nil && old.Type == v.Type {
+		var old fleet.Variable
+		if i := slices.IndexFunc(present, func(p fleet.Variable) bool { return p.Key == v.Key && p.Type == v.Type && p.Default != nil }); i >= 0 {
+			old = present[i]
+		}
+		at, before := fmt.Sprintf("[%d].defaultValue", n), ""
+		if old.Default != nil {
+			before = *old.Default
+		}
+		if *v.Default == fleet.Hidden {
+			hidden := old.Shown().HiddenFrom(most) || v.Shown().HiddenFrom(most)
+			if old.Default == nil || !hidden && before != fleet.Hidden {
+				problems = append(problems, errs.Field(at, "is %s, which stands for a value that is not shown, and there is none of this name and type: give one", fleet.Hidden))
+				continue
+			}
 			settled[n].Default = old.Default
 			continue
 		}
 		if v.Type != fleet.VariableSecret {
 			continue
 		}
-		sealer.field = fmt.Sprintf("[%d].defaultValue ", n)
-		sealer.subject = fleet.AboutTemplate
-		var before string
-		if old.Default != nil && old.Type == v.Type {
-			before = *old.Default
-		}
+		sealer.field = at + " "
 		value, problem, err := sealer.reference(ctx, v.Key, *v.Default, before)
 		if err != nil {
 			return nil, nil, err
@@ -229,6 +234,27 @@ func (o *Operations) SettleDefaults(ctx context.Context, given, present []fleet.
 		settled[n].Default = &value
 	}
 	return settled, problems, nil
+}
+
+// keepDefinitions are those given, with the defaults that who asks is not shown. Denied
+// when a definition with such a value is another or missing: the value would be lost, be
+// shown once nothing hides it, or be found out by the bounds it keeps.
+func keepDefinitions(given, present []fleet.Variable, most fleet.Visibility) ([]fleet.Variable, error) {
+	settled := slices.Clone(given)
+	for _, old := range present {
+		if old.Shown() == fleet.VisibleToNobody || !old.Shown().HiddenFrom(most) {
+			continue
+		}
+		n := slices.IndexFunc(settled, func(v fleet.Variable) bool { return v.Key == old.Key })
+		kept := n >= 0 && (settled[n].Default == nil || *settled[n].Default == fleet.Hidden)
+		if kept {
+			settled[n].Default = old.Default
+		}
+		if !kept || !reflect.DeepEqual(settled[n], old) {
+			return nil, &errs.Error{Kind: errs.Denied, Field: old.Key, Message: "is for administrators to change, rename or remove: send its definition as it is shown, with " + fleet.Hidden + " for its default"}
+		}
+	}
+	return settled, nil
 }
 
 // exists refuses a reference to what is not stored, and has the write stand on it.
