@@ -1,8 +1,16 @@
 package apigateway
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
 )
 
 func TestStagedEditsArePublishedAsOneVersion(t *testing.T) {
@@ -134,6 +142,65 @@ func TestDefaultsForAdministratorsAreKeptAndNoneIsReplacedByItsMask(t *testing.T
 		t.Error(got)
 	}
 	s.do("PUT", one+"/variables", `[{"key":"other","defaultValue":"z"}]`).want(200)
+}
+
+func TestDefinitionsAreComputedFromWhatTheyReplace(t *testing.T) {
+	s := newShelf(newSite(t))
+	const one = "/api/v1/templates/lobby"
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
+	s.do("PUT", one+"/variables", `[{"key":"pw","type":"SECRET","defaultValue":"env:OLD"}]`).want(200)
+	const again = `[{"key":"pw","type":"SECRET","defaultValue":"***","description":"again"}]`
+	stored := func() string {
+		t.Helper()
+		h, err := store.Get(t.Context(), s.store, store.TemplateHeadKey(fleet.ParseTemplateRef("lobby")))
+		if err != nil || len(h.Variables) != 1 || h.Variables[0].Default == nil {
+			t.Fatal(h.Variables, err)
+		}
+		return *h.Variables[0].Default
+	}
+
+	// The definitions are changed between their being read and the change that is computed from them.
+	var seen atomic.Bool
+	s.through(func(r *http.Request) {
+		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/variables") && seen.CompareAndSwap(false, true) {
+			if reply, err := s.try("PUT", one+"/variables", `[{"key":"pw","type":"SECRET","defaultValue":"env:NEW"}]`); err != nil || reply.status != http.StatusOK {
+				t.Errorf("the other change: %v, %v", reply, err)
+			}
+		}
+	})
+	s.do("PUT", one+"/variables", again).want(200)
+	if got := stored(); got != "env:NEW" {
+		t.Errorf("the default became %s", got)
+	}
+
+	// What is staged is kept, not what is published.
+	s.do("PUT", one+"/variables?rehash=false", `[{"key":"pw","type":"SECRET","defaultValue":"env:STAGED"}]`).want(200)
+	s.do("PUT", one+"/variables?rehash=false", again).want(200)
+	s.do("POST", one+"/rehash", nil).want(200).is("status", "published")
+	if got := stored(); got != "env:STAGED" {
+		t.Errorf("the default became %s", got)
+	}
+}
+
+// through has the gateway reach the template service through a proxy that is shown every
+// request first.
+func (s *shelf) through(see func(*http.Request)) {
+	s.t.Helper()
+	session := *s.view.Snapshot().ServiceSessions("templatesvc")[0]
+	to, err := url.Parse(session.URL)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	pass := httputil.NewSingleHostReverseProxy(to)
+	transport := &http.Transport{DisableKeepAlives: true}
+	pass.Transport = transport
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		see(r)
+		pass.ServeHTTP(w, r)
+	}))
+	s.t.Cleanup(proxy.Close)
+	session.URL = proxy.URL
+	s.commit(store.Replace(store.SessionKey("templatesvc", session.Replica), session, session.ModRev))
 }
 
 func TestWhatDiffersBetweenVersionsIsTold(t *testing.T) {

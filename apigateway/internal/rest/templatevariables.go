@@ -8,9 +8,11 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
@@ -62,16 +64,16 @@ func (a *API) putVariables(c *gin.Context) {
 			given[i].Type = fleet.VariableString
 		}
 	}
-	h, ok := a.head(c)
+	ch, ok := a.changeOf(c, "")
 	if !ok {
 		return
 	}
-	given, problems, err := a.cfg.Operations.SettleDefaults(c.Request.Context(), given, h.Variables, server.Shown(c))
+	settled, at, problems, err := a.settleVariables(c, ch, given)
 	if err != nil {
 		server.Fail(c, err)
 		return
 	}
-	if problems = append(problems, fleet.ValidateVariables(given)...); len(problems) > 0 {
+	if len(problems) > 0 {
 		told := make([]string, 0, len(problems))
 		for _, p := range problems[:min(len(problems), 10)] {
 			told = append(told, strings.TrimSpace(errs.FieldOf(p)+" "+errs.MessageOf(p)))
@@ -79,16 +81,67 @@ func (a *API) putVariables(c *gin.Context) {
 		server.Refuse(c, wire.Reply{Status: http.StatusUnprocessableEntity, Code: "VARIABLE_DEFINITION_INVALID", Message: strings.Join(told, "; ")})
 		return
 	}
-	ch, ok := a.changeOf(c, "")
-	if !ok {
-		return
-	}
 	_, ok = a.edit(c, ch, "define variables", func(ctx context.Context) (client.Edited, error) {
-		return a.cfg.Templates.Define(ctx, ch, given)
+		for try := 1; ; try++ {
+			done, err := a.cfg.Templates.Define(ctx, at, settled)
+			if err == nil || errs.FieldOf(err) != client.Stale || ch.Revision != 0 || ch.IfMatch != "" || try == defineTries {
+				return done, err
+			}
+			if settled, at, problems, err = a.settleVariables(c, ch, given); err != nil {
+				return done, err
+			}
+			if len(problems) > 0 {
+				return done, problems[0]
+			}
+		}
 	})
 	if ok {
-		c.JSON(http.StatusOK, definitionsOf(given, server.Shown(c)))
+		c.JSON(http.StatusOK, definitionsOf(settled, server.Shown(c)))
 	}
+}
+
+// defineTries is how often definitions are computed from a head that moves meanwhile.
+const defineTries = 5
+
+// settleVariables makes the definitions that a change is to store of those given, and the
+// change as one of the head or draft that they are computed from.
+func (a *API) settleVariables(c *gin.Context, ch client.Change, given []fleet.Variable) (settled []fleet.Variable, at client.Change, problems []error, err error) {
+	present, rev, err := a.presentVariables(c, ch)
+	if err != nil {
+		return nil, ch, nil, err
+	}
+	if ch.Revision == 0 {
+		ch.Revision = rev
+	}
+	settled, problems, err = a.cfg.Operations.SettleDefaults(c.Request.Context(), given, present, server.Shown(c))
+	return settled, ch, append(problems, fleet.ValidateVariables(settled)...), err
+}
+
+// presentVariables are the definitions that a change replaces, and the revision of what
+// has them: of the draft where it is one, 0 when it is to be begun, else of the head.
+func (a *API) presentVariables(c *gin.Context, ch client.Change) ([]fleet.Variable, int64, error) {
+	if ch.Draft {
+		d, err := a.draft(c, ch.Ref)
+		if err == nil {
+			present, err := a.cfg.Templates.Variables(c.Request.Context(), d.Digest)
+			return present, d.ModRev, err
+		}
+		if !errs.Is(err, errs.NotFound) {
+			return nil, 0, err
+		}
+	}
+	var head fleet.TemplateHead
+	err := operate.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
+		head, err = store.Get(ctx, a.cfg.Store, store.TemplateHeadKey(ch.Ref))
+		return err
+	})
+	switch {
+	case errs.Is(err, errs.NotFound):
+		return nil, 0, operate.NoTemplate(a.snapshot(), ch.Ref)
+	case err != nil || ch.Draft:
+		return head.Variables, 0, err
+	}
+	return head.Variables, head.ModRev, nil
 }
 
 // usedVariable is a placeholder that a template's files use.

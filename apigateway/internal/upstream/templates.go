@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"unicode/utf8"
 
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/templatesvc/client"
@@ -123,6 +124,23 @@ func (t *Templates) Diff(ctx context.Context, from, to, path string) (client.Dif
 func (t *Templates) Define(ctx context.Context, c client.Change, variables []fleet.Variable) (client.Edited, error) {
 	return ask(t, func() (client.Edited, error) {
 		return t.client.Define(ctx, c, client.Definitions{Variables: variables})
+	})
+}
+
+// Variables are the definitions that a version has. Errors as of client.Manifest.
+func (t *Templates) Variables(ctx context.Context, digest string) ([]fleet.Variable, error) {
+	return ask(t, func() ([]fleet.Variable, error) {
+		body, err := t.client.Manifest(ctx, digest)
+		if err != nil {
+			return nil, err
+		}
+		defer body.Close()
+		b, err := io.ReadAll(io.LimitReader(body, fleet.MaxManifestBytes+1))
+		if err != nil {
+			return nil, errs.As(errs.Unavailable, "upstream.Variables", err)
+		}
+		m, err := fleet.DecodeManifest(b, digest, fleet.VersionLimits())
+		return m.Variables, err
 	})
 }
 
