@@ -3,6 +3,7 @@ package templatesvc_test
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -188,4 +189,55 @@ func TestASourceThatIsReplacedOrMadeAnewRemovesOnlyWhatIsConfirmed(t *testing.T)
 	ask()
 	w.status("repo", fleet.SourceHeld)
 	w.has("g/b g/new g/other")
+}
+
+func TestAConfirmationCountsForWhatWasShownAlone(t *testing.T) {
+	w := newWorld(t)
+	w.dir = ""
+	source := fleet.TemplateSource{Path: "one"}
+	dir, ask := w.follow(&source)
+	look := func() { source.Asked++; w.record(source, fleet.SourceCredentials{}) } // at the same commit
+	tree(t, dir, "one/g/a/f", "one/g/b/f", "two/g/b/f", "two/g/c/f", "three/g/c/f", "one/g/x/f")
+	ask()
+	w.start("a")
+	w.status("repo", fleet.SourceInSync)
+	source.Path = "two"
+	look()
+	source.Confirmed = w.status("repo", fleet.SourceHeld).Held
+	look()
+	w.status("repo", fleet.SourceInSync)
+	w.has("g/b g/c")
+
+	// The same commit at another place: nobody has looked at what goes there.
+	source.Path = "three"
+	look()
+	st := w.status("repo", fleet.SourceHeld)
+	if !strings.Contains(st.Message, "kept: 1 of 2 templates") || st.Held == source.Confirmed {
+		t.Errorf("%+v", st)
+	}
+	w.has("g/b g/c")
+
+	// What came after it was confirmed goes with the next confirmation alone.
+	source.Confirmed = st.Held
+	look()
+	w.status("repo", fleet.SourceInSync)
+	w.has("g/c")
+	tree(t, dir, "three/g/c/f", "three/g/d/f", "three/g/e/f", "three/g/f/f", "three/g/g/f", "three/g/h/f")
+	ask()
+	w.status("repo", fleet.SourceInSync)
+	tree(t, dir, "three/g/c/f")
+	ask()
+	source.Confirmed = w.status("repo", fleet.SourceHeld).Held
+	look()
+	w.status("repo", fleet.SourceInSync)
+	w.has("g/c")
+	tree(t, dir, "three/g/c/f", "three/g/d/f", "three/g/e/f", "three/g/f/f", "three/g/g/f", "three/g/h/f")
+	ask()
+	w.status("repo", fleet.SourceInSync)
+	if out, err := exec.Command("git", "-C", dir, "reset", "--quiet", "--hard", "HEAD~1").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	look()
+	w.status("repo", fleet.SourceHeld)
+	w.has("g/c g/d g/e g/f g/g g/h")
 }

@@ -44,9 +44,9 @@ func DecideRemoval(published map[string]bool, present func(name string) bool, co
 }
 
 // Tell says what is held back of things of one kind, and how it is confirmed; "" when
-// nothing is. noun is their plural.
-func (r Removal) Tell(noun, revision string) string {
-	how := fmt.Sprintf(`if that is meant, ask for a sync with {"confirm": "%s"}`, revision)
+// nothing is. noun is their plural, confirm what names all that waits.
+func (r Removal) Tell(noun, confirm string) string {
+	how := fmt.Sprintf(`if that is meant, ask for a sync with {"confirm": "%s"}`, confirm)
 	switch {
 	case r.Held:
 		return fmt.Sprintf("held: %d of %d %s would be removed (%s); %s", len(r.Go), r.Published, noun, few(r.Go), how)

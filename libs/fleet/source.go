@@ -75,7 +75,7 @@ type TemplateSource struct {
 	// Declares has the repository's groups made as its groups/*.yaml say; its templates
 	// lie in templates/ then. Of git alone.
 	Declares bool `json:"declares,omitempty"`
-	// Confirmed is the revision that may remove what is otherwise held.
+	// Confirmed is the SourceStatus.Held that may go.
 	Confirmed string `json:"confirmed,omitempty"`
 	// IntervalSeconds is between two looks at the source; 0 is DefaultSourceInterval.
 	IntervalSeconds int `json:"intervalSeconds,omitempty"`
@@ -157,7 +157,8 @@ type SourceStatus struct {
 	Message  string      `json:"message,omitempty"`
 	// Revision is what the source held when it was last read completely: a commit, a hash.
 	Revision string `json:"revision,omitempty"`
-	// Held is the revision that removes only when it is confirmed; "" when nothing waits.
+	// Held names what is removed only when it is confirmed: the revision, "-" and a hash of
+	// the place and all that would go; "" when nothing waits.
 	Held string `json:"held,omitempty"`
 	// Place is where Items were found, see TemplateSource.Place.
 	Place string `json:"place,omitempty"`

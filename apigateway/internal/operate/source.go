@@ -267,8 +267,8 @@ func retried(try func() error) (err error) {
 	return err
 }
 
-// Sync has a source looked at at once; confirm is the revision that may remove
-// what is held, "" confirms nothing new. NotFound when there is none.
+// Sync has a source looked at at once; confirm is the status' Held, whose removals are
+// meant, "" confirms nothing new. NotFound when there is none.
 func (s *Sources) Sync(ctx context.Context, by Actor, name, confirm string) error {
 	return InTime(ctx, func(ctx context.Context) error {
 		return retried(func() error {

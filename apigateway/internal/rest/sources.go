@@ -56,7 +56,7 @@ type sourceStatus struct {
 	State    string `json:"state"`
 	Message  string `json:"message"`
 	Revision string `json:"revision"`
-	// Held is the revision whose removals wait to be confirmed; "" when none do.
+	// Held names the removals that wait to be confirmed; "" when none do.
 	Held  string           `json:"held"`
 	At    *time.Time       `json:"at"`
 	Items []sourceTemplate `json:"items"`
@@ -194,7 +194,7 @@ func (a *API) deleteSource(c *gin.Context) {
 // syncSource has a source looked at; its status tells what came of it.
 func (a *API) syncSource(c *gin.Context) {
 	var b struct {
-		// Confirm is the revision that may remove what is otherwise held.
+		// Confirm is the held of the status that may go.
 		Confirm string `json:"confirm"`
 	}
 	if !server.BindOptional(c, &b) {

@@ -36,12 +36,13 @@ type declaration struct {
 	noun          string
 	writes, order []store.Write
 	removal       fleet.Removal
+	since         map[string]int64 // the mod-revisions of what was declared before
 }
 
 // declare compares what a source declares with what it declared before. Nothing is
 // written yet.
-func declare[T any](ctx context.Context, c *store.Client, kind declarable[T], s fleet.TemplateSource, h *origin.Holding, wanted []T) (declaration, error) {
-	d := declaration{noun: kind.noun}
+func declare[T any](ctx context.Context, c *store.Client, kind declarable[T], s fleet.TemplateSource, h *origin.Holding, wanted []T, confirmed bool) (declaration, error) {
+	d := declaration{noun: kind.noun, since: map[string]int64{}}
 	present, _, err := store.List(ctx, c, kind.list)
 	if err != nil {
 		return d, errs.Wrap("source.declare", err)
@@ -55,7 +56,7 @@ func declare[T any](ctx context.Context, c *store.Client, kind declarable[T], s 
 	before, known := map[string]T{}, map[string]bool{}
 	for _, one := range present {
 		said, name := kind.open(&one)
-		before[name] = one
+		before[name], d.since[name] = one, kind.rev(one)
 		if !said.Removed {
 			known[name] = said.Place == s.Place()
 		}
@@ -69,7 +70,7 @@ func declare[T any](ctx context.Context, c *store.Client, kind declarable[T], s 
 		}
 		d.writes = append(d.writes, store.Replace(kind.key(name), one, kind.rev(old)))
 	}
-	d.removal = fleet.DecideRemoval(known, func(name string) bool { _, ok := next[name]; return ok }, s.Confirmed == h.Revision)
+	d.removal = fleet.DecideRemoval(known, func(name string) bool { _, ok := next[name]; return ok }, confirmed)
 	for _, name := range d.removal.Go {
 		old := before[name]
 		said, _ := kind.open(&old)

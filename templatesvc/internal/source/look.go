@@ -2,6 +2,8 @@ package source
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -73,8 +75,9 @@ func (r *Runner) bring(ctx context.Context, s fleet.TemplateSource, before fleet
 	if err != nil {
 		return fail(err)
 	}
-	if next.Message = p.tell(holding.Revision); p.held() {
-		next.State, next.Held = fleet.SourceHeld, holding.Revision
+	waiting := p.waiting(s, holding.Revision)
+	if next.Message = p.tell(waiting); p.held() {
+		next.State, next.Held = fleet.SourceHeld, waiting
 		return next, nil
 	}
 	next.Place = s.Place()
@@ -83,7 +86,7 @@ func (r *Runner) bring(ctx context.Context, s fleet.TemplateSource, before fleet
 		return fail(err)
 	}
 	if next.Revision = holding.Revision; next.Message != "" {
-		next.State, next.Held = fleet.SourceHeld, holding.Revision
+		next.State, next.Held = fleet.SourceHeld, waiting
 	}
 	return next, nil
 }
@@ -102,7 +105,7 @@ func (r *Runner) request(ctx context.Context, s fleet.TemplateSource, before fle
 	}
 	seen := before.Revision
 	if before.State == fleet.SourceHeld {
-		seen = before.Held
+		seen = before.Held[:max(0, strings.LastIndex(before.Held, "-"))]
 	}
 	if before.Observed != s.ModRev || before.State != fleet.SourceInSync && before.State != fleet.SourceHeld || before.Place != s.Place() && before.State == fleet.SourceInSync {
 		return request, nil
@@ -123,11 +126,22 @@ func (r *Runner) request(ctx context.Context, s fleet.TemplateSource, before fle
 // plan is what is to become of all that a source published and has no more.
 type plan struct {
 	templates fleet.Removal
+	since     map[string]int64 // the create-revisions of the templates' heads
 	declared  []declaration
 }
 
-// plan decides about a holding; nothing is changed yet.
-func (r *Runner) plan(ctx context.Context, s fleet.TemplateSource, before fleet.SourceStatus, h *origin.Holding) (p plan, err error) {
+// plan decides about a holding; nothing is changed yet. What waits goes when exactly that
+// was confirmed.
+func (r *Runner) plan(ctx context.Context, s fleet.TemplateSource, before fleet.SourceStatus, h *origin.Holding) (plan, error) {
+	p, err := r.decide(ctx, s, before, h, false)
+	if waiting := p.waiting(s, h.Revision); err != nil || waiting == "" || waiting != s.Confirmed {
+		return p, err
+	}
+	return r.decide(ctx, s, before, h, true)
+}
+
+func (r *Runner) decide(ctx context.Context, s fleet.TemplateSource, before fleet.SourceStatus, h *origin.Holding, confirmed bool) (p plan, err error) {
+	p.since = map[string]int64{}
 	if err := origin.CheckCount(len(h.Templates)); err != nil {
 		return p, err
 	}
@@ -140,14 +154,15 @@ func (r *Runner) plan(ctx context.Context, s fleet.TemplateSource, before fleet.
 	}
 	published, present := map[string]bool{}, map[string]bool{}
 	for _, head := range heads {
+		p.since[head.TemplateRef.String()] = head.CreateRev
 		published[head.TemplateRef.String()] = before.Place == s.Place() && slices.ContainsFunc(before.Items, func(i fleet.SourceItem) bool { return i.Template == head.TemplateRef && !i.Kept })
 	}
 	for _, t := range h.Templates {
 		present[t.Ref.String()] = true
 	}
-	p.templates = fleet.DecideRemoval(published, func(name string) bool { return present[name] }, s.Confirmed == h.Revision)
+	p.templates = fleet.DecideRemoval(published, func(name string) bool { return present[name] }, confirmed)
 	if s.Declares {
-		groups, err := declare(ctx, r.cfg.Store, groupsOf(s.Name), s, h, h.Groups)
+		groups, err := declare(ctx, r.cfg.Store, groupsOf(s.Name), s, h, h.Groups, confirmed)
 		if err != nil {
 			return p, err
 		}
@@ -161,11 +176,36 @@ func (p plan) held() bool {
 	return p.templates.Held || slices.ContainsFunc(p.declared, func(d declaration) bool { return d.removal.Held })
 }
 
-// tell says what is held back; "" when nothing is.
-func (p plan) tell(revision string) string {
-	told := []string{p.templates.Tell("templates", revision)}
+// waiting names what waits to be confirmed, as SourceStatus.Held; "" when nothing does.
+// The same revision at another place, or after others came and went, is another: nobody
+// has looked at that.
+func (p plan) waiting(s fleet.TemplateSource, revision string) string {
+	if p.tell("") == "" {
+		return ""
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, s.Place())
+	list := func(noun string, r fleet.Removal, since map[string]int64) {
+		names := r.Kept
+		if p.held() { // nothing of the look is applied
+			names = slices.Concat(r.Go, r.Kept)
+		}
+		for _, name := range names {
+			fmt.Fprintln(h, noun, name, since[name])
+		}
+	}
+	list("templates", p.templates, p.since)
 	for _, d := range p.declared {
-		told = append(told, d.removal.Tell(d.noun, revision))
+		list(d.noun, d.removal, d.since)
+	}
+	return revision + "-" + hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// tell says what is held back; "" when nothing is.
+func (p plan) tell(confirm string) string {
+	told := []string{p.templates.Tell("templates", confirm)}
+	for _, d := range p.declared {
+		told = append(told, d.removal.Tell(d.noun, confirm))
 	}
 	return strings.Join(slices.DeleteFunc(told, func(one string) bool { return one == "" }), "; ")
 }
