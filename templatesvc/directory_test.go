@@ -300,3 +300,49 @@ func TestAServiceWithoutADirectoryPublishesNothing(t *testing.T) {
 		t.Error("something was published")
 	}
 }
+
+func TestAfterAStartWhatIsEmptyMayBeUnmounted(t *testing.T) {
+	w := newWorld(t)
+	drop(t, w.dir, "g/a", "g/b", "mounted/c", "other/d", "other/e")
+	_, stop := w.start("a")
+	w.has("g/a g/b mounted/c other/d other/e")
+	stop()
+	head := func() fleet.TemplateHead {
+		h, err := store.Get(t.Context(), w.c, store.TemplateHeadKey(fleet.TemplateRef{Group: "other", Name: "d"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	before := head()
+	// The mount points of a group and of a template are left; another template was deleted.
+	if err := errors.Join(os.RemoveAll(filepath.Join(w.dir, "mounted/c")), os.Remove(filepath.Join(w.dir, "other/d/f")), os.RemoveAll(filepath.Join(w.dir, "g/b"))); err != nil {
+		t.Fatal(err)
+	}
+	w.start("a")
+	w.settles("g/a mounted/c other/d other/e")
+	held := w.directory("a", fleet.SourceHeld, "kept: 1 of ")
+	if !strings.Contains(held.Message, "(mounted/c)") {
+		t.Errorf("%+v", held)
+	}
+	if now := head(); now.Digest != before.Digest {
+		t.Errorf("nothing was published as %+v", now)
+	}
+	// It is mounted, and emptied then: that is meant.
+	f := filepath.Join(w.dir, "other/d/f")
+	if err := os.WriteFile(f, []byte("another"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	published := func(what string, since string) string {
+		t.Helper()
+		await.That(t, what, func() string { return await.Unless(head().Digest != since, "%+v", head()) })
+		return head().Digest
+	}
+	another := published("its file", before.Digest)
+	if err := os.Remove(f); err != nil {
+		t.Fatal(err)
+	}
+	published("no file", another)
+	w.confirm(held.Held)
+	w.settles("g/a other/d other/e")
+}

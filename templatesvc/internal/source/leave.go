@@ -50,11 +50,14 @@ func publishedHere(head fleet.TemplateHead) bool {
 
 // owns reports whether a head that a directory published goes with its directory here.
 // ours is false for what belongs to another replica's directory, or may; known is false
-// for what this directory is not known to have had.
-func (d *Directory) owns(head fleet.TemplateHead) (ours, known bool) {
+// for what this directory is not known to have had, and for a group that is empty and was
+// not seen otherwise since the start: something may not be mounted there.
+func (d *Directory) owns(head fleet.TemplateHead, bare map[string]bool) (ours, known bool) {
 	_, seen := d.held[head.TemplateRef]
 	switch {
-	case d.id != "" && head.Directory == d.id && (seen || !d.shared), d.id != "" && head.Directory == "" && seen:
+	case d.id != "" && head.Directory == d.id && !seen && !d.shared:
+		return true, !bare[head.Group]
+	case d.id != "" && head.Directory == d.id && seen, d.id != "" && head.Directory == "" && seen:
 		return true, true
 	case d.alone:
 		return true, seen
@@ -98,7 +101,7 @@ func (d *Directory) decide(ctx context.Context, status *fleet.TemplateDirectory)
 	if err != nil {
 		return err
 	}
-	present, empty, err := d.present()
+	present, bare, empty, err := d.present()
 	if err != nil {
 		return &errs.Error{Kind: errs.Unavailable, Message: "the template directory cannot be read; templates stay as they are", Err: err}
 	}
@@ -114,7 +117,7 @@ func (d *Directory) decide(ctx context.Context, status *fleet.TemplateDirectory)
 	status.ID = id
 	published, byName := map[string]bool{}, map[string]fleet.TemplateHead{}
 	for _, head := range heads {
-		if ours, known := d.owns(head); ours {
+		if ours, known := d.owns(head, bare); ours {
 			published[head.TemplateRef.String()], byName[head.TemplateRef.String()] = known, head
 		}
 	}
@@ -127,8 +130,13 @@ func (d *Directory) decide(ctx context.Context, status *fleet.TemplateDirectory)
 		}
 	}
 	is := func(name string) bool { return present[fleet.ParseTemplateRef(name)] }
-	revision := revisionOf(byName, is)
-	r := fleet.DecideRemoval(published, is, d.confirmed == revision && revision != "")
+	r := fleet.DecideRemoval(published, is, false)
+	revision := revisionOf(byName, func(name string) bool { // or it goes unasked
+		return !slices.Contains(r.Kept, name) && !((r.Held || len(present) == 0) && slices.Contains(r.Go, name))
+	})
+	if revision != "" && revision == d.confirmed {
+		r = fleet.DecideRemoval(published, is, true)
+	}
 	all := len(r.Go)
 	r.Go = slices.DeleteFunc(r.Go, func(name string) bool { _, ok := byName[name]; return !ok }) // what went lately
 	r.Published -= all - len(r.Go)
@@ -153,10 +161,10 @@ func (d *Directory) decide(ctx context.Context, status *fleet.TemplateDirectory)
 	return nil
 }
 
-// revisionOf names what would go; "" for nothing. What comes back and goes again is
-// another: nobody has confirmed that.
-func revisionOf(heads map[string]fleet.TemplateHead, present func(string) bool) string {
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(heads)), present)
+// revisionOf names what waits to be confirmed; "" for nothing. What comes back and goes
+// again is another: nobody has confirmed that.
+func revisionOf(heads map[string]fleet.TemplateHead, settled func(name string) bool) string {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(heads)), settled)
 	if len(names) == 0 {
 		return ""
 	}
@@ -169,13 +177,14 @@ func revisionOf(heads map[string]fleet.TemplateHead, present func(string) bool) 
 }
 
 // present are the templates of the directory, and those that went with a file system
-// below it; empty says that it holds no directory at all.
-func (d *Directory) present() (there map[fleet.TemplateRef]bool, empty bool, err error) {
+// below it; bare are its groups in which nothing is, empty says that it holds no
+// directory at all.
+func (d *Directory) present() (there map[fleet.TemplateRef]bool, bare map[string]bool, empty bool, err error) {
 	groups, err := os.ReadDir(d.dir)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, false, err
 	}
-	there, empty = map[fleet.TemplateRef]bool{}, true
+	there, bare, empty = map[fleet.TemplateRef]bool{}, map[string]bool{}, true
 	for _, g := range groups {
 		if !g.IsDir() {
 			continue
@@ -183,8 +192,9 @@ func (d *Directory) present() (there map[fleet.TemplateRef]bool, empty bool, err
 		empty = false
 		names, err := os.ReadDir(filepath.Join(d.dir, g.Name()))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, false, err
+			return nil, nil, false, err
 		}
+		bare[g.Name()] = err == nil && len(names) == 0
 		for _, n := range names {
 			if n.IsDir() {
 				there[fleet.TemplateRef{Group: g.Name(), Name: n.Name()}] = true
@@ -197,7 +207,7 @@ func (d *Directory) present() (there map[fleet.TemplateRef]bool, empty bool, err
 			d.complain(ref.Group, "another file system is where the template group was: is something not mounted? its templates stay", nil)
 		}
 	}
-	return there, empty, nil
+	return there, bare, empty, nil
 }
 
 func (d *Directory) retract(ctx context.Context, head fleet.TemplateHead) {

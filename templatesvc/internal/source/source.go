@@ -407,15 +407,16 @@ func (d *Directory) read(ctx context.Context, ref fleet.TemplateRef) error {
 		return err
 	}
 	now := seenAs{digest: digest, group: deviceOf(filepath.Join(d.dir, ref.Group)), own: deviceOf(filepath.Join(d.dir, ref.Group, ref.Name))}
-	if !d.alone {
-		head, err := d.service.Head(ctx, ref)
-		if err != nil && !errs.Is(err, errs.NotFound) {
-			return err
-		}
-		if yields(d.id, digest, d.held[ref], head) {
-			d.held[ref] = now
-			return errs.New(errs.AlreadyExists, "another replica's directory has other files for it, which stay: make the directories alike, or change it here")
-		}
+	head, err := d.service.Head(ctx, ref)
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		return err
+	}
+	if _, seen := d.held[ref]; !seen && len(m.Entries) == 0 && publishedHere(head) && head.SourceDigest != digest {
+		return errs.New(errs.Invalid, "the template's directory is empty, but was not when it was published: is something not mounted? it stays as it was published; to empty it, put a file there and take it away again")
+	}
+	if !d.alone && yields(d.id, digest, d.held[ref], head) {
+		d.held[ref] = now
+		return errs.New(errs.AlreadyExists, "another replica's directory has other files for it, which stay: make the directories alike, or change it here")
 	}
 	if _, _, err = d.service.PublishSource(ctx, p, ref, m, template.Provenance{
 		Author: "source", Message: "directory changed", Origin: fleet.DirectoryOrigin, Directory: d.id,
