@@ -283,6 +283,10 @@ func TestASecretIsFoundInAnySpelling(t *testing.T) {
 		{long, "a.yml", "x: other\n", true},
 		{"-----BEGIN-----\nabcdefghij\n-----END-----", "a.yml", "key: |\n  -----BEGIN-----\n  abcdefghij\n", false},
 
+		{"user:pass", "a.yml", "auth: dXNlcjpwYXNz\n", false},
+		{"user:pas", "a.yml", "auth: dXNlcjpwYXM\n", false},
+		{"user:pass", "a.yml", "auth: 757365723A70617373\n", false},
+
 		{"1e5", "a.yml", "x: 1e5\n", false},
 		{"1e5", "a.yml", "x: 100000.0\n", false},
 		{"1e5", "a.json", `{"x":1.0E5}`, false},
@@ -336,6 +340,33 @@ func TestASecretIsMaskedOnlyWhereNothingOfItIsLeft(t *testing.T) {
 		t.Error(diff)
 	}
 	if len(skipped) != 3 || skipped["escaped.json"] == "" || skipped["both.json"] == "" || skipped["pin"] == "" {
+		t.Errorf("left out: %v", skipped)
+	}
+}
+
+func TestSecretsOfWhichOneHoldsTheOtherLeaveNothingOfEither(t *testing.T) {
+	s := newSite(t)
+	s.Secrets = []save.Secret{
+		{Value: "mysql", Placeholder: "%A_USER%"},
+		{Value: "mysql_s3cret", Placeholder: "%Z_PASS%"},
+		{Value: "cret_more", Placeholder: "%NEXT%"},
+		{Value: "abab", Placeholder: "%ABAB%"},
+		{Value: "mysql", Placeholder: "%BEFORE%"},
+		{Value: "Z_PASS", Placeholder: "%NAME%"},
+		{Value: "my_mysql_s3cret", Placeholder: "%Z_PASS%"},
+	}
+	s.write("both", "x: mysql_s3cret\ny: mysql\n")
+	s.write("longer", "x=mysql_s3cret;mysql_s3cret\n")
+	s.write("before", "x=my_mysql_s3cret\n")
+	s.write("overlap", "x=mysql_s3cret_more\n")
+	s.write("itself", "x=ababab\n")
+	s.write("twice", "x=abababab\n")
+	s.write("name", "x=Z_PASS mysql_s3cret\n")
+	files, skipped := s.must()
+	if diff := cmp.Diff(map[string]string{"both": "x: %Z_PASS%\ny: %A_USER%\n", "longer": "x=%Z_PASS%;%Z_PASS%\n", "before": "x=%Z_PASS%\n"}, files); diff != "" {
+		t.Error(diff)
+	}
+	if len(skipped) != 4 {
 		t.Errorf("left out: %v", skipped)
 	}
 }

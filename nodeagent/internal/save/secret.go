@@ -2,6 +2,7 @@ package save
 
 import (
 	"bytes"
+	"cmp"
 	"html"
 	"net/url"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/orreryhq/orrery/nodeagent/internal/render"
+	"github.com/orreryhq/orrery/nodeagent/internal/secrets"
 )
 
 const (
@@ -28,9 +30,11 @@ type Secret struct {
 }
 
 // mask replaces secrets, and is false where one cannot be replaced: in doubt it is one.
-// Lines that the template has itself hold none of the instance's.
+// Lines that the template has itself hold none of the instance's. Which ones are held is
+// asked of the text as it is: one that is part of another is not looked for in what is left.
 func mask(name string, content, template []byte, secrets []Secret) (masked []byte, ok bool) {
 	r := readingOf(name, without(content, template))
+	var held []Secret
 	for _, s := range secrets {
 		if !r.holds(s) {
 			continue
@@ -38,12 +42,59 @@ func mask(name string, content, template []byte, secrets []Secret) (masked []byt
 		if s.Placeholder == "" || len(s.Value) < certain {
 			return nil, false
 		}
-		content = bytes.ReplaceAll(content, []byte(s.Value), []byte(s.Placeholder))
-		if r = readingOf(name, without(content, template)); r.holds(s) {
+		held = append(held, s)
+	}
+	if len(held) == 0 {
+		return content, true
+	}
+	if masked, ok = replaced(content, held); !ok {
+		return nil, false
+	}
+	r = readingOf(name, without(masked, template))
+	return masked, !slices.ContainsFunc(held, r.holds)
+}
+
+// place is where a secret stands in a content, from its first byte to before its end.
+type place struct {
+	from, end   int
+	placeholder string
+}
+
+// replaced has the placeholders of secrets in their place, the longest where one is part
+// of another. It is false where two overlap: then something of one would be left.
+func replaced(content []byte, secrets []Secret) ([]byte, bool) {
+	var all []place
+	for _, s := range secrets {
+		value := []byte(s.Value)
+		for at, before := 0, 0; ; {
+			n := bytes.Index(content[at:], value)
+			if n < 0 {
+				break
+			}
+			at += n
+			if at < before { // it overlaps with itself
+				return nil, false
+			}
+			before = at + len(value)
+			all = append(all, place{at, before, s.Placeholder})
+			at++
+		}
+	}
+	slices.SortStableFunc(all, func(a, b place) int { return cmp.Or(a.from-b.from, b.end-a.end) })
+	var out bytes.Buffer
+	done := 0
+	for _, p := range all {
+		switch {
+		case p.from >= done:
+			out.Write(content[done:p.from])
+			out.WriteString(p.placeholder)
+			done = p.end
+		case p.end > done:
 			return nil, false
 		}
 	}
-	return content, true
+	out.Write(content[done:])
+	return out.Bytes(), true
 }
 
 // without is a content without the lines that the template has.
@@ -84,7 +135,11 @@ func readingOf(name string, content []byte) reading {
 
 // holds reports whether the text may hold a secret.
 func (r reading) holds(s Secret) bool {
-	return s.Value != "" && (slices.ContainsFunc(r.texts, s.within) ||
+	coded := secrets.Spellings(s.Value)
+	within := func(text string) bool {
+		return s.within(text) || slices.ContainsFunc(coded, func(c string) bool { return strings.Contains(text, c) })
+	}
+	return s.Value != "" && (slices.ContainsFunc(r.texts, within) ||
 		slices.ContainsFunc(numbersOf(s.Value), func(n float64) bool { return r.numbers[n] }))
 }
 

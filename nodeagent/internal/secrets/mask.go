@@ -2,6 +2,7 @@ package secrets
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"net/url"
 	"slices"
@@ -64,7 +65,7 @@ func (m Mask) Lines(all []string) []string {
 }
 
 // Spellings are the ways in which configuration files and logs write a value: as it is,
-// quoted for JSON, YAML, properties and shells, escaped for URLs, in base64. None for a
+// quoted for JSON, YAML, properties and shells, escaped for URLs, in base64, in hexadecimal digits. None for a
 // value that is too short to be looked for; the longest first.
 func Spellings(value string) []string {
 	if len(value) < leastMasked {
@@ -74,7 +75,8 @@ func Spellings(value string) []string {
 		value, quoted(value, true), quoted(value, false),
 		strings.ReplaceAll(value, "'", "''"), strings.ReplaceAll(value, "'", `'\''`),
 		properties(value), url.QueryEscape(value), url.PathEscape(value),
-		base64.StdEncoding.EncodeToString([]byte(value)), base64.RawURLEncoding.EncodeToString([]byte(value)),
+		base64.StdEncoding.EncodeToString([]byte(value)), base64.RawStdEncoding.EncodeToString([]byte(value)),
+		base64.RawURLEncoding.EncodeToString([]byte(value)), hex.EncodeToString([]byte(value)), strings.ToUpper(hex.EncodeToString([]byte(value))),
 	}
 	longestFirst(all)
 	return slices.Compact(all)
