@@ -223,7 +223,9 @@ func (c *Cache) marks(dir string) map[string]time.Time {
 func (c *Cache) seen(digest string) {
 	path := filepath.Join(c.dir, versionDir, digest)
 	if _, err := os.Lstat(path); err != nil {
+		now := time.Now()
 		_ = os.WriteFile(path, nil, 0o644)
+		_ = os.Chtimes(path, now, now) // as usedArtifact does
 	}
 }
 

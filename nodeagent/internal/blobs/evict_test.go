@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -270,6 +271,23 @@ func TestWhatSomebodyNeedsStaysAlsoForTheNextAgent(t *testing.T) {
 	c.Trim()
 	if w := weight(t, dir); w > limit {
 		t.Errorf("it holds %d bytes though nobody needs them", w)
+	}
+}
+
+func TestTheFirstUseOfAnArtifactIsNotedToTheMoment(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	hash := s.artifact([]byte("jar"))
+	c := openBound(t, dir, s, 30*kib)
+	before := time.Now()
+	if _, err := c.Artifact(t.Context(), hash); err != nil {
+		t.Fatal(err)
+	}
+	fi, err := os.Stat(filepath.Join(dir, "artifacts", hash))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fi.ModTime().Before(before) { // the file system's own clock is behind
+		t.Errorf("used at %v, noted is %v", before, fi.ModTime())
 	}
 }
 
