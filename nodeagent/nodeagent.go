@@ -91,6 +91,8 @@ type Config struct {
 	// ProvidersDir is the directory of the programs that give placeholders; see the package
 	// provide. Empty: there are none.
 	ProvidersDir string
+	// ProvidersTimeout is how long each of them may take. 0 means 5 s.
+	ProvidersTimeout time.Duration
 	// MemoryMiB and CPU (hundredths of a core) are what the node offers. 0 means what the host has.
 	MemoryMiB, CPU int
 	// CacheMiB is how much template content the node keeps that nothing uses at the moment.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent"
@@ -23,7 +24,7 @@ func TestProgramsOfTheNodeGivePlaceholdersBelowTheOperatorsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.start(func(c *nodeagent.Config) { taking(c); c.ProvidersDir = dir })
+	s.start(func(c *nodeagent.Config) { taking(c); c.ProvidersDir, c.ProvidersTimeout = dir, time.Minute })
 	plan := basic("read line")
 	plan.Layers = []fleet.PlanLayer{s.library.add("lobby", map[string]string{"a.txt": "%MESH_IP% %REGION% %NODE_ID% %MINE%"})}
 	plan.FileModifications, plan.HostAddress = []string{"*.txt"}, "%MESH_IP%"

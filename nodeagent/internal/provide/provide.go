@@ -27,7 +27,8 @@ import (
 )
 
 const (
-	timeout     = 5 * time.Second
+	// Timeout is how long a program may take, unless its agent is told otherwise.
+	Timeout     = 5 * time.Second
 	maxPrograms = 16
 	maxOutput   = 64 << 10
 	maxKeys     = 64
@@ -53,9 +54,10 @@ type Facts struct {
 
 // Providers are the programs of one directory. It is safe for concurrent use.
 type Providers struct {
-	dir dropin.Dir
-	now func() time.Time
-	log *slog.Logger
+	dir     dropin.Dir
+	timeout time.Duration
+	now     func() time.Time
+	log     *slog.Logger
 
 	mu sync.Mutex
 	// cached are the latest answers, by program and question.
@@ -67,9 +69,9 @@ type answer struct {
 	at     time.Time
 }
 
-// New makes the providers of a directory, an absolute path; "" has none.
-func New(dir string, now func() time.Time, log *slog.Logger) *Providers {
-	return &Providers{dir: dropin.Dir(dir), now: now, log: log, cached: map[string]answer{}}
+// New makes the providers of a directory, an absolute path; "" has none. timeout bounds each program.
+func New(dir string, timeout time.Duration, now func() time.Time, log *slog.Logger) *Providers {
+	return &Providers{dir: dropin.Dir(dir), timeout: timeout, now: now, log: log, cached: map[string]answer{}}
 }
 
 // Values are the placeholders that the programs give an instance, those of a later one in
@@ -134,7 +136,7 @@ func (p *Providers) ask(ctx context.Context, program string, question []byte) (m
 		return known.values, nil
 	}
 	var out bytes.Buffer
-	_, err := p.dir.Run(ctx, dropin.Job{Program: program, Input: question, Output: &out, OutputBytes: maxOutput, Timeout: timeout})
+	_, err := p.dir.Run(ctx, dropin.Job{Program: program, Input: question, Output: &out, OutputBytes: maxOutput, Timeout: p.timeout})
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func TestProgramsGivePlaceholdersAndThoseThatFailGiveNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Unix(1e9, 0)
-	p := provide.New(dir, func() time.Time { return now }, slog.New(slog.DiscardHandler))
+	p := provide.New(dir, time.Minute, func() time.Time { return now }, slog.New(slog.DiscardHandler))
 	facts := provide.Facts{Instance: "aaaaaa", Name: "lobby-1", Group: "lobby", Node: "node-1", Runtime: "process", Port: 30000, MemoryMiB: 256}
 	for range 2 {
 		values, notes := p.Values(t.Context(), facts)
@@ -73,10 +73,10 @@ func TestProgramsGivePlaceholdersAndThoseThatFailGiveNone(t *testing.T) {
 }
 
 func TestWithoutADirectoryNothingIsAskedAndOneThatIsGoneIsTold(t *testing.T) {
-	if values, notes := provide.New("", time.Now, slog.New(slog.DiscardHandler)).Values(t.Context(), provide.Facts{}); len(values)+len(notes) > 0 {
+	if values, notes := provide.New("", time.Minute, time.Now, slog.New(slog.DiscardHandler)).Values(t.Context(), provide.Facts{}); len(values)+len(notes) > 0 {
 		t.Errorf("%v, %v", values, notes)
 	}
-	if values, notes := provide.New(filepath.Join(t.TempDir(), "gone"), time.Now, slog.New(slog.DiscardHandler)).Values(t.Context(), provide.Facts{}); len(values) > 0 || len(notes) != 1 {
+	if values, notes := provide.New(filepath.Join(t.TempDir(), "gone"), time.Minute, time.Now, slog.New(slog.DiscardHandler)).Values(t.Context(), provide.Facts{}); len(values) > 0 || len(notes) != 1 {
 		t.Errorf("%v, %v", values, notes)
 	}
 }
