@@ -278,16 +278,22 @@ func TestTheFirstUseOfAnArtifactIsNotedToTheMoment(t *testing.T) {
 	s, dir := newTally(), t.TempDir()
 	hash := s.artifact([]byte("jar"))
 	c := openBound(t, dir, s, 30*kib)
-	before := time.Now()
-	if _, err := c.Artifact(t.Context(), hash); err != nil {
-		t.Fatal(err)
-	}
-	fi, err := os.Stat(filepath.Join(dir, "artifacts", hash))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if fi.ModTime().Before(before) { // the file system's own clock is behind
-		t.Errorf("used at %v, noted is %v", before, fi.ModTime())
+	for range 50 { // the file system's own clock is mostly behind, by up to 10 ms
+		mark := filepath.Join(dir, "artifacts", hash)
+		if err := os.RemoveAll(mark); err != nil {
+			t.Fatal(err)
+		}
+		before := time.Now()
+		if _, err := c.Artifact(t.Context(), hash); err != nil {
+			t.Fatal(err)
+		}
+		fi, err := os.Stat(mark)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fi.ModTime().Before(before) {
+			t.Fatalf("used after %v, noted is %v", before, fi.ModTime())
+		}
 	}
 }
 
