@@ -178,3 +178,20 @@ func TestWhereTheSecretsOfARunAreNotKnownNothingOfItIsKeptOrSaved(t *testing.T) 
 		t.Errorf("a value stands in %v", places)
 	}
 }
+
+func TestOfASecretThatIsCutByTheBoundOfATailNothingIsKept(t *testing.T) {
+	s := newSite(t)
+	const value = "abcdefghijKLMNOPQRST"
+	s.keepSecret(t, "db", value)
+	s.start(taking)
+	// Of what it prints 128 KiB are read, which begin within the first line.
+	plan := basic(`printf "$DB%.0s" $(seq 100); echo; for n in 1 2; do head -c 65000 /dev/zero | tr '\0' x; echo; done; echo "and $DB"; exit 3`)
+	plan.OnCrash = fleet.CrashStop
+	plan.Env, plan.Secrets = map[string]string{"DB": "%DB%"}, map[string]string{"DB": "secret:db"}
+	s.place(s.id(1), 1, plan, 0)
+	lines := s.printed(s.crashes(1)[0])
+	said := strings.Join(lines, "\n")
+	if len(lines) < 3 || lines[len(lines)-1] != "and ***" || strings.Contains(said, "ST") {
+		t.Errorf("kept are %d lines, the first %.100q, the last %q", len(lines), lines[:1], lines[max(0, len(lines)-1):])
+	}
+}

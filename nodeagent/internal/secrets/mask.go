@@ -12,11 +12,8 @@ import (
 )
 
 // leastMasked is how long a text must be to be looked for, in bytes: a shorter one is in
-// every text. leastLine is that of one line of a value with several.
-const (
-	leastMasked = 4
-	leastLine   = 8
-)
+// every text. It holds for each line of a value with several, too.
+const leastMasked = 4
 
 // Mask hides values in texts. The zero Mask hides nothing.
 type Mask struct{ replace *strings.Replacer }
@@ -29,7 +26,7 @@ func NewMask(values ...map[string]string) Mask {
 			all = append(all, Spellings(v)...)
 			if strings.Contains(v, "\n") {
 				for line := range strings.Lines(v) { // a log has them line by line
-					if line = strings.TrimSpace(line); len(line) >= leastLine {
+					if line = strings.TrimSpace(line); len(line) >= leastMasked {
 						all = append(all, line)
 					}
 				}
@@ -54,14 +51,6 @@ func (m Mask) Text(s string) string {
 		return s
 	}
 	return m.replace.Replace(s)
-}
-
-// Lines are lines without the values. They are changed in place.
-func (m Mask) Lines(all []string) []string {
-	for n, line := range all {
-		all[n] = m.Text(line)
-	}
-	return all
 }
 
 // Spellings are the ways in which configuration files and logs write a value: as it is,

@@ -268,8 +268,11 @@ func TestValuesAreMaskedInAllTheirSpellings(t *testing.T) {
 			t.Errorf("%q became %q", c, got)
 		}
 	}
-	if diff := cmp.Diff([]string{"a", "***"}, m.Lines([]string{"a", value})); diff != "" {
-		t.Error(diff)
+	lines := secrets.NewMask(map[string]string{"A": "user\npass123\nabc"})
+	for text, want := range map[string]string{"user\r\npass123\r\n": "***\r\n***\r\n", "x user\npass123\nabc y": "x *** y", "abc": "abc"} {
+		if got := lines.Text(text); got != want {
+			t.Errorf("%q became %q", text, got)
+		}
 	}
 	if got := (secrets.Mask{}).Text("x"); got != "x" {
 		t.Errorf("%q", got)

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"bytes"
 	"os"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -57,12 +58,16 @@ func (i *Instance) tail(n int) (lines []string, truncated bool) {
 		i.log.Warn("what it printed last is not known", "error", err)
 		return nil, false
 	}
-	lines, cut := crash.Lines(text, n)
-	if lines, ok := i.maskedLines(lines); ok {
-		return lines, cut || from > i.entry.LogFrom
+	cut := from > i.entry.LogFrom
+	if cut { // of the first line only the end may be here, by which a secret in it is not told
+		_, text, _ = bytes.Cut(text, []byte("\n"))
+	}
+	if masked, ok := i.maskedTail(string(text)); ok { // before it is lines: a secret may have several
+		lines, more := crash.Lines([]byte(masked), n)
+		return lines, cut || more
 	}
 	i.log.Warn("what it printed last is not kept: its secrets are not known any more, and may be in it")
-	return nil, len(lines) > 0
+	return nil, len(text) > 0
 }
 
 // size is how much an instance has printed.

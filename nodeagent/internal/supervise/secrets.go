@@ -90,9 +90,9 @@ func (i *Instance) masked(text string) string {
 	return i.revealed.mask.Text(text)
 }
 
-// maskedLines are lines without the values of secrets; ok is false when these are not known.
-func (i *Instance) maskedLines(lines []string) (masked []string, ok bool) {
+// maskedTail is a text without the values of secrets; ok is false when these are not known.
+func (i *Instance) maskedTail(text string) (masked string, ok bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.revealed.mask.Lines(lines), !i.revealed.unknown
+	return i.revealed.mask.Text(text), !i.revealed.unknown
 }
