@@ -42,8 +42,8 @@ type GroupWrite struct {
 	Written func(field string) string
 	// Shown is what who asks is shown of values that not everybody is; others stay what they are.
 	Shown fleet.Visibility
-	// Make computes the wanted spec from the present one, nil when there is none. It
-	// may be called more than once and must not change what it is given. A password
+	// Make computes the wanted spec from the present one, as it is shown to who asks; nil
+	// when there is none. It may be called more than once and must not change what it is given. A password
 	// or value that is hidden in it stays what it is.
 	Make func(old *fleet.GroupSpec) (fleet.GroupSpec, error)
 }
@@ -117,6 +117,17 @@ func (w GroupWrite) target(s *view.Snapshot) (*fleet.Group, error) {
 	return old, nil
 }
 
+// shownSpec is a group's spec with Hidden for the values that who is shown most is not
+// shown; nil where there is no group.
+func shownSpec(s *view.Snapshot, g *fleet.Group, most fleet.Visibility) *fleet.GroupSpec {
+	if g == nil {
+		return nil
+	}
+	spec := g.Spec
+	spec.Variables = fleet.MaskValues(spec.Variables, g.Conceal(fleet.NewDefiners(s.Heads()).Of(g.Name, g.Spec)), most)
+	return &spec
+}
+
 // wanted is the valid group a write asks for, with the old revision when nothing changes,
 // and what has to hold of the secrets it refers to.
 func (o *Operations) wanted(ctx context.Context, s *view.Snapshot, w GroupWrite, old *fleet.Group) (fleet.Group, []store.Guard, error) {
@@ -124,7 +135,7 @@ func (o *Operations) wanted(ctx context.Context, s *view.Snapshot, w GroupWrite,
 	if old != nil {
 		present = &old.Spec
 	}
-	spec, err := w.Make(present)
+	spec, err := w.Make(shownSpec(s, old, w.Shown))
 	if err != nil {
 		return fleet.Group{}, nil, err
 	}

@@ -40,10 +40,10 @@ func (o *Operations) settle(ctx context.Context, s *view.Snapshot, w GroupWrite,
 	shown := asked.Conceal(defined)
 
 	out.values = maps.Clone(spec.Variables)
-	problems = restoreHidden(out.values, present.Spec.Variables, before, shown, w.Shown)
 	if out.values, err = keepHidden(out.values, present.Spec.Variables, before, w.Shown); err != nil {
 		return out, nil, err
 	}
+	problems = restoreHidden(out.values, present.Spec.Variables, before, shown, w.Shown)
 	sealer := sealer{o: o, subject: ofGroup(w.Name), field: "variableValues.", managed: w.ManagedBy != ""}
 	for _, key := range slices.Sorted(maps.Keys(out.values)) {
 		if shown[key] != fleet.VisibleToNobody || out.values[key] == fleet.Hidden {
@@ -93,7 +93,8 @@ func restoreHidden(values, present map[string]string, before, shown map[string]f
 	return problems
 }
 
-// keepHidden keeps what who asks is not shown and may not change. Denied when they try.
+// keepHidden keeps what who asks is not shown and may not change. Denied when they try,
+// also with the value there is: nobody finds it out by trying.
 // Secrets are shown to nobody, and changed by whoever may write the group.
 func keepHidden(values, present map[string]string, before map[string]fleet.Visibility, most fleet.Visibility) (map[string]string, error) {
 	for _, key := range slices.Sorted(maps.Keys(present)) {
@@ -101,7 +102,7 @@ func keepHidden(values, present map[string]string, before map[string]fleet.Visib
 			continue
 		}
 		given, ok := values[key]
-		if ok && given != present[key] {
+		if ok && given != fleet.Hidden {
 			return nil, &errs.Error{Kind: errs.Denied, Field: "variableValues." + key, Message: "is for administrators: leave it out, or send " + fleet.Hidden + ", and it stays what it is"}
 		}
 		if values == nil {
