@@ -37,7 +37,8 @@ const (
 
 // SyncReport says what came of it.
 type SyncReport struct {
-	// Status is of all nodes together: OK, PARTIAL, or FAILED when none has all.
+	// Status is of all nodes together: OK, PARTIAL, FAILED when none has all, or
+	// DRY_RUN.
 	Status    string           `json:"status"`
 	Message   string           `json:"message"`
 	Pattern   string           `json:"pattern"`
