@@ -71,9 +71,14 @@ func TestATemplatesChangeSentAgainWithItsKeyIsMadeOnce(t *testing.T) {
 	back := s.do("POST", one+"/rollback", nil, "Idempotency-Key", "k").want(200).field("hash")
 	s.do("POST", one+"/rollback", nil, "Idempotency-Key", "k").want(200).is("hash", back)
 	s.do("GET", one+"/history", nil).want(200).is("total", 6)
+	s.do("PUT", one+"/files/content?path=d", `{"content":"4"}`, "Idempotency-Key", "k").want(200)
+	s.do("PUT", one+"/files/content?path=e", `{"content":"5"}`, "Idempotency-Key", "k").want(200)
+	s.do("GET", one+"/files/content?path=e", nil).want(200).is("content", "5")
+	s.do("PUT", one+"/files/content?path=d", `{"content":"4"}`, "Idempotency-Key", "k").want(200)
+	s.do("GET", one+"/history", nil).want(200).is("total", 8)
 	other := s.user("oda", "ADMIN")
 	other.do("POST", one+"/rollback", nil, "Idempotency-Key", "k").want(200)
-	s.do("GET", one+"/history", nil).want(200).is("total", 7)
+	s.do("GET", one+"/history", nil).want(200).is("total", 9)
 }
 
 func TestALongListOfATemplateComesInPages(t *testing.T) {

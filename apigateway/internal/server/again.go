@@ -9,12 +9,15 @@ import (
 )
 
 // Operation names what a request asks for by its Idempotency-Key: the same for one that
-// is sent again, another for each caller and path. Empty without a key.
+// is sent again, another for each caller, method, path and query, dryRun aside. Empty
+// without a key.
 func Operation(c *gin.Context) string {
 	key := c.GetHeader("Idempotency-Key")
 	if key == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{Actor(c).User, c.Request.Method, c.Request.URL.Path, key}, "\x00")))
+	query := c.Request.URL.Query()
+	query.Del("dryRun")
+	sum := sha256.Sum256([]byte(strings.Join([]string{Actor(c).User, c.Request.Method, c.Request.URL.Path, query.Encode(), key}, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }
