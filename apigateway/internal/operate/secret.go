@@ -62,13 +62,19 @@ func (o *Operations) secret(ctx context.Context, name string) (fleet.Secret, err
 	return one, err
 }
 
-// secretUses are what refers to each stored secret: groups, templates, and instances that
-// were made so.
+// secretUses are what refers to each stored secret, by its name, and to each of its
+// values, by the reference: groups, templates, and instances that were made so.
 func (o *Operations) secretUses(s *view.Snapshot) map[string][]string {
 	out := map[string][]string{}
 	note := func(value, by string) {
-		if ref, err := fleet.ParseSecretRef(value); err == nil && ref.Kind == fleet.SecretStored && !slices.Contains(out[ref.Of], by) {
-			out[ref.Of] = append(out[ref.Of], by)
+		ref, err := fleet.ParseSecretRef(value)
+		if err != nil || ref.Kind != fleet.SecretStored {
+			return
+		}
+		for _, of := range []string{ref.Of, ref.String()} {
+			if !slices.Contains(out[of], by) {
+				out[of] = append(out[of], by)
+			}
 		}
 	}
 	for name, g := range s.Groups.All() {
@@ -102,7 +108,8 @@ func (o *Operations) secretUses(s *view.Snapshot) map[string][]string {
 
 // WriteSecret stores a secret under a name, in place of what was there. before is the
 // revision of that, 0 when there was none. Invalid names what is wrong, Exhausted when
-// there are too many, MovedError when IfMatch does not hold. The same values write nothing.
+// there are too many, Conflict when a value would go that is referred to, MovedError when
+// IfMatch does not hold. The same values write nothing.
 func (o *Operations) WriteSecret(ctx context.Context, by Actor, w SecretWrite) (out Secret, before int64, err error) {
 	if err := joined(fleet.ValidateSecret(w.Name, w.Values)); err != nil {
 		return out, 0, err
@@ -120,8 +127,15 @@ func (o *Operations) WriteSecret(ctx context.Context, by Actor, w SecretWrite) (
 				return err
 			}
 		}
+		used := o.secretUses(o.Snapshot())
+		for _, key := range old.Keys {
+			ref := fleet.SecretRef{Kind: fleet.SecretStored, Of: w.Name, Key: key}.String()
+			if _, kept := w.Values[key]; !kept && len(used[ref]) > 0 {
+				return errs.New(errs.Conflict, "%s is used by %s: give it a value, or give them another first", ref, several(used[ref]))
+			}
+		}
 		next, changed, err := o.nextSecret(old, w, by)
-		out = Secret{next, o.secretUses(o.Snapshot())[w.Name]}
+		out = Secret{next, used[w.Name]}
 		if err != nil || !changed || w.DryRun {
 			return err
 		}
