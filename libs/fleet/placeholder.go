@@ -72,7 +72,8 @@ type PlaceholderContext struct {
 
 // Placeholders are all placeholder values of an instance: built-ins, then node
 // variables, group variables and values given at start, each overriding the ones before.
-// Variables of type SECRET are not among them, whoever else gives one of their name.
+// Variables of type SECRET are not among them, whoever else gives one of their name, nor
+// is what was sealed for one that is none any more.
 func Placeholders(c PlaceholderContext) map[string]string {
 	p, pl := c.Plan, c.Placement
 	host := c.HostAddress
@@ -103,7 +104,9 @@ func Placeholders(c PlaceholderContext) map[string]string {
 	}
 	for _, m := range []map[string]string{c.Node.Variables, p.Variables, pl.Values} {
 		for k, val := range m {
-			v[k] = val
+			if !IsSealed(val) { // given while the variable was a secret, and no text now
+				v[k] = val
+			}
 		}
 	}
 	for k := range p.Secrets {

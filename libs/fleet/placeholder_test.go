@@ -106,3 +106,15 @@ func TestPlaceholdersOfAnInstance(t *testing.T) {
 		t.Errorf("HOST_ADDRESS = %q", got)
 	}
 }
+
+func TestWhatIsSealedIsNoTextOfAPlaceholder(t *testing.T) {
+	got := Placeholders(PlaceholderContext{
+		Plan:      Plan{Variables: map[string]string{"GROUPS": "sealed:eA", "BOTH": "text"}},
+		Placement: Placement{Values: map[string]string{"STARTS": "sealed:eA", "BOTH": "sealed:eA", "TEXT": "unsealed:x"}},
+	})
+	for key, want := range map[string]string{"GROUPS": "", "STARTS": "", "BOTH": "text", "TEXT": "unsealed:x"} {
+		if got[key] != want {
+			t.Errorf("%s is %q, want %q", key, got[key], want)
+		}
+	}
+}
