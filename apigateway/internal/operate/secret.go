@@ -174,9 +174,9 @@ func (o *Operations) nextSecret(old fleet.Secret, w SecretWrite, by Actor) (next
 }
 
 func (o *Operations) roomForSecret(ctx context.Context) error {
-	all, _, err := store.List(ctx, o.cfg.Store, store.Secrets())
-	if err == nil && len(all) >= fleet.MaxSecrets {
-		err = errs.New(errs.Exhausted, "there are %d secrets, which is as many as may be: delete some, or put several values into one", len(all))
+	n, err := store.Count(ctx, o.cfg.Store, store.Secrets())
+	if err == nil && n >= fleet.MaxSecrets {
+		err = errs.New(errs.Exhausted, "there are %d secrets, which is as many as may be: delete some, or put several values into one", n)
 	}
 	return errs.Wrap("operate.Secrets", err)
 }
