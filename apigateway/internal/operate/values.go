@@ -192,9 +192,9 @@ func (o *Operations) sealed(about, value, present string) string {
 
 // SettleDefaults makes the defaults of a template's variables those it is stored with, of
 // which present are there now: what stands for a default that is not shown becomes that
-// one, and a secret's becomes a reference. Definitions hidden from who is shown most stay
-// as they are, and are Denied to be changed, renamed or removed. problems name every one
-// at fault. given is not changed.
+// one, and a secret's becomes a reference. Definitions whose values are hidden from who is
+// shown most stay as they are. Denied when they are to be changed, renamed or removed.
+// problems name every one at fault. given is not changed.
 func (o *Operations) SettleDefaults(ctx context.Context, given, present []fleet.Variable, most fleet.Visibility) (settled []fleet.Variable, problems []error, err error) {
 	if settled, err = keepDefinitions(given, present, most); err != nil {
 		return nil, nil, err
