@@ -182,7 +182,7 @@ func directory(cfg Config, service *template.Service) (*source.Directory, error)
 		}
 		return n, err
 	}
-	dir, err := source.New(source.Config{Dir: cfg.Dir, Service: service, Store: cfg.Store, Replica: cfg.Replica, Others: others, Log: cfg.Log})
+	dir, err := source.New(source.Config{Dir: cfg.Dir, Service: service, Store: cfg.Store, Replica: cfg.Replica, Others: others, Remote: cfg.Bucket != nil, Log: cfg.Log})
 	if err != nil {
 		return nil, unusable("templates.dir", cfg.Dir, err)
 	}

@@ -54,7 +54,7 @@ const settled = 2 * time.Second
 type scanner struct {
 	// stored reports whether content is stored; add stores what a file holds, up to a
 	// limit of bytes. add is set for the time of a scan.
-	stored func(fleet.Content) bool
+	stored func(fleet.Content) (bool, error)
 	add    func(r io.Reader, limit int64) (fleet.Content, error)
 	seen   map[string]hashed // by absolute path
 	limits fleet.ManifestLimits
@@ -153,8 +153,10 @@ func (t *tree) dirEntry(p string, e *fleet.ManifestEntry) (*fleet.ManifestEntry,
 // that it did not change while it was read and nobody is about to change it.
 func (t *tree) file(p string, fi fs.FileInfo) (fleet.Content, error) {
 	full := filepath.Join(t.path, p)
-	if known, ok := t.seen[full]; ok && known.stamp == stampOf(fi) && t.stored(known.content) {
-		return known.content, nil
+	if known, ok := t.seen[full]; ok && known.stamp == stampOf(fi) {
+		if there, err := t.stored(known.content); there || err != nil {
+			return known.content, err
+		}
 	}
 	var none fleet.Content
 	f, err := t.root.OpenFile(p, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)

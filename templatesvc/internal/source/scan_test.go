@@ -28,7 +28,7 @@ func room(t *testing.T) (s *scanner, dir string) {
 	}
 	put(t, filepath.Join(dir, "g", "t", "sub", "f"), "mine")
 	return &scanner{
-		stored: func(fleet.Content) bool { return true }, add: adding(blobs), seen: map[string]hashed{},
+		stored: func(fleet.Content) (bool, error) { return true, nil }, add: adding(blobs), seen: map[string]hashed{},
 		limits: fleet.VersionLimits(), now: time.Now, lease: lease,
 	}, dir
 }

@@ -42,7 +42,7 @@ const (
 	again    = time.Second            // between looks at a file that somebody has open for writing, or at what changes meanwhile
 )
 
-// Config is what a watched directory needs. All but Others are required.
+// Config is what a watched directory needs. All but Others and Remote are required.
 type Config struct {
 	// Dir holds <group>/<name>/; it is made if need be.
 	Dir     string
@@ -53,6 +53,9 @@ type Config struct {
 	// Others counts the other replicas that live: they may have directories of their
 	// own. Nil: there are none.
 	Others func(context.Context) (int, error)
+	// Remote says that it takes a request to learn whether a content is stored: it is
+	// asked for what is to be published alone, not at each look.
+	Remote bool
 	Log    *slog.Logger
 }
 
@@ -63,6 +66,7 @@ type Directory struct {
 	store   *store.Client
 	replica string
 	others  func(context.Context) (int, error)
+	remote  bool
 	log     *slog.Logger
 	scanner scanner
 
@@ -94,7 +98,7 @@ func New(cfg Config) (*Directory, error) {
 		return nil, errs.As(errs.Invalid, "source.New", err)
 	}
 	return &Directory{
-		dir: cfg.Dir, service: cfg.Service, store: cfg.Store, replica: cfg.Replica, others: cfg.Others, log: cfg.Log,
+		dir: cfg.Dir, service: cfg.Service, store: cfg.Store, replica: cfg.Replica, others: cfg.Others, remote: cfg.Remote, log: cfg.Log,
 		scanner: scanner{seen: map[string]hashed{}, limits: fleet.VersionLimits(), now: time.Now, lease: lease},
 		synced:  make(chan struct{}), dirty: map[fleet.TemplateRef]*changed{}, complained: map[string]string{},
 		held: map[fleet.TemplateRef]seenAs{}, removed: map[string]time.Time{}, asked: make(chan string, 1),
@@ -390,19 +394,27 @@ func (d *Directory) read(ctx context.Context, ref fleet.TemplateRef) error {
 			p.Close(ctx)
 		}
 	}()
-	d.scanner.stored = func(c fleet.Content) bool { return d.service.Stored(ctx, c) }
-	m, err := d.scanner.scan(d.dir, ref, func(r io.Reader, limit int64) (c fleet.Content, err error) {
-		if p == nil {
-			if p, err = d.service.Begin(ctx, "directory of "+ref.String()); err != nil {
-				return c, err
+	scan := func(stored func(fleet.Content) (bool, error)) (m fleet.Manifest, digest string, err error) {
+		d.scanner.stored = stored
+		m, err = d.scanner.scan(d.dir, ref, func(r io.Reader, limit int64) (c fleet.Content, err error) {
+			if p == nil {
+				if p, err = d.service.Begin(ctx, "directory of "+ref.String()); err != nil {
+					return c, err
+				}
 			}
+			return p.Add(ctx, r, limit)
+		})
+		if err == nil {
+			_, digest, err = m.Canonical(fleet.VersionLimits())
 		}
-		return p.Add(ctx, r, limit)
-	})
-	if err != nil {
-		return err
+		return m, digest, err
 	}
-	_, digest, err := m.Canonical(fleet.VersionLimits())
+	ask := func(c fleet.Content) (bool, error) { return d.service.Stored(ctx, c) }
+	first := ask
+	if d.remote { // what is published already is stored
+		first = func(fleet.Content) (bool, error) { return true, nil }
+	}
+	m, digest, err := scan(first)
 	if err != nil {
 		return err
 	}
@@ -417,6 +429,14 @@ func (d *Directory) read(ctx context.Context, ref fleet.TemplateRef) error {
 	if !d.alone && yields(d.id, digest, d.held[ref], head) {
 		d.held[ref] = now
 		return errs.New(errs.AlreadyExists, "another replica's directory has other files for it, which stay: make the directories alike, or change it here")
+	}
+	if err := template.CheckOrigin(head, fleet.DirectoryOrigin); err != nil {
+		return err
+	}
+	if d.remote && head.SourceDigest != digest {
+		if m, now.digest, err = scan(ask); err != nil {
+			return err
+		}
 	}
 	if _, _, err = d.service.PublishSource(ctx, p, ref, m, template.Provenance{
 		Author: "source", Message: "directory changed", Origin: fleet.DirectoryOrigin, Directory: d.id,

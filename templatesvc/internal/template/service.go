@@ -83,13 +83,13 @@ func (s *Service) Manifest(ctx context.Context, digest string) (fleet.Manifest, 
 
 // Stored reports whether all of a file's content is known to be stored here. Only
 // Publish.Keep makes sure that it stays.
-func (s *Service) Stored(ctx context.Context, c fleet.Content) bool {
+func (s *Service) Stored(ctx context.Context, c fleet.Content) (bool, error) {
 	for _, b := range c.Blobs() {
 		if there, err := s.cfg.Vault.Has(ctx, b.SHA256, b.Size); !there || err != nil {
-			return false
+			return false, errs.Wrap("template.Stored", err)
 		}
 	}
-	return true
+	return true, nil
 }
 
 // Blobs is where contents lie.

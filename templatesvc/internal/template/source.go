@@ -24,9 +24,9 @@ func PublishedBy(head fleet.TemplateHead, origin string) bool {
 	return head.Origin == origin && origin != "" || origin == fleet.DirectoryOrigin && head.Origin == "" && head.SourceDigest != ""
 }
 
-// checkOrigin refuses to take a template over from another source. The directory
+// CheckOrigin refuses to take a template over from another source. The directory
 // of templates takes over what was made through the API.
-func checkOrigin(head fleet.TemplateHead, origin string) error {
+func CheckOrigin(head fleet.TemplateHead, origin string) error {
 	switch {
 	case head.ModRev == 0, PublishedBy(head, origin):
 		return nil
@@ -53,7 +53,7 @@ func (s *Service) PublishSource(ctx context.Context, p *Publish, ref fleet.Templ
 	if err != nil {
 		return head, false, errs.Wrap("template.PublishSource", err)
 	}
-	if err := checkOrigin(before, from.Origin); err != nil {
+	if err := CheckOrigin(before, from.Origin); err != nil {
 		return before, false, err
 	}
 	if before.SourceDigest == digest {
@@ -72,7 +72,7 @@ func (s *Service) PublishSource(ctx context.Context, p *Publish, ref fleet.Templ
 		Ref: ref, Base: before.Digest, Asked: Asked{Author: from.Author}, Kind: fleet.MoveSource, Fences: from.Fences,
 		SourceDigest: &digest, Origin: &from.Origin, Directory: &from.Directory,
 		Rebase: func(move *Move, head fleet.TemplateHead, _ fleet.Manifest) (err error) {
-			if err := checkOrigin(head, from.Origin); err != nil {
+			if err := CheckOrigin(head, from.Origin); err != nil {
 				return err
 			}
 			var joined string
