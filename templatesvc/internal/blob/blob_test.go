@@ -207,3 +207,30 @@ func TestALargeFileIsHadByTheHashOfTheWhole(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatWasStoredAnewIsNotSetAside(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	content := noise(5000)
+	sum := put(t, s, content)
+	path := filepath.Join(dir, sum[:2], sum)
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	// One reader found it damaged and put it aside, and it was stored anew; another still has the old one.
+	if err := s.SetAside(t.Context(), blob.File{Sum: sum, Size: 5000}, f); err != nil {
+		t.Fatal(err)
+	}
+	if has(t, s, sum, 5000) {
+		t.Fatal("it was not put aside")
+	}
+	put(t, s, content)
+	if err := s.SetAside(t.Context(), blob.File{Sum: sum, Size: 5000}, f); err != nil {
+		t.Error(err)
+	}
+	if !has(t, s, sum, 5000) || !bytes.Equal(read(t, s, sum), content) {
+		t.Error("the sound one was put aside")
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -25,10 +26,13 @@ import (
 //	trash/<cycle>/      condemned by a collection, see package collect
 //	corrupt/            what no longer fitted its name
 //	store-id            names the directory
-type disk struct{ dir string }
+type disk struct {
+	dir string
+	mu  sync.Mutex // between looking which file lies at a path and moving it
+}
 
 func newDisk(dir string) (*disk, error) {
-	d := &disk{dir}
+	d := &disk{dir: dir}
 	for _, sub := range []string{incoming, "trash", "corrupt"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return nil, errs.As(errs.Unavailable, "blob.Open", err)
@@ -122,12 +126,24 @@ func (d *disk) Take(_ context.Context, f File, spooled *os.File) error {
 	if err := spooled.Close(); err != nil { // a full disk may show only now
 		return fulldisk.Error("blob.Take", err)
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	return fulldisk.Error("blob.Take", os.Rename(spooled.Name(), path))
 }
 
-// SetAside implements Medium.
-func (d *disk) SetAside(_ context.Context, f File, _ *os.File) error {
-	err := os.Rename(d.path(f.Sum, f.Form), filepath.Join(d.dir, "corrupt", f.Sum+string(f.Form)))
+// SetAside implements Medium. What was stored anew since it was read stays.
+func (d *disk) SetAside(_ context.Context, f File, read *os.File) error {
+	was, err := read.Stat()
+	if err != nil {
+		return errs.As(errs.Unavailable, "blob.SetAside", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	is, err := os.Stat(d.path(f.Sum, f.Form))
+	if err != nil || !os.SameFile(was, is) {
+		return gone("blob.SetAside", err)
+	}
+	err = os.Rename(d.path(f.Sum, f.Form), filepath.Join(d.dir, "corrupt", f.Sum+string(f.Form)))
 	return gone("blob.SetAside", err)
 }
 
