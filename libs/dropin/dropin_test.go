@@ -26,7 +26,7 @@ func programs(t *testing.T, scripts map[string]string) dropin.Dir {
 	t.Helper()
 	dir := t.TempDir()
 	for name, script := range scripts {
-		// Written under another name: nobody executes a file that is open for writing.
+		// A process that another test just starts may still hold it open: Run waits for that.
 		if err := errors.Join(os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o600),
 			os.Chmod(filepath.Join(dir, name), 0o755)); err != nil {
 			t.Fatal(err)

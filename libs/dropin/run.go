@@ -45,7 +45,7 @@ const (
 	// only a process that left the group can hold the pipe open.
 	drained = 5 * time.Second
 	// busyEvery and busyTries bound the wait for a program that is being written.
-	busyEvery, busyTries = 50 * time.Millisecond, 40
+	busyEvery, busyTries = 50 * time.Millisecond, 600
 )
 
 // Run runs a program to its end. said are the last lines of its standard error, masked.
