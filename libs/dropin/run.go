@@ -102,7 +102,8 @@ func run(ctx context.Context, path string, job Job, out, tail io.Writer) (*os.Pr
 		return nil, err
 	}
 	group := -cmd.Process.Pid
-	done := context.AfterFunc(ctx, func() { _ = syscall.Kill(group, syscall.SIGKILL) })
+	killed := make(chan struct{})
+	done := context.AfterFunc(ctx, func() { defer close(killed); _ = syscall.Kill(group, syscall.SIGKILL) })
 	var copying sync.WaitGroup
 	copying.Go(func() {
 		if _, err := io.Copy(out, pipes.out.r); err != nil {
@@ -112,9 +113,10 @@ func run(ctx context.Context, path string, job Job, out, tail io.Writer) (*os.Pr
 	copying.Go(func() { _, _ = io.Copy(tail, pipes.said.r) })
 	copying.Go(func() { _, _ = pipes.in.w.Write(job.Input); pipes.in.w.Close() })
 	await(cmd.Process.Pid)
-	if done() { // else it is killed already; the pid is not reaped and nobody else's
-		_ = syscall.Kill(group, syscall.SIGKILL)
+	if !done() {
+		<-killed // not later, when the pid may be somebody else's
 	}
+	_ = syscall.Kill(group, syscall.SIGKILL) // the pid is not reaped yet
 	state, err := cmd.Process.Wait()
 	pipes.drain()
 	copying.Wait()
