@@ -188,14 +188,19 @@ func (m *Medium) ID(ctx context.Context) (string, error) {
 	if m.id != "" {
 		return m.id, nil
 	}
+	var id string
 	err := m.again(ctx, func() (err error) {
-		m.id, err = m.readID(ctx)
+		id, err = m.readID(ctx)
 		if errs.Is(err, errs.NotFound) {
 			if err = m.writeID(ctx); err == nil {
-				m.id, err = m.readID(ctx)
+				id, err = m.readID(ctx)
 			}
 		}
 		return err
 	})
-	return m.id, m.told("objects.ID", err)
+	if err != nil { // also when half of it came
+		return "", m.told("objects.ID", err)
+	}
+	m.id = id
+	return id, nil
 }
