@@ -100,6 +100,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 func measureAll(ctx context.Context, wanted *regexp.Regexp, contentMiB int, stdout, stderr io.Writer) error {
+	began := time.Now()
 	dir, err := os.MkdirTemp("", "orrery-bench-")
 	if err != nil {
 		return err
@@ -117,12 +118,16 @@ func measureAll(ctx context.Context, wanted *regexp.Regexp, contentMiB int, stdo
 			continue
 		}
 		fmt.Fprintln(stderr, "measuring", f.name)
+		family := time.Now()
 		if err := f.measure(ctx, b); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
+		fmt.Fprintf(stderr, "measured %s in %s, %s in all\n", f.name, elapsed(family), elapsed(began))
 	}
 	return nil
 }
+
+func elapsed(since time.Time) time.Duration { return time.Since(since).Round(time.Second) }
 
 func (b *bench) build(ctx context.Context, pkg string) (string, error) {
 	bin := filepath.Join(b.dir, filepath.Base(pkg))
