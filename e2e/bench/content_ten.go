@@ -37,23 +37,53 @@ func measureTenNodes(ctx context.Context, b *bench) error {
 	if _, err := r.publish(ctx, world, "ten"); err != nil {
 		return err
 	}
+	idle := cpuTime()
 	before, err := r.fetchPlainly(ctx, r.place("ten"))
 	if err != nil {
 		return err
 	}
+	used := cpuTime() - idle
+	agents, service := spent(r.agents()), spent([]int{r.Process("templatesvc-1").PID()})
 	fetched, err := r.fetchAtOnce(ctx, head(r.view.Snapshot(), "ten").Digest)
 	if err != nil {
 		return err
 	}
+	byAgents, byService := agents(), service()
+	idle = cpuTime()
 	after, err := r.fetchPlainly(ctx, r.place("ten"))
 	if err != nil {
 		return err
 	}
+	used = (used + cpuTime() - idle) / 2
 	all := float64(len(r.Nodes()) * b.contentMiB / 2)
 	plain := all / ((before + after) / 2).Seconds()
 	b.report("template_ten_nodes_mib_per_s", all/fetched.Seconds(), "MiB/s", plain)
 	b.report("template_ten_nodes_ratio", all/fetched.Seconds()/plain, "of plain", 1)
+	perGiB := func(d time.Duration) float64 { return d.Seconds() / (all / 1024) }
+	b.report("template_ten_nodes_cpu", perGiB(byAgents+byService), "s/GiB", perGiB(used))
+	b.report("template_ten_nodes_service_cpu", perGiB(byService), "s/GiB", -1)
 	return nil
+}
+
+// agents are the processes of all nodes' agents.
+func (r *running) agents() (pids []int) {
+	for _, n := range r.Nodes() {
+		pids = append(pids, n.PID())
+	}
+	return pids
+}
+
+// spent tells what processor time processes use from now on; those that are gone used none.
+func spent(pids []int) func() time.Duration {
+	total := func() (sum time.Duration) {
+		for _, pid := range pids {
+			used, _ := cpuOf(pid)
+			sum += used
+		}
+		return sum
+	}
+	before := total()
+	return func() time.Duration { return total() - before }
 }
 
 // fetchAtOnce times how long all agents take to have a version, every hash verified.
