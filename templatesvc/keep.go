@@ -39,7 +39,7 @@ func newFigures(r prometheus.Registerer) (f figures, err error) {
 	f.requests = m.Counter("http_requests", "Calls by route.", "route")
 	f.collected = m.Counter("collected_blobs", "Blobs removed because nothing referred to them.")
 	f.bytes = m.Counter("collected_bytes", "What removed blobs took on the disk.")
-	f.scrubbed = m.Counter("scrubbed_blobs", "Files of contents read again on the disk: sound, corrupt or healed.", "health")
+	f.scrubbed = m.Counter("scrubbed_blobs", "Files of contents read again on the disk: sound, corrupt, healed or unread.", "health")
 	return f, m.Err()
 }
 

@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,6 +69,23 @@ func TestWhatIsMissingIsFetchedOnceForAllWhoReadIt(t *testing.T) {
 	}
 	if !has(t, s, sum, int64(len(content))) {
 		t.Error("it was not kept")
+	}
+}
+
+func TestWhatTheDiskCannotReadIsFetchedAnewWhenItIsRead(t *testing.T) {
+	dir := t.TempDir()
+	s, a := open(t, dir), &another{Store: open(t, t.TempDir())}
+	s.AskElsewhere(a)
+	content := noise(5000)
+	sum := put(t, s, content)
+	put(t, a.Store, content)
+	path := filepath.Join(dir, sum[:2], sum)
+	// It can be opened, and gives EIO when it is read.
+	if err := errors.Join(os.Remove(path), os.Symlink("/proc/self/mem", path)); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := s.ReadAll(t.Context(), sum); err != nil || !bytes.Equal(b, content) {
+		t.Errorf("%d bytes, %v", len(b), err)
 	}
 }
 

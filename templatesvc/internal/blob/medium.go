@@ -54,7 +54,8 @@ type Medium interface {
 	// ID tells one medium from another: replicas that share it have the same.
 	ID(ctx context.Context) (string, error)
 
-	// Files are all files in no order. What appears meanwhile may be missing.
+	// Files are all files in no order. What appears meanwhile may be missing. After an
+	// error the rest may follow, as far as it can be had: who needs all stops there.
 	Files(ctx context.Context) iter.Seq2[File, error]
 	// NewCycle begins a collection. Names are not used twice.
 	NewCycle(ctx context.Context, name string) (Cycle, error)

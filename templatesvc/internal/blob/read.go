@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -79,7 +78,8 @@ func (s *Store) Lookup(ctx context.Context, sum string) (*Stored, error) {
 }
 
 // Here opens a blob as it is stored here. The first time in a process it is read and
-// verified; one that does not have its hash is put aside and NotFound.
+// verified; one that does not have its hash, or cannot be read off the disk, is put aside
+// and NotFound.
 func (s *Store) Here(ctx context.Context, sum string) (*Stored, error) {
 	if !fleet.ValidDigest(sum) {
 		return nil, errs.New(errs.Malformed, "%q is not a SHA-256", clip(sum))
@@ -87,6 +87,9 @@ func (s *Store) Here(ctx context.Context, sum string) (*Stored, error) {
 	const looks = 3 // raw, packed, and what a medium reads anew
 	for range looks {
 		b, form, err := s.open(ctx, sum, Raw, Packed)
+		if unreadable(err) {
+			return nil, errs.New(errs.NotFound, "blob %s lies where the disk cannot be read: look at the disk", sum)
+		}
 		if err != nil {
 			return nil, errs.Wrap("blob.Here", err)
 		}
@@ -137,6 +140,9 @@ func (s *Store) verify(sum string, b *Stored) (sound bool, err error) {
 		return true, nil
 	}
 	sound, err = Check(File{Sum: sum, Form: b.form(), Size: b.Size}, b.File)
+	if unreadable(err) {
+		return false, nil
+	}
 	if !sound || err != nil {
 		return false, err
 	}
@@ -152,18 +158,20 @@ func (s *Store) verify(sum string, b *Stored) (sound bool, err error) {
 	return true, nil
 }
 
-// Check reports whether a file is what it should be: a blob that has its hash and size,
-// a recipe that can be read. The error is that of a file that cannot be read.
-func Check(f File, from *os.File) (bool, error) {
-	var r io.Reader = from
+// Check reports whether what is read is what a file should be: a blob that has its hash
+// and size, a recipe that can be read. The error is the reader's own; nothing that was
+// read makes one.
+func Check(f File, from io.Reader) (bool, error) {
+	w := &watched{Reader: from}
+	var r io.Reader = w
 	switch f.Form {
 	case Joined:
-		_, sound, err := readRecipe(from, f.Sum)
+		_, sound, err := readRecipe(w, f.Sum)
 		return sound, err
 	case Packed:
-		dec, err := unpack(io.NopCloser(from))
+		dec, err := unpack(io.NopCloser(w))
 		if err != nil {
-			return false, err
+			return false, errors.Join(err, w.err)
 		}
 		defer dec.Close()
 		r = dec
@@ -171,10 +179,22 @@ func Check(f File, from *os.File) (bool, error) {
 	}
 	h := sha256.New()
 	n, err := io.Copy(h, r)
-	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
-		return false, err
+	return err == nil && n == f.Size && hex.EncodeToString(h.Sum(nil)) == f.Sum, w.err
+}
+
+// watched keeps why a reader failed, whatever becomes of it above.
+type watched struct {
+	io.Reader
+	err error
+}
+
+// Read reads on.
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		w.err = err
 	}
-	return err == nil && n == f.Size && hex.EncodeToString(h.Sum(nil)) == f.Sum, nil
+	return n, err
 }
 
 // Suspect verifies a blob anew, whatever was known of it, since somebody was given
@@ -267,10 +287,16 @@ func (s *Store) RecipeHere(ctx context.Context, sum string) (fleet.Content, erro
 	const looks = 2 // a medium may read anew what was damaged
 	for range looks {
 		f, _, err := s.Medium.Open(ctx, sum, Joined)
+		if unreadable(err) {
+			return fleet.Content{}, errs.New(errs.NotFound, "the recipe of file %s lies where the disk cannot be read: look at the disk", sum)
+		}
 		if err != nil {
 			return fleet.Content{}, errs.Wrap("blob.RecipeHere", err)
 		}
 		c, sound, err := readRecipe(f, sum)
+		if unreadable(err) {
+			err = nil
+		}
 		if err == nil && !sound { // written anew by the next who stores it
 			err = s.SetAside(ctx, File{Sum: sum, Form: Joined}, f)
 		}
@@ -287,8 +313,8 @@ func (s *Store) RecipeHere(ctx context.Context, sum string) (fleet.Content, erro
 // maxRecipe bounds a recipe in bytes.
 const maxRecipe = 64 << 20
 
-func readRecipe(f *os.File, sum string) (c fleet.Content, sound bool, err error) {
-	b, err := io.ReadAll(io.LimitReader(f, maxRecipe))
+func readRecipe(from io.Reader, sum string) (c fleet.Content, sound bool, err error) {
+	b, err := io.ReadAll(io.LimitReader(from, maxRecipe))
 	if err != nil {
 		return c, false, err
 	}

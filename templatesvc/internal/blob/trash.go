@@ -29,7 +29,7 @@ func (d *disk) rescue(sum string) {
 	}
 }
 
-// Files implements Medium.
+// Files implements Medium. After the error of one directory the next one follows.
 func (d *disk) Files(ctx context.Context) iter.Seq2[File, error] {
 	return func(yield func(File, error) bool) {
 		shelves, err := os.ReadDir(d.dir)
@@ -42,7 +42,7 @@ func (d *disk) Files(ctx context.Context) iter.Seq2[File, error] {
 				continue
 			}
 			for f, err := range filesIn(ctx, filepath.Join(d.dir, shelf.Name())) {
-				if !yield(f, err) || err != nil {
+				if !yield(f, err) || ctx.Err() != nil {
 					return
 				}
 			}
@@ -54,8 +54,7 @@ func (d *disk) Files(ctx context.Context) iter.Seq2[File, error] {
 func filesIn(ctx context.Context, dir string) iter.Seq2[File, error] {
 	return func(yield func(File, error) bool) {
 		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			yield(File{}, errs.As(errs.Unavailable, "blob.Files", err))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !yield(File{}, errs.As(errs.Unavailable, "blob.Files", err)) {
 			return
 		}
 		for _, e := range entries {
