@@ -75,7 +75,11 @@ func (c *cache) discard(tmp *os.File) {
 }
 
 // take keeps what was written to a file that create made.
-func (c *cache) take(sum string, form blob.Form, tmp *os.File, bytes int64) error {
+func (c *cache) take(sum string, form blob.Form, tmp *os.File) error {
+	bytes := int64(0)
+	if fi, err := tmp.Stat(); err == nil {
+		bytes = fi.Size()
+	}
 	if err := errors.Join(tmp.Close(), os.Rename(tmp.Name(), c.path(sum, form))); err != nil {
 		return full(errors.Join(err, os.Remove(tmp.Name())))
 	}

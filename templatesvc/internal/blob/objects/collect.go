@@ -3,7 +3,9 @@ package objects
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,29 +103,44 @@ func (c *cycle) Condemned(ctx context.Context) iter.Seq2[blob.File, error] {
 }
 
 // Restore implements blob.Cycle: the content gets another name unless it has one, and
-// the condemned name goes. What is corrupt stays, for want of better.
+// the condemned name goes. What is corrupt stays, for want of better, and stays marked so.
 func (c *cycle) Restore(ctx context.Context, f blob.File) error {
 	for range looks {
 		all, err := c.names(ctx, f.Sum)
 		if err != nil {
 			return err
 		}
-		known := false
-		for _, o := range all {
-			if o.standing() && o.serves(f) {
-				_, err := c.Bury(ctx, f)
-				return err
-			}
-			known = known || o.Name == f.Name
+		if slices.ContainsFunc(all, func(o object) bool { return o.standing() && o.serves(f) }) {
+			_, err := c.Bury(ctx, f)
+			return err
 		}
-		if !known { // gone, or corrupt, which its own mark says for good
+		at := slices.IndexFunc(all, func(o object) bool { return o.Name == f.Name })
+		if at < 0 {
 			return c.remove(ctx, f.Name+mark+c.name)
 		}
-		if err := gone(c.rename(ctx, object{File: f})); err != nil {
+		err = c.rename(ctx, &all[at])
+		if errors.Is(err, errUnsound) {
+			return c.acquit(ctx, &all[at])
+		}
+		if err = gone(err); err != nil {
 			return err
 		}
 	}
 	return errs.New(errs.Unavailable, "content %s is condemned again and again: collected later", f.Sum)
+}
+
+// acquit removes what collections said of an object, also such as died, but not that it is
+// corrupt.
+func (c *cycle) acquit(ctx context.Context, o *object) error {
+	for _, name := range o.marks {
+		if name == o.Name+mark+corrupt {
+			continue
+		}
+		if err := c.remove(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Bury implements blob.Cycle: the name first, and then what is said of it.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,8 +22,8 @@ const (
 	maxObjects = 100_000_000
 	maxNames   = 10_000
 
-	// mark stands between an object's name and what is said of it; corrupt says that it
-	// does not have its hash, anything else is the cycle that condemned it.
+	// mark stands between an object's name and what is said of it; corrupt says that a
+	// replica found it without its hash, anything else is the cycle that condemned it.
 	mark    = "!"
 	corrupt = "corrupt"
 )
@@ -141,9 +142,10 @@ func (m *Medium) below(ctx context.Context, prefix string, most int) iter.Seq2[o
 	}
 }
 
-// names are the objects that have a content, the standing ones first.
+// names are the objects that have a content, the standing ones first and those last that
+// are said to be corrupt.
 func (m *Medium) names(ctx context.Context, sum string) ([]object, error) {
-	var standing, others []object
+	var standing, others, corrupt []object
 	for o, err := range m.below(ctx, m.prefix+sum+"/", maxNames) {
 		switch {
 		case err != nil:
@@ -152,7 +154,9 @@ func (m *Medium) names(ctx context.Context, sum string) ([]object, error) {
 			standing = append(standing, o)
 		case o.listed && !o.corrupt():
 			others = append(others, o)
+		case o.listed:
+			corrupt = append(corrupt, o)
 		}
 	}
-	return append(standing, others...), nil
+	return slices.Concat(standing, others, corrupt), nil
 }

@@ -2,17 +2,18 @@
 //
 //	<prefix><sum>/<form>-<size>-<token>           content, under a name that is used once
 //	<prefix><sum>/<form>-<size>-<token>!<cycle>   a collection has condemned it
-//	<prefix><sum>/<form>-<size>-<token>!corrupt   it does not have its hash
+//	<prefix><sum>/<form>-<size>-<token>!corrupt   a replica found that it does not have its hash
 //	<prefix>store-id                              names the bucket's part
 //
 // A bucket has no rename, so nothing is ever taken back: a condemned name stays so, and
-// whoever wants its content gives it another name. See package collect for why no publish
-// loses a blob, and ADR 42.
+// whoever wants its content gives it another name. Nor is any replica believed that an
+// object is corrupt: it is only read last, and gets another name too when it is sound. See
+// package collect for why no publish loses a blob, and ADR 42.
 //
 // Invariants: a name is written at most once, also when an upload is tried again; it goes
-// before what is said of it does; only a collection removes. What is read is kept in a
-// directory of bounded size and verified by whoever reads it. The server has to list what
-// was written before the listing began, as S3 does.
+// before what is said of it does; only a collection removes. What is read is verified as it
+// comes, kept in a directory of bounded size, and verified there by whoever reads it. The
+// server has to list what was written before the listing began, as S3 does.
 package objects
 
 import (
@@ -66,6 +67,8 @@ type Medium struct {
 
 	mu sync.Mutex
 	id string // "" until it was asked for
+	// unsound are objects that did not have their hash.
+	unsound map[string]struct{}
 }
 
 // New makes a medium; nothing is asked yet. done closes its idle connections. Invalid
@@ -76,7 +79,7 @@ func New(cfg Config) (m *Medium, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	m = &Medium{client: client, bucket: cfg.Bucket, pause: cfg.Pause, flights: flight.New(downloads)}
+	m = &Medium{client: client, bucket: cfg.Bucket, pause: cfg.Pause, flights: flight.New(downloads), unsound: map[string]struct{}{}}
 	if m.pause == 0 {
 		m.pause = 200 * time.Millisecond
 	}
@@ -124,10 +127,13 @@ func (m *Medium) Has(ctx context.Context, f blob.File) (bool, error) {
 			if o.standing() {
 				return true, nil
 			}
-			if err = m.rename(ctx, o); err == nil {
+			if err = m.rename(ctx, &o); err == nil {
 				return true, nil
 			}
-			break
+			if !errors.Is(err, errUnsound) {
+				break
+			}
+			err = nil
 		}
 		if err == nil {
 			return false, nil
@@ -139,17 +145,16 @@ func (m *Medium) Has(ctx context.Context, f blob.File) (bool, error) {
 	return false, nil
 }
 
-// rename gives the content of a condemned object another name. NotFound when the object
-// is gone.
-func (m *Medium) rename(ctx context.Context, o object) error {
-	return m.told("objects.rename", m.again(ctx, func() error {
-		body, _, _, err := minio.Core{Client: m.client}.GetObject(ctx, m.bucket, o.Name, minio.GetObjectOptions{})
-		if err != nil {
-			return s3.Told(err)
-		}
-		_, err = m.client.PutObject(ctx, m.bucket, m.fresh(o.File), body, o.Bytes, checked())
-		return errors.Join(s3.Told(err), body.Close())
-	}))
+// rename gives the content of an object another name: of one that was condemned, or is
+// said to be corrupt and is not. NotFound when the object is gone, errUnsound when it
+// does not have its hash.
+func (m *Medium) rename(ctx context.Context, o *object) error {
+	tmp, err := m.sound(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer m.cache.discard(tmp)
+	return m.put(ctx, o.File, o.Bytes, func() io.Reader { return io.NewSectionReader(tmp, 0, o.Bytes) })
 }
 
 // Write implements blob.Medium.

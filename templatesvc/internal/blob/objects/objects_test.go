@@ -26,6 +26,8 @@ type site struct {
 	t      *testing.T
 	server *s3test.Server
 	before atomic.Pointer[func(*http.Request) error]
+	// through is what a replica reaches the server through; nil changes nothing.
+	through func(http.RoundTripper) http.RoundTripper
 }
 
 func newSite(t *testing.T) *site {
@@ -43,13 +45,17 @@ func (s *site) failing(f func(*http.Request) error) { s.before.Store(&f) }
 func (s *site) replica(cacheBytes int64) (store *blob.Store, dir string) {
 	s.t.Helper()
 	dir = s.t.TempDir()
+	near := s.server.Near(func(r *http.Request) error {
+		if f := s.before.Load(); f != nil {
+			return (*f)(r)
+		}
+		return nil
+	})
+	if through, inner := s.through, near.Through; through != nil {
+		near.Through = func(t http.RoundTripper) http.RoundTripper { return through(inner(t)) }
+	}
 	m, done, err := objects.New(objects.Config{
-		S3: s.server.Near(func(r *http.Request) error {
-			if f := s.before.Load(); f != nil {
-				return (*f)(r)
-			}
-			return nil
-		}),
+		S3:     near,
 		Bucket: s3test.Bucket, Prefix: "orrery", Dir: filepath.Join(dir, "cache"), CacheBytes: cacheBytes, Pause: time.Nanosecond,
 	})
 	if err != nil {
@@ -215,6 +221,122 @@ func TestWhatIsCorruptInTheBucketIsNotServedAndStoredAnew(t *testing.T) {
 				t.Errorf("%d bytes, %v", len(got), err)
 			}
 		})
+	}
+}
+
+// damaging is a way to a server on which some answers with content are changed.
+type damaging struct {
+	http.RoundTripper
+	next *atomic.Int32 // so many are
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d damaging) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := d.RoundTripper.RoundTrip(r)
+	if err != nil || r.Method != http.MethodGet || strings.Contains(r.URL.RawQuery, "list-type") || d.next.Add(-1) < 0 {
+		return response, err
+	}
+	b, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	b[len(b)-1] ^= 1
+	response.Body = io.NopCloser(bytes.NewReader(b))
+	return response, nil
+}
+
+// damagingReplica is a replica to which so many contents come damaged.
+func (s *site) damagingReplica(answers int32) *blob.Store {
+	s.t.Helper()
+	var next atomic.Int32
+	next.Store(answers)
+	s.through = func(t http.RoundTripper) http.RoundTripper { return damaging{t, &next} }
+	defer func() { s.through = nil }()
+	store, _ := s.replica(1 << 30)
+	return store
+}
+
+const always = 1 << 20
+
+func TestWhatComesDamagedOnceIsReadOnceMoreAndNotSaidToBeCorrupt(t *testing.T) {
+	s := newSite(t)
+	a, _ := s.replica(1 << 30)
+	for name, content := range map[string][]byte{"raw": noise(5000), "packed": make([]byte, 5000)} {
+		sum := put(t, a, content)
+		if got, err := s.damagingReplica(1).ReadAll(t.Context(), sum); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("%s: %d bytes, %v", name, len(got), err)
+		}
+		if keys := s.keys(sum); len(keys) != 1 {
+			t.Errorf("%s: %v", name, keys)
+		}
+	}
+}
+
+func TestAReplicaThatReadsEverythingWronglyTakesNothingFromTheOthers(t *testing.T) {
+	s := newSite(t)
+	a, _ := s.replica(1 << 30)
+	wrong := s.damagingReplica(always)
+	content := noise(5000)
+	sum := put(t, a, content)
+	if _, err := wrong.Here(t.Context(), sum); !errs.Is(err, errs.NotFound) {
+		t.Fatalf("the damaged one was served, %v", err)
+	}
+	if keys := s.keys("!corrupt"); len(keys) != 1 {
+		t.Fatalf("it was not said to be corrupt: %v", s.keys(sum))
+	}
+	b, _ := s.replica(1 << 30)
+	if got, err := b.ReadAll(t.Context(), sum); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("another replica reads %d bytes, %v", len(got), err)
+	}
+	if there, err := b.Has(t.Context(), sum, 5000); !there || err != nil {
+		t.Errorf("another replica has it: %v, %v", there, err)
+	}
+	if keys := s.keys(sum); len(keys) != 3 {
+		t.Errorf("it was not taken back: %v", keys)
+	}
+}
+
+func TestWhatComesDamagedGetsNoOtherName(t *testing.T) {
+	s := newSite(t)
+	a, _ := s.replica(1 << 30)
+	content := noise(5000)
+	sum := put(t, a, content)
+	s.damage(s.keys(sum)[0]+"!cycle", nil)
+	if there, err := s.damagingReplica(always).Has(t.Context(), sum, 5000); there || err != nil {
+		t.Errorf("had: %v, %v", there, err)
+	}
+	b, _ := s.replica(1 << 30)
+	if there, err := b.Has(t.Context(), sum, 5000); !there || err != nil {
+		t.Errorf("another replica has it: %v, %v", there, err)
+	}
+	if got, err := b.ReadAll(t.Context(), sum); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+func TestWhatIsCorruptIsReadNoMoreThanTwiceByAProcess(t *testing.T) {
+	s := newSite(t)
+	a, _ := s.replica(1 << 30)
+	b, _ := s.replica(1 << 30)
+	sum := put(t, a, noise(5000))
+	s.damage(s.keys(sum)[0], noise(4321))
+	var gets atomic.Int32
+	s.failing(func(r *http.Request) error {
+		if r.Method == http.MethodGet && !strings.Contains(r.URL.RawQuery, "list-type") {
+			gets.Add(1)
+		}
+		return nil
+	})
+	for range 5 {
+		if _, err := b.Here(t.Context(), sum); !errs.Is(err, errs.NotFound) {
+			t.Errorf("it was served, %v", err)
+		}
+		if there, err := b.Has(t.Context(), sum, 5000); there || err != nil {
+			t.Errorf("it is said to be there, %v", err)
+		}
+	}
+	if gets.Load() != 2 {
+		t.Errorf("read %d times", gets.Load())
 	}
 }
 

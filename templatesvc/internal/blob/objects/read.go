@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/minio/minio-go/v7"
 
@@ -35,48 +36,78 @@ func (m *Medium) Open(ctx context.Context, sum string, forms ...blob.Form) (*os.
 	return nil, "", errs.New(errs.Unavailable, "blob %s was dropped before it was read: give the cache of blobs.s3 more room", sum)
 }
 
-// fetch brings one of some forms onto the disk.
+// fetch brings one of some forms onto the disk. What was said to be corrupt comes last: it
+// was perhaps read wrongly by who said so.
 func (m *Medium) fetch(ctx context.Context, sum string, forms []blob.Form) error {
-	var err error
 	for range looks {
-		var o *object
-		if o, err = m.pick(ctx, sum, forms); err != nil {
-			return err
-		}
-		if err = m.download(ctx, o); !errs.Is(err, errs.NotFound) { // else it went meanwhile
-			return err
-		}
-	}
-	return err
-}
-
-// pick is the object to read. NotFound when there is none.
-func (m *Medium) pick(ctx context.Context, sum string, forms []blob.Form) (*object, error) {
-	all, err := m.names(ctx, sum)
-	if err != nil {
-		return nil, err
-	}
-	for i := range all {
-		for _, form := range forms {
-			if all[i].Form == form {
-				return &all[i], nil
-			}
-		}
-	}
-	return nil, errs.New(errs.NotFound, "blob %s is not stored in the bucket", sum)
-}
-
-func (m *Medium) download(ctx context.Context, o *object) error {
-	return m.told("objects.download", m.again(ctx, func() error {
-		tmp, err := m.read(ctx, o)
+		all, err := m.names(ctx, sum)
 		if err != nil {
 			return err
 		}
-		return m.cache.take(o.Sum, o.Form, tmp, o.Bytes)
-	}))
+		all = slices.DeleteFunc(all, func(o object) bool { return !slices.Contains(forms, o.Form) })
+		if len(all) == 0 {
+			return errs.New(errs.NotFound, "blob %s is not stored in the bucket", sum)
+		}
+		changed := false
+		for i := range all {
+			tmp, err := m.sound(ctx, &all[i])
+			switch {
+			case err == nil:
+				return m.cache.take(sum, all[i].Form, tmp)
+			case errs.Is(err, errs.NotFound): // it went meanwhile
+				changed = true
+			case !errors.Is(err, errUnsound):
+				return err
+			}
+		}
+		if !changed {
+			break
+		}
+	}
+	return errs.New(errs.NotFound, "blob %s is damaged in the bucket: publish it again", sum)
 }
 
-// read writes an object to a file beside the cache, from its beginning.
+// errUnsound is the error of an object that does not have its hash.
+var errUnsound = errors.New("it does not have its hash")
+
+// maxUnsound bounds what is remembered of objects that do not have their hash.
+const maxUnsound = 100_000
+
+// sound reads an object to a file beside the cache; discard it or have it taken.
+// errUnsound when it does not have its hash, read twice: then it is said to be corrupt
+// and not read again by this process. NotFound when it is gone.
+func (m *Medium) sound(ctx context.Context, o *object) (tmp *os.File, err error) {
+	m.mu.Lock()
+	_, known := m.unsound[o.Name]
+	m.mu.Unlock()
+	if known {
+		return nil, errUnsound
+	}
+	for range 2 {
+		err = m.told("objects.read", m.again(ctx, func() (err error) {
+			tmp, err = m.read(ctx, o)
+			return err
+		}))
+		if !errors.Is(err, errUnsound) {
+			return tmp, err
+		}
+	}
+	if !o.corrupt() {
+		if err := m.say(ctx, o.Name, corrupt); err != nil {
+			return nil, err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.unsound) >= maxUnsound {
+		clear(m.unsound)
+	}
+	m.unsound[o.Name] = struct{}{}
+	return nil, errUnsound
+}
+
+// read writes an object to a file beside the cache, from its beginning, and checks it as
+// it comes, before any disk has had it. errUnsound when it does not have its hash.
 func (m *Medium) read(ctx context.Context, o *object) (tmp *os.File, err error) {
 	body, _, _, err := minio.Core{Client: m.client}.GetObject(ctx, m.bucket, o.Name, minio.GetObjectOptions{})
 	if err != nil {
@@ -86,16 +117,19 @@ func (m *Medium) read(ctx context.Context, o *object) (tmp *os.File, err error) 
 	if tmp, err = m.cache.create(); err != nil {
 		return nil, err
 	}
-	n, err := io.Copy(writer{tmp}, io.LimitReader(body, o.Bytes+1))
-	var full *errs.Error
-	switch {
-	case err == nil && n != o.Bytes:
-		err = errs.As(errs.Unavailable, "objects.read", fmt.Errorf("%d bytes came of %d", n, o.Bytes))
-	case err != nil && !errors.As(err, &full): // the disk's own error says what to do
+	from := io.TeeReader(io.LimitReader(body, o.Bytes+1), writer{tmp})
+	sound, err := blob.Check(o.File, from)
+	if err == nil { // what is wrong may not have been read to its end
+		_, err = io.Copy(io.Discard, from)
+	}
+	if full := (*errs.Error)(nil); err != nil && !errors.As(err, &full) { // the disk's own error says what to do
 		err = s3.Told(err)
 	}
 	if err == nil {
-		_, err = tmp.Seek(0, io.SeekStart)
+		err = whole(tmp, o.Bytes)
+	}
+	if err == nil && !sound {
+		err = errUnsound
 	}
 	if err != nil {
 		m.cache.discard(tmp)
@@ -104,29 +138,24 @@ func (m *Medium) read(ctx context.Context, o *object) (tmp *os.File, err error) 
 	return tmp, nil
 }
 
-// SetAside implements blob.Medium. What does not have its hash may have been damaged on
-// this disk: only what is read wrongly from the bucket again is said to be corrupt.
-func (m *Medium) SetAside(ctx context.Context, f blob.File, _ *os.File) error {
+// whole reports whether a file was written with so many bytes, and has it read from the
+// beginning.
+func whole(f *os.File, bytes int64) error {
+	n, err := f.Seek(0, io.SeekCurrent)
+	if err == nil && n != bytes {
+		err = fmt.Errorf("%d bytes came of %d", n, bytes)
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	return errs.As(errs.Unavailable, "objects.read", err)
+}
+
+// SetAside implements blob.Medium. What was read had its hash as it came, so it was damaged
+// on this disk: it is read from the bucket again.
+func (m *Medium) SetAside(_ context.Context, f blob.File, _ *os.File) error {
 	m.cache.drop(f.Sum, f.Form)
-	o, err := m.pick(ctx, f.Sum, []blob.Form{f.Form})
-	if errs.Is(err, errs.NotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return m.told("objects.SetAside", m.again(ctx, func() error {
-		tmp, err := m.read(ctx, o)
-		if err != nil {
-			return gone(err)
-		}
-		defer m.cache.discard(tmp)
-		sound, err := blob.Check(o.File, tmp)
-		if sound || err != nil {
-			return err
-		}
-		return m.say(ctx, o.Name, corrupt)
-	}))
+	return nil
 }
 
 // gone takes it for done that an object is gone.
