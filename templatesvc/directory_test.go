@@ -65,14 +65,14 @@ func TestOnlyItsOwnTemplatesAreRetracted(t *testing.T) {
 		return names
 	}
 	_, stopThird := w.start("c") // beside another replica, whose directory these templates may be in
-	if names := left(); len(names) != len(heads)+1 || !names["stays"] {
+	if names := left(); len(names) != len(heads)+2 || !names["stays"] {
 		t.Errorf("beside another replica %v are left", names)
 	}
 	stopOther()
 	stopThird()
-	w.start("a") // no replica but one without these templates: they were published by no directory it knows
-	w.directory("a", fleet.SourceHeld, "kept: 2 of 3 templates")
-	if names := left(); len(names) != len(heads)+1 {
+	w.start("a") // alone, and what it told before is forgotten: it is not known to have had these
+	w.directory("a", fleet.SourceHeld, "kept: 3 of 4 templates")
+	if names := left(); len(names) != len(heads)+2 {
 		t.Errorf("%v are left", names)
 	}
 }
@@ -191,11 +191,12 @@ func TestAnotherDirectoryAtTheSamePathRemovesNothing(t *testing.T) {
 	stop()
 	umount()
 
-	// The real one is known again, also after a start: what is gone from it goes.
+	// The real one is known again: what goes from it goes.
+	w.start("a")
+	w.directory("a", fleet.SourceHeld, "kept: 1 of 3 templates")
 	if err := os.RemoveAll(filepath.Join(w.dir, "g/b")); err != nil {
 		t.Fatal(err)
 	}
-	w.start("a")
 	w.settles("g/a g/other")
 	w.confirm(w.directory("a", fleet.SourceHeld, "kept: 1 of 2 templates").Held)
 	w.settles("g/a")

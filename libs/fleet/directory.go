@@ -13,9 +13,26 @@ type TemplateDirectory struct {
 	State   SourceState `json:"state"`
 	Message string      `json:"message,omitempty"`
 	// Held as in SourceStatus.
-	Held string    `json:"held,omitempty"`
-	At   time.Time `json:"at"`
+	Held   string          `json:"held,omitempty"`
+	At     time.Time       `json:"at"`
+	Memory DirectoryMemory `json:"memory,omitzero"`
 }
+
+// DirectoryMemory is what a replica has to know of its directory of templates after it
+// was started anew.
+type DirectoryMemory struct {
+	// ID is that of the directory this is about; "" says that nothing is known.
+	ID string `json:"id,omitempty"`
+	// Templates are those that were seen in it, in order. What is not among them was
+	// never there as far as this replica knows: in a copy of the directory, say.
+	Templates []string `json:"templates,omitempty"`
+	// Removed are those that went with it lately, and when: removals count together.
+	Removed map[string]time.Time `json:"removed,omitempty"`
+}
+
+// MaxRemembered bounds each list of a DirectoryMemory. Whatever is beyond it waits to be
+// confirmed when it is gone after a start.
+const MaxRemembered = 4000
 
 // DirectorySync has the directories of templates looked at; written by the gateway.
 type DirectorySync struct {

@@ -50,16 +50,18 @@ func publishedHere(head fleet.TemplateHead) bool {
 
 // owns reports whether a head that a directory published goes with its directory here.
 // ours is false for what belongs to another replica's directory, or may; known is false
-// for what this directory is not known to have had, and for a group that is empty and was
-// not seen otherwise since the start: something may not be mounted there.
+// for what this replica is not known to have seen in this directory, of which another may
+// be a copy, and for a group that is empty and was not seen otherwise since the start:
+// something may not be mounted there.
 func (d *Directory) owns(head fleet.TemplateHead, bare map[string]bool) (ours, known bool) {
 	_, seen := d.held[head.TemplateRef]
+	this := d.id != "" && head.Directory == d.id
 	switch {
-	case d.id != "" && head.Directory == d.id && !seen && !d.shared:
-		return true, !bare[head.Group]
-	case d.id != "" && head.Directory == d.id && seen, d.id != "" && head.Directory == "" && seen:
+	case seen && (this || d.id != "" && head.Directory == ""):
 		return true, true
-	case d.alone:
+	case this && d.had(head.TemplateRef.String()):
+		return true, !bare[head.Group]
+	case d.alone, this && !d.shared:
 		return true, seen
 	}
 	return false, false
@@ -91,12 +93,18 @@ func (d *Directory) removeGone(ctx context.Context) {
 		status.State, status.Message = fleet.SourceFailed, errs.MessageOf(err)
 		d.complain("", "no template is removed", err)
 	}
+	if !d.recalled {
+		return // what was told before is not written over unread
+	}
 	if err := d.tell(ctx, status); err != nil && ctx.Err() == nil {
 		d.complain("status", "the state of the template directory is not told", err)
 	}
 }
 
 func (d *Directory) decide(ctx context.Context, status *fleet.TemplateDirectory) error {
+	if err := d.recall(ctx); err != nil {
+		return err
+	}
 	heads, err := d.service.Published(ctx, fleet.DirectoryOrigin)
 	if err != nil {
 		return err
@@ -115,16 +123,17 @@ func (d *Directory) decide(ctx context.Context, status *fleet.TemplateDirectory)
 		return nil
 	}
 	status.ID = id
+	d.remember(heads)
 	published, byName := map[string]bool{}, map[string]fleet.TemplateHead{}
 	for _, head := range heads {
 		if ours, known := d.owns(head, bare); ours {
 			published[head.TemplateRef.String()], byName[head.TemplateRef.String()] = known, head
 		}
 	}
-	for name, at := range d.removed {
+	for name, at := range d.memory.Removed {
 		switch _, back := byName[name]; {
 		case back, !d.holding && time.Since(at) > lately:
-			delete(d.removed, name)
+			delete(d.memory.Removed, name)
 		default:
 			published[name] = true
 		}
@@ -154,6 +163,15 @@ func (d *Directory) decide(ctx context.Context, status *fleet.TemplateDirectory)
 		return nil
 	case len(present) == 0 && len(heads) > 0 && status.Message == "":
 		return errs.New(errs.Invalid, "the template directory is empty: is it mounted? nothing is removed for it")
+	}
+	if len(r.Go) == 0 {
+		return nil
+	}
+	for _, name := range r.Go {
+		d.memory.Removed[name] = time.Now().UTC()
+	}
+	if err := d.tell(ctx, *status); err != nil { // or a start could forget what went
+		return err
 	}
 	for _, name := range r.Go {
 		d.retract(ctx, byName[name])
@@ -217,7 +235,6 @@ func (d *Directory) retract(ctx context.Context, head fleet.TemplateHead) {
 		d.anew = true
 		return
 	}
-	d.removed[ref.String()] = time.Now()
 	delete(d.held, ref)
 	prefix := filepath.Join(d.dir, ref.Group, ref.Name) + string(filepath.Separator)
 	maps.DeleteFunc(d.scanner.seen, func(path string, _ hashed) bool { return strings.HasPrefix(path, prefix) })
@@ -244,7 +261,8 @@ func (d *Directory) tell(ctx context.Context, status fleet.TemplateDirectory) er
 			return err
 		}
 	}
-	if before.ModRev != 0 && before.ID == status.ID && before.State == status.State && before.Message == status.Message && before.Held == status.Held {
+	status.Memory = bounded(d.memory)
+	if before.ModRev != 0 && before.ID == status.ID && before.State == status.State && before.Message == status.Message && before.Held == status.Held && sameMemory(before.Memory, status.Memory) {
 		return nil
 	}
 	status.At = time.Now().UTC()

@@ -8,10 +8,11 @@
 // Invariants: a file is published only when nobody has it open for writing and its
 // size, time and inode were the same before and after it was read, so nothing
 // half-written is; nothing outside a template's directory is read; a template's head is
-// removed only when this very directory published it, which its id tells, and its own
-// directory is gone while others are there. One that is empty, not mounted, or another
-// at the same path removes nothing; replicas whose directories differ neither remove
-// nor overwrite each other's templates in turns.
+// removed only when this very directory published it, which its id tells, this replica
+// has seen it there, now or before it was started anew, and its own directory is gone
+// while others are there. One that is empty, not mounted, a copy, or another at the same
+// path removes nothing; replicas whose directories differ neither remove nor overwrite
+// each other's templates in turns.
 package source
 
 import (
@@ -79,14 +80,14 @@ type Directory struct {
 	// All below is owned by Run. held are the templates that were seen in the directory
 	// of that id; alone is whether no other replica lived then, shared whether one had
 	// the same directory; leaving whether some template's directory is gone, anew whether
-	// all is to be read again soon; removed when templates were removed lately, and as
-	// long as something is held: holding.
-	held          map[fleet.TemplateRef]seenAs
-	id, confirmed string
-	alone, shared bool
-	leaving, anew bool
-	removed       map[string]time.Time
-	holding       bool
+	// all is to be read again soon; holding whether something is held. memory is what is
+	// told of that, and recalled whether it was read what was told before the start.
+	held              map[fleet.TemplateRef]seenAs
+	id, confirmed     string
+	alone, shared     bool
+	leaving, anew     bool
+	holding, recalled bool
+	memory            fleet.DirectoryMemory
 }
 
 // changed is when a template was changed; it is not read before until.
@@ -101,7 +102,7 @@ func New(cfg Config) (*Directory, error) {
 		dir: cfg.Dir, service: cfg.Service, store: cfg.Store, replica: cfg.Replica, others: cfg.Others, remote: cfg.Remote, log: cfg.Log,
 		scanner: scanner{seen: map[string]hashed{}, limits: fleet.VersionLimits(), now: time.Now, lease: lease},
 		synced:  make(chan struct{}), dirty: map[fleet.TemplateRef]*changed{}, complained: map[string]string{},
-		held: map[fleet.TemplateRef]seenAs{}, removed: map[string]time.Time{}, asked: make(chan string, 1),
+		held: map[fleet.TemplateRef]seenAs{}, asked: make(chan string, 1),
 	}, nil
 }
 

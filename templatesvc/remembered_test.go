@@ -1,0 +1,74 @@
+package templatesvc_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+func TestACopyOfADirectoryRemovesNothingThatItNeverHad(t *testing.T) {
+	w := newWorld(t)
+	drop(t, w.dir, "g/a")
+	_, stop := w.start("a")
+	copied := &world{t: t, c: w.c, dir: t.TempDir(), blobs: w.blobs}
+	if err := os.CopyFS(copied.dir, os.DirFS(w.dir)); err != nil {
+		t.Fatal(err)
+	}
+	drop(t, w.dir, "g/later")
+	w.settles("g/a g/later")
+	stop()
+	copied.start("b") // alone, and told nothing before
+	copied.directory("b", fleet.SourceHeld, "kept: 1 of 2 templates")
+	w.has("g/a g/later")
+	copied.confirm(copied.directory("b", fleet.SourceHeld, "").Held)
+	w.settles("g/a")
+}
+
+func TestADirectoryRemovesNothingOfACopyThatHasToldNothingYet(t *testing.T) {
+	w := newWorld(t)
+	drop(t, w.dir, "g/a")
+	w.start("a")
+	id := w.directory("a", fleet.SourceInSync, "").ID
+	// Another replica with a copy of the directory lives, and has just published this.
+	theirs := fleet.TemplateHead{TemplateRef: fleet.TemplateRef{Group: "g", Name: "theirs"}, Digest: "1", SourceDigest: "1", Origin: fleet.DirectoryOrigin, Directory: id}
+	if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{
+		store.Create(store.SessionKey("templatesvc", "b"), fleet.Session{Service: "templatesvc", Replica: "b"}),
+		store.Create(store.TemplateHeadKey(theirs.TemplateRef), theirs),
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	w.confirm("")
+	w.directory("a", fleet.SourceHeld, "kept: 1 of 2 templates")
+	w.has("g/a g/theirs")
+}
+
+func TestAStartForgetsNoRemoval(t *testing.T) {
+	w := newWorld(t)
+	drop(t, w.dir, "g/a", "g/b", "g/c", "g/d", "g/e", "g/f")
+	_, stop := w.start("a")
+	gone := func(name string) {
+		t.Helper()
+		if err := os.RemoveAll(filepath.Join(w.dir, "g", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, name := range []string{"a", "b", "c", "d"} { // each alone, and four of six together
+		gone(name)
+		w.settles(strings.Join([]string{"g/a", "g/b", "g/c", "g/d", "g/e", "g/f"}[i+1:], " "))
+	}
+	stop()
+	gone("e")
+	_, stop = w.start("a")
+	w.directory("a", fleet.SourceHeld, "held: 1 of 2 templates would be removed (g/e)")
+	w.has("g/e g/f")
+	stop()
+	w.start("a") // and what is held stays so
+	w.confirm("")
+	w.other(t, "later")
+	w.confirm(w.directory("a", fleet.SourceHeld, "held: 1 of 3 templates would be removed (g/e)").Held)
+	w.settles("g/f other/later")
+}
