@@ -1,6 +1,7 @@
 package apigateway
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -142,6 +143,24 @@ func TestDefaultsForAdministratorsAreKeptAndNoneIsReplacedByItsMask(t *testing.T
 		t.Error(got)
 	}
 	s.do("PUT", one+"/variables", `[{"key":"other","defaultValue":"z"}]`).want(200)
+}
+
+func TestWhoIsNotShownAValueGetsRidOfItsDefinitionByNoWay(t *testing.T) {
+	s := newShelf(newSite(t))
+	const one = "/api/v1/templates/lobby"
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
+	s.do("PUT", one+"/variables", `[{"key":"key","visibility":"ADMIN"}]`).want(200)
+	hash := s.do("GET", one, nil).field("hash")
+	operator := s.user("otto", "OPERATOR")
+	for _, dry := range []string{"", "?dryRun=true"} {
+		operator.do("POST", one+"/rollback"+dry, nil).want(403).naming("key")
+		operator.do("GET", one, nil).want(200).is("hash", hash)
+	}
+	s.do("POST", one+"/rollback?dryRun=true", nil).want(200)
+	s.do("POST", one+"/rollback", nil).want(200)
+	s.do("PUT", one+"/variables", `[{"key":"key","visibility":"ADMIN"}]`).want(200)
+	operator.do("POST", one+"/rollback", `{"hash":"`+fmt.Sprint(hash)+`"}`).want(200)
+	s.do("DELETE", one, nil).want(204)
 }
 
 func TestDefinitionsAreComputedFromWhatTheyReplace(t *testing.T) {

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -31,6 +32,22 @@ func (v Variable) Shown() Visibility {
 		return VisibleToNobody
 	}
 	return Visibility(v.Visibility)
+}
+
+// KeepsDefinitions is nil when next has, unchanged, every definition of present whose value
+// is hidden from who is shown those of most. Denied, naming the first, when not: the value
+// would be lost, be shown once nothing hides it, or be found out by the bounds it keeps.
+// Those of secrets, whose values nobody is shown, are for everybody who may change the template.
+func KeepsDefinitions(present, next []Variable, most Visibility) error {
+	for _, old := range present {
+		if old.Shown() == VisibleToNobody || !old.Shown().HiddenFrom(most) {
+			continue
+		}
+		if !slices.ContainsFunc(next, func(v Variable) bool { return reflect.DeepEqual(v, old) }) {
+			return &errs.Error{Kind: errs.Denied, Field: old.Key, Message: "is a variable whose value you are not shown: changing, renaming or removing its definition is for those who are"}
+		}
+	}
+	return nil
 }
 
 // Definers are the templates that define variables, as their heads do now.

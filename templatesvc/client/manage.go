@@ -33,16 +33,25 @@ type Asked struct {
 	// Revision is the one that the template must still have, or of what concerns a draft
 	// the draft; 0 for any. A Conflict blames Stale when it does not hold.
 	Revision int64
+	// Shown is what of the values that not everybody is shown the author is: definitions of
+	// variables that are hidden from them are not removed or changed with the template, or
+	// by going back to a version without them. Denied names the variable.
+	Shown fleet.Visibility
 }
 
-// HeaderOperation names a change.
-const HeaderOperation = "X-Orrery-Operation"
+// Headers of a change that say more of who asks for it: HeaderOperation names it, HeaderShown
+// has Asked.Shown.
+const (
+	HeaderOperation = "X-Orrery-Operation"
+	HeaderShown     = "X-Orrery-Shown"
+)
 
 // header is what of it travels in headers.
 func (a Asked) header() http.Header {
 	h := http.Header{}
 	h.Set(HeaderActor, url.QueryEscape(a.Author))
 	h.Set(HeaderOperation, cmp.Or(a.Operation, rand.Text()))
+	h.Set(HeaderShown, string(a.Shown))
 	return h
 }
 

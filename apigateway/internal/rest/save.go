@@ -36,7 +36,7 @@ func (a *API) saveToTemplate(c *gin.Context) {
 	head, report, err := a.cfg.Operations.SaveTemplate(c.Request.Context(), by, operate.SaveRequest{
 		Instance: c.Param("id"), Template: ref, Prefix: b.PathPrefix, DryRun: dry,
 		Import: func(ctx context.Context, message string, archive io.Reader) (fleet.TemplateHead, error) {
-			ch := templates.Change{Ref: ref, Asked: templates.Asked{Author: by.User, Operation: server.Operation(c)}, Message: message, Kind: fleet.MoveSave, DryRun: dry}
+			ch := templates.Change{Ref: ref, Asked: server.Asked(c), Message: message, Kind: fleet.MoveSave, DryRun: dry}
 			var err error
 			done, err = a.cfg.Templates.Import(ctx, ch, "tar", archive)
 			return done.Head, err

@@ -36,7 +36,7 @@ func (a *API) changeOf(c *gin.Context, path string) (ch client.Change, ok bool) 
 	}
 	match := strings.Trim(strings.TrimPrefix(strings.TrimSpace(c.GetHeader("If-Match")), "W/"), `"`)
 	ch = client.Change{
-		Ref: h.TemplateRef, Asked: client.Asked{Author: server.Actor(c).User, Operation: server.Operation(c)},
+		Ref: h.TemplateRef, Asked: server.Asked(c),
 		Message: message, Path: path, IfMatch: match, Draft: c.Query("rehash") == "false",
 		DryRun: server.DryRun(c),
 	}
@@ -53,7 +53,9 @@ func asked(c *gin.Context) (by client.Asked, ok bool) {
 	if err != nil {
 		server.Fail(c, err)
 	}
-	return client.Asked{Author: server.Actor(c).User, Operation: server.Operation(c), Revision: rev}, err == nil
+	by = server.Asked(c)
+	by.Revision = rev
+	return by, err == nil
 }
 
 // edit has a template's files changed; the answer gets the ETag of what came of it. A dry

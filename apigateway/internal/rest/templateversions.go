@@ -161,7 +161,7 @@ func (a *API) deleteVersion(c *gin.Context) {
 		rehearsed(c, client.Edited{Head: fleet.TemplateHead{Digest: digest}}, nil)
 		return
 	}
-	by := client.Asked{Author: server.Actor(c).User, Operation: server.Operation(c)}
+	by := server.Asked(c)
 	_, err = a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
 		Ref: h.TemplateRef, Action: "template.version.delete", What: digest,
 		Make: func(ctx context.Context) (fleet.TemplateHead, error) {
@@ -216,6 +216,12 @@ func (a *API) rollback(c *gin.Context) {
 func (a *API) rehearseRollback(c *gin.Context, h *fleet.TemplateHead, hash string) {
 	to, err := a.sideOf(c, h, cmp.Or(hash, "previous"))
 	var d client.Difference
+	if err == nil && len(h.Variables) > 0 {
+		var next []fleet.Variable
+		if next, err = a.cfg.Templates.Variables(c.Request.Context(), to); err == nil {
+			err = fleet.KeepsDefinitions(h.Variables, next, server.Shown(c))
+		}
+	}
 	if err == nil {
 		d, err = a.cfg.Templates.Diff(c.Request.Context(), h.Digest, to, "")
 	}

@@ -42,7 +42,7 @@ func (a *API) createTemplate(c *gin.Context) {
 		rehearsedWhole(c, &fleet.TemplateHead{TemplateRef: ref, Description: b.Description, Platform: b.Platform})
 		return
 	}
-	by := client.Asked{Author: server.Actor(c).User, Operation: server.Operation(c)}
+	by := server.Asked(c)
 	head, err := a.cfg.Operations.EditTemplate(c.Request.Context(), server.Actor(c), operate.TemplateEdit{
 		Ref: ref, Action: "template.create",
 		Make: func(ctx context.Context) (fleet.TemplateHead, error) {
@@ -54,7 +54,7 @@ func (a *API) createTemplate(c *gin.Context) {
 
 // importTemplate makes a template of a form with its name and an archive.
 func (a *API) importTemplate(c *gin.Context) {
-	ch := client.Change{Asked: client.Asked{Author: server.Actor(c).User, Operation: server.Operation(c)}, DryRun: server.DryRun(c)}
+	ch := client.Change{Asked: server.Asked(c), DryRun: server.DryRun(c)}
 	if ch.DryRun {
 		e, err := a.cfg.Templates.CreateOf(c.Request.Context(), ch, c.GetHeader("Content-Type"), c.Request.Body)
 		rehearsed(c, e, err)

@@ -21,7 +21,7 @@ func (a *API) change(c *gin.Context, path string) (client.Change, error) {
 		return client.Change{}, errs.New(errs.NotFound, "Template not found")
 	}
 	return client.Change{
-		Ref: ref, Path: path, DryRun: server.DryRun(c), Asked: client.Asked{Author: a.cfg.By(c).User, Operation: server.Operation(c)},
+		Ref: ref, Path: path, DryRun: server.DryRun(c), Asked: server.Asked(c),
 		IfMatch: strings.Trim(strings.TrimPrefix(strings.TrimSpace(c.GetHeader("If-Match")), "W/"), `"`),
 	}, nil
 }

@@ -89,7 +89,7 @@ func inWords(name string, err error) error {
 		return nil
 	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests), errs.Is(err, errs.Unavailable) && !said(err):
 		return &errs.Error{Kind: errs.Unavailable, Message: name + " does not answer now: retry in a moment", Err: err}
-	case errs.Is(err, errs.Unauthenticated), errs.Is(err, errs.Denied): // it refused us, not our caller
+	case errs.Is(err, errs.Unauthenticated), errs.Is(err, errs.Denied) && errs.FieldOf(err) == "": // it refused us; where it blames a field, our caller
 		return &errs.Error{
 			Kind: errs.Unavailable, Err: err,
 			Message: name + " refused the gateway: give all services the same cluster secret",

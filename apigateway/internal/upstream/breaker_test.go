@@ -94,6 +94,10 @@ func TestAnErrorKeepsItsKindUnlessTheGatewayItselfWasRefused(t *testing.T) {
 			t.Errorf("%v came back as %v", k, got)
 		}
 	}
+	_, err := through(newBreakers(), "n1", "x", fails(&errs.Error{Kind: errs.Denied, Field: "key", Message: "is not yours"}))
+	if !errs.Is(err, errs.Denied) || errs.FieldOf(err) != "key" {
+		t.Errorf("what the caller may not do came back as %v", err)
+	}
 }
 
 func TestBreakersAreBounded(t *testing.T) {

@@ -106,7 +106,7 @@ func (s *Service) settleDoomed(ctx context.Context, doomed []fleet.TemplateDoome
 // Delete removes a template: its head, and with it every version that no plan is
 // composed of. What runs of the others goes on, also when it is moved or restarted.
 // NotFound when there is no such template, Conflict when the head moved meanwhile or is
-// not at the revision asked for.
+// not at the revision asked for, Denied when it defines a variable whose value by is not shown.
 func (s *Service) Delete(ctx context.Context, ref fleet.TemplateRef, by Asked) error {
 	_, err := s.once(ctx, by.Operation, func() (fleet.TemplateHead, error) { return fleet.TemplateHead{}, s.delete(ctx, ref, by) })
 	return err
@@ -118,6 +118,9 @@ func (s *Service) delete(ctx context.Context, ref fleet.TemplateRef, by Asked) e
 		return errs.Wrap("template.Delete", err)
 	}
 	if err := by.unmoved("template "+ref.String(), head.ModRev); err != nil {
+		return err
+	}
+	if err := fleet.KeepsDefinitions(head.Variables, nil, by.Shown); err != nil {
 		return err
 	}
 	move := fleet.TemplateMove{TemplateRef: ref, Kind: fleet.MoveRetract, Author: by.Author, Message: "deleted"}

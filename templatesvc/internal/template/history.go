@@ -51,7 +51,8 @@ func (s *Service) moveWrites(ctx context.Context, next *fleet.TemplateHead, head
 // Rollback moves the head to an older version: the one named by digest, or the one
 // before when digest is empty. The source stays as it is and is not published again
 // until it changes. NotFound when template or version do not exist, Conflict when
-// nothing was before, or the head moved meanwhile or is not at the revision asked for.
+// nothing was before, or the head moved meanwhile or is not at the revision asked for,
+// Denied when a definition is another there whose value by is not shown.
 func (s *Service) Rollback(ctx context.Context, ref fleet.TemplateRef, digest string, by Asked) (fleet.TemplateHead, error) {
 	return s.once(ctx, by.Operation, func() (fleet.TemplateHead, error) { return s.rollback(ctx, ref, digest, by) })
 }
@@ -83,6 +84,9 @@ func (s *Service) rollback(ctx context.Context, ref fleet.TemplateRef, digest st
 	m, err := s.Manifest(ctx, digest)
 	if err != nil {
 		return head, errs.Wrap("template.Rollback", err)
+	}
+	if err := fleet.KeepsDefinitions(head.Variables, m.Variables, by.Shown); err != nil {
+		return head, err
 	}
 	next := head
 	next.Digest, next.SizeBytes, next.Files, next.Variables = digest, version.SizeBytes, version.Files, m.Variables

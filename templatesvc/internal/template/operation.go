@@ -20,6 +20,9 @@ type Asked struct {
 	// Revision is the one that what is changed must still have: the head, or of a change
 	// of a draft the draft. 0 for any.
 	Revision int64
+	// Shown is what the author is shown of values: definitions of variables that are hidden
+	// from them stay as they are.
+	Shown fleet.Visibility
 }
 
 // operationLife is how long an operation is remembered: whoever lost its answer asks

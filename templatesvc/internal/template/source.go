@@ -88,10 +88,12 @@ func (s *Service) PublishSource(ctx context.Context, p *Publish, ref fleet.Templ
 	return head, err == nil && head.ModRev != before.ModRev, errs.Wrap("template.PublishSource", err)
 }
 
-// joinEdits is the source's new content with the edits made since its last one.
+// joinEdits is the source's new content with the edits made since its last one. Variables
+// are defined through the API alone: no source says anything of them, and they stay.
 func (s *Service) joinEdits(ctx context.Context, head fleet.TemplateHead, theirs fleet.Manifest) (m fleet.Manifest, message string, err error) {
 	edited, err := s.edited(ctx, head)
 	if err != nil || !edited {
+		theirs.Variables = head.Variables
 		return theirs, "", err
 	}
 	base, err := s.Manifest(ctx, head.SourceDigest)
