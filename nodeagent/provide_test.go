@@ -15,6 +15,9 @@ import (
 func TestProgramsOfTheNodeGivePlaceholdersBelowTheOperatorsOwn(t *testing.T) {
 	s := newSite(t)
 	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil { // whatever the mask of the process
+		t.Fatal(err)
+	}
 	for name, script := range map[string]string{
 		"mesh":   "echo MESH_IP=100.64.0.1; echo REGION=of the program; echo NODE_ID=other; echo MINE=of the program",
 		"broken": "exit 1",

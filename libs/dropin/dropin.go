@@ -27,8 +27,8 @@ type Dir string
 const (
 	maxName   = 64 // of a program, in bytes
 	maxListed = 20 // programs that an error names
-	// writableByOthers are the modes that let anybody change a file.
-	writableByOthers = 0o002
+	// writableByGroup and writableByAll are the modes that let others change a file.
+	writableByGroup, writableByAll = 0o020, 0o002
 )
 
 // ValidName reports whether a string can name a program: 1 to 64 letters, digits,
@@ -79,8 +79,11 @@ func (d Dir) Find(name string) (string, error) {
 
 // untrusted says who else may change a file; "" when nobody may.
 func untrusted(fi fs.FileInfo) string {
-	if fi.Mode().Perm()&writableByOthers != 0 {
-		return "may be written by everybody, take that away (chmod o-w)"
+	switch {
+	case fi.Mode().Perm()&writableByAll != 0:
+		return "may be written by everybody, take that away (chmod go-w)"
+	case fi.Mode().Perm()&writableByGroup != 0:
+		return "may be written by its group, take that away (chmod g-w)"
 	}
 	if sys, ok := fi.Sys().(*syscall.Stat_t); ok && sys.Uid != 0 && int(sys.Uid) != os.Geteuid() {
 		return "belongs to neither root nor the user of this service (chown it)"

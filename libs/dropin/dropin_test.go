@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +26,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func programs(t *testing.T, scripts map[string]string) dropin.Dir {
 	t.Helper()
 	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil { // whatever the mask of the process
+		t.Fatal(err)
+	}
 	for name, script := range scripts {
 		// A process that another test just starts may still hold it open: Run waits for that.
 		if err := errors.Join(os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o600),
@@ -67,9 +71,9 @@ func TestAProgramGetsWhatItIsGivenAndNothingElse(t *testing.T) {
 }
 
 func TestOnlyFilesOfTheDirectoryThatNobodyElseMayChangeAreRun(t *testing.T) {
-	dir := programs(t, map[string]string{"good": "exit 0", "loose": "exit 0", "plain": "exit 0"})
+	dir := programs(t, map[string]string{"good": "exit 0", "loose": "exit 0", "shared": "exit 0", "plain": "exit 0"})
 	at := func(name string) string { return filepath.Join(string(dir), name) }
-	if err := errors.Join(os.Chmod(at("loose"), 0o777), os.Chmod(at("plain"), 0o644), os.Symlink("/bin/sh", at("link")), os.Mkdir(at("folder"), 0o755)); err != nil {
+	if err := errors.Join(os.Chmod(at("loose"), 0o777), os.Chmod(at("shared"), 0o775), os.Chmod(at("plain"), 0o644), os.Symlink("/bin/sh", at("link")), os.Mkdir(at("folder"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
@@ -84,11 +88,12 @@ func TestOnlyFilesOfTheDirectoryThatNobodyElseMayChangeAreRun(t *testing.T) {
 		".good":                 {errs.Invalid, "file name alone"},
 		"a\x00b":                {errs.Invalid, "file name alone"},
 		strings.Repeat("a", 65): {errs.Invalid, "file name alone"},
-		"none":                  {errs.NotFound, "there is no program none on this machine; there are good, loose, plain"},
+		"none":                  {errs.NotFound, "there is no program none on this machine; there are good, loose, plain, shared"},
 		"link":                  {errs.Denied, "links are not followed"},
 		"folder":                {errs.Denied, "is no file"},
 		"plain":                 {errs.Denied, "not executable"},
 		"loose":                 {errs.Denied, "written by everybody"},
+		"shared":                {errs.Denied, "written by its group, take that away (chmod g-w)"},
 	} {
 		_, err := dir.Run(t.Context(), job(name))
 		refused(t, err, c.kind, c.want)
@@ -96,11 +101,14 @@ func TestOnlyFilesOfTheDirectoryThatNobodyElseMayChangeAreRun(t *testing.T) {
 	if _, err := dir.Run(t.Context(), job("good")); err != nil {
 		t.Error(err)
 	}
-	if err := os.Chmod(string(dir), 0o777); err != nil {
-		t.Fatal(err)
+	for mode, want := range map[os.FileMode]string{0o777: "by everybody", 0o775: "by its group"} {
+		if err := os.Chmod(string(dir), mode); err != nil {
+			t.Fatal(err)
+		}
+		_, err := dir.Run(t.Context(), job("good"))
+		refused(t, err, errs.Denied, "may be written "+want)
+		refused(t, err, errs.Denied, "nothing in it is run")
 	}
-	_, err := dir.Run(t.Context(), job("good"))
-	refused(t, err, errs.Denied, "nothing in it is run")
 	for dir, want := range map[dropin.Dir]string{"": "runs no programs", "relative": "must be an absolute path", "/does/not/exist": "is not there"} {
 		_, err := dir.Run(t.Context(), job("good"))
 		if err == nil || !strings.Contains(errs.MessageOf(err), want) {
@@ -210,6 +218,47 @@ func TestAProgramAndAllOfItsGroupAreKilledWhenItIsTooLateOrNotWanted(t *testing.
 		}
 		gone(t)
 	})
+}
+
+func TestOutputThatIsHeldOpenByWhatAProgramLeftIsNoSuccess(t *testing.T) {
+	pid := filepath.Join(t.TempDir(), "pid")
+	dir := programs(t, map[string]string{"leave": `echo one; setsid sh -c 'echo $$ > ` + pid + `; exec sleep 1000' & until [ -s ` + pid + ` ]; do :; done; exit 0`})
+	defer func() {
+		text, _ := os.ReadFile(pid)
+		left, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(left, syscall.SIGKILL); err != nil {
+			t.Error(err)
+		}
+	}()
+	var out bytes.Buffer
+	j := job("leave")
+	j.Output = &out
+	_, err := dir.Run(t.Context(), j)
+	refused(t, err, errs.Unavailable, "held its standard output open 5s later")
+	if out.String() != "one\n" {
+		t.Errorf("it printed %q", out.String())
+	}
+}
+
+func TestAProgramOfAnotherUserIsNotRun(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Log("only root gives files to others")
+		return
+	}
+	dir := programs(t, map[string]string{"theirs": "exit 0"})
+	if err := os.Chown(filepath.Join(string(dir), "theirs"), 61234, 61234); err != nil {
+		t.Fatal(err)
+	}
+	_, err := dir.Run(t.Context(), job("theirs"))
+	refused(t, err, errs.Denied, "belongs to neither root nor the user of this service")
+	if err := os.Chown(string(dir), 61234, 61234); err != nil {
+		t.Fatal(err)
+	}
+	_, err = dir.Run(t.Context(), job("theirs"))
+	refused(t, err, errs.Denied, "nothing in it is run")
 }
 
 var errBroken = errors.New("broken")

@@ -41,8 +41,8 @@ type Job struct {
 
 const (
 	defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	// drained bounds the wait for output that is still in a pipe when all is killed:
-	// only a process that left the group can hold the pipe open.
+	// drained bounds the wait for the end of the output when all is killed: only a process
+	// that left the group can hold the pipe open, and what it prints would be missing.
 	drained = 5 * time.Second
 	// busyEvery and busyTries bound the wait for a program that is being written.
 	busyEvery, busyTries = 50 * time.Millisecond, 600
@@ -50,9 +50,9 @@ const (
 
 // Run runs a program to its end. said are the last lines of its standard error, masked.
 // Beside Find's errors: Unavailable when it cannot be started, ends with another code
-// than 0 or does not end in time, TooLarge when it prints more than it may, Canceled
-// when ctx ends, and Output's own error. What Output got is worth something only
-// without an error.
+// than 0, does not end in time or leaves a process that holds its output open, TooLarge
+// when it prints more than it may, Canceled when ctx ends, and Output's own error. What
+// Output got is worth something only without an error.
 func (d Dir) Run(ctx context.Context, job Job) (said string, err error) {
 	path, err := d.Find(job.Program)
 	if err != nil {
@@ -75,6 +75,9 @@ func (d Dir) Run(ctx context.Context, job Job) (said string, err error) {
 		return said, &errs.Error{Op: "dropin.Run", Kind: errs.Unavailable, Message: fmt.Sprintf("the program %s cannot be run: %v", job.Program, err), Err: err}
 	case !state.Success():
 		return said, failed(job.Program, "ended with "+state.String(), said)
+	case out.cut:
+		return said, failed(job.Program, fmt.Sprintf("left a process that still held its standard output open %s later, so what was printed is not whole: "+
+			"close or redirect the output of what shall go on", drained), said)
 	}
 	return said, nil
 }
@@ -89,7 +92,7 @@ func failed(program, how, said string) error {
 }
 
 // run starts a program, waits for its end or ctx's, and kills what is left of its group.
-func run(ctx context.Context, path string, job Job, out, tail io.Writer) (*os.ProcessState, error) {
+func run(ctx context.Context, path string, job Job, out *bounded, tail io.Writer) (*os.ProcessState, error) {
 	// The kernel ties the death signal to the thread that started the program.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -107,6 +110,7 @@ func run(ctx context.Context, path string, job Job, out, tail io.Writer) (*os.Pr
 	var copying sync.WaitGroup
 	copying.Go(func() {
 		if _, err := io.Copy(out, pipes.out.r); err != nil {
+			out.cut = true
 			stop() // it prints what nobody takes
 		}
 	})
@@ -192,11 +196,13 @@ func environment(env []string) []string {
 	return append([]string{defaultPath}, env...)
 }
 
-// bounded passes on as much as it may; its error is why it passed on no more.
+// bounded passes on as much as it may; its error is why it passed on no more. cut is
+// true when the end of what was printed was not seen.
 type bounded struct {
 	w    io.Writer
 	left int64
 	err  error
+	cut  bool
 }
 
 // Write implements io.Writer.

@@ -18,6 +18,9 @@ import (
 func programs(t *testing.T, scripts map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil { // whatever the mask of the process
+		t.Fatal(err)
+	}
 	for name, script := range scripts {
 		at := filepath.Join(dir, name)
 		if err := errors.Join(os.WriteFile(at, []byte("#!/bin/sh\n"+script+"\n"), 0o600), os.Chmod(at, 0o755)); err != nil {

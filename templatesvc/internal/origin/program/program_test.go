@@ -26,7 +26,7 @@ func fetch(t *testing.T, script string, s fleet.TemplateSource, c fleet.SourceCr
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "bring")
-	if err := errors.Join(os.WriteFile(file, []byte("#!/bin/sh\nset -e\n"+script+"\n"), 0o600), os.Chmod(file, 0o755)); err != nil {
+	if err := errors.Join(os.WriteFile(file, []byte("#!/bin/sh\nset -e\n"+script+"\n"), 0o600), os.Chmod(file, 0o755), os.Chmod(dir, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	s.Name, s.Kind = "mine", fleet.SourceProgram
