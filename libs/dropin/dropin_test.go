@@ -134,7 +134,12 @@ func TestAProgramThatFailsSaysWhyWithoutSecrets(t *testing.T) {
 	j.Program = "silent"
 	_, err = dir.Run(t.Context(), j)
 	refused(t, err, errs.Unavailable, "said nothing")
-	j.Program = "killed"
+	j.Program, j.Unheard = "fail", true
+	said, err = dir.Run(t.Context(), j)
+	if refused(t, err, errs.Unavailable, "the program fail ended with exit status 3"); said != "" || strings.Contains(err.Error(), "refused") {
+		t.Errorf("what nobody shall hear is told: %q, %v", said, err)
+	}
+	j.Program, j.Unheard = "killed", false
 	_, err = dir.Run(t.Context(), j)
 	refused(t, err, errs.Unavailable, "signal: killed")
 	j.Program = "long"
@@ -198,6 +203,9 @@ func TestAProgramAndAllOfItsGroupAreKilledWhenItIsTooLateOrNotWanted(t *testing.
 		j.Timeout = time.Second // it may not have come to telling its pids
 		_, err := dir.Run(t.Context(), j)
 		refused(t, err, errs.Unavailable, "did not end within 1s and was killed")
+		if !errors.Is(err, dropin.ErrLate) {
+			t.Errorf("it does not say that it was late: %v", err)
+		}
 	})
 	t.Run("it prints too much", func(t *testing.T) {
 		_, err := dir.Run(t.Context(), job("flood"))

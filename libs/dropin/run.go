@@ -37,7 +37,12 @@ type Job struct {
 	Timeout time.Duration
 	// Secrets are masked in what it says on its standard error.
 	Secrets []string
+	// Unheard keeps what it says from everybody: Run tells how it ended only.
+	Unheard bool
 }
+
+// ErrLate is in the error of a program that did not end in time.
+var ErrLate = errors.New("too late")
 
 const (
 	defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -60,35 +65,39 @@ func (d Dir) Run(ctx context.Context, job Job) (said string, err error) {
 	}
 	out := &bounded{w: job.Output, left: job.OutputBytes}
 	tail := newTail(job.Secrets)
-	within, cancel := context.WithTimeoutCause(ctx, job.Timeout, errLate)
+	within, cancel := context.WithTimeoutCause(ctx, job.Timeout, ErrLate)
 	defer cancel()
 	state, err := run(within, path, job, out, tail)
-	said = tail.text()
+	if !job.Unheard {
+		said = tail.text()
+	}
 	switch {
 	case out.err != nil:
 		return said, out.err
 	case ctx.Err() != nil:
 		return said, errs.Wrap("dropin.Run", ctx.Err())
-	case errors.Is(context.Cause(within), errLate):
-		return said, failed(job.Program, fmt.Sprintf("did not end within %s and was killed", job.Timeout), said)
+	case errors.Is(context.Cause(within), ErrLate):
+		return said, failed(job, fmt.Sprintf("did not end within %s and was killed", job.Timeout), said, ErrLate)
 	case err != nil:
 		return said, &errs.Error{Op: "dropin.Run", Kind: errs.Unavailable, Message: fmt.Sprintf("the program %s cannot be run: %v", job.Program, err), Err: err}
 	case !state.Success():
-		return said, failed(job.Program, "ended with "+state.String(), said)
+		return said, failed(job, "ended with "+state.String(), said, nil)
 	case out.cut:
-		return said, failed(job.Program, fmt.Sprintf("left a process that still held its standard output open %s later, so what was printed is not whole: "+
-			"close or redirect the output of what shall go on", drained), said)
+		return said, failed(job, fmt.Sprintf("left a process that still held its standard output open %s later, so what was printed is not whole: "+
+			"close or redirect the output of what shall go on", drained), said, nil)
 	}
 	return said, nil
 }
 
-var errLate = errors.New("too late")
-
-func failed(program, how, said string) error {
-	if said == "" {
-		return errs.New(errs.Unavailable, "the program %s %s and said nothing on its standard error", program, how)
+func failed(job Job, how, said string, cause error) error {
+	message := "the program " + job.Program + " " + how
+	switch {
+	case said != "":
+		message += ": " + said
+	case !job.Unheard:
+		message += " and said nothing on its standard error"
 	}
-	return errs.New(errs.Unavailable, "the program %s %s: %s", program, how, said)
+	return &errs.Error{Kind: errs.Unavailable, Message: message, Err: cause}
 }
 
 // run starts a program, waits for its end or ctx's, and kills what is left of its group.

@@ -2,14 +2,16 @@
 // instance, such as the host's address in a mesh.
 //
 // Invariants: a program that fails, hangs or prints too much gives nothing and is told;
-// no start fails by it. What is asked, how long it takes and what is taken of the
-// answers is bounded.
+// no start fails by it. What is asked, how many programs run at once on the node, how long
+// they take and what is taken of the answers is bounded. What a program writes is in no note,
+// error or log, wherever it writes it: it may hold a secret.
 package provide
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -30,12 +32,16 @@ const (
 	// Timeout is how long a program may take, unless its agent is told otherwise.
 	Timeout     = 5 * time.Second
 	maxPrograms = 16
-	maxOutput   = 64 << 10
-	maxKeys     = 64
-	maxValue    = 4 << 10
-	// fresh is how long an answer is used again, maxCached how many are kept.
-	fresh     = time.Minute
-	maxCached = 256
+	// maxRunning is how many run at once, of all starts of the node together.
+	maxRunning = 8
+	maxOutput  = 64 << 10
+	maxKeys    = 64
+	maxValue   = 4 << 10
+	// fresh is how long an answer is used again, freshFailure how long a failure; of
+	// either kind maxCached are kept.
+	fresh        = time.Minute
+	freshFailure = 10 * time.Second
+	maxCached    = 256
 )
 
 var key = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,63}$`)
@@ -55,23 +61,32 @@ type Facts struct {
 // Providers are the programs of one directory. It is safe for concurrent use.
 type Providers struct {
 	dir     dropin.Dir
+	run     func(context.Context, dropin.Job) (said string, err error)
 	timeout time.Duration
 	now     func() time.Time
 	log     *slog.Logger
+	// running has an element for each program that runs.
+	running chan struct{}
 
 	mu sync.Mutex
-	// cached are the latest answers, by program and question.
+	// cached are the latest answers, by program and question. A program that hung is
+	// known by its name alone: it would hold up every start.
 	cached map[string]answer
 }
 
+// answer is what a program gave, or why it gave nothing.
 type answer struct {
 	values map[string]string
+	err    error
 	at     time.Time
 }
 
 // New makes the providers of a directory, an absolute path; "" has none. timeout bounds each program.
 func New(dir string, timeout time.Duration, now func() time.Time, log *slog.Logger) *Providers {
-	return &Providers{dir: dropin.Dir(dir), timeout: timeout, now: now, log: log, cached: map[string]answer{}}
+	return &Providers{
+		dir: dropin.Dir(dir), run: dropin.Dir(dir).Run, timeout: timeout, now: now, log: log,
+		running: make(chan struct{}, maxRunning), cached: map[string]answer{},
+	}
 }
 
 // Values are the placeholders that the programs give an instance, those of a later one in
@@ -99,7 +114,7 @@ func (p *Providers) Values(ctx context.Context, f Facts) (values map[string]stri
 	for n, program := range programs {
 		if failed[n] != nil && ctx.Err() == nil {
 			p.log.Warn("a variable provider gave nothing", "program", program, "instance", string(f.Instance), "cause", errs.MessageOf(failed[n]))
-			notes = append(notes, fmt.Sprintf("the variable provider %s gave nothing: %s", program, errs.MessageOf(failed[n])))
+			notes = append(notes, fmt.Sprintf("the variable provider %s gave nothing: %s; run it on its node to see more", program, errs.MessageOf(failed[n])))
 		}
 		maps.Copy(values, given[n])
 	}
@@ -127,61 +142,88 @@ func (p *Providers) programs() (names []string, err error) {
 	return names, err
 }
 
+// ask has a program's answer: one that is fresh, or else its own, once it may run.
 func (p *Providers) ask(ctx context.Context, program string, question []byte) (map[string]string, error) {
 	about := program + "\x00" + string(question)
-	p.mu.Lock()
-	known, ok := p.cached[about]
-	p.mu.Unlock()
-	if ok && p.now().Sub(known.at) < fresh {
-		return known.values, nil
+	if known, ok := p.known(program, about); ok {
+		return known.values, known.err
 	}
-	var out bytes.Buffer
-	_, err := p.dir.Run(ctx, dropin.Job{Program: program, Input: question, Output: &out, OutputBytes: maxOutput, Timeout: p.timeout})
-	if err != nil {
-		return nil, err
+	select {
+	case p.running <- struct{}{}:
+	case <-ctx.Done():
+		return nil, errs.Wrap("provide.ask", ctx.Err())
 	}
-	values, err := Parse(out.Bytes())
-	if err != nil {
-		return nil, err
+	defer func() { <-p.running }()
+	if known, ok := p.known(program, about); ok { // it hung for others meanwhile
+		return known.values, known.err
+	}
+	values, err := p.answer(ctx, program, question)
+	switch {
+	case ctx.Err() != nil: // that says nothing of the program
+		return values, err
+	case errors.Is(err, dropin.ErrLate):
+		about = program
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.cached) >= maxCached {
 		clear(p.cached)
 	}
-	p.cached[about] = answer{values, p.now()}
-	return values, nil
+	p.cached[about] = answer{values, err, p.now()}
+	return values, err
+}
+
+// known is an answer that is used again.
+func (p *Providers) known(program, about string) (a answer, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, of := range []string{about, program} {
+		a, ok := p.cached[of]
+		lasts := fresh
+		if a.err != nil {
+			lasts = freshFailure
+		}
+		if ok && p.now().Sub(a.at) < lasts {
+			return a, true
+		}
+	}
+	return a, false
+}
+
+// answer runs a program.
+func (p *Providers) answer(ctx context.Context, program string, question []byte) (map[string]string, error) {
+	var out bytes.Buffer
+	job := dropin.Job{Program: program, Input: question, Output: &out, OutputBytes: maxOutput, Timeout: p.timeout, Unheard: true}
+	if _, err := p.run(ctx, job); err != nil {
+		return nil, err
+	}
+	return Parse(out.Bytes())
 }
 
 // Parse reads what a program printed: a JSON object of texts, numbers and truths, or lines
 // KEY=VALUE, of which empty ones and those that begin with # say nothing. Invalid tells
-// what cannot be used.
+// what cannot be used, without a word of it.
 func Parse(out []byte) (map[string]string, error) {
 	if !utf8.Valid(out) || bytes.IndexByte(out, 0) >= 0 {
 		return nil, errs.New(errs.Invalid, "what it printed is no text")
 	}
-	var values map[string]string
-	var err error
 	if text := bytes.TrimSpace(out); bytes.HasPrefix(text, []byte("{")) {
-		values, err = fromJSON(text)
-	} else {
-		values, err = fromLines(string(text))
+		return fromJSON(text)
 	}
-	if err != nil {
-		return nil, err
+	return fromLines(string(out))
+}
+
+// take adds a value; where says where it was printed.
+func take(values map[string]string, k, v, where string) error {
+	switch values[k] = v; {
+	case !key.MatchString(k):
+		return errs.New(errs.Invalid, "it printed a name that no placeholder has (%s): it begins with a letter or _, and has at most 64 letters, digits, _ . and -", where)
+	case len(v) > maxValue:
+		return errs.New(errs.Invalid, "it printed a value of more than %d bytes (%s)", maxValue, where)
+	case len(values) > maxKeys:
+		return errs.New(errs.Invalid, "it printed more than %d values", maxKeys)
 	}
-	if len(values) > maxKeys {
-		return nil, errs.New(errs.Invalid, "it printed more than %d values", maxKeys)
-	}
-	for k, v := range values {
-		if !key.MatchString(k) {
-			return nil, errs.New(errs.Invalid, "it printed a name that no placeholder has: %.80q", k)
-		}
-		if len(v) > maxValue {
-			return nil, errs.New(errs.Invalid, "the value of %s has more than %d bytes", k, maxValue)
-		}
-	}
-	return values, nil
+	return nil
 }
 
 func fromJSON(text []byte) (map[string]string, error) {
@@ -192,15 +234,21 @@ func fromJSON(text []byte) (map[string]string, error) {
 		return nil, errs.New(errs.Invalid, "what it printed begins as a JSON object and is none")
 	}
 	values := map[string]string{}
-	for k, v := range object {
-		switch v := v.(type) {
+	for n, k := range slices.Sorted(maps.Keys(object)) {
+		where := fmt.Sprintf("number %d in order of name", n+1)
+		var text string
+		switch v := object[k].(type) {
 		case nil: // it has none
+			continue
 		case string:
-			values[k] = v
+			text = v
 		case json.Number, bool:
-			values[k] = fmt.Sprint(v)
+			text = fmt.Sprint(v)
 		default:
-			return nil, errs.New(errs.Invalid, "the value of %.80q is neither text, number nor truth", k)
+			return nil, errs.New(errs.Invalid, "it printed a value that is neither text, number nor truth (%s)", where)
+		}
+		if err := take(values, k, text, where); err != nil {
+			return nil, err
 		}
 	}
 	return values, nil
@@ -208,16 +256,20 @@ func fromJSON(text []byte) (map[string]string, error) {
 
 func fromLines(text string) (map[string]string, error) {
 	values := map[string]string{}
+	n := 0
 	for line := range strings.Lines(text) {
+		n++
 		line = strings.TrimRight(line, "\r\n")
 		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		k, v, ok := strings.Cut(line, "=")
 		if !ok {
-			return nil, errs.New(errs.Invalid, "it printed a line that is not KEY=VALUE: %.80q", line)
+			return nil, errs.New(errs.Invalid, "it printed what is not KEY=VALUE (line %d)", n)
 		}
-		values[strings.TrimSpace(k)] = v
+		if err := take(values, strings.TrimSpace(k), v, fmt.Sprintf("line %d", n)); err != nil {
+			return nil, err
+		}
 	}
 	return values, nil
 }

@@ -1,17 +1,26 @@
 package provide_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/orreryhq/orrery/libs/dropin"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/provide"
 )
 
@@ -54,7 +63,7 @@ func TestProgramsGivePlaceholdersAndThoseThatFailGiveNone(t *testing.T) {
 			t.Error(diff)
 		}
 		told := strings.Join(notes, "\n")
-		if len(notes) != 2 || !strings.Contains(told, "30-fails gave nothing") || !strings.Contains(told, "no mesh here") || !strings.Contains(told, "40-odd gave nothing") {
+		if len(notes) != 2 || !strings.Contains(told, "30-fails gave nothing: the program 30-fails ended with exit status 3; run it") || !strings.Contains(told, "40-odd gave nothing") {
 			t.Errorf("told %q", notes)
 		}
 	}
@@ -73,6 +82,114 @@ func TestProgramsGivePlaceholdersAndThoseThatFailGiveNone(t *testing.T) {
 	if times() != 2 {
 		t.Errorf("asked %d times, once more after an hour", times())
 	}
+}
+
+func TestNothingThatAProgramWritesIsInNotesErrorsOrLogs(t *testing.T) {
+	const word = "hunter2"
+	long := strings.Repeat(word, 1000)
+	dir := programs(t, map[string]string{
+		"a-says":  "echo " + word + " >&2; exit 1",
+		"b-line":  "echo " + word,
+		"c-name":  "echo 1" + word + "=x",
+		"d-value": "echo " + word + "=" + long,
+		"e-json":  `echo '{"` + word + `":{}}'`,
+		"f-name":  `echo '{"1` + word + `":"x"}'`,
+		"g-none":  `echo '{"` + word + `"'`,
+		"h-bytes": `printf '` + word + `\377'`,
+		"i-much":  "while :; do echo " + long + "; done",
+	})
+	var log bytes.Buffer
+	p := provide.New(dir, time.Minute, time.Now, slog.New(slog.NewTextHandler(&log, nil)))
+	values, notes := p.Values(t.Context(), provide.Facts{})
+	if len(values) > 0 || len(notes) != 9 {
+		t.Errorf("%v, %q", values, notes)
+	}
+	if told := strings.Join(notes, "\n") + log.String(); strings.Contains(told, word[:4]) || strings.Count(log.String(), "gave nothing") != 9 {
+		t.Errorf("told: %s", told)
+	}
+}
+
+func TestAllStartsOfANodeTogetherHaveSoManyProgramsRunAtOnce(t *testing.T) {
+	dir := programs(t, map[string]string{"a": "", "b": "", "c": ""})
+	synctest.Test(t, func(t *testing.T) {
+		p := provide.New(dir, time.Minute, time.Now, slog.New(slog.DiscardHandler))
+		var running, ran atomic.Int32
+		end := make(chan struct{})
+		p.RunBy(func(context.Context, dropin.Job) (string, error) {
+			running.Add(1)
+			defer running.Add(-1)
+			ran.Add(1)
+			<-end
+			return "", nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var starts sync.WaitGroup
+		for n := range 40 {
+			starts.Go(func() { p.Values(ctx, provide.Facts{Port: n}) })
+		}
+		starts.Go(func() { // one that is called off waits for nobody
+			leaving, leave := context.WithCancel(ctx)
+			leave()
+			p.Values(leaving, provide.Facts{Port: 40})
+		})
+		for range 3 {
+			synctest.Wait()
+			if n := running.Load(); n != provide.MaxRunning {
+				t.Errorf("%d run at once", n)
+			}
+			end <- struct{}{}
+		}
+		close(end)
+		starts.Wait()
+		cancel()
+		if n := ran.Load(); n < 3*40 {
+			t.Errorf("%d ran of all", n)
+		}
+	})
+}
+
+func TestAProgramThatFailedIsNotAskedAgainAtOnce(t *testing.T) {
+	dir := programs(t, map[string]string{"a": ""})
+	now := time.Unix(1e9, 0)
+	p := provide.New(dir, time.Minute, func() time.Time { return now }, slog.New(slog.DiscardHandler))
+	var asked int
+	var fails error
+	p.RunBy(func(_ context.Context, job dropin.Job) (string, error) {
+		asked++
+		_, _ = io.WriteString(job.Output, "A=1")
+		return "", fails
+	})
+	ask := func(instance fleet.InstanceID, wanted int, says string) {
+		t.Helper()
+		asked = 0
+		values, notes := p.Values(t.Context(), provide.Facts{Instance: instance})
+		if told := strings.Join(notes, ""); asked != wanted || !strings.Contains(told, says) || (says == "") != (values["A"] == "1") {
+			t.Errorf("asked %d times, want %d; got %v, %q", asked, wanted, values, told)
+		}
+	}
+	fails = errs.New(errs.Unavailable, "it broke")
+	ask("aaaaaa", 1, "it broke")
+	ask("aaaaaa", 0, "it broke")
+	ask("bbbbbb", 1, "it broke") // another question may have an answer
+	fails = nil
+	ask("cccccc", 1, "")
+	fails = fmt.Errorf("hung: %w", dropin.ErrLate)
+	ask("dddddd", 1, "gave nothing")
+	ask("eeeeee", 0, "gave nothing") // it would hold up every start
+	ask("cccccc", 0, "")             // what is known needs nobody
+	now = now.Add(11 * time.Second)
+	fails = nil
+	ask("aaaaaa", 1, "")
+	ask("eeeeee", 1, "")
+	called, off := context.WithCancel(t.Context())
+	p.RunBy(func(context.Context, dropin.Job) (string, error) { off(); return "", called.Err() })
+	p.Values(called, provide.Facts{Instance: "ffffff"})
+	p.RunBy(func(_ context.Context, job dropin.Job) (string, error) {
+		asked++
+		_, err := io.WriteString(job.Output, "A=1")
+		return "", err
+	})
+	ask("ffffff", 1, "") // what was called off says nothing of the program
 }
 
 func TestWithoutADirectoryNothingIsAskedAndOneThatIsGoneIsTold(t *testing.T) {
