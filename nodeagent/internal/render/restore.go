@@ -60,7 +60,8 @@ func restoreTree(f Format, current, byLines []byte, of Original, values map[stri
 	if trees[0] == nil || m.blurred(trees[2]) {
 		return byLines
 	}
-	r := restorer{values: values, marks: m, lines: lines}
+	aligning := maxAlign
+	r := restorer{values: values, marks: m, lines: lines, aligning: &aligning}
 	want := r.node(trees[0], trees[1], trees[2])
 	if want == nil {
 		want = mapping()
@@ -80,6 +81,8 @@ type restorer struct {
 	values map[string]string
 	marks  marks
 	lines  original
+	// aligning is how much of sequences may still be compared.
+	aligning *int
 }
 
 // node is the current value, or the template's where it is as it was made; nil where
@@ -105,12 +108,7 @@ func (r restorer) node(current, made, template *yaml.Node) *yaml.Node {
 	case current.Kind == yaml.MappingNode:
 		r.mapping(&out, made, template)
 	case current.Kind == yaml.SequenceNode:
-		out.Content = slices.Clone(current.Content)
-		for i := range min(len(out.Content), len(made.Content), len(template.Content)) {
-			if v := r.node(out.Content[i], made.Content[i], template.Content[i]); v != nil {
-				out.Content[i] = v
-			}
-		}
+		r.sequence(&out, made, template)
 	case current.Kind == yaml.ScalarNode && current.ShortTag() == tagString:
 		out.Value = r.marks.within(current.Value, template.Value, r.values)
 	}
@@ -128,10 +126,7 @@ func (r restorer) mapping(out, made, template *yaml.Node) {
 		}
 		templates[keyText(&key)] = pair{template.Content[i], template.Content[i+1]}
 	}
-	mades := map[string]*yaml.Node{}
-	for i := 0; i+1 < len(made.Content); i += 2 {
-		mades[keyText(made.Content[i])] = made.Content[i+1]
-	}
+	mades := byKey(made)
 	content := out.Content
 	out.Content = make([]*yaml.Node, 0, len(content))
 	for i := 0; i+1 < len(content); i += 2 {
@@ -147,6 +142,46 @@ func (r restorer) mapping(out, made, template *yaml.Node) {
 		key.HeadComment, key.LineComment, key.FootComment = r.comment(key.HeadComment), r.comment(key.LineComment), r.comment(key.FootComment)
 		out.Content = append(out.Content, &key, value)
 	}
+}
+
+// sequence keeps the elements of the instance, each against the one it was. What it added
+// stays, and what it has removed is gone.
+func (r restorer) sequence(out, made, template *yaml.Node) {
+	ofMade := align(out.Content, made.Content, r.aligning)
+	ofTemplate := align(made.Content, r.resolved(template).Content, r.aligning)
+	paired := len(ofTemplate)
+	for _, k := range ofTemplate {
+		if k < 0 {
+			paired--
+		}
+	}
+	patched := paired == len(template.Content) // so what is not the template's, patches have added
+	content := out.Content
+	out.Content = make([]*yaml.Node, 0, len(content))
+	for i, value := range content {
+		j := ofMade[i]
+		switch {
+		case j < 0:
+		case ofTemplate[j] >= 0:
+			value = r.node(value, made.Content[j], template.Content[ofTemplate[j]])
+		case patched && same(value, made.Content[j]): // it is added again
+			continue
+		}
+		out.Content = append(out.Content, value)
+	}
+}
+
+// resolved is a template's node with its placeholders replaced.
+func (r restorer) resolved(n *yaml.Node) *yaml.Node {
+	out := *n
+	if n.Kind == yaml.ScalarNode {
+		out.Value, _ = Substitute(string(r.marks.unmark([]byte(n.Value))), r.values)
+	}
+	out.Content = make([]*yaml.Node, 0, len(n.Content))
+	for _, c := range n.Content {
+		out.Content = append(out.Content, r.resolved(c))
+	}
+	return &out
 }
 
 // readsLike reports whether two values are written alike, though one may be a word and

@@ -2,6 +2,8 @@ package render_test
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,6 +58,35 @@ func TestRestore(t *testing.T) {
 			"motd: hi from lobby-1, 7 of 70\nl: ['25565', b, '25565']\n", "motd: hi from %NAME%, %P% of 70\nl: ['%PORT%', b, '25565']\n",
 		},
 		{
+			"yaml: what was inserted into a list leaves the rest as it was", "a.yml", "l:\n- '%PORT%'\n- {name: '%NAME%', port: %PORT%}\n- on %P%\n", nil,
+			"l:\n- new\n- '25565'\n- other\n- {port: '25565', name: lobby-1}\n- {name: mine, port: 25565}\n- on 7\n",
+			"l:\n  - new\n  - '%PORT%'\n  - other\n  - {port: %PORT%, name: '%NAME%'}\n  - {name: mine, port: 25565}\n  - on %P%\n",
+		},
+		{
+			"yaml: what was removed from a list, and what was moved within it", "a.yml", "l: [a, '%PORT%', b, '%NAME%', 'on %P%', c]\n", nil,
+			"l: ['lobby-1', \"25565\", on 7, c]\n", "l: ['%NAME%', '%PORT%', 'on %P%', c]\n",
+		},
+		{
+			"yaml: an element that was changed, beside one that was inserted", "a.yml", "l:\n- {name: a, port: %PORT%, max: 20}\n- {name: b, port: %P%}\n", nil,
+			"l:\n- {name: new, port: 25565}\n- {name: a, port: 25565, max: 30}\n- {name: b, port: 7}\n",
+			"l:\n  - {name: new, port: 25565}\n  - {name: a, port: %PORT%, max: 30}\n  - {name: b, port: %P%}\n",
+		},
+		{
+			"json: what a patch has added to a list is not kept, wherever it stands", "a.json", `{"l": ["%NAME%", "b"], "x": 1}`,
+			[]fleet.ConfigPatch{patch(set, "l[2]", `"patched"`)},
+			`{"l": ["new", "lobby-1", "patched", "b"], "x": 2}`, "{\n  \"l\": [\n    \"new\",\n    \"%NAME%\",\n    \"b\"\n  ],\n  \"x\": 2\n}\n",
+		},
+		{
+			"json: a list that a patch has replaced stays as the instance has it", "a.json", `{"l": ["%NAME%", "b"], "x": 1}`,
+			[]fleet.ConfigPatch{patch(set, "l", `["p"]`)},
+			`{"l": ["p", "new"], "x": 1}`, `{"l": ["p", "new"], "x": 1}`,
+		},
+		{
+			"toml: tables of an array", "a.toml", "[[s]]\nname = \"%NAME%\"\nport = %PORT%\n[[s]]\nname = \"b\"\nport = %P%\n", nil,
+			"[[s]]\nname = \"new\"\nport = 1\n[[s]]\nname = 'lobby-1'\nport = 25565\nmax = 2\n[[s]]\nname = 'b'\nport = 7\n",
+			"[[s]]\nname = \"new\"\nport = 1\n[[s]]\nname = \"%NAME%\"\nport = %PORT%\nmax = 2\n[[s]]\nname = 'b'\nport = %P%\n",
+		},
+		{
 			"yaml: what patches did is not kept", "a.yml", "a: 1\nb:\n  c: x\n",
 			[]fleet.ConfigPatch{patch(set, "b.c", `"%PORT%"`), patch(set, "b.d.e", "2"), patch(set, "f", "3")},
 			"a: 2\nb:\n  c: \"25565\"\n  d:\n    e: 2\nf: 4\n", "a: 2\nb:\n  c: x\nf: 4\n",
@@ -95,6 +126,31 @@ func TestRestore(t *testing.T) {
 				t.Errorf("restored (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestOfLongListsOnlyTheEndsAreTold(t *testing.T) {
+	list := func(n int, text string) string { // the elements differ, one line has them all
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(`"%s %d"`, text, i))
+		}
+		return "[" + strings.Join(all, ",") + "]"
+	}
+	for n, restored := range map[int]bool{500: true, 5000: false} {
+		of := made(t, "a.json", list(n, "%NAME%"))
+		current := string(of.Made)
+		current = strings.Replace(current, `"lobby-1 1"`, `"new","lobby-1 1"`, 1)
+		current = strings.Replace(current, fmt.Sprintf(`"lobby-1 %d"`, n-2), `"lobby-1 x"`, 1)
+		got := string(render.Restore("a.json", []byte(current), of, restoreValues))
+		for _, end := range []string{`"%NAME% 0"`, fmt.Sprintf(`"%%NAME%% %d"`, n-1), `"new"`} {
+			if !strings.Contains(got, end) {
+				t.Errorf("of %d elements %s is missing", n, end)
+			}
+		}
+		if middle := strings.Contains(got, `"%NAME% 250"`); middle != restored || !restored && !strings.Contains(got, `"lobby-1 250"`) {
+			t.Errorf("of %d elements the middle is restored: %v", n, middle)
+		}
 	}
 }
 
