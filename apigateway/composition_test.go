@@ -68,3 +68,24 @@ func TestTheSameCompositionHasTheSameHashWhateverTheGroupsRevision(t *testing.T)
 		t.Error("another environment is another composition")
 	}
 }
+
+func TestWhatWasHiddenWhenAnInstanceWasMadeStaysHiddenInItsComposition(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
+	s.defining("lobby",
+		fleet.Variable{Key: "KEY", Type: fleet.VariableString, Scope: fleet.ScopeInstance, Visibility: "ADMIN", Default: new("theirs")},
+		fleet.Variable{Key: "OWN", Type: fleet.VariableString, Scope: fleet.ScopeInstance, Visibility: "OPERATOR"},
+		secretVariable("PW", fleet.ScopeInstance),
+	)
+	s.group("lobby", map[string]any{"command": "run", "templates": []string{"lobby"}})
+	s.do("POST", "/api/v1/groups/lobby/start", map[string]any{"variables": map[string]string{"OWN": "mine", "PW": recognisable}}).want(200)
+	s.defining("lobby") // as a later version that defines none of them
+	viewer, operator := s.user("vera", "VIEWER"), s.user("otto", "OPERATOR")
+	for who, want := range map[*site]map[string]string{
+		viewer:   {"KEY": "***", "OWN": "***", "PW": "***"},
+		operator: {"KEY": "***", "OWN": "mine", "PW": "***"},
+		s:        {"KEY": "theirs", "OWN": "mine", "PW": "***"},
+	} {
+		who.do("GET", "/api/v1/services/lobby-1/composition", nil).want(200).is("variables", want).is("secrets", []string{"PW"})
+	}
+}

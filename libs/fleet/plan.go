@@ -37,6 +37,9 @@ type Plan struct {
 	// Secrets are the variables of type SECRET with the references to their values, which
 	// are followed on the node; "" for one that only a start may bring.
 	Secrets map[string]string `json:"secrets,omitempty"`
+	// Hidden is who is shown the values that not everybody is, as the group and the layers'
+	// versions had it; the secrets are not among them.
+	Hidden map[string]Visibility `json:"hidden,omitempty"`
 	// Missing are required variables without a value: the start fails unless it brings them.
 	Missing        []string          `json:"missing,omitempty"`
 	Env            map[string]string `json:"env,omitempty"`
@@ -94,10 +97,10 @@ func (p Plan) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// CompositionDigest is the digest of all but the group's revision: it is equal for
+// CompositionDigest is the digest of all but the group's revision and of who is shown what: it is equal for
 // plans that make the same instance.
 func (p Plan) CompositionDigest() string {
-	p.GroupRevision = 0
+	p.GroupRevision, p.Hidden = 0, nil
 	return p.Digest()
 }
 
@@ -112,7 +115,7 @@ func Compose(g Group, m Materials, pick uint64) Plan {
 		Artifact: s.artifact(m.Catalog),
 		Group:    g.Name, GroupRevision: g.Revision, Runtime: s.Runtime, Command: s.commandLine(),
 		Layers: layers, Override: s.Templates.Override,
-		FileModifications: s.FileModifications, Merge: s.MergeFiles, Patches: s.patches(), Variables: of.values, Secrets: of.secrets, Missing: of.missing, Env: maps.Clone(s.Env),
+		FileModifications: s.FileModifications, Merge: s.MergeFiles, Patches: s.patches(), Variables: of.values, Secrets: of.secrets, Hidden: hiddenIn(layers, heads, g.Hidden, of.secrets), Missing: of.missing, Env: maps.Clone(s.Env),
 		InstanceGroups: s.InstanceGroups, HostAddress: s.HostAddress, MaxPlayers: s.Players.Max,
 		Resources: s.Resources, CPULimit: s.CPULimit,
 		Limits: s.Limits, Confine: s.Confine, Container: s.Container, RCON: s.RCON, Ports: s.Ports, AdditionalPorts: s.AdditionalPorts,

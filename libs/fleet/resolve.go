@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"iter"
 	"maps"
 	"slices"
 )
@@ -9,14 +10,47 @@ import (
 // of the same version; of one that several define the last layer's counts.
 func Definitions(layers []PlanLayer, heads []TemplateHead) map[string]Variable {
 	out := map[string]Variable{}
-	for _, l := range layers {
-		i := slices.IndexFunc(heads, func(h TemplateHead) bool { return h.TemplateRef == l.TemplateRef && h.Digest == l.Digest })
-		if i < 0 {
-			continue
+	for v := range definedBy(layers, heads) {
+		out[v.Key] = v
+	}
+	return out
+}
+
+// definedBy yields every definition of the layers' versions, as far as heads are of them.
+func definedBy(layers []PlanLayer, heads []TemplateHead) iter.Seq[Variable] {
+	return func(yield func(Variable) bool) {
+		for _, l := range layers {
+			i := slices.IndexFunc(heads, func(h TemplateHead) bool { return h.TemplateRef == l.TemplateRef && h.Digest == l.Digest })
+			if i < 0 {
+				continue
+			}
+			for _, v := range heads[i].Variables {
+				if !yield(v) {
+					return
+				}
+			}
 		}
-		for _, v := range heads[i].Variables {
-			out[v.Key] = v
+	}
+}
+
+// hiddenIn is who is shown the values of a plan that not everybody is: of one that several
+// layers define, as the strictest of them says, and no less than the group had it before.
+func hiddenIn(layers []PlanLayer, heads []TemplateHead, before map[string]Visibility, secrets map[string]string) map[string]Visibility {
+	var out map[string]Visibility
+	hide := func(key string, v Visibility) {
+		if _, secret := secrets[key]; secret || !v.HiddenFrom(out[key]) {
+			return
 		}
+		if out == nil {
+			out = map[string]Visibility{}
+		}
+		out[key] = v
+	}
+	for key, v := range before {
+		hide(key, v)
+	}
+	for v := range definedBy(layers, heads) {
+		hide(v.Key, v.Shown())
 	}
 	return out
 }

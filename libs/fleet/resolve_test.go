@@ -58,3 +58,27 @@ func TestVariablesGetTheirValues(t *testing.T) {
 		})
 	}
 }
+
+func TestAPlanRemembersWhoIsShownItsValues(t *testing.T) {
+	hidden := func(key string, v Visibility) Variable {
+		return Variable{Key: key, Type: VariableString, Scope: ScopeGroup, Visibility: string(v)}
+	}
+	all := []TemplateHead{
+		defining("g/low", hidden("A", VisibleToAdmins), hidden("B", VisibleToOperators), variable("W", VariableSecret, ScopeGroup)),
+		defining("g/top", hidden("A", VisibleToAll), hidden("B", VisibleToAdmins), variable("S", VariableSecret, ScopeGroup), hidden("W", VisibleToAll), hidden("O", VisibleToAll)),
+	}
+	g := Group{
+		Hidden: map[string]Visibility{"O": VisibleToOperators, "S": VisibleToNobody, "X": VisibleToAdmins},
+		Spec:   GroupSpec{Templates: TemplateSelection{Override: true, AllInGroups: []string{"g"}}},
+	}
+	p := Compose(g, Materials{Heads: all}, 0)
+	want := map[string]Visibility{"A": VisibleToAdmins, "B": VisibleToAdmins, "O": VisibleToOperators, "W": VisibleToNobody, "X": VisibleToAdmins}
+	if diff := cmp.Diff(want, p.Hidden); diff != "" {
+		t.Error(diff)
+	}
+	shown := p
+	shown.Hidden = nil
+	if p.CompositionDigest() != shown.CompositionDigest() || p.Digest() == shown.Digest() {
+		t.Error("who is shown the values makes another instance, or the same plan")
+	}
+}

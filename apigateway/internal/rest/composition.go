@@ -124,7 +124,8 @@ func compositionOf(s *view.Snapshot, i *fleet.Instance, p *fleet.Plan) compositi
 	return out
 }
 
-// conceal hides the values that are not for the caller, and names the secrets.
+// conceal hides the values that are not for the caller, as the plan was made or as templates
+// say now, and names the secrets.
 func (a *API) conceal(c *gin.Context, s *view.Snapshot, p *fleet.Plan, out *composition) {
 	g, ok := s.Groups.Get(p.Group)
 	if !ok {
@@ -135,6 +136,11 @@ func (a *API) conceal(c *gin.Context, s *view.Snapshot, p *fleet.Plan, out *comp
 	built := fleet.GroupSpec{}
 	for _, l := range p.Layers {
 		built.Templates.AllOf = append(built.Templates.AllOf, fleet.TemplateLayer{TemplateRef: l.TemplateRef})
+	}
+	for key, v := range p.Hidden {
+		if v.HiddenFrom(hidden[key]) {
+			hidden[key] = v
+		}
 	}
 	then := fleet.Group{Name: p.Group, Hidden: hidden, Spec: built}
 	for key := range p.Secrets {
