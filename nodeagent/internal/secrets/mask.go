@@ -5,18 +5,27 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// leastMasked is how long a text must be to be looked for, in bytes: a shorter one is in
-// every text. It holds for each line of a value with several, too.
-const leastMasked = 4
+// What is looked for in texts, for values, their spellings and each line of a value with
+// several alike, by their length in bytes: from anywhere on it is hidden wherever it stands,
+// from leastMasked on where it is a word of its own, and what is shorter not at all. It is
+// in every text: to hide it would make all unreadable, and show what it is.
+const (
+	leastMasked = 4
+	anywhere    = 8
+)
 
 // Mask hides values in texts. The zero Mask hides nothing.
-type Mask struct{ replace *strings.Replacer }
+type Mask struct {
+	// byHead are the texts to hide by the bytes they begin with, the longest first.
+	byHead map[[leastMasked]byte][]string
+}
 
 // NewMask hides values, as they are and in the spellings of Spellings.
 func NewMask(values ...map[string]string) Mask {
@@ -37,20 +46,72 @@ func NewMask(values ...map[string]string) Mask {
 		return Mask{}
 	}
 	longestFirst(all)
-	all = slices.Compact(all)
-	var pairs []string
-	for _, s := range all {
-		pairs = append(pairs, s, fleet.Hidden)
+	m := Mask{byHead: map[[leastMasked]byte][]string{}}
+	for _, s := range slices.Compact(all) {
+		m.byHead[headOf(s)] = append(m.byHead[headOf(s)], s)
 	}
-	return Mask{strings.NewReplacer(pairs...)}
+	return m
 }
 
-// Text is s without the values.
+func headOf(s string) (head [leastMasked]byte) {
+	copy(head[:], s)
+	return head
+}
+
+// Text is s without the values. Of two that overlap nothing is left.
 func (m Mask) Text(s string) string {
-	if m.replace == nil {
+	if m.byHead == nil {
 		return s
 	}
-	return m.replace.Replace(s)
+	var out strings.Builder
+	written, hidden := 0, 0 // before hidden all is a value's
+	for at := 0; at+leastMasked <= len(s); at++ {
+		end := m.end(s, at)
+		if end <= hidden {
+			continue
+		}
+		if at >= hidden {
+			out.WriteString(s[written:at])
+			out.WriteString(fleet.Hidden)
+		}
+		written, hidden = end, end
+	}
+	if written == 0 {
+		return s
+	}
+	out.WriteString(s[written:])
+	return out.String()
+}
+
+// end is where the longest value ends that begins at a place; 0 when there is none.
+func (m Mask) end(s string, at int) int {
+	for _, one := range m.byHead[headOf(s[at:])] {
+		end := at + len(one)
+		if strings.HasPrefix(s[at:], one) && (len(one) >= anywhere || beginsWord(s, at) && endsWord(s, end)) {
+			return end
+		}
+	}
+	return 0
+}
+
+// endsWord reports whether no word goes on at a place.
+func endsWord(s string, at int) bool { return at == len(s) || !ofWord(s[at-1]) || !ofWord(s[at]) }
+
+// escaped is what ends in a letter or digit and yet is of no word: a colour of a terminal,
+// and what escapes write.
+var escaped = regexp.MustCompile(`(\x1b\[[0-9;:?]*[A-Za-z]|\\[abefnrtv0]|\\x[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2})$`)
+
+// maxEscape is how far back an escape may begin, in bytes.
+const maxEscape = 24
+
+// beginsWord reports whether no word goes on at a place from before it.
+func beginsWord(s string, at int) bool {
+	return at == 0 || !ofWord(s[at]) || !ofWord(s[at-1]) || escaped.MatchString(s[max(0, at-maxEscape):at])
+}
+
+// ofWord reports whether a byte is of a letter, a digit or _.
+func ofWord(c byte) bool {
+	return c == '_' || c >= 0x80 || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
 // Spellings are the ways in which configuration files and logs write a value: as it is,

@@ -281,3 +281,60 @@ func TestValuesAreMaskedInAllTheirSpellings(t *testing.T) {
 		t.Error("what is in every text is looked for")
 	}
 }
+
+func TestAShortValueIsHiddenOnlyWhereItIsAWordOfItsOwn(t *testing.T) {
+	m := secrets.NewMask(map[string]string{"PIN": "test", "EDGES": "-ab-", "SEVEN": "seven77", "EIGHT": "eight888", "NONE": "the", "URL": "a=b?"})
+	for text, want := range map[string]string{
+		"test": "***", "x test y": "x *** y", "pw=test;": "pw=***;", "u:test@host": "u:***@host", `"test"`: `"***"`, "test\n": "***\n",
+		"latest":                "latest",
+		"testing":               "testing",
+		"test_server":           "test_server",
+		"ätest":                 "ätest",
+		"testé":                 "testé",
+		"test9":                 "test9",
+		"latest test":           "latest ***",
+		"the test":              "the ***",
+		"x-ab-x":                "x***x",
+		"xseven77":              "xseven77",
+		"/seven77/":             "/***/",
+		"xeight888x":            "x***x",
+		"\x1b[1;31mtest\x1b[0m": "\x1b[1;31m***\x1b[0m",
+		`"line\ntest"`:          `"line\n***"`,
+		`"\u003dtest"`:          `"\u003d***"`,
+		"q%3Dtest%26":           "q%3D***%26",
+		"q=a%3Db%3F&":           "q=***&",
+		"dGVzdA== x":            "*** x",
+		"xdGVzdA":               "xdGVzdA",
+		"x74657374x":            "x***x",
+		"testtest":              "testtest",
+		"test test":             "*** ***",
+		"tes":                   "tes",
+		"":                      "",
+	} {
+		if got := m.Text(text); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestOfValuesThatOverlapNothingIsLeft(t *testing.T) {
+	m := secrets.NewMask(map[string]string{"A": "mysql_s3cret", "B": "cret_more_of_it", "C": "mysql_s3", "D": "abcdabcd"})
+	for text, want := range map[string]string{
+		"x=mysql_s3cret_more_of_it;": "x=***;", "x=mysql_s3;": "x=***;", "abcdabcdabcd!": "***!", "abcdabcdabcdabcd abcdabcd": "*** ***",
+	} {
+		if got := m.Text(text); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
+func FuzzMask(f *testing.F) {
+	f.Add("mysql_s3cret", "x mysql_s3cret y")
+	f.Add("test", "latest test")
+	f.Fuzz(func(t *testing.T, value, text string) {
+		got := secrets.NewMask(map[string]string{"A": value}).Text(text)
+		if len(value) >= 8 && !strings.Contains(value, "*") && strings.Contains(got, value) {
+			t.Errorf("%q in %q is %q", value, text, got)
+		}
+	})
+}
