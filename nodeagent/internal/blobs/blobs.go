@@ -2,7 +2,7 @@
 // SHA-256 of what they hold.
 //
 //	DIR/ab/HASH          a file's content, or a manifest
-//	DIR/chunks/ab/HASH   a piece of a large file that is being fetched
+//	DIR/partial/HASH     a large file on its way, with holes
 //	DIR/versions/DIGEST  empty; its time is when that version was used last
 //	DIR/artifacts/HASH   the same of an artifact of the catalog
 //	DIR/warm             which versions are wholly here
@@ -12,7 +12,10 @@
 //     anybody gets to see it; a damaged file is fetched anew.
 //   - A blob is fetched once, however many ask for it at the same time.
 //   - A file appears whole or not at all. A large file's pieces that have come stay
-//     until it is whole, also past the agent's death.
+//     where they belong in it until it is whole, also past the agent's death; what an
+//     earlier attempt left is hashed before it counts as come.
+//   - Whatever its size, what comes is held in memory block by block, one for each of
+//     those that are fetched at once.
 //   - It holds no more than its limit, but for what is in use; what was not used for
 //     longest goes first, and nothing that somebody holds or needs.
 package blobs
@@ -55,6 +58,8 @@ const (
 	parallel = 12
 	// keepManifests bounds the manifests held in memory.
 	keepManifests = 64
+	// chunkDir held the pieces of large files until agents wrote them in place.
+	chunkDir = "chunks"
 	// maxManifest is the largest manifest that is read, in bytes.
 	maxManifest = 64 << 20
 )
@@ -67,6 +72,7 @@ type Cache struct {
 	source Source
 	limit  int64 // in bytes; 0: none
 	slots  chan struct{}
+	blocks sync.Pool // of *[]byte, blockSize each
 
 	mu        sync.Mutex
 	flights   map[string]*flight // by path
@@ -90,6 +96,7 @@ func Open(dir string, source Source, limit int64) (*Cache, error) {
 	if err := os.MkdirAll(filepath.Join(dir, versionDir), 0o755); err != nil {
 		return nil, errs.As(errs.Unavailable, "blobs.Open", err)
 	}
+	_ = os.RemoveAll(filepath.Join(dir, chunkDir)) // what is left of it takes room, and no more
 	return &Cache{
 		dir: dir, source: source, limit: limit, slots: make(chan struct{}, parallel),
 		flights: map[string]*flight{}, verified: map[string]stamp{}, manifests: map[string]fleet.Manifest{},

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -16,8 +17,8 @@ import (
 
 const (
 	versionDir = "versions"
-	// pieceKept is how long the pieces of a file stay that never became whole.
-	pieceKept = 24 * time.Hour
+	// partialKept is how long a file stays for the next agent that did not become whole.
+	partialKept = 24 * time.Hour
 )
 
 // stock is what stands in the cache and who uses it. The cache's lock guards it.
@@ -51,10 +52,8 @@ func (c *Cache) Hold(digests []string, entries []fleet.ManifestEntry) (release f
 	for _, e := range entries {
 		if e.Kind == fleet.FileRegular && hashPattern.MatchString(e.SHA256) {
 			paths = append(paths, c.path(e.SHA256))
-		}
-		for _, ch := range e.Chunks { // what it is joined from, as long as it is not whole
-			if hashPattern.MatchString(ch.SHA256) {
-				paths = append(paths, c.chunkPath(ch.SHA256))
+			if len(e.Chunks) > 0 { // as long as it is not whole
+				paths = append(paths, c.partialPath(e.SHA256))
 			}
 		}
 	}
@@ -75,14 +74,14 @@ func (c *Cache) Hold(digests []string, entries []fleet.ManifestEntry) (release f
 	})
 }
 
-// lacking is how many bytes of the entries' content are not here.
+// lacking is how many bytes of the entries' content are not here, also not in part.
 func (c *Cache) lacking(entries []fleet.ManifestEntry) (bytes int64) {
 	c.counted()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range entries {
 		if _, ok := c.stock.sizes[c.path(e.SHA256)]; !ok {
-			bytes += e.Size
+			bytes += max(0, e.Size-c.stock.sizes[c.partialPath(e.SHA256)])
 		}
 	}
 	return bytes
@@ -127,7 +126,7 @@ func (c *Cache) evict(target int64) (freed int64) {
 		if c.stock.total <= target {
 			break
 		}
-		if needed[p] || c.stock.pins[p] > 0 || c.flights[p] != nil {
+		if needed[p] || c.stock.pins[p] > 0 || c.fetching(p) {
 			continue
 		}
 		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -142,6 +141,28 @@ func (c *Cache) evict(target int64) (freed int64) {
 		c.lost(gone)
 	}
 	return freed
+}
+
+// fetching reports whether a file, or the one it shall become, is fetched just now. The
+// lock is held.
+func (c *Cache) fetching(path string) bool {
+	return c.flights[path] != nil || c.inPart(path) && c.flights[c.path(filepath.Base(path))] != nil
+}
+
+// inPart reports whether a file is one on its way.
+func (c *Cache) inPart(path string) bool {
+	return filepath.Dir(path) == filepath.Join(c.dir, partialDir)
+}
+
+// dropPartials removes what came of files for which the disk has no room.
+func (c *Cache) dropPartials(files []fleet.ManifestEntry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range files {
+		if name := c.partialPath(e.SHA256); len(e.Chunks) > 0 && !c.fetching(name) && os.Remove(name) == nil {
+			c.stock.remove(name)
+		}
+	}
 }
 
 // lost takes versions off the warm ones whose content went. The lock is held.
@@ -255,19 +276,28 @@ func (c *Cache) counted() {
 }
 
 func (c *Cache) found(path string, fi fs.FileInfo) {
-	pieces := strings.HasPrefix(path, filepath.Join(c.dir, chunkDir)+"/")
-	stale := time.Since(fi.ModTime()) > pieceKept
+	stale, size := time.Since(fi.ModTime()) > partialKept, fi.Size()
 	switch {
-	case strings.HasPrefix(fi.Name(), underway):
+	case strings.HasPrefix(fi.Name(), underway), c.inPart(path):
 		if stale { // a younger one may be on its way just now
 			_ = os.Remove(path)
+			return
 		}
-	case pieces && stale:
-		_ = os.Remove(path)
+		size = allocated(fi)
 	case filepath.Dir(path) == filepath.Join(c.dir, versionDir), filepath.Dir(path) == filepath.Join(c.dir, artifactDir):
-	case hashPattern.MatchString(fi.Name()):
+		return
+	}
+	if hashPattern.MatchString(fi.Name()) {
 		c.mu.Lock()
-		c.stock.put(path, fi.Size())
+		c.stock.put(path, size)
 		c.mu.Unlock()
 	}
+}
+
+// allocated is what a file with holes takes of the disk, in bytes.
+func allocated(fi fs.FileInfo) int64 {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return st.Blocks * 512
+	}
+	return fi.Size()
 }

@@ -224,6 +224,13 @@ func fillDisk(t *testing.T, dir string) {
 		t.Errorf("more than the disk holds: %v", err)
 	}
 	nothingUnderway(t, dir)
+	world := s.large("world", random(4, 8, 128*kib)...)
+	release := c.Hold(nil, []fleet.ManifestEntry{world})
+	if err := c.Fetch(t.Context(), []fleet.ManifestEntry{world}); !errs.Is(err, errs.Exhausted) {
+		t.Errorf("a file larger than the disk: %v", err)
+	}
+	release()
+	nothingUnderway(t, dir)
 	build(t, c, old)()
 	if !complete(dir, old) {
 		t.Error("the disk is full for ever")
@@ -356,9 +363,9 @@ func TestADamagedArtifactIsFetchedAnew(t *testing.T) {
 	}
 }
 
-func TestPiecesOfALargeFileThatIsHeldStay(t *testing.T) {
+func TestALargeFileOnItsWayStaysWhileItIsHeldAndCounts(t *testing.T) {
 	s, dir := newTally(), t.TempDir()
-	pieces := random(1, 20, kib)
+	pieces := random(1, 20, 16*kib)
 	e, other := s.large("world", pieces...), s.tree(t, 2, 10)
 	s.failWhenAnotherCame(sum(pieces[7]))
 	c := openBound(t, dir, s, kib/2)
@@ -366,17 +373,23 @@ func TestPiecesOfALargeFileThatIsHeldStay(t *testing.T) {
 	if err := c.Fetch(t.Context(), []fleet.ManifestEntry{e}); !errs.Is(err, errs.Unavailable) {
 		t.Fatalf("got %v", err)
 	}
-	came, err := filepath.Glob(filepath.Join(dir, "chunks", "*", "*"))
-	if err != nil || len(came) == 0 {
-		t.Fatalf("%v, %v", came, err)
+	came := arrived(t, dir, e, pieces...)
+	if bytes := c.Status(0).Bytes; came == 0 || bytes < int64(came)*16*kib || bytes >= e.Size {
+		t.Fatalf("%d pieces came, %d bytes are counted", came, bytes)
+	}
+	if bytes := openBound(t, dir, s, 0).Status(0).Bytes; bytes < int64(came)*16*kib || bytes >= e.Size {
+		t.Errorf("the next agent counts %d bytes", bytes)
 	}
 	s.send = nil
 	build(t, c, other)() // makes room
-	if left, err := filepath.Glob(filepath.Join(dir, "chunks", "*", "*")); err != nil || len(left) != len(came) {
-		t.Errorf("%d of %d are left, %v", len(left), len(came), err)
+	if n := arrived(t, dir, e, pieces...); n != came {
+		t.Errorf("%d pieces of %d are left", n, came)
 	}
 	release()
-	if left, err := filepath.Glob(filepath.Join(dir, "chunks", "*", "*")); err != nil || len(left) >= len(came) {
-		t.Errorf("nobody holds them: %d of %d are left, %v", len(left), len(came), err)
+	if left := underway(t, dir); len(left) > 0 {
+		t.Errorf("nobody holds it: %v", left)
+	}
+	if st := c.Status(0); st.Bytes > st.Limit {
+		t.Errorf("%d bytes are counted", st.Bytes)
 	}
 }

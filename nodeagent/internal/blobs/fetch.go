@@ -55,6 +55,9 @@ func (c *Cache) Fetch(ctx context.Context, entries []fleet.ManifestEntry) error 
 	if errs.Is(err, errs.Exhausted) && ctx.Err() == nil && c.free(2*c.lacking(files)) {
 		err = c.fetch(ctx, files)
 	}
+	if errs.Is(err, errs.Exhausted) {
+		c.dropPartials(files)
+	}
 	return err
 }
 
@@ -197,6 +200,28 @@ type download struct {
 // errBroken marks content that broke off or is damaged: another try may get it whole.
 var errBroken = errors.New("it broke off or is damaged")
 
+// slot waits until one more may fetch, who gives it back.
+func (c *Cache) slot(ctx context.Context) error {
+	select {
+	case c.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return errs.Wrap("blobs.fetch", ctx.Err())
+	}
+}
+
+// freeSlot takes a slot if there is one that nobody waits for.
+func (c *Cache) freeSlot() bool {
+	select {
+	case c.slots <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *Cache) giveBack() { <-c.slots }
+
 // download fetches a blob, again when it breaks off or is damaged.
 func (c *Cache) download(ctx context.Context, d download) error {
 	for n := 1; ; n++ {
@@ -208,12 +233,10 @@ func (c *Cache) download(ctx context.Context, d download) error {
 }
 
 func (c *Cache) downloadOnce(ctx context.Context, d download) error {
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-ctx.Done():
-		return errs.Wrap("blobs.fetch", ctx.Err())
+	if err := c.slot(ctx); err != nil {
+		return err
 	}
+	defer c.giveBack()
 	body, err := d.open(ctx, d.hash)
 	if err != nil {
 		return errs.Wrap("blobs.fetch", err)
@@ -221,7 +244,9 @@ func (c *Cache) downloadOnce(ctx context.Context, d download) error {
 	defer body.Close()
 	return write(d.path, func(w io.Writer) error {
 		h, from := sha256.New(), &source{Reader: io.LimitReader(body, d.limit+1)}
-		n, err := io.Copy(io.MultiWriter(w, h), from)
+		b := c.block()
+		defer c.blocks.Put(b)
+		n, err := io.CopyBuffer(io.MultiWriter(h, w), from, *b)
 		count(ctx, n)
 		switch got := hex.EncodeToString(h.Sum(nil)); {
 		case from.err != nil:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -182,9 +183,35 @@ func nothingUnderway(t *testing.T, dir string) {
 	if left, err := filepath.Glob(filepath.Join(dir, "*", ".new-*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	if left, err := filepath.Glob(filepath.Join(dir, "chunks", "*", "*")); err != nil || len(left) > 0 {
-		t.Errorf("pieces left behind: %v, %v", left, err)
+	if left := underway(t, dir); len(left) > 0 {
+		t.Errorf("left behind on their way: %v", left)
 	}
+}
+
+// underway are the large files that are not whole.
+func underway(t *testing.T, dir string) []string {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(dir, "partial", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+// arrived is how many of a large file's pieces stand in it that is not whole.
+func arrived(t *testing.T, dir string, e fleet.ManifestEntry, pieces ...[]byte) (n int) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, "partial", e.SHA256))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pieces {
+		if bytes.HasPrefix(b, p) {
+			n++
+		}
+		b = b[len(p):]
+	}
+	return n
 }
 
 func TestALargeFileIsJoinedFromItsPieces(t *testing.T) {
@@ -283,17 +310,105 @@ func TestPiecesThatHaveComeAreNotFetchedAgain(t *testing.T) {
 	if _, err := open(t, dir, s).File(t.Context(), e); !errs.Is(err, errs.Unavailable) {
 		t.Fatalf("got %v", err)
 	}
-	came, err := filepath.Glob(filepath.Join(dir, "chunks", "*", "*"))
-	if err != nil || len(came) == 0 {
-		t.Fatalf("%v, %v", came, err)
+	came := arrived(t, dir, e, pieces...)
+	if came == 0 {
+		t.Fatal("nothing of it is left")
 	}
 	s.take()
 	s.send = nil
 	mustHold(t, open(t, dir, s), e) // a later agent
-	if n := len(s.take()); n != len(pieces)-len(came) {
-		t.Errorf("asked for %d pieces, %d had come", n, len(came))
+	if n := len(s.take()); n != len(pieces)-came {
+		t.Errorf("asked for %d pieces, %d had come", n, came)
 	}
 	nothingUnderway(t, dir)
+}
+
+// TestWhatStandsInAFileOnItsWayIsHashedBeforeItCounts damages what a former agent left as
+// a power cut does: here zeros where a piece was written, there the end of it is missing.
+func TestWhatStandsInAFileOnItsWayIsHashedBeforeItCounts(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	pieces := random(1, 5, 100_000)
+	e := s.large("world", pieces...)
+	left := bytes.Join(pieces, nil)
+	clear(left[150_000:160_000])
+	left = left[:333_333]
+	path := filepath.Join(dir, "partial", e.SHA256)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, left, 0o444)); err != nil {
+		t.Fatal(err)
+	}
+	mustHold(t, open(t, dir, s), e)
+	want := []string{sum(pieces[1]), sum(pieces[3]), sum(pieces[4])}
+	got := s.take()
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("asked for %d pieces", len(got))
+	}
+	nothingUnderway(t, dir)
+}
+
+func TestADamagedPieceIsFoundToldAndFetchedAnew(t *testing.T) {
+	pieces := random(1, 40, 300_000)
+	cases := map[string]func(p []byte) io.Reader{
+		"other bytes":   func(p []byte) io.Reader { return bytes.NewReader(make([]byte, len(p))) },
+		"too few":       func(p []byte) io.Reader { return bytes.NewReader(p[:len(p)-1]) },
+		"too many":      func(p []byte) io.Reader { return io.MultiReader(bytes.NewReader(p), endless{}) },
+		"broken off":    func(p []byte) io.Reader { return io.MultiReader(bytes.NewReader(p[:290_000]), failing{}) },
+		"other, broken": func(p []byte) io.Reader { return io.MultiReader(bytes.NewReader(make([]byte, 290_000)), failing{}) },
+	}
+	for name, damaged := range cases {
+		t.Run(name, func(t *testing.T) {
+			s, dir := newTally(), t.TempDir()
+			e := s.large("world", pieces...)
+			bad := map[string][]byte{sum(pieces[0]): pieces[0], sum(pieces[17]): pieces[17]}
+			s.send = func(hash string, nth int) (io.Reader, error) {
+				if p, ok := bad[hash]; ok && nth == 1 {
+					return damaged(p), nil
+				}
+				return nil, nil
+			}
+			mustHold(t, open(t, dir, s), e)
+			if n := len(s.take()); n != len(pieces)+len(bad) {
+				t.Errorf("asked %d times", n)
+			}
+			nothingUnderway(t, dir)
+		})
+	}
+}
+
+func TestAPieceThatStaysDamagedFailsAndTheOthersStay(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	pieces := random(1, 40, 10_000)
+	e := s.large("world", pieces...)
+	s.send = func(hash string, _ int) (io.Reader, error) {
+		if hash == sum(pieces[20]) {
+			return bytes.NewReader(make([]byte, 10_000)), nil
+		}
+		return nil, nil
+	}
+	if _, err := open(t, dir, s).File(t.Context(), e); !errs.Is(err, errs.Unavailable) {
+		t.Errorf("got %v", err)
+	}
+	if n := len(s.take()); n != 42 {
+		t.Errorf("asked %d times", n)
+	}
+	s.send = nil
+	mustHold(t, open(t, dir, s), e)
+	if asked := s.take(); len(asked) != 1 {
+		t.Errorf("asked for %d pieces again", len(asked))
+	}
+}
+
+func TestWhatFormerAgentsKeptPiecesInGoes(t *testing.T) {
+	dir := t.TempDir()
+	old := filepath.Join(dir, "chunks", "ab")
+	if err := errors.Join(os.MkdirAll(old, 0o755), os.WriteFile(filepath.Join(old, sum(nil)), nil, 0o444)); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir, newTally())
+	if _, err := os.Stat(filepath.Join(dir, "chunks")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is there still: %v", err)
+	}
 }
 
 func TestPiecesThatDoNotGiveTheirFileAreRefused(t *testing.T) {
