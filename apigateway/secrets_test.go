@@ -167,6 +167,26 @@ func TestAPlainValueOfASecretIsSealedOnItsWayIn(t *testing.T) {
 	s.nowhere(recognisable)
 }
 
+func TestAValueOfWhatWasASecretAndIsDefinedNoMoreIsRefused(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
+	s.defining("base/db", secretVariable("DB", fleet.ScopeInstance))
+	s.do("PUT", "/api/v1/secrets/db", map[string]any{"value": "x"}).want(201)
+	s.group("lobby", map[string]any{"command": "run", "templates": []string{"base/db"}, "variableValues": map[string]string{"DB": recognisable}})
+	s.do("PATCH", "/api/v1/groups/lobby", `{"templates":[]}`).want(200)
+	const next = "have one define it, or remove the value first"
+	for _, value := range []string{recognisable, "another", "secret:db"} { // the value there is not found out either
+		s.do("PATCH", "/api/v1/groups/lobby", map[string]any{"variableValues": map[string]string{"DB": value}}).want(422).naming("variableValues.DB").naming(next)
+		s.do("PUT", "/api/configurations/lobby", map[string]any{"command": "run", "properties": map[string]string{"DB": value}}).want(422).naming(next)
+		s.do("POST", "/api/v1/groups/lobby/start", map[string]any{"variables": map[string]string{"DB": value}}).want(422).naming("variables.DB").naming(next)
+	}
+	s.do("PATCH", "/api/v1/groups/lobby", `{"maxInstances":7,"variableValues":{"DB":"***"}}`).want(200)
+	s.do("POST", "/api/v1/groups/lobby/start", nil).want(200)
+	s.do("PATCH", "/api/v1/groups/lobby", `{"variableValues":{"DB":null}}`).want(200)
+	s.do("PATCH", "/api/v1/groups/lobby", `{"variableValues":{"DB":"free"}}`).want(200).is("variableValues", map[string]string{"DB": "free"})
+	s.nowhere(recognisable)
+}
+
 func TestValuesAreHeldToWhatTemplatesDefine(t *testing.T) {
 	s := newSite(t)
 	least := int64(3)

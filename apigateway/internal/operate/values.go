@@ -49,6 +49,12 @@ func (o *Operations) settle(ctx context.Context, s *view.Snapshot, w GroupWrite,
 		if shown[key] != fleet.VisibleToNobody || out.values[key] == fleet.Hidden {
 			continue
 		}
+		if _, known := defined[key]; !known {
+			if out.values[key] != present.Spec.Variables[key] {
+				problems = append(problems, noSecretAnyMore(sealer.field+key))
+			}
+			continue
+		}
 		value, problem, err := sealer.reference(ctx, key, out.values[key], present.Spec.Variables[key])
 		if err != nil {
 			return out, nil, err
@@ -65,6 +71,12 @@ func (o *Operations) settle(ctx context.Context, s *view.Snapshot, w GroupWrite,
 	}
 	out.hidden = remembered(present, spec, defined)
 	return out, problems, nil
+}
+
+// noSecretAnyMore refuses a value for what was a secret and is defined no more: sealed it
+// would reach no instance, and in clear it would be shown.
+func noSecretAnyMore(field string) error {
+	return errs.Field(field, "was a secret, and none of the group's templates defines it any more: have one define it, or remove the value first; then it is a variable like any other")
 }
 
 // redefines reports whether a change concerns the variables, or what defines them: what
@@ -289,6 +301,9 @@ func (o *Operations) settleStart(ctx context.Context, s *view.Snapshot, g *fleet
 	values, sealer := maps.Clone(r.Values), sealer{o: o, subject: ofGroup(g.Name), field: "variables."}
 	var problems []error
 	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if _, known := defined[key]; !known && g.Hidden[key] == fleet.VisibleToNobody {
+			problems = append(problems, noSecretAnyMore(sealer.field+key))
+		}
 		if !defined[key].Secret() {
 			continue
 		}
