@@ -71,10 +71,9 @@ func Fetch(ctx context.Context, r origin.Request) (*origin.Holding, error) {
 		return nil, errs.As(errs.Unavailable, "git.Fetch", err)
 	}
 	done := func() { _ = os.RemoveAll(dir) }
-	objects := open(dir)
-	if err = receive(ctx, server, c, dir, objects); err == nil {
+	if err = receive(ctx, server, c, dir); err == nil {
 		var h *origin.Holding
-		if h, err = hold(ctx, r.Source, objects, c.commit); err == nil {
+		if h, err = hold(ctx, r.Source, open(dir), c.commit); err == nil {
 			h.Close = done
 			return h, nil
 		}

@@ -7,11 +7,14 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/idxfile"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/templatesvc/internal/fulldisk"
 )
 
 // Bounds of a pack. Its objects are unpacked into memory one by one when it is indexed,
@@ -27,84 +30,195 @@ const (
 	maxWork = 64 << 30
 	// named bounds the objects whose hash is found out to name them, in bytes.
 	named = 4 << 30
-	// chained is how deep a delta is taken to be whose base is not known yet.
-	chained = 50
 	// sizes is enough of a delta to read the two sizes it begins with.
 	sizes = 2 * binary.MaxVarintLen64
 )
 
 // link is what is known of an object that others may be deltas of.
 type link struct {
-	kind  plumbing.ObjectType // AnyObject when it is not known
+	kind  plumbing.ObjectType // AnyObject as long as it is not known
 	depth int
+	size  int64 // bytes, of itself or of what it is a delta of, whichever is larger
+	makes int64 // bytes that it unpacks to
+}
+
+// deltas are the objects of a pack as far as its headers tell. What is a delta of
+// something that is only known by its hash is checked when that is unpacked, just before
+// the delta would be: it is the observer of who unpacks.
+type deltas struct {
+	ctx   context.Context
+	links map[int64]link // by where they stand
+	work  int64          // bytes
+	// ofHash and ofOffset are those that are not checked yet, by what they are deltas of.
+	ofHash   map[plumbing.Hash][]int64
+	ofOffset map[int64][]int64
+	unpacked plumbing.ObjectType // the kind of what is just unpacked
 }
 
 // checkPack refuses a pack that would cost too much to unpack. TooLarge names what is
 // too large in it. It reads all of the pack once, in a few KiB of memory for each object.
-func checkPack(ctx context.Context, pack io.ReadSeeker) error {
+func checkPack(ctx context.Context, pack io.ReadSeeker) (*deltas, error) {
 	scan := packfile.NewScanner(pack)
 	_, count, err := scan.Header()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if count > maxObjects {
-		return errs.New(errs.TooLarge, "the repository sends %d objects, more than the %d allowed: let the server give out single commits, or split it", count, maxObjects)
+		return nil, errs.New(errs.TooLarge, "the repository sends %d objects, more than the %d allowed: let the server give out single commits, or split it", count, maxObjects)
 	}
-	links := map[int64]link{}
-	work := int64(0)
+	d := &deltas{ctx: ctx, links: map[int64]link{}, ofHash: map[plumbing.Hash][]int64{}, ofOffset: map[int64][]int64{}}
 	for range count {
 		if err := ctx.Err(); err != nil {
-			return errs.Wrap("git.checkPack", err)
+			return nil, errs.Wrap("git.checkPack", err)
 		}
 		h, err := scan.NextObjectHeader()
+		if err == nil {
+			err = d.read(scan, h)
+		}
 		if err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// read reads past one object.
+func (d *deltas) read(scan *packfile.Scanner, h *packfile.ObjectHeader) error {
+	if !h.Type.IsDelta() {
+		if h.Length > limitOf(h.Type) {
+			return tooLarge(scan, h)
+		}
+		d.links[h.Offset] = link{kind: h.Type, size: h.Length, makes: h.Length}
+		if len(d.ofHash) == 0 {
+			_, _, err := scan.NextObject(io.Discard)
 			return err
 		}
-		at, size, err := checkObject(scan, h, links)
-		if err != nil {
+		hash := plumbing.NewHasher(h.Type, h.Length) // deltas of it may stand before it
+		if _, _, err := scan.NextObject(hash); err != nil {
 			return err
 		}
-		links[h.Offset] = at
-		if work += size * int64(at.depth); work > maxWork {
-			return errs.New(errs.TooLarge, "the repository's objects are deltas of each other in a way that costs too much to unpack: repack it (git repack -a -d -f)")
+		return d.checkAll(d.ofHash[hash.Sum()], h.Type, 1)
+	}
+	if h.Length > maxObject {
+		return errs.New(errs.TooLarge, "a change that the repository sends has %d MiB, more than the %d MiB allowed: split it", h.Length>>20, maxObject>>20)
+	}
+	begin := &beginning{}
+	if _, _, err := scan.NextObject(begin); err != nil {
+		return err
+	}
+	from, to, ok := begin.sizes()
+	switch {
+	case !ok:
+		return packfile.ErrMalformedPackFile
+	case max(from, to) > maxObject:
+		return unpacksTo(max(from, to), maxObject)
+	}
+	d.links[h.Offset] = link{kind: plumbing.AnyObject, size: int64(max(from, to)), makes: int64(to)}
+	base, known := d.links[h.OffsetReference]
+	switch {
+	case h.Type == plumbing.REFDeltaObject:
+		d.ofHash[h.Reference] = append(d.ofHash[h.Reference], h.Offset)
+	case !known:
+		return packfile.ErrMalformedPackFile // a delta stands behind what it is one of
+	case base.kind == plumbing.AnyObject:
+		d.ofOffset[h.OffsetReference] = append(d.ofOffset[h.OffsetReference], h.Offset)
+	default:
+		return d.check(h.Offset, base.kind, base.depth+1)
+	}
+	return nil
+}
+
+// check notes what a delta is, and refuses one that costs too much.
+func (d *deltas) check(at int64, kind plumbing.ObjectType, depth int) error {
+	is := d.links[at]
+	if depth <= is.depth {
+		return nil
+	}
+	d.work += is.size * int64(depth-is.depth)
+	is.kind, is.depth = kind, depth
+	d.links[at] = is
+	switch {
+	case is.makes > limitOf(kind):
+		return unpacksTo(uint64(is.makes), limitOf(kind))
+	case depth > maxDepth:
+		return errs.New(errs.TooLarge, "the repository's objects are deltas of each other, more than %d deep: repack it (git repack -a -d -f)", maxDepth)
+	case d.work > maxWork:
+		return errs.New(errs.TooLarge, "the repository's objects are deltas of each other in a way that costs too much to unpack: repack it (git repack -a -d -f)")
+	}
+	return nil
+}
+
+func (d *deltas) checkAll(all []int64, kind plumbing.ObjectType, depth int) error {
+	for _, at := range all {
+		if err := d.check(at, kind, depth); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// checkObject reads past one object. size is what it unpacks to.
-func checkObject(scan *packfile.Scanner, h *packfile.ObjectHeader, links map[int64]link) (at link, size int64, err error) {
-	begin := &beginning{}
-	if !h.Type.IsDelta() {
-		at.kind = h.Type
-		if h.Length > limitOf(h.Type) {
-			return at, h.Length, tooLarge(scan, h)
-		}
-		_, _, err = scan.NextObject(begin)
-		return at, h.Length, err
+// OnHeader implements packfile.Observer.
+func (d *deltas) OnHeader(uint32) error { return nil }
+
+// OnFooter implements packfile.Observer.
+func (d *deltas) OnFooter(plumbing.Hash) error { return nil }
+
+// OnInflatedObjectHeader implements packfile.Observer.
+func (d *deltas) OnInflatedObjectHeader(kind plumbing.ObjectType, _, _ int64) error {
+	d.unpacked = kind
+	return nil
+}
+
+// OnInflatedObjectContent implements packfile.Observer: it checks the deltas of what was
+// unpacked. When several objects have the hash, the deepest counts.
+func (d *deltas) OnInflatedObjectContent(h plumbing.Hash, at int64, _ uint32, _ []byte) error {
+	depth := d.links[at].depth + 1
+	if err := d.checkAll(d.ofHash[h], d.unpacked, depth); err != nil {
+		return err
 	}
-	base, known := links[h.OffsetReference]
-	if h.Type == plumbing.REFDeltaObject || !known {
-		base = link{kind: plumbing.AnyObject, depth: chained}
+	if err := d.checkAll(d.ofOffset[at], d.unpacked, depth); err != nil {
+		return err
 	}
-	at = link{kind: base.kind, depth: base.depth + 1}
-	if h.Length > maxObject {
-		return at, h.Length, errs.New(errs.TooLarge, "a change that the repository sends has %d MiB, more than the %d MiB allowed: split it", h.Length>>20, maxObject>>20)
+	return errs.Wrap("git.index", d.ctx.Err())
+}
+
+func unpacksTo(size uint64, limit int64) error {
+	return errs.New(errs.TooLarge, "a file of the repository unpacks to %d MiB, more than the %d MiB allowed: take it out of the repository, and bring it by a source of kind http or s3",
+		size>>20, limit>>20)
+}
+
+// index makes a pack that was kept one of a repository's, in dir. It is moved there.
+func index(d *deltas, pack *os.File, dir string) error {
+	if _, err := pack.Seek(0, io.SeekStart); err != nil {
+		return errs.As(errs.Unavailable, "git.index", err)
 	}
-	if _, _, err = scan.NextObject(begin); err != nil {
-		return at, 0, err
+	writer := &idxfile.Writer{}
+	parser, err := packfile.NewParser(packfile.NewScanner(pack), d, writer)
+	if err != nil {
+		return errs.As(errs.Internal, "git.index", err)
 	}
-	from, to, ok := begin.sizes()
-	switch {
-	case !ok:
-		return at, 0, packfile.ErrMalformedPackFile
-	case from > maxObject || to > uint64(limitOf(at.kind)):
-		return at, 0, errs.New(errs.TooLarge, "a file of the repository unpacks to %d MiB, more than the %d MiB allowed: take it out of the repository, and bring it by a source of kind http or s3",
-			max(from, to)>>20, limitOf(at.kind)>>20)
-	case at.depth > maxDepth:
-		return at, 0, errs.New(errs.TooLarge, "the repository's objects are deltas of each other, more than %d deep: repack it (git repack -a -d -f)", maxDepth)
+	sum, err := parser.Parse()
+	if err != nil {
+		return err
 	}
-	return at, int64(max(from, to)), nil
+	entries, err := writer.Index()
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(dir, "objects", "pack", "pack-"+sum.String())
+	err = os.MkdirAll(filepath.Dir(name), 0o700)
+	if err == nil {
+		err = os.Rename(pack.Name(), name+".pack")
+	}
+	if err != nil {
+		return fulldisk.Error("git.index", err)
+	}
+	f, err := os.Create(name + ".idx")
+	if err != nil {
+		return fulldisk.Error("git.index", err)
+	}
+	_, err = idxfile.NewEncoder(f).Encode(entries)
+	return fulldisk.Error("git.index", errors.Join(err, f.Close()))
 }
 
 func limitOf(kind plumbing.ObjectType) int64 {
@@ -151,13 +265,12 @@ func (b *beginning) sizes() (from, to uint64, ok bool) {
 	return from, to, m > 0
 }
 
-// keep writes a pack to a file and gives it from its beginning. Close removes it.
+// keep writes a pack to a file of dir and gives it from its beginning.
 func keep(dir string, pack io.Reader) (*os.File, error) {
 	f, err := os.CreateTemp(dir, "received-*")
 	if err != nil {
 		return nil, errs.As(errs.Unavailable, "git.keep", err)
 	}
-	_ = os.Remove(f.Name()) // it is gone when it is closed
 	if _, err = io.Copy(f, pack); err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}

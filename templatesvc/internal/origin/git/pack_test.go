@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/plumbing/object"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -47,12 +48,7 @@ func newPacker(t *testing.T, objects uint32) *packer {
 // is where it stands.
 func (p *packer) object(kind plumbing.ObjectType, size int64, distance int64, write func(w *zlib.Writer)) (at int64) {
 	at = int64(p.Len())
-	b := byte(kind)<<4 | byte(size&15)
-	for size >>= 4; size > 0; size >>= 7 {
-		p.WriteByte(b | 0x80)
-		b = byte(size & 0x7f)
-	}
-	p.WriteByte(b)
+	p.header(kind, size)
 	if kind == plumbing.OFSDeltaObject {
 		text := []byte{byte(distance & 0x7f)}
 		for distance >>= 7; distance > 0; distance >>= 7 {
@@ -61,12 +57,25 @@ func (p *packer) object(kind plumbing.ObjectType, size int64, distance int64, wr
 		}
 		p.Write(text)
 	}
+	p.packed(write)
+	return at
+}
+
+func (p *packer) header(kind plumbing.ObjectType, size int64) {
+	b := byte(kind)<<4 | byte(size&15)
+	for size >>= 4; size > 0; size >>= 7 {
+		p.WriteByte(b | 0x80)
+		b = byte(size & 0x7f)
+	}
+	p.WriteByte(b)
+}
+
+func (p *packer) packed(write func(w *zlib.Writer)) {
 	z := zlib.NewWriter(p)
 	write(z)
 	if err := z.Close(); err != nil {
 		p.t.Fatal(err)
 	}
-	return at
 }
 
 // blob is one of zeros, which pack well.
@@ -167,7 +176,7 @@ func TestAPackThatWouldFillTheMemoryIsRefusedBeforeItIsUnpacked(t *testing.T) {
 			c.write(p)
 			pack := p.done()
 			before := allocated()
-			err := checkPack(t.Context(), pack)
+			_, err := checkPack(t.Context(), pack)
 			if grown := allocated() - before; grown > 32<<20 {
 				t.Errorf("%d MiB were allocated", grown>>20)
 			}
@@ -214,18 +223,156 @@ func TestAPackThatIsBrokenIsNoPack(t *testing.T) {
 	p.blob(1000)
 	whole := p.done()
 	for name, b := range map[string][]byte{"nothing": nil, "another file": []byte("<html>"), "the second object is missing": p.Bytes(), "cut": p.Bytes()[:20]} {
-		if err := checkPack(t.Context(), bytes.NewReader(b)); err == nil {
+		if _, err := checkPack(t.Context(), bytes.NewReader(b)); err == nil {
 			t.Errorf("%s of %d bytes is taken for a pack", name, whole.Len())
 		}
 	}
 	p = newPacker(t, 1) // it unpacks to more than it says
 	p.object(plumbing.BlobObject, 10, 0, func(w *zlib.Writer) { _, _ = w.Write(make([]byte, 1000)) })
-	if err := checkPack(t.Context(), p.done()); !errors.Is(err, packfile.ErrInflatedSizeMismatch) {
+	if _, err := checkPack(t.Context(), p.done()); !errors.Is(err, packfile.ErrInflatedSizeMismatch) {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestAReceivedPackIsKeptOnTheDiskAndGoes(t *testing.T) {
+// literal is a delta that makes a text of what has so many bytes, without using them.
+func literal(from int, text string) []byte {
+	b := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(from)), uint64(len(text)))
+	return append(append(b, byte(len(text))), text...)
+}
+
+// refDelta writes a delta of what has a hash.
+func (p *packer) refDelta(base plumbing.Hash, delta []byte) {
+	p.header(plumbing.REFDeltaObject, int64(len(delta)))
+	p.Write(base[:])
+	p.packed(func(w *zlib.Writer) {
+		if _, err := w.Write(delta); err != nil {
+			p.t.Fatal(err)
+		}
+	})
+}
+
+// text is a whole object.
+func (p *packer) text(kind plumbing.ObjectType, text string) {
+	p.object(kind, int64(len(text)), 0, func(w *zlib.Writer) {
+		if _, err := io.WriteString(w, text); err != nil {
+			p.t.Fatal(err)
+		}
+	})
+}
+
+// unpack checks and indexes a pack as one that was received.
+func unpack(t *testing.T, pack io.Reader) (dir string, err error) {
+	t.Helper()
+	dir = t.TempDir()
+	f, err := keep(dir, pack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	d, err := checkPack(t.Context(), f)
+	if err != nil {
+		return dir, err
+	}
+	return dir, index(d, f, dir)
+}
+
+func TestDeltasOfWhatIsOnlyKnownByItsHashAreBoundedAsOthersAre(t *testing.T) {
+	hash := plumbing.ComputeHash
+	tree := strings.Repeat("x", 10)
+	for name, c := range map[string]struct {
+		objects uint32
+		write   func(p *packer)
+		want    string
+	}{
+		"a directory of 17 MiB": {2, func(p *packer) {
+			p.text(plumbing.TreeObject, tree)
+			p.refDelta(hash(plumbing.TreeObject, []byte(tree)), binary.AppendUvarint(binary.AppendUvarint(nil, 10), 17<<20))
+		}, "unpacks to 17 MiB, more than the 16 MiB allowed"},
+		"a directory of 17 MiB before what it is a delta of": {2, func(p *packer) {
+			p.refDelta(hash(plumbing.TreeObject, []byte(tree)), binary.AppendUvarint(binary.AppendUvarint(nil, 10), 17<<20))
+			p.text(plumbing.TreeObject, tree)
+		}, "unpacks to 17 MiB, more than the 16 MiB allowed"},
+		"a directory of 17 MiB by way of a delta": {3, func(p *packer) {
+			p.text(plumbing.TreeObject, tree)
+			p.refDelta(hash(plumbing.TreeObject, []byte(tree)), literal(10, "other"))
+			p.refDelta(hash(plumbing.TreeObject, []byte("other")), binary.AppendUvarint(binary.AppendUvarint(nil, 5), 17<<20))
+		}, "unpacks to 17 MiB, more than the 16 MiB allowed"},
+		"a directory of 17 MiB behind one": {3, func(p *packer) {
+			p.text(plumbing.TreeObject, tree)
+			at := int64(p.Len())
+			p.refDelta(hash(plumbing.TreeObject, []byte(tree)), literal(10, "other"))
+			p.delta(at, 5, 17<<20)
+		}, "unpacks to 17 MiB, more than the 16 MiB allowed"},
+		"a chain of 400": {401, func(p *packer) {
+			before := "0"
+			p.text(plumbing.BlobObject, before)
+			for i := range 400 {
+				base := hash(plumbing.BlobObject, []byte(before))
+				next := fmt.Sprint("text ", i)
+				p.refDelta(base, literal(len(before), next))
+				before = next
+			}
+		}, "more than 300 deep"},
+		"a chain of 400 by way of objects that stand there twice": {602, func(p *packer) {
+			before := "0"
+			p.text(plumbing.BlobObject, before)
+			p.text(plumbing.BlobObject, "1")
+			first := hash(plumbing.BlobObject, []byte("1"))
+			for i := range 400 {
+				base := hash(plumbing.BlobObject, []byte(before))
+				next := fmt.Sprint("text ", i)
+				p.refDelta(base, literal(len(before), next))
+				if i%2 == 1 { // again, by a way that looks short
+					p.refDelta(first, literal(1, next))
+				}
+				before = next
+			}
+		}, "more than 300 deep"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPacker(t, c.objects)
+			c.write(p)
+			pack := p.done()
+			before := allocated()
+			_, err := unpack(t, pack)
+			if grown := allocated() - before; grown > 32<<20 {
+				t.Errorf("%d MiB were allocated", grown>>20)
+			}
+			if !errs.Is(err, errs.TooLarge) || !strings.Contains(errs.MessageOf(err), c.want) {
+				t.Errorf("%v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestDeltasOfWhatIsOnlyKnownByItsHashAreUnpacked(t *testing.T) {
+	p := newPacker(t, 4)
+	p.refDelta(plumbing.ComputeHash(plumbing.BlobObject, []byte("later")), literal(5, "first")) // of what comes later
+	p.text(plumbing.BlobObject, "later")
+	at := int64(p.Len())
+	p.refDelta(plumbing.ComputeHash(plumbing.BlobObject, []byte("first")), literal(5, "second"))
+	p.object(plumbing.OFSDeltaObject, int64(len(literal(6, "third"))), int64(p.Len())-at, func(w *zlib.Writer) { _, _ = w.Write(literal(6, "third")) })
+	dir, err := unpack(t, p.done())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"first", "later", "second", "third"} {
+		blob, err := object.GetBlob(open(dir), plumbing.ComputeHash(plumbing.BlobObject, []byte(text)))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		r, err := blob.Reader()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(r); string(b) != text || err != nil {
+			t.Errorf("%q, %v", b, err)
+		}
+	}
+}
+
+func TestAReceivedPackIsKeptOnTheDisk(t *testing.T) {
 	dir := t.TempDir()
 	f, err := keep(dir, strings.NewReader("pack"))
 	if err != nil {
@@ -237,8 +384,5 @@ func TestAReceivedPackIsKeptOnTheDiskAndGoes(t *testing.T) {
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)
-	}
-	if left, _ := os.ReadDir(dir); len(left) > 0 {
-		t.Errorf("left %v", left)
 	}
 }

@@ -9,11 +9,9 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/format/pktline"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
-	"github.com/go-git/go-git/v5/storage/filesystem"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -93,7 +91,7 @@ func chooseCommit(s fleet.TemplateSource, refs *packp.AdvRefs, c choice) (choice
 }
 
 // receive asks for the pack of a choice and keeps its objects in dir.
-func receive(ctx context.Context, server remote, c choice, dir string, objects *filesystem.Storage) error {
+func receive(ctx context.Context, server remote, c choice, dir string) error {
 	request := packp.NewUploadPackRequest()
 	request.Wants, request.Depth = c.wants, packp.DepthCommits(c.depth)
 	for _, wanted := range []capability.Capability{capability.OFSDelta, capability.Shallow} {
@@ -125,13 +123,11 @@ func receive(ctx context.Context, server remote, c choice, dir string, objects *
 		return limit.or(err)
 	}
 	defer pack.Close()
-	if err := checkPack(ctx, pack); err != nil {
+	d, err := checkPack(ctx, pack)
+	if err != nil {
 		return limit.or(err)
 	}
-	if _, err := pack.Seek(0, io.SeekStart); err != nil {
-		return errs.As(errs.Unavailable, "git.receive", err)
-	}
-	return limit.or(packfile.UpdateObjectStorage(objects, pack))
+	return limit.or(index(d, pack, dir))
 }
 
 // limited is the answer as far as it may go; it remembers why it ended.
