@@ -25,6 +25,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/fulldisk"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin"
 )
 
@@ -150,8 +151,11 @@ func noRef(s fleet.TemplateSource) error {
 // broken says that what was received cannot be read.
 func broken(err error) error {
 	var own *errs.Error
-	if errors.As(err, &own) {
+	switch {
+	case errors.As(err, &own):
 		return err
+	case fulldisk.Is(err):
+		return fulldisk.Error("git", err)
 	}
 	return &errs.Error{Op: "git", Kind: errs.Unavailable, Message: "what the Git server sent is not whole: it is asked again", Err: err}
 }

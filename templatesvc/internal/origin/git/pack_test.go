@@ -21,6 +21,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/object"
+	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -384,5 +385,12 @@ func TestAReceivedPackIsKeptOnTheDisk(t *testing.T) {
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestADiskWithoutRoomIsNotTheServersFault(t *testing.T) {
+	err := broken(&os.PathError{Op: "write", Path: "f", Err: unix.ENOSPC})
+	if !errs.Is(err, errs.Exhausted) || !strings.Contains(errs.MessageOf(err), "disk of the templates' content is full") {
+		t.Errorf("%v", err)
 	}
 }
