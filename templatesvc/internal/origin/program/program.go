@@ -23,6 +23,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/archive"
+	"github.com/orreryhq/orrery/templatesvc/internal/fulldisk"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin"
 )
 
@@ -41,8 +42,8 @@ func From(dir dropin.Dir) func(context.Context, origin.Request) (*origin.Holding
 		if h == nil {
 			return nil, errors.Join(err, os.RemoveAll(spool))
 		}
-		printed := h.Close
-		h.Close = func() { printed(); _ = os.RemoveAll(spool) }
+		unpacked := h.Close
+		h.Close = func() { unpacked(); _ = os.RemoveAll(spool) }
 		return h, nil
 	}
 }
@@ -56,11 +57,7 @@ func fetch(ctx context.Context, dir dropin.Dir, r origin.Request, spool string) 
 	if err != nil {
 		return nil, errs.As(errs.Unavailable, "program.Fetch", err)
 	}
-	defer func() {
-		if h == nil {
-			_ = f.Close()
-		}
-	}()
+	defer func() { _, _ = f.Close(), os.Remove(f.Name()) }()
 	sum := sha256.New()
 	c := r.Credentials
 	if _, err := dir.Run(ctx, dropin.Job{
@@ -74,15 +71,17 @@ func fetch(ctx context.Context, dir dropin.Dir, r origin.Request, spool string) 
 	if revision == r.Seen {
 		return nil, nil
 	}
-	p := &printed{file: f, source: r.Source, spool: spool}
-	refs, err := p.templates(ctx)
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, errs.As(errs.Unavailable, "program.Fetch", err)
+	}
+	u, err := unpack(ctx, f, r.Source, spool)
 	if err != nil {
 		return nil, err
 	}
-	h = &origin.Holding{Revision: revision, Close: func() { _ = f.Close() }}
-	for _, ref := range refs {
+	h = &origin.Holding{Revision: revision, Close: func() { _ = u.file.Close() }}
+	for _, ref := range slices.SortedFunc(maps.Keys(u.members), func(a, b fleet.TemplateRef) int { return strings.Compare(a.String(), b.String()) }) {
 		h.Templates = append(h.Templates, origin.Template{Ref: ref, Manifest: func(ctx context.Context, add origin.Add) (fleet.Manifest, error) {
-			return p.manifest(ctx, ref, add)
+			return u.manifest(ctx, ref, add)
 		}})
 	}
 	return h, nil
@@ -102,70 +101,80 @@ func environment(r origin.Request, work string) []string {
 	return env
 }
 
-// printed is the archive that a program printed.
-type printed struct {
-	file   *os.File
-	source fleet.TemplateSource
-	spool  string
+// unpacked is the archive that a program printed, read once.
+type unpacked struct {
+	file    *os.File // the contents of all files, one after the other
+	members map[fleet.TemplateRef][]member
 }
 
-func (p *printed) read(ctx context.Context, each func(archive.Entry, io.Reader) error) error {
-	if _, err := p.file.Seek(0, io.SeekStart); err != nil {
-		return errs.As(errs.Unavailable, "program.read", err)
+// member is one entry of a template.
+type member struct {
+	archive.Entry
+	at int64 // where its content begins; Entry.Size tells how much it is
+}
+
+// unpack reads all of an archive. It keeps the contents in a file below dir.
+func unpack(ctx context.Context, printed io.Reader, s fleet.TemplateSource, dir string) (u *unpacked, err error) {
+	f, err := os.Create(filepath.Join(dir, "unpacked"))
+	if err != nil {
+		return nil, fulldisk.Error("program.unpack", err)
 	}
-	return archive.Read(ctx, p.file, archive.Options{Limits: archive.DefaultLimits(), Spool: p.spool}, each)
-}
-
-// templates are those whose entries are in the archive, which is read wholly.
-func (p *printed) templates(ctx context.Context) ([]fleet.TemplateRef, error) {
-	refs := map[fleet.TemplateRef]bool{}
-	err := p.read(ctx, func(e archive.Entry, _ io.Reader) error {
-		if ref, _, ok := origin.Place(p.source, e.Path); ok {
-			refs[ref] = true
+	defer func() {
+		if err != nil {
+			_ = f.Close()
 		}
-		return nil
-	})
-	return slices.SortedFunc(maps.Keys(refs), func(a, b fleet.TemplateRef) int { return strings.Compare(a.String(), b.String()) }), err
-}
-
-// manifest reads one template of the archive.
-func (p *printed) manifest(ctx context.Context, wanted fleet.TemplateRef, add origin.Add) (fleet.Manifest, error) {
-	entries, parents := map[string]fleet.ManifestEntry{}, map[string]bool{}
-	err := p.read(ctx, func(e archive.Entry, content io.Reader) error {
-		ref, inside, ok := origin.Place(p.source, e.Path)
-		if !ok || ref != wanted {
-			return nil
-		}
-		m := fleet.ManifestEntry{Path: inside, Kind: e.Kind, Mode: e.Mode, Target: e.Target}
-		for at, c := range inside {
-			if c == '/' {
-				parents[inside[:at]] = true
-			}
-		}
-		var is fleet.Content
+	}()
+	u = &unpacked{file: f, members: map[fleet.TemplateRef][]member{}}
+	files, end := map[string]member{}, int64(0)
+	err = archive.Read(ctx, printed, archive.Options{Limits: archive.DefaultLimits(), Spool: dir}, func(e archive.Entry, content io.Reader) error {
+		m := member{Entry: e, at: end}
 		switch {
 		case e.Kind != fleet.FileRegular:
-		case e.Same != "":
-			from, first, _ := origin.Place(p.source, e.Same)
-			is = fleet.Content{Size: entries[first].Size, SHA256: entries[first].SHA256, Chunks: entries[first].Chunks}
-			if from != wanted || is.SHA256 == "" {
-				return errs.New(errs.Invalid, "%s is a hard link to another template's file: print the file itself", e.Path)
-			}
+		case e.Same != "": // of the same archive, in whatever template
+			m.at, m.Size = files[e.Same].at, files[e.Same].Size
 		default:
-			var err error
-			if is, err = add(content, archive.DefaultLimits().EntryBytes); err != nil {
-				return err
+			n, err := io.Copy(f, content)
+			if err != nil { // the archive's own error is told before it
+				return fulldisk.Error("program.unpack", err)
 			}
+			m.Size, end = n, end+n
 		}
-		m.Size, m.SHA256, m.Chunks = is.Size, is.SHA256, is.Chunks
-		entries[inside] = m
+		files[e.Path] = m
+		if ref, inside, ok := origin.Place(s, e.Path); ok {
+			m.Path = inside
+			u.members[ref] = append(u.members[ref], m)
+		}
 		return nil
 	})
-	var m fleet.Manifest
-	for path, e := range entries {
-		if e.Kind != fleet.FileDir || !parents[path] {
-			m.Entries = append(m.Entries, e)
+	return u, err
+}
+
+// manifest reads one template.
+func (u *unpacked) manifest(ctx context.Context, ref fleet.TemplateRef, add origin.Add) (m fleet.Manifest, err error) {
+	parents := map[string]bool{}
+	for _, one := range u.members[ref] {
+		for at, c := range one.Path {
+			if c == '/' {
+				parents[one.Path[:at]] = true
+			}
 		}
 	}
-	return m, err
+	for _, one := range u.members[ref] {
+		if one.Kind == fleet.FileDir && parents[one.Path] {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return m, errs.Wrap("program.manifest", err)
+		}
+		e := fleet.ManifestEntry{Path: one.Path, Kind: one.Kind, Mode: one.Mode, Target: one.Target}
+		if one.Kind == fleet.FileRegular {
+			c, err := add(io.NewSectionReader(u.file, one.at, one.Size), archive.DefaultLimits().EntryBytes)
+			if err != nil {
+				return m, err
+			}
+			e.Size, e.SHA256, e.Chunks = c.Size, c.SHA256, c.Chunks
+		}
+		m.Entries = append(m.Entries, e)
+	}
+	return m, nil
 }

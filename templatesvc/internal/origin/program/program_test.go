@@ -36,6 +36,10 @@ func fetch(t *testing.T, script string, s fleet.TemplateSource, c fleet.SourceCr
 	r := origin.Request{Source: s, Credentials: c, Seen: seen, Spool: t.TempDir()}
 	h, err := program.From(dropin.Dir(dir))(t.Context(), r)
 	if h != nil {
+		printed, _ := filepath.Glob(filepath.Join(r.Spool, "*", "printed"))
+		if len(printed) > 0 {
+			t.Errorf("the archive is kept to be read again: %v", printed)
+		}
 		revision = h.Revision
 		for _, one := range h.Templates {
 			var m fleet.Manifest
@@ -70,6 +74,10 @@ func TestWhatAProgramPrintsBecomesTemplates(t *testing.T) {
 	}
 	if got, now, err := fetch(t, two, fleet.TemplateSource{}, c, revision); got != nil || now != "" || err != nil {
 		t.Errorf("what was brought is brought again: %v %s %v", got, now, err)
+	}
+	got, _, err = fetch(t, two+" > all.tar; ln g/a/sub/f g/b/same; rm all.tar; tar --sort=name -cf - g", fleet.TemplateSource{}, c, "")
+	if err != nil || !strings.Contains(fmt.Sprint(got), "g/b/same one") {
+		t.Errorf("a hard link to another template's file: %v, %v", got, err)
 	}
 	one := fleet.TemplateRef{Group: "x", Name: "y"}
 	got, _, err = fetch(t, two+" | gzip", fleet.TemplateSource{Template: one}, c, "")
