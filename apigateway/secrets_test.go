@@ -96,6 +96,28 @@ func TestSecretsAreStoredAndNeverShown(t *testing.T) {
 	s.nowhere(recognisable)
 }
 
+func TestAListOfSecretsReadsNoMoreThanItsPage(t *testing.T) {
+	s := newSite(t)
+	for _, name := range []string{"a", "b", "c"} {
+		s.do("PUT", "/api/v1/secrets/"+name, map[string]any{"value": "x"}).want(201)
+	}
+	if _, err := s.etcd.Raw().Put(t.Context(), store.SecretKey("d").String(), "what nobody can read"); err != nil {
+		t.Fatal(err)
+	}
+	for query, names := range map[string]string{"pageSize=2": "a b", "pageSize=1&page=3": "c", "page=3": "", "page=999999999999999999": "", "pageSize=3&page=-1": "a b c"} {
+		r := s.do("GET", "/api/v1/secrets?"+query, nil).want(200).is("total", 4)
+		var got []string
+		for _, one := range r.data() {
+			m, _ := one.(map[string]any)
+			got = append(got, fmt.Sprint(m["name"]))
+		}
+		if strings.Join(got, " ") != names {
+			t.Errorf("%s: %v", query, got)
+		}
+	}
+	s.do("GET", "/api/v1/secrets?page=x", nil).want(400)
+}
+
 func TestAPlainValueOfASecretIsSealedOnItsWayIn(t *testing.T) {
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})

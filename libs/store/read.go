@@ -44,6 +44,31 @@ func ListAt[T any](ctx context.Context, c *Client, p Prefix[T], rev int64) ([]T,
 	return decodeAll[T](kvs)
 }
 
+// ListPart reads at most n records under a prefix, in key order from the one at from, and
+// tells how many there are. Of the others only the keys are read. n has to be positive.
+func ListPart[T any](ctx context.Context, c *Client, p Prefix[T], from, n int) (part []T, total int, err error) {
+	names, rev, err := c.list(ctx, p.String(), 0, func(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+		return c.get(ctx, key, append(opts, clientv3.WithKeysOnly())...)
+	})
+	if err != nil {
+		return nil, 0, errs.Wrap("store.ListPart", err)
+	}
+	if from < 0 || from >= len(names) {
+		return nil, len(names), nil
+	}
+	end := clientv3.GetPrefixRangeEnd(p.String())
+	resp, err := c.get(ctx, names[from].Key, clientv3.WithRange(end), clientv3.WithLimit(int64(n)), clientv3.WithRev(rev))
+	if err != nil {
+		return nil, 0, wrap("store.ListPart", err)
+	}
+	kvs := make([]KeyValue, 0, len(resp.Kvs))
+	for _, kv := range resp.Kvs {
+		kvs = append(kvs, raw(kv))
+	}
+	part, err = decodeAll[T](kvs)
+	return part, len(names), err
+}
+
 func decodeAll[T any](kvs []KeyValue) ([]T, error) {
 	out := make([]T, 0, len(kvs))
 	for _, kv := range kvs {

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -378,5 +379,32 @@ func TestListReadsPastOnePage(t *testing.T) {
 	all, rev, err := store.List(t.Context(), c, store.Intents())
 	if err != nil || len(all) != n || rev == 0 {
 		t.Errorf("%d records at %d, %v", len(all), rev, err)
+	}
+}
+
+func TestAPartOfAListIsReadWithoutTheRest(t *testing.T) {
+	etcd := storetest.Start(t)
+	c := etcd.Client(t)
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		value := `{"name":"` + name + `"}`
+		if name == "a" || name == "e" {
+			value = "what nobody can read"
+		}
+		if _, err := etcd.Raw().Put(t.Context(), store.SecretKey(name).String(), value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range []struct {
+		from, n int
+		want    string
+	}{{1, 3, "b c d"}, {1, 1, "b"}, {3, 1, "d"}, {5, 2, ""}, {1 << 40, 2, ""}, {-1, 2, ""}} {
+		part, total, err := store.ListPart(t.Context(), c, store.Secrets(), p.from, p.n)
+		var got []string
+		for _, s := range part {
+			got = append(got, s.Name)
+		}
+		if err != nil || total != 5 || strings.Join(got, " ") != p.want {
+			t.Errorf("%d from %d: %v of %d, %v", p.n, p.from, got, total, err)
+		}
 	}
 }

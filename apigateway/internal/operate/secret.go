@@ -31,17 +31,19 @@ type Secret struct {
 	UsedBy []string
 }
 
-// Secrets are all stored secrets in order of name.
-func (o *Operations) Secrets(ctx context.Context) (out []Secret, err error) {
+// Secrets are at most n stored secrets in order of name, from the one at from, and how many
+// there are in all.
+func (o *Operations) Secrets(ctx context.Context, from, n int) (out []Secret, total int, err error) {
 	err = InTime(ctx, func(ctx context.Context) error {
-		all, _, err := store.List(ctx, o.cfg.Store, store.Secrets())
+		part, all, err := store.ListPart(ctx, o.cfg.Store, store.Secrets(), from, n)
 		used := o.secretUses(o.Snapshot())
-		for _, one := range all {
+		for _, one := range part {
 			out = append(out, Secret{one, used[one.Name]})
 		}
+		total = all
 		return errs.Wrap("operate.Secrets", err)
 	})
-	return out, err
+	return out, total, err
 }
 
 // Secret is one of them. NotFound when there is none.

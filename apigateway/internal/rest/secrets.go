@@ -47,12 +47,9 @@ func secretViewOf(s operate.Secret) secretView {
 }
 
 func (a *API) listSecrets(c *gin.Context) {
-	all, err := a.cfg.Operations.Secrets(c.Request.Context())
-	if err != nil {
-		server.Fail(c, err)
-		return
-	}
-	server.SendPage(c, all, pageMany, secretViewOf)
+	server.SendPart(c, pageFew, func(from, n int) ([]operate.Secret, int, error) {
+		return a.cfg.Operations.Secrets(c.Request.Context(), from, n)
+	}, secretViewOf)
 }
 
 func (a *API) getSecret(c *gin.Context) {

@@ -21,28 +21,40 @@ type Page[T any] struct {
 // size is clamped to limit, which is also the default. show is asked for the
 // page's items only. A page past the end is empty.
 func SendPage[S, T any](c *gin.Context, all []S, limit int, show func(S) T) {
-	page, err := number(c, "page", 1)
-	if err == nil {
-		var size int
-		if size, err = number(c, "pageSize", limit); err == nil {
-			c.JSON(http.StatusOK, cut(all, max(page, 1), min(max(size, 1), limit), show))
-			return
-		}
-	}
-	Fail(c, err)
+	SendPart(c, limit, func(from, n int) ([]S, int, error) {
+		from = min(from, len(all))
+		return all[from:min(from+n, len(all))], len(all), nil
+	}, show)
 }
 
-func cut[S, T any](all []S, page, size int, show func(S) T) Page[T] {
-	out := Page[T]{Data: []T{}, Page: page, PageSize: size, Total: len(all)}
-	if page-1 > len(all)/size {
-		return out
+// SendPart is SendPage of a list of which no more is read than the page: read yields at
+// most n items from the one at from, and tells how many there are.
+func SendPart[S, T any](c *gin.Context, limit int, read func(from, n int) (part []S, total int, err error), show func(S) T) {
+	page, err := number(c, "page", 1)
+	if err != nil {
+		Fail(c, err)
+		return
 	}
-	from := (page - 1) * size
-	for _, s := range all[min(from, len(all)):min(from+size, len(all))] {
+	size, err := number(c, "pageSize", limit)
+	if err != nil {
+		Fail(c, err)
+		return
+	}
+	out := Page[T]{Data: []T{}, Page: max(page, 1), PageSize: min(max(size, 1), limit)}
+	part, total, err := read(min(out.Page-1, furthest)*out.PageSize, out.PageSize)
+	if err != nil {
+		Fail(c, err)
+		return
+	}
+	for _, s := range part {
 		out.Data = append(out.Data, show(s))
 	}
-	return out
+	out.Total = total
+	c.JSON(http.StatusOK, out)
 }
+
+// furthest bounds the pages that are looked for: no list is that long.
+const furthest = 1 << 30
 
 func number(c *gin.Context, name string, otherwise int) (int, error) {
 	text := c.Query(name)
