@@ -71,30 +71,20 @@ func (a *API) getQuota(c *gin.Context) {
 		server.Fail(c, errs.New(errs.NotFound, "there is no quota of that name"))
 		return
 	}
-	server.ETag(c, q.ModRev)
-	c.JSON(http.StatusOK, quotaOf(s, *q, operate.Held(s)))
+	sendRecord(c, quotaOf(s, *q, operate.Held(s)), q.ModRev, nil)
 }
 
 // putQuota creates or replaces. A limit below what is held is accepted, and the
 // answer says what comes of it.
 func (a *API) putQuota(c *gin.Context) {
 	var b quotaBody
-	if !server.Bind(c, &b) {
-		return
-	}
-	name := c.Param("name")
-	if b.Name != nil && *b.Name != name {
-		server.Fail(c, errs.Field("name", "is %q in the body and %q in the path: a quota cannot be renamed", *b.Name, name))
+	name, rev, ok := bindRecord(c, "quota", &b, func() *string { return b.Name })
+	if !ok {
 		return
 	}
 	w := operate.QuotaWrite{
-		Quota:  fleet.Quota{Name: name, Selector: b.Selector.given(), Limit: b.Limit.amount(), Reserved: b.Reserved.amount()},
-		DryRun: server.DryRun(c),
-	}
-	var err error
-	if w.IfMatch, err = server.IfMatch(c); err != nil {
-		server.Fail(c, err)
-		return
+		Quota:   fleet.Quota{Name: name, Selector: b.Selector.given(), Limit: b.Limit.amount(), Reserved: b.Reserved.amount()},
+		IfMatch: rev, DryRun: server.DryRun(c),
 	}
 	done, err := a.cfg.Operations.WriteQuota(c.Request.Context(), server.Actor(c), w)
 	if err != nil {
@@ -107,13 +97,7 @@ func (a *API) putQuota(c *gin.Context) {
 		c.JSON(http.StatusOK, quotaRehearsalOf(done, shown))
 		return
 	}
-	status := http.StatusOK
-	if done.Before == nil {
-		status = http.StatusCreated
-		c.Header("Location", "/api/v1/quotas/"+name)
-	}
-	server.ETag(c, done.After.ModRev)
-	c.JSON(status, shown)
+	sendPut(c, done.Before == nil, done.After.ModRev, shown)
 }
 
 // quotaRehearsal is what a dry run found.
@@ -140,16 +124,5 @@ func quotaRehearsalOf(w operate.QuotaWritten, shown quota) quotaRehearsal {
 }
 
 func (a *API) deleteQuota(c *gin.Context) {
-	rev, err := server.IfMatch(c)
-	if err == nil {
-		err = a.cfg.Operations.DeleteQuota(c.Request.Context(), server.Actor(c), c.Param("name"), rev, server.DryRun(c))
-	}
-	switch {
-	case err != nil:
-		server.Fail(c, err)
-	case server.DryRun(c):
-		c.JSON(http.StatusOK, quotaRehearsal{DryRun: true, Action: "delete", Quota: c.Param("name"), Diff: []fieldChange{}})
-	default:
-		c.Status(http.StatusNoContent)
-	}
+	deleteRecord(c, a.cfg.Operations.DeleteQuota, quotaRehearsal{DryRun: true, Action: "delete", Quota: c.Param("name"), Diff: []fieldChange{}})
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
-	"github.com/orreryhq/orrery/libs/errs"
 )
 
 // secretView is a stored secret as it is read: never its values.
@@ -54,65 +53,34 @@ func (a *API) listSecrets(c *gin.Context) {
 
 func (a *API) getSecret(c *gin.Context) {
 	s, err := a.cfg.Operations.Secret(c.Request.Context(), c.Param("name"))
-	if err != nil {
-		server.Fail(c, err)
-		return
-	}
-	server.ETag(c, s.ModRev)
-	c.JSON(http.StatusOK, secretViewOf(s))
+	sendRecord(c, secretViewOf(s), s.ModRev, err)
 }
 
 // putSecret stores a secret in place of what was under its name.
 func (a *API) putSecret(c *gin.Context) {
 	var b secretBody
-	if !server.Bind(c, &b) {
+	name, rev, ok := bindRecord(c, "secret", &b, func() *string { return b.Name })
+	if !ok {
 		return
 	}
-	w := operate.SecretWrite{Name: c.Param("name"), Values: map[string]string{}, DryRun: server.DryRun(c)}
-	if b.Name != nil && *b.Name != w.Name {
-		server.Fail(c, errs.Field("name", "is %q in the body and %q in the path: a secret cannot be renamed", *b.Name, w.Name))
-		return
-	}
+	w := operate.SecretWrite{Name: name, Values: map[string]string{}, IfMatch: rev, DryRun: server.DryRun(c)}
 	for key, value := range b.Values {
 		w.Values[key] = value
 	}
 	if b.Value != nil {
 		w.Values[""] = *b.Value
 	}
-	var err error
-	if w.IfMatch, err = server.IfMatch(c); err != nil {
-		server.Fail(c, err)
-		return
-	}
 	written, before, err := a.cfg.Operations.WriteSecret(c.Request.Context(), server.Actor(c), w)
-	if err != nil {
+	switch shown := secretViewOf(written); {
+	case err != nil:
 		server.Fail(c, err)
-		return
-	}
-	status := http.StatusOK
-	switch {
 	case w.DryRun:
-		c.JSON(status, gin.H{"dryRun": true, "created": before == 0, "secret": secretViewOf(written)})
-		return
-	case before == 0:
-		status = http.StatusCreated
-		c.Header("Location", "/api/v1/secrets/"+w.Name)
+		c.JSON(http.StatusOK, gin.H{"dryRun": true, "created": before == 0, "secret": shown})
+	default:
+		sendPut(c, before == 0, written.ModRev, shown)
 	}
-	server.ETag(c, written.ModRev)
-	c.JSON(status, secretViewOf(written))
 }
 
 func (a *API) deleteSecret(c *gin.Context) {
-	rev, err := server.IfMatch(c)
-	if err == nil {
-		err = a.cfg.Operations.DeleteSecret(c.Request.Context(), server.Actor(c), c.Param("name"), rev, server.DryRun(c))
-	}
-	switch {
-	case err != nil:
-		server.Fail(c, err)
-	case server.DryRun(c):
-		c.JSON(http.StatusOK, gin.H{"dryRun": true})
-	default:
-		c.Status(http.StatusNoContent)
-	}
+	deleteRecord(c, a.cfg.Operations.DeleteSecret, gin.H{"dryRun": true})
 }

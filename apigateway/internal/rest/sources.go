@@ -133,62 +133,30 @@ func (a *API) listSources(c *gin.Context) {
 
 func (a *API) getSource(c *gin.Context) {
 	s, err := a.cfg.Sources.Get(c.Request.Context(), c.Param("name"))
-	if err != nil {
-		server.Fail(c, err)
-		return
-	}
-	server.ETag(c, s.ModRev)
-	c.JSON(http.StatusOK, sourceViewOf(s))
+	sendRecord(c, sourceViewOf(s), s.ModRev, err)
 }
 
 // putSource creates or replaces.
 func (a *API) putSource(c *gin.Context) {
 	var b sourceBody
-	if !server.Bind(c, &b) {
+	name, rev, ok := bindRecord(c, "source", &b, func() *string { return b.Name })
+	if !ok {
 		return
 	}
-	name := c.Param("name")
-	if b.Name != nil && *b.Name != name {
-		server.Fail(c, errs.Field("name", "is %q in the body and %q in the path: a source cannot be renamed", *b.Name, name))
-		return
-	}
-	w := operate.SourceWrite{Source: b.record(name), Credentials: b.Credentials, DryRun: server.DryRun(c)}
-	var err error
-	if w.IfMatch, err = server.IfMatch(c); err != nil {
-		server.Fail(c, err)
-		return
-	}
+	w := operate.SourceWrite{Source: b.record(name), Credentials: b.Credentials, IfMatch: rev, DryRun: server.DryRun(c)}
 	written, created, err := a.cfg.Sources.Write(c.Request.Context(), server.Actor(c), w)
-	if err != nil {
+	switch shown := sourceViewOf(written); {
+	case err != nil:
 		server.Fail(c, err)
-		return
-	}
-	status := http.StatusOK
-	switch {
 	case w.DryRun:
-		c.JSON(status, gin.H{"dryRun": true, "created": created, "source": sourceViewOf(written)})
-		return
-	case created:
-		status = http.StatusCreated
-		c.Header("Location", "/api/v1/template-sources/"+name)
+		c.JSON(http.StatusOK, gin.H{"dryRun": true, "created": created, "source": shown})
+	default:
+		sendPut(c, created, written.ModRev, shown)
 	}
-	server.ETag(c, written.ModRev)
-	c.JSON(status, sourceViewOf(written))
 }
 
 func (a *API) deleteSource(c *gin.Context) {
-	rev, err := server.IfMatch(c)
-	if err == nil {
-		err = a.cfg.Sources.Delete(c.Request.Context(), server.Actor(c), c.Param("name"), rev, server.DryRun(c))
-	}
-	switch {
-	case err != nil:
-		server.Fail(c, err)
-	case server.DryRun(c):
-		c.JSON(http.StatusOK, gin.H{"dryRun": true})
-	default:
-		c.Status(http.StatusNoContent)
-	}
+	deleteRecord(c, a.cfg.Sources.Delete, gin.H{"dryRun": true})
 }
 
 // syncSource has a source looked at; its status tells what came of it.
