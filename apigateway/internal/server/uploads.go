@@ -6,7 +6,7 @@ const (
 	// maxUploads and maxUploadsEach bound the uploads that come at the same time, in all
 	// and of one user.
 	maxUploads     = 256
-	maxUploadsEach = 64
+	maxUploadsEach = 32
 )
 
 // uploads counts those under way. The zero value is ready for use.
@@ -20,7 +20,7 @@ type uploads struct {
 func (u *uploads) enter(user string) (leave func(), ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.all >= maxUploads || u.by[user] >= maxUploadsEach {
+	if u.all >= maxUploads || u.by[user] >= u.share() {
 		return nil, false
 	}
 	if u.by == nil {
@@ -29,6 +29,12 @@ func (u *uploads) enter(user string) (leave func(), ok bool) {
 	u.all++
 	u.by[user]++
 	return func() { u.leave(user) }, true
+}
+
+// share is how many one user may have now: beside the first, a quarter of what is free, so
+// that a few users who take all they get leave room for others.
+func (u *uploads) share() int {
+	return min(max((maxUploads-u.all)/4, 1), maxUploadsEach)
 }
 
 func (u *uploads) leave(user string) {

@@ -1,6 +1,9 @@
 package server
 
-import "testing"
+import (
+	"strconv"
+	"testing"
+)
 
 func TestOnesManyUploadsLeaveRoomForOthers(t *testing.T) {
 	var u uploads
@@ -25,6 +28,19 @@ func TestOnesManyUploadsLeaveRoomForOthers(t *testing.T) {
 	}
 	if _, ok := u.enter("eve"); !ok || u.all != 1 || len(u.by) != 1 {
 		t.Errorf("%d are counted of %d users", u.all, len(u.by))
+	}
+}
+
+func TestUsersWhoTakeAllTheyGetLeaveRoomForTheNext(t *testing.T) {
+	var u uploads
+	for n := range 20 {
+		user := strconv.Itoa(n)
+		if _, ok := u.enter(user); !ok {
+			t.Fatalf("user %d finds %d of %d uploads taken", n, u.all, maxUploads)
+		}
+		for ok := true; ok; {
+			_, ok = u.enter(user)
+		}
 	}
 }
 
