@@ -104,6 +104,8 @@ type Gateway struct {
 	calls, uploads *http.Transport
 
 	addr atomic.Value // string
+	// frame has the routes; it is there when ready is closed.
+	frame *server.Server
 
 	ready   chan struct{}
 	serving atomic.Bool
@@ -190,9 +192,9 @@ func (o openStreams) Close() {
 	o.consoles.Close()
 }
 
-// wire makes the handler: the frame, and in it the routes of both dialects, of the
+// wire makes the frame, and in it the routes of both dialects, of the
 // events and of the consoles.
-func (g *Gateway) wire(meta fleet.Meta) (http.Handler, openStreams, error) {
+func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	frame := server.New(server.Config{
 		Auth: g.auth, View: g.cfg.View, Log: g.cfg.Log, Metrics: g.metrics, Now: time.Now,
 		Limits: g.cfg.Limits.effective(), Origins: g.cfg.Origins,
@@ -200,17 +202,17 @@ func (g *Gateway) wire(meta fleet.Meta) (http.Handler, openStreams, error) {
 	templates := upstream.NewTemplates(g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}, &http.Client{Transport: g.uploads}, g.cfg.Log)
 	sources, err := operate.NewSources(g.operate, g.cfg.ClusterSecret)
 	if err != nil {
-		return nil, openStreams{}, err
+		return openStreams{}, err
 	}
-	rest.New(rest.Config{
+	frame.Add(rest.New(rest.Config{
 		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: templates, Sources: sources,
 		Schedulers: upstream.NewSchedulers(g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}),
 		Ready:      g.waiting, Version: g.cfg.Version, Now: time.Now,
-	}).Mount(frame.Engine)
-	universe.New(universe.Config{
+	}).Routes()...)
+	frame.Add(universe.New(universe.Config{
 		Operations: g.operate, Templates: templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
-		Allow: server.Require, AllowSelf: server.Require, By: server.Actor, Shown: server.Shown, Now: time.Now,
-	}).Mount(frame.Engine)
+		By: server.Actor, Shown: server.Shown, Now: time.Now,
+	}).Routes()...)
 	tickets := events.NewTickets(g.cfg.Store, 0)
 	streams := openStreams{
 		events: events.New(events.Config{
@@ -223,15 +225,13 @@ func (g *Gateway) wire(meta fleet.Meta) (http.Handler, openStreams, error) {
 			Log: g.cfg.Log, Metrics: g.metrics,
 		}),
 	}
-	frame.Engine.POST("/api/v1/events/ticket", streams.events.Ticket)
-	frame.Engine.GET("/api/v1/events/stream", streams.events.Stream)
-	for _, base := range []string{"/api/v1/services", "/api/v1/instances"} {
-		frame.Engine.POST(base+"/:id/console/ticket", streams.consoles.Ticket)
-		frame.Engine.GET(base+"/:id/console", streams.consoles.Stream)
-		frame.Engine.GET(base+"/:id/attach", streams.consoles.Attach)
-	}
-	frame.Engine.GET("/api/instances/:id/live-log", streams.consoles.LiveLog)
-	return frame.Engine, streams, g.metrics.Err()
+	frame.Add(
+		server.Post("/api/v1/events/ticket", server.Needs(auth.EventsStream), streams.events.Ticket),
+		server.Get("/api/v1/events/stream", server.Ticketed, streams.events.Stream),
+	)
+	frame.Add(streams.consoles.Routes()...)
+	g.frame = frame
+	return streams, g.metrics.Err()
 }
 
 func (l Limits) effective() server.Limits {

@@ -164,6 +164,11 @@ type reply struct {
 	body   any
 }
 
+// routes are all the gateway serves.
+func (s *site) routes() []server.Route {
+	return s.gateway.frame.Routes()
+}
+
 // do sends a body as it is when it is a string, else as JSON; nil sends none.
 func (s *site) do(method, path string, body any, header ...string) *reply {
 	s.t.Helper()

@@ -47,12 +47,12 @@ func (g *Gateway) Run(ctx context.Context) error {
 		return err
 	}
 	defer listener.Close()
-	handler, streams, err := g.prepare(ctx)
+	streams, err := g.prepare(ctx)
 	if err != nil {
 		return err
 	}
 	httpServer := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: g.frame, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(g.cfg.Log.Handler(), slog.LevelDebug),
 	}
 	arriving := watchArrivals(httpServer)
@@ -110,20 +110,20 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return nil, &errs.Error{Op: "listen", Kind: errs.Invalid, Message: message}
 }
 
-// prepare waits for the view, makes sure of keys and users, and wires the routes.
-func (g *Gateway) prepare(ctx context.Context) (http.Handler, openStreams, error) {
+// prepare waits for the view, makes sure of keys and users, and wires the frame.
+func (g *Gateway) prepare(ctx context.Context) (openStreams, error) {
 	if err := g.cfg.View.Synced(ctx); err != nil {
-		return nil, openStreams{}, err
+		return openStreams{}, err
 	}
 	meta := g.cfg.Meta
 	if meta.ClusterID == "" {
 		var err error
 		if meta, err = store.Get(ctx, g.cfg.Store, store.MetaKey()); err != nil {
-			return nil, openStreams{}, errs.Wrap("apigateway.prepare", err)
+			return openStreams{}, errs.Wrap("apigateway.prepare", err)
 		}
 	}
 	if err := g.auth.Start(ctx); err != nil {
-		return nil, openStreams{}, err
+		return openStreams{}, err
 	}
 	return g.wire(meta)
 }

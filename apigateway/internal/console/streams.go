@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,6 +79,20 @@ func New(cfg Config) *Streams {
 	}
 	cfg.Metrics.GaugeFunc("console", "streams", "Consoles shown now.", func() float64 { return float64(s.open.Load()) })
 	return s
+}
+
+// Routes are the streams of consoles in both dialects.
+func (s *Streams) Routes() []server.Route {
+	console := func(base string) []server.Route {
+		return server.Under(base,
+			server.Post("/:id/console/ticket", server.Needs(auth.InstancesConsole), s.Ticket),
+			server.Get("/:id/console", server.Ticketed, s.Stream),
+			server.Get("/:id/attach", server.Ticketed, s.Attach),
+		)
+	}
+	return slices.Concat(console("/api/v1/services"), console("/api/v1/instances"), []server.Route{
+		server.Get("/api/instances/:id/live-log", server.Ticketed, s.LiveLog),
+	})
 }
 
 // Close ends all streams, refuses new ones and waits: clients come back to another

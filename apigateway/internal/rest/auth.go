@@ -24,6 +24,18 @@ type user struct {
 	CreatedAt     *time.Time        `json:"createdAt"`
 }
 
+// identityRoutes are logins and tokens.
+func (a *API) identityRoutes() []server.Route {
+	return []server.Route{
+		server.Post("/api/v1/auth/login", server.Login, a.login),
+		server.Post("/api/v1/auth/refresh", server.Anyone, a.refresh),
+		server.Get("/api/v1/auth/me", server.Anyone, a.me),
+		server.Get("/api/v1/api-tokens", server.Needs(auth.TokensView), a.listTokens),
+		server.Post("/api/v1/api-tokens", server.Needs(auth.TokensCreate), a.createToken),
+		server.Delete("/api/v1/api-tokens/:id", server.Needs(auth.TokensRevoke), a.deleteToken),
+	}
+}
+
 func (a *API) userOf(who auth.Identity) user {
 	out := user{ID: who.User, Username: who.User, Role: who.Role, Permissions: who.Permissions}
 	if record, ok := a.cfg.Auth.User(who.User); ok {

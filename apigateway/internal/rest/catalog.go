@@ -7,6 +7,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -32,6 +33,17 @@ type artifactBody struct {
 	SHA256       *string `json:"sha256"`
 	Category     *string `json:"category"`
 	ConfigFormat *string `json:"configFormat"`
+}
+
+// catalogRoutes are platforms and their versions.
+func (a *API) catalogRoutes() []server.Route {
+	return []server.Route{
+		server.Get("/api/v1/catalog", server.Needs(auth.CatalogView), a.listCatalog),
+		server.Post("/api/v1/catalog/:platform/versions", server.Needs(auth.CatalogManage), a.addArtifact),
+		server.Patch("/api/v1/catalog/:platform/versions/:version", server.Needs(auth.CatalogManage), a.patchArtifact),
+		server.Delete("/api/v1/catalog/:platform/versions/:version", server.Needs(auth.CatalogManage), a.deleteArtifact),
+		server.Put("/api/v1/catalog/:platform/versions/:version/recommended", server.Needs(auth.CatalogManage), a.recommendArtifact),
+	}
 }
 
 func (b artifactBody) edit() operate.CatalogEdit {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -50,6 +51,15 @@ type crashDetail struct {
 	LogTail []string `json:"logTail"`
 	// Truncated is true when more was printed than is kept.
 	Truncated bool `json:"logTailTruncated"`
+}
+
+// crashRoutes are what ended badly.
+func (a *API) crashRoutes() []server.Route {
+	return []server.Route{
+		server.Get("/api/v1/crashes", server.Needs(auth.CrashesView), a.listCrashes),
+		server.Get("/api/v1/crashes/trends", server.Needs(auth.CrashesView), a.crashTrends),
+		server.Get("/api/v1/crashes/:id", server.Needs(auth.CrashesView), a.getCrash),
+	}
 }
 
 func crashOf(c *fleet.Crash) crashSummary {

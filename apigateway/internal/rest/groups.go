@@ -21,6 +21,21 @@ import (
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
+// groupRoutes are groups and what is done with their instances together.
+func (a *API) groupRoutes() []server.Route {
+	return []server.Route{
+		server.Get("/api/v1/groups", server.Needs(auth.GroupsView), a.listGroups),
+		server.Post("/api/v1/groups", server.Needs(auth.GroupsCreate), a.createGroup),
+		server.Get("/api/v1/groups/:name", server.Needs(auth.GroupsView), a.getGroup),
+		server.Put("/api/v1/groups/:name", server.Needs(auth.GroupsUpdate), a.putGroup),
+		server.Patch("/api/v1/groups/:name", server.Needs(auth.GroupsUpdate), a.patchGroup),
+		server.Delete("/api/v1/groups/:name", server.Needs(auth.GroupsDelete), a.deleteGroup),
+		server.Post("/api/v1/groups/:name/start", server.Needs(auth.GroupsStart), a.startGroup),
+		server.Post("/api/v1/groups/:name/scale", server.Needs(auth.GroupsUpdate), a.scaleGroup),
+		server.Post("/api/v1/groups/:name/crash-loop/reset", server.Needs(auth.GroupsUpdate), a.resetCrashLoop),
+	}
+}
+
 // present is a group that is not being deleted.
 func present(s *view.Snapshot, name string) (*fleet.Group, error) {
 	g, ok := s.Groups.Get(fleet.GroupName(name))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -23,6 +24,25 @@ const (
 	// maxPattern bounds what a search looks for, in bytes.
 	maxPattern = 1000
 )
+
+// instanceRoutes are instances; base is what they go by.
+func (a *API) instanceRoutes(base string) []server.Route {
+	return []server.Route{
+		server.Get(base, server.Needs(auth.InstancesView), a.listInstances),
+		server.Get(base+"/:id", server.Needs(auth.InstancesView), a.getInstance),
+		server.Get(base+"/:id/explain", server.Needs(auth.InstancesView), a.explain),
+		server.Get(base+"/:id/composition", server.Needs(auth.InstancesView), a.composition),
+		server.Delete(base+"/:id", server.Needs(auth.InstancesDelete), a.deleteInstance),
+		server.Post(base+"/:id/start", server.Needs(auth.GroupsStart), a.startInstance),
+		server.Post(base+"/:id/restart", server.Needs(auth.InstancesStop), a.restartInstance),
+		server.Post(base+"/:id/stop", server.Needs(auth.InstancesStop), a.stopInstance(false)),
+		server.Post(base+"/:id/force-stop", server.Needs(auth.InstancesStop), a.stopInstance(true)),
+		server.Post(base+"/:id/command", server.Needs(auth.InstancesCommand), a.command),
+		server.Post(base+"/:id/save-to-template", server.Needs(auth.TemplatesUpdate), a.saveToTemplate),
+		server.Get(base+"/:id/console/history", server.Needs(auth.InstancesConsole), a.history),
+		server.Get(base+"/:id/console/output", server.Needs(auth.InstancesConsole), a.output),
+	}
+}
 
 func (a *API) listInstances(c *gin.Context) {
 	s, now := a.snapshot(), a.cfg.Now()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -64,6 +65,21 @@ type amount struct {
 	MemoryMb int `json:"memoryMb"`
 	CPU      int `json:"cpu"` // hundredths of a core
 	DiskMb   int `json:"diskMb"`
+}
+
+// nodeRoutes are nodes and their caches.
+func (a *API) nodeRoutes() []server.Route {
+	return []server.Route{
+		server.Get("/api/v1/nodes", server.Needs(auth.NodesView), a.listNodes),
+		server.Get("/api/v1/nodes/:id", server.Needs(auth.NodesView), a.getNode),
+		server.Patch("/api/v1/nodes/:id", server.Needs(auth.NodesUpdate), a.patchNode),
+		server.Delete("/api/v1/nodes/:id", server.Needs(auth.NodesDrain), a.deleteNode),
+		server.Post("/api/v1/nodes/:id/cordon", server.Needs(auth.NodesDrain), a.cordon),
+		server.Post("/api/v1/nodes/:id/uncordon", server.Needs(auth.NodesDrain), a.uncordon),
+		server.Get("/api/v1/nodes/:id/cache", server.Needs(auth.NodesView), a.nodeCache),
+		server.Post("/api/v1/nodes/:id/cache/refresh", server.Needs(auth.NodesView), a.refreshCache),
+		server.Post("/api/v1/nodes/:id/cache/warm", server.Needs(auth.NodesDrain), a.warmCache),
+	}
 }
 
 func amountOf(r fleet.Resources) amount { return amount{r.MemoryMiB, r.CPU, r.DiskMiB} }

@@ -20,12 +20,14 @@ const headerSequence = "X-Prexor-Sequence"
 // saysReady is the state an instance gives itself when it serves.
 const saysReady = "ONLINE"
 
-// mountPlugin adds what servers and proxies call from inside, each for itself: the
+// ownRoutes are what servers and proxies call from inside, each for itself: the
 // instance is the one whose own token is sent.
-func (a *API) mountPlugin(r gin.IRoutes, base string) {
-	r.POST(base+"/ready", a.pluginReady)
-	r.POST(base+"/heartbeat", a.pluginHeartbeat)
-	r.POST(base+"/auth/refresh", a.pluginRefresh)
+func (a *API) ownRoutes(base string) []server.Route {
+	return server.Under(base,
+		server.Post("/ready", server.Own, a.pluginReady),
+		server.Post("/heartbeat", server.Own, a.pluginHeartbeat),
+		server.Post("/auth/refresh", server.Own, a.pluginRefresh),
+	)
 }
 
 // pluginTokenLife is after what time known plugins are to ask for their token again.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -44,6 +45,16 @@ type quotaBody struct {
 	Message   json.RawMessage `json:"message"`
 	UpdatedBy json.RawMessage `json:"updatedBy"`
 	UpdatedAt json.RawMessage `json:"updatedAt"`
+}
+
+// quotaRoutes are quotas and reservations.
+func (a *API) quotaRoutes() []server.Route {
+	return []server.Route{
+		server.Get("/api/v1/quotas", server.Needs(auth.QuotasView), a.listQuotas),
+		server.Get("/api/v1/quotas/:name", server.Needs(auth.QuotasView), a.getQuota),
+		server.Put("/api/v1/quotas/:name", server.Needs(auth.QuotasManage), a.putQuota),
+		server.Delete("/api/v1/quotas/:name", server.Needs(auth.QuotasManage), a.deleteQuota),
+	}
 }
 
 // quotaOf shows a quota as a snapshot has it; held is what each group holds.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 )
@@ -36,6 +37,16 @@ type secretBody struct {
 	UpdatedBy json.RawMessage   `json:"updatedBy"`
 	CreatedAt json.RawMessage   `json:"createdAt"`
 	UpdatedAt json.RawMessage   `json:"updatedAt"`
+}
+
+// secretRoutes are sealed values, which are never shown.
+func (a *API) secretRoutes() []server.Route {
+	return []server.Route{
+		server.Get("/api/v1/secrets", server.Needs(auth.SystemSettings), a.listSecrets),
+		server.Get("/api/v1/secrets/:name", server.Needs(auth.SystemSettings), a.getSecret),
+		server.Put("/api/v1/secrets/:name", server.Needs(auth.SystemSettings), a.putSecret),
+		server.Delete("/api/v1/secrets/:name", server.Needs(auth.SystemSettings), a.deleteSecret),
+	}
 }
 
 func secretViewOf(s operate.Secret) secretView {

@@ -81,6 +81,19 @@ type sourceBody struct {
 	UpdatedAt       json.RawMessage          `json:"updatedAt"`
 }
 
+// sourceRoutes are where templates are published from, and what repositories declare.
+func (a *API) sourceRoutes() []server.Route {
+	return []server.Route{
+		server.Get("/api/v1/gitops", server.Needs(auth.GroupsView), a.gitops),
+		server.Get("/api/v1/template-sources", server.Needs(auth.TemplatesView), a.listSources),
+		server.Get("/api/v1/template-sources/:name", server.Needs(auth.TemplatesView), a.getSource),
+		server.Put("/api/v1/template-sources/:name", server.Needs(auth.SystemSettings), a.putSource),
+		server.Delete("/api/v1/template-sources/:name", server.Needs(auth.SystemSettings), a.deleteSource),
+		server.Post("/api/v1/template-sources/:name/sync", server.Needs(auth.TemplatesUpdate), a.syncSource),
+		server.Post("/api/v1/template-sources/:name/webhook", server.Public, a.sourceWebhook).Reads(server.Any),
+	}
+}
+
 func sourceViewOf(s operate.Source) sourceView {
 	v := sourceView{
 		Name: s.Name,

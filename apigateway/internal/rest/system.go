@@ -7,20 +7,27 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-// mountSystem adds what load balancers and people ask without a token.
-func (a *API) mountSystem(r gin.IRoutes) {
-	r.GET("/livez", a.alive)
-	for _, path := range []string{"/health", "/api/v1/system/health"} {
-		r.GET(path, a.health)
+// systemRoutes are what load balancers and people ask without a token, and what there is
+// in all.
+func (a *API) systemRoutes() []server.Route {
+	return []server.Route{
+		server.Get("/livez", server.Public, a.alive),
+		server.Get("/health", server.Public, a.health),
+		server.Get("/api/v1/system/health", server.Public, a.health),
+		server.Get("/readyz", server.Public, a.ready),
+		server.Get("/ready", server.Public, a.ready),
+		server.Get("/api/v1/system/ready", server.Public, a.ready),
+		server.Get("/api/v1/system/version", server.Public, a.version),
+		server.Post("/api/v1/simulate", server.Needs(auth.NodesView), a.simulate),
+		server.Get("/api/v1/overview", server.Anyone, a.overview),
+		server.Get("/api/v1/audit", server.Needs(auth.AuditView), a.listAudit),
 	}
-	for _, path := range []string{"/readyz", "/ready", "/api/v1/system/ready"} {
-		r.GET(path, a.ready)
-	}
-	r.GET("/api/v1/system/version", a.version)
 }
 
 func (a *API) alive(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "UP"}) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -25,6 +26,43 @@ type template struct {
 	// Origin is the source it is published from; empty when it was made through the API.
 	Origin    string    `json:"origin"`
 	UpdatedAt time.Time `json:"updatedAt"`
+}
+
+// templateRoutes are templates, their files, versions and drafts.
+func (a *API) templateRoutes() []server.Route {
+	const all, one = "/api/v1/templates", "/api/v1/templates/:name"
+	return []server.Route{
+		server.Get(all, server.Needs(auth.TemplatesView), a.listTemplates),
+		server.Post(all, server.Needs(auth.TemplatesCreate), a.createTemplate),
+		server.Post(all+"/import", server.Needs(auth.TemplatesCreate), a.importTemplate).Reads(server.Upload),
+		server.Post(all+"/sync", server.Needs(auth.TemplatesUpdate), a.syncTemplates),
+		server.Get(one, server.Needs(auth.TemplatesView), a.getTemplate),
+		server.Patch(one, server.Needs(auth.TemplatesUpdate), a.patchTemplate),
+		server.Delete(one, server.Needs(auth.TemplatesDelete), a.deleteTemplate),
+		server.Get(one+"/versions", server.Needs(auth.TemplatesView), a.listVersions),
+		server.Delete(one+"/versions/:hash", server.Needs(auth.TemplatesDelete), a.deleteVersion),
+		server.Get(one+"/history", server.Needs(auth.TemplatesView), a.templateHistory),
+		server.Post(one+"/rollback", server.Needs(auth.TemplatesUpdate), a.rollback),
+		server.Get(one+"/files", server.Needs(auth.TemplatesView), a.listFiles),
+		server.Delete(one+"/files", server.Needs(auth.TemplatesUpdate), a.deleteFile),
+		server.Get(one+"/files/content", server.Needs(auth.TemplatesView), a.fileContent),
+		server.Put(one+"/files/content", server.Needs(auth.TemplatesUpdate), a.putContent).Reads(server.Text),
+		server.Get(one+"/files/download", server.Needs(auth.TemplatesView), a.downloadFile),
+		server.Post(one+"/files/mkdir", server.Needs(auth.TemplatesUpdate), a.makeDirectory),
+		server.Post(one+"/files/rename", server.Needs(auth.TemplatesUpdate), a.renameFile),
+		server.Post(one+"/files/upload", server.Needs(auth.TemplatesUpdate), a.uploadFiles).Reads(server.Upload),
+		server.Post(one+"/files/extract", server.Needs(auth.TemplatesUpdate), a.extractFile),
+		server.Get(one+"/export", server.Needs(auth.TemplatesView), a.exportTemplate),
+		server.Get(one+"/search", server.Needs(auth.TemplatesView), a.searchFiles),
+		server.Get(one+"/inheritance", server.Needs(auth.TemplatesView), a.inheritance),
+		server.Get(one+"/variables", server.Needs(auth.TemplatesView), a.listVariables),
+		server.Put(one+"/variables", server.Needs(auth.TemplatesUpdate), a.putVariables),
+		server.Get(one+"/variables/scan", server.Needs(auth.TemplatesView), a.scanVariables),
+		server.Post(one+"/rehash", server.Needs(auth.TemplatesUpdate), a.publishDraft),
+		server.Get(one+"/draft", server.Needs(auth.TemplatesUpdate), a.getDraft),
+		server.Delete(one+"/draft", server.Needs(auth.TemplatesUpdate), a.dropDraft),
+		server.Get(one+"/diff", server.Needs(auth.TemplatesView), a.diffVersions),
+	}
 }
 
 func templateOf(h *fleet.TemplateHead) template {
@@ -64,38 +102,4 @@ func (a *API) getTemplate(c *gin.Context) {
 		server.ETag(c, h.ModRev)
 		c.JSON(http.StatusOK, templateOf(h))
 	}
-}
-
-func (a *API) mountTemplates(r gin.IRoutes) {
-	const all, one = "/api/v1/templates", "/api/v1/templates/:name"
-	r.GET(all, a.listTemplates)
-	r.POST(all, a.createTemplate)
-	r.POST(all+"/import", a.importTemplate)
-	r.POST(all+"/sync", a.syncTemplates)
-	r.GET(one, a.getTemplate)
-	r.PATCH(one, a.patchTemplate)
-	r.DELETE(one, a.deleteTemplate)
-	r.GET(one+"/versions", a.listVersions)
-	r.DELETE(one+"/versions/:hash", a.deleteVersion)
-	r.GET(one+"/history", a.templateHistory)
-	r.POST(one+"/rollback", a.rollback)
-	r.GET(one+"/files", a.listFiles)
-	r.DELETE(one+"/files", a.deleteFile)
-	r.GET(one+"/files/content", a.fileContent)
-	r.PUT(one+"/files/content", a.putContent)
-	r.GET(one+"/files/download", a.downloadFile)
-	r.POST(one+"/files/mkdir", a.makeDirectory)
-	r.POST(one+"/files/rename", a.renameFile)
-	r.POST(one+"/files/upload", a.uploadFiles)
-	r.POST(one+"/files/extract", a.extractFile)
-	r.GET(one+"/export", a.exportTemplate)
-	r.GET(one+"/search", a.searchFiles)
-	r.GET(one+"/inheritance", a.inheritance)
-	r.GET(one+"/variables", a.listVariables)
-	r.PUT(one+"/variables", a.putVariables)
-	r.GET(one+"/variables/scan", a.scanVariables)
-	r.POST(one+"/rehash", a.publishDraft)
-	r.GET(one+"/draft", a.getDraft)
-	r.DELETE(one+"/draft", a.dropDraft)
-	r.GET(one+"/diff", a.diffVersions)
 }

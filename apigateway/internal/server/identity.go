@@ -58,13 +58,12 @@ func Shown(c *gin.Context) fleet.Visibility {
 
 // guard finds out who asks, counts those who do not say, and refuses who may not.
 func (s *Server) guard(c *gin.Context) {
-	route := c.FullPath()
-	demand, known := DemandOf(c.Request.Method, route)
-	if demand == Own {
+	demand := s.routeOf(c).Demand
+	if demand.caller == itself {
 		s.own(c)
 		return
 	}
-	who, err := s.identify(c)
+	who, err := s.identify(c, demand)
 	by := operate.Actor{User: who.User, IP: c.ClientIP()}
 	ctx := context.WithValue(c.Request.Context(), actorKey{}, by)
 	if err == nil {
@@ -72,24 +71,24 @@ func (s *Server) guard(c *gin.Context) {
 	}
 	c.Request = c.Request.WithContext(ctx)
 	switch {
-	case demand == Login:
+	case demand.caller == loggingIn:
 		if !s.within(c, s.logins, "logins") {
 			return
 		}
-	case err != nil && !probe(route):
+	case err != nil && !probe(c.FullPath()):
 		if !s.within(c, s.anonymous, "requests without a valid token") {
 			return
 		}
 	}
 	switch {
-	case route == "", demand == Public, demand == Login, demand == Ticketed: // 404 and 405 come after
+	case demand.Open(), demand.caller == ticketHolder: // 404 and 405 come after
 	case err != nil:
 		c.Header("WWW-Authenticate", `Bearer realm="orrery"`)
 		Fail(c, err)
-	case !known:
+	case demand.caller == nobody:
 		Fail(c, errs.New(errs.Denied, "nobody may use this route"))
-	case demand != Anyone:
-		require(c, who, demand)
+	default:
+		require(c, who, demand.permissions...)
 	}
 }
 
@@ -107,18 +106,6 @@ func (s *Server) own(c *gin.Context) {
 	c.Request = c.Request.WithContext(context.WithValue(ctx, actorKey{}, operate.Actor{User: "instance " + string(i.Intent.ID), IP: c.ClientIP()}))
 }
 
-// Require demands permissions beside those of the table, all of them.
-func Require(permissions ...auth.Permission) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		who, ok := Identity(c)
-		if !ok {
-			Fail(c, errs.New(errs.Unauthenticated, "log in, or send an API token"))
-			return
-		}
-		require(c, who, permissions...)
-	}
-}
-
 func require(c *gin.Context, who auth.Identity, permissions ...auth.Permission) {
 	for _, p := range permissions {
 		if !who.Can(p) {
@@ -128,11 +115,14 @@ func require(c *gin.Context, who auth.Identity, permissions ...auth.Permission) 
 	}
 }
 
+// ownPermissions are what its own token lets an instance do where a route lets it in.
+var ownPermissions = []auth.Permission{auth.InstancesView, auth.InstancesCommand}
+
 // identify is who asks: a user, or on the routes for it an instance itself.
-func (s *Server) identify(c *gin.Context) (auth.Identity, error) {
+func (s *Server) identify(c *gin.Context, d Demand) (auth.Identity, error) {
 	header := c.GetHeader("Authorization")
 	who, err := s.cfg.Auth.Authenticate(header)
-	if err == nil || !ownInstance[c.Request.Method+" "+c.FullPath()] {
+	if err == nil || d.caller != knownOrItself {
 		return who, err
 	}
 	i, ok := s.cfg.View.Snapshot().Find(c.Param("id"))

@@ -149,9 +149,17 @@ func refuseBody(c *gin.Context, limit int64) {
 	_, _ = io.CopyN(io.Discard, c.Request.Body, drained)
 }
 
-// bodies bounds what a request may send.
-func bodies(c *gin.Context) {
-	limit := limitOf(c)
+// bodies bounds what a request may send, and refuses what the route does not read.
+func (s *Server) bodies(c *gin.Context) {
+	body := s.routeOf(c).Body
+	limit := body.Limit
+	if sent := c.GetHeader("Content-Type"); c.Request.ContentLength != 0 && !body.readable(sent) {
+		Refuse(c, wire.Reply{
+			Status: http.StatusUnsupportedMediaType, Code: "UNSUPPORTED_MEDIA_TYPE",
+			Message: "the body is " + clean(sent) + ": send JSON, as Content-Type: application/json",
+		})
+		return
+	}
 	if c.Request.ContentLength > limit {
 		refuseBody(c, limit)
 		return
@@ -165,7 +173,7 @@ func bodies(c *gin.Context) {
 // queue lets only so many large bodies come at the same time: who sends slowly keeps a
 // connection, and a place where the body goes, for as long as it takes.
 func (s *Server) queue(c *gin.Context) {
-	if limitOf(c) < UploadLimit {
+	if s.routeOf(c).Body.Limit < UploadLimit {
 		return
 	}
 	leave, ok := s.uploads.enter(Actor(c).User)

@@ -38,10 +38,11 @@ type Config struct {
 	Origins []string
 }
 
-// Server is the frame. Add routes to its Engine, each with a row in the table of
-// permissions.
+// Server is the frame, and the handler of all routes that are added to it.
 type Server struct {
-	Engine *gin.Engine
+	engine *gin.Engine
+	// routes are all there are, by method and path.
+	routes map[string]map[string]*Route
 
 	cfg               Config
 	anonymous, logins *limiter
@@ -57,7 +58,7 @@ type metrics struct {
 // New makes a frame without routes.
 func New(cfg Config) *Server {
 	s := &Server{
-		cfg: cfg, Engine: newEngine(),
+		cfg: cfg, engine: newEngine(), routes: map[string]map[string]*Route{},
 		anonymous: newLimiter(cfg.Limits.Anonymous, cfg.Now), logins: newLimiter(cfg.Limits.Logins, cfg.Now),
 		metrics: metrics{
 			requests: cfg.Metrics.Counter("http_requests", "Requests by route and status.", "method", "route", "status"),
@@ -65,15 +66,18 @@ func New(cfg Config) *Server {
 			seconds:  cfg.Metrics.Histogram("http_request", "seconds", "Time to answer.", nil, "method", "route"),
 		},
 	}
-	s.Engine.Use(ids, s.observe, s.recover, s.cors, s.guard, queries, s.queue, bodies)
-	s.Engine.NoRoute(func(c *gin.Context) {
+	s.engine.Use(ids, s.observe, s.recover, s.cors, s.guard, queries, s.queue, s.bodies)
+	s.engine.NoRoute(func(c *gin.Context) {
 		Fail(c, errs.New(errs.NotFound, "there is no such route"))
 	})
-	s.Engine.NoMethod(func(c *gin.Context) {
+	s.engine.NoMethod(func(c *gin.Context) {
 		Refuse(c, wire.Reply{Status: http.StatusMethodNotAllowed, Code: "METHOD_NOT_ALLOWED", Message: "this route does not take " + method(c.Request.Method)})
 	})
 	return s
 }
+
+// ServeHTTP answers a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.engine.ServeHTTP(w, r) }
 
 // newEngine is gin without its guesses: no redirects, no trusted proxies, encoded
 // slashes stay inside their segment.

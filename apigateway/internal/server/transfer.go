@@ -24,26 +24,6 @@ const (
 	moveEvery = time.Second
 )
 
-// large are the routes whose bodies may be larger than wire.BodyLimit, in bytes. They
-// may take as long as they need, as long as something comes.
-var large = map[string]int64{
-	"PUT /api/v1/templates/:name/files/content": TextLimit,
-	"POST /api/v1/templates/:name/files/upload": UploadLimit,
-	"POST /api/v1/templates/import":             UploadLimit,
-
-	"PATCH /api/templates/:group/:name/files/*path": UploadLimit,
-	"POST /api/templates/:group/:name/files/*path":  UploadLimit,
-	"POST /api/templates/:group/:name/import":       UploadLimit,
-}
-
-// limitOf is the size of the largest body a route reads.
-func limitOf(c *gin.Context) int64 {
-	if limit, ok := large[c.Request.Method+" "+c.FullPath()]; ok {
-		return limit
-	}
-	return wire.BodyLimit
-}
-
 // patient is a body whose deadline moves on while it comes.
 type patient struct {
 	io.ReadCloser

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -31,11 +33,6 @@ type Config struct {
 	NodeID string
 	// ClusterName is told in the ping.
 	ClusterName string
-	// Allow authenticates the caller and demands permissions, all of them.
-	Allow func(...auth.Permission) gin.HandlerFunc
-	// AllowSelf is Allow that also accepts the own token of the instance that the
-	// path names as :id.
-	AllowSelf func(...auth.Permission) gin.HandlerFunc
 	// By is who makes a request that was let through.
 	By func(*gin.Context) operate.Actor
 	// Shown is what of values that not everybody is shown the caller is.
@@ -50,47 +47,61 @@ type API struct{ cfg Config }
 // New wires the dialect.
 func New(cfg Config) *API { return &API{cfg: cfg} }
 
-// Mount adds the routes to the root of a listener. All but the ping ask Allow or
-// AllowSelf first.
-func (a *API) Mount(r gin.IRoutes) {
-	may := a.cfg.Allow
-	r.GET("/api/ping", a.ping)
-
-	r.GET("/api/configurations", may(auth.GroupsView), a.listConfigurations)
-	r.GET("/api/configurations/:name", may(auth.GroupsView), a.getConfiguration)
-	r.PUT("/api/configurations/:name", may(auth.GroupsCreate, auth.GroupsUpdate), a.putConfiguration)
-	r.DELETE("/api/configurations/:name", may(auth.GroupsDelete), a.deleteConfiguration)
-
-	r.GET("/api/instances", may(auth.InstancesView), a.listInstances)
-	r.POST("/api/instances", may(auth.GroupsStart), a.createInstance)
-	r.GET("/api/instances/:id", a.cfg.AllowSelf(auth.InstancesView), a.getInstance)
-	r.DELETE("/api/instances/:id", may(auth.InstancesStop), a.stopInstance)
-	r.PATCH("/api/instances/:id/lifecycle", may(auth.GroupsStart, auth.InstancesStop), a.lifecycle)
-	r.POST("/api/instances/:id/execute", may(auth.InstancesCommand), a.execute)
-	r.GET("/api/instances/:id/logs", may(auth.InstancesConsole), a.logs)
-	r.PUT("/api/instances/:id/state", a.cfg.AllowSelf(auth.InstancesCommand), a.putState)
-
-	r.GET("/api/cluster/nodes", may(auth.NodesView), a.listNodes)
-	r.GET("/api/cluster/nodes/:id", may(auth.NodesView), a.getNode)
-
-	a.mountTemplates(r)
+// Routes are all routes of the dialect, and what each demands.
+func (a *API) Routes() []server.Route {
+	return slices.Concat(
+		[]server.Route{server.Get("/api/ping", server.Public, a.ping)},
+		a.configurationRoutes(), a.instanceRoutes(), a.nodeRoutes(), a.templateRoutes(),
+	)
 }
 
-func (a *API) mountTemplates(r gin.IRoutes) {
-	view := a.cfg.Allow(auth.TemplatesView)
-	r.GET("/api/templates", view, a.listTemplates)
-	r.GET("/api/templates/:group/:name", view, a.getTemplate)
-	r.GET("/api/templates/:group/:name/files", view, a.listFiles)
-	r.GET("/api/templates/:group/:name/files/*path", view, a.getFile)
-	r.POST("/api/templates/:group/:name/export", view, a.exportTemplate)
-	r.POST("/api/templates/sync", a.cfg.Allow(auth.TemplatesUpdate), a.syncTemplates)
-	r.POST("/api/templates/:group/:name/sync", a.cfg.Allow(auth.TemplatesUpdate), a.syncTemplate)
-	// what writes makes what is not there, as this dialect always did
-	write := a.cfg.Allow(auth.TemplatesCreate, auth.TemplatesUpdate)
-	r.PATCH("/api/templates/:group/:name/files/*path", write, a.patchFile)
-	r.POST("/api/templates/:group/:name/files/*path", write, a.postFile)
-	r.DELETE("/api/templates/:group/:name/files/*path", a.cfg.Allow(auth.TemplatesUpdate), a.deleteFile)
-	r.POST("/api/templates/:group/:name/import", write, a.importTemplate)
+func (a *API) configurationRoutes() []server.Route {
+	return server.Under("/api/configurations",
+		server.Get("", server.Needs(auth.GroupsView), a.listConfigurations),
+		server.Get("/:name", server.Needs(auth.GroupsView), a.getConfiguration),
+		server.Put("/:name", server.Needs(auth.GroupsCreate, auth.GroupsUpdate), a.putConfiguration),
+		server.Delete("/:name", server.Needs(auth.GroupsDelete), a.deleteConfiguration),
+	)
+}
+
+func (a *API) instanceRoutes() []server.Route {
+	return server.Under("/api/instances",
+		server.Get("", server.Needs(auth.InstancesView), a.listInstances),
+		server.Post("", server.Needs(auth.GroupsStart), a.createInstance),
+		server.Get("/:id", server.NeedsOrSelf(auth.InstancesView), a.getInstance),
+		server.Delete("/:id", server.Needs(auth.InstancesStop), a.stopInstance),
+		server.Patch("/:id/lifecycle", server.Needs(auth.GroupsStart, auth.InstancesStop), a.lifecycle),
+		server.Post("/:id/execute", server.Needs(auth.InstancesCommand), a.execute),
+		server.Get("/:id/logs", server.Needs(auth.InstancesConsole), a.logs),
+		server.Put("/:id/state", server.NeedsOrSelf(auth.InstancesCommand), a.putState),
+	)
+}
+
+func (a *API) nodeRoutes() []server.Route {
+	return server.Under("/api/cluster/nodes",
+		server.Get("", server.Needs(auth.NodesView), a.listNodes),
+		server.Get("/:id", server.Needs(auth.NodesView), a.getNode),
+	)
+}
+
+// templateRoutes are templates. What writes makes what is not there, as this dialect
+// always did.
+func (a *API) templateRoutes() []server.Route {
+	view, update := server.Needs(auth.TemplatesView), server.Needs(auth.TemplatesUpdate)
+	write := server.Needs(auth.TemplatesCreate, auth.TemplatesUpdate)
+	return server.Under("/api/templates",
+		server.Get("", view, a.listTemplates),
+		server.Get("/:group/:name", view, a.getTemplate),
+		server.Get("/:group/:name/files", view, a.listFiles),
+		server.Get("/:group/:name/files/*path", view, a.getFile),
+		server.Patch("/:group/:name/files/*path", write, a.patchFile).Reads(server.Upload),
+		server.Post("/:group/:name/files/*path", write, a.postFile).Reads(server.Upload),
+		server.Delete("/:group/:name/files/*path", update, a.deleteFile),
+		server.Post("/:group/:name/export", view, a.exportTemplate),
+		server.Post("/:group/:name/import", write, a.importTemplate).Reads(server.Upload),
+		server.Post("/:group/:name/sync", update, a.syncTemplate),
+		server.Post("/sync", update, a.syncTemplates),
+	)
 }
 
 func (a *API) ping(c *gin.Context) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -85,22 +86,17 @@ type site struct {
 	self   string
 }
 
-// allow lets everybody through who is not denied.
-func (s *site) allow(wanted ...auth.Permission) gin.HandlerFunc {
+// guard lets everybody through who is not denied.
+func (s *site) guard(d server.Demand) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		for _, p := range wanted {
+		if d.Self() && s.self != "" && c.Param("id") == s.self {
+			return
+		}
+		for _, p := range d.Permissions() {
 			if slices.Contains(s.denied, p) {
 				fail(c, errs.New(errs.Denied, "%s is needed", p))
 				return
 			}
-		}
-	}
-}
-
-func (s *site) allowSelf(wanted ...auth.Permission) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		if s.self == "" || c.Param("id") != s.self {
-			s.allow(wanted...)(c)
 		}
 	}
 }
@@ -111,15 +107,17 @@ func newSite(t *testing.T) *site {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	now := func() time.Time { return s.now }
-	New(Config{
+	for _, r := range New(Config{
 		Operations: operate.New(operate.Config{
 			Store: s.store, View: s.view, Log: slog.New(slog.DiscardHandler), Now: now,
 			Agents: upstream.NewAgents(s.view, func(string) upstream.Agent { return s.node }),
 		}),
-		NodeID: "node-1", ClusterName: "test", Now: now, Allow: s.allow, AllowSelf: s.allowSelf,
+		NodeID: "node-1", ClusterName: "test", Now: now,
 		By:    func(*gin.Context) operate.Actor { return operate.Actor{User: "ann"} },
 		Shown: func(*gin.Context) fleet.Visibility { return fleet.VisibleToOperators },
-	}).Mount(e)
+	}).Routes() {
+		e.Handle(r.Method, r.Path, s.guard(r.Demand), r.Handle)
+	}
 	srv := httptest.NewServer(e)
 	t.Cleanup(srv.Close)
 	s.url = srv.URL
