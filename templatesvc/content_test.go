@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -91,6 +92,57 @@ func TestABlobIsServedAsItLies(t *testing.T) {
 	}
 	if resp, part := get(t, base+fleet.DigestOf([]byte("0123456789")), "identity", "bytes=3-5"); resp.StatusCode != http.StatusPartialContent || string(part) != "345" {
 		t.Errorf("a part: %s, %q", resp.Status, part)
+	}
+}
+
+func TestSeveralBlobsComeInOneAnswer(t *testing.T) {
+	w := newWorld(t)
+	noise, err := io.ReadAll(io.LimitReader(rand.NewChaCha8([32]byte{}), 300_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents := []string{strings.Repeat("level=1\n", 100_000), string(noise), "tiny", strings.Repeat("text ", 50_000)}
+	var sums []string
+	for n, text := range contents {
+		w.write(strconv.Itoa(n), text, 0o644)
+		sums = append(sums, fleet.DigestOf([]byte(text)))
+	}
+	s, _ := w.start("a")
+	w.head()
+	c := clientOf(s)
+	read := func(sums ...string) (string, error) {
+		r, err := c.Row(t.Context(), sums)
+		if err != nil {
+			return "", err
+		}
+		defer r.Close()
+		b, err := io.ReadAll(r)
+		return string(b), err
+	}
+	for range 3 { // with decoders that were used before
+		if got, err := read(sums...); err != nil || got != strings.Join(contents, "") {
+			t.Fatalf("%d bytes, %v", len(got), err)
+		}
+	}
+	nobody := fleet.DigestOf([]byte("nobody has it"))
+	if got, err := read(sums[1], sums[0], nobody, sums[2]); err != nil || got != contents[1]+contents[0] {
+		t.Errorf("up to one that is missing: %d bytes, %v", len(got), err)
+	}
+	for what, bad := range map[string]struct {
+		sums []string
+		kind errs.Kind
+	}{
+		"a missing one first": {[]string{nobody, sums[0]}, errs.NotFound},
+		"nothing":             {nil, errs.Invalid},
+		"no hash":             {[]string{"../../etc/passwd"}, errs.Malformed},
+		"too many":            {slices.Repeat(sums[:1], client.MaxRow+1), errs.Invalid},
+	} {
+		if _, err := read(bad.sums...); !errs.Is(err, bad.kind) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if got, err := read(slices.Repeat(sums[2:3], client.MaxRow)...); err != nil || got != strings.Repeat("tiny", client.MaxRow) {
+		t.Errorf("as many as may be: %d bytes, %v", len(got), err)
 	}
 }
 

@@ -133,14 +133,18 @@ func (c *Client) readFrom(outer context.Context, base, path string) (io.ReadClos
 		cancel()
 		return nil, b.word(err)
 	}
-	b.raw, b.content = resp.Body, resp.Body
-	if resp.Header.Get("Content-Encoding") == "zstd" {
-		if b.decoder, err = c.decoder(watched{b}); err != nil {
-			return nil, errors.Join(errs.As(errs.Internal, "templatesvc.read", err), b.Close())
-		}
+	b.raw, b.content = resp.Body, watched{b}
+	switch parts := resp.Header.Get(HeaderParts); {
+	case parts != "":
+		var left []Part
+		left, err = parseParts(parts)
+		b.content = &row{body: b, left: left}
+	case resp.Header.Get("Content-Encoding") == "zstd":
+		b.decoder, err = c.decoder(watched{b})
 		b.content = b.decoder
-	} else {
-		b.content = watched{b}
+	}
+	if err != nil {
+		return nil, errors.Join(errs.As(errs.Unavailable, "templatesvc.read", err), b.Close())
 	}
 	return b, nil
 }

@@ -21,6 +21,8 @@ type Set struct {
 	Manifest endpoint.Endpoint
 	// Blob takes a SHA-256 (string) and gives an open file (*template.Blob) for the transport to close.
 	Blob endpoint.Endpoint
+	// Row takes SHA-256s ([]string) and gives a template.Row for the transport to close.
+	Row endpoint.Endpoint
 	// Suspect takes a SHA-256 (string) and gives nothing; the blob is verified anew, and healed.
 	Suspect endpoint.Endpoint
 	// Rollback takes a RollbackRequest and gives a client.Edited.
@@ -60,6 +62,13 @@ func New(s *template.Service, k *collect.Keeper, m *peer.Mirror) Set {
 				return nil, wrongType(request)
 			}
 			return s.Blob(ctx, sum)
+		},
+		Row: func(ctx context.Context, request any) (any, error) {
+			sums, ok := request.([]string)
+			if !ok {
+				return nil, wrongType(request)
+			}
+			return s.Row(ctx, sums)
 		},
 		Replicate: func(ctx context.Context, request any) (any, error) {
 			digest, ok := request.(string)

@@ -2,7 +2,9 @@ package template
 
 import (
 	"context"
+	"errors"
 	"io"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/templatesvc/internal/blob"
@@ -64,4 +66,44 @@ func (s *Service) Held(ctx context.Context, sum string) (*Blob, error) {
 	}
 	joined, err := s.cfg.Vault.JoinHere(ctx, c)
 	return &Blob{Joined: joined, Sum: sum, Size: c.Size}, err
+}
+
+// Row is blobs that are sent one after the other, as they lie on the disk. Close it.
+type Row []*blob.Stored
+
+// Close ends the reading.
+func (r Row) Close() error {
+	var all error
+	for _, b := range r {
+		all = errors.Join(all, b.Close())
+	}
+	return all
+}
+
+// gathering bounds how long whoever asks for a row waits for its beginning.
+const gathering = time.Second
+
+// Row finds several blobs: the first wherever it is stored, and those after it up to one
+// that is not at hand, which is asked for again. Errors are those of the first, as of Blob.
+func (s *Service) Row(ctx context.Context, sums []string) (Row, error) {
+	if len(sums) == 0 {
+		return nil, errs.New(errs.Invalid, "no blob is asked for")
+	}
+	began := time.Now()
+	first, err := s.cfg.Vault.Lookup(ctx, sums[0])
+	if err != nil {
+		return nil, err
+	}
+	row := Row{first}
+	for _, sum := range sums[1:] {
+		if time.Since(began) > gathering {
+			break
+		}
+		b, err := s.cfg.Vault.Here(ctx, sum)
+		if err != nil {
+			break
+		}
+		row = append(row, b)
+	}
+	return row, nil
 }

@@ -70,3 +70,38 @@ func writeRaw(w http.ResponseWriter, b *template.Blob, r io.Reader) error {
 	_, err := io.Copy(w, r)
 	return err
 }
+
+func readSums(_ context.Context, r *http.Request) (any, error) {
+	sums := r.URL.Query()["sum"]
+	if len(sums) > client.MaxRow {
+		return nil, errs.New(errs.Invalid, "%d blobs are asked for at once, %d is the most", len(sums), client.MaxRow)
+	}
+	return sums, nil
+}
+
+// writeRow sends blobs one after the other, each as it is stored. What is compressed is
+// sent so whatever the caller accepts: who asks for several knows of it.
+func writeRow(_ context.Context, w http.ResponseWriter, response any) error {
+	row, _ := response.(template.Row)
+	defer row.Close()
+	var size int64
+	parts := make([]client.Part, 0, len(row))
+	for _, b := range row {
+		fi, err := b.Stat()
+		if err != nil {
+			return errs.As(errs.Unavailable, "transport.writeRow", err)
+		}
+		size += fi.Size()
+		parts = append(parts, client.Part{Bytes: fi.Size(), Packed: b.Packed})
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Length", strconv.FormatInt(size, 10))
+	h.Set(client.HeaderParts, client.FormatParts(parts))
+	for _, b := range row {
+		if _, err := io.Copy(w, b.File); err != nil { // by the kernel, as long as w can
+			return err
+		}
+	}
+	return nil
+}

@@ -32,6 +32,7 @@ func NewHandler(set endpoint.Set, trees endpoint.Trees, edits endpoint.Edits, se
 	mux := http.NewServeMux()
 	mux.Handle("GET /v1/manifests/{digest}", kithttp.NewServer(set.Manifest, pathValue("digest"), writeJSONBytes, opts...))
 	mux.Handle("GET /v1/blobs/{sum}", kithttp.NewServer(set.Blob, pathValue("sum"), writeBlob, opts...))
+	mux.Handle("GET /v1/blobs", kithttp.NewServer(set.Row, readSums, writeRow, opts...))
 	mux.Handle("GET /v1/held/blobs/{sum}", kithttp.NewServer(set.Held.Held, pathValue("sum"), writeBlob, opts...))
 	mux.Handle("GET /v1/held/recipes/{sum}", kithttp.NewServer(set.Held.Recipe, pathValue("sum"), writeJSON, opts...))
 	mux.Handle("POST /v1/blobs/{sum}/suspect", kithttp.NewServer(set.Suspect, pathValue("sum"), writeJSON, opts...))
