@@ -71,6 +71,11 @@ func (l *library) Manifest(_ context.Context, digest string) (io.ReadCloser, err
 	return io.NopCloser(bytes.NewReader(b)), err
 }
 
+// Row has one blob at a time alone.
+func (l *library) Row(context.Context, []string) (io.ReadCloser, error) {
+	return nil, errs.New(errs.NotFound, "one at a time")
+}
+
 func (l *library) Suspect(context.Context, string) error { return nil }
 
 func (l *library) Blob(_ context.Context, hash string) (io.ReadCloser, error) {

@@ -48,6 +48,9 @@ type Templates interface {
 	Manifest(ctx context.Context, digest string) (io.ReadCloser, error)
 	// Blob opens content by its SHA-256; the caller closes it. NotFound when nobody has it.
 	Blob(ctx context.Context, sha256 string) (io.ReadCloser, error)
+	// Row opens several blobs as one reader: the first and, as far as they are at hand, those
+	// after it, without a gap. NotFound also when it can only send one at a time.
+	Row(ctx context.Context, sha256s []string) (io.ReadCloser, error)
 	// Suspect says that what came under a hash did not have it, so that whoever keeps it looks.
 	Suspect(ctx context.Context, sha256 string) error
 

@@ -166,6 +166,10 @@ func (noTemplates) Blob(context.Context, string) (io.ReadCloser, error) {
 	return nil, errs.New(errs.NotFound, "no templates here")
 }
 
+func (noTemplates) Row(context.Context, []string) (io.ReadCloser, error) {
+	return nil, errs.New(errs.NotFound, "no templates here")
+}
+
 func (noTemplates) Suspect(context.Context, string) error { return nil }
 
 func (noTemplates) Artifact(context.Context, string) (io.ReadCloser, error) {

@@ -41,6 +41,11 @@ func (g *gated) Suspect(_ context.Context, hash string) error {
 	return nil
 }
 
+// Row has one blob at a time alone.
+func (g *gated) Row(context.Context, []string) (io.ReadCloser, error) {
+	return nil, errs.New(errs.NotFound, "one at a time")
+}
+
 func (g *gated) Blob(ctx context.Context, _ string) (io.ReadCloser, error) {
 	g.calls.Add(1)
 	if g.entered != nil {

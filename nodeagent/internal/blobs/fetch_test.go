@@ -47,6 +47,29 @@ func (s *tally) Blob(ctx context.Context, hash string) (io.ReadCloser, error) {
 	return s.shelf.Blob(ctx, hash)
 }
 
+// rows is a tally that sends up to so many blobs at a time.
+type rows struct {
+	*tally
+	most int
+	// asked is how many were asked for each time.
+	sizes []int
+}
+
+func (s *rows) Row(ctx context.Context, hashes []string) (io.ReadCloser, error) {
+	s.mu.Lock()
+	s.sizes = append(s.sizes, len(hashes))
+	s.mu.Unlock()
+	var parts []io.Reader
+	for _, hash := range hashes[:min(s.most, len(hashes))] {
+		body, err := s.Blob(ctx, hash)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, body)
+	}
+	return io.NopCloser(io.MultiReader(parts...)), nil
+}
+
 func (s *tally) take() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -376,6 +399,52 @@ func TestADamagedPieceIsFoundToldAndFetchedAnew(t *testing.T) {
 	}
 }
 
+func TestPiecesThatFollowEachOtherAreAskedForTogether(t *testing.T) {
+	for _, most := range []int{100, 7, 1} {
+		s, dir := &rows{tally: newTally(), most: most}, t.TempDir()
+		c := open(t, dir, s)
+		old := random(1, 50, 10_000)
+		s.published(t, c, s.large("world", old[:3]...))
+		s.take()
+		s.sizes = nil
+		pieces := slices.Concat(random(2, 20, 100_000), old[:3], random(3, 1, 5), random(4, 20, 600_000))
+		mustHold(t, c, s.large("world", pieces...))
+		if n := len(s.take()); n != 41 {
+			t.Errorf("asked for %d pieces", n)
+		}
+		if requests := len(s.sizes); most == 100 && requests != 4 || slices.Max(s.sizes) > 16 {
+			t.Errorf("asked for %v at a time", s.sizes)
+		}
+		nothingUnderway(t, dir)
+	}
+}
+
+func TestDamageAmongPiecesThatComeTogetherIsFound(t *testing.T) {
+	pieces := random(1, 40, 100_000)
+	first := sum(pieces[17])
+	cases := map[string]func() io.Reader{
+		"other bytes": func() io.Reader { return bytes.NewReader(make([]byte, 100_000)) },
+		"too few":     func() io.Reader { return bytes.NewReader(pieces[17][:99_000]) },
+		"too many":    func() io.Reader { return bytes.NewReader(append(slices.Clone(pieces[17]), 5)) },
+		"broken off":  func() io.Reader { return io.MultiReader(bytes.NewReader(pieces[17][:9000]), failing{}) },
+	}
+	for name, damaged := range cases {
+		s, dir := &rows{tally: newTally(), most: 100}, t.TempDir()
+		e := s.large("world", pieces...)
+		s.send = func(hash string, nth int) (io.Reader, error) {
+			if hash == first && nth == 1 {
+				return damaged(), nil
+			}
+			return nil, nil
+		}
+		mustHold(t, open(t, dir, s), e)
+		if n := len(s.take()); n <= len(pieces) || n > len(pieces)+16 {
+			t.Errorf("%s: asked for %d pieces", name, n)
+		}
+		nothingUnderway(t, dir)
+	}
+}
+
 func TestAPieceThatStaysDamagedFailsAndTheOthersStay(t *testing.T) {
 	s, dir := newTally(), t.TempDir()
 	pieces := random(1, 40, 10_000)
@@ -456,6 +525,11 @@ func (s raw) Manifest(ctx context.Context, digest string) (io.ReadCloser, error)
 
 func (s raw) Blob(_ context.Context, hash string) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(s[hash])), nil
+}
+
+// Row has one blob at a time alone.
+func (raw) Row(context.Context, []string) (io.ReadCloser, error) {
+	return nil, errs.New(errs.NotFound, "one at a time")
 }
 
 func (raw) Suspect(context.Context, string) error { return nil }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -36,6 +37,8 @@ type partial struct {
 	entry fleet.ManifestEntry
 	name  string
 	file  *os.File
+
+	alone atomic.Bool // pieces come one at a time alone
 
 	mu     sync.Mutex
 	pieces []piece // in the file's order
@@ -282,24 +285,43 @@ func (p *partial) fetch(ctx context.Context, r run) error {
 	return nil
 }
 
-// stream fetches pieces and says how many came.
+// stream fetches pieces, as many as come at a time, and says how many did.
 func (p *partial) stream(ctx context.Context, r run) (came int, err error) {
-	at := p.pieces[r.first]
-	body, err := p.cache.source.Blob(ctx, at.SHA256)
+	body, r, err := p.open(ctx, r)
 	if err != nil {
 		return 0, errs.Wrap("blobs.fetch", err)
 	}
 	defer body.Close()
-	end, err := p.receive(body, at.offset, at.end())
-	count(ctx, end-at.offset)
+	from := p.pieces[r.first].offset
+	at, err := p.receive(body, from, p.pieces[r.last-1].end())
+	count(ctx, at-from)
 	if err == nil {
-		err = ended(body)
+		if err = ended(body); err != nil {
+			at-- // the last of them is not what it should be
+		}
 	}
-	if err != nil {
-		return 0, err
+	for i := r.first; i < r.last && p.pieces[i].end() <= at; i++ {
+		p.came(i)
+		came++
 	}
-	p.came(r.first)
-	return 1, nil
+	return came, err
+}
+
+// open asks for a run of pieces, or for its first one where they cannot be had together.
+func (p *partial) open(ctx context.Context, r run) (io.ReadCloser, run, error) {
+	if r.last-r.first > 1 && !p.alone.Load() {
+		sums := make([]string, 0, r.last-r.first)
+		for _, at := range p.pieces[r.first:r.last] {
+			sums = append(sums, at.SHA256)
+		}
+		body, err := p.cache.source.Row(ctx, sums)
+		if !errs.Is(err, errs.NotFound) {
+			return body, r, err
+		}
+		p.alone.Store(true)
+	}
+	body, err := p.cache.source.Blob(ctx, p.pieces[r.first].SHA256)
+	return body, run{r.first, r.first + 1}, err
 }
 
 // ended is an error when more comes than was asked for.

@@ -35,6 +35,11 @@ func (s shelf) Manifest(_ context.Context, digest string) (io.ReadCloser, error)
 
 func (s shelf) Suspect(context.Context, string) error { return nil }
 
+// Row has one blob at a time alone.
+func (s shelf) Row(context.Context, []string) (io.ReadCloser, error) {
+	return nil, errs.New(errs.NotFound, "one at a time")
+}
+
 func (s shelf) Blob(_ context.Context, hash string) (io.ReadCloser, error) {
 	b, ok := s.contents[hash]
 	if !ok {
