@@ -3,7 +3,7 @@
 //	<prefix><sum>/<form>-<size>-<token>           content, under a name that is used once
 //	<prefix><sum>/<form>-<size>-<token>!<cycle>   a collection has condemned it
 //	<prefix><sum>/<form>-<size>-<token>!corrupt   a replica found that it does not have its hash
-//	<prefix>store-id                              names the bucket's part
+//	<prefix>store-id/<token>                      names the bucket's part, the first of them
 //
 // A bucket has no rename, so nothing is ever taken back: a condemned name stays so, and
 // whoever wants its content gives it another name. Nor is any replica believed that an
@@ -66,7 +66,6 @@ type Medium struct {
 	flights        *flight.Group
 
 	mu sync.Mutex
-	id string // "" until it was asked for
 	// unsound are objects that did not have their hash.
 	unsound map[string]struct{}
 }
@@ -185,27 +184,3 @@ func (m *Medium) put(ctx context.Context, f blob.File, size int64, from func() i
 
 // Flush implements blob.Medium: what a server has taken, it keeps.
 func (m *Medium) Flush(context.Context) error { return nil }
-
-// ID implements blob.Medium.
-func (m *Medium) ID(ctx context.Context) (string, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.id != "" {
-		return m.id, nil
-	}
-	var id string
-	err := m.again(ctx, func() (err error) {
-		id, err = m.readID(ctx)
-		if errs.Is(err, errs.NotFound) {
-			if err = m.writeID(ctx); err == nil {
-				id, err = m.readID(ctx)
-			}
-		}
-		return err
-	})
-	if err != nil { // also when half of it came
-		return "", m.told("objects.ID", err)
-	}
-	m.id = id
-	return id, nil
-}

@@ -388,3 +388,68 @@ func TestAServerThatCannotAnswerIsAskedAgainAndThenTold(t *testing.T) {
 		}
 	}
 }
+
+// roundTrip is a function as a way to a server.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestReplicasThatNameABucketAtOnceAgreeAlsoWithoutConditionalRequests(t *testing.T) {
+	s := newSite(t)
+	s.through = func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			r.Header.Del("If-None-Match")
+			return next.RoundTrip(r)
+		})
+	}
+	a, _ := s.replica(1 << 30)
+	b, _ := s.replica(1 << 30)
+	// b names the bucket after a found it without a name, and before a has given it one.
+	var first atomic.Bool
+	s.failing(func(r *http.Request) error {
+		if r.Method == http.MethodPut && first.CompareAndSwap(false, true) {
+			if id, err := b.ID(t.Context()); err != nil || id == "" {
+				t.Errorf("%q, %v", id, err)
+			}
+		}
+		return nil
+	})
+	one, err := a.ID(t.Context())
+	two, err2 := b.ID(t.Context())
+	if err != nil || err2 != nil || one == "" || one != two {
+		t.Errorf("ids %q and %q, %v, %v", one, two, err, err2)
+	}
+}
+
+func TestWhoAsksForTheIDDoesNotWaitForOneWhoseRequestHangs(t *testing.T) {
+	s := newSite(t)
+	a, _ := s.replica(1 << 30)
+	hangs, release := make(chan struct{}), make(chan struct{})
+	var first atomic.Bool
+	s.failing(func(*http.Request) error {
+		if first.CompareAndSwap(false, true) {
+			close(hangs)
+			<-release
+		}
+		return nil
+	})
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer close(release)
+	asking.Go(func() { _, _ = a.ID(t.Context()) })
+	<-hangs
+	answered := make(chan error, 1)
+	asking.Go(func() {
+		_, err := a.ID(t.Context())
+		answered <- err
+	})
+	select {
+	case err := <-answered:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it waits for the other's request")
+	}
+}
