@@ -18,27 +18,33 @@ import (
 // cache is a directory of what was read from the bucket, so that ten nodes that ask for a
 // blob do not make it ten downloads. What was not read for longest goes first. Nobody
 // relies on what is in it.
+//
+//	<sum><form>          what was read
+//	new-<process>-*      being read
+//	lock-<process>       locked while that process lives, so that what it reads is left alone
 type cache struct {
 	dir  string
 	most int64 // bytes
+	own  *lock
 
 	mu   sync.Mutex
-	held int64 // bytes, about
+	held int64 // bytes on the disk, about
 }
 
 func openCache(dir string, most int64) (*cache, error) {
-	c := &cache{dir: dir, most: most}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, errs.As(errs.Unavailable, "objects.New", err)
 	}
-	left, err := filepath.Glob(filepath.Join(dir, "new-*"))
-	for _, path := range left { // of a process that died
-		err = errors.Join(err, os.Remove(path))
-	}
+	own, err := newLock(dir)
 	if err != nil {
+		return nil, err
+	}
+	c := &cache{dir: dir, most: most, own: own}
+	if err := errors.Join(sweep(dir), c.shrink()); err != nil {
+		own.release()
 		return nil, errs.As(errs.Unavailable, "objects.New", err)
 	}
-	return c, c.shrink()
+	return c, nil
 }
 
 func (c *cache) path(sum string, form blob.Form) string {
@@ -65,7 +71,7 @@ func (c *cache) has(sum string, forms []blob.Form) bool {
 }
 
 func (c *cache) create() (*os.File, error) {
-	f, err := os.CreateTemp(c.dir, "new-*")
+	f, err := os.CreateTemp(c.dir, newPrefix+c.own.process+"-*")
 	return f, full(err)
 }
 
@@ -76,15 +82,16 @@ func (c *cache) discard(tmp *os.File) {
 
 // take keeps what was written to a file that create made.
 func (c *cache) take(sum string, form blob.Form, tmp *os.File) error {
-	bytes := int64(0)
-	if fi, err := tmp.Stat(); err == nil {
-		bytes = fi.Size()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(tmp.Fd()), &st); err != nil {
+		c.discard(tmp)
+		return full(err)
 	}
 	if err := errors.Join(tmp.Close(), os.Rename(tmp.Name(), c.path(sum, form))); err != nil {
 		return full(errors.Join(err, os.Remove(tmp.Name())))
 	}
 	c.mu.Lock()
-	c.held += bytes
+	c.held += taken(&st)
 	over := c.held > c.most
 	c.mu.Unlock()
 	if over {
@@ -117,8 +124,8 @@ func (c *cache) shrink() error {
 		if len(e.Name()) < 64 || unix.Stat(path, &st) != nil {
 			continue // being written, or gone meanwhile
 		}
-		files = append(files, file{path, st.Size, time.Unix(st.Atim.Unix())})
-		c.held += st.Size
+		files = append(files, file{path, taken(&st), time.Unix(st.Atim.Unix())})
+		c.held += taken(&st)
 	}
 	if c.held <= c.most {
 		return nil
@@ -134,6 +141,10 @@ func (c *cache) shrink() error {
 	}
 	return nil
 }
+
+// taken is what a file takes on the disk in bytes, and no less than it holds: what is
+// compressed below may not stay so.
+func taken(st *unix.Stat_t) int64 { return max(st.Size, st.Blocks*512) }
 
 // writer is a file whose errors say what to do.
 type writer struct{ *os.File }

@@ -50,7 +50,8 @@ type Config struct {
 	S3 s3.Config
 	// Bucket has to exist. Prefix begins every name in it; "" is all of it.
 	Bucket, Prefix string
-	// Dir is a directory of this replica's own for what was read, at most CacheBytes of it.
+	// Dir is a directory for what was read, at most CacheBytes of it on the disk. Processes
+	// that share it keep each about so much there.
 	Dir        string
 	CacheBytes int64
 	// Pause is waited before a request is made again; it doubles. 0: 200 ms.
@@ -70,11 +71,12 @@ type Medium struct {
 	unsound map[string]struct{}
 }
 
-// New makes a medium; nothing is asked yet. done closes its idle connections. Invalid
-// when the endpoint cannot be used.
+// New makes a medium; nothing is asked yet. done closes its idle connections and gives back
+// the directory. Invalid when the endpoint cannot be used, Unavailable when the directory
+// cannot.
 func New(cfg Config) (m *Medium, done func(), err error) {
 	cfg.S3.Tries = 1 // another try is another name
-	client, done, err := s3.Connect(cfg.S3)
+	client, disconnect, err := s3.Connect(cfg.S3)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -85,8 +87,11 @@ func New(cfg Config) (m *Medium, done func(), err error) {
 	if m.prefix = strings.Trim(cfg.Prefix, "/"); m.prefix != "" {
 		m.prefix += "/"
 	}
-	m.cache, err = openCache(cfg.Dir, cfg.CacheBytes)
-	return m, done, err
+	if m.cache, err = openCache(cfg.Dir, cfg.CacheBytes); err != nil {
+		disconnect()
+		return nil, nil, err
+	}
+	return m, func() { disconnect(); m.cache.own.release() }, nil
 }
 
 // wait pauses before another try; false when ctx ends.

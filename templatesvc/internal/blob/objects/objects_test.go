@@ -8,11 +8,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -45,6 +48,13 @@ func (s *site) failing(f func(*http.Request) error) { s.before.Store(&f) }
 func (s *site) replica(cacheBytes int64) (store *blob.Store, dir string) {
 	s.t.Helper()
 	dir = s.t.TempDir()
+	store, _ = s.replicaIn(dir, cacheBytes)
+	return store, dir
+}
+
+// replicaIn is a replica on a disk that is there; done ends it, as the end of the test does.
+func (s *site) replicaIn(dir string, cacheBytes int64) (store *blob.Store, done func()) {
+	s.t.Helper()
 	near := s.server.Near(func(r *http.Request) error {
 		if f := s.before.Load(); f != nil {
 			return (*f)(r)
@@ -61,11 +71,12 @@ func (s *site) replica(cacheBytes int64) (store *blob.Store, dir string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	done = sync.OnceFunc(done)
 	s.t.Cleanup(done)
 	if store, err = blob.New(dir, m); err != nil {
 		s.t.Fatal(err)
 	}
-	return store, dir
+	return store, done
 }
 
 func (s *site) keys(of string) (keys []string) {
@@ -451,5 +462,109 @@ func TestWhoAsksForTheIDDoesNotWaitForOneWhoseRequestHangs(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("it waits for the other's request")
+	}
+}
+
+// onDisk is what the files of a directory take there, in bytes.
+func onDisk(t *testing.T, dir string) (bytes int64) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		var st unix.Stat_t
+		if err := unix.Stat(filepath.Join(dir, e.Name()), &st); err != nil {
+			t.Fatal(err)
+		}
+		bytes += st.Blocks * 512
+	}
+	return bytes
+}
+
+func TestTheCacheIsBoundedByWhatItTakesOnTheDisk(t *testing.T) {
+	const most = 64 << 10
+	s := newSite(t)
+	a, _ := s.replica(1 << 30)
+	b, dir := s.replica(most)
+	for n := range 100 {
+		if _, err := b.ReadAll(t.Context(), put(t, a, []byte(strconv.Itoa(n)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if held := onDisk(t, filepath.Join(dir, "cache")); held > most {
+		t.Errorf("%d bytes are taken", held)
+	}
+	again, _ := s.replicaIn(dir, most)
+	if _, err := again.ReadAll(t.Context(), fleet.DigestOf([]byte("99"))); err != nil {
+		t.Error(err)
+	}
+	if held := onDisk(t, filepath.Join(dir, "cache")); held > most {
+		t.Errorf("after a restart %d bytes are taken", held)
+	}
+}
+
+func TestReplicasThatShareACacheDirectoryLeaveEachOthersDownloadsAlone(t *testing.T) {
+	s := newSite(t)
+	a, _ := s.replica(1 << 30)
+	content := noise(5000)
+	sum := put(t, a, content)
+	dir := t.TempDir()
+	// Another opens the directory while the answer is being read.
+	var opened atomic.Bool
+	s.through = func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			response, err := next.RoundTrip(r)
+			if err == nil && r.Method == http.MethodGet && !strings.Contains(r.URL.RawQuery, "list-type") {
+				response.Body = body{response.Body, func() {
+					if opened.CompareAndSwap(false, true) {
+						s.replicaIn(dir, 1<<30)
+					}
+				}}
+			}
+			return response, err
+		})
+	}
+	b, _ := s.replicaIn(dir, 1<<30)
+	if got, err := b.ReadAll(t.Context(), sum); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if !opened.Load() {
+		t.Error("nobody opened the directory meanwhile")
+	}
+}
+
+// body does something before it is read.
+type body struct {
+	io.ReadCloser
+	before func()
+}
+
+// Read implements io.Reader.
+func (b body) Read(p []byte) (int, error) {
+	b.before()
+	return b.ReadCloser.Read(p)
+}
+
+func TestWhatADeadProcessWasDownloadingIsRemoved(t *testing.T) {
+	s := newSite(t)
+	dir := t.TempDir()
+	cache := filepath.Join(dir, "cache")
+	if err := os.Mkdir(cache, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"new-123", "new-OLD-123", "lock-OLD"} { // nobody holds its lock
+		if err := os.WriteFile(filepath.Join(cache, name), []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, close := s.replicaIn(dir, 1<<30)
+	left, err := filepath.Glob(filepath.Join(cache, "*"))
+	if err != nil || len(left) != 1 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+	close()
+	if left, err := filepath.Glob(filepath.Join(cache, "*")); err != nil || len(left) != 0 {
+		t.Errorf("after its end left are %v, %v", left, err)
 	}
 }
