@@ -38,6 +38,8 @@ type Store struct {
 	// elsewhere is asked for what is missing; nil asks nobody.
 	elsewhere Elsewhere
 	flights   *flight.Group
+	// doubts says that the medium does not verify what it holds.
+	doubts bool
 
 	mu sync.Mutex
 	// verified holds the stamps of files that had their hash in this process.
@@ -50,7 +52,12 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(dir, d)
+	s, err := New(dir, d)
+	if err != nil {
+		return nil, err
+	}
+	s.doubts = true
+	return s, nil
 }
 
 // New makes a store in a medium. dir is a directory for what is under way.
@@ -67,7 +74,8 @@ func New(dir string, m Medium) (*Store, error) {
 // program leaves in it is cleared in time.
 func (s *Store) Spool() string { return s.spool }
 
-// Put stores a blob and returns its name. Exhausted when the medium is full, TooLarge
+// Put stores a blob and returns its name. What lies there already is read once in a process,
+// and stored anew where it does not have its hash: the right content is at hand. Exhausted when the medium is full, TooLarge
 // beyond MaxBytes, Canceled with ctx.
 func (s *Store) Put(ctx context.Context, b []byte) (sum string, err error) {
 	if len(b) > MaxBytes {
@@ -78,13 +86,22 @@ func (s *Store) Put(ctx context.Context, b []byte) (sum string, err error) {
 	}
 	f := File{Sum: fleet.DigestOf(b), Size: int64(len(b))}
 	there, err := s.Medium.Has(ctx, f)
-	if err != nil || there {
+	if err != nil || there && s.believes(ctx, f.Sum) {
 		return f.Sum, errs.Wrap("blob.Put", err)
 	}
 	if packed := s.pack(b); packed != nil {
 		f.Form, b = Packed, packed
 	}
 	return f.Sum, errs.Wrap("blob.Put", s.Write(ctx, f, b))
+}
+
+// believes reports whether a blob that is there has its hash.
+func (s *Store) believes(ctx context.Context, sum string) bool {
+	if !s.doubts {
+		return true
+	}
+	b, err := s.Here(ctx, sum)
+	return err == nil && b.Close() == nil
 }
 
 // Has reports whether a blob is stored with the size it should have, or a large file
