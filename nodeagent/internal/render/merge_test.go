@@ -107,6 +107,8 @@ func TestWhatCannotBeMergedNamesFileAndTemplate(t *testing.T) {
 		{"deep keys of toml", "a.toml", strings.Repeat("a.", 1<<20) + "a = 1", "nested more than 100 deep"},
 		{"no text", "a.properties", "a=\xff", "no text in UTF-8"},
 		{"too large", "a.json", `"` + strings.Repeat("x", 5<<20) + `"`, "larger than 4 MiB"},
+		{"a placeholder in an escape", "a.yml", "a: \"\\x%A%\"\nb: %B%\n", "is no YAML"},
+		{"a placeholder in an escaped tag", "a.yml", "a: !x%%A% 1\nb: %B%\n", "is no YAML"},
 		{"no known format", "a.conf", "a", "has no structure that is known here"},
 	}
 	for _, c := range cases {

@@ -353,17 +353,28 @@ func (m marks) unmark(text []byte) []byte {
 }
 
 // blurred reports whether a mark did not survive that a text was taken apart, as where a
-// placeholder was part of a number.
+// placeholder was part of a number or of an escape, which takes up to four digits.
 func (m marks) blurred(n *yaml.Node) bool {
 	if n == nil {
 		return false
 	}
-	digits := strings.ReplaceAll(n.Value, ".", "")
-	for mark := range m.to {
-		digits = strings.ReplaceAll(digits, mark, "")
+	without := func(text string) string {
+		for mark := range m.to {
+			text = strings.ReplaceAll(text, mark, "")
+		}
+		return text
 	}
-	return n.Kind == yaml.ScalarNode && n.ShortTag() == tagFloat && strings.Contains(digits, firstMark[:6]) ||
-		slices.ContainsFunc(n.Content, m.blurred)
+	digits := without(strings.ReplaceAll(n.Value, ".", ""))
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == tagFloat && strings.Contains(digits, firstMark[:6]) {
+		return true
+	}
+	rest := without(n.Value) + " " + without(n.Tag)
+	for mark := range m.to {
+		if strings.Contains(rest, mark[4:]) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(n.Content, m.blurred)
 }
 
 // within puts the marks that a template's value has in place of what they stand for in
