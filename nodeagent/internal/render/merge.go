@@ -86,24 +86,54 @@ func marksIn(layers []Layer) marks {
 }
 
 func mergeMarked(name string, layers []Layer, m marks) ([]byte, error) {
-	format := FormatOf(name)
 	var tree *yaml.Node
 	for _, l := range layers {
-		over, err := read(format, m.mark(l.Content))
-		if err == nil && m.blurred(over) {
-			err = errs.New(errs.Invalid, "has a placeholder within a number")
+		var err error
+		if tree, err = lay(name, tree, l, m); err != nil {
+			return nil, err
 		}
-		if err != nil {
-			return nil, refuse(name, "of template %s %s", l.Template, errs.MessageOf(err))
-		}
-		tree = overlay(tree, over)
 	}
 	if tree == nil { // comments at most
 		return layers[len(layers)-1].Content, nil
 	}
-	out, err := write(format, tree)
+	return settle(name, tree, layers, m)
+}
+
+// lay lays what a template brings on a tree.
+func lay(name string, tree *yaml.Node, l Layer, m marks) (*yaml.Node, error) {
+	over, err := read(FormatOf(name), m.mark(l.Content))
+	if err == nil && m.blurred(over) {
+		err = errs.New(errs.Invalid, "has a placeholder within a number or an escape")
+	}
 	if err != nil {
-		return nil, refuse(name, "merged of %d templates %s", len(layers), errs.MessageOf(err))
+		return nil, refuse(name, "of template %s %s", l.Template, errs.MessageOf(err))
+	}
+	return overlay(tree, over), nil
+}
+
+// rounds bounds how often a merged file is merged again until it stays as it is.
+const rounds = 4
+
+// settle writes a merged tree so that nothing changes when the last layer is laid on
+// it once more. Of YAML a comment is read at another place than it was written at, such
+// as below a value that was emptied: it is written where it is read.
+func settle(name string, tree *yaml.Node, layers []Layer, m marks) (out []byte, err error) {
+	last := layers[len(layers)-1]
+	for range rounds {
+		next, err := write(FormatOf(name), tree)
+		if err != nil {
+			return nil, refuse(name, "merged of %d templates %s", len(layers), errs.MessageOf(err))
+		}
+		if bytes.Equal(next, out) || FormatOf(name) != FormatYAML {
+			return next, nil
+		}
+		out = next
+		if tree, err = read(FormatYAML, out); err != nil {
+			return nil, refuse(name, "merged of %d templates %s", len(layers), errs.MessageOf(err))
+		}
+		if tree, err = lay(name, tree, last, m); err != nil || tree == nil {
+			return out, err
+		}
 	}
 	return out, nil
 }

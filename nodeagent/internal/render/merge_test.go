@@ -30,6 +30,8 @@ func TestMerge(t *testing.T) {
 		{"yaml: mappings by key, the later one wins", "a.yml", []string{"a: 1\nb:\n  c: 1\n  d: 2\n", "b:\n  c: 3\ne: 4\n"}, "a: 1\nb:\n  c: 3\n  d: 2\ne: 4\n"},
 		{"yaml: lists are replaced", "a.yaml", []string{"l: [1, 2]\n", "l: [3]\n"}, "l: [3]\n"},
 		{"yaml: comments stay", "a.yml", []string{"# head\na: 1 # why\n# of b\nb: 2\n", "b: 3\n"}, "# head\na: 1 # why\n# of b\nb: 3\n"},
+		{"yaml: a comment at a file's end stays", "a.yml", []string{"a: {}\n# end\n", "a: {b: 1}\n"}, "a: {b: 1}\n\n# end\n"},
+		{"yaml: a comment below a value that was emptied stays", "a.yml", []string{"a: 1\n# below a\n\nb: 2\n", "a:\n"}, "a:\n# below a\nb: 2\n"},
 		{"yaml: three layers", "a.yml", []string{"a: 1\n", "a: 2\nb: 1\n", "b: 2\n"}, "a: 2\nb: 2\n"},
 		{"yaml: an empty layer changes nothing", "a.yml", []string{"a: 1\n", "# nothing\n"}, "a: 1\n"},
 		{"yaml: a mapping in place of a value", "a.yml", []string{"a: 1\n", "a:\n  b: 2\n"}, "a:\n  b: 2\n"},

@@ -37,6 +37,9 @@ func readYAML(content []byte) (*yaml.Node, error) {
 	if root.HeadComment == "" {
 		root.HeadComment = doc.HeadComment
 	}
+	if root.FootComment == "" {
+		root.FootComment = doc.FootComment
+	}
 	return root, nil
 }
 
