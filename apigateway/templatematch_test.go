@@ -75,6 +75,7 @@ func TestATemplatesChangeSentAgainWithItsKeyIsMadeOnce(t *testing.T) {
 	s.do("PUT", one+"/files/content?path=e", `{"content":"5"}`, "Idempotency-Key", "k").want(200)
 	s.do("GET", one+"/files/content?path=e", nil).want(200).is("content", "5")
 	s.do("PUT", one+"/files/content?path=d", `{"content":"4"}`, "Idempotency-Key", "k").want(200)
+	s.do("PUT", one+"/files/content?path=d", `{"content":"6"}`, "Idempotency-Key", "k").want(409).naming("Idempotency-Key")
 	s.do("GET", one+"/history", nil).want(200).is("total", 8)
 	other := s.user("oda", "ADMIN")
 	other.do("POST", one+"/rollback", nil, "Idempotency-Key", "k").want(200)

@@ -292,6 +292,86 @@ func TestATemplateIsMadeOfAForm(t *testing.T) {
 	}
 }
 
+func TestAnEditUnderAUsedNameIsToldByItsContent(t *testing.T) {
+	d := newDesk(t)
+	packed := func(content string) io.Reader {
+		body, err := d.Archive(t.Context(), d.put("f", content), "", "tar.gz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer body.Close()
+		b, err := io.ReadAll(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.NewReader(b)
+	}
+	for name, do := range map[string]func(c client.Change, content string) (client.Edited, error){
+		"write": func(c client.Change, content string) (client.Edited, error) {
+			c.Path = "f"
+			return d.PutFile(t.Context(), c, 0, false, strings.NewReader(content))
+		},
+		"mkdir": func(c client.Change, content string) (client.Edited, error) {
+			return d.Edit(t.Context(), c, client.Op{Op: "mkdir", Path: content})
+		},
+		"import": func(c client.Change, content string) (client.Edited, error) {
+			return d.Import(t.Context(), c, false, "", packed(content))
+		},
+		"upload": func(c client.Change, content string) (client.Edited, error) {
+			kind, body := formOf(t, map[string]string{"f": content}) // of another boundary each time
+			return d.Upload(t.Context(), c, false, kind, body)
+		},
+		"create": func(c client.Change, content string) (client.Edited, error) {
+			archive, err := io.ReadAll(packed(content))
+			if err != nil {
+				return client.Edited{}, err
+			}
+			kind, body := formOf(t, map[string]string{"f.tar.gz": string(archive)}, "name", "made/n")
+			return d.CreateOf(t.Context(), c, kind, body)
+		},
+		"define": func(c client.Change, content string) (client.Edited, error) {
+			return d.Define(t.Context(), c, client.Definitions{Variables: []fleet.Variable{{Key: content, Type: "STRING", Scope: "TEMPLATE"}}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := client.Change{Ref: fleet.TemplateRef{Group: "edited", Name: name}, Asked: client.Asked{Author: "ada", Operation: "op" + name}, Create: true}
+			made, err := do(c, "one")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, err := do(c, "one"); err != nil || again.Head.Digest != made.Head.Digest {
+				t.Errorf("again: %+v, %v", again, err)
+			}
+			if _, err := do(c, "two"); !errs.Is(err, errs.Conflict) || errs.FieldOf(err) != client.Reused {
+				t.Errorf("with other content: %v", err)
+			}
+			if h, err := store.Get(t.Context(), d.c, store.TemplateHeadKey(made.Head.TemplateRef)); err != nil || h.Digest != made.Head.Digest {
+				t.Errorf("the head is %+v, %v", h, err)
+			}
+		})
+	}
+}
+
+func TestWhatIsSavedOfAnInstanceMayHaveChangedWhenItIsAskedForAgain(t *testing.T) {
+	d := newDesk(t)
+	tarOf := func(content string) io.Reader {
+		body, err := d.Archive(t.Context(), d.put("f", content), "", "tar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = body.Close() })
+		return body
+	}
+	c := client.Change{Ref: fleet.TemplateRef{Group: "g", Name: "saved"}, Asked: client.Asked{Author: "ada", Operation: "op1"}, Kind: fleet.MoveSave, Create: true}
+	made, err := d.Import(t.Context(), c, false, "tar", tarOf("one"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := d.Import(t.Context(), c, false, "tar", tarOf("two")); err != nil || again.Head.Digest != made.Head.Digest {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+}
+
 // sorted yields a map in order of key.
 func sorted(m map[string]string) func(func(k, v string) bool) {
 	return func(yield func(k, v string) bool) {

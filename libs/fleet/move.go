@@ -47,11 +47,15 @@ type TemplateDraft struct {
 
 // TemplateOperation remembers what a change of a template came to, so that one whose
 // answer was lost is not made twice when it is asked for again. Created by templatesvc
-// with the change, and removed when it is old.
+// with the change, on a lease.
 type TemplateOperation struct {
 	Rev
 	ID string `json:"id"`
 	TemplateRef
+	// Kind is what kind of change it was, such as rollback, and Request the SHA-256 of what
+	// else it was asked for with: another change under the same name is refused.
+	Kind    string `json:"kind,omitempty"`
+	Request string `json:"request,omitempty"`
 	// Digest is the version the change made, "" where it made none.
 	Digest string    `json:"digest,omitempty"`
 	At     time.Time `json:"at"`

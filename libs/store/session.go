@@ -103,17 +103,37 @@ func OnSession[T any](s *Session, k Key[T], v T) Write {
 // CreateFor writes a key that must not exist and goes by itself after ttl, counted
 // in whole seconds by etcd: for records nobody has to clean up. Errors as of Commit.
 func CreateFor[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.Duration) error {
-	lease, err := c.etcd.Grant(ctx, max(1, int64(ttl/time.Second)))
+	lease, err := c.Grant(ctx, ttl)
 	if err != nil {
-		return wrap("store.CreateFor", err)
+		return errs.Wrap("store.CreateFor", err)
 	}
-	w := Create(k, v)
-	w.lease = lease.ID
-	if _, err := c.Commit(ctx, Txn{Writes: []Write{w}}); err != nil {
-		c.revoke(ctx, lease.ID)
+	if _, err := c.Commit(ctx, Txn{Writes: []Write{CreateOn(lease, k, v)}}); err != nil {
+		c.revoke(ctx, lease.id)
 		return errs.Wrap("store.CreateFor", err)
 	}
 	return nil
+}
+
+// Lease is a span of time that nobody renews. The keys put on it go by themselves at its
+// end: many of about the same age may share one.
+type Lease struct{ id clientv3.LeaseID }
+
+// Grant begins a lease of ttl, counted in whole seconds by etcd. Unavailable when etcd
+// does not answer.
+func (c *Client) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
+	lease, err := c.etcd.Grant(ctx, max(1, int64(ttl/time.Second)))
+	if err != nil {
+		return Lease{}, wrap("store.Grant", err)
+	}
+	return Lease{lease.ID}, nil
+}
+
+// CreateOn writes a key that must not exist and goes with a lease. Once that has ended,
+// a transaction with such a write is Fenced, without a LostError.
+func CreateOn[T any](l Lease, k Key[T], v T) Write {
+	w := Create(k, v)
+	w.lease = l.id
+	return w
 }
 
 // Close ends the session at once by revoking its lease; its keys go with it.

@@ -51,7 +51,8 @@ func TemplatePublishes() Prefix[fleet.TemplatePublish] {
 	return Prefix[fleet.TemplatePublish]{Root + "template-publishes/"}
 }
 
-// TemplateOperationKey remembers a change by the name its asker gave it.
+// TemplateOperationKey remembers a change by the name its asker gave it, for an hour or
+// some minutes more: it stands on a lease.
 func TemplateOperationKey(id string) Key[fleet.TemplateOperation] {
 	return Key[fleet.TemplateOperation]{TemplateOperations().path + id}
 }
@@ -62,6 +63,11 @@ func TemplateOperations() Prefix[fleet.TemplateOperation] {
 
 func TemplateDoomedKey(t fleet.TemplateRef, digest string) Key[fleet.TemplateDoomed] {
 	return Key[fleet.TemplateDoomed]{Root + "template-doomed/" + t.Group + "/" + t.Name + "/" + digest}
+}
+
+// TemplatesDoomedOf are the versions of one template that are being deleted.
+func TemplatesDoomedOf(t fleet.TemplateRef) Prefix[fleet.TemplateDoomed] {
+	return Prefix[fleet.TemplateDoomed]{TemplatesDoomed().path + t.Group + "/" + t.Name + "/"}
 }
 
 func TemplatesDoomed() Prefix[fleet.TemplateDoomed] {

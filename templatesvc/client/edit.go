@@ -30,6 +30,10 @@ const (
 // Stale is the field that an error of Kind Conflict blames when IfMatch did not hold.
 const Stale = "If-Match"
 
+// Reused is the field that an error of Kind Conflict blames when another change was made
+// under the same Asked.Operation within the hour: of another template, kind or content.
+const Reused = "Idempotency-Key"
+
 // Change says what is changed, by whom and under which conditions.
 type Change struct {
 	Ref fleet.TemplateRef

@@ -27,8 +27,9 @@ func templatePath(ref fleet.TemplateRef) string {
 type Asked struct {
 	Author string
 	// Operation names the change, in letters and digits: asked for again within the hour
-	// it is not made twice, but answered with what it came to. Each call that leaves it
-	// empty gets a name of its own, under which it is repeated where an answer was lost.
+	// it is not made twice, but answered with what it came to; another change under its
+	// name is a Conflict that blames Reused. Each call that leaves it empty gets a name of
+	// its own, under which it is repeated where an answer was lost.
 	Operation string
 	// Revision is the one that the template must still have, or of what concerns a draft
 	// the draft; 0 for any. A Conflict blames Stale when it does not hold.

@@ -62,7 +62,7 @@ func (w *Writer) CreateOf(ctx context.Context, c Change, form *multipart.Reader)
 		})
 	}
 	return outcome(p.Commit(ctx, template.Move{
-		Ref: n.Ref, Manifest: *m, Asked: c.Asked, Kind: fleet.MoveImport, Message: "import", Description: &n.Description, Platform: &n.Platform,
+		Ref: n.Ref, Manifest: *m, Asked: c.For("import", n, contents(m.Entries)), Kind: fleet.MoveImport, Message: "import", Description: &n.Description, Platform: &n.Platform,
 	}))
 }
 

@@ -76,10 +76,24 @@ func (w *Writer) unpack(ctx context.Context, p *template.Publish, r io.Reader, f
 // place. Errors as of archive.Read, edit.Tree.Overlay and template.Commit.
 func (w *Writer) Import(ctx context.Context, c Change, replace bool, f archive.Format, body io.Reader) (template.Outcome, error) {
 	c.describe(fleet.MoveImport, "import an archive")
-	return w.change(ctx, c, func(p *template.Publish) (step, error) {
+	return w.change(ctx, c, "import", func(p *template.Publish) (step, []any, error) {
 		m, err := w.unpack(ctx, p, body, f)
-		return laid(c.Path, m, replace), err
+		with := []any{replace}
+		if c.Kind != fleet.MoveSave { // an instance's files go on changing while it is asked again
+			with = append(with, contents(m.Entries))
+		}
+		return laid(c.Path, m, replace), with, err
 	})
+}
+
+// contents tell entries from others, in any order.
+func contents(entries []fleet.ManifestEntry) map[string][]any {
+	out := make(map[string][]any, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		out[e.Path] = []any{e.Kind, e.Mode, e.SHA256, e.Target}
+	}
+	return out
 }
 
 // laid puts an archive's entries into a directory of a tree, or all of the tree's place.
@@ -100,13 +114,17 @@ const maxParts = 1000
 // the form is damaged or a name leads out.
 func (w *Writer) Upload(ctx context.Context, c Change, extract bool, form *multipart.Reader) (out template.Outcome, paths []string, err error) {
 	c.describe(fleet.MoveImport, "upload files")
-	out, err = w.change(ctx, c, func(p *template.Publish) (step, error) {
+	if c.Path, err = edit.Clean(c.Path); err != nil {
+		return out, nil, err
+	}
+	out, err = w.change(ctx, c, "upload", func(p *template.Publish) (step, []any, error) {
 		var steps []step
+		with := []any{extract}
 		for {
 			part, err := form.NextPart()
 			switch {
 			case err == io.EOF && len(steps) == 0:
-				return nil, &errs.Error{Kind: errs.Malformed, Field: "file", Message: "is required: send a form with files"}
+				return nil, nil, &errs.Error{Kind: errs.Malformed, Field: "file", Message: "is required: send a form with files"}
 			case err == io.EOF:
 				return func(t *edit.Tree) error {
 					for _, do := range steps {
@@ -115,33 +133,33 @@ func (w *Writer) Upload(ctx context.Context, c Change, extract bool, form *multi
 						}
 					}
 					return nil
-				}, nil
+				}, with, nil
 			case err != nil:
-				return nil, brokenForm(err)
+				return nil, nil, brokenForm(err)
 			case len(steps) == maxParts:
-				return nil, errs.New(errs.TooLarge, "the form has more than %d files: send them in several, or as an archive", maxParts)
+				return nil, nil, errs.New(errs.TooLarge, "the form has more than %d files: send them in several, or as an archive", maxParts)
 			case part.FormName() != "file":
 				continue
 			}
-			do, wrote, err := w.take(ctx, p, c.Path, extract, part)
+			do, entries, err := w.take(ctx, p, c.Path, extract, part)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
-			steps, paths = append(steps, do), append(paths, wrote...)
+			steps, with = append(steps, do), append(with, contents(entries))
+			for i := range entries {
+				paths = append(paths, path.Join(c.Path, entries[i].Path))
+			}
 		}
 	})
 	return out, paths, err
 }
 
-// take stores one file of a form.
-func (w *Writer) take(ctx context.Context, p *template.Publish, dir string, extract bool, part *multipart.Part) (do step, wrote []string, err error) {
+// take stores one file of a form. entries are what is written, below the directory.
+func (w *Writer) take(ctx context.Context, p *template.Publish, dir string, extract bool, part *multipart.Part) (do step, entries []fleet.ManifestEntry, err error) {
 	name := fileName(part)
 	if extract {
 		m, err := w.unpack(ctx, p, part, archive.FormatOf(name))
-		for _, e := range m.Entries {
-			wrote = append(wrote, path.Join(dir, e.Path))
-		}
-		return laid(dir, m, false), wrote, err
+		return laid(dir, m, false), m.Entries, err
 	}
 	if name, err = edit.Clean(name); err == nil && name == "" {
 		err = &errs.Error{Kind: errs.Malformed, Field: "file", Message: "must have a file name"}
@@ -149,14 +167,13 @@ func (w *Writer) take(ctx context.Context, p *template.Publish, dir string, extr
 	if err != nil {
 		return nil, nil, err
 	}
-	if dir, err = edit.Clean(dir); err != nil {
-		return nil, nil, err
-	}
 	content, err := p.Add(ctx, part, maxUpload)
-	name = path.Join(dir, name)
+	e := fleet.ManifestEntry{Path: name, Size: content.Size, SHA256: content.SHA256, Chunks: content.Chunks}
 	return func(t *edit.Tree) error {
-		return t.Put(fleet.ManifestEntry{Path: name, Size: content.Size, SHA256: content.SHA256, Chunks: content.Chunks}, false)
-	}, []string{name}, err
+		put := e
+		put.Path = path.Join(dir, name)
+		return t.Put(put, false)
+	}, []fleet.ManifestEntry{e}, err
 }
 
 // fileName is a file's name as the form has it, whole: what leads out is to be refused,

@@ -51,8 +51,9 @@ type Change struct {
 type step func(*edit.Tree) error
 
 // change stores content under a publish and commits what the step it yields makes of
-// the template's present tree, however often that moves meanwhile.
-func (w *Writer) change(ctx context.Context, c Change, prepare func(*template.Publish) (step, error)) (template.Outcome, error) {
+// the template's present tree, however often that moves meanwhile. prepare yields with it
+// what tells the change from others of its kind.
+func (w *Writer) change(ctx context.Context, c Change, kind string, prepare func(*template.Publish) (do step, with []any, err error)) (template.Outcome, error) {
 	if !c.Ref.Valid() {
 		return template.Outcome{}, errs.Field("name", "%q is not a template's name: use letters, digits, _ - and .", c.Ref.String())
 	}
@@ -61,10 +62,11 @@ func (w *Writer) change(ctx context.Context, c Change, prepare func(*template.Pu
 		return template.Outcome{}, err
 	}
 	defer p.Close(context.WithoutCancel(ctx))
-	do, err := prepare(p)
+	do, with, err := prepare(p)
 	if err != nil {
 		return template.Outcome{}, err
 	}
+	c.Asked = c.For(kind, c.Path, c.Message, c.Kind, c.Create, c.Draft, with)
 	switch {
 	case c.DryRun:
 		return w.templates.Rehearse(ctx, template.Rehearsal{
@@ -107,11 +109,11 @@ func (w *Writer) SetVariables(ctx context.Context, c Change, defined []fleet.Var
 	if b, err := json.Marshal(defined); err != nil || len(b) > maxDefinitions {
 		return template.Outcome{}, errs.New(errs.Invalid, "the definitions have more than %d KiB in all", maxDefinitions>>10)
 	}
-	return w.change(ctx, c, func(*template.Publish) (step, error) {
+	return w.change(ctx, c, "definition", func(*template.Publish) (step, []any, error) {
 		return func(t *edit.Tree) error {
 			t.Define(defined)
 			return nil
-		}, nil
+		}, []any{defined}, nil
 	})
 }
 
@@ -156,11 +158,11 @@ func (w *Writer) PutFile(ctx context.Context, c Change, mode uint32, only bool, 
 	if _, err := edit.Clean(c.Path); err != nil {
 		return template.Outcome{}, err
 	}
-	return w.change(ctx, c, func(p *template.Publish) (step, error) {
+	return w.change(ctx, c, "write", func(p *template.Publish) (step, []any, error) {
 		content, err := p.Add(ctx, body, maxUpload)
 		return func(t *edit.Tree) error {
 			return t.Put(fleet.ManifestEntry{Path: c.Path, Mode: mode & 0o777, Size: content.Size, SHA256: content.SHA256, Chunks: content.Chunks}, only)
-		}, err
+		}, []any{mode, only, content.SHA256}, err
 	})
 }
 
@@ -220,7 +222,7 @@ func (w *Writer) Edit(ctx context.Context, c Change, ops []Op) (template.Outcome
 		}
 	}
 	c.describe(fleet.MoveEdit, did)
-	return w.change(ctx, c, func(p *template.Publish) (step, error) {
+	return w.change(ctx, c, "edit", func(p *template.Publish) (step, []any, error) {
 		x := &extractor{writer: w, publish: p, done: map[string]fleet.Manifest{}}
 		return func(t *edit.Tree) error {
 			for _, op := range ops {
@@ -229,6 +231,6 @@ func (w *Writer) Edit(ctx context.Context, c Change, ops []Op) (template.Outcome
 				}
 			}
 			return nil
-		}, nil
+		}, []any{ops}, nil
 	})
 }

@@ -37,9 +37,10 @@ const tries = 20
 // Commit publishes a version and makes it the head, in one transaction with the move's
 // record. A move to what is the head already changes nothing and returns the head as
 // it is, and so does one that was made before. Errors as of Store and Finish; Conflict
-// when the head is not at the revision asked for, further ones see Move.Rebase.
+// when the head is not at the revision asked for, or the operation was another change;
+// further ones see Move.Rebase.
 func (p *Publish) Commit(ctx context.Context, m Move) (fleet.TemplateHead, error) {
-	return p.service.once(ctx, m.Operation, func() (fleet.TemplateHead, error) { return p.commitMove(ctx, m) })
+	return p.service.once(ctx, m.Ref, m.Asked, func() (fleet.TemplateHead, error) { return p.commitMove(ctx, m) })
 }
 
 func (p *Publish) commitMove(ctx context.Context, m Move) (head fleet.TemplateHead, err error) {
@@ -59,7 +60,7 @@ func (p *Publish) commitMove(ctx context.Context, m Move) (head fleet.TemplateHe
 		if head, moved, err = p.commit(ctx, m, head); err == nil || !moved {
 			return head, err
 		}
-		if done, made, lookErr := p.service.performed(ctx, m.Operation); lookErr != nil || made {
+		if done, made, lookErr := p.service.performed(ctx, m.Ref, m.Asked); lookErr != nil || made {
 			return done, lookErr // it was this very change that moved the head
 		}
 	}
@@ -109,7 +110,11 @@ func (p *Publish) commit(ctx context.Context, m Move, head fleet.TemplateHead) (
 	if err != nil {
 		return head, false, err
 	}
-	t.Writes = slices.Concat(t.Writes, moves, p.service.remembered(m.Operation, m.Ref, digest),
+	remembered, err := p.service.remembered(ctx, m.Asked, m.Ref, digest)
+	if err != nil {
+		return head, false, err
+	}
+	t.Writes = slices.Concat(t.Writes, moves, remembered,
 		[]store.Write{store.Replace(store.TemplateHeadKey(m.Ref), next, head.ModRev)})
 	rev, err := p.Finish(ctx, t)
 	if err != nil {

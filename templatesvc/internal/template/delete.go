@@ -21,7 +21,8 @@ import (
 // DeleteVersion deletes a version. NotFound when there is none; Conflict when it is the
 // head, or a plan is composed of it: instances are, or were within the hour.
 func (s *Service) DeleteVersion(ctx context.Context, ref fleet.TemplateRef, digest string, by Asked) error {
-	_, err := s.once(ctx, by.Operation, func() (fleet.TemplateHead, error) {
+	by = by.For("delete version", digest)
+	_, err := s.once(ctx, ref, by, func() (fleet.TemplateHead, error) {
 		return fleet.TemplateHead{}, s.deleteVersion(ctx, ref, digest, by)
 	})
 	return err
@@ -39,7 +40,11 @@ func (s *Service) deleteVersion(ctx context.Context, ref fleet.TemplateRef, dige
 	if err != nil {
 		return errs.Wrap("template.DeleteVersion", err)
 	}
-	used, err := s.settleDoomed(ctx, []fleet.TemplateDoomed{doomed}, s.remembered(by.Operation, ref, "")...)
+	remembered, err := s.remembered(ctx, by, ref, "")
+	if err != nil {
+		return err
+	}
+	used, err := s.settleDoomed(ctx, []fleet.TemplateDoomed{doomed}, remembered...)
 	if err == nil && len(used) > 0 {
 		return errs.New(errs.Conflict, "version %s of %s is in use by %s: stop what runs of it, or wait an hour", digest, ref, used[0])
 	}
@@ -108,7 +113,8 @@ func (s *Service) settleDoomed(ctx context.Context, doomed []fleet.TemplateDoome
 // NotFound when there is no such template, Conflict when the head moved meanwhile or is
 // not at the revision asked for, Denied when it defines a variable whose value by is not shown.
 func (s *Service) Delete(ctx context.Context, ref fleet.TemplateRef, by Asked) error {
-	_, err := s.once(ctx, by.Operation, func() (fleet.TemplateHead, error) { return fleet.TemplateHead{}, s.delete(ctx, ref, by) })
+	by = by.For("delete")
+	_, err := s.once(ctx, ref, by, func() (fleet.TemplateHead, error) { return fleet.TemplateHead{}, s.delete(ctx, ref, by) })
 	return err
 }
 
@@ -124,7 +130,11 @@ func (s *Service) delete(ctx context.Context, ref fleet.TemplateRef, by Asked) e
 		return err
 	}
 	move := fleet.TemplateMove{TemplateRef: ref, Kind: fleet.MoveRetract, Author: by.Author, Message: "deleted"}
-	if err := s.retract(ctx, head, store.Txn{Writes: s.remembered(by.Operation, ref, "")}, move); err != nil {
+	remembered, err := s.remembered(ctx, by, ref, "")
+	if err != nil {
+		return err
+	}
+	if err := s.retract(ctx, head, store.Txn{Writes: remembered}, move); err != nil {
 		return errs.Wrap("template.Delete", err)
 	}
 	s.cfg.Log.Info("template deleted", "template", ref.String(), "author", by.Author)

@@ -20,7 +20,7 @@ func (s *Service) Create(ctx context.Context, ref fleet.TemplateRef, d Descripti
 	}
 	defer p.Close(ctx)
 	head, err := p.Commit(ctx, Move{
-		Ref: ref, Asked: by, Kind: fleet.MoveEdit, Message: "created", Description: d.Text, Platform: d.Platform,
+		Ref: ref, Asked: by.For("create", d), Kind: fleet.MoveEdit, Message: "created", Description: d.Text, Platform: d.Platform,
 	})
 	return head, errs.Wrap("template.Create", err)
 }
@@ -28,7 +28,8 @@ func (s *Service) Create(ctx context.Context, ref fleet.TemplateRef, d Descripti
 // Describe changes what a template says of itself; its files and history stay. NotFound
 // when there is no such template, Conflict when its head is not at the revision asked for.
 func (s *Service) Describe(ctx context.Context, ref fleet.TemplateRef, d Description, by Asked) (fleet.TemplateHead, error) {
-	return s.once(ctx, by.Operation, func() (fleet.TemplateHead, error) { return s.describe(ctx, ref, d, by) })
+	by = by.For("describe", d)
+	return s.once(ctx, ref, by, func() (fleet.TemplateHead, error) { return s.describe(ctx, ref, d, by) })
 }
 
 func (s *Service) describe(ctx context.Context, ref fleet.TemplateRef, d Description, by Asked) (head fleet.TemplateHead, err error) {
@@ -47,8 +48,12 @@ func (s *Service) describe(ctx context.Context, ref fleet.TemplateRef, d Descrip
 			next.Platform = *d.Platform
 		}
 		next.UpdatedAt = s.cfg.Now().UTC()
+		var writes []store.Write
+		if writes, err = s.remembered(ctx, by, ref, next.Digest); err != nil {
+			return head, errs.Wrap("template.Describe", err)
+		}
 		var rev int64
-		writes := append(s.remembered(by.Operation, ref, next.Digest), store.Replace(store.TemplateHeadKey(ref), next, head.ModRev))
+		writes = append(writes, store.Replace(store.TemplateHeadKey(ref), next, head.ModRev))
 		rev, err = s.cfg.Store.Commit(ctx, store.Txn{Writes: writes})
 		if err == nil {
 			next.SetRev(head.CreateRev, rev)

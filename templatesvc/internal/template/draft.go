@@ -27,13 +27,13 @@ func (s *Service) Draft(ctx context.Context, ref fleet.TemplateRef, author strin
 // exist, Conflict when the draft is not at the revision asked for. The publish ends with
 // it. What is returned as a head has the draft's content: nothing else is known of it.
 func (p *Publish) Stage(ctx context.Context, ref fleet.TemplateRef, by Asked, change func(head fleet.TemplateHead, current fleet.Manifest) (fleet.Manifest, error)) (fleet.TemplateHead, error) {
-	return p.service.once(ctx, by.Operation, func() (fleet.TemplateHead, error) {
+	return p.service.once(ctx, ref, by, func() (fleet.TemplateHead, error) {
 		for range tries {
 			d, lost, err := p.stage(ctx, ref, by, change)
 			if err == nil || !lost {
 				return fleet.TemplateHead{TemplateRef: ref, Digest: d.Digest}, err
 			}
-			if done, made, lookErr := p.service.performed(ctx, by.Operation); lookErr != nil || made {
+			if done, made, lookErr := p.service.performed(ctx, ref, by); lookErr != nil || made {
 				return done, lookErr
 			}
 		}
@@ -68,7 +68,11 @@ func (p *Publish) stage(ctx context.Context, ref fleet.TemplateRef, by Asked, ch
 	}
 	d.Edits++
 	d.UpdatedAt = p.service.cfg.Now().UTC()
-	writes := append(p.service.remembered(by.Operation, ref, d.Digest), store.Replace(store.TemplateDraftKey(ref, by.Author), d, d.ModRev))
+	writes, err := p.service.remembered(ctx, by, ref, d.Digest)
+	if err != nil {
+		return d, false, err
+	}
+	writes = append(writes, store.Replace(store.TemplateDraftKey(ref, by.Author), d, d.ModRev))
 	rev, err := p.Finish(ctx, store.Txn{Writes: writes})
 	if err != nil {
 		return d, errs.Is(err, errs.Conflict) || errs.Is(err, errs.AlreadyExists), err
@@ -82,7 +86,8 @@ func (p *Publish) stage(ctx context.Context, ref fleet.TemplateRef, by Asked, ch
 // head is returned as it is. NotFound when the template does not exist, Conflict when the
 // draft is not at the revision asked for.
 func (s *Service) PublishDraft(ctx context.Context, ref fleet.TemplateRef, by Asked, message string) (fleet.TemplateHead, error) {
-	return s.once(ctx, by.Operation, func() (fleet.TemplateHead, error) { return s.publishDraft(ctx, ref, by, message) })
+	by = by.For("publish draft", message)
+	return s.once(ctx, ref, by, func() (fleet.TemplateHead, error) { return s.publishDraft(ctx, ref, by, message) })
 }
 
 func (s *Service) publishDraft(ctx context.Context, ref fleet.TemplateRef, by Asked, message string) (head fleet.TemplateHead, err error) {
@@ -111,9 +116,9 @@ func (s *Service) publishDraft(ctx context.Context, ref fleet.TemplateRef, by As
 	if message == "" {
 		message = fmt.Sprintf("%d edits", d.Edits)
 	}
-	head, err = p.Commit(ctx, Move{
-		Ref: ref, Base: d.Base, Manifest: staged, Kind: fleet.MoveEdit, Message: message,
-		Asked: Asked{Author: by.Author, Operation: by.Operation},
+	by.Revision = 0 // it was the draft's
+	head, err = p.commitMove(ctx, Move{
+		Ref: ref, Base: d.Base, Manifest: staged, Kind: fleet.MoveEdit, Message: message, Asked: by,
 		Rebase: func(m *Move, head fleet.TemplateHead, current fleet.Manifest) error {
 			return s.rebaseDraft(ctx, m, head, current, d, staged)
 		},
@@ -145,7 +150,8 @@ func (s *Service) rebaseDraft(ctx context.Context, m *Move, head fleet.TemplateH
 // DropDraft forgets what an author has staged. NotFound when there is nothing, Conflict
 // when it is not at the revision asked for, or was changed just now.
 func (s *Service) DropDraft(ctx context.Context, ref fleet.TemplateRef, by Asked) error {
-	_, err := s.once(ctx, by.Operation, func() (fleet.TemplateHead, error) {
+	by = by.For("drop draft")
+	_, err := s.once(ctx, ref, by, func() (fleet.TemplateHead, error) {
 		d, err := s.Draft(ctx, ref, by.Author)
 		if err != nil {
 			return fleet.TemplateHead{}, err
@@ -153,7 +159,11 @@ func (s *Service) DropDraft(ctx context.Context, ref fleet.TemplateRef, by Asked
 		if err := by.unmoved("the draft", d.ModRev); err != nil {
 			return fleet.TemplateHead{}, err
 		}
-		return fleet.TemplateHead{}, s.removeDraft(ctx, d, s.remembered(by.Operation, ref, "")...)
+		remembered, err := s.remembered(ctx, by, ref, "")
+		if err != nil {
+			return fleet.TemplateHead{}, err
+		}
+		return fleet.TemplateHead{}, s.removeDraft(ctx, d, remembered...)
 	})
 	return errs.Wrap("template.DropDraft", err)
 }

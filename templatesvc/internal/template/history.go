@@ -54,7 +54,8 @@ func (s *Service) moveWrites(ctx context.Context, next *fleet.TemplateHead, head
 // nothing was before, or the head moved meanwhile or is not at the revision asked for,
 // Denied when a definition is another there whose value by is not shown.
 func (s *Service) Rollback(ctx context.Context, ref fleet.TemplateRef, digest string, by Asked) (fleet.TemplateHead, error) {
-	return s.once(ctx, by.Operation, func() (fleet.TemplateHead, error) { return s.rollback(ctx, ref, digest, by) })
+	by = by.For("rollback", digest)
+	return s.once(ctx, ref, by, func() (fleet.TemplateHead, error) { return s.rollback(ctx, ref, digest, by) })
 }
 
 func (s *Service) rollback(ctx context.Context, ref fleet.TemplateRef, digest string, by Asked) (fleet.TemplateHead, error) {
@@ -94,9 +95,13 @@ func (s *Service) rollback(ctx context.Context, ref fleet.TemplateRef, digest st
 	if err != nil {
 		return head, errs.Wrap("template.Rollback", err)
 	}
+	remembered, err := s.remembered(ctx, by, ref, digest)
+	if err != nil {
+		return head, err
+	}
 	rev, err := s.cfg.Store.Commit(ctx, store.Txn{
 		Guards: []store.Guard{store.Exists(key)},
-		Writes: slices.Concat(writes, s.remembered(by.Operation, ref, digest), []store.Write{store.Replace(store.TemplateHeadKey(ref), next, head.ModRev)}),
+		Writes: slices.Concat(writes, remembered, []store.Write{store.Replace(store.TemplateHeadKey(ref), next, head.ModRev)}),
 	})
 	if err != nil {
 		return head, errs.Wrap("template.Rollback", err)

@@ -24,16 +24,20 @@ var me = template.Asked{Author: "me"}
 // world is an etcd, a blob directory and a service over both.
 type world struct {
 	*testing.T
+	etcd  *storetest.Etcd
 	c     *store.Client
 	blobs *vault.Vault
 	*template.Service
 	mu    sync.Mutex
 	clock time.Time
+	// meanwhile is what others do at the service's next look at the clock, nil nothing.
+	meanwhile func()
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, c: storetest.New(t), clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	etcd := storetest.Start(t)
+	w := &world{T: t, etcd: etcd, c: etcd.Client(t), clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	disk, err := blob.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -45,6 +49,13 @@ func newWorld(t *testing.T) *world {
 
 // now moves on with every look.
 func (w *world) now() time.Time {
+	w.mu.Lock()
+	do := w.meanwhile
+	w.meanwhile = nil
+	w.mu.Unlock()
+	if do != nil {
+		do()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.clock = w.clock.Add(time.Second)

@@ -1,8 +1,11 @@
 package template
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -14,8 +17,8 @@ import (
 // Asked says who asks for a change, which one it is, and under which condition.
 type Asked struct {
 	Author string
-	// Operation identifies the change: one that is asked for again is not made twice,
-	// but answered with what it came to. "": it may be.
+	// Operation names the change: one that is asked for again is not made twice, but
+	// answered with what it came to. "": it may be.
 	Operation string
 	// Revision is the one that what is changed must still have: the head, or of a change
 	// of a draft the draft. 0 for any.
@@ -23,11 +26,19 @@ type Asked struct {
 	// Shown is what the author is shown of values: definitions of variables that are hidden
 	// from them stay as they are.
 	Shown fleet.Visibility
+
+	// kind and request tell the change from others under the same name; see For.
+	kind, request string
 }
 
-// operationLife is how long an operation is remembered: whoever lost its answer asks
-// again within seconds.
-const operationLife = time.Hour
+// For says what is asked for: a kind of change, and all that makes it another one of that
+// kind, but the template and the conditions it is made under. What differs in it is refused
+// under the same operation.
+func (a Asked) For(kind string, with ...any) Asked {
+	text, _ := json.Marshal(with) // words, numbers, and lists of them
+	a.kind, a.request = kind, fleet.DigestOf(text)
+	return a
+}
 
 // unmoved refuses a revision that is not the one asked for: Conflict that blames client.Stale.
 func (a Asked) unmoved(what string, now int64) error {
@@ -37,41 +48,143 @@ func (a Asked) unmoved(what string, now int64) error {
 	return &errs.Error{Kind: errs.Conflict, Field: client.Stale, Message: what + " is not what it was when you read it: read it again"}
 }
 
-// remembered is the write that remembers an operation, in the transaction that makes
-// it: a second one of the same name is refused. None where it has no name.
-func (s *Service) remembered(operation string, ref fleet.TemplateRef, digest string) []store.Write {
-	if operation == "" {
-		return nil
-	}
-	o := fleet.TemplateOperation{ID: operation, TemplateRef: ref, Digest: digest, At: s.cfg.Now().UTC()}
-	return []store.Write{store.Create(store.TemplateOperationKey(operation), o)}
+// Bounds of what is remembered. Whoever lost an answer asks again within seconds.
+const (
+	// operationLife is how long an operation is remembered at least, operationsTogether
+	// for how long those of one replica share a lease.
+	operationLife      = time.Hour
+	operationsTogether = 5 * time.Minute
+	// maxOperations is about how many are remembered at most: each replica looks after
+	// every tenth part of it that it has made itself, and then the oldest are forgotten.
+	maxOperations = 10_000
+)
+
+// memory is how operations are remembered.
+type memory struct {
+	most int
+
+	mu      sync.Mutex
+	lease   store.Lease
+	granted time.Time // zero: there is no lease
+	made    int       // operations of this process
 }
 
-// once makes a change. When that fails because it was made before, it is answered with
-// the head as it was then.
-func (s *Service) once(ctx context.Context, operation string, change func() (fleet.TemplateHead, error)) (fleet.TemplateHead, error) {
-	head, err := change()
-	if err == nil || operation == "" {
-		return head, err
+// remembered is the write that remembers an operation, in the transaction that makes
+// it: a second one of the same name is refused. None where it has no name.
+func (s *Service) remembered(ctx context.Context, by Asked, ref fleet.TemplateRef, digest string) ([]store.Write, error) {
+	if by.Operation == "" {
+		return nil, nil
 	}
-	if done, made, lookErr := s.performed(ctx, operation); lookErr == nil && made {
-		return done, nil
+	if err := s.forgetOldest(ctx); err != nil {
+		return nil, errs.Wrap("template.remembered", err)
+	}
+	lease, err := s.lease(ctx)
+	if err != nil {
+		return nil, errs.Wrap("template.remembered", err)
+	}
+	o := fleet.TemplateOperation{ID: by.Operation, TemplateRef: ref, Kind: by.kind, Request: by.request, Digest: digest, At: s.cfg.Now().UTC()}
+	return []store.Write{store.CreateOn(lease, store.TemplateOperationKey(by.Operation), o)}, nil
+}
+
+// lease is what operations are remembered on now.
+func (s *Service) lease(ctx context.Context) (store.Lease, error) {
+	m, now := &s.memory, s.cfg.Now()
+	m.mu.Lock()
+	lease, fresh := m.lease, !m.granted.IsZero() && now.Sub(m.granted) < operationsTogether
+	m.mu.Unlock()
+	if fresh {
+		return lease, nil
+	}
+	lease, err := s.cfg.Store.Grant(ctx, operationLife+operationsTogether)
+	if err != nil {
+		return lease, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lease, m.granted = lease, now
+	return lease, nil
+}
+
+// renew has the next operation ask for another lease.
+func (m *memory) renew() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.granted = time.Time{}
+}
+
+// due counts an operation, and reports whether the number of all is to be looked at.
+func (m *memory) due() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	due := m.made%max(1, m.most/10) == 0
+	m.made++
+	return due
+}
+
+// forgetOldest forgets operations before their time when there are too many.
+func (s *Service) forgetOldest(ctx context.Context) error {
+	m := &s.memory
+	if !m.due() {
+		return nil
+	}
+	n, err := store.Count(ctx, s.cfg.Store, store.TemplateOperations())
+	if err != nil || n < m.most {
+		return err
+	}
+	all, _, err := store.List(ctx, s.cfg.Store, store.TemplateOperations())
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b fleet.TemplateOperation) int { return cmp.Compare(a.CreateRev, b.CreateRev) })
+	var writes []store.Write
+	for _, o := range all[:max(0, len(all)-m.most+max(1, m.most/10))] {
+		writes = append(writes, store.Remove(store.TemplateOperationKey(o.ID), o.ModRev))
+	}
+	s.cfg.Log.Warn("there are more changes of templates than can be remembered for an hour, the oldest are forgotten: one of those that is asked for again is made again", "changes", len(all), "forgotten", len(writes))
+	return s.removeAll(ctx, writes)
+}
+
+// once makes a change, unless it was made before: then it is answered with the head as
+// it was then. Conflict that blames client.Reused when another change had its name.
+func (s *Service) once(ctx context.Context, ref fleet.TemplateRef, by Asked, change func() (fleet.TemplateHead, error)) (fleet.TemplateHead, error) {
+	if by.Operation == "" {
+		return change()
+	}
+	if done, made, err := s.performed(ctx, ref, by); made || err != nil {
+		return done, err
+	}
+	head, err := change()
+	if errs.Is(err, errs.Fenced) && store.Lost(err) == nil { // the lease has ended: this process, or etcd, was stopped for long
+		s.memory.renew()
+		head, err = change()
+	}
+	if err == nil {
+		return head, nil
+	}
+	if done, made, lookErr := s.performed(ctx, ref, by); made || errs.FieldOf(lookErr) == client.Reused {
+		return done, lookErr
 	}
 	return head, err
 }
 
 // performed is the head that an operation made; made is false when it was not, or is
-// forgotten. Of the head's description, what is known is what it is now.
-func (s *Service) performed(ctx context.Context, operation string) (head fleet.TemplateHead, made bool, err error) {
-	if operation == "" {
+// forgotten. Of the head's description, what is known is what it is now. Errors as of once.
+func (s *Service) performed(ctx context.Context, ref fleet.TemplateRef, by Asked) (head fleet.TemplateHead, made bool, err error) {
+	if by.Operation == "" {
 		return head, false, nil
 	}
-	o, err := store.Get(ctx, s.cfg.Store, store.TemplateOperationKey(operation))
+	o, err := store.Get(ctx, s.cfg.Store, store.TemplateOperationKey(by.Operation))
 	if errs.Is(err, errs.NotFound) {
 		return head, false, nil
 	}
 	if err != nil {
 		return head, false, errs.Wrap("template.performed", err)
+	}
+	if o.TemplateRef != ref || o.Kind != by.kind || o.Request != by.request {
+		return head, false, &errs.Error{
+			Kind: errs.Conflict, Field: client.Reused,
+			Message: "was given within the hour to another change (" + o.Kind + " of " + o.TemplateRef.String() + "): take a new one for this, or ask for that as it was",
+		}
 	}
 	if head, err = s.head(ctx, o.TemplateRef); err != nil {
 		return head, false, errs.Wrap("template.performed", err)
@@ -79,21 +192,6 @@ func (s *Service) performed(ctx context.Context, operation string) (head fleet.T
 	head.TemplateRef, head.Digest = o.TemplateRef, o.Digest
 	head.SetRev(head.CreateRev, o.ModRev)
 	return head, true, nil
-}
-
-// ForgetOperations forgets operations that nobody asks for again.
-func (s *Service) ForgetOperations(ctx context.Context) error {
-	all, _, err := store.List(ctx, s.cfg.Store, store.TemplateOperations())
-	if err != nil {
-		return errs.Wrap("template.ForgetOperations", err)
-	}
-	var writes []store.Write
-	for _, o := range all {
-		if s.cfg.Now().Sub(o.At) >= operationLife {
-			writes = append(writes, store.Remove(store.TemplateOperationKey(o.ID), o.ModRev))
-		}
-	}
-	return errs.Wrap("template.ForgetOperations", s.removeAll(ctx, writes))
 }
 
 // removeAtOnce bounds the removals of one transaction.

@@ -1,6 +1,7 @@
 package template_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -154,27 +155,180 @@ func TestAChangeOfWhatMovedMeanwhileIsRefused(t *testing.T) {
 	}
 }
 
-func TestOperationsAreForgottenAfterAnHour(t *testing.T) {
+// remembered are the operations that are remembered, the first of them first.
+func (w *world) remembered() (ids []string) {
+	w.Helper()
+	all, _, err := store.List(w.Context(), w.c, store.TemplateOperations())
+	if err != nil {
+		w.Fatal(err)
+	}
+	slices.SortFunc(all, func(a, b fleet.TemplateOperation) int { return cmp.Compare(a.CreateRev, b.CreateRev) })
+	for _, o := range all {
+		ids = append(ids, o.ID)
+	}
+	return ids
+}
+
+// describe changes the template under a name.
+func (w *world) describe(operation, text string) error {
+	_, err := w.Describe(w.Context(), ref, template.Description{Text: &text}, template.Asked{Operation: operation})
+	return err
+}
+
+func TestAnotherChangeUnderAUsedNameIsRefused(t *testing.T) {
+	for name := range changes(nil, "") {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			first := w.publish("a", "1", "b", "2")
+			w.publish("a", "1", "b", "2", "c", "3")
+			w.stage("d", "4")
+			if err := w.describe("op1", "words"); err != nil {
+				t.Fatal(err)
+			}
+			before := w.trace()
+			_, err := changes(w, first.Digest)[name](template.Asked{Author: "me", Operation: "op1"})
+			if !errs.Is(err, errs.Conflict) || errs.FieldOf(err) != client.Reused {
+				t.Errorf("refused with %v", err)
+			}
+			if got := w.trace(); got != before || w.doomed() != 0 {
+				t.Errorf("a refused change left %s and %d doomed, before %s", got, w.doomed(), before)
+			}
+		})
+	}
+}
+
+func TestTheSameChangeOfAnotherTemplateIsAnother(t *testing.T) {
 	w := newWorld(t)
-	if _, err := w.Create(t.Context(), ref, template.Description{}, template.Asked{Operation: "op1"}); err != nil {
+	by := template.Asked{Operation: "op1"}
+	if _, err := w.Create(t.Context(), ref, template.Description{}, by); err != nil {
 		t.Fatal(err)
 	}
-	left := func() int {
-		t.Helper()
-		if err := w.Retire(t.Context(), 0); err != nil {
-			t.Fatal(err)
+	other := fleet.TemplateRef{Group: "g", Name: "other"}
+	if _, err := w.Create(t.Context(), other, template.Description{}, by); errs.FieldOf(err) != client.Reused {
+		t.Errorf("refused with %v", err)
+	}
+	if _, err := w.Head(t.Context(), other); !errs.Is(err, errs.NotFound) {
+		t.Errorf("it was made: %v", err)
+	}
+}
+
+func TestAnotherKindOfChangeIsAnother(t *testing.T) {
+	w := newWorld(t)
+	w.publish("f", "1")
+	w.stage("g", "2")
+	by := template.Asked{Author: ada.Author, Operation: "op1"}
+	if err := w.DropDraft(t.Context(), ref, by); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Delete(t.Context(), ref, by); errs.FieldOf(err) != client.Reused {
+		t.Errorf("refused with %v", err)
+	}
+	if w.head().ModRev == 0 {
+		t.Error("it was made")
+	}
+}
+
+func TestAChangeThatWouldChangeNothingNowIsAnsweredWithWhatItMade(t *testing.T) {
+	w := newWorld(t)
+	w.publish("f", "1")
+	w.stage("g", "2")
+	by := template.Asked{Author: ada.Author, Operation: "op1"}
+	made, err := w.PublishDraft(t.Context(), ref, by, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.publish("f", "3") // and there is no draft any more
+	if h, err := w.PublishDraft(t.Context(), ref, by, ""); err != nil || h.Digest != made.Digest {
+		t.Errorf("answered with %+v, %v; made %+v", h, err, made)
+	}
+}
+
+// leaseOf is the lease that an operation is remembered on, and its time in seconds.
+func (w *world) leaseOf(operation string) (id, ttl int64) {
+	w.Helper()
+	got, err := w.etcd.Raw().Get(w.Context(), store.TemplateOperationKey(operation).String())
+	if err != nil || len(got.Kvs) != 1 {
+		w.Fatalf("%+v, %v", got, err)
+	}
+	all, err := w.etcd.Raw().Leases(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, l := range all.Leases {
+		if int64(l.ID) != got.Kvs[0].Lease {
+			continue
 		}
-		n, err := store.Count(t.Context(), w.c, store.TemplateOperations())
+		left, err := w.etcd.Raw().TimeToLive(w.Context(), l.ID)
 		if err != nil {
+			w.Fatal(err)
+		}
+		return got.Kvs[0].Lease, left.GrantedTTL
+	}
+	w.Fatalf("operation %s is on no lease", operation)
+	return 0, 0
+}
+
+func TestAnOperationIsForgottenByItselfAfterAnHour(t *testing.T) {
+	w := newWorld(t)
+	w.publish("f", "1")
+	var leases []int64
+	for n := range 3 {
+		id := fmt.Sprint("op", n)
+		if err := w.describe(id, id); err != nil {
 			t.Fatal(err)
 		}
-		return n
+		lease, ttl := w.leaseOf(id)
+		if ttl < 60*60 || ttl > 70*60 {
+			t.Errorf("%s is remembered for %d s", id, ttl)
+		}
+		leases = append(leases, lease)
+		if n == 1 {
+			w.clock = w.clock.Add(6 * time.Minute)
+		}
 	}
-	if n := left(); n != 1 {
-		t.Errorf("%d are remembered at once", n)
+	if leases[0] != leases[1] || leases[1] == leases[2] {
+		t.Errorf("the leases are %v: want one for what is of the same minutes", leases)
 	}
-	w.clock = w.clock.Add(2 * time.Hour)
-	if n := left(); n != 0 {
-		t.Errorf("%d are remembered after two hours", n)
+}
+
+func TestChangesGoOnWhenTheLeaseOfOperationsHasEnded(t *testing.T) {
+	for name := range changes(nil, "") {
+		if name == "delete version" {
+			continue // it goes on from its first step, which is another test's
+		}
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			first := w.publish("a", "1", "b", "2")
+			w.publish("a", "1", "b", "2", "c", "3")
+			w.stage("d", "4")
+			if err := w.describe("op1", "words"); err != nil {
+				t.Fatal(err)
+			}
+			w.etcd.RevokeAll(t) // as for one that was stopped for hours
+			if _, err := changes(w, first.Digest)[name](template.Asked{Author: "me", Operation: "op2"}); err != nil {
+				t.Error(err)
+			}
+			if got := w.remembered(); !slices.Equal(got, []string{"op2"}) {
+				t.Errorf("%v are remembered", got)
+			}
+		})
+	}
+}
+
+func TestNoMoreOperationsAreRememberedThanABound(t *testing.T) {
+	w := newWorld(t)
+	w.publish("f", "1")
+	w.RememberAtMost(40)
+	for n := range 120 {
+		if err := w.describe(fmt.Sprint("op", n), fmt.Sprint(n)); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(w.remembered()); got > 44 {
+			t.Fatalf("%d are remembered", got)
+		}
+	}
+	got := w.remembered()
+	if len(got) < 30 || got[len(got)-1] != "op119" || got[0] != fmt.Sprint("op", 120-len(got)) {
+		t.Errorf("the latest are %v", got)
 	}
 }

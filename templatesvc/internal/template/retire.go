@@ -24,9 +24,6 @@ func (s *Service) Retire(ctx context.Context, keep int) error {
 	if err := s.SettleDoomed(ctx); err != nil {
 		return err
 	}
-	if err := s.ForgetOperations(ctx); err != nil {
-		return err
-	}
 	versions, rev, err := store.List(ctx, s.cfg.Store, store.AllTemplateVersions())
 	if err != nil {
 		return errs.Wrap("template.Retire", err)

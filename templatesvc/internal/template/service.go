@@ -37,10 +37,15 @@ type Config struct {
 
 // Service publishes and serves template versions. It is safe for concurrent use,
 // also beside other replicas.
-type Service struct{ cfg Config }
+type Service struct {
+	cfg    Config
+	memory memory
+}
 
 // New makes a service.
-func New(cfg Config) *Service { return &Service{cfg} }
+func New(cfg Config) *Service {
+	return &Service{cfg: cfg, memory: memory{most: maxOperations}}
+}
 
 // head is the current head; a zero one with revision 0 when there is none.
 func (s *Service) head(ctx context.Context, ref fleet.TemplateRef) (fleet.TemplateHead, error) {
