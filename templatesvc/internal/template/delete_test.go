@@ -1,6 +1,7 @@
 package template_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/templatesvc/client"
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
 )
 
@@ -40,6 +42,21 @@ func (w *world) versions() (digests []string) {
 		digests = append(digests, v.Digest)
 	}
 	return digests
+}
+
+// doom does the first step of a deletion, as another replica does.
+func (w *world) doom(digest string) {
+	w.Helper()
+	v, err := store.Get(w.Context(), w.c, store.TemplateVersionKey(ref, digest))
+	if err != nil {
+		w.Fatal(err)
+	}
+	if _, err := w.c.Commit(w.Context(), store.Txn{Writes: []store.Write{
+		store.Remove(store.TemplateVersionKey(ref, digest), v.ModRev),
+		store.Create(store.TemplateDoomedKey(ref, digest), fleet.TemplateDoomed{Version: v}),
+	}}); err != nil {
+		w.Fatal(err)
+	}
 }
 
 func (w *world) doomed() int {
@@ -86,16 +103,7 @@ func TestADeletionThatWasCutOffIsEnded(t *testing.T) {
 	head := w.publish("f", "new")
 	w.plan(used.Digest)
 	for _, h := range []fleet.TemplateHead{used, unused} { // what a replica leaves that dies after the first step
-		v, err := store.Get(t.Context(), w.c, store.TemplateVersionKey(ref, h.Digest))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{
-			store.Remove(store.TemplateVersionKey(ref, h.Digest), v.ModRev),
-			store.Create(store.TemplateDoomedKey(ref, h.Digest), fleet.TemplateDoomed{Version: v}),
-		}}); err != nil {
-			t.Fatal(err)
-		}
+		w.doom(h.Digest)
 	}
 	if err := w.SettleDoomed(t.Context()); err != nil {
 		t.Fatal(err)
@@ -124,5 +132,128 @@ func TestADeletedTemplateLeavesWhatRunsOfIt(t *testing.T) {
 	}
 	if err := w.Delete(t.Context(), ref, me); !errs.Is(err, errs.NotFound) {
 		t.Errorf("once more: %v", err)
+	}
+}
+
+// unchanged is a check that a version has been one all the time.
+func (w *world) unchanged(digest string) func() {
+	key := store.TemplateVersionKey(ref, digest)
+	before, err := store.Get(w.Context(), w.c, key)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return func() {
+		w.Helper()
+		if now, err := store.Get(w.Context(), w.c, key); err != nil || now.CreateRev != before.CreateRev {
+			w.Errorf("it was none for a while: %+v, %v", now, err)
+		}
+	}
+}
+
+func TestWhatIsInUseIsAVersionAllTheTime(t *testing.T) {
+	for name, do := range map[string]func(w *world, used string) error{
+		"delete version": func(w *world, used string) error {
+			if err := w.DeleteVersion(w.Context(), ref, used, me); !errs.Is(err, errs.Conflict) {
+				return fmt.Errorf("want a Conflict, not %w", err)
+			}
+			return nil
+		},
+		"delete": func(w *world, _ string) error { return w.Delete(w.Context(), ref, me) },
+		"retire": func(w *world, _ string) error { return w.Retire(w.Context(), 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			used := w.publish("f", "used")
+			w.publish("f", "new")
+			w.plan(used.Digest)
+			check := w.unchanged(used.Digest)
+			if err := do(w, used.Digest); err != nil {
+				t.Error(err)
+			}
+			check()
+		})
+	}
+}
+
+// onceDoomed has others do something as soon as a version is doomed.
+func (w *world) onceDoomed(do func()) {
+	var look func()
+	look = func() {
+		if w.doomed() > 0 {
+			do()
+			return
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.meanwhile = look
+	}
+	w.meanwhile = look
+}
+
+func TestADeletionThatAnotherEndsMeanwhileIsMadeAndRemembered(t *testing.T) {
+	w := newWorld(t)
+	old := w.publish("f", "old")
+	w.publish("f", "new")
+	w.onceDoomed(func() {
+		if err := w.SettleDoomed(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	for range 2 {
+		if err := w.DeleteVersion(t.Context(), ref, old.Digest, template.Asked{Operation: "op1"}); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(w.versions()) != 1 || w.doomed() != 0 {
+		t.Errorf("%v are left, %d doomed", w.versions(), w.doomed())
+	}
+}
+
+func TestADeletionThatAnotherTakesBackMeanwhileIsRefused(t *testing.T) {
+	w := newWorld(t)
+	old := w.publish("f", "old")
+	w.publish("f", "new")
+	w.onceDoomed(func() { // a plan that was being made while it was doomed
+		p := fleet.Plan{Group: "lobby", Layers: []fleet.PlanLayer{{TemplateRef: ref, Digest: old.Digest}}}
+		if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(store.PlanKey(p.Digest()), fleet.StoredPlan{Plan: p})}}); err != nil {
+			t.Error(err)
+		}
+		if err := w.SettleDoomed(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := w.DeleteVersion(t.Context(), ref, old.Digest, template.Asked{Operation: "op1"}); !errs.Is(err, errs.Conflict) {
+		t.Errorf("refused with %v", err)
+	}
+	if len(w.versions()) != 2 || w.doomed() != 0 || len(w.remembered()) != 0 {
+		t.Errorf("%v are left, %d doomed, %v remembered", w.versions(), w.doomed(), w.remembered())
+	}
+}
+
+func TestADeletionWhoseNameIsTakenMeanwhileLeavesTheVersion(t *testing.T) {
+	w := newWorld(t)
+	old := w.publish("f", "old")
+	w.publish("f", "new")
+	w.onceDoomed(func() {
+		if err := w.describe("op1", "words"); err != nil {
+			t.Error(err)
+		}
+	})
+	err := w.DeleteVersion(t.Context(), ref, old.Digest, template.Asked{Operation: "op1"})
+	if !errs.Is(err, errs.Conflict) || errs.FieldOf(err) != client.Reused {
+		t.Errorf("refused with %v", err)
+	}
+	if len(w.versions()) != 2 || w.doomed() != 0 {
+		t.Errorf("%v are left, %d doomed", w.versions(), w.doomed())
+	}
+}
+
+func TestADeletionThatIsAskedForAgainGoesOnWhereItWasCutOff(t *testing.T) {
+	w := newWorld(t)
+	old := w.publish("f", "old")
+	w.publish("f", "new")
+	w.doom(old.Digest)
+	if err := w.DeleteVersion(t.Context(), ref, old.Digest, me); err != nil || w.doomed() != 0 || len(w.versions()) != 1 {
+		t.Errorf("%v; %v are left, %d doomed", err, w.versions(), w.doomed())
 	}
 }

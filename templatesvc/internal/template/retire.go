@@ -36,23 +36,28 @@ func (s *Service) Retire(ctx context.Context, keep int) error {
 	for _, v := range versions {
 		byRef[v.TemplateRef] = append(byRef[v.TemplateRef], v)
 	}
-	var old []fleet.TemplateDoomed // all plans are looked at once for all of them
+	var old []fleet.TemplateVersion
 	for _, ref := range slices.SortedFunc(maps.Keys(byRef), func(a, b fleet.TemplateRef) int { return cmp.Compare(a.String(), b.String()) }) {
-		if _, alive := heads[ref]; alive {
-			var some []fleet.TemplateDoomed
-			some, err = s.doomOld(ctx, heads[ref], byRef[ref], keep)
-			old = append(old, some...)
-		} else {
-			err = s.retireGone(ctx, ref)
-		}
-		if err != nil {
+		if head, alive := heads[ref]; alive {
+			old = append(old, surplus(head, byRef[ref], keep)...)
+		} else if err := s.retireGone(ctx, ref); err != nil {
 			return errs.Wrap("template.Retire", err)
 		}
 	}
-	if _, err := s.settleDoomed(ctx, old); err != nil {
+	if err := s.deleteUnused(ctx, heads, old); err != nil {
 		return errs.Wrap("template.Retire", err)
 	}
 	return errs.Wrap("template.Retire", s.bury(ctx))
+}
+
+// surplus are the oldest versions beyond keep, but the head.
+func surplus(head fleet.TemplateHead, versions []fleet.TemplateVersion, keep int) []fleet.TemplateVersion {
+	if keep <= 0 || len(versions) <= keep {
+		return nil
+	}
+	slices.SortFunc(versions, func(a, b fleet.TemplateVersion) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	old := versions[:len(versions)-keep]
+	return slices.DeleteFunc(slices.Clone(old), func(v fleet.TemplateVersion) bool { return v.Digest == head.Digest })
 }
 
 // bury removes what is left of templates that went long ago.
@@ -81,8 +86,15 @@ func (s *Service) buryOne(ctx context.Context, g fleet.TemplateGone) error {
 		_, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{record}})
 		return err
 	}
-	versions, err := store.Count(ctx, s.cfg.Store, store.TemplateVersions(g.TemplateRef))
-	if err != nil || versions > 0 || s.cfg.Now().Sub(g.At) < mourning {
+	if s.cfg.Now().Sub(g.At) < mourning {
+		return nil
+	}
+	versions, rev, err := store.List(ctx, s.cfg.Store, store.TemplateVersions(g.TemplateRef))
+	if err != nil || len(versions) > 0 {
+		return err
+	}
+	doomed, err := store.ListAt(ctx, s.cfg.Store, store.TemplatesDoomedOf(g.TemplateRef), rev)
+	if err != nil || len(doomed) > 0 { // they may be versions again in a moment
 		return err
 	}
 	moves, err := s.History(ctx, g.TemplateRef)
@@ -107,28 +119,6 @@ func (s *Service) buryOne(ctx context.Context, g fleet.TemplateGone) error {
 		}
 	}
 	return nil
-}
-
-// doomOld dooms the oldest versions beyond keep.
-func (s *Service) doomOld(ctx context.Context, head fleet.TemplateHead, versions []fleet.TemplateVersion, keep int) (doomed []fleet.TemplateDoomed, err error) {
-	if keep <= 0 || len(versions) <= keep {
-		return nil, nil
-	}
-	slices.SortFunc(versions, func(a, b fleet.TemplateVersion) int { return a.CreatedAt.Compare(b.CreatedAt) })
-	for _, v := range versions[:len(versions)-keep] {
-		if v.Digest == head.Digest {
-			continue
-		}
-		d, err := s.doom(ctx, head, v.TemplateRef, v.Digest)
-		switch {
-		case err == nil:
-			doomed = append(doomed, d)
-		case errs.Is(err, errs.Conflict), errs.Is(err, errs.NotFound): // the head moved, or another replica did it: the next time
-		default:
-			return doomed, err
-		}
-	}
-	return doomed, nil
 }
 
 // retireGone deletes the versions of a template whose head went long ago. One without

@@ -94,6 +94,25 @@ func TestTheHistoryOfADeletedTemplateGoesAfterAWeek(t *testing.T) {
 	}
 }
 
+func TestAHistoryStaysWhileAVersionIsBeingDeleted(t *testing.T) {
+	w := newWorld(t)
+	used := w.publish("f", "1")
+	w.plan(used.Digest)
+	if err := w.Delete(t.Context(), ref, me); err != nil {
+		t.Fatal(err)
+	}
+	w.clock = w.clock.Add(8 * 24 * time.Hour)
+	w.meanwhile = func() { // the clock is looked at when all versions were listed
+		w.meanwhile = func() { w.doom(used.Digest) }
+	}
+	if err := w.Retire(t.Context(), 0); err != nil || w.left() != "2 moves, 0 drafts, 1 gone" {
+		t.Errorf("%s are left, %v", w.left(), err)
+	}
+	if w.doomed() != 1 {
+		t.Error("no version was being deleted")
+	}
+}
+
 func TestATemplateThatWasMadeAnewKeepsItsHistory(t *testing.T) {
 	w := newWorld(t)
 	w.publish("f", "1")
