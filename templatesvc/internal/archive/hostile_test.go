@@ -30,6 +30,7 @@ var hostile = []struct {
 	{"a file that is a directory", []member{{name: "a/b"}, {name: "a"}}, `"a" stands in the archive twice`},
 	{"names that differ in case", []member{{name: "ReadMe"}, {name: "README"}}, `"ReadMe" and "README" differ only in case`},
 	{"directories that differ in case", []member{{name: "Conf/a"}, {name: "conf/b"}}, `"Conf" and "conf" differ only in case`},
+	{"letters put together otherwise", []member{{name: "caf\u00e9"}, {name: "cafe\u0301"}}, `"caf\u00e9" and "cafe\u0301" differ only in how their letters`},
 	{"letters one system holds for one", []member{{name: "\u212a"}, {name: "k"}}, "differ only in case"},
 	{"a link to an absolute path", []member{{name: "l", flag: tar.TypeSymlink, link: "/etc/passwd"}}, `the link "l" leads out of the template, to "/etc/passwd"`},
 	{"a link out", []member{{name: "a/l", flag: tar.TypeSymlink, link: "../../x"}}, `the link "a/l" leads out`},

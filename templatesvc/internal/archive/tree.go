@@ -7,6 +7,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/spelling"
 )
 
 // maxHops bounds how many links one path may lead through, as kernels do.
@@ -84,9 +85,9 @@ func (t *tree) parent(dir, of string) error {
 }
 
 func (t *tree) checkFold(p string) error {
-	key := fold(p)
+	key := spelling.Key(p)
 	if other, ok := t.folds[key]; ok && other != p {
-		return errs.New(errs.Malformed, "%s and %s differ only in case, and are one file on some systems: rename one", quoted(other), quoted(p))
+		return spelling.Same(errs.Malformed, other, p)
 	}
 	if len(t.folds) >= t.most {
 		return errs.New(errs.TooLarge, "the archive has more than %d files and directories: split it", t.most)

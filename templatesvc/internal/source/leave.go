@@ -84,7 +84,7 @@ func (d *Directory) countOthers(ctx context.Context) {
 // removeGone removes what this directory published and has no more, as fleet.DecideRemoval
 // says, and tells how the directory stands.
 func (d *Directory) removeGone(ctx context.Context) {
-	d.leaving = false
+	d.leaving, d.untold = false, false
 	status := fleet.TemplateDirectory{Replica: d.replica, State: fleet.SourceInSync}
 	if err := d.decide(ctx, &status); err != nil {
 		if ctx.Err() != nil {
@@ -96,9 +96,27 @@ func (d *Directory) removeGone(ctx context.Context) {
 	if !d.recalled {
 		return // what was told before is not written over unread
 	}
+	d.tellRefused(&status)
 	if err := d.tell(ctx, status); err != nil && ctx.Err() == nil {
 		d.complain("status", "the state of the template directory is not told", err)
 	}
+}
+
+// tellRefused adds the templates that are not published as they are.
+func (d *Directory) tellRefused(status *fleet.TemplateDirectory) {
+	if len(d.refused) == 0 {
+		return
+	}
+	first := slices.MinFunc(slices.Collect(maps.Keys(d.refused)), func(a, b fleet.TemplateRef) int { return strings.Compare(a.String(), b.String()) })
+	told := fmt.Sprintf("%s is not published as it is: %s", first, d.refused[first])
+	if more := len(d.refused) - 1; more > 0 {
+		told += fmt.Sprintf(" (nor are %d more)", more)
+	}
+	if status.State == fleet.SourceInSync {
+		status.State, status.Message = fleet.SourceFailed, told
+		return
+	}
+	status.Message += "; " + told
 }
 
 func (d *Directory) decide(ctx context.Context, status *fleet.TemplateDirectory) error {

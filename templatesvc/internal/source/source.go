@@ -77,6 +77,10 @@ type Directory struct {
 	dirty map[fleet.TemplateRef]*changed
 	// complained holds what was already said about a template, so that it is said once. Owned by Run.
 	complained map[string]string
+	// refused is why templates are not published as they are; untold says that it has
+	// changed since it was told. Owned by Run.
+	refused map[fleet.TemplateRef]string
+	untold  bool
 	// All below is owned by Run. held are the templates that were seen in the directory
 	// of that id; alone is whether no other replica lived then, shared whether one had
 	// the same directory; leaving whether some template's directory is gone, anew whether
@@ -101,7 +105,7 @@ func New(cfg Config) (*Directory, error) {
 	return &Directory{
 		dir: cfg.Dir, service: cfg.Service, store: cfg.Store, replica: cfg.Replica, others: cfg.Others, remote: cfg.Remote, log: cfg.Log,
 		scanner: scanner{seen: map[string]hashed{}, limits: fleet.VersionLimits(), now: time.Now, lease: lease},
-		synced:  make(chan struct{}), dirty: map[fleet.TemplateRef]*changed{}, complained: map[string]string{},
+		synced:  make(chan struct{}), dirty: map[fleet.TemplateRef]*changed{}, complained: map[string]string{}, refused: map[fleet.TemplateRef]string{},
 		held: map[fleet.TemplateRef]seenAs{}, asked: make(chan string, 1),
 	}, nil
 }
@@ -279,7 +283,7 @@ func (d *Directory) publishDue(ctx context.Context, now time.Time) {
 	switch {
 	case d.anew:
 		d.all(ctx)
-	case d.leaving:
+	case d.leaving, d.untold:
 		d.countOthers(ctx)
 		d.removeGone(ctx)
 	}
@@ -361,6 +365,7 @@ func (d *Directory) publish(ctx context.Context, ref fleet.TemplateRef) {
 	switch {
 	case d.gone(ref):
 		d.leaving = true
+		d.refuse(ref, "")
 		return
 	case d.unmounted(ref):
 		d.complain(ref.String(), "the template's directory is empty and on another file system than before: is it not mounted? it stays as it was published", nil)
@@ -373,6 +378,7 @@ func (d *Directory) publish(ctx context.Context, ref fleet.TemplateRef) {
 		d.mark(ref)
 	case err == nil:
 		delete(d.complained, ref.String())
+		d.refuse(ref, "")
 	case errors.As(err, &open):
 		d.mark(ref)
 		d.dirty[ref].until = time.Now().Add(again)
@@ -380,6 +386,7 @@ func (d *Directory) publish(ctx context.Context, ref fleet.TemplateRef) {
 	case ctx.Err() != nil:
 	default:
 		d.complain(ref.String(), "template not published", err)
+		d.refuse(ref, errs.MessageOf(err))
 		if k := errs.KindOf(err); k == errs.Unavailable || k == errs.Fenced || k == errs.Conflict {
 			d.mark(ref)
 		}
@@ -445,6 +452,17 @@ func (d *Directory) read(ctx context.Context, ref fleet.TemplateRef) error {
 		d.held[ref] = now
 	}
 	return err
+}
+
+// refuse notes why a template is not published as it is; "" says that it is.
+func (d *Directory) refuse(ref fleet.TemplateRef, why string) {
+	if d.refused[ref] == why {
+		return
+	}
+	d.untold = true
+	if d.refused[ref] = why; why == "" {
+		delete(d.refused, ref)
+	}
 }
 
 // complain logs a problem once until it changes.

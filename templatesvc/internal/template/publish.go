@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/templatesvc/internal/spelling"
 )
 
 // Publish is content on its way to a version. From Begin on a record in etcd says so,
@@ -95,9 +96,13 @@ func (p *Publish) keepBlobs(ctx context.Context, blobs []fleet.Chunk) error {
 }
 
 // Store stores a manifest and returns its digest. All content it names is kept.
-// Invalid and TooLarge as of fleet.Manifest.Canonical, Conflict as of Keep.
+// Invalid and TooLarge as of fleet.Manifest.Canonical and spelling.Check, Conflict as of
+// Keep.
 func (p *Publish) Store(ctx context.Context, m fleet.Manifest) (digest string, err error) {
 	body, digest, err := m.Canonical(fleet.VersionLimits())
+	if err == nil {
+		err = spelling.Check(m)
+	}
 	if err != nil {
 		return "", errs.Wrap("template.Store", err)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/spelling"
 )
 
 // Outcome is what a change came to, or would come to.
@@ -79,7 +80,10 @@ func (s *Service) Rehearse(ctx context.Context, r Rehearsal) (out Outcome, err e
 		return out, err
 	}
 	out.Head.TemplateRef = r.Ref
-	if _, out.Head.Digest, err = next.Canonical(fleet.VersionLimits()); err != nil {
+	if _, out.Head.Digest, err = next.Canonical(fleet.VersionLimits()); err == nil {
+		err = spelling.Check(next)
+	}
+	if err != nil {
 		return out, errs.Wrap("template.Rehearse", err)
 	}
 	out.Changes, out.More = bounded(fleet.Diff(current, next), maxChanges)
