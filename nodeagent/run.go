@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
@@ -116,6 +117,8 @@ type parts struct {
 	runtimes   runtimes
 	// engine follows the container engine until its context ends.
 	engine func(context.Context)
+	// sweep removes sealed values of forgotten instances, once these are known.
+	sweep func(context.Context)
 	// hold keeps the controller from acting before the node has joined.
 	hold bool
 }
@@ -198,6 +201,21 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 			runtimes.docker.Run(ctx, runtimes.following(dir, p.controller, p.member, cfg.Log))
 		}
 	}
+	p.sweep = func(ctx context.Context) {
+		select {
+		case <-p.controller.Listed():
+		case <-ctx.Done():
+			return
+		}
+		err := revealing.Sweep(func(id fleet.InstanceID) bool {
+			_, lives := remains[id]
+			_, err := os.Lstat(filepath.Join(dir, "running", string(id)))
+			return lives || p.controller.Driven(id) || j.Holds(id) || !errors.Is(err, fs.ErrNotExist)
+		})
+		if err != nil {
+			cfg.Log.Warn("sealed secrets of forgotten instances are not all removed", "error", err)
+		}
+	}
 	p.orphans = orphan.New(orphan.Config{
 		Store: cfg.Store, Node: p.member.Node, Session: func() bool { _, ok := p.member.Fence(); return ok },
 		Instances: p.controller, Runtime: rt, Past: past, Found: remains, Root: dir, RunDir: p.controller.RunDir,
@@ -270,6 +288,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	running.Go(func() { p.engine(working) })
 	running.Go(func() { p.orphans.Run(working) })
 	running.Go(func() { p.crashes.Run(working) })
+	running.Go(func() { p.sweep(working) })
 	running.Go(func() {
 		if err := p.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			failed <- errs.As(errs.Unavailable, "nodeagent.serve", err)

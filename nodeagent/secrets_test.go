@@ -3,6 +3,7 @@ package nodeagent_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -169,4 +170,44 @@ func TestAnInstanceWithSecretsIsStartedAgainWhileTheStoreIsAway(t *testing.T) {
 	await.That(t, "its second run has the value", func() string { return await.Unless(s.running(id, "got") == want, "%q", s.running(id, "got")) })
 	s.etcd.Restart(t)
 	s.await(id, "the second run reported", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == 1 })
+}
+
+func TestSealedValuesOfForgottenInstancesAreSweptOnceItIsKnownWhichThatAre(t *testing.T) {
+	s := newSite(t)
+	s.keepSecret(t, "db", recognisable)
+	s.start(nil)
+	plan := basic(`read line`)
+	plan.Env, plan.Secrets = map[string]string{"DB": "%DB%"}, map[string]string{"DB": "secret:db"}
+	lives, lost := s.id(1), s.id(2)
+	s.online(lives, plan)
+	s.online(lost, plan)
+	s.stop()
+	kept := func(name string) string { return filepath.Join(s.dir, "secrets", name) }
+	content, err := os.ReadFile(kept(string(lives) + ".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	forgotten, built, unread := string(s.id(3)), string(s.id(4)), string(s.id(5))
+	for _, name := range []string{forgotten + ".json", built + ".json", unread + ".json", string(lives) + ".json.tmp"} {
+		if err := os.WriteFile(kept(name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(
+		os.Mkdir(filepath.Join(s.dir, "running", built), 0o755),
+		os.WriteFile(filepath.Join(s.dir, "journal", unread+".json"), []byte("damaged"), 0o600),
+		os.Remove(filepath.Join(s.dir, "journal", string(lost)+".json")), // the store knows it still
+	); err != nil {
+		t.Fatal(err)
+	}
+	s.start(taking)
+	await.That(t, "what belongs to nobody is gone", func() string {
+		return await.Unless(!exists(kept(forgotten+".json")) && !exists(kept(string(lives)+".json.tmp")), "it is there")
+	})
+	s.stop() // so all was looked at
+	for _, id := range []string{string(lives), string(lost), built, unread} {
+		if !exists(kept(id + ".json")) {
+			t.Errorf("what is kept of %s is gone", id)
+		}
+	}
 }

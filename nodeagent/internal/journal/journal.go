@@ -261,6 +261,13 @@ func (j *Journal) Remove(id fleet.InstanceID) error {
 	return errs.As(errs.Unavailable, "journal.Remove", err)
 }
 
+// Holds is false only where it is known that nothing is remembered of an instance: an entry that
+// cannot be used is one.
+func (j *Journal) Holds(id fleet.InstanceID) bool {
+	_, err := os.Lstat(j.path(id))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 func (j *Journal) path(id fleet.InstanceID) string {
 	return filepath.Join(j.dir, string(id)+suffix)
 }

@@ -126,8 +126,8 @@ func (r *Resolver) write(id fleet.InstanceID, f file) error {
 	if err := os.MkdirAll(r.cfg.Keep, 0o700); err != nil {
 		return errs.As(errs.Unavailable, "secrets.write", err)
 	}
-	if err := os.WriteFile(path+".tmp", b, 0o600); err != nil {
-		return errs.As(errs.Unavailable, "secrets.write", errors.Join(err, os.Remove(path+".tmp")))
+	if err := os.WriteFile(path+partial, b, 0o600); err != nil {
+		return errs.As(errs.Unavailable, "secrets.write", errors.Join(err, os.Remove(path+partial)))
 	}
-	return errs.As(errs.Unavailable, "secrets.write", os.Rename(path+".tmp", path))
+	return errs.As(errs.Unavailable, "secrets.write", os.Rename(path+partial, path))
 }

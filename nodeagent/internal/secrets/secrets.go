@@ -120,7 +120,7 @@ func (r *Resolver) Forget(id fleet.InstanceID) error {
 }
 
 func (r *Resolver) path(id fleet.InstanceID) string {
-	return filepath.Join(r.cfg.Keep, string(id)+".json")
+	return filepath.Join(r.cfg.Keep, string(id)+suffix)
 }
 
 // reading is one following of an instance's references.

@@ -254,6 +254,53 @@ func TestTheValuesOfABuildAreToldByAnotherAgentOrByNobody(t *testing.T) {
 	}
 }
 
+func TestWhatIsKeptOfInstancesThatNobodyKnowsIsSwept(t *testing.T) {
+	keep := filepath.Join(t.TempDir(), "secrets")
+	r, err := secrets.New(secrets.Config{Secret: clusterSecret, Keep: keep, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := func(fleet.InstanceID) bool { return false }
+	if err := r.Sweep(nobody); err != nil {
+		t.Errorf("before anything was kept: %v", err)
+	}
+	for _, id := range []fleet.InstanceID{"known1", "forgot", "begins"} {
+		if err := r.Keep(id, "first", map[string]string{"DB": "one"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"known1.json.tmp", "gone12.json.tmp", "notes.json", "README", "forgot.txt"} {
+		if err := os.WriteFile(filepath.Join(keep, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(keep, "folder.json"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	err = r.Sweep(func(id fleet.InstanceID) bool {
+		if id == "begins" { // it does just now, under the same id
+			if err := r.Keep(id, "second", map[string]string{"DB": "two"}); err != nil {
+				t.Error(err)
+			}
+		}
+		return id == "known1"
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	var left []string
+	entries, err := os.ReadDir(keep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if diff := cmp.Diff([]string{"README", "begins.json", "folder.json", "forgot.txt", "known1.json", "notes.json"}, left); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestValuesAreMaskedInAllTheirSpellings(t *testing.T) {
 	const value = `p"a's:s=w/ö rd&1`
 	m := secrets.NewMask(map[string]string{"A": value, "B": "abc", "C": "-----BEGIN-----\nMIIEvQIBADANBg\n-----END-----\n"})
