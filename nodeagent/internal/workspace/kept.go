@@ -55,8 +55,11 @@ func (a *application) replace(p string, c content) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(a.copier.fill(dst, c), dst.Chmod(c.mode), dst.Close())
-	if err == nil {
+	err = errors.Join(a.copier.fill(dst, c), dst.Chmod(c.mode))
+	if err == nil && !a.fresh {
+		err = a.builder.sync(dst)
+	}
+	if err = errors.Join(err, dst.Close()); err == nil {
 		err = a.root.Rename(name, p)
 	}
 	if err != nil {

@@ -10,7 +10,8 @@
 //   - A static directory is built once and kept. Later starts lay the layers over
 //     it, without touching files that are there (or, with Override, those that are
 //     protected); each file is replaced as a whole. It is never removed: what somebody
-//     else has made in its place meanwhile is theirs.
+//     else has made in its place meanwhile is theirs. What is in it is on the disk before
+//     it can be found there: an empty file that a power cut left would be kept for ever.
 //   - A blob's content is copied, never shared: a server may write to all it got.
 package workspace
 
@@ -37,10 +38,14 @@ import (
 type Builder struct {
 	data  string
 	cache *blobs.Cache
+	// sync flushes a file or directory.
+	sync func(*os.File) error
 }
 
 // New makes a builder.
-func New(dataDir string, cache *blobs.Cache) *Builder { return &Builder{data: dataDir, cache: cache} }
+func New(dataDir string, cache *blobs.Cache) *Builder {
+	return &Builder{data: dataDir, cache: cache, sync: (*os.File).Sync}
+}
 
 // Failure is why a directory could not be built.
 type Failure struct {
@@ -119,11 +124,17 @@ func (b *Builder) Build(ctx context.Context, r Request) (notes []string, err err
 		return nil, failure(ctx, "the way to the directory cannot be opened", err)
 	}
 	notes, err = b.apply(ctx, r, rules, tree, staging, true)
+	if err == nil && r.Plan.Static {
+		err = failure(ctx, "the directory could not be flushed to the disk", b.flush(ctx, staging))
+	}
 	if err == nil {
 		err = failure(ctx, "the directory could not be moved to its place", place(staging, dir, r.Plan.Static))
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(staging))
+	}
+	if r.Plan.Static {
+		return notes, failure(ctx, "the directory's place could not be flushed to the disk", b.flushEntries(dir))
 	}
 	return notes, nil
 }

@@ -1,0 +1,121 @@
+package workspace_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// flushes notes what is flushed from now on, by its name then below the data directory, with
+// what was at a path when it was.
+func (b *bench) flushes(at string) func() []string {
+	var mu sync.Mutex
+	var all []string
+	b.builder.SyncBy(func(f *os.File) error {
+		path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(b.data, path)
+		if err != nil {
+			return err
+		}
+		if content, err := os.ReadFile(at); err == nil {
+			name += " with " + string(content)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, name)
+		return f.Sync()
+	})
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		defer func() { all = nil }()
+		return all
+	}
+}
+
+func TestAStaticDirectoryIsOnTheDiskBeforeItIsInItsPlace(t *testing.T) {
+	b := newBench(t)
+	dir := b.builder.Dir(placement(), true)
+	flushed := b.flushes(filepath.Join(dir, "x"))
+	secretive := fleet.ManifestEntry{Path: "d/unreadable", Mode: 0o200, Size: 1, SHA256: sum([]byte("1"))}
+	plan := fleet.Plan{
+		Static: true, Override: true, FileModifications: []string{"text"}, Patches: []fleet.ConfigPatch{configPatch(fleet.PatchSet, "made.yml", "a", "1")},
+		Layers: []fleet.PlanLayer{b.layer("a", map[string]string{"x": "1", "d/e/y": "2", "text": "%PORT%"}, secretive)},
+	}
+	if _, err := b.build(plan); err != nil {
+		t.Fatal(err)
+	}
+	got := flushed()
+	const staging = "static/g/.new-g-1-n"
+	if last := []string{"static/g with 1", "static with 1", ". with 1"}; !cmp.Equal(got[max(0, len(got)-3):], last) {
+		t.Errorf("last was flushed %q, want %q", got, last)
+	}
+	first := got[:len(got)-3]
+	slices.Sort(first)
+	want := []string{staging, staging + "/d", staging + "/d/e", staging + "/d/e/y", staging + "/made.yml", staging + "/text", staging + "/x"}
+	if os.Geteuid() == 0 {
+		want = slices.Insert(want, 4, staging+"/d/unreadable")
+	}
+	if diff := cmp.Diff(want, first); diff != "" {
+		t.Error(diff)
+	}
+
+	if _, err := b.build(plan); err != nil {
+		t.Fatal(err)
+	}
+	if got := flushed(); len(got) > 0 {
+		t.Errorf("nothing is changed, and flushed was %q", got)
+	}
+	plan.Layers = []fleet.PlanLayer{b.layer("a", map[string]string{"x": "changed", "d/e/y": "2", "text": "%PORT%", "new": "3"})}
+	if _, err := b.build(plan); err != nil {
+		t.Fatal(err)
+	}
+	got = flushed()
+	if len(got) != 2 || slices.ContainsFunc(got, func(name string) bool { return !strings.HasPrefix(name, "static/g/g-1/.orrery-new-") }) {
+		t.Errorf("of two files that are changed, flushed before they have their place was %q", got)
+	}
+	plan.Static = false
+	if _, err := b.build(plan); err != nil {
+		t.Fatal(err)
+	}
+	if got := flushed(); len(got) > 0 {
+		t.Errorf("what is gone with its instance is flushed: %q", got)
+	}
+}
+
+func TestAStaticDirectoryThatCannotBeFlushedIsNotThere(t *testing.T) {
+	for reason, err := range map[fleet.Reason]error{fleet.ReasonPrepareFailed: unix.EIO, fleet.ReasonDiskFull: unix.ENOSPC} {
+		b := newBench(t)
+		b.builder.SyncBy(func(f *os.File) error { return &os.PathError{Op: "sync", Path: f.Name(), Err: err} })
+		plan := fleet.Plan{Static: true, Layers: []fleet.PlanLayer{b.layer("a", map[string]string{"x": "1"})}}
+		_, err := b.build(plan)
+		mustFail(t, err, reason)
+		if left, err := os.ReadDir(filepath.Join(b.data, "static", "g")); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+		b.builder.SyncBy((*os.File).Sync)
+		if _, err := b.build(plan); err != nil {
+			t.Fatal(err)
+		}
+		b.builder.SyncBy(func(*os.File) error { return errors.Join(unix.EIO) })
+		plan.Override, plan.Layers = true, []fleet.PlanLayer{b.layer("a", map[string]string{"x": "2"})}
+		_, err = b.build(plan)
+		mustFail(t, err, fleet.ReasonPrepareFailed)
+		if diff := cmp.Diff(map[string]string{"x": "1"}, b.tree(b.builder.Dir(placement(), true))); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
