@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/spelling"
 )
 
 // schema is what a settings struct asks for.
@@ -194,4 +195,13 @@ func kindOf(t reflect.Type) (kind, bool) {
 	default:
 		return 0, false
 	}
+}
+
+// didYouMean suggests the known name nearest to a wrong one, or nothing if none is near.
+func didYouMean(wrong string, known []string, prefix string) string {
+	best := spelling.Nearest(wrong, known)
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + prefix + best + "?"
 }

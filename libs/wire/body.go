@@ -119,8 +119,8 @@ func explain(body []byte, into reflect.Type, err error) error {
 		return wrongType(into, typeErr)
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		name = unknownAt(body, into, strings.Trim(name, `"`))
-		return &errs.Error{Kind: errs.Malformed, Field: name, Message: name + " is not a known field"}
+		name = strings.Trim(name, `"`)
+		return unknownAt(body, into, name).error(name)
 	}
 	return malformed("the body does not fit: %s", err.Error())
 }

@@ -8,6 +8,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/spelling"
 )
 
 // twice is the path of the first key that an object of a valid body has two times,
@@ -63,47 +66,72 @@ func join(at, name string) string {
 	return at + "." + name
 }
 
-// unknownAt is the path of a field of that name that a type does not know; the name
-// alone when it is not found.
-func unknownAt(body []byte, into reflect.Type, name string) string {
-	var value any
-	if err := json.NewDecoder(bytes.NewReader(body)).Decode(&value); err != nil && err != io.EOF {
-		return name
-	}
-	if path := unknownIn(value, into, name, ""); path != "" {
-		return path
-	}
-	return name
+// unknown is a field that a type does not know: its path, and what is known in its place.
+type unknown struct {
+	path  string
+	known []string
 }
 
-func unknownIn(value any, t reflect.Type, name, at string) string {
+// unknownAt finds the field of that name that a type does not know; where it is not found,
+// its path is the name alone.
+func unknownAt(body []byte, into reflect.Type, name string) unknown {
+	var value any
+	if err := json.NewDecoder(bytes.NewReader(body)).Decode(&value); err != nil && err != io.EOF {
+		return unknown{path: name}
+	}
+	if found := unknownIn(value, into, name, ""); found.path != "" {
+		return found
+	}
+	return unknown{path: name}
+}
+
+func unknownIn(value any, t reflect.Type, name, at string) unknown {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	switch value := value.(type) {
 	case []any:
 		if t.Kind() != reflect.Slice {
-			return ""
+			return unknown{}
 		}
 		for i, v := range value {
-			if path := unknownIn(v, t.Elem(), name, fmt.Sprintf("%s[%d]", at, i)); path != "" {
-				return path
+			if found := unknownIn(v, t.Elem(), name, fmt.Sprintf("%s[%d]", at, i)); found.path != "" {
+				return found
 			}
 		}
 	case map[string]any:
 		for key, v := range sorted(value) {
 			inner, known := fieldType(t, key)
 			if !known && key == name {
-				return join(at, name)
+				return unknown{path: join(at, name), known: fieldNames(t)}
 			}
 			if known && inner != nil {
-				if path := unknownIn(v, inner, name, join(at, key)); path != "" {
-					return path
+				if found := unknownIn(v, inner, name, join(at, key)); found.path != "" {
+					return found
 				}
 			}
 		}
 	}
-	return ""
+	return unknown{}
+}
+
+const (
+	// fewFields are told in full.
+	fewFields = 8
+	// maxTold bounds how much of a path is repeated, in bytes.
+	maxTold = 200
+)
+
+// error says what is known instead.
+func (u unknown) error(name string) error {
+	path := strings.ToValidUTF8(u.path[:min(len(u.path), maxTold)], "")
+	text := path + " is not a known field"
+	if nearest := spelling.Nearest(name, u.known); nearest != "" {
+		text += ": did you mean " + nearest + "?"
+	} else if n := len(u.known); n > 0 && n <= fewFields {
+		text += ": there is " + strings.Join(u.known, ", ")
+	}
+	return &errs.Error{Kind: errs.Malformed, Field: path, Message: text}
 }
 
 // sorted yields an object's fields in order of name.
