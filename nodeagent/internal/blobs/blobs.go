@@ -81,6 +81,7 @@ type Cache struct {
 	flights   map[string]*flight // by path
 	verified  map[string]stamp   // by path
 	manifests map[string]fleet.Manifest
+	lists     map[string]list // by digest, of versions that stand here
 	warm      warmth
 	stock     stock
 
@@ -102,7 +103,7 @@ func Open(dir string, source Source, limit int64) (*Cache, error) {
 	_ = os.RemoveAll(filepath.Join(dir, chunkDir)) // what is left of it takes room, and no more
 	return &Cache{
 		dir: dir, source: source, limit: limit, slots: make(chan struct{}, parallel),
-		flights: map[string]*flight{}, verified: map[string]stamp{}, manifests: map[string]fleet.Manifest{},
+		flights: map[string]*flight{}, verified: map[string]stamp{}, manifests: map[string]fleet.Manifest{}, lists: map[string]list{},
 		stock: stock{sizes: map[string]int64{}, pins: map[string]int{}, needs: map[string]Needs{}},
 	}, nil
 }
@@ -117,9 +118,9 @@ func (c *Cache) Manifest(ctx context.Context, digest string) (fleet.Manifest, er
 	if ok {
 		return m, nil
 	}
-	path, err := c.list(ctx, digest)
+	path, err := c.listFile(ctx, digest)
 	if errs.Is(err, errs.Exhausted) && ctx.Err() == nil && c.free(maxManifest) {
-		path, err = c.list(ctx, digest)
+		path, err = c.listFile(ctx, digest)
 	}
 	if err != nil {
 		return fleet.Manifest{}, err
@@ -137,8 +138,8 @@ func (c *Cache) Manifest(ctx context.Context, digest string) (fleet.Manifest, er
 	return m, nil
 }
 
-// list is the file that holds a manifest, fetched if it is missing or damaged.
-func (c *Cache) list(ctx context.Context, digest string) (string, error) {
+// listFile is the file that holds a manifest, fetched if it is missing or damaged.
+func (c *Cache) listFile(ctx context.Context, digest string) (string, error) {
 	return c.stand(ctx, digest, c.path, func(ctx context.Context, path string) error {
 		return c.download(ctx, download{hash: digest, limit: maxManifest, path: path, open: c.source.Manifest})
 	})

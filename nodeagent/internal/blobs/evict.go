@@ -1,6 +1,8 @@
 package blobs
 
 import (
+	"cmp"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"maps"
@@ -112,21 +114,18 @@ func (c *Cache) free(bytes int64) bool {
 // more than target bytes are left, and reports how many went.
 func (c *Cache) evict(target int64) (freed int64) {
 	used := c.lastUses()
-	needed := c.needed()
+	c.readLists(c.neededVersions())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	paths := slices.SortedFunc(maps.Keys(c.stock.sizes), func(a, b string) int {
-		if n := used[a].Compare(used[b]); n != 0 {
-			return n
-		}
-		return strings.Compare(a, b)
-	})
+	needed := c.needed() // nobody comes to need anything before it is done
+	found := c.stocked(used)
 	gone := map[string]bool{}
-	for _, p := range paths {
+	for _, f := range found {
 		if c.stock.total <= target {
 			break
 		}
-		if needed[p] || c.stock.pins[p] > 0 || c.fetching(p) {
+		p := f.path
+		if needed[f.sum] && !c.inPart(p) || c.stock.pins[p] > 0 || c.fetching(p) {
 			continue
 		}
 		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -141,6 +140,31 @@ func (c *Cache) evict(target int64) (freed int64) {
 		c.lost(gone)
 	}
 	return freed
+}
+
+// stocked is a file of the cache and when its content was used last.
+type stocked struct {
+	path string
+	sum  sum256
+	used time.Time
+}
+
+// stocked are all files of the cache, those not used for longest first. What is not whole
+// was never used. The lock is held.
+func (c *Cache) stocked(uses map[sum256]time.Time) []stocked {
+	all := make([]stocked, 0, len(c.stock.sizes))
+	for p := range c.stock.sizes {
+		f := stocked{path: p}
+		f.sum, _ = sumOf(filepath.Base(p))
+		if !c.inPart(p) {
+			f.used = uses[f.sum]
+		}
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b stocked) int {
+		return cmp.Or(a.used.Compare(b.used), strings.Compare(a.path, b.path))
+	})
+	return all
 }
 
 // fetching reports whether a file, or the one it shall become, is fetched just now. The
@@ -171,53 +195,19 @@ func (c *Cache) lost(gone map[string]bool) {
 		if gone[c.path(digest)] {
 			return true
 		}
-		m, ok := c.manifests[digest]
-		if !ok {
-			var err error
-			if m, err = readManifest(c.path(digest)); err != nil {
-				return true
-			}
-		}
-		return slices.ContainsFunc(m.Entries, func(e fleet.ManifestEntry) bool {
-			return e.Kind == fleet.FileRegular && hashPattern.MatchString(e.SHA256) && gone[c.path(e.SHA256)]
-		})
+		contents, ok := c.list(digest)
+		return !ok || slices.ContainsFunc(contents, func(s sum256) bool { return gone[c.path(hex.EncodeToString(s[:]))] })
 	})
 	for digest := range c.manifests {
 		if gone[c.path(digest)] {
 			delete(c.manifests, digest)
 		}
 	}
+	maps.DeleteFunc(c.lists, func(digest string, _ list) bool { return gone[c.path(digest)] })
 	for path := range gone { // most are no version's, and have no such file
 		_ = os.Remove(filepath.Join(c.dir, versionDir, filepath.Base(path)))
 		_ = os.Remove(filepath.Join(c.dir, artifactDir, filepath.Base(path)))
 	}
-}
-
-// lastUses is when what stands in the cache was used last, by path. What is no artifact
-// and belongs to no version that is known was never used.
-func (c *Cache) lastUses() map[string]time.Time {
-	uses := map[string]time.Time{}
-	note := func(path string, at time.Time) {
-		if at.After(uses[path]) {
-			uses[path] = at
-		}
-	}
-	for hash, at := range c.marks(artifactDir) {
-		note(c.path(hash), at)
-	}
-	for digest, at := range c.versions() {
-		note(c.path(digest), at)
-		m, err := readManifest(c.path(digest))
-		if err != nil {
-			continue
-		}
-		for _, e := range m.Entries {
-			if e.Kind == fleet.FileRegular && hashPattern.MatchString(e.SHA256) {
-				note(c.path(e.SHA256), at)
-			}
-		}
-	}
-	return uses
 }
 
 // versions are those that were ever asked for and are not forgotten, with the time of

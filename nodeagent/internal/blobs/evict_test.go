@@ -11,9 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/libs/disktest"
@@ -392,4 +394,75 @@ func TestALargeFileOnItsWayStaysWhileItIsHeldAndCounts(t *testing.T) {
 	if st := c.Status(0); st.Bytes > st.Limit {
 		t.Errorf("%d bytes are counted", st.Bytes)
 	}
+}
+
+// TestWhatIsNeededFromNowOnStaysWhileRoomIsMade has somebody need a version while the
+// cache reads what others need, of a list that stands in a pipe and so is not read
+// before the test wants it.
+func TestWhatIsNeededFromNowOnStaysWhileRoomIsMade(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	a := s.tree(t, 1, 10)
+	build(t, openBound(t, dir, s, 0), a)()
+	slow := sum([]byte("a list"))
+	pipe := filepath.Join(dir, slow[:2], slow)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(pipe), 0o755), unix.Mkfifo(pipe, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	c := openBound(t, dir, s, kib)
+	c.Keep("aaaaaa", blobs.Needs{Versions: []string{slow}})
+	var trimmed sync.WaitGroup
+	trimmed.Go(c.Trim)
+	list, err := os.OpenFile(pipe, os.O_WRONLY, 0) // once the cache reads it
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Keep("bbbbbb", blobs.Needs{Versions: []string{a.digest}})
+	if err := list.Close(); err != nil {
+		t.Fatal(err)
+	}
+	trimmed.Wait()
+	if !complete(dir, a) {
+		t.Error("it went though somebody needs it")
+	}
+}
+
+func TestTheListsOfVersionsAreReadOnce(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	const limit = 40 * kib
+	c := openBound(t, dir, s, limit)
+	kept := fleet.Manifest{}
+	for i := range 2000 {
+		kept.Entries = append(kept.Entries, fleet.ManifestEntry{Path: fmt.Sprint(i), Kind: fleet.FileDir})
+	}
+	old := s.manifest(t, kept)
+	if _, err := c.Manifest(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	c.Keep("aaaaaa", blobs.Needs{Versions: []string{old}})
+	lists, err := os.Stat(filepath.Join(dir, old[:2], old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	build(t, c, s.tree(t, 1, 30))() // room is made
+	before := bytesRead(t)
+	build(t, c, s.tree(t, 2, 30))()
+	if read := bytesRead(t) - before; read > lists.Size() {
+		t.Errorf("%d bytes were read, of the old list %d", read, lists.Size())
+	}
+	if w := weight(t, dir); w > limit+lists.Size() {
+		t.Errorf("it holds %d bytes", w)
+	}
+}
+
+// bytesRead is what this process has read so far, from files and all else.
+func bytesRead(t *testing.T) (n int64) {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/io")
+	if err == nil {
+		_, err = fmt.Sscanf(string(b), "rchar: %d", &n)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
-
-	"github.com/orreryhq/orrery/libs/fleet"
 )
 
 // artifactDir holds, like versionDir, an empty file for each artifact of the catalog: its
@@ -36,41 +34,6 @@ func (c *Cache) Keep(who string, what Needs) {
 
 // Trim removes what the cache holds beyond its limit and nobody needs any more.
 func (c *Cache) Trim() { c.makeRoom(0) }
-
-// needed are the paths of what somebody needs.
-func (c *Cache) needed() map[string]bool {
-	paths, versions := map[string]bool{}, map[string]bool{}
-	add := func(hash string) {
-		if hashPattern.MatchString(hash) {
-			paths[c.path(hash)] = true
-		}
-	}
-	c.mu.Lock()
-	for _, n := range c.stock.needs {
-		for _, a := range n.Artifacts {
-			add(a)
-		}
-		for _, v := range n.Versions {
-			if hashPattern.MatchString(v) { // a template that does not exist has none
-				versions[v] = true
-			}
-		}
-	}
-	c.mu.Unlock()
-	for v := range versions {
-		add(v)
-		m, err := readManifest(c.path(v))
-		if err != nil { // it was never here, and so its content is nobody's
-			continue
-		}
-		for _, e := range m.Entries {
-			if e.Kind == fleet.FileRegular {
-				add(e.SHA256)
-			}
-		}
-	}
-	return paths
-}
 
 // uses reports whether somebody needs a version. The lock is held.
 func (s *stock) uses(version string) bool {
