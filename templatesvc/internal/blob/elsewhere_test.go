@@ -174,3 +174,41 @@ func TestALargeFileComesByItsChunks(t *testing.T) {
 		t.Errorf("what nobody has: %v", err)
 	}
 }
+
+// liar names each of two blobs as the only part of the other, and has neither.
+type liar struct{ a, b string }
+
+func (l liar) Blob(context.Context, string) (io.ReadCloser, error) {
+	return nil, errs.New(errs.NotFound, "it has nothing")
+}
+
+func (l liar) Recipe(_ context.Context, sum string) (fleet.Content, error) {
+	part := l.a
+	if sum == l.a {
+		part = l.b
+	}
+	return fleet.Content{SHA256: sum, Size: 1, Chunks: []fleet.Chunk{{SHA256: part, Size: 1}}}, nil
+}
+
+func TestRecipesThatLeadToEachOtherEnd(t *testing.T) {
+	s := open(t, t.TempDir())
+	l := liar{fleet.DigestOf([]byte("a")), fleet.DigestOf([]byte("b"))}
+	s.AskElsewhere(l)
+	for _, sum := range []string{l.a, l.b} {
+		if _, err := s.Recipe(t.Context(), sum); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, do := range map[string]func() error{
+		"suspect": func() error { return s.Suspect(t.Context(), l.a) },
+		"ensure":  func() error { return s.Ensure(t.Context(), fleet.Content{SHA256: l.a, Size: blob.RecipeFrom}) },
+		"open": func() error {
+			_, err := s.Open(t.Context(), l.a)
+			return err
+		},
+	} {
+		if err := do(); !errs.Is(err, errs.NotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -199,30 +199,44 @@ func (w *watched) Read(p []byte) (int, error) {
 
 // Suspect verifies a blob anew, whatever was known of it, since somebody was given
 // what does not have its hash. A corrupt one is fetched anew; NotFound when nobody has it.
+// Of a large file the parts are: blobs all of them, also where a recipe that came from
+// elsewhere names large files, or leads back to its own.
 func (s *Store) Suspect(ctx context.Context, sum string) error {
-	s.mu.Lock()
-	delete(s.verified, sum)
-	s.mu.Unlock()
-	b, err := s.Here(ctx, sum)
-	if errs.Is(err, errs.NotFound) {
-		if recipe, recipeErr := s.RecipeHere(ctx, sum); recipeErr == nil { // its parts are blobs of their own
-			return s.suspectParts(ctx, recipe)
-		}
-		b, err = s.Lookup(ctx, sum)
-	}
-	if err != nil {
+	err := s.verifyAnew(ctx, sum)
+	if !errs.Is(err, errs.NotFound) {
 		return err
 	}
-	return errs.As(errs.Unavailable, "blob.Suspect", b.Close())
-}
-
-func (s *Store) suspectParts(ctx context.Context, c fleet.Content) error {
-	for _, b := range c.Chunks {
-		if err := s.Suspect(ctx, b.SHA256); err != nil {
+	parts := []fleet.Chunk{{SHA256: sum}}
+	if recipe, err := s.RecipeHere(ctx, sum); err == nil {
+		parts = recipe.Chunks
+	}
+	for _, b := range parts {
+		err := s.verifyAnew(ctx, b.SHA256)
+		if errs.Is(err, errs.NotFound) {
+			err = closed(s.Lookup(ctx, b.SHA256))
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// verifyAnew reads a blob that is stored here, also one that is known to be sound.
+// Errors as of Here.
+func (s *Store) verifyAnew(ctx context.Context, sum string) error {
+	s.mu.Lock()
+	delete(s.verified, sum)
+	s.mu.Unlock()
+	return closed(s.Here(ctx, sum))
+}
+
+// closed is the error of opening what nobody reads.
+func closed(b *Stored, err error) error {
+	if err != nil {
+		return err
+	}
+	return errs.As(errs.Unavailable, "blob.Suspect", b.Close())
 }
 
 // ReadAll reads a blob that fits into memory. Errors as of Open; TooLarge beyond MaxBytes.
