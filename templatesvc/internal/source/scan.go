@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -52,29 +53,33 @@ const settled = 2 * time.Second
 // scanner turns directories into manifests, reading only what changed. It is
 // used from one goroutine.
 type scanner struct {
-	// stored reports whether content is stored; add stores what a file holds, up to a
-	// limit of bytes. add is set for the time of a scan.
-	stored func(fleet.Content) (bool, error)
-	add    func(r io.Reader, limit int64) (fleet.Content, error)
 	seen   map[string]hashed // by absolute path
 	limits fleet.ManifestLimits
 	now    func() time.Time
 	lease  func(*os.File) (quiet, known bool)
 }
 
+// storage is where the files of a scan are stored.
+type storage interface {
+	// stored reports whether content is.
+	stored(context.Context, fleet.Content) (bool, error)
+	// add stores what a file holds, up to a limit of bytes.
+	add(ctx context.Context, r io.Reader, limit int64) (fleet.Content, error)
+}
+
 // tree is one template's directory while it is read; nothing outside it is.
 type tree struct {
 	*scanner
+	storage
 	root *os.Root
 	path string
 }
 
-// scan reads one template's directory: changed files into the blob store through add,
-// the tree into a manifest. errChanging when a file changed under the reading, writing
-// when somebody is about to change one.
-func (s *scanner) scan(dir string, ref fleet.TemplateRef, add func(io.Reader, int64) (fleet.Content, error)) (fleet.Manifest, error) {
+// scan reads one template's directory: changed files into a storage, the tree into a
+// manifest. errChanging when a file changed under the reading, writing when somebody is
+// about to change one, Canceled with ctx.
+func (s *scanner) scan(ctx context.Context, dir string, ref fleet.TemplateRef, into storage) (fleet.Manifest, error) {
 	var m fleet.Manifest
-	s.add = add
 	top, err := os.OpenRoot(dir)
 	if err != nil {
 		return m, vanished(err)
@@ -85,9 +90,11 @@ func (s *scanner) scan(dir string, ref fleet.TemplateRef, add func(io.Reader, in
 		return m, vanished(err)
 	}
 	defer root.Close()
-	t := &tree{scanner: s, root: root, path: filepath.Join(dir, ref.Group, ref.Name)}
+	t := &tree{scanner: s, storage: into, root: root, path: filepath.Join(dir, ref.Group, ref.Name)}
 	err = fs.WalkDir(root.FS(), ".", func(p string, _ fs.DirEntry, err error) error {
 		switch {
+		case ctx.Err() != nil:
+			return errs.As(errs.Canceled, "source.scan", ctx.Err())
 		case err != nil:
 			return vanished(err)
 		case p == ".":
@@ -95,7 +102,7 @@ func (s *scanner) scan(dir string, ref fleet.TemplateRef, add func(io.Reader, in
 		case len(m.Entries) > s.limits.Entries:
 			return errs.New(errs.TooLarge, "%s has more than %d entries", ref, s.limits.Entries)
 		}
-		entry, err := t.entry(p)
+		entry, err := t.entry(ctx, p)
 		if err == nil && entry != nil {
 			m.Entries = append(m.Entries, *entry)
 		}
@@ -112,7 +119,7 @@ func vanished(err error) error {
 	return errs.As(errs.Unavailable, "source.scan", err)
 }
 
-func (t *tree) entry(p string) (*fleet.ManifestEntry, error) {
+func (t *tree) entry(ctx context.Context, p string) (*fleet.ManifestEntry, error) {
 	fi, err := t.root.Lstat(p)
 	if err != nil {
 		return nil, vanished(err)
@@ -128,7 +135,7 @@ func (t *tree) entry(p string) (*fleet.ManifestEntry, error) {
 		}
 		return e, nil
 	case mode.IsRegular():
-		c, err := t.file(p, fi)
+		c, err := t.file(ctx, p, fi)
 		e.Size, e.SHA256, e.Chunks = c.Size, c.SHA256, c.Chunks
 		return e, err
 	}
@@ -151,10 +158,10 @@ func (t *tree) dirEntry(p string, e *fleet.ManifestEntry) (*fleet.ManifestEntry,
 
 // file stores a file's content, unless it is known and stored, and makes sure
 // that it did not change while it was read and nobody is about to change it.
-func (t *tree) file(p string, fi fs.FileInfo) (fleet.Content, error) {
+func (t *tree) file(ctx context.Context, p string, fi fs.FileInfo) (fleet.Content, error) {
 	full := filepath.Join(t.path, p)
 	if known, ok := t.seen[full]; ok && known.stamp == stampOf(fi) {
-		if there, err := t.stored(known.content); there || err != nil {
+		if there, err := t.stored(ctx, known.content); there || err != nil {
 			return known.content, err
 		}
 	}
@@ -173,7 +180,7 @@ func (t *tree) file(p string, fi fs.FileInfo) (fleet.Content, error) {
 	case !known && t.now().Sub(fi.ModTime()) < settled:
 		return none, errChanging
 	}
-	c, err := t.add(f, t.limits.FileBytes)
+	c, err := t.add(ctx, f, t.limits.FileBytes)
 	if err != nil {
 		return none, errs.Wrap(fmt.Sprintf("source.scan %s", full), err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/blob"
 	"github.com/orreryhq/orrery/templatesvc/internal/vault"
@@ -19,7 +20,7 @@ import (
 var ref = fleet.TemplateRef{Group: "g", Name: "t"}
 
 // room is a scanner over a directory with one file in one template.
-func room(t *testing.T) (s *scanner, dir string) {
+func room(t *testing.T) (s *scanner, into storage, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	blobs, err := blob.Open(t.TempDir())
@@ -27,17 +28,16 @@ func room(t *testing.T) (s *scanner, dir string) {
 		t.Fatal(err)
 	}
 	put(t, filepath.Join(dir, "g", "t", "sub", "f"), "mine")
-	return &scanner{
-		stored: func(fleet.Content) (bool, error) { return true, nil }, add: adding(blobs), seen: map[string]hashed{},
-		limits: fleet.VersionLimits(), now: time.Now, lease: lease,
-	}, dir
+	return &scanner{seen: map[string]hashed{}, limits: fleet.VersionLimits(), now: time.Now, lease: lease}, cellar{blobs}, dir
 }
 
-// adding stores contents as a publish does.
-func adding(blobs *blob.Store) func(io.Reader, int64) (fleet.Content, error) {
-	return func(r io.Reader, limit int64) (fleet.Content, error) {
-		return vault.New(blobs).Add(context.Background(), r, limit, func(string) {})
-	}
+// cellar stores contents as a publish does.
+type cellar struct{ *blob.Store }
+
+func (cellar) stored(context.Context, fleet.Content) (bool, error) { return true, nil }
+
+func (c cellar) add(ctx context.Context, r io.Reader, limit int64) (fleet.Content, error) {
+	return vault.New(c.Store).Add(ctx, r, limit, func(string) {})
 }
 
 func put(t *testing.T, name, content string) {
@@ -48,7 +48,7 @@ func put(t *testing.T, name, content string) {
 }
 
 func TestNothingOutsideIsReadThroughADirectoryThatBecameALink(t *testing.T) {
-	s, dir := room(t)
+	s, into, dir := room(t)
 	outside := t.TempDir()
 	put(t, filepath.Join(outside, "f"), "not mine")
 	for _, swapped := range []string{"g", "g/t"} {
@@ -57,7 +57,7 @@ func TestNothingOutsideIsReadThroughADirectoryThatBecameALink(t *testing.T) {
 			if err := errors.Join(os.Rename(at, at+".away"), os.Symlink(outside, at)); err != nil {
 				t.Fatal(err)
 			}
-			if m, err := s.scan(dir, ref, s.add); err == nil {
+			if m, err := s.scan(t.Context(), dir, ref, into); err == nil {
 				t.Errorf("read %+v", m.Entries)
 			}
 			if err := errors.Join(os.Remove(at), os.Rename(at+".away", at)); err != nil {
@@ -78,13 +78,13 @@ func TestNothingOutsideIsReadThroughADirectoryThatBecameALink(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(filepath.Join(dir, "g", "t", "sub")), os.Symlink(outside, filepath.Join(dir, "g", "t", "sub"))); err != nil {
 		t.Fatal(err)
 	}
-	if sum, err := (&tree{scanner: s, root: top, path: "t"}).file("sub/f", fi); err == nil {
+	if sum, err := (&tree{scanner: s, storage: into, root: top, path: "t"}).file(t.Context(), "sub/f", fi); err == nil {
 		t.Errorf("read %s", sum.SHA256)
 	}
 }
 
 func TestAPipeInPlaceOfAFileHoldsNobodyUp(t *testing.T) {
-	s, dir := room(t)
+	s, into, dir := room(t)
 	s.lease = func(*os.File) (bool, bool) { t.Error("a pipe was taken for a file"); return true, true }
 	top, err := os.OpenRoot(filepath.Join(dir, "g", "t"))
 	if err != nil {
@@ -99,25 +99,37 @@ func TestAPipeInPlaceOfAFileHoldsNobodyUp(t *testing.T) {
 	if err := errors.Join(os.Remove(name), mkfifo(name)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&tree{scanner: s, root: top, path: "t"}).file("sub/f", fi); !errors.Is(err, errChanging) {
+	if _, err := (&tree{scanner: s, storage: into, root: top, path: "t"}).file(t.Context(), "sub/f", fi); !errors.Is(err, errChanging) {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestWhereTheKernelDoesNotTellOfWritersFilesMustHaveSettled(t *testing.T) {
-	s, dir := room(t)
+	s, into, dir := room(t)
 	s.lease = func(*os.File) (quiet, known bool) { return false, false }
-	if _, err := s.scan(dir, ref, s.add); !errors.Is(err, errChanging) {
+	if _, err := s.scan(t.Context(), dir, ref, into); !errors.Is(err, errChanging) {
 		t.Errorf("a file that was just written: %v", err)
 	}
 	s.now = func() time.Time { return time.Now().Add(settled) }
-	if m, err := s.scan(dir, ref, s.add); err != nil || len(m.Entries) != 1 {
+	if m, err := s.scan(t.Context(), dir, ref, into); err != nil || len(m.Entries) != 1 {
 		t.Errorf("%+v, %v", m.Entries, err)
 	}
 }
 
+func TestAScanEndsWithItsContext(t *testing.T) {
+	s, into, dir := room(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if m, err := s.scan(ctx, dir, ref, into); !errs.Is(err, errs.Canceled) {
+		t.Errorf("%+v, %v", m.Entries, err)
+	}
+	if m, err := s.scan(t.Context(), dir, ref, into); err != nil || len(m.Entries) != 1 {
+		t.Errorf("another one after it: %+v, %v", m.Entries, err)
+	}
+}
+
 func TestADirectoryTheKernelRefusesToWatchHidesNoOther(t *testing.T) {
-	s, dir := room(t)
+	s, _, dir := room(t)
 	put(t, filepath.Join(dir, "g", "a", "f"), "")
 	var told counter
 	d := &Directory{dir: dir, scanner: *s, log: slog.New(&told), complained: map[string]string{}}

@@ -396,33 +396,15 @@ func (d *Directory) publish(ctx context.Context, ref fleet.TemplateRef) {
 // read stores what changed in a template's directory and publishes it. A publish is
 // begun with the first file that has to be stored: looking changes nothing.
 func (d *Directory) read(ctx context.Context, ref fleet.TemplateRef) error {
-	var p *template.Publish
-	defer func() {
-		if p != nil {
-			p.Close(ctx)
-		}
-	}()
-	scan := func(stored func(fleet.Content) (bool, error)) (m fleet.Manifest, digest string, err error) {
-		d.scanner.stored = stored
-		m, err = d.scanner.scan(d.dir, ref, func(r io.Reader, limit int64) (c fleet.Content, err error) {
-			if p == nil {
-				if p, err = d.service.Begin(ctx, "directory of "+ref.String()); err != nil {
-					return c, err
-				}
-			}
-			return p.Add(ctx, r, limit)
-		})
-		if err == nil {
+	shelf := &shelf{service: d.service, what: "directory of " + ref.String(), trusting: d.remote}
+	defer shelf.close(ctx)
+	scan := func() (m fleet.Manifest, digest string, err error) {
+		if m, err = d.scanner.scan(ctx, d.dir, ref, shelf); err == nil {
 			_, digest, err = m.Canonical(fleet.VersionLimits())
 		}
 		return m, digest, err
 	}
-	ask := func(c fleet.Content) (bool, error) { return d.service.Stored(ctx, c) }
-	first := ask
-	if d.remote { // what is published already is stored
-		first = func(fleet.Content) (bool, error) { return true, nil }
-	}
-	m, digest, err := scan(first)
+	m, digest, err := scan()
 	if err != nil {
 		return err
 	}
@@ -442,11 +424,12 @@ func (d *Directory) read(ctx context.Context, ref fleet.TemplateRef) error {
 		return err
 	}
 	if d.remote && head.SourceDigest != digest {
-		if m, now.digest, err = scan(ask); err != nil {
+		shelf.trusting = false
+		if m, now.digest, err = scan(); err != nil {
 			return err
 		}
 	}
-	if _, _, err = d.service.PublishSource(ctx, p, ref, m, template.Provenance{
+	if _, _, err = d.service.PublishSource(ctx, shelf.publish, ref, m, template.Provenance{
 		Author: "source", Message: "directory changed", Origin: fleet.DirectoryOrigin, Directory: d.id,
 	}); err == nil {
 		d.held[ref] = now
@@ -462,6 +445,38 @@ func (d *Directory) refuse(ref fleet.TemplateRef, why string) {
 	d.untold = true
 	if d.refused[ref] = why; why == "" {
 		delete(d.refused, ref)
+	}
+}
+
+// shelf is where the files of one directory are stored while it is read.
+type shelf struct {
+	service *template.Service
+	what    string
+	publish *template.Publish // nil until a file has to be stored
+	// trusting takes what was stored when it was last read for stored, as it is while a
+	// head that was published names it.
+	trusting bool
+}
+
+func (s *shelf) stored(ctx context.Context, c fleet.Content) (bool, error) {
+	if s.trusting {
+		return true, nil
+	}
+	return s.service.Stored(ctx, c)
+}
+
+func (s *shelf) add(ctx context.Context, r io.Reader, limit int64) (c fleet.Content, err error) {
+	if s.publish == nil {
+		if s.publish, err = s.service.Begin(ctx, s.what); err != nil {
+			return c, err
+		}
+	}
+	return s.publish.Add(ctx, r, limit)
+}
+
+func (s *shelf) close(ctx context.Context) {
+	if s.publish != nil {
+		s.publish.Close(ctx)
 	}
 }
 
