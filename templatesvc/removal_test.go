@@ -2,6 +2,7 @@ package templatesvc_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -118,6 +119,63 @@ func TestAHeldCommitRetractsNoTemplateThoughOnlyItsGroupsAreMany(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	w.has("g/t g/u")
+}
+
+func TestTheCatalogThatARepositoryDeclaresIsRecordedAndItsRemovalHeld(t *testing.T) {
+	w := newWorld(t)
+	w.dir = ""
+	source := fleet.TemplateSource{Declares: true}
+	dir, ask := w.follow(&source)
+	write := func(versions ...string) {
+		t.Helper()
+		tree(t, dir, "templates/g/t/f")
+		text := "platforms:\n  PAPER:\n    recommended: \"1\"\n    versions:\n"
+		for _, v := range versions {
+			text += fmt.Sprintf("      - {version: %q, downloadUrl: \"https://host/%s\"}\n", v, v)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		ask()
+	}
+	declared := func() string {
+		all, _, err := store.List(t.Context(), w.c, store.DeclaredCatalogOf("repo"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text []string
+		for _, d := range all {
+			text = append(text, fmt.Sprintf("%s %v", d.Name(), d.Removed))
+		}
+		return strings.Join(text, ", ")
+	}
+	write("1", "2", "3", "4", "5", "6")
+	w.start("a")
+	w.status("repo", fleet.SourceInSync)
+	if got := declared(); got != "PAPER false, PAPER/1 false, PAPER/2 false, PAPER/3 false, PAPER/4 false, PAPER/5 false, PAPER/6 false" {
+		t.Errorf("declared %s", got)
+	}
+	write("1", "2", "3", "4", "5")
+	w.status("repo", fleet.SourceInSync)
+	if got := declared(); !strings.HasSuffix(got, "PAPER/5 false, PAPER/6 true") {
+		t.Errorf("declared %s", got)
+	}
+	tree(t, dir, "templates/g/t/f")
+	ask()
+	st := w.status("repo", fleet.SourceHeld)
+	if !strings.Contains(st.Message, "held: 6 of 6 catalog entries would be removed (PAPER, PAPER/1, ") || strings.Count(declared(), "true") != 1 {
+		t.Errorf("%s, declared %s", st.Message, declared())
+	}
+	source.Confirmed = st.Held
+	ask()
+	st = w.status("repo", fleet.SourceHeld) // another commit: nobody has looked at that
+	source.Confirmed = st.Held
+	source.Asked++
+	w.record(source, fleet.SourceCredentials{})
+	w.status("repo", fleet.SourceInSync)
+	if got := declared(); strings.Count(got, "true") != 7 {
+		t.Errorf("declared %s", got)
+	}
 }
 
 func TestALookThatFailsHalfWayRemovesNothing(t *testing.T) {

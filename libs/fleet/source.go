@@ -72,8 +72,8 @@ type TemplateSource struct {
 	File     string      `json:"file,omitempty"`
 	Template TemplateRef `json:"template,omitzero"`
 	Group    string      `json:"group,omitempty"`
-	// Declares has the repository's groups made as its groups/*.yaml say; its templates
-	// lie in templates/ then. Of git alone.
+	// Declares has the repository's groups and the catalog made as its groups/*.yaml and
+	// catalog.yaml say; its templates lie in templates/ then. Of git alone.
 	Declares bool `json:"declares,omitempty"`
 	// Confirmed is the SourceStatus.Held that may go.
 	Confirmed string `json:"confirmed,omitempty"`

@@ -198,6 +198,29 @@ func DeclaredStatuses() Prefix[fleet.DeclaredStatus] {
 	return Prefix[fleet.DeclaredStatus]{Root + "declared-status/"}
 }
 
+// DeclaredCatalogKey is written by the owner of the source, DeclaredCatalogStatusKey by
+// the gateway. The name is that of fleet.DeclaredCatalog.
+func DeclaredCatalogKey(source, name string) Key[fleet.DeclaredCatalog] {
+	return Key[fleet.DeclaredCatalog]{Root + "declared-catalog/" + source + "/" + name}
+}
+
+func DeclaredCatalog() Prefix[fleet.DeclaredCatalog] {
+	return Prefix[fleet.DeclaredCatalog]{Root + "declared-catalog/"}
+}
+
+// DeclaredCatalogOf are those of one source.
+func DeclaredCatalogOf(source string) Prefix[fleet.DeclaredCatalog] {
+	return Prefix[fleet.DeclaredCatalog]{Root + "declared-catalog/" + source + "/"}
+}
+
+func DeclaredCatalogStatusKey(source, name string) Key[fleet.DeclaredStatus] {
+	return Key[fleet.DeclaredStatus]{Root + "declared-catalog-status/" + source + "/" + name}
+}
+
+func DeclaredCatalogStatuses() Prefix[fleet.DeclaredStatus] {
+	return Prefix[fleet.DeclaredStatus]{Root + "declared-catalog-status/"}
+}
+
 func CrashLoopKey(g fleet.GroupName) Key[fleet.CrashLoop] {
 	return Key[fleet.CrashLoop]{Root + "crashloops/" + string(g)}
 }

@@ -35,6 +35,8 @@ type Holding struct {
 	Templates []Template
 	// Groups are those it declares, Commit empty; nil when it declares none.
 	Groups []fleet.DeclaredGroup
+	// Catalog are the entries it declares, as Groups.
+	Catalog []fleet.DeclaredCatalog
 	// Close gives back what is kept on disk meanwhile; nil when there is nothing.
 	Close func()
 }

@@ -31,6 +31,15 @@ func groupsOf(source string) declarable[fleet.DeclaredGroup] {
 	}
 }
 
+func catalogOf(source string) declarable[fleet.DeclaredCatalog] {
+	return declarable[fleet.DeclaredCatalog]{
+		noun: "catalog entries", list: store.DeclaredCatalogOf(source),
+		key:  func(name string) store.Key[fleet.DeclaredCatalog] { return store.DeclaredCatalogKey(source, name) },
+		open: func(e *fleet.DeclaredCatalog) (*fleet.Declaration, string) { return &e.Declaration, e.Name() },
+		rev:  func(e fleet.DeclaredCatalog) int64 { return e.ModRev },
+	}
+}
+
 // declaration is what is to be written of what a source declares, and what is to go.
 type declaration struct {
 	noun          string

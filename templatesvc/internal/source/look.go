@@ -145,7 +145,7 @@ func (r *Runner) decide(ctx context.Context, s fleet.TemplateSource, before flee
 	if err := origin.CheckCount(len(h.Templates)); err != nil {
 		return p, err
 	}
-	if len(h.Templates)+len(h.Groups) == 0 {
+	if len(h.Templates)+len(h.Groups)+len(h.Catalog) == 0 {
 		return p, errs.New(errs.Invalid, "the source holds no template where it is looked for: look at its path; what was published stays")
 	}
 	heads, err := r.cfg.Service.Published(ctx, s.Name)
@@ -166,7 +166,11 @@ func (r *Runner) decide(ctx context.Context, s fleet.TemplateSource, before flee
 		if err != nil {
 			return p, err
 		}
-		p.declared = append(p.declared, groups)
+		catalog, err := declare(ctx, r.cfg.Store, catalogOf(s.Name), s, h, h.Catalog, confirmed)
+		if err != nil {
+			return p, err
+		}
+		p.declared = append(p.declared, groups, catalog)
 	}
 	return p, nil
 }

@@ -1,8 +1,11 @@
 package git
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -18,11 +21,10 @@ import (
 // cannot be read keeps all of the repository from being applied: half of what somebody
 // wrote is not what he wants.
 func (w *walk) group(full, name string, e object.TreeEntry) error {
-	ending := path.Ext(name)
-	if !slices.Contains([]string{".yaml", ".yml", ".json"}, ending) || !e.Mode.IsFile() {
+	if !declares(name, e) {
 		return nil
 	}
-	group := fleet.GroupName(strings.TrimSuffix(name, ending))
+	group := fleet.GroupName(strings.TrimSuffix(name, path.Ext(name)))
 	if err := group.Validate(); err != nil {
 		return errs.New(errs.Invalid, "%s: %s", full, errs.MessageOf(err))
 	}
@@ -32,6 +34,88 @@ func (w *walk) group(full, name string, e object.TreeEntry) error {
 	if len(w.groups) >= fleet.MaxDeclaredGroups {
 		return errs.New(errs.TooLarge, "more than %d groups are declared: make several sources of them", fleet.MaxDeclaredGroups)
 	}
+	var fields map[string]any
+	if err := w.declared(full, e, &fields); err != nil {
+		return err
+	}
+	spec, err := json.Marshal(fields)
+	if err != nil || fields == nil {
+		return errs.New(errs.Invalid, "%s cannot be read: it must be fields and their values, as of a group in /api/v1", full)
+	}
+	w.groups = append(w.groups, fleet.DeclaredGroup{Group: group, Declaration: fleet.Declaration{Spec: spec, File: full}})
+	return nil
+}
+
+// catalog is what a file catalog.yaml, .yml or .json says.
+type catalog struct {
+	Platforms map[string]struct {
+		Recommended string           `yaml:"recommended"`
+		Versions    []map[string]any `yaml:"versions"`
+	} `yaml:"platforms"`
+}
+
+// entries reads the declared entries of the catalog; as with groups, what cannot be read
+// keeps all of the repository from being applied.
+func (w *walk) entries(full string, e object.TreeEntry) error {
+	if !declares(full, e) {
+		return nil
+	}
+	if w.catalog != nil {
+		return errs.New(errs.Invalid, "%s declares the catalog a second time, after %s: keep one file", full, w.catalog[0].File)
+	}
+	var said catalog
+	if err := w.declared(full, e, &said); err != nil {
+		return err
+	}
+	w.catalog = []fleet.DeclaredCatalog{}
+	for _, platform := range slices.Sorted(maps.Keys(said.Platforms)) {
+		one := said.Platforms[platform]
+		if err := w.entry(full, fleet.DeclaredCatalog{Platform: platform}, map[string]any{"recommended": one.Recommended}); err != nil {
+			return err
+		}
+		for _, fields := range one.Versions {
+			version, ok := fields["version"].(string)
+			if !ok || version == "" {
+				return errs.New(errs.Invalid, "%s: each version of %s must have a version, in quotes: %v is none", full, platform, fields["version"])
+			}
+			delete(fields, "version")
+			if err := w.entry(full, fleet.DeclaredCatalog{Platform: platform, Version: version}, fields); err != nil {
+				return err
+			}
+		}
+	}
+	if len(w.catalog) == 0 {
+		return errs.New(errs.Invalid, "%s declares no platform: to have none, remove the file", full)
+	}
+	return nil
+}
+
+// entry adds one declared entry of the catalog.
+func (w *walk) entry(full string, d fleet.DeclaredCatalog, fields map[string]any) (err error) {
+	if problems := d.Validate(); len(problems) > 0 {
+		return errs.New(errs.Invalid, "%s: %s", full, errs.MessageOf(problems[0]))
+	}
+	if slices.ContainsFunc(w.catalog, func(other fleet.DeclaredCatalog) bool { return other.Name() == d.Name() }) {
+		return errs.New(errs.Invalid, "%s declares %s a second time", full, d.Name())
+	}
+	if len(w.catalog) >= fleet.MaxDeclaredCatalog {
+		return errs.New(errs.TooLarge, "more than %d platforms and versions are declared: make several sources of them", fleet.MaxDeclaredCatalog)
+	}
+	d.File = full
+	if d.Spec, err = json.Marshal(fields); err != nil {
+		return errs.New(errs.Invalid, "%s cannot be read: %s must be fields and their values, as in /api/v1/catalog", full, d.Name())
+	}
+	w.catalog = append(w.catalog, d)
+	return nil
+}
+
+// declares reports whether something may be declared in a file of that name.
+func declares(name string, e object.TreeEntry) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) && e.Mode.IsFile()
+}
+
+// declared reads a file in which something is declared into a value.
+func (w *walk) declared(full string, e object.TreeEntry, into any) error {
 	blob, err := object.GetBlob(w.objects, e.Hash)
 	if err != nil {
 		return broken(err)
@@ -48,14 +132,10 @@ func (w *walk) group(full, name string, e object.TreeEntry) error {
 	if err != nil {
 		return broken(err)
 	}
-	var fields map[string]any
-	if err := yaml.Unmarshal(text, &fields); err != nil { // JSON is YAML too
+	decoder := yaml.NewDecoder(bytes.NewReader(text)) // JSON is YAML too
+	decoder.KnownFields(true)
+	if err := decoder.Decode(into); err != nil && !errors.Is(err, io.EOF) {
 		return errs.New(errs.Invalid, "%s cannot be read: %v", full, err)
 	}
-	spec, err := json.Marshal(fields)
-	if err != nil || fields == nil {
-		return errs.New(errs.Invalid, "%s cannot be read: it must be fields and their values, as of a group in /api/v1", full)
-	}
-	w.groups = append(w.groups, fleet.DeclaredGroup{Group: group, Declaration: fleet.Declaration{Spec: spec, File: full}})
 	return nil
 }

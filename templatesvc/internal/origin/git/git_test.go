@@ -198,6 +198,54 @@ func TestAnEmptyRepositoryIsToldAsSuch(t *testing.T) {
 	refused(t, got, err, errs.Invalid, "the repository is empty")
 }
 
+func TestTheCatalogIsDeclaredBesideTemplatesAllOrNone(t *testing.T) {
+	r := newRepository(t)
+	r.push("live/templates/games/lobby/f", "1", "live/catalog.yaml", `
+platforms:
+  PAPER:
+    recommended: "1.21"
+    versions:
+      - {version: "1.20", downloadUrl: "https://host/1.20", sha256: "a"}
+      - {version: "1.21", downloadUrl: "https://host/1.21", sha256: "b", category: SERVER}
+  VELOCITY: {}
+`)
+	s := fleet.TemplateSource{Kind: fleet.SourceGit, URL: "file://" + r.dir, Path: "live", Declares: true}
+	h, err := git.Fetch(t.Context(), origin.Request{Source: s, Spool: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var declared []string
+	for _, e := range h.Catalog {
+		declared = append(declared, e.Name()+" "+string(e.Spec)+" "+e.File)
+	}
+	told(t, declared, nil, `[PAPER {"recommended":"1.21"} live/catalog.yaml`+
+		` PAPER/1.20 {"downloadUrl":"https://host/1.20","sha256":"a"} live/catalog.yaml`+
+		` PAPER/1.21 {"category":"SERVER","downloadUrl":"https://host/1.21","sha256":"b"} live/catalog.yaml`+
+		` VELOCITY {"recommended":""} live/catalog.yaml]`)
+	for name, c := range map[string]struct{ file, content, want string }{
+		"a line that cannot be read": {"live/catalog.yaml", "platforms:\n\tx: [", "live/catalog.yaml cannot be read: yaml: line 2"},
+		"another field":              {"live/catalog.yaml", "platform: {}\n", "line 1: field platform not found"},
+		"nothing":                    {"live/catalog.yaml", "\n", "live/catalog.yaml declares no platform"},
+		"an odd platform":            {"live/catalog.yaml", "platforms: {a/b: {}}\n", "is not a platform's name"},
+		"a version without quotes":   {"live/catalog.yaml", "platforms: {P: {versions: [{version: 1.20}]}}\n", "in quotes: 1.2 is none"},
+		"an odd version":             {"live/catalog.yaml", "platforms: {P: {versions: [{version: \"../x\"}]}}\n", "is not a version"},
+		"a version twice":            {"live/catalog.yaml", "platforms: {P: {versions: [{version: \"1\"}, {version: \"1\"}]}}\n", "declares P/1 a second time"},
+		"a second file":              {"live/catalog.json", "{\"platforms\":{\"P\":{}}}", "a second time, after live/catalog.json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.push(c.file, c.content)
+			defer func() {
+				r.git("reset", "--quiet", "--hard", "HEAD~1")
+				r.push()
+			}()
+			got, _, err := fetch(t, s, fleet.SourceCredentials{}, "")
+			if got != nil || err == nil || !strings.Contains(errs.MessageOf(err), c.want) {
+				t.Errorf("%v, %v", got, err)
+			}
+		})
+	}
+}
+
 func TestGroupsAreDeclaredBesideTemplatesAllOrNone(t *testing.T) {
 	r := newRepository(t)
 	r.push("live/groups/lobby.yaml", "command: run\nmaxInstances: 3\n", "live/groups/duel.json", `{"command":"x"}`, "live/groups/README.md", "about",

@@ -49,7 +49,7 @@ func hold(ctx context.Context, s fleet.TemplateSource, objects storer.EncodedObj
 	if err := w.into(root, "", 0); err != nil {
 		return nil, err
 	}
-	h := &origin.Holding{Revision: hash.String(), Groups: w.groups}
+	h := &origin.Holding{Revision: hash.String(), Groups: w.groups, Catalog: w.catalog}
 	for ref, files := range w.files {
 		h.Templates = append(h.Templates, origin.Template{Ref: ref, Manifest: func(ctx context.Context, add origin.Add) (fleet.Manifest, error) {
 			return manifest(ctx, objects, files, add)
@@ -66,6 +66,7 @@ type walk struct {
 	objects storer.EncodedObjectStorer
 	files   map[fleet.TemplateRef][]file
 	groups  []fleet.DeclaredGroup
+	catalog []fleet.DeclaredCatalog
 	seen    int
 }
 
@@ -105,8 +106,11 @@ func (w *walk) into(t *object.Tree, dir string, depth int) error {
 func (w *walk) file(p string, e object.TreeEntry) error {
 	full, declared := path.Join(w.source.Path, p), false
 	if w.source.Declares {
-		if directory, name := path.Split(p); directory == "groups/" {
+		switch directory, name := path.Split(p); {
+		case directory == "groups/":
 			return w.group(full, name, e)
+		case directory == "" && strings.TrimSuffix(name, path.Ext(name)) == "catalog":
+			return w.entries(full, e)
 		}
 		if p, declared = strings.CutPrefix(p, "templates/"); !declared {
 			return nil
