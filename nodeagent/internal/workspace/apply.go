@@ -22,6 +22,7 @@ type application struct {
 	fresh  bool
 	text   *text
 	copier copier
+	ways   ways
 }
 
 func (b *Builder) apply(ctx context.Context, r Request, rules render.Rules, t tree, dir string, fresh bool) ([]string, error) {
@@ -94,6 +95,9 @@ func (a *application) placeLinks(context.Context) error {
 		if !a.fresh {
 			if target, err := a.root.Readlink(p); err == nil && target == a.tree.files[p].Target {
 				continue
+			}
+			if fi, err := a.root.Lstat(p); err == nil && fi.IsDir() {
+				return inTheWay(p, "a directory", "a link")
 			}
 			_ = a.root.Remove(p)
 		}

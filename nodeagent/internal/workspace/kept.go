@@ -10,11 +10,14 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/claim"
 )
 
 // compareBuffer is how much of two files is compared at once.
@@ -28,7 +31,59 @@ func (a *application) keeps(p string) bool {
 	if _, err := a.root.Lstat(p); err != nil {
 		return false
 	}
-	return !a.request.Plan.Override || protects(a.request.Plan.ProtectedPaths, p)
+	return !a.request.Plan.Override || a.protected(p)
+}
+
+// protected reports whether a file is, by its name or by where links lead that the server
+// has put on the way to it. Nobody but the agent writes to the lock file.
+func (a *application) protected(p string) bool {
+	if protects(a.request.Plan.ProtectedPaths, p) {
+		return true
+	}
+	really := a.ways.resolved(a.root, p)
+	return really != p && (really == claim.FileName || protects(a.request.Plan.ProtectedPaths, really))
+}
+
+// ways are where the directories of a static directory really are, by their names. It is
+// used by several copiers at once.
+type ways struct {
+	mu   sync.Mutex
+	dirs map[string]string
+}
+
+// resolved is a path with the links on the way to it followed; itself where that
+// leads nowhere.
+func (w *ways) resolved(root *os.Root, p string) string {
+	dir, name := path.Split(p)
+	if dir = path.Clean(dir); dir == "." {
+		return p
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	really, ok := w.dirs[dir]
+	if !ok {
+		really = dir
+		if top, err := wayOf(root, "."); err == nil {
+			if at, err := wayOf(root, dir); err == nil {
+				really = strings.TrimPrefix(strings.TrimPrefix(at, top), "/")
+			}
+		}
+		if w.dirs == nil {
+			w.dirs = map[string]string{}
+		}
+		w.dirs[dir] = really
+	}
+	return path.Join(really, name)
+}
+
+// wayOf is the path of a directory as the kernel knows it.
+func wayOf(root *os.Root, dir string) (string, error) {
+	f, err := root.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 }
 
 // settle makes a file what it shall be: one that holds this already is not written
@@ -76,13 +131,14 @@ func underway(p string) string {
 }
 
 // openKept opens a file a static directory was left with. It is nil for whatever is no
-// plain file: a server may have left a pipe there, which nobody writes to.
+// plain file: a server may have left a pipe there, which nobody writes to, or a link,
+// which leads to nothing, or would be replaced by what it leads to.
 func (a *application) openKept(p string) (*os.File, fs.FileInfo, error) {
 	// Looked at first, because opening alone does something to a device.
-	if fi, err := a.root.Stat(p); err != nil || !fi.Mode().IsRegular() {
+	if fi, err := a.root.Lstat(p); err != nil || !fi.Mode().IsRegular() {
 		return nil, nil, err
 	}
-	f, err := a.root.OpenFile(p, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := a.root.OpenFile(p, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -97,15 +153,12 @@ func (a *application) openKept(p string) (*os.File, fs.FileInfo, error) {
 // holds reports whether a plain file of a static directory has exactly this content.
 // What is known by another name too does not count: it may be written to by that.
 func (a *application) holds(p string, size int64, want io.Reader) bool {
-	if fi, err := a.root.Lstat(p); err != nil || !fi.Mode().IsRegular() || fi.Size() != size || links(fi) != 1 {
-		return false
-	}
 	f, fi, err := a.openKept(p)
 	if err != nil || f == nil {
 		return false
 	}
 	defer f.Close()
-	return fi.Size() == size && same(f, want)
+	return fi.Size() == size && links(fi) == 1 && same(f, want)
 }
 
 // remode gives a kept file the mode its template says.

@@ -167,7 +167,7 @@ func (a *application) read(ctx context.Context, e fleet.ManifestEntry) ([]byte, 
 // and patches it unless it is protected.
 func (a *application) rewriteInPlace(p string) error {
 	rules := a.text.rules
-	if protects(a.request.Plan.ProtectedPaths, p) {
+	if a.protected(p) {
 		rules = rules.Kept()
 	}
 	if !rules.Edits(p) {

@@ -256,8 +256,12 @@ func failure(ctx context.Context, what string, err error) error {
 		return &Failure{Reason: fleet.ReasonDiskFull, Message: fleet.ReasonDiskFull.Text(), Err: err}
 	}
 	var e *fs.PathError
-	if errors.As(err, &e) {
+	var of *os.LinkError
+	switch {
+	case errors.As(err, &e):
 		what += ": " + e.Path + ": " + e.Err.Error()
+	case errors.As(err, &of):
+		what += ": " + of.New + ": " + of.Err.Error()
 	}
 	return &Failure{Reason: fleet.ReasonPrepareFailed, Message: what, Err: err}
 }
