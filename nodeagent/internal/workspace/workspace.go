@@ -131,7 +131,7 @@ func (b *Builder) Build(ctx context.Context, r Request) (notes []string, err err
 		err = failure(ctx, "the directory could not be moved to its place", place(staging, dir, r.Plan.Static))
 	}
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(staging))
+		return nil, errors.Join(err, removeAll(staging))
 	}
 	if r.Plan.Static {
 		return notes, failure(ctx, "the directory's place could not be flushed to the disk", b.flushEntries(dir))
@@ -140,7 +140,7 @@ func (b *Builder) Build(ctx context.Context, r Request) (notes []string, err err
 }
 
 func makeEmpty(dir string) error {
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Dir(dir), 0o755)); err != nil {
+	if err := errors.Join(removeAll(dir), os.MkdirAll(filepath.Dir(dir), 0o755)); err != nil {
 		return err
 	}
 	spread(filepath.Dir(dir))
@@ -160,7 +160,7 @@ func place(staging, dir string, static bool) error {
 		return nil
 	}
 	if !static {
-		return errors.Join(os.RemoveAll(dir), os.Rename(staging, dir))
+		return errors.Join(removeAll(dir), os.Rename(staging, dir))
 	}
 	err := os.Rename(staging, dir)
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTDIR) {
@@ -176,7 +176,7 @@ func (b *Builder) Remove(p fleet.Placement, static bool) error {
 		return nil
 	}
 	dir := b.Dir(p, false)
-	return errs.As(errs.Unavailable, "workspace.Remove", errors.Join(os.RemoveAll(dir), os.RemoveAll(stagingOf(dir, p))))
+	return errs.As(errs.Unavailable, "workspace.Remove", errors.Join(removeAll(dir), removeAll(stagingOf(dir, p))))
 }
 
 // exists is false only where it is known that there is nothing.
