@@ -2,9 +2,12 @@ package workspace_test
 
 import (
 	"errors"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -93,7 +96,7 @@ func TestWhatIsPutWhereAFileIsBeingWrittenIsNotWrittenTo(t *testing.T) {
 	must(t, os.Remove(filepath.Join(dir, "x")), os.MkdirAll(filepath.Join(trap, "full"), 0o755))
 	_, err := b.build(plan)
 	mustFail(t, err, fleet.ReasonPrepareFailed)
-	if err == nil || !strings.Contains(err.Error(), ".orrery-new-") {
+	if err == nil || !strings.Contains(err.Error(), workspace.Underway("x")+" is in the way") {
 		t.Errorf("it does not say what is in the way: %v", err)
 	}
 }
@@ -176,4 +179,64 @@ func TestDevicesAndPipesAreReplacedOrLeftAloneAndNeverOpened(t *testing.T) {
 			mustFail(t, err, fleet.ReasonPrepareFailed)
 		})
 	}
+}
+
+// asAnybody does with a user to whom files can be closed, in a process of its own if this
+// one's is root. It is the whole of its test.
+func asAnybody(t *testing.T, do func(t *testing.T)) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		do(t)
+		return
+	}
+	dir := t.TempDir()
+	exe := filepath.Join(dir, "test")
+	from, err := os.Open("/proc/self/exe")
+	must(t, err)
+	defer from.Close()
+	to, err := os.OpenFile(exe, os.O_WRONLY|os.O_CREATE, 0o755)
+	must(t, err)
+	_, err = io.Copy(to, from)
+	must(t, err, to.Close(), os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755), os.Chmod(exe, 0o755), os.Chown(dir, stranger, stranger))
+	cmd := exec.Command(exe, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "TMPDIR="+dir, "HOME="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+func TestADirectoryThatIsReadOnlyIsNotWrittenToAndToldOfIfNeedBe(t *testing.T) {
+	asAnybody(t, func(t *testing.T) {
+		plan := fleet.Plan{Static: true, Override: true, FileModifications: []string{"plugins/text"}}
+		b, dir := kept(t, plan)
+		files := map[string]string{"plugins/a.jar": "1", "plugins/text": "%PORT%"}
+		plan.Layers = []fleet.PlanLayer{b.layer("a", files)}
+		if _, err := b.build(plan); err != nil {
+			t.Fatal(err)
+		}
+		plugins := filepath.Join(dir, "plugins")
+		must(t, os.Chmod(plugins, 0o555))
+		if _, err := b.build(plan); err != nil {
+			t.Errorf("nothing is to be changed: %v", err)
+		}
+		files["plugins/a.jar"] = "2"
+		plan.Layers = []fleet.PlanLayer{b.layer("a", files)}
+		_, err := b.build(plan)
+		mustFail(t, err, fleet.ReasonPrepareFailed)
+		if err == nil || !strings.Contains(err.Error(), "plugins/a.jar is to be changed") {
+			t.Errorf("it says %v", err)
+		}
+		if fi, err := os.Stat(plugins); err != nil || fi.Mode().Perm() != 0o555 {
+			t.Errorf("what somebody has closed was opened: %v, %v", fi.Mode(), err)
+		}
+		plan.ProtectedPaths = []string{"plugins/a.jar"}
+		if _, err := b.build(plan); err != nil {
+			t.Errorf("protected: %v", err)
+		}
+		if diff := cmp.Diff(map[string]string{"plugins/a.jar": "1", "plugins/text": "25565"}, b.tree(dir)); diff != "" {
+			t.Error(diff)
+		}
+		must(t, os.Chmod(plugins, 0o755)) // so that the test's directory can be removed
+	})
 }

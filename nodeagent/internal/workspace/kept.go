@@ -107,7 +107,14 @@ func (a *application) replace(p string, c content) error {
 	name := underway(p)
 	_ = a.root.Remove(name)
 	dst, err := a.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return &Failure{Reason: fleet.ReasonPrepareFailed, Err: err, Message: fmt.Sprintf(
+			"%s is to be changed in the static directory, and the agent may not write to its directory: give it the permission (chmod u+w), or protect the file (protectedPaths)", p)}
+	case errors.Is(err, fs.ErrExist):
+		return &Failure{Reason: fleet.ReasonPrepareFailed, Err: err, Message: fmt.Sprintf(
+			"%s is in the way of a file that is being written in the static directory: remove it", name)}
+	case err != nil:
 		return err
 	}
 	err = errors.Join(a.copier.fill(dst, c), dst.Chmod(c.mode))
