@@ -280,22 +280,32 @@ func TestAConfirmationCountsForWhatWasShownAlone(t *testing.T) {
 	look()
 	w.status("repo", fleet.SourceInSync)
 	w.has("g/c")
-	tree(t, dir, "three/g/c/f", "three/g/d/f", "three/g/e/f", "three/g/f/f", "three/g/g/f", "three/g/h/f")
-	ask()
-	w.status("repo", fleet.SourceInSync)
-	tree(t, dir, "three/g/c/f")
-	ask()
-	source.Confirmed = w.status("repo", fleet.SourceHeld).Held
-	look()
-	w.status("repo", fleet.SourceInSync)
-	w.has("g/c")
-	tree(t, dir, "three/g/c/f", "three/g/d/f", "three/g/e/f", "three/g/f/f", "three/g/g/f", "three/g/h/f")
-	ask()
-	w.status("repo", fleet.SourceInSync)
-	if out, err := exec.Command("git", "-C", dir, "reset", "--quiet", "--hard", "HEAD~1").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	for _, c := range []struct {
+		rule   string
+		shrink func()
+		state  fleet.SourceState
+		left   string
+	}{
+		{"what is confirmed goes", func() {
+			tree(t, dir, "three/g/c/f")
+			ask()
+			source.Confirmed = w.status("repo", fleet.SourceHeld).Held
+			look()
+		}, fleet.SourceInSync, "g/c"},
+		{"the same another time waits, though the repository is back at that commit", func() {
+			if out, err := exec.Command("git", "-C", dir, "reset", "--quiet", "--hard", "HEAD~1").CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			look()
+		}, fleet.SourceHeld, "g/c g/d g/e g/f g/g g/h"},
+	} {
+		tree(t, dir, "three/g/c/f", "three/g/d/f", "three/g/e/f", "three/g/f/f", "three/g/g/f", "three/g/h/f")
+		ask()
+		w.status("repo", fleet.SourceInSync)
+		c.shrink()
+		w.status("repo", c.state)
+		if got := w.names(); got != c.left {
+			t.Errorf("%s: templates %s, want %s", c.rule, got, c.left)
+		}
 	}
-	look()
-	w.status("repo", fleet.SourceHeld)
-	w.has("g/c g/d g/e g/f g/g g/h")
 }
