@@ -30,6 +30,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -76,6 +77,8 @@ type Cache struct {
 	limit  int64 // in bytes; 0: none
 	slots  chan struct{}
 	blocks sync.Pool // of *[]byte, blockSize each
+	// unshared is true once the filesystem has said that files never share blocks here.
+	unshared atomic.Bool
 
 	mu        sync.Mutex
 	flights   map[string]*flight // by path

@@ -289,6 +289,27 @@ func TestWhatAnOlderVersionHasIsNotFetched(t *testing.T) {
 	}
 }
 
+// TestPiecesOfAnOlderVersionAreTakenWhereverTheyLieInIt has them lie as they did, a block
+// further and anywhere, which is what sharing blocks with them depends on.
+func TestPiecesOfAnOlderVersionAreTakenWhereverTheyLieInIt(t *testing.T) {
+	old := slices.Concat(random(1, 5, 100_000), random(2, 3, 700_001), random(3, 4, 4096), random(4, 3, 10))
+	for _, before := range []int{0, 1, 4095, 4096, 4097, 1 << 19} {
+		s, dir := newTally(), t.TempDir()
+		c := open(t, dir, s)
+		s.published(t, c, s.large("world", old...))
+		s.take()
+		var fresh [][]byte
+		if before > 0 {
+			fresh = random(5, 1, before)
+		}
+		mustHold(t, c, s.large("world", slices.Concat(fresh, old, random(6, 1, 77))...))
+		if n := len(s.take()); n != len(fresh)+1 {
+			t.Errorf("%d bytes further: asked for %d pieces", before, n)
+		}
+		nothingUnderway(t, dir)
+	}
+}
+
 func TestADamagedOlderVersionGivesNothing(t *testing.T) {
 	s, dir := newTally(), t.TempDir()
 	c := open(t, dir, s)

@@ -24,6 +24,8 @@ const (
 	// little, so little that others come to their turn.
 	runPieces = 16
 	runBytes  = 8 << 20
+	// sharedBlock is a multiple of what filesystems that share blocks between files have for one.
+	sharedBlock = 4 << 10
 	// blockSize is how many bytes are held of what comes: they fit into a processor's
 	// cache, where they are hashed and written.
 	blockSize = 256 << 10
@@ -249,11 +251,36 @@ func (p *partial) copyFrom(d donor, i int) error {
 	}
 	defer in.Close()
 	at := p.pieces[i]
-	if _, err := p.receive(io.NewSectionReader(in, d.offset, at.Size), at.offset, at.end()); err != nil {
+	shared := p.share(in, d.offset, at)
+	if _, err := p.receiveBut(shared, io.NewSectionReader(in, d.offset, at.Size), at.offset, at.end()); err != nil {
 		return err
 	}
 	p.came(i)
 	return nil
+}
+
+// span is a range of the file, up to before its end.
+type span struct{ from, end int64 }
+
+// share has the file share a piece's whole blocks with another one that holds it, where
+// the filesystem can and they lie alike in both, and says which range that is. A piece
+// that lies otherwise, and what is before and after whole blocks, is copied.
+func (p *partial) share(in *os.File, from int64, at piece) span {
+	of := span{(at.offset + sharedBlock - 1) / sharedBlock * sharedBlock, at.end() / sharedBlock * sharedBlock}
+	if (at.offset-from)%sharedBlock != 0 || of.from >= of.end || p.cache.unshared.Load() {
+		return span{}
+	}
+	err := unix.IoctlFileCloneRange(int(p.file.Fd()), &unix.FileCloneRange{
+		Src_fd: int64(in.Fd()), Src_offset: uint64(of.from - at.offset + from),
+		Src_length: uint64(of.end - of.from), Dest_offset: uint64(of.from),
+	})
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOTTY) {
+		p.cache.unshared.Store(true) // this filesystem never will
+	}
+	if err != nil {
+		return span{}
+	}
+	return of
 }
 
 // repeat writes the pieces whose content came at another place of the file.
@@ -343,13 +370,18 @@ func broken(err error) error {
 // receive writes what comes to a range of the file, hashes it if that is what comes next,
 // and says how far it got.
 func (p *partial) receive(from io.Reader, at, end int64) (int64, error) {
+	return p.receiveBut(span{}, from, at, end)
+}
+
+// receiveBut is receive where a range stands there already: that is hashed, not written.
+func (p *partial) receiveBut(there span, from io.Reader, at, end int64) (int64, error) {
 	b := p.cache.block()
 	defer p.cache.blocks.Put(b)
 	for at < end {
 		// Blocks of the file, so that it is written by whole pages.
 		n, err := io.ReadFull(from, (*b)[:min(end-at, blockSize-at%blockSize)])
 		p.order.follow(at, (*b)[:n])
-		if _, err := p.file.WriteAt((*b)[:n], at); err != nil {
+		if err := p.writeBut(there, (*b)[:n], at); err != nil {
 			return at, disk("blobs.write", err)
 		}
 		at += int64(n)
@@ -358,6 +390,26 @@ func (p *partial) receive(from io.Reader, at, end int64) (int64, error) {
 		}
 	}
 	return at, nil
+}
+
+// writeBut writes what is before and after a range.
+func (p *partial) writeBut(there span, b []byte, at int64) error {
+	end := at + int64(len(b))
+	if there.end <= at || there.from >= end {
+		_, err := p.file.WriteAt(b, at)
+		return err
+	}
+	if at < there.from {
+		if _, err := p.file.WriteAt(b[:there.from-at], at); err != nil {
+			return err
+		}
+	}
+	if there.end < end {
+		if _, err := p.file.WriteAt(b[there.end-at:], there.end); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // inOrder hashes a file from its beginning to its end, though it comes in any order.
