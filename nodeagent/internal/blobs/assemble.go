@@ -64,7 +64,7 @@ func (c *Cache) assemble(ctx context.Context, e fleet.ManifestEntry, path string
 func checkChunks(e fleet.ManifestEntry) error {
 	var size int64
 	for _, ch := range e.Chunks {
-		if !hashPattern.MatchString(ch.SHA256) || ch.Size <= 0 || ch.Size > maxChunk {
+		if !fleet.ValidDigest(ch.SHA256) || ch.Size <= 0 || ch.Size > maxChunk {
 			return errs.New(errs.Invalid, "a piece of %d bytes with hash %q is none", ch.Size, ch.SHA256)
 		}
 		size += ch.Size
@@ -91,7 +91,7 @@ func (c *Cache) donors(e fleet.ManifestEntry) map[string]donor {
 	found := map[string]donor{}
 	for _, m := range c.atHand() {
 		for _, other := range m.Entries {
-			if len(other.Chunks) > 0 && other.SHA256 != e.SHA256 && hashPattern.MatchString(other.SHA256) {
+			if len(other.Chunks) > 0 && other.SHA256 != e.SHA256 && fleet.ValidDigest(other.SHA256) {
 				c.offer(other, wanted, found)
 			}
 		}

@@ -28,7 +28,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,8 +66,6 @@ const (
 	// maxManifest is the largest manifest that is read, in bytes.
 	maxManifest = 64 << 20
 )
-
-var hashPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // Cache is a directory of blobs. It is safe for concurrent use.
 type Cache struct {

@@ -47,12 +47,12 @@ func (s *stock) remove(path string) {
 func (c *Cache) Hold(digests []string, entries []fleet.ManifestEntry) (release func()) {
 	var paths []string
 	for _, d := range digests {
-		if hashPattern.MatchString(d) {
+		if fleet.ValidDigest(d) {
 			paths = append(paths, c.path(d))
 		}
 	}
 	for _, e := range entries {
-		if e.Kind == fleet.FileRegular && hashPattern.MatchString(e.SHA256) {
+		if e.Kind == fleet.FileRegular && fleet.ValidDigest(e.SHA256) {
 			paths = append(paths, c.path(e.SHA256))
 			if len(e.Chunks) > 0 { // as long as it is not whole
 				paths = append(paths, c.partialPath(e.SHA256))
@@ -222,7 +222,7 @@ func (c *Cache) marks(dir string) map[string]time.Time {
 		return all
 	}
 	for _, e := range entries {
-		if fi, err := e.Info(); err == nil && hashPattern.MatchString(e.Name()) {
+		if fi, err := e.Info(); err == nil && fleet.ValidDigest(e.Name()) {
 			all[e.Name()] = fi.ModTime()
 		}
 	}
@@ -241,7 +241,7 @@ func (c *Cache) seen(digest string) {
 }
 
 func (c *Cache) touch(digest string) {
-	if hashPattern.MatchString(digest) {
+	if fleet.ValidDigest(digest) {
 		now := time.Now()
 		_ = os.Chtimes(filepath.Join(c.dir, versionDir, digest), now, now)
 	}
@@ -277,7 +277,7 @@ func (c *Cache) found(path string, fi fs.FileInfo) {
 	case filepath.Dir(path) == filepath.Join(c.dir, versionDir), filepath.Dir(path) == filepath.Join(c.dir, artifactDir):
 		return
 	}
-	if hashPattern.MatchString(fi.Name()) {
+	if fleet.ValidDigest(fi.Name()) {
 		c.mu.Lock()
 		c.stock.put(path, size)
 		c.mu.Unlock()

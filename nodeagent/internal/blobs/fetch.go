@@ -68,7 +68,7 @@ func regular(entries []fleet.ManifestEntry) (files []fleet.ManifestEntry, err er
 		if e.Kind != fleet.FileRegular || seen[e.SHA256] {
 			continue
 		}
-		if !hashPattern.MatchString(e.SHA256) || e.Size < 0 {
+		if !fleet.ValidDigest(e.SHA256) || e.Size < 0 {
 			return nil, &FileError{Path: e.Path, Err: errs.New(errs.Invalid, "%q is not a SHA-256, or %d no size", e.SHA256, e.Size)}
 		}
 		seen[e.SHA256] = true
@@ -116,7 +116,7 @@ func each[T any](ctx context.Context, list []T, do func(context.Context, T) erro
 // stand makes sure that a good file stands where a hash has its place: verified if it is
 // there, else made. However many ask for it, one makes it.
 func (c *Cache) stand(ctx context.Context, hash string, place func(string) string, make func(context.Context, string) error) (string, error) {
-	if !hashPattern.MatchString(hash) {
+	if !fleet.ValidDigest(hash) {
 		return "", errs.New(errs.Invalid, "%q is not a SHA-256", hash)
 	}
 	path := place(hash)

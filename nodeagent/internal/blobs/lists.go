@@ -17,7 +17,7 @@ type sum256 [sha256.Size]byte
 
 // sumOf reads a hash; false when it is none.
 func sumOf(hash string) (s sum256, ok bool) {
-	if !hashPattern.MatchString(hash) {
+	if !fleet.ValidDigest(hash) {
 		return s, false
 	}
 	n, err := hex.Decode(s[:], []byte(hash))
@@ -145,7 +145,7 @@ func (c *Cache) neededVersions() []string {
 	var all []string
 	for _, n := range c.stock.needs {
 		for _, v := range n.Versions {
-			if hashPattern.MatchString(v) {
+			if fleet.ValidDigest(v) {
 				all = append(all, v)
 			}
 		}

@@ -70,7 +70,7 @@ func (c *Cache) version(digest string, at time.Time, m fleet.Manifest) Version {
 	v := Version{Digest: digest, Complete: true, UsedAt: at, InUse: c.stock.pins[c.path(digest)] > 0 || c.stock.uses(digest)}
 	seen := map[string]bool{}
 	for _, e := range m.Entries {
-		if e.Kind != fleet.FileRegular || seen[e.SHA256] || !hashPattern.MatchString(e.SHA256) {
+		if e.Kind != fleet.FileRegular || seen[e.SHA256] || !fleet.ValidDigest(e.SHA256) {
 			continue
 		}
 		seen[e.SHA256] = true

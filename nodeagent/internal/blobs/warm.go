@@ -43,7 +43,7 @@ func (c *Cache) holds(m fleet.Manifest) bool {
 		if e.Kind != fleet.FileRegular {
 			continue
 		}
-		if !hashPattern.MatchString(e.SHA256) {
+		if !fleet.ValidDigest(e.SHA256) {
 			return false
 		}
 		if _, ok := c.verified[c.path(e.SHA256)]; !ok {
@@ -109,7 +109,7 @@ func (c *Cache) remembered() []string {
 // stands reports whether files of the right sizes stand for a version and all its
 // content. They are verified before anybody gets them.
 func (c *Cache) stands(digest string) bool {
-	if !hashPattern.MatchString(digest) {
+	if !fleet.ValidDigest(digest) {
 		return false
 	}
 	b, err := os.ReadFile(c.path(digest))
@@ -121,7 +121,7 @@ func (c *Cache) stands(digest string) bool {
 		if e.Kind != fleet.FileRegular {
 			continue
 		}
-		if !hashPattern.MatchString(e.SHA256) {
+		if !fleet.ValidDigest(e.SHA256) {
 			return false
 		}
 		fi, err := os.Stat(c.path(e.SHA256))
