@@ -1,10 +1,12 @@
 package collect
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"maps"
@@ -18,6 +20,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/blob"
 	"github.com/orreryhq/orrery/templatesvc/internal/blob/objects"
@@ -29,19 +32,29 @@ import (
 type register struct {
 	versions map[string][]string
 	open     map[string]bool
+	// lost is why an answer does not come of what was carried out; nil: all come.
+	lost func() error
+}
+
+// answer is what comes of a request that was carried out.
+func (r *register) answer() error {
+	if r.lost == nil {
+		return nil
+	}
+	return r.lost()
 }
 
 func (r *register) Roots(context.Context) ([]string, error) {
-	return slices.Collect(maps.Keys(r.versions)), nil
+	return slices.Collect(maps.Keys(r.versions)), r.answer()
 }
 
 func (r *register) Publishes(context.Context) ([]string, error) {
-	return slices.Collect(maps.Keys(r.open)), nil
+	return slices.Collect(maps.Keys(r.open)), r.answer()
 }
 
 func (r *register) EndPublish(_ context.Context, id string) error {
 	delete(r.open, id)
-	return nil
+	return r.answer()
 }
 
 // publisher does what a publish does, step by step.
@@ -55,6 +68,7 @@ const atOnce = -time.Hour
 
 var (
 	errKilled = errors.New("killed")
+	errLost   = errors.New("the answer is lost")
 	contents  = []string{"one", "two", "three", "four", strings.Repeat("compressible ", 200)}
 )
 
@@ -73,6 +87,11 @@ type world struct {
 	alone      bool                   // no collector goes on by itself
 	stops      [2]func()
 	made       int
+	// oneIn is of how many requests one goes wrong, 0: none does.
+	oneIn int
+	// late are requests to a bucket that nobody waits for any more, and that will be
+	// carried out.
+	late []func()
 }
 
 // medium is where the store of a world lies, looked at without taking anything back.
@@ -81,12 +100,15 @@ type medium interface {
 	there(t *rapid.T) map[string]bool
 	// litter is what a collection leaves that nobody is interrupted in.
 	litter(t *rapid.T) []string
+	// accuse has something said to be corrupt that is not.
+	accuse(t *rapid.T)
 }
 
 // resume makes a collector take one step; it begins a cycle when it has none.
 func (w *world) resume(n int) {
 	if w.collectors[n] == nil {
-		w.collectors[n], w.stops[n] = iter.Pull(w.cycle(n, rapid.SampledFrom([]time.Duration{time.Hour, atOnce}).Draw(w.T, "forsaken")))
+		times := rapid.SampledFrom([]time.Duration{time.Hour, atOnce})
+		w.collectors[n], w.stops[n] = iter.Pull(w.cycle(n, times.Draw(w.T, "forsaken"), times.Draw(w.T, "patience")))
 	}
 	w.running = n
 	_, more := w.collectors[n]()
@@ -97,7 +119,7 @@ func (w *world) resume(n int) {
 }
 
 // cycle is one cycle that stops between any two steps; stopped for good, it dies there.
-func (w *world) cycle(n int, forsaken time.Duration) iter.Seq[bool] {
+func (w *world) cycle(n int, forsaken, patience time.Duration) iter.Seq[bool] {
 	return func(yield func(bool) bool) {
 		defer func() {
 			if r := recover(); r != nil && r != any(errKilled) {
@@ -111,8 +133,9 @@ func (w *world) cycle(n int, forsaken time.Duration) iter.Seq[bool] {
 			}
 		}
 		c := w.collector(n, forsaken)
+		c.Patience = patience
 		c.between = w.yields[n]
-		_, _ = c.Cycle(w.Context()) // one that lost its trash to another ends with an error
+		_, _ = c.Cycle(w.Context()) // one that lost its trash to another, or an answer, ends with an error
 	}
 }
 
@@ -127,6 +150,57 @@ func (w *world) request(*http.Request) error {
 		w.resume(rapid.IntRange(0, 1).Draw(w.T, "collector"))
 	}
 	return nil
+}
+
+// lost has some answers not come, unless nobody is to be disturbed.
+func (w *world) lost() error {
+	if !w.alone && w.oneIn > 0 && rapid.IntRange(1, w.oneIn).Draw(w.T, "lost") == w.oneIn {
+		return errLost
+	}
+	return nil
+}
+
+// arrive carries out the oldest request that is late.
+func (w *world) arrive() {
+	if len(w.late) > 0 {
+		arrives := w.late[0]
+		w.late = w.late[1:]
+		arrives()
+	}
+}
+
+// unsure is a way to a bucket on which requests that fail were carried out, or will be.
+type unsure struct {
+	*world
+	now, later http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (u unsure) RoundTrip(r *http.Request) (*http.Response, error) {
+	if u.lost() == nil {
+		return u.now.RoundTrip(r)
+	}
+	// What the client takes for final, so that it does not wait before it says so.
+	refusal := &http.Response{StatusCode: 599, Header: http.Header{}, Body: http.NoBody, Request: r}
+	if rapid.Bool().Draw(u.T, "carried out at once") {
+		_, err := u.now.RoundTrip(r)
+		return refusal, err
+	}
+	var body []byte
+	if r.Body != nil {
+		var err error
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+	}
+	again := r.Clone(context.Background())
+	u.late = append(u.late, func() {
+		again.Body = io.NopCloser(bytes.NewReader(body))
+		if _, err := u.later.RoundTrip(again); err != nil {
+			u.Fatal(err)
+		}
+	})
+	return refusal, nil
 }
 
 func (w *world) collector(n int, forsaken time.Duration) *Collector {
@@ -162,30 +236,42 @@ func (w *world) begin() {
 	w.made++
 	p := &publisher{id: fmt.Sprint(w.made)}
 	w.reg.open[p.id] = true
-	w.publishers = append(w.publishers, p)
+	if w.lost() == nil { // else nobody knows of the record, which goes with its lease
+		w.publishers = append(w.publishers, p)
+	}
+}
+
+// expire ends the records that nobody keeps any more.
+func (w *world) expire() {
+	maps.DeleteFunc(w.reg.open, func(id string, _ bool) bool {
+		return !slices.ContainsFunc(w.publishers, func(p *publisher) bool { return p.id == id })
+	})
 }
 
 func (w *world) add(p *publisher) {
 	sum, err := w.store.Put(w.Context(), []byte(rapid.SampledFrom(contents).Draw(w.T, "content")))
-	if err != nil {
-		w.Fatal(err)
-	}
-	p.files = append(p.files, sum)
-}
-
-func (w *world) keep(p *publisher) {
-	text := rapid.SampledFrom(contents).Draw(w.T, "content")
-	if sum := fleet.DigestOf([]byte(text)); w.has(sum, len(text)) {
+	if w.went(p, err) {
 		p.files = append(p.files, sum)
 	}
 }
 
-func (w *world) has(sum string, size int) bool {
-	there, err := w.store.Has(w.Context(), sum, int64(size))
-	if err != nil {
+func (w *world) keep(p *publisher) {
+	text := rapid.SampledFrom(contents).Draw(w.T, "content")
+	sum := fleet.DigestOf([]byte(text))
+	if there, err := w.store.Has(w.Context(), sum, int64(len(text))); w.went(p, err) && there {
+		p.files = append(p.files, sum)
+	}
+}
+
+// went reports whether a publisher's step went well; it gives up when it did not.
+func (w *world) went(p *publisher, err error) bool {
+	if err != nil && (w.oneIn == 0 || !errs.Is(err, errs.Unavailable)) {
 		w.Fatal(err)
 	}
-	return there
+	if err != nil {
+		w.forget(p)
+	}
+	return err == nil
 }
 
 // commit stores the manifest and, some steps of a collector later, the version.
@@ -199,14 +285,16 @@ func (w *world) commit(p *publisher) {
 		w.Fatal(err)
 	}
 	digest, err := w.store.Put(w.Context(), b)
-	if err != nil {
-		w.Fatal(err)
+	if !w.went(p, err) {
+		return
 	}
 	w.resume(rapid.IntRange(0, 1).Draw(w.T, "meanwhile"))
 	if w.reg.open[p.id] { // the fence of the transaction
 		w.reg.versions[digest] = append(slices.Clone(p.files), digest)
 	}
-	w.forget(p)
+	if w.lost() == nil { // else it tries again, or gives up
+		w.forget(p)
+	}
 }
 
 // check demands that what every version needs lies in the medium, condemned or not.
@@ -226,6 +314,9 @@ func (w *world) rest() {
 	w.alone = true
 	for n := range w.collectors {
 		w.stop(n)
+	}
+	for len(w.late) > 0 {
+		w.arrive()
 	}
 	w.reg.open = map[string]bool{}
 	for range 2 {
@@ -279,6 +370,9 @@ func (d directory) litter(t *rapid.T) (left []string) {
 	return left
 }
 
+// accuse is nothing that can be said of a file on a disk.
+func (d directory) accuse(t *rapid.T) { t.Skip("a file is what it is") }
+
 // bucket is a medium in a bucket.
 type bucket struct{ *s3test.Server }
 
@@ -309,8 +403,22 @@ func (b bucket) litter(t *rapid.T) (left []string) {
 	return left
 }
 
+func (b bucket) accuse(t *rapid.T) {
+	names := slices.DeleteFunc(b.keys(t), func(k string) bool { return strings.Contains(k, "!") })
+	if len(names) == 0 {
+		t.Skip("the bucket is empty")
+	}
+	name := rapid.SampledFrom(names).Draw(t, "name") + "!corrupt"
+	if _, err := b.Backend.PutObject(s3test.Bucket, name, map[string]string{}, strings.NewReader(""), 0, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func newWorld(t *rapid.T) *world {
-	return &world{T: t, running: -1, reg: &register{versions: map[string][]string{}, open: map[string]bool{}}}
+	w := &world{T: t, running: -1, reg: &register{versions: map[string][]string{}, open: map[string]bool{}}}
+	w.oneIn = rapid.SampledFrom([]int{0, 10, 2}).Draw(t, "one request goes wrong in")
+	w.reg.lost = w.lost
+	return w
 }
 
 func TestACollectionNeverTakesWhatAPublishNeeds(t *testing.T) {
@@ -333,8 +441,11 @@ func TestACollectionNeverTakesWhatAPublishNeeds(t *testing.T) {
 			w.medium = bucket{server}
 			for n, store := range []**blob.Store{&w.store, &w.replicas[0], &w.replicas[1]} {
 				own := filepath.Join(dir, fmt.Sprint(n))
+				near := server.Near(w.request)
+				now, later := near.Through(nil), server.Near(func(*http.Request) error { return nil }).Through(nil)
+				near.Through = func(http.RoundTripper) http.RoundTripper { return unsure{w, now, later} }
 				m, done, err := objects.New(objects.Config{
-					S3: server.Near(w.request), Bucket: s3test.Bucket, Dir: filepath.Join(own, "cache"), CacheBytes: 1 << 20, Pause: time.Nanosecond,
+					S3: near, Bucket: s3test.Bucket, Dir: filepath.Join(own, "cache"), CacheBytes: 1 << 20, Pause: time.Nanosecond,
 				})
 				if err != nil {
 					return err
@@ -370,6 +481,9 @@ func property(t *testing.T, base string, open func(w *world, dir string) error) 
 			"keep":   func(*rapid.T) { w.keep(w.pick()) },
 			"commit": func(*rapid.T) { w.commit(w.pick()) },
 			"crash":  func(*rapid.T) { w.forget(w.pick()) },
+			"expire": func(*rapid.T) { w.expire() },
+			"arrive": func(*rapid.T) { w.arrive() },
+			"accuse": func(t *rapid.T) { w.medium.accuse(t) },
 			"lose the lease": func(*rapid.T) {
 				delete(w.reg.open, w.pick().id)
 			},
