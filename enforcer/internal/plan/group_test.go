@@ -164,6 +164,15 @@ func TestGroup(t *testing.T) {
 			s.group.Spec.Static.Enabled, s.group.Spec.OnCrash = true, fleet.CrashStop
 			s.add(manual, crashed(at(0)))
 		}, 0, nil},
+		{"static: for one that is stopping no other is made", func(s *sim) {
+			s.group.Spec.Static.Enabled, s.group.Spec.Scaling.Min = true, 2
+			s.add(online, wantsStop(false))
+			s.add(online)
+		}, 0, []string{"order i00001 by stop: StopRequested"}},
+		{"static: but for those that were never there", func(s *sim) {
+			s.group.Spec.Static.Enabled, s.group.Spec.Scaling.Min = true, 2
+			s.add(online, wantsStop(false))
+		}, 0, []string{"create minimum: BelowMinimum", "order i00001 by stop: StopRequested"}},
 		{"static: crashed before stopped, old before new", func(s *sim) {
 			s.group.Spec.Static.Enabled, s.group.Spec.Scaling.Min = true, 3
 			s.add(in(alive, fleet.Stopped, fleet.ReasonStopRequested, at(-m)), wantsStop(false))

@@ -141,9 +141,22 @@ func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) 
 	return out
 }
 
+// ending counts the instances that were told to stop and have not ended yet.
+func (p *pass) ending() int {
+	n := 0
+	for _, i := range p.all {
+		if i.Intent.Desired == fleet.DesiredStopped && !i.Terminal() && !i.Lost() && !p.living(i) {
+			n++
+		}
+	}
+	return n
+}
+
 // revive adds instances of a static group: those that ended first, crashed before
-// stopped and by ordinal, then new ones.
+// stopped and by ordinal, then new ones. For one that is about to end none is made: it
+// comes again itself, with its data.
 func (p *pass) revive(out []Action, lacking int) []Action {
+	lacking -= p.ending()
 	planned := map[fleet.InstanceID]bool{}
 	for _, a := range out {
 		planned[a.Instance.Intent.ID] = true
