@@ -201,8 +201,8 @@ func (o *Operations) DeleteGroup(ctx context.Context, by Actor, name fleet.Group
 		if err != nil {
 			return change{}, err
 		}
-		if ifMatch != 0 && ifMatch != g.ModRev {
-			return change{}, &MovedError{What: "group " + string(name), Want: ifMatch, Have: g.ModRev}
+		if err := unmoved("group "+string(name), ifMatch, g.ModRev); err != nil {
+			return change{}, err
 		}
 		if err := unreferenced(s, name); err != nil || dryRun {
 			return change{}, err

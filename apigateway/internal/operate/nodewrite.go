@@ -52,8 +52,8 @@ func (o *Operations) WriteNode(ctx context.Context, by Actor, w NodeWrite) (befo
 		if !ok {
 			return change{}, errs.New(errs.NotFound, "there is no node %s", clip(string(w.Node)))
 		}
-		if have := NodeRevision(s, n); w.IfMatch != 0 && w.IfMatch != have {
-			return change{}, &MovedError{What: "node " + string(w.Node), Want: w.IfMatch, Have: have}
+		if err := unmoved("node "+string(w.Node), w.IfMatch, NodeRevision(s, n)); err != nil {
+			return change{}, err
 		}
 		next := fleet.NodeDesired{Node: w.Node}
 		if have, ok := s.NodesDesired.Get(w.Node); ok {

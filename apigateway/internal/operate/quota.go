@@ -66,11 +66,8 @@ func (w QuotaWrite) target(s *view.Snapshot) (*fleet.Quota, error) {
 	if !ok {
 		old = &fleet.Quota{}
 	}
-	if w.IfMatch != 0 && w.IfMatch != old.ModRev {
-		return nil, &MovedError{What: "quota " + w.Quota.Name, Want: w.IfMatch, Have: old.ModRev}
-	}
-	if !ok {
-		return nil, nil
+	if err := unmoved("quota "+w.Quota.Name, w.IfMatch, old.ModRev); err != nil || !ok {
+		return nil, err
 	}
 	return old, nil
 }
@@ -112,11 +109,8 @@ func (o *Operations) DeleteQuota(ctx context.Context, by Actor, name string, ifM
 		if !ok {
 			return change{}, errs.New(errs.NotFound, "there is no quota %s", clip(name))
 		}
-		if ifMatch != 0 && ifMatch != q.ModRev {
-			return change{}, &MovedError{What: "quota " + name, Want: ifMatch, Have: q.ModRev}
-		}
-		if dryRun {
-			return change{}, nil
+		if err := unmoved("quota "+name, ifMatch, q.ModRev); err != nil || dryRun {
+			return change{}, err
 		}
 		return change{
 			writes: []store.Write{store.Remove(store.QuotaKey(name), q.ModRev), store.Forget(store.QuotaAllocKey(name))},

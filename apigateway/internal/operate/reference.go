@@ -27,6 +27,14 @@ func (e *MovedError) Error() string {
 	return fmt.Sprintf("%s is not at revision %d any more: read it again", e.What, e.Want)
 }
 
+// unmoved is a MovedError unless what is at the revision the caller named, or none was: 0.
+func unmoved(what string, want, have int64) error {
+	if want == 0 || want == have {
+		return nil
+	}
+	return &MovedError{What: what, Want: want, Have: have}
+}
+
 // maxDepth bounds a chain of parents.
 const maxDepth = 10
 

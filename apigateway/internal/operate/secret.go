@@ -121,8 +121,9 @@ func (o *Operations) WriteSecret(ctx context.Context, by Actor, w SecretWrite) (
 		if err != nil {
 			return err
 		}
-		if before = old.ModRev; w.IfMatch != 0 && w.IfMatch != before {
-			return &MovedError{What: "secret " + w.Name, Want: w.IfMatch, Have: before}
+		before = old.ModRev
+		if err := unmoved("secret "+w.Name, w.IfMatch, before); err != nil {
+			return err
 		}
 		if before == 0 {
 			if err := o.roomForSecret(ctx); err != nil {
@@ -190,11 +191,11 @@ func (o *Operations) DeleteSecret(ctx context.Context, by Actor, name string, if
 	return InTime(ctx, func(ctx context.Context) error {
 		return retried(func() error {
 			one, err := o.secret(ctx, name)
+			if err == nil {
+				err = unmoved("secret "+name, ifMatch, one.ModRev)
+			}
 			if err != nil {
 				return err
-			}
-			if ifMatch != 0 && ifMatch != one.ModRev {
-				return &MovedError{What: "secret " + name, Want: ifMatch, Have: one.ModRev}
 			}
 			if used := o.secretUses(o.Snapshot())[name]; len(used) > 0 {
 				return errs.New(errs.Conflict, "secret %s is used by %s: give them another value first", name, several(used))

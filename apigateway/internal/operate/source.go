@@ -169,8 +169,8 @@ func (s *Sources) Write(ctx context.Context, by Actor, w SourceWrite) (out Sourc
 		if err != nil {
 			return err
 		}
-		if w.IfMatch != 0 && w.IfMatch != old.ModRev {
-			return &MovedError{What: "source " + w.Source.Name, Want: w.IfMatch, Have: old.ModRev}
+		if err := unmoved("source "+w.Source.Name, w.IfMatch, old.ModRev); err != nil {
+			return err
 		}
 		next, err := s.next(old, w)
 		if err != nil {
@@ -234,11 +234,11 @@ func (s *Sources) Delete(ctx context.Context, by Actor, name string, ifMatch int
 	return InTime(ctx, func(ctx context.Context) error {
 		return retried(func() error {
 			one, err := s.existing(ctx, name)
+			if err == nil {
+				err = unmoved("source "+name, ifMatch, one.ModRev)
+			}
 			if err != nil {
 				return err
-			}
-			if ifMatch != 0 && ifMatch != one.ModRev {
-				return &MovedError{What: "source " + name, Want: ifMatch, Have: one.ModRev}
 			}
 			if dryRun {
 				return nil
