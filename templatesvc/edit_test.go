@@ -1,6 +1,7 @@
 package templatesvc_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"cmp"
 	"fmt"
@@ -243,6 +244,86 @@ func TestAnUploadedFormIsOneVersion(t *testing.T) {
 	kind, form = formOf(t, map[string]string{"x.zip": "garbage"})
 	if _, err := d.Upload(t.Context(), by(""), true, kind, form); !errs.Is(err, errs.Malformed) {
 		t.Errorf("no archive: %v", err)
+	}
+}
+
+func TestAFormThatBreaksOffIsRefusedAsThat(t *testing.T) {
+	d := newDesk(t)
+	before := d.put("a", "1")
+	kind, body := formOf(t, map[string]string{"f": strings.Repeat("text ", 100)})
+	whole, err := io.ReadAll(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, extract := range []bool{false, true} {
+		for cut := range whole[:len(whole)-4] { // the last boundary may lack its line end
+			_, err := d.Upload(t.Context(), by(""), extract, kind, bytes.NewReader(whole[:cut]))
+			if !errs.Is(err, errs.Malformed) {
+				t.Fatalf("cut after %d of %d bytes, extract %v: %v", cut, len(whole), extract, err)
+			}
+		}
+	}
+	if h, err := store.Get(t.Context(), d.c, store.TemplateHeadKey(ref)); err != nil || h.Digest != before {
+		t.Errorf("the head is %+v, %v", h, err)
+	}
+}
+
+func TestAFormWithAFileTwiceIsRefused(t *testing.T) {
+	d := newDesk(t)
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	for range 2 {
+		if _, err := w.CreateFormFile("file", "same"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.Upload(t.Context(), by("sub"), false, w.FormDataContentType(), &b)
+	if !errs.Is(err, errs.Malformed) || !strings.Contains(errs.MessageOf(err), "same") {
+		t.Errorf("refused with %v", err)
+	}
+}
+
+func TestWhatALinkLeadsToIsExportedAsTheDirectoryItself(t *testing.T) {
+	d := newDesk(t)
+	var packed bytes.Buffer
+	w := tar.NewWriter(&packed)
+	for _, h := range []*tar.Header{{Name: "real/sub/f", Size: 1, Mode: 0o644}, {Name: "link", Typeflag: tar.TypeSymlink, Linkname: "real"}} {
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = w.Write(make([]byte, h.Size))
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e, err := d.Import(t.Context(), by(""), true, "tar", &packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	for _, dir := range []string{"real", "link"} {
+		body, err := d.Archive(t.Context(), e.Head.Digest, dir, "tar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := tar.NewReader(body).Next()
+		_ = body.Close()
+		if err != nil || h.Name != "sub/f" {
+			t.Errorf("%s: %+v, %v", dir, h, err)
+		}
+		list, err := d.Files(t.Context(), e.Head.Digest, dir, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range list {
+			seen = append(seen, f.Path)
+		}
+	}
+	if want := []string{"real/sub/f", "real/sub/f"}; !slices.Equal(seen, want) {
+		t.Errorf("listed %v, want %v", seen, want)
 	}
 }
 

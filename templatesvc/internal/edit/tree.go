@@ -145,22 +145,29 @@ func (t *Tree) File(p string) (fleet.ManifestEntry, error) {
 	return e, err
 }
 
+// Dir is where the directory lies that a path leads to, as a caller wrote it: "" is the
+// template itself. Errors as of File.
+func (t *Tree) Dir(p string) (string, error) {
+	p, err := Clean(p)
+	if err != nil {
+		return "", err
+	}
+	d, err := t.Find(p)
+	if err == nil && d.Kind != fleet.FileDir {
+		err = &errs.Error{Kind: errs.Malformed, Field: "path", Message: "names a file, not a directory: " + p}
+	}
+	return d.Path, err
+}
+
 // List is what lies directly in a directory, in order of name. Errors as of File.
 func (t *Tree) List(dir string) ([]fleet.ManifestEntry, error) {
-	dir, err := Clean(dir)
+	dir, err := t.Dir(dir)
 	if err != nil {
 		return nil, err
 	}
-	d, err := t.Find(dir)
-	switch {
-	case err != nil:
-		return nil, err
-	case d.Kind != fleet.FileDir:
-		return nil, &errs.Error{Kind: errs.Malformed, Field: "path", Message: "names a file, not a directory: " + dir}
-	}
 	var out []fleet.ManifestEntry
 	for p, e := range t.entries {
-		if above(p) == d.Path {
+		if above(p) == dir {
 			out = append(out, e)
 		}
 	}

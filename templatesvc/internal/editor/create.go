@@ -94,7 +94,7 @@ func (w *Writer) readImport(ctx context.Context, p *template.Publish, form *mult
 			if m != nil {
 				return n, nil, &errs.Error{Kind: errs.Malformed, Field: "file", Message: "is in the form twice"}
 			}
-			unpacked, err := w.unpack(ctx, p, part, archive.FormatOf(fileName(part)))
+			unpacked, err := w.unpack(ctx, p, formFile{part}, archive.FormatOf(fileName(part)))
 			if err != nil {
 				return n, nil, err
 			}

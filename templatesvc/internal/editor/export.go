@@ -8,24 +8,24 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/archive"
-	"github.com/orreryhq/orrery/templatesvc/internal/edit"
 )
 
 // Archive packs what lies in a directory of a version; "" is all of it. It is checked
 // before it returns; the content is read when the function it returns is called with a
 // place to write to. Errors as of List, and Invalid for an unknown format.
 func (r *Reader) Archive(ctx context.Context, digest, dir string, f archive.Format) (func(io.Writer) error, error) {
-	entries, err := r.List(ctx, digest, dir, true)
+	t, err := r.tree(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	at, entries, err := below(t, dir)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := archive.NewWriter(io.Discard, f); err != nil {
 		return nil, final(err)
 	}
-	if dir, err = edit.Clean(dir); err != nil {
-		return nil, final(err)
-	}
-	return func(w io.Writer) error { return r.pack(ctx, w, f, dir, entries) }, nil
+	return func(w io.Writer) error { return r.pack(ctx, w, f, at, entries) }, nil
 }
 
 func (r *Reader) pack(ctx context.Context, w io.Writer, f archive.Format, dir string, entries []fleet.ManifestEntry) error {

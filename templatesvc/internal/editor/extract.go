@@ -6,6 +6,7 @@ import (
 	"mime"
 	"mime/multipart"
 	"path"
+	"slices"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -147,7 +148,11 @@ func (w *Writer) Upload(ctx context.Context, c Change, extract bool, form *multi
 			}
 			steps, with = append(steps, do), append(with, contents(entries))
 			for i := range entries {
-				paths = append(paths, path.Join(c.Path, entries[i].Path))
+				name := path.Join(c.Path, entries[i].Path)
+				if !extract && slices.Contains(paths, name) {
+					return nil, nil, &errs.Error{Kind: errs.Malformed, Field: "file", Message: name + " is in the form twice"}
+				}
+				paths = append(paths, name)
 			}
 		}
 	})
@@ -158,7 +163,7 @@ func (w *Writer) Upload(ctx context.Context, c Change, extract bool, form *multi
 func (w *Writer) take(ctx context.Context, p *template.Publish, dir string, extract bool, part *multipart.Part) (do step, entries []fleet.ManifestEntry, err error) {
 	name := fileName(part)
 	if extract {
-		m, err := w.unpack(ctx, p, part, archive.FormatOf(name))
+		m, err := w.unpack(ctx, p, formFile{part}, archive.FormatOf(name))
 		return laid(dir, m, false), m.Entries, err
 	}
 	if name, err = edit.Clean(name); err == nil && name == "" {
@@ -167,7 +172,7 @@ func (w *Writer) take(ctx context.Context, p *template.Publish, dir string, extr
 	if err != nil {
 		return nil, nil, err
 	}
-	content, err := p.Add(ctx, part, maxUpload)
+	content, err := p.Add(ctx, formFile{part}, maxUpload)
 	e := fleet.ManifestEntry{Path: name, Size: content.Size, SHA256: content.SHA256, Chunks: content.Chunks}
 	return func(t *edit.Tree) error {
 		put := e
@@ -184,6 +189,18 @@ func fileName(part *multipart.Part) string {
 		return ""
 	}
 	return params["filename"]
+}
+
+// formFile is a file in a form. Where the form breaks off within it, that is said.
+type formFile struct{ *multipart.Part }
+
+// Read reads on.
+func (f formFile) Read(b []byte) (int, error) {
+	n, err := f.Part.Read(b)
+	if err != nil && err != io.EOF {
+		err = brokenForm(err)
+	}
+	return n, err
 }
 
 func brokenForm(err error) error {

@@ -66,21 +66,25 @@ func (r *Reader) List(ctx context.Context, digest, dir string, deep bool) ([]fle
 	if err != nil {
 		return nil, err
 	}
-	direct, err := t.List(dir)
-	if err != nil || !deep {
+	if !deep {
+		direct, err := t.List(dir)
 		return direct, final(err)
 	}
-	dir, err = edit.Clean(dir)
-	if err != nil {
-		return nil, final(err)
+	_, all, err := below(t, dir)
+	return all, err
+}
+
+// below is everything below a directory, and where that lies. Errors as of List.
+func below(t *edit.Tree, dir string) (at string, entries []fleet.ManifestEntry, err error) {
+	if at, err = t.Dir(dir); err != nil {
+		return at, nil, final(err)
 	}
-	below := t.Below(dir)
+	paths := t.Below(at)
 	all := t.Manifest().Entries
-	all = slices.DeleteFunc(all, func(e fleet.ManifestEntry) bool {
-		_, in := slices.BinarySearch(below, e.Path)
+	return at, slices.DeleteFunc(all, func(e fleet.ManifestEntry) bool {
+		_, in := slices.BinarySearch(paths, e.Path)
 		return !in
-	})
-	return all, nil
+	}), nil
 }
 
 // Open opens a file of a version. Errors as of edit.Tree.File. The caller closes it.
