@@ -7,6 +7,8 @@
 //     nothing that is no plain file is opened.
 //   - What is as templates and patches made it is left out or becomes theirs again,
 //     placeholders included: what is saved is what the instance changed.
+//   - A file that is changed while it is read is read again, or left out: half of one
+//     state and half of another is no configuration.
 //   - A file from which a secret cannot be taken, in whatever spelling, is left out.
 //   - The work is bounded: by entries, depth, the size of a file and of all together.
 //   - The report comes last: an archive without it is not whole.
@@ -27,12 +29,14 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/render"
 )
@@ -42,6 +46,12 @@ const (
 	maxTotal   = 64 << 20
 	maxEntries = 5000
 	maxDepth   = 24
+	// readTries is how often a file is read that is changed meanwhile, readPause the time
+	// between two readings.
+	readTries = 3
+	readPause = 50 * time.Millisecond
+	// tick is more than what a filesystem's clock advances by.
+	tick = 20 * time.Millisecond
 	// maxSkipped bounds what is listed as left out.
 	maxSkipped = 500
 )
@@ -61,6 +71,8 @@ type Request struct {
 	// Standing is asked at the end whether the instance still runs; an error ends the
 	// archive without its report.
 	Standing func() error
+	// afterRead is called when a file was read; nil but in tests.
+	afterRead func(name string)
 }
 
 // Write writes the files as a tar archive, its last entry being the report, under
@@ -192,8 +204,14 @@ func (k *keeper) file(ctx context.Context, name string, fi fs.FileInfo) error {
 	if fi.Size() > maxFile {
 		return k.skip(name, "larger than 1 MiB")
 	}
-	content, err := k.read(name)
+	content, err := k.read(ctx, name)
 	switch {
+	case ctx.Err() != nil:
+		return errs.Wrap("save.Write", ctx.Err())
+	case errors.Is(err, fs.ErrNotExist): // it went meanwhile
+		return nil
+	case errors.Is(err, errChanging):
+		return k.skip(name, "changes while it is read: save it again, alone")
 	case err != nil:
 		return k.skip(name, "cannot be read")
 	case len(content) > maxFile:
@@ -234,17 +252,66 @@ func hashOf(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// errChanging is that a file was changed whenever it was read.
+var errChanging = errors.New("it changes")
+
 // read reads a plain file whole; one byte more than may be tells that it has grown.
-func (k *keeper) read(name string) ([]byte, error) {
+func (k *keeper) read(ctx context.Context, name string) ([]byte, error) {
+	for try := 1; ; try++ {
+		content, err := k.readOnce(name)
+		if !errors.Is(err, errChanging) || try == readTries || !pause.For(ctx, readPause) {
+			return content, err
+		}
+	}
+}
+
+func (k *keeper) readOnce(name string) ([]byte, error) {
 	f, err := k.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
-		return nil, errors.Join(err, fs.ErrInvalid)
+	before, err := stateOf(f)
+	if err != nil {
+		return nil, err
 	}
-	return io.ReadAll(io.LimitReader(f, maxFile+1))
+	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if k.request.afterRead != nil {
+		k.request.afterRead(name)
+	}
+	if after, err := stateOf(f); err != nil || after != before || before.fresh(time.Now()) {
+		return nil, errors.Join(err, errChanging)
+	}
+	return content, nil
+}
+
+// state is what differs of a file once it was written to. One that another was put in
+// the place of is whole as it was.
+type state struct {
+	size     int64
+	modified unix.Timespec
+}
+
+// fresh reports whether a file was written to a moment ago: the next write may get the
+// same time.
+func (s state) fresh(now time.Time) bool {
+	age := now.Sub(time.Unix(s.modified.Unix()))
+	return age >= 0 && age < tick
+}
+
+// stateOf is a plain file's; fs.ErrInvalid for another.
+func stateOf(f *os.File) (state, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return state{}, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return state{}, fs.ErrInvalid
+	}
+	return state{st.Size, st.Mtim}, nil
 }
 
 func (k *keeper) put(name string, mode fs.FileMode, content []byte) error {
