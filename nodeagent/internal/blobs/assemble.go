@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -24,11 +25,11 @@ type donor struct {
 // here has, as an older version mostly does, and the rest, which is fetched. Each byte is
 // hashed once, as a part of the whole; which piece is damaged is only asked when the
 // whole is.
-func (c *Cache) assemble(ctx context.Context, e fleet.ManifestEntry, path string) error {
+func (c *Cache) assemble(ctx context.Context, e fleet.ManifestEntry, path string, donors donors) error {
 	if err := checkChunks(e); err != nil {
 		return err
 	}
-	p, err := c.openPartial(e, c.donors(e))
+	p, err := c.openPartial(e, donors())
 	if err != nil {
 		return err
 	}
@@ -82,21 +83,29 @@ func (c *Cache) forget(path string) {
 	delete(c.verified, path)
 }
 
-// donors are the files here that hold pieces of an entry, as the versions used last know.
-func (c *Cache) donors(e fleet.ManifestEntry) map[string]donor {
-	wanted := map[string]bool{}
-	for _, ch := range e.Chunks {
-		wanted[ch.SHA256] = true
-	}
-	found := map[string]donor{}
-	for _, m := range c.atHand() {
-		for _, other := range m.Entries {
-			if len(other.Chunks) > 0 && other.SHA256 != e.SHA256 && fleet.ValidDigest(other.SHA256) {
-				c.offer(other, wanted, found)
+// donors finds the files here that hold pieces of what is fetched, by the pieces' hashes.
+type donors func() map[string]donor
+
+// findDonors looks once, when it is first asked, for all of some entries, in what the versions
+// used last have.
+func (c *Cache) findDonors(entries []fleet.ManifestEntry) donors {
+	return sync.OnceValue(func() map[string]donor {
+		wanted := map[string]bool{}
+		for _, e := range entries {
+			for _, ch := range e.Chunks {
+				wanted[ch.SHA256] = true
 			}
 		}
-	}
-	return found
+		found := map[string]donor{}
+		for _, m := range c.atHand() {
+			for _, other := range m.Entries {
+				if len(other.Chunks) > 0 && fleet.ValidDigest(other.SHA256) {
+					c.offer(other, wanted, found)
+				}
+			}
+		}
+		return found
+	})
 }
 
 // offer notes which wanted pieces a file holds, if it is here.

@@ -174,9 +174,13 @@ func readManifest(path string) (m fleet.Manifest, err error) {
 // File is the file that holds an entry's content, fetched if it is missing or damaged.
 // Nobody may write to it. Exhausted when the disk is full.
 func (c *Cache) File(ctx context.Context, e fleet.ManifestEntry) (string, error) {
+	return c.file(ctx, e, c.findDonors([]fleet.ManifestEntry{e}))
+}
+
+func (c *Cache) file(ctx context.Context, e fleet.ManifestEntry, donors donors) (string, error) {
 	return c.stand(ctx, e.SHA256, c.path, func(ctx context.Context, path string) error {
 		if len(e.Chunks) > 0 {
-			return c.assemble(ctx, e, path)
+			return c.assemble(ctx, e, path, donors)
 		}
 		return c.download(ctx, download{hash: e.SHA256, limit: e.Size, path: path, open: c.source.Blob})
 	})

@@ -79,8 +79,9 @@ func regular(entries []fleet.ManifestEntry) (files []fleet.ManifestEntry, err er
 }
 
 func (c *Cache) fetch(ctx context.Context, files []fleet.ManifestEntry) error {
+	donors := c.findDonors(files)
 	return each(ctx, files, func(ctx context.Context, e fleet.ManifestEntry) error {
-		if _, err := c.File(ctx, e); err != nil {
+		if _, err := c.file(ctx, e, donors); err != nil {
 			return &FileError{Path: e.Path, Err: err}
 		}
 		return nil

@@ -589,3 +589,35 @@ func TestAListThatMustNotBePlacedIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestTheListsOfOlderVersionsAreReadOnceForAllLargeFiles(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	before, after := fleet.Manifest{}, []fleet.ManifestEntry{}
+	for i := range 30 {
+		pieces := random(byte(i), 2, 1000)
+		before.Entries = append(before.Entries, s.large(fmt.Sprint("r", i), pieces...))
+		after = append(after, s.large(fmt.Sprint("r", i), append(pieces, []byte{byte(i)})...))
+	}
+	for i := range 2000 {
+		before.Entries = append(before.Entries, fleet.ManifestEntry{Path: fmt.Sprint(i), Kind: fleet.FileDir})
+	}
+	digest := s.manifest(t, before)
+	s.published(t, open(t, dir, s), before.Entries...)
+	s.take()
+	c := open(t, dir, s) // which knows of it from its file alone
+	c.Warm()
+	fi, err := os.Stat(filepath.Join(dir, digest[:2], digest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := bytesRead(t)
+	if err := c.Fetch(t.Context(), after); err != nil {
+		t.Fatal(err)
+	}
+	if read := bytesRead(t) - began; read > 5*fi.Size() {
+		t.Errorf("%d bytes were read, the list has %d", read, fi.Size())
+	}
+	if n := len(s.take()); n != len(after) {
+		t.Errorf("asked for %d pieces", n)
+	}
+}

@@ -79,7 +79,7 @@ func (c *Cache) openPartial(e fleet.ManifestEntry, donors map[string]donor) (*pa
 		} else {
 			firsts[ch.SHA256] = i
 		}
-		if d, ok := donors[ch.SHA256]; ok {
+		if d, ok := donors[ch.SHA256]; ok && d.path != c.path(e.SHA256) { // that one is damaged
 			at.donor = &d
 		}
 		p.pieces = append(p.pieces, at)
