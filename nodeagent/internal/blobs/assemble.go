@@ -50,7 +50,7 @@ func (c *Cache) assemble(ctx context.Context, e fleet.ManifestEntry, path string
 		switch {
 		case err != nil:
 			return err
-		case whole == e.SHA256: // a piece had broken off and come again
+		case whole == e.SHA256: // it was read otherwise before
 			return p.settle(path)
 		case damaged == 0:
 			c.drop(p.name)

@@ -466,6 +466,31 @@ func TestDamageAmongPiecesThatComeTogetherIsFound(t *testing.T) {
 	}
 }
 
+// TestWhatIsWrittenAgainIsHashedAgain has a piece break off that is sound so far, and then
+// come with another beginning: what was hashed is not what stands there.
+func TestWhatIsWrittenAgainIsHashedAgain(t *testing.T) {
+	pieces := random(1, 3, 600_000)
+	for n, first := range pieces {
+		s, dir := newTally(), t.TempDir()
+		e := s.large("world", pieces...)
+		s.send = func(hash string, nth int) (io.Reader, error) {
+			switch {
+			case hash != sum(first):
+			case nth == 1:
+				return io.MultiReader(bytes.NewReader(first[:590_000]), failing{}), nil
+			case nth == 2:
+				return io.MultiReader(bytes.NewReader(make([]byte, 500_000)), bytes.NewReader(first[500_000:])), nil
+			}
+			return nil, nil
+		}
+		mustHold(t, open(t, dir, s), e)
+		if asked := len(s.take()); asked != 5 {
+			t.Errorf("piece %d: asked %d times", n, asked)
+		}
+		nothingUnderway(t, dir)
+	}
+}
+
 func TestAPieceThatStaysDamagedFailsAndTheOthersStay(t *testing.T) {
 	s, dir := newTally(), t.TempDir()
 	pieces := random(1, 40, 10_000)

@@ -36,7 +36,6 @@ const (
 // a death nor a power cut tells what was written.
 type partial struct {
 	cache *Cache
-	entry fleet.ManifestEntry
 	name  string
 	file  *os.File
 
@@ -70,7 +69,7 @@ func (c *Cache) partialPath(hash string) string { return filepath.Join(c.dir, pa
 
 // openPartial opens a large file on its way, as an earlier attempt left it.
 func (c *Cache) openPartial(e fleet.ManifestEntry, donors map[string]donor) (*partial, error) {
-	p := &partial{cache: c, entry: e, name: c.partialPath(e.SHA256), order: inOrder{sum: sha256.New()}}
+	p := &partial{cache: c, name: c.partialPath(e.SHA256), order: inOrder{sum: sha256.New()}}
 	firsts, offset := map[string]int{}, int64(0)
 	for i, ch := range e.Chunks {
 		at := piece{Chunk: ch, offset: offset, first: i}
@@ -112,9 +111,7 @@ func (p *partial) recover(ctx context.Context) error {
 		if err == nil && data > at.offset {
 			continue
 		}
-		if got, err := p.hashOf(i); err != nil {
-			return err
-		} else if got == at.SHA256 {
+		if got, err := p.hashOf(i); err == nil && got == at.SHA256 { // what cannot be read is written anew
 			p.came(i)
 		}
 	}
@@ -218,7 +215,7 @@ func (p *partial) bring(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	return p.repeat()
+	return p.repeat(ctx)
 }
 
 // bringRun brings some pieces, and hashes what is in order now.
@@ -284,10 +281,13 @@ func (p *partial) share(in *os.File, from int64, at piece) span {
 }
 
 // repeat writes the pieces whose content came at another place of the file.
-func (p *partial) repeat() error {
+func (p *partial) repeat(ctx context.Context) error {
 	for i, at := range p.pieces {
 		if at.here {
 			continue
+		}
+		if ctx.Err() != nil {
+			return errs.Wrap("blobs.repeat", ctx.Err())
 		}
 		from := io.NewSectionReader(p.file, p.pieces[at.first].offset, at.Size)
 		if _, err := p.receive(from, at.offset, at.end()); err != nil {
@@ -377,6 +377,7 @@ func (p *partial) receive(from io.Reader, at, end int64) (int64, error) {
 func (p *partial) receiveBut(there span, from io.Reader, at, end int64) (int64, error) {
 	b := p.cache.block()
 	defer p.cache.blocks.Put(b)
+	p.order.writtenFrom(at)
 	for at < end {
 		// Blocks of the file, so that it is written by whole pages.
 		n, err := io.ReadFull(from, (*b)[:min(end-at, blockSize-at%blockSize)])
@@ -429,6 +430,17 @@ func (o *inOrder) follow(at int64, b []byte) {
 	if at == o.at {
 		o.sum.Write(b)
 		o.at += int64(len(b))
+	}
+}
+
+// writtenFrom begins anew where what follows was hashed already: it broke off, comes again,
+// and need not be the same. What was hashed is always what stands in the file.
+func (o *inOrder) writtenFrom(at int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if at < o.at {
+		o.sum.Reset()
+		o.at = 0
 	}
 }
 
