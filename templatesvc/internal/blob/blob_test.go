@@ -186,6 +186,32 @@ func TestPuttingContentHealsWhatLiesThereDamaged(t *testing.T) {
 	}
 }
 
+func TestWhatWasPutAsideIsKeptForAMonth(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	sum := put(t, s, noise(5000))
+	path, aside := filepath.Join(dir, sum[:2], sum), filepath.Join(dir, "corrupt", sum)
+	old := time.Now().Add(-365 * 24 * time.Hour)
+	if err := errors.Join(os.WriteFile(path, []byte("damaged"), 0o600), os.Chtimes(path, old, old)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Here(t.Context(), sum); !errs.Is(err, errs.NotFound) {
+		t.Fatal(err)
+	}
+	open(t, dir)
+	if _, err := os.Stat(aside); err != nil {
+		t.Errorf("what has just been put aside is gone: %v", err)
+	}
+	old = time.Now().Add(-40 * 24 * time.Hour)
+	if err := os.Chtimes(aside, old, old); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir)
+	if _, err := os.Stat(aside); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after a month it is still there: %v", err)
+	}
+}
+
 func TestASuspectBlobIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,7 +25,7 @@ import (
 //	<ab>/<sum>.chunks   a recipe
 //	incoming/           writes under way, which are renamed into their place
 //	trash/<cycle>/      condemned by a collection, see package collect
-//	corrupt/            what no longer fitted its name
+//	corrupt/            what no longer fitted its name, for a month
 //	store-id            names the directory
 type disk struct {
 	dir string
@@ -38,11 +39,19 @@ func newDisk(dir string) (*disk, error) {
 			return nil, errs.As(errs.Unavailable, "blob.Open", err)
 		}
 	}
+	now, err := clockOf(d.incoming())
+	if err == nil {
+		err = removeOld(d.corrupt(), now.Add(-putAside))
+	}
+	if err != nil {
+		return nil, errs.As(errs.Unavailable, "blob.Open", err)
+	}
 	return d, nil
 }
 
 func (d *disk) incoming() string { return filepath.Join(d.dir, incoming) }
 func (d *disk) trash() string    { return filepath.Join(d.dir, "trash") }
+func (d *disk) corrupt() string  { return filepath.Join(d.dir, "corrupt") }
 
 // path is where a file lies.
 func (d *disk) path(sum string, f Form) string { return filepath.Join(d.dir, sum[:2], sum+string(f)) }
@@ -143,8 +152,12 @@ func (d *disk) SetAside(_ context.Context, f File, read *os.File) error {
 	if err != nil || !os.SameFile(was, is) {
 		return gone("blob.SetAside", err)
 	}
-	err = os.Rename(d.path(f.Sum, f.Form), filepath.Join(d.dir, "corrupt", f.Sum+string(f.Form)))
-	return gone("blob.SetAside", err)
+	aside := filepath.Join(d.corrupt(), f.Sum+string(f.Form))
+	if err := os.Rename(d.path(f.Sum, f.Form), aside); err != nil {
+		return gone("blob.SetAside", err)
+	}
+	_ = os.Chtimes(aside, time.Time{}, time.Now()) // when it was put aside; without it, it goes sooner
+	return nil
 }
 
 // Flush implements Medium: one flush of the file system, whatever was written.

@@ -15,6 +15,9 @@ const incoming = "incoming"
 // longer than any write may take, since replicas may share the directory.
 const abandoned = 6 * time.Hour
 
+// putAside is for how long what was put aside is kept, for whoever wants to look at it.
+const putAside = 30 * 24 * time.Hour
+
 // openSpool makes the directory and clears what interrupted writes left.
 func openSpool(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -24,14 +27,20 @@ func openSpool(dir string) error {
 	if err != nil {
 		return err
 	}
+	return removeOld(dir, now.Add(-abandoned))
+}
+
+// removeOld removes what is in a directory and older than a moment. What is younger may be
+// another replica's.
+func removeOld(dir string, before time.Time) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		fi, err := e.Info()
-		if err != nil || now.Sub(fi.ModTime()) < abandoned {
-			continue // another replica's, or gone meanwhile
+		if err != nil || fi.ModTime().After(before) {
+			continue // perhaps gone meanwhile
 		}
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil { // a spool may be a directory
 			return err
