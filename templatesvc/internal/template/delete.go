@@ -31,21 +31,11 @@ func (s *Service) DeleteVersion(ctx context.Context, ref fleet.TemplateRef, dige
 }
 
 func (s *Service) deleteVersion(ctx context.Context, ref fleet.TemplateRef, digest string, by Asked) error {
-	head, err := s.head(ctx, ref)
-	if err != nil {
-		return errs.Wrap("template.DeleteVersion", err)
-	}
-	if head.Digest == digest {
-		return errs.New(errs.Conflict, "version %s is the current one of %s: roll back to another first", digest, ref)
-	}
 	used, err := s.users(ctx)
 	if err != nil {
 		return errs.Wrap("template.DeleteVersion", err)
 	}
-	if err := used.refuse(ref, digest); err != nil {
-		return err
-	}
-	doomed, err := s.doom(ctx, head, ref, digest)
+	doomed, err := s.doomOld(ctx, ref, digest, used)
 	if err != nil {
 		return errs.Wrap("template.DeleteVersion", err)
 	}
@@ -87,6 +77,27 @@ func (s *Service) deleteDoomed(ctx context.Context, d fleet.TemplateDoomed, used
 		}
 	}
 	return err
+}
+
+// doomOld dooms a version that is neither the head, however often that moves meanwhile,
+// nor in use.
+func (s *Service) doomOld(ctx context.Context, ref fleet.TemplateRef, digest string, used users) (d fleet.TemplateDoomed, err error) {
+	for range tries {
+		head, err := s.head(ctx, ref)
+		if err != nil {
+			return d, err
+		}
+		if head.Digest == digest {
+			return d, errs.New(errs.Conflict, "version %s is the current one of %s: roll back to another first", digest, ref)
+		}
+		if err := used.refuse(ref, digest); err != nil {
+			return d, err
+		}
+		if d, err = s.doom(ctx, head, ref, digest); err == nil || !errs.Is(err, errs.Conflict) || store.Lost(err) == nil {
+			return d, err
+		}
+	}
+	return d, errs.New(errs.Conflict, "template %s is being changed by others all the time: try again", ref)
 }
 
 // doom makes a version none while the head stays as it is. One that is doomed already

@@ -190,6 +190,27 @@ func (w *world) onceDoomed(do func()) {
 	w.meanwhile = look
 }
 
+func TestAnOldVersionIsDeletedWhileTheHeadMoves(t *testing.T) {
+	w := newWorld(t)
+	old := w.publish("f", "old")
+	head := w.publish("f", "new")
+	w.meanwhile = func() { w.publish("f", "newer") }
+	if err := w.DeleteVersion(t.Context(), ref, old.Digest, me); err != nil {
+		t.Error(err)
+	}
+	w.meanwhile = func() {
+		if _, err := w.Rollback(t.Context(), ref, head.Digest, me); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := w.DeleteVersion(t.Context(), ref, head.Digest, me); !errs.Is(err, errs.Conflict) {
+		t.Errorf("what became the head: %v", err)
+	}
+	if len(w.versions()) != 2 || w.doomed() != 0 {
+		t.Errorf("%v are left, %d doomed", w.versions(), w.doomed())
+	}
+}
+
 func TestADeletionThatAnotherEndsMeanwhileIsMadeAndRemembered(t *testing.T) {
 	w := newWorld(t)
 	old := w.publish("f", "old")
