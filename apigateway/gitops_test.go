@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,7 +52,7 @@ func (s *site) often() {
 	go func() {
 		defer close(done)
 		declare.New(declare.Config{
-			Store: s.store, Operations: s.gateway.operate, Read: rest.ReadGroup, Every: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+			Store: s.store, Operations: s.gateway.operate, ReadGroup: rest.ReadGroup, ReadVersion: rest.ReadCatalogVersion, Every: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 		}).Run(ctx)
 	}()
 	s.t.Cleanup(func() { cancel(); <-done })
@@ -121,6 +122,154 @@ func TestADeclarationTouchesNoGroupOfAnother(t *testing.T) {
 	s.declare("two", "last", `{"command":"run"}`) // looked at after it
 	s.stands("two", "last", fleet.DeclaredInSync)
 	s.do("GET", "/api/v1/groups/shared", nil).want(200)
+}
+
+// declareEntry writes a declared entry of the catalog as templatesvc does; an empty spec
+// orders its removal.
+func (s *site) declareEntry(source, name, spec string) {
+	s.t.Helper()
+	key := store.DeclaredCatalogKey(source, name)
+	old, err := store.Get(s.t.Context(), s.store, key)
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		s.t.Fatal(err)
+	}
+	platform, version, _ := strings.Cut(name, "/")
+	d := fleet.DeclaredCatalog{Platform: platform, Version: version, Declaration: fleet.Declaration{
+		Source: source, Spec: json.RawMessage(spec), File: "catalog.yaml", Removed: spec == "",
+	}}
+	s.commit(store.Replace(key, d, old.ModRev))
+}
+
+// entryStands waits until a declared entry's latest record has come to a state.
+func (s *site) entryStands(source, name string, want fleet.DeclaredState) (st fleet.DeclaredStatus) {
+	s.t.Helper()
+	await.That(s.t, name+" of "+source+" "+string(want), func() string {
+		d, err := store.Get(s.t.Context(), s.store, store.DeclaredCatalogKey(source, name))
+		if err == nil {
+			st, err = store.Get(s.t.Context(), s.store, store.DeclaredCatalogStatusKey(source, name))
+		}
+		return await.Unless(err == nil && st.Observed == d.ModRev && st.State == want, "%+v, %v", st, err)
+	})
+	return st
+}
+
+// entry is the spec of a version.
+func entry(url string) string {
+	return `{"downloadUrl":"https://host/` + url + `","sha256":"` + strings.Repeat("ab", 32) + `","category":"server"}`
+}
+
+func TestADeclaredCatalogIsMadeKeptAndRemoved(t *testing.T) {
+	s := newSite(t)
+	s.often()
+	s.do("PUT", "/api/v1/template-sources/repo", declaring).want(201)
+	s.declareEntry("repo", "PAPER", `{"recommended":"2"}`) // it comes before its versions
+	s.declareEntry("repo", "PAPER/1", entry("one"))
+	s.declareEntry("repo", "PAPER/2", entry("two"))
+	s.entryStands("repo", "PAPER", fleet.DeclaredInSync)
+	s.entryStands("repo", "PAPER/1", fleet.DeclaredInSync)
+	s.do("GET", "/api/v1/gitops", nil).want(200).naming(`"kind":"catalog","name":"PAPER/1","state":"IN_SYNC"`)
+	recommended := func() string {
+		p, err := store.Get(t.Context(), s.store, store.CatalogKey("PAPER"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, _ := p.Find("")
+		return v.Version + " " + v.URL
+	}
+	if got := recommended(); got != "2 https://host/two" {
+		t.Errorf("recommended is %s", got)
+	}
+
+	// What somebody changes is put back.
+	s.do("PATCH", "/api/v1/catalog/PAPER/versions/2", `{"downloadUrl":"https://elsewhere/x","sha256":"`+strings.Repeat("cd", 32)+`"}`).want(200)
+	await.That(t, "it is put back", func() string { return await.Unless(recommended() == "2 https://host/two", "%s", recommended()) })
+
+	// What is wrong with one is told of that one.
+	s.declareEntry("repo", "PAPER/1", `{"downloadUrl":"ftp://host/x","sha256":"`+strings.Repeat("ab", 32)+`"}`)
+	if st := s.entryStands("repo", "PAPER/1", fleet.DeclaredFailed); !strings.Contains(st.Message, "catalog.yaml: PAPER/1: downloadUrl") {
+		t.Errorf("%+v", st)
+	}
+	s.declareEntry("repo", "PAPER/1", `{"downloadUrl":"https://host/x"}`)
+	if st := s.entryStands("repo", "PAPER/1", fleet.DeclaredFailed); !strings.Contains(st.Message, "sha256 must be given") {
+		t.Errorf("%+v", st)
+	}
+	s.declareEntry("repo", "PAPER", `{"recommended":"3"}`)
+	if st := s.entryStands("repo", "PAPER", fleet.DeclaredFailed); !strings.Contains(st.Message, "PAPER 3 is not in the catalog") {
+		t.Errorf("%+v", st)
+	}
+
+	// A version that a group runs does not go before the group has another.
+	s.do("POST", "/api/v1/groups", `{"name":"lobby","platform":"PAPER","platformVersion":"1","jarFile":"s.jar","maxInstances":0,"minInstances":0}`).want(201)
+	s.declareEntry("repo", "PAPER/1", "")
+	if st := s.entryStands("repo", "PAPER/1", fleet.DeclaredFailed); !strings.Contains(st.Message, "is what the groups lobby run") {
+		t.Errorf("%+v", st)
+	}
+	s.do("PATCH", "/api/v1/groups/lobby", `{"platformVersion":"2"}`).want(200)
+	s.entryStands("repo", "PAPER/1", fleet.DeclaredRemoved)
+	s.do("DELETE", "/api/v1/groups/lobby", nil)
+	if g, err := store.Get(t.Context(), s.store, store.GroupKey("lobby")); err == nil {
+		s.commit(store.Remove(store.GroupKey("lobby"), g.ModRev)) // as the enforcer does in the end
+	}
+	s.declareEntry("repo", "PAPER", "")
+	s.declareEntry("repo", "PAPER/2", "")
+	s.entryStands("repo", "PAPER/2", fleet.DeclaredRemoved)
+	s.entryStands("repo", "PAPER", fleet.DeclaredRemoved)
+	if _, err := store.Get(t.Context(), s.store, store.CatalogKey("PAPER")); !errs.Is(err, errs.NotFound) {
+		t.Errorf("the platform is left: %v", err)
+	}
+}
+
+func TestADeclarationTouchesNoEntryOfAnother(t *testing.T) {
+	s := newSite(t)
+	s.often()
+	for _, name := range []string{"one", "two"} {
+		s.do("PUT", "/api/v1/template-sources/"+name, declaring).want(201)
+	}
+	s.do("POST", "/api/v1/catalog/PAPER/versions", `{"version":"1","downloadUrl":"https://host/mine","sha256":"`+strings.Repeat("ef", 32)+`"}`).want(201)
+	s.declareEntry("one", "PAPER/1", entry("theirs"))
+	s.declareEntry("one", "PAPER", `{"recommended":"1"}`)
+	s.declareEntry("one", "PAPER/2", entry("two"))
+	s.entryStands("one", "PAPER/1", fleet.DeclaredConflict)
+	s.entryStands("one", "PAPER", fleet.DeclaredConflict)
+	s.entryStands("one", "PAPER/2", fleet.DeclaredInSync) // beside it
+	s.declareEntry("two", "PAPER/2", entry("other"))
+	if st := s.entryStands("two", "PAPER/2", fleet.DeclaredConflict); !strings.Contains(st.Message, "declared by source one too") {
+		t.Errorf("%+v", st)
+	}
+	s.declareEntry("two", "PAPER/2", "")
+	s.declareEntry("one", "PAPER/1", "")
+	s.entryStands("one", "PAPER/1", fleet.DeclaredConflict)
+	s.entryStands("two", "PAPER/2", fleet.DeclaredConflict)
+	p, err := store.Get(t.Context(), s.store, store.CatalogKey("PAPER"))
+	if err != nil || len(p.Versions) != 2 || p.Versions[0].URL != "https://host/mine" || p.Versions[1].URL != "https://host/two" || p.Recommended != "" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	// What a source made that is no more stays, and its records go.
+	s.do("DELETE", "/api/v1/template-sources/one", nil).want(204)
+	await.That(t, "its records go", func() string {
+		n, err := store.Count(t.Context(), s.store, store.DeclaredCatalogOf("one"))
+		return await.Unless(err == nil && n == 0, "%d, %v", n, err)
+	})
+	if p, err := store.Get(t.Context(), s.store, store.CatalogKey("PAPER")); err != nil || len(p.Versions) != 2 {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+func TestAnOrderToRemoveCountsForWhatItsSourceMadeAlone(t *testing.T) {
+	s := newSite(t)
+	s.often()
+	for _, name := range []string{"one", "two"} {
+		s.do("PUT", "/api/v1/template-sources/"+name, declaring).want(201)
+	}
+	s.declare("one", "shared", `{"command":"run"}`)
+	s.stands("one", "shared", fleet.DeclaredInSync)
+	s.declare("two", "shared", "")
+	s.stands("two", "shared", fleet.DeclaredConflict)
+	s.do("DELETE", "/api/v1/template-sources/one", nil).want(204) // now the group is nobody's
+	s.stands("two", "shared", fleet.DeclaredRemoved)
+	if g, err := store.Get(t.Context(), s.store, store.GroupKey("shared")); err != nil || g.Deleting {
+		t.Errorf("%+v, %v", g, err)
+	}
 }
 
 func TestTheRecordsOfADeletedSourceAndOfOldRemovalsGo(t *testing.T) {

@@ -32,7 +32,7 @@ const (
 	pingTimeout = 2 * time.Second
 	// tidyEvery is the pause between removals of what has outlived its use.
 	tidyEvery = time.Hour
-	// declareEvery is the pause between looks at groups that sources declare.
+	// declareEvery is the pause between looks at what sources declare.
 	declareEvery = time.Minute
 )
 
@@ -65,7 +65,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() { _ = g.session().Run(ctx) }) // ends with ctx, in no other way
 	running.Go(func() { g.tidy(ctx) })
 	running.Go(func() {
-		declare.New(declare.Config{Store: g.cfg.Store, Operations: g.operate, Read: rest.ReadGroup, Every: declareEvery, Log: g.cfg.Log}).Run(ctx)
+		declare.New(declare.Config{
+			Store: g.cfg.Store, Operations: g.operate, ReadGroup: rest.ReadGroup, ReadVersion: rest.ReadCatalogVersion, Every: declareEvery, Log: g.cfg.Log,
+		}).Run(ctx)
 	})
 	running.Go(func() { g.operate.Run(ctx) })
 	g.serving.Store(true)

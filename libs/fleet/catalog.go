@@ -17,6 +17,9 @@ type CatalogPlatform struct {
 	Platform string `json:"platform"` // upper case
 	// Recommended is the version a group without one gets; "" for none.
 	Recommended string `json:"recommended,omitempty"`
+	// ManagedBy is the source that declares the platform, and what is recommended; "": the
+	// API does.
+	ManagedBy string `json:"managedBy,omitempty"`
 	// Versions are in the order they were added.
 	Versions []CatalogVersion `json:"versions"`
 }
@@ -32,6 +35,8 @@ type CatalogVersion struct {
 	// ConfigFormat tells plugins how the software is configured; free text.
 	ConfigFormat string    `json:"configFormat,omitempty"`
 	AddedAt      time.Time `json:"addedAt"`
+	// ManagedBy is the source that declares it; "": it was added through the API.
+	ManagedBy string `json:"managedBy,omitempty"`
 }
 
 // Artifact is the catalog's artifact of a plan. Without a URL the version was not in

@@ -1,18 +1,20 @@
-// Package declare makes groups as the sources of templates declare them.
+// Package declare makes groups and entries of the catalog as the sources of templates
+// declare them.
 //
-//	declared-groups/ ──changed, or every minute──▶ compare ──▶ write or delete the group
-//	                                                  └──────▶ declared-status/
+//	declared-groups/  ─┬─changed, or every minute──▶ compare ──▶ write or delete what is declared
+//	declared-catalog/ ─┘                                └──────▶ declared-status/, declared-catalog-status/
 //
-// Invariants: every write of a group compares the record that declares it, so that
-// every gateway may work on all of them, and one that is late changes nothing; a group
-// that a source did not make is never touched by it; a group goes only by a record that
-// says so, never by one that is missing.
+// Invariants: every write compares the record that declares it, so that every gateway
+// may work on all of them, and one that is late changes nothing; what a source did not
+// make is never touched by it; something goes only by a record that says so, never by
+// one that is missing.
 package declare
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
@@ -25,15 +27,17 @@ import (
 type Config struct {
 	Store      *store.Client
 	Operations *operate.Operations
-	// Read understands a group in the words of /api/v1.
-	Read func(name fleet.GroupName, body []byte) (operate.GroupWrite, error)
-	// Every is between two looks though nothing changed: what somebody else changed of
-	// a group is put back.
+	// ReadGroup and ReadVersion understand a group, and a version of the catalog, in the
+	// words of /api/v1.
+	ReadGroup   func(name fleet.GroupName, body []byte) (operate.GroupWrite, error)
+	ReadVersion func(version string, body []byte) (fleet.CatalogVersion, error)
+	// Every is between two looks though nothing changed: what somebody else changed is
+	// put back.
 	Every time.Duration
 	Log   *slog.Logger
 }
 
-// Applier makes groups as they are declared.
+// Applier makes groups and entries of the catalog as they are declared.
 type Applier struct {
 	cfg  Config
 	wake chan struct{}
@@ -57,12 +61,11 @@ func (a *Applier) ring() {
 
 // Run works until ctx ends.
 func (a *Applier) Run(ctx context.Context) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = a.cfg.Store.Follow(ctx, store.DeclaredGroups().String(), a) // ends with ctx
-	}()
-	defer func() { <-done }()
+	var following sync.WaitGroup
+	defer following.Wait()
+	for _, prefix := range []string{store.DeclaredGroups().String(), store.DeclaredCatalog().String()} {
+		following.Go(func() { _ = a.cfg.Store.Follow(ctx, prefix, a) }) // ends with ctx
+	}
 	tick := time.NewTicker(a.cfg.Every)
 	defer tick.Stop()
 	for {
@@ -73,20 +76,33 @@ func (a *Applier) Run(ctx context.Context) {
 		case <-tick.C:
 		}
 		if err := a.round(ctx); err != nil && ctx.Err() == nil {
-			a.cfg.Log.Warn("declared groups could not be looked at, trying again", "error", err)
+			a.cfg.Log.Warn("what sources declare could not be looked at, trying again", "error", err)
 		}
 	}
 }
 
-// round looks at every declared group once.
+// round looks at everything declared once.
 func (a *Applier) round(ctx context.Context) error {
-	declared, _, err := store.List(ctx, a.cfg.Store, store.DeclaredGroups())
-	if err != nil {
-		return err
+	kinds := []kind{a.catalog(), a.groups()} // what groups run is there before them
+	declared, told := make([][]object, len(kinds)), make([]map[string]fleet.DeclaredStatus, len(kinds))
+	any := 0
+	for i, k := range kinds {
+		var err error
+		if declared[i], err = k.list(ctx); err != nil {
+			return err
+		}
+		statuses, _, err := store.List(ctx, a.cfg.Store, k.told)
+		if err != nil {
+			return err
+		}
+		told[i] = map[string]fleet.DeclaredStatus{}
+		for _, st := range statuses {
+			told[i][st.Source+"/"+st.Name()] = st
+		}
+		any += len(declared[i]) + len(statuses)
 	}
-	statuses, _, err := store.List(ctx, a.cfg.Store, store.DeclaredStatuses())
-	if err != nil || len(declared)+len(statuses) == 0 {
-		return err
+	if any == 0 {
+		return nil
 	}
 	all, _, err := store.List(ctx, a.cfg.Store, store.TemplateSources())
 	if err != nil {
@@ -96,29 +112,39 @@ func (a *Applier) round(ctx context.Context) error {
 	for _, s := range all {
 		sources[s.Name] = s
 	}
-	before := map[string]fleet.DeclaredStatus{}
-	for _, st := range statuses {
-		before[st.Source+"/"+string(st.Group)] = st
-	}
-	if err := a.forget(ctx, declared, before, sources); err != nil {
-		return err
-	}
-	for _, d := range declared {
-		if s, ok := sources[d.Source]; !ok || s.Paused || !s.Declares {
-			continue // the groups of a source that is no more stay, as its templates do
+	for i, k := range kinds {
+		if err := a.forget(ctx, k, declared[i], told[i], sources); err != nil {
+			return err
 		}
-		if err := a.one(ctx, d, before[d.Source+"/"+string(d.Group)], sources); err != nil {
+	}
+	for _, removed := range []bool{false, true} { // what goes is not relied on any more then
+		for i, k := range kinds {
+			if err := a.each(ctx, k, declared[i], removed, told[i], sources); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// each makes everything of one kind, or removes it.
+func (a *Applier) each(ctx context.Context, k kind, declared []object, removed bool, told map[string]fleet.DeclaredStatus, sources map[string]fleet.TemplateSource) error {
+	for _, d := range declared {
+		if s, ok := sources[d.Source]; d.Removed != removed || !ok || s.Paused || !s.Declares {
+			continue // what a source made that is no more stays, as its templates do
+		}
+		if err := a.one(ctx, k, d, told[d.Source+"/"+d.name], sources); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// one makes one group as it is declared and tells what came of it.
-func (a *Applier) one(ctx context.Context, d fleet.DeclaredGroup, before fleet.DeclaredStatus, sources map[string]fleet.TemplateSource) error {
-	next := before
-	next.Source, next.Group, next.Observed, next.Message = d.Source, d.Group, d.ModRev, ""
-	state, err := a.make(ctx, d, sources)
+// one makes one thing as it is declared and tells what came of it.
+func (a *Applier) one(ctx context.Context, k kind, d object, before fleet.DeclaredStatus, sources map[string]fleet.TemplateSource) error {
+	next := k.status(d.name)
+	next.Rev, next.Source, next.Observed = before.Rev, d.Source, d.rev
+	state, err := k.make(ctx, d, sources)
 	switch {
 	case ctx.Err() != nil, errs.Is(err, errs.Unavailable):
 		return err
@@ -134,8 +160,8 @@ func (a *Applier) one(ctx context.Context, d fleet.DeclaredGroup, before fleet.D
 		return nil
 	}
 	_, err = a.cfg.Store.Commit(ctx, store.Txn{
-		Guards: []store.Guard{store.Unchanged(store.DeclaredGroupKey(d.Source, d.Group), d.ModRev)},
-		Writes: []store.Write{store.Replace(store.DeclaredStatusKey(d.Source, d.Group), next, before.ModRev)},
+		Guards: []store.Guard{d.unchanged},
+		Writes: []store.Write{store.Replace(k.key(d.Source, d.name), next, before.ModRev)},
 	})
 	if errs.Is(err, errs.Conflict) || errs.Is(err, errs.AlreadyExists) {
 		return nil // another gateway told it, or the record changed and is looked at again
@@ -143,61 +169,23 @@ func (a *Applier) one(ctx context.Context, d fleet.DeclaredGroup, before fleet.D
 	return err
 }
 
-func (a *Applier) make(ctx context.Context, d fleet.DeclaredGroup, sources map[string]fleet.TemplateSource) (fleet.DeclaredState, error) {
-	by := operate.Actor{User: "gitops " + d.Source}
-	group, exists := a.cfg.Operations.Snapshot().Groups.Get(d.Group)
-	if exists {
-		if err := mine(*group, d.Source, sources); err != nil {
-			return fleet.DeclaredConflict, err
-		}
-	}
-	declared := store.Unchanged(store.DeclaredGroupKey(d.Source, d.Group), d.ModRev)
-	switch {
-	case d.Removed && !exists:
-		return fleet.DeclaredRemoved, nil
-	case d.Removed && group.Deleting:
-		return fleet.DeclaredRemoving, nil
-	case d.Removed:
-		source := store.Unchanged(store.TemplateSourceKey(d.Source), sources[d.Source].ModRev)
-		if _, err := a.cfg.Operations.DeleteGroup(ctx, by, d.Group, group.ModRev, false, declared, source); err != nil {
-			return "", err
-		}
-		return fleet.DeclaredRemoving, nil
-	}
-	w, err := a.cfg.Read(d.Group, d.Spec)
-	if err != nil {
-		return "", errs.New(errs.KindOf(err), "%s: %s", d.File, sentence(err))
-	}
-	w.Mode, w.ManagedBy, w.Guards = operate.Create, d.Source, []store.Guard{declared}
-	w.Shown = fleet.VisibleToAdmins // whoever writes to the repository writes all of the group
-	if exists {
-		w.Mode, w.IfMatch = operate.Put, group.ModRev
-	}
-	if _, err := a.cfg.Operations.WriteGroup(ctx, by, w); lostRace(err) {
-		return "", err
-	} else if err != nil {
-		return "", errs.New(errs.KindOf(err), "%s: %s", d.File, sentence(err))
-	}
-	return fleet.DeclaredInSync, nil
-}
-
-// lostRace reports whether a group was made or changed by somebody else since it was looked at.
+// lostRace reports whether something was made or changed by somebody else since it was looked at.
 func lostRace(err error) bool {
 	var moved *operate.MovedError
 	return errors.As(err, &moved) || errs.Is(err, errs.AlreadyExists)
 }
 
-// mine refuses a group that is not the source's. What a source made that is no more
-// may be taken over.
-func mine(g fleet.Group, source string, sources map[string]fleet.TemplateSource) error {
-	_, owned := sources[g.ManagedBy]
+// mine refuses what is not the source's. What a source made that is no more may be taken
+// over.
+func mine(noun, managedBy, source string, sources map[string]fleet.TemplateSource) error {
+	_, owned := sources[managedBy]
 	switch {
-	case g.ManagedBy == source:
+	case managedBy == source:
 		return nil
-	case g.ManagedBy == "":
-		return errs.New(errs.Conflict, "the group was made through the API: delete it, or take its file out of the repository")
+	case managedBy == "":
+		return errs.New(errs.Conflict, "the %s was made through the API: delete it, or take it out of the repository", noun)
 	case owned:
-		return errs.New(errs.Conflict, "the group is declared by source %s too: keep one of the files", g.ManagedBy)
+		return errs.New(errs.Conflict, "the %s is declared by source %s too: keep one of the files", noun, managedBy)
 	}
 	return nil
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 )
 
-// forget removes the records of sources that are no more, and those of groups that were
-// removed by an earlier commit of their source. They order nothing any more: the groups
-// of the former stay, those of the latter are gone.
-func (a *Applier) forget(ctx context.Context, declared []fleet.DeclaredGroup, told map[string]fleet.DeclaredStatus, sources map[string]fleet.TemplateSource) error {
+// forget removes the records of sources that are no more, and those of what was removed
+// by an earlier commit of its source. They order nothing any more: what the former made
+// stays, the latter is gone.
+func (a *Applier) forget(ctx context.Context, k kind, declared []object, told map[string]fleet.DeclaredStatus, sources map[string]fleet.TemplateSource) error {
 	orphans := maps.Clone(told)
 	for _, d := range declared {
-		name := d.Source + "/" + string(d.Group)
+		name := d.Source + "/" + d.name
 		st := told[name]
 		delete(orphans, name)
 		guard := store.Missing(store.TemplateSourceKey(d.Source))
@@ -29,17 +29,17 @@ func (a *Applier) forget(ctx context.Context, declared []fleet.DeclaredGroup, to
 			}
 			guard = store.Unchanged(store.TemplateSourceKey(d.Source), s.ModRev)
 		}
-		writes := []store.Write{store.Remove(store.DeclaredGroupKey(d.Source, d.Group), d.ModRev)}
+		writes := []store.Write{d.remove}
 		if st.ModRev != 0 {
-			writes = append(writes, store.Remove(store.DeclaredStatusKey(d.Source, d.Group), st.ModRev))
+			writes = append(writes, store.Remove(k.key(d.Source, d.name), st.ModRev))
 		}
 		if err := a.drop(ctx, guard, writes); err != nil {
 			return err
 		}
 	}
 	for _, st := range orphans {
-		guard := store.Missing(store.DeclaredGroupKey(st.Source, st.Group))
-		if err := a.drop(ctx, guard, []store.Write{store.Remove(store.DeclaredStatusKey(st.Source, st.Group), st.ModRev)}); err != nil {
+		guard := k.missing(st.Source, st.Name())
+		if err := a.drop(ctx, guard, []store.Write{store.Remove(k.key(st.Source, st.Name()), st.ModRev)}); err != nil {
 			return err
 		}
 	}
@@ -47,8 +47,8 @@ func (a *Applier) forget(ctx context.Context, declared []fleet.DeclaredGroup, to
 }
 
 // over reports whether a removal was carried out, and its source has come further since.
-func (a *Applier) over(ctx context.Context, d fleet.DeclaredGroup, st fleet.DeclaredStatus) (bool, error) {
-	if !d.Removed || st.State != fleet.DeclaredRemoved || st.Observed != d.ModRev {
+func (a *Applier) over(ctx context.Context, d object, st fleet.DeclaredStatus) (bool, error) {
+	if !d.Removed || st.State != fleet.DeclaredRemoved || st.Observed != d.rev {
 		return false, nil
 	}
 	source, err := store.Get(ctx, a.cfg.Store, store.TemplateSourceStatusKey(d.Source))

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -65,19 +66,23 @@ func (o *Operations) RecommendCatalogVersion(ctx context.Context, by Actor, plat
 // groups rely on it, also on its being the recommended one.
 func (o *Operations) RemoveCatalogVersion(ctx context.Context, by Actor, platform, version string) error {
 	return o.editCatalog(ctx, by, platform, "catalog.remove", version, func(s *view.Snapshot, p *fleet.CatalogPlatform) error {
-		i, err := versionIn(p, version)
-		if err != nil {
-			return err
-		}
-		if users := reliant(s, p, version); len(users) > 0 {
-			return errs.New(errs.Conflict, "%s %s is what the groups %s run: give them another version, or recommend another, first", p.Platform, version, strings.Join(users, ", "))
-		}
-		p.Versions = slices.Delete(slices.Clone(p.Versions), i, i+1)
-		if p.Recommended == version {
-			p.Recommended = ""
-		}
-		return nil
+		return removeVersion(s, p, version)
 	})
+}
+
+func removeVersion(s *view.Snapshot, p *fleet.CatalogPlatform, version string) error {
+	i, err := versionIn(p, version)
+	if err != nil {
+		return err
+	}
+	if users := reliant(s, p, version); len(users) > 0 {
+		return errs.New(errs.Conflict, "%s %s is what the groups %s run: give them another version, or recommend another, first", p.Platform, version, strings.Join(users, ", "))
+	}
+	p.Versions = slices.Delete(slices.Clone(p.Versions), i, i+1)
+	if p.Recommended == version {
+		p.Recommended = ""
+	}
+	return nil
 }
 
 func versionIn(p *fleet.CatalogPlatform, version string) (int, error) {
@@ -106,21 +111,26 @@ func reliant(s *view.Snapshot, p *fleet.CatalogPlatform, version string) (names 
 	return names
 }
 
-// editCatalog changes a platform's entry. One that holds nothing any more goes.
-func (o *Operations) editCatalog(ctx context.Context, by Actor, platform, action, version string, edit func(*view.Snapshot, *fleet.CatalogPlatform) error) error {
+// editCatalog changes a platform's entry. One that holds nothing any more goes; what
+// changes nothing writes nothing.
+func (o *Operations) editCatalog(ctx context.Context, by Actor, platform, action, version string, edit func(*view.Snapshot, *fleet.CatalogPlatform) error, guards ...store.Guard) error {
 	platform = strings.ToUpper(platform)
 	_, err := o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
-		p := fleet.CatalogPlatform{Platform: platform}
+		before := fleet.CatalogPlatform{Platform: platform}
 		if have, ok := s.Catalog.Get(platform); ok {
-			p = *have
+			before = *have
 		}
+		p := before
 		if err := edit(s, &p); err != nil {
 			return change{}, err
 		}
 		if err := joined(p.Validate()); err != nil {
 			return change{}, err
 		}
-		c := change{audit: entry{action: action, resource: "catalog", id: platform + " " + version}}
+		if reflect.DeepEqual(p, before) {
+			return change{}, nil
+		}
+		c := change{guards: guards, audit: entry{action: action, resource: "catalog", id: platform + " " + version}}
 		if v, ok := p.Find(version); ok {
 			c.audit.details = v.URL + " " + v.SHA256
 		}

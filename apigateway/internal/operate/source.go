@@ -74,35 +74,56 @@ func (s *Sources) List(ctx context.Context) (out []Source, err error) {
 	return out, err
 }
 
-// Declared is a declared group with what came of it.
+// Declared is something that a source declares, with what came of it.
 type Declared struct {
-	fleet.DeclaredGroup
-	// Status is of an earlier record when no gateway has looked yet.
+	fleet.Declaration
+	// Kind is group or catalog; Name as of fleet.DeclaredStatus.
+	Kind, Name string
+	// Status says nothing as long as no gateway has looked at the latest record.
 	Status fleet.DeclaredStatus
 }
 
-// Declared are the declared groups of all sources, by source.
+// Declared is all that sources declare, by source.
 func (s *Sources) Declared(ctx context.Context) (out map[string][]Declared, err error) {
 	out = map[string][]Declared{}
+	c := s.operations.cfg.Store
 	err = InTime(ctx, func(ctx context.Context) error {
-		all, _, err := store.List(ctx, s.operations.cfg.Store, store.DeclaredGroups())
+		err := listDeclared(ctx, c, out, "group", store.DeclaredGroups(), store.DeclaredStatuses(), func(d fleet.DeclaredGroup) (fleet.Declaration, string, int64) {
+			return d.Declaration, string(d.Group), d.ModRev
+		})
 		if err != nil {
-			return errs.Wrap("operate.Sources", err)
+			return err
 		}
-		statuses, _, err := store.List(ctx, s.operations.cfg.Store, store.DeclaredStatuses())
-		if err != nil {
-			return errs.Wrap("operate.Sources", err)
-		}
-		by := map[string]fleet.DeclaredStatus{}
-		for _, st := range statuses {
-			by[st.Source+"/"+string(st.Group)] = st
-		}
-		for _, d := range all {
-			out[d.Source] = append(out[d.Source], Declared{d, by[d.Source+"/"+string(d.Group)]})
-		}
-		return nil
+		return listDeclared(ctx, c, out, "catalog", store.DeclaredCatalog(), store.DeclaredCatalogStatuses(), func(d fleet.DeclaredCatalog) (fleet.Declaration, string, int64) {
+			return d.Declaration, d.Name(), d.ModRev
+		})
 	})
 	return out, err
+}
+
+// listDeclared adds all that is declared of one kind.
+func listDeclared[T any](ctx context.Context, c *store.Client, out map[string][]Declared, kind string, list store.Prefix[T], told store.Prefix[fleet.DeclaredStatus], open func(T) (d fleet.Declaration, name string, rev int64)) error {
+	all, _, err := store.List(ctx, c, list)
+	if err != nil {
+		return errs.Wrap("operate.Sources", err)
+	}
+	statuses, _, err := store.List(ctx, c, told)
+	if err != nil {
+		return errs.Wrap("operate.Sources", err)
+	}
+	by := map[string]fleet.DeclaredStatus{}
+	for _, st := range statuses {
+		by[st.Source+"/"+st.Name()] = st
+	}
+	for _, one := range all {
+		d, name, rev := open(one)
+		is := Declared{Declaration: d, Kind: kind, Name: name}
+		if st := by[d.Source+"/"+name]; st.Observed == rev {
+			is.Status = st
+		}
+		out[d.Source] = append(out[d.Source], is)
+	}
+	return nil
 }
 
 // Get is one source. NotFound when there is none.

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"net/http"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/wire"
 )
 
 // artifact is one version of a platform's software.
@@ -54,6 +56,25 @@ func (b artifactBody) edit() operate.CatalogEdit {
 		*b.SHA256 = strings.ToLower(*b.SHA256)
 	}
 	return operate.CatalogEdit{URL: b.DownloadURL, SHA256: b.SHA256, Category: b.Category, ConfigFormat: b.ConfigFormat}
+}
+
+// ReadCatalogVersion understands a version of the catalog in the words of /api/v1. Its
+// hash has to be given: what is declared does not change with what a URL has.
+func ReadCatalogVersion(version string, body []byte) (fleet.CatalogVersion, error) {
+	v := fleet.CatalogVersion{Version: version, Category: fleet.CategoryServer}
+	var b artifactBody
+	if err := wire.DecodeJSON(bytes.NewReader(body), 0, &b); err != nil {
+		return v, err
+	}
+	edit := b.edit()
+	if edit.SHA256 == nil || *edit.SHA256 == "" {
+		return v, errs.Field("sha256", "must be given for a version that a repository declares")
+	}
+	set(&v.URL, edit.URL)
+	set(&v.SHA256, edit.SHA256)
+	set(&v.Category, edit.Category)
+	set(&v.ConfigFormat, edit.ConfigFormat)
+	return v, nil
 }
 
 func artifactOf(p *fleet.CatalogPlatform, v fleet.CatalogVersion) artifact {

@@ -11,7 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// gitopsSource is how a source that declares groups stands.
+// gitopsSource is how a source that declares groups and the catalog stands.
 type gitopsSource struct {
 	Source   string       `json:"source"`
 	Revision string       `json:"revision"`
@@ -23,7 +23,7 @@ type gitopsSource struct {
 }
 
 type gitopsItem struct {
-	// Kind is group or template.
+	// Kind is group, catalog or template.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	// State is IN_SYNC, FAILED, CONFLICT, HELD, REMOVING or REMOVED; SYNCING until it was looked at.
@@ -32,7 +32,7 @@ type gitopsItem struct {
 	File    string `json:"file"`
 }
 
-// gitops tells for every source that declares groups what is as it is declared.
+// gitops tells for every source that declares groups and the catalog what is as it is declared.
 func (a *API) gitops(c *gin.Context) {
 	all, err := a.cfg.Sources.List(c.Request.Context())
 	if err != nil {
@@ -53,13 +53,13 @@ func (a *API) gitops(c *gin.Context) {
 	c.JSON(http.StatusOK, out)
 }
 
-func gitopsOf(s operate.Source, groups []operate.Declared) gitopsSource {
+func gitopsOf(s operate.Source, declared []operate.Declared) gitopsSource {
 	v := sourceViewOf(s).Status
 	out := gitopsSource{Source: s.Name, Revision: v.Revision, Held: v.Held, SyncedAt: v.At, State: v.State, Message: v.Message, Items: []gitopsItem{}}
-	for _, g := range groups {
-		item := gitopsItem{Kind: "group", Name: string(g.Group), State: string(g.Status.State), Message: g.Status.Message, File: g.File}
-		if g.Status.Observed != g.ModRev {
-			item.State, item.Message = "SYNCING", ""
+	for _, d := range declared {
+		item := gitopsItem{Kind: d.Kind, Name: d.Name, State: string(d.Status.State), Message: d.Status.Message, File: d.File}
+		if item.State == "" {
+			item.State = "SYNCING"
 		}
 		out.Items = append(out.Items, item)
 	}

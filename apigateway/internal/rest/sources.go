@@ -200,7 +200,7 @@ func (a *API) syncSource(c *gin.Context) {
 
 // mayConfirm refuses who may not remove what a source removes.
 func mayConfirm(c *gin.Context, declares bool) error {
-	for _, p := range []auth.Permission{auth.TemplatesDelete, auth.GroupsDelete} {
+	for _, p := range []auth.Permission{auth.TemplatesDelete, auth.GroupsDelete, auth.CatalogManage} {
 		if (p == auth.TemplatesDelete || declares) && !server.Allowed(c, p) {
 			return errs.New(errs.Denied, "to confirm what the source removes, the permission %s is missing", p)
 		}

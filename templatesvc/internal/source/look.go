@@ -170,7 +170,7 @@ func (r *Runner) decide(ctx context.Context, s fleet.TemplateSource, before flee
 		if err != nil {
 			return p, err
 		}
-		p.declared = append(p.declared, groups, catalog)
+		p.declared = append(p.declared, catalog, groups) // groups run what is in the catalog
 	}
 	return p, nil
 }
