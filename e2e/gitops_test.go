@@ -1,7 +1,11 @@
 package e2e_test
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -115,4 +119,76 @@ func TestARepositoryMakesAGroupChangesItsFilesAndRemovesIt(t *testing.T) {
 	if version() == before { // the template is declared still
 		t.Error("the template has gone back")
 	}
+}
+
+func TestARepositoryDeclaresTheCatalogThatItsGroupRuns(t *testing.T) {
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "the jar of "+r.URL.Path) }))
+	t.Cleanup(site.Close)
+	tools := t.TempDir() // what is called java here runs while the jar is there
+	if err := os.WriteFile(filepath.Join(tools, "java"), []byte("#!/bin/sh\n[ -s server.jar ] && exec cat\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	repository := newWorktree(t)
+	c := cluster.Start(t, cluster.Options{})
+	admin := cluster.Login(t, c)
+	catalog := func(recommended string, versions ...string) string {
+		text := fmt.Sprintf("platforms:\n  PAPER:\n    recommended: %q\n    versions:\n", recommended)
+		for _, v := range versions {
+			sum := sha256.Sum256([]byte("the jar of /" + v))
+			text += fmt.Sprintf("      - {version: %q, downloadUrl: %q, sha256: %x}\n", v, site.URL+"/"+v, sum)
+		}
+		return text
+	}
+	sync := func(body any) { admin.Do("POST", "/api/v1/template-sources/network/sync", body).OK(202) }
+	state := func() (held string, items map[string]string) {
+		var all []struct {
+			Held  string
+			Items []struct{ Kind, Name, State string }
+		}
+		admin.Do("GET", "/api/v1/gitops", nil).OK(200, &all)
+		items = map[string]string{}
+		for _, i := range all[0].Items {
+			items[i.Kind+" "+i.Name] = i.State
+		}
+		return all[0].Held, items
+	}
+	stands := func(want string) {
+		t.Helper()
+		await.That(t, "the catalog as declared", func() string {
+			_, items := state()
+			delete(items, "group paper")
+			delete(items, "template games/x")
+			return await.Unless(fmt.Sprint(items) == want, "%v, want %s", items, want)
+		})
+	}
+	repository.commit("templates/games/x/f", "1")
+	repository.commit("catalog.yaml", catalog("1", "1", "2", "3", "4"))
+	repository.commit("groups/paper.yaml", "platform: PAPER\njarFile: server.jar\nminInstances: 1\nmemoryMb: 8\nshutdownGraceSeconds: 0\nenv: {PATH: \""+tools+":/usr/bin:/bin\"}\n")
+	admin.Do("PUT", "/api/v1/template-sources/network", map[string]any{"kind": "git", "url": "file://" + repository.dir, "branch": "main", "declares": true}).OK(201)
+	stands("map[catalog PAPER:IN_SYNC catalog PAPER/1:IN_SYNC catalog PAPER/2:IN_SYNC catalog PAPER/3:IN_SYNC catalog PAPER/4:IN_SYNC]")
+	if got := fileOf(t, admin.AwaitRunning("paper", 1)[0], "server.jar"); string(got) != "the jar of /1" {
+		t.Errorf("the first instance runs %q", got)
+	}
+
+	// Another version is recommended, and the one before goes with the same commit.
+	repository.commit("catalog.yaml", catalog("2", "2", "3", "4"))
+	sync(nil)
+	stands("map[catalog PAPER:IN_SYNC catalog PAPER/1:REMOVED catalog PAPER/2:IN_SYNC catalog PAPER/3:IN_SYNC catalog PAPER/4:IN_SYNC]")
+	admin.Do("POST", "/api/v1/groups/paper/start", nil).OK(200)
+	if got := fileOf(t, admin.AwaitState("paper-2", "RUNNING"), "server.jar"); string(got) != "the jar of /2" {
+		t.Errorf("the second instance runs %q", got)
+	}
+
+	// What would remove most of it is held until it is confirmed.
+	repository.commit("catalog.yaml", catalog("2", "2", "3", "4", "5", "6"))
+	sync(nil)
+	stands("map[catalog PAPER:IN_SYNC catalog PAPER/2:IN_SYNC catalog PAPER/3:IN_SYNC catalog PAPER/4:IN_SYNC catalog PAPER/5:IN_SYNC catalog PAPER/6:IN_SYNC]")
+	repository.commit("catalog.yaml", "")
+	sync(nil)
+	var held string
+	await.That(t, "that it is held", func() string { held, _ = state(); return await.Unless(held != "", "it is not") })
+	stands("map[catalog PAPER:IN_SYNC catalog PAPER/2:IN_SYNC catalog PAPER/3:IN_SYNC catalog PAPER/4:IN_SYNC catalog PAPER/5:IN_SYNC catalog PAPER/6:IN_SYNC]")
+	sync(map[string]string{"confirm": held})
+	// The group relies on what is recommended: that stays, and all else goes.
+	stands("map[catalog PAPER:FAILED catalog PAPER/2:FAILED catalog PAPER/3:REMOVED catalog PAPER/4:REMOVED catalog PAPER/5:REMOVED catalog PAPER/6:REMOVED]")
 }
