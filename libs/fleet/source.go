@@ -235,6 +235,8 @@ func (s TemplateSource) validateURL() []error {
 		p.check(false, "url", "must be a URL that begins with one of %s", strings.Join(schemes, "://, ")+"://")
 	case u.Scheme != "file" && u.Host == "":
 		p.check(false, "url", "must name a host")
+	case u.User != nil && (u.Scheme == "http" || u.Scheme == "https"): // a token may stand for a user, and the URL is shown
+		p.check(false, "url", "must hold neither user nor password: give them as credentials")
 	case u.User != nil:
 		_, secret := u.User.Password()
 		p.check(!secret, "url", "must not hold a password: give it as token")

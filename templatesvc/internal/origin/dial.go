@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"time"
 
@@ -62,8 +63,13 @@ func (d Dialer) Client() *http.Client {
 	}
 }
 
-// Unreachable is the error for a source that does not answer as it should.
+// Unreachable is the error for a source that does not answer as it should. It tells no
+// URL: a server may have redirected to one that is signed.
 func Unreachable(what string, err error) error {
+	var request *url.Error
+	if errors.As(err, &request) {
+		err = request.Err
+	}
 	var own *errs.Error
 	if errors.As(err, &own) && own.Message != "" {
 		return err
