@@ -12,7 +12,10 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -489,6 +492,63 @@ func TestWhatIsWrittenAgainIsHashedAgain(t *testing.T) {
 		}
 		nothingUnderway(t, dir)
 	}
+}
+
+// TestALargeFileIsWhatItsHashSaysWhateverComes has answers be sound, damaged, cut, too long
+// or broken off at any place, and the agent be another one now and then.
+func TestALargeFileIsWhatItsHashSaysWhateverComes(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		dir, err := os.MkdirTemp("", "orrery-cache-")
+		if err != nil {
+			r.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		s := &rows{tally: newTally(), most: rapid.IntRange(1, 16).Draw(r, "at a time")}
+		var pieces [][]byte
+		for i, size := range rapid.SliceOfN(rapid.SampledFrom([]int{1, 5000, 262_144, 300_001}), 1, 6).Draw(r, "sizes") {
+			pieces = append(pieces, random(byte(rapid.IntRange(0, i).Draw(r, "seed")), 1, size)...)
+		}
+		e := s.large("world", pieces...)
+		bad := rapid.SliceOfN(rapid.IntRange(0, 7), 64, 64).Draw(r, "answers")
+		places := rapid.SliceOfN(rapid.IntRange(0, 300_000), 64, 64).Draw(r, "places")
+		asked := atomic.Int32{}
+		s.send = func(hash string, _ int) (io.Reader, error) {
+			n := int(asked.Add(1)) - 1
+			if n >= len(bad) {
+				return nil, nil
+			}
+			b := bytes.Clone(s.contents[hash])
+			at := places[n] % len(b)
+			switch bad[n] {
+			case 0:
+				clear(b[at:])
+			case 1:
+				clear(b[:at])
+			case 2:
+				return bytes.NewReader(b[:at]), nil
+			case 3:
+				return bytes.NewReader(append(b, b[:at]...)), nil
+			case 4:
+				return io.MultiReader(bytes.NewReader(b[:at]), failing{}), nil
+			}
+			return nil, nil
+		}
+		for range 64 {
+			c, err := blobs.Open(dir, s, 0)
+			if err != nil {
+				r.Fatal(err)
+			}
+			path, err := c.File(t.Context(), e)
+			if err != nil {
+				continue
+			}
+			if b, err := os.ReadFile(path); err != nil || sum(b) != e.SHA256 {
+				r.Fatalf("it holds something else: %v", err)
+			}
+			return
+		}
+		r.Fatal("it never came")
+	})
 }
 
 func TestAPieceThatStaysDamagedFailsAndTheOthersStay(t *testing.T) {
