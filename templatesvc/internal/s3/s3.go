@@ -2,13 +2,15 @@
 // for ever, errors that say what to do, and listings that end.
 //
 // Invariants: keys stand in no error; what is listed comes in order, each key once, and
-// never more than was asked for, whatever the server answers.
+// never more than was asked for, whatever the server answers; an answer that is no
+// object's content is bounded.
 package s3
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net/http"
 	"net/url"
@@ -103,20 +105,46 @@ func Told(err error) error {
 // emptyPages bounds how many pages of a listing may hold nothing, one after the other.
 const emptyPages = 100
 
-var errEndless = errors.New("its listing does not end")
+var errEndless = errors.New("its answer does not end")
 
 // pagesKey is where a listing counts its pages, an *atomic.Int64.
 type pagesKey struct{}
 
-// counting refuses the request for one page too many.
+// maxAnswer bounds an answer in bytes that is no object's content. A page of a listing has
+// at most 1,000 keys of 1 KiB.
+const maxAnswer = 8 << 20
+
+// counting refuses the request for one page too many, and the rest of an answer that is
+// too long.
 type counting struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
-	if pages, ok := r.Context().Value(pagesKey{}).(*atomic.Int64); ok && pages.Add(1) > emptyPages {
+	pages, lists := r.Context().Value(pagesKey{}).(*atomic.Int64)
+	if lists && pages.Add(1) > emptyPages {
 		return nil, errEndless
 	}
-	return c.RoundTripper.RoundTrip(r)
+	response, err := c.RoundTripper.RoundTrip(r)
+	if err == nil && (lists || r.Method != http.MethodGet) {
+		response.Body = &bounded{response.Body, maxAnswer}
+	}
+	return response, err
+}
+
+// bounded is an answer of which no more than so many bytes are read.
+type bounded struct {
+	io.ReadCloser
+	left int
+}
+
+// Read reads on.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, errEndless
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
 }
 
 // Again does something up to so many times while it fails with Unavailable, with a pause

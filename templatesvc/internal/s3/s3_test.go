@@ -65,6 +65,34 @@ func TestAListingEndsWhateverTheServerAnswers(t *testing.T) {
 	}
 }
 
+func TestAnAnswerWithoutEndIsNotReadToItsEnd(t *testing.T) {
+	const far = 64 << 20
+	piece := []byte(strings.Repeat("a", 1<<20))
+	sent := make(chan int, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/xml")
+		n := 0
+		for _, err := w.Write([]byte("<ListBucketResult><Contents><Key>p/")); err == nil && n < far; n += len(piece) {
+			_, err = w.Write(piece)
+		}
+		sent <- n
+	}))
+	defer server.Close()
+	client, done, err := s3.Connect(s3.Config{Endpoint: server.URL, PathStyle: true, AccessKey: "key", SecretKey: "secret", Tries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	for _, err = range s3.List(t.Context(), client, "bucket", "p/", "", 500) {
+		if err != nil {
+			break
+		}
+	}
+	if n := <-sent; n >= far || !errs.Is(err, errs.Unavailable) {
+		t.Errorf("%d bytes were read, %v", n, err)
+	}
+}
+
 func TestKeysStandInNoError(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	url := server.URL
