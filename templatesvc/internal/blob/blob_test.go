@@ -130,24 +130,30 @@ func TestWhatCompressesWellLiesCompressedAndReadsTheSame(t *testing.T) {
 	}
 }
 
+// damage changes the last byte of what is stored.
+func damage(t *testing.T, dir, sum string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, sum[:2], sum+"*"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	b, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)-1] ^= 1
+	if err := os.WriteFile(files[0], b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestACorruptBlobIsPutAsideAndStoredAnew(t *testing.T) {
 	for name, content := range map[string][]byte{"raw": noise(5000), "compressed": make([]byte, 5000)} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := open(t, dir)
 			sum := put(t, s, content)
-			files, err := filepath.Glob(filepath.Join(dir, sum[:2], sum+"*"))
-			if err != nil || len(files) != 1 {
-				t.Fatal(files, err)
-			}
-			b, err := os.ReadFile(files[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			b[len(b)-1] ^= 1
-			if err := os.WriteFile(files[0], b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			damage(t, dir, sum)
 			if _, err := s.Open(t.Context(), sum); !errs.Is(err, errs.NotFound) {
 				t.Errorf("got %v", err)
 			}
@@ -166,18 +172,7 @@ func TestPuttingContentHealsWhatLiesThereDamaged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			sum := put(t, open(t, dir), content)
-			files, err := filepath.Glob(filepath.Join(dir, sum[:2], sum+"*"))
-			if err != nil || len(files) != 1 {
-				t.Fatal(files, err)
-			}
-			b, err := os.ReadFile(files[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			b[len(b)-1] ^= 1
-			if err := os.WriteFile(files[0], b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			damage(t, dir, sum)
 			s := open(t, dir) // another process, which has not read it
 			if again := put(t, s, content); again != sum || !bytes.Equal(read(t, s, sum), content) {
 				t.Error("it was not stored anew")

@@ -79,6 +79,23 @@ func (s *site) replicaIn(dir string, cacheBytes int64) (store *blob.Store, done 
 	return store, done
 }
 
+// reads reports whether a request reads an object.
+func reads(r *http.Request) bool {
+	return r.Method == http.MethodGet && !strings.Contains(r.URL.RawQuery, "list-type")
+}
+
+// downloads counts the reads of objects from now on.
+func (s *site) downloads() *atomic.Int32 {
+	var gets atomic.Int32
+	s.failing(func(r *http.Request) error {
+		if reads(r) {
+			gets.Add(1)
+		}
+		return nil
+	})
+	return &gets
+}
+
 func (s *site) keys(of string) (keys []string) {
 	s.t.Helper()
 	all, err := s.server.Keys()
@@ -168,13 +185,7 @@ func TestWhatTenReadAtOnceIsDownloadedOnce(t *testing.T) {
 	b, dir := s.replica(20_000)
 	contents := [][]byte{noise(9000), noise(9001), noise(9002)}
 	sums := []string{put(t, a, contents[0]), put(t, a, contents[1]), put(t, a, contents[2])}
-	var gets atomic.Int32
-	s.failing(func(r *http.Request) error {
-		if r.Method == http.MethodGet && !strings.Contains(r.URL.RawQuery, "list-type") {
-			gets.Add(1)
-		}
-		return nil
-	})
+	gets := s.downloads()
 	var readers sync.WaitGroup
 	for range 10 {
 		readers.Go(func() {
@@ -244,7 +255,7 @@ type damaging struct {
 // RoundTrip implements http.RoundTripper.
 func (d damaging) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := d.RoundTripper.RoundTrip(r)
-	if err != nil || r.Method != http.MethodGet || strings.Contains(r.URL.RawQuery, "list-type") || d.next.Add(-1) < 0 {
+	if err != nil || !reads(r) || d.next.Add(-1) < 0 {
 		return response, err
 	}
 	b, err := io.ReadAll(response.Body)
@@ -331,13 +342,7 @@ func TestWhatIsCorruptIsReadNoMoreThanTwiceByAProcess(t *testing.T) {
 	b, _ := s.replica(1 << 30)
 	sum := put(t, a, noise(5000))
 	s.damage(s.keys(sum)[0], noise(4321))
-	var gets atomic.Int32
-	s.failing(func(r *http.Request) error {
-		if r.Method == http.MethodGet && !strings.Contains(r.URL.RawQuery, "list-type") {
-			gets.Add(1)
-		}
-		return nil
-	})
+	gets := s.downloads()
 	for range 5 {
 		if _, err := b.Here(t.Context(), sum); !errs.Is(err, errs.NotFound) {
 			t.Errorf("it was served, %v", err)
@@ -515,7 +520,7 @@ func TestReplicasThatShareACacheDirectoryLeaveEachOthersDownloadsAlone(t *testin
 	s.through = func(next http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(r *http.Request) (*http.Response, error) {
 			response, err := next.RoundTrip(r)
-			if err == nil && r.Method == http.MethodGet && !strings.Contains(r.URL.RawQuery, "list-type") {
+			if err == nil && reads(r) {
 				response.Body = body{response.Body, func() {
 					if opened.CompareAndSwap(false, true) {
 						s.replicaIn(dir, 1<<30)
