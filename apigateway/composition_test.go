@@ -89,3 +89,13 @@ func TestWhatWasHiddenWhenAnInstanceWasMadeStaysHiddenInItsComposition(t *testin
 		who.do("GET", "/api/v1/services/lobby-1/composition", nil).want(200).is("variables", want).is("secrets", []string{"PW"})
 	}
 }
+
+func TestWhichFilesHavePlaceholdersReplacedByDefault(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/v1/groups", map[string]any{"name": "plain", "command": "run"}).want(201).is("fileModifications", fleet.DefaultFileModifications())
+	s.do("POST", "/api/v1/groups", map[string]any{"name": "none", "command": "run", "fileModifications": []string{}}).want(201).is("fileModifications", []any{})
+	s.do("PATCH", "/api/v1/groups/none", map[string]any{"maxPlayers": 7}).want(200).is("fileModifications", []any{})
+	s.do("PUT", "/api/configurations/uni", map[string]any{"command": "run", "nodes": []string{"*"}}).want(204)
+	s.do("GET", "/api/v1/groups/uni", nil).want(200).is("fileModifications", []any{})
+	s.do("PATCH", "/api/v1/groups/uni", map[string]any{"maxPlayers": 7}).want(200).is("fileModifications", []any{})
+}

@@ -253,6 +253,7 @@ func DefaultSpec() GroupSpec {
 		Players:               Players{Max: 100},
 		Templates:             TemplateSelection{Override: true},
 		AutoLayers:            true,
+		FileModifications:     DefaultFileModifications(),
 		MergeFiles:            DefaultMergeFiles(),
 		Stop:                  Stop{Command: "stop", GraceSeconds: 30, Signal: "TERM"},
 		Readiness:             Check{Type: CheckNone},

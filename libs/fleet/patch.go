@@ -175,6 +175,12 @@ func DefaultMergeFiles() []string {
 	return []string{"**/*.yml", "**/*.yaml", "**/*.json", "**/*.toml", "**/*.properties"}
 }
 
+// DefaultFileModifications have their placeholders replaced unless a group of the native
+// dialect says otherwise: every file of settings, at any depth.
+func DefaultFileModifications() []string {
+	return []string{"**/*.properties", "**/*.yml", "**/*.yaml", "**/*.toml", "**/*.json", "**/*.cfg", "**/*.conf", "**/*.txt"}
+}
+
 // patches are all patches of a spec: those by file and path, in that order, then the rules in theirs.
 func (s GroupSpec) patches() []ConfigPatch {
 	var out []ConfigPatch

@@ -9,6 +9,9 @@ import (
 // Glob reports whether a path matches a pattern: * and ? within a segment, [a-z]
 // classes, and ** for any number of segments. A malformed pattern matches only itself.
 func Glob(pattern, p string) bool {
+	if end, ok := strings.CutPrefix(pattern, "**/*"); ok && !strings.ContainsAny(end, `*?[\/`) {
+		return strings.HasSuffix(p, end) // most patterns are such, and a template may have many files
+	}
 	pattern = path.Clean(pattern)
 	return pattern == p || globSegments(strings.Split(pattern, "/"), strings.Split(p, "/"))
 }

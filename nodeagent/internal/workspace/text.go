@@ -232,7 +232,8 @@ func (a *application) start(p string) error {
 	return a.replace(p, content{text: out, made: true, mode: 0o644})
 }
 
-// missing notes the listed names that no file answers to.
+// missing notes the listed names that no file answers to. The patterns that a group has
+// by default are no names that somebody listed.
 func (a *application) missing() []string {
 	var notes []string
 	look := func(pattern, of string) {
@@ -240,8 +241,11 @@ func (a *application) missing() []string {
 			notes = append(notes, fmt.Sprintf("no file matches %s of %s", pattern, of))
 		}
 	}
+	byDefault := fleet.DefaultFileModifications()
 	for _, pattern := range a.text.rules.Listed {
-		look(pattern, "fileModifications")
+		if !slices.Contains(byDefault, pattern) {
+			look(pattern, "fileModifications")
+		}
 	}
 	seen := map[string]bool{}
 	for _, patch := range a.text.rules.Patches {

@@ -245,6 +245,27 @@ func TestPlaceholdersAreReplacedInListedTextOnly(t *testing.T) {
 	}
 }
 
+func TestPatternsThatAGroupHasByDefaultAreNotMissed(t *testing.T) {
+	b := newBench(t)
+	notes, err := b.build(fleet.Plan{
+		Layers: []fleet.PlanLayer{b.layer("main", map[string]string{
+			"server.properties": "port=%PORT%", "deep/a.yml": "%PORT%", "b.yaml": "%PORT%", "c.toml": "%PORT%", "d.json": "%PORT%",
+			"e.cfg": "%PORT%", "f.conf": "%PORT%", "run.sh": "%PORT%",
+		})},
+		FileModifications: fleet.DefaultFileModifications(),
+	})
+	if err != nil || len(notes) > 0 {
+		t.Fatalf("notes %q, %v", notes, err)
+	}
+	want := map[string]string{
+		"server.properties": "port=25565", "deep/a.yml": "25565", "b.yaml": "25565", "c.toml": "25565", "d.json": "25565",
+		"e.cfg": "25565", "f.conf": "25565", "run.sh": "%PORT%",
+	}
+	if diff := cmp.Diff(want, b.tree(b.builder.Dir(placement(), false))); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestModesAreKept(t *testing.T) {
 	b := newBench(t)
 	e, content := file("run.sh", "#!/bin/sh\n")
