@@ -1,11 +1,30 @@
 package fleet
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
+
+// Permission is the right to do one kind of thing, "<what>.<verb>". The gateway knows
+// which there are.
+type Permission string
+
+// Role is a set of permissions that users are given by its name. The gateway writes it. A
+// role that is built in has a record only when its permissions were changed.
+type Role struct {
+	Rev
+	Name        string       `json:"name"` // upper case
+	Permissions []Permission `json:"permissions"`
+	By          string       `json:"by"`
+	At          time.Time    `json:"at"`
+}
 
 // User is somebody who may log in. The gateway writes it.
 type User struct {
 	Rev
-	Username string `json:"username"`
+	Username string `json:"username"` // lower case
+	// Email is where a forgotten password is reset to; may be empty.
+	Email string `json:"email,omitempty"`
 	// PasswordHash is an argon2id hash in PHC form.
 	PasswordHash string `json:"passwordHash"`
 	Role         string `json:"role"`
@@ -22,9 +41,19 @@ type APIToken struct {
 	// Hash is the SHA-256 of the token, hex.
 	Hash string `json:"hash"`
 	User string `json:"user"`
+	// Scopes are what of the user's permissions the token has; all of them when empty.
+	Scopes []Permission `json:"scopes,omitempty"`
 	// ExpiresAt is zero when the token does not expire.
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
 	CreatedAt time.Time `json:"createdAt"`
+}
+
+// Revocation ends the token of one login before its time. Its key goes when the token
+// would have expired. The gateway writes it.
+type Revocation struct {
+	Rev
+	User string    `json:"user"`
+	At   time.Time `json:"at"`
 }
 
 // Ticket opens one stream once, for clients that cannot send headers. Only its
@@ -60,12 +89,16 @@ type Meta struct {
 // AuditEntry is the record of one mutation. The gateway writes it.
 type AuditEntry struct {
 	Rev
-	ID           string    `json:"id"`
-	Username     string    `json:"username"`
-	Action       string    `json:"action"`
-	ResourceType string    `json:"resourceType"`
-	ResourceID   string    `json:"resourceId"`
-	Details      string    `json:"details,omitempty"`
-	IPAddress    string    `json:"ipAddress,omitempty"`
-	CreatedAt    time.Time `json:"createdAt"`
+	ID           string `json:"id"`
+	Username     string `json:"username"`
+	Action       string `json:"action"`
+	ResourceType string `json:"resourceType"`
+	ResourceID   string `json:"resourceId"`
+	Details      string `json:"details,omitempty"`
+	// Before and After are JSON objects, as far as the change is of one that can be shown;
+	// empty for what was made, and for what is gone.
+	Before    json.RawMessage `json:"before,omitempty"`
+	After     json.RawMessage `json:"after,omitempty"`
+	IPAddress string          `json:"ipAddress,omitempty"`
+	CreatedAt time.Time       `json:"createdAt"`
 }

@@ -237,6 +237,13 @@ func CrashTailKey(id string) Key[fleet.CrashTail] {
 func UserKey(name string) Key[fleet.User] { return Key[fleet.User]{Root + "users/" + name} }
 func Users() Prefix[fleet.User]           { return Prefix[fleet.User]{Root + "users/"} }
 
+func RoleKey(name string) Key[fleet.Role] { return Key[fleet.Role]{Root + "roles/" + name} }
+
+// RevocationKey is of the token of a login, by its jti.
+func RevocationKey(jti string) Key[fleet.Revocation] {
+	return Key[fleet.Revocation]{Root + "revocations/" + jti}
+}
+
 func APITokenKey(id string) Key[fleet.APIToken] {
 	return Key[fleet.APIToken]{Root + "tokens/" + id}
 }

@@ -74,7 +74,7 @@ func (s *Service) byToken(token string) (Identity, error) {
 	if !ok {
 		return Identity{}, refused
 	}
-	return identityOf(user, record.ID), nil
+	return identityOf(snap, user, record), nil
 }
 
 // PruneTokens removes the records of tokens that expired more than a day ago.

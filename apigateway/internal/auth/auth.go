@@ -43,6 +43,8 @@ type Identity struct {
 	Permissions []Permission
 	// TokenID is the API token's, empty for the token of a login.
 	TokenID string
+
+	session claims // of the token of a login
 }
 
 // Can reports whether the identity has a permission.
@@ -80,7 +82,7 @@ func (s *Service) Login(ctx context.Context, username, password string) (token s
 		return "", Identity{}, errs.New(errs.Unauthenticated, "user name or password is wrong")
 	}
 	token, err = s.signer.sign(user)
-	return token, identityOf(user, ""), err
+	return token, identityOf(s.cfg.View.Snapshot(), user, nil), err
 }
 
 // Refresh is a new token for a user with the role it has now.
@@ -109,11 +111,15 @@ func (s *Service) Authenticate(header string) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	user, ok := s.User(c.Subject)
-	if !ok || user.Epoch != c.Epoch {
+	snap := s.cfg.View.Snapshot()
+	user, ok := snap.Users.Get(c.Subject)
+	_, revoked := snap.Revocations.Get(c.ID)
+	if !ok || revoked || user.Epoch != c.Epoch {
 		return Identity{}, errs.New(errs.Unauthenticated, "the token is no longer good: log in again")
 	}
-	return identityOf(user, ""), nil
+	who := identityOf(snap, user, nil)
+	who.session = c
+	return who, nil
 }
 
 // AuthenticateInstance reports whether an Authorization header carries the own
@@ -135,8 +141,4 @@ func bearer(header string) (string, bool) {
 	scheme, token, ok := strings.Cut(header, " ")
 	token = strings.TrimSpace(token)
 	return token, ok && strings.EqualFold(scheme, "Bearer") && token != ""
-}
-
-func identityOf(u *fleet.User, tokenID string) Identity {
-	return Identity{User: u.Username, Role: u.Role, Permissions: PermissionsOf(u.Role), TokenID: tokenID}
 }

@@ -8,7 +8,8 @@
 //
 //   - A token is judged by the user as the view knows it now: a deleted user's, and
 //     one older than the user's epoch, is worthless at once, on every replica. So is
-//     the role in a token: rights follow from the user's present role.
+//     the role in a token: rights follow from the user's present role, and that from
+//     the role's present permissions. A login that was ended is worthless in the same way.
 //   - A wrong password and an unknown user look alike, in words and in time.
 //   - All replicas sign with one random key, which stands in the store encrypted
 //     under the cluster secret.

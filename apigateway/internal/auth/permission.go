@@ -1,12 +1,9 @@
 package auth
 
-import (
-	"maps"
-	"slices"
-)
+import "github.com/orreryhq/orrery/libs/fleet"
 
 // Permission is the right to do one kind of thing, "<what>.<verb>".
-type Permission string
+type Permission = fleet.Permission
 
 // The permissions, in the order they are shown.
 const (
@@ -68,40 +65,13 @@ const (
 	ClusterManage     Permission = "cluster.manage"
 )
 
-// The built-in roles.
-const (
-	RoleAdmin    = "ADMIN"
-	RoleOperator = "OPERATOR"
-	RoleViewer   = "VIEWER"
-)
-
-// roles are the permissions of the built-in roles. ADMIN has all but
-// cluster.manage, which is given on purpose only.
-var roles = map[string][]Permission{
-	RoleAdmin: {
-		NodesView, NodesUpdate, NodesDrain, NodesRevokeCert, NodesShutdown, QuotasView, QuotasManage, GroupsView, GroupsCreate, GroupsUpdate, GroupsDelete,
-		GroupsStart, InstancesView, InstancesStop, InstancesCommand, InstancesDelete, InstancesConsole, PlayersView,
-		PlayersTransfer, NetworksView, NetworksCreate, NetworksUpdate, NetworksDelete, TemplatesView, TemplatesCreate,
-		TemplatesUpdate, TemplatesDelete, CrashesView, ShareInvoke, ShareRevoke, TokensView, TokensCreate,
-		TokensRevoke, UsersView, UsersCreate, UsersUpdate, UsersDelete, RolesView, RolesManage, ModulesView,
-		ModulesManage, CatalogView, CatalogManage, AuditView, SystemSettings, SystemLogsView, SystemShutdown,
-		MetricsView, EventsStream, EventsView, BackupsView, BackupsManage, BackupsRestore, ClusterView,
-		ClusterConfigEdit,
-	},
-	RoleOperator: {
-		NodesView, NodesUpdate, NodesDrain, QuotasView, GroupsView, GroupsCreate, GroupsUpdate, GroupsStart, InstancesView, InstancesStop,
-		InstancesCommand, InstancesConsole, PlayersView, PlayersTransfer, NetworksView, NetworksCreate, NetworksUpdate,
-		TemplatesView, TemplatesCreate, TemplatesUpdate, CrashesView, ShareInvoke, ShareRevoke, TokensView,
-		ModulesView, CatalogView, MetricsView, EventsStream, EventsView,
-	},
-	RoleViewer: {
-		NodesView, QuotasView, GroupsView, InstancesView, InstancesConsole, PlayersView, NetworksView, TemplatesView, CrashesView,
-		ModulesView, CatalogView, MetricsView, EventsStream, EventsView,
-	},
+// permissions are all there are, in the order they are shown.
+var permissions = []Permission{
+	NodesView, NodesUpdate, NodesDrain, NodesRevokeCert, NodesShutdown, GroupsView, GroupsCreate, GroupsUpdate,
+	GroupsDelete, GroupsStart, QuotasView, QuotasManage, InstancesView, InstancesStop, InstancesCommand, InstancesDelete,
+	InstancesConsole, PlayersView, PlayersTransfer, NetworksView, NetworksCreate, NetworksUpdate, NetworksDelete,
+	TemplatesView, TemplatesCreate, TemplatesUpdate, TemplatesDelete, CrashesView, ShareInvoke, ShareRevoke, TokensView,
+	TokensCreate, TokensRevoke, UsersView, UsersCreate, UsersUpdate, UsersDelete, RolesView, RolesManage, ModulesView,
+	ModulesManage, CatalogView, CatalogManage, AuditView, SystemSettings, SystemLogsView, SystemShutdown, MetricsView,
+	EventsStream, EventsView, BackupsView, BackupsManage, BackupsRestore, ClusterView, ClusterConfigEdit, ClusterManage,
 }
-
-// Roles are the names of the built-in roles, sorted.
-func Roles() []string { return slices.Sorted(maps.Keys(roles)) }
-
-// PermissionsOf are a role's permissions; none for a role nobody knows.
-func PermissionsOf(role string) []Permission { return slices.Clone(roles[role]) }

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -80,7 +81,12 @@ type change struct {
 }
 
 // entry is what the audit says of a change.
-type entry struct{ action, resource, id, details string }
+type entry struct {
+	action, resource, id, details string
+	// before and after are what was and what is, as it may be shown to who reads the audit;
+	// nil for what was made, or is gone.
+	before, after any
+}
 
 // mutate decides and commits until a decision holds, and returns the revision of
 // the commit; without a change, of the snapshot. Errors of decide are returned as
@@ -144,8 +150,24 @@ func (o *Operations) note(by Actor, e entry) store.Write {
 	id := ulid.MustNew(ulid.Timestamp(now), ulid.DefaultEntropy()).String()
 	return store.Create(store.AuditKey(id), fleet.AuditEntry{
 		ID: id, Username: by.User, Action: e.action, ResourceType: e.resource, ResourceID: e.id,
-		Details: e.details, IPAddress: by.IP, CreatedAt: now,
+		Details: e.details, Before: auditable(e.before), After: auditable(e.after), IPAddress: by.IP, CreatedAt: now,
 	})
+}
+
+// maxAudited is the size of the largest object that an audit entry keeps, in bytes.
+const maxAudited = 16 << 10
+
+// auditable is an object as the audit keeps it: nothing of nil, and of a very large one
+// that it was so.
+func auditable(v any) json.RawMessage {
+	if v == nil {
+		return nil
+	}
+	b, err := json.Marshal(v)
+	if err != nil || len(b) > maxAudited {
+		return json.RawMessage(`{"truncated":true}`)
+	}
+	return b
 }
 
 // Record commits writes of another package with an audit entry: for what needs

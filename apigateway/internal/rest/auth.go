@@ -7,41 +7,23 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 )
-
-// user is a user as this dialect shows it. What this system does not know of
-// users is null.
-type user struct {
-	ID            string            `json:"id"`
-	Username      string            `json:"username"`
-	Role          string            `json:"role"`
-	Permissions   []auth.Permission `json:"permissions"`
-	AvatarURL     *string           `json:"avatarUrl"`
-	MinecraftUUID *string           `json:"minecraftUuid"`
-	MinecraftName *string           `json:"minecraftName"`
-	CreatedAt     *time.Time        `json:"createdAt"`
-}
 
 // identityRoutes are logins and tokens.
 func (a *API) identityRoutes() []server.Route {
 	return []server.Route{
 		server.Post("/api/v1/auth/login", server.Login, a.login),
 		server.Post("/api/v1/auth/refresh", server.Anyone, a.refresh),
+		server.Post("/api/v1/auth/logout", server.Anyone, a.logout),
+		server.Post("/api/v1/auth/change-password", server.Anyone, a.changePassword),
 		server.Get("/api/v1/auth/me", server.Anyone, a.me),
 		server.Get("/api/v1/api-tokens", server.Needs(auth.TokensView), a.listTokens),
 		server.Post("/api/v1/api-tokens", server.Needs(auth.TokensCreate), a.createToken),
 		server.Delete("/api/v1/api-tokens/:id", server.Needs(auth.TokensRevoke), a.deleteToken),
 	}
-}
-
-func (a *API) userOf(who auth.Identity) user {
-	out := user{ID: who.User, Username: who.User, Role: who.Role, Permissions: who.Permissions}
-	if record, ok := a.cfg.Auth.User(who.User); ok {
-		out.CreatedAt = &record.CreatedAt
-	}
-	return out
 }
 
 func (a *API) login(c *gin.Context) {
@@ -65,8 +47,13 @@ func (a *API) login(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	shown := a.userOf(who)
-	sendSession(c, session{Token: token, User: &shown})
+	snap := a.snapshot()
+	record, ok := snap.Users.Get(who.User)
+	if !ok {
+		server.Fail(c, errs.New(errs.Unauthenticated, "the user %s does not exist any more", who.User))
+		return
+	}
+	sendSession(c, session{Token: token, User: new(userOf(snap, record))})
 }
 
 // session is the answer to a login. The token comes first: shell scripts cut it out.
@@ -98,7 +85,81 @@ func (a *API) refresh(c *gin.Context) {
 	sendSession(c, session{Token: token})
 }
 
+// me is who asks, with what the token that was sent may do.
 func (a *API) me(c *gin.Context) {
 	who, _ := server.Identity(c)
-	c.JSON(http.StatusOK, a.userOf(who))
+	s := a.snapshot()
+	record, ok := s.Users.Get(who.User)
+	if !ok {
+		server.Fail(c, errs.New(errs.NotFound, "the user %s does not exist any more", who.User))
+		return
+	}
+	out := userOf(s, record)
+	out.Permissions = who.Permissions
+	c.JSON(http.StatusOK, out)
+}
+
+// logout ends the login whose token is sent, on every gateway.
+func (a *API) logout(c *gin.Context) {
+	who, _ := server.Identity(c)
+	end, err := a.cfg.Auth.Logout(c.Request.Context(), who)
+	if err == nil {
+		_, err = a.cfg.Operations.Record(c.Request.Context(), server.Actor(c), "auth.logout", "user", who.User, "", end)
+	}
+	if err != nil && !errs.Is(err, errs.AlreadyExists) { // two logouts at once
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"status": "ok"})
+}
+
+// changePassword gives who asks another password. All tokens of logins end; the answer has
+// a new one.
+func (a *API) changePassword(c *gin.Context) {
+	var b struct {
+		CurrentPassword *string `json:"currentPassword"`
+		NewPassword     *string `json:"newPassword"`
+	}
+	if !server.Bind(c, &b) {
+		return
+	}
+	who, _ := server.Identity(c)
+	switch {
+	case b.CurrentPassword == nil:
+		server.Fail(c, errs.Field("currentPassword", "is missing"))
+		return
+	case b.NewPassword == nil:
+		server.Fail(c, errs.Field("newPassword", "is missing"))
+		return
+	case who.TokenID != "":
+		server.Fail(c, errs.New(errs.Denied, "an API token cannot change a password: log in"))
+		return
+	}
+	token, err := a.newPassword(c, who, *b.CurrentPassword, *b.NewPassword)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.Header("Cache-Control", "no-store")
+	c.JSON(http.StatusOK, gin.H{"status": "ok", "token": token, "expiresInSeconds": int(auth.SessionTTL / time.Second)})
+}
+
+// newPassword sets it, and is a token that is good afterwards.
+func (a *API) newPassword(c *gin.Context, who auth.Identity, current, password string) (token string, err error) {
+	ctx := c.Request.Context()
+	user, err := a.cfg.Auth.CheckPassword(ctx, who, current)
+	if err != nil {
+		return "", err
+	}
+	hash, err := a.cfg.Auth.HashPassword(ctx, "newPassword", password)
+	if err != nil {
+		return "", err
+	}
+	changed, err := a.cfg.Operations.UpdateUser(ctx, server.Actor(c), who.User, operate.UserWrite{
+		PasswordHash: &hash, IfMatch: user.ModRev, May: who.Permissions,
+	})
+	if err != nil {
+		return "", err
+	}
+	return a.cfg.Auth.Session(&changed)
 }

@@ -29,6 +29,8 @@ const (
 	KindEviction     Kind = "evictions"
 	KindUser         Kind = "users"
 	KindAPIToken     Kind = "tokens"
+	KindRole         Kind = "roles"
+	KindRevocation   Kind = "revocations"
 )
 
 // Change is one record's change.

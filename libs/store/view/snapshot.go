@@ -67,6 +67,8 @@ type Snapshot struct {
 	Evictions     Table[fleet.InstanceID, *fleet.Eviction] //
 	Users         Table[string, *fleet.User]               // by name
 	APITokens     Table[string, *fleet.APIToken]           // by id
+	Roles         Table[string, *fleet.Role]               // by name
+	Revocations   Table[string, *fleet.Revocation]         // by the id of a login's token
 	tokensByHash  Table[string, *fleet.APIToken]
 	byGroup       index
 	byNode        index
@@ -85,6 +87,7 @@ func emptySnapshot() *Snapshot {
 		Quotas: newTable[string, *fleet.Quota](), Catalog: newTable[string, *fleet.CatalogPlatform](), QuotaAllocs: newTable[string, *fleet.QuotaAlloc](),
 		Evictions: newTable[fleet.InstanceID, *fleet.Eviction](),
 		Users:     newTable[string, *fleet.User](), APITokens: newTable[string, *fleet.APIToken](),
+		Roles: newTable[string, *fleet.Role](), Revocations: newTable[string, *fleet.Revocation](),
 		tokensByHash: newTable[string, *fleet.APIToken](),
 		byGroup:      newTable[pair, struct{}](), byNode: newTable[pair, struct{}](),
 	}

@@ -1,0 +1,237 @@
+package apigateway
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// second is another gateway of the same cluster, for the same caller.
+func second(t *testing.T, s *site) *site {
+	t.Helper()
+	other := newSiteOn(t, s.etcd)
+	return other.as(s.token)
+}
+
+// eventually asks until the answer has a status: another gateway follows within a moment.
+func eventually(t *testing.T, s *site, method, path string, status int) {
+	t.Helper()
+	await.That(t, fmt.Sprintf("%s %s is answered with %d", method, path, status), func() string {
+		got := s.do(method, path, nil)
+		return await.Unless(got.status == status, "%s", got.raw)
+	})
+}
+
+func TestAUserOfANewRoleMayDoWhatItSaysOnEveryGateway(t *testing.T) {
+	a := newSite(t)
+	b := second(t, a)
+	a.do("POST", "/api/v1/roles", `{"name":"builder","permissions":["groups.view","groups.create"]}`).want(201).
+		is("name", "BUILDER").is("builtIn", false).is("userCount", 0)
+	r := a.do("POST", "/api/v1/users", `{"username":"Bob","password":"correct horse","role":"builder","email":"bob@example.org"}`).want(201)
+	r.is("username", "bob").is("id", "bob").is("role", "BUILDER").is("email", "bob@example.org")
+	if strings.Contains(r.raw, "argon2") || r.header.Get("ETag") == "" {
+		t.Errorf("made %s", r.raw)
+	}
+	a.do("GET", "/api/v1/roles/BUILDER", nil).want(200).is("userCount", 1)
+
+	bob := a.as(a.login("bob", "correct horse"))
+	bobThere := b.as(bob.token)
+	bob.do("POST", "/api/v1/groups", `{"name":"made-by-bob"}`).want(201)
+	bob.do("DELETE", "/api/v1/groups/made-by-bob", nil).want(403)
+	bob.do("GET", "/api/v1/users", nil).want(403)
+	eventually(t, bobThere, "GET", "/api/v1/groups", 200)
+
+	a.do("PATCH", "/api/v1/roles/builder", `{"permissions":["groups.view"]}`).want(200)
+	bob.do("POST", "/api/v1/groups", `{"name":"another"}`).want(403)
+	eventually(t, bobThere, "POST", "/api/v1/groups", 403)
+
+	bob.do("POST", "/api/v1/auth/logout", nil).want(200).is("status", "ok")
+	bob.do("GET", "/api/v1/groups", nil).want(401)
+	eventually(t, bobThere, "GET", "/api/v1/groups", 401)
+	third := newSiteOn(t, a.etcd) // a gateway that starts later knows it too
+	third.as(bob.token).do("GET", "/api/v1/groups", nil).want(401)
+
+	again := a.as(a.login("bob", "correct horse"))
+	a.do("DELETE", "/api/v1/users/bob", nil).want(204)
+	again.do("GET", "/api/v1/groups", nil).want(401)
+	a.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"VIEWER"}`).want(201)
+	again.do("GET", "/api/v1/groups", nil).want(401)
+}
+
+func TestEachChangeOfAnIdentityIsAuditedWithWhatItWasAndIs(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["groups.view"]}`).want(201)
+	s.do("PATCH", "/api/v1/roles/R", `{"permissions":["nodes.view"]}`).want(200)
+	s.do("PATCH", "/api/v1/roles/R", `{"permissions":["nodes.view"]}`).want(200) // changes nothing
+	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"R"}`).want(201)
+	s.do("PATCH", "/api/v1/users/bob", `{"password":"battery staple"}`).want(200)
+	s.do("DELETE", "/api/v1/users/bob", nil).want(204)
+	s.do("DELETE", "/api/v1/roles/R", nil).want(204)
+	list := s.do("GET", "/api/v1/audit", nil).want(200)
+	var got []string
+	for _, e := range list.field("data").([]any) {
+		e := e.(map[string]any)
+		got = append(got, fmt.Sprintf("%v %v %v -> %v", e["action"], e["resourceId"], e["before"], e["after"]))
+	}
+	want := []string{
+		"role.delete R map[permissions:[nodes.view]] -> <nil>",
+		"user.delete bob map[role:R username:bob] -> <nil>",
+		"user.update bob map[role:R username:bob] -> map[password:changed role:R username:bob]",
+		"user.create bob <nil> -> map[role:R username:bob]",
+		"role.update R map[permissions:[groups.view]] -> map[permissions:[nodes.view]]",
+		"role.create R <nil> -> map[permissions:[groups.view]]",
+	}
+	if len(got) < len(want) || strings.Join(got[:len(want)], "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+	if strings.Contains(list.raw, "argon2") || strings.Contains(list.raw, "staple") {
+		t.Error("the audit knows passwords")
+	}
+}
+
+func TestNobodyGivesWhatTheyDoNotHave(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/v1/roles", `{"name":"CLERK","permissions":["users.view","users.create","users.update","users.delete","roles.manage"]}`).want(201)
+	s.do("POST", "/api/v1/users", `{"username":"clerk","password":"correct horse","role":"CLERK"}`).want(201)
+	clerk := s.as(s.login("clerk", "correct horse"))
+	before := s.revision()
+	for _, m := range []struct{ method, path, body string }{
+		{"POST", "/api/v1/users", `{"username":"x","password":"correct horse","role":"ADMIN"}`},
+		{"PATCH", "/api/v1/users/clerk", `{"role":"ADMIN"}`},
+		{"PATCH", "/api/v1/users/admin", `{"password":"correct horse"}`},
+		{"PATCH", "/api/v1/users/admin", `{"username":"x"}`},
+		{"DELETE", "/api/v1/users/admin", ``},
+		{"POST", "/api/v1/roles", `{"name":"X","permissions":["system.shutdown"]}`},
+		{"PATCH", "/api/v1/roles/CLERK", `{"permissions":["system.shutdown"]}`},
+		{"PATCH", "/api/v1/roles/ADMIN", `{"permissions":[]}`},
+		{"DELETE", "/api/v1/roles/OPERATOR", ``},
+	} {
+		clerk.do(m.method, m.path, m.body).want(403)
+	}
+	s.do("POST", "/api/v1/roles", `{"name":"X","permissions":["cluster.manage"]}`).want(403)
+	s.do("PATCH", "/api/v1/roles/ADMIN", `{"permissions":[]}`).want(403)
+	s.do("DELETE", "/api/v1/roles/ADMIN", nil).want(403)
+	if after := s.revision(); after != before {
+		t.Errorf("a refused request wrote something: revision %d to %d", before, after)
+	}
+	clerk.do("POST", "/api/v1/users", `{"username":"x","password":"correct horse","role":"CLERK"}`).want(201)
+	viewer := s.user("vera", "VIEWER")
+	viewer.do("PATCH", "/api/v1/users/vera", `{"role":"VIEWER"}`).want(403)
+	viewer.do("PATCH", "/api/v1/users/x", `{"username":"y"}`).want(403)
+	viewer.do("PATCH", "/api/v1/users/vera", `{"username":"Verena"}`).want(200).is("username", "verena")
+	viewer.do("GET", "/api/v1/groups", nil).want(401) // it has another name now
+}
+
+func TestWhatIsNoUserAndNoRoleIsRefused(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["groups.view"]}`).want(201)
+	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"R"}`).want(201)
+	before := s.revision()
+	for body, field := range map[string]string{
+		`{"password":"correct horse","role":"R"}`:                                         "username",
+		`{"username":"x","role":"R"}`:                                                     "password",
+		`{"username":"x","password":"correct horse"}`:                                     "role",
+		`{"username":"x","password":"short","role":"R"}`:                                  "password",
+		`{"username":"../x","password":"correct horse","role":"R"}`:                       "username",
+		`{"username":"` + strings.Repeat("x", 33) + `","password":"12345678","role":"R"}`: "username",
+		`{"username":"x","password":"correct horse","role":"NONE"}`:                       "role",
+		`{"username":"x","password":"correct horse","role":"R","email":"not one"}`:        "email",
+	} {
+		s.do("POST", "/api/v1/users", body).want(422).naming(field)
+	}
+	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"R"}`).want(409)
+	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":[]}`).want(409)
+	s.do("POST", "/api/v1/roles", `{"name":"VIEWER","permissions":[]}`).want(409)
+	s.do("POST", "/api/v1/roles", `{"name":"a-b","permissions":[]}`).want(422).naming("name")
+	s.do("POST", "/api/v1/roles", `{"name":"B"}`).want(422).naming("permissions")
+	s.do("POST", "/api/v1/roles", `{"name":"B","permissions":["groups.view","no.such"]}`).want(422).naming("permissions[1]")
+	s.do("DELETE", "/api/v1/roles/R", nil).want(409).naming("1 users have")
+	for _, path := range []string{"/api/v1/users/nobody", "/api/v1/roles/NONE"} {
+		s.do("GET", path, nil).want(404)
+		s.do("DELETE", path, nil).want(404)
+	}
+	s.do("PATCH", "/api/v1/users/nobody", `{"role":"R"}`).want(404)
+	s.do("PATCH", "/api/v1/users/bob", `{"username":"admin"}`).want(409)
+	s.do("PATCH", "/api/v1/users/bob", `{"role":"VIEWER"}`, "If-Match", `"1"`).want(412)
+	s.do("DELETE", "/api/v1/users/bob", nil, "If-Match", `"1"`).want(412)
+	s.do("PATCH", "/api/v1/roles/R", `{"permissions":[]}`, "If-Match", `"1"`).want(412)
+	s.do("DELETE", "/api/v1/users/admin", nil).want(409).naming("last user")
+	s.do("PATCH", "/api/v1/users/admin", `{"role":"VIEWER"}`).want(409).naming("last user")
+	s.do("DELETE", "/api/v1/users/bob?dryRun=true", nil).want(200).is("username", "bob")
+	if after := s.revision(); after != before {
+		t.Errorf("a refused request wrote something: revision %d to %d", before, after)
+	}
+	s.do("PATCH", "/api/v1/roles/VIEWER", `{"permissions":["groups.view"]}`).want(200).is("builtIn", true)
+	s.user("vera", "VIEWER").do("GET", "/api/v1/nodes", nil).want(403)
+}
+
+func TestAnotherPasswordEndsAllLoginsAndAnotherNameTakesTheTokensAlong(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"ADMIN"}`).want(201)
+	old := s.as(s.login("bob", "correct horse"))
+	key := s.as(old.do("POST", "/api/v1/api-tokens", `{"name":"ci"}`).want(201).field("token").(string))
+	old.do("POST", "/api/v1/auth/change-password", `{"currentPassword":"wrong","newPassword":"battery staple"}`).want(401)
+	old.do("POST", "/api/v1/auth/change-password", `{"currentPassword":"correct horse","newPassword":"short"}`).want(422).naming("newPassword")
+	key.do("POST", "/api/v1/auth/change-password", `{"currentPassword":"correct horse","newPassword":"battery staple"}`).want(403)
+	key.do("POST", "/api/v1/auth/logout", nil).want(403)
+	fresh := s.as(old.do("POST", "/api/v1/auth/change-password", `{"currentPassword":"correct horse","newPassword":"battery staple"}`).
+		want(200).field("token").(string))
+	old.do("GET", "/api/v1/auth/me", nil).want(401)
+	fresh.do("GET", "/api/v1/auth/me", nil).want(200).is("username", "bob")
+	s.as("").do("POST", "/api/v1/auth/login", `{"username":"bob","password":"correct horse"}`).want(401)
+
+	s.do("PATCH", "/api/v1/users/bob", `{"username":"robert"}`).want(200)
+	fresh.do("GET", "/api/v1/auth/me", nil).want(401)
+	key.do("GET", "/api/v1/auth/me", nil).want(200).is("username", "robert")
+	s.do("DELETE", "/api/v1/users/robert", nil).want(204)
+	key.do("GET", "/api/v1/auth/me", nil).want(401)
+	s.do("GET", "/api/v1/api-tokens", nil).want(200).is("total", 0)
+}
+
+func TestTwoAdminsCannotRemoveEachOther(t *testing.T) {
+	for range 2 {
+		s := newSite(t)
+		s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"ADMIN"}`).want(201)
+		bob := s.as(s.login("bob", "correct horse"))
+		var both sync.WaitGroup
+		both.Go(func() { s.do("DELETE", "/api/v1/users/bob", nil) })
+		both.Go(func() { bob.do("DELETE", "/api/v1/users/admin", nil) })
+		both.Wait()
+		users, _, err := store.List(t.Context(), s.store, store.Users())
+		if err != nil || len(users) != 1 {
+			t.Fatalf("%d users are left, %v", len(users), err)
+		}
+	}
+}
+
+func TestTenParallelCreatesOfOneUserOrRoleGiveOne201(t *testing.T) {
+	s := newSite(t)
+	for path, body := range map[string]string{
+		"/api/v1/users": `{"username":"bob","password":"correct horse","role":"VIEWER"}`,
+		"/api/v1/roles": `{"name":"R","permissions":[]}`,
+	} {
+		var all sync.WaitGroup
+		statuses := make([]int, 10)
+		for n := range statuses {
+			all.Go(func() { statuses[n] = s.do("POST", path, body).status })
+		}
+		all.Wait()
+		made := 0
+		for _, status := range statuses {
+			switch status {
+			case 201:
+				made++
+			case 409:
+			default:
+				t.Errorf("%s: %d", path, status)
+			}
+		}
+		if made != 1 {
+			t.Errorf("%s: %d were made", path, made)
+		}
+	}
+}

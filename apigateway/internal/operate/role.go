@@ -1,0 +1,168 @@
+package operate
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// maxRoles bounds the roles there may be beside the built-in ones.
+const maxRoles = 100
+
+var roleName = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,31}$`)
+
+// RoleWrite asks for a role to have these permissions and no others.
+type RoleWrite struct {
+	Name        string // in upper case
+	Permissions []fleet.Permission
+	// Create wants the role to be new.
+	Create bool
+	// IfMatch is the revision it must be at; 0 accepts any.
+	IfMatch int64
+	// DryRun decides everything and writes nothing.
+	DryRun bool
+	// May are the permissions of who asks: nobody gives what they do not have.
+	May []fleet.Permission
+}
+
+// WriteRole makes a role or changes it, for all who have it at once. Invalid names what is
+// wrong, Denied says what may not be given or changed, AlreadyExists and NotFound as Create
+// wants it, MovedError when IfMatch does not hold. What changes nothing writes nothing.
+func (o *Operations) WriteRole(ctx context.Context, by Actor, w RoleWrite) (out auth.Role, err error) {
+	if err := w.normalize(); err != nil {
+		return out, err
+	}
+	_, err = o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
+		old, err := w.target(s)
+		if err != nil {
+			return change{}, err
+		}
+		out = auth.Role{Name: w.Name, Permissions: w.Permissions, BuiltIn: old.BuiltIn, ModRev: old.ModRev}
+		if w.DryRun || !w.Create && slices.Equal(old.Permissions, w.Permissions) {
+			return change{}, nil
+		}
+		c := change{
+			writes: []store.Write{store.Replace(store.RoleKey(w.Name), fleet.Role{Name: w.Name, Permissions: w.Permissions, By: by.User, At: o.now()}, old.ModRev)},
+			audit:  entry{action: "role.update", resource: "role", id: w.Name, before: rolePermissions(old), after: rolePermissions(out)},
+		}
+		if w.Create {
+			c.audit.action, c.audit.before = "role.create", nil
+		}
+		return c, nil
+	})
+	if err != nil || w.DryRun {
+		return out, err
+	}
+	if now, ok := auth.RoleOf(o.Snapshot(), w.Name); ok {
+		out = now
+	}
+	return out, nil
+}
+
+// rolePermissions is what the audit keeps of a role.
+func rolePermissions(r auth.Role) any {
+	return map[string]any{"permissions": r.Permissions}
+}
+
+// normalize checks what is wanted by itself, and puts the permissions in order.
+func (w *RoleWrite) normalize() error {
+	if !roleName.MatchString(w.Name) {
+		return errs.Field("name", "must be 1 to 32 of A-Z, 0-9 and _ and begin with a letter; it is %q", clip(w.Name))
+	}
+	for n, p := range w.Permissions {
+		if !auth.Known(p) {
+			return errs.Field("permissions["+strconv.Itoa(n)+"]", "%q is no permission; %s has them all", clip(string(p)), auth.RoleAdmin)
+		}
+	}
+	w.Permissions = slices.Clone(w.Permissions)
+	slices.Sort(w.Permissions)
+	w.Permissions = slices.Compact(w.Permissions)
+	return nil
+}
+
+// target is the role a write is about, without permissions when it is to be made.
+func (w *RoleWrite) target(s *view.Snapshot) (auth.Role, error) {
+	old, ok := auth.RoleOf(s, w.Name)
+	switch {
+	case w.Create && ok:
+		return old, errs.New(errs.AlreadyExists, "there is a role %s already", w.Name)
+	case w.Create && s.Roles.Len() >= maxRoles:
+		return old, errs.New(errs.Exhausted, "there are %d roles, the most there may be: delete some", maxRoles)
+	case !w.Create && !ok:
+		return old, noRole(w.Name)
+	case w.Name == auth.RoleAdmin:
+		return old, errs.New(errs.Denied, "what the role %s may do cannot be changed", w.Name)
+	case w.IfMatch != 0 && w.IfMatch != old.ModRev:
+		return old, &MovedError{What: "role " + w.Name, Want: w.IfMatch, Have: old.ModRev}
+	}
+	for _, p := range w.Permissions {
+		if !slices.Contains(old.Permissions, p) && !slices.Contains(w.May, p) {
+			return old, errs.New(errs.Denied, "the permission %s cannot be given by who does not have it", p)
+		}
+	}
+	return old, nil
+}
+
+func noRole(name string) error { return errs.New(errs.NotFound, "there is no role %s", clip(name)) }
+
+// DeleteRole removes a role. NotFound when there is none, Denied when it is built in,
+// Conflict when users have it; MovedError when ifMatch, if it is not 0, does not hold. With
+// dryRun only the checks are made.
+func (o *Operations) DeleteRole(ctx context.Context, by Actor, name string, ifMatch int64, dryRun bool) error {
+	_, err := o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
+		role, ok := auth.RoleOf(s, name)
+		switch {
+		case !ok:
+			return change{}, noRole(name)
+		case role.BuiltIn:
+			return change{}, errs.New(errs.Denied, "the role %s is built in and cannot be deleted", name)
+		case ifMatch != 0 && ifMatch != role.ModRev:
+			return change{}, &MovedError{What: "role " + name, Want: ifMatch, Have: role.ModRev}
+		}
+		if n := Holders(s)[name]; n > 0 {
+			return change{}, errs.New(errs.Conflict, "%d users have the role %s: give them another first", n, name)
+		}
+		if dryRun {
+			return change{}, nil
+		}
+		return change{
+			writes: []store.Write{store.Remove(store.RoleKey(name), role.ModRev)},
+			audit:  entry{action: "role.delete", resource: "role", id: name, before: rolePermissions(role)},
+		}, nil
+	})
+	return err
+}
+
+// Holders are how many users have each role.
+func Holders(s *view.Snapshot) map[string]int {
+	out := map[string]int{}
+	for _, u := range s.Users.All() {
+		out[u.Role]++
+	}
+	return out
+}
+
+// giveRole are the guards and writes with which a user gets a role: one that is stored is
+// written anew, so that its deletion, which was decided before, is refused.
+func giveRole(s *view.Snapshot, name string, may []fleet.Permission) ([]store.Write, error) {
+	role, ok := auth.RoleOf(s, name)
+	if !ok {
+		return nil, errs.Field("role", "there is no role %s", clip(name))
+	}
+	for _, p := range role.Permissions {
+		if !slices.Contains(may, p) {
+			return nil, errs.New(errs.Denied, "the role %s has the permission %s: it cannot be given by who does not have that", name, p)
+		}
+	}
+	if stored, ok := s.Roles.Get(name); ok {
+		return []store.Write{store.Replace(store.RoleKey(name), *stored, stored.ModRev)}, nil
+	}
+	return nil, nil
+}
