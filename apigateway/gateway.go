@@ -197,7 +197,7 @@ func (o openStreams) Close() {
 func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	frame := server.New(server.Config{
 		Auth: g.auth, View: g.cfg.View, Log: g.cfg.Log, Metrics: g.metrics, Now: time.Now,
-		Limits: g.cfg.Limits.effective(), Origins: g.cfg.Origins,
+		Limits: g.cfg.Limits.effective(), Origins: g.cfg.Origins, Secret: g.cfg.ClusterSecret,
 	})
 	templates := upstream.NewTemplates(g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}, &http.Client{Transport: g.uploads}, g.cfg.Log)
 	sources, err := operate.NewSources(g.operate, g.cfg.ClusterSecret)

@@ -1,7 +1,12 @@
 package apigateway
 
 import (
+	"strings"
 	"testing"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 func TestAChangeOfATemplateThatMovedMeanwhileIs412(t *testing.T) {
@@ -75,11 +80,78 @@ func TestATemplatesChangeSentAgainWithItsKeyIsMadeOnce(t *testing.T) {
 	s.do("PUT", one+"/files/content?path=e", `{"content":"5"}`, "Idempotency-Key", "k").want(200)
 	s.do("GET", one+"/files/content?path=e", nil).want(200).is("content", "5")
 	s.do("PUT", one+"/files/content?path=d", `{"content":"4"}`, "Idempotency-Key", "k").want(200)
-	s.do("PUT", one+"/files/content?path=d", `{"content":"6"}`, "Idempotency-Key", "k").want(409).naming("Idempotency-Key")
 	s.do("GET", one+"/history", nil).want(200).is("total", 8)
 	other := s.user("oda", "ADMIN")
 	other.do("POST", one+"/rollback", nil, "Idempotency-Key", "k").want(200)
 	s.do("GET", one+"/history", nil).want(200).is("total", 9)
+}
+
+func TestAKeyThatWasAnotherChangesIsRefused(t *testing.T) {
+	s := newShelf(newSite(t))
+	const one = "/api/v1/templates/lobby"
+	const refused = "was given within the hour to another change"
+	keyed := []string{"Idempotency-Key", "k"}
+	again := func(method, path string, first, other any, status int, header ...string) {
+		t.Helper()
+		header = append(header, keyed...)
+		made := s.do(method, path, first, header...).want(status)
+		s.do(method, path, other, header...).want(409).naming(refused)
+		if same := s.do(method, path, first, header...).want(status); same.raw != made.raw {
+			t.Errorf("%s %s was answered %s, then %s", method, path, made.raw, same.raw)
+		}
+	}
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`, keyed...).want(201)
+	s.do("POST", "/api/v1/templates", `{"name":"other"}`, keyed...).want(409).naming(refused)
+	second := newSiteOn(t, s.etcd) // another replica knows it too
+	second.token = second.login("admin", adminPassword)
+	await.That(t, "it knows the template service", func() string {
+		return await.Unless(len(second.view.Snapshot().ServiceSessions("templatesvc")) == 1, "no session")
+	})
+	second.do("POST", "/api/v1/templates", `{"name":"lobby"}`, keyed...).want(201)
+	second.do("POST", "/api/v1/templates", `{"name":"other"}`, keyed...).want(409).naming(refused)
+	again("PUT", one+"/files/content?path=a", `{"content":"1"}`, `{"content":"2"}`, 200)
+	again("POST", one+"/files/rename", `{"from":"a","to":"b"}`, `{"from":"b","to":"c"}`, 200)
+	again("PUT", one+"/variables", `[{"key":"pw","type":"SECRET","defaultValue":"`+recognisable+`"}]`, `[]`, 200)
+	again("PATCH", "/api/templates/default/lobby/files/d", "1", "2", 200)
+	again("POST", "/api/templates/default/lobby/import", zipped(t, member{name: "x", content: "1"}), zipped(t, member{name: "x", content: "2"}), 200)
+	again("POST", one+"/rollback", nil, `{"hash":"`+strings.Repeat("0", 64)+`"}`, 200)
+
+	// The same files make the same upload, however the form around them was made.
+	for n, content := range []string{"1", "1", "2"} {
+		body, kind := form(t, nil, "up", content)
+		s.do("POST", one+"/files/upload", body, append(kind, keyed...)...).want([]int{200, 200, 409}[n])
+	}
+	s.nowhere(recognisable)
+}
+
+func TestWhatIsMadeOfABodyMayDifferWhenItIsSentAgain(t *testing.T) {
+	s := newShelf(newSite(t))
+	const one = "/api/v1/templates/lobby"
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
+	const defined = `[{"key":"pw","type":"SECRET","defaultValue":"` + recognisable + `"}]`
+	s.do("PUT", one+"/variables", defined, "Idempotency-Key", "k").want(200)
+	made := s.do("GET", one+"/history", nil).field("total")
+	s.do("PUT", one+"/variables", `[]`).want(200)
+	s.do("PUT", one+"/variables", defined, "Idempotency-Key", "k").want(200) // sealed anew it is another text
+	s.do("PUT", one+"/variables", `[{"key":"other"}]`, "Idempotency-Key", "k").want(409)
+	if now := s.do("GET", one+"/history", nil).field("total"); now != 3.0 || made != 2.0 {
+		t.Errorf("%v moves, then %v", made, now)
+	}
+
+	n := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("game", map[string]any{"memoryMb": 64})
+	s.status(s.start("game"), "node-1", fleet.Status{State: fleet.Online})
+	for _, content := range []string{"1", "2"} { // a server changes what is saved of it
+		n.mu.Lock()
+		n.saved = packed(t, "a.yml", content, client.ExportReportName, `{"files":1,"skipped":[]}`)
+		n.mu.Unlock()
+		s.do("POST", "/api/v1/services/game-1/save-to-template", `{"template":"lobby"}`, "Idempotency-Key", "k").want(200)
+		if got := s.text("lobby", "a.yml"); got != "1" {
+			t.Errorf("saved %q", got)
+		}
+	}
+	s.do("POST", "/api/v1/services/game-1/save-to-template", `{"template":"lobby","pathPrefix":"x"}`, "Idempotency-Key", "k").want(409)
+	s.nowhere(recognisable)
 }
 
 func TestALongListOfATemplateComesInPages(t *testing.T) {

@@ -31,6 +31,9 @@ type Asked struct {
 	// name is a Conflict that blames Reused. Each call that leaves it empty gets a name of
 	// its own, under which it is repeated where an answer was lost.
 	Operation string
+	// Request tells what is asked for from others under one Operation, in letters and digits,
+	// where what is sent for it may differ each time. Empty: what is sent tells.
+	Request string
 	// Revision is the one that the template must still have, or of what concerns a draft
 	// the draft; 0 for any. A Conflict blames Stale when it does not hold.
 	Revision int64
@@ -40,10 +43,11 @@ type Asked struct {
 	Shown fleet.Visibility
 }
 
-// Headers of a change that say more of who asks for it: HeaderOperation names it, HeaderShown
-// has Asked.Shown.
+// Headers of a change that say more of who asks for it: HeaderOperation names it,
+// HeaderRequest and HeaderShown have Asked.Request and Asked.Shown.
 const (
 	HeaderOperation = "X-Orrery-Operation"
+	HeaderRequest   = "X-Orrery-Request"
 	HeaderShown     = "X-Orrery-Shown"
 )
 
@@ -52,6 +56,7 @@ func (a Asked) header() http.Header {
 	h := http.Header{}
 	h.Set(HeaderActor, url.QueryEscape(a.Author))
 	h.Set(HeaderOperation, cmp.Or(a.Operation, rand.Text()))
+	h.Set(HeaderRequest, a.Request)
 	h.Set(HeaderShown, string(a.Shown))
 	return h
 }

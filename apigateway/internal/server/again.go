@@ -1,8 +1,11 @@
 package server
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"hash"
+	"io"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -10,16 +13,48 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
-// Asked is who asks for a change of a template, and by what name it is made once.
+const headerIdempotencyKey = "Idempotency-Key"
+
+// Asked is who asks for a change of a template, by what name it is made once, and what is
+// asked for under that name, as far as the body was read.
 func Asked(c *gin.Context) client.Asked {
-	return client.Asked{Author: Actor(c).User, Operation: operation(c), Shown: Shown(c)}
+	by := client.Asked{Author: Actor(c).User, Operation: operation(c), Shown: Shown(c)}
+	if body, ok := c.Request.Body.(*fingerprinted); ok {
+		by.Request = hex.EncodeToString(body.mac.Sum(nil))
+	}
+	return by
+}
+
+// fingerprinted is a body that is told from others, to nobody who lacks the cluster secret:
+// it may hold values that are kept from whoever reads the store.
+type fingerprinted struct {
+	io.ReadCloser
+	mac hash.Hash
+}
+
+// Read reads on.
+func (f *fingerprinted) Read(p []byte) (int, error) {
+	n, err := f.ReadCloser.Read(p)
+	f.mac.Write(p[:n])
+	return n, err
+}
+
+// fingerprint has the body of a request with an Idempotency-Key told from others: what is
+// made of it, such as what is sealed, may be another each time. What is passed on as it
+// comes is not: there the content counts, which its receiver knows.
+func (s *Server) fingerprint(c *gin.Context) {
+	if c.GetHeader(headerIdempotencyKey) == "" || s.routeOf(c).Body.Raw {
+		return
+	}
+	mac := hmac.New(sha256.New, []byte("idempotency\x00"+s.cfg.Secret))
+	c.Request.Body = &fingerprinted{ReadCloser: c.Request.Body, mac: mac}
 }
 
 // operation names what a request asks for by its Idempotency-Key: the same for one that
 // is sent again, another for each caller, method, path and query, dryRun aside. Empty
 // without a key.
 func operation(c *gin.Context) string {
-	key := c.GetHeader("Idempotency-Key")
+	key := c.GetHeader(headerIdempotencyKey)
 	if key == "" {
 		return ""
 	}

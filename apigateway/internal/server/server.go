@@ -34,6 +34,8 @@ type Config struct {
 	Metrics *telemetry.Metrics
 	Now     func() time.Time
 	Limits  Limits
+	// Secret is the cluster's.
+	Secret string
 	// Origins are those browsers may call from; "*" allows any, none allows none.
 	Origins []string
 }
@@ -66,7 +68,7 @@ func New(cfg Config) *Server {
 			seconds:  cfg.Metrics.Histogram("http_request", "seconds", "Time to answer.", nil, "method", "route"),
 		},
 	}
-	s.engine.Use(ids, s.observe, s.recover, s.cors, s.guard, queries, s.queue, s.bodies)
+	s.engine.Use(ids, s.observe, s.recover, s.cors, s.guard, queries, s.queue, s.bodies, s.fingerprint)
 	s.engine.NoRoute(func(c *gin.Context) {
 		Fail(c, errs.New(errs.NotFound, "there is no such route"))
 	})

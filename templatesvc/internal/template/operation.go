@@ -20,6 +20,9 @@ type Asked struct {
 	// Operation names the change: one that is asked for again is not made twice, but
 	// answered with what it came to. "": it may be.
 	Operation string
+	// Request tells the change from others under the same name better than what is made of
+	// it, see For; "": nothing does.
+	Request string
 	// Revision is the one that what is changed must still have: the head, or of a change
 	// of a draft the draft. 0 for any.
 	Revision int64
@@ -36,7 +39,7 @@ type Asked struct {
 // under the same operation.
 func (a Asked) For(kind string, with ...any) Asked {
 	text, _ := json.Marshal(with) // words, numbers, and lists of them
-	a.kind, a.request = kind, fleet.DigestOf(text)
+	a.kind, a.request = kind, cmp.Or(a.Request, fleet.DigestOf(text))
 	return a
 }
 

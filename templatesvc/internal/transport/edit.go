@@ -42,9 +42,14 @@ var operationForm = regexp.MustCompile(`^[0-9A-Za-z]{1,64}$`)
 // askedOf is who asks for a change, which one, and at which revision. Malformed when
 // that cannot be read.
 func askedOf(r *http.Request) (a template.Asked, err error) {
-	a = template.Asked{Author: header(r, client.HeaderActor), Operation: r.Header.Get(client.HeaderOperation), Shown: fleet.Visibility(r.Header.Get(client.HeaderShown))}
-	if a.Operation != "" && !operationForm.MatchString(a.Operation) {
-		return a, errs.New(errs.Malformed, "%s must be 1 to 64 letters and digits", client.HeaderOperation)
+	a = template.Asked{
+		Author: header(r, client.HeaderActor), Operation: r.Header.Get(client.HeaderOperation),
+		Request: r.Header.Get(client.HeaderRequest), Shown: fleet.Visibility(r.Header.Get(client.HeaderShown)),
+	}
+	for _, name := range []string{client.HeaderOperation, client.HeaderRequest} {
+		if text := r.Header.Get(name); text != "" && !operationForm.MatchString(text) {
+			return a, errs.New(errs.Malformed, "%s must be 1 to 64 letters and digits", name)
+		}
 	}
 	if rev := r.URL.Query().Get("revision"); rev != "" {
 		if a.Revision, err = strconv.ParseInt(rev, 10, 64); err != nil || a.Revision <= 0 {
