@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -86,7 +87,7 @@ func (a *Applier) round(ctx context.Context) error {
 	kinds := []kind{a.catalog(), a.groups()} // what groups run is there before them
 	declared, told := make([][]object, len(kinds)), make([]map[string]fleet.DeclaredStatus, len(kinds))
 	any := 0
-	for i, k := range kinds {
+	for i, k := range slices.Backward(kinds) { // a source writes in their order: what comes first is listed when what needs it is
 		var err error
 		if declared[i], err = k.list(ctx); err != nil {
 			return err
