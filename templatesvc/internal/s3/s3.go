@@ -7,6 +7,8 @@
 package s3
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -114,9 +116,15 @@ type pagesKey struct{}
 // at most 1,000 keys of 1 KiB.
 const maxAnswer = 8 << 20
 
-// counting refuses the request for one page too many, and the rest of an answer that is
-// too long.
+// counting refuses the request for one page too many, the rest of an answer that is too
+// long, and what is no page of a listing: to whoever reads it, a page about an error has no
+// objects, and the listing ends.
 type counting struct{ http.RoundTripper }
+
+// pageHead is how much of a page is looked at to know it for one, in bytes.
+const pageHead = 1 << 10
+
+var errNoListing = errors.New("it answers with something else than a listing")
 
 // RoundTrip implements http.RoundTripper.
 func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -125,10 +133,28 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errEndless
 	}
 	response, err := c.RoundTripper.RoundTrip(r)
-	if err == nil && (lists || r.Method != http.MethodGet) {
-		response.Body = &bounded{response.Body, maxAnswer}
+	if err != nil || !lists && r.Method == http.MethodGet {
+		return response, err
 	}
-	return response, err
+	response.Body = &bounded{response.Body, maxAnswer}
+	if !lists || response.StatusCode != http.StatusOK {
+		return response, nil
+	}
+	return page(response)
+}
+
+// page is an answer that begins as a page of a listing does.
+func page(response *http.Response) (*http.Response, error) {
+	body := bufio.NewReaderSize(response.Body, pageHead)
+	head, err := body.Peek(pageHead)
+	if whole := err == nil || errors.Is(err, io.EOF); whole && !bytes.Contains(head, []byte("ListBucketResult")) {
+		return nil, errors.Join(errNoListing, response.Body.Close())
+	}
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{body, response.Body}
+	return response, nil
 }
 
 // bounded is an answer of which no more than so many bytes are read.
@@ -173,8 +199,10 @@ func List(ctx context.Context, c *minio.Client, bucket, prefix, after string, mo
 		for o := range c.ListObjectsIter(ctx, bucket, minio.ListObjectsOptions{Prefix: prefix, StartAfter: after, Recursive: true, FetchOwner: &owner}) {
 			err := o.Err
 			switch {
-			case err != nil && errors.Is(err, errEndless):
+			case errors.Is(err, errEndless):
 				err = unsound(errEndless)
+			case errors.Is(err, errNoListing):
+				err = unsound(errNoListing)
 			case err != nil:
 				err = Told(err)
 			case !strings.HasPrefix(o.Key, prefix) || last != "" && o.Key <= last:

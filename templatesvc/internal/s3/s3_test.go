@@ -36,8 +36,12 @@ func TestAListingEndsWhateverTheServerAnswers(t *testing.T) {
 		"the same page again and again": {func(int) string { return page("t", "p/a", "p/b") }, errs.Unavailable, 2},
 		"empty pages for ever":          {func(int) string { return page("t") }, errs.Unavailable, 0},
 		"keys out of order":             {func(int) string { return page("", "p/b", "p/a") }, errs.Unavailable, 1},
-		"keys of another prefix":        {func(int) string { return page("", "q/a") }, errs.Unavailable, 0},
-		"keys for ever":                 {func(n int) string { return page("t", fmt.Sprintf("p/%09d", n)) }, errs.TooLarge, 500},
+		"a page of somebody between": {func(n int) string {
+			return []string{page("t", "p/a", "p/b"), "<html><body>sorry</body></html>"}[min(n, 1)]
+		}, errs.Unavailable, 2},
+		"nothing in the end":     {func(n int) string { return []string{page("t", "p/a", "p/b"), ""}[min(n, 1)] }, errs.Unavailable, 2},
+		"keys of another prefix": {func(int) string { return page("", "q/a") }, errs.Unavailable, 0},
+		"keys for ever":          {func(n int) string { return page("t", fmt.Sprintf("p/%09d", n)) }, errs.TooLarge, 500},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
