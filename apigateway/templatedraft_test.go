@@ -81,6 +81,7 @@ func TestVariablesAreDefinedAndFound(t *testing.T) {
 	before := s.do("GET", one, nil).field("hash")
 	for name, body := range map[string]string{
 		"[0].key": `[{"key":"a b"}]`, "[0].type": `[{"key":"a","type":"LIST"}]`, "[1].key": `[{"key":"a"},{"key":"a"}]`,
+		"PORT is built in": `[{"key":"PORT","defaultValue":"1"}]`, "PORT_QUERY is built in": `[{"key":"PORT_QUERY"}]`,
 		"[0].defaultValue": `[{"key":"a","type":"SECRET","defaultValue":"secret:../x"}]`, "[0].validation.enumValues": `[{"key":"a","type":"ENUM"}]`,
 	} {
 		put(body).want(422).is("error.code", "VARIABLE_DEFINITION_INVALID").naming(name)

@@ -58,6 +58,13 @@ func placeholderName(s string) string {
 	return ""
 }
 
+// BuiltIn reports whether every instance has a placeholder of this name, or the one of
+// an additional port. No template defines a variable of such a name.
+func BuiltIn(name string) bool {
+	_, every := Placeholders(PlaceholderContext{})[name]
+	return every || strings.HasPrefix(name, "PORT_")
+}
+
 // PlaceholderContext is what the built-in placeholders are made of.
 type PlaceholderContext struct {
 	Plan      Plan

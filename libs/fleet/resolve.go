@@ -68,11 +68,15 @@ type resolved struct {
 //
 // Those of type SECRET get references, which are no values and must not be taken for
 // some; "" where nobody gives one yet. What the group gives in clear, from before the
-// template said that it is a secret, is not taken over, and counts as missing.
+// template said that it is a secret, is not taken over, and counts as missing. Definitions
+// from before what is built in was refused do not count.
 func resolve(defined map[string]Variable, group map[string]string) resolved {
 	r := resolved{values: maps.Clone(group)}
 	for _, key := range slices.Sorted(maps.Keys(defined)) {
 		v := defined[key]
+		if BuiltIn(key) {
+			continue
+		}
 		value, given := group[key]
 		if !given || v.Scope == ScopeTemplate {
 			value, given = "", v.Default != nil

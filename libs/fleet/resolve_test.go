@@ -59,6 +59,21 @@ func TestVariablesGetTheirValues(t *testing.T) {
 	}
 }
 
+func TestADefinitionOfWhatIsBuiltInDoesNotCount(t *testing.T) {
+	all := []TemplateHead{defining("g/t",
+		variable("PORT", VariableString, ScopeGroup, "1"), variable("PORT_QUERY", VariableString, ScopeGroup, "1"),
+		variable("GROUP", VariableSecret, ScopeGroup), variable("MEMORY", VariableInt, ScopeTemplate, "1"), variable("A", VariableString, ScopeGroup, "1"),
+	)}
+	spec := GroupSpec{Templates: TemplateSelection{AllInGroups: []string{"g"}}, Variables: map[string]string{"MEMORY": "2", "GROUP": "sealed:eA"}}
+	p := Compose(Group{Spec: spec}, Materials{Heads: all}, 0)
+	if diff := cmp.Diff(map[string]string{"A": "1", "MEMORY": "2"}, p.Variables); diff != "" {
+		t.Error(diff)
+	}
+	if len(p.Secrets)+len(p.Missing) > 0 {
+		t.Errorf("secrets %v, missing %v", p.Secrets, p.Missing)
+	}
+}
+
 func TestAPlanRemembersWhoIsShownItsValues(t *testing.T) {
 	hidden := func(key string, v Visibility) Variable {
 		return Variable{Key: key, Type: VariableString, Scope: ScopeGroup, Visibility: string(v)}

@@ -45,6 +45,9 @@ func (v Variable) validate(at string) (problems []error) {
 	if len(v.Key) > 64 || placeholderName(v.Key+"%") != v.Key || v.Key == "" {
 		bad("key", "must be a placeholder's name: a letter or _, then letters, digits, _ . or -, at most 64 in all")
 	}
+	if BuiltIn(v.Key) {
+		bad("key", "%s is built in, and every instance has its own value of it: choose another name", v.Key)
+	}
 	switch v.Type {
 	case VariableString, VariableInt, VariableBool, VariableEnum, VariableSecret:
 	default:

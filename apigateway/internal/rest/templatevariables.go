@@ -164,12 +164,10 @@ func (a *API) scanVariables(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	builtIn := fleet.Placeholders(fleet.PlaceholderContext{})
 	out := make([]usedVariable, 0, len(found.Keys))
 	for _, k := range found.Keys {
-		_, every := builtIn[k.Key]
 		out = append(out, usedVariable{
-			Key: k.Key, Files: k.Uses, BuiltIn: every || strings.HasPrefix(k.Key, "PORT_"),
+			Key: k.Key, Files: k.Uses, BuiltIn: fleet.BuiltIn(k.Key),
 			Defined: slices.ContainsFunc(h.Variables, func(v fleet.Variable) bool { return v.Key == k.Key }),
 		})
 	}
