@@ -2,11 +2,14 @@ package apigateway
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 )
 
@@ -232,6 +235,59 @@ func TestTenParallelCreatesOfOneUserOrRoleGiveOne201(t *testing.T) {
 		}
 		if made != 1 {
 			t.Errorf("%s: %d were made", path, made)
+		}
+	}
+}
+
+// holding are callers with exactly some permissions each, one for each set that is asked for.
+type holding struct {
+	*site
+	by map[string]*site
+}
+
+func (h *holding) of(permissions []fleet.Permission) *site {
+	h.t.Helper()
+	key := fmt.Sprint(permissions)
+	if who, ok := h.by[key]; ok {
+		return who
+	}
+	name := fmt.Sprintf("holder%d", len(h.by))
+	h.commit(store.Create(store.RoleKey(strings.ToUpper(name)), fleet.Role{Name: strings.ToUpper(name), Permissions: permissions}))
+	h.by[key] = h.user(name, strings.ToUpper(name))
+	return h.by[key]
+}
+
+// alsoNeeds are what a route demands beside what it says, because of what is asked for.
+var alsoNeeds = map[string]fleet.Permission{
+	"PUT /api/v1/groups/:name": auth.GroupsCreate, // it makes one
+}
+
+func TestEveryRouteWantsAllThePermissionsItSaysAndNoOthers(t *testing.T) {
+	s := &holding{newSite(t), map[string]*site{}}
+	admin, _ := auth.RoleOf(s.view.Snapshot(), auth.RoleAdmin)
+	for _, r := range s.routes() {
+		wanted := r.Demand.Permissions()
+		if len(wanted) == 0 {
+			continue
+		}
+		route := r.Method + " " + r.Path
+		path := strings.NewReplacer(":group", "x", ":name", "x", ":id", "x", "*path", "x", ":hash", "x", ":platform", "x", ":version", "x").Replace(r.Path)
+		for _, p := range wanted {
+			lacking := slices.DeleteFunc(append([]fleet.Permission{auth.ClusterManage}, admin.Permissions...), func(other fleet.Permission) bool { return other == p })
+			who := s.of(lacking)
+			before := s.revision()
+			if got := who.do(r.Method, path, "{}"); got.status != 403 {
+				t.Errorf("%s without %s: %d %s", route, p, got.status, got.raw)
+			}
+			if after := s.revision(); after != before {
+				t.Errorf("%s without %s wrote something", route, p)
+			}
+		}
+		if extra, ok := alsoNeeds[route]; ok {
+			wanted = append(slices.Clone(wanted), extra)
+		}
+		if got := s.of(wanted).do(r.Method, path, "{}"); got.status == 401 || got.status == 403 || got.status == 500 {
+			t.Errorf("%s with what it says it needs: %d %s", route, got.status, got.raw)
 		}
 	}
 }
