@@ -121,7 +121,8 @@ func TestAListOfSecretsReadsNoMoreThanItsPage(t *testing.T) {
 func TestAPlainValueOfASecretIsSealedOnItsWayIn(t *testing.T) {
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
-	s.defining("lobby", secretVariable("DB", fleet.ScopeGroup), secretVariable("ONE", fleet.ScopeInstance))
+	free := fleet.Variable{Key: "FREE", Type: fleet.VariableString, Scope: fleet.ScopeGroup}
+	s.defining("lobby", secretVariable("DB", fleet.ScopeGroup), secretVariable("ONE", fleet.ScopeInstance), free)
 	body := func(value string) map[string]any {
 		return map[string]any{"command": "run", "templates": []string{"lobby"}, "variableValues": map[string]string{"DB": value, "FREE": "x"}}
 	}
@@ -235,6 +236,28 @@ func TestValuesAreHeldToWhatTemplatesDefine(t *testing.T) {
 	s.defining("lobby", fleet.Variable{Key: "NEW", Type: fleet.VariableString, Scope: fleet.ScopeGroup, Required: true})
 	s.do("PATCH", "/api/v1/groups/lobby", `{"maxInstances":7}`).want(200) // what the template asks for since is the start's to say
 	s.do("PATCH", "/api/v1/groups/lobby", `{"variableValues":{"X":"y"}}`).want(422).naming("NEW")
+}
+
+func TestAValueThatNoTemplateDefinesIsRefusedWhereOneDefinesAny(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
+	s.template("lobby")
+	body := func(values map[string]string) map[string]any {
+		return map[string]any{"command": "run", "templates": []string{"lobby"}, "variableValues": values}
+	}
+	s.do("PUT", "/api/v1/groups/lobby", body(map[string]string{"free": "1"})).want(201)
+	s.defining("lobby", fleet.Variable{Key: "slots", Type: fleet.VariableInt, Scope: fleet.ScopeInstance})
+	s.do("PUT", "/api/v1/groups/lobby", body(map[string]string{"free": "2", "slots": "1", "PORT": "7"})).want(200)
+	s.do("PUT", "/api/v1/groups/lobby", body(map[string]string{"slotss": "1"})).want(422).naming("variableValues.slotss").naming("which define slots")
+	s.do("PATCH", "/api/v1/groups/lobby", `{"variableValues":{"slotss":"1"}}`).want(422).naming("variableValues.slotss")
+	s.do("POST", "/api/v1/groups", map[string]any{"name": "other", "command": "run", "templates": []string{"lobby"}, "variableValues": map[string]string{"slotss": "1"}}).want(422).naming("slotss")
+	s.do("POST", "/api/v1/groups/lobby/start", `{"variables":{"slotss":"1"}}`).want(422).naming("variables.slotss")
+	s.do("POST", "/api/v1/groups/lobby/start", `{"variables":{"slots":"1","free":"3"}}`).want(200)
+	s.do("PUT", "/api/configurations/uni", map[string]any{
+		"command": "run", "properties": map[string]string{"slotss": "1"},
+		"templateInstallationConfig": map[string]any{"allOf": []map[string]any{{"name": "lobby", "group": "default"}}},
+	}).want(204)
+	s.do("PATCH", "/api/v1/groups/uni", `{"maxInstances":7,"variableValues":{"slotss":"2"}}`).want(200)
 }
 
 func TestValuesForAdministratorsAreHiddenFromOthersAndKept(t *testing.T) {

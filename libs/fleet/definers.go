@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
 )
@@ -193,6 +194,24 @@ func (s GroupSpec) CheckStartValues(defined map[string]Definition, values map[st
 		case fresh && !byGroup && of.Sure != nil && of.Sure.Required && of.Sure.Default == nil:
 			p.check(false, field, "is missing: a template of the group requires it, and the group does not give it")
 		}
+	}
+	return p.list
+}
+
+// CheckKnown tells which of the values that are given, and were not before, no template
+// defines, where the group's templates define any variable. Each error is Invalid, and
+// names a field below field and the variables there are. What is built in is known.
+func CheckKnown(defined map[string]Definition, given, before map[string]string, field string) []error {
+	var p problems
+	if len(defined) == 0 {
+		return nil
+	}
+	known := slices.Sorted(maps.Keys(defined))
+	told := strings.Join(known[:min(len(known), 20)], ", ")
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		_, is := defined[key]
+		_, was := before[key]
+		p.check(is || was || BuiltIn(key), field+"."+key, "is defined by none of the group's templates, which define %s: use one of these, or have a template define it", told)
 	}
 	return p.list
 }

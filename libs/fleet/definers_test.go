@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -110,5 +111,18 @@ func TestWhatWasHiddenStaysHidden(t *testing.T) {
 	g.Spec.Templates = TemplateSelection{}
 	if diff := cmp.Diff(before, g.Conceal(NewDefiners(heads).Of(g.Name, g.Spec))); diff != "" {
 		t.Errorf("without the template: %s", diff)
+	}
+}
+
+func TestValuesThatNoTemplateDefinesAreToldWhereOneDefinesAny(t *testing.T) {
+	defined := map[string]Definition{"slots": {}, "motd": {}}
+	before := map[string]string{"old": "1"}
+	given := map[string]string{"slots": "1", "slotss": "1", "old": "2", "PORT": "1"}
+	problems := CheckKnown(defined, given, before, "variableValues")
+	if len(problems) != 1 || errs.FieldOf(problems[0]) != "variableValues.slotss" || !strings.Contains(problems[0].Error(), "motd, slots") {
+		t.Errorf("got %v", problems)
+	}
+	if problems := CheckKnown(nil, given, nil, "variableValues"); len(problems) > 0 {
+		t.Errorf("without definitions %v", problems)
 	}
 }

@@ -40,6 +40,8 @@ type GroupWrite struct {
 	Guards    []store.Guard
 	// Written is the path under which whoever asks wrote a field; nil: under its own.
 	Written func(field string) string
+	// FreeValues lets values be given that no template defines also where they define others.
+	FreeValues bool
 	// Shown is what who asks is shown of values that not everybody is; others stay what they are.
 	Shown fleet.Visibility
 	// Make computes the wanted spec from the present one, as it is shown to who asks; nil

@@ -68,6 +68,9 @@ func (o *Operations) settle(ctx context.Context, s *view.Snapshot, w GroupWrite,
 	spec.Variables = out.values
 	if len(problems) == 0 && (old == nil || redefines(present.Spec, spec)) {
 		problems = spec.CheckVariables(defined)
+		if !w.FreeValues {
+			problems = append(problems, fleet.CheckKnown(defined, spec.Variables, present.Spec.Variables, "variableValues")...)
+		}
 	}
 	out.hidden = remembered(present, spec, defined)
 	return out, problems, nil
@@ -320,7 +323,7 @@ func (o *Operations) settleStart(ctx context.Context, s *view.Snapshot, g *fleet
 		values[key] = value
 	}
 	if len(problems) == 0 {
-		problems = g.Spec.CheckStartValues(defined, values, !g.Spec.Static.Enabled)
+		problems = append(g.Spec.CheckStartValues(defined, values, !g.Spec.Static.Enabled), fleet.CheckKnown(defined, values, g.Spec.Variables, "variables")...)
 	}
 	return values, joined(problems)
 }

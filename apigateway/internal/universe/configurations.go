@@ -70,7 +70,7 @@ func (a *API) putConfiguration(c *gin.Context) {
 	}
 	write := operate.GroupWrite{
 		Name: fleet.GroupName(c.Param("name")), Mode: operate.Put, IfMatch: match, DryRun: dryRun(c), Make: b.spec, Written: b.written,
-		Shown: a.cfg.Shown(c),
+		Shown: a.cfg.Shown(c), FreeValues: true,
 	}
 	out, err := a.cfg.Operations.WriteGroup(c.Request.Context(), a.cfg.By(c), write)
 	switch {
