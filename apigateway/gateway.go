@@ -23,6 +23,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/console"
 	"github.com/orreryhq/orrery/apigateway/internal/events"
+	"github.com/orreryhq/orrery/apigateway/internal/later"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/rest"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
@@ -230,6 +231,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		server.Get("/api/v1/events/stream", server.Ticketed, streams.events.Stream),
 	)
 	frame.Add(streams.consoles.Routes()...)
+	frame.Add(later.Routes(g.cfg.View)...)
 	g.frame = frame
 	return streams, g.metrics.Err()
 }

@@ -1,0 +1,219 @@
+// Package later has the routes of features that this system does not have yet, in one
+// place. What asks for a list of them is told the truth, that there are none; what asks for
+// one is told that it does not exist; and what would do something is refused with 501
+// NOT_IMPLEMENTED and does nothing.
+//
+// Who brings a feature takes its rows out of here.
+package later
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+// Routes are all of them. They look at what the view knows to tell what does not exist from
+// what is not done yet.
+func Routes(v *view.View) []server.Route {
+	l := later{v}
+	var out []server.Route
+	for _, more := range [][]server.Route{l.deployments(), l.drains(), l.maintenance(), l.overlays(), l.backups(), l.membership(), l.modules()} {
+		out = append(out, more...)
+	}
+	return out
+}
+
+type later struct{ view *view.View }
+
+// deployments are rollouts of a group's changes.
+func (l later) deployments() []server.Route {
+	see, change := server.Needs(auth.GroupsView), server.Needs(auth.GroupsUpdate)
+	return server.Under("/api/v1/groups/:name",
+		server.Post("/restart", change, l.ofGroup(not("rolling restarts", ""))),
+		server.Post("/deploy", change, l.ofGroup(not("deployments", ""))),
+		server.Get("/deployments", see, l.ofGroup(page)),
+		server.Get("/deployments/:rev", see, l.ofGroup(deployment)),
+		server.Post("/deployments/:rev/pause", change, l.ofGroup(not("deployments", ""))),
+		server.Post("/deployments/:rev/resume", change, l.ofGroup(not("deployments", ""))),
+		server.Post("/deployments/:rev/rollback", change, l.ofGroup(not("deployments", ""))),
+	)
+}
+
+// drains empty a node.
+func (l later) drains() []server.Route {
+	return server.Under("/api/v1/nodes/:id",
+		server.Post("/drain", server.Needs(auth.NodesDrain), l.ofNode(not("drains", "cordon the node and stop its instances instead"))),
+		server.Post("/undrain", server.Needs(auth.NodesDrain), l.ofNode(not("drains", ""))),
+	)
+}
+
+// maintenance of everything at once.
+func (later) maintenance() []server.Route {
+	return server.Under("/api/v1/maintenance",
+		server.Get("", server.Needs(auth.GroupsView), constant(gin.H{"enabled": false, "message": ""})),
+		server.Put("", server.Needs(auth.GroupsUpdate), not("maintenance of all groups at once", "set it for each group instead")),
+	)
+}
+
+// overlays are changes of groups at set times.
+func (later) overlays() []server.Route {
+	return server.Under("/api/v1/events",
+		server.Get("", server.Needs(auth.EventsView), constant([]struct{}{})),
+		server.Get("/active", server.Needs(auth.EventsView), constant(gin.H{"active": []struct{}{}})),
+	)
+}
+
+func (later) backups() []server.Route {
+	manage := server.Needs(auth.BackupsManage)
+	return server.Under("/api/v1",
+		server.Get("/backups", server.Needs(auth.BackupsView), noBackups),
+		server.Get("/backups/:id", server.Needs(auth.BackupsView), none("backup")),
+		server.Post("/backups", manage, not("backups", "")),
+		server.Post("/backups/prune", manage, not("backups", "")),
+		server.Post("/backups/:id/verify", manage, not("backups", "")),
+		server.Delete("/backups/:id", manage, not("backups", "")),
+		server.Post("/restore", server.Needs(auth.BackupsRestore), not("restores", "")),
+	)
+}
+
+// membership is what systems need whose members are registered. Ours are live sessions: who
+// has the cluster's secret is a member while it runs.
+func (later) membership() []server.Route {
+	manage := server.Needs(auth.ClusterManage)
+	return server.Under("/api/v1",
+		server.Get("/cluster/join-tokens", manage, constant(gin.H{"tokens": []struct{}{}})),
+		server.Post("/cluster/join-tokens", manage, not("tokens to join the control plane", "")),
+		server.Delete("/cluster/join-tokens/:id", manage, not("tokens to join the control plane", "")),
+		server.Delete("/cluster/members/:id", manage, not("removal of members", "stop the replica: it is no member any more when it has ended")),
+		server.Post("/cluster/leave", manage, not("leaving", "stop the replica instead")),
+		server.Post("/cluster/seed/rotate", manage, not("another seed", "")),
+		server.Post("/bootstrap/exchange", server.Public, not("certificates of nodes", "")),
+	)
+}
+
+// modules are extensions of the control plane.
+func (later) modules() []server.Route {
+	see, manage := server.Needs(auth.ModulesView), server.Needs(auth.ModulesManage)
+	nothing, missing, undone := constant([]struct{}{}), none("module"), not("modules", "")
+	return server.Under("/api/v1/modules",
+		server.Get("", see, nothing),
+		server.Get("/platform", see, nothing),
+		server.Get("/platform/manifests", see, nothing),
+		server.Get("/platform/capabilities", see, nothing),
+		server.Get("/platform/extensions", see, nothing),
+		server.Get("/platform/extensions/resolve", see, nothing),
+		server.Get("/platform/registry", see, nothing),
+		server.Get("/platform/leaked-classloaders", see, constant(gin.H{"tracked": 0, "pending": 0})),
+		server.Post("/platform/leaked-classloaders/force-cleanup", manage, undone),
+		server.Post("/platform/registry/install", manage, undone),
+		server.Post("/platform/upload", manage, undone).Reads(server.Upload),
+		server.Get("/platform/:name/health", see, missing),
+		server.Get("/platform/:name/resources", see, missing),
+		server.Get("/platform/:name/artifacts/*path", see, missing),
+		server.Post("/platform/:name/upgrade", manage, undone).Reads(server.Upload),
+		server.Post("/platform/:name/frontend/reload", manage, undone),
+		server.Delete("/platform/:name", manage, undone),
+		server.Delete("/platform/:name/storage", manage, undone),
+		server.Get("/:name/frontend/*path", server.Public, missing),
+	)
+}
+
+// not refuses what is not done yet, with what to do instead where there is something.
+func not(what, instead string) gin.HandlerFunc {
+	message := "not implemented yet: " + what
+	if instead != "" {
+		message += "; " + instead
+	}
+	return func(c *gin.Context) {
+		server.Refuse(c, wire.Reply{Status: http.StatusNotImplemented, Code: "NOT_IMPLEMENTED", Message: message})
+	}
+}
+
+// none answers that one of a kind of which there are none does not exist.
+func none(what string) gin.HandlerFunc {
+	return func(c *gin.Context) { server.Fail(c, errs.New(errs.NotFound, "there is no such %s", what)) }
+}
+
+// constant answers with what is always true.
+func constant(v any) gin.HandlerFunc {
+	return func(c *gin.Context) { c.JSON(http.StatusOK, v) }
+}
+
+// emptyPage has the items also where known clients look for them.
+type emptyPage struct {
+	server.Page[struct{}]
+	Items []struct{} `json:"items"`
+}
+
+const (
+	pageDefault = 50
+	pageMost    = 100
+)
+
+// empty is an empty page; ok is false when the request was answered.
+func empty(c *gin.Context) (out emptyPage, ok bool) {
+	out.Data, out.Items = []struct{}{}, []struct{}{}
+	if out.Page.Page, ok = server.Number(c, "page", 1); !ok {
+		return out, false
+	}
+	out.PageSize, ok = server.Number(c, "pageSize", pageDefault)
+	out.Page.Page, out.PageSize = max(out.Page.Page, 1), min(max(out.PageSize, 1), pageMost)
+	return out, ok
+}
+
+func page(c *gin.Context) {
+	if out, ok := empty(c); ok {
+		c.JSON(http.StatusOK, out)
+	}
+}
+
+// noBackups is the page of backups, which says where they would be.
+func noBackups(c *gin.Context) {
+	if out, ok := empty(c); ok {
+		c.JSON(http.StatusOK, struct {
+			emptyPage
+			Directory      string `json:"directory"`
+			RetentionCount int    `json:"retentionCount"`
+		}{emptyPage: out})
+	}
+}
+
+// deployment is one of a group's, of which there are none.
+func deployment(c *gin.Context) {
+	if _, err := strconv.Atoi(c.Param("rev")); err != nil {
+		server.Fail(c, &errs.Error{Kind: errs.Malformed, Field: "rev", Message: "must be a whole number"})
+		return
+	}
+	server.Fail(c, errs.New(errs.NotFound, "the group %s has no such deployment", c.Param("name")))
+}
+
+// ofGroup does something with a group that there is.
+func (l later) ofGroup(do gin.HandlerFunc) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		g, ok := l.view.Snapshot().Groups.Get(fleet.GroupName(c.Param("name")))
+		if !ok || g.Deleting {
+			server.Fail(c, errs.New(errs.NotFound, "there is no group %s", c.Param("name")))
+			return
+		}
+		do(c)
+	}
+}
+
+// ofNode does something with a node that there is.
+func (l later) ofNode(do gin.HandlerFunc) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		if _, ok := l.view.Snapshot().Nodes.Get(fleet.NodeID(c.Param("id"))); !ok {
+			server.Fail(c, errs.New(errs.NotFound, "there is no node %s", c.Param("id")))
+			return
+		}
+		do(c)
+	}
+}

@@ -1,0 +1,49 @@
+package apigateway
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/later"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+func TestWhatIsNotThereYetSaysSoAndDoesNothing(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", nil)
+	s.node("node-1", fleet.Resources{MemoryMiB: 1024})
+	admin, _ := auth.RoleOf(s.view.Snapshot(), auth.RoleAdmin)
+	s.commit(store.Create(store.RoleKey("ALL"), fleet.Role{Name: "ALL", Permissions: append([]fleet.Permission{auth.ClusterManage}, admin.Permissions...)}))
+	s = s.user("all", "ALL")
+	before := s.revision()
+	for _, r := range later.Routes(s.view) {
+		name, id := "lobby", "node-1"
+		path := strings.NewReplacer(":name", name, ":id", id, ":rev", "1", "*path", "x").Replace(r.Path)
+		got := s.do(r.Method, path, nil)
+		switch {
+		case r.Method != "GET":
+			if got.status != 501 || got.field("error.code") != "NOT_IMPLEMENTED" {
+				t.Errorf("%s %s: %d %s", r.Method, path, got.status, got.raw)
+			}
+		case strings.ContainsAny(strings.TrimPrefix(r.Path, "/api/v1/groups/:name"), ":*"):
+			got.want(404)
+		default:
+			got.want(200)
+		}
+	}
+	if after := s.revision(); after != before {
+		t.Errorf("something was written: revision %d to %d", before, after)
+	}
+	s.do("GET", "/api/v1/groups/lobby/deployments?pageSize=1000", nil).want(200).is("total", 0).is("page", 1).is("pageSize", 100)
+	s.do("GET", "/api/v1/groups/lobby/deployments/x", nil).want(400)
+	s.do("GET", "/api/v1/groups/none/deployments", nil).want(404)
+	s.do("POST", "/api/v1/groups/none/deploy", nil).want(404)
+	s.do("POST", "/api/v1/nodes/none/drain", nil).want(404)
+	s.do("GET", "/api/v1/maintenance", nil).want(200).is("enabled", false)
+	s.do("GET", "/api/v1/backups", nil).want(200).is("directory", "").is("retentionCount", 0)
+	if raw := s.do("GET", "/api/v1/events", nil).want(200).raw; raw != "[]" {
+		t.Errorf("no list: %s", raw)
+	}
+}
