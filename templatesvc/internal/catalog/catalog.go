@@ -19,6 +19,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -213,7 +214,11 @@ func (p progress) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// unreachable tells the URL of the catalog alone: one that it leads to may be signed.
 func unreachable(url string, err error) error {
+	if request := (*neturl.Error)(nil); errors.As(err, &request) {
+		err = request.Err
+	}
 	var known *errs.Error
 	if errors.As(err, &known) {
 		return ofURL(known.Kind, "%s: %s", url, errs.MessageOf(known))
