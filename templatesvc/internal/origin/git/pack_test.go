@@ -336,7 +336,7 @@ func TestDeltasOfWhatIsOnlyKnownByItsHashAreBoundedAsOthersAre(t *testing.T) {
 			pack := p.done()
 			before := allocated()
 			_, err := unpack(t, pack)
-			if grown := allocated() - before; grown > 32<<20 {
+			if grown := allocated() - before; grown > 128<<20 {
 				t.Errorf("%d MiB were allocated", grown>>20)
 			}
 			if !errs.Is(err, errs.TooLarge) || !strings.Contains(errs.MessageOf(err), c.want) {
