@@ -235,6 +235,24 @@ func TestFilesAreUploadedImportedAndExportedThroughV1(t *testing.T) {
 	s.do("GET", "/api/v1/templates/never", nil).want(404)
 }
 
+func TestTheLastTemplateOfAGroupThatIsUsedStays(t *testing.T) {
+	s := newShelf(newSite(t))
+	for _, name := range []string{"pool/p", "pool/q", "one/x"} {
+		s.do("POST", "/api/v1/templates", map[string]any{"name": name}).want(201)
+	}
+	s.do("PUT", "/api/configurations/uni", map[string]any{
+		"command": "run", "templateInstallationConfig": map[string]any{"allInGroups": []string{"pool"}, "oneInGroups": []string{"one"}},
+	}).want(204)
+	s.do("DELETE", "/api/v1/templates/pool%2Fp", nil).want(204)
+	for _, last := range []string{"pool%2Fq", "one%2Fx"} {
+		s.do("DELETE", "/api/v1/templates/"+last, nil).want(409).naming("uni").naming("last one of the template group")
+	}
+	s.do("POST", "/api/v1/templates", map[string]any{"name": "pool/r"}).want(201)
+	s.do("DELETE", "/api/v1/templates/pool%2Fq", nil).want(204)
+	s.do("DELETE", "/api/configurations/uni", nil).want(204)
+	s.do("DELETE", "/api/v1/templates/one%2Fx", nil).want(204)
+}
+
 func TestFilesAreWrittenThroughTheOlderDialect(t *testing.T) {
 	s := newShelf(newSite(t))
 	const files = "/api/templates/my/arena/files/"

@@ -68,17 +68,30 @@ func NoTemplate(s *view.Snapshot, ref fleet.TemplateRef) error {
 	return errs.New(errs.NotFound, "there is no template %s: did you mean %s?", name, strings.Join(alike[:min(len(alike), maxAlike)], " or "))
 }
 
-// TemplateUnused refuses to remove a template that a group names.
+// TemplateUnused refuses to remove a template that a group names, and the last one of a
+// template group of which it takes all, or one.
 func TemplateUnused(s *view.Snapshot, ref fleet.TemplateRef) error {
 	var users []string
 	named := func(l fleet.TemplateLayer) bool { return l.TemplateRef == ref }
+	last := true
+	for _, h := range s.TemplateHeads.All() {
+		last = last && (h.Group != ref.Group || h.TemplateRef == ref)
+	}
+	byGroup := false
 	for name, g := range s.Groups.All() {
-		if t := g.Spec.Templates; !g.Deleting && (slices.ContainsFunc(t.AllOf, named) || slices.ContainsFunc(t.OneOf, named)) {
-			users = append(users, string(name))
+		t := g.Spec.Templates
+		direct := slices.ContainsFunc(t.AllOf, named) || slices.ContainsFunc(t.OneOf, named)
+		needs := last && (slices.Contains(t.AllInGroups, ref.Group) || slices.Contains(t.OneInGroups, ref.Group))
+		if !g.Deleting && (direct || needs) {
+			users, byGroup = append(users, string(name)), byGroup || needs
 		}
 	}
+	slices.Sort(users)
 	if len(users) == 0 {
 		return nil
+	}
+	if byGroup {
+		return errs.New(errs.Conflict, "template %s is the last one of the template group %s, which is used by %s: change those groups first, or make another template in it", ref, ref.Group, strings.Join(users[:min(len(users), 10)], ", "))
 	}
 	return errs.New(errs.Conflict, "template %s is used by %s: change those groups first", ref, strings.Join(users[:min(len(users), 10)], ", "))
 }
