@@ -235,6 +235,42 @@ func TestFilesAreUploadedImportedAndExportedThroughV1(t *testing.T) {
 	s.do("GET", "/api/v1/templates/never", nil).want(404)
 }
 
+func TestAFormSaysWhereItsFilesGoBeforeThem(t *testing.T) {
+	s := newShelf(newSite(t))
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
+	const one = "/api/v1/templates/lobby"
+	file, kind := form(t, nil, "a.txt", "a")
+	s.do("POST", one+"/files/upload", file, kind...).want(200)
+	zip := s.do("GET", one+"/export?format=zip", nil).want(200).raw
+	ordered := func(parts ...string) (string, []string) {
+		var b bytes.Buffer
+		w := multipart.NewWriter(&b)
+		for i := 0; i+1 < len(parts); i += 2 {
+			if parts[i] != "file" {
+				_ = w.WriteField(parts[i], parts[i+1])
+			} else if part, err := w.CreateFormFile("file", "x.zip"); err == nil {
+				_, _ = io.WriteString(part, parts[i+1])
+			}
+		}
+		_ = w.Close()
+		return b.String(), []string{"Content-Type", w.FormDataContentType()}
+	}
+	send := func(query string, parts ...string) *reply {
+		body, kind := ordered(parts...)
+		return s.do("POST", one+"/files/upload"+query, body, kind...)
+	}
+	send("", "path", "sub", "file", zip).want(200).is("files", []string{"sub/x.zip"})
+	send("", "path", "deep/er", "extract", "true", "other", "x", "file", zip).want(200).is("files", []string{"deep/er/a.txt"})
+	send("?path=q&extract=true", "extract", "false", "file", zip).want(200).is("files", []string{"q/x.zip"})
+	before := s.do("GET", one, nil).want(200).field("hash")
+	send("", "file", zip, "path", "late").want(422).naming("path").naming("before the files, or in the query")
+	send("", "file", zip, "extract", "true").want(422).naming("extract")
+	send("", "extract", "yes", "file", zip).want(422).naming("must be true or false")
+	send("", "path", strings.Repeat("p", 5000), "file", zip).want(422).naming("path")
+	send("", "path", "../up", "file", zip).want(400)
+	s.do("GET", one, nil).want(200).is("hash", before)
+}
+
 func TestTheLastTemplateOfAGroupThatIsUsedStays(t *testing.T) {
 	s := newShelf(newSite(t))
 	for _, name := range []string{"pool/p", "pool/q", "one/x"} {

@@ -111,7 +111,8 @@ func laid(dir string, m fleet.Manifest, replace bool) step {
 const maxParts = 1000
 
 // Upload writes the files of a form into the directory c.Path, under the names they have
-// there, or with extract what the archives hold. paths are those written. Malformed when
+// there, or with extract what the archives hold; fields path and extract of the form,
+// before its files, say so too. paths are those written. Malformed when
 // the form is damaged or a name leads out.
 func (w *Writer) Upload(ctx context.Context, c Change, extract bool, form *multipart.Reader) (out template.Outcome, paths []string, err error) {
 	c.describe(fleet.MoveImport, "upload files")
@@ -140,6 +141,10 @@ func (w *Writer) Upload(ctx context.Context, c Change, extract bool, form *multi
 			case len(steps) == maxParts:
 				return nil, nil, errs.New(errs.TooLarge, "the form has more than %d files: send them in several, or as an archive", maxParts)
 			case part.FormName() != "file":
+				if err := told(part, len(steps) > 0, &c.Path, &extract); err != nil {
+					return nil, nil, err
+				}
+				with = append(with, c.Path, extract)
 				continue
 			}
 			do, entries, err := w.take(ctx, p, c.Path, extract, part)
@@ -157,6 +162,33 @@ func (w *Writer) Upload(ctx context.Context, c Change, extract bool, form *multi
 		}
 	})
 	return out, paths, err
+}
+
+// told reads a field of an upload's form that says where its files go, or that they are
+// unpacked; others are left alone. Files are stored as they come, so that afterwards it
+// is too late: Invalid.
+func told(part *multipart.Part, late bool, dir *string, extract *bool) error {
+	field := part.FormName()
+	if field != "path" && field != "extract" {
+		return nil
+	}
+	if late {
+		return errs.Field(field, "comes after a file, which is stored by then: send it before the files, or in the query")
+	}
+	value, err := io.ReadAll(io.LimitReader(part, maxField+1))
+	switch {
+	case err != nil:
+		return brokenForm(err)
+	case len(value) > maxField:
+		return errs.Field(field, "is longer than %d bytes", maxField)
+	case field == "path":
+		*dir, err = edit.Clean(string(value))
+		return err
+	case string(value) != "true" && string(value) != "false":
+		return errs.Field(field, "must be true or false")
+	}
+	*extract = string(value) == "true"
+	return nil
 }
 
 // take stores one file of a form. entries are what is written, below the directory.
