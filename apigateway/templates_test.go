@@ -30,7 +30,7 @@ func newShelf(s *site) *shelf {
 	s.t.Helper()
 	sh := &shelf{site: s, dir: s.t.TempDir()}
 	service, err := templatesvc.New(templatesvc.Config{
-		Store: s.etcd.Client(s.t), Dir: sh.dir, BlobDir: s.t.TempDir(), ClusterSecret: secret, Replica: "shelf",
+		Store: s.etcd.Client(s.t), Dir: sh.dir, Quiet: 50 * time.Millisecond, BlobDir: s.t.TempDir(), ClusterSecret: secret, Replica: "shelf",
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

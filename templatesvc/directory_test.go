@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -295,6 +296,47 @@ func TestAFileThatIsBeingWrittenIsNotPublished(t *testing.T) {
 	after := w.await("published once it is closed", func(h fleet.TemplateHead, _ bool) bool { return h.Digest != before.Digest })
 	if got, _ := content(t, clientOf(s), after.Digest, "f"); got != "half of two" {
 		t.Errorf("published %q", got)
+	}
+}
+
+func TestATemplateThatIsBeingCopiedIsNotPublishedByALookAtAll(t *testing.T) {
+	w := newWorld(t)
+	w.still = 20 * time.Second // three times as long for what is new: a minute, which is bound anyway
+	drop(t, w.dir, "g/whole")
+	w.start("a")
+	before := w.directory("a", fleet.SourceInSync, "")
+	drop(t, w.dir, "g/half")
+	w.confirm("")
+	await.That(t, "it was looked at as asked", func() string {
+		d, err := store.Get(t.Context(), w.c, store.TemplateDirectoryKey("a"))
+		return await.Unless(err == nil && d.At.After(before.At), "%+v, %v", d, err)
+	})
+	if names := w.names(); names != "g/whole" {
+		t.Errorf("%s are published", names)
+	}
+}
+
+func TestTheDirectoryTellsWhatItRefusesByName(t *testing.T) {
+	w := newWorld(t)
+	drop(t, w.dir, "g/t", "g/bad name", "g/link")
+	if err := os.Symlink("/etc/hostname", filepath.Join(w.dir, "g", "link", "out")); err != nil {
+		t.Fatal(err)
+	}
+	_, stop := w.start("a")
+	told := w.directory("a", fleet.SourceFailed, "(nor are 1 more)")
+	if len(told.Items) != 2 || told.Items[0].Template.Name != "bad name" || !strings.Contains(told.Items[0].Message, "rename it") || !strings.Contains(told.Items[1].Message, "out") {
+		t.Errorf("it tells %+v", told.Items)
+	}
+	if told.Since.IsZero() || told.At.Before(told.Since) {
+		t.Errorf("it was there since %s, and looked at %s", told.Since, told.At)
+	}
+	stop()
+	if err := os.RemoveAll(filepath.Join(w.dir, "g", "bad name")); err != nil {
+		t.Fatal(err)
+	}
+	w.start("a")
+	if again := w.directory("a", fleet.SourceFailed, "out"); len(again.Items) != 1 || !again.Since.Equal(told.Since) || !again.At.After(told.At) {
+		t.Errorf("after a start it tells %+v", again)
 	}
 }
 

@@ -46,6 +46,9 @@ type Config struct {
 	// Dir is the watched directory, <group>/<name>/; none when empty. BlobDir is where
 	// file contents are kept.
 	Dir, BlobDir string
+	// Quiet is how long nothing in a template of Dir may change before it is published,
+	// three times as long when something was added; 0 is a second.
+	Quiet time.Duration
 	// ProgramsDir holds the programs that sources may name, by absolute path; "" has none.
 	ProgramsDir string
 	// Bucket keeps file contents instead of BlobDir, which then holds what is under way and
@@ -182,7 +185,7 @@ func directory(cfg Config, service *template.Service) (*source.Directory, error)
 		}
 		return n, err
 	}
-	dir, err := source.New(source.Config{Dir: cfg.Dir, Service: service, Store: cfg.Store, Replica: cfg.Replica, Others: others, Remote: cfg.Bucket != nil, Log: cfg.Log})
+	dir, err := source.New(source.Config{Dir: cfg.Dir, Quiet: cfg.Quiet, Service: service, Store: cfg.Store, Replica: cfg.Replica, Others: others, Remote: cfg.Bucket != nil, Log: cfg.Log})
 	if err != nil {
 		return nil, unusable("templates.dir", cfg.Dir, err)
 	}

@@ -1,6 +1,7 @@
 package templatesvc_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -35,7 +36,11 @@ type world struct {
 	t          *testing.T
 	c          *store.Client
 	dir, blobs string
+	// still is the quiet time of the directory; 0: a short one.
+	still time.Duration
 }
+
+func (w *world) quiet() time.Duration { return cmp.Or(w.still, 50*time.Millisecond) }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -45,7 +50,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) start(replica string) (s *templatesvc.Service, stop func()) {
 	w.t.Helper()
 	s, err := templatesvc.New(templatesvc.Config{
-		Store: w.c, Dir: w.dir, BlobDir: w.blobs, ClusterSecret: secret, Replica: replica, Takeover: true,
+		Store: w.c, Dir: w.dir, Quiet: w.quiet(), BlobDir: w.blobs, ClusterSecret: secret, Replica: replica, Takeover: true,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -13,7 +13,13 @@ type TemplateDirectory struct {
 	State   SourceState `json:"state"`
 	Message string      `json:"message,omitempty"`
 	// Held as in SourceStatus.
-	Held   string          `json:"held,omitempty"`
+	Held string `json:"held,omitempty"`
+	// Items are the templates that are not published as they are, or of which there is
+	// something to tell, by name: the first MaxSourceTemplates of them.
+	Items []SourceItem `json:"items,omitempty"`
+	// Since is when the replica first told of a directory. At is when it last looked because
+	// it was started or asked, or found something changed in what is told here.
+	Since  time.Time       `json:"since,omitzero"`
 	At     time.Time       `json:"at"`
 	Memory DirectoryMemory `json:"memory,omitzero"`
 }

@@ -30,6 +30,15 @@ func (s *Sources) directory(ctx context.Context) (out Source, err error) {
 		if out.Status.At.Before(d.At) {
 			out.Status.At = d.At
 		}
+		if since := cmp.Or(d.Since, d.At); out.CreatedAt.IsZero() || since.Before(out.CreatedAt) {
+			out.CreatedAt = since
+		}
+		for _, item := range d.Items {
+			if len(all) > 1 {
+				item.Message = d.Replica + ": " + item.Message
+			}
+			out.Status.Items = append(out.Status.Items, item)
+		}
 		if d.State != fleet.SourceInSync {
 			told = append(told, d.Replica+": "+d.Message)
 		}
@@ -37,7 +46,8 @@ func (s *Sources) directory(ctx context.Context) (out Source, err error) {
 			out.Status.State, out.Status.Held = d.State, d.Held
 		}
 	}
-	out.Status.Message = strings.Join(told, "; ")
+	out.UpdatedAt, out.Status.Message = out.Status.At, strings.Join(told, "; ")
+	slices.SortStableFunc(out.Status.Items, func(a, b fleet.SourceItem) int { return strings.Compare(a.Template.String(), b.Template.String()) })
 	return out, err
 }
 

@@ -24,7 +24,8 @@ type settings struct {
 	Listen       string `config:"listen" default:"127.0.0.1:0" usage:"address of the API agents and gateways call; port 0 picks a free one"`
 	AdvertiseURL string `config:"advertise-url" usage:"URL others reach the API by; empty: derived from listen, with the host's name where it listens on all addresses"`
 	Templates    struct {
-		Dir string `config:"dir" default:"./templates" usage:"watched directory of templates, <group>/<name>/; empty: none"`
+		Dir   string        `config:"dir" default:"./templates" usage:"watched directory of templates, <group>/<name>/; empty: none"`
+		Quiet time.Duration `config:"quiet" default:"1s" usage:"how long nothing in a template of that directory may change before it is published; three times as long when something was added to it, and a minute at most"`
 	} `config:"templates"`
 	Sources struct {
 		ProgramsDir string `config:"programs-dir" usage:"directory, by absolute path, of programs that sources of kind program may name; empty: none"`
@@ -54,6 +55,9 @@ type settings struct {
 	} `config:"scrub"`
 }
 
+// maxQuiet bounds templates.quiet: after a minute a template is published all the same.
+const maxQuiet = 20 * time.Second
+
 // Validate names the settings that cannot be used.
 func (s *settings) Validate() []error {
 	problems := append(s.Settings.Validate(), s.RequireSecret()...)
@@ -65,6 +69,9 @@ func (s *settings) Validate() []error {
 	}
 	if dir := s.Sources.ProgramsDir; dir != "" && !filepath.IsAbs(dir) {
 		problems = append(problems, errs.Field("sources.programs-dir", "must be an absolute path, %s is not", dir))
+	}
+	if q := s.Templates.Quiet; q <= 0 || q > maxQuiet {
+		problems = append(problems, errs.Field("templates.quiet", "must be more than 0 and at most %s, is %s", maxQuiet, q))
 	}
 	if s.Scrub.Interval < 0 {
 		problems = append(problems, errs.Field("scrub.interval", "must not be negative; 0 never scrubs"))
@@ -105,7 +112,7 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 
 func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := templatesvc.New(templatesvc.Config{
-		Store: e.Client, Dir: s.Templates.Dir, BlobDir: s.Blobs.Dir, Bucket: s.bucket(), ProgramsDir: s.Sources.ProgramsDir, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
+		Store: e.Client, Dir: s.Templates.Dir, Quiet: s.Templates.Quiet, BlobDir: s.Blobs.Dir, Bucket: s.bucket(), ProgramsDir: s.Sources.ProgramsDir, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
 		ClusterSecret: s.Cluster.Secret, Replica: e.Replica, SessionTTL: s.Session.TTL, Version: telemetry.Version(),
 		Copies: s.Blobs.Copies, KeepVersions: s.Versions.Keep, CollectInterval: s.Collect.Interval, ScrubInterval: s.Scrub.Interval, Log: e.Log, Metrics: e.Registry,
 	})

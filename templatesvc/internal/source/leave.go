@@ -85,8 +85,11 @@ func (d *Directory) countOthers(ctx context.Context) {
 // says, and tells how the directory stands.
 func (d *Directory) removeGone(ctx context.Context) {
 	d.leaving, d.untold = false, false
-	status := fleet.TemplateDirectory{Replica: d.replica, State: fleet.SourceInSync}
-	if err := d.decide(ctx, &status); err != nil {
+	status, removed, err := d.decide(ctx)
+	if removed && err == nil { // what is told counts what there is now
+		status, _, err = d.decide(ctx)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return
 		}
@@ -99,46 +102,33 @@ func (d *Directory) removeGone(ctx context.Context) {
 	d.tellRefused(&status)
 	if err := d.tell(ctx, status); err != nil && ctx.Err() == nil {
 		d.complain("status", "the state of the template directory is not told", err)
-	}
-}
-
-// tellRefused adds the templates that are not published as they are.
-func (d *Directory) tellRefused(status *fleet.TemplateDirectory) {
-	if len(d.refused) == 0 {
 		return
 	}
-	first := slices.MinFunc(slices.Collect(maps.Keys(d.refused)), func(a, b fleet.TemplateRef) int { return strings.Compare(a.String(), b.String()) })
-	told := fmt.Sprintf("%s is not published as it is: %s", first, d.refused[first])
-	if more := len(d.refused) - 1; more > 0 {
-		told += fmt.Sprintf(" (nor are %d more)", more)
-	}
-	if status.State == fleet.SourceInSync {
-		status.State, status.Message = fleet.SourceFailed, told
-		return
-	}
-	status.Message += "; " + told
+	d.fresh = false
 }
 
-func (d *Directory) decide(ctx context.Context, status *fleet.TemplateDirectory) error {
+// decide removes what goes, unless it is held, and says whether anything went.
+func (d *Directory) decide(ctx context.Context) (status fleet.TemplateDirectory, removed bool, err error) {
+	status = fleet.TemplateDirectory{Replica: d.replica, State: fleet.SourceInSync}
 	if err := d.recall(ctx); err != nil {
-		return err
+		return status, false, err
 	}
 	heads, err := d.service.Published(ctx, fleet.DirectoryOrigin)
 	if err != nil {
-		return err
+		return status, false, err
 	}
 	present, bare, empty, err := d.present()
 	if err != nil {
-		return &errs.Error{Kind: errs.Unavailable, Message: "the template directory cannot be read; templates stay as they are", Err: err}
+		return status, false, &errs.Error{Kind: errs.Unavailable, Message: "the template directory cannot be read; templates stay as they are", Err: err}
 	}
 	// The id is read last: whatever is mounted now is what was listed.
 	id, err := identify(d.dir, empty)
 	if err != nil {
-		return err
+		return status, false, err
 	}
 	if id != d.id {
 		d.anew = true
-		return nil
+		return status, false, nil
 	}
 	status.ID = id
 	d.remember(heads)
@@ -178,23 +168,23 @@ func (d *Directory) decide(ctx context.Context, status *fleet.TemplateDirectory)
 	}
 	switch {
 	case r.Held:
-		return nil
+		return status, false, nil
 	case len(present) == 0 && len(heads) > 0 && status.Message == "":
-		return errs.New(errs.Invalid, "the template directory is empty: is it mounted? nothing is removed for it")
+		return status, false, errs.New(errs.Invalid, "the template directory is empty: is it mounted? nothing is removed for it")
 	}
 	if len(r.Go) == 0 {
-		return nil
+		return status, false, nil
 	}
 	for _, name := range r.Go {
 		d.memory.Removed[name] = time.Now().UTC()
 	}
-	if err := d.tell(ctx, *status); err != nil { // or a start could forget what went
-		return err
+	if err := d.tell(ctx, status); err != nil { // or a start could forget what went
+		return status, false, err
 	}
 	for _, name := range r.Go {
 		d.retract(ctx, byName[name])
 	}
-	return nil
+	return status, true, nil
 }
 
 // revisionOf names what waits to be confirmed; "" for nothing. What comes back and goes
@@ -280,10 +270,14 @@ func (d *Directory) tell(ctx context.Context, status fleet.TemplateDirectory) er
 		}
 	}
 	status.Memory = bounded(d.memory)
-	if before.ModRev != 0 && before.ID == status.ID && before.State == status.State && before.Message == status.Message && before.Held == status.Held && sameMemory(before.Memory, status.Memory) {
+	if !d.fresh && before.ModRev != 0 && before.ID == status.ID && before.State == status.State && before.Message == status.Message && before.Held == status.Held &&
+		slices.Equal(before.Items, status.Items) && sameMemory(before.Memory, status.Memory) {
 		return nil
 	}
-	status.At = time.Now().UTC()
+	status.At, status.Since = time.Now().UTC(), before.Since
+	if status.Since.IsZero() {
+		status.Since = status.At
+	}
 	_, err = d.store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(store.TemplateDirectoryKey(d.replica), status, before.ModRev)}})
 	return err
 }

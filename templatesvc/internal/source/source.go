@@ -1,11 +1,12 @@
 // Package source publishes the templates of a directory, <dir>/<group>/<name>/,
 // and keeps watching it.
 //
-//	change seen ──quiet for 100 ms, or 2 s after the first──▶ scan ──unchanged under the reading──▶ publish
-//	                 ▲                                          │
-//	                 └───────────── changed while read ◀────────┘
+//	change seen ──quiet for 1 s, 3 s when something was added──▶ scan ──unchanged under the reading──▶ publish
+//	                 ▲       or 1 min after the first              │
+//	                 └───────────── changed while read ◀───────────┘
 //
-// Invariants: a file is published only when nobody has it open for writing and its
+// Invariants: a template to which files are added with less than 3 s between them, for up
+// to a minute, is published once, with all of them; a file is published only when nobody has it open for writing and its
 // size, time and inode were the same before and after it was read, so nothing
 // half-written is; nothing outside a template's directory is read; a template's head is
 // removed only when this very directory published it, which its id tells, this replica
@@ -16,6 +17,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -37,16 +39,17 @@ import (
 )
 
 const (
-	quiet    = 100 * time.Millisecond // without a change before a template is read
-	patience = 2 * time.Second        // after the first change it is read all the same
-	rescan   = time.Minute            // safety net under lost notifications
-	again    = time.Second            // between looks at a file that somebody has open for writing, or at what changes meanwhile
+	rescan = time.Minute // safety net under lost notifications
+	again  = time.Second // between looks at a file that somebody has open for writing, or at what changes meanwhile
 )
 
-// Config is what a watched directory needs. All but Others and Remote are required.
+// Config is what a watched directory needs. All but Quiet, Others and Remote are required.
 type Config struct {
 	// Dir holds <group>/<name>/; it is made if need be.
-	Dir     string
+	Dir string
+	// Quiet is how long nothing in a template may change before it is read, three times as
+	// long when something was added to it; 0 is DefaultQuiet.
+	Quiet   time.Duration
 	Service *template.Service
 	// Store is where Replica, this one's name, tells how the directory stands.
 	Store   *store.Client
@@ -63,6 +66,7 @@ type Config struct {
 // Directory is a watched source. Make it with New, then Run it.
 type Directory struct {
 	dir     string
+	quiet   time.Duration
 	service *template.Service
 	store   *store.Client
 	replica string
@@ -73,14 +77,18 @@ type Directory struct {
 
 	synced chan struct{}
 	asked  chan string // what is confirmed, whenever somebody asks for a look
-	// dirty holds when a template's first and latest unpublished changes were seen. Owned by Run.
-	dirty map[fleet.TemplateRef]*changed
+	// dirty holds the templates that changed and are not published yet, met those that were
+	// ever looked at; started says that the first look is over. Owned by Run.
+	dirty   map[fleet.TemplateRef]*changed
+	met     map[fleet.TemplateRef]bool
+	started bool
 	// complained holds what was already said about a template, so that it is said once. Owned by Run.
 	complained map[string]string
-	// refused is why templates are not published as they are; untold says that it has
-	// changed since it was told. Owned by Run.
-	refused map[fleet.TemplateRef]string
-	untold  bool
+	// refused is why templates are not published as they are, by name, and remarks what is
+	// to be told of others; untold says that this has changed since
+	// it was told, fresh says that somebody waits to hear when it was looked. Owned by Run.
+	refused, remarks map[string]string
+	untold, fresh    bool
 	// All below is owned by Run. held are the templates that were seen in the directory
 	// of that id; alone is whether no other replica lived then, shared whether one had
 	// the same directory; leaving whether some template's directory is gone, anew whether
@@ -94,18 +102,15 @@ type Directory struct {
 	memory            fleet.DirectoryMemory
 }
 
-// changed is when a template was changed; it is not read before until.
-type changed struct{ first, last, until time.Time }
-
 // New makes a source over a directory, which it creates if need be.
 func New(cfg Config) (*Directory, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
 		return nil, errs.As(errs.Invalid, "source.New", err)
 	}
 	return &Directory{
-		dir: cfg.Dir, service: cfg.Service, store: cfg.Store, replica: cfg.Replica, others: cfg.Others, remote: cfg.Remote, log: cfg.Log,
+		dir: cfg.Dir, quiet: cmp.Or(cfg.Quiet, DefaultQuiet), service: cfg.Service, store: cfg.Store, replica: cfg.Replica, others: cfg.Others, remote: cfg.Remote, log: cfg.Log,
 		scanner: scanner{seen: map[string]hashed{}, limits: fleet.VersionLimits(), now: time.Now, lease: lease},
-		synced:  make(chan struct{}), dirty: map[fleet.TemplateRef]*changed{}, complained: map[string]string{}, refused: map[fleet.TemplateRef]string{},
+		synced:  make(chan struct{}), dirty: map[fleet.TemplateRef]*changed{}, met: map[fleet.TemplateRef]bool{}, complained: map[string]string{}, refused: map[string]string{}, remarks: map[string]string{}, fresh: true,
 		held: map[fleet.TemplateRef]seenAs{}, asked: make(chan string, 1),
 	}, nil
 }
@@ -122,6 +127,7 @@ func (d *Directory) Run(ctx context.Context) error {
 	defer watcher.Close()
 	d.watchTree(watcher.Add, d.dir)
 	d.all(ctx)
+	d.started = true
 	close(d.synced)
 	var following sync.WaitGroup
 	defer following.Wait()
@@ -137,11 +143,12 @@ func (d *Directory) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case ev := <-watcher.Events:
-			d.note(watcher, ev)
+			d.note(watcher, ev, time.Now())
 		case err := <-watcher.Errors:
 			d.log.Warn("changes of the template directory may have been missed, reading all of it", "error", err)
 			d.all(ctx)
 		case d.confirmed = <-d.asked:
+			d.fresh = true
 			d.all(ctx)
 		case <-safety.C:
 			d.watchTree(watcher.Add, d.dir)
@@ -181,40 +188,8 @@ func (d *Directory) ask(kv store.KeyValue) {
 	d.asked <- wanted.Confirmed
 }
 
-// note marks the template a notification belongs to and watches new directories.
-func (d *Directory) note(w *fsnotify.Watcher, ev fsnotify.Event) {
-	if ev.Has(fsnotify.Create) {
-		if fi, err := os.Lstat(ev.Name); err == nil && fi.IsDir() {
-			d.watchTree(w.Add, ev.Name)
-			d.markUnder(ev.Name)
-		}
-	}
-	if ref, ok := d.refOf(ev.Name); ok {
-		d.mark(ref)
-		return
-	}
-	d.markUnder(ev.Name) // a whole group appeared or went
-	if ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename) {
-		for path := range d.scanner.seen {
-			if ref, ok := d.refOf(path); ok && strings.HasPrefix(path, ev.Name+string(filepath.Separator)) {
-				d.mark(ref)
-			}
-		}
-	}
-}
-
-func (d *Directory) mark(ref fleet.TemplateRef) {
-	now := time.Now()
-	c := d.dirty[ref]
-	if c == nil {
-		c = &changed{first: now}
-		d.dirty[ref] = c
-	}
-	c.last = now
-}
-
-// markUnder marks the templates inside a group directory.
-func (d *Directory) markUnder(path string) {
+// markUnder marks the templates inside a group directory, which are new.
+func (d *Directory) markUnder(path string, now time.Time) {
 	if filepath.Dir(path) != d.dir {
 		return
 	}
@@ -224,9 +199,23 @@ func (d *Directory) markUnder(path string) {
 	}
 	for _, e := range entries {
 		if ref, ok := d.refOf(filepath.Join(path, e.Name())); ok && e.IsDir() {
-			d.mark(ref)
+			d.mark(ref, now).grew(true)
 		}
 	}
+}
+
+// markSeen marks the templates that were read below a path.
+func (d *Directory) markSeen(path string, now time.Time) {
+	for file := range d.scanner.seen {
+		if ref, ok := d.refOf(file); ok && strings.HasPrefix(file, path+string(filepath.Separator)) {
+			d.mark(ref, now)
+		}
+	}
+}
+
+func isDir(path string) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && fi.IsDir()
 }
 
 // refOf is the template a path lies in. ok is false above <group>/<name>.
@@ -243,29 +232,6 @@ func (d *Directory) refOf(path string) (fleet.TemplateRef, bool) {
 	return ref, ref.Valid()
 }
 
-// nextDue is how long until some marked template is to be read.
-func (d *Directory) nextDue(now time.Time) time.Duration {
-	next := time.Hour
-	if d.anew {
-		next = again
-	}
-	for _, c := range d.dirty {
-		next = min(next, max(0, c.due().Sub(now)))
-	}
-	return next
-}
-
-func (c *changed) due() time.Time {
-	due := c.last.Add(quiet)
-	if byPatience := c.first.Add(patience); byPatience.Before(due) {
-		due = byPatience
-	}
-	if due.Before(c.until) {
-		return c.until
-	}
-	return due
-}
-
 func (d *Directory) publishDue(ctx context.Context, now time.Time) {
 	if d.id == "" { // it was empty: what it is given now carries its id from the first
 		if _, err := d.known(); err != nil {
@@ -274,11 +240,9 @@ func (d *Directory) publishDue(ctx context.Context, now time.Time) {
 		}
 	}
 	for ref, c := range d.dirty {
-		if c.due().After(now) {
-			continue
+		if !c.due(d.quiet).After(now) {
+			d.publish(ctx, ref)
 		}
-		delete(d.dirty, ref)
-		d.publish(ctx, ref)
 	}
 	switch {
 	case d.anew:
@@ -312,7 +276,9 @@ func (d *Directory) all(ctx context.Context) {
 			switch {
 			case !n.IsDir():
 			case !ref.Valid():
-				d.complain(ref.String(), "not published: rename it to letters, digits, _ . and -", nil)
+				d.complain(ref.String(), "template not published", errMisnamed)
+				d.refuse(ref.String(), errs.MessageOf(errMisnamed))
+			case d.waits(ref, time.Now()): // it is read when its time has come
 			default:
 				d.publish(ctx, ref)
 			}
@@ -362,33 +328,41 @@ func (d *Directory) unmounted(ref fleet.TemplateRef) bool {
 // publish reads a template and makes it the head; a tree that changes under the
 // reading is marked to be read again.
 func (d *Directory) publish(ctx context.Context, ref fleet.TemplateRef) {
+	before, restless := d.dirty[ref], ""
+	if before != nil {
+		restless = before.impatient(d.quiet, time.Now())
+	}
+	delete(d.dirty, ref)
 	switch {
 	case d.gone(ref):
 		d.leaving = true
-		d.refuse(ref, "")
+		delete(d.met, ref)
+		d.refuse(ref.String(), "")
 		return
 	case d.unmounted(ref):
-		d.complain(ref.String(), "the template's directory is empty and on another file system than before: is it not mounted? it stays as it was published", nil)
+		d.complain(ref.String(), "template not published", errUnmounted)
+		d.refuse(ref.String(), errs.MessageOf(errUnmounted))
 		return
 	}
 	err := d.read(ctx, ref)
 	var open writing
 	switch {
 	case errors.Is(err, errChanging):
-		d.mark(ref)
+		d.markAgain(ref, before, time.Now())
 	case err == nil:
 		delete(d.complained, ref.String())
-		d.refuse(ref, "")
+		d.refuse(ref.String(), "")
+		d.remark(ref.String(), restless)
 	case errors.As(err, &open):
-		d.mark(ref)
-		d.dirty[ref].until = time.Now().Add(again)
+		d.markAgain(ref, before, time.Now())
 		d.complain(ref.String(), "template not published yet: close the file, or take it out of the directory", err)
+		d.remark(ref.String(), "not published yet: "+open.Error()+"; close it, or take it out of the directory")
 	case ctx.Err() != nil:
 	default:
 		d.complain(ref.String(), "template not published", err)
-		d.refuse(ref, errs.MessageOf(err))
+		d.refuse(ref.String(), errs.MessageOf(err))
 		if k := errs.KindOf(err); k == errs.Unavailable || k == errs.Fenced || k == errs.Conflict {
-			d.mark(ref)
+			d.markAgain(ref, before, time.Now())
 		}
 	}
 }
@@ -435,17 +409,6 @@ func (d *Directory) read(ctx context.Context, ref fleet.TemplateRef) error {
 		d.held[ref] = now
 	}
 	return err
-}
-
-// refuse notes why a template is not published as it is; "" says that it is.
-func (d *Directory) refuse(ref fleet.TemplateRef, why string) {
-	if d.refused[ref] == why {
-		return
-	}
-	d.untold = true
-	if d.refused[ref] = why; why == "" {
-		delete(d.refused, ref)
-	}
 }
 
 // shelf is where the files of one directory are stored while it is read.
