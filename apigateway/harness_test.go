@@ -310,6 +310,8 @@ type agent struct {
 	remote []string
 	// cache are the versions it was asked to fetch; it fails with those in broken.
 	cache, broken []string
+	// jars are the artifacts it has.
+	jars []client.CachedArtifact
 	// saved is the archive of an instance's configuration.
 	saved []byte
 }
@@ -375,7 +377,7 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 	mux.HandleFunc("GET /v1/cache", func(w http.ResponseWriter, _ *http.Request) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		out := client.Cache{TotalBytes: int64(len(a.cache)), LimitBytes: 1 << 30}
+		out := client.Cache{TotalBytes: int64(len(a.cache)), LimitBytes: 1 << 30, Artifacts: a.jars}
 		for _, d := range a.cache {
 			out.Versions = append(out.Versions, client.CachedVersion{Digest: d, Bytes: 1, Complete: true, UsedAt: time.Unix(1e9, 0).UTC()})
 		}

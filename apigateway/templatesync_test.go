@@ -5,10 +5,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 // published makes a template's head of a digest of its own.
@@ -127,4 +129,38 @@ func TestOneTemplateIsSyncedInTheOlderDialect(t *testing.T) {
 	}
 	viewer := s.user("vera", "VIEWER")
 	viewer.do("POST", one, nil).want(403)
+}
+
+func TestTheCacheOfANodeNamesOldVersionsAndTheCatalogsArtifacts(t *testing.T) {
+	s := newSite(t)
+	n := s.node("node-1", fleet.Resources{MemoryMiB: 1})
+	at := time.Unix(1e9, 0).UTC()
+	head, planned, old := s.published("g/a"), strings.Repeat("b", 64), strings.Repeat("c", 64)
+	jar, gone := strings.Repeat("1", 64), strings.Repeat("2", 64)
+	a := fleet.ParseTemplateRef("g/a")
+	s.commit(
+		store.Create(store.TemplateVersionKey(a, old), fleet.TemplateVersion{TemplateRef: a, Digest: old}),
+		store.Create(store.PlanKey("p"), fleet.StoredPlan{Plan: fleet.Plan{
+			Layers: []fleet.PlanLayer{{TemplateRef: fleet.ParseTemplateRef("b"), Digest: planned}}, Artifact: &fleet.Artifact{Platform: "OLD", Version: "1", SHA256: gone, Path: "old.jar"},
+		}}),
+	)
+	s.do("POST", "/api/v1/catalog/paper/versions", map[string]any{"version": "1.21", "downloadUrl": "http://localhost/x", "sha256": jar, "category": "SERVER"}).want(201)
+	n.mu.Lock()
+	n.cache = []string{head, planned, old, strings.Repeat("d", 64)}
+	n.jars = []client.CachedArtifact{{SHA256: jar, Bytes: 7, CachedAt: at, UsedAt: at}, {SHA256: gone, Bytes: 8, CachedAt: at, UsedAt: at}}
+	n.mu.Unlock()
+	r := s.do("GET", "/api/v1/nodes/node-1/cache", nil).want(200)
+	templates, _ := r.field("templates").([]any)
+	var names []string
+	for _, one := range templates {
+		m, _ := one.(map[string]any)
+		names = append(names, fmt.Sprint(m["name"]))
+	}
+	if !slices.Equal(names, []string{"g/a", "b", "g/a", ""}) {
+		t.Errorf("the versions are named %q", names)
+	}
+	r.is("jars", []any{
+		map[string]any{"platform": "PAPER", "version": "1.21", "jarFile": "", "sizeBytes": 7, "sha256": jar, "cachedAt": at, "lastUsed": at},
+		map[string]any{"platform": "OLD", "version": "1", "jarFile": "old.jar", "sizeBytes": 8, "sha256": gone, "cachedAt": at, "lastUsed": at},
+	})
 }

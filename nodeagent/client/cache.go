@@ -19,6 +19,18 @@ type Cache struct {
 	Versions []CachedVersion `json:"versions"`
 	// MoreVersions is how many are left out.
 	MoreVersions int `json:"moreVersions,omitempty"`
+	// Artifacts are those of the catalog that are there, in order of their last use; 500 at most.
+	Artifacts []CachedArtifact `json:"artifacts,omitempty"`
+}
+
+// CachedArtifact is an artifact of the catalog on a node.
+type CachedArtifact struct {
+	// SHA256 is its hash, hex, Bytes what it holds.
+	SHA256 string `json:"sha256"`
+	Bytes  int64  `json:"bytes"`
+	// CachedAt is when it came, UsedAt when it was used last.
+	CachedAt time.Time `json:"cachedAt"`
+	UsedAt   time.Time `json:"usedAt"`
 }
 
 // maxCached is how many versions are read of a node, and a few more.
@@ -67,6 +79,7 @@ type WarmedVersion struct {
 // Cache reads what the node keeps of templates, page by page; about 5,000 versions at most.
 func (c *Client) Cache(ctx context.Context) (Cache, error) {
 	var all []CachedVersion
+	var artifacts []CachedArtifact
 	for {
 		var page Cache
 		err := wire.Call(ctx, c.http, wire.Request{
@@ -75,8 +88,9 @@ func (c *Client) Cache(ctx context.Context) (Cache, error) {
 		if err != nil {
 			return Cache{}, errs.Wrap("nodeagent.Cache", err)
 		}
+		artifacts = append(artifacts, page.Artifacts...) // with the first page
 		if all = append(all, page.Versions...); page.MoreVersions == 0 || len(page.Versions) == 0 || len(all) >= maxCached {
-			page.Versions = all
+			page.Versions, page.Artifacts = all, artifacts
 			return page, nil
 		}
 	}

@@ -35,6 +35,9 @@ func readCache(content Content) endpoint.Endpoint {
 				Digest: v.Digest, Bytes: v.Bytes, Complete: v.Complete, UsedAt: v.UsedAt.UTC(), InUse: v.InUse,
 			})
 		}
+		for _, a := range s.Artifacts {
+			c.Artifacts = append(c.Artifacts, client.CachedArtifact{SHA256: a.Hash, Bytes: a.Bytes, CachedAt: a.CachedAt.UTC(), UsedAt: a.UsedAt.UTC()})
+		}
 		return c, nil
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -32,6 +33,15 @@ type Version struct {
 	InUse bool
 }
 
+// Artifact is an artifact of the catalog that is here.
+type Artifact struct {
+	// Hash is its SHA-256, Bytes what it holds.
+	Hash  string
+	Bytes int64
+	// CachedAt is when it came, UsedAt when it was used last.
+	CachedAt, UsedAt time.Time
+}
+
 // Status is what the cache holds.
 type Status struct {
 	// Bytes is all of it, Limit what it may be but for what is in use; 0: no limit.
@@ -40,6 +50,9 @@ type Status struct {
 	Versions []Version
 	// More is how many follow.
 	More int
+	// Artifacts are in order of their last use, the latest first; MaxListed at most, and
+	// with the first versions alone.
+	Artifacts []Artifact
 }
 
 // Status reads what the cache holds, of its versions those after so many.
@@ -59,9 +72,25 @@ func (c *Cache) Status(after int) Status {
 			all = append(all, Version{Digest: digest, UsedAt: uses[digest]})
 		}
 	}
+	var artifacts []Artifact
+	if after <= 0 {
+		artifacts = c.artifacts()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Status{Bytes: c.stock.total, Limit: c.limit, Versions: all, More: len(digests) - len(listed)}
+	return Status{Bytes: c.stock.total, Limit: c.limit, Versions: all, More: len(digests) - len(listed), Artifacts: artifacts}
+}
+
+// artifacts are those of the catalog that are here.
+func (c *Cache) artifacts() []Artifact {
+	var all []Artifact
+	for hash, used := range c.marks(artifactDir) {
+		if fi, err := os.Lstat(c.path(hash)); err == nil { // else it has gone since it was used
+			all = append(all, Artifact{Hash: hash, Bytes: fi.Size(), CachedAt: fi.ModTime(), UsedAt: used})
+		}
+	}
+	slices.SortFunc(all, func(a, b Artifact) int { return cmp.Or(b.UsedAt.Compare(a.UsedAt), cmp.Compare(a.Hash, b.Hash)) })
+	return all[:min(len(all), MaxListed)]
 }
 
 func (c *Cache) version(digest string, at time.Time, m fleet.Manifest) Version {

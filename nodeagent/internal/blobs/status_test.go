@@ -2,6 +2,8 @@ package blobs_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -50,6 +52,33 @@ func TestVersionsAreWarmedAndSaidOf(t *testing.T) {
 		if st.Limit != 1<<20 || st.Bytes != weight(t, dir) {
 			t.Errorf("%d of %d bytes, on the disk are %d", st.Bytes, st.Limit, weight(t, dir))
 		}
+	}
+}
+
+func TestTheArtifactsOfACacheAreTold(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	c := openBound(t, dir, s, 1<<20)
+	first, second, gone := s.artifact([]byte("first")), s.artifact([]byte("the second")), s.artifact([]byte("gone"))
+	for _, hash := range []string{first, second, gone} {
+		if _, err := c.Artifact(t.Context(), hash); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, gone[:2], gone)); err != nil {
+		t.Fatal(err)
+	}
+	got := c.Status(0).Artifacts
+	want := []blobs.Artifact{{Hash: second, Bytes: 10}, {Hash: first, Bytes: 5}}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreTypes(time.Time{})); diff != "" {
+		t.Error(diff)
+	}
+	for _, a := range got {
+		if a.CachedAt.IsZero() || a.UsedAt.IsZero() {
+			t.Errorf("without times: %+v", a)
+		}
+	}
+	if more := c.Status(1).Artifacts; len(more) > 0 {
+		t.Errorf("told again with later versions: %v", more)
 	}
 }
 
