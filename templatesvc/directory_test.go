@@ -260,6 +260,7 @@ func TestWhatAnotherSourcePublishesIsNotTakenOver(t *testing.T) {
 	if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(store.TemplateHeadKey(ref), theirs)}}); err != nil {
 		t.Fatal(err)
 	}
+	w.record(fleet.TemplateSource{Name: "my-repository", Kind: fleet.SourceGit, URL: "file:///nowhere", Paused: true}, fleet.SourceCredentials{})
 	w.write("f", "one", 0o644)
 	w.start("a")
 	w.other(t, "later")

@@ -72,7 +72,7 @@ func (w *Writer) change(ctx context.Context, c Change, kind string, prepare func
 		return w.templates.Rehearse(ctx, template.Rehearsal{
 			Ref: c.Ref, Asked: c.Asked, Draft: c.Draft,
 			Change: func(head fleet.TemplateHead, current fleet.Manifest) (fleet.Manifest, error) {
-				return c.apply(head, current, do)
+				return w.apply(ctx, c, head, current, do)
 			},
 		})
 	case c.Draft:
@@ -81,7 +81,7 @@ func (w *Writer) change(ctx context.Context, c Change, kind string, prepare func
 	return outcome(p.Commit(ctx, template.Move{
 		Ref: c.Ref, Base: anyBase, Asked: c.Asked, Kind: c.Kind, Message: c.Message,
 		Rebase: func(m *template.Move, head fleet.TemplateHead, current fleet.Manifest) (err error) {
-			m.Manifest, err = c.apply(head, current, do)
+			m.Manifest, err = w.apply(ctx, c, head, current, do)
 			return err
 		},
 	}))
@@ -95,7 +95,7 @@ func outcome(head fleet.TemplateHead, err error) (template.Outcome, error) {
 // stage makes the change in the author's draft.
 func (w *Writer) stage(ctx context.Context, p *template.Publish, c Change, do step) (template.Outcome, error) {
 	return outcome(p.Stage(ctx, c.Ref, c.Asked, func(head fleet.TemplateHead, current fleet.Manifest) (fleet.Manifest, error) {
-		return c.apply(head, current, do)
+		return w.apply(ctx, c, head, current, do)
 	}))
 }
 
@@ -121,12 +121,12 @@ func (w *Writer) SetVariables(ctx context.Context, c Change, defined []fleet.Var
 const anyBase = "any"
 
 // apply is the manifest after a step from a head.
-func (c Change) apply(head fleet.TemplateHead, current fleet.Manifest, do step) (fleet.Manifest, error) {
-	switch {
-	case head.ModRev == 0 && !c.Create:
+func (w *Writer) apply(ctx context.Context, c Change, head fleet.TemplateHead, current fleet.Manifest, do step) (fleet.Manifest, error) {
+	if head.ModRev == 0 && !c.Create {
 		return current, errs.New(errs.NotFound, "template %s does not exist: make it first", c.Ref)
-	case head.Origin != "" && head.Origin != fleet.DirectoryOrigin:
-		return current, errs.New(errs.Conflict, "template %s comes from the source %s: change it there", c.Ref, head.Origin)
+	}
+	if _, err := w.templates.Editable(ctx, head); err != nil {
+		return current, err
 	}
 	t := edit.Of(current)
 	if err := c.matches(t); err != nil {

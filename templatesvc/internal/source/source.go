@@ -394,7 +394,7 @@ func (d *Directory) read(ctx context.Context, ref fleet.TemplateRef) error {
 		d.held[ref] = now
 		return errs.New(errs.AlreadyExists, "another replica's directory has other files for it, which stay: make the directories alike, or change it here")
 	}
-	if err := template.CheckOrigin(head, fleet.DirectoryOrigin); err != nil {
+	if _, err := d.service.CheckOrigin(ctx, head, fleet.DirectoryOrigin); err != nil {
 		return err
 	}
 	if d.remote && head.SourceDigest != digest {
@@ -406,6 +406,9 @@ func (d *Directory) read(ctx context.Context, ref fleet.TemplateRef) error {
 	if _, _, err = d.service.PublishSource(ctx, shelf.publish, ref, m, template.Provenance{
 		Author: "source", Message: "directory changed", Origin: fleet.DirectoryOrigin, Directory: d.id,
 	}); err == nil {
+		if _, seen := d.held[ref]; !seen { // that it is here is told
+			d.untold = true
+		}
 		d.held[ref] = now
 	}
 	return err

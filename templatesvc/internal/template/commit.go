@@ -105,7 +105,11 @@ func (p *Publish) commit(ctx context.Context, m Move, head fleet.TemplateHead) (
 	if err != nil {
 		return head, false, err
 	}
-	t.Fences = m.Fences
+	guards, err := p.service.mayMove(ctx, m, head)
+	if err != nil {
+		return head, false, err
+	}
+	t.Guards, t.Fences = append(t.Guards, guards...), m.Fences
 	moves, err := p.service.moveWrites(ctx, &next, head, m.record())
 	if err != nil {
 		return head, false, err

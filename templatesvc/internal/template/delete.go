@@ -202,8 +202,8 @@ func (s *Service) settleDoomed(ctx context.Context, doomed []fleet.TemplateDoome
 
 // Delete removes a template: its head, and with it every version that no plan is
 // composed of. What runs of the others goes on, also when it is moved or restarted.
-// NotFound when there is no such template, Conflict when the head moved meanwhile or is
-// not at the revision asked for, Denied when it defines a variable whose value by is not shown.
+// NotFound when there is no such template, Conflict when a living source would bring it
+// again, or the head moved meanwhile or is not at the revision asked for, Denied when it defines a variable whose value by is not shown.
 func (s *Service) Delete(ctx context.Context, ref fleet.TemplateRef, by Asked) error {
 	by = by.For("delete")
 	_, err := s.once(ctx, ref, by, func() (fleet.TemplateHead, error) { return fleet.TemplateHead{}, s.delete(ctx, ref, by) })
@@ -221,12 +221,16 @@ func (s *Service) delete(ctx context.Context, ref fleet.TemplateRef, by Asked) e
 	if err := fleet.KeepsDefinitions(head.Variables, nil, by.Shown); err != nil {
 		return err
 	}
+	guards, err := s.deletable(ctx, head)
+	if err != nil {
+		return err
+	}
 	move := fleet.TemplateMove{TemplateRef: ref, Kind: fleet.MoveRetract, Author: by.Author, Message: "deleted"}
 	remembered, err := s.remembered(ctx, by, ref, "")
 	if err != nil {
 		return err
 	}
-	if err := s.retract(ctx, head, store.Txn{Writes: remembered}, move); err != nil {
+	if err := s.retract(ctx, head, store.Txn{Guards: guards, Writes: remembered}, move); err != nil {
 		return errs.Wrap("template.Delete", err)
 	}
 	s.cfg.Log.Info("template deleted", "template", ref.String(), "author", by.Author)

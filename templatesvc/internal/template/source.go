@@ -24,20 +24,6 @@ func PublishedBy(head fleet.TemplateHead, origin string) bool {
 	return head.Origin == origin && origin != "" || origin == fleet.DirectoryOrigin && head.Origin == "" && head.SourceDigest != ""
 }
 
-// CheckOrigin refuses to take a template over from another source. The directory
-// of templates takes over what was made through the API.
-func CheckOrigin(head fleet.TemplateHead, origin string) error {
-	switch {
-	case head.ModRev == 0, PublishedBy(head, origin):
-		return nil
-	case head.Origin != "":
-		return errs.New(errs.AlreadyExists, "template %s is published by source %s: choose another name, or remove it there", head.TemplateRef, head.Origin)
-	case origin == fleet.DirectoryOrigin:
-		return nil
-	}
-	return errs.New(errs.AlreadyExists, "template %s was made through the API: delete it, or choose another name", head.TemplateRef)
-}
-
 // PublishSource makes a source's content the head of its template, unless the source
 // has not changed since it was last published: then a head that was rolled back or
 // edited stays. p is the publish that the content was stored in; nil when all of it
@@ -53,10 +39,10 @@ func (s *Service) PublishSource(ctx context.Context, p *Publish, ref fleet.Templ
 	if err != nil {
 		return head, false, errs.Wrap("template.PublishSource", err)
 	}
-	if err := CheckOrigin(before, from.Origin); err != nil {
+	if _, err := s.CheckOrigin(ctx, before, from.Origin); err != nil {
 		return before, false, err
 	}
-	if before.SourceDigest == digest {
+	if before.SourceDigest == digest && (before.ModRev == 0 || before.Origin == "" || before.Origin == from.Origin) {
 		return before, false, nil
 	}
 	if p == nil {
@@ -72,7 +58,7 @@ func (s *Service) PublishSource(ctx context.Context, p *Publish, ref fleet.Templ
 		Ref: ref, Base: before.Digest, Asked: Asked{Author: from.Author}, Kind: fleet.MoveSource, Fences: from.Fences,
 		SourceDigest: &digest, Origin: &from.Origin, Directory: &from.Directory,
 		Rebase: func(move *Move, head fleet.TemplateHead, _ fleet.Manifest) (err error) {
-			if err := CheckOrigin(head, from.Origin); err != nil {
+			if _, err := s.CheckOrigin(ctx, head, from.Origin); err != nil {
 				return err
 			}
 			var joined string
