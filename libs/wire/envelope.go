@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -102,9 +103,12 @@ func Encode(w http.ResponseWriter, d Dialect, requestID string, err error) {
 
 // Write answers a request with a Reply.
 func Write(w http.ResponseWriter, d Dialect, rep Reply) {
-	body, err := json.Marshal(d.envelope(rep))
-	if err != nil { // strings and numbers only: cannot happen, and must not hide the status
-		body = []byte(`{"error":"internal error"}`)
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)                            // messages name places such as <group>/<name>, and are not read by browsers
+	if err := enc.Encode(d.envelope(rep)); err != nil { // strings and numbers only: cannot happen, and must not hide the status
+		body.Reset()
+		body.WriteString(`{"error":"internal error"}` + "\n")
 	}
 	h := w.Header()
 	h.Del("Content-Length")
@@ -114,7 +118,7 @@ func Write(w http.ResponseWriter, d Dialect, rep Reply) {
 		h.Set("Retry-After", strconv.Itoa(int((rep.RetryAfter+time.Second-1)/time.Second)))
 	}
 	w.WriteHeader(rep.Status)
-	_, _ = w.Write(append(body, '\n')) // the caller is gone if this fails; nobody is left to tell
+	_, _ = w.Write(body.Bytes()) // the caller is gone if this fails; nobody is left to tell
 }
 
 type universeEnvelope struct {

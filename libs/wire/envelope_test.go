@@ -82,6 +82,10 @@ func TestEncode(t *testing.T) {
 			422, `{"error":"name is empty"}`,
 		},
 		{
+			"a place that is to be filled in is readable", wire.Universe, errs.New(errs.Denied, "send Bearer <token> & try again"),
+			403, `{"error":"send Bearer <token> & try again"}`,
+		},
+		{
 			"a longer word is not the field's name", wire.Universe, errs.Field("port", "ports overlap"),
 			422, `{"error":"port ports overlap"}`,
 		},
