@@ -9,6 +9,7 @@ import (
 	"github.com/go-kit/kit/endpoint"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
@@ -62,12 +63,21 @@ func warmCache(content Content) endpoint.Endpoint {
 		for _, w := range content.WarmUp(ctx, request.(client.WarmRequest).Digests) {
 			v := client.WarmedVersion{Digest: w.Digest, Status: client.WarmOK, Bytes: w.Bytes}
 			if w.Err != nil {
-				v.Status, v.Error = client.WarmFailed, errs.MessageOf(w.Err)
+				v.Status, v.Error = client.WarmFailed, why(w.Err)
 			}
 			answer.Versions = append(answer.Versions, v)
 		}
 		return answer, nil
 	}
+}
+
+// why tells why a version is not here. What a full disk refuses has no words of its own.
+func why(err error) string {
+	told := errs.MessageOf(err)
+	if errs.Is(err, errs.Exhausted) && told == errs.MessageOf(nil) {
+		return fleet.ReasonDiskFull.Text() + ": make room on it, or lower cache-mib, and ask again"
+	}
+	return told
 }
 
 func decodeWarm(_ context.Context, r *http.Request) (any, error) {
