@@ -122,19 +122,19 @@ func (s GroupSpec) CheckCatalog(c *CatalogPlatform) error {
 // takesArtifact reports whether the group runs a jar by a command built for it.
 func (s GroupSpec) takesArtifact() bool { return s.Command == "" && s.Software.JarFile != "" }
 
-// artifact is what the catalog gives the group to run; nil without an entry for its
-// platform, and without a version where none is recommended.
+// artifact is what the catalog gives the group to run; nil without a version where none
+// is recommended. One that the catalog does not have has no URL: a template may bring it.
 func (s GroupSpec) artifact(catalog map[string]*CatalogPlatform) *Artifact {
-	c := catalog[s.Software.Platform]
-	if c == nil || !s.takesArtifact() {
+	if !s.takesArtifact() {
 		return nil
 	}
-	v, ok := c.Find(s.Software.PlatformVersion)
-	switch {
-	case ok:
-		return &Artifact{Platform: c.Platform, Version: v.Version, URL: v.URL, SHA256: v.SHA256, Path: s.Software.JarFile}
-	case s.Software.PlatformVersion != "":
-		return &Artifact{Platform: c.Platform, Version: s.Software.PlatformVersion, Path: s.Software.JarFile}
+	if c := catalog[s.Software.Platform]; c != nil {
+		if v, ok := c.Find(s.Software.PlatformVersion); ok {
+			return &Artifact{Platform: c.Platform, Version: v.Version, URL: v.URL, SHA256: v.SHA256, Path: s.Software.JarFile}
+		}
+	}
+	if s.Software.PlatformVersion != "" && s.Runtime != RuntimeDocker && SafePath(s.Software.JarFile) && !strings.Contains(s.Software.JarFile, "%") {
+		return &Artifact{Platform: s.Software.Platform, Version: s.Software.PlatformVersion, Path: s.Software.JarFile}
 	}
 	return nil
 }

@@ -15,7 +15,9 @@ func TestTheArtifactOfAPlan(t *testing.T) {
 		{"a version is that one", Software{Platform: "PAPER", PlatformVersion: "1", JarFile: "s.jar"}, "", &Artifact{"PAPER", "1", "http://x/1", "h1", "s.jar"}},
 		{"one that went is named without a URL", Software{Platform: "PAPER", PlatformVersion: "0", JarFile: "s.jar"}, "", &Artifact{Platform: "PAPER", Version: "0", Path: "s.jar"}},
 		{"a command brings its own", Software{Platform: "PAPER", JarFile: "s.jar"}, "run", nil},
-		{"a platform that is not in the catalog", Software{Platform: "OTHER", PlatformVersion: "1", JarFile: "s.jar"}, "", nil},
+		{"a platform that is not in the catalog is named without a URL", Software{Platform: "OTHER", PlatformVersion: "1", JarFile: "s.jar"}, "", &Artifact{Platform: "OTHER", Version: "1", Path: "s.jar"}},
+		{"a platform without a version is not looked for", Software{Platform: "OTHER", JarFile: "s.jar"}, "", nil},
+		{"a file that only its start can name is not either", Software{Platform: "OTHER", PlatformVersion: "1", JarFile: "%JAR%"}, "", nil},
 		{"none recommended", Software{Platform: "NEW", JarFile: "s.jar"}, "", nil},
 	}
 	for _, c := range cases {
