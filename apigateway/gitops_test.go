@@ -307,7 +307,15 @@ func TestOnlyWhoMayDeleteGroupsConfirmsTheirRemoval(t *testing.T) {
 	operator := s.user("otto", "OPERATOR")
 	operator.do("POST", "/api/v1/template-sources/repo/sync", nil).want(202)
 	operator.do("POST", "/api/v1/template-sources/repo/sync", `{"confirm":"abc"}`).want(403)
-	s.do("POST", "/api/v1/template-sources/repo/sync", `{"confirm":"abc"}`).want(202)
+	s.do("POST", "/api/v1/template-sources/repo/sync", `{"confirm":"abc"}`).want(409).naming("nothing of source repo waits")
+	s.commit(store.Create(store.TemplateSourceStatusKey("repo"), fleet.SourceStatus{Name: "repo", State: fleet.SourceHeld, Held: "abc"}))
+	s.do("POST", "/api/v1/template-sources/repo/sync", `{"confirm":"wrong"}`).want(409).naming("confirm its held, now abc")
+	if got := s.source("repo"); got.Confirmed != "" || got.Asked != 1 {
+		t.Errorf("a wrong confirmation was taken: %+v", got)
+	}
+	for range 2 { // again: the answer may have been lost
+		s.do("POST", "/api/v1/template-sources/repo/sync", `{"confirm":"abc"}`).want(202)
+	}
 	if got := s.source("repo").Confirmed; got != "abc" {
 		t.Errorf("confirmed %q", got)
 	}
@@ -323,6 +331,7 @@ func TestTheDirectoriesOfTemplatesAreShownAndConfirmedAsASource(t *testing.T) {
 	s.do("GET", "/api/v1/template-sources", nil).want(200).naming(`"directory"`)
 	operator := s.user("otto", "OPERATOR")
 	operator.do("POST", "/api/v1/template-sources/directory/sync", `{"confirm":"abc"}`).want(403)
+	s.do("POST", "/api/v1/template-sources/directory/sync", `{"confirm":"wrong"}`).want(409).naming("now abc")
 	s.do("POST", "/api/v1/template-sources/directory/sync", `{"confirm":"abc"}`).want(202)
 	operator.do("POST", "/api/v1/template-sources/directory/sync", nil).want(202)
 	if got, err := store.Get(t.Context(), s.store, store.DirectorySyncKey()); err != nil || got.Confirmed != "abc" || got.Asked != 2 {

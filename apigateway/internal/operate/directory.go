@@ -42,6 +42,9 @@ func (s *Sources) directory(ctx context.Context) (out Source, err error) {
 		if d.State != fleet.SourceInSync {
 			told = append(told, d.Replica+": "+d.Message)
 		}
+		if d.State != fleet.SourceInSync && d.Held != "" {
+			out.waiting = append(out.waiting, d.Held)
+		}
 		if out.Status.Held == "" && d.State != fleet.SourceInSync {
 			out.Status.State, out.Status.Held = d.State, d.Held
 		}
@@ -67,6 +70,9 @@ func (s *Sources) withDirectory(ctx context.Context, all []Source) ([]Source, er
 // syncDirectory is Sync for the directory of templates.
 func (s *Sources) syncDirectory(ctx context.Context, by Actor, confirm string) error {
 	dir, err := s.directory(ctx)
+	if err == nil {
+		err = dir.confirms(confirm)
+	}
 	if err != nil {
 		return err
 	}

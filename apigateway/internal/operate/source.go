@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -37,6 +38,20 @@ type Source struct {
 	Status fleet.SourceStatus
 	// Credentials are the names of those it has.
 	Credentials []string
+	// waiting are all that can be confirmed: Held, and of the directories each one's.
+	waiting []string
+}
+
+// confirms refuses to confirm what does not wait; what was confirmed before may be again,
+// by who lost the answer.
+func (s Source) confirms(confirm string) error {
+	switch {
+	case confirm == "" || confirm == s.Confirmed || slices.Contains(s.waiting, confirm):
+		return nil
+	case len(s.waiting) == 0:
+		return errs.New(errs.Conflict, "nothing of source %s waits to be confirmed: sync without confirm, and look at its status", s.Name)
+	}
+	return errs.New(errs.Conflict, "nothing of source %s waits under that name: look at its status, and confirm its held, now %s", s.Name, strings.Join(s.waiting, " or "))
 }
 
 // SourceWrite asks for a source to be as it says.
@@ -147,7 +162,11 @@ func (s *Sources) Get(ctx context.Context, name string) (out Source, err error) 
 // shown is a source without what is secret of it.
 func (s *Sources) shown(one fleet.TemplateSource, st fleet.SourceStatus) Source {
 	c, _ := s.credentials(one) // what does not open has no names
-	return Source{TemplateSource: one, Status: st, Credentials: c.Names()}
+	out := Source{TemplateSource: one, Status: st, Credentials: c.Names()}
+	if st.Held != "" {
+		out.waiting = []string{st.Held}
+	}
+	return out
 }
 
 func (s *Sources) credentials(one fleet.TemplateSource) (c fleet.SourceCredentials, err error) {
@@ -289,7 +308,8 @@ func retried(try func() error) (err error) {
 }
 
 // Sync has a source looked at at once; confirm is the status' Held, whose removals are
-// meant, "" confirms nothing new. NotFound when there is none.
+// meant, "" confirms nothing new. NotFound when there is none, Conflict when nothing waits
+// under the name that is confirmed.
 func (s *Sources) Sync(ctx context.Context, by Actor, name, confirm string) error {
 	return InTime(ctx, func(ctx context.Context) error {
 		return retried(func() error {
@@ -297,6 +317,13 @@ func (s *Sources) Sync(ctx context.Context, by Actor, name, confirm string) erro
 				return s.syncDirectory(ctx, by, confirm)
 			}
 			one, err := s.existing(ctx, name)
+			if err != nil {
+				return err
+			}
+			st, err := optional(ctx, s.operations.cfg.Store, store.TemplateSourceStatusKey(name))
+			if err == nil {
+				err = s.shown(one, st).confirms(confirm)
+			}
 			if err != nil {
 				return err
 			}
