@@ -56,6 +56,8 @@ func TestTemplatesAreBroughtToNodesAndEachTellsWhatCameOfIt(t *testing.T) {
 	}
 	s.do("POST", "/api/templates/sync", `{"pattern":"*","targetNode":"node-1"}`).want(200).is("message", "3 templates are on 1 of 1 node").is("pattern", "*")
 	s.do("POST", "/api/templates/sync", `{"pattern":"*","targetNode":"node-9"}`).want(404)
+	s.do("POST", "/api/v1/templates/sync", `{"pattern":"g"}`).want(200).is("message", "no template matches default/g: the templates of the group g are g/*")
+	s.do("POST", "/api/v1/templates/sync", `{"pattern":"nobody"}`).want(200).is("message", "no template matches default/nobody")
 	s.do("POST", "/api/templates/sync", `{}`).want(400)
 	fine.Close()
 	s.do("POST", "/api/v1/templates/sync", `{"pattern":"g/a","nodes":["node-1"]}`).want(200).is("message", "1 template is on 0 of 1 node").is("status", "FAILED").naming("the agent of node node-1 does not answer now")

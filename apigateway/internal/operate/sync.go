@@ -84,7 +84,7 @@ func (o *Operations) SyncTemplates(ctx context.Context, by Actor, q SyncRequest)
 		return out, err
 	}
 	if len(out.Templates) == 0 {
-		out.Status, out.Message = SyncOK, "no template matches "+q.Pattern
+		out.Status, out.Message = SyncOK, noMatch(s, q.Pattern)
 		return out, nil
 	}
 	if q.DryRun {
@@ -109,6 +109,20 @@ func (o *Operations) SyncTemplates(ctx context.Context, by Actor, q SyncRequest)
 	out.Message = fmt.Sprintf("%s on %d of %s", are(len(out.Templates), "template"), fine, counted(len(out.Nodes), "node"))
 	_, err = o.Record(ctx, by, "template.sync", "template", q.Pattern, out.Message)
 	return out, err
+}
+
+// noMatch tells that no template has a pattern's name, and of which group it was looked for.
+func noMatch(s *view.Snapshot, pattern string) string {
+	if pattern == "*" || strings.Contains(pattern, "/") {
+		return "no template matches " + pattern
+	}
+	told := "no template matches " + fleet.ParseTemplateRef(pattern).String()
+	for _, h := range s.TemplateHeads.All() {
+		if h.Group == pattern {
+			return told + ": the templates of the group " + pattern + " are " + pattern + "/*"
+		}
+	}
+	return told
 }
 
 // summed is the status of many of which some went well, wholly or in part.
