@@ -282,6 +282,9 @@ func TestWhatIsNoRouteIsNotFoundInItsDialect(t *testing.T) {
 		s.do("GET", path, nil).want(404)
 		s.as("").do("GET", path+"?x=1", nil)
 	}
+	for _, path := range []string{"/api/v1/templates/games/web", "/api/v1/templates/games/web/files"} {
+		s.do("GET", path, nil).want(404).naming("encode the slash in its name, games%2Fweb")
+	}
 	s.do("PATCH", "/api/v1/groups", `{}`).want(405).is("error.code", "METHOD_NOT_ALLOWED")
 	s.do("PUT", "/api/instances", `{}`).want(405)
 	s.as("").do("DELETE", "/api/v1/groups", nil).want(405)

@@ -3,6 +3,7 @@ package server
 import (
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -70,12 +71,22 @@ func New(cfg Config) *Server {
 	}
 	s.engine.Use(ids, s.observe, s.recover, s.cors, s.guard, queries, s.queue, s.bodies, s.fingerprint)
 	s.engine.NoRoute(func(c *gin.Context) {
-		Fail(c, errs.New(errs.NotFound, "there is no such route"))
+		Fail(c, errs.New(errs.NotFound, "there is no such route%s", hint(c.Request.URL.EscapedPath())))
 	})
 	s.engine.NoMethod(func(c *gin.Context) {
 		Refuse(c, wire.Reply{Status: http.StatusMethodNotAllowed, Code: "METHOD_NOT_ALLOWED", Message: "this route does not take " + method(c.Request.Method)})
 	})
 	return s
+}
+
+// hint is what may have been meant by a path that is no route; "" when nobody knows.
+func hint(path string) string {
+	rest, of := strings.CutPrefix(path, "/api/v1/templates/")
+	parts := strings.Split(rest, "/")
+	if !of || len(parts) < 2 || parts[0] == "" || parts[1] == "" || strings.Contains(parts[0], "%2F") || len(parts[0])+len(parts[1]) > 128 {
+		return ""
+	}
+	return ": if a template of a group is meant, encode the slash in its name, " + strings.Join(parts[:2], "%2F")
 }
 
 // ServeHTTP answers a request.
