@@ -33,6 +33,17 @@ func (s *site) records() string {
 	return fmt.Sprintf("%s %d %v %s", kept, operations, audit, catalog)
 }
 
+func TestADryRunOfACreateTellsTheTemplateAsItWouldBe(t *testing.T) {
+	s := newShelf(newSite(t))
+	const body = `{"name":"lobby","platform":"paper"}`
+	dry := s.do("POST", "/api/v1/templates?dryRun=true", body).want(200)
+	made := s.do("POST", "/api/v1/templates", body).want(201).is("platform", "PAPER")
+	dry.is("template.hash", made.field("hash")).is("template.platform", "PAPER")
+	if at, _ := dry.field("template.updatedAt").(string); at == "" || strings.HasPrefix(at, "0001-") {
+		t.Errorf("it would be of %q", at)
+	}
+}
+
 func TestADryRunOfATemplatesChangeWritesNothing(t *testing.T) {
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"

@@ -38,6 +38,7 @@ func TestARunningInstancesConfigurationIsSavedToATemplate(t *testing.T) {
 	s.do("PUT", "/api/v1/templates/kept/files/content?path=stays", `{"content":"x"}`).want(200)
 	save(`{"template":"kept"}`).want(409)
 	s.do("POST", "/api/v1/services/none/save-to-template", `{"template":"kept"}`).want(404)
+	save(`{"template":"kept","pathPrefix":"../.."}`).want(422).naming("pathPrefix")
 	save(`{}`).want(422).naming("template")
 	s.status(id, "node-1", fleet.Status{State: fleet.Online})
 

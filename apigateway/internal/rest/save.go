@@ -29,6 +29,10 @@ func (a *API) saveToTemplate(c *gin.Context) {
 		server.Fail(c, errs.Field("template", "is missing: name the template to save to"))
 		return
 	}
+	if b.PathPrefix != "" && !fleet.SafePath(b.PathPrefix) {
+		server.Fail(c, errs.Field("pathPrefix", "%q is not a path inside the instance's directory: give one of a directory in it, or leave it out", b.PathPrefix))
+		return
+	}
 	ref, by := fleet.ParseTemplateRef(b.Template), server.Actor(c)
 	server.Unhurried(c)
 	var done templates.Edited

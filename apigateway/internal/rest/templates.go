@@ -67,7 +67,7 @@ func (a *API) templateRoutes() []server.Route {
 
 func templateOf(h *fleet.TemplateHead) template {
 	return template{
-		Name: h.Short(), Group: h.Group, Description: h.Description, Platform: h.Platform, Hash: h.Digest,
+		Name: h.Short(), Group: h.Group, Description: h.Description, Platform: strings.ToUpper(h.Platform), Hash: h.Digest,
 		SizeBytes: h.SizeBytes, Files: h.Files, Origin: h.Origin, UpdatedAt: h.UpdatedAt,
 	}
 }

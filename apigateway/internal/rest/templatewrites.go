@@ -39,7 +39,12 @@ func (a *API) createTemplate(c *gin.Context) {
 			server.Fail(c, errs.New(errs.AlreadyExists, "template %s exists already: change it, or choose another name", ref))
 			return
 		}
-		rehearsedWhole(c, &fleet.TemplateHead{TemplateRef: ref, Description: b.Description, Platform: b.Platform})
+		_, empty, err := fleet.Manifest{}.Canonical(fleet.VersionLimits())
+		if err != nil {
+			server.Fail(c, err)
+			return
+		}
+		rehearsedWhole(c, &fleet.TemplateHead{TemplateRef: ref, Digest: empty, Description: b.Description, Platform: b.Platform, UpdatedAt: a.cfg.Now().UTC()})
 		return
 	}
 	by := server.Asked(c)
