@@ -59,6 +59,28 @@ func (c *Cache) Hold(digests []string, entries []fleet.ManifestEntry) (release f
 			}
 		}
 	}
+	return c.pin(paths)
+}
+
+// keepDonors keeps the files that give pieces until it is released, and tells how much
+// they hold.
+func (c *Cache) keepDonors(found map[string]donor) (bytes int64, release func()) {
+	var paths []string
+	for _, d := range found {
+		paths = append(paths, d.path)
+	}
+	slices.Sort(paths)
+	paths = slices.Compact(paths)
+	c.mu.Lock()
+	for _, p := range paths {
+		bytes += c.stock.sizes[p]
+	}
+	c.mu.Unlock()
+	return bytes, c.pin(paths)
+}
+
+// pin keeps files in the cache until they are released, which may be done more than once.
+func (c *Cache) pin(paths []string) (release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range paths {

@@ -396,6 +396,28 @@ func TestALargeFileOnItsWayStaysWhileItIsHeldAndCounts(t *testing.T) {
 	}
 }
 
+func TestAnOldVersionGivesItsPiecesBeforeItGoes(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	old, fresh := random(1, 20, 10*kib), random(2, 1, 10*kib)
+	c := openBound(t, dir, s, 300*kib) // for one of them, and something else
+	s.published(t, c, s.large("world", old...))
+	other := s.tree(t, 3, 50)
+	build(t, c, other)()
+	s.take()
+	e := s.large("world", slices.Concat(old[:5], fresh, old[6:])...)
+	release := c.Hold(nil, []fleet.ManifestEntry{e})
+	defer release()
+	if err := c.Fetch(t.Context(), []fleet.ManifestEntry{e}); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.take(); !slices.Equal(got, []string{sum(fresh[0])}) {
+		t.Errorf("asked for %d pieces, of which one has changed", len(got))
+	}
+	if st := c.Status(0); st.Bytes > st.Limit || !complete(dir, other) {
+		t.Errorf("%d of %d bytes; what was used later is here: %v", st.Bytes, st.Limit, complete(dir, other))
+	}
+}
+
 // TestWhatIsNeededFromNowOnStaysWhileRoomIsMade has somebody need a version while the
 // cache reads what others need, of a list that stands in a pipe and so is not read
 // before the test wants it.

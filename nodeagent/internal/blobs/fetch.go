@@ -47,13 +47,18 @@ func (c *Cache) Fetch(ctx context.Context, entries []fleet.ManifestEntry) error 
 	if err != nil {
 		return err
 	}
-	need := c.lacking(files)
-	c.makeRoom(need)
-	err = c.fetch(ctx, files)
+	donors := c.findDonors(files)
+	need, given, release := c.lacking(files), int64(0), func() {}
+	if need > 0 && slices.ContainsFunc(files, func(e fleet.ManifestEntry) bool { return len(e.Chunks) > 0 }) {
+		given, release = c.keepDonors(donors()) // they go once their pieces were taken, and nothing else for them
+	}
+	c.makeRoom(max(0, need-given))
+	err = c.fetch(ctx, files, donors)
+	release()
 	// On a full disk what was not used for long makes room, once; twice as much as is
 	// lacking, since small files take more of a disk than they hold.
 	if errs.Is(err, errs.Exhausted) && ctx.Err() == nil && c.free(2*c.lacking(files)) {
-		err = c.fetch(ctx, files)
+		err = c.fetch(ctx, files, c.findDonors(files))
 	}
 	if errs.Is(err, errs.Exhausted) {
 		c.dropPartials(files)
@@ -78,8 +83,7 @@ func regular(entries []fleet.ManifestEntry) (files []fleet.ManifestEntry, err er
 	return files, nil
 }
 
-func (c *Cache) fetch(ctx context.Context, files []fleet.ManifestEntry) error {
-	donors := c.findDonors(files)
+func (c *Cache) fetch(ctx context.Context, files []fleet.ManifestEntry, donors donors) error {
 	return each(ctx, files, func(ctx context.Context, e fleet.ManifestEntry) error {
 		if _, err := c.file(ctx, e, donors); err != nil {
 			return &FileError{Path: e.Path, Err: err}
