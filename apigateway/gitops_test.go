@@ -44,6 +44,16 @@ func (s *site) stands(source, group string, want fleet.DeclaredState) (st fleet.
 	return st
 }
 
+// look tells that a source was looked at, as templatesvc does.
+func (s *site) look(name string, state fleet.SourceState) {
+	s.t.Helper()
+	source, err := store.Get(s.t.Context(), s.store, store.TemplateSourceKey(name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.commit(store.Create(store.TemplateSourceStatusKey(name), fleet.SourceStatus{Name: name, Observed: source.ModRev, State: state}))
+}
+
 // often has the site's declared groups looked at again and again, as a minute does.
 func (s *site) often() {
 	s.t.Helper()
@@ -104,8 +114,11 @@ func TestADeclarationTouchesNoGroupOfAnother(t *testing.T) {
 	s.do("POST", "/api/v1/groups", `{"name":"mine","command":"run","maxInstances":1}`).want(201)
 	s.declare("one", "mine", `{"command":"run","maxInstances":5}`)
 	s.stands("one", "mine", fleet.DeclaredConflict)
+	s.look("one", fleet.SourceInSync)
+	s.do("GET", "/api/v1/gitops", nil).want(200).naming(`"state":"FAILED","message":"1 of 1 are not as they are declared, the first is group mine, CONFLICT: the group was made through the API`)
 	s.declare("one", "mine", "")
-	s.stands("one", "mine", fleet.DeclaredConflict)
+	s.stands("one", "mine", fleet.DeclaredRemoved)
+	s.do("GET", "/api/v1/gitops", nil).want(200).naming(`"state":"IN_SYNC"`)
 	s.do("GET", "/api/v1/groups/mine", nil).want(200).is("maxInstances", 1)
 
 	s.declare("one", "shared", `{"command":"run","maxInstances":1}`)
@@ -238,8 +251,8 @@ func TestADeclarationTouchesNoEntryOfAnother(t *testing.T) {
 	}
 	s.declareEntry("two", "PAPER/2", "")
 	s.declareEntry("one", "PAPER/1", "")
-	s.entryStands("one", "PAPER/1", fleet.DeclaredConflict)
-	s.entryStands("two", "PAPER/2", fleet.DeclaredConflict)
+	s.entryStands("one", "PAPER/1", fleet.DeclaredRemoved)
+	s.entryStands("two", "PAPER/2", fleet.DeclaredRemoved)
 	p, err := store.Get(t.Context(), s.store, store.CatalogKey("PAPER"))
 	if err != nil || len(p.Versions) != 2 || p.Versions[0].URL != "https://host/mine" || p.Versions[1].URL != "https://host/two" || p.Recommended != "" {
 		t.Errorf("%+v, %v", p, err)

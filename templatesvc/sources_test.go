@@ -342,16 +342,35 @@ func TestDeclaredGroupsAreRecordedAndTheirRemovalOrdered(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(repository, "groups", "last.yaml"), []byte("command: run\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	git("rm", "--quiet", "groups/g1.yaml", "groups/g2.yaml", "groups/g3.yaml", "groups/g4.yaml", "groups/g5.yaml")
+	// One that failed and is not there, and one that is somebody else's, do not count as going.
+	for name, state := range map[string]fleet.DeclaredState{"g1": fleet.DeclaredFailed, "g2": fleet.DeclaredConflict} {
+		d, err := store.Get(t.Context(), w.c, store.DeclaredGroupKey("repo", fleet.GroupName(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := fleet.DeclaredStatus{Source: "repo", Group: d.Group, Observed: d.ModRev, State: state}
+		if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(store.DeclaredStatusKey("repo", d.Group), st)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 2 {
+		if err := os.WriteFile(filepath.Join(repository, "groups", fmt.Sprintf("h%d.yaml", i)), []byte("command: run\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	commit()
 	ask()
-	if st = w.status("repo", fleet.SourceHeld); !strings.Contains(st.Message, "held: 5 of 5 groups would be removed") || strings.Count(declared(), "true") != 1 {
+	w.status("repo", fleet.SourceInSync)
+	git("rm", "--quiet", "groups/h0.yaml", "groups/h1.yaml", "groups/g1.yaml", "groups/g2.yaml", "groups/g3.yaml", "groups/g4.yaml", "groups/g5.yaml")
+	commit()
+	ask()
+	if st = w.status("repo", fleet.SourceHeld); !strings.Contains(st.Message, "held: 5 of 6 groups would be removed (g3, g4, g5, h0, h1)") || strings.Count(declared(), "true") != 1 {
 		t.Errorf("%s, declared %s", st.Message, declared())
 	}
 	source.Confirmed = st.Held
 	ask()
 	w.status("repo", fleet.SourceInSync)
-	if got := declared(); strings.Count(got, "true") != 6 || !strings.Contains(got, "last false") {
+	if got := declared(); strings.Count(got, "true") != 8 || !strings.Contains(got, "last false") {
 		t.Errorf("declared %s", got)
 	}
 }

@@ -70,6 +70,9 @@ func (a *Applier) makeVersion(ctx context.Context, d object, p *fleet.CatalogPla
 	at := slices.IndexFunc(p.Versions, func(v fleet.CatalogVersion) bool { return v.Version == version })
 	if at >= 0 {
 		if err := mine("version", p.Versions[at].ManagedBy, d.Source, sources); err != nil {
+			if d.Removed {
+				return fleet.DeclaredRemoved, nil // nothing of the source's is there
+			}
 			return fleet.DeclaredConflict, err
 		}
 	}

@@ -70,6 +70,9 @@ func (a *Applier) makeGroup(ctx context.Context, d object, sources map[string]fl
 	group, exists := a.cfg.Operations.Snapshot().Groups.Get(name)
 	if exists {
 		if err := mine("group", group.ManagedBy, d.Source, sources); err != nil {
+			if d.Removed {
+				return fleet.DeclaredRemoved, nil // nothing of the source's is there
+			}
 			return fleet.DeclaredConflict, err
 		}
 	}

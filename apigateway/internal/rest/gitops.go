@@ -1,7 +1,9 @@
 package rest
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -73,5 +75,19 @@ func gitopsOf(s operate.Source, declared []operate.Declared) gitopsSource {
 		}
 		out.Items = append(out.Items, item)
 	}
+	if out.State == string(fleet.SourceInSync) {
+		out.blame()
+	}
 	return out
+}
+
+// blame makes a source FAILED of which something is not as it is declared.
+func (g *gitopsSource) blame() {
+	bad := slices.DeleteFunc(slices.Clone(g.Items), func(i gitopsItem) bool {
+		return i.State != string(fleet.DeclaredFailed) && i.State != string(fleet.DeclaredConflict)
+	})
+	if len(bad) > 0 {
+		g.State = string(fleet.SourceFailed)
+		g.Message = fmt.Sprintf("%d of %d are not as they are declared, the first is %s %s, %s: %s", len(bad), len(g.Items), bad[0].Kind, bad[0].Name, bad[0].State, bad[0].Message)
+	}
 }

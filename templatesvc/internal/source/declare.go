@@ -18,6 +18,10 @@ type declarable[T any] struct {
 	key  func(name string) store.Key[T]
 	open func(*T) (d *fleet.Declaration, name string)
 	rev  func(T) int64
+	// told are what came of all that sources declare; made are the names of what the source
+	// made, and there is.
+	told store.Prefix[fleet.DeclaredStatus]
+	made func(context.Context, *store.Client) (map[string]bool, error)
 }
 
 func groupsOf(source string) declarable[fleet.DeclaredGroup] {
@@ -28,6 +32,15 @@ func groupsOf(source string) declarable[fleet.DeclaredGroup] {
 		},
 		open: func(g *fleet.DeclaredGroup) (*fleet.Declaration, string) { return &g.Declaration, string(g.Group) },
 		rev:  func(g fleet.DeclaredGroup) int64 { return g.ModRev },
+		told: store.DeclaredStatuses(),
+		made: func(ctx context.Context, c *store.Client) (map[string]bool, error) {
+			all, _, err := store.List(ctx, c, store.Groups())
+			made := map[string]bool{}
+			for i := range all {
+				made[string(all[i].Name)] = all[i].ManagedBy == source
+			}
+			return made, err
+		},
 	}
 }
 
@@ -37,6 +50,18 @@ func catalogOf(source string) declarable[fleet.DeclaredCatalog] {
 		key:  func(name string) store.Key[fleet.DeclaredCatalog] { return store.DeclaredCatalogKey(source, name) },
 		open: func(e *fleet.DeclaredCatalog) (*fleet.Declaration, string) { return &e.Declaration, e.Name() },
 		rev:  func(e fleet.DeclaredCatalog) int64 { return e.ModRev },
+		told: store.DeclaredCatalogStatuses(),
+		made: func(ctx context.Context, c *store.Client) (map[string]bool, error) {
+			all, _, err := store.List(ctx, c, store.Catalog())
+			made := map[string]bool{}
+			for _, p := range all {
+				made[p.Platform] = p.ManagedBy == source
+				for _, v := range p.Versions {
+					made[p.Platform+"/"+v.Version] = v.ManagedBy == source
+				}
+			}
+			return made, err
+		},
 	}
 }
 
@@ -79,14 +104,48 @@ func declare[T any](ctx context.Context, c *store.Client, kind declarable[T], s 
 		}
 		d.writes = append(d.writes, store.Replace(kind.key(name), one, kind.rev(old)))
 	}
+	never, err := neverMade(ctx, c, kind, s.Name, d.since)
+	if err != nil {
+		return d, err
+	}
+	gone := slices.DeleteFunc(never, func(name string) bool {
+		_, stays := next[name]
+		_, declared := known[name]
+		return stays || !declared
+	})
+	for _, name := range gone { // nothing goes with them: they are not counted
+		delete(known, name)
+	}
 	d.removal = fleet.DecideRemoval(known, func(name string) bool { _, ok := next[name]; return ok }, confirmed)
-	for _, name := range d.removal.Go {
+	for _, name := range slices.Concat(gone, d.removal.Go) {
 		old := before[name]
 		said, _ := kind.open(&old)
 		said.Removed, said.Commit = true, h.Revision
 		d.order = append(d.order, store.Replace(kind.key(name), old, kind.rev(old)))
 	}
 	return d, nil
+}
+
+// neverMade are the names of what a source declares in vain, in order: it was told of the
+// latest record, whose mod-revision is in latest, that it failed or is another's, and
+// nothing there is the source's.
+func neverMade[T any](ctx context.Context, c *store.Client, kind declarable[T], source string, latest map[string]int64) (names []string, err error) {
+	told, _, err := store.List(ctx, c, kind.told)
+	if err != nil {
+		return nil, errs.Wrap("source.declare", err)
+	}
+	made, err := kind.made(ctx, c)
+	if err != nil {
+		return nil, errs.Wrap("source.declare", err)
+	}
+	for _, st := range told {
+		vain := st.State == fleet.DeclaredFailed || st.State == fleet.DeclaredConflict
+		if name := st.Name(); st.Source == source && vain && st.Observed == latest[name] && !made[name] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 // record writes declarations, and then the orders to remove.
