@@ -25,6 +25,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/templatesvc/internal/blob"
 	"github.com/orreryhq/orrery/templatesvc/internal/collect"
 	"github.com/orreryhq/orrery/templatesvc/internal/editor"
 	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
@@ -120,6 +121,10 @@ func New(cfg Config) (*Service, error) {
 		return nil, err
 	}
 	blobs := kept.blobs
+	blobs.TellDamage(func(f blob.File) {
+		cfg.Log.Warn("a file of contents is damaged on the disk and was put aside: it is fetched from another replica, and where none has it, publish it again; look at the disk",
+			"sha256", f.Sum, "form", string(f.Form))
+	})
 	mirror, service := newContent(cfg, kept)
 	artifacts, err := openCatalog(cfg)
 	if err != nil {

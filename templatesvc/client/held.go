@@ -31,7 +31,7 @@ func (c *Client) Recipe(ctx context.Context, sha256 string) (recipe fleet.Conten
 
 // held asks all replicas in turn: one that does not answer may have what the others have not.
 func (c *Client) held(ctx context.Context, path string) (io.ReadCloser, error) {
-	var none error = errs.New(errs.NotFound, "it is not stored here, and there is no other replica that has it")
+	var none error = errs.New(errs.NotFound, "this content is damaged or lost here, and no other replica has it: publish its file again, by an upload or by touching it in its directory")
 	for _, base := range c.order() {
 		body, err := c.readFrom(ctx, base, path)
 		if err == nil {

@@ -38,6 +38,8 @@ type Store struct {
 	// elsewhere is asked for what is missing; nil asks nobody.
 	elsewhere Elsewhere
 	flights   *flight.Group
+	// damaged is told what a read finds damaged; nil tells nobody.
+	damaged func(File)
 	// doubts says that the medium does not verify what it holds.
 	doubts bool
 

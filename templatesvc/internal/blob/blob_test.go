@@ -154,8 +154,13 @@ func TestACorruptBlobIsPutAsideAndStoredAnew(t *testing.T) {
 			s := open(t, dir)
 			sum := put(t, s, content)
 			damage(t, dir, sum)
+			var told []blob.File
+			s.TellDamage(func(f blob.File) { told = append(told, f) })
 			if _, err := s.Open(t.Context(), sum); !errs.Is(err, errs.NotFound) {
 				t.Errorf("got %v", err)
+			}
+			if _, err := s.Open(t.Context(), sum); !errs.Is(err, errs.NotFound) || len(told) != 1 || told[0].Sum != sum {
+				t.Errorf("got %v, told of %+v", err, told)
 			}
 			if has(t, s, sum, 5000) {
 				t.Error("it is still said to be there")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -24,6 +25,18 @@ const fetches = 16
 // AskElsewhere has what is missing here looked for elsewhere when it is read. It is
 // called before the store is used; without it the store has what it has.
 func (s *Store) AskElsewhere(e Elsewhere) { s.elsewhere = e }
+
+// TellDamage has f told of each file that a read finds damaged, and that is put aside: its
+// place is taken by what is had elsewhere. It is called before the store is used.
+func (s *Store) TellDamage(f func(File)) { s.damaged = f }
+
+// foundDamaged puts aside what a read found damaged, and tells of it.
+func (s *Store) foundDamaged(ctx context.Context, f File, from *os.File) error {
+	if s.damaged != nil {
+		s.damaged(f)
+	}
+	return s.SetAside(ctx, f, from)
+}
 
 // Ensure makes sure that content is stored here, wherever it comes from. NotFound when
 // nobody has all of it; other errors as of Elsewhere and Put.

@@ -98,7 +98,7 @@ func (s *Store) Here(ctx context.Context, sum string) (*Stored, error) {
 			return b, nil
 		}
 		if err == nil {
-			err = s.SetAside(ctx, File{Sum: sum, Form: form, Size: b.Size}, b.File)
+			err = s.foundDamaged(ctx, File{Sum: sum, Form: form, Size: b.Size}, b.File)
 		}
 		if err = errors.Join(err, b.Close()); err != nil {
 			return nil, errs.As(errs.Unavailable, "blob.Here", err)
@@ -312,7 +312,7 @@ func (s *Store) RecipeHere(ctx context.Context, sum string) (fleet.Content, erro
 			err = nil
 		}
 		if err == nil && !sound { // written anew by the next who stores it
-			err = s.SetAside(ctx, File{Sum: sum, Form: Joined}, f)
+			err = s.foundDamaged(ctx, File{Sum: sum, Form: Joined}, f)
 		}
 		if err = errors.Join(err, f.Close()); err != nil {
 			return fleet.Content{}, errs.As(errs.Unavailable, "blob.RecipeHere", err)
