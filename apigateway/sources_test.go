@@ -32,6 +32,11 @@ func (s *site) looked(name string, st fleet.SourceStatus) {
 	s.commit(store.Replace(store.TemplateSourceStatusKey(name), st, old.ModRev))
 }
 
+func TestAHashIsTakenInUpperCaseToo(t *testing.T) {
+	s := newSite(t)
+	s.do("PUT", "/api/v1/template-sources/web", `{"kind":"http","url":"https://host/a.zip","template":"g/t","sha256":"`+strings.Repeat("AB", 32)+`"}`).want(201).is("sha256", strings.Repeat("ab", 32))
+}
+
 func TestASourceIsMadeReadReplacedAndRemoved(t *testing.T) {
 	s := newSite(t)
 	s.do("GET", "/api/v1/template-sources", nil).want(200).is("total", 0)

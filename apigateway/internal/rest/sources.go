@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -123,7 +124,7 @@ func sourceViewOf(s operate.Source) sourceView {
 func (f sourceFields) record(name string) fleet.TemplateSource {
 	s := fleet.TemplateSource{
 		Name: name, Kind: f.Kind, URL: f.URL, Program: f.Program, Branch: f.Branch, Tag: f.Tag, Commit: f.Commit, Path: f.Path, KnownHosts: f.KnownHosts,
-		Bucket: f.Bucket, Prefix: f.Prefix, Region: f.Region, PathStyle: f.PathStyle, SHA256: f.SHA256, File: f.File,
+		Bucket: f.Bucket, Prefix: f.Prefix, Region: f.Region, PathStyle: f.PathStyle, SHA256: strings.ToLower(f.SHA256), File: f.File,
 		Group: f.Group, Declares: f.Declares, IntervalSeconds: f.IntervalSeconds, Paused: f.Paused,
 	}
 	if f.Template != "" {

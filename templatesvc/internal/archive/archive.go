@@ -143,6 +143,10 @@ func read(in *input, r io.Reader, o Options, each func(Entry, io.Reader) error) 
 		return errs.New(errs.Malformed, "the archive is empty (0 bytes): send it whole")
 	case o.Format == "":
 		o.Format = detect(head)
+	default:
+		if is := detect(head); is != "" && is != o.Format {
+			return errs.New(errs.Malformed, "this is no %s, it looks like a %s: pack it as one, or send it as what it is", o.Format, is)
+		}
 	}
 	g := &gate{limits: o.Limits, in: func() int64 { return in.read }, each: each, tree: newTree(o.Limits.Entries)}
 	switch o.Format {

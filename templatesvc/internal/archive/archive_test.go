@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/archive"
 )
@@ -116,6 +117,20 @@ func TestAnArchiveBecomesAManifest(t *testing.T) {
 	}
 	if err != nil || fmt.Sprintf("%+v", m.Entries) != fmt.Sprintf("%+v", want) {
 		t.Errorf("%+v %v", m.Entries, err)
+	}
+}
+
+func TestAnArchiveOfAnotherKindIsNamed(t *testing.T) {
+	plain := tarOf(t, member{name: "f", content: "one"})
+	for _, c := range []struct {
+		is, as archive.Format
+		b      []byte
+	}{
+		{archive.TarGzip, archive.Zip, gz(t, plain)},
+		{archive.Tar, archive.Zip, plain},
+		{archive.Zip, archive.Tar, zipOf(t, member{name: "f", content: "one"})},
+	} {
+		refused(t, c.b, archive.Options{Format: c.as, Limits: archive.DefaultLimits()}, errs.Malformed, "this is no "+string(c.as)+", it looks like a "+string(c.is))
 	}
 }
 

@@ -92,8 +92,11 @@ func download(ctx context.Context, r origin.Request, to io.Writer) error {
 	case n > limit:
 		return errs.New(errs.TooLarge, "the artifact is larger than %d MiB: split it", limit>>20)
 	case sum != r.Source.SHA256:
-		return errs.Field("sha256", "expected %s, got %s (%s): if the artifact was changed on purpose, give its new hash",
-			r.Source.SHA256, sum, resp.Header.Get("Content-Type"))
+		kind := ""
+		if t := resp.Header.Get("Content-Type"); t != "" {
+			kind = " (" + t + ")"
+		}
+		return errs.Field("sha256", "expected %s, got %s%s: if the artifact was changed on purpose, give its new hash", r.Source.SHA256, sum, kind)
 	}
 	return nil
 }

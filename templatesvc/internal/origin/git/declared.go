@@ -135,7 +135,16 @@ func (w *walk) declared(full string, e object.TreeEntry, into any) error {
 	decoder := yaml.NewDecoder(bytes.NewReader(text)) // JSON is YAML too
 	decoder.KnownFields(true)
 	if err := decoder.Decode(into); err != nil && !errors.Is(err, io.EOF) {
-		return errs.New(errs.Invalid, "%s cannot be read: %v", full, err)
+		return errs.New(errs.Invalid, "%s cannot be read: %s", full, inOneLine(err))
 	}
 	return nil
+}
+
+// inOneLine is what is wrong with a YAML file; several things are told one after the other.
+func inOneLine(err error) string {
+	var several *yaml.TypeError
+	if errors.As(err, &several) {
+		return strings.Join(several.Errors, "; ")
+	}
+	return strings.Join(strings.Fields(err.Error()), " ")
 }

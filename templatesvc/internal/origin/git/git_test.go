@@ -259,6 +259,7 @@ func TestGroupsAreDeclaredBesideTemplatesAllOrNone(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ file, content, want string }{
 		"a line that cannot be read": {"live/groups/bad.yaml", "command: run\n\tx: [", "live/groups/bad.yaml cannot be read: yaml: line 2"},
+		"a field that stands twice":  {"live/groups/bad.yaml", "command: run\ncommand: run\n", "live/groups/bad.yaml cannot be read: line 2: mapping key \"command\" already defined"},
 		"no fields":                  {"live/groups/bad.yaml", "- a\n- b\n", "live/groups/bad.yaml cannot be read"},
 		"an odd name":                {"live/groups/a b.yaml", "command: run\n", "live/groups/a b.yaml: "},
 		"a second file":              {"live/groups/lobby.yml", "command: run\n", "declares the group lobby a second time"},
