@@ -277,9 +277,10 @@ func TestAnOrderToRemoveCountsForWhatItsSourceMadeAlone(t *testing.T) {
 	s.declare("one", "shared", `{"command":"run"}`)
 	s.stands("one", "shared", fleet.DeclaredInSync)
 	s.declare("two", "shared", "")
-	s.stands("two", "shared", fleet.DeclaredConflict)
+	s.stands("two", "shared", fleet.DeclaredRemoved)              // of two there is none
 	s.do("DELETE", "/api/v1/template-sources/one", nil).want(204) // now the group is nobody's
-	s.stands("two", "shared", fleet.DeclaredRemoved)
+	s.declare("two", "later", `{"command":"run"}`)
+	s.stands("two", "later", fleet.DeclaredInSync) // so all was looked at again
 	if g, err := store.Get(t.Context(), s.store, store.GroupKey("shared")); err != nil || g.Deleting {
 		t.Errorf("%+v, %v", g, err)
 	}
