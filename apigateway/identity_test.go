@@ -9,6 +9,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 )
@@ -169,7 +170,39 @@ func TestWhatIsNoUserAndNoRoleIsRefused(t *testing.T) {
 		t.Errorf("a refused request wrote something: revision %d to %d", before, after)
 	}
 	s.do("PATCH", "/api/v1/roles/VIEWER", `{"permissions":["groups.view"]}`).want(200).is("builtIn", true)
-	s.user("vera", "VIEWER").do("GET", "/api/v1/nodes", nil).want(403)
+	vera := s.user("vera", "VIEWER")
+	vera.do("GET", "/api/v1/nodes", nil).want(403)
+	s.do("PATCH", "/api/v1/users/bob?dryRun=true", `{"role":"VIEWER"}`).want(200).is("role", "VIEWER")
+	s.do("GET", "/api/v1/users/bob", nil).want(200).is("role", "R")
+}
+
+func TestABuiltInRoleIsAsItWasWhenItGetsItsOwnPermissionsAgain(t *testing.T) {
+	s := newSite(t)
+	r := s.do("GET", "/api/v1/roles/OPERATOR", nil).want(200)
+	if r.header.Get("ETag") != "" {
+		t.Errorf("a revision of nothing: %v", r.header)
+	}
+	before := s.revision()
+	s.do("PATCH", "/api/v1/roles/OPERATOR", r.raw).want(200)
+	if after := s.revision(); after != before {
+		t.Error("what it had already was written")
+	}
+	changed := s.do("PATCH", "/api/v1/roles/OPERATOR", `{"permissions":["groups.view"]}`).want(200)
+	s.do("PATCH", "/api/v1/roles/OPERATOR", r.raw, "If-Match", `"1"`).want(412)
+	s.do("PATCH", "/api/v1/roles/OPERATOR", r.raw, "If-Match", changed.header.Get("ETag")).want(200)
+	if _, err := store.Get(t.Context(), s.store, store.RoleKey("OPERATOR")); !errs.Is(err, errs.NotFound) {
+		t.Errorf("its record stays: %v", err)
+	}
+	s.do("GET", "/api/v1/roles/OPERATOR", nil).want(200)
+}
+
+func TestWhoMayLessTakesNothingFromARoleThatMayMore(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/v1/roles", `{"name":"SUPER","permissions":["system.shutdown","groups.view"]}`).want(201)
+	s.do("POST", "/api/v1/roles", `{"name":"CLERK","permissions":["roles.manage","groups.view"]}`).want(201)
+	clerk := s.user("clerk", "CLERK")
+	clerk.do("PATCH", "/api/v1/roles/SUPER", `{"permissions":["groups.view"]}`).want(403)
+	clerk.do("DELETE", "/api/v1/roles/SUPER", nil).want(403)
 }
 
 func TestAnotherPasswordEndsAllLoginsAndAnotherNameTakesTheTokensAlong(t *testing.T) {
@@ -181,6 +214,7 @@ func TestAnotherPasswordEndsAllLoginsAndAnotherNameTakesTheTokensAlong(t *testin
 	old.do("POST", "/api/v1/auth/change-password", `{"currentPassword":"correct horse","newPassword":"short"}`).want(422).naming("newPassword")
 	key.do("POST", "/api/v1/auth/change-password", `{"currentPassword":"correct horse","newPassword":"battery staple"}`).want(403)
 	key.do("POST", "/api/v1/auth/logout", nil).want(403)
+	key.do("PATCH", "/api/v1/users/bob", `{"password":"battery staple"}`).want(403)
 	fresh := s.as(old.do("POST", "/api/v1/auth/change-password", `{"currentPassword":"correct horse","newPassword":"battery staple"}`).
 		want(200).field("token").(string))
 	old.do("GET", "/api/v1/auth/me", nil).want(401)

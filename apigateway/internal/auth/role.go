@@ -76,6 +76,10 @@ func Roles(s *view.Snapshot) []Role {
 	return out
 }
 
+// BuiltInPermissions are those a built-in role has unless somebody changed them, nil for
+// another role. Not to be changed.
+func BuiltInPermissions(name string) []Permission { return builtIn[name] }
+
 // Known reports whether there is such a permission.
 func Known(p Permission) bool { return slices.Contains(permissions, p) }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// maxRoles bounds the roles there may be beside the built-in ones.
+// maxRoles bounds the roles there may be, those built-in ones included that were changed.
 const maxRoles = 100
 
 var roleName = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,31}$`)
@@ -45,11 +45,15 @@ func (o *Operations) WriteRole(ctx context.Context, by Actor, w RoleWrite) (out 
 			return change{}, err
 		}
 		out = auth.Role{Name: w.Name, Permissions: w.Permissions, BuiltIn: old.BuiltIn, ModRev: old.ModRev}
-		if w.DryRun || !w.Create && slices.Equal(old.Permissions, w.Permissions) {
+		if w.DryRun || !w.Create && slices.Equal(ordered(old.Permissions), w.Permissions) {
 			return change{}, nil
 		}
+		write := store.Replace(store.RoleKey(w.Name), fleet.Role{Name: w.Name, Permissions: w.Permissions, By: by.User, At: o.now()}, old.ModRev)
+		if old.ModRev != 0 && slices.Equal(ordered(auth.BuiltInPermissions(w.Name)), w.Permissions) {
+			write = store.Remove(store.RoleKey(w.Name), old.ModRev) // as it was: what later versions add to it comes again
+		}
 		c := change{
-			writes: []store.Write{store.Replace(store.RoleKey(w.Name), fleet.Role{Name: w.Name, Permissions: w.Permissions, By: by.User, At: o.now()}, old.ModRev)},
+			writes: []store.Write{write},
 			audit:  entry{action: "role.update", resource: "role", id: w.Name, before: rolePermissions(old), after: rolePermissions(out)},
 		}
 		if w.Create {
@@ -81,10 +85,15 @@ func (w *RoleWrite) normalize() error {
 			return errs.Field("permissions["+strconv.Itoa(n)+"]", "%q is no permission; %s has them all", clip(string(p)), auth.RoleAdmin)
 		}
 	}
-	w.Permissions = slices.Clone(w.Permissions)
-	slices.Sort(w.Permissions)
-	w.Permissions = slices.Compact(w.Permissions)
+	w.Permissions = ordered(w.Permissions)
 	return nil
+}
+
+// ordered are permissions in order, each once.
+func ordered(permissions []fleet.Permission) []fleet.Permission {
+	out := slices.Clone(permissions)
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // target is the role a write is about, without permissions when it is to be made.
@@ -103,19 +112,29 @@ func (w *RoleWrite) target(s *view.Snapshot) (auth.Role, error) {
 		return old, &MovedError{What: "role " + w.Name, Want: w.IfMatch, Have: old.ModRev}
 	}
 	for _, p := range w.Permissions {
-		if !slices.Contains(old.Permissions, p) && !slices.Contains(w.May, p) {
+		if !slices.Contains(w.May, p) {
 			return old, errs.New(errs.Denied, "the permission %s cannot be given by who does not have it", p)
 		}
 	}
-	return old, nil
+	return old, mayTouch(old, w.May)
+}
+
+// mayTouch refuses to change what may more than who asks.
+func mayTouch(r auth.Role, may []fleet.Permission) error {
+	for _, p := range r.Permissions {
+		if !slices.Contains(may, p) {
+			return errs.New(errs.Denied, "the role %s has the permission %s: only who has it too can change that role", r.Name, p)
+		}
+	}
+	return nil
 }
 
 func noRole(name string) error { return errs.New(errs.NotFound, "there is no role %s", clip(name)) }
 
 // DeleteRole removes a role. NotFound when there is none, Denied when it is built in,
 // Conflict when users have it; MovedError when ifMatch, if it is not 0, does not hold. With
-// dryRun only the checks are made.
-func (o *Operations) DeleteRole(ctx context.Context, by Actor, name string, ifMatch int64, dryRun bool) error {
+// dryRun only the checks are made; may is as in RoleWrite.
+func (o *Operations) DeleteRole(ctx context.Context, by Actor, name string, may []fleet.Permission, ifMatch int64, dryRun bool) error {
 	_, err := o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
 		role, ok := auth.RoleOf(s, name)
 		switch {
@@ -128,6 +147,9 @@ func (o *Operations) DeleteRole(ctx context.Context, by Actor, name string, ifMa
 		}
 		if n := Holders(s)[name]; n > 0 {
 			return change{}, errs.New(errs.Conflict, "%d users have the role %s: give them another first", n, name)
+		}
+		if err := mayTouch(role, may); err != nil {
+			return change{}, err
 		}
 		if dryRun {
 			return change{}, nil
@@ -149,7 +171,7 @@ func Holders(s *view.Snapshot) map[string]int {
 	return out
 }
 
-// giveRole are the guards and writes with which a user gets a role: one that is stored is
+// giveRole are the writes with which a user gets a role: one that is stored is
 // written anew, so that its deletion, which was decided before, is refused.
 func giveRole(s *view.Snapshot, name string, may []fleet.Permission) ([]store.Write, error) {
 	role, ok := auth.RoleOf(s, name)

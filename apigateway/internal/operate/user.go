@@ -28,8 +28,10 @@ var userName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,31}$`)
 type UserWrite struct {
 	// Name is the new user's, or a new one for who is there; in lower case.
 	Name, Email, Role *string
-	// PasswordHash is as auth.Service makes it. With another one all tokens end.
+	// PasswordHash is as auth.Service makes it. With another one all logins end.
 	PasswordHash *string
+	// OldHash is the one that was proven, and must still be; "" for any.
+	OldHash string
 	// IfMatch is the revision the user must be at; 0 accepts any.
 	IfMatch int64
 	// DryRun decides everything and writes nothing.
@@ -80,7 +82,10 @@ func (o *Operations) CreateUser(ctx context.Context, by Actor, w UserWrite) (out
 			audit:  entry{action: "user.create", resource: "user", id: *w.Name, after: showUser(out)},
 		}, nil
 	})
-	return o.asStored(out), err
+	if err != nil || w.DryRun {
+		return out, err
+	}
+	return o.asStored(out), nil
 }
 
 // asStored is a user as the view has it.
@@ -123,6 +128,9 @@ func (o *Operations) UpdateUser(ctx context.Context, by Actor, name string, w Us
 		if err != nil {
 			return change{}, err
 		}
+		if w.OldHash != "" && w.OldHash != old.PasswordHash {
+			return change{}, errs.New(errs.Unauthenticated, "the current password is wrong: it was changed just now")
+		}
 		out = w.applied(*old)
 		c := change{audit: entry{action: "user.update", resource: "user", id: name, before: showUser(*old)}}
 		if err := c.changeUser(s, *old, out, w.May, by); err != nil {
@@ -138,7 +146,10 @@ func (o *Operations) UpdateUser(ctx context.Context, by Actor, name string, w Us
 		c.audit.after = after
 		return c, nil
 	})
-	return o.asStored(out), err
+	if err != nil || w.DryRun {
+		return out, err
+	}
+	return o.asStored(out), nil
 }
 
 // userAt is a user, at a revision if it is not 0.

@@ -156,7 +156,7 @@ func (a *API) newPassword(c *gin.Context, who auth.Identity, current, password s
 		return "", err
 	}
 	changed, err := a.cfg.Operations.UpdateUser(ctx, server.Actor(c), who.User, operate.UserWrite{
-		PasswordHash: &hash, IfMatch: user.ModRev, May: who.Permissions,
+		PasswordHash: &hash, OldHash: user.PasswordHash, May: who.Permissions,
 	})
 	if err != nil {
 		return "", err

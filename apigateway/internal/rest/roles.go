@@ -41,6 +41,13 @@ func shownPermissions(r auth.Role) []auth.Permission {
 	return append([]auth.Permission{}, r.Permissions...)
 }
 
+// roleETag tells a role's revision; a built-in role that nobody changed has none.
+func roleETag(c *gin.Context, r auth.Role) {
+	if r.ModRev != 0 {
+		server.ETag(c, r.ModRev)
+	}
+}
+
 // roleName is the role a path names.
 func roleName(c *gin.Context) string { return strings.ToUpper(c.Param("name")) }
 
@@ -57,7 +64,7 @@ func (a *API) getRole(c *gin.Context) {
 		server.Fail(c, errs.New(errs.NotFound, "there is no role %s", c.Param("name")))
 		return
 	}
-	server.ETag(c, r.ModRev)
+	roleETag(c, r)
 	c.JSON(http.StatusOK, roleOf(r, operate.Holders(s)))
 }
 
@@ -112,7 +119,7 @@ func (a *API) writeRole(c *gin.Context, w operate.RoleWrite, b roleBody) {
 	}
 	status := http.StatusOK
 	if !w.DryRun {
-		server.ETag(c, r.ModRev)
+		roleETag(c, r)
 	}
 	if w.Create && !w.DryRun {
 		status = http.StatusCreated
@@ -123,9 +130,10 @@ func (a *API) writeRole(c *gin.Context, w operate.RoleWrite, b roleBody) {
 
 func (a *API) deleteRole(c *gin.Context) {
 	s := a.snapshot()
+	who, _ := server.Identity(c)
 	rev, err := server.IfMatch(c)
 	if err == nil {
-		err = a.cfg.Operations.DeleteRole(c.Request.Context(), server.Actor(c), roleName(c), rev, server.DryRun(c))
+		err = a.cfg.Operations.DeleteRole(c.Request.Context(), server.Actor(c), roleName(c), who.Permissions, rev, server.DryRun(c))
 	}
 	r, ok := auth.RoleOf(s, roleName(c))
 	switch {

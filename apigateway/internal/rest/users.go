@@ -76,7 +76,7 @@ type userBody struct {
 	Password *string `json:"password"`
 }
 
-// write is the body as what is to be done; ok is false when the request was answered.
+// writeUser is the body as what is to be done; ok is false when the request was answered.
 func (a *API) writeUser(c *gin.Context, b userBody) (w operate.UserWrite, ok bool) {
 	who, _ := server.Identity(c)
 	w = operate.UserWrite{Email: b.Email, May: who.Permissions, DryRun: server.DryRun(c)}
@@ -103,9 +103,12 @@ func (a *API) createUser(c *gin.Context) {
 	if !server.Bind(c, &b) {
 		return
 	}
-	for field, value := range map[string]*string{"username": b.Username, "password": b.Password, "role": b.Role} {
-		if value == nil {
-			server.Fail(c, errs.Field(field, "is missing"))
+	for _, required := range []struct {
+		field string
+		value *string
+	}{{"username", b.Username}, {"password", b.Password}, {"role", b.Role}} {
+		if required.value == nil {
+			server.Fail(c, errs.Field(required.field, "is missing"))
 			return
 		}
 	}
@@ -136,6 +139,10 @@ func (a *API) patchUser(c *gin.Context) {
 	name := userName(c)
 	if !who.Can(auth.UsersUpdate) && (name != who.User || b.Email != nil || b.Role != nil || b.Password != nil || who.TokenID != "") {
 		server.Fail(c, errs.New(errs.Denied, "the role %s lacks the permission %s: without it only your own username can be changed", who.Role, auth.UsersUpdate))
+		return
+	}
+	if who.TokenID != "" && name == who.User && b.Password != nil {
+		server.Fail(c, errs.New(errs.Denied, "an API token cannot change its user's password: log in"))
 		return
 	}
 	w, ok := a.writeUser(c, b)
