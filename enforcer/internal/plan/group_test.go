@@ -169,6 +169,11 @@ func TestGroup(t *testing.T) {
 			s.add(online, wantsStop(false))
 			s.add(online)
 		}, 0, []string{"order i00001 by stop: StopRequested"}},
+		{"static: a crashed one does not wait for one that is stopping", func(s *sim) {
+			s.group.Spec.Static.Enabled, s.group.Spec.Scaling.Min = true, 1
+			s.add(crashed(at(0)))
+			s.add(manual, online, wantsStop(false))
+		}, 0, []string{"again i00001: Replacement", "order i00002 by stop: StopRequested"}},
 		{"static: but for those that were never there", func(s *sim) {
 			s.group.Spec.Static.Enabled, s.group.Spec.Scaling.Min = true, 2
 			s.add(online, wantsStop(false))

@@ -156,7 +156,6 @@ func (p *pass) ending() int {
 // stopped and by ordinal, then new ones. For one that is about to end none is made: it
 // comes again itself, with its data.
 func (p *pass) revive(out []Action, lacking int) []Action {
-	lacking -= p.ending()
 	planned := map[fleet.InstanceID]bool{}
 	for _, a := range out {
 		planned[a.Instance.Intent.ID] = true
@@ -170,8 +169,11 @@ func (p *pass) revive(out []Action, lacking int) []Action {
 	slices.SortStableFunc(ended, func(a, b *fleet.Instance) int {
 		return cmp.Or(-compareBool(a.EndedUnasked(), b.EndedUnasked()), cmp.Compare(a.Intent.Ordinal, b.Intent.Ordinal))
 	})
+	fresh := lacking - p.ending()
 	for n := range max(0, lacking) {
 		switch {
+		case n >= len(ended) && n >= fresh:
+			return out
 		case n >= len(ended):
 			out = append(out, Action{Kind: Create, Origin: fleet.OriginMinimum, Reason: fleet.ReasonBelowMinimum, Message: p.belowMinimum()})
 		case ended[n].EndedUnasked():
