@@ -51,6 +51,18 @@ type Limits struct {
 	Logins int
 }
 
+// MaxLockoutFailures is the largest Lockout.Failures: the time of each is kept.
+const MaxLockoutFailures = 100
+
+// Lockout says when a user name is locked out, on all gateways. They should have the same.
+type Lockout struct {
+	// Failures is how many wrong passwords within Window lock a name out for Duration; 5 by
+	// default. A negative value locks out nobody.
+	Failures int
+	// Window and Duration are 15 minutes by default.
+	Window, Duration time.Duration
+}
+
 // Config is what the service needs. Store, View, Log, Replica and ClusterSecret
 // are required, and one of Listen and Listener.
 type Config struct {
@@ -78,6 +90,7 @@ type Config struct {
 	// an empty list none. Credentials are never allowed: tokens are not cookies.
 	Origins []string
 	Limits  Limits
+	Lockout Lockout
 	// Replica is this process' name among the gateways.
 	Replica string
 	// NodeID names this gateway to clients of the older API. Empty means Replica.
@@ -148,6 +161,7 @@ func New(cfg Config) (*Gateway, error) {
 	g.operate = operate.New(operate.Config{
 		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: time.Now,
 		Agents: upstream.NewAgents(cfg.View, upstream.DialAgents(client, cfg.ClusterSecret)), Seal: box,
+		Lockout: cfg.Lockout.effective(),
 	})
 	cfg.View.Subscribe(g.events.Hear)
 	cfg.View.Subscribe(g.bell.Hear)
@@ -245,4 +259,12 @@ func (l Limits) effective() server.Limits {
 		out.Logins = max(0, l.Logins)
 	}
 	return out
+}
+
+// effective is the policy with its defaults.
+func (l Lockout) effective() operate.LockoutPolicy {
+	const failures, quarter = 5, 15 * time.Minute
+	return operate.LockoutPolicy{
+		Failures: max(0, cmp.Or(l.Failures, failures)), Window: cmp.Or(l.Window, quarter), Duration: cmp.Or(l.Duration, quarter),
+	}
 }

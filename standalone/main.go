@@ -13,7 +13,9 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"time"
 
+	"github.com/orreryhq/orrery/apigateway"
 	"github.com/orreryhq/orrery/examples/arena"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -115,6 +117,9 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	fs.IntVar(&o.Room.Reserved.DiskMiB, "reserve-disk", 0, "disk kept for the machine itself, in `MiB`")
 	fs.Float64Var(&o.Room.CPUFactor, "cpu-factor", 1, "how `often` each hundredth of a core may be reserved: 2 is twice, 0.5 half")
 	fs.IntVar(&o.Room.MaxInstances, "max-instances", 0, "most instances on the node; 0: no `bound`")
+	fs.IntVar(&o.Lockout.Failures, "lockout-failures", 5, "wrong passwords within -lockout-window that lock a user name out; 0: none do")
+	fs.DurationVar(&o.Lockout.Window, "lockout-window", 15*time.Minute, "how long a wrong password counts")
+	fs.DurationVar(&o.Lockout.Duration, "lockout-duration", 15*time.Minute, "how long a user name is locked out")
 	fs.BoolVar(&o.StopInstances, "stop-instances", true, "stop the instances when this program ends; with false they run on and the next start adopts them")
 	fs.BoolVar(&f.demo, "demo", false, "declare a demo group of small game servers")
 	fs.BoolVar(&f.debug, "debug", false, "log what is done and why")
@@ -133,6 +138,9 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	if problems := nodeagent.CheckOffer(o.MemoryMiB, o.CPU, o.Room); len(problems) > 0 {
 		return o, f, fmt.Errorf("-%s %s", errs.FieldOf(problems[0]), errs.MessageOf(problems[0]))
 	}
+	if err := checkLockout(&o.Lockout); err != nil {
+		return o, f, err
+	}
 	o.Node, o.Version = fleet.NodeID(node), version
 	level := "info"
 	if f.debug {
@@ -141,4 +149,19 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	log, err := telemetry.NewLogger(telemetry.LogOptions{Writer: stderr, Level: level, Format: "text", Service: "standalone"})
 	o.Log = log
 	return o, f, err
+}
+
+// checkLockout refuses what cannot be used, and turns none into what none is for the gateway.
+func checkLockout(l *apigateway.Lockout) error {
+	switch {
+	case l.Failures < 0 || l.Failures > apigateway.MaxLockoutFailures:
+		return fmt.Errorf("-lockout-failures must be between 0 and %d, is %d", apigateway.MaxLockoutFailures, l.Failures)
+	case l.Window < time.Second:
+		return fmt.Errorf("-lockout-window must be at least 1s, is %v", l.Window)
+	case l.Duration < time.Second:
+		return fmt.Errorf("-lockout-duration must be at least 1s, is %v", l.Duration)
+	case l.Failures == 0:
+		l.Failures = -1
+	}
+	return nil
 }

@@ -56,6 +56,18 @@ type Revocation struct {
 	At   time.Time `json:"at"`
 }
 
+// Lockout is how often a password was wrong for a user name lately, whether there is a user
+// of that name or not. Its key is the SHA-256 of the name in lower case, hex, so that nobody
+// reads there what was typed instead of a name; it goes when nothing in it counts any more.
+// The gateway writes it.
+type Lockout struct {
+	Rev
+	// Failures are the times of the wrong passwords that still count, the oldest first.
+	Failures []time.Time `json:"failures,omitempty"`
+	// Until is when logins are let in again; zero while they are not locked out.
+	Until time.Time `json:"until,omitzero"`
+}
+
 // Ticket opens one stream once, for clients that cannot send headers. Only its
 // hash is kept, in the key, and the key goes when the ticket expires. The gateway
 // writes it.

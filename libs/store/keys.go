@@ -244,6 +244,11 @@ func RevocationKey(jti string) Key[fleet.Revocation] {
 	return Key[fleet.Revocation]{Root + "revocations/" + jti}
 }
 
+// LockoutKey is of a user name, by the SHA-256 of it in lower case, hex.
+func LockoutKey(hash string) Key[fleet.Lockout] {
+	return Key[fleet.Lockout]{Root + "lockouts/" + hash}
+}
+
 func APITokenKey(id string) Key[fleet.APIToken] {
 	return Key[fleet.APIToken]{Root + "tokens/" + id}
 }

@@ -130,8 +130,11 @@ func (c *Client) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
 
 // CreateOn writes a key that must not exist and goes with a lease. Once that has ended,
 // a transaction with such a write is Fenced, without a LostError.
-func CreateOn[T any](l Lease, k Key[T], v T) Write {
-	w := Create(k, v)
+func CreateOn[T any](l Lease, k Key[T], v T) Write { return ReplaceOn(l, k, v, 0) }
+
+// ReplaceOn is CreateOn for a key that must still be at modRev. It leaves the lease it was on.
+func ReplaceOn[T any](l Lease, k Key[T], v T, modRev int64) Write {
+	w := Replace(k, v, modRev)
 	w.lease = l.id
 	return w
 }

@@ -4,8 +4,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/orreryhq/orrery/apigateway"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -34,6 +36,11 @@ type settings struct {
 		Anonymous int `config:"anonymous" default:"100" usage:"requests without a valid token per minute and address; 0 sets no limit"`
 		Logins    int `config:"logins" default:"10" usage:"attempts to log in per minute and address; 0 sets no limit"`
 	} `config:"limits"`
+	Lockout struct {
+		Failures int           `config:"failures" default:"5" usage:"wrong passwords within the window that lock a user name out; 0 locks out nobody; the same for all gateways"`
+		Window   time.Duration `config:"window" default:"15m" usage:"how long a wrong password counts"`
+		Duration time.Duration `config:"duration" default:"15m" usage:"how long a user name is locked out"`
+	} `config:"lockout"`
 	ClusterName string `config:"cluster.name" default:"orrery" usage:"name of the cluster, told to clients of the older API"`
 }
 
@@ -48,6 +55,9 @@ func (s *settings) Validate() []error {
 	check(s.Listen != "", "listen", "must be an address, like :8080")
 	check(s.Limits.Anonymous >= 0, "limits.anonymous", "must not be negative")
 	check(s.Limits.Logins >= 0, "limits.logins", "must not be negative")
+	check(s.Lockout.Failures >= 0 && s.Lockout.Failures <= apigateway.MaxLockoutFailures, "lockout.failures", fmt.Sprintf("must be between 0 and %d", apigateway.MaxLockoutFailures))
+	check(s.Lockout.Window >= time.Second, "lockout.window", "must be at least 1s")
+	check(s.Lockout.Duration >= time.Second, "lockout.duration", "must be at least 1s")
 	check(s.Admin.PasswordFile != "" || s.Admin.InitialPassword != "", "admin.password-file", "must be given when there is no admin.initial-password")
 	return problems
 }
@@ -74,7 +84,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := apigateway.New(apigateway.Config{
 		Store: e.Client, View: e.View, Log: e.Log, Metrics: e.Registry, Listener: listener, APIURL: s.API.URL,
 		ClusterSecret: s.Cluster.Secret, AdminPassword: s.Admin.InitialPassword, AdminPasswordFile: s.Admin.PasswordFile,
-		Origins: origins, Limits: limits(s), Replica: e.Replica, ClusterName: s.ClusterName,
+		Origins: origins, Limits: limits(s), Lockout: lockout(s), Replica: e.Replica, ClusterName: s.ClusterName,
 		Version: telemetry.Version(), SessionTTL: s.Session.TTL,
 	})
 	if err != nil {
@@ -96,11 +106,17 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 
 // limits are as set, where 0 sets none.
 func limits(s *settings) apigateway.Limits {
-	none := func(n int) int {
-		if n == 0 {
-			return -1
-		}
-		return n
-	}
 	return apigateway.Limits{Anonymous: none(s.Limits.Anonymous), Logins: none(s.Limits.Logins)}
+}
+
+func lockout(s *settings) apigateway.Lockout {
+	return apigateway.Lockout{Failures: none(s.Lockout.Failures), Window: s.Lockout.Window, Duration: s.Lockout.Duration}
+}
+
+// none is what turns off for the gateway what a setting of 0 turns off.
+func none(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
 }

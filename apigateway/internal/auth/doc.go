@@ -15,5 +15,6 @@
 //     under the cluster secret.
 //   - First records are create-only: replicas that start together agree.
 //
-// The package knows no HTTP and limits no rates.
+// The package knows no HTTP, limits no rates and locks nobody out: package operate counts
+// wrong passwords.
 package auth

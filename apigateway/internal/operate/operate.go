@@ -24,9 +24,10 @@ type Config struct {
 	View   *view.View
 	Agents *upstream.Agents
 	// Seal seals as fleet.SecretsKind.
-	Seal seal.Box
-	Log  *slog.Logger
-	Now  func() time.Time
+	Seal    seal.Box
+	Lockout LockoutPolicy
+	Log     *slog.Logger
+	Now     func() time.Time
 }
 
 // Operations changes the fleet. It is safe for concurrent use.
@@ -77,7 +78,7 @@ const (
 type change struct {
 	guards []store.Guard
 	writes []store.Write
-	audit  entry
+	audit  entry // the zero value for what is nobody's doing
 }
 
 // entry is what the audit says of a change.
@@ -109,7 +110,10 @@ func (o *Operations) attempt(ctx context.Context, by Actor, decide func(*view.Sn
 		if err != nil || len(c.writes) == 0 {
 			return snap.Rev, err
 		}
-		rev, err := o.cfg.Store.Commit(ctx, store.Txn{Guards: c.guards, Writes: append(c.writes, o.note(by, c.audit))})
+		if c.audit.action != "" {
+			c.writes = append(c.writes, o.note(by, c.audit))
+		}
+		rev, err := o.cfg.Store.Commit(ctx, store.Txn{Guards: c.guards, Writes: c.writes})
 		if err == nil {
 			_, err = o.cfg.View.WaitRev(ctx, rev)
 			return rev, err

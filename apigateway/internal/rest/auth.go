@@ -1,7 +1,10 @@
 package rest
 
 import (
+	"errors"
+	"math"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -10,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 )
 
 // identityRoutes are logins and tokens.
@@ -42,9 +46,16 @@ func (a *API) login(c *gin.Context) {
 		server.Fail(c, errs.Field("password", "is missing"))
 		return
 	}
-	token, who, err := a.cfg.Auth.Login(c.Request.Context(), *b.Username, *b.Password)
+	var (
+		token string
+		who   auth.Identity
+	)
+	err := a.cfg.Operations.Prove(c.Request.Context(), server.Actor(c), *b.Username, func() (err error) {
+		token, who, err = a.cfg.Auth.Login(c.Request.Context(), *b.Username, *b.Password)
+		return err
+	})
 	if err != nil {
-		server.Fail(c, err)
+		refuseLogin(c, err)
 		return
 	}
 	snap := a.snapshot()
@@ -54,6 +65,29 @@ func (a *API) login(c *gin.Context) {
 		return
 	}
 	sendSession(c, session{Token: token, User: new(userOf(snap, record))})
+}
+
+// lockedOut tells older clients where they look what the envelope tells the others.
+type lockedOut struct {
+	Error       gin.H     `json:"error"`
+	Message     string    `json:"message"`
+	LockedUntil time.Time `json:"lockedUntil"`
+}
+
+// refuseLogin answers to a password that was wrong, or not looked at.
+func refuseLogin(c *gin.Context, err error) {
+	locked, is := errors.AsType[*operate.LockedError](err)
+	if !is {
+		server.Fail(c, err)
+		return
+	}
+	const status = http.StatusTooManyRequests
+	wait := math.Ceil(max(time.Until(locked.Until).Seconds(), 1))
+	c.Header("Retry-After", strconv.Itoa(int(wait)))
+	c.AbortWithStatusJSON(status, lockedOut{
+		Error:   gin.H{"code": "ACCOUNT_LOCKED", "message": locked.Error(), "status": status},
+		Message: locked.Error(), LockedUntil: locked.Until,
+	})
 }
 
 // session is the answer to a login. The token comes first: shell scripts cut it out.
@@ -137,7 +171,7 @@ func (a *API) changePassword(c *gin.Context) {
 	}
 	token, err := a.newPassword(c, who, *b.CurrentPassword, *b.NewPassword)
 	if err != nil {
-		server.Fail(c, err)
+		refuseLogin(c, err)
 		return
 	}
 	c.Header("Cache-Control", "no-store")
@@ -147,7 +181,11 @@ func (a *API) changePassword(c *gin.Context) {
 // newPassword sets it, and is a token that is good afterwards.
 func (a *API) newPassword(c *gin.Context, who auth.Identity, current, password string) (token string, err error) {
 	ctx := c.Request.Context()
-	user, err := a.cfg.Auth.CheckPassword(ctx, who, current)
+	var user *fleet.User
+	err = a.cfg.Operations.Prove(ctx, server.Actor(c), who.User, func() (err error) {
+		user, err = a.cfg.Auth.CheckPassword(ctx, who, current)
+		return err
+	})
 	if err != nil {
 		return "", err
 	}

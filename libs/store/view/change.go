@@ -31,6 +31,7 @@ const (
 	KindAPIToken     Kind = "tokens"
 	KindRole         Kind = "roles"
 	KindRevocation   Kind = "revocations"
+	KindLockout      Kind = "lockouts"
 )
 
 // Change is one record's change.

@@ -69,6 +69,7 @@ type Snapshot struct {
 	APITokens     Table[string, *fleet.APIToken]           // by id
 	Roles         Table[string, *fleet.Role]               // by name
 	Revocations   Table[string, *fleet.Revocation]         // by the id of a login's token
+	Lockouts      Table[string, *fleet.Lockout]            // by the hash of a user name
 	tokensByHash  Table[string, *fleet.APIToken]
 	byGroup       index
 	byNode        index
@@ -88,8 +89,8 @@ func emptySnapshot() *Snapshot {
 		Evictions: newTable[fleet.InstanceID, *fleet.Eviction](),
 		Users:     newTable[string, *fleet.User](), APITokens: newTable[string, *fleet.APIToken](),
 		Roles: newTable[string, *fleet.Role](), Revocations: newTable[string, *fleet.Revocation](),
-		tokensByHash: newTable[string, *fleet.APIToken](),
-		byGroup:      newTable[pair, struct{}](), byNode: newTable[pair, struct{}](),
+		Lockouts: newTable[string, *fleet.Lockout](), tokensByHash: newTable[string, *fleet.APIToken](),
+		byGroup: newTable[pair, struct{}](), byNode: newTable[pair, struct{}](),
 	}
 }
 

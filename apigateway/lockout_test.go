@@ -1,0 +1,91 @@
+package apigateway
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/await"
+)
+
+// tries is the answer to a login.
+func tries(s *site, user, password string) *reply {
+	return s.do("POST", "/api/v1/auth/login", map[string]string{"username": user, "password": password})
+}
+
+func TestFiveWrongPasswordsLockANameOutOnEveryGateway(t *testing.T) {
+	a := newSite(t)
+	b := second(t, a)
+	for _, name := range []string{"admin", "nobody"} {
+		for n := range 5 {
+			tries([]*site{a, b}[n%2], strings.ToUpper(name), "wrong").want(401).is("error.code", "UNAUTHORIZED")
+		}
+		for what, s := range map[string]*site{"here": a, "there": b, "after a start": newSiteOn(t, a.etcd)} {
+			await.That(t, name+" is locked out "+what, func() string {
+				got := tries(s, name, adminPassword)
+				return await.Unless(got.status == 429, "%s", got.raw)
+			})
+			r := tries(s, name, adminPassword).want(429).is("error.code", "ACCOUNT_LOCKED")
+			until, err := time.Parse(time.RFC3339, fmt.Sprint(r.field("lockedUntil")))
+			if err != nil || r.field("message") != r.field("error.message") || r.header.Get("Retry-After") == "" || until.Before(time.Now()) {
+				t.Errorf("%v %s", r.header, r.raw)
+			}
+		}
+	}
+	a.do("POST", "/api/v1/auth/change-password", map[string]string{"currentPassword": adminPassword, "newPassword": "correct horse"}).want(429)
+	var locks []string
+	for _, e := range a.do("GET", "/api/v1/audit", nil).want(200).field("data").([]any) {
+		if e := e.(map[string]any); e["action"] == "auth.lockout" {
+			locks = append(locks, fmt.Sprint(e["resourceId"]))
+		}
+	}
+	if len(locks) != 2 || !strings.HasPrefix(locks[0], "unknown-") || locks[1] != "admin" {
+		t.Errorf("the audit has the locks of %q", locks)
+	}
+}
+
+func TestARightPasswordForgetsTheWrongOnesAndALockEndsByItself(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.Lockout = Lockout{Failures: 3, Duration: time.Second} })
+	for range 3 {
+		tries(s, "admin", "wrong").want(401)
+		tries(s, "admin", "wrong").want(401)
+		tries(s, "admin", adminPassword).want(200)
+	}
+	if n := s.view.Snapshot().Lockouts.Len(); n != 0 {
+		t.Errorf("the failures of %d names are kept", n)
+	}
+	for range 3 {
+		tries(s, "admin", "wrong").want(401)
+	}
+	await.That(t, "the lock has ended", func() string {
+		got := tries(s, "admin", adminPassword)
+		return await.Unless(got.status == 200, "%s", got.raw)
+	})
+}
+
+func TestOfManyPasswordsAtOnceThatLockANameOutNoneIsCountedTwice(t *testing.T) {
+	s := newSite(t)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() { tries(s, "admin", "wrong") })
+	}
+	all.Wait()
+	tries(s, "admin", adminPassword).want(429)
+	if got := s.do("GET", "/api/v1/audit", nil).want(200).raw; strings.Count(got, "auth.lockout") != 1 {
+		t.Errorf("the audit has %s", got)
+	}
+}
+
+func TestWithoutALockoutNothingIsCounted(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.Lockout.Failures = -1 })
+	before := s.revision()
+	for range 6 {
+		tries(s, "admin", "wrong").want(401)
+	}
+	tries(s, "admin", adminPassword).want(200)
+	if after := s.revision(); after != before {
+		t.Error("a login wrote something")
+	}
+}
