@@ -70,6 +70,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		}).Run(ctx)
 	})
 	running.Go(func() { g.operate.Run(ctx) })
+	running.Go(func() { g.auth.Run(ctx) })
 	g.serving.Store(true)
 	close(g.ready)
 	g.cfg.Log.Info("the API is up", "address", g.Addr())

@@ -43,6 +43,10 @@ type APIToken struct {
 	User string `json:"user"`
 	// Scopes are what of the user's permissions the token has; all of them when empty.
 	Scopes []Permission `json:"scopes,omitempty"`
+	// Public is true when the token only reads, and may be used so often only.
+	Public bool `json:"public,omitempty"`
+	// LastUsedAt is when the token was used, to an hour; zero when it was not.
+	LastUsedAt time.Time `json:"lastUsedAt,omitzero"`
 	// ExpiresAt is zero when the token does not expire.
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
 	CreatedAt time.Time `json:"createdAt"`

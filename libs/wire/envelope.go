@@ -123,6 +123,8 @@ func Write(w http.ResponseWriter, d Dialect, rep Reply) {
 
 type universeEnvelope struct {
 	Error string `json:"error"`
+	// RetryAfterMs is sent with 429 only.
+	RetryAfterMs int64 `json:"retryAfterMs,omitempty"`
 }
 
 type v1Envelope struct {
@@ -140,7 +142,11 @@ type v1Error struct {
 func (d Dialect) envelope(rep Reply) any {
 	switch d {
 	case Universe:
-		return universeEnvelope{Error: named(rep.Field, rep.Message)}
+		out := universeEnvelope{Error: named(rep.Field, rep.Message)}
+		if rep.Status == http.StatusTooManyRequests {
+			out.RetryAfterMs = rep.RetryAfter.Milliseconds()
+		}
+		return out
 	case Internal:
 		return v1Envelope{Error: v1Error{
 			Code: rep.Code, Message: rep.Message, Status: rep.Status, Field: rep.Field, Kind: rep.Kind.String(),

@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -28,25 +30,93 @@ const (
 	maxTokenYears = 10
 )
 
-// NewToken is a fresh API token and its record; the token itself is kept nowhere.
-// expiresIn 0 never expires. Invalid names the field at fault. The caller commits the record.
-func (s *Service) NewToken(owner Identity, name string, expiresIn time.Duration) (token string, record fleet.APIToken, err error) {
-	if name == "" || utf8.RuneCountInString(name) > maxTokenName || fleet.HasControl(name) {
+// TokenWish is what an API token is to be.
+type TokenWish struct {
+	Name string
+	// ExpiresIn 0 never expires.
+	ExpiresIn time.Duration
+	// Scopes are what of its maker's permissions the token has; nil gives it all of them.
+	Scopes []Permission
+	// Public tokens only read: of what the built-in role VIEWER may, what their maker may too.
+	Public bool
+}
+
+// NewToken is a fresh API token and its record; the token itself is kept nowhere. Invalid
+// names the field at fault; Denied when its maker would give what it does not have, or is an
+// API token that is not for making others. The caller commits the record.
+func (s *Service) NewToken(owner Identity, w TokenWish) (token string, record fleet.APIToken, err error) {
+	if w.Name == "" || utf8.RuneCountInString(w.Name) > maxTokenName || fleet.HasControl(w.Name) {
 		return "", record, errs.Field("name", "must be 1 to %d characters that say what the token is for", maxTokenName)
 	}
-	if expiresIn < 0 || expiresIn > maxTokenYears*365*24*time.Hour {
+	if w.ExpiresIn < 0 || w.ExpiresIn > maxTokenYears*365*24*time.Hour {
 		return "", record, errs.Field("expiresInSeconds", "must be between 0 (never) and %d years", maxTokenYears)
+	}
+	scopes, err := w.scopes(owner)
+	if err != nil {
+		return "", record, err
+	}
+	now := s.cfg.Now().UTC()
+	if err := w.delegated(owner.token, now); err != nil {
+		return "", record, err
 	}
 	if s.cfg.View.Snapshot().APITokens.Len() >= maxTokens {
 		return "", record, errs.New(errs.Exhausted, "there are %d API tokens, the most there may be: delete some", maxTokens)
 	}
-	now := s.cfg.Now().UTC()
 	token = randomToken()
-	record = fleet.APIToken{ID: strings.ToLower(ulid.Make().String()), Name: name, Hash: hashToken(token), User: owner.User, CreatedAt: now}
-	if expiresIn > 0 {
-		record.ExpiresAt = now.Add(expiresIn)
+	record = fleet.APIToken{
+		ID: strings.ToLower(ulid.Make().String()), Name: w.Name, Hash: hashToken(token), User: owner.User,
+		Scopes: scopes, Public: w.Public, CreatedAt: now,
+	}
+	if w.ExpiresIn > 0 {
+		record.ExpiresAt = now.Add(w.ExpiresIn)
 	}
 	return token, record, nil
+}
+
+// scopes are the new token's; nil for all that its user may.
+func (w TokenWish) scopes(owner Identity) ([]Permission, error) {
+	reading := builtIn[RoleViewer]
+	for n, p := range w.Scopes {
+		field := fmt.Sprintf("scopes[%d]", n)
+		switch {
+		case !Known(p):
+			return nil, errs.Field(field, "there is no such permission: GET /api/v1/roles/%s names nearly all there are", RoleAdmin)
+		case w.Public && !slices.Contains(reading, p):
+			return nil, errs.Field(field, "a PUBLIC token only reads: it cannot have %s", p)
+		case !owner.Can(p):
+			return nil, errs.New(errs.Denied, "you do not have the permission %s: leave it out", p)
+		}
+	}
+	switch {
+	case w.Scopes != nil && len(w.Scopes) == 0:
+		return nil, errs.Field("scopes", "must name a permission, or be left out for all that you have")
+	case w.Scopes != nil:
+		all := slices.Sorted(slices.Values(w.Scopes))
+		return slices.Compact(all), nil
+	case w.Public:
+		has := slices.DeleteFunc(slices.Clone(reading), func(p Permission) bool { return !owner.Can(p) })
+		if len(has) == 0 {
+			return nil, errs.New(errs.Denied, "you have no permission that a PUBLIC token could have")
+		}
+		return has, nil
+	case owner.token != nil:
+		return slices.Clone(owner.Permissions), nil
+	}
+	return nil, nil
+}
+
+// delegated refuses what an API token may not make: it is given the right by name only, and
+// what it makes ends when it does.
+func (w TokenWish) delegated(by *fleet.APIToken, now time.Time) error {
+	switch {
+	case by == nil:
+		return nil
+	case !slices.Contains(by.Scopes, TokensCreate):
+		return errs.New(errs.Denied, "an API token makes others only when %s is among its scopes: log in", TokensCreate)
+	case !by.ExpiresAt.IsZero() && (w.ExpiresIn == 0 || now.Add(w.ExpiresIn).After(by.ExpiresAt)):
+		return errs.Field("expiresInSeconds", "must not be past the end of the token that is sent, in %d seconds", int64(by.ExpiresAt.Sub(now)/time.Second))
+	}
+	return nil
 }
 
 // randomToken is tokenPrefix and 32 random bytes in base 62.
@@ -74,7 +144,59 @@ func (s *Service) byToken(token string) (Identity, error) {
 	if !ok {
 		return Identity{}, refused
 	}
+	s.noteUse(record)
 	return identityOf(snap, user, record), nil
+}
+
+const (
+	// useEvery is how exactly it is known when a token was last used.
+	useEvery = time.Hour
+	// maxUses bounds the uses that wait to be written; what does not fit is noted at the next one.
+	maxUses     = 64
+	usePatience = 5 * time.Second
+)
+
+// noteUse has it written that a token was used, if that is news. It never waits.
+func (s *Service) noteUse(t *fleet.APIToken) {
+	if s.cfg.Now().Sub(t.LastUsedAt) < useEvery {
+		return
+	}
+	select {
+	case s.uses <- t.ID:
+	default:
+	}
+}
+
+// Run writes when API tokens were last used, behind the requests that use them, until ctx ends.
+func (s *Service) Run(ctx context.Context) {
+	for {
+		select {
+		case id := <-s.uses:
+			if err := s.writeUse(ctx, id); err != nil && ctx.Err() == nil {
+				s.cfg.Log.Debug("the use of an API token was not noted", "token", id, "error", err)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// writeUse notes a use unless that was done by now, by whatever gateway.
+func (s *Service) writeUse(ctx context.Context, id string) error {
+	now := s.cfg.Now().UTC()
+	t, ok := s.cfg.View.Snapshot().APITokens.Get(id)
+	if !ok || now.Sub(t.LastUsedAt) < useEvery {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, usePatience)
+	defer cancel()
+	used := *t
+	used.LastUsedAt = now
+	rev, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(store.APITokenKey(id), used, t.ModRev)}})
+	if err == nil || errs.Is(err, errs.Conflict) { // somebody changed it: the next use is noted
+		_, err = s.cfg.View.WaitRev(ctx, rev)
+	}
+	return err
 }
 
 // PruneTokens removes the records of tokens that expired more than a day ago.

@@ -33,6 +33,8 @@ type Service struct {
 	hasher hasher
 	signer signer
 	owners owners
+	// uses are the ids of API tokens whose use is to be written.
+	uses chan string
 }
 
 // Identity is who makes a request.
@@ -43,8 +45,11 @@ type Identity struct {
 	Permissions []Permission
 	// TokenID is the API token's, empty for the token of a login.
 	TokenID string
+	// Public is true for an API token that may be used so often only.
+	Public bool
 
 	session claims // of the token of a login
+	token   *fleet.APIToken
 }
 
 // Can reports whether the identity has a permission.
@@ -52,7 +57,7 @@ func (i Identity) Can(p Permission) bool { return slices.Contains(i.Permissions,
 
 // New makes a service that knows nobody yet.
 func New(cfg Config) *Service {
-	return &Service{cfg: cfg, hasher: newHasher(min(4, runtime.GOMAXPROCS(0)))}
+	return &Service{cfg: cfg, hasher: newHasher(min(4, runtime.GOMAXPROCS(0))), uses: make(chan string, maxUses)}
 }
 
 // Start makes sure that there is a signing key and a first user. The view must

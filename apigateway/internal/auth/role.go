@@ -90,7 +90,8 @@ func identityOf(s *view.Snapshot, u *fleet.User, token *fleet.APIToken) Identity
 	if token == nil {
 		return who
 	}
-	if who.TokenID = token.ID; len(token.Scopes) > 0 {
+	who.TokenID, who.Public, who.token = token.ID, token.Public, token
+	if len(token.Scopes) > 0 {
 		who.Permissions = slices.DeleteFunc(slices.Clone(token.Scopes), func(p Permission) bool { return !slices.Contains(role.Permissions, p) })
 	}
 	return who

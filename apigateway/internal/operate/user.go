@@ -133,7 +133,7 @@ func (o *Operations) UpdateUser(ctx context.Context, by Actor, name string, w Us
 		}
 		out = w.applied(*old)
 		c := change{audit: entry{action: "user.update", resource: "user", id: name, before: showUser(*old)}}
-		if err := c.changeUser(s, *old, out, w.May, by); err != nil {
+		if err := c.changeUser(s, *old, out, w.May); err != nil {
 			return change{}, err
 		}
 		if w.DryRun || len(c.writes) == 0 {
@@ -183,11 +183,9 @@ func (w *UserWrite) applied(u fleet.User) fleet.User {
 }
 
 // changeUser adds what it takes to make one user of another.
-func (c *change) changeUser(s *view.Snapshot, old, to fleet.User, may []fleet.Permission, by Actor) error {
-	if by.User != old.Username {
-		if err := within(s, old, may); err != nil {
-			return err
-		}
+func (c *change) changeUser(s *view.Snapshot, old, to fleet.User, may []fleet.Permission) error {
+	if err := within(s, old, may); err != nil { // themselves too, with an API token that may less
+		return err
 	}
 	if to == old {
 		return nil

@@ -26,6 +26,7 @@ func (a *API) identityRoutes() []server.Route {
 		server.Get("/api/v1/auth/me", server.Anyone, a.me),
 		server.Get("/api/v1/api-tokens", server.Needs(auth.TokensView), a.listTokens),
 		server.Post("/api/v1/api-tokens", server.Needs(auth.TokensCreate), a.createToken),
+		server.Get("/api/v1/api-tokens/:id", server.Needs(auth.TokensView), a.getToken),
 		server.Delete("/api/v1/api-tokens/:id", server.Needs(auth.TokensRevoke), a.deleteToken),
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -21,11 +23,29 @@ type apiToken struct {
 	User      string     `json:"user"`
 	CreatedAt time.Time  `json:"createdAt"`
 	ExpiresAt *time.Time `json:"expiresAt"` // null when it never expires
-	Token     string     `json:"token,omitempty"`
+	// LastUsedAt is exact to an hour; null when it was not used.
+	LastUsedAt *time.Time `json:"lastUsedAt"`
+	// Kind is ALL or PUBLIC.
+	Kind string `json:"kind"`
+	// Scopes are null when the token has all that its user may.
+	Scopes []fleet.Permission `json:"scopes"`
+	Token  string             `json:"token,omitempty"`
 }
 
+// The kinds of API tokens: one has what its user may, or scopes of it; the other only reads.
+const (
+	kindAll    = "ALL"
+	kindPublic = "PUBLIC"
+)
+
 func tokenOf(t *fleet.APIToken) apiToken {
-	out := apiToken{ID: t.ID, Name: t.Name, User: t.User, CreatedAt: t.CreatedAt}
+	out := apiToken{ID: t.ID, Name: t.Name, User: t.User, CreatedAt: t.CreatedAt, Kind: kindAll, Scopes: t.Scopes}
+	if t.Public {
+		out.Kind = kindPublic
+	}
+	if !t.LastUsedAt.IsZero() {
+		out.LastUsedAt = &t.LastUsedAt
+	}
 	if !t.ExpiresAt.IsZero() {
 		out.ExpiresAt = &t.ExpiresAt
 	}
@@ -41,21 +61,42 @@ func (a *API) listTokens(c *gin.Context) {
 	server.SendPage(c, all, pageFew, tokenOf)
 }
 
-// createToken makes a token with the rights of whoever asks.
+func (a *API) getToken(c *gin.Context) {
+	t, ok := a.snapshot().APITokens.Get(c.Param("id"))
+	if !ok {
+		server.Fail(c, errNoToken)
+		return
+	}
+	server.ETag(c, t.ModRev)
+	c.JSON(http.StatusOK, tokenOf(t))
+}
+
+var errNoToken = errs.New(errs.NotFound, "there is no such API token")
+
+// createToken makes a token with rights of whoever asks.
 func (a *API) createToken(c *gin.Context) {
 	var b struct {
-		Name             string `json:"name"`
-		ExpiresInSeconds int64  `json:"expiresInSeconds"`
+		Name             string             `json:"name"`
+		ExpiresInSeconds int64              `json:"expiresInSeconds"`
+		Kind             string             `json:"kind"`
+		Scopes           []fleet.Permission `json:"scopes"`
 	}
 	if !server.Bind(c, &b) {
 		return
 	}
+	if b.Kind != "" && b.Kind != kindAll && b.Kind != kindPublic {
+		server.Fail(c, errs.Field("kind", "must be %s or %s", kindAll, kindPublic))
+		return
+	}
 	const mostSeconds = int64(1) << 33 // far past the limit, and no overflow as a duration
 	who, _ := server.Identity(c)
-	expires := time.Duration(min(max(b.ExpiresInSeconds, -1), mostSeconds)) * time.Second
-	token, record, err := a.cfg.Auth.NewToken(who, b.Name, expires)
+	token, record, err := a.cfg.Auth.NewToken(who, auth.TokenWish{
+		Name: b.Name, ExpiresIn: time.Duration(min(max(b.ExpiresInSeconds, -1), mostSeconds)) * time.Second,
+		Scopes: b.Scopes, Public: b.Kind == kindPublic,
+	})
+	var rev int64
 	if err == nil {
-		_, err = a.cfg.Operations.Record(c.Request.Context(), server.Actor(c), "api-token.create", "api-token", record.ID, record.Name,
+		rev, err = a.cfg.Operations.Record(c.Request.Context(), server.Actor(c), "api-token.create", "api-token", record.ID, record.Name,
 			store.Create(store.APITokenKey(record.ID), record))
 	}
 	if err != nil {
@@ -64,6 +105,7 @@ func (a *API) createToken(c *gin.Context) {
 	}
 	out := tokenOf(&record)
 	out.Token = token
+	server.ETag(c, rev)
 	c.Header("Cache-Control", "no-store")
 	c.JSON(http.StatusCreated, out)
 }
@@ -72,10 +114,18 @@ func (a *API) deleteToken(c *gin.Context) {
 	id := c.Param("id")
 	t, ok := a.snapshot().APITokens.Get(id)
 	if !ok {
-		server.Fail(c, errs.New(errs.NotFound, "there is no such API token"))
+		server.Fail(c, errNoToken)
 		return
 	}
-	_, err := a.cfg.Operations.Record(c.Request.Context(), server.Actor(c), "api-token.delete", "api-token", id, t.Name,
+	want, err := server.IfMatch(c)
+	if err == nil && want != 0 && want != t.ModRev {
+		err = &operate.MovedError{What: "API token " + id, Want: want, Have: t.ModRev}
+	}
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	_, err = a.cfg.Operations.Record(c.Request.Context(), server.Actor(c), "api-token.delete", "api-token", id, t.Name,
 		store.Remove(store.APITokenKey(id), t.ModRev))
 	if err != nil {
 		server.Fail(c, err)

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -72,11 +73,15 @@ func (s *Server) guard(c *gin.Context) {
 	c.Request = c.Request.WithContext(ctx)
 	switch {
 	case demand.caller == loggingIn:
-		if !s.within(c, s.logins, "logins") {
+		if !s.withinAddress(c, s.logins, "logins") {
 			return
 		}
 	case err != nil && !probe(c.FullPath()):
-		if !s.within(c, s.anonymous, "requests without a valid token") {
+		if !s.withinAddress(c, s.anonymous, anonymously) {
+			return
+		}
+	case who.Public:
+		if !s.within(c, "requests", "with this PUBLIC token", s.public.allow(who.TokenID)) {
 			return
 		}
 	}
@@ -96,7 +101,7 @@ func (s *Server) guard(c *gin.Context) {
 func (s *Server) own(c *gin.Context) {
 	i := s.cfg.Auth.InstanceOf(c.GetHeader("Authorization"))
 	if i == nil {
-		if s.within(c, s.anonymous, "requests without a valid token") {
+		if s.withinAddress(c, s.anonymous, anonymously) {
 			c.Header("WWW-Authenticate", `Bearer realm="orrery"`)
 			Fail(c, errs.New(errs.Unauthenticated, "send the token this instance got in its environment, as Authorization: Bearer <token>; it is good while the instance lives"))
 		}
@@ -141,15 +146,21 @@ func probe(route string) bool {
 	return false
 }
 
-// within counts a request against a limit and refuses it with 429 when it exceeds it.
-func (s *Server) within(c *gin.Context, l *limiter, what string) bool {
-	wait, ok := l.allow(c.ClientIP())
-	if !ok {
+const anonymously = "requests without a valid token"
+
+// withinAddress counts a request of an address and refuses it with 429 when they are too many.
+func (s *Server) withinAddress(c *gin.Context, l *limiter[netip.Addr], what string) bool {
+	return s.within(c, what, "from your address", l.allow(caller(c.ClientIP())))
+}
+
+// within refuses a request with 429 that was too many by a count.
+func (s *Server) within(c *gin.Context, what, whose string, counted verdict) bool {
+	if counted.over {
 		s.metrics.limited.WithLabelValues(what).Inc()
 		Refuse(c, wire.Reply{
-			Status: http.StatusTooManyRequests, Code: "RATE_LIMITED", RetryAfter: max(wait, time.Second),
-			Message: "too many " + what + " from your address: wait a moment",
+			Status: http.StatusTooManyRequests, Code: "RATE_LIMITED", RetryAfter: max(counted.wait, time.Second),
+			Message: "too many " + what + " " + whose + ": wait a moment",
 		})
 	}
-	return ok
+	return !counted.over
 }

@@ -16,12 +16,12 @@ const (
 
 // limiter counts requests per caller in fixed windows that begin with the caller's
 // first request. A limit of 0 allows everything.
-type limiter struct {
+type limiter[K comparable] struct {
 	limit int
 	now   func() time.Time
 
 	mu      sync.Mutex
-	callers map[netip.Addr]*window
+	callers map[K]*window // the zero caller's is for all who are too many
 }
 
 type window struct {
@@ -29,28 +29,34 @@ type window struct {
 	count int
 }
 
-func newLimiter(limit int, now func() time.Time) *limiter {
-	return &limiter{limit: limit, now: now, callers: map[netip.Addr]*window{}}
+func newLimiter[K comparable](limit int, now func() time.Time) *limiter[K] {
+	return &limiter[K]{limit: limit, now: now, callers: map[K]*window{}}
 }
 
-// allow counts a request. When the limit is exceeded, wait is how long until the
-// window ends.
-func (l *limiter) allow(ip string) (wait time.Duration, ok bool) {
+// verdict is what came of a count.
+type verdict struct {
+	// over is true when the limit was exceeded; then wait is how long until the window ends.
+	over bool
+	wait time.Duration
+}
+
+// allow counts a request.
+func (l *limiter[K]) allow(who K) verdict {
 	if l.limit <= 0 {
-		return 0, true
+		return verdict{}
 	}
 	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := l.window(caller(ip), now)
+	w := l.window(who, now)
 	if now.Sub(w.began) >= limitWindow {
 		w.began, w.count = now, 0
 	}
 	w.count++
-	return limitWindow - now.Sub(w.began), w.count <= l.limit
+	return verdict{over: w.count > l.limit, wait: limitWindow - now.Sub(w.began)}
 }
 
-func (l *limiter) window(who netip.Addr, now time.Time) *window {
+func (l *limiter[K]) window(who K, now time.Time) *window {
 	if w, ok := l.callers[who]; ok {
 		return w
 	}
@@ -62,7 +68,8 @@ func (l *limiter) window(who netip.Addr, now time.Time) *window {
 		}
 	}
 	if len(l.callers) >= maxCallers {
-		who = netip.Addr{} // the shared one
+		var shared K
+		who = shared
 		if w, ok := l.callers[who]; ok {
 			return w
 		}

@@ -10,29 +10,29 @@ import (
 
 func TestALimitCountsPerCallerAndWindow(t *testing.T) {
 	now := time.Unix(0, 0)
-	l := newLimiter(3, func() time.Time { return now })
+	l := newLimiter[string](3, func() time.Time { return now })
 	for n := range 3 {
-		if _, ok := l.allow("10.0.0.1"); !ok {
+		if l.allow("10.0.0.1").over {
 			t.Fatalf("request %d was refused", n+1)
 		}
 	}
 	now = now.Add(20 * time.Second)
-	if wait, ok := l.allow("10.0.0.1"); ok || wait != 40*time.Second {
-		t.Errorf("the fourth: %v, wait %v", ok, wait)
+	if got := l.allow("10.0.0.1"); !got.over || got.wait != 40*time.Second {
+		t.Errorf("the fourth: %+v", got)
 	}
-	if _, ok := l.allow("10.0.0.2"); !ok {
+	if l.allow("10.0.0.2").over {
 		t.Error("another caller was refused")
 	}
 	now = now.Add(40 * time.Second)
-	if _, ok := l.allow("10.0.0.1"); !ok {
+	if l.allow("10.0.0.1").over {
 		t.Error("a new window counts the old one's requests")
 	}
 }
 
 func TestNoLimitAllowsEverything(t *testing.T) {
-	l := newLimiter(0, time.Now)
+	l := newLimiter[string](0, time.Now)
 	for range 1000 {
-		if _, ok := l.allow("10.0.0.1"); !ok {
+		if l.allow("10.0.0.1").over {
 			t.Fatal("refused")
 		}
 	}
@@ -54,7 +54,7 @@ func TestAHostCountsAsOneWhateverItsAddresses(t *testing.T) {
 
 func TestRememberedCallersAreBounded(t *testing.T) {
 	now := time.Unix(0, 0)
-	l := newLimiter(1, func() time.Time { return now })
+	l := newLimiter[string](1, func() time.Time { return now })
 	for n := range maxCallers + 100 {
 		l.allow(fmt.Sprintf("%d.%d.%d.1", 1+n>>16, n>>8&0xff, n&0xff))
 	}

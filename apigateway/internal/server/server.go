@@ -3,6 +3,7 @@ package server
 import (
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -23,6 +24,10 @@ type Limits struct {
 	// Logins are attempts to log in.
 	Logins int
 }
+
+// publicLimit is how many requests a minute a PUBLIC token is good for, as clients of the
+// older API were told.
+const publicLimit = 100
 
 // DefaultLimits are what an API that faces the world should have.
 func DefaultLimits() Limits { return Limits{Anonymous: 100, Logins: 10} }
@@ -48,7 +53,8 @@ type Server struct {
 	routes map[string]map[string]*Route
 
 	cfg               Config
-	anonymous, logins *limiter
+	anonymous, logins *limiter[netip.Addr]
+	public            *limiter[string] // by the id of an API token
 	uploads           uploads
 	metrics           metrics
 }
@@ -62,7 +68,8 @@ type metrics struct {
 func New(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, engine: newEngine(), routes: map[string]map[string]*Route{},
-		anonymous: newLimiter(cfg.Limits.Anonymous, cfg.Now), logins: newLimiter(cfg.Limits.Logins, cfg.Now),
+		anonymous: newLimiter[netip.Addr](cfg.Limits.Anonymous, cfg.Now), logins: newLimiter[netip.Addr](cfg.Limits.Logins, cfg.Now),
+		public: newLimiter[string](publicLimit, cfg.Now),
 		metrics: metrics{
 			requests: cfg.Metrics.Counter("http_requests", "Requests by route and status.", "method", "route", "status"),
 			limited:  cfg.Metrics.Counter("http_requests_limited", "Requests refused because of a rate limit.", "limit"),
