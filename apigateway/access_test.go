@@ -379,3 +379,29 @@ func TestTenParallelCreatesOfOneNameGiveOne201(t *testing.T) {
 	s.do("GET", "/api/v1/groups", nil).want(200).is("total", 1)
 	s.do("GET", "/api/v1/audit", nil).want(200).is("total", 1)
 }
+
+func TestLimitsOfUsersAndNamesAreSharedByTheGateways(t *testing.T) {
+	edit := func(c *Config) { c.Limits.Users, c.Limits.Names, c.Lockout.Failures = 20, 6, -1 }
+	a := newSite(t, edit)
+	b := newSiteOn(t, a.etcd, edit).as(a.token)
+	for _, s := range []*site{a, b} {
+		await.That(t, "both gateways are known", func() string {
+			n := len(s.view.Snapshot().ServiceSessions("apigateway"))
+			return await.Unless(n == 2, "%d are", n)
+		})
+	}
+	for _, s := range []*site{a, b} {
+		for range 10 {
+			s.do("GET", "/api/v1/auth/me", nil).want(200)
+		}
+		r := s.do("GET", "/api/v1/auth/me", nil).want(429).is("error.code", "RATE_LIMITED")
+		if r.header.Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+		for range 3 {
+			tries(s.as(""), "ann", "wrong").want(401)
+		}
+	}
+	tries(b.as(""), "ANN", "wrong").want(429).is("error.code", "RATE_LIMITED")
+	tries(b.as(""), "bob", "wrong").want(401)
+}

@@ -43,12 +43,17 @@ const serviceName = "apigateway"
 // minSecret is the length of the shortest usable cluster secret.
 const minSecret = 16
 
-// Limits of requests per minute and address. A negative value sets none, 0 the default.
+// Limits of requests per minute, on all gateways together. A negative value sets none, 0 the
+// default.
 type Limits struct {
-	// Anonymous are requests without a valid token; 100 by default.
+	// Anonymous are requests without a valid token from an address; 100 by default.
 	Anonymous int
-	// Logins are attempts to log in; 10 by default.
+	// Logins are attempts to log in from an address; 10 by default.
 	Logins int
+	// Names are attempts to log in under a user name; none by default.
+	Names int
+	// Users are requests of a user; none by default.
+	Users int
 }
 
 // MaxLockoutFailures is the largest Lockout.Failures: the time of each is kept.
@@ -213,6 +218,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	frame := server.New(server.Config{
 		Auth: g.auth, View: g.cfg.View, Log: g.cfg.Log, Metrics: g.metrics, Now: time.Now,
 		Limits: g.cfg.Limits.effective(), Origins: g.cfg.Origins, Secret: g.cfg.ClusterSecret,
+		Replicas: func() int { return max(1, len(g.cfg.View.Snapshot().ServiceSessions(serviceName))) },
 	})
 	templates := upstream.NewTemplates(g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}, &http.Client{Transport: g.uploads}, g.cfg.Log)
 	sources, err := operate.NewSources(g.operate, g.cfg.ClusterSecret)
@@ -222,7 +228,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	frame.Add(rest.New(rest.Config{
 		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: templates, Sources: sources,
 		Schedulers: upstream.NewSchedulers(g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}),
-		Ready:      g.waiting, Version: g.cfg.Version, Now: time.Now,
+		Ready:      g.waiting, WithinName: frame.WithinName, Version: g.cfg.Version, Now: time.Now,
 	}).Routes()...)
 	frame.Add(universe.New(universe.Config{
 		Operations: g.operate, Templates: templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
@@ -258,6 +264,7 @@ func (l Limits) effective() server.Limits {
 	if l.Logins != 0 {
 		out.Logins = max(0, l.Logins)
 	}
+	out.Names, out.Users = max(0, l.Names), max(0, l.Users)
 	return out
 }
 

@@ -35,6 +35,8 @@ type settings struct {
 	Limits struct {
 		Anonymous int `config:"anonymous" default:"100" usage:"requests without a valid token per minute and address; 0 sets no limit"`
 		Logins    int `config:"logins" default:"10" usage:"attempts to log in per minute and address; 0 sets no limit"`
+		Names     int `config:"names" default:"0" usage:"attempts to log in per minute under a user name; 0 sets no limit"`
+		Users     int `config:"users" default:"0" usage:"requests per minute of a user; 0 sets no limit"`
 	} `config:"limits"`
 	Lockout struct {
 		Failures int           `config:"failures" default:"5" usage:"wrong passwords within the window that lock a user name out; 0 locks out nobody; the same for all gateways"`
@@ -55,6 +57,8 @@ func (s *settings) Validate() []error {
 	check(s.Listen != "", "listen", "must be an address, like :8080")
 	check(s.Limits.Anonymous >= 0, "limits.anonymous", "must not be negative")
 	check(s.Limits.Logins >= 0, "limits.logins", "must not be negative")
+	check(s.Limits.Names >= 0, "limits.names", "must not be negative")
+	check(s.Limits.Users >= 0, "limits.users", "must not be negative")
 	check(s.Lockout.Failures >= 0 && s.Lockout.Failures <= apigateway.MaxLockoutFailures, "lockout.failures", fmt.Sprintf("must be between 0 and %d", apigateway.MaxLockoutFailures))
 	check(s.Lockout.Window >= time.Second, "lockout.window", "must be at least 1s")
 	check(s.Lockout.Duration >= time.Second, "lockout.duration", "must be at least 1s")
@@ -106,7 +110,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 
 // limits are as set, where 0 sets none.
 func limits(s *settings) apigateway.Limits {
-	return apigateway.Limits{Anonymous: none(s.Limits.Anonymous), Logins: none(s.Limits.Logins)}
+	return apigateway.Limits{Anonymous: none(s.Limits.Anonymous), Logins: none(s.Limits.Logins), Names: s.Limits.Names, Users: s.Limits.Users}
 }
 
 func lockout(s *settings) apigateway.Lockout {

@@ -35,6 +35,9 @@ type Config struct {
 	Schedulers *upstream.Schedulers
 	// Ready tells what the gateway waits for before it can serve; nothing when it can.
 	Ready func(ctx context.Context) (waiting []string)
+	// WithinName counts an attempt to log in under a user name; false means that there were
+	// too many and the request was answered.
+	WithinName func(c *gin.Context, name string) bool
 	// Version is the gateway's own.
 	Version string
 	Now     func() time.Time

@@ -47,6 +47,9 @@ func (a *API) login(c *gin.Context) {
 		server.Fail(c, errs.Field("password", "is missing"))
 		return
 	}
+	if !a.cfg.WithinName(c, *b.Username) {
+		return
+	}
 	var (
 		token string
 		who   auth.Identity

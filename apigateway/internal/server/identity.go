@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"crypto/sha256"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -80,10 +82,8 @@ func (s *Server) guard(c *gin.Context) {
 		if !s.withinAddress(c, s.anonymous, anonymously) {
 			return
 		}
-	case who.Public:
-		if !s.within(c, "requests", "with this PUBLIC token", s.public.allow(who.TokenID)) {
-			return
-		}
+	case err == nil && !s.withinUser(c, who):
+		return
 	}
 	switch {
 	case demand.Open(), demand.caller == ticketHolder: // 404 and 405 come after
@@ -120,6 +120,9 @@ func require(c *gin.Context, who auth.Identity, permissions ...auth.Permission) 
 	}
 }
 
+// roleInstance is what an instance has in the place of a role.
+const roleInstance = "INSTANCE"
+
 // ownPermissions are what its own token lets an instance do where a route lets it in.
 var ownPermissions = []auth.Permission{auth.InstancesView, auth.InstancesCommand}
 
@@ -134,7 +137,7 @@ func (s *Server) identify(c *gin.Context, d Demand) (auth.Identity, error) {
 	if !ok || !s.cfg.Auth.AuthenticateInstance(header, i) {
 		return who, err
 	}
-	return auth.Identity{User: "instance " + string(i.Intent.ID), Role: "INSTANCE", Permissions: ownPermissions}, nil
+	return auth.Identity{User: "instance " + string(i.Intent.ID), Role: roleInstance, Permissions: ownPermissions}, nil
 }
 
 // probe reports whether a route is for load balancers, who ask often and have no token.
@@ -151,6 +154,20 @@ const anonymously = "requests without a valid token"
 // withinAddress counts a request of an address and refuses it with 429 when they are too many.
 func (s *Server) withinAddress(c *gin.Context, l *limiter[netip.Addr], what string) bool {
 	return s.within(c, what, "from your address", l.allow(caller(c.ClientIP())))
+}
+
+// withinUser counts a request of a user, and of a PUBLIC token.
+func (s *Server) withinUser(c *gin.Context, who auth.Identity) bool {
+	if who.Public && !s.within(c, "requests", "with this PUBLIC token", s.public.allow(who.TokenID)) {
+		return false
+	}
+	return who.Role == roleInstance || s.within(c, "requests", "of "+who.User, s.users.allow(who.User))
+}
+
+// WithinName counts an attempt to log in under a user name; false means that there were too
+// many and the request was answered.
+func (s *Server) WithinName(c *gin.Context, name string) bool {
+	return s.within(c, "logins", "under this user name", s.names.allow(sha256.Sum256([]byte(strings.ToLower(name)))))
 }
 
 // within refuses a request with 429 that was too many by a count.

@@ -15,10 +15,14 @@ const (
 )
 
 // limiter counts requests per caller in fixed windows that begin with the caller's
-// first request. A limit of 0 allows everything.
+// first request. A limit of 0 allows everything. Each replica counts for itself: it allows
+// its share of the limit, so that all of them together allow the limit and, since shares are
+// whole, at most one request more for each replica but one.
 type limiter[K comparable] struct {
 	limit int
 	now   func() time.Time
+	// replicas is how many share the limit now, 1 or more.
+	replicas func() int
 
 	mu      sync.Mutex
 	callers map[K]*window // the zero caller's is for all who are too many
@@ -29,8 +33,8 @@ type window struct {
 	count int
 }
 
-func newLimiter[K comparable](limit int, now func() time.Time) *limiter[K] {
-	return &limiter[K]{limit: limit, now: now, callers: map[K]*window{}}
+func newLimiter[K comparable](limit int, now func() time.Time, replicas func() int) *limiter[K] {
+	return &limiter[K]{limit: limit, now: now, replicas: replicas, callers: map[K]*window{}}
 }
 
 // verdict is what came of a count.
@@ -45,7 +49,7 @@ func (l *limiter[K]) allow(who K) verdict {
 	if l.limit <= 0 {
 		return verdict{}
 	}
-	now := l.now()
+	now, n := l.now(), l.replicas()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := l.window(who, now)
@@ -53,7 +57,7 @@ func (l *limiter[K]) allow(who K) verdict {
 		w.began, w.count = now, 0
 	}
 	w.count++
-	return verdict{over: w.count > l.limit, wait: limitWindow - now.Sub(w.began)}
+	return verdict{over: w.count > (l.limit+n-1)/n, wait: limitWindow - now.Sub(w.began)}
 }
 
 func (l *limiter[K]) window(who K, now time.Time) *window {

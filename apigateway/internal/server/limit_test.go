@@ -5,12 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
 func TestALimitCountsPerCallerAndWindow(t *testing.T) {
 	now := time.Unix(0, 0)
-	l := newLimiter[string](3, func() time.Time { return now })
+	l := newLimiter[string](3, func() time.Time { return now }, one)
 	for n := range 3 {
 		if l.allow("10.0.0.1").over {
 			t.Fatalf("request %d was refused", n+1)
@@ -29,8 +31,28 @@ func TestALimitCountsPerCallerAndWindow(t *testing.T) {
 	}
 }
 
+func one() int { return 1 }
+
+func TestReplicasTogetherAllowTheLimitAndLessThanOneMoreEach(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit, replicas := rapid.IntRange(1, 50).Draw(t, "limit"), rapid.IntRange(1, 9).Draw(t, "replicas")
+		allowed := 0
+		for range replicas {
+			l := newLimiter[string](limit, func() time.Time { return time.Unix(0, 0) }, func() int { return replicas })
+			for range limit + 1 {
+				if !l.allow("ann").over {
+					allowed++
+				}
+			}
+		}
+		if allowed < limit || allowed >= limit+replicas {
+			t.Fatalf("%d replicas allow %d of %d", replicas, allowed, limit)
+		}
+	})
+}
+
 func TestNoLimitAllowsEverything(t *testing.T) {
-	l := newLimiter[string](0, time.Now)
+	l := newLimiter[string](0, time.Now, one)
 	for range 1000 {
 		if l.allow("10.0.0.1").over {
 			t.Fatal("refused")
@@ -54,7 +76,7 @@ func TestAHostCountsAsOneWhateverItsAddresses(t *testing.T) {
 
 func TestRememberedCallersAreBounded(t *testing.T) {
 	now := time.Unix(0, 0)
-	l := newLimiter[string](1, func() time.Time { return now })
+	l := newLimiter[string](1, func() time.Time { return now }, one)
 	for n := range maxCallers + 100 {
 		l.allow(fmt.Sprintf("%d.%d.%d.1", 1+n>>16, n>>8&0xff, n&0xff))
 	}

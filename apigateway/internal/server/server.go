@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/sha256"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -17,12 +18,16 @@ import (
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-// Limits of requests per minute and address; 0 sets none.
+// Limits of requests per minute, on all replicas together; 0 sets none.
 type Limits struct {
-	// Anonymous are requests without a valid token.
+	// Anonymous are requests without a valid token from an address.
 	Anonymous int
-	// Logins are attempts to log in.
+	// Logins are attempts to log in from an address.
 	Logins int
+	// Names are attempts to log in under a user name.
+	Names int
+	// Users are requests of a user with whatever tokens.
+	Users int
 }
 
 // publicLimit is how many requests a minute a PUBLIC token is good for, as clients of the
@@ -40,6 +45,8 @@ type Config struct {
 	Metrics *telemetry.Metrics
 	Now     func() time.Time
 	Limits  Limits
+	// Replicas is how many gateways live, 1 or more; it must be quick.
+	Replicas func() int
 	// Secret is the cluster's.
 	Secret string
 	// Origins are those browsers may call from; "*" allows any, none allows none.
@@ -54,7 +61,8 @@ type Server struct {
 
 	cfg               Config
 	anonymous, logins *limiter[netip.Addr]
-	public            *limiter[string] // by the id of an API token
+	public, users     *limiter[string]            // by the id of an API token, and by name
+	names             *limiter[[sha256.Size]byte] // by the hash of the name
 	uploads           uploads
 	metrics           metrics
 }
@@ -68,8 +76,11 @@ type metrics struct {
 func New(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, engine: newEngine(), routes: map[string]map[string]*Route{},
-		anonymous: newLimiter[netip.Addr](cfg.Limits.Anonymous, cfg.Now), logins: newLimiter[netip.Addr](cfg.Limits.Logins, cfg.Now),
-		public: newLimiter[string](publicLimit, cfg.Now),
+		anonymous: newLimiter[netip.Addr](cfg.Limits.Anonymous, cfg.Now, cfg.Replicas),
+		logins:    newLimiter[netip.Addr](cfg.Limits.Logins, cfg.Now, cfg.Replicas),
+		names:     newLimiter[[sha256.Size]byte](cfg.Limits.Names, cfg.Now, cfg.Replicas),
+		users:     newLimiter[string](cfg.Limits.Users, cfg.Now, cfg.Replicas),
+		public:    newLimiter[string](publicLimit, cfg.Now, cfg.Replicas),
 		metrics: metrics{
 			requests: cfg.Metrics.Counter("http_requests", "Requests by route and status.", "method", "route", "status"),
 			limited:  cfg.Metrics.Counter("http_requests_limited", "Requests refused because of a rate limit.", "limit"),
