@@ -11,6 +11,7 @@ package apigateway
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"net"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/bell"
 	"github.com/orreryhq/orrery/apigateway/internal/console"
 	"github.com/orreryhq/orrery/apigateway/internal/events"
 	"github.com/orreryhq/orrery/apigateway/internal/later"
@@ -118,7 +120,7 @@ type Gateway struct {
 	events  *events.Log
 	auth    *auth.Service
 	operate *operate.Operations
-	bell    *console.Bell
+	bell    *bell.Bell
 	// calls has the connections to other services, uploads those of what takes long.
 	calls, uploads *http.Transport
 
@@ -150,7 +152,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	cfg.NodeID, cfg.ClusterName = cmp.Or(cfg.NodeID, cfg.Replica), cmp.Or(cfg.ClusterName, "orrery")
 	g := &Gateway{
-		cfg: cfg, metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), bell: new(console.Bell),
+		cfg: cfg, metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), bell: bell.New(),
 		calls: newTransport(), uploads: newTransport(), ready: make(chan struct{}),
 		auth: auth.New(auth.Config{
 			Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: time.Now, ClusterSecret: cfg.ClusterSecret,
@@ -237,12 +239,15 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	tickets := events.NewTickets(g.cfg.Store, 0)
 	streams := openStreams{
 		events: events.New(events.Config{
-			Store: g.cfg.Store, Log: g.events, Tickets: tickets, ClusterID: meta.ClusterID, User: streamUser,
+			Store: g.cfg.Store, Log: g.events, Tickets: tickets, ClusterID: meta.ClusterID, Caller: streamCaller,
+			While: func(ctx context.Context, by fleet.Credential) (context.Context, func(), error) {
+				return g.auth.While(ctx, by, auth.EventsStream)
+			},
 			Consoles: func(c *gin.Context) bool { return server.Allowed(c, auth.InstancesConsole) },
 			Slog:     g.cfg.Log, Metrics: g.metrics,
 		}),
 		consoles: console.New(console.Config{
-			View: g.cfg.View, Operations: g.operate, Tickets: tickets, Bell: g.bell, Origins: g.cfg.Origins,
+			View: g.cfg.View, Auth: g.auth, Operations: g.operate, Tickets: tickets, Bell: g.bell, Origins: g.cfg.Origins,
 			Log: g.cfg.Log, Metrics: g.metrics,
 		}),
 	}

@@ -183,14 +183,14 @@ func (g *Gateway) waiting(ctx context.Context) []string {
 	return out
 }
 
-// streamUser is who opens a stream without a ticket.
-func streamUser(c *gin.Context) (string, error) {
+// streamCaller is who opens a stream without a ticket.
+func streamCaller(c *gin.Context) (fleet.Credential, error) {
 	who, ok := server.Identity(c)
 	switch {
 	case !ok:
-		return "", errs.New(errs.Unauthenticated, "send a ticket, or a token")
+		return fleet.Credential{}, errs.New(errs.Unauthenticated, "send a ticket, or a token")
 	case !who.Can(auth.EventsStream):
-		return "", errs.New(errs.Denied, "the role %s lacks the permission %s", who.Role, auth.EventsStream)
+		return fleet.Credential{}, errs.New(errs.Denied, "the role %s lacks the permission %s", who.Role, auth.EventsStream)
 	}
-	return who.User, nil
+	return who.Credential(), nil
 }

@@ -72,12 +72,26 @@ type Lockout struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
+// Credential is what somebody proved who they are with, as far as it is needed to see later
+// whether it still holds. It proves nothing by itself.
+type Credential struct {
+	User string `json:"user"`
+	// TokenID is an API token's. Empty for the token of a login, which Login and Epoch are of.
+	TokenID string `json:"tokenId,omitempty"`
+	Login   string `json:"login,omitempty"`
+	Epoch   int64  `json:"epoch,omitempty"`
+	// Until is when it expires; zero when it does not.
+	Until time.Time `json:"until,omitzero"`
+}
+
 // Ticket opens one stream once, for clients that cannot send headers. Only its
 // hash is kept, in the key, and the key goes when the ticket expires. The gateway
 // writes it.
 type Ticket struct {
 	Rev
-	User string `json:"user"`
+	// Credential is what it was asked for with: neither the ticket nor what it opens
+	// outlives that.
+	Credential
 	// Stream names what the ticket opens, e.g. "events".
 	Stream string `json:"stream"`
 	// Consoles is true when a ticket for events opens consoles too, since its user may

@@ -165,7 +165,7 @@ func TestACompactedHistoryIsSaidToBe(t *testing.T) {
 func TestARecordCreatedForATimeGoesByItself(t *testing.T) {
 	c := storetest.New(t)
 	k := store.TicketKey("abc")
-	if err := store.CreateFor(t.Context(), c, k, fleet.Ticket{User: "ann", Stream: "events"}, time.Second); err != nil {
+	if err := store.CreateFor(t.Context(), c, k, fleet.Ticket{Credential: fleet.Credential{User: "ann"}, Stream: "events"}, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := store.Get(t.Context(), c, k); err != nil || got.User != "ann" {

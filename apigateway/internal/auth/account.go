@@ -44,10 +44,10 @@ func (s *Service) Logout(ctx context.Context, who Identity) (store.Write, error)
 	if who.TokenID != "" {
 		return store.Write{}, errs.New(errs.Denied, "an API token has no login to end: delete it, or let it expire")
 	}
-	left := who.session.ExpiresAt.Sub(s.cfg.Now()) + time.Minute // clocks differ
+	left := who.credential.Until.Sub(s.cfg.Now()) + time.Minute // clocks differ
 	lease, err := s.cfg.Store.Grant(ctx, left)
 	if err != nil {
 		return store.Write{}, errs.Wrap("auth.Logout", err)
 	}
-	return store.CreateOn(lease, store.RevocationKey(who.session.ID), fleet.Revocation{User: who.User, At: s.cfg.Now().UTC()}), nil
+	return store.CreateOn(lease, store.RevocationKey(who.credential.Login), fleet.Revocation{User: who.User, At: s.cfg.Now().UTC()}), nil
 }

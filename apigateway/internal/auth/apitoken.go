@@ -134,18 +134,16 @@ func hashToken(token string) string {
 
 // byToken is who an API token belongs to.
 func (s *Service) byToken(token string) (Identity, error) {
-	refused := errs.New(errs.Unauthenticated, "the API token is not known, or has expired")
-	snap := s.cfg.View.Snapshot()
-	record, ok := snap.TokenByHash(hashToken(token))
-	if !ok || !record.ExpiresAt.IsZero() && !s.cfg.Now().Before(record.ExpiresAt) {
-		return Identity{}, refused
-	}
-	user, ok := snap.Users.Get(record.User)
+	record, ok := s.cfg.View.Snapshot().TokenByHash(hashToken(token))
 	if !ok {
-		return Identity{}, refused
+		return Identity{}, errs.New(errs.Unauthenticated, "the API token is not known, or has expired")
+	}
+	who, err := s.Judge(fleet.Credential{User: record.User, TokenID: record.ID, Until: record.ExpiresAt})
+	if err != nil {
+		return Identity{}, err
 	}
 	s.noteUse(record)
-	return identityOf(snap, user, record), nil
+	return who, nil
 }
 
 const (

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/orreryhq/orrery/apigateway/internal/bell"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -35,6 +36,8 @@ type Service struct {
 	owners owners
 	// uses are the ids of API tokens whose use is to be written.
 	uses chan string
+	// changed rings when somebody may have other rights than before.
+	changed *bell.Bell
 }
 
 // Identity is who makes a request.
@@ -48,16 +51,21 @@ type Identity struct {
 	// Public is true for an API token that may be used so often only.
 	Public bool
 
-	session claims // of the token of a login
-	token   *fleet.APIToken
+	credential fleet.Credential
+	token      *fleet.APIToken
 }
 
 // Can reports whether the identity has a permission.
 func (i Identity) Can(p Permission) bool { return slices.Contains(i.Permissions, p) }
 
-// New makes a service that knows nobody yet.
+// New makes a service that knows nobody yet. It subscribes to the view.
 func New(cfg Config) *Service {
-	return &Service{cfg: cfg, hasher: newHasher(min(4, runtime.GOMAXPROCS(0))), uses: make(chan string, maxUses)}
+	s := &Service{
+		cfg: cfg, hasher: newHasher(min(4, runtime.GOMAXPROCS(0))), uses: make(chan string, maxUses),
+		changed: bell.New(view.KindUser, view.KindRole, view.KindRevocation, view.KindAPIToken),
+	}
+	cfg.View.Subscribe(s.changed.Hear)
+	return s
 }
 
 // Start makes sure that there is a signing key and a first user. The view must
@@ -116,15 +124,7 @@ func (s *Service) Authenticate(header string) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	snap := s.cfg.View.Snapshot()
-	user, ok := snap.Users.Get(c.Subject)
-	_, revoked := snap.Revocations.Get(c.ID)
-	if !ok || revoked || user.Epoch != c.Epoch {
-		return Identity{}, errs.New(errs.Unauthenticated, "the token is no longer good: log in again")
-	}
-	who := identityOf(snap, user, nil)
-	who.session = c
-	return who, nil
+	return s.Judge(fleet.Credential{User: c.Subject, Login: c.ID, Epoch: c.Epoch, Until: c.ExpiresAt.Time})
 }
 
 // AuthenticateInstance reports whether an Authorization header carries the own

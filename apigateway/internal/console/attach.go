@@ -50,7 +50,7 @@ func (s *Streams) Attach(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	s.upgraded(c, func(ctx context.Context, conn *websocket.Conn) {
+	s.upgraded(c, who, func(ctx context.Context, conn *websocket.Conn) {
 		out := &attached{socket{conn: conn, timeout: s.cfg.WriteTimeout}}
 		showing, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -83,7 +83,7 @@ func (s *Streams) typeLines(ctx, showing context.Context, i *fleet.Instance, who
 		switch {
 		case kind != websocket.MessageText:
 			err = errs.Field("line", "must come as a text message of its own")
-		case !who.typing:
+		case !s.types(who):
 			err = errs.New(errs.Denied, "you may look at this console, but not type into it: that needs the permission %s", auth.InstancesCommand)
 		case len(line) > utf8.UTFMax*operate.MaxCommand: // it has too many characters: no agent is asked
 			err = typing.send(ctx, string(line))

@@ -34,7 +34,7 @@ type sink interface {
 func (s *Streams) feed(ctx context.Context, id fleet.InstanceID, at client.Place, out sink) error {
 	retry, told := minRetry, ""
 	for ctx.Err() == nil {
-		changed := s.bell.next()
+		changed := s.cfg.Bell.Next()
 		i, known := s.cfg.View.Snapshot().Instances.Get(id)
 		if !known {
 			return out.frame(ending(at, client.End{Message: "the record of the instance is gone"}))

@@ -18,9 +18,9 @@ const liveBacklog = 1000
 // LiveLog is the older dialect's live-log: the last lines, then each line as it is
 // written, as a text message of its own. It closes when the instance ends, with the reason.
 func (s *Streams) LiveLog(c *gin.Context) {
-	i, _, err := s.find(c)
+	i, who, err := s.find(c)
 	if errs.Is(err, errs.NotFound) {
-		s.upgraded(c, func(_ context.Context, conn *websocket.Conn) {
+		s.upgraded(c, who, func(_ context.Context, conn *websocket.Conn) {
 			_ = conn.Close(websocket.StatusUnsupportedData, "Instance not found")
 		})
 		return
@@ -29,7 +29,7 @@ func (s *Streams) LiveLog(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	s.upgraded(c, func(ctx context.Context, conn *websocket.Conn) {
+	s.upgraded(c, who, func(ctx context.Context, conn *websocket.Conn) {
 		ctx = conn.CloseRead(ctx) // it only shows
 		out := &liveLog{socket{conn: conn, timeout: s.cfg.WriteTimeout}}
 		err := s.feed(ctx, i.Intent.ID, client.Place{Offset: -1, Lines: liveBacklog}, out)

@@ -19,8 +19,8 @@ const maxReason = 123
 
 // upgraded makes a WebSocket of a request and serves it until serve returns. What the
 // client is told on refusal is the library's; a page of a foreign origin gets a 403.
-func (s *Streams) upgraded(c *gin.Context, serve func(ctx context.Context, conn *websocket.Conn)) {
-	ctx, leave, ok := s.enter(c)
+func (s *Streams) upgraded(c *gin.Context, who viewer, serve func(ctx context.Context, conn *websocket.Conn)) {
+	ctx, leave, ok := s.enter(c, who)
 	if !ok {
 		return
 	}
@@ -35,7 +35,22 @@ func (s *Streams) upgraded(c *gin.Context, serve func(ctx context.Context, conn 
 	}
 	defer conn.CloseNow() //nolint:errcheck // it is closed already, or cut
 	conn.SetReadLimit(maxTyped)
-	serve(ctx, conn)
+	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	told := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(told)
+		defer cancel()
+		if why := expelled(ctx); why != "" { // first: when reading ends, so does the connection
+			_ = conn.Close(websocket.StatusPolicyViolation, clipped(why))
+		}
+	})
+	defer func() {
+		if !stop() {
+			<-told
+		}
+	}()
+	serve(serving, conn)
 }
 
 // hosts are the hosts of origins.

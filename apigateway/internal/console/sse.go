@@ -19,7 +19,7 @@ import (
 // offset after it. With ?encoding=base64 a line's bytes are sent as they are; otherwise
 // as text, where a CR inside a line is a line break and what is no UTF-8 is replaced.
 func (s *Streams) Stream(c *gin.Context) {
-	i, _, err := s.find(c)
+	i, who, err := s.find(c)
 	if err != nil {
 		server.Fail(c, err)
 		return
@@ -37,7 +37,7 @@ func (s *Streams) Stream(c *gin.Context) {
 		c.Status(http.StatusNoContent)
 		return
 	}
-	ctx, leave, ok := s.enter(c)
+	ctx, leave, ok := s.enter(c, who)
 	if !ok {
 		return
 	}
@@ -45,6 +45,10 @@ func (s *Streams) Stream(c *gin.Context) {
 	out := &sse{w: c.Writer, rc: http.NewResponseController(c.Writer), timeout: s.cfg.WriteTimeout, encoded: encoding != ""}
 	if out.begin(gin.H{"message": "connected", "instanceId": i.Intent.ID, "name": i.Intent.Name}) == nil {
 		_ = s.feed(ctx, i.Intent.ID, at, out) // the client has gone
+	}
+	if why := expelled(ctx); why != "" {
+		out.event("error", "", gin.H{"message": why})
+		_ = out.flush() // nobody is told of more
 	}
 }
 

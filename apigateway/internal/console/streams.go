@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/bell"
 	"github.com/orreryhq/orrery/apigateway/internal/events"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
@@ -34,10 +35,11 @@ const (
 // Config is what Streams need; what has no default is required.
 type Config struct {
 	View       *view.View
+	Auth       *auth.Service
 	Operations *operate.Operations
 	Tickets    *events.Tickets
 	// Bell must be subscribed to the view.
-	Bell *Bell
+	Bell *bell.Bell
 	// Origins are those whose pages may open a WebSocket; "*" allows any.
 	Origins []string
 	// MaxStreams is the number of consoles shown at a time. 0 means DefaultMaxStreams.
@@ -51,7 +53,6 @@ type Config struct {
 // Streams serves consoles.
 type Streams struct {
 	cfg     Config
-	bell    *Bell
 	open    atomic.Int64
 	metrics metrics
 
@@ -71,7 +72,7 @@ type metrics struct {
 func New(cfg Config) *Streams {
 	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, DefaultMaxStreams)
 	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, DefaultWriteTimeout)
-	s := &Streams{cfg: cfg, bell: cfg.Bell}
+	s := &Streams{cfg: cfg}
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.metrics = metrics{
 		bytes:      cfg.Metrics.Counter("console_bytes", "Bytes of output shown to clients."),
@@ -113,8 +114,9 @@ func (s *Streams) count(f client.Frame) {
 }
 
 // enter counts a stream in; leave is to be called at its end. The context ends with
-// the request and with the streams.
-func (s *Streams) enter(c *gin.Context) (ctx context.Context, leave func(), ok bool) {
+// the request and with the streams, and when who looks may not look any more, which is its
+// cause then.
+func (s *Streams) enter(c *gin.Context, who viewer) (ctx context.Context, leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -128,18 +130,38 @@ func (s *Streams) enter(c *gin.Context) (ctx context.Context, leave func(), ok b
 		})
 		return nil, nil, false
 	}
+	ctx, unwatch, err := s.cfg.Auth.While(c.Request.Context(), who.credential, auth.InstancesConsole)
+	if err != nil {
+		server.Fail(c, err)
+		return nil, nil, false
+	}
 	s.open.Add(1)
 	s.running.Add(1)
-	ctx, cancel := context.WithCancel(c.Request.Context())
+	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(s.ending, cancel)
-	return ctx, func() { stop(); cancel(); s.open.Add(-1); s.running.Done() }, true
+	return ctx, func() { stop(); cancel(); unwatch(); s.open.Add(-1); s.running.Done() }, true
+}
+
+// expelled is why who looked may not look any more; "" when a stream ended for another reason.
+func expelled(ctx context.Context) string {
+	if why := context.Cause(ctx); errs.Is(why, errs.Denied) || errs.Is(why, errs.Unauthenticated) {
+		return "cut off: " + errs.MessageOf(why)
+	}
+	return ""
 }
 
 // viewer is who looks at a console.
 type viewer struct {
-	by operate.Actor
-	// typing is true when it may also type.
+	by         operate.Actor
+	credential fleet.Credential
+	// typing is true when it could also type when it was let in.
 	typing bool
+}
+
+// types reports whether somebody may type now.
+func (s *Streams) types(v viewer) bool {
+	who, err := s.cfg.Auth.Judge(v.credential)
+	return v.typing && err == nil && who.Can(auth.InstancesCommand)
 }
 
 // streamOf is what a ticket for an instance's console is bound to.
@@ -156,7 +178,7 @@ func (s *Streams) viewer(c *gin.Context, i *fleet.Instance) (viewer, error) {
 		case !who.Can(auth.InstancesConsole):
 			return viewer{}, errs.New(errs.Denied, "the role %s lacks the permission %s", who.Role, auth.InstancesConsole)
 		}
-		return viewer{server.Actor(c), who.Can(auth.InstancesCommand)}, nil
+		return viewer{server.Actor(c), who.Credential(), who.Can(auth.InstancesCommand)}, nil
 	}
 	var record fleet.Ticket
 	err := operate.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
@@ -165,7 +187,7 @@ func (s *Streams) viewer(c *gin.Context, i *fleet.Instance) (viewer, error) {
 		})
 		return err
 	})
-	return viewer{operate.Actor{User: record.User, IP: c.ClientIP()}, record.Typing}, err
+	return viewer{operate.Actor{User: record.User, IP: c.ClientIP()}, record.Credential, record.Typing}, err
 }
 
 // find is the instance a path names. A caller who is not known learns nothing of what there is.
@@ -175,10 +197,11 @@ func (s *Streams) find(c *gin.Context) (*fleet.Instance, viewer, error) {
 		return nil, viewer{}, errs.New(errs.Unauthenticated, "the ticket is used, expired or not for this stream: ask for a new one")
 	}
 	if err != nil {
-		if _, known := server.Identity(c); !known {
+		who, known := server.Identity(c)
+		if !known {
 			return nil, viewer{}, errs.New(errs.Unauthenticated, "send a ticket, or a token")
 		}
-		return nil, viewer{}, err
+		return nil, viewer{by: server.Actor(c), credential: who.Credential()}, err
 	}
 	v, err := s.viewer(c, i)
 	return i, v, err
@@ -192,9 +215,10 @@ func (s *Streams) Ticket(c *gin.Context) {
 		return
 	}
 	var ticket string
+	who, _ := server.Identity(c)
 	err = operate.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
 		ticket, err = s.cfg.Tickets.Issue(ctx, fleet.Ticket{
-			User: server.Actor(c).User, Stream: streamOf(i.Intent.ID), Typing: server.Allowed(c, auth.InstancesCommand),
+			Credential: who.Credential(), Stream: streamOf(i.Intent.ID), Typing: who.Can(auth.InstancesCommand),
 		})
 		return err
 	})

@@ -66,6 +66,10 @@ func (c *client) serve(ctx context.Context, start origin) {
 		return
 	}
 	for {
+		if ctx.Err() != nil {
+			c.expel(context.Cause(ctx))
+			return
+		}
 		more, err := c.catchUp(ctx)
 		if err != nil {
 			return // the client is gone or was told why
@@ -85,12 +89,20 @@ func (c *client) serve(ctx context.Context, start origin) {
 		case <-c.streams.closed:
 			return
 		case <-ctx.Done():
-			return
 		}
 		if err != nil {
 			return
 		}
 	}
+}
+
+// expel tells a client that may not see events any more why its stream ends.
+func (c *client) expel(why error) {
+	if errs.Is(why, errs.Canceled) { // it has gone
+		return
+	}
+	c.frame("error", Fields{"message": "cut off: " + errs.MessageOf(why)})
+	_ = c.flush() // nobody is told of more
 }
 
 // open writes the headers and the first frame.

@@ -43,7 +43,7 @@ func newReplica(t *testing.T, etcd *storetest.Etcd, edit ...func(*events.Config)
 	t.Helper()
 	c := etcd.Client(t)
 	log := events.NewLog(0)
-	cfg := events.Config{Store: c, Log: log, ClusterID: "c1", Tickets: events.NewTickets(c, 0), User: bearer}
+	cfg := events.Config{Store: c, Log: log, ClusterID: "c1", Tickets: events.NewTickets(c, 0), Caller: bearer}
 	for _, e := range edit {
 		e(&cfg)
 	}
@@ -69,12 +69,12 @@ func (r *replica) serve() {
 }
 
 // bearer takes the token itself for the user.
-func bearer(c *gin.Context) (string, error) {
+func bearer(c *gin.Context) (fleet.Credential, error) {
 	user, ok := strings.CutPrefix(c.GetHeader("Authorization"), "Bearer ")
 	if !ok {
-		return "", errs.New(errs.Unauthenticated, "log in")
+		return fleet.Credential{}, errs.New(errs.Unauthenticated, "log in")
 	}
-	return user, nil
+	return fleet.Credential{User: user}, nil
 }
 
 // commit writes and waits until the replica has seen it.

@@ -40,8 +40,12 @@ type Config struct {
 	// ClusterID is told to clients, which may send it back as ?clusterId= so that
 	// ids of another cluster are recognised.
 	ClusterID string
-	// User is who the request's own credentials name; an error when nobody.
-	User func(*gin.Context) (string, error)
+	// Caller is what the request's own credentials are; an error when they are nobody's who
+	// may see events.
+	Caller func(*gin.Context) (fleet.Credential, error)
+	// While is a context that ends, with the error as its cause, when a credential's holder
+	// may not see events any more; leave is called at the end of the stream. Nil cuts no stream.
+	While func(ctx context.Context, c fleet.Credential) (_ context.Context, leave func(), err error)
 	// Consoles reports whether who makes a request may see consoles: older clients open
 	// them with a ticket for events. Nil means that nobody may.
 	Consoles func(*gin.Context) bool
@@ -101,14 +105,14 @@ func (s *Streams) Close() { s.closeOnce.Do(func() { close(s.closed) }) }
 
 // Ticket answers with a new ticket for the event stream, bound to the caller.
 func (s *Streams) Ticket(c *gin.Context) {
-	user, err := s.cfg.User(c)
+	caller, err := s.cfg.Caller(c)
 	if err != nil {
 		fail(c, err)
 		return
 	}
 	var ticket string
 	err = operate.InTime(c.Request.Context(), func(ctx context.Context) error {
-		ticket, err = s.cfg.Tickets.Issue(ctx, fleet.Ticket{User: user, Stream: StreamName, Consoles: s.cfg.Consoles != nil && s.cfg.Consoles(c)})
+		ticket, err = s.cfg.Tickets.Issue(ctx, fleet.Ticket{Credential: caller, Stream: StreamName, Consoles: s.cfg.Consoles != nil && s.cfg.Consoles(c)})
 		return err
 	})
 	if err != nil {
@@ -122,7 +126,8 @@ func (s *Streams) Ticket(c *gin.Context) {
 // Stream serves the events after the client's position, then those that come. It
 // takes a ?ticket= or the usual credentials.
 func (s *Streams) Stream(c *gin.Context) {
-	if _, err := s.user(c); err != nil {
+	caller, err := s.caller(c)
+	if err != nil {
 		fail(c, err)
 		return
 	}
@@ -141,19 +146,30 @@ func (s *Streams) Stream(c *gin.Context) {
 		fail(c, err)
 		return
 	}
-	newClient(s, c).serve(c.Request.Context(), start)
+	ctx := c.Request.Context()
+	if s.cfg.While != nil {
+		var leave func()
+		if ctx, leave, err = s.cfg.While(ctx, caller); err != nil {
+			fail(c, err)
+			return
+		}
+		defer leave()
+	}
+	newClient(s, c).serve(ctx, start)
 }
 
-// user is who opens the stream.
-func (s *Streams) user(c *gin.Context) (user string, err error) {
-	if ticket, ok := c.GetQuery("ticket"); ok {
-		err = operate.InTime(c.Request.Context(), func(ctx context.Context) error {
-			user, err = s.cfg.Tickets.Redeem(ctx, ticket, StreamName)
-			return err
-		})
-		return user, err
+// caller is whose stream it is.
+func (s *Streams) caller(c *gin.Context) (fleet.Credential, error) {
+	text, ok := c.GetQuery("ticket")
+	if !ok {
+		return s.cfg.Caller(c)
 	}
-	return s.cfg.User(c)
+	var ticket fleet.Ticket
+	err := operate.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
+		ticket, err = s.cfg.Tickets.Redeem(ctx, text, StreamName)
+		return err
+	})
+	return ticket.Credential, err
 }
 
 // origin is where a client's stream starts.

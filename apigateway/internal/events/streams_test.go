@@ -316,7 +316,7 @@ func TestATicketOpensOneStreamOnceOnAnyReplica(t *testing.T) {
 
 func TestOfManyUsesOfOneTicketOneWins(t *testing.T) {
 	tickets := events.NewTickets(storetest.New(t), 0)
-	ticket, err := tickets.Issue(t.Context(), fleet.Ticket{User: "ann", Stream: "events"})
+	ticket, err := tickets.Issue(t.Context(), fleet.Ticket{Credential: fleet.Credential{User: "ann"}, Stream: "events"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,14 +327,14 @@ func TestOfManyUsesOfOneTicketOneWins(t *testing.T) {
 	)
 	for range 10 {
 		wg.Go(func() {
-			user, err := tickets.Redeem(t.Context(), ticket, "events")
+			ticket, err := tickets.Redeem(t.Context(), ticket, "events")
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
-			case err == nil && user == "ann":
+			case err == nil && ticket.User == "ann":
 				won++
 			case !errs.Is(err, errs.Unauthenticated):
-				t.Errorf("user %q, %v", user, err)
+				t.Errorf("%+v, %v", ticket, err)
 			}
 		})
 	}
@@ -347,14 +347,14 @@ func TestOfManyUsesOfOneTicketOneWins(t *testing.T) {
 func TestATicketIsGoodForItsStreamAndItsTimeOnly(t *testing.T) {
 	c := storetest.New(t)
 	tickets := events.NewTickets(c, time.Second)
-	foreign, err := tickets.Issue(t.Context(), fleet.Ticket{User: "ann", Stream: "console:lobby-1"})
+	foreign, err := tickets.Issue(t.Context(), fleet.Ticket{Credential: fleet.Credential{User: "ann"}, Stream: "console:lobby-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tickets.Redeem(t.Context(), foreign, "events"); !errs.Is(err, errs.Unauthenticated) {
 		t.Errorf("for another stream: %v", err)
 	}
-	late, err := tickets.Issue(t.Context(), fleet.Ticket{User: "ann", Stream: "events"})
+	late, err := tickets.Issue(t.Context(), fleet.Ticket{Credential: fleet.Credential{User: "ann"}, Stream: "events"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,11 +49,10 @@ func (t *Tickets) Issue(ctx context.Context, record fleet.Ticket) (string, error
 	return ticket, nil
 }
 
-// Redeem uses a ticket up and returns its user. Unauthenticated when it was used,
+// Redeem uses a ticket up and returns its record. Unauthenticated when it was used,
 // has expired, was never issued or is for another stream (which uses it up too).
-func (t *Tickets) Redeem(ctx context.Context, ticket, stream string) (user string, err error) {
-	record, err := t.Use(ctx, ticket, func(r fleet.Ticket) bool { return r.Stream == stream })
-	return record.User, err
+func (t *Tickets) Redeem(ctx context.Context, ticket, stream string) (fleet.Ticket, error) {
+	return t.Use(ctx, ticket, func(r fleet.Ticket) bool { return r.Stream == stream })
 }
 
 // Use is Redeem where more than one kind of ticket opens a stream: opens says whether

@@ -1,0 +1,87 @@
+package auth
+
+import (
+	"context"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// Credential is what the identity was proven with, to be judged again later.
+func (i Identity) Credential() fleet.Credential { return i.credential }
+
+// Judge is who a credential names, and what that one may do now. Unauthenticated when it has
+// ended: it expired, its login or API token is no more, or its user has another password or name.
+func (s *Service) Judge(c fleet.Credential) (Identity, error) {
+	ended := errs.New(errs.Unauthenticated, "the token is no longer good: log in again, or send another API token")
+	if !c.Until.IsZero() && !s.cfg.Now().Before(c.Until) {
+		return Identity{}, ended
+	}
+	snap := s.cfg.View.Snapshot()
+	user, ok := snap.Users.Get(c.User)
+	if !ok {
+		return Identity{}, ended
+	}
+	var token *fleet.APIToken
+	if c.TokenID == "" {
+		if _, revoked := snap.Revocations.Get(c.Login); revoked || user.Epoch != c.Epoch {
+			return Identity{}, ended
+		}
+	} else if token, ok = snap.APITokens.Get(c.TokenID); !ok || token.User != c.User {
+		return Identity{}, ended
+	}
+	who := identityOf(snap, user, token)
+	who.credential = c
+	return who, nil
+}
+
+// While is a context that ends with ctx, and as soon as who a credential names does not have
+// a permission any more; its cause is the error then. leave is to be called at the end.
+// Unauthenticated or Denied when that is so already.
+func (s *Service) While(ctx context.Context, c fleet.Credential, p Permission) (_ context.Context, leave func(), err error) {
+	changed := s.changed.Next()
+	if err := s.may(c, p); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		for s.untilLookedAt(ctx, changed, c.Until) {
+			changed = s.changed.Next()
+			if err := s.may(c, p); err != nil {
+				cancel(err)
+				return
+			}
+		}
+	}()
+	return ctx, func() { cancel(context.Canceled); <-watched }, nil
+}
+
+// may is why who a credential names lacks a permission; nil when that one has it.
+func (s *Service) may(c fleet.Credential, p Permission) error {
+	who, err := s.Judge(c)
+	if err == nil && !who.Can(p) {
+		err = errs.New(errs.Denied, "the role %s lacks the permission %s", who.Role, p)
+	}
+	return err
+}
+
+// untilLookedAt waits until there is a reason to judge again: a change, or the time at which
+// a credential expires, zero for never. false when ctx ended first.
+func (s *Service) untilLookedAt(ctx context.Context, changed <-chan struct{}, expires time.Time) bool {
+	var expired <-chan time.Time
+	if !expires.IsZero() {
+		timer := time.NewTimer(expires.Sub(s.cfg.Now()))
+		defer timer.Stop()
+		expired = timer.C
+	}
+	select {
+	case <-changed:
+	case <-expired:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
