@@ -325,3 +325,30 @@ func TestEveryRouteWantsAllThePermissionsItSaysAndNoOthers(t *testing.T) {
 		}
 	}
 }
+
+func TestARotatedKeyIsAcceptedOnceMoreOnEveryGateway(t *testing.T) {
+	a := newSite(t)
+	b := second(t, a)
+	first := a.do("GET", "/api/v1/auth/keys", nil).want(200).is("previous", nil)
+	rotated := a.do("POST", "/api/v1/auth/keys/rotate", nil).want(200).is("previous", first.field("current"))
+	if rotated.field("current") == first.field("current") || rotated.header.Get("ETag") == first.header.Get("ETag") {
+		t.Errorf("%s became %s", first.raw, rotated.raw)
+	}
+	await.That(t, "the other gateway has the new key", func() string {
+		got := b.do("GET", "/api/v1/auth/keys", nil).want(200)
+		return await.Unless(got.raw == rotated.raw, "%s", got.raw)
+	})
+	fresh := a.as(a.login("admin", adminPassword))
+	b.as(fresh.token).do("GET", "/api/v1/groups", nil).want(200)
+	a.as(b.login("admin", adminPassword)).do("GET", "/api/v1/groups", nil).want(200)
+	fresh.do("POST", "/api/v1/auth/keys/rotate?dryRun=true", nil).want(400)
+	fresh.do("POST", "/api/v1/auth/keys/rotate", nil).want(200).is("previous", rotated.field("current"))
+	a.do("GET", "/api/v1/groups", nil).want(401)
+	eventually(t, b, "GET", "/api/v1/groups", 401)
+	third := newSiteOn(t, a.etcd)
+	third.as(a.token).do("GET", "/api/v1/groups", nil).want(401)
+	third.as(fresh.token).do("GET", "/api/v1/groups", nil).want(200)
+	if got := fresh.do("GET", "/api/v1/audit", nil).want(200).raw; strings.Count(got, "auth.rotate-keys") != 2 {
+		t.Errorf("the audit has %s", got)
+	}
+}

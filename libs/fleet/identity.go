@@ -103,8 +103,10 @@ type Ticket struct {
 // SealedKey is a secret encrypted under the cluster secret. The gateway writes it.
 type SealedKey struct {
 	Rev
-	ID        string    `json:"id"`
-	Sealed    []byte    `json:"sealed"`
+	ID     string `json:"id"`
+	Sealed []byte `json:"sealed"`
+	// Previous is the one before, which is good still; empty when there is none.
+	Previous  []byte    `json:"previous,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
 }
 

@@ -7,11 +7,13 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/bell"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -33,6 +35,8 @@ type Service struct {
 	cfg    Config
 	hasher hasher
 	signer signer
+	box    seal.Box
+	keys   atomic.Pointer[ring] // not nil after Start
 	owners owners
 	// uses are the ids of API tokens whose use is to be written.
 	uses chan string
@@ -72,11 +76,10 @@ func New(cfg Config) *Service {
 // run. Invalid when the cluster secret is not the cluster's, or when there is no
 // way to tell the first user's password.
 func (s *Service) Start(ctx context.Context) error {
-	key, err := signingKey(ctx, s.cfg.Store, s.cfg.ClusterSecret, s.cfg.Now())
-	if err != nil {
+	if err := s.firstKey(ctx); err != nil {
 		return err
 	}
-	s.signer = signer{key: key, now: s.cfg.Now}
+	s.signer = signer{ring: s.ring, now: s.cfg.Now}
 	return s.bootstrap(ctx)
 }
 

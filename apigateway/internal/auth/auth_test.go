@@ -59,7 +59,8 @@ func FuzzParsePHC(f *testing.F) {
 }
 
 func at(now time.Time) signer {
-	return signer{key: []byte(strings.Repeat("k", 32)), now: func() time.Time { return now }}
+	keys := &ring{current: keyOf([]byte(strings.Repeat("k", 32))), previous: new(keyOf([]byte(strings.Repeat("p", 32))))}
+	return signer{ring: func() *ring { return keys }, now: func() time.Time { return now }}
 }
 
 func TestASessionEndsAfterADay(t *testing.T) {
@@ -82,6 +83,7 @@ func TestASessionEndsAfterADay(t *testing.T) {
 func TestATokenOfSomebodyElseIsRefused(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := at(now)
+	key := s.ring().current.secret
 	sign := func(method jwt.SigningMethod, key any, c jwt.Claims) string {
 		token, err := jwt.NewWithClaims(method, c).SignedString(key)
 		if err != nil {
@@ -94,7 +96,7 @@ func TestATokenOfSomebodyElseIsRefused(t *testing.T) {
 			Issuer: issuer, Audience: jwt.ClaimStrings{audience}, Subject: "ann", ExpiresAt: jwt.NewNumericDate(now.Add(time.Hour)),
 		}}
 	}
-	if _, err := s.parse(sign(jwt.SigningMethodHS256, s.key, good())); err != nil {
+	if _, err := s.parse(sign(jwt.SigningMethodHS256, key, good())); err != nil {
 		t.Fatalf("the good one: %v", err)
 	}
 	foreign, audienceless, endless := good(), good(), good()
@@ -111,11 +113,11 @@ func TestATokenOfSomebodyElseIsRefused(t *testing.T) {
 	raised := base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(payload), RoleViewer, RoleAdmin, 1)))
 	for name, token := range map[string]string{
 		"no signature":       sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, good()),
-		"another algorithm":  sign(jwt.SigningMethodHS512, s.key, good()),
+		"another algorithm":  sign(jwt.SigningMethodHS512, key, good()),
 		"another key":        sign(jwt.SigningMethodHS256, []byte("other"), good()),
-		"another issuer":     sign(jwt.SigningMethodHS256, s.key, foreign),
-		"for nobody":         sign(jwt.SigningMethodHS256, s.key, audienceless),
-		"without an end":     sign(jwt.SigningMethodHS256, s.key, endless),
+		"another issuer":     sign(jwt.SigningMethodHS256, key, foreign),
+		"for nobody":         sign(jwt.SigningMethodHS256, key, audienceless),
+		"without an end":     sign(jwt.SigningMethodHS256, key, endless),
 		"changed":            parts[0] + "." + raised + "." + parts[2],
 		"cut":                valid[:len(valid)-4],
 		"without its middle": parts[0] + ".." + parts[2],
@@ -124,6 +126,48 @@ func TestATokenOfSomebodyElseIsRefused(t *testing.T) {
 	} {
 		if _, err := s.parse(token); !errs.Is(err, errs.Unauthenticated) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestATokenIsGoodWhileItsKeyIs(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	with := func(r *ring) signer {
+		return signer{ring: func() *ring { return r }, now: func() time.Time { return now }}
+	}
+	first, second, third := keyOf([]byte("first")), keyOf([]byte("second")), keyOf([]byte("third"))
+	token, err := with(&ring{current: first}).sign(&fleet.User{Username: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nameless := jwt.NewWithClaims(jwt.SigningMethodHS256, claims{RegisteredClaims: jwt.RegisteredClaims{
+		Issuer: issuer, Audience: jwt.ClaimStrings{audience}, Subject: "ann", ExpiresAt: jwt.NewNumericDate(now.Add(time.Hour)),
+	}})
+	old, err := nameless.SignedString(first.secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nameless.Header["kid"] = second.id
+	misnamed, err := nameless.SignedString(first.secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		keys *ring
+		good bool
+	}{
+		{"its key is the only one", &ring{current: first}, true},
+		{"its key is the one before", &ring{current: second, previous: &first}, true},
+		{"its key was two before", &ring{current: third, previous: &second}, false},
+	} {
+		for what, token := range map[string]string{"a token": token, "one that names no key": old} {
+			if _, err := with(c.keys).parse(token); (err == nil) != c.good {
+				t.Errorf("%s, %s: %v", c.name, what, err)
+			}
+		}
+		if _, err := with(c.keys).parse(misnamed); !errs.Is(err, errs.Unauthenticated) {
+			t.Errorf("%s, a token that names another key: %v", c.name, err)
 		}
 	}
 }

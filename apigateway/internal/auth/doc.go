@@ -11,8 +11,8 @@
 //     the role in a token: rights follow from the user's present role, and that from
 //     the role's present permissions. A login that was ended is worthless in the same way.
 //   - A wrong password and an unknown user look alike, in words and in time.
-//   - All replicas sign with one random key, which stands in the store encrypted
-//     under the cluster secret.
+//   - All replicas sign with one random key and accept the one before. Both stand in the
+//     store encrypted under the cluster secret, and each replica has them from its view.
 //   - First records are create-only: replicas that start together agree.
 //
 // The package knows no HTTP, limits no rates and locks nobody out: package operate counts

@@ -3,6 +3,8 @@ package auth
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -12,27 +14,133 @@ import (
 )
 
 const (
-	// jwtKeyID names the signing key among the sealed keys.
+	// jwtKeyID names the signing keys among the sealed keys.
 	jwtKeyID    = "jwt"
 	jwtKeyBytes = 32
+	// keyNameBytes is how much of its hash names a key.
+	keyNameBytes = 8
 )
 
-// signingKey is the key all replicas sign with; the first one makes it.
-func signingKey(ctx context.Context, c *store.Client, secret string, now time.Time) ([]byte, error) {
-	box, err := seal.NewBox(secret, jwtKeyID)
+// signingKey signs the tokens of logins. Its id stands in them.
+type signingKey struct {
+	id     string
+	secret []byte
+}
+
+func keyOf(secret []byte) signingKey {
+	sum := sha256.Sum256(secret)
+	return signingKey{hex.EncodeToString(sum[:keyNameBytes]), secret}
+}
+
+// ring has the keys that are good: all replicas sign with the current one, and accept the
+// one before, nil when there is none.
+type ring struct {
+	current   signingKey
+	previous  *signingKey
+	createdAt time.Time
+	modRev    int64 // of the record it was read from
+}
+
+// accepted are the keys a token may be signed with: the one of an id, or all for one that
+// names none, as tokens did once.
+func (r *ring) accepted(id string) (out []signingKey) {
+	for _, k := range []*signingKey{&r.current, r.previous} {
+		if k != nil && (id == "" || id == k.id) {
+			out = append(out, *k)
+		}
+	}
+	return out
+}
+
+// firstKey makes sure that there is a key to sign with, and that it can be opened; the first
+// replica makes it.
+func (s *Service) firstKey(ctx context.Context) (err error) {
+	if s.box, err = seal.NewBox(s.cfg.ClusterSecret, jwtKeyID); err != nil {
+		return err
+	}
+	rev, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(store.SealedKeyKey(jwtKeyID), s.sealed(nil))}})
+	if err != nil && !errs.Is(err, errs.AlreadyExists) {
+		return errs.Wrap("auth.firstKey", err)
+	}
+	snap, err := s.cfg.View.WaitRev(ctx, rev)
+	if err != nil {
+		return errs.Wrap("auth.firstKey", err)
+	}
+	record, ok := snap.SealedKeys.Get(jwtKeyID)
+	if !ok {
+		return errs.New(errs.Internal, "there is no key to sign tokens with")
+	}
+	keys, err := s.open(record)
+	s.keys.Store(keys)
+	return err
+}
+
+// sealed is a record of a new key and the one before, as that is sealed.
+func (s *Service) sealed(previous []byte) fleet.SealedKey {
+	key := make([]byte, jwtKeyBytes)
+	_, _ = rand.Read(key) // never fails
+	return fleet.SealedKey{ID: jwtKeyID, Sealed: s.box.Seal(key), Previous: previous, CreatedAt: s.cfg.Now().UTC()}
+}
+
+func (s *Service) open(record *fleet.SealedKey) (*ring, error) {
+	current, err := s.box.Open(record.Sealed)
 	if err != nil {
 		return nil, err
 	}
-	key := make([]byte, jwtKeyBytes)
-	_, _ = rand.Read(key) // never fails
-	fresh := fleet.SealedKey{ID: jwtKeyID, Sealed: box.Seal(key), CreatedAt: now.UTC()}
-	_, err = c.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(store.SealedKeyKey(jwtKeyID), fresh)}})
-	if err != nil && !errs.Is(err, errs.AlreadyExists) {
-		return nil, errs.Wrap("auth.signingKey", err)
+	out := &ring{current: keyOf(current), createdAt: record.CreatedAt, modRev: record.ModRev}
+	if len(record.Previous) == 0 {
+		return out, nil
 	}
-	sealed, err := store.Get(ctx, c, store.SealedKeyKey(jwtKeyID))
+	previous, err := s.box.Open(record.Previous)
 	if err != nil {
-		return nil, errs.Wrap("auth.signingKey", err)
+		return nil, err
 	}
-	return box.Open(sealed.Sealed)
+	out.previous = new(keyOf(previous))
+	return out, nil
+}
+
+// ring is as the view has it now. What cannot be read changes nothing.
+func (s *Service) ring() *ring {
+	known := s.keys.Load()
+	record, ok := s.cfg.View.Snapshot().SealedKeys.Get(jwtKeyID)
+	if !ok || record.ModRev == known.modRev {
+		return known
+	}
+	keys, err := s.open(record)
+	if err != nil {
+		s.cfg.Log.Error("the keys that sign tokens cannot be read: the ones before are used", "error", err)
+		kept := *known
+		kept.modRev, keys = record.ModRev, &kept
+	}
+	s.keys.Store(keys)
+	return keys
+}
+
+// Keys tells which keys are good, by their ids.
+type Keys struct {
+	Current string `json:"current"`
+	// Previous signs nothing any more, but what it signed is good still; nil when there is none.
+	Previous  *string   `json:"previous"`
+	CreatedAt time.Time `json:"createdAt"` // of the current one
+}
+
+// Keys are those that are good now, and the revision of their record.
+func (s *Service) Keys() (Keys, int64) {
+	r := s.ring()
+	out := Keys{Current: r.current.id, CreatedAt: r.createdAt}
+	if r.previous != nil {
+		out.Previous = &r.previous.id
+	}
+	return out, r.modRev
+}
+
+// RotateKeys is the write by which a new key signs tokens, on every replica as soon as it has
+// it. What the current one signed stays good until the next time; what the one before did
+// ends. Conflict when it is committed after somebody else's.
+func (s *Service) RotateKeys() (store.Write, error) {
+	record, ok := s.cfg.View.Snapshot().SealedKeys.Get(jwtKeyID)
+	if !ok {
+		return store.Write{}, errs.New(errs.Conflict, "there are no keys now: try again")
+	}
+	return store.Replace(store.SealedKeyKey(jwtKeyID), s.sealed(record.Sealed), record.ModRev), nil
 }

@@ -28,8 +28,8 @@ type claims struct {
 
 // signer makes and reads the tokens of logins.
 type signer struct {
-	key []byte
-	now func() time.Time
+	ring func() *ring
+	now  func() time.Time
 }
 
 func (s signer) sign(u *fleet.User) (string, error) {
@@ -41,14 +41,26 @@ func (s signer) sign(u *fleet.User) (string, error) {
 		},
 		Role: u.Role, Epoch: u.Epoch,
 	})
-	signed, err := token.SignedString(s.key)
+	key := s.ring().current
+	token.Header["kid"] = key.id
+	signed, err := token.SignedString(key.secret)
 	return signed, errs.As(errs.Internal, "auth.sign", err)
+}
+
+// keysOf are those a token may be signed with.
+func (s signer) keysOf(t *jwt.Token) (any, error) {
+	id, _ := t.Header["kid"].(string)
+	var set jwt.VerificationKeySet
+	for _, k := range s.ring().accepted(id) {
+		set.Keys = append(set.Keys, k.secret)
+	}
+	return set, nil
 }
 
 // parse checks signature and times. Unauthenticated when either is not right.
 func (s signer) parse(token string) (claims, error) {
 	var c claims
-	_, err := jwt.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return s.key, nil },
+	_, err := jwt.ParseWithClaims(token, &c, s.keysOf,
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithIssuedAt(),
 		jwt.WithIssuer(issuer), jwt.WithAudience(audience), jwt.WithTimeFunc(s.now))
 	if err != nil {

@@ -23,6 +23,8 @@ func (a *API) identityRoutes() []server.Route {
 		server.Post("/api/v1/auth/refresh", server.Anyone, a.refresh),
 		server.Post("/api/v1/auth/logout", server.Anyone, a.logout),
 		server.Post("/api/v1/auth/change-password", server.Anyone, a.changePassword),
+		server.Get("/api/v1/auth/keys", server.Needs(auth.SystemSettings), a.signingKeys),
+		server.Post("/api/v1/auth/keys/rotate", server.Needs(auth.SystemSettings), a.rotateKeys),
 		server.Get("/api/v1/auth/me", server.Anyone, a.me),
 		server.Get("/api/v1/api-tokens", server.Needs(auth.TokensView), a.listTokens),
 		server.Post("/api/v1/api-tokens", server.Needs(auth.TokensCreate), a.createToken),
@@ -204,4 +206,26 @@ func (a *API) newPassword(c *gin.Context, who auth.Identity, current, password s
 		return "", err
 	}
 	return a.cfg.Auth.Session(&changed)
+}
+
+func (a *API) signingKeys(c *gin.Context) {
+	keys, rev := a.cfg.Auth.Keys()
+	server.ETag(c, rev)
+	c.JSON(http.StatusOK, keys)
+}
+
+// rotateKeys makes another key sign the tokens of logins, on every gateway.
+func (a *API) rotateKeys(c *gin.Context) {
+	if !noDryRun(c) {
+		return
+	}
+	rotation, err := a.cfg.Auth.RotateKeys()
+	if err == nil {
+		_, err = a.cfg.Operations.Record(c.Request.Context(), server.Actor(c), "auth.rotate-keys", "signing-keys", "jwt", "", rotation)
+	}
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	a.signingKeys(c)
 }

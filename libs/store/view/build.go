@@ -102,7 +102,7 @@ func (s *Snapshot) fork() *Snapshot {
 		CrashLoops: fork(s.CrashLoops), Crashes: fork(s.Crashes), Names: fork(s.Names), Sessions: fork(s.Sessions),
 		Quotas: fork(s.Quotas), Catalog: fork(s.Catalog), QuotaAllocs: fork(s.QuotaAllocs), Evictions: fork(s.Evictions),
 		Users: fork(s.Users), APITokens: fork(s.APITokens), tokensByHash: fork(s.tokensByHash),
-		Roles: fork(s.Roles), Revocations: fork(s.Revocations), Lockouts: fork(s.Lockouts),
+		Roles: fork(s.Roles), Revocations: fork(s.Revocations), Lockouts: fork(s.Lockouts), SealedKeys: fork(s.SealedKeys),
 		byGroup: fork(s.byGroup), byNode: fork(s.byNode),
 	}
 }
@@ -156,6 +156,8 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 		return true, set(s.Revocations, c.Key[0], c, raw)
 	case KindLockout:
 		return true, set(s.Lockouts, c.Key[0], c, raw)
+	case KindSealedKey:
+		return true, set(s.SealedKeys, c.Key[0], c, raw)
 	case KindSession:
 		if c.Key[0] == "node" {
 			return true, set(s.NodeSessions, fleet.NodeID(c.Key[1]), c, raw)

@@ -32,6 +32,7 @@ const (
 	KindRole         Kind = "roles"
 	KindRevocation   Kind = "revocations"
 	KindLockout      Kind = "lockouts"
+	KindSealedKey    Kind = "pki"
 )
 
 // Change is one record's change.

@@ -70,6 +70,7 @@ type Snapshot struct {
 	Roles         Table[string, *fleet.Role]               // by name
 	Revocations   Table[string, *fleet.Revocation]         // by the id of a login's token
 	Lockouts      Table[string, *fleet.Lockout]            // by the hash of a user name
+	SealedKeys    Table[string, *fleet.SealedKey]          // by id
 	tokensByHash  Table[string, *fleet.APIToken]
 	byGroup       index
 	byNode        index
@@ -90,7 +91,8 @@ func emptySnapshot() *Snapshot {
 		Users:     newTable[string, *fleet.User](), APITokens: newTable[string, *fleet.APIToken](),
 		Roles: newTable[string, *fleet.Role](), Revocations: newTable[string, *fleet.Revocation](),
 		Lockouts: newTable[string, *fleet.Lockout](), tokensByHash: newTable[string, *fleet.APIToken](),
-		byGroup: newTable[pair, struct{}](), byNode: newTable[pair, struct{}](),
+		SealedKeys: newTable[string, *fleet.SealedKey](),
+		byGroup:    newTable[pair, struct{}](), byNode: newTable[pair, struct{}](),
 	}
 }
 
