@@ -26,6 +26,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/console"
 	"github.com/orreryhq/orrery/apigateway/internal/events"
 	"github.com/orreryhq/orrery/apigateway/internal/later"
+	"github.com/orreryhq/orrery/apigateway/internal/mail"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/rest"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
@@ -70,6 +71,20 @@ type Lockout struct {
 	Window, Duration time.Duration
 }
 
+// PasswordReset says how a token that resets a forgotten password reaches its user. The zero
+// value resets none.
+type PasswordReset struct {
+	// Log writes it to the log, for who reads that.
+	Log bool
+	// Mail sends it to the user's address through a server.
+	Mail *MailServer
+	// URL is the page the mail leads to, with ?token=; empty: the mail has the token alone.
+	URL string
+}
+
+// MailServer is a mail server.
+type MailServer = mail.Server
+
 // Config is what the service needs. Store, View, Log, Replica and ClusterSecret
 // are required, and one of Listen and Listener.
 type Config struct {
@@ -98,6 +113,7 @@ type Config struct {
 	Origins []string
 	Limits  Limits
 	Lockout Lockout
+	Reset   PasswordReset
 	// Replica is this process' name among the gateways.
 	Replica string
 	// NodeID names this gateway to clients of the older API. Empty means Replica.
@@ -168,7 +184,7 @@ func New(cfg Config) (*Gateway, error) {
 	g.operate = operate.New(operate.Config{
 		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: time.Now,
 		Agents: upstream.NewAgents(cfg.View, upstream.DialAgents(client, cfg.ClusterSecret)), Seal: box,
-		Lockout: cfg.Lockout.effective(),
+		Lockout: cfg.Lockout.effective(), TellReset: cfg.Reset.tell(cfg.Log),
 	})
 	cfg.View.Subscribe(g.events.Hear)
 	cfg.View.Subscribe(g.bell.Hear)

@@ -72,6 +72,18 @@ type Lockout struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
+// Reset lets whoever has its token give a user another password, once. Only the token's hash
+// is kept, and the key goes when the token expires. The gateway writes it.
+type Reset struct {
+	Rev
+	User string `json:"user"`
+	// Epoch is the user's when it was asked for: with another password it is worthless.
+	Epoch int64 `json:"epoch"`
+	// Hash is the SHA-256 of the token, hex.
+	Hash string    `json:"hash"`
+	At   time.Time `json:"at"`
+}
+
 // Credential is what somebody proved who they are with, as far as it is needed to see later
 // whether it still holds. It proves nothing by itself.
 type Credential struct {

@@ -249,6 +249,9 @@ func LockoutKey(hash string) Key[fleet.Lockout] {
 	return Key[fleet.Lockout]{Root + "lockouts/" + hash}
 }
 
+// ResetKey is of a user, by an id that follows from the name.
+func ResetKey(id string) Key[fleet.Reset] { return Key[fleet.Reset]{Root + "resets/" + id} }
+
 func APITokenKey(id string) Key[fleet.APIToken] {
 	return Key[fleet.APIToken]{Root + "tokens/" + id}
 }

@@ -55,6 +55,8 @@ type Options struct {
 	Room fleet.NodeRoom
 	// Lockout says when a user name is locked out; the zero value has the gateway's defaults.
 	Lockout apigateway.Lockout
+	// Reset says how users are told of what resets a forgotten password; the zero value resets none.
+	Reset apigateway.PasswordReset
 	// StopInstances ends the instances when the stack is asked to end; otherwise, and
 	// when it ends because something failed, they run on and the next start adopts them.
 	StopInstances bool
@@ -243,7 +245,7 @@ func (s *stack) gatewayConfig() apigateway.Config {
 	return apigateway.Config{
 		Store: s.db.client, View: s.view, Listener: s.listener, Meta: s.meta,
 		ClusterSecret: s.secret, AdminPasswordFile: s.data.join(passwordFile),
-		Lockout: s.o.Lockout, Replica: replica, NodeID: string(s.o.Node), Takeover: true, SessionTTL: s.o.SessionTTL,
+		Lockout: s.o.Lockout, Reset: s.o.Reset, Replica: replica, NodeID: string(s.o.Node), Takeover: true, SessionTTL: s.o.SessionTTL,
 		Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/orreryhq/orrery/apigateway"
@@ -43,6 +44,16 @@ type settings struct {
 		Window   time.Duration `config:"window" default:"15m" usage:"how long a wrong password counts"`
 		Duration time.Duration `config:"duration" default:"15m" usage:"how long a user name is locked out"`
 	} `config:"lockout"`
+	PasswordReset struct {
+		By  string `config:"by" usage:"how the token that resets a forgotten password reaches its user: smtp, or log for who reads the log; empty: none is reset"`
+		URL string `config:"url" usage:"page the mail leads to, with ?token=; empty: the mail has the token alone"`
+	} `config:"password-reset"`
+	SMTP struct {
+		Address  string `config:"address" usage:"host and port of the mail server; it must offer TLS unless it is this host"`
+		From     string `config:"from" usage:"address mails come from"`
+		User     string `config:"user" usage:"user to log in as; empty: no login"`
+		Password string `config:"password" secret:"true" usage:"password of that user"`
+	} `config:"smtp"`
 	ClusterName string `config:"cluster.name" default:"orrery" usage:"name of the cluster, told to clients of the older API"`
 }
 
@@ -62,6 +73,10 @@ func (s *settings) Validate() []error {
 	check(s.Lockout.Failures >= 0 && s.Lockout.Failures <= apigateway.MaxLockoutFailures, "lockout.failures", fmt.Sprintf("must be between 0 and %d", apigateway.MaxLockoutFailures))
 	check(s.Lockout.Window >= time.Second, "lockout.window", "must be at least 1s")
 	check(s.Lockout.Duration >= time.Second, "lockout.duration", "must be at least 1s")
+	mails := s.PasswordReset.By == bySMTP
+	check(mails || s.PasswordReset.By == "" || s.PasswordReset.By == byLog, "password-reset.by", "must be smtp, log or empty")
+	check(!mails || strings.Contains(s.SMTP.Address, ":"), "smtp.address", "must be a host and port, like mail.example.org:587, for mails that reset passwords")
+	check(!mails || strings.Contains(s.SMTP.From, "@"), "smtp.from", "must be an address, for mails that reset passwords")
 	check(s.Admin.PasswordFile != "" || s.Admin.InitialPassword != "", "admin.password-file", "must be given when there is no admin.initial-password")
 	return problems
 }
@@ -88,7 +103,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := apigateway.New(apigateway.Config{
 		Store: e.Client, View: e.View, Log: e.Log, Metrics: e.Registry, Listener: listener, APIURL: s.API.URL,
 		ClusterSecret: s.Cluster.Secret, AdminPassword: s.Admin.InitialPassword, AdminPasswordFile: s.Admin.PasswordFile,
-		Origins: origins, Limits: limits(s), Lockout: lockout(s), Replica: e.Replica, ClusterName: s.ClusterName,
+		Origins: origins, Limits: limits(s), Lockout: lockout(s), Reset: reset(s), Replica: e.Replica, ClusterName: s.ClusterName,
 		Version: telemetry.Version(), SessionTTL: s.Session.TTL,
 	})
 	if err != nil {
@@ -115,6 +130,20 @@ func limits(s *settings) apigateway.Limits {
 
 func lockout(s *settings) apigateway.Lockout {
 	return apigateway.Lockout{Failures: none(s.Lockout.Failures), Window: s.Lockout.Window, Duration: s.Lockout.Duration}
+}
+
+// The values of password-reset.by.
+const (
+	bySMTP = "smtp"
+	byLog  = "log"
+)
+
+func reset(s *settings) apigateway.PasswordReset {
+	out := apigateway.PasswordReset{Log: s.PasswordReset.By == byLog, URL: s.PasswordReset.URL}
+	if s.PasswordReset.By == bySMTP {
+		out.Mail = &apigateway.MailServer{Address: s.SMTP.Address, From: s.SMTP.From, User: s.SMTP.User, Password: s.SMTP.Password}
+	}
+	return out
 }
 
 // none is what turns off for the gateway what a setting of 0 turns off.

@@ -18,7 +18,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// Config is what operations need; all of it is required.
+// Config is what operations need; all of it is required but what says otherwise.
 type Config struct {
 	Store  *store.Client
 	View   *view.View
@@ -26,8 +26,10 @@ type Config struct {
 	// Seal seals as fleet.SecretsKind.
 	Seal    seal.Box
 	Lockout LockoutPolicy
-	Log     *slog.Logger
-	Now     func() time.Time
+	// TellReset tells a user of a token that resets the password. Nil resets none.
+	TellReset func(ctx context.Context, u fleet.User, token string) error
+	Log       *slog.Logger
+	Now       func() time.Time
 }
 
 // Operations changes the fleet. It is safe for concurrent use.

@@ -18,7 +18,7 @@ import (
 
 // identityRoutes are logins and tokens.
 func (a *API) identityRoutes() []server.Route {
-	return []server.Route{
+	return append(a.resetRoutes(),
 		server.Post("/api/v1/auth/login", server.Login, a.login),
 		server.Post("/api/v1/auth/refresh", server.Anyone, a.refresh),
 		server.Post("/api/v1/auth/logout", server.Anyone, a.logout),
@@ -30,7 +30,7 @@ func (a *API) identityRoutes() []server.Route {
 		server.Post("/api/v1/api-tokens", server.Needs(auth.TokensCreate), a.createToken),
 		server.Get("/api/v1/api-tokens/:id", server.Needs(auth.TokensView), a.getToken),
 		server.Delete("/api/v1/api-tokens/:id", server.Needs(auth.TokensRevoke), a.deleteToken),
-	}
+	)
 }
 
 func (a *API) login(c *gin.Context) {
