@@ -8,7 +8,9 @@ import (
 
 // Marker are the records that hold nothing: only that their revision moves counts.
 // What is written over one is not lost.
-type Marker interface{ fleet.Alloc | fleet.QuotaAlloc }
+type Marker interface {
+	fleet.Alloc | fleet.QuotaAlloc | fleet.NetworkMark
+}
 
 // anyRev stands for whatever revision a marker is at.
 const anyRev = -1

@@ -105,6 +105,8 @@ func (t *translator) plain(c view.Change) {
 		t.template(c)
 	case view.KindReport:
 		t.report(c)
+	case view.KindNetwork:
+		t.network(c)
 	default: // the other kinds are workings nobody outside needs to hear of
 	}
 }

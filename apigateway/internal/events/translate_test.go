@@ -136,6 +136,21 @@ func TestTranslate(t *testing.T) {
 			[]line{{"7", events.GroupUpdated, "lobby", events.Fields{"groupName": name}}},
 		},
 		{
+			"a network is created",
+			[]view.Change{{Kind: view.KindNetwork, Rev: 7, Key: []string{"main"}, After: &fleet.Network{}}},
+			[]line{{"7", events.NetworkCreated, "", events.Fields{"networkName": "main"}}},
+		},
+		{
+			"a network is updated",
+			[]view.Change{{Kind: view.KindNetwork, Rev: 7, Key: []string{"main"}, Before: &fleet.Network{}, After: &fleet.Network{}}},
+			[]line{{"7", events.NetworkUpdated, "", events.Fields{"networkName": "main"}}},
+		},
+		{
+			"a network is deleted",
+			[]view.Change{{Kind: view.KindNetwork, Rev: 7, Key: []string{"main"}, Before: &fleet.Network{}}},
+			[]line{{"7", events.NetworkDeleted, "", events.Fields{"networkName": "main"}}},
+		},
+		{
 			"maintenance is told beside the update, and both are numbered",
 			[]view.Change{groupChange(group(false, false), group(true, false))},
 			[]line{

@@ -212,7 +212,7 @@ func (o *Operations) DeleteGroup(ctx context.Context, by Actor, name fleet.Group
 		marked := *g
 		marked.Deleting, marked.UpdatedAt = true, o.now()
 		return change{
-			guards: guards,
+			guards: append(slices.Clone(guards), stillUnnamed(s)),
 			writes: []store.Write{store.Replace(store.GroupKey(name), marked, g.ModRev)},
 			audit:  entry{action: "group.delete", resource: "group", id: string(name)},
 		}, nil

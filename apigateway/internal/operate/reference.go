@@ -153,7 +153,7 @@ func referred(spec fleet.GroupSpec) []fleet.GroupName {
 	return slices.Compact(refs)
 }
 
-// unreferenced refuses to remove a group others refer to.
+// unreferenced refuses to remove a group that others, or networks, refer to.
 func unreferenced(s *view.Snapshot, name fleet.GroupName) error {
 	var users []string
 	for n, g := range s.Groups.All() {
@@ -162,7 +162,7 @@ func unreferenced(s *view.Snapshot, name fleet.GroupName) error {
 		}
 	}
 	if len(users) == 0 {
-		return nil
+		return unnamed(s, name)
 	}
 	return errs.New(errs.Invalid, "group %s is parent or dependency of %s: change those first", name, strings.Join(users[:min(len(users), 10)], ", "))
 }

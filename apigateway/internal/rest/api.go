@@ -54,7 +54,7 @@ func (a *API) Routes() []server.Route {
 	return slices.Concat(
 		a.systemRoutes(), a.identityRoutes(), a.userRoutes(), a.roleRoutes(), a.groupRoutes(),
 		a.instanceRoutes("/api/v1/services"), a.instanceRoutes("/api/v1/instances"),
-		a.nodeRoutes(), a.quotaRoutes(), a.crashRoutes(),
+		a.nodeRoutes(), a.networkRoutes(), a.quotaRoutes(), a.crashRoutes(),
 		a.templateRoutes(), a.sourceRoutes(), a.catalogRoutes(), a.secretRoutes(),
 		a.ownRoutes("/api/plugin"), a.ownRoutes("/api/proxy"),
 	)

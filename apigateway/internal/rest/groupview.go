@@ -117,10 +117,10 @@ func groupOf(s *view.Snapshot, g *fleet.Group, now time.Time) group {
 
 // family is PROXY for the platforms that route players, else SERVER.
 func family(platform string) string {
-	if slices.Contains([]string{"VELOCITY", "BUNGEECORD", "WATERFALL", "GEYSER"}, platform) {
-		return "PROXY"
+	if fleet.RoutesPlayers(platform) {
+		return fleet.CategoryProxy
 	}
-	return "SERVER"
+	return fleet.CategoryServer
 }
 
 // fieldsOf shows a spec: every field, empty lists as [].

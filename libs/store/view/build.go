@@ -103,6 +103,7 @@ func (s *Snapshot) fork() *Snapshot {
 		Quotas: fork(s.Quotas), Catalog: fork(s.Catalog), QuotaAllocs: fork(s.QuotaAllocs), Evictions: fork(s.Evictions),
 		Users: fork(s.Users), APITokens: fork(s.APITokens), tokensByHash: fork(s.tokensByHash),
 		Roles: fork(s.Roles), Revocations: fork(s.Revocations), Lockouts: fork(s.Lockouts), SealedKeys: fork(s.SealedKeys),
+		Networks: fork(s.Networks), NetworkMarks: fork(s.NetworkMarks),
 		byGroup: fork(s.byGroup), byNode: fork(s.byNode),
 	}
 }
@@ -158,6 +159,10 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 		return true, set(s.Lockouts, c.Key[0], c, raw)
 	case KindSealedKey:
 		return true, set(s.SealedKeys, c.Key[0], c, raw)
+	case KindNetwork:
+		return true, set(s.Networks, c.Key[0], c, raw)
+	case KindNetworkMark:
+		return true, set(s.NetworkMarks, c.Key[0], c, raw)
 	case KindSession:
 		if c.Key[0] == "node" {
 			return true, set(s.NodeSessions, fleet.NodeID(c.Key[1]), c, raw)

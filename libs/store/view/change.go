@@ -33,6 +33,8 @@ const (
 	KindRevocation   Kind = "revocations"
 	KindLockout      Kind = "lockouts"
 	KindSealedKey    Kind = "pki"
+	KindNetwork      Kind = "networks"
+	KindNetworkMark  Kind = "network-marks"
 )
 
 // Change is one record's change.

@@ -71,6 +71,8 @@ type Snapshot struct {
 	Revocations   Table[string, *fleet.Revocation]         // by the id of a login's token
 	Lockouts      Table[string, *fleet.Lockout]            // by the hash of a user name
 	SealedKeys    Table[string, *fleet.SealedKey]          // by id
+	Networks      Table[string, *fleet.Network]            // by name
+	NetworkMarks  Table[string, *fleet.NetworkMark]
 	tokensByHash  Table[string, *fleet.APIToken]
 	byGroup       index
 	byNode        index
@@ -93,6 +95,7 @@ func emptySnapshot() *Snapshot {
 		Lockouts: newTable[string, *fleet.Lockout](), tokensByHash: newTable[string, *fleet.APIToken](),
 		SealedKeys: newTable[string, *fleet.SealedKey](),
 		byGroup:    newTable[pair, struct{}](), byNode: newTable[pair, struct{}](),
+		Networks: newTable[string, *fleet.Network](), NetworkMarks: newTable[string, *fleet.NetworkMark](),
 	}
 }
 
