@@ -246,7 +246,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	frame.Add(rest.New(rest.Config{
 		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: templates, Sources: sources,
 		Schedulers: upstream.NewSchedulers(g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}),
-		Ready:      g.waiting, WithinName: frame.WithinName, Version: g.cfg.Version, Now: time.Now,
+		Ready:      g.waiting, WithinName: frame.WithinName, Meta: meta, Version: g.cfg.Version, Now: time.Now,
 	}).Routes()...)
 	frame.Add(universe.New(universe.Config{
 		Operations: g.operate, Templates: templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,

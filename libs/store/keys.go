@@ -124,6 +124,9 @@ func Shards(service string) Prefix[fleet.Shard] {
 	return Prefix[fleet.Shard]{Root + "shards/" + service + "/"}
 }
 
+// AllShards are those of all services.
+func AllShards() Prefix[fleet.Shard] { return Prefix[fleet.Shard]{Root + "shards/"} }
+
 func ReportKey(n fleet.NodeID) Key[fleet.Report] {
 	return Key[fleet.Report]{Root + "reports/" + string(n)}
 }

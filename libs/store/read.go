@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -33,6 +34,29 @@ func List[T any](ctx context.Context, c *Client, p Prefix[T]) ([]T, int64, error
 	}
 	out, err := decodeAll[T](kvs)
 	return out, rev, err
+}
+
+// Entry is a record, and what of its key is behind the prefix it was listed under.
+type Entry[T any] struct {
+	Name   string
+	Record T
+}
+
+// ListEntries is List for whom keys say something that records do not.
+func ListEntries[T any](ctx context.Context, c *Client, p Prefix[T]) ([]Entry[T], error) {
+	kvs, _, err := c.list(ctx, p.String(), 0, c.get)
+	if err != nil {
+		return nil, errs.Wrap("store.ListEntries", err)
+	}
+	out := make([]Entry[T], 0, len(kvs))
+	for _, kv := range kvs {
+		v, err := Decode[T](kv)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Entry[T]{strings.TrimPrefix(kv.Key, p.String()), v})
+	}
+	return out, nil
 }
 
 // ListAt is List as of a revision that another List has returned just now.

@@ -38,6 +38,7 @@ type Config struct {
 	// WithinName counts an attempt to log in under a user name; false means that there were
 	// too many and the request was answered.
 	WithinName func(c *gin.Context, name string) bool
+	Meta       fleet.Meta
 	// Version is the gateway's own.
 	Version string
 	Now     func() time.Time
@@ -54,7 +55,7 @@ func (a *API) Routes() []server.Route {
 	return slices.Concat(
 		a.systemRoutes(), a.identityRoutes(), a.userRoutes(), a.roleRoutes(), a.groupRoutes(),
 		a.instanceRoutes("/api/v1/services"), a.instanceRoutes("/api/v1/instances"),
-		a.nodeRoutes(), a.networkRoutes(), a.quotaRoutes(), a.crashRoutes(),
+		a.nodeRoutes(), a.networkRoutes(), a.clusterRoutes(), a.quotaRoutes(), a.crashRoutes(),
 		a.templateRoutes(), a.sourceRoutes(), a.catalogRoutes(), a.secretRoutes(),
 		a.ownRoutes("/api/plugin"), a.ownRoutes("/api/proxy"),
 	)

@@ -1,0 +1,103 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// clusterRoutes are the cluster itself: who serves it, and who decides about what.
+func (a *API) clusterRoutes() []server.Route {
+	see := server.Needs(auth.ClusterView)
+	return server.Under("/api/v1/cluster",
+		server.Get("", see, a.cluster),
+		server.Get("/members", see, a.members),
+		server.Get("/leases", see, a.leases),
+	)
+}
+
+func (a *API) cluster(c *gin.Context) {
+	s := a.snapshot()
+	c.JSON(http.StatusOK, gin.H{
+		"clusterId": a.cfg.Meta.ClusterID, "createdAt": a.cfg.Meta.CreatedAt, "schemaVersion": a.cfg.Meta.Schema,
+		"memberCount": s.Sessions.Len(),
+	})
+}
+
+// member is a live replica of a service. Members are not registered: who has a session is one.
+type member struct {
+	// NodeID is "<service>/<replica>", Label the service: the names older clients look for.
+	NodeID   string    `json:"nodeId"`
+	RaftAddr string    `json:"raftAddr"` // always empty, as is GRPCAddr: no such address exists
+	RESTAddr string    `json:"restAddr"`
+	GRPCAddr string    `json:"gRPCAddr"`
+	Label    string    `json:"label"`
+	JoinedAt time.Time `json:"joinedAt"`
+	// LastSeen is now: the session of who is not there any more ends within its TTL.
+	LastSeen time.Time `json:"lastSeen"`
+	Service  string    `json:"service"`
+	Replica  string    `json:"replica"`
+	URL      string    `json:"url"`
+	Version  string    `json:"version"`
+}
+
+func (a *API) members(c *gin.Context) {
+	out, now := []member{}, a.cfg.Now().UTC()
+	for id, m := range a.snapshot().Sessions.All() {
+		out = append(out, member{
+			NodeID: id, RESTAddr: m.URL, Label: m.Service, JoinedAt: m.StartedAt, LastSeen: now,
+			Service: m.Service, Replica: m.Replica, URL: m.URL, Version: m.Version,
+		})
+	}
+	c.JSON(http.StatusOK, gin.H{"members": out})
+}
+
+// lease is the ownership of one shard: whose decisions about its groups, or sources, hold.
+type lease struct {
+	// Name is "<service>/<number>".
+	Name    string `json:"name"`
+	Holder  string `json:"holder"` // the replica
+	Service string `json:"service"`
+	Shard   int    `json:"shard"`
+	// Epoch is the fencing token that every transaction of the holder compares.
+	Epoch int64 `json:"epoch"`
+	// GrantedAt, RenewedAt and TTLMillis are null: a lease is the session's, and etcd's clock counts.
+	GrantedAt *time.Time `json:"grantedAt"`
+	RenewedAt *time.Time `json:"renewedAt"`
+	TTLMillis *int64     `json:"ttlMillis"`
+}
+
+func (a *API) leases(c *gin.Context) {
+	var shards []store.Entry[fleet.Shard]
+	err := operate.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
+		shards, err = store.ListEntries(ctx, a.cfg.Store, store.AllShards())
+		return err
+	})
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	out := make([]lease, 0, len(shards))
+	for _, s := range shards {
+		l := lease{Name: s.Name, Holder: s.Record.Replica, Service: s.Record.Service, Epoch: s.Record.CreateRev}
+		_, number, _ := strings.Cut(s.Name, "/")
+		l.Shard, _ = strconv.Atoi(number)
+		out = append(out, l)
+	}
+	slices.SortFunc(out, func(x, y lease) int {
+		return cmp.Or(cmp.Compare(x.Service, y.Service), cmp.Compare(x.Shard, y.Shard))
+	})
+	c.JSON(http.StatusOK, gin.H{"leases": out})
+}
