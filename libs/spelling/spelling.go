@@ -13,22 +13,30 @@ const (
 // Nearest is the known name nearest to a wrong one, or else the shortest that begins with
 // it; "" when none is near. Capitals do not count.
 func Nearest(wrong string, known []string) string {
+	best := Within(wrong, known, len(wrong)/3+1)
+	if best != "" || len(wrong) < stem || len(wrong) > longest {
+		return best
+	}
+	wrong = strings.ToLower(wrong)
+	for _, k := range known {
+		if strings.HasPrefix(strings.ToLower(k), wrong) && (best == "" || len(k) < len(best)) {
+			best = k
+		}
+	}
+	return best
+}
+
+// Within is the known name that a wrong one is nearest to, by at most so many insertions,
+// deletions and substitutions; "" when none is so near. Capitals do not count.
+func Within(wrong string, known []string, distance int) string {
 	if len(wrong) > longest {
 		return ""
 	}
 	wrong = strings.ToLower(wrong)
-	best, distance := "", len(wrong)/3+1
+	best := ""
 	for _, k := range known {
 		if d := editDistance(wrong, strings.ToLower(k)); d <= distance && (best == "" || d < distance) {
 			best, distance = k, d
-		}
-	}
-	if best != "" || len(wrong) < stem {
-		return best
-	}
-	for _, k := range known {
-		if strings.HasPrefix(strings.ToLower(k), wrong) && (best == "" || len(k) < len(best)) {
-			best = k
 		}
 	}
 	return best

@@ -19,3 +19,12 @@ func TestWhatWasMeantIsFound(t *testing.T) {
 		}
 	}
 }
+
+func TestWithinIsNotFurther(t *testing.T) {
+	known := []string{"instance", "config", "key"}
+	for wrong, want := range map[string]string{"Instnace": "instance", "conf": "config", "con": "", "ke": "key", strings.Repeat("k", 65): ""} {
+		if got := spelling.Within(wrong, known, 2); got != want {
+			t.Errorf("%.20q: %q, want %q", wrong, got, want)
+		}
+	}
+}
