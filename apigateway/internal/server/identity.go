@@ -47,16 +47,10 @@ func Allowed(c *gin.Context, p auth.Permission) bool {
 	return ok && who.Can(p)
 }
 
-// Shown is what of values that not everybody is shown the caller is: those for
-// administrators to who may change settings, those for operators to who may change groups.
+// Shown is what of values that not everybody is shown the caller is.
 func Shown(c *gin.Context) fleet.Visibility {
-	switch {
-	case Allowed(c, auth.SystemSettings):
-		return fleet.VisibleToAdmins
-	case Allowed(c, auth.GroupsUpdate):
-		return fleet.VisibleToOperators
-	}
-	return fleet.VisibleToAll
+	who, _ := Identity(c)
+	return who.Shown()
 }
 
 // guard finds out who asks, counts those who do not say, and refuses who may not.

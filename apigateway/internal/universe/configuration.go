@@ -76,8 +76,8 @@ type additionalPort struct {
 	End      int    `json:"end,omitempty"`
 }
 
-// configurationOf shows a group.
-func configurationOf(g *fleet.Group) Configuration {
+// ConfigurationOf shows a group.
+func ConfigurationOf(g *fleet.Group) Configuration {
 	s := g.Spec
 	return Configuration{
 		Name: string(g.Name), Runtime: string(s.Runtime), Command: s.Command, Static: s.Static.Enabled,
@@ -195,6 +195,11 @@ func (b configurationBody) spec(old *fleet.GroupSpec) (fleet.GroupSpec, error) {
 	s.AdditionalPorts = b.additionalPorts(s.AdditionalPorts)
 	b.onto(&s)
 	return s, nil
+}
+
+// NewConfiguration is a configuration of which nothing is said but its runtime and command.
+func NewConfiguration(runtime, command string) (fleet.GroupSpec, error) {
+	return configurationBody{Runtime: &runtime, Command: &command}.spec(nil)
 }
 
 func or[T any](v *T, otherwise T) T {

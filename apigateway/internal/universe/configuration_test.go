@@ -61,7 +61,7 @@ func put(t interface{ Fatalf(string, ...any) }, body string, old *fleet.GroupSpe
 func TestAnEmptyBodyIsTheDocumentedDefaults(t *testing.T) {
 	for _, body := range []string{`{}`, `{"runtime":null,"nodes":null,"availablePorts":{},"environmentVariables":null,"templateInstallationConfig":null}`} {
 		s := put(t, body, nil)
-		golden(t, "configuration-defaults", configurationOf(&fleet.Group{Name: "default", Spec: s}))
+		golden(t, "configuration-defaults", ConfigurationOf(&fleet.Group{Name: "default", Spec: s}))
 		if problems := s.Validate(); len(problems) > 0 {
 			t.Errorf("the defaults are refused: %v", problems)
 		}
@@ -77,7 +77,7 @@ func TestEveryFieldIsReadAndShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := put(t, string(body), nil)
-	golden(t, "configuration-full", configurationOf(&fleet.Group{Name: "lobby", Spec: s}))
+	golden(t, "configuration-full", ConfigurationOf(&fleet.Group{Name: "lobby", Spec: s}))
 	if problems := s.Validate(); len(problems) > 0 {
 		t.Errorf("refused: %v", problems)
 	}
@@ -248,7 +248,7 @@ func specs() *rapid.Generator[fleet.GroupSpec] {
 func TestWhatIsShownAndPutBackChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before := specs().Draw(t, "spec")
-		body, err := json.Marshal(configurationOf(&fleet.Group{Name: "g", Spec: before}))
+		body, err := json.Marshal(ConfigurationOf(&fleet.Group{Name: "g", Spec: before}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,7 +262,7 @@ func TestWhatIsShownAndPutBackChangesNothing(t *testing.T) {
 func TestFieldsOfTheOtherDialectSurviveAnyPut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before, given := specs().Draw(t, "before"), specs().Draw(t, "given")
-		body, err := json.Marshal(configurationOf(&fleet.Group{Name: "g", Spec: given}))
+		body, err := json.Marshal(ConfigurationOf(&fleet.Group{Name: "g", Spec: given}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -291,7 +291,7 @@ func FuzzABodyNeverBreaksTheReader(f *testing.F) {
 			return
 		}
 		if s, err := b.spec(nil); err == nil {
-			_ = configurationOf(&fleet.Group{Spec: s})
+			_ = ConfigurationOf(&fleet.Group{Spec: s})
 		}
 	})
 }

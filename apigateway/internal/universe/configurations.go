@@ -27,7 +27,7 @@ func configuration(s *view.Snapshot, name string) (*fleet.Group, error) {
 func (a *API) shown(c *gin.Context, s *view.Snapshot) func(*fleet.Group) Configuration {
 	most, definers := a.cfg.Shown(c), fleet.NewDefiners(s.Heads())
 	return func(g *fleet.Group) Configuration {
-		out := configurationOf(g)
+		out := ConfigurationOf(g)
 		out.Properties = object(fleet.MaskValues(g.Spec.Variables, g.Conceal(definers.Of(g.Name, g.Spec)), most))
 		return out
 	}

@@ -45,8 +45,8 @@ type Instance struct {
 	TPS        *float64     `json:"tps"`
 }
 
-// instanceOf shows an instance as a snapshot has it.
-func instanceOf(s *view.Snapshot, i *fleet.Instance) Instance {
+// InstanceOf shows an instance as a snapshot has it.
+func InstanceOf(s *view.Snapshot, i *fleet.Instance) Instance {
 	reason, message := i.Why()
 	plan := planOf(s, i)
 	out := Instance{
@@ -138,8 +138,8 @@ func stateOf(s fleet.State) string {
 	return offline
 }
 
-// hidden reports whether the list leaves an instance out: it ended a while ago.
-func hidden(i *fleet.Instance, now time.Time) bool {
+// Hidden reports whether the list leaves an instance out: it ended a while ago.
+func Hidden(i *fleet.Instance, now time.Time) bool {
 	age := now.Sub(lastSign(i))
 	switch stateOf(i.State()) {
 	case stopped:

@@ -31,8 +31,8 @@ func (a *API) listInstances(c *gin.Context) {
 	all := c.Query("all") == "true"
 	out := []Instance{}
 	for _, i := range s.Instances.All() {
-		if all || !hidden(i, now) {
-			out = append(out, instanceOf(s, i))
+		if all || !Hidden(i, now) {
+			out = append(out, InstanceOf(s, i))
 		}
 	}
 	c.JSON(http.StatusOK, out)
@@ -44,7 +44,7 @@ func (a *API) getInstance(c *gin.Context) {
 		fail(c, err)
 		return
 	}
-	out := instanceOf(s, i)
+	out := InstanceOf(s, i)
 	if i.State().Running() {
 		ctx, cancel := context.WithTimeout(c.Request.Context(), liveBudget)
 		defer cancel()
@@ -80,7 +80,7 @@ func (a *API) createInstance(c *gin.Context) {
 		fail(c, errs.New(errs.NotFound, "Instance not found"))
 		return
 	}
-	c.JSON(http.StatusCreated, instanceOf(s, i))
+	c.JSON(http.StatusCreated, InstanceOf(s, i))
 }
 
 // failWithoutConfiguration answers 400 where the configuration, which no path names, is missing.
@@ -133,7 +133,7 @@ func (a *API) lifecycle(c *gin.Context) {
 		return
 	}
 	c.JSON(http.StatusOK, gin.H{
-		"message": "Instance " + string(i.Intent.ID) + " " + done, "instance": instanceOf(a.snapshot(), out.Instance),
+		"message": "Instance " + string(i.Intent.ID) + " " + done, "instance": InstanceOf(a.snapshot(), out.Instance),
 	})
 }
 

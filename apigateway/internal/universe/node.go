@@ -44,8 +44,8 @@ type nodeDetail struct {
 	Instances []fleet.InstanceID `json:"instances"`
 }
 
-// nodeOf shows a node; local is the id of the gateway's own, "" when it has none.
-func nodeOf(s *view.Snapshot, n *fleet.Node, local fleet.NodeID) Node {
+// NodeOf shows a node; local is the id of the gateway's own, "" when it has none.
+func NodeOf(s *view.Snapshot, n *fleet.Node, local fleet.NodeID) Node {
 	out := Node{
 		ID: n.ID, Name: n.ID, Address: n.Address, Port: portOf(n.AgentURL), Local: n.ID == local, Role: "wrapper", State: offline,
 		Runtimes: []fleet.RuntimeName{}, Version: n.Version,
@@ -89,7 +89,7 @@ func portOf(raw string) int {
 }
 
 func nodeDetailOf(s *view.Snapshot, n *fleet.Node, local fleet.NodeID) nodeDetail {
-	out := nodeDetail{Node: nodeOf(s, n, local), Instances: []fleet.InstanceID{}}
+	out := nodeDetail{Node: NodeOf(s, n, local), Instances: []fleet.InstanceID{}}
 	for i := range s.NodeInstances(n.ID) {
 		out.Instances = append(out.Instances, i.Intent.ID)
 	}

@@ -13,7 +13,7 @@ func (a *API) listNodes(c *gin.Context) {
 	s := a.snapshot()
 	out := []Node{}
 	for _, n := range s.Nodes.All() {
-		out = append(out, nodeOf(s, n, fleet.NodeID(a.cfg.NodeID)))
+		out = append(out, NodeOf(s, n, fleet.NodeID(a.cfg.NodeID)))
 	}
 	c.JSON(http.StatusOK, out)
 }

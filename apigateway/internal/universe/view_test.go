@@ -92,7 +92,7 @@ func TestShapes(t *testing.T) {
 	if !ok {
 		t.Fatal("no instance")
 	}
-	golden(t, "instance-online", instanceOf(s, i))
+	golden(t, "instance-online", InstanceOf(s, i))
 	n, ok := s.Nodes.Get("node-1")
 	if !ok {
 		t.Fatal("no node")
@@ -107,7 +107,7 @@ func TestShapes(t *testing.T) {
 	if !ok {
 		t.Fatal("no instance")
 	}
-	golden(t, "instance-creating", instanceOf(s, i))
+	golden(t, "instance-creating", InstanceOf(s, i))
 }
 
 func TestAnInstanceThatCouldNotStartShowsWhy(t *testing.T) {
@@ -116,7 +116,7 @@ func TestAnInstanceThatCouldNotStartShowsWhy(t *testing.T) {
 		Placement: &fleet.Placement{Node: "node-1", Generation: 1},
 		Status:    &fleet.Status{Generation: 1, State: fleet.Failed, Reason: fleet.ReasonTemplateMissing, PID: 12},
 	}
-	got := instanceOf(view.New(nil, nil).Snapshot(), i)
+	got := InstanceOf(view.New(nil, nil).Snapshot(), i)
 	if got.State != offline || got.Reason != fleet.ReasonTemplateMissing || got.Message != fleet.ReasonTemplateMissing.Text() || got.ProcessPID != nil {
 		t.Errorf("%+v", got)
 	}
@@ -157,7 +157,7 @@ func TestTheListLeavesOutWhatEndedAWhileAgo(t *testing.T) {
 			Intent: fleet.Intent{Generation: 1},
 			Status: &fleet.Status{Generation: 1, State: tc.state, ChangedAt: at, FinishedAt: at},
 		}
-		if got := hidden(i, at.Add(tc.age)); got != tc.want {
+		if got := Hidden(i, at.Add(tc.age)); got != tc.want {
 			t.Errorf("%s after %v: hidden = %v", tc.state, tc.age, got)
 		}
 	}

@@ -1,0 +1,80 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/universe"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+func (*Interpreter) configCommands() []command {
+	see := []auth.Permission{auth.GroupsView}
+	return []command{
+		{name: "config list", about: "the configurations", needs: see, run: listConfigs},
+		{name: "config show", args: []string{"<name>"}, about: "a configuration, as the API has it", needs: see, run: showConfig},
+		{name: "config create", args: []string{"<name>", "<runtime>", "<command…>"}, about: "make a configuration, with the defaults for all else", needs: []auth.Permission{auth.GroupsCreate}, changes: true, run: createConfig},
+	}
+}
+
+func listConfigs(_ context.Context, c *call) error {
+	rows := [][]string{{"NAME", "RUNTIME", "RAM", "CPU", "MINIMUM", "LIVING", ""}}
+	for name, g := range c.snapshot.Groups.All() {
+		if g.Deleting {
+			continue
+		}
+		living, mark := 0, ""
+		for i := range c.snapshot.GroupInstances(name) {
+			if i.Living(g.Spec.KeepsLost()) {
+				living++
+			}
+		}
+		if g.Spec.Static.Enabled {
+			mark = "[STATIC]"
+		}
+		s := g.Spec
+		rows = append(rows, []string{string(name), string(s.Runtime), strconv.Itoa(s.Resources.MemoryMiB), strconv.Itoa(s.Resources.CPU), strconv.Itoa(s.Scaling.Min), strconv.Itoa(living), mark})
+	}
+	if len(rows) == 1 {
+		return c.say("there are no configurations")
+	}
+	return c.table(rows)
+}
+
+func showConfig(_ context.Context, c *call) error {
+	g, ok := c.snapshot.Groups.Get(fleet.GroupName(c.arg(0)))
+	if !ok || g.Deleting {
+		return errs.New(errs.NotFound, "there is no configuration %s: config list shows them", clip(c.arg(0)))
+	}
+	shown := universe.ConfigurationOf(g)
+	concealed := g.Conceal(fleet.NewDefiners(c.snapshot.Heads()).Of(g.Name, g.Spec))
+	shown.Properties = fleet.MaskValues(g.Spec.Variables, concealed, c.Who.Shown())
+	text, err := json.MarshalIndent(shown, "", "  ")
+	if err != nil {
+		return errs.As(errs.Internal, "command.showConfig", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if err := c.say("%s", strings.TrimRight(line, "\n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func createConfig(ctx context.Context, c *call) error {
+	out, err := c.cfg.Operations.WriteGroup(ctx, c.By, operate.GroupWrite{
+		Name: fleet.GroupName(c.arg(0)), Mode: operate.Create, FreeValues: true, Shown: c.Who.Shown(),
+		Make: func(*fleet.GroupSpec) (fleet.GroupSpec, error) {
+			return universe.NewConfiguration(c.arg(1), unquoted(c.arg(2)))
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return c.say("configuration %s is made; its minimum is %d", out.After.Name, out.After.Spec.Scaling.Min)
+}

@@ -1,0 +1,200 @@
+package command
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const (
+	secret   = "0123456789abcdef0123456789abcdef"
+	patience = 20 * time.Second
+)
+
+var at = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// node stands for an agent, the far side of the network. What is not here is not asked.
+type node struct {
+	upstream.Agent
+	typed []string
+	lines []string
+}
+
+func (n *node) Console(_ context.Context, _ fleet.InstanceID, line string) error {
+	n.typed = append(n.typed, line)
+	return nil
+}
+
+func (n *node) Log(_ context.Context, _ fleet.InstanceID, q client.Query) (upstream.Log, error) {
+	var out upstream.Log
+	for _, text := range n.lines[max(0, len(n.lines)-q.Lines):] {
+		out.Lines = append(out.Lines, upstream.Line{Text: text})
+	}
+	return out, nil
+}
+
+func (n *node) Warm(_ context.Context, digests []string) (client.WarmAnswer, error) {
+	var out client.WarmAnswer
+	for _, d := range digests {
+		out.Versions = append(out.Versions, client.WarmedVersion{Digest: d, Status: client.WarmOK, Bytes: 12})
+	}
+	return out, nil
+}
+
+func (n *node) Export(context.Context, fleet.InstanceID, string) (io.ReadCloser, error) {
+	return nil, errs.New(errs.Unavailable, "nothing is exported here")
+}
+
+// world is an interpreter on a store.
+type world struct {
+	t       *testing.T
+	store   *store.Client
+	view    *view.View
+	node    *node
+	console *Interpreter
+	who     auth.Identity
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	c := storetest.New(t)
+	w := &world{t: t, store: c, view: view.New(c, nil), node: &node{}}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = w.view.Run(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	if err := w.view.Synced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	now := func() time.Time { return at }
+	o := operate.New(operate.Config{
+		Store: c, View: w.view, Log: slog.New(slog.DiscardHandler), Now: now,
+		Agents: upstream.NewAgents(w.view, func(string) upstream.Agent { return w.node }),
+	})
+	sources, err := operate.NewSources(o, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.console = New(Config{
+		Operations: o, Sources: sources, ClusterName: "test", ClusterID: "c1", Now: now,
+		Auth: auth.New(auth.Config{Store: c, View: w.view, Now: now}),
+	})
+	admin, _ := auth.RoleOf(w.view.Snapshot(), auth.RoleAdmin)
+	w.who = auth.Identity{User: "ann", Role: admin.Name, Permissions: admin.Permissions}
+	return w
+}
+
+// commit writes and waits until the view has it.
+func (w *world) commit(writes ...store.Write) {
+	w.t.Helper()
+	rev, err := w.store.Commit(w.t.Context(), store.Txn{Writes: writes})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	if _, err := w.view.WaitRev(ctx, rev); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// run runs a line and returns what was said.
+func (w *world) run(line string) (said []string, err error) {
+	err = w.console.Run(w.t.Context(), Session{
+		By: operate.Actor{User: w.who.User}, Who: w.who, Node: "node-1",
+		Say: func(line string) error { said = append(said, line); return nil },
+	}, line)
+	return said, err
+}
+
+// transcript is what a person sees who types lines.
+func (w *world) transcript(lines ...string) string {
+	var out strings.Builder
+	for _, line := range lines {
+		said, err := w.run(line)
+		fmt.Fprintf(&out, "> %s\n", line)
+		for _, s := range said {
+			fmt.Fprintln(&out, s)
+		}
+		if err != nil {
+			fmt.Fprintf(&out, "%s: %s\n", errs.KindOf(err), Explain(err))
+		}
+	}
+	return out.String()
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("%s (-want +got)\n%s", path, d)
+	}
+}
+
+// fleetOfOne are the records of a node, a configuration and a running instance.
+func fleetOfOne() []store.Write {
+	spec := fleet.DefaultSpec()
+	spec.Command, spec.Scaling.Max = "sleep 60", 0
+	spec.Variables = map[string]string{"MOTD": "hi", "PASSWORD": "hunter2"}
+	plan := fleet.Plan{Group: "lobby", Runtime: fleet.RuntimeProcess, Resources: fleet.Resources{MemoryMiB: 512, CPU: 50}}
+	ref := fleet.ParseTemplateRef("default/lobby")
+	return []store.Write{
+		store.Create(store.NodeKey("node-1"), fleet.Node{
+			ID: "node-1", Address: "10.0.0.1", AgentURL: "http://10.0.0.1:7070", Version: "1.2.3", Labels: map[string]string{"zone": "a"},
+			Capacity: fleet.Resources{MemoryMiB: 8192, CPU: 400}, Host: fleet.HostInfo{Hostname: "metal", OSName: "Debian", OSVersion: "12", Arch: "amd64"},
+			Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}, {Name: fleet.RuntimeScreen, Why: "screen is not installed"}},
+		}),
+		store.Create(store.NodeSessionKey("node-1"), fleet.NodeSession{Node: "node-1"}),
+		store.Create(store.NodeKey("node-2"), fleet.Node{ID: "node-2", Address: "10.0.0.2", Capacity: fleet.Resources{MemoryMiB: 1024, CPU: 100}}),
+		store.Create(store.ReportKey("node-1"), fleet.Report{Node: "node-1", CPU: 0.25, MemoryMiB: 2048, Instances: map[fleet.InstanceID]fleet.InstanceReport{
+			"abc123": {Players: 3, MaxPlayers: 20, PlayersKnown: true, HeartbeatAt: at},
+		}}),
+		store.Create(store.GroupKey("lobby"), fleet.Group{Name: "lobby", Revision: 1, Spec: spec, Hidden: map[string]fleet.Visibility{"PASSWORD": fleet.VisibleToAdmins}}),
+		store.Create(store.TemplateHeadKey(ref), fleet.TemplateHead{TemplateRef: ref, Digest: "0123456789abcdef", Files: 3, SizeBytes: 1234, Origin: fleet.DirectoryOrigin}),
+		store.Create(store.TemplateVersionKey(ref, "0123456789abcdef"), fleet.TemplateVersion{TemplateRef: ref, Digest: "0123456789abcdef"}),
+		store.Create(store.PlanKey("p1"), fleet.StoredPlan{Plan: plan}),
+		store.Create(store.IntentKey("abc123"), fleet.Intent{
+			ID: "abc123", Name: "lobby-1", Group: "lobby", Ordinal: 1, Generation: 1, GenerationAt: at.Add(-time.Hour), Plan: "p1", Desired: fleet.DesiredRunning,
+		}),
+		store.Create(store.NameKey("lobby", 1), store.NameClaim{ID: "abc123"}),
+		store.Create(store.PlacementKey("node-1", "abc123"), fleet.Placement{Instance: "abc123", Node: "node-1", Generation: 1, Port: 25565, Resources: plan.Resources}),
+		store.Create(store.StatusKey("abc123"), fleet.Status{
+			Instance: "abc123", Node: "node-1", Group: "lobby", Generation: 1, State: fleet.Online, Reason: fleet.ReasonReady, PID: 4711,
+			HostAddress: "10.0.0.1", ChangedAt: at.Add(-time.Minute),
+		}),
+	}
+}
