@@ -19,9 +19,6 @@ const (
 	keyPublic = "PUBLIC"
 )
 
-// publicScopes are what a PUBLIC key may do: look.
-var publicScopes = []fleet.Permission{auth.NodesView, auth.GroupsView, auth.InstancesView, auth.InstancesConsole, auth.TemplatesView}
-
 func (*Interpreter) keyCommands() []command {
 	return []command{
 		{name: "key list", about: "the API tokens", needs: []auth.Permission{auth.TokensView}, run: listKeys},
@@ -32,13 +29,11 @@ func (*Interpreter) keyCommands() []command {
 
 // kindOf is what a token is called here.
 func kindOf(t *fleet.APIToken) string {
-	for _, p := range t.Scopes {
-		if !slices.Contains(publicScopes, p) {
-			return "SCOPED"
-		}
-	}
-	if len(t.Scopes) > 0 {
+	switch {
+	case t.Public:
 		return keyPublic
+	case t.Scopes != nil:
+		return "SCOPED"
 	}
 	return keyAll
 }
@@ -70,7 +65,6 @@ func listKeys(_ context.Context, c *call) error {
 
 func createKey(ctx context.Context, c *call) error {
 	name, kind := c.arg(0), strings.ToUpper(c.arg(1))
-	var scopes []fleet.Permission
 	switch kind {
 	case keyAll:
 		admin, _ := auth.RoleOf(c.snapshot, auth.RoleAdmin)
@@ -80,25 +74,16 @@ func createKey(ctx context.Context, c *call) error {
 			}
 		}
 	case keyPublic:
-		for _, p := range publicScopes {
-			if c.Who.Can(p) {
-				scopes = append(scopes, p)
-			}
-		}
-		if len(scopes) == 0 {
-			return errs.New(errs.Denied, "you may do nothing of what a PUBLIC key may")
-		}
 	default:
 		return errs.New(errs.Malformed, "a key is ALL or PUBLIC, not %s", clip(c.arg(1)))
 	}
 	if slices.ContainsFunc(c.keys(), func(t *fleet.APIToken) bool { return t.Name == name }) {
 		return errs.New(errs.AlreadyExists, "there is a key %s already: delete it first, or choose another id", clip(name))
 	}
-	token, record, err := c.cfg.Auth.NewToken(c.Who, name, 0)
+	token, record, err := c.cfg.Auth.NewToken(c.Who, auth.TokenWish{Name: name, Public: kind == keyPublic})
 	if err != nil {
 		return named(err, "name", "id")
 	}
-	record.Scopes = scopes
 	if _, err := c.cfg.Operations.Record(ctx, c.By, "api-token.create", "api-token", record.ID, record.Name, store.Create(store.APITokenKey(record.ID), record)); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/socket"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
@@ -50,8 +51,8 @@ func (s *Streams) Attach(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	s.upgraded(c, who, func(ctx context.Context, conn *websocket.Conn) {
-		out := &attached{socket{conn: conn, timeout: s.cfg.WriteTimeout}}
+	s.room.Upgrade(c, s.watch(who), maxTyped, func(ctx context.Context, conn *websocket.Conn) {
+		out := &attached{shown{Socket: socket.Socket{Conn: conn, Timeout: s.cfg.WriteTimeout}}}
 		showing, cancel := context.WithCancel(ctx)
 		defer cancel()
 		typed := make(chan struct{})
@@ -105,7 +106,7 @@ func complaint(err error) string {
 }
 
 // attached is a console as messages of an attached client.
-type attached struct{ socket }
+type attached struct{ shown }
 
 func (a *attached) waiting(text string) error { return a.send(message{Type: "waiting", Message: text}) }
 
@@ -117,7 +118,7 @@ func (a *attached) frame(f client.Frame) error {
 	case f.Skipped != nil:
 		return a.send(message{Type: "suppressed", Offset: f.Next, Lines: f.Skipped.Lines, Message: note(f)})
 	case len(f.Data) == 0:
-		return a.ping()
+		return a.Ping()
 	}
 	for next, line := range lines(f) {
 		m := message{Type: "output", Offset: next}
@@ -138,5 +139,5 @@ func (a *attached) send(m message) error {
 	if err != nil {
 		return errs.As(errs.Internal, "console.send", err)
 	}
-	return a.text(b)
+	return a.Text(b)
 }

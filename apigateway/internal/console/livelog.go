@@ -8,6 +8,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/socket"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
@@ -20,7 +21,7 @@ const liveBacklog = 1000
 func (s *Streams) LiveLog(c *gin.Context) {
 	i, who, err := s.find(c)
 	if errs.Is(err, errs.NotFound) {
-		s.upgraded(c, who, func(_ context.Context, conn *websocket.Conn) {
+		s.room.Upgrade(c, s.watch(who), maxTyped, func(_ context.Context, conn *websocket.Conn) {
 			_ = conn.Close(websocket.StatusUnsupportedData, "Instance not found")
 		})
 		return
@@ -29,18 +30,18 @@ func (s *Streams) LiveLog(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	s.upgraded(c, who, func(ctx context.Context, conn *websocket.Conn) {
+	s.room.Upgrade(c, s.watch(who), maxTyped, func(ctx context.Context, conn *websocket.Conn) {
 		ctx = conn.CloseRead(ctx) // it only shows
-		out := &liveLog{socket{conn: conn, timeout: s.cfg.WriteTimeout}}
+		out := &liveLog{shown{Socket: socket.Socket{Conn: conn, Timeout: s.cfg.WriteTimeout}}}
 		err := s.feed(ctx, i.Intent.ID, client.Place{Offset: -1, Lines: liveBacklog}, out)
 		s.bye(ctx, conn, err, out.reason)
 	})
 }
 
 // liveLog is a console as a live-log.
-type liveLog struct{ socket }
+type liveLog struct{ shown }
 
-func (l *liveLog) waiting(string) error { return l.ping() }
+func (l *liveLog) waiting(string) error { return l.Ping() }
 
 func (l *liveLog) frame(f client.Frame) error {
 	switch {
@@ -48,12 +49,12 @@ func (l *liveLog) frame(f client.Frame) error {
 		l.reason = reasonOf(f.End)
 		return nil
 	case f.Skipped != nil:
-		return l.text([]byte("[" + note(f) + "]"))
+		return l.Text([]byte("[" + note(f) + "]"))
 	case len(f.Data) == 0:
-		return l.ping()
+		return l.Ping()
 	}
 	for _, line := range lines(f) {
-		if err := l.text(bytes.ToValidUTF8(line, []byte("\uFFFD"))); err != nil {
+		if err := l.Text(bytes.ToValidUTF8(line, []byte("\uFFFD"))); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/socket"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
@@ -37,7 +38,7 @@ func (s *Streams) Stream(c *gin.Context) {
 		c.Status(http.StatusNoContent)
 		return
 	}
-	ctx, leave, ok := s.enter(c, who)
+	ctx, leave, ok := s.room.Enter(c, s.watch(who))
 	if !ok {
 		return
 	}
@@ -46,7 +47,7 @@ func (s *Streams) Stream(c *gin.Context) {
 	if out.begin(gin.H{"message": "connected", "instanceId": i.Intent.ID, "name": i.Intent.Name}) == nil {
 		_ = s.feed(ctx, i.Intent.ID, at, out) // the client has gone
 	}
-	if why := expelled(ctx); why != "" {
+	if why := socket.Expelled(ctx); why != "" {
 		out.event("error", "", gin.H{"message": why})
 		_ = out.flush() // nobody is told of more
 	}

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -18,11 +16,11 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/events"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/socket"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
-	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
@@ -53,15 +51,8 @@ type Config struct {
 // Streams serves consoles.
 type Streams struct {
 	cfg     Config
-	open    atomic.Int64
+	room    *socket.Room
 	metrics metrics
-
-	// running are the open streams. Guarded by mu: whether there may be more.
-	running sync.WaitGroup
-	mu      sync.Mutex
-	closed  bool
-	ending  context.Context
-	end     context.CancelFunc
 }
 
 type metrics struct {
@@ -72,13 +63,12 @@ type metrics struct {
 func New(cfg Config) *Streams {
 	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, DefaultMaxStreams)
 	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, DefaultWriteTimeout)
-	s := &Streams{cfg: cfg}
-	s.ending, s.end = context.WithCancel(context.Background())
+	s := &Streams{cfg: cfg, room: socket.NewRoom(cfg.MaxStreams, "consoles", cfg.Origins)}
 	s.metrics = metrics{
 		bytes:      cfg.Metrics.Counter("console_bytes", "Bytes of output shown to clients."),
 		suppressed: cfg.Metrics.Counter("console_lines_suppressed", "Lines of output clients could not follow."),
 	}
-	cfg.Metrics.GaugeFunc("console", "streams", "Consoles shown now.", func() float64 { return float64(s.open.Load()) })
+	cfg.Metrics.GaugeFunc("console", "streams", "Consoles shown now.", func() float64 { return float64(s.room.Open()) })
 	return s
 }
 
@@ -98,13 +88,7 @@ func (s *Streams) Routes() []server.Route {
 
 // Close ends all streams, refuses new ones and waits: clients come back to another
 // replica with their last id.
-func (s *Streams) Close() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.end()
-	s.running.Wait()
-}
+func (s *Streams) Close() { s.room.Close() }
 
 func (s *Streams) count(f client.Frame) {
 	s.metrics.bytes.WithLabelValues().Add(float64(len(f.Data)))
@@ -113,41 +97,11 @@ func (s *Streams) count(f client.Frame) {
 	}
 }
 
-// enter counts a stream in; leave is to be called at its end. The context ends with
-// the request and with the streams, and when who looks may not look any more, which is its
-// cause then.
-func (s *Streams) enter(c *gin.Context, who viewer) (ctx context.Context, leave func(), ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		server.Fail(c, errs.New(errs.Unavailable, "this replica is shutting down: connect again"))
-		return nil, nil, false
-	case s.open.Load() >= int64(s.cfg.MaxStreams):
-		server.Refuse(c, wire.Reply{
-			Status: http.StatusTooManyRequests, Code: "TOO_MANY_STREAMS", RetryAfter: 5 * time.Second,
-			Message: "too many consoles are open: close some or retry later",
-		})
-		return nil, nil, false
+// watch follows whether a viewer may look still.
+func (s *Streams) watch(who viewer) socket.Watch {
+	return func(ctx context.Context) (context.Context, func(), error) {
+		return s.cfg.Auth.While(ctx, who.credential, auth.InstancesConsole)
 	}
-	ctx, unwatch, err := s.cfg.Auth.While(c.Request.Context(), who.credential, auth.InstancesConsole)
-	if err != nil {
-		server.Fail(c, err)
-		return nil, nil, false
-	}
-	s.open.Add(1)
-	s.running.Add(1)
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.ending, cancel)
-	return ctx, func() { stop(); cancel(); unwatch(); s.open.Add(-1); s.running.Done() }, true
-}
-
-// expelled is why who looked may not look any more; "" when a stream ended for another reason.
-func expelled(ctx context.Context) string {
-	if why := context.Cause(ctx); errs.Is(why, errs.Denied) || errs.Is(why, errs.Unauthenticated) {
-		return "cut off: " + errs.MessageOf(why)
-	}
-	return ""
 }
 
 // viewer is who looks at a console.
@@ -167,9 +121,9 @@ func (s *Streams) types(v viewer) bool {
 // streamOf is what a ticket for an instance's console is bound to.
 func streamOf(id fleet.InstanceID) string { return "console:" + string(id) }
 
-// viewer is who makes the request: by its ?ticket= or the usual credentials.
+// viewer is who makes the request: by its ticket or the usual credentials.
 func (s *Streams) viewer(c *gin.Context, i *fleet.Instance) (viewer, error) {
-	ticket, ok := c.GetQuery("ticket")
+	ticket, ok := server.Ticket(c)
 	if !ok {
 		who, ok := server.Identity(c)
 		switch {
@@ -193,7 +147,7 @@ func (s *Streams) viewer(c *gin.Context, i *fleet.Instance) (viewer, error) {
 // find is the instance a path names. A caller who is not known learns nothing of what there is.
 func (s *Streams) find(c *gin.Context) (*fleet.Instance, viewer, error) {
 	i, err := s.cfg.Operations.Find(c.Param("id"))
-	if _, ticketed := c.GetQuery("ticket"); err != nil && ticketed {
+	if _, ticketed := server.Ticket(c); err != nil && ticketed {
 		return nil, viewer{}, errs.New(errs.Unauthenticated, "the ticket is used, expired or not for this stream: ask for a new one")
 	}
 	if err != nil {

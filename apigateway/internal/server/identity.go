@@ -122,7 +122,7 @@ var ownPermissions = []auth.Permission{auth.InstancesView, auth.InstancesCommand
 
 // identify is who asks: a user, or on the routes for it an instance itself.
 func (s *Server) identify(c *gin.Context, d Demand) (auth.Identity, error) {
-	header := c.GetHeader("Authorization")
+	header := authorization(c.Request)
 	who, err := s.cfg.Auth.Authenticate(header)
 	if err == nil || d.caller != knownOrItself {
 		return who, err

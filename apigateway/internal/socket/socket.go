@@ -1,0 +1,109 @@
+package socket
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/coder/websocket"
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+)
+
+// maxReason is the length of the longest reason a close may carry, in bytes.
+const maxReason = 123
+
+// Upgrade makes a WebSocket of a request and serves it until serve returns; messages of
+// clients have at most limit bytes. What the client is told on refusal is the library's; a
+// page of a foreign origin gets a 403.
+func (r *Room) Upgrade(c *gin.Context, watch Watch, limit int64, serve func(ctx context.Context, conn *websocket.Conn)) {
+	ctx, leave, ok := r.Enter(c, watch)
+	if !ok {
+		return
+	}
+	defer leave()
+	conn, err := websocket.Accept(c.Writer, c.Request, &websocket.AcceptOptions{
+		InsecureSkipVerify: slices.Contains(r.origins, "*"), OriginPatterns: hosts(r.origins),
+		Subprotocols: []string{server.BearerProtocol, server.TicketProtocol},
+	})
+	if err != nil {
+		c.Abort()
+		_ = c.Error(err) // for the access log
+		return
+	}
+	defer conn.CloseNow() //nolint:errcheck // it is closed already, or cut
+	conn.SetReadLimit(limit)
+	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	told := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(told)
+		defer cancel()
+		if why := Expelled(ctx); why != "" { // first: when reading ends, so does the connection
+			_ = conn.Close(websocket.StatusPolicyViolation, Clipped(why))
+		}
+	})
+	defer func() {
+		if !stop() {
+			<-told
+		}
+	}()
+	serve(serving, conn)
+}
+
+// hosts are the hosts of origins.
+func hosts(origins []string) []string {
+	var all []string
+	for _, o := range origins {
+		if u, err := url.Parse(o); err == nil && u.Host != "" {
+			all = append(all, u.Host)
+		}
+	}
+	return all
+}
+
+// Bye closes a WebSocket whose stream has ended without a reason of its own: because the
+// gateway goes, or because the client went.
+func (r *Room) Bye(conn *websocket.Conn) {
+	if r.Ending() {
+		_ = conn.Close(websocket.StatusGoingAway, "this replica is shutting down: connect again")
+		return
+	}
+	_ = conn.CloseNow()
+}
+
+// Clipped is a text cut to what a close may carry, between two characters.
+func Clipped(text string) string {
+	if len(text) <= maxReason {
+		return text
+	}
+	end := maxReason
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end]
+}
+
+// Socket is a WebSocket that is written to.
+type Socket struct {
+	Conn *websocket.Conn
+	// Timeout is how long one write may be stuck.
+	Timeout time.Duration
+}
+
+// Text sends a text message.
+func (s Socket) Text(b []byte) error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
+	defer cancel()
+	return s.Conn.Write(ctx, websocket.MessageText, b)
+}
+
+// Ping finds out whether the client is there, and keeps proxies from hanging up.
+func (s Socket) Ping() error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
+	defer cancel()
+	return s.Conn.Ping(ctx)
+}
