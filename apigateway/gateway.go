@@ -23,6 +23,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/bell"
+	"github.com/orreryhq/orrery/apigateway/internal/command"
 	"github.com/orreryhq/orrery/apigateway/internal/console"
 	"github.com/orreryhq/orrery/apigateway/internal/events"
 	"github.com/orreryhq/orrery/apigateway/internal/later"
@@ -30,6 +31,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/rest"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/shell"
 	"github.com/orreryhq/orrery/apigateway/internal/universe"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -222,12 +224,14 @@ func (g *Gateway) Ready() <-chan struct{} { return g.ready }
 type openStreams struct {
 	events   *events.Streams
 	consoles *console.Streams
+	shell    *shell.Shell
 }
 
 // Close ends them; their clients come back elsewhere.
 func (o openStreams) Close() {
 	o.events.Close()
 	o.consoles.Close()
+	o.shell.Close()
 }
 
 // wire makes the frame, and in it the routes of both dialects, of the
@@ -266,12 +270,19 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 			View: g.cfg.View, Auth: g.auth, Operations: g.operate, Tickets: tickets, Bell: g.bell, Origins: g.cfg.Origins,
 			Log: g.cfg.Log, Metrics: g.metrics,
 		}),
+		shell: shell.New(shell.Config{
+			Commands: command.New(command.Config{
+				Operations: g.operate, Sources: sources, Auth: g.auth, ClusterName: g.cfg.ClusterName, ClusterID: meta.ClusterID, Now: time.Now,
+			}),
+			Operations: g.operate, Auth: g.auth, Tickets: tickets, NodeID: fleet.NodeID(g.cfg.NodeID), Origins: g.cfg.Origins, Metrics: g.metrics,
+		}),
 	}
 	frame.Add(
 		server.Post("/api/v1/events/ticket", server.Needs(auth.EventsStream), streams.events.Ticket),
 		server.Get("/api/v1/events/stream", server.Ticketed, streams.events.Stream),
 	)
 	frame.Add(streams.consoles.Routes()...)
+	frame.Add(streams.shell.Routes()...)
 	frame.Add(later.Routes(g.cfg.View)...)
 	g.frame = frame
 	return streams, g.metrics.Err()

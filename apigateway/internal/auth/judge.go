@@ -36,12 +36,12 @@ func (s *Service) Judge(c fleet.Credential) (Identity, error) {
 	return who, nil
 }
 
-// While is a context that ends with ctx, and as soon as who a credential names does not have
-// a permission any more; its cause is the error then. leave is to be called at the end.
+// While is a context that ends with ctx, and as soon as a credential has ended or who it
+// names lacks one of the permissions; its cause is the error then. leave is to be called at the end.
 // Unauthenticated or Denied when that is so already.
-func (s *Service) While(ctx context.Context, c fleet.Credential, p Permission) (_ context.Context, leave func(), err error) {
+func (s *Service) While(ctx context.Context, c fleet.Credential, permissions ...Permission) (_ context.Context, leave func(), err error) {
 	changed := s.changed.Next()
-	if err := s.may(c, p); err != nil {
+	if err := s.may(c, permissions); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -50,7 +50,7 @@ func (s *Service) While(ctx context.Context, c fleet.Credential, p Permission) (
 		defer close(watched)
 		for s.untilLookedAt(ctx, changed, c.Until) {
 			changed = s.changed.Next()
-			if err := s.may(c, p); err != nil {
+			if err := s.may(c, permissions); err != nil {
 				cancel(err)
 				return
 			}
@@ -59,13 +59,18 @@ func (s *Service) While(ctx context.Context, c fleet.Credential, p Permission) (
 	return ctx, func() { cancel(context.Canceled); <-watched }, nil
 }
 
-// may is why who a credential names lacks a permission; nil when that one has it.
-func (s *Service) may(c fleet.Credential, p Permission) error {
+// may is why who a credential names lacks one of the permissions; nil when that one has all.
+func (s *Service) may(c fleet.Credential, permissions []Permission) error {
 	who, err := s.Judge(c)
-	if err == nil && !who.Can(p) {
-		err = errs.New(errs.Denied, "the role %s lacks the permission %s", who.Role, p)
+	if err != nil {
+		return err
 	}
-	return err
+	for _, p := range permissions {
+		if !who.Can(p) {
+			return errs.New(errs.Denied, "the role %s lacks the permission %s", who.Role, p)
+		}
+	}
+	return nil
 }
 
 // untilLookedAt waits until there is a reason to judge again: a change, or the time at which

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -115,7 +114,7 @@ func nodeInfo(_ context.Context, c *call) error {
 		{"address", shown.Address},
 		{"agent", dash(n.AgentURL)},
 		{"version", dash(n.Version)},
-		{"host", dash(strings.TrimSpace(cmp.Or(n.Host.Hostname, "") + " " + n.Host.OSName + " " + n.Host.OSVersion + " " + n.Host.Arch))},
+		{"host", dash(strings.Join(strings.Fields(n.Host.Hostname+" "+n.Host.OSName+" "+n.Host.OSVersion+" "+n.Host.Arch), " "))},
 		{"runtimes", dash(strings.Join(runtimes, ", "))},
 		{"labels", dash(strings.Join(labels, ", "))},
 		{"cordoned", strconv.FormatBool(shown.Cordoned)},
@@ -131,11 +130,12 @@ func nodeResources(_ context.Context, c *call) error {
 		return err
 	}
 	shown := universe.NodeOf(c.snapshot, n, c.Node)
+	d, _ := c.snapshot.NodesDesired.Get(n.ID)
 	rows := [][]string{
 		{"", "HELD", "MOST"},
 		{"memory (MB)", strconv.Itoa(shown.Resources.RAMMB), strconv.Itoa(shown.Capacity.RAMMB)},
 		{"cpu (100 = a core)", strconv.Itoa(shown.Resources.CPU), strconv.Itoa(shown.Capacity.CPU)},
-		{"instances", strconv.Itoa(holding(c, n.ID)), number(n.Room.MaxInstances)},
+		{"instances", strconv.Itoa(holding(c, n.ID)), number(n.RoomUnder(d).MaxInstances)},
 	}
 	if r, ok := c.snapshot.Reports.Get(n.ID); ok {
 		rows = append(rows, []string{"host memory in use (MB)", strconv.Itoa(r.MemoryMiB)}, []string{"host cpu in use (%)", strconv.Itoa(int(r.CPU*100 + 0.5))})

@@ -5,7 +5,8 @@
 //
 // Invariants:
 //
-//   - It knows no HTTP. Who runs a command, and where the lines go, is a Session.
+//   - It speaks no HTTP. Who runs a command, and where the lines go, is a Session. Of package
+//     universe it takes the dialect's words alone.
 //   - What a command demands is looked up at each command, for the caller as it is then:
 //     it is what the routes demand that do the same.
 //   - Commands change the fleet through operate alone, so they are checked and audited as

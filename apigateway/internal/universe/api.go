@@ -128,8 +128,8 @@ func refuse(c *gin.Context, status int, message string) {
 	wire.Write(c.Writer, wire.Universe, wire.Reply{Status: status, Message: message})
 }
 
-// body reads a JSON body; fields nobody knows are ignored and named in a Warning.
-func body(c *gin.Context, into any) error {
+// Body reads a JSON body; fields nobody knows are ignored and named in a Warning.
+func Body(c *gin.Context, into any) error {
 	ignored, err := wire.DecodeJSONLenient(c.Request.Body, 0, into)
 	if err != nil {
 		return err

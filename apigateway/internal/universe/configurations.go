@@ -64,7 +64,7 @@ func (a *API) putConfiguration(c *gin.Context) {
 		return
 	}
 	var b configurationBody
-	if err := body(c, &b); err != nil {
+	if err := Body(c, &b); err != nil {
 		fail(c, err)
 		return
 	}

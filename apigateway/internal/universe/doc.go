@@ -1,5 +1,6 @@
 // Package universe serves the older of the two foreign dialects, the API without
-// a version under /api: configurations, instances, cluster nodes and templates.
+// a version under /api: configurations, instances, cluster nodes, templates, and what a
+// gateway tells of itself. Its commands are in packages command and shell.
 //
 // It is a second view of the same fleet: a configuration is a group, an instance
 // an instance. What it promises:

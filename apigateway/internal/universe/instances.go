@@ -59,7 +59,7 @@ func (a *API) createInstance(c *gin.Context) {
 	var b struct {
 		ConfigurationName string `json:"configurationName"`
 	}
-	if err := body(c, &b); err != nil {
+	if err := Body(c, &b); err != nil {
 		fail(c, err)
 		return
 	}
@@ -147,7 +147,7 @@ func (a *API) execute(c *gin.Context) {
 		Command *string     `json:"command"`
 		Via     operate.Via `json:"via"`
 	}
-	if err := body(c, &b); err != nil {
+	if err := Body(c, &b); err != nil {
 		fail(c, err)
 		return
 	}

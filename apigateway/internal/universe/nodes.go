@@ -7,7 +7,21 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
 )
+
+// FindNode is the node with a name, or with the id of its agent's data directory.
+func FindNode(s *view.Snapshot, ref string) (*fleet.Node, bool) {
+	if n, ok := s.Nodes.Get(fleet.NodeID(ref)); ok || ref == "" {
+		return n, ok
+	}
+	for _, n := range s.Nodes.All() {
+		if n.DataUUID == ref {
+			return n, true
+		}
+	}
+	return nil, false
+}
 
 func (a *API) listNodes(c *gin.Context) {
 	s := a.snapshot()
@@ -20,7 +34,7 @@ func (a *API) listNodes(c *gin.Context) {
 
 func (a *API) getNode(c *gin.Context) {
 	s := a.snapshot()
-	n, ok := s.Nodes.Get(fleet.NodeID(c.Param("id")))
+	n, ok := FindNode(s, c.Param("id"))
 	if !ok {
 		fail(c, errs.New(errs.NotFound, "Node not found"))
 		return

@@ -51,7 +51,7 @@ func (a *API) putState(c *gin.Context) {
 		MaxPlayers    *int     `json:"maxPlayers"`
 		TPS           *float64 `json:"tps"`
 	}
-	if err := body(c, &b); err != nil {
+	if err := Body(c, &b); err != nil {
 		fail(c, err)
 		return
 	}

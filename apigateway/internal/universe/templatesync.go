@@ -19,7 +19,7 @@ func (a *API) syncTemplates(c *gin.Context) {
 		Pattern    string       `json:"pattern"`
 		TargetNode fleet.NodeID `json:"targetNode"`
 	}
-	if err := body(c, &b); err != nil {
+	if err := Body(c, &b); err != nil {
 		fail(c, err)
 		return
 	}
@@ -48,7 +48,7 @@ func (a *API) syncTemplate(c *gin.Context) {
 		Storage string `json:"storage"`
 	}
 	if c.Request.ContentLength != 0 {
-		if err := body(c, &b); err != nil {
+		if err := Body(c, &b); err != nil {
 			fail(c, err)
 			return
 		}
