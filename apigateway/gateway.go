@@ -97,6 +97,8 @@ type Config struct {
 	Log  *slog.Logger
 	// Metrics takes the service's metrics. Nil drops them.
 	Metrics prometheus.Registerer
+	// MetricsPublic shows them under /api/metrics to everybody, not only to who may see them.
+	MetricsPublic bool
 	// Listen is the address to serve on; port 0 picks a free one.
 	Listen string
 	// Listener is used instead of Listen when not nil; Run closes it.
@@ -142,7 +144,8 @@ type Gateway struct {
 	// calls has the connections to other services, uploads those of what takes long.
 	calls, uploads *http.Transport
 
-	addr atomic.Value // string
+	addr      atomic.Value // string
+	startedAt time.Time
 	// frame has the routes; it is there when ready is closed.
 	frame *server.Server
 
@@ -171,7 +174,7 @@ func New(cfg Config) (*Gateway, error) {
 	cfg.NodeID, cfg.ClusterName = cmp.Or(cfg.NodeID, cfg.Replica), cmp.Or(cfg.ClusterName, "orrery")
 	g := &Gateway{
 		cfg: cfg, metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), bell: bell.New(),
-		calls: newTransport(), uploads: newTransport(), ready: make(chan struct{}),
+		calls: newTransport(), uploads: newTransport(), ready: make(chan struct{}), startedAt: time.Now(),
 		auth: auth.New(auth.Config{
 			Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: time.Now, ClusterSecret: cfg.ClusterSecret,
 			AdminPassword: cfg.AdminPassword, AdminPasswordFile: cfg.AdminPasswordFile,
@@ -220,6 +223,12 @@ func (g *Gateway) Addr() string {
 // Ready is closed when the gateway serves.
 func (g *Gateway) Ready() <-chan struct{} { return g.ready }
 
+// gathered are the process' metrics, nil where what takes them cannot show them.
+func (g *Gateway) gathered() prometheus.Gatherer {
+	all, _ := g.cfg.Metrics.(prometheus.Gatherer)
+	return all
+}
+
 // openStreams are what of a gateway's answers does not end by itself.
 type openStreams struct {
 	events   *events.Streams
@@ -254,7 +263,10 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	}).Routes()...)
 	frame.Add(universe.New(universe.Config{
 		Operations: g.operate, Templates: templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
-		By: server.Actor, Shown: server.Shown, Now: time.Now,
+		By: server.Actor, Shown: server.Shown, Now: time.Now, Metrics: g.gathered(), MetricsPublic: g.cfg.MetricsPublic,
+		Self: universe.Self{
+			Version: g.cfg.Version, StartedAt: g.startedAt, Address: g.Addr, APIURL: g.cfg.APIURL, Debug: g.cfg.Log.Enabled(context.Background(), slog.LevelDebug),
+		},
 	}).Routes()...)
 	tickets := events.NewTickets(g.cfg.Store, 0)
 	streams := openStreams{

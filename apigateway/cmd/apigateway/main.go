@@ -54,6 +54,9 @@ type settings struct {
 		User     string `config:"user" usage:"user to log in as; empty: no login"`
 		Password string `config:"password" secret:"true" usage:"password of that user"`
 	} `config:"smtp"`
+	Metrics struct {
+		Public bool `config:"public" usage:"show the metrics under /api/metrics without a token"`
+	} `config:"metrics"`
 	ClusterName string `config:"cluster.name" default:"orrery" usage:"name of the cluster, told to clients of the older API"`
 }
 
@@ -101,7 +104,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 		origins = []string{}
 	}
 	service, err := apigateway.New(apigateway.Config{
-		Store: e.Client, View: e.View, Log: e.Log, Metrics: e.Registry, Listener: listener, APIURL: s.API.URL,
+		Store: e.Client, View: e.View, Log: e.Log, Metrics: e.Registry, MetricsPublic: s.Metrics.Public, Listener: listener, APIURL: s.API.URL,
 		ClusterSecret: s.Cluster.Secret, AdminPassword: s.Admin.InitialPassword, AdminPasswordFile: s.Admin.PasswordFile,
 		Origins: origins, Limits: limits(s), Lockout: lockout(s), Reset: reset(s), Replica: e.Replica, ClusterName: s.ClusterName,
 		Version: telemetry.Version(), SessionTTL: s.Session.TTL,

@@ -17,7 +17,7 @@ import (
 
 func TestWhatIsAskedIsShown(t *testing.T) {
 	w := newWorld(t)
-	empty := w.transcript("instances", "configs", "templates", "cluster nodes", "key list", "extension list", "node info")
+	empty := w.transcript("instances", "configs", "templates", "cluster nodes", "key list", "extension list", "node info", "config reload")
 	golden(t, "empty", empty)
 	w.commit(fleetOfOne()...)
 	w.node.lines = []string{"one", "two", "\x1b[32mthree"}
@@ -54,7 +54,7 @@ func TestWhatNobodyKnowsIsRefusedWithWhatMayBeMeant(t *testing.T) {
 	golden(t, "unknown", w.transcript(
 		"", "   ", "instnce list", "Instance LIST", "instance lst", "instance frobnicate", "frobnicate", "hlep", "instance", "config",
 		`instance info "lobby`, "instance info lobby-1 and more", "instance list some", "instance logs x 0", "help frobnicate", "exti", "configs shwo x",
-		"instance info nothing", "instance info", strings.Repeat("x", 300), "instance list\x00",
+		"instance info nothing", "instance info", strings.Repeat("x", 300), "instance list\x07",
 	))
 	if _, err := w.run(strings.Repeat("x", maxLine+1)); !errs.Is(err, errs.Invalid) {
 		t.Errorf("a line without end: %v", err)

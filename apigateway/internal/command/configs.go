@@ -19,6 +19,7 @@ func (*Interpreter) configCommands() []command {
 		{name: "config list", about: "the configurations", needs: see, run: listConfigs},
 		{name: "config show", args: []string{"<name>"}, about: "a configuration, as the API has it", needs: see, run: showConfig},
 		{name: "config create", args: []string{"<name>", "<runtime>", "<command…>"}, about: "make a configuration, with the defaults for all else", needs: []auth.Permission{auth.GroupsCreate}, changes: true, run: createConfig},
+		{name: "config reload", about: "look at the directory of templates and all sources anew, and wait for what comes of it", needs: []auth.Permission{auth.SystemSettings}, changes: true, run: reload},
 	}
 }
 
@@ -77,4 +78,25 @@ func createConfig(ctx context.Context, c *call) error {
 		return err
 	}
 	return c.say("configuration %s is made; its minimum is %d", out.After.Name, out.After.Spec.Scaling.Min)
+}
+
+func reload(ctx context.Context, c *call) error {
+	out, err := c.cfg.Sources.Reload(ctx, c.By)
+	if err != nil {
+		return err
+	}
+	if err := c.say("%s", out.Message()); err != nil {
+		return err
+	}
+	for _, list := range []struct {
+		what  string
+		names []string
+	}{{"configuration", out.Groups}, {"template", out.Templates}, {"problem:", out.Problems}} {
+		for _, name := range list.names {
+			if err := c.say("  %s %s", list.what, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

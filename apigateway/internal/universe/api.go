@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
@@ -28,6 +29,11 @@ type Config struct {
 	Templates *upstream.Templates
 	// Sources has the sources of templates looked at.
 	Sources *operate.Sources
+	// Metrics are the process'; nil when it keeps none. MetricsPublic shows them to everybody.
+	Metrics       prometheus.Gatherer
+	MetricsPublic bool
+	// Self is what the gateway tells of itself.
+	Self Self
 	// NodeID names this gateway in the ping, and its own host's node in the list of
 	// nodes if there is one of that name.
 	NodeID string
@@ -51,7 +57,7 @@ func New(cfg Config) *API { return &API{cfg: cfg} }
 func (a *API) Routes() []server.Route {
 	return slices.Concat(
 		[]server.Route{server.Get("/api/ping", server.Public, a.ping)},
-		a.configurationRoutes(), a.instanceRoutes(), a.nodeRoutes(), a.templateRoutes(),
+		a.configurationRoutes(), a.instanceRoutes(), a.nodeRoutes(), a.selfRoutes(), a.templateRoutes(),
 	)
 }
 

@@ -9,6 +9,13 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
+// The roles of this dialect: a node whose host has a gateway as well, and one that only
+// runs instances.
+const (
+	master  = "master"
+	wrapper = "wrapper"
+)
+
 // Node is a node as this dialect shows it, with what its clients were missing.
 type Node struct {
 	ID      fleet.NodeID `json:"id"`
@@ -47,8 +54,11 @@ type nodeDetail struct {
 // NodeOf shows a node; local is the id of the gateway's own, "" when it has none.
 func NodeOf(s *view.Snapshot, n *fleet.Node, local fleet.NodeID) Node {
 	out := Node{
-		ID: n.ID, Name: n.ID, Address: n.Address, Port: portOf(n.AgentURL), Local: n.ID == local, Role: "wrapper", State: offline,
+		ID: n.ID, Name: n.ID, Address: n.Address, Port: portOf(n.AgentURL), Local: n.ID == local, Role: wrapper, State: offline,
 		Runtimes: []fleet.RuntimeName{}, Version: n.Version,
+	}
+	if out.Local {
+		out.Role = master
 	}
 	if _, alive := s.NodeSessions.Get(n.ID); alive {
 		out.State = online

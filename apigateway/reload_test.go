@@ -1,0 +1,94 @@
+package apigateway
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+func TestAReloadWaitsForEverySourceAndTellsWhatIsOther(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/node/reload", nil).want(200).is("templates", []string{}).is("configurations", []string{}).is("problems", []string{}).naming("no source")
+	s.do("PUT", "/api/v1/template-sources/repo", declaring).want(201)
+	s.do("PUT", "/api/v1/template-sources/resting", strings.Replace(repository, `{"kind"`, `{"paused":true,"kind"`, 1)).want(201)
+	s.commit(
+		store.Create(store.TemplateDirectoryKey("a"), fleet.TemplateDirectory{Replica: "a", ID: "x", State: fleet.SourceInSync}),
+		store.Create(store.TemplateDirectoryKey("dead"), fleet.TemplateDirectory{Replica: "dead", ID: "x", State: fleet.SourceInSync}),
+		store.Create(store.SessionKey("templatesvc", "a"), fleet.Session{Service: "templatesvc", Replica: "a"}),
+	)
+	var both sync.WaitGroup
+	answers := make(chan *reply, 2)
+	both.Go(func() { answers <- s.do("POST", "/api/node/reload", nil) })
+	await.That(t, "all are asked", func() string {
+		dir, err := store.Get(t.Context(), s.store, store.DirectorySyncKey())
+		return await.Unless(err == nil && dir.Asked == 1 && s.source("repo").Asked == 1, "%+v %v %d", dir, err, s.source("repo").Asked)
+	})
+	s.template("games/lobby")
+	s.declare("repo", "lobby", `{"command":"run"}`)
+	s.looked("repo", fleet.SourceStatus{State: fleet.SourceFailed, Message: "the branch is gone"})
+	select {
+	case early := <-answers:
+		t.Fatalf("answered before the directory was looked at: %s", early.raw)
+	default:
+	}
+	dir, err := store.Get(t.Context(), s.store, store.TemplateDirectoryKey("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir.At = time.Now()
+	s.commit(store.Replace(store.TemplateDirectoryKey("a"), dir, dir.ModRev))
+	both.Wait()
+	r := (<-answers).want(200)
+	r.is("templates", []string{"games/lobby"}).is("configurations", []string{"lobby"}).naming("the branch is gone")
+	if s.source("resting").Asked != 0 {
+		t.Error("a source that is paused was asked")
+	}
+	s.user("otto", "OPERATOR").do("POST", "/api/node/reload", nil).want(403)
+}
+
+func TestAGatewayTellsOfItself(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.NodeID, c.ClusterName, c.Version = "node-1", "test", "1.2.3" })
+	bare := s.do("GET", "/api/node", nil).want(200).is("id", "node-1").is("clusterName", "test").is("version", "1.2.3").is("master", true).is("port", 0)
+	for _, number := range []string{"apiPort", "uptimeMs", "system.availableProcessors", "system.systemLoadAverage", "system.freeMemory", "system.totalMemory", "system.maxMemory", "systemStats.maxMemory", "uptime"} {
+		if _, ok := bare.field(number).(float64); !ok {
+			t.Errorf("%s is no number: %v", number, bare.field(number))
+		}
+	}
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096, CPU: 400})
+	n, _ := s.view.Snapshot().Nodes.Get("node-1")
+	named := *n
+	named.DataUUID, named.Variables = "uuid-1", map[string]string{"region": "eu", "DB_PASSWORD": "hunter2"}
+	s.commit(store.Replace(store.NodeKey("node-1"), named, n.ModRev))
+	s.do("GET", "/api/cluster/nodes/uuid-1", nil).want(200).is("id", "node-1").is("role", "master")
+	s.do("PUT", "/api/v1/template-sources/repo", repository).want(201)
+	r := s.do("GET", "/api/node/config", nil).want(200).is("nodeId", "node-1").is("isMasterNode", true).is("maxRamMB", 4096).is("maxCpu", 400).
+		is("nodeSpecificVariables", map[string]string{"region": "eu", "DB_PASSWORD": "***"}).naming(`"https://host/r.git"`)
+	for _, field := range []string{"address", "port", "apiPort", "masterAddress", "masterPort", "masterApiPort", "debug", "updateSources", "bindAddress", "publicAddress", "clusterName"} {
+		if r.field(field) == nil {
+			t.Errorf("there is no %s", field)
+		}
+	}
+	if strings.Contains(r.raw, "very-secret") || strings.Contains(r.raw, secret) {
+		t.Error("a secret is shown")
+	}
+	s.user("otto", "OPERATOR").do("GET", "/api/node/config", nil).want(403)
+}
+
+func TestMetricsAreForWhoMaySeeThemUnlessTheyArePublic(t *testing.T) {
+	s := newSite(t)
+	s.as("").do("GET", "/api/metrics", nil).want(401)
+	r := s.user("vera", "VIEWER").do("GET", "/api/metrics", nil).want(200).naming("orrery_apigateway_http_requests_total")
+	if kind := r.header.Get("Content-Type"); !strings.HasPrefix(kind, "text/plain") {
+		t.Errorf("of type %s", kind)
+	}
+	open := newSiteOn(t, s.etcd, func(c *Config) { c.MetricsPublic = true })
+	if r := open.do("GET", "/api/metrics", nil); r.status != http.StatusOK {
+		t.Errorf("%d %s", r.status, r.raw)
+	}
+}
