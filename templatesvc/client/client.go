@@ -104,7 +104,8 @@ func (c *Client) callAs(ctx context.Context, method, path string, header http.He
 }
 
 // call asks the replicas in random order until one answers. A replica that says
-// NotFound may only not have heard of it yet, so the next one is asked as well.
+// NotFound may only not have heard of it yet, and one that is Exhausted has a full disk, so
+// the next one is asked as well.
 func (c *Client) call(ctx context.Context, method, path string, header http.Header, payload []byte) (*http.Response, error) {
 	urls := c.cfg.Resolve()
 	if len(urls) == 0 {
@@ -116,13 +117,29 @@ func (c *Client) call(ctx context.Context, method, path string, header http.Head
 		if err == nil {
 			return resp, nil
 		}
-		last = err
-		if k := errs.KindOf(err); k != errs.Unavailable && k != errs.NotFound || errors.Is(err, errFinal) {
+		if !elsewhere(err) || errors.Is(err, errFinal) {
 			return nil, err
 		}
+		last = worse(last, err)
 		c.cfg.Log.Debug("templatesvc replica did not help", "url", urls[n], "error", err)
 	}
 	return nil, last
+}
+
+// elsewhere reports whether another replica may do what one could not: it does not answer,
+// has not heard of it, or has no room on its disk.
+func elsewhere(err error) bool {
+	k := errs.KindOf(err)
+	return k == errs.Unavailable || k == errs.NotFound || k == errs.Exhausted
+}
+
+// worse is which of two replicas' errors is told: the later one, but a full disk, which would
+// have to be mended, before all others.
+func worse(last, err error) error {
+	if errs.Is(last, errs.Exhausted) {
+		return last
+	}
+	return err
 }
 
 func (c *Client) try(ctx context.Context, method, target string, header http.Header, payload []byte) (*http.Response, error) {

@@ -70,7 +70,8 @@ func (c *Client) suspect(ctx context.Context, target string) error {
 	return resp.Body.Close()
 }
 
-// read asks the replicas in turn until one sends content.
+// read asks the replicas in turn until one sends content. One whose disk is full is told of
+// when no other has it, since it might.
 func (c *Client) read(ctx context.Context, path string) (io.ReadCloser, error) {
 	last := noReplica()
 	for _, base := range c.order() {
@@ -78,10 +79,10 @@ func (c *Client) read(ctx context.Context, path string) (io.ReadCloser, error) {
 		if err == nil {
 			return body, nil
 		}
-		if k := errs.KindOf(err); k != errs.Unavailable && k != errs.NotFound {
+		if !elsewhere(err) {
 			return nil, err
 		}
-		last = err
+		last = worse(last, err)
 		c.cfg.Log.Debug("templatesvc replica did not help", "url", base, "error", err)
 	}
 	return nil, last

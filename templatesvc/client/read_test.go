@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
@@ -151,5 +152,29 @@ func TestEachReplicaIsToldWhatIsSuspect(t *testing.T) {
 	}
 	if err := clientOf(t, time.Minute, "http://127.0.0.1:1").Suspect(t.Context(), "abc"); !errs.Is(err, errs.Unavailable) {
 		t.Errorf("with nobody there: %v", err)
+	}
+}
+
+func TestAReplicaWhoseDiskIsFullIsLeftForAnother(t *testing.T) {
+	const told = "the disk of blobs.dir is full"
+	full := func(w http.ResponseWriter, _ *http.Request) {
+		wire.Encode(w, wire.Internal, "", errs.New(errs.Exhausted, told))
+	}
+	missing := func(w http.ResponseWriter, _ *http.Request) {
+		wire.Encode(w, wire.Internal, "", errs.New(errs.NotFound, "no blob x"))
+	}
+	well, alone := clientOf(t, time.Minute, replica(t, full), replica(t, says("content"))), clientOf(t, time.Minute, replica(t, full), replica(t, missing))
+	for range 20 {
+		for what, open := range map[string]func(*client.Client) (io.ReadCloser, error){
+			"a blob":      func(c *client.Client) (io.ReadCloser, error) { return c.Blob(t.Context(), "x") },
+			"an artifact": func(c *client.Client) (io.ReadCloser, error) { return c.Artifact(t.Context(), "x") },
+		} {
+			if got, err := all(open(well)); err != nil || got != "content" {
+				t.Fatalf("%s: %q, %v", what, got, err)
+			}
+			if _, err := all(open(alone)); !errs.Is(err, errs.Exhausted) || errs.MessageOf(err) != told {
+				t.Fatalf("%s that nobody else has: %v", what, err)
+			}
+		}
 	}
 }
