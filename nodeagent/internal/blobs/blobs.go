@@ -39,7 +39,8 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Source is where content comes from. What it sends is verified here.
+// Source is where content comes from. What it sends is verified here. Exhausted is its own
+// disk's, or another limit of it, and Unavailable for whoever asks the cache.
 type Source interface {
 	// Manifest opens a template version's manifest by its digest. NotFound when nobody has it.
 	Manifest(ctx context.Context, digest string) (io.ReadCloser, error)
@@ -102,7 +103,7 @@ func Open(dir string, source Source, limit int64) (*Cache, error) {
 	}
 	_ = os.RemoveAll(filepath.Join(dir, chunkDir)) // what is left of it takes room, and no more
 	return &Cache{
-		dir: dir, source: source, limit: limit, slots: make(chan struct{}, parallel),
+		dir: dir, source: border{source}, limit: limit, slots: make(chan struct{}, parallel),
 		flights: map[string]*flight{}, verified: map[string]stamp{}, manifests: map[string]fleet.Manifest{}, lists: map[string]list{},
 		stock: stock{sizes: map[string]int64{}, pins: map[string]int{}, needs: map[string]Needs{}},
 	}, nil
