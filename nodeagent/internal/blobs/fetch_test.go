@@ -328,6 +328,56 @@ func TestADamagedOlderVersionGivesNothing(t *testing.T) {
 	nothingUnderway(t, dir)
 }
 
+// TestPiecesOfAFileThatIsCutMeanwhileAreFetched has an older version's file be found, and
+// then be cut, before its pieces are taken by several at once.
+func TestPiecesOfAFileThatIsCutMeanwhileAreFetched(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	c := open(t, dir, s)
+	old, fresh := random(1, 64, 1000), random(2, 64, 1000)
+	before := s.large("world", old...)
+	s.published(t, c, before)
+	s.take()
+	var pieces [][]byte
+	for i := range old {
+		pieces = append(pieces, fresh[i], old[i])
+	}
+	world := s.large("new world", pieces...)
+	entries := []fleet.ManifestEntry{world}
+	const together = 12 // which come first, since they are larger
+	for i, content := range random(3, together, int(world.Size)+1) {
+		s.contents[sum(content)] = content
+		entries = append(entries, fleet.ManifestEntry{Path: fmt.Sprint(i), Size: int64(len(content)), SHA256: sum(content)})
+	}
+	first := map[string]bool{}
+	for _, e := range entries[1:] {
+		first[e.SHA256] = true
+	}
+	var entered atomic.Int32
+	cut := make(chan struct{})
+	s.send = func(hash string, _ int) (io.Reader, error) {
+		if first[hash] {
+			if entered.Add(1) == together {
+				path := filepath.Join(dir, before.SHA256[:2], before.SHA256)
+				if err := errors.Join(os.Chmod(path, 0o600), os.Truncate(path, 500)); err != nil {
+					t.Error(err)
+				}
+				close(cut)
+			}
+			<-cut
+		}
+		return nil, nil
+	}
+	if err := c.Fetch(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.take()); n != together+128 {
+		t.Errorf("asked %d times", n)
+	}
+	mustHold(t, c, world)
+	mustHold(t, c, before)
+	nothingUnderway(t, dir)
+}
+
 // failWhenAnotherCame has one hash fail, but not before some other content came whole: who
 // fetches several at once ends with the first failure.
 func (s *tally) failWhenAnotherCame(hash string) {

@@ -230,7 +230,7 @@ func (p *partial) bringRun(ctx context.Context, r run) error {
 		err := p.copyFrom(*p.pieces[i].donor, i)
 		if errors.Is(err, errBroken) { // it is gone
 			p.cache.forget(p.pieces[i].donor.path)
-			p.pieces[i].donor = nil
+			p.withoutDonor(i)
 			err = p.fetch(ctx, run{i, i + 1})
 		}
 		if err != nil {
@@ -238,6 +238,13 @@ func (p *partial) bringRun(ctx context.Context, r run) error {
 		}
 	}
 	return p.catchUp(false)
+}
+
+// withoutDonor has a piece fetched.
+func (p *partial) withoutDonor(i int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pieces[i].donor = nil
 }
 
 // copyFrom copies a piece from where another file has it.
