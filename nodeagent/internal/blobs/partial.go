@@ -24,6 +24,9 @@ const (
 	// little, so little that others come to their turn.
 	runPieces = 16
 	runBytes  = 8 << 20
+	// catchUpBytes bounds what is read back and hashed at a time: as much as a run has at
+	// most, so that the hash keeps up with what comes.
+	catchUpBytes = runBytes + maxChunk
 	// sharedBlock is a multiple of what filesystems that share blocks between files have for one.
 	sharedBlock = 4 << 10
 	// blockSize is how many bytes are held of what comes: they fit into a processor's
@@ -451,16 +454,20 @@ func (o *inOrder) writtenFrom(at int64) {
 	}
 }
 
-// catchUp reads back and hashes what is here and comes next, unless somebody does it
-// already who need not be waited for.
-func (p *partial) catchUp(wait bool) error {
-	if wait {
+// catchUp reads back and hashes what is here and comes next, all of it. Otherwise it does
+// so unless somebody does it already, and no more than catchUpBytes: others wait for it who
+// are about to write.
+func (p *partial) catchUp(all bool) error {
+	if all {
 		p.order.mu.Lock()
 	} else if !p.order.mu.TryLock() {
 		return nil
 	}
 	defer p.order.mu.Unlock()
 	end := p.contiguous()
+	if !all {
+		end = min(end, p.order.at+catchUpBytes)
+	}
 	if end <= p.order.at {
 		return nil
 	}
