@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/disktest"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -434,10 +435,14 @@ func TestWhatIsNeededFromNowOnStaysWhileRoomIsMade(t *testing.T) {
 	c.Keep("aaaaaa", blobs.Needs{Versions: []string{slow}})
 	var trimmed sync.WaitGroup
 	trimmed.Go(c.Trim)
-	list, err := os.OpenFile(pipe, os.O_WRONLY, 0) // once the cache reads it
-	if err != nil {
-		t.Fatal(err)
-	}
+	var list *os.File
+	await.That(t, "the cache reads the list", func() string {
+		var err error
+		if list, err = os.OpenFile(pipe, os.O_WRONLY|unix.O_NONBLOCK, 0); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	c.Keep("bbbbbb", blobs.Needs{Versions: []string{a.digest}})
 	if err := list.Close(); err != nil {
 		t.Fatal(err)
