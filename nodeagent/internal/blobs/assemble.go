@@ -108,7 +108,8 @@ func (c *Cache) findDonors(entries []fleet.ManifestEntry) donors {
 	})
 }
 
-// offer notes which wanted pieces a file holds, if it is here.
+// offer notes which wanted pieces a file holds, if it is here. What is offered last, and so
+// stays longest, is taken.
 func (c *Cache) offer(e fleet.ManifestEntry, wanted map[string]bool, found map[string]donor) {
 	path := c.path(e.SHA256)
 	if fi, err := os.Stat(path); err != nil || fi.Size() != e.Size {
@@ -123,20 +124,51 @@ func (c *Cache) offer(e fleet.ManifestEntry, wanted map[string]bool, found map[s
 	}
 }
 
-// atHand are the manifests that can be read without asking anybody: of the versions
-// used last and of those in memory.
+// givers are the paths of files that are worth being left for what is lacking of some: they
+// hold at least as much of it as else. A file among those that are wanted is none.
+func (c *Cache) givers(files, lacking []fleet.ManifestEntry, found map[string]donor) map[string]bool {
+	wanted, taken, given := map[string]bool{}, map[string]bool{}, map[string]int64{}
+	for _, e := range files {
+		wanted[c.path(e.SHA256)] = true
+	}
+	for _, e := range lacking {
+		for _, ch := range e.Chunks {
+			if d, ok := found[ch.SHA256]; ok && !taken[ch.SHA256] && !wanted[d.path] {
+				given[d.path] += ch.Size
+			}
+			taken[ch.SHA256] = true
+		}
+	}
+	all := map[string]bool{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for path, bytes := range given {
+		if 2*bytes >= c.stock.sizes[path] {
+			all[path] = true
+		}
+	}
+	return all
+}
+
+// atHand are the manifests that can be read without asking anybody: of the versions in
+// memory and of those used last, the last one at the end.
 func (c *Cache) atHand() []fleet.Manifest {
 	c.recall()
 	c.mu.Lock()
-	all := maps.Clone(c.manifests)
+	inMemory := maps.Clone(c.manifests)
 	digests := slices.Clone(c.warm.used)
 	c.mu.Unlock()
+	var used []fleet.Manifest
 	for _, d := range digests {
-		if _, ok := all[d]; !ok {
-			if m, err := readManifest(c.path(d)); err == nil {
-				all[d] = m
+		m, ok := inMemory[d]
+		if !ok {
+			var err error
+			if m, err = readManifest(c.path(d)); err != nil {
+				continue
 			}
 		}
+		delete(inMemory, d)
+		used = append(used, m)
 	}
-	return slices.Collect(maps.Values(all))
+	return slices.AppendSeq(slices.Collect(maps.Values(inMemory)), slices.Values(used))
 }

@@ -16,8 +16,9 @@
 //     earlier attempt left is hashed before it counts as come.
 //   - Whatever its size, what comes is held in memory block by block, one for each of
 //     those that are fetched at once.
-//   - It holds no more than its limit, but for what is in use; what was not used for
-//     longest goes first, and nothing that somebody holds or needs.
+//   - It holds no more than its limit, but for what is in use and, while a large file is
+//     made, for the files in their turn to go of which it takes the most; what was not
+//     used for longest goes first, and nothing that somebody holds or needs.
 package blobs
 
 import (
@@ -105,7 +106,7 @@ func Open(dir string, source Source, limit int64) (*Cache, error) {
 	return &Cache{
 		dir: dir, source: border{source}, limit: limit, slots: make(chan struct{}, parallel),
 		flights: map[string]*flight{}, verified: map[string]stamp{}, manifests: map[string]fleet.Manifest{}, lists: map[string]list{},
-		stock: stock{sizes: map[string]int64{}, pins: map[string]int{}, needs: map[string]Needs{}},
+		stock: stock{sizes: map[string]int64{}, pins: map[string]int{}, needs: map[string]Needs{}, going: map[string]int{}},
 	}, nil
 }
 

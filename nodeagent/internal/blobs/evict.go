@@ -30,6 +30,9 @@ type stock struct {
 	pins  map[string]int // by path, how many hold it
 	// needs are what stays as long as it is here, by who needs it.
 	needs map[string]Needs
+	// going are files, by path, that are left for so many who take pieces of them, and then
+	// go.
+	going map[string]int
 }
 
 func (s *stock) put(path string, size int64) {
@@ -40,6 +43,15 @@ func (s *stock) put(path string, size int64) {
 func (s *stock) remove(path string) {
 	s.total -= s.sizes[path]
 	delete(s.sizes, path)
+}
+
+// staying is what the files hold that are not to go, in bytes.
+func (s *stock) staying() int64 {
+	bytes := s.total
+	for p := range s.going {
+		bytes -= s.sizes[p]
+	}
+	return bytes
 }
 
 // Hold keeps versions' lists and the content of entries in the cache until it is
@@ -62,23 +74,6 @@ func (c *Cache) Hold(digests []string, entries []fleet.ManifestEntry) (release f
 	return c.pin(paths)
 }
 
-// keepDonors keeps the files that give pieces until it is released, and tells how much
-// they hold.
-func (c *Cache) keepDonors(found map[string]donor) (bytes int64, release func()) {
-	var paths []string
-	for _, d := range found {
-		paths = append(paths, d.path)
-	}
-	slices.Sort(paths)
-	paths = slices.Compact(paths)
-	c.mu.Lock()
-	for _, p := range paths {
-		bytes += c.stock.sizes[p]
-	}
-	c.mu.Unlock()
-	return bytes, c.pin(paths)
-}
-
 // pin keeps files in the cache until they are released, which may be done more than once.
 func (c *Cache) pin(paths []string) (release func()) {
 	c.mu.Lock()
@@ -98,28 +93,51 @@ func (c *Cache) pin(paths []string) (release func()) {
 	})
 }
 
-// lacking is how many bytes of the entries' content are not here, also not in part.
-func (c *Cache) lacking(entries []fleet.ManifestEntry) (bytes int64) {
+// letGo lets files go that evict left for a while, those that nobody else wants left.
+func (c *Cache) letGo(paths []string) {
+	if len(paths) == 0 {
+		return
+	}
+	c.mu.Lock()
+	for _, p := range paths {
+		if c.stock.going[p]--; c.stock.going[p] == 0 {
+			delete(c.stock.going, p)
+		}
+	}
+	c.mu.Unlock()
+	c.makeRoom(0)
+}
+
+// lacking are the entries whose content is not here, and how many bytes of it are also not
+// here in part.
+func (c *Cache) lacking(entries []fleet.ManifestEntry) (files []fleet.ManifestEntry, bytes int64) {
 	c.counted()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range entries {
 		if _, ok := c.stock.sizes[c.path(e.SHA256)]; !ok {
+			files = append(files, e)
 			bytes += max(0, e.Size-c.stock.sizes[c.partialPath(e.SHA256)])
 		}
 	}
-	return bytes
+	return files, bytes
 }
 
 // makeRoom removes what was not used for longest, until so many bytes fit below the limit.
-func (c *Cache) makeRoom(bytes int64) {
+func (c *Cache) makeRoom(bytes int64) { c.makeRoomBut(bytes, nil) }
+
+// makeRoomBut is makeRoom that leaves some files until they are released. They count as
+// gone, so that nothing else goes for them.
+func (c *Cache) makeRoomBut(bytes int64, but map[string]bool) (release func()) {
 	c.counted()
 	c.mu.Lock()
-	over := c.limit > 0 && c.stock.total+bytes > c.limit
+	over := c.limit > 0 && c.stock.staying()+bytes > c.limit
 	c.mu.Unlock()
+	var left []string
 	if over {
-		c.evict(c.limit - bytes)
+		_, left = c.evict(c.limit-bytes, but)
 	}
+	return func() { c.letGo(left) }
 }
 
 // free removes so many bytes of what was not used for longest, because the disk is
@@ -127,14 +145,16 @@ func (c *Cache) makeRoom(bytes int64) {
 func (c *Cache) free(bytes int64) bool {
 	c.counted()
 	c.mu.Lock()
-	target := c.stock.total - bytes
+	target := c.stock.staying() - bytes
 	c.mu.Unlock()
-	return c.evict(target) > 0
+	freed, _ := c.evict(target, nil)
+	return freed > 0
 }
 
 // evict removes what nobody holds or needs, that not used for longest first, until no
-// more than target bytes are left, and reports how many went.
-func (c *Cache) evict(target int64) (freed int64) {
+// more than target bytes are left, and reports how many went. Of what is in its turn, the
+// files in but are left, which are told, and count as gone until letGo.
+func (c *Cache) evict(target int64, but map[string]bool) (freed int64, left []string) {
 	used := c.lastUses()
 	c.readLists(c.neededVersions())
 	c.mu.Lock()
@@ -143,11 +163,18 @@ func (c *Cache) evict(target int64) (freed int64) {
 	found := c.stocked(used)
 	gone := map[string]bool{}
 	for _, f := range found {
-		if c.stock.total <= target {
+		if c.stock.staying() <= target {
 			break
 		}
 		p := f.path
 		if needed[f.sum] && !c.inPart(p) || c.stock.pins[p] > 0 || c.fetching(p) {
+			continue
+		}
+		if but[p] {
+			c.stock.going[p]++
+			left = append(left, p)
+		}
+		if c.stock.going[p] > 0 {
 			continue
 		}
 		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -161,7 +188,7 @@ func (c *Cache) evict(target int64) (freed int64) {
 	if len(gone) > 0 {
 		c.lost(gone)
 	}
-	return freed
+	return freed, left
 }
 
 // stocked is a file of the cache and when its content was used last.

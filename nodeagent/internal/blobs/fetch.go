@@ -41,24 +41,28 @@ func (e *FileError) Unwrap() error { return e.Err }
 
 // Fetch makes sure that the content of all regular files among the entries is here,
 // several at once, the largest first. The first failure ends it, as a *FileError. Room
-// is made before; whoever needs the content afterwards holds it.
+// is made before, but for files in their turn to go that give pieces: they go afterwards.
+// Whoever needs the content then holds it.
 func (c *Cache) Fetch(ctx context.Context, entries []fleet.ManifestEntry) error {
 	files, err := regular(entries)
 	if err != nil {
 		return err
 	}
 	donors := c.findDonors(files)
-	need, given, release := c.lacking(files), int64(0), func() {}
-	if need > 0 && slices.ContainsFunc(files, func(e fleet.ManifestEntry) bool { return len(e.Chunks) > 0 }) {
-		given, release = c.keepDonors(donors()) // they go once their pieces were taken, and nothing else for them
+	lacking, bytes := c.lacking(files)
+	var givers map[string]bool
+	if slices.ContainsFunc(lacking, func(e fleet.ManifestEntry) bool { return len(e.Chunks) > 0 }) {
+		givers = c.givers(files, lacking, donors())
 	}
-	c.makeRoom(max(0, need-given))
+	release := c.makeRoomBut(bytes, givers)
 	err = c.fetch(ctx, files, donors)
 	release()
 	// On a full disk what was not used for long makes room, once; twice as much as is
 	// lacking, since small files take more of a disk than they hold.
-	if errs.Is(err, errs.Exhausted) && ctx.Err() == nil && c.free(2*c.lacking(files)) {
-		err = c.fetch(ctx, files, c.findDonors(files))
+	if errs.Is(err, errs.Exhausted) && ctx.Err() == nil {
+		if _, bytes := c.lacking(files); c.free(2 * bytes) {
+			err = c.fetch(ctx, files, c.findDonors(files))
+		}
 	}
 	if errs.Is(err, errs.Exhausted) {
 		c.dropPartials(files)
