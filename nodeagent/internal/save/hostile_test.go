@@ -72,6 +72,31 @@ func TestAFileThatWasWrittenAMomentAgoMayBeWrittenAgainUnderTheSameTime(t *testi
 	}
 }
 
+func TestAFileThatIsWrittenUnderTheSameTimeWhileItIsReadIsReadAgainHoweverLongThatTook(t *testing.T) {
+	s := newSite(t)
+	stamp := time.Unix(1e9, 0)
+	write := func(content string) error {
+		return errors.Join(os.WriteFile(s.at("f"), []byte(content), 0o600), os.Chtimes(s.at("f"), stamp, stamp))
+	}
+	if err := write("old old"); err != nil {
+		t.Fatal(err)
+	}
+	now, reads := stamp.Add(time.Millisecond), 0
+	s.Now(func() time.Time { return now })
+	s.AfterRead(func(string) {
+		if reads++; reads == 1 {
+			if err := write("new new"); err != nil {
+				t.Error(err)
+			}
+			now = stamp.Add(time.Hour)
+		}
+	})
+	files, _ := s.must()
+	if diff := cmp.Diff(map[string]string{"f": "new new"}, files); diff != "" || reads != 2 {
+		t.Errorf("read %d times: %s", reads, diff)
+	}
+}
+
 func TestWhatChangesItsKindBetweenTheListAndTheReadingLeadsNowhere(t *testing.T) {
 	s := newSite(t)
 	outside := t.TempDir()

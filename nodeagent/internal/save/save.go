@@ -73,6 +73,8 @@ type Request struct {
 	Standing func() error
 	// afterRead is called when a file was read; nil but in tests.
 	afterRead func(name string)
+	// now is the time; nil is the clock's.
+	now func() time.Time
 }
 
 // Write writes the files as a tar archive, its last entry being the report, under
@@ -81,6 +83,9 @@ type Request struct {
 func Write(ctx context.Context, w io.Writer, r Request) error {
 	if r.Prefix != "" && !fleet.SafePath(r.Prefix) {
 		return errs.Field("prefix", "%q is not a path inside the directory", r.Prefix)
+	}
+	if r.now == nil {
+		r.now = time.Now
 	}
 	root, err := os.OpenRoot(r.Dir)
 	if err != nil {
@@ -271,6 +276,7 @@ func (k *keeper) readOnce(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	began := k.request.now()
 	before, err := stateOf(f)
 	if err != nil {
 		return nil, err
@@ -282,7 +288,7 @@ func (k *keeper) readOnce(name string) ([]byte, error) {
 	if k.request.afterRead != nil {
 		k.request.afterRead(name)
 	}
-	if after, err := stateOf(f); err != nil || after != before || before.fresh(time.Now()) {
+	if after, err := stateOf(f); err != nil || after != before || before.fresh(began) {
 		return nil, errors.Join(err, errChanging)
 	}
 	return content, nil
@@ -296,7 +302,8 @@ type state struct {
 }
 
 // fresh reports whether a file was written to a moment ago: the next write may get the
-// same time.
+// same time. now is a time before its state was looked at, since any later one does not tell
+// when that write was.
 func (s state) fresh(now time.Time) bool {
 	age := now.Sub(time.Unix(s.modified.Unix()))
 	return age >= 0 && age < tick
