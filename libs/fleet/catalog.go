@@ -40,7 +40,8 @@ type CatalogVersion struct {
 }
 
 // Artifact is the catalog's artifact of a plan. Without a URL the version was not in
-// the catalog when the plan was composed: the start fails with ArtifactFetch.
+// the catalog when the plan was composed: the start fails with ArtifactFetch, unless a
+// template brings the file or a static directory has it already.
 type Artifact struct {
 	Platform string `json:"platform"`
 	Version  string `json:"version"`
@@ -123,7 +124,7 @@ func (s GroupSpec) CheckCatalog(c *CatalogPlatform) error {
 func (s GroupSpec) takesArtifact() bool { return s.Command == "" && s.Software.JarFile != "" }
 
 // artifact is what the catalog gives the group to run; nil without a version where none
-// is recommended. One that the catalog does not have has no URL: a template may bring it.
+// is recommended. One that the catalog does not have has no URL: a template may bring it, or the directory have it.
 func (s GroupSpec) artifact(catalog map[string]*CatalogPlatform) *Artifact {
 	if !s.takesArtifact() {
 		return nil

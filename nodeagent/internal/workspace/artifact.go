@@ -23,6 +23,9 @@ func (a *application) placeArtifact(ctx context.Context) error {
 		return nil
 	}
 	if want.SHA256 == "" {
+		if a.stands(p) { // the server's own, or somebody's who put it there: nothing is to take its place
+			return nil
+		}
 		return &Failure{Reason: fleet.ReasonArtifactFetch, Message: fmt.Sprintf(
 			"%s %s is not in the catalog: add it there, or have a template bring %s", want.Platform, want.Version, p)}
 	}
@@ -45,6 +48,12 @@ func (a *application) placeArtifact(ctx context.Context) error {
 	e := fleet.ManifestEntry{Path: p, Mode: 0o644, Size: fi.Size(), SHA256: want.SHA256}
 	a.tree.files[p] = e
 	return a.settle(p, content{blob: blob, size: e.Size, mode: a.mode(p, fs.FileMode(e.Mode))})
+}
+
+// stands reports whether a static directory was left with a file, or a link to one.
+func (a *application) stands(p string) bool {
+	fi, err := a.root.Lstat(p)
+	return !a.fresh && err == nil && !fi.IsDir()
 }
 
 // artifactEntry is a plan's artifact as something to be held; none without one.

@@ -1,6 +1,7 @@
 package workspace_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,6 +37,25 @@ func TestTheArtifactIsPlacedUnlessATemplateBringsIt(t *testing.T) {
 		}
 		if got := b.tree(dir)["bin/server.jar"]; got != "own" {
 			t.Errorf("the template's own file: %q", got)
+		}
+	}
+}
+
+func TestAJarThatTheCatalogDoesNotKnowIsLeftWhereAStaticDirectoryHasIt(t *testing.T) {
+	for _, override := range []bool{false, true} {
+		b := newBench(t)
+		plan := fleet.Plan{Static: true, Override: override, Artifact: &fleet.Artifact{Platform: "PAPER", Version: "1.21", Path: "bin/server.jar"}}
+		_, err := b.build(plan)
+		mustFail(t, err, fleet.ReasonArtifactFetch)
+		jar := filepath.Join(b.builder.Dir(placement(), true), "bin", "server.jar")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(jar), 0o755), os.WriteFile(jar, []byte("its own"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if notes, err := b.build(plan); err != nil || len(notes) > 0 {
+			t.Error(notes, err)
+		}
+		if got := b.tree(filepath.Dir(filepath.Dir(jar)))["bin/server.jar"]; got != "its own" {
+			t.Errorf("it holds %q", got)
 		}
 	}
 }
