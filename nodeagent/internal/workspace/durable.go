@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,20 +42,34 @@ func (b *Builder) flush(ctx context.Context, dir string) error {
 		_ = unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 		return nil
 	}
+	var closed atomic.Bool // where a template lets nobody read a file, all of its filesystem is flushed
 	for _, step := range []struct {
 		paths []string
 		do    func(*os.File) error
-	}{{files, begin}, {files, b.sync}, {dirs, b.sync}} {
-		if err := b.eachOpen(ctx, root, step.paths, step.do); err != nil {
+	}{{files, begin}, {files, b.sync}, {dirs, b.syncDir}} {
+		if err := b.eachOpen(ctx, root, step.paths, &closed, step.do); err != nil {
 			return err
 		}
+	}
+	if closed.Load() {
+		return wholly(root)
 	}
 	return nil
 }
 
+// syncDir flushes a directory. A filesystem that knows no such thing, as some over a network,
+// has nothing to flush.
+func (b *Builder) syncDir(f *os.File) error {
+	err := b.sync(f)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+		return nil
+	}
+	return err
+}
+
 // eachOpen does something with files and directories, several at once; the first error
-// ends all. Where a template lets nobody read a file, all of its filesystem is flushed.
-func (b *Builder) eachOpen(ctx context.Context, root *os.Root, paths []string, do func(*os.File) error) error {
+// ends all. Those that may not be read are left out, and noted in closed.
+func (b *Builder) eachOpen(ctx context.Context, root *os.Root, paths []string, closed *atomic.Bool, do func(*os.File) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	next := make(chan string, len(paths))
@@ -71,7 +86,8 @@ func (b *Builder) eachOpen(ctx context.Context, root *os.Root, paths []string, d
 				}
 				f, err := root.Open(p)
 				if errors.Is(err, fs.ErrPermission) {
-					err = wholly(root)
+					closed.Store(true)
+					err = nil
 				} else if err == nil {
 					err = errors.Join(do(f), f.Close())
 				}
@@ -103,7 +119,7 @@ func (b *Builder) flushEntries(dir string) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(b.sync(f), f.Close()); err != nil {
+		if err := errors.Join(b.syncDir(f), f.Close()); err != nil {
 			return err
 		}
 	}

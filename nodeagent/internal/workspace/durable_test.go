@@ -119,3 +119,25 @@ func TestAStaticDirectoryThatCannotBeFlushedIsNotThere(t *testing.T) {
 		}
 	}
 }
+
+func TestAFilesystemThatFlushesNoDirectoriesHoldsStaticOnes(t *testing.T) {
+	for _, says := range []error{unix.EINVAL, unix.ENOTSUP} {
+		b := newBench(t)
+		b.builder.SyncBy(func(f *os.File) error {
+			if fi, err := f.Stat(); err != nil || fi.IsDir() {
+				return errors.Join(err, &os.PathError{Op: "sync", Path: f.Name(), Err: says})
+			}
+			return f.Sync()
+		})
+		plan := fleet.Plan{Static: true, Layers: []fleet.PlanLayer{b.layer("a", map[string]string{"d/x": "1"})}}
+		if _, err := b.build(plan); err != nil {
+			t.Errorf("where it says %v: %v", says, err)
+		}
+		b.builder.SyncBy(func(f *os.File) error { return &os.PathError{Op: "sync", Path: f.Name(), Err: says} })
+		if err := os.RemoveAll(b.builder.Dir(placement(), true)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := b.build(plan)
+		mustFail(t, err, fleet.ReasonPrepareFailed) // a file that is not flushed may be lost
+	}
+}
