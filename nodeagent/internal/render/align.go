@@ -131,12 +131,21 @@ func (a alignment) byPlace(inOrder []int) {
 
 // moved pairs what says the same elsewhere.
 func (a alignment) moved() {
+	taken := make([]bool, len(a.was))
+	for _, pair := range a.pairs {
+		if pair >= 0 {
+			taken[pair-a.from] = true
+		}
+	}
 	for i, now := range a.now {
 		if a.pairs[i] >= 0 {
 			continue
 		}
-		if j := slices.IndexFunc(a.was, func(was *yaml.Node) bool { return same(now, was) }); j >= 0 && !slices.Contains(a.pairs, a.from+j) {
-			a.pairs[i] = a.from + j
+		for j, was := range a.was {
+			if !taken[j] && same(now, was) {
+				a.pairs[i], taken[j] = a.from+j, true
+				break
+			}
 		}
 	}
 }

@@ -67,6 +67,10 @@ func TestRestore(t *testing.T) {
 			"l: ['lobby-1', \"25565\", on 7, c]\n", "l: ['%NAME%', '%PORT%', 'on %P%', c]\n",
 		},
 		{
+			"yaml: what stands twice in a list, of which one was moved", "a.yml", "l: ['%PORT%', a, '%PORT%', b, c]\n", nil,
+			"l: [new, '25565', a, b, c, '25565', end]\n", "l: [new, '%PORT%', a, b, c, '%PORT%', end]\n",
+		},
+		{
 			"yaml: an element that was changed, beside one that was inserted", "a.yml", "l:\n- {name: a, port: %PORT%, max: 20}\n- {name: b, port: %P%}\n", nil,
 			"l:\n- {name: new, port: 25565}\n- {name: a, port: 25565, max: 30}\n- {name: b, port: 7}\n",
 			"l:\n  - {name: new, port: 25565}\n  - {name: a, port: %PORT%, max: 30}\n  - {name: b, port: %P%}\n",
