@@ -38,7 +38,7 @@ const (
 	maxKeys    = 64
 	maxValue   = 4 << 10
 	// fresh is how long an answer is used again, freshFailure how long a failure; of
-	// either kind maxCached are kept.
+	// both together maxCached are kept.
 	fresh        = time.Minute
 	freshFailure = 10 * time.Second
 	maxCached    = 256
@@ -69,9 +69,11 @@ type Providers struct {
 	running chan struct{}
 
 	mu sync.Mutex
-	// cached are the latest answers, by program and question. A program that hung is
-	// known by its name alone: it would hold up every start.
+	// cached are the latest answers, by program and question.
 	cached map[string]answer
+	// hung are the programs that hung last, by name, maxPrograms of them: each would hold up
+	// every start, whatever it is asked.
+	hung map[string]answer
 }
 
 // answer is what a program gave, or why it gave nothing.
@@ -85,7 +87,7 @@ type answer struct {
 func New(dir string, timeout time.Duration, now func() time.Time, log *slog.Logger) *Providers {
 	return &Providers{
 		dir: dropin.Dir(dir), run: dropin.Dir(dir).Run, timeout: timeout, now: now, log: log,
-		running: make(chan struct{}, maxRunning), cached: map[string]answer{},
+		running: make(chan struct{}, maxRunning), cached: map[string]answer{}, hung: map[string]answer{},
 	}
 }
 
@@ -158,36 +160,45 @@ func (p *Providers) ask(ctx context.Context, program string, question []byte) (m
 		return known.values, known.err
 	}
 	values, err := p.answer(ctx, program, question)
-	switch {
-	case ctx.Err() != nil: // that says nothing of the program
+	if ctx.Err() != nil { // that says nothing of the program
 		return values, err
-	case errors.Is(err, dropin.ErrLate):
-		about = program
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.cached) >= maxCached {
-		clear(p.cached)
+	if errors.Is(err, dropin.ErrLate) {
+		keep(p.hung, maxPrograms, program, answer{values, err, p.now()})
+	} else {
+		keep(p.cached, maxCached, about, answer{values, err, p.now()})
 	}
-	p.cached[about] = answer{values, err, p.now()}
 	return values, err
+}
+
+// keep has answers hold one more, and no more than so many.
+func keep(answers map[string]answer, most int, about string, a answer) {
+	if _, ok := answers[about]; !ok && len(answers) >= most {
+		clear(answers)
+	}
+	answers[about] = a
 }
 
 // known is an answer that is used again.
 func (p *Providers) known(program, about string) (a answer, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, of := range []string{about, program} {
-		a, ok := p.cached[of]
-		lasts := fresh
-		if a.err != nil {
-			lasts = freshFailure
-		}
-		if ok && p.now().Sub(a.at) < lasts {
-			return a, true
-		}
+	now := p.now()
+	if a, ok = p.cached[about]; ok && a.lasts(now) {
+		return a, true
 	}
-	return a, false
+	a, ok = p.hung[program]
+	return a, ok && a.lasts(now)
+}
+
+// lasts reports whether an answer is fresh.
+func (a answer) lasts(now time.Time) bool {
+	if a.err != nil {
+		return now.Sub(a.at) < freshFailure
+	}
+	return now.Sub(a.at) < fresh
 }
 
 // answer runs a program.

@@ -192,6 +192,34 @@ func TestAProgramThatFailedIsNotAskedAgainAtOnce(t *testing.T) {
 	ask("ffffff", 1, "") // what was called off says nothing of the program
 }
 
+func TestAProgramThatHungIsNotAskedHoweverManyOthersAnswer(t *testing.T) {
+	dir := programs(t, map[string]string{"hangs": "", "well": ""})
+	now := time.Unix(1e9, 0)
+	p := provide.New(dir, time.Minute, func() time.Time { return now }, slog.New(slog.DiscardHandler))
+	var hung atomic.Int32
+	p.RunBy(func(_ context.Context, job dropin.Job) (string, error) {
+		if job.Program == "hangs" {
+			hung.Add(1)
+			return "", fmt.Errorf("hung: %w", dropin.ErrLate)
+		}
+		_, err := io.WriteString(job.Output, "A=1")
+		return "", err
+	})
+	for port := range 600 {
+		if values, notes := p.Values(t.Context(), provide.Facts{Port: port}); values["A"] != "1" || len(notes) != 1 {
+			t.Fatalf("%v, %q", values, notes)
+		}
+	}
+	if n := hung.Load(); n != 1 {
+		t.Errorf("it was asked %d times", n)
+	}
+	now = now.Add(11 * time.Second)
+	p.Values(t.Context(), provide.Facts{})
+	if n := hung.Load(); n != 2 {
+		t.Errorf("it was asked %d times, once more after a while", n)
+	}
+}
+
 func TestWithoutADirectoryNothingIsAskedAndOneThatIsGoneIsTold(t *testing.T) {
 	if values, notes := provide.New("", time.Minute, time.Now, slog.New(slog.DiscardHandler)).Values(t.Context(), provide.Facts{}); len(values)+len(notes) > 0 {
 		t.Errorf("%v, %v", values, notes)
