@@ -19,7 +19,7 @@ import (
 
 const (
 	versionDir = "versions"
-	// partialKept is how long a file stays for the next agent that did not become whole.
+	// partialKept is how long a file stays for the next attempt that did not become whole.
 	partialKept = 24 * time.Hour
 )
 
@@ -225,6 +225,26 @@ func (c *Cache) fetching(path string) bool {
 // inPart reports whether a file is one on its way.
 func (c *Cache) inPart(path string) bool {
 	return filepath.Dir(path) == filepath.Join(c.dir, partialDir)
+}
+
+// dropStale removes files on their way that nobody has brought on for long, which a cache
+// without a limit would keep for ever.
+func (c *Cache) dropStale() {
+	entries, err := os.ReadDir(filepath.Join(c.dir, partialDir))
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		name := filepath.Join(c.dir, partialDir, e.Name())
+		if fi, err := e.Info(); err != nil || !fleet.ValidDigest(e.Name()) || time.Since(fi.ModTime()) <= partialKept {
+			continue
+		}
+		c.mu.Lock()
+		if c.stock.pins[name] == 0 && !c.fetching(name) && os.Remove(name) == nil {
+			c.stock.remove(name)
+		}
+		c.mu.Unlock()
+	}
 }
 
 // dropPartials removes what came of files for which the disk has no room.

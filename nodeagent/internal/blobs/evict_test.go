@@ -397,6 +397,42 @@ func TestALargeFileOnItsWayStaysWhileItIsHeldAndCounts(t *testing.T) {
 	}
 }
 
+func TestALargeFileThatNobodyBringsOnGoesInTheEndWithoutALimitToo(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	pieces := random(1, 20, 16*kib)
+	e := s.large("world", pieces...)
+	s.failWhenAnotherCame(sum(pieces[7]))
+	c := open(t, dir, s)
+	release := c.Hold(nil, []fleet.ManifestEntry{e})
+	if err := c.Fetch(t.Context(), []fleet.ManifestEntry{e}); !errs.Is(err, errs.Unavailable) {
+		t.Fatalf("got %v", err)
+	}
+	left := func() int {
+		c.Trim()
+		return len(underway(t, dir))
+	}
+	long := time.Now().Add(-25 * time.Hour)
+	if err := os.Chtimes(underway(t, dir)[0], long, long); err != nil {
+		t.Fatal(err)
+	}
+	if left() != 1 {
+		t.Fatal("it went while it was held")
+	}
+	release()
+	if err := os.Chtimes(underway(t, dir)[0], long, long.Add(2*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if left() != 1 {
+		t.Fatal("it went before the next attempt could take it up")
+	}
+	if err := os.Chtimes(underway(t, dir)[0], long, long); err != nil {
+		t.Fatal(err)
+	}
+	if n, bytes := left(), c.Status(0).Bytes; n != 0 || bytes != 0 {
+		t.Errorf("%d are left, %d bytes are counted", n, bytes)
+	}
+}
+
 func TestAnOldVersionGivesItsPiecesBeforeItGoes(t *testing.T) {
 	s, dir := newTally(), t.TempDir()
 	old, fresh := random(1, 20, 10*kib), random(2, 1, 10*kib)

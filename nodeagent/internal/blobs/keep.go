@@ -32,8 +32,13 @@ func (c *Cache) Keep(who string, what Needs) {
 	c.stock.needs[who] = what
 }
 
-// Trim removes what the cache holds beyond its limit and nobody needs any more.
-func (c *Cache) Trim() { c.makeRoom(0) }
+// Trim removes what the cache holds beyond its limit and nobody needs any more, and what has
+// not become whole for long.
+func (c *Cache) Trim() {
+	c.counted()
+	c.dropStale()
+	c.makeRoom(0)
+}
 
 // uses reports whether somebody needs a version. The lock is held.
 func (s *stock) uses(version string) bool {
