@@ -353,7 +353,7 @@ func (m marks) unmark(text []byte) []byte {
 }
 
 // blurred reports whether a mark did not survive that a text was taken apart, as where a
-// placeholder was part of a number or of an escape, which takes up to four digits.
+// placeholder was part of a number or of an escape, which takes digits after it.
 func (m marks) blurred(n *yaml.Node) bool {
 	if n == nil {
 		return false
