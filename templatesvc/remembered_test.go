@@ -6,8 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
 func TestACopyOfADirectoryRemovesNothingThatItNeverHad(t *testing.T) {
@@ -71,4 +74,63 @@ func TestAStartForgetsNoRemoval(t *testing.T) {
 	w.other(t, "later")
 	w.confirm(w.directory("a", fleet.SourceHeld, "held: 1 of 3 templates would be removed (g/e)").Held)
 	w.settles("g/f other/later")
+}
+
+// forgets waits until nothing is told of the directory of a replica that is away.
+func (w *world) forgets(replica string) {
+	w.t.Helper()
+	await.That(w.t, "nobody tells of the directory of "+replica, func() string {
+		_, err := store.Get(w.t.Context(), w.c, store.TemplateDirectoryKey(replica))
+		return await.Unless(errs.Is(err, errs.NotFound), "%v", err)
+	})
+}
+
+func TestWhatADirectoryHeldIsKnownAfterAStartBesideAnotherReplica(t *testing.T) {
+	w := newWorld(t)
+	drop(t, w.dir, "g/a", "g/b", "g/c")
+	_, stop := w.start("a")
+	w.directory("a", fleet.SourceInSync, "")
+	other := &world{t: t, c: w.c, dir: t.TempDir(), blobs: t.TempDir()}
+	drop(t, other.dir, "g/theirs")
+	b, _ := other.start("b")
+	stop()
+	w.confirm("") // b looks, and finds that a is away
+	w.forgets("a")
+	err := clientOf(b).DeleteTemplate(t.Context(), fleet.TemplateRef{Group: "g", Name: "a"}, client.Asked{Author: "ada"})
+	if !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), "remove g/a there") {
+		t.Errorf("deleted while the replica that has it is away: %v", err)
+	}
+	if err := os.RemoveAll(filepath.Join(w.dir, "g", "b")); err != nil {
+		t.Fatal(err)
+	}
+	w.start("a")
+	w.settles("g/a g/c g/theirs")
+}
+
+func TestAStartUnderAnotherNameForgetsNoDirectory(t *testing.T) {
+	w := newWorld(t)
+	drop(t, w.dir, "g/a", "g/b", "g/c", "g/d", "g/e", "g/f")
+	gone := func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			if err := os.RemoveAll(filepath.Join(w.dir, "g", name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_, stop := w.start("a-1")
+	w.directory("a-1", fleet.SourceInSync, "")
+	stop()
+	gone("a", "b", "c", "d")
+	_, stop = w.start("a-2")
+	w.settles("g/e g/f")
+	w.directory("a-2", fleet.SourceInSync, "")
+	stop()
+	gone("e") // with those that went before, most of what there was
+	w.start("a-3")
+	w.directory("a-3", fleet.SourceHeld, "held: 1 of 2 templates would be removed (g/e)")
+	n, err := store.Count(t.Context(), w.c, store.DirectoryMemories())
+	if err != nil || n != 1 {
+		t.Errorf("%d names of one directory are remembered, %v", n, err)
+	}
 }

@@ -101,8 +101,9 @@ const (
 	drainTimeout  = 5 * time.Second
 
 	defaultCollectInterval = time.Hour
-	// draftsEvery is the pause between two looks for drafts that nobody touches any more.
-	draftsEvery = time.Hour
+	// forgetEvery is the pause between two looks for drafts that nobody touches any more, and
+	// directories whose replicas are away.
+	forgetEvery = time.Hour
 )
 
 // New opens the blob store and the listener, so that URL is known before Run.
@@ -234,13 +235,14 @@ func (s *Service) Run(ctx context.Context) error {
 	if s.scrubber != nil {
 		g.Go(func() error { return s.scrubber.Run(ctx) })
 	}
-	g.Go(func() error { s.expireDrafts(ctx); return nil })
+	g.Go(func() error { s.forget(ctx); return nil })
 	return errs.Wrap("templatesvc.Run", g.Wait())
 }
 
-// expireDrafts forgets old drafts now and then, until ctx ends.
-func (s *Service) expireDrafts(ctx context.Context) {
-	tick := time.NewTicker(draftsEvery)
+// forget removes old drafts, and what is remembered of directories that are no more, now
+// and then until ctx ends.
+func (s *Service) forget(ctx context.Context) {
+	tick := time.NewTicker(forgetEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -248,8 +250,9 @@ func (s *Service) expireDrafts(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if err := s.templates.ExpireDrafts(ctx); err != nil && ctx.Err() == nil {
-			s.cfg.Log.Warn("old drafts not removed, trying again later", "error", err)
+		err := errors.Join(s.templates.ExpireDrafts(ctx), s.templates.ForgetDirectories(ctx))
+		if err != nil && ctx.Err() == nil {
+			s.cfg.Log.Warn("old drafts and directories of templates are not forgotten, trying again later", "error", err)
 		}
 	}
 }

@@ -175,6 +175,21 @@ func TemplateDirectories() Prefix[fleet.TemplateDirectory] {
 	return Prefix[fleet.TemplateDirectory]{Root + "template-directories/"}
 }
 
+// DirectoryMemoryKey is written by the replica itself. When that has no session, another
+// one may take it over, and after a week any removes it.
+func DirectoryMemoryKey(id, replica string) Key[fleet.DirectoryMemory] {
+	return Key[fleet.DirectoryMemory]{DirectoryMemoriesOf(id).path + replica}
+}
+
+// DirectoryMemoriesOf are what replicas remember of one directory and its copies.
+func DirectoryMemoriesOf(id string) Prefix[fleet.DirectoryMemory] {
+	return Prefix[fleet.DirectoryMemory]{DirectoryMemories().path + id + "/"}
+}
+
+func DirectoryMemories() Prefix[fleet.DirectoryMemory] {
+	return Prefix[fleet.DirectoryMemory]{Root + "template-directory-memory/"}
+}
+
 func DirectorySyncKey() Key[fleet.DirectorySync] {
 	return Key[fleet.DirectorySync]{Root + "template-directory-sync"}
 }

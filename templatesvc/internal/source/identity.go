@@ -38,7 +38,7 @@ func identify(dir string, empty bool) (string, error) {
 	case err == nil, errors.Is(err, fs.ErrExist): // another replica was quicker
 		return readMarker(dir)
 	}
-	return placeOf(dir)
+	return placeID(dir)
 }
 
 func readMarker(dir string) (string, error) {
@@ -72,14 +72,28 @@ func writeMarker(dir, id string) error {
 	return os.Link(f.Name(), filepath.Join(dir, marker))
 }
 
-// placeOf is an id for a directory that cannot be written to.
-func placeOf(dir string) (string, error) {
+// placeID is an id for a directory that cannot be written to.
+func placeID(dir string) (string, error) {
 	var at unix.Statfs_t
 	var is unix.Stat_t
 	if err := errors.Join(unix.Statfs(dir, &at), unix.Stat(dir, &is)); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("at-%08x%08x-%d", uint32(at.Fsid.Val[0]), uint32(at.Fsid.Val[1]), is.Ino), nil
+}
+
+// placeOf tells a directory from its copies, whatever their marker says; "" where the file
+// system has no name of its own.
+func placeOf(dir string) string {
+	var at unix.Statfs_t
+	if unix.Statfs(dir, &at) != nil || at.Fsid.Val == [2]int32{} {
+		return ""
+	}
+	place, err := placeID(dir)
+	if err != nil {
+		return ""
+	}
+	return place
 }
 
 // deviceOf is the device that a directory lies on; 0 when it is not there.

@@ -96,9 +96,6 @@ func (d *Directory) removeGone(ctx context.Context) {
 		status.State, status.Message = fleet.SourceFailed, errs.MessageOf(err)
 		d.complain("", "no template is removed", err)
 	}
-	if !d.recalled {
-		return // what was told before is not written over unread
-	}
 	d.tellRefused(&status)
 	if err := d.tell(ctx, status); err != nil && ctx.Err() == nil {
 		d.complain("status", "the state of the template directory is not told", err)
@@ -112,6 +109,9 @@ func (d *Directory) decide(ctx context.Context) (status fleet.TemplateDirectory,
 	status = fleet.TemplateDirectory{Replica: d.replica, State: fleet.SourceInSync}
 	if err := d.recall(ctx); err != nil {
 		return status, false, err
+	}
+	if d.memory.Removed == nil {
+		d.memory.Removed = map[string]time.Time{}
 	}
 	heads, err := d.service.Published(ctx, fleet.DirectoryOrigin)
 	if err != nil {
@@ -248,8 +248,8 @@ func (d *Directory) retract(ctx context.Context, head fleet.TemplateHead) {
 	maps.DeleteFunc(d.scanner.seen, func(path string, _ hashed) bool { return strings.HasPrefix(path, prefix) })
 }
 
-// tell writes how the directory stands when that has changed, and removes what replicas
-// told that are no more.
+// tell writes how the directory stands, and what is remembered of it, when that has
+// changed. It removes how the directories of replicas stood that are no more.
 func (d *Directory) tell(ctx context.Context, status fleet.TemplateDirectory) error {
 	all, _, err := store.List(ctx, d.store, store.TemplateDirectories())
 	if err != nil {
@@ -269,15 +269,18 @@ func (d *Directory) tell(ctx context.Context, status fleet.TemplateDirectory) er
 			return err
 		}
 	}
-	status.Memory = bounded(d.memory)
+	writes, err := d.tellMemory(ctx, status.State == fleet.SourceHeld)
+	if err != nil {
+		return err
+	}
 	if !d.fresh && before.ModRev != 0 && before.ID == status.ID && before.State == status.State && before.Message == status.Message && before.Held == status.Held &&
-		slices.Equal(before.Items, status.Items) && sameMemory(before.Memory, status.Memory) {
+		slices.Equal(before.Items, status.Items) && len(writes) == 0 {
 		return nil
 	}
 	status.At, status.Since = time.Now().UTC(), before.Since
 	if status.Since.IsZero() {
 		status.Since = status.At
 	}
-	_, err = d.store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(store.TemplateDirectoryKey(d.replica), status, before.ModRev)}})
+	_, err = d.store.Commit(ctx, store.Txn{Writes: append(writes, store.Replace(store.TemplateDirectoryKey(d.replica), status, before.ModRev))})
 	return err
 }

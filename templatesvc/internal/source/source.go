@@ -6,12 +6,12 @@
 //	                 └───────────── changed while read ◀───────────┘
 //
 // Invariants: a template to which files are added with less than 3 s between them, for up
-// to a minute, is published once, with all of them; a file is published only when nobody has it open for writing and its
-// size, time and inode were the same before and after it was read, so nothing
-// half-written is; nothing outside a template's directory is read; a template's head is
-// removed only when this very directory published it, which its id tells, this replica
-// has seen it there, now or before it was started anew, and its own directory is gone
-// while others are there. One that is empty, not mounted, a copy, or another at the same
+// to a minute, is published once, with all of them; a file is published only when nobody
+// has it open for writing and its size, time and inode were the same before and after it
+// was read, so nothing half-written is; nothing outside a template's directory is read; a
+// template's head is removed only when this very directory published it, which its id
+// tells, this replica has seen it there, or one before it in the same place, and its own
+// directory is gone while others are there. One that is empty, not mounted, a copy, or another at the same
 // path removes nothing; replicas whose directories differ neither remove nor overwrite
 // each other's templates in turns.
 package source
@@ -93,13 +93,12 @@ type Directory struct {
 	// of that id; alone is whether no other replica lived then, shared whether one had
 	// the same directory; leaving whether some template's directory is gone, anew whether
 	// all is to be read again soon; holding whether something is held. memory is what is
-	// told of that, and recalled whether it was read what was told before the start.
-	held              map[fleet.TemplateRef]seenAs
-	id, confirmed     string
-	alone, shared     bool
-	leaving, anew     bool
-	holding, recalled bool
-	memory            fleet.DirectoryMemory
+	// told of that; its ID is d.id once it was read what was told before the start.
+	held                   map[fleet.TemplateRef]seenAs
+	id, confirmed          string
+	alone, shared          bool
+	leaving, anew, holding bool
+	memory                 fleet.DirectoryMemory
 }
 
 // New makes a source over a directory, which it creates if need be.

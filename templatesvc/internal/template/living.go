@@ -3,6 +3,7 @@ package template
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -49,16 +50,53 @@ func (s *Service) deletable(ctx context.Context, head fleet.TemplateHead) ([]sto
 }
 
 // inDirectory is a Conflict when some replica's directory has a template, also while that
-// replica is away. What a directory lost and holds may be deleted.
+// replica is away, until ForgetDirectories. What a directory lost and holds may be deleted.
 func (s *Service) inDirectory(ctx context.Context, head fleet.TemplateHead) error {
-	all, _, err := store.List(ctx, s.cfg.Store, store.TemplateDirectories())
+	all, _, err := store.List(ctx, s.cfg.Store, store.DirectoryMemories())
 	if err != nil {
 		return errs.Wrap("template.inDirectory", err)
 	}
 	for _, d := range all {
-		_, has := slices.BinarySearch(d.Memory.Templates, head.TemplateRef.String())
-		if has && d.State != fleet.SourceHeld {
-			return errs.New(errs.Conflict, "template %s comes from the directory of templates of %s, which would bring it again: remove %s there, and it goes", head.TemplateRef, d.Replica, head.TemplateRef)
+		if _, has := slices.BinarySearch(d.Templates, head.TemplateRef.String()); !has || d.Held {
+			continue
+		}
+		if !d.Away.IsZero() {
+			return errs.New(errs.Conflict, "template %s comes from the directory of templates of %s, which has been away since %s and would bring it again: remove %s there, or wait: from %s on it may be deleted here",
+				head.TemplateRef, d.Replica, d.Away.Format(time.DateTime), head.TemplateRef, d.Away.Add(DirectoryLife).Format(time.DateTime))
+		}
+		return errs.New(errs.Conflict, "template %s comes from the directory of templates of %s, which would bring it again: remove %s there, and it goes", head.TemplateRef, d.Replica, head.TemplateRef)
+	}
+	return nil
+}
+
+// DirectoryLife is how long it is remembered what a directory held whose replica is away.
+const DirectoryLife = 7 * 24 * time.Hour
+
+// ForgetDirectories notes which of the replicas that have a directory of templates are
+// away, and forgets what the directories held of those that were for DirectoryLife. What
+// goes from one after that is asked about, as from a directory that nobody knows.
+func (s *Service) ForgetDirectories(ctx context.Context) error {
+	all, _, err := store.List(ctx, s.cfg.Store, store.DirectoryMemories())
+	if err != nil {
+		return errs.Wrap("template.ForgetDirectories", err)
+	}
+	now := s.cfg.Now().UTC()
+	for _, d := range all {
+		key := store.DirectoryMemoryKey(d.ID, d.Replica)
+		write := store.Remove(key, d.ModRev)
+		switch {
+		case d.Away.IsZero():
+			d.Away = now
+			write = store.Replace(key, d, d.ModRev)
+		case now.Sub(d.Away) < DirectoryLife:
+			continue
+		}
+		_, err := s.cfg.Store.Commit(ctx, store.Txn{
+			Guards: []store.Guard{store.Missing(store.SessionKey("templatesvc", d.Replica))},
+			Writes: []store.Write{write},
+		})
+		if err != nil && !errs.Is(err, errs.Conflict) && !errs.Is(err, errs.AlreadyExists) { // it lives, or is back
+			return errs.Wrap("template.ForgetDirectories", err)
 		}
 	}
 	return nil
