@@ -1,6 +1,8 @@
 package source
 
 import (
+	"log/slog"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -72,5 +74,19 @@ func TestWhatChangesForEverIsReadAfterAMinute(t *testing.T) {
 	w.reads(time.Minute)
 	if c := w.dirty[ref]; c.impatient(w.quiet, w.since.Add(time.Minute)) == "" || c.impatient(w.quiet, w.since.Add(time.Hour)) != "" {
 		t.Error("what is read in the middle of its changes says so, and nothing else does")
+	}
+}
+
+func TestADirectoryThatCannotBeReadIsNotLookedAtWithoutPause(t *testing.T) {
+	w := newWatched(t)
+	w.log, w.complained = slog.New(slog.DiscardHandler), map[string]string{}
+	w.tell(fsnotify.Create, "f", 0)
+	if err := os.Remove(w.dir); err != nil {
+		t.Fatal(err)
+	}
+	due := w.since.Add(time.Minute)
+	w.publishDue(t.Context(), due)
+	if wait := w.nextDue(due); wait != again {
+		t.Errorf("it is looked at again in %s", wait)
 	}
 }

@@ -235,6 +235,9 @@ func (d *Directory) publishDue(ctx context.Context, now time.Time) {
 	if d.id == "" { // it was empty: what it is given now carries its id from the first
 		if _, err := d.known(); err != nil {
 			d.complain(d.dir, "the template directory cannot be read; templates stay as they are", err)
+			for _, c := range d.dirty {
+				c.until = now.Add(again)
+			}
 			return
 		}
 	}
