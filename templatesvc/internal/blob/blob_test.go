@@ -210,6 +210,21 @@ func TestWhatWasPutAsideIsKeptForAMonth(t *testing.T) {
 	if _, err := os.Stat(aside); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after a month it is still there: %v", err)
 	}
+
+	// Also while the service runs on.
+	if err := errors.Join(os.WriteFile(aside, nil, 0o600), os.Chtimes(aside, old, old)); err != nil {
+		t.Fatal(err)
+	}
+	another := put(t, s, noise(6000))
+	if err := os.WriteFile(filepath.Join(dir, another[:2], another), []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Here(t.Context(), another); !errs.Is(err, errs.NotFound) {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(aside); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is still there when something else is put aside: %v", err)
+	}
 }
 
 func TestASuspectBlobIsReadAgain(t *testing.T) {

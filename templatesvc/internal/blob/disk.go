@@ -25,7 +25,8 @@ import (
 //	<ab>/<sum>.chunks   a recipe
 //	incoming/           writes under way, which are renamed into their place
 //	trash/<cycle>/      condemned by a collection, see package collect
-//	corrupt/            what no longer fitted its name, for a month
+//	corrupt/            what no longer fitted its name, for a month at least: what is older
+//	                    goes at the start, and when more is put aside
 //	store-id            names the directory
 type disk struct {
 	dir string
@@ -39,14 +40,16 @@ func newDisk(dir string) (*disk, error) {
 			return nil, errs.As(errs.Unavailable, "blob.Open", err)
 		}
 	}
+	return d, errs.As(errs.Unavailable, "blob.Open", d.forgetCorrupt())
+}
+
+// forgetCorrupt removes what was put aside long ago.
+func (d *disk) forgetCorrupt() error {
 	now, err := clockOf(d.incoming())
-	if err == nil {
-		err = removeOld(d.corrupt(), now.Add(-putAside))
-	}
 	if err != nil {
-		return nil, errs.As(errs.Unavailable, "blob.Open", err)
+		return err
 	}
-	return d, nil
+	return removeOld(d.corrupt(), now.Add(-putAside))
 }
 
 func (d *disk) incoming() string { return filepath.Join(d.dir, incoming) }
@@ -157,6 +160,7 @@ func (d *disk) SetAside(_ context.Context, f File, read *os.File) error {
 		return gone("blob.SetAside", err)
 	}
 	_ = os.Chtimes(aside, time.Time{}, time.Now()) // when it was put aside; without it, it goes sooner
+	_ = d.forgetCorrupt()                          // else the next time
 	return nil
 }
 
