@@ -122,9 +122,9 @@ func New(cfg Config) (*Service, error) {
 		return nil, err
 	}
 	blobs := kept.blobs
-	blobs.TellDamage(func(f blob.File) {
+	blobs.TellDamage(func(f blob.File, path string) {
 		cfg.Log.Warn("a file of contents is damaged on the disk and was put aside: it is fetched from another replica, and where none has it, publish it again; look at the disk",
-			"sha256", f.Sum, "form", string(f.Form))
+			"path", path, "sha256", f.Sum, "form", string(f.Form))
 	})
 	mirror, service := newContent(cfg, kept)
 	artifacts, err := openCatalog(cfg)

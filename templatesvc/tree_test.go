@@ -99,3 +99,24 @@ func TestWhatAVersionDoesNotHoldIsAskedOfOneReplica(t *testing.T) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestAnExportOfWhatIsLostSaysWhichFileItIs(t *testing.T) {
+	w := newWorld(t)
+	w.write("first", "one", 0o644)
+	w.write("plugins/lost.yml", "two", 0o644)
+	s, _ := w.start("a")
+	h, _ := w.head()
+	c := clientOf(s)
+	sum := fleet.DigestOf([]byte("two"))
+	if err := os.Remove(filepath.Join(w.blobs, sum[:2], sum)); err != nil {
+		t.Fatal(err)
+	}
+	_, readErr := c.File(t.Context(), h.Digest, "plugins/lost.yml")
+	_, searchErr := c.Search(t.Context(), h.Digest, "anything", 10)
+	_, exportErr := c.Archive(t.Context(), h.Digest, "", "zip")
+	for what, err := range map[string]error{"read": readErr, "search": searchErr, "export": exportErr} {
+		if message := errs.MessageOf(err); !strings.HasPrefix(message, "plugins/lost.yml ("+sum+"): ") || !strings.Contains(message, "publish its file again") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

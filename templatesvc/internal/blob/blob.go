@@ -39,7 +39,7 @@ type Store struct {
 	elsewhere Elsewhere
 	flights   *flight.Group
 	// damaged is told what a read finds damaged; nil tells nobody.
-	damaged func(File)
+	damaged func(f File, path string)
 	// doubts says that the medium does not verify what it holds.
 	doubts bool
 

@@ -155,7 +155,11 @@ func TestACorruptBlobIsPutAsideAndStoredAnew(t *testing.T) {
 			sum := put(t, s, content)
 			damage(t, dir, sum)
 			var told []blob.File
-			s.TellDamage(func(f blob.File) { told = append(told, f) })
+			s.TellDamage(func(f blob.File, path string) {
+				if told = append(told, f); !strings.HasPrefix(path, filepath.Join(dir, sum[:2], sum)) {
+					t.Errorf("it was read at %s", path)
+				}
+			})
 			if _, err := s.Open(t.Context(), sum); !errs.Is(err, errs.NotFound) {
 				t.Errorf("got %v", err)
 			}

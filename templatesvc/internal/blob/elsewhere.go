@@ -26,14 +26,15 @@ const fetches = 16
 // called before the store is used; without it the store has what it has.
 func (s *Store) AskElsewhere(e Elsewhere) { s.elsewhere = e }
 
-// TellDamage has f told of each file that a read finds damaged, and that is put aside: its
-// place is taken by what is had elsewhere. It is called before the store is used.
-func (s *Store) TellDamage(f func(File)) { s.damaged = f }
+// TellDamage has f told of each file that a read finds damaged, and where on the disk it was
+// read. It is put aside: its place is taken by what is had elsewhere. It is called before the
+// store is used.
+func (s *Store) TellDamage(f func(damaged File, path string)) { s.damaged = f }
 
 // foundDamaged puts aside what a read found damaged, and tells of it.
 func (s *Store) foundDamaged(ctx context.Context, f File, from *os.File) error {
 	if s.damaged != nil {
-		s.damaged(f)
+		s.damaged(f, from.Name())
 	}
 	return s.SetAside(ctx, f, from)
 }

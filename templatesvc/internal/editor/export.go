@@ -54,8 +54,8 @@ func (r *Reader) packOne(ctx context.Context, out *archive.Writer, name string, 
 	}
 	content, err := r.templates.Open(ctx, e.Content())
 	if err != nil {
-		return err
+		return of(e, err)
 	}
 	defer content.Close()
-	return out.Add(entry, content)
+	return of(e, out.Add(entry, content))
 }

@@ -3,6 +3,7 @@ package editor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -98,7 +99,15 @@ func (r *Reader) Open(ctx context.Context, digest, path string) (fleet.ManifestE
 		return e, nil, final(err)
 	}
 	content, err := r.templates.Open(ctx, e.Content())
-	return e, content, err
+	return e, content, of(e, err)
+}
+
+// of names the file whose content could not be read.
+func of(e fleet.ManifestEntry, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &errs.Error{Kind: errs.KindOf(err), Message: fmt.Sprintf("%s (%s): %s", e.Path, e.SHA256, errs.MessageOf(err)), Err: err}
 }
 
 // errEnough ends a walk over a version's text.
@@ -135,11 +144,11 @@ func (r *Reader) texts(ctx context.Context, t *edit.Tree, look func(path, conten
 func (r *Reader) readAll(ctx context.Context, e fleet.ManifestEntry) ([]byte, error) {
 	f, err := r.templates.Open(ctx, e.Content())
 	if err != nil {
-		return nil, err
+		return nil, of(e, err)
 	}
 	defer f.Close()
 	content, err := io.ReadAll(io.LimitReader(f, maxText))
-	return content, errs.As(errs.Unavailable, "editor.read", err)
+	return content, of(e, errs.As(errs.Unavailable, "editor.read", err))
 }
 
 // Search finds a text in a version's files and in their names, in order of path.

@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -51,12 +53,36 @@ func writeFile(_ context.Context, w http.ResponseWriter, response any) error {
 	return nil
 }
 
+// withheld is how much of an archive is made before any of it is sent, in bytes: what
+// cannot be read until then is an answer that says so.
+const withheld = 256 << 10
+
 // writeArchive streams an archive.
 func writeArchive(_ context.Context, w http.ResponseWriter, response any) error {
 	pack, _ := response.(func(io.Writer) error)
-	w.Header().Set("Content-Type", "application/octet-stream")
-	if err := pack(w); err != nil {
+	sent := &sending{ResponseWriter: w}
+	out := bufio.NewWriterSize(sent, withheld)
+	err := pack(out)
+	if err != nil && !sent.begun {
+		return err
+	}
+	if err = errors.Join(err, out.Flush()); err != nil {
 		panic(http.ErrAbortHandler) // as in writeFile
 	}
 	return nil
+}
+
+// sending is an answer that knows whether it has begun.
+type sending struct {
+	http.ResponseWriter
+	begun bool
+}
+
+// Write sends.
+func (s *sending) Write(b []byte) (int, error) {
+	if !s.begun {
+		s.begun = true
+		s.Header().Set("Content-Type", "application/octet-stream")
+	}
+	return s.ResponseWriter.Write(b)
 }
