@@ -27,10 +27,12 @@ func (o *Operations) ResetCrashLoop(ctx context.Context, by Actor, name fleet.Gr
 		if !next.CrashesResetAt.After(loop.Since) { // by a node's clock, which may be ahead
 			next.CrashesResetAt = loop.Since.Add(time.Millisecond)
 		}
-		return change{
+		c := change{
 			writes: []store.Write{store.Replace(store.GroupKey(name), next, g.ModRev)},
 			audit:  entry{action: "group.crash-loop.reset", resource: "group", id: string(name)},
-		}, nil
+		}
+		c.audit.before, c.audit.after = groupRecords(s, g, &next)
+		return c, nil
 	})
 	return changed, err
 }

@@ -175,6 +175,7 @@ func same(a, b fleet.GroupSpec) bool {
 // groupChange writes a group, demanding that those it refers to stay as they are.
 func groupChange(s *view.Snapshot, name fleet.GroupName, old *fleet.Group, g fleet.Group) change {
 	c := change{audit: entry{action: "group.update", resource: "group", id: string(name), details: fmt.Sprintf("revision %d", g.Revision)}}
+	c.audit.before, c.audit.after = groupRecords(s, old, &g)
 	var rev int64
 	if old == nil {
 		c.audit.action = "group.create"
@@ -211,10 +212,11 @@ func (o *Operations) DeleteGroup(ctx context.Context, by Actor, name fleet.Group
 		}
 		marked := *g
 		marked.Deleting, marked.UpdatedAt = true, o.now()
+		before, _ := groupRecords(s, g, nil)
 		return change{
 			guards: append(slices.Clone(guards), stillUnnamed(s)),
 			writes: []store.Write{store.Replace(store.GroupKey(name), marked, g.ModRev)},
-			audit:  entry{action: "group.delete", resource: "group", id: string(name)},
+			audit:  entry{action: "group.delete", resource: "group", id: string(name), before: before},
 		}, nil
 	})
 }
@@ -249,10 +251,12 @@ func (o *Operations) Scale(ctx context.Context, by Actor, name fleet.GroupName, 
 		if dryRun {
 			return change{}, nil
 		}
-		return change{
+		c := change{
 			writes: []store.Write{store.Replace(store.GroupKey(name), next, g.ModRev)},
 			audit:  entry{action: "group.scale", resource: "group", id: string(name), details: fmt.Sprintf("to %d", n)},
-		}, nil
+		}
+		c.audit.before, c.audit.after = groupRecords(s, g, &next)
+		return c, nil
 	})
 	out.Rev = rev
 	if g, ok := o.Snapshot().Groups.Get(name); ok && err == nil && !dryRun {

@@ -157,7 +157,7 @@ func (o *Operations) again(s *view.Snapshot, i *fleet.Instance, by Actor, reason
 		return nil, err
 	}
 	c := o.birthChange(sp, g, []spawn.Birth{b})
-	c.audit = entry{action: "instance.start", resource: "instance", id: string(i.Intent.ID), details: i.Intent.Name}
+	c.audit = instanceEntry("instance.start", i, &b.Intent)
 	return &c, nil
 }
 
@@ -169,8 +169,17 @@ func (o *Operations) stop(next *fleet.Intent, by Actor, force bool, reason fleet
 func rewrite(i *fleet.Instance, next fleet.Intent, action string) *change {
 	return &change{
 		writes: []store.Write{store.Replace(store.IntentKey(next.ID), next, i.Intent.ModRev)},
-		audit:  entry{action: action, resource: "instance", id: string(next.ID), details: next.Name},
+		audit:  instanceEntry(action, i, &next),
 	}
+}
+
+// instanceEntry is what the audit says of an instance's change; next is nil when it goes.
+func instanceEntry(action string, i *fleet.Instance, next *fleet.Intent) entry {
+	e := entry{action: action, resource: "instance", id: string(i.Intent.ID), details: i.Intent.Name, before: instanceRecord(i.Intent)}
+	if next != nil {
+		e.after = instanceRecord(*next)
+	}
+	return e
 }
 
 // RemoveInstance removes the records of a finished instance, and with them its
@@ -182,7 +191,7 @@ func (o *Operations) RemoveInstance(ctx context.Context, by Actor, ref string) (
 		}
 		return &change{
 			writes: records(s, i),
-			audit:  entry{action: "instance.delete", resource: "instance", id: string(i.Intent.ID), details: i.Intent.Name},
+			audit:  instanceEntry("instance.delete", i, nil),
 		}, nil
 	})
 	return out.Rev, err

@@ -33,11 +33,11 @@ func (o *Operations) setCordon(ctx context.Context, by Actor, node fleet.NodeID,
 		if next.Cordoned == on {
 			return change{}, nil
 		}
-		rev := next.ModRev
+		rev, before := next.ModRev, nodeRecord(next)
 		next.Cordoned, next.By, next.At = on, by.User, o.now()
 		c := change{
 			writes: []store.Write{store.Replace(store.NodeDesiredKey(node), next, rev)},
-			audit:  entry{action: "node.uncordon", resource: "node", id: string(node)},
+			audit:  entry{action: "node.uncordon", resource: "node", id: string(node), before: before, after: nodeRecord(next)},
 		}
 		if on {
 			c.audit.action = "node.cordon"
@@ -72,12 +72,12 @@ func (o *Operations) DeleteNode(ctx context.Context, by Actor, node fleet.NodeID
 		if next.Deleted {
 			return change{}, nil
 		}
-		rev := next.ModRev
+		rev, before := next.ModRev, nodeRecord(next)
 		next.Deleted, next.By, next.At = true, by.User, o.now()
 		return change{
 			guards: []store.Guard{store.Missing(store.NodeSessionKey(node))},
 			writes: []store.Write{store.Replace(store.NodeDesiredKey(node), next, rev)},
-			audit:  entry{action: "node.delete", resource: "node", id: string(node)},
+			audit:  entry{action: "node.delete", resource: "node", id: string(node), before: before, after: nodeRecord(next)},
 		}, nil
 	})
 }

@@ -112,12 +112,12 @@ func (o *Operations) nodeChange(n *fleet.Node, next fleet.NodeDesired, wishes No
 	if err != nil { // labels are text, and the room's numbers came from JSON
 		details = nil
 	}
-	rev := next.ModRev
+	rev, before := next.ModRev, nodeRecord(next)
 	next.Labels, next.Room, next.By, next.At = wishes.Labels, wishes.Room, by, o.now()
 	return change{
 		guards: []store.Guard{store.Unchanged(store.NodeKey(n.ID), n.ModRev)},
 		writes: []store.Write{store.Replace(store.NodeDesiredKey(n.ID), next, rev), outdate(n.ID)},
-		audit:  entry{action: "node.update", resource: "node", id: string(n.ID), details: string(details)},
+		audit:  entry{action: "node.update", resource: "node", id: string(n.ID), details: string(details), before: before, after: nodeRecord(next)},
 	}
 }
 

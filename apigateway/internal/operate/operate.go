@@ -179,7 +179,10 @@ func auditable(v any) json.RawMessage {
 // Record commits writes of another package with an audit entry: for what needs
 // no decision on the fleet, such as a user's tokens.
 func (o *Operations) Record(ctx context.Context, by Actor, action, resource, id, details string, writes ...store.Write) (rev int64, err error) {
-	e := entry{action: action, resource: resource, id: id, details: details}
+	return o.record(ctx, by, entry{action: action, resource: resource, id: id, details: details}, writes...)
+}
+
+func (o *Operations) record(ctx context.Context, by Actor, e entry, writes ...store.Write) (rev int64, err error) {
 	err = InTime(ctx, func(ctx context.Context) error {
 		if rev, err = o.cfg.Store.Commit(ctx, store.Txn{Writes: append(writes, o.note(by, e))}); err != nil {
 			return errs.Wrap("operate.Record", err)

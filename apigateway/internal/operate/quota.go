@@ -79,7 +79,7 @@ func sameQuota(a, b fleet.Quota) bool {
 // quotaChange writes a quota and touches what every placement under it compares, and
 // every one that leaves room for reservations.
 func quotaChange(old *fleet.Quota, q fleet.Quota) change {
-	c := change{audit: entry{action: "quota.create", resource: "quota", id: q.Name, details: quotaDetails(q)}}
+	c := change{audit: entry{action: "quota.create", resource: "quota", id: q.Name, details: quotaDetails(q), before: quotaRecord(old), after: quotaRecord(&q)}}
 	var rev int64
 	if old != nil {
 		rev, c.audit.action = old.ModRev, "quota.update"
@@ -114,7 +114,7 @@ func (o *Operations) DeleteQuota(ctx context.Context, by Actor, name string, ifM
 		}
 		return change{
 			writes: []store.Write{store.Remove(store.QuotaKey(name), q.ModRev), store.Forget(store.QuotaAllocKey(name))},
-			audit:  entry{action: "quota.delete", resource: "quota", id: name, details: quotaDetails(*q)},
+			audit:  entry{action: "quota.delete", resource: "quota", id: name, details: quotaDetails(*q), before: quotaRecord(q)},
 		}, nil
 	})
 	return err

@@ -142,11 +142,14 @@ func (o *Operations) WriteSecret(ctx context.Context, by Actor, w SecretWrite) (
 		if err != nil || !changed || w.DryRun {
 			return err
 		}
-		action := "secret.update"
-		if before == 0 {
-			action = "secret.create"
+		said := entry{
+			action: "secret.update", resource: "secret", id: w.Name, details: fmt.Sprintf("version %d", next.Version),
+			before: secretRecord(old), after: secretRecord(next),
 		}
-		rev, err := o.Record(ctx, by, action, "secret", w.Name, fmt.Sprintf("version %d", next.Version), store.Replace(store.SecretKey(w.Name), next, before))
+		if before == 0 {
+			said.action = "secret.create"
+		}
+		rev, err := o.record(ctx, by, said, store.Replace(store.SecretKey(w.Name), next, before))
 		out.ModRev = rev
 		return err
 	})
@@ -203,7 +206,8 @@ func (o *Operations) DeleteSecret(ctx context.Context, by Actor, name string, if
 			if dryRun {
 				return nil
 			}
-			_, err = o.Record(ctx, by, "secret.delete", "secret", name, "", store.Remove(store.SecretKey(name), one.ModRev))
+			said := entry{action: "secret.delete", resource: "secret", id: name, before: secretRecord(one)}
+			_, err = o.record(ctx, by, said, store.Remove(store.SecretKey(name), one.ModRev))
 			return err
 		})
 	})

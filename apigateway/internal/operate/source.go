@@ -222,11 +222,15 @@ func (s *Sources) Write(ctx context.Context, by Actor, w SourceWrite) (out Sourc
 			return nil
 		}
 		next.By, next.UpdatedAt = by.User, o.now()
-		action := "template-source.update"
-		if created {
-			next.CreatedAt, action = next.UpdatedAt, "template-source.create"
+		said := entry{
+			action: "template-source.update", resource: "template-source", id: next.Name,
+			details: string(next.Kind) + " " + cmp.Or(next.URL, next.Program),
 		}
-		_, err = o.Record(ctx, by, action, "template-source", next.Name, string(next.Kind)+" "+cmp.Or(next.URL, next.Program), store.Replace(store.TemplateSourceKey(next.Name), next, old.ModRev))
+		if created {
+			next.CreatedAt, said.action = next.UpdatedAt, "template-source.create"
+		}
+		said.before, said.after = sourceRecords(old, next)
+		_, err = o.record(ctx, by, said, store.Replace(store.TemplateSourceKey(next.Name), next, old.ModRev))
 		return err
 	})
 	if err != nil || w.DryRun {
@@ -291,7 +295,9 @@ func (s *Sources) Delete(ctx context.Context, by Actor, name string, ifMatch int
 			if st.ModRev != 0 {
 				writes = append(writes, store.Remove(store.TemplateSourceStatusKey(name), st.ModRev))
 			}
-			_, err = o.Record(ctx, by, "template-source.delete", "template-source", name, "", writes...)
+			said := entry{action: "template-source.delete", resource: "template-source", id: name}
+			said.before, _ = sourceRecords(one, fleet.TemplateSource{})
+			_, err = o.record(ctx, by, said, writes...)
 			return err
 		})
 	})

@@ -22,9 +22,17 @@ type TemplateEdit struct {
 	Make func(ctx context.Context) (fleet.TemplateHead, error)
 }
 
+// Actions after which a template is not at the version that was made: what is staged is
+// none of it yet.
+const (
+	TemplateStaged  = "template.stage"
+	templateDeleted = "template.delete"
+)
+
 // EditTemplate has a template changed, notes who did it, and waits until the view has
 // it. Errors as of Make, and MovedError where a condition of the change did not hold.
 func (o *Operations) EditTemplate(ctx context.Context, by Actor, e TemplateEdit) (fleet.TemplateHead, error) {
+	s := o.Snapshot()
 	head, err := e.Make(ctx)
 	if err != nil {
 		return head, Moved(err)
@@ -32,11 +40,17 @@ func (o *Operations) EditTemplate(ctx context.Context, by Actor, e TemplateEdit)
 	if !e.Ref.Valid() {
 		e.Ref = head.TemplateRef
 	}
-	details := e.What
+	said := entry{action: e.Action, resource: "template", id: e.Ref.String(), details: e.What}
 	if head.Digest != "" {
-		details = strings.TrimSpace(details + " to " + head.Digest)
+		said.details = strings.TrimSpace(e.What + " to " + head.Digest)
 	}
-	_, err = o.Record(context.WithoutCancel(ctx), by, e.Action, "template", e.Ref.String(), details)
+	if old, ok := s.TemplateHeads.Get(said.id); e.Action == templateDeleted || head.Digest != "" && e.Action != TemplateStaged {
+		said.after = digestRecord(head.Digest)
+		if ok {
+			said.before = digestRecord(old.Digest)
+		}
+	}
+	_, err = o.record(context.WithoutCancel(ctx), by, said)
 	return head, err
 }
 

@@ -105,7 +105,7 @@ func noDryRun(c *gin.Context) (ok bool) {
 // editAction is what the audit calls an edit: one that is staged is none of the template yet.
 func editAction(ch client.Change) string {
 	if ch.Draft {
-		return "template.stage"
+		return operate.TemplateStaged
 	}
 	return "template.edit"
 }
