@@ -4,9 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/oklog/ulid/v2"
+
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/storetest"
@@ -102,4 +108,121 @@ func TestWhatNotEverybodyIsShownIsNotInTheAudit(t *testing.T) {
 			}
 		}
 	}
+}
+
+// entries puts entries into the audit, numbered from 0, a second apart, by users 0 to 2 in turn.
+func (s *site) entries(from time.Time, n int) {
+	s.t.Helper()
+	numbers := make([]int, n)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	for some := range slices.Chunk(numbers, s.store.MaxOps()-1) {
+		var writes []store.Write
+		for _, i := range some {
+			at := from.Add(time.Duration(i) * time.Second)
+			id := ulid.MustNew(ulid.Timestamp(at), ulid.DefaultEntropy()).String()
+			writes = append(writes, store.Create(store.AuditKey(id), fleet.AuditEntry{AuditMark: fleet.AuditMark{
+				ID: id, Username: fmt.Sprint("user-", i%3), Action: "quota.update", ResourceType: "quota", ResourceID: fmt.Sprint(i), CreatedAt: at,
+			}}))
+		}
+		s.commit(writes...)
+	}
+}
+
+// resources are those of a page's entries.
+func (r *reply) resources() (out []string) {
+	for _, e := range r.want(200).data() {
+		e, _ := e.(map[string]any)
+		out = append(out, fmt.Sprint(e["resourceId"]))
+	}
+	return out
+}
+
+func TestTheAuditIsReadByThePageAndFiltered(t *testing.T) {
+	s := newSite(t)
+	began := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
+	s.entries(began, 10)
+	at := func(seconds int) string { return began.Add(time.Duration(seconds) * time.Second).Format(time.RFC3339) }
+	for query, want := range map[string][]string{
+		"pageSize=3":                              {"9", "8", "7"},
+		"pageSize=3&page=4":                       {"0"},
+		"pageSize=3&page=5":                       nil,
+		"limit=2&offset=3":                        {"6", "5"},
+		"limit=2&page=3":                          {"5", "4"},
+		"user=user-1":                             {"7", "4", "1"},
+		"user=user-1&pageSize=1&page=2":           {"4"},
+		"user=user-1&resourceId=4":                {"4"},
+		"resourceType=group":                      nil,
+		"resourceType=quota&resourceId=2":         {"2"},
+		"action=quota.update&limit=1":             {"9"},
+		"action=quota.create":                     nil,
+		"since=" + at(8):                          {"9", "8"},
+		"until=" + at(2):                          {"1", "0"},
+		"since=" + at(3) + "&until=" + at(5):      {"4", "3"},
+		"since=" + at(3) + "&user=user-0&limit=1": {"9"},
+	} {
+		if got := s.do("GET", "/api/v1/audit?"+query, nil).resources(); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", query, got, want)
+		}
+	}
+	s.do("GET", "/api/v1/audit?limit=2&offset=2", nil).is("total", 10).is("page", 2).is("pageSize", 2)
+	s.do("GET", "/api/v1/audit?user=user-1", nil).is("total", 3).is("nextCursor", nil)
+	for query, name := range map[string]string{"since=yesterday": "since", "until=1": "until", "limit=x": "limit", "offset=x": "offset", "page=x": "page"} {
+		s.do("GET", "/api/v1/audit?"+query, nil).want(400).naming(name)
+	}
+}
+
+func TestACursorGoesOnWhereThePageEndedWhateverIsNew(t *testing.T) {
+	s := newSite(t)
+	began := time.Now().Add(-time.Hour)
+	s.entries(began, 7)
+	var got []string
+	for next, n := any(""), 0; next != nil && n < 10; n++ {
+		page := s.do("GET", fmt.Sprintf("/api/v1/audit?cursor=%v&limit=3", next), nil)
+		got = append(got, page.resources()...)
+		page.is("total", 7+n)
+		next = page.field("nextCursor")
+		s.do("PUT", fmt.Sprint("/api/v1/quotas/new-", n), `{"selector":{"a":"b"},"limit":{"instances":5}}`).want(201)
+	}
+	if want := []string{"6", "5", "4", "3", "2", "1", "0"}; !slices.Equal(got, want) {
+		t.Errorf("read %v, want %v", got, want)
+	}
+	s.do("GET", "/api/v1/audit?cursor=nonsense", nil).want(400).is("error.code", "BAD_CURSOR")
+	s.do("GET", "/api/v1/audit?cursor=00000000000000000000000000", nil).want(200).is("data", []any{}).is("nextCursor", nil)
+}
+
+func TestAnEntryTellsByWhatTokenOfWhatRequestAndAtWhatRevision(t *testing.T) {
+	s := newSite(t)
+	key := s.as(s.do("POST", "/api/v1/api-tokens", `{"name":"ci"}`).want(201).field("token").(string))
+	id := s.do("GET", "/api/v1/api-tokens", nil).data()[0].(map[string]any)["id"]
+	made := key.do("PUT", "/api/v1/quotas/all", `{"selector":{"a":"b"},"limit":{"instances":5}}`).want(201)
+	rev, err := strconv.ParseInt(strings.Trim(made.header.Get("ETag"), `"`), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.do("GET", "/api/v1/audit?resourceType=quota", nil).want(200).
+		is("data.0.tokenId", id).is("data.0.role", "ADMIN").is("data.0.username", "admin").is("data.0.requestId", made.header.Get("X-Request-Id")).
+		is("data.0.revision", rev).is("data.0.result", "SUCCESS").is("data.0.failure", "")
+}
+
+func TestACommandThatMayNotHaveComeThereIsInTheAuditAsFailed(t *testing.T) {
+	s := newSite(t)
+	agent := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	s.status(s.start("lobby"), "node-1", fleet.Status{State: fleet.Online})
+	agent.Close()
+	s.do("POST", "/api/v1/services/lobby-1/command", `{"command":"say hi"}`).want(503)
+	s.do("GET", "/api/v1/audit?action=instance.command", nil).want(200).is("total", 1).is("data.0.result", "FAILED").is("data.0.details", "say hi")
+}
+
+func TestTheAuditIsShortenedAsItGrows(t *testing.T) {
+	s := newSite(t)
+	s.entries(time.Now().Add(-5*time.Hour), operate.KeepAudit+operate.AuditSlack)
+	s.do("PUT", "/api/v1/quotas/all", `{"selector":{"a":"b"},"limit":{"instances":5}}`).want(201)
+	await.That(t, "the oldest entries go", func() string {
+		n := s.view.Snapshot().Audit.Len()
+		return await.Unless(n <= operate.KeepAudit, "there are %d", n)
+	})
+	s.do("GET", "/api/v1/audit?limit=1", nil).is("total", operate.KeepAudit).is("data.0.resourceId", "all")
 }

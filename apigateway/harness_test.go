@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -260,15 +261,22 @@ func (r *reply) naming(text string) *reply {
 	return r
 }
 
-// field is a part of the body by its dotted path.
+// field is a part of the body by its dotted path, with the numbers of items in lists.
 func (r *reply) field(path string) any {
 	at := r.body
 	for part := range strings.SplitSeq(path, ".") {
-		m, ok := at.(map[string]any)
-		if !ok {
+		switch in := at.(type) {
+		case map[string]any:
+			at = in[part]
+		case []any:
+			n, err := strconv.Atoi(part)
+			if err != nil || n >= len(in) {
+				return nil
+			}
+			at = in[n]
+		default:
 			return nil
 		}
-		at = m[part]
 	}
 	return at
 }

@@ -1,9 +1,6 @@
 package fleet
 
-import (
-	"encoding/json"
-	"time"
-)
+import "time"
 
 // Permission is the right to do one kind of thing, "<what>.<verb>". The gateway knows
 // which there are.
@@ -128,21 +125,4 @@ type Meta struct {
 	Schema    int       `json:"schema"`
 	ClusterID string    `json:"clusterId"`
 	CreatedAt time.Time `json:"createdAt"`
-}
-
-// AuditEntry is the record of one mutation. The gateway writes it.
-type AuditEntry struct {
-	Rev
-	ID           string `json:"id"`
-	Username     string `json:"username"`
-	Action       string `json:"action"`
-	ResourceType string `json:"resourceType"`
-	ResourceID   string `json:"resourceId"`
-	Details      string `json:"details,omitempty"`
-	// Before and After are JSON objects, as far as the change is of one that can be shown;
-	// empty for what was made, and for what is gone.
-	Before    json.RawMessage `json:"before,omitempty"`
-	After     json.RawMessage `json:"after,omitempty"`
-	IPAddress string          `json:"ipAddress,omitempty"`
-	CreatedAt time.Time       `json:"createdAt"`
 }

@@ -93,6 +93,28 @@ func ListPart[T any](ctx context.Context, c *Client, p Prefix[T], from, n int) (
 	return part, len(names), err
 }
 
+// GetAll reads records at one revision, in the order of their keys as given; those that do
+// not exist are left out. There are at most MaxOps keys.
+func GetAll[T any](ctx context.Context, c *Client, keys []Key[T]) ([]T, error) {
+	reads := make([]clientv3.Op, len(keys))
+	for i, k := range keys {
+		reads[i] = clientv3.OpGet(k.String())
+	}
+	before := c.line.now()
+	resp, err := c.etcd.Txn(ctx).Then(reads...).Commit()
+	if err != nil {
+		return nil, wrap("store.GetAll", err)
+	}
+	c.saw(before, resp.Header)
+	var kvs []KeyValue
+	for _, r := range resp.Responses {
+		for _, kv := range r.GetResponseRange().GetKvs() {
+			kvs = append(kvs, raw(kv))
+		}
+	}
+	return decodeAll[T](kvs)
+}
+
 func decodeAll[T any](kvs []KeyValue) ([]T, error) {
 	out := make([]T, 0, len(kvs))
 	for _, kv := range kvs {

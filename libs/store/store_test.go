@@ -408,3 +408,23 @@ func TestAPartOfAListIsReadWithoutTheRest(t *testing.T) {
 		}
 	}
 }
+
+func TestRecordsAreReadTogetherInTheOrderOfTheirKeysAndWithoutThoseThatAreGone(t *testing.T) {
+	c := storetest.New(t)
+	var last int64
+	for _, name := range []string{"a", "b", "c"} {
+		rev, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(store.UserKey(name), fleet.User{Username: name})}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = rev
+	}
+	keys := []store.Key[fleet.User]{store.UserKey("c"), store.UserKey("none"), store.UserKey("a")}
+	got, err := store.GetAll(t.Context(), c, keys)
+	if err != nil || len(got) != 2 || got[0].Username != "c" || got[0].ModRev != last || got[1].Username != "a" {
+		t.Errorf("read %+v, %v", got, err)
+	}
+	if none, err := store.GetAll[fleet.User](t.Context(), c, nil); err != nil || len(none) != 0 {
+		t.Errorf("of no keys: %v, %v", none, err)
+	}
+}

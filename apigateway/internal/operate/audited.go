@@ -115,8 +115,11 @@ func sourceRecords(from, to fleet.TemplateSource) (before, after any) {
 	if a == nil || b == nil {
 		return orNone(a), orNone(b)
 	}
-	before, after = changed(a, b)
-	return before, after
+	x, y := changed(a, b)
+	if from.Sealed != nil && to.Sealed != nil && !bytes.Equal(from.Sealed, to.Sealed) {
+		x["credentials"], y["credentials"] = fleet.Hidden, fleet.Hidden
+	}
+	return x, y
 }
 
 // catalogRecord is what the audit keeps of a platform's entry in the catalog; nil for one

@@ -130,7 +130,7 @@ func (o *Operations) editCatalog(ctx context.Context, by Actor, platform, action
 		if reflect.DeepEqual(p, before) {
 			return change{}, nil
 		}
-		c := change{guards: guards, audit: entry{action: action, resource: "catalog", id: platform + " " + version}}
+		c := change{guards: guards, audit: entry{action: action, resource: "catalog", id: platform + " " + version, objects: []string{"catalog/" + platform}}}
 		c.audit.before, c.audit.after = catalogRecords(before, p)
 		if v, ok := p.Find(version); ok {
 			c.audit.details = v.URL + " " + v.SHA256

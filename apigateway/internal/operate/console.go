@@ -61,10 +61,10 @@ func (o *Operations) Command(ctx context.Context, by Actor, ref, line string, vi
 		return Sent{}, err
 	}
 	answer, err := o.cfg.Agents.RCON(ctx, i, line)
+	o.recordCommand(ctx, by, i, line, err)
 	if err != nil {
 		return Sent{}, err
 	}
-	o.recordCommand(ctx, by, i, line)
 	return Sent{Via: via, Answer: answer.Answer, Incomplete: answer.Incomplete}, nil
 }
 
@@ -79,11 +79,9 @@ func (o *Operations) SendCommand(ctx context.Context, by Actor, ref, line string
 	if err := sendable(i, line); err != nil {
 		return err
 	}
-	if err := o.cfg.Agents.Console(ctx, i, line); err != nil {
-		return err
-	}
-	o.recordCommand(ctx, by, i, line)
-	return nil
+	err = o.cfg.Agents.Console(ctx, i, line)
+	o.recordCommand(ctx, by, i, line, err)
+	return err
 }
 
 // sendable refuses what no server can be sent.
@@ -100,10 +98,15 @@ func sendable(i *fleet.Instance, line string) error {
 	return nil
 }
 
-// recordCommand notes who sent what. The server has it: saying that it failed would
-// make people send it again.
-func (o *Operations) recordCommand(ctx context.Context, by Actor, i *fleet.Instance, line string) {
-	if _, err := o.Record(ctx, by, "instance.command", "instance", string(i.Intent.ID), clip(line)); err != nil {
+// recordCommand notes who sent what, and with failed that it may not have come there. The
+// server has what did not fail: saying that it failed would make people send it again.
+func (o *Operations) recordCommand(ctx context.Context, by Actor, i *fleet.Instance, line string, failed error) {
+	said := entry{action: "instance.command", resource: "instance", id: string(i.Intent.ID), details: clip(line)}
+	if failed != nil {
+		said.failure = clip(errs.MessageOf(failed))
+		ctx = context.WithoutCancel(ctx) // who gave up has asked for it
+	}
+	if _, err := o.record(ctx, by, said); err != nil {
 		o.cfg.Log.Warn("audit entry not written", "action", "instance.command", "instance", i.Intent.ID, "error", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -39,6 +40,8 @@ type Operations struct {
 	turns [fleet.ShardCount]chan struct{}
 	// jobs are done behind an answer, by Run.
 	jobs chan func(context.Context)
+	// pruning is true while the audit is being made shorter.
+	pruning atomic.Bool
 }
 
 // maxJobs bounds what waits to be done behind an answer.
@@ -57,8 +60,10 @@ func New(cfg Config) *Operations {
 type Actor struct {
 	// User is a user's name, or "instance <id>" for an instance.
 	User string
-	// IP is where the request came from; may be empty.
-	IP string
+	// Role is the user's, TokenID the API token's; empty where there is none.
+	Role, TokenID string
+	// IP is where the request came from, RequestID its id; may be empty.
+	IP, RequestID string
 }
 
 // Snapshot is the fleet as the view has it now.
@@ -86,6 +91,10 @@ type change struct {
 // entry is what the audit says of a change.
 type entry struct {
 	action, resource, id, details string
+	// objects are those in whose history this is, each as <kind>/<name>; none for that of id.
+	objects []string
+	// failure is why a command may not have come to its instance.
+	failure string
 	// before and after are what was and what is, as it may be shown to who reads the audit;
 	// nil for what was made, or is gone.
 	before, after any
@@ -117,8 +126,7 @@ func (o *Operations) attempt(ctx context.Context, by Actor, decide func(*view.Sn
 		}
 		rev, err := o.cfg.Store.Commit(ctx, store.Txn{Guards: c.guards, Writes: c.writes})
 		if err == nil {
-			_, err = o.cfg.View.WaitRev(ctx, rev)
-			return rev, err
+			return rev, o.committed(ctx, rev)
 		}
 		if !errs.Is(err, errs.Conflict) && !errs.Is(err, errs.AlreadyExists) {
 			return 0, err
@@ -150,18 +158,33 @@ func (o *Operations) mutateGroup(ctx context.Context, by Actor, g fleet.GroupNam
 	return rev, err
 }
 
+// committed waits until the view has what was written, and keeps the audit short.
+func (o *Operations) committed(ctx context.Context, rev int64) error {
+	s, err := o.cfg.View.WaitRev(ctx, rev)
+	if s.Audit.Len() > KeepAudit+AuditSlack || s.AuditBytes > keepAuditBytes+keepAuditBytes/8 {
+		o.pruneSoon()
+	}
+	return err
+}
+
 // note is the audit entry of a change, written in its transaction.
 func (o *Operations) note(by Actor, e entry) store.Write {
 	now := o.now()
 	id := ulid.MustNew(ulid.Timestamp(now), ulid.DefaultEntropy()).String()
 	return store.Create(store.AuditKey(id), fleet.AuditEntry{
-		ID: id, Username: by.User, Action: e.action, ResourceType: e.resource, ResourceID: e.id,
-		Details: e.details, Before: auditable(e.before), After: auditable(e.after), IPAddress: by.IP, CreatedAt: now,
+		AuditMark: fleet.AuditMark{
+			ID: id, Username: by.User, Action: e.action, ResourceType: e.resource, ResourceID: e.id, Objects: e.objects, CreatedAt: now,
+		},
+		Details: e.details, Failure: e.failure, Before: auditable(e.before), After: auditable(e.after),
+		Role: by.Role, TokenID: by.TokenID, IPAddress: by.IP, RequestID: by.RequestID,
 	})
 }
 
 // maxAudited is the size of the largest object that an audit entry keeps, in bytes.
 const maxAudited = 16 << 10
+
+// truncated is the only field of what is larger.
+const truncated = "truncated"
 
 // auditable is an object as the audit keeps it: nothing of nil, and of a very large one
 // that it was so.
@@ -171,7 +194,7 @@ func auditable(v any) json.RawMessage {
 	}
 	b, err := json.Marshal(v)
 	if err != nil || len(b) > maxAudited {
-		return json.RawMessage(`{"truncated":true}`)
+		return json.RawMessage(`{"` + truncated + `":true}`)
 	}
 	return b
 }
@@ -187,8 +210,7 @@ func (o *Operations) record(ctx context.Context, by Actor, e entry, writes ...st
 		if rev, err = o.cfg.Store.Commit(ctx, store.Txn{Writes: append(writes, o.note(by, e))}); err != nil {
 			return errs.Wrap("operate.Record", err)
 		}
-		_, err = o.cfg.View.WaitRev(ctx, rev)
-		return err
+		return o.committed(ctx, rev)
 	})
 	return rev, err
 }

@@ -100,7 +100,7 @@ func (o *Operations) startPart(ctx context.Context, by Actor, r StartRequest) (m
 			return change{}, nil
 		}
 		c := o.birthChange(sp, g, births)
-		c.audit = entry{action: "group.start", resource: "group", id: string(g.Name), details: names(made)}
+		c.audit = entry{action: "group.start", resource: "group", id: string(g.Name), details: names(made), objects: started(g.Name, made)}
 		return c, nil
 	})
 	return made, rev, err
@@ -157,6 +157,18 @@ func (o *Operations) birthChange(sp *spawn.Spawner, g *fleet.Group, births []spa
 		c.guards, c.writes = append(c.guards, t.Guards...), append(c.writes, t.Writes...)
 	}
 	return c
+}
+
+// started are a group and the instances that were made of it: that is where their history
+// begins.
+func started(g fleet.GroupName, made []fleet.Intent) []string {
+	objects := []string{"group/" + string(g)}
+	for _, i := range made {
+		if i.Generation == 1 {
+			objects = append(objects, "instance/"+string(i.ID))
+		}
+	}
+	return objects
 }
 
 func names(made []fleet.Intent) string {

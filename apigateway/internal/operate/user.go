@@ -139,6 +139,9 @@ func (o *Operations) UpdateUser(ctx context.Context, by Actor, name string, w Us
 		if w.DryRun || len(c.writes) == 0 {
 			return change{}, nil
 		}
+		if out.Username != name {
+			c.audit.objects = []string{"user/" + name, "user/" + out.Username}
+		}
 		after := showUser(out)
 		if w.PasswordHash != nil {
 			after.Password = "changed"

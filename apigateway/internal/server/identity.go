@@ -61,7 +61,7 @@ func (s *Server) guard(c *gin.Context) {
 		return
 	}
 	who, err := s.identify(c, demand)
-	by := operate.Actor{User: who.User, IP: c.ClientIP()}
+	by := operate.Actor{User: who.User, Role: who.Role, TokenID: who.TokenID, IP: c.ClientIP(), RequestID: RequestID(c)}
 	ctx := context.WithValue(c.Request.Context(), actorKey{}, by)
 	if err == nil {
 		ctx = context.WithValue(ctx, identityKey{}, who)
@@ -102,7 +102,7 @@ func (s *Server) own(c *gin.Context) {
 		return
 	}
 	ctx := context.WithValue(c.Request.Context(), ownKey{}, i.Intent.ID)
-	c.Request = c.Request.WithContext(context.WithValue(ctx, actorKey{}, operate.Actor{User: "instance " + string(i.Intent.ID), IP: c.ClientIP()}))
+	c.Request = c.Request.WithContext(context.WithValue(ctx, actorKey{}, operate.Actor{User: "instance " + string(i.Intent.ID), IP: c.ClientIP(), RequestID: RequestID(c)}))
 }
 
 func require(c *gin.Context, who auth.Identity, permissions ...auth.Permission) {

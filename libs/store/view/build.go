@@ -102,9 +102,16 @@ func (s *Snapshot) fork() *Snapshot {
 		CrashLoops: fork(s.CrashLoops), Crashes: fork(s.Crashes), Names: fork(s.Names), Sessions: fork(s.Sessions),
 		Quotas: fork(s.Quotas), Catalog: fork(s.Catalog), QuotaAllocs: fork(s.QuotaAllocs), Evictions: fork(s.Evictions),
 		Users: fork(s.Users), APITokens: fork(s.APITokens), tokensByHash: fork(s.tokensByHash),
-		Roles: fork(s.Roles), Revocations: fork(s.Revocations), Lockouts: fork(s.Lockouts), SealedKeys: fork(s.SealedKeys),
-		Networks: fork(s.Networks), NetworkMarks: fork(s.NetworkMarks),
-		byGroup: fork(s.byGroup), byNode: fork(s.byNode),
+		Roles:        fork(s.Roles),
+		Revocations:  fork(s.Revocations),
+		Lockouts:     fork(s.Lockouts),
+		SealedKeys:   fork(s.SealedKeys),
+		Networks:     fork(s.Networks),
+		NetworkMarks: fork(s.NetworkMarks),
+		Audit:        fork(s.Audit),
+		AuditBytes:   s.AuditBytes,
+		auditOf:      fork(s.auditOf),
+		byGroup:      fork(s.byGroup), byNode: fork(s.byNode),
 	}
 }
 
@@ -151,6 +158,8 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 		return true, set(s.Users, c.Key[0], c, raw)
 	case KindAPIToken:
 		return true, s.applyToken(c, raw)
+	case KindAudit:
+		return true, s.applyAudit(c, raw)
 	case KindRole:
 		return true, set(s.Roles, c.Key[0], c, raw)
 	case KindRevocation:

@@ -35,6 +35,7 @@ const (
 	KindSealedKey    Kind = "pki"
 	KindNetwork      Kind = "networks"
 	KindNetworkMark  Kind = "network-marks"
+	KindAudit        Kind = "audit" // without what was changed
 )
 
 // Change is one record's change.

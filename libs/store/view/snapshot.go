@@ -32,6 +32,19 @@ func (t Table[K, V]) from(k K) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) { t.tree.Ascend(k, yield) }
 }
 
+// First is the first record in key order; ok is false when there is none.
+func (t Table[K, V]) First() (k K, v V, ok bool) { return t.tree.Min() }
+
+// Back are the records in the opposite of key order.
+func (t Table[K, V]) Back() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) { t.tree.Reverse(yield) }
+}
+
+// backFrom are the records from a key on, in the opposite of key order.
+func (t Table[K, V]) backFrom(k K) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) { t.tree.Descend(k, yield) }
+}
+
 // Pair is a compound key of an index: first, then second.
 type pair string
 
@@ -76,6 +89,10 @@ type Snapshot struct {
 	tokensByHash  Table[string, *fleet.APIToken]
 	byGroup       index
 	byNode        index
+	Audit         Table[string, *fleet.AuditSlip] // by id, which is in order of time
+	// AuditBytes is the size of all entries of the audit.
+	AuditBytes int
+	auditOf    Table[pair, *fleet.AuditSlip] // by kind and name of an object, and id
 }
 
 func emptySnapshot() *Snapshot {
@@ -92,10 +109,15 @@ func emptySnapshot() *Snapshot {
 		Evictions: newTable[fleet.InstanceID, *fleet.Eviction](),
 		Users:     newTable[string, *fleet.User](), APITokens: newTable[string, *fleet.APIToken](),
 		Roles: newTable[string, *fleet.Role](), Revocations: newTable[string, *fleet.Revocation](),
-		Lockouts: newTable[string, *fleet.Lockout](), tokensByHash: newTable[string, *fleet.APIToken](),
-		SealedKeys: newTable[string, *fleet.SealedKey](),
-		byGroup:    newTable[pair, struct{}](), byNode: newTable[pair, struct{}](),
-		Networks: newTable[string, *fleet.Network](), NetworkMarks: newTable[string, *fleet.NetworkMark](),
+		Lockouts:     newTable[string, *fleet.Lockout](),
+		tokensByHash: newTable[string, *fleet.APIToken](),
+		SealedKeys:   newTable[string, *fleet.SealedKey](),
+		byGroup:      newTable[pair, struct{}](),
+		byNode:       newTable[pair, struct{}](),
+		Networks:     newTable[string, *fleet.Network](),
+		NetworkMarks: newTable[string, *fleet.NetworkMark](),
+		Audit:        newTable[string, *fleet.AuditSlip](),
+		auditOf:      newTable[pair, *fleet.AuditSlip](),
 	}
 }
 

@@ -1,0 +1,40 @@
+package view
+
+import (
+	"iter"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// History are the entries of the audit about one object, newest first.
+func (s *Snapshot) History(kind, name string) iter.Seq[*fleet.AuditSlip] {
+	prefix := pair(kind + "/" + name + "\x00")
+	return func(yield func(*fleet.AuditSlip) bool) {
+		for k, e := range s.auditOf.backFrom(prefix + "\xff") {
+			if !strings.HasPrefix(string(k), string(prefix)) || !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+func (s *Snapshot) applyAudit(c *Change, raw store.Change) error {
+	if err := set(s.Audit, c.Key[0], c, raw); err != nil {
+		return err
+	}
+	if old, ok := c.Before.(*fleet.AuditSlip); ok {
+		s.AuditBytes -= old.Bytes
+		for _, object := range old.Concerns() {
+			s.auditOf.tree.Delete(pairOf(object, old.ID))
+		}
+	}
+	if e, ok := c.After.(*fleet.AuditSlip); ok {
+		s.AuditBytes += e.Bytes
+		for _, object := range e.Concerns() {
+			s.auditOf.tree.Set(pairOf(object, e.ID), e)
+		}
+	}
+	return nil
+}
