@@ -57,7 +57,7 @@ func (a *API) Routes() []server.Route {
 		a.instanceRoutes("/api/v1/services"), a.instanceRoutes("/api/v1/instances"),
 		a.nodeRoutes(), a.networkRoutes(), a.clusterRoutes(), a.quotaRoutes(), a.crashRoutes(),
 		a.templateRoutes(), a.sourceRoutes(), a.catalogRoutes(), a.secretRoutes(),
-		a.ownRoutes("/api/plugin"), a.ownRoutes("/api/proxy"),
+		a.historyRoutes(), a.ownRoutes("/api/plugin"), a.ownRoutes("/api/proxy"),
 	)
 }
 
