@@ -124,3 +124,23 @@ func TestAChangeThatIsTooLargeToBeKeptSaysSo(t *testing.T) {
 	s.do("GET", "/api/v1/history/group/lobby", nil).want(200).is("data.1.truncated", true).is("data.1.diff", []any{}).is("data.0.truncated", false)
 	s.do("GET", "/api/v1/history/group/lobby?at="+strconv.FormatInt(first, 10), nil).want(404).naming("too large")
 }
+
+func TestWhoChangedWhatMovedIsNamed(t *testing.T) {
+	s := newSite(t)
+	other := s.user("otto", "ADMIN")
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	for path, bodies := range map[string][2]string{
+		"/api/v1/groups/lobby":          {`{"memoryMb":5}`, `{"memoryMb":6}`},
+		"/api/v1/quotas/all":            {`{"selector":{"a":"b"},"limit":{"instances":5}}`, `{"selector":{"a":"b"},"limit":{"instances":6}}`},
+		"/api/v1/secrets/db":            {`{"value":"x"}`, `{"value":"y"}`},
+		"/api/v1/template-sources/repo": {`{"kind":"git","url":"https://x.example/r.git"}`, `{"kind":"git","url":"https://x.example/r.git","branch":"b"}`},
+	} {
+		seen := s.do("PUT", path, bodies[0]).want(201).header.Get("ETag")
+		other.do("PUT", path, bodies[1]).want(200)
+		refused := s.do("PUT", path, bodies[0], "If-Match", seen).want(412).naming("otto changed it at 20")
+		s.do("DELETE", path, nil, "If-Match", seen).want(412).naming("otto")
+		if strings.Contains(refused.raw, "admin") {
+			t.Errorf("%s: %s", path, refused.raw)
+		}
+	}
+}

@@ -69,7 +69,7 @@ func TestATemplateIsMadeEditedAndDeletedThroughV1(t *testing.T) {
 	}
 
 	r = s.do("GET", one, nil).want(200)
-	s.do("PATCH", one, `{"description":"second"}`, "If-Match", `"1"`).want(412)
+	s.do("PATCH", one, `{"description":"second"}`, "If-Match", `"1"`).want(412).naming("admin changed it at 20")
 	s.do("PATCH", one, `{"description":"second"}`, "If-Match", r.header.Get("ETag")).want(200).is("description", "second").is("platform", "PAPER")
 	s.do("PATCH", one, `{"hash":"x"}`).want(400).naming("hash")
 	s.do("PATCH", "/api/v1/templates/none", `{}`).want(404)

@@ -119,7 +119,7 @@ func (o *Operations) attempt(ctx context.Context, by Actor, decide func(*view.Sn
 		snap := o.Snapshot()
 		c, err := decide(snap)
 		if err != nil || len(c.writes) == 0 {
-			return snap.Rev, err
+			return snap.Rev, o.blamed(err)
 		}
 		if c.audit.action != "" {
 			c.writes = append(c.writes, o.note(by, c.audit))

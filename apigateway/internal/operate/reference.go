@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -17,14 +18,39 @@ import (
 type MovedError struct {
 	What       string
 	Want, Have int64
+	// By changed it last, at At; empty when nobody is known to have.
+	By string
+	At time.Time
 }
 
 // Error says what to do.
 func (e *MovedError) Error() string {
-	if e.Want == 0 {
-		return e.What
+	what, last := e.What, ""
+	if e.By != "" {
+		last = fmt.Sprintf("%s changed it at %s; ", e.By, e.At.Format(time.RFC3339))
 	}
-	return fmt.Sprintf("%s is not at revision %d any more: read it again", e.What, e.Want)
+	switch {
+	case e.Want != 0:
+		return fmt.Sprintf("%s is not at revision %d any more: %sread it again", what, e.Want, last)
+	case last != "":
+		return fmt.Sprintf("%s (%s)", what, strings.TrimSuffix(last, "; "))
+	}
+	return what
+}
+
+// blamed is err, which names who changed what moved, if the audit knows.
+func (o *Operations) blamed(err error) error {
+	var moved *MovedError
+	if !errors.As(err, &moved) || moved.Have == 0 {
+		return err
+	}
+	for _, e := range o.Snapshot().Audit.Back() {
+		if e.ModRev == moved.Have {
+			moved.By, moved.At = e.Username, e.CreatedAt
+			break
+		}
+	}
+	return err
 }
 
 // unmoved is a MovedError unless what is at the revision the caller named, or none was: 0.

@@ -123,7 +123,7 @@ func (o *Operations) WriteSecret(ctx context.Context, by Actor, w SecretWrite) (
 		}
 		before = old.ModRev
 		if err := unmoved("secret "+w.Name, w.IfMatch, before); err != nil {
-			return err
+			return o.blamed(err)
 		}
 		if before == 0 {
 			if err := o.roomForSecret(ctx); err != nil {
@@ -195,7 +195,7 @@ func (o *Operations) DeleteSecret(ctx context.Context, by Actor, name string, if
 		return retried(func() error {
 			one, err := o.secret(ctx, name)
 			if err == nil {
-				err = unmoved("secret "+name, ifMatch, one.ModRev)
+				err = o.blamed(unmoved("secret "+name, ifMatch, one.ModRev))
 			}
 			if err != nil {
 				return err

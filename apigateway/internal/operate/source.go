@@ -210,7 +210,7 @@ func (s *Sources) Write(ctx context.Context, by Actor, w SourceWrite) (out Sourc
 			return err
 		}
 		if err := unmoved("source "+w.Source.Name, w.IfMatch, old.ModRev); err != nil {
-			return err
+			return o.blamed(err)
 		}
 		next, err := s.next(old, w)
 		if err != nil {
@@ -279,7 +279,7 @@ func (s *Sources) Delete(ctx context.Context, by Actor, name string, ifMatch int
 		return retried(func() error {
 			one, err := s.existing(ctx, name)
 			if err == nil {
-				err = unmoved("source "+name, ifMatch, one.ModRev)
+				err = o.blamed(unmoved("source "+name, ifMatch, one.ModRev))
 			}
 			if err != nil {
 				return err

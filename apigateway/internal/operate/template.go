@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -35,7 +36,7 @@ func (o *Operations) EditTemplate(ctx context.Context, by Actor, e TemplateEdit)
 	s := o.Snapshot()
 	head, err := e.Make(ctx)
 	if err != nil {
-		return head, Moved(err)
+		return head, o.blamedOf(e.Ref, Moved(err))
 	}
 	if !e.Ref.Valid() {
 		e.Ref = head.TemplateRef
@@ -52,6 +53,31 @@ func (o *Operations) EditTemplate(ctx context.Context, by Actor, e TemplateEdit)
 	}
 	_, err = o.record(context.WithoutCancel(ctx), by, said)
 	return head, err
+}
+
+// TemplateMoved is the MovedError of a template that is not at the revision the caller named.
+func (o *Operations) TemplateMoved(h *fleet.TemplateHead, want int64) error {
+	return o.blamedOf(h.TemplateRef, &MovedError{What: "template " + h.Short(), Want: want, Have: h.ModRev})
+}
+
+// blamedOf is err, which names who changed the template that moved, if that was through the
+// API: the audit's entry is written right after the change.
+func (o *Operations) blamedOf(ref fleet.TemplateRef, err error) error {
+	var moved *MovedError
+	if !errors.As(err, &moved) {
+		return err
+	}
+	s := o.Snapshot()
+	h, ok := s.TemplateHeads.Get(ref.String())
+	for e := range s.History("template", ref.String()) {
+		switch {
+		case !ok || e.ModRev < h.ModRev:
+			return err
+		case e.Action != TemplateStaged && e.Action != "template.draft.delete" && e.Action != "template.version.delete":
+			moved.By, moved.At = e.Username, e.CreatedAt // the oldest of those is the head's
+		}
+	}
+	return err
 }
 
 // Moved is a MovedError where the condition of a template's change did not hold, else err.

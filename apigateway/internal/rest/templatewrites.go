@@ -109,7 +109,7 @@ func (a *API) managed(c *gin.Context) (h *fleet.TemplateHead, by client.Asked, o
 	}
 	by, ok = asked(c)
 	if ok && by.Revision != 0 && by.Revision < h.ModRev { // a view that is behind decides nothing
-		server.Fail(c, &operate.MovedError{What: "template " + h.Short(), Want: by.Revision, Have: h.ModRev})
+		server.Fail(c, a.cfg.Operations.TemplateMoved(h, by.Revision))
 		return h, by, false
 	}
 	return h, by, ok
