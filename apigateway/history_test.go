@@ -144,3 +144,30 @@ func TestWhoChangedWhatMovedIsNamed(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatWasChangedThroughOneGatewayIsThereInAnother(t *testing.T) {
+	a := newSite(t)
+	b := second(t, a)
+	for n := range 20 {
+		path := fmt.Sprint("/api/v1/groups/g", n)
+		rev := a.do("PUT", path, `{}`).want(201).header.Get("Orrery-Revision")
+		if rev == "" {
+			t.Fatal("the answer tells no revision")
+		}
+		b.do("GET", path, nil, "Orrery-Revision", rev).want(200)
+		b.do("POST", path+"/scale?minRevision="+rev, `{"targetInstances":0}`).want(200)
+	}
+	late := fmt.Sprint(a.revision() + 1000)
+	if r := b.do("GET", "/api/v1/groups?minRevision="+late, nil).want(503); r.header.Get("Retry-After") == "" {
+		t.Error("the answer does not say when to ask again")
+	}
+	b.do("GET", "/api/v1/groups?minRevision=x", nil).want(400).naming("minRevision")
+	b.do("GET", "/api/v1/groups", nil, "Orrery-Revision", "-1").want(400)
+	b.do("GET", "/api/v1/groups?minRevision=0", nil).want(200)
+	if same := a.do("PATCH", "/api/v1/groups/g0", `{}`).want(200); same.header.Get("Orrery-Revision") == "" {
+		t.Error("what changes nothing tells no revision")
+	}
+	if refused := a.do("PATCH", "/api/v1/groups/none", `{}`).want(404); refused.header.Get("Orrery-Revision") != "" {
+		t.Error("what was refused tells a revision")
+	}
+}

@@ -118,8 +118,12 @@ func (o *Operations) attempt(ctx context.Context, by Actor, decide func(*view.Sn
 	for n := range attempts {
 		snap := o.Snapshot()
 		c, err := decide(snap)
-		if err != nil || len(c.writes) == 0 {
+		switch {
+		case err != nil:
 			return snap.Rev, o.blamed(err)
+		case len(c.writes) == 0:
+			tell(ctx, snap.Rev)
+			return snap.Rev, nil
 		}
 		if c.audit.action != "" {
 			c.writes = append(c.writes, o.note(by, c.audit))
@@ -158,8 +162,23 @@ func (o *Operations) mutateGroup(ctx context.Context, by Actor, g fleet.GroupNam
 	return rev, err
 }
 
+type tellKey struct{}
+
+// Telling has heard be told the revision of each change that is made on behalf of the
+// context; of one that turns out to be none, the revision it was judged by.
+func Telling(ctx context.Context, heard func(rev int64)) context.Context {
+	return context.WithValue(ctx, tellKey{}, heard)
+}
+
+func tell(ctx context.Context, rev int64) {
+	if heard, ok := ctx.Value(tellKey{}).(func(int64)); ok {
+		heard(rev)
+	}
+}
+
 // committed waits until the view has what was written, and keeps the audit short.
 func (o *Operations) committed(ctx context.Context, rev int64) error {
+	tell(ctx, rev)
 	s, err := o.cfg.View.WaitRev(ctx, rev)
 	if s.Audit.Len() > KeepAudit+AuditSlack || s.AuditBytes > keepAuditBytes+keepAuditBytes/8 {
 		o.pruneSoon()

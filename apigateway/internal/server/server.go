@@ -87,7 +87,7 @@ func New(cfg Config) *Server {
 			seconds:  cfg.Metrics.Histogram("http_request", "seconds", "Time to answer.", nil, "method", "route"),
 		},
 	}
-	s.engine.Use(ids, s.observe, s.recover, s.cors, s.guard, queries, s.queue, s.bodies, s.fingerprint)
+	s.engine.Use(ids, s.observe, s.recover, s.cors, s.guard, queries, s.revisions, s.queue, s.bodies, s.fingerprint)
 	s.engine.NoRoute(func(c *gin.Context) {
 		Fail(c, errs.New(errs.NotFound, "there is no such route%s", hint(c.Request.URL.EscapedPath())))
 	})
