@@ -84,6 +84,8 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	c := storetest.New(t)
 	w := &world{t: t, store: c, view: view.New(c, nil), node: &node{}}
+	now := func() time.Time { return at }
+	known := auth.New(auth.Config{Store: c, View: w.view, Now: now}) // it subscribes to the view
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = w.view.Run(ctx) })
@@ -91,7 +93,6 @@ func newWorld(t *testing.T) *world {
 	if err := w.view.Synced(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	now := func() time.Time { return at }
 	o := operate.New(operate.Config{
 		Store: c, View: w.view, Log: slog.New(slog.DiscardHandler), Now: now,
 		Agents: upstream.NewAgents(w.view, func(string) upstream.Agent { return w.node }),
@@ -102,7 +103,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.console = New(Config{
 		Operations: o, Sources: sources, ClusterName: "test", ClusterID: "c1", Now: now,
-		Auth: auth.New(auth.Config{Store: c, View: w.view, Now: now}),
+		Auth: known,
 	})
 	admin, _ := auth.RoleOf(w.view.Snapshot(), auth.RoleAdmin)
 	w.who = auth.Identity{User: "ann", Role: admin.Name, Permissions: admin.Permissions}
