@@ -25,6 +25,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/bell"
 	"github.com/orreryhq/orrery/apigateway/internal/command"
 	"github.com/orreryhq/orrery/apigateway/internal/console"
+	"github.com/orreryhq/orrery/apigateway/internal/declare"
 	"github.com/orreryhq/orrery/apigateway/internal/events"
 	"github.com/orreryhq/orrery/apigateway/internal/later"
 	"github.com/orreryhq/orrery/apigateway/internal/mail"
@@ -141,6 +142,7 @@ type Gateway struct {
 	auth    *auth.Service
 	operate *operate.Operations
 	bell    *bell.Bell
+	declare *declare.Applier
 	// calls has the connections to other services, uploads those of what takes long.
 	calls, uploads *http.Transport
 
@@ -193,6 +195,10 @@ func New(cfg Config) (*Gateway, error) {
 	})
 	cfg.View.Subscribe(g.events.Hear)
 	cfg.View.Subscribe(g.bell.Hear)
+	g.declare = declare.New(declare.Config{
+		Store: cfg.Store, Operations: g.operate, ReadGroup: rest.ReadGroup, ReadVersion: rest.ReadCatalogVersion, Every: declareEvery, Log: cfg.Log,
+	})
+	cfg.View.Subscribe(g.declare.Hear)
 	g.addr.Store("")
 	if cfg.Listener != nil {
 		g.addr.Store(cfg.Listener.Addr().String())

@@ -14,9 +14,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
-	"github.com/orreryhq/orrery/apigateway/internal/declare"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
-	"github.com/orreryhq/orrery/apigateway/internal/rest"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -64,11 +62,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() { served <- httpServer.Serve(listener) })
 	running.Go(func() { _ = g.session().Run(ctx) }) // ends with ctx, in no other way
 	running.Go(func() { g.tidy(ctx) })
-	running.Go(func() {
-		declare.New(declare.Config{
-			Store: g.cfg.Store, Operations: g.operate, ReadGroup: rest.ReadGroup, ReadVersion: rest.ReadCatalogVersion, Every: declareEvery, Log: g.cfg.Log,
-		}).Run(ctx)
-	})
+	running.Go(func() { g.declare.Run(ctx) })
 	running.Go(func() { g.operate.Run(ctx) })
 	running.Go(func() { g.auth.Run(ctx) })
 	g.serving.Store(true)

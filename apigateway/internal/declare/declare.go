@@ -4,6 +4,9 @@
 //	declared-groups/  ─┬─changed, or every minute──▶ compare ──▶ write or delete what is declared
 //	declared-catalog/ ─┘                                └──────▶ declared-status/, declared-catalog-status/
 //
+// What these wait for is followed too: sources and how they stand, and what goes of the
+// groups and the catalog. The minute is for what is lost, and what others changed.
+//
 // Invariants: every write compares the record that declares it, so that every gateway
 // may work on all of them, and one that is late changes nothing; what a source did not
 // make is never touched by it; something goes only by a record that says so, never by
@@ -22,6 +25,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 // Config is what an Applier needs; all of it is required.
@@ -44,7 +48,7 @@ type Applier struct {
 	wake chan struct{}
 }
 
-// New makes an applier.
+// New makes an applier; its Hear is to be subscribed to the view of its operations.
 func New(cfg Config) *Applier { return &Applier{cfg: cfg, wake: make(chan struct{}, 1)} }
 
 // Reset implements store.Handler.
@@ -52,6 +56,33 @@ func (a *Applier) Reset([]store.KeyValue, int64) { a.ring() }
 
 // Apply implements store.Handler.
 func (a *Applier) Apply([]store.Change, int64) { a.ring() }
+
+// Hear wakes the applier when something goes that something else may wait for. Other
+// changes wait for the minute: gateways of two versions that understand a file otherwise
+// would put back what the other made without a pause.
+func (a *Applier) Hear(b view.Batch) {
+	if slices.ContainsFunc(b.Changes, frees) {
+		a.ring()
+	}
+}
+
+// frees reports whether a name, or a version of the catalog, is free by a change.
+func frees(c view.Change) bool {
+	switch before := c.Before.(type) {
+	case *fleet.Group:
+		after, _ := c.After.(*fleet.Group)
+		return after == nil || after.Deleting != before.Deleting || runs(after) != runs(before)
+	case *fleet.CatalogPlatform:
+		after, _ := c.After.(*fleet.CatalogPlatform)
+		return after == nil || len(after.Versions) < len(before.Versions)
+	}
+	return false
+}
+
+// runs is which entry of the catalog a group asks for.
+func runs(g *fleet.Group) string {
+	return g.Spec.Software.Platform + "/" + g.Spec.Software.PlatformVersion
+}
 
 func (a *Applier) ring() {
 	select {
@@ -64,7 +95,9 @@ func (a *Applier) ring() {
 func (a *Applier) Run(ctx context.Context) {
 	var following sync.WaitGroup
 	defer following.Wait()
-	for _, prefix := range []string{store.DeclaredGroups().String(), store.DeclaredCatalog().String()} {
+	for _, prefix := range []string{
+		store.DeclaredGroups().String(), store.DeclaredCatalog().String(), store.TemplateSources().String(), store.TemplateSourceStatuses().String(),
+	} {
 		following.Go(func() { _ = a.cfg.Store.Follow(ctx, prefix, a) }) // ends with ctx
 	}
 	tick := time.NewTicker(a.cfg.Every)
@@ -84,9 +117,9 @@ func (a *Applier) Run(ctx context.Context) {
 
 // round looks at everything declared once.
 func (a *Applier) round(ctx context.Context) error {
-	kinds := []kind{a.catalog(), a.groups()} // what groups run is there before them
+	kinds := []kind{a.catalog(), a.groups()} // what groups run is there before them, and goes after them
 	declared, told := make([][]object, len(kinds)), make([]map[string]fleet.DeclaredStatus, len(kinds))
-	any := 0
+	records := 0
 	for i, k := range slices.Backward(kinds) { // a source writes in their order: what comes first is listed when what needs it is
 		var err error
 		if declared[i], err = k.list(ctx); err != nil {
@@ -100,9 +133,9 @@ func (a *Applier) round(ctx context.Context) error {
 		for _, st := range statuses {
 			told[i][st.Source+"/"+st.Name()] = st
 		}
-		any += len(declared[i]) + len(statuses)
+		records += len(declared[i]) + len(statuses)
 	}
-	if any == 0 {
+	if records == 0 {
 		return nil
 	}
 	all, _, err := store.List(ctx, a.cfg.Store, store.TemplateSources())
@@ -118,11 +151,14 @@ func (a *Applier) round(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, removed := range []bool{false, true} { // what goes is not relied on any more then
-		for i, k := range kinds {
-			if err := a.each(ctx, k, declared[i], removed, told[i], sources); err != nil {
-				return err
-			}
+	for i, k := range kinds {
+		if err := a.each(ctx, k, declared[i], false, told[i], sources); err != nil {
+			return err
+		}
+	}
+	for i, k := range slices.Backward(kinds) { // what goes is not relied on any more
+		if err := a.each(ctx, k, declared[i], true, told[i], sources); err != nil {
+			return err
 		}
 	}
 	return nil
