@@ -125,7 +125,7 @@ func (s *site) user(name, role string) *site {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	admin.Username, admin.Role = name, role
+	admin.Username, admin.Role, admin.CreatedAt = name, role, time.Now()
 	s.commit(store.Create(store.UserKey(name), admin))
 	return s.as(s.login(name, adminPassword))
 }

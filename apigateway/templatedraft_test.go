@@ -57,6 +57,20 @@ func TestStagedEditsArePublishedAsOneVersion(t *testing.T) {
 	s.user("vera", "VIEWER").do("PUT", one+"/files/content?path=a&rehash=false", `{"content":"2"}`).want(403)
 }
 
+func TestADraftGoesWithItsUserNotWithTheName(t *testing.T) {
+	s := newShelf(newSite(t))
+	const one = "/api/v1/templates/lobby"
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
+	otto := s.user("otto", "OPERATOR")
+	otto.do("PUT", one+"/files/content?path=a&rehash=false", `{"content":"staged"}`).want(200)
+	s.do("PATCH", "/api/v1/users/otto", `{"username":"karl"}`).want(200)
+	s.user("otto", "OPERATOR").do("GET", one+"/draft", nil).want(404)
+	karl := s.as(s.login("karl", adminPassword))
+	karl.do("GET", one+"/draft", nil).want(200).is("edits", 1)
+	karl.do("POST", one+"/rehash", nil).want(200).is("status", "published")
+	s.do("GET", one+"/files/content?path=a", nil).want(200).is("content", "staged")
+}
+
 func TestVariablesAreDefinedAndFound(t *testing.T) {
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"

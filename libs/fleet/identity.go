@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // Permission is the right to do one kind of thing, "<what>.<verb>". The gateway knows
 // which there are.
@@ -28,6 +31,12 @@ type User struct {
 	// Epoch is raised to make all earlier tokens of the user worthless.
 	Epoch     int64     `json:"epoch"`
 	CreatedAt time.Time `json:"createdAt"`
+}
+
+// ID names a user in letters and digits, whatever they are called: nobody who is given the
+// name of another later has the same.
+func (u *User) ID() string {
+	return strconv.FormatInt(u.CreatedAt.UnixNano(), 36)
 }
 
 // APIToken is a long-lived credential; only its hash is kept. The gateway writes it.

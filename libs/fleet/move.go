@@ -37,6 +37,9 @@ type TemplateDraft struct {
 	Rev
 	TemplateRef
 	Author string `json:"author"`
+	// Owner is whose it is, whatever the author is called meanwhile: User.ID; "" for who is
+	// no user, whose name tells.
+	Owner string `json:"owner,omitempty"`
 	// Base is the version it was begun from, "" for a template that did not exist; Digest
 	// the manifest it has come to.
 	Base      string    `json:"base,omitempty"`

@@ -19,9 +19,10 @@ func TemplateMoves(t fleet.TemplateRef) Prefix[fleet.TemplateMove] {
 	return Prefix[fleet.TemplateMove]{Root + "template-moves/" + t.Group + "/" + t.Name + "/"}
 }
 
-// TemplateDraftKey is what an author has staged; whoever that is, the name is one segment.
-func TemplateDraftKey(t fleet.TemplateRef, author string) Key[fleet.TemplateDraft] {
-	return Key[fleet.TemplateDraft]{Root + "template-drafts/" + t.Group + "/" + t.Name + "/" + url.PathEscape(author)}
+// TemplateDraftKey is what an owner has staged, fleet.TemplateDraft.Owner or else the
+// author; whatever that is, it is one segment.
+func TemplateDraftKey(t fleet.TemplateRef, owner string) Key[fleet.TemplateDraft] {
+	return Key[fleet.TemplateDraft]{Root + "template-drafts/" + t.Group + "/" + t.Name + "/" + url.PathEscape(owner)}
 }
 
 // TemplateDraftsOf are the drafts of one template.

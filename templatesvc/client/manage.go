@@ -26,6 +26,9 @@ func templatePath(ref fleet.TemplateRef) string {
 // Asked says who asks for a change, which one it is, and under which condition.
 type Asked struct {
 	Author string
+	// Owner is whose drafts are meant, whatever the author is called meanwhile, in letters and
+	// digits; empty: those of the author's name.
+	Owner string
 	// Operation names the change, in letters and digits: asked for again within the hour
 	// it is not made twice, but answered with what it came to; another change under its
 	// name is a Conflict that blames Reused. Each call that leaves it empty gets a name of
@@ -44,8 +47,9 @@ type Asked struct {
 }
 
 // Headers of a change that say more of who asks for it: HeaderOperation names it,
-// HeaderRequest and HeaderShown have Asked.Request and Asked.Shown.
+// HeaderOwner, HeaderRequest and HeaderShown have Asked.Owner, Asked.Request and Asked.Shown.
 const (
+	HeaderOwner     = "X-Orrery-Owner"
 	HeaderOperation = "X-Orrery-Operation"
 	HeaderRequest   = "X-Orrery-Request"
 	HeaderShown     = "X-Orrery-Shown"
@@ -55,6 +59,7 @@ const (
 func (a Asked) header() http.Header {
 	h := http.Header{}
 	h.Set(HeaderActor, url.QueryEscape(a.Author))
+	h.Set(HeaderOwner, a.Owner)
 	h.Set(HeaderOperation, cmp.Or(a.Operation, rand.Text()))
 	h.Set(HeaderRequest, a.Request)
 	h.Set(HeaderShown, string(a.Shown))

@@ -47,7 +47,9 @@ type Service struct {
 // Identity is who makes a request.
 type Identity struct {
 	User string
-	Role string
+	// UserID is the user's fleet.User.ID.
+	UserID string
+	Role   string
 	// Permissions are what the role may do now.
 	Permissions []Permission
 	// TokenID is the API token's, empty for the token of a login.

@@ -86,7 +86,7 @@ func Known(p Permission) bool { return slices.Contains(permissions, p) }
 // identityOf is who a user is now: one whose role is no more may do nothing.
 func identityOf(s *view.Snapshot, u *fleet.User, token *fleet.APIToken) Identity {
 	role, _ := RoleOf(s, u.Role)
-	who := Identity{User: u.Username, Role: u.Role, Permissions: role.Permissions}
+	who := Identity{User: u.Username, UserID: u.ID(), Role: u.Role, Permissions: role.Permissions}
 	if token == nil {
 		return who
 	}

@@ -60,8 +60,9 @@ func New(cfg Config) *Operations {
 type Actor struct {
 	// User is a user's name, or "instance <id>" for an instance.
 	User string
-	// Role is the user's, TokenID the API token's; empty where there is none.
-	Role, TokenID string
+	// ID is fleet.User.ID of a user, Role what the user has, TokenID the API token's; empty
+	// where there is none.
+	ID, Role, TokenID string
 	// IP is where the request came from, RequestID its id; may be empty.
 	IP, RequestID string
 }

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -30,7 +31,7 @@ type templateDraft struct {
 // draft is what the caller has staged for a template. NotFound when there is nothing.
 func (a *API) draft(c *gin.Context, ref fleet.TemplateRef) (d fleet.TemplateDraft, err error) {
 	err = operate.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
-		d, err = store.Get(ctx, a.cfg.Store, store.TemplateDraftKey(ref, server.Actor(c).User))
+		d, err = store.Get(ctx, a.cfg.Store, store.TemplateDraftKey(ref, cmp.Or(server.Actor(c).ID, server.Actor(c).User)))
 		return err
 	})
 	if errs.Is(err, errs.NotFound) {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,7 +19,7 @@ const headerIdempotencyKey = "Idempotency-Key"
 // Asked is who asks for a change of a template, by what name it is made once, and what is
 // asked for under that name, as far as the body was read.
 func Asked(c *gin.Context) client.Asked {
-	by := client.Asked{Author: Actor(c).User, Operation: operation(c), Shown: Shown(c)}
+	by := client.Asked{Author: Actor(c).User, Owner: Actor(c).ID, Operation: operation(c), Shown: Shown(c)}
 	if body, ok := c.Request.Body.(*fingerprinted); ok {
 		by.Request = hex.EncodeToString(body.mac.Sum(nil))
 	}
@@ -51,7 +52,7 @@ func (s *Server) fingerprint(c *gin.Context) {
 }
 
 // operation names what a request asks for by its Idempotency-Key: the same for one that
-// is sent again, another for each caller, method, path and query, dryRun aside. Empty
+// is sent again, another for each caller, whatever they are called, method, path and query, dryRun aside. Empty
 // without a key.
 func operation(c *gin.Context) string {
 	key := c.GetHeader(headerIdempotencyKey)
@@ -60,6 +61,6 @@ func operation(c *gin.Context) string {
 	}
 	query := c.Request.URL.Query()
 	query.Del("dryRun")
-	sum := sha256.Sum256([]byte(strings.Join([]string{Actor(c).User, c.Request.Method, c.Request.URL.Path, query.Encode(), key}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{cmp.Or(Actor(c).ID, Actor(c).User), c.Request.Method, c.Request.URL.Path, query.Encode(), key}, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }

@@ -61,7 +61,7 @@ func (s *Server) guard(c *gin.Context) {
 		return
 	}
 	who, err := s.identify(c, demand)
-	by := operate.Actor{User: who.User, Role: who.Role, TokenID: who.TokenID, IP: c.ClientIP(), RequestID: RequestID(c)}
+	by := operate.Actor{User: who.User, ID: who.UserID, Role: who.Role, TokenID: who.TokenID, IP: c.ClientIP(), RequestID: RequestID(c)}
 	ctx := context.WithValue(c.Request.Context(), actorKey{}, by)
 	if err == nil {
 		ctx = context.WithValue(ctx, identityKey{}, who)

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -14,10 +15,10 @@ import (
 const DraftLife = 7 * 24 * time.Hour
 
 // Draft is what an author has staged for a template. NotFound when there is none.
-func (s *Service) Draft(ctx context.Context, ref fleet.TemplateRef, author string) (fleet.TemplateDraft, error) {
-	d, err := store.Get(ctx, s.cfg.Store, store.TemplateDraftKey(ref, author))
+func (s *Service) Draft(ctx context.Context, ref fleet.TemplateRef, by Asked) (fleet.TemplateDraft, error) {
+	d, err := store.Get(ctx, s.cfg.Store, store.TemplateDraftKey(ref, cmp.Or(by.Owner, by.Author)))
 	if errs.Is(err, errs.NotFound) {
-		return d, errs.New(errs.NotFound, "there is no draft of %s by %s: stage an edit first", ref, author)
+		return d, errs.New(errs.NotFound, "there is no draft of %s by %s: stage an edit first", ref, by.Author)
 	}
 	return d, errs.Wrap("template.Draft", err)
 }
@@ -47,9 +48,9 @@ func (p *Publish) stage(ctx context.Context, ref fleet.TemplateRef, by Asked, ch
 	if err != nil {
 		return d, false, errs.Wrap("template.Stage", err)
 	}
-	d, err = p.service.Draft(ctx, ref, by.Author)
+	d, err = p.service.Draft(ctx, ref, by)
 	if errs.Is(err, errs.NotFound) {
-		d = fleet.TemplateDraft{TemplateRef: ref, Author: by.Author, Base: head.Digest, Digest: head.Digest}
+		d = fleet.TemplateDraft{TemplateRef: ref, Owner: by.Owner, Base: head.Digest, Digest: head.Digest}
 	} else if err != nil {
 		return d, false, err
 	}
@@ -66,13 +67,14 @@ func (p *Publish) stage(ctx context.Context, ref fleet.TemplateRef, by Asked, ch
 	if d.Digest, err = p.Store(ctx, current); err != nil {
 		return d, false, err
 	}
+	d.Author = by.Author
 	d.Edits++
 	d.UpdatedAt = p.service.cfg.Now().UTC()
 	writes, err := p.service.remembered(ctx, by, ref, d.Digest)
 	if err != nil {
 		return d, false, err
 	}
-	writes = append(writes, store.Replace(store.TemplateDraftKey(ref, by.Author), d, d.ModRev))
+	writes = append(writes, store.Replace(draftKey(d), d, d.ModRev))
 	rev, err := p.Finish(ctx, store.Txn{Writes: writes})
 	if err != nil {
 		return d, errs.Is(err, errs.Conflict) || errs.Is(err, errs.AlreadyExists), err
@@ -91,7 +93,7 @@ func (s *Service) PublishDraft(ctx context.Context, ref fleet.TemplateRef, by As
 }
 
 func (s *Service) publishDraft(ctx context.Context, ref fleet.TemplateRef, by Asked, message string) (head fleet.TemplateHead, err error) {
-	d, err := s.Draft(ctx, ref, by.Author)
+	d, err := s.Draft(ctx, ref, by)
 	if errs.Is(err, errs.NotFound) {
 		if err := by.unmoved("the draft", 0); err != nil {
 			return head, err
@@ -152,7 +154,7 @@ func (s *Service) rebaseDraft(ctx context.Context, m *Move, head fleet.TemplateH
 func (s *Service) DropDraft(ctx context.Context, ref fleet.TemplateRef, by Asked) error {
 	by = by.For("drop draft")
 	_, err := s.once(ctx, ref, by, func() (fleet.TemplateHead, error) {
-		d, err := s.Draft(ctx, ref, by.Author)
+		d, err := s.Draft(ctx, ref, by)
 		if err != nil {
 			return fleet.TemplateHead{}, err
 		}
@@ -168,10 +170,14 @@ func (s *Service) DropDraft(ctx context.Context, ref fleet.TemplateRef, by Asked
 	return errs.Wrap("template.DropDraft", err)
 }
 
+func draftKey(d fleet.TemplateDraft) store.Key[fleet.TemplateDraft] {
+	return store.TemplateDraftKey(d.TemplateRef, cmp.Or(d.Owner, d.Author))
+}
+
 // removeDraft removes a draft and commits further writes with it. Conflict when it was
 // changed meanwhile.
 func (s *Service) removeDraft(ctx context.Context, d fleet.TemplateDraft, further ...store.Write) error {
-	_, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: append(further, store.Remove(store.TemplateDraftKey(d.TemplateRef, d.Author), d.ModRev))})
+	_, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: append(further, store.Remove(draftKey(d), d.ModRev))})
 	return err
 }
 

@@ -24,7 +24,7 @@ func (w *world) stage(files ...string) fleet.TemplateDraft {
 	if err != nil {
 		w.Fatal(err)
 	}
-	d, err := w.Draft(w.Context(), ref, ada.Author)
+	d, err := w.Draft(w.Context(), ref, ada)
 	if err != nil || d.Digest != h.Digest {
 		w.Fatalf("staged %+v, the draft is %+v, %v", h, d, err)
 	}
@@ -84,7 +84,7 @@ func TestADraftNobodyTouchesIsForgotten(t *testing.T) {
 	if err := w.ExpireDrafts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Draft(t.Context(), ref, ada.Author); err != nil {
+	if _, err := w.Draft(t.Context(), ref, ada); err != nil {
 		t.Errorf("a fresh one: %v", err)
 	}
 	w.mu.Lock()
@@ -93,7 +93,39 @@ func TestADraftNobodyTouchesIsForgotten(t *testing.T) {
 	if err := w.ExpireDrafts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Draft(t.Context(), ref, ada.Author); !errs.Is(err, errs.NotFound) {
+	if _, err := w.Draft(t.Context(), ref, ada); !errs.Is(err, errs.NotFound) {
 		t.Errorf("an old one: %v", err)
+	}
+}
+
+func TestADraftStaysItsOwnersWhateverTheyAreCalled(t *testing.T) {
+	w := newWorld(t)
+	w.publish("a", "1")
+	ada := template.Asked{Author: "ada", Owner: "1"}
+	stage := func(by template.Asked, path string) {
+		t.Helper()
+		p := w.begin()
+		added := w.tree(p, path, "2")
+		if _, err := p.Stage(t.Context(), ref, by, func(_ fleet.TemplateHead, m fleet.Manifest) (fleet.Manifest, error) {
+			m.Entries = append(m.Entries, added.Entries...)
+			return m, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stage(ada, "b")
+	if _, err := w.Draft(t.Context(), ref, template.Asked{Author: "ada", Owner: "2"}); !errs.Is(err, errs.NotFound) {
+		t.Errorf("the next one of the name has the draft: %v", err)
+	}
+	ada.Author = "countess"
+	stage(ada, "c")
+	if d, err := w.Draft(t.Context(), ref, ada); err != nil || d.Edits != 2 || d.Author != "countess" {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if h, err := w.PublishDraft(t.Context(), ref, ada, ""); err != nil || h.Files != 3 {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if _, err := w.Draft(t.Context(), ref, ada); !errs.Is(err, errs.NotFound) {
+		t.Errorf("the draft is still there: %v", err)
 	}
 }

@@ -17,6 +17,8 @@ import (
 // Asked says who asks for a change, which one it is, and under which condition.
 type Asked struct {
 	Author string
+	// Owner is whose drafts are meant: fleet.TemplateDraft.Owner.
+	Owner string
 	// Operation names the change: one that is asked for again is not made twice, but
 	// answered with what it came to. "": it may be.
 	Operation string

@@ -58,7 +58,7 @@ func (s *Service) Rehearse(ctx context.Context, r Rehearsal) (out Outcome, err e
 	}
 	from, what, rev := head.Digest, "template "+r.Ref.String(), head.ModRev
 	if r.Draft {
-		d, err := s.Draft(ctx, r.Ref, r.Author)
+		d, err := s.Draft(ctx, r.Ref, r.Asked)
 		if err != nil && !errs.Is(err, errs.NotFound) {
 			return out, err
 		}
@@ -93,7 +93,7 @@ func (s *Service) Rehearse(ctx context.Context, r Rehearsal) (out Outcome, err e
 // RehearseDraft tells what publishing an author's draft would come to now. Errors as of
 // PublishDraft, and NotFound without a draft.
 func (s *Service) RehearseDraft(ctx context.Context, ref fleet.TemplateRef, by Asked) (Outcome, error) {
-	d, err := s.Draft(ctx, ref, by.Author)
+	d, err := s.Draft(ctx, ref, by)
 	if err != nil {
 		return Outcome{}, err
 	}

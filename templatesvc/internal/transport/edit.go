@@ -43,10 +43,10 @@ var operationForm = regexp.MustCompile(`^[0-9A-Za-z]{1,64}$`)
 // that cannot be read.
 func askedOf(r *http.Request) (a template.Asked, err error) {
 	a = template.Asked{
-		Author: header(r, client.HeaderActor), Operation: r.Header.Get(client.HeaderOperation),
+		Author: header(r, client.HeaderActor), Owner: r.Header.Get(client.HeaderOwner), Operation: r.Header.Get(client.HeaderOperation),
 		Request: r.Header.Get(client.HeaderRequest), Shown: fleet.Visibility(r.Header.Get(client.HeaderShown)),
 	}
-	for _, name := range []string{client.HeaderOperation, client.HeaderRequest} {
+	for _, name := range []string{client.HeaderOwner, client.HeaderOperation, client.HeaderRequest} {
 		if text := r.Header.Get(name); text != "" && !operationForm.MatchString(text) {
 			return a, errs.New(errs.Malformed, "%s must be 1 to 64 letters and digits", name)
 		}
