@@ -30,11 +30,13 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/later"
 	"github.com/orreryhq/orrery/apigateway/internal/mail"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/presence"
 	"github.com/orreryhq/orrery/apigateway/internal/rest"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/shell"
 	"github.com/orreryhq/orrery/apigateway/internal/universe"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
+	"github.com/orreryhq/orrery/apigateway/internal/workload"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/seal"
@@ -143,6 +145,7 @@ type Gateway struct {
 	operate *operate.Operations
 	bell    *bell.Bell
 	declare *declare.Applier
+	players *presence.Table
 	// calls has the connections to other services, uploads those of what takes long.
 	calls, uploads *http.Transport
 
@@ -175,7 +178,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	cfg.NodeID, cfg.ClusterName = cmp.Or(cfg.NodeID, cfg.Replica), cmp.Or(cfg.ClusterName, "orrery")
 	g := &Gateway{
-		cfg: cfg, metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), bell: bell.New(),
+		cfg: cfg, metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), bell: bell.New(), players: presence.New(time.Now),
 		calls: newTransport(), uploads: newTransport(), ready: make(chan struct{}), startedAt: time.Now(),
 		auth: auth.New(auth.Config{
 			Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: time.Now, ClusterSecret: cfg.ClusterSecret,
@@ -199,6 +202,7 @@ func New(cfg Config) (*Gateway, error) {
 		Store: cfg.Store, Operations: g.operate, ReadGroup: rest.ReadGroup, ReadVersion: rest.ReadCatalogVersion, Every: declareEvery, Log: cfg.Log,
 	})
 	cfg.View.Subscribe(g.declare.Hear)
+	cfg.View.Subscribe(g.players.Hear)
 	g.addr.Store("")
 	if cfg.Listener != nil {
 		g.addr.Store(cfg.Listener.Addr().String())
@@ -265,8 +269,10 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	frame.Add(rest.New(rest.Config{
 		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: templates, Sources: sources,
 		Schedulers: upstream.NewSchedulers(g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}),
+		Players:    g.players,
 		Ready:      g.waiting, WithinName: frame.WithinName, Meta: meta, Version: g.cfg.Version, Now: time.Now,
 	}).Routes()...)
+	frame.Add(workload.New(workload.Config{Operations: g.operate, Players: g.players, Now: time.Now}).Routes()...)
 	frame.Add(universe.New(universe.Config{
 		Operations: g.operate, Templates: templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
 		By: server.Actor, Shown: server.Shown, Now: time.Now, Metrics: g.gathered(), MetricsPublic: g.cfg.MetricsPublic,

@@ -314,6 +314,8 @@ type agent struct {
 	lines []string
 	typed []string
 	beats []client.Heartbeat
+	// last is the highest number of each instance.
+	last map[string]int64
 	// remote is what was said over the remote console.
 	remote []string
 	// cache are the versions it was asked to fetch; it fails with those in broken.
@@ -327,7 +329,7 @@ type agent struct {
 // node joins a node with a session and an agent that answers.
 func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 	s.t.Helper()
-	a := &agent{}
+	a := &agent{last: map[string]int64{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/instances/{id}", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(client.Instance{Players: 7, MaxPlayers: 20, PlayersKnown: true, TPS: 19.5, PID: 4242, Attach: "tmux attach", LastHeartbeat: time.Unix(1e9, 0).UTC()})
@@ -359,10 +361,11 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 		_ = json.NewDecoder(r.Body).Decode(&h)
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if n := len(a.beats); n > 0 && h.Sequence != 0 && h.Sequence <= a.beats[n-1].Sequence {
+		if h.Sequence != 0 && h.Sequence <= a.last[r.PathValue("id")] {
 			wire.Encode(w, wire.Internal, "", errs.New(errs.AlreadyExists, "it is not higher"))
 			return
 		}
+		a.last[r.PathValue("id")] = h.Sequence
 		a.beats = append(a.beats, h)
 	})
 	mux.HandleFunc("POST /v1/instances/{id}/rcon", func(w http.ResponseWriter, r *http.Request) {

@@ -35,6 +35,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/local"
 	"github.com/orreryhq/orrery/nodeagent/internal/membership"
 	"github.com/orreryhq/orrery/nodeagent/internal/orphan"
+	"github.com/orreryhq/orrery/nodeagent/internal/presence"
 	"github.com/orreryhq/orrery/nodeagent/internal/provide"
 	"github.com/orreryhq/orrery/nodeagent/internal/recorder"
 	"github.com/orreryhq/orrery/nodeagent/internal/report"
@@ -188,12 +189,13 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	if err != nil {
 		return nil, err
 	}
+	players := presence.NewBoard()
 	p.controller = controller.New(controller.Config{
 		Store: cfg.Store, Node: cfg.Node, Fence: p.member.Fence, Doubt: p.member.Doubt, Log: cfg.Log, Found: remains,
 		Kit: supervise.Kit{
 			Runtimes: runtimes.byName, Journal: j, Workspace: workspace.New(dir, cache), Secrets: revealing, Providers: provide.New(cfg.ProvidersDir, cmp.Or(cfg.ProvidersTimeout, provide.Timeout), time.Now, cfg.Log), DataDir: dir, BootID: cfg.BootID,
 			Rebooted: j.Rebooted(), Held: j.Moved(), Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
-			Record: p.crashes.Take, Past: past.Name, Logs: p.logs, Door: a.door(p.member.Fence), Disk: disk.NewMeter(), Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
+			Record: p.crashes.Take, Past: past.Name, Logs: p.logs, Players: players, Door: a.door(p.member.Fence), Disk: disk.NewMeter(), Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
 		},
 	}, entries)
 	p.engine = func(ctx context.Context) {
@@ -223,7 +225,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	})
 	p.reporter = report.New(report.Config{
 		Store: cfg.Store, Node: cfg.Node, DataDir: dir, Capacity: a.capacity(), Fence: p.member.Fence,
-		Live: p.controller.Live, Recall: p.controller.Recall, Warm: cache.Warm, Log: cfg.Log,
+		Live: p.controller.Live, Recall: p.controller.Recall, Players: players, Warm: cache.Warm, Log: cfg.Log,
 	})
 	p.server = &http.Server{Handler: api.Handler(p.controller, cache, cfg.ClusterSecret), ReadHeaderTimeout: headerTimeout}
 	p.local = local.Server(local.Config{

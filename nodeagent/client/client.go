@@ -131,6 +131,10 @@ type Heartbeat struct {
 	At time.Time `json:"at,omitzero"`
 	// Sequence numbers what a run says, each higher than the one before; 0 is no number.
 	Sequence int64 `json:"sequence,omitempty"`
+	// Joined is a player who is there: Player, Name, Proxy, On, Group and Edition count. Left is
+	// one who is not any more.
+	Joined *fleet.Presence `json:"joined,omitempty"`
+	Left   fleet.PlayerID  `json:"left,omitempty"`
 }
 
 // Client calls one agent. It is safe for concurrent use.
@@ -192,7 +196,8 @@ func (c *Client) RCON(ctx context.Context, id fleet.InstanceID, command string) 
 }
 
 // Heartbeat passes on what an instance says of itself. Conflict when it does not run,
-// AlreadyExists when its sequence is not higher than the one before.
+// AlreadyExists when its sequence is not higher than the one before, Exhausted when
+// there are too many players.
 func (c *Client) Heartbeat(ctx context.Context, id fleet.InstanceID, h Heartbeat) error {
 	return errs.Wrap("nodeagent.Heartbeat", c.call(ctx, http.MethodPut, id, "/heartbeat", h, nil))
 }

@@ -28,6 +28,10 @@ const (
 	TemplateUpdated         Type = "TEMPLATE_UPDATED"
 	// NodeStatus is live only, like GroupAggregatesUpdated when only players changed.
 	NodeStatus Type = "NODE_STATUS"
+	// Those of players are live only.
+	PlayerConnected    Type = "PLAYER_CONNECTED"
+	PlayerDisconnected Type = "PLAYER_DISCONNECTED"
+	PlayerTransfer     Type = "PLAYER_TRANSFER"
 	// ResyncRequired tells one client that events before it are lost to that client.
 	ResyncRequired Type = "RESYNC_REQUIRED"
 )

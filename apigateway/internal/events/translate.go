@@ -25,6 +25,9 @@ func Translate(b view.Batch, totals *Totals, seen time.Time) []Event {
 		out = append(out, t.revision(changes[:end])...)
 		changes = changes[end:]
 	}
+	if !seen.IsZero() { // history has no live events, and no snapshots to compare
+		out = append(out, playerEvents(b)...)
+	}
 	return out
 }
 

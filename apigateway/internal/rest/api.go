@@ -10,6 +10,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/presence"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -33,6 +34,7 @@ type Config struct {
 	Sources    *operate.Sources
 	Templates  *upstream.Templates
 	Schedulers *upstream.Schedulers
+	Players    *presence.Table
 	// Ready tells what the gateway waits for before it can serve; nothing when it can.
 	Ready func(ctx context.Context) (waiting []string)
 	// WithinName counts an attempt to log in under a user name; false means that there were
@@ -57,7 +59,7 @@ func (a *API) Routes() []server.Route {
 		a.instanceRoutes("/api/v1/services"), a.instanceRoutes("/api/v1/instances"),
 		a.nodeRoutes(), a.networkRoutes(), a.clusterRoutes(), a.quotaRoutes(), a.crashRoutes(),
 		a.templateRoutes(), a.sourceRoutes(), a.catalogRoutes(), a.secretRoutes(),
-		a.historyRoutes(), a.ownRoutes("/api/plugin"), a.ownRoutes("/api/proxy"),
+		a.historyRoutes(), a.playerRoutes(),
 	)
 }
 

@@ -57,6 +57,9 @@ func removal(s *view.Snapshot, n fleet.NodeID, fence store.Fence) store.Txn {
 	if r, ok := s.Reports.Get(n); ok {
 		t.Writes = append(t.Writes, store.Remove(store.ReportKey(n), r.ModRev))
 	}
+	for part, r := range s.PlayersOn(n) {
+		t.Writes = append(t.Writes, store.Remove(store.PlayersKey(n, part), r.ModRev))
+	}
 	if r, ok := s.Allocs.Get(n); ok { // a placement decided meanwhile compares it
 		t.Writes = append(t.Writes, store.Remove(store.AllocKey(n), r.ModRev))
 	} else { // so does the first one

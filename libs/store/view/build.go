@@ -111,7 +111,11 @@ func (s *Snapshot) fork() *Snapshot {
 		Audit:        fork(s.Audit),
 		AuditBytes:   s.AuditBytes,
 		auditOf:      fork(s.auditOf),
-		byGroup:      fork(s.byGroup), byNode: fork(s.byNode),
+		byGroup:      fork(s.byGroup),
+		byNode:       fork(s.byNode),
+		PlayerParts:  fork(s.PlayerParts),
+		byPlayer:     fork(s.byPlayer),
+		byTeller:     fork(s.byTeller),
 	}
 }
 
@@ -172,6 +176,8 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 		return true, set(s.Networks, c.Key[0], c, raw)
 	case KindNetworkMark:
 		return true, set(s.NetworkMarks, c.Key[0], c, raw)
+	case KindPlayers:
+		return true, s.applyPlayers(c, raw)
 	case KindSession:
 		if c.Key[0] == "node" {
 			return true, set(s.NodeSessions, fleet.NodeID(c.Key[1]), c, raw)
@@ -184,7 +190,7 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 // wellFormed reports whether a key has as many segments as its kind wants.
 func wellFormed(k Kind, key []string) bool {
 	switch k {
-	case KindPlacement, KindOrder, KindName, KindTemplateHead, KindSession:
+	case KindPlacement, KindOrder, KindName, KindTemplateHead, KindSession, KindPlayers:
 		return len(key) == 2
 	default:
 		return len(key) == 1

@@ -36,6 +36,7 @@ const (
 	KindNetwork      Kind = "networks"
 	KindNetworkMark  Kind = "network-marks"
 	KindAudit        Kind = "audit" // without what was changed
+	KindPlayers      Kind = "players"
 )
 
 // Change is one record's change.

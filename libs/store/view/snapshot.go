@@ -86,7 +86,10 @@ type Snapshot struct {
 	SealedKeys    Table[string, *fleet.SealedKey]          // by id
 	Networks      Table[string, *fleet.Network]            // by name
 	NetworkMarks  Table[string, *fleet.NetworkMark]
+	PlayerParts   Table[string, *fleet.PresencePart] // by "<node>/<part>"
 	tokensByHash  Table[string, *fleet.APIToken]
+	byPlayer      Table[pair, *fleet.Presence] // by player and who tells of it
+	byTeller      index                        // the other way
 	byGroup       index
 	byNode        index
 	Audit         Table[string, *fleet.AuditSlip] // by id, which is in order of time
@@ -118,6 +121,9 @@ func emptySnapshot() *Snapshot {
 		NetworkMarks: newTable[string, *fleet.NetworkMark](),
 		Audit:        newTable[string, *fleet.AuditSlip](),
 		auditOf:      newTable[pair, *fleet.AuditSlip](),
+		PlayerParts:  newTable[string, *fleet.PresencePart](),
+		byPlayer:     newTable[pair, *fleet.Presence](),
+		byTeller:     newTable[pair, struct{}](),
 	}
 }
 

@@ -108,6 +108,7 @@ func heartbeat(all Instances) endpoint.Endpoint {
 		}
 		return nil, i.Heartbeat(supervise.Beat{
 			State: r.State, Players: r.Players, MaxPlayers: r.MaxPlayers, TPS: r.TPS, At: at, Sequence: r.Sequence,
+			Joined: r.Joined, Left: r.Left,
 		})
 	}
 }

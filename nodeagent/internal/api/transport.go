@@ -116,6 +116,11 @@ func decodeHeartbeat(_ context.Context, r *http.Request) (any, error) {
 		return nil, errs.Field("tps", "must not be negative, is %v", *h.TPS)
 	case h.Sequence < 0:
 		return nil, errs.Field("sequence", "must not be negative, is %d", h.Sequence)
+	case h.Joined != nil:
+		return h, h.Joined.Validate()
+	case h.Left != "":
+		_, err := fleet.ParsePlayerID(string(h.Left))
+		return h, err
 	}
 	return h, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent/internal/presence"
 	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
 	"github.com/orreryhq/orrery/nodeagent/internal/usage"
 )
@@ -44,6 +45,8 @@ type Config struct {
 	Live     func() map[fleet.InstanceID]supervise.Live
 	// Recall takes the report of the agent before this one, once, before the first write.
 	Recall func(fleet.Report)
+	// Players are those on the node's instances; they are written with the report.
+	Players *presence.Board
 	// Warm are the template versions at hand, in order of digest.
 	Warm func() []string
 	Log  *slog.Logger
@@ -62,7 +65,9 @@ type Reporter struct {
 	epoch     int64
 	rev       int64
 	read      bool
-	recalled  bool
+	// parts are the revisions of the node's players, 0 for a part that is not there.
+	parts    [fleet.PresenceParts]int64
+	recalled bool
 	// interval is the shortest time between two writes, as of countedAt.
 	interval  time.Duration
 	countedAt time.Time
@@ -90,7 +95,7 @@ func (r *Reporter) Run(ctx context.Context) {
 		at := time.Now() // the report's own time has lost the monotonic reading
 		now := r.look(at)
 		fence, ok := r.cfg.Fence()
-		if !ok || (fence.Epoch() == r.epoch && !Differs(r.written, now, r.cfg.Capacity)) {
+		if !ok || (fence.Epoch() == r.epoch && !Differs(r.written, now, r.cfg.Capacity) && !r.cfg.Players.Changed()) {
 			continue
 		}
 		r.count(ctx, at)
@@ -147,6 +152,9 @@ func (r *Reporter) write(ctx context.Context, fence store.Fence, now fleet.Repor
 		if err != nil && !errs.Is(err, errs.NotFound) {
 			return errs.Wrap("report.write", err)
 		}
+		if err := r.readPlayers(ctx); err != nil {
+			return err
+		}
 		r.rev, r.read = old.ModRev, true
 		if !r.recalled && old.ModRev != 0 {
 			r.recalled = true
@@ -154,9 +162,10 @@ func (r *Reporter) write(ctx context.Context, fence store.Fence, now fleet.Repor
 			now = r.look(time.Now())
 		}
 	}
-	rev, err := r.cfg.Store.Commit(ctx, store.Txn{
-		Fences: []store.Fence{fence}, Writes: []store.Write{store.Replace(key, now, r.rev)},
-	})
+	t := store.Txn{Fences: []store.Fence{fence}, Writes: []store.Write{store.Replace(key, now, r.rev)}}
+	settle := r.addPlayers(&t)
+	rev, err := r.cfg.Store.Commit(ctx, t)
+	settle(rev, err)
 	if err != nil {
 		r.read = false
 		return errs.Wrap("report.write", err)

@@ -24,6 +24,9 @@ type Beat struct {
 	At time.Time
 	// Sequence numbers what a run says; 0 is no number.
 	Sequence int64
+	// Joined is a player who is there, and Left one who is not any more.
+	Joined *fleet.Presence
+	Left   fleet.PlayerID
 }
 
 // Recall takes what the agent before this one reported of the instance at a time, until
@@ -39,17 +42,20 @@ func (i *Instance) Recall(r fleet.InstanceReport, at time.Time) {
 
 // Heartbeat takes what the instance says of itself: what it does not say stays as it
 // was. Conflict when it does not run, AlreadyExists when as much was said before, also
-// to an agent before this one.
+// to an agent before this one, Exhausted when it tells of too many players.
 func (i *Instance) Heartbeat(b Beat) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if !i.live.Status.State.Running() && !i.launching {
 		return errs.New(errs.Conflict, "the instance is %s: only a running one sends heartbeats", i.live.Status.State)
 	}
+	if b.Sequence != 0 && b.Sequence <= i.sequence {
+		return errs.New(errs.AlreadyExists, "number %d is not higher than %d, which was the last", b.Sequence, i.sequence)
+	}
+	if err := i.tellPlayers(b); err != nil { // before its number is used up: whoever gets no answer may say it again
+		return err
+	}
 	if b.Sequence != 0 {
-		if b.Sequence <= i.sequence {
-			return errs.New(errs.AlreadyExists, "number %d is not higher than %d, which was the last", b.Sequence, i.sequence)
-		}
 		i.sequence = b.Sequence
 		i.keepSequence(b.Sequence)
 	}

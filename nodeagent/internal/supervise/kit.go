@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
 	"github.com/orreryhq/orrery/nodeagent/internal/health"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
+	"github.com/orreryhq/orrery/nodeagent/internal/presence"
 	"github.com/orreryhq/orrery/nodeagent/internal/provide"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/secrets"
@@ -64,6 +65,8 @@ type Kit struct {
 	Disk *disk.Meter
 	// Logs keeps the logs of what runs, and is told of the instances' ends.
 	Logs *console.Follower
+	// Players are the players on all instances of the node.
+	Players *presence.Board
 	// Door tells whether what instances say of themselves could arrive.
 	Door *health.Door
 	Log  *slog.Logger

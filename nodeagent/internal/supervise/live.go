@@ -33,6 +33,9 @@ func (i *Instance) Live() Live {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	l := i.live
+	if i.told { // who counts its players one by one is not asked for their number
+		l.Report.Players, l.Report.PlayersKnown = i.kit.Players.Count(i.id), true
+	}
 	if l.Held {
 		l.Status.State, l.Status.Reason, l.Status.Message, l.Status.PID = fleet.Offline, fleet.ReasonNoSession, held, 0
 	}

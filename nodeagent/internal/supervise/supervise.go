@@ -27,6 +27,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
+	"github.com/orreryhq/orrery/nodeagent/internal/presence"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
@@ -72,6 +73,10 @@ type Instance struct {
 	built present
 	// revealed are the values of its secrets.
 	revealed revealed
+	// players keeps the players that its run has told of; told is true when it has, and
+	// playersUnkept when that could not be kept, which was told.
+	players             presence.File
+	told, playersUnkept bool
 }
 
 // message is an event with what its handling needs beside the pure state. Without
@@ -100,7 +105,7 @@ func New(kit *Kit, id fleet.InstanceID) *Instance {
 	timer.Stop()
 	return &Instance{
 		kit: kit, id: id, log: kit.Log.With("instance", string(id)), timer: timer, wake: make(chan struct{}, 1),
-		hearing: newHearing(time.Time{}, 0),
+		hearing: newHearing(time.Time{}, 0), players: playersOf(kit, id),
 	}
 }
 
@@ -112,6 +117,9 @@ func Restore(kit *Kit, e journal.Entry) *Instance {
 	i.hearing = newHearing(e.Machine.Status.StartedAt, readSequence(kit.RunDir(i.id)))
 	i.remote = remoteOf(e.Machine.Plan, e.Machine.Placement, e.Around)
 	i.built = presentOf(e)
+	if i.live.Status.State.Running() {
+		i.recallPlayers()
+	}
 	i.recall(e.Machine) // before anything is told of it
 	i.keep()
 	i.live.Held = kit.Held && e.Machine.Status.State != "" && !e.Machine.Status.State.Terminal()
@@ -303,9 +311,13 @@ func (i *Instance) advance(m message) []machine.Effect {
 	if launches || next.Status.Generation != i.live.Status.Generation { // nothing said before concerns it
 		i.live.Report, i.live.Said = fleet.InstanceReport{}, ""
 		i.hearing = newHearing(time.Now(), 0)
+		i.forgetPlayers()
 	}
 	i.launching = next.Phase == machine.Launching
 	i.live.follow(next)
+	if !i.live.Status.State.Running() && !i.launching {
+		i.forgetPlayers()
+	}
 	i.remote = remoteOf(next.Plan, next.Placement, i.entry.Around)
 	i.built = presentOf(i.entry)
 	i.mu.Unlock()

@@ -1,0 +1,84 @@
+package events
+
+import (
+	"slices"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// playerEvents tells of who came, went and moved in a batch. No history of it is kept, so they are live: each
+// replica makes them of what it sees.
+func playerEvents(b view.Batch) []Event {
+	var out []Event
+	for _, id := range concerned(b) {
+		was, before := fleet.MergePresence(b.Before.PresencesOf(id), b.Before.Tells)
+		is, after := fleet.MergePresence(b.After.PresencesOf(id), b.After.Tells)
+		switch {
+		case !before && after:
+			out = append(out, playerEvent(PlayerConnected, b.After, is))
+		case before && !after:
+			out = append(out, playerEvent(PlayerDisconnected, b.Before, was))
+		case before && was.Server != is.Server && was.Server != "" && is.Server != "":
+			from, _ := placeOf(b.Before, was)
+			to, group := placeOf(b.After, is)
+			out = append(out, Event{Type: PlayerTransfer, Group: group, Fields: Fields{
+				"uuid": is.ID, "name": is.Name, "fromInstanceId": from, "toInstanceId": to,
+			}})
+		}
+	}
+	return out
+}
+
+// concerned are the players who may be elsewhere after a batch: whose records changed, and
+// those of instances that live no more, or again.
+func concerned(b view.Batch) []fleet.PlayerID {
+	var out []fleet.PlayerID
+	for _, c := range b.Changes {
+		switch {
+		case c.Kind == view.KindPlayers:
+			out = append(out, differing(record[fleet.PresencePart](c.Before), record[fleet.PresencePart](c.After))...)
+		case ofInstance(c.Kind):
+			id := fleet.InstanceID(c.Key[len(c.Key)-1])
+			if b.Before.Tells(id) != b.After.Tells(id) {
+				out = append(append(out, b.Before.ToldBy(id)...), b.After.ToldBy(id)...)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// differing are the players of whom one of two parts tells otherwise than the other.
+func differing(before, after *fleet.PresencePart) (out []fleet.PlayerID) {
+	one := map[fleet.Presence]int{}
+	for n, part := range []*fleet.PresencePart{before, after} {
+		if part == nil {
+			continue
+		}
+		for _, p := range part.Players {
+			one[p] += 1 - 2*n
+		}
+	}
+	for p, sides := range one {
+		if sides != 0 {
+			out = append(out, p.Player)
+		}
+	}
+	return out
+}
+
+func playerEvent(t Type, s *view.Snapshot, p fleet.Player) Event {
+	name, group := placeOf(s, p)
+	return Event{Type: t, Group: group, Fields: Fields{"uuid": p.ID, "name": p.Name, "instanceId": name, "group": group}}
+}
+
+// placeOf is the name of the server a player is on, else of the proxy, and its group.
+func placeOf(s *view.Snapshot, p fleet.Player) (name string, group fleet.GroupName) {
+	for _, id := range []fleet.InstanceID{p.Server, p.Proxy} {
+		if i, ok := s.Instances.Get(id); ok {
+			return i.Intent.Name, i.Intent.Group
+		}
+	}
+	return "", p.Group
+}

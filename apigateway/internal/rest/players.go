@@ -1,0 +1,83 @@
+package rest
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+// player is a player as this dialect shows one; what nobody knows is empty.
+type player struct {
+	ID              fleet.PlayerID  `json:"id"`
+	Name            string          `json:"name"`
+	CurrentInstance string          `json:"currentInstance"`
+	CurrentGroup    fleet.GroupName `json:"currentGroup"`
+	ProxyInstance   string          `json:"proxyInstance"`
+	ConnectedSince  time.Time       `json:"connectedSince"`
+	Edition         string          `json:"edition"`
+}
+
+// playerRoutes are the players on all instances.
+func (a *API) playerRoutes() []server.Route {
+	return server.Under("/api/v1/players",
+		server.Get("", server.Needs(auth.PlayersView), a.listPlayers),
+		server.Get("/:uuid", server.Needs(auth.PlayersView), a.getPlayer),
+		server.Get("/:uuid/journey", server.Needs(auth.PlayersView), a.journey),
+	)
+}
+
+func playerOf(s *view.Snapshot, p fleet.Player) player {
+	out := player{ID: p.ID, Name: p.Name, CurrentGroup: p.Group, ConnectedSince: p.Since, Edition: p.Edition}
+	if i, ok := s.Instances.Get(p.Server); ok {
+		out.CurrentInstance, out.CurrentGroup = i.Intent.Name, i.Intent.Group
+	}
+	if i, ok := s.Instances.Get(p.Proxy); ok {
+		out.ProxyInstance = i.Intent.Name
+	}
+	return out
+}
+
+func (a *API) listPlayers(c *gin.Context) {
+	s := a.snapshot()
+	server.SendPage(c, a.cfg.Players.All(s), pageMany, func(p fleet.Player) player { return playerOf(s, p) })
+}
+
+// player is the player that the path names; ok is false when the request was answered.
+func (a *API) player(c *gin.Context) (p fleet.Player, ok bool) {
+	id, err := fleet.ParsePlayerID(c.Param("uuid"))
+	if err == nil {
+		if p, ok = a.cfg.Players.Of(a.snapshot(), id); !ok {
+			err = errs.New(errs.NotFound, "no player %s is connected", id)
+		}
+	}
+	if err != nil {
+		server.Fail(c, err)
+	}
+	return p, err == nil
+}
+
+func (a *API) getPlayer(c *gin.Context) {
+	if p, ok := a.player(c); ok {
+		c.JSON(http.StatusOK, playerOf(a.snapshot(), p))
+	}
+}
+
+// journey would be where a player has been, which nobody keeps.
+func (a *API) journey(c *gin.Context) {
+	if _, err := fleet.ParsePlayerID(c.Param("uuid")); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	server.Refuse(c, wire.Reply{
+		Status: http.StatusServiceUnavailable, Code: "CAPABILITY_UNAVAILABLE",
+		Message: "where players have been is not kept here: follow the events PLAYER_CONNECTED, PLAYER_TRANSFER and PLAYER_DISCONNECTED instead",
+	})
+}

@@ -1,0 +1,59 @@
+package workload
+
+import (
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+// playerJoin takes that a player is there: on the server that says it, or connected through
+// the proxy that does, which may name the instance it has sent the player to.
+func (a *API) playerJoin(c *gin.Context, proxy bool) {
+	var b struct {
+		UUID       string `json:"uuid"`
+		Name       string `json:"name"`
+		InstanceID string `json:"instanceId"`
+		Group      string `json:"group"`
+		Edition    string `json:"edition"`
+	}
+	if !bind(c, &b) {
+		return
+	}
+	id, err := fleet.ParsePlayerID(b.UUID)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	p := fleet.Presence{Player: id, Name: b.Name, Proxy: proxy, Edition: b.Edition}
+	if g := fleet.GroupName(b.Group); g.Validate() == nil {
+		p.Group = g
+	}
+	if proxy {
+		if on, ok := a.cfg.Operations.Snapshot().Find(b.InstanceID); ok && on.Intent.ID != server.OwnInstance(c) {
+			p.On = on.Intent.ID
+		}
+	}
+	if err := p.Validate(); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	a.say(c, client.Heartbeat{Joined: &p})
+}
+
+// playerLeave takes that a player is not there any more.
+func (a *API) playerLeave(c *gin.Context) {
+	var b struct {
+		UUID string `json:"uuid"`
+	}
+	if !bind(c, &b) {
+		return
+	}
+	id, err := fleet.ParsePlayerID(b.UUID)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	a.say(c, client.Heartbeat{Left: id})
+}

@@ -1,0 +1,145 @@
+// Package workload serves what servers and proxies call from inside, each for itself: the
+// instance is the one whose own token is sent.
+//
+// What changes something carries a number that is higher in every call. The instance's
+// agent takes number and content together, so nothing counts twice, whichever gateway it
+// goes through. Bodies are read leniently: known plugins send more than is wanted here.
+package workload
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/presence"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+// headerSequence numbers what an instance says: each call's is higher than the one before.
+const headerSequence = "X-Prexor-Sequence"
+
+// saysReady is the state an instance gives itself when it serves.
+const saysReady = "ONLINE"
+
+// Config is what the API needs; all of it is required.
+type Config struct {
+	Operations *operate.Operations
+	// Players takes what was handed over.
+	Players *presence.Table
+	Now     func() time.Time
+}
+
+// API serves the calls of instances.
+type API struct{ cfg Config }
+
+// New wires the API.
+func New(cfg Config) *API { return &API{cfg} }
+
+// Routes are all routes, of servers and of proxies.
+func (a *API) Routes() []server.Route {
+	return slices.Concat(a.routes("/api/plugin", false), a.routes("/api/proxy", true))
+}
+
+func (a *API) routes(base string, proxy bool) []server.Route {
+	return server.Under(base,
+		server.Post("/ready", server.Own, a.ready),
+		server.Post("/heartbeat", server.Own, a.heartbeat),
+		server.Post("/auth/refresh", server.Own, a.refresh),
+		server.Post("/player-join", server.Own, func(c *gin.Context) { a.playerJoin(c, proxy) }),
+		server.Post("/player-leave", server.Own, a.playerLeave),
+	)
+}
+
+// tokenLife is after what time known plugins are to ask for their token again.
+const tokenLife = 15 * time.Minute
+
+// ownToken is an instance's own token as known plugins read it.
+type ownToken struct {
+	Token            string           `json:"token"`
+	InstanceID       fleet.InstanceID `json:"instanceId"`
+	IssuedAt         time.Time        `json:"issuedAt"`
+	ExpiresAt        time.Time        `json:"expiresAt"`
+	ExpiresInSeconds int              `json:"expiresInSeconds"`
+}
+
+// refresh answers with the token that was sent: it is good until the instance ends,
+// and was looked at just now. It changes nothing, so it wants no number and no body.
+func (a *API) refresh(c *gin.Context) {
+	_, token, _ := strings.Cut(c.GetHeader("Authorization"), " ")
+	now := a.cfg.Now().UTC()
+	c.Header("Cache-Control", "no-store")
+	c.JSON(http.StatusOK, ownToken{
+		Token: strings.TrimSpace(token), InstanceID: server.OwnInstance(c), IssuedAt: now,
+		ExpiresAt: now.Add(tokenLife), ExpiresInSeconds: int(tokenLife / time.Second),
+	})
+}
+
+// bind reads a body, of which fields that nobody knows are left alone; false means that
+// the request was answered.
+func bind(c *gin.Context, into any) bool {
+	if c.Request.ContentLength == 0 {
+		return true
+	}
+	if _, err := wire.DecodeJSONLenient(c.Request.Body, 0, into); err != nil {
+		server.Fail(c, err)
+		return false
+	}
+	return true
+}
+
+// ready takes that the instance serves. With readiness heartbeat it is RUNNING then.
+func (a *API) ready(c *gin.Context) { a.say(c, client.Heartbeat{State: saysReady}) }
+
+// heartbeat takes a sign of life and what the instance knows of its players.
+func (a *API) heartbeat(c *gin.Context) {
+	var b struct {
+		Players    *int     `json:"players"`
+		MaxPlayers *int     `json:"maxPlayers"`
+		TPS        *float64 `json:"tps"`
+	}
+	if bind(c, &b) {
+		a.say(c, client.Heartbeat{Players: b.Players, MaxPlayers: b.MaxPlayers, TPS: b.TPS})
+	}
+}
+
+// say hands over what the instance says, with its number, and answers.
+func (a *API) say(c *gin.Context, h client.Heartbeat) {
+	if a.handOver(c, h) {
+		c.JSON(http.StatusOK, gin.H{"status": "ok"})
+	}
+}
+
+// handOver gives an instance's agent what it says; false means that the request was answered.
+func (a *API) handOver(c *gin.Context, h client.Heartbeat) bool {
+	text := c.GetHeader(headerSequence)
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 {
+		server.Fail(c, &errs.Error{
+			Kind: errs.Malformed, Field: headerSequence, Message: "must be a positive number that is higher in every call; it is " + strconv.Quote(text),
+		})
+		return false
+	}
+	h.Sequence = n
+	by := server.OwnInstance(c)
+	err = a.cfg.Operations.Heartbeat(c.Request.Context(), string(by), h)
+	if errs.Is(err, errs.AlreadyExists) { // somebody repeats what was overheard
+		err = &errs.Error{Kind: errs.Unauthenticated, Field: headerSequence, Message: "was used already: " + errs.MessageOf(err), Err: err}
+	}
+	if err != nil {
+		server.Fail(c, err)
+		return false
+	}
+	if h.Joined != nil || h.Left != "" {
+		a.cfg.Players.Took(a.cfg.Operations.Snapshot(), by, h)
+	}
+	return true
+}

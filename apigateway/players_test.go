@@ -1,0 +1,138 @@
+package apigateway
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// steve is a player.
+const steve fleet.PlayerID = "069a79f4-44e9-4726-a5be-fca90e38aaf5"
+
+// inside is an instance that runs on a node and calls from inside, with its own token.
+type inside struct {
+	*site
+	id       fleet.InstanceID
+	sequence int
+}
+
+// inside starts an instance of a group; its name is its token.
+func (s *site) inside(group string, node fleet.NodeID) *inside {
+	s.t.Helper()
+	id := s.start(group)
+	i, _ := s.view.Snapshot().Instances.Get(id)
+	sum := sha256.Sum256([]byte(i.Intent.Name))
+	s.status(id, node, fleet.Status{State: fleet.Online, TokenHash: hex.EncodeToString(sum[:])})
+	return &inside{site: s.as(i.Intent.Name), id: id}
+}
+
+// say posts with the next number.
+func (i *inside) say(path string, body any) *reply {
+	i.t.Helper()
+	i.sequence++
+	return i.do("POST", path, body, "X-Prexor-Sequence", fmt.Sprint(i.sequence))
+}
+
+// on is the instance at another gateway. Numbers go on.
+func (i *inside) on(s *site) *inside {
+	other := *i
+	other.site = s.as(i.token)
+	return &other
+}
+
+// publish writes what instances tell of a player as the node's agent does.
+func (s *site) publish(node fleet.NodeID, id fleet.PlayerID, told ...fleet.Presence) {
+	s.t.Helper()
+	key := store.PlayersKey(node, id.Part())
+	old, err := store.Get(s.t.Context(), s.store, key)
+	if err != nil {
+		old.ModRev = 0
+	}
+	for n := range told {
+		told[n].Player, told[n].Name = id, "Steve"
+		if told[n].At.IsZero() {
+			told[n].At = time.Now().UTC()
+		}
+		told[n].Since = told[n].At
+	}
+	s.commit(store.Replace(key, fleet.PresencePart{Node: node, Part: id.Part(), Players: told}, old.ModRev))
+}
+
+func TestAPlayerIsKnownAtOnceWhereItWasToldAndSoonOnEveryGateway(t *testing.T) {
+	a := newSite(t)
+	b := second(t, a)
+	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	a.group("lobby", nil)
+	a.group("edge", map[string]any{"platform": "VELOCITY"})
+	lobby, other, edge := a.inside("lobby", "node-1"), a.inside("lobby", "node-1"), a.inside("edge", "node-1")
+	path := "/api/v1/players/" + string(steve)
+
+	a.do("GET", path, nil).want(404)
+	lobby.do("POST", "/api/plugin/player-join", `{"uuid":"`+string(steve)+`","name":"Steve"}`).want(400).naming("X-Prexor-Sequence")
+	lobby.say("/api/plugin/player-join", `{"uuid":"`+strings.ToUpper(string(steve))+`","name":"Steve","group":"lobby","world":3}`).want(200).is("status", "ok")
+	a.do("GET", path, nil).want(200).is("id", steve).is("name", "Steve").is("currentInstance", "lobby-1").is("currentGroup", "lobby").is("proxyInstance", "")
+	a.do("GET", "/api/v1/players", nil).want(200).is("total", 1)
+	lobby.do("POST", "/api/plugin/player-leave", `{"uuid":"`+string(steve)+`"}`, "X-Prexor-Sequence", "1").want(401).naming("X-Prexor-Sequence")
+	edge.say("/api/proxy/player-join", `{"uuid":"`+strings.ReplaceAll(string(steve), "-", "")+`","name":"Steve","instanceId":"lobby-1","group":"lobby","edition":"JAVA"}`).want(200)
+	a.do("GET", path, nil).want(200).is("currentInstance", "lobby-1").is("proxyInstance", "edge-1").is("edition", "JAVA")
+
+	a.publish("node-1", steve, fleet.Presence{By: lobby.id, Said: 1}, fleet.Presence{By: edge.id, Proxy: true, On: lobby.id, Said: 1})
+	eventually(t, b, "GET", path, 200)
+	b.do("GET", path, nil).is("currentInstance", "lobby-1").is("proxyInstance", "edge-1")
+
+	there := other.on(b)
+	there.say("/api/plugin/player-join", `{"uuid":"`+string(steve)+`","name":"Steve"}`).want(200)
+	b.do("GET", path, nil).want(200).is("currentInstance", "lobby-2")
+	away := lobby.on(b)
+	away.say("/api/plugin/player-leave", `{"uuid":"`+string(steve)+`"}`).want(200)
+	there.say("/api/plugin/player-leave", `{"uuid":"`+string(steve)+`"}`).want(200)
+	edge.on(b).say("/api/proxy/player-leave", `{"uuid":"`+string(steve)+`"}`).want(200)
+	b.do("GET", path, nil).want(404)
+	b.do("GET", "/api/v1/players", nil).want(200).is("total", 0)
+	a.publish("node-1", steve)
+	await.That(t, "nobody is there any more", func() string {
+		got := a.do("GET", path, nil)
+		return await.Unless(got.status == 404, "%s", got.raw)
+	})
+}
+
+func TestPlayersOfAnInstanceThatLivesNoMoreAreNotThere(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	lobby := s.inside("lobby", "node-1")
+	s.publish("node-1", steve, fleet.Presence{By: lobby.id})
+	s.do("GET", "/api/v1/players", nil).want(200).is("total", 1)
+	s.status(lobby.id, "node-1", fleet.Status{State: fleet.Offline})
+	s.do("GET", "/api/v1/players", nil).want(200).is("total", 0)
+	s.do("GET", "/api/v1/players/"+string(steve), nil).want(404)
+}
+
+func TestWhatIsNoPlayerIsRefused(t *testing.T) {
+	s := newSite(t)
+	a := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	lobby := s.inside("lobby", "node-1")
+	for _, id := range []string{"steve", "069a79f4-44e9-4726-a5be-fca90e38aaf", "069a79f444e9-4726-a5be-fca90e38aaf5"} {
+		s.do("GET", "/api/v1/players/"+id, nil).want(400).naming("UUID")
+		s.do("GET", "/api/v1/players/"+id+"/journey", nil).want(400)
+		lobby.say("/api/plugin/player-join", `{"uuid":"`+id+`","name":"Steve"}`).want(400).naming("uuid")
+		lobby.say("/api/plugin/player-leave", `{"uuid":"`+id+`"}`).want(400).naming("uuid")
+	}
+	lobby.say("/api/plugin/player-join", `{"uuid":"`+string(steve)+`"}`).want(422).naming("name")
+	lobby.say("/api/plugin/player-join", `{"uuid":"`+string(steve)+`","name":"`+strings.Repeat("x", 65)+`"}`).want(422).naming("name")
+	lobby.say("/api/proxy/player-join", `{"uuid":"`+string(steve)+`","name":"x","edition":"`+strings.Repeat("x", 17)+`"}`).want(422).naming("edition")
+	s.do("GET", "/api/v1/players/"+string(steve)+"/journey", nil).want(503).is("error.code", "CAPABILITY_UNAVAILABLE")
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.beats) != 0 {
+		t.Errorf("the agent was told %+v", a.beats)
+	}
+}

@@ -1,0 +1,75 @@
+package fleet_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+func TestWhereAPlayerIsByAllThatIsTold(t *testing.T) {
+	const id = fleet.PlayerID("069a79f4-44e9-4726-a5be-fca90e38aaf5")
+	early := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	late := early.Add(time.Second)
+	told := func(by fleet.InstanceID, at time.Time, edit ...func(*fleet.Presence)) fleet.Presence {
+		p := fleet.Presence{Player: id, Name: "Steve", By: by, Since: at, At: at}
+		for _, e := range edit {
+			e(&p)
+		}
+		return p
+	}
+	proxy := func(on fleet.InstanceID) func(*fleet.Presence) {
+		return func(p *fleet.Presence) { p.Proxy, p.On, p.Edition, p.Group = true, on, "JAVA", "lobby" }
+	}
+	for name, tc := range map[string]struct {
+		told []fleet.Presence
+		want fleet.Player
+		gone bool
+	}{
+		"nobody tells anything":                      {gone: true},
+		"who tells it lives no more":                 {told: []fleet.Presence{told("dead01", late)}, gone: true},
+		"a server alone":                             {told: []fleet.Presence{told("aaaaaa", early)}, want: fleet.Player{Server: "aaaaaa", Since: early}},
+		"the later of two servers":                   {told: []fleet.Presence{told("bbbbbb", late), told("aaaaaa", early)}, want: fleet.Player{Server: "bbbbbb", Since: late}},
+		"a proxy that does not say where":            {told: []fleet.Presence{told("pppppp", early, proxy(""))}, want: fleet.Player{Proxy: "pppppp", Edition: "JAVA", Since: early}},
+		"a proxy that says where":                    {told: []fleet.Presence{told("pppppp", early, proxy("aaaaaa"))}, want: fleet.Player{Proxy: "pppppp", Server: "aaaaaa", Group: "lobby", Edition: "JAVA", Since: early}},
+		"a proxy that says where nobody lives":       {told: []fleet.Presence{told("pppppp", early, proxy("dead01"))}, want: fleet.Player{Proxy: "pppppp", Edition: "JAVA", Since: early}},
+		"the server has heard later than the proxy":  {told: []fleet.Presence{told("pppppp", early, proxy("aaaaaa")), told("bbbbbb", late)}, want: fleet.Player{Proxy: "pppppp", Server: "bbbbbb", Edition: "JAVA", Since: early}},
+		"the proxy has sent on who has not left yet": {told: []fleet.Presence{told("aaaaaa", early), told("pppppp", late, proxy("bbbbbb"))}, want: fleet.Player{Proxy: "pppppp", Server: "bbbbbb", Group: "lobby", Edition: "JAVA", Since: late}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, ok := fleet.MergePresence(tc.told, func(by fleet.InstanceID) bool { return by != "dead01" })
+			if !tc.gone {
+				tc.want.ID, tc.want.Name = id, "Steve"
+			}
+			if d := cmp.Diff(tc.want, got); d != "" || ok == tc.gone {
+				t.Errorf("there %v: %s", ok, d)
+			}
+		})
+	}
+}
+
+func FuzzPlayerIDs(f *testing.F) {
+	for _, s := range []string{"069a79f4-44e9-4726-a5be-fca90e38aaf5", "069A79F444E94726A5BEFCA90E38AAF5", "steve", "", "069a79f4-44e94726-a5be-fca90e38aaf5"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		id, err := fleet.ParsePlayerID(text)
+		if err != nil {
+			if id != "" || !errs.Is(err, errs.Malformed) {
+				t.Errorf("%q: %q, %v", text, id, err)
+			}
+			return
+		}
+		again, err := fleet.ParsePlayerID(string(id))
+		if err != nil || again != id || len(id) != 36 || !strings.EqualFold(strings.ReplaceAll(string(id), "-", ""), strings.ReplaceAll(text, "-", "")) {
+			t.Errorf("%q became %q, and that %q, %v", text, id, again, err)
+		}
+		if n := id.Part(); n < 0 || n >= fleet.PresenceParts {
+			t.Errorf("%q belongs to part %d", id, n)
+		}
+	})
+}

@@ -1,0 +1,17 @@
+package store
+
+import (
+	"strconv"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// PlayersKey is written by the node's agent.
+func PlayersKey(n fleet.NodeID, part int) Key[fleet.PresencePart] {
+	return Key[fleet.PresencePart]{Root + "players/" + string(n) + "/" + strconv.Itoa(part)}
+}
+
+// PlayersOn are the players of one node.
+func PlayersOn(n fleet.NodeID) Prefix[fleet.PresencePart] {
+	return Prefix[fleet.PresencePart]{Root + "players/" + string(n) + "/"}
+}

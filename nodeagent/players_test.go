@@ -1,0 +1,86 @@
+package nodeagent_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+// steve and alex are players.
+const (
+	steve fleet.PlayerID = "069a79f4-44e9-4726-a5be-fca90e38aaf5"
+	alex  fleet.PlayerID = "61699b2e-d327-4a01-9f1e-0ea8c3f06bc6"
+)
+
+// stored are the players in the store, "<name>@<instance>".
+func (s *site) stored() []string {
+	s.t.Helper()
+	parts, _, err := store.List(s.t.Context(), s.store, store.PlayersOn(node))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, part := range parts {
+		for _, p := range part.Players {
+			found[p.Name+"@"+string(p.By)] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+func (s *site) awaitPlayers(want ...string) {
+	s.t.Helper()
+	await.That(s.t, fmt.Sprintf("the players %v are in the store", want), func() string {
+		got := s.stored()
+		return await.Unless(slices.Equal(got, want), "they are %v", got)
+	})
+}
+
+func TestPlayersAreToldToTheStoreAndKnownToTheNextAgentUntilTheRunEnds(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	id := s.id(1)
+	s.online(id, basic("sleep 1000"))
+	joined := func(p fleet.PlayerID, name string, sequence int64) error {
+		return s.api().Heartbeat(t.Context(), id, client.Heartbeat{Sequence: sequence, Joined: &fleet.Presence{Player: p, Name: name}})
+	}
+	for n, err := range []error{joined(steve, "Steve", 1), joined(alex, "Alex", 2), joined(steve, "Steve", 3)} {
+		if err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if err := joined("nobody", "x", 4); !errs.Is(err, errs.Invalid) {
+		t.Errorf("no UUID: %v", err)
+	}
+	if err := joined(alex, "Other", 3); !errs.Is(err, errs.AlreadyExists) {
+		t.Errorf("a number again: %v", err)
+	}
+	if err := s.api().Heartbeat(t.Context(), id, client.Heartbeat{Sequence: 4, Players: new(17)}); err != nil {
+		t.Fatal(err)
+	}
+	if i, err := s.api().Instance(t.Context(), id); err != nil || i.Players != 2 || !i.PlayersKnown {
+		t.Errorf("its number of players: %+v, %v", i, err)
+	}
+	s.awaitPlayers("Alex@"+string(id), "Steve@"+string(id))
+
+	s.stop()
+	s.start(taking)
+	await.That(t, "the next agent knows them", func() string {
+		i, err := s.api().Instance(t.Context(), id)
+		return await.Unless(err == nil && i.Players == 2, "%+v, %v", i, err)
+	})
+	if err := s.api().Heartbeat(t.Context(), id, client.Heartbeat{Sequence: 5, Left: steve}); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitPlayers("Alex@" + string(id))
+	s.order(id, 1, fleet.OrderStop)
+	s.awaitState(id, 1, fleet.Stopped)
+	s.awaitPlayers()
+}
