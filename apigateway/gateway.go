@@ -146,6 +146,8 @@ type Gateway struct {
 	bell    *bell.Bell
 	declare *declare.Applier
 	players *presence.Table
+	// arrivals ends transfers of players.
+	arrivals *presence.Arrivals
 	// calls has the connections to other services, uploads those of what takes long.
 	calls, uploads *http.Transport
 
@@ -203,6 +205,8 @@ func New(cfg Config) (*Gateway, error) {
 	})
 	cfg.View.Subscribe(g.declare.Hear)
 	cfg.View.Subscribe(g.players.Hear)
+	g.arrivals = presence.NewArrivals(presence.Arrivals{View: cfg.View, End: g.operate.EndTransfer, Log: cfg.Log, Now: time.Now})
+	cfg.View.Subscribe(g.arrivals.Hear)
 	g.addr.Store("")
 	if cfg.Listener != nil {
 		g.addr.Store(cfg.Listener.Addr().String())

@@ -65,6 +65,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() { g.declare.Run(ctx) })
 	running.Go(func() { g.operate.Run(ctx) })
 	running.Go(func() { g.auth.Run(ctx) })
+	running.Go(func() { g.arrivals.Run(ctx) })
 	g.serving.Store(true)
 	close(g.ready)
 	g.cfg.Log.Info("the API is up", "address", g.Addr())

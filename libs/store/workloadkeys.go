@@ -15,3 +15,8 @@ func PlayersKey(n fleet.NodeID, part int) Key[fleet.PresencePart] {
 func PlayersOn(n fleet.NodeID) Prefix[fleet.PresencePart] {
 	return Prefix[fleet.PresencePart]{Root + "players/" + string(n) + "/"}
 }
+
+// TransferKey is written by the gateway.
+func TransferKey(id fleet.PlayerID) Key[fleet.Transfer] {
+	return Key[fleet.Transfer]{Root + "transfers/" + string(id)}
+}

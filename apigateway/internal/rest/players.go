@@ -31,6 +31,7 @@ func (a *API) playerRoutes() []server.Route {
 		server.Get("", server.Needs(auth.PlayersView), a.listPlayers),
 		server.Get("/:uuid", server.Needs(auth.PlayersView), a.getPlayer),
 		server.Get("/:uuid/journey", server.Needs(auth.PlayersView), a.journey),
+		server.Post("/:uuid/transfer", server.Needs(auth.PlayersTransfer), a.transfer),
 	)
 }
 
@@ -80,4 +81,28 @@ func (a *API) journey(c *gin.Context) {
 		Status: http.StatusServiceUnavailable, Code: "CAPABILITY_UNAVAILABLE",
 		Message: "where players have been is not kept here: follow the events PLAYER_CONNECTED, PLAYER_TRANSFER and PLAYER_DISCONNECTED instead",
 	})
+}
+
+// transfer has a player sent to another instance, by the proxy the player came through.
+func (a *API) transfer(c *gin.Context) {
+	var b struct {
+		TargetInstanceID string `json:"targetInstanceId"`
+	}
+	if !server.Bind(c, &b) {
+		return
+	}
+	if b.TargetInstanceID == "" {
+		server.Fail(c, errs.Field("targetInstanceId", "is missing: name the instance to send the player to"))
+		return
+	}
+	p, ok := a.player(c)
+	if !ok {
+		return
+	}
+	to, err := a.cfg.Operations.Transfer(c.Request.Context(), server.Actor(c), p.ID, b.TargetInstanceID)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"status": "transfer_queued", "playerId": p.ID, "targetInstanceId": to.Intent.Name})
 }

@@ -50,6 +50,29 @@ func (a *API) Routes() []server.Route {
 }
 
 func (a *API) routes(base string, proxy bool) []server.Route {
+	own := a.serverRoutes()
+	if proxy {
+		own = a.proxyRoutes()
+	}
+	return slices.Concat(a.commonRoutes(base, proxy), server.Under(base, own...))
+}
+
+// serverRoutes are those of servers alone, proxyRoutes those of proxies.
+func (a *API) serverRoutes() []server.Route {
+	return []server.Route{
+		server.Post("/transfer", server.Own, a.transfer),
+		server.Post("/transfer-to-group", server.Own, a.transferToGroup),
+	}
+}
+
+func (a *API) proxyRoutes() []server.Route {
+	return []server.Route{
+		server.Get("/pending-transfers", server.Own, a.pendingTransfers),
+		server.Post("/transfer-ack/:uuid", server.Own, a.ackTransfer),
+	}
+}
+
+func (a *API) commonRoutes(base string, proxy bool) []server.Route {
 	return server.Under(base,
 		server.Post("/ready", server.Own, a.ready),
 		server.Post("/heartbeat", server.Own, a.heartbeat),

@@ -116,6 +116,7 @@ func (s *Snapshot) fork() *Snapshot {
 		PlayerParts:  fork(s.PlayerParts),
 		byPlayer:     fork(s.byPlayer),
 		byTeller:     fork(s.byTeller),
+		Transfers:    fork(s.Transfers),
 	}
 }
 
@@ -178,6 +179,8 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 		return true, set(s.NetworkMarks, c.Key[0], c, raw)
 	case KindPlayers:
 		return true, s.applyPlayers(c, raw)
+	case KindTransfer:
+		return true, set(s.Transfers, fleet.PlayerID(c.Key[0]), c, raw)
 	case KindSession:
 		if c.Key[0] == "node" {
 			return true, set(s.NodeSessions, fleet.NodeID(c.Key[1]), c, raw)

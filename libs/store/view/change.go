@@ -37,6 +37,7 @@ const (
 	KindNetworkMark  Kind = "network-marks"
 	KindAudit        Kind = "audit" // without what was changed
 	KindPlayers      Kind = "players"
+	KindTransfer     Kind = "transfers"
 )
 
 // Change is one record's change.

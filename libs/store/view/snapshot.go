@@ -86,7 +86,8 @@ type Snapshot struct {
 	SealedKeys    Table[string, *fleet.SealedKey]          // by id
 	Networks      Table[string, *fleet.Network]            // by name
 	NetworkMarks  Table[string, *fleet.NetworkMark]
-	PlayerParts   Table[string, *fleet.PresencePart] // by "<node>/<part>"
+	PlayerParts   Table[string, *fleet.PresencePart]     // by "<node>/<part>"
+	Transfers     Table[fleet.PlayerID, *fleet.Transfer] //
 	tokensByHash  Table[string, *fleet.APIToken]
 	byPlayer      Table[pair, *fleet.Presence] // by player and who tells of it
 	byTeller      index                        // the other way
@@ -113,6 +114,7 @@ func emptySnapshot() *Snapshot {
 		Users:     newTable[string, *fleet.User](), APITokens: newTable[string, *fleet.APIToken](),
 		Roles: newTable[string, *fleet.Role](), Revocations: newTable[string, *fleet.Revocation](),
 		Lockouts:     newTable[string, *fleet.Lockout](),
+		Transfers:    newTable[fleet.PlayerID, *fleet.Transfer](),
 		tokensByHash: newTable[string, *fleet.APIToken](),
 		SealedKeys:   newTable[string, *fleet.SealedKey](),
 		byGroup:      newTable[pair, struct{}](),

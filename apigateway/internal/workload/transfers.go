@@ -1,0 +1,122 @@
+package workload
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+// queue notes that a player is to go where choose says, once the call's number is taken,
+// and answers.
+func (a *API) queue(c *gin.Context, uuid string, choose func(context.Context, operate.Actor, fleet.Player) (*fleet.Instance, error)) {
+	id, err := fleet.ParsePlayerID(uuid)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	p, ok := a.cfg.Players.Of(a.cfg.Operations.Snapshot(), id)
+	if !ok {
+		server.Fail(c, errs.New(errs.NotFound, "no player %s is connected", id))
+		return
+	}
+	if !a.handOver(c, client.Heartbeat{}) {
+		return
+	}
+	to, err := choose(c.Request.Context(), server.Actor(c), p)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"status": "transfer_queued", "playerId": id, "targetInstanceId": to.Intent.Name})
+}
+
+// transfer has a player sent to another instance.
+func (a *API) transfer(c *gin.Context) {
+	var b struct {
+		PlayerUUID       string `json:"playerUuid"`
+		TargetInstanceID string `json:"targetInstanceId"`
+	}
+	if bind(c, &b) {
+		a.queue(c, b.PlayerUUID, func(ctx context.Context, by operate.Actor, p fleet.Player) (*fleet.Instance, error) {
+			return a.cfg.Operations.Transfer(ctx, by, p.ID, b.TargetInstanceID)
+		})
+	}
+}
+
+// transferToGroup has a player sent to the instance of a group with the fewest players.
+func (a *API) transferToGroup(c *gin.Context) {
+	var b struct {
+		PlayerUUID string          `json:"playerUuid"`
+		Group      fleet.GroupName `json:"group"`
+	}
+	if bind(c, &b) {
+		a.queue(c, b.PlayerUUID, func(ctx context.Context, by operate.Actor, p fleet.Player) (*fleet.Instance, error) {
+			return a.cfg.Operations.TransferToGroup(ctx, by, p, b.Group)
+		})
+	}
+}
+
+// pendingTransfer is a player to be sent on, and where to.
+type pendingTransfer struct {
+	PlayerUUID       fleet.PlayerID `json:"playerUuid"`
+	TargetInstanceID string         `json:"targetInstanceId"`
+	NodeID           fleet.NodeID   `json:"nodeId"`
+	NodeAddress      string         `json:"nodeAddress"`
+	Port             int            `json:"port"`
+}
+
+// pendingTransfers are those of the players who came through the proxy that asks, and of
+// those of whom no proxy tells.
+func (a *API) pendingTransfers(c *gin.Context) {
+	s, own := a.cfg.Operations.Snapshot(), server.OwnInstance(c)
+	if text := c.Query("proxyId"); text != "" {
+		if i, ok := s.Find(text); !ok || i.Intent.ID != own {
+			server.Fail(c, errs.New(errs.Denied, "proxyId is another instance: a proxy is told of its own players only"))
+			return
+		}
+	}
+	now, out := a.cfg.Now(), []pendingTransfer{}
+	for id, t := range s.Transfers.All() {
+		to, ok := s.Instances.Get(t.Target)
+		if !ok || to.State() != fleet.Online || !t.Pending(now) {
+			continue
+		}
+		if p, there := a.cfg.Players.Of(s, id); !there || p.Proxy != "" && p.Proxy != own || p.Server == t.Target {
+			continue
+		}
+		one := pendingTransfer{PlayerUUID: id, TargetInstanceID: to.Intent.Name, NodeID: to.Node(), NodeAddress: to.Status.HostAddress}
+		if p := to.Shown(); p != nil {
+			one.Port = p.Port
+		}
+		if n, ok := s.Nodes.Get(one.NodeID); ok && one.NodeAddress == "" {
+			one.NodeAddress = n.Address
+		}
+		out = append(out, one)
+	}
+	c.JSON(http.StatusOK, out)
+}
+
+// ackTransfer takes that the proxy has sent a player on. Who is not there in half a minute
+// is pending again.
+func (a *API) ackTransfer(c *gin.Context) {
+	id, err := fleet.ParsePlayerID(c.Param("uuid"))
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	if !a.handOver(c, client.Heartbeat{}) {
+		return
+	}
+	if err := a.cfg.Operations.AckTransfer(c.Request.Context(), id); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"status": "ok"})
+}

@@ -1,0 +1,111 @@
+package apigateway
+
+import (
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// pending are the transfers a proxy is to carry out, as "<player> <target> <node> <address> <port>".
+func (i *inside) pending() []any {
+	i.t.Helper()
+	list, ok := i.do("GET", "/api/proxy/pending-transfers?proxyId="+i.token, nil).want(200).body.([]any)
+	if !ok {
+		i.t.Fatal("no list")
+	}
+	return list
+}
+
+func TestATransferIsPendingAtThePlayersProxyUntilThePlayerIsThere(t *testing.T) {
+	a := newSite(t)
+	b := second(t, a)
+	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	a.group("lobby", nil)
+	a.group("game", nil)
+	a.group("edge", map[string]any{"platform": "VELOCITY"})
+	lobby, game, edge, other := a.inside("lobby", "node-1"), a.inside("game", "node-1"), a.inside("edge", "node-1"), a.inside("edge", "node-1")
+	path := "/api/v1/players/" + string(steve) + "/transfer"
+	a.do("POST", path, `{"targetInstanceId":"game-1"}`).want(404)
+	a.publish("node-1", steve, fleet.Presence{By: lobby.id}, fleet.Presence{By: edge.id, Proxy: true, On: lobby.id})
+
+	before := a.revision()
+	a.do("POST", path, `{"targetInstanceId":"nowhere-1"}`).want(404)
+	a.do("POST", path, `{}`).want(422).naming("targetInstanceId")
+	lobby.say("/api/plugin/transfer", `{"playerUuid":"steve","targetInstanceId":"game-1"}`).want(400).naming("uuid")
+	lobby.say("/api/plugin/transfer", `{"playerUuid":"61699b2e-d327-4a01-9f1e-0ea8c3f06bc6","targetInstanceId":"game-1"}`).want(404)
+	lobby.do("POST", "/api/plugin/transfer", `{"playerUuid":"`+string(steve)+`","targetInstanceId":"game-1"}`).want(400).naming("X-Prexor-Sequence")
+	edge.do("GET", "/api/proxy/pending-transfers?proxyId="+other.token, nil).want(403)
+	edge.do("POST", "/api/plugin/transfer", `{}`, "X-Prexor-Sequence", "x").want(400)
+	if after := a.revision(); after != before {
+		t.Error("what was refused wrote something")
+	}
+
+	a.do("POST", path, `{"targetInstanceId":"game-1"}`).want(200).is("status", "transfer_queued").is("playerId", steve).is("targetInstanceId", "game-1")
+	there := edge.on(b)
+	await.That(t, "the transfer at the other gateway", func() string { return await.Unless(len(there.pending()) == 1, "%v", there.pending()) })
+	one, _ := there.pending()[0].(map[string]any)
+	if one["playerUuid"] != string(steve) || one["targetInstanceId"] != "game-1" || one["nodeId"] != "node-1" || one["nodeAddress"] != "10.0.0.1" || one["port"] != 30000. {
+		t.Errorf("pending %v", one)
+	}
+	if got := other.pending(); len(got) != 0 {
+		t.Errorf("another proxy is told %v", got)
+	}
+	there.say("/api/proxy/transfer-ack/steve", nil).want(400)
+	there.say("/api/proxy/transfer-ack/"+string(steve), nil).want(200).is("status", "ok")
+	if got := there.pending(); len(got) != 0 {
+		t.Errorf("once it was sent, %v", got)
+	}
+	if _, err := store.Get(t.Context(), a.store, store.TransferKey(steve)); err != nil {
+		t.Errorf("it is not remembered until the player is there: %v", err)
+	}
+	a.publish("node-1", steve, fleet.Presence{By: game.id}, fleet.Presence{By: edge.id, Proxy: true, On: game.id})
+	await.That(t, "the transfer is over", func() string {
+		_, err := store.Get(t.Context(), a.store, store.TransferKey(steve))
+		return await.Unless(errs.Is(err, errs.NotFound), "%v", err)
+	})
+	there.on(b).say("/api/proxy/transfer-ack/"+string(steve), nil).want(200) // said again
+	a.status(game.id, "node-1", fleet.Status{State: fleet.Stopping})
+	a.do("POST", path, `{"targetInstanceId":"game-1"}`).want(409)
+}
+
+func TestATransferToAGroupIsToTheOneWithTheFewestPlayers(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	s.group("game", map[string]any{"maxPlayers": 10})
+	s.group("empty", nil)
+	lobby := s.inside("lobby", "node-1")
+	games := []*inside{s.inside("game", "node-1"), s.inside("game", "node-1"), s.inside("game", "node-1")}
+	s.publish("node-1", steve, fleet.Presence{By: lobby.id})
+	report := func(players ...int) {
+		t.Helper()
+		r := fleet.Report{Node: "node-1", Instances: map[fleet.InstanceID]fleet.InstanceReport{}}
+		for n, count := range players {
+			r.Instances[games[n].id] = fleet.InstanceReport{Players: count, PlayersKnown: true}
+		}
+		old, err := store.Get(t.Context(), s.store, store.ReportKey("node-1"))
+		if err != nil {
+			old.ModRev = 0
+		}
+		s.commit(store.Replace(store.ReportKey("node-1"), r, old.ModRev))
+	}
+	to := func(group string) *reply {
+		return lobby.say("/api/plugin/transfer-to-group", `{"playerUuid":"`+string(steve)+`","group":"`+group+`"}`)
+	}
+	to("none").want(404)
+	to("empty").want(409)
+	report(4, 3, 9)
+	to("game").want(200).is("targetInstanceId", "game-2")
+	report(4, 10, 9)
+	to("game").want(200).is("targetInstanceId", "game-1")
+	report(10, 10, 10)
+	to("game").want(409)
+	report(10, 10, 2)
+	s.publish("node-1", steve, fleet.Presence{By: games[2].id})
+	to("game").want(200).is("targetInstanceId", "game-3") // nobody else has room
+	report(5, 10, 2)
+	to("game").want(200).is("targetInstanceId", "game-1")
+}
