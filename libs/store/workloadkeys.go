@@ -20,3 +20,8 @@ func PlayersOn(n fleet.NodeID) Prefix[fleet.PresencePart] {
 func TransferKey(id fleet.PlayerID) Key[fleet.Transfer] {
 	return Key[fleet.Transfer]{Root + "transfers/" + string(id)}
 }
+
+// MessageKey is written by the gateway, on a lease of its own.
+func MessageKey(id string) Key[fleet.PlayerMessage] {
+	return Key[fleet.PlayerMessage]{Root + "messages/" + id}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
@@ -72,6 +73,13 @@ type pendingTransfer struct {
 	Port             int            `json:"port"`
 }
 
+// through is a player who came through a proxy; also one of whom no proxy tells, since any
+// may be it.
+func (a *API) through(s *view.Snapshot, proxy fleet.InstanceID, id fleet.PlayerID) (p fleet.Player, mine bool) {
+	p, there := a.cfg.Players.Of(s, id)
+	return p, there && (p.Proxy == "" || p.Proxy == proxy)
+}
+
 // pendingTransfers are those of the players who came through the proxy that asks, and of
 // those of whom no proxy tells.
 func (a *API) pendingTransfers(c *gin.Context) {
@@ -88,7 +96,7 @@ func (a *API) pendingTransfers(c *gin.Context) {
 		if !ok || to.State() != fleet.Online || !t.Pending(now) {
 			continue
 		}
-		if p, there := a.cfg.Players.Of(s, id); !there || p.Proxy != "" && p.Proxy != own || p.Server == t.Target {
+		if p, mine := a.through(s, own, id); !mine || p.Server == t.Target {
 			continue
 		}
 		one := pendingTransfer{PlayerUUID: id, TargetInstanceID: to.Intent.Name, NodeID: to.Node(), NodeAddress: to.Status.HostAddress}

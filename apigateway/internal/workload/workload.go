@@ -62,6 +62,7 @@ func (a *API) serverRoutes() []server.Route {
 	return []server.Route{
 		server.Post("/transfer", server.Own, a.transfer),
 		server.Post("/transfer-to-group", server.Own, a.transferToGroup),
+		server.Post("/message/send", server.Own, a.sendMessage),
 	}
 }
 
@@ -69,6 +70,8 @@ func (a *API) proxyRoutes() []server.Route {
 	return []server.Route{
 		server.Get("/pending-transfers", server.Own, a.pendingTransfers),
 		server.Post("/transfer-ack/:uuid", server.Own, a.ackTransfer),
+		server.Get("/messages/pending", server.Own, a.pendingMessages),
+		server.Post("/messages/:id/ack", server.Own, a.ackMessage),
 	}
 }
 

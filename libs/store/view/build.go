@@ -117,6 +117,7 @@ func (s *Snapshot) fork() *Snapshot {
 		byPlayer:     fork(s.byPlayer),
 		byTeller:     fork(s.byTeller),
 		Transfers:    fork(s.Transfers),
+		Messages:     fork(s.Messages),
 	}
 }
 
@@ -179,6 +180,8 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 		return true, set(s.NetworkMarks, c.Key[0], c, raw)
 	case KindPlayers:
 		return true, s.applyPlayers(c, raw)
+	case KindMessage:
+		return true, set(s.Messages, c.Key[0], c, raw)
 	case KindTransfer:
 		return true, set(s.Transfers, fleet.PlayerID(c.Key[0]), c, raw)
 	case KindSession:

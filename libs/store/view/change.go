@@ -38,6 +38,7 @@ const (
 	KindAudit        Kind = "audit" // without what was changed
 	KindPlayers      Kind = "players"
 	KindTransfer     Kind = "transfers"
+	KindMessage      Kind = "messages"
 )
 
 // Change is one record's change.

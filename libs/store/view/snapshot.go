@@ -88,6 +88,7 @@ type Snapshot struct {
 	NetworkMarks  Table[string, *fleet.NetworkMark]
 	PlayerParts   Table[string, *fleet.PresencePart]     // by "<node>/<part>"
 	Transfers     Table[fleet.PlayerID, *fleet.Transfer] //
+	Messages      Table[string, *fleet.PlayerMessage]    // by id
 	tokensByHash  Table[string, *fleet.APIToken]
 	byPlayer      Table[pair, *fleet.Presence] // by player and who tells of it
 	byTeller      index                        // the other way
@@ -115,6 +116,7 @@ func emptySnapshot() *Snapshot {
 		Roles: newTable[string, *fleet.Role](), Revocations: newTable[string, *fleet.Revocation](),
 		Lockouts:     newTable[string, *fleet.Lockout](),
 		Transfers:    newTable[fleet.PlayerID, *fleet.Transfer](),
+		Messages:     newTable[string, *fleet.PlayerMessage](),
 		tokensByHash: newTable[string, *fleet.APIToken](),
 		SealedKeys:   newTable[string, *fleet.SealedKey](),
 		byGroup:      newTable[pair, struct{}](),

@@ -1,0 +1,98 @@
+package workload
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+// maxPending bounds the messages of one answer; the others come when these were delivered.
+const maxPending = 500
+
+// message is a message between players as known plugins read it.
+type message struct {
+	ID        string         `json:"id"`
+	FromUUID  fleet.PlayerID `json:"fromUuid"`
+	FromName  string         `json:"fromName"`
+	ToUUID    fleet.PlayerID `json:"toUuid"`
+	ToName    string         `json:"toName"`
+	Content   string         `json:"content"`
+	ReplyToID *string        `json:"replyToId"` // null when it answers to none
+	CreatedAt time.Time      `json:"createdAt"`
+}
+
+// sendMessage takes what a player tells another. It waits for the other for a day.
+func (a *API) sendMessage(c *gin.Context) {
+	var b struct {
+		FromUUID  string `json:"fromUuid"`
+		FromName  string `json:"fromName"`
+		ToUUID    string `json:"toUuid"`
+		ToName    string `json:"toName"`
+		Content   string `json:"content"`
+		ReplyToID string `json:"replyToId"`
+	}
+	if !bind(c, &b) {
+		return
+	}
+	m := fleet.PlayerMessage{FromName: b.FromName, ToName: b.ToName, Content: b.Content, ReplyTo: b.ReplyToID}
+	var err error
+	if m.From, err = fleet.ParsePlayerID(b.FromUUID); err == nil {
+		if m.To, err = fleet.ParsePlayerID(b.ToUUID); err == nil {
+			err = m.Validate()
+		}
+	}
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	if !a.handOver(c, client.Heartbeat{}) {
+		return
+	}
+	id, err := a.cfg.Operations.SendMessage(c.Request.Context(), m)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusCreated, gin.H{"id": id, "status": "QUEUED"})
+}
+
+// pendingMessages are those for players who came through the proxy that asks, the oldest first.
+func (a *API) pendingMessages(c *gin.Context) {
+	s, own := a.cfg.Operations.Snapshot(), server.OwnInstance(c)
+	mine, out := map[fleet.PlayerID]bool{}, []message{}
+	for id, m := range s.Messages.All() {
+		if _, asked := mine[m.To]; !asked {
+			_, mine[m.To] = a.through(s, own, m.To)
+		}
+		if !mine[m.To] {
+			continue
+		}
+		one := message{
+			ID: id, FromUUID: m.From, FromName: m.FromName, ToUUID: m.To, ToName: m.ToName, Content: m.Content, CreatedAt: m.At,
+		}
+		if m.ReplyTo != "" {
+			one.ReplyToID = &m.ReplyTo
+		}
+		if out = append(out, one); len(out) == maxPending {
+			break
+		}
+	}
+	c.JSON(http.StatusOK, out)
+}
+
+// ackMessage takes that a player has a message.
+func (a *API) ackMessage(c *gin.Context) {
+	if !a.handOver(c, client.Heartbeat{}) {
+		return
+	}
+	if err := a.cfg.Operations.AckMessage(c.Request.Context(), c.Param("id")); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"status": "ok"})
+}

@@ -1,0 +1,76 @@
+package apigateway
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// letters are the messages a proxy is to deliver.
+func (i *inside) letters() []any {
+	i.t.Helper()
+	list, ok := i.do("GET", "/api/proxy/messages/pending", nil).want(200).body.([]any)
+	if !ok {
+		i.t.Fatal("no list")
+	}
+	return list
+}
+
+// send is the call that sends a message to steve.
+func (i *inside) send(content string) *reply {
+	i.t.Helper()
+	return i.say("/api/plugin/message/send", map[string]string{
+		"fromUuid": "61699b2e-d327-4a01-9f1e-0ea8c3f06bc6", "fromName": "Alex", "toUuid": string(steve), "toName": "Steve", "content": content,
+	})
+}
+
+func TestAMessageWaitsForItsPlayersProxyUntilThatHasIt(t *testing.T) {
+	a := newSite(t)
+	b := second(t, a)
+	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	a.group("lobby", nil)
+	a.group("edge", map[string]any{"platform": "VELOCITY"})
+	lobby, edge, other := a.inside("lobby", "node-1"), a.inside("edge", "node-1"), a.inside("edge", "node-1")
+	id, _ := lobby.send("hello").want(201).is("status", "QUEUED").field("id").(string)
+	there := edge.on(b)
+	if got := there.letters(); len(got) != 0 {
+		t.Errorf("the player is not there: %v", got)
+	}
+	a.publish("node-1", steve, fleet.Presence{By: edge.id, Proxy: true})
+	await.That(t, "the message at the other gateway", func() string { return await.Unless(len(there.letters()) == 1, "%v", there.letters()) })
+	one, _ := there.letters()[0].(map[string]any)
+	if one["id"] != id || one["content"] != "hello" || one["fromName"] != "Alex" || one["toUuid"] != string(steve) || one["replyToId"] != nil || one["createdAt"] == nil {
+		t.Errorf("%v", one)
+	}
+	if got := other.letters(); len(got) != 0 {
+		t.Errorf("another proxy is told %v", got)
+	}
+	a.publish("node-1", steve, fleet.Presence{By: other.id, Proxy: true}) // the player came back through the other
+	await.That(t, "the message at the proxy the player came through", func() string { return await.Unless(len(other.letters()) == 1, "%v", other.letters()) })
+	other.say("/api/proxy/messages/none/ack", nil).want(404)
+	other.say("/api/proxy/messages/"+id+"/ack", nil).want(200).is("status", "ok")
+	if got := other.letters(); len(got) != 0 {
+		t.Errorf("once it was delivered: %v", got)
+	}
+	if audit := a.do("GET", "/api/v1/audit?pageSize=500", nil).want(200).raw; strings.Contains(audit, "hello") {
+		t.Error("the audit has what players tell each other")
+	}
+}
+
+func TestMessagesAreBoundedAndWhatIsNoneIsRefused(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	lobby := s.inside("lobby", "node-1")
+	for _, content := range []string{"", "a\nb", strings.Repeat("x", fleet.MaxMessage+1)} {
+		lobby.send(content).want(400).naming("content")
+	}
+	lobby.say("/api/plugin/message/send", `{"fromUuid":"`+string(steve)+`","toUuid":"x","content":"hello"}`).want(400).naming("uuid")
+	for n := range fleet.MaxMessagesTo {
+		lobby.send(fmt.Sprint("message ", n)).want(201)
+	}
+	lobby.send("one more").want(409)
+}
