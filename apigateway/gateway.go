@@ -276,7 +276,9 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		Players:    g.players,
 		Ready:      g.waiting, WithinName: frame.WithinName, Meta: meta, Version: g.cfg.Version, Now: time.Now,
 	}).Routes()...)
-	frame.Add(workload.New(workload.Config{Operations: g.operate, Players: g.players, Now: time.Now}).Routes()...)
+	frame.Add(workload.New(workload.Config{
+		Operations: g.operate, Players: g.players, StateOf: rest.StateOf, Proxies: fleet.RoutesPlayers, Now: time.Now,
+	}).Routes()...)
 	frame.Add(universe.New(universe.Config{
 		Operations: g.operate, Templates: templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
 		By: server.Actor, Shown: server.Shown, Now: time.Now, Metrics: g.gathered(), MetricsPublic: g.cfg.MetricsPublic,

@@ -28,9 +28,14 @@ func (s *site) inside(group string, node fleet.NodeID) *inside {
 	s.t.Helper()
 	id := s.start(group)
 	i, _ := s.view.Snapshot().Instances.Get(id)
-	sum := sha256.Sum256([]byte(i.Intent.Name))
-	s.status(id, node, fleet.Status{State: fleet.Online, TokenHash: hex.EncodeToString(sum[:])})
+	s.status(id, node, fleet.Status{State: fleet.Online, TokenHash: hashOf(i.Intent.Name)})
 	return &inside{site: s.as(i.Intent.Name), id: id}
+}
+
+// hashOf is what a status has of an instance's own token.
+func hashOf(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
 }
 
 // say posts with the next number.

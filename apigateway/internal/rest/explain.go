@@ -124,7 +124,7 @@ func (a *API) explain(c *gin.Context) {
 	reason, message := i.Why()
 	out := explanation{
 		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, Generation: i.Intent.Generation,
-		State: stateOf(i.State()), Reason: string(reason), Message: message, Revision: s.Rev, Chain: chainOf(s, i),
+		State: StateOf(i.State()), Reason: string(reason), Message: message, Revision: s.Rev, Chain: chainOf(s, i),
 	}
 	if i.State() == fleet.Offline {
 		out.Reason = reasonNodeLost

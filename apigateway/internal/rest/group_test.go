@@ -17,7 +17,7 @@ func TestEveryStateHasAWord(t *testing.T) {
 		fleet.Stopped: "STOPPED", fleet.Crashed: "CRASHED", fleet.Failed: "CRASHED", fleet.Offline: "CRASHED",
 	}
 	for _, s := range fleet.States {
-		if got := stateOf(s); got != want[s] {
+		if got := StateOf(s); got != want[s] {
 			t.Errorf("%s is shown as %s", s, got)
 		}
 	}

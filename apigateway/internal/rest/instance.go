@@ -65,8 +65,8 @@ type instanceTemplate struct {
 // reasonNodeLost is how this dialect calls the loss of a node.
 const reasonNodeLost = "NODE_LOST"
 
-// stateOf is a state in this dialect's words.
-func stateOf(s fleet.State) string {
+// StateOf is a state in this dialect's words.
+func StateOf(s fleet.State) string {
 	switch s {
 	case fleet.Unplaced:
 		return "SCHEDULED"
@@ -90,7 +90,7 @@ func stateOf(s fleet.State) string {
 func instanceOf(s *view.Snapshot, i *fleet.Instance, now time.Time) instance {
 	reason, message := i.Why()
 	out := instance{
-		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, State: stateOf(i.State()),
+		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, State: StateOf(i.State()),
 		Ports: []instancePort{}, CreatedAt: i.Intent.CreatedAt, Revision: i.Intent.GroupRevision,
 		Reason: string(reason), Message: message, Generation: i.Intent.Generation, Desired: i.Intent.Desired,
 		Origin: i.Intent.Origin, Replaces: i.Intent.Replaces, ReplacedBy: i.Intent.ReplacedBy,
@@ -188,7 +188,7 @@ type instanceFilter struct {
 func (f instanceFilter) wants(i *fleet.Instance) bool {
 	s := i.State()
 	return (f.group == "" || i.Intent.Group == f.group) && (f.node == "" || i.Node() == f.node && i.Shown() != nil) &&
-		(f.state == "" || strings.EqualFold(f.state, stateOf(s)) || strings.EqualFold(f.state, string(s)))
+		(f.state == "" || strings.EqualFold(f.state, StateOf(s)) || strings.EqualFold(f.state, string(s)))
 }
 
 // instancesOf are the instances a filter wants, by group and ordinal, the latest

@@ -99,13 +99,8 @@ func (a *API) pendingTransfers(c *gin.Context) {
 		if p, mine := a.through(s, own, id); !mine || p.Server == t.Target {
 			continue
 		}
-		one := pendingTransfer{PlayerUUID: id, TargetInstanceID: to.Intent.Name, NodeID: to.Node(), NodeAddress: to.Status.HostAddress}
-		if p := to.Shown(); p != nil {
-			one.Port = p.Port
-		}
-		if n, ok := s.Nodes.Get(one.NodeID); ok && one.NodeAddress == "" {
-			one.NodeAddress = n.Address
-		}
+		one := pendingTransfer{PlayerUUID: id, TargetInstanceID: to.Intent.Name}
+		one.NodeID, one.NodeAddress, one.Port = placeOf(s, to)
 		out = append(out, one)
 	}
 	c.JSON(http.StatusOK, out)

@@ -35,6 +35,10 @@ type Config struct {
 	Operations *operate.Operations
 	// Players takes what was handed over.
 	Players *presence.Table
+	// StateOf is a state in the words of the known plugins; Proxies reports whether a
+	// platform passes players on.
+	StateOf func(fleet.State) string
+	Proxies func(platform string) bool
 	Now     func() time.Time
 }
 
@@ -82,6 +86,9 @@ func (a *API) commonRoutes(base string, proxy bool) []server.Route {
 		server.Post("/auth/refresh", server.Own, a.refresh),
 		server.Post("/player-join", server.Own, func(c *gin.Context) { a.playerJoin(c, proxy) }),
 		server.Post("/player-leave", server.Own, a.playerLeave),
+		server.Get("/instances", server.Own, a.instances),
+		server.Get("/groups", server.Own, a.groups),
+		server.Get("/players", server.Own, func(c *gin.Context) { a.players(c, proxy) }),
 	)
 }
 

@@ -1,0 +1,161 @@
+package workload
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// backend is an instance that players can play on, as servers and proxies are told of it.
+type backend struct {
+	InstanceID  string          `json:"instanceId"`
+	Group       fleet.GroupName `json:"group"`
+	NodeID      fleet.NodeID    `json:"nodeId"`
+	NodeAddress string          `json:"nodeAddress"`
+	State       string          `json:"state"`
+	Port        int             `json:"port"`
+	PlayerCount int             `json:"playerCount"`
+	UptimeMs    int64           `json:"uptimeMs"`
+}
+
+// instances are all that have a node and have not ended, but for proxies, by group and ordinal.
+func (a *API) instances(c *gin.Context) {
+	s, now := a.cfg.Operations.Snapshot(), a.cfg.Now()
+	var all []*fleet.Instance
+	for _, i := range s.Instances.All() {
+		if i.Shown() != nil && !i.Terminal() && !a.proxy(s, i.Intent.Group) {
+			all = append(all, i)
+		}
+	}
+	slices.SortFunc(all, func(x, y *fleet.Instance) int {
+		return cmp.Or(cmp.Compare(x.Intent.Group, y.Intent.Group), cmp.Compare(x.Intent.Ordinal, y.Intent.Ordinal), cmp.Compare(x.Intent.ID, y.Intent.ID))
+	})
+	out := make([]backend, 0, len(all))
+	for _, i := range all {
+		out = append(out, a.backendOf(s, i, now))
+	}
+	c.JSON(http.StatusOK, out)
+}
+
+func (a *API) backendOf(s *view.Snapshot, i *fleet.Instance, now time.Time) backend {
+	out := backend{InstanceID: i.Intent.Name, Group: i.Intent.Group, State: a.cfg.StateOf(i.State())}
+	out.NodeID, out.NodeAddress, out.Port = placeOf(s, i)
+	if r, ok := s.Reports.Get(i.Node()); ok {
+		out.PlayerCount = r.Instances[i.Intent.ID].Players
+	}
+	if st := i.Status; st != nil && !st.StartedAt.IsZero() {
+		out.UptimeMs = max(0, now.Sub(st.StartedAt).Milliseconds())
+	}
+	return out
+}
+
+// placeOf is where an instance is reached.
+func placeOf(s *view.Snapshot, i *fleet.Instance) (node fleet.NodeID, address string, port int) {
+	p := i.Shown()
+	if p == nil {
+		return "", "", 0
+	}
+	if n, ok := s.Nodes.Get(p.Node); ok {
+		address = n.Address
+	}
+	if i.Status != nil {
+		address = cmp.Or(i.Status.HostAddress, address)
+	}
+	return p.Node, address, p.Port
+}
+
+// proxy reports whether a group's instances pass players on.
+func (a *API) proxy(s *view.Snapshot, name fleet.GroupName) bool {
+	g, ok := s.Groups.Get(name)
+	if !ok {
+		return false
+	}
+	software := g.Spec.Software
+	if p, ok := s.Catalog.Get(software.Platform); ok {
+		for _, v := range p.Versions {
+			if v.Version == cmp.Or(software.PlatformVersion, p.Recommended) {
+				return v.Category == fleet.CategoryProxy
+			}
+		}
+	}
+	return a.cfg.Proxies(software.Platform)
+}
+
+// group is a group as servers and proxies are told of it. Values of its environment may be
+// secret and are told to nobody here.
+type group struct {
+	Name               fleet.GroupName   `json:"name"`
+	Platform           string            `json:"platform"`
+	MinInstances       int               `json:"minInstances"`
+	MaxInstances       int               `json:"maxInstances"`
+	MaxPlayers         int               `json:"maxPlayers"`
+	OnlineCount        int               `json:"onlineCount"`
+	IsMaintenance      bool              `json:"isMaintenance"`
+	MaintenanceMessage string            `json:"maintenanceMessage"`
+	MaintenanceBypass  []string          `json:"maintenanceBypass"`
+	IsStatic           bool              `json:"isStatic"`
+	DefaultGroup       bool              `json:"defaultGroup"`
+	MemoryMb           int               `json:"memoryMb"`
+	CPUReservation     float64           `json:"cpuReservation"`
+	DiskReservationMb  int               `json:"diskReservationMb"`
+	JVMArgs            []string          `json:"jvmArgs"`
+	Env                map[string]string `json:"env"`
+	NodeAffinity       []string          `json:"nodeAffinity"`
+}
+
+// groups are all groups, by name.
+func (a *API) groups(c *gin.Context) {
+	s, out := a.cfg.Operations.Snapshot(), []group{}
+	for name, g := range s.Groups.All() {
+		if g.Deleting {
+			continue
+		}
+		spec := g.Spec
+		one := group{
+			Name: name, Platform: spec.Software.Platform, MinInstances: spec.Scaling.Min, MaxInstances: spec.Scaling.Max, MaxPlayers: spec.Players.Max,
+			IsMaintenance: spec.Maintenance.On, MaintenanceMessage: spec.Maintenance.Message, MaintenanceBypass: append([]string{}, spec.Maintenance.Bypass...),
+			IsStatic: spec.Static.Enabled, DefaultGroup: spec.Players.DefaultGroup, MemoryMb: spec.Resources.MemoryMiB,
+			CPUReservation: float64(spec.Resources.CPU) / 100, DiskReservationMb: spec.Resources.DiskMiB,
+			JVMArgs: append([]string{}, spec.Software.JVMArgs...), Env: map[string]string{}, NodeAffinity: append([]string{}, spec.Where.Affinity...),
+		}
+		for i := range s.GroupInstances(name) {
+			if i.State() == fleet.Online {
+				one.OnlineCount++
+			}
+		}
+		out = append(out, one)
+	}
+	c.JSON(http.StatusOK, out)
+}
+
+// player is a player as servers and proxies are told of one.
+type player struct {
+	ID         fleet.PlayerID  `json:"id"`
+	Name       string          `json:"name"`
+	InstanceID string          `json:"instanceId"`
+	Group      fleet.GroupName `json:"group"`
+	Edition    string          `json:"edition"`
+}
+
+// players are all players for a proxy, and for a server those of its own group.
+func (a *API) players(c *gin.Context, proxy bool) {
+	s, out := a.cfg.Operations.Snapshot(), []player{}
+	own, _ := s.Instances.Get(server.OwnInstance(c))
+	for _, p := range a.cfg.Players.All(s) {
+		one := player{ID: p.ID, Name: p.Name, Group: p.Group, Edition: p.Edition}
+		if i, ok := s.Instances.Get(p.Server); ok {
+			one.InstanceID, one.Group = i.Intent.Name, i.Intent.Group
+		}
+		if proxy || own != nil && one.Group == own.Intent.Group {
+			out = append(out, one)
+		}
+	}
+	c.JSON(http.StatusOK, out)
+}
