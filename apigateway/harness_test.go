@@ -316,6 +316,8 @@ type agent struct {
 	beats []client.Heartbeat
 	// last is the highest number of each instance.
 	last map[string]int64
+	// measured is what each told of itself.
+	measured map[string]client.Measured
 	// remote is what was said over the remote console.
 	remote []string
 	// cache are the versions it was asked to fetch; it fails with those in broken.
@@ -329,7 +331,7 @@ type agent struct {
 // node joins a node with a session and an agent that answers.
 func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 	s.t.Helper()
-	a := &agent{last: map[string]int64{}}
+	a := &agent{last: map[string]int64{}, measured: map[string]client.Measured{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/instances/{id}", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(client.Instance{Players: 7, MaxPlayers: 20, PlayersKnown: true, TPS: 19.5, PID: 4242, Attach: "tmux attach", LastHeartbeat: time.Unix(1e9, 0).UTC()})
@@ -356,6 +358,16 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 		defer a.mu.Unlock()
 		a.typed = append(a.typed, l.Line)
 	})
+	mux.HandleFunc("GET /v1/instances/{id}/measured", func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		m, ok := a.measured[r.PathValue("id")]
+		if !ok {
+			wire.Encode(w, wire.Internal, "", errs.New(errs.NotFound, "it told none"))
+			return
+		}
+		_ = json.NewEncoder(w).Encode(m)
+	})
 	mux.HandleFunc("PUT /v1/instances/{id}/heartbeat", func(w http.ResponseWriter, r *http.Request) {
 		var h client.Heartbeat
 		_ = json.NewDecoder(r.Body).Decode(&h)
@@ -366,6 +378,10 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 			return
 		}
 		a.last[r.PathValue("id")] = h.Sequence
+		if h.Measured != nil {
+			h.Measured.At = time.Unix(1e9, 0).UTC()
+			a.measured[r.PathValue("id")] = *h.Measured
+		}
 		a.beats = append(a.beats, h)
 	})
 	mux.HandleFunc("POST /v1/instances/{id}/rcon", func(w http.ResponseWriter, r *http.Request) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/await"
@@ -33,6 +34,33 @@ func (s *site) stored() []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(found))
+}
+
+func TestWhatAnInstanceMeasuresIsKnownUntilItsRunEnds(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	id := s.id(1)
+	s.online(id, basic("sleep 1000"))
+	if m, err := s.api().Measured(t.Context(), id); !errs.Is(err, errs.NotFound) {
+		t.Errorf("nothing was told: %+v, %v", m, err)
+	}
+	tell := func(figures string) error {
+		return s.api().Heartbeat(t.Context(), id, client.Heartbeat{TPS: new(19.5), Measured: &client.Measured{Figures: []byte(figures)}})
+	}
+	if err := tell(`{"tps1m":19.5}`); err != nil {
+		t.Fatal(err)
+	}
+	if err := tell(`"` + strings.Repeat("x", 64<<10) + `"`); !errs.Is(err, errs.Invalid) {
+		t.Errorf("too much: %v", err)
+	}
+	if m, err := s.api().Measured(t.Context(), id); err != nil || string(m.Figures) != `{"tps1m":19.5}` || m.At.IsZero() || m.Proxy {
+		t.Errorf("%+v, %v", m, err)
+	}
+	s.order(id, 1, fleet.OrderStop)
+	s.awaitState(id, 1, fleet.Stopped)
+	if m, err := s.api().Measured(t.Context(), id); !errs.Is(err, errs.NotFound) {
+		t.Errorf("it ended: %+v, %v", m, err)
+	}
 }
 
 func (s *site) awaitPlayers(want ...string) {

@@ -5,6 +5,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -135,6 +136,18 @@ type Heartbeat struct {
 	// one who is not any more.
 	Joined *fleet.Presence `json:"joined,omitempty"`
 	Left   fleet.PlayerID  `json:"left,omitempty"`
+	// Measured are the figures it has of itself; their time is the agent's to tell.
+	Measured *Measured `json:"measured,omitempty"`
+}
+
+// Measured are figures that an instance has of itself.
+type Measured struct {
+	// At is when they came.
+	At time.Time `json:"at,omitzero"`
+	// Proxy is true for those of a proxy.
+	Proxy bool `json:"proxy,omitempty"`
+	// Figures are a JSON object of 64 KiB at most, which the agent does not look into.
+	Figures json.RawMessage `json:"figures"`
 }
 
 // Client calls one agent. It is safe for concurrent use.
@@ -200,6 +213,14 @@ func (c *Client) RCON(ctx context.Context, id fleet.InstanceID, command string) 
 // there are too many players.
 func (c *Client) Heartbeat(ctx context.Context, id fleet.InstanceID, h Heartbeat) error {
 	return errs.Wrap("nodeagent.Heartbeat", c.call(ctx, http.MethodPut, id, "/heartbeat", h, nil))
+}
+
+// Measured reads the figures that an instance last told of itself in its present run. NotFound when it
+// told none.
+func (c *Client) Measured(ctx context.Context, id fleet.InstanceID) (Measured, error) {
+	var m Measured
+	err := c.call(ctx, http.MethodGet, id, "/measured", nil, &m)
+	return m, errs.Wrap("nodeagent.Measured", err)
 }
 
 func (c *Client) call(ctx context.Context, method string, id fleet.InstanceID, rest string, body, into any) error {

@@ -151,6 +151,24 @@ func (o *Operations) Heartbeat(ctx context.Context, ref string, h client.Heartbe
 	return o.cfg.Agents.Heartbeat(ctx, i, h)
 }
 
+// Measured are the figures that an instance last told of itself, as a proxy or as a server. NotFound when there is
+// no such instance, or it told none in its present run; Unavailable when its node's agent
+// does not answer.
+func (o *Operations) Measured(ctx context.Context, ref string, proxy bool) (*fleet.Instance, client.Measured, error) {
+	i, err := o.Find(ref)
+	if err != nil {
+		return nil, client.Measured{}, err
+	}
+	if !i.State().Running() {
+		return nil, client.Measured{}, errs.New(errs.NotFound, "instance %s is %s: it tells no metrics", i.Intent.Name, i.State())
+	}
+	m, err := o.cfg.Agents.Measured(ctx, i)
+	if err == nil && m.Proxy != proxy {
+		err = errs.New(errs.NotFound, "instance %s has told no such metrics in its present run", i.Intent.Name)
+	}
+	return i, m, err
+}
+
 // Live are an instance's figures as of now.
 func (o *Operations) Live(ctx context.Context, i *fleet.Instance) (upstream.Live, error) {
 	return o.cfg.Agents.Live(ctx, i)

@@ -31,6 +31,8 @@ func (a *API) instanceRoutes(base string) []server.Route {
 		server.Get(base, server.Needs(auth.InstancesView), a.listInstances),
 		server.Get(base+"/:id", server.Needs(auth.InstancesView), a.getInstance),
 		server.Get(base+"/:id/explain", server.Needs(auth.InstancesView), a.explain),
+		server.Get(base+"/:id/metrics", server.Needs(auth.InstancesView), a.metrics(false)),
+		server.Get(base+"/:id/proxy-metrics", server.Needs(auth.InstancesView), a.metrics(true)),
 		server.Get(base+"/:id/composition", server.Needs(auth.InstancesView), a.composition),
 		server.Delete(base+"/:id", server.Needs(auth.InstancesDelete), a.deleteInstance),
 		server.Post(base+"/:id/start", server.Needs(auth.GroupsStart), a.startInstance),

@@ -67,6 +67,10 @@ func (n *node) Heartbeat(_ context.Context, _ fleet.InstanceID, h client.Heartbe
 	return nil
 }
 
+func (n *node) Measured(context.Context, fleet.InstanceID) (client.Measured, error) {
+	return client.Measured{}, errs.New(errs.NotFound, "nothing is measured here")
+}
+
 func (n *node) Follow(context.Context, fleet.InstanceID, client.Place) (*client.Stream, error) {
 	return nil, errs.New(errs.Unavailable, "nothing is followed here")
 }

@@ -26,6 +26,8 @@ type Agent interface {
 	RCON(ctx context.Context, id fleet.InstanceID, command string) (client.RemoteAnswer, error)
 	// Heartbeat hands over what an instance said of itself.
 	Heartbeat(ctx context.Context, id fleet.InstanceID, h client.Heartbeat) error
+	// Measured are the figures an instance last told of itself.
+	Measured(ctx context.Context, id fleet.InstanceID) (client.Measured, error)
 	// Follow streams an instance's output from a place on.
 	Follow(ctx context.Context, id fleet.InstanceID, at client.Place) (*client.Stream, error)
 	// Export opens an archive of an instance's configuration below a prefix.
@@ -136,6 +138,14 @@ func (a *Agents) Heartbeat(ctx context.Context, i *fleet.Instance, h client.Hear
 		return struct{}{}, agent.Heartbeat(ctx, i.Intent.ID, h)
 	})
 	return err
+}
+
+// Measured are the figures an instance last told of itself. Errors as of call, and NotFound
+// when it told none in its present run.
+func (a *Agents) Measured(ctx context.Context, i *fleet.Instance) (client.Measured, error) {
+	return call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (client.Measured, error) {
+		return agent.Measured(ctx, i.Intent.ID)
+	})
 }
 
 // call reaches the agent of an instance's node. Conflict when the instance has no

@@ -70,6 +70,11 @@ func (a nodeAgent) Heartbeat(ctx context.Context, id fleet.InstanceID, h client.
 	return a.client.Heartbeat(ctx, id, h)
 }
 
+// Measured reads an instance's figures.
+func (a nodeAgent) Measured(ctx context.Context, id fleet.InstanceID) (client.Measured, error) {
+	return a.client.Measured(ctx, id)
+}
+
 // Export opens an archive of an instance's configuration.
 func (a nodeAgent) Export(ctx context.Context, id fleet.InstanceID, prefix string) (io.ReadCloser, error) {
 	return a.client.Export(ctx, id, prefix)

@@ -64,6 +64,7 @@ func (a *API) routes(base string, proxy bool) []server.Route {
 // serverRoutes are those of servers alone, proxyRoutes those of proxies.
 func (a *API) serverRoutes() []server.Route {
 	return []server.Route{
+		server.Post("/metrics", server.Own, a.serverMetrics),
 		server.Post("/transfer", server.Own, a.transfer),
 		server.Post("/transfer-to-group", server.Own, a.transferToGroup),
 		server.Post("/message/send", server.Own, a.sendMessage),
@@ -72,6 +73,7 @@ func (a *API) serverRoutes() []server.Route {
 
 func (a *API) proxyRoutes() []server.Route {
 	return []server.Route{
+		server.Post("/metrics", server.Own, a.proxyMetrics),
 		server.Get("/pending-transfers", server.Own, a.pendingTransfers),
 		server.Post("/transfer-ack/:uuid", server.Own, a.ackTransfer),
 		server.Get("/messages/pending", server.Own, a.pendingMessages),

@@ -94,6 +94,20 @@ func remoteConsole(all Instances) endpoint.Endpoint {
 	}
 }
 
+func readMeasured(all Instances) endpoint.Endpoint {
+	return func(_ context.Context, request any) (any, error) {
+		i, err := all.Instance(request.(fleet.InstanceID))
+		if err != nil {
+			return nil, err
+		}
+		m, err := i.Measured()
+		if err != nil {
+			return nil, err
+		}
+		return client.Measured{At: m.At, Proxy: m.Proxy, Figures: m.Figures}, nil
+	}
+}
+
 func heartbeat(all Instances) endpoint.Endpoint {
 	return func(_ context.Context, request any) (any, error) {
 		r := request.(heartbeatRequest)
@@ -106,9 +120,13 @@ func heartbeat(all Instances) endpoint.Endpoint {
 		if at.IsZero() || at.After(now) {
 			at = now
 		}
+		var measured *supervise.Measured
+		if r.Measured != nil {
+			measured = &supervise.Measured{Proxy: r.Measured.Proxy, Figures: r.Measured.Figures}
+		}
 		return nil, i.Heartbeat(supervise.Beat{
 			State: r.State, Players: r.Players, MaxPlayers: r.MaxPlayers, TPS: r.TPS, At: at, Sequence: r.Sequence,
-			Joined: r.Joined, Left: r.Left,
+			Joined: r.Joined, Left: r.Left, Measured: measured,
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
+	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
 )
 
 // Handler serves the interface to whoever knows the secret.
@@ -37,6 +38,7 @@ func Routes(all Instances) *http.ServeMux {
 	mux.Handle("GET /v1/instances/{id}/log/stream", follow(all))
 	mux.Handle("POST /v1/instances/{id}/console", Serve(writeLine(all), decodeConsole))
 	mux.Handle("POST /v1/instances/{id}/rcon", Serve(remoteConsole(all), decodeRemote))
+	mux.Handle("GET /v1/instances/{id}/measured", Serve(readMeasured(all), decodeID))
 	mux.Handle("PUT /v1/instances/{id}/heartbeat", Serve(heartbeat(all), decodeHeartbeat))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		encodeError(r.Context(), errs.New(errs.NotFound, "no route %s %s", r.Method, r.URL.Path), w)
@@ -116,6 +118,8 @@ func decodeHeartbeat(_ context.Context, r *http.Request) (any, error) {
 		return nil, errs.Field("tps", "must not be negative, is %v", *h.TPS)
 	case h.Sequence < 0:
 		return nil, errs.Field("sequence", "must not be negative, is %d", h.Sequence)
+	case h.Measured != nil && len(h.Measured.Figures) > supervise.MaxFigures:
+		return nil, errs.Field("measured", "must be at most %d bytes, has %d", supervise.MaxFigures, len(h.Measured.Figures))
 	case h.Joined != nil:
 		return h, h.Joined.Validate()
 	case h.Left != "":

@@ -28,6 +28,8 @@ type hearing struct {
 	unkept bool
 	// unready is why it is not ready; empty when nobody knows.
 	unready string
+	// measured is what it measured of itself.
+	measured Measured
 }
 
 func newHearing(since time.Time, sequence int64) hearing {

@@ -27,6 +27,8 @@ type Beat struct {
 	// Joined is a player who is there, and Left one who is not any more.
 	Joined *fleet.Presence
 	Left   fleet.PlayerID
+	// Measured are the figures it has of itself; its At is the Beat's.
+	Measured *Measured
 }
 
 // Recall takes what the agent before this one reported of the instance at a time, until
@@ -60,6 +62,10 @@ func (i *Instance) Heartbeat(b Beat) error {
 		i.keepSequence(b.Sequence)
 	}
 	i.live.Report = i.live.Report.With(fleet.InstanceSaid{Players: b.Players, MaxPlayers: b.MaxPlayers, TPS: b.TPS, At: b.At})
+	if b.Measured != nil {
+		i.measured = *b.Measured
+		i.measured.At = b.At
+	}
 	if b.State != "" {
 		i.live.Said = b.State
 	}
