@@ -88,12 +88,13 @@ func TestAStaticInstanceMovesWhereItsGroupSaysSo(t *testing.T) {
 func TestADeletedNodeGivesUpWhatItHeldAndGoes(t *testing.T) {
 	w := newWorld(t)
 	id := w.static()
-	w.commit(store.Create(store.NodeDesiredKey(node), fleet.NodeDesired{Node: node, Deleted: true, By: "alice"}))
+	w.commit(store.Create(store.NodeDesiredKey(node), fleet.NodeDesired{Node: node, Deleted: true, By: "alice"}),
+		store.Create(store.PlayersKey(node, 5), fleet.PresencePart{Node: node, Part: 5}))
 	w.lose()
 	s := w.until("the node's records gone", func(s *view.Snapshot) bool {
 		_, known := s.Nodes.Get(node)
 		_, wished := s.NodesDesired.Get(node)
-		return !known && !wished
+		return !known && !wished && s.PlayerParts.Len() == 0
 	})
 	i, _ := s.Instances.Get(id)
 	if i.Status.State != fleet.Stopped || i.Status.Reason != fleet.ReasonNodeDeleted {
