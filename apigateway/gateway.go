@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/presence"
 	"github.com/orreryhq/orrery/apigateway/internal/rest"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/settings"
 	"github.com/orreryhq/orrery/apigateway/internal/shell"
 	"github.com/orreryhq/orrery/apigateway/internal/universe"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
@@ -47,6 +49,12 @@ import (
 
 // Service is how the gateway's sessions are filed.
 const serviceName = "apigateway"
+
+// What an API that faces the world should have; see Limits.
+const (
+	defaultAnonymous = 100
+	defaultLogins    = 10
+)
 
 // minSecret is the length of the shortest usable cluster secret.
 const minSecret = 16
@@ -118,9 +126,13 @@ type Config struct {
 	// Origins are those browsers may call from; "*" allows any. Nil allows any too,
 	// an empty list none. Credentials are never allowed: tokens are not cookies.
 	Origins []string
-	Limits  Limits
-	Lockout Lockout
-	Reset   PasswordReset
+	// AllowedSubnets are whence the API may be used, as CIDRs; none allows any.
+	AllowedSubnets []string
+	// TrustedProxies are those whose X-Forwarded-For is believed, as CIDRs.
+	TrustedProxies []string
+	Limits         Limits
+	Lockout        Lockout
+	Reset          PasswordReset
 	// Replica is this process' name among the gateways.
 	Replica string
 	// NodeID names this gateway to clients of the older API. Empty means Replica.
@@ -148,6 +160,8 @@ type Gateway struct {
 	players *presence.Table
 	// arrivals ends transfers of players.
 	arrivals *presence.Arrivals
+	// settings are those that hold now.
+	settings *settings.Live
 	// calls has the connections to other services, uploads those of what takes long.
 	calls, uploads *http.Transport
 
@@ -158,6 +172,9 @@ type Gateway struct {
 
 	ready   chan struct{}
 	serving atomic.Bool
+	// ending is closed by end, when a client asked this replica to end.
+	ending chan struct{}
+	end    func()
 }
 
 // New makes a gateway that waits for Run. Invalid when something required is missing.
@@ -178,15 +195,20 @@ func New(cfg Config) (*Gateway, error) {
 	if cfg.Origins == nil {
 		cfg.Origins = []string{"*"}
 	}
+	own, err := cfg.settings()
+	if err != nil {
+		return nil, err
+	}
 	cfg.NodeID, cfg.ClusterName = cmp.Or(cfg.NodeID, cfg.Replica), cmp.Or(cfg.ClusterName, "orrery")
 	g := &Gateway{
-		cfg: cfg, metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), bell: bell.New(), players: presence.New(time.Now),
-		calls: newTransport(), uploads: newTransport(), ready: make(chan struct{}), startedAt: time.Now(),
+		cfg: cfg, settings: settings.New(own), metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), bell: bell.New(), players: presence.New(time.Now),
+		calls: newTransport(), uploads: newTransport(), ready: make(chan struct{}), ending: make(chan struct{}), startedAt: time.Now(),
 		auth: auth.New(auth.Config{
 			Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: time.Now, ClusterSecret: cfg.ClusterSecret,
 			AdminPassword: cfg.AdminPassword, AdminPasswordFile: cfg.AdminPasswordFile,
 		}),
 	}
+	g.end = sync.OnceFunc(func() { close(g.ending) })
 	g.uploads.ResponseHeaderTimeout = uploadPatience
 	box, err := seal.NewBox(cfg.ClusterSecret, fleet.SecretsKind)
 	if err != nil {
@@ -207,6 +229,7 @@ func New(cfg Config) (*Gateway, error) {
 	cfg.View.Subscribe(g.players.Hear)
 	g.arrivals = presence.NewArrivals(presence.Arrivals{View: cfg.View, End: g.operate.EndTransfer, Log: cfg.Log, Now: time.Now})
 	cfg.View.Subscribe(g.arrivals.Hear)
+	cfg.View.Subscribe(g.settings.Hear)
 	g.addr.Store("")
 	if cfg.Listener != nil {
 		g.addr.Store(cfg.Listener.Addr().String())
@@ -262,7 +285,7 @@ func (o openStreams) Close() {
 func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	frame := server.New(server.Config{
 		Auth: g.auth, View: g.cfg.View, Log: g.cfg.Log, Metrics: g.metrics, Now: time.Now,
-		Limits: g.cfg.Limits.effective(), Origins: g.cfg.Origins, Secret: g.cfg.ClusterSecret,
+		Settings: g.settings, Secret: g.cfg.ClusterSecret,
 		Replicas: func() int { return max(1, len(g.cfg.View.Snapshot().ServiceSessions(serviceName))) },
 	})
 	templates := upstream.NewTemplates(g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}, &http.Client{Transport: g.uploads}, g.cfg.Log)
@@ -273,8 +296,8 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	frame.Add(rest.New(rest.Config{
 		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: templates, Sources: sources,
 		Schedulers: upstream.NewSchedulers(g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}),
-		Players:    g.players,
-		Ready:      g.waiting, WithinName: frame.WithinName, Meta: meta, Version: g.cfg.Version, Now: time.Now,
+		Players:    g.players, Settings: g.settings, End: g.end, Replica: g.cfg.Replica, ClusterName: g.cfg.ClusterName,
+		Ready: g.waiting, WithinName: frame.WithinName, Meta: meta, Version: g.cfg.Version, Now: time.Now,
 	}).Routes()...)
 	frame.Add(workload.New(workload.Config{
 		Operations: g.operate, Players: g.players, StateOf: rest.StateOf, Proxies: fleet.RoutesPlayers, Now: time.Now,
@@ -297,14 +320,15 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 			Slog:     g.cfg.Log, Metrics: g.metrics,
 		}),
 		consoles: console.New(console.Config{
-			View: g.cfg.View, Auth: g.auth, Operations: g.operate, Tickets: tickets, Bell: g.bell, Origins: g.cfg.Origins,
-			Log: g.cfg.Log, Metrics: g.metrics,
+			View: g.cfg.View, Auth: g.auth, Operations: g.operate, Tickets: tickets, Bell: g.bell,
+			Origins: func() []string { return g.settings.Now().Origins },
+			Log:     g.cfg.Log, Metrics: g.metrics,
 		}),
 		shell: shell.New(shell.Config{
 			Commands: command.New(command.Config{
 				Operations: g.operate, Sources: sources, Auth: g.auth, ClusterName: g.cfg.ClusterName, ClusterID: meta.ClusterID, Now: time.Now,
 			}),
-			Operations: g.operate, Auth: g.auth, Tickets: tickets, NodeID: fleet.NodeID(g.cfg.NodeID), Origins: g.cfg.Origins, Metrics: g.metrics,
+			Operations: g.operate, Auth: g.auth, Tickets: tickets, NodeID: fleet.NodeID(g.cfg.NodeID), Origins: func() []string { return g.settings.Now().Origins }, Metrics: g.metrics,
 		}),
 	}
 	frame.Add(
@@ -318,16 +342,19 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	return streams, g.metrics.Err()
 }
 
-func (l Limits) effective() server.Limits {
-	out := server.DefaultLimits()
-	if l.Anonymous != 0 {
-		out.Anonymous = max(0, l.Anonymous)
+// settings are the gateway's own, which versions of the cluster's may take the place of.
+func (c Config) settings() (settings.Settings, error) {
+	limit := func(set, otherwise int) int { return max(0, cmp.Or(set, otherwise)) }
+	out := settings.Settings{
+		Origins: c.Origins, Anonymous: limit(c.Limits.Anonymous, defaultAnonymous), Logins: limit(c.Limits.Logins, defaultLogins),
+		Names: max(0, c.Limits.Names), Users: max(0, c.Limits.Users),
 	}
-	if l.Logins != 0 {
-		out.Logins = max(0, l.Logins)
+	var err error
+	if out.Subnets, err = settings.Prefixes("network.allowed-subnets", c.AllowedSubnets); err != nil {
+		return out, err
 	}
-	out.Names, out.Users = max(0, l.Names), max(0, l.Users)
-	return out
+	out.Proxies, err = settings.Prefixes("network.trusted-proxies", c.TrustedProxies)
+	return out, err
 }
 
 // effective is the policy with its defaults.

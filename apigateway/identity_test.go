@@ -306,6 +306,9 @@ func TestEveryRouteWantsAllThePermissionsItSaysAndNoOthers(t *testing.T) {
 		}
 		route := r.Method + " " + r.Path
 		path := strings.NewReplacer(":group", "x", ":name", "x", ":id", "x", "*path", "x", ":hash", "x", ":platform", "x", ":version", "x").Replace(r.Path)
+		if route == "POST /api/v1/system/shutdown" {
+			path += "?dryRun=true" // the others are asked of the same gateway
+		}
 		for _, p := range wanted {
 			lacking := slices.DeleteFunc(append([]fleet.Permission{auth.ClusterManage}, admin.Permissions...), func(other fleet.Permission) bool { return other == p })
 			who := s.of(lacking)

@@ -18,6 +18,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/store"
 )
 
@@ -34,8 +35,8 @@ const (
 	declareEvery = time.Minute
 )
 
-// Run serves until ctx ends; then it takes no new requests, lets those under way
-// finish and returns. Invalid when the address cannot be listened on, or when the
+// Run serves until ctx ends, or a client asked this replica to end; then it takes no new
+// requests, lets those under way finish and returns, for a client with lifecycle.ErrEnd. Invalid when the address cannot be listened on, or when the
 // cluster secret is not the cluster's.
 func (g *Gateway) Run(ctx context.Context) error {
 	defer g.calls.CloseIdleConnections()
@@ -70,10 +71,13 @@ func (g *Gateway) Run(ctx context.Context) error {
 	close(g.ready)
 	g.cfg.Log.Info("the API is up", "address", g.Addr())
 
+	var ended error
 	select {
 	case err := <-served:
 		streams.Close()
 		return errs.As(errs.Internal, "apigateway.serve", err)
+	case <-g.ending:
+		ended = lifecycle.ErrEnd
 	case <-ctx.Done():
 	}
 	g.serving.Store(false)
@@ -81,7 +85,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	<-served             // what was accepted before is known now
 	arriving.wait(arrivalTimeout)
 	drain(httpServer, streams)
-	return nil
+	return ended
 }
 
 func (g *Gateway) listen(ctx context.Context) (net.Listener, error) {

@@ -8,7 +8,7 @@
 //   - A component is started only after every earlier one has started, and
 //     stopped only after every later one has stopped or used up its bound.
 //   - The first failure stops all. A Run that returns before it was asked to,
-//     even with nil, is a failure: what must be done once belongs in Start.
+//     even with nil, is a failure: what must be done once belongs in Start. ErrEnd is none.
 //   - Cancelling the caller's context does not cancel the components' own: each
 //     keeps working until its turn to stop comes.
 //   - A panic in a component is an error like any other; its stack is logged.
@@ -34,6 +34,10 @@ import (
 // StopTimeout is how long a component may take to stop when it names no bound of its own.
 const StopTimeout = 10 * time.Second
 
+// ErrEnd is what a component's Run returns when somebody asked it to end the whole service:
+// all stop, and nothing has failed. It counts once all have started.
+var ErrEnd = errors.New("asked to end the service")
+
 // Component is one part of a service. Any of its functions may be nil.
 type Component struct {
 	// Name stands in logs and errors.
@@ -54,7 +58,7 @@ type Component struct {
 }
 
 // Run starts the components in order, waits until ctx is done or one of them
-// fails, and stops them in reverse. It returns nil when it was ctx that ended
+// fails, and stops them in reverse. It returns nil when it was ctx that ended, or ErrEnd,
 // and everything stopped cleanly; otherwise all failures joined, the first one first.
 func Run(ctx context.Context, log *slog.Logger, components ...Component) error {
 	g := &group{log: log, failed: make(chan error, len(components))}
@@ -65,6 +69,11 @@ func Run(ctx context.Context, log *slog.Logger, components ...Component) error {
 		case <-ctx.Done():
 			log.Info("stopping", "cause", context.Cause(ctx))
 		case err = <-g.failed:
+			if errors.Is(err, ErrEnd) {
+				log.Info("stopping", "cause", err)
+				err = nil
+				break
+			}
 			log.Error("stopping: a component failed", "error", err)
 		}
 	}

@@ -96,6 +96,20 @@ func TestTheFirstFailureStopsAll(t *testing.T) {
 	}
 }
 
+func TestAComponentThatIsAskedToEndsAllAndNothingFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		b := lifecycle.Component{Name: "b", Run: func(context.Context) error {
+			<-time.After(time.Minute)
+			return lifecycle.ErrEnd
+		}}
+		if err := lifecycle.Run(t.Context(), slog.New(slog.DiscardHandler), j.component("a"), b, j.component("c")); err != nil {
+			t.Error(err)
+		}
+		j.want(t, "start a", "start c", "stop c", "end c", "stop a", "end a")
+	})
+}
+
 func TestAFailedStartStopsWhatWasStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal

@@ -33,6 +33,10 @@ type settings struct {
 	CORS struct {
 		Origins []string `config:"origins" default:"*" usage:"origins browsers may call from; * allows any, empty none"`
 	} `config:"cors"`
+	Network struct {
+		AllowedSubnets []string `config:"allowed-subnets" usage:"networks the API may be used from, like 10.0.0.0/8; empty: from anywhere"`
+		TrustedProxies []string `config:"trusted-proxies" usage:"networks of proxies whose X-Forwarded-For is believed; empty: none"`
+	} `config:"network"`
 	Limits struct {
 		Anonymous int `config:"anonymous" default:"100" usage:"requests without a valid token per minute and address; 0 sets no limit"`
 		Logins    int `config:"logins" default:"10" usage:"attempts to log in per minute and address; 0 sets no limit"`
@@ -106,7 +110,8 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := apigateway.New(apigateway.Config{
 		Store: e.Client, View: e.View, Log: e.Log, Metrics: e.Registry, MetricsPublic: s.Metrics.Public, Listener: listener, APIURL: s.API.URL,
 		ClusterSecret: s.Cluster.Secret, AdminPassword: s.Admin.InitialPassword, AdminPasswordFile: s.Admin.PasswordFile,
-		Origins: origins, Limits: limits(s), Lockout: lockout(s), Reset: reset(s), Replica: e.Replica, ClusterName: s.ClusterName,
+		Origins: origins, AllowedSubnets: s.Network.AllowedSubnets, TrustedProxies: s.Network.TrustedProxies, Limits: limits(s),
+		Lockout: lockout(s), Reset: reset(s), Replica: e.Replica, ClusterName: s.ClusterName,
 		Version: telemetry.Version(), SessionTTL: s.Session.TTL,
 	})
 	if err != nil {

@@ -38,8 +38,8 @@ type Config struct {
 	Tickets    *events.Tickets
 	// Bell must be subscribed to the view.
 	Bell *bell.Bell
-	// Origins are those whose pages may open a WebSocket; "*" allows any.
-	Origins []string
+	// Origins are those whose pages may open a WebSocket now; "*" allows any.
+	Origins func() []string
 	// MaxStreams is the number of consoles shown at a time. 0 means DefaultMaxStreams.
 	MaxStreams int
 	// WriteTimeout is how long one write may be stuck. 0 means DefaultWriteTimeout.

@@ -110,6 +110,8 @@ func (t *translator) plain(c view.Change) {
 		t.report(c)
 	case view.KindNetwork:
 		t.network(c)
+	case view.KindConfigActive:
+		t.config(c)
 	default: // the other kinds are workings nobody outside needs to hear of
 	}
 }

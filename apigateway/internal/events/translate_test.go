@@ -151,6 +151,11 @@ func TestTranslate(t *testing.T) {
 			[]line{{"7", events.NetworkDeleted, "", events.Fields{"networkName": "main"}}},
 		},
 		{
+			"another version of the settings holds",
+			[]view.Change{{Kind: view.KindConfigActive, Rev: 7, Key: []string{"cluster"}, After: &fleet.ConfigActive{Version: 2, Before: 3, By: "ann", Action: fleet.ConfigRolledBack}}},
+			[]line{{"7", events.ClusterConfigChanged, "", events.Fields{"version": int64(2), "parentVersion": int64(3), "mutator": "ann", "action": "ROLLBACK"}}},
+		},
+		{
 			"maintenance is told beside the update, and both are numbered",
 			[]view.Change{groupChange(group(false, false), group(true, false))},
 			[]line{

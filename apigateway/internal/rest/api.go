@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/presence"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/settings"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -40,7 +41,14 @@ type Config struct {
 	// WithinName counts an attempt to log in under a user name; false means that there were
 	// too many and the request was answered.
 	WithinName func(c *gin.Context, name string) bool
-	Meta       fleet.Meta
+	// Settings are those that hold now.
+	Settings *settings.Live
+	// Meta identifies the cluster.
+	Meta fleet.Meta
+	// End asks this replica to end.
+	End func()
+	// Replica is this one's name; ClusterName is told to people.
+	Replica, ClusterName string
 	// Version is the gateway's own.
 	Version string
 	Now     func() time.Time
@@ -57,7 +65,7 @@ func (a *API) Routes() []server.Route {
 	return slices.Concat(
 		a.systemRoutes(), a.identityRoutes(), a.userRoutes(), a.roleRoutes(), a.groupRoutes(),
 		a.instanceRoutes("/api/v1/services"), a.instanceRoutes("/api/v1/instances"),
-		a.nodeRoutes(), a.networkRoutes(), a.clusterRoutes(), a.quotaRoutes(), a.crashRoutes(),
+		a.nodeRoutes(), a.networkRoutes(), a.clusterRoutes(), a.configRoutes(), a.quotaRoutes(), a.crashRoutes(),
 		a.templateRoutes(), a.sourceRoutes(), a.catalogRoutes(), a.secretRoutes(),
 		a.historyRoutes(), a.playerRoutes(),
 	)
@@ -73,15 +81,18 @@ func reported(s *view.Snapshot, i *fleet.Instance) fleet.InstanceReport {
 	return fleet.InstanceReport{}
 }
 
+// figures are how much there is.
+type figures struct {
+	NodeCount     int `json:"nodeCount"` // of those that live
+	InstanceCount int `json:"instanceCount"`
+	PlayerCount   int `json:"playerCount"`
+	GroupCount    int `json:"groupCount"`
+}
+
 // overview counts what there is.
-func (a *API) overview(c *gin.Context) {
-	s := a.snapshot()
-	var out struct {
-		NodeCount     int `json:"nodeCount"`
-		InstanceCount int `json:"instanceCount"`
-		PlayerCount   int `json:"playerCount"`
-		GroupCount    int `json:"groupCount"`
-	}
+func (a *API) overview(c *gin.Context) { c.JSON(http.StatusOK, figuresOf(a.snapshot())) }
+
+func figuresOf(s *view.Snapshot) (out figures) {
 	for id := range s.Nodes.All() {
 		if _, alive := s.NodeSessions.Get(id); alive {
 			out.NodeCount++
@@ -98,5 +109,5 @@ func (a *API) overview(c *gin.Context) {
 			out.PlayerCount += reported(s, i).Players
 		}
 	}
-	c.JSON(http.StatusOK, out)
+	return out
 }

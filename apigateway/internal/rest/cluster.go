@@ -32,7 +32,7 @@ func (a *API) cluster(c *gin.Context) {
 	s := a.snapshot()
 	c.JSON(http.StatusOK, gin.H{
 		"clusterId": a.cfg.Meta.ClusterID, "createdAt": a.cfg.Meta.CreatedAt, "schemaVersion": a.cfg.Meta.Schema,
-		"memberCount": s.Sessions.Len(),
+		"memberCount": s.Sessions.Len(), "activeConfigVersion": s.Config().Version,
 	})
 }
 

@@ -15,11 +15,11 @@ const (
 )
 
 // limiter counts requests per caller in fixed windows that begin with the caller's
-// first request. A limit of 0 allows everything. Each replica counts for itself: it allows
-// its share of the limit, so that all of them together allow the limit and, since shares are
-// whole, at most one request more for each replica but one.
+// first request. The limit may change at any time; one of 0 allows everything. Each replica
+// counts for itself: it allows its share of the limit, so that all of them together allow the
+// limit and, since shares are whole, at most one request more for each replica but one.
 type limiter[K comparable] struct {
-	limit int
+	limit func() int
 	now   func() time.Time
 	// replicas is how many share the limit now, 1 or more.
 	replicas func() int
@@ -33,7 +33,7 @@ type window struct {
 	count int
 }
 
-func newLimiter[K comparable](limit int, now func() time.Time, replicas func() int) *limiter[K] {
+func newLimiter[K comparable](limit func() int, now func() time.Time, replicas func() int) *limiter[K] {
 	return &limiter[K]{limit: limit, now: now, replicas: replicas, callers: map[K]*window{}}
 }
 
@@ -46,7 +46,8 @@ type verdict struct {
 
 // allow counts a request.
 func (l *limiter[K]) allow(who K) verdict {
-	if l.limit <= 0 {
+	limit := l.limit()
+	if limit <= 0 {
 		return verdict{}
 	}
 	now, n := l.now(), l.replicas()
@@ -57,7 +58,7 @@ func (l *limiter[K]) allow(who K) verdict {
 		w.began, w.count = now, 0
 	}
 	w.count++
-	return verdict{over: w.count > (l.limit+n-1)/n, wait: limitWindow - now.Sub(w.began)}
+	return verdict{over: w.count > (limit+n-1)/n, wait: limitWindow - now.Sub(w.began)}
 }
 
 func (l *limiter[K]) window(who K, now time.Time) *window {

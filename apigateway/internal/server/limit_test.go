@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,9 +11,23 @@ import (
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
+func always(limit int) func() int { return func() int { return limit } }
+
+func TestALimitThatChangesHoldsFromThenOn(t *testing.T) {
+	limit := 1
+	l := newLimiter[string](func() int { return limit }, func() time.Time { return time.Unix(0, 0) }, one)
+	var got []bool
+	for _, limit = range []int{1, 1, 3, 0, 2} {
+		got = append(got, !l.allow("10.0.0.1").over)
+	}
+	if want := []bool{true, false, true, true, false}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 func TestALimitCountsPerCallerAndWindow(t *testing.T) {
 	now := time.Unix(0, 0)
-	l := newLimiter[string](3, func() time.Time { return now }, one)
+	l := newLimiter[string](always(3), func() time.Time { return now }, one)
 	for n := range 3 {
 		if l.allow("10.0.0.1").over {
 			t.Fatalf("request %d was refused", n+1)
@@ -38,7 +53,7 @@ func TestReplicasTogetherAllowTheLimitAndLessThanOneMoreEach(t *testing.T) {
 		limit, replicas := rapid.IntRange(1, 50).Draw(t, "limit"), rapid.IntRange(1, 9).Draw(t, "replicas")
 		allowed := 0
 		for range replicas {
-			l := newLimiter[string](limit, func() time.Time { return time.Unix(0, 0) }, func() int { return replicas })
+			l := newLimiter[string](always(limit), func() time.Time { return time.Unix(0, 0) }, func() int { return replicas })
 			for range limit + 1 {
 				if !l.allow("ann").over {
 					allowed++
@@ -52,7 +67,7 @@ func TestReplicasTogetherAllowTheLimitAndLessThanOneMoreEach(t *testing.T) {
 }
 
 func TestNoLimitAllowsEverything(t *testing.T) {
-	l := newLimiter[string](0, time.Now, one)
+	l := newLimiter[string](always(0), time.Now, one)
 	for range 1000 {
 		if l.allow("10.0.0.1").over {
 			t.Fatal("refused")
@@ -76,7 +91,7 @@ func TestAHostCountsAsOneWhateverItsAddresses(t *testing.T) {
 
 func TestRememberedCallersAreBounded(t *testing.T) {
 	now := time.Unix(0, 0)
-	l := newLimiter[string](1, func() time.Time { return now }, one)
+	l := newLimiter[string](always(1), func() time.Time { return now }, one)
 	for n := range maxCallers + 100 {
 		l.allow(fmt.Sprintf("%d.%d.%d.1", 1+n>>16, n>>8&0xff, n&0xff))
 	}

@@ -198,8 +198,9 @@ func (s *Server) cors(c *gin.Context) {
 		return
 	}
 	c.Writer.Header().Add("Vary", "Origin")
-	all := slices.Contains(s.cfg.Origins, "*")
-	if !all && !slices.Contains(s.cfg.Origins, origin) {
+	allowed := s.cfg.Settings.Now().Origins
+	all := slices.Contains(allowed, "*")
+	if !all && !slices.Contains(allowed, origin) {
 		return
 	}
 	if all {

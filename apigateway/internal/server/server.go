@@ -12,30 +12,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/settings"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-// Limits of requests per minute, on all replicas together; 0 sets none.
-type Limits struct {
-	// Anonymous are requests without a valid token from an address.
-	Anonymous int
-	// Logins are attempts to log in from an address.
-	Logins int
-	// Names are attempts to log in under a user name.
-	Names int
-	// Users are requests of a user with whatever tokens.
-	Users int
-}
-
 // publicLimit is how many requests a minute a PUBLIC token is good for, as clients of the
 // older API were told.
 const publicLimit = 100
-
-// DefaultLimits are what an API that faces the world should have.
-func DefaultLimits() Limits { return Limits{Anonymous: 100, Logins: 10} }
 
 // Config is what the frame needs.
 type Config struct {
@@ -44,13 +30,12 @@ type Config struct {
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
 	Now     func() time.Time
-	Limits  Limits
+	// Settings may change at any time.
+	Settings *settings.Live
 	// Replicas is how many gateways live, 1 or more; it must be quick.
 	Replicas func() int
 	// Secret is the cluster's.
 	Secret string
-	// Origins are those browsers may call from; "*" allows any, none allows none.
-	Origins []string
 }
 
 // Server is the frame, and the handler of all routes that are added to it.
@@ -76,18 +61,18 @@ type metrics struct {
 func New(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, engine: newEngine(), routes: map[string]map[string]*Route{},
-		anonymous: newLimiter[netip.Addr](cfg.Limits.Anonymous, cfg.Now, cfg.Replicas),
-		logins:    newLimiter[netip.Addr](cfg.Limits.Logins, cfg.Now, cfg.Replicas),
-		names:     newLimiter[[sha256.Size]byte](cfg.Limits.Names, cfg.Now, cfg.Replicas),
-		users:     newLimiter[string](cfg.Limits.Users, cfg.Now, cfg.Replicas),
-		public:    newLimiter[string](publicLimit, cfg.Now, cfg.Replicas),
+		anonymous: newLimiter[netip.Addr](func() int { return cfg.Settings.Now().Anonymous }, cfg.Now, cfg.Replicas),
+		logins:    newLimiter[netip.Addr](func() int { return cfg.Settings.Now().Logins }, cfg.Now, cfg.Replicas),
+		names:     newLimiter[[sha256.Size]byte](func() int { return cfg.Settings.Now().Names }, cfg.Now, cfg.Replicas),
+		users:     newLimiter[string](func() int { return cfg.Settings.Now().Users }, cfg.Now, cfg.Replicas),
+		public:    newLimiter[string](func() int { return publicLimit }, cfg.Now, cfg.Replicas),
 		metrics: metrics{
 			requests: cfg.Metrics.Counter("http_requests", "Requests by route and status.", "method", "route", "status"),
 			limited:  cfg.Metrics.Counter("http_requests_limited", "Requests refused because of a rate limit.", "limit"),
 			seconds:  cfg.Metrics.Histogram("http_request", "seconds", "Time to answer.", nil, "method", "route"),
 		},
 	}
-	s.engine.Use(ids, s.observe, s.recover, s.cors, s.guard, queries, s.revisions, s.queue, s.bodies, s.fingerprint)
+	s.engine.Use(ids, s.address, s.observe, s.recover, s.cors, s.admit, s.guard, queries, s.revisions, s.queue, s.bodies, s.fingerprint)
 	s.engine.NoRoute(func(c *gin.Context) {
 		Fail(c, errs.New(errs.NotFound, "there is no such route%s", hint(c.Request.URL.EscapedPath())))
 	})

@@ -38,7 +38,7 @@ type Config struct {
 	// NodeID is this gateway's own node, as far as there is one of that name.
 	NodeID fleet.NodeID
 	// Origins are those whose pages may open a WebSocket; "*" allows any.
-	Origins []string
+	Origins func() []string
 	// MaxConsoles is the number of WebSockets at a time. 0 means DefaultMaxConsoles.
 	MaxConsoles int
 	// Patience is how long a request waits for its command. 0 means DefaultPatience.

@@ -18,7 +18,7 @@ import (
 type Room struct {
 	most    int
 	what    string
-	origins []string
+	origins func() []string
 	open    atomic.Int64
 
 	// running are the open streams. Guarded by mu: whether there may be more.
@@ -30,8 +30,8 @@ type Room struct {
 }
 
 // NewRoom has room for so many streams; what names them in messages, in the plural.
-// Origins are those whose pages may open a WebSocket; "*" allows any.
-func NewRoom(most int, what string, origins []string) *Room {
+// origins are those whose pages may open a WebSocket; "*" allows any.
+func NewRoom(most int, what string, origins func() []string) *Room {
 	r := &Room{most: most, what: what, origins: origins}
 	r.ending, r.end = context.WithCancel(context.Background())
 	return r

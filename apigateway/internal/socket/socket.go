@@ -25,8 +25,9 @@ func (r *Room) Upgrade(c *gin.Context, watch Watch, limit int64, serve func(ctx 
 		return
 	}
 	defer leave()
+	origins := r.origins()
 	conn, err := websocket.Accept(c.Writer, c.Request, &websocket.AcceptOptions{
-		InsecureSkipVerify: slices.Contains(r.origins, "*"), OriginPatterns: hosts(r.origins),
+		InsecureSkipVerify: slices.Contains(origins, "*"), OriginPatterns: hosts(origins),
 		Subprotocols: []string{server.BearerProtocol, server.TicketProtocol},
 	})
 	if err != nil {

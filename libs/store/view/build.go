@@ -102,22 +102,24 @@ func (s *Snapshot) fork() *Snapshot {
 		CrashLoops: fork(s.CrashLoops), Crashes: fork(s.Crashes), Names: fork(s.Names), Sessions: fork(s.Sessions),
 		Quotas: fork(s.Quotas), Catalog: fork(s.Catalog), QuotaAllocs: fork(s.QuotaAllocs), Evictions: fork(s.Evictions),
 		Users: fork(s.Users), APITokens: fork(s.APITokens), tokensByHash: fork(s.tokensByHash),
-		Roles:        fork(s.Roles),
-		Revocations:  fork(s.Revocations),
-		Lockouts:     fork(s.Lockouts),
-		SealedKeys:   fork(s.SealedKeys),
-		Networks:     fork(s.Networks),
-		NetworkMarks: fork(s.NetworkMarks),
-		Audit:        fork(s.Audit),
-		AuditBytes:   s.AuditBytes,
-		auditOf:      fork(s.auditOf),
-		byGroup:      fork(s.byGroup),
-		byNode:       fork(s.byNode),
-		PlayerParts:  fork(s.PlayerParts),
-		byPlayer:     fork(s.byPlayer),
-		byTeller:     fork(s.byTeller),
-		Transfers:    fork(s.Transfers),
-		Messages:     fork(s.Messages),
+		Roles:          fork(s.Roles),
+		Revocations:    fork(s.Revocations),
+		Lockouts:       fork(s.Lockouts),
+		SealedKeys:     fork(s.SealedKeys),
+		Networks:       fork(s.Networks),
+		NetworkMarks:   fork(s.NetworkMarks),
+		Audit:          fork(s.Audit),
+		AuditBytes:     s.AuditBytes,
+		auditOf:        fork(s.auditOf),
+		byGroup:        fork(s.byGroup),
+		byNode:         fork(s.byNode),
+		PlayerParts:    fork(s.PlayerParts),
+		byPlayer:       fork(s.byPlayer),
+		byTeller:       fork(s.byTeller),
+		Transfers:      fork(s.Transfers),
+		Messages:       fork(s.Messages),
+		ConfigVersions: fork(s.ConfigVersions),
+		ConfigActive:   fork(s.ConfigActive),
 	}
 }
 
@@ -184,6 +186,10 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 		return true, set(s.Messages, c.Key[0], c, raw)
 	case KindTransfer:
 		return true, set(s.Transfers, fleet.PlayerID(c.Key[0]), c, raw)
+	case KindConfig:
+		return true, set(s.ConfigVersions, c.Key[0], c, raw)
+	case KindConfigActive:
+		return true, set(s.ConfigActive, c.Key[0], c, raw)
 	case KindSession:
 		if c.Key[0] == "node" {
 			return true, set(s.NodeSessions, fleet.NodeID(c.Key[1]), c, raw)

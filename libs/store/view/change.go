@@ -39,6 +39,8 @@ const (
 	KindPlayers      Kind = "players"
 	KindTransfer     Kind = "transfers"
 	KindMessage      Kind = "messages"
+	KindConfig       Kind = "config"
+	KindConfigActive Kind = "config-active"
 )
 
 // Change is one record's change.

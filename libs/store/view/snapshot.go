@@ -96,8 +96,10 @@ type Snapshot struct {
 	byNode        index
 	Audit         Table[string, *fleet.AuditSlip] // by id, which is in order of time
 	// AuditBytes is the size of all entries of the audit.
-	AuditBytes int
-	auditOf    Table[pair, *fleet.AuditSlip] // by kind and name of an object, and id
+	AuditBytes     int
+	auditOf        Table[pair, *fleet.AuditSlip]       // by kind and name of an object, and id
+	ConfigVersions Table[string, *fleet.ConfigVersion] // in the order of versions
+	ConfigActive   Table[string, *fleet.ConfigActive]  // one, or none
 }
 
 func emptySnapshot() *Snapshot {
@@ -114,20 +116,22 @@ func emptySnapshot() *Snapshot {
 		Evictions: newTable[fleet.InstanceID, *fleet.Eviction](),
 		Users:     newTable[string, *fleet.User](), APITokens: newTable[string, *fleet.APIToken](),
 		Roles: newTable[string, *fleet.Role](), Revocations: newTable[string, *fleet.Revocation](),
-		Lockouts:     newTable[string, *fleet.Lockout](),
-		Transfers:    newTable[fleet.PlayerID, *fleet.Transfer](),
-		Messages:     newTable[string, *fleet.PlayerMessage](),
-		tokensByHash: newTable[string, *fleet.APIToken](),
-		SealedKeys:   newTable[string, *fleet.SealedKey](),
-		byGroup:      newTable[pair, struct{}](),
-		byNode:       newTable[pair, struct{}](),
-		Networks:     newTable[string, *fleet.Network](),
-		NetworkMarks: newTable[string, *fleet.NetworkMark](),
-		Audit:        newTable[string, *fleet.AuditSlip](),
-		auditOf:      newTable[pair, *fleet.AuditSlip](),
-		PlayerParts:  newTable[string, *fleet.PresencePart](),
-		byPlayer:     newTable[pair, *fleet.Presence](),
-		byTeller:     newTable[pair, struct{}](),
+		Lockouts:       newTable[string, *fleet.Lockout](),
+		Transfers:      newTable[fleet.PlayerID, *fleet.Transfer](),
+		Messages:       newTable[string, *fleet.PlayerMessage](),
+		tokensByHash:   newTable[string, *fleet.APIToken](),
+		SealedKeys:     newTable[string, *fleet.SealedKey](),
+		byGroup:        newTable[pair, struct{}](),
+		byNode:         newTable[pair, struct{}](),
+		Networks:       newTable[string, *fleet.Network](),
+		NetworkMarks:   newTable[string, *fleet.NetworkMark](),
+		Audit:          newTable[string, *fleet.AuditSlip](),
+		auditOf:        newTable[pair, *fleet.AuditSlip](),
+		PlayerParts:    newTable[string, *fleet.PresencePart](),
+		byPlayer:       newTable[pair, *fleet.Presence](),
+		byTeller:       newTable[pair, struct{}](),
+		ConfigVersions: newTable[string, *fleet.ConfigVersion](),
+		ConfigActive:   newTable[string, *fleet.ConfigActive](),
 	}
 }
 
@@ -224,4 +228,12 @@ func (s *Snapshot) ServiceSessions(service string) []*fleet.Session {
 // Name is the claim on a group's ordinal.
 func (s *Snapshot) Name(g fleet.GroupName, ordinal int) (*store.NameClaim, bool) {
 	return s.Names.Get(nameKey(g, ordinal))
+}
+
+// Config is which version of the cluster's settings holds; the zero value before the first.
+func (s *Snapshot) Config() fleet.ConfigActive {
+	for _, active := range s.ConfigActive.All() {
+		return *active
+	}
+	return fleet.ConfigActive{}
 }

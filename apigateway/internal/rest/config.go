@@ -1,0 +1,255 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+// configRoutes are the settings that hold for the whole cluster, and their versions. None of
+// them is a secret.
+func (a *API) configRoutes() []server.Route {
+	see, write := server.Needs(auth.ClusterView), server.Needs(auth.ClusterConfigEdit)
+	// Two lists of them are for who makes users: so it is in the API this one follows.
+	admin := server.Needs(auth.UsersCreate)
+	return server.Under("/api/v1",
+		server.Get("/cluster/config", see, a.getConfig),
+		server.Post("/cluster/config", write, a.postConfig),
+		server.Get("/cluster/config/versions", see, a.listConfigs),
+		server.Get("/cluster/config/versions/:version", see, a.getConfigVersion),
+		server.Post("/cluster/config/rollback", write, a.rollbackConfig),
+		server.Patch("/admin/cors/origins", admin, a.patchOrigins),
+		server.Patch("/admin/network/allowed-subnets", admin, a.patchSubnets),
+	)
+}
+
+// nested are settings as objects within objects, as in a file.
+func nested(s fleet.ClusterSettings) map[string]any {
+	out := map[string]any{}
+	for key, value := range s.ByKey() {
+		at, parts := out, strings.Split(key, ".")
+		for _, part := range parts[:len(parts)-1] {
+			inner, ok := at[part].(map[string]any)
+			if !ok {
+				inner = map[string]any{}
+				at[part] = inner
+			}
+			at = inner
+		}
+		at[parts[len(parts)-1]] = value
+	}
+	return out
+}
+
+// deepest bounds the objects within objects that are looked into: no key has more parts.
+const deepest = 4
+
+// byKey are settings by their keys, as a client wrote them: in objects, with periods, or
+// both. Invalid when one is given twice.
+func byKey(prefix string, raw json.RawMessage, into map[string]json.RawMessage) error {
+	var inner map[string]json.RawMessage
+	if strings.Count(prefix, ".") >= deepest || !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) || json.Unmarshal(raw, &inner) != nil || prefix != "" && len(inner) == 0 {
+		if _, twice := into[prefix]; twice {
+			return errs.Field("patch."+prefix, "is given twice")
+		}
+		into[prefix] = raw
+		return nil
+	}
+	for name, value := range inner {
+		key := name
+		if prefix != "" {
+			key = prefix + "." + name
+		}
+		if err := byKey(key, value, into); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *API) getConfig(c *gin.Context) {
+	active := a.snapshot().Config()
+	if active.ModRev != 0 {
+		server.ETag(c, active.ModRev)
+	}
+	c.JSON(http.StatusOK, gin.H{
+		"activeVersion": active.Version, "patch": nested(active.Patch), "effective": nested(a.cfg.Settings.Now().Patch()),
+	})
+}
+
+// configVersion is a version as it is listed.
+type configVersion struct {
+	Version       int64     `json:"version"`
+	ParentVersion int64     `json:"parentVersion"`
+	Mutator       string    `json:"mutator"`
+	MutatedAt     time.Time `json:"mutatedAt"`
+	Reason        string    `json:"reason"`
+	IsActive      bool      `json:"isActive"`
+}
+
+func configVersionOf(v fleet.ConfigVersion, active int64) configVersion {
+	return configVersion{
+		Version: v.Version, ParentVersion: v.Parent, Mutator: v.By, MutatedAt: v.At, Reason: v.Reason, IsActive: v.Version == active,
+	}
+}
+
+func (a *API) listConfigs(c *gin.Context) {
+	s := a.snapshot()
+	out, active := []configVersion{}, s.Config().Version
+	for _, v := range s.ConfigVersions.All() {
+		out = append(out, configVersionOf(*v, active))
+	}
+	slices.Reverse(out) // the newest first
+	c.JSON(http.StatusOK, gin.H{"activeVersion": active, "versions": out})
+}
+
+func (a *API) getConfigVersion(c *gin.Context) {
+	number, err := strconv.ParseInt(c.Param("version"), 10, 64)
+	if err != nil {
+		server.Fail(c, &errs.Error{Kind: errs.Malformed, Field: "version", Message: "version must be a whole number"})
+		return
+	}
+	s := a.snapshot()
+	v, ok := operate.ConfigVersion(s, number)
+	if !ok || number == 0 {
+		server.Fail(c, errs.New(errs.NotFound, "there is no version %d of the settings", number))
+		return
+	}
+	c.JSON(http.StatusOK, struct {
+		configVersion
+		Patch map[string]any `json:"patch"`
+	}{configVersionOf(v, s.Config().Version), nested(v.Patch)})
+}
+
+func (a *API) postConfig(c *gin.Context) {
+	var b struct {
+		ParentVersion *int64          `json:"parentVersion"`
+		Patch         json.RawMessage `json:"patch"`
+		Reason        string          `json:"reason"`
+	}
+	if !server.Bind(c, &b) {
+		return
+	}
+	changes := map[string]json.RawMessage{}
+	if b.ParentVersion == nil {
+		server.Fail(c, errs.Field("parentVersion", "is missing: it is the activeVersion as you read it, 0 before the first"))
+		return
+	}
+	if !bytes.HasPrefix(bytes.TrimSpace(b.Patch), []byte("{")) {
+		server.Fail(c, errs.Field("patch", "must be an object of the settings to change"))
+		return
+	}
+	if err := byKey("", b.Patch, changes); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	if len(changes) == 0 {
+		server.Fail(c, errs.Field("patch", "names no setting: null takes one away"))
+		return
+	}
+	done, ok := a.writeConfig(c, operate.ConfigWrite{Parent: b.ParentVersion, Reason: b.Reason, Change: changing("patch.", changes)})
+	if !ok {
+		return
+	}
+	status := http.StatusCreated
+	if !done.Changed {
+		status = http.StatusOK
+	}
+	c.JSON(status, gin.H{"version": done.After.Version, "parentVersion": *b.ParentVersion})
+}
+
+// changing sets settings by their keys; the fields of errors begin with a prefix.
+func changing(prefix string, changes map[string]json.RawMessage) func(fleet.ClusterSettings) (fleet.ClusterSettings, error) {
+	return func(active fleet.ClusterSettings) (fleet.ClusterSettings, error) {
+		next, problems := active.With(changes)
+		if len(problems) == 0 {
+			return next, nil
+		}
+		first := problems[0]
+		return next, &errs.Error{Kind: errs.Invalid, Field: prefix + errs.FieldOf(first), Message: errs.MessageOf(first), Err: first}
+	}
+}
+
+// writeConfig makes a version; ok is false when the request was answered, as dry runs are.
+func (a *API) writeConfig(c *gin.Context, w operate.ConfigWrite) (done operate.ConfigWritten, ok bool) {
+	w.Bearable, w.DryRun = a.stillAdmits(c), server.DryRun(c)
+	done, err := a.cfg.Operations.WriteConfig(c.Request.Context(), server.Actor(c), w)
+	return done, configDone(c, done, err)
+}
+
+// stillAdmits refuses settings under which who makes them could not take them back.
+func (a *API) stillAdmits(c *gin.Context) func(fleet.ClusterSettings) error {
+	return func(p fleet.ClusterSettings) error {
+		next := a.cfg.Settings.Under(p)
+		if from := server.AddressUnder(c, next); !next.Admits(from) {
+			return errs.Field("network.allowedSubnets", "would shut you out: your address would be %s, add its network too", from)
+		}
+		return nil
+	}
+}
+
+// configDone answers what was refused, and dry runs; ok is false when it did.
+func configDone(c *gin.Context, done operate.ConfigWritten, err error) (ok bool) {
+	var stale *operate.StaleConfigError
+	switch {
+	case errors.As(err, &stale):
+		server.Refuse(c, wire.Reply{Status: http.StatusConflict, Code: "PARENT_VERSION_STALE", Message: stale.Error()})
+	case err != nil:
+		server.Fail(c, err)
+	case server.DryRun(c):
+		action := "none"
+		if done.Changed {
+			action = "update"
+		}
+		c.JSON(http.StatusOK, gin.H{
+			"dryRun": true, "action": action, "version": done.After.Version, "diff": configDiff(done.Before.Patch, done.After.Patch),
+		})
+	default:
+		return true
+	}
+	return false
+}
+
+// configDiff lists the settings in which two versions differ, in order of their keys; what
+// is not set is null.
+func configDiff(before, after fleet.ClusterSettings) []fieldChange {
+	from, to := asMap(before), asMap(after)
+	for key := range from {
+		if _, ok := to[key]; !ok {
+			to[key] = nil
+		}
+	}
+	return differences(from, to)
+}
+
+func (a *API) rollbackConfig(c *gin.Context) {
+	var b struct {
+		TargetVersion *int64 `json:"targetVersion"`
+		Reason        string `json:"reason"`
+	}
+	if !server.Bind(c, &b) {
+		return
+	}
+	if b.TargetVersion == nil {
+		server.Fail(c, errs.Field("targetVersion", "is missing: it is the version that shall hold, 0 for none"))
+		return
+	}
+	done, err := a.cfg.Operations.RollbackConfig(c.Request.Context(), server.Actor(c), *b.TargetVersion, b.Reason, a.stillAdmits(c), server.DryRun(c))
+	if configDone(c, done, err) {
+		c.JSON(http.StatusOK, gin.H{"activeVersion": done.After.Version})
+	}
+}

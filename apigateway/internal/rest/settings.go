@@ -1,0 +1,45 @@
+package rest
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+)
+
+// systemSettings are the settings that hold on this replica. There is no secret among them.
+type systemSettings struct {
+	figures
+	// SchedulerInterval and HeartbeatInterval are 0: nothing here waits for a poll.
+	SchedulerInterval   int            `json:"schedulerInterval"`
+	HeartbeatInterval   int            `json:"heartbeatInterval"`
+	MetricsEnabled      bool           `json:"metricsEnabled"`
+	Replica             string         `json:"replica"`
+	ClusterName         string         `json:"clusterName"`
+	Version             string         `json:"version"`
+	ActiveConfigVersion int64          `json:"activeConfigVersion"`
+	Effective           map[string]any `json:"effective"`
+}
+
+func (a *API) systemSettings(c *gin.Context) {
+	s := a.snapshot()
+	c.JSON(http.StatusOK, systemSettings{
+		figures: figuresOf(s), MetricsEnabled: true, Replica: a.cfg.Replica, ClusterName: a.cfg.ClusterName, Version: a.cfg.Version,
+		ActiveConfigVersion: s.Config().Version, Effective: nested(a.cfg.Settings.Now().Patch()),
+	})
+}
+
+// shutdown ends this replica once it has answered what is under way, this request too.
+func (a *API) shutdown(c *gin.Context) {
+	if server.DryRun(c) {
+		c.JSON(http.StatusOK, gin.H{"dryRun": true, "action": "stop", "replica": a.cfg.Replica})
+		return
+	}
+	if _, err := a.cfg.Operations.Record(c.Request.Context(), server.Actor(c), "system.shutdown", "replica", a.cfg.Replica, ""); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusAccepted, gin.H{"status": "STOPPING", "replica": a.cfg.Replica})
+	a.cfg.End()
+}

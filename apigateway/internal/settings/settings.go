@@ -1,0 +1,163 @@
+// Package settings has those of the gateway's settings that can change while it serves: from
+// where it may be used, by whose pages, whose word it takes for a client's address, and how
+// often strangers may ask.
+//
+// A gateway's own settings hold until a version of the cluster's says otherwise, key by key.
+package settings
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// Settings are all of them at one moment. They are never changed.
+type Settings struct {
+	// Origins are those browsers may call from; "*" allows any, none allows none.
+	Origins []string
+	// Subnets are whence the API may be used; none allows any.
+	Subnets []netip.Prefix
+	// Proxies are those whose X-Forwarded-For is believed.
+	Proxies []netip.Prefix
+	// Anonymous are requests without a valid token, Logins attempts to log in, each per
+	// minute and address; 0 sets no limit.
+	Anonymous, Logins int
+	// Names are attempts to log in under a user name, Users requests of a user, each per
+	// minute; 0 sets no limit. No version sets them.
+	Names, Users int
+}
+
+// Prefixes are networks as CIDRs. Invalid, naming the field, when one is none.
+func Prefixes(field string, cidrs []string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, text := range cidrs {
+		usual, err := fleet.Subnet(text)
+		if err != nil {
+			return nil, errs.Field(field, "%s", err.Error())
+		}
+		out = append(out, netip.MustParsePrefix(usual))
+	}
+	return out, nil
+}
+
+// With are the settings where a patch of the cluster's says otherwise.
+func (s Settings) With(p fleet.ClusterSettings) Settings {
+	if p.AllowedOrigins != nil {
+		s.Origins = *p.AllowedOrigins
+	}
+	if p.AllowedSubnets != nil {
+		s.Subnets = readable(*p.AllowedSubnets)
+	}
+	if p.TrustedProxies != nil {
+		s.Proxies = readable(*p.TrustedProxies)
+	}
+	if p.PerIPPerMinute != nil {
+		s.Anonymous = *p.PerIPPerMinute
+	}
+	if p.LoginsPerMinute != nil {
+		s.Logins = *p.LoginsPerMinute
+	}
+	return s
+}
+
+// readable are those of a version's networks that can be read: whoever wrote it had them
+// checked. One that cannot be is a network nobody comes from, so that a list of nothing else
+// does not become one that allows all.
+func readable(cidrs []string) []netip.Prefix {
+	out := make([]netip.Prefix, 0, len(cidrs))
+	for _, text := range cidrs {
+		p, _ := netip.ParsePrefix(text) // the zero prefix contains nothing
+		out = append(out, p)
+	}
+	return out
+}
+
+// Patch are the settings as a version would say them all.
+func (s Settings) Patch() fleet.ClusterSettings {
+	texts := func(prefixes []netip.Prefix) *[]string {
+		out := make([]string, 0, len(prefixes))
+		for _, p := range prefixes {
+			out = append(out, p.String())
+		}
+		return &out
+	}
+	origins := append([]string{}, s.Origins...)
+	return fleet.ClusterSettings{
+		AllowedOrigins: &origins, AllowedSubnets: texts(s.Subnets), TrustedProxies: texts(s.Proxies),
+		PerIPPerMinute: &s.Anonymous, LoginsPerMinute: &s.Logins,
+	}
+}
+
+// Admits reports whether the API may be used from an address. From the host itself it always
+// may, or nobody could take back what shuts everybody out.
+func (s Settings) Admits(from netip.Addr) bool {
+	return len(s.Subnets) == 0 || from.IsLoopback() || within(s.Subnets, from)
+}
+
+func within(prefixes []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// Client is where a request comes from that peer sent: peer itself, or, when that is a proxy
+// which is trusted, the last address of its X-Forwarded-For headers that is none. What
+// stands before that one, the client may have made up.
+func (s Settings) Client(peer netip.Addr, forwarded []string) netip.Addr {
+	at := peer
+	hops := strings.Split(strings.Join(forwarded, ","), ",")
+	for _, hop := range slices.Backward(hops) {
+		if !within(s.Proxies, at) {
+			break
+		}
+		next, ok := Address(strings.TrimSpace(hop))
+		if !ok { // the proxy did not say where it had it from
+			break
+		}
+		at = next
+	}
+	return at
+}
+
+// Address is an address without its port, as networks are compared with it.
+func Address(text string) (netip.Addr, bool) {
+	a, err := netip.ParseAddr(strings.Trim(text, "[]"))
+	if err != nil {
+		ap, err := netip.ParseAddrPort(text)
+		if err != nil {
+			return netip.Addr{}, false
+		}
+		a = ap.Addr()
+	}
+	return a.Unmap().WithZone(""), true
+}
+
+// Live are the settings that hold now. Its methods may be called by many at once.
+type Live struct {
+	own Settings
+	now atomic.Pointer[Settings]
+}
+
+// New are settings of the gateway's own until Hear hears of others.
+func New(own Settings) *Live {
+	l := &Live{own: own}
+	l.now.Store(&own)
+	return l
+}
+
+// Now are those that hold now.
+func (l *Live) Now() Settings { return *l.now.Load() }
+
+// Under are those that would hold under a version's patch.
+func (l *Live) Under(p fleet.ClusterSettings) Settings { return l.own.With(p) }
+
+// Hear follows the version that holds. It is a listener of the view.
+func (l *Live) Hear(b view.Batch) {
+	if slices.ContainsFunc(b.Changes, func(c view.Change) bool { return c.Kind == view.KindConfigActive }) {
+		next := l.own.With(b.After.Config().Patch)
+		l.now.Store(&next)
+	}
+}
