@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/libs/await"
@@ -227,6 +228,53 @@ func TestAnotherPasswordEndsAllLoginsAndAnotherNameTakesTheTokensAlong(t *testin
 	s.do("DELETE", "/api/v1/users/robert", nil).want(204)
 	key.do("GET", "/api/v1/auth/me", nil).want(401)
 	s.do("GET", "/api/v1/api-tokens", nil).want(200).is("total", 0)
+}
+
+func TestATokenMadeWhileItsUserGoesIsNotTheNextOnesOfTheName(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/v1/roles", `{"name":"MAKER","permissions":["tokens.create","groups.view"]}`).want(201)
+	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"MAKER"}`).want(201)
+	made := s.as(s.login("bob", "correct horse")).do("POST", "/api/v1/api-tokens", `{"name":"late"}`).want(201)
+	record, err := store.Get(t.Context(), s.store, store.APITokenKey(made.field("id").(string)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := s.as(made.field("token").(string))
+	late.do("GET", "/api/v1/groups", nil).want(200)
+	s.do("DELETE", "/api/v1/users/bob", nil).want(204)
+	s.commit(store.Create(store.APITokenKey(record.ID), record)) // as by a gateway that had not heard of it
+	late.do("GET", "/api/v1/groups", nil).want(401)
+	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"ADMIN"}`).want(201)
+	late.do("GET", "/api/v1/groups", nil).want(401)
+}
+
+func TestATokenIsDeletedAlsoWhileItsUseIsNoted(t *testing.T) {
+	s := newSite(t)
+	for range 10 {
+		id := s.do("POST", "/api/v1/api-tokens", `{"name":"busy"}`).want(201).field("id").(string)
+		record, err := store.Get(t.Context(), s.store, store.APITokenKey(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		record.LastUsedAt = time.Now().UTC()
+		s.commit(store.Replace(store.APITokenKey(id), record, record.ModRev)) // which the gateway has not heard of
+		s.do("DELETE", "/api/v1/api-tokens/"+id, nil).want(204)
+	}
+	made, ended := 0, 0
+	for _, e := range s.do("GET", "/api/v1/audit?pageSize=100", nil).want(200).field("data").([]any) {
+		switch entry := e.(map[string]any); entry["action"] {
+		case "api-token.create":
+			made++
+		case "api-token.delete":
+			ended++
+			if before, _ := entry["before"].(map[string]any); before["name"] != "busy" || before["hash"] != nil {
+				t.Errorf("of a deleted token the audit keeps %v", before)
+			}
+		}
+	}
+	if made != 10 || ended != 10 {
+		t.Errorf("the audit has %d tokens made and %d deleted, want 10 each", made, ended)
+	}
 }
 
 func TestTwoAdminsCannotRemoveEachOther(t *testing.T) {

@@ -47,6 +47,9 @@ type APIToken struct {
 	// Hash is the SHA-256 of the token, hex.
 	Hash string `json:"hash"`
 	User string `json:"user"`
+	// UserID is User.ID of that user: somebody else who is called so later is not it. Empty
+	// in records of earlier versions.
+	UserID string `json:"userId,omitempty"`
 	// Scopes are what of the user's permissions the token has; all of them when empty.
 	Scopes []Permission `json:"scopes,omitempty"`
 	// Public is true when the token only reads, and may be used so often only.
@@ -56,6 +59,11 @@ type APIToken struct {
 	// ExpiresAt is zero when the token does not expire.
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
 	CreatedAt time.Time `json:"createdAt"`
+}
+
+// Belongs reports whether a token is a user's, and not of another who was called so.
+func (t *APIToken) Belongs(u *User) bool {
+	return t.User == u.Username && (t.UserID == "" || t.UserID == u.ID())
 }
 
 // Revocation ends the token of one login before its time. Its key goes when the token

@@ -64,7 +64,7 @@ func (s *Service) NewToken(owner Identity, w TokenWish) (token string, record fl
 	}
 	token = randomToken()
 	record = fleet.APIToken{
-		ID: strings.ToLower(ulid.Make().String()), Name: w.Name, Hash: hashToken(token), User: owner.User,
+		ID: strings.ToLower(ulid.Make().String()), Name: w.Name, Hash: hashToken(token), User: owner.User, UserID: owner.UserID,
 		Scopes: scopes, Public: w.Public, CreatedAt: now,
 	}
 	if w.ExpiresIn > 0 {

@@ -28,7 +28,7 @@ func (s *Service) Judge(c fleet.Credential) (Identity, error) {
 		if _, revoked := snap.Revocations.Get(c.Login); revoked || user.Epoch != c.Epoch {
 			return Identity{}, ended
 		}
-	} else if token, ok = snap.APITokens.Get(c.TokenID); !ok || token.User != c.User {
+	} else if token, ok = snap.APITokens.Get(c.TokenID); !ok || !token.Belongs(user) {
 		return Identity{}, ended
 	}
 	who := identityOf(snap, user, token)

@@ -107,6 +107,9 @@ func newWorld(t *testing.T) *world {
 	})
 	admin, _ := auth.RoleOf(w.view.Snapshot(), auth.RoleAdmin)
 	w.who = auth.Identity{User: "ann", Role: admin.Name, Permissions: admin.Permissions}
+	for _, user := range []string{"ann", "bob"} {
+		w.commit(store.Create(store.UserKey(user), fleet.User{Username: user, Role: admin.Name}))
+	}
 	return w
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/store"
 )
 
 // The kinds of keys.
@@ -84,7 +83,7 @@ func createKey(ctx context.Context, c *call) error {
 	if err != nil {
 		return named(err, "name", "id")
 	}
-	if _, err := c.cfg.Operations.Record(ctx, c.By, "api-token.create", "api-token", record.ID, record.Name, store.Create(store.APITokenKey(record.ID), record)); err != nil {
+	if _, err := c.cfg.Operations.CreateAPIToken(ctx, c.By, record); err != nil {
 		return err
 	}
 	if err := c.say("key %s (%s) is made; this is the only time it is shown:", name, kind); err != nil {
@@ -108,7 +107,7 @@ func deleteKey(ctx context.Context, c *call) error {
 		return errs.New(errs.Conflict, "%d keys are called %s: name the one that is meant by its record, as key list shows it", len(found), clip(c.arg(0)))
 	}
 	t := found[0]
-	if _, err := c.cfg.Operations.Record(ctx, c.By, "api-token.delete", "api-token", t.ID, t.Name, store.Remove(store.APITokenKey(t.ID), t.ModRev)); err != nil {
+	if err := c.cfg.Operations.DeleteAPIToken(ctx, c.By, t.ID, 0); err != nil {
 		return err
 	}
 	return c.say("key %s has ended", t.Name)

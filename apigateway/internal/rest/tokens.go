@@ -13,7 +13,6 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/store"
 )
 
 // apiToken is an API token's record; the token itself is shown once, when it is made.
@@ -64,14 +63,12 @@ func (a *API) listTokens(c *gin.Context) {
 func (a *API) getToken(c *gin.Context) {
 	t, ok := a.snapshot().APITokens.Get(c.Param("id"))
 	if !ok {
-		server.Fail(c, errNoToken)
+		server.Fail(c, operate.ErrNoAPIToken)
 		return
 	}
 	server.ETag(c, t.ModRev)
 	c.JSON(http.StatusOK, tokenOf(t))
 }
-
-var errNoToken = errs.New(errs.NotFound, "there is no such API token")
 
 // createToken makes a token with rights of whoever asks.
 func (a *API) createToken(c *gin.Context) {
@@ -96,8 +93,7 @@ func (a *API) createToken(c *gin.Context) {
 	})
 	var rev int64
 	if err == nil {
-		rev, err = a.cfg.Operations.Record(c.Request.Context(), server.Actor(c), "api-token.create", "api-token", record.ID, record.Name,
-			store.Create(store.APITokenKey(record.ID), record))
+		rev, err = a.cfg.Operations.CreateAPIToken(c.Request.Context(), server.Actor(c), record)
 	}
 	if err != nil {
 		server.Fail(c, err)
@@ -111,22 +107,10 @@ func (a *API) createToken(c *gin.Context) {
 }
 
 func (a *API) deleteToken(c *gin.Context) {
-	id := c.Param("id")
-	t, ok := a.snapshot().APITokens.Get(id)
-	if !ok {
-		server.Fail(c, errNoToken)
-		return
-	}
 	want, err := server.IfMatch(c)
-	if err == nil && want != 0 && want != t.ModRev {
-		err = &operate.MovedError{What: "API token " + id, Want: want, Have: t.ModRev}
+	if err == nil {
+		err = a.cfg.Operations.DeleteAPIToken(c.Request.Context(), server.Actor(c), c.Param("id"), want)
 	}
-	if err != nil {
-		server.Fail(c, err)
-		return
-	}
-	_, err = a.cfg.Operations.Record(c.Request.Context(), server.Actor(c), "api-token.delete", "api-token", id, t.Name,
-		store.Remove(store.APITokenKey(id), t.ModRev))
 	if err != nil {
 		server.Fail(c, err)
 		return
