@@ -30,6 +30,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/events"
 	"github.com/orreryhq/orrery/apigateway/internal/later"
 	"github.com/orreryhq/orrery/apigateway/internal/mail"
+	"github.com/orreryhq/orrery/apigateway/internal/openapi"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/presence"
 	"github.com/orreryhq/orrery/apigateway/internal/rest"
@@ -337,6 +338,11 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	)
 	frame.Add(streams.consoles.Routes()...)
 	frame.Add(streams.shell.Routes()...)
+	pages, err := openapi.New(g.cfg.Version)
+	if err != nil {
+		return streams, err
+	}
+	frame.Add(pages.Routes()...)
 	frame.Add(later.Routes(g.cfg.View)...)
 	g.frame = frame
 	return streams, g.metrics.Err()

@@ -170,13 +170,15 @@ func (s *site) routes() []server.Route {
 	return s.gateway.frame.Routes()
 }
 
-// do sends a body as it is when it is a string, else as JSON; nil sends none.
+// do sends a body as it is when it is a string, else as JSON; nil sends none. The answer is
+// held against the document.
 func (s *site) do(method, path string, body any, header ...string) *reply {
 	s.t.Helper()
 	r, err := s.try(method, path, body, header...)
 	if err != nil {
 		s.t.Fatalf("%s %s: %v", method, path, err)
 	}
+	s.described(method, path, body, r)
 	return r
 }
 
