@@ -125,18 +125,23 @@ func TestNoNetworkNamesAGroupThatIsDeletedAtTheSameTime(t *testing.T) {
 	}
 }
 
-func TestAGroupWhoseDeletionWasDecidedBeforeANetworkNamedItStays(t *testing.T) {
+func TestAGroupWhoseDeletionWasDecidedBeforeItWasNamedStays(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", nil)
-	for n := range 2 { // the first mark, and one that moves
-		m, err := store.Get(t.Context(), s.store, store.NetworkMarkKey())
-		guard := store.Unchanged(store.NetworkMarkKey(), m.ModRev)
+	for n, naming := range []struct{ path, body string }{ // the first mark, and how it moves
+		{"/api/v1/networks", `{"name":"n0","lobbyGroup":"lobby"}`},
+		{"/api/v1/networks", `{"name":"n1","lobbyGroup":"lobby"}`},
+		{"/api/v1/groups", `{"name":"g0","parent":"lobby"}`},
+		{"/api/v1/groups", `{"name":"g1","dependsOn":["lobby"]}`},
+	} {
+		m, err := store.Get(t.Context(), s.store, store.MentionMarkKey())
+		guard := store.Unchanged(store.MentionMarkKey(), m.ModRev)
 		if err != nil {
-			guard = store.Missing(store.NetworkMarkKey())
+			guard = store.Missing(store.MentionMarkKey())
 		}
-		s.do("POST", "/api/v1/networks", fmt.Sprintf(`{"name":"n%d","lobbyGroup":"lobby"}`, n)).want(201)
+		s.do("POST", naming.path, naming.body).want(201)
 		if _, err := s.store.Commit(context.Background(), store.Txn{Guards: []store.Guard{guard}}); store.Lost(err) == nil {
-			t.Errorf("a deletion decided before would be committed: %v", err)
+			t.Errorf("a deletion decided before would be committed though %s %d names it: %v", naming.path, n, err)
 		}
 	}
 }

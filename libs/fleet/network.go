@@ -105,9 +105,9 @@ func RoutesPlayers(platform string) bool {
 	return slices.Contains([]string{"VELOCITY", "BUNGEECORD", "WATERFALL", "GEYSER"}, platform)
 }
 
-// NetworkMark is moved by each write of a network that names groups, so that no group is
-// deleted that one began to name meanwhile.
-type NetworkMark struct{ Rev }
+// MentionMark is moved by each write of a network, and of a group that begins to refer to
+// others, so that no group is deleted that something began to name meanwhile.
+type MentionMark struct{ Rev }
 
 // Blank is how a damaged record is read: as the mark it is.
-func (m *NetworkMark) Blank() { *m = NetworkMark{} }
+func (m *MentionMark) Blank() { *m = MentionMark{} }

@@ -6,7 +6,7 @@ func NetworkKey(name string) Key[fleet.Network] {
 	return Key[fleet.Network]{Root + "networks/" + name}
 }
 
-// NetworkMarkKey is the one mark of all networks.
-func NetworkMarkKey() Key[fleet.NetworkMark] {
-	return Key[fleet.NetworkMark]{Root + "network-marks/all"}
+// MentionMarkKey is the one mark of all that names groups.
+func MentionMarkKey() Key[fleet.MentionMark] {
+	return Key[fleet.MentionMark]{Root + "mention-marks/all"}
 }

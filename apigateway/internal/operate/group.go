@@ -183,7 +183,14 @@ func groupChange(s *view.Snapshot, name fleet.GroupName, old *fleet.Group, g fle
 		rev = old.ModRev
 	}
 	c.writes = []store.Write{store.Replace(store.GroupKey(name), g, rev)}
+	var before []fleet.GroupName
+	if old != nil {
+		before = referred(old.Spec)
+	}
 	for _, ref := range referred(g.Spec) {
+		if !slices.Contains(before, ref) && len(c.writes) == 1 {
+			c.writes = append(c.writes, store.Touch(store.MentionMarkKey(), fleet.MentionMark{}))
+		}
 		if other, ok := s.Groups.Get(ref); ok && len(c.guards) < maxGuards {
 			c.guards = append(c.guards, store.Unchanged(store.GroupKey(ref), other.ModRev))
 		}
@@ -214,7 +221,7 @@ func (o *Operations) DeleteGroup(ctx context.Context, by Actor, name fleet.Group
 		marked.Deleting, marked.UpdatedAt = true, o.now()
 		before, _ := groupRecords(s, g, nil)
 		return change{
-			guards: append(slices.Clone(guards), stillUnnamed(s)),
+			guards: append(slices.Clone(guards), stillUnreferenced(s)),
 			writes: []store.Write{store.Replace(store.GroupKey(name), marked, g.ModRev)},
 			audit:  entry{action: "group.delete", resource: "group", id: string(name), before: before},
 		}, nil

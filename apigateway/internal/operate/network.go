@@ -127,7 +127,7 @@ func networkChange(s *view.Snapshot, old *fleet.Network, n fleet.Network) change
 	if old != nil {
 		rev, c.audit.action, c.audit.before = old.ModRev, "network.update", networkDetails(*old)
 	}
-	c.writes = []store.Write{store.Replace(store.NetworkKey(n.Name), n, rev), store.Touch(store.NetworkMarkKey(), fleet.NetworkMark{})}
+	c.writes = []store.Write{store.Replace(store.NetworkKey(n.Name), n, rev), store.Touch(store.MentionMarkKey(), fleet.MentionMark{})}
 	guarded := map[fleet.GroupName]bool{}
 	for _, named := range n.Named() {
 		if g, ok := s.Groups.Get(named.Group); ok && !guarded[named.Group] {
@@ -136,14 +136,6 @@ func networkChange(s *view.Snapshot, old *fleet.Network, n fleet.Network) change
 		}
 	}
 	return c
-}
-
-// stillUnnamed demands that no network has begun to name a group since the snapshot.
-func stillUnnamed(s *view.Snapshot) store.Guard {
-	if m, ok := s.NetworkMarks.Get("all"); ok {
-		return store.Unchanged(store.NetworkMarkKey(), m.ModRev)
-	}
-	return store.Missing(store.NetworkMarkKey())
 }
 
 // networkDetails are what the audit keeps of a network, and what two are compared by.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -191,6 +192,14 @@ func unreferenced(s *view.Snapshot, name fleet.GroupName) error {
 		return unnamed(s, name)
 	}
 	return errs.New(errs.Invalid, "group %s is parent or dependency of %s: change those first", name, strings.Join(users[:min(len(users), 10)], ", "))
+}
+
+// stillUnreferenced demands that nothing has begun to name a group since the snapshot.
+func stillUnreferenced(s *view.Snapshot) store.Guard {
+	if m, ok := s.MentionMarks.Get("all"); ok {
+		return store.Unchanged(store.MentionMarkKey(), m.ModRev)
+	}
+	return store.Missing(store.MentionMarkKey())
 }
 
 // maxProblems bounds what one answer tells of.

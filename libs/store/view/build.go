@@ -107,7 +107,7 @@ func (s *Snapshot) fork() *Snapshot {
 		Lockouts:       fork(s.Lockouts),
 		SealedKeys:     fork(s.SealedKeys),
 		Networks:       fork(s.Networks),
-		NetworkMarks:   fork(s.NetworkMarks),
+		MentionMarks:   fork(s.MentionMarks),
 		Audit:          fork(s.Audit),
 		AuditBytes:     s.AuditBytes,
 		auditOf:        fork(s.auditOf),
@@ -178,8 +178,8 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 		return true, set(s.SealedKeys, c.Key[0], c, raw)
 	case KindNetwork:
 		return true, set(s.Networks, c.Key[0], c, raw)
-	case KindNetworkMark:
-		return true, set(s.NetworkMarks, c.Key[0], c, raw)
+	case KindMentionMark:
+		return true, set(s.MentionMarks, c.Key[0], c, raw)
 	case KindPlayers:
 		return true, s.applyPlayers(c, raw)
 	case KindMessage:

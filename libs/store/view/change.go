@@ -34,7 +34,7 @@ const (
 	KindLockout      Kind = "lockouts"
 	KindSealedKey    Kind = "pki"
 	KindNetwork      Kind = "networks"
-	KindNetworkMark  Kind = "network-marks"
+	KindMentionMark  Kind = "mention-marks"
 	KindAudit        Kind = "audit" // without what was changed
 	KindPlayers      Kind = "players"
 	KindTransfer     Kind = "transfers"

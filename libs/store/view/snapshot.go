@@ -85,7 +85,7 @@ type Snapshot struct {
 	Lockouts      Table[string, *fleet.Lockout]            // by the hash of a user name
 	SealedKeys    Table[string, *fleet.SealedKey]          // by id
 	Networks      Table[string, *fleet.Network]            // by name
-	NetworkMarks  Table[string, *fleet.NetworkMark]
+	MentionMarks  Table[string, *fleet.MentionMark]
 	PlayerParts   Table[string, *fleet.PresencePart]     // by "<node>/<part>"
 	Transfers     Table[fleet.PlayerID, *fleet.Transfer] //
 	Messages      Table[string, *fleet.PlayerMessage]    // by id
@@ -124,7 +124,7 @@ func emptySnapshot() *Snapshot {
 		byGroup:        newTable[pair, struct{}](),
 		byNode:         newTable[pair, struct{}](),
 		Networks:       newTable[string, *fleet.Network](),
-		NetworkMarks:   newTable[string, *fleet.NetworkMark](),
+		MentionMarks:   newTable[string, *fleet.MentionMark](),
 		Audit:          newTable[string, *fleet.AuditSlip](),
 		auditOf:        newTable[pair, *fleet.AuditSlip](),
 		PlayerParts:    newTable[string, *fleet.PresencePart](),
