@@ -47,3 +47,21 @@ func TestALiveLogIsOpenedBySubprotocolToo(t *testing.T) {
 	// Nothing else is asked for in this way.
 	s.as("").do("GET", "/api/v1/groups", nil, "Sec-WebSocket-Protocol", "orrery.bearer, "+s.token).want(401)
 }
+
+func TestARefusedWebSocketIsToldWhyInTheEnvelopeOfItsPath(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.Origins = []string{"https://a.example"} })
+	s.group("lobby", nil)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	id := string(s.start("lobby"))
+	upgrade := []string{"Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "MDEyMzQ1Njc4OWFiY2RlZg=="}
+	with := func(header ...string) []string { return append(append([]string{}, upgrade...), header...) }
+	for _, path := range []string{"/api/instances/" + id + "/live-log", "/api/v1/services/" + id + "/attach", "/api/console"} {
+		plain := s.do("GET", path, nil).want(http.StatusUpgradeRequired).naming("WebSocket")
+		if plain.header.Get("Upgrade") != "websocket" {
+			t.Errorf("%s does not say what to upgrade to: %v", path, plain.header)
+		}
+		s.do("GET", path, nil, with("Origin", "https://b.example")...).want(403).naming("origin")
+		s.do("GET", path, nil, with("Sec-WebSocket-Version", "12")...).want(400).naming("13")
+		s.do("GET", path, nil, with("Sec-WebSocket-Key", "short")...).want(400).naming("Sec-WebSocket-Key")
+	}
+}

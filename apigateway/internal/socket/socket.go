@@ -2,6 +2,7 @@ package socket
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 	"slices"
 	"time"
@@ -11,14 +12,16 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/wire"
 )
 
 // maxReason is the length of the longest reason a close may carry, in bytes.
 const maxReason = 123
 
 // Upgrade makes a WebSocket of a request and serves it until serve returns; messages of
-// clients have at most limit bytes. What the client is told on refusal is the library's; a
-// page of a foreign origin gets a 403.
+// clients have at most limit bytes. What is no request for one, or comes from a page of
+// another origin than are allowed, is refused as every request is.
 func (r *Room) Upgrade(c *gin.Context, watch Watch, limit int64, serve func(ctx context.Context, conn *websocket.Conn)) {
 	ctx, leave, ok := r.Enter(c, watch)
 	if !ok {
@@ -26,13 +29,14 @@ func (r *Room) Upgrade(c *gin.Context, watch Watch, limit int64, serve func(ctx 
 	}
 	defer leave()
 	origins := r.origins()
-	conn, err := websocket.Accept(c.Writer, c.Request, &websocket.AcceptOptions{
+	answer := &withheld{ResponseWriter: c.Writer}
+	conn, err := websocket.Accept(answer, c.Request, &websocket.AcceptOptions{
 		InsecureSkipVerify: slices.Contains(origins, "*"), OriginPatterns: hosts(origins),
 		Subprotocols: []string{server.BearerProtocol, server.TicketProtocol},
 	})
 	if err != nil {
-		c.Abort()
 		_ = c.Error(err) // for the access log
+		refuse(c, answer.status)
 		return
 	}
 	defer conn.CloseNow() //nolint:errcheck // it is closed already, or cut
@@ -53,6 +57,46 @@ func (r *Room) Upgrade(c *gin.Context, watch Watch, limit int64, serve func(ctx 
 		}
 	}()
 	serve(serving, conn)
+}
+
+// withheld is an answer of which a refusal is not sent: the library's is no envelope.
+type withheld struct {
+	gin.ResponseWriter
+	// status is the refusal's; 0 without one.
+	status int
+}
+
+// WriteHeader sends the status of an upgrade.
+func (w *withheld) WriteHeader(status int) {
+	if status >= http.StatusBadRequest {
+		w.status = status
+		return
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes what is not withheld.
+func (w *withheld) Write(b []byte) (int, error) {
+	if w.status != 0 {
+		return len(b), nil
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// refuse tells the client what to do instead.
+func refuse(c *gin.Context, status int) {
+	switch status {
+	case http.StatusUpgradeRequired:
+		server.Refuse(c, wire.Reply{
+			Status: status, Code: "UPGRADE_REQUIRED", Message: "this route is a WebSocket: open it with a client for those, by ws:// or wss://",
+		})
+	case http.StatusForbidden:
+		server.Fail(c, errs.New(errs.Denied, "pages of this origin may not open a WebSocket here: have it allowed, or open it from a page of an origin that is"))
+	case http.StatusBadRequest:
+		server.Fail(c, errs.New(errs.Malformed, "the request does not open a WebSocket of version 13: it needs one Sec-WebSocket-Key, of 16 bytes in base64"))
+	default:
+		server.Fail(c, errs.New(errs.Internal, "the connection cannot become a WebSocket"))
+	}
 }
 
 // hosts are the hosts of origins.
