@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/await"
@@ -351,33 +350,6 @@ func TestTheGatewayAnnouncesItself(t *testing.T) {
 		}
 		return "none"
 	})
-}
-
-func TestTenParallelCreatesOfOneNameGiveOne201(t *testing.T) {
-	s := newSite(t)
-	var (
-		wg      sync.WaitGroup
-		mu      sync.Mutex
-		results = map[int]int{}
-	)
-	for range 10 {
-		wg.Go(func() {
-			r, err := s.try("POST", "/api/v1/groups", `{"name":"one"}`)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			results[r.status]++
-		})
-	}
-	wg.Wait()
-	if results[201] != 1 || results[409] != 9 {
-		t.Errorf("statuses %v, want one 201 and nine 409", results)
-	}
-	s.do("GET", "/api/v1/groups", nil).want(200).is("total", 1)
-	s.do("GET", "/api/v1/audit", nil).want(200).is("total", 1)
 }
 
 func TestLimitsOfUsersAndNamesAreSharedByTheGateways(t *testing.T) {

@@ -147,6 +147,8 @@ type Config struct {
 	// Takeover ends a predecessor's session of the same name: only for whoever holds
 	// proof that it is gone.
 	Takeover bool
+	// Now is the clock by which tokens expire and times are told. Nil means time.Now.
+	Now func() time.Time
 }
 
 // Gateway is the service. Make it with New.
@@ -196,16 +198,19 @@ func New(cfg Config) (*Gateway, error) {
 	if cfg.Origins == nil {
 		cfg.Origins = []string{"*"}
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	own, err := cfg.settings()
 	if err != nil {
 		return nil, err
 	}
 	cfg.NodeID, cfg.ClusterName = cmp.Or(cfg.NodeID, cfg.Replica), cmp.Or(cfg.ClusterName, "orrery")
 	g := &Gateway{
-		cfg: cfg, settings: settings.New(own), metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), bell: bell.New(), players: presence.New(time.Now),
-		calls: newTransport(), uploads: newTransport(), ready: make(chan struct{}), ending: make(chan struct{}), startedAt: time.Now(),
+		cfg: cfg, settings: settings.New(own), metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), bell: bell.New(), players: presence.New(cfg.Now),
+		calls: newTransport(), uploads: newTransport(), ready: make(chan struct{}), ending: make(chan struct{}), startedAt: cfg.Now(),
 		auth: auth.New(auth.Config{
-			Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: time.Now, ClusterSecret: cfg.ClusterSecret,
+			Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now, ClusterSecret: cfg.ClusterSecret,
 			AdminPassword: cfg.AdminPassword, AdminPasswordFile: cfg.AdminPasswordFile,
 		}),
 	}
@@ -217,7 +222,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	client := &http.Client{Transport: g.calls}
 	g.operate = operate.New(operate.Config{
-		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: time.Now,
+		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now,
 		Agents: upstream.NewAgents(cfg.View, upstream.DialAgents(client, cfg.ClusterSecret)), Seal: box,
 		Lockout: cfg.Lockout.effective(), TellReset: cfg.Reset.tell(cfg.Log),
 	})
@@ -228,7 +233,7 @@ func New(cfg Config) (*Gateway, error) {
 	})
 	cfg.View.Subscribe(g.declare.Hear)
 	cfg.View.Subscribe(g.players.Hear)
-	g.arrivals = presence.NewArrivals(presence.Arrivals{View: cfg.View, End: g.operate.EndTransfer, Log: cfg.Log, Now: time.Now})
+	g.arrivals = presence.NewArrivals(presence.Arrivals{View: cfg.View, End: g.operate.EndTransfer, Log: cfg.Log, Now: cfg.Now})
 	cfg.View.Subscribe(g.arrivals.Hear)
 	cfg.View.Subscribe(g.settings.Hear)
 	g.addr.Store("")
@@ -285,7 +290,7 @@ func (o openStreams) Close() {
 // events and of the consoles.
 func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	frame := server.New(server.Config{
-		Auth: g.auth, View: g.cfg.View, Log: g.cfg.Log, Metrics: g.metrics, Now: time.Now,
+		Auth: g.auth, View: g.cfg.View, Log: g.cfg.Log, Metrics: g.metrics, Now: g.cfg.Now,
 		Settings: g.settings, Secret: g.cfg.ClusterSecret,
 		Replicas: func() int { return max(1, len(g.cfg.View.Snapshot().ServiceSessions(serviceName))) },
 	})
@@ -298,14 +303,14 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: templates, Sources: sources,
 		Schedulers: upstream.NewSchedulers(g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}),
 		Players:    g.players, Settings: g.settings, End: g.end, Replica: g.cfg.Replica, ClusterName: g.cfg.ClusterName,
-		Ready: g.waiting, WithinName: frame.WithinName, Meta: meta, Version: g.cfg.Version, Now: time.Now,
+		Ready: g.waiting, WithinName: frame.WithinName, Meta: meta, Version: g.cfg.Version, Now: g.cfg.Now,
 	}).Routes()...)
 	frame.Add(workload.New(workload.Config{
-		Operations: g.operate, Players: g.players, StateOf: rest.StateOf, Proxies: fleet.RoutesPlayers, Now: time.Now,
+		Operations: g.operate, Players: g.players, StateOf: rest.StateOf, Proxies: fleet.RoutesPlayers, Now: g.cfg.Now,
 	}).Routes()...)
 	frame.Add(universe.New(universe.Config{
 		Operations: g.operate, Templates: templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
-		By: server.Actor, Shown: server.Shown, Now: time.Now, Metrics: g.gathered(), MetricsPublic: g.cfg.MetricsPublic,
+		By: server.Actor, Shown: server.Shown, Now: g.cfg.Now, Metrics: g.gathered(), MetricsPublic: g.cfg.MetricsPublic,
 		Self: universe.Self{
 			Version: g.cfg.Version, StartedAt: g.startedAt, Address: g.Addr, APIURL: g.cfg.APIURL, Debug: g.cfg.Log.Enabled(context.Background(), slog.LevelDebug),
 		},
@@ -327,7 +332,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		}),
 		shell: shell.New(shell.Config{
 			Commands: command.New(command.Config{
-				Operations: g.operate, Sources: sources, Auth: g.auth, ClusterName: g.cfg.ClusterName, ClusterID: meta.ClusterID, Now: time.Now,
+				Operations: g.operate, Sources: sources, Auth: g.auth, ClusterName: g.cfg.ClusterName, ClusterID: meta.ClusterID, Now: g.cfg.Now,
 			}),
 			Operations: g.operate, Auth: g.auth, Tickets: tickets, NodeID: fleet.NodeID(g.cfg.NodeID), Origins: func() []string { return g.settings.Now().Origins }, Metrics: g.metrics,
 		}),

@@ -39,7 +39,7 @@ const (
 
 // site is a gateway on a real store, with nobody behind it but what a test adds.
 type site struct {
-	t       *testing.T
+	t       testing.TB
 	etcd    *storetest.Etcd
 	store   *store.Client
 	view    *view.View
@@ -51,7 +51,7 @@ type site struct {
 	stop func()
 }
 
-func newSite(t *testing.T, edit ...func(*Config)) *site {
+func newSite(t testing.TB, edit ...func(*Config)) *site {
 	t.Helper()
 	s := newSiteOn(t, storetest.Start(t), edit...)
 	s.token = s.login("admin", adminPassword)
@@ -59,7 +59,7 @@ func newSite(t *testing.T, edit ...func(*Config)) *site {
 }
 
 // newSiteOn is one more gateway on an etcd; nobody is logged in.
-func newSiteOn(t *testing.T, etcd *storetest.Etcd, edit ...func(*Config)) *site {
+func newSiteOn(t testing.TB, etcd *storetest.Etcd, edit ...func(*Config)) *site {
 	t.Helper()
 	s := &site{t: t, etcd: etcd, store: etcd.Client(t)}
 	if _, err := s.store.Join(t.Context(), time.Now()); err != nil {
@@ -157,7 +157,7 @@ func (s *site) revision() int64 {
 
 // reply is an answer; body is its JSON.
 type reply struct {
-	t      *testing.T
+	t      testing.TB
 	what   string
 	status int
 	header http.Header
@@ -217,11 +217,17 @@ func (s *site) try(method, path string, body any, header ...string) (*reply, err
 	if err != nil {
 		return nil, err
 	}
-	r := &reply{t: s.t, what: method + " " + path, status: resp.StatusCode, header: resp.Header, raw: string(raw)}
+	r := &reply{t: s.t, what: method + " " + path, status: resp.StatusCode, header: resp.Header}
+	r.read(raw)
+	return r, nil
+}
+
+// read takes a body, which may be JSON.
+func (r *reply) read(raw []byte) {
+	r.raw = string(raw)
 	if len(raw) > 0 {
 		_ = json.Unmarshal(raw, &r.body)
 	}
-	return r, nil
 }
 
 // want demands a status; an error status must come in the path's envelope.

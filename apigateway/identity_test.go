@@ -293,34 +293,6 @@ func TestTwoAdminsCannotRemoveEachOther(t *testing.T) {
 	}
 }
 
-func TestTenParallelCreatesOfOneUserOrRoleGiveOne201(t *testing.T) {
-	s := newSite(t)
-	for path, body := range map[string]string{
-		"/api/v1/users": `{"username":"bob","password":"correct horse","role":"VIEWER"}`,
-		"/api/v1/roles": `{"name":"R","permissions":[]}`,
-	} {
-		var all sync.WaitGroup
-		statuses := make([]int, 10)
-		for n := range statuses {
-			all.Go(func() { statuses[n] = s.do("POST", path, body).status })
-		}
-		all.Wait()
-		made := 0
-		for _, status := range statuses {
-			switch status {
-			case 201:
-				made++
-			case 409:
-			default:
-				t.Errorf("%s: %d", path, status)
-			}
-		}
-		if made != 1 {
-			t.Errorf("%s: %d were made", path, made)
-		}
-	}
-}
-
 // holding are callers with exactly some permissions each, one for each set that is asked for.
 type holding struct {
 	*site
