@@ -57,3 +57,15 @@ func TestWindows(t *testing.T) {
 		}
 	}
 }
+
+// FuzzWindow reads the window of a question about trends: one within the bounds, or none.
+func FuzzWindow(f *testing.F) {
+	for _, seed := range []string{"", "24h", "7d", "60", "-1", "0", "1ms", "999999d", "9223372036854775807", "-9223372036854775808", "1e9h", "d"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if window, ok := windowOf(text); ok && (window < time.Second || window > maxWindow) {
+			t.Errorf("%q is %v", text, window)
+		}
+	})
+}
