@@ -17,6 +17,10 @@ func TestWhatIsNotThereYetSaysSoAndDoesNothing(t *testing.T) {
 	admin, _ := auth.RoleOf(s.view.Snapshot(), auth.RoleAdmin)
 	s.commit(store.Create(store.RoleKey("ALL"), fleet.Role{Name: "ALL", Permissions: append([]fleet.Permission{auth.ClusterManage}, admin.Permissions...)}))
 	s = s.user("all", "ALL")
+	c, err := contractOf()
+	if err != nil {
+		t.Fatal(err)
+	}
 	before := s.revision()
 	for _, r := range later.Routes(s.view) {
 		name, id := "lobby", "node-1"
@@ -31,6 +35,9 @@ func TestWhatIsNotThereYetSaysSoAndDoesNothing(t *testing.T) {
 			got.want(404)
 		default:
 			got.want(200)
+		}
+		if op := c.operation(r); op != nil && (op["x-later"] == true) != (got.status >= 400) {
+			t.Errorf("%s %s: %d, and is it described as what is not there yet: %v", r.Method, path, got.status, op["x-later"])
 		}
 	}
 	if after := s.revision(); after != before {

@@ -4,7 +4,8 @@
 // What is described stands in one pair of files for each area: paths/<area>.json has the
 // area's tag and operations, schemas/<area>.json its schemas; openapi.json is what they are
 // put into. Written once is what all have in common, and added here: the refusals, the
-// parameters that stand in a path, and the operations of a path that another path is an alias of.
+// parameters that stand in a path, and the operations of a path that another path is an alias
+// of, unless it stands "x-alone". What is "x-later" is not there yet, and always refused.
 //
 // Which routes are not described yet stands in undescribed.txt. A test holds the document
 // against the routes there are, in both directions; others hold each live answer of the
@@ -117,7 +118,7 @@ func allPaths() ([]any, object, error) {
 		}
 		tags = append(tags, object{"name": part.Tag.Name, "description": part.Tag.Description})
 		for p, item := range part.Paths {
-			for _, served := range append([]string{p}, aliasesOf(p)...) {
+			for _, served := range servedAt(p, item) {
 				if all[served] != nil {
 					return nil, nil, errs.New(errs.Internal, "the path %s is there twice", served)
 				}
@@ -128,10 +129,11 @@ func allPaths() ([]any, object, error) {
 	return tags, all, nil
 }
 
-// aliasesOf are the other paths under which a path is served.
-func aliasesOf(p string) (out []string) {
+// servedAt are all paths under which what is described of one is served.
+func servedAt(p string, item object) []string {
+	out := []string{p}
 	for alias, base := range aliases {
-		if rest, ok := strings.CutPrefix(p, base); ok && (rest == "" || rest[0] == '/') {
+		if rest, ok := strings.CutPrefix(p, base); ok && (rest == "" || rest[0] == '/') && item["x-alone"] != true {
 			out = append(out, alias+rest)
 		}
 	}
@@ -142,7 +144,10 @@ func aliasesOf(p string) (out []string) {
 func completed(p string, item object, tagName string, alias bool) object {
 	out := object{"parameters": inPath(p)}
 	for method, v := range item {
-		written, _ := v.(object)
+		written, ok := v.(object)
+		if !ok {
+			continue // x-alone
+		}
 		op := object{"tags": []any{tagName}}
 		for k, v := range written {
 			op[k] = v
