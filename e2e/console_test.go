@@ -23,6 +23,12 @@ func console(t *testing.T, c cluster.Cluster, admin *cluster.Client, ref, lastID
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("the console of %s: status %d", ref, resp.StatusCode)
 	}
+	return frames(t, resp)
+}
+
+// frames reads an answer as server-sent events into a channel, which is closed when it ends.
+func frames(t *testing.T, resp *http.Response) <-chan sse {
+	t.Helper()
 	events := make(chan sse, 100_000)
 	done := make(chan struct{})
 	go func() {

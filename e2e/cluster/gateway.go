@@ -1,0 +1,90 @@
+package cluster
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/e2e/cluster/site"
+	"github.com/orreryhq/orrery/libs/await"
+)
+
+// Gateway is one more gateway of a cluster: a process of its own, whatever the runner is.
+type Gateway struct {
+	*site.Process
+	Cluster // whose API is this gateway's
+
+	url  string
+	name string
+	t    testing.TB
+}
+
+// API is the gateway's own base URL.
+func (g *Gateway) API() string { return g.url }
+
+// Stop ends the gateway and not the cluster.
+func (g *Gateway) Stop() { g.end() }
+
+// AddGateway runs a gateway beside the cluster's own until the test ends, and waits until
+// it is ready.
+func AddGateway(t testing.TB, c Local, admin *Client, name string) *Gateway {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	g := &Gateway{Cluster: c, name: name, t: t, Process: site.NewProcess(name, Program(t, "./apigateway/cmd/apigateway"), path+".log",
+		"--replica", name, "--listen", "127.0.0.1:0", "--etcd-endpoints", c.Etcd(), "--cluster-secret-file", c.SecretFile(),
+		"--admin-password-file", path+".password", "--limits-anonymous", "0", "--limits-logins", "0", "--log-level", "debug", "--session-ttl", "2s")}
+	t.Cleanup(g.end)
+	g.Restart(admin)
+	return g
+}
+
+// Restart starts the gateway, which does not run, and waits until it is ready at the
+// address the members of the cluster name.
+func (g *Gateway) Restart(admin *Client) {
+	g.t.Helper()
+	before := g.url
+	if err := g.Start(); err != nil {
+		g.t.Fatal(err)
+	}
+	await.That(g.t, g.name+" ready", func() string {
+		if !g.Running() {
+			g.t.Fatalf("%s ended: %v", g.name, g.Ended())
+		}
+		var all struct {
+			Members []struct{ NodeID, RestAddr string }
+		}
+		admin.Do("GET", "/api/v1/cluster/members", nil).OK(200, &all)
+		g.url = ""
+		for _, m := range all.Members {
+			if strings.HasSuffix(m.NodeID, "/"+g.name) && m.RestAddr != before {
+				g.url = m.RestAddr
+			}
+		}
+		if g.url == "" {
+			return "it is no member"
+		}
+		r, err := Anonymous(g.t, g).Try(g.t.Context(), "GET", "/readyz", nil)
+		if err != nil {
+			return err.Error()
+		}
+		return await.Unless(r.Status == 200, "%s", r.Body)
+	})
+}
+
+// Through is the same user at another gateway.
+func (c *Client) Through(g Cluster) *Client {
+	other := *c
+	other.api = g.API()
+	return &other
+}
+
+// end stops the gateway, and prints its log when the test failed.
+func (g *Gateway) end() {
+	if err := g.Process.Stop(); err != nil {
+		g.t.Error(err)
+	}
+	if g.t.Failed() {
+		log, _ := g.Log()
+		g.t.Logf("---- %s\n%s", g.name, log)
+	}
+}
