@@ -66,8 +66,8 @@ func (t *APIToken) Belongs(u *User) bool {
 	return t.User == u.Username && (t.UserID == "" || t.UserID == u.ID())
 }
 
-// Revocation ends the token of one login before its time. Its key goes when the token
-// would have expired. The gateway writes it.
+// Revocation ends one login before its time, with all tokens that were made of its first. Its
+// key goes when the last of them would have expired. The gateway writes it.
 type Revocation struct {
 	Rev
 	User string    `json:"user"`

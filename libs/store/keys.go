@@ -257,9 +257,9 @@ func Users() Prefix[fleet.User]           { return Prefix[fleet.User]{Root + "us
 
 func RoleKey(name string) Key[fleet.Role] { return Key[fleet.Role]{Root + "roles/" + name} }
 
-// RevocationKey is of the token of a login, by its jti.
-func RevocationKey(jti string) Key[fleet.Revocation] {
-	return Key[fleet.Revocation]{Root + "revocations/" + jti}
+// RevocationKey is of a login, by its id.
+func RevocationKey(login string) Key[fleet.Revocation] {
+	return Key[fleet.Revocation]{Root + "revocations/" + login}
 }
 
 // LockoutKey is of a user name, by the SHA-256 of it in lower case, hex.

@@ -2,11 +2,9 @@ package auth
 
 import (
 	"context"
-	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/store"
 )
 
 // minPassword is the length of the shortest password that may be set, in bytes.
@@ -35,19 +33,5 @@ func (s *Service) CheckPassword(ctx context.Context, who Identity, password stri
 	return user, err
 }
 
-// Session is a new token for a user with a revision that the view has.
-func (s *Service) Session(user *fleet.User) (string, error) { return s.signer.sign(user) }
-
-// Logout is the write with which the token of a login ends, on every replica as soon as it
-// has it; its record goes when the token would have. Denied for an API token.
-func (s *Service) Logout(ctx context.Context, who Identity) (store.Write, error) {
-	if who.TokenID != "" {
-		return store.Write{}, errs.New(errs.Denied, "an API token has no login to end: delete it, or let it expire")
-	}
-	left := who.credential.Until.Sub(s.cfg.Now()) + time.Minute // clocks differ
-	lease, err := s.cfg.Store.Grant(ctx, left)
-	if err != nil {
-		return store.Write{}, errs.Wrap("auth.Logout", err)
-	}
-	return store.CreateOn(lease, store.RevocationKey(who.credential.Login), fleet.Revocation{User: who.User, At: s.cfg.Now().UTC()}), nil
-}
+// Session is the first token of a login of a user with a revision that the view has.
+func (s *Service) Session(user *fleet.User) (string, error) { return s.signer.sign(user, "") }

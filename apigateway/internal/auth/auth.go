@@ -99,17 +99,17 @@ func (s *Service) Login(ctx context.Context, username, password string) (token s
 	if !known || !ok {
 		return "", Identity{}, errs.New(errs.Unauthenticated, "user name or password is wrong")
 	}
-	token, err = s.signer.sign(user)
+	token, err = s.signer.sign(user, "")
 	return token, identityOf(s.cfg.View.Snapshot(), user, nil), err
 }
 
-// Refresh is a new token for a user with the role it has now.
+// Refresh is a new token of the same login, for a user with the role it has now.
 func (s *Service) Refresh(who Identity) (string, error) {
 	user, ok := s.User(who.User)
 	if !ok {
 		return "", errs.New(errs.Unauthenticated, "the user %s does not exist any more", who.User)
 	}
-	return s.signer.sign(user)
+	return s.signer.sign(user, who.credential.Login)
 }
 
 // User is a user's record.
@@ -129,7 +129,7 @@ func (s *Service) Authenticate(header string) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	return s.Judge(fleet.Credential{User: c.Subject, Login: c.ID, Epoch: c.Epoch, Until: c.ExpiresAt.Time})
+	return s.Judge(fleet.Credential{User: c.Subject, Login: c.login(), Epoch: c.Epoch, Until: c.ExpiresAt.Time})
 }
 
 // AuthenticateInstance reports whether an Authorization header carries the own

@@ -65,7 +65,7 @@ func at(now time.Time) signer {
 
 func TestASessionEndsAfterADay(t *testing.T) {
 	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	token, err := at(start).sign(&fleet.User{Username: "ann", Role: RoleViewer, Epoch: 7})
+	token, err := at(start).sign(&fleet.User{Username: "ann", Role: RoleViewer, Epoch: 7}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestATokenOfSomebodyElseIsRefused(t *testing.T) {
 	}
 	foreign, audienceless, endless := good(), good(), good()
 	foreign.Issuer, audienceless.Audience, endless.ExpiresAt = "other", nil, nil
-	valid, err := s.sign(&fleet.User{Username: "ann", Role: RoleViewer})
+	valid, err := s.sign(&fleet.User{Username: "ann", Role: RoleViewer}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestATokenIsGoodWhileItsKeyIs(t *testing.T) {
 		return signer{ring: func() *ring { return r }, now: func() time.Time { return now }}
 	}
 	first, second, third := keyOf([]byte("first")), keyOf([]byte("second")), keyOf([]byte("third"))
-	token, err := with(&ring{current: first}).sign(&fleet.User{Username: "ann"})
+	token, err := with(&ring{current: first}).sign(&fleet.User{Username: "ann"}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"crypto/rand"
 	"time"
 
@@ -24,7 +25,13 @@ type claims struct {
 	Role string `json:"role"`
 	// Epoch is the user's when the token was made.
 	Epoch int64 `json:"epoch"`
+	// Login is the same in all tokens that were made of one another. Empty in those of
+	// earlier versions, which were a login each.
+	Login string `json:"login,omitempty"`
 }
+
+// login is the id of the login that the token is of.
+func (c claims) login() string { return cmp.Or(c.Login, c.ID) }
 
 // signer makes and reads the tokens of logins.
 type signer struct {
@@ -32,14 +39,15 @@ type signer struct {
 	now  func() time.Time
 }
 
-func (s signer) sign(u *fleet.User) (string, error) {
+// sign makes a token of a login, of a new one when that is "".
+func (s signer) sign(u *fleet.User, login string) (string, error) {
 	now := s.now()
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, claims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer: issuer, Audience: jwt.ClaimStrings{audience}, Subject: u.Username, ID: rand.Text(),
 			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(SessionTTL)),
 		},
-		Role: u.Role, Epoch: u.Epoch,
+		Role: u.Role, Epoch: u.Epoch, Login: cmp.Or(login, rand.Text()),
 	})
 	key := s.ring().current
 	token.Header["kid"] = key.id

@@ -27,6 +27,9 @@ type LockoutPolicy struct {
 // count that are a user's, of whom there are maxUsers at most.
 const maxLockouts = 20_000
 
+// lockoutsTogether is how long wrong passwords are put on one lease.
+const lockoutsTogether = time.Minute
+
 // LockedError says that a user name is locked out.
 type LockedError struct{ Until time.Time }
 
@@ -84,38 +87,39 @@ func shownName(s *view.Snapshot, name string) string {
 
 // countFailure notes a wrong password, and locks the name out when it was one too many.
 func (o *Operations) countFailure(ctx context.Context, by Actor, name string) error {
-	p, key := o.cfg.Lockout, store.LockoutKey(hashOf(name))
+	p := o.cfg.Lockout
 	if p.Failures == 0 {
 		return nil
 	}
 	return InTime(ctx, func(ctx context.Context) error {
-		lease, err := o.cfg.Store.Grant(ctx, max(p.Window, p.Duration))
-		if err != nil {
+		return o.on(ctx, &o.lockouts, max(p.Window, p.Duration), func(lease store.Lease) error {
+			_, err := o.attempt(ctx, by, func(s *view.Snapshot) (change, error) { return p.failed(s, name, lease, o.now()) })
 			return err
-		}
-		_, err = o.attempt(ctx, by, func(s *view.Snapshot) (change, error) {
-			known, _ := s.Lockouts.Get(hashOf(name))
-			if known == nil {
-				known = new(fleet.Lockout)
-			}
-			if _, is := s.Users.Get(name); !is && known.ModRev == 0 && s.Lockouts.Len() >= maxLockouts {
-				return change{}, errs.New(errs.Exhausted, "wrong passwords of %d names are counted already", maxLockouts)
-			}
-			next, ok := p.after(*known, o.now())
-			if !ok {
-				return change{}, nil
-			}
-			c := change{writes: []store.Write{store.ReplaceOn(lease, key, next, known.ModRev)}}
-			if !next.Until.IsZero() {
-				c.audit = entry{
-					action: "auth.lockout", resource: "user", id: shownName(s, name),
-					details: fmt.Sprintf("%d wrong passwords within %v, locked until %s", p.Failures, p.Window, next.Until.Format(time.RFC3339)),
-				}
-			}
-			return c, nil
 		})
-		return err
 	})
+}
+
+// failed is what a wrong password changes.
+func (p LockoutPolicy) failed(s *view.Snapshot, name string, lease store.Lease, now time.Time) (change, error) {
+	known, _ := s.Lockouts.Get(hashOf(name))
+	if known == nil {
+		known = new(fleet.Lockout)
+	}
+	if _, is := s.Users.Get(name); !is && known.ModRev == 0 && s.Lockouts.Len() >= maxLockouts {
+		return change{}, errs.New(errs.Exhausted, "wrong passwords of %d names are counted already", maxLockouts)
+	}
+	next, ok := p.after(*known, now)
+	if !ok {
+		return change{}, nil
+	}
+	c := change{writes: []store.Write{store.ReplaceOn(lease, store.LockoutKey(hashOf(name)), next, known.ModRev)}}
+	if !next.Until.IsZero() {
+		c.audit = entry{
+			action: "auth.lockout", resource: "user", id: shownName(s, name),
+			details: fmt.Sprintf("%d wrong passwords within %v, locked until %s", p.Failures, p.Window, next.Until.Format(time.RFC3339)),
+		}
+	}
+	return c, nil
 }
 
 // after is what is known of a name after one more wrong password; false when the name is

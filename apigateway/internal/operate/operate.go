@@ -40,6 +40,8 @@ type Operations struct {
 	turns [fleet.ShardCount]chan struct{}
 	// jobs are done behind an answer, by Run.
 	jobs chan func(context.Context)
+	// revocations has what ended logins stand on, lockouts what wrong passwords do.
+	revocations, lockouts shared
 	// pruning is true while the audit is being made shorter.
 	pruning atomic.Bool
 }
@@ -49,7 +51,10 @@ const maxJobs = 64
 
 // New wires the operations.
 func New(cfg Config) *Operations {
-	o := &Operations{cfg: cfg, jobs: make(chan func(context.Context), maxJobs)}
+	o := &Operations{
+		cfg: cfg, jobs: make(chan func(context.Context), maxJobs),
+		revocations: shared{together: revocationsTogether}, lockouts: shared{together: lockoutsTogether},
+	}
 	for i := range o.turns {
 		o.turns[i] = make(chan struct{}, 1)
 	}

@@ -1,0 +1,73 @@
+package operate
+
+import (
+	"context"
+	"time"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+const (
+	// maxEnded bounds the ended logins of one user that are kept apart.
+	maxEnded = 64
+	// revocationLife is how long an ended login is known: until the last of its tokens has
+	// expired, which a gateway that had not heard of the end may have made a little later.
+	revocationLife = auth.SessionTTL + time.Hour
+	// revocationsTogether is how long ended logins are put on one lease.
+	revocationsTogether = time.Hour
+)
+
+// EndLogin ends a login with all its tokens, on every gateway. When the user has ended too
+// many, all the others end too, and none of them is kept apart any more. One that has ended
+// already stays so.
+func (o *Operations) EndLogin(ctx context.Context, by Actor, login fleet.Credential) error {
+	return InTime(ctx, func(ctx context.Context) error {
+		return o.on(ctx, &o.revocations, revocationLife, func(lease store.Lease) error {
+			_, err := o.attempt(ctx, by, func(s *view.Snapshot) (change, error) {
+				u, ok := s.Users.Get(login.User)
+				_, ended := s.Revocations.Get(login.Login)
+				if !ok || u.Epoch != login.Epoch || ended {
+					return change{}, nil
+				}
+				c := change{audit: entry{action: "auth.logout", resource: "user", id: u.Username}}
+				c.endLogin(s, u, func(r fleet.Revocation) store.Write {
+					return store.CreateOn(lease, store.RevocationKey(login.Login), r)
+				}, o.now())
+				return c, nil
+			})
+			return errs.Wrap("operate.EndLogin", err)
+		})
+	})
+}
+
+// endLogin adds what it takes to end a login of a user, or all of them.
+func (c *change) endLogin(s *view.Snapshot, u *fleet.User, end func(fleet.Revocation) store.Write, now time.Time) {
+	ended := endedOf(s, u.Username)
+	if len(ended) < maxEnded {
+		c.writes = append(c.writes, end(fleet.Revocation{User: u.Username, At: now}))
+		return
+	}
+	next := *u
+	next.Epoch++
+	c.audit.details = "all logins: there were many that had ended"
+	c.writes = append(c.writes, store.Replace(store.UserKey(u.Username), next, u.ModRev))
+	for login, r := range ended {
+		c.writes = append(c.writes, store.Remove(store.RevocationKey(login), r.ModRev))
+	}
+}
+
+// endedOf are the logins of a user that were ended and have not expired, by their ids: as
+// many as a transaction takes away, and no more.
+func endedOf(s *view.Snapshot, user string) map[string]*fleet.Revocation {
+	out := map[string]*fleet.Revocation{}
+	for login, r := range s.Revocations.All() {
+		if r.User == user && len(out) < maxEnded {
+			out[login] = r
+		}
+	}
+	return out
+}
