@@ -67,7 +67,7 @@ func (i Identity) Can(p Permission) bool { return slices.Contains(i.Permissions,
 // New makes a service that knows nobody yet. It subscribes to the view.
 func New(cfg Config) *Service {
 	s := &Service{
-		cfg: cfg, hasher: newHasher(min(4, runtime.GOMAXPROCS(0))), uses: make(chan string, maxUses),
+		cfg: cfg, hasher: newHasher(min(4, runtime.GOMAXPROCS(0)), maxWaiting), uses: make(chan string, maxUses),
 		changed: bell.New(view.KindUser, view.KindRole, view.KindRevocation, view.KindAPIToken),
 	}
 	cfg.View.Subscribe(s.changed.Hear)

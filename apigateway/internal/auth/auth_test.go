@@ -10,12 +10,13 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"pgregory.net/rapid"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
 func TestAPasswordHasItsHashAndNoOther(t *testing.T) {
-	h := newHasher(1)
+	h := newHasher(1, 1)
 	hash, err := h.hash(t.Context(), "secret")
 	if err != nil || !strings.HasPrefix(hash, "$argon2id$v=19$m=19456,t=2,p=1$") || strings.Contains(hash, "secret") {
 		t.Fatalf("%q, %v", hash, err)
@@ -37,12 +38,30 @@ func TestAPasswordHasItsHashAndNoOther(t *testing.T) {
 }
 
 func TestHashingWaitsForASlot(t *testing.T) {
-	h := newHasher(1)
+	h := newHasher(1, 1)
 	h.slots <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := h.hash(ctx, "x"); !errs.Is(err, errs.Canceled) {
 		t.Errorf("err = %v", err)
+	}
+}
+
+func TestSoManyPasswordsWaitForASlotAndNoMore(t *testing.T) {
+	h := newHasher(1, 1)
+	h.slots <- struct{}{}
+	waited := make(chan error, 1)
+	go func() { waited <- h.acquire(t.Context()) }()
+	await.That(t, "one waits", func() string { return await.Unless(len(h.waiting) == 1, "%d wait", len(h.waiting)) })
+	if _, err := h.verify(t.Context(), "x", nobody); !errs.Is(err, errs.Unavailable) {
+		t.Errorf("one more is told %v", err)
+	}
+	h.release()
+	if err := <-waited; err != nil {
+		t.Errorf("who waited is told %v", err)
+	}
+	if len(h.waiting) != 0 {
+		t.Error("who has a slot still counts as waiting")
 	}
 }
 

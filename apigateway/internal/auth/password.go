@@ -28,12 +28,30 @@ const (
 // takes as long as a known one's. No password has it: its key is all zero.
 const nobody = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// hasher computes password hashes, a few at a time: each needs 19 MiB.
-type hasher struct{ slots chan struct{} }
+// maxWaiting bounds the passwords that wait to be looked at: some seconds' work.
+const maxWaiting = 64
 
-func newHasher(parallel int) hasher { return hasher{slots: make(chan struct{}, max(1, parallel))} }
+// hasher computes password hashes, a few at a time: each needs 19 MiB. So many wait for
+// their turn, and no more.
+type hasher struct{ slots, waiting chan struct{} }
 
+func newHasher(parallel, waiting int) hasher {
+	return hasher{slots: make(chan struct{}, max(1, parallel)), waiting: make(chan struct{}, waiting)}
+}
+
+// acquire waits for a turn. Unavailable when too many wait already.
 func (h hasher) acquire(ctx context.Context) error {
+	select {
+	case h.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case h.waiting <- struct{}{}:
+		defer func() { <-h.waiting }()
+	default:
+		return errs.New(errs.Unavailable, "too many passwords are being looked at now: try again in a moment")
+	}
 	select {
 	case h.slots <- struct{}{}:
 		return nil
