@@ -1,6 +1,7 @@
 package apigateway
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,10 +10,12 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 // second is another gateway of the same cluster, for the same caller.
@@ -195,6 +198,47 @@ func TestABuiltInRoleIsAsItWasWhenItGetsItsOwnPermissionsAgain(t *testing.T) {
 		t.Errorf("its record stays: %v", err)
 	}
 	s.do("GET", "/api/v1/roles/OPERATOR", nil).want(200)
+}
+
+func TestWhoIsGivenARoleLeavesItsETagAsItIs(t *testing.T) {
+	s := newSite(t)
+	etag := s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["groups.view"]}`).want(201).header.Get("ETag")
+	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"R"}`).want(201)
+	s.do("POST", "/api/v1/users", `{"username":"ann","password":"correct horse","role":"VIEWER"}`).want(201)
+	s.do("PATCH", "/api/v1/users/ann", `{"role":"R"}`).want(200)
+	if got := s.do("GET", "/api/v1/roles/R", nil).want(200).is("userCount", 2).header.Get("ETag"); got != etag || etag == "" {
+		t.Errorf("the ETag was %s and is %s", etag, got)
+	}
+	s.do("PATCH", "/api/v1/roles/R", `{"permissions":["nodes.view"]}`, "If-Match", etag).want(200)
+}
+
+func TestNoRoleIsDeletedThatSomebodyWasGivenMeanwhile(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["groups.view"]}`).want(201)
+	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"VIEWER"}`).want(201)
+
+	late := view.New(s.store, nil) // it hears of nothing from here on
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- late.Run(ctx) }()
+	if _, err := late.WaitRev(ctx, s.revision()); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	<-ended
+	there := operate.New(operate.Config{Store: s.store, View: late, Now: time.Now})
+	s.do("PATCH", "/api/v1/users/bob", `{"role":"R"}`).want(200)
+	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	err := there.DeleteRole(ctx, operate.Actor{User: "admin"}, "R", []fleet.Permission{auth.GroupsView}, 0, false)
+	if _, gone := store.Get(t.Context(), s.store, store.RoleKey("R")); err == nil || gone != nil {
+		t.Errorf("a role that somebody has was deleted: %v, %v", err, gone)
+	}
+	s.do("DELETE", "/api/v1/roles/R", nil).want(409)
+	s.do("PATCH", "/api/v1/users/bob", `{"role":"VIEWER"}`).want(200)
+	s.do("DELETE", "/api/v1/roles/R", nil).want(204)
+	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["groups.view"]}`).want(201)
+	s.do("DELETE", "/api/v1/roles/R", nil).want(204)
 }
 
 func TestWhoMayLessTakesNothingFromARoleThatMayMore(t *testing.T) {

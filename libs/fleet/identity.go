@@ -19,6 +19,13 @@ type Role struct {
 	At          time.Time    `json:"at"`
 }
 
+// RoleMark is moved by each write that gives somebody a role, so that none is deleted that
+// was given at the same moment. The gateway writes it.
+type RoleMark struct{ Rev }
+
+// Blank is how a damaged record is read: as the mark it is.
+func (m *RoleMark) Blank() { *m = RoleMark{} }
+
 // User is somebody who may log in. The gateway writes it.
 type User struct {
 	Rev

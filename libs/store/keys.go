@@ -257,6 +257,11 @@ func Users() Prefix[fleet.User]           { return Prefix[fleet.User]{Root + "us
 
 func RoleKey(name string) Key[fleet.Role] { return Key[fleet.Role]{Root + "roles/" + name} }
 
+// RoleMarkKey is the mark of a role, by its name.
+func RoleMarkKey(name string) Key[fleet.RoleMark] {
+	return Key[fleet.RoleMark]{Root + "role-marks/" + name}
+}
+
 // RevocationKey is of a login, by its id.
 func RevocationKey(login string) Key[fleet.Revocation] {
 	return Key[fleet.Revocation]{Root + "revocations/" + login}

@@ -9,7 +9,7 @@ import (
 // Marker are the records that hold nothing: only that their revision moves counts.
 // What is written over one is not lost.
 type Marker interface {
-	fleet.Alloc | fleet.QuotaAlloc | fleet.MentionMark
+	fleet.Alloc | fleet.QuotaAlloc | fleet.MentionMark | fleet.RoleMark
 }
 
 // anyRev stands for whatever revision a marker is at.

@@ -135,31 +135,65 @@ func noRole(name string) error { return errs.New(errs.NotFound, "there is no rol
 // Conflict when users have it; MovedError when ifMatch, if it is not 0, does not hold. With
 // dryRun only the checks are made; may is as in RoleWrite.
 func (o *Operations) DeleteRole(ctx context.Context, by Actor, name string, may []fleet.Permission, ifMatch int64, dryRun bool) error {
-	_, err := o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
-		role, ok := auth.RoleOf(s, name)
-		switch {
-		case !ok:
-			return change{}, noRole(name)
-		case role.BuiltIn:
-			return change{}, errs.New(errs.Denied, "the role %s is built in and cannot be deleted", name)
-		case ifMatch != 0 && ifMatch != role.ModRev:
-			return change{}, &MovedError{What: "role " + name, Want: ifMatch, Have: role.ModRev}
-		}
-		if n := Holders(s)[name]; n > 0 {
-			return change{}, errs.New(errs.Conflict, "%d users have the role %s: give them another first", n, name)
-		}
-		if err := mayTouch(role, may); err != nil {
-			return change{}, err
-		}
-		if dryRun {
-			return change{}, nil
-		}
-		return change{
-			writes: []store.Write{store.Remove(store.RoleKey(name), role.ModRev)},
-			audit:  entry{action: "role.delete", resource: "role", id: name, before: rolePermissions(role)},
-		}, nil
+	return InTime(ctx, func(ctx context.Context) error {
+		_, err := o.attempt(ctx, by, func(s *view.Snapshot) (change, error) {
+			role, err := deletable(s, name, may, ifMatch)
+			if err != nil || dryRun {
+				return change{}, err
+			}
+			c := change{
+				writes: []store.Write{store.Remove(store.RoleKey(name), role.ModRev)},
+				audit:  entry{action: "role.delete", resource: "role", id: name, before: rolePermissions(role)},
+			}
+			err = c.withoutHolders(ctx, o, name)
+			return c, err
+		})
+		return err
 	})
-	return err
+}
+
+// deletable is a role that can be deleted, as far as a snapshot tells.
+func deletable(s *view.Snapshot, name string, may []fleet.Permission, ifMatch int64) (auth.Role, error) {
+	role, ok := auth.RoleOf(s, name)
+	switch {
+	case !ok:
+		return role, noRole(name)
+	case role.BuiltIn:
+		return role, errs.New(errs.Denied, "the role %s is built in and cannot be deleted", name)
+	case ifMatch != 0 && ifMatch != role.ModRev:
+		return role, &MovedError{What: "role " + name, Want: ifMatch, Have: role.ModRev}
+	}
+	if err := held(s, name); err != nil {
+		return role, err
+	}
+	return role, mayTouch(role, may)
+}
+
+// held refuses to delete a role that somebody has.
+func held(s *view.Snapshot, name string) error {
+	if n := Holders(s)[name]; n > 0 {
+		return errs.New(errs.Conflict, "%d users have the role %s: give them another first", n, name)
+	}
+	return nil
+}
+
+// withoutHolders has a change hold only as long as nobody is given a role who has not been
+// by now. Conflict when somebody has it.
+func (c *change) withoutHolders(ctx context.Context, o *Operations, name string) error {
+	mark, err := store.Get(ctx, o.cfg.Store, store.RoleMarkKey(name))
+	if errs.Is(err, errs.NotFound) {
+		c.guards = append(c.guards, store.Missing(store.RoleMarkKey(name)))
+		return nil
+	}
+	if err != nil {
+		return errs.Wrap("operate.withoutHolders", err)
+	}
+	s, err := o.cfg.View.WaitRev(ctx, mark.ModRev)
+	if err != nil {
+		return errs.Wrap("operate.withoutHolders", err)
+	}
+	c.writes = append(c.writes, store.Remove(store.RoleMarkKey(name), mark.ModRev))
+	return held(s, name)
 }
 
 // Holders are how many users have each role.
@@ -171,20 +205,25 @@ func Holders(s *view.Snapshot) map[string]int {
 	return out
 }
 
-// giveRole are the writes with which a user gets a role: one that is stored is
-// written anew, so that its deletion, which was decided before, is refused.
-func giveRole(s *view.Snapshot, name string, may []fleet.Permission) ([]store.Write, error) {
+// giveRole adds what it takes to give a user a role: its permissions must still be those that
+// were looked at, and one that can be deleted is marked, so that this is refused meanwhile.
+func (c *change) giveRole(s *view.Snapshot, name string, may []fleet.Permission) error {
 	role, ok := auth.RoleOf(s, name)
 	if !ok {
-		return nil, errs.Field("role", "there is no role %s", clip(name))
+		return errs.Field("role", "there is no role %s", clip(name))
 	}
 	for _, p := range role.Permissions {
 		if !slices.Contains(may, p) {
-			return nil, errs.New(errs.Denied, "the role %s has the permission %s: it cannot be given by who does not have that", name, p)
+			return errs.New(errs.Denied, "the role %s has the permission %s: it cannot be given by who does not have that", name, p)
 		}
 	}
 	if stored, ok := s.Roles.Get(name); ok {
-		return []store.Write{store.Replace(store.RoleKey(name), *stored, stored.ModRev)}, nil
+		c.guards = append(c.guards, store.Unchanged(store.RoleKey(name), stored.ModRev))
+	} else {
+		c.guards = append(c.guards, store.Missing(store.RoleKey(name)))
 	}
-	return nil, nil
+	if !role.BuiltIn {
+		c.writes = append(c.writes, store.Touch(store.RoleMarkKey(name), fleet.RoleMark{}))
+	}
+	return nil
 }

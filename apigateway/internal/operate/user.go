@@ -73,14 +73,14 @@ func (o *Operations) CreateUser(ctx context.Context, by Actor, w UserWrite) (out
 		if s.Users.Len() >= maxUsers {
 			return change{}, errs.New(errs.Exhausted, "there are %d users, the most there may be: delete some", maxUsers)
 		}
-		role, err := giveRole(s, *w.Role, w.May)
-		if err != nil || w.DryRun {
+		c := change{
+			writes: []store.Write{store.Create(store.UserKey(*w.Name), out)},
+			audit:  entry{action: "user.create", resource: "user", id: *w.Name, after: showUser(out)},
+		}
+		if err := c.giveRole(s, *w.Role, w.May); err != nil || w.DryRun {
 			return change{}, err
 		}
-		return change{
-			writes: append(role, store.Create(store.UserKey(*w.Name), out)),
-			audit:  entry{action: "user.create", resource: "user", id: *w.Name, after: showUser(out)},
-		}, nil
+		return c, nil
 	})
 	if err != nil || w.DryRun {
 		return out, err
@@ -194,11 +194,9 @@ func (c *change) changeUser(s *view.Snapshot, old, to fleet.User, may []fleet.Pe
 		return nil
 	}
 	if to.Role != old.Role {
-		role, err := giveRole(s, to.Role, may)
-		if err != nil {
+		if err := c.giveRole(s, to.Role, may); err != nil {
 			return err
 		}
-		c.writes = append(c.writes, role...)
 		if err := c.keepAdmin(s, old); err != nil {
 			return err
 		}
