@@ -2,12 +2,15 @@ package apigateway
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/crypto/argon2"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
@@ -417,5 +420,32 @@ func TestARotatedKeyIsAcceptedOnceMoreOnEveryGateway(t *testing.T) {
 	third.as(fresh.token).do("GET", "/api/v1/groups", nil).want(200)
 	if got := fresh.do("GET", "/api/v1/audit", nil).want(200).raw; strings.Count(got, "auth.rotate-keys") != 2 {
 		t.Errorf("the audit has %s", got)
+	}
+}
+
+func TestAPasswordIsHashedAnewAtALoginWhenItWasHashedOtherwise(t *testing.T) {
+	s := newSite(t)
+	user, err := store.Get(t.Context(), s.store, store.UserKey("admin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	salt, enc := []byte("0123456789abcdef"), base64.RawStdEncoding
+	key := argon2.IDKey([]byte(adminPassword), salt, 1, 8192, 1, 32)
+	user.PasswordHash = "$argon2id$v=19$m=8192,t=1,p=1$" + enc.EncodeToString(salt) + "$" + enc.EncodeToString(key)
+	s.commit(store.Replace(store.UserKey("admin"), user, user.ModRev))
+	before := s.as(s.login("admin", adminPassword))
+	var now fleet.User
+	await.That(t, "the password is hashed anew", func() string {
+		now, err = store.Get(t.Context(), s.store, store.UserKey("admin"))
+		return await.Unless(err == nil && strings.HasPrefix(now.PasswordHash, "$argon2id$v=19$m=19456,t=2,p=1$"), "%+v, %v", now, err)
+	})
+	if now.Epoch != user.Epoch || now.Role != user.Role {
+		t.Errorf("%+v became %+v", user, now)
+	}
+	before.do("GET", "/api/v1/auth/me", nil).want(200)
+	s.as("").do("POST", "/api/v1/auth/login", map[string]string{"username": "admin", "password": "wrong"}).want(401)
+	s.login("admin", adminPassword)
+	if again, err := store.Get(t.Context(), s.store, store.UserKey("admin")); err != nil || again.PasswordHash != now.PasswordHash {
+		t.Error("it is hashed anew at each login")
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
 )
 
 // minPassword is the length of the shortest password that may be set, in bytes.
@@ -31,6 +32,22 @@ func (s *Service) CheckPassword(ctx context.Context, who Identity, password stri
 		err = errs.New(errs.Unauthenticated, "the current password is wrong")
 	}
 	return user, err
+}
+
+// rehash has a password kept as it would be now, that is still kept as it was once. What
+// fails is done at another login.
+func (s *Service) rehash(ctx context.Context, user *fleet.User, password string) {
+	hash, err := s.hasher.hash(ctx, password)
+	if err != nil {
+		s.cfg.Log.Debug("a password was not hashed anew", "user", user.Username, "error", err)
+		return
+	}
+	s.later(func(ctx context.Context) error {
+		next := *user
+		next.PasswordHash = hash
+		_, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(store.UserKey(user.Username), next, user.ModRev)}})
+		return errs.Wrap("auth.rehash", err)
+	})
 }
 
 // Session is the first token of a login of a user with a revision that the view has.

@@ -146,36 +146,13 @@ func (s *Service) byToken(token string) (Identity, error) {
 	return who, nil
 }
 
-const (
-	// useEvery is how exactly it is known when a token was last used.
-	useEvery = time.Hour
-	// maxUses bounds the uses that wait to be written; what does not fit is noted at the next one.
-	maxUses     = 64
-	usePatience = 5 * time.Second
-)
+// useEvery is how exactly it is known when a token was last used.
+const useEvery = time.Hour
 
 // noteUse has it written that a token was used, if that is news. It never waits.
 func (s *Service) noteUse(t *fleet.APIToken) {
-	if s.cfg.Now().Sub(t.LastUsedAt) < useEvery {
-		return
-	}
-	select {
-	case s.uses <- t.ID:
-	default:
-	}
-}
-
-// Run writes when API tokens were last used, behind the requests that use them, until ctx ends.
-func (s *Service) Run(ctx context.Context) {
-	for {
-		select {
-		case id := <-s.uses:
-			if err := s.writeUse(ctx, id); err != nil && ctx.Err() == nil {
-				s.cfg.Log.Debug("the use of an API token was not noted", "token", id, "error", err)
-			}
-		case <-ctx.Done():
-			return
-		}
+	if s.cfg.Now().Sub(t.LastUsedAt) >= useEvery {
+		s.later(func(ctx context.Context) error { return s.writeUse(ctx, t.ID) })
 	}
 }
 
@@ -186,8 +163,6 @@ func (s *Service) writeUse(ctx context.Context, id string) error {
 	if !ok || now.Sub(t.LastUsedAt) < useEvery {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, usePatience)
-	defer cancel()
 	used := *t
 	used.LastUsedAt = now
 	rev, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(store.APITokenKey(id), used, t.ModRev)}})

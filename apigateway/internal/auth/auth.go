@@ -38,8 +38,8 @@ type Service struct {
 	box    seal.Box
 	keys   atomic.Pointer[ring] // not nil after Start
 	owners owners
-	// uses are the ids of API tokens whose use is to be written.
-	uses chan string
+	// behind are what is to be written behind requests, by Run.
+	behind chan func(context.Context) error
 	// changed rings when somebody may have other rights than before.
 	changed *bell.Bell
 }
@@ -67,7 +67,7 @@ func (i Identity) Can(p Permission) bool { return slices.Contains(i.Permissions,
 // New makes a service that knows nobody yet. It subscribes to the view.
 func New(cfg Config) *Service {
 	s := &Service{
-		cfg: cfg, hasher: newHasher(min(4, runtime.GOMAXPROCS(0)), maxWaiting), uses: make(chan string, maxUses),
+		cfg: cfg, hasher: newHasher(min(4, runtime.GOMAXPROCS(0)), maxWaiting), behind: make(chan func(context.Context) error, maxBehind),
 		changed: bell.New(view.KindUser, view.KindRole, view.KindRevocation, view.KindAPIToken),
 	}
 	cfg.View.Subscribe(s.changed.Hear)
@@ -98,6 +98,9 @@ func (s *Service) Login(ctx context.Context, username, password string) (token s
 	}
 	if !known || !ok {
 		return "", Identity{}, errs.New(errs.Unauthenticated, "user name or password is wrong")
+	}
+	if dated(user.PasswordHash) {
+		s.rehash(ctx, user, password)
 	}
 	token, err = s.signer.sign(user, "")
 	return token, identityOf(s.cfg.View.Snapshot(), user, nil), err

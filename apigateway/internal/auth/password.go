@@ -93,6 +93,12 @@ func (h hasher) verify(ctx context.Context, password, phc string) (bool, error) 
 	return subtle.ConstantTimeCompare(got, p.key) == 1, nil
 }
 
+// dated reports whether a hash was not made as hash makes them now.
+func dated(stored string) bool {
+	p, err := parsePHC(stored)
+	return err == nil && (p.memory != argonMemoryKiB || p.time != argonTime || p.threads != argonThreads || len(p.key) != argonKeyBytes)
+}
+
 type phc struct {
 	memory, time uint32
 	threads      uint8
