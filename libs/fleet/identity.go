@@ -38,6 +38,10 @@ type User struct {
 	// Epoch is raised to make all earlier tokens of the user worthless.
 	Epoch     int64     `json:"epoch"`
 	CreatedAt time.Time `json:"createdAt"`
+	// MinecraftUUID is the player of the game that the user is, MinecraftName how that one is
+	// called there; empty when they did not say.
+	MinecraftUUID PlayerID `json:"minecraftUuid,omitempty"`
+	MinecraftName string   `json:"minecraftName,omitempty"`
 }
 
 // ID names a user in letters and digits, whatever they are called: nobody who is given the

@@ -255,6 +255,15 @@ func CrashTailKey(id string) Key[fleet.CrashTail] {
 func UserKey(name string) Key[fleet.User] { return Key[fleet.User]{Root + "users/" + name} }
 func Users() Prefix[fleet.User]           { return Prefix[fleet.User]{Root + "users/"} }
 
+// PreferencesKey is of a user, by fleet.User.ID.
+func PreferencesKey(userID string) Key[fleet.Preferences] {
+	return Key[fleet.Preferences]{Root + "preferences/" + userID}
+}
+
+func PlayerLinkKey(id fleet.PlayerID) Key[fleet.PlayerLink] {
+	return Key[fleet.PlayerLink]{Root + "minecraft/" + string(id)}
+}
+
 func RoleKey(name string) Key[fleet.Role] { return Key[fleet.Role]{Root + "roles/" + name} }
 
 // RoleMarkKey is the mark of a role, by its name.

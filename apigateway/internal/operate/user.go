@@ -257,32 +257,37 @@ func owned(s *view.Snapshot, user string) (out []*fleet.APIToken, err error) {
 	return out, nil
 }
 
-// DeleteUser removes a user with all its tokens. Errors as of UpdateUser. With dryRun only
+// DeleteUser removes a user with all its tokens and what else is kept of it. Errors as of UpdateUser. With dryRun only
 // the checks are made.
 func (o *Operations) DeleteUser(ctx context.Context, by Actor, name string, w UserWrite) error {
-	_, err := o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
-		u, err := userAt(s, name, w.IfMatch)
-		if err != nil {
-			return change{}, err
-		}
-		c := change{
-			writes: []store.Write{store.Remove(store.UserKey(name), u.ModRev)},
-			audit:  entry{action: "user.delete", resource: "user", id: name, before: showUser(*u)},
-		}
-		tokens, err := owned(s, name)
-		if err == nil {
-			err = within(s, *u, w.May)
-		}
-		if err == nil {
-			err = c.keepAdmin(s, *u)
-		}
-		if err != nil || w.DryRun {
-			return change{}, err
-		}
-		for _, t := range tokens {
-			c.writes = append(c.writes, store.Remove(store.APITokenKey(t.ID), t.ModRev))
-		}
-		return c, nil
+	return InTime(ctx, func(ctx context.Context) error {
+		_, err := o.attempt(ctx, by, func(s *view.Snapshot) (change, error) { return o.userDeleted(ctx, s, name, w) })
+		return err
 	})
-	return err
+}
+
+func (o *Operations) userDeleted(ctx context.Context, s *view.Snapshot, name string, w UserWrite) (change, error) {
+	u, err := userAt(s, name, w.IfMatch)
+	if err != nil {
+		return change{}, err
+	}
+	c := change{
+		writes: []store.Write{store.Remove(store.UserKey(name), u.ModRev)},
+		audit:  entry{action: "user.delete", resource: "user", id: name, before: showUser(*u)},
+	}
+	tokens, err := owned(s, name)
+	if err == nil {
+		err = within(s, *u, w.May)
+	}
+	if err == nil {
+		err = c.keepAdmin(s, *u)
+	}
+	if err != nil || w.DryRun {
+		return change{}, err
+	}
+	for _, t := range tokens {
+		c.writes = append(c.writes, store.Remove(store.APITokenKey(t.ID), t.ModRev))
+	}
+	err = c.forgetAccount(ctx, o, u)
+	return c, err
 }

@@ -63,7 +63,7 @@ func New(cfg Config) *API { return &API{cfg} }
 // Routes are all routes of the dialect, and what each demands.
 func (a *API) Routes() []server.Route {
 	return slices.Concat(
-		a.systemRoutes(), a.identityRoutes(), a.userRoutes(), a.roleRoutes(), a.groupRoutes(),
+		a.systemRoutes(), a.identityRoutes(), a.userRoutes(), a.accountRoutes(), a.roleRoutes(), a.groupRoutes(),
 		a.instanceRoutes("/api/v1/services"), a.instanceRoutes("/api/v1/instances"),
 		a.nodeRoutes(), a.networkRoutes(), a.clusterRoutes(), a.configRoutes(), a.quotaRoutes(), a.crashRoutes(),
 		a.templateRoutes(), a.sourceRoutes(), a.catalogRoutes(), a.secretRoutes(),

@@ -42,7 +42,11 @@ func (a *API) userRoutes() []server.Route {
 
 func userOf(s *view.Snapshot, u *fleet.User) user {
 	role, _ := auth.RoleOf(s, u.Role)
-	return user{ID: u.Username, Username: u.Username, Email: u.Email, Role: u.Role, Permissions: shownPermissions(role), CreatedAt: &u.CreatedAt}
+	out := user{ID: u.Username, Username: u.Username, Email: u.Email, Role: u.Role, Permissions: shownPermissions(role), CreatedAt: &u.CreatedAt}
+	if u.MinecraftUUID != "" {
+		out.MinecraftUUID, out.MinecraftName = new(string(u.MinecraftUUID)), &u.MinecraftName
+	}
+	return out
 }
 
 // userName is the user a path names.

@@ -1,0 +1,146 @@
+package rest
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/events"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// accountRoutes are what users keep of themselves; others need users.view or users.update.
+func (a *API) accountRoutes() []server.Route {
+	return server.Under("/api/v1/users/:name",
+		server.Get("/preferences", server.Anyone, a.getPreferences),
+		server.Put("/preferences", server.Anyone, a.putPreferences).Reads(server.Body{Limit: fleet.MaxPreferences}),
+		server.Put("/minecraft", server.Anyone, a.linkPlayer),
+		server.Delete("/minecraft", server.Anyone, a.unlinkPlayer),
+	)
+}
+
+// own reports whether the caller may use what the user of the path keeps: with a permission,
+// or because it is theirs and they are logged in. Otherwise the request was answered.
+func own(c *gin.Context, p auth.Permission) bool {
+	who, _ := server.Identity(c)
+	if who.Can(p) || userName(c) == who.User && who.TokenID == "" {
+		return true
+	}
+	server.Fail(c, errs.New(errs.Denied, "the role %s lacks the permission %s: without it you can use your own account only, logged in", who.Role, p))
+	return false
+}
+
+// standardPreferences are those of a user who has none.
+func standardPreferences() gin.H {
+	told := gin.H{}
+	for _, t := range []events.Type{
+		events.InstanceCrashed, events.GroupCrashLoop, events.NodeConnected, events.NodeDisconnected, events.GroupMaintenanceChanged, events.TemplateUpdated,
+	} {
+		told[string(t)] = true
+	}
+	return gin.H{"notifications": told, "landingPage": "/", "theme": "system", "sidebar": gin.H{"collapsed": false}}
+}
+
+func (a *API) getPreferences(c *gin.Context) {
+	if !own(c, auth.UsersView) {
+		return
+	}
+	p, err := a.cfg.Operations.Preferences(c.Request.Context(), userName(c))
+	switch {
+	case err != nil:
+		server.Fail(c, err)
+	case p.ModRev == 0:
+		c.JSON(http.StatusOK, standardPreferences())
+	default:
+		server.ETag(c, p.ModRev)
+		c.JSON(http.StatusOK, p.Value)
+	}
+}
+
+func (a *API) putPreferences(c *gin.Context) {
+	var value map[string]json.RawMessage
+	if !own(c, auth.UsersUpdate) || !server.Bind(c, &value) {
+		return
+	}
+	match, err := server.IfMatch(c)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	who, _ := server.Identity(c)
+	rev, err := a.cfg.Operations.WritePreferences(c.Request.Context(), server.Actor(c), userName(c), operate.PreferencesWrite{
+		Value: value, IfMatch: match, DryRun: server.DryRun(c), May: who.Permissions,
+	})
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	if !server.DryRun(c) {
+		server.ETag(c, rev)
+	}
+	c.JSON(http.StatusOK, value)
+}
+
+// linkPlayer says which player of the game a user is.
+func (a *API) linkPlayer(c *gin.Context) {
+	var b struct {
+		UUID *string `json:"uuid"`
+		Name *string `json:"name"`
+	}
+	if !own(c, auth.UsersUpdate) || !server.Bind(c, &b) {
+		return
+	}
+	for _, required := range []struct {
+		field string
+		value *string
+	}{{"uuid", b.UUID}, {"name", b.Name}} {
+		if required.value == nil {
+			server.Fail(c, errs.Field(required.field, "is missing"))
+			return
+		}
+	}
+	id, err := fleet.ParsePlayerID(*b.UUID)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	if u, ok := a.writeLink(c, operate.LinkWrite{ID: id, Name: *b.Name}); ok {
+		c.JSON(http.StatusOK, userOf(a.snapshot(), &u))
+	}
+}
+
+func (a *API) unlinkPlayer(c *gin.Context) {
+	if !own(c, auth.UsersUpdate) {
+		return
+	}
+	u, ok := a.writeLink(c, operate.LinkWrite{})
+	switch {
+	case ok && server.DryRun(c):
+		c.JSON(http.StatusOK, userOf(a.snapshot(), &u))
+	case ok:
+		c.Status(http.StatusNoContent)
+	}
+}
+
+// writeLink is the user as it is then; ok is false when the request was answered.
+func (a *API) writeLink(c *gin.Context, w operate.LinkWrite) (u fleet.User, ok bool) {
+	who, _ := server.Identity(c)
+	w.May, w.DryRun = who.Permissions, server.DryRun(c)
+	var err error
+	if w.IfMatch, err = server.IfMatch(c); err == nil {
+		u, err = a.cfg.Operations.LinkPlayer(c.Request.Context(), server.Actor(c), userName(c), w)
+	}
+	if err != nil {
+		server.Fail(c, err)
+		return u, false
+	}
+	if !w.DryRun {
+		server.ETag(c, u.ModRev)
+	}
+	return u, true
+}
