@@ -165,6 +165,8 @@ type Gateway struct {
 	arrivals *presence.Arrivals
 	// settings are those that hold now.
 	settings *settings.Live
+	// health tells of the services that are called.
+	health *upstream.Health
 	// calls has the connections to other services, uploads those of what takes long.
 	calls, uploads *http.Transport
 
@@ -216,14 +218,14 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g.end = sync.OnceFunc(func() { close(g.ending) })
 	g.uploads.ResponseHeaderTimeout = uploadPatience
+	g.health = upstream.NewHealth(g.metrics, cfg.Log)
 	box, err := seal.NewBox(cfg.ClusterSecret, fleet.SecretsKind)
 	if err != nil {
 		return nil, err
 	}
-	client := &http.Client{Transport: g.calls}
 	g.operate = operate.New(operate.Config{
 		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now,
-		Agents: upstream.NewAgents(cfg.View, upstream.DialAgents(client, cfg.ClusterSecret)), Seal: box,
+		Agents: upstream.NewAgents(g.health, cfg.View, upstream.DialAgents(calling(g.calls), cfg.ClusterSecret)), Seal: box,
 		Lockout: cfg.Lockout.effective(), TellReset: cfg.Reset.tell(cfg.Log),
 	})
 	cfg.View.Subscribe(g.events.Hear)
@@ -256,6 +258,9 @@ func newTransport() *http.Transport {
 		DialContext: (&net.Dialer{Timeout: dialPatience}).DialContext, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
 	}
 }
+
+// calling is a client that hands on which request its calls are for.
+func calling(t *http.Transport) *http.Client { return &http.Client{Transport: upstream.Correlated(t)} }
 
 // Addr is the address the gateway has, "" before it listens.
 func (g *Gateway) Addr() string {
@@ -294,14 +299,14 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		Settings: g.settings, Secret: g.cfg.ClusterSecret,
 		Replicas: func() int { return max(1, len(g.cfg.View.Snapshot().ServiceSessions(serviceName))) },
 	})
-	templates := upstream.NewTemplates(g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}, &http.Client{Transport: g.uploads}, g.cfg.Log)
+	templates := upstream.NewTemplates(g.health, g.cfg.View, g.cfg.ClusterSecret, calling(g.calls), calling(g.uploads), g.cfg.Log)
 	sources, err := operate.NewSources(g.operate, g.cfg.ClusterSecret)
 	if err != nil {
 		return openStreams{}, err
 	}
 	frame.Add(rest.New(rest.Config{
 		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: templates, Sources: sources,
-		Schedulers: upstream.NewSchedulers(g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, &http.Client{Transport: g.calls}),
+		Schedulers: upstream.NewSchedulers(g.health, g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, calling(g.calls)),
 		Players:    g.players, Settings: g.settings, End: g.end, Replica: g.cfg.Replica, ClusterName: g.cfg.ClusterName,
 		Ready: g.waiting, WithinName: frame.WithinName, Meta: meta, Version: g.cfg.Version, Now: g.cfg.Now,
 	}).Routes()...)

@@ -142,6 +142,31 @@ func (m *Metrics) GaugeFunc(noun, unit, help string, f func() float64) {
 	}
 }
 
+// GaugesFunc makes orrery_<service>_<noun>_<unit> with labels, read by f when asked for: it
+// tells a value for each set of labels, and of those it does not tell there is none. f must be
+// fast and safe for concurrent use.
+func (m *Metrics) GaugesFunc(noun, unit, help string, labels []string, f func(tell func(v float64, labels ...string))) {
+	if name, ok := m.define("gauge", noun, unit, help, labels); ok {
+		m.register(name, gauges{prometheus.NewDesc(name, help, labels, nil), f})
+	}
+}
+
+// gauges are the values of a gauge that is read when asked for.
+type gauges struct {
+	desc *prometheus.Desc
+	read func(tell func(v float64, labels ...string))
+}
+
+// Describe tells the one gauge.
+func (g gauges) Describe(to chan<- *prometheus.Desc) { to <- g.desc }
+
+// Collect reads it.
+func (g gauges) Collect(to chan<- prometheus.Metric) {
+	g.read(func(v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, v, labels...)
+	})
+}
+
 // Histogram makes orrery_<service>_<noun>_<unit>. Nil buckets are Prometheus' defaults, 5 ms to 10 s.
 func (m *Metrics) Histogram(noun, unit, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	name, ok := m.define("histogram", noun, unit, help, labels)

@@ -138,3 +138,22 @@ func TestServicesOfOneProcessShareARegistry(t *testing.T) {
 		}
 	}
 }
+
+func TestGaugesAreReadWhenTheyAreAskedFor(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := telemetry.NewMetrics(reg, "test")
+	n := 1.0
+	m.GaugesFunc("door", "hinges", "Hinges by door.", []string{"door"}, func(tell func(v float64, labels ...string)) { tell(n, "front") })
+	if err := m.Err(); err != nil {
+		t.Fatal(err)
+	}
+	n = 2
+	got, err := reg.Gather()
+	if err != nil || len(got) != 1 || len(got[0].GetMetric()) != 1 {
+		t.Fatalf("gathered %v: %v", got, err)
+	}
+	one := got[0].GetMetric()[0]
+	if got[0].GetName() != "orrery_test_door_hinges" || one.GetGauge().GetValue() != 2 || one.GetLabel()[0].GetValue() != "front" {
+		t.Errorf("gathered %v", got[0])
+	}
+}

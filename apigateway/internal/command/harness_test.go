@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
@@ -24,6 +25,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
@@ -95,7 +97,7 @@ func newWorld(t *testing.T) *world {
 	}
 	o := operate.New(operate.Config{
 		Store: c, View: w.view, Log: slog.New(slog.DiscardHandler), Now: now,
-		Agents: upstream.NewAgents(w.view, func(string) upstream.Agent { return w.node }),
+		Agents: upstream.NewAgents(upstream.NewHealth(telemetry.NewMetrics(prometheus.NewRegistry(), "test"), slog.New(slog.DiscardHandler)), w.view, func(string) upstream.Agent { return w.node }),
 	})
 	sources, err := operate.NewSources(o, secret)
 	if err != nil {

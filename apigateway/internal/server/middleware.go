@@ -16,13 +16,14 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/oklog/ulid/v2"
 
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
 const (
 	headerRequestID     = "X-Request-Id"
-	headerCorrelationID = "X-Correlation-Id"
+	headerCorrelationID = upstream.HeaderCorrelation
 	maxCorrelationID    = 128
 )
 
@@ -36,6 +37,7 @@ func ids(c *gin.Context) {
 		correlation = id
 	}
 	c.Header(headerCorrelationID, correlation)
+	c.Request = c.Request.WithContext(upstream.Correlate(c.Request.Context(), correlation))
 	c.Header("X-Content-Type-Options", "nosniff")
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
@@ -21,6 +22,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
@@ -114,7 +116,7 @@ func newSite(t *testing.T) *site {
 	for _, r := range New(Config{
 		Operations: operate.New(operate.Config{
 			Store: s.store, View: s.view, Log: slog.New(slog.DiscardHandler), Now: now,
-			Agents: upstream.NewAgents(s.view, func(string) upstream.Agent { return s.node }),
+			Agents: upstream.NewAgents(upstream.NewHealth(telemetry.NewMetrics(prometheus.NewRegistry(), "test"), slog.New(slog.DiscardHandler)), s.view, func(string) upstream.Agent { return s.node }),
 		}),
 		NodeID: "node-1", ClusterName: "test", Now: now,
 		By:    func(*gin.Context) operate.Actor { return operate.Actor{User: "ann"} },

@@ -86,8 +86,8 @@ type Agents struct {
 }
 
 // NewAgents makes a client of all agents in the view; dial makes one of an agent's URL.
-func NewAgents(v *view.View, dial func(url string) Agent) *Agents {
-	return &Agents{view: v, dial: dial, breakers: newBreakers(), live: newBreakers()}
+func NewAgents(h *Health, v *view.View, dial func(url string) Agent) *Agents {
+	return &Agents{view: v, dial: dial, breakers: h.of[kindAgent], live: h.of[kindFigures]}
 }
 
 // Live asks the agent of an instance's node. Errors as of call.

@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,31 +18,72 @@ const (
 	retryAfter = 3 * time.Second
 	// maxBreakers bounds the breakers kept; past it they start anew.
 	maxBreakers = 10_000
+	// forgetAfter is how long a breaker is kept that nobody uses: its upstream may be gone
+	// for good.
+	forgetAfter = 10 * time.Minute
 )
 
-// breakers holds one breaker per upstream.
+// breakers holds one breaker per upstream of a kind.
 type breakers struct {
+	now func() time.Time
+	// failed is told of each call that failed by the upstream's fault.
+	failed func()
+	// turned is told when a breaker stops calls, with true, and when it lets all through again.
+	turned func(name string, open bool)
+
 	mu sync.Mutex
-	by map[string]*gobreaker.CircuitBreaker[any]
+	by map[string]*kept
 }
 
-func newBreakers() *breakers { return &breakers{by: map[string]*gobreaker.CircuitBreaker[any]{}} }
+// kept is a breaker and when it was last used.
+type kept struct {
+	*gobreaker.CircuitBreaker[any]
+	used time.Time
+}
 
-func (b *breakers) of(key string) *gobreaker.CircuitBreaker[any] {
+// of is the breaker of an upstream, which users know by its name.
+func (b *breakers) of(key, name string) *gobreaker.CircuitBreaker[any] {
+	now := b.now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if have, ok := b.by[key]; ok {
-		return have
+		have.used = now
+		return have.CircuitBreaker
 	}
 	if len(b.by) >= maxBreakers {
-		clear(b.by)
+		if b.forget(now); len(b.by) >= maxBreakers {
+			clear(b.by)
+		}
 	}
 	made := gobreaker.NewCircuitBreaker[any](gobreaker.Settings{
-		Name: key, MaxRequests: 1, Timeout: retryAfter, IsExcluded: notItsFault,
+		Name: name, MaxRequests: 1, Timeout: retryAfter, IsExcluded: notItsFault,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
+		OnStateChange: func(name string, from, to gobreaker.State) {
+			if to != gobreaker.StateHalfOpen && (from != gobreaker.StateHalfOpen || to == gobreaker.StateClosed) {
+				b.turned(name, to == gobreaker.StateOpen)
+			}
+		},
 	})
-	b.by[key] = made
+	b.by[key] = &kept{CircuitBreaker: made, used: now}
 	return made
+}
+
+// forget drops the breakers that nobody uses. It is called with the lock held.
+func (b *breakers) forget(now time.Time) {
+	maps.DeleteFunc(b.by, func(_ string, k *kept) bool { return now.Sub(k.used) >= forgetAfter })
+}
+
+// states counts the breakers in use by their state.
+func (b *breakers) states() map[gobreaker.State]int {
+	b.mu.Lock()
+	b.forget(b.now())
+	all := slices.Collect(maps.Values(b.by))
+	b.mu.Unlock()
+	out := map[gobreaker.State]int{gobreaker.StateClosed: 0, gobreaker.StateHalfOpen: 0, gobreaker.StateOpen: 0}
+	for _, k := range all {
+		out[k.State()]++
+	}
+	return out
 }
 
 // notItsFault reports whether an error says nothing about the upstream's health. One that
@@ -65,20 +108,32 @@ func said(err error) bool { return errs.MessageOf(err) != errs.MessageOf(nil) }
 // through calls f through the breaker of key. name is how the upstream is called
 // in a message to users.
 func through[T any](b *breakers, key, name string, f func() (T, error)) (T, error) {
-	v, err := b.of(key).Execute(func() (any, error) { return f() })
+	v, err := b.of(key, name).Execute(func() (any, error) {
+		got, err := f()
+		b.count(err)
+		return got, err
+	})
 	got, _ := v.(T)
 	return got, inWords(name, err)
 }
 
-// beside calls f, which may take minutes, unless the breaker of key is open. It is not
-// counted: what it came to would be told late, and while a breaker tries whether its
+// count tells of a call that failed by the upstream's fault.
+func (b *breakers) count(err error) {
+	if err != nil && !notItsFault(err) {
+		b.failed()
+	}
+}
+
+// beside calls f, which may take minutes, unless the breaker of key is open. It does not
+// trip it: what it came to would be told late, and while a breaker tries whether its
 // upstream answers, everything else would wait for it.
 func beside[T any](b *breakers, key, name string, f func() (T, error)) (T, error) {
-	if b.of(key).State() == gobreaker.StateOpen {
+	if b.of(key, name).State() == gobreaker.StateOpen {
 		var none T
 		return none, inWords(name, gobreaker.ErrOpenState)
 	}
 	got, err := f()
+	b.count(err)
 	return got, inWords(name, err)
 }
 

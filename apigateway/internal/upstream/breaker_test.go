@@ -2,15 +2,29 @@ package upstream
 
 import (
 	"errors"
+	"log/slog"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/telemetry"
 )
+
+func newHealth(t *testing.T) *Health {
+	t.Helper()
+	m := telemetry.NewMetrics(prometheus.NewRegistry(), "test")
+	h := NewHealth(m, slog.New(slog.DiscardHandler))
+	if err := m.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
 
 func fails(err error) func() (int, error) { return func() (int, error) { return 0, err } }
 
 func TestAfterFailuresNothingIsTried(t *testing.T) {
-	b := newBreakers()
+	b := newHealth(t).of[kindAgent]
 	for range tripAfter {
 		if _, err := through(b, "n1", "the agent", fails(silent)); !errs.Is(err, errs.Unavailable) {
 			t.Fatalf("err = %v", err)
@@ -33,7 +47,7 @@ var (
 )
 
 func TestAnAnswerAboutSomebodyElseIsToldAndTripsNothing(t *testing.T) {
-	b := newBreakers()
+	b := newHealth(t).of[kindAgent]
 	for range 3 * tripAfter {
 		if _, err := through(b, "n1", "the agent", fails(away)); !errs.Is(err, errs.Unavailable) || errs.MessageOf(err) != "https://x.example does not answer" {
 			t.Fatalf("err = %v", err)
@@ -45,7 +59,7 @@ func TestAnAnswerAboutSomebodyElseIsToldAndTripsNothing(t *testing.T) {
 }
 
 func TestWhatTakesLongIsNeitherCountedNorInTheWay(t *testing.T) {
-	b := newBreakers()
+	b := newHealth(t).of[kindAgent]
 	for range 3 * tripAfter {
 		if _, err := beside(b, "n1", "the agent", fails(silent)); errs.MessageOf(err) != "the agent does not answer now: retry in a moment" {
 			t.Fatalf("err = %v", err)
@@ -69,7 +83,7 @@ func TestWhatTakesLongIsNeitherCountedNorInTheWay(t *testing.T) {
 
 func TestTheCallersOwnMistakesTripNothing(t *testing.T) {
 	for _, k := range errs.Kinds {
-		b := newBreakers()
+		b := newHealth(t).of[kindAgent]
 		for range 3 * tripAfter {
 			_, _ = through(b, "n1", "x", fails(errs.New(k, "no")))
 		}
@@ -85,7 +99,7 @@ func TestTheCallersOwnMistakesTripNothing(t *testing.T) {
 
 func TestAnErrorKeepsItsKindUnlessTheGatewayItselfWasRefused(t *testing.T) {
 	for _, k := range errs.Kinds {
-		_, err := through(newBreakers(), "n1", "x", fails(errs.New(k, "no")))
+		_, err := through(newHealth(t).of[kindAgent], "n1", "x", fails(errs.New(k, "no")))
 		want := k
 		if k == errs.Unauthenticated || k == errs.Denied {
 			want = errs.Unavailable
@@ -94,16 +108,16 @@ func TestAnErrorKeepsItsKindUnlessTheGatewayItselfWasRefused(t *testing.T) {
 			t.Errorf("%v came back as %v", k, got)
 		}
 	}
-	_, err := through(newBreakers(), "n1", "x", fails(&errs.Error{Kind: errs.Denied, Field: "key", Message: "is not yours"}))
+	_, err := through(newHealth(t).of[kindAgent], "n1", "x", fails(&errs.Error{Kind: errs.Denied, Field: "key", Message: "is not yours"}))
 	if !errs.Is(err, errs.Denied) || errs.FieldOf(err) != "key" {
 		t.Errorf("what the caller may not do came back as %v", err)
 	}
 }
 
 func TestBreakersAreBounded(t *testing.T) {
-	b := newBreakers()
+	b := newHealth(t).of[kindAgent]
 	for n := range maxBreakers + 10 {
-		b.of(string(rune(n)))
+		b.of(string(rune(n)), "x")
 	}
 	if len(b.by) > maxBreakers {
 		t.Errorf("%d breakers", len(b.by))

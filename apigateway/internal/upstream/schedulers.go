@@ -34,9 +34,9 @@ type Schedulers struct {
 }
 
 // NewSchedulers makes a client of the replicas in the view, each behind a breaker of its own.
-func NewSchedulers(c *store.Client, v *view.View, secret string, httpClient *http.Client) *Schedulers {
+func NewSchedulers(h *Health, c *store.Client, v *view.View, secret string, httpClient *http.Client) *Schedulers {
 	dial := func(url string) *client.Client { return client.New(httpClient, url, secret) }
-	return &Schedulers{store: c, view: v, dial: dial, breakers: newBreakers()}
+	return &Schedulers{store: c, view: v, dial: dial, breakers: h.of[kindScheduler]}
 }
 
 // Explain asks the scheduler that decides about an instance's group, and names it.

@@ -26,7 +26,7 @@ type Templates struct {
 }
 
 // NewTemplates makes a client of the replicas in the view; bulk is for uploads.
-func NewTemplates(v *view.View, secret string, httpClient, bulk *http.Client, log *slog.Logger) *Templates {
+func NewTemplates(h *Health, v *view.View, secret string, httpClient, bulk *http.Client, log *slog.Logger) *Templates {
 	resolve := func() []string {
 		var urls []string
 		for _, s := range v.Snapshot().ServiceSessions(templateService) {
@@ -39,7 +39,7 @@ func NewTemplates(v *view.View, secret string, httpClient, bulk *http.Client, lo
 	return &Templates{
 		client:   client.New(client.Config{Resolve: resolve, Secret: secret, HTTP: httpClient, Log: log}),
 		bulk:     client.New(client.Config{Resolve: resolve, Secret: secret, HTTP: bulk, Log: log}),
-		breakers: newBreakers(),
+		breakers: h.of[kindTemplates],
 	}
 }
 
