@@ -216,9 +216,6 @@ func (a *API) signingKeys(c *gin.Context) {
 
 // rotateKeys makes another key sign the tokens of logins, on every gateway.
 func (a *API) rotateKeys(c *gin.Context) {
-	if !noDryRun(c) {
-		return
-	}
 	rotation, err := a.cfg.Auth.RotateKeys()
 	if err == nil {
 		_, err = a.cfg.Operations.Record(c.Request.Context(), server.Actor(c), "auth.rotate-keys", "signing-keys", "jwt", "", rotation)

@@ -133,9 +133,6 @@ func (a *API) warmCache(c *gin.Context) {
 	if !server.BindOptional(c, &b) {
 		return
 	}
-	if !noDryRun(c) {
-		return
-	}
 	var digests []string
 	s := a.snapshot()
 	for i, name := range b.Templates {

@@ -102,7 +102,7 @@ func (a *API) listCatalog(c *gin.Context) {
 // addArtifact adds a version. Without a hash it gets the one of what its URL has now.
 func (a *API) addArtifact(c *gin.Context) {
 	var b artifactBody
-	if !noDryRun(c) || !server.Bind(c, &b) {
+	if !server.Bind(c, &b) {
 		return
 	}
 	v := fleet.CatalogVersion{Category: fleet.CategoryServer}
@@ -140,7 +140,7 @@ func (a *API) pin(c *gin.Context, e *operate.CatalogEdit) error {
 // patchArtifact changes a version; another URL needs its hash, or gets it from there.
 func (a *API) patchArtifact(c *gin.Context) {
 	var b artifactBody
-	if !noDryRun(c) || !server.Bind(c, &b) {
+	if !server.Bind(c, &b) {
 		return
 	}
 	version := c.Param("version")
@@ -158,18 +158,12 @@ func (a *API) patchArtifact(c *gin.Context) {
 
 // recommendArtifact makes a version the one a group without a version gets.
 func (a *API) recommendArtifact(c *gin.Context) {
-	if !noDryRun(c) {
-		return
-	}
 	version := c.Param("version")
 	err := a.cfg.Operations.RecommendCatalogVersion(c.Request.Context(), server.Actor(c), c.Param("platform"), version)
 	a.sendArtifact(c, http.StatusOK, version, err)
 }
 
 func (a *API) deleteArtifact(c *gin.Context) {
-	if !noDryRun(c) {
-		return
-	}
 	if err := a.cfg.Operations.RemoveCatalogVersion(c.Request.Context(), server.Actor(c), c.Param("platform"), c.Param("version")); err != nil {
 		server.Fail(c, err)
 		return

@@ -28,12 +28,12 @@ func (a *API) configRoutes() []server.Route {
 	admin := server.Needs(auth.UsersCreate)
 	return server.Under("/api/v1",
 		server.Get("/cluster/config", see, a.getConfig),
-		server.Post("/cluster/config", write, a.postConfig),
+		server.Post("/cluster/config", write, a.postConfig).Rehearses(),
 		server.Get("/cluster/config/versions", see, a.listConfigs),
 		server.Get("/cluster/config/versions/:version", see, a.getConfigVersion),
-		server.Post("/cluster/config/rollback", write, a.rollbackConfig),
-		server.Patch("/admin/cors/origins", admin, a.patchOrigins),
-		server.Patch("/admin/network/allowed-subnets", admin, a.patchSubnets),
+		server.Post("/cluster/config/rollback", write, a.rollbackConfig).Rehearses(),
+		server.Patch("/admin/cors/origins", admin, a.patchOrigins).Rehearses(),
+		server.Patch("/admin/network/allowed-subnets", admin, a.patchSubnets).Rehearses(),
 	)
 }
 

@@ -25,13 +25,13 @@ import (
 func (a *API) groupRoutes() []server.Route {
 	return []server.Route{
 		server.Get("/api/v1/groups", server.Needs(auth.GroupsView), a.listGroups),
-		server.Post("/api/v1/groups", server.Needs(auth.GroupsCreate), a.createGroup),
+		server.Post("/api/v1/groups", server.Needs(auth.GroupsCreate), a.createGroup).Rehearses(),
 		server.Get("/api/v1/groups/:name", server.Needs(auth.GroupsView), a.getGroup),
-		server.Put("/api/v1/groups/:name", server.Needs(auth.GroupsUpdate), a.putGroup),
-		server.Patch("/api/v1/groups/:name", server.Needs(auth.GroupsUpdate), a.patchGroup),
-		server.Delete("/api/v1/groups/:name", server.Needs(auth.GroupsDelete), a.deleteGroup),
-		server.Post("/api/v1/groups/:name/start", server.Needs(auth.GroupsStart), a.startGroup),
-		server.Post("/api/v1/groups/:name/scale", server.Needs(auth.GroupsUpdate), a.scaleGroup),
+		server.Put("/api/v1/groups/:name", server.Needs(auth.GroupsUpdate), a.putGroup).Rehearses(),
+		server.Patch("/api/v1/groups/:name", server.Needs(auth.GroupsUpdate), a.patchGroup).Rehearses(),
+		server.Delete("/api/v1/groups/:name", server.Needs(auth.GroupsDelete), a.deleteGroup).Rehearses(),
+		server.Post("/api/v1/groups/:name/start", server.Needs(auth.GroupsStart), a.startGroup).Rehearses(),
+		server.Post("/api/v1/groups/:name/scale", server.Needs(auth.GroupsUpdate), a.scaleGroup).Rehearses(),
 		server.Post("/api/v1/groups/:name/crash-loop/reset", server.Needs(auth.GroupsUpdate), a.resetCrashLoop),
 	}
 }

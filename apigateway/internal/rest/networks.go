@@ -51,10 +51,10 @@ type networkBody struct {
 func (a *API) networkRoutes() []server.Route {
 	return server.Under("/api/v1/networks",
 		server.Get("", server.Needs(auth.NetworksView), a.listNetworks),
-		server.Post("", server.Needs(auth.NetworksCreate), a.createNetwork),
+		server.Post("", server.Needs(auth.NetworksCreate), a.createNetwork).Rehearses(),
 		server.Get("/:name", server.Needs(auth.NetworksView), a.getNetwork),
-		server.Put("/:name", server.Needs(auth.NetworksUpdate), a.putNetwork),
-		server.Delete("/:name", server.Needs(auth.NetworksDelete), a.deleteNetwork),
+		server.Put("/:name", server.Needs(auth.NetworksUpdate), a.putNetwork).Rehearses(),
+		server.Delete("/:name", server.Needs(auth.NetworksDelete), a.deleteNetwork).Rehearses(),
 	)
 }
 

@@ -72,7 +72,7 @@ func (a *API) nodeRoutes() []server.Route {
 	return []server.Route{
 		server.Get("/api/v1/nodes", server.Needs(auth.NodesView), a.listNodes),
 		server.Get("/api/v1/nodes/:id", server.Needs(auth.NodesView), a.getNode),
-		server.Patch("/api/v1/nodes/:id", server.Needs(auth.NodesUpdate), a.patchNode),
+		server.Patch("/api/v1/nodes/:id", server.Needs(auth.NodesUpdate), a.patchNode).Rehearses(),
 		server.Delete("/api/v1/nodes/:id", server.Needs(auth.NodesDrain), a.deleteNode),
 		server.Post("/api/v1/nodes/:id/cordon", server.Needs(auth.NodesDrain), a.cordon),
 		server.Post("/api/v1/nodes/:id/uncordon", server.Needs(auth.NodesDrain), a.uncordon),

@@ -25,10 +25,10 @@ type role struct {
 func (a *API) roleRoutes() []server.Route {
 	return server.Under("/api/v1/roles",
 		server.Get("", server.Needs(auth.RolesView), a.listRoles),
-		server.Post("", server.Needs(auth.RolesManage), a.createRole),
+		server.Post("", server.Needs(auth.RolesManage), a.createRole).Rehearses(),
 		server.Get("/:name", server.Needs(auth.RolesView), a.getRole),
-		server.Patch("/:name", server.Needs(auth.RolesManage), a.patchRole),
-		server.Delete("/:name", server.Needs(auth.RolesManage), a.deleteRole),
+		server.Patch("/:name", server.Needs(auth.RolesManage), a.patchRole).Rehearses(),
+		server.Delete("/:name", server.Needs(auth.RolesManage), a.deleteRole).Rehearses(),
 	)
 }
 

@@ -27,7 +27,7 @@ func (a *API) systemRoutes() []server.Route {
 		server.Post("/api/v1/simulate", server.Needs(auth.NodesView), a.simulate),
 		server.Get("/api/v1/overview", server.Anyone, a.overview),
 		server.Get("/api/v1/system/settings", server.Needs(auth.SystemSettings), a.systemSettings),
-		server.Post("/api/v1/system/shutdown", server.Needs(auth.SystemShutdown), a.shutdown),
+		server.Post("/api/v1/system/shutdown", server.Needs(auth.SystemShutdown), a.shutdown).Rehearses(),
 		server.Get("/api/v1/audit", server.Needs(auth.AuditView), a.listAudit),
 	}
 }

@@ -92,16 +92,6 @@ func rehearsed(c *gin.Context, e client.Edited, err error) {
 	c.JSON(http.StatusOK, gin.H{"dryRun": true, "hash": e.Head.Digest, "files": fileChangesOf(e.Changes), "truncated": e.More})
 }
 
-// noDryRun refuses a dry run where there is none, so that it is no real one. ok is false
-// when the request was answered.
-func noDryRun(c *gin.Context) (ok bool) {
-	if server.DryRun(c) {
-		server.Fail(c, &errs.Error{Kind: errs.Malformed, Field: "dryRun", Message: "is not offered here: nothing was changed"})
-		return false
-	}
-	return true
-}
-
 // editAction is what the audit calls an edit: one that is staged is none of the template yet.
 func editAction(ch client.Change) string {
 	if ch.Draft {

@@ -33,10 +33,10 @@ type user struct {
 func (a *API) userRoutes() []server.Route {
 	return server.Under("/api/v1/users",
 		server.Get("", server.Needs(auth.UsersView), a.listUsers),
-		server.Post("", server.Needs(auth.UsersCreate), a.createUser),
+		server.Post("", server.Needs(auth.UsersCreate), a.createUser).Rehearses(),
 		server.Get("/:name", server.Needs(auth.UsersView), a.getUser),
-		server.Patch("/:name", server.Anyone, a.patchUser), // users.update, or a new name for oneself
-		server.Delete("/:name", server.Needs(auth.UsersDelete), a.deleteUser),
+		server.Patch("/:name", server.Anyone, a.patchUser).Rehearses(), // users.update, or a new name for oneself
+		server.Delete("/:name", server.Needs(auth.UsersDelete), a.deleteUser).Rehearses(),
 	)
 }
 

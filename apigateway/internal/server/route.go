@@ -18,7 +18,9 @@ type Route struct {
 	Method, Path string
 	Demand       Demand
 	Body         Body
-	Handle       gin.HandlerFunc
+	// Dry is true where ?dryRun=true is understood.
+	Dry    bool
+	Handle      gin.HandlerFunc
 }
 
 // Demand is what a route wants of its caller.
@@ -121,6 +123,12 @@ func route(method, path string, d Demand, h gin.HandlerFunc) Route {
 // Reads is the route with another body.
 func (r Route) Reads(b Body) Route {
 	r.Body = b
+	return r
+}
+
+// Rehearses is the route where ?dryRun=true answers what would happen, and nothing does.
+func (r Route) Rehearses() Route {
+	r.Dry = true
 	return r
 }
 

@@ -27,9 +27,9 @@ const publicLimit = 100
 type Config struct {
 	Auth    *auth.Service
 	View    *view.View
-	Log     *slog.Logger
-	Metrics *telemetry.Metrics
-	Now     func() time.Time
+	Log        *slog.Logger
+	Metrics    *telemetry.Metrics
+	Now        func() time.Time
 	// Settings may change at any time.
 	Settings *settings.Live
 	// Replicas is how many gateways live, 1 or more; it must be quick.
@@ -72,7 +72,7 @@ func New(cfg Config) *Server {
 			seconds:  cfg.Metrics.Histogram("http_request", "seconds", "Time to answer.", nil, "method", "route"),
 		},
 	}
-	s.engine.Use(ids, s.address, s.observe, s.recover, s.cors, s.admit, s.guard, queries, s.revisions, s.queue, s.bodies, s.fingerprint)
+	s.engine.Use(ids, s.address, s.observe, s.recover, s.cors, s.admit, s.guard, queries, s.rehearsals, s.revisions, s.queue, s.bodies, s.fingerprint)
 	s.engine.NoRoute(func(c *gin.Context) {
 		Fail(c, errs.New(errs.NotFound, "there is no such route%s", hint(c.Request.URL.EscapedPath())))
 	})

@@ -1,0 +1,51 @@
+package apigateway
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestADryRunIsNeverARealChange(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", nil)
+	c, err := contractOf()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s.revision()
+	for _, r := range s.routes() {
+		name := r.Method + " " + documented(r.Path)
+		if op := c.operation(r); op != nil && takesDryRun(c, op) != r.Dry {
+			t.Errorf("%s: described with dryRun: %v, and it knows dry runs: %v", name, !r.Dry, r.Dry)
+		}
+		if r.Method == http.MethodGet || r.Dry {
+			continue
+		}
+		path := filled(r.Path, func(string) string { return "lobby" })
+		got, err := s.try(r.Method, path+"?dryRun=true", `{}`)
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		case got.status == http.StatusBadRequest && strings.Contains(got.raw, "dryRun"):
+		case got.status == http.StatusUnauthorized && r.Demand.Self(): // who asks is no instance
+		case got.status == http.StatusForbidden: // nor may do everything
+		default:
+			t.Errorf("%s: %d: %s", name, got.status, got.raw)
+		}
+	}
+	if after := s.revision(); after != before {
+		t.Errorf("dry runs that are not offered moved the store from %d to %d", before, after)
+	}
+}
+
+// takesDryRun reports whether an operation is described with the parameter.
+func takesDryRun(c *contract, op object) bool {
+	list, _ := op["parameters"].([]any)
+	for _, p := range list {
+		if c.resolved(p)["name"] == "dryRun" {
+			return true
+		}
+	}
+	return false
+}
