@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -64,14 +63,14 @@ const (
 	maxOperations = 10_000
 )
 
-// memory is how operations are remembered.
-type memory struct {
-	most int
-
-	mu      sync.Mutex
-	lease   store.Lease
-	granted time.Time // zero: there is no lease
-	made    int       // operations of this process
+// memoryOf is how a service remembers operations, of which there are most.
+func memoryOf(cfg Config, most int) *store.Memory {
+	return store.NewMemory(cfg.Store, store.TemplateOperations(), store.MemoryConfig{
+		Life: operationLife, Together: operationsTogether, Most: most, Now: cfg.Now,
+		Forgot: func(early, all int) {
+			cfg.Log.Warn("there are more changes of templates than can be remembered for an hour, the oldest are forgotten: one of those that is asked for again is made again", "changes", all, "forgotten", early)
+		},
+	})
 }
 
 // remembered is the write that remembers an operation, in the transaction that makes
@@ -80,73 +79,12 @@ func (s *Service) remembered(ctx context.Context, by Asked, ref fleet.TemplateRe
 	if by.Operation == "" {
 		return nil, nil
 	}
-	if err := s.forgetOldest(ctx); err != nil {
-		return nil, errs.Wrap("template.remembered", err)
-	}
-	lease, err := s.lease(ctx)
-	if err != nil {
-		return nil, errs.Wrap("template.remembered", err)
-	}
 	o := fleet.TemplateOperation{ID: by.Operation, TemplateRef: ref, Kind: by.kind, Request: by.request, Digest: digest, At: s.cfg.Now().UTC()}
-	return []store.Write{store.CreateOn(lease, store.TemplateOperationKey(by.Operation), o)}, nil
-}
-
-// lease is what operations are remembered on now.
-func (s *Service) lease(ctx context.Context) (store.Lease, error) {
-	m, now := &s.memory, s.cfg.Now()
-	m.mu.Lock()
-	lease, fresh := m.lease, !m.granted.IsZero() && now.Sub(m.granted) < operationsTogether
-	m.mu.Unlock()
-	if fresh {
-		return lease, nil
-	}
-	lease, err := s.cfg.Store.Grant(ctx, operationLife+operationsTogether)
+	w, err := store.Remember(ctx, s.memory, store.TemplateOperationKey(by.Operation), o)
 	if err != nil {
-		return lease, err
+		return nil, errs.Wrap("template.remembered", err)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.lease, m.granted = lease, now
-	return lease, nil
-}
-
-// renew has the next operation ask for another lease.
-func (m *memory) renew() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.granted = time.Time{}
-}
-
-// due counts an operation, and reports whether the number of all is to be looked at.
-func (m *memory) due() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	due := m.made%max(1, m.most/10) == 0
-	m.made++
-	return due
-}
-
-// forgetOldest forgets operations before their time when there are too many.
-func (s *Service) forgetOldest(ctx context.Context) error {
-	m := &s.memory
-	if !m.due() {
-		return nil
-	}
-	n, err := store.Count(ctx, s.cfg.Store, store.TemplateOperations())
-	if err != nil || n < m.most {
-		return err
-	}
-	all, _, err := store.List(ctx, s.cfg.Store, store.TemplateOperations())
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(all, func(a, b fleet.TemplateOperation) int { return cmp.Compare(a.CreateRev, b.CreateRev) })
-	var writes []store.Write
-	for _, o := range all[:max(0, len(all)-m.most+max(1, m.most/10))] {
-		writes = append(writes, store.Remove(store.TemplateOperationKey(o.ID), o.ModRev))
-	}
-	s.cfg.Log.Warn("there are more changes of templates than can be remembered for an hour, the oldest are forgotten: one of those that is asked for again is made again", "changes", len(all), "forgotten", len(writes))
-	return s.removeAll(ctx, writes)
+	return []store.Write{w}, nil
 }
 
 // once makes a change, unless it was made before: then it is answered with the head as
@@ -160,7 +98,7 @@ func (s *Service) once(ctx context.Context, ref fleet.TemplateRef, by Asked, cha
 	}
 	head, err := change()
 	if errs.Is(err, errs.Fenced) && store.Lost(err) == nil { // the lease has ended: this process, or etcd, was stopped for long
-		s.memory.renew()
+		s.memory.Renew()
 		head, err = change()
 	}
 	if err == nil {

@@ -39,12 +39,12 @@ type Config struct {
 // also beside other replicas.
 type Service struct {
 	cfg    Config
-	memory memory
+	memory *store.Memory
 }
 
 // New makes a service.
 func New(cfg Config) *Service {
-	return &Service{cfg: cfg, memory: memory{most: maxOperations}}
+	return &Service{cfg: cfg, memory: memoryOf(cfg, maxOperations)}
 }
 
 // head is the current head; a zero one with revision 0 when there is none.
