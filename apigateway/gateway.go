@@ -295,7 +295,7 @@ func (o openStreams) Close() {
 // events and of the consoles.
 func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	frame := server.New(server.Config{
-		Auth: g.auth, View: g.cfg.View, Log: g.cfg.Log, Metrics: g.metrics, Now: g.cfg.Now,
+		Auth: g.auth, Operations: g.operate, View: g.cfg.View, Log: g.cfg.Log, Metrics: g.metrics, Now: g.cfg.Now,
 		Settings: g.settings, Secret: g.cfg.ClusterSecret,
 		Replicas: func() int { return max(1, len(g.cfg.View.Snapshot().ServiceSessions(serviceName))) },
 	})

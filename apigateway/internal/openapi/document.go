@@ -17,6 +17,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/orreryhq/orrery/apigateway/internal/server"
@@ -156,6 +157,10 @@ func completed(p string, item object, tagName string, alias bool) object {
 			op["operationId"] = fmt.Sprint(op["operationId"], "Alias")
 		}
 		responses := object{"default": object{"$ref": "#/components/responses/" + refusal(p)}}
+		if open, said := op["security"].([]any); method == "post" && (!said || len(open) > 0) {
+			given, _ := op["parameters"].([]any)
+			op["parameters"] = append(slices.Clip(given), object{"$ref": "#/components/parameters/IdempotencyKey"})
+		}
 		given, _ := op["responses"].(object)
 		for status, r := range given {
 			responses[status] = r

@@ -42,6 +42,8 @@ type Operations struct {
 	jobs chan func(context.Context)
 	// revocations has what ended logins stand on, lockouts what wrong passwords do.
 	revocations, lockouts shared
+	// memory has what was done for requests that are carried out once.
+	memory *store.Memory
 	// pruning is true while the audit is being made shorter.
 	pruning atomic.Bool
 }
@@ -52,7 +54,7 @@ const maxJobs = 64
 // New wires the operations.
 func New(cfg Config) *Operations {
 	o := &Operations{
-		cfg: cfg, jobs: make(chan func(context.Context), maxJobs),
+		cfg: cfg, memory: newMemory(cfg), jobs: make(chan func(context.Context), maxJobs),
 		revocations: shared{together: revocationsTogether}, lockouts: shared{together: lockoutsTogether},
 	}
 	for i := range o.turns {
@@ -134,7 +136,7 @@ func (o *Operations) attempt(ctx context.Context, by Actor, decide func(*view.Sn
 		if c.audit.action != "" {
 			c.writes = append(c.writes, o.note(by, c.audit))
 		}
-		rev, err := o.cfg.Store.Commit(ctx, store.Txn{Guards: c.guards, Writes: c.writes})
+		rev, err := o.commit(ctx, store.Txn{Guards: c.guards, Writes: c.writes}, c.audit)
 		if err == nil {
 			return rev, o.committed(ctx, rev)
 		}
@@ -232,7 +234,7 @@ func (o *Operations) Record(ctx context.Context, by Actor, action, resource, id,
 
 func (o *Operations) record(ctx context.Context, by Actor, e entry, writes ...store.Write) (rev int64, err error) {
 	err = InTime(ctx, func(ctx context.Context) error {
-		if rev, err = o.cfg.Store.Commit(ctx, store.Txn{Writes: append(writes, o.note(by, e))}); err != nil {
+		if rev, err = o.commit(ctx, store.Txn{Writes: append(writes, o.note(by, e))}, e); err != nil {
 			return errs.Wrap("operate.Record", err)
 		}
 		return o.committed(ctx, rev)

@@ -107,8 +107,8 @@ func (o *Operations) startPart(ctx context.Context, by Actor, r StartRequest) (m
 }
 
 // perTxn is how many instances fit one transaction: up to four writes each, the
-// group's guard and the audit entry.
-func (o *Operations) perTxn() int { return max(1, (o.cfg.Store.MaxOps()-2)/4) }
+// group's guard, the audit entry and that the request was carried out.
+func (o *Operations) perTxn() int { return max(1, (o.cfg.Store.MaxOps()-3)/4) }
 
 func (o *Operations) spawner(s *view.Snapshot) *spawn.Spawner {
 	return spawn.New(s, o.now(), rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
@@ -153,7 +153,7 @@ func ended(s *view.Snapshot, g fleet.GroupName) []*fleet.Instance {
 func (o *Operations) birthChange(sp *spawn.Spawner, g *fleet.Group, births []spawn.Birth) change {
 	guard := store.Unchanged(store.GroupKey(g.Name), g.ModRev)
 	var c change
-	for _, t := range sp.Txns(births, nil, []store.Guard{guard}, o.cfg.Store.MaxOps()-1) {
+	for _, t := range sp.Txns(births, nil, []store.Guard{guard}, o.cfg.Store.MaxOps()-2) {
 		c.guards, c.writes = append(c.guards, t.Guards...), append(c.writes, t.Writes...)
 	}
 	return c

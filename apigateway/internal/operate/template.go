@@ -51,7 +51,7 @@ func (o *Operations) EditTemplate(ctx context.Context, by Actor, e TemplateEdit)
 			said.before = digestRecord(old.Digest)
 		}
 	}
-	_, err = o.record(context.WithoutCancel(ctx), by, said)
+	_, err = o.record(elsewhere(context.WithoutCancel(ctx)), by, said) // templatesvc remembers it
 	return head, err
 }
 

@@ -135,7 +135,7 @@ func (o *Operations) EndTransfer(ctx context.Context, t *fleet.Transfer) error {
 
 // conclude writes what needs no audit; who was faster is right.
 func (o *Operations) conclude(ctx context.Context, w store.Write) error {
-	rev, err := o.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{w}})
+	rev, err := o.commit(ctx, store.Txn{Writes: []store.Write{w}}, entry{})
 	if errs.Is(err, errs.Conflict) {
 		return nil
 	}

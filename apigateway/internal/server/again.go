@@ -21,7 +21,7 @@ const headerIdempotencyKey = "Idempotency-Key"
 func Asked(c *gin.Context) client.Asked {
 	by := client.Asked{Author: Actor(c).User, Owner: Actor(c).ID, Operation: operation(c), Shown: Shown(c)}
 	if body, ok := c.Request.Body.(*fingerprinted); ok {
-		by.Request = hex.EncodeToString(body.mac.Sum(nil))
+		by.Request = body.sum()
 	}
 	return by
 }
@@ -31,12 +31,19 @@ func Asked(c *gin.Context) client.Asked {
 type fingerprinted struct {
 	io.ReadCloser
 	mac hash.Hash
+	// whole is true when all of it was read once already, and is read again.
+	whole bool
 }
+
+// sum is what it is told by, as far as it was read.
+func (f *fingerprinted) sum() string { return hex.EncodeToString(f.mac.Sum(nil)) }
 
 // Read reads on.
 func (f *fingerprinted) Read(p []byte) (int, error) {
 	n, err := f.ReadCloser.Read(p)
-	f.mac.Write(p[:n])
+	if !f.whole {
+		f.mac.Write(p[:n])
+	}
 	return n, err
 }
 

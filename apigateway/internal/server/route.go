@@ -18,8 +18,9 @@ type Route struct {
 	Method, Path string
 	Demand       Demand
 	Body         Body
-	// Dry is true where ?dryRun=true is understood.
-	Dry    bool
+	// Dry is true where ?dryRun=true is understood, Secret where an answer may have a secret
+	// that is shown once.
+	Dry, Secret bool
 	Handle      gin.HandlerFunc
 }
 
@@ -129,6 +130,13 @@ func (r Route) Reads(b Body) Route {
 // Rehearses is the route where ?dryRun=true answers what would happen, and nothing does.
 func (r Route) Rehearses() Route {
 	r.Dry = true
+	return r
+}
+
+// ShowsOnce is the route where an answer may have a secret that is shown once: it is kept for
+// nobody who sends the request again.
+func (r Route) ShowsOnce() Route {
+	r.Secret = true
 	return r
 }
 

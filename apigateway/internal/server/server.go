@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/settings"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -25,8 +26,10 @@ const publicLimit = 100
 
 // Config is what the frame needs.
 type Config struct {
-	Auth    *auth.Service
-	View    *view.View
+	Auth *auth.Service
+	// Operations remember what was done for requests that are carried out once.
+	Operations *operate.Operations
+	View       *view.View
 	Log        *slog.Logger
 	Metrics    *telemetry.Metrics
 	Now        func() time.Time
@@ -72,7 +75,7 @@ func New(cfg Config) *Server {
 			seconds:  cfg.Metrics.Histogram("http_request", "seconds", "Time to answer.", nil, "method", "route"),
 		},
 	}
-	s.engine.Use(ids, s.address, s.observe, s.recover, s.cors, s.admit, s.guard, queries, s.rehearsals, s.revisions, s.queue, s.bodies, s.fingerprint)
+	s.engine.Use(ids, s.address, s.observe, s.recover, s.cors, s.admit, s.guard, queries, s.rehearsals, s.revisions, s.queue, s.bodies, s.fingerprint, s.once)
 	s.engine.NoRoute(func(c *gin.Context) {
 		Fail(c, errs.New(errs.NotFound, "there is no such route%s", hint(c.Request.URL.EscapedPath())))
 	})

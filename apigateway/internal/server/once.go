@@ -1,0 +1,225 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+const (
+	// maxKey is the length of the longest Idempotency-Key.
+	maxKey = 255
+	// underWay is how long a request without an answer may still be carried out elsewhere.
+	underWay = 10 * time.Second
+	// maxWithheld is how much of an answer waits until it is kept, in bytes; of a larger one
+	// nothing is kept.
+	maxWithheld = 256 << 10
+	// headerReplayed says that an answer was given before.
+	headerReplayed = "Idempotency-Replayed"
+)
+
+// keptHeaders are those of an answer that are kept with it.
+var keptHeaders = []string{"Content-Type", "Location", "ETag", "Warning", "Deprecation", headerRevision}
+
+// once has a POST with an Idempotency-Key be carried out once, whichever gateway it is sent to,
+// and however often: the change is remembered in its own transaction, and what it was answered
+// with right after. Changes of templates are remembered by who makes them; see Asked.
+func (s *Server) once(c *gin.Context) {
+	key := c.GetHeader(headerIdempotencyKey)
+	if key == "" || c.FullPath() == "" {
+		return
+	}
+	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
+		Fail(c, &errs.Error{Kind: errs.Malformed, Field: headerIdempotencyKey, Message: fmt.Sprintf("must be at most %d printable ASCII characters", maxKey)})
+		return
+	}
+	if c.Request.Method != http.MethodPost || DryRun(c) || Actor(c).User == "" || s.routeOf(c).Body.Raw {
+		return
+	}
+	body, ok := whole(c)
+	if !ok {
+		return
+	}
+	n := &operate.Once{Name: operation(c), Request: body}
+	if s.replayed(c, n) {
+		return
+	}
+	// It is carried through also when who sent it is gone: the answer is for who sends it again.
+	c.Request = c.Request.WithContext(operate.CarriedOut(context.WithoutCancel(c.Request.Context()), n))
+	w := &withheld{ResponseWriter: c.Writer}
+	c.Writer = w
+	defer func() { c.Writer = w.ResponseWriter }() // also in a panic
+	c.Next()
+	if n.Beaten() && !w.sent && s.replayed(c, n) {
+		return
+	}
+	if n.Made() && !w.sent && w.Status() < http.StatusMultipleChoices && !s.routeOf(c).Secret {
+		if err := s.cfg.Operations.Answered(c.Request.Context(), n, w.answer()); err != nil {
+			_ = c.Error(err) // for the log: the change was made
+		}
+	}
+	w.send()
+}
+
+// whole reads the body, which handlers then read as it came, and tells it from others. ok is
+// false when the request was answered.
+func whole(c *gin.Context) (told string, ok bool) {
+	raw, err := io.ReadAll(c.Request.Body)
+	if err != nil {
+		kind := errs.Malformed
+		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+			kind = errs.TooLarge
+		}
+		Fail(c, errs.As(kind, "server.whole", err))
+		return "", false
+	}
+	if body, ok := c.Request.Body.(*fingerprinted); ok {
+		told, body.whole = body.sum(), true
+		body.ReadCloser = io.NopCloser(bytes.NewReader(raw))
+	}
+	return told, true
+}
+
+// replayed answers a request that was carried out before, or refuses it; false when it is to be
+// carried out now.
+func (s *Server) replayed(c *gin.Context, n *operate.Once) bool {
+	op, done, err := s.cfg.Operations.Remembered(c.Request.Context(), n.Name)
+	if err == nil && !done {
+		return false
+	}
+	if w, ok := c.Writer.(*withheld); ok { // another was faster: what this one would have said is no answer
+		w.drop()
+		c.Writer = w.ResponseWriter
+	}
+	switch {
+	case err != nil:
+		Fail(c, err)
+	case op.Request != n.Request:
+		Fail(c, errs.Field(headerIdempotencyKey, "was given within the day to another request (%s): take a new one for this, or send that as it was", described(op)))
+	default:
+		s.replay(c, op)
+	}
+	return true
+}
+
+// replay gives the answer that was given before.
+func (s *Server) replay(c *gin.Context, op fleet.Operation) {
+	a, known := s.cfg.Operations.AnswerOf(op)
+	switch {
+	case known:
+		for name, value := range a.Header {
+			c.Header(name, value)
+		}
+		c.Header(headerReplayed, "true")
+		c.Abort()
+		c.Status(a.Status)
+		_, _ = c.Writer.Write(a.Body)
+	case s.routeOf(c).Secret:
+		Refuse(c, wire.Reply{
+			Status: http.StatusConflict, Code: "SHOWN_ONCE",
+			Message: "this was done (" + described(op) + "), and its answer has a secret that is shown once: where that was lost, take back what was made and ask again with another " + headerIdempotencyKey,
+		})
+	case s.cfg.Now().Sub(op.At) < underWay:
+		Refuse(c, wire.Reply{
+			Status: http.StatusConflict, Code: "UNDER_WAY", RetryAfter: time.Second,
+			Message: "the same request is being answered at this moment: send it again in a moment",
+		})
+	default:
+		Refuse(c, wire.Reply{
+			Status: http.StatusConflict, Code: "ALREADY_DONE",
+			Message: "this was done (" + described(op) + "), and what it was answered with is not known: read what you asked to be changed",
+		})
+	}
+}
+
+// described says in a few words what was done.
+func described(op fleet.Operation) string {
+	when := "at " + op.At.UTC().Format(time.RFC3339)
+	if op.Action == "" {
+		return when
+	}
+	return strings.TrimSpace(op.Action+" of "+op.ResourceType+" "+op.ResourceID) + " " + when
+}
+
+// withheld keeps an answer back until it is sent. One that grows large goes as it comes.
+type withheld struct {
+	gin.ResponseWriter
+	body bytes.Buffer
+	sent bool
+}
+
+// Write keeps back, or sends.
+func (w *withheld) Write(p []byte) (int, error) {
+	if !w.sent && w.body.Len()+len(p) > maxWithheld {
+		w.send()
+	}
+	if w.sent {
+		return w.ResponseWriter.Write(p)
+	}
+	return w.body.Write(p)
+}
+
+// WriteString is Write.
+func (w *withheld) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
+
+// WriteHeaderNow waits with the rest.
+func (w *withheld) WriteHeaderNow() {
+	if w.sent {
+		w.ResponseWriter.WriteHeaderNow()
+	}
+}
+
+// Flush sends what there is: who flushes streams.
+func (w *withheld) Flush() {
+	w.send()
+	w.ResponseWriter.Flush()
+}
+
+// Written reports whether a handler has answered.
+func (w *withheld) Written() bool { return w.body.Len() > 0 || w.ResponseWriter.Written() }
+
+// Unwrap is for http.ResponseController.
+func (w *withheld) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// send sends what was kept back.
+func (w *withheld) send() {
+	if w.sent {
+		return
+	}
+	w.sent = true
+	if w.body.Len() > 0 {
+		_, _ = w.ResponseWriter.Write(w.body.Bytes()) // the caller is gone if this fails
+		w.body.Reset()
+	}
+}
+
+// drop forgets what was kept back.
+func (w *withheld) drop() {
+	w.body.Reset()
+	for _, name := range keptHeaders {
+		w.Header().Del(name)
+	}
+}
+
+// answer is what was kept back.
+func (w *withheld) answer() operate.Answer {
+	a := operate.Answer{Status: w.Status(), Header: map[string]string{}, Body: w.body.Bytes()}
+	for _, name := range keptHeaders {
+		if v := w.Header().Get(name); v != "" {
+			a.Header[name] = v
+		}
+	}
+	return a
+}

@@ -1,0 +1,145 @@
+package apigateway
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+const keyed = "Idempotency-Key"
+
+func TestAPostIsCarriedOutOnceOnWhicheverGatewayItIsSentAgain(t *testing.T) {
+	a := newSite(t)
+	b := second(t, a)
+	a.group("arena", nil)
+	a.node("n1", fleet.Resources{MemoryMiB: 1 << 20, CPU: 10_000})
+	eventually(t, b, "GET", "/api/v1/groups/arena", 200)
+	for _, c := range []struct {
+		path, body, other string
+		status            int
+	}{
+		{"/api/v1/groups", `{"name":"lobby","maxInstances":100}`, `{"name":"lobby"}`, 201},
+		{"/api/v1/groups/arena/start", `{"count":2}`, `{"count":3}`, 200},
+		{"/api/v1/groups/arena/scale", `{"targetInstances":5}`, `{"targetInstances":6}`, 200},
+		{"/api/v1/services/arena-1/stop", ``, `{}`, 200},
+		{"/api/v1/users", `{"username":"bob","password":"long enough","role":"VIEWER"}`, `{"username":"eve","password":"long enough","role":"VIEWER"}`, 201},
+		{"/api/v1/roles", `{"name":"HELPER","permissions":[]}`, `{"name":"OTHER","permissions":[]}`, 201},
+		{"/api/v1/networks", `{"name":"main","lobbyGroup":"arena"}`, `{"name":"other","lobbyGroup":"arena"}`, 201},
+		{"/api/v1/cluster/config", `{"parentVersion":0,"patch":{"security.rateLimiting.loginsPerMinute":7}}`, `{"parentVersion":1,"patch":{}}`, 201},
+		{"/api/instances", `{"configurationName":"arena"}`, `{"configurationName":"lobby"}`, 201},
+	} {
+		made := a.do("POST", c.path, c.body, keyed, "k").want(c.status)
+		if made.header.Get("Idempotency-Replayed") != "" {
+			t.Errorf("%s: what was never sent is answered as sent again", c.path)
+		}
+		before := a.revision()
+		for _, s := range []*site{b, a} {
+			again := s.do("POST", c.path, c.body, keyed, "k").want(c.status)
+			if again.raw != made.raw || again.header.Get("Idempotency-Replayed") != "true" {
+				t.Errorf("%s: sent again, it is answered with\n%s\nand was with\n%s", c.path, again.raw, made.raw)
+			}
+			for _, name := range []string{"Location", "ETag", "Content-Type", "Orrery-Revision"} {
+				if again.header.Get(name) != made.header.Get(name) {
+					t.Errorf("%s: %s is %q and was %q", c.path, name, again.header.Get(name), made.header.Get(name))
+				}
+			}
+			s.do("POST", c.path, c.other, keyed, "k").want(422).naming("Idempotency-Key")
+		}
+		if after := a.revision(); after != before {
+			t.Errorf("%s: sent again, it moved the store from %d to %d", c.path, before, after)
+		}
+	}
+	// Another user's key is another one.
+	eve := a.user("eve", "ADMIN")
+	eve.do("POST", "/api/v1/groups/arena/start", `{"count":2}`, keyed, "k").want(200)
+	a.do("POST", "/api/v1/groups", `{"name":"x"}`, keyed, strings.Repeat("k", 256)).want(400).naming("Idempotency-Key")
+}
+
+func TestARequestThatChangedNothingMayBeSentAgain(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/v1/groups/lobby/start", nil, keyed, "k").want(404)
+	s.do("POST", "/api/v1/groups", `{"name":"lobby"}`).want(201)
+	before := s.revision()
+	s.do("POST", "/api/v1/groups/lobby/start?dryRun=true", nil, keyed, "k").want(200)
+	if after := s.revision(); after != before {
+		t.Errorf("a dry run moved the store from %d to %d", before, after)
+	}
+	s.do("POST", "/api/v1/groups/lobby/start", nil, keyed, "k").want(200).is("count", 1)
+	s.do("POST", "/api/v1/groups/lobby/start", nil, keyed, "k").want(200).is("count", 1)
+	s.do("GET", "/api/v1/services?group=lobby", nil).want(200).is("total", 1)
+}
+
+func TestTheSameRequestAtTheSameTimeIsCarriedOutOnce(t *testing.T) {
+	a := newSite(t)
+	b := second(t, a)
+	a.group("lobby", map[string]any{"maxInstances": 100})
+	eventually(t, b, "GET", "/api/v1/groups/lobby", 200)
+	var wg sync.WaitGroup
+	answers := make(chan *reply, 10)
+	for n := range 10 {
+		wg.Go(func() {
+			r, err := []*site{a, b}[n%2].try("POST", "/api/v1/groups/lobby/start", `{"count":3}`, keyed, "k")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			answers <- r
+		})
+	}
+	wg.Wait()
+	close(answers)
+	final := a.do("POST", "/api/v1/groups/lobby/start", `{"count":3}`, keyed, "k").want(200)
+	for r := range answers {
+		switch {
+		case r.status == 200 && r.raw == final.raw:
+		case r.status == 409 && strings.Contains(r.raw, "UNDER_WAY") && r.header.Get("Retry-After") == "1":
+		default:
+			t.Errorf("%d: %s\nwant %s", r.status, r.raw, final.raw)
+		}
+	}
+	a.do("GET", "/api/v1/services?group=lobby", nil).want(200).is("total", 3)
+}
+
+func TestASecretThatIsShownOnceIsNotToldToWhoAsksAgain(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/v1/api-tokens", `{"name":"ci"}`, keyed, "k").want(201)
+	s.do("POST", "/api/v1/api-tokens", `{"name":"ci"}`, keyed, "k").want(409).is("error.code", "SHOWN_ONCE").naming("api-token.create")
+	s.do("GET", "/api/v1/api-tokens", nil).want(200).is("total", 1)
+	all, _, err := store.List(t.Context(), s.store, store.Operations())
+	if err != nil || len(all) != 1 || all[0].Answer != nil {
+		t.Errorf("remembered %+v: %v", all, err)
+	}
+}
+
+func TestARequestIsNotCarriedOutAgainWhereItsAnswerIsLost(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/v1/groups", `{"name":"lobby"}`, keyed, "k").want(201)
+	all, _, err := store.List(t.Context(), s.store, store.Operations())
+	if err != nil || len(all) != 1 {
+		t.Fatalf("remembered %+v: %v", all, err)
+	}
+	op := all[0]
+	if text := fmt.Sprintf("%s", op.Answer); strings.Contains(text, "lobby") {
+		t.Error("the answer can be read in the store")
+	}
+	for _, c := range []struct {
+		at   time.Time
+		code string
+	}{{time.Now(), "UNDER_WAY"}, {time.Now().Add(-time.Hour), "ALREADY_DONE"}} {
+		op.Answer, op.At = nil, c.at
+		rev, err := s.store.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Replace(store.OperationKey(op.ID), op, op.ModRev)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		op.SetRev(op.CreateRev, rev)
+		r := s.do("POST", "/api/v1/groups", `{"name":"lobby"}`, keyed, "k").want(409).is("error.code", c.code)
+		if c.code == "ALREADY_DONE" {
+			r.naming("group.create of group lobby")
+		}
+	}
+}
