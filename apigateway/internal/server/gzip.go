@@ -1,0 +1,153 @@
+package server
+
+import (
+	"compress/gzip"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/gin-gonic/gin"
+)
+
+// packedFrom is the size of the smallest answer that is worth packing, in bytes.
+const packedFrom = 1 << 10
+
+// packers are reused: each takes a quarter of a megabyte.
+var packers = sync.Pool{New: func() any {
+	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails for levels that there are not
+	return w
+}}
+
+// packing packs answers of text for who takes that. Streams, and what is packed or may be read
+// in parts, go as they are. The ETag stays as it is, so that If-Match takes it back: it names
+// the object's revision, not these bytes.
+func packing(c *gin.Context) {
+	if !takesGzip(c.GetHeader("Accept-Encoding")) || c.Request.Method == http.MethodHead {
+		return
+	}
+	w := &packed{ResponseWriter: c.Writer}
+	c.Writer = w
+	defer func() { c.Writer = w.ResponseWriter }() // also in a panic
+	c.Next()
+	w.end()
+}
+
+// takesGzip reports whether a list of encodings has gzip, and does not refuse it.
+func takesGzip(accepted string) bool {
+	for one := range strings.SplitSeq(accepted, ",") {
+		name, parameters, _ := strings.Cut(one, ";")
+		if name = strings.TrimSpace(name); !strings.EqualFold(name, "gzip") {
+			continue
+		}
+		weight, given := strings.CutPrefix(strings.ReplaceAll(strings.ToLower(parameters), " ", ""), "q=")
+		q, err := strconv.ParseFloat(weight, 64)
+		return !given || err == nil && q > 0
+	}
+	return false
+}
+
+// packed packs what is written once there is enough of it.
+type packed struct {
+	gin.ResponseWriter
+	// waiting is what was written before it was decided.
+	waiting []byte
+	decided bool
+	gz      *gzip.Writer // nil: it goes as it is
+}
+
+// Write packs, or waits until there is enough.
+func (w *packed) Write(p []byte) (int, error) {
+	if !w.decided && w.text() && len(w.waiting)+len(p) < packedFrom {
+		w.waiting = append(w.waiting, p...)
+		return len(p), nil
+	}
+	if err := w.decide(w.text()); err != nil {
+		return 0, err
+	}
+	if w.gz != nil {
+		return w.gz.Write(p)
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// WriteString is Write.
+func (w *packed) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
+
+// text reports whether the answer may be packed.
+func (w *packed) text() bool {
+	h := w.Header()
+	if h.Get("Content-Encoding") != "" || h.Get("Accept-Ranges") != "" || h.Get("Content-Range") != "" || w.Status() == http.StatusPartialContent {
+		return false
+	}
+	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	switch media = strings.TrimSpace(media); media {
+	case "text/event-stream":
+		return false
+	case "application/json":
+		return true
+	}
+	return strings.HasPrefix(media, "text/")
+}
+
+// decide begins the answer, packed or as it is, with what has waited.
+func (w *packed) decide(pack bool) error {
+	if w.decided {
+		return nil
+	}
+	w.decided = true
+	into := w.ResponseWriter.Write
+	if pack {
+		h := w.Header()
+		h.Add("Vary", "Accept-Encoding")
+		h.Set("Content-Encoding", "gzip")
+		h.Del("Content-Length")
+		w.gz, _ = packers.Get().(*gzip.Writer)
+		w.gz.Reset(w.ResponseWriter)
+		into = w.gz.Write
+	}
+	if len(w.waiting) == 0 {
+		return nil
+	}
+	_, err := into(w.waiting)
+	w.waiting = nil
+	return err
+}
+
+// end sends what is left. What is short goes as it is.
+func (w *packed) end() {
+	if !w.decided && len(w.waiting) > 0 {
+		w.Header().Add("Vary", "Accept-Encoding")
+	}
+	_ = w.decide(false) // the caller is gone if this fails
+	if w.gz == nil {
+		return
+	}
+	_ = w.gz.Close()
+	w.gz.Reset(nil) // a writer that waits for the next answer holds on to none
+	packers.Put(w.gz)
+	w.gz = nil
+}
+
+// WriteHeaderNow begins an answer before there is any of it: a stream.
+func (w *packed) WriteHeaderNow() {
+	if len(w.waiting) == 0 {
+		_ = w.decide(false)
+		w.ResponseWriter.WriteHeaderNow()
+	}
+}
+
+// Flush sends what there is.
+func (w *packed) Flush() {
+	_ = w.decide(false)
+	if w.gz != nil {
+		_ = w.gz.Flush()
+	}
+	w.ResponseWriter.Flush()
+}
+
+// Written reports whether a handler has answered.
+func (w *packed) Written() bool { return len(w.waiting) > 0 || w.ResponseWriter.Written() }
+
+// Unwrap is for http.ResponseController.
+func (w *packed) Unwrap() http.ResponseWriter { return w.ResponseWriter }
