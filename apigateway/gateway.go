@@ -43,6 +43,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/seal"
+	"github.com/orreryhq/orrery/libs/series"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
@@ -161,6 +162,8 @@ type Gateway struct {
 	bell    *bell.Bell
 	declare *declare.Applier
 	players *presence.Table
+	// past is how the fleet did since the gateway began.
+	past *series.Ring
 	// arrivals ends transfers of players.
 	arrivals *presence.Arrivals
 	// settings are those that hold now.
@@ -209,7 +212,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	cfg.NodeID, cfg.ClusterName = cmp.Or(cfg.NodeID, cfg.Replica), cmp.Or(cfg.ClusterName, "orrery")
 	g := &Gateway{
-		cfg: cfg, settings: settings.New(own), metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), bell: bell.New(), players: presence.New(cfg.Now),
+		cfg: cfg, settings: settings.New(own), metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), bell: bell.New(), players: presence.New(cfg.Now), past: rest.NewPast(),
 		calls: newTransport(), uploads: newTransport(), ready: make(chan struct{}), ending: make(chan struct{}), startedAt: cfg.Now(),
 		auth: auth.New(auth.Config{
 			Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now, ClusterSecret: cfg.ClusterSecret,
@@ -307,7 +310,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	frame.Add(rest.New(rest.Config{
 		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: templates, Sources: sources,
 		Schedulers: upstream.NewSchedulers(g.health, g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, calling(g.calls)),
-		Players:    g.players, Settings: g.settings, End: g.end, Replica: g.cfg.Replica, ClusterName: g.cfg.ClusterName,
+		Players:    g.players, Past: g.past, Settings: g.settings, End: g.end, Replica: g.cfg.Replica, ClusterName: g.cfg.ClusterName,
 		Ready: g.waiting, WithinName: frame.WithinName, Meta: meta, Version: g.cfg.Version, Now: g.cfg.Now,
 	}).Routes()...)
 	frame.Add(workload.New(workload.Config{

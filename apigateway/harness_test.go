@@ -334,6 +334,8 @@ type agent struct {
 	jars []client.CachedArtifact
 	// saved is the archive of an instance's configuration.
 	saved []byte
+	// more answers whatever else it is asked; nil knows nothing.
+	more http.HandlerFunc
 }
 
 // node joins a node with a session and an agent that answers.
@@ -437,6 +439,16 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 			out.Versions = append(out.Versions, v)
 		}
 		_ = json.NewEncoder(w).Encode(out)
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		more := a.more
+		a.mu.Unlock()
+		if more == nil {
+			wire.Encode(w, wire.Internal, "", errs.New(errs.NotFound, "no route %s %s", r.Method, r.URL.Path))
+			return
+		}
+		more(w, r)
 	})
 	a.Server = httptest.NewServer(mux)
 	s.t.Cleanup(a.Close)

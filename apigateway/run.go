@@ -15,10 +15,12 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/rest"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/lifecycle"
+	"github.com/orreryhq/orrery/libs/series"
 	"github.com/orreryhq/orrery/libs/store"
 )
 
@@ -67,6 +69,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() { g.operate.Run(ctx) })
 	running.Go(func() { g.auth.Run(ctx) })
 	running.Go(func() { g.arrivals.Run(ctx) })
+	running.Go(func() {
+		series.Every(ctx, func(time.Time) { g.past.Add(g.cfg.Now(), rest.Sample(g.cfg.View.Snapshot())...) })
+	})
 	g.serving.Store(true)
 	close(g.ready)
 	g.cfg.Log.Info("the API is up", "address", g.Addr())

@@ -29,6 +29,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/controller"
 	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
 	"github.com/orreryhq/orrery/nodeagent/internal/disk"
+	"github.com/orreryhq/orrery/nodeagent/internal/gauge"
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
 	"github.com/orreryhq/orrery/nodeagent/internal/health"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
@@ -109,6 +110,7 @@ type parts struct {
 	controller *controller.Controller
 	member     *membership.Member
 	reporter   *report.Reporter
+	gauge      *gauge.Gauge
 	orphans    *orphan.Keeper
 	crashes    *recorder.Recorder
 	server     *http.Server
@@ -227,11 +229,21 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		Store: cfg.Store, Node: cfg.Node, DataDir: dir, Capacity: a.capacity(), Fence: p.member.Fence,
 		Live: p.controller.Live, Recall: p.controller.Recall, Players: players, Warm: cache.Warm, Log: cfg.Log,
 	})
-	p.server = &http.Server{Handler: api.Handler(p.controller, cache, cfg.ClusterSecret), ReadHeaderTimeout: headerTimeout}
+	p.gauge = gauge.New(gauge.Config{Live: p.controller.Live, Measured: p.measured, CPU: new(usage.Processor).Used, Memory: usage.Memory})
+	p.server = &http.Server{Handler: api.Handler(p.controller, cache, p.gauge, cfg.ClusterSecret), ReadHeaderTimeout: headerTimeout}
 	p.local = local.Server(local.Config{
 		Node: cfg.Node, DataDir: dir, Version: cfg.Version, Instances: p.controller, Contact: p.member.Contact, Log: cfg.Log,
 	})
 	return p, registerMetrics(cfg.Metrics, p.controller, p.member, p.orphans)
+}
+
+// measured is what an instance last measured of itself.
+func (p *parts) measured(id fleet.InstanceID) (supervise.Measured, error) {
+	i, err := p.controller.Instance(id)
+	if err != nil {
+		return supervise.Measured{}, err
+	}
+	return i.Measured()
 }
 
 // door is the way of what instances say of themselves.
@@ -285,6 +297,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	})
 	running.Go(func() { p.drive(working, a) })
 	running.Go(func() { p.reporter.Run(working) })
+	running.Go(func() { p.gauge.Run(working) })
 	running.Go(func() { p.logs.Run(working) })
 	running.Go(func() { p.limiter.Watch(working) })
 	running.Go(func() { p.engine(working) })

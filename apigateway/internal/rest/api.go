@@ -15,6 +15,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/settings"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/series"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -36,6 +37,8 @@ type Config struct {
 	Templates  *upstream.Templates
 	Schedulers *upstream.Schedulers
 	Players    *presence.Table
+	// Past is how the fleet did; see NewPast.
+	Past *series.Ring
 	// Ready tells what the gateway waits for before it can serve; nothing when it can.
 	Ready func(ctx context.Context) (waiting []string)
 	// WithinName counts an attempt to log in under a user name; false means that there were
@@ -65,7 +68,7 @@ func (a *API) Routes() []server.Route {
 	return slices.Concat(
 		a.systemRoutes(), a.identityRoutes(), a.userRoutes(), a.accountRoutes(), a.roleRoutes(), a.groupRoutes(),
 		a.instanceRoutes("/api/v1/services"), a.instanceRoutes("/api/v1/instances"),
-		a.nodeRoutes(), a.networkRoutes(), a.clusterRoutes(), a.configRoutes(), a.quotaRoutes(), a.crashRoutes(),
+		a.nodeRoutes(), a.timeseriesRoutes(), a.networkRoutes(), a.clusterRoutes(), a.configRoutes(), a.quotaRoutes(), a.crashRoutes(),
 		a.templateRoutes(), a.sourceRoutes(), a.catalogRoutes(), a.secretRoutes(),
 		a.historyRoutes(), a.playerRoutes(),
 	)

@@ -26,8 +26,9 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// node stands for an agent, the far side of the network.
+// node stands for an agent, the far side of the network. What is not here is not asked.
 type node struct {
+	upstream.Agent
 	heard []string
 	beats []client.Heartbeat
 	lines []string

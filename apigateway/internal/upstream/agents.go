@@ -8,6 +8,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/series"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
@@ -28,6 +29,9 @@ type Agent interface {
 	Heartbeat(ctx context.Context, id fleet.InstanceID, h client.Heartbeat) error
 	// Measured are the figures an instance last told of itself.
 	Measured(ctx context.Context, id fleet.InstanceID) (client.Measured, error)
+	// Series is how an instance did lately, NodeSeries how the node did.
+	Series(ctx context.Context, id fleet.InstanceID, w series.Window) (series.Figures, error)
+	NodeSeries(ctx context.Context, w series.Window) (series.Figures, error)
 	// Follow streams an instance's output from a place on.
 	Follow(ctx context.Context, id fleet.InstanceID, at client.Place) (*client.Stream, error)
 	// Export opens an archive of an instance's configuration below a prefix.

@@ -18,8 +18,10 @@ import (
 )
 
 // Handler serves the interface to whoever knows the secret.
-func Handler(all Instances, content Content, secret string) http.Handler {
+func Handler(all Instances, content Content, past Past, secret string) http.Handler {
 	inner := Routes(all)
+	inner.Handle("GET /v1/series", Serve(readNodeSeries(past), decodeSeries))
+	inner.Handle("GET /v1/instances/{id}/series", Serve(readSeries(past), decodeSeries))
 	inner.Handle("GET /v1/cache", Serve(readCache(content), decodeAfter))
 	inner.Handle("POST /v1/cache/warm", Serve(warmCache(content), decodeWarm))
 	outer := http.NewServeMux()

@@ -1,0 +1,43 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/go-kit/kit/endpoint"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/series"
+)
+
+// Past is how the node and its instances did.
+type Past interface {
+	Node(now time.Time, w series.Window) series.Figures
+	// Instance is NotFound when nothing is known.
+	Instance(id fleet.InstanceID, now time.Time, w series.Window) (series.Figures, error)
+}
+
+type seriesRequest struct {
+	id     fleet.InstanceID
+	window series.Window
+}
+
+func readNodeSeries(past Past) endpoint.Endpoint {
+	return func(_ context.Context, request any) (any, error) {
+		return past.Node(time.Now(), request.(seriesRequest).window), nil
+	}
+}
+
+func readSeries(past Past) endpoint.Endpoint {
+	return func(_ context.Context, request any) (any, error) {
+		r := request.(seriesRequest)
+		return past.Instance(r.id, time.Now(), r.window)
+	}
+}
+
+func decodeSeries(_ context.Context, r *http.Request) (any, error) {
+	q := r.URL.Query()
+	window, err := series.ParseWindow(q.Get("window"), q.Get("buckets"))
+	return seriesRequest{instanceID(r), window}, err
+}

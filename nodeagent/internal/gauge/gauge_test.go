@@ -1,0 +1,125 @@
+package gauge
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/series"
+	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
+)
+
+// watched are instances as a test has them.
+type watched struct {
+	live     map[fleet.InstanceID]supervise.Live
+	measured map[fleet.InstanceID]supervise.Measured
+}
+
+func (w *watched) gauge() *Gauge {
+	return New(Config{
+		Live: func() map[fleet.InstanceID]supervise.Live { return w.live },
+		Measured: func(id fleet.InstanceID) (supervise.Measured, error) {
+			if m, ok := w.measured[id]; ok {
+				return m, nil
+			}
+			return supervise.Measured{}, errs.New(errs.NotFound, "it told none")
+		},
+		CPU: func() float64 { return 0.25 }, Memory: func() int { return 1024 },
+	})
+}
+
+func running(id fleet.InstanceID, r fleet.InstanceReport) supervise.Live {
+	return supervise.Live{Status: fleet.Status{Instance: id, State: fleet.Online}, Report: r}
+}
+
+// last are the newest values of a past as JSON.
+func last(t *testing.T, f series.Figures) string {
+	t.Helper()
+	out := map[string]*float64{}
+	for name, values := range f.Series {
+		out[name] = values[len(values)-1]
+	}
+	b, err := json.Marshal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestTheNodeAndItsInstancesHaveAPast(t *testing.T) {
+	now := time.Date(2030, 1, 31, 12, 0, 7, 0, time.UTC)
+	w := &watched{
+		live: map[fleet.InstanceID]supervise.Live{
+			"aaaaaa": running("aaaaaa", fleet.InstanceReport{Players: 3, PlayersKnown: true, TPS: 12}),
+			"bbbbbb": running("bbbbbb", fleet.InstanceReport{TPS: 18}),
+			"cccccc": {Status: fleet.Status{Instance: "cccccc", State: fleet.Stopped}},
+		},
+		measured: map[fleet.InstanceID]supervise.Measured{
+			"aaaaaa": {At: now, Figures: []byte(`{"tps1m":19.5,"msptAvg":40,"heapUsedMb":512}`)},
+		},
+	}
+	g := w.gauge()
+	window, err := series.ParseWindow("15m", "60")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(id fleet.InstanceID) string {
+		t.Helper()
+		f, err := g.Instance(id, now, window)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return last(t, f)
+	}
+	g.look(now)
+	if got := last(t, g.Node(now, window)); got != `{"cpuUsage":null,"instanceCount":2,"usedMemoryMb":1024}` {
+		t.Errorf("nobody knows of what time the first share of the processors is: %s", got)
+	}
+	if got := read("aaaaaa"); got != `{"heapUsedMb":512,"msptAvg":40,"playerCount":3,"tps1m":19.5}` {
+		t.Error(got)
+	}
+	if got := read("bbbbbb"); got != `{"heapUsedMb":null,"msptAvg":null,"playerCount":null,"tps1m":18}` {
+		t.Error(got)
+	}
+	if _, err := g.Instance("cccccc", now, window); !errs.Is(err, errs.NotFound) {
+		t.Errorf("one that never ran: %v", err)
+	}
+
+	now = now.Add(10 * time.Minute) // what it measured is old by now
+	w.live["bbbbbb"] = supervise.Live{Status: fleet.Status{Instance: "bbbbbb", State: fleet.Stopped}}
+	g.look(now)
+	if got := last(t, g.Node(now, window)); got != `{"cpuUsage":0.25,"instanceCount":1,"usedMemoryMb":1024}` {
+		t.Error(got)
+	}
+	if got := read("aaaaaa"); got != `{"heapUsedMb":null,"msptAvg":null,"playerCount":3,"tps1m":12}` {
+		t.Error(got)
+	}
+	if got := read("bbbbbb"); got != `{"heapUsedMb":null,"msptAvg":null,"playerCount":null,"tps1m":null}` {
+		t.Errorf("one that stopped keeps its past, and gets no values: %s", got)
+	}
+
+	delete(w.live, "bbbbbb")
+	g.look(now.Add(series.Step))
+	if _, err := g.Instance("bbbbbb", now, window); !errs.Is(err, errs.NotFound) {
+		t.Errorf("one that is gone: %v", err)
+	}
+}
+
+func TestFiguresThatNobodyCanReadAreNone(t *testing.T) {
+	now := time.Date(2030, 1, 31, 12, 0, 7, 0, time.UTC)
+	w := &watched{
+		live:     map[fleet.InstanceID]supervise.Live{"aaaaaa": running("aaaaaa", fleet.InstanceReport{})},
+		measured: map[fleet.InstanceID]supervise.Measured{"aaaaaa": {At: now, Figures: []byte(`{"msptAvg":40,"tps1m":"fast"}`)}},
+	}
+	g := w.gauge()
+	window, err := series.ParseWindow("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.look(now)
+	if f, err := g.Instance("aaaaaa", now, window); err != nil || last(t, f) != `{"heapUsedMb":null,"msptAvg":null,"playerCount":null,"tps1m":null}` {
+		t.Errorf("%v, %v", last(t, f), err)
+	}
+}
