@@ -32,6 +32,9 @@ type Agent interface {
 	// Series is how an instance did lately, NodeSeries how the node did.
 	Series(ctx context.Context, id fleet.InstanceID, w series.Window) (series.Figures, error)
 	NodeSeries(ctx context.Context, w series.Window) (series.Figures, error)
+	// Files lists a directory of an instance, File reads a part of a file there.
+	Files(ctx context.Context, id fleet.InstanceID, path string) (client.Directory, error)
+	File(ctx context.Context, id fleet.InstanceID, path string, maxBytes int, tail bool) (client.FileContent, error)
 	// Follow streams an instance's output from a place on.
 	Follow(ctx context.Context, id fleet.InstanceID, at client.Place) (*client.Stream, error)
 	// Export opens an archive of an instance's configuration below a prefix.

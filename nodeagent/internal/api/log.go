@@ -113,7 +113,7 @@ func turn(ctx context.Context, turns chan struct{}) error {
 	case turns <- struct{}{}:
 		return nil
 	case <-late.C:
-		return errs.New(errs.Exhausted, "the node's agent is busy with other reads of logs, as for searches: retry in a moment, or ask for less")
+		return errs.New(errs.Exhausted, "the node's agent is busy with other reads of logs or files, as for searches: retry in a moment, or ask for less")
 	case <-ctx.Done():
 		return errs.Wrap("api.turn", ctx.Err())
 	}

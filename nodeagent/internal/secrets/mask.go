@@ -25,6 +25,8 @@ const (
 type Mask struct {
 	// byHead are the texts to hide by the bytes they begin with, the longest first.
 	byHead map[[leastMasked]byte][]string
+	// longest is the length of the longest of them.
+	longest int
 }
 
 // NewMask hides values, as they are and in the spellings of Spellings.
@@ -46,7 +48,7 @@ func NewMask(values ...map[string]string) Mask {
 		return Mask{}
 	}
 	longestFirst(all)
-	m := Mask{byHead: map[[leastMasked]byte][]string{}}
+	m := Mask{byHead: map[[leastMasked]byte][]string{}, longest: len(all[0])}
 	for _, s := range slices.Compact(all) {
 		m.byHead[headOf(s)] = append(m.byHead[headOf(s)], s)
 	}
@@ -59,27 +61,37 @@ func headOf(s string) (head [leastMasked]byte) {
 }
 
 // Text is s without the values. Of two that overlap nothing is left.
-func (m Mask) Text(s string) string {
-	if m.byHead == nil {
-		return s
+func (m Mask) Text(s string) string { return m.Part(s, 0, len(s)) }
+
+// Around is how much of a text before and after a part of it may be of a value that reaches
+// into the part, in bytes.
+func (m Mask) Around() int { return m.longest }
+
+// Part is what Text leaves of the bytes of s from one offset to before another.
+func (m Mask) Part(s string, from, to int) string {
+	if m.byHead == nil || from >= to {
+		return s[from:to]
 	}
 	var out strings.Builder
-	written, hidden := 0, 0 // before hidden all is a value's
-	for at := 0; at+leastMasked <= len(s); at++ {
+	written, hidden := from, 0 // before hidden all is a value's
+	for at := 0; at < to && at+leastMasked <= len(s); at++ {
 		end := m.end(s, at)
 		if end <= hidden {
 			continue
 		}
-		if at >= hidden {
-			out.WriteString(s[written:at])
-			out.WriteString(fleet.Hidden)
+		if end > from {
+			if at >= hidden || hidden <= from {
+				out.WriteString(s[written:max(at, written)])
+				out.WriteString(fleet.Hidden)
+			}
+			written = end
 		}
-		written, hidden = end, end
+		hidden = end
 	}
-	if written == 0 {
-		return s
+	if out.Len() == 0 {
+		return s[from:to]
 	}
-	out.WriteString(s[written:])
+	out.WriteString(s[min(written, to):to])
 	return out.String()
 }
 

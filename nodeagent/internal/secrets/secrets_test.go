@@ -375,6 +375,32 @@ func TestOfValuesThatOverlapNothingIsLeft(t *testing.T) {
 	}
 }
 
+func TestOfAPartOfATextAlsoWhatIsCutOffAValueIsHidden(t *testing.T) {
+	m := secrets.NewMask(map[string]string{"A": "mysql_s3cret", "B": "cret_more_of_it"})
+	const text = "x=mysql_s3cret; y=mysql_s3cret_more_of_it."
+	for from := range len(text) {
+		for to := from; to <= len(text); to++ {
+			want := ""
+			for at := from; at < to; { // by its definition: a value is one *** for all of it
+				switch {
+				case at >= 2 && at < 14:
+					want, at = want+"***", 14
+				case at >= 18 && at < 41:
+					want, at = want+"***", 41
+				default:
+					want, at = want+text[at:at+1], at+1
+				}
+			}
+			if got := m.Part(text, from, to); got != want {
+				t.Fatalf("%q became %q, want %q", text[from:to], got, want)
+			}
+		}
+	}
+	if m.Around() < len("cret_more_of_it") || (secrets.Mask{}).Around() != 0 {
+		t.Errorf("around %d", m.Around())
+	}
+}
+
 func FuzzMask(f *testing.F) {
 	f.Add("mysql_s3cret", "x mysql_s3cret y")
 	f.Add("test", "latest test")
