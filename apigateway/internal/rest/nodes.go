@@ -164,7 +164,7 @@ func currentTemplates(s *view.Snapshot) map[string]string {
 // listNodes takes ?state= for a status or a type.
 func (a *API) listNodes(c *gin.Context) {
 	s, state := a.snapshot(), c.Query("state")
-	var all []node
+	var all []any
 	templates := currentTemplates(s)
 	for _, n := range s.Nodes.All() {
 		shown := nodeOf(s, n, templates)
@@ -172,17 +172,28 @@ func (a *API) listNodes(c *gin.Context) {
 			all = append(all, shown)
 		}
 	}
-	server.SendPage(c, all, pageMany, func(n node) node { return n })
+	if state == "" || strings.EqualFold(state, pending) {
+		for id := range s.JoinTokens.All() {
+			if shown, ok := a.pendingOf(s, id); ok {
+				all = append(all, shown)
+			}
+		}
+	}
+	server.SendPage(c, all, pageMany, func(n any) any { return n })
 }
 
 func (a *API) getNode(c *gin.Context) {
 	s := a.snapshot()
-	n, ok := s.Nodes.Get(fleet.NodeID(c.Param("id")))
-	if !ok {
-		server.Fail(c, errs.New(errs.NotFound, "there is no such node"))
+	id := fleet.NodeID(c.Param("id"))
+	if n, ok := s.Nodes.Get(id); ok {
+		a.sendNode(c, s, n)
 		return
 	}
-	a.sendNode(c, s, n)
+	if shown, ok := a.pendingOf(s, id); ok {
+		c.JSON(http.StatusOK, shown)
+		return
+	}
+	server.Fail(c, errs.New(errs.NotFound, "there is no such node"))
 }
 
 // sendNode answers with a node and its instances.

@@ -120,6 +120,7 @@ func (s *Snapshot) fork() *Snapshot {
 		Messages:       fork(s.Messages),
 		ConfigVersions: fork(s.ConfigVersions),
 		ConfigActive:   fork(s.ConfigActive),
+		JoinTokens:     fork(s.JoinTokens),
 	}
 }
 
@@ -188,6 +189,8 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 		return true, set(s.Transfers, fleet.PlayerID(c.Key[0]), c, raw)
 	case KindConfig:
 		return true, set(s.ConfigVersions, c.Key[0], c, raw)
+	case KindJoinToken:
+		return true, set(s.JoinTokens, fleet.NodeID(c.Key[0]), c, raw)
 	case KindConfigActive:
 		return true, set(s.ConfigActive, c.Key[0], c, raw)
 	case KindSession:

@@ -41,6 +41,7 @@ const (
 	KindMessage      Kind = "messages"
 	KindConfig       Kind = "config"
 	KindConfigActive Kind = "config-active"
+	KindJoinToken    Kind = "join-tokens"
 )
 
 // Change is one record's change.

@@ -100,6 +100,7 @@ type Snapshot struct {
 	auditOf        Table[pair, *fleet.AuditSlip]       // by kind and name of an object, and id
 	ConfigVersions Table[string, *fleet.ConfigVersion] // in the order of versions
 	ConfigActive   Table[string, *fleet.ConfigActive]  // one, or none
+	JoinTokens     Table[fleet.NodeID, *fleet.JoinToken]
 }
 
 func emptySnapshot() *Snapshot {
@@ -132,6 +133,7 @@ func emptySnapshot() *Snapshot {
 		byTeller:       newTable[pair, struct{}](),
 		ConfigVersions: newTable[string, *fleet.ConfigVersion](),
 		ConfigActive:   newTable[string, *fleet.ConfigActive](),
+		JoinTokens:     newTable[fleet.NodeID, *fleet.JoinToken](),
 	}
 }
 
