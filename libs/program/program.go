@@ -73,9 +73,11 @@ func (s *Settings) RequireSecret() []error {
 
 // Env is what a service is wired from.
 type Env struct {
-	Client   *store.Client
-	View     *view.View
-	Log      *slog.Logger
+	Client *store.Client
+	View   *view.View
+	Log    *slog.Logger
+	// Records are the last records of Log; nil where Spec.KeepLog is.
+	Records  *telemetry.Ring
 	Registry *prometheus.Registry
 	// Replica is the name in force, given or made up.
 	Replica string
@@ -101,6 +103,9 @@ type Spec struct {
 	// built and started at once, check the schema themselves (store.Client.Join) when
 	// they first reach etcd, and leave Env.Meta unfilled. They stay ready without etcd.
 	Offline bool
+	// KeepLog is how many records of its log a service keeps for those who read it while it
+	// runs; read once the settings are. Nil keeps none.
+	KeepLog *int
 	// Build wires the service. Its components start once etcd is reached and the
 	// view has been read, as far as the service asks for that.
 	Build func(Env) ([]lifecycle.Component, error)
@@ -124,8 +129,11 @@ func about(s Spec) string {
 
 func serve(s Spec, stderr io.Writer) error {
 	e := Env{Replica: replicaName(s), Meta: &fleet.Meta{}, Gates: new(lifecycle.Gates)}
+	if s.KeepLog != nil {
+		e.Records = telemetry.NewRing(s.Name+"/"+e.Replica, *s.KeepLog)
+	}
 	var err error
-	e.Log, err = telemetry.NewLogger(telemetry.LogOptions{Service: s.Name, Replica: e.Replica, Level: s.Common.LogLevel, Format: s.Common.LogFormat, Writer: stderr})
+	e.Log, err = telemetry.NewLogger(telemetry.LogOptions{Service: s.Name, Replica: e.Replica, Level: s.Common.LogLevel, Format: s.Common.LogFormat, Writer: stderr, Ring: e.Records})
 	if err != nil {
 		return err
 	}

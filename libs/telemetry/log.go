@@ -15,6 +15,8 @@ type LogOptions struct {
 	Format string
 	// Writer takes the lines, one Write each. Mains pass os.Stderr.
 	Writer io.Writer
+	// Ring keeps the last records; nil keeps none.
+	Ring *Ring
 }
 
 // NewLogger makes a service's logger. A wrong level or format is Invalid.
@@ -34,6 +36,9 @@ func NewLogger(o LogOptions) (*slog.Logger, error) {
 	log := slog.New(h).With("service", o.Service)
 	if o.Replica != "" {
 		log = log.With("replica", o.Replica)
+	}
+	if o.Ring != nil {
+		log = slog.New(o.Ring.Handler(log.Handler()))
 	}
 	return log, nil
 }

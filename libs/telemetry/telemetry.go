@@ -43,6 +43,14 @@ func (c *Config) Validate() []error {
 	return problems
 }
 
+// CheckKept names the setting log.keep when a Ring cannot keep so many records.
+func CheckKept(n int) []error {
+	if n > 0 && n <= MaxKept {
+		return nil
+	}
+	return []error{errs.Field("log.keep", "must be between 1 and %d", MaxKept)}
+}
+
 func parseLevel(s string) (slog.Level, error) {
 	switch s {
 	case "debug":
