@@ -36,6 +36,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
 	"github.com/orreryhq/orrery/nodeagent/internal/usage"
 )
@@ -130,6 +131,8 @@ type Config struct {
 	// Version is shown in the node's record.
 	Version string
 	Log     *slog.Logger
+	// Records are the last records of this process' log. Nil: those of Log from New on are kept.
+	Records *telemetry.Ring
 	// Metrics takes the service's metrics. Nil drops them.
 	Metrics prometheus.Registerer
 }
@@ -167,6 +170,10 @@ func New(cfg Config) (*Agent, error) {
 	}
 	if err := cfg.Node.Validate(); err != nil {
 		return nil, err
+	}
+	if cfg.Records == nil {
+		cfg.Records = telemetry.NewRing("nodeagent/"+string(cfg.Node), 0)
+		cfg.Log = slog.New(cfg.Records.Handler(cfg.Log.Handler()))
 	}
 	cfg.Address = cmp.Or(cfg.Address, "127.0.0.1")
 	cfg.Listen = cmp.Or(cfg.Listen, DefaultListen)

@@ -230,7 +230,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		Live: p.controller.Live, Recall: p.controller.Recall, Players: players, Warm: cache.Warm, Log: cfg.Log,
 	})
 	p.gauge = gauge.New(gauge.Config{Live: p.controller.Live, Measured: p.measured, CPU: new(usage.Processor).Used, Memory: usage.Memory})
-	p.server = &http.Server{Handler: api.Handler(p.controller, cache, p.gauge, cfg.ClusterSecret), ReadHeaderTimeout: headerTimeout}
+	p.server = &http.Server{Handler: api.Handler(p.controller, cache, p.gauge, cfg.Records, cfg.ClusterSecret), ReadHeaderTimeout: headerTimeout}
 	p.local = local.Server(local.Config{
 		Node: cfg.Node, DataDir: dir, Version: cfg.Version, Instances: p.controller, Contact: p.member.Contact, Log: cfg.Log,
 	})

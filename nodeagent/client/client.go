@@ -1,5 +1,5 @@
 // Package client calls a node's agent: live figures, log, console and heartbeat of
-// an instance, and the node's cache of templates. Errors keep the Kind they had in the agent; an agent that does not
+// an instance, the node's cache of templates, and what the agent itself logs. Errors keep the Kind they had in the agent; an agent that does not
 // answer is Unavailable. It retries nothing and holds no breaker: callers do.
 package client
 

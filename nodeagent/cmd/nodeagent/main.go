@@ -35,7 +35,7 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 	var s settings
 	return program.Main(program.Spec{
 		Name: "nodeagent", About: "Runs the instances placed on this host of an Orrery fleet. \"nodeagent local help\" tells how to operate it while etcd is away.",
-		Into: &s, Common: &s.Settings, NoView: true, Offline: true,
+		Into: &s, Common: &s.Settings, NoView: true, Offline: true, KeepLog: &s.LogKeep,
 		Build: func(e program.Env) ([]lifecycle.Component, error) { return build(&s, e) },
 	}, args, env, stdout, stderr)
 }
@@ -56,7 +56,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 			Secret:  s.Cluster.Secret, Log: e.Log,
 		}),
 		SessionTTL: s.Session.TTL, StopInstancesOnExit: s.StopInstances, OrphanGrace: s.OrphanGrace, Guard: nodeagent.OwnGuard(), Pane: nodeagent.OwnPane(), Confine: nodeagent.OwnConfine(), Version: telemetry.Version(),
-		Log: e.Log, Metrics: e.Registry,
+		Log: e.Log, Records: e.Records, Metrics: e.Registry,
 	})
 	if err != nil {
 		return nil, err

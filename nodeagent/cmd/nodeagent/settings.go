@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/program"
+	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/nodeagent"
 )
 
@@ -43,12 +44,13 @@ type settings struct {
 	MaxInstances  int           `config:"max-instances" usage:"most instances on the node; 0: no bound"`
 	StopInstances bool          `config:"stop-instances" usage:"stop all instances when the agent ends; otherwise they run on and the next agent adopts them"`
 	OrphanGrace   time.Duration `config:"orphan-grace" default:"10m" usage:"how long a process runs on whose instance has no record in the store; 0: for ever"`
+	LogKeep       int           `config:"log.keep" default:"2000" usage:"records of the agent's own log kept in memory, for who reads it over the API"`
 	StopTimeout   time.Duration `config:"stop-timeout" default:"10m" usage:"how long stopping all instances may take"`
 }
 
 // Validate names the settings that cannot be used.
 func (s *settings) Validate() []error {
-	problems := append(s.Settings.Validate(), s.RequireSecret()...)
+	problems := slices.Concat(s.Settings.Validate(), s.RequireSecret(), telemetry.CheckKept(s.LogKeep))
 	if err := fleet.NodeID(s.node()).Validate(); err != nil {
 		problems = append(problems, err)
 	}

@@ -1,5 +1,6 @@
 // Package api is the agent's HTTP interface for the gateway: live figures, log,
-// console and heartbeats of the node's instances, and its cache of templates.
+// console and heartbeats of the node's instances, its cache of templates, and what the agent
+// itself logs.
 //
 // Every call but /livez carries the cluster secret. Errors are in wire's Internal
 // dialect, so a Kind survives the hop.

@@ -12,18 +12,21 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
 )
 
-// Handler serves the interface to whoever knows the secret.
-func Handler(all Instances, content Content, past Past, secret string) http.Handler {
+// Handler serves the interface to whoever knows the secret. records are the agent's own log.
+func Handler(all Instances, content Content, past Past, records *telemetry.Ring, secret string) http.Handler {
 	inner := Routes(all)
 	inner.Handle("GET /v1/series", Serve(readNodeSeries(past), decodeSeries))
 	inner.Handle("GET /v1/instances/{id}/series", Serve(readSeries(past), decodeSeries))
 	inner.Handle("GET /v1/cache", Serve(readCache(content), decodeAfter))
 	inner.Handle("POST /v1/cache/warm", Serve(warmCache(content), decodeWarm))
+	inner.Handle("GET /v1/logs", Serve(readRecords(records), decodeRecords))
+	inner.Handle("GET /v1/logs/stream", followRecords(records, all.Logs().Closed()))
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	outer.Handle("/", guard(secret, inner))
