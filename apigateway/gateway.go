@@ -29,6 +29,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/declare"
 	"github.com/orreryhq/orrery/apigateway/internal/events"
 	"github.com/orreryhq/orrery/apigateway/internal/later"
+	"github.com/orreryhq/orrery/apigateway/internal/logs"
 	"github.com/orreryhq/orrery/apigateway/internal/mail"
 	"github.com/orreryhq/orrery/apigateway/internal/openapi"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
@@ -108,6 +109,8 @@ type Config struct {
 	// its Run comes after New.
 	View *view.View
 	Log  *slog.Logger
+	// Records are the last records of this process' log. Nil: those of Log from New on are kept.
+	Records *telemetry.Ring
 	// Metrics takes the service's metrics. Nil drops them.
 	Metrics prometheus.Registerer
 	// MetricsPublic shows them under /api/metrics to everybody, not only to who may see them.
@@ -159,6 +162,7 @@ type Gateway struct {
 	events  *events.Log
 	auth    *auth.Service
 	operate *operate.Operations
+	agents  *upstream.Agents
 	bell    *bell.Bell
 	declare *declare.Applier
 	players *presence.Table
@@ -210,6 +214,10 @@ func New(cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Records == nil {
+		cfg.Records = telemetry.NewRing(serviceName+"/"+cfg.Replica, 0)
+		cfg.Log = slog.New(cfg.Records.Handler(cfg.Log.Handler()))
+	}
 	cfg.NodeID, cfg.ClusterName = cmp.Or(cfg.NodeID, cfg.Replica), cmp.Or(cfg.ClusterName, "orrery")
 	g := &Gateway{
 		cfg: cfg, settings: settings.New(own), metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), bell: bell.New(), players: presence.New(cfg.Now), past: rest.NewPast(),
@@ -226,9 +234,10 @@ func New(cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.agents = upstream.NewAgents(g.health, cfg.View, upstream.DialAgents(calling(g.calls), cfg.ClusterSecret))
 	g.operate = operate.New(operate.Config{
 		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now,
-		Agents: upstream.NewAgents(g.health, cfg.View, upstream.DialAgents(calling(g.calls), cfg.ClusterSecret)), Seal: box,
+		Agents: g.agents, Seal: box,
 		Lockout: cfg.Lockout.effective(), TellReset: cfg.Reset.tell(cfg.Log),
 	})
 	cfg.View.Subscribe(g.events.Hear)
@@ -285,6 +294,7 @@ type openStreams struct {
 	events   *events.Streams
 	consoles *console.Streams
 	shell    *shell.Shell
+	logs     *logs.Logs
 }
 
 // Close ends them; their clients come back elsewhere.
@@ -292,6 +302,7 @@ func (o openStreams) Close() {
 	o.events.Close()
 	o.consoles.Close()
 	o.shell.Close()
+	o.logs.Close()
 }
 
 // wire makes the frame, and in it the routes of both dialects, of the
@@ -344,6 +355,10 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 			}),
 			Operations: g.operate, Auth: g.auth, Tickets: tickets, NodeID: fleet.NodeID(g.cfg.NodeID), Origins: func() []string { return g.settings.Now().Origins }, Metrics: g.metrics,
 		}),
+		logs: logs.New(logs.Config{
+			Records: g.cfg.Records, Service: serviceName, Replica: g.cfg.Replica, View: g.cfg.View, Auth: g.auth, Tickets: tickets,
+			Agents: g.agents, Client: &http.Client{Transport: g.calls}, Metrics: g.metrics,
+		}),
 	}
 	frame.Add(
 		server.Post("/api/v1/events/ticket", server.Needs(auth.EventsStream), streams.events.Ticket),
@@ -351,6 +366,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	)
 	frame.Add(streams.consoles.Routes()...)
 	frame.Add(streams.shell.Routes()...)
+	frame.Add(streams.logs.Routes()...)
 	pages, err := openapi.New(g.cfg.Version)
 	if err != nil {
 		return streams, err

@@ -25,6 +25,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
@@ -336,6 +337,10 @@ type agent struct {
 	saved []byte
 	// more answers whatever else it is asked; nil knows nothing.
 	more http.HandlerFunc
+	// records are what it logged, which its stream breaks off after.
+	records []telemetry.Record
+	// asked is how they were asked for.
+	asked []string
 }
 
 // node joins a node with a session and an agent that answers.
@@ -439,6 +444,19 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 			out.Versions = append(out.Versions, v)
 		}
 		_ = json.NewEncoder(w).Encode(out)
+	})
+	mux.HandleFunc("GET /v1/logs", func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.asked = append(a.asked, r.URL.RawQuery)
+		_ = json.NewEncoder(w).Encode(client.Records{Records: a.records, Size: len(a.records), Capacity: 10})
+	})
+	mux.HandleFunc("GET /v1/logs/stream", func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.asked = append(a.asked, r.URL.RawQuery)
+		_ = json.NewEncoder(w).Encode(client.RecordFrame{})
+		_ = json.NewEncoder(w).Encode(client.RecordFrame{Records: a.records, Gap: true})
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()

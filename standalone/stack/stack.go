@@ -116,6 +116,8 @@ func (o Options) withDefaults() Options {
 // directory that cannot be written) and say how.
 func Run(ctx context.Context, o Options) error {
 	o = o.withDefaults()
+	records := telemetry.NewRing("standalone", telemetry.DefaultKept)
+	o.Log = slog.New(records.Handler(o.Log.Handler()))
 	if err := o.Node.Validate(); err != nil {
 		return errs.Field("-node", "%s", errs.MessageOf(err))
 	}
@@ -152,7 +154,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	s := &stack{o: o, data: data, db: db, meta: meta, secret: secret, listener: listener, registry: registry}
+	s := &stack{o: o, data: data, db: db, meta: meta, secret: secret, listener: listener, registry: registry, records: records}
 	components, err := s.components(func() bool { return ctx.Err() != nil })
 	if err != nil {
 		return err
@@ -170,6 +172,8 @@ type stack struct {
 	secret   string
 	listener net.Listener
 	registry *prometheus.Registry
+	// records are the last ones of the whole process' log.
+	records *telemetry.Ring
 
 	view      *view.View
 	templates *templatesvc.Service
@@ -246,7 +250,7 @@ func (s *stack) gatewayConfig() apigateway.Config {
 		Store: s.db.client, View: s.view, Listener: s.listener, Meta: s.meta,
 		ClusterSecret: s.secret, AdminPasswordFile: s.data.join(passwordFile),
 		Lockout: s.o.Lockout, Reset: s.o.Reset, Replica: replica, NodeID: string(s.o.Node), Takeover: true, SessionTTL: s.o.SessionTTL,
-		Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
+		Version: s.o.Version, Log: s.o.Log, Records: s.records, Metrics: s.registry,
 	}
 }
 

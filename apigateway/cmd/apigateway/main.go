@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,12 +62,13 @@ type settings struct {
 	Metrics struct {
 		Public bool `config:"public" usage:"show the metrics under /api/metrics without a token"`
 	} `config:"metrics"`
+	LogKeep     int    `config:"log.keep" default:"2000" usage:"records of this process' log kept in memory, for who reads it over the API"`
 	ClusterName string `config:"cluster.name" default:"orrery" usage:"name of the cluster, told to clients of the older API"`
 }
 
 // Validate names the settings that cannot be used.
 func (s *settings) Validate() []error {
-	problems := append(s.Settings.Validate(), s.RequireSecret()...)
+	problems := slices.Concat(s.Settings.Validate(), s.RequireSecret(), telemetry.CheckKept(s.LogKeep))
 	check := func(ok bool, field, message string) {
 		if !ok {
 			problems = append(problems, errs.Field(field, "%s", message))
@@ -92,7 +94,7 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 	var s settings
 	return program.Main(program.Spec{
 		Name: "apigateway", About: "Serves the HTTP API of an Orrery fleet.",
-		Into: &s, Common: &s.Settings,
+		Into: &s, Common: &s.Settings, KeepLog: &s.LogKeep,
 		Build: func(e program.Env) ([]lifecycle.Component, error) { return build(&s, e) },
 	}, args, env, stdout, stderr)
 }
@@ -108,7 +110,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 		origins = []string{}
 	}
 	service, err := apigateway.New(apigateway.Config{
-		Store: e.Client, View: e.View, Log: e.Log, Metrics: e.Registry, MetricsPublic: s.Metrics.Public, Listener: listener, APIURL: s.API.URL,
+		Store: e.Client, View: e.View, Log: e.Log, Records: e.Records, Metrics: e.Registry, MetricsPublic: s.Metrics.Public, Listener: listener, APIURL: s.API.URL,
 		ClusterSecret: s.Cluster.Secret, AdminPassword: s.Admin.InitialPassword, AdminPasswordFile: s.Admin.PasswordFile,
 		Origins: origins, AllowedSubnets: s.Network.AllowedSubnets, TrustedProxies: s.Network.TrustedProxies, Limits: limits(s),
 		Lockout: lockout(s), Reset: reset(s), Replica: e.Replica, ClusterName: s.ClusterName,

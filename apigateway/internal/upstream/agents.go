@@ -37,6 +37,10 @@ type Agent interface {
 	File(ctx context.Context, id fleet.InstanceID, path string, maxBytes int, tail bool) (client.FileContent, error)
 	// Follow streams an instance's output from a place on.
 	Follow(ctx context.Context, id fleet.InstanceID, at client.Place) (*client.Stream, error)
+	// Records are the last records of what the agent itself logs.
+	Records(ctx context.Context, q client.RecordQuery) (client.Records, error)
+	// FollowRecords streams what the agent itself logs.
+	FollowRecords(ctx context.Context, q client.RecordQuery) (*client.RecordStream, error)
 	// Export opens an archive of an instance's configuration below a prefix.
 	Export(ctx context.Context, id fleet.InstanceID, prefix string) (io.ReadCloser, error)
 	// Cache is what the node keeps of templates.
@@ -232,14 +236,36 @@ func opened[T any](ctx context.Context, a *Agents, node *fleet.Node, open func(c
 // Cache is what a node keeps of templates. Unavailable when it is not connected or its
 // agent does not answer.
 func (a *Agents) Cache(ctx context.Context, id fleet.NodeID) (client.Cache, error) {
+	return askNode(ctx, a, id, func(ctx context.Context, agent Agent) (client.Cache, error) { return agent.Cache(ctx) })
+}
+
+// Records are the last records of what a node's agent logs itself. Errors as of Cache.
+func (a *Agents) Records(ctx context.Context, id fleet.NodeID, q client.RecordQuery) (client.Records, error) {
+	return askNode(ctx, a, id, func(ctx context.Context, agent Agent) (client.Records, error) { return agent.Records(ctx, q) })
+}
+
+// askNode asks the agent of a node something.
+func askNode[T any](ctx context.Context, a *Agents, id fleet.NodeID, f func(context.Context, Agent) (T, error)) (T, error) {
 	node, err := a.connected(id)
 	if err != nil {
-		return client.Cache{}, err
+		var none T
+		return none, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return through(a.breakers, node.AgentURL, "the agent of node "+string(node.ID), func() (client.Cache, error) {
-		return a.dial(node.AgentURL).Cache(ctx)
+	return through(a.breakers, node.AgentURL, "the agent of node "+string(node.ID), func() (T, error) {
+		return f(ctx, a.dial(node.AgentURL))
+	})
+}
+
+// FollowRecords streams what a node's agent logs itself, until ctx ends. Errors as of Cache.
+func (a *Agents) FollowRecords(ctx context.Context, id fleet.NodeID, q client.RecordQuery) (*client.RecordStream, error) {
+	node, err := a.connected(id)
+	if err != nil {
+		return nil, err
+	}
+	return opened(ctx, a, node, func(ctx context.Context, agent Agent) (*client.RecordStream, error) {
+		return agent.FollowRecords(ctx, q)
 	})
 }
 

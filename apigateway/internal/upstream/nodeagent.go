@@ -87,3 +87,13 @@ func (a nodeAgent) Cache(ctx context.Context) (client.Cache, error) { return a.c
 func (a nodeAgent) Warm(ctx context.Context, digests []string) (client.WarmAnswer, error) {
 	return a.client.Warm(ctx, digests)
 }
+
+// Records are the last records of what the agent itself logs.
+func (a nodeAgent) Records(ctx context.Context, q client.RecordQuery) (client.Records, error) {
+	return a.client.Records(ctx, q)
+}
+
+// FollowRecords streams what the agent itself logs.
+func (a nodeAgent) FollowRecords(ctx context.Context, q client.RecordQuery) (*client.RecordStream, error) {
+	return a.client.FollowRecords(ctx, q)
+}

@@ -1,0 +1,204 @@
+package logs
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/socket"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/telemetry"
+)
+
+// place is where a stream begins: after a number, or when that is 0 with the last records.
+type place struct {
+	Query
+	after int64
+}
+
+// tail is a log that is followed.
+type tail interface {
+	// Next waits for more, for so long as a stream may be silent: then the piece is empty.
+	// An error ends the stream: Canceled when it is the client's doing, else it is told.
+	Next(ctx context.Context) (piece, error)
+	io.Closer
+}
+
+// piece is what has come; gap is true when something before it is not kept any more.
+type piece struct {
+	records []telemetry.Record
+	gap     bool
+}
+
+// ticket answers with a ticket for a stream, bound to the caller.
+func (l *Logs) ticket(stream string) gin.HandlerFunc {
+	return func(c *gin.Context) { l.issue(c, stream) }
+}
+
+func (l *Logs) issue(c *gin.Context, stream string) {
+	who, _ := server.Identity(c)
+	var ticket string
+	err := operate.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
+		ticket, err = l.cfg.Tickets.Issue(ctx, fleet.Ticket{Credential: who.Credential(), Stream: stream})
+		return err
+	})
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.Header("Cache-Control", "no-store")
+	c.JSON(http.StatusOK, gin.H{"ticket": ticket, "expiresInSeconds": int(l.cfg.Tickets.TTL() / time.Second)})
+}
+
+// caller is who opens a stream: by a ticket for it or the usual credentials.
+func (l *Logs) caller(c *gin.Context, stream string) (who fleet.Credential, err error) {
+	if text, ok := server.Ticket(c); ok {
+		err = operate.InTime(c.Request.Context(), func(ctx context.Context) error {
+			record, err := l.cfg.Tickets.Redeem(ctx, text, stream)
+			who = record.Credential
+			return err
+		})
+		return who, err
+	}
+	identity, ok := server.Identity(c)
+	switch {
+	case !ok:
+		return who, errs.New(errs.Unauthenticated, "send a ticket, or a token")
+	case !identity.Can(auth.SystemLogsView):
+		return who, errs.New(errs.Denied, "the role %s lacks the permission %s", identity.Role, auth.SystemLogsView)
+	}
+	return identity.Credential(), nil
+}
+
+// begins reads where a client wants to begin. The header wins over the query, which a browser
+// repeats unchanged when it reconnects.
+func begins(c *gin.Context) (at place, ok bool) {
+	if at.Query, ok = QueryOf(c, "tail"); !ok {
+		return at, false
+	}
+	if id := cmp.Or(c.GetHeader("Last-Event-ID"), c.Query("lastEventId")); id != "" {
+		n, err := strconv.ParseInt(id, 10, 64)
+		if err != nil || n <= 0 {
+			server.Fail(c, &errs.Error{Kind: errs.Malformed, Field: "Last-Event-ID", Message: "Last-Event-ID must be the seq of a record, as the ids of this stream are"})
+			return at, false
+		}
+		at.after = n
+	}
+	return at, true
+}
+
+// stream serves a log until its client goes, or may not see it any more.
+func (l *Logs) stream(c *gin.Context, name string, connected gin.H, open func(context.Context, place) (tail, error)) {
+	who, err := l.caller(c, name)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	at, ok := begins(c)
+	if !ok {
+		return
+	}
+	ctx, leave, ok := l.room.Enter(c, func(ctx context.Context) (context.Context, func(), error) {
+		return l.cfg.Auth.While(ctx, who, auth.SystemLogsView)
+	})
+	if !ok {
+		return
+	}
+	defer leave()
+	from, err := open(ctx, at)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	defer from.Close()
+	out := &sse{w: c.Writer, rc: http.NewResponseController(c.Writer), timeout: l.cfg.WriteTimeout}
+	why := ""
+	if out.begin(connected) == nil {
+		why = out.follow(ctx, from)
+	}
+	if cut := socket.Expelled(ctx); cut != "" {
+		why = cut
+	}
+	if why != "" {
+		out.event("error", gin.H{"message": why})
+		_ = out.flush() // nobody is told of more
+	}
+}
+
+// sse is a log as server-sent events.
+type sse struct {
+	w       http.ResponseWriter
+	rc      *http.ResponseController
+	timeout time.Duration
+	out     bytes.Buffer
+}
+
+func (e *sse) begin(connected gin.H) error {
+	h := e.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")      // a proxy that buffers would hold records back
+	_ = e.rc.SetReadDeadline(time.Time{}) // nothing more is read; unsupported is as good
+	e.w.WriteHeader(http.StatusOK)
+	e.event("connected", connected)
+	return e.flush()
+}
+
+// follow writes what comes, and returns what its client is to be told at the end.
+func (e *sse) follow(ctx context.Context, from tail) (why string) {
+	for {
+		p, err := from.Next(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ""
+		case err != nil:
+			return "the log broke off, connect again: " + errs.MessageOf(err)
+		}
+		e.piece(p)
+		if e.flush() != nil { // the client has gone, or takes nothing
+			return ""
+		}
+	}
+}
+
+func (e *sse) piece(p piece) {
+	if p.gap {
+		e.event("gap", gin.H{"message": "records before these are not kept any more"})
+	}
+	for _, r := range p.records {
+		fmt.Fprintf(&e.out, "id: %d\n", r.Seq)
+		e.event("log", r)
+	}
+	if !p.gap && len(p.records) == 0 {
+		e.out.WriteString(": keep-alive\n\n")
+	}
+}
+
+// event adds an event.
+func (e *sse) event(name string, data any) {
+	b, err := json.Marshal(data)
+	if err != nil { // strings and numbers only
+		b = []byte("{}")
+	}
+	fmt.Fprintf(&e.out, "event: %s\ndata: %s\n\n", name, b)
+}
+
+func (e *sse) flush() error {
+	_ = e.rc.SetWriteDeadline(time.Now().Add(e.timeout)) // unsupported by test recorders only
+	if _, err := e.out.WriteTo(e.w); err != nil {
+		return err
+	}
+	return e.rc.Flush()
+}
