@@ -325,7 +325,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		Ready: g.waiting, WithinName: frame.WithinName, Meta: meta, Version: g.cfg.Version, Now: g.cfg.Now,
 	}).Routes()...)
 	frame.Add(workload.New(workload.Config{
-		Operations: g.operate, Players: g.players, StateOf: rest.StateOf, Proxies: fleet.RoutesPlayers, Now: g.cfg.Now,
+		Operations: g.operate, Auth: g.auth, Players: g.players, StateOf: rest.StateOf, Proxies: fleet.RoutesPlayers, Now: g.cfg.Now,
 	}).Routes()...)
 	frame.Add(universe.New(universe.Config{
 		Operations: g.operate, Templates: templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,

@@ -25,3 +25,8 @@ func TransferKey(id fleet.PlayerID) Key[fleet.Transfer] {
 func MessageKey(id string) Key[fleet.PlayerMessage] {
 	return Key[fleet.PlayerMessage]{Root + "messages/" + id}
 }
+
+// CredentialKey is written by the gateway, and removed with the instance.
+func CredentialKey(id fleet.InstanceID) Key[fleet.InstanceCredential] {
+	return Key[fleet.InstanceCredential]{Root + "credentials/" + string(id)}
+}

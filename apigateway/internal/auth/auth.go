@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"crypto/subtle"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -133,21 +132,6 @@ func (s *Service) Authenticate(header string) (Identity, error) {
 		return Identity{}, err
 	}
 	return s.Judge(fleet.Credential{User: c.Subject, Login: c.login(), Epoch: c.Epoch, Until: c.ExpiresAt.Time})
-}
-
-// AuthenticateInstance reports whether an Authorization header carries the own
-// token of an instance, good only for itself and only while its generation lives.
-func (s *Service) AuthenticateInstance(header string, i *fleet.Instance) bool {
-	token, ok := bearer(header)
-	return ok && owns(hashToken(token), i)
-}
-
-// owns reports whether a hash is of an instance's own token, and good now.
-func owns(hash string, i *fleet.Instance) bool {
-	if i.Status == nil || i.Status.TokenHash == "" || i.Terminal() {
-		return false
-	}
-	return subtle.ConstantTimeCompare([]byte(hash), []byte(i.Status.TokenHash)) == 1
 }
 
 func bearer(header string) (string, bool) {

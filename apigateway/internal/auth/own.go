@@ -1,9 +1,14 @@
 package auth
 
 import (
+	"strings"
 	"sync"
 
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 // maxOwners bounds the tokens whose instances are remembered; past it they are learnt anew.
@@ -32,25 +37,128 @@ func (o *owners) put(hash string, id fleet.InstanceID) {
 	o.by[hash] = id
 }
 
+// audienceOwn is whom short tokens of instances are for, so that none is taken for a login's.
+const audienceOwn = "orrery-instance"
+
+// ownClaims are what the short token of an instance says.
+type ownClaims struct {
+	jwt.RegisteredClaims
+	Generation int64  `json:"generation"`
+	Root       string `json:"root"`
+	Serial     int64  `json:"serial"`
+}
+
+// ShortToken is the short token of an instance's generation that a record tells of.
+func (s *Service) ShortToken(c fleet.InstanceCredential, generation int64) (string, error) {
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, ownClaims{
+		RegisteredClaims: jwt.RegisteredClaims{
+			Issuer: issuer, Audience: jwt.ClaimStrings{audienceOwn}, Subject: string(c.Instance), ID: c.TokenID,
+			IssuedAt: jwt.NewNumericDate(c.IssuedAt), ExpiresAt: jwt.NewNumericDate(c.ExpiresAt),
+		},
+		Generation: generation, Root: c.Root, Serial: c.Serial,
+	})
+	key := s.signer.ring().current
+	token.Header["kid"] = key.id
+	signed, err := token.SignedString(key.secret)
+	return signed, errs.As(errs.Internal, "auth.ShortToken", err)
+}
+
+// shortToken reads one; ok is false for what was not signed here, or has expired and can
+// not be exchanged any more.
+func (s *Service) shortToken(text string) (t fleet.OwnToken, ok bool) {
+	var c ownClaims
+	_, err := jwt.ParseWithClaims(text, &c, s.signer.keysOf,
+		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithLeeway(fleet.ShortTokenGrace),
+		jwt.WithIssuer(issuer), jwt.WithAudience(audienceOwn), jwt.WithTimeFunc(s.cfg.Now))
+	if err != nil || c.Serial < 1 {
+		return t, false
+	}
+	return fleet.OwnToken{
+		Instance: fleet.InstanceID(c.Subject), Generation: c.Generation, Root: c.Root, Serial: c.Serial, ExpiresAt: c.ExpiresAt.Time,
+	}, true
+}
+
+// ownToken is the token of its own that an instance sends, and the instance; nil when it is
+// of none that lives.
+func (s *Service) ownToken(snap *view.Snapshot, header string) (fleet.OwnToken, *fleet.Instance) {
+	text, ok := bearer(header)
+	if !ok {
+		return fleet.OwnToken{}, nil
+	}
+	if strings.Count(text, ".") == 2 { // a root has none
+		if t, ok := s.shortToken(text); ok {
+			if i, _ := snap.Instances.Get(t.Instance); t.Of(i) {
+				return t, i
+			}
+		}
+		return fleet.OwnToken{}, nil
+	}
+	hash := hashToken(text)
+	if id, ok := s.owners.get(hash); ok {
+		i, _ := snap.Instances.Get(id)
+		return rootOf(hash, i) // a token never becomes another's
+	}
+	for _, i := range snap.Instances.All() {
+		if t, i := rootOf(hash, i); i != nil {
+			s.owners.put(hash, i.Intent.ID)
+			return t, i
+		}
+	}
+	return fleet.OwnToken{}, nil
+}
+
+// rootOf is an instance's root token, when the hash is of it; else nobody's.
+func rootOf(hash string, i *fleet.Instance) (fleet.OwnToken, *fleet.Instance) {
+	if i == nil || i.Status == nil {
+		return fleet.OwnToken{}, nil
+	}
+	if t := (fleet.OwnToken{Instance: i.Intent.ID, Generation: i.Status.Generation, Root: hash}); t.Of(i) {
+		return t, i
+	}
+	return fleet.OwnToken{}, nil
+}
+
 // InstanceOf is the instance whose own token an Authorization header carries; nil when
 // it carries none that is good now.
 func (s *Service) InstanceOf(header string) *fleet.Instance {
-	token, ok := bearer(header)
-	if !ok {
+	snap := s.cfg.View.Snapshot()
+	t, i := s.ownToken(snap, header)
+	if i == nil {
 		return nil
 	}
-	hash, all := hashToken(token), s.cfg.View.Snapshot().Instances
-	if id, ok := s.owners.get(hash); ok {
-		if i, ok := all.Get(id); ok && owns(hash, i) {
-			return i
-		}
-		return nil // a token never becomes another's
+	if known, _ := snap.Credentials.Get(t.Instance); !known.Admits(t, s.cfg.Now()) {
+		return nil
 	}
-	for _, i := range all.All() {
-		if owns(hash, i) {
-			s.owners.put(hash, i.Intent.ID)
-			return i
+	return i
+}
+
+// RenewerOf is the instance that may have a short token for the one of its own that an
+// Authorization header carries, and that token; nil when it may not.
+func (s *Service) RenewerOf(header string) (fleet.OwnToken, *fleet.Instance) {
+	snap := s.cfg.View.Snapshot()
+	t, i := s.ownToken(snap, header)
+	if i == nil {
+		return t, nil
+	}
+	if known, _ := snap.Credentials.Get(t.Instance); !known.Renews(t, s.cfg.Now()) {
+		return t, nil
+	}
+	return t, i
+}
+
+// AuthenticateInstance reports whether an Authorization header carries the own
+// token of an instance, good only for itself and only while its generation lives.
+func (s *Service) AuthenticateInstance(header string, i *fleet.Instance) bool {
+	text, ok := bearer(header)
+	if !ok {
+		return false
+	}
+	t, found := rootOf(hashToken(text), i)
+	if strings.Count(text, ".") == 2 {
+		if t, ok = s.shortToken(text); ok && t.Instance == i.Intent.ID && t.Of(i) {
+			found = i
 		}
 	}
-	return nil
+	known, _ := s.cfg.View.Snapshot().Credentials.Get(i.Intent.ID)
+	return found != nil && known.Admits(t, s.cfg.Now())
 }

@@ -216,5 +216,8 @@ func records(s *view.Snapshot, i *fleet.Instance) []store.Write {
 	if p := i.Pending; p != nil {
 		out = append(out, store.Remove(store.PendingKey(id), p.ModRev))
 	}
+	if c, ok := s.Credentials.Get(id); ok {
+		out = append(out, store.Remove(store.CredentialKey(id), c.ModRev))
+	}
 	return out
 }

@@ -57,7 +57,7 @@ func Shown(c *gin.Context) fleet.Visibility {
 func (s *Server) guard(c *gin.Context) {
 	demand := s.routeOf(c).Demand
 	if demand.caller == itself {
-		s.own(c)
+		s.own(c, demand.renewing)
 		return
 	}
 	who, err := s.identify(c, demand)
@@ -91,13 +91,17 @@ func (s *Server) guard(c *gin.Context) {
 	}
 }
 
-// own lets an instance through that sends its own token.
-func (s *Server) own(c *gin.Context) {
+// own lets an instance through that sends its own token; renewing, also one that can only be
+// exchanged any more.
+func (s *Server) own(c *gin.Context, renewing bool) {
 	i := s.cfg.Auth.InstanceOf(c.GetHeader("Authorization"))
+	if renewing && i == nil {
+		_, i = s.cfg.Auth.RenewerOf(c.GetHeader("Authorization"))
+	}
 	if i == nil {
 		if s.withinAddress(c, s.anonymous, anonymously) {
 			c.Header("WWW-Authenticate", `Bearer realm="orrery"`)
-			Fail(c, errs.New(errs.Unauthenticated, "send the token this instance got in its environment, as Authorization: Bearer <token>; it is good while the instance lives"))
+			Fail(c, errs.New(errs.Unauthenticated, "send the token this instance got in its environment, as Authorization: Bearer <token>, or a short one that was refreshed in time; it is good while the instance lives and until it is revoked"))
 		}
 		return
 	}

@@ -28,6 +28,8 @@ type Route struct {
 type Demand struct {
 	caller      audience
 	permissions []auth.Permission
+	// renewing also lets in an instance whose token can only be exchanged any more.
+	renewing bool
 }
 
 // audience is whom a route is for.
@@ -55,6 +57,8 @@ var (
 	Ticketed = Demand{caller: ticketHolder}
 	// Own routes are for an instance, which is the one whose own token is sent.
 	Own = Demand{caller: itself}
+	// OwnRenewing is Own for where an instance exchanges its token for another.
+	OwnRenewing = Demand{caller: itself, renewing: true}
 )
 
 // Needs wants a token of somebody who has all the permissions.

@@ -10,11 +10,11 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/presence"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
@@ -33,6 +33,7 @@ const saysReady = "ONLINE"
 // Config is what the API needs; all of it is required.
 type Config struct {
 	Operations *operate.Operations
+	Auth       *auth.Service
 	// Players takes what was handed over.
 	Players *presence.Table
 	// StateOf is a state in the words of the known plugins; Proxies reports whether a
@@ -43,10 +44,15 @@ type Config struct {
 }
 
 // API serves the calls of instances.
-type API struct{ cfg Config }
+type API struct {
+	cfg       Config
+	refreshes pace
+}
 
 // New wires the API.
-func New(cfg Config) *API { return &API{cfg} }
+func New(cfg Config) *API {
+	return &API{cfg: cfg, refreshes: pace{limit: maxRefreshes, window: time.Minute, now: cfg.Now}}
+}
 
 // Routes are all routes, of servers and of proxies.
 func (a *API) Routes() []server.Route {
@@ -85,37 +91,13 @@ func (a *API) commonRoutes(base string, proxy bool) []server.Route {
 	return server.Under(base,
 		server.Post("/ready", server.Own, a.ready),
 		server.Post("/heartbeat", server.Own, a.heartbeat),
-		server.Post("/auth/refresh", server.Own, a.refresh),
+		server.Post("/auth/refresh", server.OwnRenewing, a.refresh),
 		server.Post("/player-join", server.Own, func(c *gin.Context) { a.playerJoin(c, proxy) }),
 		server.Post("/player-leave", server.Own, a.playerLeave),
 		server.Get("/instances", server.Own, a.instances),
 		server.Get("/groups", server.Own, a.groups),
 		server.Get("/players", server.Own, func(c *gin.Context) { a.players(c, proxy) }),
 	)
-}
-
-// tokenLife is after what time known plugins are to ask for their token again.
-const tokenLife = 15 * time.Minute
-
-// ownToken is an instance's own token as known plugins read it.
-type ownToken struct {
-	Token            string           `json:"token"`
-	InstanceID       fleet.InstanceID `json:"instanceId"`
-	IssuedAt         time.Time        `json:"issuedAt"`
-	ExpiresAt        time.Time        `json:"expiresAt"`
-	ExpiresInSeconds int              `json:"expiresInSeconds"`
-}
-
-// refresh answers with the token that was sent: it is good until the instance ends,
-// and was looked at just now. It changes nothing, so it wants no number and no body.
-func (a *API) refresh(c *gin.Context) {
-	_, token, _ := strings.Cut(c.GetHeader("Authorization"), " ")
-	now := a.cfg.Now().UTC()
-	c.Header("Cache-Control", "no-store")
-	c.JSON(http.StatusOK, ownToken{
-		Token: strings.TrimSpace(token), InstanceID: server.OwnInstance(c), IssuedAt: now,
-		ExpiresAt: now.Add(tokenLife), ExpiresInSeconds: int(tokenLife / time.Second),
-	})
 }
 
 // bind reads a body, of which fields that nobody knows are left alone; false means that

@@ -99,7 +99,7 @@ func TestAnEvictionOfOneWithPlayersIsVoid(t *testing.T) {
 	}
 }
 
-func TestNoEvictionOutlivesItsInstance(t *testing.T) {
+func TestNoEvictionAndNoCredentialOutlivesItsInstance(t *testing.T) {
 	for name, end := range map[string]func(w *world, victim fleet.InstanceID){
 		"its group is deleted": func(w *world, _ fleet.InstanceID) {
 			w.change("low", func(g *fleet.Group) { g.Deleting = true })
@@ -117,6 +117,7 @@ func TestNoEvictionOutlivesItsInstance(t *testing.T) {
 			w.online(victim)
 			w.group("high", func(g *fleet.Group) { g.Spec.Priority, g.Spec.Preempts = 50, true })
 			w.evict(victim, fleet.ReasonPreempted, w.create("high")) // whoever asked has lost its shard since
+			w.commit(store.Create(store.CredentialKey(victim), fleet.InstanceCredential{Instance: victim, Root: "r", Serial: 1}))
 			end(w, victim)
 			_, stop := w.enforcer("a", l)
 			w.untilOrder(victim, fleet.OrderStop)
@@ -124,6 +125,9 @@ func TestNoEvictionOutlivesItsInstance(t *testing.T) {
 			w.enforcer("b", l)
 			w.report(victim, fleet.Stopped, fleet.ReasonStopRequested)
 			s := w.until("its records to go", func(s *view.Snapshot) bool { _, ok := s.Instances.Get(victim); return !ok })
+			if _, left := s.Credentials.Get(victim); left {
+				t.Error("the record of its tokens is left")
+			}
 			if _, left := s.Evictions.Get(victim); left || s.Orphans.Len() > 0 || !w.gone(victim) {
 				t.Errorf("records are left: %v\n%s", left, dump(s))
 			}

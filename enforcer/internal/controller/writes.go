@@ -209,6 +209,9 @@ func (t *task) retire(i *fleet.Instance) []store.Write {
 	if e, ok := t.snap.Evictions.Get(id); ok {
 		writes = append(writes, store.Remove(store.EvictionKey(id), e.ModRev))
 	}
+	if c, ok := t.snap.Credentials.Get(id); ok {
+		writes = append(writes, store.Remove(store.CredentialKey(id), c.ModRev))
+	}
 	return writes
 }
 

@@ -105,6 +105,7 @@ func (s *Snapshot) fork() *Snapshot {
 		Roles:          fork(s.Roles),
 		Revocations:    fork(s.Revocations),
 		Lockouts:       fork(s.Lockouts),
+		Credentials:    fork(s.Credentials),
 		SealedKeys:     fork(s.SealedKeys),
 		Networks:       fork(s.Networks),
 		MentionMarks:   fork(s.MentionMarks),
@@ -175,6 +176,8 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 		return true, set(s.Revocations, c.Key[0], c, raw)
 	case KindLockout:
 		return true, set(s.Lockouts, c.Key[0], c, raw)
+	case KindCredential:
+		return true, set(s.Credentials, fleet.InstanceID(c.Key[0]), c, raw)
 	case KindSealedKey:
 		return true, set(s.SealedKeys, c.Key[0], c, raw)
 	case KindNetwork:

@@ -32,6 +32,7 @@ const (
 	KindRole         Kind = "roles"
 	KindRevocation   Kind = "revocations"
 	KindLockout      Kind = "lockouts"
+	KindCredential   Kind = "credentials"
 	KindSealedKey    Kind = "pki"
 	KindNetwork      Kind = "networks"
 	KindMentionMark  Kind = "mention-marks"

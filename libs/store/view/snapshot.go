@@ -83,8 +83,9 @@ type Snapshot struct {
 	Roles         Table[string, *fleet.Role]               // by name
 	Revocations   Table[string, *fleet.Revocation]         // by the id of a login's token
 	Lockouts      Table[string, *fleet.Lockout]            // by the hash of a user name
-	SealedKeys    Table[string, *fleet.SealedKey]          // by id
-	Networks      Table[string, *fleet.Network]            // by name
+	Credentials   Table[fleet.InstanceID, *fleet.InstanceCredential]
+	SealedKeys    Table[string, *fleet.SealedKey] // by id
+	Networks      Table[string, *fleet.Network]   // by name
 	MentionMarks  Table[string, *fleet.MentionMark]
 	PlayerParts   Table[string, *fleet.PresencePart]     // by "<node>/<part>"
 	Transfers     Table[fleet.PlayerID, *fleet.Transfer] //
@@ -118,6 +119,7 @@ func emptySnapshot() *Snapshot {
 		Users:     newTable[string, *fleet.User](), APITokens: newTable[string, *fleet.APIToken](),
 		Roles: newTable[string, *fleet.Role](), Revocations: newTable[string, *fleet.Revocation](),
 		Lockouts:       newTable[string, *fleet.Lockout](),
+		Credentials:    newTable[fleet.InstanceID, *fleet.InstanceCredential](),
 		Transfers:      newTable[fleet.PlayerID, *fleet.Transfer](),
 		Messages:       newTable[string, *fleet.PlayerMessage](),
 		tokensByHash:   newTable[string, *fleet.APIToken](),

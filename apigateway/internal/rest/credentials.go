@@ -1,0 +1,68 @@
+package rest
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// pageCredentials is the size of the largest page of them.
+const pageCredentials = 200
+
+// credential is a token that an instance has; the token itself is never shown.
+type credential struct {
+	TokenID    string           `json:"tokenId"`
+	InstanceID string           `json:"instanceId"`
+	UID        fleet.InstanceID `json:"uid"`
+	// IssuedAt is null while the instance has not begun.
+	IssuedAt *time.Time `json:"issuedAt"`
+	// ExpiresAt is null for the token of the environment, which is good while the instance lives.
+	ExpiresAt *time.Time `json:"expiresAt"`
+}
+
+// credentialRoutes are the tokens with which instances speak for themselves.
+func (a *API) credentialRoutes() []server.Route {
+	return server.Under("/api/v1/workloads/credentials",
+		server.Get("", server.Needs(auth.TokensView), a.listCredentials),
+		server.Delete("/:id", server.Needs(auth.TokensRevoke), a.revokeCredential),
+		server.Delete("/instances/:id", server.Needs(auth.TokensRevoke), a.revokeCredentials),
+	)
+}
+
+func credentialOf(c operate.Credential) credential {
+	out := credential{TokenID: c.ID, InstanceID: c.Instance.Intent.Name, UID: c.Instance.Intent.ID}
+	if !c.IssuedAt.IsZero() {
+		out.IssuedAt = &c.IssuedAt
+	}
+	if !c.ExpiresAt.IsZero() {
+		out.ExpiresAt = &c.ExpiresAt
+	}
+	return out
+}
+
+func (a *API) listCredentials(c *gin.Context) {
+	server.SendPage(c, a.cfg.Operations.Credentials(a.snapshot()), pageCredentials, credentialOf)
+}
+
+func (a *API) revokeCredential(c *gin.Context) {
+	if err := a.cfg.Operations.RevokeCredential(c.Request.Context(), server.Actor(c), c.Param("id")); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.Status(http.StatusNoContent)
+}
+
+func (a *API) revokeCredentials(c *gin.Context) {
+	i, revoked, err := a.cfg.Operations.RevokeCredentials(c.Request.Context(), server.Actor(c), c.Param("id"))
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"instanceId": i.Intent.Name, "revokedCredentials": revoked})
+}
