@@ -324,8 +324,9 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		Players:    g.players, Past: g.past, Settings: g.settings, End: g.end, Replica: g.cfg.Replica, ClusterName: g.cfg.ClusterName,
 		Ready: g.waiting, WithinName: frame.WithinName, Meta: meta, Version: g.cfg.Version, Now: g.cfg.Now,
 	}).Routes()...)
+	tickets := events.NewTickets(g.cfg.Store, 0)
 	frame.Add(workload.New(workload.Config{
-		Operations: g.operate, Auth: g.auth, Players: g.players, StateOf: rest.StateOf, Proxies: fleet.RoutesPlayers, Now: g.cfg.Now,
+		Operations: g.operate, Auth: g.auth, Players: g.players, Tickets: tickets, StateOf: rest.StateOf, Proxies: fleet.RoutesPlayers, Now: g.cfg.Now,
 	}).Routes()...)
 	frame.Add(universe.New(universe.Config{
 		Operations: g.operate, Templates: templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
@@ -334,12 +335,20 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 			Version: g.cfg.Version, StartedAt: g.startedAt, Address: g.Addr, APIURL: g.cfg.APIURL, Debug: g.cfg.Log.Enabled(context.Background(), slog.LevelDebug),
 		},
 	}).Routes()...)
-	tickets := events.NewTickets(g.cfg.Store, 0)
 	streams := openStreams{
 		events: events.New(events.Config{
 			Store: g.cfg.Store, Log: g.events, Tickets: tickets, ClusterID: meta.ClusterID, Caller: streamCaller,
 			While: func(ctx context.Context, by fleet.Credential) (context.Context, func(), error) {
+				if by.Instance != "" {
+					return g.auth.WhileInstance(ctx, by)
+				}
 				return g.auth.While(ctx, by, auth.EventsStream)
+			},
+			Sight: func(by fleet.Credential) func(events.Event) bool {
+				if by.Instance == "" {
+					return nil
+				}
+				return events.SightOf(g.cfg.View.Snapshot, by.Instance)
 			},
 			Consoles: func(c *gin.Context) bool { return server.Allowed(c, auth.InstancesConsole) },
 			Slog:     g.cfg.Log, Metrics: g.metrics,

@@ -117,6 +117,11 @@ type Credential struct {
 	TokenID string `json:"tokenId,omitempty"`
 	Login   string `json:"login,omitempty"`
 	Epoch   int64  `json:"epoch,omitempty"`
+	// Instance is set, and User is not, when an instance sent a token of its own; Root and
+	// Generation are OwnToken's.
+	Instance   InstanceID `json:"instance,omitempty"`
+	Root       string     `json:"root,omitempty"`
+	Generation int64      `json:"generation,omitempty"`
 	// Until is when it expires; zero when it does not.
 	Until time.Time `json:"until,omitzero"`
 }

@@ -41,6 +41,8 @@ type Service struct {
 	behind chan func(context.Context) error
 	// changed rings when somebody may have other rights than before.
 	changed *bell.Bell
+	// lives rings when an instance's own token may have ended.
+	lives *bell.Bell
 }
 
 // Identity is who makes a request.
@@ -68,8 +70,10 @@ func New(cfg Config) *Service {
 	s := &Service{
 		cfg: cfg, hasher: newHasher(min(4, runtime.GOMAXPROCS(0)), maxWaiting), behind: make(chan func(context.Context) error, maxBehind),
 		changed: bell.New(view.KindUser, view.KindRole, view.KindRevocation, view.KindAPIToken),
+		lives:   bell.New(view.KindStatus, view.KindIntent, view.KindCredential),
 	}
 	cfg.View.Subscribe(s.changed.Hear)
+	cfg.View.Subscribe(s.lives.Hear)
 	return s
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/orreryhq/orrery/apigateway/internal/bell"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
@@ -40,17 +41,39 @@ func (s *Service) Judge(c fleet.Credential) (Identity, error) {
 // names lacks one of the permissions; its cause is the error then. leave is to be called at the end.
 // Unauthenticated or Denied when that is so already.
 func (s *Service) While(ctx context.Context, c fleet.Credential, permissions ...Permission) (_ context.Context, leave func(), err error) {
-	changed := s.changed.Next()
-	if err := s.may(c, permissions); err != nil {
+	return s.while(ctx, s.changed, c.Until, func() error { return s.may(c, permissions) })
+}
+
+// WhileInstance is While for what an instance proved itself with.
+func (s *Service) WhileInstance(ctx context.Context, c fleet.Credential) (_ context.Context, leave func(), err error) {
+	return s.while(ctx, s.lives, time.Time{}, func() error { return s.mayInstance(c) })
+}
+
+// mayInstance is why an instance's credential has ended; nil when it has not.
+func (s *Service) mayInstance(c fleet.Credential) error {
+	snap := s.cfg.View.Snapshot()
+	i, _ := snap.Instances.Get(c.Instance)
+	known, _ := snap.Credentials.Get(c.Instance)
+	if t := (fleet.OwnToken{Instance: c.Instance, Generation: c.Generation, Root: c.Root}); !t.Of(i) || known.Revoked(c.Root) {
+		return errs.New(errs.Unauthenticated, "the instance has ended, or its token was revoked")
+	}
+	return nil
+}
+
+// while is a context that ends with ctx, and with the error of judge, which is asked now,
+// whenever a bell rings, and when something expires.
+func (s *Service) while(ctx context.Context, b *bell.Bell, expires time.Time, judge func() error) (_ context.Context, leave func(), err error) {
+	changed := b.Next()
+	if err := judge(); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		for s.untilLookedAt(ctx, changed, c.Until) {
-			changed = s.changed.Next()
-			if err := s.may(c, permissions); err != nil {
+		for s.untilLookedAt(ctx, changed, expires) {
+			changed = b.Next()
+			if err := judge(); err != nil {
 				cancel(err)
 				return
 			}

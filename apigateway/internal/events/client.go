@@ -40,10 +40,12 @@ type client struct {
 type filter struct {
 	types []Type
 	group fleet.GroupName
+	// sees is what it may hear of; nil is everything.
+	sees func(Event) bool
 }
 
 func (f filter) wants(e Event) bool {
-	return (len(f.types) == 0 || slices.Contains(f.types, e.Type)) && (f.group == "" || f.group == e.Group)
+	return (len(f.types) == 0 || slices.Contains(f.types, e.Type)) && (f.group == "" || f.group == e.Group) && (f.sees == nil || f.sees(e))
 }
 
 func newClient(s *Streams, c *gin.Context) *client {

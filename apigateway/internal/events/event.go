@@ -47,6 +47,9 @@ type Event struct {
 	At Position
 	// Group is the group it concerns, "" when none; what ?group= filters by.
 	Group fleet.GroupName
+	// Proxy is the instance a player of which it tells came through, "" when none is known.
+	// Clients are not told.
+	Proxy fleet.InstanceID
 	// Fields are the event's own fields. Never changed once the event was made.
 	Fields Fields
 	// data is the encoded event, filled when it enters a log.

@@ -46,6 +46,9 @@ type Config struct {
 	// While is a context that ends, with the error as its cause, when a credential's holder
 	// may not see events any more; leave is called at the end of the stream. Nil cuts no stream.
 	While func(ctx context.Context, c fleet.Credential) (_ context.Context, leave func(), err error)
+	// Sight is what a credential's holder may see, for one stream; nil is everything. Nil
+	// lets everybody see everything.
+	Sight func(fleet.Credential) func(Event) bool
 	// Consoles reports whether who makes a request may see consoles: older clients open
 	// them with a ticket for events. Nil means that nobody may.
 	Consoles func(*gin.Context) bool
@@ -155,7 +158,11 @@ func (s *Streams) Stream(c *gin.Context) {
 		}
 		defer leave()
 	}
-	newClient(s, c).serve(ctx, start)
+	stream := newClient(s, c)
+	if s.cfg.Sight != nil {
+		stream.filter.sees = s.cfg.Sight(caller)
+	}
+	stream.serve(ctx, start)
 }
 
 // caller is whose stream it is.

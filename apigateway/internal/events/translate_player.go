@@ -22,7 +22,7 @@ func playerEvents(b view.Batch) []Event {
 		case before && was.Server != is.Server && was.Server != "" && is.Server != "":
 			from, _ := placeOf(b.Before, was)
 			to, group := placeOf(b.After, is)
-			out = append(out, Event{Type: PlayerTransfer, Group: group, Fields: Fields{
+			out = append(out, Event{Type: PlayerTransfer, Group: group, Proxy: is.Proxy, Fields: Fields{
 				"uuid": is.ID, "name": is.Name, "fromInstanceId": from, "toInstanceId": to,
 			}})
 		}
@@ -70,7 +70,7 @@ func differing(before, after *fleet.PresencePart) (out []fleet.PlayerID) {
 
 func playerEvent(t Type, s *view.Snapshot, p fleet.Player) Event {
 	name, group := placeOf(s, p)
-	return Event{Type: t, Group: group, Fields: Fields{"uuid": p.ID, "name": p.Name, "instanceId": name, "group": group}}
+	return Event{Type: t, Group: group, Proxy: p.Proxy, Fields: Fields{"uuid": p.ID, "name": p.Name, "instanceId": name, "group": group}}
 }
 
 // placeOf is the name of the server a player is on, else of the proxy, and its group.

@@ -15,6 +15,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/events"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/presence"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
@@ -36,6 +37,8 @@ type Config struct {
 	Auth       *auth.Service
 	// Players takes what was handed over.
 	Players *presence.Table
+	// Tickets open the stream of events.
+	Tickets *events.Tickets
 	// StateOf is a state in the words of the known plugins; Proxies reports whether a
 	// platform passes players on.
 	StateOf func(fleet.State) string
@@ -47,11 +50,16 @@ type Config struct {
 type API struct {
 	cfg       Config
 	refreshes pace
+	tickets   pace
 }
 
 // New wires the API.
 func New(cfg Config) *API {
-	return &API{cfg: cfg, refreshes: pace{limit: maxRefreshes, window: time.Minute, now: cfg.Now}}
+	return &API{
+		cfg:       cfg,
+		refreshes: pace{limit: maxRefreshes, window: time.Minute, now: cfg.Now},
+		tickets:   pace{limit: maxTickets, window: time.Minute, now: cfg.Now},
+	}
 }
 
 // Routes are all routes, of servers and of proxies.
@@ -92,6 +100,7 @@ func (a *API) commonRoutes(base string, proxy bool) []server.Route {
 		server.Post("/ready", server.Own, a.ready),
 		server.Post("/heartbeat", server.Own, a.heartbeat),
 		server.Post("/auth/refresh", server.OwnRenewing, a.refresh),
+		server.Post("/events/ticket", server.Own, a.ticket),
 		server.Post("/player-join", server.Own, func(c *gin.Context) { a.playerJoin(c, proxy) }),
 		server.Post("/player-leave", server.Own, a.playerLeave),
 		server.Get("/instances", server.Own, a.instances),

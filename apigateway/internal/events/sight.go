@@ -1,0 +1,60 @@
+package events
+
+import (
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// SightOf is what an instance may see of all events: what becomes of instances, groups and
+// networks; and of players, and of what other instances say, only what concerns its own
+// group, a group of a network it belongs to, or players who came through itself. It is for
+// one stream.
+func SightOf(snapshot func() *view.Snapshot, own fleet.InstanceID) func(Event) bool {
+	s := sight{snapshot: snapshot, own: own}
+	return s.sees
+}
+
+type sight struct {
+	snapshot func() *view.Snapshot
+	own      fleet.InstanceID
+	// near are the groups whose players it sees, as the networks were at revision rev.
+	near map[fleet.GroupName]bool
+	rev  int64
+}
+
+func (s *sight) sees(e Event) bool {
+	switch e.Type {
+	case InstanceStateChanged, InstanceRemoved,
+		GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, GroupAggregatesUpdated,
+		NetworkCreated, NetworkUpdated, NetworkDeleted, ResyncRequired:
+		return true
+	case PlayerConnected, PlayerDisconnected, PlayerTransfer:
+		return e.Proxy == s.own || s.isNear(e.Group)
+	}
+	return false
+}
+
+// isNear reports whether a group is the instance's own, or of a network of that.
+func (s *sight) isNear(g fleet.GroupName) bool {
+	if snap := s.snapshot(); s.near == nil || snap.Rev != s.rev {
+		s.rev, s.near = snap.Rev, nearTo(snap, s.own)
+	}
+	return g != "" && s.near[g]
+}
+
+// nearTo are the groups of an instance and of the networks that name its group.
+func nearTo(snap *view.Snapshot, own fleet.InstanceID) map[fleet.GroupName]bool {
+	i, ok := snap.Instances.Get(own)
+	if !ok {
+		return nil
+	}
+	near := map[fleet.GroupName]bool{i.Intent.Group: true}
+	for _, n := range snap.Networks.All() {
+		if n.Names(i.Intent.Group) {
+			for _, named := range n.Named() {
+				near[named.Group] = true
+			}
+		}
+	}
+	return near
+}
