@@ -88,6 +88,7 @@ func (a *API) serverRoutes() []server.Route {
 func (a *API) proxyRoutes() []server.Route {
 	return []server.Route{
 		server.Post("/metrics", server.Own, a.proxyMetrics),
+		server.Get("/networks", server.Own, a.networks),
 		server.Get("/pending-transfers", server.Own, a.pendingTransfers),
 		server.Post("/transfer-ack/:uuid", server.Own, a.ackTransfer),
 		server.Get("/messages/pending", server.Own, a.pendingMessages),
