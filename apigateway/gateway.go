@@ -34,6 +34,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/openapi"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/presence"
+	"github.com/orreryhq/orrery/apigateway/internal/relay"
 	"github.com/orreryhq/orrery/apigateway/internal/rest"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/settings"
@@ -168,6 +169,8 @@ type Gateway struct {
 	players *presence.Table
 	// past is how the fleet did since the gateway began.
 	past *series.Ring
+	// relay tells other gateways of what is live only.
+	relay *relay.Relay
 	// arrivals ends transfers of players.
 	arrivals *presence.Arrivals
 	// settings are those that hold now.
@@ -239,6 +242,10 @@ func New(cfg Config) (*Gateway, error) {
 		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now,
 		Agents: g.agents, Seal: box,
 		Lockout: cfg.Lockout.effective(), TellReset: cfg.Reset.tell(cfg.Log),
+	})
+	g.relay = relay.New(relay.Config{
+		Replica: cfg.Replica, Peers: func() []*fleet.Session { return cfg.View.Snapshot().ServiceSessions(serviceName) },
+		Secret: cfg.ClusterSecret, Client: calling(g.calls), Events: g.events, Log: cfg.Log, Metrics: g.metrics,
 	})
 	cfg.View.Subscribe(g.events.Hear)
 	cfg.View.Subscribe(g.bell.Hear)
@@ -326,7 +333,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	}).Routes()...)
 	tickets := events.NewTickets(g.cfg.Store, 0)
 	frame.Add(workload.New(workload.Config{
-		Operations: g.operate, Auth: g.auth, Players: g.players, Tickets: tickets, StateOf: rest.StateOf, Proxies: fleet.RoutesPlayers, Now: g.cfg.Now,
+		Operations: g.operate, Auth: g.auth, Players: g.players, Tickets: tickets, Tell: g.relay.Tell, StateOf: rest.StateOf, Proxies: fleet.RoutesPlayers, Now: g.cfg.Now,
 	}).Routes()...)
 	frame.Add(universe.New(universe.Config{
 		Operations: g.operate, Templates: templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,

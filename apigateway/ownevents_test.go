@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orreryhq/orrery/apigateway/internal/relay"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
@@ -91,4 +92,96 @@ func TestTheStreamOfAnInstanceEndsWithItsTokens(t *testing.T) {
 	b.as("").do("GET", "/api/v1/events/stream?ticket="+unused, nil).want(401)
 	a.group("another", nil)
 	comes(t, stays, "another", "cut off")
+}
+
+// meet waits until each of two gateways knows of the other.
+func meet(t *testing.T, a, b *site) {
+	t.Helper()
+	for _, s := range []*site{a, b} {
+		await.That(t, "the gateways know of each other", func() string {
+			n := len(s.view.Snapshot().ServiceSessions(serviceName))
+			return await.Unless(n == 2, "%d", n)
+		})
+	}
+}
+
+func TestWhatAnInstanceSaysReachesTheStreamsOfAllGatewaysAndOfItsNeighboursAlone(t *testing.T) {
+	a := newSite(t)
+	b := second(t, a)
+	meet(t, a, b)
+	agent := a.node("node-1", fleet.Resources{MemoryMiB: 8192})
+	for _, g := range []string{"lobby", "games", "far"} {
+		a.group(g, nil)
+	}
+	a.do("POST", "/api/v1/networks", `{"name":"main","lobbyGroup":"lobby","memberGroups":["games"]}`).want(201)
+	lobby, games, far := a.inside("lobby", "node-1"), a.inside("games", "node-1"), a.inside("far", "node-1")
+	here, there, narrow := a.stream("/api/v1/events/stream"), b.stream("/api/v1/events/stream"), b.stream("/api/v1/events/stream?types=chat:Line&group=lobby")
+	ofGames, ofFar := games.watch(b, ""), far.watch(a, "")
+
+	far.say("/api/plugin/events", `{"type":"FAR:ONE","data":{"n":1}}`).want(200)
+	lobby.say("/api/plugin/events", `{"type":"chat:Line","data":{"text":"hi","n":9007199254740993},"more":1}`).want(200).is("status", "ok")
+	lobby.say("/api/proxy/events", `{"type":"ROUND_OVER"}`).want(200)
+	const said = `"payload":{"text":"hi","n":9007199254740993},"source":"lobby-1"`
+	for _, stream := range []*await.Text{here, there} {
+		comes(t, stream, said)
+		comes(t, stream, `"type":"ROUND_OVER"`)
+		comes(t, stream, `"payload":null`)
+		comes(t, stream, "FAR:ONE")
+	}
+	comes(t, narrow, said, "ROUND_OVER", "FAR:ONE")
+	comes(t, ofGames, "ROUND_OVER", "FAR:ONE")
+	comes(t, ofFar, "FAR:ONE", "ROUND_OVER", "chat:Line")
+
+	lobby.say("/api/plugin/metrics", `{"tps1m":19.5,"playerCount":3,"maxPlayers":20,"serverVersion":"x"}`).want(200)
+	far.say("/api/proxy/metrics", `{"proxyUptimeMs":5,"playerPings":[{"uuid":"`+string(steve)+`","username":"Steve","ping":3}]}`).want(200)
+	games.say("/api/plugin/events", `{"type":"LAST"}`).want(200)
+	for _, stream := range []*await.Text{here, there} {
+		comes(t, stream, `"type":"INSTANCE_METRICS"`)
+		comes(t, stream, `"tps1m":19.5`, string(steve))
+	}
+	comes(t, ofGames, "LAST", "INSTANCE_METRICS")
+
+	agent.mu.Lock()
+	before := len(agent.beats)
+	agent.mu.Unlock()
+	for body, field := range map[string]string{
+		`{"data":1}`: "type", `{"type":"a b"}`: "type", `{"type":"` + strings.Repeat("x", 65) + `"}`: "type", `{"type":"group_Deleted"}`: "type",
+		`{"type":"MODULE_LOADED"}`: "type", `{"type":"X","data":"` + strings.Repeat("x", 16<<10) + `"}`: "data",
+	} {
+		lobby.say("/api/plugin/events", body).want(422).naming(field)
+	}
+	lobby.do("POST", "/api/plugin/events", `{"type":"X"}`, "X-Prexor-Sequence", "1").want(401)
+	lobby.do("POST", "/api/plugin/events", `{"type":"X"}`).want(400)
+	a.do("POST", "/api/plugin/events", `{"type":"X"}`).want(401)
+	agent.mu.Lock()
+	defer agent.mu.Unlock()
+	if len(agent.beats) != before {
+		t.Errorf("an event that was refused used up a number")
+	}
+}
+
+func TestNobodyButGatewaysTellsAGatewayOfEvents(t *testing.T) {
+	s := newSite(t)
+	said := s.stream("/api/v1/events/stream")
+	tell := func(by *site, to, typ string) *reply {
+		t.Helper()
+		r, err := by.try("POST", relay.Path, map[string]any{"from": "x", "to": to, "events": []any{map[string]any{"type": typ, "fields": map[string]any{}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	own := s.gateway.cfg.Replica
+	tell(s, own, "OF_A_USER").want(404)
+	tell(s.as(""), own, "OF_NOBODY").want(404)
+	gateway := s.as(secret)
+	tell(gateway, "another", "OF_ANOTHER").want(204)
+	if r, err := gateway.try("POST", relay.Path, `{"events":`); err != nil || r.status != 400 {
+		t.Errorf("half a batch: %v, %v", r, err)
+	}
+	if r, err := gateway.try("GET", relay.Path, nil); err != nil || r.status != 404 {
+		t.Errorf("a question: %v, %v", r, err)
+	}
+	tell(gateway, own, "OF_A_GATEWAY").want(204)
+	comes(t, said, "OF_A_GATEWAY", "OF_ANOTHER", "OF_A_USER", "OF_NOBODY")
 }

@@ -53,7 +53,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		return err
 	}
 	httpServer := &http.Server{
-		Handler: g.frame, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: g.relay.Before(g.frame), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(g.cfg.Log.Handler(), slog.LevelDebug),
 	}
 	arriving := watchArrivals(httpServer)
@@ -72,6 +72,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() {
 		series.Every(ctx, func(time.Time) { g.past.Add(g.cfg.Now(), rest.Sample(g.cfg.View.Snapshot())...) })
 	})
+	running.Go(func() { g.relay.Run(ctx) })
 	g.serving.Store(true)
 	close(g.ready)
 	g.cfg.Log.Info("the API is up", "address", g.Addr())

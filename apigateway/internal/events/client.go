@@ -51,8 +51,8 @@ func (f filter) wants(e Event) bool {
 func newClient(s *Streams, c *gin.Context) *client {
 	f := filter{group: fleet.GroupName(c.Query("group"))}
 	for name := range strings.SplitSeq(c.Query("types"), ",") {
-		if name = strings.ToUpper(strings.TrimSpace(name)); name != "" {
-			f.types = append(f.types, Type(name))
+		if name = strings.TrimSpace(name); name != "" {
+			f.types = append(f.types, Type(strings.ToUpper(name)), Type(name)) // those of instances are as they made them
 		}
 	}
 	return &client{streams: s, log: s.cfg.Log, filter: f, w: c.Writer, rc: http.NewResponseController(c.Writer)}

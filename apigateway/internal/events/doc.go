@@ -19,6 +19,7 @@
 //     nobody anything, and is cut when it falls too far behind.
 //   - Reads of etcd's history are few at a time, whatever the number of clients;
 //     what one client fetched widens the log for the others.
-//   - Events that are not changes of state (node usage, players) have no id, are
-//     never replayed, and are dropped for a client that does not keep up.
+//   - Events that are not changes of state (node usage, players, what instances
+//     say) have no id, are never replayed, and are dropped for a client that does
+//     not keep up. Those that only one gateway hears of come by package relay.
 package events

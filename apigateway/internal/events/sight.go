@@ -31,7 +31,7 @@ func (s *sight) sees(e Event) bool {
 	case PlayerConnected, PlayerDisconnected, PlayerTransfer:
 		return e.Proxy == s.own || s.isNear(e.Group)
 	}
-	return false
+	return !Ours(e.Type) && s.isNear(e.Group)
 }
 
 // isNear reports whether a group is the instance's own, or of a network of that.

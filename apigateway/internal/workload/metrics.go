@@ -2,6 +2,7 @@ package workload
 
 import (
 	"encoding/json"
+	"net/http"
 
 	"github.com/gin-gonic/gin"
 
@@ -97,5 +98,11 @@ func (a *API) measured(c *gin.Context, h client.Heartbeat, figures any, proxy bo
 		return
 	}
 	h.Measured = &client.Measured{Proxy: proxy, Figures: text}
-	a.say(c, h)
+	if !a.handOver(c, h) {
+		return
+	}
+	if !proxy {
+		a.tellMetrics(c, text)
+	}
+	c.JSON(http.StatusOK, gin.H{"status": "ok"})
 }

@@ -39,6 +39,8 @@ type Config struct {
 	Players *presence.Table
 	// Tickets open the stream of events.
 	Tickets *events.Tickets
+	// Tell tells the clients of all gateways of an event that is live only.
+	Tell func(events.Event)
 	// StateOf is a state in the words of the known plugins; Proxies reports whether a
 	// platform passes players on.
 	StateOf func(fleet.State) string
@@ -51,6 +53,7 @@ type API struct {
 	cfg       Config
 	refreshes pace
 	tickets   pace
+	said      pace
 }
 
 // New wires the API.
@@ -59,6 +62,7 @@ func New(cfg Config) *API {
 		cfg:       cfg,
 		refreshes: pace{limit: maxRefreshes, window: time.Minute, now: cfg.Now},
 		tickets:   pace{limit: maxTickets, window: time.Minute, now: cfg.Now},
+		said:      pace{limit: maxEvents, window: time.Second, now: cfg.Now},
 	}
 }
 
@@ -101,6 +105,7 @@ func (a *API) commonRoutes(base string, proxy bool) []server.Route {
 		server.Post("/ready", server.Own, a.ready),
 		server.Post("/heartbeat", server.Own, a.heartbeat),
 		server.Post("/auth/refresh", server.OwnRenewing, a.refresh),
+		server.Post("/events", server.Own, a.event),
 		server.Post("/events/ticket", server.Own, a.ticket),
 		server.Post("/player-join", server.Own, func(c *gin.Context) { a.playerJoin(c, proxy) }),
 		server.Post("/player-leave", server.Own, a.playerLeave),

@@ -1,0 +1,34 @@
+package events
+
+import (
+	"slices"
+	"strings"
+)
+
+// InstanceMetrics is what a server has measured of itself. It is live only.
+const InstanceMetrics Type = "INSTANCE_METRICS"
+
+// reserved are the types that known clients take for something of their own and nothing
+// tells of here: what belongs to features that are not there, and what does not happen.
+var reserved = []Type{
+	"NODE_HEARTBEAT_STALE", "NODE_HEARTBEAT_RESUMED", "NODE_DRAIN_REQUESTED", "NODE_DRAIN_COMPLETED", "NODE_CACHE_STATUS",
+	"INSTANCE_WARM_CHANGED", "INSTANCE_DRAINING", "INSTANCE_CONSOLE_OUTPUT", "DEPLOYMENT_CREATED", "DEPLOYMENT_COMPLETED", "PLAYER_JOURNEY",
+	"MAINTENANCE_UPDATED", "MODULE_LOADED", "MODULE_UNLOADED", "MODULE_FRONTEND_RELOADED", "CAPABILITY_REGISTERED",
+	"CAPABILITY_UNREGISTERED", "CAPABILITY_PROVIDER_CHANGED", "CHOREOGRAPHY_OVERLAY_ACTIVATED", "CHOREOGRAPHY_OVERLAY_DEACTIVATED",
+}
+
+// emitted are all types there are.
+var emitted = []Type{
+	GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, GroupAggregatesUpdated, GroupCrashLoop,
+	InstanceStateChanged, InstanceCrashed, InstanceRemoved, InstanceMetrics,
+	NodeConnected, NodeDisconnected, NodeCordonChanged, NodeStatus,
+	TemplateUpdated, NetworkCreated, NetworkUpdated, NetworkDeleted, ClusterConfigChanged,
+	PlayerConnected, PlayerDisconnected, PlayerTransfer, ResyncRequired,
+}
+
+// Ours reports whether a type is taken: by an event of this system, or by one that known
+// clients take for it. Case makes no difference.
+func Ours(t Type) bool {
+	t = Type(strings.ToUpper(string(t)))
+	return slices.Contains(emitted, t) || slices.Contains(reserved, t)
+}

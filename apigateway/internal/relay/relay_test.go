@@ -1,0 +1,116 @@
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/orreryhq/orrery/apigateway/internal/events"
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/telemetry"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const secret = "0123456789abcdef"
+
+// gateway is another gateway; what it was told of stands in came.
+type gateway struct {
+	*httptest.Server
+	mu   sync.Mutex
+	came []string
+}
+
+// newGateway takes batches; one that hangs never answers.
+func newGateway(t *testing.T, hangs bool) *gateway {
+	g := &gateway{}
+	g.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var b batch
+		if err := json.NewDecoder(r.Body).Decode(&b); err != nil || r.URL.Path != Path || r.Header.Get("Authorization") != "Bearer "+secret {
+			t.Errorf("%s %s with %v: %v", r.Method, r.URL, r.Header, err)
+		}
+		g.mu.Lock()
+		for _, m := range b.Events {
+			g.came = append(g.came, string(m.Type))
+		}
+		g.mu.Unlock()
+		if hangs {
+			<-r.Context().Done()
+		}
+	}))
+	t.Cleanup(g.Close)
+	return g
+}
+
+func (g *gateway) told() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.came)
+}
+
+// started is a relay that runs beside others.
+func started(t *testing.T, peers ...*fleet.Session) *Relay {
+	t.Helper()
+	r := newRelay(peers...)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait(); r.cfg.Client.CloseIdleConnections() })
+	return r
+}
+
+func newRelay(peers ...*fleet.Session) *Relay {
+	return New(Config{
+		Replica: "own", Secret: secret, Client: &http.Client{Transport: &http.Transport{}}, Events: events.NewLog(0),
+		Peers: func() []*fleet.Session {
+			return append(peers, &fleet.Session{Replica: "own", URL: "http://127.0.0.1:1"})
+		},
+		Log:     slog.New(slog.DiscardHandler),
+		Metrics: telemetry.NewMetrics(prometheus.NewRegistry(), "apigateway"),
+	})
+}
+
+func TestAGatewayThatDoesNotAnswerKeepsNothingFromTheOthers(t *testing.T) {
+	hanging, good := newGateway(t, true), newGateway(t, false)
+	r := started(t, &fleet.Session{Replica: "a", URL: hanging.URL}, &fleet.Session{Replica: "b", URL: good.URL + "/"})
+	var want []string
+	for n := range 3 * ahead {
+		typ := fmt.Sprint("EVENT-", n)
+		r.Tell(events.Event{Type: events.Type(typ), Fields: events.Fields{"n": n}})
+		want = append(want, typ)
+		await.That(t, typ+" is told", func() string {
+			return await.Unless(slices.Equal(good.told(), want), "%v", good.told())
+		})
+	}
+	if came := hanging.told(); len(came) > 2 {
+		t.Errorf("who does not answer is told more and more: %v", came)
+	}
+}
+
+func TestWhatWaitsIsBoundedInNumberAndSize(t *testing.T) {
+	r := newRelay()
+	for range maxQueued + 10 {
+		r.Tell(events.Event{Type: "X"})
+	}
+	if n := len(r.take()); n != maxQueued {
+		t.Errorf("%d wait", n)
+	}
+	large := strings.Repeat("x", maxBytes/4)
+	for range 10 {
+		r.Tell(events.Event{Type: "X", Fields: events.Fields{"payload": large}})
+	}
+	if n := len(r.take()); n != 3 {
+		t.Errorf("%d large ones wait", n)
+	}
+}

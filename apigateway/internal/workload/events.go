@@ -1,0 +1,80 @@
+package workload
+
+import (
+	"encoding/json"
+	"net/http"
+	"regexp"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/events"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+const (
+	// maxEvents is how many events an instance tells of in a second through a gateway.
+	maxEvents = 20
+	// maxPayload is what one event carries, in bytes of JSON.
+	maxPayload = 16 << 10
+)
+
+// eventType is what the type of an instance's own event looks like.
+var eventType = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,63}$`)
+
+// event takes something of the instance's own making and tells it to whoever listens now, at
+// any gateway. Nothing of it is kept.
+func (a *API) event(c *gin.Context) {
+	var b struct {
+		Type string          `json:"type"`
+		Data json.RawMessage `json:"data"`
+	}
+	if !bind(c, &b) {
+		return
+	}
+	var err error
+	switch {
+	case !eventType.MatchString(b.Type):
+		err = errs.Field("type", "must be 1 to 64 of A-Z, a-z, 0-9, _ . : and -, such as MY_PLUGIN:ROUND_OVER")
+	case events.Ours(events.Type(b.Type)):
+		err = errs.Field("type", "%s is an event of the system, which no instance makes: choose another name, such as MY_PLUGIN:%[1]s", b.Type)
+	case len(b.Data) > maxPayload:
+		err = errs.Field("data", "has %d bytes and may have %d", len(b.Data), maxPayload)
+	}
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	if !a.said.allow(c, "events") || !a.handOver(c, client.Heartbeat{}) {
+		return
+	}
+	if b.Data == nil {
+		b.Data = json.RawMessage("null")
+	}
+	a.tell(c, events.Type(b.Type), func(i *fleet.Instance) events.Fields {
+		return events.Fields{"source": i.Intent.Name, "group": i.Intent.Group, "payload": b.Data, "timestamp": a.cfg.Now().UTC()}
+	})
+	c.JSON(http.StatusOK, gin.H{"status": "ok"})
+}
+
+// tell tells of the instance that asks.
+func (a *API) tell(c *gin.Context, t events.Type, fields func(*fleet.Instance) events.Fields) {
+	if i, ok := a.cfg.Operations.Snapshot().Instances.Get(server.OwnInstance(c)); ok {
+		a.cfg.Tell(events.Event{Type: t, Group: i.Intent.Group, Fields: fields(i)})
+	}
+}
+
+// tellMetrics tells what a server has measured.
+func (a *API) tellMetrics(c *gin.Context, figures json.RawMessage) {
+	a.tell(c, events.InstanceMetrics, func(i *fleet.Instance) events.Fields {
+		fields := events.Fields{"instanceId": i.Intent.Name, "uid": i.Intent.ID, "group": i.Intent.Group, "collectedAt": a.cfg.Now().UTC()}
+		var measured map[string]json.RawMessage
+		_ = json.Unmarshal(figures, &measured) // they were encoded a moment ago
+		for name, v := range measured {
+			fields[name] = v
+		}
+		return fields
+	})
+}
