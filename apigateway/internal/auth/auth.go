@@ -84,7 +84,7 @@ func (s *Service) Start(ctx context.Context) error {
 	if err := s.firstKey(ctx); err != nil {
 		return err
 	}
-	s.signer = signer{ring: s.ring, now: s.cfg.Now}
+	s.signer = signer{ring: s.ring, now: s.cfg.Now, proven: newProven()}
 	return s.bootstrap(ctx)
 }
 

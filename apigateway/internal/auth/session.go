@@ -37,6 +37,8 @@ func (c claims) login() string { return cmp.Or(c.Login, c.ID) }
 type signer struct {
 	ring func() *ring
 	now  func() time.Time
+	// proven are those whose signature was checked; nil remembers none.
+	proven *proven
 }
 
 // sign makes a token of a login, of a new one when that is "".
@@ -56,10 +58,10 @@ func (s signer) sign(u *fleet.User, login string) (string, error) {
 }
 
 // keysOf are those a token may be signed with.
-func (s signer) keysOf(t *jwt.Token) (any, error) {
+func (r *ring) keysOf(t *jwt.Token) (any, error) {
 	id, _ := t.Header["kid"].(string)
 	var set jwt.VerificationKeySet
-	for _, k := range s.ring().accepted(id) {
+	for _, k := range r.accepted(id) {
 		set.Keys = append(set.Keys, k.secret)
 	}
 	return set, nil
@@ -67,8 +69,20 @@ func (s signer) keysOf(t *jwt.Token) (any, error) {
 
 // parse checks signature and times. Unauthenticated when either is not right.
 func (s signer) parse(token string) (claims, error) {
+	keys := s.ring()
+	if c, ok := s.proven.get(token, keys); ok && s.now().Before(c.ExpiresAt.Time) {
+		return c, nil
+	}
+	c, err := s.verify(token, keys)
+	if err == nil {
+		s.proven.put(token, keys, c)
+	}
+	return c, err
+}
+
+func (s signer) verify(token string, keys *ring) (claims, error) {
 	var c claims
-	_, err := jwt.ParseWithClaims(token, &c, s.keysOf,
+	_, err := jwt.ParseWithClaims(token, &c, keys.keysOf,
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithIssuedAt(),
 		jwt.WithIssuer(issuer), jwt.WithAudience(audience), jwt.WithTimeFunc(s.now))
 	if err != nil {
