@@ -169,7 +169,8 @@ func (o *Operations) Measured(ctx context.Context, ref string, proxy bool) (*fle
 	return i, m, err
 }
 
-// Live are an instance's figures as of now.
+// Live are an instance's figures as they were less than a second ago. Errors as of
+// upstream.Agents.Live.
 func (o *Operations) Live(ctx context.Context, i *fleet.Instance) (upstream.Live, error) {
 	return o.cfg.Agents.Live(ctx, i)
 }

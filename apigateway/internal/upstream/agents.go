@@ -93,17 +93,24 @@ type Agents struct {
 	breakers *breakers
 	// live are breakers of their own: figures are asked for with little patience, and
 	// an agent too slow for that may well serve everything else.
-	live *breakers
+	live    *breakers
+	figures *figures
 }
 
 // NewAgents makes a client of all agents in the view; dial makes one of an agent's URL.
 func NewAgents(h *Health, v *view.View, dial func(url string) Agent) *Agents {
-	return &Agents{view: v, dial: dial, breakers: h.of[kindAgent], live: h.of[kindFigures]}
+	return &Agents{view: v, dial: dial, breakers: h.of[kindAgent], live: h.of[kindFigures], figures: newFigures()}
 }
 
-// Live asks the agent of an instance's node. Errors as of call.
+// Live are an instance's figures as the agent of its node told them less than a second ago;
+// it is waited for no longer than liveBudget. Errors as of call.
 func (a *Agents) Live(ctx context.Context, i *fleet.Instance) (Live, error) {
-	return call(ctx, a, a.live, i, func(ctx context.Context, agent Agent) (Live, error) { return agent.Live(ctx, i.Intent.ID) })
+	if _, err := a.node(i); err != nil { // what it told before its node was lost is not of now
+		return Live{}, err
+	}
+	return a.figures.get(ctx, i, func(ctx context.Context) (Live, error) {
+		return call(ctx, a, a.live, i, func(ctx context.Context, agent Agent) (Live, error) { return agent.Live(ctx, i.Intent.ID) })
+	})
 }
 
 // Log reads an instance's last lines. An instance that was never placed has none.
@@ -148,6 +155,7 @@ func (a *Agents) Heartbeat(ctx context.Context, i *fleet.Instance, h client.Hear
 	_, err := call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (struct{}, error) {
 		return struct{}{}, agent.Heartbeat(ctx, i.Intent.ID, h)
 	})
+	a.figures.forget(i.Intent.ID) // whoever looks next is told of it
 	return err
 }
 
