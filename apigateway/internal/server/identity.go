@@ -17,29 +17,43 @@ import (
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-type (
-	identityKey struct{}
-	actorKey    struct{}
-	ownKey      struct{}
-)
+// callerKey is where a request's context has who makes it.
+type callerKey struct{}
+
+// asking is who makes a request. It is never changed.
+type asking struct {
+	by operate.Actor
+	// who is there when known is true.
+	who   auth.Identity
+	known bool
+	// own is the instance that asks with its own token.
+	own fleet.InstanceID
+}
+
+// asked is who makes the request; the zero value before anybody looked.
+func asked(c *gin.Context) *asking {
+	if a, ok := c.Request.Context().Value(callerKey{}).(*asking); ok {
+		return a
+	}
+	return &asking{}
+}
+
+// note has the request made by somebody from here on.
+func note(c *gin.Context, a *asking) {
+	c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), callerKey{}, a))
+}
 
 // Identity is who makes the request; ok is false on public routes without a token.
 func Identity(c *gin.Context) (auth.Identity, bool) {
-	who, ok := c.Request.Context().Value(identityKey{}).(auth.Identity)
-	return who, ok
+	a := asked(c)
+	return a.who, a.known
 }
 
 // OwnInstance is the instance that makes the request, on routes that demand Own.
-func OwnInstance(c *gin.Context) fleet.InstanceID {
-	id, _ := c.Request.Context().Value(ownKey{}).(fleet.InstanceID)
-	return id
-}
+func OwnInstance(c *gin.Context) fleet.InstanceID { return asked(c).own }
 
 // Actor is who makes the request, for the records.
-func Actor(c *gin.Context) operate.Actor {
-	by, _ := c.Request.Context().Value(actorKey{}).(operate.Actor)
-	return by
-}
+func Actor(c *gin.Context) operate.Actor { return asked(c).by }
 
 // Allowed reports whether the caller has a permission beside the route's own.
 func Allowed(c *gin.Context, p auth.Permission) bool {
@@ -62,11 +76,11 @@ func (s *Server) guard(c *gin.Context) {
 	}
 	who, err := s.identify(c, demand)
 	by := operate.Actor{User: who.User, ID: who.UserID, Role: who.Role, TokenID: who.TokenID, IP: c.ClientIP(), RequestID: RequestID(c)}
-	ctx := context.WithValue(c.Request.Context(), actorKey{}, by)
+	from := &asking{by: by, known: err == nil}
 	if err == nil {
-		ctx = context.WithValue(ctx, identityKey{}, who)
+		from.who = who
 	}
-	c.Request = c.Request.WithContext(ctx)
+	note(c, from)
 	switch {
 	case demand.caller == loggingIn:
 		if !s.withinAddress(c, s.logins, "logins") {
@@ -105,8 +119,7 @@ func (s *Server) own(c *gin.Context, renewing bool) {
 		}
 		return
 	}
-	ctx := context.WithValue(c.Request.Context(), ownKey{}, i.Intent.ID)
-	c.Request = c.Request.WithContext(context.WithValue(ctx, actorKey{}, operate.Actor{User: "instance " + string(i.Intent.ID), IP: c.ClientIP(), RequestID: RequestID(c)}))
+	note(c, &asking{by: operate.Actor{User: "instance " + string(i.Intent.ID), IP: c.ClientIP(), RequestID: RequestID(c)}, own: i.Intent.ID})
 }
 
 func require(c *gin.Context, who auth.Identity, permissions ...auth.Permission) {

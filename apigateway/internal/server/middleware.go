@@ -3,12 +3,10 @@ package server
 import (
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -53,42 +51,6 @@ func clean(s string) string {
 	return s[:min(len(s), maxCorrelationID)]
 }
 
-// observe measures and logs the request by its route, never by its path: paths are endless.
-func (s *Server) observe(c *gin.Context) {
-	began := time.Now()
-	c.Next()
-	route, took, status := c.FullPath(), time.Since(began), c.Writer.Status()
-	if route == "" {
-		route = "none"
-	}
-	s.metrics.requests.WithLabelValues(method(c.Request.Method), route, strconv.Itoa(status)).Inc()
-	s.metrics.seconds.WithLabelValues(method(c.Request.Method), route).Observe(took.Seconds())
-	level, attrs := slog.LevelDebug, []slog.Attr{
-		slog.String("method", c.Request.Method), slog.String("route", route), slog.Int("status", status),
-		slog.Duration("took", took), slog.String("ip", c.ClientIP()), slog.String("requestId", RequestID(c)),
-		slog.String("correlationId", c.Writer.Header().Get(headerCorrelationID)),
-	}
-	if len(c.Errors) > 0 { // the cause, which the caller was not told
-		attrs = append(attrs, slog.Any("error", c.Errors.Last().Err))
-		switch {
-		case status == http.StatusInternalServerError:
-			level = slog.LevelError
-		case status > http.StatusInternalServerError:
-			level = slog.LevelWarn
-		}
-	}
-	s.cfg.Log.LogAttrs(c.Request.Context(), level, "request", attrs...)
-}
-
-// method bounds the label's values: anybody can make up a method.
-func method(m string) string {
-	switch m {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
-		return m
-	}
-	return "other"
-}
-
 // recover turns a panic into a 500 that tells nothing but the request's id.
 func (s *Server) recover(c *gin.Context) {
 	defer func() {
@@ -113,6 +75,9 @@ func (s *Server) recover(c *gin.Context) {
 // cannot be parsed would be dropped in silence, and a dry run that was not
 // understood would be a real one.
 func queries(c *gin.Context) {
+	if c.Request.URL.RawQuery == "" {
+		return
+	}
 	q, err := url.ParseQuery(c.Request.URL.RawQuery)
 	if err != nil {
 		Fail(c, &errs.Error{Kind: errs.Malformed, Message: "the query is not well-formed: write % as %25, ; as %3B and & as %26", Err: err})
@@ -164,6 +129,9 @@ func (s *Server) bodies(c *gin.Context) {
 	}
 	if c.Request.ContentLength > limit {
 		refuseBody(c, limit)
+		return
+	}
+	if c.Request.Body == http.NoBody {
 		return
 	}
 	c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, limit)

@@ -16,12 +16,16 @@ const headerForwardedFor = "X-Forwarded-For"
 
 // address has a request that a trusted proxy passes on count as its client's from here on.
 func (s *Server) address(c *gin.Context) {
+	now := s.cfg.Settings.Now()
+	if len(now.Proxies) == 0 {
+		return
+	}
 	peer, ok := settings.Address(c.Request.RemoteAddr)
 	if !ok {
 		return
 	}
 	c.Set(peerKey, peer)
-	if client := s.cfg.Settings.Now().Client(peer, c.Request.Header.Values(headerForwardedFor)); client != peer {
+	if client := now.Client(peer, c.Request.Header.Values(headerForwardedFor)); client != peer {
 		c.Request.RemoteAddr = netip.AddrPortFrom(client, 0).String()
 	}
 }
@@ -30,7 +34,10 @@ func (s *Server) address(c *gin.Context) {
 // address when it has none.
 func AddressUnder(c *gin.Context, other settings.Settings) netip.Addr {
 	kept, _ := c.Get(peerKey)
-	peer, _ := kept.(netip.Addr)
+	peer, ok := kept.(netip.Addr)
+	if !ok { // nobody's word was taken for it
+		peer, _ = settings.Address(c.Request.RemoteAddr)
+	}
 	return other.Client(peer, c.Request.Header.Values(headerForwardedFor))
 }
 

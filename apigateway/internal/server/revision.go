@@ -41,8 +41,10 @@ func (s *Server) revisions(c *gin.Context) {
 
 // named is the revision that a request names; empty when it names none.
 func named(c *gin.Context) string {
-	if text := c.Query("minRevision"); text != "" {
-		return text
+	if c.Request.URL.RawQuery != "" {
+		if text := c.Query("minRevision"); text != "" {
+			return text
+		}
 	}
 	return c.GetHeader(headerRevision)
 }

@@ -160,10 +160,10 @@ func (s *Server) Add(routes ...Route) {
 		s.engine.Handle(r.Method, r.Path, r.Handle)
 		byPath := s.routes[r.Method]
 		if byPath == nil {
-			byPath = map[string]*Route{}
+			byPath = map[string]*mounted{}
 			s.routes[r.Method] = byPath
 		}
-		byPath[r.Path] = &r
+		byPath[r.Path] = &mounted{Route: r}
 	}
 }
 
@@ -172,7 +172,7 @@ func (s *Server) Routes() []Route {
 	var out []Route
 	for _, byPath := range s.routes {
 		for _, r := range byPath {
-			out = append(out, *r)
+			out = append(out, r.Route)
 		}
 	}
 	slices.SortFunc(out, func(a, b Route) int {
@@ -191,8 +191,8 @@ func (s *Server) routeOf(c *gin.Context) *Route {
 	if path == "" {
 		return noRoute
 	}
-	if r, ok := s.routes[c.Request.Method][path]; ok {
-		return r
+	if m, ok := s.routes[c.Request.Method][path]; ok {
+		return &m.Route
 	}
 	return &Route{Body: JSON}
 }

@@ -45,7 +45,7 @@ type Config struct {
 type Server struct {
 	engine *gin.Engine
 	// routes are all there are, by method and path.
-	routes map[string]map[string]*Route
+	routes map[string]map[string]*mounted
 
 	cfg               Config
 	anonymous, logins *limiter[netip.Addr]
@@ -63,7 +63,7 @@ type metrics struct {
 // New makes a frame without routes.
 func New(cfg Config) *Server {
 	s := &Server{
-		cfg: cfg, engine: newEngine(), routes: map[string]map[string]*Route{},
+		cfg: cfg, engine: newEngine(), routes: map[string]map[string]*mounted{},
 		anonymous: newLimiter[netip.Addr](func() int { return cfg.Settings.Now().Anonymous }, cfg.Now, cfg.Replicas),
 		logins:    newLimiter[netip.Addr](func() int { return cfg.Settings.Now().Logins }, cfg.Now, cfg.Replicas),
 		names:     newLimiter[[sha256.Size]byte](func() int { return cfg.Settings.Now().Names }, cfg.Now, cfg.Replicas),
@@ -80,7 +80,7 @@ func New(cfg Config) *Server {
 		Fail(c, errs.New(errs.NotFound, "there is no such route%s", hint(c.Request.URL.EscapedPath())))
 	})
 	s.engine.NoMethod(func(c *gin.Context) {
-		Refuse(c, wire.Reply{Status: http.StatusMethodNotAllowed, Code: "METHOD_NOT_ALLOWED", Message: "this route does not take " + method(c.Request.Method)})
+		Refuse(c, wire.Reply{Status: http.StatusMethodNotAllowed, Code: "METHOD_NOT_ALLOWED", Message: "this route does not take " + bounded(c.Request.Method)})
 	})
 	return s
 }

@@ -14,7 +14,7 @@ import (
 
 // bare is a frame of which requests meet a part alone.
 func bare(part func(*Server, *gin.Context)) *Server {
-	s := &Server{engine: newEngine(), routes: map[string]map[string]*Route{}}
+	s := &Server{engine: newEngine(), routes: map[string]map[string]*mounted{}}
 	s.engine.Use(func(c *gin.Context) { part(s, c) })
 	return s
 }
