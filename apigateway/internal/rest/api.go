@@ -58,10 +58,13 @@ type Config struct {
 }
 
 // API serves Orrery's own dialect.
-type API struct{ cfg Config }
+type API struct {
+	cfg       Config
+	instances *shownInstances
+}
 
 // New wires the API.
-func New(cfg Config) *API { return &API{cfg} }
+func New(cfg Config) *API { return &API{cfg: cfg, instances: newShownInstances()} }
 
 // Routes are all routes of the dialect, and what each demands.
 func (a *API) Routes() []server.Route {

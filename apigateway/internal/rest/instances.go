@@ -13,12 +13,11 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 const (
-	// liveBudget is how long a read waits for live figures before it shows the last reported ones.
-	liveBudget = 150 * time.Millisecond
 	// historyLines is how much of a console is shown unless asked otherwise.
 	historyLines = 1000
 	// maxPattern bounds what a search looks for, in bytes.
@@ -47,9 +46,12 @@ func (a *API) instanceRoutes(base string) []server.Route {
 }
 
 func (a *API) listInstances(c *gin.Context) {
-	s, now := a.snapshot(), a.cfg.Now()
+	page, ok := server.PageOf(c, pageMany, pageInstances)
+	if !ok {
+		return
+	}
 	f := instanceFilter{group: fleet.GroupName(c.Query("group")), node: fleet.NodeID(c.Query("node")), state: c.Query("state")}
-	server.SendPage(c, instancesOf(s, f), pageMany, func(i *fleet.Instance) instance { return instanceOf(s, i, now) })
+	server.SendJSON(c, a.instances.page(a.snapshot(), f, page, a.cfg.Now()))
 }
 
 func (a *API) getInstance(c *gin.Context) {
@@ -59,16 +61,19 @@ func (a *API) getInstance(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	out := instanceOf(s, i, a.cfg.Now())
+	server.ETag(c, i.Intent.ModRev)
+	server.SendJSON(c, a.shownNow(c.Request.Context(), s, i).append(nil, a.cfg.Now()))
+}
+
+// shownNow is an instance with its live figures; where nobody tells them in time, with the
+// last reported ones.
+func (a *API) shownNow(ctx context.Context, s *view.Snapshot, i *fleet.Instance) ticking {
 	if i.State().Running() {
-		ctx, cancel := context.WithTimeout(c.Request.Context(), liveBudget)
-		defer cancel()
 		if live, err := a.cfg.Operations.Live(ctx, i); err == nil {
-			out.addLive(live)
+			return a.instances.living(s, i, live, a.cfg.Now())
 		}
 	}
-	server.ETag(c, i.Intent.ModRev)
-	c.JSON(http.StatusOK, out)
+	return a.instances.of(s, i, a.cfg.Now())
 }
 
 func (a *API) deleteInstance(c *gin.Context) {

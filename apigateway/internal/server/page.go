@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 
@@ -30,18 +31,12 @@ func SendPage[S, T any](c *gin.Context, all []S, limit int, show func(S) T) {
 // SendPart is SendPage of a list of which no more is read than the page: read yields at
 // most n items from the one at from, and tells how many there are.
 func SendPart[S, T any](c *gin.Context, limit int, read func(from, n int) (part []S, total int, err error), show func(S) T) {
-	page, err := number(c, "page", 1)
-	if err != nil {
-		Fail(c, err)
+	wanted, ok := PageOf(c, limit, limit)
+	if !ok {
 		return
 	}
-	size, err := number(c, "pageSize", limit)
-	if err != nil {
-		Fail(c, err)
-		return
-	}
-	out := Page[T]{Data: []T{}, Page: max(page, 1), PageSize: min(max(size, 1), limit)}
-	part, total, err := read(min(out.Page-1, furthest)*out.PageSize, out.PageSize)
+	out := Page[T]{Data: []T{}, Page: wanted.Number, PageSize: wanted.Size}
+	part, total, err := read(wanted.from(), out.PageSize)
 	if err != nil {
 		Fail(c, err)
 		return
@@ -51,6 +46,39 @@ func SendPart[S, T any](c *gin.Context, limit int, read func(from, n int) (part 
 	}
 	out.Total = total
 	c.JSON(http.StatusOK, out)
+}
+
+// Wanted is which page of a list a request asks for.
+type Wanted struct {
+	// Number is 1 for the first; Size is that of each, in items.
+	Number, Size int
+}
+
+// PageOf is the page that ?page and ?pageSize ask for. The size is clamped to limit, and
+// otherwise where nothing is asked for. ok is false when the request was answered with 400.
+func PageOf(c *gin.Context, otherwise, limit int) (w Wanted, ok bool) {
+	number, ok := Number(c, "page", 1)
+	if !ok {
+		return w, false
+	}
+	size, ok := Number(c, "pageSize", otherwise)
+	return Wanted{Number: max(number, 1), Size: min(max(size, 1), limit)}, ok
+}
+
+// from is the place of the page's first item, 0 for the list's first.
+func (w Wanted) from() int { return min(w.Number-1, furthest) * w.Size }
+
+// EncodePage is the body of a page as SendPage sends it, of which show appends each item.
+func EncodePage[S any](w Wanted, all []S, show func(to []byte, item S) []byte) []byte {
+	out := []byte(`{"data":[`)
+	from := min(w.from(), len(all))
+	for n, item := range all[from:min(from+w.Size, len(all))] {
+		if n > 0 {
+			out = append(out, ',')
+		}
+		out = show(out, item)
+	}
+	return fmt.Appendf(out, `],"page":%d,"pageSize":%d,"total":%d}`, w.Number, w.Size, len(all))
 }
 
 // furthest bounds the pages that are looked for: no list is that long.

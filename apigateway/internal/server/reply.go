@@ -46,6 +46,11 @@ func Refuse(c *gin.Context, r wire.Reply) {
 	wire.Write(c.Writer, DialectOf(c.Request.URL.Path), r)
 }
 
+// SendJSON answers with a body that was encoded already.
+func SendJSON(c *gin.Context, body []byte) {
+	c.Data(http.StatusOK, "application/json; charset=utf-8", body)
+}
+
 // Bind reads the JSON body into a struct; false means that the request was
 // answered: 400 names the unknown field, the wrong type or the place of the syntax error.
 func Bind(c *gin.Context, into any) bool {

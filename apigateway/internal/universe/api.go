@@ -48,10 +48,13 @@ type Config struct {
 }
 
 // API serves the dialect.
-type API struct{ cfg Config }
+type API struct {
+	cfg       Config
+	instances *shownInstances
+}
 
 // New wires the dialect.
-func New(cfg Config) *API { return &API{cfg: cfg} }
+func New(cfg Config) *API { return &API{cfg: cfg, instances: newShownInstances()} }
 
 // Routes are all routes of the dialect, and what each demands.
 func (a *API) Routes() []server.Route {

@@ -5,18 +5,15 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
-
-// liveBudget is how long a read waits for live figures before it shows the last reported ones.
-const liveBudget = 150 * time.Millisecond
 
 // Bounds of ?lines=.
 const (
@@ -27,15 +24,7 @@ const (
 const noConfiguration = "Configuration not found"
 
 func (a *API) listInstances(c *gin.Context) {
-	s, now := a.snapshot(), a.cfg.Now()
-	all := c.Query("all") == "true"
-	out := []Instance{}
-	for _, i := range s.Instances.All() {
-		if all || !Hidden(i, now) {
-			out = append(out, InstanceOf(s, i))
-		}
-	}
-	c.JSON(http.StatusOK, out)
+	server.SendJSON(c, a.instances.list(a.snapshot(), c.Query("all") == "true", a.cfg.Now()))
 }
 
 func (a *API) getInstance(c *gin.Context) {
@@ -46,9 +35,7 @@ func (a *API) getInstance(c *gin.Context) {
 	}
 	out := InstanceOf(s, i)
 	if i.State().Running() {
-		ctx, cancel := context.WithTimeout(c.Request.Context(), liveBudget)
-		defer cancel()
-		if live, err := a.cfg.Operations.Live(ctx, i); err == nil {
+		if live, err := a.cfg.Operations.Live(c.Request.Context(), i); err == nil {
 			out.addReport(live.Report)
 		}
 	}

@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -90,13 +91,33 @@ func (b *builder) step(changes []store.Change, rev int64, relisted bool) {
 		}
 		batch.Changes = append(batch.Changes, change)
 	}
+	after.count(batch.Changes)
 	b.view.publish(batch)
+}
+
+// count notes which kinds a snapshot under construction has other records of than the one
+// before.
+func (s *Snapshot) count(changes []Change) {
+	s.step++
+	copied := false
+	for _, c := range changes {
+		if s.changed[c.Kind] == s.step {
+			continue
+		}
+		if !copied {
+			s.changed, copied = maps.Clone(s.changed), true
+		}
+		if s.changed == nil {
+			s.changed = map[Kind]int64{}
+		}
+		s.changed[c.Kind] = s.step
+	}
 }
 
 // fork is a copy that shares all records; trees are copied on write.
 func (s *Snapshot) fork() *Snapshot {
 	return &Snapshot{
-		Rev: s.Rev, Groups: fork(s.Groups), Instances: fork(s.Instances), Orphans: fork(s.Orphans), Nodes: fork(s.Nodes),
+		Rev: s.Rev, step: s.step, changed: s.changed, Groups: fork(s.Groups), Instances: fork(s.Instances), Orphans: fork(s.Orphans), Nodes: fork(s.Nodes),
 		NodesDesired: fork(s.NodesDesired), NodeSessions: fork(s.NodeSessions), Allocs: fork(s.Allocs),
 		Reports: fork(s.Reports), Plans: fork(s.Plans), TemplateHeads: fork(s.TemplateHeads),
 		CrashLoops: fork(s.CrashLoops), Crashes: fork(s.Crashes), Names: fork(s.Names), Sessions: fork(s.Sessions),

@@ -59,6 +59,10 @@ type Snapshot struct {
 	// Rev is the revision the snapshot is at. 0 before the first list.
 	Rev int64
 
+	// step counts the snapshots of a view; changed is the one in which a kind last did.
+	step    int64
+	changed map[Kind]int64
+
 	Groups    Table[fleet.GroupName, *fleet.Group]
 	Instances Table[fleet.InstanceID, *fleet.Instance]
 	// Orphans are records of instances without an intent.
@@ -137,6 +141,15 @@ func emptySnapshot() *Snapshot {
 		ConfigActive:   newTable[string, *fleet.ConfigActive](),
 		JoinTokens:     newTable[fleet.NodeID, *fleet.JoinToken](),
 	}
+}
+
+// Version tells what a view holds of some kinds apart: while it is the same, so are their
+// records. It says nothing to another view.
+func (s *Snapshot) Version(kinds ...Kind) (latest int64) {
+	for _, k := range kinds {
+		latest = max(latest, s.changed[k])
+	}
+	return latest
 }
 
 // GroupInstances are a group's instances in order of id.

@@ -104,6 +104,42 @@ func TestARecordsOfAnInstanceAreJoinedWhateverTheirOrder(t *testing.T) {
 	}
 }
 
+func TestAVersionMovesWithItsKindsAndWithNothingElse(t *testing.T) {
+	c := storetest.New(t)
+	v, _ := start(t, c)
+	at := func(rev int64) *view.Snapshot {
+		t.Helper()
+		s, err := v.WaitRev(bounded(t), rev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	first := at(commit(t, c, store.Create(store.GroupKey("lobby"), fleet.Group{Name: "lobby"})))
+	groups, both := first.Version(view.KindGroup), first.Version(view.KindGroup, view.KindUser)
+	users := at(commit(t, c, store.Create(store.UserKey("ann"), fleet.User{Username: "ann"})))
+	if users.Version(view.KindGroup) != groups {
+		t.Error("the version of the groups moved with a user")
+	}
+	if users.Version(view.KindGroup, view.KindUser) == both || users.Version(view.KindUser) == 0 {
+		t.Error("the version of users did not move with one")
+	}
+	if first.Version(view.KindGroup, view.KindUser) != both {
+		t.Error("a snapshot's version changed")
+	}
+	record, err := store.Get(t.Context(), c, store.GroupKey("lobby"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := at(commit(t, c, store.Remove(store.GroupKey("lobby"), record.ModRev)))
+	if gone.Version(view.KindGroup) == groups {
+		t.Error("the version of the groups did not move with the removal of one")
+	}
+	if gone.Version(view.KindNode) != 0 {
+		t.Error("nodes, of which there were none, have a version")
+	}
+}
+
 func TestASnapshotNeverChanges(t *testing.T) {
 	c := storetest.New(t)
 	v, _ := start(t, c)

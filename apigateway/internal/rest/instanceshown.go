@@ -1,0 +1,119 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/orreryhq/orrery/apigateway/internal/encoded"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+const (
+	// pageInstances is the largest page of instances, of which a fleet has more than of
+	// anything else.
+	pageInstances = 1000
+	// keptPages is how much pages of instances are kept of one edition, in bytes; keptOrder,
+	// how many instances are kept in order.
+	keptPages, keptOrder = 32 << 20, 100_000
+)
+
+// shownInstances are instances as they are sent. Whoever may see instances is shown the same.
+type shownInstances struct {
+	// one has single instances, live those with live figures.
+	one  *encoded.Objects[fleet.InstanceID, encoded.Instance, ticking]
+	live *encoded.Objects[fleet.InstanceID, livingFrom, ticking]
+	// order has the instances a filter wants, pages the bodies made of them.
+	order *encoded.Memo[int64, instanceFilter, []*fleet.Instance]
+	pages *encoded.Memo[pagesFrom, pageWanted, []byte]
+}
+
+// livingFrom is what an instance is shown from together with its live figures.
+type livingFrom struct {
+	encoded.Instance
+	live upstream.Live
+}
+
+// pagesFrom is what a page is made of: the instances, and the second it is.
+type pagesFrom struct {
+	version, second int64
+}
+
+type pageWanted struct {
+	filter instanceFilter
+	page   server.Wanted
+}
+
+func newShownInstances() *shownInstances {
+	return &shownInstances{
+		one:   encoded.NewObjects[fleet.InstanceID, encoded.Instance, ticking](),
+		live:  encoded.NewObjects[fleet.InstanceID, livingFrom, ticking](),
+		order: encoded.NewMemo[int64, instanceFilter](keptOrder, func(all []*fleet.Instance) int { return len(all) }),
+		pages: encoded.NewMemo[pagesFrom, pageWanted](keptPages, func(body []byte) int { return len(body) }),
+	}
+}
+
+// ticking is an encoded instance in which only the time it has been up changes.
+type ticking struct {
+	body []byte
+	// at is where that time stands in the body, as one digit; 0 when it does not change.
+	at    int
+	since time.Time
+}
+
+var uptimeField = []byte(`"uptimeMs":`)
+
+// tickingOf encodes an instance.
+func tickingOf(i instance) ticking {
+	up := i.StartedAt != nil && i.FinishedAt == nil
+	if up {
+		i.UptimeMs = 0
+	}
+	body, err := json.Marshal(i)
+	if err != nil { // strings, numbers, times and lists of them
+		return ticking{body: []byte("null")}
+	}
+	if !up {
+		return ticking{body: body}
+	}
+	// No string can have this in it: its quotes would be escaped.
+	return ticking{body: body, at: bytes.Index(body, uptimeField) + len(uptimeField), since: *i.StartedAt}
+}
+
+// append adds the instance as it is at a time.
+func (t ticking) append(to []byte, now time.Time) []byte {
+	if t.at == 0 {
+		return append(to, t.body...)
+	}
+	to = append(to, t.body[:t.at]...)
+	to = strconv.AppendInt(to, max(0, now.Sub(t.since).Milliseconds()), 10)
+	return append(to, t.body[t.at+1:]...)
+}
+
+// of is an instance as a snapshot has it.
+func (h *shownInstances) of(s *view.Snapshot, i *fleet.Instance, now time.Time) ticking {
+	return h.one.Get(i.Intent.ID, encoded.InstanceOf(s, i), func() ticking { return tickingOf(instanceOf(s, i, now)) })
+}
+
+// living is an instance with its live figures.
+func (h *shownInstances) living(s *view.Snapshot, i *fleet.Instance, live upstream.Live, now time.Time) ticking {
+	return h.live.Get(i.Intent.ID, livingFrom{encoded.InstanceOf(s, i), live}, func() ticking {
+		out := instanceOf(s, i, now)
+		out.addLive(live)
+		return tickingOf(out)
+	})
+}
+
+// page is the body of a page of the instances a filter wants; how long they have been up is
+// exact to the second.
+func (h *shownInstances) page(s *view.Snapshot, f instanceFilter, page server.Wanted, now time.Time) []byte {
+	version, now := encoded.InstancesOf(s), now.Truncate(time.Second)
+	return h.pages.Get(pagesFrom{version, now.Unix()}, pageWanted{f, page}, func() []byte {
+		all := h.order.Get(version, f, func() []*fleet.Instance { return instancesOf(s, f) })
+		return server.EncodePage(page, all, func(to []byte, i *fleet.Instance) []byte { return h.of(s, i, now).append(to, now) })
+	})
+}

@@ -1,0 +1,91 @@
+package rest
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// shownCases are instances of all kinds, as far as what is shown of them differs.
+func shownCases(at time.Time) map[string]*fleet.Instance {
+	intent := fleet.Intent{ID: "abc123", Name: `a"uptimeMs":7`, Group: "lobby", Generation: 1, Desired: fleet.DesiredRunning, CreatedAt: at}
+	placement := &fleet.Placement{Instance: "abc123", Node: "n1", Generation: 1, Port: 20000, Ports: map[string]int{"query": 20001}}
+	status := func(state fleet.State) *fleet.Status {
+		return &fleet.Status{Instance: "abc123", Node: "n1", Generation: 1, State: state, Message: `said "uptimeMs":`, PID: 42, StartedAt: at, ChangedAt: at, FinishedAt: at.Add(time.Minute)}
+	}
+	return map[string]*fleet.Instance{
+		"pending": {Intent: intent},
+		"running": {Intent: intent, Placement: placement, Status: status(fleet.Online)},
+		"crashed": {Intent: intent, Placement: placement, Status: status(fleet.Crashed)},
+	}
+}
+
+func TestAnInstanceThatIsKeptIsShownAsOneThatIsNot(t *testing.T) {
+	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := view.New(nil, nil).Snapshot()
+	for name, i := range shownCases(start) {
+		h := newShownInstances()
+		for _, now := range []time.Time{start.Add(-time.Hour), start, start.Add(1234567 * time.Millisecond), start.Add(100 * time.Hour)} {
+			want, err := json.Marshal(instanceOf(s, i, now))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := h.of(s, i, now).append(nil, now); string(got) != string(want) {
+				t.Errorf("%s at %s:\ngot  %s\nwant %s", name, now, got, want)
+			}
+		}
+	}
+}
+
+func TestLiveFiguresAreShownAsTheyAre(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	s, i, h := view.New(nil, nil).Snapshot(), shownCases(now)["running"], newShownInstances()
+	for _, live := range []upstream.Live{{PID: 1}, {PID: 1, Report: fleet.InstanceReport{Players: 3, TPS: 19.5}}, {Attach: "tmux attach"}} {
+		plain := instanceOf(s, i, now)
+		plain.addLive(live)
+		want, err := json.Marshal(plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := h.living(s, i, live, now).append(nil, now); string(got) != string(want) {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+func TestAnInstanceIsShownAnewWhenARecordOfItChanges(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	s, h, before := view.New(nil, nil).Snapshot(), newShownInstances(), shownCases(now)["running"]
+	first := string(h.of(s, before, now).append(nil, now))
+	after := *before
+	after.Intent.Desired = fleet.DesiredStopped
+	if got := string(h.of(s, &after, now).append(nil, now)); got == first {
+		t.Errorf("still %s", got)
+	}
+}
+
+func TestAPageThatIsKeptIsAsOneThatIsNot(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	s, i := view.New(nil, nil).Snapshot(), shownCases(now)["running"]
+	all := []*fleet.Instance{i, i, i}
+	for _, w := range []server.Wanted{{Number: 1, Size: 2}, {Number: 2, Size: 2}, {Number: 3, Size: 2}, {Number: 1 << 40, Size: 1000}} {
+		page := server.Page[instance]{Data: []instance{}, Page: w.Number, PageSize: w.Size, Total: len(all)}
+		for n := (w.Number - 1) * w.Size; n < min(len(all), w.Number*w.Size); n++ {
+			page.Data = append(page.Data, instanceOf(s, all[n], now))
+		}
+		want, err := json.Marshal(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := newShownInstances()
+		got := server.EncodePage(w, all, func(to []byte, i *fleet.Instance) []byte { return h.of(s, i, now).append(to, now) })
+		if string(got) != string(want) {
+			t.Errorf("%+v:\ngot  %s\nwant %s", w, got, want)
+		}
+	}
+}
