@@ -137,8 +137,10 @@ type Config struct {
 	// TrustedProxies are those whose X-Forwarded-For is believed, as CIDRs.
 	TrustedProxies []string
 	Limits         Limits
-	Lockout        Lockout
-	Reset          PasswordReset
+	// MaxStreams is how many streams of events are open at a time. 0 means 2,000.
+	MaxStreams int
+	Lockout    Lockout
+	Reset      PasswordReset
 	// Replica is this process' name among the gateways.
 	Replica string
 	// NodeID names this gateway to clients of the older API. Empty means Replica.
@@ -357,8 +359,8 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 				}
 				return events.SightOf(g.cfg.View.Snapshot, by.Instance)
 			},
-			Consoles: func(c *gin.Context) bool { return server.Allowed(c, auth.InstancesConsole) },
-			Slog:     g.cfg.Log, Metrics: g.metrics,
+			Consoles:   func(c *gin.Context) bool { return server.Allowed(c, auth.InstancesConsole) },
+			MaxClients: g.cfg.MaxStreams, Slog: g.cfg.Log, Metrics: g.metrics,
 		}),
 		consoles: console.New(console.Config{
 			View: g.cfg.View, Auth: g.auth, Operations: g.operate, Tickets: tickets, Bell: g.bell,

@@ -44,6 +44,9 @@ type settings struct {
 		Names     int `config:"names" default:"0" usage:"attempts to log in per minute under a user name; 0 sets no limit"`
 		Users     int `config:"users" default:"0" usage:"requests per minute of a user; 0 sets no limit"`
 	} `config:"limits"`
+	Events struct {
+		Streams int `config:"streams" default:"2000" usage:"streams of events that are open at a time; each takes up to 64 KiB"`
+	} `config:"events"`
 	Lockout struct {
 		Failures int           `config:"failures" default:"5" usage:"wrong passwords within the window that lock a user name out; 0 locks out nobody; the same for all gateways"`
 		Window   time.Duration `config:"window" default:"15m" usage:"how long a wrong password counts"`
@@ -79,6 +82,7 @@ func (s *settings) Validate() []error {
 	check(s.Limits.Logins >= 0, "limits.logins", "must not be negative")
 	check(s.Limits.Names >= 0, "limits.names", "must not be negative")
 	check(s.Limits.Users >= 0, "limits.users", "must not be negative")
+	check(s.Events.Streams >= 1, "events.streams", "must be at least 1")
 	check(s.Lockout.Failures >= 0 && s.Lockout.Failures <= apigateway.MaxLockoutFailures, "lockout.failures", fmt.Sprintf("must be between 0 and %d", apigateway.MaxLockoutFailures))
 	check(s.Lockout.Window >= time.Second, "lockout.window", "must be at least 1s")
 	check(s.Lockout.Duration >= time.Second, "lockout.duration", "must be at least 1s")
@@ -112,7 +116,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := apigateway.New(apigateway.Config{
 		Store: e.Client, View: e.View, Log: e.Log, Records: e.Records, Metrics: e.Registry, MetricsPublic: s.Metrics.Public, Listener: listener, APIURL: s.API.URL,
 		ClusterSecret: s.Cluster.Secret, AdminPassword: s.Admin.InitialPassword, AdminPasswordFile: s.Admin.PasswordFile,
-		Origins: origins, AllowedSubnets: s.Network.AllowedSubnets, TrustedProxies: s.Network.TrustedProxies, Limits: limits(s),
+		Origins: origins, AllowedSubnets: s.Network.AllowedSubnets, TrustedProxies: s.Network.TrustedProxies, Limits: limits(s), MaxStreams: s.Events.Streams,
 		Lockout: lockout(s), Reset: reset(s), Replica: e.Replica, ClusterName: s.ClusterName,
 		Version: telemetry.Version(), SessionTTL: s.Session.TTL,
 	})

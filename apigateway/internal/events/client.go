@@ -187,12 +187,12 @@ func (c *client) send(events []Event) error {
 // resync tells the client that what lies between its position and now is lost to
 // it, and moves the cursor to now.
 func (c *client) resync() {
-	c.streams.metrics.resyncs.WithLabelValues().Inc()
+	c.streams.metrics.resyncs.Inc()
 	p := c.log.after(Position{}, 0)
 	e := Event{Type: ResyncRequired, At: Position{Rev: p.head}, Fields: Fields{
 		"lastSequence": c.pos.Rev, "earliestSequence": p.from, "latestSequence": p.head, "timestamp": time.Now().UTC(),
 	}}
-	e.data = e.encode()
+	e.frame = e.framed()
 	c.event(e)
 	c.pos = e.At
 }
@@ -200,7 +200,7 @@ func (c *client) resync() {
 // cut ends the stream of a client that does not keep up. It can come back with
 // its last id.
 func (c *client) cut() error {
-	c.streams.metrics.cut.WithLabelValues().Inc()
+	c.streams.metrics.cut.Inc()
 	c.frame("error", Fields{"message": fmt.Sprintf(
 		"cut off: more than %d events behind; connect again with Last-Event-ID %s", c.streams.cfg.Backlog, c.pos)})
 	return cmpErr(c.flush(), errs.New(errs.Exhausted, "the client fell behind"))
@@ -227,13 +227,11 @@ func (c *client) keepAlive() error {
 
 // event adds an event to what is written next.
 func (c *client) event(e Event) {
-	c.streams.metrics.sent.WithLabelValues().Inc()
-	c.out.WriteString("event: message\n")
+	c.streams.metrics.sent.Inc()
 	if !e.Live() {
-		fmt.Fprintf(&c.out, "id: %s\n", e.At)
 		c.told = e.At
 	}
-	fmt.Fprintf(&c.out, "data: %s\n\n", e.data)
+	c.out.Write(e.frame)
 }
 
 // frame adds a frame of the stream itself.

@@ -52,12 +52,21 @@ type Event struct {
 	Proxy fleet.InstanceID
 	// Fields are the event's own fields. Never changed once the event was made.
 	Fields Fields
-	// data is the encoded event, filled when it enters a log.
-	data []byte
+	// frame is the event as every client is sent it, filled when it enters a log.
+	frame []byte
 }
 
 // Live reports whether the event has no id.
 func (e Event) Live() bool { return e.At == Position{} }
+
+// framed is the event as it is sent: with its id, if it has one.
+func (e Event) framed() []byte {
+	out := []byte("event: message\n")
+	if !e.Live() {
+		out = fmt.Appendf(out, "id: %s\n", e.At)
+	}
+	return fmt.Appendf(out, "data: %s\n\n", e.encode())
+}
 
 // encode is the event as clients read it: its fields, type and, with an id, the
 // revision as sequence.

@@ -95,7 +95,7 @@ func (r *reading) hear(b view.Batch) {
 	default:
 		for _, e := range Translate(b, r.totals, time.Time{}) {
 			if !e.Live() {
-				e.data = e.encode()
+				e.frame = e.framed()
 				r.events = append(r.events, e)
 			}
 		}

@@ -22,7 +22,8 @@ type Log struct {
 	size int
 
 	// mu guards what follows.
-	mu   sync.Mutex
+	mu sync.RWMutex
+	// ring is only appended to, and cut at its beginning: parts of it are handed out as they are.
 	ring []Event
 	// from and head bound what the ring holds: every event after revision from up to
 	// revision head. head is 0 before the first list.
@@ -34,7 +35,7 @@ type Log struct {
 	taps    map[chan Event]struct{}
 }
 
-// NewLog makes a log of size events, at times a quarter more; 0 means DefaultRing.
+// NewLog makes a log of size events; 0 means DefaultRing.
 func NewLog(size int) *Log {
 	if size == 0 {
 		size = DefaultRing
@@ -64,7 +65,7 @@ func (l *Log) append(events []Event) {
 		if e.Live() && len(l.taps) == 0 {
 			continue
 		}
-		e.data = e.encode()
+		e.frame = e.framed()
 		if !e.Live() {
 			l.ring = append(l.ring, e)
 			continue
@@ -76,7 +77,7 @@ func (l *Log) append(events []Event) {
 			}
 		}
 	}
-	if slack := l.size / 4; len(l.ring) > l.size+slack { // not at each event: it moves the rest
+	if len(l.ring) > l.size {
 		l.evict(len(l.ring) - l.size)
 	}
 }
@@ -87,7 +88,7 @@ func (l *Log) evict(n int) {
 	for n < len(l.ring) && l.ring[n].At.Rev == last {
 		n++
 	}
-	l.ring = slices.Delete(l.ring, 0, n)
+	l.ring = l.ring[n:] // what is dropped goes when append moves the rest
 	l.from, l.evicted = last, true
 }
 
@@ -104,7 +105,7 @@ func (l *Log) widen(from, to int64, older []Event) {
 
 // page is what a Log has after a position.
 type page struct {
-	// events are the next ones, at most as many as asked for.
+	// events are the next ones, at most as many as asked for. They are the log's own.
 	events []Event
 	// behind is how many more the log holds.
 	behind int
@@ -119,8 +120,8 @@ type page struct {
 
 // after reads up to limit events after a position.
 func (l *Log) after(p Position, limit int) page {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	out := page{from: l.from, head: l.head, more: l.wake}
 	if p.Compare(Position{Rev: l.from}) < 0 {
 		out.older, out.evicted = true, l.evicted
@@ -133,7 +134,7 @@ func (l *Log) after(p Position, limit int) page {
 		return 1
 	})
 	rest := l.ring[i:]
-	out.events = slices.Clone(rest[:min(limit, len(rest))])
+	out.events = slices.Clip(rest[:min(limit, len(rest))])
 	out.behind = len(rest) - len(out.events)
 	return out
 }
@@ -153,7 +154,7 @@ func (l *Log) tap() (events <-chan Event, drop func()) {
 
 // Head is the revision up to which the log is complete, 0 before the first list.
 func (l *Log) Head() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	return l.head
 }

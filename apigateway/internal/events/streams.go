@@ -25,7 +25,7 @@ const StreamName = "events"
 
 // Defaults of a Config.
 const (
-	DefaultMaxClients   = 512
+	DefaultMaxClients   = 2000
 	DefaultBacklog      = 2048
 	DefaultKeepAlive    = 15 * time.Second
 	DefaultWriteTimeout = 10 * time.Second
@@ -77,7 +77,7 @@ type Streams struct {
 }
 
 type metrics struct {
-	sent, cut, resyncs *prometheus.CounterVec
+	sent, cut, resyncs prometheus.Counter
 }
 
 // New wires the streams.
@@ -94,9 +94,9 @@ func New(cfg Config) *Streams {
 	}
 	s := &Streams{cfg: cfg, archive: newArchive(cfg.Store, cfg.Log, cfg.Slog), closed: make(chan struct{})}
 	s.metrics = metrics{
-		sent:    cfg.Metrics.Counter("events_sent", "Events written to clients of the event stream."),
-		cut:     cfg.Metrics.Counter("event_streams_cut", "Event streams ended because the client did not keep up."),
-		resyncs: cfg.Metrics.Counter("event_resyncs", "Clients whose position could not be resumed."),
+		sent:    cfg.Metrics.Counter("events_sent", "Events written to clients of the event stream.").WithLabelValues(),
+		cut:     cfg.Metrics.Counter("event_streams_cut", "Event streams ended because the client did not keep up.").WithLabelValues(),
+		resyncs: cfg.Metrics.Counter("event_resyncs", "Clients whose position could not be resumed.").WithLabelValues(),
 	}
 	cfg.Metrics.GaugeFunc("event", "streams", "Event streams open now.", func() float64 { return float64(s.open.Load()) })
 	return s
