@@ -43,6 +43,7 @@ var families = []family{
 	{"rest", measureRest},
 	{"adopt", measureAdopt},
 	{"console", measureConsole},
+	{"api", measureAPI},
 	{"operate", measureOperate},
 	{"template", measureTemplate},
 	{"content", measureContent},

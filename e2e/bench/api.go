@@ -1,0 +1,277 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+const (
+	// apiColdStarts is how often a gateway is started, apiWalks how often all pages are read.
+	apiColdStarts, apiWalks = 7, 20
+	// apiPage is the size of the largest page of instances.
+	apiPage = 1000
+)
+
+// measureAPI measures one gateway with ten thousand instances, whose processes nobody
+// needs: how fast it shows one of them and lists of them, each in turns with gin alone
+// that sends as many bytes, on the same processors as wrk itself; and how soon it serves.
+func measureAPI(ctx context.Context, b *bench) error {
+	etcd, err := b.startEtcd("api-etcd")
+	if err != nil {
+		return err
+	}
+	defer etcd.Close()
+	agent, stop, err := startStandIn(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	endpoint := "http://" + etcd.Clients[0].Addr().String()
+	if err := seedAt(ctx, endpoint, agent); err != nil {
+		return err
+	}
+	all, err := b.newGateways(ctx, "api", endpoint)
+	if err != nil {
+		return err
+	}
+	if err := all.measureColdStart(ctx, b); err != nil {
+		return err
+	}
+	a := &apiBench{bench: b, client: &http.Client{}}
+	defer a.client.CloseIdleConnections()
+	if a.gateway, err = all.start(ctx, "measured"); err != nil {
+		return err
+	}
+	defer a.gateway.Kill()
+	if a.token, err = all.login(ctx, a.gateway); err != nil {
+		return err
+	}
+	return a.measure(ctx)
+}
+
+// seedAt writes the fleet into an etcd.
+func seedAt(ctx context.Context, endpoint, agent string) error {
+	c, err := store.Dial([]string{endpoint}, store.Options{})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := c.Join(ctx, time.Now()); err != nil {
+		return err
+	}
+	return seedAPI(ctx, c, agent)
+}
+
+// measureColdStart starts gateways one after the other: the time is that from exec to the
+// first answer.
+func (g *gateways) measureColdStart(ctx context.Context, b *bench) error {
+	client, token := &http.Client{}, ""
+	var took []time.Duration
+	for n := range apiColdStarts {
+		began := time.Now()
+		one, err := g.start(ctx, fmt.Sprint("cold-", n))
+		if err != nil {
+			return err
+		}
+		if n == 0 { // makes its keys and its first user
+			token, err = g.login(ctx, one)
+		} else if _, err = get(ctx, client, one.url+"/api/v1/services?pageSize=1", token); err == nil {
+			took = append(took, time.Since(began))
+		}
+		client.CloseIdleConnections()
+		if err := errors.Join(err, one.Stop()); err != nil {
+			return err
+		}
+	}
+	b.report("gateway_cold_start_s", quantile(took, 0.5)/1000, "s", 1)
+	return nil
+}
+
+// apiBench is a gateway and gin alone beside it.
+type apiBench struct {
+	*bench
+	client  *http.Client
+	gateway *gateway
+	token   string
+	limit   string // URL of gin alone
+}
+
+func (a *apiBench) measure(ctx context.Context) error {
+	var first struct{ Data []struct{ UID string } }
+	page, err := a.get(ctx, "/api/v1/services?pageSize="+strconv.Itoa(apiPage))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(page, &first); err != nil {
+		return err
+	}
+	array, err := a.get(ctx, "/api/instances?all=true")
+	if err != nil {
+		return err
+	}
+	one, err := a.get(ctx, "/api/v1/services/"+first.Data[0].UID)
+	if err != nil {
+		return err
+	}
+	stop, err := a.startLimit(ctx, map[string][]byte{"one": one, "page": page, "array": array})
+	if err != nil {
+		return err
+	}
+	defer stop()
+	var ids []string
+	for _, i := range first.Data {
+		ids = append(ids, i.UID)
+	}
+	err = a.measureOne(ctx, ids)
+	if err == nil {
+		err = a.measureLists(ctx, len(first.Data))
+	}
+	if errors.Is(err, errNoWrk) {
+		fmt.Fprintln(os.Stderr, "  "+err.Error())
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.measureWalk(ctx); err != nil {
+		return err
+	}
+	rss, err := memoryMiB(a.gateway.PID(), "VmHWM:")
+	if err != nil {
+		return err
+	}
+	a.report("api_rss_mib", rss, "MiB", -1)
+	return nil
+}
+
+func (a *apiBench) get(ctx context.Context, path string) ([]byte, error) {
+	return get(ctx, a.client, a.gateway.url+path, a.token)
+}
+
+// startLimit runs gin alone, which sends the bodies, until stop is called.
+func (a *apiBench) startLimit(ctx context.Context, bodies map[string][]byte) (stop func(), err error) {
+	program, err := a.build(ctx, "./apigateway/cmd/hello")
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(a.dir, "bodies")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	for name, body := range bodies {
+		if err := os.WriteFile(filepath.Join(dir, name), body, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	cmd := exec.Command(program, "-bodies", dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	stop = func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("gin alone does not serve: %w", err)
+	}
+	a.limit = strings.TrimSpace(line)
+	return stop, nil
+}
+
+// of is what asks the gateway for a path.
+func (a *apiBench) of(path string, connections int) load {
+	return load{url: a.gateway.url + path, token: a.token, connections: connections}
+}
+
+// than is what asks gin alone for a body.
+func (a *apiBench) than(body string, connections int) load {
+	return load{url: a.limit + "/" + body, connections: connections}
+}
+
+// measureOne has one instance shown again and again, and then one after the other.
+func (a *apiBench) measureOne(ctx context.Context, ids []string) error {
+	const connections = 32
+	got, most, err := a.of("/api/v1/services/"+ids[0], connections).beside(ctx, a.than("hello", connections))
+	if err != nil {
+		return err
+	}
+	a.report("get_per_s", got.perSecond, "1/s", most.perSecond)
+	a.report("get_pct", 100*got.perSecond/most.perSecond, "%", 50)
+	a.report("get_p99_ms", milliseconds(got.p99), "ms", milliseconds(most.p99))
+	each := a.of("/api/v1/services/"+ids[0], connections)
+	if each.script, err = a.inTurns("/api/v1/services/", ids); err != nil {
+		return err
+	}
+	if got, most, err = each.beside(ctx, a.than("one", connections)); err != nil {
+		return err
+	}
+	a.report("get_each_per_s", got.perSecond, "1/s", most.perSecond)
+	a.report("get_each_p99_ms", milliseconds(got.p99), "ms", milliseconds(most.p99))
+	return nil
+}
+
+// inTurns is a program of wrk's that asks for one path after the other.
+func (a *apiBench) inTurns(base string, ids []string) (file string, err error) {
+	file = filepath.Join(a.dir, "turns.lua")
+	text := "local ids = {'" + strings.Join(ids, "','") + "'}\nlocal n = 0\n" +
+		"request = function()\n  n = n % #ids + 1\n  return wrk.format(nil, '" + base + "' .. ids[n])\nend\n"
+	return file, os.WriteFile(file, []byte(text), 0o644)
+}
+
+// measureLists has lists of a thousand and of all instances made.
+func (a *apiBench) measureLists(ctx context.Context, size int) error {
+	const many, few = 16, 4
+	got, most, err := a.of("/api/v1/services?pageSize="+strconv.Itoa(size)+"&group="+string(apiGroup(0)), many).beside(ctx, a.than("page", many))
+	if err != nil {
+		return err
+	}
+	a.report(fmt.Sprintf("list%d_per_s", size), got.perSecond, "1/s", most.perSecond)
+	a.report(fmt.Sprintf("list%d_p99_ms", size), milliseconds(got.p99), "ms", milliseconds(most.p99))
+	if got, most, err = a.of("/api/instances?all=true", few).beside(ctx, a.than("array", few)); err != nil {
+		return err
+	}
+	a.report("list10k_per_s", got.perSecond, "1/s", most.perSecond)
+	a.report("list10k_p99_ms", milliseconds(got.p99), "ms", milliseconds(most.p99))
+	return nil
+}
+
+// measureWalk reads all instances page by page.
+func (a *apiBench) measureWalk(ctx context.Context) error {
+	var walks []time.Duration
+	for range apiWalks {
+		began, seen := time.Now(), 0
+		for n := 1; seen < apiInstances; n++ {
+			body, err := a.get(ctx, fmt.Sprintf("/api/v1/services?pageSize=%d&page=%d", apiPage, n))
+			if err != nil {
+				return err
+			}
+			var page struct{ Data []json.RawMessage }
+			if err := json.Unmarshal(body, &page); err != nil {
+				return err
+			}
+			if len(page.Data) == 0 {
+				return fmt.Errorf("the pages end after %d instances", seen)
+			}
+			seen += len(page.Data)
+		}
+		walks = append(walks, time.Since(began))
+	}
+	a.report("list10k_pages_p99_ms", quantile(walks, 0.99), "ms", -1)
+	return nil
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/orreryhq/orrery/e2e/cluster/site"
+	"github.com/orreryhq/orrery/libs/pause"
+	"github.com/orreryhq/orrery/standalone/stack"
+)
+
+// gatewayPatience bounds every wait for a gateway; it says nothing about speed.
+const gatewayPatience = time.Minute
+
+// gateways are processes of the API on one etcd, each started by its own name.
+type gateways struct {
+	program, dir, endpoint string
+}
+
+// newGateways builds the program; dir takes logs and secrets.
+func (b *bench) newGateways(ctx context.Context, name, endpoint string) (*gateways, error) {
+	program, err := b.build(ctx, "./apigateway/cmd/apigateway")
+	if err != nil {
+		return nil, err
+	}
+	g := &gateways{program: program, dir: filepath.Join(b.dir, name), endpoint: endpoint}
+	if err := os.MkdirAll(g.dir, 0o755); err != nil {
+		return nil, err
+	}
+	return g, os.WriteFile(g.path("secret"), []byte(rand.Text()+rand.Text()), 0o600)
+}
+
+func (g *gateways) path(name string) string { return filepath.Join(g.dir, name) }
+
+// gateway is one of them that serves.
+type gateway struct {
+	*site.Process
+	url string
+	// took is the time from exec until it said that it serves.
+	took time.Duration
+}
+
+var apiAddress = regexp.MustCompile(`the API is up".* address=(\S+)`)
+
+// start starts one by a name that none had.
+func (g *gateways) start(ctx context.Context, name string) (*gateway, error) {
+	log := g.path(name + ".log")
+	p := site.NewProcess(name, g.program, log,
+		"--etcd-endpoints", g.endpoint, "--cluster-secret-file", g.path("secret"), "--listen", "127.0.0.1:0", "--replica", name,
+		"--admin-password-file", g.path("admin-password"), "--limits-anonymous", "0", "--limits-logins", "0", "--log-level", "info")
+	began := time.Now()
+	if err := p.Start(); err != nil {
+		return nil, err
+	}
+	for time.Since(began) < gatewayPatience && p.Running() {
+		text, err := os.ReadFile(log)
+		if err != nil {
+			break
+		}
+		if found := apiAddress.FindSubmatch(text); found != nil {
+			return &gateway{Process: p, url: "http://" + string(found[1]), took: time.Since(began)}, nil
+		}
+		if !pause.For(ctx, time.Millisecond) {
+			break
+		}
+	}
+	p.Kill()
+	text, _ := os.ReadFile(log)
+	return nil, fmt.Errorf("%s does not serve: %w\n%s", name, ctx.Err(), text)
+}
+
+// login is a token that all of them take.
+func (g *gateways) login(ctx context.Context, at *gateway) (string, error) {
+	return stack.Login(ctx, at.url, "admin", g.path("admin-password"))
+}
+
+// get asks for a path and returns the body of the answer.
+func get(ctx context.Context, client *http.Client, url, token string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	return answered(url, resp)
+}
