@@ -44,6 +44,7 @@ var families = []family{
 	{"adopt", measureAdopt},
 	{"console", measureConsole},
 	{"api", measureAPI},
+	{"events", measureEvents},
 	{"operate", measureOperate},
 	{"template", measureTemplate},
 	{"content", measureContent},
