@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -143,9 +143,10 @@ type writing struct {
 	// pause is that between two of them.
 	pause time.Duration
 
-	mu      sync.Mutex
-	began   []time.Time // when each began to be written
-	commits []time.Duration
+	// at is when each began to be written, in nanoseconds since 1970; nil where nobody asks.
+	at      []atomic.Int64
+	begun   atomic.Int64
+	commits []time.Duration // to be read when run has ended
 }
 
 func (w *writing) name(n int) string { return fmt.Sprintf("%s-%06d", w.prefix, n) }
@@ -159,38 +160,29 @@ func (w *writing) run(ctx context.Context, count int) error {
 			break
 		}
 		began := time.Now()
-		w.mu.Lock()
-		w.began = append(w.began, began)
-		w.mu.Unlock()
+		if w.at != nil {
+			w.at[n].Store(began.UnixNano())
+		}
+		w.begun.Add(1)
 		group := fleet.Group{Name: fleet.GroupName(w.name(n)), Revision: 1, CreatedAt: began.UTC(), UpdatedAt: began.UTC(), Spec: fleet.DefaultSpec()}
 		// Begun writes are finished: whoever listens waits for each that began.
 		if _, err := w.store.Commit(context.WithoutCancel(ctx), store.Txn{Writes: []store.Write{store.Create(store.GroupKey(group.Name), group)}}); err != nil {
 			return err
 		}
-		w.mu.Lock()
 		w.commits = append(w.commits, time.Since(began))
-		w.mu.Unlock()
 	}
 	return nil
 }
 
-// written is how many began to be written.
-func (w *writing) written() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.began)
-}
-
-func (w *writing) beganAt(n int) time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.began[n]
+// late is how long ago one began to be written.
+func (w *writing) late(n int) time.Duration {
+	return time.Duration(time.Now().UnixNano() - w.at[n].Load())
 }
 
 // measureAudience has many clients hear of everything that is written, in order.
 func (e *eventBench) measureAudience(ctx context.Context, at *gateway) error {
 	const count = int(audienceRate * audienceTime / time.Second)
-	w := &writing{store: e.store, prefix: "audience", pause: time.Second / audienceRate}
+	w := &writing{store: e.store, prefix: "audience", pause: time.Second / audienceRate, at: make([]atomic.Int64, count)}
 	streams := make([]*stream, 0, audience)
 	defer func() {
 		for _, s := range streams {

@@ -135,7 +135,7 @@ func (s *stream) hearAll(w *writing, count int) (out heard) {
 		if name != w.name(n) {
 			return heard{err: fmt.Errorf("heard of %s in the place of %s", name, w.name(n))}
 		}
-		out.delays = append(out.delays, time.Since(w.beganAt(n)))
+		out.delays = append(out.delays, w.late(n))
 		n++
 	}
 	return out
