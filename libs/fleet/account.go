@@ -26,3 +26,21 @@ type PlayerLink struct {
 	UserID string    `json:"userId"`
 	At     time.Time `json:"at"`
 }
+
+// Avatar is the picture a user shows; the zero value is none. Its file stands in
+// AvatarTemplate, at File.
+type Avatar struct {
+	// SHA256 is the file's, hex.
+	SHA256 string `json:"sha256"`
+	// Type is its media type, as its content says.
+	Type string `json:"type"`
+}
+
+// MaxAvatar is the size of the largest picture, in bytes.
+const MaxAvatar = 5 << 20
+
+// AvatarTemplate has the pictures of all users.
+var AvatarTemplate = TemplateRef{Group: "_users", Name: "avatars"}
+
+// File is where a user's picture lies in AvatarTemplate.
+func (a Avatar) File(userID string) string { return userID + "/" + a.SHA256 }

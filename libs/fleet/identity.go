@@ -42,6 +42,7 @@ type User struct {
 	// called there; empty when they did not say.
 	MinecraftUUID PlayerID `json:"minecraftUuid,omitempty"`
 	MinecraftName string   `json:"minecraftName,omitempty"`
+	Avatar        Avatar   `json:"avatar,omitzero"`
 }
 
 // ID names a user in letters and digits, whatever they are called: nobody who is given the

@@ -33,6 +33,12 @@ func (r TemplateRef) Short() string {
 	return r.String()
 }
 
+// Hidden reports whether a template is no instance's business: lists leave it out, and no
+// pattern means it. The name of such a group or template begins with _.
+func (r TemplateRef) Hidden() bool {
+	return strings.HasPrefix(r.Group, "_") || strings.HasPrefix(r.Name, "_")
+}
+
 // Valid reports whether both parts are usable as a path segment and a key segment.
 func (r TemplateRef) Valid() bool { return validSegment(r.Group) && validSegment(r.Name) }
 

@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"strconv"
-	"strings"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
@@ -26,7 +25,7 @@ func (*Interpreter) templateCommands() []command {
 func listTemplates(_ context.Context, c *call) error {
 	rows := [][]string{{"TEMPLATE", "FILES", "BYTES", "VERSION", "FROM"}}
 	for name, h := range c.snapshot.TemplateHeads.All() {
-		if strings.HasPrefix(h.Group, "_") {
+		if h.Hidden() {
 			continue
 		}
 		rows = append(rows, []string{name, strconv.Itoa(h.Files), strconv.FormatInt(h.SizeBytes, 10), h.Digest[:min(len(h.Digest), 12)], dash(h.Origin)})

@@ -165,7 +165,7 @@ func matching(s *view.Snapshot, pattern string) ([]SyncedTemplate, error) {
 	}
 	out := []SyncedTemplate{}
 	for _, h := range s.TemplateHeads.All() {
-		if (group == "*" || group == h.Group) && (name == "*" || name == h.Name) {
+		if (group == "*" && !h.Hidden() || group == h.Group) && (name == "*" || name == h.Name) {
 			out = append(out, SyncedTemplate{Template: h.TemplateRef.String(), Digest: h.Digest})
 		}
 	}

@@ -16,12 +16,12 @@ import (
 
 // accountRoutes are what users keep of themselves; others need users.view or users.update.
 func (a *API) accountRoutes() []server.Route {
-	return server.Under("/api/v1/users/:name",
+	return append(a.avatarRoutes(), server.Under("/api/v1/users/:name",
 		server.Get("/preferences", server.Anyone, a.getPreferences),
 		server.Put("/preferences", server.Anyone, a.putPreferences).Reads(server.Body{Limit: fleet.MaxPreferences}),
 		server.Put("/minecraft", server.Anyone, a.linkPlayer),
 		server.Delete("/minecraft", server.Anyone, a.unlinkPlayer),
-	)
+	)...)
 }
 
 // own reports whether the caller may use what the user of the path keeps: with a permission,

@@ -88,7 +88,7 @@ func (a *API) listTemplates(c *gin.Context) {
 	var shown []*fleet.TemplateHead
 	for _, h := range a.snapshot().TemplateHeads.All() {
 		switch {
-		case !all && strings.HasPrefix(h.Name, "_"):
+		case !all && h.Hidden():
 		case platform != "" && !strings.EqualFold(h.Platform, platform):
 		case strings.Contains(strings.ToLower(h.TemplateRef.String()), q):
 			shown = append(shown, h)

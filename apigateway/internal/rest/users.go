@@ -43,6 +43,7 @@ func (a *API) userRoutes() []server.Route {
 func userOf(s *view.Snapshot, u *fleet.User) user {
 	role, _ := auth.RoleOf(s, u.Role)
 	out := user{ID: u.Username, Username: u.Username, Email: u.Email, Role: u.Role, Permissions: shownPermissions(role), CreatedAt: &u.CreatedAt}
+	out.AvatarURL = avatarURL(u)
 	if u.MinecraftUUID != "" {
 		out.MinecraftUUID, out.MinecraftName = new(string(u.MinecraftUUID)), &u.MinecraftName
 	}
@@ -178,6 +179,9 @@ func (a *API) deleteUser(c *gin.Context) {
 	case w.DryRun && ok:
 		c.JSON(http.StatusOK, userOf(gone, u))
 	default:
+		if ok && u.Avatar.SHA256 != "" {
+			a.dropAvatars(c, u.ID())
+		}
 		c.Status(http.StatusNoContent)
 	}
 }

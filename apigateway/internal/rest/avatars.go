@@ -1,0 +1,214 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/client"
+)
+
+// maxAvatarForm is the size of the largest form with a picture: what is around it is small.
+const maxAvatarForm = fleet.MaxAvatar + 64<<10
+
+// avatarRoutes are users' pictures. Everybody may see them.
+func (a *API) avatarRoutes() []server.Route {
+	return server.Under("/api/v1/users/:name",
+		server.Get("/avatar", server.Public, a.getAvatar),
+		server.Post("/avatar", server.Anyone, a.postAvatar).Reads(server.Body{Limit: maxAvatarForm, Raw: true}),
+		server.Delete("/avatar", server.Anyone, a.deleteAvatar),
+	)
+}
+
+// avatarURL is where a user's picture is; another one when it is another picture.
+func avatarURL(u *fleet.User) *string {
+	if u.Avatar.SHA256 == "" {
+		return nil
+	}
+	return new("/api/v1/users/" + u.Username + "/avatar?v=" + u.Avatar.SHA256[:12])
+}
+
+// getAvatar sends a picture so that no browser takes it for a page.
+func (a *API) getAvatar(c *gin.Context) {
+	s, none := a.snapshot(), errs.New(errs.NotFound, "nobody of that name shows a picture")
+	u, ok := s.Users.Get(userName(c))
+	if !ok || u.Avatar.SHA256 == "" {
+		server.Fail(c, none)
+		return
+	}
+	etag := `"` + u.Avatar.SHA256 + `"`
+	for name, value := range map[string]string{
+		"ETag": etag, "Cache-Control": "public, max-age=3600", "Content-Security-Policy": "default-src 'none'; sandbox",
+		"Cross-Origin-Resource-Policy": "cross-origin",
+	} {
+		c.Header(name, value)
+	}
+	if strings.Contains(c.GetHeader("If-None-Match"), etag) {
+		c.Status(http.StatusNotModified)
+		return
+	}
+	f, err := a.avatarFile(c.Request.Context(), u)
+	if err != nil {
+		for _, name := range []string{"ETag", "Cache-Control"} {
+			c.Writer.Header().Del(name)
+		}
+		if errs.Is(err, errs.NotFound) {
+			err = none
+		}
+		server.Fail(c, err)
+		return
+	}
+	server.Send(c, server.Transfer{Type: u.Avatar.Type, Size: f.Size, Body: f.Body})
+}
+
+// avatarFile opens a user's picture. NotFound when it is not there any more.
+func (a *API) avatarFile(ctx context.Context, u *fleet.User) (*client.File, error) {
+	h, ok := a.snapshot().TemplateHeads.Get(fleet.AvatarTemplate.String())
+	if !ok {
+		return nil, errs.New(errs.NotFound, "there are no pictures")
+	}
+	f, err := a.cfg.Templates.File(ctx, h.Digest, u.Avatar.File(u.ID()))
+	if err != nil {
+		return nil, err
+	}
+	if f.SHA256 != u.Avatar.SHA256 { // somebody edited the template
+		_ = f.Body.Close()
+		return nil, errs.New(errs.NotFound, "another file lies there")
+	}
+	return f, nil
+}
+
+// postAvatar stores the picture of a form, and then notes that the user shows it: who is cut
+// off between shows the one before.
+func (a *API) postAvatar(c *gin.Context) {
+	w, ok := a.avatarWrite(c)
+	if !ok {
+		return
+	}
+	picture, err := pictureOf(c.Request)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	sum := sha256.Sum256(picture)
+	w.Avatar = fleet.Avatar{SHA256: hex.EncodeToString(sum[:]), Type: http.DetectContentType(picture)}
+	ctx, by, name := c.Request.Context(), server.Actor(c), userName(c)
+	_, err = a.cfg.Templates.PutFile(ctx, client.Change{
+		Ref: fleet.AvatarTemplate, Create: true, Path: w.File(w.UserID), Asked: client.Asked{Author: by.User}, Message: "a picture",
+	}, false, bytes.NewReader(picture))
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	u, before, err := a.cfg.Operations.WriteAvatar(ctx, by, name, w)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	if before.SHA256 != "" && before.SHA256 != w.SHA256 {
+		a.dropAvatars(c, before.File(w.UserID))
+	}
+	server.ETag(c, u.ModRev)
+	c.JSON(http.StatusOK, gin.H{"avatarUrl": avatarURL(&u)})
+}
+
+func (a *API) deleteAvatar(c *gin.Context) {
+	w, ok := a.avatarWrite(c)
+	if !ok {
+		return
+	}
+	_, before, err := a.cfg.Operations.WriteAvatar(c.Request.Context(), server.Actor(c), userName(c), w)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	if before.SHA256 != "" {
+		a.dropAvatars(c, before.File(w.UserID))
+	}
+	c.Status(http.StatusNoContent)
+}
+
+// avatarWrite is what is to be done with whose picture, which the caller may do; ok is false
+// when the request was answered.
+func (a *API) avatarWrite(c *gin.Context) (w operate.AvatarWrite, ok bool) {
+	if !own(c, auth.UsersUpdate) {
+		return w, false
+	}
+	match, err := server.IfMatch(c)
+	if err != nil {
+		server.Fail(c, err)
+		return w, false
+	}
+	who, _ := server.Identity(c)
+	if u, ok := a.snapshot().Users.Get(userName(c)); ok {
+		w.UserID = u.ID()
+	}
+	w.IfMatch, w.May, w.DryRun = match, who.Permissions, true
+	if _, _, err := a.cfg.Operations.WriteAvatar(c.Request.Context(), server.Actor(c), userName(c), w); err != nil { // before anything is stored
+		server.Fail(c, err)
+		return w, false
+	}
+	w.DryRun = false
+	return w, true
+}
+
+// dropAvatars removes what no user shows any more. What fails leaves files that nobody sees.
+func (a *API) dropAvatars(c *gin.Context, path string) {
+	_, err := a.cfg.Templates.Edit(context.WithoutCancel(c.Request.Context()), client.Change{
+		Ref: fleet.AvatarTemplate, Asked: client.Asked{Author: server.Actor(c).User}, Message: "nobody shows it",
+	}, client.Op{Op: "delete", Path: path})
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		_ = c.Error(err) // for the access log
+	}
+}
+
+// pictureOf is the picture in a form. Malformed when there is none, TooLarge when it is.
+func pictureOf(r *http.Request) ([]byte, error) {
+	bad := func(text string, err error) ([]byte, error) {
+		return nil, &errs.Error{Kind: errs.Malformed, Field: "avatar", Message: text, Err: err}
+	}
+	form, err := r.MultipartReader()
+	if err != nil {
+		return bad("send a form (multipart/form-data) with the picture in this field", err)
+	}
+	part, err := partOf(form, "avatar")
+	if err != nil {
+		return bad("is missing in the form, or the form is broken", err)
+	}
+	picture, err := io.ReadAll(io.LimitReader(part, fleet.MaxAvatar+1))
+	var over *http.MaxBytesError
+	switch {
+	case len(picture) > fleet.MaxAvatar, errors.As(err, &over):
+		return nil, errs.New(errs.TooLarge, "the picture is larger than %d MiB: send a smaller one", fleet.MaxAvatar>>20)
+	case err != nil:
+		return bad("did not come to its end", err)
+	}
+	switch http.DetectContentType(picture) {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+		return picture, nil
+	}
+	return bad("must be a PNG, JPEG, GIF or WebP, whatever it is called", nil)
+}
+
+// partOf is the part of a form with a name.
+func partOf(form *multipart.Reader, name string) (*multipart.Part, error) {
+	for {
+		part, err := form.NextPart()
+		if err != nil || part.FormName() == name {
+			return part, err
+		}
+	}
+}
