@@ -15,7 +15,7 @@ type Preferences struct {
 	At    time.Time                  `json:"at"`
 }
 
-// MaxPreferences is the size of the largest preferences as they are sent, in bytes.
+// MaxPreferences is the size of the largest preferences as they are kept, in bytes.
 const MaxPreferences = 64 << 10
 
 // PlayerLink says whose a player of the game is. Its key is the player's id, so that each is

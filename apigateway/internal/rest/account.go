@@ -18,7 +18,7 @@ import (
 func (a *API) accountRoutes() []server.Route {
 	return append(a.avatarRoutes(), server.Under("/api/v1/users/:name",
 		server.Get("/preferences", server.Anyone, a.getPreferences),
-		server.Put("/preferences", server.Anyone, a.putPreferences).Reads(server.Body{Limit: fleet.MaxPreferences}),
+		server.Put("/preferences", server.Anyone, a.putPreferences),
 		server.Put("/minecraft", server.Anyone, a.linkPlayer),
 		server.Delete("/minecraft", server.Anyone, a.unlinkPlayer),
 	)...)
@@ -68,6 +68,9 @@ func (a *API) putPreferences(c *gin.Context) {
 		return
 	}
 	match, err := server.IfMatch(c)
+	if kept, _ := json.Marshal(value); err == nil && len(kept) > fleet.MaxPreferences {
+		err = errs.New(errs.TooLarge, "the preferences have %d bytes, at most %d are kept", len(kept), fleet.MaxPreferences)
+	}
 	if err != nil {
 		server.Fail(c, err)
 		return
