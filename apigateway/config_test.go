@@ -104,6 +104,14 @@ func TestWhatIsNoSettingIsRefused(t *testing.T) {
 		`{"parentVersion":1,"patch":{"http":{"cors":{"allowedOrigins":["nope"]}}}}`: "patch.http.cors.allowedOrigins[0]",
 		`{"parentVersion":1,"patch":{"http":{"cors":{"allowedOrigins":[]}},"http.cors.allowedOrigins":[]}}`:       "is given twice",
 		`{"parentVersion":1,"patch":` + strings.Repeat(`{"a":`, 2000) + `1` + strings.Repeat(`}`, 2000) + `}`:     "patch.a.a.a.a.a",
+		`{"parentVersion":1,"patch":{"security":{"jwtExpirationMinutes":0}}}`:                                     "patch.security.jwtExpirationMinutes",
+		`{"parentVersion":1,"patch":{"security":{"jwtExpirationMinutes":43201}}}`:                                 "between 1 and 43200",
+		`{"parentVersion":1,"patch":{"security":{"lockout":{"enabled":"no"}}}}`:                                   "must be true or false",
+		`{"parentVersion":1,"patch":{"security":{"lockout":{"maxFailures":101}}}}`:                                "patch.security.lockout.maxFailures",
+		`{"parentVersion":1,"patch":{"security":{"lockout":{"lockSeconds":0}}}}`:                                  "patch.security.lockout.lockSeconds",
+		`{"parentVersion":1,"patch":{"security":{"lockout":{"windowSeconds":90000}}}}`:                            "patch.security.lockout.windowSeconds",
+		`{"parentVersion":1,"patch":{"security":{"passwordReset":{"ttlMinutes":1441}}}}`:                          "patch.security.passwordReset.ttlMinutes",
+		`{"parentVersion":1,"patch":{"security":{"passwordReset":{"enabled":true}}}}`:                             "there are http.cors.allowedOrigins",
 		`{"parentVersion":1,"patch":{"http.cors.allowedOrigins":[]},"reason":"` + strings.Repeat("x", 257) + `"}`: "reason",
 	} {
 		s.do("POST", "/api/v1/cluster/config", body).want(422).naming(field)
@@ -250,4 +258,64 @@ func TestNetworksThatCannotBeReadStopTheStart(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
+}
+
+func TestHowLongLoginsLastAndWhenTheyAreLockedOutIsSetForAllGateways(t *testing.T) {
+	a := newSite(t)
+	b := second(t, a)
+	a.do("GET", "/api/v1/cluster/config", nil).want(200).is("effective.security.jwtExpirationMinutes", 1440).
+		is("effective.security.lockout.enabled", true).is("effective.security.lockout.maxFailures", 5).
+		is("effective.security.lockout.lockSeconds", 900).is("effective.security.passwordReset.ttlMinutes", 30)
+	a.do("POST", "/api/v1/cluster/config", `{"parentVersion":0,"patch":{"security":{
+		"jwtExpirationMinutes":20000, "lockout":{"maxFailures":2,"lockSeconds":60}, "rateLimiting":{"perUserPerMinute":100000}}}}`).want(201)
+	await.That(t, "it holds on the other gateway", func() string {
+		got := b.do("GET", "/api/v1/system/settings", nil).want(200)
+		return await.Unless(got.field("effective.security.lockout.maxFailures") == 2.0, "%s", got.raw)
+	})
+	login := b.do("POST", "/api/v1/auth/login", map[string]string{"username": "admin", "password": adminPassword}).want(200).is("expiresInSeconds", 20000*60)
+	long := b.as(login.field("token").(string))
+	long.do("POST", "/api/v1/auth/refresh", nil).want(200).is("expiresInSeconds", 20000*60)
+
+	a.do("POST", "/api/v1/cluster/config", `{"parentVersion":1,"patch":{"security.jwtExpirationMinutes":5}}`).want(201)
+	await.That(t, "logins are short on the other gateway", func() string {
+		got := b.do("GET", "/api/v1/system/settings", nil).want(200)
+		return await.Unless(got.field("effective.security.jwtExpirationMinutes") == 5.0, "%s", got.raw)
+	})
+	long.do("POST", "/api/v1/auth/refresh", nil).want(200).is("expiresInSeconds", 300)
+	long.do("POST", "/api/v1/auth/logout", nil).want(200)
+	raw := a.etcd.Raw()
+	all, err := raw.Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var longest int64
+	for _, l := range all.Leases {
+		left, err := raw.TimeToLive(t.Context(), l.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		longest = max(longest, left.GrantedTTL)
+	}
+	if longest < 20000*60 {
+		t.Errorf("the end of a login is known for %d s, and its tokens may be good longer", longest)
+	}
+
+	for n := range 2 {
+		tries([]*site{a, b}[n%2], "bob", "wrong").want(401)
+	}
+	untilTold(t, a, "bob", 429)
+	b.do("POST", "/api/v1/cluster/config", `{"parentVersion":2,"patch":{"security.lockout.enabled":false}}`).want(201)
+	untilTold(t, a, "bob", 401)
+	for n := range 5 {
+		tries(b, "ann", fmt.Sprint("wrong", n)).want(401)
+	}
+}
+
+// untilTold waits until logins under a name are answered with a status.
+func untilTold(t *testing.T, s *site, name string, status int) {
+	t.Helper()
+	await.That(t, "logins of "+name+" are answered otherwise", func() string {
+		got := tries(s, name, "wrong")
+		return await.Unless(got.status == status, "%s", got.raw)
+	})
 }

@@ -224,11 +224,13 @@ func New(cfg Config) (*Gateway, error) {
 		cfg.Log = slog.New(cfg.Records.Handler(cfg.Log.Handler()))
 	}
 	cfg.NodeID, cfg.ClusterName = cmp.Or(cfg.NodeID, cfg.Replica), cmp.Or(cfg.ClusterName, "orrery")
+	live := settings.New(own)
 	g := &Gateway{
-		cfg: cfg, settings: settings.New(own), metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), bell: bell.New(), players: presence.New(cfg.Now), past: rest.NewPast(),
+		cfg: cfg, settings: live, metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), bell: bell.New(), players: presence.New(cfg.Now), past: rest.NewPast(),
 		calls: newTransport(), uploads: newTransport(), ready: make(chan struct{}), ending: make(chan struct{}), startedAt: cfg.Now(),
 		auth: auth.New(auth.Config{
 			Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now, ClusterSecret: cfg.ClusterSecret,
+			Session:       func() time.Duration { return live.Now().Session },
 			AdminPassword: cfg.AdminPassword, AdminPasswordFile: cfg.AdminPasswordFile,
 		}),
 	}
@@ -243,7 +245,7 @@ func New(cfg Config) (*Gateway, error) {
 	g.operate = operate.New(operate.Config{
 		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now,
 		Agents: g.agents, Seal: box,
-		Lockout: cfg.Lockout.effective(), TellReset: cfg.Reset.tell(cfg.Log),
+		Settings: live.Now, TellReset: cfg.Reset.tell(cfg.Log, live.Now),
 	})
 	g.relay = relay.New(relay.Config{
 		Replica: cfg.Replica, Peers: func() []*fleet.Session { return cfg.View.Snapshot().ServiceSessions(serviceName) },
@@ -401,6 +403,7 @@ func (c Config) settings() (settings.Settings, error) {
 	out := settings.Settings{
 		Origins: c.Origins, Anonymous: limit(c.Limits.Anonymous, defaultAnonymous), Logins: limit(c.Limits.Logins, defaultLogins),
 		Names: max(0, c.Limits.Names), Users: max(0, c.Limits.Users),
+		Session: auth.SessionTTL, Reset: operate.ResetTTL, Lockout: c.Lockout.effective(),
 	}
 	var err error
 	if out.Subnets, err = settings.Prefixes("network.allowed-subnets", c.AllowedSubnets); err != nil {
@@ -411,9 +414,11 @@ func (c Config) settings() (settings.Settings, error) {
 }
 
 // effective is the policy with its defaults.
-func (l Lockout) effective() operate.LockoutPolicy {
+func (l Lockout) effective() settings.Lockout {
 	const failures, quarter = 5, 15 * time.Minute
-	return operate.LockoutPolicy{
-		Failures: max(0, cmp.Or(l.Failures, failures)), Window: cmp.Or(l.Window, quarter), Duration: cmp.Or(l.Duration, quarter),
+	out := settings.Lockout{Off: l.Failures < 0, Failures: l.Failures, Window: cmp.Or(l.Window, quarter), Duration: cmp.Or(l.Duration, quarter)}
+	if l.Failures <= 0 {
+		out.Failures = failures
 	}
+	return out
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -78,10 +79,10 @@ func TestWithoutAWayToTellUsersNoPasswordIsReset(t *testing.T) {
 
 func TestALetterLeadsToThePageOrHasTheToken(t *testing.T) {
 	u := fleet.User{Username: "bob"}
-	if got := (PasswordReset{URL: "https://a.example/reset?lang=en"}).letter(u, "T0"); !strings.Contains(got, "\nhttps://a.example/reset?lang=en&token=T0\n") {
+	if got := (PasswordReset{URL: "https://a.example/reset?lang=en"}).letter(u, "T0", time.Hour); !strings.Contains(got, "\nhttps://a.example/reset?lang=en&token=T0\n") {
 		t.Error(got)
 	}
-	if got := (PasswordReset{}).letter(u, "T0"); !strings.Contains(got, "\nT0\n") || !strings.Contains(got, "30 minutes") {
+	if got := (PasswordReset{}).letter(u, "T0", time.Hour); !strings.Contains(got, "\nT0\n") || !strings.Contains(got, "60 minutes") {
 		t.Error(got)
 	}
 }

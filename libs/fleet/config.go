@@ -28,6 +28,18 @@ type ClusterSettings struct {
 	// in, each per minute and address; 0 sets no limit.
 	PerIPPerMinute  *int `json:"security.rateLimiting.perIpPerMinute,omitempty"`
 	LoginsPerMinute *int `json:"security.rateLimiting.loginsPerMinute,omitempty"`
+	// PerUserPerMinute bounds requests of a user; 0 sets no limit.
+	PerUserPerMinute *int `json:"security.rateLimiting.perUserPerMinute,omitempty"`
+	// SessionMinutes is how long the token of a login is good for.
+	SessionMinutes *int `json:"security.jwtExpirationMinutes,omitempty"`
+	// LockoutEnabled false locks out nobody, whatever else is set. LockoutFailures are the wrong
+	// passwords within LockoutWindow seconds that lock a user name out for LockoutSeconds.
+	LockoutEnabled  *bool `json:"security.lockout.enabled,omitempty"`
+	LockoutFailures *int  `json:"security.lockout.maxFailures,omitempty"`
+	LockoutWindow   *int  `json:"security.lockout.windowSeconds,omitempty"`
+	LockoutSeconds  *int  `json:"security.lockout.lockSeconds,omitempty"`
+	// ResetMinutes is how long a token that resets a password is good for.
+	ResetMinutes *int `json:"security.passwordReset.ttlMinutes,omitempty"`
 }
 
 // ConfigVersion is the cluster's settings as somebody made them. It is never changed; the
@@ -72,15 +84,28 @@ const (
 	// maxConfigReason bounds what is said about a version, in bytes.
 	maxConfigReason = 256
 	maxOrigin       = 256
+
+	maxSessionMinutes = 30 * 24 * 60
+	maxResetMinutes   = 24 * 60
+	// maxLockoutFailures is the largest number of failures: the time of each is kept.
+	maxLockoutFailures = 100
+	maxLockoutSeconds  = 24 * 60 * 60
 )
 
 // configKeys are all keys, and what each takes.
 var configKeys = map[string]string{
-	"http.cors.allowedOrigins":              "a list of texts",
-	"network.allowedSubnets":                "a list of texts",
-	"network.trustedProxies":                "a list of texts",
-	"security.rateLimiting.perIpPerMinute":  "a whole number",
-	"security.rateLimiting.loginsPerMinute": "a whole number",
+	"http.cors.allowedOrigins":               "a list of texts",
+	"network.allowedSubnets":                 "a list of texts",
+	"network.trustedProxies":                 "a list of texts",
+	"security.rateLimiting.perIpPerMinute":   "a whole number",
+	"security.rateLimiting.loginsPerMinute":  "a whole number",
+	"security.rateLimiting.perUserPerMinute": "a whole number",
+	"security.jwtExpirationMinutes":          "a whole number",
+	"security.lockout.enabled":               "true or false",
+	"security.lockout.maxFailures":           "a whole number",
+	"security.lockout.windowSeconds":         "a whole number",
+	"security.lockout.lockSeconds":           "a whole number",
+	"security.passwordReset.ttlMinutes":      "a whole number",
 }
 
 // ByKey are the settings by their keys, in JSON.
@@ -154,11 +179,20 @@ func (p *ClusterSettings) normalize() []error {
 	rate := func(key string, v *int) {
 		out.check(v == nil || *v >= 0 && *v <= maxConfigRate, key, "must be between 0, which sets no limit, and %d", maxConfigRate)
 	}
+	between := func(key string, v *int, most int) {
+		out.check(v == nil || *v >= 1 && *v <= most, key, "must be between 1 and %d", most)
+	}
 	list("http.cors.allowedOrigins", p.AllowedOrigins, usualOrigin)
 	list("network.allowedSubnets", p.AllowedSubnets, Subnet)
 	list("network.trustedProxies", p.TrustedProxies, proxySubnet)
 	rate("security.rateLimiting.perIpPerMinute", p.PerIPPerMinute)
 	rate("security.rateLimiting.loginsPerMinute", p.LoginsPerMinute)
+	rate("security.rateLimiting.perUserPerMinute", p.PerUserPerMinute)
+	between("security.jwtExpirationMinutes", p.SessionMinutes, maxSessionMinutes)
+	between("security.lockout.maxFailures", p.LockoutFailures, maxLockoutFailures)
+	between("security.lockout.windowSeconds", p.LockoutWindow, maxLockoutSeconds)
+	between("security.lockout.lockSeconds", p.LockoutSeconds, maxLockoutSeconds)
+	between("security.passwordReset.ttlMinutes", p.ResetMinutes, maxResetMinutes)
 	return out.list
 }
 

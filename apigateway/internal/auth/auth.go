@@ -23,6 +23,8 @@ type Config struct {
 	View  *view.View
 	Log   *slog.Logger
 	Now   func() time.Time
+	// Session is how long the token of a login is good for now; nil: SessionTTL.
+	Session func() time.Duration
 	// ClusterSecret seals the signing key.
 	ClusterSecret string
 	// AdminPassword is the first user's; when empty one is generated and written to AdminPasswordFile.
@@ -67,6 +69,9 @@ func (i Identity) Can(p Permission) bool { return slices.Contains(i.Permissions,
 
 // New makes a service that knows nobody yet. It subscribes to the view.
 func New(cfg Config) *Service {
+	if cfg.Session == nil {
+		cfg.Session = func() time.Duration { return SessionTTL }
+	}
 	s := &Service{
 		cfg: cfg, hasher: newHasher(min(4, runtime.GOMAXPROCS(0)), maxWaiting), behind: make(chan func(context.Context) error, maxBehind),
 		changed: bell.New(view.KindUser, view.KindRole, view.KindRevocation, view.KindAPIToken),
@@ -84,7 +89,7 @@ func (s *Service) Start(ctx context.Context) error {
 	if err := s.firstKey(ctx); err != nil {
 		return err
 	}
-	s.signer = signer{ring: s.ring, now: s.cfg.Now, proven: newProven()}
+	s.signer = signer{ring: s.ring, now: s.cfg.Now, life: s.cfg.Session, proven: newProven()}
 	return s.bootstrap(ctx)
 }
 

@@ -79,7 +79,7 @@ func FuzzParsePHC(f *testing.F) {
 
 func at(now time.Time) signer {
 	keys := &ring{current: keyOf([]byte(strings.Repeat("k", 32))), previous: new(keyOf([]byte(strings.Repeat("p", 32))))}
-	return signer{ring: func() *ring { return keys }, now: func() time.Time { return now }}
+	return signer{ring: func() *ring { return keys }, now: func() time.Time { return now }, life: func() time.Duration { return SessionTTL }}
 }
 
 func TestASessionEndsAfterADay(t *testing.T) {
@@ -152,7 +152,7 @@ func TestATokenOfSomebodyElseIsRefused(t *testing.T) {
 func TestATokenIsGoodWhileItsKeyIs(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	with := func(r *ring) signer {
-		return signer{ring: func() *ring { return r }, now: func() time.Time { return now }}
+		return signer{ring: func() *ring { return r }, now: func() time.Time { return now }, life: func() time.Duration { return SessionTTL }}
 	}
 	first, second, third := keyOf([]byte("first")), keyOf([]byte("second")), keyOf([]byte("third"))
 	token, err := with(&ring{current: first}).sign(&fleet.User{Username: "ann"}, "")

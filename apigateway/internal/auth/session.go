@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// SessionTTL is how long the token of a login is good for.
+	// SessionTTL is how long the token of a login is good for, unless a setting says otherwise.
 	SessionTTL = 24 * time.Hour
 	issuer     = "orrery"
 	audience   = "orrery-api"
@@ -37,6 +37,7 @@ func (c claims) login() string { return cmp.Or(c.Login, c.ID) }
 type signer struct {
 	ring func() *ring
 	now  func() time.Time
+	life func() time.Duration
 	// proven are those whose signature was checked; nil remembers none.
 	proven *proven
 }
@@ -47,7 +48,7 @@ func (s signer) sign(u *fleet.User, login string) (string, error) {
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, claims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer: issuer, Audience: jwt.ClaimStrings{audience}, Subject: u.Username, ID: rand.Text(),
-			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(SessionTTL)),
+			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(s.life())),
 		},
 		Role: u.Role, Epoch: u.Epoch, Login: cmp.Or(login, rand.Text()),
 	})

@@ -18,7 +18,7 @@ import (
 
 // LockoutPolicy says when a user name is locked out.
 type LockoutPolicy struct {
-	// Failures is how many wrong passwords within Window lock a name out for Duration; 0 locks out nobody.
+	// Failures is how many wrong passwords within Window lock a name out for Duration.
 	Failures         int
 	Window, Duration time.Duration
 }
@@ -65,10 +65,16 @@ func (o *Operations) Prove(ctx context.Context, by Actor, name string, check fun
 
 // locked is a LockedError while a name is locked out.
 func (o *Operations) locked(name string) error {
-	if l, ok := o.Snapshot().Lockouts.Get(hashOf(name)); ok && o.now().Before(l.Until) {
+	l, ok := o.Snapshot().Lockouts.Get(hashOf(name))
+	if ok && o.locks(l) {
 		return &LockedError{Until: l.Until}
 	}
 	return nil
+}
+
+// locks reports whether a name is locked out by what is known of it.
+func (o *Operations) locks(l *fleet.Lockout) bool {
+	return o.now().Before(l.Until) && !o.cfg.Settings().Lockout.Off
 }
 
 // hashOf is what a text is kept as that must not be read.
@@ -87,10 +93,11 @@ func shownName(s *view.Snapshot, name string) string {
 
 // countFailure notes a wrong password, and locks the name out when it was one too many.
 func (o *Operations) countFailure(ctx context.Context, by Actor, name string) error {
-	p := o.cfg.Lockout
-	if p.Failures == 0 {
+	now := o.cfg.Settings().Lockout
+	if now.Off {
 		return nil
 	}
+	p := LockoutPolicy{Failures: now.Failures, Window: now.Window, Duration: now.Duration}
 	return InTime(ctx, func(ctx context.Context) error {
 		return o.on(ctx, &o.lockouts, max(p.Window, p.Duration), func(lease store.Lease) error {
 			_, err := o.attempt(ctx, by, func(s *view.Snapshot) (change, error) { return p.failed(s, name, lease, o.now()) })
@@ -148,7 +155,7 @@ func (o *Operations) forgetFailures(ctx context.Context, by Actor, name string) 
 		switch {
 		case !ok:
 			return change{}, nil
-		case o.now().Before(l.Until):
+		case o.locks(l):
 			return change{}, &LockedError{Until: l.Until}
 		}
 		return change{writes: []store.Write{store.Remove(store.LockoutKey(hash), l.ModRev)}}, nil

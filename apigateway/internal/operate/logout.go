@@ -14,9 +14,9 @@ import (
 const (
 	// maxEnded bounds the ended logins of one user that are kept apart.
 	maxEnded = 64
-	// revocationLife is how long an ended login is known: until the last of its tokens has
-	// expired, which a gateway that had not heard of the end may have made a little later.
-	revocationLife = auth.SessionTTL + time.Hour
+	// afterwards is how long an ended login is known after the last of its tokens has expired:
+	// a gateway that had not heard of the end may have made one a little later.
+	afterwards = time.Hour
 	// revocationsTogether is how long ended logins are put on one lease.
 	revocationsTogether = time.Hour
 )
@@ -26,7 +26,7 @@ const (
 // already stays so.
 func (o *Operations) EndLogin(ctx context.Context, by Actor, login fleet.Credential) error {
 	return InTime(ctx, func(ctx context.Context) error {
-		return o.on(ctx, &o.revocations, revocationLife, func(lease store.Lease) error {
+		return o.on(ctx, &o.revocations, o.longestSession()+afterwards, func(lease store.Lease) error {
 			_, err := o.attempt(ctx, by, func(s *view.Snapshot) (change, error) {
 				u, ok := s.Users.Get(login.User)
 				_, ended := s.Revocations.Get(login.Login)
@@ -42,6 +42,18 @@ func (o *Operations) EndLogin(ctx context.Context, by Actor, login fleet.Credent
 			return errs.Wrap("operate.EndLogin", err)
 		})
 	})
+}
+
+// longestSession is how long a token may be good for that was made lately: as the settings
+// say now, or said in a version that is kept.
+func (o *Operations) longestSession() time.Duration {
+	longest := max(auth.SessionTTL, o.cfg.Settings().Session)
+	for _, v := range o.Snapshot().ConfigVersions.All() {
+		if minutes := v.Patch.SessionMinutes; minutes != nil {
+			longest = max(longest, time.Duration(*minutes)*time.Minute)
+		}
+	}
+	return longest
 }
 
 // endLogin adds what it takes to end a login of a user, or all of them.

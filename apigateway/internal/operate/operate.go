@@ -10,6 +10,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/orreryhq/orrery/apigateway/internal/settings"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -25,8 +26,9 @@ type Config struct {
 	View   *view.View
 	Agents *upstream.Agents
 	// Seal seals as fleet.SecretsKind.
-	Seal    seal.Box
-	Lockout LockoutPolicy
+	Seal seal.Box
+	// Settings are those that hold now.
+	Settings func() settings.Settings
 	// TellReset tells a user of a token that resets the password. Nil resets none.
 	TellReset func(ctx context.Context, u fleet.User, token string) error
 	Log       *slog.Logger

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// ResetTTL is how long a token that resets a password is good for.
+	// ResetTTL is how long a token that resets a password is good for, unless a setting says otherwise.
 	ResetTTL = 30 * time.Minute
 	// resetPause is how long a user is told of no other token.
 	resetPause = time.Minute
@@ -86,7 +86,7 @@ func (o *Operations) newReset(ctx context.Context, by Actor, u *fleet.User) (tok
 			token = ""
 			return nil
 		}
-		lease, err := o.cfg.Store.Grant(ctx, ResetTTL)
+		lease, err := o.cfg.Store.Grant(ctx, o.cfg.Settings().Reset)
 		if err != nil {
 			return err
 		}

@@ -70,7 +70,7 @@ func (a *API) login(c *gin.Context) {
 		server.Fail(c, errs.New(errs.Unauthenticated, "the user %s does not exist any more", who.User))
 		return
 	}
-	sendSession(c, session{Token: token, User: new(userOf(snap, record))})
+	a.sendSession(c, session{Token: token, User: new(userOf(snap, record))})
 }
 
 // lockedOut tells older clients where they look what the envelope tells the others.
@@ -103,11 +103,14 @@ type session struct {
 	ExpiresInSeconds int    `json:"expiresInSeconds"`
 }
 
-func sendSession(c *gin.Context, s session) {
-	s.ExpiresInSeconds = int(auth.SessionTTL / time.Second)
+func (a *API) sendSession(c *gin.Context, s session) {
+	s.ExpiresInSeconds = a.sessionSeconds()
 	c.Header("Cache-Control", "no-store")
 	c.JSON(http.StatusOK, s)
 }
+
+// sessionSeconds is how long a token is good for that is made now.
+func (a *API) sessionSeconds() int { return int(a.cfg.Settings.Now().Session / time.Second) }
 
 // refresh renews the token of a login. An API token is not exchanged for one,
 // which would outlive its deletion.
@@ -122,7 +125,7 @@ func (a *API) refresh(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	sendSession(c, session{Token: token})
+	a.sendSession(c, session{Token: token})
 }
 
 // me is who asks, with what the token that was sent may do.
@@ -181,7 +184,7 @@ func (a *API) changePassword(c *gin.Context) {
 		return
 	}
 	c.Header("Cache-Control", "no-store")
-	c.JSON(http.StatusOK, gin.H{"status": "ok", "token": token, "expiresInSeconds": int(auth.SessionTTL / time.Second)})
+	c.JSON(http.StatusOK, gin.H{"status": "ok", "token": token, "expiresInSeconds": a.sessionSeconds()})
 }
 
 // newPassword sets it, and is a token that is good afterwards.

@@ -1,6 +1,6 @@
 // Package settings has those of the gateway's settings that can change while it serves: from
-// where it may be used, by whose pages, whose word it takes for a client's address, and how
-// often strangers may ask.
+// where it may be used, by whose pages, whose word it takes for a client's address, how
+// often one may ask, how long logins last and when they are locked out.
 //
 // A gateway's own settings hold until a version of the cluster's says otherwise, key by key.
 package settings
@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -28,8 +29,20 @@ type Settings struct {
 	// minute and address; 0 sets no limit.
 	Anonymous, Logins int
 	// Names are attempts to log in under a user name, Users requests of a user, each per
-	// minute; 0 sets no limit. No version sets them.
+	// minute; 0 sets no limit. No version sets Names.
 	Names, Users int
+	// Session is how long the token of a login is good for, Reset one that resets a password.
+	Session, Reset time.Duration
+	Lockout        Lockout
+}
+
+// Lockout says when a user name is locked out.
+type Lockout struct {
+	// Off locks out nobody, whatever else is set.
+	Off bool
+	// Failures is how many wrong passwords within Window lock a name out for Duration.
+	Failures         int
+	Window, Duration time.Duration
 }
 
 // Prefixes are networks as CIDRs. Invalid, naming the field, when one is none.
@@ -62,8 +75,31 @@ func (s Settings) With(p fleet.ClusterSettings) Settings {
 	if p.LoginsPerMinute != nil {
 		s.Logins = *p.LoginsPerMinute
 	}
+	if p.PerUserPerMinute != nil {
+		s.Users = *p.PerUserPerMinute
+	}
+	if p.LockoutEnabled != nil {
+		s.Lockout.Off = !*p.LockoutEnabled
+	}
+	if p.LockoutFailures != nil {
+		s.Lockout.Failures = *p.LockoutFailures
+	}
+	lasts(&s.Session, p.SessionMinutes, time.Minute)
+	lasts(&s.Reset, p.ResetMinutes, time.Minute)
+	lasts(&s.Lockout.Window, p.LockoutWindow, time.Second)
+	lasts(&s.Lockout.Duration, p.LockoutSeconds, time.Second)
 	return s
 }
+
+// lasts sets how long something lasts, if that is said, in units.
+func lasts(d *time.Duration, n *int, unit time.Duration) {
+	if n != nil {
+		*d = time.Duration(*n) * unit
+	}
+}
+
+// count is how many units something lasts.
+func count(d, unit time.Duration) *int { return new(int(d / unit)) }
 
 // readable are those of a version's networks that can be read: whoever wrote it had them
 // checked. One that cannot be is a network nobody comes from, so that a list of nothing else
@@ -89,7 +125,10 @@ func (s Settings) Patch() fleet.ClusterSettings {
 	origins := append([]string{}, s.Origins...)
 	return fleet.ClusterSettings{
 		AllowedOrigins: &origins, AllowedSubnets: texts(s.Subnets), TrustedProxies: texts(s.Proxies),
-		PerIPPerMinute: &s.Anonymous, LoginsPerMinute: &s.Logins,
+		PerIPPerMinute: &s.Anonymous, LoginsPerMinute: &s.Logins, PerUserPerMinute: &s.Users,
+		SessionMinutes: count(s.Session, time.Minute), ResetMinutes: count(s.Reset, time.Minute),
+		LockoutEnabled: new(!s.Lockout.Off), LockoutFailures: &s.Lockout.Failures,
+		LockoutWindow: count(s.Lockout.Window, time.Second), LockoutSeconds: count(s.Lockout.Duration, time.Second),
 	}
 }
 

@@ -3,6 +3,7 @@ package settings_test
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -69,12 +70,14 @@ func TestWhoIsInNoneOfTheSubnetsIsNotAdmitted(t *testing.T) {
 }
 
 func TestAVersionTakesTheOwnSettingsPlaceKeyByKey(t *testing.T) {
-	own := settings.Settings{Origins: []string{"*"}, Proxies: prefixes(t, "10.0.0.1"), Anonymous: 100, Logins: 10}
-	zero := 0
-	got := settings.New(own).Under(fleet.ClusterSettings{AllowedOrigins: &[]string{}, LoginsPerMinute: &zero}).Patch().ByKey()
+	own := settings.Settings{Origins: []string{"*"}, Proxies: prefixes(t, "10.0.0.1"), Anonymous: 100, Logins: 10, Session: time.Hour, Reset: time.Minute, Lockout: settings.Lockout{Failures: 5, Window: time.Minute, Duration: time.Second}}
+	zero, off := 0, false
+	got := settings.New(own).Under(fleet.ClusterSettings{AllowedOrigins: &[]string{}, LoginsPerMinute: &zero, LockoutEnabled: &off, LockoutWindow: new(90)}).Patch().ByKey()
 	want := map[string]string{
 		"http.cors.allowedOrigins": `[]`, "network.allowedSubnets": `[]`, "network.trustedProxies": `["10.0.0.1/32"]`,
 		"security.rateLimiting.perIpPerMinute": `100`, "security.rateLimiting.loginsPerMinute": `0`,
+		"security.rateLimiting.perUserPerMinute": `0`, "security.jwtExpirationMinutes": `60`, "security.passwordReset.ttlMinutes": `1`,
+		"security.lockout.enabled": `false`, "security.lockout.maxFailures": `5`, "security.lockout.windowSeconds": `90`, "security.lockout.lockSeconds": `1`,
 	}
 	texts := map[string]string{}
 	for k, v := range got {
