@@ -28,6 +28,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -142,6 +143,9 @@ type Agent struct {
 	cfg   Config
 	ready chan struct{}
 	keep  atomic.Bool
+	// ending is closed by end, when an operator asked for the agent's end.
+	ending chan struct{}
+	end    func()
 }
 
 // New checks the configuration; nothing is touched before Run. Invalid names what is wrong.
@@ -178,7 +182,9 @@ func New(cfg Config) (*Agent, error) {
 	cfg.Address = cmp.Or(cfg.Address, "127.0.0.1")
 	cfg.Listen = cmp.Or(cfg.Listen, DefaultListen)
 	cfg.BootID = cmp.Or(cfg.BootID, usage.BootID())
-	return &Agent{cfg: cfg, ready: make(chan struct{})}, nil
+	a := &Agent{cfg: cfg, ready: make(chan struct{}), ending: make(chan struct{})}
+	a.end = sync.OnceFunc(func() { close(a.ending) })
+	return a, nil
 }
 
 // Ready is closed when the node has joined and offers its runtimes.

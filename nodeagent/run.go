@@ -20,6 +20,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/internal/api"
@@ -60,7 +61,8 @@ const (
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// Run runs the agent until ctx ends. Errors: Conflict when another agent holds the
+// Run runs the agent until ctx ends, or until an operator asked for its end over its API: then
+// it stops the instances, whatever the configuration says, and returns lifecycle.ErrEnd. Errors: Conflict when another agent holds the
 // data directory, or when the node id belongs to another one; Invalid when
 // directory or address cannot be used.
 func (a *Agent) Run(ctx context.Context) error {
@@ -230,7 +232,9 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		Live: p.controller.Live, Recall: p.controller.Recall, Players: players, Warm: cache.Warm, Log: cfg.Log,
 	})
 	p.gauge = gauge.New(gauge.Config{Live: p.controller.Live, Measured: p.measured, CPU: new(usage.Processor).Used, Memory: usage.Memory})
-	p.server = &http.Server{Handler: api.Handler(p.controller, cache, p.gauge, cfg.Records, cfg.ClusterSecret), ReadHeaderTimeout: headerTimeout}
+	p.server = &http.Server{ReadHeaderTimeout: headerTimeout, Handler: api.Handler(api.Config{
+		Instances: p.controller, Content: cache, Past: p.gauge, Records: cfg.Records, End: a.endAsked, Secret: cfg.ClusterSecret,
+	})}
 	p.local = local.Server(local.Config{
 		Node: cfg.Node, DataDir: dir, Version: cfg.Version, Instances: p.controller, Contact: p.member.Contact, Log: cfg.Log,
 	})
@@ -314,6 +318,9 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	stopped := false
 	select {
 	case err = <-failed:
+	case <-a.ending:
+		err = lifecycle.ErrEnd
+		stopped = !p.held(a) && p.stopAll(a) == nil
 	case <-ctx.Done():
 		if a.cfg.StopInstancesOnExit && !a.keep.Load() && !p.held(a) {
 			stopped = p.stopAll(a) == nil
@@ -386,6 +393,12 @@ func (p *parts) stopAll(a *Agent) error {
 		a.cfg.Log.Error("not all instances were stopped and reported", "error", err)
 	}
 	return err
+}
+
+// endAsked begins the end that an operator asked for.
+func (a *Agent) endAsked(reason string) {
+	a.cfg.Log.Info("an operator asked for the agent's end", "reason", reason)
+	a.end()
 }
 
 func (a *Agent) markReady() {

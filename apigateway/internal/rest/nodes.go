@@ -76,6 +76,7 @@ func (a *API) nodeRoutes() []server.Route {
 		server.Delete("/api/v1/nodes/:id", server.Needs(auth.NodesDrain), a.deleteNode),
 		server.Post("/api/v1/nodes/:id/cordon", server.Needs(auth.NodesDrain), a.cordon),
 		server.Post("/api/v1/nodes/:id/uncordon", server.Needs(auth.NodesDrain), a.uncordon),
+		server.Post("/api/v1/nodes/:id/shutdown", server.Needs(auth.NodesShutdown), a.shutdownNode).Rehearses(),
 		server.Get("/api/v1/nodes/:id/cache", server.Needs(auth.NodesView), a.nodeCache),
 		server.Post("/api/v1/nodes/:id/cache/refresh", server.Needs(auth.NodesView), a.refreshCache),
 		server.Post("/api/v1/nodes/:id/cache/warm", server.Needs(auth.NodesDrain), a.warmCache),

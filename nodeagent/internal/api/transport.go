@@ -18,18 +18,31 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
 )
 
-// Handler serves the interface to whoever knows the secret. records are the agent's own log.
-func Handler(all Instances, content Content, past Past, records *telemetry.Ring, secret string) http.Handler {
-	inner := Routes(all)
-	inner.Handle("GET /v1/series", Serve(readNodeSeries(past), decodeSeries))
-	inner.Handle("GET /v1/instances/{id}/series", Serve(readSeries(past), decodeSeries))
-	inner.Handle("GET /v1/cache", Serve(readCache(content), decodeAfter))
-	inner.Handle("POST /v1/cache/warm", Serve(warmCache(content), decodeWarm))
-	inner.Handle("GET /v1/logs", Serve(readRecords(records), decodeRecords))
-	inner.Handle("GET /v1/logs/stream", followRecords(records, all.Logs().Closed()))
+// Config is what the interface speaks of. All of it is required.
+type Config struct {
+	Instances Instances
+	Content   Content
+	Past      Past
+	// Records are the agent's own log.
+	Records *telemetry.Ring
+	// End begins the agent's end, and does not wait for it.
+	End    func(reason string)
+	Secret string
+}
+
+// Handler serves the interface to whoever knows the secret.
+func Handler(c Config) http.Handler {
+	inner := Routes(c.Instances)
+	inner.Handle("POST /v1/shutdown", Serve(shutdown(c.End), decodeShutdown))
+	inner.Handle("GET /v1/series", Serve(readNodeSeries(c.Past), decodeSeries))
+	inner.Handle("GET /v1/instances/{id}/series", Serve(readSeries(c.Past), decodeSeries))
+	inner.Handle("GET /v1/cache", Serve(readCache(c.Content), decodeAfter))
+	inner.Handle("POST /v1/cache/warm", Serve(warmCache(c.Content), decodeWarm))
+	inner.Handle("GET /v1/logs", Serve(readRecords(c.Records), decodeRecords))
+	inner.Handle("GET /v1/logs/stream", followRecords(c.Records, c.Instances.Logs().Closed()))
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	outer.Handle("/", guard(secret, inner))
+	outer.Handle("/", guard(c.Secret, inner))
 	return outer
 }
 

@@ -1,0 +1,35 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"unicode/utf8"
+
+	"github.com/go-kit/kit/endpoint"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+// maxReason bounds why the agent is to end, in characters.
+const maxReason = 200
+
+func shutdown(end func(reason string)) endpoint.Endpoint {
+	return func(_ context.Context, request any) (any, error) {
+		end(request.(client.Shutdown).Reason)
+		return nil, nil
+	}
+}
+
+func decodeShutdown(_ context.Context, r *http.Request) (any, error) {
+	var body client.Shutdown
+	if err := wire.DecodeJSON(r.Body, 0, &body); err != nil {
+		return nil, err
+	}
+	if utf8.RuneCountInString(body.Reason) > maxReason || fleet.HasControl(body.Reason) {
+		return nil, errs.Field("reason", "must be at most %d characters without control characters", maxReason)
+	}
+	return body, nil
+}

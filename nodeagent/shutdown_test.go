@@ -1,0 +1,52 @@
+package nodeagent_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/lifecycle"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+func TestAnAgentThatIsAskedToEndStopsItsInstancesAndTellsTheirEnds(t *testing.T) {
+	s := newSite(t)
+	a, ended := s.begin(nil) // one that would leave its instances running
+	select {
+	case <-a.Ready():
+	case <-time.After(patience):
+		t.Fatal("the agent was not ready in time")
+	}
+	first, second := s.id(1), s.id(2)
+	plan := basic("read line; echo bye >bye; exit 0")
+	plan.Stop.Command = "stop"
+	s.online(first, plan)
+	s.online(second, basic("sleep 1000"))
+	api := s.api()
+	if err := api.Shutdown(t.Context(), client.Shutdown{Reason: strings.Repeat("x", 201)}); errs.FieldOf(err) != "reason" {
+		t.Errorf("an endless reason: %v", err)
+	}
+	if err := api.Shutdown(t.Context(), client.Shutdown{Reason: "the host is replaced"}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if ended <- nil; !errors.Is(err, lifecycle.ErrEnd) {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("the agent did not end in time")
+	}
+	for _, id := range []fleet.InstanceID{first, second} {
+		if st := s.status(id); st.State != fleet.Stopped || st.PID != 0 {
+			t.Errorf("%s: %+v", id, st)
+		}
+	}
+	if _, err := store.Get(t.Context(), s.store, store.NodeSessionKey(node)); !errs.Is(err, errs.NotFound) {
+		t.Errorf("its session is not given back: %v", err)
+	}
+}
