@@ -164,3 +164,26 @@ func TestABadPatchOfANodeIsRefusedByNameAndLeavesNoTrace(t *testing.T) {
 		t.Errorf("a refused request wrote something: revision %d to %d", before, after)
 	}
 }
+
+func TestANodeIsShownWithItsHostsMemoryAndWhatIsKnownOfIt(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("totalMemoryMb", 4096).is("hostInfo.cpuPhysicalCores", nil).is("hostInfo.cpuMaxFreqHz", nil).is("hostInfo.javaVersion", "")
+	n, _ := s.view.Snapshot().Nodes.Get("node-1")
+	next := *n
+	next.Host = fleet.HostInfo{TotalMiB: 65536, PhysicalCores: 8, MaxFreqHz: 4_200_000_000}
+	s.commit(store.Replace(store.NodeKey("node-1"), next, n.ModRev))
+	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("totalMemoryMb", 65536).is("capacity.memoryMb", 4096).
+		is("hostInfo.cpuPhysicalCores", 8).is("hostInfo.cpuMaxFreqHz", 4_200_000_000)
+}
+
+func TestACordonTellsSinceWhichRevisionItHolds(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	before := s.revision()
+	first := s.do("POST", "/api/v1/nodes/node-1/cordon", nil).want(200).is("nodeId", "node-1").is("status", "CORDONED")
+	if rev, _ := first.field("revision").(float64); int64(rev) <= before || int64(rev) > s.revision() {
+		t.Errorf("%s after revision %d", first.raw, before)
+	}
+	s.do("POST", "/api/v1/nodes/node-1/uncordon", nil).want(200).is("nodeId", "node-1").is("status", "ONLINE")
+}

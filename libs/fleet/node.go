@@ -115,8 +115,11 @@ type HostInfo struct {
 	Arch         string `json:"arch,omitempty"`
 	CPUModel     string `json:"cpuModel,omitempty"`
 	LogicalCores int    `json:"logicalCores,omitempty"`
-	TotalMiB     int    `json:"totalMiB,omitempty"`
-	Hostname     string `json:"hostname,omitempty"`
+	// PhysicalCores and MaxFreqHz are 0 where nobody knows, as on a virtual machine.
+	PhysicalCores int    `json:"physicalCores,omitempty"`
+	MaxFreqHz     int64  `json:"maxFreqHz,omitempty"`
+	TotalMiB      int    `json:"totalMiB,omitempty"`
+	Hostname      string `json:"hostname,omitempty"`
 }
 
 // NodeDesired is the operator's will for a node. The gateway writes it.

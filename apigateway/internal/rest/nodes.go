@@ -52,12 +52,31 @@ type node struct {
 	Instances []instance          `json:"instances,omitempty"` // of a single node only
 }
 
+// hostInfo describes the host. Nothing here runs on Java: what is told of it is for clients
+// that want the fields.
 type hostInfo struct {
-	OSName       string `json:"osName"`
-	OSVersion    string `json:"osVersion"`
-	Arch         string `json:"arch"`
-	CPUModel     string `json:"cpuModel"`
-	LogicalCores int    `json:"cpuLogicalCores"`
+	OSName        string `json:"osName"`
+	OSVersion     string `json:"osVersion"`
+	Arch          string `json:"arch"`
+	CPUModel      string `json:"cpuModel"`
+	PhysicalCores *int   `json:"cpuPhysicalCores"` // null where nobody knows
+	LogicalCores  int    `json:"cpuLogicalCores"`
+	MaxFreqHz     *int64 `json:"cpuMaxFreqHz"` // null where nobody knows
+	JavaVersion   string `json:"javaVersion"`
+	JavaVendor    string `json:"javaVendor"`
+	JavaRuntime   string `json:"javaRuntime"`
+	JavaGC        string `json:"javaGc"`
+}
+
+func hostInfoOf(h fleet.HostInfo) hostInfo {
+	out := hostInfo{OSName: h.OSName, OSVersion: h.OSVersion, Arch: h.Arch, CPUModel: h.CPUModel, LogicalCores: h.LogicalCores}
+	if h.PhysicalCores > 0 {
+		out.PhysicalCores = &h.PhysicalCores
+	}
+	if h.MaxFreqHz > 0 {
+		out.MaxFreqHz = &h.MaxFreqHz
+	}
+	return out
 }
 
 // amount is what a node has or gives.
@@ -97,10 +116,10 @@ func nodeOf(s *view.Snapshot, n *fleet.Node, templates map[string]string) node {
 		ID: n.ID, NodeID: n.ID, Address: n.Address, Type: "DISCONNECTED", Status: "OFFLINE",
 		TotalMemoryMb: n.Capacity.MemoryMiB, TotalCPU: n.Capacity.CPU, TotalDiskMb: n.Capacity.DiskMiB, FirstSeen: n.JoinedAt,
 		Labels: map[string]string{}, Version: n.Version, Runtimes: *list(n.Runtimes), Limits: n.Limits,
-		HostInfo: hostInfo{
-			OSName: n.Host.OSName, OSVersion: n.Host.OSVersion, Arch: n.Host.Arch,
-			CPUModel: n.Host.CPUModel, LogicalCores: n.Host.LogicalCores,
-		},
+		HostInfo: hostInfoOf(n.Host),
+	}
+	if n.Host.TotalMiB > 0 { // what is used is told of the host, not of what it offers
+		out.TotalMemoryMb = n.Host.TotalMiB
 	}
 	out.addDesired(s, n)
 	if session, alive := s.NodeSessions.Get(n.ID); alive {
@@ -218,19 +237,20 @@ func (a *API) deleteNode(c *gin.Context) {
 }
 
 func (a *API) cordon(c *gin.Context) {
-	_, err := a.cfg.Operations.Cordon(c.Request.Context(), server.Actor(c), fleet.NodeID(c.Param("id")))
-	a.nodeStatus(c, err, "CORDONED")
+	rev, err := a.cfg.Operations.Cordon(c.Request.Context(), server.Actor(c), fleet.NodeID(c.Param("id")))
+	a.nodeStatus(c, rev, err, "CORDONED")
 }
 
 func (a *API) uncordon(c *gin.Context) {
-	_, err := a.cfg.Operations.Uncordon(c.Request.Context(), server.Actor(c), fleet.NodeID(c.Param("id")))
-	a.nodeStatus(c, err, "ONLINE")
+	rev, err := a.cfg.Operations.Uncordon(c.Request.Context(), server.Actor(c), fleet.NodeID(c.Param("id")))
+	a.nodeStatus(c, rev, err, "ONLINE")
 }
 
-func (a *API) nodeStatus(c *gin.Context, err error, status string) {
+// nodeStatus answers with what an operator made of a node. From the revision on it is so.
+func (a *API) nodeStatus(c *gin.Context, rev int64, err error, status string) {
 	if err != nil {
 		server.Fail(c, err)
 		return
 	}
-	c.JSON(http.StatusOK, gin.H{"status": status})
+	c.JSON(http.StatusOK, gin.H{"nodeId": c.Param("id"), "status": status, "revision": rev})
 }

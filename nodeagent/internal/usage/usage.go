@@ -129,7 +129,30 @@ func Host() fleet.HostInfo {
 		h.OSName, h.OSVersion = name, strings.Trim(release["VERSION_ID"], `"`)
 	}
 	h.CPUModel = keyed("/proc/cpuinfo", ":")["model name"]
+	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		h.PhysicalCores = physicalCores(string(b))
+	}
+	if b, err := os.ReadFile("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"); err == nil {
+		kHz, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+		h.MaxFreqHz = kHz * 1000
+	}
 	return h
+}
+
+// physicalCores counts the cores that a text like /proc/cpuinfo tells of: several processors
+// may share one. 0 where it does not tell.
+func physicalCores(info string) int {
+	cores, socket := map[string]bool{}, ""
+	for line := range strings.Lines(info) {
+		key, value, _ := strings.Cut(line, ":")
+		switch strings.TrimSpace(key) {
+		case "physical id":
+			socket = strings.TrimSpace(value)
+		case "core id":
+			cores[socket+"/"+strings.TrimSpace(value)] = true
+		}
+	}
+	return len(cores)
 }
 
 // keyed reads lines of "key<sep>value"; the first of a key counts.
