@@ -47,6 +47,19 @@ func TestAJoinTokenIsShownOnceAndItsNodeIsPendingOnEveryGateway(t *testing.T) {
 		is("data.1.resourceId", id).is("data.1.after.node", "node-2")
 }
 
+func TestAJoinTokenIsKeptForNobodyWhoAsksAgain(t *testing.T) {
+	s := newSite(t)
+	made := s.do("POST", "/api/v1/admin/tokens", `{"nodeId":"node-2"}`, keyed, "k").want(201)
+	token, _ := made.field("token").(string)
+	if held := storetest.Holding(t, s.etcd.Endpoint, token[4:]); len(held) > 0 {
+		t.Errorf("the token stands in %v", held)
+	}
+	again := s.do("POST", "/api/v1/admin/tokens", `{"nodeId":"node-2"}`, keyed, "k")
+	if again.status < 400 || strings.Contains(again.raw, token) {
+		t.Errorf("%d: %s", again.status, again.raw)
+	}
+}
+
 func TestAnExpiredJoinTokenIsShownAsThatAndGivesWay(t *testing.T) {
 	s := newSite(t)
 	old := fleet.JoinToken{ID: "old", Node: "node-1", Hash: "x", CreatedAt: time.Now().Add(-2 * time.Hour), ExpiresAt: time.Now().Add(-time.Hour)}

@@ -20,7 +20,7 @@ import (
 func (a *API) joinTokenRoutes() []server.Route {
 	return []server.Route{
 		server.Get("/api/v1/admin/tokens", server.Needs(auth.TokensView), a.listJoinTokens),
-		server.Post("/api/v1/admin/tokens", server.Needs(auth.TokensCreate), a.createJoinToken),
+		server.Post("/api/v1/admin/tokens", server.Needs(auth.TokensCreate), a.createJoinToken).ShowsOnce(),
 		server.Delete("/api/v1/admin/tokens/:id", server.Needs(auth.TokensRevoke), a.deleteJoinToken),
 	}
 }
