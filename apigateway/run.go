@@ -162,7 +162,10 @@ func (g *Gateway) tidy(ctx context.Context) {
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
 	for {
-		err := errors.Join(g.operate.PruneAudit(ctx, operate.KeepAudit), g.operate.PruneCredentials(ctx), g.auth.PruneTokens(ctx), g.operate.PruneJoinTokens(ctx))
+		err := errors.Join(
+			g.operate.PruneAudit(ctx, operate.KeepAudit), g.operate.PruneCredentials(ctx), g.auth.PruneTokens(ctx),
+			g.operate.PruneJoinTokens(ctx), g.operate.PruneRevokedNodes(ctx),
+		)
 		if err != nil && ctx.Err() == nil {
 			g.cfg.Log.Warn("old records not removed, trying again later", "error", err)
 		}

@@ -143,6 +143,7 @@ func (s *Snapshot) fork() *Snapshot {
 		ConfigVersions: fork(s.ConfigVersions),
 		ConfigActive:   fork(s.ConfigActive),
 		JoinTokens:     fork(s.JoinTokens),
+		RevokedNodes:   fork(s.RevokedNodes),
 	}
 }
 
@@ -213,6 +214,8 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 		return true, set(s.Transfers, fleet.PlayerID(c.Key[0]), c, raw)
 	case KindConfig:
 		return true, set(s.ConfigVersions, c.Key[0], c, raw)
+	case KindRevokedNode:
+		return true, set(s.RevokedNodes, fleet.NodeID(c.Key[0]), c, raw)
 	case KindJoinToken:
 		return true, set(s.JoinTokens, fleet.NodeID(c.Key[0]), c, raw)
 	case KindConfigActive:

@@ -42,6 +42,7 @@ const (
 	KindMessage      Kind = "messages"
 	KindConfig       Kind = "config"
 	KindConfigActive Kind = "config-active"
+	KindRevokedNode  Kind = "revoked-nodes"
 	KindJoinToken    Kind = "join-tokens"
 )
 

@@ -106,6 +106,7 @@ type Snapshot struct {
 	ConfigVersions Table[string, *fleet.ConfigVersion] // in the order of versions
 	ConfigActive   Table[string, *fleet.ConfigActive]  // one, or none
 	JoinTokens     Table[fleet.NodeID, *fleet.JoinToken]
+	RevokedNodes   Table[fleet.NodeID, *fleet.RevokedNode]
 }
 
 func emptySnapshot() *Snapshot {
@@ -140,6 +141,7 @@ func emptySnapshot() *Snapshot {
 		ConfigVersions: newTable[string, *fleet.ConfigVersion](),
 		ConfigActive:   newTable[string, *fleet.ConfigActive](),
 		JoinTokens:     newTable[fleet.NodeID, *fleet.JoinToken](),
+		RevokedNodes:   newTable[fleet.NodeID, *fleet.RevokedNode](),
 	}
 }
 

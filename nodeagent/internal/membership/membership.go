@@ -198,6 +198,10 @@ func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, er
 	if err != nil {
 		return nil, "", err
 	}
+	barred, err := m.barred(attempt, time.Now())
+	if err != nil {
+		return nil, "", err
+	}
 	predecessor, err := m.predecessor(attempt)
 	if err != nil {
 		return nil, "", err
@@ -216,7 +220,7 @@ func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, er
 	}
 	session := fleet.NodeSession{Node: node.ID, DataUUID: node.DataUUID, Holder: m.cfg.Holder, StartedAt: time.Now().UTC()}
 	s, err = store.OpenSession(attempt, m.cfg.Store, store.NodeSessionKey(node.ID), session, m.cfg.TTL, false,
-		store.Unchanged(store.NodeDesiredKey(node.ID), wishes))
+		store.Unchanged(store.NodeDesiredKey(node.ID), wishes), store.Unchanged(store.RevokedNodeKey(node.ID), barred))
 	if errs.Is(err, errs.Conflict) { // it is looked at anew
 		err = errs.New(errs.Unavailable, "an operator changed node %s while it joined", node.ID)
 	}
@@ -237,6 +241,22 @@ func (m *Member) wishes(ctx context.Context) (rev int64, err error) {
 		return 0, errs.New(errs.Unavailable, "node %s is being deleted: its records have to go first", m.cfg.Record.ID)
 	}
 	return desired.ModRev, nil
+}
+
+// barred is the revision of the record that barred the node once, 0 when there is none. It is
+// an error while the node is barred from joining.
+func (m *Member) barred(ctx context.Context, now time.Time) (rev int64, err error) {
+	revoked, err := store.Get(ctx, m.cfg.Store, store.RevokedNodeKey(m.cfg.Record.ID))
+	switch {
+	case errs.Is(err, errs.NotFound):
+		return 0, nil
+	case err != nil:
+		return 0, errs.Wrap("membership.barred", err)
+	case revoked.Holds(now):
+		return 0, errs.New(errs.Unavailable, "node %s was revoked by %s and may not join before %s: an operator lets it with POST /api/v1/nodes/%s/unrevoke-cert",
+			m.cfg.Record.ID, revoked.By, revoked.Until.Format(time.RFC3339), m.cfg.Record.ID)
+	}
+	return revoked.ModRev, nil
 }
 
 // predecessor is the epoch of the node's session where that is a predecessor's of this

@@ -2,6 +2,7 @@ package membership
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,4 +52,41 @@ func TestANodeThatIsDeletedWhileItJoinsDoesNotJoin(t *testing.T) {
 			t.Errorf("joined while its deletion is under way: %v", err)
 		}
 	}
+}
+
+func TestANodeThatIsRevokedDoesNotJoinUntilThatIsOver(t *testing.T) {
+	client := storetest.New(t)
+	ctx := t.Context()
+	bar := func(rev int64, until time.Time) int64 {
+		t.Helper()
+		next, err := client.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(store.RevokedNodeKey(node), fleet.RevokedNode{Node: node, Until: until, By: "admin"}, rev)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return next
+	}
+	left, err := store.OpenSession(ctx, client, store.NodeSessionKey(node), fleet.NodeSession{Node: node, DataUUID: "uuid", Holder: "lock"}, time.Minute, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.Abandon()
+	rev := bar(0, time.Now().Add(time.Hour))
+	var meanwhile func() error
+	m := New(Config{Store: client, Record: fleet.Node{ID: node, DataUUID: "uuid"}, Holder: "lock", Log: slog.New(slog.DiscardHandler), Joining: func() error { return meanwhile() }})
+	meanwhile = func() error { t.Error("its session was taken over"); return nil }
+	if _, _, err := m.join(ctx); !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), "unrevoke-cert") {
+		t.Errorf("joined though it is revoked: %v", err)
+	}
+	rev = bar(rev, time.Now().Add(-time.Hour))
+	meanwhile = func() error { rev = bar(rev, time.Now().Add(time.Hour)); return nil }
+	if s, _, err := m.join(ctx); !errs.Is(err, errs.Unavailable) {
+		t.Errorf("joined though it was revoked meanwhile: %v, %v", s, err)
+	}
+	bar(rev, time.Now().Add(-time.Second))
+	meanwhile = func() error { return nil }
+	s, _, err := m.join(ctx)
+	if err != nil {
+		t.Fatalf("the time is over: %v", err)
+	}
+	s.Close(ctx)
 }

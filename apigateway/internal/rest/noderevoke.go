@@ -1,0 +1,76 @@
+package rest
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+const (
+	// revokedDays is how long a node is revoked unless asked otherwise, maxRevokedDays at most.
+	revokedDays    = 365
+	maxRevokedDays = 3650
+)
+
+// revokedNodeRoutes are nodes that may not join. There are no certificates of nodes yet: what
+// is revoked is the right to join.
+func (a *API) revokedNodeRoutes() []server.Route {
+	may := server.Needs(auth.NodesRevokeCert)
+	return server.Under("/api/v1/nodes",
+		server.Get("/revoked-certs", may, a.listRevokedNodes),
+		server.Post("/:id/revoke-cert", may, a.revokeNode),
+		server.Post("/:id/unrevoke-cert", may, a.unrevokeNode),
+	)
+}
+
+func (a *API) revokeNode(c *gin.Context) {
+	days, ok := server.Number(c, "ttlDays", revokedDays)
+	switch {
+	case !ok:
+		return
+	case days < 1 || days > maxRevokedDays:
+		server.Fail(c, errs.Field("ttlDays", "must be between 1 and %d, is %d", maxRevokedDays, days))
+		return
+	}
+	id := fleet.NodeID(c.Param("id"))
+	rev, err := a.cfg.Operations.RevokeNode(c.Request.Context(), server.Actor(c), id, time.Duration(days)*24*time.Hour)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"nodeId": id, "revoked": true, "ttlDays": days, "revision": rev})
+}
+
+func (a *API) unrevokeNode(c *gin.Context) {
+	id := fleet.NodeID(c.Param("id"))
+	rev, err := a.cfg.Operations.UnrevokeNode(c.Request.Context(), server.Actor(c), id)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"nodeId": id, "revoked": false, "revision": rev})
+}
+
+// revokedNode is a node that may not join before a time.
+type revokedNode struct {
+	NodeID fleet.NodeID `json:"nodeId"`
+	Until  time.Time    `json:"until"`
+	By     string       `json:"by"`
+}
+
+// listRevokedNodes are those that are barred now.
+func (a *API) listRevokedNodes(c *gin.Context) {
+	names, all := []fleet.NodeID{}, []revokedNode{}
+	for id, r := range a.snapshot().RevokedNodes.All() {
+		if r.Holds(a.cfg.Now()) {
+			names, all = append(names, id), append(all, revokedNode{id, r.Until, r.By})
+		}
+	}
+	c.JSON(http.StatusOK, gin.H{"revokedCns": names, "nodes": all})
+}

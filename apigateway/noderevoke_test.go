@@ -1,0 +1,63 @@
+package apigateway
+
+import (
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+func TestARevokedNodeIsCordonedAndListedOnEveryGatewayUntilItIsLetAgain(t *testing.T) {
+	a := newSite(t)
+	b := second(t, a)
+	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	alloc, err := store.Get(t.Context(), a.store, store.AllocKey("node-1"))
+	before := alloc.ModRev
+	if err != nil {
+		before = 0
+	}
+	a.do("POST", "/api/v1/nodes/node-1/revoke-cert?ttlDays=2", nil).want(200).is("nodeId", "node-1").is("revoked", true).is("ttlDays", 2)
+	if alloc, err := store.Get(t.Context(), a.store, store.AllocKey("node-1")); err != nil || alloc.ModRev <= before {
+		t.Errorf("a placement decided before could still be committed: %+v, %v", alloc, err)
+	}
+	revoked, err := store.Get(t.Context(), a.store, store.RevokedNodeKey("node-1"))
+	if left := time.Until(revoked.Until); err != nil || left < 47*time.Hour || left > 48*time.Hour || revoked.By != "admin" {
+		t.Errorf("%+v, %v", revoked, err)
+	}
+	if _, err := b.view.WaitRev(t.Context(), revoked.ModRev); err != nil {
+		t.Fatal(err)
+	}
+	b.do("GET", "/api/v1/nodes/revoked-certs", nil).want(200).is("revokedCns", []string{"node-1"}).is("nodes.0.by", "admin")
+	b.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("status", "CORDONED")
+	b.do("POST", "/api/v1/nodes/node-1/revoke-cert", nil).want(200).is("ttlDays", 365)
+	b.do("POST", "/api/v1/nodes/node-1/unrevoke-cert", nil).want(200).is("revoked", false)
+	b.do("POST", "/api/v1/nodes/node-1/unrevoke-cert", nil).want(200)
+	b.do("GET", "/api/v1/nodes/revoked-certs", nil).want(200).is("revokedCns", []string{})
+	b.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("status", "CORDONED")
+	b.do("GET", "/api/v1/audit?pageSize=3", nil).want(200).is("data.0.action", "node.unrevoke").is("data.1.action", "node.revoke").
+		is("data.2.action", "node.revoke").is("data.2.after.cordoned", true).is("data.2.before.cordoned", false)
+	for _, path := range []string{"node-9/revoke-cert", "node-9/unrevoke-cert"} {
+		b.do("POST", "/api/v1/nodes/"+path, nil).want(404)
+	}
+	b.do("POST", "/api/v1/nodes/node-1/revoke-cert?ttlDays=0", nil).want(422).naming("ttlDays")
+	b.do("POST", "/api/v1/nodes/node-1/revoke-cert?ttlDays=99999", nil).want(422).naming("ttlDays")
+	b.do("POST", "/api/v1/nodes/node-1/revoke-cert?ttlDays=ever", nil).want(400).naming("ttlDays")
+	a.user("otto", "OPERATOR").do("POST", "/api/v1/nodes/node-1/revoke-cert", nil).want(403)
+}
+
+func TestABarThatIsOverIsNotListedAndGoes(t *testing.T) {
+	s := newSite(t)
+	s.commit(
+		store.Create(store.RevokedNodeKey("node-1"), fleet.RevokedNode{Node: "node-1", Until: time.Now().Add(-time.Minute)}),
+		store.Create(store.RevokedNodeKey("node-2"), fleet.RevokedNode{Node: "node-2", Until: time.Now().Add(time.Hour)}),
+	)
+	s.do("GET", "/api/v1/nodes/revoked-certs", nil).want(200).is("revokedCns", []string{"node-2"})
+	if err := s.gateway.operate.PruneRevokedNodes(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.revisionSeen()
+	if n := s.view.Snapshot().RevokedNodes.Len(); n != 1 {
+		t.Errorf("%d are kept", n)
+	}
+}
