@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/orreryhq/orrery/libs/openapitest"
 )
 
 func TestADryRunIsNeverARealChange(t *testing.T) {
@@ -16,7 +18,7 @@ func TestADryRunIsNeverARealChange(t *testing.T) {
 	before := s.revision()
 	for _, r := range s.routes() {
 		name := r.Method + " " + documented(r.Path)
-		if op := c.operation(r); op != nil && takesDryRun(c, op) != r.Dry {
+		if op := operationOf(c, r); op != nil && takesDryRun(c, op) != r.Dry {
 			t.Errorf("%s: described with dryRun: %v, and it knows dry runs: %v", name, !r.Dry, r.Dry)
 		}
 		if r.Method == http.MethodGet || r.Dry {
@@ -40,10 +42,10 @@ func TestADryRunIsNeverARealChange(t *testing.T) {
 }
 
 // takesDryRun reports whether an operation is described with the parameter.
-func takesDryRun(c *contract, op object) bool {
+func takesDryRun(c *openapitest.Contract, op object) bool {
 	list, _ := op["parameters"].([]any)
 	for _, p := range list {
-		if c.resolved(p)["name"] == "dryRun" {
+		if c.Resolved(p)["name"] == "dryRun" {
 			return true
 		}
 	}

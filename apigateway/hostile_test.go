@@ -15,6 +15,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/openapitest"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/wire"
 )
@@ -22,7 +23,7 @@ import (
 // besieged is a gateway with one of everything, and whoever sends it what nobody should.
 type besieged struct {
 	*shelf
-	contract *contract
+	contract *openapitest.Contract
 	client   *http.Client
 	// own is the token of an instance, and said how often it was used.
 	own  string
@@ -201,8 +202,8 @@ func (b *besieged) send(r server.Route, target string, body io.Reader, header ..
 	out.read(raw)
 	if out.status >= http.StatusBadRequest {
 		out.enveloped()
-		if op := b.contract.operation(r); op != nil {
-			if fault := b.contract.answered(op, out); fault != "" {
+		if op := operationOf(b.contract, r); op != nil {
+			if fault := b.contract.Answered(op, out.answer()); fault != "" {
 				b.t.Errorf("%s: %s", out.what, fault)
 			}
 		}
@@ -250,17 +251,12 @@ func (w *written) Apply(changes []store.Change, _ int64) {
 // jsonBody is the schema of the JSON that a route reads; nil when it reads none, as far as
 // it is described.
 func (b *besieged) jsonBody(r server.Route) object {
-	op := b.contract.operation(r)
-	request, _ := op["requestBody"].(object)
-	content, _ := request["content"].(object)
-	media, _ := content["application/json"].(object)
-	schema, _ := media["schema"].(object)
-	return schema
+	return b.contract.JSONBody(operationOf(b.contract, r))
 }
 
 // strict reports whether an object of the schema has only fields that are known.
 func (b *besieged) strict(schema object) bool {
-	s := b.contract.resolved(schema)
+	s := b.contract.Resolved(schema)
 	_, open := s["additionalProperties"]
 	return s["properties"] != nil && !open
 }
@@ -272,10 +268,10 @@ func lenient(r server.Route) bool {
 
 // queried are the parameters that a route reads of the query, as far as they are described.
 func (b *besieged) queried(r server.Route) (names []string, dry bool) {
-	op := b.contract.operation(r)
+	op := operationOf(b.contract, r)
 	parameters, _ := op["parameters"].([]any)
 	for _, p := range parameters {
-		switch p := b.contract.resolved(p); {
+		switch p := b.contract.Resolved(p); {
 		case p["in"] != "query":
 		case p["name"] == "dryRun":
 			dry = true
@@ -448,7 +444,7 @@ func TestOfTenParallelCreatesOfOneNameOneMakesIt(t *testing.T) {
 	b := besiege(t)
 	for _, r := range b.routes() {
 		name := r.Method + " " + r.Path
-		responses, _ := b.contract.operation(r)["responses"].(object)
+		responses, _ := operationOf(b.contract, r)["responses"].(object)
 		body, known := creates[name]
 		switch {
 		case !known && responses["201"] != nil && !nameless[name] && !r.Body.Raw:

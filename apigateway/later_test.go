@@ -36,7 +36,7 @@ func TestWhatIsNotThereYetSaysSoAndDoesNothing(t *testing.T) {
 		default:
 			got.want(200)
 		}
-		if op := c.operation(r); op != nil && (op["x-later"] == true) != (got.status >= 400) {
+		if op := operationOf(c, r); op != nil && (op["x-later"] == true) != (got.status >= 400) {
 			t.Errorf("%s %s: %d, and is it described as what is not there yet: %v", r.Method, path, got.status, op["x-later"])
 		}
 	}

@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/openapitest"
 )
 
 // Client speaks JSON to a cluster as a logged-in user.
@@ -20,6 +23,8 @@ type Client struct {
 	api   string
 	token string
 	http  *http.Client
+	// contract is the document of the cluster's API.
+	contract func() (*openapitest.Contract, error)
 }
 
 // Login logs the admin in.
@@ -50,7 +55,47 @@ func (c *Client) On(t testing.TB) *Client {
 func Anonymous(t testing.TB, c Cluster) *Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &Client{t: t, api: c.API(), http: &http.Client{Transport: transport, Timeout: Patience}}
+	cl := &Client{t: t, api: c.API(), http: &http.Client{Transport: transport, Timeout: Patience}}
+	cl.contract = sync.OnceValues(cl.document)
+	return cl
+}
+
+// document reads how the cluster describes its API.
+func (c *Client) document() (*openapitest.Contract, error) {
+	r, err := c.Try(c.t.Context(), "GET", "/openapi.json", nil)
+	if err != nil {
+		return nil, err
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(r.Body, &doc); err != nil {
+		return nil, err
+	}
+	return openapitest.New(doc)
+}
+
+// hold demands that a request that was taken and its answer are as the cluster describes them.
+func (c *Client) hold(method, target string, body any, r *Reply) {
+	c.t.Helper()
+	contract, err := c.contract()
+	if err != nil {
+		c.t.Fatalf("the description of the API: %v", err)
+	}
+	path, query, _ := strings.Cut(target, "?")
+	op := contract.Find(method, path)
+	if op == nil {
+		if r.Status < http.StatusBadRequest {
+			c.t.Errorf("%s: nothing describes it", r.what)
+		}
+		return
+	}
+	if fault := contract.Answered(op, openapitest.Answer{Status: r.Status, Header: r.Header, Body: r.Body}); fault != "" {
+		c.t.Errorf("%s: %d is not as it is described: %s\n%s", r.what, r.Status, fault, clip(r.Body))
+	}
+	if values, err := url.ParseQuery(query); err == nil && r.Status < http.StatusMultipleChoices {
+		if fault := contract.Asked(op, method, values, body); fault != "" {
+			c.t.Errorf("%s was taken and is not as it is described: %s", r.what, fault)
+		}
+	}
 }
 
 // Reply is an answer.
@@ -62,17 +107,20 @@ type Reply struct {
 	Header http.Header
 }
 
-// Do sends a request; body may be nil, a []byte or string sent as it is, or a value encoded as JSON.
+// Do sends a request; body may be nil, a []byte or string sent as it is, or a value encoded as
+// JSON. The answer must be as the API is described.
 func (c *Client) Do(method, path string, body any) *Reply {
 	c.t.Helper()
 	r, err := c.Try(c.t.Context(), method, path, body)
 	if err != nil {
 		c.t.Fatalf("%s %s: %v", method, path, err)
 	}
+	c.hold(method, path, body, r)
 	return r
 }
 
-// Try is Do that returns a network error instead of failing the test: for other goroutines.
+// Try is Do that returns a network error instead of failing the test, and holds nothing against
+// the description: for other goroutines.
 func (c *Client) Try(ctx context.Context, method, path string, body any) (*Reply, error) {
 	var payload io.Reader
 	switch b := body.(type) {

@@ -134,8 +134,8 @@ func allPaths() ([]any, object, error) {
 func servedAt(p string, item object) []string {
 	out := []string{p}
 	for alias, base := range aliases {
-		if rest, ok := strings.CutPrefix(p, base); ok && (rest == "" || rest[0] == '/') && item["x-alone"] != true {
-			out = append(out, alias+rest)
+		if below, ok := strings.CutPrefix(p, base); ok && (below == "" || below[0] == '/') && item["x-alone"] != true {
+			out = append(out, alias+below)
 		}
 	}
 	return out
@@ -182,14 +182,19 @@ func refusal(p string) string {
 	return "Refused"
 }
 
+// rest is the parameter that takes the rest of a path.
+const rest = "path"
+
 // inPath are the parameters that stand in a path.
 func inPath(p string) []any {
 	out := []any{}
 	for _, part := range strings.Split(p, "/") {
 		if strings.HasPrefix(part, "{") {
-			out = append(out, object{
-				"name": strings.Trim(part, "{}"), "in": "path", "required": true, "schema": object{"type": "string"},
-			})
+			param := object{"name": strings.Trim(part, "{}"), "in": "path", "required": true, "schema": object{"type": "string"}}
+			if param["name"] == rest {
+				param["description"] = "All that follows, with its slashes."
+			}
+			out = append(out, param)
 		}
 	}
 	return out
