@@ -18,9 +18,9 @@ import (
 func (a *API) accountRoutes() []server.Route {
 	return append(a.avatarRoutes(), server.Under("/api/v1/users/:name",
 		server.Get("/preferences", server.Anyone, a.getPreferences),
-		server.Put("/preferences", server.Anyone, a.putPreferences),
-		server.Put("/minecraft", server.Anyone, a.linkPlayer),
-		server.Delete("/minecraft", server.Anyone, a.unlinkPlayer),
+		server.Put("/preferences", server.Anyone, a.putPreferences).Rehearses(),
+		server.Put("/minecraft", server.Anyone, a.linkPlayer).Rehearses(),
+		server.Delete("/minecraft", server.Anyone, a.unlinkPlayer).Rehearses(),
 	)...)
 }
 
