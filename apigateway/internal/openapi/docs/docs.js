@@ -76,10 +76,11 @@ function bodyOf(title, content) {
 }
 
 function operation(path, method, item, op) {
-  const label = [classed(make("span", method.toUpperCase()), "method"), make("span", path), quiet("  " + (op.summary || ""))];
+  const label = [classed(make("span", method.toUpperCase()), "method"), make("span", path), quiet("  " + (op.summary || "") + (op["x-later"] ? " (not there yet)" : ""))];
   const node = folded(label, () => {
     const parts = [];
     if (op.description) parts.push(make("p", op.description));
+    if (op["x-later"]) parts.push(make("p", "", quiet("It is not there yet: always refused, and nothing is done.")));
     if (op.security && op.security.length === 0) parts.push(make("p", "", quiet("Needs no token.")));
     if (op["x-permission"] && op["x-permission"].length) parts.push(make("p", "", quiet("Needs " + op["x-permission"].join(" and ") + ".")));
     for (const p of [...(item.parameters || []), ...(op.parameters || [])].map(resolve)) {
@@ -92,7 +93,8 @@ function operation(path, method, item, op) {
     }
     return parts;
   });
-  node.dataset.text = [method, path, op.summary, ...(op["x-permission"] || [])].join(" ").toLowerCase();
+  node.id = op.operationId;
+  node.dataset.text = [method, path, op.summary, op.description, ...(op["x-permission"] || [])].join(" ").toLowerCase();
   return node;
 }
 
@@ -123,6 +125,11 @@ function show() {
       section.hidden = !any;
     }
   });
+  const linked = document.getElementById(location.hash.slice(1));
+  if (linked) {
+    linked.open = true;
+    linked.scrollIntoView();
+  }
 }
 
 fetch("/openapi.json")
