@@ -38,6 +38,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/rest"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/settings"
+	"github.com/orreryhq/orrery/apigateway/internal/share"
 	"github.com/orreryhq/orrery/apigateway/internal/shell"
 	"github.com/orreryhq/orrery/apigateway/internal/universe"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
@@ -141,6 +142,8 @@ type Config struct {
 	MaxStreams int
 	Lockout    Lockout
 	Reset      PasswordReset
+	// NoShares is true when nobody may share texts by links, and nobody reads those there are.
+	NoShares bool
 	// Replica is this process' name among the gateways.
 	Replica string
 	// NodeID names this gateway to clients of the older API. Empty means Replica.
@@ -166,6 +169,7 @@ type Gateway struct {
 	auth    *auth.Service
 	operate *operate.Operations
 	agents  *upstream.Agents
+	shares  *share.Shares
 	bell    *bell.Bell
 	declare *declare.Applier
 	players *presence.Table
@@ -251,6 +255,7 @@ func New(cfg Config) (*Gateway, error) {
 		Replica: cfg.Replica, Peers: func() []*fleet.Session { return cfg.View.Snapshot().ServiceSessions(serviceName) },
 		Secret: cfg.ClusterSecret, Client: calling(g.calls), Events: g.events, Log: cfg.Log, Metrics: g.metrics,
 	})
+	g.shares = share.New(share.Config{Store: cfg.Store, Operations: g.operate, Now: cfg.Now})
 	cfg.View.Subscribe(g.events.Hear)
 	cfg.View.Subscribe(g.bell.Hear)
 	g.declare = declare.New(declare.Config{
@@ -329,13 +334,18 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	if err != nil {
 		return openStreams{}, err
 	}
+	tickets := events.NewTickets(g.cfg.Store, 0)
+	records := logs.New(logs.Config{
+		Records: g.cfg.Records, Service: serviceName, Replica: g.cfg.Replica, View: g.cfg.View, Auth: g.auth, Tickets: tickets,
+		Agents: g.agents, Client: calling(g.calls), Metrics: g.metrics,
+	})
 	frame.Add(rest.New(rest.Config{
 		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: templates, Sources: sources,
 		Schedulers: upstream.NewSchedulers(g.health, g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, calling(g.calls)),
-		Players:    g.players, Past: g.past, Settings: g.settings, End: g.end, Replica: g.cfg.Replica, ClusterName: g.cfg.ClusterName,
+		Logs:       records, Shares: g.shares, NoShares: g.cfg.NoShares, APIURL: g.cfg.APIURL,
+		Players: g.players, Past: g.past, Settings: g.settings, End: g.end, Replica: g.cfg.Replica, ClusterName: g.cfg.ClusterName,
 		Ready: g.waiting, WithinName: frame.WithinName, Meta: meta, Version: g.cfg.Version, Now: g.cfg.Now,
 	}).Routes()...)
-	tickets := events.NewTickets(g.cfg.Store, 0)
 	frame.Add(workload.New(workload.Config{
 		Operations: g.operate, Auth: g.auth, Players: g.players, Tickets: tickets, Tell: g.relay.Tell, StateOf: rest.StateOf, Proxies: fleet.RoutesPlayers, Now: g.cfg.Now,
 	}).Routes()...)
@@ -375,10 +385,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 			}),
 			Operations: g.operate, Auth: g.auth, Tickets: tickets, NodeID: fleet.NodeID(g.cfg.NodeID), Origins: func() []string { return g.settings.Now().Origins }, Metrics: g.metrics,
 		}),
-		logs: logs.New(logs.Config{
-			Records: g.cfg.Records, Service: serviceName, Replica: g.cfg.Replica, View: g.cfg.View, Auth: g.auth, Tickets: tickets,
-			Agents: g.agents, Client: &http.Client{Transport: g.calls}, Metrics: g.metrics,
-		}),
+		logs: records,
 	}
 	frame.Add(
 		server.Post("/api/v1/events/ticket", server.Needs(auth.EventsStream), streams.events.Ticket),

@@ -164,7 +164,7 @@ func (g *Gateway) tidy(ctx context.Context) {
 	for {
 		err := errors.Join(
 			g.operate.PruneAudit(ctx, operate.KeepAudit), g.operate.PruneCredentials(ctx), g.auth.PruneTokens(ctx),
-			g.operate.PruneJoinTokens(ctx), g.operate.PruneRevokedNodes(ctx),
+			g.operate.PruneJoinTokens(ctx), g.operate.PruneRevokedNodes(ctx), g.shares.Tidy(ctx),
 		)
 		if err != nil && ctx.Err() == nil {
 			g.cfg.Log.Warn("old records not removed, trying again later", "error", err)

@@ -65,6 +65,9 @@ type settings struct {
 	Metrics struct {
 		Public bool `config:"public" usage:"show the metrics under /api/metrics without a token"`
 	} `config:"metrics"`
+	Share struct {
+		Enabled bool `config:"enabled" default:"true" usage:"let users share logs, crashes and consoles by links; false also closes the links there are"`
+	} `config:"share"`
 	LogKeep     int    `config:"log.keep" default:"2000" usage:"records of this process' log kept in memory, for who reads it over the API"`
 	ClusterName string `config:"cluster.name" default:"orrery" usage:"name of the cluster, told to clients of the older API"`
 }
@@ -117,7 +120,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 		Store: e.Client, View: e.View, Log: e.Log, Records: e.Records, Metrics: e.Registry, MetricsPublic: s.Metrics.Public, Listener: listener, APIURL: s.API.URL,
 		ClusterSecret: s.Cluster.Secret, AdminPassword: s.Admin.InitialPassword, AdminPasswordFile: s.Admin.PasswordFile,
 		Origins: origins, AllowedSubnets: s.Network.AllowedSubnets, TrustedProxies: s.Network.TrustedProxies, Limits: limits(s), MaxStreams: s.Events.Streams,
-		Lockout: lockout(s), Reset: reset(s), Replica: e.Replica, ClusterName: s.ClusterName,
+		Lockout: lockout(s), Reset: reset(s), NoShares: !s.Share.Enabled, Replica: e.Replica, ClusterName: s.ClusterName,
 		Version: telemetry.Version(), SessionTTL: s.Session.TTL,
 	})
 	if err != nil {

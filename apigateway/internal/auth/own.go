@@ -67,7 +67,7 @@ func (s *Service) ShortToken(c fleet.InstanceCredential, generation int64) (stri
 // not be exchanged any more.
 func (s *Service) shortToken(text string) (t fleet.OwnToken, ok bool) {
 	var c ownClaims
-	_, err := jwt.ParseWithClaims(text, &c, s.signer.keysOf,
+	_, err := jwt.ParseWithClaims(text, &c, s.signer.ring().keysOf,
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithLeeway(fleet.ShortTokenGrace),
 		jwt.WithIssuer(issuer), jwt.WithAudience(audienceOwn), jwt.WithTimeFunc(s.cfg.Now))
 	if err != nil || c.Serial < 1 {

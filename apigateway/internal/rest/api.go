@@ -9,10 +9,12 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/logs"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/presence"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/settings"
+	"github.com/orreryhq/orrery/apigateway/internal/share"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/series"
@@ -27,7 +29,7 @@ const (
 	pageFew  = 100
 )
 
-// Config is what the API needs; all of it is required.
+// Config is what the API needs; all of it is required but what says otherwise.
 type Config struct {
 	Store      *store.Client
 	View       *view.View
@@ -38,7 +40,13 @@ type Config struct {
 	Schedulers *upstream.Schedulers
 	Players    *presence.Table
 	// Past is how the fleet did; see NewPast.
-	Past *series.Ring
+	Past   *series.Ring
+	Logs   *logs.Logs
+	Shares *share.Shares
+	// NoShares is true when nothing may be shared.
+	NoShares bool
+	// APIURL is where others reach the gateway; empty where that is not set.
+	APIURL string
 	// Ready tells what the gateway waits for before it can serve; nothing when it can.
 	Ready func(ctx context.Context) (waiting []string)
 	// WithinName counts an attempt to log in under a user name; false means that there were
@@ -71,7 +79,7 @@ func (a *API) Routes() []server.Route {
 	return slices.Concat(
 		a.systemRoutes(), a.identityRoutes(), a.userRoutes(), a.accountRoutes(), a.roleRoutes(), a.groupRoutes(),
 		a.instanceRoutes("/api/v1/services"), a.instanceRoutes("/api/v1/instances"), a.instanceFileRoutes(),
-		a.nodeRoutes(), a.timeseriesRoutes(), a.joinTokenRoutes(), a.revokedNodeRoutes(), a.networkRoutes(), a.clusterRoutes(), a.configRoutes(), a.quotaRoutes(), a.crashRoutes(),
+		a.nodeRoutes(), a.timeseriesRoutes(), a.joinTokenRoutes(), a.revokedNodeRoutes(), a.networkRoutes(), a.clusterRoutes(), a.configRoutes(), a.quotaRoutes(), a.crashRoutes(), a.shareRoutes(),
 		a.templateRoutes(), a.sourceRoutes(), a.catalogRoutes(), a.secretRoutes(),
 		a.historyRoutes(), a.playerRoutes(), a.credentialRoutes(),
 	)

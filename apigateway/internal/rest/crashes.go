@@ -187,8 +187,18 @@ func (a *API) getCrash(c *gin.Context) {
 		server.Fail(c, errs.New(errs.NotFound, "there is no such crash: they are kept for 30 days, the newest 500 of them"))
 		return
 	}
+	out, err := a.crashDetailOf(c.Request.Context(), crash)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, out)
+}
+
+// crashDetailOf is a crash with what was printed last, as far as that is kept.
+func (a *API) crashDetailOf(ctx context.Context, crash *fleet.Crash) (crashDetail, error) {
 	out := crashDetail{crashSummary: crashOf(crash), LogTail: []string{}}
-	err := operate.InTime(c.Request.Context(), func(ctx context.Context) error {
+	err := operate.InTime(ctx, func(ctx context.Context) error {
 		tail, err := store.Get(ctx, a.cfg.Store, store.CrashTailKey(crash.ID))
 		if err != nil {
 			return err
@@ -197,11 +207,10 @@ func (a *API) getCrash(c *gin.Context) {
 		out.LogTail, err = tail.Lines()
 		return err
 	})
-	if err != nil && !errs.Is(err, errs.NotFound) { // without its tail a crash is worth showing too
-		server.Fail(c, err)
-		return
+	if errs.Is(err, errs.NotFound) { // without its tail a crash is worth showing too
+		err = nil
 	}
-	c.JSON(http.StatusOK, out)
+	return out, err
 }
 
 // resetCrashLoop ends a group's pause after crashes.
