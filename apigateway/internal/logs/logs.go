@@ -80,6 +80,9 @@ func New(cfg Config) *Logs {
 // Close ends all streams, refuses new ones and waits: clients come back to another replica.
 func (l *Logs) Close() { l.room.Close() }
 
+// Own are this gateway's records.
+func (l *Logs) Own() *telemetry.Ring { return l.cfg.Records }
+
 // Routes are all routes of logs.
 func (l *Logs) Routes() []server.Route {
 	see := server.Needs(auth.SystemLogsView)

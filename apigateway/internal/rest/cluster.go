@@ -80,14 +80,23 @@ type lease struct {
 }
 
 func (a *API) leases(c *gin.Context) {
+	out, err := a.leasesOf(c.Request.Context())
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"leases": out})
+}
+
+// leasesOf are all leases, in order.
+func (a *API) leasesOf(ctx context.Context) ([]lease, error) {
 	var shards []store.Entry[fleet.Shard]
-	err := operate.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
+	err := operate.InTime(ctx, func(ctx context.Context) (err error) {
 		shards, err = store.ListEntries(ctx, a.cfg.Store, store.AllShards())
 		return err
 	})
 	if err != nil {
-		server.Fail(c, err)
-		return
+		return nil, err
 	}
 	out := make([]lease, 0, len(shards))
 	for _, s := range shards {
@@ -99,5 +108,5 @@ func (a *API) leases(c *gin.Context) {
 	slices.SortFunc(out, func(x, y lease) int {
 		return cmp.Or(cmp.Compare(x.Service, y.Service), cmp.Compare(x.Shard, y.Shard))
 	})
-	c.JSON(http.StatusOK, gin.H{"leases": out})
+	return out, nil
 }

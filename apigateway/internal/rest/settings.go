@@ -6,6 +6,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 // systemSettings are the settings that hold on this replica. There is no secret among them.
@@ -23,11 +24,14 @@ type systemSettings struct {
 }
 
 func (a *API) systemSettings(c *gin.Context) {
-	s := a.snapshot()
-	c.JSON(http.StatusOK, systemSettings{
+	c.JSON(http.StatusOK, a.settingsOf(a.snapshot()))
+}
+
+func (a *API) settingsOf(s *view.Snapshot) systemSettings {
+	return systemSettings{
 		figures: figuresOf(s), MetricsEnabled: true, Replica: a.cfg.Replica, ClusterName: a.cfg.ClusterName, Version: a.cfg.Version,
 		ActiveConfigVersion: s.Config().Version, Effective: nested(a.cfg.Settings.Now().Patch()),
-	})
+	}
 }
 
 // shutdown ends this replica once it has answered what is under way, this request too.

@@ -1,8 +1,12 @@
 package share
 
 import (
+	"bytes"
+	"encoding/json"
 	"regexp"
 	"strings"
+
+	"github.com/orreryhq/orrery/libs/errs"
 )
 
 // hidden stands where something was taken out.
@@ -64,4 +68,50 @@ func hide(rule *regexp.Regexp, text string) string {
 	}
 	out.WriteString(text[done:])
 	return out.String()
+}
+
+// secretName are names of fields that hold what nobody else is to see.
+var secretName = regexp.MustCompile(`(?i)(?:password|passwd|passphrase|secret|token|ticket|credentials?|api[_.-]?key|access[_.-]?key|private[_.-]?key)$`)
+
+// RedactJSON is a value as JSON, an object, without what looks like a credential: each text
+// in it is redacted, and what is named like a secret is hidden. Internal when it is no object.
+func RedactJSON(value any) (map[string]any, error) {
+	b, err := json.Marshal(value)
+	if err != nil {
+		return nil, errs.As(errs.Internal, "share.RedactJSON", err)
+	}
+	in := json.NewDecoder(bytes.NewReader(b))
+	in.UseNumber() // numbers stay as they are
+	var out map[string]any
+	if err := in.Decode(&out); err != nil {
+		return nil, errs.As(errs.Internal, "share.RedactJSON", err)
+	}
+	for name, v := range out {
+		out[name] = redacted(name, v)
+	}
+	return out, nil
+}
+
+// redacted is a value without credentials; name is what it is called.
+func redacted(name string, value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for inner, of := range v {
+			v[inner] = redacted(inner, of)
+		}
+	case []any:
+		for n, of := range v {
+			v[n] = redacted(name, of)
+		}
+	case string:
+		if v != "" && secretName.MatchString(name) {
+			return hidden
+		}
+		return Redact(v)
+	case json.Number:
+		if secretName.MatchString(name) {
+			return hidden
+		}
+	}
+	return value
 }

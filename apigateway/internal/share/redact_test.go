@@ -1,6 +1,7 @@
 package share
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -61,6 +62,21 @@ func TestWhatIsNoCredentialStays(t *testing.T) {
 	}
 	if got := Redact(`{"password":"x","n":1}`); got != `{"password":"***","n":1}` {
 		t.Error(got)
+	}
+}
+
+func TestJSONIsRedactedAndStaysJSON(t *testing.T) {
+	got, err := RedactJSON(map[string]any{
+		"n": int64(9007199254740993), "text": "password=" + planted + "\nnext", "token": planted, "tokens": 3, "pin": map[string]any{"apiKey": 12345},
+		"smtp": map[string]any{"password": planted, "secret": []string{planted}, "user": "x", "url": "http://a:" + planted + "@b"}, "empty": map[string]any{"secret": ""},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(got)
+	want := `{"empty":{"secret":""},"n":9007199254740993,"pin":{"apiKey":"***"},"smtp":{"password":"***","secret":["***"],"url":"http://***@b","user":"x"},"text":"password=***\nnext","token":"***","tokens":3}`
+	if err != nil || string(b) != want {
+		t.Errorf("%s, %v", b, err)
 	}
 }
 

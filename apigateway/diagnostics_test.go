@@ -1,0 +1,40 @@
+package apigateway
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+func TestADiagnosisHasWhatThereIsAndNoSecrets(t *testing.T) {
+	s := newSite(t, logging(0), func(c *Config) {
+		c.APIURL, c.Version = "https://ops:hunter2@gateway.example", "1.2.3"
+	})
+	s.group("lobby", map[string]any{"platform": "paper", "maxInstances": 3, "env": map[string]string{"PASSWORD": "hunter2"}})
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.template("games/base")
+	s.status(s.start("lobby"), "node-1", fleet.Status{State: fleet.Online})
+	r := s.do("GET", "/api/v1/system/diagnostics", nil).want(200).is("controllerId", s.gateway.cfg.Replica).is("version", "1.2.3")
+	r.is("readiness.status", "READY").is("overview.nodeCount", 1).is("settings.nodeCount", 1).is("redisKeyspace.groups", 1).is("redisKeyspace.secrets", 0)
+	r.is("redactedConfig.apiUrl", "https://***@gateway.example").is("leases", []string{}).is("logBuffer.capacity", 2000)
+	r.is("nodes.0.id", "node-1").is("groups.0.name", "lobby").is("groups.0.maxInstances", 3).is("groups.0.instances", 1).is("groups.0.platform", "PAPER")
+	r.is("instances.ONLINE", 1).is("templates.0.name", "games/base").is("templates.0.hash", "d1")
+	for _, secret := range []string{"hunter2", adminPassword, s.token} {
+		if strings.Contains(r.raw, secret) {
+			t.Errorf("%s is told", secret)
+		}
+	}
+	shared := s.do("POST", "/api/v1/system/diagnostics/share", nil).want(201).is("burnAfterRead", false)
+	id := shared.field("shareId").(string)
+	for range 2 {
+		text := s.as("").do("GET", "/s/"+id+"/raw", nil).want(200)
+		if !strings.Contains(text.raw, `"controllerId"`) || !strings.Contains(text.raw, `"node-1"`) || strings.Contains(text.raw, "hunter2") {
+			t.Error(text.raw)
+		}
+	}
+	s.do("GET", "/api/v1/shares?kind=DIAGNOSTICS", nil).want(200).is("total", 1)
+	operator := s.user("otto", "OPERATOR")
+	operator.do("GET", "/api/v1/system/diagnostics", nil).want(403)
+	operator.do("POST", "/api/v1/system/diagnostics/share", nil).want(403)
+}
