@@ -28,7 +28,7 @@ func groupRecords(s *view.Snapshot, from, to *fleet.Group) (before, after any) {
 		if g == nil {
 			return nil
 		}
-		maps.Copy(concealed, g.Conceal(definers.Of(g.Name, g.Spec)))
+		maps.Copy(concealed, g.Conceal(definers.Of(g.Name, s.Whole(g).Spec)))
 		return object(GroupRecord{g.Spec, g.ManagedBy, g.CrashesResetAt})
 	}
 	a, b := record(from), record(to)

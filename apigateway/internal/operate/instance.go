@@ -146,7 +146,7 @@ func (o *Operations) again(s *view.Snapshot, i *fleet.Instance, by Actor, reason
 		err = roomFor(s, g, 1)
 	}
 	if err == nil {
-		err = capacity(s, g.Name, g.Spec)
+		err = capacity(s, g.Name, s.Whole(g).Spec)
 	}
 	if err != nil {
 		return nil, err

@@ -62,9 +62,6 @@ func unmoved(what string, want, have int64) error {
 	return &MovedError{What: what, Want: want, Have: have}
 }
 
-// maxDepth bounds a chain of parents.
-const maxDepth = 10
-
 // references checks what a spec refers to. What the present spec refers to
 // already is not asked for again: a template that went must not block other changes.
 func references(s *view.Snapshot, name fleet.GroupName, present *fleet.GroupSpec, spec fleet.GroupSpec) []error {
@@ -147,12 +144,8 @@ func cycles(s *view.Snapshot, name fleet.GroupName, spec fleet.GroupSpec) []erro
 		}
 		return fleet.GroupSpec{}
 	}
-	depth := 0
-	for at := spec.Parent; at != ""; at = specOf(at).Parent {
-		depth++
-		if at == name || depth > maxDepth {
-			return []error{errs.Field("parent", "%s would be its own ancestor, or have more than %d", name, maxDepth)}
-		}
+	if problems := ancestry(s, name, spec); len(problems) > 0 {
+		return problems
 	}
 	seen := map[fleet.GroupName]bool{}
 	next := slices.Clone(spec.DependsOn)
@@ -168,6 +161,50 @@ func cycles(s *view.Snapshot, name fleet.GroupName, spec fleet.GroupSpec) []erro
 		}
 	}
 	return nil
+}
+
+// ancestry refuses a group that would be its own ancestor, or with which it or one of those
+// that inherit from it would have too many, or be what no group may be.
+func ancestry(s *view.Snapshot, name fleet.GroupName, spec fleet.GroupSpec) (problems []error) {
+	next := &fleet.Group{Name: name, Spec: spec}
+	of := func(n fleet.GroupName) (*fleet.Group, bool) {
+		if n == name {
+			return next, true
+		}
+		return s.Groups.Get(n)
+	}
+	above := map[fleet.GroupName]bool{}
+	for at := spec.Parent; at != ""; {
+		if at == name {
+			return []error{errs.Field("parent", "%s would be its own ancestor", name)}
+		}
+		parent, ok := of(at)
+		if !ok || above[at] {
+			break
+		}
+		above[at], at = true, parent.Spec.Parent
+	}
+	check := func(g *fleet.Group) {
+		ancestors := fleet.Ancestors(g, of)
+		concerns := g == next || slices.Contains(ancestors, next)
+		if !concerns || len(ancestors) == 0 || len(problems) > 0 {
+			return
+		}
+		if last := ancestors[len(ancestors)-1]; len(ancestors) == fleet.MaxAncestors && last.Spec.Parent != "" {
+			problems = append(problems, errs.Field("parent", "%s would have more than %d ancestors", g.Name, fleet.MaxAncestors))
+			return
+		}
+		if whole := fleet.Inherit(*g, ancestors).Spec.Validate(); len(whole) > 0 && len(g.Spec.Validate()) == 0 {
+			problems = append(problems, errs.Field("parent", "with what %s inherits it would not be valid: %s %s", g.Name, errs.FieldOf(whole[0]), errs.MessageOf(whole[0])))
+		}
+	}
+	check(next)
+	for n, g := range s.Groups.All() {
+		if n != name && g.Spec.Parent != "" && !g.Deleting {
+			check(g)
+		}
+	}
+	return problems
 }
 
 // referred are the groups a spec refers to.

@@ -74,7 +74,7 @@ func (o *Operations) startPart(ctx context.Context, by Actor, r StartRequest) (m
 			err = roomFor(s, g, r.Count)
 		}
 		if err == nil {
-			err = capacity(s, g.Name, g.Spec)
+			err = capacity(s, g.Name, s.Whole(g).Spec)
 		}
 		if err != nil {
 			return change{}, err

@@ -258,7 +258,7 @@ func digestsOf(templates []SyncedTemplate) []string {
 // GroupVersions are the current versions of all templates a group may use: those it draws
 // one of as well, and those that lie below by their name.
 func GroupVersions(s *view.Snapshot, g *fleet.Group) []string {
-	t := g.Spec.Templates
+	t := s.Whole(g).Spec.Templates
 	wanted := map[string]bool{}
 	for _, l := range slices.Concat(t.AllOf, t.OneOf) {
 		wanted[l.TemplateRef.String()] = true

@@ -29,14 +29,14 @@ type settled struct {
 // what the templates define. problems name every value at fault; err is the store's.
 func (o *Operations) settle(ctx context.Context, s *view.Snapshot, w GroupWrite, old *fleet.Group, spec fleet.GroupSpec) (out settled, problems []error, err error) {
 	definers := fleet.NewDefiners(s.Heads())
-	defined := definers.Of(w.Name, spec)
 	present := fleet.Group{Name: w.Name}
 	if old != nil {
 		present = *old
 	}
-	before := present.Conceal(definers.Of(present.Name, present.Spec))
+	before := present.Conceal(definers.Of(present.Name, s.Whole(&present).Spec))
 	asked := present // as it would be shown if it were written so
 	asked.Spec = spec
+	defined := definers.Of(w.Name, s.Whole(&asked).Spec)
 	shown := asked.Conceal(defined)
 
 	out.values = maps.Clone(spec.Variables)
@@ -67,7 +67,8 @@ func (o *Operations) settle(ctx context.Context, s *view.Snapshot, w GroupWrite,
 	out.guards = sealer.guards
 	spec.Variables = out.values
 	if len(problems) == 0 && (old == nil || redefines(present.Spec, spec)) {
-		problems = spec.CheckVariables(defined)
+		asked.Spec = spec
+		problems = s.Whole(&asked).Spec.CheckVariables(defined)
 		if !w.FreeValues {
 			problems = append(problems, fleet.CheckKnown(defined, spec.Variables, present.Spec.Variables, "variableValues")...)
 		}
@@ -86,7 +87,7 @@ func noSecretAnyMore(field string) error {
 // others changed meanwhile must not block changes of other things.
 func redefines(old, spec fleet.GroupSpec) bool {
 	of := func(s fleet.GroupSpec) fleet.GroupSpec {
-		return fleet.GroupSpec{Variables: s.Variables, Templates: s.Templates, AutoLayers: s.AutoLayers, Software: fleet.Software{Platform: s.Software.Platform}}
+		return fleet.GroupSpec{Variables: s.Variables, Parent: s.Parent, Templates: s.Templates, AutoLayers: s.AutoLayers, Software: fleet.Software{Platform: s.Software.Platform}}
 	}
 	return !same(of(old), of(spec))
 }
@@ -300,6 +301,7 @@ const maxSecretGuards = 32
 
 // settleStart is settle for values that are given when instances of a group are started.
 func (o *Operations) settleStart(ctx context.Context, s *view.Snapshot, g *fleet.Group, r StartRequest) (map[string]string, error) {
+	g = s.Whole(g)
 	defined := fleet.NewDefiners(s.Heads()).Of(g.Name, g.Spec)
 	values, sealer := maps.Clone(r.Values), sealer{o: o, subject: ofGroup(g.Name), field: "variables."}
 	var problems []error

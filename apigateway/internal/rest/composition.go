@@ -113,7 +113,7 @@ func compositionOf(s *view.Snapshot, i *fleet.Instance, p *fleet.Plan) compositi
 		out.Layers = append(out.Layers, compositionLayer{Name: l.Name, Group: l.Group, Hash: l.Digest, Priority: l.Priority, Auto: l.Auto})
 	}
 	if g, ok := s.Groups.Get(p.Group); ok && g.Revision == p.GroupRevision {
-		out.JVMArgs = *list(g.Spec.Software.JVMArgs)
+		out.JVMArgs = *list(s.Whole(g).Spec.Software.JVMArgs)
 	}
 	if shown := i.Shown(); shown != nil {
 		out.Port = shown.Port
@@ -132,7 +132,7 @@ func (a *API) conceal(c *gin.Context, s *view.Snapshot, p *fleet.Plan, out *comp
 		g = &fleet.Group{Name: p.Group}
 	}
 	definers := fleet.NewDefiners(s.Heads())
-	hidden := g.Conceal(definers.Of(g.Name, g.Spec)) // as the group is now
+	hidden := g.Conceal(definers.Of(g.Name, s.Whole(g).Spec)) // as the group is now
 	built := fleet.GroupSpec{}
 	for _, l := range p.Layers {
 		built.Templates.AllOf = append(built.Templates.AllOf, fleet.TemplateLayer{TemplateRef: l.TemplateRef})

@@ -27,6 +27,7 @@ func (a *API) groupRoutes() []server.Route {
 		server.Get("/api/v1/groups", server.Needs(auth.GroupsView), a.listGroups),
 		server.Post("/api/v1/groups", server.Needs(auth.GroupsCreate), a.createGroup).Rehearses(),
 		server.Get("/api/v1/groups/:name", server.Needs(auth.GroupsView), a.getGroup),
+		server.Get("/api/v1/groups/:name/resolved", server.Needs(auth.GroupsView), a.getResolved),
 		server.Put("/api/v1/groups/:name", server.Needs(auth.GroupsUpdate), a.putGroup).Rehearses(),
 		server.Patch("/api/v1/groups/:name", server.Needs(auth.GroupsUpdate), a.patchGroup).Rehearses(),
 		server.Delete("/api/v1/groups/:name", server.Needs(auth.GroupsDelete), a.deleteGroup).Rehearses(),

@@ -80,7 +80,7 @@ func (a *API) groupsFor(c *gin.Context, s *view.Snapshot) func(*fleet.Group) gro
 func maskedFor(c *gin.Context, s *view.Snapshot) func(*fleet.Group) map[string]string {
 	most, definers := server.Shown(c), fleet.NewDefiners(s.Heads())
 	return func(g *fleet.Group) map[string]string {
-		return fleet.MaskValues(g.Spec.Variables, g.Conceal(definers.Of(g.Name, g.Spec)), most)
+		return fleet.MaskValues(g.Spec.Variables, g.Conceal(definers.Of(g.Name, s.Whole(g).Spec)), most)
 	}
 }
 

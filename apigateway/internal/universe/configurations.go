@@ -28,7 +28,7 @@ func (a *API) shown(c *gin.Context, s *view.Snapshot) func(*fleet.Group) Configu
 	most, definers := a.cfg.Shown(c), fleet.NewDefiners(s.Heads())
 	return func(g *fleet.Group) Configuration {
 		out := ConfigurationOf(g)
-		out.Properties = object(fleet.MaskValues(g.Spec.Variables, g.Conceal(definers.Of(g.Name, g.Spec)), most))
+		out.Properties = object(fleet.MaskValues(g.Spec.Variables, g.Conceal(definers.Of(g.Name, s.Whole(g).Spec)), most))
 		return out
 	}
 }

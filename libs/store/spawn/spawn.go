@@ -65,7 +65,7 @@ func New(s *view.Snapshot, now time.Time, r *rand.Rand) *Spawner {
 // the crashed or lost instance it is made for, whose intent then says so, so that
 // nothing is replaced twice; it may be empty. One that is lost must still be lost.
 func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, values map[string]string) Birth {
-	plan := fleet.Compose(*g, s.materials, s.rand.Uint64())
+	plan := fleet.Compose(*s.snap.Whole(g), s.materials, s.rand.Uint64())
 	ordinal := s.freeOrdinal(g.Name)
 	intent := fleet.Intent{
 		ID: s.freshID(), Group: g.Name, Ordinal: ordinal, Name: fleet.InstanceName(g.Name, ordinal),
@@ -120,7 +120,7 @@ func (s *Spawner) Elsewhere(g *fleet.Group, i *fleet.Instance, c Cause) Birth {
 }
 
 func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, leaves int64) Birth {
-	plan := fleet.Compose(*g, s.materials, s.rand.Uint64())
+	plan := fleet.Compose(*s.snap.Whole(g), s.materials, s.rand.Uint64())
 	next := i.Intent
 	next.GroupRevision, next.Plan = g.Revision, plan.Digest()
 	next.Lineage = i.Intent.Anew()

@@ -214,6 +214,15 @@ func (s *Snapshot) Find(idOrName string) (*fleet.Instance, bool) {
 // TokenByHash is the API token with a hash.
 func (s *Snapshot) TokenByHash(hash string) (*fleet.APIToken, bool) { return s.tokensByHash.Get(hash) }
 
+// Whole is a group as its instances are made, with what it has of its parents.
+func (s *Snapshot) Whole(g *fleet.Group) *fleet.Group {
+	if g.Spec.Parent == "" {
+		return g
+	}
+	whole := fleet.Inherit(*g, fleet.Ancestors(g, s.Groups.Get))
+	return &whole
+}
+
 // Materials are what plans are composed of.
 func (s *Snapshot) Materials() fleet.Materials {
 	m := fleet.Materials{Heads: s.Heads(), Catalog: map[string]*fleet.CatalogPlatform{}}

@@ -158,7 +158,7 @@ func heals(g *fleet.Group) bool {
 func (s *simulation) move(g *fleet.Group, lost []*fleet.Instance) {
 	s.note("%s is placed elsewhere only when its old copies have had the time to end", g.Name)
 	for _, i := range lost {
-		plan := fleet.Compose(*g, s.materials, s.random.Uint64())
+		plan := fleet.Compose(*s.m.Snap.Whole(g), s.materials, s.random.Uint64())
 		r := s.m.Request(i, s.plan(&plan, plan.Digest()))
 		r.Pinned = ""
 		s.ask(r, client.Outcome{Instance: i.Intent.ID, Name: i.Intent.Name, Group: g.Name, From: i.Node()})

@@ -1,0 +1,54 @@
+package apigateway
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+func TestAGroupInheritsWhatItsInstancesAreMadeOf(t *testing.T) {
+	s := newSite(t)
+	s.node("n1", fleet.Resources{MemoryMiB: 1 << 16, CPU: 1600})
+	s.group("base", map[string]any{
+		"env": map[string]string{"A": "base", "B": "base"}, "jvmArgs": []string{"-Dx=1"}, "memoryMb": 512, "variableValues": map[string]string{"MOTD": "hi"},
+		"configPatches": map[string]any{"a.yml": map[string]any{"x": 1, "y": 1}},
+	})
+	s.group("lobby", map[string]any{
+		"parent": "base", "env": map[string]string{"B": "lobby"}, "memoryMb": 256, "configPatches": map[string]any{"a.yml": map[string]any{"x": 2}},
+	})
+	own := s.do("GET", "/api/v1/groups/lobby", nil).want(200).is("env", map[string]string{"B": "lobby"}).is("jvmArgs", []string{}).is("ancestors", nil)
+	whole := s.do("GET", "/api/v1/groups/lobby/resolved", nil).want(200).
+		is("name", "lobby").is("parent", "base").is("ancestors", []string{"base"}).is("env", map[string]string{"A": "base", "B": "lobby"}).
+		is("jvmArgs", []string{"-Dx=1"}).is("memoryMb", 256).is("variableValues", map[string]string{"MOTD": "hi"}).
+		is("configPatches", map[string]any{"a.yml": map[string]any{"x": 2, "y": 1}}).is("revision", own.field("revision"))
+	s.do("GET", "/api/v1/groups/lobby/resolved", nil, "If-None-Match", whole.header.Get("ETag")).want(304)
+	s.do("GET", "/api/v1/groups/base/resolved", nil).want(200).is("ancestors", []string{})
+	s.do("GET", "/api/v1/groups/none/resolved", nil).want(404)
+
+	id := s.start("lobby")
+	s.do("GET", "/api/v1/services/"+string(id)+"/composition", nil).want(200).
+		is("env", map[string]string{"A": "base", "B": "lobby"}).is("jvmArgs", []string{"-Dx=1"}).is("variables", map[string]string{"MOTD": "hi"}).is("memoryMb", 256)
+
+	// A change of the parent is none of the child, and what was started stays as it is.
+	s.do("PATCH", "/api/v1/groups/base", `{"env":{"A":"other"}}`).want(200)
+	s.do("GET", "/api/v1/groups/lobby", nil).want(200).is("revision", own.field("revision"))
+	s.do("GET", "/api/v1/services/"+string(id)+"/composition", nil).want(200).is("env", map[string]string{"A": "base", "B": "lobby"})
+	s.do("GET", "/api/v1/groups/lobby/resolved", nil, "If-None-Match", whole.header.Get("ETag")).want(200).is("env", map[string]string{"A": "other", "B": "lobby"})
+}
+
+func TestNoGroupIsItsOwnAncestorNorHasTooMany(t *testing.T) {
+	s := newSite(t)
+	s.group("g0", nil)
+	for n := 1; n <= fleet.MaxAncestors; n++ {
+		s.group(fmt.Sprint("g", n), map[string]any{"parent": fmt.Sprint("g", n-1)})
+	}
+	s.do("GET", "/api/v1/groups/g10/resolved", nil).want(200).is("ancestors.9", "g0")
+	s.do("PATCH", "/api/v1/groups/g0", `{"parent":"g10"}`).want(422).naming("its own ancestor")
+	s.do("PATCH", "/api/v1/groups/g0", `{"parent":"g0"}`).want(422).naming("itself")
+	s.do("POST", "/api/v1/groups", `{"name":"g11","parent":"g10"}`).want(422).naming("g11 would have more than 10 ancestors")
+	s.group("top", nil)
+	s.do("PATCH", "/api/v1/groups/g0", `{"parent":"top"}`).want(422).naming("g10 would have more than 10 ancestors")
+	s.do("DELETE", "/api/v1/groups/g10", nil).want(204)
+	s.do("PATCH", "/api/v1/groups/g0", `{"parent":"top"}`).want(200)
+}
