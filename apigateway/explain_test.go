@@ -24,7 +24,9 @@ type asked struct {
 	explanation client.Explanation
 	simulation  client.Simulation
 	fails       error
-	busy        bool
+	// question is the last that was simulated.
+	question atomic.Pointer[client.Question]
+	busy     bool
 }
 
 // scheduler announces a scheduler that owns a group's shard.
@@ -43,6 +45,9 @@ func (s *site) scheduler(group fleet.GroupName) *asked {
 		case strings.HasSuffix(r.URL.Path, "/explain"):
 			_ = json.NewEncoder(w).Encode(a.explanation)
 		default:
+			var q client.Question
+			_ = json.NewDecoder(r.Body).Decode(&q)
+			a.question.Store(&q)
 			_ = json.NewEncoder(w).Encode(a.simulation)
 		}
 	}))

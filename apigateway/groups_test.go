@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/scheduler/client"
 )
 
 func TestAGroupOfANameAloneHasTheDefaults(t *testing.T) {
@@ -239,6 +240,38 @@ func TestADryRunTellsTheDifferenceAndChangesNothing(t *testing.T) {
 	s.do("PATCH", "/api/v1/groups/lobby?dryRun=true", `{"memoryMb":-5}`).want(422)
 	if after := s.revision(); after != before {
 		t.Errorf("a dry run wrote something: %d to %d", before, after)
+	}
+}
+
+func TestADryRunTellsWhereWhatWouldBeStartedWouldGo(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", map[string]any{"minInstances": 1, "maxInstances": 9})
+	s.start("lobby")
+	s.do("POST", "/api/v1/groups/lobby/start?dryRun=true", `{"count":2}`).want(200).is("start", []string{"lobby-2", "lobby-3"}).is("placements", []any{}).
+		naming("where the 2 that would be started would go is not known: no scheduler decides about group lobby")
+	a := s.scheduler("lobby")
+	a.simulation = client.Simulation{
+		Instances: []client.Outcome{{Name: "lobby-2", Effect: client.EffectPlaced, Node: "n1"}, {Name: "lobby-3", Effect: client.EffectPending, Reason: fleet.ReasonNoNodeFits, Message: "0 of 1 nodes can take it"}},
+		Notes:     []string{"1 instances wait already"},
+	}
+	places := []map[string]any{{"name": "lobby-2", "effect": "placed", "node": "n1"}, {"name": "lobby-3", "effect": "pending", "reason": "NoNodeFits", "message": "0 of 1 nodes can take it"}}
+	before := s.revision()
+	for path, body := range map[string]string{"/start": `{"count":2}`, "/scale": `{"targetInstances":3}`} {
+		s.do("POST", "/api/v1/groups/lobby"+path+"?dryRun=true", body).want(200).is("start", []string{"lobby-2", "lobby-3"}).is("placements", places).is("notes.0", "1 instances wait already")
+	}
+	s.do("PATCH", "/api/v1/groups/lobby?dryRun=true", `{"minInstances":3,"memoryMb":77}`).want(200).is("start", []string{"lobby-2", "lobby-3"}).is("placements", places).
+		naming("the 1 instances there are stay as they were made")
+	if asked := a.question.Load(); asked.Place.Count != 2 || asked.Place.Spec == nil || asked.Place.Spec.Resources.MemoryMiB != 77 {
+		t.Errorf("the scheduler was asked %+v", asked.Place)
+	}
+	s.do("POST", "/api/v1/groups?dryRun=true", `{"name":"arena","minInstances":2}`).want(200).is("action", "create").naming("where the 2 that would be started")
+	calls := a.calls.Load()
+	s.do("PATCH", "/api/v1/groups/lobby?dryRun=true", `{"minInstances":3,"maintenance":true}`).want(200).is("placements", []any{}).naming("2 would be started when the maintenance ends")
+	s.do("PATCH", "/api/v1/groups/lobby?dryRun=true", `{"minInstances":0}`).want(200).is("start", []string{}).naming("up to 1 of its 1 instances would be stopped")
+	s.do("PATCH", "/api/v1/groups/lobby?dryRun=true", `{"minInstances":3,"scalingMode":"MANUAL"}`).want(200).is("placements", []any{})
+	s.do("POST", "/api/v1/simulate", `{"place":{"group":"lobby","count":1,"spec":{}}}`).want(400).naming("place.spec")
+	if after := s.revision(); after != before || a.calls.Load() != calls {
+		t.Errorf("the store moved from %d to %d, or the scheduler was asked for nothing", before, after)
 	}
 }
 

@@ -22,6 +22,9 @@ type PlaceQuestion struct {
 	Group fleet.GroupName `json:"group"`
 	// Count is from 1 to MaxPlace.
 	Count int `json:"count"`
+	// Spec is the group's as it would be; nil: as it is. It is taken to be valid, and the group
+	// need not exist.
+	Spec *fleet.GroupSpec `json:"spec,omitempty"`
 }
 
 // NodeQuestion names a node.

@@ -203,28 +203,15 @@ func (a *API) writeGroup(c *gin.Context, w operate.GroupWrite) {
 	c.JSON(status, a.groupFor(c, a.snapshot(), &done.After))
 }
 
-// rehearsal is what a dry run found.
-type rehearsal struct {
-	DryRun bool `json:"dryRun"`
-	// Action is create, update, delete, start, or none.
-	Action string        `json:"action"`
-	Group  string        `json:"group"`
-	Diff   []fieldChange `json:"diff"`
-	// Start and Stop are the names of the instances that would be.
-	Start []string `json:"start"`
-	Stop  []string `json:"stop"`
-	// Message says what else would come of it; absent when nothing would.
-	Message string `json:"message,omitempty"`
-}
-
 func (a *API) rehearsalOf(c *gin.Context, w operate.GroupWritten) rehearsal {
-	r := rehearsal{DryRun: true, Action: "create", Group: string(w.After.Name), Start: []string{}, Stop: []string{}}
+	r := newRehearsal("create", w.After.Name)
 	if w.Before != nil {
 		r.Action = "update"
 	}
 	if r.Diff = diff(w.Before, w.After, maskedFor(c, a.snapshot())); w.Before != nil && len(r.Diff) == 0 {
 		r.Action = "none"
 	}
+	a.addCounts(c, a.snapshot(), &r, w.Before, &w.After)
 	return r
 }
 
@@ -243,7 +230,7 @@ func (a *API) deleteGroup(c *gin.Context) {
 		c.Status(http.StatusNoContent)
 		return
 	}
-	r := rehearsal{DryRun: true, Action: "delete", Group: string(name), Diff: []fieldChange{}, Start: []string{}, Stop: []string{}}
+	r := newRehearsal("delete", name)
 	for i := range a.snapshot().GroupInstances(name) {
 		if !i.Terminal() {
 			r.Stop = append(r.Stop, i.Intent.Name)
@@ -279,9 +266,12 @@ func (a *API) startGroup(c *gin.Context) {
 		return
 	}
 	if r.DryRun {
-		out := rehearsal{DryRun: true, Action: "start", Group: string(r.Group), Diff: []fieldChange{}, Start: []string{}, Stop: []string{}}
+		out := newRehearsal("start", r.Group)
 		for _, i := range made {
 			out.Start = append(out.Start, i.Name)
+		}
+		if g, ok := a.snapshot().Groups.Get(r.Group); ok {
+			a.addPlaces(c, &out, g, len(made))
 		}
 		c.JSON(http.StatusOK, out)
 		return

@@ -26,6 +26,10 @@ func (a *API) simulate(c *gin.Context) {
 	if !server.Bind(c, &q) {
 		return
 	}
+	if q.Place != nil && q.Place.Spec != nil {
+		server.Fail(c, &errs.Error{Kind: errs.Malformed, Field: "place.spec", Message: "is not taken here: ask with ?dryRun=true for what a change of the group would do"})
+		return
+	}
 	if err := q.Validate(); err != nil {
 		server.Fail(c, err)
 		return

@@ -77,8 +77,15 @@ func newSimulation(m *controller.Moment, more func() bool) *simulation {
 // place asks for new instances of a group.
 func (s *simulation) place(q client.PlaceQuestion) error {
 	g, err := s.group(q.Group)
-	if err != nil {
+	switch {
+	case q.Spec != nil && err != nil:
+		g = &fleet.Group{Name: q.Group, Spec: *q.Spec}
+	case err != nil:
 		return err
+	case q.Spec != nil:
+		next := *g
+		next.Spec = *q.Spec
+		g = &next
 	}
 	living := 0
 	for i := range s.m.Snap.GroupInstances(g.Name) {

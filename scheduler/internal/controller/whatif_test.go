@@ -196,3 +196,23 @@ func TestQuotasAndReservationsHoldInWhatIsSimulatedAndExplained(t *testing.T) {
 		t.Errorf("%+v", told)
 	}
 }
+
+func TestAGroupIsSimulatedAsItWouldBe(t *testing.T) {
+	w := newWorld(t)
+	ask, _ := w.answering()
+	w.node("n1", 1000)
+	g := w.group("lobby", nil)
+	w.await(w.want(g, 1)[0], "placed", placed)
+	large := g.Spec
+	large.Resources.MemoryMiB = 1 << 20
+	told := w.simulate(ask, client.Question{Place: &client.PlaceQuestion{Group: "lobby", Count: 1, Spec: &large}})
+	if told.Pending != 1 || told.Instances[0].Name != "lobby-2" || told.Instances[0].Reason != fleet.ReasonNoNodeFits {
+		t.Errorf("as it would be: %+v", told)
+	}
+	if told = w.simulate(ask, client.Question{Place: &client.PlaceQuestion{Group: "lobby", Count: 1}}); told.Placed != 1 {
+		t.Errorf("as it is: %+v", told)
+	}
+	if told = w.simulate(ask, client.Question{Place: &client.PlaceQuestion{Group: "new", Count: 2, Spec: &g.Spec}}); told.Placed != 2 || told.Instances[1].Name != "new-2" || told.Instances[1].Node != "n1" {
+		t.Errorf("as it is not yet: %+v", told)
+	}
+}
