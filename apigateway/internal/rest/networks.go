@@ -94,7 +94,8 @@ func (a *API) getNetwork(c *gin.Context) {
 		server.Fail(c, errs.New(errs.NotFound, "there is no network of that name"))
 		return
 	}
-	sendRecord(c, networkOf(n), n.ModRev, nil)
+	server.WholeETag(c, n.ModRev)
+	c.JSON(http.StatusOK, networkOf(n))
 }
 
 func (a *API) createNetwork(c *gin.Context) {

@@ -16,7 +16,7 @@ type resolvedGroup struct {
 	Ancestors []fleet.GroupName `json:"ancestors"`
 }
 
-// getResolved shows a group with what it inherits. Its ETag changes with any of those it is of.
+// getResolved shows a group with what it inherits. Its ETag changes with any of those it is of; what is counted in it is of the moment.
 func (a *API) getResolved(c *gin.Context) {
 	s := a.snapshot()
 	g, err := present(s, c.Param("name"))

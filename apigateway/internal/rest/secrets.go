@@ -64,7 +64,12 @@ func (a *API) listSecrets(c *gin.Context) {
 
 func (a *API) getSecret(c *gin.Context) {
 	s, err := a.cfg.Operations.Secret(c.Request.Context(), c.Param("name"))
-	sendRecord(c, secretViewOf(s), s.ModRev, err)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	server.WholeETag(c, s.ModRev)
+	c.JSON(http.StatusOK, secretViewOf(s))
 }
 
 // putSecret stores a secret in place of what was under its name.

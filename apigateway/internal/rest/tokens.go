@@ -66,7 +66,7 @@ func (a *API) getToken(c *gin.Context) {
 		server.Fail(c, operate.ErrNoAPIToken)
 		return
 	}
-	server.ETag(c, t.ModRev)
+	server.WholeETag(c, t.ModRev)
 	c.JSON(http.StatusOK, tokenOf(t))
 }
 

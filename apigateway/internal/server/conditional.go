@@ -8,7 +8,7 @@ import (
 )
 
 // unlessSame answers 304 to who has the object as it is: a GET whose If-None-Match has the
-// ETag of the answer.
+// ETag of the answer, where that names all there is in it; see WholeETag.
 func unlessSame(c *gin.Context) {
 	known := c.GetHeader("If-None-Match")
 	if known == "" || c.Request.Method != http.MethodGet && c.Request.Method != http.MethodHead {
@@ -24,12 +24,14 @@ func unlessSame(c *gin.Context) {
 type conditional struct {
 	gin.ResponseWriter
 	known string
-	same  bool
+	// more is true when the answer has more than its ETag names.
+	more bool
+	same bool
 }
 
 // WriteHeader turns the status of what is known into 304.
 func (w *conditional) WriteHeader(status int) {
-	if etag := w.Header().Get("ETag"); status == http.StatusOK && etag != "" && knows(w.known, etag) {
+	if etag := w.Header().Get("ETag"); status == http.StatusOK && !w.more && etag != "" && knows(w.known, etag) {
 		w.same = true
 		w.Header().Del("Content-Length")
 		status = http.StatusNotModified

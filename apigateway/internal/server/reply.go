@@ -89,5 +89,14 @@ func IfMatch(c *gin.Context) (int64, error) {
 	return rev, nil
 }
 
-// ETag tells the revision of the object in the answer.
-func ETag(c *gin.Context, rev int64) { c.Header("ETag", `"`+strconv.FormatInt(rev, 10)+`"`) }
+// ETag tells the revision of the object in the answer, which may have more than its record
+// has, such as figures of the moment: it is for If-Match, and nothing is told to be the same.
+func ETag(c *gin.Context, rev int64) {
+	WholeETag(c, rev)
+	if w, ok := c.Writer.(*conditional); ok {
+		w.more = true
+	}
+}
+
+// WholeETag is ETag of an answer that has nothing but the record: If-None-Match is for it too.
+func WholeETag(c *gin.Context, rev int64) { c.Header("ETag", `"`+strconv.FormatInt(rev, 10)+`"`) }
