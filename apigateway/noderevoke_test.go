@@ -17,6 +17,8 @@ func TestARevokedNodeIsCordonedAndListedOnEveryGatewayUntilItIsLetAgain(t *testi
 	if err != nil {
 		before = 0
 	}
+	a.do("POST", "/api/v1/nodes/node-1/revoke-cert?dryRun=true", nil).want(200).is("action", "revoke")
+	a.do("GET", "/api/v1/nodes/revoked-certs", nil).want(200).is("nodes", []any{})
 	a.do("POST", "/api/v1/nodes/node-1/revoke-cert?ttlDays=2", nil).want(200).is("nodeId", "node-1").is("revoked", true).is("ttlDays", 2)
 	if alloc, err := store.Get(t.Context(), a.store, store.AllocKey("node-1")); err != nil || alloc.ModRev <= before {
 		t.Errorf("a placement decided before could still be committed: %+v, %v", alloc, err)

@@ -11,11 +11,15 @@ import (
 )
 
 // RevokeNode bars a node from joining for so long, and cordons it: nothing new is placed there,
-// and it does not come back once its present session has ended. What runs there runs on. NotFound when there is no such node.
-func (o *Operations) RevokeNode(ctx context.Context, by Actor, node fleet.NodeID, life time.Duration) (rev int64, err error) {
+// and it does not come back once its present session has ended. What runs there runs on. dryRun
+// only tells whether it could. NotFound when there is no such node.
+func (o *Operations) RevokeNode(ctx context.Context, by Actor, node fleet.NodeID, life time.Duration, dryRun bool) (rev int64, err error) {
 	return o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
 		if _, ok := s.Nodes.Get(node); !ok {
 			return change{}, errs.New(errs.NotFound, "there is no node %s", clip(string(node)))
+		}
+		if dryRun {
+			return change{}, nil
 		}
 		now := o.now()
 		next := fleet.RevokedNode{Node: node, Until: now.Add(life), By: by.User, At: now}

@@ -24,7 +24,7 @@ func (a *API) revokedNodeRoutes() []server.Route {
 	may := server.Needs(auth.NodesRevokeCert)
 	return server.Under("/api/v1/nodes",
 		server.Get("/revoked-certs", may, a.listRevokedNodes),
-		server.Post("/:id/revoke-cert", may, a.revokeNode),
+		server.Post("/:id/revoke-cert", may, a.revokeNode).Rehearses(),
 		server.Post("/:id/unrevoke-cert", may, a.unrevokeNode),
 	)
 }
@@ -39,9 +39,13 @@ func (a *API) revokeNode(c *gin.Context) {
 		return
 	}
 	id := fleet.NodeID(c.Param("id"))
-	rev, err := a.cfg.Operations.RevokeNode(c.Request.Context(), server.Actor(c), id, time.Duration(days)*24*time.Hour)
-	if err != nil {
+	rev, err := a.cfg.Operations.RevokeNode(c.Request.Context(), server.Actor(c), id, time.Duration(days)*24*time.Hour, server.DryRun(c))
+	switch {
+	case err != nil:
 		server.Fail(c, err)
+		return
+	case server.DryRun(c):
+		c.JSON(http.StatusOK, gin.H{"dryRun": true, "action": "revoke", "nodeId": id})
 		return
 	}
 	c.JSON(http.StatusOK, gin.H{"nodeId": id, "revoked": true, "ttlDays": days, "revision": rev})
