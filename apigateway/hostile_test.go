@@ -122,7 +122,11 @@ var creates = map[string]string{
 }
 
 // nameless are routes that make something each time, under a name of its own.
-var nameless = map[string]bool{"POST /api/v1/api-tokens": true, "POST /api/instances": true, "POST /api/plugin/message/send": true}
+var nameless = map[string]bool{
+	"POST /api/v1/api-tokens": true, "POST /api/instances": true, "POST /api/plugin/message/send": true,
+	"POST /api/v1/crashes/:id/share": true, "POST /api/v1/system/logs/share": true, "POST /api/v1/nodes/:id/logs/share": true,
+	"POST /api/v1/services/:id/console/share": true, "POST /api/v1/instances/:id/console/share": true, "POST /api/v1/system/diagnostics/share": true,
+}
 
 // path is a route's, with what is there for its parameters; the one at instead, counted from
 // 0, is what is given.

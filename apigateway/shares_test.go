@@ -89,6 +89,14 @@ func TestOfManyReadersOnTwoGatewaysOneGetsWhatIsReadOnce(t *testing.T) {
 	}
 }
 
+func TestAShareThatIsAskedForTwiceIsMadeAndToldOnce(t *testing.T) {
+	s := newSite(t)
+	path := "/api/v1/crashes/" + s.leaking(1) + "/share"
+	s.do("POST", path, nil, "Idempotency-Key", "k").want(201)
+	s.do("POST", path, nil, "Idempotency-Key", "k").want(409).is("error.code", "SHOWN_ONCE")
+	s.do("GET", "/api/v1/shares", nil).want(200).is("total", 1)
+}
+
 func TestASharedPageRunsNothing(t *testing.T) {
 	s := newSite(t)
 	r := s.do("POST", "/api/v1/crashes/"+s.leaking(1)+"/share", `{"expiry":"never","burnAfterRead":false}`).want(201).is("expiresAt", nil)

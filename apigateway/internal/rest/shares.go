@@ -41,11 +41,11 @@ func (a *API) shareRoutes() []server.Route {
 	see := server.Needs(auth.ShareInvoke)
 	sharing := func(also auth.Permission) server.Demand { return server.Needs(also, auth.ShareInvoke) }
 	return []server.Route{
-		server.Post("/api/v1/crashes/:id/share", sharing(auth.CrashesView), a.shareCrash),
-		server.Post("/api/v1/system/logs/share", sharing(auth.SystemLogsView), a.shareSystemLogs),
-		server.Post("/api/v1/nodes/:id/logs/share", sharing(auth.SystemLogsView), a.shareNodeLogs),
-		server.Post("/api/v1/services/:id/console/share", sharing(auth.InstancesConsole), a.shareConsole),
-		server.Post("/api/v1/instances/:id/console/share", sharing(auth.InstancesConsole), a.shareConsole),
+		server.Post("/api/v1/crashes/:id/share", sharing(auth.CrashesView), a.shareCrash).ShowsOnce(),
+		server.Post("/api/v1/system/logs/share", sharing(auth.SystemLogsView), a.shareSystemLogs).ShowsOnce(),
+		server.Post("/api/v1/nodes/:id/logs/share", sharing(auth.SystemLogsView), a.shareNodeLogs).ShowsOnce(),
+		server.Post("/api/v1/services/:id/console/share", sharing(auth.InstancesConsole), a.shareConsole).ShowsOnce(),
+		server.Post("/api/v1/instances/:id/console/share", sharing(auth.InstancesConsole), a.shareConsole).ShowsOnce(),
 		server.Get("/api/v1/shares", see, a.listShares),
 		server.Get("/api/v1/shares/:id", see, a.getShare),
 		server.Post("/api/v1/shares/:id/revoke", server.Needs(auth.ShareRevoke), a.revokeShare),
@@ -141,13 +141,13 @@ func (a *API) shareURL(c *gin.Context, id string) string {
 }
 
 func (a *API) shareCrash(c *gin.Context) {
-	crash, ok := a.snapshot().Crashes.Get(c.Param("id"))
+	_, draft, ok := a.shareWish(c, share.Draft{Kind: fleet.ShareCrash, Resource: c.Param("id")})
 	if !ok {
-		server.Fail(c, errs.New(errs.NotFound, "there is no such crash: they are kept for 30 days, the newest 500 of them"))
 		return
 	}
-	_, draft, ok := a.shareWish(c, share.Draft{Kind: fleet.ShareCrash, Resource: crash.ID})
+	crash, ok := a.snapshot().Crashes.Get(draft.Resource)
 	if !ok {
+		server.Fail(c, errs.New(errs.NotFound, "there is no such crash: they are kept for 30 days, the newest 500 of them"))
 		return
 	}
 	detail, err := a.crashDetailOf(c.Request.Context(), crash)
@@ -209,12 +209,12 @@ func (a *API) shareSystemLogs(c *gin.Context) {
 
 func (a *API) shareNodeLogs(c *gin.Context) {
 	id := fleet.NodeID(c.Param("id"))
-	if _, ok := a.snapshot().Nodes.Get(id); !ok {
-		server.Fail(c, errs.New(errs.NotFound, "there is no such node"))
-		return
-	}
 	q, draft, ok := a.recordsWish(c, fleet.ShareNodeLogs, string(id))
 	if !ok {
+		return
+	}
+	if _, ok := a.snapshot().Nodes.Get(id); !ok {
+		server.Fail(c, errs.New(errs.NotFound, "there is no such node"))
 		return
 	}
 	page, err := a.cfg.Logs.Node(c.Request.Context(), id, q)
@@ -244,15 +244,16 @@ func recordsText(records []telemetry.Record) string {
 }
 
 func (a *API) shareConsole(c *gin.Context) {
+	b, draft, ok := a.shareWish(c, share.Draft{Kind: fleet.ShareConsole})
+	if !ok {
+		return
+	}
 	i, err := a.cfg.Operations.Find(c.Param("id"))
 	if err != nil {
 		server.Fail(c, err)
 		return
 	}
-	b, draft, ok := a.shareWish(c, share.Draft{Kind: fleet.ShareConsole, Resource: i.Intent.Name})
-	if !ok {
-		return
-	}
+	draft.Resource = i.Intent.Name
 	log, err := a.cfg.Operations.Logs(c.Request.Context(), string(i.Intent.ID), client.Query{Lines: b.limit(sharedLines, maxSharedLines)})
 	if err != nil {
 		server.Fail(c, err)
