@@ -37,7 +37,7 @@ func (a *API) requestReset(c *gin.Context) {
 	var b struct {
 		Email *string `json:"email"`
 	}
-	if !a.resets(c) || !server.Bind(c, &b) {
+	if !server.Bind(c, &b) || !a.resets(c) {
 		return
 	}
 	if b.Email == nil {
@@ -53,7 +53,7 @@ func (a *API) completeReset(c *gin.Context) {
 		Token       *string `json:"token"`
 		NewPassword *string `json:"newPassword"`
 	}
-	if !a.resets(c) || !server.Bind(c, &b) {
+	if !server.Bind(c, &b) || !a.resets(c) {
 		return
 	}
 	switch {
