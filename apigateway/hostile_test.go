@@ -113,6 +113,7 @@ var creates = map[string]string{
 	"POST /api/v1/admin/tokens":               `{"nodeId":"one"}`,
 	"POST /api/v1/users":                      `{"username":"one","password":"correct horse","role":"VIEWER"}`,
 	"POST /api/v1/roles":                      `{"name":"ONE","permissions":[]}`,
+	"POST /api/v1/cluster/config":             `{"parentVersion":0,"patch":{"security.rateLimiting.perUserPerMinute":100000}}`,
 	"POST /api/v1/networks":                   `{"name":"one","lobbyGroup":"lobby"}`,
 	"POST /api/v1/templates":                  `{"name":"one"}`,
 	"POST /api/v1/catalog/:platform/versions": `{"version":"1.21","downloadUrl":"https://host/paper.jar","sha256":"` + strings.Repeat("0", 64) + `"}`,
