@@ -77,6 +77,8 @@ func TestAShortTokenIsNoLoginsAndALoginsIsNone(t *testing.T) {
 	short.do("GET", "/api/v1/auth/me", nil).want(401)
 	short.do("PUT", "/api/instances/"+string(other.id)+"/state", `{"state":"ONLINE"}`).want(401)
 	s.do("POST", "/api/plugin/auth/refresh", nil).want(401)
+	one.do("POST", "/api/plugin/auth/refresh", nil, "Idempotency-Key", "k").want(200)
+	one.do("POST", "/api/plugin/auth/refresh", nil, "Idempotency-Key", "k").want(409).naming("secret")
 	parts := strings.Split(short.token, ".")
 	forged := s.as(parts[0] + "." + parts[1] + "." + strings.Repeat("A", len(parts[2])))
 	forged.do("GET", "/api/plugin/groups", nil).want(401)

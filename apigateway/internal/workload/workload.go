@@ -104,7 +104,7 @@ func (a *API) commonRoutes(base string, proxy bool) []server.Route {
 	return server.Under(base,
 		server.Post("/ready", server.Own, a.ready),
 		server.Post("/heartbeat", server.Own, a.heartbeat),
-		server.Post("/auth/refresh", server.OwnRenewing, a.refresh),
+		server.Post("/auth/refresh", server.OwnRenewing, a.refresh).ShowsOnce(),
 		server.Post("/events", server.Own, a.event),
 		server.Post("/events/ticket", server.Own, a.ticket),
 		server.Post("/player-join", server.Own, func(c *gin.Context) { a.playerJoin(c, proxy) }),
