@@ -25,7 +25,7 @@ var contractOf = sync.OnceValues(func() (*openapitest.Contract, error) {
 	return openapitest.New(doc)
 })
 
-// operationOf describes a route; nil when nothing does.
+// operationOf describes a route. Nil when nothing does, which a test of its own finds.
 func operationOf(c *openapitest.Contract, r server.Route) object {
 	return c.Operation(r.Method, documented(r.Path))
 }
@@ -53,8 +53,7 @@ func (s *site) routeOf(method, path string) (best server.Route, ok bool) {
 	return best, ok
 }
 
-// described holds a request and its answer against the document. What the document does not
-// describe yet is listed elsewhere.
+// described holds a request and its answer against the document, where it leads to a route.
 func (s *site) described(method, target string, body any, r *reply) {
 	s.t.Helper()
 	path, query, _ := strings.Cut(target, "?")

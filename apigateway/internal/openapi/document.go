@@ -7,9 +7,8 @@
 // parameters that stand in a path, and the operations of a path that another path is an alias
 // of, unless it stands "x-alone". What is "x-later" is not there yet, and always refused.
 //
-// Which routes are not described yet stands in undescribed.txt. A test holds the document
-// against the routes there are, in both directions; others hold each live answer of the
-// gateway's tests against it.
+// A test holds the document against the routes there are, in both directions; others hold each
+// live answer of the gateway's tests, and of those from end to end, against it.
 package openapi
 
 import (
