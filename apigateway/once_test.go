@@ -1,7 +1,6 @@
 package apigateway
 
 import (
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -124,7 +123,7 @@ func TestARequestIsNotCarriedOutAgainWhereItsAnswerIsLost(t *testing.T) {
 		t.Fatalf("remembered %+v: %v", all, err)
 	}
 	op := all[0]
-	if text := fmt.Sprintf("%s", op.Answer); strings.Contains(text, "lobby") {
+	if text := string(op.Answer); strings.Contains(text, "lobby") {
 		t.Error("the answer can be read in the store")
 	}
 	for _, c := range []struct {

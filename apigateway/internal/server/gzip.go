@@ -13,20 +13,22 @@ import (
 // packedFrom is the size of the smallest answer that is worth packing, in bytes.
 const packedFrom = 1 << 10
 
-// packers are reused: each takes a quarter of a megabyte.
-var packers = sync.Pool{New: func() any {
-	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails for levels that there are not
-	return w
-}}
+// newPackers are writers that are reused: each takes a quarter of a megabyte.
+func newPackers() *sync.Pool {
+	return &sync.Pool{New: func() any {
+		w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails for levels that there are not
+		return w
+	}}
+}
 
 // packing packs answers of text for who takes that. Streams, and what is packed or may be read
 // in parts, go as they are. The ETag stays as it is, so that If-Match takes it back: it names
 // the object's revision, not these bytes.
-func packing(c *gin.Context) {
+func (s *Server) packing(c *gin.Context) {
 	if !takesGzip(c.GetHeader("Accept-Encoding")) || c.Request.Method == http.MethodHead {
 		return
 	}
-	w := &packed{ResponseWriter: c.Writer}
+	w := &packed{ResponseWriter: c.Writer, packers: s.packers}
 	c.Writer = w
 	defer func() { c.Writer = w.ResponseWriter }() // also in a panic
 	c.Next()
@@ -50,6 +52,7 @@ func takesGzip(accepted string) bool {
 // packed packs what is written once there is enough of it.
 type packed struct {
 	gin.ResponseWriter
+	packers *sync.Pool
 	// waiting is what was written before it was decided.
 	waiting []byte
 	decided bool
@@ -102,7 +105,7 @@ func (w *packed) decide(pack bool) error {
 		h.Add("Vary", "Accept-Encoding")
 		h.Set("Content-Encoding", "gzip")
 		h.Del("Content-Length")
-		w.gz, _ = packers.Get().(*gzip.Writer)
+		w.gz, _ = w.packers.Get().(*gzip.Writer)
 		w.gz.Reset(w.ResponseWriter)
 		into = w.gz.Write
 	}
@@ -125,7 +128,7 @@ func (w *packed) end() {
 	}
 	_ = w.gz.Close()
 	w.gz.Reset(nil) // a writer that waits for the next answer holds on to none
-	packers.Put(w.gz)
+	w.packers.Put(w.gz)
 	w.gz = nil
 }
 

@@ -17,7 +17,7 @@ var long = strings.Repeat(`{"name":"lobby"}`, 100)
 
 func TestTextIsPackedForWhoTakesThat(t *testing.T) {
 	e := gin.New()
-	e.Use(packing, unlessSame)
+	e.Use((&Server{packers: newPackers()}).packing, unlessSame)
 	e.GET("/json", func(c *gin.Context) { ETag(c, 7); c.Data(200, "application/json; charset=utf-8", []byte(long)) })
 	e.GET("/pieces", func(c *gin.Context) {
 		c.Header("Content-Type", "text/plain")
@@ -102,7 +102,7 @@ func TestTextIsPackedForWhoTakesThat(t *testing.T) {
 
 func TestWhoHasItIsToldThatItIsTheSame(t *testing.T) {
 	e := gin.New()
-	e.Use(packing, unlessSame)
+	e.Use((&Server{packers: newPackers()}).packing, unlessSame)
 	e.Match([]string{"GET", "PUT"}, "/one", func(c *gin.Context) { WholeETag(c, 7); c.Data(200, "application/json", []byte(long)) })
 	e.GET("/live", func(c *gin.Context) { ETag(c, 7); c.Data(200, "application/json", []byte(long)) })
 	e.GET("/copied", func(c *gin.Context) { c.Header("ETag", `"7"`); _, _ = io.Copy(c.Writer, strings.NewReader(long)) })

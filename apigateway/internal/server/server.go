@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -52,6 +53,7 @@ type Server struct {
 	public, users     *limiter[string]            // by the id of an API token, and by name
 	names             *limiter[[sha256.Size]byte] // by the hash of the name
 	uploads           uploads
+	packers           *sync.Pool
 	metrics           metrics
 }
 
@@ -63,7 +65,7 @@ type metrics struct {
 // New makes a frame without routes.
 func New(cfg Config) *Server {
 	s := &Server{
-		cfg: cfg, engine: newEngine(), routes: map[string]map[string]*mounted{},
+		cfg: cfg, engine: newEngine(), routes: map[string]map[string]*mounted{}, packers: newPackers(),
 		anonymous: newLimiter[netip.Addr](func() int { return cfg.Settings.Now().Anonymous }, cfg.Now, cfg.Replicas),
 		logins:    newLimiter[netip.Addr](func() int { return cfg.Settings.Now().Logins }, cfg.Now, cfg.Replicas),
 		names:     newLimiter[[sha256.Size]byte](func() int { return cfg.Settings.Now().Names }, cfg.Now, cfg.Replicas),
@@ -75,7 +77,7 @@ func New(cfg Config) *Server {
 			seconds:  cfg.Metrics.Histogram("http_request", "seconds", "Time to answer.", nil, "method", "route"),
 		},
 	}
-	s.engine.Use(ids, s.address, s.observe, s.recover, packing, unlessSame, s.cors, s.admit, s.guard, queries, s.rehearsals, s.revisions, s.queue, s.bodies, s.fingerprint, s.once)
+	s.engine.Use(ids, s.address, s.observe, s.recover, s.packing, unlessSame, s.cors, s.admit, s.guard, queries, s.rehearsals, s.revisions, s.queue, s.bodies, s.fingerprint, s.once)
 	s.engine.NoRoute(func(c *gin.Context) {
 		Fail(c, errs.New(errs.NotFound, "there is no such route%s", hint(c.Request.URL.EscapedPath())))
 	})

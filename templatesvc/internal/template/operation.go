@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -135,18 +134,4 @@ func (s *Service) performed(ctx context.Context, ref fleet.TemplateRef, by Asked
 	head.TemplateRef, head.Digest = o.TemplateRef, o.Digest
 	head.SetRev(head.CreateRev, o.ModRev)
 	return head, true, nil
-}
-
-// removeAtOnce bounds the removals of one transaction.
-const removeAtOnce = 100
-
-// removeAll commits removals that do not depend on each other. What was removed or
-// changed by others meanwhile is left to the next time.
-func (s *Service) removeAll(ctx context.Context, writes []store.Write) error {
-	for part := range slices.Chunk(writes, removeAtOnce) {
-		if _, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: part}); err != nil && !errs.Is(err, errs.Conflict) {
-			return err
-		}
-	}
-	return nil
 }

@@ -75,6 +75,9 @@ func (s *Service) bury(ctx context.Context) error {
 }
 
 // buryOne removes history and drafts of a template whose versions are gone, oldest moves
+// removeAtOnce bounds the removals of one transaction.
+const removeAtOnce = 100
+
 // first: what is left numbers on.
 func (s *Service) buryOne(ctx context.Context, g fleet.TemplateGone) error {
 	record := store.Remove(store.TemplateGoneKey(g.TemplateRef), g.ModRev)
