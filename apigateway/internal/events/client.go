@@ -29,6 +29,8 @@ type client struct {
 	rc      *http.ResponseController
 
 	pos Position
+	// past is the one that pos is of.
+	past int
 	// told is the last id the client was sent.
 	told Position
 	// live is true once the client was up to date: from then on it must keep up.
@@ -55,7 +57,7 @@ func newClient(s *Streams, c *gin.Context) *client {
 			f.types = append(f.types, Type(strings.ToUpper(name)), Type(name)) // those of instances are as they made them
 		}
 	}
-	return &client{streams: s, log: s.cfg.Log, filter: f, w: c.Writer, rc: http.NewResponseController(c.Writer)}
+	return &client{streams: s, log: s.cfg.Log, filter: f, past: s.cfg.Log.present(), w: c.Writer, rc: http.NewResponseController(c.Writer)}
 }
 
 // serve writes until the client goes, falls behind, or the streams are closed.
@@ -130,6 +132,10 @@ func (c *client) open(start origin) error {
 func (c *client) catchUp(ctx context.Context) (more <-chan struct{}, err error) {
 	p := c.log.after(c.pos, writePage)
 	switch {
+	case p.past != c.past: // etcd was restored: nobody knows what the client saw of the past that is lost
+		c.past = p.past
+		c.resync()
+		return nil, c.flush()
 	case c.live && (p.evicted || len(p.events)+p.behind > c.streams.cfg.Backlog):
 		return nil, c.cut()
 	case p.older:

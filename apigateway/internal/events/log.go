@@ -30,9 +30,11 @@ type Log struct {
 	from, head int64
 	// evicted is true when from was moved by the ring's size, false when by a relist.
 	evicted bool
-	totals  *Totals
-	wake    chan struct{} // closed and renewed when head moves
-	taps    map[chan Event]struct{}
+	// past counts how often etcd went back in time: revisions of another past say nothing.
+	past   int
+	totals *Totals
+	wake   chan struct{} // closed and renewed when head moves
+	taps   map[chan Event]struct{}
 }
 
 // NewLog makes a log of size events; 0 means DefaultRing.
@@ -51,6 +53,9 @@ func (l *Log) Hear(b view.Batch) {
 	if b.Relisted {
 		l.ring, l.from, l.evicted = nil, b.After.Rev, false
 		l.totals = TotalsOf(b.After)
+		if b.Rewound {
+			l.past++
+		}
 	} else {
 		l.append(Translate(b, l.totals, time.Now()))
 	}
@@ -114,6 +119,8 @@ type page struct {
 	older, evicted bool
 	// from and head are the revisions between which the log knows everything.
 	from, head int64
+	// past is the one that the log is of; a position of another is nowhere in it.
+	past int
 	// more is closed when the log has grown.
 	more <-chan struct{}
 }
@@ -122,7 +129,7 @@ type page struct {
 func (l *Log) after(p Position, limit int) page {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	out := page{from: l.from, head: l.head, more: l.wake}
+	out := page{from: l.from, head: l.head, past: l.past, more: l.wake}
 	if p.Compare(Position{Rev: l.from}) < 0 {
 		out.older, out.evicted = true, l.evicted
 		return out
@@ -150,6 +157,13 @@ func (l *Log) tap() (events <-chan Event, drop func()) {
 		defer l.mu.Unlock()
 		delete(l.taps, ch)
 	}
+}
+
+// present is the past that the log is of now; see page.
+func (l *Log) present() int {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.past
 }
 
 // Head is the revision up to which the log is complete, 0 before the first list.

@@ -144,6 +144,7 @@ func (s *Streams) Stream(c *gin.Context) {
 		return
 	}
 	defer s.open.Add(-1)
+	stream := newClient(s, c)
 	start, err := s.start(c)
 	if err != nil {
 		fail(c, err)
@@ -158,7 +159,6 @@ func (s *Streams) Stream(c *gin.Context) {
 		}
 		defer leave()
 	}
-	stream := newClient(s, c)
 	if s.cfg.Sight != nil {
 		stream.filter.sees = s.cfg.Sight(caller)
 	}

@@ -187,6 +187,30 @@ func TestARelistTellsClientsThatTheyMissedSomething(t *testing.T) {
 	}
 }
 
+func TestARestoredEtcdTellsClientsThatTheirPastIsLost(t *testing.T) {
+	etcd := storetest.Start(t)
+	r := newReplica(t, etcd)
+	s := r.open("")
+	for _, name := range []fleet.GroupName{"a", "b", "c"} {
+		r.createGroup(name)
+	}
+	s.take(3)
+	restored := *r.view.Snapshot() // as of a backup that was made before the last two
+	restored.Rev -= 2
+	r.log.Hear(view.Batch{Before: r.view.Snapshot(), After: &restored, Relisted: true, Rewound: true})
+	if f := s.next(); f.field(t, "type") != "RESYNC_REQUIRED" || f.id != strconv.FormatInt(restored.Rev, 10) {
+		t.Errorf("after the restore came %+v", f)
+	}
+	next := restored
+	next.Rev++
+	made := &fleet.Group{Name: "d"}
+	made.SetRev(next.Rev, next.Rev)
+	r.log.Hear(view.Batch{Before: &restored, After: &next, Changes: []view.Change{{
+		Kind: view.KindGroup, Rev: next.Rev, Key: []string{"d"}, After: made,
+	}}})
+	same(t, "afterwards, under an id that was had before", s.take(1), []string{created(next.Rev, "d")})
+}
+
 func TestAClientThatFallsBehindIsCutAndHarmsNobody(t *testing.T) {
 	etcd := storetest.Start(t)
 	r := newReplica(t, etcd, func(c *events.Config) { c.Backlog = 500 })
