@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"slices"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -44,7 +45,10 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 		if dropsPlan(ch) {
 			c.queue.AddAfter(sweep, sweepAfter)
 		}
-	case view.KindGroup, view.KindPlacement, view.KindOrder, view.KindStatus, view.KindCrashLoop:
+	case view.KindGroup:
+		c.look(ch.Group())
+		c.lookBelow(b, ch.Group())
+	case view.KindPlacement, view.KindOrder, view.KindStatus, view.KindCrashLoop:
 		c.look(ch.Group())
 	case view.KindEviction:
 		if i, ok := b.After.Instances.Get(fleet.InstanceID(ch.Key[0])); ok {
@@ -92,6 +96,18 @@ func (c *Controller) roomTaken(b *view.Batch, ch *view.Change) {
 func (c *Controller) look(g fleet.GroupName) {
 	if _, ok := c.replica.Owned().Fence(g); ok {
 		c.queue.Add(g)
+	}
+}
+
+// lookBelow queues the groups that inherit from one.
+func (c *Controller) lookBelow(b *view.Batch, parent fleet.GroupName) {
+	for name, g := range b.After.Groups.All() {
+		if g.Spec.Parent == "" {
+			continue
+		}
+		if slices.ContainsFunc(fleet.Ancestors(g, b.After.Groups.Get), func(a *fleet.Group) bool { return a.Name == parent }) {
+			c.look(name)
+		}
 	}
 }
 

@@ -138,7 +138,9 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 		},
 		Outage: c.outages.count(s, now),
 	}
-	in.Group, _ = s.Groups.Get(name)
+	if g, ok := s.Groups.Get(name); ok {
+		in.Group, in.Whole = g, &s.Whole(g).Spec
+	}
 	in.CrashLoop, _ = s.CrashLoops.Get(name)
 	return in
 }

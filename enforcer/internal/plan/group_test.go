@@ -36,6 +36,21 @@ func TestGroup(t *testing.T) {
 			s.group.Spec.Scaling.Min, s.group.Spec.Resources.MemoryMiB = 1, 5
 			s.add()
 		}, 0, nil},
+		{"who waits is made anew when what the group inherits asks something else", func(s *sim) {
+			s.group.Spec.Scaling.Min, s.group.Spec.Parent = 1, "above"
+			whole := s.group.Spec
+			whole.Where.Nodes = []fleet.NodeID{"other"}
+			s.whole = &whole
+			s.add()
+		}, 0, []string{"again i00001: BelowMinimum"}},
+		{"who was made of what the group inherits waits on when the group changes otherwise", func(s *sim) {
+			s.group.Spec.Scaling.Min, s.group.Spec.Parent, s.group.Revision = 1, "above", 2
+			whole := s.group.Spec
+			whole.Where.Nodes = []fleet.NodeID{"other"}
+			s.whole = &whole
+			s.plans["plan"].Where.Nodes = []fleet.NodeID{"other"}
+			s.add()
+		}, 0, nil},
 		{"a deficit is filled", func(s *sim) {
 			s.group.Spec.Scaling.Min = 2
 		}, 0, []string{"create minimum: BelowMinimum", "create minimum: BelowMinimum"}},

@@ -13,6 +13,9 @@ type Input struct {
 	// Group is nil when the group's record is missing: then nothing is started,
 	// stopped or deleted for it, and only what its instances' own intents say is carried out.
 	Group *fleet.Group
+	// Whole is what the group's instances are made of now, what it inherits included. Nil is
+	// the group's own spec.
+	Whole *fleet.GroupSpec
 	// Instances are all instances of the group, in any order.
 	Instances []*fleet.Instance
 	// CrashLoop is nil when the group has none.

@@ -9,19 +9,22 @@ import (
 )
 
 // renew makes the next generation of those that wait for a node and were made from
-// a revision of the group that asked something else of nodes: what would make one fit
-// is said of it, and whoever does that expects it to count. Other changes of the group
+// a revision of the group, or of what it inherits, that asked something else of nodes: what
+// would make one fit is said of it, and whoever does that expects it to count. Other changes
 // touch nobody who was made before them.
 func (p *pass) renew() {
+	whole := cmp.Or(p.in.Whole, p.spec())
 	same := map[string]bool{} // by digest of the plan
 	for _, i := range p.all {
-		if p.busy[i.Intent.ID] || i.Intent.GroupRevision >= p.group().Revision || !i.NeedsPlacement() || i.HoldsNode() {
+		// A parent's change moves no revision of the group.
+		asked := i.Intent.GroupRevision >= p.group().Revision && p.spec().Parent == ""
+		if p.busy[i.Intent.ID] || asked || !i.NeedsPlacement() || i.HoldsNode() {
 			continue
 		}
 		digest := i.Intent.Plan
 		if _, known := same[digest]; !known {
 			made := p.in.plan(digest)
-			same[digest] = made == nil || asksTheSame(made, p.spec())
+			same[digest] = made == nil || asksTheSame(made, whole)
 		}
 		if !same[digest] {
 			p.act(Action{Kind: Again, Instance: i, Reason: i.Intent.Reason, Message: cmp.Or(i.Intent.Message, i.Intent.Reason.Text()), By: i.Intent.By})
