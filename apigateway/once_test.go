@@ -142,3 +142,16 @@ func TestARequestIsNotCarriedOutAgainWhereItsAnswerIsLost(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatDidNotComeToPassMayBeAskedForAgainUnderItsKey(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 1024}).Close() // its agent does not answer
+	s.group("lobby", nil)
+	lobby := s.inside("lobby", "node-1")
+	const wrong = `{"currentPassword":"not it at all","newPassword":"another long one"}`
+	for range 2 {
+		s.do("POST", "/api/v1/services/"+string(lobby.id)+"/command", `{"command":"say hi"}`, keyed, "say").want(503)
+		s.do("POST", "/api/v1/nodes/node-1/shutdown", `{}`, keyed, "end").want(503)
+		s.do("POST", "/api/v1/auth/change-password", wrong, keyed, "change").want(401)
+	}
+}

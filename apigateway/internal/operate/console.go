@@ -104,7 +104,7 @@ func (o *Operations) recordCommand(ctx context.Context, by Actor, i *fleet.Insta
 	said := entry{action: "instance.command", resource: "instance", id: string(i.Intent.ID), details: clip(line)}
 	if failed != nil {
 		said.failure = clip(errs.MessageOf(failed))
-		ctx = context.WithoutCancel(ctx) // who gave up has asked for it
+		ctx = elsewhere(context.WithoutCancel(ctx)) // who gave up has asked for it, and may ask again under the same key
 	}
 	if _, err := o.record(ctx, by, said); err != nil {
 		o.cfg.Log.Warn("audit entry not written", "action", "instance.command", "instance", i.Intent.ID, "error", err)

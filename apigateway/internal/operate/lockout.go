@@ -97,6 +97,7 @@ func (o *Operations) countFailure(ctx context.Context, by Actor, name string) er
 	if now.Off {
 		return nil
 	}
+	ctx = elsewhere(ctx) // it is not what was asked for
 	p := LockoutPolicy{Failures: now.Failures, Window: now.Window, Duration: now.Duration}
 	return InTime(ctx, func(ctx context.Context) error {
 		return o.on(ctx, &o.lockouts, max(p.Window, p.Duration), func(lease store.Lease) error {
@@ -150,7 +151,7 @@ func (o *Operations) forgetFailures(ctx context.Context, by Actor, name string) 
 	if _, counted := o.Snapshot().Lockouts.Get(hash); !counted {
 		return nil
 	}
-	_, err := o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
+	_, err := o.mutate(elsewhere(ctx), by, func(s *view.Snapshot) (change, error) { // it is not what was asked for
 		l, ok := s.Lockouts.Get(hash)
 		switch {
 		case !ok:
