@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -69,7 +68,7 @@ type Config struct {
 type Streams struct {
 	cfg     Config
 	archive *archive
-	open    atomic.Int64
+	room    *room
 	metrics metrics
 
 	closeOnce sync.Once
@@ -92,13 +91,13 @@ func New(cfg Config) *Streams {
 	if cfg.Metrics == nil {
 		cfg.Metrics = telemetry.NewMetrics(prometheus.NewRegistry(), "apigateway")
 	}
-	s := &Streams{cfg: cfg, archive: newArchive(cfg.Store, cfg.Log, cfg.Slog), closed: make(chan struct{})}
+	s := &Streams{cfg: cfg, room: newRoom(cfg.MaxClients), archive: newArchive(cfg.Store, cfg.Log, cfg.Slog), closed: make(chan struct{})}
 	s.metrics = metrics{
 		sent:    cfg.Metrics.Counter("events_sent", "Events written to clients of the event stream.").WithLabelValues(),
 		cut:     cfg.Metrics.Counter("event_streams_cut", "Event streams ended because the client did not keep up.").WithLabelValues(),
 		resyncs: cfg.Metrics.Counter("event_resyncs", "Clients whose position could not be resumed.").WithLabelValues(),
 	}
-	cfg.Metrics.GaugeFunc("event", "streams", "Event streams open now.", func() float64 { return float64(s.open.Load()) })
+	cfg.Metrics.GaugeFunc("event", "streams", "Event streams open now.", func() float64 { return float64(s.room.taken()) })
 	return s
 }
 
@@ -134,8 +133,8 @@ func (s *Streams) Stream(c *gin.Context) {
 		fail(c, err)
 		return
 	}
-	if s.open.Add(1) > int64(s.cfg.MaxClients) {
-		s.open.Add(-1)
+	leaveRoom, ok := s.room.enter(caller.Instance)
+	if !ok {
 		c.Abort()
 		wire.Write(c.Writer, wire.V1, wire.Reply{
 			Status: http.StatusTooManyRequests, Code: "TOO_MANY_STREAMS",
@@ -143,7 +142,7 @@ func (s *Streams) Stream(c *gin.Context) {
 		})
 		return
 	}
-	defer s.open.Add(-1)
+	defer leaveRoom()
 	stream := newClient(s, c)
 	start, err := s.start(c)
 	if err != nil {
