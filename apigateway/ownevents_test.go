@@ -1,8 +1,10 @@
 package apigateway
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/relay"
 	"github.com/orreryhq/orrery/libs/await"
@@ -184,4 +186,18 @@ func TestNobodyButGatewaysTellsAGatewayOfEvents(t *testing.T) {
 	}
 	tell(gateway, own, "OF_A_GATEWAY").want(204)
 	comes(t, said, "OF_A_GATEWAY", "OF_ANOTHER", "OF_A_USER", "OF_NOBODY")
+}
+
+func TestOfTheFiguresAnInstanceSendsFewAreToldOfAndAllAreTaken(t *testing.T) {
+	now := time.Now()
+	s := newSite(t, func(c *Config) { c.Now = func() time.Time { return now } })
+	s.node("node-1", fleet.Resources{MemoryMiB: 1024})
+	s.group("lobby", nil)
+	lobby, stream := s.inside("lobby", "node-1"), s.stream("/api/v1/events/stream")
+	for n := range 5 {
+		lobby.say("/api/plugin/metrics", fmt.Sprintf(`{"tps1m":%d}`, 101+n)).want(200)
+	}
+	lobby.say("/api/plugin/events", `{"type":"AFTER_ALL"}`).want(200)
+	comes(t, stream, "AFTER_ALL", `"tps1m":103`, `"tps1m":105`)
+	comes(t, stream, `"tps1m":102`)
 }

@@ -17,6 +17,8 @@ import (
 const (
 	// maxEvents is how many events an instance tells of in a second through a gateway.
 	maxEvents = 20
+	// maxMeasures is how many of the figures it sends in a second are told of; its agent has all.
+	maxMeasures = 2
 	// maxPayload is what one event carries, in bytes of JSON.
 	maxPayload = 16 << 10
 )
@@ -68,6 +70,9 @@ func (a *API) tell(c *gin.Context, t events.Type, fields func(*fleet.Instance) e
 
 // tellMetrics tells what a server has measured.
 func (a *API) tellMetrics(c *gin.Context, figures json.RawMessage) {
+	if _, over := a.measures.count(server.OwnInstance(c)); over {
+		return // the figures are with the agent; the streams are for others too
+	}
 	a.tell(c, events.InstanceMetrics, func(i *fleet.Instance) events.Fields {
 		fields := events.Fields{"instanceId": i.Intent.Name, "uid": i.Intent.ID, "group": i.Intent.Group, "collectedAt": a.cfg.Now().UTC()}
 		var measured map[string]json.RawMessage

@@ -54,6 +54,7 @@ type API struct {
 	refreshes pace
 	tickets   pace
 	said      pace
+	measures  pace
 }
 
 // New wires the API.
@@ -63,6 +64,7 @@ func New(cfg Config) *API {
 		refreshes: pace{limit: maxRefreshes, window: time.Minute, now: cfg.Now},
 		tickets:   pace{limit: maxTickets, window: time.Minute, now: cfg.Now},
 		said:      pace{limit: maxEvents, window: time.Second, now: cfg.Now},
+		measures:  pace{limit: maxMeasures, window: time.Second, now: cfg.Now},
 	}
 }
 
