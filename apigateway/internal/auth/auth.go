@@ -115,10 +115,15 @@ func (s *Service) Login(ctx context.Context, username, password string) (token s
 }
 
 // Refresh is a new token of the same login, for a user with the role it has now.
+// Unauthenticated when the login has ended since it was judged: the body of a request may
+// have taken long.
 func (s *Service) Refresh(who Identity) (string, error) {
 	user, ok := s.User(who.User)
-	if !ok {
-		return "", errs.New(errs.Unauthenticated, "the user %s does not exist any more", who.User)
+	if _, err := s.Judge(who.credential); err != nil {
+		return "", err
+	}
+	if !ok || user.Epoch != who.credential.Epoch {
+		return "", errs.New(errs.Unauthenticated, "the login has ended: log in again")
 	}
 	return s.signer.sign(user, who.credential.Login)
 }
