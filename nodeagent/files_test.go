@@ -3,10 +3,12 @@ package nodeagent_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
 )
 
 func TestFilesOfAnInstanceAreShownWithoutItsSecretsAlsoWhenItHasEnded(t *testing.T) {
@@ -51,5 +53,28 @@ func TestFilesOfAnInstanceAreShownWithoutItsSecretsAlsoWhenItHasEnded(t *testing
 	look()
 	if _, err := api.Files(t.Context(), "zzzzzz", ""); !errs.Is(err, errs.NotFound) || errs.FieldOf(err) != "" {
 		t.Errorf("an instance that is not here: %v", err)
+	}
+}
+
+func TestFilesOfAnInstanceAreShownWithoutVariablesThatNotEverybodyIsShown(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	id := s.id(1)
+	plan := basic("sleep 1000")
+	plan.Layers = []fleet.PlanLayer{s.library.add("lobby", map[string]string{"web.properties": "admin=%HOOK%\noperator=%ROUTE%\nstart=%SEED%\nall=%REGION%\n"})}
+	plan.FileModifications = []string{"*.properties"}
+	plan.Variables = map[string]string{"HOOK": "https://hooks.example/abc", "ROUTE": "inner-route", "SEED": "of-the-group", "REGION": "north-one"}
+	plan.Hidden = map[string]fleet.Visibility{
+		"HOOK": fleet.VisibleToAdmins, "ROUTE": fleet.VisibleToOperators, "SEED": fleet.VisibleToAdmins, "ABSENT": fleet.VisibleToAdmins,
+	}
+	s.write(store.PlanKey(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
+	s.write(store.PlacementKey(node, id), fleet.Placement{
+		Instance: id, Name: "lobby-1", Group: "lobby", Node: node, Generation: 1, Plan: plan.Digest(), PlacedAt: time.Now(),
+		Values: map[string]string{"SEED": "of-the-start"},
+	})
+	s.awaitState(id, 1, fleet.Online)
+	c, err := s.api().File(t.Context(), id, "web.properties", 1000, false)
+	if err != nil || c.Text != "admin=***\noperator=***\nstart=***\nall=north-one\n" {
+		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -10,7 +10,9 @@ import (
 )
 
 // Files is the instance's directory, also of one that has ended: as long as it is there. The
-// values of its secrets, its token and the password of its remote console are hidden there.
+// values of its secrets, its token and the password of its remote console are hidden there,
+// and from everybody alike the values of variables that not everybody is shown: the agent
+// does not know who asks.
 // Conflict when these are not known, Unavailable while nothing is done with the instance.
 func (i *Instance) Files(ctx context.Context) (files.Place, error) {
 	i.mu.Lock()
@@ -32,9 +34,14 @@ func (i *Instance) Files(ctx context.Context) (files.Place, error) {
 			return files.Place{}, err
 		}
 	}
-	hidden := make([]map[string]string, 0, len(known.All)+1)
+	values, _, _ := i.kit.values(p.plan, p.placement, p.around)
+	withheld := make(map[string]string, len(p.plan.Hidden))
+	for variable := range p.plan.Hidden {
+		withheld[variable] = values[variable]
+	}
+	hidden := make([]map[string]string, 0, len(known.All)+2)
 	for _, values := range known.All {
 		hidden = append(hidden, maps.Clone(values))
 	}
-	return files.Place{Dir: i.kit.Workspace.Dir(p.placement, p.plan.Static), Mask: secrets.NewMask(append(hidden, own)...)}, nil
+	return files.Place{Dir: i.kit.Workspace.Dir(p.placement, p.plan.Static), Mask: secrets.NewMask(append(hidden, own, withheld)...)}, nil
 }
