@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
@@ -21,7 +23,10 @@ func TestANodeIsShutDownByItsAgent(t *testing.T) {
 			http.NotFound(w, r)
 			return
 		}
-		asked = append(asked, b)
+		if asked = append(asked, b); b.Reason == "of another" {
+			wire.Encode(w, wire.Internal, "", errs.New(errs.Conflict, "this is the agent of node node-2"))
+			return
+		}
 		w.WriteHeader(http.StatusNoContent)
 	}
 	agent.mu.Unlock()
@@ -34,11 +39,13 @@ func TestANodeIsShutDownByItsAgent(t *testing.T) {
 	}
 	s.do("POST", "/api/v1/nodes/node-1/shutdown", `{"reason":"the host is replaced"}`).want(202).is("status", "STOPPING").is("nodeId", "node-1")
 	s.do("POST", "/api/v1/nodes/node-1/shutdown", nil).want(202)
-	if len(asked) != 2 || asked[0].Reason != "the host is replaced" || asked[1].Reason != "" {
+	if len(asked) != 2 || asked[0].Reason != "the host is replaced" || asked[1].Reason != "" || asked[0].Node != "node-1" || asked[1].Node != "node-1" {
 		t.Errorf("asked %+v", asked)
 	}
 	s.do("GET", "/api/v1/audit?pageSize=2", nil).want(200).is("data.1.action", "node.shutdown").is("data.1.resourceId", "node-1").is("data.1.details", "the host is replaced")
 	s.do("GET", "/api/v1/history/node/node-1", nil).want(200)
+	s.do("POST", "/api/v1/nodes/node-1/shutdown", `{"reason":"of another"}`).want(409).is("error.code", "CONFLICT").is("error.message", "this is the agent of node node-2")
+	s.do("GET", "/api/v1/audit?pageSize=1", nil).want(200).is("data.0.action", "node.shutdown").is("data.0.result", "FAILED")
 	agent.Close()
 	s.do("POST", "/api/v1/nodes/node-1/shutdown", nil).want(503)
 	s.do("GET", "/api/v1/audit?pageSize=1", nil).want(200).is("data.0.action", "node.shutdown").is("data.0.result", "FAILED")

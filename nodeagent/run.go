@@ -233,7 +233,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	})
 	p.gauge = gauge.New(gauge.Config{Live: p.controller.Live, Measured: p.measured, CPU: new(usage.Processor).Used, Memory: usage.Memory})
 	p.server = &http.Server{ReadHeaderTimeout: headerTimeout, Handler: api.Handler(api.Config{
-		Instances: p.controller, Content: cache, Past: p.gauge, Records: cfg.Records, End: a.endAsked, Secret: cfg.ClusterSecret,
+		Instances: p.controller, Content: cache, Past: p.gauge, Records: cfg.Records, Node: cfg.Node, End: a.endAsked, Secret: cfg.ClusterSecret,
 	})}
 	p.local = local.Server(local.Config{
 		Node: cfg.Node, DataDir: dir, Version: cfg.Version, Instances: p.controller, Contact: p.member.Contact, Log: cfg.Log,

@@ -27,10 +27,21 @@ func TestAnAgentThatIsAskedToEndStopsItsInstancesAndTellsTheirEnds(t *testing.T)
 	s.online(first, plan)
 	s.online(second, basic("sleep 1000"))
 	api := s.api()
-	if err := api.Shutdown(t.Context(), client.Shutdown{Reason: strings.Repeat("x", 201)}); errs.FieldOf(err) != "reason" {
+	if err := api.Shutdown(t.Context(), client.Shutdown{Node: node, Reason: strings.Repeat("x", 201)}); errs.FieldOf(err) != "reason" {
 		t.Errorf("an endless reason: %v", err)
 	}
-	if err := api.Shutdown(t.Context(), client.Shutdown{Reason: "the host is replaced"}); err != nil {
+	for _, other := range []fleet.NodeID{"node-2", ""} { // whose address this agent has by now
+		if err := api.Shutdown(t.Context(), client.Shutdown{Node: other}); !errs.Is(err, errs.Conflict) || !strings.Contains(err.Error(), string(node)) {
+			t.Errorf("asked as %q: %v", other, err)
+		}
+	}
+	select {
+	case err := <-ended:
+		ended <- nil
+		t.Fatalf("it ended for another node: %v", err)
+	default:
+	}
+	if err := api.Shutdown(t.Context(), client.Shutdown{Node: node, Reason: "the host is replaced"}); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -17,7 +17,8 @@ var ErrNodeNotConnected = errs.New(errs.Conflict, "the node is not connected: th
 // ShutdownNode has a node's agent stop its instances, each by its own policy, and end; dryRun
 // only tells whether it could. It is audited that it was asked, also when the agent may not
 // have heard it. NotFound when there is no such node, ErrNodeNotConnected, Invalid for a
-// reason that is none, Unavailable when the agent does not answer.
+// reason that is none, Unavailable when the agent does not answer, Conflict when the one that
+// answers is another node's.
 func (o *Operations) ShutdownNode(ctx context.Context, by Actor, id fleet.NodeID, reason string, dryRun bool) error {
 	s := o.Snapshot()
 	if _, ok := s.Nodes.Get(id); !ok {

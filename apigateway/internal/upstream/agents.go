@@ -35,8 +35,8 @@ type Agent interface {
 	// Files lists a directory of an instance, File reads a part of a file there.
 	Files(ctx context.Context, id fleet.InstanceID, path string) (client.Directory, error)
 	File(ctx context.Context, id fleet.InstanceID, path string, maxBytes int, tail bool) (client.FileContent, error)
-	// Shutdown has the agent stop its instances and end, and does not wait for that.
-	Shutdown(ctx context.Context, reason string) error
+	// Shutdown has the agent, if it is this node's, stop its instances and end, and does not wait for that.
+	Shutdown(ctx context.Context, id fleet.NodeID, reason string) error
 	// Follow streams an instance's output from a place on.
 	Follow(ctx context.Context, id fleet.InstanceID, at client.Place) (*client.Stream, error)
 	// Records are the last records of what the agent itself logs.

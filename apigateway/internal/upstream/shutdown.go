@@ -8,7 +8,7 @@ import (
 )
 
 // Shutdown has a node's agent stop its instances and end, and does not wait for that. Errors
-// as of Cache.
+// as of Cache, and Conflict when another node's agent has its address.
 func (a *Agents) Shutdown(ctx context.Context, id fleet.NodeID, reason string) error {
 	node, err := a.connected(id)
 	if err != nil {
@@ -17,12 +17,12 @@ func (a *Agents) Shutdown(ctx context.Context, id fleet.NodeID, reason string) e
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	_, err = through(a.breakers, node.AgentURL, "the agent of node "+string(node.ID), func() (struct{}, error) {
-		return struct{}{}, a.dial(node.AgentURL).Shutdown(ctx, reason)
+		return struct{}{}, a.dial(node.AgentURL).Shutdown(ctx, id, reason)
 	})
 	return err
 }
 
-// Shutdown asks for the agent's end.
-func (a nodeAgent) Shutdown(ctx context.Context, reason string) error {
-	return a.client.Shutdown(ctx, client.Shutdown{Reason: reason})
+// Shutdown asks for the agent's end, if it is this node's.
+func (a nodeAgent) Shutdown(ctx context.Context, id fleet.NodeID, reason string) error {
+	return a.client.Shutdown(ctx, client.Shutdown{Node: id, Reason: reason})
 }

@@ -16,9 +16,13 @@ import (
 // maxReason bounds why the agent is to end, in characters.
 const maxReason = 200
 
-func shutdown(end func(reason string)) endpoint.Endpoint {
+func shutdown(node fleet.NodeID, end func(reason string)) endpoint.Endpoint {
 	return func(_ context.Context, request any) (any, error) {
-		end(request.(client.Shutdown).Reason)
+		asked := request.(client.Shutdown)
+		if asked.Node != node {
+			return nil, errs.New(errs.Conflict, "this is the agent of node %s and not of the one that is to end, so it does not: let each agent advertise an address of its own", node)
+		}
+		end(asked.Reason)
 		return nil, nil
 	}
 }

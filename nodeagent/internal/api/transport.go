@@ -25,6 +25,8 @@ type Config struct {
 	Past      Past
 	// Records are the agent's own log.
 	Records *telemetry.Ring
+	// Node is the agent's.
+	Node fleet.NodeID
 	// End begins the agent's end, and does not wait for it.
 	End    func(reason string)
 	Secret string
@@ -33,7 +35,7 @@ type Config struct {
 // Handler serves the interface to whoever knows the secret.
 func Handler(c Config) http.Handler {
 	inner := Routes(c.Instances)
-	inner.Handle("POST /v1/shutdown", Serve(shutdown(c.End), decodeShutdown))
+	inner.Handle("POST /v1/shutdown", Serve(shutdown(c.Node, c.End), decodeShutdown))
 	inner.Handle("GET /v1/series", Serve(readNodeSeries(c.Past), decodeSeries))
 	inner.Handle("GET /v1/instances/{id}/series", Serve(readSeries(c.Past), decodeSeries))
 	inner.Handle("GET /v1/cache", Serve(readCache(c.Content), decodeAfter))
