@@ -173,6 +173,35 @@ func TestAPrivateShareIsForWhoMayShare(t *testing.T) {
 	s.user("otto", "OPERATOR").do("GET", r.linkOf("rawUrl"), nil).want(200)
 }
 
+func TestSharesAreToldToWhoMaySeeWhatTheyAreOf(t *testing.T) {
+	s := newSite(t, logging(0))
+	s.gateway.cfg.Log.Warn("something to share")
+	const private = `{"isPrivate":true}`
+	logs := s.do("POST", "/api/v1/system/logs/share", private).want(201)
+	diagnosis := s.do("POST", "/api/v1/system/diagnostics/share", private).want(201)
+	crash := s.do("POST", "/api/v1/crashes/"+s.leaking(1)+"/share", private).want(201)
+	s.do("POST", "/api/v1/roles", `{"name":"SHARER","permissions":["share.invoke"]}`).want(201)
+	operator, sharer := s.user("otto", "OPERATOR"), s.user("sam", "SHARER")
+
+	s.do("GET", "/api/v1/shares", nil).want(200).is("total", 3)
+	operator.do("GET", "/api/v1/shares", nil).want(200).is("total", 1).is("data.0.kind", "CRASH")
+	operator.do("GET", "/api/v1/shares?kind=DIAGNOSTICS", nil).want(200).is("total", 0)
+	sharer.do("GET", "/api/v1/shares", nil).want(200).is("total", 0)
+	for _, r := range []*reply{logs, diagnosis} {
+		one := "/api/v1/shares/" + fmt.Sprint(r.field("shareId"))
+		for _, other := range []*site{operator, sharer} {
+			other.do("GET", one, nil).want(404)
+			other.do("GET", r.linkOf("url"), nil).want(401)
+			other.do("GET", r.linkOf("rawUrl"), nil).want(401)
+		}
+		s.do("GET", one, nil).want(200).is("readAt", nil)
+		s.do("GET", r.linkOf("rawUrl"), nil).want(200)
+	}
+	sharer.do("GET", crash.linkOf("rawUrl"), nil).want(401)
+	operator.do("GET", "/api/v1/shares/"+fmt.Sprint(crash.field("shareId")), nil).want(200)
+	operator.do("GET", crash.linkOf("rawUrl"), nil).want(200)
+}
+
 func TestWhoMaySeeAndShareSharesAndOthersDoNot(t *testing.T) {
 	s := newSite(t, logging(0))
 	s.group("lobby", nil)

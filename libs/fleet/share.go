@@ -44,7 +44,7 @@ type Share struct {
 	Kind ShareKind `json:"kind"`
 	// Resource names what the text is of; empty for what there is one of.
 	Resource string `json:"resource,omitempty"`
-	// Private texts are read only by users who may share.
+	// Private texts are read only by users who may share what they are of.
 	Private bool `json:"private,omitempty"`
 	// Burn is true when the text can be read once.
 	Burn bool `json:"burn,omitempty"`

@@ -67,7 +67,7 @@ type templateDigest struct {
 func (a *API) diagnosticRoutes() []server.Route {
 	return []server.Route{
 		server.Get("/api/v1/system/diagnostics", server.Needs(auth.SystemSettings), a.diagnostics),
-		server.Post("/api/v1/system/diagnostics/share", server.Needs(auth.SystemSettings, auth.ShareInvoke), a.shareDiagnostics).ShowsOnce(),
+		server.Post("/api/v1/system/diagnostics/share", sharing(fleet.ShareDiagnostics), a.shareDiagnostics).ShowsOnce(),
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -27,7 +26,7 @@ func (a *API) readShare(c *gin.Context) (record fleet.Share, text string, ok boo
 	}
 	err := errNoShares
 	if !a.cfg.NoShares {
-		record, text, err = a.cfg.Shares.Read(c.Request.Context(), by, c.Param("id"), server.Allowed(c, auth.ShareInvoke))
+		record, text, err = a.cfg.Shares.Read(c.Request.Context(), by, c.Param("id"), func(s fleet.Share) bool { return maySeeShare(c, s) })
 	}
 	h := c.Writer.Header()
 	h.Set("Content-Security-Policy", sharePolicy)

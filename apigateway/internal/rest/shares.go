@@ -36,16 +36,29 @@ const (
 // expiries are how long texts may be shared; never is 0.
 var expiries = map[string]time.Duration{"1h": time.Hour, "1d": 24 * time.Hour, "30d": 30 * 24 * time.Hour, "never": 0}
 
+// seesShared is what seeing a kind of share takes beside share.invoke: what seeing the thing takes.
+var seesShared = map[fleet.ShareKind]auth.Permission{
+	fleet.ShareCrash: auth.CrashesView, fleet.ShareGatewayLogs: auth.SystemLogsView, fleet.ShareNodeLogs: auth.SystemLogsView,
+	fleet.ShareDiagnostics: auth.SystemSettings, fleet.ShareConsole: auth.InstancesConsole,
+}
+
+// sharing is what it takes to share something, and to be told of such shares.
+func sharing(k fleet.ShareKind) server.Demand { return server.Needs(seesShared[k], auth.ShareInvoke) }
+
+// maySeeShare reports whether the caller may be told of a share, and read one that is private.
+func maySeeShare(c *gin.Context, s fleet.Share) bool {
+	return server.Allowed(c, auth.ShareInvoke) && server.Allowed(c, seesShared[s.Kind])
+}
+
 // shareRoutes are shared texts: those who share them, and those who read.
 func (a *API) shareRoutes() []server.Route {
-	see := server.Needs(auth.ShareInvoke)
-	sharing := func(also auth.Permission) server.Demand { return server.Needs(also, auth.ShareInvoke) }
+	see := server.Needs(auth.ShareInvoke) // of those it leads to, each by its kind
 	return []server.Route{
-		server.Post("/api/v1/crashes/:id/share", sharing(auth.CrashesView), a.shareCrash).ShowsOnce(),
-		server.Post("/api/v1/system/logs/share", sharing(auth.SystemLogsView), a.shareSystemLogs).ShowsOnce(),
-		server.Post("/api/v1/nodes/:id/logs/share", sharing(auth.SystemLogsView), a.shareNodeLogs).ShowsOnce(),
-		server.Post("/api/v1/services/:id/console/share", sharing(auth.InstancesConsole), a.shareConsole).ShowsOnce(),
-		server.Post("/api/v1/instances/:id/console/share", sharing(auth.InstancesConsole), a.shareConsole).ShowsOnce(),
+		server.Post("/api/v1/crashes/:id/share", sharing(fleet.ShareCrash), a.shareCrash).ShowsOnce(),
+		server.Post("/api/v1/system/logs/share", sharing(fleet.ShareGatewayLogs), a.shareSystemLogs).ShowsOnce(),
+		server.Post("/api/v1/nodes/:id/logs/share", sharing(fleet.ShareNodeLogs), a.shareNodeLogs).ShowsOnce(),
+		server.Post("/api/v1/services/:id/console/share", sharing(fleet.ShareConsole), a.shareConsole).ShowsOnce(),
+		server.Post("/api/v1/instances/:id/console/share", sharing(fleet.ShareConsole), a.shareConsole).ShowsOnce(),
 		server.Get("/api/v1/shares", see, a.listShares),
 		server.Get("/api/v1/shares/:id", see, a.getShare),
 		server.Post("/api/v1/shares/:id/revoke", server.Needs(auth.ShareRevoke), a.revokeShare),
@@ -301,7 +314,7 @@ func (a *API) shareOf(c *gin.Context, s fleet.Share) shareView {
 	}
 }
 
-// listShares takes ?kind and ?activeOnly=true.
+// listShares takes ?kind and ?activeOnly=true, and leaves out what the caller may not see.
 func (a *API) listShares(c *gin.Context) {
 	kind := fleet.ShareKind(strings.ToUpper(c.Query("kind")))
 	if kind != "" && !slices.Contains(fleet.ShareKinds[:], kind) {
@@ -314,13 +327,16 @@ func (a *API) listShares(c *gin.Context) {
 		return
 	}
 	all = slices.DeleteFunc(all, func(s fleet.Share) bool {
-		return kind != "" && s.Kind != kind || c.Query("activeOnly") == "true" && !s.Active(a.cfg.Now())
+		return !maySeeShare(c, s) || kind != "" && s.Kind != kind || c.Query("activeOnly") == "true" && !s.Active(a.cfg.Now())
 	})
 	server.SendPage(c, all, sharesPage, func(s fleet.Share) shareView { return a.shareOf(c, s) })
 }
 
 func (a *API) getShare(c *gin.Context) {
 	record, err := a.cfg.Shares.Get(c.Request.Context(), c.Param("id"))
+	if err == nil && !maySeeShare(c, record) {
+		err = share.None()
+	}
 	if err != nil {
 		server.Fail(c, err)
 		return

@@ -112,38 +112,39 @@ func (s *Shares) List(ctx context.Context) (all []fleet.Share, err error) {
 // idForm is what ids look like.
 var idForm = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 
-// errNone says alike of what never was, and of what has ended, that there is nothing.
-func errNone() error {
+// None says alike of what never was, of what has ended, and of what is not the caller's to
+// see, that there is nothing.
+func None() error {
 	return errs.New(errs.NotFound, "there is no such share: it may have expired, been revoked, or been read by the one who could")
 }
 
 // Get is a share, also one that has ended. NotFound when there is none.
 func (s *Shares) Get(ctx context.Context, id string) (record fleet.Share, err error) {
 	if !idForm.MatchString(id) {
-		return record, errNone()
+		return record, None()
 	}
 	err = operate.InTime(ctx, func(ctx context.Context) error {
 		record, err = store.Get(ctx, s.cfg.Store, store.ShareKey(id))
 		return err
 	})
 	if errs.Is(err, errs.NotFound) {
-		return record, errNone()
+		return record, None()
 	}
 	return record, errs.Wrap("share.Get", err)
 }
 
 // Read is a share and its text, for by. What can be read once cannot be any more then.
 // NotFound when there is none, or it has ended; Unauthenticated when it is private and who
-// asks may not share.
-func (s *Shares) Read(ctx context.Context, by operate.Actor, id string, mayShare bool) (record fleet.Share, text string, err error) {
+// asks may not see it.
+func (s *Shares) Read(ctx context.Context, by operate.Actor, id string, maySee func(fleet.Share) bool) (record fleet.Share, text string, err error) {
 	if record, err = s.Get(ctx, id); err != nil {
 		return record, "", err
 	}
 	switch {
 	case !record.Active(s.now()):
-		return record, "", errNone()
-	case record.Private && !mayShare:
-		return record, "", errs.New(errs.Unauthenticated, "the share is private: send the token of a user who may share")
+		return record, "", None()
+	case record.Private && !maySee(record):
+		return record, "", errs.New(errs.Unauthenticated, "the share is private: send the token of a user who may share, and may see what it is of")
 	}
 	var kept fleet.ShareText
 	err = operate.InTime(ctx, func(ctx context.Context) error {
@@ -152,7 +153,7 @@ func (s *Shares) Read(ctx context.Context, by operate.Actor, id string, mayShare
 	})
 	switch {
 	case errs.Is(err, errs.NotFound): // it ended meanwhile
-		return record, "", errNone()
+		return record, "", None()
 	case err != nil:
 		return record, "", errs.Wrap("share.Read", err)
 	}
@@ -163,7 +164,7 @@ func (s *Shares) Read(ctx context.Context, by operate.Actor, id string, mayShare
 	burned.BurnedAt = s.now()
 	err = s.end(ctx, by, "share.read", burned, kept.ModRev)
 	if errs.Is(err, errs.Conflict) { // somebody else has it, or it was revoked
-		return record, "", errNone()
+		return record, "", None()
 	}
 	return burned, text, err
 }
@@ -214,7 +215,7 @@ func (s *Shares) Delete(ctx context.Context, by operate.Actor, id, token string)
 		return errs.New(errs.Denied, "this is not the token that deletes the share: it was told when the share was made")
 	}
 	if _, err = s.Revoke(ctx, by, id); errors.Is(err, ErrRevoked) || errors.Is(err, ErrEnded) {
-		return errNone()
+		return None()
 	}
 	return err
 }
