@@ -82,6 +82,21 @@ func TestAPictureIsShownToEverybodyOnEveryGateway(t *testing.T) {
 	}
 }
 
+func TestSoManyPicturesOfAUserAreTakenInAnHour(t *testing.T) {
+	s := newShelf(newSite(t))
+	bob, ann := s.user("bob", "VIEWER"), s.user("ann", "VIEWER")
+	for n := range 10 {
+		bob.show("bob", pictures["image/png"]+strings.Repeat("x", n)).want(200)
+	}
+	before := s.revision()
+	bob.show("bob", pictures["image/png"]+"y").want(429).is("error.code", "RATE_LIMITED")
+	if after := s.revision(); after != before {
+		t.Errorf("a refused picture wrote something: revision %d to %d", before, after)
+	}
+	bob.do("DELETE", "/api/v1/users/bob/avatar", nil).want(204)
+	ann.show("ann", pictures["image/png"]).want(200)
+}
+
 // files is how many files are kept of users.
 func (s *shelf) files() int {
 	s.t.Helper()

@@ -344,7 +344,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		Schedulers: upstream.NewSchedulers(g.health, g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, calling(g.calls)),
 		Logs:       records, Shares: g.shares, NoShares: g.cfg.NoShares, APIURL: g.cfg.APIURL,
 		Players: g.players, Past: g.past, Settings: g.settings, End: g.end, Replica: g.cfg.Replica, ClusterName: g.cfg.ClusterName,
-		Ready: g.waiting, WithinName: frame.WithinName, Meta: meta, Version: g.cfg.Version, Now: g.cfg.Now,
+		Ready: g.waiting, WithinName: frame.WithinName, WithinPictures: frame.WithinPictures, Meta: meta, Version: g.cfg.Version, Now: g.cfg.Now,
 	}).Routes()...)
 	frame.Add(workload.New(workload.Config{
 		Operations: g.operate, Auth: g.auth, Players: g.players, Tickets: tickets, Tell: g.relay.Tell, StateOf: rest.StateOf, Proxies: fleet.RoutesPlayers, Now: g.cfg.Now,

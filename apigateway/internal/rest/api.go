@@ -52,6 +52,8 @@ type Config struct {
 	// WithinName counts an attempt to log in under a user name; false means that there were
 	// too many and the request was answered.
 	WithinName func(c *gin.Context, name string) bool
+	// WithinPictures counts a picture of the user with an id, as WithinName does.
+	WithinPictures func(c *gin.Context, user string) bool
 	// Settings are those that hold now.
 	Settings *settings.Live
 	// Meta identifies the cluster.

@@ -103,6 +103,9 @@ func (a *API) postAvatar(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
+	if !a.cfg.WithinPictures(c, w.UserID) {
+		return
+	}
 	sum := sha256.Sum256(picture)
 	w.Avatar = fleet.Avatar{SHA256: hex.EncodeToString(sum[:]), Type: http.DetectContentType(picture)}
 	ctx, by, name := c.Request.Context(), server.Actor(c), userName(c)

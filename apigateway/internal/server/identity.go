@@ -181,6 +181,15 @@ func (s *Server) WithinName(c *gin.Context, name string) bool {
 	return s.within(c, "logins", "under this user name", s.names.allow(sha256.Sum256([]byte(strings.ToLower(name)))))
 }
 
+// pictureLimit is how many pictures of a user are taken in an hour.
+const pictureLimit = 10
+
+// WithinPictures counts a picture of the user with an id; false means that there were too
+// many and the request was answered.
+func (s *Server) WithinPictures(c *gin.Context, user string) bool {
+	return s.within(c, "pictures", "of this user in an hour", s.pictures.allow(user))
+}
+
 // within refuses a request with 429 that was too many by a count.
 func (s *Server) within(c *gin.Context, what, whose string, counted verdict) bool {
 	if counted.over {

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// limitWindow is what rates are counted over.
+	// limitWindow is what rates are counted over unless a limiter says otherwise.
 	limitWindow = time.Minute
 	// maxCallers bounds the callers remembered: past it the oldest windows are
 	// swept, and if all are young, new callers share one window.
@@ -21,6 +21,8 @@ const (
 type limiter[K comparable] struct {
 	limit func() int
 	now   func() time.Time
+	// span is what is counted over.
+	span time.Duration
 	// replicas is how many share the limit now, 1 or more.
 	replicas func() int
 
@@ -34,7 +36,13 @@ type window struct {
 }
 
 func newLimiter[K comparable](limit func() int, now func() time.Time, replicas func() int) *limiter[K] {
-	return &limiter[K]{limit: limit, now: now, replicas: replicas, callers: map[K]*window{}}
+	return &limiter[K]{limit: limit, now: now, span: limitWindow, replicas: replicas, callers: map[K]*window{}}
+}
+
+// per has a limiter count over another span.
+func (l *limiter[K]) per(span time.Duration) *limiter[K] {
+	l.span = span
+	return l
 }
 
 // verdict is what came of a count.
@@ -54,11 +62,11 @@ func (l *limiter[K]) allow(who K) verdict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := l.window(who, now)
-	if now.Sub(w.began) >= limitWindow {
+	if now.Sub(w.began) >= l.span {
 		w.began, w.count = now, 0
 	}
 	w.count++
-	return verdict{over: w.count > (limit+n-1)/n, wait: limitWindow - now.Sub(w.began)}
+	return verdict{over: w.count > (limit+n-1)/n, wait: l.span - now.Sub(w.began)}
 }
 
 func (l *limiter[K]) window(who K, now time.Time) *window {
@@ -67,7 +75,7 @@ func (l *limiter[K]) window(who K, now time.Time) *window {
 	}
 	if len(l.callers) >= maxCallers {
 		for k, w := range l.callers {
-			if now.Sub(w.began) >= limitWindow {
+			if now.Sub(w.began) >= l.span {
 				delete(l.callers, k)
 			}
 		}

@@ -52,6 +52,7 @@ type Server struct {
 	anonymous, logins *limiter[netip.Addr]
 	public, users     *limiter[string]            // by the id of an API token, and by name
 	names             *limiter[[sha256.Size]byte] // by the hash of the name
+	pictures          *limiter[string]            // by the id of the user who shows them
 	uploads           uploads
 	packers           *sync.Pool
 	metrics           metrics
@@ -71,6 +72,7 @@ func New(cfg Config) *Server {
 		names:     newLimiter[[sha256.Size]byte](func() int { return cfg.Settings.Now().Names }, cfg.Now, cfg.Replicas),
 		users:     newLimiter[string](func() int { return cfg.Settings.Now().Users }, cfg.Now, cfg.Replicas),
 		public:    newLimiter[string](func() int { return publicLimit }, cfg.Now, cfg.Replicas),
+		pictures:  newLimiter[string](func() int { return pictureLimit }, cfg.Now, cfg.Replicas).per(time.Hour),
 		metrics: metrics{
 			requests: cfg.Metrics.Counter("http_requests", "Requests by route and status.", "method", "route", "status"),
 			limited:  cfg.Metrics.Counter("http_requests_limited", "Requests refused because of a rate limit.", "limit"),

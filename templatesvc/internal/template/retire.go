@@ -16,8 +16,12 @@ import (
 // source has it no more: it may come back.
 const mourning = 7 * 24 * time.Hour
 
+// keepPictures is how many versions stay of the template with users' pictures: each upload
+// makes one, and what somebody took back is to go.
+const keepPictures = 2
+
 // Retire deletes what nobody needs any more: of each template the versions beyond the
-// keep youngest, 0 for none, and all of those that have had no head for seven days, with
+// keep youngest, 0 for none, those of users' pictures beyond fewer always, and all of those that have had no head for seven days, with
 // their history and drafts. Heads and what is in use stay. Deletions that were cut off
 // are ended first.
 func (s *Service) Retire(ctx context.Context, keep int) error {
@@ -39,7 +43,11 @@ func (s *Service) Retire(ctx context.Context, keep int) error {
 	var old []fleet.TemplateVersion
 	for _, ref := range slices.SortedFunc(maps.Keys(byRef), func(a, b fleet.TemplateRef) int { return cmp.Compare(a.String(), b.String()) }) {
 		if head, alive := heads[ref]; alive {
-			old = append(old, surplus(head, byRef[ref], keep)...)
+			most := keep
+			if ref == fleet.AvatarTemplate {
+				most = keepPictures
+			}
+			old = append(old, surplus(head, byRef[ref], most)...)
 		} else if err := s.retireGone(ctx, ref); err != nil {
 			return errs.Wrap("template.Retire", err)
 		}

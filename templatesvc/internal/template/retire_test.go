@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/templatesvc/internal/template"
 )
 
 func TestOldVersionsAreRetiredButTheHeadAndWhatIsInUse(t *testing.T) {
@@ -30,6 +32,40 @@ func TestOldVersionsAreRetiredButTheHeadAndWhatIsInUse(t *testing.T) {
 	}
 	if err := w.Retire(t.Context(), 0); err != nil || len(w.versions()) != 4 {
 		t.Errorf("without a bound: %v, %v", w.versions(), err)
+	}
+}
+
+func TestPicturesThatNobodyShowsAreRetired(t *testing.T) {
+	w := newWorld(t)
+	base, digests := "", []string{}
+	for n := range 5 {
+		p := w.begin()
+		m := w.tree(p, "id/picture", fmt.Sprint(n))
+		h, err := p.Commit(t.Context(), template.Move{Ref: fleet.AvatarTemplate, Manifest: m, Base: base, Kind: fleet.MoveEdit, Asked: me})
+		if err != nil {
+			t.Fatal(err)
+		}
+		base, digests = h.Digest, append(digests, h.Digest)
+		w.publish("f", fmt.Sprint(n))
+	}
+	if err := w.Retire(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	kept, _, err := store.List(t.Context(), w.c, store.TemplateVersions(fleet.AvatarTemplate))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]string, len(kept))
+	for n, v := range kept {
+		got[n] = v.Digest
+	}
+	want := slices.Clone(digests[3:])
+	slices.Sort(want)
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("left %v, want the newest two, %v", got, want)
+	}
+	if n := len(w.versions()); n != 5 {
+		t.Errorf("%d versions of another template are left, want all", n)
 	}
 }
 
