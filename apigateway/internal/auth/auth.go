@@ -38,7 +38,6 @@ type Service struct {
 	signer signer
 	box    seal.Box
 	keys   atomic.Pointer[ring] // not nil after Start
-	owners owners
 	// behind are what is to be written behind requests, by Run.
 	behind chan func(context.Context) error
 	// changed rings when somebody may have other rights than before.

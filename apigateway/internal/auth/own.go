@@ -2,7 +2,6 @@ package auth
 
 import (
 	"strings"
-	"sync"
 
 	"github.com/golang-jwt/jwt/v5"
 
@@ -10,32 +9,6 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
-
-// maxOwners bounds the tokens whose instances are remembered; past it they are learnt anew.
-const maxOwners = 50_000
-
-// owners remembers whose own token is whose, by hash, so that not every call has to
-// look through all instances. What it says is a hint and proven at each use.
-type owners struct {
-	mu sync.Mutex
-	by map[string]fleet.InstanceID
-}
-
-func (o *owners) get(hash string) (fleet.InstanceID, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	id, ok := o.by[hash]
-	return id, ok
-}
-
-func (o *owners) put(hash string, id fleet.InstanceID) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.by == nil || len(o.by) >= maxOwners {
-		o.by = map[string]fleet.InstanceID{}
-	}
-	o.by[hash] = id
-}
 
 // audienceOwn is whom short tokens of instances are for, so that none is taken for a login's.
 const audienceOwn = "orrery-instance"
@@ -94,17 +67,8 @@ func (s *Service) ownToken(snap *view.Snapshot, header string) (fleet.OwnToken, 
 		return fleet.OwnToken{}, nil
 	}
 	hash := hashToken(text)
-	if id, ok := s.owners.get(hash); ok {
-		i, _ := snap.Instances.Get(id)
-		return rootOf(hash, i) // a token never becomes another's
-	}
-	for _, i := range snap.Instances.All() {
-		if t, i := rootOf(hash, i); i != nil {
-			s.owners.put(hash, i.Intent.ID)
-			return t, i
-		}
-	}
-	return fleet.OwnToken{}, nil
+	i, _ := snap.InstanceByToken(hash)
+	return rootOf(hash, i)
 }
 
 // rootOf is an instance's root token, when the hash is of it; else nobody's.

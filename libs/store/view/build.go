@@ -123,6 +123,7 @@ func (s *Snapshot) fork() *Snapshot {
 		CrashLoops: fork(s.CrashLoops), Crashes: fork(s.Crashes), Names: fork(s.Names), Sessions: fork(s.Sessions),
 		Quotas: fork(s.Quotas), Catalog: fork(s.Catalog), QuotaAllocs: fork(s.QuotaAllocs), Evictions: fork(s.Evictions),
 		Users: fork(s.Users), APITokens: fork(s.APITokens), tokensByHash: fork(s.tokensByHash),
+		ownByHash:      fork(s.ownByHash),
 		Roles:          fork(s.Roles),
 		Revocations:    fork(s.Revocations),
 		Lockouts:       fork(s.Lockouts),

@@ -99,6 +99,29 @@ func (s *Snapshot) index(id fleet.InstanceID, old, next *fleet.Instance) {
 	put(s.Orphans.tree, was.orphan, is.orphan, next)
 	move(s.byGroup.tree, was.group, is.group)
 	move(s.byNode.tree, was.node, is.node)
+	s.indexToken(id, tokenOf(old), tokenOf(next))
+}
+
+// tokenOf is the hash of an instance's root token; "" when it has none.
+func tokenOf(i *fleet.Instance) string {
+	if i == nil || i.Status == nil {
+		return ""
+	}
+	return i.Status.TokenHash
+}
+
+// indexToken changes the hash under which an instance is found by its token. What another
+// instance has taken meanwhile stays that one's.
+func (s *Snapshot) indexToken(id fleet.InstanceID, was, is string) {
+	if was == is {
+		return
+	}
+	if holder, ok := s.ownByHash.Get(was); ok && holder == id {
+		s.ownByHash.tree.Delete(was)
+	}
+	if is != "" {
+		s.ownByHash.tree.Set(is, id)
+	}
 }
 
 // places are the keys of a join in the tables; "" where it is not.

@@ -95,8 +95,9 @@ type Snapshot struct {
 	Transfers     Table[fleet.PlayerID, *fleet.Transfer] //
 	Messages      Table[string, *fleet.PlayerMessage]    // by id
 	tokensByHash  Table[string, *fleet.APIToken]
-	byPlayer      Table[pair, *fleet.Presence] // by player and who tells of it
-	byTeller      index                        // the other way
+	ownByHash     Table[string, fleet.InstanceID] // by the hash of the root token of its own
+	byPlayer      Table[pair, *fleet.Presence]    // by player and who tells of it
+	byTeller      index                           // the other way
 	byGroup       index
 	byNode        index
 	Audit         Table[string, *fleet.AuditSlip] // by id, which is in order of time
@@ -128,6 +129,7 @@ func emptySnapshot() *Snapshot {
 		Transfers:      newTable[fleet.PlayerID, *fleet.Transfer](),
 		Messages:       newTable[string, *fleet.PlayerMessage](),
 		tokensByHash:   newTable[string, *fleet.APIToken](),
+		ownByHash:      newTable[string, fleet.InstanceID](),
 		SealedKeys:     newTable[string, *fleet.SealedKey](),
 		byGroup:        newTable[pair, struct{}](),
 		byNode:         newTable[pair, struct{}](),
@@ -213,6 +215,15 @@ func (s *Snapshot) Find(idOrName string) (*fleet.Instance, bool) {
 
 // TokenByHash is the API token with a hash.
 func (s *Snapshot) TokenByHash(hash string) (*fleet.APIToken, bool) { return s.tokensByHash.Get(hash) }
+
+// InstanceByToken is the instance whose status has the hash of a root token.
+func (s *Snapshot) InstanceByToken(hash string) (*fleet.Instance, bool) {
+	id, ok := s.ownByHash.Get(hash)
+	if !ok {
+		return nil, false
+	}
+	return s.Instances.Get(id)
+}
 
 // Whole is a group as its instances are made, with what it has of its parents.
 func (s *Snapshot) Whole(g *fleet.Group) *fleet.Group {

@@ -104,6 +104,52 @@ func TestARecordsOfAnInstanceAreJoinedWhateverTheirOrder(t *testing.T) {
 	}
 }
 
+func TestAnInstanceIsFoundByTheTokenThatItsStatusHasNow(t *testing.T) {
+	c := storetest.New(t)
+	v, _ := start(t, c)
+	holders := func(rev int64) string {
+		t.Helper()
+		s, err := v.WaitRev(bounded(t), rev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := ""
+		for _, hash := range []string{"", "h1", "h2"} {
+			if i, ok := s.InstanceByToken(hash); ok {
+				out += hash + " is of " + string(i.Intent.ID) + "; "
+			}
+		}
+		return out
+	}
+	at := map[fleet.InstanceID]int64{}
+	has := func(id fleet.InstanceID, hash, want string) {
+		t.Helper()
+		status := fleet.Status{Instance: id, Generation: 1, State: fleet.Online, TokenHash: hash}
+		at[id] = commit(t, c, store.Replace(store.StatusKey(id), status, at[id]))
+		if got := holders(at[id]); got != want {
+			t.Errorf("with %q for %s: %q, want %q", hash, id, got, want)
+		}
+	}
+	exists := func(id fleet.InstanceID, want string) {
+		t.Helper()
+		rev := commit(t, c, store.Create(store.IntentKey(id), fleet.Intent{ID: id, Name: string(id), Group: "lobby", Generation: 1}))
+		if got := holders(rev); got != want {
+			t.Errorf("%s exists: %q, want %q", id, got, want)
+		}
+	}
+	has("one111", "h1", "") // without an intent it is nobody's
+	exists("one111", "h1 is of one111; ")
+	exists("two222", "h1 is of one111; ")
+	has("two222", "h2", "h1 is of one111; h2 is of two222; ")
+	has("one111", "", "h2 is of two222; ")
+	has("one111", "h2", "h2 is of one111; ")
+	has("two222", "", "h2 is of one111; ") // what it does not have any more it does not take along
+	has("one111", "h1", "h1 is of one111; ")
+	if got := holders(commit(t, c, store.Remove(store.StatusKey("one111"), at["one111"]))); got != "" {
+		t.Errorf("without a status: %q", got)
+	}
+}
+
 func TestAVersionMovesWithItsKindsAndWithNothingElse(t *testing.T) {
 	c := storetest.New(t)
 	v, _ := start(t, c)
