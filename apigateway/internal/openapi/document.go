@@ -156,7 +156,7 @@ func completed(p string, item object, tagName string, alias bool) object {
 			op["operationId"] = fmt.Sprint(op["operationId"], "Alias")
 		}
 		responses := object{"default": object{"$ref": "#/components/responses/" + refusal(p)}}
-		if method == "get" && strings.HasSuffix(p, "}") { // a single object, which has an ETag
+		if method == "get" && strings.HasSuffix(p, "}") && op["x-later"] != true { // a single object, which has an ETag
 			responses["304"] = object{"$ref": "#/components/responses/Same"}
 		}
 		if open, said := op["security"].([]any); method == "post" && (!said || len(open) > 0) {
