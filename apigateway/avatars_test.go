@@ -2,6 +2,7 @@ package apigateway
 
 import (
 	"bytes"
+	"fmt"
 	"mime/multipart"
 	"strings"
 	"testing"
@@ -66,9 +67,7 @@ func TestAPictureIsShownToEverybodyOnEveryGateway(t *testing.T) {
 		}
 		s.do("GET", "/api/v1/users/bob", nil).want(200).is("avatarUrl", url)
 	}
-	if n := s.files(); n != 1 {
-		t.Errorf("%d pictures are kept, want the last one", n)
-	}
+	s.keeps(1)
 	s.do("GET", "/api/v1/templates", nil).want(200).is("total", 0)
 	s.do("GET", "/api/v1/templates?all=true", nil).want(200).is("total", 1)
 
@@ -77,9 +76,7 @@ func TestAPictureIsShownToEverybodyOnEveryGateway(t *testing.T) {
 	s.as("").do("GET", "/api/v1/users/bob/avatar", nil).want(404)
 	s.do("DELETE", "/api/v1/users/robert", nil).want(204)
 	s.as("").do("GET", "/api/v1/users/robert/avatar", nil).want(404)
-	if n := s.files(); n != 0 {
-		t.Errorf("%d pictures are kept of who is no more", n)
-	}
+	s.keeps(0)
 }
 
 func TestSoManyPicturesOfAUserAreTakenInAnHour(t *testing.T) {
@@ -97,14 +94,13 @@ func TestSoManyPicturesOfAUserAreTakenInAnHour(t *testing.T) {
 	ann.show("ann", pictures["image/png"]).want(200)
 }
 
-// files is how many files are kept of users.
-func (s *shelf) files() int {
+// keeps demands that so many pictures are kept, once the view has heard of what went.
+func (s *shelf) keeps(want int) {
 	s.t.Helper()
-	h, ok := s.view.Snapshot().TemplateHeads.Get(fleet.AvatarTemplate.String())
-	if !ok {
-		return 0
-	}
-	return h.Files
+	await.That(s.t, fmt.Sprint(want, " pictures are kept"), func() string {
+		h, ok := s.view.Snapshot().TemplateHeads.Get(fleet.AvatarTemplate.String())
+		return await.Unless(ok && h.Files == want, "%+v", h)
+	})
 }
 
 func TestWhatIsNoPictureIsNotShown(t *testing.T) {

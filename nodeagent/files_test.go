@@ -77,4 +77,6 @@ func TestFilesOfAnInstanceAreShownWithoutVariablesThatNotEverybodyIsShown(t *tes
 	if err != nil || c.Text != "admin=***\noperator=***\nstart=***\nall=north-one\n" {
 		t.Errorf("%+v, %v", c, err)
 	}
+	s.order(id, 1, fleet.OrderStop)
+	s.awaitState(id, 1, fleet.Stopped)
 }
