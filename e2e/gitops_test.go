@@ -158,6 +158,11 @@ func TestARepositoryDeclaresTheCatalogThatItsGroupRuns(t *testing.T) {
 			_, items := state()
 			delete(items, "group paper")
 			delete(items, "template games/x")
+			for name, state := range items {
+				if state == "REMOVED" { // it is told until the next look, which may have been already
+					delete(items, name)
+				}
+			}
 			return await.Unless(fmt.Sprint(items) == want, "%v, want %s", items, want)
 		})
 	}
@@ -173,7 +178,7 @@ func TestARepositoryDeclaresTheCatalogThatItsGroupRuns(t *testing.T) {
 	// Another version is recommended, and the one before goes with the same commit.
 	repository.commit("catalog.yaml", catalog("2", "2", "3", "4"))
 	sync(nil)
-	stands("map[catalog PAPER:IN_SYNC catalog PAPER/1:REMOVED catalog PAPER/2:IN_SYNC catalog PAPER/3:IN_SYNC catalog PAPER/4:IN_SYNC]")
+	stands("map[catalog PAPER:IN_SYNC catalog PAPER/2:IN_SYNC catalog PAPER/3:IN_SYNC catalog PAPER/4:IN_SYNC]")
 	admin.Do("POST", "/api/v1/groups/paper/start", nil).OK(200)
 	if got := fileOf(t, admin.AwaitState("paper-2", "RUNNING"), "server.jar"); string(got) != "the jar of /2" {
 		t.Errorf("the second instance runs %q", got)
@@ -190,5 +195,5 @@ func TestARepositoryDeclaresTheCatalogThatItsGroupRuns(t *testing.T) {
 	stands("map[catalog PAPER:IN_SYNC catalog PAPER/2:IN_SYNC catalog PAPER/3:IN_SYNC catalog PAPER/4:IN_SYNC catalog PAPER/5:IN_SYNC catalog PAPER/6:IN_SYNC]")
 	sync(map[string]string{"confirm": held})
 	// The group relies on what is recommended: that stays, and all else goes.
-	stands("map[catalog PAPER:FAILED catalog PAPER/2:FAILED catalog PAPER/3:REMOVED catalog PAPER/4:REMOVED catalog PAPER/5:REMOVED catalog PAPER/6:REMOVED]")
+	stands("map[catalog PAPER:FAILED catalog PAPER/2:FAILED]")
 }
