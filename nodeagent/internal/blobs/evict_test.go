@@ -2,10 +2,8 @@ package blobs_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -240,16 +238,6 @@ func fillDisk(t *testing.T, dir string) {
 	}
 }
 
-// artifact puts an artifact on the shelf and returns its hash.
-func (s *tally) artifact(content []byte) string {
-	s.contents[sum(content)] = content
-	return sum(content)
-}
-
-func (s *tally) Artifact(ctx context.Context, hash string) (io.ReadCloser, error) {
-	return s.Blob(ctx, hash)
-}
-
 func TestWhatSomebodyNeedsStaysAlsoForTheNextAgent(t *testing.T) {
 	s, dir := newTally(), t.TempDir()
 	a, b, d := s.tree(t, 1, 10), s.tree(t, 2, 10), s.tree(t, 3, 10)
@@ -281,88 +269,6 @@ func TestWhatSomebodyNeedsStaysAlsoForTheNextAgent(t *testing.T) {
 	c.Trim()
 	if w := weight(t, dir); w > limit {
 		t.Errorf("it holds %d bytes though nobody needs them", w)
-	}
-}
-
-func TestTheFirstUseOfAnArtifactIsNotedToTheMoment(t *testing.T) {
-	s, dir := newTally(), t.TempDir()
-	hash := s.artifact([]byte("jar"))
-	c := openBound(t, dir, s, 30*kib)
-	for range 50 { // the file system's own clock is mostly behind, by up to 10 ms
-		mark := filepath.Join(dir, "artifacts", hash)
-		if err := os.RemoveAll(mark); err != nil {
-			t.Fatal(err)
-		}
-		before := time.Now()
-		if _, err := c.Artifact(t.Context(), hash); err != nil {
-			t.Fatal(err)
-		}
-		fi, err := os.Stat(mark)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if fi.ModTime().Before(before) {
-			t.Fatalf("used after %v, noted is %v", before, fi.ModTime())
-		}
-	}
-}
-
-func TestAnArtifactCountsAndGoesInItsTurn(t *testing.T) {
-	for _, restarted := range []bool{false, true} {
-		s, dir := newTally(), t.TempDir()
-		old, young := s.artifact(bytes.Repeat([]byte("o"), 8*kib)), s.artifact(bytes.Repeat([]byte("y"), 8*kib))
-		a, b := s.tree(t, 1, 8), s.tree(t, 2, 8)
-		const limit = 30 * kib
-		c := openBound(t, dir, s, limit)
-		mustBring := func(hash string) {
-			t.Helper()
-			if _, err := c.Artifact(t.Context(), hash); err != nil {
-				t.Fatal(err)
-			}
-		}
-		mustBring(old)
-		build(t, c, a)()
-		mustBring(young)
-		if restarted {
-			c = openBound(t, dir, s, limit)
-		}
-		build(t, c, b)()
-		here := func(hash string) bool {
-			_, err := os.Stat(filepath.Join(dir, hash[:2], hash))
-			return err == nil
-		}
-		if here(old) || !here(young) || !complete(dir, a) || !complete(dir, b) {
-			t.Errorf("here are old %v, young %v, a %v, b %v", here(old), here(young), complete(dir, a), complete(dir, b))
-		}
-		for _, v := range c.Status(0).Versions {
-			if v.Digest == old || v.Digest == young {
-				t.Error("an artifact is listed as a version")
-			}
-		}
-	}
-}
-
-func TestADamagedArtifactIsFetchedAnew(t *testing.T) {
-	s, dir := newTally(), t.TempDir()
-	jar := s.artifact([]byte("jar"))
-	for n, damage := range []string{"", "jam", "ja"} {
-		c := openBound(t, dir, s, 0)
-		path := filepath.Join(dir, jar[:2], jar)
-		if damage != "" {
-			if err := errors.Join(os.Remove(path), os.WriteFile(path, []byte(damage), 0o444)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := c.Artifact(t.Context(), jar)
-		if err != nil {
-			t.Fatal(n, err)
-		}
-		if b, err := os.ReadFile(got); string(b) != "jar" {
-			t.Errorf("it holds %q, %v", b, err)
-		}
-	}
-	if asked := s.take(); len(asked) != 3 {
-		t.Errorf("it was asked for %d times", len(asked))
 	}
 }
 
@@ -433,28 +339,6 @@ func TestALargeFileThatNobodyBringsOnGoesInTheEndWithoutALimitToo(t *testing.T) 
 	}
 }
 
-func TestAnOldVersionGivesItsPiecesBeforeItGoes(t *testing.T) {
-	s, dir := newTally(), t.TempDir()
-	old, fresh := random(1, 20, 10*kib), random(2, 1, 10*kib)
-	c := openBound(t, dir, s, 300*kib) // for one of them, and something else
-	s.published(t, c, s.large("world", old...))
-	other := s.tree(t, 3, 50)
-	build(t, c, other)()
-	s.take()
-	e := s.large("world", slices.Concat(old[:5], fresh, old[6:])...)
-	release := c.Hold(nil, []fleet.ManifestEntry{e})
-	defer release()
-	if err := c.Fetch(t.Context(), []fleet.ManifestEntry{e}); err != nil {
-		t.Fatal(err)
-	}
-	if got := s.take(); !slices.Equal(got, []string{sum(fresh[0])}) {
-		t.Errorf("asked for %d pieces, of which one has changed", len(got))
-	}
-	if st := c.Status(0); st.Bytes > st.Limit || !complete(dir, other) {
-		t.Errorf("%d of %d bytes; what was used later is here: %v", st.Bytes, st.Limit, complete(dir, other))
-	}
-}
-
 // TestWhatIsNeededFromNowOnStaysWhileRoomIsMade has somebody need a version while the
 // cache reads what others need, of a list that stands in a pipe and so is not read
 // before the test wants it.
@@ -486,145 +370,5 @@ func TestWhatIsNeededFromNowOnStaysWhileRoomIsMade(t *testing.T) {
 	trimmed.Wait()
 	if !complete(dir, a) {
 		t.Error("it went though somebody needs it")
-	}
-}
-
-func TestTheListsOfVersionsAreReadOnce(t *testing.T) {
-	s, dir := newTally(), t.TempDir()
-	const limit = 40 * kib
-	c := openBound(t, dir, s, limit)
-	kept := fleet.Manifest{}
-	for i := range 2000 {
-		kept.Entries = append(kept.Entries, fleet.ManifestEntry{Path: fmt.Sprint(i), Kind: fleet.FileDir})
-	}
-	old := s.manifest(t, kept)
-	if _, err := c.Manifest(t.Context(), old); err != nil {
-		t.Fatal(err)
-	}
-	c.Keep("aaaaaa", blobs.Needs{Versions: []string{old}})
-	lists, err := os.Stat(filepath.Join(dir, old[:2], old))
-	if err != nil {
-		t.Fatal(err)
-	}
-	build(t, c, s.tree(t, 1, 30))() // room is made
-	before := bytesRead(t)
-	build(t, c, s.tree(t, 2, 30))()
-	if read := bytesRead(t) - before; read > lists.Size() {
-		t.Errorf("%d bytes were read, of the old list %d", read, lists.Size())
-	}
-	if w := weight(t, dir); w > limit+lists.Size() {
-		t.Errorf("it holds %d bytes", w)
-	}
-}
-
-// bytesRead is what this process has read so far, from files and all else.
-func bytesRead(t *testing.T) (n int64) {
-	t.Helper()
-	b, err := os.ReadFile("/proc/self/io")
-	if err == nil {
-		_, err = fmt.Sscanf(string(b), "rchar: %d", &n)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// TestAFileGivesItsPiecesInPlaceOfRoomOnlyWhereItGoesThen has a large file come of which
-// another one holds pieces that is not in its turn to go, or not worth its room.
-func TestAFileGivesItsPiecesInPlaceOfRoomOnlyWhereItGoesThen(t *testing.T) {
-	old, fresh := random(1, 10, 10*kib), random(2, 10, 10*kib)
-	most, little := slices.Concat(old[:9], fresh[:1]), slices.Concat(old[:1], fresh[:9])
-	cases := map[string]struct {
-		pieces     [][]byte
-		limit      int64
-		worldFirst bool // the file with the pieces was used before what else is here
-		needed     bool // somebody needs it
-		beside     bool // it stands in the new version too
-		world      bool // it is here while the new one comes
-		other      bool // all else is
-		asked      int
-	}{
-		"it goes, for them":           {most, 250 * kib, true, false, false, true, true, 1},
-		"it was used later":           {most, 250 * kib, false, false, false, true, false, 1},
-		"somebody needs it":           {most, 250 * kib, true, true, false, true, false, 1},
-		"it is of the version itself": {most, 250 * kib, true, false, true, true, false, 1},
-		"little of it is wanted":      {little, 250 * kib, true, false, false, false, true, 10},
-		"there is room beside it":     {most, 400 * kib, true, false, false, true, true, 1},
-	}
-	for name, k := range cases {
-		t.Run(name, func(t *testing.T) {
-			s, dir := newTally(), t.TempDir()
-			c := openBound(t, dir, s, k.limit)
-			world, other := s.large("world", old...), s.tree(t, 3, 100)
-			if k.worldFirst {
-				s.published(t, c, world)
-			}
-			build(t, c, other)()
-			if !k.worldFirst {
-				s.published(t, c, world)
-			}
-			s.take()
-			if k.needed {
-				c.Keep("aaaaaa", blobs.Needs{Versions: []string{s.manifest(t, fleet.Manifest{Entries: []fleet.ManifestEntry{world}})}})
-			}
-			entries := []fleet.ManifestEntry{s.large("new world", k.pieces...)}
-			if k.beside {
-				entries = append(entries, world)
-			}
-			var once sync.Once
-			s.send = func(string, int) (io.Reader, error) {
-				once.Do(func() {
-					_, err := os.Stat(filepath.Join(dir, world.SHA256[:2], world.SHA256))
-					if others := complete(dir, other); others != k.other || (err == nil) != k.world {
-						t.Errorf("while it comes, all else is here: %v, the file with the pieces: %v", others, err)
-					}
-				})
-				return nil, nil
-			}
-			defer c.Hold(nil, entries)()
-			if err := c.Fetch(t.Context(), entries); err != nil {
-				t.Fatal(err)
-			}
-			if n := len(s.take()); n != k.asked {
-				t.Errorf("asked for %d pieces", n)
-			}
-			if st := c.Status(0); st.Bytes > st.Limit {
-				t.Errorf("%d of %d bytes", st.Bytes, st.Limit)
-			}
-		})
-	}
-}
-
-// TestWhatGivesItsPiecesAndGoesThenCostsOthersNothing has room be made for something else
-// while a large file comes that an old one gives pieces to.
-func TestWhatGivesItsPiecesAndGoesThenCostsOthersNothing(t *testing.T) {
-	s, dir := newTally(), t.TempDir()
-	old, fresh := random(1, 20, 10*kib), random(2, 1, 10*kib)
-	c := openBound(t, dir, s, 265*kib)
-	s.published(t, c, s.large("world", old...))
-	other, third := s.tree(t, 3, 50), s.tree(t, 4, 20)
-	build(t, c, other)()
-	if _, err := c.Manifest(t.Context(), third.digest); err != nil {
-		t.Fatal(err)
-	}
-	s.take()
-	e := s.large("world", slices.Concat(old[:12], fresh)...)
-	defer c.Hold(nil, []fleet.ManifestEntry{e})()
-	defer c.Hold([]string{third.digest}, third.Entries)()
-	s.send = func(hash string, _ int) (io.Reader, error) {
-		if hash == sum(fresh[0]) {
-			return nil, c.Fetch(t.Context(), third.Entries)
-		}
-		return nil, nil
-	}
-	if err := c.Fetch(t.Context(), []fleet.ManifestEntry{e}); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(s.take()); n != 1+20 {
-		t.Errorf("asked %d times", n)
-	}
-	if st := c.Status(0); st.Bytes > st.Limit || !complete(dir, other) || !complete(dir, third) {
-		t.Errorf("%d of %d bytes; what was used later is here: %v, %v", st.Bytes, st.Limit, complete(dir, other), complete(dir, third))
 	}
 }

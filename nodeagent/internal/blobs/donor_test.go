@@ -1,0 +1,141 @@
+package blobs_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
+)
+
+// published has a cache hold a version with these files, as if a directory had been built of it.
+func (s *tally) published(t *testing.T, c *blobs.Cache, entries ...fleet.ManifestEntry) {
+	t.Helper()
+	digest := s.manifest(t, fleet.Manifest{Entries: entries})
+	m, err := c.Manifest(t.Context(), digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Fetch(t.Context(), m.Entries); err != nil {
+		t.Fatal(err)
+	}
+	c.Used(digest, m)
+	c.Warm()
+}
+
+func TestWhatAnOlderVersionHasIsNotFetched(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		t.Run(fmt.Sprint("restarted ", restarted), func(t *testing.T) {
+			s, dir := newTally(), t.TempDir()
+			c := open(t, dir, s)
+			old, fresh := random(1, 20, 10_000), random(2, 2, 7_000)
+			s.published(t, c, s.large("world", old...))
+			s.take()
+			if restarted {
+				c = open(t, dir, s)
+			}
+			changed := s.large("world", slices.Concat(old[:5], fresh, old[6:])...)
+			mustHold(t, c, changed)
+			want := []string{sum(fresh[0]), sum(fresh[1])}
+			got := s.take()
+			slices.Sort(want)
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("asked for %d pieces", len(got))
+			}
+			nothingUnderway(t, dir)
+		})
+	}
+}
+
+// TestPiecesOfAnOlderVersionAreTakenWhereverTheyLieInIt has them lie as they did, a block
+// further and anywhere, which is what sharing blocks with them depends on.
+func TestPiecesOfAnOlderVersionAreTakenWhereverTheyLieInIt(t *testing.T) {
+	old := slices.Concat(random(1, 5, 100_000), random(2, 3, 700_001), random(3, 4, 4096), random(4, 3, 10))
+	for _, before := range []int{0, 1, 4095, 4096, 4097, 1 << 19} {
+		s, dir := newTally(), t.TempDir()
+		c := open(t, dir, s)
+		s.published(t, c, s.large("world", old...))
+		s.take()
+		var fresh [][]byte
+		if before > 0 {
+			fresh = random(5, 1, before)
+		}
+		mustHold(t, c, s.large("world", slices.Concat(fresh, old, random(6, 1, 77))...))
+		if n := len(s.take()); n != len(fresh)+1 {
+			t.Errorf("%d bytes further: asked for %d pieces", before, n)
+		}
+		nothingUnderway(t, dir)
+	}
+}
+
+func TestADamagedOlderVersionGivesNothing(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	c := open(t, dir, s)
+	old := random(1, 5, 10_000)
+	before := s.large("world", old...)
+	s.published(t, c, before)
+	path := filepath.Join(dir, before.SHA256[:2], before.SHA256)
+	if err := errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, make([]byte, before.Size), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	mustHold(t, c, s.large("world", slices.Concat(old, random(2, 1, 10))...))
+	mustHold(t, c, before)
+	nothingUnderway(t, dir)
+}
+
+// TestPiecesOfAFileThatIsCutMeanwhileAreFetched has an older version's file be found, and
+// then be cut, before its pieces are taken by several at once.
+func TestPiecesOfAFileThatIsCutMeanwhileAreFetched(t *testing.T) {
+	s, dir := newTally(), t.TempDir()
+	c := open(t, dir, s)
+	old, fresh := random(1, 64, 1000), random(2, 64, 1000)
+	before := s.large("world", old...)
+	s.published(t, c, before)
+	s.take()
+	var pieces [][]byte
+	for i := range old {
+		pieces = append(pieces, fresh[i], old[i])
+	}
+	world := s.large("new world", pieces...)
+	entries := []fleet.ManifestEntry{world}
+	const together = 12 // which come first, since they are larger
+	for i, content := range random(3, together, int(world.Size)+1) {
+		s.contents[sum(content)] = content
+		entries = append(entries, fleet.ManifestEntry{Path: fmt.Sprint(i), Size: int64(len(content)), SHA256: sum(content)})
+	}
+	first := map[string]bool{}
+	for _, e := range entries[1:] {
+		first[e.SHA256] = true
+	}
+	var entered atomic.Int32
+	cut := make(chan struct{})
+	s.send = func(hash string, _ int) (io.Reader, error) {
+		if first[hash] {
+			if entered.Add(1) == together {
+				path := filepath.Join(dir, before.SHA256[:2], before.SHA256)
+				if err := errors.Join(os.Chmod(path, 0o600), os.Truncate(path, 500)); err != nil {
+					t.Error(err)
+				}
+				close(cut)
+			}
+			<-cut
+		}
+		return nil, nil
+	}
+	if err := c.Fetch(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.take()); n != together+128 {
+		t.Errorf("asked %d times", n)
+	}
+	mustHold(t, c, world)
+	mustHold(t, c, before)
+	nothingUnderway(t, dir)
+}
