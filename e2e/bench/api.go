@@ -125,7 +125,11 @@ func (a *apiBench) measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stop, err := a.startLimit(ctx, map[string][]byte{"one": one, "page": page, "array": array})
+	packed, err := getPacked(ctx, a.client, a.gateway.url+listPath(len(first.Data)), a.token)
+	if err != nil {
+		return err
+	}
+	stop, err := a.startLimit(ctx, map[string][]byte{"one": one, "page": page, "packed": packed, "array": array})
 	if err != nil {
 		return err
 	}
@@ -234,16 +238,28 @@ func (a *apiBench) inTurns(base string, ids []string) (file string, err error) {
 	return file, os.WriteFile(file, []byte(text), 0o644)
 }
 
-// measureLists has lists of a thousand and of all instances made.
+// listPath is a list of one group's instances.
+func listPath(size int) string {
+	return "/api/v1/services?pageSize=" + strconv.Itoa(size) + "&group=" + string(apiGroup(0))
+}
+
+// measureLists has lists of a thousand and of all instances made: packed, as most clients
+// take them, and as they are.
 func (a *apiBench) measureLists(ctx context.Context, size int) error {
 	const many, few = 16, 4
-	got, most, err := a.of("/api/v1/services?pageSize="+strconv.Itoa(size)+"&group="+string(apiGroup(0)), many).beside(ctx, a.than("page", many))
-	if err != nil {
-		return err
+	list := a.of(listPath(size), many)
+	for _, way := range []struct{ name, limit string }{{"list%d_packed", "packed"}, {"list%d", "page"}} {
+		list.packed = way.limit == "packed"
+		got, most, err := list.beside(ctx, a.than(way.limit, many))
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf(way.name, size)
+		a.report(name+"_per_s", got.perSecond, "1/s", most.perSecond)
+		a.report(name+"_p99_ms", milliseconds(got.p99), "ms", milliseconds(most.p99))
 	}
-	a.report(fmt.Sprintf("list%d_per_s", size), got.perSecond, "1/s", most.perSecond)
-	a.report(fmt.Sprintf("list%d_p99_ms", size), milliseconds(got.p99), "ms", milliseconds(most.p99))
-	if got, most, err = a.of("/api/instances?all=true", few).beside(ctx, a.than("array", few)); err != nil {
+	got, most, err := a.of("/api/instances?all=true", few).beside(ctx, a.than("array", few))
+	if err != nil {
 		return err
 	}
 	a.report("list10k_per_s", got.perSecond, "1/s", most.perSecond)

@@ -87,9 +87,24 @@ func get(ctx context.Context, client *http.Client, url, token string) ([]byte, e
 		return nil, err
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
+	return answer(client, req)
+}
+
+// getPacked is get of the bytes as they are sent to who takes gzip.
+func getPacked(ctx context.Context, client *http.Client, url, token string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Accept-Encoding", "gzip") // set by hand, so that the client unpacks nothing
+	return answer(client, req)
+}
+
+func answer(client *http.Client, req *http.Request) ([]byte, error) {
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}
-	return answered(url, resp)
+	return answered(req.URL.String(), resp)
 }

@@ -23,6 +23,8 @@ const (
 type load struct {
 	url, token  string
 	connections int
+	// packed has it take gzip, as browsers and most clients do.
+	packed bool
 	// script is a file with a program of wrk's; empty asks for the URL as it is.
 	script string
 }
@@ -50,6 +52,9 @@ func (l load) run(ctx context.Context, d time.Duration) (rate, error) {
 	args := []string{"--threads", "1", "--connections", strconv.Itoa(l.connections), "--duration", strconv.Itoa(max(1, int(d/time.Second))) + "s", "--latency"}
 	if l.token != "" {
 		args = append(args, "--header", "Authorization: Bearer "+l.token)
+	}
+	if l.packed {
+		args = append(args, "--header", "Accept-Encoding: gzip")
 	}
 	if l.script != "" {
 		args = append(args, "--script", l.script)

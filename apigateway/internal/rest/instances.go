@@ -51,7 +51,7 @@ func (a *API) listInstances(c *gin.Context) {
 		return
 	}
 	f := instanceFilter{group: fleet.GroupName(c.Query("group")), node: fleet.NodeID(c.Query("node")), state: c.Query("state")}
-	server.SendJSON(c, a.instances.page(a.snapshot(), f, page, a.cfg.Now()))
+	server.SendKept(c, a.instances.page(a.snapshot(), f, page, a.cfg.Now()))
 }
 
 func (a *API) getInstance(c *gin.Context) {

@@ -29,7 +29,7 @@ type shownInstances struct {
 	live *encoded.Objects[fleet.InstanceID, livingFrom, ticking]
 	// order has the instances a filter wants, pages the bodies made of them.
 	order *encoded.Memo[int64, instanceFilter, []*fleet.Instance]
-	pages *encoded.Memo[pagesFrom, pageWanted, []byte]
+	pages *encoded.Memo[pagesFrom, pageWanted, *encoded.Body]
 }
 
 // livingFrom is what an instance is shown from together with its live figures.
@@ -53,7 +53,7 @@ func newShownInstances() *shownInstances {
 		one:   encoded.NewObjects[fleet.InstanceID, encoded.Instance, ticking](),
 		live:  encoded.NewObjects[fleet.InstanceID, livingFrom, ticking](),
 		order: encoded.NewMemo[int64, instanceFilter](keptOrder, func(all []*fleet.Instance) int { return len(all) }),
-		pages: encoded.NewMemo[pagesFrom, pageWanted](keptPages, func(body []byte) int { return len(body) }),
+		pages: encoded.NewMemo[pagesFrom, pageWanted](keptPages, (*encoded.Body).Size),
 	}
 }
 
@@ -110,10 +110,10 @@ func (h *shownInstances) living(s *view.Snapshot, i *fleet.Instance, live upstre
 
 // page is the body of a page of the instances a filter wants; how long they have been up is
 // exact to the second.
-func (h *shownInstances) page(s *view.Snapshot, f instanceFilter, page server.Wanted, now time.Time) []byte {
+func (h *shownInstances) page(s *view.Snapshot, f instanceFilter, page server.Wanted, now time.Time) *encoded.Body {
 	version, now := encoded.InstancesOf(s), now.Truncate(time.Second)
-	return h.pages.Get(pagesFrom{version, now.Unix()}, pageWanted{f, page}, func() []byte {
+	return h.pages.Get(pagesFrom{version, now.Unix()}, pageWanted{f, page}, func() *encoded.Body {
 		all := h.order.Get(version, f, func() []*fleet.Instance { return instancesOf(s, f) })
-		return server.EncodePage(page, all, func(to []byte, i *fleet.Instance) []byte { return h.of(s, i, now).append(to, now) })
+		return encoded.NewBody(server.EncodePage(page, all, func(to []byte, i *fleet.Instance) []byte { return h.of(s, i, now).append(to, now) }))
 	})
 }

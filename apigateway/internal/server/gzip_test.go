@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/encoded"
 )
 
 var long = strings.Repeat(`{"name":"lobby"}`, 100)
@@ -19,6 +21,9 @@ func TestTextIsPackedForWhoTakesThat(t *testing.T) {
 	e := gin.New()
 	e.Use((&Server{packers: newPackers()}).packing, unlessSame)
 	e.GET("/json", func(c *gin.Context) { ETag(c, 7); c.Data(200, "application/json; charset=utf-8", []byte(long)) })
+	kept := encoded.NewBody([]byte(long))
+	e.GET("/kept", func(c *gin.Context) { ETag(c, 7); SendKept(c, kept) })
+	e.GET("/kept/short", func(c *gin.Context) { SendKept(c, encoded.NewBody([]byte(`"lobby"`))) })
 	e.GET("/pieces", func(c *gin.Context) {
 		c.Header("Content-Type", "text/plain")
 		for _, b := range []byte(long) {
@@ -59,6 +64,9 @@ func TestTextIsPackedForWhoTakesThat(t *testing.T) {
 		{"/json", "", long, 200, false},
 		{"/json", "br", long, 200, false},
 		{"/json", "gzip;q=0", long, 200, false},
+		{"/kept", "gzip", long, 200, true},
+		{"/kept", "br", long, 200, false},
+		{"/kept/short", "gzip", `"lobby"`, 200, false},
 		{"/short", "gzip", `"lobby"`, 200, false},
 		{"/nothing", "gzip", "", 204, false},
 		{"/image", "gzip", long, 200, false},

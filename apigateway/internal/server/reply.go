@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/encoded"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/wire"
@@ -49,6 +50,18 @@ func Refuse(c *gin.Context, r wire.Reply) {
 // SendJSON answers with a body that was encoded already.
 func SendJSON(c *gin.Context, body []byte) {
 	c.Data(http.StatusOK, "application/json; charset=utf-8", body)
+}
+
+// SendKept answers with a body of JSON that is kept, as it is or packed: the same bytes for
+// all who take them.
+func SendKept(c *gin.Context, body *encoded.Body) {
+	bytes := body.Plain
+	if len(bytes) >= packedFrom && c.Request.Method != http.MethodHead && takesGzip(c.GetHeader("Accept-Encoding")) {
+		c.Header("Vary", "Accept-Encoding")
+		c.Header("Content-Encoding", "gzip")
+		bytes = body.Packed()
+	}
+	SendJSON(c, bytes)
 }
 
 // Bind reads the JSON body into a struct; false means that the request was

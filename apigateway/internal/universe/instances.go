@@ -24,7 +24,7 @@ const (
 const noConfiguration = "Configuration not found"
 
 func (a *API) listInstances(c *gin.Context) {
-	server.SendJSON(c, a.instances.list(a.snapshot(), c.Query("all") == "true", a.cfg.Now()))
+	server.SendKept(c, a.instances.list(a.snapshot(), c.Query("all") == "true", a.cfg.Now()))
 }
 
 func (a *API) getInstance(c *gin.Context) {

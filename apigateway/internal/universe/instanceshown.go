@@ -16,7 +16,7 @@ const keptLists = 64 << 20
 type shownInstances struct {
 	one *encoded.Objects[fleet.InstanceID, encoded.Instance, []byte]
 	// lists are by whether they have all instances.
-	lists *encoded.Memo[listedFrom, bool, []byte]
+	lists *encoded.Memo[listedFrom, bool, *encoded.Body]
 }
 
 // listedFrom is what a list is made of: the instances, and the second it is, by which some
@@ -28,13 +28,13 @@ type listedFrom struct {
 func newShownInstances() *shownInstances {
 	return &shownInstances{
 		one:   encoded.NewObjects[fleet.InstanceID, encoded.Instance, []byte](),
-		lists: encoded.NewMemo[listedFrom, bool](keptLists, func(body []byte) int { return len(body) }),
+		lists: encoded.NewMemo[listedFrom, bool](keptLists, (*encoded.Body).Size),
 	}
 }
 
 // list is the body of the list of instances, of all or without those that ended a while ago.
-func (h *shownInstances) list(s *view.Snapshot, all bool, now time.Time) []byte {
-	return h.lists.Get(listedFrom{encoded.InstancesOf(s), now.Unix()}, all, func() []byte {
+func (h *shownInstances) list(s *view.Snapshot, all bool, now time.Time) *encoded.Body {
+	return h.lists.Get(listedFrom{encoded.InstancesOf(s), now.Unix()}, all, func() *encoded.Body {
 		out := []byte("[")
 		for _, i := range s.Instances.All() {
 			if !all && Hidden(i, now) {
@@ -45,7 +45,7 @@ func (h *shownInstances) list(s *view.Snapshot, all bool, now time.Time) []byte 
 			}
 			out = append(out, h.of(s, i)...)
 		}
-		return append(out, ']')
+		return encoded.NewBody(append(out, ']'))
 	})
 }
 
