@@ -95,3 +95,27 @@ func TestOperationsSayWhatTheyAreFor(t *testing.T) {
 		}
 	}
 }
+
+func TestEveryAreaStandsInOneGroupOfThePage(t *testing.T) {
+	doc, err := Document("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[any]int{}
+	groups, _ := doc["x-tagGroups"].([]any)
+	for _, g := range groups {
+		tags, _ := g.(object)["tags"].([]any)
+		for _, name := range tags {
+			shown[name]++
+		}
+	}
+	areas, _ := doc["tags"].([]any)
+	for _, a := range areas {
+		if name := a.(object)["name"]; shown[name] != 1 {
+			t.Errorf("%q stands in %d groups of x-tagGroups in openapi.json, not in one", name, shown[name])
+		}
+	}
+	if len(shown) != len(areas) {
+		t.Errorf("%d areas are in groups, and there are %d", len(shown), len(areas))
+	}
+}

@@ -106,12 +106,17 @@ function show() {
       if (op) byTag.get(op.tags[0]).append(operation(path, method, doc.paths[path], op));
     }
   }
-  for (const [name, section] of byTag) {
-    section.id = "area-" + name;
-    const link = make("a", name);
-    link.href = "#" + section.id;
-    document.getElementById("areas").append(link);
-    document.getElementById("operations").append(section);
+  for (const group of doc["x-tagGroups"]) {
+    const row = make("div", "", make("strong", group.name));
+    for (const name of group.tags) {
+      const section = byTag.get(name);
+      section.id = "area-" + name.toLowerCase().replaceAll(" ", "-");
+      const link = make("a", name);
+      link.href = "#" + section.id;
+      row.append(link);
+      document.getElementById("operations").append(section);
+    }
+    document.getElementById("areas").append(row);
   }
   document.getElementById("about").textContent = doc.info.description;
   document.getElementById("filter").addEventListener("input", (e) => {
