@@ -166,7 +166,7 @@ func (a *apiBench) get(ctx context.Context, path string) ([]byte, error) {
 
 // startLimit runs gin alone, which sends the bodies, until stop is called.
 func (a *apiBench) startLimit(ctx context.Context, bodies map[string][]byte) (stop func(), err error) {
-	program, err := a.build(ctx, "./apigateway/cmd/hello")
+	program, err := a.build(ctx, "./e2e/bench/hello")
 	if err != nil {
 		return nil, err
 	}

@@ -68,6 +68,8 @@ var examples = []example{
 	{"config may import viper", "libs/config/a.go", source("config", "github.com/spf13/viper"), ""},
 	{"nobody else imports viper", "scheduler/a.go", source("scheduler", "github.com/spf13/viper"), "viper"},
 	{"the gateway may import gin", "apigateway/internal/rest/a.go", source("rest", "github.com/gin-gonic/gin"), ""},
+	{"what a gateway is measured beside is gin", "e2e/bench/hello/a.go", source("main", "github.com/gin-gonic/gin"), ""},
+	{"nobody else of e2e imports gin", "e2e/bench/a.go", source("main", "github.com/gin-gonic/gin"), "gin"},
 	{"nobody else imports gin", "templatesvc/a.go", source("templatesvc", "github.com/gin-gonic/gin"), "gin"},
 	{"the docker runtime may import the engine's client", "nodeagent/internal/runtime/docker/a.go", source("docker", "github.com/moby/moby/client"), ""},
 	{"nobody else imports the engine's client", "nodeagent/a.go", source("nodeagent", "github.com/moby/moby/client"), "container-engine"},
