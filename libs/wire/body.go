@@ -19,9 +19,9 @@ import (
 const BodyLimit int64 = 1 << 20
 
 // DecodeJSON reads exactly one JSON value from r into the struct or map that
-// into points at. It fails with Malformed for bad syntax, a wrong type, an unknown field,
-// an empty body, another value where an object belongs, a key given twice, and
-// anything behind the value; with TooLarge past limit bytes (0 or less means BodyLimit). Messages name
+// into points at. It fails with Malformed for bad syntax, a wrong type, an unknown field
+// (a known one in other letters, "Name" for "name", is unknown), an empty body, another
+// value where an object belongs, a key given twice, and anything behind the value; with TooLarge past limit bytes (0 or less means BodyLimit). Messages name
 // the field and what it wants. Errors of Kind that an UnmarshalJSON of the target
 // returns keep their Kind.
 //
@@ -35,7 +35,8 @@ func DecodeJSON(r io.Reader, limit int64, into any) error {
 }
 
 // DecodeJSONLenient is DecodeJSON that ignores unknown fields and returns the
-// names of those at the top level, sorted. Nested ones are ignored silently. into must point at a struct.
+// names of those at the top level, sorted. Nested ones are ignored silently. A known field
+// is taken in other letters too, but not twice. into must point at a struct.
 func DecodeJSONLenient(r io.Reader, limit int64, into any) (ignored []string, err error) {
 	body, err := readBody(r, limit)
 	if err != nil {
@@ -95,10 +96,7 @@ func decode(body []byte, into any, strict bool) error {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return malformed("the body holds more than one JSON value: send exactly one")
 	}
-	if path := twice(body); path != "" {
-		return &errs.Error{Kind: errs.Malformed, Field: path, Message: path + " is given twice"}
-	}
-	return nil
+	return keys{strict}.check(body, reflect.TypeOf(into))
 }
 
 // explain words a decoder's error for whoever wrote the body.

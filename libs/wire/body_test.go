@@ -63,6 +63,10 @@ func TestDecodeJSONNamesWhatIsWrong(t *testing.T) {
 		{"an unknown field within a list", `{"nodes":[{"name":"a"},{"name":"b","cpus":1}]}`, "nodes[1].cpus", "nodes[1].cpus is not a known field: there is name"},
 		{"an unknown field whose name another object knows", `{"env":{"cpus":"1"},"resources":{"memoryMb":1,"cpus":1}}`, "resources.cpus", "resources.cpus is not a known field: there is memoryMb"},
 		{"a key given twice", `{"name":"a","name":"b"}`, "name", "name is given twice"},
+		{"a field in other letters", `{"Name":"a"}`, "Name", "Name is not a known field: did you mean name?"},
+		{"a field in letters that look alike", `{"\u017ftatic":true}`, "ſtatic", "ſtatic is not a known field: did you mean static?"},
+		{"a field within in other letters", `{"resources":{"memoryMB":1}}`, "resources.memoryMB", "resources.memoryMB is not a known field: did you mean memoryMb?"},
+		{"a field within a list in other letters", `{"nodes":[{"name":"a"},{"NAME":"b"}]}`, "nodes[1].NAME", "nodes[1].NAME is not a known field: did you mean name?"},
 		{"a key of a map given twice", `{"env":{"A":"1","B":"2","A":"3"}}`, "env.A", "env.A is given twice"},
 		{"a key within a list given twice", `{"nodes":[{},{"name":"a","name":"a"}]}`, "nodes[1].name", "nodes[1].name is given twice"},
 		{"a number for a string", `{"name":1}`, "name", "name must be a string, not a number"},
@@ -137,6 +141,9 @@ func TestLenientNamesWhatItIgnored(t *testing.T) {
 	}
 	if g.Name != "lobby" || g.hidden != 0 {
 		t.Errorf("got %+v", g)
+	}
+	if _, err := wire.DecodeJSONLenient(strings.NewReader(`{"name":"a","Name":"b"}`), 0, &g); errs.MessageOf(err) != "Name is given twice" {
+		t.Errorf("a field is taken twice in other letters: %v", err)
 	}
 	if _, err := wire.DecodeJSONLenient(strings.NewReader(`{"name":1}`), 0, &g); !errs.Is(err, errs.Malformed) {
 		t.Errorf("a wrong type is forgiven: %v", err)

@@ -12,7 +12,9 @@ import (
 
 func TestCallSendsAndReceivesJSON(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var in struct{ N int }
+		var in struct {
+			N int `json:"n"`
+		}
 		if err := wire.DecodeJSON(r.Body, 0, &in); err != nil {
 			wire.Encode(w, wire.V1, "r", err)
 			return
@@ -24,7 +26,9 @@ func TestCallSendsAndReceivesJSON(t *testing.T) {
 		_, _ = w.Write([]byte(`{"n":2}`))
 	}))
 	defer s.Close()
-	var out struct{ N int }
+	var out struct {
+		N int `json:"n"`
+	}
 	r := wire.Request{Method: http.MethodPost, URL: s.URL, Token: "secret", Body: map[string]int{"n": 1}}
 	if err := wire.Call(t.Context(), s.Client(), r, &out); err != nil || out.N != 2 {
 		t.Errorf("n=%d, %v", out.N, err)

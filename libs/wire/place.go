@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,50 +14,79 @@ import (
 	"github.com/orreryhq/orrery/libs/spelling"
 )
 
-// twice is the path of the first key that an object of a valid body has two times,
-// "" when none has. A decoder would take the last and drop the others silently.
-func twice(body []byte) string {
+// keys are looked at in a body for what its decoder took silently: a key that an object has
+// two times, of which it takes the last; and, where strict, a field in other letters than it
+// is known by.
+type keys struct{ strict bool }
+
+// check is Malformed with the path of the first such key of a body that was decoded.
+func (k keys) check(body []byte, into reflect.Type) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
-	path, _ := twiceIn(dec, "")
-	return path
+	return k.value(dec, into, "")
 }
 
-// twiceIn reads one value, which stands at a path.
-func twiceIn(dec *json.Decoder, at string) (path string, err error) {
+// value reads one value of a type, nil for any, which stands at a path.
+func (k keys) value(dec *json.Decoder, of reflect.Type, at string) error {
 	t, err := dec.Token()
 	if err != nil {
-		return "", err
+		return err
 	}
+	of = plain(of)
 	switch t {
 	case json.Delim('{'):
-		seen := map[string]bool{}
-		for dec.More() {
-			key, err := dec.Token()
-			if err != nil {
-				return "", err
-			}
-			name, _ := key.(string)
-			inner := join(at, name)
-			if seen[name] {
-				return inner, nil
-			}
-			seen[name] = true
-			if path, err = twiceIn(dec, inner); path != "" || err != nil {
-				return path, err
-			}
-		}
+		err = k.object(dec, of, at)
 	case json.Delim('['):
-		for i := 0; dec.More(); i++ {
-			if path, err = twiceIn(dec, fmt.Sprintf("%s[%d]", at, i)); path != "" || err != nil {
-				return path, err
-			}
+		if of != nil && (of.Kind() == reflect.Slice || of.Kind() == reflect.Array) {
+			of = of.Elem()
+		}
+		for i := 0; dec.More() && err == nil; i++ {
+			err = k.value(dec, of, fmt.Sprintf("%s[%d]", at, i))
 		}
 	default:
-		return "", nil
+		return nil
 	}
-	_, err = dec.Token() // the end of the object or list
-	return "", err
+	if err == nil {
+		_, err = dec.Token() // the end of the object or list
+	}
+	return err
+}
+
+func (k keys) object(dec *json.Decoder, of reflect.Type, at string) error {
+	takes, seen := fieldsOf(of), map[string]bool{}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		name, _ := key.(string)
+		path := join(at, name)
+		known, inner, _ := takes.find(name)
+		if k.strict && known != name {
+			return unknown{path: path, known: fieldNames(of)}.error(name)
+		}
+		if seen[known] {
+			return &errs.Error{Kind: errs.Malformed, Field: path, Message: path + " is given twice"}
+		}
+		seen[known] = true
+		if err := k.value(dec, inner, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
+
+// plain is what a type points at; nil for one that reads JSON in a way of its own.
+func plain(t reflect.Type) reflect.Type {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t != nil && reflect.PointerTo(t).Implements(unmarshaler) {
+		return nil
+	}
+	return t
 }
 
 func join(at, name string) string {
@@ -100,8 +130,9 @@ func unknownIn(value any, t reflect.Type, name, at string) unknown {
 			}
 		}
 	case map[string]any:
+		takes := fieldsOf(t)
 		for key, v := range sorted(value) {
-			inner, known := fieldType(t, key)
+			_, inner, known := takes.find(key)
 			if !known && key == name {
 				return unknown{path: join(at, name), known: fieldNames(t)}
 			}
@@ -150,32 +181,45 @@ func sorted(m map[string]any) func(yield func(string, any) bool) {
 	}
 }
 
-// fieldType is the type of a struct's field, or of a map's values, by its JSON name;
-// a nil one takes anything.
-func fieldType(t reflect.Type, name string) (inner reflect.Type, known bool) {
-	switch t.Kind() {
-	case reflect.Map:
-		return t.Elem(), true
-	case reflect.Struct:
-	default:
-		return nil, true
+// fields are what a type takes, by JSON names.
+type fields struct {
+	// named are a struct's, each with its type; nil where any name is taken.
+	named map[string]reflect.Type
+	// each is the type of a map's values; a nil one takes anything.
+	each reflect.Type
+}
+
+// fieldsOf are those of a struct, of a map, or of anything.
+func fieldsOf(t reflect.Type) fields {
+	switch {
+	case t == nil:
+	case t.Kind() == reflect.Map:
+		return fields{each: t.Elem()}
+	case t.Kind() == reflect.Struct:
+		named := map[string]reflect.Type{}
+		for _, f := range reflect.VisibleFields(t) {
+			tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if f.IsExported() && tag != "-" && (!f.Anonymous || tag != "") {
+				named[cmp.Or(tag, f.Name)] = f.Type
+			}
+		}
+		return fields{named: named}
 	}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case tag == "-":
-		case f.Anonymous && tag == "":
-			embedded := f.Type
-			for embedded.Kind() == reflect.Pointer {
-				embedded = embedded.Elem()
-			}
-			if inner, known = fieldType(embedded, name); known && embedded.Kind() == reflect.Struct {
-				return inner, true
-			}
-		case f.IsExported() && (strings.EqualFold(tag, name) || tag == "" && strings.EqualFold(f.Name, name)):
-			return f.Type, true
+	return fields{}
+}
+
+// find is the field that a name in any letters is taken for: what it is known by, and its type.
+func (f fields) find(name string) (known string, inner reflect.Type, ok bool) {
+	if f.named == nil {
+		return name, f.each, true
+	}
+	if inner, ok := f.named[name]; ok {
+		return name, inner, true
+	}
+	for known, inner := range f.named {
+		if strings.EqualFold(known, name) {
+			return known, inner, true
 		}
 	}
-	return nil, false
+	return name, nil, false
 }
