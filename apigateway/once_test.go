@@ -1,13 +1,17 @@
 package apigateway
 
 import (
+	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/wire"
 )
 
 const keyed = "Idempotency-Key"
@@ -153,5 +157,79 @@ func TestWhatDidNotComeToPassMayBeAskedForAgainUnderItsKey(t *testing.T) {
 		s.do("POST", "/api/v1/services/"+string(lobby.id)+"/command", `{"command":"say hi"}`, keyed, "say").want(503)
 		s.do("POST", "/api/v1/nodes/node-1/shutdown", `{}`, keyed, "end").want(503)
 		s.do("POST", "/api/v1/auth/change-password", wrong, keyed, "change").want(401)
+	}
+}
+
+func TestOfOneCommandAtTheSameTimeOneLineIsTyped(t *testing.T) {
+	a := newSite(t)
+	b := second(t, a)
+	agent := a.node("node-1", fleet.Resources{MemoryMiB: 1024})
+	a.group("lobby", nil)
+	id := string(a.inside("lobby", "node-1").id)
+	if _, err := b.view.WaitRev(t.Context(), a.revision()); err != nil {
+		t.Fatal(err)
+	}
+	agent.mu.Lock() // it has heard the line, and does not answer yet
+	answers := make(chan *reply, 2)
+	for _, s := range []*site{a, b} {
+		go func() {
+			r, err := s.try("POST", "/api/v1/services/"+id+"/command", `{"command":"give @a diamond"}`, keyed, "k")
+			if err != nil {
+				t.Error(err)
+			}
+			answers <- r
+		}()
+	}
+	early := <-answers
+	agent.mu.Unlock()
+	made := <-answers
+	if early == nil || made == nil {
+		return
+	}
+	early.want(409).is("error.code", "UNDER_WAY")
+	made.want(200)
+	for _, s := range []*site{a, b} {
+		if again := s.do("POST", "/api/v1/services/"+id+"/command", `{"command":"give @a diamond"}`, keyed, "k").want(200); again.raw != made.raw {
+			t.Errorf("sent again, it is answered with %s and was with %s", again.raw, made.raw)
+		}
+	}
+	agent.mu.Lock()
+	defer agent.mu.Unlock()
+	if len(agent.typed) != 1 {
+		t.Errorf("typed %q", agent.typed)
+	}
+}
+
+func TestWhatAnAgentMayHaveHeardIsNotAskedAgain(t *testing.T) {
+	s := newSite(t)
+	agent := s.node("node-1", fleet.Resources{MemoryMiB: 1024})
+	var asked atomic.Int32
+	agent.mu.Lock()
+	agent.more = func(http.ResponseWriter, *http.Request) { // does what it is asked for, and does not come to say so
+		asked.Add(1)
+		panic(http.ErrAbortHandler)
+	}
+	agent.mu.Unlock()
+	s.do("POST", "/api/v1/nodes/node-1/shutdown", `{"reason":"the host is replaced"}`, keyed, "k").want(503)
+	for range 2 {
+		s.do("POST", "/api/v1/nodes/node-1/shutdown", `{"reason":"the host is replaced"}`, keyed, "k").want(409).
+			is("error.code", "OUTCOME_UNKNOWN").naming("node.shutdown of node node-1: the host is replaced")
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+
+	// What it refused was not done.
+	agent.mu.Lock()
+	agent.more = func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		wire.Encode(w, wire.Internal, "", errs.New(errs.Conflict, "this is the agent of node node-2"))
+	}
+	agent.mu.Unlock()
+	for range 2 {
+		s.do("POST", "/api/v1/nodes/node-1/shutdown", `{}`, keyed, "other").want(409).is("error.code", "CONFLICT")
+	}
+	if n := asked.Load(); n != 3 {
+		t.Errorf("asked %d times", n)
 	}
 }

@@ -4,7 +4,8 @@ import "time"
 
 // Operation remembers that a request was carried out, so that it is not carried out again
 // when it is sent again because its answer was lost. Created by the gateway in the
-// transaction of the change, on a lease, and replaced once with the answer.
+// transaction of the change, or before what can be in none is done for it, on a lease, and replaced once with
+// the answer; removed when nothing was done after all.
 type Operation struct {
 	Rev
 	// ID tells the request from all others, and Request its body from another under the same
@@ -16,7 +17,22 @@ type Operation struct {
 	ResourceType string    `json:"resourceType,omitempty"`
 	ResourceID   string    `json:"resourceId,omitempty"`
 	At           time.Time `json:"at"`
+	// Stage is how far it came; empty when all was done. Details says in words what is known of
+	// one that is not done; empty for others.
+	Stage   OperationStage `json:"stage,omitempty"`
+	Details string         `json:"details,omitempty"`
 	// Answer is what the request was answered with, sealed; nil where that is not known yet,
 	// was too large, or is told once only.
 	Answer []byte `json:"answer,omitempty"`
 }
+
+// OperationStage is how far an operation came that is not known to be done.
+type OperationStage string
+
+// The stages.
+const (
+	// OperationBegun is while more is done for it than was in the transaction of its record.
+	OperationBegun OperationStage = "begun"
+	// OperationUnknown is one that is over without anybody knowing what came of it.
+	OperationUnknown OperationStage = "unknown"
+)

@@ -60,8 +60,11 @@ func (o *Operations) Command(ctx context.Context, by Actor, ref, line string, vi
 	if err := sendable(i, line); err != nil {
 		return Sent{}, err
 	}
-	answer, err := o.cfg.Agents.RCON(ctx, i, line)
-	o.recordCommand(ctx, by, i, line, err)
+	var answer client.RemoteAnswer
+	err = o.give(ctx, by, i, line, func() (err error) {
+		answer, err = o.cfg.Agents.RCON(ctx, i, line)
+		return err
+	})
 	if err != nil {
 		return Sent{}, err
 	}
@@ -79,9 +82,7 @@ func (o *Operations) SendCommand(ctx context.Context, by Actor, ref, line string
 	if err := sendable(i, line); err != nil {
 		return err
 	}
-	err = o.cfg.Agents.Console(ctx, i, line)
-	o.recordCommand(ctx, by, i, line, err)
-	return err
+	return o.give(ctx, by, i, line, func() error { return o.cfg.Agents.Console(ctx, i, line) })
 }
 
 // sendable refuses what no server can be sent.
@@ -98,17 +99,33 @@ func sendable(i *fleet.Instance, line string) error {
 	return nil
 }
 
-// recordCommand notes who sent what, and with failed that it may not have come there. The
-// server has what did not fail: saying that it failed would make people send it again.
-func (o *Operations) recordCommand(ctx context.Context, by Actor, i *fleet.Instance, line string, failed error) {
-	said := entry{action: "instance.command", resource: "instance", id: string(i.Intent.ID), details: clip(line)}
+// give sends a command, and notes who sent what, and when it failed that it may not have come
+// there. Errors as of send.
+func (o *Operations) give(ctx context.Context, by Actor, i *fleet.Instance, line string, send func() error) error {
+	return o.outside(ctx, by, entry{action: "instance.command", resource: "instance", id: string(i.Intent.ID), details: clip(line)}, send)
+}
+
+// outside does what can be in no transaction, such as what an agent is asked for. A request
+// that is carried out once is claimed before, and yielded when the agent refused or was surely
+// not reached; of one that it may have heard nobody knows. It is audited either way, and what was
+// done has not failed where only that could not be: saying so would make people do it again.
+// Errors as of do.
+func (o *Operations) outside(ctx context.Context, by Actor, said entry, do func() error) error {
+	if err := o.claim(ctx, said); err != nil {
+		return err
+	}
+	failed := do()
 	if failed != nil {
+		if upstream.NotDone(failed) {
+			o.yield(ctx)
+		}
 		said.failure = clip(errs.MessageOf(failed))
-		ctx = elsewhere(context.WithoutCancel(ctx)) // who gave up has asked for it, and may ask again under the same key
+		ctx = elsewhere(context.WithoutCancel(ctx)) // who gave up has asked for it
 	}
 	if _, err := o.record(ctx, by, said); err != nil {
-		o.cfg.Log.Warn("audit entry not written", "action", "instance.command", "instance", i.Intent.ID, "error", err)
+		o.cfg.Log.Warn("audit entry not written", "action", said.action, said.resource, said.id, "error", err)
 	}
+	return failed
 }
 
 // Logs are a page of an instance's output; none before it was placed. Unavailable when

@@ -33,14 +33,7 @@ func (o *Operations) ShutdownNode(ctx context.Context, by Actor, id fleet.NodeID
 	if dryRun {
 		return nil
 	}
-	asked := o.cfg.Agents.Shutdown(ctx, id, reason)
-	said := entry{action: "node.shutdown", resource: "node", id: string(id), details: reason}
-	if asked != nil {
-		said.failure = clip(errs.MessageOf(asked))
-		ctx = elsewhere(context.WithoutCancel(ctx)) // who gave up has asked for it, and may ask again under the same key
-	}
-	if _, err := o.record(ctx, by, said); err != nil {
-		o.cfg.Log.Warn("audit entry not written", "action", said.action, "node", id, "error", err)
-	}
-	return asked
+	return o.outside(ctx, by, entry{action: "node.shutdown", resource: "node", id: string(id), details: reason}, func() error {
+		return o.cfg.Agents.Shutdown(ctx, id, reason)
+	})
 }

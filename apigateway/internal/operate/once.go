@@ -82,6 +82,9 @@ func (o *Operations) commit(ctx context.Context, t store.Txn, said entry) (rev i
 		return o.cfg.Store.Commit(ctx, t)
 	}
 	op := fleet.Operation{ID: n.Name, Request: n.Request, Action: said.action, ResourceType: said.resource, ResourceID: said.id, At: o.now()}
+	if said.begun {
+		op.Stage, op.Details = fleet.OperationBegun, said.details
+	}
 	key := store.OperationKey(op.ID)
 	for first := true; ; first = false {
 		w, err := store.Remember(ctx, o.memory, key, op)
@@ -108,6 +111,38 @@ func (o *Operations) commit(ctx context.Context, t store.Txn, said entry) (rev i
 // errBeaten is told to nobody: who sent the request is told what came of it.
 var errBeaten = errs.New(errs.Exhausted, "the same request was carried out at this moment: send it again")
 
+// claim remembers a request before something is done for it that can be in no transaction: of
+// two of it at the same time one is. Who claimed one yields it when nothing was done after all.
+// Errors as of commit, and nothing happens where the request is not one that is carried out once.
+func (o *Operations) claim(ctx context.Context, said entry) error {
+	if onceOf(ctx) == nil {
+		return nil
+	}
+	said.begun = true
+	return InTime(ctx, func(ctx context.Context) error {
+		_, err := o.commit(ctx, store.Txn{}, said)
+		return err
+	})
+}
+
+// yield forgets a request that was claimed and for which nothing was done: sent again, it is
+// carried out.
+func (o *Operations) yield(ctx context.Context) {
+	n, _ := ctx.Value(onceKey{}).(*Once)
+	if n == nil || n.made == nil || n.made.Stage != fleet.OperationBegun {
+		return
+	}
+	err := InTime(ctx, func(ctx context.Context) error {
+		_, err := o.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Remove(store.OperationKey(n.made.ID), n.made.ModRev)}})
+		return err
+	})
+	if err != nil && !errs.Is(err, errs.Conflict) { // it went with its lease
+		o.cfg.Log.Warn("a request for which nothing was done is still remembered: it is not carried out when it is sent again", "action", n.made.Action, "error", err)
+		return
+	}
+	n.made = nil
+}
+
 // Answer is what a request was answered with.
 type Answer struct {
 	Status int               `json:"status"`
@@ -129,21 +164,47 @@ func (o *Operations) Remembered(ctx context.Context, name string) (op fleet.Oper
 	return op, ok, err
 }
 
-// Answered keeps what a request was answered with that changed something. One that is too
-// large is not kept.
-func (o *Operations) Answered(ctx context.Context, n *Once, a Answer) error {
-	packed, err := pack(a)
-	if err != nil || len(packed) > maxAnswer {
-		return err
+// Answered keeps what a request was answered with that changed something, and that all was
+// done for it. Of one that is too large, and of nil, only the latter.
+func (o *Operations) Answered(ctx context.Context, n *Once, a *Answer) error {
+	next := *n.made
+	next.Stage, next.Details = "", ""
+	if a != nil {
+		packed, err := pack(*a)
+		if err != nil {
+			return err
+		}
+		if len(packed) <= maxAnswer {
+			next.Answer = o.cfg.Seal.About("operation " + next.ID).Seal(packed)
+		}
+	}
+	if next.Answer == nil && n.made.Stage == "" {
+		return nil
+	}
+	return errs.Wrap("operate.Answered", o.rewrite(ctx, next))
+}
+
+// Unknown has it known of a request that was begun that what came of it is not, and that it
+// is over.
+func (o *Operations) Unknown(ctx context.Context, n *Once) error {
+	if n.made.Stage == "" {
+		return nil
 	}
 	next := *n.made
-	next.Answer = o.cfg.Seal.About("operation " + next.ID).Seal(packed)
-	w, err := store.Rewrite(ctx, o.memory, store.OperationKey(next.ID), next, next.ModRev)
-	if err != nil {
+	next.Stage = fleet.OperationUnknown
+	return errs.Wrap("operate.Unknown", o.rewrite(ctx, next))
+}
+
+// rewrite keeps something else of a request that was carried out.
+func (o *Operations) rewrite(ctx context.Context, next fleet.Operation) error {
+	return InTime(ctx, func(ctx context.Context) error {
+		w, err := store.Rewrite(ctx, o.memory, store.OperationKey(next.ID), next, next.ModRev)
+		if err != nil {
+			return err
+		}
+		_, err = o.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{w}})
 		return err
-	}
-	_, err = o.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{w}})
-	return errs.Wrap("operate.Answered", err)
+	})
 }
 
 // AnswerOf is what a request was answered with; ok is false where that is not known.

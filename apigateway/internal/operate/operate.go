@@ -105,6 +105,8 @@ type entry struct {
 	objects []string
 	// failure is why a command may not have come to its instance.
 	failure string
+	// begun is true while more is done than is in the transaction of the entry.
+	begun bool
 	// before and after are what was and what is, as it may be shown to who reads the audit;
 	// nil for what was made, or is gone.
 	before, after any

@@ -94,6 +94,9 @@ func (o *Operations) SyncTemplates(ctx context.Context, by Actor, q SyncRequest)
 		}
 		return out, nil
 	}
+	if err := o.claim(ctx, entry{action: "template.sync", resource: "template", id: q.Pattern}); err != nil {
+		return out, err
+	}
 	out.Nodes = o.syncAll(ctx, s, nodes, out.Templates)
 	if err := ctx.Err(); err != nil {
 		return out, errs.Wrap("operate.SyncTemplates", err)
@@ -107,7 +110,9 @@ func (o *Operations) SyncTemplates(ctx context.Context, by Actor, q SyncRequest)
 	}
 	out.Status = summed(fine, len(out.Nodes), some)
 	out.Message = fmt.Sprintf("%s on %d of %s", are(len(out.Templates), "template"), fine, counted(len(out.Nodes), "node"))
-	_, err = o.Record(ctx, by, "template.sync", "template", q.Pattern, out.Message)
+	if _, err = o.Record(ctx, by, "template.sync", "template", q.Pattern, out.Message); err != nil {
+		o.yield(ctx) // what nodes have already they are not brought again
+	}
 	return out, err
 }
 
@@ -318,12 +323,17 @@ func (o *Operations) WarmNode(ctx context.Context, by Actor, id fleet.NodeID, di
 			o.cfg.Log.Warn("a node's cache was not warmed wholly", "node", id, "versions", len(digests), "failed", failed, "took", time.Since(began), "error", err)
 		}
 	}
+	said := entry{action: "node.cache.warm", resource: "node", id: string(id), details: counted(len(digests), "version")}
+	if err := o.claim(ctx, said); err != nil {
+		return err
+	}
 	select {
 	case o.jobs <- job:
 	default:
+		o.yield(ctx)
 		return errs.New(errs.Exhausted, "too many caches are being warmed now: try again in a moment")
 	}
-	_, err := o.Record(ctx, by, "node.cache.warm", "node", string(id), counted(len(digests), "version"))
+	_, err := o.record(ctx, by, said)
 	return err
 }
 

@@ -65,12 +65,25 @@ func (s *Server) once(c *gin.Context) {
 	if n.Beaten() && !w.sent && s.replayed(c, n) {
 		return
 	}
-	if n.Made() && !w.sent && w.Status() < http.StatusMultipleChoices && !s.routeOf(c).Secret {
-		if err := s.cfg.Operations.Answered(c.Request.Context(), n, w.answer()); err != nil {
+	if n.Made() {
+		if err := s.keep(c, n, w); err != nil {
 			_ = c.Error(err) // for the log: the change was made
 		}
 	}
 	w.send()
+}
+
+// keep has what a request that changed something was answered with be known, and what became
+// of it.
+func (s *Server) keep(c *gin.Context, n *operate.Once, w *withheld) error {
+	switch ctx := c.Request.Context(); {
+	case w.Status() >= http.StatusMultipleChoices:
+		return s.cfg.Operations.Unknown(ctx, n)
+	case w.sent, s.routeOf(c).Secret:
+		return s.cfg.Operations.Answered(ctx, n, nil)
+	default:
+		return s.cfg.Operations.Answered(ctx, n, w.answer())
+	}
 }
 
 // whole reads the body, which handlers then read as it came, and tells it from others. ok is
@@ -126,7 +139,12 @@ func (s *Server) replay(c *gin.Context, op fleet.Operation) {
 		c.Abort()
 		c.Status(a.Status)
 		_, _ = c.Writer.Write(a.Body)
-	case s.routeOf(c).Secret:
+	case op.Stage == fleet.OperationUnknown, op.Stage == fleet.OperationBegun && s.cfg.Now().Sub(op.At) >= underWay:
+		Refuse(c, wire.Reply{
+			Status: http.StatusConflict, Code: "OUTCOME_UNKNOWN",
+			Message: "this was begun (" + described(op) + "), and what came of it is not known: look whether it was done, and ask for what is missing with another " + headerIdempotencyKey,
+		})
+	case s.routeOf(c).Secret && op.Stage == "":
 		Refuse(c, wire.Reply{
 			Status: http.StatusConflict, Code: "SHOWN_ONCE",
 			Message: "this was done (" + described(op) + "), and its answer has a secret that is shown once: where that was lost, take back what was made and ask again with another " + headerIdempotencyKey,
@@ -150,7 +168,11 @@ func described(op fleet.Operation) string {
 	if op.Action == "" {
 		return when
 	}
-	return strings.TrimSpace(op.Action+" of "+op.ResourceType+" "+op.ResourceID) + " " + when
+	what := strings.TrimSpace(op.Action + " of " + op.ResourceType + " " + op.ResourceID)
+	if op.Details != "" {
+		what += ": " + op.Details + ","
+	}
+	return what + " " + when
 }
 
 // withheld keeps an answer back until it is sent. One that grows large goes as it comes.
@@ -214,8 +236,8 @@ func (w *withheld) drop() {
 }
 
 // answer is what was kept back.
-func (w *withheld) answer() operate.Answer {
-	a := operate.Answer{Status: w.Status(), Header: map[string]string{}, Body: w.body.Bytes()}
+func (w *withheld) answer() *operate.Answer {
+	a := &operate.Answer{Status: w.Status(), Header: map[string]string{}, Body: w.body.Bytes()}
 	for _, name := range keptHeaders {
 		if v := w.Header().Get(name); v != "" {
 			a.Header[name] = v

@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"time"
@@ -193,12 +195,18 @@ func (a *Agents) node(i *fleet.Instance) (*fleet.Node, error) {
 	return a.connected(id)
 }
 
+// errAway is the cause where there is no agent to ask.
+var errAway = errors.New("the agent is not connected")
+
 // connected is a node whose agent can be asked. Unavailable when it is not connected.
 func (a *Agents) connected(id fleet.NodeID) (*fleet.Node, error) {
 	snap := a.view.Snapshot()
 	node, ok := snap.Nodes.Get(id)
 	if _, alive := snap.NodeSessions.Get(id); !ok || !alive || node.AgentURL == "" {
-		return nil, errs.New(errs.Unavailable, "the agent of node %s is not connected: what it holds can be asked for when it is back", id)
+		return nil, &errs.Error{
+			Kind: errs.Unavailable, Err: errAway,
+			Message: fmt.Sprintf("the agent of node %s is not connected: what it holds can be asked for when it is back", id),
+		}
 	}
 	return node, nil
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -151,4 +152,34 @@ func inWords(name string, err error) error {
 		}
 	}
 	return err
+}
+
+// NotDone reports whether of a call that failed nothing can have come: there was nobody to
+// call, the call was not made, no connection came to be, or the answer was a refusal. Of a call
+// that was made and not answered nobody knows.
+func NotDone(err error) bool {
+	if errors.Is(err, errAway) || errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
+		return true
+	}
+	if broken, ok := errors.AsType[*net.OpError](err); ok {
+		return broken.Op == "dial"
+	}
+	for e, ok := errors.AsType[*errs.Error](err); ok; e, ok = errors.AsType[*errs.Error](e.Err) {
+		if refused(e.Kind) { // it may stand below: see inWords
+			return true
+		}
+	}
+	return false
+}
+
+// refused reports whether an answer of a kind says that nothing was done.
+func refused(k errs.Kind) bool {
+	switch k {
+	case errs.Malformed, errs.Invalid, errs.NotFound, errs.AlreadyExists, errs.Conflict, errs.Exhausted, errs.TooLarge,
+		errs.Unauthenticated, errs.Denied:
+		return true
+	case errs.Internal, errs.Fenced, errs.Unavailable, errs.Canceled:
+		return false
+	}
+	return false
 }

@@ -1,8 +1,12 @@
 package upstream
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"net"
+	"net/url"
+	"syscall"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -121,5 +125,33 @@ func TestBreakersAreBounded(t *testing.T) {
 	}
 	if len(b.by) > maxBreakers {
 		t.Errorf("%d breakers", len(b.by))
+	}
+}
+
+func TestOnlyWhatSurelyWasNotDoneIsToldToBeSo(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	for what, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"nobody is connected":                   {&errs.Error{Kind: errs.Unavailable, Err: errAway}, true},
+		"no connection came to be":              {errs.As(errs.Unavailable, "call", &url.Error{Op: "Post", Err: refused}), true},
+		"a connection broke":                    {errs.As(errs.Unavailable, "call", &url.Error{Op: "Post", Err: &net.OpError{Op: "read", Err: syscall.ECONNRESET}}), false},
+		"it was silent for too long":            {errs.Wrap("call", context.DeadlineExceeded), false},
+		"it answers that it cannot":             {errs.New(errs.Conflict, "it does not run"), true},
+		"it answers that it failed":             {errs.New(errs.Internal, "a defect"), false},
+		"it answers that another is not there":  {away, false},
+		"it refuses the gateway, told in words": {inWords("the agent", errs.New(errs.Denied, "no secret")), true},
+	} {
+		if got := NotDone(inWords("the agent", c.err)); got != c.want {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+	b := newHealth(t).of[kindAgent]
+	for range tripAfter {
+		_, _ = through(b, "n1", "the agent", fails(silent))
+	}
+	if _, err := through(b, "n1", "the agent", fails(silent)); !NotDone(err) {
+		t.Errorf("what was not even tried: %v", err)
 	}
 }
