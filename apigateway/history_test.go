@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
@@ -157,10 +158,6 @@ func TestWhatWasChangedThroughOneGatewayIsThereInAnother(t *testing.T) {
 		b.do("GET", path, nil, "Orrery-Revision", rev).want(200)
 		b.do("POST", path+"/scale?minRevision="+rev, `{"targetInstances":0}`).want(200)
 	}
-	late := fmt.Sprint(a.revision() + 1000)
-	if r := b.do("GET", "/api/v1/groups?minRevision="+late, nil).want(503); r.header.Get("Retry-After") == "" {
-		t.Error("the answer does not say when to ask again")
-	}
 	b.do("GET", "/api/v1/groups?minRevision=x", nil).want(400).naming("minRevision")
 	b.do("GET", "/api/v1/groups", nil, "Orrery-Revision", "-1").want(400)
 	b.do("GET", "/api/v1/groups?minRevision=0", nil).want(200)
@@ -170,4 +167,40 @@ func TestWhatWasChangedThroughOneGatewayIsThereInAnother(t *testing.T) {
 	if refused := a.do("PATCH", "/api/v1/groups/none", `{}`).want(404); refused.header.Get("Orrery-Revision") != "" {
 		t.Error("what was refused tells a revision")
 	}
+}
+
+func TestARevisionOfALostPastKeepsNobodyOut(t *testing.T) {
+	s := newSite(t)
+	s.group("kept", nil)
+	kept := s.revision()
+	s.etcd.Stop()
+	backup := s.etcd.Backup(t)
+	s.etcd.Restart(t)
+	var lost string
+	await.That(t, "a group is made that is lost", func() string {
+		r, err := s.try("PUT", "/api/v1/groups/lost", `{}`)
+		if err != nil {
+			return err.Error()
+		}
+		lost = r.header.Get("Orrery-Revision")
+		return await.Unless(lost != "", "%s", r.raw)
+	})
+	for n := range 20 {
+		s.do("PUT", fmt.Sprint("/api/v1/groups/lost", n), `{}`).want(201)
+	}
+	lost = s.do("PATCH", "/api/v1/groups/lost", `{"minInstances":1}`).want(200).header.Get("Orrery-Revision")
+	s.etcd.Stop()
+	if r := s.do("GET", "/api/v1/groups?minRevision="+lost+"0", nil).want(503).is("error.code", "REVISION_NOT_REACHED"); r.header.Get("Retry-After") == "" {
+		t.Error("the answer does not say when to ask again")
+	}
+	s.etcd.Restore(t, backup)
+	s.etcd.Restart(t)
+	await.That(t, "etcd has forgotten", func() string {
+		return await.Unless(s.do("GET", "/api/v1/groups", nil).want(200).field("total") == 1.0, "it has not")
+	})
+	now, err := strconv.ParseInt(s.do("GET", "/api/v1/groups", nil, "Orrery-Revision", lost).want(200).is("total", 1).header.Get("Orrery-Revision"), 10, 64)
+	if err != nil || now < kept || fmt.Sprint(now) == lost {
+		t.Errorf("told of revision %d in place of %s: %v", now, lost, err)
+	}
+	s.do("PUT", "/api/v1/groups/new", `{}`, "Orrery-Revision", lost).want(201)
 }

@@ -72,6 +72,15 @@ func (o *Operations) Audit(ctx context.Context, q AuditQuery, from, n int) (out 
 	return out, errs.Wrap("operate.Audit", err)
 }
 
+// Revision is the store's at this moment. Unavailable when etcd does not answer in time.
+func (o *Operations) Revision(ctx context.Context) (rev int64, err error) {
+	err = InTime(ctx, func(ctx context.Context) error {
+		rev, err = o.cfg.Store.Revision(ctx)
+		return err
+	})
+	return rev, err
+}
+
 // current is the fleet as it is now or later, whichever gateway changed it.
 func (o *Operations) current(ctx context.Context) (*view.Snapshot, error) {
 	rev, err := o.cfg.Store.Revision(ctx)

@@ -15,11 +15,14 @@ import (
 )
 
 const (
-	// headerRevision is the store's revision: of an answer, that of the change that was made;
-	// of a request, the one that its answer must not be older than.
+	// headerRevision is the store's revision: of an answer, that of the change that was made,
+	// or the latest where the request's is of a lost past; of a request, the one that its
+	// answer must not be older than.
 	headerRevision = "Orrery-Revision"
 	// revisionPatience is how long a request waits for a revision.
 	revisionPatience = 2 * time.Second
+	// lostAfter is how long it waits before the store is asked whether there is one.
+	lostAfter = 200 * time.Millisecond
 )
 
 // revisions has what a client changed through one gateway be there for it in another: the
@@ -49,7 +52,9 @@ func named(c *gin.Context) string {
 	return c.GetHeader(headerRevision)
 }
 
-// reached waits until the view is at a revision; false when the request was answered.
+// reached waits until the view is at a revision; false when the request was answered. One that
+// the store has not come to is of a past that was lost when it was restored: nothing can be
+// older than that, and whoever names it is told the latest in its place.
 func (s *Server) reached(c *gin.Context, wanted string) bool {
 	rev, err := strconv.ParseInt(wanted, 10, 64)
 	if err != nil || rev < 0 {
@@ -58,6 +63,13 @@ func (s *Server) reached(c *gin.Context, wanted string) bool {
 	}
 	ctx, cancel := context.WithTimeout(c.Request.Context(), revisionPatience)
 	defer cancel()
+	if s.soon(ctx, rev) {
+		return true
+	}
+	if latest, err := s.cfg.Operations.Revision(ctx); err == nil && rev > latest {
+		c.Header(headerRevision, strconv.FormatInt(latest, 10))
+		rev = latest
+	}
 	if _, err := s.cfg.View.WaitRev(ctx, rev); err != nil {
 		Refuse(c, wire.Reply{
 			Status: http.StatusServiceUnavailable, Code: "REVISION_NOT_REACHED", RetryAfter: time.Second,
@@ -66,4 +78,12 @@ func (s *Server) reached(c *gin.Context, wanted string) bool {
 		return false
 	}
 	return true
+}
+
+// soon reports whether the view comes to a revision before it is worth to ask the store for it.
+func (s *Server) soon(ctx context.Context, rev int64) bool {
+	ctx, cancel := context.WithTimeout(ctx, lostAfter)
+	defer cancel()
+	_, err := s.cfg.View.WaitRev(ctx, rev)
+	return err == nil
 }
