@@ -60,6 +60,11 @@ func TestAPostIsCarriedOutOnceOnWhicheverGatewayItIsSentAgain(t *testing.T) {
 	// Another user's key is another one.
 	eve := a.user("eve", "ADMIN")
 	eve.do("POST", "/api/v1/groups/arena/start", `{"count":2}`, keyed, "k").want(200)
+	// So is that of an API token, which may be told less than its user.
+	token, _ := eve.do("POST", "/api/v1/api-tokens", `{"name":"ci"}`).want(201).field("token").(string)
+	if r := a.as(token).do("POST", "/api/v1/groups/arena/start", `{"count":2}`, keyed, "k").want(200); r.header.Get("Idempotency-Replayed") != "" {
+		t.Error("an API token is told what its user was")
+	}
 	a.do("POST", "/api/v1/groups", `{"name":"x"}`, keyed, strings.Repeat("k", 256)).want(400).naming("Idempotency-Key")
 }
 

@@ -59,8 +59,8 @@ func (s *Server) fingerprint(c *gin.Context) {
 }
 
 // operation names what a request asks for by its Idempotency-Key: the same for one that
-// is sent again, another for each caller, whatever they are called, method, path and query, dryRun aside. Empty
-// without a key.
+// is sent again, another for each caller, whatever they are called, and each API token, which may be told less than
+// its user, method, path and query, dryRun aside. Empty without a key.
 func operation(c *gin.Context) string {
 	key := c.GetHeader(headerIdempotencyKey)
 	if key == "" {
@@ -68,6 +68,7 @@ func operation(c *gin.Context) string {
 	}
 	query := c.Request.URL.Query()
 	query.Del("dryRun")
-	sum := sha256.Sum256([]byte(strings.Join([]string{cmp.Or(Actor(c).ID, Actor(c).User), c.Request.Method, c.Request.URL.Path, query.Encode(), key}, "\x00")))
+	by := Actor(c)
+	sum := sha256.Sum256([]byte(strings.Join([]string{cmp.Or(by.ID, by.User), by.TokenID, c.Request.Method, c.Request.URL.Path, query.Encode(), key}, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }
