@@ -11,6 +11,8 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
@@ -127,11 +129,7 @@ func TestASecretThatIsShownOnceIsNotToldToWhoAsksAgain(t *testing.T) {
 func TestARequestIsNotCarriedOutAgainWhereItsAnswerIsLost(t *testing.T) {
 	s := newSite(t)
 	s.do("POST", "/api/v1/groups", `{"name":"lobby"}`, keyed, "k").want(201)
-	all, _, err := store.List(t.Context(), s.store, store.Operations())
-	if err != nil || len(all) != 1 {
-		t.Fatalf("remembered %+v: %v", all, err)
-	}
-	op := all[0]
+	op := s.remembered()
 	if text := string(op.Answer); strings.Contains(text, "lobby") {
 		t.Error("the answer can be read in the store")
 	}
@@ -237,4 +235,63 @@ func TestWhatAnAgentMayHaveHeardIsNotAskedAgain(t *testing.T) {
 	if n := asked.Load(); n != 3 {
 		t.Errorf("asked %d times", n)
 	}
+}
+
+func TestAStartThatFailsHalfWayTellsHowManyThereAre(t *testing.T) {
+	etcd := storetest.Start(t)
+	faulty, faults := etcd.Faulty(t)
+	if _, err := faulty.Join(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	armed := false
+	s := newSiteOn(t, etcd, func(cfg *Config) {
+		cfg.Store = faulty
+		cfg.View.Subscribe(func(b view.Batch) { // the first part is heard of before the next begins
+			if !armed && b.After.Instances.Len() > 0 {
+				armed = true
+				faults.Refuse(store.Intents().String())
+			}
+		})
+	})
+	s.token = s.login("admin", adminPassword)
+	s.group("lobby", map[string]any{"maxInstances": 100})
+	const many = `{"count":50}`
+	made := s.do("POST", "/api/v1/groups/lobby/start", many, keyed, "k").want(200).naming("of 50 were started: ")
+	n, _ := made.field("count").(float64)
+	if n == 0 || n == 50 {
+		t.Fatalf("%v were started", n)
+	}
+	if again := s.do("POST", "/api/v1/groups/lobby/start", many, keyed, "k").want(200); again.raw != made.raw {
+		t.Errorf("sent again, it is answered with %s and was with %s", again.raw, made.raw)
+	}
+	s.do("GET", "/api/v1/services?group=lobby", nil).want(200).is("total", n)
+
+	// Where the gateway died before the answer, what it had begun is told.
+	op := s.remembered()
+	op.Answer, op.Stage, op.Details = nil, fleet.OperationBegun, "31 instances"
+	for _, c := range []struct {
+		at   time.Time
+		code string
+	}{{time.Now(), "UNDER_WAY"}, {time.Now().Add(-time.Hour), "OUTCOME_UNKNOWN"}} {
+		op.At = c.at
+		rev, err := s.store.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Replace(store.OperationKey(op.ID), op, op.ModRev)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		op.SetRev(op.CreateRev, rev)
+		r := s.do("POST", "/api/v1/groups/lobby/start", many, keyed, "k").want(409).is("error.code", c.code)
+		if c.code == "OUTCOME_UNKNOWN" {
+			r.naming("group.start of group lobby: 31 instances, at ")
+		}
+	}
+}
+
+// remembered is the only request that is.
+func (s *site) remembered() fleet.Operation {
+	s.t.Helper()
+	all, _, err := store.List(s.t.Context(), s.store, store.Operations())
+	if err != nil || len(all) != 1 {
+		s.t.Fatalf("remembered %+v: %v", all, err)
+	}
+	return all[0]
 }

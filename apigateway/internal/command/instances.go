@@ -78,7 +78,7 @@ func createInstances(ctx context.Context, c *call) error {
 		}
 		amount = n
 	}
-	made, _, err := c.cfg.Operations.StartInstances(ctx, c.By, operate.StartRequest{Group: fleet.GroupName(c.arg(0)), Count: amount})
+	made, short, err := c.cfg.Operations.StartInstances(ctx, c.By, operate.StartRequest{Group: fleet.GroupName(c.arg(0)), Count: amount})
 	if err != nil {
 		return named(err, "count", "amount")
 	}
@@ -87,8 +87,8 @@ func createInstances(ctx context.Context, c *call) error {
 			return err
 		}
 	}
-	if len(made) < amount {
-		return c.say("%d more were not: the configuration has as many as it may have", amount-len(made))
+	if short != nil {
+		return c.say("%d more are not: %s", amount-len(made), errs.MessageOf(short))
 	}
 	return nil
 }

@@ -37,37 +37,33 @@ type StartRequest struct {
 // give, Conflict when the group's maximum forbids
 // all of them, Exhausted when no node could ever hold one.
 //
-// A large request is committed in parts; when a later part is refused because
-// others were faster, what has been started is returned without an error.
-func (o *Operations) StartInstances(ctx context.Context, by Actor, r StartRequest) ([]fleet.Intent, int64, error) {
+// A large request is committed in parts; when a later part fails, what has been started
+// is returned without an error, and in short why it is not all.
+func (o *Operations) StartInstances(ctx context.Context, by Actor, r StartRequest) (made []fleet.Intent, short, err error) {
 	if r.Count < 1 || r.Count > MaxStart {
-		return nil, 0, errs.Field("count", "must be between 1 and %d, is %d", MaxStart, r.Count)
+		return nil, nil, errs.Field("count", "must be between 1 and %d, is %d", MaxStart, r.Count)
 	}
 	if problems := fleet.ValidateStartValues(r.Values); len(problems) > 0 {
-		return nil, 0, problems[0]
+		return nil, nil, problems[0]
 	}
-	var (
-		all  []fleet.Intent
-		last int64
-	)
-	for first := true; first || len(all) < r.Count; first = false {
+	for first := true; first || len(made) < r.Count; first = false {
 		part := r
-		part.Count = r.Count - len(all)
-		made, rev, err := o.startPart(ctx, by, part)
-		if err != nil && len(all) > 0 && !errs.Is(err, errs.Canceled) && !errs.Is(err, errs.Unavailable) {
-			return all, last, nil
+		part.Count = r.Count - len(made)
+		more, err := o.startPart(ctx, by, part)
+		switch {
+		case err != nil && len(made) > 0:
+			return made, err, nil
+		case err != nil || r.DryRun:
+			return more, nil, err
 		}
-		if err != nil || r.DryRun {
-			return made, rev, err
-		}
-		all, last = append(all, made...), rev
+		made = append(made, more...)
 	}
-	return all, last, nil
+	return made, nil, nil
 }
 
 // startPart starts as many of the wanted instances as one transaction holds.
-func (o *Operations) startPart(ctx context.Context, by Actor, r StartRequest) (made []fleet.Intent, rev int64, err error) {
-	rev, err = o.mutateGroup(ctx, by, r.Group, func(s *view.Snapshot) (change, error) {
+func (o *Operations) startPart(ctx context.Context, by Actor, r StartRequest) (made []fleet.Intent, err error) {
+	_, err = o.mutateGroup(ctx, by, r.Group, func(s *view.Snapshot) (change, error) {
 		made = nil
 		g, err := o.group(s, r.Group)
 		if err == nil {
@@ -100,10 +96,13 @@ func (o *Operations) startPart(ctx context.Context, by Actor, r StartRequest) (m
 			return change{}, nil
 		}
 		c := o.birthChange(sp, g, births)
-		c.audit = entry{action: "group.start", resource: "group", id: string(g.Name), details: names(made), objects: started(g.Name, made)}
+		c.audit = entry{
+			action: "group.start", resource: "group", id: string(g.Name), details: names(made), objects: started(g.Name, made),
+			begun: len(made) < r.Count,
+		}
 		return c, nil
 	})
-	return made, rev, err
+	return made, err
 }
 
 // perTxn is how many instances fit one transaction: up to four writes each, the

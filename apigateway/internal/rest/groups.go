@@ -260,7 +260,7 @@ func (a *API) startGroup(c *gin.Context) {
 		Group: fleet.GroupName(c.Param("name")), Count: count, Values: b.Variables,
 		MayRefer: server.Allowed(c, auth.GroupsUpdate), DryRun: server.DryRun(c),
 	}
-	made, _, err := a.cfg.Operations.StartInstances(c.Request.Context(), server.Actor(c), r)
+	made, short, err := a.cfg.Operations.StartInstances(c.Request.Context(), server.Actor(c), r)
 	if err != nil {
 		server.Fail(c, err)
 		return
@@ -282,7 +282,11 @@ func (a *API) startGroup(c *gin.Context) {
 			started = append(started, instanceOf(s, i, a.cfg.Now()))
 		}
 	}
-	c.JSON(http.StatusOK, gin.H{"status": "scheduled", "count": len(made), "instances": started})
+	out := gin.H{"status": "scheduled", "count": len(made), "instances": started}
+	if short != nil {
+		out["message"] = fmt.Sprintf("%d of %d were started: %s", len(made), count, errs.MessageOf(short))
+	}
+	c.JSON(http.StatusOK, out)
 }
 
 func (a *API) scaleGroup(c *gin.Context) {
