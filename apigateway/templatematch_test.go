@@ -95,20 +95,20 @@ func TestAKeyThatWasAnotherChangesIsRefused(t *testing.T) {
 		t.Helper()
 		header = append(header, keyed...)
 		made := s.do(method, path, first, header...).want(status)
-		s.do(method, path, other, header...).want(409).naming(refused)
+		s.do(method, path, other, header...).want(422).naming(refused)
 		if same := s.do(method, path, first, header...).want(status); same.raw != made.raw {
 			t.Errorf("%s %s was answered %s, then %s", method, path, made.raw, same.raw)
 		}
 	}
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`, keyed...).want(201)
-	s.do("POST", "/api/v1/templates", `{"name":"other"}`, keyed...).want(409).naming(refused)
+	s.do("POST", "/api/v1/templates", `{"name":"other"}`, keyed...).want(422).naming(refused)
 	second := newSiteOn(t, s.etcd) // another replica knows it too
 	second.token = second.login("admin", adminPassword)
 	await.That(t, "it knows the template service", func() string {
 		return await.Unless(len(second.view.Snapshot().ServiceSessions("templatesvc")) == 1, "no session")
 	})
 	second.do("POST", "/api/v1/templates", `{"name":"lobby"}`, keyed...).want(201)
-	second.do("POST", "/api/v1/templates", `{"name":"other"}`, keyed...).want(409).naming(refused)
+	second.do("POST", "/api/v1/templates", `{"name":"other"}`, keyed...).want(422).naming(refused)
 	again("PUT", one+"/files/content?path=a", `{"content":"1"}`, `{"content":"2"}`, 200)
 	again("POST", one+"/files/rename", `{"from":"a","to":"b"}`, `{"from":"b","to":"c"}`, 200)
 	again("PUT", one+"/variables", `[{"key":"pw","type":"SECRET","defaultValue":"`+recognisable+`"}]`, `[]`, 200)
@@ -119,7 +119,7 @@ func TestAKeyThatWasAnotherChangesIsRefused(t *testing.T) {
 	// The same files make the same upload, however the form around them was made.
 	for n, content := range []string{"1", "1", "2"} {
 		body, kind := form(t, nil, "up", content)
-		s.do("POST", one+"/files/upload", body, append(kind, keyed...)...).want([]int{200, 200, 409}[n])
+		s.do("POST", one+"/files/upload", body, append(kind, keyed...)...).want([]int{200, 200, 422}[n])
 	}
 	s.nowhere(recognisable)
 }
@@ -133,7 +133,7 @@ func TestWhatIsMadeOfABodyMayDifferWhenItIsSentAgain(t *testing.T) {
 	made := s.do("GET", one+"/history", nil).field("total")
 	s.do("PUT", one+"/variables", `[]`).want(200)
 	s.do("PUT", one+"/variables", defined, "Idempotency-Key", "k").want(200) // sealed anew it is another text
-	s.do("PUT", one+"/variables", `[{"key":"other"}]`, "Idempotency-Key", "k").want(409)
+	s.do("PUT", one+"/variables", `[{"key":"other"}]`, "Idempotency-Key", "k").want(422)
 	if now := s.do("GET", one+"/history", nil).field("total"); now != 3.0 || made != 2.0 {
 		t.Errorf("%v moves, then %v", made, now)
 	}
@@ -150,7 +150,7 @@ func TestWhatIsMadeOfABodyMayDifferWhenItIsSentAgain(t *testing.T) {
 			t.Errorf("saved %q", got)
 		}
 	}
-	s.do("POST", "/api/v1/services/game-1/save-to-template", `{"template":"lobby","pathPrefix":"x"}`, "Idempotency-Key", "k").want(409)
+	s.do("POST", "/api/v1/services/game-1/save-to-template", `{"template":"lobby","pathPrefix":"x"}`, "Idempotency-Key", "k").want(422)
 	s.nowhere(recognisable)
 }
 

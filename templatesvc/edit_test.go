@@ -423,7 +423,7 @@ func TestAnEditUnderAUsedNameIsToldByItsContent(t *testing.T) {
 			if again, err := do(c, "one"); err != nil || again.Head.Digest != made.Head.Digest {
 				t.Errorf("again: %+v, %v", again, err)
 			}
-			if _, err := do(c, "two"); !errs.Is(err, errs.Conflict) || errs.FieldOf(err) != client.Reused {
+			if _, err := do(c, "two"); !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != client.Reused {
 				t.Errorf("with other content: %v", err)
 			}
 			if h, err := store.Get(t.Context(), d.c, store.TemplateHeadKey(made.Head.TemplateRef)); err != nil || h.Digest != made.Head.Digest {

@@ -30,7 +30,7 @@ const (
 // Stale is the field that an error of Kind Conflict blames when IfMatch did not hold.
 const Stale = "If-Match"
 
-// Reused is the field that an error of Kind Conflict blames when another change was made
+// Reused is the field that an error of Kind Invalid blames when another change was made
 // under the same Asked.Operation within the hour: of another template, kind or content.
 const Reused = "Idempotency-Key"
 

@@ -31,7 +31,7 @@ type Asked struct {
 	Owner string
 	// Operation names the change, in letters and digits: asked for again within the hour
 	// it is not made twice, but answered with what it came to; another change under its
-	// name is a Conflict that blames Reused. Each call that leaves it empty gets a name of
+	// name is Invalid and blames Reused. Each call that leaves it empty gets a name of
 	// its own, under which it is repeated where an answer was lost.
 	Operation string
 	// Request tells what is asked for from others under one Operation, in letters and digits,

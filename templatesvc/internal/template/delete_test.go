@@ -261,7 +261,7 @@ func TestADeletionWhoseNameIsTakenMeanwhileLeavesTheVersion(t *testing.T) {
 		}
 	})
 	err := w.DeleteVersion(t.Context(), ref, old.Digest, template.Asked{Operation: "op1"})
-	if !errs.Is(err, errs.Conflict) || errs.FieldOf(err) != client.Reused {
+	if !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != client.Reused {
 		t.Errorf("refused with %v", err)
 	}
 	if len(w.versions()) != 2 || w.doomed() != 0 {

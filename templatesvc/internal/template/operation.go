@@ -87,7 +87,7 @@ func (s *Service) remembered(ctx context.Context, by Asked, ref fleet.TemplateRe
 }
 
 // once makes a change, unless it was made before: then it is answered with the head as
-// it was then. Conflict that blames client.Reused when another change had its name.
+// it was then. Invalid that blames client.Reused when another change had its name.
 func (s *Service) once(ctx context.Context, ref fleet.TemplateRef, by Asked, change func() (fleet.TemplateHead, error)) (fleet.TemplateHead, error) {
 	if by.Operation == "" {
 		return change()
@@ -123,10 +123,7 @@ func (s *Service) performed(ctx context.Context, ref fleet.TemplateRef, by Asked
 		return head, false, errs.Wrap("template.performed", err)
 	}
 	if o.TemplateRef != ref || o.Kind != by.kind || o.Request != by.request {
-		return head, false, &errs.Error{
-			Kind: errs.Conflict, Field: client.Reused,
-			Message: "was given within the hour to another change (" + o.Kind + " of " + o.TemplateRef.String() + "): take a new one for this, or ask for that as it was",
-		}
+		return head, false, errs.Field(client.Reused, "was given within the hour to another change (%s of %s): take a new one for this, or ask for that as it was", o.Kind, o.TemplateRef)
 	}
 	if head, err = s.head(ctx, o.TemplateRef); err != nil {
 		return head, false, errs.Wrap("template.performed", err)

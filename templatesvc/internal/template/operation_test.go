@@ -187,7 +187,7 @@ func TestAnotherChangeUnderAUsedNameIsRefused(t *testing.T) {
 			}
 			before := w.trace()
 			_, err := changes(w, first.Digest)[name](template.Asked{Author: "me", Operation: "op1"})
-			if !errs.Is(err, errs.Conflict) || errs.FieldOf(err) != client.Reused {
+			if !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != client.Reused {
 				t.Errorf("refused with %v", err)
 			}
 			if got := w.trace(); got != before || w.doomed() != 0 {
