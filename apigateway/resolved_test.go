@@ -54,3 +54,31 @@ func TestNoGroupIsItsOwnAncestorNorHasTooMany(t *testing.T) {
 	s.do("DELETE", "/api/v1/groups/g10", nil).want(204)
 	s.do("PATCH", "/api/v1/groups/g0", `{"parent":"top"}`).want(200)
 }
+
+func TestAValueThatItsParentsTemplatesHideIsHiddenInTheChildToo(t *testing.T) {
+	s := newSite(t)
+	s.node("n1", fleet.Resources{MemoryMiB: 1 << 16, CPU: 1600})
+	s.group("top", map[string]any{"command": "run", "variableValues": map[string]string{"DB_HOST": "10.0.0.7", "MOTD": "hi"}})
+	s.group("common", map[string]any{"command": "run", "parent": "top"})
+	s.group("lobby", map[string]any{"command": "run", "parent": "common"})
+	before := s.start("lobby")
+	s.defining("top", fleet.Variable{Key: "DB_HOST", Type: fleet.VariableString, Scope: fleet.ScopeGroup, Visibility: "ADMIN"}, fleet.Variable{Key: "MOTD", Type: fleet.VariableString, Scope: fleet.ScopeGroup})
+	after := s.start("lobby") // no template of its own defines any
+
+	viewer := s.user("vera", "VIEWER")
+	for _, shown := range []struct{ path, field string }{
+		{"/api/v1/groups/top", "variableValues"},
+		{"/api/v1/groups/lobby/resolved", "variableValues"},
+		{"/api/v1/services/" + string(before) + "/composition", "variables"},
+		{"/api/v1/services/" + string(after) + "/composition", "variables"},
+	} {
+		viewer.do("GET", shown.path, nil).want(200).is(shown.field, map[string]string{"DB_HOST": fleet.Hidden, "MOTD": "hi"})
+		s.do("GET", shown.path, nil).want(200).is(shown.field, map[string]string{"DB_HOST": "10.0.0.7", "MOTD": "hi"})
+	}
+	i, _ := s.view.Snapshot().Instances.Get(after)
+	if made, _ := s.view.Snapshot().Plans.Get(i.Intent.Plan); !made.Plan.Hidden["DB_HOST"].HiddenFrom(fleet.VisibleToAll) {
+		t.Errorf("the plan, by which the instance's files are shown, hides %v", made.Plan.Hidden)
+	}
+	s.do("PATCH", "/api/v1/groups/lobby", map[string]any{"variableValues": map[string]string{"DB_HOST": "mine"}}).want(200)
+	viewer.do("GET", "/api/v1/groups/lobby/resolved", nil).want(200).is("variableValues", map[string]string{"DB_HOST": "mine", "MOTD": "hi"}) // its own is no secret of theirs
+}

@@ -132,7 +132,8 @@ func (a *API) conceal(c *gin.Context, s *view.Snapshot, p *fleet.Plan, out *comp
 		g = &fleet.Group{Name: p.Group}
 	}
 	definers := fleet.NewDefiners(s.Heads())
-	hidden := g.Conceal(definers.Of(g.Name, s.Whole(g).Spec)) // as the group is now
+	whole := s.Whole(g)
+	hidden := whole.Conceal(definers.Of(g.Name, whole.Spec)) // as the group and its parents are now
 	built := fleet.GroupSpec{}
 	for _, l := range p.Layers {
 		built.Templates.AllOf = append(built.Templates.AllOf, fleet.TemplateLayer{TemplateRef: l.TemplateRef})

@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/btree"
@@ -225,13 +226,35 @@ func (s *Snapshot) InstanceByToken(hash string) (*fleet.Instance, bool) {
 	return s.Instances.Get(id)
 }
 
-// Whole is a group as its instances are made, with what it has of its parents.
+// Whole is a group as its instances are made, with what it has of its parents. A value that
+// templates of a parent hide is hidden here too, whatever templates the group has itself.
 func (s *Snapshot) Whole(g *fleet.Group) *fleet.Group {
 	if g.Spec.Parent == "" {
 		return g
 	}
-	whole := fleet.Inherit(*g, fleet.Ancestors(g, s.Groups.Get))
+	whole := fleet.Inherit(*g, s.concealing(fleet.Ancestors(g, s.Groups.Get)))
 	return &whole
+}
+
+// concealing are ancestors that say of each value who is shown it now, by the templates that
+// each of them is made of itself.
+func (s *Snapshot) concealing(ancestors []*fleet.Group) []*fleet.Group {
+	if !slices.ContainsFunc(ancestors, func(a *fleet.Group) bool { return len(a.Spec.Variables) > 0 }) {
+		return ancestors
+	}
+	var heads []fleet.TemplateHead
+	for _, h := range s.TemplateHeads.All() {
+		if len(h.Variables) > 0 {
+			heads = append(heads, *h)
+		}
+	}
+	definers, out := fleet.NewDefiners(heads), slices.Clone(ancestors)
+	for n, a := range ancestors {
+		shown := *a
+		shown.Hidden = a.Conceal(definers.Of(a.Name, fleet.Inherit(*a, ancestors[n+1:]).Spec))
+		out[n] = &shown
+	}
+	return out
 }
 
 // Materials are what plans are composed of.
