@@ -365,9 +365,9 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 				}
 				return g.auth.While(ctx, by, auth.EventsStream)
 			},
-			Sight: func(by fleet.Credential) func(events.Event) bool {
+			Sight: func(by fleet.Credential) events.Sight {
 				if by.Instance == "" {
-					return nil
+					return events.Sight{}
 				}
 				return events.SightOf(g.cfg.View.Snapshot, by.Instance)
 			},

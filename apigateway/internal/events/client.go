@@ -28,27 +28,35 @@ type client struct {
 	w       http.ResponseWriter
 	rc      *http.ResponseController
 
-	pos Position
-	// past is the one that pos is of.
+	at cursor
+	// past is the one that the cursor is of.
 	past int
 	// told is the last id the client was sent.
 	told Position
 	// live is true once the client was up to date: from then on it must keep up.
 	live bool
-	out  bytes.Buffer
+	// out is what is written next, nil for nothing, and sent how many events of the log are in it.
+	out  *bytes.Buffer
+	sent int
+	// until is when a write that is stuck fails.
+	until time.Time
 }
 
 // filter is what a client wants to hear of; empty parts want everything.
 type filter struct {
 	types []Type
 	group fleet.GroupName
-	// sees is what it may hear of; nil is everything.
-	sees func(Event) bool
+	// sight is what it may hear of.
+	sight Sight
 }
 
-func (f filter) wants(e Event) bool {
-	return (len(f.types) == 0 || slices.Contains(f.types, e.Type)) && (f.group == "" || f.group == e.Group) && (f.sees == nil || f.sees(e))
+// hears is wants as far as it never changes.
+func (f filter) hears(e Event) bool {
+	return (len(f.types) == 0 || slices.Contains(f.types, e.Type)) && (f.group == "" || f.group == e.Group) &&
+		(f.sight.Hears == nil || f.sight.Hears(e.Type))
 }
+
+func (f filter) wants(e Event) bool { return f.hears(e) && (f.sight.Sees == nil || f.sight.Sees(e)) }
 
 func newClient(s *Streams, c *gin.Context) *client {
 	f := filter{group: fleet.GroupName(c.Query("group"))}
@@ -57,47 +65,51 @@ func newClient(s *Streams, c *gin.Context) *client {
 			f.types = append(f.types, Type(strings.ToUpper(name)), Type(name)) // those of instances are as they made them
 		}
 	}
-	return &client{streams: s, log: s.cfg.Log, filter: f, past: s.cfg.Log.present(), w: c.Writer, rc: http.NewResponseController(c.Writer)}
+	return &client{streams: s, log: s.cfg.Log, filter: f, past: s.cfg.Log.now().past, w: c.Writer, rc: http.NewResponseController(c.Writer)}
 }
 
 // serve writes until the client goes, falls behind, or the streams are closed.
 func (c *client) serve(ctx context.Context, start origin) {
-	live, drop := c.log.tap()
-	defer drop()
+	ear, leave := c.log.join(c.filter.hears)
+	defer leave()
 	keepAlive := time.NewTicker(c.streams.cfg.KeepAlive)
 	defer keepAlive.Stop()
 	if err := c.open(start); err != nil {
 		return
 	}
-	for {
+	for silent := false; ; {
 		if ctx.Err() != nil {
 			c.expel(context.Cause(ctx))
 			return
 		}
-		more, err := c.catchUp(ctx)
+		known, done, err := c.catchUp(ctx)
+		if done && silent && err == nil {
+			silent, err = false, c.keepAlive()
+		}
 		if err != nil {
 			return // the client is gone or was told why
 		}
-		if more == nil {
+		if !done || !c.log.await(ear, known) {
 			continue
 		}
 		select {
-		case <-more:
-		case e := <-live:
-			if c.filter.wants(e) {
-				c.event(e)
-				err = c.flush()
-			}
+		case <-ear.called:
 		case <-keepAlive.C:
-			err = c.keepAlive()
+			silent = true
 		case <-c.streams.closed:
 			return
 		case <-ctx.Done():
 		}
-		if err != nil {
-			return
-		}
+		c.skip(c.log.crowd.rouse(ear))
 	}
+}
+
+// skip moves the cursor past what is nothing to the client.
+func (c *client) skip(upTo mark) {
+	if upTo.past != c.past || upTo.head <= c.at.pos.Rev {
+		return
+	}
+	c.at = cursor{pos: Position{Rev: upTo.head}, told: max(c.at.told, upTo.told)}
 }
 
 // expel tells a client that may not see events any more why its stream ends.
@@ -117,7 +129,7 @@ func (c *client) open(start origin) error {
 	h.Set("X-Accel-Buffering", "no")      // a proxy that buffers would hold events back
 	_ = c.rc.SetReadDeadline(time.Time{}) // nothing more is read; unsupported is as good
 	c.w.WriteHeader(http.StatusOK)
-	c.pos, c.told = start.pos, start.pos
+	c.at, c.told = cursor{pos: start.pos, told: c.log.now().told}, start.pos
 	c.frame("connected", Fields{
 		"message": "connected", "latestSequence": c.log.Head(), "clusterId": c.streams.cfg.ClusterID,
 	})
@@ -127,38 +139,57 @@ func (c *client) open(start origin) error {
 	return c.flush()
 }
 
-// catchUp writes the next events after the cursor. With none left it returns the
-// channel that says when there are more.
-func (c *client) catchUp(ctx context.Context) (more <-chan struct{}, err error) {
-	p := c.log.after(c.pos, writePage)
+// catchUp writes the next events after the cursor. done is true when the client then knows
+// all that the log has, which is what it had at the mark.
+func (c *client) catchUp(ctx context.Context) (known mark, done bool, err error) {
+	p := c.log.after(c.at, writePage)
 	switch {
 	case p.past != c.past: // etcd was restored: nobody knows what the client saw of the past that is lost
 		c.past = p.past
 		c.resync()
-		return nil, c.flush()
+		return p.mark, false, c.flush()
 	case c.live && (p.evicted || len(p.events)+p.behind > c.streams.cfg.Backlog):
-		return nil, c.cut()
+		return p.mark, false, c.cut()
 	case p.older:
-		return nil, c.fromHistory(ctx)
-	case len(p.events) > 0:
-		return nil, c.send(p.events)
+		return p.mark, false, c.fromHistory(ctx)
+	}
+	c.add(p.events, p.live)
+	if p.behind > 0 {
+		c.at.pos = p.events[len(p.events)-1].At
+		return p.mark, false, c.flush()
 	}
 	c.live = true
-	if c.pos.Rev < p.head {
-		c.pos = Position{Rev: p.head}
+	c.at.told = p.told
+	if c.at.pos.Rev < p.head {
+		c.at.pos = Position{Rev: p.head}
 	}
-	return p.more, nil
+	return p.mark, true, c.flush()
+}
+
+// add adds what the client wants of some events and of live ones, in the order in which they
+// were heard, to what is written next.
+func (c *client) add(events, live []Event) {
+	for _, e := range events {
+		for len(live) > 0 && live[0].behind.Compare(e.At) < 0 {
+			c.event(live[0])
+			live = live[1:]
+		}
+		c.event(e)
+	}
+	for _, e := range live {
+		c.event(e)
+	}
 }
 
 func (c *client) fromHistory(ctx context.Context) error {
-	older, next, err := c.streams.archive.after(ctx, c.pos)
+	older, next, err := c.streams.archive.after(ctx, c.at.pos)
 	switch {
 	case store.Compacted(err):
 		c.resync()
 		return c.flush()
 	case err != nil:
 		if !errs.Is(err, errs.Canceled) {
-			c.streams.cfg.Slog.Warn("history not readable, stream ended", "after", c.pos.String(), "error", err)
+			c.streams.cfg.Slog.Warn("history not readable, stream ended", "after", c.at.pos.String(), "error", err)
 		}
 		c.frame("error", Fields{"message": "the missed events cannot be read now: connect again"})
 		return cmpErr(c.flush(), err)
@@ -166,41 +197,32 @@ func (c *client) fromHistory(ctx context.Context) error {
 	if err := c.sendPages(older); err != nil {
 		return err
 	}
-	c.pos = next
+	c.at.pos = next
 	return nil
 }
 
 func (c *client) sendPages(events []Event) error {
 	for page := range slices.Chunk(events, writePage) {
-		if err := c.send(page); err != nil {
+		c.add(page, nil)
+		c.at.pos = page[len(page)-1].At
+		if err := c.flush(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// send writes events and moves the cursor behind them.
-func (c *client) send(events []Event) error {
-	for _, e := range events {
-		if c.filter.wants(e) {
-			c.event(e)
-		}
-	}
-	c.pos = events[len(events)-1].At
-	return c.flush()
-}
-
 // resync tells the client that what lies between its position and now is lost to
 // it, and moves the cursor to now.
 func (c *client) resync() {
 	c.streams.metrics.resyncs.Inc()
-	p := c.log.after(Position{}, 0)
+	p := c.log.after(cursor{}, 0)
 	e := Event{Type: ResyncRequired, At: Position{Rev: p.head}, Fields: Fields{
-		"lastSequence": c.pos.Rev, "earliestSequence": p.from, "latestSequence": p.head, "timestamp": time.Now().UTC(),
+		"lastSequence": c.at.pos.Rev, "earliestSequence": p.from, "latestSequence": p.head, "timestamp": time.Now().UTC(),
 	}}
 	e.frame = e.framed()
-	c.event(e)
-	c.pos = e.At
+	c.put(e)
+	c.at.pos = e.At
 }
 
 // cut ends the stream of a client that does not keep up. It can come back with
@@ -208,7 +230,7 @@ func (c *client) resync() {
 func (c *client) cut() error {
 	c.streams.metrics.cut.Inc()
 	c.frame("error", Fields{"message": fmt.Sprintf(
-		"cut off: more than %d events behind; connect again with Last-Event-ID %s", c.streams.cfg.Backlog, c.pos)})
+		"cut off: more than %d events behind; connect again with Last-Event-ID %s", c.streams.cfg.Backlog, c.at.pos)})
 	return cmpErr(c.flush(), errs.New(errs.Exhausted, "the client fell behind"))
 }
 
@@ -222,22 +244,30 @@ func cmpErr(first, second error) error {
 // keepAlive writes the comment that keeps proxies from hanging up and, when the
 // cursor moved past events the client did not want, the id it stands at.
 func (c *client) keepAlive() error {
-	c.out.WriteString(": keep-alive\n")
-	if c.pos != c.told {
-		fmt.Fprintf(&c.out, "id: %s\n", c.pos)
-		c.told = c.pos
+	out := c.buffer()
+	out.WriteString(": keep-alive\n")
+	if c.at.pos != c.told {
+		fmt.Fprintf(out, "id: %s\n", c.at.pos)
+		c.told = c.at.pos
 	}
-	c.out.WriteByte('\n')
+	out.WriteByte('\n')
 	return c.flush()
 }
 
-// event adds an event to what is written next.
+// event adds an event to what is written next, if the client wants it.
 func (c *client) event(e Event) {
-	c.streams.metrics.sent.Inc()
+	if c.filter.wants(e) {
+		c.put(e)
+	}
+}
+
+// put adds an event to what is written next.
+func (c *client) put(e Event) {
+	c.sent++
 	if !e.Live() {
 		c.told = e.At
 	}
-	c.out.Write(e.frame)
+	c.buffer().Write(e.frame)
 }
 
 // frame adds a frame of the stream itself.
@@ -246,19 +276,49 @@ func (c *client) frame(name string, data Fields) {
 	if err != nil { // strings and numbers only
 		b = []byte("{}")
 	}
-	fmt.Fprintf(&c.out, "event: %s\n", name)
-	fmt.Fprintf(&c.out, "data: %s\n\n", b)
+	fmt.Fprintf(c.buffer(), "event: %s\n", name)
+	fmt.Fprintf(c.buffer(), "data: %s\n\n", b)
 }
+
+// buffer is what is written next. Clients have one while they write: a thousand that are
+// silent need no memory for it.
+func (c *client) buffer() *bytes.Buffer {
+	if c.out == nil {
+		c.out, _ = c.streams.buffers.Get().(*bytes.Buffer)
+	}
+	return c.out
+}
+
+// maxKept is the size up to which a buffer is used again.
+const maxKept = 64 << 10
 
 // flush writes what was added, within the write timeout.
 func (c *client) flush() error {
-	if c.out.Len() == 0 {
+	if c.out == nil {
 		return nil
 	}
-	_ = c.rc.SetWriteDeadline(time.Now().Add(c.streams.cfg.WriteTimeout)) // unsupported by test recorders only
-	_, err := c.out.WriteTo(c.w)
-	if err != nil {
+	out := c.out
+	c.out = nil
+	defer func() {
+		if out.Reset(); out.Cap() <= maxKept {
+			c.streams.buffers.Put(out)
+		}
+	}()
+	c.streams.metrics.sent.Add(float64(c.sent))
+	c.sent = 0
+	c.allow(time.Now())
+	if _, err := c.w.Write(out.Bytes()); err != nil {
 		return err
 	}
 	return c.rc.Flush()
+}
+
+// allow gives a write the write timeout, or up to half as much again: it is not set anew
+// for each.
+func (c *client) allow(now time.Time) {
+	timeout := c.streams.cfg.WriteTimeout
+	if c.until.Sub(now) < timeout {
+		c.until = now.Add(timeout + timeout/2)
+		_ = c.rc.SetWriteDeadline(c.until) // unsupported by test recorders only
+	}
 }

@@ -17,6 +17,10 @@
 //   - Whole revisions enter the log, so ids never depend on timing or filters.
 //   - A client is a cursor into the shared log, not a queue: a slow one costs
 //     nobody anything, and is cut when it falls too far behind.
+//   - What is heard is encoded once, outside the log's lock, and written to a client
+//     together with all that waits for it. Clients are called in rounds (crowd.go), so
+//     what many of them cost is bounded whatever happens in the fleet; who does not
+//     want what came is not called.
 //   - Reads of etcd's history are few at a time, whatever the number of clients;
 //     what one client fetched widens the log for the others.
 //   - Events that are not changes of state (node usage, players, what instances

@@ -54,6 +54,8 @@ type Event struct {
 	Fields Fields
 	// frame is the event as every client is sent it, filled when it enters a log.
 	frame []byte
+	// behind is the position of the event before a live one, filled when it enters a log.
+	behind Position
 }
 
 // Live reports whether the event has no id.

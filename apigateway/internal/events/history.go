@@ -40,7 +40,7 @@ func (a *archive) after(ctx context.Context, p Position) ([]Event, Position, err
 	case <-ctx.Done():
 		return nil, p, errs.Wrap("events.history", ctx.Err())
 	}
-	bounds := a.log.after(p, 0)
+	bounds := a.log.after(cursor{pos: p}, 0)
 	if !bounds.older { // somebody fetched it while we waited
 		return nil, p, nil
 	}

@@ -5,13 +5,21 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
+// Sight is what somebody may see of all events, for one stream.
+type Sight struct {
+	// Hears is false for a type of which nothing is ever seen; nil is true for all. It never
+	// changes its mind.
+	Hears func(Type) bool
+	// Sees is whether an event may be seen now; nil is true for all.
+	Sees func(Event) bool
+}
+
 // SightOf is what an instance may see of all events: what becomes of instances, groups and
 // networks; and of players, and of what other instances say, only what concerns its own
-// group, a group of a network it belongs to, or players who came through itself. It is for
-// one stream.
-func SightOf(snapshot func() *view.Snapshot, own fleet.InstanceID) func(Event) bool {
+// group, a group of a network it belongs to, or players who came through itself.
+func SightOf(snapshot func() *view.Snapshot, own fleet.InstanceID) Sight {
 	s := sight{snapshot: snapshot, own: own}
-	return s.sees
+	return Sight{Hears: func(t Type) bool { return forAll(t) || ofPlayers(t) || !Ours(t) }, Sees: s.sees}
 }
 
 type sight struct {
@@ -22,13 +30,26 @@ type sight struct {
 	rev  int64
 }
 
-func (s *sight) sees(e Event) bool {
-	switch e.Type {
+// forAll reports whether every instance is told of a type.
+func forAll(t Type) bool {
+	switch t {
 	case InstanceStateChanged, InstanceRemoved,
 		GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, GroupAggregatesUpdated,
 		NetworkCreated, NetworkUpdated, NetworkDeleted, ResyncRequired:
 		return true
-	case PlayerConnected, PlayerDisconnected, PlayerTransfer:
+	}
+	return false
+}
+
+func ofPlayers(t Type) bool {
+	return t == PlayerConnected || t == PlayerDisconnected || t == PlayerTransfer
+}
+
+func (s *sight) sees(e Event) bool {
+	switch {
+	case forAll(e.Type):
+		return true
+	case ofPlayers(e.Type):
 		return e.Proxy == s.own || s.isNear(e.Group)
 	}
 	return !Ours(e.Type) && s.isNear(e.Group)

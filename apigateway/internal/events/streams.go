@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"log/slog"
@@ -45,9 +46,9 @@ type Config struct {
 	// While is a context that ends, with the error as its cause, when a credential's holder
 	// may not see events any more; leave is called at the end of the stream. Nil cuts no stream.
 	While func(ctx context.Context, c fleet.Credential) (_ context.Context, leave func(), err error)
-	// Sight is what a credential's holder may see, for one stream; nil is everything. Nil
-	// lets everybody see everything.
-	Sight func(fleet.Credential) func(Event) bool
+	// Sight is what a credential's holder may see, for one stream. Nil lets everybody see
+	// everything.
+	Sight func(fleet.Credential) Sight
 	// Consoles reports whether who makes a request may see consoles: older clients open
 	// them with a ticket for events. Nil means that nobody may.
 	Consoles func(*gin.Context) bool
@@ -70,6 +71,8 @@ type Streams struct {
 	archive *archive
 	room    *room
 	metrics metrics
+	// buffers are for what clients are about to be written.
+	buffers sync.Pool
 
 	closeOnce sync.Once
 	closed    chan struct{}
@@ -92,6 +95,7 @@ func New(cfg Config) *Streams {
 		cfg.Metrics = telemetry.NewMetrics(prometheus.NewRegistry(), "apigateway")
 	}
 	s := &Streams{cfg: cfg, room: newRoom(cfg.MaxClients), archive: newArchive(cfg.Store, cfg.Log, cfg.Slog), closed: make(chan struct{})}
+	s.buffers.New = func() any { return new(bytes.Buffer) }
 	s.metrics = metrics{
 		sent:    cfg.Metrics.Counter("events_sent", "Events written to clients of the event stream.").WithLabelValues(),
 		cut:     cfg.Metrics.Counter("event_streams_cut", "Event streams ended because the client did not keep up.").WithLabelValues(),
@@ -159,7 +163,7 @@ func (s *Streams) Stream(c *gin.Context) {
 		defer leave()
 	}
 	if s.cfg.Sight != nil {
-		stream.filter.sees = s.cfg.Sight(caller)
+		stream.filter.sight = s.cfg.Sight(caller)
 	}
 	stream.serve(ctx, start)
 }

@@ -1,0 +1,259 @@
+package events
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// began is a log that has heard its first list.
+func began() *Log {
+	l := NewLog(0)
+	at := *view.New(nil, nil).Snapshot()
+	at.Rev = 1
+	l.Hear(view.Batch{Before: &at, After: &at, Relisted: true})
+	return l
+}
+
+// goes has a log hear of the next revision: a group is made, or, without a name, nothing
+// that clients hear of.
+func (l *Log) goes(group string) {
+	before := *view.New(nil, nil).Snapshot()
+	before.Rev = l.Head()
+	after := before
+	after.Rev++
+	b := view.Batch{Before: &before, After: &after}
+	if group != "" {
+		b.Changes = []view.Change{{Kind: view.KindGroup, Rev: after.Rev, Key: []string{group}, After: &fleet.Group{}}}
+	}
+	l.Hear(b)
+}
+
+// answers is how many of some clients were called; they wait again afterwards.
+func (l *Log) answers(ears []*ear) (called int) {
+	for _, e := range ears {
+		select {
+		case <-e.called:
+			called++
+		default:
+		}
+		l.await(e, l.now())
+	}
+	return called
+}
+
+func everything(Event) bool { return true }
+
+func TestOneClientIsCalledAtOnceAndOfABurstManyAreCalledInRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for clients, atMost := range map[int]int{1: 100, 1000: 5, 2000: 3} {
+			l := began()
+			ears := make([]*ear, clients)
+			for n := range ears {
+				ears[n], _ = l.join(everything)
+			}
+			l.answers(ears)
+			calls := 0
+			for n := range 100 { // in 100 ms
+				l.goes(fmt.Sprint("g", n))
+				calls += l.answers(ears)
+				time.Sleep(time.Millisecond)
+			}
+			if calls < clients*(atMost-1) || calls > clients*atMost {
+				t.Errorf("%d clients were called %.2f times each for 100 events, want %d", clients, float64(calls)/float64(clients), atMost)
+			}
+			time.Sleep(time.Second)
+			l.answers(ears)
+			l.goes("after-a-silence")
+			if called := l.answers(ears); called != clients {
+				t.Errorf("after a silence %d of %d clients were called at once", called, clients)
+			}
+			time.Sleep(time.Second) // no round is left behind
+		}
+	})
+}
+
+func TestNoRoundIsCalledWhileMostOfTheLastOneHaveNotWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := began()
+		ears := make([]*ear, 100)
+		for n := range ears {
+			ears[n], _ = l.join(everything)
+		}
+		l.answers(ears)
+		quick, slow := ears[:50], ears[50:]
+		l.goes("a") // calls all; the slow ones do not come back
+		if called := l.answers(quick); called != len(quick) {
+			t.Fatalf("%d were called", called)
+		}
+		time.Sleep(roundLimit / 2)
+		l.goes("b")
+		if called := l.answers(quick); called != 0 {
+			t.Errorf("%d were called again before the others had written", called)
+		}
+		time.Sleep(roundLimit)
+		if called := l.answers(quick); called != len(quick) {
+			t.Errorf("%d were called when the others were waited for long enough, want %d", called, len(quick))
+		}
+		time.Sleep(roundLimit)
+		for _, e := range slow[:45] { // those who are left are few
+			l.crowd.rouse(e)
+			l.await(e, l.now())
+		}
+		ears = append(quick, slow[:45]...)
+		l.answers(ears)
+		for _, name := range []string{"c", "d", "e"} {
+			time.Sleep(time.Duration(len(ears)) * perCall)
+			l.goes(name)
+			if called := l.answers(ears); called != len(ears) {
+				t.Errorf("%d were called at once while few had not written, want %d", called, len(ears))
+			}
+		}
+	})
+}
+
+func TestWhoDoesNotWantAnEventIsNotCalledAndStandsBehindIt(t *testing.T) {
+	l := began()
+	games := filter{group: "games"}
+	e, leave := l.join(games.hears)
+	defer leave()
+	ears := []*ear{e}
+	l.answers(ears)
+	l.goes("lobby")
+	l.goes("")
+	l.Tell(Event{Type: NodeStatus})
+	if called := l.answers(ears); called != 0 {
+		t.Error("it was called for events that it does not want")
+	}
+	c := client{at: cursor{pos: Position{Rev: 1}}}
+	c.skip(l.crowd.rouse(e))
+	if want := (cursor{pos: Position{Rev: 3}, told: 1}); c.at != want {
+		t.Errorf("it stands at %+v, want %+v", c.at, want)
+	}
+	l.answers(ears)
+	l.goes("games")
+	if called := l.answers(ears); called != 1 {
+		t.Error("it was not called for an event that it wants")
+	}
+	if len(l.after(c.at, 10).events) != 1 {
+		t.Errorf("behind %+v the log has %+v", c.at, l.after(c.at, 10))
+	}
+}
+
+func TestWhatCameWhileAClientReadIsNotWaitedFor(t *testing.T) {
+	l := began()
+	e, leave := l.join(everything)
+	defer leave()
+	known := l.now()
+	l.goes("g")
+	if l.await(e, known) {
+		t.Error("it waits, although there is more")
+	}
+	if !l.await(e, l.now()) {
+		t.Error("it does not wait, although there is no more")
+	}
+}
+
+// asking is encoded by asking a log.
+type asking struct{ log *Log }
+
+func (a asking) MarshalJSON() ([]byte, error) { return fmt.Append(nil, a.log.Head()), nil }
+
+func TestALiveEventIsEncodedWhileNobodyWaitsForTheLog(t *testing.T) {
+	l := began()
+	_, leave := l.join(everything)
+	defer leave()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.Tell(Event{Type: "X", Fields: Fields{"of": asking{l}}})
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it is encoded under the lock of the log")
+	}
+}
+
+func TestNoMoreLiveEventsAreKeptThanFit(t *testing.T) {
+	l := began()
+	_, leave := l.join(everything)
+	defer leave()
+	for range 2 * liveRing {
+		l.Tell(Event{Type: "X"})
+	}
+	if n := len(l.after(cursor{pos: Position{Rev: 1}}, 1).live); n != liveRing {
+		t.Errorf("%d live events are kept, want %d", n, liveRing)
+	}
+	for range 10 {
+		l.Tell(Event{Type: "X", Fields: Fields{"payload": strings.Repeat("x", liveBytes/4)}})
+	}
+	if n := len(l.after(cursor{pos: Position{Rev: 1}}, 1).live); n > 4 || n == 0 {
+		t.Errorf("%d large ones are kept, want at most 4", n)
+	}
+}
+
+// counting is a response that counts what is done to it.
+type counting struct {
+	*httptest.ResponseRecorder
+	writes, flushes, deadlines int
+}
+
+func (c *counting) Write(b []byte) (int, error) { c.writes++; return c.ResponseRecorder.Write(b) }
+func (c *counting) Flush()                      { c.flushes++ }
+
+func (c *counting) SetWriteDeadline(time.Time) error { c.deadlines++; return nil }
+
+func TestWhatWaitsIsOneWriteInTheOrderInWhichItWasHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := began()
+		_, leave := l.join(everything)
+		defer leave()
+		w := &counting{ResponseRecorder: httptest.NewRecorder()}
+		c := &client{
+			streams: New(Config{Log: l}), log: l, w: w, rc: http.NewResponseController(w), at: cursor{pos: Position{Rev: 1}},
+		}
+		l.Tell(Event{Type: "A"})
+		l.goes("b")
+		l.Tell(Event{Type: "C"})
+		l.Tell(Event{Type: "D"})
+		l.goes("e")
+		l.Tell(Event{Type: "F"})
+		if _, done, err := c.catchUp(context.Background()); err != nil || !done {
+			t.Fatal(done, err)
+		}
+		told, from := w.Body.String(), 0
+		for _, next := range []string{`"type":"A"`, `"groupName":"b"`, `"type":"C"`, `"type":"D"`, `"groupName":"e"`, `"type":"F"`} {
+			i := strings.Index(told[from:], next)
+			if i < 0 {
+				t.Fatalf("%s is not in its place in\n%s", next, told)
+			}
+			from += i
+		}
+		if w.writes != 1 || w.flushes != 1 || w.deadlines != 1 {
+			t.Errorf("%d writes, %d flushes, %d deadlines: want one of each", w.writes, w.flushes, w.deadlines)
+		}
+		for range 5 { // of seconds
+			time.Sleep(time.Second)
+			l.goes("g")
+			if _, _, err := c.catchUp(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if w.writes != 6 || w.deadlines != 1 {
+			t.Errorf("%d writes, %d deadlines: want 6 with one", w.writes, w.deadlines)
+		}
+		time.Sleep(time.Minute)
+		if c.frame("x", nil); c.flush() != nil || w.deadlines != 2 {
+			t.Errorf("after a minute there were %d deadlines, want 2", w.deadlines)
+		}
+	})
+}
