@@ -25,9 +25,9 @@ func SightOf(snapshot func() *view.Snapshot, own fleet.InstanceID) Sight {
 type sight struct {
 	snapshot func() *view.Snapshot
 	own      fleet.InstanceID
-	// near are the groups whose players it sees, as the networks were at revision rev.
-	near map[fleet.GroupName]bool
-	rev  int64
+	// near are the groups whose players it sees, as of a version of the networks.
+	near     map[fleet.GroupName]bool
+	networks int64
 }
 
 // forAll reports whether every instance is told of a type.
@@ -57,8 +57,9 @@ func (s *sight) sees(e Event) bool {
 
 // isNear reports whether a group is the instance's own, or of a network of that.
 func (s *sight) isNear(g fleet.GroupName) bool {
-	if snap := s.snapshot(); s.near == nil || snap.Rev != s.rev {
-		s.rev, s.near = snap.Rev, nearTo(snap, s.own)
+	snap := s.snapshot()
+	if version := snap.Version(view.KindNetwork); s.near == nil || version != s.networks {
+		s.networks, s.near = version, nearTo(snap, s.own)
 	}
 	return g != "" && s.near[g]
 }

@@ -1,0 +1,46 @@
+package events
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+func TestWhatAnInstanceIsNearToIsLookedUpWhenNetworksChange(t *testing.T) {
+	etcd := storetest.New(t)
+	v := view.New(etcd, nil)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = v.Run(ctx) })
+	defer wg.Wait()
+	defer cancel()
+	commit := func(w store.Write) {
+		t.Helper()
+		rev, err := etcd.Commit(t.Context(), store.Txn{Writes: []store.Write{w}})
+		if err == nil {
+			_, err = v.WaitRev(t.Context(), rev)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit(store.Create(store.IntentKey("abc123"), fleet.Intent{ID: "abc123", Group: "lobby"}))
+	s := sight{snapshot: v.Snapshot, own: "abc123"}
+	if !s.isNear("lobby") || s.isNear("games") {
+		t.Error("an instance without a network is near to its own group, and to no other")
+	}
+	s.near["known"] = true // nobody looks again
+	commit(store.Create(store.GroupKey("other"), fleet.Group{Name: "other"}))
+	if !s.isNear("known") {
+		t.Error("all networks were looked through again, although none has changed")
+	}
+	commit(store.Create(store.NetworkKey("main"), fleet.Network{Name: "main", LobbyGroup: "lobby", MemberGroups: []fleet.GroupName{"games"}}))
+	if s.isNear("known") || !s.isNear("games") {
+		t.Error("another network was not looked at")
+	}
+}
