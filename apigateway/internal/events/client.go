@@ -52,7 +52,7 @@ type filter struct {
 
 // hears is wants as far as it never changes.
 func (f filter) hears(e Event) bool {
-	return (len(f.types) == 0 || slices.Contains(f.types, e.Type)) && (f.group == "" || f.group == e.Group) &&
+	return (len(f.types) == 0 || slices.Contains(f.types, e.Type)) && (f.group == "" || e.concerns(f.group)) &&
 		(f.sight.Hears == nil || f.sight.Hears(e.Type))
 }
 

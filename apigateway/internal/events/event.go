@@ -47,6 +47,9 @@ type Event struct {
 	At Position
 	// Group is the group it concerns, "" when none; what ?group= filters by.
 	Group fleet.GroupName
+	// From is the group that a player left for Group, "" for all else. It concerns that as
+	// much; clients are not told.
+	From fleet.GroupName
 	// Proxy is the instance a player of which it tells came through, "" when none is known.
 	// Clients are not told.
 	Proxy fleet.InstanceID
@@ -57,6 +60,9 @@ type Event struct {
 	// behind is the position of the event before a live one, filled when it enters a log.
 	behind Position
 }
+
+// concerns reports whether it is of a group.
+func (e Event) concerns(g fleet.GroupName) bool { return g != "" && (g == e.Group || g == e.From) }
 
 // Live reports whether the event has no id.
 func (e Event) Live() bool { return e.At == Position{} }

@@ -50,7 +50,7 @@ func (s *sight) sees(e Event) bool {
 	case forAll(e.Type):
 		return true
 	case ofPlayers(e.Type):
-		return e.Proxy == s.own || s.isNear(e.Group)
+		return e.Proxy == s.own || s.isNear(e.Group) || s.isNear(e.From)
 	}
 	return !Ours(e.Type) && s.isNear(e.Group)
 }

@@ -35,6 +35,16 @@ func TestWhatAnInstanceIsNearToIsLookedUpWhenNetworksChange(t *testing.T) {
 		t.Error("an instance without a network is near to its own group, and to no other")
 	}
 	s.near["known"] = true // nobody looks again
+	for told, want := range map[*Event]bool{
+		{Type: PlayerTransfer, Group: "far", From: "lobby"}:   true,
+		{Type: PlayerTransfer, Group: "lobby", From: "far"}:   true,
+		{Type: PlayerTransfer, Group: "far", From: "other"}:   false,
+		{Type: PlayerTransfer, Group: "far", Proxy: "abc123"}: true,
+	} {
+		if s.sees(*told) != want {
+			t.Errorf("an instance of lobby sees %+v: %v, want %v", told, !want, want)
+		}
+	}
 	commit(store.Create(store.GroupKey("other"), fleet.Group{Name: "other"}))
 	if !s.isNear("known") {
 		t.Error("all networks were looked through again, although none has changed")

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -19,12 +20,8 @@ func playerEvents(b view.Batch) []Event {
 			out = append(out, playerEvent(PlayerConnected, b.After, is))
 		case before && !after:
 			out = append(out, playerEvent(PlayerDisconnected, b.Before, was))
-		case before && was.Server != is.Server && was.Server != "" && is.Server != "":
-			from, _ := placeOf(b.Before, was)
-			to, group := placeOf(b.After, is)
-			out = append(out, Event{Type: PlayerTransfer, Group: group, Proxy: is.Proxy, Fields: Fields{
-				"uuid": is.ID, "name": is.Name, "fromInstanceId": from, "toInstanceId": to,
-			}})
+		case before && placeOf(was) != placeOf(is):
+			out = append(out, moved(b, was, is))
 		}
 	}
 	return out
@@ -69,12 +66,24 @@ func differing(before, after *fleet.PresencePart) (out []fleet.PlayerID) {
 }
 
 func playerEvent(t Type, s *view.Snapshot, p fleet.Player) Event {
-	name, group := placeOf(s, p)
+	name, group := placed(s, p)
 	return Event{Type: t, Group: group, Proxy: p.Proxy, Fields: Fields{"uuid": p.ID, "name": p.Name, "instanceId": name, "group": group}}
 }
 
-// placeOf is the name of the server a player is on, else of the proxy, and its group.
-func placeOf(s *view.Snapshot, p fleet.Player) (name string, group fleet.GroupName) {
+// moved tells of a player who is at another place than before, those whom that one left too.
+func moved(b view.Batch, was, is fleet.Player) Event {
+	from, left := placed(b.Before, was)
+	to, group := placed(b.After, is)
+	return Event{Type: PlayerTransfer, Group: group, From: left, Proxy: cmp.Or(is.Proxy, was.Proxy), Fields: Fields{
+		"uuid": is.ID, "name": is.Name, "fromInstanceId": from, "toInstanceId": to,
+	}}
+}
+
+// placeOf is the server a player is on, or the proxy of one who is on none.
+func placeOf(p fleet.Player) fleet.InstanceID { return cmp.Or(p.Server, p.Proxy) }
+
+// placed is the name of the place a player is at, and its group.
+func placed(s *view.Snapshot, p fleet.Player) (name string, group fleet.GroupName) {
 	for _, id := range []fleet.InstanceID{p.Server, p.Proxy} {
 		if i, ok := s.Instances.Get(id); ok {
 			return i.Intent.Name, i.Intent.Group
