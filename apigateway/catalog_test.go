@@ -36,6 +36,7 @@ func TestTheCatalogIsKeptByPlatform(t *testing.T) {
 	}
 	s.do("GET", "/api/v1/catalog?platform=velocity", nil).want(200).is("total", 0)
 	s.do("PATCH", versions+"/1.20", `{"category":"PROXY"}`).want(200).is("category", "PROXY").is("downloadUrl", "https://x.example/1.20.jar")
+	s.do("PATCH", versions+"/1.20", `{"version":"1.20","downloadUrl":"","sha256":""}`).want(200).is("downloadUrl", "https://x.example/1.20.jar").is("sha256", hash)
 	s.do("PATCH", versions+"/9", `{"category":"PROXY"}`).want(404)
 	for field, body := range map[string]string{
 		"downloadUrl": `{"downloadUrl":"file:///etc/passwd","sha256":"` + hash + `"}`, "sha256": `{"sha256":"x"}`, "category": `{"category":"GAME"}`, "version": `{"version":"2"}`,

@@ -137,7 +137,8 @@ func (a *API) pin(c *gin.Context, e *operate.CatalogEdit) error {
 	return nil
 }
 
-// patchArtifact changes a version; another URL needs its hash, or gets it from there.
+// patchArtifact changes a version; another URL needs its hash, or gets it from there. An
+// empty URL or hash stays as it is.
 func (a *API) patchArtifact(c *gin.Context) {
 	var b artifactBody
 	if !server.Bind(c, &b) {
@@ -149,6 +150,11 @@ func (a *API) patchArtifact(c *gin.Context) {
 		return
 	}
 	edit := b.edit()
+	for _, field := range []**string{&edit.URL, &edit.SHA256} {
+		if *field != nil && **field == "" { // as PrexorCloud's client sends what it was not given
+			*field = nil
+		}
+	}
 	err := a.pin(c, &edit)
 	if err == nil {
 		err = a.cfg.Operations.EditCatalogVersion(c.Request.Context(), server.Actor(c), c.Param("platform"), version, edit)
