@@ -203,6 +203,7 @@ func (s *site) try(method, path string, body any, header ...string) (*reply, err
 	if s.token != "" {
 		req.Header.Set("Authorization", "Bearer "+s.token)
 	}
+	req.Header.Set("Accept", "application/json")
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}

@@ -146,6 +146,7 @@ func (c *Client) Try(ctx context.Context, method, path string, body any) (*Reply
 	if payload != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	req.Header.Set("Accept", "application/json")
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, err

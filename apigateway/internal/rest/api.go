@@ -80,7 +80,7 @@ func New(cfg Config) *API { return &API{cfg: cfg, instances: newShownInstances()
 func (a *API) Routes() []server.Route {
 	return slices.Concat(
 		a.systemRoutes(), a.identityRoutes(), a.userRoutes(), a.accountRoutes(), a.roleRoutes(), a.groupRoutes(),
-		a.instanceRoutes("/api/v1/services"), a.instanceRoutes("/api/v1/instances"), a.instanceFileRoutes(),
+		a.instanceRoutes(stockInstances), a.instanceRoutes("/api/v1/instances"), a.instanceFileRoutes(),
 		a.nodeRoutes(), a.timeseriesRoutes(), a.joinTokenRoutes(), a.revokedNodeRoutes(),
 		a.networkRoutes(), a.clusterRoutes(), a.configRoutes(), a.quotaRoutes(), a.crashRoutes(), a.shareRoutes(), a.diagnosticRoutes(),
 		a.templateRoutes(), a.sourceRoutes(), a.catalogRoutes(), a.secretRoutes(),

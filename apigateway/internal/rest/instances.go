@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -22,6 +23,8 @@ const (
 	historyLines = 1000
 	// maxPattern bounds what a search looks for, in bytes.
 	maxPattern = 1000
+	// stockInstances is what PrexorCloud's clients know instances by.
+	stockInstances = "/api/v1/services"
 )
 
 // instanceRoutes are instances; base is what they go by.
@@ -46,12 +49,28 @@ func (a *API) instanceRoutes(base string) []server.Route {
 }
 
 func (a *API) listInstances(c *gin.Context) {
+	if group := c.Query("group"); bareWanted(c, group) {
+		server.SendJSON(c, a.instances.bare(a.snapshot(), instanceFilter{group: fleet.GroupName(group)}, a.cfg.Now()))
+		return
+	}
 	page, ok := server.PageOf(c, pageMany, pageInstances)
 	if !ok {
 		return
 	}
 	f := instanceFilter{group: fleet.GroupName(c.Query("group")), node: fleet.NodeID(c.Query("node")), state: c.Query("state")}
 	server.SendKept(c, a.instances.page(a.snapshot(), f, page, a.cfg.Now()))
+}
+
+// bareWanted reports whether the instances of a group are asked for as the command-line client
+// of PrexorCloud does for "group info", which reads an array where the rest of its API has a
+// page: with nothing else in the query, and with the headers alone that Go's client sends by
+// itself.
+func bareWanted(c *gin.Context, group string) bool {
+	if group == "" || c.FullPath() != stockInstances || len(c.Request.URL.Query()) != 1 {
+		return false
+	}
+	c.Writer.Header().Add("Vary", "Accept, User-Agent")
+	return c.GetHeader("Accept") == "" && strings.HasPrefix(c.GetHeader("User-Agent"), "Go-http-client/")
 }
 
 func (a *API) getInstance(c *gin.Context) {

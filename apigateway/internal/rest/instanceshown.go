@@ -113,7 +113,25 @@ func (h *shownInstances) living(s *view.Snapshot, i *fleet.Instance, live upstre
 func (h *shownInstances) page(s *view.Snapshot, f instanceFilter, page server.Wanted, now time.Time) *encoded.Body {
 	version, now := encoded.InstancesOf(s), now.Truncate(time.Second)
 	return h.pages.Get(pagesFrom{version, now.Unix()}, pageWanted{f, page}, func() *encoded.Body {
-		all := h.order.Get(version, f, func() []*fleet.Instance { return instancesOf(s, f) })
+		all := h.ordered(s, f)
 		return encoded.NewBody(server.EncodePage(page, all, func(to []byte, i *fleet.Instance) []byte { return h.of(s, i, now).append(to, now) }))
 	})
+}
+
+// bare are the first pageInstances instances a filter wants as an array without a page.
+func (h *shownInstances) bare(s *view.Snapshot, f instanceFilter, now time.Time) []byte {
+	out := []byte{'['}
+	all := h.ordered(s, f)
+	for n, i := range all[:min(len(all), pageInstances)] {
+		if n > 0 {
+			out = append(out, ',')
+		}
+		out = h.of(s, i, now).append(out, now)
+	}
+	return append(out, ']')
+}
+
+// ordered are the instances a filter wants, in order.
+func (h *shownInstances) ordered(s *view.Snapshot, f instanceFilter) []*fleet.Instance {
+	return h.order.Get(encoded.InstancesOf(s), f, func() []*fleet.Instance { return instancesOf(s, f) })
 }
