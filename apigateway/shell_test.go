@@ -116,6 +116,39 @@ func TestAConsoleRunsWhatItIsSentLineByLine(t *testing.T) {
 	}
 }
 
+func TestAConsoleCompletesALineThatEndsInATab(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", nil)
+	s.start("lobby")
+	viewer := s.user("vera", "VIEWER")
+	for _, c := range []struct {
+		who         *site
+		typed, want string
+	}{
+		{s, "instance sto\t", "instance sto\nstop"},
+		{s, "instance stop lob\t", "instance stop lob\nlobby-1"},
+		{viewer, "instance stop lob\t", "instance stop lob\n"},
+		{viewer, "instance info lob\t", "instance info lob\nlobby-1"},
+		{viewer, "two\nlines\t", "a line that is to be completed must not have line breaks in it"},
+	} {
+		conn, _, err := s.dial("/api/console", http.Header{"Authorization": {"Bearer " + c.who.token}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Write(t.Context(), websocket.MessageText, []byte(c.typed)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		_, got, err := conn.Read(ctx)
+		cancel()
+		if err != nil || string(got) != c.want {
+			t.Errorf("%q is completed with %q, %v, want %q", c.typed, got, err, c.want)
+		}
+		s.says(conn, "instance list", "lobby-1") // the line was not run, and others are
+	}
+	s.do("GET", "/api/v1/services/lobby-1", nil).want(200).is("state", "SCHEDULED")
+}
+
 func TestAConsoleIsOpenedByHeaderTicketOrSubprotocol(t *testing.T) {
 	s := newSite(t)
 	ticket := func() string {

@@ -146,6 +146,67 @@ func TestNobodyMakesAKeyThatMayMoreThanTheyMay(t *testing.T) {
 	}
 }
 
+func TestALineIsCompletedByWhatTheCallerMayDoAndSee(t *testing.T) {
+	w := newWorld(t)
+	w.commit(fleetOfOne()...)
+	if _, err := w.run("key create ci PUBLIC"); err != nil {
+		t.Fatal(err)
+	}
+	all := w.who
+	vera := auth.Identity{User: "vera", Permissions: []fleet.Permission{auth.InstancesView, auth.InstancesConsole}}
+	stopper := auth.Identity{User: "otto", Permissions: []fleet.Permission{auth.InstancesStop}}
+	for _, c := range []struct {
+		who  auth.Identity
+		line string
+		want string
+	}{
+		{all, "", "? cluster config configs exit extension extensions help instance instances key keys node s3 stop template templates"},
+		{all, "cl", "cluster"},
+		{all, "  In", "instance instances"},
+		{all, "instance", "instance instances"},
+		{all, "instance ", "cmd command create exec execute info kill list logs restart run start stop"},
+		{all, "instances st", "start stop"},
+		{all, "INSTANCE ST", "start stop"},
+		{all, "instance stop ", "abc123 lobby-1"},
+		{all, "instance stop a", "abc123"},
+		{all, "instance exec lobby-", "lobby-1"},
+		{all, "instance execute lobby-1 s", ""},
+		{all, "instance stop lobby-1 ", ""},
+		{all, "instance list ", "all"},
+		{all, "instance create l", "lobby"},
+		{all, "config show ", "lobby"},
+		{all, "config create x ", "process"},
+		{all, "template sync ", "* default/* default/lobby"},
+		{all, "template sync default/lobby ", "node-1 node-2"},
+		{all, "key delete ", "ci"},
+		{all, "key create x P", "PUBLIC"},
+		{all, "help key ", "create delete list"},
+		{all, "help in", "instance instances"},
+		{all, "? cluster s", "shutdown status"},
+		{all, "frobnicate ", ""},
+		{all, "instance frobnicate ", ""},
+		{all, `instance stop "lob`, ""},
+		{all, strings.Repeat("x", maxLine+1), ""},
+		{vera, "", "? exit help instance instances stop"},
+		{vera, "instance ", "info list logs"},
+		{vera, "instance stop ", ""},
+		{vera, "instance logs l", "lobby-1"},
+		{stopper, "instance stop ", ""}, // nobody learns by a TAB what they may not see
+		{stopper, "instances", ""},
+	} {
+		if got := strings.Join(w.console.Complete(c.who, c.line), " "); got != c.want {
+			t.Errorf("%s, %.40q: %q, want %q", c.who.User, c.line, got, c.want)
+		}
+	}
+	many := make([]string, 3*MaxOffered)
+	for n := range many {
+		many[n] = strings.Repeat("x", n+1)
+	}
+	if got := offered(append(many, "x", "has a blank", `it's`, ""), "X"); len(got) != MaxOffered || got[0] != "x" || got[1] != "xx" {
+		t.Errorf("%d are offered: %q", len(got), got)
+	}
+}
+
 func TestOutputIsBoundedAndEndsWithWhoReadsIt(t *testing.T) {
 	var said []string
 	c := &call{Session: Session{Say: func(line string) error { said = append(said, line); return nil }}}
@@ -176,6 +237,9 @@ func FuzzNoLineIsTooMuch(f *testing.F) {
 			t.Errorf("%q: %q and then stopped at %d", line, words, r.at)
 		}
 		_ = unquoted(line)
+		if _, typed, ok := begun(line); ok && err != nil {
+			t.Errorf("%q goes on after %q, and cannot be read", line, typed)
+		}
 	})
 }
 

@@ -68,7 +68,7 @@ func (s *Shell) opener(c *gin.Context) (fleet.Credential, error) {
 }
 
 // console runs what the client of a WebSocket sends, one command a text message, and sends
-// what they say, one line a text message.
+// what they say, one line a text message. A message that ends in a TAB is completed.
 func (s *Shell) console(c *gin.Context) {
 	credential, err := s.opener(c)
 	if err != nil {
@@ -123,20 +123,37 @@ func (t *terminal) read(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		complaint := ""
-		if kind != websocket.MessageText {
-			complaint = "a command must come as a text message of its own"
-		} else {
+		answer := ""
+		begun, completes := strings.CutSuffix(string(line), "\t")
+		switch {
+		case kind != websocket.MessageText:
+			answer = "a command must come as a text message of its own"
+		case completes:
+			answer = t.completed(begun)
+		default:
 			select {
 			case t.lines <- string(line):
 			default:
-				complaint = "the command was not run, since many others wait: send it again in a moment"
+				answer = "the command was not run, since many others wait: send it again in a moment"
 			}
 		}
-		if complaint != "" && t.Text([]byte(complaint)) != nil {
+		if answer != "" && t.Text([]byte(answer)) != nil {
 			return
 		}
 	}
+}
+
+// completed is the answer to a line that ends in a TAB: the line, and below it the words that
+// its last one may be. What commands say is never of several lines.
+func (t *terminal) completed(line string) string {
+	if strings.ContainsAny(line, "\r\n") {
+		return "a line that is to be completed must not have line breaks in it"
+	}
+	who, err := t.shell.cfg.Auth.Judge(t.credential)
+	if err != nil { // which is about to close the console
+		return ""
+	}
+	return strings.ToValidUTF8(line, "\uFFFD") + "\n" + strings.Join(t.shell.cfg.Commands.Complete(who, line), "\n")
 }
 
 // keepAlive finds out when the client has gone without a word.
