@@ -253,7 +253,7 @@ func New(cfg Config) (*Gateway, error) {
 	})
 	g.relay = relay.New(relay.Config{
 		Replica: cfg.Replica, Peers: func() []*fleet.Session { return cfg.View.Snapshot().ServiceSessions(serviceName) },
-		Secret: cfg.ClusterSecret, Client: calling(g.calls), Events: g.events, Log: cfg.Log, Metrics: g.metrics,
+		Secret: cfg.ClusterSecret, Client: calling(g.calls), Events: g.events, End: g.end, Log: cfg.Log, Metrics: g.metrics,
 	})
 	g.shares = share.New(share.Config{Store: cfg.Store, Operations: g.operate, Now: cfg.Now})
 	cfg.View.Subscribe(g.events.Hear)
@@ -381,7 +381,8 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		}),
 		shell: shell.New(shell.Config{
 			Commands: command.New(command.Config{
-				Operations: g.operate, Sources: sources, Auth: g.auth, ClusterName: g.cfg.ClusterName, ClusterID: meta.ClusterID, Now: g.cfg.Now,
+				Operations: g.operate, Sources: sources, Auth: g.auth, ClusterName: g.cfg.ClusterName, ClusterID: meta.ClusterID,
+				Replica: g.cfg.Replica, End: g.end, EndOther: g.relay.AskToEnd, Now: g.cfg.Now,
 			}),
 			Operations: g.operate, Auth: g.auth, Tickets: tickets, NodeID: fleet.NodeID(g.cfg.NodeID), Origins: func() []string { return g.settings.Now().Origins }, Metrics: g.metrics,
 		}),

@@ -42,7 +42,8 @@ func TestACommandThatIsNotDoneSaysWhy(t *testing.T) {
 		"instance stop x":      "there is no instance x",
 		"instance create lob":  "there is no group lob",
 		`instance list \"`:     "quote",
-		"cluster shutdown now": "too much",
+		"cluster shutdown now": "cluster shutdown confirm",
+		"cluster status now":   "too much",
 		"stop":                 "no console to leave",
 	} {
 		r := s.do("POST", "/api/commands/execute", `{"command":"`+command+`"}`).want(200).is("success", false).naming(why)

@@ -3,9 +3,11 @@ package apigateway
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/lifecycle"
 )
 
@@ -51,5 +53,45 @@ func TestTheEndOfAReplicaThatWasAskedToIsNoFailure(t *testing.T) {
 	}
 	if problem := <-asked; problem != "" {
 		t.Error(problem)
+	}
+}
+
+func TestACommandShutsTheWholeClusterDown(t *testing.T) {
+	a := newSite(t)
+	b := second(t, a)
+	agent := a.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	asked := make(chan string, 4)
+	agent.mu.Lock()
+	agent.more = func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Method + r.URL.Path
+		w.WriteHeader(http.StatusNoContent)
+	}
+	agent.mu.Unlock()
+	await.That(t, "both gateways and the node are known", func() string {
+		s := a.view.Snapshot()
+		return await.Unless(len(s.ServiceSessions("apigateway")) == 2 && s.NodeSessions.Len() == 1, "not yet")
+	})
+	const command = "/api/commands/execute"
+	a.do("POST", command, `{"command":"cluster shutdown"}`).want(200).is("success", false).naming("cluster shutdown confirm")
+	for token, status := range map[string]int{secret: 409, a.token: 404} { // of another gateway, and by somebody who is none
+		r, err := a.as(token).try("POST", "/internal/v1/end", `{"to":"x"}`)
+		if err != nil || r.status != status {
+			t.Errorf("%+v, %v, want %d", r, err, status)
+		}
+	}
+	a.user("otto", "OPERATOR").do("POST", command, `{"command":"cluster shutdown confirm"}`).want(403)
+	if len(asked) > 0 {
+		t.Errorf("asked %s", <-asked)
+	}
+	a.do("POST", command, `{"command":"cluster shutdown confirm"}`).want(200).is("success", true).is("output.0", "node node-1 stops its instances, and its agent ends").
+		is("output.1", "gateway "+b.gateway.cfg.Replica+" ends")
+	if got := <-asked; got != "POST/v1/shutdown" {
+		t.Errorf("asked %s", got)
+	}
+	for _, s := range []*site{a, b} {
+		await.That(t, "nobody is answered any more", func() string {
+			_, err := s.try("GET", "/livez", nil)
+			return await.Unless(err != nil, "it answers")
+		})
 	}
 }

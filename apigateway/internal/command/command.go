@@ -36,7 +36,12 @@ type Config struct {
 	Auth       *auth.Service
 	// ClusterName and ClusterID are told by "cluster status".
 	ClusterName, ClusterID string
-	Now                    func() time.Time
+	// Replica is this gateway's name. End has it end once what is under way is answered, EndOther
+	// asks another gateway to.
+	Replica  string
+	End      func()
+	EndOther func(ctx context.Context, other *fleet.Session) error
+	Now      func() time.Time
 }
 
 // Session is who runs commands, and where.
@@ -93,6 +98,8 @@ type call struct {
 	said int
 	// snapshot is the fleet as it was when the command began.
 	snapshot *view.Snapshot
+	// then is done when all is noted; nil is nothing.
+	then func()
 }
 
 // arg is an argument, "" when it was left out.
@@ -147,6 +154,9 @@ func (i *Interpreter) Run(ctx context.Context, s Session, line string) error {
 	}
 	if err := cmd.run(ctx, c); err != nil || !cmd.changes {
 		return err
+	}
+	if c.then != nil {
+		defer c.then()
 	}
 	_, err = i.cfg.Operations.Record(ctx, s.By, "command.execute", "command", cmd.name, clip(in.line))
 	if err != nil { // it is done: saying that it failed would make people do it again

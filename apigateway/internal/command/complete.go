@@ -153,7 +153,7 @@ func (c *command) values(n int, s *view.Snapshot, who auth.Identity) (out []stri
 		return see(auth.TokensView, func() []string { return keyWords(s) })
 	case arg == "<ALL|PUBLIC>":
 		return []string{keyAll, keyPublic}
-	case arg == "[all]":
+	case arg == "[all]", arg == "[confirm]":
 		return []string{strings.Trim(arg, "[]")}
 	}
 	return nil

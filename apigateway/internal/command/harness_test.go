@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -45,6 +46,17 @@ type node struct {
 	upstream.Agent
 	typed []string
 	lines []string
+	// shut is why it was shut down; deaf is true when it is not to be reached.
+	shut []string
+	deaf bool
+}
+
+func (n *node) Shutdown(_ context.Context, id fleet.NodeID, reason string) error {
+	if n.deaf {
+		return errs.New(errs.Unavailable, "the agent of node %s does not answer", id)
+	}
+	n.shut = append(n.shut, string(id)+": "+reason)
+	return nil
 }
 
 func (n *node) Console(_ context.Context, _ fleet.InstanceID, line string) error {
@@ -72,8 +84,20 @@ func (n *node) Export(context.Context, fleet.InstanceID, string) (io.ReadCloser,
 	return nil, errs.New(errs.Unavailable, "nothing is exported here")
 }
 
+// ended are the gateways that were asked to end; unheard do not hear it.
+type ended struct{ asked, unheard []string }
+
+func (e *ended) other(_ context.Context, r *fleet.Session) error {
+	if slices.Contains(e.unheard, r.Replica) {
+		return errs.New(errs.Unavailable, "it does not answer")
+	}
+	e.asked = append(e.asked, r.Replica)
+	return nil
+}
+
 // world is an interpreter on a store.
 type world struct {
+	ended
 	t       *testing.T
 	store   *store.Client
 	view    *view.View
@@ -105,7 +129,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.console = New(Config{
 		Operations: o, Sources: sources, ClusterName: "test", ClusterID: "c1", Now: now,
-		Auth: known,
+		Auth: known, Replica: "g-1", End: func() { w.asked = append(w.asked, "g-1") }, EndOther: w.other,
 	})
 	admin, _ := auth.RoleOf(w.view.Snapshot(), auth.RoleAdmin)
 	w.who = auth.Identity{User: "ann", Role: admin.Name, Permissions: admin.Permissions}

@@ -5,6 +5,8 @@
 //	Tell ─▶ own clients
 //	     └▶ a queue ─▶ a line to each other gateway ─POST─▶ its clients
 //
+// A gateway asks another to end the same way, and is told whether it does.
+//
 // Gateways find each other by their sessions, and prove themselves by the cluster secret.
 package relay
 
@@ -21,14 +23,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/apigateway/internal/events"
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-// Path is where gateways take events of others.
-const Path = "/internal/v1/events"
+// Path is where gateways take events of others, EndPath where they are asked to end.
+const (
+	Path    = "/internal/v1/events"
+	EndPath = "/internal/v1/end"
+)
 
 const (
 	// gather is how long more events are waited for after the first of a batch.
@@ -51,9 +57,11 @@ type Config struct {
 	Replica string
 	Peers   func() []*fleet.Session
 	// Secret is the cluster's.
-	Secret  string
-	Client  *http.Client
-	Events  *events.Log
+	Secret string
+	Client *http.Client
+	Events *events.Log
+	// End has this gateway end once what is under way is answered.
+	End     func()
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
 }
@@ -204,27 +212,66 @@ func (r *Relay) send(ctx context.Context, l line) {
 // not have the cluster secret finds nothing here.
 func (r *Relay) Before(next http.Handler) http.Handler {
 	want := []byte("Bearer " + r.cfg.Secret)
+	paths := map[string]http.HandlerFunc{Path: r.hear, EndPath: r.endOnRequest}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		proof := []byte(req.Header.Get("Authorization"))
-		if req.URL.Path != Path || req.Method != http.MethodPost || subtle.ConstantTimeCompare(proof, want) != 1 {
+		proof, handle := []byte(req.Header.Get("Authorization")), paths[req.URL.Path]
+		if handle == nil || req.Method != http.MethodPost || subtle.ConstantTimeCompare(proof, want) != 1 {
 			next.ServeHTTP(w, req)
 			return
 		}
-		var b batch
-		if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, maxBody)).Decode(&b); err != nil {
-			http.Error(w, "not a batch of events", http.StatusBadRequest)
-			return
-		}
-		w.WriteHeader(http.StatusNoContent)
-		if b.To != r.cfg.Replica || b.From == r.cfg.Replica {
-			return
-		}
-		for _, m := range b.Events {
-			fields := make(events.Fields, len(m.Fields))
-			for name, v := range m.Fields {
-				fields[name] = v
-			}
-			r.cfg.Events.Tell(events.Event{Type: m.Type, Group: m.Group, Fields: fields})
-		}
+		handle(w, req)
 	})
+}
+
+// hear tells this gateway's clients of another's events.
+func (r *Relay) hear(w http.ResponseWriter, req *http.Request) {
+	var b batch
+	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, maxBody)).Decode(&b); err != nil {
+		http.Error(w, "not a batch of events", http.StatusBadRequest)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+	if b.To != r.cfg.Replica || b.From == r.cfg.Replica {
+		return
+	}
+	for _, m := range b.Events {
+		fields := make(events.Fields, len(m.Fields))
+		for name, v := range m.Fields {
+			fields[name] = v
+		}
+		r.cfg.Events.Tell(events.Event{Type: m.Type, Group: m.Group, Fields: fields})
+	}
+}
+
+// wish is that a gateway ends.
+type wish struct {
+	To string `json:"to"`
+}
+
+// maxWish bounds a wish, in bytes.
+const maxWish = 4 << 10
+
+// AskToEnd has another gateway end once it has answered what is under way. Conflict when it is
+// another that answers at its address, Unavailable when nobody does.
+func (r *Relay) AskToEnd(ctx context.Context, other *fleet.Session) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return errs.Wrap("relay.AskToEnd", wire.Call(ctx, r.cfg.Client, wire.Request{
+		Method: http.MethodPost, URL: strings.TrimSuffix(other.URL, "/") + EndPath, Token: r.cfg.Secret, Body: wish{To: other.Replica},
+	}, nil))
+}
+
+// endOnRequest ends this gateway, if it is the one that is meant.
+func (r *Relay) endOnRequest(w http.ResponseWriter, req *http.Request) {
+	var asked wish
+	err := wire.DecodeJSON(http.MaxBytesReader(w, req.Body, maxWish), 0, &asked)
+	if err == nil && asked.To != r.cfg.Replica {
+		err = errs.New(errs.Conflict, "this is the gateway %s", r.cfg.Replica)
+	}
+	if err != nil {
+		wire.Encode(w, wire.Internal, "", err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+	r.cfg.End()
 }

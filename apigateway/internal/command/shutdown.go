@@ -1,0 +1,109 @@
+package command
+
+import (
+	"context"
+	"sync"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+const (
+	// confirmed is what has to be typed for the whole cluster to be shut down.
+	confirmed = "confirm"
+	// asking bounds how many nodes are asked at a time.
+	asking = 16
+	// gateways is how their sessions are filed.
+	gateways = "apigateway"
+)
+
+// shutdownCluster has all nodes that are connected shut down, then the other gateways, and at
+// last this one, which tells of each what came of it. Where a node that is connected could not
+// be asked, the gateways stay, so that it can be asked again.
+func shutdownCluster(ctx context.Context, c *call) error {
+	var nodes, away []fleet.NodeID
+	for id := range c.snapshot.Nodes.All() {
+		if _, alive := c.snapshot.NodeSessions.Get(id); alive {
+			nodes = append(nodes, id)
+		} else {
+			away = append(away, id)
+		}
+	}
+	var others []*fleet.Session
+	for _, r := range c.snapshot.ServiceSessions(gateways) {
+		if r.Replica != c.cfg.Replica {
+			others = append(others, r)
+		}
+	}
+	switch c.arg(0) {
+	case confirmed:
+	case "":
+		return errs.New(errs.Invalid, "nothing is shut down: cluster shutdown %s stops all instances of the nodes that are connected (%d), ends their agents, and then the gateways (%d)",
+			confirmed, len(nodes), len(others)+1)
+	default:
+		return errs.New(errs.Malformed, "%q is no confirmation: cluster shutdown %s", clip(c.arg(0)), confirmed)
+	}
+	for _, id := range away {
+		if err := c.say("node %s is not connected: what it runs goes on", id); err != nil {
+			return err
+		}
+	}
+	if err := c.shutdownNodes(ctx, nodes); err != nil {
+		return err
+	}
+	for _, r := range others {
+		if err := c.endGateway(ctx, r); err != nil {
+			return err
+		}
+	}
+	if _, err := c.cfg.Operations.Record(ctx, c.By, "system.shutdown", "replica", c.cfg.Replica, "cluster shutdown"); err != nil {
+		return err
+	}
+	c.then = c.cfg.End
+	if err := c.say("gateway %s, which tells you this, ends", c.cfg.Replica); err != nil {
+		return err
+	}
+	return c.say("etcd and the services that decide run on: stop them where they were started")
+}
+
+// shutdownNodes asks agents to stop their instances and to end. Unavailable when one of them
+// was not asked.
+func (c *call) shutdownNodes(ctx context.Context, nodes []fleet.NodeID) error {
+	failed := make([]error, len(nodes))
+	room := make(chan struct{}, asking)
+	var all sync.WaitGroup
+	for n, id := range nodes {
+		all.Go(func() {
+			room <- struct{}{}
+			defer func() { <-room }()
+			failed[n] = c.cfg.Operations.ShutdownNode(ctx, c.By, id, "cluster shutdown", false)
+		})
+	}
+	all.Wait()
+	missed := 0
+	for n, id := range nodes {
+		what := "stops its instances, and its agent ends"
+		if failed[n] != nil {
+			missed++
+			what = "was not asked: " + Explain(failed[n])
+		}
+		if err := c.say("node %s %s", id, what); err != nil {
+			return err
+		}
+	}
+	if missed > 0 {
+		return errs.New(errs.Unavailable, "not asked: %d of %d nodes; so the gateways stay: try again, or stop those agents where they were started", missed, len(nodes))
+	}
+	return nil
+}
+
+// endGateway asks another gateway to end, and tells what came of that.
+func (c *call) endGateway(ctx context.Context, r *fleet.Session) error {
+	if _, err := c.cfg.Operations.Record(ctx, c.By, "system.shutdown", "replica", r.Replica, "cluster shutdown"); err != nil {
+		return err
+	}
+	if err := c.cfg.EndOther(ctx, r); err != nil {
+		return c.say("gateway %s was not asked, and serves on: %s", r.Replica, Explain(err))
+	}
+	return c.say("gateway %s ends", r.Replica)
+}
