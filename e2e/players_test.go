@@ -1,7 +1,15 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/orreryhq/orrery/e2e/cluster"
@@ -66,4 +74,153 @@ func TestPlayersAreWhereTheirServersTellAndGoWithThem(t *testing.T) {
 		admin.Do("GET", "/api/v1/players", nil).OK(200, &all)
 		return await.Unless(all.Total == 0, "%+v", all)
 	})
+}
+
+// teller says of a server what happens to its players, with the server's own token. What it
+// says is numbered, so that one says one thing at a time.
+type teller struct {
+	instance, token string
+	sequence        int
+	http            *http.Client
+}
+
+// tell says it through a gateway.
+func (s *teller) tell(ctx context.Context, at cluster.Cluster, what, player string) error {
+	s.sequence++
+	body := fmt.Sprintf(`{"uuid":%q}`, player)
+	if what == "player-join" {
+		body = fmt.Sprintf(`{"uuid":%q,"name":"P%s"}`, player, player[len(player)-8:])
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at.API()+"/api/plugin/"+what, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+s.token)
+	req.Header.Set("X-Prexor-Sequence", fmt.Sprint(s.sequence))
+	resp, err := s.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if answer, _ := io.ReadAll(resp.Body); resp.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s of %s by %s: %d %s", what, player, s.instance, resp.StatusCode, answer)
+	}
+	return nil
+}
+
+// tellers are those of all instances of a group, once each has left its token in a directory.
+func tellers(t *testing.T, admin *cluster.Client, group, dir string, n int) (all []*teller) {
+	t.Helper()
+	transport := &http.Transport{MaxIdleConnsPerHost: n}
+	t.Cleanup(transport.CloseIdleConnections)
+	for _, i := range admin.AwaitRunning(group, n) {
+		s := &teller{instance: i.ID, http: &http.Client{Transport: transport, Timeout: cluster.Patience}}
+		await.That(t, "the token of "+i.ID, func() string {
+			token, err := os.ReadFile(filepath.Join(dir, i.ID))
+			s.token = strings.TrimSpace(string(token))
+			return await.Unless(err == nil && strings.HasSuffix(string(token), "\n"), "%v", err)
+		})
+		all = append(all, s)
+	}
+	return all
+}
+
+// whereabouts are the players that a gateway shows, and where.
+func whereabouts(admin *cluster.Client) map[string]string {
+	out := map[string]string{}
+	for page := 1; ; page++ {
+		var list struct {
+			Total int
+			Data  []struct{ ID, CurrentInstance string }
+		}
+		admin.Do("GET", fmt.Sprint("/api/v1/players?pageSize=500&page=", page), nil).OK(200, &list)
+		for _, p := range list.Data {
+			out[p.ID] = p.CurrentInstance
+		}
+		if len(list.Data) == 0 {
+			return out
+		}
+	}
+}
+
+func TestAThousandPlayersOfTenServersAreTheSameOnEveryGateway(t *testing.T) {
+	const servers, each = 10, 100
+	c := cluster.Start(t, cluster.Options{})
+	admin := cluster.Login(t, c)
+	gateways := []cluster.Cluster{c, cluster.AddGateway(t, c, admin, "second")}
+	dir := t.TempDir()
+	createGroup(t, admin, map[string]any{
+		"name": "own", "memoryMb": 16, "minInstances": servers, "maxPlayers": 2 * each, "shutdownGraceSeconds": 1,
+		"command": `echo "$ORRERY_TOKEN" > "` + dir + `/$ORRERY_INSTANCE_NAME"; exec sleep 1000`,
+	})
+	all := tellers(t, admin, "own", dir, servers)
+	where := map[string]string{}
+	player := func(server, n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%04d%08d", server, n) }
+	// Every server tells at once, each of its own players in turn, by either gateway.
+	atOnce := func(what string, of func(server, n int) (player string, ok bool)) {
+		t.Helper()
+		ctx := cluster.Bounded(t)
+		var telling sync.WaitGroup
+		for server, s := range all {
+			telling.Go(func() {
+				for n := range each {
+					if p, ok := of(server, n); ok {
+						if err := s.tell(ctx, gateways[(server+n)%2], what, p); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				}
+			})
+		}
+		telling.Wait()
+	}
+	awaitThem := func(what string) {
+		t.Helper()
+		for _, at := range gateways {
+			await.That(t, what, func() string {
+				got := whereabouts(admin.Through(at))
+				wrong := 0
+				for player, instance := range where {
+					if got[player] != instance {
+						wrong++
+					}
+				}
+				return await.Unless(maps.Equal(got, where), "%d are shown and %d are there, of whom %d are shown elsewhere or not at all", len(got), len(where), wrong)
+			})
+		}
+	}
+
+	atOnce("player-join", func(server, n int) (string, bool) { return player(server, n), true })
+	for server, s := range all {
+		for n := range each {
+			where[player(server, n)] = s.instance
+		}
+	}
+	awaitThem("a thousand have joined")
+
+	// A third goes on to the next server, which tells of them before the one they left does.
+	moves := func(n int) bool { return n%3 == 0 }
+	atOnce("player-join", func(server, n int) (string, bool) { return player((server+servers-1)%servers, n), moves(n) })
+	atOnce("player-leave", func(server, n int) (string, bool) { return player(server, n), moves(n) })
+	for server := range all {
+		for n := range each {
+			if moves(n) {
+				where[player(server, n)] = all[(server+1)%servers].instance
+			}
+		}
+	}
+	awaitThem("a third have moved")
+
+	// Of those who stayed, every second leaves.
+	leaves := func(n int) bool { return !moves(n) && n%2 == 0 }
+	atOnce("player-leave", func(server, n int) (string, bool) { return player(server, n), leaves(n) })
+	for server := range all {
+		for n := range each {
+			if leaves(n) {
+				delete(where, player(server, n))
+			}
+		}
+	}
+	awaitThem("a third have left")
 }
