@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -12,11 +13,17 @@ import (
 // view's goroutine.
 func (c *Controller) changed(b view.Batch) {
 	c.outages.heard(&b, time.Now())
-	nodes := false
+	nodes, groups := false, map[fleet.GroupName]bool{}
 	for i := range b.Changes {
 		c.changedOne(&b, &b.Changes[i])
 		c.roomTaken(&b, &b.Changes[i])
 		nodes = nodes || b.Changes[i].Kind == view.KindSession || b.Changes[i].Kind == view.KindNode
+		if b.Changes[i].Kind == view.KindGroup {
+			groups[b.Changes[i].Group()] = true
+		}
+	}
+	for name := range below(b.After, groups) {
+		c.look(name)
 	}
 	if nodes {
 		c.weigh(b.After)
@@ -45,10 +52,7 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 		if dropsPlan(ch) {
 			c.queue.AddAfter(sweep, sweepAfter)
 		}
-	case view.KindGroup:
-		c.look(ch.Group())
-		c.lookBelow(b, ch.Group())
-	case view.KindPlacement, view.KindOrder, view.KindStatus, view.KindCrashLoop:
+	case view.KindGroup, view.KindPlacement, view.KindOrder, view.KindStatus, view.KindCrashLoop:
 		c.look(ch.Group())
 	case view.KindEviction:
 		if i, ok := b.After.Instances.Get(fleet.InstanceID(ch.Key[0])); ok {
@@ -99,14 +103,21 @@ func (c *Controller) look(g fleet.GroupName) {
 	}
 }
 
-// lookBelow queues the groups that inherit from one.
-func (c *Controller) lookBelow(b *view.Batch, parent fleet.GroupName) {
-	for name, g := range b.After.Groups.All() {
-		if g.Spec.Parent == "" {
-			continue
+// below are the other groups that inherit from any of these, found in one walk for a whole
+// batch: a first list has them all.
+func below(s *view.Snapshot, changed map[fleet.GroupName]bool) iter.Seq[fleet.GroupName] {
+	return func(yield func(fleet.GroupName) bool) {
+		if len(changed) == 0 {
+			return
 		}
-		if slices.ContainsFunc(fleet.Ancestors(g, b.After.Groups.Get), func(a *fleet.Group) bool { return a.Name == parent }) {
-			c.look(name)
+		for name, g := range s.Groups.All() {
+			if g.Spec.Parent == "" || changed[name] {
+				continue
+			}
+			of := fleet.Ancestors(g, s.Groups.Get)
+			if slices.ContainsFunc(of, func(a *fleet.Group) bool { return changed[a.Name] }) && !yield(name) {
+				return
+			}
 		}
 	}
 }
