@@ -337,7 +337,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	tickets := events.NewTickets(g.cfg.Store, 0)
 	records := logs.New(logs.Config{
 		Records: g.cfg.Records, Service: serviceName, Replica: g.cfg.Replica, View: g.cfg.View, Auth: g.auth, Tickets: tickets,
-		Agents: g.agents, Client: calling(g.calls), Metrics: g.metrics,
+		Agents: g.agents, Client: calling(g.calls), Secret: g.cfg.ClusterSecret, Log: g.cfg.Log, Metrics: g.metrics,
 	})
 	frame.Add(rest.New(rest.Config{
 		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: templates, Sources: sources,

@@ -7,11 +7,15 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/orreryhq/orrery/apigateway/internal/logs"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -93,10 +97,74 @@ func TestTheLogsOfAllGatewaysAreOneList(t *testing.T) {
 	a.user("vera", "VIEWER").do("GET", "/api/v1/system/logs", nil).want(403)
 }
 
-func TestAGatewayThatDoesNotAnswerIsNamed(t *testing.T) {
-	s := newSite(t, logging(0))
-	s.commit(store.Create(store.SessionKey("apigateway", "gone"), fleet.Session{Service: "apigateway", Replica: "gone", URL: "http://127.0.0.1:1"}))
-	s.do("GET", "/api/v1/system/logs", nil).want(200).is("missing", []string{"gone"}).is("replicas", []string{s.gateway.cfg.Replica})
+func TestAGatewayThatDoesNotAnswerIsNamedWithTheReason(t *testing.T) {
+	s := newSite(t, func(c *Config) {
+		c.Records = telemetry.NewRing("apigateway/"+c.Replica, 0)
+		c.Log = slog.New(c.Records.Handler(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	})
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(silent.Close)
+	var missing []string
+	reasons := map[string]any{}
+	for _, other := range [][3]string{
+		{"elsewhere", s.url, "its api-url leads to " + s.gateway.cfg.Replica + ": each gateway needs one that leads to itself"},
+		{"gone", "http://127.0.0.1:1", "it cannot be reached at its api-url: look whether it runs, and whether gateways reach each other"},
+		{"older", s.url + "/api/v1/none", "what is at its api-url does not know this gateway: all need the same version and the same cluster secret"},
+		{"silent", silent.URL, "it did not answer within 3s: look at its host"},
+	} {
+		missing = append(missing, other[0])
+		reasons[other[0]] = other[2]
+		s.commit(store.Create(store.SessionKey("apigateway", other[0]), fleet.Session{Service: "apigateway", Replica: other[0], URL: other[1]}))
+	}
+	await.That(t, "the reasons", func() string {
+		r := s.do("GET", "/api/v1/system/logs", nil).want(200).is("missing", missing).is("replicas", []string{s.gateway.cfg.Replica})
+		return cmp.Diff(any(reasons), r.field("missingReasons"))
+	})
+	told := s.gateway.cfg.Records.Last(telemetry.RecordFilter{Logger: "apigateway/internal/logs"}, 100)
+	if !slices.ContainsFunc(told, func(r telemetry.Record) bool {
+		return r.Level == "DEBUG" && r.MDC["replica"] == "gone" && r.MDC["url"] == "http://127.0.0.1:1" && strings.Contains(r.Throwable, "refused")
+	}) {
+		t.Errorf("the log says %+v", told)
+	}
+}
+
+func TestGatewaysTellEachOtherTheirRecordsAndNobodyElse(t *testing.T) {
+	a := newSite(t, logging(0))
+	b := newSiteOn(t, a.etcd, logging(0), func(c *Config) {
+		c.AllowedSubnets, c.TrustedProxies = []string{"10.0.0.0/8"}, []string{"127.0.0.0/8"}
+	}).as(a.token)
+	await.That(t, "both gateways are known", func() string {
+		n := len(a.view.Snapshot().ServiceSessions("apigateway"))
+		return await.Unless(n == 2, "%d are", n)
+	})
+	b.gateway.cfg.Log.Info("test of b")
+	stranger := []string{"X-Forwarded-For", "192.0.2.1"}
+	b.do("GET", "/api/v1/system/logs", nil, stranger...).want(403)
+	await.That(t, "the records of the other", func() string {
+		r := a.do("GET", "/api/v1/system/logs", nil, "Authorization", "bearer "+a.token).want(200)
+		return await.Unless(slices.Equal(r.messages(), []string{"test of b"}), "%v, %v", r.messages(), r.field("missingReasons"))
+	})
+	ask := func(by *site, method, query string, header ...string) *reply {
+		t.Helper()
+		r, err := by.try(method, logs.Path+"?"+query, nil, header...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	own := "replica=" + a.gateway.cfg.Replica
+	ask(a, "GET", own+"&limit=1").want(404)
+	ask(a.as(""), "GET", own+"&limit=1").want(404)
+	ask(b.as(secret), "GET", "replica="+b.gateway.cfg.Replica+"&limit=1", stranger...).want(200)
+	gateway := a.as(secret)
+	ask(gateway, "POST", own+"&limit=1").want(404)
+	for query, status := range map[string]int{
+		own + "&limit=1": 200, own + "&limit=-1": 200, own + "&limit=": 400, own + "&limit=1&level=loud": 400, "replica=another&limit=1": 409, "": 409,
+	} {
+		if r := ask(gateway, "GET", query); r.status != status || strings.Contains(r.raw, "records") != (status == 200) {
+			t.Errorf("%s: %d %s", query, r.status, r.raw)
+		}
+	}
 }
 
 // frames are the events of a stream, each as its id, name and data.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/peer"
 	"github.com/orreryhq/orrery/apigateway/internal/rest"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -53,7 +55,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 		return err
 	}
 	httpServer := &http.Server{
-		Handler: g.relay.Before(g.frame), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler:           peer.Before(g.frame, g.cfg.ClusterSecret, slices.Concat(g.relay.Doors(), streams.logs.Doors())...),
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(g.cfg.Log.Handler(), slog.LevelDebug),
 	}
 	arriving := watchArrivals(httpServer)

@@ -6,7 +6,9 @@
 //   - Each process keeps its own records, in memory and so many; see telemetry.Ring. Nothing
 //     of them is written to etcd.
 //   - The list of the system is merged over all gateways there are, and names those that did
-//     not answer. Its stream is of one gateway, which its first event names.
+//     not answer, and why. Its stream is of one gateway, which its first event names.
+//   - Whether somebody may see the list is asked by the gateway that was asked for it. It asks
+//     the others as a gateway, with the cluster secret, and hands nobody's token on.
 //   - Ids of a stream are the records' numbers, and Last-Event-ID goes on after them. What is
 //     not kept any more is told as a gap, never left out in silence. A client that takes
 //     nothing is cut.
@@ -15,6 +17,7 @@ package logs
 
 import (
 	"cmp"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -53,8 +56,10 @@ type Config struct {
 	Auth             *auth.Service
 	Tickets          *events.Tickets
 	Agents           *upstream.Agents
-	// Client reaches the other gateways.
+	// Client reaches the other gateways, Secret is the cluster's.
 	Client *http.Client
+	Secret string
+	Log    *slog.Logger
 	// MaxStreams is the number of streams at a time. 0 means DefaultMaxStreams.
 	MaxStreams int
 	// WriteTimeout is how long one write may be stuck. 0 means DefaultWriteTimeout.

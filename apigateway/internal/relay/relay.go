@@ -12,7 +12,6 @@ package relay
 
 import (
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -23,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/apigateway/internal/events"
+	"github.com/orreryhq/orrery/apigateway/internal/peer"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/pause"
@@ -208,19 +208,12 @@ func (r *Relay) send(ctx context.Context, l line) {
 	}
 }
 
-// Before takes what other gateways send, and leaves everything else to a handler: who does
-// not have the cluster secret finds nothing here.
-func (r *Relay) Before(next http.Handler) http.Handler {
-	want := []byte("Bearer " + r.cfg.Secret)
-	paths := map[string]http.HandlerFunc{Path: r.hear, EndPath: r.endOnRequest}
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		proof, handle := []byte(req.Header.Get("Authorization")), paths[req.URL.Path]
-		if handle == nil || req.Method != http.MethodPost || subtle.ConstantTimeCompare(proof, want) != 1 {
-			next.ServeHTTP(w, req)
-			return
-		}
-		handle(w, req)
-	})
+// Doors are where other gateways tell and ask this one.
+func (r *Relay) Doors() []peer.Door {
+	return []peer.Door{
+		{Method: http.MethodPost, Path: Path, Open: r.hear},
+		{Method: http.MethodPost, Path: EndPath, Open: r.endOnRequest},
+	}
 }
 
 // hear tells this gateway's clients of another's events.

@@ -216,7 +216,7 @@ func (a *API) shareSystemLogs(c *gin.Context) {
 	if !ok {
 		return
 	}
-	draft.Text = recordsText(a.cfg.Logs.System(c, q).Records)
+	draft.Text = recordsText(a.cfg.Logs.System(c.Request.Context(), q).Records)
 	a.share(c, draft)
 }
 
