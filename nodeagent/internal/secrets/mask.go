@@ -13,12 +13,12 @@ import (
 )
 
 // What is looked for in texts, for values, their spellings and each line of a value with
-// several alike, by their length in bytes: from anywhere on it is hidden wherever it stands,
+// several alike, by their length in bytes: from Anywhere on it is hidden wherever it stands,
 // from leastMasked on where it is a word of its own, and what is shorter not at all. It is
 // in every text: to hide it would make all unreadable, and show what it is.
 const (
 	leastMasked = 4
-	anywhere    = 8
+	Anywhere    = 8
 )
 
 // Mask hides values in texts. The zero Mask hides nothing.
@@ -99,7 +99,7 @@ func (m Mask) Part(s string, from, to int) string {
 func (m Mask) end(s string, at int) int {
 	for _, one := range m.byHead[headOf(s[at:])] {
 		end := at + len(one)
-		if strings.HasPrefix(s[at:], one) && (len(one) >= anywhere || beginsWord(s, at) && endsWord(s, end)) {
+		if strings.HasPrefix(s[at:], one) && (len(one) >= Anywhere || beginsWord(s, at) && endsWord(s, end)) {
 			return end
 		}
 	}

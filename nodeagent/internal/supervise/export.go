@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/save"
+	"github.com/orreryhq/orrery/nodeagent/internal/secrets"
 	"github.com/orreryhq/orrery/nodeagent/internal/workspace"
 )
 
@@ -34,8 +35,9 @@ type Export struct {
 // Close lets go of the templates it was built of.
 func (e Export) Close() { e.origin.Close() }
 
-// Export prepares a reading of what the instance's configuration is now. Conflict when
-// it does not run, or its secrets are not known.
+// Export prepares a reading of what the instance's configuration is now, without its secrets
+// and without the values of variables that not everybody is shown. Conflict when it does not
+// run, or its secrets are not known.
 func (i *Instance) Export(ctx context.Context) (Export, error) {
 	i.mu.Lock()
 	l, p := i.live, i.built
@@ -54,6 +56,12 @@ func (i *Instance) Export(ctx context.Context) (Export, error) {
 	maps.Copy(values, known.Values)
 	origin := i.kit.Workspace.Origin(workspace.Request{Placement: p.placement, Plan: p.plan, Values: values})
 	hidden := []save.Secret{{Value: p.token}}
+	withheld := p.withheld(values)
+	for _, variable := range slices.Sorted(maps.Keys(withheld)) {
+		if value := withheld[variable]; len(value) >= secrets.Anywhere { // what is shorter, such as "true", is in every text
+			hidden = append(hidden, save.Secret{Value: value, Placeholder: "%" + variable + "%"})
+		}
+	}
 	for _, values := range slices.Backward(known.All) { // a directory that stays may have those of builds before
 		for _, variable := range slices.Sorted(maps.Keys(values)) {
 			hidden = append(hidden, save.Secret{Value: values[variable], Placeholder: "%" + variable + "%"})

@@ -35,13 +35,18 @@ func (i *Instance) Files(ctx context.Context) (files.Place, error) {
 		}
 	}
 	values, _, _ := i.kit.values(p.plan, p.placement, p.around)
-	withheld := make(map[string]string, len(p.plan.Hidden))
-	for variable := range p.plan.Hidden {
-		withheld[variable] = values[variable]
-	}
 	hidden := make([]map[string]string, 0, len(known.All)+2)
 	for _, values := range known.All {
 		hidden = append(hidden, maps.Clone(values))
 	}
-	return files.Place{Dir: i.kit.Workspace.Dir(p.placement, p.plan.Static), Mask: secrets.NewMask(append(hidden, own, withheld)...)}, nil
+	return files.Place{Dir: i.kit.Workspace.Dir(p.placement, p.plan.Static), Mask: secrets.NewMask(append(hidden, own, p.withheld(values))...)}, nil
+}
+
+// withheld are those of the values of its variables that not everybody is shown.
+func (p present) withheld(values map[string]string) map[string]string {
+	out := make(map[string]string, len(p.plan.Hidden))
+	for variable := range p.plan.Hidden {
+		out[variable] = values[variable]
+	}
+	return out
 }
