@@ -4,6 +4,7 @@
 // Invariants:
 //   - Nothing outside the directory is read, whatever links it holds and whoever changes them
 //     meanwhile; links that lead to something within are followed.
+//   - What is the agent's own there is neither shown nor told of, whatever other name a link gives it.
 //   - Nothing that is no plain file is opened to be read: a pipe would never answer.
 //   - What is read and told is bounded, however large a directory or a file is.
 //   - Values of secrets are hidden, also where a part of one lies outside of what is shown.
@@ -18,6 +19,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -26,6 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/internal/claim"
 	"github.com/orreryhq/orrery/nodeagent/internal/secrets"
 )
 
@@ -51,7 +54,7 @@ type Place struct {
 type Entry struct {
 	Name string
 	// Dir is true for a directory, Other for what is neither that nor a file: a link that leads
-	// nowhere or out, a pipe, a socket.
+	// nowhere, out, or to what is not shown, a pipe, a socket.
 	Dir, Other bool
 	// Size is in bytes, 0 of what is no file.
 	Size int64
@@ -87,6 +90,7 @@ func (p Place) List(name string) (Listing, error) {
 		return Listing{}, told(name, err)
 	}
 	slices.Sort(names)
+	lock, _ := root.Lstat(claim.FileName) // nil is the same as nothing
 	out := Listing{Entries: []Entry{}, More: len(names) == maxLooked}
 	for _, n := range names {
 		if strings.HasPrefix(n, own) {
@@ -96,16 +100,22 @@ func (p Place) List(name string) (Listing, error) {
 			out.More = true
 			break
 		}
-		out.Entries = append(out.Entries, p.entry(root, path.Join(clean(name), n)))
+		out.Entries = append(out.Entries, p.entry(root, lock, path.Join(clean(name), n)))
 	}
 	return out, nil
 }
 
 // entry looks at one thing of a directory.
-func (p Place) entry(root *os.Root, at string) Entry {
+func (p Place) entry(root *os.Root, lock fs.FileInfo, at string) Entry {
 	out := Entry{Name: p.Mask.Text(strings.ToValidUTF8(path.Base(at), "?")), Other: true}
-	fi, err := root.Stat(at)
-	if err != nil {
+	fi, err := root.Lstat(at)
+	if err == nil && fi.Mode()&fs.ModeSymlink != 0 {
+		var f *os.File
+		if f, fi, err = p.within(root, at); err == nil {
+			_ = f.Close()
+		}
+	}
+	if err != nil || os.SameFile(lock, fi) {
 		return out
 	}
 	out.Dir, out.Other, out.ModifiedAt = fi.IsDir(), !fi.IsDir() && !fi.Mode().IsRegular(), fi.ModTime().UTC()
@@ -189,7 +199,7 @@ func (p Place) open(name string) (*os.File, fs.FileInfo, error) {
 	switch {
 	case len(name) > maxPath, strings.ContainsRune(name, 0), !filepath.IsLocal(clean(name)):
 		return nil, nil, kind(errs.Invalid, "%q is not a path inside the instance's directory", clip(name))
-	case slices.ContainsFunc(strings.Split(clean(name), "/"), func(part string) bool { return strings.HasPrefix(part, own) }):
+	case namesOwn(clean(name)):
 		return nil, nil, kind(errs.NotFound, "the instance has no %s", name)
 	}
 	root, err := os.OpenRoot(p.Dir)
@@ -197,6 +207,11 @@ func (p Place) open(name string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, kind(errs.NotFound, "the instance has no directory now")
 	}
 	defer root.Close()
+	return p.within(root, name)
+}
+
+// within opens what a path inside the directory leads to, links included.
+func (p Place) within(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	fi, err := root.Stat(clean(name))
 	switch {
 	case err != nil:
@@ -208,11 +223,54 @@ func (p Place) open(name string) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, told(name, err)
 	}
-	if fi, err = f.Stat(); err != nil { // it may be another by now
-		_ = f.Close()
-		return nil, nil, told(name, err)
+	fi, err = f.Stat() // it may be another by now
+	hidden := false
+	if err == nil {
+		hidden, err = isOwn(root, f, fi)
 	}
-	return f, fi, nil
+	switch {
+	case err != nil:
+		err = told(name, err)
+	case hidden:
+		err = kind(errs.NotFound, "the instance has no %s", clip(name))
+	default:
+		return f, fi, nil
+	}
+	_ = f.Close()
+	return nil, nil, err
+}
+
+// isOwn reports whether an open file is the agent's own, by the name it has there and not the
+// one it was opened by, or because that is another of the lock.
+func isOwn(root *os.Root, f *os.File, fi fs.FileInfo) (bool, error) {
+	if lock, err := root.Lstat(claim.FileName); err == nil && os.SameFile(lock, fi) {
+		return true, nil
+	}
+	top, err := root.Open(".")
+	if err != nil {
+		return false, err
+	}
+	defer top.Close()
+	from, err := nameOf(top)
+	if err != nil {
+		return false, err
+	}
+	to, err := nameOf(f)
+	if err != nil {
+		return false, err
+	}
+	at, err := filepath.Rel(from, to)
+	return namesOwn(at), err
+}
+
+// nameOf is where an open file lies, as the kernel has it: without links.
+func nameOf(f *os.File) (string, error) {
+	return os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
+}
+
+// namesOwn reports whether a part of a path is the agent's.
+func namesOwn(path string) bool {
+	return slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool { return strings.HasPrefix(part, own) })
 }
 
 // clean is a path without what says nothing; "" is the directory itself.

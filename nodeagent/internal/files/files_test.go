@@ -124,6 +124,50 @@ func TestNothingOutsideIsShownAndWhatIsNoFileIsNotOpened(t *testing.T) {
 	}
 }
 
+func TestWhatIsTheAgentsOwnIsNotShownUnderAnotherName(t *testing.T) {
+	p := place(t, map[string]string{".orrery-lock": "epochs", "deep/.orrery-new-1": "half", "deep/.orrery/token": "x", "mine": "yes"}, nil)
+	p.link(t, ".orrery-lock", "lock")
+	p.link(t, "lock", "chain")
+	p.link(t, "deep/.orrery-new-1", "new")
+	p.link(t, "deep/.orrery", "folder")
+	p.link(t, "mine", "link")
+	if err := os.Link(filepath.Join(p.Dir, ".orrery-lock"), filepath.Join(p.Dir, "hard")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"lock", "chain", "new", "hard", "folder/token", "folder"} {
+		if c, err := p.Read(Query{Path: name, Bytes: 100}); !errs.Is(err, errs.NotFound) || errs.FieldOf(err) != "path" || c.Text != "" {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+	}
+	if l, err := p.List("folder"); !errs.Is(err, errs.NotFound) {
+		t.Errorf("%+v, %v", l, err)
+	}
+	got, err := p.List("")
+	want := Listing{Entries: []Entry{
+		{Name: "chain", Other: true},
+		{Name: "deep", Dir: true},
+		{Name: "folder", Other: true},
+		{Name: "hard", Other: true},
+		{Name: "link", Size: 3},
+		{Name: "lock", Other: true},
+		{Name: "mine", Size: 3},
+		{Name: "new", Other: true},
+	}}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Entry{}, "ModifiedAt")); err != nil || diff != "" {
+		t.Errorf("%s, %v", diff, err)
+	}
+	at := filepath.Join(filepath.Dir(p.Dir), ".orrery", "instance") // what lies above is not asked
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(p.Dir, at); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := (Place{Dir: at}).Read(Query{Path: "link", Bytes: 100}); err != nil || c.Text != "yes" {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
 func TestThePartOfAFileThatIsWantedIsShown(t *testing.T) {
 	p := place(t, map[string]string{"log": "first\nzwölf ☃\nlast\n", "data": "a\x00b", "latin": "f\xfcnf", "empty": ""}, nil)
 	for _, c := range []struct {
