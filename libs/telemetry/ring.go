@@ -170,7 +170,8 @@ type page struct {
 	records []Record
 	// next is the number to read on from.
 	next int64
-	// gap is true when there were records after the number that are not kept.
+	// gap is true when there were records after the number that are not kept, or the number is of
+	// a time to come: whoever gave it had another clock, and what it has seen is not known.
 	gap bool
 	// more is closed when there is more; nil when there is already.
 	more <-chan struct{}
@@ -180,9 +181,14 @@ type page struct {
 func (r *Ring) after(seq int64, f RecordFilter, n int) page {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	gap := seq < r.gone
+	if seq > r.last { // of a ring that logged more, or by a clock that is ahead
+		gap = seq > time.Now().UnixMicro()
+		seq = r.last
+	}
 	from := sort.Search(len(r.kept), func(i int) bool { return r.at(i).Seq > seq })
 	to := min(from+n, len(r.kept))
-	p := page{records: r.taken(f, from, to), next: max(seq, r.gone), gap: seq < r.gone}
+	p := page{records: r.taken(f, from, to), next: max(seq, r.gone), gap: gap}
 	if to > from {
 		p.next = r.at(to - 1).Seq
 	}
@@ -221,7 +227,8 @@ func (r *Ring) Follow(f RecordFilter, after int64, n int) *Follower {
 const followPage = 256
 
 // Next waits for records, at most so long: then there are none. gap is true when records
-// before them are not kept any more. Canceled when ctx ends.
+// before them are missing: they are not kept any more, or the number to begin after was of a
+// time to come. Canceled when ctx ends.
 func (f *Follower) Next(ctx context.Context, most time.Duration) (records []Record, gap bool, err error) {
 	silent := time.NewTimer(most)
 	defer silent.Stop()

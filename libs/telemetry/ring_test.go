@@ -180,6 +180,27 @@ func TestAFollowerReadsOnAndIsToldOfAGap(t *testing.T) {
 	}
 }
 
+func TestAFollowerThatIsAheadOfARingIsToldOfAGapAndReadsOnFromItsEnd(t *testing.T) {
+	ring := telemetry.NewRing("x", 4)
+	log, all := logInto(ring, slog.LevelInfo), telemetry.RecordFilter{}
+	log.Info("0")
+	ahead := ring.Follow(all, time.Now().Add(time.Hour).UnixMicro(), 0)
+	if records, gap, err := ahead.Next(t.Context(), time.Minute); len(records) > 0 || !gap || err != nil {
+		t.Fatalf("%v, gap %v, %v", records, gap, err)
+	}
+	// of another ring that logged later, by a clock that goes as this one's: nothing is missing
+	later := ring.Follow(all, time.Now().UnixMicro(), 0)
+	if records, gap, err := later.Next(t.Context(), time.Nanosecond); len(records) > 0 || gap || err != nil {
+		t.Fatalf("%v, gap %v, %v", records, gap, err)
+	}
+	log.Info("1")
+	for _, f := range []*telemetry.Follower{ahead, later} {
+		if got, gap := nextOf(t, f); !cmp.Equal(got, []string{"1"}) || gap {
+			t.Errorf("%v, gap %v", got, gap)
+		}
+	}
+}
+
 func TestAFollowerIsWokenByWhatItWaitsFor(t *testing.T) {
 	ring := telemetry.NewRing("x", 10)
 	log := logInto(ring, slog.LevelInfo)

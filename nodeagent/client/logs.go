@@ -42,7 +42,7 @@ type Records struct {
 // sign of life, which comes at least every ten seconds.
 type RecordFrame struct {
 	Records []telemetry.Record `json:"records,omitempty"`
-	// Gap is true when records before these are not kept any more.
+	// Gap is true when records before these are missing; see telemetry.Follower.
 	Gap bool `json:"gap,omitempty"`
 }
 

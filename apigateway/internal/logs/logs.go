@@ -10,8 +10,8 @@
 //   - Whether somebody may see the list is asked by the gateway that was asked for it. It asks
 //     the others as a gateway, with the cluster secret, and hands nobody's token on.
 //   - Ids of a stream are the records' numbers, and Last-Event-ID goes on after them. What is
-//     not kept any more is told as a gap, never left out in silence. A client that takes
-//     nothing is cut.
+//     not kept any more is told as a gap, never left out in silence, and so is a number that
+//     the clock has not reached. A client that takes nothing is cut.
 //   - A stream ends when the credential that opened it does, or may not see logs any more.
 package logs
 

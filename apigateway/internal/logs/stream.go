@@ -36,7 +36,7 @@ type tail interface {
 	io.Closer
 }
 
-// piece is what has come; gap is true when something before it is not kept any more.
+// piece is what has come; gap is true when something before it is missing.
 type piece struct {
 	records []telemetry.Record
 	gap     bool
@@ -175,7 +175,7 @@ func (e *sse) follow(ctx context.Context, from tail) (why string) {
 
 func (e *sse) piece(p piece) {
 	if p.gap {
-		e.event("gap", gin.H{"message": "records before these are not kept any more"})
+		e.event("gap", gin.H{"message": "records before these are missing: they are not kept any more, or were numbered by a clock that is ahead"})
 	}
 	for _, r := range p.records {
 		fmt.Fprintf(&e.out, "id: %d\n", r.Seq)
