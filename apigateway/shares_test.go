@@ -255,6 +255,72 @@ func TestWhereSharingIsOffNothingIsSharedNorRead(t *testing.T) {
 	off.do("POST", "/api/v1/shares/"+fmt.Sprint(r.field("shareId"))+"/revoke", nil).want(200) // of one that was read there is nothing to revoke
 }
 
+func TestWhatBecameOfAShareIsToldForAMonthFromItsEndAndTakesNoRoom(t *testing.T) {
+	s := newSite(t)
+	const day = 24 * time.Hour
+	now := time.Now()
+	put := func(name string, size int, made, ended time.Duration) string {
+		t.Helper()
+		id := strings.Repeat(name, 26)
+		record := fleet.Share{ID: id, Kind: fleet.ShareCrash, StoredBytes: size, At: now.Add(-made)}
+		if ended > 0 {
+			record.RevokedAt = now.Add(-ended)
+		}
+		s.commit(store.Create(store.ShareKey(id), record))
+		return id
+	}
+	late, long := put("A", 32<<20, 40*day, day), put("B", 1, 40*day, 31*day)
+	active := put("C", 1, 50*day, 0)
+	if err := s.gateway.shares.Tidy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.do("GET", "/api/v1/shares/"+late, nil).want(200).is("revocable", false)
+	s.do("GET", "/api/v1/shares/"+long, nil).want(404)
+	s.do("GET", "/api/v1/shares/"+active, nil).want(200).is("revocable", true)
+}
+
+func TestSharesThatCannotBeReadHideNoOthersAndMakeRoomFirst(t *testing.T) {
+	s := newSite(t)
+	now := time.Now()
+	id := func(n int) string { return strings.Repeat(string(rune('A'+n)), 26) }
+	damaged := map[string]string{id(0): "what nobody can read", id(1): "{}"}
+	for name, text := range damaged {
+		for _, key := range []string{store.ShareKey(name).String(), store.ShareTextKey(name).String()} {
+			if _, err := s.etcd.Raw().Put(t.Context(), key, text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.do("GET", "/api/v1/shares/"+name, nil).want(500)
+		s.do("POST", "/api/v1/shares/"+name+"/revoke", nil).want(500)
+		s.as("").do("GET", "/s/"+name, nil).want(500)
+	}
+	s.commit(
+		store.Create(store.ShareKey(id(2)), fleet.Share{ID: id(2), Kind: fleet.ShareCrash, At: now, ExpiresAt: now.Add(-time.Minute)}),
+		store.Create(store.ShareKey(id(3)), fleet.Share{ID: id(3), Kind: fleet.ShareCrash, At: now, RevokedAt: now.Add(-40 * 24 * time.Hour)}),
+	)
+	if _, err := s.etcd.Raw().Put(t.Context(), store.ShareTextKey(id(2)).String(), "what nobody can read"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.gateway.shares.Tidy(t.Context()); err == nil || !strings.Contains(err.Error(), id(0)) || !strings.Contains(err.Error(), id(1)[:8]) {
+		t.Errorf("what is damaged is not named: %v", err)
+	}
+	s.do("GET", "/api/v1/shares", nil).want(200).is("total", 1).is("data.0.id", id(2))
+	if _, err := store.Get(t.Context(), s.store, store.ShareTextMarkKey(id(2))); !errs.Is(err, errs.NotFound) {
+		t.Errorf("a text that cannot be read, and has expired, is there still: %v", err)
+	}
+	s.commit(store.Create(store.ShareKey(id(4)), fleet.Share{ID: id(4), Kind: fleet.ShareCrash, At: now.Add(-time.Hour), StoredBytes: 32 << 20}))
+	if err := s.gateway.shares.Tidy(t.Context()); err != nil {
+		t.Errorf("they do not make room: %v", err)
+	}
+	for name := range damaged {
+		s.do("GET", "/api/v1/shares/"+name, nil).want(404)
+		if _, err := store.Get(t.Context(), s.store, store.ShareTextMarkKey(name)); !errs.Is(err, errs.NotFound) {
+			t.Errorf("the text of %s is there still: %v", name, err)
+		}
+	}
+	s.do("GET", "/api/v1/shares", nil).want(200).is("total", 2)
+}
+
 func TestThereAreSoManySharesAndTheOldestMakeRoom(t *testing.T) {
 	s := newSite(t)
 	s.leaking(1)

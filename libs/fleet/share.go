@@ -29,9 +29,9 @@ var ShareKinds = [...]ShareKind{ShareCrash, ShareGatewayLogs, ShareNodeLogs, Sha
 const (
 	// MaxShareText bounds it, in bytes; of more the end is kept.
 	MaxShareText = 4 << 20
-	// maxShareStored bounds what is stored of it, compressed, in bytes: with its record it is
+	// MaxShareStored bounds what is stored of it, compressed, in bytes: with its record it is
 	// written in one transaction.
-	maxShareStored = 640 << 10
+	MaxShareStored = 640 << 10
 )
 
 // Share is a text that can be read by who knows its link. Its text has a record of its own,
@@ -70,6 +70,17 @@ func (s *Share) Active(now time.Time) bool {
 	return s.RevokedAt.IsZero() && s.BurnedAt.IsZero() && (s.ExpiresAt.IsZero() || now.Before(s.ExpiresAt))
 }
 
+// EndedAt is when the share ended, or will by itself; zero for one that never does.
+func (s *Share) EndedAt() time.Time {
+	switch {
+	case !s.RevokedAt.IsZero():
+		return s.RevokedAt
+	case !s.BurnedAt.IsZero():
+		return s.BurnedAt
+	}
+	return s.ExpiresAt
+}
+
 // ShareText is the text of a Share. It is never changed.
 type ShareText struct {
 	Rev
@@ -77,6 +88,13 @@ type ShareText struct {
 	// Text is compressed by gzip.
 	Text []byte `json:"text"`
 }
+
+// ShareTextMark is a ShareText of which only the revision counts: for whom the text is to go,
+// also one that is damaged.
+type ShareTextMark struct{ Rev }
+
+// Blank is the record when what stands there cannot be read.
+func (m *ShareTextMark) Blank() { *m = ShareTextMark{} }
 
 // NewShareText keeps a text, or of one that is too large the last lines: kept is its length
 // then, smaller than that of the text.
@@ -87,7 +105,7 @@ func NewShareText(id, text string) (out ShareText, kept int) {
 		w := gzip.NewWriter(&packed) // neither it nor the buffer ever fails
 		_, _ = io.WriteString(w, text)
 		_ = w.Close()
-		if packed.Len() <= maxShareStored {
+		if packed.Len() <= MaxShareStored {
 			return ShareText{ID: id, Text: packed.Bytes()}, len(text)
 		}
 		text = lastBytes(text, len(text)/2)

@@ -59,6 +59,31 @@ func ListEntries[T any](ctx context.Context, c *Client, p Prefix[T]) ([]Entry[T]
 	return out, nil
 }
 
+// Damaged is a record that cannot be read: Name is what of its key is behind the prefix.
+type Damaged struct {
+	Name   string
+	ModRev int64
+	Err    error
+}
+
+// ListSound is ListEntries for whom one record that cannot be read must not hide the others.
+func ListSound[T any](ctx context.Context, c *Client, p Prefix[T]) (sound []Entry[T], damaged []Damaged, err error) {
+	kvs, _, err := c.list(ctx, p.String(), 0, c.get)
+	if err != nil {
+		return nil, nil, errs.Wrap("store.ListSound", err)
+	}
+	for _, kv := range kvs {
+		name := strings.TrimPrefix(kv.Key, p.String())
+		v, err := Decode[T](kv)
+		if err != nil {
+			damaged = append(damaged, Damaged{Name: name, ModRev: kv.ModRev, Err: err})
+			continue
+		}
+		sound = append(sound, Entry[T]{name, v})
+	}
+	return sound, damaged, nil
+}
+
 // ListAt is List as of a revision that another List has returned just now.
 func ListAt[T any](ctx context.Context, c *Client, p Prefix[T], rev int64) ([]T, error) {
 	kvs, _, err := c.list(ctx, p.String(), rev, c.get)

@@ -12,3 +12,8 @@ func Shares() Prefix[fleet.Share] { return Prefix[fleet.Share]{Root + "shares/"}
 func ShareTextKey(id string) Key[fleet.ShareText] {
 	return Key[fleet.ShareText]{Root + "share-texts/" + id}
 }
+
+// ShareTextMarkKey is ShareTextKey for whom only the revision counts.
+func ShareTextMarkKey(id string) Key[fleet.ShareTextMark] {
+	return Key[fleet.ShareTextMark]{ShareTextKey(id).String()}
+}

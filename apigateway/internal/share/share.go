@@ -7,7 +7,8 @@
 //   - A text that is to be read once is: who reads it writes so first, comparing the record,
 //     so that of many readers on all gateways exactly one gets it.
 //   - A share and its text are written in one transaction, and a text goes in the one that
-//     ends its share. There are so many shares and bytes of them; the oldest make room.
+//     ends its share. There are so many shares and bytes of them; the oldest make room, and
+//     before these what is damaged, which keeps nothing else from being listed or tidied.
 package share
 
 import (
@@ -18,6 +19,7 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"time"
@@ -32,7 +34,7 @@ const (
 	// maxShares and maxBytes bound what is kept of all shares, in bytes as they are stored.
 	maxShares = 200
 	maxBytes  = 32 << 20
-	// keepEnded is how long it is told what became of a share that has ended.
+	// keepEnded is how long it is told what became of a share, from when it ended.
 	keepEnded = 30 * 24 * time.Hour
 	// attempts bounds how often a lost race is tried again.
 	attempts = 8
@@ -99,14 +101,36 @@ func hashOf(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// List are all shares, the newest first.
-func (s *Shares) List(ctx context.Context) (all []fleet.Share, err error) {
+// List are all shares that can be read, the newest first.
+func (s *Shares) List(ctx context.Context) ([]fleet.Share, error) {
+	all, _, err := s.list(ctx)
+	return all, errs.Wrap("share.List", err)
+}
+
+// list are all shares, the newest first, and those that cannot be read.
+func (s *Shares) list(ctx context.Context) (all []fleet.Share, damaged []store.Damaged, err error) {
+	var sound []store.Entry[fleet.Share]
 	err = operate.InTime(ctx, func(ctx context.Context) error {
-		all, _, err = store.List(ctx, s.cfg.Store, store.Shares())
+		sound, damaged, err = store.ListSound(ctx, s.cfg.Store, store.Shares())
 		return err
 	})
+	for _, e := range sound {
+		if err := named(e.Record, e.Name); err != nil {
+			damaged = append(damaged, store.Damaged{Name: e.Name, ModRev: e.Record.ModRev, Err: err})
+			continue
+		}
+		all = append(all, e.Record)
+	}
 	slices.SortFunc(all, func(a, b fleet.Share) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.ID, b.ID)) })
-	return all, errs.Wrap("share.List", err)
+	return all, damaged, err
+}
+
+// named is Internal when a record is not of the share whose key it stands under.
+func named(record fleet.Share, id string) error {
+	if record.ID != id {
+		return errs.New(errs.Internal, "the record of the share %.*s is of another", auditID, id)
+	}
+	return nil
 }
 
 // idForm is what ids look like.
@@ -127,8 +151,11 @@ func (s *Shares) Get(ctx context.Context, id string) (record fleet.Share, err er
 		record, err = store.Get(ctx, s.cfg.Store, store.ShareKey(id))
 		return err
 	})
-	if errs.Is(err, errs.NotFound) {
+	switch {
+	case errs.Is(err, errs.NotFound):
 		return record, None()
+	case err == nil:
+		err = named(record, id)
 	}
 	return record, errs.Wrap("share.Get", err)
 }
@@ -188,9 +215,9 @@ func (s *Shares) Revoke(ctx context.Context, by operate.Actor, id string) (recor
 		case !record.Active(s.now()):
 			return record, ErrEnded
 		}
-		var kept fleet.ShareText
+		var kept fleet.ShareTextMark
 		err = operate.InTime(ctx, func(ctx context.Context) error {
-			kept, err = store.Get(ctx, s.cfg.Store, store.ShareTextKey(id))
+			kept, err = store.Get(ctx, s.cfg.Store, store.ShareTextMarkKey(id))
 			return err
 		})
 		if err == nil {
@@ -221,44 +248,54 @@ func (s *Shares) Delete(ctx context.Context, by operate.Actor, id, token string)
 }
 
 // Tidy takes away the texts of shares that have expired, shares that ended long ago, and the
-// oldest of too many. What others change meanwhile is left to the next time.
+// oldest of too many; what is damaged goes before these. What others change meanwhile is left
+// to the next time, and one that cannot be removed keeps no other. The error names what is
+// damaged too.
 func (s *Shares) Tidy(ctx context.Context) error {
-	all, err := s.List(ctx)
+	all, damaged, err := s.list(ctx)
 	if err != nil {
-		return err
+		return errs.Wrap("share.Tidy", err)
 	}
 	now, bytes, kept := s.now(), 0, 0
 	var failed []error
 	for _, record := range all {
-		over := kept >= maxShares || bytes+record.StoredBytes > maxBytes
-		switch {
-		case over, !record.Active(now) && now.Sub(record.At) > keepEnded:
-			failed = append(failed, s.remove(ctx, record, true))
+		active := record.Active(now)
+		over := kept >= maxShares || active && bytes+record.StoredBytes > maxBytes
+		switch ended := record.EndedAt(); {
+		case over, !active && now.Sub(ended) > keepEnded:
+			failed = append(failed, s.remove(ctx, record.ID, record.ModRev))
 			continue
-		case !record.ExpiresAt.IsZero() && !now.Before(record.ExpiresAt):
-			failed = append(failed, s.remove(ctx, record, false))
-		}
-		kept++
-		if record.Active(now) {
+		case !active && ended.Equal(record.ExpiresAt): // what else ends a share takes its text along
+			failed = append(failed, s.remove(ctx, record.ID, 0))
+		case active:
 			bytes += record.StoredBytes
 		}
+		kept++
+	}
+	for _, d := range damaged {
+		if kept >= maxShares || bytes+fleet.MaxShareStored > maxBytes {
+			failed = append(failed, s.remove(ctx, d.Name, d.ModRev))
+			continue
+		}
+		failed = append(failed, errs.As(errs.Internal, "share.Tidy", fmt.Errorf("a share that cannot be read is kept until there are too many: %w", d.Err)))
+		kept, bytes = kept+1, bytes+fleet.MaxShareStored
 	}
 	return errs.Wrap("share.Tidy", errors.Join(failed...))
 }
 
-// remove takes a share's text away, and with all also the share.
-func (s *Shares) remove(ctx context.Context, record fleet.Share, all bool) error {
+// remove takes a share's text away, and the share that is at a revision; 0 leaves it.
+func (s *Shares) remove(ctx context.Context, id string, share int64) error {
 	return operate.InTime(ctx, func(ctx context.Context) error {
 		var t store.Txn
-		text, err := store.Get(ctx, s.cfg.Store, store.ShareTextKey(record.ID))
+		text, err := store.Get(ctx, s.cfg.Store, store.ShareTextMarkKey(id))
 		switch {
 		case err == nil:
-			t.Writes = append(t.Writes, store.Remove(store.ShareTextKey(record.ID), text.ModRev))
+			t.Writes = append(t.Writes, store.Remove(store.ShareTextKey(id), text.ModRev))
 		case !errs.Is(err, errs.NotFound):
 			return err
 		}
-		if all {
-			t.Writes = append(t.Writes, store.Remove(store.ShareKey(record.ID), record.ModRev))
+		if share > 0 {
+			t.Writes = append(t.Writes, store.Remove(store.ShareKey(id), share))
 		}
 		if len(t.Writes) == 0 {
 			return nil
