@@ -74,7 +74,7 @@ func TestOfManyReadersOnTwoGatewaysOneGetsWhatIsReadOnce(t *testing.T) {
 	for n := range statuses {
 		s := []*site{a.as(""), b.as("")}[n%2]
 		all.Go(func() {
-			if got, err := s.try("GET", r.linkOf([]string{"url", "rawUrl"}[n%3%2]), nil); err == nil {
+			if got, err := s.try("GET", r.linkOf([]string{"url", "rawUrl"}[n%3%2])+"?read=1", nil); err == nil {
 				statuses[n] = got.status
 			}
 		})
@@ -87,6 +87,30 @@ func TestOfManyReadersOnTwoGatewaysOneGetsWhatIsReadOnce(t *testing.T) {
 	if got[200] != 1 || got[404] != 11 {
 		t.Errorf("statuses %v", got)
 	}
+}
+
+func TestAPageThatCanBeReadOnceIsNotReadByWhoLooksAtTheLink(t *testing.T) {
+	s := newSite(t)
+	r := s.do("POST", "/api/v1/crashes/"+s.leaking(1)+"/share", nil).want(201)
+	anybody, page := s.as(""), r.linkOf("url")
+	for range 2 {
+		for _, link := range []string{page, page + "?read=0"} {
+			got := anybody.do("GET", link, nil).want(200).naming(`<a href="?read=1"`)
+			if strings.Contains(got.raw, "starting") || !strings.HasPrefix(got.header.Get("Content-Security-Policy"), "default-src 'none'") || got.header.Get("Cache-Control") != "no-store" {
+				t.Errorf("%v %s", got.header, got.raw)
+			}
+		}
+	}
+	s.do("GET", "/api/v1/shares", nil).want(200).is("data.0.readAt", nil)
+	anybody.do("GET", page+"?read=1", nil).want(200).naming("starting").naming("its only reading")
+	for _, link := range []string{page, page + "?read=1", r.linkOf("rawUrl")} {
+		anybody.do("GET", link, nil).want(404)
+	}
+	private := s.do("POST", "/api/v1/crashes/abc001-1-1/share", `{"isPrivate":true}`).want(201).linkOf("url")
+	anybody.do("GET", private, nil).want(401)
+	s.do("GET", private, nil).want(200).naming("Read it now")
+	stays := s.do("POST", "/api/v1/crashes/abc001-1-1/share", `{"burnAfterRead":false}`).want(201).linkOf("url")
+	anybody.do("GET", stays, nil).want(200).naming("starting")
 }
 
 func TestAShareThatIsAskedForTwiceIsMadeAndToldOnce(t *testing.T) {

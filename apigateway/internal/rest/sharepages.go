@@ -17,16 +17,31 @@ const sharePolicy = "default-src 'none'; base-uri 'none'; form-action 'none'; fr
 // errNoShares tells who has a link why it leads nowhere.
 var errNoShares error = errs.New(errs.NotFound, "sharing is turned off on this gateway: ask who sent you the link")
 
-// readShare is the share that a link leads to, and its text. ok is false when the request
-// was answered.
-func (a *API) readShare(c *gin.Context) (record fleet.Share, text string, ok bool) {
+// linked is a share that a link leads to.
+type linked struct {
+	fleet.Share
+	text string
+	// waits is true for what can be read once and was not: then there is no text.
+	waits bool
+}
+
+// link follows a link, and reads the text: of what can be read once only if that is wanted.
+// ok is false when the request was answered.
+func (a *API) link(c *gin.Context, once bool) (l linked, ok bool) {
 	by := server.Actor(c)
 	if by.User == "" {
 		by.User = "anonymous"
 	}
+	ctx, id, maySee := c.Request.Context(), c.Param("id"), func(s fleet.Share) bool { return maySeeShare(c, s) }
 	err := errNoShares
 	if !a.cfg.NoShares {
-		record, text, err = a.cfg.Shares.Read(c.Request.Context(), by, c.Param("id"), func(s fleet.Share) bool { return maySeeShare(c, s) })
+		if err = nil; !once {
+			l.Share, err = a.cfg.Shares.Find(ctx, id, maySee)
+			l.waits = err == nil && l.Burn
+		}
+		if err == nil && !l.waits {
+			l.Share, l.text, err = a.cfg.Shares.Read(ctx, by, id, maySee)
+		}
 	}
 	h := c.Writer.Header()
 	h.Set("Content-Security-Policy", sharePolicy)
@@ -36,31 +51,36 @@ func (a *API) readShare(c *gin.Context) (record fleet.Share, text string, ok boo
 	h.Set("Cache-Control", "no-store")
 	if err != nil {
 		server.Fail(c, err)
-		return record, "", false
+		return l, false
 	}
-	return record, text, true
+	return l, true
 }
 
 // shareRaw is a shared text as it is.
 func (a *API) shareRaw(c *gin.Context) {
-	if _, text, ok := a.readShare(c); ok {
-		c.Data(http.StatusOK, "text/plain; charset=utf-8", []byte(text))
+	if l, ok := a.link(c, true); ok {
+		c.Data(http.StatusOK, "text/plain; charset=utf-8", []byte(l.text))
 	}
 }
 
-// sharePage is a shared text for browsers: a page that runs and loads nothing.
+// sharePage is a shared text for browsers: a page that runs and loads nothing. What can be read
+// once is shown with ?read=1 only, which a link of the page leads to: programs that look at
+// the links in chats and mails open the page, and would be the ones that read it.
 func (a *API) sharePage(c *gin.Context) {
-	record, text, ok := a.readShare(c)
+	l, ok := a.link(c, c.Query("read") == "1")
 	if !ok {
 		return
 	}
-	note := ""
-	if record.Burn {
-		note = "<p>This was its only reading: the text is gone now. Save it if you need it.</p>\n"
+	body := "<pre>\n" + html.EscapeString(l.text) + "</pre>\n"
+	switch {
+	case l.waits:
+		body = "<p>This text can be read once, by whoever opens it first.</p>\n<p><a href=\"?read=1\" rel=\"nofollow\">Read it now</a></p>\n"
+	case l.Burn:
+		body = "<p>This was its only reading: the text is gone now. Save it if you need it.</p>\n" + body
 	}
-	title := html.EscapeString(string(record.Kind) + " " + record.Resource)
+	title := html.EscapeString(string(l.Kind) + " " + l.Resource)
 	c.Data(http.StatusOK, "text/html; charset=utf-8", []byte("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>"+title+"</title></head>\n<body>\n<h1>"+
-		title+"</h1>\n"+note+"<pre>\n"+html.EscapeString(text)+"</pre>\n</body></html>\n"))
+		title+"</h1>\n"+body+"</body></html>\n"))
 }
 
 // deleteShare ends a share for who has the token that was told when it was made.

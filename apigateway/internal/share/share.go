@@ -160,18 +160,26 @@ func (s *Shares) Get(ctx context.Context, id string) (record fleet.Share, err er
 	return record, errs.Wrap("share.Get", err)
 }
 
-// Read is a share and its text, for by. What can be read once cannot be any more then.
-// NotFound when there is none, or it has ended; Unauthenticated when it is private and who
-// asks may not see it.
-func (s *Shares) Read(ctx context.Context, by operate.Actor, id string, maySee func(fleet.Share) bool) (record fleet.Share, text string, err error) {
+// Find is a share that can be read now. NotFound when there is none, or it has ended;
+// Unauthenticated when it is private and who asks may not see it.
+func (s *Shares) Find(ctx context.Context, id string, maySee func(fleet.Share) bool) (record fleet.Share, err error) {
 	if record, err = s.Get(ctx, id); err != nil {
-		return record, "", err
+		return record, err
 	}
 	switch {
 	case !record.Active(s.now()):
-		return record, "", None()
+		return record, None()
 	case record.Private && !maySee(record):
-		return record, "", errs.New(errs.Unauthenticated, "the share is private: send the token of a user who may share, and may see what it is of")
+		return record, errs.New(errs.Unauthenticated, "the share is private: send the token of a user who may share, and may see what it is of")
+	}
+	return record, nil
+}
+
+// Read is a share and its text, for by. What can be read once cannot be any more then. Errors
+// are those of Find.
+func (s *Shares) Read(ctx context.Context, by operate.Actor, id string, maySee func(fleet.Share) bool) (record fleet.Share, text string, err error) {
+	if record, err = s.Find(ctx, id, maySee); err != nil {
+		return record, "", err
 	}
 	var kept fleet.ShareText
 	err = operate.InTime(ctx, func(ctx context.Context) error {
