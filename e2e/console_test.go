@@ -1,8 +1,6 @@
 package e2e_test
 
 import (
-	"bufio"
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,9 +9,6 @@ import (
 	"github.com/orreryhq/orrery/e2e/cluster"
 	"github.com/orreryhq/orrery/libs/await"
 )
-
-// sse is one event of a stream.
-type sse struct{ name, id, data string }
 
 // console reads a console as server-sent events into a channel, which is closed when
 // the stream ends.
@@ -26,74 +21,12 @@ func console(t *testing.T, c cluster.Cluster, admin *cluster.Client, ref, lastID
 	return frames(t, resp)
 }
 
-// frames reads an answer as server-sent events into a channel, which is closed when it ends.
-func frames(t *testing.T, resp *http.Response) <-chan sse {
-	t.Helper()
-	events := make(chan sse, 100_000)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer close(events)
-		var e sse
-		for in := bufio.NewScanner(resp.Body); in.Scan(); {
-			field, value, _ := strings.Cut(in.Text(), ": ")
-			switch field {
-			case "event":
-				e.name = value
-			case "id":
-				e.id = value
-			case "data":
-				e.data += value
-			case "":
-				if e != (sse{}) && in.Text() == "" {
-					events <- e
-					e = sse{}
-				}
-			}
-		}
-	}()
-	t.Cleanup(func() { _ = resp.Body.Close(); <-done })
-	return events
-}
-
 func openConsole(t *testing.T, c cluster.Cluster, admin *cluster.Client, ref, lastID string) *http.Response {
 	t.Helper()
 	var ticket struct{ Ticket string }
 	admin.Do("POST", "/api/v1/services/"+ref+"/console/ticket", nil).OK(200, &ticket)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, "GET", c.API()+"/api/v1/instances/"+ref+"/console?ticket="+ticket.Ticket, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if lastID != "" {
-		req.Header.Set("Last-Event-ID", lastID)
-	}
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = resp.Body.Close() })
+	resp, _ := open(t, c.API()+"/api/v1/instances/"+ref+"/console?ticket="+ticket.Ticket, lastID)
 	return resp
-}
-
-// until reads events up to one that satisfies a condition; ok is false when the stream ended first.
-func until(t *testing.T, events <-chan sse, what string, is func(sse) bool) (all []sse, ok bool) {
-	t.Helper()
-	ctx := cluster.Bounded(t)
-	for {
-		select {
-		case e, open := <-events:
-			if !open {
-				return all, false
-			}
-			if all = append(all, e); is(e) {
-				return all, true
-			}
-		case <-ctx.Done():
-			t.Fatalf("no %s after %d events: %.300v", what, len(all), all)
-		}
-	}
 }
 
 func isEnd(e sse) bool { return e.name == "end" }
@@ -180,17 +113,8 @@ func TestAConsoleIsOpenedByItsOwnTicketOnly(t *testing.T) {
 	admin.Do("POST", "/api/v1/services/talk-1/console/ticket", nil).OK(200, &own)
 	admin.Do("POST", "/api/v1/events/ticket", nil).OK(200, &event)
 	status := func(path string) int {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, "GET", c.API()+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
+		resp, leave := open(t, c.API()+path, "")
+		defer leave()
 		return resp.StatusCode
 	}
 	for _, step := range []struct {

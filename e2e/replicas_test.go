@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -16,19 +15,7 @@ import (
 // with the gateway.
 func stream(t *testing.T, at cluster.Cluster, ticket, lastID string) (events <-chan sse, leave func()) {
 	t.Helper()
-	ctx, leave := context.WithCancel(context.WithoutCancel(t.Context()))
-	t.Cleanup(leave)
-	req, err := http.NewRequestWithContext(ctx, "GET", at.API()+"/api/v1/events/stream?ticket="+ticket, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if lastID != "" {
-		req.Header.Set("Last-Event-ID", lastID)
-	}
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp, leave := open(t, at.API()+"/api/v1/events/stream?ticket="+ticket, lastID)
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("the stream is refused: status %d", resp.StatusCode)
 	}
@@ -70,15 +57,16 @@ func TestAnyGatewayServesAnyRequest(t *testing.T) {
 		admin.On(t).AwaitState("talk-1", "RUNNING")
 		var ticket struct{ Ticket string }
 		admin.On(t).Through(c).Do("POST", "/api/v1/services/talk-1/console/ticket", nil).OK(200, &ticket)
-		resp, err := http.Get(second.API() + "/api/v1/instances/talk-1/console?ticket=" + ticket.Ticket)
-		if err != nil || resp.StatusCode != 200 {
-			t.Fatal(resp, err)
+		console := "/api/v1/instances/talk-1/console?ticket=" + ticket.Ticket
+		resp, _ := open(t, second.API()+console, "")
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("status %d", resp.StatusCode)
 		}
 		events := frames(t, resp)
 		admin.On(t).Through(third).Do("POST", "/api/v1/services/talk-1/command", map[string]string{"command": "hello"}).OK(200)
 		until(t, events, "what was typed", func(e sse) bool { return e.data == "hello" })
-		if again, err := http.Get(third.API() + "/api/v1/instances/talk-1/console?ticket=" + ticket.Ticket); err != nil || again.StatusCode != 401 {
-			t.Errorf("a ticket that was used is good at another gateway: %v, %v", again, err)
+		if again, _ := open(t, third.API()+console, ""); again.StatusCode != http.StatusUnauthorized {
+			t.Errorf("a ticket that was used is good at another gateway: status %d", again.StatusCode)
 		}
 	})
 }
