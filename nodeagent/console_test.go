@@ -147,7 +147,7 @@ func TestAServersOutputWaitsForNobodyWhoWatches(t *testing.T) {
 	s.start(taking)
 	const lines = 3_000_000
 	s.online(s.id(1), basic(fmt.Sprintf("read go; yes 0123456789 | head -n %d; echo done", lines)))
-	var stuck []*client.Stream
+	var stuck []*client.Stream[client.Frame]
 	for range 4 {
 		in, err := s.api().Follow(t.Context(), s.id(1), client.Place{})
 		if err != nil {

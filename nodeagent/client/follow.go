@@ -2,15 +2,11 @@ package client
 
 import (
 	"context"
-	"encoding/json"
-	"io"
-	"net/http"
 	"net/url"
 	"strconv"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/wire"
 )
 
 // Frame is one message of a followed console: output, a note that some was left out,
@@ -50,34 +46,14 @@ type Place struct {
 	Lines  int
 }
 
-// Stream is a followed console. Close it.
-type Stream struct {
-	body io.ReadCloser
-	in   *json.Decoder
-}
-
 // Follow streams an instance's output from a place on until ctx ends, the instance
 // ends or the agent goes. NotFound when the node does not have it. The http client
 // must have no timeout of its own.
-func (c *Client) Follow(ctx context.Context, id fleet.InstanceID, at Place) (*Stream, error) {
+func (c *Client) Follow(ctx context.Context, id fleet.InstanceID, at Place) (*Stream[Frame], error) {
 	q := "lines=" + strconv.Itoa(at.Lines)
 	if at.Offset >= 0 {
 		q = "offset=" + strconv.FormatInt(at.Offset, 10)
 	}
-	resp, err := wire.Send(ctx, c.http, wire.Request{
-		Method: http.MethodGet, URL: c.base + "/v1/instances/" + url.PathEscape(string(id)) + "/log/stream?" + q, Token: c.secret,
-	})
-	if err != nil {
-		return nil, errs.Wrap("nodeagent.Follow", err)
-	}
-	return &Stream{resp.Body, json.NewDecoder(resp.Body)}, nil
+	s, err := stream[Frame](ctx, c, "/v1/instances/"+url.PathEscape(string(id))+"/log/stream?"+q)
+	return s, errs.Wrap("nodeagent.Follow", err)
 }
-
-// Next waits for the next frame. Unavailable when the stream broke off.
-func (s *Stream) Next() (Frame, error) {
-	var f Frame
-	return f, errs.As(errs.Unavailable, "nodeagent.Next", s.in.Decode(&f))
-}
-
-// Close ends the stream.
-func (s *Stream) Close() error { return s.body.Close() }

@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -53,27 +51,9 @@ func (c *Client) Records(ctx context.Context, q RecordQuery) (Records, error) {
 	return r, errs.Wrap("nodeagent.Records", err)
 }
 
-// RecordStream is the agent's own log, followed. Close it.
-type RecordStream struct {
-	body io.ReadCloser
-	in   *json.Decoder
-}
-
 // FollowRecords streams the agent's own log until ctx ends or the agent goes. The http client
 // must have no timeout of its own.
-func (c *Client) FollowRecords(ctx context.Context, q RecordQuery) (*RecordStream, error) {
-	resp, err := wire.Send(ctx, c.http, wire.Request{Method: http.MethodGet, URL: c.base + "/v1/logs/stream?" + q.values(), Token: c.secret})
-	if err != nil {
-		return nil, errs.Wrap("nodeagent.FollowRecords", err)
-	}
-	return &RecordStream{resp.Body, json.NewDecoder(resp.Body)}, nil
+func (c *Client) FollowRecords(ctx context.Context, q RecordQuery) (*Stream[RecordFrame], error) {
+	s, err := stream[RecordFrame](ctx, c, "/v1/logs/stream?"+q.values())
+	return s, errs.Wrap("nodeagent.FollowRecords", err)
 }
-
-// Next waits for the next frame. Unavailable when the stream broke off.
-func (s *RecordStream) Next() (RecordFrame, error) {
-	var f RecordFrame
-	return f, errs.As(errs.Unavailable, "nodeagent.RecordStream", s.in.Decode(&f))
-}
-
-// Close ends the stream.
-func (s *RecordStream) Close() error { return s.body.Close() }

@@ -86,10 +86,12 @@ func (l *Logs) streamNode(c *gin.Context) {
 }
 
 // agents is the log of a node's agent.
-type agents struct{ *client.RecordStream }
+type agents struct {
+	*client.Stream[client.RecordFrame]
+}
 
 // Next waits for the next frame: the agent gives a sign of life more often than a stream may be silent.
 func (a agents) Next(context.Context) (piece, error) {
-	f, err := a.RecordStream.Next()
+	f, err := a.Stream.Next()
 	return piece{records: f.Records, gap: f.Gap}, err
 }

@@ -150,7 +150,7 @@ func (o *Operations) Output(ctx context.Context, ref string, offset int64, limit
 }
 
 // Follow streams an instance's output from a place on; see upstream.Agents.
-func (o *Operations) Follow(ctx context.Context, i *fleet.Instance, at client.Place) (*client.Stream, error) {
+func (o *Operations) Follow(ctx context.Context, i *fleet.Instance, at client.Place) (*client.Stream[client.Frame], error) {
 	return o.cfg.Agents.Follow(ctx, i, at)
 }
 

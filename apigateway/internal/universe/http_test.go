@@ -74,7 +74,7 @@ func (n *node) Measured(context.Context, fleet.InstanceID) (client.Measured, err
 	return client.Measured{}, errs.New(errs.NotFound, "nothing is measured here")
 }
 
-func (n *node) Follow(context.Context, fleet.InstanceID, client.Place) (*client.Stream, error) {
+func (n *node) Follow(context.Context, fleet.InstanceID, client.Place) (*client.Stream[client.Frame], error) {
 	return nil, errs.New(errs.Unavailable, "nothing is followed here")
 }
 

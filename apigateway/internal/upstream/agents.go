@@ -40,11 +40,11 @@ type Agent interface {
 	// Shutdown has the agent, if it is this node's, stop its instances and end, and does not wait for that.
 	Shutdown(ctx context.Context, id fleet.NodeID, reason string) error
 	// Follow streams an instance's output from a place on.
-	Follow(ctx context.Context, id fleet.InstanceID, at client.Place) (*client.Stream, error)
+	Follow(ctx context.Context, id fleet.InstanceID, at client.Place) (*client.Stream[client.Frame], error)
 	// Records are the last records of what the agent itself logs.
 	Records(ctx context.Context, q client.RecordQuery) (client.Records, error)
 	// FollowRecords streams what the agent itself logs.
-	FollowRecords(ctx context.Context, q client.RecordQuery) (*client.RecordStream, error)
+	FollowRecords(ctx context.Context, q client.RecordQuery) (*client.Stream[client.RecordFrame], error)
 	// Export opens an archive of an instance's configuration below a prefix.
 	Export(ctx context.Context, id fleet.InstanceID, prefix string) (io.ReadCloser, error)
 	// Cache is what the node keeps of templates.
@@ -214,12 +214,12 @@ func (a *Agents) connected(id fleet.NodeID) (*fleet.Node, error) {
 // Follow streams an instance's output from a place on, until ctx ends. Errors as of
 // call, and NotFound when the agent does not have the instance. An agent that does not
 // begin to answer in time is given up; how long it then streams is not bounded.
-func (a *Agents) Follow(ctx context.Context, i *fleet.Instance, at client.Place) (*client.Stream, error) {
+func (a *Agents) Follow(ctx context.Context, i *fleet.Instance, at client.Place) (*client.Stream[client.Frame], error) {
 	node, err := a.node(i)
 	if err != nil {
 		return nil, err
 	}
-	return opened(ctx, a, node, func(ctx context.Context, agent Agent) (*client.Stream, error) {
+	return opened(ctx, a, node, func(ctx context.Context, agent Agent) (*client.Stream[client.Frame], error) {
 		return agent.Follow(ctx, i.Intent.ID, at)
 	})
 }
@@ -277,12 +277,12 @@ func askNode[T any](ctx context.Context, a *Agents, id fleet.NodeID, f func(cont
 }
 
 // FollowRecords streams what a node's agent logs itself, until ctx ends. Errors as of Cache.
-func (a *Agents) FollowRecords(ctx context.Context, id fleet.NodeID, q client.RecordQuery) (*client.RecordStream, error) {
+func (a *Agents) FollowRecords(ctx context.Context, id fleet.NodeID, q client.RecordQuery) (*client.Stream[client.RecordFrame], error) {
 	node, err := a.connected(id)
 	if err != nil {
 		return nil, err
 	}
-	return opened(ctx, a, node, func(ctx context.Context, agent Agent) (*client.RecordStream, error) {
+	return opened(ctx, a, node, func(ctx context.Context, agent Agent) (*client.Stream[client.RecordFrame], error) {
 		return agent.FollowRecords(ctx, q)
 	})
 }

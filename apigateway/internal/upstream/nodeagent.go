@@ -51,7 +51,7 @@ func (a nodeAgent) Output(ctx context.Context, id fleet.InstanceID, offset int64
 }
 
 // Follow streams output.
-func (a nodeAgent) Follow(ctx context.Context, id fleet.InstanceID, at client.Place) (*client.Stream, error) {
+func (a nodeAgent) Follow(ctx context.Context, id fleet.InstanceID, at client.Place) (*client.Stream[client.Frame], error) {
 	return a.client.Follow(ctx, id, at)
 }
 
@@ -94,6 +94,6 @@ func (a nodeAgent) Records(ctx context.Context, q client.RecordQuery) (client.Re
 }
 
 // FollowRecords streams what the agent itself logs.
-func (a nodeAgent) FollowRecords(ctx context.Context, q client.RecordQuery) (*client.RecordStream, error) {
+func (a nodeAgent) FollowRecords(ctx context.Context, q client.RecordQuery) (*client.Stream[client.RecordFrame], error) {
 	return a.client.FollowRecords(ctx, q)
 }
