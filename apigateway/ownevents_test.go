@@ -2,7 +2,9 @@ package apigateway
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -186,6 +188,30 @@ func TestNobodyButGatewaysTellsAGatewayOfEvents(t *testing.T) {
 	}
 	tell(gateway, own, "OF_A_GATEWAY").want(204)
 	comes(t, said, "OF_A_GATEWAY", "OF_ANOTHER", "OF_A_USER", "OF_NOBODY")
+}
+
+func TestTheRequestsOfAnInstanceAreBoundedAndCountForItAlone(t *testing.T) {
+	var later atomic.Int64
+	begin := time.Now()
+	s := newSite(t, func(c *Config) { c.Now = func() time.Time { return begin.Add(time.Duration(later.Load())) } })
+	s.node("node-1", fleet.Resources{MemoryMiB: 1024})
+	s.group("lobby", nil)
+	loud, other := s.inside("lobby", "node-1"), s.inside("lobby", "node-1")
+	for n := range 2000 {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/api/plugin/groups", nil)
+		r.Header.Set("Authorization", "Bearer "+loud.token)
+		w := httptest.NewRecorder()
+		if s.gateway.frame.ServeHTTP(w, r); w.Code != 200 {
+			t.Fatalf("request %d: %d %s", n, w.Code, w.Body)
+		}
+	}
+	loud.do("GET", "/api/plugin/groups", nil).want(429).is("error.code", "RATE_LIMITED")
+	loud.say("/api/plugin/metrics", `{"tps1m":20}`).want(429)
+	loud.do("GET", "/api/instances/"+string(loud.id), nil).want(429)
+	other.do("GET", "/api/plugin/groups", nil).want(200)
+	s.do("GET", "/api/instances/"+string(loud.id), nil).want(200)
+	later.Store(int64(10 * time.Second))
+	loud.do("GET", "/api/plugin/groups", nil).want(200)
 }
 
 func TestOfTheFiguresAnInstanceSendsFewAreToldOfAndAllAreTaken(t *testing.T) {

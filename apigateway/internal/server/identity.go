@@ -119,8 +119,13 @@ func (s *Server) own(c *gin.Context, renewing bool) {
 		}
 		return
 	}
-	note(c, &asking{by: operate.Actor{User: "instance " + string(i.Intent.ID), IP: c.ClientIP(), RequestID: RequestID(c)}, own: i.Intent.ID})
+	by := operate.Actor{User: actorOf(i), IP: c.ClientIP(), RequestID: RequestID(c)}
+	note(c, &asking{by: by, own: i.Intent.ID})
+	s.withinInstance(c, by.User)
 }
+
+// actorOf is the name that an instance acts under.
+func actorOf(i *fleet.Instance) string { return "instance " + string(i.Intent.ID) }
 
 func require(c *gin.Context, who auth.Identity, permissions ...auth.Permission) {
 	for _, p := range permissions {
@@ -148,7 +153,7 @@ func (s *Server) identify(c *gin.Context, d Demand) (auth.Identity, error) {
 	if !ok || !s.cfg.Auth.AuthenticateInstance(header, i) {
 		return who, err
 	}
-	return auth.Identity{User: "instance " + string(i.Intent.ID), Role: roleInstance, Permissions: ownPermissions}, nil
+	return auth.Identity{User: actorOf(i), Role: roleInstance, Permissions: ownPermissions}, nil
 }
 
 // probe reports whether a route is for load balancers, who ask often and have no token.
@@ -172,7 +177,22 @@ func (s *Server) withinUser(c *gin.Context, who auth.Identity) bool {
 	if who.Public && !s.within(c, "requests", "with this PUBLIC token", s.public.allow(who.TokenID)) {
 		return false
 	}
-	return who.Role == roleInstance || s.within(c, "requests", "of "+who.User, s.users.allow(who.User))
+	if who.Role == roleInstance {
+		return s.withinInstance(c, who.User)
+	}
+	return s.within(c, "requests", "of "+who.User, s.users.allow(who.User))
+}
+
+// Instances are let do what takes so many requests of one in so long at this gateway: a proxy
+// that all its players come back to at once sends two for each.
+const (
+	instanceLimit = 2000
+	instanceSpan  = 10 * time.Second
+)
+
+// withinInstance counts a request of an instance, by the name that it acts under.
+func (s *Server) withinInstance(c *gin.Context, actor string) bool {
+	return s.within(c, "requests", "of this instance", s.instances.allow(actor))
 }
 
 // WithinName counts an attempt to log in under a user name; false means that there were too

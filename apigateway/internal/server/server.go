@@ -53,6 +53,7 @@ type Server struct {
 	public, users     *limiter[string]            // by the id of an API token, and by name
 	names             *limiter[[sha256.Size]byte] // by the hash of the name
 	pictures          *limiter[string]            // by the id of the user who shows them
+	instances         *limiter[string]            // by the name of the actor that an instance is
 	uploads           uploads
 	packers           *sync.Pool
 	metrics           metrics
@@ -73,6 +74,7 @@ func New(cfg Config) *Server {
 		users:     newLimiter[string](func() int { return cfg.Settings.Now().Users }, cfg.Now, cfg.Replicas),
 		public:    newLimiter[string](func() int { return publicLimit }, cfg.Now, cfg.Replicas),
 		pictures:  newLimiter[string](func() int { return pictureLimit }, cfg.Now, cfg.Replicas).per(time.Hour),
+		instances: newLimiter[string](func() int { return instanceLimit }, cfg.Now, func() int { return 1 }).per(instanceSpan),
 		metrics: metrics{
 			requests: cfg.Metrics.Counter("http_requests", "Requests by route and status.", "method", "route", "status"),
 			limited:  cfg.Metrics.Counter("http_requests_limited", "Requests refused because of a rate limit.", "limit"),
