@@ -367,7 +367,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 			},
 			Sight: func(by fleet.Credential) events.Sight {
 				if by.Instance == "" {
-					return events.Sight{}
+					return events.Sight{Sees: func(e events.Event) bool { return e.Needs == "" || g.auth.May(by, e.Needs) == nil }}
 				}
 				return events.SightOf(g.cfg.View.Snapshot, by.Instance)
 			},

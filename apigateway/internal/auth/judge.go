@@ -41,7 +41,7 @@ func (s *Service) Judge(c fleet.Credential) (Identity, error) {
 // names lacks one of the permissions; its cause is the error then. leave is to be called at the end.
 // Unauthenticated or Denied when that is so already.
 func (s *Service) While(ctx context.Context, c fleet.Credential, permissions ...Permission) (_ context.Context, leave func(), err error) {
-	return s.while(ctx, s.changed, c.Until, func() error { return s.may(c, permissions) })
+	return s.while(ctx, s.changed, c.Until, func() error { return s.May(c, permissions...) })
 }
 
 // WhileInstance is While for what an instance proved itself with.
@@ -82,8 +82,9 @@ func (s *Service) while(ctx context.Context, b *bell.Bell, expires time.Time, ju
 	return ctx, func() { cancel(context.Canceled); <-watched }, nil
 }
 
-// may is why who a credential names lacks one of the permissions; nil when that one has all.
-func (s *Service) may(c fleet.Credential, permissions []Permission) error {
+// May is why who a credential names lacks one of the permissions now, Denied, or is nobody any
+// more, Unauthenticated; nil when that one has all.
+func (s *Service) May(c fleet.Credential, permissions ...Permission) error {
 	who, err := s.Judge(c)
 	if err != nil {
 		return err

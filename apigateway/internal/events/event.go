@@ -53,6 +53,8 @@ type Event struct {
 	// Proxy is the instance a player of which it tells came through, "" when none is known.
 	// Clients are not told.
 	Proxy fleet.InstanceID
+	// Needs is the permission without which nobody is told; "" for what every user may hear.
+	Needs fleet.Permission
 	// Fields are the event's own fields. Never changed once the event was made.
 	Fields Fields
 	// frame is the event as every client is sent it, filled when it enters a log.

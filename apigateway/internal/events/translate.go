@@ -112,6 +112,8 @@ func (t *translator) plain(c view.Change) {
 		t.network(c)
 	case view.KindConfigActive:
 		t.config(c)
+	case view.KindAudit:
+		t.audited(c)
 	default: // the other kinds are workings nobody outside needs to hear of
 	}
 }

@@ -57,6 +57,12 @@ func groupChange(before, after *fleet.Group) view.Change {
 	return c
 }
 
+func audited(action, kind, name string) view.Change {
+	return view.Change{Kind: view.KindAudit, Rev: 7, Key: []string{"ulid"}, After: &fleet.AuditSlip{
+		AuditMark: fleet.AuditMark{Action: action, ResourceType: kind, ResourceID: name, Username: "ann"},
+	}}
+}
+
 type line struct {
 	ID     string
 	Type   events.Type
@@ -285,6 +291,16 @@ func TestTranslate(t *testing.T) {
 			{"7", events.GroupCreated, "lobby", events.Fields{"groupName": name}},
 			{"9", events.GroupUpdated, "lobby", events.Fields{"groupName": name}},
 		}},
+		{
+			"what has no type of its own is told by its entry in the audit",
+			[]view.Change{audited("secret.update", "secret", "db")},
+			[]line{{"7", events.ResourceChanged, "", events.Fields{"kind": "secret", "name": "db", "action": "update"}}},
+		},
+		{"what has one is not", []view.Change{
+			audited("group.update", "group", "lobby"), audited("node.cordon", "node", "n1"), audited("config.patch", "config", "2"),
+		}, nil},
+		{"and what changes nothing is not", []view.Change{audited("auth.logout", "user", "ann"), audited("instance.command", "instance", "abc123")}, nil},
+		{"an entry of the audit that is removed is nothing", []view.Change{{Kind: view.KindAudit, Rev: 7, Key: []string{"u"}, Before: &fleet.AuditSlip{}}}, nil},
 		{"what is only the machinery's is nothing", []view.Change{
 			{Kind: view.KindPlan, Rev: 7, Key: []string{"d"}},
 			{Kind: view.KindAlloc, Rev: 7, Key: []string{"n1"}},

@@ -22,7 +22,7 @@ var emitted = []Type{
 	GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, GroupAggregatesUpdated, GroupCrashLoop,
 	InstanceStateChanged, InstanceCrashed, InstanceRemoved, InstanceMetrics,
 	NodeConnected, NodeDisconnected, NodeCordonChanged, NodeStatus,
-	TemplateUpdated, NetworkCreated, NetworkUpdated, NetworkDeleted, ClusterConfigChanged,
+	TemplateUpdated, NetworkCreated, NetworkUpdated, NetworkDeleted, ClusterConfigChanged, ResourceChanged,
 	PlayerConnected, PlayerDisconnected, PlayerTransfer, ResyncRequired,
 }
 
