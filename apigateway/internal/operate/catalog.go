@@ -15,6 +15,8 @@ import (
 // CatalogEdit is a change of one version in the catalog; nil fields stay as they are.
 type CatalogEdit struct {
 	URL, SHA256, Category, ConfigFormat *string
+	// IfMatch is the revision the platform's entry must be at; 0 accepts any.
+	IfMatch int64
 }
 
 func (e CatalogEdit) onto(v *fleet.CatalogVersion) {
@@ -39,10 +41,10 @@ func (o *Operations) AddCatalogVersion(ctx context.Context, by Actor, platform s
 }
 
 // EditCatalogVersion changes a version. NotFound when there is none; Invalid names the
-// field at fault.
+// field at fault; MovedError when IfMatch does not hold.
 func (o *Operations) EditCatalogVersion(ctx context.Context, by Actor, platform, version string, e CatalogEdit) error {
 	return o.editCatalog(ctx, by, platform, "catalog.update", version, func(_ *view.Snapshot, p *fleet.CatalogPlatform) error {
-		i, err := versionIn(p, version)
+		i, err := versionAt(p, version, e.IfMatch)
 		if err != nil {
 			return err
 		}
@@ -53,21 +55,34 @@ func (o *Operations) EditCatalogVersion(ctx context.Context, by Actor, platform,
 }
 
 // RecommendCatalogVersion makes a version the one that groups without a version get.
-// NotFound when there is none.
-func (o *Operations) RecommendCatalogVersion(ctx context.Context, by Actor, platform, version string) error {
+// NotFound when there is none; MovedError when ifMatch, if it is not 0, is not the revision
+// of the platform's entry.
+func (o *Operations) RecommendCatalogVersion(ctx context.Context, by Actor, platform, version string, ifMatch int64) error {
 	return o.editCatalog(ctx, by, platform, "catalog.recommend", version, func(_ *view.Snapshot, p *fleet.CatalogPlatform) error {
-		_, err := versionIn(p, version)
+		_, err := versionAt(p, version, ifMatch)
 		p.Recommended = version
 		return err
 	})
 }
 
 // RemoveCatalogVersion takes a version out. NotFound when there is none, Conflict while
-// groups rely on it, also on its being the recommended one.
-func (o *Operations) RemoveCatalogVersion(ctx context.Context, by Actor, platform, version string) error {
+// groups rely on it, also on its being the recommended one; MovedError when ifMatch, if it
+// is not 0, is not the revision of the platform's entry.
+func (o *Operations) RemoveCatalogVersion(ctx context.Context, by Actor, platform, version string, ifMatch int64) error {
 	return o.editCatalog(ctx, by, platform, "catalog.remove", version, func(s *view.Snapshot, p *fleet.CatalogPlatform) error {
+		if _, err := versionAt(p, version, ifMatch); err != nil {
+			return err
+		}
 		return removeVersion(s, p, version)
 	})
+}
+
+// versionAt is versionIn of an entry that must be at a revision, unless that is 0.
+func versionAt(p *fleet.CatalogPlatform, version string, ifMatch int64) (int, error) {
+	if err := unmoved("the catalog of "+p.Platform, ifMatch, p.ModRev); err != nil {
+		return 0, err
+	}
+	return versionIn(p, version)
 }
 
 func removeVersion(s *view.Snapshot, p *fleet.CatalogPlatform, version string) error {

@@ -27,6 +27,8 @@ type ConfigWrite struct {
 	// Parent is the version the change was made from, which must be the active one; nil
 	// changes whichever is.
 	Parent *int64
+	// IfMatch is the revision the active version must be at; 0 accepts any.
+	IfMatch int64
 	// Change gives the new version's patch of the active one's.
 	Change func(active fleet.ClusterSettings) (fleet.ClusterSettings, error)
 	// Bearable refuses what the caller must not bring about.
@@ -45,8 +47,8 @@ type ConfigWritten struct {
 }
 
 // WriteConfig makes a version of the cluster's settings, and the active one of it: every
-// gateway follows at once. StaleConfigError when the parent is not the active version;
-// otherwise errors of Change and Bearable.
+// gateway follows at once. StaleConfigError when the parent is not the active version,
+// MovedError when IfMatch does not hold; otherwise errors of Change and Bearable.
 func (o *Operations) WriteConfig(ctx context.Context, by Actor, w ConfigWrite) (out ConfigWritten, err error) {
 	if err := fleet.ValidateReason(w.Reason); err != nil {
 		return out, err
@@ -56,6 +58,9 @@ func (o *Operations) WriteConfig(ctx context.Context, by Actor, w ConfigWrite) (
 		out = ConfigWritten{Before: active, After: active}
 		if w.Parent != nil && *w.Parent != active.Version {
 			return change{}, &StaleConfigError{*w.Parent, active.Version}
+		}
+		if err := unmoved("the cluster's settings", w.IfMatch, active.ModRev); err != nil {
+			return change{}, err
 		}
 		patch, err := w.Change(active.Patch)
 		if err == nil {

@@ -183,9 +183,13 @@ func instanceEntry(action string, i *fleet.Instance, next *fleet.Intent) entry {
 }
 
 // RemoveInstance removes the records of a finished instance, and with them its
-// log. Conflict when it has not finished.
-func (o *Operations) RemoveInstance(ctx context.Context, by Actor, ref string) (int64, error) {
+// log. MovedError when ifMatch, if it is not 0, is not its intent's revision, Conflict when
+// it has not finished.
+func (o *Operations) RemoveInstance(ctx context.Context, by Actor, ref string, ifMatch int64) (int64, error) {
 	out, err := o.onInstance(ctx, by, ref, func(s *view.Snapshot, i *fleet.Instance) (*change, error) {
+		if err := unmoved("instance "+i.Intent.Name, ifMatch, i.Intent.ModRev); err != nil {
+			return nil, err
+		}
 		if !i.Terminal() || i.Intent.RestartPending || i.HoldsNode() {
 			return nil, errs.New(errs.Conflict, "instance %s is %s: stop it first", i.Intent.Name, i.State())
 		}

@@ -42,7 +42,7 @@ func (o *Operations) CreateJoinToken(ctx context.Context, by Actor, node fleet.N
 	}
 	token = newJoinToken()
 	sum := sha256.Sum256([]byte(token))
-	_, err = o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
+	rev, err := o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
 		now := o.now()
 		have, pending := s.JoinTokens.Get(node)
 		switch _, known := s.Nodes.Get(node); {
@@ -66,19 +66,25 @@ func (o *Operations) CreateJoinToken(ctx context.Context, by Actor, node fleet.N
 			audit:  entry{action: "join-token.create", resource: "join-token", id: t.ID, details: string(node), after: joinTokenRecord(t)},
 		}, nil
 	})
+	t.ModRev = rev
 	return token, t, err
 }
 
-// DeleteJoinToken ends a token. NotFound when there is none.
-func (o *Operations) DeleteJoinToken(ctx context.Context, by Actor, id string) error {
+// DeleteJoinToken ends a token. NotFound when there is none, MovedError when ifMatch, if it
+// is not 0, is not its revision.
+func (o *Operations) DeleteJoinToken(ctx context.Context, by Actor, id string, ifMatch int64) error {
 	_, err := o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
 		for node, t := range s.JoinTokens.All() {
-			if t.ID == id {
-				return change{
-					writes: []store.Write{store.Remove(store.JoinTokenKey(node), t.ModRev)},
-					audit:  entry{action: "join-token.delete", resource: "join-token", id: id, details: string(node), before: joinTokenRecord(*t)},
-				}, nil
+			if t.ID != id {
+				continue
 			}
+			if err := unmoved("join token "+id, ifMatch, t.ModRev); err != nil {
+				return change{}, err
+			}
+			return change{
+				writes: []store.Write{store.Remove(store.JoinTokenKey(node), t.ModRev)},
+				audit:  entry{action: "join-token.delete", resource: "join-token", id: id, details: string(node), before: joinTokenRecord(*t)},
+			}, nil
 		}
 		return change{}, errs.New(errs.NotFound, "there is no such join token")
 	})

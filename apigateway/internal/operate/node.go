@@ -56,18 +56,27 @@ func outdate(node fleet.NodeID) store.Write {
 // DeleteNode gives up a node that has no session: what its instances hold is free,
 // static ones may be placed elsewhere, and another host may take the id. A node of which
 // nothing is left but what is placed on it may be deleted, too. NotFound when there is
-// no such node, Conflict while its agent is connected. Deleting twice changes nothing.
-func (o *Operations) DeleteNode(ctx context.Context, by Actor, node fleet.NodeID) (int64, error) {
+// no such node, MovedError when ifMatch, if it is not 0, does not hold (see NodeRevision),
+// Conflict while its agent is connected. Deleting twice changes nothing.
+func (o *Operations) DeleteNode(ctx context.Context, by Actor, node fleet.NodeID, ifMatch int64) (int64, error) {
 	return o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
-		if _, ok := s.Nodes.Get(node); !ok && !named(s, node) {
+		n, ok := s.Nodes.Get(node)
+		if !ok && !named(s, node) {
 			return change{}, errs.New(errs.NotFound, "there is no node %s", clip(string(node)))
-		}
-		if _, alive := s.NodeSessions.Get(node); alive {
-			return change{}, errs.New(errs.Conflict, "node %s is connected: stop its agent first", node)
 		}
 		next := fleet.NodeDesired{Node: node}
 		if have, ok := s.NodesDesired.Get(node); ok {
 			next = *have
+		}
+		at := next.ModRev
+		if n != nil {
+			at = NodeRevision(s, n)
+		}
+		if err := unmoved("node "+string(node), ifMatch, at); err != nil {
+			return change{}, err
+		}
+		if _, alive := s.NodeSessions.Get(node); alive {
+			return change{}, errs.New(errs.Conflict, "node %s is connected: stop its agent first", node)
 		}
 		if next.Deleted {
 			return change{}, nil

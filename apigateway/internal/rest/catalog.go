@@ -26,6 +26,8 @@ type artifact struct {
 	DownloadURL  string    `json:"downloadUrl"`
 	ConfigFormat string    `json:"configFormat"`
 	AddedAt      time.Time `json:"addedAt"`
+	// Revision is the platform's, with all its versions: what If-Match takes.
+	Revision int64 `json:"revision"`
 }
 
 // artifactBody is what a client sends; in a change, what is absent stays.
@@ -81,6 +83,7 @@ func artifactOf(p *fleet.CatalogPlatform, v fleet.CatalogVersion) artifact {
 	return artifact{
 		Platform: p.Platform, Category: v.Category, Version: v.Version, Recommended: v.Version == p.Recommended,
 		SHA256: v.SHA256, DownloadURL: v.URL, ConfigFormat: v.ConfigFormat, AddedAt: v.AddedAt,
+		Revision: p.ModRev,
 	}
 }
 
@@ -155,7 +158,10 @@ func (a *API) patchArtifact(c *gin.Context) {
 			*field = nil
 		}
 	}
-	err := a.pin(c, &edit)
+	rev, err := server.IfMatch(c)
+	if edit.IfMatch = rev; err == nil {
+		err = a.pin(c, &edit)
+	}
 	if err == nil {
 		err = a.cfg.Operations.EditCatalogVersion(c.Request.Context(), server.Actor(c), c.Param("platform"), version, edit)
 	}
@@ -165,12 +171,19 @@ func (a *API) patchArtifact(c *gin.Context) {
 // recommendArtifact makes a version the one a group without a version gets.
 func (a *API) recommendArtifact(c *gin.Context) {
 	version := c.Param("version")
-	err := a.cfg.Operations.RecommendCatalogVersion(c.Request.Context(), server.Actor(c), c.Param("platform"), version)
+	rev, err := server.IfMatch(c)
+	if err == nil {
+		err = a.cfg.Operations.RecommendCatalogVersion(c.Request.Context(), server.Actor(c), c.Param("platform"), version, rev)
+	}
 	a.sendArtifact(c, http.StatusOK, version, err)
 }
 
 func (a *API) deleteArtifact(c *gin.Context) {
-	if err := a.cfg.Operations.RemoveCatalogVersion(c.Request.Context(), server.Actor(c), c.Param("platform"), c.Param("version")); err != nil {
+	rev, err := server.IfMatch(c)
+	if err == nil {
+		err = a.cfg.Operations.RemoveCatalogVersion(c.Request.Context(), server.Actor(c), c.Param("platform"), c.Param("version"), rev)
+	}
+	if err != nil {
 		server.Fail(c, err)
 		return
 	}
@@ -185,6 +198,7 @@ func (a *API) sendArtifact(c *gin.Context, status int, version string, err error
 	}
 	if p, ok := a.snapshot().Catalog.Get(strings.ToUpper(c.Param("platform"))); ok {
 		if v, ok := p.Find(version); ok {
+			server.ETag(c, p.ModRev)
 			c.JSON(status, artifactOf(p, v))
 			return
 		}

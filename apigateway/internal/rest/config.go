@@ -186,9 +186,15 @@ func changing(prefix string, changes map[string]json.RawMessage) func(fleet.Clus
 
 // writeConfig makes a version; ok is false when the request was answered, as dry runs are.
 func (a *API) writeConfig(c *gin.Context, w operate.ConfigWrite) (done operate.ConfigWritten, ok bool) {
+	var err error
 	w.Bearable, w.DryRun = a.stillAdmits(c), server.DryRun(c)
-	done, err := a.cfg.Operations.WriteConfig(c.Request.Context(), server.Actor(c), w)
-	return done, configDone(c, done, err)
+	if w.IfMatch, err = server.IfMatch(c); err == nil {
+		done, err = a.cfg.Operations.WriteConfig(c.Request.Context(), server.Actor(c), w)
+	}
+	if ok = configDone(c, done, err); ok {
+		server.ETag(c, a.snapshot().Config().ModRev)
+	}
+	return done, ok
 }
 
 // stillAdmits refuses settings under which who makes them could not take them back.

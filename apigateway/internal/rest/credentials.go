@@ -30,8 +30,8 @@ type credential struct {
 func (a *API) credentialRoutes() []server.Route {
 	return server.Under("/api/v1/workloads/credentials",
 		server.Get("", server.Needs(auth.TokensView), a.listCredentials),
-		server.Delete("/:id", server.Needs(auth.TokensRevoke), a.revokeCredential),
-		server.Delete("/instances/:id", server.Needs(auth.TokensRevoke), a.revokeCredentials),
+		server.Delete("/:id", server.Needs(auth.TokensRevoke), a.revokeCredential).Unconditional(),
+		server.Delete("/instances/:id", server.Needs(auth.TokensRevoke), a.revokeCredentials).Unconditional(),
 	)
 }
 

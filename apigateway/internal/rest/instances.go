@@ -96,7 +96,11 @@ func (a *API) shownNow(ctx context.Context, s *view.Snapshot, i *fleet.Instance)
 }
 
 func (a *API) deleteInstance(c *gin.Context) {
-	if _, err := a.cfg.Operations.RemoveInstance(c.Request.Context(), server.Actor(c), c.Param("id")); err != nil {
+	rev, err := server.IfMatch(c)
+	if err == nil {
+		_, err = a.cfg.Operations.RemoveInstance(c.Request.Context(), server.Actor(c), c.Param("id"), rev)
+	}
+	if err != nil {
 		server.Fail(c, err)
 		return
 	}

@@ -80,6 +80,7 @@ func (a *API) createJoinToken(c *gin.Context) {
 	}
 	out := a.joinTokenOf(&t)
 	out.Token = token
+	server.ETag(c, t.ModRev)
 	c.Header("Cache-Control", "no-store")
 	c.JSON(http.StatusCreated, out)
 }
@@ -104,7 +105,11 @@ func lifeOf(seconds *int64, text string) (time.Duration, error) {
 }
 
 func (a *API) deleteJoinToken(c *gin.Context) {
-	if err := a.cfg.Operations.DeleteJoinToken(c.Request.Context(), server.Actor(c), c.Param("id")); err != nil {
+	rev, err := server.IfMatch(c)
+	if err == nil {
+		err = a.cfg.Operations.DeleteJoinToken(c.Request.Context(), server.Actor(c), c.Param("id"), rev)
+	}
+	if err != nil {
 		server.Fail(c, err)
 		return
 	}

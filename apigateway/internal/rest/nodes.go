@@ -229,7 +229,11 @@ func (a *API) sendNode(c *gin.Context, s *view.Snapshot, n *fleet.Node) {
 
 // deleteNode gives up a node that is lost for good.
 func (a *API) deleteNode(c *gin.Context) {
-	if _, err := a.cfg.Operations.DeleteNode(c.Request.Context(), server.Actor(c), fleet.NodeID(c.Param("id"))); err != nil {
+	rev, err := server.IfMatch(c)
+	if err == nil {
+		_, err = a.cfg.Operations.DeleteNode(c.Request.Context(), server.Actor(c), fleet.NodeID(c.Param("id")), rev)
+	}
+	if err != nil {
 		server.Fail(c, err)
 		return
 	}

@@ -64,7 +64,7 @@ func (a *API) shareRoutes() []server.Route {
 		server.Post("/api/v1/shares/:id/revoke", server.Needs(auth.ShareRevoke), a.revokeShare),
 		server.Get("/s/:id", server.Public, a.sharePage),
 		server.Get("/s/:id/raw", server.Public, a.shareRaw),
-		server.Delete("/s/:id", server.Public, a.deleteShare),
+		server.Delete("/s/:id", server.Public, a.deleteShare).Unconditional(),
 	}
 }
 

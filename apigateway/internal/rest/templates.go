@@ -40,7 +40,7 @@ func (a *API) templateRoutes() []server.Route {
 		server.Patch(one, server.Needs(auth.TemplatesUpdate), a.patchTemplate).Rehearses(),
 		server.Delete(one, server.Needs(auth.TemplatesDelete), a.deleteTemplate).Rehearses(),
 		server.Get(one+"/versions", server.Needs(auth.TemplatesView), a.listVersions),
-		server.Delete(one+"/versions/:hash", server.Needs(auth.TemplatesDelete), a.deleteVersion).Rehearses(),
+		server.Delete(one+"/versions/:hash", server.Needs(auth.TemplatesDelete), a.deleteVersion).Rehearses().Unconditional(),
 		server.Get(one+"/history", server.Needs(auth.TemplatesView), a.templateHistory),
 		server.Post(one+"/rollback", server.Needs(auth.TemplatesUpdate), a.rollback).Rehearses(),
 		server.Get(one+"/files", server.Needs(auth.TemplatesView), a.listFiles),

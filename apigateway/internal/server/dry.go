@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -14,4 +15,13 @@ func (s *Server) rehearsals(c *gin.Context) {
 		return
 	}
 	Fail(c, &errs.Error{Kind: errs.Malformed, Field: "dryRun", Message: "is not offered here: nothing was changed"})
+}
+
+// conditions refuses If-Match where nothing is compared with it, so that nobody takes for
+// unchanged what was not looked at.
+func (s *Server) conditions(c *gin.Context) {
+	if match := strings.TrimSpace(c.GetHeader("If-Match")); match == "" || match == "*" || !s.routeOf(c).Unmatched {
+		return
+	}
+	Fail(c, errs.New(errs.Malformed, "If-Match is not compared here, where nothing has a revision: nothing was changed, leave it out"))
 }

@@ -19,9 +19,9 @@ type Route struct {
 	Demand       Demand
 	Body         Body
 	// Dry is true where ?dryRun=true is understood, Secret where an answer may have a secret
-	// that is shown once.
-	Dry, Secret bool
-	Handle      gin.HandlerFunc
+	// that is shown once, Unmatched where nothing is compared with If-Match.
+	Dry, Secret, Unmatched bool
+	Handle                 gin.HandlerFunc
 }
 
 // Demand is what a route wants of its caller.
@@ -141,6 +141,13 @@ func (r Route) Rehearses() Route {
 // nobody who sends the request again.
 func (r Route) ShowsOnce() Route {
 	r.Secret = true
+	return r
+}
+
+// Unconditional is the route of what has no revision that a caller could have read: If-Match
+// is refused.
+func (r Route) Unconditional() Route {
+	r.Unmatched = true
 	return r
 }
 

@@ -78,11 +78,11 @@ func (a *API) instanceRoutes() []server.Route {
 		server.Get("", server.Needs(auth.InstancesView), a.listInstances),
 		server.Post("", server.Needs(auth.GroupsStart), a.createInstance),
 		server.Get("/:id", server.NeedsOrSelf(auth.InstancesView), a.getInstance),
-		server.Delete("/:id", server.Needs(auth.InstancesStop), a.stopInstance),
-		server.Patch("/:id/lifecycle", server.Needs(auth.GroupsStart, auth.InstancesStop), a.lifecycle),
+		server.Delete("/:id", server.Needs(auth.InstancesStop), a.stopInstance).Unconditional(),
+		server.Patch("/:id/lifecycle", server.Needs(auth.GroupsStart, auth.InstancesStop), a.lifecycle).Unconditional(),
 		server.Post("/:id/execute", server.Needs(auth.InstancesCommand), a.execute),
 		server.Get("/:id/logs", server.Needs(auth.InstancesConsole), a.logs),
-		server.Put("/:id/state", server.NeedsOrSelf(auth.InstancesCommand), a.putState),
+		server.Put("/:id/state", server.NeedsOrSelf(auth.InstancesCommand), a.putState).Unconditional(),
 	)
 }
 

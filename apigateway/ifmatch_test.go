@@ -1,0 +1,113 @@
+package apigateway
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/openapitest"
+)
+
+// revisionless are routes that change what has no revision a caller could have read, and why.
+var revisionless = map[string]string{
+	"DELETE /api/v1/workloads/credentials/:id":           "tokens of an instance are many, of the moment",
+	"DELETE /api/v1/workloads/credentials/instances/:id": "tokens of an instance are many, of the moment",
+	"DELETE /api/v1/templates/:name/versions/:hash":      "a version never changes",
+	"DELETE /s/:id":                      "a share never changes",
+	"DELETE /api/instances/:id":          "this dialect shows no revision of an instance, and a stop is no change of what was read",
+	"PATCH /api/instances/:id/lifecycle": "this dialect shows no revision of an instance",
+	"PUT /api/instances/:id/state":       "a heartbeat is no change of what was read",
+}
+
+// replaced are queries and bodies of routes that are judged before a revision is.
+var replaced = map[string][2]string{
+	"PUT /api/v1/users/:name/minecraft":           {"", `{"uuid":"069a79f4-44e9-4726-a5be-fca90e38aaf5","name":"Notch"}`},
+	"PUT /api/v1/templates/:name/files/content":   {"path=a", `{"content":"2"}`},
+	"DELETE /api/v1/templates/:name/files":        {"path=a", ""},
+	"PATCH /api/v1/roles/:name":                   {"", `{"permissions":[]}`},
+	"PUT /api/v1/templates/:name/variables":       {"", `[]`},
+	"PUT /api/v1/networks/:name":                  {"", `{"lobbyGroup":"lobby"}`},
+	"PATCH /api/v1/admin/cors/origins":            {"", `{"action":"add","origin":"https://a.example"}`},
+	"PATCH /api/v1/admin/network/allowed-subnets": {"", `{"action":"add","cidr":"127.0.0.0/8"}`},
+}
+
+func TestWhatMovedSinceItWasReadIsNotChanged(t *testing.T) {
+	b := besiege(t)
+	b.there["/api/v1/admin/tokens/:id"], _ = b.do("POST", "/api/v1/admin/tokens", `{"nodeId":"two"}`).want(201).field("tokenId").(string)
+	b.there["/api/v1/api-tokens/:id"], _ = b.do("POST", "/api/v1/api-tokens", `{"name":"x"}`).want(201).field("id").(string)
+	b.do("PUT", "/api/v1/templates/lobby/files/content?path=c", `{"content":"1"}`).want(200) // what was current is not
+	b.do("PUT", "/api/v1/templates/lobby/files/content?path=b&rehash=false", `{"content":"1"}`).want(200)
+	before := b.revision()
+	for _, r := range b.routes() {
+		name := r.Method + " " + r.Path
+		if r.Method != http.MethodPut && r.Method != http.MethodPatch && r.Method != http.MethodDelete {
+			continue
+		}
+		with, known := replaced[name]
+		if !known {
+			with[1] = b.body(r)
+		}
+		got := b.send(r, b.path(r, -1, "")+"?"+with[0], strings.NewReader(with[1]), "If-Match", `"1"`)
+		reason, none := revisionless[name]
+		switch op := operationOf(b.contract, r); {
+		case got.status == http.StatusNotImplemented:
+			continue
+		case none != r.Unmatched:
+			t.Errorf("%s has a revision: %v; why not: %q", name, !r.Unmatched, reason)
+		case none:
+			got.oneOf(http.StatusBadRequest)
+			got.naming("If-Match")
+		case got.status != http.StatusPreconditionFailed:
+			t.Errorf("%s, which moved since: %d %.300s", name, got.status, got.raw)
+		case !takesIfMatch(b.contract, op):
+			t.Errorf("%s compares If-Match, and is not described so", name)
+		}
+	}
+	if keys := b.moved(before); len(keys) > 0 {
+		t.Errorf("what moved was written over: %v", keys)
+	}
+}
+
+// takesIfMatch reports whether an operation is described with the header.
+func takesIfMatch(c *openapitest.Contract, op object) bool {
+	list, _ := op["parameters"].([]any)
+	for _, p := range list {
+		if c.Resolved(p)["name"] == "If-Match" {
+			return true
+		}
+	}
+	return false
+}
+
+func TestWhatIsAsItWasReadIsChanged(t *testing.T) {
+	s := newSite(t)
+	s.node("gone", fleet.Resources{MemoryMiB: 1024, CPU: 100})
+	s.loseNode("gone")
+	s.node("n1", fleet.Resources{MemoryMiB: 1 << 16, CPU: 1600})
+	s.group("lobby", nil)
+	ended := s.start("lobby")
+	s.status(ended, "n1", fleet.Status{State: fleet.Stopped})
+	token := s.do("POST", "/api/v1/admin/tokens", `{"nodeId":"two"}`).want(201)
+	id, _ := token.field("tokenId").(string)
+	s.do("POST", "/api/v1/catalog/paper/versions", creates["POST /api/v1/catalog/:platform/versions"]).want(201)
+	other := s.do("POST", "/api/v1/catalog/velocity/versions", creates["POST /api/v1/catalog/:platform/versions"]).want(201)
+	s.do("POST", "/api/v1/cluster/config", creates["POST /api/v1/cluster/config"]).want(201)
+	etag := func(path string) string { return s.do("GET", path, nil).want(200).header.Get("ETag") }
+	const version = "/api/v1/catalog/paper/versions/1.21"
+	at := s.do("PUT", version+"/recommended", nil).want(200)
+	for _, change := range []struct {
+		method, path, etag string
+		body               any
+		status             int
+	}{
+		{"DELETE", "/api/v1/services/" + string(ended), etag("/api/v1/services/" + string(ended)), nil, 204},
+		{"DELETE", "/api/v1/nodes/gone", etag("/api/v1/nodes/gone"), nil, 204},
+		{"DELETE", "/api/v1/admin/tokens/" + id, token.header.Get("ETag"), nil, 204},
+		{"PATCH", "/api/v1/admin/cors/origins", etag("/api/v1/cluster/config"), `{"action":"add","origin":"https://a.example"}`, 200},
+		{"PATCH", version, at.header.Get("ETag"), `{"category":"PROXY"}`, 200},
+		{"DELETE", "/api/v1/catalog/velocity/versions/1.21", other.header.Get("ETag"), nil, 204},
+	} {
+		s.do(change.method, change.path, change.body, "If-Match", change.etag).want(change.status)
+	}
+}
