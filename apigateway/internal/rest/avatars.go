@@ -9,7 +9,6 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
-	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -49,15 +48,13 @@ func (a *API) getAvatar(c *gin.Context) {
 		server.Fail(c, none)
 		return
 	}
-	etag := `"` + u.Avatar.SHA256 + `"`
 	for name, value := range map[string]string{
-		"ETag": etag, "Cache-Control": "public, max-age=3600", "Content-Security-Policy": "default-src 'none'; sandbox",
+		"Cache-Control": "public, max-age=3600", "Content-Security-Policy": "default-src 'none'; sandbox",
 		"Cross-Origin-Resource-Policy": "cross-origin",
 	} {
 		c.Header(name, value)
 	}
-	if strings.Contains(c.GetHeader("If-None-Match"), etag) {
-		c.Status(http.StatusNotModified)
+	if server.Same(c, u.Avatar.SHA256) {
 		return
 	}
 	f, err := a.avatarFile(c.Request.Context(), u)

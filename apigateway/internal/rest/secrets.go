@@ -68,7 +68,7 @@ func (a *API) getSecret(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	server.WholeETag(c, s.ModRev)
+	server.ETag(c, s.ModRev)
 	c.JSON(http.StatusOK, secretViewOf(s))
 }
 

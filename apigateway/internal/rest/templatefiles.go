@@ -138,7 +138,7 @@ func (a *API) fileContent(c *gin.Context) {
 			Status: http.StatusUnsupportedMediaType, Code: "BINARY_FILE", Message: "the file is not text: download it",
 		})
 	default:
-		c.Header("ETag", strconv.Quote(f.SHA256))
+		server.PartETag(c, f.SHA256)
 		c.JSON(http.StatusOK, gin.H{
 			"path": c.Query("path"), "content": string(content), "size": f.Size, "sha256": f.SHA256, "version": digest,
 		})
@@ -156,7 +156,10 @@ func (a *API) downloadFile(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	c.Header("ETag", strconv.Quote(f.SHA256))
+	if server.Same(c, f.SHA256) {
+		_ = f.Body.Close() // nothing of it was read
+		return
+	}
 	server.Send(c, server.Transfer{Type: "application/octet-stream", Name: path.Base(c.Query("path")), Size: f.Size, Body: f.Body})
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -55,6 +56,19 @@ func (w *conditional) WriteString(s string) (int, error) { return w.Write([]byte
 
 // Unwrap is for http.ResponseController.
 func (w *conditional) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Same is the ETag of an answer that is a file of a hash, and reports whether the caller has
+// it: then it was answered.
+func Same(c *gin.Context, hash string) bool {
+	etag := strconv.Quote(hash)
+	c.Header("ETag", etag)
+	w, ok := c.Writer.(*conditional)
+	if !ok || !knows(w.known, etag) {
+		return false
+	}
+	c.Status(http.StatusNotModified)
+	return true
+}
 
 // knows reports whether a list of ETags has one, strong or weak.
 func knows(list, etag string) bool {

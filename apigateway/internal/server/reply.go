@@ -106,6 +106,18 @@ func IfMatch(c *gin.Context) (int64, error) {
 // has, such as figures of the moment: it is for If-Match, and nothing is told to be the same.
 func ETag(c *gin.Context, rev int64) {
 	WholeETag(c, rev)
+	notAll(c)
+}
+
+// PartETag is ETag for what has no revision: the hash of a file, in an answer that tells more
+// than the file.
+func PartETag(c *gin.Context, hash string) {
+	c.Header("ETag", strconv.Quote(hash))
+	notAll(c)
+}
+
+// notAll says that the answer has more than its ETag names.
+func notAll(c *gin.Context) {
 	if w, ok := c.Writer.(*conditional); ok {
 		w.more = true
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -51,7 +52,7 @@ func (a *API) getConfiguration(c *gin.Context) {
 		fail(c, err)
 		return
 	}
-	c.Header("ETag", etag(g.ModRev))
+	server.ETag(c, g.ModRev)
 	c.JSON(http.StatusOK, a.shown(c, s)(g))
 }
 
