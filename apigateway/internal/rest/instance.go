@@ -184,6 +184,15 @@ type instanceFilter struct {
 	state string
 }
 
+// maxFilter bounds what a filter compares with, in bytes: no name and no state is longer.
+const maxFilter = 64
+
+// none reports whether a filter wants what cannot be. Nothing is kept under such a one, which
+// may be as long as a request.
+func (f instanceFilter) none() bool {
+	return max(len(f.group), len(f.node), len(f.state)) > maxFilter
+}
+
 // wants takes a state by this dialect's word or by its own name.
 func (f instanceFilter) wants(i *fleet.Instance) bool {
 	s := i.State()

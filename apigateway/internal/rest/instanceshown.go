@@ -111,6 +111,9 @@ func (h *shownInstances) living(s *view.Snapshot, i *fleet.Instance, live upstre
 // page is the body of a page of the instances a filter wants; how long they have been up is
 // exact to the second.
 func (h *shownInstances) page(s *view.Snapshot, f instanceFilter, page server.Wanted, now time.Time) *encoded.Body {
+	if f.none() {
+		return encoded.NewBody(server.EncodePage(page, nil, func(to []byte, _ *fleet.Instance) []byte { return to }))
+	}
 	version, now := encoded.InstancesOf(s), now.Truncate(time.Second)
 	return h.pages.Get(pagesFrom{version, now.Unix()}, pageWanted{f, page}, func() *encoded.Body {
 		all := h.ordered(s, f)
@@ -133,5 +136,8 @@ func (h *shownInstances) bare(s *view.Snapshot, f instanceFilter, now time.Time)
 
 // ordered are the instances a filter wants, in order.
 func (h *shownInstances) ordered(s *view.Snapshot, f instanceFilter) []*fleet.Instance {
+	if f.none() {
+		return nil
+	}
 	return h.order.Get(encoded.InstancesOf(s), f, func() []*fleet.Instance { return instancesOf(s, f) })
 }
