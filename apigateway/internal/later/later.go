@@ -25,7 +25,7 @@ import (
 func Routes(v *view.View) []server.Route {
 	l := later{v}
 	var out []server.Route
-	for _, more := range [][]server.Route{l.deployments(), l.drains(), l.maintenance(), l.overlays(), l.backups(), l.membership(), l.modules()} {
+	for _, more := range [][]server.Route{l.deployments(), l.drains(), l.maintenance(), l.overlays(), l.backups(), l.membership(), l.modules(), l.allocations()} {
 		out = append(out, more...)
 	}
 	return out
@@ -97,6 +97,13 @@ func (later) membership() []server.Route {
 		server.Post("/cluster/seed/rotate", manage, not("another seed", "")),
 		server.Post("/bootstrap/exchange", server.Public, not("certificates of nodes", "")),
 	)
+}
+
+// allocations claim instances that are ready.
+func (later) allocations() []server.Route {
+	return []server.Route{
+		server.Post("/api/v1/allocations", server.Needs(auth.GroupsStart), not("claims of instances", "choose one that is RUNNING from GET /api/v1/services")),
+	}
 }
 
 // modules are extensions of the control plane.
