@@ -17,6 +17,10 @@ func TestAJoinTokenIsShownOnceAndItsNodeIsPendingOnEveryGateway(t *testing.T) {
 	b := second(t, a)
 	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	made := a.do("POST", "/api/v1/admin/tokens", `{"nodeId":"node-2","ttl":"15m"}`).want(201).is("nodeId", "node-2").is("status", "ACTIVE")
+	if warning, _ := made.field("warning").(string); !strings.Contains(warning, "nothing joins with it yet") || !strings.Contains(made.header.Get("Warning"), warning) {
+		t.Errorf("what it is not good for is not told: %q, header %q", warning, made.header.Get("Warning"))
+	}
+	a.do("GET", "/api/v1/admin/tokens", nil).want(200).is("data.0.warning", nil)
 	token, _ := made.field("token").(string)
 	id, _ := made.field("tokenId").(string)
 	if !regexp.MustCompile(`^pxr_[a-z0-9]{32}$`).MatchString(token) || id == "" || made.header.Get("Cache-Control") != "no-store" {

@@ -34,7 +34,12 @@ type joinToken struct {
 	// Status is ACTIVE or EXPIRED.
 	Status string `json:"status"`
 	Token  string `json:"token,omitempty"`
+	// Warning is told when it is made.
+	Warning string `json:"warning,omitempty"`
 }
+
+// notYetJoined warns who would take a join token for a door, or its end for a lock.
+const notYetJoined = "nothing joins with it yet: nodes join with the cluster's secret, and ending this token keeps no host out"
 
 func (a *API) joinTokenOf(t *fleet.JoinToken) joinToken {
 	out := joinToken{TokenID: t.ID, NodeID: t.Node, CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, Status: "ACTIVE"}
@@ -79,7 +84,8 @@ func (a *API) createJoinToken(c *gin.Context) {
 		return
 	}
 	out := a.joinTokenOf(&t)
-	out.Token = token
+	out.Token, out.Warning = token, notYetJoined
+	c.Header("Warning", "299 orrery "+strconv.Quote(notYetJoined))
 	server.ETag(c, t.ModRev)
 	c.Header("Cache-Control", "no-store")
 	c.JSON(http.StatusCreated, out)
