@@ -30,10 +30,10 @@ func TestAGroupInheritsWhatItsInstancesAreMadeOf(t *testing.T) {
 		is("env", map[string]string{"A": "base", "B": "lobby"}).is("jvmArgs", []string{"-Dx=1"}).is("variables", map[string]string{"MOTD": "hi"}).is("memoryMb", 256)
 
 	// A change of the parent is none of the child, and what was started stays as it is.
-	s.do("PATCH", "/api/v1/groups/base", `{"env":{"A":"other"}}`).want(200)
+	s.do("PATCH", "/api/v1/groups/base", `{"env":{"A":"other"},"jvmArgs":["-Dx=2"]}`).want(200)
 	s.do("GET", "/api/v1/groups/lobby", nil).want(200).is("revision", own.field("revision"))
-	s.do("GET", "/api/v1/services/"+string(id)+"/composition", nil).want(200).is("env", map[string]string{"A": "base", "B": "lobby"})
-	changed := s.do("GET", "/api/v1/groups/lobby/resolved", nil).want(200).is("env", map[string]string{"A": "other", "B": "lobby"})
+	s.do("GET", "/api/v1/services/"+string(id)+"/composition", nil).want(200).is("env", map[string]string{"A": "base", "B": "lobby"}).is("jvmArgs", []string{})
+	changed := s.do("GET", "/api/v1/groups/lobby/resolved", nil).want(200).is("env", map[string]string{"A": "other", "B": "lobby"}).is("jvmArgs", []string{"-Dx=2"})
 	if changed.header.Get("ETag") == whole.header.Get("ETag") {
 		t.Error("the ETag is the same, and a parent is not")
 	}

@@ -112,9 +112,7 @@ func compositionOf(s *view.Snapshot, i *fleet.Instance, p *fleet.Plan) compositi
 	for _, l := range p.Layers {
 		out.Layers = append(out.Layers, compositionLayer{Name: l.Name, Group: l.Group, Hash: l.Digest, Priority: l.Priority, Auto: l.Auto})
 	}
-	if g, ok := s.Groups.Get(p.Group); ok && g.Revision == p.GroupRevision {
-		out.JVMArgs = *list(s.Whole(g).Spec.Software.JVMArgs)
-	}
+	out.JVMArgs = *list(jvmArgsOf(s, i, p))
 	if shown := i.Shown(); shown != nil {
 		out.Port = shown.Port
 		for _, name := range slices.Sorted(maps.Keys(shown.Ports)) {
@@ -122,6 +120,24 @@ func compositionOf(s *view.Snapshot, i *fleet.Instance, p *fleet.Plan) compositi
 		}
 	}
 	return out
+}
+
+// jvmArgsOf are the arguments for the JVM, which no plan keeps apart: the group's, while it and
+// those they come from are as they were when the instance was made.
+func jvmArgsOf(s *view.Snapshot, i *fleet.Instance, p *fleet.Plan) []string {
+	g, ok := s.Groups.Get(p.Group)
+	if !ok || g.Revision != p.GroupRevision {
+		return nil
+	}
+	if own := g.Spec.Software.JVMArgs; len(own) > 0 {
+		return own
+	}
+	for _, a := range fleet.Ancestors(g, s.Groups.Get) {
+		if a.UpdatedAt.After(i.Intent.GenerationAt) {
+			return nil // a parent's change moves no revision of the group
+		}
+	}
+	return s.Whole(g).Spec.Software.JVMArgs
 }
 
 // conceal hides the values that are not for the caller, as the plan was made or as templates
