@@ -1,16 +1,24 @@
 package apigateway
 
 import (
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
 )
 
 func TestADiagnosisHasWhatThereIsAndNoSecrets(t *testing.T) {
+	var log *slog.Logger
 	s := newSite(t, logging(0), func(c *Config) {
-		c.APIURL, c.Version = "https://ops:hunter2@gateway.example", "1.2.3"
+		c.APIURL, c.Version, log = "https://ops:hunter2@gateway.example", "1.2.3", c.Log
 	})
+	for n := range 250 {
+		log.Warn(fmt.Sprintf("the database %d is gone", n), "password", "hunter2", "url", "https://ops:hunter2@db.example")
+	}
 	s.group("lobby", map[string]any{"platform": "paper", "maxInstances": 3, "env": map[string]string{"PASSWORD": "hunter2"}})
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.template("games/base")
@@ -20,6 +28,17 @@ func TestADiagnosisHasWhatThereIsAndNoSecrets(t *testing.T) {
 	r.is("redactedConfig.apiUrl", "https://***@gateway.example").is("leases", []string{}).is("logBuffer.capacity", 2000)
 	r.is("nodes.0.id", "node-1").is("groups.0.name", "lobby").is("groups.0.maxInstances", 3).is("groups.0.instances", 1).is("groups.0.platform", "PAPER")
 	r.is("instances.ONLINE", 1).is("templates.0.name", "games/base").is("templates.0.hash", "d1")
+	last := 0
+	records, _ := r.field("logs").([]any)
+	for n := range records {
+		if r.field(fmt.Sprintf("logs.%d.message", n)) == "the database 249 is gone" {
+			last = n
+		}
+	}
+	r.is(fmt.Sprintf("logs.%d.mdc", last), map[string]string{"password": fleet.Hidden, "url": "https://***@db.example"})
+	if len(records) != 200 {
+		t.Errorf("%d records are told", len(records))
+	}
 	for _, secret := range []string{"hunter2", adminPassword, s.token} {
 		if strings.Contains(r.raw, secret) {
 			t.Errorf("%s is told", secret)
@@ -34,6 +53,8 @@ func TestADiagnosisHasWhatThereIsAndNoSecrets(t *testing.T) {
 		}
 	}
 	s.do("GET", "/api/v1/shares?kind=DIAGNOSTICS", nil).want(200).is("total", 1)
+	s.commit(store.Create(store.RoleKey("SETTER"), fleet.Role{Name: "SETTER", Permissions: []fleet.Permission{auth.SystemSettings}}))
+	s.user("sam", "SETTER").do("GET", "/api/v1/system/diagnostics", nil).want(200).is("logs", []string{})
 	operator := s.user("otto", "OPERATOR")
 	operator.do("GET", "/api/v1/system/diagnostics", nil).want(403)
 	operator.do("POST", "/api/v1/system/diagnostics/share", nil).want(403)

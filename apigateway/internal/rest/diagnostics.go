@@ -14,10 +14,15 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/telemetry"
 )
 
-// maxDiagnosed bounds each list of a diagnosis.
-const maxDiagnosed = 500
+const (
+	// maxDiagnosed bounds each list of a diagnosis.
+	maxDiagnosed = 500
+	// diagnosedRecords is how many records of its log a gateway adds to one.
+	diagnosedRecords = 200
+)
 
 // diagnosis is what somebody who looks for a fault needs first, without secrets.
 type diagnosis struct {
@@ -33,8 +38,11 @@ type diagnosis struct {
 	RedisKeyspace map[string]int `json:"redisKeyspace"`
 	Leases        []lease        `json:"leases"`
 	LogBuffer     logBuffer      `json:"logBuffer"`
-	Nodes         []node         `json:"nodes"`
-	Groups        []groupDigest  `json:"groups"`
+	// Logs are the last records of this gateway's log, the oldest first; of who may not see
+	// logs, none.
+	Logs   []telemetry.Record `json:"logs"`
+	Nodes  []node             `json:"nodes"`
+	Groups []groupDigest      `json:"groups"`
 	// Instances are counts by state.
 	Instances map[fleet.State]int `json:"instances"`
 	Templates []templateDigest    `json:"templates"`
@@ -111,7 +119,10 @@ func (a *API) diagnose(c *gin.Context) (map[string]any, error) {
 			"replica": a.cfg.Replica, "clusterName": a.cfg.ClusterName, "apiUrl": a.cfg.APIURL, "sharing": !a.cfg.NoShares,
 			"effective": nested(a.cfg.Settings.Now().Patch()),
 		},
-		Nodes: []node{}, Groups: []groupDigest{}, Instances: map[fleet.State]int{}, Templates: []templateDigest{},
+		Logs: []telemetry.Record{}, Nodes: []node{}, Groups: []groupDigest{}, Instances: map[fleet.State]int{}, Templates: []templateDigest{},
+	}
+	if server.Allowed(c, auth.SystemLogsView) {
+		out.Logs = append(out.Logs, records.Last(telemetry.RecordFilter{}, diagnosedRecords)...)
 	}
 	out.list(s)
 	var err error
