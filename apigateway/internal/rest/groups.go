@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -276,17 +277,31 @@ func (a *API) startGroup(c *gin.Context) {
 		c.JSON(http.StatusOK, out)
 		return
 	}
-	s, started := a.snapshot(), make([]instance, 0, len(made))
-	for _, m := range made {
-		if i, ok := s.Instances.Get(m.ID); ok {
-			started = append(started, instanceOf(s, i, a.cfg.Now()))
-		}
-	}
-	out := gin.H{"status": "scheduled", "count": len(made), "instances": started}
+	out := a.started(c.Request.Context(), made)
 	if short != nil {
 		out["message"] = fmt.Sprintf("%d of %d were started: %s", len(made), count, errs.MessageOf(short))
 	}
 	c.JSON(http.StatusOK, out)
+}
+
+// started tells what was made, and what of it has a node.
+func (a *API) started(ctx context.Context, made []fleet.Intent) gin.H {
+	ids := make([]fleet.InstanceID, 0, len(made))
+	for _, m := range made {
+		ids = append(ids, m.ID)
+	}
+	s, shown, waits := a.decided(ctx, ids...), make([]instance, 0, len(made)), []waiting{}
+	for _, id := range ids {
+		i, ok := s.Instances.Get(id)
+		if !ok {
+			continue
+		}
+		shown = append(shown, instanceOf(s, i, a.cfg.Now()))
+		if w, ok := waitingOf(i); ok {
+			waits = append(waits, w)
+		}
+	}
+	return gin.H{"status": "scheduled", "count": len(made), "placed": len(shown) - len(waits), "waiting": waits, "instances": shown}
 }
 
 func (a *API) scaleGroup(c *gin.Context) {

@@ -122,6 +122,12 @@ func (a *API) stopInstance(force bool) gin.HandlerFunc {
 
 func (a *API) startInstance(c *gin.Context) {
 	out, err := a.cfg.Operations.StartInstance(c.Request.Context(), server.Actor(c), c.Param("id"))
+	if err == nil && out.Changed {
+		id := out.Instance.Intent.ID
+		if now, ok := a.decided(c.Request.Context(), id).Instances.Get(id); ok {
+			out.Instance = now
+		}
+	}
 	a.answer(c, out, err, "scheduled", "")
 }
 
