@@ -85,14 +85,24 @@ type CrashLoop struct {
 // ResetBy reports whether somebody has reset the pause since it began.
 func (l *CrashLoop) ResetBy(g *Group) bool { return g.CrashesResetAt.After(l.Since) }
 
-// EndsAt is when the pause ends: at PausedUntil, or when somebody reset it or the
-// group's spec was changed before that, since the change may be the cure.
-func (l *CrashLoop) EndsAt(g *Group) time.Time {
+// EndsAt is when the pause ends: at PausedUntil, or when somebody reset it, or the
+// group's spec or that of one of its ancestors was changed before that, since the change may
+// be the cure.
+func (l *CrashLoop) EndsAt(g *Group, ancestors []*Group) time.Time {
 	if l.ResetBy(g) && g.CrashesResetAt.Before(l.PausedUntil) {
 		return g.CrashesResetAt
 	}
 	if g.Revision > l.GroupRevision && g.UpdatedAt.Before(l.PausedUntil) {
 		return g.UpdatedAt
+	}
+	var changed time.Time
+	for _, a := range ancestors { // a parent's change moves no revision of the group
+		if a.UpdatedAt.After(l.Since) && a.UpdatedAt.After(changed) {
+			changed = a.UpdatedAt
+		}
+	}
+	if !changed.IsZero() && changed.Before(l.PausedUntil) {
+		return changed
 	}
 	return l.PausedUntil
 }

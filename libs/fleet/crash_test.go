@@ -81,20 +81,30 @@ func TestWhoCrashedTooOftenInPlaceCrashedSoOften(t *testing.T) {
 
 func TestAPauseEndsWithItsTimeOrWithTheSpec(t *testing.T) {
 	until := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	loop := CrashLoop{GroupRevision: 2, PausedUntil: until}
+	before := func(minutes int) time.Time { return until.Add(-time.Duration(minutes) * time.Minute) }
+	loop := CrashLoop{GroupRevision: 2, Since: before(9), PausedUntil: until}
 	tests := []struct {
-		rule     string
-		revision int64
-		updated  time.Time
-		want     time.Time
+		rule      string
+		revision  int64
+		updated   time.Time
+		ancestors []time.Time
+		want      time.Time
 	}{
-		{"the spec that crashed is paused to the end", 2, until.Add(-time.Minute), until},
-		{"a changed spec ends it when it was changed", 3, until.Add(-time.Minute), until.Add(-time.Minute)},
-		{"a change after it changes nothing", 3, until.Add(time.Minute), until},
+		{"the spec that crashed is paused to the end", 2, before(1), nil, until},
+		{"a changed spec ends it when it was changed", 3, before(1), nil, before(1)},
+		{"a change after it changes nothing", 3, before(-1), nil, until},
+		{"parents that are as they were when it crashed change nothing", 2, before(20), []time.Time{before(10), before(9)}, until},
+		{"a parent's change ends it", 2, before(20), []time.Time{before(3)}, before(3)},
+		{"the last change of a parent counts", 2, before(20), []time.Time{before(3), before(2), before(10)}, before(2)},
+		{"a parent's change after it changes nothing", 2, before(20), []time.Time{before(-1)}, until},
 	}
 	for _, tt := range tests {
 		t.Run(tt.rule, func(t *testing.T) {
-			if got := loop.EndsAt(&Group{Revision: tt.revision, UpdatedAt: tt.updated}); !got.Equal(tt.want) {
+			var ancestors []*Group
+			for _, at := range tt.ancestors {
+				ancestors = append(ancestors, &Group{Revision: 7, UpdatedAt: at})
+			}
+			if got := loop.EndsAt(&Group{Revision: tt.revision, UpdatedAt: tt.updated}, ancestors); !got.Equal(tt.want) {
 				t.Errorf("EndsAt = %v, want %v", got, tt.want)
 			}
 		})

@@ -105,7 +105,7 @@ func groupOf(s *view.Snapshot, g *fleet.Group, now time.Time) group {
 	}
 	out.Held, out.Message = *budgetOf(held), overdrawn(held, g.Spec.Quota)
 	if loop, ok := s.CrashLoops.Get(g.Name); ok {
-		ends := loop.EndsAt(g)
+		ends := loop.EndsAt(g, fleet.Ancestors(g, s.Groups.Get))
 		out.Paused = now.Before(ends)
 		out.CrashLoop = &crashLoop{
 			Crashes: loop.Crashes, Since: loop.Since, PausedUntil: ends, Level: loop.Level, Revision: loop.GroupRevision,

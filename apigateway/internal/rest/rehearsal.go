@@ -89,8 +89,12 @@ func (a *API) addCounts(c *gin.Context, s *view.Snapshot, r *rehearsal, before, 
 		for _, p := range r.Placements[from:] {
 			r.Start = append(r.Start, p.Name)
 		}
-		if loop, ok := s.CrashLoops.Get(after.Name); ok && a.cfg.Now().Before(loop.EndsAt(after)) {
-			r.Notes = append(r.Notes, "nothing is started before "+loop.EndsAt(after).UTC().Format(time.RFC3339)+", because it crashed too often")
+		loop, crashed := s.CrashLoops.Get(after.Name)
+		if !crashed {
+			break
+		}
+		if ends := loop.EndsAt(after, fleet.Ancestors(after, s.Groups.Get)); a.cfg.Now().Before(ends) {
+			r.Notes = append(r.Notes, "nothing is started before "+ends.UTC().Format(time.RFC3339)+", because it crashed too often")
 		}
 	case before != nil && wanted < before.Spec.Scaling.Min && living > wanted:
 		r.Notes = append(r.Notes, fmt.Sprintf("up to %d of its %d instances would be stopped, each once it is empty of players, the youngest first", living-wanted, living))

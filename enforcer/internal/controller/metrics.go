@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/reconcile"
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
@@ -46,7 +47,7 @@ func (c *Controller) paused(now time.Time) int {
 	snap, own, n := c.view.Snapshot(), c.replica.Owned(), 0
 	for name, loop := range snap.CrashLoops.All() {
 		_, owned := own.Fence(name)
-		if g, ok := snap.Groups.Get(name); ok && owned && loop.EndsAt(g).After(now) {
+		if g, ok := snap.Groups.Get(name); ok && owned && loop.EndsAt(g, fleet.Ancestors(g, snap.Groups.Get)).After(now) {
 			n++
 		}
 	}

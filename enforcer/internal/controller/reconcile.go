@@ -139,7 +139,7 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 		Outage: c.outages.count(s, now),
 	}
 	if g, ok := s.Groups.Get(name); ok {
-		in.Group, in.Whole = g, &s.Whole(g).Spec
+		in.Group, in.Whole, in.Ancestors = g, &s.Whole(g).Spec, fleet.Ancestors(g, s.Groups.Get)
 	}
 	in.CrashLoop, _ = s.CrashLoops.Get(name)
 	return in

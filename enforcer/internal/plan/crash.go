@@ -13,7 +13,7 @@ import (
 func (p *pass) gate() (ready time.Time, pause *Action) {
 	from := p.now.Add(-p.in.Limits.CrashWindow)
 	if loop := p.in.CrashLoop; loop != nil {
-		end := loop.EndsAt(p.group())
+		end := loop.EndsAt(p.group(), p.in.Ancestors)
 		if end.After(p.now) {
 			return end, nil
 		}
@@ -96,7 +96,7 @@ func (p *pass) calm() {
 	if loop == nil {
 		return
 	}
-	since := loop.EndsAt(p.group())
+	since := loop.EndsAt(p.group(), p.in.Ancestors)
 	if loop.ResetBy(p.group()) {
 		p.act(Action{Kind: ClearCrashLoop, Reason: fleet.ReasonRequested, Message: "somebody reset it"})
 		return

@@ -134,6 +134,15 @@ func TestWhatEndsAPauseAndWhatDoesNotCount(t *testing.T) {
 		{"a changed spec ends the pause", func(s *sim) {
 			s.loop, s.group.Revision, s.group.UpdatedAt = loop, 2, at(-time.Second)
 		}, 10*time.Minute - time.Second, []string{"create minimum: BelowMinimum"}},
+		{"a changed parent ends the pause", func(s *sim) {
+			s.loop, s.ancestors = loop, []*fleet.Group{{Name: "parent", UpdatedAt: at(-time.Second)}}
+		}, 10*time.Minute - time.Second, []string{"create minimum: BelowMinimum"}},
+		{"crashes from before a parent's change do not count after it", func(s *sim) {
+			s.loop, s.ancestors = loop, []*fleet.Group{{Name: "parent", UpdatedAt: at(-time.Second)}}
+			for range 3 {
+				s.add(crashed(at(-time.Minute)))
+			}
+		}, 10*time.Minute - time.Second, []string{"create minimum for i00001: Replacement"}},
 		{"crashes under the old spec do not count under the new one", func(s *sim) {
 			s.loop, s.group.Revision, s.group.UpdatedAt = loop, 2, at(-time.Second)
 			for range 3 {

@@ -16,6 +16,9 @@ type Input struct {
 	// Whole is what the group's instances are made of now, what it inherits included. Nil is
 	// the group's own spec.
 	Whole *fleet.GroupSpec
+	// Ancestors are those it inherits from, the parent first: a change of one may be the cure
+	// of what it crashes of.
+	Ancestors []*fleet.Group
 	// Instances are all instances of the group, in any order.
 	Instances []*fleet.Instance
 	// CrashLoop is nil when the group has none.

@@ -20,6 +20,7 @@ func at(d time.Duration) time.Time {
 type sim struct {
 	group     *fleet.Group
 	whole     *fleet.GroupSpec // nil: the group's own
+	ancestors []*fleet.Group
 	instances []*fleet.Instance
 	loop      *fleet.CrashLoop
 	sessions  map[fleet.NodeID]*fleet.NodeSession
@@ -61,7 +62,7 @@ func newSim() *sim {
 
 func (s *sim) input() Input {
 	return Input{
-		Group: s.group, Whole: s.whole, Instances: s.instances, CrashLoop: s.loop, Limits: s.limits,
+		Group: s.group, Whole: s.whole, Ancestors: s.ancestors, Instances: s.instances, CrashLoop: s.loop, Limits: s.limits,
 		Session: func(n fleet.NodeID) *fleet.NodeSession { return s.sessions[n] },
 		Plan:    func(d string) *fleet.Plan { return s.plans[d] },
 		Players: func(i *fleet.Instance) int { return s.players[i.Intent.ID] },
