@@ -1,6 +1,7 @@
 package apigateway
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -62,4 +63,78 @@ func TestABarThatIsOverIsNotListedAndGoes(t *testing.T) {
 	if n := s.view.Snapshot().RevokedNodes.Len(); n != 1 {
 		t.Errorf("%d are kept", n)
 	}
+}
+
+func TestTokensOfInstancesOnARevokedNodeAreNoGoodOnAnyGatewayUntilItIsLetAgain(t *testing.T) {
+	a := newSite(t)
+	b := second(t, a)
+	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	a.node("node-2", fleet.Resources{MemoryMiB: 4096})
+	a.group("lobby", nil)
+	one, other := a.inside("lobby", "node-1"), a.inside("lobby", "node-2")
+	eventually(t, b.as(one.token), "GET", "/api/plugin/groups", 200)
+	eventually(t, b.as(other.token), "GET", "/api/plugin/groups", 200)
+	short := one.refreshed()
+	cut, stays := one.watch(b, ""), other.watch(b, "")
+	unused := one.do("POST", "/api/plugin/events/ticket", nil).want(200).field("ticket").(string)
+	state := func(i *inside, want int) {
+		i.do("PUT", "/api/instances/"+string(i.id)+"/state", `{"state":"ONLINE"}`).want(want)
+	}
+	state(one, 200)
+	state(short, 200)
+
+	left := map[string]any{"count": 1, "instanceIds": []any{one.id}}
+	a.do("POST", "/api/v1/nodes/node-1/revoke-cert?dryRun=true", nil).want(200).is("left", left)
+	short.do("GET", "/api/plugin/groups", nil).want(200)
+	a.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("revoked", nil)
+	a.do("POST", "/api/v1/nodes/node-1/revoke-cert", nil).want(200).is("left", left)
+	a.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("revoked.by", "admin").is("revoked.left", left)
+	for _, refused := range []*inside{one, short} {
+		refused.do("GET", "/api/plugin/groups", nil).want(401)
+		refused.do("POST", "/api/plugin/auth/refresh", nil).want(401)
+		refused.do("POST", "/api/plugin/events/ticket", nil).want(401)
+		state(refused, 401)
+		refused.on(b).soon("GET", "/api/plugin/groups", 401)
+	}
+	comes(t, cut, "cut off: ")
+	b.as("").do("GET", "/api/v1/events/stream?ticket="+unused, nil).want(401)
+	other.do("GET", "/api/plugin/groups", nil).want(200)
+	a.group("another", nil)
+	comes(t, stays, "another", "cut off")
+
+	b.do("POST", "/api/v1/nodes/node-1/unrevoke-cert", nil).want(200)
+	one.on(b).do("GET", "/api/plugin/groups", nil).want(200)
+	short.soon("GET", "/api/plugin/groups", 200)
+	state(short, 200)
+	b.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("revoked", nil)
+}
+
+func TestANodeIsNotOpenedWhileItIsRevoked(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.do("POST", "/api/v1/nodes/node-1/revoke-cert", nil).want(200)
+	s.do("POST", "/api/v1/nodes/node-1/uncordon", nil).want(409).naming("unrevoke it first")
+	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("cordoned", true)
+	s.do("POST", "/api/v1/nodes/node-1/unrevoke-cert", nil).want(200)
+	s.do("POST", "/api/v1/nodes/node-1/uncordon", nil).want(200)
+
+	// Whoever revokes a node that is cordoned, and whoever opens it at the same time, do not both.
+	for range 10 {
+		s.do("POST", "/api/v1/nodes/node-1/cordon", nil).want(200)
+		var both sync.WaitGroup
+		for _, what := range []string{"revoke-cert", "uncordon"} {
+			both.Go(func() {
+				if _, err := s.try("POST", "/api/v1/nodes/node-1/"+what, nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		both.Wait()
+		s.do("GET", "/api/v1/nodes/revoked-certs", nil).want(200).is("revokedCns.0", "node-1")
+		s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("cordoned", true)
+		s.do("POST", "/api/v1/nodes/node-1/unrevoke-cert", nil).want(200)
+	}
+	s.commit(store.Create(store.RevokedNodeKey("node-1"), fleet.RevokedNode{Node: "node-1", Until: time.Now().Add(-time.Minute)}))
+	s.do("POST", "/api/v1/nodes/node-1/uncordon", nil).want(200)
+	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("cordoned", false)
 }

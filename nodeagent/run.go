@@ -199,7 +199,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		Kit: supervise.Kit{
 			Runtimes: runtimes.byName, Journal: j, Workspace: workspace.New(dir, cache), Secrets: revealing, Providers: provide.New(cfg.ProvidersDir, cmp.Or(cfg.ProvidersTimeout, provide.Timeout), time.Now, cfg.Log), DataDir: dir, BootID: cfg.BootID,
 			Rebooted: j.Rebooted(), Held: j.Moved(), Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
-			Record: p.crashes.Take, Past: past.Name, Logs: p.logs, Players: players, Door: a.door(p.member.Fence), Disk: disk.NewMeter(), Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
+			Record: p.crashes.Take, Past: past.Name, Logs: p.logs, Players: players, Door: a.door(p.member), Disk: disk.NewMeter(), Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
 		},
 	}, entries)
 	p.engine = func(ctx context.Context) {
@@ -251,10 +251,11 @@ func (p *parts) measured(id fleet.InstanceID) (supervise.Measured, error) {
 }
 
 // door is the way of what instances say of themselves.
-func (a *Agent) door(session func() (store.Fence, bool)) *health.Door {
+func (a *Agent) door(m *membership.Member) *health.Door {
 	return &health.Door{
 		URL:     func() string { return a.cfg.APIURL },
-		Session: func() bool { _, ok := session(); return ok },
+		Session: func() bool { _, ok := m.Fence(); return ok },
+		Barred:  m.Barred,
 		Client:  &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 }

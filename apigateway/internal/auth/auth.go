@@ -74,7 +74,7 @@ func New(cfg Config) *Service {
 	s := &Service{
 		cfg: cfg, hasher: newHasher(min(4, runtime.GOMAXPROCS(0)), maxWaiting), behind: make(chan func(context.Context) error, maxBehind),
 		changed: bell.New(view.KindUser, view.KindRole, view.KindRevocation, view.KindAPIToken),
-		lives:   bell.New(view.KindStatus, view.KindIntent, view.KindCredential),
+		lives:   bell.New(view.KindStatus, view.KindIntent, view.KindCredential, view.KindRevokedNode),
 	}
 	cfg.View.Subscribe(s.changed.Hear)
 	cfg.View.Subscribe(s.lives.Hear)

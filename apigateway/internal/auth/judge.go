@@ -54,8 +54,8 @@ func (s *Service) mayInstance(c fleet.Credential) error {
 	snap := s.cfg.View.Snapshot()
 	i, _ := snap.Instances.Get(c.Instance)
 	known, _ := snap.Credentials.Get(c.Instance)
-	if t := (fleet.OwnToken{Instance: c.Instance, Generation: c.Generation, Root: c.Root}); !t.Of(i) || known.Revoked(c.Root) {
-		return errs.New(errs.Unauthenticated, "the instance has ended, or its token was revoked")
+	if t := (fleet.OwnToken{Instance: c.Instance, Generation: c.Generation, Root: c.Root}); !t.Of(i) || known.Revoked(c.Root) || s.barred(snap, i) {
+		return errs.New(errs.Unauthenticated, "the instance has ended, or its token or its node was revoked")
 	}
 	return nil
 }

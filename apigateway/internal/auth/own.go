@@ -82,12 +82,19 @@ func rootOf(hash string, i *fleet.Instance) (fleet.OwnToken, *fleet.Instance) {
 	return fleet.OwnToken{}, nil
 }
 
+// barred reports whether an instance's own tokens are refused now, since the node whose agent
+// made them is revoked: who holds that host has them.
+func (s *Service) barred(snap *view.Snapshot, i *fleet.Instance) bool {
+	r, ok := snap.RevokedNodes.Get(i.Status.Node)
+	return ok && r.Holds(s.cfg.Now())
+}
+
 // InstanceOf is the instance whose own token an Authorization header carries; nil when
 // it carries none that is good now.
 func (s *Service) InstanceOf(header string) *fleet.Instance {
 	snap := s.cfg.View.Snapshot()
 	t, i := s.ownToken(snap, header)
-	if i == nil {
+	if i == nil || s.barred(snap, i) {
 		return nil
 	}
 	if known, _ := snap.Credentials.Get(t.Instance); !known.Admits(t, s.cfg.Now()) {
@@ -101,7 +108,7 @@ func (s *Service) InstanceOf(header string) *fleet.Instance {
 func (s *Service) RenewerOf(header string) (fleet.OwnToken, *fleet.Instance) {
 	snap := s.cfg.View.Snapshot()
 	t, i := s.ownToken(snap, header)
-	if i == nil {
+	if i == nil || s.barred(snap, i) {
 		return t, nil
 	}
 	if known, _ := snap.Credentials.Get(t.Instance); !known.Renews(t, s.cfg.Now()) {
@@ -111,7 +118,8 @@ func (s *Service) RenewerOf(header string) (fleet.OwnToken, *fleet.Instance) {
 }
 
 // AuthenticateInstance reports whether an Authorization header carries the own
-// token of an instance, good only for itself and only while its generation lives.
+// token of an instance, good only for itself and only while its generation lives and its node
+// is not revoked.
 func (s *Service) AuthenticateInstance(header string, i *fleet.Instance) bool {
 	text, ok := bearer(header)
 	if !ok {
@@ -123,6 +131,7 @@ func (s *Service) AuthenticateInstance(header string, i *fleet.Instance) bool {
 			found = i
 		}
 	}
-	known, _ := s.cfg.View.Snapshot().Credentials.Get(i.Intent.ID)
-	return found != nil && known.Admits(t, s.cfg.Now())
+	snap := s.cfg.View.Snapshot()
+	known, _ := snap.Credentials.Get(i.Intent.ID)
+	return found != nil && !s.barred(snap, i) && known.Admits(t, s.cfg.Now())
 }

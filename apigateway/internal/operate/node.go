@@ -1,7 +1,10 @@
 package operate
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -16,7 +19,7 @@ func (o *Operations) Cordon(ctx context.Context, by Actor, node fleet.NodeID) (i
 	return o.setCordon(ctx, by, node, true)
 }
 
-// Uncordon lets a node take instances again. Errors as of Cordon.
+// Uncordon lets a node take instances again. Errors as of Cordon, and Conflict while it is revoked.
 func (o *Operations) Uncordon(ctx context.Context, by Actor, node fleet.NodeID) (int64, error) {
 	return o.setCordon(ctx, by, node, false)
 }
@@ -30,6 +33,10 @@ func (o *Operations) setCordon(ctx context.Context, by Actor, node fleet.NodeID,
 		if have, ok := s.NodesDesired.Get(node); ok {
 			next = *have
 		}
+		revoked, known := s.RevokedNodes.Get(node)
+		if !on && known && revoked.Holds(o.now()) {
+			return change{}, errs.New(errs.Conflict, "node %s is revoked until %s: unrevoke it first", node, revoked.Until.Format(time.RFC3339))
+		}
 		if next.Cordoned == on {
 			return change{}, nil
 		}
@@ -39,9 +46,14 @@ func (o *Operations) setCordon(ctx context.Context, by Actor, node fleet.NodeID,
 			writes: []store.Write{store.Replace(store.NodeDesiredKey(node), next, rev)},
 			audit:  entry{action: "node.uncordon", resource: "node", id: string(node), before: before, after: nodeRecord(next)},
 		}
-		if on {
+		switch {
+		case on:
 			c.audit.action = "node.cordon"
 			c.writes = append(c.writes, outdate(node))
+		case known: // for a time that is over
+			c.guards = append(c.guards, store.Unchanged(store.RevokedNodeKey(node), revoked.ModRev))
+		default:
+			c.guards = append(c.guards, store.Missing(store.RevokedNodeKey(node)))
 		}
 		return c, nil
 	})
@@ -99,4 +111,31 @@ func named(s *view.Snapshot, node fleet.NodeID) bool {
 		}
 	}
 	return false
+}
+
+// maxLeft bounds the instances that are named where there may be many.
+const maxLeft = 100
+
+// Left are instances on a node: how many, and the first hundred in order of name.
+type Left struct {
+	Count int
+	IDs   []fleet.InstanceID
+}
+
+// LeftOn are the instances that hold room on a node: as far as is known, they run there.
+func LeftOn(s *view.Snapshot, node fleet.NodeID) Left {
+	var all []*fleet.Instance
+	for i := range s.NodeInstances(node) {
+		if i.HoldsNode() {
+			all = append(all, i)
+		}
+	}
+	slices.SortFunc(all, func(a, b *fleet.Instance) int {
+		return cmp.Or(cmp.Compare(a.Intent.Name, b.Intent.Name), cmp.Compare(a.Intent.ID, b.Intent.ID))
+	})
+	out := Left{Count: len(all), IDs: []fleet.InstanceID{}}
+	for _, i := range all[:min(len(all), maxLeft)] {
+		out.IDs = append(out.IDs, i.Intent.ID)
+	}
+	return out
 }

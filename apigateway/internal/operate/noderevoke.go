@@ -11,8 +11,9 @@ import (
 )
 
 // RevokeNode bars a node from joining for so long, and cordons it: nothing new is placed there,
-// and it does not come back once its present session has ended. What runs there runs on. dryRun
-// only tells whether it could. NotFound when there is no such node.
+// and it does not come back once its present session has ended. What runs there runs on, but
+// its host is not trusted any more: while the bar holds, the own tokens of instances there are
+// refused. dryRun only tells whether it could. NotFound when there is no such node.
 func (o *Operations) RevokeNode(ctx context.Context, by Actor, node fleet.NodeID, life time.Duration, dryRun bool) (rev int64, err error) {
 	return o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
 		if _, ok := s.Nodes.Get(node); !ok {
@@ -33,7 +34,9 @@ func (o *Operations) RevokeNode(ctx context.Context, by Actor, node fleet.NodeID
 		if have, ok := s.NodesDesired.Get(node); ok {
 			wishes = *have
 		}
-		if !wishes.Cordoned {
+		if wishes.Cordoned {
+			c.guards = append(c.guards, store.Unchanged(store.NodeDesiredKey(node), wishes.ModRev))
+		} else {
 			c.audit.before = nodeRecord(wishes)
 			rev := wishes.ModRev
 			wishes.Cordoned, wishes.By, wishes.At = true, by.User, now

@@ -7,9 +7,11 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 const (
@@ -45,10 +47,35 @@ func (a *API) revokeNode(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	case server.DryRun(c):
-		c.JSON(http.StatusOK, gin.H{"dryRun": true, "action": "revoke", "nodeId": id})
+		c.JSON(http.StatusOK, gin.H{"dryRun": true, "action": "revoke", "nodeId": id, "left": leftOn(a.snapshot(), id)})
 		return
 	}
-	c.JSON(http.StatusOK, gin.H{"nodeId": id, "revoked": true, "ttlDays": days, "revision": rev})
+	c.JSON(http.StatusOK, gin.H{"nodeId": id, "revoked": true, "ttlDays": days, "revision": rev, "left": leftOn(a.snapshot(), id)})
+}
+
+// left are the instances that a revoked node runs, as far as is known: nobody hears of them any
+// more once its session has ended.
+type left struct {
+	Count int                `json:"count"`
+	IDs   []fleet.InstanceID `json:"instanceIds"` // of the first hundred
+}
+
+func leftOn(s *view.Snapshot, id fleet.NodeID) left { return left(operate.LeftOn(s, id)) }
+
+// revocation is that a node is revoked, and what is left there.
+type revocation struct {
+	Until time.Time `json:"until"`
+	By    string    `json:"by"`
+	Left  left      `json:"left"`
+}
+
+// revocationOf is nil for a node that is not revoked now.
+func revocationOf(s *view.Snapshot, id fleet.NodeID, now time.Time) *revocation {
+	r, ok := s.RevokedNodes.Get(id)
+	if !ok || !r.Holds(now) {
+		return nil
+	}
+	return &revocation{Until: r.Until, By: r.By, Left: leftOn(s, id)}
 }
 
 func (a *API) unrevokeNode(c *gin.Context) {

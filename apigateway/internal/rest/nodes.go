@@ -50,6 +50,7 @@ type node struct {
 	Runtimes  []fleet.NodeRuntime `json:"runtimes"`
 	Limits    fleet.NodeLimits    `json:"limits"`
 	Instances []instance          `json:"instances,omitempty"` // of a single node only
+	Revoked   *revocation         `json:"revoked,omitempty"`   // of a single node only, while it is
 }
 
 // hostInfo describes the host. Nothing here runs on Java: what is told of it is for clients
@@ -223,6 +224,7 @@ func (a *API) sendNode(c *gin.Context, s *view.Snapshot, n *fleet.Node) {
 	for _, i := range instancesOf(s, instanceFilter{node: n.ID}) {
 		out.Instances = append(out.Instances, instanceOf(s, i, a.cfg.Now()))
 	}
+	out.Revoked = revocationOf(s, n.ID, a.cfg.Now())
 	server.ETag(c, operate.NodeRevision(s, n))
 	c.JSON(http.StatusOK, out)
 }

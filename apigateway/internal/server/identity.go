@@ -115,7 +115,7 @@ func (s *Server) own(c *gin.Context, renewing bool) {
 	if i == nil {
 		if s.withinAddress(c, s.anonymous, anonymously) {
 			c.Header("WWW-Authenticate", `Bearer realm="orrery"`)
-			Fail(c, errs.New(errs.Unauthenticated, "send the token this instance got in its environment, as Authorization: Bearer <token>, or a short one that was refreshed in time; it is good while the instance lives and until it is revoked"))
+			Fail(c, errs.New(errs.Unauthenticated, "send the token this instance got in its environment, as Authorization: Bearer <token>, or a short one that was refreshed in time; it is good while the instance lives, until it or its node is revoked"))
 		}
 		return
 	}

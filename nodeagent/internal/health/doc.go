@@ -10,8 +10,8 @@
 //   - A server is sick after so many failures in a row as its group says, and well again
 //     after so many successes; see tally.
 //   - Silence from inside counts only while what a server says could have arrived: an
-//     agent that slept, a node without its session and a gateway that is away prove
-//     nothing about the server; see Pulse.
+//     agent that slept, a node without its session or one that is revoked, and a gateway that is
+//     away prove nothing about the server; see Pulse.
 //   - Everything ends with its context and leaves nothing running.
 //
 // What follows from a verdict is decided elsewhere.

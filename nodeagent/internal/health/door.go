@@ -12,13 +12,16 @@ import (
 const doorFresh = time.Second
 
 // Door tells whether what servers say of themselves could arrive: the gateway answers
-// where they reach it, and the node has a session, without which it would not pass
-// anything on. One serves all instances of an agent.
+// where they reach it, the node has a session, without which it would not pass
+// anything on, and is not revoked, while which it refuses them. One serves all instances
+// of an agent.
 type Door struct {
 	// URL is the gateway's address as servers are told it; empty is a door that is closed.
 	URL func() string
 	// Session reports whether the node has one.
 	Session func() bool
+	// Barred reports whether the node is revoked, also where that cannot be told.
+	Barred func(context.Context) bool
 	// Client asks. It needs no timeout.
 	Client *http.Client
 
@@ -35,7 +38,7 @@ func (d *Door) Open(ctx context.Context) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.at.IsZero() || time.Since(d.at) > doorFresh {
-		open := d.knock(ctx)
+		open := d.knock(ctx) && !d.barred(ctx)
 		if ctx.Err() != nil { // whoever asked has gone, which says nothing of the way
 			return false
 		}
@@ -57,4 +60,10 @@ func (d *Door) knock(ctx context.Context) bool {
 	}
 	_ = resp.Body.Close()
 	return resp.StatusCode == http.StatusOK
+}
+
+func (d *Door) barred(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	return d.Barred(ctx)
 }

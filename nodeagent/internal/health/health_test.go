@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -274,6 +277,27 @@ func TestAServerThatSpeaksAgainIsWell(t *testing.T) {
 		cancel()
 		synctest.Wait()
 	})
+}
+
+func TestNothingArrivesFromARevokedNode(t *testing.T) {
+	gateway := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer gateway.Close()
+	var revoked, away atomic.Bool
+	door := &Door{
+		URL: func() string { return gateway.URL }, Session: func() bool { return !away.Load() },
+		Barred: func(context.Context) bool { return revoked.Load() }, Client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+	}
+	is := func(want bool) {
+		t.Helper()
+		await.That(t, fmt.Sprintf("open is %v", want), func() string { return await.Unless(door.Open(t.Context()) == want, "it is not") })
+	}
+	is(true)
+	revoked.Store(true)
+	is(false)
+	revoked.Store(false)
+	is(true)
+	away.Store(true)
+	is(false)
 }
 
 func TestTheVerdictChangesAfterSoManyInARowAndNeverBefore(t *testing.T) {

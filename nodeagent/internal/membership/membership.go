@@ -243,6 +243,13 @@ func (m *Member) wishes(ctx context.Context) (rev int64, err error) {
 	return desired.ModRev, nil
 }
 
+// Barred reports whether the node is revoked, also where that cannot be told: gateways refuse
+// what its instances say of themselves then.
+func (m *Member) Barred(ctx context.Context) bool {
+	_, err := m.barred(ctx, time.Now())
+	return err != nil
+}
+
 // barred is the revision of the record that barred the node once, 0 when there is none. It is
 // an error while the node is barred from joining.
 func (m *Member) barred(ctx context.Context, now time.Time) (rev int64, err error) {

@@ -77,6 +77,9 @@ func TestANodeThatIsRevokedDoesNotJoinUntilThatIsOver(t *testing.T) {
 	if _, _, err := m.join(ctx); !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), "unrevoke-cert") {
 		t.Errorf("joined though it is revoked: %v", err)
 	}
+	if !m.Barred(ctx) {
+		t.Error("what its instances say is thought to arrive")
+	}
 	rev = bar(rev, time.Now().Add(-time.Hour))
 	meanwhile = func() error { rev = bar(rev, time.Now().Add(time.Hour)); return nil }
 	if s, _, err := m.join(ctx); !errs.Is(err, errs.Unavailable) {
@@ -87,6 +90,9 @@ func TestANodeThatIsRevokedDoesNotJoinUntilThatIsOver(t *testing.T) {
 	s, _, err := m.join(ctx)
 	if err != nil {
 		t.Fatalf("the time is over: %v", err)
+	}
+	if m.Barred(ctx) {
+		t.Error("what its instances say is thought not to arrive")
 	}
 	s.Close(ctx)
 }
