@@ -3,11 +3,13 @@ package auth
 import (
 	"context"
 	"encoding/base64"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/libs/await"
@@ -213,6 +215,47 @@ func TestBuiltInRolesAreSubsetsOfAdmin(t *testing.T) {
 	}
 	if admin.Can(ClusterManage) || !Known(ClusterManage) || Known("nobody.knows") {
 		t.Error("rights came from nowhere")
+	}
+}
+
+// ofPrexorCloud are the permissions there, and what its roles beside ADMIN have of them, as its
+// clients know them.
+const (
+	ofPrexorCloud = `nodes.view nodes.drain nodes.revoke-cert nodes.shutdown groups.view groups.create groups.update groups.delete groups.start
+		instances.view instances.stop instances.command instances.delete instances.console players.view players.transfer networks.view networks.create
+		networks.update networks.delete templates.view templates.create templates.update templates.delete crashes.view share.invoke share.revoke
+		tokens.view tokens.create tokens.revoke users.view users.create users.update users.delete roles.view roles.manage modules.view modules.manage
+		catalog.view catalog.manage audit.view system.settings system.logs.view system.shutdown metrics.view events.stream events.view backups.view
+		backups.manage backups.restore cluster.view cluster.config.write cluster.manage`
+	ofOperator = `nodes.view nodes.drain groups.view groups.create groups.update groups.start networks.view networks.create networks.update
+		instances.view instances.stop instances.command instances.console players.view players.transfer templates.view templates.create
+		templates.update crashes.view tokens.view modules.view catalog.view metrics.view events.stream events.view share.invoke share.revoke`
+	ofViewer = `nodes.view groups.view networks.view instances.view players.view templates.view crashes.view modules.view catalog.view
+		metrics.view instances.console events.stream events.view`
+	ofDaemonHost = `nodes.view groups.view networks.view instances.view players.view templates.view crashes.view modules.view
+		metrics.view instances.console events.stream events.view instances.stop instances.command`
+)
+
+func TestBuiltInRolesMayWhatTheirNamesMayInPrexorCloudAndWhatIsOurOwn(t *testing.T) {
+	for name, want := range map[string]string{
+		RoleAdmin:      strings.ReplaceAll(ofPrexorCloud, "cluster.manage", "nodes.update quotas.view quotas.manage"),
+		RoleOperator:   ofOperator + " nodes.update quotas.view",
+		RoleViewer:     ofViewer + " quotas.view",
+		RoleDaemonHost: ofDaemonHost + " quotas.view",
+	} {
+		var got []string
+		for _, p := range builtIn[name] {
+			got = append(got, string(p))
+		}
+		wanted := strings.Fields(want)
+		slices.Sort(got)
+		slices.Sort(wanted)
+		if diff := cmp.Diff(wanted, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if len(builtIn) != 4 || len(permissions) != len(strings.Fields(ofPrexorCloud))+3 {
+		t.Errorf("there are %d roles and %d permissions", len(builtIn), len(permissions))
 	}
 }
 

@@ -82,7 +82,7 @@ func (w *RoleWrite) normalize() error {
 	}
 	for n, p := range w.Permissions {
 		if !auth.Known(p) {
-			return errs.Field("permissions["+strconv.Itoa(n)+"]", "%q is no permission; %s has them all", clip(string(p)), auth.RoleAdmin)
+			return errs.Field("permissions["+strconv.Itoa(n)+"]", "%q is no permission; the role %s shows all there are but %s", clip(string(p)), auth.RoleAdmin, auth.ClusterManage)
 		}
 	}
 	w.Permissions = ordered(w.Permissions)
