@@ -79,6 +79,42 @@ func FuzzParsePHC(f *testing.F) {
 	})
 }
 
+// FuzzOwnToken has nothing be taken for the short token of an instance but those that were signed here.
+func FuzzOwnToken(f *testing.F) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := &Service{cfg: Config{Now: func() time.Time { return now }}, signer: at(now)}
+	issued := fleet.InstanceCredential{
+		Instance: "abc123", Root: strings.Repeat("0", 64), Serial: 3, TokenID: "01j", IssuedAt: now, ExpiresAt: now.Add(fleet.ShortTokenLife),
+	}
+	good, err := s.ShortToken(issued, 2)
+	if err != nil {
+		f.Fatal(err)
+	}
+	want := fleet.OwnToken{Instance: "abc123", Generation: 2, Root: issued.Root, Serial: 3, ExpiresAt: issued.ExpiresAt}
+	login, err := s.signer.sign(&fleet.User{Username: "abc123", Role: RoleAdmin, Epoch: 3}, "")
+	if err != nil {
+		f.Fatal(err)
+	}
+	if t, ok := s.shortToken(good); !ok || t.Instance != want.Instance {
+		f.Fatalf("%+v is not taken", t)
+	}
+	head, rest, _ := strings.Cut(good, ".")
+	claims, _, _ := strings.Cut(rest, ".")
+	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","typ":"JWT"}`))
+	for _, seed := range []string{good, login, head + "." + claims + ".", none + "." + claims + ".", "..", "", "a.b.c", good + "=", head + "." + claims + "." + claims} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got, ok := s.shortToken(text)
+		if ok && (got.Instance != want.Instance || got.Generation != want.Generation || got.Root != want.Root || got.Serial != want.Serial || !got.ExpiresAt.Equal(want.ExpiresAt)) {
+			t.Errorf("%q was taken for %+v", text, got)
+		}
+		if ok && text == login {
+			t.Error("a login's token was taken for an instance's")
+		}
+	})
+}
+
 func at(now time.Time) signer {
 	keys := &ring{current: keyOf([]byte(strings.Repeat("k", 32))), previous: new(keyOf([]byte(strings.Repeat("p", 32))))}
 	return signer{ring: func() *ring { return keys }, now: func() time.Time { return now }, life: func() time.Duration { return SessionTTL }}

@@ -114,3 +114,35 @@ func TestWhatWaitsIsBoundedInNumberAndSize(t *testing.T) {
 		t.Errorf("%d large ones wait", n)
 	}
 }
+
+// FuzzBatch sends a relay what no gateway would: it is refused, or told of, and nothing else, and
+// what comes after is told all the same.
+func FuzzBatch(f *testing.F) {
+	r := newRelay()
+	passed := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	send := func(secret, body string) int {
+		req := httptest.NewRequest(http.MethodPost, Path, strings.NewReader(body))
+		req.Header.Set("Authorization", "Bearer "+secret)
+		w := httptest.NewRecorder()
+		r.Before(passed).ServeHTTP(w, req)
+		return w.Code
+	}
+	const good = `{"from":"other","to":"own","events":[{"type":"CUSTOM_EVENT","group":"lobby","fields":{"a":{"b":[1,null]},"c":null}}]}`
+	for _, seed := range []string{
+		good, "", "null", "[]", "{", `{"events":null}`, `{"from":"own","to":"own","events":[{}]}`, `{"to":"own","events":[{"type":"\u0000\n","fields":null}]}`,
+		`{"to":"own","events":[{"type":7}]}`, good + good, strings.Repeat("[", 20_000), `{"to":"own","events":[` + strings.Repeat(`{},`, 1000) + `{}]}`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		if code := send(secret, body); code != http.StatusNoContent && code != http.StatusBadRequest {
+			t.Errorf("answered with %d", code)
+		}
+		if code := send(secret, good); code != http.StatusNoContent {
+			t.Errorf("what comes after is answered with %d", code)
+		}
+		if code := send("not it", body); code != http.StatusTeapot {
+			t.Errorf("who has no secret is answered with %d", code)
+		}
+	})
+}
