@@ -259,7 +259,7 @@ func New(cfg Config) (*Gateway, error) {
 	cfg.View.Subscribe(g.events.Hear)
 	cfg.View.Subscribe(g.bell.Hear)
 	g.declare = declare.New(declare.Config{
-		Store: cfg.Store, Operations: g.operate, ReadGroup: rest.ReadGroup, ReadVersion: rest.ReadCatalogVersion, Every: declareEvery, Log: cfg.Log,
+		Store: cfg.Store, Operations: g.operate, ReadGroup: rest.ReadGroup, ReadConfiguration: universe.ReadConfiguration, ReadVersion: rest.ReadCatalogVersion, Every: declareEvery, Log: cfg.Log,
 	})
 	cfg.View.Subscribe(g.declare.Hear)
 	cfg.View.Subscribe(g.players.Hear)

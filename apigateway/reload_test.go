@@ -2,6 +2,8 @@ package apigateway
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -91,4 +93,45 @@ func TestMetricsAreForWhoMaySeeThemUnlessTheyArePublic(t *testing.T) {
 	if r := open.do("GET", "/api/metrics", nil); r.status != http.StatusOK {
 		t.Errorf("%d %s", r.status, r.raw)
 	}
+}
+
+func TestAReloadReadsADirectoryOfConfigurations(t *testing.T) {
+	s := newShelf(newSite(t))
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(s.configurations, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reload := func() *reply { return s.do("POST", "/api/node/reload", nil).want(200) }
+	write("lobby.json", `{"name":"lobby","ramMB":512,"command":"run","minimumServiceCount":0,"unheardOf":1}`)
+	write("arena.json", `{"shutdownGraceSeconds":5,"minimumServiceCount":0}`)
+	s.do("PUT", "/api/v1/template-sources/here", `{"kind":"configurations"}`).want(422).naming("declares")
+	s.do("PUT", "/api/v1/template-sources/here", `{"kind":"configurations","declares":true}`).want(201).is("kind", "configurations").is("url", "")
+	reload().is("problems", []string{})
+	s.do("GET", "/api/configurations/lobby", nil).want(200).is("ramMB", 512).is("command", "run")
+	s.do("GET", "/api/v1/groups/arena", nil).want(200).is("shutdownGraceSeconds", 5)
+	s.do("GET", "/api/v1/gitops", nil).want(200).is("0.source", "here").is("0.items.0.file", "arena.json").is("0.items.0.state", "IN_SYNC")
+
+	write("lobby.json", `{"name":"lobby","ramMB":256}`)
+	reload().is("configurations", []string{"lobby"}).is("problems", []string{})
+	s.do("GET", "/api/configurations/lobby", nil).want(200).is("ramMB", 256).is("command", "").is("minimumServiceCount", 1)
+
+	write("lobby.json", `{"name":"lobby","ramMB":`)
+	reload().naming("source here is FAILED: lobby.json is not a JSON object")
+	write("lobby.json", `{"name":"lobby","ramMB":-1}`)
+	reload().naming("lobby.json").naming("ramMB")
+	s.do("GET", "/api/configurations/lobby", nil).want(200).is("ramMB", 256)
+
+	if err := os.Remove(filepath.Join(s.configurations, "lobby.json")); err != nil {
+		t.Fatal(err)
+	}
+	reload().is("problems", []string{})
+	eventually(t, s.site, "GET", "/api/configurations/lobby", 404)
+	s.do("GET", "/api/configurations/arena", nil).want(200)
+	if err := os.Remove(filepath.Join(s.configurations, "arena.json")); err != nil {
+		t.Fatal(err)
+	}
+	reload().naming("source here is FAILED: the directory holds no file") // a mount that is gone orders nothing
+	s.do("GET", "/api/configurations/arena", nil).want(200)
 }

@@ -22,15 +22,16 @@ import (
 // shelf is a template service beside a gateway.
 type shelf struct {
 	*site
-	dir string
+	// dir has templates, configurations what sources of that kind read.
+	dir, configurations string
 }
 
 // newShelf starts a template service on a site's store.
 func newShelf(s *site) *shelf {
 	s.t.Helper()
-	sh := &shelf{site: s, dir: s.t.TempDir()}
+	sh := &shelf{site: s, dir: s.t.TempDir(), configurations: s.t.TempDir()}
 	service, err := templatesvc.New(templatesvc.Config{
-		Store: s.etcd.Client(s.t), Dir: sh.dir, Quiet: 50 * time.Millisecond, BlobDir: s.t.TempDir(), ClusterSecret: secret, Replica: "shelf",
+		Store: s.etcd.Client(s.t), Dir: sh.dir, ConfigurationsDir: sh.configurations, Quiet: 50 * time.Millisecond, BlobDir: s.t.TempDir(), ClusterSecret: secret, Replica: "shelf",
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

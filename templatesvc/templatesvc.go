@@ -31,6 +31,7 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/artifact"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/bucket"
+	"github.com/orreryhq/orrery/templatesvc/internal/origin/configurations"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/git"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/program"
 	"github.com/orreryhq/orrery/templatesvc/internal/peer"
@@ -52,6 +53,8 @@ type Config struct {
 	Quiet time.Duration
 	// ProgramsDir holds the programs that sources may name, by absolute path; "" has none.
 	ProgramsDir string
+	// ConfigurationsDir is what sources of configurations read, by absolute path; "" has none.
+	ConfigurationsDir string
 	// Bucket keeps file contents instead of BlobDir, which then holds what is under way and
 	// what was read lately. Nil: BlobDir keeps them.
 	Bucket *Bucket
@@ -156,7 +159,7 @@ func New(cfg Config) (*Service, error) {
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 	}
 	s.runner, err = source.NewRunner(source.RunnerConfig{
-		Store: cfg.Store, Service: service, Kinds: kinds(dropin.Dir(cfg.ProgramsDir)), Owned: func() *store.Ownership { return s.replica.Owned() },
+		Store: cfg.Store, Service: service, Kinds: kinds(cfg), Owned: func() *store.Ownership { return s.replica.Owned() },
 		Secret: cfg.ClusterSecret, Spool: blobs.Spool(), Now: time.Now, Log: cfg.Log,
 	})
 	if err != nil {
@@ -171,9 +174,10 @@ func New(cfg Config) (*Service, error) {
 }
 
 // kinds are the kinds of recorded sources.
-func kinds(programs dropin.Dir) map[fleet.SourceKind]source.Fetch {
+func kinds(cfg Config) map[fleet.SourceKind]source.Fetch {
 	return map[fleet.SourceKind]source.Fetch{
-		fleet.SourceHTTP: artifact.Fetch, fleet.SourceGit: git.Fetch, fleet.SourceS3: bucket.Fetch, fleet.SourceProgram: program.From(programs),
+		fleet.SourceHTTP: artifact.Fetch, fleet.SourceGit: git.Fetch, fleet.SourceS3: bucket.Fetch,
+		fleet.SourceProgram: program.From(dropin.Dir(cfg.ProgramsDir)), fleet.SourceConfigurations: configurations.From(cfg.ConfigurationsDir),
 	}
 }
 

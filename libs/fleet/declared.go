@@ -9,8 +9,10 @@ import (
 // of the source in templatesvc writes them; the gateway does what they say.
 type Declaration struct {
 	Source string `json:"source"`
-	// Spec is what is wanted, in the words of /api/v1.
-	Spec json.RawMessage `json:"spec,omitempty"`
+	// Spec is what is wanted, in the words of /api/v1, or, of a group, in those of Universe's
+	// configurations.
+	Spec     json.RawMessage `json:"spec,omitempty"`
+	Universe bool            `json:"universe,omitempty"`
 	// File and Commit say where it stands; Place as in SourceStatus.
 	File   string `json:"file,omitempty"`
 	Commit string `json:"commit,omitempty"`

@@ -20,12 +20,15 @@ const (
 	SourceHTTP SourceKind = "http"
 	// SourceProgram is a program that the operator of templatesvc's machine put there.
 	SourceProgram SourceKind = "program"
+	// SourceConfigurations is a directory of configurations in the words of Universe, one JSON
+	// file each, on templatesvc's machine. It holds no templates, and always declares.
+	SourceConfigurations SourceKind = "configurations"
 	// SourceDirectory is templates.dir of templatesvc, which is no record: it is only shown.
 	SourceDirectory SourceKind = "directory"
 )
 
 // SourceKinds lists every kind that a record may have, for tables and tests.
-var SourceKinds = [...]SourceKind{SourceGit, SourceS3, SourceHTTP, SourceProgram}
+var SourceKinds = [...]SourceKind{SourceGit, SourceS3, SourceHTTP, SourceProgram, SourceConfigurations}
 
 // Bounds of a source.
 const (
@@ -73,7 +76,8 @@ type TemplateSource struct {
 	Template TemplateRef `json:"template,omitzero"`
 	Group    string      `json:"group,omitempty"`
 	// Declares has the repository's groups and the catalog made as its groups/*.yaml and
-	// catalog.yaml say; its templates lie in templates/ then. Of git alone.
+	// catalog.yaml say; its templates lie in templates/ then. Of git, and always of
+	// configurations, whose files are groups.
 	Declares bool `json:"declares,omitempty"`
 	// Confirmed is the SourceStatus.Held that may go.
 	Confirmed string `json:"confirmed,omitempty"`
@@ -204,7 +208,7 @@ func (s TemplateSource) Validate() []error {
 	var p problems
 	p.check(validSegment(s.Name), "name", "must be 1 to 64 letters, digits, _ . and -, not starting with a period; %q is not", clip(s.Name))
 	p.check(s.Name != DirectoryOrigin, "name", "must not be %q, which is the directory of templates", DirectoryOrigin)
-	p.check(slices.Contains(SourceKinds[:], s.Kind), "kind", "must be one of git, s3, http, program; %q is not known", clip(string(s.Kind)))
+	p.check(slices.Contains(SourceKinds[:], s.Kind), "kind", "must be one of git, s3, http, program, configurations; %q is not known", clip(string(s.Kind)))
 	p.check(s.Template == TemplateRef{} || s.Template.Valid(), "template", "is not <group>/<name>: %q", clip(s.Template.String()))
 	p.check(s.Group == "" || validSegment(s.Group), "group", "%q is not a template group", clip(s.Group))
 	p.check(s.Group == "" || s.Template == TemplateRef{}, "group", "must not be given beside template: choose one")
@@ -225,6 +229,12 @@ func (s TemplateSource) validateURL() []error {
 		return p.list
 	}
 	p.check(s.Program == "", "kind", "only program has program")
+	if s.Kind == SourceConfigurations {
+		p.check(s.URL == "", "url", "must not be given: the directory is sources.configurations-dir of templatesvc")
+		p.check(s.Declares, "declares", "must be true: what is there are configurations alone")
+		p.check(s.Template == TemplateRef{} && s.Group == "", "template", "must not be given, nor group: there are no templates")
+		return p.list
+	}
 	if !slices.Contains(SourceKinds[:], s.Kind) { // what that would be is not known
 		return p.list
 	}
@@ -257,7 +267,8 @@ func (s TemplateSource) validateGit() []error {
 	p.check(s.Commit == "" || hexOf(s.Commit, 20), "commit", "must be all 40 digits of a commit")
 	p.check(s.Path == "" || SafePath(s.Path), "path", "%q is not a path inside the repository", clip(s.Path))
 	p.check(len(s.KnownHosts) <= maxKnownHosts, "knownHosts", "must be at most %d bytes", maxKnownHosts)
-	p.check(s.Kind == SourceGit || given == 0 && s.Path == "" && s.KnownHosts == "" && !s.Declares, "kind", "only git has branch, tag, commit, path, knownHosts and declares")
+	p.check(s.Kind == SourceGit || given == 0 && s.Path == "" && s.KnownHosts == "", "kind", "only git has branch, tag, commit, path and knownHosts")
+	p.check(s.Kind == SourceGit || s.Kind == SourceConfigurations || !s.Declares, "kind", "only git and configurations have declares")
 	p.check(s.Kind != SourceGit || !strings.HasPrefix(s.URL, "ssh://") || s.KnownHosts != "", "knownHosts", "must be given for ssh, as ssh-keyscan prints it: no server is trusted blindly")
 	return p.list
 }

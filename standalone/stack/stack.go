@@ -43,6 +43,8 @@ type Options struct {
 	SecretsDir, SecretsEnvPrefix string
 	// ProvidersDir is the directory of programs that give placeholders, see nodeagent.Config.
 	ProvidersDir string
+	// ConfigurationsDir is what sources of configurations read, see templatesvc.Config.
+	ConfigurationsDir string
 	// RunDir is for what runs need only while the machine is up, see nodeagent.Config.
 	RunDir string
 	// Listen is the API's address, EtcdListen the address etcdctl may use. Port 0 picks a free one.
@@ -226,7 +228,7 @@ func (s *stack) components(asked func() bool) ([]lifecycle.Component, error) {
 
 func (s *stack) templatesConfig() templatesvc.Config {
 	return templatesvc.Config{
-		Store: s.db.client, Dir: s.data.join("templates"), BlobDir: s.data.join("blobs"),
+		Store: s.db.client, Dir: s.data.join("templates"), BlobDir: s.data.join("blobs"), ConfigurationsDir: s.o.ConfigurationsDir,
 		ClusterSecret: s.secret, Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
 		KeepVersions: templatesvc.DefaultKeepVersions, ScrubInterval: templatesvc.DefaultScrubInterval, Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
 	}

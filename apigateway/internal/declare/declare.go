@@ -33,9 +33,10 @@ type Config struct {
 	Store      *store.Client
 	Operations *operate.Operations
 	// ReadGroup and ReadVersion understand a group, and a version of the catalog, in the
-	// words of /api/v1.
-	ReadGroup   func(name fleet.GroupName, body []byte) (operate.GroupWrite, error)
-	ReadVersion func(version string, body []byte) (fleet.CatalogVersion, error)
+	// words of /api/v1; ReadConfiguration a group in those of the older dialect.
+	ReadGroup         func(name fleet.GroupName, body []byte) (operate.GroupWrite, error)
+	ReadConfiguration func(name fleet.GroupName, body []byte) (operate.GroupWrite, error)
+	ReadVersion       func(version string, body []byte) (fleet.CatalogVersion, error)
 	// Every is between two looks though nothing changed: what somebody else changed is
 	// put back.
 	Every time.Duration

@@ -88,7 +88,11 @@ func (a *Applier) makeGroup(ctx context.Context, d object, sources map[string]fl
 		}
 		return fleet.DeclaredRemoving, nil
 	}
-	w, err := a.cfg.ReadGroup(name, d.Spec)
+	read := a.cfg.ReadGroup
+	if d.Universe {
+		read = a.cfg.ReadConfiguration
+	}
+	w, err := read(name, d.Spec)
 	if err != nil {
 		return "", errs.New(errs.KindOf(err), "%s: %s", d.File, sentence(err))
 	}

@@ -1,6 +1,7 @@
 package universe
 
 import (
+	"bytes"
 	"cmp"
 	"net/http"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/wire"
 )
 
 // configuration finds a group. One that is being deleted is gone to clients.
@@ -54,6 +56,19 @@ func (a *API) getConfiguration(c *gin.Context) {
 	}
 	server.ETag(c, g.ModRev)
 	c.JSON(http.StatusOK, a.shown(c, s)(g))
+}
+
+// ReadConfiguration understands a configuration as a PUT of a new one does: what is not said
+// takes its default, and what nobody knows is ignored.
+func ReadConfiguration(name fleet.GroupName, body []byte) (operate.GroupWrite, error) {
+	var b configurationBody
+	if _, err := wire.DecodeJSONLenient(bytes.NewReader(body), 0, &b); err != nil {
+		return operate.GroupWrite{}, err
+	}
+	return operate.GroupWrite{
+		Name: name, Mode: operate.Put, Written: b.written, FreeValues: true,
+		Make: func(*fleet.GroupSpec) (fleet.GroupSpec, error) { return b.spec(nil) },
+	}, nil
 }
 
 // putConfiguration creates or replaces a group. With ?dryRun=true it answers what

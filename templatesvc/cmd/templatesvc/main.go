@@ -28,7 +28,8 @@ type settings struct {
 		Quiet time.Duration `config:"quiet" default:"1s" usage:"how long nothing in a template of that directory may change before it is published; three times as long when something was added to it, and a minute at most"`
 	} `config:"templates"`
 	Sources struct {
-		ProgramsDir string `config:"programs-dir" usage:"directory, by absolute path, of programs that sources of kind program may name; empty: none"`
+		ProgramsDir       string `config:"programs-dir" usage:"directory, by absolute path, of programs that sources of kind program may name; empty: none"`
+		ConfigurationsDir string `config:"configurations-dir" usage:"directory, by absolute path, that sources of kind configurations read; empty: none"`
 	} `config:"sources"`
 	Blobs struct {
 		Dir    string `config:"dir" default:"./blobs" usage:"directory file contents are kept in"`
@@ -69,6 +70,9 @@ func (s *settings) Validate() []error {
 	}
 	if dir := s.Sources.ProgramsDir; dir != "" && !filepath.IsAbs(dir) {
 		problems = append(problems, errs.Field("sources.programs-dir", "must be an absolute path, %s is not", dir))
+	}
+	if dir := s.Sources.ConfigurationsDir; dir != "" && !filepath.IsAbs(dir) {
+		problems = append(problems, errs.Field("sources.configurations-dir", "must be an absolute path, %s is not", dir))
 	}
 	if q := s.Templates.Quiet; q <= 0 || q > maxQuiet {
 		problems = append(problems, errs.Field("templates.quiet", "must be more than 0 and at most %s, is %s", maxQuiet, q))
@@ -112,7 +116,7 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 
 func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := templatesvc.New(templatesvc.Config{
-		Store: e.Client, Dir: s.Templates.Dir, Quiet: s.Templates.Quiet, BlobDir: s.Blobs.Dir, Bucket: s.bucket(), ProgramsDir: s.Sources.ProgramsDir, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
+		Store: e.Client, Dir: s.Templates.Dir, Quiet: s.Templates.Quiet, BlobDir: s.Blobs.Dir, Bucket: s.bucket(), ProgramsDir: s.Sources.ProgramsDir, ConfigurationsDir: s.Sources.ConfigurationsDir, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
 		ClusterSecret: s.Cluster.Secret, Replica: e.Replica, SessionTTL: s.Session.TTL, Version: telemetry.Version(),
 		Copies: s.Blobs.Copies, KeepVersions: s.Versions.Keep, CollectInterval: s.Collect.Interval, ScrubInterval: s.Scrub.Interval, Log: e.Log, Metrics: e.Registry,
 	})

@@ -1,0 +1,119 @@
+// Package configurations reads a directory of configurations in the words of Universe, one
+// JSON file each, that the operator of templatesvc's machine keeps there.
+//
+// Invariants: a source says nothing about where the directory is; nothing outside of it is
+// read, wherever a link in it may lead; and one file that cannot be read, as one that is just
+// being written, keeps all of the directory from being applied.
+package configurations
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/origin"
+)
+
+// From reads a directory, given by its absolute path. The error is Invalid when there is none,
+// when it holds no configuration, and for a file that is none; TooLarge for too many, or too
+// much; Unavailable for what the disk refuses.
+func From(dir string) func(context.Context, origin.Request) (*origin.Holding, error) {
+	return func(_ context.Context, r origin.Request) (*origin.Holding, error) {
+		if dir == "" {
+			return nil, errs.New(errs.Invalid, "the replica of templatesvc that works on the source has no sources.configurations-dir: set it, to the same directory for all replicas")
+		}
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			return nil, errs.New(errs.Invalid, "the directory %s cannot be read: %v", dir, err)
+		}
+		defer root.Close()
+		return read(root, r.Seen)
+	}
+}
+
+func read(root *os.Root, seen string) (*origin.Holding, error) {
+	names, err := fs.Glob(root.FS(), "[^.]*.json")
+	if err != nil {
+		return nil, errs.As(errs.Unavailable, "configurations.read", err)
+	}
+	if len(names) == 0 {
+		return nil, errs.New(errs.Invalid, "the directory holds no file that ends in .json: what it declared before stays")
+	}
+	if len(names) > fleet.MaxDeclaredGroups {
+		return nil, errs.New(errs.TooLarge, "the directory holds more than %d configurations", fleet.MaxDeclaredGroups)
+	}
+	h, sum := &origin.Holding{}, sha256.New()
+	for _, name := range names {
+		text, err := file(root, name)
+		if err != nil {
+			return nil, err
+		}
+		_, _ = fmt.Fprintf(sum, "%s\x00%d\x00%s", name, len(text), text)
+		group, err := declared(name, text)
+		if err != nil {
+			return nil, err
+		}
+		if i := slices.IndexFunc(h.Groups, func(g fleet.DeclaredGroup) bool { return g.Group == group.Group }); i >= 0 {
+			return nil, errs.New(errs.Invalid, "%s declares the configuration %s a second time, after %s: keep one file", name, group.Group, h.Groups[i].File)
+		}
+		h.Groups = append(h.Groups, group)
+	}
+	if h.Revision = hex.EncodeToString(sum.Sum(nil)); h.Revision == seen {
+		return nil, nil
+	}
+	return h, nil
+}
+
+// file reads a regular file of the directory.
+func file(root *os.Root, name string) ([]byte, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, errs.New(errs.Unavailable, "%s cannot be read: %v", name, err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errs.New(errs.Invalid, "%s is not a file", name)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, fleet.MaxDeclaredBytes+1))
+	switch {
+	case err != nil:
+		return nil, errs.New(errs.Unavailable, "%s cannot be read: %v", name, err)
+	case len(text) > fleet.MaxDeclaredBytes:
+		return nil, errs.New(errs.TooLarge, "%s is larger than %d KiB", name, fleet.MaxDeclaredBytes>>10)
+	}
+	return text, nil
+}
+
+// declared is what a file declares. The configuration is called what the file says, else as
+// the file.
+func declared(name string, text []byte) (d fleet.DeclaredGroup, err error) {
+	d = fleet.DeclaredGroup{Group: fleet.GroupName(strings.TrimSuffix(name, ".json")), Declaration: fleet.Declaration{File: name, Universe: true}}
+	var said struct {
+		Name *fleet.GroupName `json:"name"`
+	}
+	if err := json.Unmarshal(text, &said); err != nil || !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
+		return d, errs.New(errs.Invalid, "%s is not a JSON object: %v", name, err)
+	}
+	if said.Name != nil {
+		d.Group = *said.Name
+	}
+	if err := d.Group.Validate(); err != nil {
+		return d, errs.New(errs.Invalid, "%s: %s", name, errs.MessageOf(err))
+	}
+	var spec bytes.Buffer
+	if err := json.Compact(&spec, text); err != nil {
+		return d, errs.New(errs.Invalid, "%s is not a JSON object: %v", name, err)
+	}
+	d.Spec = spec.Bytes()
+	return d, nil
+}

@@ -1,0 +1,87 @@
+package configurations_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/templatesvc/internal/origin"
+	"github.com/orreryhq/orrery/templatesvc/internal/origin/configurations"
+)
+
+// holding looks at a directory of some files.
+func holding(t *testing.T, files map[string]string, seen string) (*origin.Holding, error) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return configurations.From(dir)(t.Context(), origin.Request{Seen: seen})
+}
+
+func TestEachFileIsAConfigurationInTheWordsOfUniverse(t *testing.T) {
+	files := map[string]string{
+		"lobby.json": "{\n  \"ramMB\": \"512\"\n}", "b.json": `{"name":"arena","command":"run"}`,
+		".draft.json": "{", "notes.txt": "x", "old.json~": "{",
+	}
+	h, err := holding(t, files, "")
+	if err != nil || len(h.Groups) != 2 || len(h.Templates) != 0 {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	arena, lobby := h.Groups[0], h.Groups[1]
+	if arena.Group != "arena" || arena.File != "b.json" || !arena.Universe || lobby.Group != "lobby" || string(lobby.Spec) != `{"ramMB":"512"}` {
+		t.Errorf("%+v, %+v", arena, lobby)
+	}
+	if again, err := holding(t, files, h.Revision); again != nil || err != nil {
+		t.Errorf("what is known is brought again: %+v, %v", again, err)
+	}
+	files["lobby.json"] = "{}"
+	if other, err := holding(t, files, h.Revision); err != nil || other == nil || other.Revision == h.Revision {
+		t.Errorf("a change is not seen: %+v, %v", other, err)
+	}
+}
+
+func TestWhatCannotBeReadWhollyIsAnError(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		says  string
+	}{
+		"nothing":              {nil, "stays"},
+		"half a file":          {map[string]string{"a.json": "{}", "b.json": `{"name":`}, "b.json is not a JSON object"},
+		"an empty file":        {map[string]string{"a.json": ""}, "a.json is not a JSON object"},
+		"a list":               {map[string]string{"a.json": "[]"}, "a.json is not a JSON object"},
+		"null":                 {map[string]string{"a.json": "null"}, "a.json is not a JSON object"},
+		"a name that is none":  {map[string]string{"a.json": `{"name":"../x"}`}, "a.json"},
+		"a file name of none":  {map[string]string{"A B.json": `{}`}, "A B.json"},
+		"two of one name":      {map[string]string{"a.json": "{}", "b.json": `{"name":"a"}`}, "b.json declares the configuration a a second time, after a.json"},
+		"a file that is large": {map[string]string{"a.json": `{"command":"` + strings.Repeat("x", fleet.MaxDeclaredBytes) + `"}`}, "a.json is larger"},
+	} {
+		if h, err := holding(t, c.files, ""); err == nil || !strings.Contains(errs.MessageOf(err), c.says) {
+			t.Errorf("%s: %+v, %v", name, h, err)
+		}
+	}
+	if _, err := configurations.From("")(t.Context(), origin.Request{}); err == nil || !strings.Contains(err.Error(), "sources.configurations-dir") {
+		t.Errorf("no directory: %v", err)
+	}
+	if _, err := configurations.From(filepath.Join(t.TempDir(), "none"))(t.Context(), origin.Request{}); !errs.Is(err, errs.Invalid) {
+		t.Errorf("a directory that is not there: %v", err)
+	}
+}
+
+func TestNoLinkLeadsOutOfTheDirectory(t *testing.T) {
+	dir, secret := t.TempDir(), filepath.Join(t.TempDir(), "secret.json")
+	if err := os.WriteFile(secret, []byte(`{"command":"secret"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(secret, filepath.Join(dir, "a.json")); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := configurations.From(dir)(t.Context(), origin.Request{}); err == nil {
+		t.Errorf("it is read: %+v", h.Groups)
+	}
+}
