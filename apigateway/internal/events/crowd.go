@@ -85,8 +85,8 @@ func (l *Log) await(e *ear, known mark) bool {
 	c := &l.crowd
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	l.back(e) // this may call a round, so it comes first
 	e.waiting = c.at.step <= known.step
-	l.back(e)
 	return e.waiting
 }
 
@@ -167,7 +167,10 @@ func (c *crowd) call(came news) {
 		case !e.waiting:
 		case came.lost || e.hearsOf(came):
 			e.waiting, e.round = false, c.number
-			e.called <- struct{}{} // it has room: who waits was called by nobody
+			select {
+			case e.called <- struct{}{}:
+			default: // it was called already
+			}
 			c.called++
 		default:
 			e.upTo = came.mark

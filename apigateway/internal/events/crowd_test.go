@@ -120,6 +120,35 @@ func TestNoRoundIsCalledWhileMostOfTheLastOneHaveNotWritten(t *testing.T) {
 	})
 }
 
+func TestWhoComesBackLastFindsTheRoundThatCallsForTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := began()
+		ears := make([]*ear, 20)
+		for n := range ears {
+			ears[n], _ = l.join(everything)
+		}
+		l.answers(ears)
+		l.goes("a")
+		known := l.now()
+		time.Sleep(time.Duration(len(ears)) * perCall)
+		l.goes("b") // due as soon as all but ten are back
+		for n, e := range ears[:10] {
+			<-e.called
+			if waits := l.await(e, known); waits != (n < 9) {
+				t.Errorf("client %d waits: %v", n, waits)
+			}
+		}
+		for n, e := range ears[:10] {
+			if called := len(e.called) == 1; called != (n < 9) {
+				t.Errorf("client %d is called: %v", n, called)
+			}
+		}
+		if !l.await(ears[9], l.now()) {
+			t.Error("the last one does not wait for more")
+		}
+	})
+}
+
 func TestWhoDoesNotWantAnEventIsNotCalledAndStandsBehindIt(t *testing.T) {
 	l := began()
 	games := filter{group: "games"}
