@@ -189,8 +189,10 @@ type Report struct {
 	Instances   map[InstanceID]InstanceReport `json:"instances,omitempty"`
 	// Warm are digests of template versions that are in the node's cache, but for what
 	// other layers replaced when they were used; those used last, in order of digest; at most MaxWarm.
-	Warm []string  `json:"warm,omitempty"`
-	At   time.Time `json:"at"`
+	Warm []string `json:"warm,omitempty"`
+	// CacheBytes is the size of what the node's cache holds; 0 also of an agent that does not tell.
+	CacheBytes int64     `json:"cacheBytes,omitempty"`
+	At         time.Time `json:"at"`
 }
 
 // MaxWarm bounds Report.Warm.

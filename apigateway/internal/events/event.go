@@ -28,6 +28,8 @@ const (
 	TemplateUpdated         Type = "TEMPLATE_UPDATED"
 	// NodeStatus is live only, like GroupAggregatesUpdated when only players changed.
 	NodeStatus Type = "NODE_STATUS"
+	// NodeCacheStatus is live only.
+	NodeCacheStatus Type = "NODE_CACHE_STATUS"
 	// Those of players are live only.
 	PlayerConnected    Type = "PLAYER_CONNECTED"
 	PlayerDisconnected Type = "PLAYER_DISCONNECTED"

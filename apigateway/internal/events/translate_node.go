@@ -33,8 +33,8 @@ func (t *translator) session(c view.Change) {
 
 func sessionID(s *fleet.NodeSession) string { return strconv.FormatInt(s.CreateRev, 10) }
 
-// report tells of a node's usage and of groups whose players changed. Neither is
-// a change of state: both are live.
+// report tells of a node's usage, of its cache when that is of another size, and of groups
+// whose players changed. None is a change of state: all are live.
 func (t *translator) report(c view.Change) {
 	id := fleet.NodeID(c.Key[0])
 	r := record[fleet.Report](c.After)
@@ -45,6 +45,11 @@ func (t *translator) report(c view.Change) {
 	}
 	if r == nil {
 		return
+	}
+	if before := record[fleet.Report](c.Before); before != nil && before.CacheBytes != r.CacheBytes || before == nil && r.CacheBytes != 0 {
+		t.live = append(t.live, Event{Type: NodeCacheStatus, Fields: Fields{
+			"nodeId": id, "totalSizeBytes": r.CacheBytes, "timestamp": r.At,
+		}})
 	}
 	var total int
 	if n, ok := t.after.Nodes.Get(id); ok {

@@ -284,6 +284,16 @@ func TestTranslate(t *testing.T) {
 				"nodeId": fleet.NodeID("n1"), "cpuUsage": 0.5, "usedMemoryMb": 100, "totalMemoryMb": 0, "lastHeartbeatAt": at,
 			}},
 		}},
+		{
+			"a cache of another size is live too, before the usage of its node",
+			[]view.Change{{
+				Kind: view.KindReport, Rev: 7, Key: []string{"n1"}, Before: &fleet.Report{CacheBytes: 1 << 20}, After: &fleet.Report{CacheBytes: 3 << 20, At: at},
+			}},
+			[]line{
+				{"", events.NodeCacheStatus, "", events.Fields{"nodeId": fleet.NodeID("n1"), "totalSizeBytes": int64(3 << 20), "timestamp": at}},
+				{"", events.NodeStatus, "", events.Fields{"nodeId": fleet.NodeID("n1"), "cpuUsage": 0.0, "usedMemoryMb": 0, "totalMemoryMb": 0, "lastHeartbeatAt": at}},
+			},
+		},
 		{"revisions are numbered apart", []view.Change{
 			groupChange(nil, group(false, false)),
 			{Kind: view.KindGroup, Rev: 9, Key: []string{"lobby"}, Before: group(false, false), After: group(false, false)},

@@ -55,6 +55,14 @@ type Status struct {
 	Artifacts []Artifact
 }
 
+// Size is how many bytes the cache holds.
+func (c *Cache) Size() int64 {
+	c.counted()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stock.total
+}
+
 // Status reads what the cache holds, of its versions those after so many.
 func (c *Cache) Status(after int) Status {
 	c.counted()

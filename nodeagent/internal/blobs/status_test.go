@@ -49,8 +49,8 @@ func TestVersionsAreWarmedAndSaidOf(t *testing.T) {
 		if diff := cmp.Diff(want, st.Versions, byDigest, cmpopts.IgnoreTypes(time.Time{})); diff != "" {
 			t.Error(diff)
 		}
-		if st.Limit != 1<<20 || st.Bytes != weight(t, dir) {
-			t.Errorf("%d of %d bytes, on the disk are %d", st.Bytes, st.Limit, weight(t, dir))
+		if st.Limit != 1<<20 || st.Bytes != weight(t, dir) || c.Size() != st.Bytes {
+			t.Errorf("%d (%d) of %d bytes, on the disk are %d", st.Bytes, c.Size(), st.Limit, weight(t, dir))
 		}
 	}
 }

@@ -30,6 +30,8 @@ const (
 	hostEvery = 5 * time.Second
 	// step is the change of a usage, as a share of the whole, that is worth a write.
 	step = 0.05
+	// cacheStep is the change of the cache that is, in bytes.
+	cacheStep = 256 << 20
 	// coarse is how old a known heartbeat may get before a newer one is worth a write.
 	coarse       = 30 * time.Second
 	writeTimeout = 3 * time.Second
@@ -49,7 +51,9 @@ type Config struct {
 	Players *presence.Board
 	// Warm are the template versions at hand, in order of digest.
 	Warm func() []string
-	Log  *slog.Logger
+	// Cached is how many bytes the cache of content holds.
+	Cached func() int64
+	Log    *slog.Logger
 }
 
 // Reporter writes the node's report.
@@ -131,7 +135,7 @@ func (r *Reporter) look(at time.Time) fleet.Report {
 		r.hostAt = at
 	}
 	now := r.host
-	now.At, now.Warm = at.UTC(), r.cfg.Warm()
+	now.At, now.Warm, now.CacheBytes = at.UTC(), r.cfg.Warm(), r.cfg.Cached()
 	for id, l := range r.cfg.Live() {
 		if l.Report != (fleet.InstanceReport{}) && l.Status.State.Running() {
 			if now.Instances == nil {
@@ -176,12 +180,13 @@ func (r *Reporter) write(ctx context.Context, fence store.Fence, now fleet.Repor
 
 // Differs reports whether a newer report says something that the older does not:
 // other players, a usage that moved by a step, a heartbeat much younger, another
-// template at hand.
+// template at hand, a cache much larger or smaller.
 func Differs(old, now fleet.Report, whole fleet.Resources) bool {
 	if moved(old.CPU, now.CPU, 1) ||
 		moved(float64(old.MemoryMiB), float64(now.MemoryMiB), float64(whole.MemoryMiB)) ||
 		moved(float64(old.DiskFreeMiB), float64(now.DiskFreeMiB), float64(now.DiskMiB)) ||
-		len(old.Instances) != len(now.Instances) || !slices.Equal(old.Warm, now.Warm) {
+		len(old.Instances) != len(now.Instances) || !slices.Equal(old.Warm, now.Warm) ||
+		max(old.CacheBytes-now.CacheBytes, now.CacheBytes-old.CacheBytes) >= cacheStep {
 		return true
 	}
 	for id, n := range now.Instances {

@@ -12,7 +12,7 @@ func TestDiffers(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	whole := fleet.Resources{MemoryMiB: 1000}
 	with := func(change func(*fleet.Report, *fleet.InstanceReport)) fleet.Report {
-		r := fleet.Report{CPU: 0.5, MemoryMiB: 500, DiskFreeMiB: 500, DiskMiB: 1000, Warm: []string{"a"}, At: at}
+		r := fleet.Report{CPU: 0.5, MemoryMiB: 500, DiskFreeMiB: 500, DiskMiB: 1000, Warm: []string{"a"}, CacheBytes: 1 << 30, At: at}
 		i := fleet.InstanceReport{Players: 3, MaxPlayers: 20, HeartbeatAt: at, TPS: 20}
 		if change != nil {
 			change(&r, &i)
@@ -33,6 +33,9 @@ func TestDiffers(t *testing.T) {
 		{"a step of disk counts", func(r *fleet.Report, _ *fleet.InstanceReport) { r.DiskFreeMiB = 400 }, true},
 		{"a template at hand counts", func(r *fleet.Report, _ *fleet.InstanceReport) { r.Warm = []string{"a", "b"} }, true},
 		{"a template that is gone counts", func(r *fleet.Report, _ *fleet.InstanceReport) { r.Warm = nil }, true},
+		{"a file more in the cache says nothing new", func(r *fleet.Report, _ *fleet.InstanceReport) { r.CacheBytes += 1 << 20 }, false},
+		{"a much larger cache counts", func(r *fleet.Report, _ *fleet.InstanceReport) { r.CacheBytes += 256 << 20 }, true},
+		{"a much smaller cache counts", func(r *fleet.Report, _ *fleet.InstanceReport) { r.CacheBytes -= 256 << 20 }, true},
 		{"a player counts", func(_ *fleet.Report, i *fleet.InstanceReport) { i.Players++ }, true},
 		{"a young heartbeat says nothing new", func(_ *fleet.Report, i *fleet.InstanceReport) { i.HeartbeatAt = at.Add(10 * time.Second) }, false},
 		{"a heartbeat after a long time counts", func(_ *fleet.Report, i *fleet.InstanceReport) { i.HeartbeatAt = at.Add(30 * time.Second) }, true},
@@ -44,7 +47,7 @@ func TestDiffers(t *testing.T) {
 			}
 		})
 	}
-	if !report.Differs(with(nil), fleet.Report{CPU: 0.5, MemoryMiB: 500, DiskFreeMiB: 500, DiskMiB: 1000, Warm: []string{"a"}}, whole) {
+	if !report.Differs(with(nil), fleet.Report{CPU: 0.5, MemoryMiB: 500, DiskFreeMiB: 500, DiskMiB: 1000, Warm: []string{"a"}, CacheBytes: 1 << 30}, whole) {
 		t.Error("an instance that is gone says nothing new")
 	}
 }
