@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/orreryhq/orrery/apigateway/internal/events"
+	"github.com/orreryhq/orrery/apigateway/internal/peer"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/telemetry"
@@ -124,7 +125,7 @@ func FuzzBatch(f *testing.F) {
 		req := httptest.NewRequest(http.MethodPost, Path, strings.NewReader(body))
 		req.Header.Set("Authorization", "Bearer "+secret)
 		w := httptest.NewRecorder()
-		r.Before(passed).ServeHTTP(w, req)
+		peer.Before(passed, secret, r.Doors()...).ServeHTTP(w, req)
 		return w.Code
 	}
 	const good = `{"from":"other","to":"own","events":[{"type":"CUSTOM_EVENT","group":"lobby","fields":{"a":{"b":[1,null]},"c":null}}]}`
