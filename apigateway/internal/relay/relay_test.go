@@ -121,9 +121,9 @@ func TestWhatWaitsIsBoundedInNumberAndSize(t *testing.T) {
 func FuzzBatch(f *testing.F) {
 	r := newRelay()
 	passed := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
-	send := func(secret, body string) int {
+	send := func(token, body string) int {
 		req := httptest.NewRequest(http.MethodPost, Path, strings.NewReader(body))
-		req.Header.Set("Authorization", "Bearer "+secret)
+		req.Header.Set("Authorization", "Bearer "+token)
 		w := httptest.NewRecorder()
 		peer.Before(passed, secret, r.Doors()...).ServeHTTP(w, req)
 		return w.Code
