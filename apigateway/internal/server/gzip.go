@@ -3,6 +3,7 @@ package server
 import (
 	"compress/gzip"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,7 +26,11 @@ func newPackers() *sync.Pool {
 // in parts, go as they are. The ETag stays as it is, so that If-Match takes it back: it names
 // the object's revision, not these bytes.
 func (s *Server) packing(c *gin.Context) {
-	if !takesGzip(c.GetHeader("Accept-Encoding")) || c.Request.Method == http.MethodHead {
+	if !takesGzip(c.GetHeader("Accept-Encoding")) {
+		return
+	}
+	if c.Request.Method == http.MethodHead { // it is answered as a GET would be
+		varies(c.Writer.Header())
 		return
 	}
 	w := &packed{ResponseWriter: c.Writer, packers: s.packers}
@@ -33,6 +38,15 @@ func (s *Server) packing(c *gin.Context) {
 	defer func() { c.Writer = w.ResponseWriter }() // also in a panic
 	c.Next()
 	w.end()
+}
+
+// varies has an answer say that it depends on what encodings are taken, beside what else it
+// depends on.
+func varies(h http.Header) {
+	const on = "Accept-Encoding"
+	if !slices.Contains(h.Values("Vary"), on) {
+		h.Add("Vary", on)
+	}
 }
 
 // takesGzip reports whether a list of encodings has gzip, and does not refuse it.
@@ -57,6 +71,14 @@ type packed struct {
 	waiting []byte
 	decided bool
 	gz      *gzip.Writer // nil: it goes as it is
+}
+
+// WriteHeader has an answer that its reader has say what it depends on, as it did when it was sent.
+func (w *packed) WriteHeader(status int) {
+	if status == http.StatusNotModified {
+		varies(w.Header())
+	}
+	w.ResponseWriter.WriteHeader(status)
 }
 
 // Write packs, or waits until there is enough.
@@ -102,7 +124,7 @@ func (w *packed) decide(pack bool) error {
 	into := w.ResponseWriter.Write
 	if pack {
 		h := w.Header()
-		h.Add("Vary", "Accept-Encoding")
+		varies(h)
 		h.Set("Content-Encoding", "gzip")
 		h.Del("Content-Length")
 		w.gz, _ = w.packers.Get().(*gzip.Writer)
@@ -120,7 +142,7 @@ func (w *packed) decide(pack bool) error {
 // end sends what is left. What is short goes as it is.
 func (w *packed) end() {
 	if !w.decided && len(w.waiting) > 0 {
-		w.Header().Add("Vary", "Accept-Encoding")
+		varies(w.Header())
 	}
 	_ = w.decide(false) // the caller is gone if this fails
 	if w.gz == nil {

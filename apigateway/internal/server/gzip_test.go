@@ -6,13 +6,16 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/orreryhq/orrery/apigateway/internal/encoded"
+	"github.com/orreryhq/orrery/libs/errs"
 )
 
 var long = strings.Repeat(`{"name":"lobby"}`, 100)
@@ -110,7 +113,7 @@ func TestTextIsPackedForWhoTakesThat(t *testing.T) {
 
 func TestWhoHasItIsToldThatItIsTheSame(t *testing.T) {
 	e := gin.New()
-	e.Use((&Server{packers: newPackers()}).packing, unlessSame)
+	e.Use((&Server{packers: newPackers()}).packing, unlessSame, func(c *gin.Context) { c.Writer.Header().Add("Vary", "Origin") })
 	e.Match([]string{"GET", "PUT"}, "/one", func(c *gin.Context) { WholeETag(c, 7); c.Data(200, "application/json", []byte(long)) })
 	e.GET("/live", func(c *gin.Context) { ETag(c, 7); c.Data(200, "application/json", []byte(long)) })
 	e.GET("/copied", func(c *gin.Context) { c.Header("ETag", `"7"`); _, _ = io.Copy(c.Writer, strings.NewReader(long)) })
@@ -144,6 +147,46 @@ func TestWhoHasItIsToldThatItIsTheSame(t *testing.T) {
 			if c.status == 304 && w.Header().Get("ETag") != `"7"` {
 				t.Errorf("%s %s with %s: the ETag is %q", c.method, c.path, c.known, w.Header().Get("ETag"))
 			}
+			if vary := strings.Join(w.Header().Values("Vary"), ", "); c.status == 304 && accepts == "gzip" && vary != "Origin, Accept-Encoding" {
+				t.Errorf("%s %s with %s: Vary is %q", c.method, c.path, c.known, vary)
+			}
 		}
+	}
+}
+
+func TestWhatAnAnswerDependsOnIsSaidWithoutItsBodyToo(t *testing.T) {
+	e := gin.New()
+	e.Use((&Server{packers: newPackers()}).packing, func(c *gin.Context) { c.Writer.Header().Add("Vary", "Origin") })
+	kept := encoded.NewBody([]byte(long))
+	for path, answer := range map[string]gin.HandlerFunc{
+		"/json": func(c *gin.Context) { c.Data(200, "application/json", []byte(long)) },
+		"/kept": func(c *gin.Context) { SendKept(c, kept) },
+	} {
+		e.Match([]string{"GET", "HEAD"}, path, answer)
+		for _, method := range []string{"GET", "HEAD"} {
+			r := httptest.NewRequest(method, path, nil)
+			r.Header.Set("Accept-Encoding", "gzip")
+			w := httptest.NewRecorder()
+			e.ServeHTTP(w, r)
+			vary := w.Header().Values("Vary")
+			slices.Sort(vary)
+			if diff := cmp.Diff([]string{"Accept-Encoding", "Origin"}, vary); diff != "" {
+				t.Errorf("%s %s (-want +got):\n%s", method, path, diff)
+			}
+		}
+	}
+}
+
+func TestNothingIsLeftOfAnAnswerThatAnotherWasFasterThan(t *testing.T) {
+	c, _ := gin.CreateTestContext(httptest.NewRecorder())
+	c.Request = httptest.NewRequest("POST", "/api/v1/groups", nil)
+	w := &withheld{ResponseWriter: c.Writer}
+	c.Writer = w
+	Fail(c, errs.New(errs.Unavailable, "retry"))
+	c.Header("ETag", `"7"`)
+	c.Header("Retry-After", "1")
+	w.drop()
+	if w.Written() || w.Header().Get("Retry-After") != "" || w.Header().Get("ETag") != "" {
+		t.Errorf("left are %v and %q", w.Header(), w.body.String())
 	}
 }

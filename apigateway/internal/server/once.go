@@ -233,6 +233,7 @@ func (w *withheld) drop() {
 	for _, name := range keptHeaders {
 		w.Header().Del(name)
 	}
+	w.Header().Del("Retry-After")
 }
 
 // answer is what was kept back.

@@ -57,7 +57,7 @@ func SendJSON(c *gin.Context, body []byte) {
 func SendKept(c *gin.Context, body *encoded.Body) {
 	bytes := body.Plain
 	if len(bytes) >= packedFrom && c.Request.Method != http.MethodHead && takesGzip(c.GetHeader("Accept-Encoding")) {
-		c.Header("Vary", "Accept-Encoding")
+		varies(c.Writer.Header())
 		c.Header("Content-Encoding", "gzip")
 		bytes = body.Packed()
 	}
