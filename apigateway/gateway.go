@@ -229,13 +229,18 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	cfg.NodeID, cfg.ClusterName = cmp.Or(cfg.NodeID, cfg.Replica), cmp.Or(cfg.ClusterName, "orrery")
 	live := settings.New(own)
-	g := &Gateway{
+	var g *Gateway
+	g = &Gateway{
 		cfg: cfg, settings: live, metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), bell: bell.New(), players: presence.New(cfg.Now), past: rest.NewPast(),
 		calls: newTransport(), uploads: newTransport(), ready: make(chan struct{}), ending: make(chan struct{}), startedAt: cfg.Now(),
 		auth: auth.New(auth.Config{
 			Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now, ClusterSecret: cfg.ClusterSecret,
 			Session:       func() time.Duration { return live.Now().Session },
 			AdminPassword: cfg.AdminPassword, AdminPasswordFile: cfg.AdminPasswordFile,
+			Audited: func(ctx context.Context, by, action, user, details string, writes ...store.Write) error {
+				_, err := g.operate.Record(ctx, operate.Actor{User: by}, action, "user", user, details, writes...)
+				return err
+			},
 		}),
 	}
 	g.end = sync.OnceFunc(func() { close(g.ending) })

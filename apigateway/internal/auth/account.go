@@ -34,8 +34,9 @@ func (s *Service) CheckPassword(ctx context.Context, who Identity, password stri
 	return user, err
 }
 
-// rehash has a password kept as it would be now, that is still kept as it was once. What
-// fails is done at another login.
+// rehash has a password kept as it would be now, that is still kept as it was once. It is a
+// change of the user's record, which moves its ETag: whoever is refused by that finds in the
+// audit why. What fails is done at another login.
 func (s *Service) rehash(ctx context.Context, user *fleet.User, password string) {
 	hash, err := s.hasher.hash(ctx, password)
 	if err != nil {
@@ -45,7 +46,7 @@ func (s *Service) rehash(ctx context.Context, user *fleet.User, password string)
 	s.later(func(ctx context.Context) error {
 		next := *user
 		next.PasswordHash = hash
-		_, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(store.UserKey(user.Username), next, user.ModRev)}})
+		err := s.cfg.Audited(ctx, user.Username, "user.rehash", user.Username, "the same password is kept as passwords are now", store.Replace(store.UserKey(user.Username), next, user.ModRev))
 		return errs.Wrap("auth.rehash", err)
 	})
 }

@@ -25,6 +25,8 @@ type Config struct {
 	Now   func() time.Time
 	// Session is how long the token of a login is good for now; nil: SessionTTL.
 	Session func() time.Duration
+	// Audited commits a change of a user on behalf of somebody, with an entry of it in the audit.
+	Audited func(ctx context.Context, by, action, user, details string, writes ...store.Write) error
 	// ClusterSecret seals the signing key.
 	ClusterSecret string
 	// AdminPassword is the first user's; when empty one is generated and written to AdminPasswordFile.
