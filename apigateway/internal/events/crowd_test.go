@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,6 +148,52 @@ func TestWhoComesBackLastFindsTheRoundThatCallsForTheOthers(t *testing.T) {
 			t.Error("the last one does not wait for more")
 		}
 	})
+}
+
+func TestManyWhoReadAtTheirOwnPaceHearEverythingInOrder(t *testing.T) {
+	const clients, all = 200, 2000
+	l := began()
+	var wg sync.WaitGroup
+	for n := range clients {
+		wants := func(e Event) bool { return n%2 == 0 || strings.HasSuffix(fmt.Sprint(e.Fields["groupName"]), "0") }
+		e, leave := l.join(wants)
+		c := client{at: cursor{pos: Position{Rev: 1}}, filter: filter{sight: Sight{Sees: wants}}}
+		wg.Go(func() {
+			defer leave()
+			for next := int64(2); next < all+2; {
+				p := l.after(c.at, 16)
+				for _, e := range p.events {
+					if !wants(e) {
+						continue
+					}
+					if e.At.Rev < next || n%2 == 0 && e.At.Rev != next {
+						t.Errorf("client %d heard %v, want %d", n, e.At, next)
+						return
+					}
+					next = e.At.Rev + 1
+				}
+				if len(p.events) > 0 {
+					c.at.pos = p.events[len(p.events)-1].At
+				}
+				if p.behind == 0 && next < all+2 && l.await(e, p.mark) {
+					select {
+					case <-e.called:
+					case <-time.After(30 * time.Second):
+						t.Errorf("client %d waits for %d, the log is at %d", n, next, l.Head())
+						return
+					}
+					c.skip(l.crowd.rouse(e))
+				}
+			}
+		})
+	}
+	for n := range all { // the last revision is 2001, of the group that all want
+		l.goes(fmt.Sprint("g", n+1))
+		if n%7 == 0 {
+			l.Tell(Event{Type: "X"})
+		}
+	}
+	wg.Wait()
 }
 
 func TestWhoDoesNotWantAnEventIsNotCalledAndStandsBehindIt(t *testing.T) {
