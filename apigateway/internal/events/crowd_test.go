@@ -66,18 +66,18 @@ func TestOneClientIsCalledAtOnceAndOfABurstManyAreCalledInRounds(t *testing.T) {
 			for n := range 100 { // in 100 ms
 				l.goes(fmt.Sprint("g", n))
 				calls += l.answers(ears)
-				time.Sleep(time.Millisecond)
+				<-time.After(time.Millisecond)
 			}
 			if calls < clients*(atMost-1) || calls > clients*atMost {
 				t.Errorf("%d clients were called %.2f times each for 100 events, want %d", clients, float64(calls)/float64(clients), atMost)
 			}
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			l.answers(ears)
 			l.goes("after-a-silence")
 			if called := l.answers(ears); called != clients {
 				t.Errorf("after a silence %d of %d clients were called at once", called, clients)
 			}
-			time.Sleep(time.Second) // no round is left behind
+			<-time.After(time.Second) // no round is left behind
 		}
 	})
 }
@@ -95,16 +95,16 @@ func TestNoRoundIsCalledWhileMostOfTheLastOneHaveNotWritten(t *testing.T) {
 		if called := l.answers(quick); called != len(quick) {
 			t.Fatalf("%d were called", called)
 		}
-		time.Sleep(roundLimit / 2)
+		<-time.After(roundLimit / 2)
 		l.goes("b")
 		if called := l.answers(quick); called != 0 {
 			t.Errorf("%d were called again before the others had written", called)
 		}
-		time.Sleep(roundLimit)
+		<-time.After(roundLimit)
 		if called := l.answers(quick); called != len(quick) {
 			t.Errorf("%d were called when the others were waited for long enough, want %d", called, len(quick))
 		}
-		time.Sleep(roundLimit)
+		<-time.After(roundLimit)
 		for _, e := range slow[:45] { // those who are left are few
 			l.crowd.rouse(e)
 			l.await(e, l.now())
@@ -112,7 +112,7 @@ func TestNoRoundIsCalledWhileMostOfTheLastOneHaveNotWritten(t *testing.T) {
 		ears = append(quick, slow[:45]...)
 		l.answers(ears)
 		for _, name := range []string{"c", "d", "e"} {
-			time.Sleep(time.Duration(len(ears)) * perCall)
+			<-time.After(time.Duration(len(ears)) * perCall)
 			l.goes(name)
 			if called := l.answers(ears); called != len(ears) {
 				t.Errorf("%d were called at once while few had not written, want %d", called, len(ears))
@@ -131,7 +131,7 @@ func TestWhoComesBackLastFindsTheRoundThatCallsForTheOthers(t *testing.T) {
 		l.answers(ears)
 		l.goes("a")
 		known := l.now()
-		time.Sleep(time.Duration(len(ears)) * perCall)
+		<-time.After(time.Duration(len(ears)) * perCall)
 		l.goes("b") // due as soon as all but ten are back
 		for n, e := range ears[:10] {
 			<-e.called
@@ -318,7 +318,7 @@ func TestWhatWaitsIsOneWriteInTheOrderInWhichItWasHeard(t *testing.T) {
 			t.Errorf("%d writes, %d flushes, %d deadlines: want one of each", w.writes, w.flushes, w.deadlines)
 		}
 		for range 5 { // of seconds
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			l.goes("g")
 			if _, _, err := c.catchUp(context.Background()); err != nil {
 				t.Fatal(err)
@@ -327,7 +327,7 @@ func TestWhatWaitsIsOneWriteInTheOrderInWhichItWasHeard(t *testing.T) {
 		if w.writes != 6 || w.deadlines != 1 {
 			t.Errorf("%d writes, %d deadlines: want 6 with one", w.writes, w.deadlines)
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		if c.frame("x", nil); c.flush() != nil || w.deadlines != 2 {
 			t.Errorf("after a minute there were %d deadlines, want 2", w.deadlines)
 		}
