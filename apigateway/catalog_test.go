@@ -34,12 +34,21 @@ func TestTheCatalogIsKeptByPlatform(t *testing.T) {
 	if recommended != 1 {
 		t.Errorf("%d versions are recommended", recommended)
 	}
+	rename := func(to string) *reply { return s.do("PATCH", versions+"/1.21", map[string]string{"version": to}) }
+	rename("1.20").want(409)
+	s.group("pinned", map[string]any{"platformVersion": "1.21"})
+	rename("1.21.1").want(409).naming("pinned")
+	s.do("PATCH", "/api/v1/groups/pinned", `{"platformVersion":""}`).want(200)
+	rename("1.21.1").want(200).is("version", "1.21.1").is("recommended", true)
+	rename("1.21.2").want(404)
+	s.do("PATCH", versions+"/1.21.1", `{"version":"1.21"}`).want(200).is("recommended", true)
+	s.do("PATCH", "/api/v1/groups/pinned", `{"command":"run"}`).want(200)
 	s.do("GET", "/api/v1/catalog?platform=velocity", nil).want(200).is("total", 0)
 	s.do("PATCH", versions+"/1.20", `{"category":"PROXY"}`).want(200).is("category", "PROXY").is("downloadUrl", "https://x.example/1.20.jar")
 	s.do("PATCH", versions+"/1.20", `{"version":"1.20","downloadUrl":"","sha256":""}`).want(200).is("downloadUrl", "https://x.example/1.20.jar").is("sha256", hash)
 	s.do("PATCH", versions+"/9", `{"category":"PROXY"}`).want(404)
 	for field, body := range map[string]string{
-		"downloadUrl": `{"downloadUrl":"file:///etc/passwd","sha256":"` + hash + `"}`, "sha256": `{"sha256":"x"}`, "category": `{"category":"GAME"}`, "version": `{"version":"2"}`,
+		"downloadUrl": `{"downloadUrl":"file:///etc/passwd","sha256":"` + hash + `"}`, "sha256": `{"sha256":"x"}`, "category": `{"category":"GAME"}`, "version": `{"version":"a b"}`,
 	} {
 		s.do("PATCH", versions+"/1.20", body).want(422).naming(field)
 	}

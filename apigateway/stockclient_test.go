@@ -268,6 +268,10 @@ var stockCommands = []struct {
 		},
 		{ask: "PATCH /api/v1/catalog/PAPER/versions/1.20", sent: `{"downloadUrl":"","sha256":"` + someHash + `","version":"1.20"}`, status: 200, reads: "downloadUrl:string"},
 	}},
+	{"catalog update --new-version", []stockStep{
+		{ask: "PATCH /api/v1/catalog/PAPER/versions/1.20", sent: `{"downloadUrl":"","sha256":"","version":"1.20.1"}`, status: 200, reads: "version:string"},
+		{ask: "PATCH /api/v1/catalog/PAPER/versions/1.20.1", sent: `{"downloadUrl":"","sha256":"","version":"1.20"}`, status: 200},
+	}},
 	{"catalog remove", []stockStep{{ask: "DELETE /api/v1/catalog/PAPER/versions/1.20", status: 204}}},
 
 	{"cluster status", []stockStep{{ask: "GET /api/v1/cluster", status: 200, reads: "clusterId:string memberCount:int activeConfigVersion:int createdAt:string"}}},

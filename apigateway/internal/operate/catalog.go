@@ -12,9 +12,10 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// CatalogEdit is a change of one version in the catalog; nil fields stay as they are.
+// CatalogEdit is a change of one version in the catalog; nil fields stay as they are. Version
+// is another name for it.
 type CatalogEdit struct {
-	URL, SHA256, Category, ConfigFormat *string
+	Version, URL, SHA256, Category, ConfigFormat *string
 	// IfMatch is the revision the platform's entry must be at; 0 accepts any.
 	IfMatch int64
 }
@@ -41,17 +42,41 @@ func (o *Operations) AddCatalogVersion(ctx context.Context, by Actor, platform s
 }
 
 // EditCatalogVersion changes a version. NotFound when there is none; Invalid names the
-// field at fault; MovedError when IfMatch does not hold.
+// field at fault. Under another name it stays the recommended one; AlreadyExists when another
+// has the name, Conflict when groups name it, or a source declares it; MovedError when IfMatch does
+// not hold.
 func (o *Operations) EditCatalogVersion(ctx context.Context, by Actor, platform, version string, e CatalogEdit) error {
-	return o.editCatalog(ctx, by, platform, "catalog.update", version, func(_ *view.Snapshot, p *fleet.CatalogPlatform) error {
+	return o.editCatalog(ctx, by, platform, "catalog.update", version, func(s *view.Snapshot, p *fleet.CatalogPlatform) error {
 		i, err := versionAt(p, version, e.IfMatch)
 		if err != nil {
 			return err
 		}
 		p.Versions = slices.Clone(p.Versions)
 		e.onto(&p.Versions[i])
-		return nil
+		if e.Version == nil || *e.Version == version {
+			return nil
+		}
+		return renameVersion(s, p, i, *e.Version)
 	})
+}
+
+// renameVersion gives a version of a platform another name.
+func renameVersion(s *view.Snapshot, p *fleet.CatalogPlatform, i int, name string) error {
+	v := &p.Versions[i]
+	if slices.ContainsFunc(p.Versions, func(other fleet.CatalogVersion) bool { return other.Version == name }) {
+		return errs.New(errs.AlreadyExists, "%s %s is in the catalog already", p.Platform, clip(name))
+	}
+	if v.ManagedBy != "" {
+		return errs.New(errs.Conflict, "%s %s is declared by the source %s: rename it there", p.Platform, v.Version, v.ManagedBy)
+	}
+	if users := asking(s, p, v.Version, false); len(users) > 0 {
+		return errs.New(errs.Conflict, "%s %s is what the groups %s ask for by name: give them another version first", p.Platform, v.Version, strings.Join(users, ", "))
+	}
+	if p.Recommended == v.Version {
+		p.Recommended = name
+	}
+	v.Version = name
+	return nil
 }
 
 // RecommendCatalogVersion makes a version the one that groups without a version get.
@@ -112,11 +137,17 @@ func versionIn(p *fleet.CatalogPlatform, version string) (int, error) {
 const maxReliant = 5
 
 // reliant are some groups that would get the version now.
-func reliant(s *view.Snapshot, p *fleet.CatalogPlatform, version string) (names []string) {
+func reliant(s *view.Snapshot, p *fleet.CatalogPlatform, version string) []string {
+	return asking(s, p, version, true)
+}
+
+// asking are some groups that would get the version now; those that ask for none are among
+// them if unnamed is true.
+func asking(s *view.Snapshot, p *fleet.CatalogPlatform, version string, unnamed bool) (names []string) {
 	for _, g := range s.Groups.All() {
 		w := g.Spec.Software
 		v, ok := p.Find(w.PlatformVersion)
-		if g.Deleting || w.Platform != p.Platform || g.Spec.Command != "" || w.JarFile == "" || !ok || v.Version != version {
+		if g.Deleting || w.Platform != p.Platform || g.Spec.Command != "" || w.JarFile == "" || !ok || v.Version != version || w.PlatformVersion == "" && !unnamed {
 			continue
 		}
 		if names = append(names, string(g.Name)); len(names) == maxReliant {

@@ -141,19 +141,16 @@ func (a *API) pin(c *gin.Context, e *operate.CatalogEdit) error {
 }
 
 // patchArtifact changes a version; another URL needs its hash, or gets it from there. An
-// empty URL or hash stays as it is.
+// empty name, URL or hash stays as it is.
 func (a *API) patchArtifact(c *gin.Context) {
 	var b artifactBody
 	if !server.Bind(c, &b) {
 		return
 	}
 	version := c.Param("version")
-	if b.Version != nil && *b.Version != version {
-		server.Fail(c, errs.Field("version", "cannot be changed: add the other one, and remove this"))
-		return
-	}
 	edit := b.edit()
-	for _, field := range []**string{&edit.URL, &edit.SHA256} {
+	edit.Version = b.Version
+	for _, field := range []**string{&edit.Version, &edit.URL, &edit.SHA256} {
 		if *field != nil && **field == "" { // as PrexorCloud's client sends what it was not given
 			*field = nil
 		}
@@ -164,6 +161,9 @@ func (a *API) patchArtifact(c *gin.Context) {
 	}
 	if err == nil {
 		err = a.cfg.Operations.EditCatalogVersion(c.Request.Context(), server.Actor(c), c.Param("platform"), version, edit)
+	}
+	if edit.Version != nil {
+		version = *edit.Version
 	}
 	a.sendArtifact(c, http.StatusOK, version, err)
 }
