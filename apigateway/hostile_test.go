@@ -68,7 +68,7 @@ func (b *besieged) on(t testing.TB) *besieged {
 // furnish makes one of everything, and lets the caller do everything.
 func (b *besieged) furnish() {
 	b.t.Helper()
-	b.group("lobby", nil)
+	b.group("lobby", map[string]any{"platform": "VELOCITY"}) // a proxy may all that an instance may
 	b.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	within := b.inside("lobby", "node-1")
 	id := string(within.id)

@@ -27,6 +27,26 @@ func (i *inside) send(content string) *reply {
 	})
 }
 
+func TestServersDoNotSpeakForProxies(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	lobby := s.inside("lobby", "node-1")
+	id, _ := lobby.send("hello").want(201).field("id").(string)
+	before := s.revision()
+	for _, path := range []string{"/api/proxy/messages/pending", "/api/proxy/pending-transfers"} {
+		lobby.do("GET", path, nil).want(403).naming("VELOCITY")
+	}
+	for _, path := range []string{"/api/proxy/messages/" + id + "/ack", "/api/proxy/transfer-ack/" + string(steve)} {
+		lobby.say(path, nil).want(403).naming("VELOCITY")
+	}
+	lobby.say("/api/proxy/player-join", `{"uuid":"`+string(steve)+`","name":"Steve"}`).want(403).naming("VELOCITY")
+	if after := s.revision(); after != before {
+		t.Error("what was refused wrote something")
+	}
+	s.do("GET", "/api/v1/players/"+string(steve), nil).want(404)
+}
+
 func TestAMessageWaitsForItsPlayersProxyUntilThatHasIt(t *testing.T) {
 	a := newSite(t)
 	b := second(t, a)

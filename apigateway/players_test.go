@@ -133,7 +133,7 @@ func TestWhatIsNoPlayerIsRefused(t *testing.T) {
 	}
 	lobby.say("/api/plugin/player-join", `{"uuid":"`+string(steve)+`"}`).want(422).naming("name")
 	lobby.say("/api/plugin/player-join", `{"uuid":"`+string(steve)+`","name":"`+strings.Repeat("x", 65)+`"}`).want(422).naming("name")
-	lobby.say("/api/proxy/player-join", `{"uuid":"`+string(steve)+`","name":"x","edition":"`+strings.Repeat("x", 17)+`"}`).want(422).naming("edition")
+	lobby.say("/api/plugin/player-join", `{"uuid":"`+string(steve)+`","name":"x","edition":"`+strings.Repeat("x", 17)+`"}`).want(422).naming("edition")
 	s.do("GET", "/api/v1/players/"+string(steve)+"/journey", nil).want(503).is("error.code", "CAPABILITY_UNAVAILABLE")
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -95,21 +95,39 @@ func (a *API) proxyRoutes() []server.Route {
 	return []server.Route{
 		server.Post("/metrics", server.Own, a.proxyMetrics),
 		server.Get("/networks", server.Own, a.networks),
-		server.Get("/pending-transfers", server.Own, a.pendingTransfers),
-		server.Post("/transfer-ack/:uuid", server.Own, a.ackTransfer),
-		server.Get("/messages/pending", server.Own, a.pendingMessages),
-		server.Post("/messages/:id/ack", server.Own, a.ackMessage),
+		server.Get("/pending-transfers", server.Own, a.asProxy(a.pendingTransfers)),
+		server.Post("/transfer-ack/:uuid", server.Own, a.asProxy(a.ackTransfer)),
+		server.Get("/messages/pending", server.Own, a.asProxy(a.pendingMessages)),
+		server.Post("/messages/:id/ack", server.Own, a.asProxy(a.ackMessage)),
+	}
+}
+
+// asProxy serves proxies only: what players tell each other, and where they are sent, is not
+// for the servers they play on to read or to take as done.
+func (a *API) asProxy(serve gin.HandlerFunc) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		s := a.cfg.Operations.Snapshot()
+		i, ok := s.Instances.Get(server.OwnInstance(c))
+		if !ok || !a.proxy(s, i.Intent.Group) {
+			server.Fail(c, errs.New(errs.Denied, "only proxies may: the platform of this instance's group is no proxy: give it one that is, such as VELOCITY, or add it to the catalog with category PROXY"))
+			return
+		}
+		serve(c)
 	}
 }
 
 func (a *API) commonRoutes(base string, proxy bool) []server.Route {
+	join := func(c *gin.Context) { a.playerJoin(c, proxy) }
+	if proxy {
+		join = a.asProxy(join)
+	}
 	return server.Under(base,
 		server.Post("/ready", server.Own, a.ready),
 		server.Post("/heartbeat", server.Own, a.heartbeat),
 		server.Post("/auth/refresh", server.OwnRenewing, a.refresh).ShowsOnce(),
 		server.Post("/events", server.Own, a.event),
 		server.Post("/events/ticket", server.Own, a.ticket),
-		server.Post("/player-join", server.Own, func(c *gin.Context) { a.playerJoin(c, proxy) }),
+		server.Post("/player-join", server.Own, join),
 		server.Post("/player-leave", server.Own, a.playerLeave),
 		server.Get("/instances", server.Own, a.instances),
 		server.Get("/groups", server.Own, a.groups),
