@@ -80,6 +80,23 @@ func TestStaleReadyFileIsRemovedAtStart(t *testing.T) {
 	}
 }
 
+func TestItStartsWhileTheAdminIsLockedOut(t *testing.T) {
+	data := t.TempDir()
+	p := start(t, data)
+	for range 5 {
+		err := p.call(http.MethodPost, "/api/v1/auth/login", map[string]string{"username": p.ready.User, "password": "not it"}, nil)
+		if err == nil {
+			t.Fatal("a wrong password is taken")
+		}
+	}
+	p.stop()
+	p = launch(t, data)
+	p.awaitReady()
+	if _, err := stack.Login(t.Context(), p.ready.API, p.ready.User, p.ready.PasswordFile); err == nil || !strings.Contains(err.Error(), "locked") {
+		t.Errorf("the name is not locked out any more: %v", err)
+	}
+}
+
 func TestRelativeDataDirectoryIsAnnouncedAbsolute(t *testing.T) {
 	data := t.TempDir()
 	t.Chdir(filepath.Dir(data))

@@ -11,9 +11,9 @@ package stack
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"time"
 
@@ -26,6 +26,7 @@ import (
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent"
 	"github.com/orreryhq/orrery/scheduler"
 	"github.com/orreryhq/orrery/templatesvc"
@@ -268,7 +269,7 @@ func (s *stack) playerAddress() string {
 }
 
 // awaitReady waits until templates are published, the node offers its runtimes
-// and a login works, then tells the world.
+// and the API answers, then tells the world.
 func (s *stack) awaitReady(ctx context.Context) error {
 	for _, ready := range []<-chan struct{}{s.templates.Synced(), s.agent.Ready(), s.gateway.Ready()} {
 		select {
@@ -277,11 +278,11 @@ func (s *stack) awaitReady(ctx context.Context) error {
 			return errs.Wrap("stack.awaitReady", ctx.Err())
 		}
 	}
-	password := s.data.join(passwordFile)
-	if err := s.proveLogin(ctx, password); err != nil {
-		return err
+	// No login proves it: of a password that was changed each start would count as a wrong one.
+	if err := call(ctx, wire.Request{Method: http.MethodGet, URL: s.apiURL() + "/readyz"}, nil); err != nil {
+		return errs.Wrap("stack.awaitReady", err)
 	}
-	r := Ready{API: s.apiURL(), Etcd: s.db.Endpoint, User: adminUser, PasswordFile: password, PID: os.Getpid()}
+	r := Ready{API: s.apiURL(), Etcd: s.db.Endpoint, User: adminUser, PasswordFile: s.data.join(passwordFile), PID: os.Getpid()}
 	if err := s.data.writeReady(r); err != nil {
 		return err
 	}
@@ -296,15 +297,4 @@ func (s *stack) awaitReady(ctx context.Context) error {
 func (s *stack) unready(context.Context) error {
 	s.data.removeReady()
 	return nil
-}
-
-// proveLogin logs in over HTTP with the generated password. A password file that
-// is gone or no longer fits means that the operator has changed the password:
-// then an answer is proof enough.
-func (s *stack) proveLogin(ctx context.Context, password string) error {
-	_, err := Login(ctx, s.apiURL(), adminUser, password)
-	if err == nil || errs.Is(err, errs.Unauthenticated) || errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return errs.Wrap("stack.proveLogin", err)
 }
