@@ -244,7 +244,6 @@ func New(cfg Config) (*Gateway, error) {
 		}),
 	}
 	g.end = sync.OnceFunc(func() { close(g.ending) })
-	g.uploads.ResponseHeaderTimeout = uploadPatience
 	g.health = upstream.NewHealth(g.metrics, cfg.Log)
 	box, err := seal.NewBox(cfg.ClusterSecret, fleet.SecretsKind)
 	if err != nil {
@@ -278,13 +277,8 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-const (
-	// dialPatience is how long another service may take to accept a connection.
-	dialPatience = 5 * time.Second
-	// uploadPatience is how long an answer may take once all of an upload was sent. What a
-	// URL of the catalog has is downloaded in the meantime.
-	uploadPatience = 11 * time.Minute
-)
+// dialPatience is how long another service may take to accept a connection.
+const dialPatience = 5 * time.Second
 
 func newTransport() *http.Transport {
 	return &http.Transport{

@@ -125,16 +125,20 @@ func (b *breakers) count(err error) {
 	}
 }
 
-// beside calls f, which may take minutes, unless the breaker of key is open. It does not
-// trip it: what it came to would be told late, and while a breaker tries whether its
-// upstream answers, everything else would wait for it.
+// beside calls f, which may take minutes, unless the breaker of key is open. Of what it comes
+// to the breaker hears only that it was left unanswered, or was not: anything else would be told
+// late. And while a breaker tries whether its upstream answers, everything else would wait for it.
 func beside[T any](b *breakers, key, name string, f func() (T, error)) (T, error) {
-	if b.of(key, name).State() == gobreaker.StateOpen {
+	one := b.of(key, name)
+	if one.State() == gobreaker.StateOpen {
 		var none T
 		return none, inWords(name, gobreaker.ErrOpenState)
 	}
 	got, err := f()
 	b.count(err)
+	if unanswered := errors.Is(err, errSilent); (unanswered || err == nil) && one.State() == gobreaker.StateClosed {
+		_, _ = one.Execute(func() (any, error) { return nil, err })
+	}
 	return got, inWords(name, err)
 }
 

@@ -25,7 +25,8 @@ type Templates struct {
 	breakers *breakers
 }
 
-// NewTemplates makes a client of the replicas in the view; bulk is for uploads.
+// NewTemplates makes a client of the replicas in the view; bulk is for uploads. Calls that
+// nothing comes of are given up.
 func NewTemplates(h *Health, v *view.View, secret string, httpClient, bulk *http.Client, log *slog.Logger) *Templates {
 	resolve := func() []string {
 		var urls []string
@@ -37,8 +38,8 @@ func NewTemplates(h *Health, v *view.View, secret string, httpClient, bulk *http
 		return urls
 	}
 	return &Templates{
-		client:   client.New(client.Config{Resolve: resolve, Secret: secret, HTTP: httpClient, Log: log}),
-		bulk:     client.New(client.Config{Resolve: resolve, Secret: secret, HTTP: bulk, Log: log}),
+		client:   client.New(client.Config{Resolve: resolve, Secret: secret, HTTP: attend(httpClient, askPatience), Log: log}),
+		bulk:     client.New(client.Config{Resolve: resolve, Secret: secret, HTTP: attend(bulk, uploadPatience), Log: log}),
 		breakers: h.of[kindTemplates],
 	}
 }
