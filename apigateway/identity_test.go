@@ -73,6 +73,18 @@ func TestAUserOfANewRoleMayDoWhatItSaysOnEveryGateway(t *testing.T) {
 	again.do("GET", "/api/v1/groups", nil).want(401)
 }
 
+func TestARoleThatIsLeftWithoutPermissionsIsStillThere(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["groups.view"]}`).want(201)
+	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"R"}`).want(201)
+	s.do("PATCH", "/api/v1/roles/R", `{"permissions":[]}`).want(200).is("userCount", 1)
+	s.do("GET", "/api/v1/roles/R", nil).want(200).is("userCount", 1)
+	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["nodes.view"]}`).want(409)
+	s.as(s.login("bob", "correct horse")).do("GET", "/api/v1/groups", nil).want(403)
+	s.do("PATCH", "/api/v1/roles/R", `{"permissions":["groups.view"]}`).want(200)
+	s.as(s.login("bob", "correct horse")).do("GET", "/api/v1/groups", nil).want(200)
+}
+
 func TestEachChangeOfAnIdentityIsAuditedWithWhatItWasAndIs(t *testing.T) {
 	s := newSite(t)
 	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["groups.view"]}`).want(201)

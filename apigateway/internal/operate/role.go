@@ -49,7 +49,7 @@ func (o *Operations) WriteRole(ctx context.Context, by Actor, w RoleWrite) (out 
 			return change{}, nil
 		}
 		write := store.Replace(store.RoleKey(w.Name), fleet.Role{Name: w.Name, Permissions: w.Permissions, By: by.User, At: o.now()}, old.ModRev)
-		if old.ModRev != 0 && slices.Equal(ordered(auth.BuiltInPermissions(w.Name)), w.Permissions) {
+		if old.BuiltIn && old.ModRev != 0 && slices.Equal(ordered(auth.BuiltInPermissions(w.Name)), w.Permissions) {
 			write = store.Remove(store.RoleKey(w.Name), old.ModRev) // as it was: what later versions add to it comes again
 		}
 		c := change{
