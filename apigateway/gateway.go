@@ -345,8 +345,25 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		Players: g.players, Past: g.past, Settings: g.settings, End: g.end, Replica: g.cfg.Replica, ClusterName: g.cfg.ClusterName,
 		Ready: g.waiting, WithinName: frame.WithinName, WithinPictures: frame.WithinPictures, Meta: meta, Version: g.cfg.Version, Now: g.cfg.Now,
 	}).Routes()...)
+	told := events.New(events.Config{
+		Store: g.cfg.Store, Log: g.events, Tickets: tickets, ClusterID: meta.ClusterID, Caller: streamCaller,
+		While: func(ctx context.Context, by fleet.Credential) (context.Context, func(), error) {
+			if by.Instance != "" {
+				return g.auth.WhileInstance(ctx, by)
+			}
+			return g.auth.While(ctx, by, auth.EventsStream)
+		},
+		Sight: func(by fleet.Credential) events.Sight {
+			if by.Instance == "" {
+				return events.Sight{Sees: func(e events.Event) bool { return e.Needs == "" || g.auth.May(by, e.Needs) == nil }}
+			}
+			return events.SightOf(g.cfg.View.Snapshot, by.Instance)
+		},
+		Consoles:   func(c *gin.Context) bool { return server.Allowed(c, auth.InstancesConsole) },
+		MaxClients: g.cfg.MaxStreams, Slog: g.cfg.Log, Metrics: g.metrics,
+	})
 	frame.Add(workload.New(workload.Config{
-		Operations: g.operate, Auth: g.auth, Players: g.players, Tickets: tickets, Tell: g.relay.Tell, StateOf: rest.StateOf, Proxies: fleet.RoutesPlayers, Now: g.cfg.Now,
+		Operations: g.operate, Auth: g.auth, Players: g.players, Tickets: tickets, HasRoom: told.HasRoom, Tell: g.relay.Tell, StateOf: rest.StateOf, Proxies: fleet.RoutesPlayers, Now: g.cfg.Now,
 	}).Routes()...)
 	frame.Add(universe.New(universe.Config{
 		Operations: g.operate, Templates: templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
@@ -356,23 +373,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		},
 	}).Routes()...)
 	streams := openStreams{
-		events: events.New(events.Config{
-			Store: g.cfg.Store, Log: g.events, Tickets: tickets, ClusterID: meta.ClusterID, Caller: streamCaller,
-			While: func(ctx context.Context, by fleet.Credential) (context.Context, func(), error) {
-				if by.Instance != "" {
-					return g.auth.WhileInstance(ctx, by)
-				}
-				return g.auth.While(ctx, by, auth.EventsStream)
-			},
-			Sight: func(by fleet.Credential) events.Sight {
-				if by.Instance == "" {
-					return events.Sight{Sees: func(e events.Event) bool { return e.Needs == "" || g.auth.May(by, e.Needs) == nil }}
-				}
-				return events.SightOf(g.cfg.View.Snapshot, by.Instance)
-			},
-			Consoles:   func(c *gin.Context) bool { return server.Allowed(c, auth.InstancesConsole) },
-			MaxClients: g.cfg.MaxStreams, Slog: g.cfg.Log, Metrics: g.metrics,
-		}),
+		events: told,
 		consoles: console.New(console.Config{
 			View: g.cfg.View, Auth: g.auth, Operations: g.operate, Tickets: tickets, Bell: g.bell,
 			Origins: func() []string { return g.settings.Now().Origins },

@@ -98,6 +98,26 @@ func TestTheStreamOfAnInstanceEndsWithItsTokens(t *testing.T) {
 	comes(t, stays, "another", "cut off")
 }
 
+func TestAnInstanceHasFewStreamsAndNoTicketForMore(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	lobby, other := s.inside("lobby", "node-1"), s.inside("lobby", "node-1")
+	fifth := lobby.do("POST", "/api/plugin/events/ticket", nil).want(200).field("ticket").(string)
+	for range 4 {
+		lobby.watch(s, "")
+	}
+	if got := s.as("").do("GET", "/api/v1/events/stream?ticket="+fifth, nil).want(429).is("error.code", "TOO_MANY_STREAMS").header.Get("Retry-After"); got != "60" {
+		t.Errorf("it is to come again in %q", got)
+	}
+	before := s.revision()
+	lobby.do("POST", "/api/plugin/events/ticket", nil).want(429).is("error.code", "TOO_MANY_STREAMS")
+	if after := s.revision(); after != before {
+		t.Error("a ticket was written that nothing comes of")
+	}
+	other.watch(s, "")
+}
+
 // meet waits until each of two gateways knows of the other.
 func meet(t *testing.T, a, b *site) {
 	t.Helper()

@@ -7,36 +7,47 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-func TestInstancesLeaveRoomForPeopleAndForEachOther(t *testing.T) {
+func TestInstancesLeaveRoomForPeopleAndAllForEachOther(t *testing.T) {
 	r := newRoom(16)
 	var leave []func()
-	enter := func(i fleet.InstanceID, want bool) {
+	enter := func(c fleet.Credential, want bool) {
 		t.Helper()
-		out, ok := r.enter(i)
+		if has := r.has(holderOf(c)); has != want {
+			t.Fatalf("room for %+v with %d open: %v, want %v", c, r.taken(), has, want)
+		}
+		out, ok := r.enter(holderOf(c))
 		if ok != want {
-			t.Fatalf("a stream of %q with %d open: %v, want %v", i, r.taken(), ok, want)
+			t.Fatalf("a stream of %+v with %d open: %v, want %v", c, r.taken(), ok, want)
 		}
 		if ok {
 			leave = append(leave, out)
 		}
 	}
-	for range maxOfOne {
-		enter("greedy", true)
+	instance := func(n int) fleet.Credential {
+		return fleet.Credential{Instance: fleet.InstanceID(fmt.Sprint("i", n))}
 	}
-	enter("greedy", false)
+	for range maxOfInstance {
+		enter(instance(0), true)
+	}
+	enter(instance(0), false)
 	for n := range 8 {
-		enter(fleet.InstanceID(fmt.Sprint("i", n)), true)
+		enter(instance(1+n), true)
 	}
-	enter("i9", false) // the last quarter is for people
+	enter(instance(9), false) // the last quarter is for people
 	for range 4 {
-		enter("", true)
+		enter(fleet.Credential{User: "admin"}, true)
 	}
-	enter("", false)
+	enter(fleet.Credential{User: "vera"}, false)
 	for _, out := range leave {
 		out()
 	}
 	if r.taken() != 0 || r.instances != 0 || len(r.of) != 0 {
 		t.Errorf("after all have gone: %+v", r)
 	}
-	enter("greedy", true)
+	for range 8 {
+		enter(fleet.Credential{User: "admin"}, true)
+	}
+	enter(fleet.Credential{User: "admin"}, false) // the other half is for others
+	enter(fleet.Credential{User: "vera"}, true)
+	enter(instance(0), true)
 }

@@ -129,6 +129,18 @@ func (s *Streams) Ticket(c *gin.Context) {
 	c.JSON(http.StatusOK, gin.H{"ticket": ticket, "expiresInSeconds": int(s.cfg.Tickets.TTL() / time.Second)})
 }
 
+// HasRoom reports whether another stream of the caller's would find a place now; if not, the
+// request is answered. It is asked before a ticket is written that nothing would come of.
+func (s *Streams) HasRoom(c *gin.Context, caller fleet.Credential) bool {
+	h := holderOf(caller)
+	if s.room.has(h) {
+		return true
+	}
+	c.Abort()
+	wire.Write(c.Writer, wire.V1, full(h))
+	return false
+}
+
 // Stream serves the events after the client's position, then those that come. It
 // takes a ?ticket= or the usual credentials.
 func (s *Streams) Stream(c *gin.Context) {
@@ -137,13 +149,10 @@ func (s *Streams) Stream(c *gin.Context) {
 		fail(c, err)
 		return
 	}
-	leaveRoom, ok := s.room.enter(caller.Instance)
+	leaveRoom, ok := s.room.enter(holderOf(caller))
 	if !ok {
 		c.Abort()
-		wire.Write(c.Writer, wire.V1, wire.Reply{
-			Status: http.StatusTooManyRequests, Code: "TOO_MANY_STREAMS",
-			Message: "too many event streams are open: close some or retry later", RetryAfter: 5 * time.Second,
-		})
+		wire.Write(c.Writer, wire.V1, full(holderOf(caller)))
 		return
 	}
 	defer leaveRoom()

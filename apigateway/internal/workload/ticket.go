@@ -28,11 +28,13 @@ func (a *API) ticket(c *gin.Context) {
 		server.Fail(c, errs.New(errs.Unauthenticated, "the token is no longer good"))
 		return
 	}
+	caller := fleet.Credential{Instance: sent.Instance, Root: sent.Root, Generation: sent.Generation}
+	if !a.cfg.HasRoom(c, caller) {
+		return
+	}
 	var ticket string
 	err := operate.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
-		ticket, err = a.cfg.Tickets.Issue(ctx, fleet.Ticket{
-			Credential: fleet.Credential{Instance: sent.Instance, Root: sent.Root, Generation: sent.Generation}, Stream: events.StreamName,
-		})
+		ticket, err = a.cfg.Tickets.Issue(ctx, fleet.Ticket{Credential: caller, Stream: events.StreamName})
 		return err
 	})
 	if err != nil {

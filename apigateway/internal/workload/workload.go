@@ -37,8 +37,10 @@ type Config struct {
 	Auth       *auth.Service
 	// Players takes what was handed over.
 	Players *presence.Table
-	// Tickets open the stream of events.
+	// Tickets open the stream of events; HasRoom reports whether one would find a place there,
+	// and answers who has none.
 	Tickets *events.Tickets
+	HasRoom func(*gin.Context, fleet.Credential) bool
 	// Tell tells the clients of all gateways of an event that is live only.
 	Tell func(events.Event)
 	// StateOf is a state in the words of the known plugins; Proxies reports whether a
