@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -27,6 +28,19 @@ type Mask struct {
 	byHead map[[leastMasked]byte][]string
 	// longest is the length of the longest of them.
 	longest int
+}
+
+// Ordinary reports whether a value, such as true or 25565, is one that many settings have:
+// who hides it makes texts unreadable, and tells the value by where it is missing.
+func Ordinary(value string) bool {
+	if len(value) >= Anywhere {
+		return false
+	}
+	if _, err := strconv.ParseBool(value); err == nil {
+		return true
+	}
+	_, err := strconv.ParseFloat(value, 64)
+	return err == nil
 }
 
 // NewMask hides values, as they are and in the spellings of Spellings.

@@ -42,11 +42,14 @@ func (i *Instance) Files(ctx context.Context) (files.Place, error) {
 	return files.Place{Dir: i.kit.Workspace.Dir(p.placement, p.plan.Static), Mask: secrets.NewMask(append(hidden, own, p.withheld(values))...)}, nil
 }
 
-// withheld are those of the values of its variables that not everybody is shown.
+// withheld are those of the values of its variables that not everybody is shown, without
+// those that stand in every file anyway: hidden everywhere, they would be told by that.
 func (p present) withheld(values map[string]string) map[string]string {
 	out := make(map[string]string, len(p.plan.Hidden))
 	for variable := range p.plan.Hidden {
-		out[variable] = values[variable]
+		if value := values[variable]; !secrets.Ordinary(value) {
+			out[variable] = value
+		}
 	}
 	return out
 }
