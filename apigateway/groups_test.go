@@ -279,7 +279,7 @@ func TestADryRunThatIsNotUnderstoodIsNotARealOne(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", nil)
 	before := s.revision()
-	for _, query := range []string{"dryRun", "dryRun=", "dryRun=1", "dryRun=TRUE", "dryRun=yes", "dryRun=false&dryRun=true", "dryRun=true;x", "dryRun=true&x=%zz"} {
+	for _, query := range []string{"dryRun", "dryRun=", "dryRun=1", "dryRun=TRUE", "dryRun=yes", "dryRun=false&dryRun=true", "dryRun=true;x", "dryRun=true&x=%zz", "dryrun=true", "DRYRUN=true", "dryRun=true&dryrun=true"} {
 		s.do("DELETE", "/api/v1/groups/lobby?"+query, nil).want(400)
 		s.do("PUT", "/api/configurations/lobby?"+query, `{"command":"x"}`).want(400)
 	}

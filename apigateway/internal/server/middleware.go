@@ -88,6 +88,10 @@ func queries(c *gin.Context) {
 			Fail(c, errs.New(errs.Malformed, "the query is not valid UTF-8"))
 			return
 		}
+		if name != "dryRun" && strings.EqualFold(name, "dryRun") { // left alone, the change would be a real one
+			Fail(c, &errs.Error{Kind: errs.Malformed, Message: "a dry run is asked for by dryRun=true, in these letters: nothing was changed", Field: "dryRun"})
+			return
+		}
 	}
 	if dry := q["dryRun"]; len(dry) > 0 && (len(dry) > 1 || dry[0] != "true" && dry[0] != "false") {
 		Fail(c, &errs.Error{Kind: errs.Malformed, Message: "dryRun must be true or false, once", Field: "dryRun"})
