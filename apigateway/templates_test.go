@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -234,6 +235,62 @@ func TestHiddenTemplatesAndFiltersOfTheList(t *testing.T) {
 		if got := names(query); !slices.Equal(got, want) {
 			t.Errorf("%q: %v, want %v", query, got, want)
 		}
+	}
+}
+
+// reaching are bodies with which a template's routes that want one would do something.
+var reaching = map[string]string{
+	"PATCH /api/v1/templates/:name":                 `{"description":"x"}`,
+	"POST /api/v1/templates/:name/rollback":         `{"hash":"%s"}`,
+	"PUT /api/v1/templates/:name/files/content":     `{"content":"x"}`,
+	"POST /api/v1/templates/:name/files/mkdir":      `{"path":"x"}`,
+	"POST /api/v1/templates/:name/files/rename":     `{"from":"a","to":"b"}`,
+	"PUT /api/v1/templates/:name/variables":         `[]`,
+	"POST /api/templates/:group/:name/sync":         `{}`,
+	"PATCH /api/templates/:group/:name/files/*path": `x`,
+	"POST /api/templates/:group/:name/files/*path":  `x`,
+}
+
+func TestTemplatesOfUsersPicturesAreOutOfReachOfWhoMayDoEverythingToTemplates(t *testing.T) {
+	s := newShelf(newSite(t))
+	head := s.drop(fleet.AvatarTemplate.String(), map[string]string{"a": "picture"})
+	fill := strings.NewReplacer(":group", fleet.AvatarTemplate.Group, "*path", "a", ":hash", head.Digest)
+	asked := 0
+	for _, r := range s.routes() {
+		name := ""
+		switch {
+		case strings.HasPrefix(r.Path, "/api/v1/templates/:name"):
+			name = url.PathEscape(fleet.AvatarTemplate.String())
+		case strings.HasPrefix(r.Path, "/api/templates/:group/:name"):
+			name = fleet.AvatarTemplate.Name
+		default:
+			continue
+		}
+		asked++
+		path := strings.Replace(fill.Replace(r.Path), ":name", name, 1) + "?path=a&q=a&from=" + head.Digest
+		s.do(r.Method, path, strings.Replace(reaching[r.Method+" "+r.Path], "%s", head.Digest, 1)).want(404)
+	}
+	if asked < 30 {
+		t.Fatalf("%d routes were asked", asked)
+	}
+	internal := fleet.AvatarTemplate.String()
+	s.do("POST", "/api/v1/templates", `{"name":"_users/x"}`).want(422).naming("name")
+	s.do("POST", "/api/v1/templates?dryRun=true", `{"name":"x","group":"_users"}`).want(422).naming("name")
+	body, media := form(t, map[string]string{"name": "_users/x"}, "a.zip", zipped(t, member{name: "z.txt", content: "z"}))
+	s.do("POST", "/api/v1/templates/import", body, media...).want(422).naming("name")
+	s.do("POST", "/api/v1/groups", `{"name":"g","templates":["`+internal+`"]}`).want(422).naming("templates[0]")
+	s.do("POST", "/api/v1/groups", `{"name":"g","templateInstallationConfig":{"allInGroups":["_users"]}}`).want(422).naming("allInGroups[0]")
+	s.do("PUT", "/api/v1/template-sources/s", `{"kind":"git","url":"https://host/r","template":"`+internal+`"}`).want(422).naming("template")
+	s.do("PUT", "/api/v1/template-sources/s", `{"kind":"git","url":"https://host/r","group":"_users"}`).want(422).naming("group")
+	s.do("POST", "/api/v1/templates/sync", `{"pattern":"_users/*"}`).want(200).naming("no template matches")
+	s.do("POST", "/api/templates/sync", `{"pattern":"`+internal+`"}`).want(200).naming("no template matches")
+	for _, list := range []string{"/api/v1/templates?all=true&q=_users", "/api/templates"} {
+		if r := s.do("GET", list, nil).want(200); strings.Contains(r.raw, internal) {
+			t.Errorf("%s: %s", list, r.raw)
+		}
+	}
+	if now, err := store.Get(t.Context(), s.store, store.TemplateHeadKey(fleet.AvatarTemplate)); err != nil || now.ModRev != head.ModRev {
+		t.Errorf("it is %+v now: %v", now, err)
 	}
 }
 

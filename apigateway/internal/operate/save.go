@@ -37,8 +37,8 @@ func (o *Operations) SaveTemplate(ctx context.Context, by Actor, q SaveRequest) 
 	if !ok {
 		return head, report, errs.New(errs.NotFound, "there is no instance %s", clip(q.Instance))
 	}
-	if _, ok := s.TemplateHeads.Get(q.Template.String()); !ok {
-		return head, report, NoTemplate(s, q.Template)
+	if _, err := Template(s, q.Template); err != nil {
+		return head, report, err
 	}
 	if i.State() != fleet.Online {
 		return head, report, errs.New(errs.Conflict, "instance %s does not run: only what runs can be saved", i.Intent.Name)

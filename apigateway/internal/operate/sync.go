@@ -123,7 +123,7 @@ func noMatch(s *view.Snapshot, pattern string) string {
 	}
 	told := "no template matches " + fleet.ParseTemplateRef(pattern).String()
 	for _, h := range s.TemplateHeads.All() {
-		if h.Group == pattern {
+		if h.Group == pattern && !h.Internal() {
 			return told + ": the templates of the group " + pattern + " are " + pattern + "/*"
 		}
 	}
@@ -170,7 +170,7 @@ func matching(s *view.Snapshot, pattern string) ([]SyncedTemplate, error) {
 	}
 	out := []SyncedTemplate{}
 	for _, h := range s.TemplateHeads.All() {
-		if (group == "*" && !h.Hidden() || group == h.Group) && (name == "*" || name == h.Name) {
+		if !h.Internal() && (group == "*" && !h.Hidden() || group == h.Group) && (name == "*" || name == h.Name) {
 			out = append(out, SyncedTemplate{Template: h.TemplateRef.String(), Digest: h.Digest})
 		}
 	}

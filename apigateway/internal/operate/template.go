@@ -88,6 +88,16 @@ func Moved(err error) error {
 	return err
 }
 
+// Template is a template by its name. NotFound when there is none, also of one that is
+// internal.
+func Template(s *view.Snapshot, ref fleet.TemplateRef) (*fleet.TemplateHead, error) {
+	h, ok := s.TemplateHeads.Get(ref.String())
+	if !ok || ref.Internal() {
+		return nil, NoTemplate(s, ref)
+	}
+	return h, nil
+}
+
 // maxAlike bounds the templates that an error suggests.
 const maxAlike = 3
 
@@ -96,7 +106,7 @@ const maxAlike = 3
 func NoTemplate(s *view.Snapshot, ref fleet.TemplateRef) error {
 	var alike []string
 	for _, h := range s.TemplateHeads.All() {
-		if strings.EqualFold(h.Name, ref.Name) && h.TemplateRef != ref {
+		if strings.EqualFold(h.Name, ref.Name) && h.TemplateRef != ref && !h.Internal() {
 			alike = append(alike, h.TemplateRef.String())
 		}
 	}

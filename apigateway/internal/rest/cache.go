@@ -136,9 +136,9 @@ func (a *API) warmCache(c *gin.Context) {
 	var digests []string
 	s := a.snapshot()
 	for i, name := range b.Templates {
-		h, ok := s.TemplateHeads.Get(fleet.ParseTemplateRef(name).String())
-		if !ok {
-			server.Fail(c, errs.Field(fmt.Sprintf("templates[%d]", i), "%s", errs.MessageOf(operate.NoTemplate(s, fleet.ParseTemplateRef(name)))))
+		h, err := operate.Template(s, fleet.ParseTemplateRef(name))
+		if err != nil {
+			server.Fail(c, errs.Field(fmt.Sprintf("templates[%d]", i), "%s", errs.MessageOf(err)))
 			return
 		}
 		digests = append(digests, h.Digest)

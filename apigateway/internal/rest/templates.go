@@ -74,21 +74,21 @@ func templateOf(h *fleet.TemplateHead) template {
 
 func (a *API) head(c *gin.Context) (*fleet.TemplateHead, bool) {
 	s, ref := a.snapshot(), fleet.ParseTemplateRef(c.Param("name"))
-	h, ok := s.TemplateHeads.Get(ref.String())
-	if !ok {
-		server.Fail(c, operate.NoTemplate(s, ref))
+	h, err := operate.Template(s, ref)
+	if err != nil {
+		server.Fail(c, err)
 	}
-	return h, ok
+	return h, err == nil
 }
 
 // listTemplates shows templates by name: those of a ?platform, or whose name holds ?q.
-// Names that begin with _ are shown to who asks for ?all=true.
+// Names that begin with _ are shown to who asks for ?all=true, what is internal to nobody.
 func (a *API) listTemplates(c *gin.Context) {
 	all, q, platform := c.Query("all") == "true", strings.ToLower(c.Query("q")), c.Query("platform")
 	var shown []*fleet.TemplateHead
 	for _, h := range a.snapshot().TemplateHeads.All() {
 		switch {
-		case !all && h.Hidden():
+		case h.Internal() || !all && h.Hidden():
 		case platform != "" && !strings.EqualFold(h.Platform, platform):
 		case strings.Contains(strings.ToLower(h.TemplateRef.String()), q):
 			shown = append(shown, h)

@@ -34,6 +34,10 @@ func (a *API) createTemplate(c *gin.Context) {
 		server.Fail(c, errs.Field("name", "must be 1 to 64 letters, digits, _ - or . without a . at its beginning"))
 		return
 	}
+	if ref.Internal() {
+		server.Fail(c, errs.Field("name", "must not be in the group %s: groups that begin with _ are Orrery's own", ref.Group))
+		return
+	}
 	if server.DryRun(c) {
 		if _, ok := a.snapshot().TemplateHeads.Get(ref.String()); ok {
 			server.Fail(c, errs.New(errs.AlreadyExists, "template %s exists already: change it, or choose another name", ref))

@@ -17,7 +17,7 @@ import (
 // change is the template a path names, and who changes which file of it.
 func (a *API) change(c *gin.Context, path string) (client.Change, error) {
 	ref := fleet.TemplateRef{Group: c.Param("group"), Name: c.Param("name")}
-	if !ref.Valid() {
+	if !ref.Valid() || ref.Internal() {
 		return client.Change{}, errs.New(errs.NotFound, "Template not found")
 	}
 	return client.Change{

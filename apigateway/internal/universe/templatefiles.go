@@ -9,6 +9,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -20,8 +21,8 @@ const sniffed = 64 << 10
 
 // template is the template a path names.
 func (a *API) template(c *gin.Context) (*fleet.TemplateHead, error) {
-	h, ok := a.snapshot().TemplateHeads.Get(c.Param("group") + "/" + c.Param("name"))
-	if !ok {
+	h, err := operate.Template(a.snapshot(), fleet.TemplateRef{Group: c.Param("group"), Name: c.Param("name")})
+	if err != nil {
 		return nil, errs.New(errs.NotFound, "Template not found")
 	}
 	return h, nil

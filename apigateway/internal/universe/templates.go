@@ -25,7 +25,9 @@ func templateOf(h *fleet.TemplateHead) Template {
 func (a *API) listTemplates(c *gin.Context) {
 	out := []Template{}
 	for _, h := range a.snapshot().TemplateHeads.All() {
-		out = append(out, templateOf(h))
+		if !h.Internal() {
+			out = append(out, templateOf(h))
+		}
 	}
 	c.JSON(http.StatusOK, out)
 }

@@ -27,6 +27,8 @@ func (n Creation) check() error {
 	switch {
 	case !n.Ref.Valid():
 		return errs.Field("name", "must be 1 to 64 letters, digits, _ - or . without a . at its beginning; <group>/<name> when it is not in the group default")
+	case n.Ref.Internal():
+		return errs.Field("name", "must not be in the group %s: groups that begin with _ are Orrery's own", n.Ref.Group)
 	case len(n.Description) > maxWords:
 		return errs.Field("description", "is longer than %d bytes", maxWords)
 	case len(n.Platform) > 64:
