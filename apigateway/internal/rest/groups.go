@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -149,22 +148,16 @@ func (a *API) patchGroup(c *gin.Context) {
 	})
 }
 
-// patchOf are the fields of a body that can be written, under their exact names.
+// patchOf are the fields of a body that can be written.
 func patchOf(raw []byte, names ...string) (map[string]any, error) {
-	body, out := map[string]any{}, map[string]any{}
+	body := map[string]any{}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	if err := dec.Decode(&body); err != nil {
 		return nil, &errs.Error{Kind: errs.Malformed, Message: "the body must be a JSON object", Err: err}
 	}
-	for given, v := range body {
-		for _, name := range names {
-			if strings.EqualFold(given, name) {
-				out[name] = v
-			}
-		}
-	}
-	return out, nil
+	maps.DeleteFunc(body, func(given string, _ any) bool { return !slices.Contains(names, given) })
+	return body, nil
 }
 
 // sameName refuses a body that names another group than the path.
