@@ -13,9 +13,10 @@ import (
 // request may be on its way: so the gateway lets them arrive before it does.
 type arrivals struct {
 	mu sync.Mutex
-	// waiting are these connections, changed is closed and renewed when one leaves. Both guarded by mu.
-	waiting map[net.Conn]bool
-	changed chan struct{}
+	// waiting are these connections, changed is closed and renewed when one leaves, busy are
+	// the connections that have a request under way. All guarded by mu.
+	waiting, busy map[net.Conn]bool
+	changed       chan struct{}
 }
 
 // arrivalKey is where a request's context has its connection.
@@ -23,10 +24,11 @@ type arrivalKey struct{}
 
 // watchArrivals makes a server, before it serves, tell of its connections.
 func watchArrivals(s *http.Server) *arrivals {
-	a := &arrivals{waiting: map[net.Conn]bool{}, changed: make(chan struct{})}
+	a := &arrivals{waiting: map[net.Conn]bool{}, busy: map[net.Conn]bool{}, changed: make(chan struct{})}
 	handler := s.Handler
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, arrivalKey{}, c) }
 	s.ConnState = func(c net.Conn, state http.ConnState) {
+		a.work(c, state == http.StateActive)
 		switch state {
 		case http.StateNew:
 			a.mu.Lock()
@@ -44,6 +46,27 @@ func watchArrivals(s *http.Server) *arrivals {
 		handler.ServeHTTP(w, r)
 	})
 	return a
+}
+
+// work says whether a connection has a request under way.
+func (a *arrivals) work(c net.Conn, busy bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.busy, c)
+	if busy {
+		a.busy[c] = true
+	}
+}
+
+// hurry has nothing more read for the requests under way, and tells how many there are: one
+// that waits for its body is answered that it came too late, and others are given up.
+func (a *arrivals) hurry() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for c := range a.busy {
+		_ = c.SetReadDeadline(time.Now()) // the connection is gone if this fails
+	}
+	return len(a.busy)
 }
 
 func (a *arrivals) arrived(c net.Conn) {

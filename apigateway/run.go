@@ -29,6 +29,8 @@ import (
 const (
 	// drainTimeout is how long requests under way may take when the gateway ends.
 	drainTimeout = 5 * time.Second
+	// hurryTimeout is how long those have after that to be told that they were too slow.
+	hurryTimeout = time.Second
 	// arrivalTimeout is how long accepted connections may take then to send their request.
 	arrivalTimeout = time.Second
 	// pingTimeout bounds the question whether etcd answers.
@@ -93,7 +95,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	_ = listener.Close() // from here on connections are refused, and clients go elsewhere
 	<-served             // what was accepted before is known now
 	arriving.wait(arrivalTimeout)
-	drain(httpServer, streams)
+	g.drain(httpServer, arriving, streams)
 	return ended
 }
 
@@ -150,14 +152,27 @@ func (g *Gateway) session() *store.Replica {
 	}
 }
 
-// drain ends the streams, whose clients come back elsewhere, and waits for the rest.
-func drain(s *http.Server, streams openStreams) {
-	streams.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
-	defer cancel()
-	if err := s.Shutdown(ctx); err != nil {
-		_ = s.Close() // what did not finish in time is cut
+// drain ends the streams, whose clients come back elsewhere, and waits for the rest. Who does
+// not finish in time is not waited for: a body that stands still is no reason to fail.
+func (g *Gateway) drain(s *http.Server, arriving *arrivals, streams openStreams) {
+	var ending sync.WaitGroup
+	defer ending.Wait()
+	ending.Go(streams.Close)
+	if shutDown(s, drainTimeout) {
+		return
 	}
+	left := arriving.hurry()
+	if !shutDown(s, hurryTimeout) {
+		_ = s.Close()
+	}
+	g.cfg.Log.Warn("requests were cut that did not end in time", "requests", left, "after", drainTimeout)
+}
+
+// shutDown reports whether all requests ended in time.
+func shutDown(s *http.Server, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	return s.Shutdown(ctx) == nil
 }
 
 // tidy removes old records now and then.

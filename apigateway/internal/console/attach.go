@@ -11,7 +11,6 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
-	"github.com/orreryhq/orrery/apigateway/internal/socket"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
@@ -52,24 +51,27 @@ func (s *Streams) Attach(c *gin.Context) {
 		return
 	}
 	s.room.Upgrade(c, s.watch(who), maxTyped, func(ctx context.Context, conn *websocket.Conn) {
-		out := &attached{shown{Socket: socket.Socket{Conn: conn, Timeout: s.cfg.WriteTimeout}}}
 		showing, cancel := context.WithCancel(ctx)
 		defer cancel()
+		// What is read with a context that ends cuts the connection, and no reason would come through.
+		reading, stop := context.WithCancel(context.WithoutCancel(ctx))
+		defer stop()
+		out := &attached{s.shown(showing, conn)}
 		typed := make(chan struct{})
-		go func() { defer close(typed); defer cancel(); s.typeLines(ctx, showing, i, who, conn, out) }()
+		go func() { defer close(typed); defer cancel(); s.typeLines(ctx, reading, i, who, conn, out) }()
 		err := out.send(message{Type: "connected", Instance: i.Intent.ID})
 		if err == nil {
 			err = s.feed(showing, i.Intent.ID, at, out)
 		}
 		s.bye(showing, conn, err, out.reason)
-		cancel()
+		stop()
 		<-typed
 	})
 }
 
-// typeLines writes what the client sends to the console until it goes or showing ends.
-// What it sent before is typed after that; not after ctx.
-func (s *Streams) typeLines(ctx, showing context.Context, i *fleet.Instance, who viewer, conn *websocket.Conn, out *attached) {
+// typeLines writes what the client sends to the console until it goes, which closes the
+// connection, or reading ends. What it sent before is typed after that; not after ctx.
+func (s *Streams) typeLines(ctx, reading context.Context, i *fleet.Instance, who viewer, conn *websocket.Conn, out *attached) {
 	complain := func(err error) { _ = out.send(message{Type: "error", Message: complaint(err)}) } // a client that is gone is told nothing
 	typing := &typist{complain: complain, send: func(ctx context.Context, line string) error {
 		return s.cfg.Operations.SendCommand(ctx, who.by, string(i.Intent.ID), line)
@@ -77,8 +79,9 @@ func (s *Streams) typeLines(ctx, showing context.Context, i *fleet.Instance, who
 	typing.begin(ctx)
 	defer typing.end()
 	for {
-		kind, line, err := conn.Read(showing)
+		kind, line, err := conn.Read(reading)
 		if err != nil {
+			_ = conn.CloseNow() // what is no WebSocket any more would keep it
 			return
 		}
 		switch {
@@ -118,7 +121,7 @@ func (a *attached) frame(f client.Frame) error {
 	case f.Skipped != nil:
 		return a.send(message{Type: "suppressed", Offset: f.Next, Lines: f.Skipped.Lines, Message: note(f)})
 	case len(f.Data) == 0:
-		return a.Ping()
+		return a.alive()
 	}
 	for next, line := range lines(f) {
 		m := message{Type: "output", Offset: next}

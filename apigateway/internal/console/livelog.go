@@ -8,7 +8,6 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/server"
-	"github.com/orreryhq/orrery/apigateway/internal/socket"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
@@ -31,17 +30,21 @@ func (s *Streams) LiveLog(c *gin.Context) {
 		return
 	}
 	s.room.Upgrade(c, s.watch(who), maxTyped, func(ctx context.Context, conn *websocket.Conn) {
-		ctx = conn.CloseRead(ctx) // it only shows
-		out := &liveLog{shown{Socket: socket.Socket{Conn: conn, Timeout: s.cfg.WriteTimeout}}}
-		err := s.feed(ctx, i.Intent.ID, client.Place{Offset: -1, Lines: liveBacklog}, out)
-		s.bye(ctx, conn, err, out.reason)
+		showing, cancel := context.WithCancel(ctx)
+		defer cancel()
+		reading, stop := context.WithCancel(context.WithoutCancel(ctx)) // see Attach
+		defer stop()
+		defer context.AfterFunc(conn.CloseRead(reading), cancel)() // it only shows
+		out := &liveLog{s.shown(showing, conn)}
+		err := s.feed(showing, i.Intent.ID, client.Place{Offset: -1, Lines: liveBacklog}, out)
+		s.bye(showing, conn, err, out.reason)
 	})
 }
 
 // liveLog is a console as a live-log.
 type liveLog struct{ shown }
 
-func (l *liveLog) waiting(string) error { return l.Ping() }
+func (l *liveLog) waiting(string) error { return l.alive() }
 
 func (l *liveLog) frame(f client.Frame) error {
 	switch {
@@ -51,7 +54,7 @@ func (l *liveLog) frame(f client.Frame) error {
 	case f.Skipped != nil:
 		return l.Text([]byte("[" + note(f) + "]"))
 	case len(f.Data) == 0:
-		return l.Ping()
+		return l.alive()
 	}
 	for _, line := range lines(f) {
 		if err := l.Text(bytes.ToValidUTF8(line, []byte("\uFFFD"))); err != nil {

@@ -13,8 +13,16 @@ import (
 // shown is a console that is shown over a WebSocket.
 type shown struct {
 	socket.Socket
+	// alive is a sign of life, which is answered while the console is shown.
+	alive func() error
 	// reason is why the instance ended, once it has.
 	reason string
+}
+
+// shown shows a console over a WebSocket until showing ends.
+func (s *Streams) shown(showing context.Context, conn *websocket.Conn) shown {
+	over := socket.Socket{Conn: conn, Timeout: s.cfg.WriteTimeout}
+	return shown{Socket: over, alive: func() error { return over.Ping(showing) }}
 }
 
 // bye closes a WebSocket: with the reason the instance ended for, or because the

@@ -163,7 +163,7 @@ func (t *terminal) keepAlive(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			if t.Ping() != nil {
+			if t.Ping(ctx) != nil {
 				return
 			}
 		case <-ctx.Done():

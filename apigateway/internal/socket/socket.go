@@ -1,7 +1,9 @@
 package socket
 
 import (
+	"bufio"
 	"context"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -40,6 +42,9 @@ func (r *Room) Upgrade(c *gin.Context, watch Watch, limit int64, serve func(ctx 
 		return
 	}
 	defer conn.CloseNow() //nolint:errcheck // it is closed already, or cut
+	served := make(chan struct{})
+	defer close(served)
+	defer context.AfterFunc(r.ending, func() { cutAfter(answer.conn, served) })()
 	conn.SetReadLimit(limit)
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -59,11 +64,33 @@ func (r *Room) Upgrade(c *gin.Context, watch Watch, limit int64, serve func(ctx 
 	serve(serving, conn)
 }
 
+// farewell is how long a client may take to answer the close of a gateway that ends.
+const farewell = 2 * time.Second
+
+// cutAfter closes what is below a WebSocket that is not served to its end in time.
+func cutAfter(c net.Conn, served <-chan struct{}) {
+	timer := time.NewTimer(farewell)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		_ = c.Close()
+	case <-served:
+	}
+}
+
 // withheld is an answer of which a refusal is not sent: the library's is no envelope.
 type withheld struct {
 	gin.ResponseWriter
 	// status is the refusal's; 0 without one.
 	status int
+	// conn is the connection, once it is the WebSocket's.
+	conn net.Conn
+}
+
+// Hijack takes the connection.
+func (w *withheld) Hijack() (c net.Conn, rw *bufio.ReadWriter, err error) {
+	w.conn, rw, err = w.ResponseWriter.Hijack()
+	return w.conn, rw, err
 }
 
 // WriteHeader sends the status of an upgrade.
@@ -146,9 +173,10 @@ func (s Socket) Text(b []byte) error {
 	return s.Conn.Write(ctx, websocket.MessageText, b)
 }
 
-// Ping finds out whether the client is there, and keeps proxies from hanging up.
-func (s Socket) Ping() error {
-	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
+// Ping finds out whether the client is there, and keeps proxies from hanging up. It is not
+// waited for once ctx ends.
+func (s Socket) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	return s.Conn.Ping(ctx)
 }
