@@ -5,9 +5,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -37,6 +39,7 @@ func ids(c *gin.Context) {
 	c.Header(headerCorrelationID, correlation)
 	c.Request = c.Request.WithContext(upstream.Correlate(c.Request.Context(), correlation))
 	c.Header("X-Content-Type-Options", "nosniff")
+	watchBody(c)
 }
 
 // clean keeps what is harmless in headers and logs.
@@ -105,6 +108,52 @@ const (
 	drained   = 16 * wire.BodyLimit
 	lingering = 3 * time.Second
 )
+
+// bodyKey is where a request's context has its arrivingBody.
+const bodyKey = "orrery.body"
+
+// arrivingBody is a body of which is known how much of it came.
+type arrivingBody struct {
+	io.ReadCloser
+	// ended is true when all of it was read, or nothing more can be; late when it did not come
+	// in time.
+	ended, late atomic.Bool
+}
+
+// watchBody has it known how much of the body came.
+func watchBody(c *gin.Context) {
+	if c.Request.Body != nil && c.Request.Body != http.NoBody {
+		b := &arrivingBody{ReadCloser: c.Request.Body}
+		c.Request.Body = b
+		c.Set(bodyKey, b)
+	}
+}
+
+// Read reads on.
+func (b *arrivingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.ended.Store(true)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		b.late.Store(true)
+	}
+	return n, err
+}
+
+// leaveBody has a refusal wait for nothing more of the body: it closes the connection, else
+// all of that would have to come before the answer goes.
+func leaveBody(c *gin.Context) (late bool) {
+	b, ok := c.Value(bodyKey).(*arrivingBody)
+	if !ok {
+		return false
+	}
+	if !b.ended.Load() || b.late.Load() {
+		c.Header("Connection", "close")
+		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(lingering)) // unsupported is as good
+	}
+	return b.late.Load()
+}
 
 // refuseBody answers that a body is too large before any of it is read, and closes the
 // connection.

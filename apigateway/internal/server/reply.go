@@ -29,7 +29,8 @@ func DialectOf(path string) wire.Dialect {
 	return wire.Universe
 }
 
-// Fail ends a request with an error in the dialect of its path.
+// Fail ends a request with an error in the dialect of its path; with 408 when its body did not
+// come in time.
 func Fail(c *gin.Context, err error) {
 	var moved *operate.MovedError
 	if errors.As(err, &moved) {
@@ -38,12 +39,19 @@ func Fail(c *gin.Context, err error) {
 	}
 	c.Abort()
 	_ = c.Error(err) // for the access log
+	if leaveBody(c) {
+		wire.Write(c.Writer, DialectOf(c.Request.URL.Path), wire.Reply{
+			Status: http.StatusRequestTimeout, Code: "REQUEST_TIMEOUT", Message: "the body did not come in time: send the request again",
+		})
+		return
+	}
 	wire.Encode(c.Writer, DialectOf(c.Request.URL.Path), RequestID(c), err)
 }
 
 // Refuse ends a request with a reply that has no Kind.
 func Refuse(c *gin.Context, r wire.Reply) {
 	c.Abort()
+	leaveBody(c)
 	wire.Write(c.Writer, DialectOf(c.Request.URL.Path), r)
 }
 
