@@ -88,7 +88,8 @@ func TestMessagesAreBoundedAndWhatIsNoneIsRefused(t *testing.T) {
 	for _, content := range []string{"", "a\nb", strings.Repeat("x", fleet.MaxMessage+1)} {
 		lobby.send(content).want(400).naming("content")
 	}
-	lobby.say("/api/plugin/message/send", `{"fromUuid":"`+string(steve)+`","toUuid":"x","content":"hello"}`).want(400).naming("uuid")
+	lobby.say("/api/plugin/message/send", `{"fromUuid":"`+string(steve)+`","toUuid":"x","content":"hello"}`).want(400).naming("toUuid must be a UUID")
+	lobby.say("/api/plugin/message/send", `{"toUuid":"`+string(steve)+`","content":"hello"}`).want(400).naming("fromUuid must be a UUID")
 	for n := range fleet.MaxMessagesTo {
 		lobby.send(fmt.Sprint("message ", n)).want(201)
 	}

@@ -41,8 +41,8 @@ func (a *API) sendMessage(c *gin.Context) {
 	}
 	m := fleet.PlayerMessage{FromName: b.FromName, ToName: b.ToName, Content: b.Content, ReplyTo: b.ReplyToID}
 	var err error
-	if m.From, err = fleet.ParsePlayerID(b.FromUUID); err == nil {
-		if m.To, err = fleet.ParsePlayerID(b.ToUUID); err == nil {
+	if m.From, err = playerID("fromUuid", b.FromUUID); err == nil {
+		if m.To, err = playerID("toUuid", b.ToUUID); err == nil {
 			err = m.Validate()
 		}
 	}

@@ -4,9 +4,19 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
+
+// playerID is the UUID that a field of a request has. Malformed names that field.
+func playerID(field, text string) (fleet.PlayerID, error) {
+	id, err := fleet.ParsePlayerID(text)
+	if err != nil {
+		return "", &errs.Error{Kind: errs.Malformed, Field: field, Message: errs.MessageOf(err)}
+	}
+	return id, nil
+}
 
 // playerJoin takes that a player is there: on the server that says it, or connected through
 // the proxy that does, which may name the instance it has sent the player to.

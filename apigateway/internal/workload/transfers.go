@@ -17,7 +17,7 @@ import (
 // queue notes that a player is to go where choose says, once the call's number is taken,
 // and answers.
 func (a *API) queue(c *gin.Context, uuid string, choose func(context.Context, operate.Actor, fleet.Player) (*fleet.Instance, error)) {
-	id, err := fleet.ParsePlayerID(uuid)
+	id, err := playerID("playerUuid", uuid)
 	if err != nil {
 		server.Fail(c, err)
 		return
