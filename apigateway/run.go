@@ -216,7 +216,7 @@ func streamCaller(c *gin.Context) (fleet.Credential, error) {
 	case !ok:
 		return fleet.Credential{}, errs.New(errs.Unauthenticated, "send a ticket, or a token")
 	case !who.Can(auth.EventsStream):
-		return fleet.Credential{}, errs.New(errs.Denied, "the role %s lacks the permission %s", who.Role, auth.EventsStream)
+		return fleet.Credential{}, errs.New(errs.Denied, "%s", who.Lacks(auth.EventsStream))
 	}
 	return who.Credential(), nil
 }

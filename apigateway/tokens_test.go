@@ -56,6 +56,37 @@ func TestAnAPITokenMayWhatItsScopesAndItsUserMayAndNoMore(t *testing.T) {
 	some.do("GET", "/api/v1/groups", nil).want(401)
 }
 
+func TestARefusalSaysWhetherTheRoleLacksThePermissionOrOnlyTheTokensScopes(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", nil)
+	vera := s.user("vera", "VIEWER")
+	s.do("POST", "/api/v1/roles", `{"name":"MAKER","permissions":["tokens.create","nodes.view","groups.create","system.logs.view"]}`).want(201)
+	maker := s.user("mike", "MAKER")
+	scoped, _ := maker.key(`{"name":"a","scopes":["nodes.view"]}`)
+	public, _ := maker.key(`{"name":"b","kind":"PUBLIC"}`)
+	whole, _ := maker.key(`{"name":"c"}`)
+	const scopes, role = "the API token's scopes lack the permission ", "the role "
+	for _, c := range []struct {
+		by                         *site
+		method, path, body, naming string
+	}{
+		{vera, "POST", "/api/v1/groups", `{"name":"x"}`, role + "VIEWER lacks the permission groups.create"},
+		{scoped, "POST", "/api/v1/groups", `{"name":"x"}`, scopes + "groups.create, which its user's role MAKER has"},
+		{public, "POST", "/api/v1/groups", `{"name":"x"}`, scopes + "groups.create, which its user's role MAKER has"},
+		{scoped, "DELETE", "/api/v1/groups/lobby", "", role + "MAKER lacks the permission groups.delete"},
+		{whole, "DELETE", "/api/v1/groups/lobby", "", role + "MAKER lacks the permission groups.delete"},
+		{scoped, "GET", "/api/v1/system/logs/stream", "", scopes + "system.logs.view"},
+		{scoped, "GET", "/api/v1/events/stream", "", role + "MAKER lacks the permission events.stream"},
+		{scoped, "GET", "/api/v1/users/mike/preferences", "", role + "MAKER lacks the permission users.view; without it"},
+	} {
+		c.by.do(c.method, c.path, c.body).want(403).naming(c.naming)
+	}
+	everything, _ := s.key(`{"name":"d","scopes":["nodes.view"]}`)
+	everything.do("PATCH", "/api/v1/users/admin", `{"username":"x"}`).want(403).naming(scopes + "users.update")
+	everything.do("POST", "/api/commands/execute", `{"command":"template list"}`).want(403).naming("template list needs the permission templates.view: " + scopes)
+	everything.do("GET", "/api/v1/users/admin/preferences", nil).want(403).naming(scopes + "users.view")
+}
+
 func TestAnAPITokenDoesNotMakeItsUserSomebodyItCouldLogInAs(t *testing.T) {
 	s := newSite(t)
 	token, _ := s.key(`{"name":"x","scopes":["users.update","users.delete"]}`)

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -63,10 +64,22 @@ type Identity struct {
 
 	credential fleet.Credential
 	token      *fleet.APIToken
+	// ofRole is what the user's role may, of which the token's scopes are a part.
+	ofRole []Permission
 }
 
 // Can reports whether the identity has a permission.
 func (i Identity) Can(p Permission) bool { return slices.Contains(i.Permissions, p) }
+
+// Lacks says of a permission that the identity has not who lacks it: the role, or only the
+// API token, whose scopes do not name what its user's role may. It ends a sentence, such as
+// "the role VIEWER lacks the permission groups.create".
+func (i Identity) Lacks(p Permission) string {
+	if i.token != nil && slices.Contains(i.ofRole, p) {
+		return fmt.Sprintf("the API token's scopes lack the permission %s, which its user's role %s has: send a token that names it, or log in", p, i.Role)
+	}
+	return fmt.Sprintf("the role %s lacks the permission %s", i.Role, p)
+}
 
 // New makes a service that knows nobody yet. It subscribes to the view.
 func New(cfg Config) *Service {

@@ -91,7 +91,7 @@ func (s *Service) May(c fleet.Credential, permissions ...Permission) error {
 	}
 	for _, p := range permissions {
 		if !who.Can(p) {
-			return errs.New(errs.Denied, "the role %s lacks the permission %s", who.Role, p)
+			return errs.New(errs.Denied, "%s", who.Lacks(p))
 		}
 	}
 	return nil

@@ -90,7 +90,7 @@ func identityOf(s *view.Snapshot, u *fleet.User, token *fleet.APIToken) Identity
 	if token == nil {
 		return who
 	}
-	who.TokenID, who.Public, who.token = token.ID, token.Public, token
+	who.TokenID, who.Public, who.token, who.ofRole = token.ID, token.Public, token, role.Permissions
 	if len(token.Scopes) > 0 {
 		who.Permissions = slices.DeleteFunc(slices.Clone(token.Scopes), func(p Permission) bool { return !slices.Contains(role.Permissions, p) })
 	}

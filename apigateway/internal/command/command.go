@@ -145,7 +145,7 @@ func (i *Interpreter) Run(ctx context.Context, s Session, line string) error {
 	}
 	for _, p := range cmd.needs {
 		if !s.Who.Can(p) {
-			return errs.New(errs.Denied, "%s needs the permission %s, which the role %s lacks", cmd.name, p, s.Who.Role)
+			return errs.New(errs.Denied, "%s needs the permission %s: %s", cmd.name, p, s.Who.Lacks(p))
 		}
 	}
 	c := &call{Session: s, cfg: &i.cfg, snapshot: i.cfg.Operations.Snapshot()}

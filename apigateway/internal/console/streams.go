@@ -130,7 +130,7 @@ func (s *Streams) viewer(c *gin.Context, i *fleet.Instance) (viewer, error) {
 		case !ok:
 			return viewer{}, errs.New(errs.Unauthenticated, "send a ticket, or a token")
 		case !who.Can(auth.InstancesConsole):
-			return viewer{}, errs.New(errs.Denied, "the role %s lacks the permission %s", who.Role, auth.InstancesConsole)
+			return viewer{}, errs.New(errs.Denied, "%s", who.Lacks(auth.InstancesConsole))
 		}
 		return viewer{server.Actor(c), who.Credential(), who.Can(auth.InstancesCommand)}, nil
 	}

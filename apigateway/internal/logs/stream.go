@@ -77,7 +77,7 @@ func (l *Logs) caller(c *gin.Context, stream string) (who fleet.Credential, err 
 	case !ok:
 		return who, errs.New(errs.Unauthenticated, "send a ticket, or a token")
 	case !identity.Can(auth.SystemLogsView):
-		return who, errs.New(errs.Denied, "the role %s lacks the permission %s", identity.Role, auth.SystemLogsView)
+		return who, errs.New(errs.Denied, "%s", identity.Lacks(auth.SystemLogsView))
 	}
 	return identity.Credential(), nil
 }

@@ -31,7 +31,7 @@ func own(c *gin.Context, p auth.Permission) bool {
 	if who.Can(p) || userName(c) == who.User && who.TokenID == "" {
 		return true
 	}
-	server.Fail(c, errs.New(errs.Denied, "the role %s lacks the permission %s: without it you can use your own account only, logged in", who.Role, p))
+	server.Fail(c, errs.New(errs.Denied, "%s; without it you can use your own account only, logged in", who.Lacks(p)))
 	return false
 }
 

@@ -143,7 +143,7 @@ func (a *API) patchUser(c *gin.Context) {
 	who, _ := server.Identity(c)
 	name := userName(c)
 	if !who.Can(auth.UsersUpdate) && (name != who.User || b.Email != nil || b.Role != nil || b.Password != nil || who.TokenID != "") {
-		server.Fail(c, errs.New(errs.Denied, "the role %s lacks the permission %s: without it only your own username can be changed", who.Role, auth.UsersUpdate))
+		server.Fail(c, errs.New(errs.Denied, "%s; without it only your own username can be changed, logged in", who.Lacks(auth.UsersUpdate)))
 		return
 	}
 	if who.TokenID != "" && name == who.User && b.Password != nil {

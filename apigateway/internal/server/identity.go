@@ -130,7 +130,7 @@ func actorOf(i *fleet.Instance) string { return "instance " + string(i.Intent.ID
 func require(c *gin.Context, who auth.Identity, permissions ...auth.Permission) {
 	for _, p := range permissions {
 		if !who.Can(p) {
-			Fail(c, errs.New(errs.Denied, "the role %s lacks the permission %s", who.Role, p))
+			Fail(c, errs.New(errs.Denied, "%s", who.Lacks(p)))
 			return
 		}
 	}
