@@ -33,6 +33,7 @@ func (a *API) link(c *gin.Context, once bool) (l linked, ok bool) {
 		by.User = "anonymous"
 	}
 	ctx, id, maySee := c.Request.Context(), c.Param("id"), func(s fleet.Share) bool { return maySeeShare(c, s) }
+	once = once && c.Request.Method != http.MethodHead // which shows nothing
 	err := errNoShares
 	if !a.cfg.NoShares {
 		if err = nil; !once {

@@ -102,7 +102,7 @@ var (
 	Any = Body{Limit: wire.BodyLimit, Raw: true}
 )
 
-// Get is a route that reads nothing but the query.
+// Get is a route that reads nothing but the query. It answers HEAD too, unless it is Ticketed.
 func Get(path string, d Demand, h gin.HandlerFunc) Route { return route(http.MethodGet, path, d, h) }
 
 // Post is a route that makes something or has something done.
@@ -161,23 +161,35 @@ func Under(base string, routes ...Route) []Route {
 	return out
 }
 
-// Add mounts routes. It panics, as gin does, when a path leads to two of them.
+// Add mounts routes, those of GET for HEAD too; a stream has no end that could be left out. It
+// panics, as gin does, when a path leads to two of them.
 func (s *Server) Add(routes ...Route) {
 	for _, r := range routes {
-		s.engine.Handle(r.Method, r.Path, r.Handle)
-		byPath := s.routes[r.Method]
-		if byPath == nil {
-			byPath = map[string]*mounted{}
-			s.routes[r.Method] = byPath
+		s.mount(r)
+		if r.Method == http.MethodGet && r.Demand.caller != ticketHolder {
+			r.Method = http.MethodHead
+			s.mount(r)
 		}
-		byPath[r.Path] = &mounted{Route: r}
 	}
 }
 
-// Routes are all routes, by path and method.
+func (s *Server) mount(r Route) {
+	s.engine.Handle(r.Method, r.Path, r.Handle)
+	byPath := s.routes[r.Method]
+	if byPath == nil {
+		byPath = map[string]*mounted{}
+		s.routes[r.Method] = byPath
+	}
+	byPath[r.Path] = &mounted{Route: r}
+}
+
+// Routes are all routes that were added, by path and method.
 func (s *Server) Routes() []Route {
 	var out []Route
-	for _, byPath := range s.routes {
+	for method, byPath := range s.routes {
+		if method == http.MethodHead {
+			continue
+		}
 		for _, r := range byPath {
 			out = append(out, r.Route)
 		}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"log/slog"
 	"net/http"
@@ -86,9 +87,16 @@ func New(cfg Config) *Server {
 		Fail(c, errs.New(errs.NotFound, "there is no such route%s", hint(c.Request.URL.EscapedPath())))
 	})
 	s.engine.NoMethod(func(c *gin.Context) {
-		Refuse(c, wire.Reply{Status: http.StatusMethodNotAllowed, Code: "METHOD_NOT_ALLOWED", Message: "this route does not take " + bounded(c.Request.Method)})
+		Refuse(c, wire.Reply{Status: http.StatusMethodNotAllowed, Code: "METHOD_NOT_ALLOWED", Message: "this route does not take " + spelled(c.Request.Method)})
 	})
 	return s
+}
+
+// spelled is a method as it was sent, for whoever sent it: anybody can make one up.
+func spelled(method string) string {
+	const longest = 32
+	method = clean(method)
+	return cmp.Or(method[:min(len(method), longest)], "this method")
 }
 
 // hint is what may have been meant by a path that is no route; "" when nobody knows.

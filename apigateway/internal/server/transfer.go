@@ -68,6 +68,10 @@ func Send(c *gin.Context, t Transfer) {
 		c.Header("Content-Disposition", `attachment; filename="`+attachment(t.Name)+`"`)
 	}
 	c.Status(http.StatusOK)
+	if c.Request.Method == http.MethodHead { // that there is a body is all that is asked
+		c.Writer.WriteHeaderNow()
+		return
+	}
 	if _, err := io.Copy(&unhurried{w: c.Writer, rc: rc}, t.Body); err != nil {
 		_ = c.Error(err)
 		panic(http.ErrAbortHandler)
