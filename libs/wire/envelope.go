@@ -140,6 +140,7 @@ type v1Error struct {
 }
 
 func (d Dialect) envelope(rep Reply) any {
+	rep.Field, rep.Message = shortened(rep.Field), shortened(rep.Message)
 	switch d {
 	case Universe:
 		out := universeEnvelope{Error: named(rep.Field, rep.Message)}
@@ -154,6 +155,37 @@ func (d Dialect) envelope(rep Reply) any {
 	case V1:
 	}
 	return v1Envelope{Error: v1Error{Code: rep.Code, Message: named(rep.Field, rep.Message), Status: rep.Status}}
+}
+
+// maxMessage bounds a message, in bytes.
+const maxMessage = 8 << 10
+
+// shortened cuts a text where it repeats more of a request than anybody would read: a word
+// after maxTold bytes, and the whole after maxMessage. It is valid UTF-8 then.
+func shortened(s string) string {
+	if len(s) <= maxTold {
+		return s
+	}
+	const left = "…"
+	var out strings.Builder
+	word := 0
+	for _, r := range s {
+		if out.Len() >= maxMessage {
+			out.WriteString(left)
+			break
+		}
+		before := word
+		if word += utf8.RuneLen(r); unicode.IsSpace(r) {
+			word = 0
+		}
+		switch {
+		case word <= maxTold:
+			out.WriteRune(r)
+		case before <= maxTold:
+			out.WriteString(left)
+		}
+	}
+	return out.String()
 }
 
 // named puts the field before the message unless it stands there already.

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/wire"
@@ -190,5 +191,28 @@ func TestDecodeErrorOfStrangers(t *testing.T) {
 func TestASuccessIsNoError(t *testing.T) {
 	if err := wire.DecodeError(&http.Response{StatusCode: 204}); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestWhatIsRepeatedOfARequestIsCut(t *testing.T) {
+	for name, d := range dialects {
+		for text, most := range map[string]int{
+			strings.Repeat("x", 100_000): 1000, strings.Repeat("é", 100_000): 1000, strings.Repeat("\xff", 100_000): 1000,
+			strings.Repeat("many words ", 10_000): 10_000,
+		} {
+			resp := encode(d, "01J", errs.Field("name", "is %s, which is not a name", text))
+			body, err := io.ReadAll(resp.Body)
+			if err != nil || len(body) > most || !utf8.Valid(body) || !strings.Contains(string(body), "…") {
+				t.Errorf("%s: %d bytes, %v: %.300s", name, len(body), err, body)
+			}
+			if most == 1000 && !strings.Contains(string(body), "…, which is not a name") && !strings.Contains(string(body), "… which is not a name") {
+				t.Errorf("%s: what is wrong is cut too: %s", name, body)
+			}
+		}
+	}
+	text := strings.TrimSpace(strings.Repeat("a sentence that is long, ", 100))
+	out := wire.DecodeError(encode(wire.Internal, "", errs.New(errs.Invalid, "%s", text)))
+	if errs.MessageOf(out) != text {
+		t.Errorf("a message of words is cut: %v", out)
 	}
 }
