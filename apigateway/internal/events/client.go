@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -57,6 +58,23 @@ func (f filter) hears(e Event) bool {
 }
 
 func (f filter) wants(e Event) bool { return f.hears(e) && (f.sight.Sees == nil || f.sight.Sees(e)) }
+
+// typeName is what the type of any event looks like.
+var typeName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,63}$`)
+
+// Nameable reports whether a name may be the type of an event, one of an instance's own making
+// among them.
+func Nameable(name string) bool { return typeName.MatchString(name) }
+
+// nameable is Malformed when a client asks for a type that no event can have.
+func nameable(types string) error {
+	for name := range strings.SplitSeq(types, ",") {
+		if name = strings.TrimSpace(name); name != "" && !Nameable(name) {
+			return &errs.Error{Kind: errs.Malformed, Field: "types", Message: fmt.Sprintf("has %q, which is no event's type: name some of /docs, or of your own, with commas between them", name)}
+		}
+	}
+	return nil
+}
 
 func newClient(s *Streams, c *gin.Context) *client {
 	f := filter{group: fleet.GroupName(c.Query("group"))}

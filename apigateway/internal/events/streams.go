@@ -206,6 +206,9 @@ func (s *Streams) start(c *gin.Context) (origin, error) {
 		return origin{}, errs.New(errs.Unavailable, "this replica is shutting down: connect again")
 	default:
 	}
+	if err := nameable(c.Query("types")); err != nil {
+		return origin{}, err
+	}
 	head := s.cfg.Log.Head()
 	if head == 0 {
 		return origin{}, errs.New(errs.Unavailable, "the gateway is still reading the fleet's state: retry")

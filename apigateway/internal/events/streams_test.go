@@ -117,6 +117,17 @@ func TestAFilterHidesEventsAndKeepsTheirIDs(t *testing.T) {
 	}
 }
 
+func TestATypeThatNoEventCanHaveIsRefused(t *testing.T) {
+	r := newReplica(t, storetest.Start(t))
+	for query, status := range map[string]int{
+		"?types=%00": 400, "?types=GROUP_DELETED,a%20b": 400, "?types=" + strings.Repeat("x", 65): 400, "?types=group_deleted,,chat:Line": 200,
+	} {
+		if resp, _ := r.request(query); resp.StatusCode != status {
+			t.Errorf("%s: %s, want %d", query, resp.Status, status)
+		}
+	}
+}
+
 func TestASilentStreamIsKeptAlive(t *testing.T) {
 	r := newReplica(t, storetest.Start(t), func(c *events.Config) { c.KeepAlive = 10 * time.Millisecond })
 	s := r.open("")

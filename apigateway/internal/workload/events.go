@@ -3,7 +3,6 @@ package workload
 import (
 	"encoding/json"
 	"net/http"
-	"regexp"
 
 	"github.com/gin-gonic/gin"
 
@@ -23,9 +22,6 @@ const (
 	maxPayload = 16 << 10
 )
 
-// eventType is what the type of an instance's own event looks like.
-var eventType = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,63}$`)
-
 // event takes something of the instance's own making and tells it to whoever listens now, at
 // any gateway. Nothing of it is kept.
 func (a *API) event(c *gin.Context) {
@@ -38,7 +34,7 @@ func (a *API) event(c *gin.Context) {
 	}
 	var err error
 	switch {
-	case !eventType.MatchString(b.Type):
+	case !events.Nameable(b.Type):
 		err = errs.Field("type", "must be 1 to 64 of A-Z, a-z, 0-9, _ . : and -, such as MY_PLUGIN:ROUND_OVER")
 	case events.Ours(events.Type(b.Type)):
 		err = errs.Field("type", "%s is an event of the system, which no instance makes: choose another name, such as MY_PLUGIN:%[1]s", b.Type)
