@@ -133,22 +133,3 @@ func TestConsolesAreToldThatTheirGatewayEnds(t *testing.T) {
 		}
 	}
 }
-
-func TestWhoSpeaksNoWebSocketToAConsoleIsHungUpOn(t *testing.T) {
-	s := newSite(t)
-	s.group("lobby", nil)
-	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
-	id := string(s.start("lobby"))
-	for name, frame := range map[string]string{"an unknown frame": "\x83\x80\x00\x00\x00\x00", "one that is not masked": "\x81\x01x"} {
-		c, in := s.upgraded("/api/v1/instances/" + id + "/attach")
-		if _, err := io.WriteString(c, frame); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(io.Discard, in); err != nil {
-			t.Errorf("%s: the connection stays: %v", name, err)
-		}
-	}
-}
