@@ -238,6 +238,21 @@ func TestHiddenTemplatesAndFiltersOfTheList(t *testing.T) {
 	}
 }
 
+func TestWhatATemplateSaysOfItselfIsBoundedWhereverItIsSaid(t *testing.T) {
+	s := newShelf(newSite(t))
+	s.drop("default/lobby", map[string]string{"a": "b"})
+	for field, value := range map[string]string{"description": strings.Repeat("x", 100_000), "platform": `a\u0000b`} {
+		body := `"` + field + `":"` + value + `"`
+		for _, query := range []string{"", "?dryRun=true"} {
+			s.do("POST", "/api/v1/templates"+query, `{"name":"x",`+body+`}`).want(422).naming(field + " must be at most")
+			s.do("PATCH", "/api/v1/templates/lobby"+query, `{`+body+`}`).want(422).naming(field + " must be at most")
+		}
+	}
+	s.do("GET", "/api/v1/templates/x", nil).want(404)
+	s.do("GET", "/api/v1/templates/lobby", nil).want(200).is("description", "").is("platform", "")
+	s.do("PATCH", "/api/v1/templates/lobby", `{"description":"`+strings.Repeat("ä", fleet.MaxDescription)+`"}`).want(200)
+}
+
 // reaching are bodies with which a template's routes that want one would do something.
 var reaching = map[string]string{
 	"PATCH /api/v1/templates/:name":                 `{"description":"x"}`,

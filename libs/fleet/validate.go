@@ -62,6 +62,7 @@ func (s GroupSpec) Validate() []error {
 	p.check(len(budgets) > 0 || s.Reserved.Within(s.Quota), "reserved", "must not be more than the quota")
 	p.addAll(s.Scaling.validate())
 	p.addAll(s.validateNames())
+	p.addAll(s.validateShown())
 	p.addAll(s.validateLists())
 	p.addAll(s.Stop.validate())
 	p.addAll(s.Templates.validate())
@@ -71,7 +72,6 @@ func (s GroupSpec) Validate() []error {
 	p.seconds("maxLifetimeSeconds", s.MaxLifetimeSeconds)
 	p.check(s.Priority >= -maxPriority && s.Priority <= maxPriority, "priority", "must be between %d and %d, is %d", -maxPriority, maxPriority, s.Priority)
 	p.check(s.StartupWeight >= -maxPriority && s.StartupWeight <= maxPriority, "startupWeight", "must be between %d and %d, is %d", -maxPriority, maxPriority, s.StartupWeight)
-	p.check(s.Players.Max >= 0, "maxPlayers", "must not be negative, is %d", s.Players.Max)
 	if len(p.list) == 0 {
 		b, err := json.Marshal(s)
 		if err != nil {
@@ -132,7 +132,7 @@ func (s Software) validate() []error {
 	p.check(s.JarFile == "" || CleanPath(s.JarFile), "jarFile", "%q leaves the instance's directory: give a relative path without ..", clip(s.JarFile))
 	p.check(len(s.JVMArgs) <= maxEntries, "jvmArgs", "must have at most %d entries", maxEntries)
 	for i, a := range s.JVMArgs {
-		p.check(len(a) <= maxCommand && !HasControl(a), fmt.Sprintf("jvmArgs[%d]", i), "must be at most %d bytes without control characters", maxCommand)
+		p.check(a != "" && len(a) <= maxCommand && !HasControl(a), fmt.Sprintf("jvmArgs[%d]", i), "must be 1 to %d bytes without control characters", maxCommand)
 	}
 	return p.list
 }
@@ -183,7 +183,7 @@ func (s GroupSpec) validateNames() []error {
 	group("bedrockProxyGroup", s.Players.BedrockProxyGroup)
 	p.check(len(s.DependsOn) <= maxEntries, "dependsOn", "must have at most %d entries", maxEntries)
 	for i, g := range s.DependsOn {
-		group(fmt.Sprintf("dependsOn[%d]", i), g)
+		p.check(g.Validate() == nil, fmt.Sprintf("dependsOn[%d]", i), "%q is not a group name", clip(string(g)))
 	}
 	return p.list
 }
@@ -216,6 +216,7 @@ func (t TemplateSelection) validate() []error {
 		p.check(len(ls) <= maxEntries, field, "must have at most %d entries", maxEntries)
 		for i, l := range ls {
 			p.check(l.Valid(), fmt.Sprintf("%s[%d]", field, i), "%q is not a template name (<group>/<name>, letters, digits, _ . -)", clip(l.String()))
+			p.word(fmt.Sprintf("%s[%d].storage", field, i), l.Storage, MaxWord)
 			p.check(!l.Internal(), fmt.Sprintf("%s[%d]", field, i), "%q is not a template for instances: no template group's name begins with _", clip(l.String()))
 		}
 	}

@@ -38,6 +38,30 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		{"jvmArgs", "too many", func(s *GroupSpec) { s.Software.JVMArgs = many(257, "-x") }},
 		{"jvmArgs[1]", "a newline", func(s *GroupSpec) { s.Software.JVMArgs = []string{"ok", "a\nb"} }},
 		{"hostAddress", "a newline", func(s *GroupSpec) { s.HostAddress = "a\nb" }},
+		{"platform", "too long", func(s *GroupSpec) { s.Software.Platform = strings.Repeat("x", MaxWord+1) }},
+		{"platform", "a NUL", func(s *GroupSpec) { s.Software.Platform = "PAPER\x00" }},
+		{"platformVersion", "an escape sequence", func(s *GroupSpec) { s.Software.PlatformVersion = "1.21\x1b[2J" }},
+		{"jvmArgs[0]", "null", func(s *GroupSpec) { s.Software.JVMArgs = []string{""} }},
+		{"maintenanceMessage", "too long", func(s *GroupSpec) { s.Maintenance.Message = strings.Repeat("x", MaxShown+1) }},
+		{"maintenanceMessage", "a NUL", func(s *GroupSpec) { s.Maintenance.Message = "a\x00" }},
+		{"maintenanceBypass", "too many", func(s *GroupSpec) { s.Maintenance.Bypass = many(257, "x") }},
+		{"maintenanceBypass[1]", "null", func(s *GroupSpec) { s.Maintenance.Bypass = []string{"x", ""} }},
+		{"motds", "too many", func(s *GroupSpec) { s.Motd.Lines = many(20_000, "x") }},
+		{"motds[0]", "null", func(s *GroupSpec) { s.Motd.Lines = []string{""} }},
+		{"motds[0]", "an escape sequence", func(s *GroupSpec) { s.Motd.Lines = []string{"\x1b[31m"} }},
+		{"motdMode", "a newline", func(s *GroupSpec) { s.Motd.Mode = "a\nb" }},
+		{"motdIntervalSeconds", "negative", func(s *GroupSpec) { s.Motd.IntervalSeconds = -1 }},
+		{"maxPlayers", "absurd", func(s *GroupSpec) { s.Players.Max = math.MaxInt64 }},
+		{"dependsOn[0]", "null", func(s *GroupSpec) { s.DependsOn = []GroupName{""} }},
+		{"attachedModules", "too many", func(s *GroupSpec) { s.Composition.AttachedModules = many(257, "x") }},
+		{"enabledModules[0]", "null", func(s *GroupSpec) { s.Composition.EnabledModules = []string{""} }},
+		{"disabledModules[0]", "too long", func(s *GroupSpec) { s.Composition.DisabledModules = []string{strings.Repeat("x", MaxWord+1)} }},
+		{"attachedExtensions[0]", "a newline", func(s *GroupSpec) { s.Composition.AttachedExtensions = []string{"a\nb"} }},
+		{"enabledExtensions[0]", "null", func(s *GroupSpec) { s.Composition.EnabledExtensions = []string{""} }},
+		{"disabledExtensions[0]", "null", func(s *GroupSpec) { s.Composition.DisabledExtensions = []string{""} }},
+		{"templates.allOf[0].storage", "too long", func(s *GroupSpec) {
+			s.Templates.AllOf = []TemplateLayer{{TemplateRef: TemplateRef{"g", "n"}, Storage: strings.Repeat("x", MaxWord+1)}}
+		}},
 		{"readiness.type", "an unknown check", func(s *GroupSpec) { s.Readiness.Type = "guess" }},
 		{"readiness.port", "no such port", func(s *GroupSpec) { s.Readiness = Check{Type: CheckPort, Port: "query"} }},
 		{"readiness.path", "of another check", func(s *GroupSpec) { s.Readiness = Check{Type: CheckPort, Path: "/"} }},
@@ -187,6 +211,32 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 				t.Errorf("%v do not name %s", s.Validate(), c.field)
 			}
 		})
+	}
+}
+
+func TestTextsAreCountedInCharactersAndKeepTheirColours(t *testing.T) {
+	s := DefaultSpec()
+	s.Software.Platform = strings.Repeat("ä", MaxWord)
+	s.Maintenance.Message = "§cBack\tsoon\n§l" + strings.Repeat("ö", MaxShown-15)
+	s.Motd.Lines = []string{"§6Lobby\n§7of all", strings.Repeat("界", MaxShown)}
+	if problems := s.Validate(); len(problems) > 0 {
+		t.Error(problems)
+	}
+}
+
+func TestWhatATemplateSaysOfItselfIsBounded(t *testing.T) {
+	if err := CheckDescription(strings.Repeat("ä\n", MaxDescription/2), strings.Repeat("ä", MaxPlatform)); err != nil {
+		t.Error(err)
+	}
+	for _, c := range []struct{ description, platform, field string }{
+		{strings.Repeat("x", MaxDescription+1), "", "description"},
+		{"a\x00", "", "description"},
+		{"", strings.Repeat("x", MaxPlatform+1), "platform"},
+		{"", "a\nb", "platform"},
+	} {
+		if err := CheckDescription(c.description, c.platform); errs.FieldOf(err) != c.field || !errs.Is(err, errs.Invalid) {
+			t.Errorf("%.20q of %.20q: %v", c.description, c.platform, err)
+		}
 	}
 }
 

@@ -34,6 +34,10 @@ func (a *API) createTemplate(c *gin.Context) {
 		server.Fail(c, errs.Field("name", "must be 1 to 64 letters, digits, _ - or . without a . at its beginning"))
 		return
 	}
+	if err := fleet.CheckDescription(b.Description, b.Platform); err != nil {
+		server.Fail(c, err)
+		return
+	}
 	if ref.Internal() {
 		server.Fail(c, errs.Field("name", "must not be in the group %s: groups that begin with _ are Orrery's own", ref.Group))
 		return
@@ -133,6 +137,10 @@ func (a *API) patchTemplate(c *gin.Context) {
 		next := *h
 		set(&next.Description, b.Description)
 		set(&next.Platform, b.Platform)
+		if err := fleet.CheckDescription(next.Description, next.Platform); err != nil {
+			server.Fail(c, err)
+			return
+		}
 		rehearsedWhole(c, &next)
 		return
 	}

@@ -17,11 +17,8 @@ type Creation struct {
 	Description, Platform string
 }
 
-// maxField bounds a field of a form, maxWords a description, in bytes.
-const (
-	maxField = 4 << 10
-	maxWords = 2 << 10
-)
+// maxField bounds a field of a form, in bytes: a description's characters may take four each.
+const maxField = 4*fleet.MaxDescription + 1
 
 func (n Creation) check() error {
 	switch {
@@ -29,12 +26,8 @@ func (n Creation) check() error {
 		return errs.Field("name", "must be 1 to 64 letters, digits, _ - or . without a . at its beginning; <group>/<name> when it is not in the group default")
 	case n.Ref.Internal():
 		return errs.Field("name", "must not be in the group %s: groups that begin with _ are Orrery's own", n.Ref.Group)
-	case len(n.Description) > maxWords:
-		return errs.Field("description", "is longer than %d bytes", maxWords)
-	case len(n.Platform) > 64:
-		return errs.Field("platform", "is longer than 64 bytes")
 	}
-	return nil
+	return fleet.CheckDescription(n.Description, n.Platform)
 }
 
 // CreateOf makes a template of a form: an archive as file, and the fields name,

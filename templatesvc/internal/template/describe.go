@@ -12,8 +12,23 @@ import (
 // Description is what a template says of itself beside its files; nil says nothing.
 type Description struct{ Text, Platform *string }
 
-// Create makes a template without files. AlreadyExists when there is one.
+func (d Description) check() error {
+	var text, platform string
+	if d.Text != nil {
+		text = *d.Text
+	}
+	if d.Platform != nil {
+		platform = *d.Platform
+	}
+	return fleet.CheckDescription(text, platform)
+}
+
+// Create makes a template without files. AlreadyExists when there is one, Invalid
+// when it cannot say that of itself.
 func (s *Service) Create(ctx context.Context, ref fleet.TemplateRef, d Description, by Asked) (fleet.TemplateHead, error) {
+	if err := d.check(); err != nil {
+		return fleet.TemplateHead{}, errs.Wrap("template.Create", err)
+	}
 	p, err := s.Begin(ctx, "creation of "+ref.String())
 	if err != nil {
 		return fleet.TemplateHead{}, errs.Wrap("template.Create", err)
@@ -26,8 +41,12 @@ func (s *Service) Create(ctx context.Context, ref fleet.TemplateRef, d Descripti
 }
 
 // Describe changes what a template says of itself; its files and history stay. NotFound
-// when there is no such template, Conflict when its head is not at the revision asked for.
+// when there is no such template, Conflict when its head is not at the revision asked for,
+// Invalid when it cannot say that.
 func (s *Service) Describe(ctx context.Context, ref fleet.TemplateRef, d Description, by Asked) (fleet.TemplateHead, error) {
+	if err := d.check(); err != nil {
+		return fleet.TemplateHead{}, errs.Wrap("template.Describe", err)
+	}
 	by = by.For("describe", d)
 	return s.once(ctx, ref, by, func() (fleet.TemplateHead, error) { return s.describe(ctx, ref, d, by) })
 }
