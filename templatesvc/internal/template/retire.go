@@ -17,13 +17,14 @@ import (
 const mourning = 7 * 24 * time.Hour
 
 // keepPictures is how many versions stay of the template with users' pictures: each upload
-// makes one, and what somebody took back is to go.
-const keepPictures = 2
+// makes one, nobody rolls them back, and what somebody took back is to go.
+const keepPictures = 1
 
 // Retire deletes what nobody needs any more: of each template the versions beyond the
-// keep youngest, 0 for none, those of users' pictures beyond fewer always, and all of those that have had no head for seven days, with
-// their history and drafts. Heads and what is in use stay. Deletions that were cut off
-// are ended first.
+// keep youngest, 0 for none, of the one with users' pictures those beyond keepPictures,
+// whatever keep is, and all of templates that have had no head for seven days, with their
+// history and drafts. Heads and what is in use stay. Deletions that were cut off are ended
+// first.
 func (s *Service) Retire(ctx context.Context, keep int) error {
 	if err := s.SettleDoomed(ctx); err != nil {
 		return err
@@ -82,10 +83,10 @@ func (s *Service) bury(ctx context.Context) error {
 	return nil
 }
 
-// buryOne removes history and drafts of a template whose versions are gone, oldest moves
 // removeAtOnce bounds the removals of one transaction.
 const removeAtOnce = 100
 
+// buryOne removes history and drafts of a template whose versions are gone, oldest moves
 // first: what is left numbers on.
 func (s *Service) buryOne(ctx context.Context, g fleet.TemplateGone) error {
 	record := store.Remove(store.TemplateGoneKey(g.TemplateRef), g.ModRev)
