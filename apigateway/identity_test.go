@@ -73,6 +73,29 @@ func TestAUserOfANewRoleMayDoWhatItSaysOnEveryGateway(t *testing.T) {
 	again.do("GET", "/api/v1/groups", nil).want(401)
 }
 
+func TestALoginThatEndedSinceItWasJudgedIsNotRefreshed(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"VIEWER"}`).want(201)
+	for password, end := range map[string]func(bob *site){
+		"battery staple": func(bob *site) { bob.do("POST", "/api/v1/auth/logout", nil).want(200) },
+		"correct horse":  func(*site) { s.do("PATCH", "/api/v1/users/bob", `{"password":"battery staple"}`).want(200) },
+	} {
+		s.do("PATCH", "/api/v1/users/bob", `{"password":"`+password+`"}`).want(200)
+		bob := s.as(s.login("bob", password))
+		who, err := s.gateway.auth.Authenticate("Bearer " + bob.token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.gateway.auth.Refresh(who); err != nil {
+			t.Errorf("a login that is good is not refreshed: %v", err)
+		}
+		end(bob)
+		if token, err := s.gateway.auth.Refresh(who); !errs.Is(err, errs.Unauthenticated) || token != "" {
+			t.Errorf("a login that has ended is refreshed: %q, %v", token, err)
+		}
+	}
+}
+
 func TestARoleThatIsLeftWithoutPermissionsIsStillThere(t *testing.T) {
 	s := newSite(t)
 	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["groups.view"]}`).want(201)
