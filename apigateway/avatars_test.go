@@ -81,12 +81,17 @@ func TestAPictureIsShownToEverybodyOnEveryGateway(t *testing.T) {
 
 func TestSoManyPicturesOfAUserAreTakenInAnHour(t *testing.T) {
 	s := newShelf(newSite(t))
+	second(t, s.site) // the pace of each gateway is its own
+	await.That(t, "the gateway knows of another", func() string {
+		n := len(s.view.Snapshot().ServiceSessions(serviceName))
+		return await.Unless(n == 2, "it knows of %d", n)
+	})
 	bob, ann := s.user("bob", "VIEWER"), s.user("ann", "VIEWER")
 	for n := range 10 {
 		bob.show("bob", pictures["image/png"]+strings.Repeat("x", n)).want(200)
 	}
 	before := s.revision()
-	bob.show("bob", pictures["image/png"]+"y").want(429).is("error.code", "RATE_LIMITED")
+	bob.show("bob", pictures["image/png"]+"y").want(429).is("error.code", "RATE_LIMITED").naming("in an hour")
 	if after := s.revision(); after != before {
 		t.Errorf("a refused picture wrote something: revision %d to %d", before, after)
 	}

@@ -201,23 +201,33 @@ func (s *Server) WithinName(c *gin.Context, name string) bool {
 	return s.within(c, "logins", "under this user name", s.names.allow(sha256.Sum256([]byte(strings.ToLower(name)))))
 }
 
-// pictureLimit is how many pictures of a user are taken in an hour.
+// pictureLimit is how many pictures of a user each gateway takes in an hour. It is not shared
+// out: what it bounds is disk, and a browser stays at one gateway.
 const pictureLimit = 10
+
+// alone is the count of gateways for a limit that each has for itself.
+func alone() int { return 1 }
 
 // WithinPictures counts a picture of the user with an id; false means that there were too
 // many and the request was answered.
 func (s *Server) WithinPictures(c *gin.Context, user string) bool {
-	return s.within(c, "pictures", "of this user in an hour", s.pictures.allow(user))
+	counted := s.pictures.allow(user)
+	if counted.over {
+		s.limited(c, "pictures", "too many pictures of this user: try again in an hour", counted.wait)
+	}
+	return !counted.over
 }
 
 // within refuses a request with 429 that was too many by a count.
 func (s *Server) within(c *gin.Context, what, whose string, counted verdict) bool {
 	if counted.over {
-		s.metrics.limited.WithLabelValues(what).Inc()
-		Refuse(c, wire.Reply{
-			Status: http.StatusTooManyRequests, Code: "RATE_LIMITED", RetryAfter: max(counted.wait, time.Second),
-			Message: "too many " + what + " " + whose + ": wait a moment",
-		})
+		s.limited(c, what, "too many "+what+" "+whose+": wait a moment", counted.wait)
 	}
 	return !counted.over
+}
+
+// limited refuses what was too many until a time is over.
+func (s *Server) limited(c *gin.Context, what, message string, wait time.Duration) {
+	s.metrics.limited.WithLabelValues(what).Inc()
+	Refuse(c, wire.Reply{Status: http.StatusTooManyRequests, Code: "RATE_LIMITED", RetryAfter: max(wait, time.Second), Message: message})
 }

@@ -74,7 +74,7 @@ func New(cfg Config) *Server {
 		names:     newLimiter[[sha256.Size]byte](func() int { return cfg.Settings.Now().Names }, cfg.Now, cfg.Replicas),
 		users:     newLimiter[string](func() int { return cfg.Settings.Now().Users }, cfg.Now, cfg.Replicas),
 		public:    newLimiter[string](func() int { return publicLimit }, cfg.Now, cfg.Replicas),
-		pictures:  newLimiter[string](func() int { return pictureLimit }, cfg.Now, cfg.Replicas).per(time.Hour),
+		pictures:  newLimiter[string](func() int { return pictureLimit }, cfg.Now, alone).per(time.Hour),
 		instances: newLimiter[string](func() int { return instanceLimit }, cfg.Now, func() int { return 1 }).per(instanceSpan),
 		metrics: metrics{
 			requests: cfg.Metrics.Counter("http_requests", "Requests by route and status.", "method", "route", "status"),
