@@ -193,7 +193,8 @@ func TestAPrivateShareIsForWhoMayShare(t *testing.T) {
 	s := newSite(t)
 	r := s.do("POST", "/api/v1/crashes/"+s.leaking(1)+"/share", `{"isPrivate":true}`).want(201).is("isPrivate", true)
 	s.as("").do("GET", r.linkOf("rawUrl"), nil).want(401)
-	s.user("vera", "VIEWER").do("GET", r.linkOf("rawUrl"), nil).want(401)
+	s.as("nobody's").do("GET", r.linkOf("rawUrl"), nil).want(401)
+	s.user("vera", "VIEWER").do("GET", r.linkOf("rawUrl"), nil).want(403)
 	s.user("otto", "OPERATOR").do("GET", r.linkOf("rawUrl"), nil).want(200)
 }
 
@@ -203,7 +204,7 @@ func TestSharesAreToldToWhoMaySeeWhatTheyAreOf(t *testing.T) {
 	const private = `{"isPrivate":true}`
 	logs := s.do("POST", "/api/v1/system/logs/share", private).want(201)
 	diagnosis := s.do("POST", "/api/v1/system/diagnostics/share", private).want(201)
-	crash := s.do("POST", "/api/v1/crashes/"+s.leaking(1)+"/share", private).want(201)
+	crash := s.do("POST", "/api/v1/crashes/"+s.leaking(1)+"/share", `{"isPrivate":true,"burnAfterRead":false}`).want(201)
 	s.do("POST", "/api/v1/roles", `{"name":"SHARER","permissions":["share.invoke"]}`).want(201)
 	operator, sharer := s.user("otto", "OPERATOR"), s.user("sam", "SHARER")
 
@@ -215,15 +216,20 @@ func TestSharesAreToldToWhoMaySeeWhatTheyAreOf(t *testing.T) {
 		one := "/api/v1/shares/" + fmt.Sprint(r.field("shareId"))
 		for _, other := range []*site{operator, sharer} {
 			other.do("GET", one, nil).want(404)
-			other.do("GET", r.linkOf("url"), nil).want(401)
-			other.do("GET", r.linkOf("rawUrl"), nil).want(401)
+			other.do("GET", r.linkOf("url"), nil).want(403)
+			other.do("GET", r.linkOf("rawUrl"), nil).want(403)
 		}
+		operator.do("POST", one+"/revoke", nil).want(404)
 		s.do("GET", one, nil).want(200).is("readAt", nil)
 		s.do("GET", r.linkOf("rawUrl"), nil).want(200)
 	}
-	sharer.do("GET", crash.linkOf("rawUrl"), nil).want(401)
+	sharer.do("GET", crash.linkOf("rawUrl"), nil).want(403)
 	operator.do("GET", "/api/v1/shares/"+fmt.Sprint(crash.field("shareId")), nil).want(200)
 	operator.do("GET", crash.linkOf("rawUrl"), nil).want(200)
+	operator.do("POST", "/api/v1/shares/"+fmt.Sprint(crash.field("shareId"))+"/revoke", nil).want(200)
+	for _, r := range []*reply{logs, diagnosis} { // what has ended is told of as little
+		operator.do("POST", "/api/v1/shares/"+fmt.Sprint(r.field("shareId"))+"/revoke", nil).want(404)
+	}
 }
 
 func TestWhoMaySeeAndShareSharesAndOthersDoNot(t *testing.T) {

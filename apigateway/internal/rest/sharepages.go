@@ -44,6 +44,9 @@ func (a *API) link(c *gin.Context, once bool) (l linked, ok bool) {
 			l.Share, l.text, err = a.cfg.Shares.Read(ctx, by, id, maySee)
 		}
 	}
+	if _, known := server.Identity(c); known && errs.Is(err, errs.Unauthenticated) { // to log in again would not help
+		err = errs.New(errs.Denied, "the share is private: ask a user who may share, and may see what it is of")
+	}
 	h := c.Writer.Header()
 	h.Set("Content-Security-Policy", sharePolicy)
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -345,7 +345,9 @@ func (a *API) getShare(c *gin.Context) {
 }
 
 func (a *API) revokeShare(c *gin.Context) {
-	record, err := a.cfg.Shares.Revoke(c.Request.Context(), server.Actor(c), c.Param("id"))
+	record, err := a.cfg.Shares.Revoke(c.Request.Context(), server.Actor(c), c.Param("id"), func(s fleet.Share) bool {
+		return server.Allowed(c, seesShared[s.Kind])
+	})
 	switch {
 	case errors.Is(err, share.ErrRevoked):
 		server.Refuse(c, wire.Reply{Status: http.StatusConflict, Code: "SHARE_ALREADY_REVOKED", Message: err.Error()})

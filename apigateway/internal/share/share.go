@@ -211,13 +211,16 @@ func (s *Shares) end(ctx context.Context, by operate.Actor, action string, ended
 	return errs.Wrap("share.end", err)
 }
 
-// Revoke ends a share. NotFound when there is none, ErrRevoked and ErrEnded when it has ended.
-func (s *Shares) Revoke(ctx context.Context, by operate.Actor, id string) (record fleet.Share, err error) {
+// Revoke ends a share. NotFound when there is none, or it is not by's to see, ErrRevoked and
+// ErrEnded when it has ended.
+func (s *Shares) Revoke(ctx context.Context, by operate.Actor, id string, maySee func(fleet.Share) bool) (record fleet.Share, err error) {
 	for range attempts {
 		if record, err = s.Get(ctx, id); err != nil {
 			return record, err
 		}
 		switch {
+		case !maySee(record):
+			return fleet.Share{}, None()
 		case !record.RevokedAt.IsZero():
 			return record, ErrRevoked
 		case !record.Active(s.now()):
@@ -249,7 +252,7 @@ func (s *Shares) Delete(ctx context.Context, by operate.Actor, id, token string)
 	case subtle.ConstantTimeCompare([]byte(hashOf(token)), []byte(record.DeleteHash)) != 1:
 		return errs.New(errs.Denied, "this is not the token that deletes the share: it was told when the share was made")
 	}
-	if _, err = s.Revoke(ctx, by, id); errors.Is(err, ErrRevoked) || errors.Is(err, ErrEnded) {
+	if _, err = s.Revoke(ctx, by, id, func(fleet.Share) bool { return true }); errors.Is(err, ErrRevoked) || errors.Is(err, ErrEnded) {
 		return None()
 	}
 	return err
