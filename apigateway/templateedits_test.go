@@ -266,7 +266,7 @@ func TestAFormSaysWhereItsFilesGoBeforeThem(t *testing.T) {
 	send("", "file", zip, "path", "late").want(422).naming("path").naming("before the files, or in the query")
 	send("", "file", zip, "extract", "true").want(422).naming("extract")
 	send("", "extract", "yes", "file", zip).want(422).naming("must be true or false")
-	send("", "path", strings.Repeat("p", 5000), "file", zip).want(422).naming("path")
+	send("", "path", strings.Repeat("p", 5000), "file", zip).want(400).naming("path")
 	send("", "path", "../up", "file", zip).want(400)
 	s.do("GET", one, nil).want(200).is("hash", before)
 }
