@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -118,7 +119,7 @@ func (a *Admin) Handler() http.Handler {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "alive") })
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.options.Gatherer, promhttp.HandlerOpts{
-		ErrorLog:      slog.NewLogLogger(a.options.Log.Handler(), slog.LevelWarn),
+		ErrorLog:      unsaid{slog.NewLogLogger(a.options.Log.Handler(), slog.LevelWarn)},
 		ErrorHandling: promhttp.ContinueOnError,
 	}))
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -127,6 +128,22 @@ func (a *Admin) Handler() http.Handler {
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	return mux
+}
+
+// unsaid logs what is wrong with metrics, but not that a client went away before it had all
+// of them, which is said for each family that is left.
+type unsaid struct{ *log.Logger }
+
+// Println logs it.
+func (u unsaid) Println(v ...any) {
+	for _, one := range v {
+		if err, ok := one.(error); ok {
+			if _, gone := errors.AsType[net.Error](err); gone {
+				return
+			}
+		}
+	}
+	u.Logger.Println(v...)
 }
 
 func (a *Admin) readyz(w http.ResponseWriter, _ *http.Request) {
