@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/orreryhq/orrery/examples"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -71,19 +72,63 @@ func curlLine(r stack.Ready) string {
 	return fmt.Sprintf(`curl -s %[1]s/api/v1/services -H "Authorization: Bearer $(curl -s %[1]s/api/v1/auth/login -d '{"username":"%[2]s","password":"'$(cat '%[3]s')'"}' | cut -d'"' -f4)"`, r.API, r.User, r.PasswordFile)
 }
 
+// placeServer puts this binary beside the data, as the demo's game server: "go run" removes
+// its own when it ends, and the group is there at the next start too, also without -demo.
+func placeServer(dataDir string) (file string, err error) {
+	file = filepath.Join(dataDir, "demo-server")
+	exe, err := os.Executable()
+	if err != nil {
+		return file, errs.As(errs.Internal, "demo", err)
+	}
+	own, err := os.Stat(exe)
+	if err != nil {
+		return file, errs.As(errs.Internal, "demo", err)
+	}
+	if there, err := os.Stat(file); err == nil && there.Size() == own.Size() && there.ModTime().Equal(own.ModTime()) {
+		return file, nil
+	}
+	fresh := file + ".new"
+	if err = os.RemoveAll(fresh); err == nil {
+		if err = os.Link(exe, fresh); err != nil { // on another disk
+			err = copyProgram(exe, fresh, own.ModTime())
+		}
+	}
+	if err == nil {
+		err = os.Rename(fresh, file) // what runs of the one before keeps it
+	}
+	if err != nil {
+		return file, &errs.Error{Op: "demo", Kind: errs.Invalid, Err: err, Message: fmt.Sprintf(
+			"the demo's server could not be written: %v; make %s writable, or choose another with -data", err, dataDir)}
+	}
+	return file, nil
+}
+
+func copyProgram(from, to string, modified time.Time) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close(), os.Chtimes(to, modified, modified))
+}
+
 // declareDemo declares the demo group through the API, like any client. One that
-// is there from an earlier start keeps what its owner made of it; only the command
-// follows this binary, which "go run" puts somewhere else every time.
+// is there from an earlier start keeps what its owner made of it, but for the command.
 func declareDemo(ctx context.Context, r stack.Ready) error {
 	token, err := stack.Login(ctx, r.API, r.User, r.PasswordFile)
 	if err != nil {
 		return err
 	}
-	exe, err := os.Executable()
+	server, err := placeServer(filepath.Dir(r.PasswordFile))
 	if err != nil {
-		return errs.As(errs.Internal, "demo", err)
+		return err
 	}
-	command := fmt.Sprintf("exec '%s' %s", exe, arenaCommand)
+	command := fmt.Sprintf("exec '%s' %s", server, arenaCommand)
 	err = stack.CreateGroup(ctx, r.API, token, demoSpec(command))
 	if errs.Is(err, errs.AlreadyExists) || errs.Is(err, errs.Conflict) { // one status, 409, stands for both
 		return stack.PatchGroup(ctx, r.API, token, demoGroup, map[string]any{"command": command})

@@ -59,6 +59,20 @@ func TestDemoRunsThreeServersEachWithItsOwnPortAndFile(t *testing.T) {
 	}
 }
 
+func TestDemoRunsOnAfterAStartWithoutIt(t *testing.T) {
+	data := t.TempDir()
+	p := start(t, data, "-demo")
+	p.running(3)
+	p.stop()
+	p = start(t, data)
+	p.running(3)
+	var group struct{ Command string }
+	p.get("/api/v1/groups/arena", &group)
+	if server := filepath.Join(data, "demo-server"); !strings.Contains(group.Command, server) {
+		t.Errorf("its command is %q, not the program that lies in %s", group.Command, data)
+	}
+}
+
 func TestDemoKeepsWhatItsOwnerMadeOfIt(t *testing.T) {
 	data := t.TempDir()
 	p := start(t, data, "-demo")
@@ -79,8 +93,8 @@ func TestDemoKeepsWhatItsOwnerMadeOfIt(t *testing.T) {
 	if group.MinInstances != 1 || group.MaxPlayers != 99 {
 		t.Errorf("the second start made %+v of the owner's group, want it untouched", group)
 	}
-	if !strings.Contains(group.Command, os.Args[0]) {
-		t.Errorf("the command is %q, want it to follow the binary, %s", group.Command, os.Args[0])
+	if server := filepath.Join(data, "demo-server"); !strings.Contains(group.Command, server) {
+		t.Errorf("the command is %q, want it to be the program that is there, %s", group.Command, server)
 	}
 	if strings.Contains(p.stdout.String(), "could not be declared") {
 		t.Errorf("printed %q", &p.stdout)
