@@ -333,7 +333,10 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	if err != nil {
 		return openStreams{}, err
 	}
-	tickets := events.NewTickets(g.cfg.Store, 0)
+	tickets := events.NewTickets(g.cfg.Store, 0, func(ctx context.Context, rev int64) error {
+		_, err := g.cfg.View.WaitRev(ctx, rev)
+		return err
+	})
 	records := logs.New(logs.Config{
 		Records: g.cfg.Records, Service: serviceName, Replica: g.cfg.Replica, View: g.cfg.View, Auth: g.auth, Tickets: tickets,
 		Agents: g.agents, Client: calling(g.calls), Secret: g.cfg.ClusterSecret, Log: g.cfg.Log, Metrics: g.metrics,

@@ -1,7 +1,9 @@
 package events_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -349,8 +351,34 @@ func TestATicketOpensOneStreamOnceOnAnyReplica(t *testing.T) {
 	}
 }
 
+func TestATicketIsLookedAtOnceItsReplicaKnowsWhatItWasIssuedOn(t *testing.T) {
+	var asked []int64
+	behind := errs.New(errs.Unavailable, "not yet")
+	c := storetest.New(t)
+	tickets := events.NewTickets(c, 0, func(_ context.Context, rev int64) error {
+		asked = append(asked, rev)
+		if len(asked) == 1 {
+			return behind
+		}
+		return nil
+	})
+	ticket, err := tickets.Issue(t.Context(), fleet.Ticket{Credential: fleet.Credential{User: "ann"}, Stream: "events"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tickets.Redeem(t.Context(), ticket, "events"); !errors.Is(err, behind) {
+		t.Errorf("a replica that is behind: %v", err)
+	}
+	if _, err := tickets.Redeem(t.Context(), ticket, "events"); err != nil {
+		t.Errorf("what it was not ready for used the ticket up: %v", err)
+	}
+	if rev, err := c.Revision(t.Context()); err != nil || len(asked) != 2 || asked[0] == 0 || asked[1] != asked[0] || asked[0] > rev {
+		t.Errorf("it waited for %v, at revision %d, %v", asked, rev, err)
+	}
+}
+
 func TestOfManyUsesOfOneTicketOneWins(t *testing.T) {
-	tickets := events.NewTickets(storetest.New(t), 0)
+	tickets := events.NewTickets(storetest.New(t), 0, atOnce)
 	ticket, err := tickets.Issue(t.Context(), fleet.Ticket{Credential: fleet.Credential{User: "ann"}, Stream: "events"})
 	if err != nil {
 		t.Fatal(err)
@@ -381,7 +409,7 @@ func TestOfManyUsesOfOneTicketOneWins(t *testing.T) {
 
 func TestATicketIsGoodForItsStreamAndItsTimeOnly(t *testing.T) {
 	c := storetest.New(t)
-	tickets := events.NewTickets(c, time.Second)
+	tickets := events.NewTickets(c, time.Second, atOnce)
 	foreign, err := tickets.Issue(t.Context(), fleet.Ticket{Credential: fleet.Credential{User: "ann"}, Stream: "console:lobby-1"})
 	if err != nil {
 		t.Fatal(err)

@@ -25,14 +25,17 @@ const ticketBytes = 24
 type Tickets struct {
 	client *store.Client
 	ttl    time.Duration
+	// reached waits until this replica knows what the one knew that issued a ticket.
+	reached func(ctx context.Context, rev int64) error
 }
 
-// NewTickets makes tickets that live for ttl; 0 means TicketTTL.
-func NewTickets(c *store.Client, ttl time.Duration) *Tickets {
+// NewTickets makes tickets that live for ttl; 0 means TicketTTL. Whose ticket it is is judged
+// by what the replica knows of the fleet: reached waits until that is as new as the ticket.
+func NewTickets(c *store.Client, ttl time.Duration, reached func(ctx context.Context, rev int64) error) *Tickets {
 	if ttl == 0 {
 		ttl = TicketTTL
 	}
-	return &Tickets{client: c, ttl: ttl}
+	return &Tickets{client: c, ttl: ttl, reached: reached}
 }
 
 // TTL is how long a ticket is good for.
@@ -68,6 +71,9 @@ func (t *Tickets) Use(ctx context.Context, ticket string, opens func(fleet.Ticke
 	case errs.Is(err, errs.NotFound):
 		return fleet.Ticket{}, refused
 	case err != nil:
+		return fleet.Ticket{}, errs.Wrap("events.Use", err)
+	}
+	if err := t.reached(ctx, record.ModRev); err != nil { // it is not used up
 		return fleet.Ticket{}, errs.Wrap("events.Use", err)
 	}
 	_, err = t.client.Commit(ctx, store.Txn{Writes: []store.Write{store.Remove(key, record.ModRev)}})
