@@ -37,13 +37,13 @@ type later struct{ view *view.View }
 func (l later) deployments() []server.Route {
 	see, change := server.Needs(auth.GroupsView), server.Needs(auth.GroupsUpdate)
 	return server.Under("/api/v1/groups/:name",
-		server.Post("/restart", change, l.ofGroup(not("rolling restarts", ""))),
-		server.Post("/deploy", change, l.ofGroup(not("deployments", ""))),
+		server.Post("/restart", change, l.ofGroup(not("rolling restarts", "restart the instances one after the other, by POST /api/v1/services/{id}/restart"))),
+		server.Post("/deploy", change, l.ofGroup(not("deployments", "instances that are started from now on are made of the group as it is: restart those that run"))),
 		server.Get("/deployments", see, l.ofGroup(page)),
 		server.Get("/deployments/:rev", see, l.ofGroup(deployment)),
-		server.Post("/deployments/:rev/pause", change, l.ofGroup(not("deployments", ""))),
-		server.Post("/deployments/:rev/resume", change, l.ofGroup(not("deployments", ""))),
-		server.Post("/deployments/:rev/rollback", change, l.ofGroup(not("deployments", ""))),
+		server.Post("/deployments/:rev/pause", change, l.ofGroup(not("deployments", "instances that are started from now on are made of the group as it is: restart those that run"))),
+		server.Post("/deployments/:rev/resume", change, l.ofGroup(not("deployments", "instances that are started from now on are made of the group as it is: restart those that run"))),
+		server.Post("/deployments/:rev/rollback", change, l.ofGroup(not("deployments", "instances that are started from now on are made of the group as it is: restart those that run"))),
 	)
 }
 
@@ -51,7 +51,7 @@ func (l later) deployments() []server.Route {
 func (l later) drains() []server.Route {
 	return server.Under("/api/v1/nodes/:id",
 		server.Post("/drain", server.Needs(auth.NodesDrain), l.ofNode(not("drains", "cordon the node and stop its instances instead"))),
-		server.Post("/undrain", server.Needs(auth.NodesDrain), l.ofNode(not("drains", ""))),
+		server.Post("/undrain", server.Needs(auth.NodesDrain), l.ofNode(not("drains", "uncordon the node instead"))),
 	)
 }
 
@@ -76,11 +76,11 @@ func (later) backups() []server.Route {
 	return server.Under("/api/v1",
 		server.Get("/backups", server.Needs(auth.BackupsView), noBackups),
 		server.Get("/backups/:id", server.Needs(auth.BackupsView), none("backup")),
-		server.Post("/backups", manage, not("backups", "")),
-		server.Post("/backups/prune", manage, not("backups", "")),
-		server.Post("/backups/:id/verify", manage, not("backups", "")),
-		server.Delete("/backups/:id", manage, not("backups", "")),
-		server.Post("/restore", server.Needs(auth.BackupsRestore), not("restores", "")),
+		server.Post("/backups", manage, not("backups", "save etcd's state with etcdctl snapshot save, and copy the directory of templatesvc's blobs")),
+		server.Post("/backups/prune", manage, not("backups", "save etcd's state with etcdctl snapshot save, and copy the directory of templatesvc's blobs")),
+		server.Post("/backups/:id/verify", manage, not("backups", "save etcd's state with etcdctl snapshot save, and copy the directory of templatesvc's blobs")),
+		server.Delete("/backups/:id", manage, not("backups", "save etcd's state with etcdctl snapshot save, and copy the directory of templatesvc's blobs")),
+		server.Post("/restore", server.Needs(auth.BackupsRestore), not("restores", "restore etcd's state with etcdutl snapshot restore, and the directory of templatesvc's blobs")),
 	)
 }
 
@@ -90,12 +90,12 @@ func (later) membership() []server.Route {
 	manage := server.Needs(auth.ClusterManage)
 	return server.Under("/api/v1",
 		server.Get("/cluster/join-tokens", manage, constant(gin.H{"tokens": []struct{}{}})),
-		server.Post("/cluster/join-tokens", manage, not("tokens to join the control plane", "")),
-		server.Delete("/cluster/join-tokens/:id", manage, not("tokens to join the control plane", "")),
+		server.Post("/cluster/join-tokens", manage, not("tokens to join the control plane", "start another replica with the cluster's secret")),
+		server.Delete("/cluster/join-tokens/:id", manage, not("tokens to join the control plane", "start another replica with the cluster's secret")),
 		server.Delete("/cluster/members/:id", manage, not("removal of members", "stop the replica: it is no member any more when it has ended")),
 		server.Post("/cluster/leave", manage, not("leaving", "stop the replica instead")),
-		server.Post("/cluster/seed/rotate", manage, not("another seed", "")),
-		server.Post("/bootstrap/exchange", server.Public, not("certificates of nodes", "")),
+		server.Post("/cluster/seed/rotate", manage, not("another seed", "replicas join with the cluster's secret")),
+		server.Post("/bootstrap/exchange", server.Public, not("certificates of nodes", "agents join with the cluster's secret")),
 	)
 }
 
@@ -109,7 +109,7 @@ func (later) allocations() []server.Route {
 // modules are extensions of the control plane.
 func (later) modules() []server.Route {
 	see, manage := server.Needs(auth.ModulesView), server.Needs(auth.ModulesManage)
-	nothing, missing, undone := constant([]struct{}{}), none("module"), not("modules", "")
+	nothing, missing, undone := constant([]struct{}{}), none("module"), not("modules", "a program of your own may do it, with an API token and the stream of events")
 	return server.Under("/api/v1/modules",
 		server.Get("", see, nothing),
 		server.Get("/platform", see, nothing),
@@ -133,12 +133,9 @@ func (later) modules() []server.Route {
 	)
 }
 
-// not refuses what is not done yet, with what to do instead where there is something.
+// not refuses what is not done yet, with what to do instead.
 func not(what, instead string) gin.HandlerFunc {
-	message := "not implemented yet: " + what
-	if instead != "" {
-		message += "; " + instead
-	}
+	message := "not implemented yet: " + what + "; " + instead
 	return func(c *gin.Context) {
 		server.Refuse(c, wire.Reply{Status: http.StatusNotImplemented, Code: "NOT_IMPLEMENTED", Message: message})
 	}
