@@ -158,12 +158,14 @@ func TestNobodyGivesWhatTheyDoNotHave(t *testing.T) {
 	} {
 		clerk.do(m.method, m.path, m.body).want(403)
 	}
-	s.do("POST", "/api/v1/roles", `{"name":"X","permissions":["cluster.manage"]}`).want(403)
+	clerk.do("POST", "/api/v1/roles", `{"name":"X","permissions":["cluster.manage"]}`).want(403)
 	s.do("PATCH", "/api/v1/roles/ADMIN", `{"permissions":[]}`).want(403)
 	s.do("DELETE", "/api/v1/roles/ADMIN", nil).want(403)
 	if after := s.revision(); after != before {
 		t.Errorf("a refused request wrote something: revision %d to %d", before, after)
 	}
+	s.do("POST", "/api/v1/roles", `{"name":"X","permissions":["cluster.manage"]}`).want(201) // on purpose, by who may all else
+	s.do("DELETE", "/api/v1/roles/X", nil).want(204)
 	clerk.do("POST", "/api/v1/users", `{"username":"x","password":"correct horse","role":"CLERK"}`).want(201)
 	viewer := s.user("vera", "VIEWER")
 	viewer.do("PATCH", "/api/v1/users/vera", `{"role":"VIEWER"}`).want(403)

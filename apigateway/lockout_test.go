@@ -46,6 +46,26 @@ func TestFiveWrongPasswordsLockANameOutOnEveryGateway(t *testing.T) {
 	}
 }
 
+func TestAnotherPasswordAndTheEndOfAUserEndALockout(t *testing.T) {
+	s := newSite(t)
+	vera := map[string]string{"username": "vera", "password": "correct horse", "role": "VIEWER"}
+	s.do("POST", "/api/v1/users", vera).want(201)
+	lock := func() {
+		t.Helper()
+		for range 5 {
+			tries(s, "vera", "wrong").want(401)
+		}
+		tries(s, "vera", "wrong").want(429)
+	}
+	lock()
+	s.do("PATCH", "/api/v1/users/vera", `{"password":"battery staple"}`).want(200)
+	tries(s, "vera", "battery staple").want(200)
+	lock()
+	s.do("DELETE", "/api/v1/users/vera", nil).want(204)
+	s.do("POST", "/api/v1/users", vera).want(201)
+	tries(s, "vera", "correct horse").want(200)
+}
+
 func TestARightPasswordForgetsTheWrongOnesAndALockEndsByItself(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.Lockout = Lockout{Failures: 3, Duration: time.Second} })
 	for range 3 {

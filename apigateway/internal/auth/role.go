@@ -96,3 +96,15 @@ func identityOf(s *view.Snapshot, u *fleet.User, token *fleet.APIToken) Identity
 	}
 	return who
 }
+
+// MayGive reports whether who has some permissions may give one, or change what has it:
+// nobody gives what they lack, but for ClusterManage, which nobody has at first: who may
+// everything else gives it on purpose.
+func MayGive(may []fleet.Permission, p fleet.Permission) bool {
+	if slices.Contains(may, p) {
+		return true
+	}
+	return p == ClusterManage && !slices.ContainsFunc(permissions, func(other fleet.Permission) bool {
+		return other != ClusterManage && !slices.Contains(may, other)
+	})
+}

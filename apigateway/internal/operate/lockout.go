@@ -144,6 +144,14 @@ func (p LockoutPolicy) after(l fleet.Lockout, now time.Time) (fleet.Lockout, boo
 	return fleet.Lockout{Failures: counting}, true
 }
 
+// forgive ends a lockout with the password that was wrong: a user has got another one, or is
+// deleted.
+func (c *change) forgive(s *view.Snapshot, name string) {
+	if l, ok := s.Lockouts.Get(hashOf(name)); ok {
+		c.writes = append(c.writes, store.Remove(store.LockoutKey(hashOf(name)), l.ModRev))
+	}
+}
+
 // forgetFailures removes what was counted for a name, after a password was right. LockedError
 // when it was locked out meanwhile.
 func (o *Operations) forgetFailures(ctx context.Context, by Actor, name string) error {

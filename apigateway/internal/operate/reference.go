@@ -99,7 +99,7 @@ func templateReferences(s *view.Snapshot, old, t fleet.TemplateSelection) []erro
 		for i, l := range ls {
 			if _, ok := s.TemplateHeads.Get(l.TemplateRef.String()); !ok && !known(before, l.TemplateRef) && l.Valid() {
 				problems = append(problems, errs.Field(fmt.Sprintf("templates.%s[%d]", field, i),
-					"names a template that does not exist: %s; add it first: a directory that was just written appears within a second", clip(l.TemplateRef.String())))
+					"names a template that does not exist: %s; add it first: a directory that was just written appears once nothing was added to it for three seconds", clip(l.TemplateRef.String())))
 			}
 		}
 	}

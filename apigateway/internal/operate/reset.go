@@ -127,9 +127,7 @@ func (o *Operations) ResetPassword(ctx context.Context, by Actor, token string, 
 			writes: []store.Write{store.Replace(store.UserKey(u.Username), to, u.ModRev), store.Remove(resetKey(token), reset.ModRev)},
 			audit:  entry{action: "auth.password-reset", resource: "user", id: u.Username, before: showUser(*u), after: after},
 		}
-		if l, locked := s.Lockouts.Get(hashOf(u.Username)); locked {
-			c.writes = append(c.writes, store.Remove(store.LockoutKey(hashOf(u.Username)), l.ModRev))
-		}
+		c.forgive(s, u.Username)
 		return c, nil
 	})
 	return err

@@ -112,7 +112,7 @@ func (w *RoleWrite) target(s *view.Snapshot) (auth.Role, error) {
 		return old, &MovedError{What: "role " + w.Name, Want: w.IfMatch, Have: old.ModRev}
 	}
 	for _, p := range w.Permissions {
-		if !slices.Contains(w.May, p) {
+		if !auth.MayGive(w.May, p) {
 			return old, errs.New(errs.Denied, "the permission %s cannot be given by who does not have it", p)
 		}
 	}
@@ -122,7 +122,7 @@ func (w *RoleWrite) target(s *view.Snapshot) (auth.Role, error) {
 // mayTouch refuses to change what may more than who asks.
 func mayTouch(r auth.Role, may []fleet.Permission) error {
 	for _, p := range r.Permissions {
-		if !slices.Contains(may, p) {
+		if !auth.MayGive(may, p) {
 			return errs.New(errs.Denied, "the role %s has the permission %s: only who has it too can change that role", r.Name, p)
 		}
 	}
@@ -213,7 +213,7 @@ func (c *change) giveRole(s *view.Snapshot, name string, may []fleet.Permission)
 		return errs.Field("role", "there is no role %s", clip(name))
 	}
 	for _, p := range role.Permissions {
-		if !slices.Contains(may, p) {
+		if !auth.MayGive(may, p) {
 			return errs.New(errs.Denied, "the role %s has the permission %s: it cannot be given by who does not have that", name, p)
 		}
 	}

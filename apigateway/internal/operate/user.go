@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/mail"
 	"regexp"
-	"slices"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -139,6 +138,9 @@ func (o *Operations) UpdateUser(ctx context.Context, by Actor, name string, w Us
 		if w.DryRun || len(c.writes) == 0 {
 			return change{}, nil
 		}
+		if w.PasswordHash != nil {
+			c.forgive(s, name)
+		}
 		if out.Username != name {
 			c.audit.objects = []string{"user/" + name, "user/" + out.Username}
 		}
@@ -222,7 +224,7 @@ func (c *change) changeUser(s *view.Snapshot, old, to fleet.User, may []fleet.Pe
 func within(s *view.Snapshot, u fleet.User, may []fleet.Permission) error {
 	role, _ := auth.RoleOf(s, u.Role)
 	for _, p := range role.Permissions {
-		if !slices.Contains(may, p) {
+		if !auth.MayGive(may, p) {
 			return errs.New(errs.Denied, "the user %s has the permission %s: only who has it too can change that user", u.Username, p)
 		}
 	}
@@ -288,6 +290,7 @@ func (o *Operations) userDeleted(ctx context.Context, s *view.Snapshot, name str
 	for _, t := range tokens {
 		c.writes = append(c.writes, store.Remove(store.APITokenKey(t.ID), t.ModRev))
 	}
+	c.forgive(s, name)
 	err = c.forgetAccount(ctx, o, u)
 	return c, err
 }

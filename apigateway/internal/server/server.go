@@ -101,6 +101,9 @@ func spelled(method string) string {
 
 // hint is what may have been meant by a path that is no route; "" when nobody knows.
 func hint(path string) string {
+	if path == "/" {
+		return " here: /docs describes those there are"
+	}
 	rest, of := strings.CutPrefix(path, "/api/v1/templates/")
 	parts := strings.Split(rest, "/")
 	if !of || len(parts) < 2 || parts[0] == "" || parts[1] == "" || strings.Contains(parts[0], "%2F") || len(parts[0])+len(parts[1]) > 128 {
