@@ -1,6 +1,7 @@
 package telemetry_test
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -8,8 +9,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -118,5 +121,25 @@ func TestWithoutAReadinessCheckItIsReady(t *testing.T) {
 	}}
 	if err := lifecycle.Run(ctx, slog.New(slog.DiscardHandler), admin.Component(), check); err != nil {
 		t.Error(err)
+	}
+}
+
+// broken is a client that went away.
+type broken struct{ http.ResponseWriter }
+
+func (broken) Write([]byte) (int, error) {
+	return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
+}
+
+func TestAClientThatGoesAwayFromTheMetricsIsInNoLog(t *testing.T) {
+	var said bytes.Buffer
+	registry := prometheus.NewRegistry()
+	for _, name := range []string{"a", "b"} {
+		registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: name}))
+	}
+	a := telemetry.NewAdmin(telemetry.AdminOptions{Gatherer: registry, Log: slog.New(slog.NewTextHandler(&said, nil))})
+	a.Handler().ServeHTTP(broken{httptest.NewRecorder()}, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if said.Len() > 0 {
+		t.Errorf("it said %s", &said)
 	}
 }
