@@ -56,7 +56,8 @@ function fields(schema) {
   return Object.entries(s.properties || {}).map(([name, field]) => {
     const f = resolve(field);
     const label = [make("code", name), quiet(" " + typeOf(field) + (required.includes(name) ? "" : ", may be absent"))];
-    if (f.description) label.push(quiet(" - " + f.description));
+    const about = field.description || f.description; // beside a reference, what is said of this field goes first
+    if (about) label.push(quiet(" - " + about));
     if (!inner(field).properties) return classed(make("div", "", ...label), "field");
     return folded(label, () => fields(field));
   });
