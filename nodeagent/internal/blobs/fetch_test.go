@@ -76,6 +76,17 @@ func (s *tally) take() []string {
 	return asked
 }
 
+// askedFor takes what was asked for, and fails when it was anything but these, in any order.
+func (s *tally) askedFor(t *testing.T, want ...string) {
+	t.Helper()
+	got := s.take()
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("asked for %d pieces, which are not the %d that were missing", len(got), len(want))
+	}
+}
+
 // large puts a file of pieces on the shelf and returns its entry.
 func (s *tally) large(path string, pieces ...[]byte) fleet.ManifestEntry {
 	whole := bytes.Join(pieces, nil)
