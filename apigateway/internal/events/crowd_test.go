@@ -51,17 +51,23 @@ func (l *Log) answers(ears []*ear) (called int) {
 	return called
 }
 
+// many are clients that hear everything, and wait.
+func (l *Log) many(n int) []*ear {
+	ears := make([]*ear, n)
+	for n := range ears {
+		ears[n], _ = l.join(everything)
+	}
+	l.answers(ears)
+	return ears
+}
+
 func everything(Event) bool { return true }
 
 func TestOneClientIsCalledAtOnceAndOfABurstManyAreCalledInRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for clients, atMost := range map[int]int{1: 100, 1000: 5, 2000: 3} {
 			l := began()
-			ears := make([]*ear, clients)
-			for n := range ears {
-				ears[n], _ = l.join(everything)
-			}
-			l.answers(ears)
+			ears := l.many(clients)
 			calls := 0
 			for n := range 100 { // in 100 ms
 				l.goes(fmt.Sprint("g", n))
@@ -85,11 +91,7 @@ func TestOneClientIsCalledAtOnceAndOfABurstManyAreCalledInRounds(t *testing.T) {
 func TestNoRoundIsCalledWhileMostOfTheLastOneHaveNotWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := began()
-		ears := make([]*ear, 100)
-		for n := range ears {
-			ears[n], _ = l.join(everything)
-		}
-		l.answers(ears)
+		ears := l.many(100)
 		quick, slow := ears[:50], ears[50:]
 		l.goes("a") // calls all; the slow ones do not come back
 		if called := l.answers(quick); called != len(quick) {
@@ -124,11 +126,7 @@ func TestNoRoundIsCalledWhileMostOfTheLastOneHaveNotWritten(t *testing.T) {
 func TestWhoComesBackLastFindsTheRoundThatCallsForTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := began()
-		ears := make([]*ear, 20)
-		for n := range ears {
-			ears[n], _ = l.join(everything)
-		}
-		l.answers(ears)
+		ears := l.many(20)
 		l.goes("a")
 		known := l.now()
 		<-time.After(time.Duration(len(ears)) * perCall)
