@@ -168,7 +168,7 @@ func (g *group) run(ctx context.Context, c Component) {
 		err := guard(g.log, c.Name, "run", func() error { return c.Run(runCtx) })
 		select {
 		case <-r.stopping:
-			if !errs.Is(err, errs.Canceled) {
+			if !errs.Is(err, errs.Canceled) && !errors.Is(err, ErrEnd) {
 				r.err = err
 			}
 			return
@@ -194,7 +194,9 @@ func (g *group) stop() []error {
 	for {
 		select {
 		case err := <-g.failed:
-			failures = append(failures, err)
+			if !errors.Is(err, ErrEnd) { // several were asked to
+				failures = append(failures, err)
+			}
 		default:
 			return failures
 		}

@@ -110,6 +110,26 @@ func TestAComponentThatIsAskedToEndsAllAndNothingFailed(t *testing.T) {
 	})
 }
 
+func TestSeveralComponentsThatAreAskedToEndAllHaveNotFailed(t *testing.T) {
+	for name, after := range map[string]time.Duration{"before the stop": 0, "while the others stop": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var j journal
+				asked := func(name string, after time.Duration) lifecycle.Component {
+					return lifecycle.Component{Name: name, Run: func(context.Context) error {
+						<-time.After(time.Minute + after)
+						return lifecycle.ErrEnd
+					}}
+				}
+				if err := lifecycle.Run(t.Context(), slog.New(slog.DiscardHandler), asked("b", after), j.component("a"), asked("c", 0)); err != nil {
+					t.Error(err)
+				}
+				j.want(t, "start a", "stop a", "end a")
+			})
+		})
+	}
+}
+
 func TestAFailedStartStopsWhatWasStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
