@@ -22,7 +22,7 @@ func (t *step) unrecorded(v verdict, exit fleet.Exit, at time.Time) {
 	t.Unrecorded = append(slices.Clone(t.Unrecorded), fleet.Crash{
 		ID: fleet.CrashID(p.Instance, p.Generation, t.Run), Instance: p.Instance, Name: p.Name, Group: p.Group,
 		GroupRevision: t.Plan.GroupRevision, Node: p.Node, Generation: p.Generation,
-		Reason: v.reason, Message: v.message, Exit: &exit, StartedAt: t.Status.StartedAt, At: at,
+		Reason: v.reason, Message: v.message, Exit: &exit, StartedAt: t.Status.StartedAt, At: t.dated(at),
 	})
 	t.Unrecorded = t.Unrecorded[max(0, len(t.Unrecorded)-MaxUnrecorded):]
 }

@@ -30,9 +30,18 @@ func (t *step) end(state fleet.State, reason fleet.Reason, message string, exit 
 // conclude sets the final status.
 func (t *step) conclude(state fleet.State, reason fleet.Reason, message string, exit *fleet.Exit, at time.Time) {
 	t.Alive = false
-	t.Status.PID, t.Status.Exit, t.Status.FinishedAt = 0, exit, at
+	t.Status.PID, t.Status.Exit, t.Status.FinishedAt = 0, exit, t.dated(at)
 	t.Status.TokenHash = ""
 	t.show(state, reason, message)
+}
+
+// dated is when the run ended for those who read of it. What ends at once may have
+// ended before its start was noted, and the host's clock may have been set since.
+func (t *step) dated(at time.Time) time.Time {
+	if at.Before(t.Status.StartedAt) {
+		return t.Status.StartedAt
+	}
+	return at
 }
 
 func (t *step) finish() {

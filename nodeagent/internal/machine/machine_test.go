@@ -100,6 +100,18 @@ func TestReadinessIsAwaitedAndBounded(t *testing.T) {
 	}
 }
 
+func TestNothingEndsBeforeItsStart(t *testing.T) {
+	end := exited(1, 127)
+	end.At = epoch.Add(-3 * time.Millisecond) // it had ended when its start was noted
+	s := running(t, nil).on(end).is(machine.Doubtful, fleet.Crashed, fleet.ReasonExited)
+	if got := s.state.Status; !got.FinishedAt.Equal(got.StartedAt) {
+		t.Errorf("started %v, finished %v", got.StartedAt, got.FinishedAt)
+	}
+	if got := s.state.Unrecorded[0]; !got.At.Equal(got.StartedAt) {
+		t.Errorf("crashed %v, started %v", got.At, got.StartedAt)
+	}
+}
+
 func TestExitsNobodyAskedFor(t *testing.T) {
 	cases := []struct {
 		name   string
