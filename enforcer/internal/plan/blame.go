@@ -6,7 +6,8 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// blame says what the group's crashes after a time have in common.
+// blame says what the group's crashes after a time have in common. An only node is no
+// suspect: everything crashes there, whoever is at fault.
 func (p *pass) blame(after time.Time) fleet.Blame {
 	if p.in.Crashes == nil {
 		return fleet.Blame{}
@@ -21,14 +22,17 @@ func (p *pass) blame(after time.Time) fleet.Blame {
 			own = append(own, c)
 		}
 	}
-	return fleet.BlameOf(own, all)
+	b := fleet.BlameOf(own, all)
+	if b.Suspect == fleet.SuspectNode && (p.in.Elsewhere == nil || !p.in.Elsewhere(b.Node)) {
+		return fleet.Blame{}
+	}
+	return b
 }
 
 // tolerance is how many crashes within the window pause the group. While one node is
-// the likely fault and there is another, it is twice as many as else: by then the
-// scheduler avoids that node.
+// the likely fault it is twice as many as else: by then the scheduler avoids that node.
 func (p *pass) tolerance(b fleet.Blame) int {
-	if b.Suspect == fleet.SuspectNode && p.in.Elsewhere != nil && p.in.Elsewhere(b.Node) {
+	if b.Suspect == fleet.SuspectNode {
 		return 2 * p.in.Limits.CrashLimit
 	}
 	return p.in.Limits.CrashLimit

@@ -248,12 +248,13 @@ func TestWhatTheGroupIsNotAtFaultForDelaysAndNeverPauses(t *testing.T) {
 	}
 }
 
-func TestABadNodePausesLaterWhileThereIsAnother(t *testing.T) {
+func TestABadNodeIsBlamedAndPausesLaterWhileThereIsAnother(t *testing.T) {
 	for _, c := range []struct {
 		rule      string
 		elsewhere bool
 		crashes   int
-	}{{"with another node", true, 6}, {"on the only node", false, 3}} {
+		suspect   fleet.Suspect
+	}{{"with another node", true, 6, fleet.SuspectNode}, {"on the only node", false, 3, ""}} {
 		s := loops(t)
 		s.add(online)
 		in := s.input()
@@ -281,7 +282,7 @@ func TestABadNodePausesLaterWhileThereIsAnother(t *testing.T) {
 			got, _ := Group(in, now)
 			if paused := len(got) > 0 && got[0].Kind == SetCrashLoop; paused != (n+1 >= c.crashes) {
 				t.Errorf("%s: after %d crashes %s", c.rule, n+1, short(got))
-			} else if paused && got[0].Loop.Blame.Suspect != fleet.SuspectNode {
+			} else if paused && got[0].Loop.Blame.Suspect != c.suspect {
 				t.Errorf("%s: blames %+v", c.rule, got[0].Loop.Blame)
 			}
 			s.add(online)
