@@ -75,6 +75,10 @@ func (i *Instance) State() State {
 // Why is the reason of the state and a sentence a person can act on.
 func (i *Instance) Why() (Reason, string) {
 	if s := i.current(); s != nil {
+		if s.Reason == ReasonRestart && !i.Intent.RestartPending && i.Intent.Stop != nil {
+			// Its node was asked to stop it once, for a restart that somebody has called off since.
+			return i.Intent.Stop.Reason, sentence(i.Intent.Stop.Reason, i.Intent.Stop.Message)
+		}
 		return s.Reason, sentence(s.Reason, s.Message)
 	}
 	if s := i.lingering(); s != nil {

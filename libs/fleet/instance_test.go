@@ -49,6 +49,7 @@ func TestWhatTheRecordsSayTogether(t *testing.T) {
 		{"asked to stop, its agent has not answered", DesiredStopped, placed(gen), nil, nil, facts{Preparing, ReasonPlaced, true, false, false, false}},
 		{"asked to stop, still running", DesiredStopped, placed(gen), status(gen, Online, ReasonReady), nil, facts{Online, ReasonReady, true, false, false, false}},
 		{"asked to stop, stopped", DesiredStopped, placed(gen), status(gen, Stopped, ReasonStopRequested), nil, facts{Stopped, ReasonStopRequested, false, false, true, false}},
+		{"asked to restart, then to stop", DesiredStopped, placed(gen), status(gen, Stopped, ReasonRestart), nil, facts{Stopped, ReasonStopRequested, false, false, true, false}},
 		{"asked to stop before the new generation was placed", DesiredStopped, placed(gen - 1), status(gen-1, Crashed, ReasonExited), nil, facts{Stopped, ReasonStopRequested, false, false, true, false}},
 	}
 	for _, c := range cases {
@@ -136,6 +137,16 @@ func TestTheMessageOfARecordIsMoreExactThanItsReason(t *testing.T) {
 	i.Status.Message = ""
 	if _, s := i.Why(); s != ReasonDiskFull.Text() {
 		t.Errorf("sentence %q", s)
+	}
+}
+
+func TestWhatStopsToBeStartedAgainSaysSo(t *testing.T) {
+	i := &Instance{
+		Intent: Intent{Desired: DesiredStopped, Generation: 1, RestartPending: true, Stop: &StopRequest{Reason: ReasonRestart, Message: "restarted by ada"}},
+		Status: &Status{Generation: 1, State: Stopping, Reason: ReasonRestart, Message: "restarted by ada"},
+	}
+	if reason, s := i.Why(); reason != ReasonRestart || s != "restarted by ada" {
+		t.Errorf("%s: %s", reason, s)
 	}
 }
 
