@@ -2,8 +2,9 @@
 // JSON file each, that the operator of templatesvc's machine keeps there.
 //
 // Invariants: a source says nothing about where the directory is; nothing outside of it is
-// read, wherever a link in it may lead; and one file that cannot be read, as one that is just
-// being written, keeps all of the directory from being applied.
+// read, wherever a link in it may lead, nothing but files, and no more than a bound; and one
+// file that cannot be read, as one that is just being written, keeps all of the directory from
+// being applied.
 package configurations
 
 import (
@@ -14,21 +15,26 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin"
 )
 
+// maxTotal is how many bytes all files of a directory may have together: they are read at each
+// look.
+const maxTotal = 8 << 20
+
 // From reads a directory, given by its absolute path. The error is Invalid when there is none,
 // when it holds no configuration, and for a file that is none; TooLarge for too many, or too
 // much; Unavailable for what the disk refuses.
 func From(dir string) func(context.Context, origin.Request) (*origin.Holding, error) {
-	return func(_ context.Context, r origin.Request) (*origin.Holding, error) {
+	return func(ctx context.Context, r origin.Request) (*origin.Holding, error) {
 		if dir == "" {
 			return nil, errs.New(errs.Invalid, "the replica of templatesvc that works on the source has no sources.configurations-dir: set it, to the same directory for all replicas")
 		}
@@ -37,14 +43,14 @@ func From(dir string) func(context.Context, origin.Request) (*origin.Holding, er
 			return nil, errs.New(errs.Invalid, "the directory %s cannot be read: %v", dir, err)
 		}
 		defer root.Close()
-		return read(root, r.Seen)
+		return read(ctx, root, r.Seen)
 	}
 }
 
-func read(root *os.Root, seen string) (*origin.Holding, error) {
-	names, err := fs.Glob(root.FS(), "[^.]*.json")
+func read(ctx context.Context, root *os.Root, seen string) (*origin.Holding, error) {
+	names, err := list(root)
 	if err != nil {
-		return nil, errs.As(errs.Unavailable, "configurations.read", err)
+		return nil, errs.New(errs.Unavailable, "the directory cannot be read: %v", err)
 	}
 	if len(names) == 0 {
 		return nil, errs.New(errs.Invalid, "the directory holds no file that ends in .json: what it declared before stays")
@@ -52,11 +58,17 @@ func read(root *os.Root, seen string) (*origin.Holding, error) {
 	if len(names) > fleet.MaxDeclaredGroups {
 		return nil, errs.New(errs.TooLarge, "the directory holds more than %d configurations", fleet.MaxDeclaredGroups)
 	}
-	h, sum := &origin.Holding{}, sha256.New()
+	h, sum, total := &origin.Holding{}, sha256.New(), 0
 	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return nil, errs.Wrap("configurations.read", err)
+		}
 		text, err := file(root, name)
 		if err != nil {
 			return nil, err
+		}
+		if total += len(text); total > maxTotal {
+			return nil, errs.New(errs.TooLarge, "the directory's configurations have more than %d MiB together", maxTotal>>20)
 		}
 		_, _ = fmt.Fprintf(sum, "%s\x00%d\x00%s", name, len(text), text)
 		group, err := declared(name, text)
@@ -74,9 +86,25 @@ func read(root *os.Root, seen string) (*origin.Holding, error) {
 	return h, nil
 }
 
+// list are the names of the configurations, in order.
+func list(root *os.Root) ([]string, error) {
+	dir, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name[0] == '.' || !strings.HasSuffix(name, ".json") })
+	slices.Sort(names)
+	return names, nil
+}
+
 // file reads a regular file of the directory.
 func file(root *os.Root, name string) ([]byte, error) {
-	f, err := root.Open(name)
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // to open a pipe would wait for a writer
 	if err != nil {
 		return nil, errs.New(errs.Unavailable, "%s cannot be read: %v", name, err)
 	}

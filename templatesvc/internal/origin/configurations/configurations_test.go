@@ -1,10 +1,16 @@
 package configurations_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -47,6 +53,10 @@ func TestEachFileIsAConfigurationInTheWordsOfUniverse(t *testing.T) {
 }
 
 func TestWhatCannotBeReadWhollyIsAnError(t *testing.T) {
+	many := map[string]string{}
+	for i := range 8<<20/fleet.MaxDeclaredBytes + 1 {
+		many[fmt.Sprintf("c%d.json", i)] = `{"command":"` + strings.Repeat("x", fleet.MaxDeclaredBytes-14) + `"}`
+	}
 	for name, c := range map[string]struct {
 		files map[string]string
 		says  string
@@ -59,10 +69,11 @@ func TestWhatCannotBeReadWhollyIsAnError(t *testing.T) {
 		"a name that is none":  {map[string]string{"a.json": `{"name":"../x"}`}, "a.json"},
 		"a file name of none":  {map[string]string{"A B.json": `{}`}, "A B.json"},
 		"two of one name":      {map[string]string{"a.json": "{}", "b.json": `{"name":"a"}`}, "b.json declares the configuration a a second time, after a.json"},
+		"much in all":          {many, "more than 8 MiB together"},
 		"a file that is large": {map[string]string{"a.json": `{"command":"` + strings.Repeat("x", fleet.MaxDeclaredBytes) + `"}`}, "a.json is larger"},
 	} {
-		if h, err := holding(t, c.files, ""); err == nil || !strings.Contains(errs.MessageOf(err), c.says) {
-			t.Errorf("%s: %+v, %v", name, h, err)
+		if h, err := holding(t, c.files, ""); err == nil || h != nil || !strings.Contains(errs.MessageOf(err), c.says) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if _, err := configurations.From("")(t.Context(), origin.Request{}); err == nil || !strings.Contains(err.Error(), "sources.configurations-dir") {
@@ -70,6 +81,40 @@ func TestWhatCannotBeReadWhollyIsAnError(t *testing.T) {
 	}
 	if _, err := configurations.From(filepath.Join(t.TempDir(), "none"))(t.Context(), origin.Request{}); !errs.Is(err, errs.Invalid) {
 		t.Errorf("a directory that is not there: %v", err)
+	}
+}
+
+func TestWhatIsNoFileOfTheDirectoryIsToldAndNothingWaitsForIt(t *testing.T) {
+	dir := t.TempDir()
+	look := func(ctx context.Context) error {
+		_, err := configurations.From(dir)(ctx, origin.Request{})
+		return err
+	}
+	pipe := filepath.Join(dir, "pipe.json")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- look(t.Context()) }()
+	select {
+	case err := <-ended:
+		if !errs.Is(err, errs.Invalid) || !strings.Contains(errs.MessageOf(err), "pipe.json is not a file") {
+			t.Errorf("a pipe: %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		f, err := os.OpenFile(pipe, os.O_WRONLY, 0) // lets go of it
+		t.Fatalf("it waits for a writer of a pipe: %v, %v", <-ended, errors.Join(err, f.Close()))
+	}
+	if err := errors.Join(os.Remove(pipe), os.Mkdir(filepath.Join(dir, "sub.json"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := look(t.Context()); !strings.Contains(errs.MessageOf(err), "sub.json is not a file") {
+		t.Errorf("a directory: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := look(ctx); !errs.Is(err, errs.Canceled) {
+		t.Errorf("nobody waits for it any more: %v", err)
 	}
 }
 
