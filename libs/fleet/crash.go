@@ -72,11 +72,16 @@ type CrashLoop struct {
 	Group GroupName `json:"group"`
 	// GroupRevision is the spec revision that crashed: a newer one ends the pause.
 	GroupRevision int64 `json:"groupRevision"`
+	// Ancestors are the spec revisions of the group's ancestors when the pause began: another
+	// of one of them ends it. nil: there were none.
+	Ancestors map[GroupName]int64 `json:"ancestors,omitempty"`
 	// Level counts consecutive pauses, from 1; each doubles the pause.
 	Level int `json:"level"`
 	// Since is the first crash of the window that led to the pause.
-	Since       time.Time `json:"since"`
-	Crashes     int       `json:"crashes"`
+	Since   time.Time `json:"since"`
+	Crashes int       `json:"crashes"`
+	// PausedAt is when the pause began: no crash that led to it counts as later.
+	PausedAt    time.Time `json:"pausedAt,omitzero"`
 	PausedUntil time.Time `json:"pausedUntil"`
 	// Blame is what the crashes had in common.
 	Blame Blame `json:"blame,omitzero"`
@@ -86,8 +91,8 @@ type CrashLoop struct {
 func (l *CrashLoop) ResetBy(g *Group) bool { return g.CrashesResetAt.After(l.Since) }
 
 // EndsAt is when the pause ends: at PausedUntil, or when somebody reset it, or the
-// group's spec or that of one of its ancestors was changed before that, since the change may
-// be the cure.
+// group's spec or that of one of its ancestors was changed in it, since the change may
+// be the cure. What was changed is told by revisions: clocks of gateways and nodes differ.
 func (l *CrashLoop) EndsAt(g *Group, ancestors []*Group) time.Time {
 	if l.ResetBy(g) && g.CrashesResetAt.Before(l.PausedUntil) {
 		return g.CrashesResetAt
@@ -97,8 +102,8 @@ func (l *CrashLoop) EndsAt(g *Group, ancestors []*Group) time.Time {
 	}
 	var changed time.Time
 	for _, a := range ancestors { // a parent's change moves no revision of the group
-		if a.UpdatedAt.After(l.Since) && a.UpdatedAt.After(changed) {
-			changed = a.UpdatedAt
+		if paused, known := l.Ancestors[a.Name]; known && paused != a.Revision {
+			changed = slices.MaxFunc([]time.Time{changed, a.UpdatedAt, l.PausedAt}, time.Time.Compare)
 		}
 	}
 	if !changed.IsZero() && changed.Before(l.PausedUntil) {

@@ -19,6 +19,11 @@ func (p *pass) gate() (ready time.Time, pause *Action) {
 		}
 		from = latest(from, end)
 	}
+	for _, a := range p.in.Ancestors { // a parent's change may be the cure, and moves no revision of the group
+		if !a.UpdatedAt.After(p.now) { // by a clock that is ahead, nothing would count for so long
+			from = latest(from, a.UpdatedAt)
+		}
+	}
 	crashes := p.crashesAfter(latest(from, p.group().CrashesResetAt))
 	if len(crashes) == 0 {
 		return p.setback(), nil
@@ -83,10 +88,17 @@ func (p *pass) nextLoop(crashes []time.Time) fleet.CrashLoop {
 	if p.in.CrashLoop != nil && !p.in.CrashLoop.ResetBy(p.group()) {
 		level += p.in.CrashLoop.Level
 	}
-	return fleet.CrashLoop{
+	loop := fleet.CrashLoop{
 		Group: p.group().Name, GroupRevision: p.group().Revision, Level: level,
-		Since: crashes[0], Crashes: len(crashes), PausedUntil: p.now.Add(p.in.Limits.pause(level)),
+		Since: crashes[0], Crashes: len(crashes), PausedAt: p.now, PausedUntil: p.now.Add(p.in.Limits.pause(level)),
 	}
+	for _, a := range p.in.Ancestors {
+		if loop.Ancestors == nil {
+			loop.Ancestors = map[fleet.GroupName]int64{}
+		}
+		loop.Ancestors[a.Name] = a.Revision
+	}
+	return loop
 }
 
 // calm removes a crash loop after a quiet time, measured from the last crash or

@@ -60,6 +60,40 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
+func TestAParentsChangeBeforeAPauseDoesNotEndIt(t *testing.T) {
+	s := loops(t)
+	parent := fleet.Group{Name: "parent", Revision: 1, UpdatedAt: at(-time.Hour)}
+	change := func(now time.Time) { // as the gateway does: in a record of its own
+		parent.Revision, parent.UpdatedAt = parent.Revision+1, now
+		changed := parent
+		s.ancestors = []*fleet.Group{&changed}
+	}
+	s.add(online)
+	s.crash(at(0))
+	change(at(5 * time.Second))
+	if got, _ := s.crash(at(10 * time.Second)); short(got) != "create minimum for i00002: Replacement" {
+		t.Fatalf("the first crash after the change is not healed at once: %s", short(got))
+	}
+	_, wake := s.crash(at(20 * time.Second))
+	if s.loop != nil {
+		t.Fatalf("a crash under the parent as it was counts to a pause: %+v", s.loop)
+	}
+	s.step(wake)
+	got, end := s.crash(at(30 * time.Second))
+	if short(got) != "set_crash_loop level 1 for 1m30s: CrashLoop" {
+		t.Fatalf("the third crash after the change: %s", short(got))
+	}
+	for _, now := range []time.Time{at(31 * time.Second), end.Add(-time.Second)} {
+		if got, wake := s.step(now); len(got) != 0 || !wake.Equal(end) {
+			t.Fatalf("while paused: %s, wake %v", short(got), wake)
+		}
+	}
+	change(end.Add(-time.Second))
+	if got, _ := s.step(end.Add(-time.Second)); short(got) != "create minimum for i00004: Replacement" {
+		t.Fatalf("after a change in the pause: %s", short(got))
+	}
+}
+
 // crashLoop lets the group crash until it is paused, and returns the end of the pause.
 func (s *sim) crashLoop(t *testing.T, now time.Time) time.Time {
 	t.Helper()
@@ -112,7 +146,10 @@ func TestAStaticInstanceRemembersItsCrashes(t *testing.T) {
 }
 
 func TestWhatEndsAPauseAndWhatDoesNotCount(t *testing.T) {
-	loop := &fleet.CrashLoop{Group: "g", GroupRevision: 1, Level: 1, PausedUntil: at(time.Minute)}
+	loop := &fleet.CrashLoop{
+		Group: "g", GroupRevision: 1, Ancestors: map[fleet.GroupName]int64{"parent": 1}, Level: 1,
+		Since: at(-30 * time.Second), PausedAt: at(-10 * time.Second), PausedUntil: at(time.Minute),
+	}
 	tests := []struct {
 		rule  string
 		setup func(*sim)
@@ -135,14 +172,29 @@ func TestWhatEndsAPauseAndWhatDoesNotCount(t *testing.T) {
 			s.loop, s.group.Revision, s.group.UpdatedAt = loop, 2, at(-time.Second)
 		}, 10*time.Minute - time.Second, []string{"create minimum: BelowMinimum"}},
 		{"a changed parent ends the pause", func(s *sim) {
-			s.loop, s.ancestors = loop, []*fleet.Group{{Name: "parent", UpdatedAt: at(-time.Second)}}
+			s.loop, s.ancestors = loop, []*fleet.Group{{Name: "parent", Revision: 2, UpdatedAt: at(-time.Second)}}
 		}, 10*time.Minute - time.Second, []string{"create minimum: BelowMinimum"}},
+		{"a parent that was changed before the pause does not end it", func(s *sim) {
+			s.loop, s.ancestors = loop, []*fleet.Group{{Name: "parent", Revision: 1, UpdatedAt: at(-20 * time.Second)}}
+		}, time.Minute, nil},
+		{"a changed parent ends the pause also by a clock that is behind", func(s *sim) {
+			s.loop, s.ancestors = loop, []*fleet.Group{{Name: "parent", Revision: 2, UpdatedAt: at(-time.Hour)}}
+			for range 3 {
+				s.add(crashed(at(-20 * time.Second)))
+			}
+		}, 10*time.Minute - 10*time.Second, []string{"create minimum for i00001: Replacement"}},
 		{"crashes from before a parent's change do not count after it", func(s *sim) {
-			s.loop, s.ancestors = loop, []*fleet.Group{{Name: "parent", UpdatedAt: at(-time.Second)}}
+			s.loop, s.ancestors = loop, []*fleet.Group{{Name: "parent", Revision: 2, UpdatedAt: at(-time.Second)}}
 			for range 3 {
 				s.add(crashed(at(-time.Minute)))
 			}
 		}, 10*time.Minute - time.Second, []string{"create minimum for i00001: Replacement"}},
+		{"a parent that was changed by a clock that is ahead hides no crash", func(s *sim) {
+			s.ancestors = []*fleet.Group{{Name: "parent", Revision: 2, UpdatedAt: at(time.Hour)}}
+			for range 3 {
+				s.add(crashed(at(-time.Second)))
+			}
+		}, time.Minute, []string{"set_crash_loop level 1 for 1m0s: CrashLoop"}},
 		{"crashes under the old spec do not count under the new one", func(s *sim) {
 			s.loop, s.group.Revision, s.group.UpdatedAt = loop, 2, at(-time.Second)
 			for range 3 {
