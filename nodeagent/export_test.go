@@ -64,16 +64,16 @@ func TestARunningInstancesConfigurationIsExported(t *testing.T) {
 func TestAnExportHasNoVariablesThatNotEverybodyIsShown(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
-	plan := basic(`printf 'hook=%s\nmode=%s\nregion=%s\n' "$HOOK" "$MODE" "$REGION" >own.txt; echo 'added=yes' >>web.properties; touch done; read line`)
+	plan := basic(`printf 'hook=%s\nmode=%s\nregion=%s\n' "$HOOK" "$MODE" "$REGION" >own.txt; echo 'added=yes' >>web.properties; mkdir north-two; touch north-two/done; read line`)
 	plan.Stop.Command = "stop"
 	plan.Layers = []fleet.PlanLayer{s.library.add("lobby", map[string]string{"web.properties": "hook=%HOOK%\nmode=%MODE%\n"})}
 	plan.FileModifications = []string{"*.properties"}
-	plan.Variables = map[string]string{"HOOK": "https://hooks.example/abc", "MODE": "true", "REGION": "north-one"}
+	plan.Variables = map[string]string{"HOOK": "https://hooks.example/abc", "MODE": "true", "REGION": "north-one", "ZONE": "north-two"}
 	plan.Env = map[string]string{"HOOK": "%HOOK%", "MODE": "%MODE%", "REGION": "%REGION%"}
-	plan.Hidden = map[string]fleet.Visibility{"HOOK": fleet.VisibleToAdmins, "MODE": fleet.VisibleToOperators}
+	plan.Hidden = map[string]fleet.Visibility{"HOOK": fleet.VisibleToAdmins, "MODE": fleet.VisibleToOperators, "ZONE": fleet.VisibleToOperators}
 	s.online("aaaaaa", plan)
 	want := map[string]string{
-		"own.txt": "hook=%HOOK%\nmode=true\nregion=north-one\n", "web.properties": "hook=%HOOK%\nmode=%MODE%\nadded=yes\n", "done": "",
+		"own.txt": "hook=%HOOK%\nmode=true\nregion=north-one\n", "web.properties": "hook=%HOOK%\nmode=%MODE%\nadded=yes\n", "north-two/done": "",
 	}
 	await.That(t, "the files", func() string {
 		files, report, err := exported(s.api().Export(t.Context(), "aaaaaa", ""))

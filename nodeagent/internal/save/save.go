@@ -144,7 +144,7 @@ func (k *keeper) visit(ctx context.Context, name string, fi fs.FileInfo) error {
 	switch {
 	case name != "." && strings.HasPrefix(path.Base(name), ".orrery"): // the agent's own
 		return nil
-	case slices.ContainsFunc(k.request.Secrets, readingOf("", []byte(name)).holds):
+	case k.tells(name):
 		return k.skip("(a name that holds a secret)", "its name holds a secret, or what may be one")
 	case name != "." && !fleet.SafePath(name):
 		return k.skip(strings.ToValidUTF8(name, "?"), "its name cannot be in a template")
@@ -156,6 +156,12 @@ func (k *keeper) visit(ctx context.Context, name string, fi fs.FileInfo) error {
 		return k.skip(name, "not a file")
 	}
 	return k.file(ctx, name, fi)
+}
+
+// tells reports whether a name may hold a secret.
+func (k *keeper) tells(name string) bool {
+	r := readingOf("", []byte(name))
+	return slices.ContainsFunc(k.request.Secrets, func(s Secret) bool { return !s.Withheld && r.holds(s) })
 }
 
 func (k *keeper) directory(ctx context.Context, name string) error {

@@ -320,6 +320,43 @@ func TestASecretIsFoundInAnySpelling(t *testing.T) {
 	}
 }
 
+func TestAValueThatIsWithheldStaysInNamesInLongerWordsAndInLinesOfTheTemplate(t *testing.T) {
+	s := newSite(t)
+	s.Secrets = []save.Secret{
+		{Value: "survival", Placeholder: "%MODE%", Withheld: true},
+		{Value: "https://hooks.example/abc", Placeholder: "%HOOK%", Withheld: true},
+		{Value: "localhost", Placeholder: "%DB_HOST%", Withheld: true},
+		{Value: "localhost:s3cret", Placeholder: "%DB%"},
+	}
+	s.Original = func(_ context.Context, name string) (render.Original, error) {
+		if name == "known.yml" {
+			text := []byte("world: survival\nhost: localhost:s3cret\n")
+			return render.Original{Template: text, Made: text}, nil
+		}
+		return render.Original{}, nil
+	}
+	s.write("plugins/survival/config.yml", "world: survival_nether\nsurvivalists: 3\nmode: survival\n")
+	s.write("known.yml", "world: survival\nhost: localhost:s3cret\nmode: survival\ndb: localhost:s3cret\n")
+	s.write("hook", "hook=https://hooks.example/abc;xhttps://hooks.example/abc/d\n")
+	s.write("hook.properties", "hook=https\\://hooks.example/abc\n") // as Java writes it
+	s.write("survival.txt", "localhostess\nlocalhost:s3cret\n")
+	s.write("both", "x=localhost\ny=localhost:s3cret\nz=alocalhost:s3cret\n")
+	files, skipped := s.must()
+	want := map[string]string{
+		"plugins/survival/config.yml": "world: survival_nether\nsurvivalists: 3\nmode: %MODE%\n",
+		"known.yml":                   "world: survival\nhost: %DB%\nmode: %MODE%\ndb: %DB%\n",
+		"hook":                        "hook=%HOOK%;xhttps://hooks.example/abc/d\n",
+		"survival.txt":                "localhostess\n%DB%\n",
+		"both":                        "x=%DB_HOST%\ny=%DB%\nz=a%DB%\n",
+	}
+	if diff := cmp.Diff(want, files); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]string{"hook.properties": "holds a secret, or what may be one"}, skipped); diff != "" {
+		t.Errorf("left out: %s", diff)
+	}
+}
+
 func TestASecretIsMaskedOnlyWhereNothingOfItIsLeft(t *testing.T) {
 	s := newSite(t)
 	s.Secrets = []save.Secret{{Value: `pa"ss`, Placeholder: "%DB%"}, {Value: "007", Placeholder: "%PIN%"}}

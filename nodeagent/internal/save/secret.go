@@ -27,13 +27,17 @@ type Secret struct {
 	Value string
 	// Placeholder is what is written in its place; empty: a file that holds it is left out.
 	Placeholder string
+	// Withheld is that it is no secret but a value that some are not shown, which may be an
+	// ordinary one: names may have it, and so may longer words, and the template's own lines.
+	Withheld bool
 }
 
 // mask replaces secrets, and is false where one cannot be replaced: in doubt it is one.
 // Lines that the template has itself hold none of the instance's. Which ones are held is
 // asked of the text as it is: one that is part of another is not looked for in what is left.
 func mask(name string, content, template []byte, secrets []Secret) (masked []byte, ok bool) {
-	r := readingOf(name, without(content, template))
+	known := linesOf(template)
+	r := readingOf(name, without(content, known))
 	var held []Secret
 	for _, s := range secrets {
 		if !r.holds(s) {
@@ -47,10 +51,10 @@ func mask(name string, content, template []byte, secrets []Secret) (masked []byt
 	if len(held) == 0 {
 		return content, true
 	}
-	if masked, ok = replaced(content, held); !ok {
+	if masked, ok = replaced(content, known, held); !ok {
 		return nil, false
 	}
-	r = readingOf(name, without(masked, template))
+	r = readingOf(name, without(masked, known))
 	return masked, !slices.ContainsFunc(held, r.holds)
 }
 
@@ -61,29 +65,37 @@ type place struct {
 }
 
 // replaced has the placeholders of secrets in their place, the longest where one is part
-// of another. It is false where two overlap: then something of one would be left.
-func replaced(content []byte, secrets []Secret) ([]byte, bool) {
-	var all []place
-	for _, s := range secrets {
-		value := []byte(s.Value)
-		for at, before := 0, 0; ; {
-			n := bytes.Index(content[at:], value)
+// of another. It is false where two overlap: then something of one would be left. What is
+// withheld stays within longer words, and in the lines that are known.
+func replaced(content []byte, known map[string]bool, all []Secret) ([]byte, bool) {
+	var places []place
+	whole, changed := string(content), string(blanked(content, known))
+	for _, s := range all {
+		text := whole
+		if s.Withheld {
+			text = changed
+		}
+		for at, before := 0, 0; ; at++ {
+			n := strings.Index(text[at:], s.Value)
 			if n < 0 {
 				break
 			}
 			at += n
+			end := at + len(s.Value)
+			if s.Withheld && !secrets.IsWord(text, at, end) {
+				continue
+			}
 			if at < before { // it overlaps with itself
 				return nil, false
 			}
-			before = at + len(value)
-			all = append(all, place{at, before, s.Placeholder})
-			at++
+			before = end
+			places = append(places, place{at, end, s.Placeholder})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b place) int { return cmp.Or(a.from-b.from, b.end-a.end) })
+	slices.SortStableFunc(places, func(a, b place) int { return cmp.Or(a.from-b.from, b.end-a.end) })
 	var out bytes.Buffer
 	done := 0
-	for _, p := range all {
+	for _, p := range places {
 		switch {
 		case p.from >= done:
 			out.Write(content[done:p.from])
@@ -97,14 +109,19 @@ func replaced(content []byte, secrets []Secret) ([]byte, bool) {
 	return out.Bytes(), true
 }
 
-// without is a content without the lines that the template has.
-func without(content, template []byte) []byte {
-	if len(template) == 0 {
-		return content
+// linesOf are the lines of a content, without their ends.
+func linesOf(content []byte) map[string]bool {
+	lines := map[string]bool{}
+	for line := range bytes.Lines(content) {
+		lines[string(bytes.TrimRight(line, "\r\n"))] = true
 	}
-	known := map[string]bool{}
-	for line := range bytes.Lines(template) {
-		known[string(bytes.TrimRight(line, "\r\n"))] = true
+	return lines
+}
+
+// without is a content without the lines that are known.
+func without(content []byte, known map[string]bool) []byte {
+	if len(known) == 0 {
+		return content
 	}
 	var out bytes.Buffer
 	for line := range bytes.Lines(content) {
@@ -113,6 +130,19 @@ func without(content, template []byte) []byte {
 		}
 	}
 	return out.Bytes()
+}
+
+// blanked is a content with nothing in the lines that are known; all else is where it was.
+func blanked(content []byte, known map[string]bool) []byte {
+	out := make([]byte, 0, len(content))
+	for line := range bytes.Lines(content) {
+		if text := bytes.TrimRight(line, "\r\n"); known[string(text)] {
+			out = append(out, make([]byte, len(text))...)
+			line = line[len(text):]
+		}
+		out = append(out, line...)
+	}
+	return out
 }
 
 // reading is a text as it may be read: in whatever spelling, escaped as formats and URLs
@@ -137,7 +167,7 @@ func readingOf(name string, content []byte) reading {
 func (r reading) holds(s Secret) bool {
 	coded := secrets.Spellings(s.Value)
 	within := func(text string) bool {
-		return s.within(text) || slices.ContainsFunc(coded, func(c string) bool { return strings.Contains(text, c) })
+		return s.within(text) || slices.ContainsFunc(coded, func(c string) bool { return s.standsIn(text, c) })
 	}
 	return s.Value != "" && (slices.ContainsFunc(r.texts, within) ||
 		slices.ContainsFunc(numbersOf(s.Value), func(n float64) bool { return r.numbers[n] }))
@@ -145,19 +175,28 @@ func (r reading) holds(s Secret) bool {
 
 // within reports whether a text holds the secret as it is.
 func (s Secret) within(text string) bool {
-	if len(s.Value) < certain {
-		return hasWord(text, s.Value)
-	}
-	if strings.Contains(text, s.Value) {
+	if s.standsIn(text, s.Value) {
 		return true
 	}
 	for line := range strings.Lines(s.Value) { // a file may indent each of its lines
 		line = strings.TrimSpace(line)
-		if len(line) >= telling && len(line) < len(s.Value) && strings.Contains(text, line) {
+		if len(line) >= telling && len(line) < len(s.Value) && s.standsIn(text, line) {
 			return true
 		}
 	}
 	return false
+}
+
+// standsIn reports whether a text has a part of the secret, or a spelling of it, where it
+// tells the secret.
+func (s Secret) standsIn(text, part string) bool {
+	switch {
+	case s.Withheld:
+		return hasWord(text, part, secrets.IsWord)
+	case len(s.Value) < certain:
+		return hasWord(text, part, standsAlone)
+	}
+	return strings.Contains(text, part)
 }
 
 // spellings are a text as it is and as it reads with the escapes of several formats resolved.
@@ -253,20 +292,23 @@ func percentDecoded(s string) string {
 	return b.String()
 }
 
-// hasWord reports whether a text holds a word with no letter or digit beside it.
-func hasWord(text, word string) bool {
-	for at := 0; ; {
+// hasWord reports whether a text holds a word where it is one, as is says of the bytes
+// from one offset to before another.
+func hasWord(text, word string, is func(text string, from, end int) bool) bool {
+	for at := 0; ; at++ {
 		i := strings.Index(text[at:], word)
 		if i < 0 {
 			return false
 		}
-		i += at
-		end := i + len(word)
-		if (i == 0 || !ofWord(text[i-1])) && (end == len(text) || !ofWord(text[end])) {
+		if at += i; is(text, at, at+len(word)) {
 			return true
 		}
-		at = i + 1
 	}
+}
+
+// standsAlone reports whether a part of a text has no letter or digit beside it.
+func standsAlone(text string, from, end int) bool {
+	return (from == 0 || !ofWord(text[from-1])) && (end == len(text) || !ofWord(text[end]))
 }
 
 func ofWord(c byte) bool {

@@ -113,12 +113,16 @@ func (m Mask) Part(s string, from, to int) string {
 func (m Mask) end(s string, at int) int {
 	for _, one := range m.byHead[headOf(s[at:])] {
 		end := at + len(one)
-		if strings.HasPrefix(s[at:], one) && (len(one) >= Anywhere || beginsWord(s, at) && endsWord(s, end)) {
+		if strings.HasPrefix(s[at:], one) && (len(one) >= Anywhere || IsWord(s, at, end)) {
 			return end
 		}
 	}
 	return 0
 }
+
+// IsWord reports whether the bytes of s from one offset to before another, one at least, are
+// of no longer word.
+func IsWord(s string, from, end int) bool { return beginsWord(s, from) && endsWord(s, end) }
 
 // endsWord reports whether no word goes on at a place.
 func endsWord(s string, at int) bool { return at == len(s) || !ofWord(s[at-1]) || !ofWord(s[at]) }

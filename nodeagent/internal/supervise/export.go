@@ -59,7 +59,7 @@ func (i *Instance) Export(ctx context.Context) (Export, error) {
 	withheld := p.withheld(values)
 	for _, variable := range slices.Sorted(maps.Keys(withheld)) {
 		if value := withheld[variable]; len(value) >= secrets.Anywhere { // what is shorter, such as "true", is in every text
-			hidden = append(hidden, save.Secret{Value: value, Placeholder: "%" + variable + "%"})
+			hidden = append(hidden, save.Secret{Value: value, Placeholder: "%" + variable + "%", Withheld: true})
 		}
 	}
 	for _, values := range slices.Backward(known.All) { // a directory that stays may have those of builds before
