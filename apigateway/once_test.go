@@ -2,6 +2,7 @@ package apigateway
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -234,6 +235,33 @@ func TestWhatAnAgentMayHaveHeardIsNotAskedAgain(t *testing.T) {
 	}
 	if n := asked.Load(); n != 3 {
 		t.Errorf("asked %d times", n)
+	}
+}
+
+func TestOfACommandThatMayHaveBeenHeardItIsNotToldThatItWasDone(t *testing.T) {
+	s := newSite(t)
+	var asked atomic.Int32
+	agent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { // types the line, and does not come to say so
+		asked.Add(1)
+		panic(http.ErrAbortHandler)
+	}))
+	t.Cleanup(agent.Close)
+	s.commit(
+		store.Create(store.NodeKey("node-1"), fleet.Node{ID: "node-1", AgentURL: agent.URL, Capacity: fleet.Resources{MemoryMiB: 1024}}),
+		store.Create(store.NodeSessionKey("node-1"), fleet.NodeSession{Node: "node-1"}),
+	)
+	s.group("lobby", nil)
+	lobby := s.inside("lobby", "node-1")
+	for _, path := range []string{"/api/commands/execute", "/api/cluster/nodes/node-1/command", "/api/cluster/nodes/node-1"} {
+		asked.Store(0)
+		command := `{"command":"instance execute ` + string(lobby.id) + ` give @a diamond"}`
+		s.do("POST", path, command, keyed, "k").want(200).is("success", false).naming("does not answer")
+		for range 2 {
+			s.do("POST", path, command, keyed, "k").want(409).naming("what came of it is not known").naming("give @a diamond")
+		}
+		if n := asked.Load(); n != 1 {
+			t.Errorf("%s: asked %d times", path, n)
+		}
 	}
 }
 

@@ -30,6 +30,9 @@ const (
 	headerReplayed = "Idempotency-Replayed"
 )
 
+// undoneKey is where it stands that an answer tells of something that was not done.
+const undoneKey = "orrery.undone"
+
 // keptHeaders are those of an answer that are kept with it.
 var keptHeaders = []string{"Content-Type", "Location", "ETag", "Warning", "Deprecation", headerRevision}
 
@@ -77,7 +80,7 @@ func (s *Server) once(c *gin.Context) {
 // of it.
 func (s *Server) keep(c *gin.Context, n *operate.Once, w *withheld) error {
 	switch ctx := c.Request.Context(); {
-	case w.Status() >= http.StatusMultipleChoices:
+	case w.Status() >= http.StatusMultipleChoices, c.GetBool(undoneKey):
 		return s.cfg.Operations.Unknown(ctx, n)
 	case w.sent, s.routeOf(c).Secret:
 		return s.cfg.Operations.Answered(ctx, n, nil)
@@ -85,6 +88,10 @@ func (s *Server) keep(c *gin.Context, n *operate.Once, w *withheld) error {
 		return s.cfg.Operations.Answered(ctx, n, w.answer())
 	}
 }
+
+// Undone says that what was asked for was not done, or nobody knows, though the status of the
+// answer tells of success: what was begun for the request is not remembered as done.
+func Undone(c *gin.Context) { c.Set(undoneKey, true) }
 
 // whole reads the body, which handlers then read as it came, and tells it from others. ok is
 // false when the request was answered.

@@ -137,6 +137,7 @@ func (s *Shell) run(c *gin.Context, node fleet.NodeID) {
 	}
 	if out.Error != "" {
 		out.Success, out.Output = false, append(out.Output, out.Error)
+		server.Undone(c)
 	}
 	c.JSON(http.StatusOK, out)
 }
