@@ -124,10 +124,13 @@ func (c *client) serve(ctx context.Context, start origin) {
 
 // skip moves the cursor past what is nothing to the client.
 func (c *client) skip(upTo mark) {
-	if upTo.past != c.past || upTo.head <= c.at.pos.Rev {
+	if upTo.past != c.past {
 		return
 	}
-	c.at = cursor{pos: Position{Rev: upTo.head}, told: max(c.at.told, upTo.told)}
+	c.at.told = max(c.at.told, upTo.told)
+	if upTo.head > c.at.pos.Rev {
+		c.at.pos = Position{Rev: upTo.head}
+	}
 }
 
 // expel tells a client that may not see events any more why its stream ends.
@@ -171,7 +174,10 @@ func (c *client) catchUp(ctx context.Context) (known mark, done bool, err error)
 	case p.older:
 		return p.mark, false, c.fromHistory(ctx)
 	}
-	c.add(p.events, p.live)
+	c.streams.metrics.lost.Add(float64(p.lost))
+	if err := c.add(p.events, p.live); err != nil {
+		return p.mark, false, err
+	}
 	if p.behind > 0 {
 		c.at.pos = p.events[len(p.events)-1].At
 		return p.mark, false, c.flush()
@@ -185,18 +191,22 @@ func (c *client) catchUp(ctx context.Context) (known mark, done bool, err error)
 }
 
 // add adds what the client wants of some events and of live ones, in the order in which they
-// were heard, to what is written next.
-func (c *client) add(events, live []Event) {
-	for _, e := range events {
-		for len(live) > 0 && live[0].behind.Compare(e.At) < 0 {
-			c.event(live[0])
-			live = live[1:]
+// were heard, to what is written next. What is more than fits is written at once.
+func (c *client) add(events, live []Event) error {
+	for len(events)+len(live) > 0 {
+		next := &events
+		if len(events) == 0 || len(live) > 0 && live[0].behind.Compare(events[0].At) < 0 {
+			next = &live
 		}
-		c.event(e)
+		c.event((*next)[0])
+		*next = (*next)[1:]
+		if c.out != nil && c.out.Len() >= fits {
+			if err := c.flush(); err != nil {
+				return err
+			}
+		}
 	}
-	for _, e := range live {
-		c.event(e)
-	}
+	return nil
 }
 
 func (c *client) fromHistory(ctx context.Context) error {
@@ -221,7 +231,9 @@ func (c *client) fromHistory(ctx context.Context) error {
 
 func (c *client) sendPages(events []Event) error {
 	for page := range slices.Chunk(events, writePage) {
-		c.add(page, nil)
+		if err := c.add(page, nil); err != nil {
+			return err
+		}
 		c.at.pos = page[len(page)-1].At
 		if err := c.flush(); err != nil {
 			return err
@@ -307,8 +319,13 @@ func (c *client) buffer() *bytes.Buffer {
 	return c.out
 }
 
-// maxKept is the size up to which a buffer is used again.
-const maxKept = 64 << 10
+// fits is the size at which a buffer is written, with more to come or not: many clients have
+// one at the same time, and what waits for all is in the log. maxKept is the size up to which
+// a buffer is used again. Both are in bytes.
+const (
+	fits    = 64 << 10
+	maxKept = 2 * fits
+)
 
 // flush writes what was added, within the write timeout.
 func (c *client) flush() error {

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -275,14 +277,95 @@ func TestNoMoreLiveEventsAreKeptThanFit(t *testing.T) {
 	}
 }
 
+func TestABurstIsKeptWhileARoundHasToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const burst = 4096 // a batch of another gateway, of which the first calls a round
+		l := began()
+		ears := l.many(1000)
+		for range burst {
+			l.Tell(Event{Type: "X"})
+		}
+		if called := l.answers(ears); called != len(ears) {
+			t.Fatalf("%d were called for the first", called)
+		}
+		<-time.After(time.Duration(len(ears)) * perCall)
+		synctest.Wait()
+		if called := l.answers(ears); called != len(ears) {
+			t.Fatalf("%d were called for the others", called)
+		}
+		if n := len(l.after(cursor{pos: Position{Rev: 1}, told: 1}, 1).live); n != burst-1 {
+			t.Errorf("%d of the %d others are left", n, burst-1)
+		}
+	})
+}
+
+// writesTo is a client of a log that stands at its beginning.
+func (l *Log) writesTo(w http.ResponseWriter) *client {
+	return &client{streams: New(Config{Log: l}), log: l, w: w, rc: http.NewResponseController(w), at: cursor{pos: Position{Rev: 1}}}
+}
+
+func TestLiveEventsThatAClientIsNotToldOfAreCounted(t *testing.T) {
+	l := began()
+	ears := l.many(1)
+	w := httptest.NewRecorder()
+	c := l.writesTo(w)
+	for range liveRing + 10 {
+		l.Tell(Event{Type: "X"})
+	}
+	if _, done, err := c.catchUp(context.Background()); err != nil || !done {
+		t.Fatal(done, err)
+	}
+	if lost, told := testutil.ToFloat64(c.streams.metrics.lost), strings.Count(w.Body.String(), "data:"); lost != 10 || told != liveRing {
+		t.Errorf("%v are lost, %d were told", lost, told)
+	}
+	for range liveRing + 10 { // the client wants none of these, as it is found when a round is called
+		l.Tell(Event{Type: "X"})
+	}
+	l.answers(ears)
+	c.skip(l.now())
+	if _, done, err := c.catchUp(context.Background()); err != nil || !done {
+		t.Fatal(done, err)
+	}
+	if lost := testutil.ToFloat64(c.streams.metrics.lost); lost != 10 {
+		t.Errorf("with what was nothing to the client, %v are lost", lost)
+	}
+}
+
+func TestWhatIsMuchIsWrittenInPieces(t *testing.T) {
+	l := began()
+	l.many(1)
+	w := &counting{ResponseRecorder: httptest.NewRecorder()}
+	c := l.writesTo(w)
+	const events, each, most = 200, 5 << 10, 80 << 10
+	for n := range events {
+		l.Tell(Event{Type: "X", Fields: Fields{"n": n, "payload": strings.Repeat("x", each)}})
+	}
+	if _, done, err := c.catchUp(context.Background()); err != nil || !done {
+		t.Fatal(done, err)
+	}
+	if told := strings.Count(w.Body.String(), "data:"); told != events {
+		t.Errorf("%d of %d were told", told, events)
+	}
+	if w.largest > most || w.writes > 2*events*each/most {
+		t.Errorf("%d writes of up to %d bytes", w.writes, w.largest)
+	}
+}
+
 // counting is a response that counts what is done to it.
 type counting struct {
 	*httptest.ResponseRecorder
 	writes, flushes, deadlines int
+	// largest is what was written at once, at most, in bytes.
+	largest int
 }
 
-func (c *counting) Write(b []byte) (int, error) { c.writes++; return c.ResponseRecorder.Write(b) }
-func (c *counting) Flush()                      { c.flushes++ }
+func (c *counting) Write(b []byte) (int, error) {
+	c.writes++
+	c.largest = max(c.largest, len(b))
+	return c.ResponseRecorder.Write(b)
+}
+
+func (c *counting) Flush() { c.flushes++ }
 
 func (c *counting) SetWriteDeadline(time.Time) error { c.deadlines++; return nil }
 
@@ -292,9 +375,7 @@ func TestWhatWaitsIsOneWriteInTheOrderInWhichItWasHeard(t *testing.T) {
 		_, leave := l.join(everything)
 		defer leave()
 		w := &counting{ResponseRecorder: httptest.NewRecorder()}
-		c := &client{
-			streams: New(Config{Log: l}), log: l, w: w, rc: http.NewResponseController(w), at: cursor{pos: Position{Rev: 1}},
-		}
+		c := l.writesTo(w)
 		l.Tell(Event{Type: "A"})
 		l.goes("b")
 		l.Tell(Event{Type: "C"})

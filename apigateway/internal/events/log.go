@@ -13,9 +13,10 @@ const (
 	// DefaultRing is how many events a Log remembers.
 	DefaultRing = 8192
 	// liveRing is how many live events it keeps for those who are about to be told, and
-	// liveBytes how much of them.
-	liveRing  = 1024
-	liveBytes = 4 << 20
+	// liveBytes how much of them: two of the largest batches of other gateways, since a round
+	// may have to wait while these come.
+	liveRing  = 8192
+	liveBytes = 8 << 20
 )
 
 // Log remembers the latest events, in order and without gaps, and wakes whoever
@@ -166,8 +167,10 @@ type page struct {
 	events []Event
 	// behind is how many more the log holds.
 	behind int
-	// live are the live ones, once no more than these events is left.
+	// live are the live ones, once no more than these events is left; lost is how many there
+	// were before them that the log does not have any more.
 	live []Event
+	lost int
 	// older is true when the position lies before what the log holds; evicted then
 	// says that it was held once.
 	older, evicted bool
@@ -201,6 +204,7 @@ func (l *Log) after(at cursor, limit int) page {
 	out.events = slices.Clip(rest[:min(limit, len(rest))])
 	if out.behind = len(rest) - len(out.events); out.behind == 0 {
 		out.live = l.heard(at.told)
+		out.lost = int(max(l.told-at.told, 0)) - len(out.live)
 	}
 	return out
 }

@@ -79,7 +79,7 @@ type Streams struct {
 }
 
 type metrics struct {
-	sent, cut, resyncs prometheus.Counter
+	sent, lost, cut, resyncs prometheus.Counter
 }
 
 // New wires the streams.
@@ -98,6 +98,7 @@ func New(cfg Config) *Streams {
 	s.buffers.New = func() any { return new(bytes.Buffer) }
 	s.metrics = metrics{
 		sent:    cfg.Metrics.Counter("events_sent", "Events written to clients of the event stream.").WithLabelValues(),
+		lost:    cfg.Metrics.Counter("live_events_lost", "Live events that were not kept until a client of the event stream was told of what came before them, for each such client.").WithLabelValues(),
 		cut:     cfg.Metrics.Counter("event_streams_cut", "Event streams ended because the client did not keep up.").WithLabelValues(),
 		resyncs: cfg.Metrics.Counter("event_resyncs", "Clients whose position could not be resumed.").WithLabelValues(),
 	}
