@@ -43,6 +43,14 @@ var blockedEnv = []string{
 // Validate lists everything wrong with a spec, each an Invalid error that names
 // the native field. Whether templates and groups it refers to exist is for the caller.
 func (s GroupSpec) Validate() []error {
+	if problems := s.faults(); len(problems) > 0 {
+		return problems
+	}
+	return s.oversize()
+}
+
+// faults is what is wrong with single parts of a spec.
+func (s GroupSpec) faults() []error {
 	var p problems
 	p.addAll(s.validateRun())
 	p.addAll(s.Resources.validate())
@@ -72,14 +80,24 @@ func (s GroupSpec) Validate() []error {
 	p.seconds("maxLifetimeSeconds", s.MaxLifetimeSeconds)
 	p.check(s.Priority >= -maxPriority && s.Priority <= maxPriority, "priority", "must be between %d and %d, is %d", -maxPriority, maxPriority, s.Priority)
 	p.check(s.StartupWeight >= -maxPriority && s.StartupWeight <= maxPriority, "startupWeight", "must be between %d and %d, is %d", -maxPriority, maxPriority, s.StartupWeight)
-	if len(p.list) == 0 {
-		b, err := json.Marshal(s)
-		if err != nil {
-			return append(p.list, errs.As(errs.Invalid, "fleet.Validate", err))
-		}
-		p.check(len(b) <= maxSpecBytes, "env", "and all else declared must be at most %d bytes together, is %d: put large values into a template's file", maxSpecBytes, len(b))
-	}
 	return p.list
+}
+
+// oversize is what is wrong with the sum of a spec's parts.
+func (s GroupSpec) oversize() []error {
+	size, err := s.size()
+	if err != nil {
+		return []error{errs.As(errs.Invalid, "fleet.Validate", err)}
+	}
+	var p problems
+	p.check(size <= maxSpecBytes, "env", "and all else declared must be at most %d bytes together, is %d: put large values into a template's file", maxSpecBytes, size)
+	return p.list
+}
+
+// size is how many bytes a spec has as it is stored.
+func (s GroupSpec) size() (int, error) {
+	b, err := json.Marshal(s)
+	return len(b), err
 }
 
 // ValidateStartValues lists what is wrong with placeholder values for single

@@ -149,7 +149,7 @@ func (o *Operations) wanted(ctx context.Context, s *view.Snapshot, w GroupWrite,
 		return fleet.Group{}, nil, err
 	}
 	spec.Variables = values.values
-	if err := joined(asWritten(w.Written, slices.Concat(spec.Validate(), references(s, w.Name, present, spec), problems))); err != nil {
+	if err := joined(asWritten(w.Written, slices.Concat(wrong(present, spec), references(s, w.Name, present, spec), problems))); err != nil {
 		return fleet.Group{}, nil, err
 	}
 	now := o.now()
@@ -165,6 +165,15 @@ func (o *Operations) wanted(ctx context.Context, s *view.Snapshot, w GroupWrite,
 	}
 	g.Hidden = values.hidden
 	return g, values.guards, nil
+}
+
+// wrong is what is wrong with a spec; of what it leaves as it is nothing is, since what an
+// older version took must not block changes of other things.
+func wrong(present *fleet.GroupSpec, spec fleet.GroupSpec) []error {
+	if present == nil {
+		return spec.Validate()
+	}
+	return spec.ValidateChange(*present)
 }
 
 // same compares specs as they are stored: nil and empty lists are one.
@@ -246,7 +255,7 @@ func (o *Operations) Scale(ctx context.Context, by Actor, name fleet.GroupName, 
 		if limit := next.Spec.Scaling.Max; limit != 0 && n > limit {
 			next.Spec.Scaling.Max = n
 		}
-		if len(next.Spec.Validate()) > 0 && len(g.Spec.Validate()) == 0 {
+		if len(next.Spec.ValidateChange(g.Spec)) > 0 {
 			return change{}, errs.Field("targetInstances", "must be between 0 and 100000, is %d", n)
 		}
 		now := o.now()

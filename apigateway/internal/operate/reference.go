@@ -194,7 +194,7 @@ func ancestry(s *view.Snapshot, name fleet.GroupName, spec fleet.GroupSpec) (pro
 			problems = append(problems, errs.Field("parent", "%s would have more than %d ancestors", g.Name, fleet.MaxAncestors))
 			return
 		}
-		if whole := fleet.Inherit(*g, ancestors).Spec.Validate(); len(whole) > 0 && len(g.Spec.Validate()) == 0 {
+		if whole := inherited(s, g, ancestors); len(whole) > 0 {
 			problems = append(problems, errs.Field("parent", "with what %s inherits it would not be valid: %s %s", g.Name, errs.FieldOf(whole[0]), errs.MessageOf(whole[0])))
 		}
 	}
@@ -203,6 +203,21 @@ func ancestry(s *view.Snapshot, name fleet.GroupName, spec fleet.GroupSpec) (pro
 		if n != name && g.Spec.Parent != "" && !g.Deleting {
 			check(g)
 		}
+	}
+	return problems
+}
+
+// inherited is what is wrong with a group as it would be with what it has of its ancestors,
+// and was not before. Of what is wrong with it itself nothing is said.
+func inherited(s *view.Snapshot, g *fleet.Group, ancestors []*fleet.Group) []error {
+	var own, before *fleet.GroupSpec
+	if now, ok := s.Groups.Get(g.Name); ok {
+		whole := fleet.Inherit(*now, fleet.Ancestors(now, s.Groups.Get))
+		own, before = &now.Spec, &whole.Spec
+	}
+	problems := wrong(before, fleet.Inherit(*g, ancestors).Spec)
+	if len(problems) > 0 && len(wrong(own, g.Spec)) > 0 {
+		return nil
 	}
 	return problems
 }
