@@ -20,14 +20,17 @@ const (
 	MaxPlayers = 1_000_000
 )
 
+// newlines takes the newlines out of a text.
+var newlines = strings.NewReplacer("\r\n", "", "\n", "")
+
 // word bounds a text that may be left out and has no newline.
 func (p *problems) word(field, v string, most int) {
 	p.check(utf8.RuneCountInString(v) <= most && !HasControl(v), field, "must be at most %d characters without control characters", most)
 }
 
-// lines bounds a text that may be left out and may have newlines.
+// lines bounds a text that may be left out and may have newlines, also as forms send them: CRLF.
 func (p *problems) lines(field, v string, most int) {
-	p.check(utf8.RuneCountInString(v) <= most && !HasControl(strings.ReplaceAll(v, "\n", "")), field,
+	p.check(utf8.RuneCountInString(v) <= most && !HasControl(newlines.Replace(v)), field,
 		"must be at most %d characters without control characters other than newlines and tabs", most)
 }
 

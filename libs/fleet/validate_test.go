@@ -218,7 +218,7 @@ func TestTextsAreCountedInCharactersAndKeepTheirColours(t *testing.T) {
 	s := DefaultSpec()
 	s.Software.Platform = strings.Repeat("ä", MaxWord)
 	s.Maintenance.Message = "§cBack\tsoon\n§l" + strings.Repeat("ö", MaxShown-15)
-	s.Motd.Lines = []string{"§6Lobby\n§7of all", strings.Repeat("界", MaxShown)}
+	s.Motd.Lines = []string{"§6Lobby\n§7of all", "of a form\r\n", strings.Repeat("界", MaxShown)}
 	if problems := s.Validate(); len(problems) > 0 {
 		t.Error(problems)
 	}
@@ -228,9 +228,14 @@ func TestWhatATemplateSaysOfItselfIsBounded(t *testing.T) {
 	if err := CheckDescription(strings.Repeat("ä\n", MaxDescription/2), strings.Repeat("ä", MaxPlatform)); err != nil {
 		t.Error(err)
 	}
+	if err := CheckDescription("a\r\nb\r\n\nc", ""); err != nil {
+		t.Errorf("as a form sends it: %v", err)
+	}
 	for _, c := range []struct{ description, platform, field string }{
 		{strings.Repeat("x", MaxDescription+1), "", "description"},
 		{"a\x00", "", "description"},
+		{"a\rb", "", "description"},
+		{"a\r\n\r", "", "description"},
 		{"", strings.Repeat("x", MaxPlatform+1), "platform"},
 		{"", "a\nb", "platform"},
 	} {
