@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/await"
@@ -94,4 +95,42 @@ func TestACommandShutsTheWholeClusterDown(t *testing.T) {
 			return await.Unless(err != nil, "it answers")
 		})
 	}
+}
+
+func TestAClusterIsShutDownOnceUnderItsKey(t *testing.T) {
+	a := newSite(t)
+	var asked [2]atomic.Int32
+	for n, name := range []fleet.NodeID{"node-1", "node-2"} {
+		agent := a.node(name, fleet.Resources{MemoryMiB: 4096})
+		agent.mu.Lock()
+		agent.more = func(w http.ResponseWriter, _ *http.Request) {
+			if asked[n].Add(1) == 1 && n == 1 {
+				panic(http.ErrAbortHandler) // it ends, and does not come to say so
+			}
+			w.WriteHeader(http.StatusNoContent)
+		}
+		agent.mu.Unlock()
+	}
+	times := func(first, other int32) {
+		t.Helper()
+		if got := [2]int32{asked[0].Load(), asked[1].Load()}; got != [2]int32{first, other} {
+			t.Errorf("asked %d times, want %d and %d", got, first, other)
+		}
+	}
+	const path, command = "/api/commands/execute", `{"command":"cluster shutdown confirm"}`
+	a.do("POST", path, command, keyed, "k").want(200).is("success", false).is("output.0", "node node-1 stops its instances, and its agent ends").
+		naming("node node-2 may have heard it").naming("so the gateways stay")
+	times(1, 1)
+	a.do("POST", path, command, keyed, "k").want(409).naming("system.shutdown of cluster: 2 nodes").naming("what came of it is not known")
+	times(1, 1)
+	a.do("POST", path, command, keyed, "other").want(200).is("success", true).is("output.1", "node node-2 stops its instances, and its agent ends")
+	times(2, 2)
+	await.That(t, "nobody is answered any more", func() string {
+		_, err := a.try("GET", "/livez", nil)
+		return await.Unless(err != nil, "it answers")
+	})
+	b := second(t, a)
+	b.do("POST", path, command, keyed, "other").want(409).naming("this was done (system.shutdown of cluster")
+	times(2, 2)
+	b.do("GET", "/livez", nil).want(200)
 }

@@ -146,41 +146,6 @@ func TestNobodyMakesAKeyThatMayMoreThanTheyMay(t *testing.T) {
 	}
 }
 
-func TestTheWholeClusterIsShutDownNodesFirstAndThisGatewayLast(t *testing.T) {
-	w := newWorld(t)
-	w.commit(fleetOfOne()...)
-	for _, replica := range []string{"g-1", "g-2", "g-3"} {
-		w.commit(store.Create(store.SessionKey("apigateway", replica), fleet.Session{Service: "apigateway", Replica: replica}))
-	}
-	w.node.deaf = true
-	told := w.transcript("cluster shutdown", "cluster shutdown now")
-	if len(w.node.shut) > 0 || len(w.asked) > 0 {
-		t.Fatalf("shut down without a confirmation: %v, %v", w.node.shut, w.asked)
-	}
-	told += w.transcript("cluster shutdown confirm")
-	if len(w.asked) > 0 {
-		t.Errorf("the gateways %v end though a node runs on", w.asked)
-	}
-	w.node.deaf, w.unheard = false, []string{"g-2"}
-	told += w.transcript("cluster shutdown confirm")
-	golden(t, "shutdown", told)
-	if got := strings.Join(append(w.node.shut, w.asked...), ", "); got != "node-1: cluster shutdown, g-3, g-1" {
-		t.Errorf("asked %s", got)
-	}
-	entries, _, err := store.List(t.Context(), w.store, store.AuditLog())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var noted []string
-	for _, e := range entries {
-		noted = append(noted, strings.TrimSpace(e.Action+" "+e.ResourceID+" "+e.Failure))
-	}
-	want := []string{"node.shutdown node-1 the agent of node node-1 does not answer", "node.shutdown node-1", "system.shutdown g-2", "system.shutdown g-3", "system.shutdown g-1", "command.execute cluster shutdown"}
-	if !slices.Equal(noted, want) {
-		t.Errorf("noted %q, want %q", noted, want)
-	}
-}
-
 func TestALineIsCompletedByWhatTheCallerMayDoAndSee(t *testing.T) {
 	w := newWorld(t)
 	w.commit(fleetOfOne()...)

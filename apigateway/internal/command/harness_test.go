@@ -2,10 +2,12 @@ package command
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,23 +43,32 @@ const (
 
 var at = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// node stands for an agent, the far side of the network. What is not here is not asked.
+// node stands for the agents, the far side of the network. What is not here is not asked.
 type node struct {
 	upstream.Agent
 	typed []string
 	lines []string
-	// shut is why it was shut down; deaf is true when it is not to be reached.
-	shut []string
-	deaf bool
+	mu    sync.Mutex
+	// shut are those that were shut down, and why; unheard is what keeps one from saying so.
+	shut    []string
+	unheard map[fleet.NodeID]error
 }
 
 func (n *node) Shutdown(_ context.Context, id fleet.NodeID, reason string) error {
-	if n.deaf {
-		return errs.New(errs.Unavailable, "the agent of node %s does not answer", id)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.unheard[id]; err != nil {
+		return err
 	}
 	n.shut = append(n.shut, string(id)+": "+reason)
 	return nil
 }
+
+// Why an agent was not heard to say that it ends: it is not there, or does not come to say so.
+var (
+	errNobody = errs.As(errs.Unavailable, "client", &net.OpError{Op: "dial", Err: errors.New("refused")})
+	errBroken = errs.As(errs.Unavailable, "client", io.ErrUnexpectedEOF)
+)
 
 func (n *node) Console(_ context.Context, _ fleet.InstanceID, line string) error {
 	n.typed = append(n.typed, line)
@@ -154,8 +165,11 @@ func (w *world) commit(writes ...store.Write) {
 }
 
 // run runs a line and returns what was said.
-func (w *world) run(line string) (said []string, err error) {
-	err = w.console.Run(w.t.Context(), Session{
+func (w *world) run(line string) (said []string, err error) { return w.runIn(w.t.Context(), line) }
+
+// runIn is run in a context.
+func (w *world) runIn(ctx context.Context, line string) (said []string, err error) {
+	err = w.console.Run(ctx, Session{
 		By: operate.Actor{User: w.who.User}, Who: w.who, Node: "node-1",
 		Say: func(line string) error { said = append(said, line); return nil },
 	}, line)
@@ -192,6 +206,22 @@ func golden(t *testing.T, name, got string) {
 	}
 	if d := cmp.Diff(string(want), got); d != "" {
 		t.Errorf("%s (-want +got)\n%s", path, d)
+	}
+}
+
+// gatewaysOf are the records of gateways that serve.
+func gatewaysOf(replicas ...string) (out []store.Write) {
+	for _, replica := range replicas {
+		out = append(out, store.Create(store.SessionKey(gateways, replica), fleet.Session{Service: gateways, Replica: replica}))
+	}
+	return out
+}
+
+// connected are the records of a node whose agent can be asked.
+func connected(id fleet.NodeID) []store.Write {
+	return []store.Write{
+		store.Create(store.NodeKey(id), fleet.Node{ID: id, AgentURL: "http://" + string(id) + ":7070"}),
+		store.Create(store.NodeSessionKey(id), fleet.NodeSession{Node: id}),
 	}
 }
 

@@ -2,8 +2,8 @@ package command
 
 import (
 	"context"
-	"sync"
 
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
@@ -11,8 +11,6 @@ import (
 const (
 	// confirmed is what has to be typed for the whole cluster to be shut down.
 	confirmed = "confirm"
-	// asking bounds how many nodes are asked at a time.
-	asking = 16
 	// gateways is how their sessions are filed.
 	gateways = "apigateway"
 )
@@ -66,35 +64,38 @@ func shutdownCluster(ctx context.Context, c *call) error {
 	return c.say("etcd and the services that decide run on: stop them where they were started")
 }
 
-// shutdownNodes asks agents to stop their instances and to end. Unavailable when one of them
-// was not asked.
+// shutdownNodes asks agents to stop their instances and to end. Unavailable when it is not known
+// of all that they do.
 func (c *call) shutdownNodes(ctx context.Context, nodes []fleet.NodeID) error {
-	failed := make([]error, len(nodes))
-	room := make(chan struct{}, asking)
-	var all sync.WaitGroup
-	for n, id := range nodes {
-		all.Go(func() {
-			room <- struct{}{}
-			defer func() { <-room }()
-			failed[n] = c.cfg.Operations.ShutdownNode(ctx, c.By, id, "cluster shutdown", false)
-		})
+	failed, err := c.cfg.Operations.ShutdownNodes(ctx, c.By, nodes, "cluster shutdown")
+	if err != nil {
+		return err
 	}
-	all.Wait()
 	missed := 0
 	for n, id := range nodes {
-		what := "stops its instances, and its agent ends"
 		if failed[n] != nil {
 			missed++
-			what = "was not asked: " + Explain(failed[n])
 		}
-		if err := c.say("node %s %s", id, what); err != nil {
+		if err := c.say("node %s %s", id, became(failed[n], "stops its instances, and its agent ends", "was not asked")); err != nil {
 			return err
 		}
 	}
 	if missed > 0 {
-		return errs.New(errs.Unavailable, "not asked: %d of %d nodes; so the gateways stay: try again, or stop those agents where they were started", missed, len(nodes))
+		return errs.New(errs.Unavailable, "%d of %d nodes have not said that they end; so the gateways stay: try again, or stop those agents where they were started", missed, len(nodes))
 	}
 	return nil
+}
+
+// became is what became of somebody who was asked to end: done where it was heard, not where it
+// surely was not.
+func became(failed error, done, not string) string {
+	switch {
+	case failed == nil:
+		return done
+	case operate.MayHaveHeard(failed):
+		return "may have heard it: " + Explain(failed)
+	}
+	return not + ": " + Explain(failed)
 }
 
 // endGateway asks another gateway to end, and tells what came of that.

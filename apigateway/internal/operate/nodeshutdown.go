@@ -2,14 +2,20 @@ package operate
 
 import (
 	"context"
+	"sync"
 	"unicode/utf8"
 
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// maxShutdownReason bounds why a node is shut down, in characters.
-const maxShutdownReason = 200
+const (
+	// maxShutdownReason bounds why a node is shut down, in characters.
+	maxShutdownReason = 200
+	// shutDownAtOnce bounds how many nodes are asked at a time.
+	shutDownAtOnce = 16
+)
 
 // ErrNodeNotConnected is the cause when a node's agent is not there to be asked.
 var ErrNodeNotConnected = errs.New(errs.Conflict, "the node is not connected: there is no agent to ask")
@@ -37,3 +43,43 @@ func (o *Operations) ShutdownNode(ctx context.Context, by Actor, id fleet.NodeID
 		return o.cfg.Agents.Shutdown(ctx, id, reason)
 	})
 }
+
+// ShutdownNodes is ShutdownNode for all nodes that are connected, as the first step towards the
+// end of the cluster: what came of each stands at its place in failed, and MayHaveHeard tells which
+// of those that failed may be ending all the same. A request that is carried out once is
+// remembered as one for the cluster, not for a node, and forgotten when none of them has heard
+// anything. With an err, which is as of commit, nobody was asked.
+func (o *Operations) ShutdownNodes(ctx context.Context, by Actor, ids []fleet.NodeID, reason string) (failed []error, err error) {
+	if err := o.claim(ctx, entry{action: "system.shutdown", resource: "cluster", details: counted(len(ids), "node")}); err != nil {
+		return nil, err
+	}
+	failed = make([]error, len(ids))
+	room := make(chan struct{}, shutDownAtOnce)
+	one := byTurns(elsewhere(ctx))
+	var asking sync.WaitGroup
+	for n, id := range ids {
+		asking.Go(func() {
+			room <- struct{}{}
+			defer func() { <-room }()
+			if ctx.Err() != nil {
+				failed[n] = errs.New(errs.Exhausted, "there was no time left for it")
+				return
+			}
+			failed[n] = o.ShutdownNode(one, by, id, reason, false)
+		})
+	}
+	asking.Wait()
+	for _, err := range failed {
+		if err == nil || MayHaveHeard(err) {
+			return failed, nil
+		}
+	}
+	if len(ids) > 0 {
+		o.yield(ctx)
+	}
+	return failed, nil
+}
+
+// MayHaveHeard reports whether somebody whom it failed to ask to end may be ending all the same: what
+// was asked was sent, and not answered.
+func MayHaveHeard(err error) bool { return err != nil && !upstream.NotDone(err) }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -186,6 +187,17 @@ func tell(ctx context.Context, rev int64) {
 	if heard, ok := ctx.Value(tellKey{}).(func(int64)); ok {
 		heard(rev)
 	}
+}
+
+// byTurns has what is told from several goroutines be heard one by one: who hears it may write
+// it to an answer.
+func byTurns(ctx context.Context) context.Context {
+	var mu sync.Mutex
+	return Telling(ctx, func(rev int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		tell(ctx, rev)
+	})
 }
 
 // committed waits until the view has what was written, and keeps the audit short.
