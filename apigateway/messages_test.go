@@ -56,6 +56,7 @@ func TestAMessageWaitsForItsPlayersProxyUntilThatHasIt(t *testing.T) {
 	lobby, edge, other := a.inside("lobby", "node-1"), a.inside("edge", "node-1"), a.inside("edge", "node-1")
 	id, _ := lobby.send("hello").want(201).is("status", "QUEUED").field("id").(string)
 	there := edge.on(b)
+	there.soon("GET", "/api/proxy/messages/pending", 200)
 	if got := there.letters(); len(got) != 0 {
 		t.Errorf("the player is not there: %v", got)
 	}
@@ -71,6 +72,10 @@ func TestAMessageWaitsForItsPlayersProxyUntilThatHasIt(t *testing.T) {
 	a.publish("node-1", steve, fleet.Presence{By: other.id, Proxy: true}) // the player came back through the other
 	await.That(t, "the message at the proxy the player came through", func() string { return await.Unless(len(other.letters()) == 1, "%v", other.letters()) })
 	other.say("/api/proxy/messages/none/ack", nil).want(404)
+	edge.say("/api/proxy/messages/"+id+"/ack", nil).want(404)
+	if got := other.letters(); len(got) != 1 {
+		t.Errorf("another proxy has taken it as delivered: %v", got)
+	}
 	other.say("/api/proxy/messages/"+id+"/ack", nil).want(200).is("status", "ok")
 	if got := other.letters(); len(got) != 0 {
 		t.Errorf("once it was delivered: %v", got)
@@ -78,6 +83,22 @@ func TestAMessageWaitsForItsPlayersProxyUntilThatHasIt(t *testing.T) {
 	if audit := a.do("GET", "/api/v1/audit?pageSize=500", nil).want(200).raw; strings.Contains(audit, "hello") {
 		t.Error("the audit has what players tell each other")
 	}
+}
+
+func TestAServerSendsNoMessageOfAPlayerWhoIsOnAnother(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	here, there := s.inside("lobby", "node-1"), s.inside("lobby", "node-1")
+	says := func(i *inside) *reply {
+		return i.say("/api/plugin/message/send", `{"fromUuid":"`+string(steve)+`","toUuid":"61699b2e-d327-4a01-9f1e-0ea8c3f06bc6","content":"hello"}`)
+	}
+	here.say("/api/plugin/player-join", `{"uuid":"`+string(steve)+`","name":"Steve"}`).want(200)
+	says(here).want(201)
+	says(there).want(409).naming("on another server")
+	s.publish("node-1", steve, fleet.Presence{By: here.id, Said: 1}, fleet.Presence{By: there.id, Said: 1})
+	says(here).want(201) // the player goes from one to the other, and both tell
+	says(there).want(201)
 }
 
 func TestMessagesAreBoundedAndWhatIsNoneIsRefused(t *testing.T) {

@@ -54,6 +54,10 @@ func TestATransferIsPendingAtThePlayersProxyUntilThePlayerIsThere(t *testing.T) 
 		t.Errorf("another proxy is told %v", got)
 	}
 	there.say("/api/proxy/transfer-ack/steve", nil).want(400)
+	other.say("/api/proxy/transfer-ack/"+string(steve), nil).want(404).naming("another proxy")
+	if got := there.pending(); len(got) != 1 {
+		t.Errorf("another proxy has taken it as done: %v", got)
+	}
 	there.say("/api/proxy/transfer-ack/"+string(steve), nil).want(200).is("status", "ok")
 	if got := there.pending(); len(got) != 0 {
 		t.Errorf("once it was sent, %v", got)

@@ -35,11 +35,12 @@ func (o *Operations) SendMessage(ctx context.Context, m fleet.PlayerMessage) (id
 	return m.ID, err
 }
 
-// AckMessage removes a message that its player has. NotFound when there is none of that id.
-func (o *Operations) AckMessage(ctx context.Context, id string) error {
+// AckMessage removes a message that its player has, who may say so of whom mine tells. NotFound
+// when there is none of that id and such a player.
+func (o *Operations) AckMessage(ctx context.Context, id string, mine func(fleet.PlayerID) bool) error {
 	return InTime(ctx, func(ctx context.Context) error {
 		m, ok := o.Snapshot().Messages.Get(id)
-		if !ok {
+		if !ok || !mine(m.To) {
 			return errs.New(errs.NotFound, "no message %s waits", clip(id))
 		}
 		return o.conclude(ctx, store.Remove(store.MessageKey(id), m.ModRev))

@@ -2,11 +2,13 @@ package workload
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
@@ -46,6 +48,9 @@ func (a *API) sendMessage(c *gin.Context) {
 			err = m.Validate()
 		}
 	}
+	if err == nil {
+		err = a.maySpeak(server.OwnInstance(c), m.From)
+	}
 	if err != nil {
 		server.Fail(c, err)
 		return
@@ -59,6 +64,18 @@ func (a *API) sendMessage(c *gin.Context) {
 		return
 	}
 	c.JSON(http.StatusCreated, gin.H{"id": id, "status": "QUEUED"})
+}
+
+// maySpeak is Conflict when a player is on another server than the one that wants to send what
+// the player says, and does not tell of the player itself.
+func (a *API) maySpeak(own fleet.InstanceID, id fleet.PlayerID) error {
+	s := a.cfg.Operations.Snapshot()
+	p, there := a.cfg.Players.Of(s, id)
+	if !there || p.Server == "" || p.Server == own ||
+		slices.ContainsFunc(s.PresencesOf(id), func(t fleet.Presence) bool { return t.By == own }) {
+		return nil
+	}
+	return errs.New(errs.Conflict, "player %s is on another server, which sends what the player says: who has just come here is known in a moment", id)
 }
 
 // pendingMessages are those for players who came through the proxy that asks, the oldest first.
@@ -90,7 +107,9 @@ func (a *API) ackMessage(c *gin.Context) {
 	if !a.handOver(c, client.Heartbeat{}) {
 		return
 	}
-	if err := a.cfg.Operations.AckMessage(c.Request.Context(), c.Param("id")); err != nil {
+	s, own := a.cfg.Operations.Snapshot(), server.OwnInstance(c)
+	err := a.cfg.Operations.AckMessage(c.Request.Context(), c.Param("id"), func(id fleet.PlayerID) bool { return !a.anothers(s, own, id) })
+	if err != nil {
 		server.Fail(c, err)
 		return
 	}

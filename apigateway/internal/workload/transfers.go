@@ -80,6 +80,13 @@ func (a *API) through(s *view.Snapshot, proxy fleet.InstanceID, id fleet.PlayerI
 	return p, there && (p.Proxy == "" || p.Proxy == proxy)
 }
 
+// anothers reports whether a player came through another proxy: of who has left, or of whom no
+// proxy tells, any may say that something was done.
+func (a *API) anothers(s *view.Snapshot, proxy fleet.InstanceID, id fleet.PlayerID) bool {
+	p, mine := a.through(s, proxy, id)
+	return p.Proxy != "" && !mine
+}
+
 // pendingTransfers are those of the players who came through the proxy that asks, and of
 // those of whom no proxy tells.
 func (a *API) pendingTransfers(c *gin.Context) {
@@ -107,11 +114,15 @@ func (a *API) pendingTransfers(c *gin.Context) {
 }
 
 // ackTransfer takes that the proxy has sent a player on. Who is not there in half a minute
-// is pending again.
+// is pending again. NotFound when the player came through another proxy.
 func (a *API) ackTransfer(c *gin.Context) {
 	id, err := fleet.ParsePlayerID(c.Param("uuid"))
 	if err != nil {
 		server.Fail(c, err)
+		return
+	}
+	if a.anothers(a.cfg.Operations.Snapshot(), server.OwnInstance(c), id) {
+		server.Fail(c, errs.New(errs.NotFound, "player %s came through another proxy: only that one sends the player on", id))
 		return
 	}
 	if !a.handOver(c, client.Heartbeat{}) {
