@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -177,6 +178,20 @@ func TestFinishedAt(t *testing.T) {
 				t.Errorf("%v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+func TestEveryStateIsToldWithoutAWordOfADialect(t *testing.T) {
+	said := map[string]State{}
+	for _, s := range States {
+		text := s.Text()
+		if other, twice := said[text]; twice || text != strings.ToLower(text) {
+			t.Errorf("%s is told as %q, as %q is", s, text, other)
+		}
+		said[text] = s
+	}
+	if got := Online.Text(); got != "runs" {
+		t.Errorf("it %s", got)
 	}
 }
 

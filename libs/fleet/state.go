@@ -46,6 +46,32 @@ func (s State) Running() bool {
 	return false
 }
 
+// Text tells the state in a sentence that begins with the instance. The dialects of the API
+// have words of their own for states, so what all of them show has none of these.
+func (s State) Text() string {
+	switch s {
+	case Unplaced:
+		return "has no node yet"
+	case Preparing:
+		return "is being prepared"
+	case Starting:
+		return "is starting"
+	case Online:
+		return "runs"
+	case Stopping:
+		return "is stopping"
+	case Stopped:
+		return "has stopped"
+	case Crashed:
+		return "has crashed"
+	case Failed:
+		return "has failed"
+	case Offline:
+		return "is on a lost node"
+	}
+	return "is " + string(s)
+}
+
 // next holds the transitions an agent may report within one generation.
 var next = map[State][]State{
 	Preparing: {Starting, Online, Stopping, Stopped, Crashed, Failed, Offline},

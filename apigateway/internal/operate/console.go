@@ -94,7 +94,7 @@ func sendable(i *fleet.Instance, line string) error {
 		return errs.Field("command", "must not contain control characters: send one line at a time")
 	}
 	if !i.State().Running() {
-		return errs.New(errs.Conflict, "instance %s is %s: only a running one has a console", i.Intent.Name, i.State())
+		return errs.New(errs.Conflict, "instance %s %s: only a running one has a console", i.Intent.Name, i.State().Text())
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (o *Operations) Heartbeat(ctx context.Context, ref string, h client.Heartbe
 		return err
 	}
 	if i.Terminal() {
-		return errs.New(errs.Conflict, "instance %s is %s: a heartbeat does not change that", i.Intent.Name, i.State())
+		return errs.New(errs.Conflict, "instance %s %s: a heartbeat does not change that", i.Intent.Name, i.State().Text())
 	}
 	return o.cfg.Agents.Heartbeat(ctx, i, h)
 }
@@ -177,7 +177,7 @@ func (o *Operations) Measured(ctx context.Context, ref string, proxy bool) (*fle
 		return nil, client.Measured{}, err
 	}
 	if !i.State().Running() {
-		return nil, client.Measured{}, errs.New(errs.NotFound, "instance %s is %s: it tells no metrics", i.Intent.Name, i.State())
+		return nil, client.Measured{}, errs.New(errs.NotFound, "instance %s %s: it tells no metrics", i.Intent.Name, i.State().Text())
 	}
 	m, err := o.cfg.Agents.Measured(ctx, i)
 	if err == nil && m.Proxy != proxy {

@@ -190,8 +190,8 @@ func (o *Operations) RemoveInstance(ctx context.Context, by Actor, ref string, i
 		if err := unmoved("instance "+i.Intent.Name, ifMatch, i.Intent.ModRev); err != nil {
 			return nil, err
 		}
-		if !i.Terminal() || i.Intent.RestartPending || i.HoldsNode() {
-			return nil, errs.New(errs.Conflict, "instance %s is %s: stop it first", i.Intent.Name, i.State())
+		if err := finished(i); err != nil {
+			return nil, err
 		}
 		return &change{
 			writes: records(s, i),
@@ -199,6 +199,19 @@ func (o *Operations) RemoveInstance(ctx context.Context, by Actor, ref string, i
 		}, nil
 	})
 	return out.Rev, err
+}
+
+// finished is Conflict for an instance of which something runs or is to run.
+func finished(i *fleet.Instance) error {
+	switch {
+	case i.Intent.RestartPending:
+		return errs.New(errs.Conflict, "instance %s is to be started again: stop it first", i.Intent.Name)
+	case !i.Terminal():
+		return errs.New(errs.Conflict, "instance %s %s: stop it first", i.Intent.Name, i.State().Text())
+	case i.HoldsNode():
+		return errs.New(errs.Conflict, "an earlier run of instance %s may still be on node %s: try again when that has told its end", i.Intent.Name, i.Placement.Node)
+	}
+	return nil
 }
 
 // records removes all records of an instance; its name only while it points to it.

@@ -23,7 +23,7 @@ func (o *Operations) Transfer(ctx context.Context, by Actor, player fleet.Player
 			return nil, err
 		}
 		if i.State() != fleet.Online {
-			return nil, errs.New(errs.Conflict, "instance %s is %s: players can be sent to one that runs and is ready", i.Intent.Name, i.State())
+			return nil, errs.New(errs.Conflict, "instance %s %s: players can be sent to one that runs and is ready", i.Intent.Name, i.State().Text())
 		}
 		return i, nil
 	})

@@ -388,7 +388,7 @@ func TestAHeartbeatIsHandedToTheAgentAndRevivesNothing(t *testing.T) {
 	}
 	i, _ := s.view.Snapshot().Instances.Get(id)
 	rev := s.commit(store.Replace(store.StatusKey(id), fleet.Status{Instance: id, Generation: 1, State: fleet.Stopped, ChangedAt: at}, i.Status.ModRev)).Rev
-	s.want(409, "is STOPPED", "PUT", "/api/instances/abc123/state", `{"state":"ONLINE"}`)
+	s.want(409, "has stopped: ", "PUT", "/api/instances/abc123/state", `{"state":"ONLINE"}`)
 	if now := s.view.Snapshot().Rev; len(s.node.beats) != 1 || now != rev {
 		t.Errorf("a late heartbeat left a trace: %+v, revision %d after %d", s.node.beats, now, rev)
 	}

@@ -95,7 +95,7 @@ func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, valu
 // nobody took it, the same name. Conflict when the instance is not terminal.
 func (s *Spawner) Again(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, error) {
 	if !i.Terminal() {
-		return Birth{}, errs.New(errs.Conflict, "instance %s is %s: stop it first", i.Intent.Name, i.State())
+		return Birth{}, errs.New(errs.Conflict, "instance %s %s: stop it first", i.Intent.Name, i.State().Text())
 	}
 	return s.again(g, i, c, 0), nil
 }
@@ -104,7 +104,7 @@ func (s *Spawner) Again(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, erro
 // group as it is now. Conflict when it holds a node, or has ended.
 func (s *Spawner) Renewed(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, error) {
 	if !i.NeedsPlacement() || i.HoldsNode() {
-		return Birth{}, errs.New(errs.Conflict, "instance %s is %s and waits for no node", i.Intent.Name, i.State())
+		return Birth{}, errs.New(errs.Conflict, "instance %s %s: it waits for no node", i.Intent.Name, i.State().Text())
 	}
 	return s.again(g, i, c, 0), nil
 }

@@ -46,7 +46,7 @@ func (i *Instance) Export(ctx context.Context) (Export, error) {
 	case l.Held:
 		return Export{}, errHeld
 	case !l.Status.State.Running():
-		return Export{}, errs.New(errs.Conflict, "the instance is %s: start it, and save it while it runs", l.Status.State)
+		return Export{}, errs.New(errs.Conflict, "the instance %s: start it, and save it while it runs", l.Status.State.Text())
 	}
 	known, err := i.known()
 	if err != nil {

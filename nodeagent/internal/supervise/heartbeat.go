@@ -49,7 +49,7 @@ func (i *Instance) Heartbeat(b Beat) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if !i.live.Status.State.Running() && !i.launching {
-		return errs.New(errs.Conflict, "the instance is %s: only a running one sends heartbeats", i.live.Status.State)
+		return errs.New(errs.Conflict, "the instance %s: only a running one sends heartbeats", i.live.Status.State.Text())
 	}
 	if b.Sequence != 0 && b.Sequence <= i.sequence {
 		return errs.New(errs.AlreadyExists, "number %d is not higher than %d, which was the last", b.Sequence, i.sequence)

@@ -36,7 +36,7 @@ func (i *Instance) RCON(ctx context.Context, command string) (rcon.Answer, error
 	case l.Held:
 		return rcon.Answer{}, errHeld
 	case !l.Status.State.Running():
-		return rcon.Answer{}, errs.New(errs.Conflict, "the instance is %s: nothing answers its remote console", l.Status.State)
+		return rcon.Answer{}, errs.New(errs.Conflict, "the instance %s: nothing answers its remote console", l.Status.State.Text())
 	case r == nil:
 		return rcon.Answer{}, errs.New(errs.Conflict, "its group had no remote console when it was made: set rcon and make another, or send the command to the console")
 	}

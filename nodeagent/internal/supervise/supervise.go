@@ -446,7 +446,7 @@ func (i *Instance) WriteLine(line string) error {
 		return errHeld
 	}
 	if p == nil {
-		return errs.New(errs.Conflict, "the instance is %s: nothing reads its console", state)
+		return errs.New(errs.Conflict, "the instance %s: nothing reads its console", state.Text())
 	}
 	return p.WriteLine(line)
 }
