@@ -55,6 +55,9 @@ type Config struct {
 	ProgramsDir string
 	// ConfigurationsDir is what sources of configurations read, by absolute path; "" has none.
 	ConfigurationsDir string
+	// Settling is how long a configuration must have been missing there before it goes; 0 is
+	// a minute.
+	Settling time.Duration
 	// Bucket keeps file contents instead of BlobDir, which then holds what is under way and
 	// what was read lately. Nil: BlobDir keeps them.
 	Bucket *Bucket
@@ -160,7 +163,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	s.runner, err = source.NewRunner(source.RunnerConfig{
 		Store: cfg.Store, Service: service, Kinds: kinds(cfg), Owned: func() *store.Ownership { return s.replica.Owned() },
-		Secret: cfg.ClusterSecret, Spool: blobs.Spool(), Now: time.Now, Log: cfg.Log,
+		Settling: cfg.Settling, Secret: cfg.ClusterSecret, Spool: blobs.Spool(), Now: time.Now, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, errs.Wrap("templatesvc.New", errors.Join(err, listener.Close()))

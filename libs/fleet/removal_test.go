@@ -66,6 +66,9 @@ func TestRemovalTakesWhatIsGoneAndNothingElse(t *testing.T) {
 				t.Fatalf("%s of %+v", name, r)
 			}
 		}
+		if w := r.Await(); r.Held != (len(w.Go) > 0) || !r.Held && !slices.Equal(w.Waiting(), slices.Concat(r.Go, r.Kept)) || (w.Tell("groups", "abc") != "") != (len(r.Go)+len(r.Kept) > 0) {
+			t.Fatalf("%+v waits as %+v, told %q", r, w, w.Tell("groups", "abc"))
+		}
 		if confirmed && r.Held || r.Held != (!confirmed && len(r.Go) > fleet.FewRemoved && 2*len(r.Go) > len(published)) {
 			t.Fatalf("%+v", r)
 		}

@@ -164,7 +164,8 @@ type SourceStatus struct {
 	// Held names what is removed only when it is confirmed: the revision, "-" and a hash of
 	// the place and all that would go; "" when nothing waits.
 	Held string `json:"held,omitempty"`
-	// Place is where Items were found, see TemplateSource.Place.
+	// Place is where Items, and what is declared, were found: TemplateSource.Place, and of
+	// configurations which directory of which machine as well.
 	Place string `json:"place,omitempty"`
 	// At is when the status came to be as it is.
 	At    time.Time    `json:"at"`

@@ -7,6 +7,7 @@
 package origin
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"strings"
@@ -22,6 +23,8 @@ type Request struct {
 	// Seen is the revision that was brought before: when the source still has it,
 	// nothing is brought. "" brings all of it.
 	Seen string
+	// At is the Holding.Place where that was; elsewhere it is brought all the same.
+	At string
 	// Spool is the directory for what is kept on disk meanwhile.
 	Spool string
 	// Dialer makes the connections.
@@ -31,7 +34,14 @@ type Request struct {
 // Holding is all that a source holds. Nil says that nothing changed.
 type Holding struct {
 	// Revision names the state of the source: a commit, a hash.
-	Revision  string
+	Revision string
+	// Place is where it was found, of a kind whose record does not say that: the record's
+	// Place, and what tells one from another. "" is the record's.
+	Place string
+	// Moment is given by what is read as it stands, where a commit is somebody's deed as a
+	// whole: it changes whenever a name comes or goes. What is declared there no more goes
+	// when it was missing for a while at one moment.
+	Moment    string
 	Templates []Template
 	// Groups are those it declares, Commit empty; nil when it declares none.
 	Groups []fleet.DeclaredGroup
@@ -40,6 +50,9 @@ type Holding struct {
 	// Close gives back what is kept on disk meanwhile; nil when there is nothing.
 	Close func()
 }
+
+// PlaceOf is where a holding of a source was found.
+func (h *Holding) PlaceOf(s fleet.TemplateSource) string { return cmp.Or(h.Place, s.Place()) }
 
 // Add stores a file's bytes, at most limit of them.
 type Add func(r io.Reader, limit int64) (fleet.Content, error)

@@ -67,10 +67,13 @@ func catalogOf(source string) declarable[fleet.DeclaredCatalog] {
 
 // declaration is what is to be written of what a source declares, and what is to go.
 type declaration struct {
-	noun          string
-	writes, order []store.Write
-	removal       fleet.Removal
-	since         map[string]int64 // the mod-revisions of what was declared before
+	noun    string
+	writes  []store.Write
+	removal fleet.Removal
+	// vain are the names of what is there no more, and never was made: nothing goes with them.
+	vain  []string
+	order func(name string) store.Write // to remove something
+	since map[string]int64              // the mod-revisions of what was declared before
 }
 
 // declare compares what a source declares with what it declared before. Nothing is
@@ -81,10 +84,10 @@ func declare[T any](ctx context.Context, c *store.Client, kind declarable[T], s 
 	if err != nil {
 		return d, errs.Wrap("source.declare", err)
 	}
-	next := map[string]T{}
+	next, place := map[string]T{}, h.PlaceOf(s)
 	for _, one := range wanted {
 		said, name := kind.open(&one)
-		said.Source, said.Commit, said.Place = s.Name, h.Revision, s.Place()
+		said.Source, said.Commit, said.Place = s.Name, h.Revision, place
 		next[name] = one
 	}
 	before, known := map[string]T{}, map[string]bool{}
@@ -92,7 +95,7 @@ func declare[T any](ctx context.Context, c *store.Client, kind declarable[T], s 
 		said, name := kind.open(&one)
 		before[name], d.since[name] = one, kind.rev(one)
 		if !said.Removed {
-			known[name] = said.Place == s.Place()
+			known[name] = said.Place == place
 		}
 	}
 	for name, one := range next {
@@ -108,20 +111,20 @@ func declare[T any](ctx context.Context, c *store.Client, kind declarable[T], s 
 	if err != nil {
 		return d, err
 	}
-	gone := slices.DeleteFunc(never, func(name string) bool {
+	d.vain = slices.DeleteFunc(never, func(name string) bool {
 		_, stays := next[name]
 		_, declared := known[name]
 		return stays || !declared
 	})
-	for _, name := range gone { // nothing goes with them: they are not counted
+	for _, name := range d.vain { // they are not counted
 		delete(known, name)
 	}
 	d.removal = fleet.DecideRemoval(known, func(name string) bool { _, ok := next[name]; return ok }, confirmed)
-	for _, name := range slices.Concat(gone, d.removal.Go) {
+	d.order = func(name string) store.Write {
 		old := before[name]
 		said, _ := kind.open(&old)
 		said.Removed, said.Commit = true, h.Revision
-		d.order = append(d.order, store.Replace(kind.key(name), old, kind.rev(old)))
+		return store.Replace(kind.key(name), old, kind.rev(old))
 	}
 	return d, nil
 }
@@ -153,7 +156,10 @@ func (r *Runner) record(ctx context.Context, s fleet.TemplateSource, declared []
 	exists := []store.Guard{store.Exists(store.TemplateSourceKey(s.Name))} // nobody removes what a deleted source declares
 	var writes, orders []store.Write
 	for _, d := range declared {
-		writes, orders = append(writes, d.writes...), append(orders, d.order...)
+		writes = append(writes, d.writes...)
+		for _, name := range slices.Concat(d.vain, d.removal.Go) {
+			orders = append(orders, d.order(name))
+		}
 	}
 	for part := range slices.Chunk(append(writes, orders...), 2) { // two specs of the largest size fit one transaction
 		if _, err := r.cfg.Store.Commit(ctx, store.Txn{Fences: []store.Fence{fence}, Guards: exists, Writes: part}); err != nil {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -17,9 +18,10 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/template"
 )
 
-// look brings a source's templates up to date once, and tells what came of it. The
-// error is why it is to be tried again.
-func (r *Runner) look(ctx context.Context, s fleet.TemplateSource) error {
+// look brings a source's templates up to date once, and tells what came of it. gone is
+// what was missing at the looks before, and afterwards at this too. The error is why it is
+// to be tried again.
+func (r *Runner) look(ctx context.Context, s fleet.TemplateSource, gone *absence) error {
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	fence, owned := r.fence(s.Name)
@@ -30,7 +32,7 @@ func (r *Runner) look(ctx context.Context, s fleet.TemplateSource) error {
 	if err != nil && !errs.Is(err, errs.NotFound) {
 		return errs.Wrap("source.look", err)
 	}
-	after, failure := r.bring(ctx, s, before, fence)
+	after, failure := r.bring(ctx, s, before, fence, gone)
 	if errs.Is(failure, errs.Fenced) || errs.Is(failure, errs.Canceled) {
 		return failure // another replica goes on, or this one ends: nothing to tell
 	}
@@ -42,8 +44,9 @@ func (r *Runner) look(ctx context.Context, s fleet.TemplateSource) error {
 
 // bring is the source's next status; the error is what kept it from being in sync.
 // What goes is decided before anything is published, and removed after all the rest.
-func (r *Runner) bring(ctx context.Context, s fleet.TemplateSource, before fleet.SourceStatus, fence store.Fence) (fleet.SourceStatus, error) {
-	next := before
+func (r *Runner) bring(ctx context.Context, s fleet.TemplateSource, before fleet.SourceStatus, fence store.Fence, gone *absence) (fleet.SourceStatus, error) {
+	next, last := before, *gone
+	*gone = absence{} // unless it is read to its end
 	next.Name, next.Observed, next.Message, next.Held = s.Name, s.ModRev, "", ""
 	if next.State = fleet.SourceInSync; s.Paused {
 		next.State = fleet.SourcePaused
@@ -71,16 +74,17 @@ func (r *Runner) bring(ctx context.Context, s fleet.TemplateSource, before fleet
 	case holding.Close != nil:
 		defer holding.Close()
 	}
-	p, err := r.plan(ctx, s, before, holding)
+	p, err := r.plan(ctx, s, before, holding, last)
 	if err != nil {
 		return fail(err)
 	}
-	waiting := p.waiting(s, holding.Revision)
+	*gone = p.gone
+	waiting := p.waiting(holding.Revision)
 	if next.Message = p.tell(waiting); p.held() {
 		next.State, next.Held = fleet.SourceHeld, waiting
 		return next, nil
 	}
-	next.Place = s.Place()
+	next.Place = p.place
 	if next.Items, err = r.apply(ctx, s, holding, p, fence); err != nil {
 		next.Revision = "" // all of it is brought again
 		return fail(err)
@@ -93,7 +97,7 @@ func (r *Runner) bring(ctx context.Context, s fleet.TemplateSource, before fleet
 
 // request asks for all of a source, or for what changed since it was last brought.
 func (r *Runner) request(ctx context.Context, s fleet.TemplateSource, before fleet.SourceStatus) (origin.Request, error) {
-	request := origin.Request{Source: s, Spool: r.cfg.Spool}
+	request := origin.Request{Source: s, Spool: r.cfg.Spool, At: before.Place}
 	if s.Sealed != nil {
 		plain, err := r.box.Open(s.Sealed)
 		if err != nil {
@@ -107,8 +111,11 @@ func (r *Runner) request(ctx context.Context, s fleet.TemplateSource, before fle
 	if before.State == fleet.SourceHeld {
 		seen = before.Held[:max(0, strings.LastIndex(before.Held, "-"))]
 	}
-	if before.Observed != s.ModRev || before.State != fleet.SourceInSync && before.State != fleet.SourceHeld || before.Place != s.Place() && before.State == fleet.SourceInSync {
+	if before.Observed != s.ModRev || before.State != fleet.SourceInSync && before.State != fleet.SourceHeld || !strings.HasPrefix(before.Place, s.Place()) && before.State == fleet.SourceInSync {
 		return request, nil
+	}
+	if s.Kind == fleet.SourceConfigurations && before.State == fleet.SourceHeld {
+		return request, nil // what waits may go in time, though nothing changes
 	}
 	for _, item := range before.Items { // a head that somebody else removed is brought again
 		head, err := r.cfg.Service.Head(ctx, item.Template)
@@ -128,20 +135,45 @@ type plan struct {
 	templates fleet.Removal
 	since     map[string]int64 // the create-revisions of the templates' heads
 	declared  []declaration
+	place     string // where the source was found
+	// gone is what is declared no more by a source that is read as it stands.
+	gone absence
 }
 
 // plan decides about a holding; nothing is changed yet. What waits goes when exactly that
-// was confirmed.
-func (r *Runner) plan(ctx context.Context, s fleet.TemplateSource, before fleet.SourceStatus, h *origin.Holding) (plan, error) {
+// was confirmed. last is what was missing at the look before.
+func (r *Runner) plan(ctx context.Context, s fleet.TemplateSource, before fleet.SourceStatus, h *origin.Holding, last absence) (plan, error) {
 	p, err := r.decide(ctx, s, before, h, false)
-	if waiting := p.waiting(s, h.Revision); err != nil || waiting == "" || waiting != s.Confirmed {
+	if err != nil {
 		return p, err
+	}
+	if h.Moment != "" {
+		p.settle(last, h.Moment, r.cfg.Settling, r.cfg.Now())
+	}
+	if waiting := p.waiting(h.Revision); waiting == "" || waiting != s.Confirmed {
+		return p, nil
 	}
 	return r.decide(ctx, s, before, h, true)
 }
 
+// settle has what is declared no more wait, unless it was missing for quiet at one moment.
+func (p *plan) settle(last absence, moment string, quiet time.Duration, now time.Time) {
+	var names []string
+	for _, d := range p.declared {
+		for _, name := range d.removal.Go {
+			names = append(names, d.noun+" "+name)
+		}
+	}
+	if p.gone = last.seen(p.place+" "+moment, names, now); p.gone.left(quiet, now) == 0 {
+		return
+	}
+	for i, d := range p.declared {
+		p.declared[i].removal = d.removal.Await()
+	}
+}
+
 func (r *Runner) decide(ctx context.Context, s fleet.TemplateSource, before fleet.SourceStatus, h *origin.Holding, confirmed bool) (p plan, err error) {
-	p.since = map[string]int64{}
+	p.since, p.place = map[string]int64{}, h.PlaceOf(s)
 	if err := origin.CheckCount(len(h.Templates)); err != nil {
 		return p, err
 	}
@@ -155,7 +187,7 @@ func (r *Runner) decide(ctx context.Context, s fleet.TemplateSource, before flee
 	published, present := map[string]bool{}, map[string]bool{}
 	for _, head := range heads {
 		p.since[head.TemplateRef.String()] = head.CreateRev
-		published[head.TemplateRef.String()] = before.Place == s.Place() && slices.ContainsFunc(before.Items, func(i fleet.SourceItem) bool { return i.Template == head.TemplateRef && !i.Kept })
+		published[head.TemplateRef.String()] = before.Place == p.place && slices.ContainsFunc(before.Items, func(i fleet.SourceItem) bool { return i.Template == head.TemplateRef && !i.Kept })
 	}
 	for _, t := range h.Templates {
 		present[t.Ref.String()] = true
@@ -183,16 +215,16 @@ func (p plan) held() bool {
 // waiting names what waits to be confirmed, as SourceStatus.Held; "" when nothing does.
 // The same revision at another place, or after others came and went, is another: nobody
 // has looked at that.
-func (p plan) waiting(s fleet.TemplateSource, revision string) string {
+func (p plan) waiting(revision string) string {
 	if p.tell("") == "" {
 		return ""
 	}
 	h := sha256.New()
-	fmt.Fprintln(h, s.Place())
+	fmt.Fprintln(h, p.place)
 	list := func(noun string, r fleet.Removal, since map[string]int64) {
-		names := r.Kept
+		names := r.Waiting()
 		if p.held() { // nothing of the look is applied
-			names = slices.Concat(r.Go, r.Kept)
+			names = slices.Concat(r.Go, names)
 		}
 		for _, name := range names {
 			fmt.Fprintln(h, noun, name, since[name])

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -25,7 +26,7 @@ const (
 // Fetch brings what a source of one kind holds; nil when nothing changed.
 type Fetch func(context.Context, origin.Request) (*origin.Holding, error)
 
-// RunnerConfig is what a Runner needs; all of it is required.
+// RunnerConfig is what a Runner needs; all of it but Settling is required.
 type RunnerConfig struct {
 	Store   *store.Client
 	Service *template.Service
@@ -33,6 +34,9 @@ type RunnerConfig struct {
 	Kinds map[fleet.SourceKind]Fetch
 	// Owned are the shards that this replica works on.
 	Owned func() *store.Ownership
+	// Settling is how long what is declared in a directory must have been missing before it
+	// goes; 0 is a minute.
+	Settling time.Duration
 	// Secret is the cluster's, under which credentials are sealed.
 	Secret string
 	// Spool is a directory for what is kept on disk while a source is read.
@@ -59,6 +63,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	if err != nil {
 		return nil, errs.Wrap("source.NewRunner", err)
 	}
+	cfg.Settling = cmp.Or(cfg.Settling, settling)
 	return &Runner{cfg: cfg, box: box, wake: make(chan struct{}, 1), records: map[string]fleet.TemplateSource{}}, nil
 }
 
@@ -174,19 +179,22 @@ func (r *Runner) fence(name string) (store.Fence, bool) {
 
 // work looks at one source until ctx ends.
 func (r *Runner) work(ctx context.Context, key string, changed <-chan struct{}) {
-	fails := 0
+	fails, gone := 0, absence{}
 	for {
 		s, ok := r.recorded(key)
 		if !ok {
 			return
 		}
 		wait := s.Interval()
-		if err := r.look(ctx, s); err != nil && ctx.Err() == nil {
+		if err := r.look(ctx, s, &gone); err != nil && ctx.Err() == nil {
 			r.cfg.Log.Warn("a source of templates could not be brought up to date", "source", s.Name, "error", err)
 			wait = max(wait, min(retryFirst<<min(fails, 10), retryLast))
 			fails++
 		} else {
 			fails = 0
+			if left := gone.left(r.cfg.Settling, r.cfg.Now()); left > 0 {
+				wait = min(wait, max(left, time.Millisecond))
+			}
 		}
 		timer := time.NewTimer(wait + rand.N(wait/10))
 		select {

@@ -4,15 +4,18 @@
 // Invariants: a source says nothing about where the directory is; nothing outside of it is
 // read, wherever a link in it may lead, nothing but files, and no more than a bound; and one
 // file that cannot be read, as one that is just being written, keeps all of the directory from
-// being applied.
+// being applied. What is brought says which directory of which machine it is, and when names in
+// it came or went last: another one, or a moment, orders nothing to be removed.
 package configurations
 
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -34,6 +37,7 @@ const maxTotal = 8 << 20
 // when it holds no configuration, and for a file that is none; TooLarge for too many, or too
 // much; Unavailable for what the disk refuses.
 func From(dir string) func(context.Context, origin.Request) (*origin.Holding, error) {
+	machine := machine()
 	return func(ctx context.Context, r origin.Request) (*origin.Holding, error) {
 		if dir == "" {
 			return nil, errs.New(errs.Invalid, "the replica of templatesvc that works on the source has no sources.configurations-dir: set it, to the same directory for all replicas")
@@ -43,12 +47,29 @@ func From(dir string) func(context.Context, origin.Request) (*origin.Holding, er
 			return nil, errs.New(errs.Invalid, "the directory %s cannot be read: %v", dir, err)
 		}
 		defer root.Close()
-		return read(ctx, root, r.Seen)
+		return reader{root: root, machine: machine, asked: r}.read(ctx)
 	}
 }
 
-func read(ctx context.Context, root *os.Root, seen string) (*origin.Holding, error) {
-	names, err := list(root)
+// machine names this machine since it was started; where the system does not say, this process.
+func machine() string {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return rand.Text()
+	}
+	return string(text)
+}
+
+// reader is one look at a directory.
+type reader struct {
+	root    *os.Root
+	machine string
+	asked   origin.Request
+}
+
+func (r reader) read(ctx context.Context) (*origin.Holding, error) {
+	h := &origin.Holding{}
+	names, err := r.list(h)
 	if err != nil {
 		return nil, errs.New(errs.Unavailable, "the directory cannot be read: %v", err)
 	}
@@ -58,12 +79,12 @@ func read(ctx context.Context, root *os.Root, seen string) (*origin.Holding, err
 	if len(names) > fleet.MaxDeclaredGroups {
 		return nil, errs.New(errs.TooLarge, "the directory holds more than %d configurations", fleet.MaxDeclaredGroups)
 	}
-	h, sum, total := &origin.Holding{}, sha256.New(), 0
+	sum, total := sha256.New(), 0
 	for _, name := range names {
 		if err := ctx.Err(); err != nil {
 			return nil, errs.Wrap("configurations.read", err)
 		}
-		text, err := file(root, name)
+		text, err := r.file(name)
 		if err != nil {
 			return nil, err
 		}
@@ -80,19 +101,32 @@ func read(ctx context.Context, root *os.Root, seen string) (*origin.Holding, err
 		}
 		h.Groups = append(h.Groups, group)
 	}
-	if h.Revision = hex.EncodeToString(sum.Sum(nil)); h.Revision == seen {
+	if h.Revision = hex.EncodeToString(sum.Sum(nil)); h.Revision == r.asked.Seen && h.Place == r.asked.At {
 		return nil, nil
 	}
 	return h, nil
 }
 
-// list are the names of the configurations, in order.
-func list(root *os.Root) ([]string, error) {
-	dir, err := root.Open(".")
+// list are the names of the configurations, in order. It tells which directory has them, and
+// since when: that is asked first, so that whatever comes or goes later is another moment.
+func (r reader) list(h *origin.Holding) ([]string, error) {
+	dir, err := r.root.Open(".")
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
+	var at unix.Statfs_t
+	var is unix.Stat_t
+	if err := errors.Join(unix.Fstatfs(int(dir.Fd()), &at), unix.Fstat(int(dir.Fd()), &is)); err != nil {
+		return nil, err
+	}
+	disk := fmt.Sprint(at.Fsid.Val)
+	if at.Fsid.Val == [2]int32{} { // the file system has no name of its own
+		disk = fmt.Sprint(is.Dev)
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", r.machine, disk, is.Ino))
+	h.Place = r.asked.Source.Place() + "-" + hex.EncodeToString(sum[:8])
+	h.Moment = fmt.Sprint(unix.TimespecToNsec(is.Ctim), " ", unix.TimespecToNsec(is.Mtim))
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return nil, err
@@ -103,8 +137,8 @@ func list(root *os.Root) ([]string, error) {
 }
 
 // file reads a regular file of the directory.
-func file(root *os.Root, name string) ([]byte, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // to open a pipe would wait for a writer
+func (r reader) file(name string) ([]byte, error) {
+	f, err := r.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // to open a pipe would wait for a writer
 	if err != nil {
 		return nil, errs.New(errs.Unavailable, "%s cannot be read: %v", name, err)
 	}

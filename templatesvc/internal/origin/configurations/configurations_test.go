@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin"
@@ -42,9 +43,6 @@ func TestEachFileIsAConfigurationInTheWordsOfUniverse(t *testing.T) {
 	arena, lobby := h.Groups[0], h.Groups[1]
 	if arena.Group != "arena" || arena.File != "b.json" || !arena.Universe || lobby.Group != "lobby" || string(lobby.Spec) != `{"ramMB":"512"}` {
 		t.Errorf("%+v, %+v", arena, lobby)
-	}
-	if again, err := holding(t, files, h.Revision); again != nil || err != nil {
-		t.Errorf("what is known is brought again: %+v, %v", again, err)
 	}
 	files["lobby.json"] = "{}"
 	if other, err := holding(t, files, h.Revision); err != nil || other == nil || other.Revision == h.Revision {
@@ -82,6 +80,45 @@ func TestWhatCannotBeReadWhollyIsAnError(t *testing.T) {
 	if _, err := configurations.From(filepath.Join(t.TempDir(), "none"))(t.Context(), origin.Request{}); !errs.Is(err, errs.Invalid) {
 		t.Errorf("a directory that is not there: %v", err)
 	}
+}
+
+func TestADirectoryIsToldFromItsCopiesAndFromItselfAtAnotherTime(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	look := func(dir string, r origin.Request) *origin.Holding {
+		t.Helper()
+		h, err := configurations.From(dir)(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	put := func(dir, name string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(dir, "a.json")
+	put(other, "a.json")
+	was := look(dir, origin.Request{})
+	known := origin.Request{Seen: was.Revision, At: was.Place}
+	if h := look(dir, known); h != nil {
+		t.Errorf("what is known is brought again: %+v", h)
+	}
+	if h := look(other, known); h == nil || h.Revision != was.Revision || h.Place == was.Place {
+		t.Errorf("a copy is %+v, like %+v", h, was)
+	}
+	put(dir, "a.json") // written in place: no name came or went
+	if h := look(dir, origin.Request{}); h.Place != was.Place || h.Moment != was.Moment {
+		t.Errorf("%+v, not %+v", h, was)
+	}
+	// A clock of files may stand still for some milliseconds.
+	await.That(t, "another moment", func() string {
+		put(dir, "b.json")
+		err := os.Remove(filepath.Join(dir, "b.json"))
+		h := look(dir, origin.Request{})
+		return await.Unless(err == nil && h.Place == was.Place && h.Revision == was.Revision && h.Moment != was.Moment, "%+v, %v", h, err)
+	})
 }
 
 func TestWhatIsNoFileOfTheDirectoryIsToldAndNothingWaitsForIt(t *testing.T) {
