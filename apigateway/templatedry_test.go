@@ -44,6 +44,20 @@ func TestADryRunOfACreateTellsTheTemplateAsItWouldBe(t *testing.T) {
 	}
 }
 
+func TestADryRunOfATemplatesChangeAsksForNoMoreThanTheChange(t *testing.T) {
+	s := newShelf(newSite(t))
+	const one = "/api/v1/templates/lobby"
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
+	h, _ := s.view.Snapshot().TemplateHeads.Get("default/lobby")
+	old := *h // of a version that had no bounds
+	old.Description = "\x1b[31m"
+	s.commit(store.Replace(store.TemplateHeadKey(h.TemplateRef), old, h.ModRev))
+	for _, sign := range []string{"?dryRun=true", ""} {
+		s.do("PATCH", one+sign, `{"description":"\u001b"}`).want(422).naming("description")
+		s.do("PATCH", one+sign, `{"platform":"paper"}`).want(200)
+	}
+}
+
 func TestADryRunOfATemplatesChangeWritesNothing(t *testing.T) {
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"

@@ -134,10 +134,13 @@ func (a *API) patchTemplate(c *gin.Context) {
 		return
 	}
 	if server.DryRun(c) {
+		var said fleet.TemplateHead // of what it says already nothing is asked
 		next := *h
-		set(&next.Description, b.Description)
-		set(&next.Platform, b.Platform)
-		if err := fleet.CheckDescription(next.Description, next.Platform); err != nil {
+		for _, to := range []*fleet.TemplateHead{&said, &next} {
+			set(&to.Description, b.Description)
+			set(&to.Platform, b.Platform)
+		}
+		if err := fleet.CheckDescription(said.Description, said.Platform); err != nil {
 			server.Fail(c, err)
 			return
 		}
