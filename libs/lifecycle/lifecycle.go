@@ -35,7 +35,7 @@ import (
 const StopTimeout = 10 * time.Second
 
 // ErrEnd is what a component's Run returns when somebody asked it to end the whole service:
-// all stop, and nothing has failed. It counts once all have started.
+// all stop, and nothing has failed. Those whose turn to start has not come by then are not started.
 var ErrEnd = errors.New("asked to end the service")
 
 // Component is one part of a service. Any of its functions may be nil.
@@ -69,13 +69,14 @@ func Run(ctx context.Context, log *slog.Logger, components ...Component) error {
 		case <-ctx.Done():
 			log.Info("stopping", "cause", context.Cause(ctx))
 		case err = <-g.failed:
-			if errors.Is(err, ErrEnd) {
-				log.Info("stopping", "cause", err)
-				err = nil
-				break
+			if !errors.Is(err, ErrEnd) {
+				log.Error("stopping: a component failed", "error", err)
 			}
-			log.Error("stopping: a component failed", "error", err)
 		}
+	}
+	if errors.Is(err, ErrEnd) {
+		log.Info("stopping", "cause", err)
+		err = nil
 	}
 	return errors.Join(append([]error{err}, g.stop()...)...)
 }
@@ -134,7 +135,11 @@ func (g *group) startOne(ctx context.Context, c Component) error {
 			}
 		case err := <-g.failed:
 			cancel()
-			return errors.Join(err, g.afterFailure(ctx, c, <-started))
+			late := g.afterFailure(ctx, c, <-started)
+			if late != nil && errors.Is(err, ErrEnd) {
+				return late // to be asked to end is no failure, and this is
+			}
+			return errors.Join(err, late)
 		}
 	}
 	g.run(ctx, c)

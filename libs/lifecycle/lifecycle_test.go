@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -125,6 +126,35 @@ func TestSeveralComponentsThatAreAskedToEndAllHaveNotFailed(t *testing.T) {
 					t.Error(err)
 				}
 				j.want(t, "start a", "stop a", "end a")
+			})
+		})
+	}
+}
+
+func TestWhoIsAskedToEndWhileALaterOneStartsHasNotFailed(t *testing.T) {
+	for name, c := range map[string]struct {
+		start func(context.Context) error
+		fails string
+		want  []string
+	}{
+		"the start is given up":    {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, "", []string{"start a", "stop a", "end a"}},
+		"it is through after all":  {func(ctx context.Context) error { <-ctx.Done(); return nil }, "", []string{"start a", "stop b", "end b", "stop a", "end a"}},
+		"it fails, and that is it": {func(ctx context.Context) error { <-ctx.Done(); return errors.New("boom") }, "b: start: boom", []string{"start a", "stop a", "end a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var j journal
+				asked := lifecycle.Component{Name: "asked", Run: func(context.Context) error {
+					<-time.After(time.Second)
+					return lifecycle.ErrEnd
+				}}
+				b := j.component("b")
+				b.Start = c.start
+				err := lifecycle.Run(t.Context(), slog.New(slog.DiscardHandler), asked, j.component("a"), b, j.component("c"))
+				if got := fmt.Sprint(err); err != nil && got != c.fails || err == nil && c.fails != "" {
+					t.Errorf("got %v, want %q", err, c.fails)
+				}
+				j.want(t, c.want...)
 			})
 		})
 	}
