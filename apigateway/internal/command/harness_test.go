@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -64,7 +63,7 @@ func (n *node) Shutdown(_ context.Context, id fleet.NodeID, reason string) error
 	return nil
 }
 
-// Why an agent was not heard to say that it ends: it is not there, or does not come to say so.
+// Why nobody was heard to say that they end: they are not there, or do not come to say so.
 var (
 	errNobody = errs.As(errs.Unavailable, "client", &net.OpError{Op: "dial", Err: errors.New("refused")})
 	errBroken = errs.As(errs.Unavailable, "client", io.ErrUnexpectedEOF)
@@ -95,12 +94,15 @@ func (n *node) Export(context.Context, fleet.InstanceID, string) (io.ReadCloser,
 	return nil, errs.New(errs.Unavailable, "nothing is exported here")
 }
 
-// ended are the gateways that were asked to end; unheard do not hear it.
-type ended struct{ asked, unheard []string }
+// ended are the gateways that were asked to end; unheard is what keeps one from saying so.
+type ended struct {
+	asked   []string
+	unheard map[string]error
+}
 
 func (e *ended) other(_ context.Context, r *fleet.Session) error {
-	if slices.Contains(e.unheard, r.Replica) {
-		return errs.New(errs.Unavailable, "it does not answer")
+	if err := e.unheard[r.Replica]; err != nil {
+		return err
 	}
 	e.asked = append(e.asked, r.Replica)
 	return nil

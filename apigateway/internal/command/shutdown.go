@@ -100,11 +100,6 @@ func became(failed error, done, not string) string {
 
 // endGateway asks another gateway to end, and tells what came of that.
 func (c *call) endGateway(ctx context.Context, r *fleet.Session) error {
-	if _, err := c.cfg.Operations.Record(ctx, c.By, "system.shutdown", "replica", r.Replica, "cluster shutdown"); err != nil {
-		return err
-	}
-	if err := c.cfg.EndOther(ctx, r); err != nil {
-		return c.say("gateway %s was not asked, and serves on: %s", r.Replica, Explain(err))
-	}
-	return c.say("gateway %s ends", r.Replica)
+	failed := c.cfg.Operations.EndReplica(ctx, c.By, r.Replica, "cluster shutdown", func(ctx context.Context) error { return c.cfg.EndOther(ctx, r) })
+	return c.say("gateway %s %s", r.Replica, became(failed, "ends", "was not asked, and serves on"))
 }

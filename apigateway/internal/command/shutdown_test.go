@@ -31,7 +31,7 @@ func (w *world) noted() (out []string) {
 
 func TestTheWholeClusterIsShutDownNodesFirstAndThisGatewayLast(t *testing.T) {
 	w := newWorld(t)
-	w.commit(slices.Concat(fleetOfOne(), connected("node-3"), gatewaysOf("g-1", "g-2", "g-3"))...)
+	w.commit(slices.Concat(fleetOfOne(), connected("node-3"), gatewaysOf("g-1", "g-2", "g-3", "g-4"))...)
 	w.node.unheard = map[fleet.NodeID]error{"node-1": errNobody, "node-3": errBroken}
 	told := w.transcript("cluster shutdown", "cluster shutdown now")
 	if len(w.node.shut) > 0 || len(w.asked) > 0 {
@@ -41,7 +41,7 @@ func TestTheWholeClusterIsShutDownNodesFirstAndThisGatewayLast(t *testing.T) {
 	if len(w.asked) > 0 {
 		t.Errorf("the gateways %v end though nodes run on", w.asked)
 	}
-	w.node.unheard, w.unheard = nil, []string{"g-2"}
+	w.node.unheard, w.unheard = nil, map[string]error{"g-2": errNobody, "g-4": errBroken}
 	told += w.transcript("cluster shutdown confirm")
 	golden(t, "shutdown", told)
 	slices.Sort(w.node.shut)
@@ -51,7 +51,7 @@ func TestTheWholeClusterIsShutDownNodesFirstAndThisGatewayLast(t *testing.T) {
 	want := []string{
 		"node.shutdown node-1", "node.shutdown node-1 the agent of node node-1 does not answer now: retry in a moment",
 		"node.shutdown node-3", "node.shutdown node-3 the agent of node node-3 does not answer now: retry in a moment",
-		"system.shutdown g-2", "system.shutdown g-3", "system.shutdown g-1", "command.execute cluster shutdown",
+		"system.shutdown g-2 it does not answer", "system.shutdown g-3", "system.shutdown g-4 it does not answer", "system.shutdown g-1", "command.execute cluster shutdown",
 	}
 	if noted := w.noted(); !slices.Equal(noted, want) {
 		t.Errorf("noted %q, want %q", noted, want)

@@ -80,6 +80,20 @@ func (o *Operations) ShutdownNodes(ctx context.Context, by Actor, ids []fleet.No
 	return failed, nil
 }
 
+// EndReplica asks another gateway to end, by ask, as a step towards the end of the cluster. It is
+// audited with what came of it; a request that is carried out once is not remembered as this.
+// Errors as of ask.
+func (o *Operations) EndReplica(ctx context.Context, by Actor, replica, reason string, ask func(context.Context) error) error {
+	ctx = elsewhere(ctx)
+	return o.outside(ctx, by, entry{action: "system.shutdown", resource: "replica", id: replica, details: reason}, func() error {
+		err := ask(ctx)
+		if errs.Is(err, errs.Unavailable) && errs.MessageOf(err) == errs.MessageOf(nil) {
+			return &errs.Error{Kind: errs.Unavailable, Message: "it does not answer", Err: err}
+		}
+		return err
+	})
+}
+
 // MayHaveHeard reports whether somebody whom it failed to ask to end may be ending all the same: what
 // was asked was sent, and not answered.
 func MayHaveHeard(err error) bool { return err != nil && !upstream.NotDone(err) }
