@@ -19,7 +19,7 @@ func (*Interpreter) clusterCommands() []command {
 	return []command{
 		{name: "cluster status", about: "what the cluster is called, what runs of it, and how many instances there are", needs: []auth.Permission{auth.ClusterView}, run: clusterStatus},
 		{name: "cluster nodes", about: "the nodes and how they stand", needs: nodes, run: clusterNodes},
-		{name: "cluster shutdown", args: []string{"[confirm]"}, about: "stop all instances and end all agents and gateways", needs: []auth.Permission{auth.SystemShutdown, auth.NodesShutdown}, changes: true, run: shutdownCluster},
+		{name: "cluster shutdown", args: []string{"[confirm]"}, about: "stop all instances and end all agents and gateways", needs: []auth.Permission{auth.SystemShutdown, auth.NodesShutdown}, changes: true, through: true, run: shutdownCluster},
 		{name: "node info", about: "the node this console is of", needs: nodes, run: nodeInfo},
 		{name: "node resources", about: "what instances hold of this node", needs: nodes, run: nodeResources},
 	}

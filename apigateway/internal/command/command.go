@@ -22,6 +22,9 @@ const (
 	MaxLines = 10_000
 	// maxLine is the length of the longest command line, in bytes.
 	maxLine = 16 << 10
+	// goesOn is how long a command that is carried through goes on when who typed it has gone: time
+	// for hundreds of agents that answer, and less than a gateway has to end, which may be why.
+	goesOn = 5 * time.Second
 	// near is how many letters a word may be wrong by for another to be suggested.
 	near = 2
 )
@@ -80,6 +83,8 @@ type command struct {
 	needs []auth.Permission
 	// changes is true when it may change something.
 	changes bool
+	// through is true when it is carried through, though who typed it has gone.
+	through bool
 	run     func(ctx context.Context, c *call) error
 }
 
@@ -152,17 +157,47 @@ func (i *Interpreter) Run(ctx context.Context, s Session, line string) error {
 	if c.args, err = cmd.read(in); err != nil {
 		return err
 	}
-	if err := cmd.run(ctx, c); err != nil || !cmd.changes {
-		return err
+	var unheard error
+	if cmd.through {
+		var done context.CancelFunc
+		ctx, done = outlasting(ctx, goesOn)
+		defer done()
+		c.Say = func(line string) error {
+			if unheard == nil {
+				unheard = s.Say(line)
+			}
+			return nil
+		}
 	}
+	err = cmd.run(ctx, c)
 	if c.then != nil {
 		defer c.then()
 	}
-	_, err = i.cfg.Operations.Record(ctx, s.By, "command.execute", "command", cmd.name, clip(in.line))
-	if err != nil { // it is done: saying that it failed would make people do it again
-		return c.say("(done, but the audit could not be told: %s)", errs.MessageOf(err))
+	if err == nil && cmd.changes {
+		if _, failed := i.cfg.Operations.Record(ctx, s.By, "command.execute", "command", cmd.name, clip(in.line)); failed != nil {
+			// it is done: saying that it failed would make people do it again
+			err = c.say("(done, but the audit could not be told: %s)", errs.MessageOf(failed))
+		}
 	}
-	return nil
+	if unheard != nil {
+		return unheard
+	}
+	return err
+}
+
+// outlasting is a context that ends so long after another has.
+func outlasting(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(by)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-out.Done():
+		}
+	})
+	return out, func() { stop(); cancel() }
 }
 
 // read reads the arguments.

@@ -13,5 +13,7 @@
 //     everything else is. One that changed something is noted as it was typed, too.
 //   - A command has ended when its lines have: nothing of it goes on behind them, but for
 //     what the fleet does to get where it is asked to be.
+//   - Who typed a command and goes ends it, but for the end of a whole cluster, half of which helps
+//     nobody: that is carried through, whether anybody hears of it or not.
 //   - Its output is bounded by MaxLines.
 package command

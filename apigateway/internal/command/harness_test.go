@@ -51,11 +51,16 @@ type node struct {
 	// shut are those that were shut down, and why; unheard is what keeps one from saying so.
 	shut    []string
 	unheard map[fleet.NodeID]error
+	// meanwhile is what happens when one is asked; nil is nothing.
+	meanwhile func()
 }
 
 func (n *node) Shutdown(_ context.Context, id fleet.NodeID, reason string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.meanwhile != nil {
+		n.meanwhile()
+	}
 	if err := n.unheard[id]; err != nil {
 		return err
 	}

@@ -1,9 +1,13 @@
 package command
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -99,4 +103,65 @@ func TestAClusterThatIsShutDownUnderAKeyIsOneRequest(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWhoLeavesInTheMiddleOfAShutdownLeavesNothingHalfDone(t *testing.T) {
+	w := newWorld(t)
+	w.commit(slices.Concat(connected("node-1"), connected("node-2"), gatewaysOf("g-1", "g-2", "g-3"))...)
+	gone := errors.New("the client is gone")
+	for n := range 6 { // there are six lines
+		w.node.shut, w.asked = nil, nil
+		said := 0
+		err := w.console.Run(t.Context(), Session{By: operate.Actor{User: w.who.User}, Who: w.who, Say: func(string) error {
+			if said++; said > n {
+				return gone
+			}
+			return nil
+		}}, "cluster shutdown confirm")
+		if !errors.Is(err, gone) || said != n+1 {
+			t.Errorf("after %d lines: %v, and %d lines were said", n, err, said)
+		}
+		w.wholly(n)
+	}
+	w.node.shut, w.asked = nil, nil
+	ctx, leave := context.WithCancel(t.Context())
+	w.node.meanwhile = leave // a console that is closed ends its commands
+	said, err := w.runIn(ctx, "cluster shutdown confirm")
+	if err != nil || len(said) != 6 {
+		t.Errorf("%q: %v", said, err)
+	}
+	w.wholly(-1)
+	if noted := w.noted(); len(noted) != 7*6 || noted[len(noted)-1] != "command.execute cluster shutdown" {
+		t.Errorf("noted %q", noted)
+	}
+}
+
+// wholly demands that, of a command whose reader left after n lines, two nodes and then all three gateways were asked.
+func (w *world) wholly(n int) {
+	w.t.Helper()
+	if len(w.node.shut) != 2 || strings.Join(w.asked, " ") != "g-2 g-3 g-1" {
+		w.t.Errorf("after %d lines: asked %v and %v", n, w.node.shut, w.asked)
+	}
+}
+
+func TestWhatIsCarriedThroughEndsAWhileAfterWhoTypedItHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		typed, leave := context.WithCancel(t.Context())
+		ctx, done := outlasting(typed, time.Minute)
+		defer done()
+		time.Sleep(time.Hour)
+		leave()
+		time.Sleep(time.Minute - time.Nanosecond)
+		if synctest.Wait(); ctx.Err() != nil {
+			t.Error("it ends early")
+		}
+		time.Sleep(time.Nanosecond)
+		if synctest.Wait(); ctx.Err() == nil {
+			t.Error("it does not end")
+		}
+		other, done := outlasting(typed, time.Minute)
+		if done(); other.Err() == nil {
+			t.Error("it goes on when all is done")
+		}
+	})
 }
