@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -199,12 +200,27 @@ func TestALineIsCompletedByWhatTheCallerMayDoAndSee(t *testing.T) {
 			t.Errorf("%s, %.40q: %q, want %q", c.who.User, c.line, got, c.want)
 		}
 	}
-	many := make([]string, 3*MaxOffered)
+}
+
+func TestTheNamesOfALargeFleetAreGoneThroughAndNotKept(t *testing.T) {
+	many := make([]string, 20_000)
 	for n := range many {
-		many[n] = strings.Repeat("x", n+1)
+		many[n] = fmt.Sprintf("Lobby-%05d", (n*7_919)%len(many)) // each once, in no order
 	}
-	if got := offered(append(many, "x", "has a blank", `it's`, ""), "X"); len(got) != MaxOffered || got[0] != "x" || got[1] != "xx" {
+	words := slices.Concat(many, many, []string{"Lobby-", "lobby x", `lobby's`, "", "a"})
+	sorted := slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(many), "Lobby-"))))
+	if got := offered(slices.Values(words), "lOBBY"); !slices.Equal(got, sorted[:MaxOffered]) {
 		t.Errorf("%d are offered: %q", len(got), got)
+	}
+	few, all := many[:2*MaxOffered], many
+	cost := func(words []string) float64 {
+		return testing.AllocsPerRun(3, func() { offered(slices.Values(words), "") })
+	}
+	for n, word := range many { // one with capitals costs an allocation to be compared
+		many[n] = strings.ToLower(word)
+	}
+	if a, b := cost(few), cost(all); a != b {
+		t.Errorf("of %d words it costs %v allocations, of %d %v", len(few), a, len(all), b)
 	}
 }
 

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -50,24 +51,35 @@ func begun(line string) (words []string, typed string, ok bool) {
 	}
 }
 
-// offered are those of some words that begin as the typed one does, whatever its capitals.
-// Those that would have to be quoted are left out.
-func offered(all []string, typed string) (out []string) {
+// offered are those of some words that begin as the typed one does, whatever its capitals: the
+// first MaxOffered of them in order, so that the names of a large fleet are gone through and not
+// kept. Those that would have to be quoted are left out.
+func offered(all iter.Seq[string], typed string) (out []string) {
 	typed = strings.ToLower(typed)
-	for _, word := range all {
-		if word != "" && strings.HasPrefix(strings.ToLower(word), typed) && !strings.ContainsAny(word, " \t\"'\\") {
-			out = append(out, word)
+	for word := range all {
+		full := len(out) == MaxOffered
+		if word == "" || full && word >= out[len(out)-1] || !strings.HasPrefix(strings.ToLower(word), typed) || strings.ContainsAny(word, " \t\"'\\") {
+			continue
 		}
+		at, there := slices.BinarySearch(out, word)
+		if there {
+			continue
+		}
+		if full {
+			out = out[:len(out)-1]
+		}
+		out = slices.Insert(out, at, word)
 	}
-	slices.Sort(out)
-	out = slices.Compact(out)
-	return out[:min(len(out), MaxOffered)]
+	return out
 }
 
+// nothing is no words.
+var nothing = slices.Values([]string(nil))
+
 // next are the words that may follow some.
-func next(commands []command, s *view.Snapshot, who auth.Identity, words []string) []string {
+func next(commands []command, s *view.Snapshot, who auth.Identity, words []string) iter.Seq[string] {
 	if len(words) == 0 {
-		return firstWords(commands)
+		return slices.Values(firstWords(commands))
 	}
 	first := strings.ToLower(words[0])
 	if singular, ok := plurals[first]; ok {
@@ -81,13 +93,13 @@ func next(commands []command, s *view.Snapshot, who auth.Identity, words []strin
 	}
 	switch {
 	case len(of) == 0:
-		return nil
+		return nothing
 	case of[0].first() == "help":
-		return wordsOfNames(commands, words[1:])
+		return slices.Values(wordsOfNames(commands, words[1:]))
 	case of[0].last() == "":
 		return of[0].values(len(words)-1, s, who)
 	case len(words) == 1:
-		return wordsOfNames(of, []string{first})
+		return slices.Values(wordsOfNames(of, []string{first}))
 	}
 	last := strings.ToLower(words[1])
 	for _, c := range of {
@@ -95,7 +107,7 @@ func next(commands []command, s *view.Snapshot, who auth.Identity, words []strin
 			return c.values(len(words)-2, s, who)
 		}
 	}
-	return nil
+	return nothing
 }
 
 // firstWords are the words that lines begin with.
@@ -128,87 +140,100 @@ func wordsOfNames(commands []command, begun []string) (out []string) {
 }
 
 // values are what the argument at a place may be, as far as that is known.
-func (c *command) values(n int, s *view.Snapshot, who auth.Identity) (out []string) {
+func (c *command) values(n int, s *view.Snapshot, who auth.Identity) iter.Seq[string] {
 	if n >= len(c.args) {
-		return nil
+		return nothing
 	}
-	see := func(p auth.Permission, names func() []string) []string {
+	see := func(p auth.Permission, names iter.Seq[string]) iter.Seq[string] {
 		if !who.Can(p) {
-			return nil
+			return nothing
 		}
-		return names()
+		return names
 	}
 	switch arg := c.args[n]; {
 	case arg == "<id>" && c.first() == "instance":
-		return see(auth.InstancesView, func() []string { return instanceWords(s) })
+		return see(auth.InstancesView, instanceWords(s))
 	case arg == "<config>", arg == "<name>" && c.name == "config show":
-		return see(auth.GroupsView, func() []string { return groupWords(s) })
+		return see(auth.GroupsView, groupWords(s))
 	case arg == "[node]":
-		return see(auth.NodesView, func() []string { return nodeWords(s) })
+		return see(auth.NodesView, nodeWords(s))
 	case arg == "<runtime>":
-		return see(auth.NodesView, func() []string { return runtimeWords(s) })
+		return see(auth.NodesView, runtimeWords(s))
 	case arg == "<pattern>" && c.name == "template sync":
-		return see(auth.TemplatesView, func() []string { return templateWords(s) })
+		return see(auth.TemplatesView, templateWords(s))
 	case arg == "<id>" && c.name == "key delete":
-		return see(auth.TokensView, func() []string { return keyWords(s) })
+		return see(auth.TokensView, keyWords(s))
 	case arg == "<ALL|PUBLIC>":
-		return []string{keyAll, keyPublic}
+		return slices.Values([]string{keyAll, keyPublic})
 	case arg == "[all]", arg == "[confirm]":
-		return []string{strings.Trim(arg, "[]")}
+		return slices.Values([]string{strings.Trim(arg, "[]")})
 	}
-	return nil
+	return nothing
 }
 
 // instanceWords are what instances are called by.
-func instanceWords(s *view.Snapshot) (out []string) {
-	for id, i := range s.Instances.All() {
-		out = append(out, string(id), i.Intent.Name)
-	}
-	return out
-}
-
-func groupWords(s *view.Snapshot) (out []string) {
-	for name, g := range s.Groups.All() {
-		if !g.Deleting {
-			out = append(out, string(name))
-		}
-	}
-	return out
-}
-
-func nodeWords(s *view.Snapshot) (out []string) {
-	for id := range s.Nodes.All() {
-		out = append(out, string(id))
-	}
-	return out
-}
-
-func runtimeWords(s *view.Snapshot) (out []string) {
-	for _, n := range s.Nodes.All() {
-		for _, r := range n.Runtimes {
-			if r.Offered {
-				out = append(out, string(r.Name))
+func instanceWords(s *view.Snapshot) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for id, i := range s.Instances.All() {
+			if !yield(string(id)) || !yield(i.Intent.Name) {
+				return
 			}
 		}
 	}
-	return out
+}
+
+func groupWords(s *view.Snapshot) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name, g := range s.Groups.All() {
+			if !g.Deleting && !yield(string(name)) {
+				return
+			}
+		}
+	}
+}
+
+func nodeWords(s *view.Snapshot) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for id := range s.Nodes.All() {
+			if !yield(string(id)) {
+				return
+			}
+		}
+	}
+}
+
+func runtimeWords(s *view.Snapshot) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, n := range s.Nodes.All() {
+			for _, r := range n.Runtimes {
+				if r.Offered && !yield(string(r.Name)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // templateWords are patterns: all, those of a group, and each alone.
-func templateWords(s *view.Snapshot) []string {
-	out := []string{"*"}
-	for _, h := range s.TemplateHeads.All() {
-		if !h.Hidden() {
-			ref := h.TemplateRef
-			out = append(out, ref.Group+"/*", ref.Group+"/"+ref.Name)
+func templateWords(s *view.Snapshot) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if !yield("*") {
+			return
+		}
+		for _, h := range s.TemplateHeads.All() {
+			if ref := h.TemplateRef; !h.Hidden() && (!yield(ref.Group+"/*") || !yield(ref.Group+"/"+ref.Name)) {
+				return
+			}
 		}
 	}
-	return out
 }
 
-func keyWords(s *view.Snapshot) (out []string) {
-	for _, t := range s.APITokens.All() {
-		out = append(out, t.Name)
+func keyWords(s *view.Snapshot) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, t := range s.APITokens.All() {
+			if !yield(t.Name) {
+				return
+			}
+		}
 	}
-	return out
 }
