@@ -232,6 +232,26 @@ func TestSharesAreToldToWhoMaySeeWhatTheyAreOf(t *testing.T) {
 	}
 }
 
+func TestASharedDiagnosisWithLogsIsForWhoMaySeeLogs(t *testing.T) {
+	s := newSite(t, logging(0))
+	s.gateway.cfg.Log.Warn("something of the log")
+	s.do("POST", "/api/v1/roles", `{"name":"KEEPER","permissions":["share.invoke","share.revoke","system.settings"]}`).want(201)
+	keeper := s.user("kim", "KEEPER")
+	const private, path = `{"isPrivate":true}`, "/api/v1/system/diagnostics/share"
+	with, without := s.do("POST", path, private).want(201), keeper.do("POST", path, private).want(201)
+
+	shown := "/api/v1/shares/" + fmt.Sprint(with.field("shareId"))
+	keeper.do("GET", "/api/v1/shares", nil).want(200).is("total", 1).is("data.0.id", without.field("shareId"))
+	keeper.do("GET", shown, nil).want(404)
+	keeper.do("GET", with.linkOf("rawUrl"), nil).want(403)
+	keeper.do("POST", shown+"/revoke", nil).want(404)
+	if text := keeper.do("GET", without.linkOf("rawUrl"), nil).want(200).raw; strings.Contains(text, "something of the log") {
+		t.Error(text)
+	}
+	s.do("GET", "/api/v1/shares", nil).want(200).is("total", 2)
+	s.do("GET", with.linkOf("rawUrl"), nil).want(200).naming("something of the log")
+}
+
 func TestWhoMaySeeAndShareSharesAndOthersDoNot(t *testing.T) {
 	s := newSite(t, logging(0))
 	s.group("lobby", nil)

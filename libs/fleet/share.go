@@ -46,6 +46,9 @@ type Share struct {
 	Resource string `json:"resource,omitempty"`
 	// Private texts are read only by users who may share what they are of.
 	Private bool `json:"private,omitempty"`
+	// HasLogs is true when a text of a kind that is no log has records of one: who may not see
+	// logs may not see it either.
+	HasLogs bool `json:"hasLogs,omitempty"`
 	// Burn is true when the text can be read once.
 	Burn bool `json:"burn,omitempty"`
 	// SizeBytes is the text's length, StoredBytes what its record takes.

@@ -103,7 +103,7 @@ func (a *API) shareDiagnostics(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	draft.Text = string(text)
+	draft.Text, draft.HasLogs = string(text), server.Allowed(c, auth.SystemLogsView)
 	a.share(c, draft)
 }
 

@@ -47,7 +47,12 @@ func sharing(k fleet.ShareKind) server.Demand { return server.Needs(seesShared[k
 
 // maySeeShare reports whether the caller may be told of a share, and read one that is private.
 func maySeeShare(c *gin.Context, s fleet.Share) bool {
-	return server.Allowed(c, auth.ShareInvoke) && server.Allowed(c, seesShared[s.Kind])
+	return server.Allowed(c, auth.ShareInvoke) && seesWhatIsShared(c, s)
+}
+
+// seesWhatIsShared reports whether the caller may see what a share is of, all of it.
+func seesWhatIsShared(c *gin.Context, s fleet.Share) bool {
+	return server.Allowed(c, seesShared[s.Kind]) && (!s.HasLogs || server.Allowed(c, auth.SystemLogsView))
 }
 
 // shareRoutes are shared texts: those who share them, and those who read.
@@ -345,9 +350,7 @@ func (a *API) getShare(c *gin.Context) {
 }
 
 func (a *API) revokeShare(c *gin.Context) {
-	record, err := a.cfg.Shares.Revoke(c.Request.Context(), server.Actor(c), c.Param("id"), func(s fleet.Share) bool {
-		return server.Allowed(c, seesShared[s.Kind])
-	})
+	record, err := a.cfg.Shares.Revoke(c.Request.Context(), server.Actor(c), c.Param("id"), func(s fleet.Share) bool { return seesWhatIsShared(c, s) })
 	switch {
 	case errors.Is(err, share.ErrRevoked):
 		server.Refuse(c, wire.Reply{Status: http.StatusConflict, Code: "SHARE_ALREADY_REVOKED", Message: err.Error()})

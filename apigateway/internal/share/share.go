@@ -66,6 +66,8 @@ type Draft struct {
 	Kind     fleet.ShareKind
 	Resource string
 	Text     string
+	// HasLogs is true when the text has records of a log, whatever its kind.
+	HasLogs bool
 	// For is how long it can be read; 0 is for ever.
 	For           time.Duration
 	Private, Burn bool
@@ -76,7 +78,7 @@ func (s *Shares) Make(ctx context.Context, by operate.Actor, d Draft) (record fl
 	id, token, text := rand.Text(), rand.Text(), Redact(d.Text)
 	kept, size := fleet.NewShareText(id, text)
 	record = fleet.Share{
-		ID: id, Kind: d.Kind, Resource: d.Resource, Private: d.Private, Burn: d.Burn, SizeBytes: size, StoredBytes: len(kept.Text),
+		ID: id, Kind: d.Kind, Resource: d.Resource, Private: d.Private, HasLogs: d.HasLogs, Burn: d.Burn, SizeBytes: size, StoredBytes: len(kept.Text),
 		Truncated: size < len(text), By: by.User, At: s.now(), DeleteHash: hashOf(token),
 	}
 	if d.For > 0 {
