@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/openapitest"
 )
@@ -78,6 +79,39 @@ func takesIfMatch(c *openapitest.Contract, op object) bool {
 		}
 	}
 	return false
+}
+
+func TestAVersionOfTheSettingsIsToldWithItsOwnETag(t *testing.T) {
+	s := newSite(t)
+	const subnets, config = "/api/v1/admin/network/allowed-subnets", "/api/v1/cluster/config"
+	etags := func(r *reply) string { return r.want(200).header.Get("ETag") }
+	if etag := etags(s.do("PATCH", subnets, `{"action":"remove","cidr":"10.9.0.0/16"}`)); etag != "" {
+		t.Errorf("before there is a version, its ETag is %s", etag)
+	}
+	allow := func(subnet string) operate.ConfigWritten {
+		t.Helper()
+		done, err := s.gateway.operate.WriteConfig(t.Context(), operate.Actor{User: "admin"}, operate.ConfigWrite{
+			Change: func(p fleet.ClusterSettings) (fleet.ClusterSettings, error) {
+				p.AllowedSubnets = &[]string{subnet}
+				return p, nil
+			},
+			Bearable: func(fleet.ClusterSettings) error { return nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done
+	}
+	first := allow("127.0.0.0/8")
+	other := allow("127.0.0.0/9") // somebody else's comes before the first one's answer is written
+	if first.After.ModRev == 0 || first.After.ModRev != other.Before.ModRev || first.After.ModRev >= other.After.ModRev {
+		t.Errorf("they were written at %d and then %d, of %d", first.After.ModRev, other.After.ModRev, other.Before.ModRev)
+	}
+	changed := etags(s.do("PATCH", subnets, `{"action":"add","cidr":"10.9.0.0/16"}`))
+	same := etags(s.do("PATCH", subnets, `{"action":"add","cidr":"10.9.0.0/16"}`))
+	if read := etags(s.do("GET", config, nil)); changed != read || same != read {
+		t.Errorf("the change was told with %s, and then %s; it is read with %s", changed, same, read)
+	}
 }
 
 func TestWhatIsAsItWasReadIsChanged(t *testing.T) {

@@ -41,6 +41,8 @@ type ConfigWrite struct {
 
 // ConfigWritten is what came of a write or a rollback.
 type ConfigWritten struct {
+	// Before and After are what is active; both have the revision they were written at, but for
+	// an After of a dry run.
 	Before, After fleet.ConfigActive
 	// Changed is false when everything was so already: no version was made.
 	Changed bool
@@ -53,7 +55,7 @@ func (o *Operations) WriteConfig(ctx context.Context, by Actor, w ConfigWrite) (
 	if err := fleet.ValidateReason(w.Reason); err != nil {
 		return out, err
 	}
-	_, err = o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
+	rev, err := o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
 		active := s.Config()
 		out = ConfigWritten{Before: active, After: active}
 		if w.Parent != nil && *w.Parent != active.Version {
@@ -86,7 +88,15 @@ func (o *Operations) WriteConfig(ctx context.Context, by Actor, w ConfigWrite) (
 		}
 		return c, nil
 	})
+	out.writtenAt(rev, w.DryRun)
 	return out, err
+}
+
+// writtenAt notes the revision of the commit, if there was one.
+func (w *ConfigWritten) writtenAt(rev int64, dryRun bool) {
+	if w.Changed && !dryRun {
+		w.After.ModRev = rev
+	}
 }
 
 // RollbackConfig makes an earlier version the active one; 0 is what the gateways' own
@@ -95,7 +105,7 @@ func (o *Operations) RollbackConfig(ctx context.Context, by Actor, version int64
 	if err := fleet.ValidateReason(reason); err != nil {
 		return out, err
 	}
-	_, err = o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
+	rev, err := o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
 		active := s.Config()
 		out = ConfigWritten{Before: active, After: active}
 		target, ok := ConfigVersion(s, version)
@@ -120,6 +130,7 @@ func (o *Operations) RollbackConfig(ctx context.Context, by Actor, version int64
 		}
 		return c, nil
 	})
+	out.writtenAt(rev, dryRun)
 	return out, err
 }
 

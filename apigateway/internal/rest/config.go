@@ -191,8 +191,8 @@ func (a *API) writeConfig(c *gin.Context, w operate.ConfigWrite) (done operate.C
 	if w.IfMatch, err = server.IfMatch(c); err == nil {
 		done, err = a.cfg.Operations.WriteConfig(c.Request.Context(), server.Actor(c), w)
 	}
-	if ok = configDone(c, done, err); ok {
-		server.ETag(c, a.snapshot().Config().ModRev)
+	if ok = configDone(c, done, err); ok && done.After.ModRev != 0 { // there is nothing to compare before the first version
+		server.ETag(c, done.After.ModRev)
 	}
 	return done, ok
 }
