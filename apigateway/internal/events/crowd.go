@@ -11,7 +11,8 @@ const (
 	// some to spare. It bounds the writes to all clients of a log to 40,000 a second, however
 	// many events there are: each takes along what came meanwhile.
 	perCall = 25 * time.Microsecond
-	// roundLimit is how long a round is waited for that does not come to its end.
+	// roundLimit is how long a round is waited for that does not come to its end, if it may not
+	// cost more.
 	roundLimit = 50 * time.Millisecond
 	// fewOut is how many clients of a round nobody waits for, and with them an eighth of it:
 	// a slow one costs the others nothing.
@@ -177,6 +178,6 @@ func (c *crowd) call(came news) {
 		}
 	}
 	c.out = c.called
-	now := time.Now()
-	c.next, c.latest = now.Add(time.Duration(c.called)*perCall), now.Add(roundLimit)
+	now, cost := time.Now(), time.Duration(c.called)*perCall
+	c.next, c.latest = now.Add(cost), now.Add(max(cost, roundLimit))
 }

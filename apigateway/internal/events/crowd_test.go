@@ -125,6 +125,30 @@ func TestNoRoundIsCalledWhileMostOfTheLastOneHaveNotWritten(t *testing.T) {
 	})
 }
 
+func TestARoundOfVeryManyIsWaitedForAsLongAsItMayCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const clients = 4000
+		l := began()
+		ears := l.many(clients)
+		l.goes("a") // calls all; half of them do not come back
+		quick := ears[:clients/2]
+		if called := l.answers(quick); called != len(quick) {
+			t.Fatalf("%d were called", called)
+		}
+		l.goes("b")
+		<-time.After(roundLimit)
+		synctest.Wait()
+		if called := l.answers(quick); called != 0 {
+			t.Errorf("%d were called again before the round had cost what it may", called)
+		}
+		<-time.After(clients*perCall - roundLimit)
+		synctest.Wait()
+		if called := l.answers(quick); called != len(quick) {
+			t.Errorf("%d were called when it had, want %d", called, len(quick))
+		}
+	})
+}
+
 func TestWhoComesBackLastFindsTheRoundThatCallsForTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := began()
