@@ -96,8 +96,11 @@ func (c *client) serve(ctx context.Context, start origin) {
 		return
 	}
 	for silent := false; ; {
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			c.expel(context.Cause(ctx))
+			return
+		case c.streams.ended(): // who is never up to date does not wait below
 			return
 		}
 		known, done, err := c.catchUp(ctx)

@@ -262,6 +262,36 @@ func TestWhatCameWhileAClientReadIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+// flooded is a response during each of whose writes another event comes. The streams are closed
+// with the third, and after many it is over.
+type flooded struct {
+	*httptest.ResponseRecorder
+	log     *Log
+	streams *Streams
+	writes  int
+}
+
+func (f *flooded) Write(b []byte) (int, error) {
+	if f.writes++; f.writes == 3 {
+		f.streams.Close()
+	}
+	if f.writes < 1000 {
+		f.log.goes(fmt.Sprint("g", f.writes))
+	}
+	return len(b), nil
+}
+
+func TestAStreamThatIsNeverUpToDateEndsWithItsGateway(t *testing.T) {
+	l := began()
+	w := &flooded{ResponseRecorder: httptest.NewRecorder(), log: l}
+	c := l.writesTo(w)
+	w.streams = c.streams
+	c.serve(t.Context(), origin{pos: c.at.pos})
+	if w.writes > 4 {
+		t.Errorf("it was written to %d times before it ended", w.writes)
+	}
+}
+
 // asking is encoded by asking a log.
 type asking struct{ log *Log }
 

@@ -110,6 +110,16 @@ func New(cfg Config) *Streams {
 // replica with their last id.
 func (s *Streams) Close() { s.closeOnce.Do(func() { close(s.closed) }) }
 
+// ended reports whether the streams are closed.
+func (s *Streams) ended() bool {
+	select {
+	case <-s.closed:
+		return true
+	default:
+		return false
+	}
+}
+
 // Ticket answers with a new ticket for the event stream, bound to the caller.
 func (s *Streams) Ticket(c *gin.Context) {
 	caller, err := s.cfg.Caller(c)
@@ -202,10 +212,8 @@ type origin struct {
 // start reads the position a client names. The Last-Event-ID header wins over the
 // query, which a browser repeats unchanged when it reconnects.
 func (s *Streams) start(c *gin.Context) (origin, error) {
-	select {
-	case <-s.closed:
+	if s.ended() {
 		return origin{}, errs.New(errs.Unavailable, "this replica is shutting down: connect again")
-	default:
 	}
 	if err := nameable(c.Query("types")); err != nil {
 		return origin{}, err
