@@ -85,13 +85,7 @@ func (o *Operations) ShutdownNodes(ctx context.Context, by Actor, ids []fleet.No
 // Errors as of ask.
 func (o *Operations) EndReplica(ctx context.Context, by Actor, replica, reason string, ask func(context.Context) error) error {
 	ctx = elsewhere(ctx)
-	return o.outside(ctx, by, entry{action: "system.shutdown", resource: "replica", id: replica, details: reason}, func() error {
-		err := ask(ctx)
-		if errs.Is(err, errs.Unavailable) && errs.MessageOf(err) == errs.MessageOf(nil) {
-			return &errs.Error{Kind: errs.Unavailable, Message: "it does not answer", Err: err}
-		}
-		return err
-	})
+	return o.outside(ctx, by, entry{action: "system.shutdown", resource: "replica", id: replica, details: reason}, func() error { return ask(ctx) })
 }
 
 // MayHaveHeard reports whether somebody whom it failed to ask to end may be ending all the same: what

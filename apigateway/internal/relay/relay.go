@@ -249,9 +249,13 @@ const maxWish = 4 << 10
 func (r *Relay) AskToEnd(ctx context.Context, other *fleet.Session) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return errs.Wrap("relay.AskToEnd", wire.Call(ctx, r.cfg.Client, wire.Request{
+	err := wire.Call(ctx, r.cfg.Client, wire.Request{
 		Method: http.MethodPost, URL: strings.TrimSuffix(other.URL, "/") + EndPath, Token: r.cfg.Secret, Body: wish{To: other.Replica},
-	}, nil))
+	}, nil)
+	if errs.Is(err, errs.Unavailable) {
+		return &errs.Error{Kind: errs.Unavailable, Op: "relay.AskToEnd", Message: "it does not answer", Err: err}
+	}
+	return errs.Wrap("relay.AskToEnd", err)
 }
 
 // endOnRequest ends this gateway, if it is the one that is meant.
