@@ -1,11 +1,15 @@
 package shell
 
 import (
+	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -63,4 +67,70 @@ func TestAClientThatKeepsACommandWaitingIsSlow(t *testing.T) {
 	if !errors.Is(err, errSlow) {
 		t.Errorf("ended with %v", err)
 	}
+}
+
+// one is a listener to which one client comes.
+type one struct {
+	net.Conn
+	came  chan net.Conn
+	ended chan struct{}
+}
+
+func newOne(c net.Conn) *one {
+	l := &one{Conn: c, came: make(chan net.Conn, 1), ended: make(chan struct{})}
+	l.came <- c
+	return l
+}
+
+func (l *one) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.came:
+		return c, nil
+	case <-l.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *one) Addr() net.Addr { return l.LocalAddr() }
+func (l *one) Close() error   { close(l.ended); return nil }
+
+func TestAnIdleConsoleIsToldAtOnceThatItsGatewayEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		s := &Shell{room: socket.NewRoom(1, "consoles", nil)}
+		s.room.Close()
+		began, idle := time.Now(), aliveEvery*3/2 // so that it has been alive for a while, and nothing is under way
+		srv := &http.Server{ReadHeaderTimeout: time.Hour, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			conn, err := websocket.Accept(w, r, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ctx, end := context.WithCancel(context.WithoutCancel(r.Context()))
+			time.AfterFunc(idle, end)
+			(&terminal{shell: s, Socket: socket.Socket{Conn: conn, Timeout: time.Hour}}).serve(ctx)
+			_ = conn.CloseNow()
+			if took := time.Since(began); took != idle {
+				t.Errorf("it is served for %v", took)
+			}
+		})}
+		var serving sync.WaitGroup
+		serving.Go(func() { _ = srv.Serve(newOne(near)) })
+		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return far, nil }}
+		conn, _, err := websocket.Dial(t.Context(), "ws://gateway/", &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}}) //nolint:bodyclose // of an upgrade there is none
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := conn.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusGoingAway {
+			t.Errorf("ended with %v", err)
+		}
+		if took := time.Since(began); took != idle {
+			t.Errorf("told after %v", took)
+		}
+		_ = conn.CloseNow()
+		transport.CloseIdleConnections()
+		synctest.Wait()
+		_ = srv.Close()
+		serving.Wait()
+	})
 }
