@@ -149,15 +149,14 @@ func TestWhatIsCarriedThroughEndsAWhileAfterWhoTypedItHasGone(t *testing.T) {
 		typed, leave := context.WithCancel(t.Context())
 		ctx, done := outlasting(typed, time.Minute)
 		defer done()
-		time.Sleep(time.Hour)
-		leave()
-		time.Sleep(time.Minute - time.Nanosecond)
-		if synctest.Wait(); ctx.Err() != nil {
-			t.Error("it ends early")
+		<-time.After(time.Hour)
+		if ctx.Err() != nil {
+			t.Error("it ends though nobody has gone")
 		}
-		time.Sleep(time.Nanosecond)
-		if synctest.Wait(); ctx.Err() == nil {
-			t.Error("it does not end")
+		leave()
+		gone := time.Now()
+		if <-ctx.Done(); time.Since(gone) != time.Minute {
+			t.Errorf("it ends after %v", time.Since(gone))
 		}
 		other, done := outlasting(typed, time.Minute)
 		if done(); other.Err() == nil {
