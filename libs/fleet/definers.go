@@ -51,9 +51,11 @@ func KeepsDefinitions(present, next []Variable, most Visibility) error {
 	return nil
 }
 
-// Definers are the templates that define variables, as their heads do now.
+// Definers are the templates that define variables, as their heads do now. They may be
+// used by several at once.
 type Definers struct {
 	heads []TemplateHead
+	there shelf
 	by    map[TemplateRef][]Variable
 }
 
@@ -66,6 +68,7 @@ func NewDefiners(heads []TemplateHead) Definers {
 			d.by[h.TemplateRef] = h.Variables
 		}
 	}
+	d.there = shelve(d.heads)
 	return d
 }
 
@@ -90,7 +93,7 @@ func (d Definers) Of(name GroupName, s GroupSpec) map[string]Definition {
 	}
 	always := s
 	always.Templates.OneOf, always.Templates.OneInGroups = nil, nil
-	layers := withAuto(Group{Name: name, Spec: always}, d.heads, always.Templates.layers(d.heads, 0))
+	layers := withAuto(Group{Name: name, Spec: always}, d.there, always.Templates.layers(d.there, 0))
 	for _, l := range layers {
 		for _, v := range d.by[l.TemplateRef] {
 			of := out[v.Key]
@@ -107,6 +110,9 @@ func (d Definers) Of(name GroupName, s GroupSpec) map[string]Definition {
 	}
 	for _, l := range s.Templates.OneOf {
 		drawn(l.TemplateRef)
+	}
+	if len(s.Templates.OneInGroups) == 0 {
+		return out
 	}
 	for _, h := range d.heads {
 		if slices.Contains(s.Templates.OneInGroups, h.Group) {

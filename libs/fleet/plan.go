@@ -109,7 +109,8 @@ func (p Plan) CompositionDigest() string {
 // same plan, and a plan depends on pick only where a choice exists.
 func Compose(g Group, m Materials, pick uint64) Plan {
 	s, heads := g.Spec, m.Heads
-	layers := withAuto(g, heads, s.Templates.layers(heads, pick))
+	there := shelve(heads)
+	layers := withAuto(g, there, s.Templates.layers(there, pick))
 	of := resolve(Definitions(layers, heads), s.Variables)
 	return Plan{
 		Artifact: s.artifact(m.Catalog),
@@ -169,23 +170,31 @@ func shellQuote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// layers resolves the selection: allOf, allInGroups, oneOf, oneInGroups, then by
-// priority. Of a template chosen twice the later paste stays.
-func (t TemplateSelection) layers(heads []TemplateHead, pick uint64) []PlanLayer {
-	digest := map[TemplateRef]string{}
-	inGroup := map[string][]TemplateRef{}
+// shelf is which templates there are: the digest of each, and those of each group by name.
+type shelf struct {
+	digest  map[TemplateRef]string
+	inGroup map[string][]TemplateRef
+}
+
+func shelve(heads []TemplateHead) shelf {
+	out := shelf{digest: make(map[TemplateRef]string, len(heads)), inGroup: map[string][]TemplateRef{}}
 	for _, h := range heads {
-		digest[h.TemplateRef] = h.Digest
-		inGroup[h.Group] = append(inGroup[h.Group], h.TemplateRef)
+		out.digest[h.TemplateRef] = h.Digest
+		out.inGroup[h.Group] = append(out.inGroup[h.Group], h.TemplateRef)
 	}
-	for _, refs := range inGroup {
+	for _, refs := range out.inGroup {
 		slices.SortFunc(refs, func(a, b TemplateRef) int { return strings.Compare(a.Name, b.Name) })
 	}
+	return out
+}
 
+// layers resolves the selection: allOf, allInGroups, oneOf, oneInGroups, then by
+// priority. Of a template chosen twice the later paste stays.
+func (t TemplateSelection) layers(there shelf, pick uint64) []PlanLayer {
 	var chosen []TemplateLayer
 	chosen = append(chosen, t.AllOf...)
 	for _, g := range t.AllInGroups {
-		for _, ref := range inGroup[g] {
+		for _, ref := range there.inGroup[g] {
 			chosen = append(chosen, TemplateLayer{TemplateRef: ref})
 		}
 	}
@@ -193,11 +202,11 @@ func (t TemplateSelection) layers(heads []TemplateHead, pick uint64) []PlanLayer
 		chosen = append(chosen, t.OneOf[draw(pick, 0, n)])
 	}
 	for i, g := range t.OneInGroups {
-		if refs := inGroup[g]; len(refs) > 0 {
+		if refs := there.inGroup[g]; len(refs) > 0 {
 			chosen = append(chosen, TemplateLayer{TemplateRef: refs[draw(pick, i+1, len(refs))]})
 		}
 	}
-	return paste(chosen, digest, t.Override)
+	return paste(chosen, there.digest, t.Override)
 }
 
 // The templates of every group that has automatic layers, in DefaultTemplateGroup:
@@ -218,17 +227,17 @@ func AutoLayers(g GroupName, platform string) []TemplateRef {
 }
 
 // withAuto lays a group's automatic layers below those that were chosen.
-func withAuto(g Group, heads []TemplateHead, chosen []PlanLayer) []PlanLayer {
+func withAuto(g Group, there shelf, chosen []PlanLayer) []PlanLayer {
 	if !g.Spec.AutoLayers {
 		return chosen
 	}
 	var out []PlanLayer
 	for _, ref := range AutoLayers(g.Name, g.Spec.Software.Platform) {
-		head := slices.IndexFunc(heads, func(h TemplateHead) bool { return h.TemplateRef == ref })
-		if head < 0 || slices.ContainsFunc(chosen, func(l PlanLayer) bool { return l.TemplateRef == ref }) {
+		digest, ok := there.digest[ref]
+		if !ok || slices.ContainsFunc(chosen, func(l PlanLayer) bool { return l.TemplateRef == ref }) {
 			continue
 		}
-		out = append(out, PlanLayer{TemplateRef: ref, Digest: heads[head].Digest, Auto: true})
+		out = append(out, PlanLayer{TemplateRef: ref, Digest: digest, Auto: true})
 	}
 	return append(out, chosen...)
 }

@@ -53,7 +53,7 @@ func showConfig(_ context.Context, c *call) error {
 		return errs.New(errs.NotFound, "there is no configuration %s: config list shows them", clip(c.arg(0)))
 	}
 	shown := universe.ConfigurationOf(g)
-	concealed := g.Conceal(fleet.NewDefiners(c.snapshot.Heads()).Of(g.Name, c.snapshot.Whole(g).Spec))
+	concealed := g.Conceal(c.snapshot.Definers().Of(g.Name, c.snapshot.Whole(g).Spec))
 	shown.Properties = fleet.MaskValues(g.Spec.Variables, concealed, c.Who.Shown())
 	text, err := json.MarshalIndent(shown, "", "  ")
 	if err != nil {

@@ -22,7 +22,7 @@ type GroupRecord struct {
 // groupRecords are a group before and after a change; nil where there is none. Of what is
 // hidden it can be seen that it changed, and nothing else.
 func groupRecords(s *view.Snapshot, from, to *fleet.Group) (before, after any) {
-	definers := fleet.NewDefiners(s.Heads())
+	definers := s.Definers()
 	concealed := map[string]fleet.Visibility{}
 	record := func(g *fleet.Group) map[string]any {
 		if g == nil {

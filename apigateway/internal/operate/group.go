@@ -126,7 +126,7 @@ func shownSpec(s *view.Snapshot, g *fleet.Group, most fleet.Visibility) *fleet.G
 		return nil
 	}
 	spec := g.Spec
-	spec.Variables = fleet.MaskValues(spec.Variables, g.Conceal(fleet.NewDefiners(s.Heads()).Of(g.Name, s.Whole(g).Spec)), most)
+	spec.Variables = fleet.MaskValues(spec.Variables, g.Conceal(s.Definers().Of(g.Name, s.Whole(g).Spec)), most)
 	return &spec
 }
 

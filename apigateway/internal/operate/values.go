@@ -28,7 +28,7 @@ type settled struct {
 // in them from who asks stays what it is, secrets become references, and all are held to
 // what the templates define. problems name every value at fault; err is the store's.
 func (o *Operations) settle(ctx context.Context, s *view.Snapshot, w GroupWrite, old *fleet.Group, spec fleet.GroupSpec) (out settled, problems []error, err error) {
-	definers := fleet.NewDefiners(s.Heads())
+	definers := s.Definers()
 	present := fleet.Group{Name: w.Name}
 	if old != nil {
 		present = *old
@@ -302,7 +302,7 @@ const maxSecretGuards = 32
 // settleStart is settle for values that are given when instances of a group are started.
 func (o *Operations) settleStart(ctx context.Context, s *view.Snapshot, g *fleet.Group, r StartRequest) (map[string]string, error) {
 	g = s.Whole(g)
-	defined := fleet.NewDefiners(s.Heads()).Of(g.Name, g.Spec)
+	defined := s.Definers().Of(g.Name, g.Spec)
 	values, sealer := maps.Clone(r.Values), sealer{o: o, subject: ofGroup(g.Name), field: "variables."}
 	var problems []error
 	for _, key := range slices.Sorted(maps.Keys(values)) {

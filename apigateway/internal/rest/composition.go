@@ -147,7 +147,7 @@ func (a *API) conceal(c *gin.Context, s *view.Snapshot, p *fleet.Plan, out *comp
 	if !ok {
 		g = &fleet.Group{Name: p.Group}
 	}
-	definers := fleet.NewDefiners(s.Heads())
+	definers := s.Definers()
 	whole := s.Whole(g)
 	hidden := whole.Conceal(definers.Of(g.Name, whole.Spec)) // as the group and its parents are now
 	built := fleet.GroupSpec{}

@@ -78,7 +78,7 @@ func (a *API) groupsFor(c *gin.Context, s *view.Snapshot) func(*fleet.Group) gro
 
 // maskedFor are groups' values as a caller is shown them.
 func maskedFor(c *gin.Context, s *view.Snapshot) func(*fleet.Group) map[string]string {
-	most, definers := server.Shown(c), fleet.NewDefiners(s.Heads())
+	most, definers := server.Shown(c), s.Definers()
 	return func(g *fleet.Group) map[string]string {
 		return fleet.MaskValues(g.Spec.Variables, g.Conceal(definers.Of(g.Name, s.Whole(g).Spec)), most)
 	}

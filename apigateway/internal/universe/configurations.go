@@ -28,7 +28,7 @@ func configuration(s *view.Snapshot, name string) (*fleet.Group, error) {
 
 // shown shows groups to a caller: of their values those that are for them.
 func (a *API) shown(c *gin.Context, s *view.Snapshot) func(*fleet.Group) Configuration {
-	most, definers := a.cfg.Shown(c), fleet.NewDefiners(s.Heads())
+	most, definers := a.cfg.Shown(c), s.Definers()
 	return func(g *fleet.Group) Configuration {
 		out := ConfigurationOf(g)
 		out.Properties = object(fleet.MaskValues(g.Spec.Variables, g.Conceal(definers.Of(g.Name, s.Whole(g).Spec)), most))

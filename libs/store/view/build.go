@@ -145,6 +145,7 @@ func (s *Snapshot) fork() *Snapshot {
 		ConfigActive:   fork(s.ConfigActive),
 		JoinTokens:     fork(s.JoinTokens),
 		RevokedNodes:   fork(s.RevokedNodes),
+		definers:       s.definers,
 	}
 }
 
@@ -172,6 +173,7 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 	case KindPlan:
 		return true, set(s.Plans, c.Key[0], c, raw)
 	case KindTemplateHead:
+		s.definers = new(definers)
 		return true, set(s.TemplateHeads, c.Key[0]+"/"+c.Key[1], c, raw)
 	case KindCrashLoop:
 		return true, set(s.CrashLoops, fleet.GroupName(c.Key[0]), c, raw)

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/tidwall/btree"
 
@@ -109,6 +110,14 @@ type Snapshot struct {
 	ConfigActive   Table[string, *fleet.ConfigActive]  // one, or none
 	JoinTokens     Table[fleet.NodeID, *fleet.JoinToken]
 	RevokedNodes   Table[fleet.NodeID, *fleet.RevokedNode]
+	// definers are those of TemplateHeads, which all snapshots with the same ones share.
+	definers *definers
+}
+
+// definers are made when they are first asked for.
+type definers struct {
+	once sync.Once
+	made fleet.Definers
 }
 
 func emptySnapshot() *Snapshot {
@@ -145,6 +154,7 @@ func emptySnapshot() *Snapshot {
 		ConfigActive:   newTable[string, *fleet.ConfigActive](),
 		JoinTokens:     newTable[fleet.NodeID, *fleet.JoinToken](),
 		RevokedNodes:   newTable[fleet.NodeID, *fleet.RevokedNode](),
+		definers:       new(definers),
 	}
 }
 
@@ -242,19 +252,19 @@ func (s *Snapshot) concealing(ancestors []*fleet.Group) []*fleet.Group {
 	if !slices.ContainsFunc(ancestors, func(a *fleet.Group) bool { return len(a.Spec.Variables) > 0 }) {
 		return ancestors
 	}
-	var heads []fleet.TemplateHead
-	for _, h := range s.TemplateHeads.All() {
-		if len(h.Variables) > 0 {
-			heads = append(heads, *h)
-		}
-	}
-	definers, out := fleet.NewDefiners(heads), slices.Clone(ancestors)
+	definers, out := s.Definers(), slices.Clone(ancestors)
 	for n, a := range ancestors {
 		shown := *a
 		shown.Hidden = a.Conceal(definers.Of(a.Name, fleet.Inherit(*a, ancestors[n+1:]).Spec))
 		out[n] = &shown
 	}
 	return out
+}
+
+// Definers are the templates that define variables.
+func (s *Snapshot) Definers() fleet.Definers {
+	s.definers.once.Do(func() { s.definers.made = fleet.NewDefiners(s.Heads()) })
+	return s.definers.made
 }
 
 // Materials are what plans are composed of.

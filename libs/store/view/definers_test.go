@@ -1,0 +1,86 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// inheriting is a view of a child that has values of its parent, whose template hides KEY
+// as told, and of many more templates that define variables. change writes that template anew.
+func inheriting(t testing.TB, templates int, shown fleet.Visibility) (v *View, change func(fleet.Visibility)) {
+	t.Helper()
+	rev := int64(1)
+	pair := func(key string, record any) store.KeyValue {
+		b, err := json.Marshal(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store.KeyValue{Key: key, Value: b, CreateRev: 1, ModRev: rev}
+	}
+	head := func(name string, shown fleet.Visibility) store.KeyValue {
+		ref := fleet.TemplateRef{Group: "x", Name: name}
+		return pair(store.TemplateHeadKey(ref).String(), fleet.TemplateHead{
+			TemplateRef: ref, Digest: "d", Variables: []fleet.Variable{{Key: "KEY", Visibility: string(shown)}},
+		})
+	}
+	parent, child := fleet.Group{Name: "parent", Spec: fleet.DefaultSpec()}, fleet.Group{Name: "child", Spec: fleet.DefaultSpec()}
+	parent.Spec.Variables = map[string]string{"KEY": "value"}
+	parent.Spec.Templates.AllOf = []fleet.TemplateLayer{{TemplateRef: fleet.TemplateRef{Group: "x", Name: "own"}}}
+	child.Spec.Parent = "parent"
+	kvs := []store.KeyValue{
+		pair(store.GroupKey("parent").String(), parent), pair(store.GroupKey("child").String(), child), head("own", shown),
+	}
+	for n := range templates {
+		kvs = append(kvs, head(fmt.Sprint("other-", n), fleet.VisibleToAll))
+	}
+	v = New(nil, slog.New(slog.DiscardHandler))
+	build := &builder{view: v, keys: map[string]int64{}}
+	build.Reset(kvs, rev)
+	return v, func(shown fleet.Visibility) {
+		rev++
+		build.Apply([]store.Change{{KeyValue: head("own", shown)}}, rev)
+	}
+}
+
+func TestWhoIsShownAValueOfAParentIsAsItsTemplatesSayInEachSnapshot(t *testing.T) {
+	v, change := inheriting(t, 10, fleet.VisibleToAdmins)
+	before := v.Snapshot()
+	shown := func(s *Snapshot) fleet.Visibility {
+		child, _ := s.Groups.Get("child")
+		return s.Whole(child).Hidden["KEY"]
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if got := shown(before); got != fleet.VisibleToAdmins {
+				t.Errorf("it is shown to %q", got)
+			}
+		})
+	}
+	change(fleet.VisibleToOperators)
+	all.Wait()
+	if got := shown(v.Snapshot()); got != fleet.VisibleToOperators {
+		t.Errorf("after the template was changed it is shown to %q", got)
+	}
+	if got := shown(before); got != fleet.VisibleToAdmins {
+		t.Errorf("in the snapshot from before the change it is shown to %q", got)
+	}
+}
+
+func TestAGroupAsItIsMadeCostsNoMoreForTheTemplatesOfOthers(t *testing.T) {
+	cost := func(templates int) float64 {
+		v, _ := inheriting(t, templates, fleet.VisibleToAdmins)
+		s := v.Snapshot()
+		child, _ := s.Groups.Get("child")
+		return testing.AllocsPerRun(20, func() { s.Whole(child) })
+	}
+	if few, many := cost(1), cost(2000); many > few+2 {
+		t.Errorf("%v allocations with 2000 templates, %v with one", many, few)
+	}
+}
