@@ -218,7 +218,7 @@ func TestAnOlderVersionsFilesAreShown(t *testing.T) {
 
 func TestHiddenTemplatesAndFiltersOfTheList(t *testing.T) {
 	s := newSite(t)
-	for _, ref := range []string{"lobby", "_hidden", "my/arena"} {
+	for _, ref := range []string{"lobby", "_hidden", "my/arena", "_shared/base"} {
 		s.template(ref)
 	}
 	names := func(query string) (out []string) {
@@ -230,12 +230,18 @@ func TestHiddenTemplatesAndFiltersOfTheList(t *testing.T) {
 		return out
 	}
 	for query, want := range map[string][]string{
-		"": {"lobby", "my/arena"}, "?all=true": {"_hidden", "lobby", "my/arena"}, "?q=AREN": {"my/arena"}, "?platform=PAPER": nil,
+		"": {"lobby", "my/arena"}, "?all=true": {"_shared/base", "_hidden", "lobby", "my/arena"}, "?q=AREN": {"my/arena"}, "?platform=PAPER": nil,
 	} {
 		if got := names(query); !slices.Equal(got, want) {
 			t.Errorf("%q: %v, want %v", query, got, want)
 		}
 	}
+	// What is hidden is for who knows its name, and for groups.
+	s.do("GET", "/api/v1/templates/_shared%2Fbase", nil).want(200).is("group", "_shared")
+	s.do("GET", "/api/templates/_shared/base", nil).want(200)
+	s.do("POST", "/api/v1/groups", `{"name":"g","templates":["_shared/base"],"templateInstallationConfig":{"allInGroups":["_shared"]}}`).want(201)
+	s.do("PATCH", "/api/v1/groups/g", `{"minInstances":0}`).want(200)
+	s.do("PUT", "/api/v1/template-sources/s", `{"kind":"git","url":"https://host/r","group":"_shared"}`).want(201)
 }
 
 func TestWhatATemplateSaysOfItselfIsBoundedWhereverItIsSaid(t *testing.T) {

@@ -210,8 +210,8 @@ func (s TemplateSource) Validate() []error {
 	p.check(validSegment(s.Name), "name", "must be 1 to 64 letters, digits, _ . and -, not starting with a period; %q is not", clip(s.Name))
 	p.check(s.Name != DirectoryOrigin, "name", "must not be %q, which is the directory of templates", DirectoryOrigin)
 	p.check(slices.Contains(SourceKinds[:], s.Kind), "kind", "must be one of git, s3, http, program, configurations; %q is not known", clip(string(s.Kind)))
-	p.check(s.Template == TemplateRef{} || s.Template.Valid() && !s.Template.Internal(), "template", "is not <group>/<name>, or its group begins with _: %q", clip(s.Template.String()))
-	p.check(s.Group == "" || validSegment(s.Group) && s.Group[0] != '_', "group", "%q is not a template group", clip(s.Group))
+	p.check(s.Template == TemplateRef{} || s.Template.Valid() && !s.Template.Internal(), "template", "is not <group>/<name>, or Orrery's own: %q", clip(s.Template.String()))
+	p.check(s.Group == "" || validSegment(s.Group) && !TemplateRef{Group: s.Group}.Internal(), "group", "%q is not a template group, or Orrery's own", clip(s.Group))
 	p.check(s.Group == "" || s.Template == TemplateRef{}, "group", "must not be given beside template: choose one")
 	p.check(s.IntervalSeconds == 0 || s.IntervalSeconds >= MinSourceInterval && s.IntervalSeconds <= maxSourceInterval,
 		"intervalSeconds", "must be between %d and %d, is %d", MinSourceInterval, maxSourceInterval, s.IntervalSeconds)

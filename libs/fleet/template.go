@@ -39,10 +39,10 @@ func (r TemplateRef) Hidden() bool {
 	return strings.HasPrefix(r.Group, "_") || strings.HasPrefix(r.Name, "_")
 }
 
-// Internal reports whether a template is Orrery's own, such as AvatarTemplate: its group
-// begins with _. No route and no group knows of it: who may change templates may not
-// change what lies there.
-func (r TemplateRef) Internal() bool { return strings.HasPrefix(r.Group, "_") }
+// Internal reports whether a template is Orrery's own: it is in the group of AvatarTemplate.
+// No route, no group and no source knows of it: who may change templates may not change
+// what lies there.
+func (r TemplateRef) Internal() bool { return r.Group == AvatarTemplate.Group }
 
 // Valid reports whether both parts are usable as a path segment and a key segment.
 func (r TemplateRef) Valid() bool { return validSegment(r.Group) && validSegment(r.Name) }

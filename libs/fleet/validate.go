@@ -235,13 +235,13 @@ func (t TemplateSelection) validate() []error {
 		for i, l := range ls {
 			p.check(l.Valid(), fmt.Sprintf("%s[%d]", field, i), "%q is not a template name (<group>/<name>, letters, digits, _ . -)", clip(l.String()))
 			p.word(fmt.Sprintf("%s[%d].storage", field, i), l.Storage, MaxWord)
-			p.check(!l.Internal(), fmt.Sprintf("%s[%d]", field, i), "%q is not a template for instances: no template group's name begins with _", clip(l.String()))
+			p.check(!l.Internal(), fmt.Sprintf("%s[%d]", field, i), "%q is Orrery's own, and not a template for instances", clip(l.String()))
 		}
 	}
 	groups := func(field string, gs []string) {
 		p.check(len(gs) <= maxEntries, field, "must have at most %d entries", maxEntries)
 		for i, g := range gs {
-			p.check(validSegment(g) && g[0] != '_', fmt.Sprintf("%s[%d]", field, i), "%q is not a template group", clip(g))
+			p.check(validSegment(g) && !TemplateRef{Group: g}.Internal(), fmt.Sprintf("%s[%d]", field, i), "%q is not a template group, or Orrery's own", clip(g))
 		}
 	}
 	layers("templates.allOf", t.AllOf)

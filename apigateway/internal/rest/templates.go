@@ -82,7 +82,7 @@ func (a *API) head(c *gin.Context) (*fleet.TemplateHead, bool) {
 }
 
 // listTemplates shows templates by name: those of a ?platform, or whose name holds ?q.
-// Names that begin with _ are shown to who asks for ?all=true, what is internal to nobody.
+// Names and groups that begin with _ are shown to who asks for ?all=true, what is internal to nobody.
 func (a *API) listTemplates(c *gin.Context) {
 	all, q, platform := c.Query("all") == "true", strings.ToLower(c.Query("q")), c.Query("platform")
 	var shown []*fleet.TemplateHead

@@ -39,7 +39,7 @@ func (a *API) createTemplate(c *gin.Context) {
 		return
 	}
 	if ref.Internal() {
-		server.Fail(c, errs.Field("name", "must not be in the group %s: groups that begin with _ are Orrery's own", ref.Group))
+		server.Fail(c, errs.Field("name", "must not be in the group %s, which is Orrery's own: choose another", ref.Group))
 		return
 	}
 	if server.DryRun(c) {

@@ -25,7 +25,7 @@ func (n Creation) check() error {
 	case !n.Ref.Valid():
 		return errs.Field("name", "must be 1 to 64 letters, digits, _ - or . without a . at its beginning; <group>/<name> when it is not in the group default")
 	case n.Ref.Internal():
-		return errs.Field("name", "must not be in the group %s: groups that begin with _ are Orrery's own", n.Ref.Group)
+		return errs.Field("name", "must not be in the group %s, which is Orrery's own: choose another", n.Ref.Group)
 	}
 	return fleet.CheckDescription(n.Description, n.Platform)
 }
