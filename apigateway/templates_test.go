@@ -18,6 +18,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/templatesvc"
+	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
 // shelf is a template service beside a gateway.
@@ -274,7 +275,16 @@ var reaching = map[string]string{
 
 func TestTemplatesOfUsersPicturesAreOutOfReachOfWhoMayDoEverythingToTemplates(t *testing.T) {
 	s := newShelf(newSite(t))
-	head := s.drop(fleet.AvatarTemplate.String(), map[string]string{"a": "picture"})
+	content := client.New(client.Config{Secret: secret, Resolve: func() []string { return []string{s.view.Snapshot().ServiceSessions("templatesvc")[0].URL} }})
+	if _, err := content.PutFile(t.Context(), client.Change{Ref: fleet.AvatarTemplate, Create: true, Path: "a", Asked: client.Asked{Author: "a"}}, 0, false, strings.NewReader("picture")); err != nil {
+		t.Fatal(err)
+	}
+	var head *fleet.TemplateHead
+	await.That(t, "the gateway knows of it", func() string {
+		h, ok := s.view.Snapshot().TemplateHeads.Get(fleet.AvatarTemplate.String())
+		head = h
+		return await.Unless(ok, "not yet")
+	})
 	fill := strings.NewReplacer(":group", fleet.AvatarTemplate.Group, "*path", "a", ":hash", head.Digest)
 	asked := 0
 	for _, r := range s.routes() {

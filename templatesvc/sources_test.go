@@ -23,6 +23,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
 // record writes a source as the gateway does.
@@ -372,5 +373,57 @@ func TestDeclaredGroupsAreRecordedAndTheirRemovalOrdered(t *testing.T) {
 	w.status("repo", fleet.SourceInSync)
 	if got := declared(); strings.Count(got, "true") != 8 || !strings.Contains(got, "last false") {
 		t.Errorf("declared %s", got)
+	}
+}
+
+func TestNoSourceHasWhatIsOrrerysOwn(t *testing.T) {
+	w := newWorld(t)
+	own := fleet.AvatarTemplate.String()
+	drop(t, w.dir, own, "g/t")
+	var source fleet.TemplateSource
+	dir, ask := w.follow(&source)
+	tree(t, dir, own+"/a", "games/x/a")
+	ask()
+	svc, _ := w.start("a")
+	if st := w.status("repo", fleet.SourceFailed); !strings.Contains(st.Message, "1 of 2 templates are not published, the first is "+own) || !strings.Contains(st.Message, "Orrery's own") {
+		t.Errorf("%+v", st)
+	}
+	if told := w.directory("a", fleet.SourceFailed, own+" is not published"); len(told.Items) != 1 {
+		t.Errorf("%+v", told)
+	}
+	w.has("g/t games/x")
+
+	// Nor is it told otherwise by a head that a source once published.
+	put := func(name string) fleet.TemplateHead {
+		t.Helper()
+		_, err := clientOf(svc).PutFile(t.Context(), client.Change{Ref: fleet.AvatarTemplate, Create: true, Path: name, Asked: client.Asked{Author: "a"}}, 0, false, strings.NewReader(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, err := store.Get(t.Context(), w.c, store.TemplateHeadKey(fleet.AvatarTemplate))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return head
+	}
+	for _, origin := range []string{"repo", fleet.DirectoryOrigin} {
+		head := put(origin)
+		head.Origin, head.SourceDigest = origin, head.Digest
+		if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Replace(store.TemplateHeadKey(fleet.AvatarTemplate), head, head.ModRev)}}); err != nil {
+			t.Fatal(err)
+		}
+		put(origin + " again")
+	}
+	if err := os.RemoveAll(filepath.Join(w.dir, fleet.AvatarTemplate.Group)); err != nil {
+		t.Fatal(err)
+	}
+	w.confirm("")
+	w.directory("a", fleet.SourceInSync, "")
+	tree(t, dir, "games/x/a")
+	ask()
+	w.status("repo", fleet.SourceInSync)
+	w.has(own + " g/t games/x")
+	if head := put("last"); head.Files != 5 {
+		t.Errorf("%+v", head)
 	}
 }

@@ -341,6 +341,10 @@ func (d *Directory) publish(ctx context.Context, ref fleet.TemplateRef) {
 		delete(d.met, ref)
 		d.refuse(ref.String(), "")
 		return
+	case ref.Internal():
+		d.complain(ref.String(), "template not published", template.ErrInternal)
+		d.refuse(ref.String(), errs.MessageOf(template.ErrInternal))
+		return
 	case d.unmounted(ref):
 		d.complain(ref.String(), "template not published", errUnmounted)
 		d.refuse(ref.String(), errs.MessageOf(errUnmounted))

@@ -26,8 +26,12 @@ func (s *Service) ended(ctx context.Context, head fleet.TemplateHead) ([]store.G
 }
 
 // Editable refuses to change what a living source publishes, as Conflict; the guards hold
-// as long as it does not. A template of a directory can be edited: both are joined.
+// as long as it does not. A template of a directory can be edited: both are joined. What is
+// internal is no source's.
 func (s *Service) Editable(ctx context.Context, head fleet.TemplateHead) ([]store.Guard, error) {
+	if head.Internal() {
+		return nil, nil
+	}
 	guards, err := s.ended(ctx, head)
 	if err != nil || guards != nil || head.Origin == "" || head.Origin == fleet.DirectoryOrigin {
 		return guards, err

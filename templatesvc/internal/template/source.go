@@ -18,9 +18,16 @@ type Provenance struct {
 	Fences                             []store.Fence
 }
 
+// ErrInternal refuses to publish what is internal: whoever may write into a source may not
+// change the pictures of users.
+var ErrInternal = errs.New(errs.Invalid, "templates of the group %s are Orrery's own, and of no source: take it out of there, or rename the group", fleet.AvatarTemplate.Group)
+
 // PublishedBy reports whether a head is published by the source. Heads from before
-// origins were told are the directory's.
+// origins were told are the directory's; what is internal is no source's, whatever it says.
 func PublishedBy(head fleet.TemplateHead, origin string) bool {
+	if head.Internal() {
+		return false
+	}
 	return head.Origin == origin && origin != "" || origin == fleet.DirectoryOrigin && head.Origin == "" && head.SourceDigest != ""
 }
 
@@ -31,6 +38,9 @@ func PublishedBy(head fleet.TemplateHead, origin string) bool {
 // published is joined with it; where both changed a file, the source wins. moved is
 // false when nothing changed.
 func (s *Service) PublishSource(ctx context.Context, p *Publish, ref fleet.TemplateRef, m fleet.Manifest, from Provenance) (head fleet.TemplateHead, moved bool, err error) {
+	if ref.Internal() {
+		return head, false, ErrInternal
+	}
 	_, digest, err := m.Canonical(fleet.VersionLimits())
 	if err != nil {
 		return head, false, errs.Wrap("template.PublishSource", err)
