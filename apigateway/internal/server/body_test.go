@@ -12,6 +12,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
@@ -47,6 +48,53 @@ func sendsPart(t *testing.T, within time.Duration, h gin.HandlerFunc) *http.Resp
 func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 	resp := sendsPart(t, time.Hour, func(c *gin.Context) { Fail(c, errs.New(errs.Unauthenticated, "send a token")) })
 	if resp.StatusCode != http.StatusUnauthorized || !resp.Close {
+		t.Errorf("%s, closes: %v", resp.Status, resp.Close)
+	}
+}
+
+func TestARefusalKeepsTheConnectionOfWhoSentASmallBody(t *testing.T) {
+	e := newEngine()
+	e.Use(ids)
+	e.POST("/api/v1/x", func(c *gin.Context) { Fail(c, errs.New(errs.Unauthenticated, "send a token")) })
+	srv := httptest.NewServer(e)
+	t.Cleanup(srv.Close)
+	small := strings.Repeat("x", small)
+	for name, c := range map[string]struct {
+		body, expect string
+		chunked      bool
+		closes       bool
+	}{
+		"none":                  {},
+		"a small one":           {body: `{"name":"x"}`},
+		"the largest small one": {body: small},
+		"a larger one":          {body: small + "x", closes: true},
+		"one of unknown length": {body: "{}", chunked: true, closes: true},
+		"one that is asked for": {body: "{}", expect: "100-continue", closes: true},
+	} {
+		await.That(t, name, func() string { // what is small may come late on a machine with other work
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/api/v1/x", strings.NewReader(c.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.chunked {
+				req.ContentLength = -1
+			}
+			if c.expect != "" {
+				req.Header.Set("Expect", c.expect)
+			}
+			resp, err := srv.Client().Do(req)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			_ = resp.Body.Close()
+			return await.Unless(resp.StatusCode == http.StatusUnauthorized && resp.Close == c.closes, "%s, closes: %v", resp.Status, resp.Close)
+		})
+	}
+}
+
+func TestWhatIsLateAfterARefusalIsNotItsReason(t *testing.T) {
+	resp := sendsPart(t, 100*time.Millisecond, func(c *gin.Context) { Fail(c, errs.New(errs.Denied, "no")) })
+	if resp.StatusCode != http.StatusForbidden || !resp.Close {
 		t.Errorf("%s, closes: %v", resp.Status, resp.Close)
 	}
 }

@@ -107,6 +107,10 @@ const (
 	// would not see the answer.
 	drained   = 16 * wire.BodyLimit
 	lingering = 3 * time.Second
+	// A refusal waits for the rest of a body of at most small bytes, which as a rule has come
+	// with the headers, and not longer than soon: a connection that is closed has to be made anew.
+	small = 4 << 10
+	soon  = 100 * time.Millisecond
 )
 
 // bodyKey is where a request's context has its arrivingBody.
@@ -141,14 +145,32 @@ func (b *arrivingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// leaveBody has a refusal wait for nothing more of the body: it closes the connection, else
-// all of that would have to come before the answer goes.
+// comes reads the rest of a small body. It is false when that does not come soon, and when
+// nobody can tell: what is large, or has no length, or is sent only when it is asked for.
+func (b *arrivingBody) comes(c *gin.Context) bool {
+	if n := c.Request.ContentLength; n <= 0 || n > small || c.GetHeader("Expect") != "" {
+		return false
+	}
+	rc := http.NewResponseController(c.Writer)
+	if rc.SetReadDeadline(time.Now().Add(soon)) != nil { // then it could be waited for without an end
+		return false
+	}
+	if _, err := io.Copy(io.Discard, b.ReadCloser); err != nil {
+		return false
+	}
+	_ = rc.SetReadDeadline(time.Time{}) // nothing more is read of this request
+	b.ended.Store(true)
+	return true
+}
+
+// leaveBody has a refusal wait for nothing more of the body than comes at once: it closes the
+// connection, else all of that would have to come before the answer goes.
 func leaveBody(c *gin.Context) (late bool) {
 	b, ok := c.Value(bodyKey).(*arrivingBody)
 	if !ok {
 		return false
 	}
-	if !b.ended.Load() || b.late.Load() {
+	if b.late.Load() || !b.ended.Load() && !b.comes(c) {
 		c.Header("Connection", "close")
 		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(lingering)) // unsupported is as good
 	}
