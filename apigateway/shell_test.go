@@ -8,6 +8,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/orreryhq/orrery/apigateway/internal/shell"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
@@ -211,6 +212,25 @@ func TestAConsoleEndsWithTheTokenThatOpenedIt(t *testing.T) {
 	if status, why := bob.ends(conn); status != websocket.StatusPolicyViolation || !strings.Contains(why, "log in again") {
 		t.Errorf("closed with %s", why)
 	}
+}
+
+func TestOneUserTakesNoMoreThanHalfOfTheConsoles(t *testing.T) {
+	s := newSite(t)
+	viewer := s.user("vera", "VIEWER")
+	for range shell.DefaultMaxConsoles / 2 {
+		if _, _, err := viewer.dial("/api/console", nil, "orrery.bearer", viewer.token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, resp, err := viewer.dial("/api/console", nil, "orrery.bearer", viewer.token)
+	if err == nil || resp == nil || resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "5" {
+		t.Errorf("one more than half of them: %v, %v", resp, err)
+	}
+	conn, _, err := s.dial("/api/console", nil, "orrery.bearer", s.token)
+	if err != nil {
+		t.Fatalf("one of somebody else's: %v", err)
+	}
+	s.says(conn, "help", "cluster status")
 }
 
 func TestATicketOfAScopedTokenMayNoMoreThanTheToken(t *testing.T) {

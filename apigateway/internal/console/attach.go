@@ -50,7 +50,7 @@ func (s *Streams) Attach(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	s.room.Upgrade(c, s.watch(who), maxTyped, func(ctx context.Context, conn *websocket.Conn) {
+	s.room.Upgrade(c, who.credential, s.watch(who), maxTyped, func(ctx context.Context, conn *websocket.Conn) {
 		showing, cancel := context.WithCancel(ctx)
 		defer cancel()
 		// What is read with a context that ends cuts the connection, and no reason would come through.

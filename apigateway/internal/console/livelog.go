@@ -20,7 +20,7 @@ const liveBacklog = 1000
 func (s *Streams) LiveLog(c *gin.Context) {
 	i, who, err := s.find(c)
 	if errs.Is(err, errs.NotFound) {
-		s.room.Upgrade(c, s.watch(who), maxTyped, func(_ context.Context, conn *websocket.Conn) {
+		s.room.Upgrade(c, who.credential, s.watch(who), maxTyped, func(_ context.Context, conn *websocket.Conn) {
 			_ = conn.Close(websocket.StatusUnsupportedData, "Instance not found")
 		})
 		return
@@ -29,7 +29,7 @@ func (s *Streams) LiveLog(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	s.room.Upgrade(c, s.watch(who), maxTyped, func(ctx context.Context, conn *websocket.Conn) {
+	s.room.Upgrade(c, who.credential, s.watch(who), maxTyped, func(ctx context.Context, conn *websocket.Conn) {
 		showing, cancel := context.WithCancel(ctx)
 		defer cancel()
 		reading, stop := context.WithCancel(context.WithoutCancel(ctx)) // see Attach

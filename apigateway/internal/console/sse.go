@@ -38,7 +38,7 @@ func (s *Streams) Stream(c *gin.Context) {
 		c.Status(http.StatusNoContent)
 		return
 	}
-	ctx, leave, ok := s.room.Enter(c, s.watch(who))
+	ctx, leave, ok := s.room.Enter(c, who.credential, s.watch(who))
 	if !ok {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/places"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -69,7 +70,7 @@ type Config struct {
 type Streams struct {
 	cfg     Config
 	archive *archive
-	room    *room
+	places  *places.Places
 	metrics metrics
 	// buffers are for what clients are about to be written.
 	buffers sync.Pool
@@ -94,7 +95,7 @@ func New(cfg Config) *Streams {
 	if cfg.Metrics == nil {
 		cfg.Metrics = telemetry.NewMetrics(prometheus.NewRegistry(), "apigateway")
 	}
-	s := &Streams{cfg: cfg, room: newRoom(cfg.MaxClients), archive: newArchive(cfg.Store, cfg.Log, cfg.Slog), closed: make(chan struct{})}
+	s := &Streams{cfg: cfg, places: places.New(cfg.MaxClients), archive: newArchive(cfg.Store, cfg.Log, cfg.Slog), closed: make(chan struct{})}
 	s.buffers.New = func() any { return new(bytes.Buffer) }
 	s.metrics = metrics{
 		sent:    cfg.Metrics.Counter("events_sent", "Events written to clients of the event stream.").WithLabelValues(),
@@ -102,7 +103,7 @@ func New(cfg Config) *Streams {
 		cut:     cfg.Metrics.Counter("event_streams_cut", "Event streams ended because the client did not keep up.").WithLabelValues(),
 		resyncs: cfg.Metrics.Counter("event_resyncs", "Clients whose position could not be resumed.").WithLabelValues(),
 	}
-	cfg.Metrics.GaugeFunc("event", "streams", "Event streams open now.", func() float64 { return float64(s.room.taken()) })
+	cfg.Metrics.GaugeFunc("event", "streams", "Event streams open now.", func() float64 { return float64(s.places.Taken()) })
 	return s
 }
 
@@ -143,8 +144,8 @@ func (s *Streams) Ticket(c *gin.Context) {
 // HasRoom reports whether another stream of the caller's would find a place now; if not, the
 // request is answered. It is asked before a ticket is written that nothing would come of.
 func (s *Streams) HasRoom(c *gin.Context, caller fleet.Credential) bool {
-	h := holderOf(caller)
-	if s.room.has(h) {
+	h := places.HolderOf(caller)
+	if s.places.Has(h) {
 		return true
 	}
 	c.Abort()
@@ -160,13 +161,14 @@ func (s *Streams) Stream(c *gin.Context) {
 		fail(c, err)
 		return
 	}
-	leaveRoom, ok := s.room.enter(holderOf(caller))
+	holder := places.HolderOf(caller)
+	leavePlace, ok := s.places.Take(holder)
 	if !ok {
 		c.Abort()
-		wire.Write(c.Writer, wire.V1, full(holderOf(caller)))
+		wire.Write(c.Writer, wire.V1, full(holder))
 		return
 	}
-	defer leaveRoom()
+	defer leavePlace()
 	stream := newClient(s, c)
 	start, err := s.start(c)
 	if err != nil {
@@ -200,6 +202,22 @@ func (s *Streams) caller(c *gin.Context) (fleet.Credential, error) {
 		return err
 	})
 	return ticket.Credential, err
+}
+
+// fullFor and fullForInstances is when those who found no place are to come again: each
+// try of an instance, of which there are many, has a ticket written.
+const fullFor, fullForInstances = 5 * time.Second, time.Minute
+
+// full is what a holder is told whom there is no place for.
+func full(h places.Holder) wire.Reply {
+	r := wire.Reply{
+		Status: http.StatusTooManyRequests, Code: "TOO_MANY_STREAMS", RetryAfter: fullFor,
+		Message: "too many event streams are open, in all or of yours: close some or retry later, with a new ticket",
+	}
+	if h.Instance != "" {
+		r.RetryAfter = fullForInstances
+	}
+	return r
 }
 
 // origin is where a client's stream starts.

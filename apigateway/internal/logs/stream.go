@@ -110,7 +110,7 @@ func (l *Logs) stream(c *gin.Context, name string, connected gin.H, open func(co
 	if !ok {
 		return
 	}
-	ctx, leave, ok := l.room.Enter(c, func(ctx context.Context) (context.Context, func(), error) {
+	ctx, leave, ok := l.room.Enter(c, who, func(ctx context.Context) (context.Context, func(), error) {
 		return l.cfg.Auth.While(ctx, who, auth.SystemLogsView)
 	})
 	if !ok {

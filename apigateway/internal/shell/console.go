@@ -76,7 +76,7 @@ func (s *Shell) console(c *gin.Context) {
 		return
 	}
 	watch := func(ctx context.Context) (context.Context, func(), error) { return s.cfg.Auth.While(ctx, credential) }
-	s.room.Upgrade(c, watch, maxTyped, func(ctx context.Context, conn *websocket.Conn) {
+	s.room.Upgrade(c, credential, watch, maxTyped, func(ctx context.Context, conn *websocket.Conn) {
 		t := &terminal{
 			shell: s, credential: credential, by: operate.Actor{User: credential.User, IP: c.ClientIP()},
 			Socket: socket.Socket{Conn: conn, Timeout: s.cfg.WriteTimeout}, lines: make(chan string, maxWaiting),

@@ -3,8 +3,8 @@
 //
 // Invariants:
 //
-//   - There are at most so many at a time; one more is refused with 429, and one that comes
-//     while the gateway ends with 503.
+//   - There are at most so many at a time, no more than half of them of one user; one more is
+//     refused with 429, and one that comes while the gateway ends with 503.
 //   - Close ends all and waits for them: a client that comes back goes elsewhere.
 //   - A client of a WebSocket is told that the gateway ends, and cut when it does not answer
 //     that in time.

@@ -4,22 +4,22 @@ import (
 	"context"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/places"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
 // Room is where streams are. Make it with NewRoom and Close it.
 type Room struct {
-	most    int
+	places  *places.Places
 	what    string
 	origins func() []string
-	open    atomic.Int64
 
 	// running are the open streams. Guarded by mu: whether there may be more.
 	running sync.WaitGroup
@@ -29,16 +29,16 @@ type Room struct {
 	end     context.CancelFunc
 }
 
-// NewRoom has room for so many streams; what names them in messages, in the plural.
+// NewRoom has room for so many streams, no more than half of them of one user; what names them in messages, in the plural.
 // origins are those whose pages may open a WebSocket; "*" allows any.
 func NewRoom(most int, what string, origins func() []string) *Room {
-	r := &Room{most: most, what: what, origins: origins}
+	r := &Room{places: places.New(most), what: what, origins: origins}
 	r.ending, r.end = context.WithCancel(context.Background())
 	return r
 }
 
 // Open is how many streams there are now.
-func (r *Room) Open() int { return int(r.open.Load()) }
+func (r *Room) Open() int { return r.places.Taken() }
 
 // Ending reports whether streams end because the gateway does.
 func (r *Room) Ending() bool { return r.ending.Err() != nil }
@@ -56,33 +56,34 @@ func (r *Room) Close() {
 // when not, with what to tell them as its cause, Denied or Unauthenticated. Call unwatch at the end.
 type Watch func(ctx context.Context) (watched context.Context, unwatch func(), err error)
 
-// Enter counts a stream in; leave is to be called at its end. The context ends with the
-// request and with the room, and when who looks may not look any more; see Expelled. When ok
-// is false the request was answered.
-func (r *Room) Enter(c *gin.Context, watch Watch) (ctx context.Context, leave func(), ok bool) {
+// Enter counts in a stream that who opens; leave is to be called at its end. The context ends
+// with the request and with the room, and when who looks may not look any more; see Expelled.
+// When ok is false the request was answered.
+func (r *Room) Enter(c *gin.Context, who fleet.Credential, watch Watch) (ctx context.Context, leave func(), ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.closed:
+	if r.closed {
 		server.Fail(c, errs.New(errs.Unavailable, "this replica is shutting down: connect again"))
 		return nil, nil, false
-	case r.open.Load() >= int64(r.most):
+	}
+	leavePlace, ok := r.places.Take(places.HolderOf(who))
+	if !ok {
 		server.Refuse(c, wire.Reply{
 			Status: http.StatusTooManyRequests, Code: "TOO_MANY_STREAMS", RetryAfter: 5 * time.Second,
-			Message: "too many " + r.what + " are open: close some or retry later",
+			Message: "too many " + r.what + " are open, in all or of yours: close some or retry later",
 		})
 		return nil, nil, false
 	}
 	ctx, unwatch, err := watch(c.Request.Context())
 	if err != nil {
+		leavePlace()
 		server.Fail(c, err)
 		return nil, nil, false
 	}
-	r.open.Add(1)
 	r.running.Add(1)
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(r.ending, cancel)
-	return ctx, func() { stop(); cancel(); unwatch(); r.open.Add(-1); r.running.Done() }, true
+	return ctx, func() { stop(); cancel(); unwatch(); leavePlace(); r.running.Done() }, true
 }
 
 // Expelled is why who looked may not look any more; "" when a stream ended for another reason.

@@ -15,17 +15,18 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
 // maxReason is the length of the longest reason a close may carry, in bytes.
 const maxReason = 123
 
-// Upgrade makes a WebSocket of a request and serves it until serve returns; messages of
-// clients have at most limit bytes. What is no request for one, or comes from a page of
+// Upgrade makes a WebSocket of a request, which who opens, and serves it until serve returns;
+// messages of clients have at most limit bytes. What is no request for one, or comes from a page of
 // another origin than are allowed, is refused as every request is.
-func (r *Room) Upgrade(c *gin.Context, watch Watch, limit int64, serve func(ctx context.Context, conn *websocket.Conn)) {
-	ctx, leave, ok := r.Enter(c, watch)
+func (r *Room) Upgrade(c *gin.Context, who fleet.Credential, watch Watch, limit int64, serve func(ctx context.Context, conn *websocket.Conn)) {
+	ctx, leave, ok := r.Enter(c, who, watch)
 	if !ok {
 		return
 	}

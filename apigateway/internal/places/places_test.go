@@ -1,4 +1,4 @@
-package events
+package places
 
 import (
 	"fmt"
@@ -8,16 +8,16 @@ import (
 )
 
 func TestInstancesLeaveRoomForPeopleAndAllForEachOther(t *testing.T) {
-	r := newRoom(16)
+	p := New(16)
 	var leave []func()
 	enter := func(c fleet.Credential, want bool) {
 		t.Helper()
-		if has := r.has(holderOf(c)); has != want {
-			t.Fatalf("room for %+v with %d open: %v, want %v", c, r.taken(), has, want)
+		if has := p.Has(HolderOf(c)); has != want {
+			t.Fatalf("room for %+v with %d open: %v, want %v", c, p.Taken(), has, want)
 		}
-		out, ok := r.enter(holderOf(c))
+		out, ok := p.Take(HolderOf(c))
 		if ok != want {
-			t.Fatalf("a stream of %+v with %d open: %v, want %v", c, r.taken(), ok, want)
+			t.Fatalf("a stream of %+v with %d open: %v, want %v", c, p.Taken(), ok, want)
 		}
 		if ok {
 			leave = append(leave, out)
@@ -26,7 +26,7 @@ func TestInstancesLeaveRoomForPeopleAndAllForEachOther(t *testing.T) {
 	instance := func(n int) fleet.Credential {
 		return fleet.Credential{Instance: fleet.InstanceID(fmt.Sprint("i", n))}
 	}
-	for range maxOfInstance {
+	for range MaxOfInstance {
 		enter(instance(0), true)
 	}
 	enter(instance(0), false)
@@ -41,8 +41,8 @@ func TestInstancesLeaveRoomForPeopleAndAllForEachOther(t *testing.T) {
 	for _, out := range leave {
 		out()
 	}
-	if r.taken() != 0 || r.instances != 0 || len(r.of) != 0 {
-		t.Errorf("after all have gone: %+v", r)
+	if p.Taken() != 0 || p.instances != 0 || len(p.of) != 0 {
+		t.Errorf("after all have gone: %+v", p)
 	}
 	for range 8 {
 		enter(fleet.Credential{User: "admin"}, true)
