@@ -329,6 +329,32 @@ func TestWhatBecameOfAShareIsToldForAMonthFromItsEndAndTakesNoRoom(t *testing.T)
 	s.do("GET", "/api/v1/shares/"+active, nil).want(200).is("revocable", true)
 }
 
+func TestSharesThatHaveEndedPushOutNoneThatCanBeRead(t *testing.T) {
+	s := newSite(t)
+	now := time.Now()
+	active := strings.Repeat("A", 26)
+	s.commit(store.Create(store.ShareKey(active), fleet.Share{ID: active, Kind: fleet.ShareCrash, At: now.Add(-time.Hour)}))
+	var writes []store.Write
+	for n := range 205 {
+		id := fmt.Sprintf("%026d", n)
+		at := now.Add(time.Duration(n-205) * time.Second)
+		writes = append(writes, store.Create(store.ShareKey(id), fleet.Share{ID: id, Kind: fleet.ShareCrash, At: at, RevokedAt: at}))
+		if len(writes) == 60 || n == 204 {
+			s.commit(writes...)
+			writes = nil
+		}
+	}
+	if err := s.gateway.shares.Tidy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.do("GET", "/api/v1/shares/"+active, nil).want(200).is("revocable", true)
+	for n, want := range map[int]bool{4: false, 5: true} { // the oldest of those that ended made room
+		if _, err := store.Get(t.Context(), s.store, store.ShareKey(fmt.Sprintf("%026d", n))); (err == nil) != want {
+			t.Errorf("number %d of those that ended: %v, want that it is there: %v", n, err, want)
+		}
+	}
+}
+
 func TestSharesThatCannotBeReadHideNoOthersAndMakeRoomFirst(t *testing.T) {
 	s := newSite(t)
 	now := time.Now()

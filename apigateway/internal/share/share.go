@@ -31,9 +31,11 @@ import (
 )
 
 const (
-	// maxShares and maxBytes bound what is kept of all shares, in bytes as they are stored.
+	// maxShares and maxBytes bound what is kept of the shares that can be read, in bytes as they
+	// are stored; maxEnded how many of the others are told of.
 	maxShares = 200
 	maxBytes  = 32 << 20
+	maxEnded  = 200
 	// keepEnded is how long it is told what became of a share, from when it ended.
 	keepEnded = 30 * 24 * time.Hour
 	// attempts bounds how often a lost race is tried again.
@@ -261,7 +263,8 @@ func (s *Shares) Delete(ctx context.Context, by operate.Actor, id, token string)
 }
 
 // Tidy takes away the texts of shares that have expired, shares that ended long ago, and the
-// oldest of too many; what is damaged goes before these. What others change meanwhile is left
+// oldest of too many, of which those that can be read and those that have ended are counted
+// apart; what is damaged goes before these. What others change meanwhile is left
 // to the next time, and one that cannot be removed keeps no other. The error names what is
 // damaged too.
 func (s *Shares) Tidy(ctx context.Context) error {
@@ -269,21 +272,26 @@ func (s *Shares) Tidy(ctx context.Context) error {
 	if err != nil {
 		return errs.Wrap("share.Tidy", err)
 	}
-	now, bytes, kept := s.now(), 0, 0
+	now, bytes, kept, told := s.now(), 0, 0, 0
 	var failed []error
 	for _, record := range all {
-		active := record.Active(now)
-		over := kept >= maxShares || active && bytes+record.StoredBytes > maxBytes
-		switch ended := record.EndedAt(); {
-		case over, !active && now.Sub(ended) > keepEnded:
+		if record.Active(now) {
+			if kept >= maxShares || bytes+record.StoredBytes > maxBytes {
+				failed = append(failed, s.remove(ctx, record.ID, record.ModRev))
+				continue
+			}
+			kept, bytes = kept+1, bytes+record.StoredBytes
+			continue
+		}
+		ended := record.EndedAt()
+		if told >= maxEnded || now.Sub(ended) > keepEnded {
 			failed = append(failed, s.remove(ctx, record.ID, record.ModRev))
 			continue
-		case !active && ended.Equal(record.ExpiresAt): // what else ends a share takes its text along
-			failed = append(failed, s.remove(ctx, record.ID, 0))
-		case active:
-			bytes += record.StoredBytes
 		}
-		kept++
+		told++
+		if ended.Equal(record.ExpiresAt) { // what else ends a share takes its text along
+			failed = append(failed, s.remove(ctx, record.ID, 0))
+		}
 	}
 	for _, d := range damaged {
 		if kept >= maxShares || bytes+fleet.MaxShareStored > maxBytes {
