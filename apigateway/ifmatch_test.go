@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/openapitest"
 )
@@ -42,9 +43,14 @@ func TestWhatMovedSinceItWasReadIsNotChanged(t *testing.T) {
 	before := b.revision()
 	for _, r := range b.routes() {
 		name := r.Method + " " + r.Path
-		if r.Method != http.MethodPut && r.Method != http.MethodPatch && r.Method != http.MethodDelete {
+		switch r.Method {
+		case http.MethodGet:
+			continue
+		case http.MethodPost:
+			b.comparesAsDescribed(r, "If-Match", !r.Unmatched)
 			continue
 		}
+		b.comparesAsDescribed(r, "If-None-Match", r.Making)
 		with, known := replaced[name]
 		if !known {
 			with[1] = b.body(r)
@@ -61,7 +67,7 @@ func TestWhatMovedSinceItWasReadIsNotChanged(t *testing.T) {
 			got.naming("If-Match")
 		case got.status != http.StatusPreconditionFailed:
 			t.Errorf("%s, which moved since: %d %.300s", name, got.status, got.raw)
-		case !takesIfMatch(b.contract, op):
+		case !takesHeader(b.contract, op, "If-Match"):
 			t.Errorf("%s compares If-Match, and is not described so", name)
 		}
 	}
@@ -70,11 +76,25 @@ func TestWhatMovedSinceItWasReadIsNotChanged(t *testing.T) {
 	}
 }
 
-// takesIfMatch reports whether an operation is described with the header.
-func takesIfMatch(c *openapitest.Contract, op object) bool {
+// comparesAsDescribed holds a route that compares nothing with a condition to refusing it, and
+// to its description whether it does.
+func (b *besieged) comparesAsDescribed(r server.Route, header string, compares bool) {
+	b.t.Helper()
+	if described := takesHeader(b.contract, operationOf(b.contract, r), header); described != compares {
+		b.t.Errorf("%s %s is described as comparing %s: %v, and does: %v", r.Method, r.Path, header, described, compares)
+	}
+	if !compares {
+		got := b.send(r, b.path(r, -1, ""), strings.NewReader(b.body(r)), header, "*")
+		got.oneOf(http.StatusBadRequest)
+		got.naming(header)
+	}
+}
+
+// takesHeader reports whether an operation is described with a header.
+func takesHeader(c *openapitest.Contract, op object, header string) bool {
 	list, _ := op["parameters"].([]any)
 	for _, p := range list {
-		if c.Resolved(p)["name"] == "If-Match" {
+		if c.Resolved(p)["name"] == header {
 			return true
 		}
 	}
@@ -111,6 +131,61 @@ func TestAVersionOfTheSettingsIsToldWithItsOwnETag(t *testing.T) {
 	same := etags(s.do("PATCH", subnets, `{"action":"add","cidr":"10.9.0.0/16"}`))
 	if read := etags(s.do("GET", config, nil)); changed != read || same != read {
 		t.Errorf("the change was told with %s, and then %s; it is read with %s", changed, same, read)
+	}
+}
+
+func TestAPutCanSayWhetherThereMayBeOne(t *testing.T) {
+	s := newShelf(newSite(t))
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
+	for _, c := range []struct{ path, body string }{
+		{"/api/v1/groups/one", `{"memoryMb":64}`},
+		{"/api/configurations/two", `{"ramMB":64}`},
+		{"/api/v1/secrets/one", creates["PUT /api/v1/secrets/:name"]},
+		{"/api/v1/quotas/one", creates["PUT /api/v1/quotas/:name"]},
+		{"/api/v1/templates/lobby/files/content?path=one", `{"content":"1"}`},
+		{"/api/v1/template-sources/one", creates["PUT /api/v1/template-sources/:name"]}, // last: its status is written at any time
+	} {
+		put := func(status int, header ...string) *reply {
+			t.Helper()
+			return s.do("PUT", c.path, c.body, header...).want(status)
+		}
+		since := s.revision()
+		put(412, "If-Match", "*")
+		put(400, "If-None-Match", `"1"`)
+		put(400, "If-None-Match", "*", "If-Match", "*").naming("one of them")
+		if keys := (&besieged{shelf: s}).moved(since); len(keys) > 0 {
+			t.Errorf("%s was refused, and wrote %v", c.path, keys)
+		}
+		made := s.do("PUT", c.path, c.body, "If-None-Match", "*")
+		if made.oneOf(200, 201, 204); made.status >= 300 {
+			continue
+		}
+		put(412, "If-None-Match", "*").naming("is there already")
+		again := s.do("PUT", c.path, c.body, "If-Match", "*")
+		again.oneOf(200, 204)
+	}
+	s.do("PUT", "/api/v1/groups/one?dryRun=true", `{"memoryMb":65}`, "If-None-Match", "*").want(412)
+	s.do("PUT", "/api/v1/groups/three?dryRun=true", `{"memoryMb":65}`, "If-Match", "*").want(412)
+}
+
+func TestOfSeveralConditionsTheFirstIsNotTakenForAll(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", nil)
+	etag := s.do("GET", "/api/v1/groups/lobby", nil).want(200).header.Get("ETag")
+	for _, second := range []string{`"1"`, etag} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, s.url+"/api/v1/groups/lobby", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = http.Header{"Authorization": {"Bearer " + s.token}, "If-Match": {etag, second}}
+		req.Close = true
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("with %s too: %s", second, resp.Status)
+		}
 	}
 }
 

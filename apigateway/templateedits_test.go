@@ -125,7 +125,7 @@ func TestWhoReadAFileAndWritesItLateIsRefused(t *testing.T) {
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
 	const url = "/api/v1/templates/lobby/files/content?path=a"
 	first := s.do("PUT", url, `{"content":"1"}`, "If-None-Match", "*").want(200).header.Get("ETag")
-	s.do("PUT", url, `{"content":"2"}`, "If-None-Match", "*").want(409)
+	s.do("PUT", url, `{"content":"2"}`, "If-None-Match", "*").want(412).naming("a is there already")
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	won := map[int]int{}

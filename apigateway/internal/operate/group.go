@@ -30,7 +30,8 @@ const (
 type GroupWrite struct {
 	Name fleet.GroupName
 	Mode Mode
-	// IfMatch is the revision the group must be at; 0 accepts any.
+	// IfMatch is the revision the group must be at; 0 accepts any. Present and
+	// Absent are revisions too.
 	IfMatch int64
 	// DryRun decides everything and writes nothing.
 	DryRun bool
@@ -109,14 +110,10 @@ func (w GroupWrite) target(s *view.Snapshot) (*fleet.Group, error) {
 		return nil, errs.New(errs.AlreadyExists, "a group named %s exists", w.Name)
 	case !ok && w.Mode == Update:
 		return nil, noGroup(w.Name)
-	case !ok && w.IfMatch != 0:
-		return nil, &MovedError{What: "group " + string(w.Name), Want: w.IfMatch}
 	case !ok:
-		return nil, nil
-	case w.IfMatch != 0 && w.IfMatch != old.ModRev:
-		return nil, &MovedError{What: "group " + string(w.Name), Want: w.IfMatch, Have: old.ModRev}
+		return nil, unmoved("group "+string(w.Name), w.IfMatch, 0)
 	}
-	return old, nil
+	return old, unmoved("group "+string(w.Name), w.IfMatch, old.ModRev)
 }
 
 // shownSpec is a group's spec with Hidden for the values that who is shown most is not

@@ -15,7 +15,8 @@ import (
 type QuotaWrite struct {
 	// Quota is the wanted one; By and At are set when it is written.
 	Quota fleet.Quota
-	// IfMatch is the revision the quota must be at; 0 accepts any.
+	// IfMatch is the revision the quota must be at; 0 accepts any. Present and
+	// Absent are revisions too.
 	IfMatch int64
 	// DryRun decides everything and writes nothing.
 	DryRun bool

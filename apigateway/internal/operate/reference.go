@@ -54,10 +54,23 @@ func (o *Operations) blamed(err error) error {
 	return err
 }
 
-// unmoved is a MovedError unless what is at the revision the caller named, or none was: 0.
+// What the caller of a write may name in place of a revision: there must be something to
+// replace, or nothing.
+const (
+	Present int64 = -1
+	Absent  int64 = -2
+)
+
+// unmoved is a MovedError unless what is at the revision the caller named, or none was: 0. have
+// is 0 when there is nothing; Present and Absent are held against that.
 func unmoved(what string, want, have int64) error {
-	if want == 0 || want == have {
+	switch {
+	case want == 0, want == have, want == Present && have != 0, want == Absent && have == 0:
 		return nil
+	case want == Present:
+		return &MovedError{What: "there is no " + what + ", which If-Match wants to be there: leave that out to have it made"}
+	case want == Absent:
+		return &MovedError{What: what + " is there already, and If-None-Match: * replaces nothing", Have: have}
 	}
 	return &MovedError{What: what, Want: want, Have: have}
 }

@@ -19,7 +19,8 @@ type SecretWrite struct {
 	Name string
 	// Values are all its values by key, "" for the one without.
 	Values map[string]string
-	// IfMatch is the revision it must be at; 0 accepts any.
+	// IfMatch is the revision it must be at; 0 accepts any. Present and
+	// Absent are revisions too.
 	IfMatch int64
 	// DryRun decides everything and writes nothing.
 	DryRun bool

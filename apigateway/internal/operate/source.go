@@ -60,7 +60,8 @@ type SourceWrite struct {
 	Source fleet.TemplateSource
 	// Credentials replace all it has; nil keeps them.
 	Credentials *fleet.SourceCredentials
-	// IfMatch is the revision the source must be at; 0 accepts any.
+	// IfMatch is the revision the source must be at; 0 accepts any. Present and
+	// Absent are revisions too.
 	IfMatch int64
 	DryRun  bool
 }

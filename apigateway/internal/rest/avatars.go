@@ -27,7 +27,7 @@ const maxAvatarForm = fleet.MaxAvatar + 64<<10
 func (a *API) avatarRoutes() []server.Route {
 	return server.Under("/api/v1/users/:name",
 		server.Get("/avatar", server.Public, a.getAvatar),
-		server.Post("/avatar", server.Anyone, a.postAvatar).Reads(server.Body{Limit: maxAvatarForm, Raw: true}),
+		server.Post("/avatar", server.Anyone, a.postAvatar).Conditional().Reads(server.Body{Limit: maxAvatarForm, Raw: true}),
 		server.Delete("/avatar", server.Anyone, a.deleteAvatar),
 	)
 }

@@ -28,7 +28,7 @@ func (a *API) groupRoutes() []server.Route {
 		server.Post("/api/v1/groups", server.Needs(auth.GroupsCreate), a.createGroup).Rehearses(),
 		server.Get("/api/v1/groups/:name", server.Needs(auth.GroupsView), a.getGroup),
 		server.Get("/api/v1/groups/:name/resolved", server.Needs(auth.GroupsView), a.getResolved),
-		server.Put("/api/v1/groups/:name", server.Needs(auth.GroupsUpdate), a.putGroup).Rehearses(),
+		server.Put("/api/v1/groups/:name", server.Needs(auth.GroupsUpdate), a.putGroup).Rehearses().Makes(),
 		server.Patch("/api/v1/groups/:name", server.Needs(auth.GroupsUpdate), a.patchGroup).Rehearses(),
 		server.Delete("/api/v1/groups/:name", server.Needs(auth.GroupsDelete), a.deleteGroup).Rehearses(),
 		server.Post("/api/v1/groups/:name/start", server.Needs(auth.GroupsStart), a.startGroup).Rehearses(),
@@ -172,7 +172,7 @@ func sameName(c *gin.Context, name *fleet.GroupName) bool {
 // writeGroup performs a write and answers with the group, of a dry run with the difference.
 func (a *API) writeGroup(c *gin.Context, w operate.GroupWrite) {
 	var err error
-	if w.IfMatch, err = server.IfMatch(c); err != nil {
+	if w.IfMatch, err = server.Condition(c); err != nil {
 		server.Fail(c, err)
 		return
 	}

@@ -107,12 +107,7 @@ func (a *API) createNetwork(c *gin.Context) {
 		server.Fail(c, errs.Field("name", "is missing"))
 		return
 	}
-	rev, err := server.IfMatch(c)
-	if err != nil {
-		server.Fail(c, err)
-		return
-	}
-	a.writeNetwork(c, operate.NetworkWrite{Network: b.given(*b.Name), Create: true, IfMatch: rev})
+	a.writeNetwork(c, operate.NetworkWrite{Network: b.given(*b.Name), Create: true})
 }
 
 func (a *API) putNetwork(c *gin.Context) {

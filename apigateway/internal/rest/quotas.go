@@ -52,7 +52,7 @@ func (a *API) quotaRoutes() []server.Route {
 	return []server.Route{
 		server.Get("/api/v1/quotas", server.Needs(auth.QuotasView), a.listQuotas),
 		server.Get("/api/v1/quotas/:name", server.Needs(auth.QuotasView), a.getQuota),
-		server.Put("/api/v1/quotas/:name", server.Needs(auth.QuotasManage), a.putQuota).Rehearses(),
+		server.Put("/api/v1/quotas/:name", server.Needs(auth.QuotasManage), a.putQuota).Rehearses().Makes(),
 		server.Delete("/api/v1/quotas/:name", server.Needs(auth.QuotasManage), a.deleteQuota).Rehearses(),
 	}
 }

@@ -25,7 +25,7 @@ func sendRecord(c *gin.Context, shown any, rev int64, err error) {
 }
 
 // bindRecord reads what is to be put under the name in the path, and the revision that is
-// there now if the caller knows it. given is the name in the body, once that is read. ok is
+// there now if the caller knows it, as server.Condition has it. given is the name in the body, once that is read. ok is
 // false when the request was answered.
 func bindRecord(c *gin.Context, what string, body any, given func() *string) (name string, ifMatch int64, ok bool) {
 	if !server.Bind(c, body) {
@@ -36,7 +36,7 @@ func bindRecord(c *gin.Context, what string, body any, given func() *string) (na
 		server.Fail(c, errs.Field("name", "is %q in the body and %q in the path: a %s cannot be renamed", *in, name, what))
 		return name, 0, false
 	}
-	ifMatch, err := server.IfMatch(c)
+	ifMatch, err := server.Condition(c)
 	if err != nil {
 		server.Fail(c, err)
 	}

@@ -44,7 +44,7 @@ func (a *API) secretRoutes() []server.Route {
 	return []server.Route{
 		server.Get("/api/v1/secrets", server.Needs(auth.SystemSettings), a.listSecrets),
 		server.Get("/api/v1/secrets/:name", server.Needs(auth.SystemSettings), a.getSecret),
-		server.Put("/api/v1/secrets/:name", server.Needs(auth.SystemSettings), a.putSecret).Rehearses(),
+		server.Put("/api/v1/secrets/:name", server.Needs(auth.SystemSettings), a.putSecret).Rehearses().Makes(),
 		server.Delete("/api/v1/secrets/:name", server.Needs(auth.SystemSettings), a.deleteSecret).Rehearses(),
 	}
 }

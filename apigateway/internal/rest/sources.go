@@ -88,7 +88,7 @@ func (a *API) sourceRoutes() []server.Route {
 		server.Get("/api/v1/gitops", server.Needs(auth.GroupsView), a.gitops),
 		server.Get("/api/v1/template-sources", server.Needs(auth.TemplatesView), a.listSources),
 		server.Get("/api/v1/template-sources/:name", server.Needs(auth.TemplatesView), a.getSource),
-		server.Put("/api/v1/template-sources/:name", server.Needs(auth.SystemSettings), a.putSource).Rehearses(),
+		server.Put("/api/v1/template-sources/:name", server.Needs(auth.SystemSettings), a.putSource).Rehearses().Makes(),
 		server.Delete("/api/v1/template-sources/:name", server.Needs(auth.SystemSettings), a.deleteSource).Rehearses(),
 		server.Post("/api/v1/template-sources/:name/sync", server.Needs(auth.TemplatesUpdate), a.syncSource),
 		server.Post("/api/v1/template-sources/:name/webhook", server.Public, a.sourceWebhook).Reads(server.Any),

@@ -122,9 +122,13 @@ func (a *API) putContent(c *gin.Context) {
 	if !ok {
 		return
 	}
-	only := strings.TrimSpace(c.GetHeader("If-None-Match")) == "*"
+	only := c.GetHeader("If-None-Match") != ""
 	done, ok := a.edit(c, ch, "write "+path, func(ctx context.Context) (client.Edited, error) {
-		return a.cfg.Templates.PutFile(ctx, ch, only, strings.NewReader(*b.Content))
+		done, err := a.cfg.Templates.PutFile(ctx, ch, only, strings.NewReader(*b.Content))
+		if only && errs.Is(err, errs.AlreadyExists) {
+			err = &operate.MovedError{What: path + " is there already, and If-None-Match: * replaces nothing"}
+		}
+		return done, err
 	})
 	if !ok {
 		return

@@ -11,7 +11,7 @@ import (
 // unlessSame answers 304 to who has the object as it is: a GET whose If-None-Match has the
 // ETag of the answer, where that names all there is in it; see WholeETag.
 func unlessSame(c *gin.Context) {
-	known := c.GetHeader("If-None-Match")
+	known := every(c, "If-None-Match")
 	if known == "" || c.Request.Method != http.MethodGet && c.Request.Method != http.MethodHead {
 		return
 	}

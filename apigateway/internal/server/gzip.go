@@ -26,7 +26,7 @@ func newPackers() *sync.Pool {
 // in parts, go as they are. The ETag stays as it is, so that If-Match takes it back: it names
 // the object's revision, not these bytes.
 func (s *Server) packing(c *gin.Context) {
-	if !takesGzip(c.GetHeader("Accept-Encoding")) {
+	if !takesGzip(every(c, "Accept-Encoding")) {
 		return
 	}
 	if c.Request.Method == http.MethodHead { // it is answered as a GET would be

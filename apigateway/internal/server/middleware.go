@@ -255,7 +255,7 @@ func (s *Server) cors(c *gin.Context) {
 	c.Header("Access-Control-Expose-Headers", "ETag, Retry-After, Warning, Orrery-Revision, X-Request-Id, X-Correlation-Id, X-Total-Count")
 	if c.Request.Method == http.MethodOptions && c.GetHeader("Access-Control-Request-Method") != "" {
 		c.Header("Access-Control-Allow-Methods", corsMethods)
-		c.Header("Access-Control-Allow-Headers", "Authorization, Content-Type, If-Match, Idempotency-Key, Last-Event-ID, Orrery-Revision, X-Correlation-Id")
+		c.Header("Access-Control-Allow-Headers", "Authorization, Content-Type, If-Match, If-None-Match, Idempotency-Key, Last-Event-ID, Orrery-Revision, X-Correlation-Id")
 		c.Header("Access-Control-Max-Age", "3600")
 		c.AbortWithStatus(http.StatusNoContent)
 	}

@@ -64,7 +64,7 @@ func SendJSON(c *gin.Context, body []byte) {
 // all who take them.
 func SendKept(c *gin.Context, body *encoded.Body) {
 	bytes := body.Plain
-	if len(bytes) >= packedFrom && c.Request.Method != http.MethodHead && takesGzip(c.GetHeader("Accept-Encoding")) {
+	if len(bytes) >= packedFrom && c.Request.Method != http.MethodHead && takesGzip(every(c, "Accept-Encoding")) {
 		varies(c.Writer.Header())
 		c.Header("Content-Encoding", "gzip")
 		bytes = body.Packed()
@@ -108,6 +108,20 @@ func IfMatch(c *gin.Context) (int64, error) {
 		return 0, &errs.Error{Kind: errs.Malformed, Message: `If-Match must be the ETag of the object as it was read, like "42"`}
 	}
 	return rev, nil
+}
+
+// Condition is IfMatch on a route that Makes: operate.Present for "*", and operate.Absent for
+// an If-None-Match, which can be nothing but "*" there.
+func Condition(c *gin.Context) (int64, error) {
+	rev, err := IfMatch(c)
+	switch {
+	case err != nil || rev != 0:
+	case every(c, "If-Match") != "":
+		rev = operate.Present
+	case every(c, "If-None-Match") != "":
+		rev = operate.Absent
+	}
+	return rev, err
 }
 
 // ETag tells the revision of the object in the answer, which may have more than its record

@@ -19,9 +19,10 @@ type Route struct {
 	Demand       Demand
 	Body         Body
 	// Dry is true where ?dryRun=true is understood, Secret where an answer may have a secret
-	// that is shown once, Unmatched where nothing is compared with If-Match.
-	Dry, Secret, Unmatched bool
-	Handle                 gin.HandlerFunc
+	// that is shown once, Unmatched where nothing is compared with If-Match, Making where
+	// If-None-Match: * has only what is not there be made.
+	Dry, Secret, Unmatched, Making bool
+	Handle                         gin.HandlerFunc
 }
 
 // Demand is what a route wants of its caller.
@@ -105,7 +106,8 @@ var (
 // Get is a route that reads nothing but the query. It answers HEAD too, unless it is Ticketed.
 func Get(path string, d Demand, h gin.HandlerFunc) Route { return route(http.MethodGet, path, d, h) }
 
-// Post is a route that makes something or has something done.
+// Post is a route that makes something or has something done. It is Unconditional, unless
+// it is said to be Conditional.
 func Post(path string, d Demand, h gin.HandlerFunc) Route { return route(http.MethodPost, path, d, h) }
 
 // Put is a route that replaces.
@@ -122,7 +124,7 @@ func Delete(path string, d Demand, h gin.HandlerFunc) Route {
 }
 
 func route(method, path string, d Demand, h gin.HandlerFunc) Route {
-	return Route{Method: method, Path: path, Demand: d, Body: JSON, Handle: h}
+	return Route{Method: method, Path: path, Demand: d, Body: JSON, Unmatched: method == http.MethodPost, Handle: h}
 }
 
 // Reads is the route with another body.
@@ -148,6 +150,20 @@ func (r Route) ShowsOnce() Route {
 // is refused.
 func (r Route) Unconditional() Route {
 	r.Unmatched = true
+	return r
+}
+
+// Conditional is the route of a POST that changes what has a revision, with which If-Match
+// is compared.
+func (r Route) Conditional() Route {
+	r.Unmatched = false
+	return r
+}
+
+// Makes is the route of a PUT that also makes what is not there, unless If-Match says that
+// it must be; with If-None-Match: * nothing that is there is replaced. See Condition.
+func (r Route) Makes() Route {
+	r.Making = true
 	return r
 }
 

@@ -68,7 +68,7 @@ func (a *API) configurationRoutes() []server.Route {
 	return server.Under("/api/configurations",
 		server.Get("", server.Needs(auth.GroupsView), a.listConfigurations),
 		server.Get("/:name", server.Needs(auth.GroupsView), a.getConfiguration),
-		server.Put("/:name", server.Needs(auth.GroupsCreate, auth.GroupsUpdate), a.putConfiguration).Rehearses(),
+		server.Put("/:name", server.Needs(auth.GroupsCreate, auth.GroupsUpdate), a.putConfiguration).Rehearses().Makes(),
 		server.Delete("/:name", server.Needs(auth.GroupsDelete), a.deleteConfiguration).Rehearses(),
 	)
 }
@@ -104,7 +104,7 @@ func (a *API) templateRoutes() []server.Route {
 		server.Get("/:group/:name/files", view, a.listFiles),
 		server.Get("/:group/:name/files/*path", view, a.getFile),
 		server.Patch("/:group/:name/files/*path", write, a.patchFile).Rehearses().Reads(server.Upload),
-		server.Post("/:group/:name/files/*path", write, a.postFile).Rehearses().Reads(server.Upload),
+		server.Post("/:group/:name/files/*path", write, a.postFile).Rehearses().Conditional().Reads(server.Upload),
 		server.Delete("/:group/:name/files/*path", update, a.deleteFile).Rehearses(),
 		server.Post("/:group/:name/export", view, a.exportTemplate),
 		server.Post("/:group/:name/import", write, a.importTemplate).Rehearses().Reads(server.Upload),

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -74,7 +73,7 @@ func ReadConfiguration(name fleet.GroupName, body []byte) (operate.GroupWrite, e
 // putConfiguration creates or replaces a group. With ?dryRun=true it answers what
 // would be and changes nothing.
 func (a *API) putConfiguration(c *gin.Context) {
-	match, err := ifMatch(c)
+	match, err := server.Condition(c)
 	if err != nil {
 		fail(c, err)
 		return
@@ -107,7 +106,7 @@ func (a *API) putConfiguration(c *gin.Context) {
 
 func (a *API) deleteConfiguration(c *gin.Context) {
 	g, err := configuration(a.snapshot(), c.Param("name"))
-	match, malformed := ifMatch(c)
+	match, malformed := server.IfMatch(c)
 	if err = cmp.Or(malformed, err); err == nil {
 		_, err = a.cfg.Operations.DeleteGroup(c.Request.Context(), a.cfg.By(c), g.Name, match, dryRun(c))
 	}
@@ -121,17 +120,3 @@ func (a *API) deleteConfiguration(c *gin.Context) {
 func dryRun(c *gin.Context) bool { return c.Query("dryRun") == "true" }
 
 func etag(rev int64) string { return strconv.Quote(strconv.FormatInt(rev, 10)) }
-
-// ifMatch reads the revision a request insists on, 0 when it does not. Malformed
-// for what was never an ETag of ours.
-func ifMatch(c *gin.Context) (int64, error) {
-	header := c.GetHeader("If-Match")
-	if header == "" || header == "*" {
-		return 0, nil
-	}
-	rev, err := strconv.ParseInt(strings.Trim(header, `"`), 10, 64)
-	if err != nil || rev < 1 {
-		return 0, errs.New(errs.Malformed, "If-Match must be an ETag this server gave out, such as \"17\"")
-	}
-	return rev, nil
-}
