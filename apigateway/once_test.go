@@ -1,6 +1,7 @@
 package apigateway
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -262,6 +263,24 @@ func TestOfACommandThatMayHaveBeenHeardItIsNotToldThatItWasDone(t *testing.T) {
 		if n := asked.Load(); n != 1 {
 			t.Errorf("%s: asked %d times", path, n)
 		}
+	}
+}
+
+func TestACommandThatIsSentAgainIsAnsweredAsItWasUnlessItShowsASecret(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	other := second(t, s)
+	for n, path := range []string{"/api/commands/execute", "/api/cluster/nodes/node-1/command", "/api/cluster/nodes/node-1"} {
+		made := s.do("POST", path, `{"command":"instance create lobby"}`, keyed, "create").want(200).is("success", true)
+		again := other.do("POST", path, `{"command":"instance create lobby"}`, keyed, "create").want(200)
+		if again.raw != made.raw || again.header.Get("Idempotency-Replayed") != "true" {
+			t.Errorf("%s: sent again, it is answered with %v %s and was with %s", path, again.header, again.raw, made.raw)
+		}
+		s.do("GET", "/api/v1/services?group=lobby", nil).want(200).is("total", n+1)
+		key := fmt.Sprintf(`{"command":"key create k%d PUBLIC"}`, n)
+		s.do("POST", path, key, keyed, "key").want(200).is("success", true)
+		other.do("POST", path, key, keyed, "key").want(409).naming("api-token.create").naming("shown once")
 	}
 }
 

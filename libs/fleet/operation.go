@@ -17,7 +17,7 @@ type Operation struct {
 	ResourceType string    `json:"resourceType,omitempty"`
 	ResourceID   string    `json:"resourceId,omitempty"`
 	At           time.Time `json:"at"`
-	// Stage is how far it came; empty when all was done. Details says in words what is known of
+	// Stage is how far it came; empty when all was done and its answer may be told again. Details says in words what is known of
 	// one that is not done; empty for others.
 	Stage   OperationStage `json:"stage,omitempty"`
 	Details string         `json:"details,omitempty"`
@@ -26,7 +26,7 @@ type Operation struct {
 	Answer []byte `json:"answer,omitempty"`
 }
 
-// OperationStage is how far an operation came that is not known to be done.
+// OperationStage is how far an operation came, or what else keeps its answer from being told.
 type OperationStage string
 
 // The stages.
@@ -35,4 +35,6 @@ const (
 	OperationBegun OperationStage = "begun"
 	// OperationUnknown is one that is over without anybody knowing what came of it.
 	OperationUnknown OperationStage = "unknown"
+	// OperationShown is one that was done, and is answered with a secret that is shown once.
+	OperationShown OperationStage = "shown"
 )

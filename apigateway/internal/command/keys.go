@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
@@ -83,6 +84,7 @@ func createKey(ctx context.Context, c *call) error {
 	if err != nil {
 		return named(err, "name", "id")
 	}
+	operate.ShownOnce(ctx)
 	if _, err := c.cfg.Operations.CreateAPIToken(ctx, c.By, record); err != nil {
 		return err
 	}

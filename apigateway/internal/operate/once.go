@@ -34,6 +34,7 @@ type Once struct {
 
 	made   *fleet.Operation
 	beaten bool
+	shown  bool
 }
 
 // Made reports whether something was changed for the request.
@@ -47,6 +48,14 @@ type onceKey struct{}
 // CarriedOut has what is changed on behalf of the context be remembered as the request's.
 func CarriedOut(ctx context.Context, n *Once) context.Context {
 	return context.WithValue(ctx, onceKey{}, n)
+}
+
+// ShownOnce says, before something is made on behalf of the context, that the answer has a
+// secret of it: that is kept for nobody who sends the request again.
+func ShownOnce(ctx context.Context) {
+	if n := onceOf(ctx); n != nil {
+		n.shown = true
+	}
 }
 
 // elsewhere is a context whose request somebody else remembers.
@@ -82,6 +91,9 @@ func (o *Operations) commit(ctx context.Context, t store.Txn, said entry) (rev i
 		return o.cfg.Store.Commit(ctx, t)
 	}
 	op := fleet.Operation{ID: n.Name, Request: n.Request, Action: said.action, ResourceType: said.resource, ResourceID: said.id, At: o.now()}
+	if n.shown {
+		op.Stage = fleet.OperationShown
+	}
 	if said.begun {
 		op.Stage, op.Details = fleet.OperationBegun, said.details
 	}
@@ -165,8 +177,12 @@ func (o *Operations) Remembered(ctx context.Context, name string) (op fleet.Oper
 }
 
 // Answered keeps what a request was answered with that changed something, and that all was
-// done for it. Of one that is too large, and of nil, only the latter.
+// done for it. Of one that is too large, and of nil, only the latter; of one that is shown once
+// it is known already.
 func (o *Operations) Answered(ctx context.Context, n *Once, a *Answer) error {
+	if n.made.Stage == fleet.OperationShown {
+		return nil
+	}
 	next := *n.made
 	next.Stage, next.Details = "", ""
 	if a != nil {
@@ -187,7 +203,7 @@ func (o *Operations) Answered(ctx context.Context, n *Once, a *Answer) error {
 // Unknown has it known of a request that was begun that what came of it is not, and that it
 // is over.
 func (o *Operations) Unknown(ctx context.Context, n *Once) error {
-	if n.made.Stage == "" {
+	if n.made.Stage != fleet.OperationBegun {
 		return nil
 	}
 	next := *n.made

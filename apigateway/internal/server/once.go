@@ -151,7 +151,7 @@ func (s *Server) replay(c *gin.Context, op fleet.Operation) {
 			Status: http.StatusConflict, Code: "OUTCOME_UNKNOWN",
 			Message: "this was begun (" + described(op) + "), and what came of it is not known: look whether it was done, and ask for what is missing with another " + headerIdempotencyKey,
 		})
-	case s.routeOf(c).Secret && op.Stage == "":
+	case op.Stage == fleet.OperationShown, s.routeOf(c).Secret && op.Stage == "":
 		Refuse(c, wire.Reply{
 			Status: http.StatusConflict, Code: "SHOWN_ONCE",
 			Message: "this was done (" + described(op) + "), and its answer has a secret that is shown once: where that was lost, take back what was made and ask again with another " + headerIdempotencyKey,

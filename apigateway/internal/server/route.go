@@ -140,7 +140,7 @@ func (r Route) Rehearses() Route {
 }
 
 // ShowsOnce is the route where an answer may have a secret that is shown once: it is kept for
-// nobody who sends the request again.
+// nobody who sends the request again. Where few have one, those say so by operate.ShownOnce.
 func (r Route) ShowsOnce() Route {
 	r.Secret = true
 	return r

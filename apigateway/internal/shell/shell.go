@@ -71,9 +71,9 @@ func (s *Shell) Close() { s.room.Close() }
 // Routes are all the shell serves. What a command demands is judged when it is read.
 func (s *Shell) Routes() []server.Route {
 	return server.Under("/api",
-		server.Post("/commands/execute", server.Anyone, s.execute).ShowsOnce(),
-		server.Post("/cluster/nodes/:id/command", server.Anyone, s.executeOn).ShowsOnce(),
-		server.Post("/cluster/nodes/:id", server.Anyone, s.executeOn).ShowsOnce(),
+		server.Post("/commands/execute", server.Anyone, s.execute),
+		server.Post("/cluster/nodes/:id/command", server.Anyone, s.executeOn),
+		server.Post("/cluster/nodes/:id", server.Anyone, s.executeOn),
 		server.Post("/console/ticket", server.Anyone, s.ticket),
 		server.Get("/console", server.Ticketed, s.console),
 	)
