@@ -40,6 +40,11 @@ func newFigures(r prometheus.Registerer) (f figures, err error) {
 	f.collected = m.Counter("collected_blobs", "Blobs removed because nothing referred to them.")
 	f.bytes = m.Counter("collected_bytes", "What removed blobs took on the disk.")
 	f.scrubbed = m.Counter("scrubbed_blobs", "Files of contents read again on the disk: sound, corrupt, healed or unread.", "health")
+	f.collected.WithLabelValues()
+	f.bytes.WithLabelValues()
+	for _, h := range blob.Healths { // an increase is seen of what was there before: the first damaged file is one
+		f.scrubbed.WithLabelValues(string(h))
+	}
 	return f, m.Err()
 }
 

@@ -20,6 +20,9 @@ const (
 	Unread  Health = "unread"  // it could not be opened or read, for want of something else than a sound disk
 )
 
+// Healths lists every health, for tables and metrics.
+var Healths = [...]Health{Sound, Corrupt, Healed, Unread}
+
 // Examine reads a file again, whatever is known of it. What does not have its hash, or
 // lies where the disk cannot be read, is put aside and fetched from elsewhere. The error
 // is why it could not be, or was not read. A file that is gone is sound.
