@@ -41,6 +41,7 @@ func TestTheCatalogIsKeptByPlatform(t *testing.T) {
 	s.do("PATCH", "/api/v1/groups/pinned", `{"platformVersion":""}`).want(200)
 	rename("1.21.1").want(200).is("version", "1.21.1").is("recommended", true)
 	rename("1.21.2").want(404)
+	s.do("GET", "/api/v1/audit?action=catalog.update", nil).want(200).is("total", 1).is("data.0.resourceId", "PAPER 1.21").is("data.0.details", "https://x.example/1.21.jar "+hash)
 	s.do("PATCH", versions+"/1.21.1", `{"version":"1.21"}`).want(200).is("recommended", true)
 	s.do("PATCH", "/api/v1/groups/pinned", `{"command":"run"}`).want(200)
 	s.do("GET", "/api/v1/catalog?platform=velocity", nil).want(200).is("total", 0)

@@ -157,6 +157,22 @@ func asking(s *view.Snapshot, p *fleet.CatalogPlatform, version string, unnamed 
 	return names
 }
 
+// edited is the version of a platform that was named so before, and may have another name now;
+// false when it is gone.
+func edited(before, now fleet.CatalogPlatform, version string) (v fleet.CatalogVersion, ok bool) {
+	if v, ok = now.Find(version); ok {
+		return v, true
+	}
+	i := slices.IndexFunc(now.Versions, func(v fleet.CatalogVersion) bool {
+		_, had := before.Find(v.Version)
+		return !had
+	})
+	if i < 0 {
+		return v, false
+	}
+	return now.Versions[i], true
+}
+
 // editCatalog changes a platform's entry. One that holds nothing any more goes; what
 // changes nothing writes nothing.
 func (o *Operations) editCatalog(ctx context.Context, by Actor, platform, action, version string, edit func(*view.Snapshot, *fleet.CatalogPlatform) error, guards ...store.Guard) error {
@@ -178,7 +194,7 @@ func (o *Operations) editCatalog(ctx context.Context, by Actor, platform, action
 		}
 		c := change{guards: guards, audit: entry{action: action, resource: "catalog", id: platform + " " + version, objects: []string{"catalog/" + platform}}}
 		c.audit.before, c.audit.after = catalogRecords(before, p)
-		if v, ok := p.Find(version); ok {
+		if v, ok := edited(before, p, version); ok {
 			c.audit.details = v.URL + " " + v.SHA256
 		}
 		if len(p.Versions) == 0 {
