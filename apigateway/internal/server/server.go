@@ -75,7 +75,7 @@ func New(cfg Config) *Server {
 		users:     newLimiter[string](func() int { return cfg.Settings.Now().Users }, cfg.Now, cfg.Replicas),
 		public:    newLimiter[string](func() int { return publicLimit }, cfg.Now, cfg.Replicas),
 		pictures:  newLimiter[string](func() int { return pictureLimit }, cfg.Now, alone).per(time.Hour),
-		instances: newLimiter[string](func() int { return instanceLimit }, cfg.Now, func() int { return 1 }).per(instanceSpan),
+		instances: newLimiter[string](func() int { return instanceLimit }, cfg.Now, alone).per(instanceSpan),
 		metrics: metrics{
 			requests: cfg.Metrics.Counter("http_requests", "Requests by route and status.", "method", "route", "status"),
 			limited:  cfg.Metrics.Counter("http_requests_limited", "Requests refused because of a rate limit.", "limit"),
