@@ -214,6 +214,34 @@ func TestAConsoleEndsWithTheTokenThatOpenedIt(t *testing.T) {
 	}
 }
 
+func TestWhoMayRunNoCommandOpensNoConsole(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["events.view"]}`).want(201)
+	eve := s.user("eve", "R")
+	ticket := func(want int) *reply { return eve.do("POST", "/api/console/ticket", nil).want(want) }
+	ticket(403)
+	opens := func(path string, protocols ...string) int {
+		t.Helper()
+		_, resp, err := s.dial(path, nil, protocols...)
+		if resp == nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode
+	}
+	if got := opens("/api/console", "orrery.bearer", eve.token); got != http.StatusForbidden {
+		t.Errorf("without a command: %d", got)
+	}
+	s.do("PATCH", "/api/v1/roles/R", `{"permissions":["events.view","groups.view"]}`).want(200)
+	good, late := ticket(200).field("ticket").(string), ticket(200).field("ticket").(string)
+	if got := opens("/api/console?ticket=" + good); got != http.StatusSwitchingProtocols {
+		t.Errorf("with one: %d", got)
+	}
+	s.do("PATCH", "/api/v1/roles/R", `{"permissions":["events.view"]}`).want(200)
+	if got := opens("/api/console?ticket=" + late); got != http.StatusForbidden {
+		t.Errorf("without it again: %d", got)
+	}
+}
+
 func TestOneUserTakesNoMoreThanHalfOfTheConsoles(t *testing.T) {
 	s := newSite(t)
 	viewer := s.user("vera", "VIEWER")

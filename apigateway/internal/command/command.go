@@ -95,6 +95,22 @@ func (c *command) usage() string { return strings.Join(append([]string{c.name}, 
 func (c *command) first() string { first, _, _ := strings.Cut(c.name, " "); return first }
 func (c *command) last() string  { _, last, _ := strings.Cut(c.name, " "); return last }
 
+// allows reports whether somebody has all that the command demands.
+func (c *command) allows(who auth.Identity) bool {
+	return !slices.ContainsFunc(c.needs, func(p auth.Permission) bool { return !who.Can(p) })
+}
+
+// Serves is nil when there is a command for somebody that not everybody may run; Denied when
+// there is none.
+func (i *Interpreter) Serves(who auth.Identity) error {
+	for n := range i.commands {
+		if c := &i.commands[n]; len(c.needs) > 0 && c.allows(who) {
+			return nil
+		}
+	}
+	return errs.New(errs.Denied, "there is no command that you may run, but help: %s, for one", who.Lacks(auth.InstancesView))
+}
+
 // call is a command that is run.
 type call struct {
 	Session

@@ -27,9 +27,7 @@ func complete(commands []command, s *view.Snapshot, who auth.Identity, line stri
 	if !ok {
 		return nil
 	}
-	may := slices.DeleteFunc(slices.Clone(commands), func(c command) bool {
-		return slices.ContainsFunc(c.needs, func(p auth.Permission) bool { return !who.Can(p) })
-	})
+	may := slices.DeleteFunc(slices.Clone(commands), func(c command) bool { return !c.allows(who) })
 	return offered(next(may, s, who, words), typed)
 }
 

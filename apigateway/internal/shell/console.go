@@ -36,6 +36,10 @@ var errSlow = errors.New("the client is slow to take what a command says")
 // ticket answers with a ticket for the console, bound to the caller's token.
 func (s *Shell) ticket(c *gin.Context) {
 	who, _ := server.Identity(c)
+	if err := s.cfg.Commands.Serves(who); err != nil {
+		server.Fail(c, err)
+		return
+	}
 	var ticket string
 	err := operate.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
 		ticket, err = s.cfg.Tickets.Issue(ctx, fleet.Ticket{Credential: who.Credential(), Stream: streamName})
@@ -50,6 +54,7 @@ func (s *Shell) ticket(c *gin.Context) {
 }
 
 // opener is the credential of who opens the console: by a ticket or the usual credentials.
+// Denied when there is nothing to be done there for them.
 func (s *Shell) opener(c *gin.Context) (fleet.Credential, error) {
 	ticket, ok := server.Ticket(c)
 	if !ok {
@@ -57,14 +62,21 @@ func (s *Shell) opener(c *gin.Context) (fleet.Credential, error) {
 		if !ok {
 			return fleet.Credential{}, errs.New(errs.Unauthenticated, "send a ticket, or a token")
 		}
-		return who.Credential(), nil
+		return who.Credential(), s.cfg.Commands.Serves(who)
 	}
 	var record fleet.Ticket
 	err := operate.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
 		record, err = s.cfg.Tickets.Use(ctx, ticket, func(t fleet.Ticket) bool { return t.Stream == streamName })
 		return err
 	})
-	return record.Credential, err
+	if err != nil {
+		return record.Credential, err
+	}
+	who, err := s.cfg.Auth.Judge(record.Credential)
+	if err != nil {
+		return record.Credential, err
+	}
+	return record.Credential, s.cfg.Commands.Serves(who)
 }
 
 // console runs what the client of a WebSocket sends, one command a text message, and sends
