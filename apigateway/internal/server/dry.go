@@ -20,8 +20,11 @@ func (s *Server) rehearsals(c *gin.Context) {
 // conditions refuses If-Match and If-None-Match with what changes something where nothing is
 // compared with them, so that nobody takes for unchanged, or for new, what was not looked at.
 func (s *Server) conditions(c *gin.Context) {
+	if c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead || c.FullPath() == "" {
+		return
+	}
 	match, none := every(c, "If-Match"), every(c, "If-None-Match")
-	if match == "" && none == "" || c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead || c.FullPath() == "" {
+	if match == "" && none == "" {
 		return
 	}
 	why := ""
