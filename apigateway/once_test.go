@@ -86,6 +86,48 @@ func TestARequestThatChangedNothingMayBeSentAgain(t *testing.T) {
 	s.do("GET", "/api/v1/services?group=lobby", nil).want(200).is("total", 1)
 }
 
+func TestAUsersKeysAreToldFromOthers(t *testing.T) {
+	s := newSite(t)
+	sent := func(who *site, key string) string {
+		t.Helper()
+		before := s.operations()
+		who.do("POST", "/api/v1/groups", `{"name":"`+key+`","maxInstances":1}`, keyed, key).want(201)
+		for name := range s.operations() {
+			if !before[name] {
+				owner, _, owned := strings.Cut(name, "x")
+				if !owned {
+					t.Fatalf("%s does not tell whose it is", name)
+				}
+				return owner
+			}
+		}
+		t.Fatalf("%s is not remembered", key)
+		return ""
+	}
+	token, _ := s.key(`{"name":"t","scopes":["groups.create"]}`)
+	admin, other := sent(s, "a"), s.user("bob", "ADMIN")
+	if got := sent(token, "b"); got != admin {
+		t.Errorf("with a token of the same user it is %s's, and was %s's", got, admin)
+	}
+	if got := sent(other, "c"); got == admin {
+		t.Error("another user's are not told from theirs")
+	}
+}
+
+// operations are the names of what is remembered.
+func (s *site) operations() map[string]bool {
+	s.t.Helper()
+	all, _, err := store.List(s.t.Context(), s.store, store.Operations())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, op := range all {
+		names[op.ID] = true
+	}
+	return names
+}
+
 func TestTheSameRequestAtTheSameTimeIsCarriedOutOnce(t *testing.T) {
 	a := newSite(t)
 	b := second(t, a)

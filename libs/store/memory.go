@@ -2,9 +2,15 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"sort"
+	"strings"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -12,8 +18,8 @@ import (
 
 // Memory keeps records of what was done, so that it is not done twice when it is asked for
 // again. A record is written in the transaction that does it, and goes by itself with a
-// lease that those of some time share. Past a number the oldest go early. Make it with
-// NewMemory; it is safe for concurrent use.
+// lease that those of some time share. Past a number the oldest go early, of those who have the
+// most: nobody has another's forgotten. Make it with NewMemory; it is safe for concurrent use.
 type Memory struct {
 	client *Client
 	prefix string
@@ -41,6 +47,29 @@ type MemoryConfig struct {
 // NewMemory is the memory under a prefix.
 func NewMemory[T any](c *Client, p Prefix[T], cfg MemoryConfig) *Memory {
 	return &Memory{client: c, prefix: p.String(), cfg: cfg}
+}
+
+// ownerLength is the length of what tells owners apart in names, and ownerEnd what is behind it.
+const (
+	ownerLength = 12
+	ownerEnd    = "x"
+)
+
+// OwnedName is what something of an owner is remembered by: a name of letters and digits, with
+// as many in front of it that tell whose it is. Names that are none of these, and have no small
+// x, are all of one owner more.
+func OwnedName(owner, name string) string {
+	sum := sha256.Sum256([]byte(owner))
+	return hex.EncodeToString(sum[:])[:ownerLength] + ownerEnd + name
+}
+
+// ownerOf is whose a name is.
+func ownerOf(name string) string {
+	owner, _, owned := strings.Cut(name, ownerEnd)
+	if !owned {
+		return ""
+	}
+	return owner
 }
 
 // Remember is the write that remembers something under a key of the memory's prefix: a second
@@ -106,15 +135,16 @@ func (m *Memory) forgetOldest(ctx context.Context) error {
 	if all < m.cfg.Most {
 		return nil
 	}
-	resp, err = m.client.get(ctx, m.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(int64(early)),
+	resp, err = m.client.get(ctx, m.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
 		return wrap("store.forgetOldest", err)
 	}
-	m.cfg.Forgot(len(resp.Kvs), all)
-	for from := 0; from < len(resp.Kvs); from += forgetAtOnce {
+	going := beyondShares(resp.Kvs, early, func(kv *mvccpb.KeyValue) string { return ownerOf(string(kv.Key[len(m.prefix):])) })
+	m.cfg.Forgot(len(going), all)
+	for part := range slices.Chunk(going, forgetAtOnce) {
 		var t Txn
-		for _, kv := range resp.Kvs[from:min(from+forgetAtOnce, len(resp.Kvs))] {
+		for _, kv := range part {
 			t.Writes = append(t.Writes, Write{key: string(kv.Key), remove: true, modRev: kv.ModRevision})
 		}
 		if _, err := m.client.Commit(ctx, t); err != nil && !errs.Is(err, errs.Conflict) { // others forget too
@@ -122,6 +152,29 @@ func (m *Memory) forgetOldest(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// beyondShares are so many of all, which are in order, or all when there are fewer: the first
+// ones of the owners who have more than a share, the largest that has so many beyond it.
+func beyondShares[T any](all []T, many int, ownerOf func(T) string) (out []T) {
+	has := map[string]int{}
+	for _, one := range all {
+		has[ownerOf(one)]++
+	}
+	tooLarge := sort.Search(len(all), func(share int) bool {
+		beyond := 0
+		for _, n := range has {
+			beyond += max(0, n-share)
+		}
+		return beyond < many
+	})
+	for _, one := range all {
+		if owner := ownerOf(one); has[owner] >= tooLarge && len(out) < many {
+			has[owner]--
+			out = append(out, one)
+		}
+	}
+	return out
 }
 
 // Rewrite is the write that puts something in place of what is remembered under a key since

@@ -77,7 +77,7 @@ func newMemory(cfg Config) *store.Memory {
 	return store.NewMemory(cfg.Store, store.Operations(), store.MemoryConfig{
 		Life: onceLife, Together: onceTogether, Most: maxOnce, Now: cfg.Now,
 		Forgot: func(early, all int) {
-			cfg.Log.Warn("there are more requests with an Idempotency-Key than can be remembered for a day, the oldest are forgotten: one of those that is sent again is carried out again", "requests", all, "forgotten", early)
+			cfg.Log.Warn("there are more requests with an Idempotency-Key than can be remembered for a day, the oldest of who sent the most are forgotten: one of those that is sent again is carried out again", "requests", all, "forgotten", early)
 		},
 	})
 }

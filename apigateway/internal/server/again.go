@@ -11,6 +11,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
@@ -60,7 +61,7 @@ func (s *Server) fingerprint(c *gin.Context) {
 
 // operation names what a request asks for by its Idempotency-Key: the same for one that
 // is sent again, another for each caller, whatever they are called, and each API token, which may be told less than
-// its user, method, path and query, dryRun aside. Empty without a key.
+// its user, method, path and query, dryRun aside. It tells whose it is. Empty without a key.
 func operation(c *gin.Context) string {
 	key := c.GetHeader(headerIdempotencyKey)
 	if key == "" {
@@ -69,6 +70,7 @@ func operation(c *gin.Context) string {
 	query := c.Request.URL.Query()
 	query.Del("dryRun")
 	by := Actor(c)
-	sum := sha256.Sum256([]byte(strings.Join([]string{cmp.Or(by.ID, by.User), by.TokenID, c.Request.Method, c.Request.URL.Path, query.Encode(), key}, "\x00")))
-	return hex.EncodeToString(sum[:16])
+	owner := cmp.Or(by.ID, by.User)
+	sum := sha256.Sum256([]byte(strings.Join([]string{owner, by.TokenID, c.Request.Method, c.Request.URL.Path, query.Encode(), key}, "\x00")))
+	return store.OwnedName(owner, hex.EncodeToString(sum[:16]))
 }

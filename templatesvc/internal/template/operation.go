@@ -58,7 +58,7 @@ const (
 	operationLife      = time.Hour
 	operationsTogether = 5 * time.Minute
 	// maxOperations is about how many are remembered at most: each replica looks after
-	// every tenth part of it that it has made itself, and then the oldest are forgotten.
+	// every tenth part of it that it has made itself; see store.Memory.
 	maxOperations = 10_000
 )
 
@@ -67,7 +67,7 @@ func memoryOf(cfg Config, most int) *store.Memory {
 	return store.NewMemory(cfg.Store, store.TemplateOperations(), store.MemoryConfig{
 		Life: operationLife, Together: operationsTogether, Most: most, Now: cfg.Now,
 		Forgot: func(early, all int) {
-			cfg.Log.Warn("there are more changes of templates than can be remembered for an hour, the oldest are forgotten: one of those that is asked for again is made again", "changes", all, "forgotten", early)
+			cfg.Log.Warn("there are more changes of templates than can be remembered for an hour, the oldest of who made the most are forgotten: one of those that is asked for again is made again", "changes", all, "forgotten", early)
 		},
 	})
 }
