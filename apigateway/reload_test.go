@@ -120,7 +120,7 @@ func TestAReloadReadsADirectoryOfConfigurations(t *testing.T) {
 	write("lobby.json", `{"name":"lobby","ramMB":`)
 	reload().naming("source here is FAILED: lobby.json is not a JSON object")
 	write("lobby.json", `{"name":"lobby","ramMB":-1}`)
-	reload().naming("lobby.json").naming("ramMB")
+	reload().naming("lobby.json: ramMB must not be negative")
 	s.do("GET", "/api/configurations/lobby", nil).want(200).is("ramMB", 256)
 
 	if err := os.Remove(filepath.Join(s.configurations, "lobby.json")); err != nil {

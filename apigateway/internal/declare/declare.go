@@ -18,6 +18,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -228,10 +229,11 @@ func mine(noun, managedBy, source string, sources map[string]fleet.TemplateSourc
 	return nil
 }
 
-// sentence is an error's message with the field it blames.
+// sentence is an error's message with the field it blames, which some begin with.
 func sentence(err error) string {
-	if field := errs.FieldOf(err); field != "" {
-		return field + " " + errs.MessageOf(err)
+	field, message := errs.FieldOf(err), errs.MessageOf(err)
+	if field == "" || strings.HasPrefix(message, field+" ") {
+		return message
 	}
-	return errs.MessageOf(err)
+	return field + " " + message
 }

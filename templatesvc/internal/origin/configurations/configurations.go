@@ -84,6 +84,9 @@ func (r reader) read(ctx context.Context) (*origin.Holding, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, errs.Wrap("configurations.read", err)
 		}
+		if fleet.HasControl(name) {
+			return nil, errs.New(errs.Invalid, "the file %q has control characters in its name: give it another", name)
+		}
 		text, err := r.file(name)
 		if err != nil {
 			return nil, err
@@ -160,10 +163,18 @@ func (r reader) file(name string) ([]byte, error) {
 // the file.
 func declared(name string, text []byte) (d fleet.DeclaredGroup, err error) {
 	d = fleet.DeclaredGroup{Group: fleet.GroupName(strings.TrimSuffix(name, ".json")), Declaration: fleet.Declaration{File: name, Universe: true}}
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // with which editors of Windows begin a file
 	var said struct {
 		Name *fleet.GroupName `json:"name"`
 	}
-	if err := json.Unmarshal(text, &said); err != nil || !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
+	err = json.Unmarshal(text, &said)
+	_, mistyped := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")):
+		return d, errs.New(errs.Invalid, "%s is not a JSON object: it does not begin with {", name)
+	case mistyped:
+		return d, errs.New(errs.Invalid, "%s: name must be text", name)
+	case err != nil:
 		return d, errs.New(errs.Invalid, "%s is not a JSON object: %v", name, err)
 	}
 	if said.Name != nil {

@@ -33,7 +33,7 @@ func holding(t *testing.T, files map[string]string, seen string) (*origin.Holdin
 
 func TestEachFileIsAConfigurationInTheWordsOfUniverse(t *testing.T) {
 	files := map[string]string{
-		"lobby.json": "{\n  \"ramMB\": \"512\"\n}", "b.json": `{"name":"arena","command":"run"}`,
+		"lobby.json": "\ufeff{\n  \"ramMB\": \"512\"\n}", "b.json": `{"name":"arena","command":"run"}`,
 		".draft.json": "{", "notes.txt": "x", "old.json~": "{",
 	}
 	h, err := holding(t, files, "")
@@ -62,8 +62,10 @@ func TestWhatCannotBeReadWhollyIsAnError(t *testing.T) {
 		"nothing":              {nil, "stays"},
 		"half a file":          {map[string]string{"a.json": "{}", "b.json": `{"name":`}, "b.json is not a JSON object"},
 		"an empty file":        {map[string]string{"a.json": ""}, "a.json is not a JSON object"},
-		"a list":               {map[string]string{"a.json": "[]"}, "a.json is not a JSON object"},
-		"null":                 {map[string]string{"a.json": "null"}, "a.json is not a JSON object"},
+		"a list":               {map[string]string{"a.json": "[]"}, "a.json is not a JSON object: it does not begin with {"},
+		"null":                 {map[string]string{"a.json": "null"}, "a.json is not a JSON object: it does not begin with {"},
+		"a number as name":     {map[string]string{"a.json": `{"name":1}`}, "a.json: name must be text"},
+		"a line in its name":   {map[string]string{"a\n\x1bb.json": `{"name":"a"}`}, `"a\n\x1bb.json" has control characters`},
 		"a name that is none":  {map[string]string{"a.json": `{"name":"../x"}`}, "a.json"},
 		"a file name of none":  {map[string]string{"A B.json": `{}`}, "A B.json"},
 		"two of one name":      {map[string]string{"a.json": "{}", "b.json": `{"name":"a"}`}, "b.json declares the configuration a a second time, after a.json"},
