@@ -1,6 +1,7 @@
 package apigateway
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -139,4 +140,23 @@ func TestAReloadReadsADirectoryOfConfigurations(t *testing.T) {
 	}
 	reload().naming("source here is FAILED: the directory holds no file") // a mount that is gone orders nothing
 	s.do("GET", "/api/configurations/arena", nil).want(200)
+}
+
+func TestAReloadWaitsForWhatIsTakenOverFromASourceThatHasGone(t *testing.T) {
+	s := newShelf(newSite(t))
+	for i := range 30 {
+		if err := os.WriteFile(filepath.Join(s.configurations, fmt.Sprintf("c%d.json", i)), []byte(`{"minimumServiceCount":0}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const source = "/api/v1/template-sources/"
+	reload := func() *reply { return s.do("POST", "/api/node/reload", nil).want(200) }
+	s.do("PUT", source+"a", `{"kind":"configurations","declares":true}`).want(201)
+	reload().is("problems", []string{})
+	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}, {"a", "b"}} {
+		s.do("PUT", source+names[1], `{"kind":"configurations","declares":true}`).want(201)
+		reload().naming("is declared by source " + names[0] + " too")
+		s.do("DELETE", source+names[0], nil).want(204)
+		reload().is("problems", []string{})
+	}
 }

@@ -135,7 +135,9 @@ func (s *Sources) unsettled(ctx context.Context, asked map[string]bool) (out []s
 	if err != nil {
 		return nil, err
 	}
+	sources := map[string]bool{}
 	for _, one := range all {
+		sources[one.Name] = true
 		if asked[one.Name] && one.Name != fleet.DirectoryOrigin && one.Status.Observed != one.ModRev {
 			out = append(out, "source "+one.Name)
 		}
@@ -151,15 +153,26 @@ func (s *Sources) unsettled(ctx context.Context, asked map[string]bool) (out []s
 	if err != nil {
 		return nil, err
 	}
+	snap := s.operations.Snapshot()
 	for source, list := range declared {
 		for _, d := range list {
-			if asked[source] && d.Status.State == "" {
+			if asked[source] && (d.Status.State == "" || overtaken(snap, d, sources)) {
 				out = append(out, fmt.Sprintf("%s %s of source %s", d.Kind, d.Name, source))
 			}
 		}
 	}
 	slices.Sort(out)
 	return out, nil
+}
+
+// overtaken reports whether a declared group is told to be in conflict with one of a source that has
+// just gone, which is taken over, or was already.
+func overtaken(s *view.Snapshot, d Declared, sources map[string]bool) bool {
+	if d.Status.State != fleet.DeclaredConflict || d.Kind != "group" {
+		return false
+	}
+	g, ok := s.Groups.Get(fleet.GroupName(d.Name))
+	return ok && g.ManagedBy != "" && (g.ManagedBy == d.Source || !sources[g.ManagedBy])
 }
 
 // directoriesBehind are the replicas that live and have not looked at their directory of
