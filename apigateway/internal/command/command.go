@@ -40,7 +40,7 @@ type Config struct {
 	// ClusterName and ClusterID are told by "cluster status".
 	ClusterName, ClusterID string
 	// Replica is this gateway's name. End has it end once what is under way is answered, EndOther
-	// asks another gateway to.
+	// asks another gateway to; its errors say what that one does.
 	Replica  string
 	End      func()
 	EndOther func(ctx context.Context, other *fleet.Session) error

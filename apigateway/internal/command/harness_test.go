@@ -107,7 +107,7 @@ type ended struct {
 
 func (e *ended) other(_ context.Context, r *fleet.Session) error {
 	if err := e.unheard[r.Replica]; err != nil {
-		return err
+		return &errs.Error{Kind: errs.Unavailable, Message: "it does not answer", Err: err}
 	}
 	e.asked = append(e.asked, r.Replica)
 	return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/events"
 	"github.com/orreryhq/orrery/apigateway/internal/peer"
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
@@ -96,6 +97,15 @@ func TestAGatewayThatDoesNotAnswerKeepsNothingFromTheOthers(t *testing.T) {
 	}
 	if came := hanging.told(); len(came) > 2 {
 		t.Errorf("who does not answer is told more and more: %v", came)
+	}
+}
+
+func TestWhoDoesNotAnswerIsSaidNotTo(t *testing.T) {
+	gone := newGateway(t, false)
+	gone.Close()
+	err := newRelay().AskToEnd(t.Context(), &fleet.Session{Replica: "a", URL: gone.URL})
+	if !errs.Is(err, errs.Unavailable) || errs.MessageOf(err) != "it does not answer" {
+		t.Errorf("it says %v", err)
 	}
 }
 
