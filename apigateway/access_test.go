@@ -123,7 +123,8 @@ func TestOnlyPublicRoutesAnswerWithoutAToken(t *testing.T) {
 		path := strings.NewReplacer(":group", "x", ":name", "x", ":id", "x", "*path", "x", ":hash", "x").Replace(r.Path)
 		if r.Demand.Open() {
 			public++
-			if got := anonymous.do(r.Method, path, nil); got.status == 401 {
+			signed := strings.HasSuffix(path, "/webhook") // it wants a signature, no token
+			if got := anonymous.do(r.Method, path, nil); got.status == 401 && !signed {
 				t.Errorf("%s %s demands a token", r.Method, path)
 			}
 			continue

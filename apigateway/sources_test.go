@@ -130,7 +130,8 @@ func TestASourceIsLookedAtWhenAskedOrCalled(t *testing.T) {
 	call("repo", "X-Gitlab-Token", "0123456789abcdeX", 401)
 	call("repo", "X-Other", "", 401)
 	call("quiet", "X-Gitlab-Token", "", 401)
-	call("none", "X-Gitlab-Token", "0123456789abcdef", 404)
+	call("none", "X-Gitlab-Token", "0123456789abcdef", 401) // as with one: strangers do not learn which there are
+	call("none", "X-Gitlab-Token", "", 401)
 	if after := s.revision(); after != before {
 		t.Errorf("a refused call wrote something: %d to %d", before, after)
 	}

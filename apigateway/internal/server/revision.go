@@ -61,6 +61,9 @@ func (s *Server) reached(c *gin.Context, wanted string) bool {
 		Fail(c, &errs.Error{Kind: errs.Malformed, Field: "minRevision", Message: "minRevision must be the " + headerRevision + " of an answer, a whole number"})
 		return false
 	}
+	if probe(c.FullPath()) { // it tells nothing that a revision has, and anybody may send many
+		return true
+	}
 	ctx, cancel := context.WithTimeout(c.Request.Context(), revisionPatience)
 	defer cancel()
 	if s.soon(ctx, rev) {
