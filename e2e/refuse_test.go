@@ -87,7 +87,7 @@ func TestACommandToAnInstanceThatDoesNotRunIsAConflict(t *testing.T) {
 	admin.AwaitState(i.UID, "STOPPED")
 	command := map[string]string{"command": "hello"}
 	for _, path := range []string{"/api/v1/services/" + i.UID + "/command", "/api/instances/" + i.UID + "/execute"} {
-		if r := admin.Do("POST", path, command).OK(409); !strings.Contains(string(r.Body), "STOPPED") {
+		if r := admin.Do("POST", path, command).OK(409); !strings.Contains(string(r.Body), "has stopped") {
 			t.Errorf("%s does not say that it is stopped: %s", path, r.Body)
 		}
 	}
