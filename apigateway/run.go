@@ -52,6 +52,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		return err
 	}
 	defer listener.Close()
+	in := &door{Listener: listener}
 	streams, err := g.prepare(ctx)
 	if err != nil {
 		return err
@@ -67,7 +68,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer running.Wait()
 	defer cancel()
 	served := make(chan error, 1)
-	running.Go(func() { served <- httpServer.Serve(listener) })
+	running.Go(func() { served <- httpServer.Serve(in) })
 	running.Go(func() { _ = g.session().Run(ctx) }) // ends with ctx, in no other way
 	running.Go(func() { g.tidy(ctx) })
 	running.Go(func() { g.declare.Run(ctx) })
@@ -92,8 +93,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	g.serving.Store(false)
-	_ = listener.Close() // from here on connections are refused, and clients go elsewhere
-	<-served             // what was accepted before is known now
+	in.shut() // from here on connections are refused, and clients go elsewhere
+	<-served  // who has come through before is known now
 	arriving.wait(arrivalTimeout)
 	g.drain(httpServer, arriving, streams)
 	return ended
