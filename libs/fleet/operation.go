@@ -17,8 +17,8 @@ type Operation struct {
 	ResourceType string    `json:"resourceType,omitempty"`
 	ResourceID   string    `json:"resourceId,omitempty"`
 	At           time.Time `json:"at"`
-	// Stage is how far it came; empty when all was done and its answer may be told again. Details says in words what is known of
-	// one that is not done; empty for others.
+	// Stage is how far it came; empty when all was done and its answer may be told again.
+	// Details says in words what is known of one that is not done; empty for others.
 	Stage   OperationStage `json:"stage,omitempty"`
 	Details string         `json:"details,omitempty"`
 	// Answer is what the request was answered with, sealed; nil where that is not known yet,

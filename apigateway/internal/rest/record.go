@@ -25,8 +25,8 @@ func sendRecord(c *gin.Context, shown any, rev int64, err error) {
 }
 
 // bindRecord reads what is to be put under the name in the path, and the revision that is
-// there now if the caller knows it, as server.Condition has it. given is the name in the body, once that is read. ok is
-// false when the request was answered.
+// there now if the caller knows it, as server.Condition has it. given is the name in the body,
+// once that is read. ok is false when the request was answered.
 func bindRecord(c *gin.Context, what string, body any, given func() *string) (name string, ifMatch int64, ok bool) {
 	if !server.Bind(c, body) {
 		return "", 0, false

@@ -264,9 +264,8 @@ func (s *Shares) Delete(ctx context.Context, by operate.Actor, id, token string)
 
 // Tidy takes away the texts of shares that have expired, shares that ended long ago, and the
 // oldest of too many, of which those that can be read and those that have ended are counted
-// apart; what is damaged goes before these. What others change meanwhile is left
-// to the next time, and one that cannot be removed keeps no other. The error names what is
-// damaged too.
+// apart; what is damaged goes before these. What others change meanwhile is left to the next
+// time, and one that cannot be removed keeps no other. The error names what is damaged too.
 func (s *Shares) Tidy(ctx context.Context) error {
 	all, damaged, err := s.list(ctx)
 	if err != nil {
