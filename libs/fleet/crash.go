@@ -14,6 +14,20 @@ func (i *Instance) EndedUnasked() bool {
 	return i.Intent.Desired == DesiredRunning && s != nil && s.State.Terminal()
 }
 
+// EndedByPlatform reports whether Orrery or the host, rather than the instance itself,
+// ended the wanted generation: its node could not renew its session in time, had no
+// guard for it, or was rebooted.
+func (i *Instance) EndedByPlatform() bool {
+	if !i.EndedUnasked() {
+		return false
+	}
+	switch i.current().Reason {
+	case ReasonSessionExpiring, ReasonGuardFailed, ReasonNodeRebooted:
+		return true
+	}
+	return false
+}
+
 // CrashedAt is when the wanted generation crashed or could not be started, its group
 // being at fault. ok is false when it did not, or when that was for want of something
 // the group's spec does not bring: a template that does not exist or that nobody serves

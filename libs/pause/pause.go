@@ -3,6 +3,7 @@ package pause
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 )
 
@@ -16,4 +17,10 @@ func For(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 	}
 	return ctx.Err() == nil
+}
+
+// Jittered waits like For, a random time between half of d and d. Many processes that
+// lost the same thing at one moment then retry at different moments.
+func Jittered(ctx context.Context, d time.Duration) bool {
+	return For(ctx, d-rand.N(d/2+1))
 }

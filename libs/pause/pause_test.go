@@ -40,3 +40,23 @@ func TestAPauseLastsAsLongAsAskedUnlessTheContextEndsFirst(t *testing.T) {
 		})
 	}
 }
+
+func TestJitteredPausesDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := map[time.Duration]bool{}
+		for range 50 {
+			began := time.Now()
+			if !pause.Jittered(t.Context(), time.Second) {
+				t.Fatal("the pause was cut short")
+			}
+			took := time.Since(began)
+			if took < time.Second/2 || took > time.Second {
+				t.Errorf("took %v, want between half a second and a second", took)
+			}
+			seen[took] = true
+		}
+		if len(seen) < 25 {
+			t.Errorf("50 pauses took only %d different times", len(seen))
+		}
+	})
+}

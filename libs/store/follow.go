@@ -54,7 +54,7 @@ const (
 	askTimeout = 200 * time.Millisecond
 	// firstPause is the longest pause after the first failure; it doubles up to lastPause.
 	firstPause = 10 * time.Millisecond
-	lastPause  = 2 * time.Second
+	lastPause  = time.Second
 	// relistSpread is the longest pause before a prefix is listed anew. What makes one
 	// follower list again, a compaction or an etcd restored from a backup, makes all of
 	// them, and they must not do so in one moment.

@@ -292,6 +292,37 @@ func TestAReplicaWhoseSessionWasRemovedOpensAnother(t *testing.T) {
 	a.until("to own all under a new epoch", func() bool { return a.Owned().Count() == fleet.ShardCount && a.Owned().Epoch() > before })
 }
 
+// Etcd gives every lease a whole TTL again when it was away. The test keeps the former
+// lease alive for ever, so a replica that waits for its own former session never ends.
+func TestAReplicaDoesNotWaitForItsOwnFormerSession(t *testing.T) {
+	etcd := storetest.Start(t)
+	a := play(t, etcd, "a", time.Second)
+	shared(t, a)
+	before := a.Owned().Epoch()
+	resp, err := etcd.Raw().Get(t.Context(), store.SessionKey(service, "a").String())
+	if err != nil || len(resp.Kvs) == 0 {
+		t.Fatalf("no session: %v", err)
+	}
+	kept, err := etcd.Raw().KeepAlive(t.Context(), clientv3.LeaseID(resp.Kvs[0].Lease))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var draining sync.WaitGroup
+	draining.Go(func() {
+		for range kept {
+			continue
+		}
+	})
+	t.Cleanup(draining.Wait)
+	end := a.faults.KeepLeases()
+	a.faults.Cut()
+	a.until("to own nothing once its session is over", func() bool { _, ok := a.Owned().Any(); return !ok })
+	a.faults.Heal()
+	a.until("to have failed to end its former lease", func() bool { return a.faults.Kept() > 0 })
+	end()
+	a.until("to own all shards under a new session", func() bool { return a.Owned().Count() == fleet.ShardCount && a.Owned().Epoch() > before })
+}
+
 // expire ends a replica's session as etcd does when keep-alives stay away.
 func expire(t *testing.T, etcd *storetest.Etcd, replica string) {
 	t.Helper()

@@ -222,7 +222,16 @@ func (c *Client) revokeHolder(ctx context.Context, key string, created int64) er
 func (c *Client) revoke(ctx context.Context, lease clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if _, err := c.etcd.Revoke(ctx, lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+	if err := c.endLease(ctx, lease); err != nil {
 		c.log.Warn("lease not revoked, its keys stay until it expires", "lease", lease, "error", err)
 	}
+}
+
+// endLease revokes a lease. One that is gone already is no error.
+func (c *Client) endLease(ctx context.Context, lease clientv3.LeaseID) error {
+	_, err := c.etcd.Revoke(ctx, lease)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return nil
+	}
+	return wrap("store.endLease", err)
 }

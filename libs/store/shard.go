@@ -46,6 +46,9 @@ type Replica struct {
 	figures
 }
 
+// reopenPause is the longest pause after a session could not be opened.
+const reopenPause = 500 * time.Millisecond
+
 // Owned is the current ownership; nil before the first and after the last session.
 func (r *Replica) Owned() *Ownership { return r.owned.Load() }
 
@@ -62,7 +65,7 @@ func (r *Replica) Run(ctx context.Context) error {
 			r.Client.awaitGone(ctx, SessionKey(r.Self.Service, r.Self.Replica).String())
 		default:
 			r.Log.Warn("session not open, trying again", "service", r.Self.Service, "error", err)
-			pause.For(ctx, time.Second)
+			pause.Jittered(ctx, reopenPause)
 		}
 	}
 	return ctx.Err()
@@ -70,8 +73,13 @@ func (r *Replica) Run(ctx context.Context) error {
 
 // live opens a session and shares the shards until the session or ctx ends.
 func (r *Replica) live(ctx context.Context) error {
-	if r.last != nil { // it may have been etcd that was away when it was closed
-		r.Client.revoke(ctx, r.last.lease)
+	if r.last != nil {
+		// While etcd was away nobody could end the lease. Etcd gives it a whole TTL again
+		// after an election, and this replica would wait for its own former session.
+		if err := r.Client.endLease(ctx, r.last.lease); err != nil {
+			return errs.Wrap("store.Replica", err)
+		}
+		r.last = nil
 	}
 	s, err := OpenSession(ctx, r.Client, SessionKey(r.Self.Service, r.Self.Replica), r.Self, r.TTL, r.Takeover)
 	if err != nil {

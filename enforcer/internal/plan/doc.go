@@ -11,7 +11,8 @@
 //   - The maximum is a bound over all living instances: what exceeds it is
 //     stopped, youngest first.
 //   - What ended unasked is healed: an instance the enforcer made, by the minimum;
-//     one started by hand, by a replacement of its own unless onCrash is stop.
+//     one started by hand, by a replacement of its own unless onCrash is stop. onCrash says nothing
+//     about ends that the platform causes, such as a reboot of the node: they are healed.
 //     The minimum holds whatever onCrash says: stop concerns what is beyond it.
 //     With onCrash restart the agent starts a crashed instance again in place;
 //     what it reports as ended it gave up, and that is healed like any other.

@@ -131,6 +131,18 @@ func TestGroup(t *testing.T) {
 			s.group.Spec.OnCrash = fleet.CrashStop
 			s.add(manual, crashed(at(0)))
 		}, keep, nil},
+		{"onCrash stop: what a reboot ended comes back", func(s *sim) {
+			s.group.Spec.OnCrash = fleet.CrashStop
+			s.add(manual, in(alive, fleet.Stopped, fleet.ReasonNodeRebooted, at(0)))
+		}, 0, []string{"create manual for i00001: Replacement"}},
+		{"onCrash stop: what had to end with its node's session comes back", func(s *sim) {
+			s.group.Spec.Static.Enabled, s.group.Spec.OnCrash = true, fleet.CrashStop
+			s.add(manual, in(alive, fleet.Stopped, fleet.ReasonSessionExpiring, at(0)))
+		}, 0, []string{"again i00001: Replacement"}},
+		{"onCrash stop: what had no guard comes back", func(s *sim) {
+			s.group.Spec.Static.Enabled, s.group.Spec.OnCrash = true, fleet.CrashStop
+			s.add(manual, in(alive, fleet.Failed, fleet.ReasonGuardFailed, at(0)))
+		}, 0, []string{"again i00001: Replacement"}},
 		{"the minimum holds with onCrash stop", func(s *sim) {
 			s.group.Spec.OnCrash, s.group.Spec.Scaling.Min = fleet.CrashStop, 1
 			s.add(crashed(at(0)))

@@ -99,7 +99,8 @@ func (p *pass) needsHealing(i *fleet.Instance) bool {
 	if p.busy[i.Intent.ID] || p.replaced[i.Intent.ID] || p.own(i) {
 		return false
 	}
-	return p.displaced(i) || preempted(i) || i.EndedUnasked() && p.spec().OnCrash != fleet.CrashStop && !p.agentLeaves(i)
+	heals := p.spec().OnCrash != fleet.CrashStop || i.EndedByPlatform()
+	return p.displaced(i) || preempted(i) || i.EndedUnasked() && heals && !p.agentLeaves(i)
 }
 
 // replacement is the same instance again in a static group, else a new one in its place.

@@ -27,6 +27,8 @@ type Faults struct {
 	then bool          // reads fail from then on
 	hit  chan struct{} // closed when it has failed
 	away bool          // reads fail
+	keep bool          // revocations of leases fail
+	kept int           // how many did
 	bar  string        // transactions that write a key with this prefix fail; "" for none
 	cut  chan struct{} // closed by Heal; nil while the connection is whole
 	late chan struct{} // closed when an answer was kept back to be overtaken; nil while none is
@@ -56,6 +58,34 @@ func (f *Faults) Bar(prefix string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.bar = prefix
+}
+
+// KeepLeases makes every revocation of a lease fail without reaching etcd, until the
+// returned function is called. Heal does not end it.
+func (f *Faults) KeepLeases() (end func()) {
+	set := func(keep bool) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.keep = keep
+	}
+	set(true)
+	return func() { set(false) }
+}
+
+// Kept is how many revocations KeepLeases has made fail.
+func (f *Faults) Kept() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.kept
+}
+
+func (f *Faults) keeping() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.keep {
+		f.kept++
+	}
+	return f.keep
 }
 
 // Heal lets everything through again.
@@ -144,6 +174,10 @@ func away() error { return status.Error(codes.Unknown, "reads fail") }
 
 func (f *Faults) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	switch r := req.(type) {
+	case *etcdserverpb.LeaseRevokeRequest:
+		if f.keeping() {
+			return away()
+		}
 	case *etcdserverpb.RangeRequest:
 		if f.blind() {
 			return away()

@@ -284,6 +284,24 @@ func TestARevokedSessionEndsInstancesAtOnce(t *testing.T) {
 	}
 }
 
+// The end of a session and the next Joined may happen at once: the keeper then handles
+// the end after it has the newer session.
+func TestTheEndOfAReplacedSessionLeavesTheNewerOneAlone(t *testing.T) {
+	r := keep(t, nil)
+	ended, next := newSession(time.Now(), time.Hour), newSession(time.Now(), time.Hour)
+	r.Joined(ended)
+	r.await(t, Lapsed)
+	close(ended.done)
+	r.Joined(next)
+	r.lost(ended)
+	if r.Stage() != Valid {
+		t.Fatalf("stage %v after the end of a replaced session", r.Stage())
+	}
+	r.run(t)
+	close(next.done)
+	r.await(t, Lapsed) // the newer session is still followed
+}
+
 func TestWhatHasLapsedIsToldThoughANewSessionFollowsAtOnce(t *testing.T) {
 	before := Deadline{Boot: "boot", At: Now(), Margin: time.Second}
 	r := keep(t, &before)

@@ -172,22 +172,22 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 	defer alarm.Close()
 	for {
-		renewed, over := k.follow(alarm)
+		session, renewed, over := k.follow(alarm)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-k.changed:
 		case <-renewed:
 		case <-over:
-			k.lost()
+			k.lost(session)
 		case <-alarm.Rings():
 		}
 	}
 }
 
 // follow takes over what the session says, tells what is due and sets the alarm for
-// what comes next.
-func (k *Keeper) follow(alarm *Alarm) (renewed, over <-chan struct{}) {
+// what comes next. The channels belong to the session it returns.
+func (k *Keeper) follow(alarm *Alarm) (session Session, renewed, over <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.session != nil {
@@ -203,7 +203,7 @@ func (k *Keeper) follow(alarm *Alarm) (renewed, over <-chan struct{}) {
 		alarm.Set(k.current.KillAt())
 	case Lapsed: // nothing comes by itself
 	}
-	return renewed, over
+	return k.session, renewed, over
 }
 
 // renew takes over the session's deadline. k.mu is held.
@@ -247,11 +247,15 @@ func (k *Keeper) tell() {
 	k.cfg.Ending(stage)
 }
 
-// lost takes the end of the session. One that ended before its time was revoked, at
-// an unknown moment: others may count the instances as lost already.
-func (k *Keeper) lost() {
+// lost takes the end of a session. One that ended before its time was revoked, at
+// an unknown moment: others may count the instances as lost already. A session that
+// Joined has replaced meanwhile changes nothing.
+func (k *Keeper) lost(ended Session) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.session != ended {
+		return
+	}
 	k.session = nil
 	now := Now()
 	if now >= k.current.At {

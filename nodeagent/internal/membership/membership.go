@@ -96,7 +96,7 @@ func (m *Member) Run(ctx context.Context) error {
 			if ctx.Err() == nil {
 				m.failed(err, time.Now())
 			}
-			pause.For(ctx, next)
+			pause.Jittered(ctx, next)
 			next = min(2*next, maxPause)
 			continue
 		}
@@ -372,11 +372,17 @@ func (m *Member) wanted() []fleet.NodeRuntime {
 }
 
 // Block keeps a port that a stranger holds from the scheduler for a while. It is
-// best effort: the start fails either way.
+// best effort: the start fails either way. Without a session it writes nothing, since
+// another agent may have the node by now.
 func (m *Member) Block(ctx context.Context, port int) {
+	fence, ok := m.Fence()
+	if !ok {
+		m.cfg.Log.Warn("taken port not reported: the node has no session", "port", port)
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	err := m.write(ctx, nil, func(n *fleet.Node) {
+	err := m.write(ctx, []store.Fence{fence}, func(n *fleet.Node) {
 		n.BlockedPorts = slices.DeleteFunc(n.BlockedPorts, func(b fleet.BlockedPort) bool { return b.Port == port })
 		n.BlockedPorts = append(n.BlockedPorts, fleet.BlockedPort{Port: port, Until: time.Now().UTC().Add(blockFor)})
 	})

@@ -96,3 +96,38 @@ func TestANodeThatIsRevokedDoesNotJoinUntilThatIsOver(t *testing.T) {
 	}
 	s.Close(ctx)
 }
+
+func TestABlockedPortIsWrittenOnlyUnderTheNodesOwnSession(t *testing.T) {
+	client := storetest.New(t)
+	ctx := t.Context()
+	m := New(Config{Store: client, Record: fleet.Node{ID: node, DataUUID: "uuid"}, Holder: "lock", Log: slog.New(slog.DiscardHandler), Joining: func() error { return nil }})
+	blocked := func() int {
+		t.Helper()
+		record, err := store.Get(ctx, client, store.NodeKey(node))
+		if err != nil && !errs.Is(err, errs.NotFound) {
+			t.Fatal(err)
+		}
+		return len(record.BlockedPorts)
+	}
+	m.Block(ctx, 25565)
+	if n := blocked(); n != 0 {
+		t.Errorf("%d ports are blocked by an agent that has not joined", n)
+	}
+	s, cluster, err := m.join(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.entered(s, cluster, time.Now())
+	m.Block(ctx, 25565)
+	if n := blocked(); n != 1 {
+		t.Errorf("%d ports are blocked by the node's agent, want 1", n)
+	}
+	if err := store.RevokeSession(ctx, client, store.NodeSessionKey(node), s.Fence().Epoch()); err != nil {
+		t.Fatal(err)
+	}
+	m.Block(ctx, 25566) // the agent has not noticed yet
+	if n := blocked(); n != 1 {
+		t.Errorf("%d ports are blocked after the session was revoked, want 1", n)
+	}
+	s.Close(ctx)
+}
