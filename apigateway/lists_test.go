@@ -68,9 +68,9 @@ func TestServersAndProxiesAreToldOfServersGroupsAndPlayersAndOfNoSecrets(t *test
 		t.Errorf("players: %v", all)
 	}
 	if all := lobby.list("/api/plugin/players"); len(all) != 1 {
-		t.Errorf("a server is not told of its own group's players: %v", all)
+		t.Errorf("a server does not see its own players: %v", all)
 	}
 	if all := game.list("/api/plugin/players"); len(all) != 0 {
-		t.Errorf("a server is told of another group's players: %v", all)
+		t.Errorf("a server sees another group's players: %v", all)
 	}
 }

@@ -108,6 +108,7 @@ func TestATransferToAGroupIsToTheOneWithTheFewestPlayers(t *testing.T) {
 	report(10, 10, 10)
 	to("game").want(409)
 	report(10, 10, 2)
+	s.do("POST", "/api/v1/networks", `{"name":"main","lobbyGroup":"lobby","memberGroups":["game"]}`).want(201)
 	s.publish("node-1", steve, fleet.Presence{By: games[2].id})
 	to("game").want(200).is("targetInstanceId", "game-3") // nobody else has room
 	report(5, 10, 2)

@@ -52,9 +52,8 @@ type Event struct {
 	// From is the group that a player left for Group, "" for all else. It concerns that as
 	// much; clients are not told.
 	From fleet.GroupName
-	// Proxy is the instance a player of which it tells came through, "" when none is known.
-	// Clients are not told.
-	Proxy fleet.InstanceID
+	// Instances are the servers and proxies a player event concerns. Clients do not see them.
+	Instances []fleet.InstanceID
 	// Needs is the permission without which nobody is told; "" for what every user may hear.
 	Needs fleet.Permission
 	// Fields are the event's own fields. Never changed once the event was made.

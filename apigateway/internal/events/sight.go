@@ -1,6 +1,8 @@
 package events
 
 import (
+	"slices"
+
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -14,9 +16,9 @@ type Sight struct {
 	Sees func(Event) bool
 }
 
-// SightOf is what an instance may see of all events: what becomes of instances, groups and
-// networks; and of players, and of what other instances say, only what concerns its own
-// group, a group of a network it belongs to, or players who came through itself.
+// SightOf is the part of all events that an instance sees: state changes of instances, groups
+// and networks; events of players on itself, connected through itself or on its networks; and
+// events of instances of its own group and of its networks.
 func SightOf(snapshot func() *view.Snapshot, own fleet.InstanceID) Sight {
 	s := sight{snapshot: snapshot, own: own}
 	return Sight{Hears: func(t Type) bool { return forAll(t) || ofPlayers(t) || !Ours(t) }, Sees: s.sees}
@@ -25,7 +27,9 @@ func SightOf(snapshot func() *view.Snapshot, own fleet.InstanceID) Sight {
 type sight struct {
 	snapshot func() *view.Snapshot
 	own      fleet.InstanceID
-	// near are the groups whose players it sees, as of a version of the networks.
+	// group is the instance's own, near are the groups of its networks as of a version of the
+	// networks.
+	group    fleet.GroupName
 	near     map[fleet.GroupName]bool
 	networks int64
 }
@@ -50,33 +54,35 @@ func (s *sight) sees(e Event) bool {
 	case forAll(e.Type):
 		return true
 	case ofPlayers(e.Type):
-		return e.Proxy == s.own || s.isNear(e.Group) || s.isNear(e.From)
+		return slices.Contains(e.Instances, s.own) || s.isNear(e.Group) || s.isNear(e.From)
+	case Ours(e.Type):
+		return false
 	}
-	return !Ours(e.Type) && s.isNear(e.Group)
+	near := s.isNear(e.Group) // also reads the instance's own group
+	return near || e.Group != "" && e.Group == s.group
 }
 
-// isNear reports whether a group is the instance's own, or of a network of that.
+// isNear reports whether a group belongs to a network of the instance.
 func (s *sight) isNear(g fleet.GroupName) bool {
 	snap := s.snapshot()
 	if version := snap.Version(view.KindNetwork); s.near == nil || version != s.networks {
-		s.networks, s.near = version, nearTo(snap, s.own)
+		s.networks, s.near = version, map[fleet.GroupName]bool{}
+		if i, ok := snap.Instances.Get(s.own); ok {
+			s.group, s.near = i.Intent.Group, NetworkGroups(snap, i.Intent.Group)
+		}
 	}
-	return g != "" && s.near[g]
+	return s.near[g]
 }
 
-// nearTo are the groups of an instance and of the networks that name its group.
-func nearTo(snap *view.Snapshot, own fleet.InstanceID) map[fleet.GroupName]bool {
-	i, ok := snap.Instances.Get(own)
-	if !ok {
-		return nil
-	}
-	near := map[fleet.GroupName]bool{i.Intent.Group: true}
+// NetworkGroups are the groups of all networks that name a group.
+func NetworkGroups(snap *view.Snapshot, g fleet.GroupName) map[fleet.GroupName]bool {
+	out := map[fleet.GroupName]bool{}
 	for _, n := range snap.Networks.All() {
-		if n.Names(i.Intent.Group) {
+		if n.Names(g) {
 			for _, named := range n.Named() {
-				near[named.Group] = true
+				out[named.Group] = true
 			}
 		}
 	}
-	return near
+	return out
 }

@@ -31,15 +31,18 @@ func TestWhatAnInstanceIsNearToIsLookedUpWhenNetworksChange(t *testing.T) {
 	}
 	commit(store.Create(store.IntentKey("abc123"), fleet.Intent{ID: "abc123", Group: "lobby"}))
 	s := sight{snapshot: v.Snapshot, own: "abc123"}
-	if !s.isNear("lobby") || s.isNear("games") {
-		t.Error("an instance without a network is near to its own group, and to no other")
+	if s.isNear("lobby") || s.isNear("games") {
+		t.Error("an instance without a network has groups of networks")
 	}
 	s.near["known"] = true // nobody looks again
 	for told, want := range map[*Event]bool{
-		{Type: PlayerTransfer, Group: "far", From: "lobby"}:   true,
-		{Type: PlayerTransfer, Group: "lobby", From: "far"}:   true,
-		{Type: PlayerTransfer, Group: "far", From: "other"}:   false,
-		{Type: PlayerTransfer, Group: "far", Proxy: "abc123"}: true,
+		{Type: PlayerTransfer, Group: "far", From: "known"}:                                     true,
+		{Type: PlayerTransfer, Group: "known", From: "far"}:                                     true,
+		{Type: PlayerTransfer, Group: "far", From: "other"}:                                     false,
+		{Type: PlayerConnected, Group: "lobby"}:                                                 false,
+		{Type: "OWN:ROUND_OVER", Group: "lobby"}:                                                true,
+		{Type: "OWN:ROUND_OVER", Group: "far"}:                                                  false,
+		{Type: PlayerTransfer, Group: "far", Instances: []fleet.InstanceID{"xyz987", "abc123"}}: true,
 	} {
 		if s.sees(*told) != want {
 			t.Errorf("an instance of lobby sees %+v: %v, want %v", told, !want, want)

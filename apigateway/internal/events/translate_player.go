@@ -67,14 +67,14 @@ func differing(before, after *fleet.PresencePart) (out []fleet.PlayerID) {
 
 func playerEvent(t Type, s *view.Snapshot, p fleet.Player) Event {
 	name, group := placed(s, p)
-	return Event{Type: t, Group: group, Proxy: p.Proxy, Fields: Fields{"uuid": p.ID, "name": p.Name, "instanceId": name, "group": group}}
+	return Event{Type: t, Group: group, Instances: []fleet.InstanceID{p.Server, p.Proxy}, Fields: Fields{"uuid": p.ID, "name": p.Name, "instanceId": name, "group": group}}
 }
 
 // moved tells of a player who is at another place than before, those whom that one left too.
 func moved(b view.Batch, was, is fleet.Player) Event {
 	from, left := placed(b.Before, was)
 	to, group := placed(b.After, is)
-	return Event{Type: PlayerTransfer, Group: group, From: left, Proxy: cmp.Or(is.Proxy, was.Proxy), Fields: Fields{
+	return Event{Type: PlayerTransfer, Group: group, From: left, Instances: []fleet.InstanceID{is.Server, was.Server, cmp.Or(is.Proxy, was.Proxy)}, Fields: Fields{
 		"uuid": is.ID, "name": is.Name, "fromInstanceId": from, "toInstanceId": to,
 	}}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/events"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -88,6 +89,12 @@ func (a *API) proxy(s *view.Snapshot, name fleet.GroupName) bool {
 	return a.cfg.Proxies(software.Platform)
 }
 
+// isProxy reports whether an instance passes players on.
+func (a *API) isProxy(s *view.Snapshot, id fleet.InstanceID) bool {
+	i, ok := s.Instances.Get(id)
+	return ok && a.proxy(s, i.Intent.Group)
+}
+
 // group is a group as servers and proxies are told of it. Values of its environment may be
 // secret and are told to nobody here.
 type group struct {
@@ -144,18 +151,47 @@ type player struct {
 	Edition    string          `json:"edition"`
 }
 
-// players are all players for a proxy, and for a server those of its own group.
-func (a *API) players(c *gin.Context, proxy bool) {
+// allPlayers answers with all players.
+func (a *API) allPlayers(c *gin.Context) { a.listPlayers(c, func(fleet.Player) bool { return true }) }
+
+// playersOfServer answers with the players on the server that asks and on its networks.
+func (a *API) playersOfServer(c *gin.Context) {
+	a.listPlayers(c, a.within(a.cfg.Operations.Snapshot(), server.OwnInstance(c)))
+}
+
+func (a *API) listPlayers(c *gin.Context, shown func(fleet.Player) bool) {
 	s, out := a.cfg.Operations.Snapshot(), []player{}
-	own, _ := s.Instances.Get(server.OwnInstance(c))
 	for _, p := range a.cfg.Players.All(s) {
+		if !shown(p) {
+			continue
+		}
 		one := player{ID: p.ID, Name: p.Name, Group: p.Group, Edition: p.Edition}
 		if i, ok := s.Instances.Get(p.Server); ok {
 			one.InstanceID, one.Group = i.Intent.Name, i.Intent.Group
 		}
-		if proxy || own != nil && one.Group == own.Intent.Group {
-			out = append(out, one)
-		}
+		out = append(out, one)
 	}
 	c.JSON(http.StatusOK, out)
+}
+
+// within reports whether a player is on an instance, connected through it, or on one of its
+// networks.
+func (a *API) within(s *view.Snapshot, own fleet.InstanceID) func(fleet.Player) bool {
+	near := networksOf(s, own)
+	return func(p fleet.Player) bool {
+		return p.Server == own || p.Proxy == own || near[groupOf(s, cmp.Or(p.Server, p.Proxy))]
+	}
+}
+
+// networksOf are the groups of the networks of an instance.
+func networksOf(s *view.Snapshot, own fleet.InstanceID) map[fleet.GroupName]bool {
+	return events.NetworkGroups(s, groupOf(s, own))
+}
+
+// groupOf is the group of an instance, "" when there is no such instance.
+func groupOf(s *view.Snapshot, id fleet.InstanceID) fleet.GroupName {
+	if i, ok := s.Instances.Get(id); ok {
+		return i.Intent.Group
+	}
+	return ""
 }

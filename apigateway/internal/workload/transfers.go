@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/gin-gonic/gin"
 
@@ -22,9 +23,10 @@ func (a *API) queue(c *gin.Context, uuid string, choose func(context.Context, op
 		server.Fail(c, err)
 		return
 	}
-	p, ok := a.cfg.Players.Of(a.cfg.Operations.Snapshot(), id)
-	if !ok {
-		server.Fail(c, errs.New(errs.NotFound, "no player %s is connected", id))
+	s, own := a.cfg.Operations.Snapshot(), server.OwnInstance(c)
+	p, ok := a.cfg.Players.Of(s, id)
+	if err = a.mayMove(s, own, id, p, ok); err != nil {
+		server.Fail(c, err)
 		return
 	}
 	if !a.handOver(c, client.Heartbeat{}) {
@@ -36,6 +38,40 @@ func (a *API) queue(c *gin.Context, uuid string, choose func(context.Context, op
 		return
 	}
 	c.JSON(http.StatusOK, gin.H{"status": "transfer_queued", "playerId": id, "targetInstanceId": to.Intent.Name})
+}
+
+// mayMove is NotFound unless an instance may have a player moved: a proxy every player, a
+// server the players on itself and on its networks. It is Conflict when the server says that
+// it has the player and a server outside of its networks does too.
+func (a *API) mayMove(s *view.Snapshot, own fleet.InstanceID, id fleet.PlayerID, p fleet.Player, connected bool) error {
+	proxy := a.isProxy(s, own)
+	switch {
+	case !connected && proxy:
+		return errs.New(errs.NotFound, "no player %s is connected", id)
+	case proxy:
+		return nil
+	case !connected || !a.within(s, own)(p):
+		return errs.New(errs.NotFound, "no player %s is on this server or on its networks", id)
+	}
+	if near := networksOf(s, own); p.Server == own && claimedElsewhere(s, own, id, near) {
+		return errs.New(errs.Conflict, "player %s is on another server, outside of this one's networks: retry when the player has left it", id)
+	}
+	return nil
+}
+
+// claimedElsewhere reports whether a live server outside of some groups has a player, and no
+// proxy has sent the player away from it. The latest word alone proves nothing: any server
+// can say that any player has joined.
+func claimedElsewhere(s *view.Snapshot, own fleet.InstanceID, id fleet.PlayerID, near map[fleet.GroupName]bool) bool {
+	told := s.PresencesOf(id)
+	return slices.ContainsFunc(told, func(at fleet.Presence) bool {
+		if at.Proxy || at.By == own || near[groupOf(s, at.By)] || !s.Tells(at.By) {
+			return false
+		}
+		return !slices.ContainsFunc(told, func(by fleet.Presence) bool {
+			return by.Proxy && by.On != "" && by.On != at.By && s.Tells(by.By)
+		})
+	})
 }
 
 // transfer has a player sent to another instance.

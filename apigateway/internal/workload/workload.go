@@ -96,7 +96,7 @@ func (a *API) serverRoutes() []server.Route {
 func (a *API) proxyRoutes() []server.Route {
 	return []server.Route{
 		server.Post("/metrics", server.Own, a.proxyMetrics),
-		server.Get("/networks", server.Own, a.networks),
+		server.Get("/networks", server.Own, a.asProxy(a.networks)),
 		server.Get("/pending-transfers", server.Own, a.asProxy(a.pendingTransfers)),
 		server.Post("/transfer-ack/:uuid", server.Own, a.asProxy(a.ackTransfer)),
 		server.Get("/messages/pending", server.Own, a.asProxy(a.pendingMessages)),
@@ -104,13 +104,12 @@ func (a *API) proxyRoutes() []server.Route {
 	}
 }
 
-// asProxy serves proxies only: what players tell each other, and where they are sent, is not
-// for the servers they play on to read or to take as done.
+// asProxy serves proxies only. A server reads neither all players and networks nor messages
+// and transfers of players, and it acknowledges none.
 func (a *API) asProxy(serve gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		s := a.cfg.Operations.Snapshot()
-		i, ok := s.Instances.Get(server.OwnInstance(c))
-		if !ok || !a.proxy(s, i.Intent.Group) {
+		if !a.isProxy(s, server.OwnInstance(c)) {
 			server.Fail(c, errs.New(errs.Denied, "only proxies may: the platform of this instance's group is no proxy: give it one that is, such as VELOCITY, or add it to the catalog with category PROXY"))
 			return
 		}
@@ -120,8 +119,9 @@ func (a *API) asProxy(serve gin.HandlerFunc) gin.HandlerFunc {
 
 func (a *API) commonRoutes(base string, proxy bool) []server.Route {
 	join := func(c *gin.Context) { a.playerJoin(c, proxy) }
+	players := a.playersOfServer
 	if proxy {
-		join = a.asProxy(join)
+		join, players = a.asProxy(join), a.asProxy(a.allPlayers)
 	}
 	return server.Under(base,
 		server.Post("/ready", server.Own, a.ready),
@@ -133,7 +133,7 @@ func (a *API) commonRoutes(base string, proxy bool) []server.Route {
 		server.Post("/player-leave", server.Own, a.playerLeave),
 		server.Get("/instances", server.Own, a.instances),
 		server.Get("/groups", server.Own, a.groups),
-		server.Get("/players", server.Own, func(c *gin.Context) { a.players(c, proxy) }),
+		server.Get("/players", server.Own, players),
 	)
 }
 
