@@ -16,21 +16,25 @@ import (
 // failed is the exit code of a program that could not become the command.
 const failed = 125
 
-// Main is the program. Its arguments are a Plan and the command with its own. It
-// returns only when it could not become that; the exit code is not 0 then.
+// Main is the program. Its arguments are a Plan and the command with its own, and its
+// descriptor EnvironFd is the command's environment. It returns only when it could not
+// become the command; the exit code is not 0 then.
 func Main(args []string, stderr io.Writer) int {
 	if len(args) < 2 {
 		fmt.Fprintln(stderr, "confine: the agent runs this before a command that is to be confined")
 		return failed
 	}
 	runtime.LockOSThread() // what is done here is done to this thread, which becomes the command
+	env, err := takeEnviron()
 	var o order
-	err := json.Unmarshal([]byte(args[0]), &o)
+	if err == nil {
+		err = json.Unmarshal([]byte(args[0]), &o)
+	}
 	if err == nil {
 		err = o.obey()
 	}
 	if err == nil {
-		err = syscall.Exec(args[1], args[1:], os.Environ())
+		err = syscall.Exec(args[1], args[1:], env)
 	}
 	fmt.Fprintln(stderr, "orrery could not confine the command:", err)
 	return failed

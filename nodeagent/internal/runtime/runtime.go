@@ -125,7 +125,8 @@ type Exit struct {
 type Found struct {
 	// Identity is its run's; zero when the wrapping shell is not there any more.
 	Identity Identity
-	// Env is the environment the run was started with; nil without an Identity.
+	// Env is the environment the run was started with, of a confined run its marks and
+	// token only; nil without an Identity.
 	Env []string
 	// Processes is how many there are.
 	Processes int

@@ -1,9 +1,12 @@
 package contract
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,6 +32,8 @@ func RunConfined(t *testing.T, make Maker) {
 		"a /tmp of its own goes with the run":                     privateTmp,
 		"how a confined run ends is known":                        confinedEnd,
 		"what the host cannot do is refused":                      refusedConfinement,
+		"nothing that a run's environment names runs as root":     cleanEnvironment,
+		"a confined run is found with its token":                  foundConfined,
 	} {
 		t.Run(name, func(t *testing.T) {
 			host := Host{Dir: shortDir(t), Owner: "test-" + strconv.Itoa(os.Getpid()), Confine: confining()}
@@ -114,6 +119,81 @@ func confinedEnd(s *subject) {
 	if e := s.exit(p); e.Code != 7 || !e.Known {
 		s.Errorf("exit %+v", e)
 	}
+}
+
+// library is a library that reports who loads it, for LD_PRELOAD and for LD_AUDIT.
+const library = `
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+extern char *program_invocation_name;
+__attribute__((constructor)) static void report(void) {
+	FILE *f = fopen(REPORT, "a");
+	if (!f) return;
+	fprintf(f, NAME " %d %s\n", (int)geteuid(), program_invocation_name);
+	fclose(f);
+}
+unsigned int la_version(unsigned int version) { return version; }
+`
+
+// cleanEnvironment starts a run whose template brings libraries, programs and a script, and
+// whose environment names them in each way that loads or runs them without being asked.
+func cleanEnvironment(s *subject) {
+	Needs(s.T, "gcc")
+	spec := s.confined(`sleep 0; exit 3`)
+	report, bin := filepath.Join(spec.Dir, "report"), filepath.Join(spec.Dir, "bin")
+	build := func(name string) string {
+		lib := filepath.Join(spec.Dir, name+".so")
+		gcc := exec.Command("gcc", "-shared", "-fPIC", "-o", lib, "-DNAME="+strconv.Quote(name), "-DREPORT="+strconv.Quote(report), "-xc", "-")
+		gcc.Stdin = strings.NewReader(library)
+		if out, err := gcc.CombinedOutput(); err != nil {
+			s.Fatalf("%v: %s", err, out)
+		}
+		return lib
+	}
+	preload, audit := build("preload"), build("audit")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		s.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(report, nil, 0), os.Chmod(report, 0o666)); err != nil {
+		s.Fatal(err)
+	}
+	for _, name := range []string{"sleep", "sh", "bash", "script"} {
+		text := "#!/bin/sh\necho " + name + " $(/usr/bin/id -u) >>'" + report + "'\n"
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755); err != nil {
+			s.Fatal(err)
+		}
+	}
+	script := filepath.Join(bin, "script")
+	spec.Env = append(spec.Env, "PATH="+bin+":"+os.Getenv("PATH"), "LD_PRELOAD="+preload, "LD_AUDIT="+audit,
+		"BASH_ENV="+script, "ENV="+script, "a.b=needs bash", "PS4=$(sh "+script+")", "SHELLOPTS=xtrace", "BASH_FUNC_trap%%=() { sh "+script+"; }")
+	if e := s.exit(s.start(s.runtime(), spec)); e.Code != 3 {
+		s.Errorf("exit %+v", e)
+	}
+	said := said(report)
+	for line := range strings.Lines(said) {
+		if strings.Fields(line)[1] != stranger {
+			s.Errorf("ran as another user: %s", line)
+		}
+	}
+	for _, way := range []string{"preload", "audit", "sleep", "script"} {
+		if !strings.Contains(said, way+" "+stranger) {
+			s.Errorf("the run itself did without %s:\n%s", way, said)
+		}
+	}
+}
+
+func foundConfined(s *subject) {
+	r, spec := s.runtime(), s.confined("exec cat")
+	spec.Env = append(spec.Env, "ORRERY_TOKEN=sesame", "SECRET=of the command")
+	p := s.start(r, spec)
+	found := s.find(r, filepath.Dir(spec.Dir))[spec.InstanceID]
+	if found.Identity != p.Identity() || !slices.Contains(found.Env, "ORRERY_TOKEN=sesame") || slices.Contains(found.Env, "SECRET=of the command") {
+		s.Errorf("found %+v", found)
+	}
+	s.eventually(filepath.Join("/proc", strconv.Itoa(p.Identity().Server.PID), "environ"), func(env string) bool {
+		return strings.Contains(env, "SECRET=of the command")
+	})
 }
 
 func refusedConfinement(s *subject) {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/internal/confine"
 )
 
 // callTimeout bounds how long a program may take to call on a machine that thrashes.
@@ -50,12 +51,16 @@ type Program struct {
 	Stdio [3]*os.File `json:"-"`
 	// Lock is inherited. Nil: there is none.
 	Lock *os.File `json:"-"`
+	// Environ is inherited as confine.EnvironFd. Nil: there is none.
+	Environ *os.File `json:"-"`
 }
 
-// order is a program as it is sent, with Handed files: its stdio, and its lock after it.
+// order is a program as it is sent. The files that go with it are its stdio, its Environ
+// and its lock, in this order, as far as it has them.
 type order struct {
 	Program
-	Stdio bool `json:"stdio,omitempty"`
+	Stdio   bool `json:"stdio,omitempty"`
+	Environ bool `json:"environ,omitempty"`
 }
 
 // Door is where one program calls. Close it.
@@ -126,16 +131,10 @@ func (p *Pane) Owner() (uid, gid int) { return int(p.who.Uid), int(p.who.Gid) }
 // Close ends it if it still waits.
 func (p *Pane) Close() { _ = p.conn.Close() }
 
-// Become has it turn into the program in path, in a directory, with nothing but that
-// environment and the lock, which may be nil. Unavailable when it cannot.
-func (p *Pane) Become(dir, path string, argv, env []string, lock *os.File) error {
-	return p.Run(Program{Dir: dir, Path: path, Argv: argv, Env: env, Lock: lock})
-}
-
 // Run has it turn into a program. Unavailable when it cannot.
 func (p *Pane) Run(program Program) error {
 	if err := p.become(program); err != nil {
-		return errs.As(errs.Unavailable, "pane.Become", err)
+		return errs.As(errs.Unavailable, "pane.Run", err)
 	}
 	return nil
 }
@@ -144,12 +143,15 @@ func (p *Pane) become(program Program) error {
 	if err := p.conn.SetDeadline(time.Now().Add(callTimeout)); err != nil {
 		return err
 	}
-	o := order{Program: program, Stdio: program.Stdio[0] != nil}
+	o := order{Program: program, Stdio: program.Stdio[0] != nil, Environ: program.Environ != nil}
 	var handed []int
 	if o.Stdio {
 		for _, f := range program.Stdio {
 			handed = append(handed, int(f.Fd()))
 		}
+	}
+	if program.Environ != nil {
+		handed = append(handed, int(program.Environ.Fd()))
 	}
 	if program.Lock != nil {
 		handed = append(handed, int(program.Lock.Fd()))
@@ -204,8 +206,8 @@ func call(path string) error {
 	return err
 }
 
-// mostHanded is how many files are handed over at most: stdio and a lock.
-const mostHanded = 4
+// mostHanded is how many files are handed over at most: stdio, an environment and a lock.
+const mostHanded = 5
 
 func obey(conn *net.UnixConn) error {
 	first, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4*mostHanded))
@@ -222,6 +224,9 @@ func obey(conn *net.UnixConn) error {
 		return err
 	}
 	if handed, err = takeStdio(o, handed); err != nil {
+		return err
+	}
+	if handed, err = takeEnviron(o, handed); err != nil {
 		return err
 	}
 	for _, fd := range handed {
@@ -269,6 +274,18 @@ func takeStdio(o order, handed []int) ([]int, error) {
 		}
 	}
 	return handed[stdio:], nil
+}
+
+// takeEnviron gives the environment that was handed over its descriptor, if there is one,
+// and returns the others.
+func takeEnviron(o order, handed []int) ([]int, error) {
+	if !o.Environ {
+		return handed, nil
+	}
+	if len(handed) == 0 {
+		return nil, errors.New("the environment did not arrive")
+	}
+	return handed[1:], unix.Dup2(handed[0], confine.EnvironFd)
 }
 
 // findShell makes the line one for the shell that is there.

@@ -172,10 +172,12 @@ func living() (map[int]stat, error) {
 	return all, nil
 }
 
-// The variables that say whose process one is: the instance's and its agent's.
+// The variables that say whose process one is: the instance's and its agent's. An agent
+// that lost its journal finds the instance's token beside them.
 const (
 	markName  = "ORRERY_INSTANCE_ID"
 	agentName = "ORRERY_AGENT"
+	tokenName = "ORRERY_TOKEN"
 )
 
 // A process that is about to become another program shows neither environment nor

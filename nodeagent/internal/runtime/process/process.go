@@ -24,7 +24,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -33,6 +32,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
+	"github.com/orreryhq/orrery/nodeagent/internal/confine"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
@@ -53,7 +53,8 @@ import (
 //
 // The first it does is to join the control groups of its limits, which its fourth
 // argument says how; the fifth is what to become. Both are code, and no variables: an
-// instance may have any of its own but those that begin with ORRERY_.
+// instance may have any of its own but those that begin with ORRERY_. The wrapper of a
+// confined run has none of these variables: see wrapped.
 const wrapper = `trap : HUP INT QUIT TERM
 exec 5>&2 2>/dev/null
 eval "$4"
@@ -161,7 +162,12 @@ func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, e
 	if err != nil {
 		return nil, err
 	}
-	pidfd, shellPID, err := r.launch(ctx, s, r.wrapped(s, confined))
+	w, err := r.wrapped(s, confined)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	pidfd, shellPID, err := r.launch(ctx, s, w)
 	if err != nil {
 		r.unmake(ctx, s.InstanceID)
 		return nil, err
@@ -264,13 +270,11 @@ func (r *Runtime) launchPlainly(s runtime.Spec, w wrapped) (pidfd, pid int, err 
 	}
 	defer log.Close()
 	attr := &os.ProcAttr{
-		Dir: s.Dir, Env: r.environ(s), Files: []*os.File{stdin, log, log},
+		Dir: s.Dir, Env: w.env, Files: []*os.File{stdin, log, log},
 		Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd},
 	}
-	if s.Lock != nil {
-		attr.Files = append(attr.Files, make([]*os.File, lockFd-len(attr.Files))...)
-		attr.Files = append(attr.Files, s.Lock)
-	}
+	inherit(attr, lockFd, s.Lock)
+	inherit(attr, confine.EnvironFd, w.environ)
 	p, err := r.startWrapper(s, w, attr)
 	if err != nil {
 		return 0, 0, err
@@ -280,9 +284,14 @@ func (r *Runtime) launchPlainly(s runtime.Spec, w wrapped) (pidfd, pid int, err 
 	return pidfd, pid, nil
 }
 
-// environ is the complete environment of a run.
-func (r *Runtime) environ(s runtime.Spec) []string {
-	return append(slices.Clip(s.Env), agentName+"="+r.owner)
+// inherit has a process have a file as a descriptor that is higher than those it has
+// already. A nil file is none.
+func inherit(attr *os.ProcAttr, fd int, f *os.File) {
+	if f == nil {
+		return
+	}
+	attr.Files = append(attr.Files, make([]*os.File, fd-len(attr.Files))...)
+	attr.Files = append(attr.Files, f)
 }
 
 // startWrapper starts the wrapper inside the instance's control group. A host that

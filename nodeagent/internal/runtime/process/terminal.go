@@ -13,6 +13,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/pane"
 )
 
 // Terminal keeps sessions that commands run in: a terminal multiplexer. All but where
@@ -35,8 +36,8 @@ type Terminal interface {
 // Pane is a process at the head of a terminal of its own that waits.
 type Pane interface {
 	PID() int
-	// Become has it turn into a program, in a directory, with nothing but that environment and the lock.
-	Become(dir, path string, argv, env []string, lock *os.File) error
+	// Run has it turn into a program.
+	Run(program pane.Program) error
 	// Close ends it if it still waits.
 	Close()
 }
@@ -58,26 +59,26 @@ const (
 
 // launchInside has the wrapper run inside a session.
 func (r *Runtime) launchInside(ctx context.Context, s runtime.Spec, w wrapped) (pidfd, pid int, err error) {
-	pane, err := r.terminal.Open(ctx, s)
+	head, err := r.terminal.Open(ctx, s)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer pane.Close()
-	pidfd, err = unix.PidfdOpen(pane.PID(), unix.PIDFD_NONBLOCK)
+	defer head.Close()
+	pidfd, err = unix.PidfdOpen(head.PID(), unix.PIDFD_NONBLOCK)
 	if err != nil {
 		return 0, 0, err
 	}
 	if group := r.tree.Group(s.InstanceID); group != nil {
-		if refused := group.Join(pane.PID()); refused != nil {
+		if refused := group.Join(head.PID()); refused != nil {
 			group.Discard() // an empty group would be taken for the whole instance
 			r.tellUngrouped(refused)
 		}
 	}
-	if err := pane.Become(s.Dir, w.sh, w.argv, r.environ(s), s.Lock); err != nil {
+	if err := head.Run(pane.Program{Dir: s.Dir, Path: w.sh, Argv: w.argv, Env: w.env, Lock: s.Lock, Environ: w.environ}); err != nil {
 		_ = unix.Close(pidfd)
 		return 0, 0, err
 	}
-	return pidfd, pane.PID(), nil
+	return pidfd, head.PID(), nil
 }
 
 // attend watches the terminal of a run: p.tty is open as long as the wrapper lives.

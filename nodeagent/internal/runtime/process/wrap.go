@@ -1,6 +1,8 @@
 package process
 
 import (
+	"cmp"
+	"os"
 	"slices"
 	"strings"
 
@@ -10,16 +12,36 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
-// wrapped is how a run's wrapper is started.
+// wrapped is how a run's wrapper is started. Close it.
 type wrapped struct {
-	sh   string
-	argv []string
+	sh        string
+	argv, env []string
+	// environ is the command's environment, for confine.Main. Nil for a run that is not
+	// confined: its command has the wrapper's environment.
+	environ *os.File
+}
+
+func (w wrapped) close() {
+	if w.environ != nil {
+		_ = w.environ.Close()
+	}
 }
 
 // wrapped makes ready to hold a run to its limits, and is how its wrapper is started;
-// see argvMark.
-func (r *Runtime) wrapped(s runtime.Spec, confined string) wrapped {
-	sh := r.wrapperFor(s.Env)
+// see argvMark. Unavailable when the host has no memory for it.
+//
+// The wrapper of a confined run is not confined itself, so it has nothing of the
+// command's environment but the marks: a dynamic linker runs libraries that LD_AUDIT and
+// LD_PRELOAD name, a shell runs programs from PATH and the file that BASH_ENV names.
+func (r *Runtime) wrapped(s runtime.Spec, confined string) (w wrapped, err error) {
+	w.env = append(slices.Clip(s.Env), agentName+"="+r.owner)
+	if confined != "" {
+		if w.environ, err = confine.Handed(w.env); err != nil {
+			return w, errs.As(errs.Unavailable, "process.Start", err)
+		}
+		w.env = append(marks(w.env), "PATH="+cmp.Or(os.Getenv("PATH"), defaultPath))
+	}
+	w.sh = r.wrapperFor(w.env)
 	joins, refused := r.limiter.Prepare(s.InstanceID, s.Limits)
 	if refused != nil {
 		r.unlimited.Do(func() {
@@ -34,7 +56,23 @@ func (r *Runtime) wrapped(s runtime.Spec, confined string) wrapped {
 	if words, ok := plain(s.Command, s.Env); ok && confined == "" && runnable(words[0], s.Dir, s.Env) {
 		become = strings.Join(words, " ")
 	}
-	return wrapped{sh, []string{"sh", "-c", wrapper, argvMark, s.Command, s.RunDir, r.shell, join.String(), become}}
+	w.argv = []string{"sh", "-c", wrapper, argvMark, s.Command, s.RunDir, r.shell, join.String(), become}
+	return w, nil
+}
+
+// defaultPath is where a wrapper finds programs when the agent has no PATH.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// marks are the variables of an environment that a later agent reads from the wrapper:
+// whose run it is, and its token.
+func marks(env []string) (marks []string) {
+	for _, v := range env {
+		switch name, _, _ := strings.Cut(v, "="); name {
+		case markName, agentName, tokenName:
+			marks = append(marks, v)
+		}
+	}
+	return marks
 }
 
 // confined is what has a command run confined, as words of a shell; empty for one that
