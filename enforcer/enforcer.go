@@ -46,6 +46,9 @@ type Config struct {
 	// With at least MassLossNodes nodes and more than MassLossPercent of all lost at
 	// once nothing is replaced until more are back. 0 means 5, and 50.
 	MassLossNodes, MassLossPercent int
+	// MassLossWait is how long a lost node's instances wait for further losses before
+	// they are replaced. 0 means a third of the TTL of the node's session.
+	MassLossWait time.Duration
 }
 
 // Service is an enforcer. Make it with New.
@@ -88,5 +91,6 @@ func (c Config) limits() plan.Limits {
 	if c.MassLossPercent > 0 {
 		l.MassLossShare = float64(c.MassLossPercent) / 100
 	}
+	l.LossWait = c.MassLossWait
 	return l
 }

@@ -47,7 +47,7 @@ func measureSurvive(ctx context.Context, b *bench) error {
 	if err := r.measurePause(ctx, b); err != nil {
 		return err
 	}
-	if err := r.measureLoss(ctx, b, ttl); err != nil {
+	if err := r.measureLoss(ctx, b, ttl+ttl/3+2); err != nil {
 		return err
 	}
 	return r.measureOutage(ctx, b)
@@ -109,7 +109,7 @@ func (r *running) restart(ctx context.Context, p process) error {
 }
 
 // measureLoss cuts the power of a node and waits until all it ran is online elsewhere.
-func (r *running) measureLoss(ctx context.Context, b *bench, ttl float64) error {
+func (r *running) measureLoss(ctx context.Context, b *bench, limit float64) error {
 	const group, size = fleet.GroupName("loss"), 9
 	if err := r.declare(ctx, b, string(group), size); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (r *running) measureLoss(ctx context.Context, b *bench, ttl float64) error 
 			return err
 		}
 	}
-	b.report("node_loss_to_online_p50_s", quantile(took, 0.5)/1000, "s", ttl)
+	b.report("node_loss_to_online_p50_s", quantile(took, 0.5)/1000, "s", limit)
 	return r.call(ctx, http.MethodDelete, "/api/v1/groups/"+string(group), nil)
 }
 

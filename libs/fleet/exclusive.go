@@ -11,16 +11,19 @@ func (p Plan) Exclusive() bool { return p.Static && p.OnNodeLoss == NodeLossRepl
 // ExclusiveMargin is the one number both sides of an exclusive instance keep to,
 // given the TTL of its node's session: the node begins to stop the instance that
 // long before the session could have expired and has killed it when half of that is
-// over; whoever places it anew waits that long after the session has gone.
+// over. The session may disappear at any time in between, since etcd may end it early.
+// So whoever places the instance anew waits a TTL and the margin after that.
 //
-//	keep-alive sent        stop begins   killed      expired           placed anew
-//	├───────────── ttl - m ────┼── m/2 ────┼── m/2 ────┼─────── m ────────┤
+//	keep-alive sent            stop begins   killed     deadline
+//	├───────────── ttl - m ────────┼── m/2 ────┼── m/2 ────┤
+//	        │ session gone                                              placed anew
+//	        └──────────────────────── ttl + m ───────────────────────────────┤
 //
 // A third of the TTL, because keep-alives are sent every third: one may be lost
 // before anything is stopped. At least a second, so that a server has time for its
 // last words and a busy machine for a kill; but at most half of the TTL, since an
 // instance that is always about to be stopped is of no use. The half after the kill
-// is for a machine that is slow to kill, and the wait after the expiry for what
+// is for a machine that is slow to kill, and the margin in the wait for what
 // nobody on the node controls: clocks that run at different speeds, and a kernel
 // that needs time to let a process go.
 func ExclusiveMargin(ttl time.Duration) time.Duration {

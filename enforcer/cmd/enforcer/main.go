@@ -24,8 +24,9 @@ type settings struct {
 		Count int           `config:"count" default:"20" usage:"how many of them are kept per group; at least 1"`
 	} `config:"records"`
 	MassLoss struct {
-		Nodes   int `config:"nodes" default:"5" usage:"with at least this many nodes lost at once, and"`
-		Percent int `config:"percent" default:"50" usage:"more than this share of all, nothing is replaced until more are back; 100: never wait"`
+		Nodes   int           `config:"nodes" default:"5" usage:"with at least this many nodes lost at once, and"`
+		Percent int           `config:"percent" default:"50" usage:"more than this share of all, nothing is replaced until more are back; 100: never wait"`
+		Wait    time.Duration `config:"wait" default:"0s" usage:"how long the instances of a lost node wait for further losses before they are replaced; 0s: a third of the node's session TTL; a fleet of fewer nodes than mass-loss-nodes may set 1ms"`
 	} `config:"mass-loss"`
 }
 
@@ -44,6 +45,9 @@ func (s *settings) Validate() []error {
 	if s.MassLoss.Percent < 1 || s.MassLoss.Percent > 100 {
 		problems = append(problems, errs.Field("mass-loss.percent", "must be 1 to 100"))
 	}
+	if s.MassLoss.Wait < 0 {
+		problems = append(problems, errs.Field("mass-loss.wait", "must not be negative"))
+	}
 	return problems
 }
 
@@ -60,7 +64,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := enforcer.New(enforcer.Config{
 		Store: e.Client, View: e.View, Log: e.Log, Metrics: e.Registry, Replica: e.Replica, Version: telemetry.Version(),
 		SessionTTL: s.Session.TTL, KeepFor: s.Records.Age, KeepRecords: s.Records.Count,
-		MassLossNodes: s.MassLoss.Nodes, MassLossPercent: s.MassLoss.Percent,
+		MassLossNodes: s.MassLoss.Nodes, MassLossPercent: s.MassLoss.Percent, MassLossWait: s.MassLoss.Wait,
 	})
 	if err != nil {
 		return nil, err

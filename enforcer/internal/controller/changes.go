@@ -34,7 +34,7 @@ func (c *Controller) changed(b view.Batch) {
 // back, that it changes what is done about each loss.
 func (c *Controller) weigh(s *view.Snapshot) {
 	was := c.mass
-	if c.mass = c.outages.count(s, time.Now()).Mass(c.limits); c.mass == was {
+	if c.mass = c.outages.count(s, time.Now(), c.limits).Mass(c.limits); c.mass == was {
 		return
 	}
 	for name := range c.known() {

@@ -161,7 +161,7 @@ func TestWhenAMassOutageEndsEveryGroupIsLookedAt(t *testing.T) {
 	limits.MassLossNodes = 2
 	w.enforcer("a", limits)
 	const other = fleet.NodeID("node-2")
-	w.commit(store.Create(store.NodeKey(other), fleet.Node{ID: other}), store.Create(store.NodeSessionKey(other), fleet.NodeSession{Node: other}))
+	w.commit(store.Create(store.NodeKey(other), fleet.Node{ID: other, SessionTTLSeconds: 1}), store.Create(store.NodeSessionKey(other), fleet.NodeSession{Node: other}))
 	w.group("lobby", minimum(1))
 	first := w.untilLiving("lobby", 1)[0].Intent.ID
 	w.online(first)

@@ -21,6 +21,8 @@ type outages struct {
 	since map[fleet.NodeID]time.Time
 	// rev is the revision up to which all news has been heard.
 	rev int64
+	// massUntil is when the latest mass outage was last seen.
+	massUntil time.Time
 }
 
 func newOutages() *outages { return &outages{since: map[fleet.NodeID]time.Time{}} }
@@ -66,9 +68,9 @@ func (o *outages) of(s *view.Snapshot, n fleet.NodeID, now time.Time) time.Time 
 
 // count says how much of the fleet was lost lately, of what lives or was lost lately:
 // a node that was retired, or is lost for long, is no part of it.
-func (o *outages) count(s *view.Snapshot, now time.Time) plan.Outage {
+func (o *outages) count(s *view.Snapshot, now time.Time, l plan.Limits) plan.Outage {
 	if n := s.Nodes.Len(); n <= s.NodeSessions.Len() {
-		return plan.Outage{Nodes: n} // the common case costs nothing
+		return plan.Outage{Nodes: n} // the common case costs nothing: nobody is lost
 	}
 	var out plan.Outage
 	for n := range s.Nodes.All() {
@@ -81,6 +83,12 @@ func (o *outages) count(s *view.Snapshot, now time.Time) plan.Outage {
 			out.Lost++
 		}
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if out.Mass(l) {
+		o.massUntil = now
+	}
+	out.MassUntil = o.massUntil
 	return out
 }
 

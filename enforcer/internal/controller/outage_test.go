@@ -73,15 +73,34 @@ func TestWhatCountsAsLostNow(t *testing.T) {
 		s := w.view.Snapshot()
 		o.heard(&view.Batch{After: s}, time.Now())
 		clear(o.since)
-		if got := o.count(s, time.Now().Add(tt.now)); got != tt.want {
+		if got := o.count(s, time.Now().Add(tt.now), plan.DefaultLimits()); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", tt.rule, got, tt.want)
 		}
 	}
 	w.join()
 	s := w.view.Snapshot()
 	o.heard(&view.Batch{After: s}, time.Now())
-	if got, want := o.count(s, time.Now()), (plan.Outage{Nodes: 1}); got != want {
+	if got, want := o.count(s, time.Now(), plan.DefaultLimits()), (plan.Outage{Nodes: 1}); got != want {
 		t.Errorf("a node that is back: %+v, want %+v", got, want)
+	}
+}
+
+func TestAMassOutageIsRememberedWhenItIsOver(t *testing.T) {
+	w := newWorld(t)
+	w.group("lobby", minimum(0))
+	w.place(w.create("lobby"))
+	w.lose()
+	limits := plan.DefaultLimits()
+	limits.MassLossNodes = 1
+	o, now := newOutages(), time.Now()
+	s := w.view.Snapshot()
+	o.heard(&view.Batch{After: s}, now)
+	if got, want := o.count(s, now, limits), (plan.Outage{Nodes: 1, Lost: 1, MassUntil: now}); got != want {
+		t.Errorf("while it lasts: %+v, want %+v", got, want)
+	}
+	limits.MassLossNodes = 2
+	if got, want := o.count(s, now.Add(time.Minute), limits), (plan.Outage{Nodes: 1, Lost: 1, MassUntil: now}); got != want {
+		t.Errorf("a minute later: %+v, want %+v", got, want)
 	}
 }
 

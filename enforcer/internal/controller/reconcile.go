@@ -125,18 +125,17 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 		},
 		Elsewhere: func(n fleet.NodeID) bool { return elsewhere(s, n) },
 		LostSince: func(n fleet.NodeID) time.Time { return c.outages.of(s, n, now) },
-		Margin: func(n fleet.NodeID) time.Duration {
-			ttl := store.DefaultTTL
+		TTL: func(n fleet.NodeID) time.Duration {
 			if record, ok := s.Nodes.Get(n); ok && record.SessionTTLSeconds > 0 {
-				ttl = time.Duration(record.SessionTTLSeconds) * time.Second
+				return time.Duration(record.SessionTTLSeconds) * time.Second
 			}
-			return fleet.ExclusiveMargin(ttl)
+			return store.DefaultTTL
 		},
 		Deleted: func(n fleet.NodeID) bool {
 			d, ok := s.NodesDesired.Get(n)
 			return ok && d.Deleted
 		},
-		Outage: c.outages.count(s, now),
+		Outage: c.outages.count(s, now, c.limits),
 	}
 	if g, ok := s.Groups.Get(name); ok {
 		in.Group, in.Whole, in.Ancestors = g, &s.Whole(g).Spec, fleet.Ancestors(g, s.Groups.Get)

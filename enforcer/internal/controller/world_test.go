@@ -48,7 +48,7 @@ func (w *world) join() {
 	w.t.Helper()
 	writes := []store.Write{store.Create(store.NodeSessionKey(node), fleet.NodeSession{Node: node, StartedAt: time.Now().UTC()})}
 	if _, ok := w.view.Snapshot().Nodes.Get(node); !ok {
-		writes = append(writes, store.Create(store.NodeKey(node), fleet.Node{ID: node}))
+		writes = append(writes, store.Create(store.NodeKey(node), fleet.Node{ID: node, SessionTTLSeconds: 1}))
 	}
 	w.commit(writes...)
 }

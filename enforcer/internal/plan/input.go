@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"iter"
 	"time"
 
@@ -31,9 +32,8 @@ type Input struct {
 	Session func(fleet.NodeID) *fleet.NodeSession
 	// LostSince is when a node was first seen without a session; zero while it has one.
 	LostSince func(fleet.NodeID) time.Time
-	// Margin is what is added before a static instance is moved off a lost node: by
-	// then its agent or its guard has ended what was left there.
-	Margin func(fleet.NodeID) time.Duration
+	// TTL is how long a node's latest session outlived, or would outlive, its last keep-alive.
+	TTL func(fleet.NodeID) time.Duration
 	// Deleted reports whether an operator gave a node up.
 	Deleted func(fleet.NodeID) bool
 	// Outage is how much of the fleet is lost.
@@ -52,7 +52,11 @@ type Input struct {
 }
 
 // Outage counts nodes: those with a session or lost lately, and of them the lost.
-type Outage struct{ Nodes, Lost int }
+type Outage struct {
+	Nodes, Lost int
+	// MassUntil is when the latest mass outage was last seen; zero when there was none.
+	MassUntil time.Time
+}
 
 // Mass reports whether so much is lost at once that the cause is more likely the
 // store's or the network's than the nodes' own: replacing it all would only press
@@ -90,6 +94,9 @@ type Limits struct {
 	// LossGrace is how long a node may be without a session before its instances
 	// count as lost: an agent that restarts opens its session anew.
 	LossGrace time.Duration
+	// LossWait is how long a lost node's instances wait for further losses before they
+	// are replaced. 0 is a third of the TTL of the node's session, the interval of keep-alives.
+	LossWait time.Duration
 	// With at least MassLossNodes nodes and more than MassLossShare of all lost at
 	// once, nothing is replaced. A MassLossNodes of 0 is 1.
 	MassLossNodes int
@@ -129,12 +136,15 @@ func (in Input) lostSince(n fleet.NodeID) time.Time {
 	return in.LostSince(n)
 }
 
-func (in Input) margin(n fleet.NodeID) time.Duration {
-	if in.Margin == nil {
+func (in Input) ttl(n fleet.NodeID) time.Duration {
+	if in.TTL == nil {
 		return 0
 	}
-	return in.Margin(n)
+	return in.TTL(n)
 }
+
+// lossWait is LossWait for a node whose session has a TTL.
+func (l Limits) lossWait(ttl time.Duration) time.Duration { return cmp.Or(l.LossWait, ttl/3) }
 
 func (in Input) deleted(n fleet.NodeID) bool { return in.Deleted != nil && in.Deleted(n) }
 

@@ -23,13 +23,15 @@ func (p *pass) lose() {
 		switch {
 		case since.IsZero():
 		case p.in.deleted(node):
-			p.act(Action{Kind: Bury, Instance: i, Reason: fleet.ReasonNodeDeleted, Message: fmt.Sprintf("node %s was lost and then deleted", node)})
+			if p.copyIsGone(i) {
+				p.act(Action{Kind: Bury, Instance: i, Reason: fleet.ReasonNodeDeleted, Message: fmt.Sprintf("node %s was lost and then deleted", node)})
+			}
 		case i.Stranded(): // moves sees to it
 		case !i.Lost():
 			if p.due(since, p.in.Limits.LossGrace) {
 				p.act(Action{Kind: Lose, Instance: i, Reason: fleet.ReasonNodeLost, Message: p.lossMessage(i)})
 			}
-		case p.group() != nil && p.spec().NodeLossPolicy() == fleet.NodeLossStop && p.wanted(i) && !p.heldUp():
+		case p.group() != nil && p.spec().NodeLossPolicy() == fleet.NodeLossStop && p.wanted(i) && !p.held(i):
 			p.stop(i, fleet.ReasonNodeLost, fmt.Sprintf("node %s is lost, and the group stops what was there", node))
 		}
 	}
@@ -62,28 +64,37 @@ func (p *pass) lossMessage(i *fleet.Instance) string {
 // Those of static groups are moved themselves, see moves.
 func (p *pass) displaced(i *fleet.Instance) bool {
 	return i.Lost() && p.wanted(i) && p.spec().NodeLossPolicy() == fleet.NodeLossReplace &&
-		!p.spec().Static.Enabled && !p.in.Outage.Mass(p.in.Limits)
+		!p.spec().Static.Enabled && !p.held(i)
 }
 
-// suspended counts the lost instances that are not replaced because too much of the
-// fleet is lost: their places are kept meanwhile.
+// suspended counts the lost instances that are not replaced yet. Their places are kept meanwhile.
 func (p *pass) suspended() int {
 	n := 0
 	for _, i := range p.all {
-		if i.Lost() && p.wanted(i) && !p.stopped[i.Intent.ID] && !p.living(i) && p.in.Outage.Mass(p.in.Limits) && !p.replaced[i.Intent.ID] {
+		if i.Lost() && p.wanted(i) && !p.stopped[i.Intent.ID] && !p.living(i) && !p.replaced[i.Intent.ID] && p.held(i) {
 			n++
 		}
-	}
-	if n > 0 {
-		p.heldUp()
 	}
 	return n
 }
 
-// heldUp reports whether what is to be done about a loss has to wait because too much
-// of the fleet is lost. An outage that lasts is taken for what it is one day, with no
-// record to tell of it, so it is looked at again.
-func (p *pass) heldUp() bool {
+// held reports whether the group has to wait before it acts on the loss of an
+// instance's node. Sessions that end for one cause disappear one after another, up to
+// a keep-alive interval apart. So the group first waits for further losses, and then
+// while they amount to a mass outage. A node that is back is waited for as well: its
+// agent is about to report.
+func (p *pass) held(i *fleet.Instance) bool {
+	node := i.Placement.Node
+	since := p.in.lostSince(node)
+	if since.IsZero() {
+		return true
+	}
+	return p.massLoss() || !p.due(latest(since, p.in.Outage.MassUntil), p.in.Limits.LossGrace+p.in.Limits.lossWait(p.in.ttl(node)))
+}
+
+// massLoss reports whether most of the fleet is lost. A mass outage that lasts becomes
+// an ordinary one some day without a change of any record, so it asks for another pass.
+func (p *pass) massLoss() bool {
 	if !p.in.Outage.Mass(p.in.Limits) {
 		return false
 	}
@@ -104,9 +115,21 @@ func (p *pass) endsWithSession(i *fleet.Instance) bool {
 	return plan != nil && plan.Exclusive()
 }
 
+// copyIsGone reports whether nothing of an instance can run on its lost node any more,
+// as far as anybody ends it there. An exclusive copy runs until its agent's deadline at
+// the latest. That is at most a TTL after the session disappeared, because a session can
+// end before the deadline that its owner measures. The margin is for the kill.
+func (p *pass) copyIsGone(i *fleet.Instance) bool {
+	if !p.endsWithSession(i) {
+		return true
+	}
+	node := i.Placement.Node
+	ttl := p.in.ttl(node)
+	return p.due(p.in.lostSince(node), ttl+fleet.ExclusiveMargin(ttl))
+}
+
 // moves are the next generations of a static group's lost instances that may run
-// elsewhere: only when whatever kept the old copy within its session has had the
-// time to end it.
+// elsewhere, because their old copies are gone.
 func (p *pass) moves() []Action {
 	if !p.movesLost() {
 		return nil
@@ -116,8 +139,7 @@ func (p *pass) moves() []Action {
 		if p.busy[i.Intent.ID] || i.Moving() || !i.Lost() && !i.Stranded() || !p.wanted(i) || !p.endsWithSession(i) {
 			continue
 		}
-		since := p.in.lostSince(i.Placement.Node)
-		if since.IsZero() || p.heldUp() || !p.due(since, p.in.Limits.LossGrace+p.in.margin(i.Placement.Node)) {
+		if p.in.lostSince(i.Placement.Node).IsZero() || p.held(i) || !p.copyIsGone(i) {
 			continue
 		}
 		message := fmt.Sprintf("%s was on %s, which is lost", i.Intent.Name, i.Placement.Node)

@@ -38,6 +38,22 @@ func TestLostNodes(t *testing.T) {
 			s.add(online)
 			s.add(offline)
 		}, 0, []string{"create minimum for i00002: Replacement"}},
+		{"but first it waits for further losses", func(s *sim) {
+			s.lostSince, s.group.Spec.Scaling.Min = at(-time.Second), 1
+			s.add(offline)
+		}, 1500 * time.Millisecond, nil},
+		{"which a setting shortens", func(s *sim) {
+			s.lostSince, s.limits.LossWait, s.group.Spec.Scaling.Min = at(-time.Second), 200*time.Millisecond, 1
+			s.add(offline)
+		}, 0, []string{"create minimum for i00001: Replacement"}},
+		{"it waits for them again after a mass outage", func(s *sim) {
+			s.outage.MassUntil, s.group.Spec.Scaling.Min = at(-2*time.Second), 1
+			s.add(offline)
+		}, 500 * time.Millisecond, nil},
+		{"it is not replaced once its node is back, whose agent is about to report", func(s *sim) {
+			s.group.Spec.Scaling.Min = 1
+			s.add(in(alive, fleet.Offline, fleet.ReasonNodeLost, at(-time.Minute)))
+		}, 0, nil},
 		{"one started by hand is replaced as such", func(s *sim) {
 			s.add(manual, offline)
 		}, 0, []string{"create manual for i00001: Replacement"}},
@@ -55,6 +71,10 @@ func TestLostNodes(t *testing.T) {
 			s.add(offline)
 			s.add(manual, offline)
 		}, 0, []string{"create minimum: BelowMinimum", "stop i00001 by stop: NodeLost", "stop i00002 by stop: NodeLost"}},
+		{"it stops nothing before further losses had time to show", func(s *sim) {
+			s.group.Spec.OnNodeLoss, s.lostSince = fleet.NodeLossStop, at(-time.Second)
+			s.add(manual, offline)
+		}, 1500 * time.Millisecond, nil},
 		{"a static instance waits by default", func(s *sim) {
 			s.group.Spec.Static.Enabled, s.group.Spec.Scaling.Min = true, 1
 			s.add(offline)
@@ -63,11 +83,11 @@ func TestLostNodes(t *testing.T) {
 			exclusive(s)
 			s.add(offline)
 		}, 0, []string{"again i00001: NodeLost"}},
-		{"but not before the old copy must be gone", func(s *sim) {
+		{"but not before the old copy must be gone: the session may have ended a TTL before its owner's deadline", func(s *sim) {
 			exclusive(s)
-			s.lostSince = at(-time.Second)
+			s.lostSince = at(-ttl - time.Second)
 			s.add(offline)
-		}, 1500 * time.Millisecond, nil},
+		}, time.Second, nil},
 		{"nor ever when it was not started as one that may be moved: nothing ends the old copy", func(s *sim) {
 			exclusive(s)
 			s.plans["plan"].OnNodeLoss = fleet.NodeLossWait
@@ -121,6 +141,16 @@ func TestLostNodes(t *testing.T) {
 			s.add(manual, offline)
 			s.add(manual, in(lost, fleet.Online, fleet.ReasonReady, at(-time.Hour)))
 		}, 0, []string{"bury i00001: NodeDeleted", "bury i00002: NodeDeleted"}},
+		{"but an exclusive one only when it must be gone", func(s *sim) {
+			exclusive(s)
+			s.deleted[lost], s.lostSince = true, at(-ttl-time.Second)
+			s.add(offline)
+		}, time.Second, nil},
+		{"and then it has", func(s *sim) {
+			exclusive(s)
+			s.deleted[lost], s.lostSince, s.group.Spec.OnNodeLoss = true, at(-ttl-2*time.Second), fleet.NodeLossWait
+			s.add(offline)
+		}, 0, []string{"bury i00001: NodeDeleted"}},
 		{"a deleted node that lives ends nothing", func(s *sim) {
 			s.deleted[alive] = true
 			s.add(manual, online)

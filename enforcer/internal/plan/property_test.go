@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -254,7 +255,7 @@ func TestWhatWasDoneIsNotDoneAgain(t *testing.T) {
 }
 
 // live lets the world do its part: what wants to run is placed and comes online,
-// what is ordered to stop stops.
+// what is ordered to stop stops, and a node that is back reports what runs there.
 func (s *sim) live(now time.Time) {
 	for _, i := range slices.Clone(s.instances) {
 		switch {
@@ -264,6 +265,8 @@ func (s *sim) live(now time.Time) {
 			})
 		case i.NeedsPlacement():
 			s.edit(i, in(alive, fleet.Online, fleet.ReasonReady, now))
+		case i.Lost() && s.sessions[i.Node()] != nil:
+			s.edit(i, func(i *fleet.Instance) { i.Status = ended(*i.Status, fleet.Online, now) })
 		}
 	}
 }
@@ -357,9 +360,9 @@ func TestWhenAllNodesAreBackOneOfEachPlaceIsLeft(t *testing.T) {
 			case what == 0 && i.State() == fleet.Online:
 				s.edit(i, func(i *fleet.Instance) { i.Status = ended(*i.Status, fleet.Crashed, now) })
 			case what == 1 && i.State() == fleet.Online:
-				s.edit(i, func(i *fleet.Instance) { i.Status = ended(*i.Status, fleet.Offline, now) })
+				s.edit(i, onNode(lost, fleet.Offline, now))
 			case what == 2 && i.State() == fleet.Offline:
-				s.edit(i, func(i *fleet.Instance) { i.Status = ended(*i.Status, fleet.Online, now) })
+				s.edit(i, onNode(alive, fleet.Online, now))
 			}
 			if rapid.Bool().Draw(t, "settle") {
 				settle()
@@ -367,7 +370,7 @@ func TestWhenAllNodesAreBackOneOfEachPlaceIsLeft(t *testing.T) {
 		}
 		for _, i := range s.instances {
 			if i.State() == fleet.Offline {
-				s.edit(i, func(i *fleet.Instance) { i.Status = ended(*i.Status, fleet.Online, now) })
+				s.edit(i, onNode(alive, fleet.Online, now))
 			}
 		}
 		settle()
@@ -386,6 +389,16 @@ func TestWhenAllNodesAreBackOneOfEachPlaceIsLeft(t *testing.T) {
 	})
 }
 
+// onNode gives an instance a state on a node, as if its node had another name from then on.
+func onNode(n fleet.NodeID, state fleet.State, now time.Time) func(*fleet.Instance) {
+	return func(i *fleet.Instance) {
+		p := *i.Placement
+		p.Node = n
+		i.Placement, i.Status = &p, ended(*i.Status, state, now)
+		i.Status.Node = n
+	}
+}
+
 // ended is a status with another state.
 func ended(s fleet.Status, state fleet.State, now time.Time) *fleet.Status {
 	s.State, s.Reason, s.ChangedAt, s.FinishedAt = state, fleet.ReasonExited, now, time.Time{}
@@ -393,4 +406,76 @@ func ended(s fleet.Status, state fleet.State, now time.Time) *fleet.Status {
 		s.FinishedAt = now
 	}
 	return &s
+}
+
+// One cause takes most of the fleet down at one moment, and the sessions disappear
+// within a keep-alive interval.
+func TestNothingIsReplacedWhenMostOfTheFleetIsLostAtOneMoment(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newSim()
+		if rapid.Bool().Draw(t, "static") {
+			exclusive(s)
+		} else {
+			s.group.Spec.OnNodeLoss = rapid.SampledFrom([]fleet.OnNodeLoss{fleet.NodeLossReplace, fleet.NodeLossStop}).Draw(t, "onNodeLoss")
+		}
+		nodes := rapid.IntRange(8, 40).Draw(t, "nodes")
+		gone := rapid.IntRange(max(fleet.MassLossNodes, nodes/2+1), nodes).Draw(t, "lost")
+		s.group.Spec.Scaling.Min, s.group.Spec.Scaling.Max = gone, 0
+		went := map[fleet.NodeID]time.Time{}
+		for n := range gone {
+			id := fleet.NodeID(fmt.Sprintf("lost%d", n))
+			went[id] = at(time.Duration(rapid.Int64Range(0, int64(ttl/3)).Draw(t, "went")))
+			s.sessions[id] = &fleet.NodeSession{Node: id}
+			s.add(in(id, fleet.Online, fleet.ReasonReady, at(-time.Hour)))
+		}
+		for now := at(0); now.Before(at(3 * ttl)); now = now.Add(50 * time.Millisecond) {
+			s.outage.Nodes, s.outage.Lost = nodes, 0
+			for id, since := range went {
+				if !since.After(now) {
+					delete(s.sessions, id)
+					s.outage.Lost++
+				}
+			}
+			if s.outage.Mass(s.limits) {
+				s.outage.MassUntil = now
+			}
+			input := s.input()
+			input.LostSince = func(n fleet.NodeID) time.Time {
+				if s.sessions[n] != nil {
+					return time.Time{}
+				}
+				return went[n]
+			}
+			actions, _ := Group(input, now)
+			for _, a := range actions {
+				if a.Kind != Lose {
+					t.Fatalf("%v after the first loss, with %d of %d nodes lost:\n%s", now.Sub(at(0)), s.outage.Lost, nodes, short(actions))
+				}
+			}
+			s.apply(actions, now)
+		}
+		for _, i := range s.instances {
+			if !i.Lost() {
+				t.Fatalf("%s is %s, want %s", i.Intent.ID, i.State(), fleet.Offline)
+			}
+		}
+	})
+}
+
+func TestAnExclusiveCopyIsGoneBeforeItsInstanceMovesOrEnds(t *testing.T) {
+	property(t, func(t *rapid.T, s *sim) {
+		exclusive(s)
+		seconds := rapid.Int64Range(1, 60).Draw(t, "ttl")
+		lives := time.Duration(seconds) * time.Second
+		s.lostSince = at(-time.Duration(rapid.Int64Range(0, 2*int64(lives)).Draw(t, "lostFor")))
+		input := s.input()
+		input.TTL = func(fleet.NodeID) time.Duration { return lives }
+		actions, _ := Group(input, at(0))
+		for _, a := range actions {
+			moves := a.Kind == Again && (a.Instance.Lost() || a.Instance.Stranded())
+			if (moves || a.Kind == Bury) && at(0).Sub(s.lostSince) < lives+fleet.ExclusiveMargin(lives) {
+				t.Fatalf("%v after the loss, with a TTL of %v: %s", at(0).Sub(s.lostSince), lives, short(actions))
+			}
+		}
+	})
 }

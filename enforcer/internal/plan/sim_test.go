@@ -35,6 +35,9 @@ type sim struct {
 	made      int
 }
 
+// ttl is that of all nodes' sessions. Its margin, and the wait for further losses, are a third of it.
+const ttl = 6 * time.Second
+
 // highest is the priority of those that displace others.
 const highest = 50
 
@@ -72,7 +75,7 @@ func (s *sim) input() Input {
 			}
 			return s.lostSince
 		},
-		Margin:  func(fleet.NodeID) time.Duration { return 2 * time.Second },
+		TTL:     func(fleet.NodeID) time.Duration { return ttl },
 		Deleted: func(n fleet.NodeID) bool { return s.deleted[n] },
 		Outage:  s.outage,
 
