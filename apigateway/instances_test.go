@@ -49,6 +49,46 @@ func TestStartAsksForAsManyAsSaid(t *testing.T) {
 	s.do("GET", "/api/v1/services?group=lobby", nil).want(200).is("total", 5)
 }
 
+// largeValues defines variables that a start may give, and gives them about as much as
+// they take.
+func (s *site) largeValues(template string) map[string]string {
+	var defined []fleet.Variable
+	values := map[string]string{}
+	for n := range 15 {
+		key := fmt.Sprintf("text%d", n)
+		defined = append(defined, fleet.Variable{Key: key, Type: fleet.VariableString, Scope: fleet.ScopeInstance})
+		values[key] = strings.Repeat("<", 4<<10) // JSON writes each as six bytes
+	}
+	s.defining(template, defined...)
+	return values
+}
+
+func TestAStartWithLargeValuesTakesSeveralTransactions(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", map[string]any{"maxInstances": 100})
+	values := s.largeValues("lobby")
+	for n, count := range []int{31, 50} {
+		key := fmt.Sprintf("start-%d", n)
+		ask := func() *reply {
+			return s.do("POST", "/api/v1/groups/lobby/start", map[string]any{"count": count, "variables": values}, "Idempotency-Key", key)
+		}
+		ask().want(200).is("count", count)
+		ask().want(200).is("count", count)
+	}
+	snap, seen := s.view.Snapshot(), 0
+	for i := range snap.GroupInstances("lobby") {
+		if seen++; i.Intent.Values["text3"] != values["text3"] {
+			t.Errorf("%s has other values", i.Intent.Name)
+		}
+		if _, ok := snap.Plans.Get(i.Intent.Plan); !ok {
+			t.Errorf("%s has no plan", i.Intent.Name)
+		}
+	}
+	if seen != 81 {
+		t.Errorf("%d instances, want 81", seen)
+	}
+}
+
 func TestParallelStartsNeverExceedTheMaximum(t *testing.T) {
 	s := newSite(t)
 	other := newSiteOn(t, s.etcd).as(s.token)

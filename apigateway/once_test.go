@@ -344,7 +344,7 @@ func TestAStartThatFailsHalfWayTellsHowManyThereAre(t *testing.T) {
 	})
 	s.token = s.login("admin", adminPassword)
 	s.group("lobby", map[string]any{"maxInstances": 100})
-	const many = `{"count":50}`
+	many := map[string]any{"count": 50, "variables": s.largeValues("lobby")}
 	made := s.do("POST", "/api/v1/groups/lobby/start", many, keyed, "k").want(200).naming("of 50 were started: ")
 	n, _ := made.field("count").(float64)
 	if n == 0 || n == 50 {

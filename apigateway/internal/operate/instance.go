@@ -156,7 +156,7 @@ func (o *Operations) again(s *view.Snapshot, i *fleet.Instance, by Actor, reason
 	if err != nil {
 		return nil, err
 	}
-	c := o.birthChange(sp, g, []spawn.Birth{b})
+	c, _ := o.birthChange(sp, g, []spawn.Birth{b})
 	c.audit = instanceEntry("instance.start", i, &b.Intent)
 	return &c, nil
 }

@@ -37,8 +37,9 @@ type StartRequest struct {
 // give, Conflict when the group's maximum forbids
 // all of them, Exhausted when no node could ever hold one.
 //
-// A large request is committed in parts; when a later part fails, what has been started
-// is returned without an error, and in short why it is not all.
+// A large request is committed in parts, each of which happens as a whole: a part holds as
+// many instances as fit one transaction by number and by bytes. When a later part fails,
+// what has been started is returned without an error, and in short why it is not all.
 func (o *Operations) StartInstances(ctx context.Context, by Actor, r StartRequest) (made []fleet.Intent, short, err error) {
 	if r.Count < 1 || r.Count > MaxStart {
 		return nil, nil, errs.Field("count", "must be between 1 and %d, is %d", MaxStart, r.Count)
@@ -84,18 +85,16 @@ func (o *Operations) startPart(ctx context.Context, by Actor, r StartRequest) (m
 		if err != nil {
 			return change{}, err
 		}
+		c, n := o.birthChange(sp, g, births)
 		if r.DryRun {
-			births = births[:r.Count]
-		} else {
-			births = births[:min(r.Count, o.perTxn())]
+			c, n = change{}, len(births)
 		}
-		for _, b := range births {
+		for _, b := range births[:n] {
 			made = append(made, b.Intent)
 		}
 		if r.DryRun {
-			return change{}, nil
+			return c, nil
 		}
-		c := o.birthChange(sp, g, births)
 		c.audit = entry{
 			action: "group.start", resource: "group", id: string(g.Name), details: names(made), objects: started(g.Name, made),
 			begun: len(made) < r.Count,
@@ -104,10 +103,6 @@ func (o *Operations) startPart(ctx context.Context, by Actor, r StartRequest) (m
 	})
 	return made, err
 }
-
-// perTxn is how many instances fit one transaction: up to four writes each, the
-// group's guard, the audit entry and that the request was carried out.
-func (o *Operations) perTxn() int { return max(1, (o.cfg.Store.MaxOps()-3)/4) }
 
 func (o *Operations) spawner(s *view.Snapshot) *spawn.Spawner {
 	return spawn.New(s, o.now(), rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
@@ -148,14 +143,12 @@ func ended(s *view.Snapshot, g fleet.GroupName) []*fleet.Instance {
 	return out
 }
 
-// birthChange commits births made from a group as it is.
-func (o *Operations) birthChange(sp *spawn.Spawner, g *fleet.Group, births []spawn.Birth) change {
+// birthChange commits as many births, made from a group as it is, as one transaction
+// holds beside the audit entry and the record of the request, and counts them.
+func (o *Operations) birthChange(sp *spawn.Spawner, g *fleet.Group, births []spawn.Birth) (c change, n int) {
 	guard := store.Unchanged(store.GroupKey(g.Name), g.ModRev)
-	var c change
-	for _, t := range sp.Txns(births, nil, []store.Guard{guard}, o.cfg.Store.MaxOps()-2) {
-		c.guards, c.writes = append(c.guards, t.Guards...), append(c.writes, t.Writes...)
-	}
-	return c
+	t, n := sp.First(births, []store.Guard{guard}, o.cfg.Store.MaxOps()-2)
+	return change{guards: t.Guards, writes: t.Writes}, n
 }
 
 // started are a group and the instances that were made of it: that is where their history

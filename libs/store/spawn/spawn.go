@@ -148,29 +148,44 @@ func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, leaves int64
 // first reference.
 func (s *Spawner) Txns(births []Birth, fences []store.Fence, guards []store.Guard, maxOps int) []store.Txn {
 	var out []store.Txn
-	room := func(b Birth) bool {
-		if len(out) == 0 {
-			return false
+	made := map[string]bool{} // plans settled in an earlier transaction
+	for len(births) > 0 {
+		t, n := s.fill(births, store.Txn{Fences: slices.Clone(fences), Guards: slices.Clone(guards)}, maxOps, made)
+		for _, b := range births[:n] {
+			made[b.digest] = true
 		}
-		t := out[len(out)-1]
-		return t.Size()+6+len(s.versions(b)) <= maxOps && t.Bytes() < store.FullBytes
-	}
-	inTxn := map[string]bool{} // plans settled in the current transaction
-	made := map[string]bool{}  // plans settled in an earlier one
-	for _, b := range births {
-		if !room(b) {
-			out = append(out, store.Txn{Fences: slices.Clone(fences), Guards: slices.Clone(guards)})
-			inTxn = map[string]bool{}
-		}
-		t := &out[len(out)-1]
-		if !inTxn[b.digest] {
-			s.settlePlan(t, b, made[b.digest])
-			inTxn[b.digest], made[b.digest] = true, true
-		}
-		t.Guards = append(t.Guards, b.guards...)
-		t.Writes = append(t.Writes, b.writes...)
+		out, births = append(out, t), births[n:]
 	}
 	return out
+}
+
+// First is the first transaction of Txns, and how many of the births it holds: at least
+// one if there is any.
+func (s *Spawner) First(births []Birth, guards []store.Guard, maxOps int) (t store.Txn, n int) {
+	return s.fill(births, store.Txn{Guards: slices.Clone(guards)}, maxOps, nil)
+}
+
+// fill adds births to a transaction until it is full, and counts them. made are the plans
+// that an earlier transaction settles.
+func (s *Spawner) fill(births []Birth, t store.Txn, maxOps int, made map[string]bool) (store.Txn, int) {
+	settled := map[string]bool{}
+	for n, b := range births {
+		if n > 0 && t.Size()+6+len(s.versions(b)) > maxOps {
+			return t, n
+		}
+		next := t
+		if !settled[b.digest] {
+			s.settlePlan(&next, b, made[b.digest])
+			settled[b.digest] = true
+		}
+		next.Guards = append(next.Guards, b.guards...)
+		next.Writes = append(next.Writes, b.writes...)
+		if n > 0 && next.Bytes() > store.FullBytes {
+			return t, n
+		}
+		t = next
+	}
+	return t, len(births)
 }
 
 // settlePlan makes sure that the plan exists with the transaction.
