@@ -15,8 +15,9 @@
 //   - At most one guard per instance: it holds a lock on a file beside the run's. An
 //     agent ends the guard of one run before it starts the next.
 //   - A guard kills what the runtime takes for the instance and nothing else: the
-//     instance's control group, else the session of a wrapper that it has found by
-//     pid and start time, and what carries the instance's mark.
+//     instance's control group, the session of a wrapper that it has found by pid and
+//     start time, and what carries the instance's mark.
+//   - A guard can act on a host without free memory, as far as the host lets it: see endure.
 //   - That it kills for the deadline stands in a note beforehand, so that an agent
 //     that comes back knows what happened.
 //

@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/proctest"
@@ -25,12 +27,41 @@ import (
 
 const patience = 30 * time.Second
 
-// TestMain doubles as the guard's program.
+// TestMain doubles as the guard's program, and as an agent.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "guard" {
 		os.Exit(guard.Main(os.Stdin, os.Stdout, os.Stderr))
 	}
+	if len(os.Args) > 1 && os.Args[1] == "agent" {
+		os.Exit(startAndDie())
+	}
 	goleak.VerifyTestMain(m)
+}
+
+// errand is what an agent is asked to run.
+type errand struct {
+	Spec        runtime.Spec
+	Tree, Owner string
+}
+
+// startAndDie is an agent that starts a run, prints its identity and dies.
+func startAndDie() int {
+	var e errand
+	err := json.Unmarshal([]byte(os.Args[2]), &e)
+	if err == nil {
+		var r *process.Runtime
+		if r, err = process.New(process.Config{Tree: cgroup.At(e.Tree), Owner: e.Owner}); err == nil {
+			var p runtime.Process
+			if p, err = r.Start(context.Background(), e.Spec); err == nil {
+				err = json.NewEncoder(os.Stdout).Encode(p.Identity())
+			}
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 // post is a node with a deadline, one instance and its guard.
@@ -254,6 +285,99 @@ func TestADeadlineThatPassesBeforeTheGuardKnowsWhomHoldsAllTheSame(t *testing.T)
 			p.t.Error("a dead guard was told")
 		}
 	})
+}
+
+// alone runs a command from an agent that has died since.
+func (p *post) alone(command string) (id runtime.Identity) {
+	p.t.Helper()
+	p.spec.Command = command
+	asked, err := json.Marshal(errand{p.spec, p.Tree, p.Owner})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	said, err := exec.Command("/proc/self/exe", "agent", string(asked)).Output()
+	if err == nil {
+		err = json.Unmarshal(said, &id)
+	}
+	if err != nil {
+		p.t.Fatal(err, string(said))
+	}
+	return id
+}
+
+func TestWhatHasLeftTheControlGroupIsKilledToo(t *testing.T) {
+	for name, kill := range map[string]func(p *post, id runtime.Identity){
+		"by the guard, when the deadline passes": func(p *post, id runtime.Identity) {
+			g := p.guard(1)
+			if err := g.Watch(id); err != nil {
+				p.t.Fatal(err)
+			}
+			p.until(0, often)
+			gone(p.t, "the guard", g.Exited())
+		},
+		"by a stop": func(p *post, id runtime.Identity) {
+			r, err := p.runtime.Adopt(p.t.Context(), p.spec, id)
+			if err == nil {
+				err = r.Kill(p.t.Context())
+			}
+			if err != nil {
+				p.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			modes(t, func(p *post) {
+				p.until(time.Hour, often)
+				id := p.alone(family)
+				daemon := p.pid("daemon")
+				if p.Tree != "" {
+					outside := filepath.Join(filepath.Dir(p.Tree), "cgroup.procs")
+					if err := os.WriteFile(outside, []byte(strconv.Itoa(daemon)), 0); err != nil {
+						p.t.Fatal(err)
+					}
+				}
+				kill(p, id)
+				if proctest.Lives(id.Server.PID) || proctest.Lives(daemon) {
+					p.t.Errorf("the server lives: %v, the daemon: %v", proctest.Lives(id.Server.PID), proctest.Lives(daemon))
+					_ = syscall.Kill(daemon, syscall.SIGKILL)
+				}
+			})
+		})
+	}
+}
+
+// may reports whether this process has a capability.
+func may(t *testing.T, capability uint) bool {
+	t.Helper()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var has [2]unix.CapUserData
+	if err := unix.Capget(&header, &has[0]); err != nil {
+		t.Fatal(err)
+	}
+	return has[capability/32].Effective&(1<<(capability%32)) != 0
+}
+
+func TestAGuardIsNeitherSwappedOutNorKilledForMemory(t *testing.T) {
+	p := newPost(t, nil)
+	p.until(time.Hour, time.Second)
+	g := p.guard(1)
+	read := func(path string) string {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	proc := filepath.Join("/proc", strconv.Itoa(g.PID()))
+	_, locked, _ := strings.Cut(read(filepath.Join(proc, "status")), "VmLck:")
+	locked = strings.Fields(locked)[0]
+	score, log := strings.TrimSpace(read(filepath.Join(proc, "oom_score_adj"))), read(filepath.Join(p.spec.RunDir, "guard-log"))
+	if may(t, unix.CAP_IPC_LOCK) && (locked == "0" || strings.Contains(log, "swap")) || !may(t, unix.CAP_IPC_LOCK) && locked == "0" && !strings.Contains(log, "may swap this guard out") {
+		t.Errorf("%s kB are locked: %s", locked, log)
+	}
+	if may(t, unix.CAP_SYS_RESOURCE) && score != "-1000" || !may(t, unix.CAP_SYS_RESOURCE) && !strings.Contains(log, "may kill this guard for memory") {
+		t.Errorf("oom_score_adj is %s: %s", score, log)
+	}
 }
 
 func TestARecycledPIDIsNotTakenForTheInstance(t *testing.T) {

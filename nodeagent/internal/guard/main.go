@@ -32,6 +32,9 @@ const tryAgain = 100 * time.Millisecond
 // guard, its runtime.Identity, a line of JSON each, and says when it stands. It
 // returns the exit code: 0 when the instance has gone.
 func Main(stdin io.Reader, stdout, stderr io.Writer) int {
+	if err := endure(); err != nil {
+		fmt.Fprintln(stderr, "guard:", err)
+	}
 	if err := serve(stdin, stdout); err != nil {
 		fmt.Fprintln(stderr, "guard:", err)
 		return 1

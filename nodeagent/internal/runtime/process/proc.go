@@ -104,33 +104,6 @@ func childOf(wrapper int, path string) (runtime.ProcessID, error) {
 	return id, err
 }
 
-// marked are the processes that belong to an instance: those in its session, and
-// those that carry its mark in their environment, wherever they forked to. The same
-// id may be known to another agent on this host: what names that one, or runs in its
-// control groups, is its. Unavailable when they cannot all be looked at.
-func marked(owner, instance string, session int) ([]runtime.ProcessID, error) {
-	all, err := living()
-	if err != nil {
-		return nil, err
-	}
-	var ids []runtime.ProcessID
-	for pid, s := range all {
-		id := runtime.ProcessID{PID: pid, Start: s.start}
-		if session > 1 && s.session == session {
-			ids = append(ids, id)
-			continue
-		}
-		of, agent, err := mark(pid)
-		if err != nil {
-			return nil, err
-		}
-		if of == instance && !ownedByAnother(owner, agent, pid) {
-			ids = append(ids, id)
-		}
-	}
-	return ids, nil
-}
-
 // ownedByAnother reports whether a process with an instance's mark is another
 // agent's: agent is whom its environment names, empty when that names nobody.
 func ownedByAnother(owner, agent string, pid int) bool {

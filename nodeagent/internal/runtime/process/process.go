@@ -114,6 +114,7 @@ type Runtime struct {
 	boot      string
 	terminal  Terminal
 	trash     *trash
+	census    *census
 	log       *slog.Logger
 	// ungrouped makes a refusal of control groups be told once, unlimited one of limits.
 	ungrouped, unlimited sync.Once
@@ -136,7 +137,7 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	return &Runtime{
 		tree: cfg.Tree, limiter: cfg.Limiter, confine: cfg.Confine, owner: cfg.Owner, sh: sh, shell: shell,
-		boot: cmp.Or(cfg.BootID, bootID()), terminal: cfg.Terminal, trash: newTrash(), log: cfg.Log,
+		boot: cmp.Or(cfg.BootID, bootID()), terminal: cfg.Terminal, trash: newTrash(), census: new(census), log: cfg.Log,
 	}, nil
 }
 
@@ -375,6 +376,6 @@ func (r *Runtime) Adopt(_ context.Context, s runtime.Spec, id runtime.Identity) 
 func (r *Runtime) newRun(s runtime.Spec, id runtime.Identity) *run {
 	return &run{
 		instance: s.InstanceID, owner: r.owner, runDir: s.RunDir, tmpDir: s.TmpDir, id: id, group: r.tree.Group(s.InstanceID),
-		limiter: r.limiter, terminal: r.terminal, trash: r.trash, killed: make(chan struct{}), exited: make(chan struct{}),
+		limiter: r.limiter, terminal: r.terminal, trash: r.trash, census: r.census, killed: make(chan struct{}), exited: make(chan struct{}),
 	}
 }

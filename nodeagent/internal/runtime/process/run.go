@@ -27,6 +27,7 @@ type run struct {
 	group    *cgroup.Group // nil without control groups
 	limiter  *cgroup.Limiter
 	trash    *trash
+	census   *census
 	// session is the wrapper's session, 0 when the wrapper was found gone: its number
 	// may lead a stranger's session by now.
 	session int
@@ -291,8 +292,9 @@ func (p *run) killTree(ctx context.Context) error {
 	var err error
 	if p.group.Exists() {
 		err = p.group.Kill(ctx)
-	} else { // no groups here, or an earlier agent ran it outside of ours: look at every process
-		err = killMarked(ctx, p.owner, p.instance, p.session)
+	}
+	if err == nil { // what has left the group, or was never in one, is known by its marks
+		err = p.census.killMarked(ctx, p.owner, p.instance, p.session)
 	}
 	p.cleared.Store(err == nil)
 	return err

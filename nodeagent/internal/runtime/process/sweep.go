@@ -17,7 +17,7 @@ const sweepAgain = 200 * time.Millisecond
 
 // killMarked kills every process that belongs to an instance, see marked, and returns
 // when none is left. Unavailable when they cannot all be looked at.
-func killMarked(ctx context.Context, owner, instance string, session int) error {
+func (c *census) killMarked(ctx context.Context, owner, instance string, session int) error {
 	dying := map[runtime.ProcessID]int{} // their pidfds
 	defer func() {
 		for _, pidfd := range dying {
@@ -25,7 +25,7 @@ func killMarked(ctx context.Context, owner, instance string, session int) error 
 		}
 	}()
 	for {
-		left, err := marked(owner, instance, session)
+		left, err := c.marked(owner, instance, session)
 		if err != nil {
 			return err
 		}
