@@ -56,7 +56,11 @@ func announce(ctx context.Context, w io.Writer, r stack.Ready, f flags, stopInst
 				demoGroup, demoFirstPort, filepath.Join(dir, "node", "running"), filepath.Join(dir, "templates", filepath.FromSlash(examples.DemoTemplateName)))
 		}
 	}
-	fmt.Fprintf(w, "Try:\n  %s\n%s\n\n", curlLine(r), ending(stopInstances))
+	fmt.Fprintf(w, "Try:\n  %s\n", curlLine(r))
+	if r.EtcdTLS != "" {
+		fmt.Fprintf(w, "To look into etcd from elsewhere:\n  etcdctl %s get --prefix --keys-only /orrery/v1/\n", r.EtcdctlFlags())
+	}
+	fmt.Fprintf(w, "%s\n\n", ending(stopInstances))
 }
 
 // ending says what Ctrl-C does.

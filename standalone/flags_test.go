@@ -46,7 +46,7 @@ func TestWhatCannotWorkIsSaidInOneSentenceWithExit2(t *testing.T) {
 		{"an argument", []string{"demo"}, `unexpected argument "demo"; see -help`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			args := append([]string{"-data", t.TempDir(), "-listen", "127.0.0.1:0", "-etcd-listen", "127.0.0.1:0"}, c.args...)
+			args := append([]string{"-data", t.TempDir(), "-listen", "127.0.0.1:0"}, c.args...)
 			if got, want := refused(t, args...), "standalone: "+c.want+"\n"; got != want {
 				t.Errorf("stderr\n got %q\nwant %q", got, want)
 			}

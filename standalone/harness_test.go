@@ -64,7 +64,7 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 func launch(t *testing.T, data string, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, data: data, ended: make(chan struct{})}
-	p.cmd = command(t, append([]string{"-data", data, "-listen", "127.0.0.1:0", "-etcd-listen", "127.0.0.1:0"}, args...)...)
+	p.cmd = command(t, append([]string{"-data", data, "-listen", "127.0.0.1:0"}, args...)...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -104,7 +104,7 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	fs.StringVar(&o.DataDir, "data", stack.DefaultDataDir, "`directory` that holds everything: etcd, templates, instances, logs")
 	fs.StringVar(&o.RunDir, "run-dir", "", "`directory` in memory for what is needed only while the machine is up, such as /dev/shm: starts are faster; empty: in the data directory")
 	fs.StringVar(&o.Listen, "listen", stack.DefaultListen, "`address` of the API; port 0 picks a free one")
-	fs.StringVar(&o.EtcdListen, "etcd-listen", stack.DefaultEtcdListen, "`address` where etcdctl can look in; port 0 picks a free one")
+	fs.StringVar(&o.EtcdListen, "etcd-listen", "", "`address` where etcd serves clients that have a certificate; port 0 picks a free one; empty: only the unix socket in the data directory")
 	fs.StringVar(&node, "node", stack.DefaultNode, "`name` of the one node")
 	fs.IntVar(&o.MemoryMiB, "memory", 0, "memory the node offers, in `MiB`; 0: what the machine has")
 	fs.IntVar(&o.CPU, "cpu", 0, "CPU the node offers, in `hundredths` of a core; 0: what the machine has")

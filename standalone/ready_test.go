@@ -31,17 +31,10 @@ func TestFreshStartIsReadyAndEmpty(t *testing.T) {
 	if diff := cmp.Diff(want, p.ready); diff != "" {
 		t.Errorf("ready.json (-want +got)\n%s", diff)
 	}
-	for _, url := range []string{p.ready.API, p.ready.Etcd} {
-		_, port, err := net.SplitHostPort(strings.TrimPrefix(url, "http://127.0.0.1"))
-		if n, _ := strconv.Atoi(port); err != nil || n == 0 {
-			t.Errorf("%q: want http://127.0.0.1 and a real port", url)
-		}
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(p.ready.API, "http://127.0.0.1"))
+	if n, _ := strconv.Atoi(port); err != nil || n == 0 {
+		t.Errorf("%q: want http://127.0.0.1 and a real port", p.ready.API)
 	}
-	resp, err := http.Get(p.ready.Etcd + "/version")
-	if err != nil {
-		t.Fatalf("etcd cannot be looked into: %v", err)
-	}
-	_ = resp.Body.Close()
 
 	for _, path := range []string{"/api/v1/groups", "/api/v1/templates", "/api/v1/services"} {
 		var page struct{ Total int }
@@ -113,7 +106,7 @@ func TestSecondStandaloneOnOneDirectoryNamesTheFirst(t *testing.T) {
 	p := start(t, data)
 	want := "standalone: the data directory " + data + " is in use by another standalone (pid " +
 		strconv.Itoa(p.cmd.Process.Pid) + "): stop it, or choose another with -data\n"
-	if got := refused(t, "-data", data, "-listen", "127.0.0.1:0", "-etcd-listen", "127.0.0.1:0", "-demo"); got != want {
+	if got := refused(t, "-data", data, "-listen", "127.0.0.1:0", "-demo"); got != want {
 		t.Errorf("stderr\n got %q\nwant %q", got, want)
 	}
 	p.awaitReady() // the first one's ready.json has not been touched

@@ -149,7 +149,7 @@ func TestAStartThatFailsLeavesInstancesAlone(t *testing.T) {
 	if err := os.Mkdir(obstacle, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	got := refused(t, "-data", data, "-listen", "127.0.0.1:0", "-etcd-listen", "127.0.0.1:0")
+	got := refused(t, "-data", data, "-listen", "127.0.0.1:0")
 	if want := "standalone: the data directory " + data + " cannot be written: is a directory"; !strings.Contains(got, want) {
 		t.Errorf("stderr %q, want %q in it", got, want)
 	}

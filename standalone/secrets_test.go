@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -103,11 +102,7 @@ func TestAValueOfASecretIsInTheInstancesFilesAndNowhereElse(t *testing.T) {
 	}
 	p.must(http.MethodPatch, "/api/v1/groups/lobby?dryRun=true", map[string]any{"variableValues": map[string]string{"PLAIN": recognisable + "-other"}})
 
-	endpoint := p.ready.Etcd
-	if u, err := url.Parse(endpoint); err != nil || u.Host == "" {
-		endpoint = "http://" + endpoint
-	}
-	if keys := storetest.Holding(t, endpoint, recognisable); len(keys) > 0 {
+	if keys := storetest.Holding(t, p.ready.Etcd, recognisable); len(keys) > 0 {
 		t.Errorf("etcd has a value in %v", keys)
 	}
 	if strings.Contains(p.all.String(), recognisable) {

@@ -28,7 +28,7 @@ func startStack(t testing.TB, o Options) Local {
 	ready := make(chan stack.Ready, 1)
 	go func() {
 		c.done <- stack.Run(ctx, stack.Options{
-			DataDir: o.DataDir, Listen: "127.0.0.1:0", EtcdListen: "127.0.0.1:0",
+			DataDir: o.DataDir, Listen: "127.0.0.1:0",
 			MemoryMiB: o.MemoryMiB, CPU: o.CPU, StopInstances: !o.KeepInstances, UnsafeNoFsync: true,
 			Log:     slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
 			OnReady: func(r stack.Ready) { ready <- r },

@@ -18,6 +18,7 @@ import (
 // dataDir is the one directory standalone keeps everything in.
 //
 //	DIR/etcd/             the store
+//	DIR/etcd-access/      the store's socket, and certificates for -etcd-listen
 //	DIR/templates/        the operator's templates, <group>/<name>/
 //	DIR/blobs/            templatesvc's content-addressed files
 //	DIR/node/             the agent: instance directories, logs, journal, cache
@@ -109,11 +110,16 @@ const readyFile = "ready.json"
 
 // Ready is what ready.json tells scripts about a serving standalone. Paths are absolute.
 type Ready struct {
-	API          string `json:"api"`
-	Etcd         string `json:"etcd"`
-	User         string `json:"user"`
-	PasswordFile string `json:"passwordFile"`
-	PID          int    `json:"pid"`
+	API string `json:"api"`
+	// Etcd is the URL of the unix socket of the embedded etcd.
+	Etcd string `json:"etcd"`
+	// EtcdTLS is the URL of the listener that -etcd-listen opened, EtcdCertificates the
+	// directory with the certificates that it demands. Both are empty without that flag.
+	EtcdTLS          string `json:"etcdTLS,omitempty"`
+	EtcdCertificates string `json:"etcdCertificates,omitempty"`
+	User             string `json:"user"`
+	PasswordFile     string `json:"passwordFile"`
+	PID              int    `json:"pid"`
 }
 
 func (d *dataDir) writeReady(r Ready) error {

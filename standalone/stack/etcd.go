@@ -23,45 +23,42 @@ const (
 	// own of a second that would be most of the start.
 	tickMs, electionMs = 80, 400
 	// retention is how much history resuming event streams can go back to.
-	retention = "1h"
+	retention = "10m"
+	// quotaBytes is how large the database may grow before etcd refuses writes.
+	quotaBytes = 4 << 30
+	// defragmentMB is how much a start must be able to free before it defragments the database.
+	defragmentMB = 256
 	// etcdReady bounds the start of a healthy member with a large database.
 	etcdReady = 60 * time.Second
 )
 
-// etcd is the embedded member. The services speak to it in process; its client
-// listener is there for etcdctl.
+// etcd is the embedded member. The services use it in process. Other programs of the
+// same user, such as etcdctl, reach it through a unix socket in a private directory.
+// With Options.EtcdListen, programs with a client certificate reach it over TCP too.
+// It has no peer listener and no JSON gateway.
 type etcd struct {
 	server *embed.Etcd
 	client *store.Client
 	close  func() error
-	// Endpoint is the URL of the client listener.
-	Endpoint string
+	// Endpoint is the URL of the socket, TLSEndpoint that of the TCP listener, "" for none.
+	Endpoint, TLSEndpoint string
 }
 
 // startEtcd runs a one-member etcd with its data in dir/etcd. Its error says
 // which address or directory is to blame.
 func startEtcd(ctx context.Context, o Options) (*etcd, error) {
-	listen, err := freeAddress(o.EtcdListen, "-etcd-listen")
+	cfg, err := etcdConfig(o, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	cfg := embed.NewConfig()
-	cfg.Name = "standalone"
-	cfg.Dir = filepath.Join(o.DataDir, "etcd")
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcdLog(o.Log))
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{listen}, []url.URL{listen}
-	peer := url.URL{Scheme: "http", Host: "127.0.0.1:0"} // one member: nobody ever dials it
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModePeriodic, retention
-	cfg.MaxTxnOps = maxTxnOps
-	cfg.UnsafeNoFsync = o.UnsafeNoFsync
-	cfg.TickMs, cfg.ElectionMs = tickMs, electionMs
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
 		return nil, etcdError(o, err)
 	}
-	e := &etcd{server: server}
+	e := &etcd{server: server, Endpoint: cfg.ListenClientUrls[0].String()}
+	if len(cfg.ListenClientUrls) > 1 {
+		e.TLSEndpoint = reachable(cfg.ListenClientUrls[1])
+	}
 	timer := time.NewTimer(etcdReady)
 	defer timer.Stop()
 	select {
@@ -79,8 +76,50 @@ func startEtcd(ctx context.Context, o Options) (*etcd, error) {
 	inner := v3client.New(server.Server)
 	e.client = store.New(inner, store.Options{MaxOps: maxTxnOps, Log: o.Log})
 	e.close = inner.Close
-	e.Endpoint = "http://" + server.Clients[0].Addr().String()
 	return e, nil
+}
+
+// etcdConfig prepares the socket's directory, and the certificates of the TCP listener.
+func etcdConfig(o Options, now time.Time) (*embed.Config, error) {
+	dir, err := socketDir(o.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	cfg := embed.NewConfig()
+	cfg.Name = "standalone"
+	cfg.Dir = filepath.Join(o.DataDir, "etcd")
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcdLog(o.Log))
+	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Path: filepath.Join(dir, socketName)}}
+	if o.EtcdListen != "" {
+		listen, err := freeAddress(o.EtcdListen, "-etcd-listen")
+		if err != nil {
+			return nil, err
+		}
+		if err := demandCertificates(cfg, filepath.Join(o.DataDir, accessDir), listen, now); err != nil {
+			return nil, err
+		}
+		cfg.ListenClientUrls = append(cfg.ListenClientUrls, listen)
+	}
+	cfg.AdvertiseClientUrls = cfg.ListenClientUrls
+	cfg.EnableGRPCGateway = false
+	cfg.CORS = map[string]struct{}{cfg.ListenClientUrls[0].String(): {}} // no web page has this origin; an empty map allows all
+	cfg.ListenPeerUrls = nil
+	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}} // a member needs a peer URL; nobody dials it
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModePeriodic, retention
+	cfg.QuotaBackendBytes, cfg.BootstrapDefragThresholdMegabytes = quotaBytes, defragmentMB
+	cfg.MaxTxnOps = maxTxnOps
+	cfg.UnsafeNoFsync = o.UnsafeNoFsync
+	cfg.TickMs, cfg.ElectionMs = tickMs, electionMs
+	return cfg, nil
+}
+
+// reachable is the URL of a listener as a client on this host dials it.
+func reachable(listen url.URL) string {
+	if ip := net.ParseIP(listen.Hostname()); ip != nil && ip.IsUnspecified() {
+		listen.Host = net.JoinHostPort("127.0.0.1", listen.Port())
+	}
+	return listen.String()
 }
 
 // stop ends the member; everything written stays on disk.
@@ -91,14 +130,14 @@ func (e *etcd) stop() {
 }
 
 // freeAddress checks that an address can be listened on and says so if not. Port
-// 0 is resolved here, so that the advertised URL is the real one.
+// 0 is resolved here, so that the advertised URL has the real port.
 func freeAddress(address, flag string) (url.URL, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return url.URL{}, listenError(address, flag, err)
 	}
 	defer l.Close()
-	return url.URL{Scheme: "http", Host: l.Addr().String()}, nil
+	return url.URL{Scheme: "https", Host: l.Addr().String()}, nil
 }
 
 func listenError(address, flag string, err error) error {

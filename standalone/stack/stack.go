@@ -48,8 +48,11 @@ type Options struct {
 	ConfigurationsDir string
 	// RunDir is for what runs need only while the machine is up, see nodeagent.Config.
 	RunDir string
-	// Listen is the API's address, EtcdListen the address etcdctl may use. Port 0 picks a free one.
-	Listen, EtcdListen string
+	// Listen is the API's address. Port 0 picks a free one.
+	Listen string
+	// EtcdListen is an address where the embedded etcd serves clients with certificates. Port 0
+	// picks a free one; empty opens no such listener.
+	EtcdListen string
 	// Node is the id of the one node.
 	Node fleet.NodeID
 	// MemoryMiB and CPU (hundredths of a core) are the node's capacity. 0 means what the machine has.
@@ -83,13 +86,12 @@ type Options struct {
 
 // Defaults of Options.
 const (
-	DefaultDataDir    = "./data"
-	DefaultListen     = "127.0.0.1:8080"
-	DefaultEtcdListen = "127.0.0.1:2379"
-	DefaultNode       = "node-1"
-	replica           = "standalone"
-	adminUser         = "admin"
-	passwordFile      = "admin-password"
+	DefaultDataDir = "./data"
+	DefaultListen  = "127.0.0.1:8080"
+	DefaultNode    = "node-1"
+	replica        = "standalone"
+	adminUser      = "admin"
+	passwordFile   = "admin-password"
 	// stopBound is how long the agent may take to stop its instances by their own graces.
 	stopBound = 10 * time.Minute
 )
@@ -100,9 +102,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Listen == "" {
 		o.Listen = DefaultListen
-	}
-	if o.EtcdListen == "" {
-		o.EtcdListen = DefaultEtcdListen
 	}
 	if o.Node == "" {
 		o.Node = DefaultNode
@@ -283,6 +282,9 @@ func (s *stack) awaitReady(ctx context.Context) error {
 		return errs.Wrap("stack.awaitReady", err)
 	}
 	r := Ready{API: s.apiURL(), Etcd: s.db.Endpoint, User: adminUser, PasswordFile: s.data.join(passwordFile), PID: os.Getpid()}
+	if s.db.TLSEndpoint != "" {
+		r.EtcdTLS, r.EtcdCertificates = s.db.TLSEndpoint, s.data.join(accessDir)
+	}
 	if err := s.data.writeReady(r); err != nil {
 		return err
 	}

@@ -82,7 +82,11 @@ func (s *settings) unreachable() bool {
 		advertised = u.Host
 	}
 	return loopback(advertised) && !slices.ContainsFunc(s.Etcd.Endpoints, func(e string) bool {
-		if u, err := url.Parse(e); err == nil && u.Host != "" {
+		u, err := url.Parse(e)
+		switch {
+		case err == nil && u.Scheme == "unix": // a socket is on this host
+			return true
+		case err == nil && u.Host != "":
 			e = u.Host
 		}
 		return loopback(e)

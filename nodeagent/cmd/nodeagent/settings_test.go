@@ -73,6 +73,7 @@ func TestAnAgentThatOthersCannotReachIsTold(t *testing.T) {
 	}{
 		{"127.0.0.1:0", "", "http://127.0.0.1:2379", false},
 		{"127.0.0.1:0", "", "localhost:2379", false},
+		{"127.0.0.1:0", "", "unix:///data/etcd-access/etcd.sock", false},
 		{"127.0.0.1:0", "", "http://10.0.0.1:2379", true},
 		{"[::1]:7000", "", "10.0.0.1:2379", true},
 		{":7000", "", "http://10.0.0.1:2379", false},

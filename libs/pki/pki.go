@@ -1,0 +1,184 @@
+// Package pki makes X.509 certificates: a certificate authority, and the
+// certificates that it issues to servers and clients.
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// backdate lets a certificate be used by a host whose clock is a little behind.
+const backdate = 5 * time.Minute
+
+// Pair is a certificate and its private key, both in PEM.
+type Pair struct{ Cert, Key []byte }
+
+// Authority is a certificate authority. It is safe for concurrent use.
+type Authority struct {
+	pair Pair
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// NewAuthority makes a self-signed authority that is valid until a time.
+func NewAuthority(name string, now, until time.Time) (*Authority, error) {
+	t, err := template(name, now, until)
+	if err != nil {
+		return nil, errs.Wrap("pki.NewAuthority", err)
+	}
+	t.IsCA, t.BasicConstraintsValid, t.MaxPathLenZero = true, true, true
+	t.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, errs.As(errs.Internal, "pki.NewAuthority", err)
+	}
+	pair, err := sign(t, t, key, key)
+	if err != nil {
+		return nil, errs.Wrap("pki.NewAuthority", err)
+	}
+	return LoadAuthority(pair)
+}
+
+// LoadAuthority reads an authority from what its Pair returned. Invalid when the
+// pair is not one certificate of an authority with its own key.
+func LoadAuthority(p Pair) (*Authority, error) {
+	cert, err := parseCert(p.Cert)
+	if err != nil {
+		return nil, errs.Wrap("pki.LoadAuthority", err)
+	}
+	key, err := parseKey(p.Key)
+	if err != nil {
+		return nil, errs.Wrap("pki.LoadAuthority", err)
+	}
+	switch {
+	case !cert.IsCA:
+		return nil, errs.New(errs.Invalid, "the certificate %q is not one of a certificate authority", cert.Subject.CommonName)
+	case !key.PublicKey.Equal(cert.PublicKey):
+		return nil, errs.New(errs.Invalid, "the private key does not belong to the certificate %q", cert.Subject.CommonName)
+	}
+	return &Authority{pair: p, cert: cert, key: key}, nil
+}
+
+// Pair is the authority's own certificate and key.
+func (a *Authority) Pair() Pair { return a.pair }
+
+// Until is when the authority's certificate expires.
+func (a *Authority) Until() time.Time { return a.cert.NotAfter }
+
+// Request says what certificate to issue. At least one of Server and Client is set.
+type Request struct {
+	// Name is the common name.
+	Name string
+	// Hosts are the DNS names and IP addresses of a server.
+	Hosts []string
+	// Server and Client say how the holder may use the certificate.
+	Server, Client bool
+	// Now is when it becomes valid, Until when it expires: at the latest with the authority.
+	Now, Until time.Time
+}
+
+// Issue makes a key and signs its certificate.
+func (a *Authority) Issue(r Request) (Pair, error) {
+	until := r.Until
+	if until.After(a.Until()) {
+		until = a.Until()
+	}
+	t, err := template(r.Name, r.Now, until)
+	if err != nil {
+		return Pair{}, errs.Wrap("pki.Issue", err)
+	}
+	t.KeyUsage = x509.KeyUsageDigitalSignature
+	if r.Server {
+		t.ExtKeyUsage = append(t.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+	}
+	if r.Client {
+		t.ExtKeyUsage = append(t.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
+	}
+	for _, host := range r.Hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			t.IPAddresses = append(t.IPAddresses, ip)
+		} else {
+			t.DNSNames = append(t.DNSNames, host)
+		}
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, errs.As(errs.Internal, "pki.Issue", err)
+	}
+	pair, err := sign(t, a.cert, key, a.key)
+	return pair, errs.Wrap("pki.Issue", err)
+}
+
+// template is what all certificates have in common.
+func template(name string, now, until time.Time) (*x509.Certificate, error) {
+	if !until.After(now) {
+		return nil, errs.New(errs.Invalid, "the certificate %q would have expired when it is made: at %v", name, until)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, errs.As(errs.Internal, "pki.template", err)
+	}
+	return &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
+		NotBefore: now.Add(-backdate), NotAfter: until,
+	}, nil
+}
+
+func sign(t, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) (Pair, error) {
+	cert, err := x509.CreateCertificate(rand.Reader, t, parent, &key.PublicKey, signer)
+	if err != nil {
+		return Pair{}, errs.As(errs.Internal, "pki.sign", err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return Pair{}, errs.As(errs.Internal, "pki.sign", err)
+	}
+	return Pair{
+		Cert: pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: cert}),
+		Key:  pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: der}),
+	}, nil
+}
+
+const certBlock, keyBlock = "CERTIFICATE", "PRIVATE KEY"
+
+func parseCert(b []byte) (*x509.Certificate, error) {
+	der, err := block(b, certBlock)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	return cert, errs.As(errs.Invalid, "pki.parseCert", err)
+}
+
+func parseKey(b []byte) (*ecdsa.PrivateKey, error) {
+	der, err := block(b, keyBlock)
+	if err != nil {
+		return nil, err
+	}
+	key, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return nil, errs.As(errs.Invalid, "pki.parseKey", err)
+	}
+	own, ok := key.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, errs.New(errs.Invalid, "the private key is a %T, not an ECDSA key", key)
+	}
+	return own, nil
+}
+
+func block(b []byte, kind string) ([]byte, error) {
+	p, rest := pem.Decode(b)
+	if p == nil || p.Type != kind || len(rest) > 0 {
+		return nil, errs.New(errs.Invalid, "want exactly one PEM block of type %s", kind)
+	}
+	return p.Bytes, nil
+}

@@ -1,0 +1,178 @@
+package stack
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/pki"
+)
+
+const (
+	// accessDir is where the data directory keeps the socket of etcd and its certificates.
+	accessDir  = "etcd-access"
+	socketName = "etcd.sock"
+	// maxSocketPath is a length in bytes that every system accepts; Linux accepts 107.
+	maxSocketPath = 100
+	// authorityYears and leafYears are how long certificates are valid. The authority is
+	// replaced when a leaf would outlive it.
+	authorityYears, leafYears = 10, 1
+)
+
+// The files of the opt-in listener, in PEM.
+const (
+	authorityFile = "ca"
+	serverFile    = "server"
+	clientFile    = "client"
+)
+
+// privateDir makes a directory that only this user can enter.
+func privateDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o700)
+}
+
+// socketDir is the directory for the socket of etcd: in the data directory, or, when
+// the socket's path would be too long, in the temporary directory under a name that
+// follows from the data directory.
+func socketDir(dataDir string) (string, error) {
+	dir := filepath.Join(dataDir, accessDir)
+	if err := privateDir(dir); err != nil {
+		return "", dirError(dataDir, err)
+	}
+	if len(filepath.Join(dir, socketName)) <= maxSocketPath {
+		return dir, nil
+	}
+	sum := sha256.Sum256([]byte(dataDir))
+	dir = filepath.Join(os.TempDir(), "orrery-"+hex.EncodeToString(sum[:8]))
+	if path := filepath.Join(dir, socketName); len(path) > maxSocketPath {
+		return "", errs.New(errs.Invalid, "the path %s of the embedded etcd's socket is longer than %d bytes: set TMPDIR to a directory with a shorter path", path, maxSocketPath)
+	}
+	return dir, ownTempDir(dir)
+}
+
+// ownTempDir makes a directory where everybody may, and proves that it is ours.
+func ownTempDir(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return tempDirError(dir, err)
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return tempDirError(dir, err)
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(owner.Uid) != os.Geteuid() {
+		return tempDirError(dir, errs.New(errs.Invalid, "it exists and is not a directory of this user"))
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return tempDirError(dir, err)
+	}
+	return nil
+}
+
+func tempDirError(dir string, err error) error {
+	return &errs.Error{Op: "stack.socketDir", Kind: errs.Invalid, Err: err, Message: fmt.Sprintf(
+		"the directory %s for the embedded etcd's socket cannot be used: %v; remove it, or set TMPDIR to another directory", dir, rootCause(err))}
+}
+
+// demandCertificates makes etcd's TCP listener demand client certificates. It writes
+// what the listener and its clients need into dir. Client certificates of earlier starts
+// stay valid: the authority is kept.
+func demandCertificates(cfg *embed.Config, dir string, listen url.URL, now time.Time) error {
+	hosts, err := certificateHosts(listen.Hostname())
+	if err != nil {
+		return err
+	}
+	until := now.AddDate(leafYears, 0, 0)
+	authority, err := keptAuthority(dir, now, until)
+	if err != nil {
+		return err
+	}
+	for _, leaf := range []struct {
+		file string
+		pki.Request
+	}{
+		{serverFile, pki.Request{Name: "orrery standalone etcd", Hosts: hosts, Server: true, Now: now, Until: until}},
+		{clientFile, pki.Request{Name: "orrery standalone operator", Client: true, Now: now, Until: until}},
+	} {
+		pair, err := authority.Issue(leaf.Request)
+		if err != nil {
+			return errs.Wrap("stack.demandCertificates", err)
+		}
+		if err := writePair(dir, leaf.file, pair); err != nil {
+			return err
+		}
+	}
+	tls := &cfg.ClientTLSInfo
+	tls.CertFile, tls.KeyFile = certFile(dir, serverFile), keyFile(dir, serverFile)
+	tls.TrustedCAFile, tls.ClientCertAuth = certFile(dir, authorityFile), true
+	return nil
+}
+
+// keptAuthority is the authority of an earlier start, or a new one when there is none
+// that is valid until a time.
+func keptAuthority(dir string, now, until time.Time) (*pki.Authority, error) {
+	cert, certErr := os.ReadFile(certFile(dir, authorityFile))
+	key, keyErr := os.ReadFile(keyFile(dir, authorityFile))
+	if certErr == nil && keyErr == nil {
+		if kept, err := pki.LoadAuthority(pki.Pair{Cert: cert, Key: key}); err == nil && kept.Until().After(until) {
+			return kept, nil
+		}
+	}
+	fresh, err := pki.NewAuthority("orrery standalone", now, now.AddDate(authorityYears, 0, 0))
+	if err != nil {
+		return nil, errs.Wrap("stack.keptAuthority", err)
+	}
+	return fresh, writePair(dir, authorityFile, fresh.Pair())
+}
+
+// certificateHosts are the names and addresses that a server certificate for a
+// listener carries: all of this host's when it listens everywhere.
+func certificateHosts(host string) ([]string, error) {
+	ip := net.ParseIP(host)
+	if host != "" && (ip == nil || !ip.IsUnspecified()) {
+		return []string{host, "localhost"}, nil
+	}
+	hosts := []string{"localhost"}
+	if name, err := os.Hostname(); err == nil && name != "" {
+		hosts = append(hosts, name)
+	}
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, errs.As(errs.Unavailable, "stack.certificateHosts", err)
+	}
+	for _, a := range addresses {
+		if network, ok := a.(*net.IPNet); ok {
+			hosts = append(hosts, network.IP.String())
+		}
+	}
+	return hosts, nil
+}
+
+func certFile(dir, name string) string { return filepath.Join(dir, name+".pem") }
+func keyFile(dir, name string) string  { return filepath.Join(dir, name+"-key.pem") }
+
+func writePair(dir, name string, p pki.Pair) error {
+	if err := writeFile(keyFile(dir, name), p.Key, 0o600); err != nil {
+		return err
+	}
+	return writeFile(certFile(dir, name), p.Cert, 0o600)
+}
+
+// EtcdctlFlags are the flags with which etcdctl reaches the listener that -etcd-listen opened.
+func (r Ready) EtcdctlFlags() string {
+	return fmt.Sprintf("--endpoints='%s' --cacert='%s' --cert='%s' --key='%s'", r.EtcdTLS,
+		certFile(r.EtcdCertificates, authorityFile), certFile(r.EtcdCertificates, clientFile), keyFile(r.EtcdCertificates, clientFile))
+}
