@@ -370,7 +370,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	}).Routes()...)
 	frame.Add(universe.New(universe.Config{
 		Operations: g.operate, Templates: templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
-		By: server.Actor, Shown: server.Shown, Now: g.cfg.Now, Metrics: g.gathered(), MetricsPublic: g.cfg.MetricsPublic,
+		By: server.Actor, Shown: server.Shown, May: server.Allowed, Now: g.cfg.Now, Metrics: g.gathered(), MetricsPublic: g.cfg.MetricsPublic,
 		Self: universe.Self{
 			Version: g.cfg.Version, StartedAt: g.startedAt, Address: g.Addr, APIURL: g.cfg.APIURL, Debug: g.cfg.Log.Enabled(context.Background(), slog.LevelDebug),
 		},

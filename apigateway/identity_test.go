@@ -390,7 +390,7 @@ func (h *holding) of(permissions []fleet.Permission) *site {
 		return who
 	}
 	name := fmt.Sprintf("holder%d", len(h.by))
-	h.commit(store.Create(store.RoleKey(strings.ToUpper(name)), fleet.Role{Name: strings.ToUpper(name), Permissions: permissions}))
+	h.commit(store.Create(store.RoleKey(strings.ToUpper(name)), fleet.Role{Name: strings.ToUpper(name), Edition: fleet.PermissionEdition, Permissions: permissions}))
 	h.by[key] = h.user(name, strings.ToUpper(name))
 	return h.by[key]
 }

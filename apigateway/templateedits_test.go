@@ -385,8 +385,8 @@ func TestOnlyWhoMayChangesTemplates(t *testing.T) {
 	if after := s.revision(); after != before {
 		t.Errorf("a refused request wrote something: revision %d to %d", before, after)
 	}
-	viewer.do("GET", one+"/export", nil).want(200)
-	viewer.do("POST", "/api/templates/default/lobby/export", nil).want(200)
+	operator.do("GET", one+"/export", nil).want(200)
+	operator.do("POST", "/api/templates/default/lobby/export", nil).want(200)
 	operator.do("PUT", one+"/files/content?path=a", `{"content":"y"}`).want(200)
 	operator.do("DELETE", one, nil).want(403)
 }

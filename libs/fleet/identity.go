@@ -15,9 +15,16 @@ type Role struct {
 	Rev
 	Name        string       `json:"name"` // upper case
 	Permissions []Permission `json:"permissions"`
-	By          string       `json:"by"`
-	At          time.Time    `json:"at"`
+	// Edition is the PermissionEdition in which Permissions were chosen; 0 in records of
+	// earlier versions.
+	Edition int       `json:"edition,omitempty"`
+	By      string    `json:"by"`
+	At      time.Time `json:"at"`
 }
+
+// PermissionEdition counts how often a permission was split into finer ones. Edition 1 split
+// instances.files, templates.content and groups.env from permissions that only look.
+const PermissionEdition = 1
 
 // RoleMark is moved by each write that gives somebody a role, so that none is deleted that
 // was given at the same moment. The gateway writes it.
@@ -64,6 +71,8 @@ type APIToken struct {
 	UserID string `json:"userId,omitempty"`
 	// Scopes are what of the user's permissions the token has; all of them when empty.
 	Scopes []Permission `json:"scopes,omitempty"`
+	// Edition is the PermissionEdition in which Scopes were chosen; 0 in records of earlier versions.
+	Edition int `json:"edition,omitempty"`
 	// Public is true when the token only reads, and may be used so often only.
 	Public bool `json:"public,omitempty"`
 	// LastUsedAt is when the token was used, to an hour; zero when it was not.

@@ -37,7 +37,8 @@ type TokenWish struct {
 	ExpiresIn time.Duration
 	// Scopes are what of its maker's permissions the token has; nil gives it all of them.
 	Scopes []Permission
-	// Public tokens only read: of what the built-in role VIEWER may, what their maker may too.
+	// Public tokens only read: without Scopes, what both their maker and the built-in role
+	// VIEWER may. Scopes may also name instances.files, templates.content and groups.env.
 	Public bool
 }
 
@@ -65,7 +66,7 @@ func (s *Service) NewToken(owner Identity, w TokenWish) (token string, record fl
 	token = randomToken()
 	record = fleet.APIToken{
 		ID: strings.ToLower(ulid.Make().String()), Name: w.Name, Hash: hashToken(token), User: owner.User, UserID: owner.UserID,
-		Scopes: scopes, Public: w.Public, CreatedAt: now,
+		Scopes: scopes, Edition: fleet.PermissionEdition, Public: w.Public, CreatedAt: now,
 	}
 	if w.ExpiresIn > 0 {
 		record.ExpiresAt = now.Add(w.ExpiresIn)
@@ -76,12 +77,13 @@ func (s *Service) NewToken(owner Identity, w TokenWish) (token string, record fl
 // scopes are the new token's; nil for all that its user may.
 func (w TokenWish) scopes(owner Identity) ([]Permission, error) {
 	reading := builtIn[RoleViewer]
+	public := readable()
 	for n, p := range w.Scopes {
 		field := fmt.Sprintf("scopes[%d]", n)
 		switch {
 		case !Known(p):
 			return nil, errs.Field(field, "there is no such permission: GET /api/v1/roles/%s names nearly all there are", RoleAdmin)
-		case w.Public && !slices.Contains(reading, p):
+		case w.Public && !slices.Contains(public, p):
 			return nil, errs.Field(field, "a PUBLIC token only reads: it cannot have %s", p)
 		case !owner.Can(p):
 			return nil, errs.New(errs.Denied, "you do not have the permission %s: leave it out", p)

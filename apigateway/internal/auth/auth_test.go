@@ -270,14 +270,15 @@ const (
 		metrics.view instances.console events.stream events.view`
 	ofDaemonHost = `nodes.view groups.view networks.view instances.view players.view templates.view crashes.view modules.view
 		metrics.view instances.console events.stream events.view instances.stop instances.command`
+	contentPermissions = " instances.files templates.content groups.env"
 )
 
 func TestBuiltInRolesMayWhatTheirNamesMayInPrexorCloudAndWhatIsOurOwn(t *testing.T) {
 	for name, want := range map[string]string{
-		RoleAdmin:      strings.ReplaceAll(ofPrexorCloud, "cluster.manage", "nodes.update quotas.view quotas.manage"),
-		RoleOperator:   ofOperator + " nodes.update quotas.view",
+		RoleAdmin:      strings.ReplaceAll(ofPrexorCloud, "cluster.manage", "nodes.update quotas.view quotas.manage"+contentPermissions),
+		RoleOperator:   ofOperator + " nodes.update quotas.view" + contentPermissions,
 		RoleViewer:     ofViewer + " quotas.view",
-		RoleDaemonHost: ofDaemonHost + " quotas.view",
+		RoleDaemonHost: ofDaemonHost + " quotas.view instances.files",
 	} {
 		var got []string
 		for _, p := range builtIn[name] {
@@ -290,7 +291,7 @@ func TestBuiltInRolesMayWhatTheirNamesMayInPrexorCloudAndWhatIsOurOwn(t *testing
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if len(builtIn) != 4 || len(permissions) != len(strings.Fields(ofPrexorCloud))+3 {
+	if len(builtIn) != 4 || len(permissions) != len(strings.Fields(ofPrexorCloud))+6 {
 		t.Errorf("there are %d roles and %d permissions", len(builtIn), len(permissions))
 	}
 }

@@ -22,9 +22,9 @@ const (
 var builtIn = map[string][]Permission{
 	RoleAdmin: without(permissions, ClusterManage),
 	RoleOperator: {
-		NodesView, NodesUpdate, NodesDrain, QuotasView, GroupsView, GroupsCreate, GroupsUpdate, GroupsStart, InstancesView, InstancesStop,
-		InstancesCommand, InstancesConsole, PlayersView, PlayersTransfer, NetworksView, NetworksCreate, NetworksUpdate,
-		TemplatesView, TemplatesCreate, TemplatesUpdate, CrashesView, ShareInvoke, ShareRevoke, TokensView,
+		NodesView, NodesUpdate, NodesDrain, QuotasView, GroupsView, GroupsCreate, GroupsUpdate, GroupsStart, GroupsEnv, InstancesView, InstancesStop,
+		InstancesCommand, InstancesConsole, InstancesFiles, PlayersView, PlayersTransfer, NetworksView, NetworksCreate, NetworksUpdate,
+		TemplatesView, TemplatesContent, TemplatesCreate, TemplatesUpdate, CrashesView, ShareInvoke, ShareRevoke, TokensView,
 		ModulesView, CatalogView, MetricsView, EventsStream, EventsView,
 	},
 	RoleViewer: {
@@ -33,8 +33,46 @@ var builtIn = map[string][]Permission{
 	},
 	RoleDaemonHost: {
 		NodesView, QuotasView, GroupsView, InstancesView, InstancesConsole, PlayersView, NetworksView, TemplatesView, CrashesView,
-		ModulesView, MetricsView, EventsStream, EventsView, InstancesStop, InstancesCommand,
+		ModulesView, MetricsView, EventsStream, EventsView, InstancesStop, InstancesCommand, InstancesFiles,
 	},
+}
+
+// contents are the permissions to read what may hold secrets. They split from permissions that
+// only look; VIEWER and PUBLIC tokens lack them unless somebody grants them.
+var contents = []struct {
+	content Permission
+	// had are the permissions that imply the content in a set from before the split: with
+	// them its holder could look at the same things, and change or command them.
+	had [2]Permission
+}{
+	{InstancesFiles, [2]Permission{InstancesConsole, InstancesCommand}},
+	{TemplatesContent, [2]Permission{TemplatesView, TemplatesUpdate}},
+	{GroupsEnv, [2]Permission{GroupsView, GroupsUpdate}},
+}
+
+// inEdition returns the permissions that a stored set grants now. A set from before contents
+// split keeps those contents that its holder could change or command; a set that only looks
+// loses them.
+func inEdition(stored []Permission, edition int) []Permission {
+	if edition >= fleet.PermissionEdition {
+		return stored
+	}
+	out := slices.Clone(stored)
+	for _, c := range contents {
+		if slices.Contains(stored, c.had[0]) && slices.Contains(stored, c.had[1]) && !slices.Contains(stored, c.content) {
+			out = append(out, c.content)
+		}
+	}
+	return out
+}
+
+// readable are the permissions that a PUBLIC token may name: those of VIEWER, and contents.
+func readable() []Permission {
+	out := slices.Clone(builtIn[RoleViewer])
+	for _, c := range contents {
+		out = append(out, c.content)
+	}
+	return out
 }
 
 func without(all []Permission, one Permission) []Permission {
@@ -55,7 +93,7 @@ type Role struct {
 func RoleOf(s *view.Snapshot, name string) (Role, bool) {
 	own, is := builtIn[name]
 	if stored, ok := s.Roles.Get(name); ok && name != RoleAdmin {
-		return Role{Name: name, Permissions: stored.Permissions, BuiltIn: is, ModRev: stored.ModRev}, true
+		return Role{Name: name, Permissions: inEdition(stored.Permissions, stored.Edition), BuiltIn: is, ModRev: stored.ModRev}, true
 	}
 	return Role{Name: name, Permissions: own, BuiltIn: is}, is
 }
@@ -92,7 +130,7 @@ func identityOf(s *view.Snapshot, u *fleet.User, token *fleet.APIToken) Identity
 	}
 	who.TokenID, who.Public, who.token, who.ofRole = token.ID, token.Public, token, role.Permissions
 	if len(token.Scopes) > 0 {
-		who.Permissions = slices.DeleteFunc(slices.Clone(token.Scopes), func(p Permission) bool { return !slices.Contains(role.Permissions, p) })
+		who.Permissions = slices.DeleteFunc(slices.Clone(inEdition(token.Scopes, token.Edition)), func(p Permission) bool { return !slices.Contains(role.Permissions, p) })
 	}
 	return who
 }

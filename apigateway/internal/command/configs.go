@@ -55,6 +55,9 @@ func showConfig(_ context.Context, c *call) error {
 	shown := universe.ConfigurationOf(g)
 	concealed := g.Conceal(c.snapshot.Definers().Of(g.Name, c.snapshot.Whole(g).Spec))
 	shown.Properties = fleet.MaskValues(g.Spec.Variables, concealed, c.Who.Shown())
+	if !c.Who.Can(auth.GroupsEnv) {
+		shown.EnvironmentVariables = nil
+	}
 	text, err := json.MarshalIndent(shown, "", "  ")
 	if err != nil {
 		return errs.As(errs.Internal, "command.showConfig", err)

@@ -48,7 +48,7 @@ func (o *Operations) WriteRole(ctx context.Context, by Actor, w RoleWrite) (out 
 		if w.DryRun || !w.Create && slices.Equal(ordered(old.Permissions), w.Permissions) {
 			return change{}, nil
 		}
-		write := store.Replace(store.RoleKey(w.Name), fleet.Role{Name: w.Name, Permissions: w.Permissions, By: by.User, At: o.now()}, old.ModRev)
+		write := store.Replace(store.RoleKey(w.Name), fleet.Role{Name: w.Name, Permissions: w.Permissions, Edition: fleet.PermissionEdition, By: by.User, At: o.now()}, old.ModRev)
 		if old.BuiltIn && old.ModRev != 0 && slices.Equal(ordered(auth.BuiltInPermissions(w.Name)), w.Permissions) {
 			write = store.Remove(store.RoleKey(w.Name), old.ModRev) // as it was: what later versions add to it comes again
 		}

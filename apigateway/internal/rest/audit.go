@@ -8,6 +8,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/oklog/ulid/v2"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -41,7 +42,8 @@ type auditEntry struct {
 	CreatedAt time.Time `json:"createdAt"`
 }
 
-func auditEntryOf(e fleet.AuditEntry) auditEntry {
+// auditEntryOf shows an entry; env says whether the caller sees groups' environment.
+func auditEntryOf(e fleet.AuditEntry, env bool) auditEntry {
 	out := auditEntry{
 		ID: e.ID, Username: e.Username, Role: e.Role, TokenID: e.TokenID,
 		Action: e.Action, ResourceType: e.ResourceType, ResourceID: e.ResourceID, Details: e.Details, Result: "SUCCESS", Failure: e.Failure,
@@ -50,7 +52,7 @@ func auditEntryOf(e fleet.AuditEntry) auditEntry {
 	if e.Failure != "" {
 		out.Result = "FAILED"
 	}
-	out.Before, out.After = auditedFields(e)
+	out.Before, out.After = auditedFields(e, env)
 	return out
 }
 
@@ -88,7 +90,7 @@ func (a *API) listAudit(c *gin.Context) {
 		return
 	}
 	for _, e := range read.Entries {
-		out.Data = append(out.Data, auditEntryOf(e))
+		out.Data = append(out.Data, auditEntryOf(e, server.Allowed(c, auth.GroupsEnv)))
 	}
 	if out.Total = read.Total; read.More && len(out.Data) > 0 {
 		out.NextCursor = &out.Data[len(out.Data)-1].ID
@@ -140,12 +142,15 @@ func auditPlace(c *gin.Context) (p place, ok bool) {
 }
 
 // auditedFields are what an entry says of before and after, by the names of fields that the
-// API has.
-func auditedFields(e fleet.AuditEntry) (before, after any) {
+// API has. Without env, groups' environment is Hidden in them.
+func auditedFields(e fleet.AuditEntry, env bool) (before, after any) {
 	if e.ResourceType != "group" {
 		return orNull(e.Before), orNull(e.After)
 	}
 	from, to := onlyTold(recordedGroup(nil), recordedGroup(e.Before), recordedGroup(e.After))
+	if !env {
+		hideEnv(from, to)
+	}
 	if e.Before != nil {
 		before = from
 	}
@@ -153,6 +158,15 @@ func auditedFields(e fleet.AuditEntry) (before, after any) {
 		after = to
 	}
 	return before, after
+}
+
+// hideEnv puts Hidden in place of the environment in what was told of a group.
+func hideEnv(told ...map[string]any) {
+	for _, fields := range told {
+		if _, is := fields["env"]; is {
+			fields["env"] = fleet.Hidden
+		}
+	}
 }
 
 // onlyTold is what of two objects at least one tells: where both are as they would be

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -29,12 +30,13 @@ type composition struct {
 	PlanHash        string `json:"planHash"`
 	CompositionHash string `json:"compositionHash"`
 	// Layers are in the order they are laid, the last one winning.
-	Layers    []compositionLayer `json:"layers"`
-	Runtime   compositionRuntime `json:"runtime"`
-	Command   string             `json:"command"`
-	JVMArgs   []string           `json:"jvmArgs"`
-	Env       map[string]string  `json:"env"`
-	Variables map[string]string  `json:"variables"`
+	Layers  []compositionLayer `json:"layers"`
+	Runtime compositionRuntime `json:"runtime"`
+	Command string             `json:"command"`
+	JVMArgs []string           `json:"jvmArgs"`
+	// Env is absent for callers without groups.env.
+	Env       map[string]string `json:"env,omitzero"`
+	Variables map[string]string `json:"variables"`
 	// Secrets are the names of the variables whose values are shown to nobody.
 	Secrets           []string            `json:"secrets"`
 	Merge             []string            `json:"merge"`
@@ -89,6 +91,9 @@ func (a *API) composition(c *gin.Context) {
 	}
 	out := compositionOf(s, i, &stored.Plan)
 	a.conceal(c, s, &stored.Plan, &out)
+	if !server.Allowed(c, auth.GroupsEnv) {
+		out.Env = nil
+	}
 	_ = operate.InTime(c.Request.Context(), func(ctx context.Context) error { // sizes that cannot be read in time are 0
 		a.addSizes(ctx, s, out.Layers, stored.Plan.Layers)
 		return nil

@@ -59,7 +59,7 @@ func TestAnEmptyPatchOfAnySpecIsThatSpec(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := diff(&fleet.Group{Spec: s}, fleet.Group{Spec: got}, func(g *fleet.Group) map[string]string { return g.Spec.Variables }); len(d) != 0 {
+		if d := diff(&fleet.Group{Spec: s}, fleet.Group{Spec: got}, true, func(g *fleet.Group) map[string]string { return g.Spec.Variables }); len(d) != 0 {
 			t.Fatalf("changed %+v", d)
 		}
 		if d := cmp.Diff(s, got, cmpopts.EquateEmpty()); d != "" {

@@ -83,7 +83,8 @@ func (a *API) createGroup(c *gin.Context) {
 	})
 }
 
-// putGroup creates or replaces: what the body does not say takes its default.
+// putGroup creates or replaces: what the body does not say takes its default. A caller
+// without groups.env who sends no environment keeps the present one.
 func (a *API) putGroup(c *gin.Context) {
 	var b groupBody
 	if !server.Bind(c, &b) || !sameName(c, b.Name) {
@@ -95,7 +96,11 @@ func (a *API) putGroup(c *gin.Context) {
 			if old == nil && !server.Allowed(c, auth.GroupsCreate) {
 				return fleet.GroupSpec{}, errs.New(errs.Denied, "the group does not exist, and you may not create one: the permission %s is missing", auth.GroupsCreate)
 			}
-			return b.spec()
+			spec, err := b.spec()
+			if old != nil && b.Env == nil && !server.Allowed(c, auth.GroupsEnv) {
+				spec.Env = old.Env // the caller could not read it
+			}
+			return spec, err
 		},
 	}
 	a.writeGroup(c, w)
@@ -202,7 +207,7 @@ func (a *API) rehearsalOf(c *gin.Context, w operate.GroupWritten) rehearsal {
 	if w.Before != nil {
 		r.Action = "update"
 	}
-	if r.Diff = diff(w.Before, w.After, maskedFor(c, a.snapshot())); w.Before != nil && len(r.Diff) == 0 {
+	if r.Diff = diff(w.Before, w.After, server.Allowed(c, auth.GroupsEnv), maskedFor(c, a.snapshot())); w.Before != nil && len(r.Diff) == 0 {
 		r.Action = "none"
 	}
 	a.addCounts(c, a.snapshot(), &r, w.Before, &w.After)

@@ -62,8 +62,9 @@ func (a *API) groupFor(c *gin.Context, s *view.Snapshot, g *fleet.Group) group {
 	return a.groupsFor(c, s)(g)
 }
 
-// groupsFor shows groups to a caller: their passwords to whoever may set them, and of their
-// values those that are for them. Secrets are shown to nobody.
+// groupsFor shows groups to a caller: their passwords to whoever may set them, their
+// environment to whoever has groups.env, and of their values those that are for them. Secrets
+// are shown to nobody.
 func (a *API) groupsFor(c *gin.Context, s *view.Snapshot) func(*fleet.Group) group {
 	masked := maskedFor(c, s)
 	return func(g *fleet.Group) group {
@@ -72,7 +73,11 @@ func (a *API) groupsFor(c *gin.Context, s *view.Snapshot) func(*fleet.Group) gro
 		if !server.Allowed(c, auth.GroupsUpdate) {
 			shown.Spec.RCON = g.Spec.RCON.Hide()
 		}
-		return groupOf(s, &shown, a.cfg.Now())
+		out := groupOf(s, &shown, a.cfg.Now())
+		if !server.Allowed(c, auth.GroupsEnv) {
+			out.Env = nil
+		}
+		return out
 	}
 }
 
@@ -217,9 +222,9 @@ type fieldChange struct {
 }
 
 // diff lists the fields in which two specs differ, in order of name. Without a
-// before, everything that is not the default counts. Passwords are told by nobody's
-// difference, and values as masked has them.
-func diff(before *fleet.Group, after fleet.Group, masked func(*fleet.Group) map[string]string) []fieldChange {
+// before, everything that is not the default counts. A difference shows passwords to nobody,
+// values as masked has them, and the environment only where env is true.
+func diff(before *fleet.Group, after fleet.Group, env bool, masked func(*fleet.Group) map[string]string) []fieldChange {
 	from := fleet.Group{Name: after.Name, Spec: fleet.DefaultSpec()}
 	if before != nil {
 		from = *before
@@ -231,6 +236,10 @@ func diff(before *fleet.Group, after fleet.Group, masked func(*fleet.Group) map[
 			all[n].From, all[n].To = running.RCON(from.Spec.RCON.Hide()), running.RCON(after.Spec.RCON.Hide())
 		case "variableValues":
 			all[n].From, all[n].To = valuesOf(masked(&from)), valuesOf(masked(&after))
+		case "env":
+			if !env {
+				all[n].From, all[n].To = fleet.Hidden, fleet.Hidden
+			}
 		}
 	}
 	return all

@@ -69,7 +69,7 @@ func (a *API) becoming(kind operate.ObjectKind) gin.HandlerFunc {
 		}
 		server.SendPart(c, pageFew, func(from, n int) ([]fleet.AuditEntry, int, error) {
 			return a.cfg.Operations.History(c.Request.Context(), kind, c.Param("name"), from, n)
-		}, happeningOf)
+		}, func(e fleet.AuditEntry) happening { return happeningOf(e, server.Allowed(c, auth.GroupsEnv)) })
 	}
 }
 
@@ -95,6 +95,9 @@ func (a *API) past(c *gin.Context, kind operate.ObjectKind) {
 		if kept, err := json.Marshal(was.Fields); err == nil { // it came from JSON
 			out.Object = recordedGroup(kept)
 			delete(out.Object, "truncated")
+			if !server.Allowed(c, auth.GroupsEnv) {
+				delete(out.Object, "env")
+			}
 		}
 	}
 	if e := was.Since; e != nil {
@@ -103,11 +106,12 @@ func (a *API) past(c *gin.Context, kind operate.ObjectKind) {
 	c.JSON(http.StatusOK, out)
 }
 
-func happeningOf(e fleet.AuditEntry) happening {
+// happeningOf shows a change; env says whether the caller sees groups' environment.
+func happeningOf(e fleet.AuditEntry, env bool) happening {
 	out := happening{
 		ID: e.ID, Revision: e.ModRev, At: e.CreatedAt, By: e.Username, Action: e.Action, Details: e.Details, Diff: []fieldChange{},
 	}
-	before, after := auditedFields(e)
+	before, after := auditedFields(e, env)
 	from, to := asMap(before), asMap(after)
 	if out.Truncated = from["truncated"] == true || to["truncated"] == true; out.Truncated {
 		return out

@@ -21,8 +21,8 @@ const shownBytes = 64 << 10
 func (a *API) instanceFileRoutes() (out []server.Route) {
 	for _, base := range []string{"/api/v1/services/:id", "/api/v1/instances/:id"} {
 		out = append(out, server.Under(base,
-			server.Get("/files", server.Needs(auth.InstancesConsole), a.listInstanceFiles),
-			server.Get("/files/content", server.Needs(auth.InstancesConsole), a.instanceFile),
+			server.Get("/files", server.Needs(auth.InstancesFiles), a.listInstanceFiles),
+			server.Get("/files/content", server.Needs(auth.InstancesFiles), a.instanceFile),
 		)...)
 	}
 	return out

@@ -42,7 +42,7 @@ func (a *API) instanceRoutes(base string) []server.Route {
 		server.Post(base+"/:id/stop", server.Needs(auth.InstancesStop), a.stopInstance(false)),
 		server.Post(base+"/:id/force-stop", server.Needs(auth.InstancesStop), a.stopInstance(true)),
 		server.Post(base+"/:id/command", server.Needs(auth.InstancesCommand), a.command),
-		server.Post(base+"/:id/save-to-template", server.Needs(auth.TemplatesUpdate), a.saveToTemplate).Rehearses(),
+		server.Post(base+"/:id/save-to-template", server.Needs(auth.TemplatesUpdate, auth.InstancesFiles), a.saveToTemplate).Rehearses(),
 		server.Get(base+"/:id/console/history", server.Needs(auth.InstancesConsole), a.history),
 		server.Get(base+"/:id/console/output", server.Needs(auth.InstancesConsole), a.output),
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -43,10 +44,14 @@ func fileChangesOf(changes []fleet.FileChange) []fileChange {
 
 // diffVersions tells what differs from the version ?from to ?to: hashes, or previous,
 // which is the default of from, and head, which is that of to. With ?path it also tells
-// the lines of one file of text.
+// the lines of one file of text, which takes templates.content.
 func (a *API) diffVersions(c *gin.Context) {
 	h, ok := a.head(c)
 	if !ok {
+		return
+	}
+	if who, _ := server.Identity(c); c.Query("path") != "" && !who.Can(auth.TemplatesContent) {
+		server.Fail(c, errs.New(errs.Denied, "%s: compare without path", who.Lacks(auth.TemplatesContent)))
 		return
 	}
 	from, err := a.sideOf(c, h, c.DefaultQuery("from", "previous"))

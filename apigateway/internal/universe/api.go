@@ -43,6 +43,8 @@ type Config struct {
 	By func(*gin.Context) operate.Actor
 	// Shown is what of values that not everybody is shown the caller is.
 	Shown func(*gin.Context) fleet.Visibility
+	// May reports whether the caller has a permission beside those of the route.
+	May func(*gin.Context, auth.Permission) bool
 	// Now is the clock by which finished instances are left out of lists.
 	Now func() time.Time
 }
@@ -97,16 +99,17 @@ func (a *API) nodeRoutes() []server.Route {
 // always did.
 func (a *API) templateRoutes() []server.Route {
 	view, update := server.Needs(auth.TemplatesView), server.Needs(auth.TemplatesUpdate)
+	read := server.Needs(auth.TemplatesView, auth.TemplatesContent)
 	write := server.Needs(auth.TemplatesCreate, auth.TemplatesUpdate)
 	return server.Under("/api/templates",
 		server.Get("", view, a.listTemplates),
 		server.Get("/:group/:name", view, a.getTemplate),
 		server.Get("/:group/:name/files", view, a.listFiles),
-		server.Get("/:group/:name/files/*path", view, a.getFile),
+		server.Get("/:group/:name/files/*path", read, a.getFile),
 		server.Patch("/:group/:name/files/*path", write, a.patchFile).Rehearses().Reads(server.Upload),
 		server.Post("/:group/:name/files/*path", write, a.postFile).Rehearses().Conditional().Reads(server.Upload),
 		server.Delete("/:group/:name/files/*path", update, a.deleteFile).Rehearses(),
-		server.Post("/:group/:name/export", view, a.exportTemplate),
+		server.Post("/:group/:name/export", read, a.exportTemplate),
 		server.Post("/:group/:name/import", write, a.importTemplate).Rehearses().Reads(server.Upload),
 		server.Post("/:group/:name/sync", update, a.syncTemplate).Rehearses(),
 		server.Post("/sync", update, a.syncTemplates).Rehearses(),

@@ -25,7 +25,8 @@ const (
 	anyNode        = "*"
 )
 
-// Configuration is a group as this dialect shows it. Every field is always there.
+// Configuration is a group as this dialect shows it. Every field is always there, except
+// that callers without groups.env see no EnvironmentVariables.
 type Configuration struct {
 	Name                       string               `json:"name"`
 	Runtime                    string               `json:"runtime"`
@@ -38,7 +39,7 @@ type Configuration struct {
 	HostAddress                string               `json:"hostAddress"`
 	AvailablePorts             portRange            `json:"availablePorts"`
 	MinimumServiceCount        int                  `json:"minimumServiceCount"`
-	EnvironmentVariables       map[string]string    `json:"environmentVariables"`
+	EnvironmentVariables       map[string]string    `json:"environmentVariables,omitzero"`
 	TemplateInstallationConfig templateInstallation `json:"templateInstallationConfig"`
 	FileModifications          []string             `json:"fileModifications"`
 	Properties                 map[string]string    `json:"properties"`

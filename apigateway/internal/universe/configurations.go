@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -25,12 +26,16 @@ func configuration(s *view.Snapshot, name string) (*fleet.Group, error) {
 	return g, nil
 }
 
-// shown shows groups to a caller: of their values those that are for them.
+// shown shows groups to a caller: their environment to whoever has groups.env, and of their
+// values those that are for them.
 func (a *API) shown(c *gin.Context, s *view.Snapshot) func(*fleet.Group) Configuration {
 	most, definers := a.cfg.Shown(c), s.Definers()
 	return func(g *fleet.Group) Configuration {
 		out := ConfigurationOf(g)
 		out.Properties = object(fleet.MaskValues(g.Spec.Variables, g.Conceal(definers.Of(g.Name, s.Whole(g).Spec)), most))
+		if !a.cfg.May(c, auth.GroupsEnv) {
+			out.EnvironmentVariables = nil
+		}
 		return out
 	}
 }
@@ -83,8 +88,15 @@ func (a *API) putConfiguration(c *gin.Context) {
 		fail(c, err)
 		return
 	}
+	spec := func(old *fleet.GroupSpec) (fleet.GroupSpec, error) {
+		out, err := b.spec(old)
+		if old != nil && b.EnvironmentVariables == nil && !a.cfg.May(c, auth.GroupsEnv) {
+			out.Env = old.Env // the caller could not read it
+		}
+		return out, err
+	}
 	write := operate.GroupWrite{
-		Name: fleet.GroupName(c.Param("name")), Mode: operate.Put, IfMatch: match, DryRun: dryRun(c), Make: b.spec, Written: b.written,
+		Name: fleet.GroupName(c.Param("name")), Mode: operate.Put, IfMatch: match, DryRun: dryRun(c), Make: spec, Written: b.written,
 		Shown: a.cfg.Shown(c), FreeValues: true,
 	}
 	out, err := a.cfg.Operations.WriteGroup(c.Request.Context(), a.cfg.By(c), write)

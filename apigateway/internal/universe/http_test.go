@@ -122,6 +122,7 @@ func newSite(t *testing.T) *site {
 		NodeID: "node-1", ClusterName: "test", Now: now,
 		By:    func(*gin.Context) operate.Actor { return operate.Actor{User: "ann"} },
 		Shown: func(*gin.Context) fleet.Visibility { return fleet.VisibleToOperators },
+		May:   func(_ *gin.Context, p auth.Permission) bool { return !slices.Contains(s.denied, p) },
 	}).Routes() {
 		e.Handle(r.Method, r.Path, s.guard(r.Demand), r.Handle)
 	}
