@@ -149,7 +149,7 @@ func (g *Gateway) session() *store.Replica {
 	}
 	return &store.Replica{
 		Client: g.cfg.Store, TTL: g.cfg.SessionTTL, Takeover: g.cfg.Takeover, Log: g.cfg.Log,
-		Self: fleet.Session{Service: serviceName, Replica: g.cfg.Replica, URL: url, Version: g.cfg.Version, StartedAt: time.Now().UTC()},
+		Self: fleet.Session{Service: serviceName, Replica: g.cfg.Replica, URL: url, Version: g.cfg.Version, StartedAt: g.cfg.Now().UTC()},
 	}
 }
 

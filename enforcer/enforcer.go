@@ -49,6 +49,8 @@ type Config struct {
 	// MassLossWait is how long a lost node's instances wait for further losses before
 	// they are replaced. 0 means a third of the TTL of the node's session.
 	MassLossWait time.Duration
+	// Now reads the wall clock, with a monotonic reading. Nil means time.Now.
+	Now func() time.Time
 }
 
 // Service is an enforcer. Make it with New.
@@ -65,7 +67,7 @@ func New(cfg Config) (*Service, error) {
 	c, err := controller.New(controller.Config{
 		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Metrics: cfg.Metrics,
 		Replica: cfg.Replica, TTL: cfg.SessionTTL, Takeover: cfg.Takeover, Version: cfg.Version,
-		Limits: cfg.limits(),
+		Limits: cfg.limits(), Now: cfg.Now,
 	})
 	if err != nil {
 		return nil, errs.Wrap("enforcer.New", err)

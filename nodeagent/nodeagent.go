@@ -117,6 +117,8 @@ type Config struct {
 	StopInstancesOnExit bool
 	// OrphanGrace is how long a process runs on whose instance has no record. 0 means for ever.
 	OrphanGrace time.Duration
+	// Now reads the wall clock, with a monotonic reading. Nil means time.Now.
+	Now func() time.Time
 	// BootID identifies the running kernel: another one than last time means that the
 	// host was restarted. Empty means the kernel's own; tests give one to stand for a restart.
 	BootID string
@@ -174,6 +176,9 @@ func New(cfg Config) (*Agent, error) {
 	}
 	if err := cfg.Node.Validate(); err != nil {
 		return nil, err
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	if cfg.Records == nil {
 		cfg.Records = telemetry.NewRing("nodeagent/"+string(cfg.Node), 0)

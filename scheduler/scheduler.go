@@ -49,6 +49,8 @@ type Config struct {
 	Listen string
 	// AdvertiseURL is where others reach that. Empty: derived from the listener, see wire.URLOf.
 	AdvertiseURL string
+	// Now reads the wall clock, with a monotonic reading. Nil means time.Now.
+	Now func() time.Time
 }
 
 // Service is a scheduler. Make it with New.
@@ -69,9 +71,12 @@ func New(cfg Config) (*Service, error) {
 		return nil, errs.Field("replica", "a name for this replica is required")
 	}
 	cfg.Listen = cmp.Or(cfg.Listen, DefaultListen)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	s := &Service{view: cfg.View, replica: &store.Replica{
 		Client: cfg.Store, TTL: cfg.SessionTTL, Takeover: cfg.Takeover, Claim: true, Log: cfg.Log,
-		Self: fleet.Session{Service: "scheduler", Replica: cfg.Replica, Version: cfg.Version, StartedAt: time.Now().UTC()},
+		Self: fleet.Session{Service: "scheduler", Replica: cfg.Replica, Version: cfg.Version, StartedAt: cfg.Now().UTC()},
 	}}
 	var metrics *controller.Metrics
 	if cfg.Metrics != nil {
@@ -82,7 +87,7 @@ func New(cfg Config) (*Service, error) {
 			return nil, errs.Wrap("scheduler.New", err)
 		}
 	}
-	s.controller = controller.New(cfg.Store, cfg.View, s.replica.Owned, metrics, cfg.Log)
+	s.controller = controller.New(controller.Config{Store: cfg.Store, View: cfg.View, Owned: s.replica.Owned, Metrics: metrics, Log: cfg.Log, Now: cfg.Now})
 	s.replica.Gained = func(*store.Ownership) { s.controller.Wake() }
 	var err error
 	if s.questions, err = listen(cfg, s.ask); err != nil {

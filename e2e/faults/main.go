@@ -156,6 +156,11 @@ func describe(out io.Writer, s plan.Scenario) {
 		fmt.Fprintf(out, "  group %s: %d, in the end %d, %d MiB, static %v, replaced on loss %v, template %v, crashes after %v\n",
 			g.Name, g.Count, g.Final, g.MemoryMiB, g.Static, g.ReplaceOnLoss, g.Template, g.Crash)
 	}
+	for _, name := range s.Services() {
+		if clocks := s.Clocks[name]; len(clocks) > 0 {
+			fmt.Fprintf(out, "  clock of %s: %v ahead\n", name, clocks)
+		}
+	}
 	for _, f := range s.Faults {
 		fmt.Fprintf(out, "  %6.1f s  %v\n", f.At.Seconds(), f)
 	}

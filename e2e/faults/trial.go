@@ -117,7 +117,7 @@ func (t *trial) options() site.Options {
 	return site.Options{
 		Dir: t.dir, Programs: t.programs, Members: s.Members, Schedulers: s.Schedulers, Enforcers: s.Enforcers,
 		Gateways: s.Gateways, Sources: s.Sources, Nodes: s.Nodes, MemoryMiB: s.MemoryMiB, CPU: 100000, TTL: plan.TTL,
-		Namespaces: s.Nodes > 1,
+		Namespaces: s.Nodes > 1, Clocks: s.Clocks,
 	}
 }
 

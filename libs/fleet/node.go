@@ -27,7 +27,8 @@ type Node struct {
 	Runtimes []NodeRuntime `json:"runtimes"`
 	// Limits says which limits of its instances the host holds.
 	Limits NodeLimits `json:"limits,omitzero"`
-	// BlockedPorts are ports strangers were found to hold; the scheduler avoids them until Until.
+	// BlockedPorts are ports that strangers were found to hold; the scheduler avoids each
+	// for PortBlockedFor.
 	BlockedPorts []BlockedPort `json:"blockedPorts,omitempty"`
 	Host         HostInfo      `json:"host"`
 	// SessionTTLSeconds is how long the node's session outlives its last keep-alive.
@@ -92,9 +93,13 @@ type NodeLimits struct {
 // Holds reports whether a limit is held.
 func (l NodeLimits) Holds(limit string) bool { return slices.Contains(l.Held, limit) }
 
+// PortBlockedFor is how long a port that a stranger holds is avoided.
+const PortBlockedFor = 5 * time.Minute
+
 // BlockedPort is a port held by a stranger.
 type BlockedPort struct {
-	Port  int       `json:"port"`
+	Port int `json:"port"`
+	// Until tells two findings apart, and is shown; it is of the host's clock.
 	Until time.Time `json:"until"`
 }
 

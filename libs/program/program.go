@@ -85,6 +85,8 @@ type Env struct {
 	Meta *fleet.Meta
 	// Gates hold readiness back until what a service opens with them is there.
 	Gates *lifecycle.Gates
+	// Now reads the wall clock, with a monotonic reading; see clockVariable.
+	Now func() time.Time
 	// Asked reports whether the program was asked to end; false while it runs and when
 	// it ends because something failed.
 	Asked func() bool
@@ -118,17 +120,22 @@ func Main(s Spec, args, env []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == healthcheckWord {
 		return healthcheck(s, args[1:], env, stdout, stderr)
 	}
+	now, err := clock(env)
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", s.Name, err)
+		return config.ExitUsage
+	}
 	return config.Main(config.Options{
 		Name: s.Name, About: about(s), Version: telemetry.Version(), Args: args, Env: env, Into: s.Into, Stdout: stdout,
-	}, stderr, func(config.Loaded) error { return serve(s, stderr) })
+	}, stderr, func(config.Loaded) error { return serve(s, now, stderr) })
 }
 
 func about(s Spec) string {
 	return s.About + "\n\nWith " + healthcheckWord + " as the first argument it asks the " + s.Name + " that runs with the same settings whether it is ready."
 }
 
-func serve(s Spec, stderr io.Writer) error {
-	e := Env{Replica: replicaName(s), Meta: &fleet.Meta{}, Gates: new(lifecycle.Gates)}
+func serve(s Spec, now func() time.Time, stderr io.Writer) error {
+	e := Env{Now: now, Replica: replicaName(s), Meta: &fleet.Meta{}, Gates: new(lifecycle.Gates)}
 	if s.KeepLog != nil {
 		e.Records = telemetry.NewRing(s.Name+"/"+e.Replica, *s.KeepLog)
 	}
@@ -196,7 +203,7 @@ const joinTimeout = 5 * time.Second
 func join(ctx context.Context, e Env) error {
 	for {
 		attempt, cancel := context.WithTimeout(ctx, joinTimeout)
-		meta, err := e.Client.Join(attempt, time.Now())
+		meta, err := e.Client.Join(attempt, e.Now())
 		cancel()
 		switch {
 		case ctx.Err() != nil:

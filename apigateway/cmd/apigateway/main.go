@@ -121,7 +121,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 		ClusterSecret: s.Cluster.Secret, AdminPassword: s.Admin.InitialPassword, AdminPasswordFile: s.Admin.PasswordFile,
 		Origins: origins, AllowedSubnets: s.Network.AllowedSubnets, TrustedProxies: s.Network.TrustedProxies, Limits: limits(s), MaxStreams: s.Events.Streams,
 		Lockout: lockout(s), Reset: reset(s), NoShares: !s.Share.Enabled, Replica: e.Replica, ClusterName: s.ClusterName,
-		Version: telemetry.Version(), SessionTTL: s.Session.TTL,
+		Version: telemetry.Version(), Now: e.Now, SessionTTL: s.Session.TTL,
 	})
 	if err != nil {
 		_ = listener.Close()

@@ -20,6 +20,8 @@ type Process struct {
 	args      []string
 	log       string // the file of its output, appended to by every run
 	namespace *Namespace
+	// clocks are how far the clock of each run is ahead, in turn; none: it is right.
+	clocks []time.Duration
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -28,6 +30,7 @@ type Process struct {
 	asked bool          // the end of cmd was asked for
 	shot  bool          // cmd was killed
 	ends  []string      // ends nobody asked for
+	runs  int           // how often it was started
 }
 
 // NewProcess is a program beside those of a site; its output is appended to a file.
@@ -54,6 +57,10 @@ func (p *Process) Start() error {
 	fmt.Fprintf(log, "---- start %s\n", time.Now().UTC().Format(time.RFC3339Nano))
 	cmd := exec.Command(p.binary, p.args...)
 	cmd.Stdout, cmd.Stderr = log, log
+	if n := len(p.clocks); n > 0 {
+		cmd.Env = append(os.Environ(), fmt.Sprintf("ORRERY_CLOCK_AHEAD=%v", p.clocks[p.runs%n]))
+	}
+	p.runs++
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.namespace.Do(cmd.Start); err != nil {
 		return fmt.Errorf("starting %s: %w", p.Name, err)

@@ -49,6 +49,8 @@ type Options struct {
 	KeepInstances bool
 	// Namespaces gives each node a network of its own.
 	Namespaces bool
+	// Clocks are how far the clocks of processes are ahead, for each of their runs in turn.
+	Clocks map[string][]time.Duration
 }
 
 // Site is a running Orrery.
@@ -232,7 +234,7 @@ func address() (string, error) {
 // process makes a handle and starts it.
 func (s *Site) process(name, program string, space *Namespace, args ...string) (*Process, error) {
 	p := &Process{
-		Name: name, binary: s.o.Programs[program], args: args, namespace: space, log: s.path("logs", name+".log"),
+		Name: name, binary: s.o.Programs[program], args: args, namespace: space, log: s.path("logs", name+".log"), clocks: s.o.Clocks[name],
 	}
 	return p, p.Start()
 }

@@ -35,7 +35,20 @@ func Generate(seed uint64, f Features) Scenario {
 	s.MemoryMiB = g.memory()
 	g.part(3)
 	g.faults()
+	g.part(4)
+	g.clocks()
 	return *s
+}
+
+// clocks sets the clocks of the agents, enforcers and schedulers wrong, and otherwise
+// wrong after each of their restarts.
+func (g *generator) clocks() {
+	g.Clocks = map[string][]time.Duration{}
+	for _, name := range slices.Concat(numbered("scheduler", g.Schedulers), numbered("enforcer", g.Enforcers), g.NodeIDs()) {
+		for range 1 + g.IntN(3) {
+			g.Clocks[name] = append(g.Clocks[name], pick(g, 0, 140*time.Second, -140*time.Second, 5*time.Hour, -5*time.Hour, 12*time.Hour, -12*time.Hour))
+		}
+	}
 }
 
 type generator struct {

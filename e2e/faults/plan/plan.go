@@ -35,6 +35,9 @@ type Scenario struct {
 	Members, Schedulers, Enforcers, Gateways, Sources int
 	Nodes, MemoryMiB                                  int
 	Groups                                            []Group
+	// Clocks are how far the clocks of services are ahead: of the first run of each, of
+	// the second, and so on in turn.
+	Clocks map[string][]time.Duration
 	// Faults in the order of their times.
 	Faults []Fault
 }

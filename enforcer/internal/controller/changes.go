@@ -3,7 +3,6 @@ package controller
 import (
 	"iter"
 	"slices"
-	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -12,7 +11,9 @@ import (
 // changed asks for a look at the groups that a batch concerns. It runs on the
 // view's goroutine.
 func (c *Controller) changed(b view.Batch) {
-	c.outages.heard(&b, time.Now())
+	now := c.now()
+	c.stamps.heard(&b, now)
+	c.outages.heard(&b, now)
 	nodes, groups := false, map[fleet.GroupName]bool{}
 	for i := range b.Changes {
 		c.changedOne(&b, &b.Changes[i])
@@ -34,7 +35,7 @@ func (c *Controller) changed(b view.Batch) {
 // back, that it changes what is done about each loss.
 func (c *Controller) weigh(s *view.Snapshot) {
 	was := c.mass
-	if c.mass = c.outages.count(s, time.Now(), c.limits).Mass(c.limits); c.mass == was {
+	if c.mass = c.outages.count(s, c.now(), c.limits).Mass(c.limits); c.mass == was {
 		return
 	}
 	for name := range c.known() {

@@ -35,7 +35,7 @@ const (
 // sweep is the queue's key for unreferenced plans and deleted nodes: no group has this name.
 const sweep fleet.GroupName = ""
 
-// Config is what a controller needs. All but Metrics, TTL, Takeover and Version are required.
+// Config is what a controller needs. All but Metrics, TTL, Takeover, Version and Now are required.
 type Config struct {
 	Store *store.Client
 	// View is subscribed to by New, so New comes before the view's Run.
@@ -48,6 +48,8 @@ type Config struct {
 	Takeover bool
 	Version  string
 	Limits   plan.Limits
+	// Now reads the wall clock, with a monotonic reading. Nil means time.Now.
+	Now func() time.Time
 }
 
 // Controller keeps the groups of the shards it owns.
@@ -59,7 +61,11 @@ type Controller struct {
 	replica *store.Replica
 	queue   *reconcile.Queue[fleet.GroupName]
 	outages *outages
+	stamps  *stamps
 	metrics *metrics
+	// wall reads the wall clock, for times that are written; began is what it said at first.
+	wall  func() time.Time
+	began time.Time
 	// ownership is what gained heard last; it belongs to the replica's goroutine.
 	ownership *store.Ownership
 	// mass is whether most of the fleet was lost after the last batch; it belongs to
@@ -69,10 +75,15 @@ type Controller struct {
 
 // New makes a controller that waits for Run. An error is a defect in the metrics.
 func New(cfg Config) (*Controller, error) {
-	c := &Controller{store: cfg.Store, view: cfg.View, log: cfg.Log, limits: cfg.Limits, outages: newOutages()}
+	c := &Controller{store: cfg.Store, view: cfg.View, log: cfg.Log, limits: cfg.Limits, stamps: newStamps(), wall: cfg.Now}
+	c.outages = newOutages(c.stamps)
+	if c.wall == nil {
+		c.wall = time.Now
+	}
+	c.began = c.wall()
 	c.replica = &store.Replica{
 		Client: cfg.Store, TTL: cfg.TTL, Takeover: cfg.Takeover, Claim: true, Gained: c.gained, Log: cfg.Log,
-		Self: fleet.Session{Service: Service, Replica: cfg.Replica, Version: cfg.Version, StartedAt: time.Now().UTC()},
+		Self: fleet.Session{Service: Service, Replica: cfg.Replica, Version: cfg.Version, StartedAt: c.began.UTC()},
 	}
 	var err error
 	if c.metrics, err = newMetrics(cfg.Metrics, c); err != nil {
@@ -85,6 +96,9 @@ func New(cfg Config) (*Controller, error) {
 	cfg.View.Subscribe(c.changed)
 	return c, nil
 }
+
+// now is the time by which ages are measured: it runs on though the wall clock is set.
+func (c *Controller) now() time.Time { return c.began.Add(c.wall().Sub(c.began)).Round(0) }
 
 // Run keeps the groups until ctx ends, then gives the shards back at once.
 func (c *Controller) Run(ctx context.Context) error {

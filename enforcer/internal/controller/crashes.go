@@ -29,8 +29,8 @@ func (c *Controller) prunePass(ctx context.Context, _ fleet.GroupName) (time.Dur
 	if err != nil {
 		return 0, err
 	}
-	now := time.Now()
-	remove, wake := plan.Crashes(snap.Crashes.All(), c.limits, now)
+	now := c.now()
+	remove, wake := plan.Crashes(c.stamps.crashes(snap.Crashes.All(), now), c.limits, now)
 	byGroup := map[fleet.GroupName][]*fleet.Crash{}
 	for _, crash := range remove {
 		byGroup[crash.Group] = append(byGroup[crash.Group], crash)

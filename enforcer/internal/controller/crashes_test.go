@@ -16,7 +16,6 @@ func TestRecordedCrashesAreBoundedInTheStore(t *testing.T) {
 	w := newWorld(t)
 	l := plan.DefaultLimits()
 	l.CrashRecords = 5
-	w.enforcer("a", l)
 	record := func(id, g string, ago time.Duration) {
 		w.commit(store.Create(store.CrashKey(id), fleet.Crash{ID: id, Group: fleet.GroupName(g), At: time.Now().Add(-ago)}),
 			store.Create(store.CrashTailKey(id), fleet.NewCrashTail(id, []string{"x"}, false)))
@@ -26,6 +25,7 @@ func TestRecordedCrashesAreBoundedInTheStore(t *testing.T) {
 	for n := range 9 {
 		record(fmt.Sprintf("loop-%d", n), "loops", time.Duration(9-n)*time.Minute)
 	}
+	w.enforcer("a", l) // it takes the times of what was there before as they were written
 	w.until("the bound", func(s *view.Snapshot) bool {
 		_, other := s.Crashes.Get("other")
 		_, newest := s.Crashes.Get("loop-8")

@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
-	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/reconcile"
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
@@ -34,7 +33,7 @@ func newMetrics(reg prometheus.Registerer, c *Controller) (*metrics, error) {
 	}
 	c.replica.Export(t)
 	t.GaugeFunc("paused", "groups", "Owned groups in which nothing is started after repeated crashes.", func() float64 {
-		return float64(c.paused(time.Now()))
+		return float64(c.paused(c.now()))
 	})
 	return m, t.Err()
 }
@@ -47,7 +46,11 @@ func (c *Controller) paused(now time.Time) int {
 	snap, own, n := c.view.Snapshot(), c.replica.Owned(), 0
 	for name, loop := range snap.CrashLoops.All() {
 		_, owned := own.Fence(name)
-		if g, ok := snap.Groups.Get(name); ok && owned && loop.EndsAt(g, fleet.Ancestors(g, snap.Groups.Get)).After(now) {
+		g, ok := snap.Groups.Get(name)
+		if !ok || !owned {
+			continue
+		}
+		if c.stamps.loop(loop, now).EndsAt(c.stamps.group(g, now), c.ancestors(snap, g, now)).After(now) {
 			n++
 		}
 	}

@@ -17,6 +17,8 @@ const outageFor = time.Hour
 // Forgetting it, as a restart does, only makes the patience with them start anew; so
 // it forgets whenever it may have missed that a node was back in between.
 type outages struct {
+	stamps *stamps
+
 	mu    sync.Mutex
 	since map[fleet.NodeID]time.Time
 	// rev is the revision up to which all news has been heard.
@@ -25,7 +27,9 @@ type outages struct {
 	massUntil time.Time
 }
 
-func newOutages() *outages { return &outages{since: map[fleet.NodeID]time.Time{}} }
+func newOutages(st *stamps) *outages {
+	return &outages{stamps: st, since: map[fleet.NodeID]time.Time{}}
+}
 
 // heard takes the news of a batch.
 func (o *outages) heard(b *view.Batch, now time.Time) {
@@ -78,7 +82,7 @@ func (o *outages) count(s *view.Snapshot, now time.Time, l plan.Limits) plan.Out
 		switch {
 		case since.IsZero():
 			out.Nodes++
-		case now.Sub(since) < outageFor && missed(s, n, now):
+		case now.Sub(since) < outageFor && o.missed(s, n, now):
 			out.Nodes++
 			out.Lost++
 		}
@@ -94,10 +98,13 @@ func (o *outages) count(s *view.Snapshot, now time.Time, l plan.Limits) plan.Out
 
 // missed reports whether a lost node holds something that was not said to be lost long
 // ago. Without memory of the loss that tells a node that was retired from one that is
-// lost just now; the hosts' clocks only decide how long a mass outage is waited for.
-func missed(s *view.Snapshot, n fleet.NodeID, now time.Time) bool {
+// lost just now.
+func (o *outages) missed(s *view.Snapshot, n fleet.NodeID, now time.Time) bool {
 	for i := range s.NodeInstances(n) {
-		if i.HoldsNode() && (!i.Lost() && !i.Stranded() || now.Sub(i.Status.ChangedAt) < outageFor) {
+		if !i.HoldsNode() {
+			continue
+		}
+		if i = o.stamps.instance(i, now); !i.Lost() && !i.Stranded() || now.Sub(i.Status.ChangedAt) < outageFor {
 			return true
 		}
 	}

@@ -36,7 +36,7 @@ func TestAnEarlierLossDoesNotCountForALaterOne(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.rule, func(t *testing.T) {
-			o := newOutages()
+			o := newOutages(newStamps())
 			o.heard(&view.Batch{After: gone, Changes: []view.Change{went}}, start)
 			now := start.Add(10 * time.Minute)
 			if tt.batch != nil {
@@ -53,7 +53,8 @@ func TestWhatCountsAsLostNow(t *testing.T) {
 	w := newWorld(t)
 	w.group("lobby", minimum(0))
 	w.lose()
-	o := newOutages() // as after a restart: it has heard of no loss
+	st := newStamps()
+	o := newOutages(st) // as after a restart: it has heard of no loss
 	tests := []struct {
 		rule string
 		do   func()
@@ -71,6 +72,7 @@ func TestWhatCountsAsLostNow(t *testing.T) {
 	for _, tt := range tests {
 		tt.do()
 		s := w.view.Snapshot()
+		st.heard(&view.Batch{After: s}, time.Now())
 		o.heard(&view.Batch{After: s}, time.Now())
 		clear(o.since)
 		if got := o.count(s, time.Now().Add(tt.now), plan.DefaultLimits()); got != tt.want {
@@ -92,7 +94,7 @@ func TestAMassOutageIsRememberedWhenItIsOver(t *testing.T) {
 	w.lose()
 	limits := plan.DefaultLimits()
 	limits.MassLossNodes = 1
-	o, now := newOutages(), time.Now()
+	o, now := newOutages(newStamps()), time.Now()
 	s := w.view.Snapshot()
 	o.heard(&view.Batch{After: s}, now)
 	if got, want := o.count(s, now, limits), (plan.Outage{Nodes: 1, Lost: 1, MassUntil: now}); got != want {
@@ -109,7 +111,7 @@ func TestARemovedNodeIsForgotten(t *testing.T) {
 		w := newWorld(t)
 		w.lose()
 		s := w.view.Snapshot()
-		o := newOutages()
+		o := newOutages(newStamps())
 		o.heard(&view.Batch{After: s}, time.Now())
 		o.of(s, node, time.Now())
 		o.heard(&view.Batch{After: s, Changes: []view.Change{{Kind: kind, Key: []string{string(node)}, Before: &fleet.Node{}}}}, time.Now())

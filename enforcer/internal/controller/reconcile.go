@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
@@ -52,7 +51,7 @@ func (c *Controller) groupPass(ctx context.Context, name fleet.GroupName) (after
 	if err != nil {
 		return 0, err
 	}
-	now := time.Now()
+	now := c.now()
 	actions, wake := plan.Group(c.input(snap, name, now), now)
 	if !wake.IsZero() {
 		after = wake.Sub(now)
@@ -60,7 +59,9 @@ func (c *Controller) groupPass(ctx context.Context, name fleet.GroupName) (after
 	if len(actions) == 0 {
 		return after, nil
 	}
-	t := &task{name: name, snap: snap, now: now.UTC(), fence: fence}
+	wall := c.wall().Round(0)
+	t := &task{name: name, snap: snap, now: wall.UTC(), fence: fence}
+	t.asWritten(actions, wall.Sub(now))
 	return after, c.carryOut(ctx, t, actions)
 }
 
@@ -83,10 +84,10 @@ func (c *Controller) carryOut(ctx context.Context, t *task, actions []plan.Actio
 // input gathers what the plan of a group looks at.
 func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time) plan.Input {
 	in := plan.Input{
-		Instances: slices.Collect(s.GroupInstances(name)), Limits: c.limits,
+		Limits: c.limits,
 		Session: func(n fleet.NodeID) *fleet.NodeSession {
 			session, _ := s.NodeSessions.Get(n)
-			return session
+			return c.stamps.session(session, now)
 		},
 		Plan: func(digest string) *fleet.Plan {
 			if stored, ok := s.Plans.Get(digest); ok {
@@ -102,7 +103,7 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 		},
 		Eviction: func(id fleet.InstanceID) *fleet.Eviction {
 			e, _ := s.Evictions.Get(id)
-			return e
+			return c.stamps.eviction(e, now)
 		},
 		Waits: func(id fleet.InstanceID) bool {
 			i, ok := s.Instances.Get(id)
@@ -118,7 +119,7 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 		},
 		Crashes: func(yield func(*fleet.Crash) bool) {
 			for _, crash := range s.Crashes.All() {
-				if !yield(crash) {
+				if !yield(c.stamps.crash(crash, now)) {
 					return
 				}
 			}
@@ -137,11 +138,24 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 		},
 		Outage: c.outages.count(s, now, c.limits),
 	}
-	if g, ok := s.Groups.Get(name); ok {
-		in.Group, in.Whole, in.Ancestors = g, &s.Whole(g).Spec, fleet.Ancestors(g, s.Groups.Get)
+	for i := range s.GroupInstances(name) {
+		in.Instances = append(in.Instances, c.stamps.instance(i, now))
 	}
-	in.CrashLoop, _ = s.CrashLoops.Get(name)
+	if g, ok := s.Groups.Get(name); ok {
+		in.Group, in.Whole, in.Ancestors = c.stamps.group(g, now), &s.Whole(g).Spec, c.ancestors(s, g, now)
+	}
+	loop, _ := s.CrashLoops.Get(name)
+	in.CrashLoop = c.stamps.loop(loop, now)
 	return in
+}
+
+// ancestors are those that a group inherits from, with their times by this process' clock.
+func (c *Controller) ancestors(s *view.Snapshot, g *fleet.Group, now time.Time) []*fleet.Group {
+	all := fleet.Ancestors(g, s.Groups.Get)
+	for n, a := range all {
+		all[n] = c.stamps.group(a, now)
+	}
+	return all
 }
 
 // sweepPass removes deleted nodes, and the plans of owned groups that nobody refers
@@ -159,8 +173,8 @@ func (c *Controller) sweepPass(ctx context.Context, _ fleet.GroupName) (time.Dur
 		return 0, err
 	}
 	used := references(snap)
-	now := time.Now()
-	actions, wake := plan.Plans(ownPlans(snap, own), func(digest string) bool { return used[digest] }, c.limits, now)
+	now := c.now()
+	actions, wake := plan.Plans(c.stamps.plans(ownPlans(snap, own), now), func(digest string) bool { return used[digest] }, c.limits, now)
 	byGroup := map[fleet.GroupName][]plan.Action{}
 	for _, a := range actions {
 		byGroup[a.Group] = append(byGroup[a.Group], a)
@@ -170,7 +184,7 @@ func (c *Controller) sweepPass(ctx context.Context, _ fleet.GroupName) (time.Dur
 		if !ok {
 			continue
 		}
-		if err := c.carryOut(ctx, &task{name: name, snap: snap, now: now.UTC(), fence: fence}, actions); err != nil {
+		if err := c.carryOut(ctx, &task{name: name, snap: snap, now: c.wall().UTC(), fence: fence}, actions); err != nil {
 			return 0, err
 		}
 	}

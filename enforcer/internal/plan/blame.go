@@ -6,6 +6,9 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
+// blameSlack is how much earlier than a status a crash's own record may be seen.
+const blameSlack = 10 * time.Second
+
 // blame says what the group's crashes after a time have in common. An only node is no
 // suspect: everything crashes there, whoever is at fault.
 func (p *pass) blame(after time.Time) fleet.Blame {

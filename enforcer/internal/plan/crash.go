@@ -29,7 +29,7 @@ func (p *pass) gate() (ready time.Time, pause *Action) {
 		return p.setback(), nil
 	}
 	if len(crashes) >= p.in.Limits.CrashLimit {
-		if b := p.blame(crashes[0].Add(-time.Nanosecond)); len(crashes) >= p.tolerance(b) {
+		if b := p.blame(crashes[0].Add(-blameSlack)); len(crashes) >= p.tolerance(b) {
 			loop := p.nextLoop(crashes)
 			loop.Blame = b
 			return loop.PausedUntil, &Action{Kind: SetCrashLoop, Loop: loop, Reason: fleet.ReasonCrashLoop, Message: sentence(loop)}

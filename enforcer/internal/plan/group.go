@@ -60,7 +60,7 @@ func newPass(in Input, now time.Time) *pass {
 		paired: map[fleet.InstanceID]bool{}, seconds: map[fleet.InstanceID]bool{},
 	}
 	slices.SortFunc(p.all, func(a, b *fleet.Instance) int {
-		return cmp.Or(a.Intent.CreatedAt.Compare(b.Intent.CreatedAt),
+		return cmp.Or(cmp.Compare(a.Intent.CreateRev, b.Intent.CreateRev), a.Intent.CreatedAt.Compare(b.Intent.CreatedAt),
 			cmp.Compare(a.Intent.Ordinal, b.Intent.Ordinal),
 			strings.Compare(string(a.Intent.ID), string(b.Intent.ID)))
 	})
@@ -112,6 +112,9 @@ func (p *pass) countLiving() int {
 // enforcer made it, or it existed when the group was last scaled explicitly.
 func (p *pass) own(i *fleet.Instance) bool {
 	scaled := p.group().ScaledAt
+	if i.Intent.CreateRev > p.group().ModRev { // made after anybody scaled it, whatever clocks say
+		scaled = time.Time{}
+	}
 	return i.Intent.Origin == fleet.OriginMinimum || !scaled.IsZero() && !i.Intent.CreatedAt.After(scaled)
 }
 

@@ -260,7 +260,7 @@ func (c *Controller) claim(ctx context.Context, p fleet.Placement) error {
 		status = fleet.Status{Instance: p.Instance, Group: p.Group, Node: p.Node, Generation: p.Generation}
 	}
 	status.Epoch, status.State, status.Reason, status.Message = fence.Epoch(), fleet.Preparing, fleet.ReasonPreparing, ""
-	status.ChangedAt = time.Now().UTC()
+	status.ChangedAt = c.kit.Now().UTC()
 	_, err = c.cfg.Store.Commit(ctx, store.Txn{
 		Fences: []store.Fence{fence}, Guards: []store.Guard{store.Unchanged(key, placement.ModRev)},
 		Writes: []store.Write{store.Replace(store.StatusKey(p.Instance), status, rev)},

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
@@ -43,6 +42,6 @@ func (c *Controller) StopUnrecorded(id fleet.InstanceID) {
 	}
 	i.Send(machine.Ordered{Order: fleet.Order{
 		Instance: id, Node: c.cfg.Node, Generation: i.Live().Status.Generation, Action: fleet.OrderStop,
-		By: fmt.Sprintf("node %s", c.cfg.Node), Reason: fleet.ReasonOrphan, Message: fleet.ReasonOrphan.Text(), At: time.Now().UTC(),
+		By: fmt.Sprintf("node %s", c.cfg.Node), Reason: fleet.ReasonOrphan, Message: fleet.ReasonOrphan.Text(), At: c.kit.Now().UTC(),
 	}})
 }

@@ -30,8 +30,6 @@ import (
 )
 
 const (
-	// blockFor is how long a port a stranger holds is kept from the scheduler.
-	blockFor = 5 * time.Minute
 	// attemptTimeout bounds one attempt to join or to write.
 	attemptTimeout = 5 * time.Second
 	maxPause       = 2 * time.Second
@@ -39,7 +37,7 @@ const (
 	recordTries = 5
 )
 
-// Config is what a member needs. All but TTL and Wrote are required.
+// Config is what a member needs. All but TTL, Wrote and Now are required.
 type Config struct {
 	Store *store.Client
 	// Record is the node's record without its history: JoinedAt, BlockedPorts.
@@ -55,7 +53,9 @@ type Config struct {
 	Joining func() error
 	// Joined is called with each new session.
 	Joined func(*store.Session)
-	Log    *slog.Logger
+	// Now reads the wall clock, with a monotonic reading. Nil means time.Now.
+	Now func() time.Time
+	Log *slog.Logger
 }
 
 // Member is the node's membership. Make it with New.
@@ -79,6 +79,9 @@ type Member struct {
 
 // New makes a member that joins when it is run.
 func New(cfg Config) *Member {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	return &Member{cfg: cfg, record: cfg.Record, runtimes: cfg.Record.Runtimes, doubts: make(chan struct{}, 1)}
 }
 
@@ -190,7 +193,7 @@ func (m *Member) Node() fleet.Node {
 func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, err error) {
 	attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	meta, err := m.cfg.Store.Join(attempt, time.Now())
+	meta, err := m.cfg.Store.Join(attempt, m.cfg.Now())
 	if err != nil {
 		return nil, "", errs.Wrap("membership.join", err)
 	}
@@ -198,7 +201,7 @@ func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, er
 	if err != nil {
 		return nil, "", err
 	}
-	barred, err := m.barred(attempt, time.Now())
+	barred, err := m.barred(attempt, m.cfg.Now())
 	if err != nil {
 		return nil, "", err
 	}
@@ -218,7 +221,7 @@ func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, er
 			return nil, "", errs.Wrap("membership.join", err)
 		}
 	}
-	session := fleet.NodeSession{Node: node.ID, DataUUID: node.DataUUID, Holder: m.cfg.Holder, StartedAt: time.Now().UTC()}
+	session := fleet.NodeSession{Node: node.ID, DataUUID: node.DataUUID, Holder: m.cfg.Holder, StartedAt: m.cfg.Now().UTC()}
 	s, err = store.OpenSession(attempt, m.cfg.Store, store.NodeSessionKey(node.ID), session, m.cfg.TTL, false,
 		store.Unchanged(store.NodeDesiredKey(node.ID), wishes), store.Unchanged(store.RevokedNodeKey(node.ID), barred))
 	if errs.Is(err, errs.Conflict) { // it is looked at anew
@@ -246,7 +249,7 @@ func (m *Member) wishes(ctx context.Context) (rev int64, err error) {
 // Barred reports whether the node is revoked, also where that cannot be told: gateways refuse
 // what its instances say of themselves then.
 func (m *Member) Barred(ctx context.Context) bool {
-	_, err := m.barred(ctx, time.Now())
+	_, err := m.barred(ctx, m.cfg.Now())
 	return err != nil
 }
 
@@ -312,7 +315,7 @@ func (m *Member) write(ctx context.Context, fences []store.Fence, change func(*f
 		if err != nil && !errs.Is(err, errs.NotFound) {
 			return errs.Wrap("membership.write", err)
 		}
-		now := time.Now().UTC()
+		now := m.cfg.Now().UTC()
 		record := m.cfg.Record
 		record.JoinedAt, record.Runtimes = now, m.wanted()
 		if old.ModRev != 0 {
@@ -384,7 +387,7 @@ func (m *Member) Block(ctx context.Context, port int) {
 	defer cancel()
 	err := m.write(ctx, []store.Fence{fence}, func(n *fleet.Node) {
 		n.BlockedPorts = slices.DeleteFunc(n.BlockedPorts, func(b fleet.BlockedPort) bool { return b.Port == port })
-		n.BlockedPorts = append(n.BlockedPorts, fleet.BlockedPort{Port: port, Until: time.Now().UTC().Add(blockFor)})
+		n.BlockedPorts = append(n.BlockedPorts, fleet.BlockedPort{Port: port, Until: m.cfg.Now().UTC().Add(fleet.PortBlockedFor)})
 	})
 	if err != nil {
 		m.cfg.Log.Warn("taken port not reported", "port", port, "error", err)

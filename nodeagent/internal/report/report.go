@@ -51,6 +51,8 @@ type Config struct {
 	Players *presence.Board
 	// Warm are the template versions at hand, in order of digest.
 	Warm func() []string
+	// Now reads the wall clock, with a monotonic reading.
+	Now func() time.Time
 	// Cached is how many bytes the cache of content holds.
 	Cached func() int64
 	Log    *slog.Logger
@@ -96,7 +98,7 @@ func (r *Reporter) Run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		at := time.Now() // the report's own time has lost the monotonic reading
+		at := r.cfg.Now() // the report's own time has lost the monotonic reading
 		now := r.look(at)
 		fence, ok := r.cfg.Fence()
 		if !ok || (fence.Epoch() == r.epoch && !Differs(r.written, now, r.cfg.Capacity) && !r.cfg.Players.Changed()) {
@@ -163,7 +165,7 @@ func (r *Reporter) write(ctx context.Context, fence store.Fence, now fleet.Repor
 		if !r.recalled && old.ModRev != 0 {
 			r.recalled = true
 			r.cfg.Recall(old)
-			now = r.look(time.Now())
+			now = r.look(r.cfg.Now())
 		}
 	}
 	t := store.Txn{Fences: []store.Fence{fence}, Writes: []store.Write{store.Replace(key, now, r.rev)}}

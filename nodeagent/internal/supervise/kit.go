@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/console"
@@ -29,6 +30,8 @@ type Kit struct {
 	DataDir string
 	// BootID identifies the running kernel.
 	BootID string
+	// Now reads the wall clock, with a monotonic reading.
+	Now func() time.Time
 	// Rebooted is true when the host was restarted since the agent before this one.
 	Rebooted bool
 	// Held is true when journalled instances wait for the node to join; see Live.

@@ -229,7 +229,7 @@ func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 		return fail(startReason(err, diskOr(fleet.ReasonStartFailed, err)), err)
 	}
 	now := time.Now()
-	return message{process: p, guard: g, began: now, logFrom: from, event: machine.Started{Run: run, PID: p.Identity().Server.PID, At: now.UTC()}}
+	return message{process: p, guard: g, began: now, logFrom: from, event: machine.Started{Run: run, PID: p.Identity().Server.PID, At: i.kit.Now().UTC()}}
 }
 
 // notePast notes under which past of the store the run begins. One that cannot be
@@ -297,7 +297,7 @@ func (i *Instance) adopt(ctx context.Context, e journal.Entry) (m message, ok bo
 	if unknown && (!exit.Known || e.Machine.Phase == machine.Launching) { // then it is of the run before
 		return message{event: machine.Lost{Run: run, Rebooted: i.kit.Rebooted}}, true
 	}
-	return message{event: ending(run, exit)}, true
+	return message{event: i.ending(run, exit)}, true
 }
 
 // sweep ends what a start that was called off may have left.
@@ -325,17 +325,19 @@ func (i *Instance) seek(ctx context.Context, rt runtime.Runtime, s runtime.Spec,
 }
 
 // ending is the event for a process that ended while no agent watched.
-func ending(run int, exit runtime.Exit) machine.Event {
+func (i *Instance) ending(run int, exit runtime.Exit) machine.Event {
 	if exit.Known {
-		return exitEvent(run, exit)
+		return i.exitEvent(run, exit)
 	}
 	return machine.Lost{Run: run, Rebooted: exit.Rebooted}
 }
 
-func exitEvent(run int, e runtime.Exit) machine.Exited {
-	at := e.At
-	if at.IsZero() {
-		at = time.Now()
+// exitEvent is the event for an end. Its time is of the agent's clock: the runtime has
+// measured how long ago it was.
+func (i *Instance) exitEvent(run int, e runtime.Exit) machine.Exited {
+	at := i.kit.Now()
+	if !e.At.IsZero() {
+		at = at.Add(-time.Since(e.At))
 	}
 	return machine.Exited{Run: run, At: at.UTC(), Exit: fleet.Exit{
 		Code: e.Code, Signal: e.Signal, Known: e.Known, OOM: e.OOM, LimitMiB: e.LimitMiB, Hangup: e.Hangup,

@@ -198,7 +198,7 @@ func (i *Instance) Run(ctx context.Context) {
 			i.setProcess(nil)
 			i.kit.Logs.Release(i.kit.LogPath(i.id))
 			i.dismiss()
-			end := exitEvent(i.entry.Machine.Run, p.Exit())
+			end := i.exitEvent(i.entry.Machine.Run, p.Exit())
 			if !i.began.IsZero() {
 				end.Ran = time.Since(i.began)
 			}
@@ -284,7 +284,7 @@ func (i *Instance) handle(ctx context.Context, m message) {
 
 // advance decides and journals.
 func (i *Instance) advance(m message) []machine.Effect {
-	next, effects := machine.Step(i.entry.Machine, m.event, time.Now().UTC())
+	next, effects := machine.Step(i.entry.Machine, m.event, i.kit.Now().UTC())
 	if m.process == nil && m.token == "" && len(effects) == 0 && reflect.DeepEqual(next, i.entry.Machine) {
 		return nil // news of what is known, as after every relist
 	}

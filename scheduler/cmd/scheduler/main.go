@@ -48,7 +48,7 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := scheduler.New(scheduler.Config{
 		Store: e.Client, View: e.View, Log: e.Log, Metrics: e.Registry, Replica: e.Replica,
-		Version: telemetry.Version(), SessionTTL: s.Session.TTL,
+		Version: telemetry.Version(), Now: e.Now, SessionTTL: s.Session.TTL,
 		ClusterSecret: s.Cluster.Secret, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
 	})
 	if err != nil {

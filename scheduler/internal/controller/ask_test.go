@@ -241,7 +241,7 @@ func TestNobodyAsksWithoutTheSecret(t *testing.T) {
 func TestAnAskerDoesNotWaitForEver(t *testing.T) {
 	w := newWorld(t)
 	v := view.New(w.c, nil)
-	ctl := controller.New(w.c, v, func() *store.Ownership { return nil }, nil, slog.New(slog.DiscardHandler))
+	ctl := controller.New(controller.Config{Store: w.c, View: v, Owned: func() *store.Ownership { return nil }, Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if _, err := ctl.Ask(ctx); !errs.Is(err, errs.Unavailable) {
@@ -257,7 +257,7 @@ func TestAnAskerDoesNotWaitForEver(t *testing.T) {
 func TestEachAskerGetsACopyOfItsOwn(t *testing.T) {
 	w := newWorld(t)
 	v := view.New(w.c, nil)
-	ctl := controller.New(w.c, v, func() *store.Ownership { return nil }, nil, slog.New(slog.DiscardHandler))
+	ctl := controller.New(controller.Config{Store: w.c, View: v, Owned: func() *store.Ownership { return nil }, Log: slog.New(slog.DiscardHandler)})
 	w.run(v.Run)
 	w.run(ctl.Run)
 	w.node("n1", 25)

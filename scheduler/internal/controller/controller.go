@@ -30,6 +30,7 @@ type Controller struct {
 	asks    *asks
 	log     *slog.Logger
 	metrics *Metrics
+	now     func() time.Time
 	// answers are what became of the transactions under way; sending are their goroutines.
 	answers chan *flight
 	sending sync.WaitGroup
@@ -44,13 +45,29 @@ type Controller struct {
 	balancer balancer
 }
 
+// Config is what a controller needs. All but Metrics and Now are required.
+type Config struct {
+	Store *store.Client
+	// View is subscribed to by New, so New comes before the view's Run.
+	View *view.View
+	// Owned is what the replica owns.
+	Owned   func() *store.Ownership
+	Metrics *Metrics
+	Log     *slog.Logger
+	// Now reads the wall clock, with a monotonic reading. Nil means time.Now.
+	Now func() time.Time
+}
+
 // New makes a controller that listens to a view.
-func New(c *store.Client, v *view.View, owned func() *store.Ownership, m *Metrics, log *slog.Logger) *Controller {
+func New(cfg Config) *Controller {
 	ctl := &Controller{
-		store: c, owned: owned, inbox: newInbox(), asks: newAsks(), log: log, metrics: m, state: newState(),
-		answers: make(chan *flight, depthLimit+1), pipe: newPipe(c), evictor: newEvictor(),
+		store: cfg.Store, owned: cfg.Owned, inbox: newInbox(), asks: newAsks(), log: cfg.Log, metrics: cfg.Metrics, now: cfg.Now, state: newState(),
+		answers: make(chan *flight, depthLimit+1), pipe: newPipe(cfg.Store), evictor: newEvictor(),
 	}
-	v.Subscribe(ctl.inbox.hear)
+	if ctl.now == nil {
+		ctl.now = time.Now
+	}
+	cfg.View.Subscribe(ctl.inbox.hear)
 	return ctl
 }
 
@@ -68,16 +85,16 @@ func (c *Controller) Run(ctx context.Context) error {
 	timer := time.NewTimer(resync)
 	defer timer.Stop()
 	for {
-		next := c.pass(ctx, time.Now())
+		next := c.pass(ctx, c.now())
 		timer.Reset(next)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-c.inbox.wake:
 		case f := <-c.answers:
-			c.land(f, time.Now())
+			c.land(f, c.now())
 		case a := <-c.evictor.answers:
-			c.heard(a, time.Now())
+			c.heard(a, c.now())
 		case <-timer.C:
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,8 @@ type world struct {
 	t    *testing.T
 	c    *store.Client
 	view *view.View
+	// ahead is how far the schedulers' clock is ahead.
+	ahead atomic.Int64
 }
 
 func newWorld(t *testing.T) *world {
@@ -37,6 +40,9 @@ func newWorld(t *testing.T) *world {
 	w.run(w.view.Run)
 	return w
 }
+
+// now is the schedulers' clock.
+func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
 
 // run keeps something going until the test ends; the returned function ends it earlier.
 func (w *world) run(f func(context.Context) error) (stop func()) {
@@ -52,7 +58,7 @@ func (w *world) run(f func(context.Context) error) (stop func()) {
 func (w *world) schedule(replica string) (stop func()) {
 	w.t.Helper()
 	v := view.New(w.c, nil)
-	s, err := scheduler.New(scheduler.Config{Store: w.c, View: v, Replica: replica, Log: slog.New(slog.DiscardHandler)})
+	s, err := scheduler.New(scheduler.Config{Store: w.c, View: v, Replica: replica, Log: slog.New(slog.DiscardHandler), Now: w.now})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -312,14 +318,21 @@ func TestAPortThatAStrangerHoldsIsAvoided(t *testing.T) {
 	}
 }
 
+// The time starts when the scheduler sees that the port is blocked. The node's clock says
+// nothing about it.
 func TestABlockedPortIsTriedAgainWhenItsTimeIsOver(t *testing.T) {
-	w := newWorld(t)
-	w.node("n1", 1000)
-	w.block("n1", fleet.BlockedPort{Port: 30000, Until: time.Now().Add(300 * time.Millisecond)})
-	w.schedule("a")
-	id := w.want(w.group("lobby", func(s *fleet.GroupSpec) { s.Ports = fleet.PortRange{Start: 30000, End: 30000} }), 1)[0]
-	if i := w.await(id, "placed", placed); i.Placement.Port != 30000 {
-		t.Errorf("port %d", i.Placement.Port)
+	for _, skew := range []time.Duration{-12 * time.Hour, 0, 12 * time.Hour} {
+		w := newWorld(t)
+		w.node("n1", 1000)
+		w.block("n1", fleet.BlockedPort{Port: 30000, Until: time.Now().Add(skew + fleet.PortBlockedFor)})
+		w.schedule("a")
+		id := w.want(w.group("lobby", func(s *fleet.GroupSpec) { s.Ports = fleet.PortRange{Start: 30000, End: 30000} }), 1)[0]
+		w.await(id, "refused", func(i *fleet.Instance) bool { return i.Pending != nil })
+		w.ahead.Store(int64(fleet.PortBlockedFor))
+		w.group("other", nil) // the scheduler looks at its clock
+		if i := w.await(id, "placed", placed); i.Placement.Port != 30000 {
+			t.Errorf("port %d", i.Placement.Port)
+		}
 	}
 }
 

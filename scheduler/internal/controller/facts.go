@@ -87,12 +87,21 @@ func (s *state) reported(c *view.Change) {
 
 // noteFailure tells the model of an instance that has just crashed or could not be
 // started by its node, also where its agent starts it again in place.
-func (s *state) noteFailure(before, after *fleet.Instance, now time.Time) {
+func (s *state) noteFailure(before, after *fleet.Instance, now time.Time, listed bool) {
+	for _, at := range failures(before, after, now, listed) {
+		s.model.Failed(after.Status.Node, after.Intent.Group, after.Intent.GroupRevision, at)
+	}
+}
+
+// failures are when an instance failed since it was seen last. What it says while it is
+// followed happens now, whatever the clocks of hosts say; with listed it may have been
+// there for long, and its times count as far as they have passed.
+func failures(before, after *fleet.Instance, now time.Time, listed bool) (all []time.Time) {
 	fail := func(at time.Time) {
-		if at.After(now) { // by a clock that is ahead
+		if !listed || at.After(now) {
 			at = now
 		}
-		s.model.Failed(after.Status.Node, after.Intent.Group, after.Intent.GroupRevision, at)
+		all = append(all, at)
 	}
 	n, at := restarts(before, after, now)
 	for range n {
@@ -103,6 +112,7 @@ func (s *state) noteFailure(before, after *fleet.Instance, now time.Time) {
 			fail(at)
 		}
 	}
+	return all
 }
 
 // restarts are how often an instance was started again in place since it was seen last, and

@@ -40,7 +40,7 @@ func newLagging(t *testing.T) *lagging {
 	faulty, l.faults = etcd.Faulty(t)
 
 	replica := &store.Replica{Client: l.c, Self: fleet.Session{Service: "scheduler", Replica: "a"}, Claim: true, Log: slog.New(slog.DiscardHandler)}
-	l.ctl = New(faulty, view.New(l.c, nil), replica.Owned, nil, slog.New(slog.DiscardHandler))
+	l.ctl = New(Config{Store: faulty, View: view.New(l.c, nil), Owned: replica.Owned, Log: slog.New(slog.DiscardHandler)})
 	l.view = view.New(l.c, nil)
 	l.view.Subscribe(func(b view.Batch) {
 		l.mu.Lock()

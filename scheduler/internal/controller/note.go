@@ -153,7 +153,7 @@ func (c *Controller) compose(w *waiter, now time.Time) (n *note, due time.Time) 
 	if have.Generation != in.Generation || have.Reason != u.Reason {
 		return n, time.Time{}
 	}
-	if due := have.At.Add(c.state.pause()); have.Message != u.Message && due.After(now) {
+	if due := have.At.Add(c.state.pause()); have.Message != u.Message && due.After(now) && !have.At.After(now) { // not by another's clock that is ahead
 		return nil, due
 	} else if have.Message == u.Message {
 		return nil, time.Time{}

@@ -77,7 +77,7 @@ func (c *Controller) makeRoom(class *class, plan *fleet.Plan, now time.Time) {
 	r := &place.Request{ID: i.Intent.ID, Group: i.Intent.Group, Plan: plan, TemplateMiB: templateMiB(c.state.snap, plan)}
 	began := time.Now()
 	victims, ok := c.state.victims(r, g.Spec.Priority, now)
-	c.evictor.rest = time.Now().Add(searchRest * time.Since(began))
+	c.evictor.rest = c.now().Add(searchRest * time.Since(began))
 	if !ok {
 		c.state.hungry = true
 		return

@@ -14,7 +14,7 @@ type waiter struct {
 	group fleet.GroupName
 	// priority is its group's, when it was last put in the queue.
 	priority int
-	// age is since when it waits, in microseconds of Unix time.
+	// age is the revision at which it was asked for: the lowest waits longest.
 	age     int64
 	ordinal int
 	// at is its place in the queue it is in, -1 while it is in none.

@@ -17,7 +17,7 @@ func (w *world) rival(service string) *store.Replica {
 	w.t.Helper()
 	r := &store.Replica{Client: w.c, Self: fleet.Session{Service: service, Replica: "r"}, Claim: true, Log: slog.New(slog.DiscardHandler)}
 	v := view.New(w.c, nil)
-	ctl := controller.New(w.c, v, r.Owned, nil, r.Log)
+	ctl := controller.New(controller.Config{Store: w.c, View: v, Owned: r.Owned, Log: r.Log})
 	r.Gained = func(*store.Ownership) { ctl.Wake() }
 	w.run(v.Run)
 	w.run(r.Run)

@@ -81,10 +81,7 @@ func (c *Controller) movedAt(i *fleet.Instance) time.Time {
 	if at, ok := c.balancer.tried[i.Intent.ID]; ok {
 		return at
 	}
-	if i.Intent.Reason == fleet.ReasonRebalanced {
-		return i.Intent.GenerationAt
-	}
-	return time.Time{}
+	return c.state.arrived[i.Intent.ID]
 }
 
 // uses are the nodes as they will be once the moves under way have ended, and how many those are.

@@ -46,11 +46,16 @@ type state struct {
 	refresh time.Time
 	// unblock is when the earliest blocked port is free again; zero when none is.
 	unblock time.Time
+	// blocked are the ports that strangers hold, and until when they are avoided.
+	blocked map[fleet.NodeID]map[fleet.BlockedPort]time.Time
+	// arrived are the instances that came by a move, and when they did.
+	arrived map[fleet.InstanceID]time.Time
 }
 
 func newState() *state {
 	return &state{
 		model: place.NewModel(), ledger: budget.NewLedger(), waiters: map[fleet.InstanceID]*waiter{}, classes: map[classKey]*class{},
+		blocked: map[fleet.NodeID]map[fleet.BlockedPort]time.Time{}, arrived: map[fleet.InstanceID]time.Time{},
 		aside: map[fleet.GroupName]map[*waiter]struct{}{}, assumed: map[fleet.InstanceID]*entry{},
 		lanes: map[fleet.NodeID]*lane{}, kept: map[fleet.InstanceID]place.Hold{}, balanced: map[fleet.GroupName]struct{}{}, room: 1,
 		skew: map[fleet.GroupName]struct{}{},
@@ -79,6 +84,7 @@ func (s *state) catchUp(in *inbox, now time.Time) (rewound bool) {
 func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 	before := *s
 	*s = *newState()
+	s.blocked, s.arrived = before.blocked, before.arrived
 	s.snap, s.lanes, s.room, s.leaning = snap, before.lanes, before.room+1, before.leaning
 	s.model.Lean(s.leaning.to, s.leaning.by)
 	for _, l := range s.lanes {
@@ -92,9 +98,15 @@ func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 	for _, i := range snap.Orphans.All() {
 		s.hold(nil, i)
 	}
+	for id := range s.arrived {
+		if _, ok := snap.Instances.Get(id); !ok {
+			delete(s.arrived, id)
+		}
+	}
 	for _, i := range snap.Instances.All() {
 		s.hold(nil, i)
-		s.noteFailure(nil, i, now)
+		s.noteFailure(nil, i, now, true)
+		s.noteMove(i, now, true)
 	}
 	for id, e := range before.assumed {
 		s.assumeAgain(id, e, rewound)
@@ -129,7 +141,11 @@ func (s *state) apply(c *view.Change, now time.Time) {
 	switch c.Kind {
 	case view.KindIntent, view.KindPlacement, view.KindStatus:
 		s.applyInstance(c)
-		s.noteFailure(c.InstanceBefore, c.Instance, now)
+		s.noteFailure(c.InstanceBefore, c.Instance, now, false)
+		if c.Kind == view.KindIntent {
+			s.forgetMove(c)
+			s.noteMove(c.Instance, now, false)
+		}
 	case view.KindReport: // changes which node is best, and with the free disk what fits
 		s.reported(c)
 		s.setNode(fleet.NodeID(c.Key[0]), now)
@@ -233,6 +249,7 @@ func (s *state) setNode(id fleet.NodeID, now time.Time) {
 	if !ok {
 		s.model.RemoveNode(id)
 		s.ledger.RemoveNode(id)
+		delete(s.blocked, id)
 		return
 	}
 	facts := nodeOf(s.snap, id, n)
@@ -240,19 +257,53 @@ func (s *state) setNode(id fleet.NodeID, now time.Time) {
 	s.ledger.SetNode(id, budgetOf(&facts))
 }
 
-// blockedPorts are the ports strangers still hold, as far as anybody knows.
+// blockedPorts are the ports that strangers probably still hold: each is avoided for
+// fleet.PortBlockedFor from when the scheduler first sees that it is blocked.
 func (s *state) blockedPorts(n *fleet.Node, now time.Time) []int {
+	if len(n.BlockedPorts) == 0 {
+		delete(s.blocked, n.ID)
+		return nil
+	}
 	var ports []int
+	known := make(map[fleet.BlockedPort]time.Time, len(n.BlockedPorts))
 	for _, b := range n.BlockedPorts {
-		if !b.Until.After(now) {
+		until, seen := s.blocked[n.ID][b]
+		if !seen {
+			until = now.Add(fleet.PortBlockedFor)
+		}
+		known[b] = until
+		if !until.After(now) {
 			continue
 		}
 		ports = append(ports, b.Port)
-		if s.unblock.IsZero() || b.Until.Before(s.unblock) {
-			s.unblock = b.Until
+		if s.unblock.IsZero() || until.Before(s.unblock) {
+			s.unblock = until
 		}
 	}
+	s.blocked[n.ID] = known
 	return ports
+}
+
+// noteMove notes when an instance came by a move, as noteFailure does of failures.
+func (s *state) noteMove(i *fleet.Instance, now time.Time, listed bool) {
+	if i == nil || i.Intent.Reason != fleet.ReasonRebalanced {
+		return
+	}
+	if _, known := s.arrived[i.Intent.ID]; known {
+		return
+	}
+	at := now
+	if made := i.Intent.GenerationAt; listed && made.Before(now) {
+		at = made
+	}
+	s.arrived[i.Intent.ID] = at
+}
+
+// forgetMove forgets when an instance came whose next generation, if any, did not come by a move.
+func (s *state) forgetMove(c *view.Change) {
+	if c.Instance == nil || c.Instance.Intent.Reason != fleet.ReasonRebalanced {
+		delete(s.arrived, fleet.InstanceID(c.Key[len(c.Key)-1]))
+	}
 }
 
 // releaseBlocked frees ports whose time has come.

@@ -19,7 +19,7 @@ func (s *state) want(i *fleet.Instance) {
 
 func waiterOf(i *fleet.Instance, priority int) *waiter {
 	in := &i.Intent
-	return &waiter{id: in.ID, group: in.Group, age: in.GenerationAt.UnixMicro(), ordinal: in.Ordinal, priority: priority, at: -1}
+	return &waiter{id: in.ID, group: in.Group, age: in.ModRev, ordinal: in.Ordinal, priority: priority, at: -1}
 }
 
 func (s *state) priority(g fleet.GroupName) int { return priority(s.snap, g) }

@@ -1,0 +1,346 @@
+package controller
+
+import (
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/orreryhq/orrery/enforcer/internal/plan"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// clockTolerance is the difference between two clocks, the delay of a record included,
+// that needs no correction.
+const clockTolerance = time.Second
+
+// stamps translates the times that other processes wrote into records to this process'
+// clock, so that no host's clock decides how old something is: a time that is written
+// while this process watches is the moment at which the write is seen. It is stored
+// only where it differs from what was written.
+//
+// A time from before the first list is taken as it was written, and is never after that
+// list. Times that start a deadline count from the first list then: a deadline that is
+// too late does no harm, one that is too early does.
+type stamps struct {
+	mu sync.Mutex
+	// rev is the revision up to which all changes have been seen.
+	rev   int64
+	known map[stampKey]stamp
+}
+
+// stampKey names one time of one record.
+type stampKey struct {
+	name stampName
+	id   string
+}
+
+// stampName is which time of which kind of record a stamp is.
+type stampName string
+
+const (
+	stampStatus     stampName = "status"
+	stampGeneration stampName = "generation"
+	stampCreated    stampName = "created"
+	stampStop       stampName = "stop"
+	stampPlacement  stampName = "placement"
+	stampOrder      stampName = "order"
+	stampUpdated    stampName = "updated"
+	stampReset      stampName = "reset"
+	stampScaled     stampName = "scaled"
+	stampLoop       stampName = "loop"
+	stampCrash      stampName = "crash"
+	stampEviction   stampName = "eviction"
+	stampSession    stampName = "session"
+	stampPlan       stampName = "plan"
+)
+
+// deadline reports whether a time starts a deadline after which something is removed
+// or killed.
+func (n stampName) deadline() bool {
+	return n == stampEviction || n == stampSession || n == stampPlan
+}
+
+// stamp is a time as it was written, and when that was by this process' clock.
+type stamp struct{ written, local time.Time }
+
+func newStamps() *stamps { return &stamps{known: map[stampKey]stamp{}} }
+
+// heard takes the times of a batch.
+func (st *stamps) heard(b *view.Batch, now time.Time) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	first := st.rev == 0
+	st.rev = b.After.Rev
+	for i := range b.Changes {
+		ch := &b.Changes[i]
+		before := map[stampName]time.Time{}
+		for name, at := range timesOf(ch, ch.Before) {
+			before[name] = at
+		}
+		for name, at := range timesOf(ch, ch.After) {
+			if was, ok := before[name]; !ok || !was.Equal(at) {
+				st.note(stampKey{name, idOf(ch)}, at, now, first)
+			}
+			delete(before, name)
+		}
+		for name := range before {
+			delete(st.known, stampKey{name, idOf(ch)})
+		}
+	}
+}
+
+// note stores when a time was written, where that differs from the time itself.
+func (st *stamps) note(k stampKey, written, now time.Time, first bool) {
+	late := now.Sub(written)
+	exact := late <= clockTolerance && late >= -clockTolerance
+	if first {
+		exact = late >= 0
+	}
+	if exact && !k.name.deadline() {
+		delete(st.known, k)
+		return
+	}
+	st.known[k] = stamp{written, now}
+}
+
+// local is when a record's time was written, by this process' clock. A record past
+// the changes that were seen was written just now.
+func (st *stamps) local(k stampKey, written time.Time, modRev int64, now time.Time) time.Time {
+	if written.IsZero() {
+		return written
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if s, ok := st.known[k]; ok && s.written.Equal(written) {
+		return s.local
+	}
+	if modRev > st.rev {
+		return now
+	}
+	return written
+}
+
+// idOf is the rest of a record's key.
+func idOf(ch *view.Change) string { return ch.Key[len(ch.Key)-1] }
+
+// timesOf are the times of a record that a plan depends on.
+func timesOf(ch *view.Change, record any) iter.Seq2[stampName, time.Time] {
+	return func(yield func(stampName, time.Time) bool) {
+		each := func(name stampName, at time.Time) bool { return at.IsZero() || yield(name, at) }
+		switch r := record.(type) {
+		case *fleet.Status:
+			each(stampStatus, r.ChangedAt)
+		case *fleet.Intent:
+			if each(stampGeneration, r.GenerationAt) && each(stampCreated, r.CreatedAt) && r.Stop != nil {
+				each(stampStop, r.Stop.At)
+			}
+		case *fleet.Placement:
+			each(stampPlacement, r.PlacedAt)
+		case *fleet.Order:
+			each(stampOrder, r.At)
+		case *fleet.Group:
+			_ = each(stampUpdated, r.UpdatedAt) && each(stampReset, r.CrashesResetAt) && each(stampScaled, r.ScaledAt)
+		case *fleet.CrashLoop:
+			each(stampLoop, r.PausedAt)
+		case *fleet.Crash:
+			each(stampCrash, r.At)
+		case *fleet.Eviction:
+			each(stampEviction, r.At)
+		case *fleet.StoredPlan:
+			each(stampPlan, r.TouchedAt)
+		case *fleet.NodeSession:
+			each(stampSession, r.StartedAt)
+		}
+	}
+}
+
+// instance is an instance with its times by this process' clock: the same one where
+// all of them are.
+func (st *stamps) instance(i *fleet.Instance, now time.Time) *fleet.Instance {
+	id := string(i.Intent.ID)
+	out := *i
+	changed := false
+	by := func(name stampName, written time.Time, modRev int64) (local time.Time, shift time.Duration) {
+		local = st.local(stampKey{name, id}, written, modRev, now)
+		shift = local.Sub(written)
+		changed = changed || shift != 0
+		return local, shift
+	}
+	rev := i.Intent.ModRev
+	out.Intent.CreatedAt, _ = by(stampCreated, i.Intent.CreatedAt, rev)
+	var shift time.Duration
+	if out.Intent.GenerationAt, shift = by(stampGeneration, i.Intent.GenerationAt, rev); shift != 0 {
+		out.Intent.Crashes = shifted(i.Intent.Crashes, shift)
+	}
+	if s := i.Intent.Stop; s != nil {
+		if at, shift := by(stampStop, s.At, rev); shift != 0 {
+			stop := *s
+			stop.At = at
+			out.Intent.Stop = &stop
+		}
+	}
+	if p := i.Placement; p != nil {
+		if at, shift := by(stampPlacement, p.PlacedAt, p.ModRev); shift != 0 {
+			placement := *p
+			placement.PlacedAt = at
+			out.Placement = &placement
+		}
+	}
+	if o := i.Order; o != nil {
+		if at, shift := by(stampOrder, o.At, o.ModRev); shift != 0 {
+			order := *o
+			order.At = at
+			out.Order = &order
+		}
+	}
+	if s := i.Status; s != nil {
+		if _, shift := by(stampStatus, s.ChangedAt, s.ModRev); shift != 0 {
+			out.Status = shiftedStatus(s, shift)
+		}
+	}
+	if !changed {
+		return i
+	}
+	return &out
+}
+
+// shiftedStatus is a status with all of its times moved: they are of one clock.
+func shiftedStatus(s *fleet.Status, by time.Duration) *fleet.Status {
+	out := *s
+	for _, at := range []*time.Time{&out.ChangedAt, &out.StartedAt, &out.FinishedAt} {
+		if !at.IsZero() {
+			*at = at.Add(by)
+		}
+	}
+	out.Crashes = shifted(s.Crashes, by)
+	return &out
+}
+
+func shifted(all []time.Time, by time.Duration) []time.Time {
+	out := slices.Clone(all)
+	for n := range out {
+		out[n] = out[n].Add(by)
+	}
+	return out
+}
+
+// group is a group with its times by this process' clock.
+func (st *stamps) group(g *fleet.Group, now time.Time) *fleet.Group {
+	out := *g
+	by := func(name stampName, at *time.Time) bool {
+		written := *at
+		*at = st.local(stampKey{name, string(g.Name)}, written, g.ModRev, now)
+		return !at.Equal(written)
+	}
+	updated, reset, scaled := by(stampUpdated, &out.UpdatedAt), by(stampReset, &out.CrashesResetAt), by(stampScaled, &out.ScaledAt)
+	if !updated && !reset && !scaled {
+		return g
+	}
+	return &out
+}
+
+// loop is a crash loop with its times by this process' clock; nil for none.
+func (st *stamps) loop(l *fleet.CrashLoop, now time.Time) *fleet.CrashLoop {
+	if l == nil {
+		return nil
+	}
+	shift := st.local(stampKey{stampLoop, string(l.Group)}, l.PausedAt, l.ModRev, now).Sub(l.PausedAt)
+	if shift == 0 {
+		return l
+	}
+	out := shiftedLoop(*l, shift)
+	return &out
+}
+
+func shiftedLoop(l fleet.CrashLoop, by time.Duration) fleet.CrashLoop {
+	l.Since, l.PausedAt, l.PausedUntil = l.Since.Add(by), l.PausedAt.Add(by), l.PausedUntil.Add(by)
+	return l
+}
+
+// crash is a recorded crash with its time by this process' clock.
+func (st *stamps) crash(c *fleet.Crash, now time.Time) *fleet.Crash {
+	at := st.local(stampKey{stampCrash, c.ID}, c.At, c.ModRev, now)
+	if at.Equal(c.At) {
+		return c
+	}
+	out := *c
+	out.At = at
+	return &out
+}
+
+// crashes are recorded crashes with their times by this process' clock.
+func (st *stamps) crashes(all iter.Seq2[string, *fleet.Crash], now time.Time) iter.Seq2[string, *fleet.Crash] {
+	return func(yield func(string, *fleet.Crash) bool) {
+		for id, c := range all {
+			if !yield(id, st.crash(c, now)) {
+				return
+			}
+		}
+	}
+}
+
+// plans are stored plans with their times by this process' clock.
+func (st *stamps) plans(all iter.Seq2[string, *fleet.StoredPlan], now time.Time) iter.Seq2[string, *fleet.StoredPlan] {
+	return func(yield func(string, *fleet.StoredPlan) bool) {
+		for digest, p := range all {
+			out := *p
+			out.TouchedAt = st.local(stampKey{stampPlan, digest}, p.TouchedAt, p.ModRev, now)
+			if !yield(digest, &out) {
+				return
+			}
+		}
+	}
+}
+
+// eviction is an eviction with its time by this process' clock; nil for none.
+func (st *stamps) eviction(e *fleet.Eviction, now time.Time) *fleet.Eviction {
+	if e == nil {
+		return nil
+	}
+	out := *e
+	out.At = st.local(stampKey{stampEviction, string(e.Instance)}, e.At, e.ModRev, now)
+	return &out
+}
+
+// session is a node's session with its time by this process' clock; nil for none.
+func (st *stamps) session(s *fleet.NodeSession, now time.Time) *fleet.NodeSession {
+	if s == nil {
+		return nil
+	}
+	out := *s
+	out.StartedAt = st.local(stampKey{stampSession, string(s.Node)}, s.StartedAt, s.ModRev, now)
+	return &out
+}
+
+// asWritten names the records as they are in the store, for the writes that are computed
+// from them. The crashes that a next generation remembers are dated by the wall clock,
+// which is ahead of this process' clock by an amount.
+func (t *task) asWritten(actions []plan.Action, ahead time.Duration) {
+	if ahead.Abs() <= clockTolerance {
+		ahead = 0
+	}
+	original := func(i *fleet.Instance) *fleet.Instance {
+		if i == nil {
+			return nil
+		}
+		if have, ok := t.snap.Instances.Get(i.Intent.ID); ok {
+			return have
+		}
+		return i
+	}
+	for n := range actions {
+		a := &actions[n]
+		planned := a.Instance
+		a.Instance, a.Replaces, a.Restores = original(a.Instance), original(a.Replaces), original(a.Restores)
+		if a.Kind == plan.SetCrashLoop {
+			a.Loop = shiftedLoop(a.Loop, ahead)
+		}
+		if a.Kind == plan.Again && planned.Status != nil && planned != a.Instance {
+			next := *a.Instance
+			next.Status = shiftedStatus(planned.Status, ahead)
+			a.Instance = &next
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package program
+
+import (
+	"testing"
+	"time"
+)
+
+func TestTheEnvironmentSetsTheClock(t *testing.T) {
+	for _, tt := range []struct {
+		env  string
+		want time.Duration
+	}{{"PATH=/bin", 0}, {"ORRERY_CLOCK_AHEAD=", 0}, {"ORRERY_CLOCK_AHEAD=12h", 12 * time.Hour}, {"ORRERY_CLOCK_AHEAD=-140s", -140 * time.Second}} {
+		now, err := clock([]string{tt.env})
+		if err != nil {
+			t.Errorf("%s: %v", tt.env, err)
+			continue
+		}
+		before := time.Now()
+		at := now()
+		after := time.Now()
+		if at.Before(before.Add(tt.want)) || at.After(after.Add(tt.want)) {
+			t.Errorf("%s: the clock is at %v, want %v ahead of %v", tt.env, at, tt.want, before)
+		}
+	}
+	if _, err := clock([]string{"ORRERY_CLOCK_AHEAD=soon"}); err == nil {
+		t.Error("a clock that is soon ahead is accepted")
+	}
+}
