@@ -304,7 +304,7 @@ func TestEveryAnswerCarriesItsIDs(t *testing.T) {
 
 func TestBrowsersOfAllowedOriginsMayCall(t *testing.T) {
 	etcd := storetest.Start(t)
-	any := newSiteOn(t, etcd)
+	any := newSiteOn(t, etcd, func(c *Config) { c.Origins = []string{"*"} })
 	r := any.do("OPTIONS", "/api/v1/groups/lobby", nil, "Origin", "https://a.example", "Access-Control-Request-Method", "PATCH").want(204)
 	if r.header.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(r.header.Get("Access-Control-Allow-Methods"), "PATCH") ||
 		r.header.Get("Access-Control-Allow-Credentials") != "" {
@@ -317,6 +317,51 @@ func TestBrowsersOfAllowedOriginsMayCall(t *testing.T) {
 	if got := some.do("GET", "/livez", nil, "Origin", "https://b.example").header.Get("Access-Control-Allow-Origin"); got != "" {
 		t.Errorf("allowed %q", got)
 	}
+	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+		r := some.do("OPTIONS", "/api/v1/groups/lobby", nil, "Origin", "https://a.example", "Access-Control-Request-Method", method).want(204)
+		if !strings.Contains(r.header.Get("Access-Control-Allow-Methods"), method) {
+			t.Errorf("the preflight of %s from a listed origin: %v", method, r.header)
+		}
+	}
+}
+
+func TestByDefaultOnlyPagesOfTheGatewaysOwnOriginCall(t *testing.T) {
+	s := newSite(t)
+	host := strings.TrimPrefix(s.url, "http://")
+	login := `{"username":"admin","password":"wrong"}`
+	post := func(header ...string) *reply {
+		t.Helper()
+		r := s.as("").do("POST", "/api/v1/auth/login", login, header...)
+		if got := r.header.Get("Access-Control-Allow-Origin"); got != "" {
+			t.Errorf("%v: allowed %q", header, got)
+		}
+		return r
+	}
+	before := s.revision()
+	for name, header := range map[string][]string{
+		"another site":                    {"Origin", "https://evil.example"},
+		"a page of a form":                {"Origin", "https://evil.example", "Content-Type", "application/x-www-form-urlencoded"},
+		"another port of this host":       {"Origin", "http://" + host + "0"},
+		"a page without an origin":        {"Origin", "null"},
+		"what the browser calls foreign":  {"Origin", s.url, "Sec-Fetch-Site", "cross-site"},
+		"another page of the same domain": {"Origin", s.url, "Sec-Fetch-Site", "same-site"},
+	} {
+		t.Run(name, func(t *testing.T) { post(header...).want(403).naming("http.cors.allowedOrigins") })
+	}
+	r := s.do("OPTIONS", "/api/v1/groups/lobby", nil, "Origin", "https://evil.example", "Access-Control-Request-Method", "DELETE")
+	if r.status/100 == 2 || r.header.Get("Access-Control-Allow-Methods") != "" {
+		t.Errorf("the preflight of a page of another origin: %d %v", r.status, r.header)
+	}
+	if after := s.revision(); after != before {
+		t.Error("a page of another origin changed something")
+	}
+	if opens(s, "https://evil.example") || !opens(s, s.url) {
+		t.Error("a WebSocket opens for a page of another origin, or does not for one of the own origin")
+	}
+	post("Origin", s.url).want(401)
+	post("Origin", strings.ToUpper(s.url), "Sec-Fetch-Site", "same-origin").want(401)
+	post("Origin", "https://panel.example", "Sec-Fetch-Site", "same-origin").want(401) // behind a proxy that sets Host
+	post().want(401)
 }
 
 func TestABodyThatIsTooLargeIsRefused(t *testing.T) {

@@ -43,7 +43,7 @@ func TestAVersionOfTheSettingsHoldsOnEveryGateway(t *testing.T) {
 	a := newSite(t)
 	b := second(t, a)
 	a.do("GET", "/api/v1/cluster/config", nil).want(200).is("activeVersion", 0).is("patch", map[string]any{}).
-		is("effective.http.cors.allowedOrigins", []string{"*"}).is("effective.security.rateLimiting.loginsPerMinute", 0)
+		is("effective.http.cors.allowedOrigins", []string{}).is("effective.security.rateLimiting.loginsPerMinute", 0)
 	a.do("POST", "/api/v1/cluster/config", `{"parentVersion":0,"patch":{"http":{"cors":{"allowedOrigins":["https://a.example"]}}},"reason":"only the panel"}`).
 		want(201).is("version", 1).is("parentVersion", 0)
 	for _, s := range []*site{a, b} {
@@ -83,7 +83,7 @@ func TestAVersionOfTheSettingsHoldsOnEveryGateway(t *testing.T) {
 
 	a.do("POST", "/api/v1/cluster/config/rollback", `{"targetVersion":1}`).want(200).is("activeVersion", 1)
 	a.do("POST", "/api/v1/cluster/config", `{"parentVersion":1,"patch":{"http.cors.allowedOrigins":null}}`).want(201).is("version", 3)
-	a.do("GET", "/api/v1/cluster/config", nil).want(200).is("patch", map[string]any{}).is("effective.http.cors.allowedOrigins", []string{"*"})
+	a.do("GET", "/api/v1/cluster/config", nil).want(200).is("patch", map[string]any{}).is("effective.http.cors.allowedOrigins", []string{})
 	a.do("POST", "/api/v1/cluster/config/rollback", `{"targetVersion":0}`).want(200).is("activeVersion", 0)
 	a.do("POST", "/api/v1/cluster/config", `{"parentVersion":0,"patch":{"http.cors.allowedOrigins":[]}}`).want(201).is("version", 4)
 	a.do("GET", "/api/v1/audit", nil).want(200).naming("config.update").naming("config.rollback").naming("only the panel")
@@ -141,7 +141,7 @@ func TestOriginsAreAddedAndRemovedWhileTheGatewayServes(t *testing.T) {
 		t.Error("a page of another origin is let in")
 	}
 	s.do("PATCH", "/api/v1/admin/cors/origins", `{"action":"add","origin":"https://B.example"}`).want(200).
-		is("changed", true).is("restartRequired", false).is("version", 1).is("allowedOrigins", []string{"https://a.example", "https://b.example"})
+		is("changed", true).is("restartRequired", false).is("version", 1).is("allowedOrigins", []string{"https://a.example", "https://b.example"}).is("wideOpen", false)
 	if allowed(s, "https://b.example") == "" || !opens(s, "https://b.example") || allowed(s, "https://a.example") == "" {
 		t.Error("a page of an allowed origin is refused")
 	}
@@ -149,6 +149,29 @@ func TestOriginsAreAddedAndRemovedWhileTheGatewayServes(t *testing.T) {
 	s.do("PATCH", "/api/v1/admin/cors/origins", `{"action":"remove","origin":"https://a.example"}`).want(200).is("version", 2)
 	if allowed(s, "https://a.example") != "" {
 		t.Error("a removed origin is let in")
+	}
+	r := s.do("PATCH", "/api/v1/admin/cors/origins", `{"action":"remove","origin":"https://b.example"}`).want(200).is("allowedOrigins", []string{})
+	if strings.Contains(r.raw, "warning") {
+		t.Errorf("without *: %s", r.raw)
+	}
+}
+
+func TestAnAnswerThatLeavesAllOriginsAllowedSaysSo(t *testing.T) {
+	s := newSiteOn(t, storetest.Start(t), func(c *Config) { c.Origins = []string{"*"} })
+	s = s.as(s.login("admin", adminPassword))
+	const path = "/api/v1/admin/cors/origins"
+	warning, _ := s.do("PATCH", path, `{"action":"add","origin":"https://a.example"}`).want(200).
+		is("allowedOrigins", []string{"*", "https://a.example"}).is("wideOpen", true).field("warning").(string)
+	if !strings.Contains(warning, `"action":"remove","origin":"*"`) {
+		t.Errorf("the warning does not say what to do: %q", warning)
+	}
+	s.do("PATCH", path, `{"action":"add","origin":"https://a.example"}`).want(200).is("changed", false).is("wideOpen", true)
+	r := s.do("PATCH", path, `{"action":"remove","origin":"*"}`).want(200).is("allowedOrigins", []string{"https://a.example"}).is("wideOpen", false)
+	if strings.Contains(r.raw, "warning") {
+		t.Errorf("without *: %s", r.raw)
+	}
+	if allowed(s, "https://b.example") != "" {
+		t.Error("a page of another origin is let in")
 	}
 }
 

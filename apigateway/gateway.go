@@ -59,6 +59,7 @@ const serviceName = "apigateway"
 const (
 	defaultAnonymous = 100
 	defaultLogins    = 10
+	defaultTickets   = 120
 )
 
 // minSecret is the length of the shortest usable cluster secret.
@@ -75,6 +76,8 @@ type Limits struct {
 	Names int
 	// Users are requests of a user; none by default.
 	Users int
+	// Tickets are the tickets for streams that a user gets; 120 by default.
+	Tickets int
 }
 
 // MaxLockoutFailures is the largest Lockout.Failures: the time of each is kept.
@@ -130,8 +133,9 @@ type Config struct {
 	// AdminPassword is the first user's at the first start; when empty one is
 	// generated and written to AdminPasswordFile.
 	AdminPassword, AdminPasswordFile string
-	// Origins are those browsers may call from; "*" allows any. Nil allows any too,
-	// an empty list none. Credentials are never allowed: tokens are not cookies.
+	// Origins are those browsers may call from beside the gateway's own; "*" allows any, and
+	// without any only pages of the gateway's own origin call. Credentials are never allowed:
+	// tokens are not cookies.
 	Origins []string
 	// AllowedSubnets are whence the API may be used, as CIDRs; none allows any.
 	AllowedSubnets []string
@@ -140,8 +144,11 @@ type Config struct {
 	Limits         Limits
 	// MaxStreams is how many streams of events are open at a time. 0 means 2,000.
 	MaxStreams int
-	Lockout    Lockout
-	Reset      PasswordReset
+	// UserStreams is how many streams of a kind one user has open at a time: of events, of
+	// consoles, of consoles for commands and of logs. It is half of all at most. 0 means 100.
+	UserStreams int
+	Lockout     Lockout
+	Reset       PasswordReset
 	// NoShares is true when nobody may share texts by links, and nobody reads those there are.
 	NoShares bool
 	// Replica is this process' name among the gateways.
@@ -212,9 +219,6 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = prometheus.NewRegistry()
-	}
-	if cfg.Origins == nil {
-		cfg.Origins = []string{"*"}
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -339,7 +343,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 	})
 	records := logs.New(logs.Config{
 		Records: g.cfg.Records, Service: serviceName, Replica: g.cfg.Replica, View: g.cfg.View, Auth: g.auth, Tickets: tickets,
-		Agents: g.agents, Client: calling(g.calls), Secret: g.cfg.ClusterSecret, Log: g.cfg.Log, Metrics: g.metrics,
+		Agents: g.agents, Client: calling(g.calls), Secret: g.cfg.ClusterSecret, OfUser: g.cfg.UserStreams, Log: g.cfg.Log, Metrics: g.metrics,
 	})
 	frame.Add(rest.New(rest.Config{
 		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: templates, Sources: sources,
@@ -363,7 +367,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 			return events.SightOf(g.cfg.View.Snapshot, by.Instance)
 		},
 		Consoles:   func(c *gin.Context) bool { return server.Allowed(c, auth.InstancesConsole) },
-		MaxClients: g.cfg.MaxStreams, Slog: g.cfg.Log, Metrics: g.metrics,
+		MaxClients: g.cfg.MaxStreams, OfUser: g.cfg.UserStreams, Slog: g.cfg.Log, Metrics: g.metrics,
 	})
 	frame.Add(workload.New(workload.Config{
 		Operations: g.operate, Auth: g.auth, Players: g.players, Tickets: tickets, HasRoom: told.HasRoom, Tell: g.relay.Tell, StateOf: rest.StateOf, Proxies: fleet.RoutesPlayers, Now: g.cfg.Now,
@@ -380,19 +384,19 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		consoles: console.New(console.Config{
 			View: g.cfg.View, Auth: g.auth, Operations: g.operate, Tickets: tickets, Bell: g.bell,
 			Origins: func() []string { return g.settings.Now().Origins },
-			Log:     g.cfg.Log, Metrics: g.metrics,
+			OfUser:  g.cfg.UserStreams, Log: g.cfg.Log, Metrics: g.metrics,
 		}),
 		shell: shell.New(shell.Config{
 			Commands: command.New(command.Config{
 				Operations: g.operate, Sources: sources, Auth: g.auth, ClusterName: g.cfg.ClusterName, ClusterID: meta.ClusterID,
 				Replica: g.cfg.Replica, End: g.end, EndOther: g.relay.AskToEnd, Now: g.cfg.Now,
 			}),
-			Operations: g.operate, Auth: g.auth, Tickets: tickets, NodeID: fleet.NodeID(g.cfg.NodeID), Origins: func() []string { return g.settings.Now().Origins }, Metrics: g.metrics,
+			Operations: g.operate, Auth: g.auth, Tickets: tickets, NodeID: fleet.NodeID(g.cfg.NodeID), Origins: func() []string { return g.settings.Now().Origins }, OfUser: g.cfg.UserStreams, Metrics: g.metrics,
 		}),
 		logs: records,
 	}
 	frame.Add(
-		server.Post("/api/v1/events/ticket", server.Needs(auth.EventsStream), streams.events.Ticket),
+		server.Post("/api/v1/events/ticket", server.Needs(auth.EventsStream), streams.events.Ticket).IssuesTickets(),
 		server.Get("/api/v1/events/stream", server.Ticketed, streams.events.Stream),
 	)
 	frame.Add(streams.consoles.Routes()...)
@@ -413,7 +417,7 @@ func (c Config) settings() (settings.Settings, error) {
 	limit := func(set, otherwise int) int { return max(0, cmp.Or(set, otherwise)) }
 	out := settings.Settings{
 		Origins: c.Origins, Anonymous: limit(c.Limits.Anonymous, defaultAnonymous), Logins: limit(c.Limits.Logins, defaultLogins),
-		Names: max(0, c.Limits.Names), Users: max(0, c.Limits.Users),
+		Names: max(0, c.Limits.Names), Users: max(0, c.Limits.Users), Tickets: limit(c.Limits.Tickets, defaultTickets),
 		Session: auth.SessionTTL, Reset: operate.ResetTTL, Lockout: c.Lockout.effective(),
 	}
 	var err error

@@ -53,7 +53,7 @@ func (g *gateways) start(ctx context.Context, name string) (*gateway, error) {
 	log := g.path(name + ".log")
 	p := site.NewProcess(name, g.program, log,
 		"--etcd-endpoints", g.endpoint, "--cluster-secret-file", g.path("secret"), "--listen", "127.0.0.1:0", "--replica", name,
-		"--admin-password-file", g.path("admin-password"), "--limits-anonymous", "0", "--limits-logins", "0", "--log-level", "info")
+		"--admin-password-file", g.path("admin-password"), "--limits-anonymous", "0", "--limits-logins", "0", "--limits-streams", "1000", "--log-level", "info")
 	began := time.Now()
 	if err := p.Start(); err != nil {
 		return nil, err

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -85,6 +87,9 @@ func (a *Admin) start(ctx context.Context) error {
 	if err != nil {
 		return &errs.Error{Kind: errs.Invalid, Field: "admin.address", Message: whyNot(a.options.Address, err), Err: err}
 	}
+	if at, ok := l.Addr().(*net.TCPAddr); ok && at.IP.IsLoopback() {
+		a.server.Handler = byAddress(a.server.Handler)
+	}
 	a.listener = l
 	a.addr.Store(l.Addr().String())
 	a.options.Log.Info("admin listener is up", "address", a.Addr())
@@ -113,6 +118,23 @@ func (a *Admin) stop(ctx context.Context) error {
 	return nil
 }
 
+// byAddress refuses requests that name another host than localhost or an IP address. A web page
+// can have its own name resolve to loopback and read, in the browser of a person on this host,
+// what loopback serves without a token.
+func byAddress(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+		if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && host != "localhost" {
+			answer(w, http.StatusForbidden, "this listener is on loopback and answers requests for localhost or its IP address only, not for "+strconv.Quote(r.Host))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // Handler serves the admin endpoints, for a service that has a listener already.
 func (a *Admin) Handler() http.Handler {
 	mux := http.NewServeMux()
@@ -122,11 +144,11 @@ func (a *Admin) Handler() http.Handler {
 		ErrorLog:      unsaid{slog.NewLogLogger(a.options.Log.Handler(), slog.LevelWarn)},
 		ErrorHandling: promhttp.ContinueOnError,
 	}))
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return mux
 }
 

@@ -143,3 +143,39 @@ func TestAClientThatGoesAwayFromTheMetricsIsInNoLog(t *testing.T) {
 		t.Errorf("it said %s", &said)
 	}
 }
+
+func TestAListenerOnLoopbackAnswersNoForeignName(t *testing.T) {
+	var gates lifecycle.Gates
+	admin := newAdmin(t, "", gates.Ready)
+	check := lifecycle.Component{Name: "check", Start: func(ctx context.Context) error {
+		_, port, err := net.SplitHostPort(admin.Addr())
+		if err != nil {
+			return err
+		}
+		for host, want := range map[string]int{
+			"127.0.0.1:" + port: 200, "127.0.0.1": 200, "localhost:" + port: 200, "[::1]:" + port: 200,
+			"evil.example:" + port: 403, "evil.example": 403, "localhost.evil.example:" + port: 403,
+		} {
+			for _, path := range []string{"/metrics", "/livez"} {
+				r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin.Addr()+path, nil)
+				if err != nil {
+					return err
+				}
+				r.Host = host
+				resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+				if err != nil {
+					return err
+				}
+				_ = resp.Body.Close()
+				if resp.StatusCode != want {
+					t.Errorf("%s for %s: %d, want %d", path, host, resp.StatusCode, want)
+				}
+			}
+		}
+		return nil
+	}}
+	done := lifecycle.Component{Name: "done", Run: func(context.Context) error { return lifecycle.ErrEnd }}
+	if err := lifecycle.Run(t.Context(), slog.New(slog.DiscardHandler), admin.Component(), check, done); err != nil {
+		t.Error(err)
+	}
+}

@@ -32,7 +32,7 @@ type settings struct {
 		InitialPassword string `config:"initial-password" secret:"true" usage:"password of the first user at the first start, instead of a generated one"`
 	} `config:"admin"`
 	CORS struct {
-		Origins []string `config:"origins" default:"*" usage:"origins browsers may call from; * allows any, empty none"`
+		Origins []string `config:"origins" usage:"origins whose pages may call the API, like https://panel.example.org; empty: only pages of the gateway's own origin; * allows any"`
 	} `config:"cors"`
 	Network struct {
 		AllowedSubnets []string `config:"allowed-subnets" usage:"networks the API may be used from, like 10.0.0.0/8; empty: from anywhere"`
@@ -43,6 +43,8 @@ type settings struct {
 		Logins    int `config:"logins" default:"10" usage:"attempts to log in per minute and address; 0 sets no limit"`
 		Names     int `config:"names" default:"0" usage:"attempts to log in per minute under a user name; 0 sets no limit"`
 		Users     int `config:"users" default:"0" usage:"requests per minute of a user; 0 sets no limit"`
+		Tickets   int `config:"tickets" default:"120" usage:"tickets for streams that a user gets per minute; 0 sets no limit"`
+		Streams   int `config:"streams" default:"100" usage:"streams of a kind that a user has open at this gateway: of events, of consoles, of consoles for commands, of logs; never more than half of all"`
 	} `config:"limits"`
 	Events struct {
 		Streams int `config:"streams" default:"2000" usage:"streams of events that are open at a time; each takes up to 64 KiB"`
@@ -85,6 +87,8 @@ func (s *settings) Validate() []error {
 	check(s.Limits.Logins >= 0, "limits.logins", "must not be negative")
 	check(s.Limits.Names >= 0, "limits.names", "must not be negative")
 	check(s.Limits.Users >= 0, "limits.users", "must not be negative")
+	check(s.Limits.Tickets >= 0, "limits.tickets", "must not be negative")
+	check(s.Limits.Streams >= 1, "limits.streams", "must be at least 1")
 	check(s.Events.Streams >= 1, "events.streams", "must be at least 1")
 	check(s.Lockout.Failures >= 0 && s.Lockout.Failures <= apigateway.MaxLockoutFailures, "lockout.failures", fmt.Sprintf("must be between 0 and %d", apigateway.MaxLockoutFailures))
 	check(s.Lockout.Window >= time.Second, "lockout.window", "must be at least 1s")
@@ -112,14 +116,10 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	if err != nil {
 		return nil, err
 	}
-	origins := s.CORS.Origins
-	if origins == nil {
-		origins = []string{}
-	}
 	service, err := apigateway.New(apigateway.Config{
 		Store: e.Client, View: e.View, Log: e.Log, Records: e.Records, Metrics: e.Registry, MetricsPublic: s.Metrics.Public, Listener: listener, APIURL: s.API.URL,
 		ClusterSecret: s.Cluster.Secret, AdminPassword: s.Admin.InitialPassword, AdminPasswordFile: s.Admin.PasswordFile,
-		Origins: origins, AllowedSubnets: s.Network.AllowedSubnets, TrustedProxies: s.Network.TrustedProxies, Limits: limits(s), MaxStreams: s.Events.Streams,
+		Origins: s.CORS.Origins, AllowedSubnets: s.Network.AllowedSubnets, TrustedProxies: s.Network.TrustedProxies, Limits: limits(s), MaxStreams: s.Events.Streams, UserStreams: s.Limits.Streams,
 		Lockout: lockout(s), Reset: reset(s), NoShares: !s.Share.Enabled, Replica: e.Replica, ClusterName: s.ClusterName,
 		Version: telemetry.Version(), Now: e.Now, SessionTTL: s.Session.TTL,
 	})
@@ -142,7 +142,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 
 // limits are as set, where 0 sets none.
 func limits(s *settings) apigateway.Limits {
-	return apigateway.Limits{Anonymous: none(s.Limits.Anonymous), Logins: none(s.Limits.Logins), Names: s.Limits.Names, Users: s.Limits.Users}
+	return apigateway.Limits{Anonymous: none(s.Limits.Anonymous), Logins: none(s.Limits.Logins), Names: s.Limits.Names, Users: s.Limits.Users, Tickets: none(s.Limits.Tickets)}
 }
 
 func lockout(s *settings) apigateway.Lockout {

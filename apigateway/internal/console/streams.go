@@ -42,6 +42,8 @@ type Config struct {
 	Origins func() []string
 	// MaxStreams is the number of consoles shown at a time. 0 means DefaultMaxStreams.
 	MaxStreams int
+	// OfUser is how many of them one user has, half of all at most. 0 means places.DefaultOfUser.
+	OfUser int
 	// WriteTimeout is how long one write may be stuck. 0 means DefaultWriteTimeout.
 	WriteTimeout time.Duration
 	Log          *slog.Logger
@@ -63,7 +65,7 @@ type metrics struct {
 func New(cfg Config) *Streams {
 	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, DefaultMaxStreams)
 	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, DefaultWriteTimeout)
-	s := &Streams{cfg: cfg, room: socket.NewRoom(cfg.MaxStreams, "consoles", cfg.Origins)}
+	s := &Streams{cfg: cfg, room: socket.NewRoom(cfg.MaxStreams, cfg.OfUser, "consoles", cfg.Origins)}
 	s.metrics = metrics{
 		bytes:      cfg.Metrics.Counter("console_bytes", "Bytes of output shown to clients."),
 		suppressed: cfg.Metrics.Counter("console_lines_suppressed", "Lines of output clients could not follow."),
@@ -76,7 +78,7 @@ func New(cfg Config) *Streams {
 func (s *Streams) Routes() []server.Route {
 	console := func(base string) []server.Route {
 		return server.Under(base,
-			server.Post("/:id/console/ticket", server.Needs(auth.InstancesConsole), s.Ticket),
+			server.Post("/:id/console/ticket", server.Needs(auth.InstancesConsole), s.Ticket).IssuesTickets(),
 			server.Get("/:id/console", server.Ticketed, s.Stream),
 			server.Get("/:id/attach", server.Ticketed, s.Attach),
 		)

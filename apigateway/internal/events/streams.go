@@ -55,6 +55,8 @@ type Config struct {
 	Consoles func(*gin.Context) bool
 	// MaxClients is the number of streams at a time. 0 means DefaultMaxClients.
 	MaxClients int
+	// OfUser is how many of them one user has, half of all at most. 0 means places.DefaultOfUser.
+	OfUser int
 	// Backlog is how many events a client that was up to date may fall behind
 	// before it is cut. 0 means DefaultBacklog; more than the log's size is of no use.
 	Backlog int
@@ -95,7 +97,7 @@ func New(cfg Config) *Streams {
 	if cfg.Metrics == nil {
 		cfg.Metrics = telemetry.NewMetrics(prometheus.NewRegistry(), "apigateway")
 	}
-	s := &Streams{cfg: cfg, places: places.New(cfg.MaxClients), archive: newArchive(cfg.Store, cfg.Log, cfg.Slog), closed: make(chan struct{})}
+	s := &Streams{cfg: cfg, places: places.New(cfg.MaxClients, cfg.OfUser), archive: newArchive(cfg.Store, cfg.Log, cfg.Slog), closed: make(chan struct{})}
 	s.buffers.New = func() any { return new(bytes.Buffer) }
 	s.metrics = metrics{
 		sent:    cfg.Metrics.Counter("events_sent", "Events written to clients of the event stream.").WithLabelValues(),

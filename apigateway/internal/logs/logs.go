@@ -62,6 +62,8 @@ type Config struct {
 	Log    *slog.Logger
 	// MaxStreams is the number of streams at a time. 0 means DefaultMaxStreams.
 	MaxStreams int
+	// OfUser is how many of them one user has, half of all at most. 0 means places.DefaultOfUser.
+	OfUser int
 	// WriteTimeout is how long one write may be stuck. 0 means DefaultWriteTimeout.
 	WriteTimeout time.Duration
 	Metrics      *telemetry.Metrics
@@ -77,7 +79,7 @@ type Logs struct {
 func New(cfg Config) *Logs {
 	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, DefaultMaxStreams)
 	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, DefaultWriteTimeout)
-	l := &Logs{cfg: cfg, room: socket.NewRoom(cfg.MaxStreams, "logs", nil)}
+	l := &Logs{cfg: cfg, room: socket.NewRoom(cfg.MaxStreams, cfg.OfUser, "logs", nil)}
 	cfg.Metrics.GaugeFunc("log", "streams", "Logs shown now.", func() float64 { return float64(l.room.Open()) })
 	return l
 }
@@ -93,10 +95,10 @@ func (l *Logs) Routes() []server.Route {
 	see := server.Needs(auth.SystemLogsView)
 	return []server.Route{
 		server.Get("/api/v1/system/logs", see, l.listSystem),
-		server.Post("/api/v1/system/logs/ticket", see, l.ticket(system)),
+		server.Post("/api/v1/system/logs/ticket", see, l.ticket(system)).IssuesTickets(),
 		server.Get("/api/v1/system/logs/stream", server.Ticketed, l.streamSystem),
 		server.Get("/api/v1/nodes/:id/logs", see, l.listNode),
-		server.Post("/api/v1/nodes/:id/logs/ticket", see, l.nodeTicket),
+		server.Post("/api/v1/nodes/:id/logs/ticket", see, l.nodeTicket).IssuesTickets(),
 		server.Get("/api/v1/nodes/:id/logs/stream", server.Ticketed, l.streamNode),
 	}
 }

@@ -3,11 +3,13 @@
 //
 // Invariants:
 //
-//   - One user has no more than half of the places, whatever tokens they came with.
+//   - One user has no more than a share of the places, half of them at most, whatever tokens
+//     they came with.
 //   - One instance has few, and all together leave the last quarter to people.
 package places
 
 import (
+	"cmp"
 	"sync"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -32,7 +34,7 @@ func HolderOf(c fleet.Credential) Holder {
 
 // Places are so many streams. Make them with New; they are safe for concurrent use.
 type Places struct {
-	size int
+	size, ofUser int
 
 	mu        sync.Mutex
 	taken     int
@@ -40,8 +42,14 @@ type Places struct {
 	of        map[Holder]int
 }
 
-// New has a size of places, of which none is taken.
-func New(size int) *Places { return &Places{size: size, of: map[Holder]int{}} }
+// DefaultOfUser is how many streams of a kind one user has open unless told otherwise.
+const DefaultOfUser = 100
+
+// New has a size of places, of which none is taken. One user has ofUser of them, or half of
+// all when that is less; 0 means DefaultOfUser.
+func New(size, ofUser int) *Places {
+	return &Places{size: size, ofUser: max(1, min(cmp.Or(ofUser, DefaultOfUser), size/2)), of: map[Holder]int{}}
+}
 
 // Has reports whether there is a place for a holder now.
 func (p *Places) Has(h Holder) bool {
@@ -57,7 +65,7 @@ func (p *Places) has(h Holder) bool {
 	if h.Instance != "" {
 		return p.of[h] < MaxOfInstance && p.instances < p.size-p.size/4
 	}
-	return p.of[h] < max(1, p.size/2)
+	return p.of[h] < p.ofUser
 }
 
 // Take takes a place until leave is called, once; ok is false when there is none.

@@ -8,7 +8,7 @@ import (
 )
 
 func TestInstancesLeaveRoomForPeopleAndAllForEachOther(t *testing.T) {
-	p := New(16)
+	p := New(16, 0)
 	var leave []func()
 	enter := func(c fleet.Credential, want bool) {
 		t.Helper()
@@ -50,4 +50,25 @@ func TestInstancesLeaveRoomForPeopleAndAllForEachOther(t *testing.T) {
 	enter(fleet.Credential{User: "admin"}, false) // the other half is for others
 	enter(fleet.Credential{User: "vera"}, true)
 	enter(instance(0), true)
+}
+
+func TestOneUserHasAShareOfThePlacesAndHalfAtMost(t *testing.T) {
+	for _, c := range []struct{ size, ofUser, want int }{
+		{2000, 0, DefaultOfUser}, {2000, 7, 7}, {2000, 1500, 1000}, {64, 0, 32}, {1, 0, 1},
+	} {
+		p := New(c.size, c.ofUser)
+		n := 0
+		for {
+			if _, ok := p.Take(Holder{User: "admin"}); !ok {
+				break
+			}
+			n++
+		}
+		if n != c.want {
+			t.Errorf("one user takes %d of %d with a share of %d, want %d", n, c.size, c.ofUser, c.want)
+		}
+		if c.size > 1 && !p.Has(Holder{User: "vera"}) {
+			t.Errorf("with a share of %d of %d, another user has no place", c.ofUser, c.size)
+		}
+	}
 }

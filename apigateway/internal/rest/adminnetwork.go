@@ -21,6 +21,9 @@ type listed struct {
 	of    func(fleet.ClusterSettings) *[]string
 }
 
+// anyOrigin in the list of origins lets pages of all of them call.
+const anyOrigin = "*"
+
 func (a *API) patchOrigins(c *gin.Context) {
 	var b struct {
 		Action string `json:"action"`
@@ -31,9 +34,15 @@ func (a *API) patchOrigins(c *gin.Context) {
 	}
 	origins := listed{"http.cors.allowedOrigins", "origin", func(s fleet.ClusterSettings) *[]string { return s.AllowedOrigins }}
 	if done, ok := a.editList(c, origins, b.Action, b.Origin); ok {
-		c.JSON(http.StatusOK, gin.H{
-			"changed": done.Changed, "restartRequired": false, "version": done.After.Version, "allowedOrigins": a.cfg.Settings.Now().Origins,
-		})
+		now := a.cfg.Settings.Now().Origins
+		answer := gin.H{
+			"changed": done.Changed, "restartRequired": false, "version": done.After.Version,
+			"allowedOrigins": append([]string{}, now...), "wideOpen": slices.Contains(now, anyOrigin),
+		}
+		if slices.Contains(now, anyOrigin) {
+			answer["warning"] = "* is still in the list, so pages of every origin may call the API: remove it with {\"action\":\"remove\",\"origin\":\"*\"}"
+		}
+		c.JSON(http.StatusOK, answer)
 	}
 }
 

@@ -92,6 +92,8 @@ func (s *Server) guard(c *gin.Context) {
 		}
 	case err == nil && !s.withinUser(c, who):
 		return
+	case err == nil && s.routeOf(c).Tickets && !s.within(c, "tickets", "of "+who.User, s.tickets.allow(who.User)):
+		return
 	}
 	switch {
 	case demand.Open(), demand.caller == ticketHolder: // 404 and 405 come after

@@ -236,7 +236,9 @@ func (s *Server) queue(c *gin.Context) {
 const corsMethods = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
 
 // cors lets browsers of the allowed origins in, and answers their preflights. No
-// credentials are allowed: tokens travel in a header a page has to set itself.
+// credentials are allowed: tokens travel in a header a page has to set itself. Pages of the
+// gateway's own origin need no permission; pages of other origins change nothing, since some
+// routes, such as the login, act without a token.
 func (s *Server) cors(c *gin.Context) {
 	origin := c.GetHeader("Origin")
 	if origin == "" {
@@ -246,6 +248,9 @@ func (s *Server) cors(c *gin.Context) {
 	allowed := s.cfg.Settings.Now().Origins
 	all := slices.Contains(allowed, "*")
 	if !all && !slices.Contains(allowed, origin) {
+		if changes(c.Request.Method) && !sameOrigin(c.Request, origin) {
+			Fail(c, errs.New(errs.Denied, "pages of the origin %s may not call this API: an administrator can add it to http.cors.allowedOrigins", clean(origin)))
+		}
 		return
 	}
 	if all {
@@ -259,4 +264,19 @@ func (s *Server) cors(c *gin.Context) {
 		c.Header("Access-Control-Max-Age", "3600")
 		c.AbortWithStatus(http.StatusNoContent)
 	}
+}
+
+// changes reports whether requests of a method may change something.
+func changes(method string) bool {
+	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
+}
+
+// sameOrigin reports whether a page of the address that the browser used sends the request. A
+// reverse proxy may replace the Host header, but no page can set Sec-Fetch-Site.
+func sameOrigin(r *http.Request, origin string) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" {
+		return site == "same-origin" || site == "none"
+	}
+	u, err := url.Parse(origin)
+	return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
 }

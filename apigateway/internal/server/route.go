@@ -22,7 +22,9 @@ type Route struct {
 	// that is shown once, Unmatched where nothing is compared with If-Match, Making where
 	// If-None-Match: * has only what is not there be made.
 	Dry, Secret, Unmatched, Making bool
-	Handle                         gin.HandlerFunc
+	// Tickets is true where a user gets a ticket for a stream; Settings.Tickets bounds them.
+	Tickets bool
+	Handle  gin.HandlerFunc
 }
 
 // Demand is what a route wants of its caller.
@@ -164,6 +166,12 @@ func (r Route) Conditional() Route {
 // it must be; with If-None-Match: * nothing that is there is replaced. See Condition.
 func (r Route) Makes() Route {
 	r.Making = true
+	return r
+}
+
+// IssuesTickets is the route that gives a user a ticket for a stream.
+func (r Route) IssuesTickets() Route {
+	r.Tickets = true
 	return r
 }
 

@@ -52,6 +52,7 @@ type Server struct {
 	cfg               Config
 	anonymous, logins *limiter[netip.Addr]
 	public, users     *limiter[string]            // by the id of an API token, and by name
+	tickets           *limiter[string]            // by the name of the user
 	names             *limiter[[sha256.Size]byte] // by the hash of the name
 	pictures          *limiter[string]            // by the id of the user who shows them
 	instances         *limiter[string]            // by the name of the actor that an instance is
@@ -73,6 +74,7 @@ func New(cfg Config) *Server {
 		logins:    newLimiter[netip.Addr](func() int { return cfg.Settings.Now().Logins }, cfg.Now, cfg.Replicas),
 		names:     newLimiter[[sha256.Size]byte](func() int { return cfg.Settings.Now().Names }, cfg.Now, cfg.Replicas),
 		users:     newLimiter[string](func() int { return cfg.Settings.Now().Users }, cfg.Now, cfg.Replicas),
+		tickets:   newLimiter[string](func() int { return cfg.Settings.Now().Tickets }, cfg.Now, cfg.Replicas),
 		public:    newLimiter[string](func() int { return publicLimit }, cfg.Now, cfg.Replicas),
 		pictures:  newLimiter[string](func() int { return pictureLimit }, cfg.Now, alone).per(time.Hour),
 		instances: newLimiter[string](func() int { return instanceLimit }, cfg.Now, alone).per(instanceSpan),

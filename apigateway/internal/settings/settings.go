@@ -19,7 +19,7 @@ import (
 
 // Settings are all of them at one moment. They are never changed.
 type Settings struct {
-	// Origins are those browsers may call from; "*" allows any, none allows none.
+	// Origins are those browsers may call from beside the gateway's own; "*" allows any.
 	Origins []string
 	// Subnets are whence the API may be used; none allows any.
 	Subnets []netip.Prefix
@@ -28,9 +28,10 @@ type Settings struct {
 	// Anonymous are requests without a valid token, Logins attempts to log in, each per
 	// minute and address; 0 sets no limit.
 	Anonymous, Logins int
-	// Names are attempts to log in under a user name, Users requests of a user, each per
-	// minute; 0 sets no limit. No version sets Names.
-	Names, Users int
+	// Names are attempts to log in under a user name, Users requests of a user, Tickets the
+	// tickets for streams a user gets, each per minute; 0 sets no limit. No version sets Names
+	// and Tickets.
+	Names, Users, Tickets int
 	// Session is how long the token of a login is good for, Reset one that resets a password.
 	Session, Reset time.Duration
 	Lockout        Lockout

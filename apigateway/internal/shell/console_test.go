@@ -97,7 +97,7 @@ func (l *one) Close() error   { close(l.ended); return nil }
 func TestAnIdleConsoleIsToldAtOnceThatItsGatewayEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		s := &Shell{room: socket.NewRoom(1, "consoles", nil)}
+		s := &Shell{room: socket.NewRoom(1, 0, "consoles", nil)}
 		s.room.Close()
 		began, idle := time.Now(), aliveEvery*3/2 // so that it has been alive for a while, and nothing is under way
 		srv := &http.Server{ReadHeaderTimeout: time.Hour, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -41,6 +41,8 @@ type Config struct {
 	Origins func() []string
 	// MaxConsoles is the number of WebSockets at a time. 0 means DefaultMaxConsoles.
 	MaxConsoles int
+	// OfUser is how many of them one user has, half of all at most. 0 means places.DefaultOfUser.
+	OfUser int
 	// Patience is how long a request waits for its command. 0 means DefaultPatience.
 	Patience time.Duration
 	// WriteTimeout is how long the client of a WebSocket may take for what one command
@@ -60,7 +62,7 @@ func New(cfg Config) *Shell {
 	cfg.MaxConsoles = cmp.Or(cfg.MaxConsoles, DefaultMaxConsoles)
 	cfg.Patience = cmp.Or(cfg.Patience, DefaultPatience)
 	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, DefaultWriteTimeout)
-	s := &Shell{cfg: cfg, room: socket.NewRoom(cfg.MaxConsoles, "consoles for commands", cfg.Origins)}
+	s := &Shell{cfg: cfg, room: socket.NewRoom(cfg.MaxConsoles, cfg.OfUser, "consoles for commands", cfg.Origins)}
 	cfg.Metrics.GaugeFunc("command", "consoles", "Consoles for commands open now.", func() float64 { return float64(s.room.Open()) })
 	return s
 }
@@ -74,7 +76,7 @@ func (s *Shell) Routes() []server.Route {
 		server.Post("/commands/execute", server.Anyone, s.execute),
 		server.Post("/cluster/nodes/:id/command", server.Anyone, s.executeOn),
 		server.Post("/cluster/nodes/:id", server.Anyone, s.executeOn),
-		server.Post("/console/ticket", server.Anyone, s.ticket),
+		server.Post("/console/ticket", server.Anyone, s.ticket).IssuesTickets(),
 		server.Get("/console", server.Ticketed, s.console),
 	)
 }

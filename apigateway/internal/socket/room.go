@@ -29,10 +29,11 @@ type Room struct {
 	end     context.CancelFunc
 }
 
-// NewRoom has room for so many streams, no more than half of them of one user; what names them
-// in messages, in the plural. origins are those whose pages may open a WebSocket; "*" allows any.
-func NewRoom(most int, what string, origins func() []string) *Room {
-	r := &Room{places: places.New(most), what: what, origins: origins}
+// NewRoom has room for so many streams, ofUser of them of one user as in places.New; what names
+// them in messages, in the plural. origins are those whose pages may open a WebSocket; "*" allows
+// any, and pages of the gateway's own origin always may.
+func NewRoom(most, ofUser int, what string, origins func() []string) *Room {
+	r := &Room{places: places.New(most, ofUser), what: what, origins: origins}
 	r.ending, r.end = context.WithCancel(context.Background())
 	return r
 }
