@@ -151,11 +151,23 @@ func TestAnOrphanIsLeftAloneWhile(t *testing.T) {
 }
 
 func TestWhatIsYoungerThanARestoredBackupIsLeftAlone(t *testing.T) {
-	for name, ttl := range map[string]time.Duration{"the session is in the backup": time.Minute, "the node joins anew": 2 * time.Second} {
-		t.Run(name, func(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		ttl  time.Duration
+		bump int
+	}{
+		{"the session is in the backup", time.Minute, 0},
+		{"the node joins anew", 2 * time.Second, 0},
+		{"the session is in the backup and the revision is raised", time.Minute, 1000},
+		{"the node joins anew and the revision is raised", 2 * time.Second, 1000},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
 			s := newSite(t)
 			reg := prometheus.NewRegistry()
-			s.start(func(c *nodeagent.Config) { taking(c); c.Metrics, c.OrphanGrace, c.SessionTTL = reg, time.Second, ttl })
+			s.start(func(c *nodeagent.Config) {
+				taking(c)
+				c.Metrics, c.OrphanGrace, c.SessionTTL = reg, time.Second, tt.ttl
+			})
 			s.place("bbbbbb", 1, basic("sleep 1000"), 0)
 			older := s.awaitState("bbbbbb", 1, fleet.Online).PID
 			s.etcd.Stop()
@@ -168,7 +180,7 @@ func TestWhatIsYoungerThanARestoredBackupIsLeftAlone(t *testing.T) {
 				s.write(store.IntentKey(s.id(n)), fleet.Intent{ID: s.id(n), Group: "lobby", Name: "lobby-1", Desired: fleet.DesiredStopped})
 			}
 			s.etcd.Stop()
-			s.etcd.Restore(t, backup)
+			s.etcd.RestoreBumped(t, backup, tt.bump)
 			s.etcd.Restart(t)
 			awaitOrphans(t, reg, 1)
 			waited := time.Now()
@@ -176,6 +188,34 @@ func TestWhatIsYoungerThanARestoredBackupIsLeftAlone(t *testing.T) {
 			if !alive(younger) || !alive(older) {
 				t.Error("the backup's lack of a record ended it")
 			}
+		})
+	}
+}
+
+// The session is in the backup, so the agent does not join anew. Its status is newer than
+// the placement that was restored, and an order for that generation stops it.
+func TestAfterARestoreTheAgentReportsEverythingAgain(t *testing.T) {
+	for _, bump := range []int{0, 1000} {
+		t.Run(fmt.Sprintf("revision raised by %d", bump), func(t *testing.T) {
+			s := newSite(t)
+			s.start(func(c *nodeagent.Config) { taking(c); c.SessionTTL = time.Minute })
+			s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+			s.awaitState("aaaaaa", 1, fleet.Online)
+			s.etcd.Stop()
+			backup := s.etcd.Backup(t)
+			s.etcd.Restart(t)
+			s.awaitAgent("reached again", func(a client.Agent) bool { return a.Etcd.SessionAlive && a.Unwritten == 0 })
+			s.place("aaaaaa", 2, basic("sleep 1000"), 0)
+			pid := s.awaitState("aaaaaa", 2, fleet.Online).PID
+			s.etcd.Stop()
+			s.etcd.RestoreBumped(t, backup, bump)
+			s.etcd.Restart(t)
+			if got := s.awaitState("aaaaaa", 2, fleet.Online).PID; got != pid || !alive(pid) {
+				t.Errorf("pid %d is reported, want %d", got, pid)
+			}
+			s.order("aaaaaa", 2, fleet.OrderKill)
+			s.awaitState("aaaaaa", 2, fleet.Stopped)
+			awaitGone(t, pid)
 		})
 	}
 }

@@ -132,6 +132,32 @@ func (i *Instance) HoldsNode() bool {
 	return i.Status == nil || i.Status.Generation < i.Placement.Generation || !i.Status.State.Terminal()
 }
 
+// HeldGeneration is the generation that runs, or ran, where the instance is placed: its
+// placement's, or a later one that its node reports. That happens when etcd was restored
+// from a backup: then the status is the younger record. It is 0 without a placement.
+func (i *Instance) HeldGeneration() int64 {
+	switch {
+	case i.Placement == nil:
+		return 0
+	case i.Status != nil && i.Status.Node == i.Placement.Node:
+		return max(i.Placement.Generation, i.Status.Generation)
+	}
+	return i.Placement.Generation
+}
+
+// LastGeneration is the highest generation that any record of the instance names. The next
+// one is above it, since a node ignores what it has seen already.
+func (i *Instance) LastGeneration() int64 {
+	last := i.Intent.Generation
+	if i.Placement != nil {
+		last = max(last, i.Placement.Generation)
+	}
+	if i.Status != nil {
+		last = max(last, i.Status.Generation)
+	}
+	return last
+}
+
 // NeedsPlacement reports whether the scheduler shall place the wanted generation now.
 func (i *Instance) NeedsPlacement() bool {
 	return i.Intent.Desired == DesiredRunning && i.placed() == nil && i.current() == nil && (!i.HoldsNode() || i.Moving())

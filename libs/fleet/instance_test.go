@@ -220,3 +220,33 @@ func TestEveryStateHasItsPlace(t *testing.T) {
 		}
 	}
 }
+
+// Records of an etcd that was restored from a backup are of different pasts.
+func TestGenerationsAfterARestore(t *testing.T) {
+	at := func(intent, placement, status int64, node NodeID) *Instance {
+		i := &Instance{Intent: Intent{Generation: intent}}
+		if placement != 0 {
+			i.Placement = &Placement{Node: "n1", Generation: placement}
+		}
+		if status != 0 {
+			i.Status = &Status{Node: node, Generation: status}
+		}
+		return i
+	}
+	for _, tt := range []struct {
+		name       string
+		i          *Instance
+		held, last int64
+	}{
+		{"a running one", at(2, 2, 2, "n1"), 2, 2},
+		{"one that waits for its next generation", at(3, 2, 2, "n1"), 2, 3},
+		{"its node reports a later run than was restored", at(1, 1, 3, "n1"), 3, 3},
+		{"another node does", at(1, 1, 3, "n2"), 1, 3},
+		{"its placement is later than its status", at(4, 4, 3, "n1"), 4, 4},
+		{"it has no placement", at(1, 0, 3, "n1"), 0, 3},
+	} {
+		if held, last := tt.i.HeldGeneration(), tt.i.LastGeneration(); held != tt.held || last != tt.last {
+			t.Errorf("%s: generation %d is held and %d the last, want %d and %d", tt.name, held, last, tt.held, tt.last)
+		}
+	}
+}

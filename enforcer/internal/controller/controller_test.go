@@ -352,3 +352,25 @@ func TestAnOwnerThatLostItsShardActsOnlyUnderANewOwnership(t *testing.T) {
 		}
 	}
 }
+
+// Etcd was restored from a backup: the node reports a later generation than the one that
+// is placed, and ignores orders and placements of earlier ones.
+func TestAfterARestoreOrdersAndNextGenerationsAreAboveWhatTheNodeReports(t *testing.T) {
+	w := newWorld(t)
+	id := w.static()
+	i, _ := w.view.Snapshot().Instances.Get(id)
+	later := *i.Status
+	later.Generation = 5
+	w.commit(store.Replace(store.StatusKey(id), later, i.Status.ModRev))
+	w.intent(id, stopped)
+	if o := w.untilOrder(id, fleet.OrderStop); o.Generation != 5 {
+		t.Errorf("generation %d is ordered to stop, want 5", o.Generation)
+	}
+	i, _ = w.view.Snapshot().Instances.Get(id)
+	later.State, later.Reason, later.FinishedAt = fleet.Stopped, fleet.ReasonStopRequested, time.Now().UTC()
+	w.commit(store.Replace(store.StatusKey(id), later, i.Status.ModRev))
+	w.until("generation 6", func(s *view.Snapshot) bool {
+		i, ok := s.Instances.Get(id)
+		return ok && i.Intent.Generation == 6 && i.NeedsPlacement()
+	})
+}

@@ -150,7 +150,7 @@ func (t *task) orderWrites(a plan.Action) []store.Write {
 	i := a.Instance
 	id, node := i.Intent.ID, i.Placement.Node
 	o := fleet.Order{
-		Instance: id, Node: node, Generation: i.Placement.Generation, Action: a.Order,
+		Instance: id, Node: node, Generation: i.HeldGeneration(), Action: a.Order,
 		By: a.By, Reason: a.Reason, Message: a.Message, At: t.now,
 	}
 	switch {
@@ -169,10 +169,10 @@ func (t *task) orderWrites(a plan.Action) []store.Write {
 // the node has a session.
 func (t *task) lost(a plan.Action) ([]store.Guard, []store.Write) {
 	p := a.Instance.Placement
-	s, rev := fleet.Status{Instance: p.Instance, Group: p.Group, Node: p.Node, Generation: p.Generation}, int64(0)
+	s, rev := fleet.Status{Instance: p.Instance, Group: p.Group, Node: p.Node, Generation: a.Instance.HeldGeneration()}, int64(0)
 	if have := a.Instance.Status; have != nil {
 		rev = have.ModRev
-		if have.Generation == p.Generation {
+		if have.Generation == s.Generation {
 			s = *have
 		}
 	}

@@ -54,9 +54,9 @@ func (p *pass) orderStop(i *fleet.Instance, have *fleet.Order) {
 	p.act(a)
 }
 
-// standing is the order that the placed generation is under; nil when there is none.
+// standing is the order that the generation on the node is under; nil when there is none.
 func standing(i *fleet.Instance) *fleet.Order {
-	if i.Order == nil || i.Placement == nil || i.Order.Node != i.Placement.Node || i.Order.Generation < i.Placement.Generation {
+	if i.Order == nil || i.Placement == nil || i.Order.Node != i.Placement.Node || i.Order.Generation < i.HeldGeneration() {
 		return nil
 	}
 	return i.Order

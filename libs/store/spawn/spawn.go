@@ -125,7 +125,7 @@ func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, leaves int64
 	next.GroupRevision, next.Plan = g.Revision, plan.Digest()
 	next.Lineage = i.Intent.Anew()
 	next.Desired, next.Stop, next.RestartPending = fleet.DesiredRunning, nil, false
-	next.Generation++
+	next.Generation = i.LastGeneration() + 1
 	next.GenerationAt, next.Leaves = s.now, leaves
 	next.Reason, next.Message, next.By = c.Reason, c.Message, c.By
 	next.Crashes, next.ReplacedBy, next.Displaced = i.CrashesOf(g.Revision), "", false

@@ -27,6 +27,32 @@ func (e *Etcd) Restore(t testing.TB, data string) {
 	}
 }
 
+// RestoreBumped is Restore with --bump-revision and --mark-compacted: when it runs again
+// its revision is higher by so many, and it has no history.
+func (e *Etcd) RestoreBumped(t testing.TB, data string, by int) {
+	t.Helper()
+	e.Restore(t, data)
+	e.bump = by
+}
+
+// raise raises the revision as RestoreBumped asked for, before any client is let in.
+func (e *Etcd) raise(t testing.TB) {
+	t.Helper()
+	if e.bump == 0 {
+		return
+	}
+	for range e.bump {
+		if _, err := e.inner.Put(t.Context(), "bump", ""); err != nil {
+			t.Fatalf("raising the revision: %v", err)
+		}
+	}
+	if _, err := e.inner.Delete(t.Context(), "bump"); err != nil {
+		t.Fatalf("raising the revision: %v", err)
+	}
+	e.bump = 0
+	e.Compact(t)
+}
+
 func (e *Etcd) mustBeDown(t testing.TB) {
 	t.Helper()
 	if e.server != nil {

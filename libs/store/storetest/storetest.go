@@ -27,6 +27,8 @@ type Etcd struct {
 	dir      string
 	server   *embed.Etcd
 	inner    *clientv3.Client
+	// bump is by how much the next start raises the revision; see RestoreBumped.
+	bump int
 }
 
 const readyTimeout = 30 * time.Second
@@ -139,8 +141,9 @@ func (e *Etcd) start(t testing.TB) {
 		server.Close()
 		t.Fatalf("etcd was not ready within %v", readyTimeout)
 	}
-	e.gate.open(server.Clients[0].Addr().String())
 	e.inner = v3client.New(server.Server)
+	e.raise(t)
+	e.gate.open(server.Clients[0].Addr().String())
 }
 
 func (e *Etcd) stop() {

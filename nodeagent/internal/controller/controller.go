@@ -129,6 +129,13 @@ func (c *Controller) Joined(store.Fence) {
 	c.writer.joined()
 }
 
+// ReportAgain has all records read, and every status compared and written, once more: the
+// store may have lost some though the session goes on.
+func (c *Controller) ReportAgain() {
+	signal(c.relist)
+	c.writer.joined()
+}
+
 // StopAll stops every instance by its own policy, all at once, and returns when
 // all have ended and their ends are written, or with ctx's error; a store that does
 // not answer is not waited for long, since the journal keeps what it was not told.

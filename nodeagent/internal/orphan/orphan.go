@@ -50,6 +50,8 @@ type Instances interface {
 	Unrecorded() (ids []fleet.InstanceID, running int)
 	// StopUnrecorded stops one of them by its own policy.
 	StopUnrecorded(id fleet.InstanceID)
+	// ReportAgain has the store told of every instance again.
+	ReportAgain()
 	// Driven reports whether the agent drives an instance.
 	Driven(id fleet.InstanceID) bool
 }

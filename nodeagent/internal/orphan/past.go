@@ -16,19 +16,41 @@ type Past interface {
 	Rewound()
 }
 
-// rewinds tells the past of an etcd that went back in time. It follows the node's own
-// record, for as long as the agent lives: those who follow placements begin anew with
-// each session, and an etcd that goes back in time ends the session.
-type rewinds struct{ past Past }
+// rewinds notices that etcd was restored from a backup, or may have been. It follows the
+// node's own record for as long as the agent lives. A restored etcd goes back in time, or,
+// when it was restored with a higher revision, has no history that the watch could resume
+// from. The second also happens after an absence that outlasts the history, and then costs
+// no more than some reads, and that what runs is not stopped for want of a record.
+type rewinds struct {
+	lost func()
+	// listed is true when a list continues from what was seen before.
+	listed bool
+}
 
-var _ store.Rewinder = rewinds{}
+var _ store.Rewinder = (*rewinds)(nil)
 
-func (rewinds) Reset([]store.KeyValue, int64) {}
-func (rewinds) Apply([]store.Change, int64)   {}
-func (r rewinds) Rewound()                    { r.past.Rewound() }
+// Reset takes a list: every one but the first may be of a past that has lost something.
+func (r *rewinds) Reset([]store.KeyValue, int64) {
+	if r.listed {
+		r.lost()
+	}
+	r.listed = true
+}
+
+// Apply takes changes, which say nothing about the past.
+func (*rewinds) Apply([]store.Change, int64) {}
+
+// Rewound takes that etcd went back in time.
+func (r *rewinds) Rewound() {
+	r.lost()
+	r.listed = false
+}
 
 func (k *Keeper) followRewinds(ctx context.Context) {
-	_ = k.cfg.Store.Follow(ctx, store.NodeKey(k.cfg.Node().ID).String(), rewinds{k.cfg.Past})
+	_ = k.cfg.Store.Follow(ctx, store.NodeKey(k.cfg.Node().ID).String(), &rewinds{lost: func() {
+		k.cfg.Past.Rewound()
+		k.cfg.Instances.ReportAgain()
+	}})
 }
 
 // remembered reports whether the store, if it lost nothing, must have known of a run:
