@@ -144,14 +144,19 @@ func (c *Client) Join(ctx context.Context, now time.Time) (fleet.Meta, error) {
 }
 
 func (c *Client) join(ctx context.Context, now time.Time) (fleet.Meta, error) {
-	fresh := fleet.Meta{Schema: Schema, ClusterID: rand.Text(), CreatedAt: now.UTC()}
-	_, err := c.commit(ctx, Txn{Writes: []Write{Create(MetaKey(), fresh)}}, "")
-	if err != nil && !errs.Is(err, errs.AlreadyExists) {
-		return fleet.Meta{}, errs.Wrap("store.Join", err)
-	}
-	resp, err := c.get(ctx, MetaKey().String())
+	resp, err := c.get(ctx, MetaKey().String()) // first, since an etcd without space refuses all transactions that may write
 	if err != nil {
 		return fleet.Meta{}, wrap("store.Join", err)
+	}
+	if len(resp.Kvs) == 0 {
+		fresh := fleet.Meta{Schema: Schema, ClusterID: rand.Text(), CreatedAt: now.UTC()}
+		_, err := c.commit(ctx, Txn{Writes: []Write{Create(MetaKey(), fresh)}}, "")
+		if err != nil && !errs.Is(err, errs.AlreadyExists) {
+			return fleet.Meta{}, errs.Wrap("store.Join", err)
+		}
+		if resp, err = c.get(ctx, MetaKey().String()); err != nil {
+			return fleet.Meta{}, wrap("store.Join", err)
+		}
 	}
 	if len(resp.Kvs) == 0 {
 		return fleet.Meta{}, errs.New(errs.Unavailable, "the record %s was removed while it was read", MetaKey())

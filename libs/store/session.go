@@ -73,6 +73,48 @@ func OpenSession[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.
 	return s, nil
 }
 
+// ResumeSession keeps the session alive whose key was created at a revision: for a
+// successor that holds proof that its owner is dead, and cannot open a session of its own.
+// The epoch stays. NotFound when the session is over.
+func ResumeSession[T any](ctx context.Context, c *Client, k Key[T], created int64) (*Session, error) {
+	const op = "store.ResumeSession"
+	resp, err := c.get(ctx, k.String()) // not keys-only: that leaves the lease out
+	if err != nil {
+		return nil, wrap(op, err)
+	}
+	if len(resp.Kvs) == 0 || resp.Kvs[0].CreateRevision != created || resp.Kvs[0].Lease == 0 {
+		return nil, errs.New(errs.NotFound, "the session %s of revision %d is over", k, created)
+	}
+	lease := clientv3.LeaseID(resp.Kvs[0].Lease)
+	sent := time.Now()
+	kept, err := c.etcd.KeepAliveOnce(ctx, lease)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return nil, errs.New(errs.NotFound, "the session %s of revision %d is over", k, created)
+	}
+	if err != nil {
+		return nil, wrap(op, err)
+	}
+	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s := &Session{
+		client: c, lease: lease, ttl: time.Duration(kept.TTL) * time.Second,
+		fence: FenceOf(k, created), cancel: cancel, done: make(chan struct{}), renewed: make(chan struct{}),
+	}
+	s.deadline = sent.Add(s.ttl)
+	go s.keepAlive(runCtx)
+	return s, nil
+}
+
+// CanGrant reports whether etcd grants leases now: Exhausted while it has no space. It
+// tries one, and gives that back.
+func (c *Client) CanGrant(ctx context.Context) error {
+	lease, err := c.etcd.Grant(ctx, 1)
+	if err != nil {
+		return wrap("store.CanGrant", err)
+	}
+	c.revoke(ctx, lease.ID)
+	return nil
+}
+
 // Fence proves this session; its Epoch is the session key's create-revision.
 func (s *Session) Fence() Fence { return s.fence }
 

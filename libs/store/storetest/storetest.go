@@ -6,11 +6,14 @@
 package storetest
 
 import (
+	"errors"
 	"log/slog"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -29,6 +32,8 @@ type Etcd struct {
 	inner    *clientv3.Client
 	// bump is by how much the next start raises the revision; see RestoreBumped.
 	bump int
+	// quota is how large its database may be, in bytes; 0: as large as etcd lets it by itself.
+	quota int64
 }
 
 const readyTimeout = 30 * time.Second
@@ -41,6 +46,45 @@ func Start(t testing.TB) *Etcd {
 	e.start(t)
 	t.Cleanup(func() { e.stop() })
 	return e
+}
+
+// StartSmall is Start with a quota on the size of the database, in bytes.
+func StartSmall(t testing.TB, quota int64) *Etcd {
+	t.Helper()
+	e := &Etcd{dir: t.TempDir(), gate: newGate(t), quota: quota}
+	e.Endpoint = e.gate.url()
+	e.start(t)
+	t.Cleanup(func() { e.stop() })
+	return e
+}
+
+// Fill writes until the database is full and etcd raises its alarm.
+func (e *Etcd) Fill(t testing.TB) {
+	t.Helper()
+	for {
+		_, err := e.inner.Put(t.Context(), "fill", strings.Repeat("x", 1<<18))
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			return
+		}
+		if err != nil {
+			t.Fatalf("filling etcd: %v", err)
+		}
+	}
+}
+
+// Free gives back what Fill took and disarms the alarm, as an operator does.
+func (e *Etcd) Free(t testing.TB) {
+	t.Helper()
+	if _, err := e.inner.Delete(t.Context(), "fill"); err != nil {
+		t.Fatalf("deleting: %v", err)
+	}
+	e.Compact(t)
+	if err := e.server.Server.Backend().Defrag(); err != nil {
+		t.Fatalf("defragmenting: %v", err)
+	}
+	if _, err := e.inner.AlarmDisarm(t.Context(), &clientv3.AlarmMember{}); err != nil {
+		t.Fatalf("disarming: %v", err)
+	}
 }
 
 // New starts an etcd and returns a client connected to it over the network.
@@ -127,6 +171,7 @@ func config(dir string) *embed.Config {
 func (e *Etcd) start(t testing.TB) {
 	t.Helper()
 	cfg := config(e.dir)
+	cfg.QuotaBackendBytes = e.quota
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls("http://127.0.0.1:0"), urls(e.Endpoint)
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls("http://127.0.0.1:0"), urls("http://127.0.0.1:0")
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)

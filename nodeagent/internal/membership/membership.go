@@ -33,6 +33,8 @@ const (
 	// attemptTimeout bounds one attempt to join or to write.
 	attemptTimeout = 5 * time.Second
 	maxPause       = 2 * time.Second
+	// spaceEvery is the longest pause between two looks whether etcd has space again.
+	spaceEvery = 10 * time.Second
 	// recordTries is how often a write of the own record is tried against others.
 	recordTries = 5
 )
@@ -66,6 +68,8 @@ type Member struct {
 	// other is a session of somebody else, seen at firstSeen; owned by Run.
 	other     int64
 	firstSeen time.Time
+	// resumed is true while the session is the predecessor's; owned by Run.
+	resumed bool
 
 	mu     sync.Mutex
 	record fleet.Node
@@ -113,6 +117,14 @@ func (m *Member) Run(ctx context.Context) error {
 
 // hold returns when the session is over or ctx ends.
 func (m *Member) hold(ctx context.Context, s *store.Session) {
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	if m.resumed {
+		m.resumed = false
+		held, cancel := context.WithCancel(ctx)
+		defer cancel()
+		looking.Go(func() { m.awaitSpace(held, s) })
+	}
 	for {
 		select {
 		case <-s.Done():
@@ -209,6 +221,12 @@ func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, er
 	if err != nil {
 		return nil, "", err
 	}
+	if predecessor != 0 {
+		if err := m.cfg.Store.CanGrant(attempt); errs.Is(err, errs.Exhausted) {
+			s, err := m.resume(attempt, predecessor)
+			return s, meta.ClusterID, err
+		}
+	}
 	if err := m.write(attempt, nil, func(*fleet.Node) {}); err != nil {
 		return nil, "", err
 	}
@@ -228,6 +246,33 @@ func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, er
 		err = errs.New(errs.Unavailable, "an operator changed node %s while it joined", node.ID)
 	}
 	return s, meta.ClusterID, errs.Wrap("membership.join", err)
+}
+
+// resume keeps the predecessor's session alive while etcd has no space for another one,
+// until awaitSpace ends it. The node's record stays as the predecessor wrote it.
+func (m *Member) resume(ctx context.Context, epoch int64) (*store.Session, error) {
+	s, err := store.ResumeSession(ctx, m.cfg.Store, store.NodeSessionKey(m.cfg.Record.ID), epoch)
+	if err != nil {
+		return nil, errs.Wrap("membership.resume", err)
+	}
+	m.cfg.Log.Warn("etcd has no space and grants no session: the agent continues the one of the agent before it; compact and defragment etcd, or raise its quota, then disarm its alarm")
+	m.resumed = true
+	return s, nil
+}
+
+// awaitSpace abandons a session that was resumed once etcd grants leases again: Run then
+// joins as usual.
+func (m *Member) awaitSpace(ctx context.Context, s *store.Session) {
+	for pause.Jittered(ctx, spaceEvery) {
+		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+		err := m.cfg.Store.CanGrant(attempt)
+		cancel()
+		if err == nil {
+			m.cfg.Log.Info("etcd has space again: joining anew")
+			s.Abandon()
+			return
+		}
+	}
 }
 
 // wishes is the revision of what operators want of the node, 0 when that is nothing;

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -130,4 +131,56 @@ func TestABlockedPortIsWrittenOnlyUnderTheNodesOwnSession(t *testing.T) {
 		t.Errorf("%d ports are blocked after the session was revoked, want 1", n)
 	}
 	s.Close(ctx)
+}
+
+// Without space etcd refuses leases and writes. An agent that restarts then keeps what its
+// predecessor had, and joins as usual when there is space again.
+func TestAnAgentThatRestartsWhileEtcdHasNoSpaceKeepsItsSession(t *testing.T) {
+	etcd := storetest.StartSmall(t, 4<<20)
+	client := etcd.Client(t)
+	if _, err := client.Join(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	config := func(joined chan *store.Session) Config {
+		return Config{
+			Store: client, Record: fleet.Node{ID: node, DataUUID: "uuid"}, Holder: "lock", TTL: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
+			Joining: func() error { return nil }, Joined: func(s *store.Session) { joined <- s },
+		}
+	}
+	first := make(chan *store.Session, 1)
+	before, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	m := New(config(first))
+	go func() { ended <- m.Run(before) }()
+	epoch := (<-first).Fence().Epoch()
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	m.Leave(t.Context(), false)
+	etcd.Fill(t)
+
+	joined := make(chan *store.Session, 1)
+	successor := New(config(joined))
+	ctx, end := context.WithCancel(t.Context())
+	go func() { ended <- successor.Run(ctx) }()
+	s := <-joined
+	if s.Fence().Epoch() != epoch {
+		t.Fatalf("epoch %d, want %d", s.Fence().Epoch(), epoch)
+	}
+	for range 5 { // longer than the lease would have lived
+		<-s.Renewed()
+	}
+	if have, err := store.Get(t.Context(), client, store.NodeSessionKey(node)); err != nil || have.CreateRev != epoch {
+		t.Errorf("the session in the store is of epoch %d, %v", have.CreateRev, err)
+	}
+	etcd.Free(t)
+	if s = <-joined; s.Fence().Epoch() <= epoch {
+		t.Errorf("epoch %d after there is space again", s.Fence().Epoch())
+	}
+	end()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	successor.Leave(t.Context(), true)
 }
