@@ -17,6 +17,7 @@ import (
 func TestStartAsksForAsManyAsSaid(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", map[string]any{"maxInstances": 5})
+	s.defining("lobby", fleet.Variable{Key: "mode", Type: fleet.VariableString, Scope: fleet.ScopeInstance})
 	s.do("POST", "/api/v1/groups/lobby/start", nil).want(200).is("status", "scheduled").is("count", 1)
 	r := s.do("POST", "/api/v1/groups/lobby/start", `{"count":3,"variables":{"mode":"duels"}}`).want(200).is("count", 3)
 	list, _ := r.field("instances").([]any)

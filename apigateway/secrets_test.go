@@ -252,7 +252,8 @@ func TestAValueThatNoTemplateDefinesIsRefusedWhereOneDefinesAny(t *testing.T) {
 	s.do("PATCH", "/api/v1/groups/lobby", `{"variableValues":{"slotss":"1"}}`).want(422).naming("variableValues.slotss")
 	s.do("POST", "/api/v1/groups", map[string]any{"name": "other", "command": "run", "templates": []string{"lobby"}, "variableValues": map[string]string{"slotss": "1"}}).want(422).naming("slotss")
 	s.do("POST", "/api/v1/groups/lobby/start", `{"variables":{"slotss":"1"}}`).want(422).naming("variables.slotss")
-	s.do("POST", "/api/v1/groups/lobby/start", `{"variables":{"slots":"1","free":"3"}}`).want(200)
+	s.do("POST", "/api/v1/groups/lobby/start", `{"variables":{"slots":"1","free":"3"}}`).want(422).naming("variables.free")
+	s.do("POST", "/api/v1/groups/lobby/start", `{"variables":{"slots":"1"}}`).want(200)
 	s.do("PUT", "/api/configurations/uni", map[string]any{
 		"command": "run", "properties": map[string]string{"slotss": "1"},
 		"templateInstallationConfig": map[string]any{"allOf": []map[string]any{{"name": "lobby", "group": "default"}}},

@@ -355,6 +355,7 @@ func stocked(t *testing.T) *site {
 	for n := range 2 {
 		s.do("PUT", "/api/v1/templates/maps/files/content?path=a", fmt.Sprintf(`{"content":"%d"}`, n)).want(200)
 	}
+	s.defining("lobby", fleet.Variable{Key: "motd", Type: fleet.VariableString, Scope: fleet.ScopeInstance})
 	s.crash(1, time.Hour, nil)
 	s.gateway.cfg.Log.Info("test of the stock client", "answer", 42)
 	return s.site

@@ -172,7 +172,7 @@ func (s GroupSpec) CheckVariables(defined map[string]Definition) []error {
 		case given && !of.allows(ScopeGroup):
 			p.check(false, field, "is given by the template alone (scope TEMPLATE): leave it out")
 		case given:
-			if err := of.check(value); err != nil {
+			if err := of.check(value, Variable.Check); err != nil {
 				p.check(false, field, "%s", errs.MessageOf(err))
 			}
 		case of.Sure != nil && of.Sure.Required && of.Sure.Default == nil && of.Sure.Scope == ScopeGroup:
@@ -182,26 +182,54 @@ func (s GroupSpec) CheckVariables(defined map[string]Definition) []error {
 	return p.list
 }
 
-// CheckStartValues is CheckVariables of values that are given when instances are started;
-// the fields are below variables. fresh are instances that have none yet.
+// CheckStartValues tells what is wrong with values that are given when instances are
+// started: one that is built in, one that no template declares with scope INSTANCE, one
+// that fits no definition, or one that is required and missing. The fields are below
+// variables. fresh are instances that have none yet.
 func (s GroupSpec) CheckStartValues(defined map[string]Definition, values map[string]string, fresh bool) []error {
 	var p problems
-	for _, key := range slices.Sorted(maps.Keys(defined)) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
 		of, field := defined[key], "variables."+key
-		value, given := values[key]
-		_, byGroup := s.Variables[key]
 		switch {
-		case given && !of.allows(ScopeInstance):
-			p.check(false, field, "cannot be given at a start: the template has it given by %s", of.All[len(of.All)-1].Scope)
-		case given:
-			if err := of.check(value); err != nil {
+		case BuiltIn(key):
+			p.check(false, field, "is built in, and every instance has its own: leave it out")
+		case len(of.All) == 0:
+			p.check(false, field, "cannot be given at a start: no template of the group declares it; have one declare it with scope INSTANCE")
+		case of.startScope() != ScopeInstance:
+			p.check(false, field, "cannot be given at a start: a template of the group declares it with scope %s, not INSTANCE", of.startScope())
+		default:
+			if err := of.counting().check(values[key], Variable.CheckStart); err != nil {
 				p.check(false, field, "%s", errs.MessageOf(err))
 			}
-		case fresh && !byGroup && of.Sure != nil && of.Sure.Required && of.Sure.Default == nil:
-			p.check(false, field, "is missing: a template of the group requires it, and the group does not give it")
 		}
 	}
+	for _, key := range slices.Sorted(maps.Keys(defined)) {
+		of := defined[key]
+		_, given := values[key]
+		_, byGroup := s.Variables[key]
+		missing := fresh && !given && !byGroup && of.Sure != nil && of.Sure.Required && of.Sure.Default == nil
+		p.check(!missing, "variables."+key, "is missing: a template of the group requires it, and the group does not give it")
+	}
 	return p.list
+}
+
+// counting has only the definitions that may count.
+func (d Definition) counting() Definition {
+	if d.Sure != nil {
+		d.All = []Variable{*d.Sure}
+	}
+	return d
+}
+
+// startScope is ScopeInstance when the variable may be given at start whatever is drawn,
+// else the scope that forbids it.
+func (d Definition) startScope() VariableScope {
+	for _, v := range d.counting().All {
+		if v.Scope != ScopeInstance {
+			return v.Scope
+		}
+	}
+	return ScopeInstance
 }
 
 // CheckKnown tells which of the values that are given, and were not before, no template
@@ -230,9 +258,9 @@ func (d Definition) allows(where VariableScope) bool {
 }
 
 // check is nil when a value fits one of the definitions.
-func (d Definition) check(value string) (err error) {
+func (d Definition) check(value string, fits func(Variable, string) error) (err error) {
 	for _, v := range d.All {
-		if err = v.Check(value); err == nil {
+		if err = fits(v, value); err == nil {
 			return nil
 		}
 	}

@@ -66,15 +66,27 @@ func TestAGroupsValuesAreHeldToItsTemplates(t *testing.T) {
 }
 
 func TestAStartsValuesAreHeldToTheTemplates(t *testing.T) {
-	heads := []TemplateHead{defining("g/a", variable("G", VariableString, ScopeGroup), variable("I", VariableInt, ScopeInstance))}
-	s := GroupSpec{Templates: TemplateSelection{AllInGroups: []string{"g"}}, Variables: map[string]string{"G": "x"}}
+	heads := []TemplateHead{
+		defining("g/a", variable("G", VariableString, ScopeGroup), variable("I", VariableInt, ScopeInstance), variable("T", VariableText, ScopeInstance, ""),
+			variable("S", VariableString, ScopeInstance, ""), variable("TWICE", VariableInt, ScopeInstance, "1")),
+		defining("g/b", variable("TWICE", VariableString, ScopeInstance, "")),
+		defining("h/c", variable("DRAWN", VariableString, ScopeInstance)), defining("h/d", variable("DRAWN", VariableString, ScopeGroup)),
+	}
+	s := GroupSpec{Templates: TemplateSelection{AllInGroups: []string{"g"}, OneInGroups: []string{"h"}}, Variables: map[string]string{"G": "x"}}
 	for _, c := range []struct {
 		rule   string
 		values map[string]string
 		fresh  bool
 		want   []string
 	}{
-		{"what it has to bring", map[string]string{"I": "1", "FREE": "x"}, true, nil},
+		{"what it has to bring", map[string]string{"I": "1", "S": "$(id) '%"}, true, nil},
+		{"one that nobody declares", map[string]string{"I": "1", "FREE": "x"}, true, []string{"variables.FREE"}},
+		{"one that is built in", map[string]string{"I": "1", "PORT": "1", "PORT_A": "1"}, true, []string{"variables.PORT", "variables.PORT_A"}},
+		{"one that may be the group's, as it is drawn", map[string]string{"I": "1", "DRAWN": "x"}, true, []string{"variables.DRAWN"}},
+		{"only the definition that counts does", map[string]string{"I": "1", "TWICE": "x"}, true, []string{"variables.TWICE"}},
+		{"a text has lines", map[string]string{"I": "1", "T": "a\nb\tc"}, true, nil},
+		{"and no other control characters", map[string]string{"I": "1", "T": "a\x1bb"}, true, []string{"variables.T"}},
+		{"a string has no lines", map[string]string{"I": "1", "S": "a\nb"}, true, []string{"variables.S"}},
 		{"is missing", nil, true, []string{"variables.I"}},
 		{"one that has run has its own", nil, false, nil},
 		{"the group's is not its", map[string]string{"I": "1", "G": "y"}, true, []string{"variables.G"}},

@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,29 +19,56 @@ func Substitute(text string, value func(name string) (string, bool)) (string, []
 		out     strings.Builder
 		unknown []string
 	)
-	for {
-		i := strings.IndexByte(text, '%')
-		if i < 0 {
-			out.WriteString(text)
-			return out.String(), unknown
-		}
-		out.WriteString(text[:i])
-		name := placeholderName(text[i+1:])
-		if name == "" { // a lone percent sign is literal
-			out.WriteByte('%')
-			text = text[i+1:]
-			continue
+	for before, name := range EachPlaceholder(text) {
+		out.WriteString(before)
+		if name == "" {
+			break
 		}
 		if v, ok := value(name); ok {
 			out.WriteString(v)
-		} else {
-			out.WriteString("%" + name + "%")
-			if !slices.Contains(unknown, name) {
-				unknown = append(unknown, name)
-			}
+			continue
 		}
-		text = text[i+len(name)+2:]
+		out.WriteString("%" + name + "%")
+		if !slices.Contains(unknown, name) {
+			unknown = append(unknown, name)
+		}
 	}
+	return out.String(), unknown
+}
+
+// EachPlaceholder yields the placeholders of a text in their order, each with the text
+// before it. The last pair has the rest of the text and no name.
+func EachPlaceholder(text string) iter.Seq2[string, string] {
+	return func(yield func(before, name string) bool) {
+		rest, from := text, 0
+		for {
+			i := strings.IndexByte(rest[from:], '%')
+			if i < 0 {
+				yield(rest, "")
+				return
+			}
+			name := placeholderName(rest[from+i+1:])
+			if name == "" { // a lone percent sign is literal
+				from += i + 1
+				continue
+			}
+			if !yield(rest[:from+i], name) {
+				return
+			}
+			rest, from = rest[from+i+len(name)+2:], 0
+		}
+	}
+}
+
+// PlaceholdersIn are the names of the placeholders in a text.
+func PlaceholdersIn(text string) []string {
+	var names []string
+	for _, name := range EachPlaceholder(text) {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // placeholderName is the name at the start of s when a "%" ends it, else "".
@@ -61,7 +90,7 @@ func placeholderName(s string) string {
 // BuiltIn reports whether every instance has a placeholder of this name, or the one of
 // an additional port. No template defines a variable of such a name.
 func BuiltIn(name string) bool {
-	_, every := Placeholders(PlaceholderContext{})[name]
+	_, every := builtIns(PlaceholderContext{})[name]
 	return every || strings.HasPrefix(name, "PORT_")
 }
 
@@ -79,9 +108,28 @@ type PlaceholderContext struct {
 
 // Placeholders are all placeholder values of an instance: built-ins, then node
 // variables, group variables and values given at start, each overriding the ones before.
+// A value given at start overrides none that is built in.
 // Variables of type SECRET are not among them, whoever else gives one of their name, nor
 // is what was sealed for one that is none any more.
 func Placeholders(c PlaceholderContext) map[string]string {
+	p, pl, v := c.Plan, c.Placement, builtIns(c)
+	given := maps.Clone(pl.Values)
+	maps.DeleteFunc(given, func(k, _ string) bool { return BuiltIn(k) })
+	for _, m := range []map[string]string{c.Node.Variables, p.Variables, given} {
+		for k, val := range m {
+			if !IsSealed(val) { // given while the variable was a secret, and no text now
+				v[k] = val
+			}
+		}
+	}
+	for k := range p.Secrets {
+		delete(v, k)
+	}
+	return v
+}
+
+// builtIns are the placeholder values that every instance has, and those of its ports.
+func builtIns(c PlaceholderContext) map[string]string {
 	p, pl := c.Plan, c.Placement
 	host := c.HostAddress
 	if host == "" {
@@ -108,16 +156,6 @@ func Placeholders(c PlaceholderContext) map[string]string {
 	}
 	for name, port := range pl.Ports {
 		v["PORT_"+strings.ToUpper(name)] = strconv.Itoa(port)
-	}
-	for _, m := range []map[string]string{c.Node.Variables, p.Variables, pl.Values} {
-		for k, val := range m {
-			if !IsSealed(val) { // given while the variable was a secret, and no text now
-				v[k] = val
-			}
-		}
-	}
-	for k := range p.Secrets {
-		delete(v, k)
 	}
 	return v
 }

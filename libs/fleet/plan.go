@@ -127,6 +127,13 @@ func Compose(g Group, m Materials, pick uint64) Plan {
 	}
 }
 
+// customImage is the variable by which an instance's environment names another image
+// than its group's, as in the older dialect.
+const customImage = "CUSTOM_IMAGE"
+
+// ImageReference is the image that the plan's container runs, placeholders not yet replaced.
+func (p Plan) ImageReference() string { return cmp.Or(p.Env[customImage], p.Container.Image) }
+
 // commandLine is the declared command, else the java line built from Software.
 func (s GroupSpec) commandLine() string {
 	if s.Command != "" || s.Software.JarFile == "" {

@@ -73,6 +73,7 @@ const (
 	ReasonArtifactFetch   Reason = "ArtifactFetch"   // the platform's artifact could not be fetched
 	ReasonArtifactHash    Reason = "ArtifactHash"    // the platform's artifact is not what the catalog says
 	ReasonVariableMissing Reason = "VariableMissing" // a required variable has no value
+	ReasonStartValue      Reason = "StartValue"      // a value given at start cannot be used safely
 	ReasonSecretMissing   Reason = "SecretMissing"   // the value of a variable of type SECRET cannot be had
 	ReasonConfigPatch     Reason = "ConfigPatch"     // a file could not be merged or patched as declared
 	ReasonPrepareFailed   Reason = "PrepareFailed"   // the directory could not be built
@@ -151,6 +152,7 @@ var reasonText = map[Reason]string{
 	ReasonArtifactFetch:    "its platform's artifact could not be fetched",
 	ReasonArtifactHash:     "its platform's artifact does not have the hash that the catalog says",
 	ReasonVariableMissing:  "a variable that one of its templates requires has no value",
+	ReasonStartValue:       "a value that was given at its start cannot be used",
 	ReasonSecretMissing:    "the value of one of its secrets cannot be had",
 	ReasonConfigPatch:      "one of its configuration files could not be merged or patched",
 	ReasonPrepareFailed:    "its directory could not be built",

@@ -6,9 +6,11 @@ type VariableType string
 // The types of variables.
 const (
 	VariableString VariableType = "STRING"
-	VariableInt    VariableType = "INT"
-	VariableBool   VariableType = "BOOL"
-	VariableEnum   VariableType = "ENUM"
+	// VariableText is a string that may have several lines, also when it is given at start.
+	VariableText VariableType = "TEXT"
+	VariableInt  VariableType = "INT"
+	VariableBool VariableType = "BOOL"
+	VariableEnum VariableType = "ENUM"
 	// VariableSecret's value is a reference, which is followed on the node alone.
 	VariableSecret VariableType = "SECRET"
 )
@@ -42,9 +44,9 @@ type Variable struct {
 
 // VariableRule bounds a variable's values; the zero value allows all of its type.
 type VariableRule struct {
-	// Regex (RE2) has to match the whole value of a string.
+	// Regex (RE2) has to match the whole value of a string or text.
 	Regex string `json:"regex,omitempty"`
-	// Min and Max bound an integer, and the length of a string in characters.
+	// Min and Max bound an integer, and the length of a string or text in characters.
 	Min *int64 `json:"min,omitempty"`
 	Max *int64 `json:"max,omitempty"`
 	// EnumValues are the values of an enum.

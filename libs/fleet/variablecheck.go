@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -49,9 +50,9 @@ func (v Variable) validate(at string) (problems []error) {
 		bad("key", "%s is built in, and every instance has its own value of it: choose another name", v.Key)
 	}
 	switch v.Type {
-	case VariableString, VariableInt, VariableBool, VariableEnum, VariableSecret:
+	case VariableString, VariableText, VariableInt, VariableBool, VariableEnum, VariableSecret:
 	default:
-		bad("type", "must be STRING, INT, BOOL, ENUM or SECRET")
+		bad("type", "must be STRING, TEXT, INT, BOOL, ENUM or SECRET")
 	}
 	switch v.Scope {
 	case ScopeTemplate, ScopeGroup, ScopeInstance:
@@ -84,13 +85,13 @@ func (r VariableRule) validate(at string, t VariableType) (problems []error) {
 		problems = append(problems, errs.Field(at+field, format, args...))
 	}
 	if r.Regex != "" {
-		if _, err := regexp.Compile(r.Regex); t != VariableString || err != nil || len(r.Regex) > maxVariableWords {
-			bad("regex", "must be a regular expression (RE2), and is for STRING only")
+		if _, err := regexp.Compile(r.Regex); t != VariableString && t != VariableText || err != nil || len(r.Regex) > maxVariableWords {
+			bad("regex", "must be a regular expression (RE2), and is for STRING and TEXT only")
 		}
 	}
 	switch {
-	case (r.Min != nil || r.Max != nil) && t != VariableInt && t != VariableString:
-		bad("min", "and max are for INT, and for the length of a STRING")
+	case (r.Min != nil || r.Max != nil) && t != VariableInt && t != VariableString && t != VariableText:
+		bad("min", "and max are for INT, and for the length of a STRING or TEXT")
 	case r.Min != nil && r.Max != nil && *r.Min > *r.Max:
 		bad("min", "must not be more than max")
 	}
@@ -127,7 +128,7 @@ func (v Variable) Check(value string) error {
 		if !slices.Contains(r.EnumValues, value) {
 			return errs.New(errs.Invalid, "must be one of %s", strings.Join(r.EnumValues[:min(len(r.EnumValues), 20)], ", "))
 		}
-	case VariableString:
+	case VariableString, VariableText:
 		if r.Regex != "" {
 			if whole, err := regexp.Compile("^(?:" + r.Regex + ")$"); err != nil || !whole.MatchString(value) {
 				return errs.New(errs.Invalid, "must match %s", r.Regex)
@@ -140,6 +141,31 @@ func (v Variable) Check(value string) error {
 	}
 	return nil
 }
+
+// CheckStart is Check of a value that is given when an instance is started: a line more
+// could become a setting more in a file. Only a text may have several lines.
+func (v Variable) CheckStart(value string) error {
+	if err := v.Check(value); err != nil {
+		return err
+	}
+	return checkLines(value, v.Type == VariableText)
+}
+
+// checkLines refuses control characters and others that end a line; Invalid, without a field.
+func checkLines(value string, several bool) error {
+	ends := func(c rune) bool { return unicode.IsControl(c) || c == '\u2028' || c == '\u2029' }
+	switch {
+	case several && strings.ContainsFunc(value, func(c rune) bool { return ends(c) && !strings.ContainsRune("\n\r\t", c) }):
+		return errs.New(errs.Invalid, "must not contain control characters other than newlines and tabs")
+	case !several && strings.ContainsFunc(value, ends):
+		return errs.New(errs.Invalid, "must not contain newlines or control characters: only a variable of type TEXT may")
+	}
+	return nil
+}
+
+// CheckStartSecret refuses a secret that is given in clear at a start and has several
+// lines; Invalid, without a field.
+func CheckStartSecret(value string) error { return checkLines(value, false) }
 
 // longest is how many bytes a value may have: a secret's has been sealed, which makes it longer.
 func (v Variable) longest() int {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/startvalue"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/spawn"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -82,6 +83,9 @@ func (o *Operations) startPart(ctx context.Context, by Actor, r StartRequest) (m
 		}
 		sp := o.spawner(s)
 		births, err := o.births(s, sp, g, settled, by)
+		if err == nil {
+			err = insertable(births)
+		}
 		if err != nil {
 			return change{}, err
 		}
@@ -129,6 +133,22 @@ func (o *Operations) births(s *view.Snapshot, sp *spawn.Spawner, g *fleet.Group,
 		out = append(out, sp.Fresh(g, cause, "", r.Values))
 	}
 	return out, nil
+}
+
+// insertable refuses new instances whose plan uses a value that is given now where it
+// could become code.
+func insertable(births []spawn.Birth) error {
+	checked := map[string]bool{}
+	for _, b := range births {
+		if checked[b.Intent.Plan] || b.Intent.Generation != 1 {
+			continue
+		}
+		checked[b.Intent.Plan] = true
+		if err := startvalue.Check(*b.Plan(), b.Intent.Values); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ended are a group's finished instances in order of ordinal.

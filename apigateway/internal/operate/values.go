@@ -315,6 +315,10 @@ func (o *Operations) settleStart(ctx context.Context, s *view.Snapshot, g *fleet
 		if !r.MayRefer && fleet.RefersToSecret(values[key]) {
 			return nil, &errs.Error{Kind: errs.Denied, Field: "variables." + key, Message: "refers to a secret, which is for those who may change groups: leave it out, or give the value itself"}
 		}
+		if err := fleet.CheckStartSecret(values[key]); err != nil {
+			problems = append(problems, errs.Field("variables."+key, "%s; store the secret, and give a reference", errs.MessageOf(err)))
+			continue
+		}
 		value, problem, err := sealer.reference(ctx, key, values[key], "")
 		if err != nil {
 			return nil, err
@@ -325,7 +329,7 @@ func (o *Operations) settleStart(ctx context.Context, s *view.Snapshot, g *fleet
 		values[key] = value
 	}
 	if len(problems) == 0 {
-		problems = append(g.Spec.CheckStartValues(defined, values, !g.Spec.Static.Enabled), fleet.CheckKnown(defined, values, g.Spec.Variables, "variables")...)
+		problems = g.Spec.CheckStartValues(defined, values, !g.Spec.Static.Enabled)
 	}
 	return values, joined(problems)
 }

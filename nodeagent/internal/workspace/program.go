@@ -1,0 +1,43 @@
+package workspace
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/render"
+)
+
+// programs are the suffixes of files that shells and interpreters run.
+var programs = []string{
+	".sh", ".bash", ".zsh", ".ksh", ".fish", ".py", ".pl", ".pm", ".rb", ".js", ".mjs", ".cjs", ".ts", ".lua", ".php", ".groovy", ".kts",
+	".jsh", ".ps1", ".bat", ".cmd", ".awk", ".sk", ".service",
+}
+
+// edit makes a file's text as the rules say. A file that is a program takes no value that
+// was given at start: whoever may start an instance may not choose what it runs.
+func (a *application) edit(rules render.Rules, name string, content []byte, mode fs.FileMode) (out []byte, changed bool, err error) {
+	out, changed, err = a.text.edited(rules, name, content)
+	given := a.request.Placement.Values
+	if err != nil || !changed || len(given) == 0 || !isProgram(name, out, mode) {
+		return out, changed, err
+	}
+	rules.Values = maps.Clone(rules.Values)
+	maps.DeleteFunc(rules.Values, func(key, _ string) bool { _, at := given[key]; return at && !fleet.BuiltIn(key) })
+	without, err := rules.Edit(name, content)
+	if err == nil && bytes.Equal(without.Content, out) {
+		return out, changed, nil
+	}
+	return nil, false, &Failure{Reason: fleet.ReasonStartValue, Err: err, Message: fmt.Sprintf(
+		"%s: %s is a program, and has a placeholder of it; pass the value as an argument of the group's command", fleet.ReasonStartValue.Text(), name)}
+}
+
+// isProgram reports whether a file is made to be run.
+func isProgram(name string, content []byte, mode fs.FileMode) bool {
+	return mode&0o111 != 0 || bytes.HasPrefix(content, []byte("#!")) || slices.Contains(programs, strings.ToLower(path.Ext(name)))
+}
