@@ -1,6 +1,7 @@
 package nodeagent_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,6 +98,41 @@ func TestAnInstanceRunsAsItsUserInADirectoryOfItsOwn(t *testing.T) {
 	s.place(s.id(2), 1, plan, 0)
 	if st := s.awaitState(s.id(2), 1, fleet.Failed); !strings.Contains(st.Message, "no-such-user") {
 		t.Errorf("%+v", st)
+	}
+}
+
+func TestAConfinedInstanceReadsNothingOfAnotherGroup(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Log("only an agent that is root runs instances as others")
+		return
+	}
+	s := newSite(t)
+	s.start(taking)
+	open(t, s.dir)
+	s.keepSecret(t, "db", "sesame")
+	for n, user := range []string{"", "61235"} {
+		plan := s.secretive(t, map[string]string{"FILE": "secret:db", "ENV": "secret:db", "COMMAND": "secret:db"})
+		plan.Confine.User = user
+		s.online(s.id(n+1), plan)
+		s.await(s.id(n+1), "its secret", func(fleet.Status) bool { return strings.Contains(s.running(s.id(n+1), "got"), "sesame") })
+	}
+	var files []string
+	err := filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := basic("")
+	plan.Group, plan.Confine.User = "other", "61234"
+	plan.Command = "for f in " + strings.Join(files, " ") + `; do cat "$f" >/dev/null 2>&1 && echo "$f" >>got; done; echo all >>got; exec cat`
+	s.online(s.id(3), plan)
+	s.await(s.id(3), "what it reads", func(fleet.Status) bool { return strings.HasSuffix(s.running(s.id(3), "got"), "all\n") })
+	if got := s.running(s.id(3), "got"); got != "all\n" {
+		t.Errorf("of %d files it reads:\n%s", len(files), got)
 	}
 }
 

@@ -15,6 +15,7 @@
 //	DATA/secrets/        sealed secrets that instances refer to, for when etcd is away
 //	DATA/blobs/          template content by hash; see the package blobs
 //	DATA/running/ID/     directories of dynamic instances
+//	DATA/containers/ID/  those of the ones in containers; nobody else may pass
 //	DATA/static/GROUP/NAME/   those of static ones, kept
 //	DATA/run/ID/         the runtime's own files
 //	DATA/tmux/, screen/  sockets of the sessions that run instances

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
@@ -152,6 +151,10 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	if err != nil {
 		return nil, errs.As(errs.Invalid, "nodeagent.assemble", err)
 	}
+	builder := workspace.New(dir, cache)
+	if err := builder.Upgrade(placed(entries)); err != nil {
+		cfg.Log.Error("some directories of instances stay as an earlier agent made them: other users of the host may read them", "error", err)
+	}
 	runtimes, err := a.runtimes(ctx, process.Config{
 		Tree: control.tree, Limiter: control.limiter, Confine: cfg.Confine, Owner: j.UUID(), BootID: cfg.BootID, Log: cfg.Log,
 	}, dir)
@@ -197,7 +200,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	p.controller = controller.New(controller.Config{
 		Store: cfg.Store, Node: cfg.Node, Fence: p.member.Fence, Doubt: p.member.Doubt, Log: cfg.Log, Found: remains,
 		Kit: supervise.Kit{
-			Runtimes: runtimes.byName, Journal: j, Workspace: workspace.New(dir, cache), Secrets: revealing, Providers: provide.New(cfg.ProvidersDir, cmp.Or(cfg.ProvidersTimeout, provide.Timeout), time.Now, cfg.Log), DataDir: dir, BootID: cfg.BootID, Now: cfg.Now,
+			Runtimes: runtimes.byName, Journal: j, Workspace: builder, Secrets: revealing, Providers: provide.New(cfg.ProvidersDir, cmp.Or(cfg.ProvidersTimeout, provide.Timeout), time.Now, cfg.Log), DataDir: dir, BootID: cfg.BootID, Now: cfg.Now,
 			Rebooted: j.Rebooted(), Held: j.Moved(), Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
 			Record: p.crashes.Take, Past: past.Name, Logs: p.logs, Players: players, Door: a.door(p.member), Disk: disk.NewMeter(), Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
 		},
@@ -215,8 +218,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		}
 		err := revealing.Sweep(func(id fleet.InstanceID) bool {
 			_, lives := remains[id]
-			_, err := os.Lstat(filepath.Join(dir, "running", string(id)))
-			return lives || p.controller.Driven(id) || j.Holds(id) || !errors.Is(err, fs.ErrNotExist)
+			return lives || p.controller.Driven(id) || j.Holds(id) || builder.Holds(id)
 		})
 		if err != nil {
 			cfg.Log.Warn("sealed secrets of forgotten instances are not all removed", "error", err)
@@ -239,6 +241,14 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		Node: cfg.Node, DataDir: dir, Version: cfg.Version, Instances: p.controller, Contact: p.member.Contact, Log: cfg.Log,
 	})
 	return p, registerMetrics(cfg.Metrics, p.controller, p.member, p.orphans)
+}
+
+// placed are the instances of journal entries.
+func placed(entries []journal.Entry) (all []workspace.Request) {
+	for _, e := range entries {
+		all = append(all, workspace.Request{Placement: e.Machine.Placement, Plan: e.Machine.Plan})
+	}
+	return all
 }
 
 // measured is what an instance last measured of itself.

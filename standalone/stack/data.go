@@ -71,7 +71,24 @@ func (d *dataDir) claim() error {
 	if err := os.Remove(d.join(readyFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.MkdirAll(d.join("templates"), 0o755)
+	return d.closeTemplates()
+}
+
+// closeTemplates makes the directory of templates, and keeps other users of the host, such
+// as those that instances run as, from reading it.
+func (d *dataDir) closeTemplates() error {
+	dir := d.join("templates")
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return err
+	}
+	fi, err := os.Stat(dir)
+	if err != nil || fi.Mode()&0o007 == 0 {
+		return err
+	}
+	if err := os.Chmod(dir, fi.Mode()&^0o007); !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return nil // it belongs to another user, who may close it
 }
 
 func (d *dataDir) close() { _ = d.lock.Close() }

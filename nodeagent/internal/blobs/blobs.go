@@ -99,7 +99,8 @@ type stamp struct {
 // Open makes the cache's directory when it is missing. limit is what it holds at most,
 // in bytes, but for what is in use; 0 sets none.
 func Open(dir string, source Source, limit int64) (*Cache, error) {
-	if err := os.MkdirAll(filepath.Join(dir, versionDir), 0o755); err != nil {
+	// The content of all groups is in it: nobody but the agent enters it.
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, versionDir), 0o700), os.Chmod(dir, 0o700)); err != nil {
 		return nil, errs.As(errs.Unavailable, "blobs.Open", err)
 	}
 	_ = os.RemoveAll(filepath.Join(dir, chunkDir)) // what is left of it takes room, and no more

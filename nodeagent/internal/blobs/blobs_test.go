@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,6 +62,21 @@ func (g *gated) Blob(ctx context.Context, _ string) (io.ReadCloser, error) {
 
 func entryOf(hash string, content []byte) fleet.ManifestEntry {
 	return fleet.ManifestEntry{SHA256: hash, Size: int64(len(content))}
+}
+
+func TestOnlyTheAgentEntersTheCache(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "blobs")
+	for _, when := range []string{"new", "of an earlier agent"} {
+		if _, err := blobs.Open(dir, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		if fi, err := os.Stat(dir); err != nil || fi.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v, %v", when, fi.Mode(), err)
+		}
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestABlobIsFetchedOnce(t *testing.T) {

@@ -22,7 +22,7 @@ func (i *Instance) record() {
 		}
 		i.recording[c.ID] = true
 		tail, truncated := i.tail(crash.MaxTail)
-		dir := i.kit.Workspace.Dir(i.entry.Machine.Placement, i.entry.Machine.Plan.Static)
+		dir := i.kit.Workspace.Dir(i.entry.Machine.Placement, i.entry.Machine.Plan)
 		i.helpers.Go(func() {
 			read := crash.Read(crash.End{Reason: c.Reason, Exit: c.Exit, Tail: tail, Own: []string{dir, c.Name, string(c.Instance)}})
 			c.Category, c.Cause, c.Fingerprint = read.Category, read.Cause, read.Fingerprint

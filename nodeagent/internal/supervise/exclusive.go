@@ -48,7 +48,7 @@ func (i *Instance) construct(ctx context.Context, r workspace.Request) ([]string
 // buildClaimed builds the directory; a static one that is there belongs to nobody else.
 func (i *Instance) buildClaimed(ctx context.Context, r workspace.Request) ([]string, error) {
 	if r.Plan.Static {
-		lock, err := i.claim(r.Placement)
+		lock, err := i.claim(r.Placement, r.Plan)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // it will be made whole
 			r.Absent = true
@@ -81,8 +81,8 @@ func (i *Instance) entitled(ctx context.Context, p fleet.Placement) error {
 }
 
 // claim takes a static instance's directory. Errors are Failures.
-func (i *Instance) claim(p fleet.Placement) (*claim.Lock, error) {
-	lock, err := claim.Take(i.kit.Workspace.Dir(p, true), claim.Of(p, i.kit.Journal.UUID()))
+func (i *Instance) claim(p fleet.Placement, plan fleet.Plan) (*claim.Lock, error) {
+	lock, err := claim.Take(i.kit.Workspace.Dir(p, plan), claim.Of(p, i.kit.Journal.UUID()))
 	if err != nil {
 		return nil, &workspace.Failure{Reason: diskOr(fleet.ReasonDirectoryTaken, err), Message: text(fleet.ReasonDirectoryTaken, err), Err: err}
 	}
@@ -94,7 +94,7 @@ func (i *Instance) claim(p fleet.Placement) (*claim.Lock, error) {
 // runtime's, or errNoSession.
 func (i *Instance) startSecured(ctx, within context.Context, s machine.State, rt runtime.Runtime, spec runtime.Spec) (runtime.Process, *guard.Guard, error) {
 	if s.Plan.Static {
-		lock, err := i.claim(s.Placement)
+		lock, err := i.claim(s.Placement, s.Plan)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -79,7 +79,7 @@ func (i *Instance) Export(ctx context.Context) (Export, error) {
 		hidden = append(hidden, secret)
 	}
 	return Export{origin: origin, Request: save.Request{
-		Dir: i.kit.Workspace.Dir(p.placement, p.plan.Static), Original: origin.Of, Values: values, Secrets: hidden,
+		Dir: i.kit.Workspace.Dir(p.placement, p.plan), Original: origin.Of, Values: values, Secrets: hidden,
 		Standing: func() error { return i.stillRuns(l.Status.Generation) },
 	}}, nil
 }

@@ -39,7 +39,7 @@ func (i *Instance) Files(ctx context.Context) (files.Place, error) {
 	for _, values := range known.All {
 		hidden = append(hidden, maps.Clone(values))
 	}
-	return files.Place{Dir: i.kit.Workspace.Dir(p.placement, p.plan.Static), Mask: secrets.NewMask(append(hidden, own, p.withheld(values))...)}, nil
+	return files.Place{Dir: i.kit.Workspace.Dir(p.placement, p.plan), Mask: secrets.NewMask(append(hidden, own, p.withheld(values))...)}, nil
 }
 
 // withheld are those of the values of its variables that not everybody is shown, without

@@ -50,7 +50,7 @@ func (i *Instance) measure(ctx context.Context, p runtime.Process) {
 		return
 	}
 	run, limit := m.Run, m.Plan.Limits.DiskMiB
-	dir := i.kit.Workspace.Dir(m.Placement, m.Plan.Static)
+	dir := i.kit.Workspace.Dir(m.Placement, m.Plan)
 	within, cancel := context.WithCancel(ctx)
 	i.helpers.Go(func() {
 		defer cancel()

@@ -142,7 +142,7 @@ func (i *Instance) build(ctx context.Context, r workspace.Request) ([]string, er
 // secrets nor a command without an error are needed.
 func (i *Instance) spec(e journal.Entry, held map[string]string) (runtime.Spec, error) {
 	s := e.Machine
-	dir := i.kit.Workspace.Dir(s.Placement, s.Plan.Static)
+	dir := i.kit.Workspace.Dir(s.Placement, s.Plan)
 	values, address, _ := i.kit.values(s.Plan, s.Placement, e.Around)
 	container := containerOf(s.Plan, s.Placement, values, address)
 	maps.Copy(values, held)

@@ -403,7 +403,7 @@ func (i *Instance) perform(ctx context.Context, e machine.Effect) {
 		i.timer.Reset(e.After)
 	case machine.Clear:
 		m := i.entry.Machine
-		if err := i.kit.Workspace.Remove(m.Placement, m.Plan.Static); err != nil {
+		if err := i.kit.Workspace.Remove(m.Placement, m.Plan); err != nil {
 			i.log.Warn("directory not removed", "error", err)
 		}
 	case machine.Forget:

@@ -32,7 +32,7 @@ func (b *Builder) apply(ctx context.Context, r Request, rules render.Rules, t tr
 	}
 	defer root.Close()
 	a := &application{builder: b, root: root, request: r, tree: t, fresh: fresh, text: newText(rules)}
-	steps := []func(context.Context) error{a.makeDirs, a.fetch, a.placeFiles, a.placeArtifact, a.placeLinks, a.rewriteOthers, a.own}
+	steps := []func(context.Context) error{a.makeDirs, a.fetch, a.placeFiles, a.placeArtifact, a.placeLinks, a.rewriteOthers, a.closeToOthers, a.own}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return nil, failure(ctx, "the directory could not be built", err)

@@ -27,7 +27,7 @@ func TestTheArtifactIsPlacedUnlessATemplateBringsIt(t *testing.T) {
 				t.Fatal(notes, err)
 			}
 		}
-		dir := b.builder.Dir(placement(), static)
+		dir := b.builder.Dir(placement(), fleet.Plan{Static: static})
 		if diff := cmp.Diff(map[string]string{"x": "1", "bin/server.jar": "jar"}, b.tree(dir)); diff != "" {
 			t.Error(diff)
 		}
@@ -47,7 +47,7 @@ func TestAJarThatTheCatalogDoesNotKnowIsLeftWhereAStaticDirectoryHasIt(t *testin
 		plan := fleet.Plan{Static: true, Override: override, Artifact: &fleet.Artifact{Platform: "PAPER", Version: "1.21", Path: "bin/server.jar"}}
 		_, err := b.build(plan)
 		mustFail(t, err, fleet.ReasonArtifactFetch)
-		jar := filepath.Join(b.builder.Dir(placement(), true), "bin", "server.jar")
+		jar := filepath.Join(b.builder.Dir(placement(), fleet.Plan{Static: true}), "bin", "server.jar")
 		if err := errors.Join(os.MkdirAll(filepath.Dir(jar), 0o755), os.WriteFile(jar, []byte("its own"), 0o600)); err != nil {
 			t.Fatal(err)
 		}

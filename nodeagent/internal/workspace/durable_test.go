@@ -48,7 +48,7 @@ func (b *bench) flushes(at string) func() []string {
 
 func TestAStaticDirectoryIsOnTheDiskBeforeItIsInItsPlace(t *testing.T) {
 	b := newBench(t)
-	dir := b.builder.Dir(placement(), true)
+	dir := b.builder.Dir(placement(), fleet.Plan{Static: true})
 	flushed := b.flushes(filepath.Join(dir, "x"))
 	secretive := fleet.ManifestEntry{Path: "d/unreadable", Mode: 0o200, Size: 1, SHA256: sum([]byte("1"))}
 	plan := fleet.Plan{
@@ -114,7 +114,7 @@ func TestAStaticDirectoryThatCannotBeFlushedIsNotThere(t *testing.T) {
 		plan.Override, plan.Layers = true, []fleet.PlanLayer{b.layer("a", map[string]string{"x": "2"})}
 		_, err = b.build(plan)
 		mustFail(t, err, fleet.ReasonPrepareFailed)
-		if diff := cmp.Diff(map[string]string{"x": "1"}, b.tree(b.builder.Dir(placement(), true))); diff != "" {
+		if diff := cmp.Diff(map[string]string{"x": "1"}, b.tree(b.builder.Dir(placement(), fleet.Plan{Static: true}))); diff != "" {
 			t.Error(diff)
 		}
 	}
@@ -134,7 +134,7 @@ func TestAFilesystemThatFlushesNoDirectoriesHoldsStaticOnes(t *testing.T) {
 			t.Errorf("where it says %v: %v", says, err)
 		}
 		b.builder.SyncBy(func(f *os.File) error { return &os.PathError{Op: "sync", Path: f.Name(), Err: says} })
-		if err := os.RemoveAll(b.builder.Dir(placement(), true)); err != nil {
+		if err := os.RemoveAll(b.builder.Dir(placement(), fleet.Plan{Static: true})); err != nil {
 			t.Fatal(err)
 		}
 		_, err := b.build(plan)

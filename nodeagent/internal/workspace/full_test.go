@@ -84,7 +84,7 @@ func buildAtEveryFilling(t *testing.T, dir string) {
 			}
 			clean(t, dir, p.Static || err == nil)
 		}
-		if got := b.tree(b.builder.Dir(placement(), true)); got["deep/x"] != strings.Repeat("s", 3*page) && got["deep/x"] != strings.Repeat("t", 3*page) {
+		if got := b.tree(b.builder.Dir(placement(), fleet.Plan{Static: true})); got["deep/x"] != strings.Repeat("s", 3*page) && got["deep/x"] != strings.Repeat("t", 3*page) {
 			t.Errorf("%d pages: a file of the static directory is no version's", pages)
 		}
 		for _, gone := range []string{filler, filepath.Join(dir, "running"), filepath.Join(dir, "static"), filepath.Join(dir, "blobs")} {

@@ -26,7 +26,7 @@ func kept(t *testing.T, plan fleet.Plan) (b *bench, dir string) {
 	if _, err := b.build(plan); err != nil {
 		t.Fatal(err)
 	}
-	return b, b.builder.Dir(placement(), true)
+	return b, b.builder.Dir(placement(), fleet.Plan{Static: true})
 }
 
 func must(t *testing.T, all ...error) {

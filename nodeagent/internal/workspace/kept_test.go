@@ -42,7 +42,7 @@ func TestUnchangedFilesOfAStaticDirectoryAreNotRewritten(t *testing.T) {
 	if _, err := b.build(plan); err != nil {
 		t.Fatal(err)
 	}
-	dir := b.builder.Dir(placement(), true)
+	dir := b.builder.Dir(placement(), fleet.Plan{Static: true})
 	kept := []string{"same", "deep/large", "text", "link", "empty"}
 	long := time.Unix(1e9, 0)
 	before := map[string]look{}
@@ -89,7 +89,7 @@ func TestAFileKnownByAnotherNameIsReplaced(t *testing.T) {
 	if _, err := b.build(plan); err != nil {
 		t.Fatal(err)
 	}
-	dir, outside := b.builder.Dir(placement(), true), filepath.Join(t.TempDir(), "outside")
+	dir, outside := b.builder.Dir(placement(), fleet.Plan{Static: true}), filepath.Join(t.TempDir(), "outside")
 	if err := os.Link(filepath.Join(dir, "x"), outside); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestWhatIsNoFileIsNotReadForPlaceholders(t *testing.T) {
 			if _, err := b.build(plan); err != nil {
 				t.Fatal(err)
 			}
-			dir := b.builder.Dir(placement(), true)
+			dir := b.builder.Dir(placement(), fleet.Plan{Static: true})
 			if err := errors.Join(put(filepath.Join(dir, "own")), put(filepath.Join(dir, "brought"))); err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +136,7 @@ func TestAPipeInPlaceOfATemplatesFileIsReplaced(t *testing.T) {
 	if _, err := b.build(plan); err != nil {
 		t.Fatal(err)
 	}
-	x := filepath.Join(b.builder.Dir(placement(), true), "x")
+	x := filepath.Join(b.builder.Dir(placement(), fleet.Plan{Static: true}), "x")
 	if err := errors.Join(os.Remove(x), unix.Mkfifo(x, 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestNamesAsLongAsAFilesystemTakesAreReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := map[string]string{name: content, "d/" + name: content}
-		if diff := cmp.Diff(want, b.tree(b.builder.Dir(placement(), true))); diff != "" {
+		if diff := cmp.Diff(want, b.tree(b.builder.Dir(placement(), fleet.Plan{Static: true}))); diff != "" {
 			t.Error(diff)
 		}
 	}
@@ -176,7 +176,7 @@ func TestWhatAServerMadeOfAnotherKindIsNotRemoved(t *testing.T) {
 			if _, err := b.build(plan); err != nil {
 				t.Fatal(err)
 			}
-			theirs := filepath.Join(b.builder.Dir(placement(), true), c.theirs)
+			theirs := filepath.Join(b.builder.Dir(placement(), fleet.Plan{Static: true}), c.theirs)
 			if err := errors.Join(os.MkdirAll(filepath.Dir(theirs), 0o755), os.WriteFile(theirs, []byte("played"), 0o600)); err != nil {
 				t.Fatal(err)
 			}
@@ -186,7 +186,7 @@ func TestWhatAServerMadeOfAnotherKindIsNotRemoved(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("it says %v", err)
 			}
-			if got := b.tree(b.builder.Dir(placement(), true)); !cmp.Equal(got, map[string]string{c.theirs: "played"}) {
+			if got := b.tree(b.builder.Dir(placement(), fleet.Plan{Static: true})); !cmp.Equal(got, map[string]string{c.theirs: "played"}) {
 				t.Errorf("left is %v", got)
 			}
 		})

@@ -26,7 +26,7 @@ func TestAllFilesOfManyAndOfLargeDirectoriesArePlaced(t *testing.T) {
 	if _, err := b.build(fleet.Plan{Layers: []fleet.PlanLayer{b.layer("a", want)}}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, b.tree(b.builder.Dir(placement(), false))); diff != "" {
+	if diff := cmp.Diff(want, b.tree(b.builder.Dir(placement(), fleet.Plan{}))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -46,7 +46,7 @@ func TestFilesHaveTheirModesWhateverTheMaskOfTheProcess(t *testing.T) {
 	}
 	got := map[string]fs.FileMode{}
 	for name := range modes {
-		fi, err := os.Stat(filepath.Join(b.builder.Dir(placement(), false), name))
+		fi, err := os.Stat(filepath.Join(b.builder.Dir(placement(), fleet.Plan{}), name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestFilesAreCopiedFromAnotherFilesystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	want["z"] = "port 25565"
-	if diff := cmp.Diff(want, b.tree(b.builder.Dir(placement(), false))); diff != "" {
+	if diff := cmp.Diff(want, b.tree(b.builder.Dir(placement(), fleet.Plan{}))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -89,7 +89,7 @@ func TestDirectoriesThatComeAndGoAreLaidApartWhereTheFilesystemCan(t *testing.T)
 	if _, err := b.build(fleet.Plan{}); err != nil {
 		t.Fatal(err)
 	}
-	parent, err := os.Open(filepath.Dir(b.builder.Dir(placement(), false)))
+	parent, err := os.Open(filepath.Dir(b.builder.Dir(placement(), fleet.Plan{})))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/fleet"
 )
 
 func TestDirectoriesThatAServerHasClosedAreRemovedWithIt(t *testing.T) {
@@ -30,7 +32,7 @@ func TestDirectoriesThatAServerHasClosedAreRemovedWithIt(t *testing.T) {
 			<-done
 		}
 	}
-	dir := b.builder.Dir(placement(), false)
+	dir := b.builder.Dir(placement(), fleet.Plan{})
 	outside := filepath.Join(t.TempDir(), "outside")
 	must(t, os.Mkdir(outside, 0o750))
 	as(func() {
@@ -44,7 +46,7 @@ func TestDirectoriesThatAServerHasClosedAreRemovedWithIt(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			if err := b.builder.Remove(placement(), false); err != nil {
+			if err := b.builder.Remove(placement(), fleet.Plan{}); err != nil {
 				t.Errorf("mode %v: %v", mode, err)
 			}
 			if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {

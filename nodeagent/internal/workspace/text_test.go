@@ -32,9 +32,9 @@ func TestLayersAreMergedWhereThePlanSaysSo(t *testing.T) {
 	if err != nil || len(notes) > 0 {
 		t.Fatal(notes, err)
 	}
-	port := b.tree(b.builder.Dir(placement(), false))["config/a.yml"]
+	port := b.tree(b.builder.Dir(placement(), fleet.Plan{}))["config/a.yml"]
 	want := map[string]string{"config/a.yml": port, "b.properties": "x=2\n", "c.conf": "2"}
-	if diff := cmp.Diff(want, b.tree(b.builder.Dir(placement(), false))); diff != "" {
+	if diff := cmp.Diff(want, b.tree(b.builder.Dir(placement(), fleet.Plan{}))); diff != "" {
 		t.Error(diff)
 	}
 	if !strings.HasPrefix(port, "a: 3\nport: \"") || strings.Contains(port, "%") || !strings.HasSuffix(port, "\nb: 2\nc: 4\n") {
@@ -50,7 +50,7 @@ func TestADirectoryBetweenTwoLayersOfAFileEndsTheMerge(t *testing.T) {
 	if _, err := b.build(plan); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.tree(b.builder.Dir(placement(), false)); !cmp.Equal(got, map[string]string{"a.yml": "b: 2\n"}) {
+	if got := b.tree(b.builder.Dir(placement(), fleet.Plan{})); !cmp.Equal(got, map[string]string{"a.yml": "b: 2\n"}) {
 		t.Errorf("built %v", got)
 	}
 }
@@ -87,7 +87,7 @@ func TestPatchesMakeFilesAndReachWhatAServerWrote(t *testing.T) {
 	if diff := cmp.Diff([]string{"no file matches theirs.properties of configPatches"}, notes); diff != "" {
 		t.Error(diff)
 	}
-	dir := b.builder.Dir(placement(), true)
+	dir := b.builder.Dir(placement(), fleet.Plan{Static: true})
 	for name, content := range map[string]string{"theirs.properties": "x=1\n", "mine.yml": "a: mine\n", "t.yml": "a: 9\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -123,7 +123,7 @@ func TestPatchedAndMergedFilesOfAStaticDirectoryAreNotRewrittenOnceTheyAreAsThey
 				b.layer("b", map[string]string{"a.yml": "c: 1 # c\n"}),
 			},
 		}
-		dir, long := b.builder.Dir(placement(), true), time.Unix(1e9, 0)
+		dir, long := b.builder.Dir(placement(), fleet.Plan{Static: true}), time.Unix(1e9, 0)
 		names := []string{"a.yml", "b.json", "c.toml", "a.properties", "made.yml"}
 		before, after := map[string]look{}, map[string]look{}
 		for _, into := range []map[string]look{before, after} {

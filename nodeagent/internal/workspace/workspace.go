@@ -12,7 +12,10 @@
 //     protected); each file is replaced as a whole. It is never removed: what somebody
 //     else has made in its place meanwhile is theirs. What is in it is on the disk before
 //     it can be found there: an empty file that a power cut left would be kept for ever.
-//   - A blob's content is copied, never shared: a server may write to all it got.
+//   - A blob's content is copied, never shared: a server may write to all it got, and the
+//     cache stays closed to it. Blocks that a filesystem shares belong to two files.
+//   - A directory is closed to all users but its own, and so is the way to one of a
+//     container: root in a container may open the directory itself.
 package workspace
 
 import (
@@ -76,12 +79,25 @@ type Request struct {
 	Absent bool
 }
 
+// The directories below the data directory that hold the instances' own.
+const (
+	staticDir = "static"
+	// runningDir holds the dynamic ones. Instances' users may pass it.
+	runningDir = "running"
+	// containedDir holds the dynamic ones of containers: only the agent and the engine,
+	// which mounts them, may pass it.
+	containedDir = "containers"
+)
+
 // Dir is where an instance's directory is or will be.
-func (b *Builder) Dir(p fleet.Placement, static bool) string {
-	if static {
-		return filepath.Join(b.data, "static", string(p.Group), p.Name)
+func (b *Builder) Dir(p fleet.Placement, plan fleet.Plan) string {
+	switch {
+	case plan.Static:
+		return filepath.Join(b.data, staticDir, string(p.Group), p.Name)
+	case plan.Runtime == fleet.RuntimeDocker:
+		return filepath.Join(b.data, containedDir, string(p.Instance))
 	}
-	return filepath.Join(b.data, "running", string(p.Instance))
+	return filepath.Join(b.data, runningDir, string(p.Instance))
 }
 
 // Build builds the directory and returns what its operator should know: unknown
@@ -101,7 +117,7 @@ func (b *Builder) Build(ctx context.Context, r Request) (notes []string, err err
 			}
 		}
 	}()
-	dir := b.Dir(r.Placement, r.Plan.Static)
+	dir := b.Dir(r.Placement, r.Plan)
 	if r.Plan.Static && !r.Absent {
 		switch there, err := exists(dir); {
 		case err != nil:
@@ -140,11 +156,11 @@ func (b *Builder) Build(ctx context.Context, r Request) (notes []string, err err
 }
 
 func makeEmpty(dir string) error {
-	if err := errors.Join(removeAll(dir), os.MkdirAll(filepath.Dir(dir), 0o755)); err != nil {
+	if err := errors.Join(removeAll(dir), os.MkdirAll(filepath.Dir(dir), wayMode)); err != nil {
 		return err
 	}
 	spread(filepath.Dir(dir))
-	return os.Mkdir(dir, 0o755)
+	return os.Mkdir(dir, ownMode)
 }
 
 // stagingOf is where a directory is built. Where several nodes share the storage
@@ -171,11 +187,11 @@ func place(staging, dir string, static bool) error {
 }
 
 // Remove removes a dynamic instance's directory; a static one stays.
-func (b *Builder) Remove(p fleet.Placement, static bool) error {
-	if static {
+func (b *Builder) Remove(p fleet.Placement, plan fleet.Plan) error {
+	if plan.Static {
 		return nil
 	}
-	dir := b.Dir(p, false)
+	dir := b.Dir(p, plan)
 	return errs.As(errs.Unavailable, "workspace.Remove", errors.Join(removeAll(dir), removeAll(stagingOf(dir, p))))
 }
 

@@ -209,7 +209,7 @@ func TestLayers(t *testing.T) {
 			if _, err := b.build(fleet.Plan{Layers: c.layers(b)}); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(c.want, b.tree(b.builder.Dir(placement(), false))); diff != "" {
+			if diff := cmp.Diff(c.want, b.tree(b.builder.Dir(placement(), fleet.Plan{}))); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -233,7 +233,7 @@ func TestPlaceholdersAreReplacedInListedTextOnly(t *testing.T) {
 		"server.properties": "port=25565\ngroups=a;b\nrest=100%\n", "deep/x/y.yml": "25565/%NOPE%", "z.yml": "%NOPE%",
 		"unlisted": "%PORT%", "listed.bin": binary, "latin": "%PORT% \xe4",
 	}
-	if diff := cmp.Diff(want, b.tree(b.builder.Dir(placement(), false))); diff != "" {
+	if diff := cmp.Diff(want, b.tree(b.builder.Dir(placement(), fleet.Plan{}))); diff != "" {
 		t.Error(diff)
 	}
 	wantNotes := []string{
@@ -261,7 +261,7 @@ func TestPatternsThatAGroupHasByDefaultAreNotMissed(t *testing.T) {
 		"server.properties": "port=25565", "deep/a.yml": "25565", "b.yaml": "25565", "c.toml": "25565", "d.json": "25565",
 		"e.cfg": "25565", "f.conf": "25565", "run.sh": "%PORT%",
 	}
-	if diff := cmp.Diff(want, b.tree(b.builder.Dir(placement(), false))); diff != "" {
+	if diff := cmp.Diff(want, b.tree(b.builder.Dir(placement(), fleet.Plan{}))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -275,7 +275,7 @@ func TestModesAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]fs.FileMode{"run.sh": 0o755, "plain": 0o644} {
-		fi, err := os.Stat(filepath.Join(b.builder.Dir(placement(), false), name))
+		fi, err := os.Stat(filepath.Join(b.builder.Dir(placement(), fleet.Plan{}), name))
 		if err != nil || fi.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v", name, fi.Mode(), err)
 		}
@@ -288,13 +288,13 @@ func TestABlobIsNeverSharedWithAnInstance(t *testing.T) {
 	if _, err := b.build(plan); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(b.builder.Dir(placement(), false), "x"), []byte("changed"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(b.builder.Dir(placement(), fleet.Plan{}), "x"), []byte("changed"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.build(plan); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.tree(b.builder.Dir(placement(), false))["x"]; got != "content" {
+	if got := b.tree(b.builder.Dir(placement(), fleet.Plan{}))["x"]; got != "content" {
 		t.Errorf("the second directory has %q", got)
 	}
 }
@@ -325,7 +325,7 @@ func TestAStaticDirectoryIsKept(t *testing.T) {
 			if _, err := b.build(first); err != nil {
 				t.Fatal(err)
 			}
-			dir := b.builder.Dir(placement(), true)
+			dir := b.builder.Dir(placement(), fleet.Plan{Static: true})
 			for name, content := range map[string]string{"config": "edited", "world/level": "played", "own": "of the server", "listed": "%PORT%"} {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 					t.Fatal(err)
@@ -341,7 +341,7 @@ func TestAStaticDirectoryIsKept(t *testing.T) {
 			if diff := cmp.Diff(c.want, b.tree(dir)); diff != "" {
 				t.Error(diff)
 			}
-			if err := b.builder.Remove(placement(), true); err != nil || len(b.tree(dir)) == 0 {
+			if err := b.builder.Remove(placement(), fleet.Plan{Static: true}); err != nil || len(b.tree(dir)) == 0 {
 				t.Errorf("the end removed a static directory: %v", err)
 			}
 		})
@@ -352,7 +352,7 @@ func TestAStaticDirectoryThatIsMadeMeanwhileIsLeftToItsMaker(t *testing.T) {
 	for _, absent := range []bool{true, false} {
 		t.Run(map[bool]string{true: "after it was claimed in vain", false: "unclaimed"}[absent], func(t *testing.T) {
 			b := newBench(t)
-			dir := b.builder.Dir(placement(), true)
+			dir := b.builder.Dir(placement(), fleet.Plan{Static: true})
 			theirs := func() {
 				if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "level"), []byte("played"), 0o600)); err != nil {
 					t.Error(err)
@@ -377,7 +377,7 @@ func TestAStaticDirectoryThatIsMadeMeanwhileIsLeftToItsMaker(t *testing.T) {
 
 func TestADirectoryThatCannotBeLookedAtIsNotTakenForAbsent(t *testing.T) {
 	b := newBench(t)
-	group := filepath.Dir(b.builder.Dir(placement(), true))
+	group := filepath.Dir(b.builder.Dir(placement(), fleet.Plan{Static: true}))
 	if err := errors.Join(os.MkdirAll(filepath.Dir(group), 0o755), os.Symlink(filepath.Base(group), group)); err != nil {
 		t.Fatal(err)
 	}
@@ -395,7 +395,7 @@ func TestNoTemplateBringsTheLockFile(t *testing.T) {
 		if _, err := b.build(plan); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(map[string]string{"config": "template"}, b.tree(b.builder.Dir(placement(), true))); diff != "" {
+		if diff := cmp.Diff(map[string]string{"config": "template"}, b.tree(b.builder.Dir(placement(), fleet.Plan{Static: true}))); diff != "" {
 			t.Errorf("%s: %s", path, diff)
 		}
 	}
@@ -438,7 +438,7 @@ func TestNothingIsWrittenOutside(t *testing.T) {
 		if _, err := b.build(plan); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Symlink(outside, filepath.Join(b.builder.Dir(placement(), true), "x")); err != nil {
+		if err := os.Symlink(outside, filepath.Join(b.builder.Dir(placement(), fleet.Plan{Static: true}), "x")); err != nil {
 			t.Fatal(err)
 		}
 		plan.Layers = []fleet.PlanLayer{b.layer("a", map[string]string{"x/y": "bad"})}
@@ -485,7 +485,7 @@ func TestADamagedBlobIsFetchedAnew(t *testing.T) {
 	if _, err := b.build(plan); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.tree(b.builder.Dir(placement(), false))["x"]; got != "content" {
+	if got := b.tree(b.builder.Dir(placement(), fleet.Plan{}))["x"]; got != "content" {
 		t.Errorf("got %q", got)
 	}
 	b.contents[hash] = []byte("forged")
@@ -564,7 +564,7 @@ func TestNamesThatDifferOnlyInCaseAreTwoFilesWhereTheFilesystemTellsThemApart(t 
 		t.Fatal(err)
 	}
 	want := map[string]string{"Config.yml": "4", "config.yml": "2", "CONFIG.yml": "3"}
-	if diff := cmp.Diff(want, b.tree(b.builder.Dir(placement(), false))); diff != "" {
+	if diff := cmp.Diff(want, b.tree(b.builder.Dir(placement(), fleet.Plan{}))); diff != "" {
 		t.Error(diff)
 	}
 }

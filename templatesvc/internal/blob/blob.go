@@ -15,6 +15,8 @@ package blob
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -69,7 +71,24 @@ func New(dir string, m Medium) (*Store, error) {
 		return nil, errs.As(errs.Internal, "blob.New", err)
 	}
 	s := &Store{Medium: m, spool: filepath.Join(dir, incoming), enc: enc, flights: flight.New(fetches), verified: map[string]stamp{}}
-	return s, errs.As(errs.Unavailable, "blob.New", openSpool(s.spool))
+	return s, errs.As(errs.Unavailable, "blob.New", errors.Join(closeDir(dir), openSpool(s.spool)))
+}
+
+// closeDir makes a directory and takes other users' rights to it: the content of all groups
+// is in it. Its group keeps them, because replicas that share it may be several users. One
+// that belongs to another user is that user's to close.
+func closeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	fi, err := os.Stat(dir)
+	if err != nil || fi.Mode()&0o007 == 0 {
+		return err
+	}
+	if err := os.Chmod(dir, fi.Mode()&^0o007); !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return nil
 }
 
 // Spool is a directory for what is kept while it is being read: what an interrupted

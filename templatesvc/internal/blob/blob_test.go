@@ -67,6 +67,21 @@ func read(t *testing.T, s *blob.Store, sum string) []byte {
 	return b
 }
 
+func TestOtherUsersDoNotEnterTheDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "blobs")
+	for _, when := range []string{"new", "of an earlier version"} {
+		if _, err := blob.Open(dir); err != nil {
+			t.Fatal(err)
+		}
+		if fi, err := os.Stat(dir); err != nil || fi.Mode()&0o007 != 0 {
+			t.Errorf("%s: %v, %v", when, fi.Mode(), err)
+		}
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestInterruptedWritesAreClearedWhenTheyAreOld(t *testing.T) {
 	dir := t.TempDir()
 	store := open(t, dir)
