@@ -231,3 +231,35 @@ func TestWhatAnInstanceLeftOfItsContainerGoesWithIt(t *testing.T) {
 		return await.Unless(err == nil && left == "", "%s %v", left, err)
 	})
 }
+
+func TestWhatRootInAContainerLeavesGivesNobodyRights(t *testing.T) {
+	enginetest.Start(t)
+	s := newSite(t)
+	s.dir = shortDir(t)
+	s.start(taking)
+	open(t, s.dir)
+	plan := contained(`cp /usr/bin/id gain && chmod 6755 gain && chmod 777 . && touch made; exec cat`)
+	s.online("aaaaaa", plan)
+	plan.Static = true
+	s.online("bbbbbb", plan)
+	var gains []string
+	for _, dir := range []string{"containers/aaaaaa", "static/lobby/lobby-1"} {
+		gain := filepath.Join(s.dir, dir, "gain")
+		await.That(t, gain, func() string {
+			_, err := os.Stat(filepath.Join(s.dir, dir, "made"))
+			return await.Unless(err == nil, "%v", err)
+		})
+		if fi, err := os.Stat(gain); err != nil || fi.Mode()&os.ModeSetuid == 0 {
+			t.Fatalf("%v, %v", fi, err)
+		}
+		gains = append(gains, gain)
+	}
+	// A neighbour that is confined opens the way to the directories of all who are.
+	neighbour := basic("for f in " + strings.Join(gains, " ") + `; do "$f" -u >>got 2>/dev/null || echo refused >>got; done; echo all >>got; exec cat`)
+	neighbour.Group, neighbour.Confine.User = "other", "61234"
+	s.online("cccccc", neighbour)
+	await.That(t, "what the neighbour gains", func() string {
+		got := s.running("cccccc", "got")
+		return await.Unless(got == "refused\nrefused\nall\n", "%q", got)
+	})
+}

@@ -27,8 +27,12 @@ const (
 	// Dressed is the same with ImageVariable in its environment.
 	Dressed       = "orrery-test:dressed"
 	ImageVariable = "FROM_IMAGE=yes"
-	// UserID is that user's number, and its group's.
+	// Shy is the same that runs as User.
+	Shy = "orrery-test:shy"
+	// UserID is that user's number, and its group's. CrewID is a group that the image puts it
+	// into.
 	UserID = 4711
+	CrewID = 4712
 
 	startTimeout = 60 * time.Second
 	stopTimeout  = 30 * time.Second
@@ -181,12 +185,14 @@ func (e *Engine) load() error {
 		add(tar.Header{Typeflag: tar.TypeSymlink, Name: link, Linkname: "usr/" + link, Mode: 0o777}, "")
 	}
 	add(tar.Header{Typeflag: tar.TypeReg, Name: "etc/passwd", Mode: 0o644}, fmt.Sprintf("root:x:0:0::/:/bin/sh\n%s:x:%d:%d::/:/bin/sh\n", User, UserID, UserID))
+	add(tar.Header{Typeflag: tar.TypeReg, Name: "etc/group", Mode: 0o644}, fmt.Sprintf("root:x:0:\n%s:x:%d:\ncrew:x:%d:%s\n", User, UserID, CrewID, User))
 	if err := errors.Join(failed, w.Close()); err != nil {
 		return err
 	}
 	_, err := e.docker(layer.Bytes(), "import", "-", Image)
 	_, dressing := e.docker(layer.Bytes(), "import", "--change", "ENV "+ImageVariable, "-", Dressed)
-	return errors.Join(err, dressing)
+	_, shying := e.docker(layer.Bytes(), "import", "--change", "USER "+User, "-", Shy)
+	return errors.Join(err, dressing, shying)
 }
 
 // Close ends the engine with all it runs, and removes what it kept.

@@ -1,10 +1,12 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
@@ -51,8 +53,9 @@ func (r *Runtime) create(ctx context.Context, s runtime.Spec, door string) (made
 	}
 	ctx, cancel := within(ctx)
 	defer cancel()
+	config := r.config(s)
 	options := client.ContainerCreateOptions{
-		Name: "orrery-" + s.InstanceID, Config: r.config(s), HostConfig: hostConfig(s, program, door),
+		Name: "orrery-" + s.InstanceID, Config: config, HostConfig: hostConfig(s, program, door, asRoot(cmp.Or(config.User, img.user))),
 	}
 	answer, err := r.engine.ContainerCreate(ctx, options)
 	for errdefs.IsConflict(err) && r.removeLeft(ctx, s.InstanceID) { // which may be under way already
@@ -104,11 +107,24 @@ func directory(s runtime.Spec) string {
 	return runtime.Directory
 }
 
+// entrypointCapabilities are those that an entrypoint needs which starts as root, gives the
+// directory to another user and becomes it, and whose init signals that user's processes.
+var entrypointCapabilities = []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"}
+
+// asRoot reports whether a user of an image is root. An image may have other names for it:
+// those get no capability, like any user.
+func asRoot(user string) bool {
+	name, _, _ := strings.Cut(user, ":")
+	number, err := strconv.Atoi(name)
+	return name == "" || name == "root" || err == nil && number == 0
+}
+
 // hostConfig is what stands for the outside.
-func hostConfig(s runtime.Spec, program, door string) *container.HostConfig {
+func hostConfig(s runtime.Spec, program, door string, root bool) *container.HostConfig {
 	reaping := true
 	h := &container.HostConfig{
 		NetworkMode: container.NetworkMode(s.Container.Network), PortBindings: published(s), Resources: resources(s.Limits),
+		SecurityOpt: []string{"no-new-privileges"}, CapDrop: []string{"ALL"},
 		Binds: s.Container.Volumes, Init: &reaping, LogConfig: container.LogConfig{Type: "none"},
 		Mounts: []mount.Mount{
 			{Type: mount.TypeBind, Source: s.Dir, Target: directory(s)},
@@ -116,8 +132,8 @@ func hostConfig(s runtime.Spec, program, door string) *container.HostConfig {
 			{Type: mount.TypeBind, Source: door, Target: doorPath},
 		},
 	}
-	if s.Confine.NoNewPrivileges {
-		h.SecurityOpt = []string{"no-new-privileges"}
+	if root {
+		h.CapAdd = entrypointCapabilities
 	}
 	return h
 }

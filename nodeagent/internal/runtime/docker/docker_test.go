@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -207,7 +209,9 @@ func TestContainers(t *testing.T) {
 		"a container that is paused is killed":                        paused,
 		"a container of another name that begins alike is left alone": strangers,
 		"nothing is left after the end":                               nothingLeft,
-		"a user gains nothing by setuid files":                        noNewPrivileges,
+		"root has what an entrypoint needs and no more":               entrypoint,
+		"a user has no capability":                                    unprivileged,
+		"nobody gains by setuid files and device nodes":               nothingGained,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
@@ -440,11 +444,42 @@ func nothingLeft(s *site, e *enginetest.Engine) {
 	}
 }
 
-func noNewPrivileges(s *site, _ *enginetest.Engine) {
-	spec := s.spec("meek", "grep NoNewPrivs /proc/self/status | xargs >got")
-	spec.Confine.NoNewPrivileges = true
+// rights has a command tell what its process may.
+const rights = `grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status | xargs`
+
+// asUser runs a command as the image's user, as an entrypoint does that has started as root.
+var asUser = fmt.Sprintf("setpriv --reuid %d --regid %d --clear-groups ", enginetest.UserID, enginetest.UserID)
+
+func entrypoint(s *site, _ *enginetest.Engine) {
+	spec := s.spec("entry", rights+fmt.Sprintf(" >got; mkdir made && chown -R %d . && ", enginetest.UserID)+asUser+"sh -c 'id -u >made/who'")
+	if e := s.run(spec); e.Code != 0 {
+		log, _ := os.ReadFile(spec.LogPath)
+		s.Fatalf("exit %+v: %s", e, log)
+	}
+	// CHOWN 0, DAC_OVERRIDE 1, FOWNER 3, KILL 5, SETGID 6, SETUID 7.
+	s.says(filepath.Join(spec.Dir, "got"), "CapEff: 00000000000000eb CapBnd: 00000000000000eb NoNewPrivs: 1\n")
+	s.says(filepath.Join(spec.Dir, "made/who"), fmt.Sprintln(enginetest.UserID))
+}
+
+func unprivileged(s *site, e *enginetest.Engine) {
+	spec := s.spec("meek", rights+" >got")
+	spec.Container.User = enginetest.User
 	s.run(spec)
-	s.says(filepath.Join(spec.Dir, "got"), "NoNewPrivs: 1\n")
+	s.says(filepath.Join(spec.Dir, "got"), "CapEff: 0000000000000000 CapBnd: 0000000000000000 NoNewPrivs: 1\n")
+	shy := s.spec("shy", rights+" >got")
+	shy.Container.Image = enginetest.Shy
+	s.run(shy)
+	s.says(filepath.Join(shy.Dir, "got"), "CapEff: 0000000000000000 CapBnd: 0000000000000000 NoNewPrivs: 1\n")
+}
+
+func nothingGained(s *site, _ *enginetest.Engine) {
+	spec := s.spec("sly", "cp /usr/bin/id gain && chown 0:0 gain && chmod 6755 gain && "+asUser+"./gain -u >got; "+
+		"mknod disk b 7 0 2>>log || echo none made >>got; head -c 1 there >>got 2>>log || echo none read >>got")
+	if err := unix.Mknod(filepath.Join(spec.Dir, "there"), unix.S_IFBLK|0o666, int(unix.Mkdev(7, 0))); err != nil {
+		s.Fatal(err)
+	}
+	s.run(spec)
+	s.says(filepath.Join(spec.Dir, "got"), fmt.Sprintln(enginetest.UserID)+"none made\nnone read\n")
 }
 
 func TestTheEndOfTheEngineEndsNothing(t *testing.T) {

@@ -236,6 +236,12 @@ func TestAnAgentThatIsNotRootRunsWhatItCanEndAndRemove(t *testing.T) {
 	if did := s.startInAgent(spec, as); !strings.Contains(did.Refused, "leave container.user and confine.user empty") {
 		t.Errorf("%+v", did)
 	}
+	for user, group := range map[string]int{fmt.Sprintf("%d:0", enginetest.UserID): 0, enginetest.User: enginetest.CrewID} {
+		spec.Container.User = user
+		if did := s.startInAgent(spec, as); !strings.Contains(did.Refused, fmt.Sprintf("is in group %d of the host, and the agent is not", group)) {
+			t.Errorf("%s: %+v", user, did)
+		}
+	}
 	if left, err := e.Docker("ps", "--all", "--quiet", "--filter", "name=orrery-proud"); left != "" || err != nil {
 		t.Errorf("left behind: %s %v", left, err)
 	}

@@ -14,8 +14,9 @@ import (
 
 // image is what matters of an image.
 type image struct {
-	// env is the environment it brings.
-	env []string
+	// env is the environment it brings, user who runs in it unless told otherwise.
+	env  []string
+	user string
 }
 
 // Prepare makes an image present; see runtime.Preparer.
@@ -60,7 +61,7 @@ func (r *Runtime) inspect(ctx context.Context, name string) (image, error) {
 	if err != nil || found.Config == nil {
 		return image{}, err
 	}
-	return image{env: found.Config.Env}, nil
+	return image{env: found.Config.Env, user: found.Config.User}, nil
 }
 
 // missing tells that an image cannot be had; an engine that does not answer is another matter.

@@ -6,6 +6,9 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -36,14 +39,54 @@ func (r *Runtime) userOf(s runtime.Spec) string {
 	return s.Confine.User
 }
 
-// mayOwn refuses a user of a container, as the host sees it, whose files an agent could
-// not remove and whose processes it could not kill.
-func mayOwn(agent, inside int) error {
-	if agent == 0 || agent == inside {
+// owner is a user with its groups, as the host sees them.
+type owner struct {
+	uid    int
+	groups []int
+}
+
+// agent is the user that this process runs as.
+func agent() (owner, error) {
+	groups, err := os.Getgroups()
+	return owner{os.Geteuid(), append(groups, os.Getegid())}, errs.As(errs.Unavailable, "docker.agent", err)
+}
+
+// mayOwn refuses a user of a container that has rights on the host which the agent has not:
+// the agent could neither remove its files nor kill its processes, and it could leave files
+// that give other users of the host the rights of its groups.
+func (a owner) mayOwn(inside owner) error {
+	if a.uid == 0 {
 		return nil
 	}
-	return errs.New(errs.Invalid, "the container's user is user %d of the host and the agent is user %d, which may neither end its processes nor remove its files: "+
-		"leave container.user and confine.user empty, or run the agent as root", inside, agent)
+	if a.uid != inside.uid {
+		return errs.New(errs.Invalid, "the container's user is user %d of the host and the agent is user %d, which may neither end its processes nor remove its files: "+
+			"leave container.user and confine.user empty, or run the agent as root", inside.uid, a.uid)
+	}
+	for _, g := range inside.groups {
+		if !slices.Contains(a.groups, g) {
+			return errs.New(errs.Invalid, "the container's user is in group %d of the host, and the agent is not: "+
+				"leave container.user and confine.user empty, or name a group of the agent's (%d:%d)", g, a.uid, a.groups[len(a.groups)-1])
+		}
+	}
+	return nil
+}
+
+// groupsOf are the supplementary groups of a process.
+func groupsOf(pid int) (groups []int, err error) {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	if err != nil {
+		return nil, err
+	}
+	_, rest, _ := strings.Cut(string(b), "\nGroups:")
+	line, _, _ := strings.Cut(rest, "\n")
+	for g := range strings.FieldsSeq(line) {
+		n, err := strconv.Atoi(g)
+		if err != nil {
+			return nil, err
+		}
+		groups = append(groups, n)
+	}
+	return groups, nil
 }
 
 // give makes the instance's directory its server's, which may be anybody's in there, but
@@ -65,7 +108,7 @@ func give(dir string, uid, gid int, sealed bool) {
 		owner, mode := uid, info.Mode()
 		st, ok := info.Sys().(*syscall.Stat_t)
 		switch {
-		case !ok, mode.IsRegular() && st.Nlink > 1: // somebody else may know it by another name
+		case !ok, mode&fs.ModeDevice != 0, mode.IsRegular() && st.Nlink > 1: // somebody else may know it by another name
 			return nil
 		case sealed && int(st.Uid) == os.Geteuid():
 			owner, mode = keep(mode, owner)

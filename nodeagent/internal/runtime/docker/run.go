@@ -79,7 +79,7 @@ func (r *Runtime) bring(ctx context.Context, s runtime.Spec, c made, door *pane.
 		return nil, errs.As(errs.Unavailable, "docker.Start", errors.Join(err, errors.New("the container has ended at once")))
 	}
 	uid, gid := caller.Owner()
-	if err := mayOwn(os.Geteuid(), uid); err != nil {
+	if err := accept(caller.PID(), uid, gid); err != nil {
 		_ = unix.Close(pidfd)
 		return nil, err
 	}
@@ -92,6 +92,19 @@ func (r *Runtime) bring(ctx context.Context, s runtime.Spec, c made, door *pane.
 	p := r.newRun(s, c.id, id)
 	p.watch(pidfd)
 	return p, nil
+}
+
+// accept refuses a process that runs in a container as somebody who may not.
+func accept(pid, uid, gid int) error {
+	groups, err := groupsOf(pid)
+	if err != nil {
+		return errs.As(errs.Unavailable, "docker.Start", err)
+	}
+	self, err := agent()
+	if err != nil {
+		return err
+	}
+	return self.mayOwn(owner{uid, append(groups, gid)})
 }
 
 // awaitCall waits for the program in the container to call, or for the container to end
