@@ -20,6 +20,23 @@ const (
 	MaxPlayers = 1_000_000
 )
 
+// MaxStatusMessage bounds the message of a status, in bytes: a node writes many at once.
+const MaxStatusMessage = 4 << 10
+
+// ClipMessage is a text of at most so many bytes. The end of a longer one is cut off at a
+// character, and "…" says so.
+func ClipMessage(text string, most int) string {
+	const more = "…"
+	if len(text) <= most {
+		return text
+	}
+	end := max(0, most-len(more))
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + more
+}
+
 // newlines takes the newlines out of a text.
 var newlines = strings.NewReplacer("\r\n", "", "\n", "")
 

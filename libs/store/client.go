@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	mrand "math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -191,8 +192,12 @@ func wrap(op string, err error) error {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return errs.As(errs.Fenced, op, err)
 	}
-	if s, ok := status.FromError(err); ok && s.Code() == codes.Canceled {
+	s, ok := status.FromError(err)
+	switch {
+	case ok && s.Code() == codes.Canceled:
 		return errs.As(errs.Canceled, op, err)
+	case ok && s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "larger than max"): // gRPC's own limit, of client or server
+		return errs.As(errs.TooLarge, op, err)
 	}
 	return errs.As(errs.Unavailable, op, err)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,8 @@ var errNoSession = errs.New(errs.Unavailable, "the node has no session")
 const (
 	// batch is how many statuses one transaction holds at most.
 	batch = 48
+	// shortMessage is what is left of the message of a status that the store refused.
+	shortMessage = 256
 	// commitTimeout bounds one attempt; the outcome is read back afterwards.
 	commitTimeout = 3 * time.Second
 	// doubtAfter is how long a crash may stay unwritten before the agent acts alone.
@@ -224,6 +227,8 @@ type item struct {
 	rev    int64
 	read   bool
 	last   bool
+	// short is set when the status has lost its texts, because the store refused them.
+	short bool
 	// done is set when the store holds the status, or needs it no longer.
 	done bool
 }
@@ -268,44 +273,100 @@ func (w *writer) settle(items []*item) {
 	w.wakeWaiters()
 }
 
-// write brings the items to the store in one transaction, reading first what is not known.
+// write brings the items to the store, reading first what is not known. It splits them
+// into transactions by bytes.
 func (w *writer) write(ctx context.Context, items []*item) error {
 	fence, ok := w.fence()
 	if !ok {
 		return errNoSession
 	}
+	if err := w.lookAll(ctx, items); err != nil {
+		return err
+	}
+	txn := store.Txn{Fences: []store.Fence{fence}}
+	var held []*item
+	for _, it := range items {
+		if it.done {
+			continue
+		}
+		wr := it.write(fence)
+		if len(held) > 0 && (store.Txn{Writes: append(slices.Clip(txn.Writes), wr)}).Bytes() > store.FullBytes {
+			if err := w.commit(ctx, fence, held); err != nil {
+				return err
+			}
+			txn.Writes, held = nil, nil
+		}
+		txn.Writes, held = append(txn.Writes, wr), append(held, it)
+	}
+	return w.commit(ctx, fence, held)
+}
+
+// write replaces the record that the item was compared with.
+func (it *item) write(fence store.Fence) store.Write {
+	s := it.status
+	s.Epoch = fence.Epoch()
+	return store.Replace(store.StatusKey(s.Instance), s, it.rev)
+}
+
+// lookAll reads the records of the items whose revisions are not known.
+func (w *writer) lookAll(ctx context.Context, items []*item) error {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
-	txn := store.Txn{Fences: []store.Fence{fence}}
-	byKey := map[string]*item{}
 	for _, it := range items {
 		if err := w.look(ctx, it); err != nil {
 			return err
 		}
-		if it.done {
-			continue
-		}
-		s := it.status
-		s.Epoch = fence.Epoch()
-		wr := store.Replace(store.StatusKey(s.Instance), s, it.rev)
+	}
+	return nil
+}
+
+// commit writes items in one transaction. Where the store refuses it for its size, each
+// half is tried alone, so that one status keeps no other waiting; see shorten.
+func (w *writer) commit(ctx context.Context, fence store.Fence, items []*item) error {
+	if len(items) == 0 {
+		return nil
+	}
+	txn := store.Txn{Fences: []store.Fence{fence}}
+	byKey := map[string]*item{}
+	for _, it := range items {
+		wr := it.write(fence)
 		txn.Writes = append(txn.Writes, wr)
 		byKey[wr.Key()] = it
 	}
-	if len(txn.Writes) == 0 {
-		return nil
-	}
-	rev, err := w.store.Commit(ctx, txn)
-	if err == nil {
-		for _, it := range byKey {
+	within, cancel := context.WithTimeout(ctx, commitTimeout)
+	rev, err := w.store.Commit(within, txn)
+	cancel()
+	switch half := len(items) / 2; {
+	case err == nil:
+		for _, it := range items {
 			it.rev, it.done = rev, true
 			w.written(it.status)
 		}
 		return nil
+	case errs.Is(err, errs.TooLarge) && half > 0:
+		return errors.Join(w.commit(ctx, fence, items[:half]), w.commit(ctx, fence, items[half:]))
+	case errs.Is(err, errs.TooLarge):
+		return w.shorten(ctx, fence, items[0], err)
 	}
 	if lost := store.Lost(err); lost != nil && lost.Fence {
 		w.suspect()
 	}
 	return w.refused(byKey, err)
+}
+
+// shorten writes a status that the store refuses for its size without its texts, and says
+// so in it. One that is refused all the same is set apart until there is a newer one.
+func (w *writer) shorten(ctx context.Context, fence store.Fence, it *item, refusal error) error {
+	if it.short {
+		w.log.Error("the store refuses a status also without its texts: it is not written", "instance", string(it.status.Instance), "state", string(it.status.State), "error", refusal)
+		it.done = true
+		return nil
+	}
+	w.log.Error("the store refuses a status for its size: it is written without its texts", "instance", string(it.status.Instance), "state", string(it.status.State), "error", refusal)
+	it.short = true
+	it.status.Message = fleet.ClipMessage(it.status.Message, shortMessage) + "; the store refused the whole status for its size, so its address and further texts are left out"
+	it.status.HostAddress, it.status.Crashes = "", nil
+	return w.commit(ctx, fence, []*item{it})
 }
 
 // refused marks what has to be looked at before the next attempt. Where others

@@ -1,8 +1,11 @@
 package controller
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -72,5 +75,63 @@ func TestTheEndOfWhatIsForgottenIsWrittenWhereThereIsARecord(t *testing.T) {
 	defer w.mu.Unlock()
 	if len(w.slots) > 0 {
 		t.Errorf("%d are still known", len(w.slots))
+	}
+}
+
+// One group's texts must not keep the statuses of the others on the node from the store.
+func TestAStatusThatTheStoreRefusesStopsNoOther(t *testing.T) {
+	c := storetest.New(t)
+	session, err := store.OpenSession(t.Context(), c, store.SessionKey("nodeagent", "n1"), fleet.Session{}, time.Minute, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close(t.Context())
+	var said bytes.Buffer
+	w := newWriter(Config{
+		Store: c, Log: slog.New(slog.NewTextHandler(&said, nil)), Doubt: func() {},
+		Fence: func() (store.Fence, bool) { return session.Fence(), true },
+	}, func(fleet.InstanceID, machine.Event) {})
+	report := func(id fleet.InstanceID, message, address string) {
+		w.report(fleet.Status{Instance: id, Group: "g", Node: "n1", Generation: 1, State: fleet.Preparing, Message: message, HostAddress: address, ChangedAt: time.Now()})
+	}
+	large := strings.Repeat("x", 100<<10)
+	for n := range 30 { // together 3 MiB, more than etcd and gRPC take
+		report(fleet.InstanceID(fmt.Sprint("ok", n)), large, "")
+	}
+	report("huge", "why", strings.Repeat("a", 1700<<10)) // more than etcd takes
+	report("vast", "why", strings.Repeat("a", 5<<20))    // more than gRPC sends
+	report("hopeless", "why", "")
+	w.mu.Lock()
+	w.slots["hopeless"].want.TokenHash = large + strings.Repeat("a", 2<<20) // not one of its texts
+	w.mu.Unlock()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { w.run(ctx) })
+	within, done := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer done()
+	if err := w.flush(within); err != nil {
+		t.Errorf("statuses are left: %v", err)
+	}
+	cancel()
+	running.Wait()
+	for n := range 30 {
+		if st, err := store.Get(t.Context(), c, store.StatusKey(fleet.InstanceID(fmt.Sprint("ok", n)))); err != nil || st.Message != large {
+			t.Errorf("status %d: %d bytes, %v", n, len(st.Message), err)
+		}
+	}
+	for _, id := range []fleet.InstanceID{"huge", "vast"} {
+		st, err := store.Get(t.Context(), c, store.StatusKey(id))
+		if err != nil || st.State != fleet.Preparing || st.HostAddress != "" || !strings.HasPrefix(st.Message, "why; the store refused") {
+			t.Errorf("%s: %.200q at %d bytes, %v", id, st.Message, len(st.HostAddress), err)
+		}
+	}
+	if _, err := store.Get(t.Context(), c, store.StatusKey("hopeless")); !errs.Is(err, errs.NotFound) {
+		t.Errorf("the one that cannot be written: %v", err)
+	}
+	for _, id := range []string{"huge", "vast", "hopeless"} {
+		if !strings.Contains(said.String(), "instance="+id) {
+			t.Errorf("the log says nothing of %s", id)
+		}
 	}
 }

@@ -18,7 +18,8 @@ func (t *step) show(state fleet.State, reason fleet.Reason, message string) {
 		}
 		message += "; " + t.Notes
 	}
-	t.Status.State, t.Status.Reason, t.Status.Message, t.Status.ChangedAt = state, reason, message, t.now
+	t.Status.State, t.Status.Reason, t.Status.ChangedAt = state, reason, t.now
+	t.Status.Message = fleet.ClipMessage(message, fleet.MaxStatusMessage)
 }
 
 // end closes the generation.
@@ -291,9 +292,22 @@ func (t *step) lost(e Lost) {
 	t.gone(fleet.Exit{}, cause{rebooted: e.Rebooted, expired: e.Expired}, t.now)
 }
 
-// Note is a status message with its parts joined; empty parts are left out.
+// maxNote and maxNotes bound what one part of a message may take, and how many there are.
+const (
+	maxNote  = 400
+	maxNotes = 16
+)
+
+// Note is a status message with its parts joined; empty parts are left out. Long parts
+// are clipped, so that none hides the others.
 func Note(parts ...string) string {
 	kept := slices.DeleteFunc(slices.Clone(parts), func(p string) bool { return p == "" })
+	for n, p := range kept {
+		kept[n] = fleet.ClipMessage(p, maxNote)
+	}
+	if more := len(kept) - maxNotes; more > 0 {
+		kept = append(kept[:maxNotes], fmt.Sprintf("and %d more", more))
+	}
 	return strings.Join(kept, "; ")
 }
 

@@ -7,6 +7,7 @@
 //     the store has it: neither an agent that is killed nor a store that is away loses it.
 //   - Both records are created in one transaction under the node's session. One that is
 //     there already was written by an attempt whose answer was lost: it is done.
+//   - A crash that the store refuses for its size is written without its output.
 //   - At most MaxWaiting crashes wait; the oldest make room. One that cannot be written
 //     keeps none of the others waiting.
 package recorder
@@ -218,16 +219,27 @@ func (r *Recorder) write(ctx context.Context, id string, fence store.Fence) erro
 		r.cfg.Log.Error("a crash that waited for the store cannot be read and is dropped", "crash", id, "error", err)
 		return nil
 	}
+	err = r.create(ctx, fence, e)
+	if errs.Is(err, errs.TooLarge) {
+		r.cfg.Log.Error("the store refuses the record of a crash for its size: its output is left out", "instance", string(e.Crash.Instance), "crash", id, "error", err)
+		e.Tail.Text, e.Crash.Last = nil, nil
+		err = r.create(ctx, fence, e)
+	}
+	return errs.Wrap(op, err)
+}
+
+// create writes the records of one crash; nil also when they exist.
+func (r *Recorder) create(ctx context.Context, fence store.Fence, e entry) error {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
-	_, err = r.cfg.Store.Commit(ctx, store.Txn{
+	_, err := r.cfg.Store.Commit(ctx, store.Txn{
 		Fences: []store.Fence{fence},
-		Writes: []store.Write{store.Create(store.CrashKey(id), e.Crash), store.Create(store.CrashTailKey(id), e.Tail)},
+		Writes: []store.Write{store.Create(store.CrashKey(e.Crash.ID), e.Crash), store.Create(store.CrashTailKey(e.Crash.ID), e.Tail)},
 	})
 	if errs.Is(err, errs.AlreadyExists) {
 		return nil
 	}
-	return errs.Wrap(op, err)
+	return err
 }
 
 func (r *Recorder) done(id string) {

@@ -18,7 +18,10 @@ func Substitute(text string, values map[string]string) (string, []string) {
 	})
 }
 
+// maxName bounds a name in a note.
+const maxName = 128
+
 // UnknownNote words that a placeholder has no value.
 func UnknownNote(placeholder, where string) string {
-	return fmt.Sprintf("unknown placeholder %%%s%% in %s", placeholder, where)
+	return fmt.Sprintf("unknown placeholder %%%s%% in %s", fleet.ClipMessage(placeholder, maxName), fleet.ClipMessage(where, maxName))
 }
