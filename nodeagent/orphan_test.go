@@ -220,6 +220,55 @@ func TestAfterARestoreTheAgentReportsEverythingAgain(t *testing.T) {
 	}
 }
 
+// An operator deleted the node while it was away: all that runs there was given up. The
+// agent returns and finds no record of itself or of its instances.
+func TestADeletedNodeThatReturnsStopsWhatItRunsAfterItsGrace(t *testing.T) {
+	for _, known := range []bool{true, false} { // whether the deletion is remembered, and is that of the agent's record
+		t.Run(fmt.Sprintf("known %v", known), func(t *testing.T) {
+			s := newSite(t)
+			s.start(nil)
+			var pids []int
+			for n := range 4 {
+				s.place(s.id(n), 1, basic("sleep 1000"), 0)
+				pids = append(pids, s.awaitState(s.id(n), 1, fleet.Online).PID)
+			}
+			s.stop()
+			record, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+			if err != nil {
+				t.Fatal(err)
+			}
+			gone := fleet.DeletedNode{Node: node, Record: record.ModRev, By: "alice"}
+			if !known {
+				gone.Record--
+			}
+			s.write(store.DeletedNodeKey(node), gone)
+			s.remove(store.NodeKey(node))
+			for n := range 4 {
+				s.remove(store.PlacementKey(node, s.id(n)))
+				s.remove(store.StatusKey(s.id(n)))
+			}
+			reg := prometheus.NewRegistry()
+			s.start(func(c *nodeagent.Config) { c.Metrics, c.OrphanGrace = reg, 500*time.Millisecond })
+			if known {
+				for _, pid := range pids {
+					awaitGone(t, pid)
+				}
+				return
+			}
+			awaitOrphans(t, reg, 4)
+			looks(t, s)
+			for n, pid := range pids {
+				if !alive(pid) {
+					t.Errorf("%s was ended", s.id(n))
+				}
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				awaitGone(t, pid)
+			}
+			awaitOrphans(t, reg, 0)
+		})
+	}
+}
+
 func TestManyOrphansMakeTheStoreDoubted(t *testing.T) {
 	s := newSite(t)
 	var log logbook

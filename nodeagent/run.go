@@ -171,7 +171,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	past := j.Past(rand.Text, cfg.Log)
 	p.member = membership.New(membership.Config{
 		Store: cfg.Store, Record: a.record(j.UUID(), listener, runtimes.offers, limitsOf(control.limiter.Offer(), dir)), Holder: j.Holder(), TTL: cfg.SessionTTL, Now: cfg.Now, Log: cfg.Log,
-		Wrote: past.Wrote, Joining: p.tenure.Joining,
+		Wrote: func(before, rev int64) { past.Wrote(a.deleted(ctx, past, before), rev) }, Joining: p.tenure.Joining,
 		Joined: func(s *store.Session) {
 			p.tenure.Joined(s)
 			p.controller.Joined(s.Fence())
@@ -410,6 +410,25 @@ func (p *parts) stopAll(a *Agent) error {
 func (a *Agent) endAsked(reason string) {
 	a.cfg.Log.Info("an operator asked for the agent's end", "reason", reason)
 	a.end()
+}
+
+// deletedTimeout bounds the question whether the node was deleted.
+const deletedTimeout = 3 * time.Second
+
+// deleted is the revision of the node's record before the one that was just written. When
+// there was none, because an operator deleted the node, it is that of the deleted record.
+func (a *Agent) deleted(ctx context.Context, past *journal.Past, before int64) int64 {
+	if before != 0 {
+		return before
+	}
+	ctx, cancel := context.WithTimeout(ctx, deletedTimeout)
+	defer cancel()
+	gone, err := store.Get(ctx, a.cfg.Store, store.DeletedNodeKey(a.cfg.Node))
+	if err != nil || !past.Deleted(gone.Record) {
+		return 0
+	}
+	a.cfg.Log.Warn("an operator deleted this node: what runs here without a record is stopped once its grace has passed", "by", gone.By, "grace", a.cfg.OrphanGrace)
+	return gone.Record
 }
 
 func (a *Agent) markReady() {

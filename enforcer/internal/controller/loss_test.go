@@ -87,6 +87,7 @@ func TestAStaticInstanceMovesWhereItsGroupSaysSo(t *testing.T) {
 
 func TestADeletedNodeGivesUpWhatItHeldAndGoes(t *testing.T) {
 	w := newWorld(t)
+	record, _ := w.view.Snapshot().Nodes.Get(node)
 	id := w.static()
 	w.commit(store.Create(store.NodeDesiredKey(node), fleet.NodeDesired{Node: node, Deleted: true, By: "alice"}),
 		store.Create(store.PlayersKey(node, 5), fleet.PresencePart{Node: node, Part: 5}))
@@ -96,6 +97,9 @@ func TestADeletedNodeGivesUpWhatItHeldAndGoes(t *testing.T) {
 		_, wished := s.NodesDesired.Get(node)
 		return !known && !wished && s.PlayerParts.Len() == 0
 	})
+	if gone, err := store.Get(t.Context(), w.client, store.DeletedNodeKey(node)); err != nil || gone.Record != record.ModRev || gone.By != "alice" {
+		t.Errorf("the deletion is remembered as %+v, %v; the record was of revision %d", gone, err, record.ModRev)
+	}
 	i, _ := s.Instances.Get(id)
 	if i.Status.State != fleet.Stopped || i.Status.Reason != fleet.ReasonNodeDeleted {
 		t.Errorf("its instance has not ended: %+v", i.Status)

@@ -22,7 +22,14 @@ func (c *Controller) removeNodes(ctx context.Context, s *view.Snapshot, own *sto
 		if _, alive := s.NodeSessions.Get(n); !ok || alive || !desired.Deleted || holdsAnything(s, n) {
 			continue
 		}
-		rev, err := c.store.Commit(ctx, removal(s, n, fence))
+		memory, err := c.remembering(ctx, s, n, desired.By)
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		txn := removal(s, n, fence)
+		txn.Writes = append(txn.Writes, memory)
+		rev, err := c.store.Commit(ctx, txn)
 		if err != nil {
 			failed = errors.Join(failed, errs.Wrap("enforcer.removeNodes", err))
 			continue
@@ -33,6 +40,24 @@ func (c *Controller) removeNodes(ctx context.Context, s *view.Snapshot, own *sto
 		}
 	}
 	return failed
+}
+
+// remembering notes that a node was deleted, in place of an earlier deletion of it.
+func (c *Controller) remembering(ctx context.Context, s *view.Snapshot, n fleet.NodeID, by string) (store.Write, error) {
+	key := store.DeletedNodeKey(n)
+	earlier, err := store.Get(ctx, c.store, key)
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		return store.Write{}, errs.Wrap("enforcer.remembering", err)
+	}
+	lease, err := c.store.Grant(ctx, fleet.DeletedNodeFor)
+	if err != nil {
+		return store.Write{}, errs.Wrap("enforcer.remembering", err)
+	}
+	gone := fleet.DeletedNode{Node: n, By: by, At: c.wall().UTC()}
+	if record, ok := s.Nodes.Get(n); ok {
+		gone.Record = record.ModRev
+	}
+	return store.ReplaceOn(lease, key, gone, earlier.ModRev), nil
 }
 
 func holdsAnything(s *view.Snapshot, n fleet.NodeID) bool {

@@ -22,6 +22,9 @@ type Past struct {
 
 	mu   sync.Mutex
 	name string
+	// deleted is true once the store has told that the node was deleted, and what ran then
+	// was given up.
+	deleted bool
 	// last is the revision of the node's record as this directory wrote it last; 0 before.
 	last int64
 }
@@ -59,6 +62,27 @@ func (p *Past) Wrote(before, rev int64) {
 	p.keep()
 }
 
+// Deleted tells that an operator had the node's record removed that stood at a revision.
+// It reports whether that is the one written last: then the store has lost nothing, and
+// Wrote takes it for the one before.
+func (p *Past) Deleted(record int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if record == 0 || record != p.last {
+		return false
+	}
+	p.deleted = true
+	return true
+}
+
+// GivenUp reports whether what has no record was given up with the node, and nothing was
+// lost since.
+func (p *Past) GivenUp() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.deleted
+}
+
 // Rewound tells that the store went back in time.
 func (p *Past) Rewound() {
 	p.mu.Lock()
@@ -68,7 +92,7 @@ func (p *Past) Rewound() {
 }
 
 func (p *Past) turn() {
-	p.name = p.newName()
+	p.name, p.deleted = p.newName(), false
 	p.log.Warn("the store does not remember all it was told: nothing that was begun before is stopped for want of a record")
 }
 

@@ -13,7 +13,8 @@
 //   - The store has lost nothing since the run began, as far as can be told: it is
 //     neither emptied nor another cluster's nor from a backup. See Past.
 //   - Few are concerned: where a large part of all that runs seems to have no
-//     record, the store is doubted and not the processes.
+//     record, the store is doubted and not the processes. That is not so on a node that
+//     an operator deleted, and that has returned.
 package orphan
 
 import (
@@ -235,7 +236,7 @@ func (k *Keeper) recorded(ctx context.Context, id fleet.InstanceID) (bool, error
 
 // doubts reports whether too much has no record to be believed.
 func (k *Keeper) doubts(orphans, running int) bool {
-	doubt := orphans > max(few, running/share)
+	doubt := orphans > max(few, running/share) && !k.cfg.Past.GivenUp()
 	if doubt && !k.doubted {
 		k.cfg.Log.Error("too much of what runs here has no record: none of it is stopped; look whether the store was emptied or is another cluster's, and stop what is not wanted by hand",
 			"orphans", orphans, "running", running)

@@ -14,6 +14,8 @@ import (
 type Past interface {
 	Name() string
 	Rewound()
+	// GivenUp reports whether the node was deleted, so that all that runs may lack a record.
+	GivenUp() bool
 }
 
 // rewinds notices that etcd was restored from a backup, or may have been. It follows the
