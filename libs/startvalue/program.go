@@ -15,6 +15,9 @@ import (
 // maxArgument bounds an option of java once its placeholders are replaced.
 const maxArgument = 16 << 10
 
+// versions end the names of programs such as python3.13.
+const versions = "0123456789."
+
 // use is one use of a value in a simple command.
 type use struct {
 	// key is the variable, at where its value is in the text.
@@ -49,8 +52,10 @@ var (
 		operands int
 	}{
 		"exec": {"a", 0}, "command": {"", 0}, "env": {"uC", 0}, "nice": {"n", 0}, "nohup": {"", 0}, "setsid": {"", 0},
-		"time": {"fo", 0}, "timeout": {"ks", 1}, "stdbuf": {"ioe", 0}, "ionice": {"cn", 0}, "taskset": {"", 1}, "chrt": {"", 1},
+		"time": {"fo", 0}, "timeout": {"ks", 1}, "stdbuf": {"ioe", 0}, "ionice": {"cnpPu", 0}, "taskset": {"p", 1}, "chrt": {"TPDp", 1},
 	}
+	// shellOption is an option of a shell that takes no code.
+	shellOption = regexp.MustCompile(`^([-+][abefhilmnprtuvxBEHPTkoO]+|--(login|norc|noprofile|posix|verbose|restricted)?)$`)
 	// evaluates is an option by which an interpreter takes code.
 	evaluates    = regexp.MustCompile(`^(-[A-Za-z0-9]*[ceErpnBRFx]|--?(eval|print|exec|execute|command|run|require|import)\b)`)
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -80,7 +85,7 @@ func (r *reader) call(c *syntax.CallExpr, word *syntax.Word, u use) error {
 	if u.assigned != "" {
 		at = len(c.Args) // every argument may read it
 	}
-	kind := strings.TrimRight(name, "0123456789.")
+	kind := strings.TrimRight(name, versions)
 	switch {
 	case slices.Contains(readers, name), r.functions[name]:
 		return refuse(u.key, "a command of "+name+", which may read it as code")
@@ -94,7 +99,7 @@ func (r *reader) call(c *syntax.CallExpr, word *syntax.Word, u use) error {
 	}
 	for _, w := range c.Args[program+1 : at] {
 		text, _ := literal(w)
-		if text = path.Base(text); slices.Contains(shells, text) || text == "eval" {
+		if text = path.Base(text); slices.Contains(shells, text) || slices.Contains(interpreters, strings.TrimRight(text, versions)) || text == "eval" {
 			return refuse(u.key, "a command behind "+text+", which may read it as code")
 		}
 	}
@@ -216,7 +221,7 @@ func script(words []*syntax.Word, program, at int, name, key string) error {
 		switch {
 		case !static && programName(words[n]) == "":
 			return refused
-		case option && shell && (!strings.HasPrefix(text, "--") && strings.ContainsAny(text, "cs") || strings.Contains(text, "file") || text == "-"):
+		case option && shell && !shellOption.MatchString(text):
 			return refused
 		case option && !shell && text == "-m": // the module that follows
 			n++
@@ -226,8 +231,8 @@ func script(words []*syntax.Word, program, at int, name, key string) error {
 			return nil
 		case option && !shell && evaluates.MatchString(text):
 			return refused
-		case option && shell && len(text) == 2 && strings.ContainsAny(text, "oO"):
-			n++
+		case option && shell && !strings.HasPrefix(text, "--"): // each o takes a word of its own
+			n += strings.Count(strings.ToLower(text), "o")
 		case option:
 		case shell, strings.ContainsAny(programOr(words[n], text), "./"):
 			return nil
@@ -250,13 +255,13 @@ func java(words []*syntax.Word, program, at int, before, value, key string) erro
 	for n := program + 1; n < at; n++ {
 		text, static := literal(words[n])
 		switch {
-		case static && (text == "-cp" || text == "-classpath" || text == "--class-path" || text == "-p" || text == "--module-path"):
-			n++
 		case static && text == "-jar", static && (text == "-m" || text == "--module"):
 			if n+1 < at {
 				return nil
 			}
 			return refuse(key, "the program that java runs")
+		case static && (text == "-cp" || text == "-classpath" || text == "-p"), static && strings.HasPrefix(text, "--") && !strings.Contains(text, "="):
+			n++ // it may take a word of its own
 		case static && !strings.HasPrefix(text, "-"):
 			return nil
 		}

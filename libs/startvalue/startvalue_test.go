@@ -33,6 +33,8 @@ func TestReferencesFollowTheQuotingAroundThem(t *testing.T) {
 		"behind programs that wrap":       {`exec nice -n 5 env A=%X% timeout -k 5 10 java -jar s.jar %X%`, `exec nice -n 5 env A="` + x + `" timeout -k 5 10 java -jar s.jar "` + x + `"`},
 		"an assignment of a command":      {`MAP=%X% ./run`, `MAP="` + x + `" ./run`},
 		"the arguments of a script":       {`bash -e start.sh --map %X%`, `bash -e start.sh --map "` + x + `"`},
+		"those behind options":            {`bash -euo pipefail --login start.sh %X%`, `bash -euo pipefail --login start.sh "` + x + `"`},
+		"behind options of java":          {`java --add-opens a/b=c -XX:+UseZGC -cp x Main %X%`, `java --add-opens a/b=c -XX:+UseZGC -cp x Main "` + x + `"`},
 		"those of another language":       {`python3 -W ignore server.py %X%`, `python3 -W ignore server.py "` + x + `"`},
 		"in a list and a group":           {`cd /srv && { ./run %X% || exit 1; } &`, `cd /srv && { ./run "` + x + `" || exit 1; } &`},
 		"output that is only copied":      {`./run %X% 2>&1 | tee log`, `./run "` + x + `" 2>&1 | tee log`},
@@ -61,6 +63,8 @@ func TestAValueIsRefusedWhereItCouldBecomeCode(t *testing.T) {
 		`A=%X% bash -c 'echo $A'`, `A=%X% eval 'echo $A'`, `f() { eval "$1"; }; f %X%`, `./run bash -c %X%`, `sudo -u %X% java`, `ssh host java %X%`, `xargs java %X%`,
 		`./run *%X%`, `./run {a,%X%}`, `./run \%X%`, `./run "\%X%"`, `./run "$%X%"`, `./run $'a%X%'`, `./run $"a%X%"`, `./run @(a|%X%)`,
 		`java %X% -jar s.jar`, `java -XX:OnError=%X% -jar s.jar`, `java -XX:%X% -jar s.jar`, `java -D%X% -jar s.jar`, `java -cp %X% Main`, `java -jar %X%`, `java -javaagent:%X% -jar s.jar`,
+		`bash -eo pipefail -c %X%`, `bash -oo pipefail posix -c %X%`, `fish -C 'a' -c %X%`, `fish --init-command 'a' %X%`, `ksh -R a -c %X%`, `bash - %X%`,
+		`chrt -d -T 500 -P 1000 0 python3 -c %X%`, `./run python3 -c %X%`, `java --add-opens a/b=c %X% -jar s.jar`, `java --add-opens a/b=c -cp x %X%`,
 		`coproc java %X%`, `./run "%X%`, `java -Xmx%X%M -jar s.jar`,
 	} {
 		got, err := values("X", "$(id)").Command(fleet.Plan{Command: command})
