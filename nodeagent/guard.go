@@ -15,6 +15,6 @@ const GuardCommand = "guard"
 func OwnGuard() []string { return []string{"/proc/self/exe", GuardCommand} }
 
 // Guard is the program of a guard, which stands beside an exclusive instance and
-// ends it when its node's session could have expired although no agent runs. It
+// ends it when its node's deadline passes although no agent runs. It
 // returns the exit code.
 func Guard(stdin io.Reader, stdout, stderr io.Writer) int { return guard.Main(stdin, stdout, stderr) }

@@ -443,8 +443,7 @@ func (a *Agent) markReady() {
 func (a *Agent) record(uuid string, listener net.Listener, runtimes []fleet.NodeRuntime, limits fleet.NodeLimits) fleet.Node {
 	n := fleet.Node{
 		ID: a.cfg.Node, DataUUID: uuid, Address: a.cfg.Address, AgentURL: a.cfg.AdvertiseURL, Version: a.cfg.Version,
-		SessionTTLSeconds: int(cmp.Or(a.cfg.SessionTTL, store.DefaultTTL) / time.Second),
-		Runtimes:          runtimes, Limits: limits,
+		Runtimes: runtimes, Limits: limits,
 		Labels: a.cfg.Labels, Variables: a.cfg.Variables, Capacity: a.capacity(), Room: a.cfg.Room, Host: usage.Host(),
 	}
 	if n.AgentURL == "" {

@@ -5,12 +5,12 @@ import "time"
 // Exclusive reports whether two copies of the instance must never run at once
 // although its data is reachable from more than one node: its group is static and
 // is placed elsewhere when its node is lost. Such an instance runs only as long as
-// its node's session cannot have expired.
+// its node's deadline has not passed: a TTL after the session's last confirmed keep-alive was sent.
 func (p Plan) Exclusive() bool { return p.Static && p.OnNodeLoss == NodeLossReplace }
 
 // ExclusiveMargin is the one number both sides of an exclusive instance keep to,
 // given the TTL of its node's session: the node begins to stop the instance that
-// long before the session could have expired and has killed it when half of that is
+// long before the deadline and has killed it when half of that is
 // over. The session may disappear at any time in between, since etcd may end it early.
 // So whoever places the instance anew waits a TTL and the margin after that.
 //

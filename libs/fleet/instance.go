@@ -55,6 +55,12 @@ func (i *Instance) Stranded() bool {
 // loss it has to be asked for again, when that one has lasted long enough.
 func (i *Instance) Moving() bool { return i.Stranded() && i.Status.ModRev == i.Intent.Leaves }
 
+// MayLeave is Moving for a lost node whose record is at a revision. Once the node has
+// joined again, what may run there is not what the move was asked for.
+func (i *Instance) MayLeave(node int64) bool {
+	return i.Moving() && (i.Intent.LeavesNode == 0 || i.Intent.LeavesNode == node)
+}
+
 // State derives the state from the records.
 func (i *Instance) State() State {
 	if s := i.current(); s != nil {

@@ -27,8 +27,12 @@ type Intent struct {
 	// Leaves is the revision of the OFFLINE status because of which the current
 	// generation was asked for, on another node than the one before it: it may be
 	// placed only while that status stands. 0 when it was not asked for so.
-	Leaves int64  `json:"leaves,omitempty"`
-	Origin Origin `json:"origin"`
+	Leaves int64 `json:"leaves,omitempty"`
+	// LeavesNode is the revision of the lost node's record at that time: the generation
+	// is placed elsewhere only while the node has not joined again. 0 when it was not
+	// asked for so, or by an enforcer that did not know of it.
+	LeavesNode int64  `json:"leavesNode,omitempty"`
+	Origin     Origin `json:"origin"`
 	// Replaces is the crashed or lost instance this one was made for; empty when none.
 	Replaces InstanceID `json:"replaces,omitempty"`
 	// ReplacedBy is the instance made for this one after it crashed or was lost; empty when

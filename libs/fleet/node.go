@@ -7,7 +7,8 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// Node is a host with an agent. The agent writes it at join.
+// Node is a host with an agent. The agent writes it at each join, in the transaction
+// that opens its session, so its revision tells whether the node has joined since.
 type Node struct {
 	Rev
 	ID NodeID `json:"id"`
@@ -31,10 +32,13 @@ type Node struct {
 	// for PortBlockedFor.
 	BlockedPorts []BlockedPort `json:"blockedPorts,omitempty"`
 	Host         HostInfo      `json:"host"`
-	// SessionTTLSeconds is how long the node's session outlives its last keep-alive.
+	// SessionTTLSeconds is the TTL of the node's latest session, as etcd granted it.
 	// 0 means the store's default.
-	SessionTTLSeconds int       `json:"sessionTtlSeconds,omitempty"`
-	JoinedAt          time.Time `json:"joinedAt"`
+	SessionTTLSeconds int `json:"sessionTtlSeconds,omitempty"`
+	// Released is true when the agent had ended all instances before it closed its
+	// latest session: no copy of what is placed there runs.
+	Released bool      `json:"released,omitempty"`
+	JoinedAt time.Time `json:"joinedAt"`
 }
 
 // NodeRoom says how much of a node's capacity instances may reserve.

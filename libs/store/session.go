@@ -30,7 +30,7 @@ type Session struct {
 	done   chan struct{}
 
 	mu       sync.Mutex
-	deadline time.Time // the lease cannot have expired before it
+	deadline time.Time // a TTL after the last confirmed keep-alive was sent
 	renewed  chan struct{}
 }
 
@@ -40,9 +40,10 @@ func (s *Session) Confirmed() time.Time { return s.Deadline().Add(-s.ttl) }
 // OpenSession grants a lease of ttl, counted in whole seconds by etcd, and creates
 // key on it. AlreadyExists when somebody
 // else's session lives under the key. Takeover first revokes the lease that holds
-// the key: for whoever can prove to be the same owner by other means. Conflict when
-// one of the guards does not hold.
-func OpenSession[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.Duration, takeover bool, guards ...Guard) (*Session, error) {
+// the key: for whoever can prove to be the same owner by other means. beside makes, with
+// the TTL that etcd granted, what the same transaction compares and writes as well. Other
+// errors as of Commit.
+func OpenSession[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.Duration, takeover bool, beside ...func(granted time.Duration) Txn) (*Session, error) {
 	if ttl == 0 {
 		ttl = DefaultTTL
 	}
@@ -56,16 +57,22 @@ func OpenSession[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.
 	if err != nil {
 		return nil, wrap("store.OpenSession", err)
 	}
+	granted := time.Duration(lease.TTL) * time.Second
 	w := Create(k, v)
 	w.lease = lease.ID
-	rev, err := c.Commit(ctx, Txn{Guards: guards, Writes: []Write{w}})
+	txn := Txn{Writes: []Write{w}}
+	for _, with := range beside {
+		more := with(granted)
+		txn.Guards, txn.Writes = append(txn.Guards, more.Guards...), append(txn.Writes, more.Writes...)
+	}
+	rev, err := c.Commit(ctx, txn)
 	if err != nil {
 		c.revoke(ctx, lease.ID)
 		return nil, errs.Wrap("store.OpenSession", err)
 	}
 	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Session{
-		client: c, lease: lease.ID, ttl: time.Duration(lease.TTL) * time.Second,
+		client: c, lease: lease.ID, ttl: granted,
 		fence: FenceOf(k, rev), cancel: cancel, done: make(chan struct{}), renewed: make(chan struct{}),
 	}
 	s.deadline = sent.Add(s.ttl)
@@ -121,7 +128,8 @@ func (s *Session) Fence() Fence { return s.fence }
 // Done is closed when the session is over, for whatever reason.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Deadline is the moment before which the session cannot have expired.
+// Deadline is a TTL after the last confirmed keep-alive was sent. etcd may end the session
+// before it, but its key existed a TTL before it or later.
 func (s *Session) Deadline() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +221,7 @@ func (s *Session) keepAlive(ctx context.Context) {
 	}
 }
 
-// renew confirms the lease, trying until it could have expired. False ends the session.
+// renew confirms the lease, trying until the deadline. False ends the session.
 func (s *Session) renew(ctx context.Context) bool {
 	ctx, cancel := context.WithDeadline(ctx, s.Deadline())
 	defer cancel()

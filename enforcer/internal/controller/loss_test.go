@@ -3,6 +3,7 @@ package controller
 import (
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/spawn"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -83,6 +85,65 @@ func TestAStaticInstanceMovesWhereItsGroupSaysSo(t *testing.T) {
 	if o := w.untilOrder(id, fleet.OrderStop); o.Generation != 1 {
 		t.Errorf("the order is not for the old copy: %+v", o)
 	}
+}
+
+func TestANodeThatWasBackMeanwhileIsLeftForItsNewLossOnly(t *testing.T) {
+	w := newWorld(t)
+	id := w.static(func(g *fleet.Group) { g.Spec.OnNodeLoss = fleet.NodeLossReplace })
+	w.lose()
+	asked := func(generation int64) func(*view.Snapshot) bool {
+		return func(s *view.Snapshot) bool {
+			i, _ := s.Instances.Get(id)
+			record, _ := s.Nodes.Get(node)
+			return i.Intent.Generation == generation && i.MayLeave(record.ModRev)
+		}
+	}
+	w.until("the next generation", asked(2))
+	w.join()
+	w.lose()
+	w.until("another one for the new loss", asked(3))
+}
+
+// The node joins, and leaves again, after the enforcer has looked and before its
+// transaction arrives.
+func TestANextGenerationComparesThatTheLostNodeHasNotJoinedAgain(t *testing.T) {
+	w := newWorld(t)
+	w.group("world", func(g *fleet.Group) { g.Spec.Static.Enabled, g.Spec.OnNodeLoss = true, fleet.NodeLossReplace })
+	id := w.create("world")
+	w.place(id)
+	w.lose()
+	w.report(id, fleet.Offline, fleet.ReasonNodeLost)
+	elsewhere := func() store.Txn {
+		s := w.view.Snapshot()
+		g, _ := s.Groups.Get("world")
+		i, _ := s.Instances.Get(id)
+		sp := spawn.New(s, time.Now(), random())
+		return sp.Txns([]spawn.Birth{sp.Elsewhere(g, i, spawn.Cause{Reason: fleet.ReasonNodeLost})}, nil, nil, w.client.MaxOps())[0]
+	}
+	stale := elsewhere()
+	w.join()
+	w.lose()
+	if _, err := w.client.Commit(t.Context(), stale); !errs.Is(err, errs.Conflict) {
+		t.Fatalf("a generation was asked for because of an earlier loss: %v, want a conflict", err)
+	}
+	if _, err := w.client.Commit(t.Context(), elsewhere()); err != nil {
+		t.Errorf("for this loss none was asked for: %v", err)
+	}
+}
+
+func TestReleasedInstancesMoveAtOnce(t *testing.T) {
+	w := newWorld(t)
+	id := w.static(func(g *fleet.Group) { g.Spec.OnNodeLoss = fleet.NodeLossReplace })
+	s := w.view.Snapshot()
+	record, _ := s.Nodes.Get(node)
+	session, _ := s.NodeSessions.Get(node)
+	closed := *record
+	closed.Released, closed.SessionTTLSeconds = true, 3600
+	w.commit(store.Remove(store.NodeSessionKey(node), session.ModRev), store.Replace(store.NodeKey(node), closed, record.ModRev))
+	w.until("the next generation", func(s *view.Snapshot) bool {
+		i, _ := s.Instances.Get(id)
+		return i.Intent.Generation == 2
+	})
 }
 
 func TestADeletedNodeGivesUpWhatItHeldAndGoes(t *testing.T) {

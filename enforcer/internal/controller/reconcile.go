@@ -132,6 +132,16 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 			}
 			return store.DefaultTTL
 		},
+		Joined: func(n fleet.NodeID) int64 {
+			if record, ok := s.Nodes.Get(n); ok {
+				return record.ModRev
+			}
+			return 0
+		},
+		Released: func(n fleet.NodeID) bool {
+			record, ok := s.Nodes.Get(n)
+			return ok && record.Released
+		},
 		Deleted: func(n fleet.NodeID) bool {
 			d, ok := s.NodesDesired.Get(n)
 			return ok && d.Deleted

@@ -46,11 +46,12 @@ func newWorld(t testing.TB) *world {
 // join gives the node its record and a session, as its agent does.
 func (w *world) join() {
 	w.t.Helper()
-	writes := []store.Write{store.Create(store.NodeSessionKey(node), fleet.NodeSession{Node: node, StartedAt: time.Now().UTC()})}
-	if _, ok := w.view.Snapshot().Nodes.Get(node); !ok {
-		writes = append(writes, store.Create(store.NodeKey(node), fleet.Node{ID: node, SessionTTLSeconds: 1}))
+	var before int64
+	if record, ok := w.view.Snapshot().Nodes.Get(node); ok {
+		before = record.ModRev
 	}
-	w.commit(writes...)
+	w.commit(store.Create(store.NodeSessionKey(node), fleet.NodeSession{Node: node, StartedAt: time.Now().UTC()}),
+		store.Replace(store.NodeKey(node), fleet.Node{ID: node, SessionTTLSeconds: 1}, before))
 }
 
 // lose ends the node's session.

@@ -34,6 +34,10 @@ type Input struct {
 	LostSince func(fleet.NodeID) time.Time
 	// TTL is how long a node's latest session outlived, or would outlive, its last keep-alive.
 	TTL func(fleet.NodeID) time.Duration
+	// Joined is the revision of a node's record, which each join writes.
+	Joined func(fleet.NodeID) int64
+	// Released reports whether a node's agent had ended all instances before it closed the latest session.
+	Released func(fleet.NodeID) bool
 	// Deleted reports whether an operator gave a node up.
 	Deleted func(fleet.NodeID) bool
 	// Outage is how much of the fleet is lost.
@@ -145,6 +149,15 @@ func (in Input) ttl(n fleet.NodeID) time.Duration {
 
 // lossWait is LossWait for a node whose session has a TTL.
 func (l Limits) lossWait(ttl time.Duration) time.Duration { return cmp.Or(l.LossWait, ttl/3) }
+
+func (in Input) joined(n fleet.NodeID) int64 {
+	if in.Joined == nil {
+		return 0
+	}
+	return in.Joined(n)
+}
+
+func (in Input) released(n fleet.NodeID) bool { return in.Released != nil && in.Released(n) }
 
 func (in Input) deleted(n fleet.NodeID) bool { return in.Deleted != nil && in.Deleted(n) }
 

@@ -118,12 +118,13 @@ func (p *pass) endsWithSession(i *fleet.Instance) bool {
 // copyIsGone reports whether nothing of an instance can run on its lost node any more,
 // as far as anybody ends it there. An exclusive copy runs until its agent's deadline at
 // the latest. That is at most a TTL after the session disappeared, because a session can
-// end before the deadline that its owner measures. The margin is for the kill.
+// end before the deadline that its owner measures. The margin is for the kill. An agent
+// that releases its instances has ended them itself.
 func (p *pass) copyIsGone(i *fleet.Instance) bool {
-	if !p.endsWithSession(i) {
+	node := i.Placement.Node
+	if p.in.released(node) || !p.endsWithSession(i) {
 		return true
 	}
-	node := i.Placement.Node
 	ttl := p.in.ttl(node)
 	return p.due(p.in.lostSince(node), ttl+fleet.ExclusiveMargin(ttl))
 }
@@ -136,13 +137,15 @@ func (p *pass) moves() []Action {
 	}
 	var out []Action
 	for _, i := range p.all {
-		if p.busy[i.Intent.ID] || i.Moving() || !i.Lost() && !i.Stranded() || !p.wanted(i) || !p.endsWithSession(i) {
+		if p.busy[i.Intent.ID] || !i.Lost() && !i.Stranded() || !p.wanted(i) || !p.endsWithSession(i) {
 			continue
 		}
-		if p.in.lostSince(i.Placement.Node).IsZero() || p.held(i) || !p.copyIsGone(i) {
+		node := i.Placement.Node
+		asked := i.MayLeave(p.in.joined(node))
+		if asked || p.in.lostSince(node).IsZero() || !p.in.released(node) && p.held(i) || !p.copyIsGone(i) {
 			continue
 		}
-		message := fmt.Sprintf("%s was on %s, which is lost", i.Intent.Name, i.Placement.Node)
+		message := fmt.Sprintf("%s was on %s, which is lost", i.Intent.Name, node)
 		out = append(out, Action{Kind: Again, Instance: i, Reason: fleet.ReasonNodeLost, Message: message})
 	}
 	return out

@@ -88,6 +88,11 @@ func TestLostNodes(t *testing.T) {
 			s.lostSince = at(-ttl - time.Second)
 			s.add(offline)
 		}, time.Second, nil},
+		{"unless its agent ended it before it closed its session", func(s *sim) {
+			exclusive(s)
+			s.released[lost], s.lostSince = true, at(-time.Second)
+			s.add(offline)
+		}, 0, []string{"again i00001: NodeLost"}},
 		{"nor ever when it was not started as one that may be moved: nothing ends the old copy", func(s *sim) {
 			exclusive(s)
 			s.plans["plan"].OnNodeLoss = fleet.NodeLossWait
@@ -112,6 +117,11 @@ func TestLostNodes(t *testing.T) {
 			exclusive(s)
 			i := s.add(offline)
 			i.Intent.Generation, i.Intent.Leaves, i.Status.ModRev = 2, 7, 9
+		}, 0, []string{"again i00001: NodeLost"}},
+		{"and once more when its node joined meanwhile, even if its agent reported nothing", func(s *sim) {
+			exclusive(s)
+			i := s.add(offline)
+			i.Intent.Generation, i.Intent.Leaves, i.Intent.LeavesNode, i.Status.ModRev, s.joined = 2, 9, 7, 9, 8
 		}, 0, []string{"again i00001: NodeLost"}},
 		{"an old copy that came back after all is stopped", func(s *sim) {
 			exclusive(s)

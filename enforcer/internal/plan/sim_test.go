@@ -27,6 +27,8 @@ type sim struct {
 	plans     map[string]*fleet.Plan
 	players   map[fleet.InstanceID]int
 	lostSince time.Time // of nodes without a session
+	joined    int64     // the revision of all nodes' records
+	released  map[fleet.NodeID]bool
 	deleted   map[fleet.NodeID]bool
 	evictions map[fleet.InstanceID]*fleet.Eviction
 	waiting   map[fleet.InstanceID]bool // of other groups
@@ -56,6 +58,7 @@ func newSim() *sim {
 		players:  map[fleet.InstanceID]int{},
 		limits:   DefaultLimits(),
 		deleted:  map[fleet.NodeID]bool{},
+		released: map[fleet.NodeID]bool{},
 
 		evictions: map[fleet.InstanceID]*fleet.Eviction{}, waiting: map[fleet.InstanceID]bool{},
 		// long enough for everything
@@ -75,9 +78,11 @@ func (s *sim) input() Input {
 			}
 			return s.lostSince
 		},
-		TTL:     func(fleet.NodeID) time.Duration { return ttl },
-		Deleted: func(n fleet.NodeID) bool { return s.deleted[n] },
-		Outage:  s.outage,
+		TTL:      func(fleet.NodeID) time.Duration { return ttl },
+		Joined:   func(fleet.NodeID) int64 { return s.joined },
+		Released: func(n fleet.NodeID) bool { return s.released[n] },
+		Deleted:  func(n fleet.NodeID) bool { return s.deleted[n] },
+		Outage:   s.outage,
 
 		Eviction: func(id fleet.InstanceID) *fleet.Eviction { return s.evictions[id] },
 		Waits:    func(id fleet.InstanceID) bool { return s.waiting[id] },
@@ -175,7 +180,7 @@ func (s *sim) apply(actions []Action, now time.Time) {
 				i.Intent.Lineage = a.Instance.Intent.Anew()
 				i.Intent.Leaves, i.Intent.ReplacedBy, i.Intent.Displaced = 0, "", false
 				if i.Lost() || i.Stranded() {
-					i.Intent.Leaves = i.Status.ModRev
+					i.Intent.Leaves, i.Intent.LeavesNode = i.Status.ModRev, s.joined
 				}
 				i.Intent.Generation++
 				i.Intent.GenerationAt = now

@@ -20,9 +20,12 @@
 // Time is a choice: whatever may take long may take for ever. Three orderings are
 // taken for granted, and are what an implementation has to deliver:
 //
-//   - A session does not expire before its deadline as its owner measures it.
-//   - With the deadline kept, the kill is sent before the session expires.
+//   - A deadline passes at most a TTL after the session's key disappeared, because a
+//     keep-alive is confirmed only while the key exists.
+//   - With the deadline kept, the kill is sent before it passes.
 //   - What was killed is gone within the margin.
+//
+// When the key disappears is another choice: also long before the owner's deadline.
 //
 // It does not model counts of instances, names, orders, templates or plans; a whole
 // machine frozen and thawed; or a disk that forgets what was written to it.

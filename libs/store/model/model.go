@@ -13,9 +13,11 @@ func (m *Model) Start() State {
 		s.keys.intent[i] = intent{mod: s.next(), gen: 1}
 	}
 	for n := range m.cfg.Nodes {
+		s.host[n].spent, s.over[n] = true, true // there has been no session
 		if m.steady(n) {
 			s.keys.session[n] = s.next()
-			s.host[n].session = s.keys.session[n]
+			s.keys.joined[n], s.host[n].session = s.nextJoin(), s.keys.session[n]
+			s.host[n].spent, s.over[n] = false, false
 		}
 	}
 	return s
@@ -54,9 +56,6 @@ func (m *Model) Next(s State, emit func(Step[State])) {
 	}
 	for i := range m.cfg.Instances {
 		x.surroundings(i)
-		if m.cfg.Agents {
-			x.ages(i)
-		}
 	}
 	if m.cfg.Agents {
 		for n := range m.cfg.Nodes {

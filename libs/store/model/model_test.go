@@ -103,20 +103,21 @@ var needed = []struct {
 	{AllocUnchanged, answers, PlacedOnce, false},
 	{AllocUnchanged, room, RoomOnce, false},
 	{IntentUnchanged, stops, NothingStoppedIsPlaced, false},
-	{MoveUnchanged, loss, OneCopy, false},
-	{MoveAsked, loss, OneCopy, false},
+	{MoveUnchanged | MoveRejoin, loss, OneCopy, false},
+	{MoveAsked | MoveRejoin, loss, OneCopy, false},
 	{AgainMargin, loss, OneCopy, false},
+	{AgainTTL, loss, OneCopy, false},
+	{AgainRejoin | MoveRejoin, loss, OneCopy, false},
 	{OfflineMissing, ordinary, OfflineMeansLost, false},
 	{OfflineMissing, ordinary, Trapped, true},
 	{OfflineUnchanged, loss, StatusGoesOn, false},
 	{StatusFence, loss, OnlySessionsReport, false},
 	{StatusUnchanged, loss, StatusGoesOn, false},
-	{AtomicTakeover | DrawnIn, loss, OneCopy, false},
-	{AtomicTakeover, loss, OneCopy, false},
+	{ReleaseEmpty, loss, OneCopy, false},
 	{Deadline | Guard, loss, OneCopy, false},
 	{Guard, loss, OneCopy, false},
 	{StartSeen | StartClaimed, loss, OneCopy, false},
-	{StartClaimed, loss, OneCopy, false},
+	{StartClaimed | MoveRejoin, loss, OneCopy, false},
 	{ClaimPlaced, loss, OneCopy, false},
 	{StartChecked, loss, OneCopy, false},
 }
@@ -129,7 +130,8 @@ var spare = []struct {
 }{
 	{PlacementUnchanged, takeover},
 	{PlacementUnchanged, answers},
-	{PlacementUnchanged | MoveMissing | OfflineMissing | AgainUnchanged | DrawnIn | StartSeen, loss},
+	{PlacementUnchanged | MoveMissing | AgainUnchanged | MoveRejoin | StartSeen, loss},
+	{MoveUnchanged | MoveAsked | AgainRejoin | StartClaimed, loss},
 }
 
 func TestWithoutASafeguardARuleIsBroken(t *testing.T) {

@@ -21,19 +21,18 @@ func (x *stepper) session(n int) {
 	joined := h.session != 0 && h.session == key
 	switch {
 	case joined:
-	case key != 0 && !x.m.cfg.keeps(AtomicTakeover):
+	case key != 0:
 		x.step(func(s *State) {
-			s.keys.session[n] = 0
+			s.disappear(n)
 			s.host[n].leave()
-			s.host[n].drawn = x.m.cfg.keeps(DrawnIn)
 		}, say("the agent of %v revokes its predecessor's session", name))
 	default:
 		x.step(func(s *State) {
 			at := s.next()
-			s.keys.session[n] = at
+			s.keys.session[n], s.keys.joined[n], s.over[n] = at, s.nextJoin(), false
 			h := &s.host[n]
 			h.leave()
-			h.session, h.spent, h.drawn = at, false, false
+			h.session, h.spent = at, false
 		}, say("the agent of %v opens a session", name))
 	}
 	if h.session != 0 {
@@ -46,9 +45,22 @@ func (x *stepper) session(n int) {
 		x.step(func(s *State) { s.host[n].spent = false }, say("the agent of %v renews its session at the last moment", name))
 	}
 	if key != 0 && h.spent {
-		x.stepFault(joined, func(s *State) { s.keys.session[n] = 0 }, say("the session of %v expires", name))
+		x.stepFault(joined, func(s *State) { s.disappear(n) }, say("the session of %v expires", name))
 	}
-	if !h.spent && (key != 0 || h.runsAny()) {
+	if key != 0 && !h.spent {
+		x.stepFault(true, func(s *State) { s.disappear(n) }, say("the session of %v ends before its deadline", name))
+	}
+	if joined && (!h.runsAny() && !h.startsAny() || !x.m.cfg.keeps(ReleaseEmpty)) {
+		x.stepFault(true, func(s *State) {
+			s.disappear(n)
+			s.keys.joined[n], s.over[n] = s.nextJoin(), true
+			s.host[n].leave()
+		}, say("the agent of %v closes its session and releases what it had", name))
+	}
+	if key == 0 && !x.s.over[n] && !h.diesAny() && (h.spent || !x.m.cfg.keeps(AgainTTL)) {
+		x.step(func(s *State) { s.over[n] = true }, say("the wait since the session of %v disappeared is over", name))
+	}
+	if !h.spent && (key != 0 || h.runsAny() || !x.s.over[n]) {
 		x.deadline(n, !joined)
 	}
 }
@@ -59,7 +71,7 @@ func (x *stepper) deadline(n int, expected bool) {
 	name := nodeName(n)
 	spend := func(s *State, kill bool) {
 		h := &s.host[n]
-		h.spent, h.drawn = true, false
+		h.spent = true
 		for i := range h.runs {
 			h.runs[i].dying = h.runs[i].dying || kill && h.runs[i].lives != 0
 		}
@@ -87,9 +99,16 @@ func (h *host) leave() {
 	}
 }
 
-func (h *host) runsAny() bool {
+// disappear removes a node's session key.
+func (s *State) disappear(n int) { s.keys.session[n], s.over[n] = 0, false }
+
+func (h *host) runsAny() bool   { return h.any(func(r *run) bool { return r.lives != 0 }) }
+func (h *host) diesAny() bool   { return h.any(func(r *run) bool { return r.dying }) }
+func (h *host) startsAny() bool { return h.any(func(r *run) bool { return r.starting }) }
+
+func (h *host) any(is func(*run) bool) bool {
 	for i := range h.runs {
-		if h.runs[i].lives != 0 {
+		if is(&h.runs[i]) {
 			return true
 		}
 	}
@@ -253,32 +272,21 @@ func (x *stepper) late(n, i int) {
 	x.step(func(s *State) { s.host[n].runs[i].sent = report{} }, say("the status sent by %v is lost for good", nodeName(n)))
 }
 
-// ages has the margin pass since OFFLINE was written. What was killed on the node
-// before is gone by then, that is what the margin is for, and so is what a deadline
-// was drawn in for.
-func (x *stepper) ages(i int) {
-	st := x.s.keys.status[i]
-	if st.is != offline || st.aged {
-		return
-	}
-	for n := range x.m.cfg.Nodes {
-		h := &x.s.host[n]
-		if h.runs[i].dying || h.drawn && h.runs[i].lives != 0 {
-			return
-		}
-	}
-	x.step(func(s *State) { s.keys.status[i].aged = true }, say("the margin passes since %v was written OFFLINE", instanceName(i)))
-}
-
 // forgetHost drops a session that is over, a status that can never be accepted,
 // and what was read of a record that has changed since.
 func (m *Model) forgetHost(s *State, n int) {
 	h := &s.host[n]
-	if m.cfg.keeps(StatusFence|StartChecked) && h.session != 0 && h.session != s.keys.session[n] {
+	if m.cfg.keeps(StatusFence|StartChecked) && h.session != 0 && h.session != s.keys.session[n] && h.spent {
 		h.leave()
+	}
+	if s.keys.session[n] == 0 && h.session == 0 && !h.runsAny() { // its deadline ends nothing
+		h.spent = true
 	}
 	for i := range h.runs {
 		r := &h.runs[i]
+		if m.cfg.keeps(StatusFence) && h.session != s.keys.session[n] { // it can report nothing
+			r.read, r.readRev, r.told = false, 0, silent
+		}
 		if m.cfg.keeps(StatusFence) && r.sent.fence != s.keys.session[n] ||
 			m.cfg.keeps(StatusUnchanged) && r.sent.compare != 0 && r.sent.compare != s.keys.status[i].mod {
 			r.sent = report{}

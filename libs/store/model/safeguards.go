@@ -31,6 +31,8 @@ const (
 	MoveAsked
 	// MoveMissing: it compares also that the node has no session.
 	MoveMissing
+	// MoveRejoin: it compares also that the node has not joined since the generation was asked for.
+	MoveRejoin
 
 	// OfflineMissing: OFFLINE is written only if the node's session key does not exist.
 	OfflineMissing
@@ -38,20 +40,22 @@ const (
 	OfflineUnchanged
 	// AgainUnchanged: the next generation compares the OFFLINE it is made for.
 	AgainUnchanged
-	// AgainMargin: it waits until that OFFLINE has stood for the margin.
+	// AgainRejoin: it compares that the lost node has not joined since.
+	AgainRejoin
+	// AgainMargin: it waits until what was killed on the lost node is gone.
 	AgainMargin
+	// AgainTTL: before that it waits a TTL from when the session disappeared: by then the
+	// deadline of the node has passed.
+	AgainTTL
 
 	// StatusFence: an agent's status compares the create-revision of its session key.
 	StatusFence
 	// StatusUnchanged: an agent's status compares the record it replaces.
 	StatusUnchanged
-	// AtomicTakeover: an agent replaces its predecessor's session in one transaction.
-	// Left out, it revokes that session and then opens its own.
-	AtomicTakeover
-	// DrawnIn: before an agent revokes its predecessor's session, it draws the deadline
-	// in, so that what the predecessor left is killed within the margin if no session follows.
-	DrawnIn
-	// Deadline: an exclusive process is killed before the session could have expired.
+	// ReleaseEmpty: an agent that closes its session releases exclusive instances only
+	// when none of them runs or starts.
+	ReleaseEmpty
+	// Deadline: an exclusive process is killed before the deadline.
 	Deadline
 	// Guard: it is killed also when the agent is dead or paused.
 	Guard
@@ -104,7 +108,7 @@ type Config struct {
 }
 
 // forExclusive are the safeguards that concern exclusive instances only.
-const forExclusive = DrawnIn | Deadline | Guard | StartSeen | StartClaimed | ClaimPlaced | StartChecked
+const forExclusive = ReleaseEmpty | Deadline | Guard | StartSeen | StartClaimed | ClaimPlaced | StartChecked
 
 func (c *Config) keeps(s Safeguard) bool {
 	inForce := c.InForce
@@ -117,9 +121,10 @@ func (c *Config) keeps(s Safeguard) bool {
 // names are the safeguards in words, in their order.
 var names = [...]string{
 	"shard fence", "claim of a free shard only", "view past the claim", "view past the commit", "settling",
-	"intent unchanged", "alloc unchanged", "placement unchanged", "move: OFFLINE unchanged", "move: asked for this OFFLINE", "move: no session",
-	"OFFLINE: no session", "OFFLINE: status unchanged", "next generation: status unchanged", "next generation: margin",
-	"session fence", "status unchanged", "takeover: one transaction", "takeover: deadline drawn in", "deadline", "guard",
+	"intent unchanged", "alloc unchanged", "placement unchanged", "move: OFFLINE unchanged", "move: asked for this OFFLINE", "move: no session", "move: node not joined again",
+	"OFFLINE: no session", "OFFLINE: status unchanged", "next generation: status unchanged", "next generation: node not joined again",
+	"next generation: margin", "next generation: TTL",
+	"session fence", "status unchanged", "release: nothing left", "deadline", "guard",
 	"start: placement seen", "start: claimed", "claim: placement unchanged", "start: checked",
 }
 

@@ -20,7 +20,7 @@ func (x *stepper) work(w who) {
 		x.settles(w)
 		return
 	}
-	if !r.looked || r.view != x.s.keys {
+	if !r.looked || r.view != x.s.keys.seen(w.service) {
 		x.looks(w)
 	}
 	if !r.looked {
@@ -40,11 +40,21 @@ func (x *stepper) work(w who) {
 func (x *stepper) looks(w who) {
 	to := *x.s
 	r := to.replica(w)
-	r.looked, r.view = true, to.keys
+	r.looked, r.view = true, to.keys.seen(w.service)
 	if x.m.forgetsViews() && !x.m.useful(&to, w) {
 		return
 	}
 	x.emit(Step[State]{To: to, Says: say("%v looks at the records", w)})
+}
+
+// seen are the records without those that a service does not look at.
+func (k records) seen(v service) records {
+	if v == scheduling {
+		k.joined = [maxNodes]join{}
+	} else {
+		k.alloc = [maxNodes]rev{}
+	}
+	return k
 }
 
 func (x *stepper) commits(w who, t txn) {
@@ -178,7 +188,7 @@ func (m *Model) placements(v *records, t txn, visit func(txn)) {
 			if st.is != offline || st.gen != p.gen || st.mod != in.leaves && m.cfg.keeps(MoveAsked) {
 				return
 			}
-			t.missing, t.status = t.from, st.mod
+			t.missing, t.status, t.joined = t.from, st.mod, in.left
 		}
 	}
 	for n := range m.cfg.Nodes {
@@ -206,20 +216,25 @@ func (m *Model) enforcements(v *records, t txn, aged bool, visit func(txn)) {
 	if in.stopped {
 		return
 	}
-	// What was asked for because of an earlier loss has to be asked for again.
-	lost := st.is == offline && !m.cfg.Ordinary && (st.gen == in.gen || in.leaves != st.mod)
-	if st.is == ended && st.gen == in.gen || lost && (aged || !m.cfg.keeps(AgainMargin)) {
-		if lost {
-			t.leaves = st.mod
-		}
+	if st.is == ended && st.gen == in.gen {
 		t.kind, t.gen, t.intent, t.status = again, in.gen+1, in.mod, st.mod
+		visit(t)
+	}
+	n, ok := v.placed(i)
+	if !ok || v.session[n] != 0 || st.is != offline || m.cfg.Ordinary || !aged && m.cfg.keeps(AgainMargin) {
+		return
+	}
+	// A generation that was asked for because of an earlier loss has to be asked for again.
+	if st.gen == in.gen || in.leaves != st.mod || in.left != v.joined[n] {
+		t.kind, t.gen, t.intent, t.status = again, in.gen+1, in.mod, st.mod
+		t.node, t.leaves, t.joined = uint8(n), st.mod, v.joined[n]
 		visit(t)
 	}
 }
 
-// aged reports whether the margin may have passed since the OFFLINE in a view was
-// written. Of a record that was replaced meanwhile nobody can say it has not.
+// aged reports whether the wait since the loss of an instance's node in a view may be
+// over. Of a node that has joined meanwhile nobody can say it is not.
 func (m *Model) aged(s *State, v *records, i int) bool {
-	now, seen := &s.keys.status[i], &v.status[i]
-	return seen.aged || now.mod != seen.mod || now.aged
+	n, ok := v.placed(i)
+	return ok && (s.over[n] || s.keys.joined[n] != v.joined[n])
 }

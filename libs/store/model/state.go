@@ -18,6 +18,10 @@ type gen uint8
 
 func (g gen) String() string { return fmt.Sprintf("generation %d", uint8(g)) }
 
+// join tells one join of a node from another; 0 is none. It stands for the revision of
+// the node's record, which is only ever compared with itself.
+type join uint8
+
 // state is what a status record says.
 type state uint8
 
@@ -37,8 +41,10 @@ type intent struct {
 	mod     rev
 	gen     gen
 	stopped bool
-	// leaves is the mod-revision of the OFFLINE it was asked for to leave; 0 when it was not.
+	// leaves is the mod-revision of the OFFLINE it was asked for to leave, left the latest
+	// join of the lost node at that time; 0 when it was not.
 	leaves rev
+	left   join
 }
 
 type placement struct {
@@ -50,13 +56,12 @@ type status struct {
 	mod rev
 	gen gen
 	is  state
-	// aged is true when the margin has passed since OFFLINE was written.
-	aged bool
 }
 
 // records are the keys that views see.
 type records struct {
-	session   [maxNodes]rev // the create-revision of each node's session key
+	session   [maxNodes]rev  // the create-revision of each node's session key
+	joined    [maxNodes]join // the latest join of each node
 	intent    [maxInstances]intent
 	placement [maxNodes][maxInstances]placement
 	alloc     [maxNodes]rev // mod-revisions
@@ -121,8 +126,6 @@ type host struct {
 	session rev // what the agent believes
 	// spent is true when the deadline of the latest session has passed unrenewed.
 	spent bool
-	// drawn is true when the deadline was drawn in for a takeover under way.
-	drawn bool
 	runs  [maxInstances]run
 }
 
@@ -134,6 +137,9 @@ type State struct {
 	scheduler  [maxReplicas]replica
 	enforcer   [maxReplicas]replica
 	host       [maxNodes]host
+	// over is true when whoever saw a node without a session need not wait any longer: TTL
+	// and margin have passed since the key disappeared, or the agent released what it had.
+	over [maxNodes]bool
 }
 
 // next is the revision of the next change.
@@ -145,9 +151,9 @@ func (s *State) next() rev {
 	return top + 1
 }
 
-// maxRevs and maxGens are room for all revisions of a state, and for all generations
-// of one instance.
-const maxRevs, maxGens = 192, 64
+// maxRevs, maxJoins and maxGens are room for all revisions and joins of a state, and
+// for all generations of one instance.
+const maxRevs, maxJoins, maxGens = 192, 32, 64
 
 // revs appends every revision there is.
 func (s *State) revs(to []*rev) []*rev {
@@ -231,11 +237,45 @@ func (k *records) gens(i int, to []*gen) []*gen {
 	return to
 }
 
+// joins appends every join there is.
+func (s *State) joins(to []*join) []*join {
+	to = s.keys.joins(to)
+	for n := range maxReplicas {
+		for _, r := range []*replica{&s.scheduler[n], &s.enforcer[n]} {
+			if r.looked {
+				to = r.view.joins(to)
+			}
+			to = append(to, &r.sent.joined)
+		}
+	}
+	return to
+}
+
+func (k *records) joins(to []*join) []*join {
+	for n := range maxNodes {
+		to = append(to, &k.joined[n])
+	}
+	for i := range maxInstances {
+		to = append(to, &k.intent[i].left)
+	}
+	return to
+}
+
+// nextJoin is the next join of any node.
+func (s *State) nextJoin() join {
+	var top join
+	for _, j := range s.joins(make([]*join, 0, maxJoins)) {
+		top = max(top, *j)
+	}
+	return top + 1
+}
+
 // renumber makes revisions and generations as small as their order allows: the
 // protocol only ever asks which is equal or greater, so nothing changes by it, and
 // what would go on for ever becomes finite.
 func (s *State) renumber() {
 	rank(s.revs(make([]*rev, 0, maxRevs)))
+	rank(s.joins(make([]*join, 0, maxJoins)))
 	for i := range maxInstances {
 		if s.keys.intent[i].mod != 0 {
 			rank(s.gens(i, make([]*gen, 0, maxGens)))

@@ -29,6 +29,7 @@ type txn struct {
 	old    rev   // mod-revision of the placement there
 	alloc  rev   // mod-revision, for place
 	leaves rev   // the OFFLINE that again asks to leave
+	joined join  // the lost node's latest join, for again and place if it is left
 	// missing is 1 + the node that must have no session, 0 when that is not asked.
 	missing uint8
 }
@@ -57,6 +58,7 @@ func (m *Model) compared(s *State, t *txn, visit func(comparison)) {
 		if t.missing != 0 {
 			on(MoveUnchanged, k.status[i].mod, t.status)
 			on(MoveMissing, k.session[t.missing-1], 0)
+			on(MoveRejoin, rev(k.joined[t.missing-1]), rev(t.joined))
 		}
 	case lose:
 		on(Fence, s.enforcers.shard[0].create, t.fence)
@@ -66,6 +68,9 @@ func (m *Model) compared(s *State, t *txn, visit func(comparison)) {
 		on(Fence, s.enforcers.shard[0].create, t.fence)
 		visit(comparison{k.intent[i].mod, t.intent})
 		on(AgainUnchanged, k.status[i].mod, t.status)
+		if t.joined != 0 {
+			on(AgainRejoin, rev(k.joined[t.node]), rev(t.joined))
+		}
 	}
 }
 
@@ -111,7 +116,7 @@ func (m *Model) apply(s *State, t *txn) (broken string) {
 		k.status[i] = status{mod: at, gen: t.gen, is: offline}
 	case again:
 		k.intent[i].mod = at
-		k.intent[i].gen, k.intent[i].leaves = t.gen, t.leaves
+		k.intent[i].gen, k.intent[i].leaves, k.intent[i].left = t.gen, t.leaves, t.joined
 	}
 	return broken
 }

@@ -97,7 +97,7 @@ func (s *Spawner) Again(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, erro
 	if !i.Terminal() {
 		return Birth{}, errs.New(errs.Conflict, "instance %s %s: stop it first", i.Intent.Name, i.State().Text())
 	}
-	return s.again(g, i, c, 0), nil
+	return s.again(g, i, c, left{}), nil
 }
 
 // Renewed is the next generation of an instance that waits for a node, made from the
@@ -106,27 +106,35 @@ func (s *Spawner) Renewed(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, er
 	if !i.NeedsPlacement() || i.HoldsNode() {
 		return Birth{}, errs.New(errs.Conflict, "instance %s %s: it waits for no node", i.Intent.Name, i.State().Text())
 	}
-	return s.again(g, i, c, 0), nil
+	return s.again(g, i, c, left{}), nil
 }
 
 // Elsewhere is the next generation of an instance on a lost node, for the owner of
 // its group who knows that the old copy cannot run any more. It happens only while
-// the node has no session and the instance's status is as it was.
+// the node has no session, has not joined since, and the instance's status is as it was.
 func (s *Spawner) Elsewhere(g *fleet.Group, i *fleet.Instance, c Cause) Birth {
-	b := s.again(g, i, c, i.Status.ModRev)
-	b.guards = append(b.guards, store.Missing(store.NodeSessionKey(i.Placement.Node)),
+	node := i.Placement.Node
+	var joined int64
+	if record, ok := s.snap.Nodes.Get(node); ok {
+		joined = record.ModRev
+	}
+	b := s.again(g, i, c, left{status: i.Status.ModRev, node: joined})
+	b.guards = append(b.guards, store.Missing(store.NodeSessionKey(node)), store.Unchanged(store.NodeKey(node), joined),
 		store.Unchanged(store.StatusKey(i.Intent.ID), i.Status.ModRev))
 	return b
 }
 
-func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, leaves int64) Birth {
+// left are the revisions by which an intent names the loss that it was asked for.
+type left struct{ status, node int64 }
+
+func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, from left) Birth {
 	plan := fleet.Compose(*s.snap.Whole(g), s.materials, s.rand.Uint64())
 	next := i.Intent
 	next.GroupRevision, next.Plan = g.Revision, plan.Digest()
 	next.Lineage = i.Intent.Anew()
 	next.Desired, next.Stop, next.RestartPending = fleet.DesiredRunning, nil, false
 	next.Generation = i.LastGeneration() + 1
-	next.GenerationAt, next.Leaves = s.now, leaves
+	next.GenerationAt, next.Leaves, next.LeavesNode = s.now, from.status, from.node
 	next.Reason, next.Message, next.By = c.Reason, c.Message, c.By
 	next.Crashes, next.ReplacedBy, next.Displaced = i.CrashesOf(g.Revision), "", false
 

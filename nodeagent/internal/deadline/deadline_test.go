@@ -312,41 +312,31 @@ func TestWhatHasLapsedIsToldThoughANewSessionFollowsAtOnce(t *testing.T) {
 	}
 }
 
-func TestBeforeAPredecessorsSessionIsRevokedTheDeadlineIsDrawnIn(t *testing.T) {
-	before := Deadline{Boot: "boot", At: Now().Add(time.Hour), Margin: time.Minute}
-	r := keep(t, &before)
-	if err := r.Joining(); err != nil {
-		t.Fatal(err)
-	}
-	d := r.stored(t)
-	if left := d.At.Sub(Now()); left > before.Margin || r.Stage() != Valid {
-		t.Errorf("%v left, stage %v", left, r.Stage())
-	}
-	if err := r.Joining(); err != nil || r.stored(t) != d {
-		t.Errorf("a second attempt gave more time: %+v, %v", r.stored(t), err)
-	}
-}
-
-// Others wait no longer than the margin of the TTL that the node has by now.
-func TestWithAShorterTTLTheDeadlineIsDrawnInFurther(t *testing.T) {
-	for _, tt := range []struct{ before, ttl, want time.Duration }{
-		{time.Minute, 9 * time.Second, 3 * time.Second},
-		{time.Second, 9 * time.Second, time.Second},
+// Others wait for the TTL of the session that disappeared last.
+func TestBeforeASessionOfAShorterTTLIsOpenedTheDeadlineIsDrawnIn(t *testing.T) {
+	for _, tt := range []struct{ left, margin, ttl, want, wantMargin time.Duration }{
+		{time.Hour, time.Minute, 9 * time.Second, 9 * time.Second, 3 * time.Second},
+		{time.Hour, time.Second, 9 * time.Second, 9 * time.Second, time.Second},
+		{5 * time.Minute, time.Minute, time.Hour, 5 * time.Minute, time.Minute}, // it is early enough
 	} {
-		before := Deadline{Boot: "boot", At: Now().Add(time.Hour), Margin: tt.before}
+		asked := Now()
+		before := Deadline{Boot: "boot", At: asked.Add(tt.left), Margin: tt.margin}
 		r := keep(t, &before)
 		r.cfg.TTL = tt.ttl
-		asked := Now()
 		if err := r.Joining(); err != nil {
 			t.Fatal(err)
 		}
-		if d := r.stored(t); d.At < asked.Add(tt.want) || d.At > Now().Add(tt.want) || d.Margin != tt.want/2 {
-			t.Errorf("margin %v before, a TTL of %v: %v left with a margin of %v", tt.before, tt.ttl, d.At.Sub(asked), d.Margin)
+		d := r.stored(t)
+		if d.At < asked.Add(tt.want) || d.At > Now().Add(tt.want) || d.Margin != tt.wantMargin || r.Stage() != Valid {
+			t.Errorf("%v left, a TTL of %v: %v left with a margin of %v", tt.left, tt.ttl, d.At.Sub(asked), d.Margin)
+		}
+		if err := r.Joining(); err != nil || r.stored(t) != d {
+			t.Errorf("a second attempt gave another time: %+v, %v", r.stored(t), err)
 		}
 	}
 }
 
-func TestADeadlineThatCannotBeWrittenKeepsThePredecessorsSession(t *testing.T) {
+func TestWithADeadlineThatCannotBeWrittenNoSessionIsOpened(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deadline")
 	if err := os.WriteFile(path, Deadline{Boot: "boot", At: Now().Add(time.Hour), Margin: time.Minute}.encode(), 0o600); err != nil {
 		t.Fatal(err)

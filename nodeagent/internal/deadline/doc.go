@@ -1,5 +1,5 @@
 // Package deadline keeps the moment until which a node's exclusive instances may
-// run: the moment before which its session cannot have expired.
+// run: a TTL after the session's last confirmed keep-alive was sent.
 //
 //	              StopAt                KillAt               At
 //	valid ──────────┼──── stopping ───────┼────── lapsed ─────┼─▶
@@ -12,8 +12,8 @@
 // run any more.
 //
 // Invariants:
-//   - What the file says is never later than the moment before which the session
-//     cannot have expired, whatever the machine slept meanwhile.
+//   - The file never says a later moment than a TTL after that keep-alive was sent, even
+//     if the machine slept meanwhile.
 //   - All moments are of CLOCK_BOOTTIME. Nobody can set it, and it goes on while the
 //     machine is suspended, as the lease in etcd does; CLOCK_MONOTONIC stands still
 //     then, and a deadline measured by it would come too late.

@@ -17,7 +17,7 @@ import (
 type Deadline struct {
 	// Boot identifies the kernel whose clock At is of.
 	Boot string
-	// At is the moment before which the session cannot have expired.
+	// At is a TTL after the last confirmed keep-alive was sent.
 	At Moment
 	// Margin is how long before it stopping begins; half of it is left when it has to be over.
 	Margin time.Duration

@@ -45,8 +45,6 @@ type Keeper struct {
 	told    Stage
 	silent  bool
 	session Session
-	// drawn is true from Joining to Joined.
-	drawn bool
 	// turned is closed when told becomes Valid or ceases to be, and replaced.
 	turned chan struct{}
 	// terms are what Within gave out, to be ended with Valid.
@@ -124,24 +122,22 @@ func (k *Keeper) look() (Stage, <-chan struct{}) {
 	return k.current.Stage(Now()), k.turned
 }
 
-// Joining is to be called before the session of a predecessor is revoked: from then
-// on others may count the instances as lost, so they get no more than a margin
-// until the new session stands: the one others wait for, which is that of the TTL to
-// come, or the one that is guarded by if that is shorter. An error means that nothing must be revoked.
+// Joining is to be called before a session is opened. If that session disappears, others
+// wait for its TTL, so instances that run by the deadline of a longer one get no more than
+// that either. An error means that no session must be opened.
 func (k *Keeper) Joining() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.read()
 	now := Now()
-	margin := min(k.current.Margin, fleet.ExclusiveMargin(k.cfg.TTL))
-	bound := Deadline{Boot: k.cfg.Boot, At: now.Add(margin), Margin: margin / 2}
-	if k.drawn || k.current.Stage(now) == Lapsed || bound.At >= k.current.At {
+	bound := Deadline{Boot: k.cfg.Boot, At: now.Add(k.cfg.TTL), Margin: min(k.current.Margin, fleet.ExclusiveMargin(k.cfg.TTL))}
+	if k.current.Stage(now) == Lapsed || bound.At >= k.current.At {
 		return nil
 	}
 	if err := k.cfg.File.Write(bound); err != nil {
 		return errs.Wrap("deadline.Joining", err)
 	}
-	k.current, k.drawn = bound, true
+	k.current = bound
 	k.kick()
 	return nil
 }
@@ -151,7 +147,7 @@ func (k *Keeper) Joined(s Session) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.tell() // what has lapsed has: another node may have begun
-	k.session, k.drawn = s, false
+	k.session = s
 	k.renew()
 	k.kick()
 }

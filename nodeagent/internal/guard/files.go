@@ -24,7 +24,7 @@ func logPath(runDir string) string  { return filepath.Join(runDir, "guard-log") 
 
 // Note is what a guard leaves when the deadline has passed.
 type Note struct {
-	// Run is the run that was ended, Deadline the moment before which the session could not have expired.
+	// Run is the run that was ended, Deadline the node's deadline.
 	Run      int             `json:"run"`
 	Deadline deadline.Moment `json:"deadline"`
 	At       time.Time       `json:"at"`

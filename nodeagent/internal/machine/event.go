@@ -71,7 +71,7 @@ type Lost struct {
 	Run int
 	// Rebooted is true when the host was restarted since.
 	Rebooted bool
-	// Expired is true when its guard ended it, since the session could have expired.
+	// Expired is true when its guard ended it, since the deadline was near.
 	Expired bool
 }
 
@@ -118,7 +118,7 @@ type Exited struct {
 	At   time.Time
 	// Ran is how long it ran by a clock that nobody sets; 0 when that is not known.
 	Ran time.Duration
-	// Expired is true when its guard ended it, since the session could have expired.
+	// Expired is true when its guard ended it, since the deadline was near.
 	Expired bool
 	// Refused is set when the shell says that it could not run the command.
 	Refused *Refusal

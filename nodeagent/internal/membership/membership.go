@@ -51,7 +51,8 @@ type Config struct {
 	// Wrote is called when the node's record was written at a revision, in place of the
 	// one of a revision before, 0 for none. Nil: nobody wants to know.
 	Wrote func(before, rev int64)
-	// Joining is called before the session of a predecessor is revoked; an error keeps it.
+	// Joining is called before a session is opened, and before a predecessor's is revoked
+	// for it. After an error neither is done.
 	Joining func() error
 	// Joined is called with each new session.
 	Joined func(*store.Session)
@@ -151,8 +152,9 @@ func (m *Member) stands(ctx context.Context, s *store.Session) bool {
 	return have.CreateRev == s.Fence().Epoch()
 }
 
-// Leave gives the session back at once, so that others know; otherwise it is kept
-// for a successor on the same data directory and expires by itself.
+// Leave gives the session back at once, so that others know: for an agent that has ended
+// all its instances. Otherwise the session is kept for a successor on the same data
+// directory and expires by itself.
 func (m *Member) Leave(ctx context.Context, giveBack bool) {
 	m.mu.Lock()
 	s := m.session
@@ -161,10 +163,32 @@ func (m *Member) Leave(ctx context.Context, giveBack bool) {
 	switch {
 	case s == nil:
 	case giveBack:
+		if err := m.release(ctx, s); err != nil {
+			m.cfg.Log.Warn("the instances are not released: others wait until their session could not have lived any longer", "error", err)
+		}
 		s.Close(ctx)
 	default:
 		s.Abandon()
 	}
+}
+
+// release removes the session's key and notes in the same transaction that no instance runs.
+func (m *Member) release(ctx context.Context, s *store.Session) error {
+	key, session := store.NodeKey(m.cfg.Record.ID), store.NodeSessionKey(m.cfg.Record.ID)
+	record, err := store.Get(ctx, m.cfg.Store, key)
+	if err != nil {
+		return errs.Wrap("membership.release", err)
+	}
+	before := record.ModRev
+	record.Released = true
+	rev, err := m.cfg.Store.Commit(ctx, store.Txn{
+		Fences: []store.Fence{s.Fence()},
+		Writes: []store.Write{store.Remove(session, s.Fence().Epoch()), store.Replace(key, record, before)},
+	})
+	if err == nil {
+		m.wrote(record, before, rev)
+	}
+	return errs.Wrap("membership.release", err)
 }
 
 // Fence proves the current session. ok is false while there is none.
@@ -227,25 +251,35 @@ func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, er
 			return s, meta.ClusterID, err
 		}
 	}
-	if err := m.write(attempt, nil, func(*fleet.Node) {}); err != nil {
+	record, before, err := m.next(attempt)
+	if err != nil {
 		return nil, "", err
 	}
-	node := m.Node()
+	if err := m.cfg.Joining(); err != nil {
+		return nil, "", err
+	}
+	id := record.ID
 	if predecessor != 0 {
-		if err := m.cfg.Joining(); err != nil {
-			return nil, "", err
-		}
-		if err := store.RevokeSession(attempt, m.cfg.Store, store.NodeSessionKey(node.ID), predecessor); err != nil {
+		if err := store.RevokeSession(attempt, m.cfg.Store, store.NodeSessionKey(id), predecessor); err != nil {
 			return nil, "", errs.Wrap("membership.join", err)
 		}
 	}
-	session := fleet.NodeSession{Node: node.ID, DataUUID: node.DataUUID, Holder: m.cfg.Holder, StartedAt: m.cfg.Now().UTC()}
-	s, err = store.OpenSession(attempt, m.cfg.Store, store.NodeSessionKey(node.ID), session, m.cfg.TTL, false,
-		store.Unchanged(store.NodeDesiredKey(node.ID), wishes), store.Unchanged(store.RevokedNodeKey(node.ID), barred))
+	session := fleet.NodeSession{Node: id, DataUUID: record.DataUUID, Holder: m.cfg.Holder, StartedAt: m.cfg.Now().UTC()}
+	s, err = store.OpenSession(attempt, m.cfg.Store, store.NodeSessionKey(id), session, m.cfg.TTL, false, func(granted time.Duration) store.Txn {
+		record.SessionTTLSeconds = int(granted / time.Second)
+		return store.Txn{
+			Guards: []store.Guard{store.Unchanged(store.NodeDesiredKey(id), wishes), store.Unchanged(store.RevokedNodeKey(id), barred)},
+			Writes: []store.Write{store.Replace(store.NodeKey(id), record, before)},
+		}
+	})
 	if errs.Is(err, errs.Conflict) { // it is looked at anew
-		err = errs.New(errs.Unavailable, "an operator changed node %s while it joined", node.ID)
+		err = errs.New(errs.Unavailable, "the records of node %s changed while it joined", id)
 	}
-	return s, meta.ClusterID, errs.Wrap("membership.join", err)
+	if err != nil {
+		return nil, "", errs.Wrap("membership.join", err)
+	}
+	m.wrote(record, before, s.Fence().Epoch())
+	return s, meta.ClusterID, nil
 }
 
 // resume keeps the predecessor's session alive while etcd has no space for another one,
@@ -349,44 +383,59 @@ func alive(s fleet.NodeSession, record fleet.Node) error {
 		s.Node, record.Host.Hostname, s.StartedAt.Format(time.RFC3339))}
 }
 
-// write writes the node's record as configured, with what is to be kept of the
-// one that stands there and a change, while the fences stand.
-func (m *Member) write(ctx context.Context, fences []store.Fence, change func(*fleet.Node)) error {
-	key := store.NodeKey(m.cfg.Record.ID)
+// next is the node's record as configured, with what is kept of the one that stands
+// there, and the revision of that one, 0 for none. Conflict when it is another directory's.
+func (m *Member) next(ctx context.Context) (record fleet.Node, before int64, err error) {
+	old, err := store.Get(ctx, m.cfg.Store, store.NodeKey(m.cfg.Record.ID))
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		return record, 0, errs.Wrap("membership.next", err)
+	}
+	now := m.cfg.Now().UTC()
+	record = m.cfg.Record
+	record.JoinedAt, record.Runtimes = now, m.wanted()
+	if old.ModRev == 0 {
+		return record, 0, nil
+	}
+	if old.DataUUID != record.DataUUID {
+		return record, 0, foreign(record.ID, old)
+	}
+	record.JoinedAt, record.SessionTTLSeconds = old.JoinedAt, old.SessionTTLSeconds
+	record.BlockedPorts = slices.DeleteFunc(slices.Clone(old.BlockedPorts), func(b fleet.BlockedPort) bool { return b.Until.Before(now) })
+	return record, old.ModRev, nil
+}
+
+// wrote notes that the node's record stands at a revision, in place of the one before.
+func (m *Member) wrote(record fleet.Node, before, rev int64) {
+	if m.cfg.Wrote != nil {
+		m.cfg.Wrote(before, rev)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.record = record
+}
+
+// update writes a change of the node's record while the fence stands.
+func (m *Member) update(ctx context.Context, fence store.Fence, change func(*fleet.Node)) error {
 	var err error
 	for range recordTries {
-		var old fleet.Node
-		old, err = store.Get(ctx, m.cfg.Store, key)
-		if err != nil && !errs.Is(err, errs.NotFound) {
-			return errs.Wrap("membership.write", err)
-		}
-		now := m.cfg.Now().UTC()
-		record := m.cfg.Record
-		record.JoinedAt, record.Runtimes = now, m.wanted()
-		if old.ModRev != 0 {
-			if old.DataUUID != record.DataUUID {
-				return foreign(record.ID, old)
-			}
-			record.JoinedAt = old.JoinedAt
-			record.BlockedPorts = slices.DeleteFunc(slices.Clone(old.BlockedPorts), func(b fleet.BlockedPort) bool { return b.Until.Before(now) })
+		record, before, failed := m.next(ctx)
+		if failed != nil {
+			return failed
 		}
 		change(&record)
 		var rev int64
-		rev, err = m.cfg.Store.Commit(ctx, store.Txn{Fences: fences, Writes: []store.Write{store.Replace(key, record, old.ModRev)}})
+		rev, err = m.cfg.Store.Commit(ctx, store.Txn{
+			Fences: []store.Fence{fence}, Writes: []store.Write{store.Replace(store.NodeKey(record.ID), record, before)},
+		})
 		if err == nil {
-			if m.cfg.Wrote != nil {
-				m.cfg.Wrote(old.ModRev, rev)
-			}
-			m.mu.Lock()
-			m.record = record
-			m.mu.Unlock()
+			m.wrote(record, before, rev)
 			return nil
 		}
 		if !errs.Is(err, errs.Conflict) && !errs.Is(err, errs.AlreadyExists) {
-			return errs.Wrap("membership.write", err)
+			return errs.Wrap("membership.update", err)
 		}
 	}
-	return errs.As(errs.Unavailable, "membership.write", err)
+	return errs.As(errs.Unavailable, "membership.update", err)
 }
 
 func foreign(id fleet.NodeID, old fleet.Node) error {
@@ -408,7 +457,7 @@ func (m *Member) Offer(ctx context.Context, runtimes []fleet.NodeRuntime) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	if err := m.write(ctx, []store.Fence{fence}, func(*fleet.Node) {}); err != nil {
+	if err := m.update(ctx, fence, func(*fleet.Node) {}); err != nil {
 		m.cfg.Log.Warn("the runtimes that the node offers are not in its record yet", "error", err)
 	}
 }
@@ -430,7 +479,7 @@ func (m *Member) Block(ctx context.Context, port int) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	err := m.write(ctx, []store.Fence{fence}, func(n *fleet.Node) {
+	err := m.update(ctx, fence, func(n *fleet.Node) {
 		n.BlockedPorts = slices.DeleteFunc(n.BlockedPorts, func(b fleet.BlockedPort) bool { return b.Port == port })
 		n.BlockedPorts = append(n.BlockedPorts, fleet.BlockedPort{Port: port, Until: m.cfg.Now().UTC().Add(fleet.PortBlockedFor)})
 	})

@@ -184,3 +184,80 @@ func TestAnAgentThatRestartsWhileEtcdHasNoSpaceKeepsItsSession(t *testing.T) {
 	}
 	successor.Leave(t.Context(), true)
 }
+
+// records are the node's record and session as they stand; nil where there is none.
+func records(t *testing.T, c *store.Client) (*fleet.Node, *fleet.NodeSession) {
+	t.Helper()
+	record, err := store.Get(t.Context(), c, store.NodeKey(node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := store.Get(t.Context(), c, store.NodeSessionKey(node))
+	if errs.Is(err, errs.NotFound) {
+		return &record, nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &record, &session
+}
+
+// member makes one that has joined.
+func member(t *testing.T, c *store.Client, ttl time.Duration) (*Member, *store.Session) {
+	t.Helper()
+	m := New(Config{Store: c, Record: fleet.Node{ID: node, DataUUID: "uuid"}, Holder: "lock", TTL: ttl, Log: slog.New(slog.DiscardHandler), Joining: func() error { return nil }})
+	s, cluster, err := m.join(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.entered(s, cluster, time.Now())
+	return m, s
+}
+
+func TestEachJoinWritesTheNodesRecordWithItsSession(t *testing.T) {
+	c := storetest.New(t)
+	var before int64
+	for range 2 {
+		m, s := member(t, c, 2500*time.Millisecond)
+		record, session := records(t, c)
+		if session == nil || record.ModRev != session.CreateRev || record.ModRev <= before || session.CreateRev != s.Fence().Epoch() {
+			t.Fatalf("the record is of revision %d after %d, the session %+v", record.ModRev, before, session)
+		}
+		// etcd counts in whole seconds.
+		if granted := s.Deadline().Sub(s.Confirmed()); time.Duration(record.SessionTTLSeconds)*time.Second != granted {
+			t.Errorf("the record says a TTL of %d s, etcd granted %v", record.SessionTTLSeconds, granted)
+		}
+		m.Block(t.Context(), 25565)
+		if written, _ := records(t, c); written.SessionTTLSeconds != record.SessionTTLSeconds {
+			t.Errorf("a TTL of %d s after another write, want %d s", written.SessionTTLSeconds, record.SessionTTLSeconds)
+		} else {
+			before = written.ModRev
+		}
+		m.Leave(t.Context(), false)
+	}
+}
+
+func TestAnAgentThatEndedItsInstancesReleasesThemWithItsSession(t *testing.T) {
+	c := storetest.New(t)
+	m, _ := member(t, c, time.Minute)
+	m.Leave(t.Context(), true)
+	if record, session := records(t, c); session != nil || !record.Released {
+		t.Errorf("after it left: released %v, session %+v", record.Released, session)
+	}
+	m, s := member(t, c, time.Minute)
+	if record, _ := records(t, c); record.Released {
+		t.Error("the next join keeps what the one before released")
+	}
+	if err := store.RevokeSession(t.Context(), c, store.NodeSessionKey(node), s.Fence().Epoch()); err != nil {
+		t.Fatal(err)
+	}
+	m.Leave(t.Context(), true) // its session has ended before
+	if record, _ := records(t, c); record.Released {
+		t.Error("an agent released instances without a session")
+	}
+	m, _ = member(t, c, time.Minute)
+	m.Leave(t.Context(), false)
+	if record, session := records(t, c); session == nil || record.Released {
+		t.Errorf("an agent that leaves its instances running: released %v, session %+v", record.Released, session)
+	}
+}

@@ -317,7 +317,7 @@ func requestOf(i *fleet.Instance, plan *fleet.Plan, snap *view.Snapshot) *place.
 	r := &place.Request{ID: i.Intent.ID, Group: i.Intent.Group, Plan: plan, TemplateMiB: templateMiB(snap, plan)}
 	if old := i.Placement; old != nil {
 		r.PreferredNode, r.PreferredPort = old.Node, old.Port
-		if _, known := snap.Nodes.Get(old.Node); plan.Static && known && !i.Moving() {
+		if record, known := snap.Nodes.Get(old.Node); plan.Static && known && !i.MayLeave(record.ModRev) {
 			r.Pinned = old.Node
 		}
 	}

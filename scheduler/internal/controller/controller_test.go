@@ -389,8 +389,9 @@ func (w *world) again(id fleet.InstanceID) {
 	i, _ := w.view.Snapshot().Instances.Get(id)
 	next := i.Intent
 	next.Generation++
-	if i.Lost() {
-		next.Leaves = i.Status.ModRev
+	if i.Lost() || i.Stranded() {
+		node, _ := w.view.Snapshot().Nodes.Get(i.Placement.Node)
+		next.Leaves, next.LeavesNode = i.Status.ModRev, node.ModRev
 	}
 	w.commit(store.Replace(store.IntentKey(id), next, i.Intent.ModRev))
 }
@@ -412,6 +413,26 @@ func TestAStaticInstanceThatIsToLeaveALostNodeIsPlacedElsewhere(t *testing.T) {
 	if _, err := store.Get(t.Context(), w.c, store.PlacementKey("n1", id)); !errs.Is(err, errs.NotFound) {
 		t.Errorf("the old placement stands: %v", err)
 	}
+}
+
+func TestANodeThatWasBackMeanwhileIsNotLeft(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", 100)
+	w.schedule("a")
+	g := w.group("world", func(s *fleet.GroupSpec) { s.Static.Enabled, s.OnNodeLoss = true, fleet.NodeLossReplace })
+	id := w.want(g, 1)[0]
+	first := w.await(id, "placed", placed)
+	w.lose(first)
+	w.again(id)
+	w.await(id, "waiting for a node", func(i *fleet.Instance) bool { return i.Pending != nil })
+	node, _ := w.view.Snapshot().Nodes.Get("n1")
+	w.commit(store.Replace(store.NodeKey("n1"), *node, node.ModRev)) // it joined, and left before it reported
+	w.node("n2", 100)
+	w.await(id, "waiting for the node it was on", func(i *fleet.Instance) bool {
+		return i.Pending != nil && i.Pending.Reason == fleet.ReasonPinnedWaiting
+	})
+	w.again(id)
+	w.await(id, "placed elsewhere", func(i *fleet.Instance) bool { return placed(i) && i.Placement.Node == "n2" })
 }
 
 func TestAStaticInstanceIsFreeOfADeletedNode(t *testing.T) {

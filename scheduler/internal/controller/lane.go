@@ -53,7 +53,7 @@ func (e *entry) size() int {
 		n++
 	}
 	if e.instance.Moving() {
-		n += 2
+		n += 3
 	}
 	return n
 }

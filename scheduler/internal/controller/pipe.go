@@ -277,6 +277,9 @@ func (e *entry) build(out *store.Part) {
 	if i.Moving() { // an old copy that is back after all bars the move
 		out.Guards = append(out.Guards, store.Missing(store.NodeSessionKey(i.Placement.Node)),
 			store.Unchanged(store.StatusKey(in.ID), i.Status.ModRev))
+		if in.LeavesNode != 0 { // so does a node that was back and left again
+			out.Guards = append(out.Guards, store.Unchanged(store.NodeKey(i.Placement.Node), in.LeavesNode))
+		}
 	}
 	var rev int64
 	if old := i.Placement; old != nil {
