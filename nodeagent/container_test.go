@@ -263,3 +263,33 @@ func TestWhatRootInAContainerLeavesGivesNobodyRights(t *testing.T) {
 		return await.Unless(got == "refused\nrefused\nall\n", "%q", got)
 	})
 }
+
+func TestAContainerOfAnEarlierAgentKeepsItsDirectory(t *testing.T) {
+	enginetest.Start(t)
+	s := newSite(t)
+	s.dir = shortDir(t)
+	s.start(nil)
+	before := s.online("aaaaaa", contained(`while read line; do echo "$line" >>got; done`))
+	s.stop()
+	now, old := filepath.Join(s.dir, "containers", "aaaaaa"), filepath.Join(s.dir, "running", "aaaaaa")
+	for _, err := range []error{os.MkdirAll(filepath.Dir(old), 0o755), os.Rename(now, old), os.Chmod(old, 0o755), os.Remove(filepath.Dir(now))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.start(taking)
+	await.That(t, "the adopted server taking a line", func() string {
+		err := s.api().WriteLine(t.Context(), "aaaaaa", "still here")
+		return await.Unless(err == nil, "%v", err)
+	})
+	await.That(t, "its file at the new place", func() string {
+		b, err := os.ReadFile(filepath.Join(now, "got"))
+		return await.Unless(strings.HasSuffix(string(b), "still here\n"), "%q, %v", b, err)
+	})
+	if i, err := s.api().Instance(t.Context(), "aaaaaa"); err != nil || i.PID != before.PID {
+		t.Errorf("%+v, %v, was %+v", i, err, before)
+	}
+	if fi, err := os.Stat(now); err != nil || fi.Mode().Perm()&0o007 != 0 || exists(old) {
+		t.Errorf("%v, %v, the old place is left: %v", fi, err, exists(old))
+	}
+}
