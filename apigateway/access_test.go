@@ -49,6 +49,49 @@ func TestAGeneratedPasswordIsWrittenOnceAndKept(t *testing.T) {
 	second.login("admin", strings.TrimSpace(string(password)))
 }
 
+func TestTheFileWithTheFirstPasswordGoesWhenThatIsChanged(t *testing.T) {
+	etcd, dir := storetest.Start(t), t.TempDir()
+	file := filepath.Join(dir, "password")
+	first := newSiteOn(t, etcd, func(c *Config) { c.AdminPassword, c.AdminPasswordFile = "", file })
+	written, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password := strings.TrimSpace(string(written))
+	first = first.as(first.login("admin", password))
+	first.do("POST", "/api/v1/users", map[string]string{"username": "bob", "password": adminPassword, "role": "VIEWER"}).want(201)
+	bob := first.as(first.login("bob", adminPassword))
+	bob.do("POST", "/api/v1/auth/change-password", map[string]string{"currentPassword": adminPassword, "newPassword": "another of bob"}).want(200)
+	if _, err := os.Stat(file); err != nil {
+		t.Fatalf("another user's password was changed: %v", err)
+	}
+
+	// A copy stands for a gateway that is down while the password is changed, another
+	// file for one that was not written by a gateway.
+	down, foreign := filepath.Join(dir, "down"), filepath.Join(dir, "foreign")
+	for path, content := range map[string]string{down: string(written), foreign: "my notes\n"} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone := func(path string) {
+		t.Helper()
+		await.That(t, path+" gone", func() string {
+			_, err := os.Stat(path)
+			return await.Unless(os.IsNotExist(err), "%v", err)
+		})
+	}
+	second := newSiteOn(t, etcd, func(c *Config) { c.AdminPassword, c.AdminPasswordFile = "", foreign })
+	second.as(second.login("admin", password)).
+		do("POST", "/api/v1/auth/change-password", map[string]string{"currentPassword": password, "newPassword": "a new horse"}).want(200)
+	gone(file)
+	newSiteOn(t, etcd, func(c *Config) { c.AdminPassword, c.AdminPasswordFile = "", down })
+	gone(down)
+	if b, err := os.ReadFile(foreign); err != nil || string(b) != "my notes\n" {
+		t.Errorf("a file that no gateway wrote: %q, %v", b, err)
+	}
+}
+
 func TestGatewaysThatStartTogetherLeaveOnlyThePasswordThatHolds(t *testing.T) {
 	for name, file := range map[string]func(int) string{
 		"a shared file":   func(int) string { return "password" },

@@ -74,6 +74,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() { g.declare.Run(ctx) })
 	running.Go(func() { g.operate.Run(ctx) })
 	running.Go(func() { g.auth.Run(ctx) })
+	running.Go(func() { g.auth.KeepPasswordFile(ctx) })
 	running.Go(func() { g.arrivals.Run(ctx) })
 	running.Go(func() {
 		series.Every(ctx, func(time.Time) { g.past.Add(g.cfg.Now(), rest.Sample(g.cfg.View.Snapshot())...) })

@@ -46,7 +46,11 @@ func seedDemo(dataDir string) error {
 
 // announce prints where everything is and how to end it, and declares the demo group if asked to.
 func announce(ctx context.Context, w io.Writer, r stack.Ready, f flags, stopInstances bool) {
-	fmt.Fprintf(w, "\nOrrery serves at %s   user %s, password in %s\n", r.API, r.User, r.PasswordFile)
+	if _, err := os.Stat(r.PasswordFile); err == nil {
+		fmt.Fprintf(w, "\nOrrery serves at %s   user %s, password in %s: change it, and the file goes\n", r.API, r.User, r.PasswordFile)
+	} else {
+		fmt.Fprintf(w, "\nOrrery serves at %s   user %s, with the password you chose\n", r.API, r.User)
+	}
 	if f.demo {
 		if err := declareDemo(ctx, r); err != nil {
 			fmt.Fprintf(w, "The demo group could not be declared: %v\n", err)

@@ -126,14 +126,19 @@ func TestEtcdListensOnNothingButASocketOfItsUser(t *testing.T) {
 		if status, said := post(t, &http.Transport{}, "http://"+address+"/v3/kv/range", readAll); status == http.StatusOK {
 			t.Errorf("%s has etcd's JSON gateway: %s", address, said)
 		}
-		resp, err := http.Get("http://" + address + "/version")
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, _ := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		if strings.Contains(string(b), "etcdserver") {
-			t.Errorf("%s is a listener of etcd: %s", address, b)
+		for path, answers := range map[string]func(status int, body string) bool{
+			"/version":          func(_ int, body string) bool { return strings.Contains(body, "etcdserver") },
+			"/debug/pprof/heap": func(status int, _ string) bool { return status == http.StatusOK },
+		} {
+			resp, err := http.Get("http://" + address + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, _ := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if answers(resp.StatusCode, string(b)) {
+				t.Errorf("%s answers %s to anybody: %.100q", address, path, b)
+			}
 		}
 	}
 

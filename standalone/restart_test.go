@@ -163,3 +163,17 @@ func TestAStartThatFailsLeavesInstancesAlone(t *testing.T) {
 	}
 	p.stop()
 }
+
+func TestAnotherClusterSecretIsRefused(t *testing.T) {
+	data := t.TempDir()
+	p := start(t, data)
+	p.stop()
+	file := filepath.Join(data, "cluster-secret")
+	if err := os.WriteFile(file, []byte(strings.Repeat("another", 5)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := "standalone: the file " + file + " does not hold the secret of the cluster in " + filepath.Join(data, "etcd") + ": bring back the file that belongs to it\n"
+	if got := refused(t, "-data", data, "-listen", "127.0.0.1:0"); got != want {
+		t.Errorf("stderr\n got %q\nwant %q", got, want)
+	}
+}

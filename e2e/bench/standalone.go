@@ -105,7 +105,13 @@ func (s *server) collect(ctx context.Context) error {
 	if found == nil {
 		return fmt.Errorf("the log names no admin listener")
 	}
-	return wire.Call(ctx, s.http, wire.Request{Method: http.MethodGet, URL: "http://" + string(found[1]) + "/debug/pprof/heap?gc=1"}, nil)
+	secret, err := os.ReadFile(filepath.Join(s.dir, "cluster-secret"))
+	if err != nil {
+		return err
+	}
+	return wire.Call(ctx, s.http, wire.Request{
+		Method: http.MethodGet, URL: "http://" + string(found[1]) + "/debug/pprof/heap?gc=1", Token: strings.TrimSpace(string(secret)),
+	}, nil)
 }
 
 var adminAddress = regexp.MustCompile(`admin listener is up".* address=(\S+)`)

@@ -169,3 +169,11 @@ type Meta struct {
 	ClusterID string    `json:"clusterId"`
 	CreatedAt time.Time `json:"createdAt"`
 }
+
+// SecretFingerprint tells whether a secret is the cluster's, without revealing it.
+type SecretFingerprint struct {
+	Rev
+	Salt []byte `json:"salt"`
+	// Hash is the argon2id hash of the secret with the salt.
+	Hash []byte `json:"hash"`
+}

@@ -147,7 +147,7 @@ func serve(s Spec, now func() time.Time, stderr io.Writer) error {
 	if e.Registry, err = telemetry.NewRegistry(s.Name, telemetry.Version()); err != nil {
 		return err
 	}
-	if e.Client, err = store.Dial(s.Common.Etcd.Endpoints, store.Options{MaxOps: s.Common.Etcd.MaxOps, Log: e.Log}); err != nil {
+	if e.Client, err = store.Dial(s.Common.Etcd.Endpoints, store.Options{MaxOps: s.Common.Etcd.MaxOps, Log: e.Log, Secret: s.Common.Cluster.Secret}); err != nil {
 		return err
 	}
 	defer e.Client.Close()
@@ -161,7 +161,7 @@ func serve(s Spec, now func() time.Time, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	admin := telemetry.NewAdmin(telemetry.AdminOptions{Address: s.Common.AdminAddress, Gatherer: e.Registry, Ready: func() (bool, []string) { return ready(s, e) }, Log: e.Log})
+	admin := telemetry.NewAdmin(telemetry.AdminOptions{Address: s.Common.AdminAddress, Gatherer: e.Registry, Ready: func() (bool, []string) { return ready(s, e) }, Secret: s.Common.Cluster.Secret, Log: e.Log})
 	all := []lifecycle.Component{admin.Component()}
 	if !s.Offline {
 		all = append(all, lifecycle.Component{Name: "store", Start: func(ctx context.Context) error { return join(ctx, e) }})

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,7 +26,7 @@ func (deaf) Reset([]store.KeyValue, int64) {}
 func (deaf) Apply([]store.Change, int64)   {}
 
 // running is a program that follows something, until the test ends.
-func running(t *testing.T, etcd string, offline bool) (admin string) {
+func running(t *testing.T, etcd string, offline bool, flags ...string) (admin string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -50,7 +53,7 @@ func running(t *testing.T, etcd string, offline bool) (admin string) {
 	var ended sync.WaitGroup
 	var out bytes.Buffer
 	ended.Go(func() {
-		if code := program.Main(spec, []string{"--etcd-endpoints", etcd, "--admin-address", admin}, nil, &out, &out); code != config.ExitOK {
+		if code := program.Main(spec, append([]string{"--etcd-endpoints", etcd, "--admin-address", admin}, flags...), nil, &out, &out); code != config.ExitOK {
 			t.Errorf("exit code %d: %s", code, &out)
 		}
 	})
@@ -79,4 +82,35 @@ func TestReadinessSaysThatEtcdIsAway(t *testing.T) {
 	etcd.Restart(t)
 	says(waits, config.ExitOK, "ready\n")
 	says(worksOn, config.ExitOK, "ready\n")
+}
+
+// TestProfilesOfAProgramDemandTheClusterSecret holds for every service: all run this frame.
+func TestProfilesOfAProgramDemandTheClusterSecret(t *testing.T) {
+	secret := strings.Repeat("s", 32)
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	etcd := storetest.Start(t)
+	admin := running(t, etcd.Endpoint, false, "--cluster-secret-file", file)
+	t.Cleanup(func() { _ = syscall.Kill(syscall.Getpid(), syscall.SIGTERM) })
+	await.That(t, "ready", func() string {
+		code, said := check("--admin-address", admin)
+		return await.Unless(code == config.ExitOK, "%d %s", code, said)
+	})
+	for token, want := range map[string]int{"": http.StatusUnauthorized, "another": http.StatusUnauthorized, secret: http.StatusOK} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+admin+"/debug/pprof/heap", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("with the token %q: %d, want %d", token, resp.StatusCode, want)
+		}
+	}
 }

@@ -34,6 +34,9 @@ type Client struct {
 	streams atomic.Uint64
 	// contact says whether etcd is there; its endpoints are Dial's.
 	contact *contact
+	// secret is the cluster secret; fingerprint is the one that it was last found to match.
+	secret      string
+	fingerprint atomic.Pointer[fleet.SecretFingerprint]
 }
 
 // DefaultMaxOps is etcd's own limit on comparisons, and on writes, per transaction.
@@ -47,6 +50,8 @@ type Options struct {
 	Log *slog.Logger
 	// Seed decides the random pauses of watches. 0 means a random one.
 	Seed uint64
+	// Secret is the cluster secret. Join refuses a cluster that has another. Empty: it is not compared.
+	Secret string
 }
 
 // New wraps an etcd client the caller made and will close: how standalone hands
@@ -67,7 +72,7 @@ func newClient(o Options) *Client {
 	for o.Seed == 0 {
 		o.Seed = mrand.Uint64()
 	}
-	return &Client{log: o.Log, maxOps: o.MaxOps, seed: o.Seed, line: newTimeline(), contact: &contact{log: o.Log}}
+	return &Client{log: o.Log, maxOps: o.MaxOps, seed: o.Seed, secret: o.Secret, line: newTimeline(), contact: &contact{log: o.Log}}
 }
 
 // reconnect keeps on trying at short intervals, however long etcd was away: a fleet
@@ -133,7 +138,8 @@ func (c *Client) get(ctx context.Context, key string, opts ...clientv3.OpOption)
 }
 
 // Join makes sure the cluster's keys are of a schema this build knows, writing
-// the meta record when it is the first. Conflict when the schema is newer.
+// the meta record when it is the first. Conflict when the schema is newer, or when
+// the cluster has another secret than Options.Secret.
 //
 // It binds the client to the cluster: from then on, and until it joins again, it
 // neither writes to another one nor follows it; see ForeignError.
@@ -168,6 +174,9 @@ func (c *Client) join(ctx context.Context, now time.Time) (fleet.Meta, error) {
 	}
 	if meta.Schema > Schema {
 		return meta, newerSchema(meta)
+	}
+	if err := c.checkSecret(ctx, meta); err != nil {
+		return fleet.Meta{}, errs.Wrap("store.Join", err)
 	}
 	c.adopt(meta, string(resp.Kvs[0].Value))
 	return meta, nil

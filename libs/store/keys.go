@@ -29,6 +29,11 @@ func (p Prefix[T]) String() string { return p.path }
 
 func MetaKey() Key[fleet.Meta] { return Key[fleet.Meta]{Root + "meta/schema"} }
 
+// SecretFingerprintKey is written by the first program that joins the cluster.
+func SecretFingerprintKey() Key[fleet.SecretFingerprint] {
+	return Key[fleet.SecretFingerprint]{Root + "meta/secret"}
+}
+
 func GroupKey(g fleet.GroupName) Key[fleet.Group] {
 	return Key[fleet.Group]{Root + "groups/" + string(g)}
 }

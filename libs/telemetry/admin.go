@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log"
@@ -36,6 +37,8 @@ type AdminOptions struct {
 	// service that is ready may name what it does without. lifecycle's Gates.Ready
 	// fits. Nil means always ready.
 	Ready func() (ready bool, waiting []string)
+	// Secret is the bearer token that profiles demand. Empty: profiles are refused.
+	Secret string
 	// Log takes what goes wrong while serving.
 	Log *slog.Logger
 }
@@ -45,7 +48,7 @@ type AdminOptions struct {
 //	/livez          200 while the process serves
 //	/readyz         200 when ready, with what it does without, else 503 with what it waits for
 //	/metrics        Prometheus text format
-//	/debug/pprof/   profiles
+//	/debug/pprof/   profiles, for whoever sends the secret
 type Admin struct {
 	options  AdminOptions
 	server   *http.Server
@@ -144,12 +147,30 @@ func (a *Admin) Handler() http.Handler {
 		ErrorLog:      unsaid{slog.NewLogLogger(a.options.Log.Handler(), slog.LevelWarn)},
 		ErrorHandling: promhttp.ContinueOnError,
 	}))
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	for path, profile := range map[string]http.HandlerFunc{
+		"/debug/pprof/": pprof.Index, "/debug/pprof/cmdline": pprof.Cmdline, "/debug/pprof/profile": pprof.Profile,
+		"/debug/pprof/symbol": pprof.Symbol, "/debug/pprof/trace": pprof.Trace,
+	} {
+		mux.Handle("GET "+path, a.demandSecret(profile))
+	}
 	return mux
+}
+
+// demandSecret refuses a profile to callers without the secret: it shows memory, and
+// taking one costs time.
+func (a *Admin) demandSecret(profile http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, sent := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		switch {
+		case a.options.Secret == "":
+			answer(w, http.StatusForbidden, "profiles demand the cluster secret, and this program was given none: set cluster.secret")
+		case !sent || subtle.ConstantTimeCompare([]byte(token), []byte(a.options.Secret)) != 1:
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			answer(w, http.StatusUnauthorized, "profiles demand the cluster secret: send it as a bearer token")
+		default:
+			profile.ServeHTTP(w, r)
+		}
+	})
 }
 
 // unsaid logs what is wrong with metrics, but not that a client went away before it had all

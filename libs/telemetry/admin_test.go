@@ -70,8 +70,6 @@ func TestAdminServesUntilItIsStopped(t *testing.T) {
 		want("/metrics", 200, `version="v1.2.3"`)
 		want("/metrics", 200, "go_goroutines")
 		want("/metrics", 200, "process_cpu_seconds_total")
-		want("/debug/pprof/", 200, "goroutine")
-		want("/debug/pprof/heap?debug=1", 200, "heap profile")
 		want("/nope", 404, "")
 		cancel()
 		return nil
@@ -177,5 +175,38 @@ func TestAListenerOnLoopbackAnswersNoForeignName(t *testing.T) {
 	done := lifecycle.Component{Name: "done", Run: func(context.Context) error { return lifecycle.ErrEnd }}
 	if err := lifecycle.Run(t.Context(), slog.New(slog.DiscardHandler), admin.Component(), check, done); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestProfilesDemandTheSecret(t *testing.T) {
+	const secret = "the cluster secret of this test."
+	profiles := []string{
+		"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/goroutine?debug=2", "/debug/pprof/cmdline", "/debug/pprof/symbol",
+		"/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=1",
+	}
+	for _, c := range []struct {
+		name, secret, header string
+		status               int
+	}{
+		{"no token", secret, "", http.StatusUnauthorized},
+		{"another token", secret, "Bearer another", http.StatusUnauthorized},
+		{"an empty token", secret, "Bearer ", http.StatusUnauthorized},
+		{"no bearer", secret, secret, http.StatusUnauthorized},
+		{"the secret", secret, "Bearer " + secret, http.StatusOK},
+		{"a program without a secret", "", "Bearer ", http.StatusForbidden},
+	} {
+		a := telemetry.NewAdmin(telemetry.AdminOptions{Gatherer: prometheus.NewRegistry(), Secret: c.secret, Log: slog.New(slog.DiscardHandler)})
+		for _, path := range profiles {
+			if c.status == http.StatusOK && strings.Contains(path, "seconds") {
+				continue // it takes its time, and shows no more than the others
+			}
+			r := httptest.NewRequest(http.MethodGet, path, nil)
+			r.Header.Set("Authorization", c.header)
+			w := httptest.NewRecorder()
+			a.Handler().ServeHTTP(w, r)
+			if w.Code != c.status {
+				t.Errorf("%s with %s: %d, want %d: %.200s", path, c.name, w.Code, c.status, w.Body)
+			}
+		}
 	}
 }

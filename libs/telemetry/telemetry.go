@@ -6,8 +6,8 @@
 //     and Prometheus defaults are never read nor set.
 //   - Every metric is named orrery_<service>_<noun>_<unit> in base units, and a
 //     name that breaks the rule is an error at start, not a surprise on a dashboard.
-//   - The admin listener serves no secrets and changes nothing. It listens on
-//     loopback unless told otherwise, since profiles show memory contents.
+//   - The admin listener changes nothing. It listens on loopback by default.
+//     Profiles show memory, so they demand the cluster secret.
 package telemetry
 
 import (
@@ -25,7 +25,7 @@ type Config struct {
 	// LogFormat is text or json.
 	LogFormat string `config:"log.format" default:"text" usage:"format of log lines: text or json"`
 	// AdminAddress is host:port of the admin listener; port 0 picks a free one.
-	AdminAddress string `config:"admin.address" default:"127.0.0.1:0" usage:"address of /livez, /readyz, /metrics and /debug/pprof; port 0 picks a free one"`
+	AdminAddress string `config:"admin.address" default:"127.0.0.1:0" usage:"address of /livez, /readyz, /metrics and, with the cluster secret as bearer token, /debug/pprof; port 0 picks a free one"`
 }
 
 // Validate names the settings that cannot be used.

@@ -107,9 +107,11 @@ func rootCause(err error) error {
 	return err
 }
 
+const secretFile = "cluster-secret"
+
 // clusterSecret reads the secret, or makes one at the first start.
 func (d *dataDir) clusterSecret() (string, error) {
-	path := d.join("cluster-secret")
+	path := d.join(secretFile)
 	b, err := os.ReadFile(path)
 	if err == nil && len(strings.TrimSpace(string(b))) >= 32 {
 		return strings.TrimSpace(string(b)), nil

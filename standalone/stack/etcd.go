@@ -46,7 +46,7 @@ type etcd struct {
 
 // startEtcd runs a one-member etcd with its data in dir/etcd. Its error says
 // which address or directory is to blame.
-func startEtcd(ctx context.Context, o Options) (*etcd, error) {
+func startEtcd(ctx context.Context, o Options, secret string) (*etcd, error) {
 	cfg, err := etcdConfig(o, time.Now())
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func startEtcd(ctx context.Context, o Options) (*etcd, error) {
 		return nil, errs.New(errs.Unavailable, "the embedded etcd in %s did not become ready within %v", cfg.Dir, etcdReady)
 	}
 	inner := v3client.New(server.Server)
-	e.client = store.New(inner, store.Options{MaxOps: maxTxnOps, Log: o.Log})
+	e.client = store.New(inner, store.Options{MaxOps: maxTxnOps, Log: o.Log, Secret: secret})
 	e.close = inner.Close
 	return e, nil
 }

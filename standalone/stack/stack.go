@@ -143,13 +143,16 @@ func Run(ctx context.Context, o Options) error {
 		return listenError(o.Listen, "-listen", err)
 	}
 	defer listener.Close()
-	db, err := startEtcd(ctx, o)
+	db, err := startEtcd(ctx, o, secret)
 	if err != nil {
 		return err
 	}
 	defer db.stop()
 	meta, err := db.client.Join(ctx, time.Now())
-	if err != nil {
+	switch {
+	case errs.FieldOf(err) == "cluster.secret":
+		return errs.New(errs.Invalid, "the file %s does not hold the secret of the cluster in %s: bring back the file that belongs to it", data.join(secretFile), data.join("etcd"))
+	case err != nil:
 		return err
 	}
 	registry, err := telemetry.NewRegistry("standalone", o.Version)
@@ -215,7 +218,7 @@ func (s *stack) components(asked func() bool) ([]lifecycle.Component, error) {
 		return nil, err
 	}
 	return []lifecycle.Component{
-		telemetry.NewAdmin(telemetry.AdminOptions{Gatherer: s.registry, Log: s.o.Log}).Component(),
+		telemetry.NewAdmin(telemetry.AdminOptions{Gatherer: s.registry, Secret: s.secret, Log: s.o.Log}).Component(),
 		{Name: "view", Run: s.view.Run},
 		{Name: "templatesvc", Run: s.templates.Run},
 		{Name: "scheduler", Run: sched.Run},

@@ -1,0 +1,92 @@
+// Package programtest holds the tests that every service's program passes.
+package programtest
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/config"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
+)
+
+// patience bounds the wait for a program that ought to end at its start.
+const patience = 2 * time.Minute
+
+// Run is a service's program: its arguments without its name, its environment, and its exit code.
+type Run func(args, env []string, stdout, stderr io.Writer) int
+
+// RefusesOtherClusters demands that a program ends at its start when etcd does not hold
+// its cluster, says why, and writes nothing. The further arguments are the program's own.
+func RefusesOtherClusters(t *testing.T, run Run, args ...string) {
+	own, other := strings.Repeat("own", 11), strings.Repeat("other", 7)
+	ours, foreign, newer := etcdOf(t, own), etcdOf(t, other), storetest.Start(t)
+	meta := store.Create(store.MetaKey(), fleet.Meta{Schema: store.Schema + 1, ClusterID: "newer"})
+	if _, err := newer.Client(t).Commit(t.Context(), store.Txn{Writes: []store.Write{meta}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		etcd   *storetest.Etcd
+		secret string
+		says   string
+	}{
+		{"another secret", ours, other, "cluster.secret differs from the secret of cluster "},
+		{"the etcd of another cluster", foreign, own, "check etcd.endpoints if it belongs to another cluster"},
+		{"an etcd with a newer schema", newer, own, "newer than the "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			secret := filepath.Join(t.TempDir(), "secret")
+			if err := os.WriteFile(secret, []byte(c.secret), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			before := revision(t, c.etcd)
+			var out bytes.Buffer
+			code := make(chan int, 1)
+			go func() {
+				code <- run(append([]string{"--etcd-endpoints", c.etcd.Endpoint, "--cluster-secret-file", secret}, args...), nil, &out, &out)
+			}()
+			select {
+			case got := <-code:
+				if got != config.ExitUsage || !strings.Contains(out.String(), c.says) {
+					t.Errorf("exit code %d, want %d and %q:\n%s", got, config.ExitUsage, c.says, &out)
+				}
+			case <-time.After(patience):
+				t.Fatal("it runs on")
+			}
+			if after := revision(t, c.etcd); after != before {
+				t.Errorf("it wrote to etcd: revision %d, before %d", after, before)
+			}
+		})
+	}
+}
+
+// etcdOf runs an etcd that holds a cluster with a secret.
+func etcdOf(t *testing.T, secret string) *storetest.Etcd {
+	t.Helper()
+	etcd := storetest.Start(t)
+	c, err := store.Dial([]string{etcd.Endpoint}, store.Options{Secret: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Join(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	return etcd
+}
+
+func revision(t *testing.T, etcd *storetest.Etcd) int64 {
+	t.Helper()
+	rev, err := etcd.Client(t).Revision(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rev
+}

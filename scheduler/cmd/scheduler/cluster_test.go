@@ -1,0 +1,9 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/program/programtest"
+)
+
+func TestItStartsInNoOtherCluster(t *testing.T) { programtest.RefusesOtherClusters(t, run) }
