@@ -24,8 +24,12 @@ const (
 )
 
 // measureSurvive measures how long the fleet takes to get over what is done to it:
-// owners of shards that end, nodes that are lost, a store that is away.
+// a member of etcd that hangs, owners of shards that end, nodes that are lost, a store
+// that is away.
 func measureSurvive(ctx context.Context, b *bench) error {
+	if err := measureHung(ctx, b); err != nil {
+		return err
+	}
 	r, err := b.startSite(ctx, threeNodes)
 	if err != nil {
 		return err

@@ -9,6 +9,11 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
+// revokesAfter is how long a leader of etcd has to hang before it may revoke leases that
+// were renewed meanwhile, when it runs again. A node renews each third of the TTL, so
+// more than half of it is left on the leader's clock.
+const revokesAfter = plan.TTL / 2
+
 // aftermath is how long after its end a fault may still end a session: the TTL, and
 // what etcd and an agent need to find to each other again.
 const aftermath = plan.TTL + 5*time.Second
@@ -32,24 +37,60 @@ func (t *trial) began(f plan.Fault) (over func()) {
 	}
 }
 
-// mayExpire reports whether a fault that touches a node, or etcd, explains that the
-// node's session was about to expire.
+// mayExpire reports whether faults explain that a node's session was about to expire.
 func (t *trial) mayExpire(node fleet.NodeID, at record.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.hurts, func(s spell) bool {
-		lasted := s.from <= at && (s.to == 0 || at <= s.to+record.Time(aftermath))
-		return lasted && t.touches(s.fault, node)
-	})
+	return mayExpire(t.hurts, t.scenario.MemberNames(), string(node), at)
 }
 
-// touches reports whether a fault may keep a node from renewing its session.
-func (t *trial) touches(f plan.Fault, node fleet.NodeID) bool {
+// mayExpire reports whether the node could not reach a majority of the members, or whether
+// a member hung for so long that it revoked leases.
+func mayExpire(hurts []spell, members []string, node string, at record.Time) bool {
+	missing := map[string]bool{}
+	for _, s := range hurts {
+		if s.from > at || s.to != 0 && at > s.to+record.Time(aftermath) {
+			continue
+		}
+		if s.revokes(members, at) {
+			return true
+		}
+		for _, m := range unreachable(s.fault, members, node) {
+			missing[m] = true
+		}
+	}
+	return 2*len(missing) > len(members)
+}
+
+// revokes reports whether a member ran again at a moment after it had hung for long.
+func (s spell) revokes(members []string, at record.Time) bool {
+	return s.fault.Kind == plan.Pause && slices.Contains(members, s.fault.Target) &&
+		s.to != 0 && at >= s.to && s.to-s.from >= record.Time(revokesAfter)
+}
+
+// unreachable are the members of etcd that a fault may keep a node from.
+func unreachable(f plan.Fault, members []string, node string) []string {
 	switch f.Kind {
 	case plan.Outage:
-		return true
-	case plan.Compact, plan.KillWorkload, plan.Scale:
-		return false
+		return members
+	case plan.Compact, plan.KillWorkload, plan.Scale, plan.Switch:
+		return nil
+	case plan.Kill, plan.Stop, plan.Pause, plan.PowerCut, plan.FillDisk:
+		if slices.Contains(members, f.Target) {
+			return []string{f.Target}
+		}
+	case plan.CutBoth, plan.CutUp, plan.CutDown, plan.Delay, plan.HalfOpen, plan.Refuse:
+		switch {
+		case f.Target != node:
+			return nil
+		case slices.Contains(members, f.Peer):
+			return []string{f.Peer}
+		case f.Peer != "":
+			return nil
+		}
 	}
-	return f.Target == string(node) || slices.Contains(t.scenario.MemberNames(), f.Target)
+	if f.Target == node {
+		return members
+	}
+	return nil
 }

@@ -37,6 +37,8 @@ type Client struct {
 	// secret is the cluster secret; fingerprint is the one that it was last found to match.
 	secret      string
 	fingerprint atomic.Pointer[fleet.SecretFingerprint]
+	// hedges are connections to one endpoint each; see endpointConns.
+	hedges []*grpc.ClientConn
 }
 
 // DefaultMaxOps is etcd's own limit on comparisons, and on writes, per transaction.
@@ -101,12 +103,17 @@ func Dial(endpoints []string, o Options) (*Client, error) {
 		return nil, errs.As(errs.Invalid, "store.Dial", fmt.Errorf("endpoints %v: %w", endpoints, err))
 	}
 	c.etcd = cli
+	if err := c.endpointConns(endpoints); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
 	return c, nil
 }
 
 // Close ends the connection. Only for clients made by Dial.
 func (c *Client) Close() error {
 	defer c.contact.stop()
+	c.closeEndpointConns()
 	return c.etcd.Close()
 }
 

@@ -10,7 +10,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/pause"
 )
 
 // DefaultTTL is how long a session outlives its last keep-alive.
@@ -201,50 +200,6 @@ func (s *Session) Close(ctx context.Context) {
 func (s *Session) Abandon() {
 	s.cancel()
 	<-s.done
-}
-
-func (s *Session) keepAlive(ctx context.Context) {
-	defer close(s.done)
-	every := s.ttl / 3
-	timer := time.NewTimer(every)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
-		if !s.renew(ctx) {
-			return
-		}
-		timer.Reset(every)
-	}
-}
-
-// renew confirms the lease, trying until the deadline. False ends the session.
-func (s *Session) renew(ctx context.Context) bool {
-	ctx, cancel := context.WithDeadline(ctx, s.Deadline())
-	defer cancel()
-	for {
-		sent := time.Now()
-		attempt, stop := context.WithTimeout(ctx, s.ttl/3)
-		_, err := s.client.etcd.KeepAliveOnce(attempt, s.lease)
-		stop()
-		switch {
-		case err == nil:
-			s.mu.Lock()
-			s.deadline = sent.Add(s.ttl)
-			close(s.renewed)
-			s.renewed = make(chan struct{})
-			s.mu.Unlock()
-			return true
-		case errors.Is(err, rpctypes.ErrLeaseNotFound), ctx.Err() != nil:
-			return false
-		}
-		if !pause.For(ctx, s.ttl/20) {
-			return false
-		}
-	}
 }
 
 // RevokeSession ends a session that was looked at: the one whose key was created at a

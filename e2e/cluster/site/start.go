@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -35,7 +36,7 @@ func (s *Site) startEtcd(ctx context.Context) error {
 		_ = os.Remove(ready) // of an earlier start
 		p, err := s.process(m.Name, "etcd", nil,
 			"-name", m.Name, "-data", s.path("etcd", m.Name), "-ready", ready,
-			"-client", m.client, "-peer", m.peer, "-members", strings.Join(all, ","), "-tick", "50ms")
+			"-client", m.client, "-peer", m.peer, "-members", strings.Join(all, ","), "-tick", cmp.Or(s.o.Tick, 30*time.Millisecond).String())
 		if m.Process = p; err != nil {
 			return err
 		}

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// TTL of all sessions in a scenario.
-const TTL = 2 * time.Second
+// TTL of all sessions in a scenario. Elections of etcd are shortened as much as this TTL;
+// see site.Options.Tick.
+const TTL = 3 * time.Second
 
 // Features are what scenarios may make use of.
 type Features struct {

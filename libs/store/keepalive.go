@@ -1,0 +1,163 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// The timing of keep-alives, as parts of the TTL.
+const (
+	// renewEvery is the pause between two renewals.
+	renewEvery = 3
+	// hedgeAfter is how long a renewal waits for an answer before it sends another
+	// keep-alive. Two connections that hang delay it by a tenth of the TTL.
+	hedgeAfter = 20
+	// keepAlivePatience is how long a keep-alive waits for its answer. It continues
+	// beside later ones, so that an etcd that is slow and not hung still renews.
+	keepAlivePatience = 3
+)
+
+// endpointConns are connections to one endpoint each, for keep-alives only. The shared
+// connection balances calls over all endpoints and nobody chooses the member, so a
+// retry there may meet the same hung member. They connect when they are first used.
+func (c *Client) endpointConns(endpoints []string) error {
+	if len(endpoints) < 2 {
+		return nil
+	}
+	for _, e := range endpoints {
+		conn, err := c.etcd.Dial(e)
+		if err != nil {
+			return errs.As(errs.Invalid, "store.Dial", fmt.Errorf("endpoint %q: %w", e, err))
+		}
+		c.hedges = append(c.hedges, conn)
+	}
+	return nil
+}
+
+func (c *Client) closeEndpointConns() {
+	for _, conn := range c.hedges {
+		_ = conn.Close()
+	}
+}
+
+// keepAlive sends one keep-alive and waits for its answer. Keep-alive 0 of a renewal
+// goes over the shared connection, later ones over one endpoint after the other.
+func (c *Client) keepAlive(ctx context.Context, lease clientv3.LeaseID, n int) error {
+	conn := c.etcd.ActiveConnection()
+	if conn == nil { // etcd is in this process
+		_, err := c.etcd.KeepAliveOnce(ctx, lease)
+		return err
+	}
+	if n > 0 && len(c.hedges) > 0 {
+		conn = c.hedges[(uint64(n)+c.seed)%uint64(len(c.hedges))]
+	}
+	return keepAliveOver(ctx, conn, lease)
+}
+
+// keepAliveOver is clientv3's KeepAliveOnce over a given connection, without its retries:
+// those spin while etcd is down.
+func keepAliveOver(ctx context.Context, conn *grpc.ClientConn, lease clientv3.LeaseID) error {
+	ctx, cancel := context.WithCancel(ctx) // ends the stream
+	defer cancel()
+	stream, err := etcdserverpb.NewLeaseClient(conn).LeaseKeepAlive(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(lease)}); err != nil {
+		return err
+	}
+	resp, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	if resp.TTL <= 0 {
+		return rpctypes.ErrLeaseNotFound
+	}
+	return nil
+}
+
+func (s *Session) keepAlive(ctx context.Context) {
+	defer close(s.done)
+	every := s.ttl / renewEvery
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		if !s.renew(ctx) {
+			return
+		}
+		timer.Reset(every)
+	}
+}
+
+// outcome is what one keep-alive came to.
+type outcome struct {
+	sent time.Time
+	err  error
+}
+
+// renew confirms the lease. It sends keep-alives, each over the next connection, until
+// one is answered or the lease could have expired. False ends the session.
+func (s *Session) renew(ctx context.Context) bool {
+	ctx, cancel := context.WithDeadline(ctx, s.Deadline())
+	var pending sync.WaitGroup
+	defer pending.Wait()
+	defer cancel()
+	answers := make(chan outcome)
+	hedge := time.NewTimer(0)
+	defer hedge.Stop()
+	for n := 0; ; {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-hedge.C:
+			nth := n
+			pending.Go(func() { s.attempt(ctx, nth, answers) })
+			n++
+			hedge.Reset(s.ttl / hedgeAfter)
+		case a := <-answers:
+			switch {
+			case a.err == nil:
+				s.confirm(a.sent)
+				return true
+			case errors.Is(a.err, rpctypes.ErrLeaseNotFound):
+				return false
+			}
+		}
+	}
+}
+
+// attempt sends the nth keep-alive of a renewal and delivers its outcome while the renewal lasts.
+func (s *Session) attempt(ctx context.Context, nth int, answers chan<- outcome) {
+	sent := time.Now()
+	within, cancel := context.WithTimeout(ctx, s.ttl/keepAlivePatience)
+	defer cancel()
+	err := s.client.keepAlive(within, s.lease, nth)
+	select {
+	case answers <- outcome{sent, err}:
+	case <-ctx.Done():
+	}
+}
+
+// confirm moves the deadline after the keep-alive that was sent at a moment was answered.
+func (s *Session) confirm(sent time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deadline = sent.Add(s.ttl)
+	close(s.renewed)
+	s.renewed = make(chan struct{})
+}
