@@ -67,7 +67,7 @@ func (s *site) publish(node fleet.NodeID, id fleet.PlayerID, told ...fleet.Prese
 		}
 		told[n].Since = told[n].At
 	}
-	s.commit(store.Replace(key, fleet.PresencePart{Node: node, Part: id.Part(), Players: told}, old.ModRev))
+	s.commit(store.Replace(key, fleet.PresencePart{Part: id.Part(), Players: told}, old.ModRev))
 }
 
 func TestAPlayerIsKnownAtOnceWhereItWasToldAndSoonOnEveryGateway(t *testing.T) {

@@ -72,8 +72,8 @@ func TestLiveFiguresAndHeartbeats(t *testing.T) {
 		t.Errorf("%+v, %v", i, err)
 	}
 	await.That(t, "the report", func() string {
-		r, err := store.Get(t.Context(), s.store, store.ReportKey(node))
-		return await.Unless(err == nil && r.Instances["aaaaaa"].Players == 3, "%+v, %v", r, err)
+		f, _, err := s.figures("aaaaaa")
+		return await.Unless(err == nil && f.Players == 3, "%+v, %v", f, err)
 	})
 	if err := api.Heartbeat(t.Context(), "aaaaaa", client.Heartbeat{Players: new(-1)}); errs.FieldOf(err) != "players" {
 		t.Errorf("negative players: %v", err)

@@ -248,6 +248,13 @@ func (s *site) online(id fleet.InstanceID, plan fleet.Plan) fleet.Status {
 	return s.awaitState(id, 1, fleet.Online)
 }
 
+// figures are an instance's live figures in the store, and the revision of their part.
+func (s *site) figures(id fleet.InstanceID) (f fleet.InstanceReport, rev int64, err error) {
+	s.t.Helper()
+	part, err := store.Get(s.t.Context(), s.store, store.ReportPartKey(node, id.Part()))
+	return part.Instances[id], part.ModRev, err
+}
+
 // await waits until an instance's status satisfies a condition.
 func (s *site) await(id fleet.InstanceID, what string, ok func(fleet.Status) bool) fleet.Status {
 	s.t.Helper()

@@ -237,8 +237,7 @@ func TestPlayersAreToldByPings(t *testing.T) {
 	for _, n := range []int64{0, 3, 0} {
 		b.players.Store(n)
 		await.That(t, "the players in the node's report", func() string {
-			r, err := store.Get(t.Context(), s.store, store.ReportKey(node))
-			i := r.Instances["aaaaaa"]
+			i, _, err := s.figures("aaaaaa")
 			return await.Unless(err == nil && i.PlayersKnown && int64(i.Players) == n && i.MaxPlayers == 20, "%+v, %v", i, err)
 		})
 	}
@@ -331,11 +330,11 @@ func TestPlayersAreStillKnownToTheNextAgent(t *testing.T) {
 	}
 	reported := func(after int64) func() string {
 		return func() string {
-			r, err := store.Get(t.Context(), s.store, store.ReportKey(node))
-			if i := r.Instances[id]; err == nil && r.ModRev > after && (i.Players != 3 || i.MaxPlayers != 9) && after > 0 {
-				t.Fatalf("forgotten: %+v", r)
+			i, rev, err := s.figures(id)
+			if err == nil && rev > after && (i.Players != 3 || i.MaxPlayers != 9) && after > 0 {
+				t.Fatalf("forgotten: %+v", i)
 			}
-			return await.Unless(err == nil && r.ModRev > after && r.Instances[id].Players == 3, "%+v, %v", r, err)
+			return await.Unless(err == nil && rev > after && i.Players == 3, "%+v, %v", i, err)
 		}
 	}
 	await.That(t, "the players", reported(0))

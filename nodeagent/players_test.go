@@ -1,10 +1,12 @@
 package nodeagent_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/await"
@@ -111,4 +113,71 @@ func TestPlayersAreToldToTheStoreAndKnownToTheNextAgentUntilTheRunEnds(t *testin
 	s.order(id, 1, fleet.OrderStop)
 	s.awaitState(id, 1, fleet.Stopped)
 	s.awaitPlayers()
+}
+
+func TestAPlayerWhoMovesRewritesPartsAndNotTheReport(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	id := s.id(1)
+	s.online(id, basic("sleep 1000"))
+	tell := func(h client.Heartbeat) {
+		t.Helper()
+		if err := s.api().Heartbeat(t.Context(), id, h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tell(client.Heartbeat{Sequence: 1, Joined: &fleet.Presence{Player: steve, Name: "Steve"}})
+	s.awaitPlayers("Steve@" + string(id))
+	w := &written{by: map[int64]map[string]bool{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	var following sync.WaitGroup
+	defer following.Wait()
+	defer cancel()
+	following.Go(func() { _ = s.store.Follow(ctx, store.Root, w) })
+	tell(client.Heartbeat{Sequence: 2, Joined: &fleet.Presence{Player: alex, Name: "Alex"}})
+	want := map[string]bool{
+		store.PlayersKey(node, alex.Part()).String():  true,
+		store.ReportPartKey(node, id.Part()).String(): true,
+	}
+	await.That(t, "one revision with the parts of the player and the instance, and nothing else", func() string {
+		return await.Unless(w.has(want), "%v", w)
+	})
+	s.order(id, 1, fleet.OrderStop)
+	s.awaitState(id, 1, fleet.Stopped)
+}
+
+// written are the keys that were written, by revision.
+type written struct {
+	mu sync.Mutex
+	by map[int64]map[string]bool
+}
+
+func (w *written) Reset([]store.KeyValue, int64) {}
+
+func (w *written) Apply(changes []store.Change, _ int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range changes {
+		if w.by[c.ModRev] == nil {
+			w.by[c.ModRev] = map[string]bool{}
+		}
+		w.by[c.ModRev][c.Key] = true
+	}
+}
+
+func (w *written) has(keys map[string]bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, k := range w.by {
+		if maps.Equal(k, keys) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *written) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return fmt.Sprint(w.by)
 }

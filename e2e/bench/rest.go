@@ -32,7 +32,7 @@ const (
 // thousand real agents, each with its own connection, session and reports; twenty
 // thousand instances that are online; a scheduler, an enforcer and a gateway. The
 // agents share one host. So once more with its processors busy every other five
-// seconds: then the usage of all nodes moves all the time.
+// seconds: then the usage of all nodes moves all the time. At last with players that move.
 func measureRest(ctx context.Context, b *bench) error {
 	server, err := b.startEtcd("rest-etcd")
 	if err != nil {
@@ -82,7 +82,7 @@ func measureRest(ctx context.Context, b *bench) error {
 	b.report("rest_db_mib", before, "MiB", -1)
 	b.report("rest_db_after_mib", after, "MiB", -1)
 	b.report("rest_history_mib_per_h", (history-before)*float64(time.Hour/(2*restWindow)), "MiB/h", -1)
-	return nil
+	return f.measurePlayers(ctx, b)
 }
 
 // pulse keeps all processors busy for half of the time.

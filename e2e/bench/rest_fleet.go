@@ -34,6 +34,8 @@ const (
 type restFleet struct {
 	dir, endpoint string
 	store         *store.Client
+	// played are the instances with processes, and their nodes.
+	played map[fleet.InstanceID]fleet.NodeID
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -183,12 +185,13 @@ func (f *restFleet) seed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	f.played = map[fleet.InstanceID]fleet.NodeID{}
 	empty := view.New(f.store, nil).Snapshot()
 	sp := spawn.New(empty, time.Now(), rand.New(rand.NewPCG(1, 2)))
 	for g := range restGroups {
 		group := fleet.Group{Name: fleet.GroupName(fmt.Sprintf("group-%03d", g)), Revision: 1, CreatedAt: time.Now().UTC(), Spec: fleet.DefaultSpec()}
 		group.Spec.Scaling.Min, group.Spec.Scaling.Max = restInstances/restGroups, restInstances/restGroups
-		group.Spec.Command, group.Spec.Resources.MemoryMiB = "exec ./server", 16
+		group.Spec.Command, group.Spec.Resources.MemoryMiB = "exec sleep 100000", 16
 		txns := []store.Txn{{Writes: []store.Write{store.Create(store.GroupKey(group.Name), group)}}}
 		var births []spawn.Birth
 		for range restInstances / restGroups {
@@ -197,6 +200,12 @@ func (f *restFleet) seed(ctx context.Context) error {
 		txns = append(txns, sp.Txns(births, nil, nil, f.store.MaxOps())...)
 		for i, b := range births {
 			session := sessions[(g*len(births)+i)%len(sessions)]
+			if g < playerGroups {
+				session = sessions[(g*len(births)+i)%playerNodes]
+				f.played[b.Intent.ID] = session.Node
+				txns = append(txns, store.Txn{Writes: []store.Write{store.Create(store.PlacementKey(session.Node, b.Intent.ID), placementOf(b.Intent, session, 20_000+i))}})
+				continue
+			}
 			txns = append(txns, records(b.Intent, session, 20_000+i))
 		}
 		for _, txn := range txns {
@@ -213,15 +222,19 @@ func (f *restFleet) seed(ctx context.Context) error {
 func records(in fleet.Intent, s fleet.NodeSession, port int) store.Txn {
 	now := time.Now().UTC()
 	return store.Txn{Writes: []store.Write{
-		store.Create(store.PlacementKey("seeded-"+s.Node, in.ID), fleet.Placement{
-			Instance: in.ID, Name: in.Name, Group: in.Group, Node: s.Node, Generation: 1, Plan: in.Plan,
-			Resources: fleet.Resources{MemoryMiB: 16}, Port: port, PlacedAt: now,
-		}),
+		store.Create(store.PlacementKey("seeded-"+s.Node, in.ID), placementOf(in, s, port)),
 		store.Create(store.StatusKey(in.ID), fleet.Status{
 			Instance: in.ID, Group: in.Group, Node: s.Node, Generation: 1, Epoch: s.CreateRev, State: fleet.Online,
 			Reason: fleet.ReasonReady, PID: 4_000_000 + port, StartedAt: now, OnlineAt: now, ChangedAt: now,
 		}),
 	}}
+}
+
+func placementOf(in fleet.Intent, s fleet.NodeSession, port int) fleet.Placement {
+	return fleet.Placement{
+		Instance: in.ID, Name: in.Name, Group: in.Group, Node: s.Node, Generation: 1, Plan: in.Plan,
+		Resources: fleet.Resources{MemoryMiB: 16}, Port: port, PlacedAt: time.Now().UTC(),
+	}
 }
 
 // startServices runs one of each service that follows the whole fleet.

@@ -191,11 +191,14 @@ type Report struct {
 	Rev
 	Node NodeID `json:"node"`
 	// CPU is the host's use, 0..1. MemoryMiB and DiskFreeMiB are the host's.
-	CPU         float64                       `json:"cpu"`
-	MemoryMiB   int                           `json:"memoryMiB"`
-	DiskFreeMiB int                           `json:"diskFreeMiB"`
-	DiskMiB     int                           `json:"diskMiB"`
-	Instances   map[InstanceID]InstanceReport `json:"instances,omitempty"`
+	CPU         float64 `json:"cpu"`
+	MemoryMiB   int     `json:"memoryMiB"`
+	DiskFreeMiB int     `json:"diskFreeMiB"`
+	DiskMiB     int     `json:"diskMiB"`
+	// Instances are in the record itself only when Parted is false, as older agents write
+	// it. Otherwise they are in the node's ReportParts, and a view adds them.
+	Instances map[InstanceID]InstanceReport `json:"instances,omitempty"`
+	Parted    bool                          `json:"parted,omitempty"`
 	// Warm are digests of template versions that are in the node's cache, but for what
 	// other layers replaced when they were used; those used last, in order of digest; at most MaxWarm.
 	Warm []string `json:"warm,omitempty"`

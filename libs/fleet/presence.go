@@ -43,14 +43,7 @@ const (
 
 // Part is the part of a node's players that the player belongs to, from 0 to
 // PresenceParts-1: the same on all nodes.
-func (p PlayerID) Part() int {
-	h := uint32(2166136261)
-	for i := range len(p) {
-		h ^= uint32(p[i])
-		h *= 16777619
-	}
-	return int(h % PresenceParts)
-}
+func (p PlayerID) Part() int { return int(hash(string(p)) % PresenceParts) }
 
 // Presence is what one instance tells of a player who is there: a server of who plays on
 // it, a proxy of who is connected through it.
@@ -97,11 +90,10 @@ func (p Presence) Validate() error {
 // report; its key goes with the part's last player.
 type PresencePart struct {
 	Rev
-	Node NodeID `json:"node"`
 	// Part is its number, from 0 to PresenceParts-1.
-	Part int `json:"part"`
+	Part int
 	// Players are in order of player and of who tells of them.
-	Players []Presence `json:"players"`
+	Players []Presence
 }
 
 // Player is where a player is, after all that is told of that.

@@ -16,6 +16,16 @@ func PlayersOn(n fleet.NodeID) Prefix[fleet.PresencePart] {
 	return Prefix[fleet.PresencePart]{Root + "players/" + string(n) + "/"}
 }
 
+// ReportPartKey is written by the node's agent.
+func ReportPartKey(n fleet.NodeID, part int) Key[fleet.ReportPart] {
+	return Key[fleet.ReportPart]{Root + "figures/" + string(n) + "/" + strconv.Itoa(part)}
+}
+
+// ReportPartsOn are the live figures of one node's instances.
+func ReportPartsOn(n fleet.NodeID) Prefix[fleet.ReportPart] {
+	return Prefix[fleet.ReportPart]{Root + "figures/" + string(n) + "/"}
+}
+
 // TransferKey is written by the gateway.
 func TransferKey(id fleet.PlayerID) Key[fleet.Transfer] {
 	return Key[fleet.Transfer]{Root + "transfers/" + string(id)}

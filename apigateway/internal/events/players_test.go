@@ -41,7 +41,7 @@ func TestPlayersWhoComeMoveAndGoAreToldLive(t *testing.T) {
 		for n := range told {
 			told[n].Player, told[n].Name = steve, "Steve"
 		}
-		rev = r.commit(store.Replace(store.PlayersKey("n1", 0), fleet.PresencePart{Node: "n1", Players: told}, rev))
+		rev = r.commit(store.Replace(store.PlayersKey("n1", 0), fleet.PresencePart{Players: told}, rev))
 	}
 	told := func(typ events.Type, fields map[string]any) {
 		t.Helper()
@@ -97,7 +97,7 @@ func TestTheGroupThatAPlayerLeftIsToldToo(t *testing.T) {
 		for n := range told {
 			told[n].Player, told[n].Name, told[n].At = steve, "Steve", at.Add(time.Duration(rev)*time.Second)
 		}
-		rev = r.commit(store.Replace(store.PlayersKey("n1", 0), fleet.PresencePart{Node: "n1", Players: told}, rev))
+		rev = r.commit(store.Replace(store.PlayersKey("n1", 0), fleet.PresencePart{Players: told}, rev))
 	}
 	publish(fleet.Presence{By: proxy, Proxy: true})            // on no server yet
 	publish(fleet.Presence{By: proxy, Proxy: true, On: lobby}) // led to one

@@ -51,6 +51,9 @@ func (t *translator) report(c view.Change) {
 			"nodeId": id, "totalSizeBytes": r.CacheBytes, "timestamp": r.At,
 		}})
 	}
+	if before := record[fleet.Report](c.Before); before != nil && before.At.Equal(r.At) { // only instances' figures changed
+		return
+	}
 	var total int
 	if n, ok := t.after.Nodes.Get(id); ok {
 		total = n.Host.TotalMiB

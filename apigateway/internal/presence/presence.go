@@ -20,8 +20,10 @@ const (
 	maxWords = 10_000
 	// patience is how long an agent takes to publish, beside the time between two reports.
 	patience = 3 * time.Second
-	// reportRate is how many nodes report in a second, at most.
-	reportRate = 90
+	// reportRate is how many nodes report in a second, at most; reportLatest is the longest
+	// pause of a node whose reports are large.
+	reportRate   = 90
+	reportLatest = 30 * time.Second
 )
 
 // Table joins both. It is safe for concurrent use.
@@ -53,7 +55,7 @@ func New(now func() time.Time) *Table {
 // Took notes what an agent has taken of an instance.
 func (t *Table) Took(s *view.Snapshot, by fleet.InstanceID, h client.Heartbeat) {
 	now := t.now().UTC()
-	w := word{said: h.Sequence, until: now.Add(patience + 2*max(time.Second, time.Duration(s.NodeSessions.Len())*time.Second/reportRate))}
+	w := word{said: h.Sequence, until: now.Add(patience + max(reportLatest, 2*time.Duration(s.NodeSessions.Len())*time.Second/reportRate))}
 	id := h.Left
 	if h.Joined != nil {
 		p := *h.Joined

@@ -151,7 +151,7 @@ func TestADeletedNodeGivesUpWhatItHeldAndGoes(t *testing.T) {
 	record, _ := w.view.Snapshot().Nodes.Get(node)
 	id := w.static()
 	w.commit(store.Create(store.NodeDesiredKey(node), fleet.NodeDesired{Node: node, Deleted: true, By: "alice"}),
-		store.Create(store.PlayersKey(node, 5), fleet.PresencePart{Node: node, Part: 5}))
+		store.Create(store.PlayersKey(node, 5), fleet.PresencePart{Part: 5}))
 	w.lose()
 	s := w.until("the node's records gone", func(s *view.Snapshot) bool {
 		_, known := s.Nodes.Get(node)

@@ -82,6 +82,9 @@ func removal(s *view.Snapshot, n fleet.NodeID, fence store.Fence) store.Txn {
 	if r, ok := s.Reports.Get(n); ok {
 		t.Writes = append(t.Writes, store.Remove(store.ReportKey(n), r.ModRev))
 	}
+	for part, r := range s.ReportPartsOn(n) {
+		t.Writes = append(t.Writes, store.Remove(store.ReportPartKey(n, part), r.ModRev))
+	}
 	for part, r := range s.PlayersOn(n) {
 		t.Writes = append(t.Writes, store.Remove(store.PlayersKey(n, part), r.ModRev))
 	}

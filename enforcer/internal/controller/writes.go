@@ -94,21 +94,11 @@ func (t *task) stop(a plan.Action) ([]store.Guard, []store.Write) {
 	if a.Order != "" {
 		guards = append(guards, placementUnchanged(a.Instance))
 		if a.Reason == fleet.ReasonPreempted || a.Reason == fleet.ReasonRebalanced {
-			guards = append(guards, t.playersUnchanged(a.Instance))
+			guards = append(guards, t.snap.FiguresUnchanged(a.Instance.Node(), a.Instance.Intent.ID))
 		}
 		writes = append(writes, t.orderWrites(a)...)
 	}
 	return guards, writes
-}
-
-// playersUnchanged demands that the newest report about an instance is the one it was
-// judged by: nobody has joined since.
-func (t *task) playersUnchanged(i *fleet.Instance) store.Guard {
-	var rev int64
-	if r, ok := t.snap.Reports.Get(i.Node()); ok {
-		rev = r.ModRev
-	}
-	return store.Unchanged(store.ReportKey(i.Node()), rev)
 }
 
 // settle removes an eviction. One that stays counts as never replaced.

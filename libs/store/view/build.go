@@ -137,6 +137,7 @@ func (s *Snapshot) fork() *Snapshot {
 		byGroup:        fork(s.byGroup),
 		byNode:         fork(s.byNode),
 		PlayerParts:    fork(s.PlayerParts),
+		reportParts:    fork(s.reportParts),
 		byPlayer:       fork(s.byPlayer),
 		byTeller:       fork(s.byTeller),
 		Transfers:      fork(s.Transfers),
@@ -169,7 +170,9 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 	case KindAlloc:
 		return true, set(s.Allocs, fleet.NodeID(c.Key[0]), c, raw)
 	case KindReport:
-		return true, set(s.Reports, fleet.NodeID(c.Key[0]), c, raw)
+		return true, s.applyReport(c, raw)
+	case KindReportPart:
+		return true, s.applyReportPart(c, raw)
 	case KindPlan:
 		return true, set(s.Plans, c.Key[0], c, raw)
 	case KindTemplateHead:
@@ -235,7 +238,7 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 // wellFormed reports whether a key has as many segments as its kind wants.
 func wellFormed(k Kind, key []string) bool {
 	switch k {
-	case KindPlacement, KindOrder, KindName, KindTemplateHead, KindSession, KindPlayers:
+	case KindPlacement, KindOrder, KindName, KindTemplateHead, KindSession, KindPlayers, KindReportPart:
 		return len(key) == 2
 	default:
 		return len(key) == 1

@@ -38,6 +38,7 @@ const (
 	KindMentionMark  Kind = "mention-marks"
 	KindAudit        Kind = "audit" // without what was changed
 	KindPlayers      Kind = "players"
+	KindReportPart   Kind = "figures" // a change of one is a change of its node's KindReport
 	KindTransfer     Kind = "transfers"
 	KindMessage      Kind = "messages"
 	KindConfig       Kind = "config"

@@ -2,7 +2,6 @@ package view
 
 import (
 	"iter"
-	"strconv"
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -82,18 +81,7 @@ func (s *Snapshot) ToldBy(id fleet.InstanceID) []fleet.PlayerID {
 
 // PlayersOn are the parts of a node's players.
 func (s *Snapshot) PlayersOn(n fleet.NodeID) iter.Seq2[int, *fleet.PresencePart] {
-	prefix := string(n) + "/"
-	return func(yield func(int, *fleet.PresencePart) bool) {
-		for k, p := range s.PlayerParts.from(prefix) {
-			number, ok := strings.CutPrefix(k, prefix)
-			if !ok {
-				return
-			}
-			if part, err := strconv.Atoi(number); err == nil && !yield(part, p) {
-				return
-			}
-		}
-	}
+	return parts(s.PlayerParts, n)
 }
 
 // Tells reports whether what an instance tells of players counts: it lives, as far as is known.

@@ -14,7 +14,7 @@ func TestPlayersAreFoundByThemselvesAndByWhoTellsOfThem(t *testing.T) {
 	v, _ := start(t, c)
 	const ann, bob = fleet.PlayerID("00000000-0000-0000-0000-00000000000a"), fleet.PlayerID("00000000-0000-0000-0000-00000000000b")
 	part := func(n fleet.NodeID, told ...fleet.Presence) fleet.PresencePart {
-		return fleet.PresencePart{Node: n, Part: 5, Players: told}
+		return fleet.PresencePart{Part: 5, Players: told}
 	}
 	one, two := store.PlayersKey("n1", 5), store.PlayersKey("n2", 5)
 	commit(t, c, store.Create(two, part("n2", fleet.Presence{Player: ann, By: "proxy1", Proxy: true})))

@@ -68,11 +68,12 @@ type Snapshot struct {
 	Groups    Table[fleet.GroupName, *fleet.Group]
 	Instances Table[fleet.InstanceID, *fleet.Instance]
 	// Orphans are records of instances without an intent.
-	Orphans       Table[fleet.InstanceID, *fleet.Instance]
-	Nodes         Table[fleet.NodeID, *fleet.Node]
-	NodesDesired  Table[fleet.NodeID, *fleet.NodeDesired]
-	NodeSessions  Table[fleet.NodeID, *fleet.NodeSession]
-	Allocs        Table[fleet.NodeID, *fleet.Alloc]
+	Orphans      Table[fleet.InstanceID, *fleet.Instance]
+	Nodes        Table[fleet.NodeID, *fleet.Node]
+	NodesDesired Table[fleet.NodeID, *fleet.NodeDesired]
+	NodeSessions Table[fleet.NodeID, *fleet.NodeSession]
+	Allocs       Table[fleet.NodeID, *fleet.Alloc]
+	// Reports hold the figures of all instances of their node, also those that are in ReportParts.
 	Reports       Table[fleet.NodeID, *fleet.Report]
 	Plans         Table[string, *fleet.StoredPlan]         // by digest
 	TemplateHeads Table[string, *fleet.TemplateHead]       // by "<group>/<name>"
@@ -94,6 +95,7 @@ type Snapshot struct {
 	Networks      Table[string, *fleet.Network]   // by name
 	MentionMarks  Table[string, *fleet.MentionMark]
 	PlayerParts   Table[string, *fleet.PresencePart]     // by "<node>/<part>"
+	reportParts   Table[string, *fleet.ReportPart]       // by "<node>/<part>"
 	Transfers     Table[fleet.PlayerID, *fleet.Transfer] //
 	Messages      Table[string, *fleet.PlayerMessage]    // by id
 	tokensByHash  Table[string, *fleet.APIToken]
@@ -148,6 +150,7 @@ func emptySnapshot() *Snapshot {
 		Audit:          newTable[string, *fleet.AuditSlip](),
 		auditOf:        newTable[pair, *fleet.AuditSlip](),
 		PlayerParts:    newTable[string, *fleet.PresencePart](),
+		reportParts:    newTable[string, *fleet.ReportPart](),
 		byPlayer:       newTable[pair, *fleet.Presence](),
 		byTeller:       newTable[pair, struct{}](),
 		ConfigVersions: newTable[string, *fleet.ConfigVersion](),

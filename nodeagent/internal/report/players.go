@@ -8,7 +8,8 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 )
 
-// readPlayers learns what of the node's players is in the store. All of that counts as changed.
+// readPlayers learns what of the node's players is in the store. All parts count as changed,
+// also those that somebody removed.
 func (r *Reporter) readPlayers(ctx context.Context) error {
 	parts, _, err := store.List(ctx, r.cfg.Store, store.PlayersOn(r.cfg.Node))
 	if err != nil {
@@ -18,8 +19,10 @@ func (r *Reporter) readPlayers(ctx context.Context) error {
 	for _, p := range parts {
 		if p.Part >= 0 && p.Part < fleet.PresenceParts {
 			r.parts[p.Part] = p.ModRev
-			r.cfg.Players.Again(p.Part)
 		}
+	}
+	for n := range fleet.PresenceParts {
+		r.cfg.Players.Again(n)
 	}
 	return nil
 }
@@ -38,7 +41,7 @@ func (r *Reporter) addPlayers(t *store.Txn) (settle func(rev int64, err error)) 
 		key := store.PlayersKey(r.cfg.Node, n)
 		switch {
 		case there[n]:
-			t.Writes = append(t.Writes, store.Replace(key, fleet.PresencePart{Node: r.cfg.Node, Part: n, Players: players}, r.parts[n]))
+			t.Writes = append(t.Writes, store.Replace(key, fleet.PresencePart{Part: n, Players: players}, r.parts[n]))
 		case r.parts[n] != 0:
 			t.Writes = append(t.Writes, store.Remove(key, r.parts[n]))
 		}

@@ -1,6 +1,6 @@
-// Package report folds the node's usage and its instances' live figures into one
-// record, written when something in it changed meaningfully, and so seldom that all
-// nodes together stay below a hundred writes a second; see Interval.
+// Package report writes the node's usage into one record, its instances' live figures
+// and its players into parts of their own. It writes those that changed meaningfully, in
+// one transaction, and so seldom that all nodes together stay below a bound; see Interval.
 package report
 
 import (
@@ -23,6 +23,12 @@ const (
 	// fleetRate is how many reports a second the store gets from all nodes together at
 	// most: with everything else that is written at rest it stays below a hundred.
 	fleetRate = 90
+	// fleetBytes is how many bytes a second all nodes together send in such transactions,
+	// as store.Txn counts them. About half of that stays in etcd's history.
+	fleetBytes = 80 << 10
+	// longest bounds the pause after a large transaction: players are known elsewhere no
+	// later than that, however many move.
+	longest = 30 * time.Second
 	// countEvery is the pause between looks at how many nodes there are.
 	countEvery = time.Minute
 	// hostEvery is the pause between looks at the host itself, which costs system
@@ -32,8 +38,9 @@ const (
 	step = 0.05
 	// cacheStep is the change of the cache that is, in bytes.
 	cacheStep = 256 << 20
-	// coarse is how old a known heartbeat may get before a newer one is worth a write.
-	coarse       = 30 * time.Second
+	// coarse is how old a known heartbeat may get before a newer one is worth a write, in
+	// intervals of a fleet of this size, of a second at least.
+	coarse       = 30
 	writeTimeout = 3 * time.Second
 )
 
@@ -71,22 +78,29 @@ type Reporter struct {
 	epoch     int64
 	rev       int64
 	read      bool
+	// figures are the parts of the instances' live figures as written.
+	figures [fleet.ReportParts]figures
 	// parts are the revisions of the node's players, 0 for a part that is not there.
 	parts    [fleet.PresenceParts]int64
 	recalled bool
-	// interval is the shortest time between two writes, as of countedAt.
-	interval  time.Duration
-	countedAt time.Time
+	// nodes is the size of the fleet as of countedAt, sent the size of the last transaction.
+	nodes, sent int
+	countedAt   time.Time
 }
 
 // New makes a reporter that waits for Run.
-func New(cfg Config) *Reporter { return &Reporter{cfg: cfg, interval: every} }
+func New(cfg Config) *Reporter { return &Reporter{cfg: cfg} }
 
-// Interval is the shortest time between two reports of one node in a fleet of so
-// many, so that all of them together stay below a bound.
-func Interval(nodes int) time.Duration {
-	return max(every, time.Duration(nodes)*time.Second/fleetRate)
+// Interval is the pause of one node after a report of so many bytes, in a fleet of so many
+// nodes. All of them together stay below fleetRate, and below fleetBytes unless the pause
+// would exceed longest.
+func Interval(nodes, sent int) time.Duration {
+	byBytes := time.Duration(nodes) * time.Duration(sent) * time.Second / fleetBytes
+	return max(every, time.Duration(nodes)*time.Second/fleetRate, min(byBytes, longest))
 }
+
+// heartbeatStep is how much younger a heartbeat has to be to be worth a write.
+func (r *Reporter) heartbeatStep() time.Duration { return coarse * Interval(r.nodes, 0) }
 
 // Run reports until ctx ends.
 func (r *Reporter) Run(ctx context.Context) {
@@ -101,11 +115,11 @@ func (r *Reporter) Run(ctx context.Context) {
 		at := r.cfg.Now() // the report's own time has lost the monotonic reading
 		now := r.look(at)
 		fence, ok := r.cfg.Fence()
-		if !ok || (fence.Epoch() == r.epoch && !Differs(r.written, now, r.cfg.Capacity) && !r.cfg.Players.Changed()) {
+		if !ok || (fence.Epoch() == r.epoch && !Differs(r.written, now, r.cfg.Capacity) && !r.figuresChanged(now) && !r.cfg.Players.Changed()) {
 			continue
 		}
 		r.count(ctx, at)
-		if at.Sub(r.writtenAt) < r.interval {
+		if at.Sub(r.writtenAt) < Interval(r.nodes, r.sent) {
 			continue
 		}
 		r.writtenAt = at
@@ -127,7 +141,7 @@ func (r *Reporter) count(ctx context.Context, now time.Time) {
 		r.cfg.Log.Debug("nodes not counted", "error", err)
 		return
 	}
-	r.interval, r.countedAt = Interval(nodes), now
+	r.nodes, r.countedAt = nodes, now
 }
 
 func (r *Reporter) look(at time.Time) fleet.Report {
@@ -154,51 +168,64 @@ func (r *Reporter) write(ctx context.Context, fence store.Fence, now fleet.Repor
 	defer cancel()
 	key := store.ReportKey(r.cfg.Node)
 	if !r.read {
-		old, err := store.Get(ctx, r.cfg.Store, key)
-		if err != nil && !errs.Is(err, errs.NotFound) {
-			return errs.Wrap("report.write", err)
-		}
-		if err := r.readPlayers(ctx); err != nil {
+		if err := r.readAll(ctx, key); err != nil {
 			return err
 		}
-		r.rev, r.read = old.ModRev, true
-		if !r.recalled && old.ModRev != 0 {
-			r.recalled = true
-			r.cfg.Recall(old)
-			now = r.look(r.cfg.Now())
-		}
+		now = r.look(r.cfg.Now())
 	}
-	t := store.Txn{Fences: []store.Fence{fence}, Writes: []store.Write{store.Replace(key, now, r.rev)}}
-	settle := r.addPlayers(&t)
+	t := store.Txn{Fences: []store.Fence{fence}}
+	host := r.rev == 0 || fence.Epoch() != r.epoch || Differs(r.written, now, r.cfg.Capacity)
+	if host {
+		record := now
+		record.Instances, record.Parted = nil, true
+		t.Writes = append(t.Writes, store.Replace(key, record, r.rev))
+	}
+	settleFigures, settlePlayers := r.addFigures(&t, now), r.addPlayers(&t)
+	if len(t.Writes) == 0 {
+		return nil
+	}
+	r.sent = t.Bytes()
 	rev, err := r.cfg.Store.Commit(ctx, t)
-	settle(rev, err)
+	settlePlayers(rev, err)
 	if err != nil {
 		r.read = false
 		return errs.Wrap("report.write", err)
 	}
-	r.rev, r.written, r.epoch = rev, now, fence.Epoch()
+	settleFigures(rev)
+	if host {
+		r.rev, r.written, r.epoch = rev, now, fence.Epoch()
+	}
 	return nil
 }
 
-// Differs reports whether a newer report says something that the older does not:
-// other players, a usage that moved by a step, a heartbeat much younger, another
-// template at hand, a cache much larger or smaller.
+// readAll learns what of the node is in the store.
+func (r *Reporter) readAll(ctx context.Context, key store.Key[fleet.Report]) error {
+	old, err := store.Get(ctx, r.cfg.Store, key)
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		return errs.Wrap("report.readAll", err)
+	}
+	if err := r.readPlayers(ctx); err != nil {
+		return err
+	}
+	if err := r.readFigures(ctx, !r.recalled); err != nil {
+		return err
+	}
+	if !r.recalled { // an older agent wrote the figures into the report itself
+		r.cfg.Recall(old)
+	}
+	r.rev, r.read, r.recalled, r.written = old.ModRev, true, true, fleet.Report{}
+	return nil
+}
+
+// Differs reports whether a newer report says something of the node that the older does
+// not: a usage that moved by a step, another template at hand, a cache much larger or
+// smaller.
 func Differs(old, now fleet.Report, whole fleet.Resources) bool {
-	if moved(old.CPU, now.CPU, 1) ||
+	return moved(old.CPU, now.CPU, 1) ||
 		moved(float64(old.MemoryMiB), float64(now.MemoryMiB), float64(whole.MemoryMiB)) ||
 		moved(float64(old.DiskFreeMiB), float64(now.DiskFreeMiB), float64(now.DiskMiB)) ||
-		len(old.Instances) != len(now.Instances) || !slices.Equal(old.Warm, now.Warm) ||
-		max(old.CacheBytes-now.CacheBytes, now.CacheBytes-old.CacheBytes) >= cacheStep {
-		return true
-	}
-	for id, n := range now.Instances {
-		o, ok := old.Instances[id]
-		if !ok || o.PlayersKnown != n.PlayersKnown || o.Players != n.Players || o.MaxPlayers != n.MaxPlayers || moved(o.TPS, n.TPS, 20) ||
-			n.HeartbeatAt.Sub(o.HeartbeatAt) >= coarse {
-			return true
-		}
-	}
-	return false
+		!slices.Equal(old.Warm, now.Warm) ||
+		max(old.CacheBytes-now.CacheBytes, now.CacheBytes-old.CacheBytes) >= cacheStep
 }
 
 func moved(a, b, whole float64) bool {

@@ -115,12 +115,12 @@ func (c *Controller) neediest(class *class, now time.Time) *fleet.Instance {
 }
 
 // evictions asks that victims make room, on the condition that all is as it was
-// judged: who gets the room, each of them, and the newest report of their node.
+// judged: who gets the room, each of them, and what was last reported of them.
 func (c *Controller) evictions(i *fleet.Instance, priority int, v preempt.Victims, f store.Fence, now time.Time) store.Txn {
-	t := store.Txn{Fences: []store.Fence{f}, Guards: []store.Guard{store.Unchanged(store.IntentKey(i.Intent.ID), i.Intent.ModRev), c.state.reportUnchanged(v.Node)}}
+	t := store.Txn{Fences: []store.Fence{f}, Guards: []store.Guard{store.Unchanged(store.IntentKey(i.Intent.ID), i.Intent.ModRev)}}
 	for _, victim := range v.Instances {
 		have, _ := c.state.snap.Instances.Get(victim.ID)
-		t.Guards = append(t.Guards, unchanged(have)...)
+		t.Guards = append(append(t.Guards, unchanged(have)...), c.state.snap.FiguresUnchanged(v.Node, victim.ID))
 		t.Writes = append(t.Writes, store.Create(store.EvictionKey(victim.ID), fleet.Eviction{
 			Instance: victim.ID, Generation: have.Intent.Generation, Node: v.Node, Reason: fleet.ReasonPreempted, For: i.Intent.ID, At: now.UTC(),
 			Message: fmt.Sprintf("%s, of priority %d, gets its room on %s; its own priority is %d", i.Intent.Name, priority, v.Node, victim.Priority),
@@ -136,15 +136,6 @@ func unchanged(i *fleet.Instance) []store.Guard {
 		status = i.Status.ModRev
 	}
 	return []store.Guard{store.Unchanged(store.IntentKey(i.Intent.ID), i.Intent.ModRev), store.Unchanged(store.StatusKey(i.Intent.ID), status)}
-}
-
-// reportUnchanged demands that a node has not reported since: nobody has joined what is on it.
-func (s *state) reportUnchanged(n fleet.NodeID) store.Guard {
-	var rev int64
-	if r, ok := s.snap.Reports.Get(n); ok {
-		rev = r.ModRev
-	}
-	return store.Unchanged(store.ReportKey(n), rev)
 }
 
 // ask sends what is to be asked for.

@@ -140,7 +140,7 @@ func (c *Controller) moves(moves []rebalance.Move, now time.Time) store.Txn {
 			t.Fences = append(t.Fences, f)
 		}
 		c.balancer.tried[m.Instance] = now
-		t.Guards = append(append(t.Guards, unchanged(i)...), c.state.reportUnchanged(m.From))
+		t.Guards = append(append(t.Guards, unchanged(i)...), c.state.snap.FiguresUnchanged(m.From, m.Instance))
 		t.Writes = append(t.Writes, store.Create(store.EvictionKey(m.Instance), fleet.Eviction{
 			Instance: m.Instance, Generation: i.Intent.Generation, Node: m.From, To: m.To, Reason: fleet.ReasonRebalanced, At: now.UTC(),
 			Message: fmt.Sprintf("%s moves from %s, which is %.0f %% used, to %s, which is %.0f %% used", i.Intent.Name, m.From, 100*m.FromUse, m.To, 100*m.ToUse),

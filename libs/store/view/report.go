@@ -1,0 +1,99 @@
+package view
+
+import (
+	"iter"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// applyReport replaces a node's report. Its instances' figures come from the parts, unless
+// an older agent wrote them into the report itself.
+func (s *Snapshot) applyReport(c *Change, raw store.Change) error {
+	node := fleet.NodeID(c.Key[0])
+	if err := set(s.Reports, node, c, raw); err != nil {
+		return err
+	}
+	r, ok := c.After.(*fleet.Report)
+	if !ok || !r.Parted {
+		return nil
+	}
+	r.Instances = map[fleet.InstanceID]fleet.InstanceReport{}
+	for _, part := range s.ReportPartsOn(node) {
+		maps.Copy(r.Instances, part.Instances)
+	}
+	return nil
+}
+
+// applyReportPart replaces a part of the figures, and with it the node's report. The change
+// becomes one of the report.
+func (s *Snapshot) applyReportPart(c *Change, raw store.Change) error {
+	node := fleet.NodeID(c.Key[0])
+	part := Change{}
+	if err := set(s.reportParts, c.Key[0]+"/"+c.Key[1], &part, raw); err != nil {
+		return err
+	}
+	c.Kind, c.Key = KindReport, c.Key[:1]
+	old, ok := s.Reports.Get(node)
+	if !ok { // its report comes with the same transaction, or has gone
+		return nil
+	}
+	c.Before, c.After = old, old
+	if !old.Parted {
+		return nil
+	}
+	r := *old
+	r.Instances = maps.Clone(old.Instances)
+	if was, ok := part.Before.(*fleet.ReportPart); ok {
+		for id := range was.Instances {
+			delete(r.Instances, id)
+		}
+	}
+	if is, ok := part.After.(*fleet.ReportPart); ok {
+		maps.Copy(r.Instances, is.Instances)
+	}
+	s.Reports.tree.Set(node, &r)
+	c.After = &r
+	return nil
+}
+
+// ReportPartsOn are the parts of the figures of a node's instances.
+func (s *Snapshot) ReportPartsOn(n fleet.NodeID) iter.Seq2[int, *fleet.ReportPart] {
+	return parts(s.reportParts, n)
+}
+
+// FiguresUnchanged demands that nothing newer was reported of an instance on a node:
+// nobody has joined it since.
+func (s *Snapshot) FiguresUnchanged(n fleet.NodeID, id fleet.InstanceID) store.Guard {
+	r, ok := s.Reports.Get(n)
+	if !ok {
+		return store.Missing(store.ReportKey(n))
+	}
+	if !r.Parted {
+		return store.Unchanged(store.ReportKey(n), r.ModRev)
+	}
+	var rev int64
+	if part, ok := s.reportParts.Get(string(n) + "/" + strconv.Itoa(id.Part())); ok {
+		rev = part.ModRev
+	}
+	return store.Unchanged(store.ReportPartKey(n, id.Part()), rev)
+}
+
+// parts are the numbered records of a node in a table by "<node>/<part>".
+func parts[T any](t Table[string, T], n fleet.NodeID) iter.Seq2[int, T] {
+	prefix := string(n) + "/"
+	return func(yield func(int, T) bool) {
+		for k, p := range t.from(prefix) {
+			number, ok := strings.CutPrefix(k, prefix)
+			if !ok {
+				return
+			}
+			if part, err := strconv.Atoi(number); err == nil && !yield(part, p) {
+				return
+			}
+		}
+	}
+}
