@@ -96,6 +96,7 @@ func (s *Session) keepAlive(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+		case <-s.hurry:
 		}
 		if !s.renew(ctx) {
 			return

@@ -27,6 +27,7 @@ type Session struct {
 
 	cancel context.CancelFunc
 	done   chan struct{}
+	hurry  chan struct{}
 
 	mu       sync.Mutex
 	deadline time.Time // a TTL after the last confirmed keep-alive was sent
@@ -72,7 +73,7 @@ func OpenSession[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.
 	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Session{
 		client: c, lease: lease.ID, ttl: granted,
-		fence: FenceOf(k, rev), cancel: cancel, done: make(chan struct{}), renewed: make(chan struct{}),
+		fence: FenceOf(k, rev), cancel: cancel, done: make(chan struct{}), renewed: make(chan struct{}), hurry: make(chan struct{}, 1),
 	}
 	s.deadline = sent.Add(s.ttl)
 	go s.keepAlive(runCtx)
@@ -133,6 +134,14 @@ func (s *Session) Deadline() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.deadline
+}
+
+// Hurry makes the session renew now. Renewed tells of the result.
+func (s *Session) Hurry() {
+	select {
+	case s.hurry <- struct{}{}:
+	default:
+	}
 }
 
 // Renewed is closed when the Deadline moves on the next time; ask again after that.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,10 +102,11 @@ type session struct {
 	ttl     time.Duration
 	renewed chan struct{}
 	done    chan struct{}
+	hurried chan struct{}
 }
 
 func newSession(sent time.Time, ttl time.Duration) *session {
-	return &session{sent: sent, ttl: ttl, renewed: make(chan struct{}), done: make(chan struct{})}
+	return &session{sent: sent, ttl: ttl, renewed: make(chan struct{}), done: make(chan struct{}), hurried: make(chan struct{}, 1)}
 }
 
 func (s *session) Confirmed() time.Time {
@@ -118,6 +120,13 @@ func (s *session) Renewed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.renewed
+}
+
+func (s *session) Hurry() {
+	select {
+	case s.hurried <- struct{}{}:
+	default:
+	}
 }
 
 func (s *session) renew(sent time.Time) {
@@ -364,5 +373,89 @@ func TestAnAlarmRingsAtItsMomentAndAtOnceForAPastOne(t *testing.T) {
 		if Now() < at {
 			t.Errorf("rang %v too early", at.Sub(Now()))
 		}
+	}
+}
+
+// stepped is a rig with a session and a wall clock that the test steps.
+func stepped(t *testing.T, ttl time.Duration) (r *rig, s *session, step func(time.Duration)) {
+	t.Helper()
+	r = keep(t, nil)
+	var ahead atomic.Int64
+	r.wallAhead, r.ahead = func() time.Duration { return time.Duration(ahead.Load()) }, 0
+	r.run(t)
+	r.await(t, Lapsed)
+	s = newSession(time.Now(), ttl)
+	r.Joined(s)
+	return r, s, func(by time.Duration) { ahead.Add(int64(by)) }
+}
+
+func TestAfterAForwardStepOfTheWallClockTheSessionIsRenewedFirst(t *testing.T) {
+	r, s, step := stepped(t, time.Hour)
+	within, cancel := r.Within(t.Context())
+	defer cancel()
+	before := r.stored(t)
+	step(stepTolerance / 2)
+	if !r.Holds(within) {
+		t.Fatal("a small adjustment counts as a step")
+	}
+	step(time.Minute)
+	if r.Holds(within) || within.Err() == nil {
+		t.Error("a start is allowed before the session is renewed")
+	}
+	again, end := r.Within(t.Context())
+	defer end()
+	if again.Err() == nil {
+		t.Error("another start is allowed before the session is renewed")
+	}
+	<-s.hurried
+	if d := r.stored(t); d.At >= before.At || r.Stage() != Stopping {
+		t.Errorf("the deadline %+v was not drawn in from %+v; stage %v", d, before, r.Stage())
+	}
+	s.renew(time.Now().Add(-time.Minute)) // it was sent before the step
+	<-s.hurried
+	opened := make(chan error, 1)
+	go func() { opened <- r.Await(t.Context()) }()
+	s.renew(time.Now())
+	if err := <-opened; err != nil {
+		t.Fatal(err)
+	}
+	if d := r.stored(t); r.Stage() != Valid || d.At <= before.At {
+		t.Errorf("after the renewal the deadline is %+v, before the step it was %+v; stage %v", d, before, r.Stage())
+	}
+	step(-time.Hour)
+	if r.Stage() != Valid {
+		t.Error("a step backward counts")
+	}
+	select {
+	case stage := <-r.ending:
+		t.Errorf("told of stage %v though the session stands", stage)
+	default:
+	}
+}
+
+func TestWithoutARenewalAfterAForwardStepExclusiveInstancesEnd(t *testing.T) {
+	r, _, step := stepped(t, 6*time.Second)
+	before := r.stored(t)
+	step(time.Minute)
+	if r.Stage() == Valid {
+		t.Error("nothing is in doubt")
+	}
+	r.await(t, Stopping)
+	r.await(t, Lapsed)
+	if d := r.stored(t); d.At >= before.At {
+		t.Errorf("the deadline %+v was not drawn in from %+v", d, before)
+	}
+}
+
+func TestTheWallClockIsWatchedUntilTheKeeperEnds(t *testing.T) {
+	s, err := newSteps()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.close()
+	select {
+	case <-s.rings:
+		t.Error("the clock was set, as far as the kernel tells")
+	default:
 	}
 }

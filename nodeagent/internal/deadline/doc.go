@@ -17,6 +17,9 @@
 //   - All moments are of CLOCK_BOOTTIME. Nobody can set it, and it goes on while the
 //     machine is suspended, as the lease in etcd does; CLOCK_MONOTONIC stands still
 //     then, and a deadline measured by it would come too late.
+//   - A pause of the whole machine may stop the boot clock too. A forward step of the wall
+//     clock shows it: then nothing starts until the session is renewed, and what runs
+//     gets a margin for that.
 //   - A file that is missing, damaged or of another boot allows nothing.
 //
 // What it does not do: it does not kill. The agent and the guards do.

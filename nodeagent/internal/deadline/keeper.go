@@ -19,6 +19,8 @@ type Session interface {
 	// Renewed is closed when they move on, Done when the session is over.
 	Renewed() <-chan struct{}
 	Done() <-chan struct{}
+	// Hurry makes it renew now.
+	Hurry()
 }
 
 // Config is what a keeper needs. All are required.
@@ -38,6 +40,8 @@ type Config struct {
 type Keeper struct {
 	cfg     Config
 	changed chan struct{}
+	// wallAhead reads how far the wall clock is ahead of the boot clock.
+	wallAhead func() time.Duration
 
 	mu      sync.Mutex
 	current Deadline
@@ -50,13 +54,17 @@ type Keeper struct {
 	// terms are what Within gave out, to be ended with Valid.
 	terms map[int]context.CancelFunc
 	given int
+	// ahead is what wallAhead said last. doubted is when it was found to have grown by a
+	// step; zero once a keep-alive that was sent after that is confirmed.
+	ahead   time.Duration
+	doubted time.Time
 	// readings are both clocks read at once, oldest first.
 	readings []reading
 }
 
 // NewKeeper makes a keeper that goes on with what its predecessor left in the file.
 func NewKeeper(cfg Config) *Keeper {
-	k := &Keeper{cfg: cfg, changed: make(chan struct{}, 1), turned: make(chan struct{}), told: Lapsed, silent: true, terms: map[int]context.CancelFunc{}}
+	k := &Keeper{cfg: cfg, wallAhead: wallAhead, ahead: wallAhead(), changed: make(chan struct{}, 1), turned: make(chan struct{}), told: Lapsed, silent: true, terms: map[int]context.CancelFunc{}}
 	if d, err := cfg.File.Read(); err == nil && d.Boot == cfg.Boot {
 		k.current, k.told = d, d.Stage(Now())
 	}
@@ -68,7 +76,17 @@ func NewKeeper(cfg Config) *Keeper {
 func (k *Keeper) Stage() Stage {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.current.Stage(Now())
+	return k.stage()
+}
+
+// stage is what the deadline means now. While it is in doubt nothing may start. k.mu is held.
+func (k *Keeper) stage() Stage {
+	k.compare()
+	stage := k.current.Stage(Now())
+	if stage == Valid && !k.doubted.IsZero() {
+		return Stopping
+	}
+	return stage
 }
 
 // Await returns when exclusive instances may start, or with ctx's error.
@@ -92,7 +110,7 @@ func (k *Keeper) Within(ctx context.Context) (context.Context, context.CancelFun
 	ctx, cancel := context.WithCancel(ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.current.Stage(Now()) != Valid {
+	if k.stage() != Valid {
 		cancel()
 		return ctx, cancel
 	}
@@ -112,14 +130,14 @@ func (k *Keeper) Within(ctx context.Context) (context.Context, context.CancelFun
 func (k *Keeper) Holds(within context.Context) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return within.Err() == nil && k.current.Stage(Now()) == Valid
+	return k.stage() == Valid && within.Err() == nil
 }
 
 // look is the stage, and a channel that is closed when Valid begins or ends.
 func (k *Keeper) look() (Stage, <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.current.Stage(Now()), k.turned
+	return k.stage(), k.turned
 }
 
 // Joining is to be called before a session is opened. If that session disappears, others
@@ -167,6 +185,11 @@ func (k *Keeper) Run(ctx context.Context) error {
 		return err
 	}
 	defer alarm.Close()
+	steps, err := newSteps()
+	if err != nil {
+		return err
+	}
+	defer steps.close()
 	for {
 		session, renewed, over := k.follow(alarm)
 		select {
@@ -177,6 +200,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case <-over:
 			k.lost(session)
 		case <-alarm.Rings():
+		case <-steps.rings:
 		}
 	}
 }
@@ -186,6 +210,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 func (k *Keeper) follow(alarm *Alarm) (session Session, renewed, over <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.compare()
 	if k.session != nil {
 		renewed, over = k.session.Renewed(), k.session.Done() // asked for first, so that nothing is missed
 		k.renew()
@@ -205,6 +230,14 @@ func (k *Keeper) follow(alarm *Alarm) (session Session, renewed, over <-chan str
 // renew takes over the session's deadline. k.mu is held.
 func (k *Keeper) renew() {
 	sent, until := k.session.Confirmed(), k.session.Deadline()
+	if !k.doubted.IsZero() {
+		if !sent.After(k.doubted) {
+			k.session.Hurry()
+			return
+		}
+		k.doubted = time.Time{}
+		k.turn()
+	}
 	d := Deadline{Boot: k.cfg.Boot, At: k.moment(sent, until), Margin: fleet.ExclusiveMargin(until.Sub(sent))}
 	if d == k.current {
 		return
@@ -217,6 +250,29 @@ func (k *Keeper) renew() {
 		k.told = Valid
 		k.turn()
 	}
+}
+
+// compare looks for a forward step of the wall clock. The machine may have been frozen with
+// its boot clock, and the session may be over though the deadline has not passed. Until
+// the session is renewed nothing exclusive starts, and what runs gets a margin. k.mu is held.
+func (k *Keeper) compare() {
+	ahead := k.wallAhead()
+	step := ahead - k.ahead
+	k.ahead = ahead
+	if step < stepTolerance || k.current.Stage(Now()) == Lapsed {
+		return
+	}
+	k.cfg.Log.Warn("the wall clock was stepped forward, as after a pause of the whole machine: the session is renewed before exclusive instances are trusted", "by", step)
+	k.doubted = time.Now()
+	k.turn()
+	margin := k.current.Margin
+	if bound := (Deadline{Boot: k.cfg.Boot, At: Now().Add(margin), Margin: margin / 2}); bound.At < k.current.At {
+		k.current = bound
+		if err := k.cfg.File.Write(bound); err != nil {
+			k.cfg.Log.Error("the deadline cannot be written", "error", err)
+		}
+	}
+	k.kick()
 }
 
 func (k *Keeper) turn() {
