@@ -40,6 +40,8 @@ var families = []family{
 	{"idle", measureIdle},
 	{"launch", measureLaunch},
 	{"survive", measureSurvive},
+	{"survive-mass-loss", measureMassLoss},
+	{"survive-paused-leader", measurePausedLeader},
 	{"rest", measureRest},
 	{"adopt", measureAdopt},
 	{"console", measureConsole},
