@@ -210,11 +210,25 @@ func join(ctx context.Context, e Env) error {
 			return errs.Wrap("program.join", ctx.Err())
 		case err == nil:
 			*e.Meta = meta
+			warnOfRoom(ctx, e)
 			return nil
 		case !errs.Is(err, errs.Unavailable):
 			return err
 		}
 		e.Log.Warn("etcd does not answer, trying again", "error", err)
 		pause.For(ctx, time.Second)
+	}
+}
+
+// warnOfRoom logs what will make etcd refuse writes.
+func warnOfRoom(ctx context.Context, e Env) {
+	attempt, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	warnings, err := e.Client.RoomWarnings(attempt, time.Now())
+	if err != nil {
+		e.Log.Debug("etcd's room cannot be read", "error", err)
+	}
+	for _, w := range warnings {
+		e.Log.Warn(w)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/config"
@@ -112,5 +113,26 @@ func TestProfilesOfAProgramDemandTheClusterSecret(t *testing.T) {
 		if resp.StatusCode != want {
 			t.Errorf("with the token %q: %d, want %d", token, resp.StatusCode, want)
 		}
+	}
+}
+
+func TestAProgramWarnsAtItsStartOfHistoryThatIsNeverCompacted(t *testing.T) {
+	etcd := storetest.Start(t)
+	if _, err := etcd.Client(t).Join(t.Context(), time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	var out await.Text
+	var s struct{ program.Settings }
+	spec := program.Spec{
+		Name: "tester", Into: &s, Common: &s.Settings, NoView: true,
+		Build: func(program.Env) ([]lifecycle.Component, error) {
+			return []lifecycle.Component{{Name: "end", Run: func(context.Context) error { return lifecycle.ErrEnd }}}, nil
+		},
+	}
+	if code := program.Main(spec, []string{"--etcd-endpoints", etcd.Endpoint}, nil, &out, &out); code != config.ExitOK {
+		t.Errorf("exit code %d", code)
+	}
+	if !strings.Contains(out.String(), "etcd has never compacted its history") {
+		t.Errorf("it logged:\n%s", &out)
 	}
 }

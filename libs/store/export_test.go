@@ -11,3 +11,6 @@ func (c *Client) OpenWatch(ctx context.Context, open grpc.Streamer) error {
 	_, err := c.vetStream(ctx, nil, nil, watchMethod, open)
 	return err
 }
+
+// MemberWarnings is memberWarnings.
+var MemberWarnings = memberWarnings

@@ -1,0 +1,74 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+const (
+	// fullPercent is how much of its quota a database may use before that is a warning.
+	fullPercent = 80
+	// keptTooLong is a span after which an etcd with the recommended retention has compacted.
+	keptTooLong = 3 * time.Hour
+	// statusTimeout bounds the question to one member, so that a hung one holds up no start.
+	statusTimeout = time.Second
+)
+
+// RoomWarnings says what will make etcd refuse writes later: a database that has nearly
+// used its quota, an alarm, or history that was never compacted. etcd does not tell its
+// retention, so this is all that can be known: an etcd that compacted once and no longer
+// does so is not noticed before its database grows. Errors as of Revision.
+func (c *Client) RoomWarnings(ctx context.Context, now time.Time) ([]string, error) {
+	var warnings []string
+	for _, endpoint := range c.contact.endpoints {
+		attempt, cancel := context.WithTimeout(ctx, statusTimeout)
+		status, err := c.etcd.Status(attempt, endpoint)
+		cancel()
+		if err != nil {
+			continue // a member that is away says nothing; the others do
+		}
+		warnings = append(warnings, memberWarnings(endpoint, status)...)
+	}
+	history, err := c.historyWarning(ctx, now)
+	if history != "" {
+		warnings = append(warnings, history)
+	}
+	return warnings, errs.Wrap("store.RoomWarnings", err)
+}
+
+func memberWarnings(endpoint string, s *clientv3.StatusResponse) (warnings []string) {
+	for _, alarm := range s.Errors {
+		warnings = append(warnings, fmt.Sprintf("etcd member %s has an alarm: %s", endpoint, alarm))
+	}
+	// Before 3.6 etcd does not tell its quota.
+	if s.DbSizeQuota > 0 && s.DbSize*100 >= s.DbSizeQuota*fullPercent {
+		warnings = append(warnings, fmt.Sprintf(
+			"etcd member %s has used %d of the %d MiB of its quota, %d MiB of them for data: defragment it, or raise --quota-backend-bytes; at the quota it refuses all writes",
+			endpoint, s.DbSize>>20, s.DbSizeQuota>>20, s.DbSizeInUse>>20))
+	}
+	return warnings
+}
+
+// historyWarning says that etcd still has the revision at which the cluster was made.
+func (c *Client) historyWarning(ctx context.Context, now time.Time) (string, error) {
+	meta, err := Get(ctx, c, MetaKey())
+	if err != nil || now.Sub(meta.CreatedAt) < keptTooLong {
+		return "", err
+	}
+	_, err = c.etcd.Get(ctx, MetaKey().String(), clientv3.WithRev(meta.CreateRev), clientv3.WithKeysOnly())
+	switch {
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return "", nil
+	case err != nil:
+		return "", wrap("store.historyWarning", err)
+	}
+	return fmt.Sprintf("etcd has never compacted its history since %s: set --auto-compaction-mode=periodic and --auto-compaction-retention=10m on every member, or its database fills up",
+		meta.CreatedAt.UTC().Format(time.RFC3339)), nil
+}
