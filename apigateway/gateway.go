@@ -164,6 +164,8 @@ type Config struct {
 	// Takeover ends a predecessor's session of the same name: only for whoever holds
 	// proof that it is gone.
 	Takeover bool
+	// lookup finds the addresses of hosts. Nil means the host's resolver.
+	lookup operate.Lookup
 	// Now is the clock by which tokens expire and times are told. Nil means time.Now.
 	Now func() time.Time
 }
@@ -222,6 +224,9 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.lookup == nil {
+		cfg.lookup = net.DefaultResolver.LookupNetIP
 	}
 	own, err := cfg.settings()
 	if err != nil {

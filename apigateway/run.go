@@ -140,6 +140,9 @@ func (g *Gateway) prepare(ctx context.Context) (openStreams, error) {
 	if err := g.auth.Start(ctx); err != nil {
 		return openStreams{}, err
 	}
+	if err := g.operate.EnterEgress(ctx, g.cfg.lookup); err != nil {
+		return openStreams{}, err
+	}
 	return g.wire(meta)
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/egress/egresstest"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -32,6 +33,9 @@ type shelf struct {
 func newShelf(s *site) *shelf {
 	s.t.Helper()
 	sh := &shelf{site: s, dir: s.t.TempDir(), configurations: s.t.TempDir()}
+	if _, err := s.view.WaitRev(s.t.Context(), egresstest.AllowLoopback(s.t, s.store)); err != nil { // where the servers of the tests are
+		s.t.Fatal(err)
+	}
 	service, err := templatesvc.New(templatesvc.Config{
 		Store: s.etcd.Client(s.t), Dir: sh.dir, ConfigurationsDir: sh.configurations, Quiet: 50 * time.Millisecond, BlobDir: s.t.TempDir(), ClusterSecret: secret, Replica: "shelf",
 		Log: slog.New(slog.DiscardHandler),

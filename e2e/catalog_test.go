@@ -24,6 +24,9 @@ func TestAnInstanceRunsTheJarOfTheCatalog(t *testing.T) {
 	}
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
+	admin.Do("POST", "/api/v1/cluster/config", map[string]any{
+		"parentVersion": 0, "patch": map[string]any{"network.allowedEgress": []string{"127.0.0.1"}},
+	}).OK(201)
 	sum := sha256.Sum256([]byte(jar))
 	admin.Do("POST", "/api/v1/catalog/PAPER/versions", map[string]string{
 		"version": "1.21", "downloadUrl": site.URL + "/paper.jar", "sha256": hex.EncodeToString(sum[:]),

@@ -131,6 +131,9 @@ func TestARepositoryDeclaresTheCatalogThatItsGroupRuns(t *testing.T) {
 	repository := newWorktree(t)
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
+	admin.Do("POST", "/api/v1/cluster/config", map[string]any{
+		"parentVersion": 0, "patch": map[string]any{"network.allowedEgress": []string{"127.0.0.1"}},
+	}).OK(201)
 	catalog := func(recommended string, versions ...string) string {
 		text := fmt.Sprintf("platforms:\n  PAPER:\n    recommended: %q\n    versions:\n", recommended)
 		for _, v := range versions {

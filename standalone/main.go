@@ -113,6 +113,7 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	fs.StringVar(&o.SecretsEnvPrefix, "secrets-env-prefix", "ORRERY_SECRET_", "what the names `begin` with that env references of secrets may read of this program's environment; empty: none are followed")
 	fs.StringVar(&o.ProvidersDir, "providers-dir", "", "`directory` of programs that give placeholders of instances; empty: none")
 	fs.StringVar(&o.ConfigurationsDir, "configurations-dir", "", "`directory` that sources of kind configurations read; empty: none")
+	fs.StringVar(&o.EgressProxy, "egress-proxy", "", "`URL` of an HTTP proxy that sources and the catalog are fetched through; empty: none, whatever HTTP_PROXY says")
 	fs.IntVar(&o.Room.Reserved.MemoryMiB, "reserve-memory", 0, "memory kept for the machine itself, in `MiB`")
 	fs.IntVar(&o.Room.Reserved.CPU, "reserve-cpu", 0, "CPU kept for the machine itself, in `hundredths` of a core")
 	fs.IntVar(&o.Room.Reserved.DiskMiB, "reserve-disk", 0, "disk kept for the machine itself, in `MiB`")

@@ -91,9 +91,6 @@ func TestAPageOfAnotherOriginGetsNothingFromAnyListenerAndChangesNothing(t *test
 		Timeout:       10 * time.Second,
 	}
 	for _, at := range all {
-		if "http://"+at.String() == p.ready.Etcd {
-			continue // etcd's listener has tests of its own
-		}
 		foreign := []http.Header{{"Origin": {"https://evil.example"}}, {"Origin": {"null"}}, {"Origin": {"https://evil.example"}, "Sec-Fetch-Site": {"cross-site"}}}
 		for n, header := range append(foreign, http.Header{"Origin": {"http://evil.example:" + strconv.Itoa(int(at.Port()))}}) {
 			rebound := n == len(foreign) // the page's own name leads to the listener

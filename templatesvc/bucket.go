@@ -5,10 +5,12 @@ import (
 	"io"
 	"path/filepath"
 
+	"github.com/orreryhq/orrery/libs/egress"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/blob"
 	"github.com/orreryhq/orrery/templatesvc/internal/blob/objects"
+	"github.com/orreryhq/orrery/templatesvc/internal/origin"
 	"github.com/orreryhq/orrery/templatesvc/internal/s3"
 )
 
@@ -48,7 +50,8 @@ func openContent(cfg Config) (c content, err error) {
 	}
 	b := cfg.Bucket
 	medium, done, err := objects.New(objects.Config{
-		S3:     s3.Config{Endpoint: b.Endpoint, Region: b.Region, PathStyle: b.PathStyle, AccessKey: b.AccessKey, SecretKey: b.SecretKey},
+		S3: s3.Config{Endpoint: b.Endpoint, Region: b.Region, PathStyle: b.PathStyle, AccessKey: b.AccessKey, SecretKey: b.SecretKey,
+			Dialer: origin.Dialer{Egress: egress.Policy{Operator: true}}},
 		Bucket: b.Bucket, Prefix: b.Prefix, Dir: filepath.Join(cfg.BlobDir, "cache"), CacheBytes: b.CacheBytes,
 	})
 	if err != nil {

@@ -5,15 +5,16 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/egress"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/templatesvc/internal/catalog"
 )
 
 // openCatalog opens the directory of the catalog's artifacts, beside the blobs.
-func openCatalog(cfg Config) (*catalog.Store, error) {
+func openCatalog(cfg Config, policy egress.Policy) (*catalog.Store, error) {
 	return catalog.Open(catalog.Config{
-		Dir: filepath.Join(cfg.BlobDir, "artifacts"), Now: time.Now, Log: cfg.Log,
+		Dir: filepath.Join(cfg.BlobDir, "artifacts"), Egress: policy, Now: time.Now, Log: cfg.Log,
 		Catalog: func(ctx context.Context) ([]fleet.CatalogPlatform, error) {
 			all, _, err := store.List(ctx, cfg.Store, store.Catalog())
 			return all, err

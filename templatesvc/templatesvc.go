@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/orreryhq/orrery/libs/dropin"
+	"github.com/orreryhq/orrery/libs/egress"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -29,6 +30,7 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/collect"
 	"github.com/orreryhq/orrery/templatesvc/internal/editor"
 	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
+	"github.com/orreryhq/orrery/templatesvc/internal/origin"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/artifact"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/bucket"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/configurations"
@@ -65,6 +67,8 @@ type Config struct {
 	Listen string
 	// AdvertiseURL is where others reach it. Empty: derived from the listener, see wire.URLOf.
 	AdvertiseURL string
+	// EgressProxy is the URL of the HTTP proxy for sources and the catalog; "" uses none.
+	EgressProxy string
 	// ClusterSecret must come with every call.
 	ClusterSecret string
 	// Replica is this process' name among its kind; Takeover as in store.Replica.
@@ -97,6 +101,7 @@ type Service struct {
 	keeper   *collect.Keeper
 	mirror   *peer.Mirror
 	scrubber *scrub.Scrubber // nil when nothing is scrubbed
+	egress   *allowList
 	// templates is the service behind the API.
 	templates *template.Service
 	done      func() // gives back what New opened
@@ -133,7 +138,13 @@ func New(cfg Config) (*Service, error) {
 			"path", path, "sha256", f.Sum, "form", string(f.Form))
 	})
 	mirror, service := newContent(cfg, kept)
-	artifacts, err := openCatalog(cfg)
+	proxy, err := proxyURL(cfg.EgressProxy)
+	if err != nil {
+		return nil, err
+	}
+	allowed := &allowList{changed: func() {}}
+	policy := egress.Policy{Allowed: allowed.Allowed, Proxy: proxy}
+	artifacts, err := openCatalog(cfg, policy)
 	if err != nil {
 		return nil, unusable("blobs.dir", cfg.BlobDir, err)
 	}
@@ -152,7 +163,7 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, errs.Wrap("templatesvc.New", errors.Join(err, listener.Close()))
 	}
-	s := &Service{cfg: cfg, listener: listener, source: dir, templates: service, done: kept.done, scrubber: newScrubber(cfg, blobs, f), keeper: newKeeper(cfg, blobs, service, f), mirror: mirror}
+	s := &Service{cfg: cfg, listener: listener, source: dir, templates: service, done: kept.done, scrubber: newScrubber(cfg, blobs, f), keeper: newKeeper(cfg, blobs, service, f), mirror: mirror, egress: allowed}
 	endpoints := endpoint.New(service, s.keeper, mirror)
 	endpoints.Artifacts = endpoint.NewArtifacts(artifacts)
 	s.server = &http.Server{
@@ -163,11 +174,12 @@ func New(cfg Config) (*Service, error) {
 	}
 	s.runner, err = source.NewRunner(source.RunnerConfig{
 		Store: cfg.Store, Service: service, Kinds: kinds(cfg), Owned: func() *store.Ownership { return s.replica.Owned() },
-		Settling: cfg.Settling, Secret: cfg.ClusterSecret, Spool: blobs.Spool(), Now: time.Now, Log: cfg.Log,
+		Settling: cfg.Settling, Secret: cfg.ClusterSecret, Dialer: origin.Dialer{Egress: policy}, Spool: blobs.Spool(), Now: time.Now, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, errs.Wrap("templatesvc.New", errors.Join(err, listener.Close()))
 	}
+	allowed.changed = s.runner.LookAgain
 	s.replica = &store.Replica{
 		Claim: true, Gained: func(*store.Ownership) { s.runner.Wake() },
 		Client: cfg.Store, TTL: cfg.SessionTTL, Takeover: cfg.Takeover, Log: cfg.Log,
@@ -235,6 +247,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if s.source != nil {
 		g.Go(func() error { return s.source.Run(ctx) })
 	}
+	g.Go(func() error { return s.cfg.Store.Follow(ctx, store.ConfigActiveKey().String(), s.egress) })
 	g.Go(func() error { return s.replica.Run(ctx) })
 	g.Go(func() error { return s.runner.Run(ctx) })
 	g.Go(func() error { return s.mirror.Run(ctx) })

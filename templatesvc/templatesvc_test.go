@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/egress/egresstest"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -44,7 +45,9 @@ func (w *world) quiet() time.Duration { return cmp.Or(w.still, 50*time.Milliseco
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return &world{t: t, c: storetest.New(t), dir: t.TempDir(), blobs: t.TempDir()}
+	w := &world{t: t, c: storetest.New(t), dir: t.TempDir(), blobs: t.TempDir()}
+	egresstest.AllowLoopback(t, w.c) // where the servers of the tests are
+	return w
 }
 
 func (w *world) start(replica string) (s *templatesvc.Service, stop func()) {

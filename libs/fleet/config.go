@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,9 @@ type ClusterSettings struct {
 	AllowedSubnets *[]string `json:"network.allowedSubnets,omitempty"`
 	// TrustedProxies are those whose X-Forwarded-For is believed, as CIDRs.
 	TrustedProxies *[]string `json:"network.trustedProxies,omitempty"`
+	// AllowedEgress are hosts and networks that sources and the catalog are fetched from although
+	// their addresses are not of the public network.
+	AllowedEgress *[]string `json:"network.allowedEgress,omitempty"`
 	// PerIPPerMinute bounds requests without a valid token, LoginsPerMinute attempts to log
 	// in, each per minute and address; 0 sets no limit.
 	PerIPPerMinute  *int `json:"security.rateLimiting.perIpPerMinute,omitempty"`
@@ -80,10 +84,14 @@ type ConfigActive struct {
 
 const (
 	maxConfigEntries = 100
+	// MaxEgressEntries is how many hosts and networks ClusterSettings.AllowedEgress has.
+	MaxEgressEntries = 1000
 	maxConfigRate    = 1_000_000
 	// maxConfigReason bounds what is said about a version, in bytes.
 	maxConfigReason = 256
 	maxOrigin       = 256
+	// MaxHostName is the length of the longest name of a host, in bytes.
+	MaxHostName = 253
 
 	maxSessionMinutes = 30 * 24 * 60
 	maxResetMinutes   = 24 * 60
@@ -97,6 +105,7 @@ var configKeys = map[string]string{
 	"http.cors.allowedOrigins":               "a list of texts",
 	"network.allowedSubnets":                 "a list of texts",
 	"network.trustedProxies":                 "a list of texts",
+	"network.allowedEgress":                  "a list of texts",
 	"security.rateLimiting.perIpPerMinute":   "a whole number",
 	"security.rateLimiting.loginsPerMinute":  "a whole number",
 	"security.rateLimiting.perUserPerMinute": "a whole number",
@@ -160,11 +169,11 @@ func configOf(keys map[string]json.RawMessage) (ClusterSettings, error) {
 // normalize brings the values into their usual form, and lists what is wrong with them.
 func (p *ClusterSettings) normalize() []error {
 	var out problems
-	list := func(key string, values *[]string, usual func(string) (string, error)) {
+	list := func(key string, values *[]string, usual func(string) (string, error), most int) {
 		if values == nil {
 			return
 		}
-		out.check(len(*values) <= maxConfigEntries, key, "must have at most %d entries", maxConfigEntries)
+		out.check(len(*values) <= most, key, "must have at most %d entries", most)
 		for n, v := range *values {
 			u, err := usual(v)
 			if err != nil {
@@ -182,9 +191,10 @@ func (p *ClusterSettings) normalize() []error {
 	between := func(key string, v *int, most int) {
 		out.check(v == nil || *v >= 1 && *v <= most, key, "must be between 1 and %d", most)
 	}
-	list("http.cors.allowedOrigins", p.AllowedOrigins, usualOrigin)
-	list("network.allowedSubnets", p.AllowedSubnets, Subnet)
-	list("network.trustedProxies", p.TrustedProxies, proxySubnet)
+	list("http.cors.allowedOrigins", p.AllowedOrigins, usualOrigin, maxConfigEntries)
+	list("network.allowedSubnets", p.AllowedSubnets, Subnet, maxConfigEntries)
+	list("network.trustedProxies", p.TrustedProxies, proxySubnet, maxConfigEntries)
+	list("network.allowedEgress", p.AllowedEgress, EgressEntry, MaxEgressEntries)
 	rate("security.rateLimiting.perIpPerMinute", p.PerIPPerMinute)
 	rate("security.rateLimiting.loginsPerMinute", p.LoginsPerMinute)
 	rate("security.rateLimiting.perUserPerMinute", p.PerUserPerMinute)
@@ -233,6 +243,23 @@ func Subnet(s string) (string, error) {
 		return "", fmt.Errorf("%q is no network: write it like 10.0.0.0/8, fd00::/8 or 192.0.2.7", clip(s))
 	}
 	return p.Masked().String(), nil
+}
+
+// hostPattern is the name of a host in a URL.
+var hostPattern = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*$`)
+
+// EgressEntry is an entry of an allow list for fetches in its usual form: a network in CIDR form,
+// or the name of a host in lower case. The error is a sentence's end about a value that is
+// neither.
+func EgressEntry(s string) (string, error) {
+	if u, err := Subnet(s); err == nil {
+		return u, nil
+	}
+	host := strings.ToLower(strings.TrimSuffix(s, "."))
+	if len(host) > MaxHostName || !hostPattern.MatchString(host) {
+		return "", fmt.Errorf("%q is neither a host nor a network: write it like git.example.org, 10.0.0.0/8 or fd00::7, without scheme and port", clip(s))
+	}
+	return host, nil
 }
 
 // proxySubnet is a Subnet that is not the whole world.

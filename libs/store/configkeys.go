@@ -15,3 +15,8 @@ func ConfigVersionKey(version int64) Key[fleet.ConfigVersion] {
 func ConfigActiveKey() Key[fleet.ConfigActive] {
 	return Key[fleet.ConfigActive]{Root + "config-active/cluster"}
 }
+
+// EgressUpgradeKey is the record that the addresses of earlier sources are in the allow list.
+func EgressUpgradeKey() Key[fleet.EgressUpgrade] {
+	return Key[fleet.EgressUpgrade]{Root + "egress-upgrade/cluster"}
+}

@@ -46,6 +46,8 @@ type Options struct {
 	ProvidersDir string
 	// ConfigurationsDir is what sources of configurations read, see templatesvc.Config.
 	ConfigurationsDir string
+	// EgressProxy is the HTTP proxy of sources and the catalog, see templatesvc.Config.
+	EgressProxy string
 	// RunDir is for what runs need only while the machine is up, see nodeagent.Config.
 	RunDir string
 	// Listen is the API's address. Port 0 picks a free one.
@@ -231,7 +233,7 @@ func (s *stack) components(asked func() bool) ([]lifecycle.Component, error) {
 
 func (s *stack) templatesConfig() templatesvc.Config {
 	return templatesvc.Config{
-		Store: s.db.client, Dir: s.data.join("templates"), BlobDir: s.data.join("blobs"), ConfigurationsDir: s.o.ConfigurationsDir,
+		Store: s.db.client, Dir: s.data.join("templates"), BlobDir: s.data.join("blobs"), ConfigurationsDir: s.o.ConfigurationsDir, EgressProxy: s.o.EgressProxy,
 		ClusterSecret: s.secret, Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
 		KeepVersions: templatesvc.DefaultKeepVersions, ScrubInterval: templatesvc.DefaultScrubInterval, Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
 	}

@@ -74,22 +74,27 @@ func (o *Operations) WriteConfig(ctx context.Context, by Actor, w ConfigWrite) (
 		if reflect.DeepEqual(active.Patch, patch) {
 			return change{}, nil
 		}
-		next := fleet.ConfigVersion{Version: lastConfig(s) + 1, Parent: active.Version, Patch: patch, Reason: w.Reason, By: by.User, At: o.now()}
-		out.Changed, out.After = true, fleet.ConfigActive{
-			Version: next.Version, Before: active.Version, Patch: patch, Action: fleet.ConfigPatched, By: by.User, At: next.At,
-		}
-		if w.DryRun {
+		var c change
+		out.After, c = o.newConfig(s, active, patch, by, w.Reason)
+		if out.Changed = true; w.DryRun {
 			return change{}, nil
-		}
-		c := configChange(active, out.After, "config.update", w.Reason)
-		c.writes = append(c.writes, store.Create(store.ConfigVersionKey(next.Version), next))
-		if old := oldestConfig(s); old != nil {
-			c.writes = append(c.writes, store.Remove(store.ConfigVersionKey(old.Version), old.ModRev))
 		}
 		return c, nil
 	})
 	out.writtenAt(rev, w.DryRun)
 	return out, err
+}
+
+// newConfig is a version with a patch as the active one, and what is written for it.
+func (o *Operations) newConfig(s *view.Snapshot, active fleet.ConfigActive, patch fleet.ClusterSettings, by Actor, reason string) (fleet.ConfigActive, change) {
+	next := fleet.ConfigVersion{Version: lastConfig(s) + 1, Parent: active.Version, Patch: patch, Reason: reason, By: by.User, At: o.now()}
+	after := fleet.ConfigActive{Version: next.Version, Before: active.Version, Patch: patch, Action: fleet.ConfigPatched, By: by.User, At: next.At}
+	c := configChange(active, after, "config.update", reason)
+	c.writes = append(c.writes, store.Create(store.ConfigVersionKey(next.Version), next))
+	if old := oldestConfig(s); old != nil {
+		c.writes = append(c.writes, store.Remove(store.ConfigVersionKey(old.Version), old.ModRev))
+	}
+	return after, c
 }
 
 // writtenAt notes the revision of the commit, if there was one.

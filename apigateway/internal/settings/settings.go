@@ -25,6 +25,9 @@ type Settings struct {
 	Subnets []netip.Prefix
 	// Proxies are those whose X-Forwarded-For is believed.
 	Proxies []netip.Prefix
+	// Egress is what sources and the catalog may be fetched from beside the public network. The
+	// template service follows it; a gateway only shows it.
+	Egress []string
 	// Anonymous are requests without a valid token, Logins attempts to log in, each per
 	// minute and address; 0 sets no limit.
 	Anonymous, Logins int
@@ -69,6 +72,9 @@ func (s Settings) With(p fleet.ClusterSettings) Settings {
 	}
 	if p.TrustedProxies != nil {
 		s.Proxies = readable(*p.TrustedProxies)
+	}
+	if p.AllowedEgress != nil {
+		s.Egress = *p.AllowedEgress
 	}
 	if p.PerIPPerMinute != nil {
 		s.Anonymous = *p.PerIPPerMinute
@@ -123,9 +129,9 @@ func (s Settings) Patch() fleet.ClusterSettings {
 		}
 		return &out
 	}
-	origins := append([]string{}, s.Origins...)
+	origins, egress := append([]string{}, s.Origins...), append([]string{}, s.Egress...)
 	return fleet.ClusterSettings{
-		AllowedOrigins: &origins, AllowedSubnets: texts(s.Subnets), TrustedProxies: texts(s.Proxies),
+		AllowedOrigins: &origins, AllowedSubnets: texts(s.Subnets), TrustedProxies: texts(s.Proxies), AllowedEgress: &egress,
 		PerIPPerMinute: &s.Anonymous, LoginsPerMinute: &s.Logins, PerUserPerMinute: &s.Users,
 		SessionMinutes: count(s.Session, time.Minute), ResetMinutes: count(s.Reset, time.Minute),
 		LockoutEnabled: new(!s.Lockout.Off), LockoutFailures: &s.Lockout.Failures,

@@ -74,7 +74,7 @@ func TestAVersionTakesTheOwnSettingsPlaceKeyByKey(t *testing.T) {
 	zero, off := 0, false
 	got := settings.New(own).Under(fleet.ClusterSettings{AllowedOrigins: &[]string{}, LoginsPerMinute: &zero, LockoutEnabled: &off, LockoutWindow: new(90)}).Patch().ByKey()
 	want := map[string]string{
-		"http.cors.allowedOrigins": `[]`, "network.allowedSubnets": `[]`, "network.trustedProxies": `["10.0.0.1/32"]`,
+		"http.cors.allowedOrigins": `[]`, "network.allowedSubnets": `[]`, "network.trustedProxies": `["10.0.0.1/32"]`, "network.allowedEgress": `[]`,
 		"security.rateLimiting.perIpPerMinute": `100`, "security.rateLimiting.loginsPerMinute": `0`,
 		"security.rateLimiting.perUserPerMinute": `0`, "security.jwtExpirationMinutes": `60`, "security.passwordReset.ttlMinutes": `1`,
 		"security.lockout.enabled": `false`, "security.lockout.maxFailures": `5`, "security.lockout.windowSeconds": `90`, "security.lockout.lockSeconds": `1`,

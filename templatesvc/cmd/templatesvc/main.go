@@ -31,6 +31,9 @@ type settings struct {
 		ProgramsDir       string `config:"programs-dir" usage:"directory, by absolute path, of programs that sources of kind program may name; empty: none"`
 		ConfigurationsDir string `config:"configurations-dir" usage:"directory, by absolute path, that sources of kind configurations read; empty: none"`
 	} `config:"sources"`
+	Egress struct {
+		Proxy string `config:"proxy" usage:"URL of an HTTP proxy that sources and the catalog are fetched through; empty: none, whatever HTTP_PROXY says"`
+	} `config:"egress"`
 	Blobs struct {
 		Dir    string `config:"dir" default:"./blobs" usage:"directory file contents are kept in"`
 		Copies int    `config:"copies" default:"2" usage:"disks a version is on before it is published, as far as other replicas with directories of their own are running; 1 waits for none"`
@@ -116,7 +119,7 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 
 func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := templatesvc.New(templatesvc.Config{
-		Store: e.Client, Dir: s.Templates.Dir, Quiet: s.Templates.Quiet, BlobDir: s.Blobs.Dir, Bucket: s.bucket(), ProgramsDir: s.Sources.ProgramsDir, ConfigurationsDir: s.Sources.ConfigurationsDir, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
+		Store: e.Client, Dir: s.Templates.Dir, Quiet: s.Templates.Quiet, BlobDir: s.Blobs.Dir, Bucket: s.bucket(), ProgramsDir: s.Sources.ProgramsDir, ConfigurationsDir: s.Sources.ConfigurationsDir, EgressProxy: s.Egress.Proxy, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
 		ClusterSecret: s.Cluster.Secret, Replica: e.Replica, SessionTTL: s.Session.TTL, Version: telemetry.Version(),
 		Copies: s.Blobs.Copies, KeepVersions: s.Versions.Keep, CollectInterval: s.Collect.Interval, ScrubInterval: s.Scrub.Interval, Log: e.Log, Metrics: e.Registry,
 	})

@@ -18,6 +18,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	neturl "net/url"
 	"os"
@@ -25,6 +26,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/egress"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/fulldisk"
@@ -42,14 +44,16 @@ const (
 	grace = time.Hour
 )
 
-// Config is what a store needs; all of it is required.
+// Config is what a store needs; all of it but Egress is required.
 type Config struct {
 	// Dir is where the files lie. Replicas may share it.
 	Dir string
 	// Catalog lists what the catalog knows now.
 	Catalog func(ctx context.Context) ([]fleet.CatalogPlatform, error)
-	Now     func() time.Time
-	Log     *slog.Logger
+	// Egress says where downloads may lead.
+	Egress egress.Policy
+	Now    func() time.Time
+	Log    *slog.Logger
 }
 
 // Store is a directory of artifacts. It is safe for concurrent use.
@@ -68,7 +72,10 @@ func Open(cfg Config) (*Store, error) {
 		return nil, errs.As(errs.Unavailable, "catalog.Open", err)
 	}
 	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, ResponseHeaderTimeout: silence, TLSHandshakeTimeout: silence, DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return cfg.Egress.DialHTTP(ctx, silence, network, address)
+		},
+		Proxy: cfg.Egress.ProxyOf, ResponseHeaderTimeout: silence, TLSHandshakeTimeout: silence, DisableKeepAlives: true,
 	}
 	return &Store{cfg: cfg, http: &http.Client{Transport: transport, CheckRedirect: redirect}, busy: map[string]chan struct{}{}}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/egress/egresstest"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/templatesvc/internal/catalog"
 )
@@ -15,7 +16,7 @@ import (
 func TestNoErrorTellsAURLThatAnArtifactIsRedirectedTo(t *testing.T) {
 	s := httptest.NewServer(http.RedirectHandler("http://127.0.0.1:1/x?X-Amz-Signature=s3cret", http.StatusFound))
 	defer s.Close()
-	store, err := catalog.Open(catalog.Config{Dir: t.TempDir(), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	store, err := catalog.Open(catalog.Config{Dir: t.TempDir(), Egress: egresstest.Loopback(), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

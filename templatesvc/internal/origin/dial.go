@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/egress"
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
@@ -17,6 +18,8 @@ type Dialer struct {
 	// Idle is how long a connection may wait for a byte, and a dial for its answer. 0 is
 	// DefaultIdle.
 	Idle time.Duration
+	// Egress says where connections may lead.
+	Egress egress.Policy
 }
 
 // DefaultIdle is long for a server that works, and short for one that hangs.
@@ -31,7 +34,14 @@ func (d Dialer) idle() time.Duration {
 
 // Dial connects; every Read and Write of the connection has its own deadline.
 func (d Dialer) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := (&net.Dialer{Timeout: d.idle()}).DialContext(ctx, network, address)
+	return d.patient(d.Egress.Dial(ctx, d.idle(), network, address))
+}
+
+func (d Dialer) dialHTTP(ctx context.Context, network, address string) (net.Conn, error) {
+	return d.patient(d.Egress.DialHTTP(ctx, d.idle(), network, address))
+}
+
+func (d Dialer) patient(c net.Conn, err error) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +56,7 @@ const maxRedirects = 10
 func (d Dialer) Client() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DialContext: d.Dial, TLSHandshakeTimeout: d.idle(),
+			Proxy: d.Egress.ProxyOf, DialContext: d.dialHTTP, TLSHandshakeTimeout: d.idle(),
 			ResponseHeaderTimeout: d.idle(), MaxResponseHeaderBytes: 64 << 10, IdleConnTimeout: d.idle(),
 		},
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {

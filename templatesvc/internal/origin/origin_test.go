@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orreryhq/orrery/libs/egress/egresstest"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin"
 )
@@ -19,7 +20,7 @@ func TestNoErrorTellsAURLThatAServerRedirectsTo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewServer(http.RedirectHandler(to, http.StatusFound))
 			defer s.Close()
-			client := origin.Dialer{}.Client()
+			client := origin.Dialer{Egress: egresstest.Loopback()}.Client()
 			defer client.CloseIdleConnections()
 			resp, err := client.Get(s.URL)
 			if err == nil {

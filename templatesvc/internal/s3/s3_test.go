@@ -9,7 +9,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/orreryhq/orrery/libs/egress/egresstest"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/templatesvc/internal/origin"
 	"github.com/orreryhq/orrery/templatesvc/internal/s3"
 )
 
@@ -51,7 +53,7 @@ func TestAListingEndsWhateverTheServerAnswers(t *testing.T) {
 				_, _ = fmt.Fprint(w, c.answer(asked-1))
 			}))
 			defer server.Close()
-			client, done, err := s3.Connect(s3.Config{Endpoint: server.URL, PathStyle: true, AccessKey: "key", SecretKey: "secret", Tries: 1})
+			client, done, err := s3.Connect(s3.Config{Endpoint: server.URL, PathStyle: true, AccessKey: "key", SecretKey: "secret", Tries: 1, Dialer: origin.Dialer{Egress: egresstest.Loopback()}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +84,7 @@ func TestAnAnswerWithoutEndIsNotReadToItsEnd(t *testing.T) {
 		sent <- n
 	}))
 	defer server.Close()
-	client, done, err := s3.Connect(s3.Config{Endpoint: server.URL, PathStyle: true, AccessKey: "key", SecretKey: "secret", Tries: 1})
+	client, done, err := s3.Connect(s3.Config{Endpoint: server.URL, PathStyle: true, AccessKey: "key", SecretKey: "secret", Tries: 1, Dialer: origin.Dialer{Egress: egresstest.Loopback()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +106,7 @@ func TestKeysStandInNoError(t *testing.T) {
 		if stopped {
 			server.Close()
 		}
-		client, done, err := s3.Connect(s3.Config{Endpoint: url, PathStyle: true, AccessKey: "publicpart", SecretKey: "secretpart", Tries: 1})
+		client, done, err := s3.Connect(s3.Config{Endpoint: url, PathStyle: true, AccessKey: "publicpart", SecretKey: "secretpart", Tries: 1, Dialer: origin.Dialer{Egress: egresstest.Loopback()}})
 		if err != nil {
 			t.Fatal(err)
 		}

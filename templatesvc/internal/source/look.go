@@ -97,7 +97,7 @@ func (r *Runner) bring(ctx context.Context, s fleet.TemplateSource, before fleet
 
 // request asks for all of a source, or for what changed since it was last brought.
 func (r *Runner) request(ctx context.Context, s fleet.TemplateSource, before fleet.SourceStatus) (origin.Request, error) {
-	request := origin.Request{Source: s, Spool: r.cfg.Spool, At: before.Place}
+	request := origin.Request{Source: s, Spool: r.cfg.Spool, At: before.Place, Dialer: r.cfg.Dialer}
 	if s.Sealed != nil {
 		plain, err := r.box.Open(s.Sealed)
 		if err != nil {

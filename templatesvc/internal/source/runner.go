@@ -26,7 +26,7 @@ const (
 // Fetch brings what a source of one kind holds; nil when nothing changed.
 type Fetch func(context.Context, origin.Request) (*origin.Holding, error)
 
-// RunnerConfig is what a Runner needs; all of it but Settling is required.
+// RunnerConfig is what a Runner needs; all of it but Settling and Dialer is required.
 type RunnerConfig struct {
 	Store   *store.Client
 	Service *template.Service
@@ -37,6 +37,8 @@ type RunnerConfig struct {
 	// Settling is how long what is declared in a directory must have been missing before it
 	// goes; 0 is a minute.
 	Settling time.Duration
+	// Dialer makes the connections to sources.
+	Dialer origin.Dialer
 	// Secret is the cluster's, under which credentials are sealed.
 	Secret string
 	// Spool is a directory for what is kept on disk while a source is read.
@@ -53,8 +55,9 @@ type Runner struct {
 	box  seal.Box
 	wake chan struct{}
 
-	mu      sync.Mutex // guards records
+	mu      sync.Mutex // guards records and again
 	records map[string]fleet.TemplateSource
+	again   bool // every source is to be looked at once more
 }
 
 // NewRunner makes a runner.
@@ -73,6 +76,14 @@ func (r *Runner) Wake() {
 	case r.wake <- struct{}{}:
 	default:
 	}
+}
+
+// LookAgain makes the runner look at every source that it owns, now.
+func (r *Runner) LookAgain() {
+	r.mu.Lock()
+	r.again = true
+	r.mu.Unlock()
+	r.Wake()
 }
 
 // Reset implements store.Handler.
@@ -163,7 +174,7 @@ func (r *Runner) arrange(ctx context.Context, workers map[string]*worker, runnin
 			mine, w.cancel = context.WithCancel(ctx)
 			workers[key] = w
 			running.Go(func() { r.work(mine, key, w.changed) })
-		case w.modRev != s.ModRev:
+		case w.modRev != s.ModRev || r.again:
 			w.modRev = s.ModRev
 			select {
 			case w.changed <- struct{}{}:
@@ -171,6 +182,7 @@ func (r *Runner) arrange(ctx context.Context, workers map[string]*worker, runnin
 			}
 		}
 	}
+	r.again = false
 }
 
 func (r *Runner) fence(name string) (store.Fence, bool) {

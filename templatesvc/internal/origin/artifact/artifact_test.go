@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/orreryhq/orrery/libs/egress/egresstest"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin"
@@ -52,11 +53,11 @@ func hashOf(b []byte) string {
 // left on disk.
 func fetch(t *testing.T, s fleet.TemplateSource, c fleet.SourceCredentials, seen string) (told []string, h *origin.Holding, err error) {
 	t.Helper()
-	return fetchBy(t, origin.Dialer{}, s, c, seen)
+	return fetchBy(t, origin.Dialer{Egress: egresstest.Loopback()}, s, c, seen)
 }
 
 // hasty gives a server that says nothing up soon.
-var hasty = origin.Dialer{Idle: 200 * time.Millisecond}
+var hasty = origin.Dialer{Idle: 200 * time.Millisecond, Egress: egresstest.Loopback()}
 
 func fetchBy(t *testing.T, by origin.Dialer, s fleet.TemplateSource, c fleet.SourceCredentials, seen string) (told []string, h *origin.Holding, err error) {
 	t.Helper()
@@ -146,7 +147,7 @@ func TestWhatIsNotTheArtifactIsRefused(t *testing.T) {
 		"/slow":  {errs.Unavailable, "does not answer in time"},
 	} {
 		t.Run(path, func(t *testing.T) {
-			by := origin.Dialer{}
+			by := origin.Dialer{Egress: egresstest.Loopback()}
 			if path == "/slow" {
 				by = hasty
 			}
@@ -182,7 +183,7 @@ func TestAServerThatAcceptsAndSaysNothingIsGivenUp(t *testing.T) {
 }
 
 func TestADowngradeIsNotFollowed(t *testing.T) {
-	check := origin.Dialer{}.Client().CheckRedirect
+	check := origin.Dialer{Egress: egresstest.Loopback()}.Client().CheckRedirect
 	to, from := httptest.NewRequest("GET", "http://host/", nil), httptest.NewRequest("GET", "https://host/", nil)
 	if err := check(to, []*http.Request{from}); !errs.Is(err, errs.Invalid) {
 		t.Errorf("%v", err)

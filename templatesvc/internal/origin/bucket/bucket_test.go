@@ -18,6 +18,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"go.uber.org/goleak"
 
+	"github.com/orreryhq/orrery/libs/egress/egresstest"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin"
@@ -39,7 +40,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{t: t, backend: s3mem.New()}
+	s := &site{t: t, backend: s3mem.New(), dialer: origin.Dialer{Egress: egresstest.Loopback()}}
 	if err := s.backend.CreateBucket("bucket"); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orreryhq/orrery/libs/egress/egresstest"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin"
@@ -182,7 +183,7 @@ func TestAServerThatRefusesOrHangsIsToldInBoundedTime(t *testing.T) {
 		"nothing at the path on the own disk": {"file:///does/not/exist", token, errs.Invalid, "no repository is found"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			by := origin.Dialer{}
+			by := origin.Dialer{Egress: egresstest.Loopback()}
 			if c.want == "does not answer in time" {
 				by = hasty
 			}

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/orreryhq/orrery/libs/egress/egresstest"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin/git"
@@ -97,11 +98,11 @@ func (r *repository) serve() *httptest.Server {
 // fetch brings a source wholly, as lines "<template>/<path> <kind> <mode> <content>".
 func fetch(t *testing.T, s fleet.TemplateSource, c fleet.SourceCredentials, seen string) (told []string, revision string, err error) {
 	t.Helper()
-	return fetchBy(t, origin.Dialer{}, s, c, seen)
+	return fetchBy(t, origin.Dialer{Egress: egresstest.Loopback()}, s, c, seen)
 }
 
 // hasty gives a server that says nothing up soon.
-var hasty = origin.Dialer{Idle: time.Second}
+var hasty = origin.Dialer{Idle: time.Second, Egress: egresstest.Loopback()}
 
 func fetchBy(t *testing.T, by origin.Dialer, s fleet.TemplateSource, c fleet.SourceCredentials, seen string) (told []string, revision string, err error) {
 	t.Helper()

@@ -23,6 +23,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"golang.org/x/sys/unix"
 
+	"github.com/orreryhq/orrery/libs/egress/egresstest"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/origin"
@@ -206,7 +207,7 @@ func TestARepositoryWithAFileThatIsTooLargeIsRefusedByItsHash(t *testing.T) {
 	spool := t.TempDir()
 	before := allocated()
 	_, err := Fetch(t.Context(), origin.Request{
-		Source: fleet.TemplateSource{Kind: fleet.SourceGit, URL: server.URL, Branch: "main"}, Spool: spool, Dialer: origin.Dialer{Idle: time.Minute},
+		Source: fleet.TemplateSource{Kind: fleet.SourceGit, URL: server.URL, Branch: "main"}, Spool: spool, Dialer: origin.Dialer{Idle: time.Minute, Egress: egresstest.Loopback()},
 	})
 	if !errs.Is(err, errs.TooLarge) || !strings.Contains(errs.MessageOf(err), "the blob ") || !strings.Contains(errs.MessageOf(err), "of the repository has 256 MiB") {
 		t.Errorf("%v", err)

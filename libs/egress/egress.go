@@ -1,0 +1,104 @@
+// Package egress makes the connections that Orrery opens because a user named a URL: sources
+// of templates, repositories, buckets and artifacts of the catalog.
+//
+// Such a URL leads to the public network, or to what the allow list names. The address is
+// checked in the moment of the connection, after the name was resolved, so neither a redirect
+// nor a name that resolves differently a second time leads elsewhere. Calls between Orrery's
+// own services, and connections that the settings of a service name, do not go through here.
+package egress
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"syscall"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+// Setting is the key of the allow list among the settings of the cluster.
+const Setting = "network.allowedEgress"
+
+// Policy says where connections may lead. The zero value reaches the public network only and
+// uses no proxy.
+type Policy struct {
+	// Allowed is the allow list as it is now. Nil is an empty one.
+	Allowed func() Allowed
+	// Proxy is the HTTP proxy of requests over http and https, nil for none. The environment
+	// names none.
+	Proxy *url.URL
+	// Operator says that the operator chose the address, in the settings of the service: it is
+	// not checked.
+	Operator bool
+}
+
+func (p Policy) allowed() Allowed {
+	if p.Allowed == nil {
+		return Allowed{}
+	}
+	return p.Allowed()
+}
+
+// check is Denied, naming the address, when a host may not be reached at it.
+func (p Policy) check(host string, a netip.Addr) error {
+	if p.Operator || p.allowed().Permits(host, a) {
+		return nil
+	}
+	what := a.String()
+	if host != what {
+		what = fmt.Sprintf("%s (%s)", what, host)
+	}
+	return errs.New(errs.Denied, "%s is %s, which nothing is fetched from by default: an administrator can add the host or its network to %s (POST /api/v1/cluster/config)",
+		what, Kind(a), Setting)
+}
+
+// Dial connects to an address as net.Dialer does. Denied when it resolves to an address that
+// the policy refuses.
+func (p Policy) Dial(ctx context.Context, timeout time.Duration, network, address string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, errs.As(errs.Invalid, "egress.Dial", err)
+	}
+	d := net.Dialer{Timeout: timeout, Control: func(_, resolved string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(resolved)
+		if err != nil {
+			return errs.As(errs.Internal, "egress.Dial", err)
+		}
+		return p.check(host, at.Addr())
+	}}
+	return d.DialContext(ctx, network, address)
+}
+
+// DialHTTP is Dial for http.Transport.DialContext. With a proxy, every connection of the
+// transport leads to the proxy, which the operator chose.
+func (p Policy) DialHTTP(ctx context.Context, timeout time.Duration, network, address string) (net.Conn, error) {
+	p.Operator = p.Operator || p.Proxy != nil
+	return p.Dial(ctx, timeout, network, address)
+}
+
+// ProxyOf is for http.Transport.Proxy. A proxy connects to addresses that nobody here sees, so
+// each request's host is checked before it is passed on; names that do not resolve here are
+// left to the proxy.
+func (p Policy) ProxyOf(r *http.Request) (*url.URL, error) {
+	if p.Proxy == nil {
+		return nil, nil
+	}
+	host := r.URL.Hostname()
+	if a, err := netip.ParseAddr(host); err == nil {
+		return p.Proxy, p.check(host, a)
+	}
+	all, err := net.DefaultResolver.LookupNetIP(r.Context(), "ip", host)
+	if err != nil {
+		return p.Proxy, nil //nolint:nilerr // the proxy resolves it
+	}
+	for _, a := range all {
+		if err := p.check(host, a); err != nil {
+			return nil, err
+		}
+	}
+	return p.Proxy, nil
+}

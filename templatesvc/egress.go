@@ -1,0 +1,89 @@
+package templatesvc
+
+import (
+	"net/url"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/orreryhq/orrery/libs/egress"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// allowList follows the allow list among the settings of the cluster. It is empty until it was
+// read, so nothing is fetched from a private address before.
+type allowList struct {
+	now atomic.Pointer[egress.Allowed]
+	// changed is called after each change, so that what was refused is tried again.
+	changed func()
+
+	mu      sync.Mutex // guards entries
+	entries []string
+}
+
+// Allowed is the list as it is now.
+func (l *allowList) Allowed() egress.Allowed {
+	if list := l.now.Load(); list != nil {
+		return *list
+	}
+	return egress.Allowed{}
+}
+
+// Reset implements store.Handler.
+func (l *allowList) Reset(kvs []store.KeyValue, _ int64) {
+	if len(kvs) == 0 {
+		l.set(nil)
+	}
+	for _, kv := range kvs {
+		l.read(kv)
+	}
+}
+
+// Apply implements store.Handler.
+func (l *allowList) Apply(changes []store.Change, _ int64) {
+	for _, c := range changes {
+		if c.Removed {
+			l.set(nil)
+			continue
+		}
+		l.read(c.KeyValue)
+	}
+}
+
+// read takes the list from the active version of the settings. A record that cannot be read
+// allows nothing.
+func (l *allowList) read(kv store.KeyValue) {
+	active, err := store.Decode[fleet.ConfigActive](kv)
+	if err != nil || active.Patch.AllowedEgress == nil {
+		l.set(nil)
+		return
+	}
+	l.set(*active.Patch.AllowedEgress)
+}
+
+func (l *allowList) set(entries []string) {
+	l.mu.Lock()
+	same := slices.Equal(l.entries, entries)
+	l.entries = entries
+	l.mu.Unlock()
+	if same {
+		return
+	}
+	list := egress.Parse(entries)
+	l.now.Store(&list)
+	l.changed()
+}
+
+// proxyURL reads the setting egress.proxy; "" is no proxy.
+func proxyURL(text string) (*url.URL, error) {
+	if text == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errs.Field("egress.proxy", "must be the URL of an HTTP proxy, like http://proxy.example.org:3128")
+	}
+	return u, nil
+}
