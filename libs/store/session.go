@@ -104,7 +104,7 @@ func ResumeSession[T any](ctx context.Context, c *Client, k Key[T], created int6
 	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Session{
 		client: c, lease: lease, ttl: time.Duration(kept.TTL) * time.Second,
-		fence: FenceOf(k, created), cancel: cancel, done: make(chan struct{}), renewed: make(chan struct{}),
+		fence: FenceOf(k, created), cancel: cancel, done: make(chan struct{}), renewed: make(chan struct{}), hurry: make(chan struct{}, 1),
 	}
 	s.deadline = sent.Add(s.ttl)
 	go s.keepAlive(runCtx)
