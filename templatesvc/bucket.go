@@ -50,8 +50,10 @@ func openContent(cfg Config) (c content, err error) {
 	}
 	b := cfg.Bucket
 	medium, done, err := objects.New(objects.Config{
-		S3: s3.Config{Endpoint: b.Endpoint, Region: b.Region, PathStyle: b.PathStyle, AccessKey: b.AccessKey, SecretKey: b.SecretKey,
-			Dialer: origin.Dialer{Egress: egress.Policy{Operator: true}}},
+		S3: s3.Config{
+			Endpoint: b.Endpoint, Region: b.Region, PathStyle: b.PathStyle, AccessKey: b.AccessKey, SecretKey: b.SecretKey,
+			Dialer: origin.Dialer{Egress: egress.Policy{Operator: true}},
+		},
 		Bucket: b.Bucket, Prefix: b.Prefix, Dir: filepath.Join(cfg.BlobDir, "cache"), CacheBytes: b.CacheBytes,
 	})
 	if err != nil {
