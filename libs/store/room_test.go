@@ -47,15 +47,15 @@ func TestHistoryThatWasNeverCompactedIsAWarning(t *testing.T) {
 func TestAnAlarmAndANearlyUsedQuotaAreWarnings(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		status etcdserverpb.StatusResponse
+		status *etcdserverpb.StatusResponse
 		want   string
 	}{
-		{"half of the quota", etcdserverpb.StatusResponse{DbSize: 1 << 30, DbSizeQuota: 2 << 30}, ""},
-		{"most of the quota", etcdserverpb.StatusResponse{DbSize: 1900 << 20, DbSizeInUse: 100 << 20, DbSizeQuota: 2 << 30}, "has used 1900 of the 2048 MiB of its quota, 100 MiB"},
-		{"an etcd that does not tell its quota", etcdserverpb.StatusResponse{DbSize: 1900 << 20}, ""},
-		{"an alarm", etcdserverpb.StatusResponse{Errors: []string{"alarm: NOSPACE"}}, "NOSPACE"},
+		{"half of the quota", &etcdserverpb.StatusResponse{DbSize: 1 << 30, DbSizeQuota: 2 << 30}, ""},
+		{"most of the quota", &etcdserverpb.StatusResponse{DbSize: 1900 << 20, DbSizeInUse: 100 << 20, DbSizeQuota: 2 << 30}, "has used 1900 of the 2048 MiB of its quota, 100 MiB"},
+		{"an etcd that does not tell its quota", &etcdserverpb.StatusResponse{DbSize: 1900 << 20}, ""},
+		{"an alarm", &etcdserverpb.StatusResponse{Errors: []string{"alarm: NOSPACE"}}, "NOSPACE"},
 	} {
-		got := strings.Join(store.MemberWarnings("e", (*clientv3.StatusResponse)(&c.status)), "; ")
+		got := strings.Join(store.MemberWarnings("e", (*clientv3.StatusResponse)(c.status)), "; ")
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
