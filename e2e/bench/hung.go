@@ -34,10 +34,10 @@ func measureHung(ctx context.Context, b *bench) error {
 		return err
 	}
 	etcd, err := site.StartEtcd(ctx, site.Options{Dir: filepath.Join(b.dir, "hung"), Programs: programs, Members: 3, Tick: etcdTick})
-	defer etcd.Close()
 	if err != nil {
 		return err
 	}
+	defer etcd.Close()
 	sessions, end, err := openSessions(ctx, etcd.Endpoints(), hungNodes)
 	defer end()
 	if err != nil {

@@ -112,15 +112,19 @@ func (s *Site) path(name ...string) string {
 	return filepath.Join(append([]string{s.o.Dir}, name...)...)
 }
 
-// StartEtcd starts the members of etcd alone. It has to be closed, also after an error.
+// StartEtcd starts the members of etcd alone.
 func StartEtcd(ctx context.Context, o Options) (*Site, error) {
 	s := &Site{o: o}
 	for _, dir := range []string{s.path("logs"), s.path("etcd")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return s, err
+			return nil, err
 		}
 	}
-	return s, s.startEtcd(ctx)
+	if err := s.startEtcd(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
 }
 
 // Members are the members of etcd.
