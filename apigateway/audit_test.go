@@ -3,6 +3,8 @@ package apigateway
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,7 +13,6 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -21,7 +22,7 @@ import (
 // told are what the audit says of each change, oldest first.
 func (s *site) told() (all []string) {
 	s.t.Helper()
-	for _, e := range slices.Backward(s.do("GET", "/api/v1/audit", nil).want(200).data()) {
+	for _, e := range slices.Backward(s.do("GET", "/api/v1/audit?class=CHANGE", nil).want(200).data()) {
 		e, _ := e.(map[string]any)
 		before, _ := json.Marshal(e["before"])
 		after, _ := json.Marshal(e["after"])
@@ -162,11 +163,11 @@ func TestTheAuditIsReadByThePageAndFiltered(t *testing.T) {
 		"since=" + at(3) + "&until=" + at(5):      {"4", "3"},
 		"since=" + at(3) + "&user=user-0&limit=1": {"9"},
 	} {
-		if got := s.do("GET", "/api/v1/audit?"+query, nil).resources(); !slices.Equal(got, want) {
+		if got := s.do("GET", "/api/v1/audit?class=CHANGE&"+query, nil).resources(); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", query, got, want)
 		}
 	}
-	s.do("GET", "/api/v1/audit?limit=2&offset=2", nil).is("total", 10).is("page", 2).is("pageSize", 2)
+	s.do("GET", "/api/v1/audit?class=CHANGE&limit=2&offset=2", nil).is("total", 10).is("page", 2).is("pageSize", 2)
 	s.do("GET", "/api/v1/audit?user=user-1", nil).is("total", 3).is("nextCursor", nil)
 	for query, name := range map[string]string{"since=yesterday": "since", "until=1": "until", "limit=x": "limit", "offset=x": "offset", "page=x": "page"} {
 		s.do("GET", "/api/v1/audit?"+query, nil).want(400).naming(name)
@@ -179,7 +180,7 @@ func TestACursorGoesOnWhereThePageEndedWhateverIsNew(t *testing.T) {
 	s.entries(began, 7)
 	var got []string
 	for next, n := any(""), 0; next != nil && n < 10; n++ {
-		page := s.do("GET", fmt.Sprintf("/api/v1/audit?cursor=%v&limit=3", next), nil)
+		page := s.do("GET", fmt.Sprintf("/api/v1/audit?class=CHANGE&cursor=%v&limit=3", next), nil)
 		got = append(got, page.resources()...)
 		page.is("total", 7+n)
 		next = page.field("nextCursor")
@@ -218,11 +219,151 @@ func TestACommandThatMayNotHaveComeThereIsInTheAuditAsFailed(t *testing.T) {
 
 func TestTheAuditIsShortenedAsItGrows(t *testing.T) {
 	s := newSite(t)
-	s.entries(time.Now().Add(-5*time.Hour), operate.KeepAudit+operate.AuditSlack)
+	const most = 10_000
+	s.entries(time.Now().Add(-5*time.Hour), most+most/20)
 	s.do("PUT", "/api/v1/quotas/all", `{"selector":{"a":"b"},"limit":{"instances":5}}`).want(201)
 	await.That(t, "the oldest entries go", func() string {
 		n := s.view.Snapshot().Audit.Len()
-		return await.Unless(n <= operate.KeepAudit, "there are %d", n)
+		return await.Unless(n <= most+1, "there are %d", n)
 	})
-	s.do("GET", "/api/v1/audit?limit=1", nil).is("total", operate.KeepAudit).is("data.0.resourceId", "all")
+	s.do("GET", "/api/v1/audit?limit=1&class=CHANGE", nil).is("total", most).is("data.0.resourceId", "all")
+}
+
+// since are entries of the audit with an action, newest first.
+func (s *site) audited(action string) []any {
+	s.t.Helper()
+	return s.do("GET", "/api/v1/audit?action="+action, nil).want(200).data()
+}
+
+// becomes waits until an action is in the audit so many times.
+func (s *site) becomes(action string, times int) {
+	s.t.Helper()
+	await.That(s.t, fmt.Sprintf("%s is in the audit %d times", action, times), func() string {
+		got := s.audited(action)
+		return await.Unless(len(got) == times, "%v", got)
+	})
+}
+
+func TestNeitherAnInstanceNorAStrangerPushesOutWhatPeopleDid(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", nil)
+	for class, mark := range map[fleet.AuditClass]fleet.AuditMark{
+		fleet.AuditWorkload: {Username: fleet.InstanceActor("abc123"), Action: "player.transfer", ResourceType: "player"},
+		fleet.AuditUnproven: {Action: fleet.ActionLoginFailed, ResourceType: "user"},
+	} {
+		const most, more = 2_000, 2_300
+		for batch := range slices.Chunk(make([]struct{}, more), s.store.MaxOps()-1) {
+			var writes []store.Write
+			for range batch {
+				one := mark
+				one.ID, one.CreatedAt = ulid.MustNew(ulid.Now(), ulid.DefaultEntropy()).String(), time.Now()
+				writes = append(writes, store.Create(store.AuditKey(one.ID), fleet.AuditEntry{AuditMark: one}))
+			}
+			s.commit(writes...)
+		}
+		s.do("PATCH", "/api/v1/groups/lobby", map[string]any{"maxPlayers": 10 + int(class)}).want(200)
+		await.That(t, class.String()+" is shortened", func() string {
+			n := s.view.Snapshot().AuditTotals[class].Entries
+			return await.Unless(n <= most+most/20, "there are %d", n)
+		})
+	}
+	if got := s.audited("group.create"); len(got) != 1 {
+		t.Errorf("what somebody did is gone: %v", got)
+	}
+	s.do("GET", "/api/v1/history/group/lobby", nil).want(200).is("total", 3)
+	s.do("GET", "/api/v1/audit?class=change&pageSize=1", nil).want(200).is("data.0.action", "group.update").is("data.0.class", "CHANGE")
+	s.do("GET", "/api/v1/audit?class=nonsense", nil).want(400).naming("WORKLOAD")
+}
+
+func TestEntriesGoAfterNinetyDaysButTheLastChange(t *testing.T) {
+	s := newSite(t)
+	s.entries(time.Now().Add(-100*24*time.Hour), 5)
+	s.entries(time.Now().Add(-89*24*time.Hour), 2)
+	if err := s.gateway.operate.PruneAudit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await.That(t, "the old ones are gone", func() string {
+		n := s.view.Snapshot().AuditTotals[fleet.AuditChange].Entries
+		return await.Unless(n == 2, "there are %d changes", n)
+	})
+	old := newSite(t)
+	old.entries(time.Now().Add(-100*24*time.Hour), 3)
+	if err := old.gateway.operate.PruneAudit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await.That(t, "one is left to tell how far back the past is known", func() string {
+		n := old.view.Snapshot().AuditTotals[fleet.AuditChange].Entries
+		return await.Unless(n == 1, "there are %d changes", n)
+	})
+}
+
+func TestLoginsAndWrongPasswordsAreAuditedAndAFloodOfThemIsNot(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1/32"} })
+	from(s, "198.51.100.7", "admin", adminPassword).want(200)
+	s.do("GET", "/api/v1/audit?action=auth.login", nil).want(200).is("data.0.username", "admin").is("data.0.ipAddress", "198.51.100.7").
+		is("data.0.class", "LOGIN").is("data.0.details", "from the new network 198.51.100.7")
+	for range 3 {
+		from(s, "203.0.113.1", "admin", "wrong").want(401)
+	}
+	for n := range 8 {
+		from(s, "203.0.113.1", fmt.Sprint("nobody", n), "wrong").want(401)
+	}
+	failed := s.do("GET", "/api/v1/audit?action=auth.login-failed", nil).want(200).is("total", 2).is("data.1.resourceId", "admin").is("data.1.class", "UNPROVEN")
+	if strings.Contains(failed.raw, "nobody0") {
+		t.Errorf("what was typed as a name is kept: %s", failed.raw)
+	}
+	before := len(s.audited("auth.login-failed"))
+	for n := range 60 {
+		from(s, fmt.Sprint("203.0.113.", 10+n), fmt.Sprint("nobody", 100+n), "wrong").want(401)
+	}
+	if n := len(s.audited("auth.login-failed")) - before; n < 20 || n > 50 {
+		t.Errorf("of 60 wrong passwords from 60 networks %d are in the audit", n)
+	}
+}
+
+func TestATokenThatIsUsedFromANewAddressIsAuditedOnce(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1/32"} })
+	ci, made := s.key(`{"name":"ci"}`)
+	for range 2 {
+		for _, address := range []string{"203.0.113.1", "203.0.113.2", "2001:db8::1", "2001:db8::2"} {
+			ci.do("GET", "/api/v1/auth/me", nil, "X-Forwarded-For", address).want(200)
+		}
+		s.becomes("auth.new-address", 3)
+	}
+	s.do("GET", "/api/v1/audit?action=auth.new-address", nil).want(200).is("data.0.tokenId", made.field("id")).is("data.0.resourceType", "api-token").is("data.0.class", "LOGIN")
+	s.do("GET", "/api/v1/auth/me", nil, "X-Forwarded-For", "203.0.113.9").want(200)
+	s.becomes("auth.new-address", 4)
+	s.do("GET", "/api/v1/audit?action=auth.new-address", nil).want(200).is("data.0.resourceId", "admin").is("data.0.details", "first use from 203.0.113.9")
+}
+
+func TestReadsOfConsolesAndFilesAreAuditedOnceAnHour(t *testing.T) {
+	b := secretive(t)
+	id := b.there["/api/v1/services/:id"]
+	for range 3 {
+		b.do("GET", "/api/v1/services/"+id+"/files/content?path=a", nil).want(200)
+		b.do("GET", "/api/v1/templates/lobby/files/content?path=a", nil).want(200)
+		b.do("GET", "/api/templates/default/lobby/files/a", nil).want(200)
+		b.do("GET", "/api/v1/services/"+id+"/files/content?path=b", nil).want(200)
+		b.do("POST", "/api/templates/default/lobby/export", nil).want(200)
+		b.do("GET", "/api/v1/services/"+id+"/console/history", nil)
+		b.do("GET", "/api/instances/"+id+"/logs", nil)
+		b.do("POST", "/api/commands/execute", `{"command":"instance logs `+id+`"}`)
+	}
+	b.becomes("file.read", 4)
+	b.becomes("console.read", 1)
+	b.do("GET", "/api/v1/audit?class=ACCESS&resourceType=instance&resourceId="+id, nil).want(200).is("total", 3).is("data.0.username", "all")
+	b.do("GET", "/api/v1/history/instance/"+id, nil).want(200).is("data.0.action", "group.start") // a read changes nothing
+	b.user("olga", "OPERATOR").do("GET", "/api/v1/services/"+id+"/files/content?path=a", nil).want(200)
+	b.becomes("file.read", 5)
+}
+
+func TestEachEntryIsCopiedToTheSink(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.log")
+	s := newSite(t, func(c *Config) { c.AuditSink = file })
+	s.group("lobby", nil)
+	await.That(t, "the entries are in the file", func() string {
+		got, err := os.ReadFile(file)
+		ok := err == nil && strings.Contains(string(got), `"action":"auth.login"`) && strings.Contains(string(got), `"action":"group.create"`)
+		return await.Unless(ok, "%v: %s", err, got)
+	})
 }

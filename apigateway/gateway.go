@@ -22,6 +22,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auditsink"
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/bell"
 	"github.com/orreryhq/orrery/apigateway/internal/command"
@@ -79,6 +80,9 @@ type Limits struct {
 	// Tickets are the tickets for streams that a user gets; 120 by default.
 	Tickets int
 }
+
+// CheckAuditSink reports whether Config.AuditSink can be understood.
+func CheckAuditSink(target string) error { return auditsink.Check(target) }
 
 // MaxLockoutFailures is the largest Lockout.Failures: the time of each is kept.
 const MaxLockoutFailures = 100
@@ -151,6 +155,9 @@ type Config struct {
 	Reset       PasswordReset
 	// NoShares is true when nobody may share texts by links, and nobody reads those there are.
 	NoShares bool
+	// AuditSink is where each entry of the audit that this gateway writes is also written as a
+	// line of JSON: a file, syslog, udp://host:port or tcp://host:port. Empty: nowhere.
+	AuditSink string
 	// Replica is this process' name among the gateways.
 	Replica string
 	// NodeID names this gateway to clients of the older API. Empty means Replica.
@@ -177,6 +184,8 @@ type Gateway struct {
 	events  *events.Log
 	auth    *auth.Service
 	operate *operate.Operations
+	// copies takes the entries of the audit; nil when they are copied nowhere.
+	copies  *auditsink.Sink
 	agents  *upstream.Agents
 	shares  *share.Shares
 	bell    *bell.Bell
@@ -259,8 +268,11 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g.agents = upstream.NewAgents(g.health, cfg.View, upstream.DialAgents(calling(g.calls), cfg.ClusterSecret))
+	if g.copies, err = auditsink.New(cfg.AuditSink, cfg.Log, g.metrics); err != nil {
+		return nil, err
+	}
 	g.operate = operate.New(operate.Config{
-		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now,
+		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now, Copy: g.copies.Put,
 		Agents: g.agents, Seal: box,
 		Settings: live.Now, TellReset: cfg.Reset.tell(cfg.Log, live.Now),
 	})
@@ -355,7 +367,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		Schedulers: upstream.NewSchedulers(g.health, g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, calling(g.calls)),
 		Logs:       records, Shares: g.shares, NoShares: g.cfg.NoShares, APIURL: g.cfg.APIURL,
 		Players: g.players, Past: g.past, Settings: g.settings, End: g.end, Replica: g.cfg.Replica, ClusterName: g.cfg.ClusterName,
-		Ready: g.waiting, WithinName: frame.WithinName, WithinPictures: frame.WithinPictures, Meta: meta, Version: g.cfg.Version, Now: g.cfg.Now,
+		Ready: g.waiting, WithinName: frame.WithinName, WithinPictures: frame.WithinPictures, Meta: meta, Version: g.cfg.Version, Log: g.cfg.Log, Now: g.cfg.Now,
 	}).Routes()...)
 	told := events.New(events.Config{
 		Store: g.cfg.Store, Log: g.events, Tickets: tickets, ClusterID: meta.ClusterID, Caller: streamCaller,

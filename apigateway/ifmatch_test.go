@@ -16,6 +16,8 @@ var revisionless = map[string]string{
 	"DELETE /api/v1/workloads/credentials/:id":           "tokens of an instance are many, of the moment",
 	"DELETE /api/v1/workloads/credentials/instances/:id": "tokens of an instance are many, of the moment",
 	"DELETE /api/v1/templates/:name/versions/:hash":      "a version never changes",
+	"DELETE /api/v1/users/:name/sessions":                "a session is ended or not",
+	"DELETE /api/v1/users/:name/sessions/:id":            "a session is ended or not",
 	"DELETE /s/:id":                      "a share never changes",
 	"DELETE /api/instances/:id":          "this dialect shows no revision of an instance, and a stop is no change of what was read",
 	"PATCH /api/instances/:id/lifecycle": "this dialect shows no revision of an instance",

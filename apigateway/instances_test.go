@@ -546,7 +546,7 @@ func TestEveryMutationIsInTheAuditOnce(t *testing.T) {
 	s.do("POST", "/api/v1/groups/lobby/scale", `{"targetInstances":0}`).want(200)
 	s.do("PUT", "/api/configurations/older", `{"command":"x"}`).want(204)
 	s.do("DELETE", "/api/v1/groups/lobby", nil).want(204)
-	r := s.do("GET", "/api/v1/audit", nil).want(200)
+	r := s.do("GET", "/api/v1/audit?class=CHANGE", nil).want(200)
 	var got []string
 	for _, e := range slices.Backward(r.data()) {
 		m, _ := e.(map[string]any)
@@ -559,10 +559,6 @@ func TestEveryMutationIsInTheAuditOnce(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("audit %v\n want %v", got, want)
 	}
-	if err := s.gateway.operate.PruneAudit(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
-	s.do("GET", "/api/v1/audit", nil).want(200).is("total", 2)
 }
 
 func TestEventsNeedATicketOrAToken(t *testing.T) {

@@ -100,12 +100,50 @@ func TestOfManyPasswordsAtOnceThatLockANameOutNoneIsCountedTwice(t *testing.T) {
 
 func TestWithoutALockoutNothingIsCounted(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.Lockout.Failures = -1 })
-	before := s.revision()
 	for range 6 {
 		tries(s, "admin", "wrong").want(401)
 	}
 	tries(s, "admin", adminPassword).want(200)
-	if after := s.revision(); after != before {
-		t.Error("a login wrote something")
+	if n := s.view.Snapshot().Lockouts.Len(); n != 0 {
+		t.Errorf("the failures of %d names are counted", n)
 	}
+	s.do("GET", "/api/v1/audit?action=auth.login-failed", nil).want(200).is("total", 1)
+}
+
+// from tries a password from an address, as a trusted proxy tells it.
+func from(s *site, address, user, password string) *reply {
+	return s.as("").do("POST", "/api/v1/auth/login", map[string]string{"username": user, "password": password}, "X-Forwarded-For", address)
+}
+
+func TestAStrangerLocksOutTheirOwnNetworkAndNotAnAdministratorAtAKnownAddress(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1/32"} })
+	const home, cafe = "198.51.100.7", "198.51.100.8"
+	from(s, home, "admin", adminPassword).want(200)
+	for range 5 {
+		from(s, "203.0.113.1", "admin", "wrong").want(401)
+	}
+	from(s, "203.0.113.1", "admin", adminPassword).want(429)
+	from(s, home, "admin", adminPassword).want(200)
+	from(s, cafe, "admin", adminPassword).want(200) // so few lock out nobody else
+	for n := range 15 {
+		from(s, fmt.Sprint("203.0.113.", 10+n), "admin", "wrong").want(401)
+	}
+	from(s, "192.0.2.1", "admin", adminPassword).want(429) // many networks lock out all unknown ones
+	for _, known := range []string{home, cafe, "::ffff:" + home} {
+		from(s, known, "admin", adminPassword).want(200)
+	}
+	for range 5 {
+		from(s, home, "admin", "wrong").want(401)
+	}
+	from(s, home, "admin", adminPassword).want(429).is("error.code", "ACCOUNT_LOCKED")
+	from(s, cafe, "admin", adminPassword).want(200)
+}
+
+func TestOfIPv6ThePrefixOfAHostIsLockedOut(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1/32"} })
+	for n := range 5 {
+		from(s, fmt.Sprint("2001:db8:1:2::", n+1), "admin", "wrong").want(401)
+	}
+	from(s, "2001:db8:1:2:ffff::1", "admin", adminPassword).want(429)
+	from(s, "2001:db8:1:3::1", "admin", adminPassword).want(200)
 }

@@ -42,7 +42,7 @@ func TestAQuotaIsMadeReadReplacedAndRemoved(t *testing.T) {
 	if _, err := store.Get(t.Context(), s.store, store.QuotaAllocKey("acme")); !errs.Is(err, errs.NotFound) {
 		t.Errorf("something of it is left: %v", err)
 	}
-	s.do("GET", "/api/v1/audit", nil).want(200).naming("quota.create").naming("quota.update").naming("quota.delete").is("total", 3)
+	s.do("GET", "/api/v1/audit?class=CHANGE", nil).want(200).naming("quota.create").naming("quota.update").naming("quota.delete").is("total", 3)
 }
 
 func TestAChangedQuotaBarsWhatWasDecidedUnderIt(t *testing.T) {

@@ -15,7 +15,6 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
-	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/peer"
 	"github.com/orreryhq/orrery/apigateway/internal/rest"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
@@ -75,6 +74,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() { g.operate.Run(ctx) })
 	running.Go(func() { g.auth.Run(ctx) })
 	running.Go(func() { g.auth.KeepPasswordFile(ctx) })
+	running.Go(func() { g.copies.Run(ctx) })
 	running.Go(func() { g.arrivals.Run(ctx) })
 	running.Go(func() {
 		series.Every(ctx, func(time.Time) { g.past.Add(g.cfg.Now(), rest.Sample(g.cfg.View.Snapshot())...) })
@@ -186,7 +186,7 @@ func (g *Gateway) tidy(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		err := errors.Join(
-			g.operate.PruneAudit(ctx, operate.KeepAudit), g.operate.PruneCredentials(ctx), g.auth.PruneTokens(ctx),
+			g.operate.PruneAudit(ctx), g.operate.PruneCredentials(ctx), g.auth.PruneTokens(ctx),
 			g.operate.PruneJoinTokens(ctx), g.operate.PruneRevokedNodes(ctx), g.shares.Tidy(ctx),
 		)
 		if err != nil && ctx.Err() == nil {

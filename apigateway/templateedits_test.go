@@ -91,7 +91,7 @@ func TestATemplateIsMadeEditedAndDeletedThroughV1(t *testing.T) {
 	s.do("DELETE", "/api/v1/templates/_module-plugins-x", nil).want(400).is("error.code", "PROTECTED")
 	s.do("PATCH", "/api/v1/templates/_module-plugins-x", `{}`).want(400).is("error.code", "PROTECTED")
 	actions := map[string]int{}
-	for _, e := range s.do("GET", "/api/v1/audit", nil).want(200).data() {
+	for _, e := range s.do("GET", "/api/v1/audit?class=CHANGE", nil).want(200).data() {
 		m, _ := e.(map[string]any)
 		if m["resourceType"] == "template" {
 			actions[fmt.Sprint(m["username"], " ", m["action"])]++

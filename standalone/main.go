@@ -122,6 +122,7 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	fs.IntVar(&o.Lockout.Failures, "lockout-failures", 5, "wrong passwords within -lockout-window that lock a user name out; 0: none do")
 	fs.DurationVar(&o.Lockout.Window, "lockout-window", 15*time.Minute, "how long a wrong password counts")
 	fs.DurationVar(&o.Lockout.Duration, "lockout-duration", 15*time.Minute, "how long a user name is locked out")
+	fs.StringVar(&o.AuditSink, "audit-sink", "", "`where` each entry of the audit is also written as a line of JSON: a file, syslog, or udp://host:port or tcp://host:port of a syslog server; empty: nowhere")
 	fs.BoolVar(&o.Reset.Log, "password-reset-log", false, "let forgotten passwords be reset by a token that is written to the log")
 	fs.BoolVar(&o.StopInstances, "stop-instances", true, "stop the instances when this program ends; with false they run on and the next start adopts them")
 	fs.BoolVar(&f.demo, "demo", false, "declare a demo group of small game servers")

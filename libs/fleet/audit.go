@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -47,6 +48,74 @@ func (m *AuditMark) Concerns() []string {
 	}
 	return []string{m.ResourceType + "/" + m.ResourceID}
 }
+
+// AuditClass says who causes an entry. Each class is kept within bounds of its own, so that
+// nobody can push out entries of another one.
+type AuditClass int
+
+// The classes.
+const (
+	// AuditChange has what users, their API tokens and sources changed and commanded.
+	AuditChange AuditClass = iota
+	// AuditAccess has who read consoles and files.
+	AuditAccess
+	// AuditLogin has what proven users did with their logins, and tokens used from a new address.
+	AuditLogin
+	// AuditUnproven has what anybody can cause without a login: wrong passwords, lockouts, and
+	// requests to reset a password.
+	AuditUnproven
+	// AuditWorkload has what instances did with their own tokens.
+	AuditWorkload
+	// AuditClasses is the number of classes.
+	AuditClasses
+)
+
+// String is the class as the API shows it.
+func (c AuditClass) String() string {
+	names := [AuditClasses]string{"CHANGE", "ACCESS", "LOGIN", "UNPROVEN", "WORKLOAD"}
+	if c < 0 || c >= AuditClasses {
+		return ""
+	}
+	return names[c]
+}
+
+// InstanceActor is the name under which an instance acts.
+func InstanceActor(id InstanceID) string { return instanceActor + string(id) }
+
+// instanceActor begins the name under which an instance acts; no user's name has a space.
+const instanceActor = "instance "
+
+// Actions of entries that are no AuditChange.
+const (
+	ActionConsoleRead   = "console.read"
+	ActionFileRead      = "file.read"
+	ActionLogin         = "auth.login"
+	ActionLogout        = "auth.logout"
+	ActionNewAddress    = "auth.new-address"
+	ActionRefreshReused = "auth.refresh-reused"
+	ActionLoginFailed   = "auth.login-failed"
+	ActionLockout       = "auth.lockout"
+	ActionResetRequest  = "auth.password-reset.request"
+)
+
+// Class is the entry's. It follows from the mark, so that entries of earlier versions have one.
+func (m *AuditMark) Class() AuditClass {
+	if strings.HasPrefix(m.Username, instanceActor) {
+		return AuditWorkload
+	}
+	switch m.Action {
+	case ActionConsoleRead, ActionFileRead:
+		return AuditAccess
+	case ActionLogin, ActionLogout, ActionNewAddress, ActionRefreshReused:
+		return AuditLogin
+	case ActionLoginFailed, ActionLockout, ActionResetRequest:
+		return AuditUnproven
+	}
+	return AuditChange
+}
+
+// AuditTotal is how many entries there are of a class, and their size together.
+type AuditTotal struct{ Entries, Bytes int }
 
 // AuditSlip is what of an entry is kept in memory.
 type AuditSlip struct {

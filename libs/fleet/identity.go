@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"net/netip"
 	"strconv"
 	"time"
 )
@@ -95,16 +96,56 @@ type Revocation struct {
 	At   time.Time `json:"at"`
 }
 
-// Lockout is how often a password was wrong for a user name lately, whether there is a user
-// of that name or not. Its key is the SHA-256 of the name in lower case, hex, so that nobody
-// reads there what was typed instead of a name; it goes when nothing in it counts any more.
-// The gateway writes it.
+// Lockout counts wrong passwords for a user name, whether there is a user of that name or
+// not. Its key is the SHA-256 of the name in lower case, hex, so that nobody reads there what
+// was typed instead of a name; it goes when nothing in it counts any more. The gateway writes it.
 type Lockout struct {
 	Rev
+	// LockoutCount counts all networks together that are not among the user's KnownNetworks.
+	// Records of earlier versions have nothing else, and count every network in it.
+	LockoutCount
+	// Networks counts each network by itself. At most MaxLockoutNetworks are kept.
+	Networks map[string]LockoutCount `json:"networks,omitempty"`
+}
+
+// LockoutCount counts wrong passwords from somewhere.
+type LockoutCount struct {
 	// Failures are the times of the wrong passwords that still count, the oldest first.
 	Failures []time.Time `json:"failures,omitempty"`
-	// Until is when logins are let in again; zero while they are not locked out.
+	// Until is when passwords are looked at again; zero while they are not locked out.
 	Until time.Time `json:"until,omitzero"`
+}
+
+// MaxLockoutNetworks bounds Lockout.Networks.
+const MaxLockoutNetworks = 64
+
+// KnownNetworks are the networks from which a user signed in, or used a login or an API token,
+// by their form of NetworkOf, each with its last use to a day. Its key is User.ID or the id of
+// the API token. The gateway writes it on a lease.
+type KnownNetworks struct {
+	Rev
+	Networks map[string]time.Time `json:"networks"`
+}
+
+const (
+	// MaxKnownNetworks bounds KnownNetworks.Networks; a new one replaces the least recently used.
+	MaxKnownNetworks = 32
+	// KnownNetworkLife is how long an unused network stays known.
+	KnownNetworkLife = 90 * 24 * time.Hour
+)
+
+// NetworkOf names the network that an address belongs to: of IPv4 the address itself, of IPv6
+// the /64, since one host has all of it.
+func NetworkOf(address string) string {
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	if a = a.Unmap().WithZone(""); a.Is4() {
+		return a.String()
+	}
+	p, _ := a.Prefix(64) // an IPv6 address has one
+	return p.String()
 }
 
 // Reset lets whoever has its token give a user another password, once. Only the token's hash
@@ -160,6 +201,9 @@ type SealedKey struct {
 	// Previous is the one before, which is good still; empty when there is none.
 	Previous  []byte    `json:"previous,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
+	// LoginsSince is when a gateway that bounds the life of logins first used the key: logins of
+	// earlier versions count from then. Zero before that.
+	LoginsSince time.Time `json:"loginsSince,omitzero"`
 }
 
 // Meta identifies the cluster and the layout of its keys.

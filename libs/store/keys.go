@@ -286,6 +286,14 @@ func LockoutKey(hash string) Key[fleet.Lockout] {
 	return Key[fleet.Lockout]{Root + "lockouts/" + hash}
 }
 
+// LoginKey is of a login, by its id.
+func LoginKey(id string) Key[fleet.Login] { return Key[fleet.Login]{Root + "logins/" + id} }
+
+// KnownNetworksKey is of a user by fleet.User.ID, or of an API token by its id.
+func KnownNetworksKey(id string) Key[fleet.KnownNetworks] {
+	return Key[fleet.KnownNetworks]{Root + "known-networks/" + id}
+}
+
 // ResetKey is of a user, by an id that follows from the name.
 func ResetKey(id string) Key[fleet.Reset] { return Key[fleet.Reset]{Root + "resets/" + id} }
 

@@ -65,6 +65,8 @@ type Options struct {
 	Lockout apigateway.Lockout
 	// Reset says how users are told of what resets a forgotten password; the zero value resets none.
 	Reset apigateway.PasswordReset
+	// AuditSink is where entries of the audit are also written, see apigateway.Config.
+	AuditSink string
 	// StopInstances ends the instances when the stack is asked to end; otherwise, and
 	// when it ends because something failed, they run on and the next start adopts them.
 	StopInstances bool
@@ -256,7 +258,7 @@ func (s *stack) gatewayConfig() apigateway.Config {
 	return apigateway.Config{
 		Store: s.db.client, View: s.view, Listener: s.listener, Meta: s.meta,
 		ClusterSecret: s.secret, AdminPasswordFile: s.data.join(passwordFile),
-		Lockout: s.o.Lockout, Reset: s.o.Reset, Replica: replica, NodeID: string(s.o.Node), Takeover: true, SessionTTL: s.o.SessionTTL,
+		Lockout: s.o.Lockout, Reset: s.o.Reset, AuditSink: s.o.AuditSink, Replica: replica, NodeID: string(s.o.Node), Takeover: true, SessionTTL: s.o.SessionTTL,
 		Version: s.o.Version, Log: s.o.Log, Records: s.records, Metrics: s.registry,
 	}
 }

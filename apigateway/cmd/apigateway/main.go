@@ -64,6 +64,9 @@ type settings struct {
 		User     string `config:"user" usage:"user to log in as; empty: no login"`
 		Password string `config:"password" secret:"true" usage:"password of that user"`
 	} `config:"smtp"`
+	Audit struct {
+		Sink string `config:"sink" usage:"where each entry of the audit is also written as a line of JSON: a file, syslog, or udp://host:port or tcp://host:port of a syslog server; empty: nowhere"`
+	} `config:"audit"`
 	Metrics struct {
 		Public bool `config:"public" usage:"show the metrics under /api/metrics without a token"`
 	} `config:"metrics"`
@@ -93,6 +96,9 @@ func (s *settings) Validate() []error {
 	check(s.Lockout.Failures >= 0 && s.Lockout.Failures <= apigateway.MaxLockoutFailures, "lockout.failures", fmt.Sprintf("must be between 0 and %d", apigateway.MaxLockoutFailures))
 	check(s.Lockout.Window >= time.Second, "lockout.window", "must be at least 1s")
 	check(s.Lockout.Duration >= time.Second, "lockout.duration", "must be at least 1s")
+	if err := apigateway.CheckAuditSink(s.Audit.Sink); err != nil {
+		problems = append(problems, err)
+	}
 	mails := s.PasswordReset.By == bySMTP
 	check(mails || s.PasswordReset.By == "" || s.PasswordReset.By == byLog, "password-reset.by", "must be smtp, log or empty")
 	check(!mails || strings.Contains(s.SMTP.Address, ":"), "smtp.address", "must be a host and port, like mail.example.org:587, for mails that reset passwords")
@@ -120,7 +126,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 		Store: e.Client, View: e.View, Log: e.Log, Records: e.Records, Metrics: e.Registry, MetricsPublic: s.Metrics.Public, Listener: listener, APIURL: s.API.URL,
 		ClusterSecret: s.Cluster.Secret, AdminPassword: s.Admin.InitialPassword, AdminPasswordFile: s.Admin.PasswordFile,
 		Origins: s.CORS.Origins, AllowedSubnets: s.Network.AllowedSubnets, TrustedProxies: s.Network.TrustedProxies, Limits: limits(s), MaxStreams: s.Events.Streams, UserStreams: s.Limits.Streams,
-		Lockout: lockout(s), Reset: reset(s), NoShares: !s.Share.Enabled, Replica: e.Replica, ClusterName: s.ClusterName,
+		Lockout: lockout(s), Reset: reset(s), NoShares: !s.Share.Enabled, AuditSink: s.Audit.Sink, Replica: e.Replica, ClusterName: s.ClusterName,
 		Version: telemetry.Version(), Now: e.Now, SessionTTL: s.Session.TTL,
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"crypto/rand"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -51,5 +52,24 @@ func (s *Service) rehash(ctx context.Context, user *fleet.User, password string)
 	})
 }
 
-// Session is the first token of a login of a user with a revision that the view has.
-func (s *Service) Session(user *fleet.User) (string, error) { return s.signer.sign(user, "") }
+// NewLogin is a login of a user that begins now. The caller stores it.
+func (s *Service) NewLogin(user *fleet.User) fleet.Login {
+	return fleet.Login{ID: rand.Text(), UserID: user.ID(), Epoch: user.Epoch, SignedInAt: s.cfg.Now().UTC(), Serial: 1}
+}
+
+// Tokens are what a login is used and refreshed with. refresh is empty when the login has no
+// refresh token.
+func (s *Service) Tokens(user *fleet.User, l fleet.Login) (access, refresh string, err error) {
+	if access, err = s.signer.sign(user, l); err != nil || l.Serial == 0 {
+		return access, "", err
+	}
+	refresh, err = s.signer.signRefresh(user, l)
+	return access, refresh, err
+}
+
+// Refreshes is whose login a refresh token is of, and its serial. Unauthenticated when it is
+// no token that was made here, or its login has ended by itself.
+func (s *Service) Refreshes(token string) (user, login string, serial int64, err error) {
+	c, err := s.signer.parseRefresh(token)
+	return c.Subject, c.Login, c.Serial, err
+}

@@ -28,6 +28,8 @@ const (
 	maxTokenName  = 64
 	maxTokens     = 1000
 	maxTokenYears = 10
+	// TokenLife is how long an API token is good for unless its maker says otherwise.
+	TokenLife = 365 * 24 * time.Hour
 )
 
 // TokenWish is what an API token is to be.

@@ -63,6 +63,8 @@ type Identity struct {
 	Public bool
 
 	credential fleet.Credential
+	// signedInAt is of a login.
+	signedInAt time.Time
 	token      *fleet.APIToken
 	// ofRole is what the user's role may, of which the token's scopes are a part.
 	ofRole []Permission
@@ -107,8 +109,8 @@ func (s *Service) Start(ctx context.Context) error {
 	return s.bootstrap(ctx)
 }
 
-// Login exchanges a password for a token. Unauthenticated when user or password are wrong.
-func (s *Service) Login(ctx context.Context, username, password string) (token string, who Identity, err error) {
+// Login is the user whose password it is. Unauthenticated when user or password are wrong.
+func (s *Service) Login(ctx context.Context, username, password string) (*fleet.User, error) {
 	user, known := s.cfg.View.Snapshot().Users.Get(strings.ToLower(username))
 	hash := nobody
 	if known {
@@ -116,30 +118,33 @@ func (s *Service) Login(ctx context.Context, username, password string) (token s
 	}
 	ok, err := s.hasher.verify(ctx, password, hash)
 	if err != nil {
-		return "", Identity{}, err
+		return nil, err
 	}
 	if !known || !ok {
-		return "", Identity{}, errs.New(errs.Unauthenticated, "user name or password is wrong")
+		return nil, errs.New(errs.Unauthenticated, "user name or password is wrong")
 	}
 	if dated(user.PasswordHash) {
 		s.rehash(ctx, user, password)
 	}
-	token, err = s.signer.sign(user, "")
-	return token, identityOf(s.cfg.View.Snapshot(), user, nil), err
+	return user, nil
 }
 
-// Refresh is a new token of the same login, for a user with the role it has now.
-// Unauthenticated when the login has ended since it was judged: the body of a request may
-// have taken long.
-func (s *Service) Refresh(who Identity) (string, error) {
+// Refresh is the login of a token, without a refresh token, for Tokens to make another one.
+// Unauthenticated when the login has ended since it was judged: the body of a request may have
+// taken long.
+func (s *Service) Refresh(who Identity) (fleet.Login, error) {
 	user, ok := s.User(who.User)
 	if _, err := s.Judge(who.credential); err != nil {
-		return "", err
+		return fleet.Login{}, err
 	}
-	if !ok || user.Epoch != who.credential.Epoch {
-		return "", errs.New(errs.Unauthenticated, "the login has ended: log in again")
+	l := fleet.Login{ID: who.credential.Login, SignedInAt: who.signedInAt}
+	if ok {
+		l.UserID, l.Epoch = user.ID(), who.credential.Epoch
 	}
-	return s.signer.sign(user, who.credential.Login)
+	if !l.Of(user, s.cfg.Now()) {
+		return fleet.Login{}, errs.New(errs.Unauthenticated, "the login has ended: log in again")
+	}
+	return l, nil
 }
 
 // User is a user's record.
@@ -159,7 +164,11 @@ func (s *Service) Authenticate(header string) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	return s.Judge(fleet.Credential{User: c.Subject, Login: c.login(), Epoch: c.Epoch, Until: c.ExpiresAt.Time})
+	who, err := s.Judge(fleet.Credential{User: c.Subject, Login: c.login(), Epoch: c.Epoch, Until: c.ExpiresAt.Time})
+	if who.signedInAt = time.Unix(c.SignedInAt, 0).UTC(); c.SignedInAt == 0 {
+		who.signedInAt = s.ring().loginsSince
+	}
+	return who, err
 }
 
 func bearer(header string) (string, bool) {

@@ -91,7 +91,7 @@ func FuzzOwnToken(f *testing.F) {
 		f.Fatal(err)
 	}
 	want := fleet.OwnToken{Instance: "abc123", Generation: 2, Root: issued.Root, Serial: 3, ExpiresAt: issued.ExpiresAt}
-	login, err := s.signer.sign(&fleet.User{Username: "abc123", Role: RoleAdmin, Epoch: 3}, "")
+	login, err := s.signer.sign(&fleet.User{Username: "abc123", Role: RoleAdmin, Epoch: 3}, begun())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -115,6 +115,11 @@ func FuzzOwnToken(f *testing.F) {
 	})
 }
 
+// begun is a login of the time that the tests tell.
+func begun() fleet.Login {
+	return fleet.Login{ID: "login", SignedInAt: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), Serial: 1}
+}
+
 func at(now time.Time) signer {
 	keys := &ring{current: keyOf([]byte(strings.Repeat("k", 32))), previous: new(keyOf([]byte(strings.Repeat("p", 32))))}
 	return signer{ring: func() *ring { return keys }, now: func() time.Time { return now }, life: func() time.Duration { return SessionTTL }}
@@ -122,7 +127,7 @@ func at(now time.Time) signer {
 
 func TestASessionEndsAfterADay(t *testing.T) {
 	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	token, err := at(start).sign(&fleet.User{Username: "ann", Role: RoleViewer, Epoch: 7}, "")
+	token, err := at(start).sign(&fleet.User{Username: "ann", Role: RoleViewer, Epoch: 7}, begun())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +163,7 @@ func TestATokenOfSomebodyElseIsRefused(t *testing.T) {
 	}
 	foreign, audienceless, endless := good(), good(), good()
 	foreign.Issuer, audienceless.Audience, endless.ExpiresAt = "other", nil, nil
-	valid, err := s.sign(&fleet.User{Username: "ann", Role: RoleViewer}, "")
+	valid, err := s.sign(&fleet.User{Username: "ann", Role: RoleViewer}, begun())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +198,7 @@ func TestATokenIsGoodWhileItsKeyIs(t *testing.T) {
 		return signer{ring: func() *ring { return r }, now: func() time.Time { return now }, life: func() time.Duration { return SessionTTL }}
 	}
 	first, second, third := keyOf([]byte("first")), keyOf([]byte("second")), keyOf([]byte("third"))
-	token, err := with(&ring{current: first}).sign(&fleet.User{Username: "ann"}, "")
+	token, err := with(&ring{current: first}).sign(&fleet.User{Username: "ann"}, begun())
 	if err != nil {
 		t.Fatal(err)
 	}

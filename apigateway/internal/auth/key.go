@@ -38,7 +38,9 @@ type ring struct {
 	current   signingKey
 	previous  *signingKey
 	createdAt time.Time
-	modRev    int64 // of the record it was read from
+	// loginsSince is when logins without a time of their own count as begun.
+	loginsSince time.Time
+	modRev      int64 // of the record it was read from
 }
 
 // accepted are the keys a token may be signed with: the one of an id, or all for one that
@@ -58,28 +60,48 @@ func (s *Service) firstKey(ctx context.Context) (err error) {
 	if s.box, err = seal.NewBox(s.cfg.ClusterSecret, jwtKeyID); err != nil {
 		return err
 	}
-	rev, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(store.SealedKeyKey(jwtKeyID), s.sealed(nil))}})
+	rev, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(store.SealedKeyKey(jwtKeyID), s.sealed(nil, s.cfg.Now().UTC()))}})
 	if err != nil && !errs.Is(err, errs.AlreadyExists) {
 		return errs.Wrap("auth.firstKey", err)
 	}
-	snap, err := s.cfg.View.WaitRev(ctx, rev)
+	record, err := s.datedKey(ctx, rev)
 	if err != nil {
 		return errs.Wrap("auth.firstKey", err)
-	}
-	record, ok := snap.SealedKeys.Get(jwtKeyID)
-	if !ok {
-		return errs.New(errs.Internal, "there is no key to sign tokens with")
 	}
 	keys, err := s.open(record)
 	s.keys.Store(keys)
 	return err
 }
 
+// datedKey is the record of the keys, at a revision or later. In one of an earlier version it
+// notes that logins without a time of their own count from now on.
+func (s *Service) datedKey(ctx context.Context, rev int64) (*fleet.SealedKey, error) {
+	for {
+		snap, err := s.cfg.View.WaitRev(ctx, rev)
+		if err != nil {
+			return nil, err
+		}
+		record, ok := snap.SealedKeys.Get(jwtKeyID)
+		if !ok {
+			return nil, errs.New(errs.Internal, "there is no key to sign tokens with")
+		}
+		if !record.LoginsSince.IsZero() {
+			return record, nil
+		}
+		dated := *record
+		dated.LoginsSince = s.cfg.Now().UTC()
+		rev, err = s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(store.SealedKeyKey(jwtKeyID), dated, record.ModRev)}})
+		if err != nil && !errs.Is(err, errs.Conflict) { // else another replica was faster
+			return nil, err
+		}
+	}
+}
+
 // sealed is a record of a new key and the one before, as that is sealed.
-func (s *Service) sealed(previous []byte) fleet.SealedKey {
+func (s *Service) sealed(previous []byte, loginsSince time.Time) fleet.SealedKey {
 	key := make([]byte, jwtKeyBytes)
 	_, _ = rand.Read(key) // never fails
-	return fleet.SealedKey{ID: jwtKeyID, Sealed: s.box.Seal(key), Previous: previous, CreatedAt: s.cfg.Now().UTC()}
+	return fleet.SealedKey{ID: jwtKeyID, Sealed: s.box.Seal(key), Previous: previous, CreatedAt: s.cfg.Now().UTC(), LoginsSince: loginsSince}
 }
 
 func (s *Service) open(record *fleet.SealedKey) (*ring, error) {
@@ -87,7 +109,7 @@ func (s *Service) open(record *fleet.SealedKey) (*ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &ring{current: keyOf(current), createdAt: record.CreatedAt, modRev: record.ModRev}
+	out := &ring{current: keyOf(current), createdAt: record.CreatedAt, loginsSince: record.LoginsSince, modRev: record.ModRev}
 	if len(record.Previous) == 0 {
 		return out, nil
 	}
@@ -111,6 +133,9 @@ func (s *Service) ring() *ring {
 		s.cfg.Log.Error("the keys that sign tokens cannot be read: the ones before are used", "error", err)
 		kept := *known
 		kept.modRev, keys = record.ModRev, &kept
+	}
+	if keys.loginsSince.IsZero() { // a gateway of an earlier version rotated the keys
+		keys.loginsSince = known.loginsSince
 	}
 	s.keys.Store(keys)
 	return keys
@@ -142,5 +167,5 @@ func (s *Service) RotateKeys() (store.Write, error) {
 	if !ok {
 		return store.Write{}, errs.New(errs.Conflict, "there are no keys now: try again")
 	}
-	return store.Replace(store.SealedKeyKey(jwtKeyID), s.sealed(record.Sealed), record.ModRev), nil
+	return store.Replace(store.SealedKeyKey(jwtKeyID), s.sealed(record.Sealed, record.LoginsSince), record.ModRev), nil
 }

@@ -16,6 +16,8 @@ const (
 	SessionTTL = 24 * time.Hour
 	issuer     = "orrery"
 	audience   = "orrery-api"
+	// audienceRefresh marks refresh tokens, so that none is taken for an access token.
+	audienceRefresh = "orrery-refresh"
 )
 
 // claims are what the token of a login says.
@@ -28,6 +30,16 @@ type claims struct {
 	// Login is the same in all tokens that were made of one another. Empty in those of
 	// earlier versions, which were a login each.
 	Login string `json:"login,omitempty"`
+	// SignedInAt is when the password was proven, in seconds. 0 in tokens of earlier versions,
+	// whose logins count from the upgrade.
+	SignedInAt int64 `json:"auth_time,omitempty"`
+}
+
+// refreshClaims are what a refresh token says.
+type refreshClaims struct {
+	jwt.RegisteredClaims
+	Login  string `json:"login"`
+	Serial int64  `json:"serial"`
 }
 
 // login is the id of the login that the token is of.
@@ -42,20 +54,52 @@ type signer struct {
 	proven *proven
 }
 
-// sign makes a token of a login, of a new one when that is "".
-func (s signer) sign(u *fleet.User, login string) (string, error) {
+// sign makes an access token of a login. It does not outlive the login.
+func (s signer) sign(u *fleet.User, l fleet.Login) (string, error) {
 	now := s.now()
-	token := jwt.NewWithClaims(jwt.SigningMethodHS256, claims{
+	expires := now.Add(s.life())
+	if ends := l.Ends(); ends.Before(expires) {
+		expires = ends
+	}
+	return s.signed(jwt.NewWithClaims(jwt.SigningMethodHS256, claims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer: issuer, Audience: jwt.ClaimStrings{audience}, Subject: u.Username, ID: rand.Text(),
-			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(s.life())),
+			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(expires),
 		},
-		Role: u.Role, Epoch: u.Epoch, Login: cmp.Or(login, rand.Text()),
-	})
+		Role: u.Role, Epoch: u.Epoch, Login: l.ID, SignedInAt: l.SignedInAt.Unix(),
+	}))
+}
+
+// signRefresh makes the newest refresh token of a login. It is the same text each time, as long
+// as the signing key is, so that a repeated request gets the same answer.
+func (s signer) signRefresh(u *fleet.User, l fleet.Login) (string, error) {
+	return s.signed(jwt.NewWithClaims(jwt.SigningMethodHS256, refreshClaims{
+		RegisteredClaims: jwt.RegisteredClaims{
+			Issuer: issuer, Audience: jwt.ClaimStrings{audienceRefresh}, Subject: u.Username,
+			IssuedAt: jwt.NewNumericDate(l.LastSeen()), ExpiresAt: jwt.NewNumericDate(l.Ends()),
+		},
+		Login: l.ID, Serial: l.Serial,
+	}))
+}
+
+// signed is a token with its signature.
+func (s signer) signed(token *jwt.Token) (string, error) {
 	key := s.ring().current
 	token.Header["kid"] = key.id
-	signed, err := token.SignedString(key.secret)
-	return signed, errs.As(errs.Internal, "auth.sign", err)
+	text, err := token.SignedString(key.secret)
+	return text, errs.As(errs.Internal, "auth.sign", err)
+}
+
+// parseRefresh reads a refresh token. Unauthenticated when it is none, or has expired.
+func (s signer) parseRefresh(token string) (refreshClaims, error) {
+	var c refreshClaims
+	_, err := jwt.ParseWithClaims(token, &c, s.ring().keysOf,
+		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithExpirationRequired(),
+		jwt.WithIssuer(issuer), jwt.WithAudience(audienceRefresh), jwt.WithTimeFunc(s.now))
+	if err != nil {
+		return c, &errs.Error{Kind: errs.Unauthenticated, Message: "the refresh token is not valid or has expired: log in again", Err: err}
+	}
+	return c, nil
 }
 
 // keysOf are those a token may be signed with.

@@ -195,6 +195,9 @@ func showLogs(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	if i, ok := c.snapshot.Find(c.arg(0)); ok {
+		c.cfg.Operations.NoteRead(c.By, fleet.ActionConsoleRead, "instance", string(i.Intent.ID), "")
+	}
 	if len(log.Lines) == 0 {
 		return c.say("instance %s has printed nothing yet", c.arg(0))
 	}

@@ -80,7 +80,7 @@ func createKey(ctx context.Context, c *call) error {
 	if slices.ContainsFunc(c.keys(), func(t *fleet.APIToken) bool { return t.Name == name }) {
 		return errs.New(errs.AlreadyExists, "there is a key %s already: delete it first, or choose another id", clip(name))
 	}
-	token, record, err := c.cfg.Auth.NewToken(c.Who, auth.TokenWish{Name: name, Public: kind == keyPublic})
+	token, record, err := c.cfg.Auth.NewToken(c.Who, auth.TokenWish{Name: name, ExpiresIn: auth.TokenLife, Public: kind == keyPublic})
 	if err != nil {
 		return named(err, "name", "id")
 	}
@@ -88,7 +88,7 @@ func createKey(ctx context.Context, c *call) error {
 	if _, err := c.cfg.Operations.CreateAPIToken(ctx, c.By, record); err != nil {
 		return err
 	}
-	if err := c.say("key %s (%s) is made; this is the only time it is shown:", name, kind); err != nil {
+	if err := c.say("key %s (%s) is made and good for a year; this is the only time it is shown:", name, kind); err != nil {
 		return err
 	}
 	return c.say("%s", token)

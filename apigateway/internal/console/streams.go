@@ -160,6 +160,9 @@ func (s *Streams) find(c *gin.Context) (*fleet.Instance, viewer, error) {
 		return nil, viewer{by: server.Actor(c), credential: who.Credential()}, err
 	}
 	v, err := s.viewer(c, i)
+	if err == nil {
+		s.cfg.Operations.NoteRead(v.by, fleet.ActionConsoleRead, "instance", string(i.Intent.ID), "")
+	}
 	return i, v, err
 }
 

@@ -11,17 +11,38 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-const (
-	// KeepAudit is the number of audit entries kept, keepAuditBytes their size together.
-	KeepAudit      = 10_000
-	keepAuditBytes = 64 << 20
-	// AuditSlack is how many more there may be before the oldest go at once.
-	AuditSlack = 500
-)
+// auditLife is how long entries of the audit are kept.
+const auditLife = 90 * 24 * time.Hour
+
+// auditBound returns how many entries of a class are kept, and how many bytes of them. A class
+// that strangers or instances fill takes the least.
+func auditBound(c fleet.AuditClass) fleet.AuditTotal {
+	switch c {
+	case fleet.AuditChange:
+		return fleet.AuditTotal{Entries: 10_000, Bytes: 64 << 20}
+	case fleet.AuditAccess, fleet.AuditLogin:
+		return fleet.AuditTotal{Entries: 5_000, Bytes: 8 << 20}
+	case fleet.AuditUnproven, fleet.AuditWorkload, fleet.AuditClasses:
+	}
+	return fleet.AuditTotal{Entries: 2_000, Bytes: 4 << 20}
+}
+
+// overfull reports whether some class is a twentieth or more past its bound.
+func overfull(s *view.Snapshot) bool {
+	for class, total := range s.AuditTotals {
+		most := auditBound(fleet.AuditClass(class))
+		if total.Entries >= most.Entries+most.Entries/20 || total.Bytes >= most.Bytes+most.Bytes/20 {
+			return true
+		}
+	}
+	return false
+}
 
 // AuditQuery says which entries of the audit are meant; empty fields bound nothing.
 type AuditQuery struct {
 	User, Action, ResourceType, ResourceID string
+	// Class is a fleet.AuditClass by its name.
+	Class string
 	// Since is when the oldest was made at the earliest; all were made before Until.
 	Since, Until time.Time
 	// Before is the id of the entry all are older than.
@@ -31,6 +52,7 @@ type AuditQuery struct {
 func (q AuditQuery) wants(e *fleet.AuditSlip) bool {
 	is := func(wanted, has string) bool { return wanted == "" || wanted == has }
 	return is(q.User, e.Username) && is(q.Action, e.Action) && is(q.ResourceType, e.ResourceType) && is(q.ResourceID, e.ResourceID) &&
+		(q.Class == "" || q.Class == e.Class().String()) &&
 		!e.CreatedAt.Before(q.Since) && (q.Until.IsZero() || e.CreatedAt.Before(q.Until))
 }
 
@@ -118,7 +140,7 @@ func (o *Operations) pruneSoon() {
 	select {
 	case o.jobs <- func(ctx context.Context) {
 		defer o.pruning.Store(false)
-		if err := o.PruneAudit(ctx, KeepAudit); err != nil && ctx.Err() == nil {
+		if err := o.PruneAudit(ctx); err != nil && ctx.Err() == nil {
 			o.cfg.Log.Warn("old entries of the audit not removed, trying again later", "error", err)
 		}
 	}:
@@ -127,11 +149,11 @@ func (o *Operations) pruneSoon() {
 	}
 }
 
-// PruneAudit removes the oldest entries past keep, and past the size that all may have
-// together. Replicas that prune at once remove the same ones; who comes second leaves the
-// rest to the next time.
-func (o *Operations) PruneAudit(ctx context.Context, keep int) error {
-	for batch := range slices.Chunk(excess(o.Snapshot(), keep), o.cfg.Store.MaxOps()-1) {
+// PruneAudit removes the entries that are too old, and of each class the oldest past its
+// bound. Replicas that prune at once remove the same ones; the slower one leaves the rest to
+// the next time.
+func (o *Operations) PruneAudit(ctx context.Context) error {
+	for batch := range slices.Chunk(excess(o.Snapshot(), o.now(), auditBound), o.cfg.Store.MaxOps()-1) {
 		var t store.Txn
 		for _, e := range batch {
 			t.Writes = append(t.Writes, store.Remove(store.AuditKey(e.ID), e.ModRev))
@@ -146,12 +168,17 @@ func (o *Operations) PruneAudit(ctx context.Context, keep int) error {
 	return nil
 }
 
-// excess are the entries past what is kept, oldest first.
-func excess(s *view.Snapshot, keep int) (out []*fleet.AuditSlip) {
-	n, size := 0, 0
+// excess are the entries that are not kept, oldest first. The newest AuditChange stays
+// whatever its age: it marks how far back the past is known.
+func excess(s *view.Snapshot, now time.Time, bound func(fleet.AuditClass) fleet.AuditTotal) (out []*fleet.AuditSlip) {
+	var kept [fleet.AuditClasses]fleet.AuditTotal
 	for _, e := range s.Audit.Back() {
-		n, size = n+1, size+e.Bytes
-		if n > keep || size > keepAuditBytes {
+		class := e.Class()
+		total, most := &kept[class], bound(class)
+		total.Entries++
+		total.Bytes += e.Bytes
+		aged := now.Sub(e.CreatedAt) > auditLife && (class != fleet.AuditChange || total.Entries > 1)
+		if aged || total.Entries > most.Entries || total.Bytes > most.Bytes {
 			out = append(out, e)
 		}
 	}

@@ -1,6 +1,8 @@
 package operate
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,44 +11,118 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// A name is locked out by the failure that makes as many as the policy says within its
-// window, and by no other, and then for as long as it says.
-func TestANameIsLockedOutByTooManyFailuresWithinTheWindowAndNoOthers(t *testing.T) {
+// A network is locked out by the failure that makes as many from it as the policy says within
+// its window, and by no other; unknown networks also by as many from all of them together. A
+// known network is locked out by nobody else's failures.
+func TestANameIsLockedOutForANetworkByItsOwnFailuresAndForUnknownOnesByAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := LockoutPolicy{
 			Failures: rapid.IntRange(1, 6).Draw(t, "failures"),
 			Window:   time.Duration(rapid.IntRange(1, 50).Draw(t, "window")) * time.Second,
 			Duration: time.Duration(rapid.IntRange(1, 50).Draw(t, "duration")) * time.Second,
 		}
-		var (
-			l        fleet.Lockout
+		type counter struct {
 			counting []time.Time // since the last lock
 			until    time.Time
-			now      = time.Unix(1_000_000, 0)
+		}
+		var (
+			l       fleet.Lockout
+			own     = map[string]*counter{}
+			unknown counter
+			now     = time.Unix(1_000_000, 0)
+			within  = func(c *counter) (n int) {
+				for _, at := range c.counting {
+					if now.Sub(at) < p.Window {
+						n++
+					}
+				}
+				return n
+			}
+			fails = func(c *counter, most int) {
+				if c.counting = append(c.counting, now); within(c) >= most {
+					c.counting, c.until = nil, now.Add(p.Duration)
+				}
+			}
 		)
-		for range rapid.IntRange(1, 40).Draw(t, "attempts") {
-			now = now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "pause")) * time.Second)
-			next, counted := p.after(l, now)
-			if counted != !now.Before(until) {
-				t.Fatalf("at %v, locked until %v: counted is %v", now, until, counted)
+		for range rapid.IntRange(1, 80).Draw(t, "attempts") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 10).Draw(t, "pause")) * time.Second)
+			n := rapid.IntRange(0, 8).Draw(t, "network")
+			from := origin{network: fmt.Sprint(n), known: n < 3}
+			if own[from.network] == nil {
+				own[from.network] = new(counter)
+			}
+			mine := own[from.network]
+			open := !now.Before(mine.until) && (from.known || !now.Before(unknown.until))
+			wrong := within(mine)
+			if !from.known {
+				wrong = max(wrong, within(&unknown))
+			}
+			if d := p.delay(&l, from, now); open && (d > maxDelay || (d == 0) != (wrong == 0)) {
+				t.Fatalf("a password waits %v after %d wrong ones", d, wrong)
+			}
+			next, counted := p.after(l, from, now)
+			if counted != open {
+				t.Fatalf("at %v from %+v: counted is %v, %+v", now, from, counted, l)
 			}
 			if !counted {
 				continue
 			}
-			counting = append(counting, now)
-			within := 0
-			for _, at := range counting {
-				if now.Sub(at) < p.Window {
-					within++
-				}
+			l = next
+			if fails(mine, p.Failures); !from.known {
+				fails(&unknown, p.Failures*strangers)
 			}
-			locks := within >= p.Failures
-			if locks != next.Until.Equal(now.Add(p.Duration)) || len(next.Failures) >= p.Failures {
-				t.Fatalf("%d failures within the window of %+v: %+v", within, p, next)
-			}
-			if l = next; locks {
-				counting, until = nil, next.Until
+			locked := now.Before(mine.until) || !from.known && now.Before(unknown.until)
+			if now.Before(lockedUntil(&l, from)) != locked {
+				t.Fatalf("%d failures from %+v within the window of %+v, of unknown networks %d: %+v", within(mine), from, p, within(&unknown), l)
 			}
 		}
 	})
+}
+
+func TestTheNetworksCountedForANameAreBounded(t *testing.T) {
+	p := LockoutPolicy{Failures: 5, Window: time.Minute, Duration: 24 * time.Hour}
+	var l fleet.Lockout
+	now := time.Unix(1_000_000, 0)
+	for n := range 10 * fleet.MaxLockoutNetworks {
+		now = now.Add(10 * time.Second) // few enough in a window that they lock nothing together
+		from := origin{network: fmt.Sprint(n)}
+		for range 2 {
+			l, _ = p.after(l, from, now)
+		}
+		if _, counted := l.Networks[from.network]; !counted || len(l.Networks) > fleet.MaxLockoutNetworks {
+			t.Fatalf("after %d networks %d are counted; the last one: %v", n+1, len(l.Networks), counted)
+		}
+	}
+}
+
+func TestARightPasswordForgetsOnlyTheFailuresOfItsNetwork(t *testing.T) {
+	p := LockoutPolicy{Failures: 5, Window: time.Minute, Duration: time.Minute}
+	var l fleet.Lockout
+	now := time.Unix(1_000_000, 0)
+	for n, network := range []string{"a", "b", "a"} {
+		l, _ = p.after(l, origin{network: network}, now.Add(time.Duration(n)*time.Second))
+	}
+	now = now.Add(3 * time.Second)
+	next, left := p.forgiven(l, "a", now)
+	if !left || len(next.Failures) != 1 || len(next.Networks) != 1 || !slices.Equal(next.Networks["b"].Failures, next.Failures) {
+		t.Errorf("%+v became %+v", l, next)
+	}
+	if next, left := p.forgiven(next, "b", now); left {
+		t.Errorf("%+v is left of nothing", next)
+	}
+}
+
+func TestDelaysGrowToTwoSeconds(t *testing.T) {
+	p := LockoutPolicy{Failures: 100, Window: time.Hour, Duration: time.Hour}
+	var l fleet.Lockout
+	var delays []time.Duration
+	now, from := time.Unix(1_000_000, 0), origin{network: "a", known: true}
+	for range 8 {
+		delays = append(delays, p.delay(&l, from, now))
+		l, _ = p.after(l, from, now)
+	}
+	const ms = time.Millisecond
+	if want := []time.Duration{0, 125 * ms, 250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms, 2000 * ms}; !slices.Equal(delays, want) {
+		t.Errorf("%v, want %v", delays, want)
+	}
 }

@@ -25,6 +25,11 @@ const (
 // many, all the others end too, and none of them is kept apart any more. One that has ended
 // already stays so.
 func (o *Operations) EndLogin(ctx context.Context, by Actor, login fleet.Credential) error {
+	return o.endLogin(ctx, by, login, entry{action: fleet.ActionLogout, resource: "user", id: login.User})
+}
+
+// endLogin is EndLogin with an entry that says why.
+func (o *Operations) endLogin(ctx context.Context, by Actor, login fleet.Credential, why entry) error {
 	return InTime(ctx, func(ctx context.Context) error {
 		return o.on(ctx, &o.revocations, o.longestSession()+afterwards, func(lease store.Lease) error {
 			_, err := o.attempt(ctx, by, func(s *view.Snapshot) (change, error) {
@@ -33,7 +38,10 @@ func (o *Operations) EndLogin(ctx context.Context, by Actor, login fleet.Credent
 				if !ok || u.Epoch != login.Epoch || ended {
 					return change{}, nil
 				}
-				c := change{audit: entry{action: "auth.logout", resource: "user", id: u.Username}}
+				c := change{audit: why}
+				if l, ok := s.Logins.Get(login.Login); ok {
+					c.writes = append(c.writes, store.Remove(store.LoginKey(l.ID), l.ModRev))
+				}
 				c.endLogin(s, u, func(r fleet.Revocation) store.Write {
 					return store.CreateOn(lease, store.RevocationKey(login.Login), r)
 				}, o.now())

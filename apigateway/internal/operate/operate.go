@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/oklog/ulid/v2"
+	"golang.org/x/time/rate"
 
 	"github.com/orreryhq/orrery/apigateway/internal/settings"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
@@ -32,8 +33,10 @@ type Config struct {
 	Settings func() settings.Settings
 	// TellReset tells a user of a token that resets the password. Nil resets none.
 	TellReset func(ctx context.Context, u fleet.User, token string) error
-	Log       *slog.Logger
-	Now       func() time.Time
+	// Copy takes each entry of the audit that was committed, and its revision. Nil takes none.
+	Copy func(e fleet.AuditEntry, rev int64)
+	Log  *slog.Logger
+	Now  func() time.Time
 }
 
 // Operations changes the fleet. It is safe for concurrent use.
@@ -43,8 +46,13 @@ type Operations struct {
 	turns [fleet.ShardCount]chan struct{}
 	// jobs are done behind an answer, by Run.
 	jobs chan func(context.Context)
-	// revocations has what ended logins stand on, lockouts what wrong passwords do.
-	revocations, lockouts shared
+	// revocations has what ended logins stand on, lockouts what wrong passwords do, logins and
+	// networks what logins and known networks do.
+	revocations, lockouts, logins, networks shared
+	// seen has what was audited lately and is not audited again for a while.
+	seen *recent
+	// refusals bounds the wrong passwords that are audited.
+	refusals *rate.Limiter
 	// memory has what was done for requests that are carried out once.
 	memory *store.Memory
 	// pruning is true while the audit is being made shorter.
@@ -59,6 +67,8 @@ func New(cfg Config) *Operations {
 	o := &Operations{
 		cfg: cfg, memory: newMemory(cfg), jobs: make(chan func(context.Context), maxJobs),
 		revocations: shared{together: revocationsTogether}, lockouts: shared{together: lockoutsTogether},
+		logins: shared{together: loginsTogether}, networks: shared{together: networksTogether},
+		seen: newRecent(), refusals: rate.NewLimiter(rate.Every(refusalEvery), refusalBurst),
 	}
 	for i := range o.turns {
 		o.turns[i] = make(chan struct{}, 1)
@@ -138,11 +148,14 @@ func (o *Operations) attempt(ctx context.Context, by Actor, decide func(*view.Sn
 			tell(ctx, snap.Rev)
 			return snap.Rev, nil
 		}
+		var noted fleet.AuditEntry
 		if c.audit.action != "" {
-			c.writes = append(c.writes, o.note(by, c.audit))
+			noted = o.note(by, c.audit)
+			c.writes = append(c.writes, store.Create(store.AuditKey(noted.ID), noted))
 		}
 		rev, err := o.commit(ctx, store.Txn{Guards: c.guards, Writes: c.writes}, c.audit)
 		if err == nil {
+			o.copied(noted, rev)
 			return rev, o.committed(ctx, rev)
 		}
 		if !errs.Is(err, errs.Conflict) && !errs.Is(err, errs.AlreadyExists) {
@@ -204,23 +217,30 @@ func byTurns(ctx context.Context) context.Context {
 func (o *Operations) committed(ctx context.Context, rev int64) error {
 	tell(ctx, rev)
 	s, err := o.cfg.View.WaitRev(ctx, rev)
-	if s.Audit.Len() > KeepAudit+AuditSlack || s.AuditBytes > keepAuditBytes+keepAuditBytes/8 {
+	if overfull(s) {
 		o.pruneSoon()
 	}
 	return err
 }
 
-// note is the audit entry of a change, written in its transaction.
-func (o *Operations) note(by Actor, e entry) store.Write {
+// copied gives an entry that was committed to the sink; the zero entry is none.
+func (o *Operations) copied(e fleet.AuditEntry, rev int64) {
+	if e.ID != "" && o.cfg.Copy != nil {
+		o.cfg.Copy(e, rev)
+	}
+}
+
+// note is the audit entry of a change, to be written in its transaction.
+func (o *Operations) note(by Actor, e entry) fleet.AuditEntry {
 	now := o.now()
 	id := ulid.MustNew(ulid.Timestamp(now), ulid.DefaultEntropy()).String()
-	return store.Create(store.AuditKey(id), fleet.AuditEntry{
+	return fleet.AuditEntry{
 		AuditMark: fleet.AuditMark{
 			ID: id, Username: by.User, Action: e.action, ResourceType: e.resource, ResourceID: e.id, Objects: e.objects, CreatedAt: now,
 		},
 		Details: e.details, Failure: e.failure, Before: auditable(e.before), After: auditable(e.after),
 		Role: by.Role, TokenID: by.TokenID, IPAddress: by.IP, RequestID: by.RequestID,
-	})
+	}
 }
 
 // maxAudited is the size of the largest object that an audit entry keeps, in bytes.
@@ -250,9 +270,11 @@ func (o *Operations) Record(ctx context.Context, by Actor, action, resource, id,
 
 func (o *Operations) record(ctx context.Context, by Actor, e entry, writes ...store.Write) (rev int64, err error) {
 	err = InTime(ctx, func(ctx context.Context) error {
-		if rev, err = o.commit(ctx, store.Txn{Writes: append(writes, o.note(by, e))}, e); err != nil {
+		noted := o.note(by, e)
+		if rev, err = o.commit(ctx, store.Txn{Writes: append(writes, store.Create(store.AuditKey(noted.ID), noted))}, e); err != nil {
 			return errs.Wrap("operate.Record", err)
 		}
+		o.copied(noted, rev)
 		return o.committed(ctx, rev)
 	})
 	return rev, err

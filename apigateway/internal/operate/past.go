@@ -127,9 +127,15 @@ func becoming(s *view.Snapshot, kind ObjectKind, name string) []*fleet.AuditSlip
 
 // recorded refuses a moment before the audit begins.
 func recorded(s *view.Snapshot, at Moment) error {
-	_, oldest, ok := s.Audit.First()
+	var oldest *fleet.AuditSlip // entries of other classes change no object, and may be older
+	for _, e := range s.Audit.All() {
+		if e.Class() == fleet.AuditChange {
+			oldest = e
+			break
+		}
+	}
 	switch {
-	case !ok:
+	case oldest == nil:
 		return errs.New(errs.NotFound, "nothing is known of what was: nothing was changed yet")
 	case at.isBefore(oldest):
 		return errs.New(errs.NotFound, "what was is known from %s on, which is revision %d", oldest.CreatedAt.Format(time.RFC3339), oldest.ModRev)

@@ -91,10 +91,13 @@ func (o *Operations) newReset(ctx context.Context, by Actor, u *fleet.User) (tok
 			return err
 		}
 		record := fleet.Reset{User: u.Username, Epoch: u.Epoch, Hash: hashOf(token), At: now}
-		_, err = o.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{
-			store.ReplaceOn(lease, key, record, old.ModRev),
-			o.note(by, entry{action: "auth.password-reset.request", resource: "user", id: u.Username}),
+		noted := o.note(by, entry{action: fleet.ActionResetRequest, resource: "user", id: u.Username})
+		rev, err := o.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{
+			store.ReplaceOn(lease, key, record, old.ModRev), store.Create(store.AuditKey(noted.ID), noted),
 		}})
+		if err == nil {
+			o.copied(noted, rev)
+		}
 		return err
 	})
 	return token, errs.Wrap("operate.newReset", err)

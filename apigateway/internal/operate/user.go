@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/mail"
 	"regexp"
+	"strconv"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -29,6 +30,8 @@ type UserWrite struct {
 	Name, Email, Role *string
 	// PasswordHash is as auth.Service makes it. With another one all logins end.
 	PasswordHash *string
+	// EndTokens also ends the user's API tokens, together with another password.
+	EndTokens bool
 	// OldHash is the one that was proven, and must still be; "" for any.
 	OldHash string
 	// IfMatch is the revision the user must be at; 0 accepts any.
@@ -127,6 +130,9 @@ func (o *Operations) UpdateUser(ctx context.Context, by Actor, name string, w Us
 		if err != nil {
 			return change{}, err
 		}
+		if w.EndTokens && (w.PasswordHash == nil || w.Name != nil && *w.Name != name) {
+			return change{}, errs.Field("endApiTokens", "goes with another password, and not with another name")
+		}
 		if w.OldHash != "" && w.OldHash != old.PasswordHash {
 			return change{}, errs.New(errs.Unauthenticated, "the current password is wrong: it was changed just now")
 		}
@@ -140,6 +146,11 @@ func (o *Operations) UpdateUser(ctx context.Context, by Actor, name string, w Us
 		}
 		if w.PasswordHash != nil {
 			c.forgive(s, name)
+		}
+		if w.EndTokens {
+			if err := c.endTokens(s, name); err != nil {
+				return change{}, err
+			}
 		}
 		if out.Username != name {
 			c.audit.objects = []string{"user/" + name, "user/" + out.Username}
@@ -155,6 +166,18 @@ func (o *Operations) UpdateUser(ctx context.Context, by Actor, name string, w Us
 		return out, err
 	}
 	return o.asStored(out), nil
+}
+
+// endTokens removes a user's API tokens. Conflict when there are too many to do so at once.
+func (c *change) endTokens(s *view.Snapshot, user string) error {
+	tokens, err := owned(s, user)
+	for _, t := range tokens {
+		c.writes = append(c.writes, store.Remove(store.APITokenKey(t.ID), t.ModRev))
+	}
+	if len(tokens) > 0 {
+		c.audit.details = strconv.Itoa(len(tokens)) + " API tokens ended too"
+	}
+	return err
 }
 
 // userAt is a user, at a revision if it is not 0.

@@ -21,6 +21,9 @@ func (a *API) accountRoutes() []server.Route {
 		server.Put("/preferences", server.Anyone, a.putPreferences).Rehearses(),
 		server.Put("/minecraft", server.Anyone, a.linkPlayer).Rehearses(),
 		server.Delete("/minecraft", server.Anyone, a.unlinkPlayer).Rehearses(),
+		server.Get("/sessions", server.Anyone, a.listLogins),
+		server.Delete("/sessions", server.Anyone, a.endLogins).Unconditional(),
+		server.Delete("/sessions/:id", server.Anyone, a.endLogin).Unconditional(),
 	)...)
 }
 

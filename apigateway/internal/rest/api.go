@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -64,6 +65,7 @@ type Config struct {
 	Replica, ClusterName string
 	// Version is the gateway's own.
 	Version string
+	Log     *slog.Logger
 	Now     func() time.Time
 }
 

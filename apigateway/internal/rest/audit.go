@@ -3,6 +3,8 @@ package rest
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -21,9 +23,11 @@ type auditEntry struct {
 	ID       string `json:"id"`
 	Username string `json:"username"`
 	// Role is the user's then, TokenID the API token it was done with; empty for others.
-	Role         string `json:"role"`
-	TokenID      string `json:"tokenId"`
-	Action       string `json:"action"`
+	Role    string `json:"role"`
+	TokenID string `json:"tokenId"`
+	Action  string `json:"action"`
+	// Class is fleet.AuditClass by name.
+	Class        string `json:"class"`
 	ResourceType string `json:"resourceType"`
 	ResourceID   string `json:"resourceId"`
 	Details      string `json:"details"`
@@ -46,7 +50,7 @@ type auditEntry struct {
 func auditEntryOf(e fleet.AuditEntry, env bool) auditEntry {
 	out := auditEntry{
 		ID: e.ID, Username: e.Username, Role: e.Role, TokenID: e.TokenID,
-		Action: e.Action, ResourceType: e.ResourceType, ResourceID: e.ResourceID, Details: e.Details, Result: "SUCCESS", Failure: e.Failure,
+		Action: e.Action, Class: e.Class().String(), ResourceType: e.ResourceType, ResourceID: e.ResourceID, Details: e.Details, Result: "SUCCESS", Failure: e.Failure,
 		Revision: e.ModRev, IPAddress: e.IPAddress, RequestID: e.RequestID, CreatedAt: e.CreatedAt,
 	}
 	if e.Failure != "" {
@@ -102,7 +106,10 @@ func (a *API) listAudit(c *gin.Context) {
 func auditQuery(c *gin.Context) (q operate.AuditQuery, err error) {
 	q = operate.AuditQuery{
 		User: c.Query("user"), Action: c.Query("action"), ResourceType: c.Query("resourceType"), ResourceID: c.Query("resourceId"),
-		Before: c.Query("cursor"),
+		Before: c.Query("cursor"), Class: strings.ToUpper(c.Query("class")),
+	}
+	if !slices.ContainsFunc(auditClasses(), func(class string) bool { return q.Class == "" || q.Class == class }) {
+		return q, &errs.Error{Kind: errs.Malformed, Field: "class", Message: "class must be one of " + strings.Join(auditClasses(), ", ")}
 	}
 	for name, at := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
 		if text := c.Query(name); text != "" {
@@ -112,6 +119,14 @@ func auditQuery(c *gin.Context) (q operate.AuditQuery, err error) {
 		}
 	}
 	return q, nil
+}
+
+// auditClasses are the classes of entries by name.
+func auditClasses() (out []string) {
+	for class := range fleet.AuditClasses {
+		out = append(out, class.String())
+	}
+	return out
 }
 
 // place is where a page begins and how long it is.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -20,7 +21,7 @@ import (
 func (a *API) identityRoutes() []server.Route {
 	return append(a.resetRoutes(),
 		server.Post("/api/v1/auth/login", server.Login, a.login),
-		server.Post("/api/v1/auth/refresh", server.Anyone, a.refresh),
+		server.Post("/api/v1/auth/refresh", server.Public, a.refresh),
 		server.Post("/api/v1/auth/logout", server.Anyone, a.logout),
 		server.Post("/api/v1/auth/change-password", server.Anyone, a.changePassword).ShowsOnce(),
 		server.Get("/api/v1/auth/keys", server.Needs(auth.SystemSettings), a.signingKeys),
@@ -52,25 +53,34 @@ func (a *API) login(c *gin.Context) {
 	if !a.cfg.WithinName(c, *b.Username) {
 		return
 	}
-	var (
-		token string
-		who   auth.Identity
-	)
+	var record *fleet.User
 	err := a.cfg.Operations.Prove(c.Request.Context(), server.Actor(c), *b.Username, func() (err error) {
-		token, who, err = a.cfg.Auth.Login(c.Request.Context(), *b.Username, *b.Password)
+		record, err = a.cfg.Auth.Login(c.Request.Context(), *b.Username, *b.Password)
 		return err
 	})
 	if err != nil {
 		refuseLogin(c, err)
 		return
 	}
-	snap := a.snapshot()
-	record, ok := snap.Users.Get(who.User)
-	if !ok {
-		server.Fail(c, errs.New(errs.Unauthenticated, "the user %s does not exist any more", who.User))
-		return
+	l := a.newLogin(c, record)
+	if err := a.cfg.Operations.SignIn(c.Request.Context(), server.Actor(c), record, l); err != nil {
+		// Whoever has the password is not kept out because etcd is away.
+		a.cfg.Log.Warn("a login was not recorded: it has no refresh token and is not in the audit", "user", record.Username, "address", c.ClientIP(), "error", err)
+		l.Serial = 0
 	}
-	a.sendSession(c, session{Token: token, User: new(userOf(snap, record))})
+	a.sendSession(c, record, l, session{User: new(userOf(a.snapshot(), record))})
+}
+
+// maxUserAgent bounds what is kept of a client's name, in bytes.
+const maxUserAgent = 256
+
+// newLogin is a login that begins with this request.
+func (a *API) newLogin(c *gin.Context, u *fleet.User) fleet.Login {
+	l := a.cfg.Auth.NewLogin(u)
+	l.IPAddress = c.ClientIP()
+	agent := c.Request.UserAgent()
+	l.UserAgent = strings.ToValidUTF8(agent[:min(len(agent), maxUserAgent)], "")
+	return l
 }
 
 // lockedOut tells older clients where they look what the envelope tells the others.
@@ -98,34 +108,91 @@ func refuseLogin(c *gin.Context, err error) {
 
 // session is the answer to a login. The token comes first: shell scripts cut it out.
 type session struct {
-	Token            string `json:"token"`
-	User             *user  `json:"user,omitempty"`
-	ExpiresInSeconds int    `json:"expiresInSeconds"`
+	Token string `json:"token"`
+	User  *user  `json:"user,omitempty"`
+	// ExpiresInSeconds is how long the token is good for.
+	ExpiresInSeconds int `json:"expiresInSeconds"`
+	// RefreshToken gets the next token and the next refresh token, once.
+	RefreshToken string `json:"refreshToken,omitempty"`
+	// LoginExpiresAt is when the login ends, however often it is refreshed.
+	LoginExpiresAt time.Time `json:"loginExpiresAt"`
+	// Status is there where the answer had it before it had the rest.
+	Status string `json:"status,omitempty"`
 }
 
-func (a *API) sendSession(c *gin.Context, s session) {
-	s.ExpiresInSeconds = a.sessionSeconds()
+// sendSession answers with the tokens of a login, and what else the answer has.
+func (a *API) sendSession(c *gin.Context, u *fleet.User, l fleet.Login, s session) {
+	var err error
+	if s.Token, s.RefreshToken, err = a.cfg.Auth.Tokens(u, l); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	s.LoginExpiresAt = l.Ends()
+	s.ExpiresInSeconds = int(min(a.cfg.Settings.Now().Session, s.LoginExpiresAt.Sub(a.cfg.Now())) / time.Second)
 	c.Header("Cache-Control", "no-store")
 	c.JSON(http.StatusOK, s)
 }
 
-// sessionSeconds is how long a token is good for that is made now.
-func (a *API) sessionSeconds() int { return int(a.cfg.Settings.Now().Session / time.Second) }
-
-// refresh renews the token of a login. An API token is not exchanged for one,
-// which would outlive its deletion.
+// refresh renews the tokens of a login: for its refresh token, or as older clients do for its
+// access token, which gets no refresh token. An API token is not exchanged for one, which
+// would outlive its deletion.
 func (a *API) refresh(c *gin.Context) {
-	who, _ := server.Identity(c)
-	if who.TokenID != "" {
+	var b struct {
+		RefreshToken *string `json:"refreshToken"`
+	}
+	if !server.BindOptional(c, &b) {
+		return
+	}
+	if b.RefreshToken != nil {
+		a.refreshOnce(c, *b.RefreshToken)
+		return
+	}
+	who, known := server.Identity(c)
+	switch {
+	case !known:
+		c.Header("WWW-Authenticate", `Bearer realm="orrery"`)
+		server.Fail(c, errs.New(errs.Unauthenticated, "send a refreshToken, or the token of a login as Authorization: Bearer <token>"))
+		return
+	case who.TokenID != "":
 		server.Fail(c, errs.New(errs.Denied, "an API token cannot be refreshed: it is good until it expires or is deleted"))
 		return
 	}
-	token, err := a.cfg.Auth.Refresh(who)
+	l, err := a.cfg.Auth.Refresh(who)
+	u, ok := a.cfg.Auth.User(who.User)
+	if err == nil && !ok {
+		err = errs.New(errs.Unauthenticated, "the user %s does not exist any more", who.User)
+	}
 	if err != nil {
 		server.Fail(c, err)
 		return
 	}
-	a.sendSession(c, session{Token: token})
+	if _, kept := a.snapshot().Logins.Get(l.ID); !kept {
+		l.IPAddress = c.ClientIP()
+		if err := a.cfg.Operations.KeepLogin(c.Request.Context(), server.Actor(c), l); err != nil {
+			a.cfg.Log.Debug("a login that was refreshed is not listed", "user", u.Username, "error", err)
+		}
+	}
+	a.sendSession(c, u, l, session{})
+}
+
+// refreshOnce exchanges a refresh token.
+func (a *API) refreshOnce(c *gin.Context, token string) {
+	name, login, serial, err := a.cfg.Auth.Refreshes(token)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	l, err := a.cfg.Operations.RefreshLogin(c.Request.Context(), server.Actor(c), operate.RefreshToken{User: name, Login: login, Serial: serial})
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	u, ok := a.cfg.Auth.User(name)
+	if !ok {
+		server.Fail(c, errs.New(errs.Unauthenticated, "the user %s does not exist any more", name))
+		return
+	}
+	a.sendSession(c, u, l, session{})
 }
 
 // me is who asks, with what the token that was sent may do.
@@ -162,6 +229,7 @@ func (a *API) changePassword(c *gin.Context) {
 	var b struct {
 		CurrentPassword *string `json:"currentPassword"`
 		NewPassword     *string `json:"newPassword"`
+		EndAPITokens    bool    `json:"endApiTokens"`
 	}
 	if !server.Bind(c, &b) {
 		return
@@ -178,17 +246,21 @@ func (a *API) changePassword(c *gin.Context) {
 		server.Fail(c, errs.New(errs.Denied, "an API token cannot change a password: log in"))
 		return
 	}
-	token, err := a.newPassword(c, who, *b.CurrentPassword, *b.NewPassword)
+	changed, err := a.newPassword(c, who, *b.CurrentPassword, operate.UserWrite{EndTokens: b.EndAPITokens, May: who.Permissions}, *b.NewPassword)
 	if err != nil {
 		refuseLogin(c, err)
 		return
 	}
-	c.Header("Cache-Control", "no-store")
-	c.JSON(http.StatusOK, gin.H{"status": "ok", "token": token, "expiresInSeconds": a.sessionSeconds()})
+	l := a.newLogin(c, &changed)
+	if err := a.cfg.Operations.KeepLogin(c.Request.Context(), server.Actor(c), l); err != nil {
+		a.cfg.Log.Warn("the login after a change of the password was not recorded: it has no refresh token", "user", changed.Username, "error", err)
+		l.Serial = 0
+	}
+	a.sendSession(c, &changed, l, session{Status: "ok"})
 }
 
-// newPassword sets it, and is a token that is good afterwards.
-func (a *API) newPassword(c *gin.Context, who auth.Identity, current, password string) (token string, err error) {
+// newPassword performs a write of a user with another password, and is the user afterwards.
+func (a *API) newPassword(c *gin.Context, who auth.Identity, current string, w operate.UserWrite, password string) (changed fleet.User, err error) {
 	ctx := c.Request.Context()
 	var user *fleet.User
 	err = a.cfg.Operations.Prove(ctx, server.Actor(c), who.User, func() (err error) {
@@ -196,19 +268,14 @@ func (a *API) newPassword(c *gin.Context, who auth.Identity, current, password s
 		return err
 	})
 	if err != nil {
-		return "", err
+		return changed, err
 	}
 	hash, err := a.cfg.Auth.HashPassword(ctx, "newPassword", password)
 	if err != nil {
-		return "", err
+		return changed, err
 	}
-	changed, err := a.cfg.Operations.UpdateUser(ctx, server.Actor(c), who.User, operate.UserWrite{
-		PasswordHash: &hash, OldHash: user.PasswordHash, May: who.Permissions,
-	})
-	if err != nil {
-		return "", err
-	}
-	return a.cfg.Auth.Session(&changed)
+	w.PasswordHash, w.OldHash = &hash, user.PasswordHash
+	return a.cfg.Operations.UpdateUser(ctx, server.Actor(c), who.User, w)
 }
 
 func (a *API) signingKeys(c *gin.Context) {

@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
@@ -22,7 +23,7 @@ func (a *API) instanceFileRoutes() (out []server.Route) {
 	for _, base := range []string{"/api/v1/services/:id", "/api/v1/instances/:id"} {
 		out = append(out, server.Under(base,
 			server.Get("/files", server.Needs(auth.InstancesFiles), a.listInstanceFiles),
-			server.Get("/files/content", server.Needs(auth.InstancesFiles), a.instanceFile),
+			server.Get("/files/content", server.Needs(auth.InstancesFiles), a.instanceFile).Audits(fleet.ActionFileRead),
 		)...)
 	}
 	return out

@@ -43,8 +43,8 @@ func (a *API) instanceRoutes(base string) []server.Route {
 		server.Post(base+"/:id/force-stop", server.Needs(auth.InstancesStop), a.stopInstance(true)),
 		server.Post(base+"/:id/command", server.Needs(auth.InstancesCommand), a.command),
 		server.Post(base+"/:id/save-to-template", server.Needs(auth.TemplatesUpdate, auth.InstancesFiles), a.saveToTemplate).Rehearses(),
-		server.Get(base+"/:id/console/history", server.Needs(auth.InstancesConsole), a.history),
-		server.Get(base+"/:id/console/output", server.Needs(auth.InstancesConsole), a.output),
+		server.Get(base+"/:id/console/history", server.Needs(auth.InstancesConsole), a.history).Audits(fleet.ActionConsoleRead),
+		server.Get(base+"/:id/console/output", server.Needs(auth.InstancesConsole), a.output).Audits(fleet.ActionConsoleRead),
 	}
 }
 

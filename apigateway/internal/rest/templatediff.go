@@ -68,7 +68,9 @@ func (a *API) diffVersions(c *gin.Context) {
 		return
 	}
 	if path := c.Query("path"); path != "" {
-		a.diffFile(c, from, to, path, d.Changes)
+		if a.diffFile(c, from, to, path, d.Changes) {
+			a.cfg.Operations.NoteRead(server.Actor(c), fleet.ActionFileRead, "template", h.TemplateRef.String(), path)
+		}
 		return
 	}
 	c.JSON(http.StatusOK, gin.H{"from": from, "to": to, "files": fileChangesOf(d.Changes), "truncated": d.More})
@@ -95,8 +97,8 @@ func (a *API) sideOf(c *gin.Context, h *fleet.TemplateHead, asked string) (strin
 	return a.findVersion(c.Request.Context(), h.TemplateRef, asked)
 }
 
-// diffFile tells the lines of one file that differ.
-func (a *API) diffFile(c *gin.Context, from, to, path string, changes []fleet.FileChange) {
+// diffFile tells the lines of one file that differ. false when it refused.
+func (a *API) diffFile(c *gin.Context, from, to, path string, changes []fleet.FileChange) bool {
 	old, err := a.oneText(c.Request.Context(), from, path)
 	var next []byte
 	if err == nil {
@@ -105,15 +107,16 @@ func (a *API) diffFile(c *gin.Context, from, to, path string, changes []fleet.Fi
 	switch {
 	case err != nil:
 		server.Fail(c, err)
-		return
+		return false
 	case old == nil && next == nil:
 		server.Fail(c, errs.New(errs.NotFound, "neither version has a file %s: list what differs without path", path))
-		return
+		return false
 	case !upstream.Text(old, true) || !upstream.Text(next, true):
 		server.Refuse(c, wire.Reply{Status: http.StatusUnsupportedMediaType, Code: "BINARY_FILE", Message: "the file is not text: download both"})
-		return
+		return false
 	}
 	c.JSON(http.StatusOK, gin.H{"from": from, "to": to, "files": fileChangesOf(changes), "truncated": false, "unified": unified(path, string(old), string(next))})
+	return true
 }
 
 // oneText is a small file of a version, nil when it has none there.

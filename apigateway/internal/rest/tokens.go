@@ -74,7 +74,7 @@ func (a *API) getToken(c *gin.Context) {
 func (a *API) createToken(c *gin.Context) {
 	var b struct {
 		Name             string             `json:"name"`
-		ExpiresInSeconds int64              `json:"expiresInSeconds"`
+		ExpiresInSeconds *int64             `json:"expiresInSeconds"`
 		Kind             string             `json:"kind"`
 		Scopes           []fleet.Permission `json:"scopes"`
 	}
@@ -86,9 +86,13 @@ func (a *API) createToken(c *gin.Context) {
 		return
 	}
 	const mostSeconds = int64(1) << 33 // far past the limit, and no overflow as a duration
+	expires := int64(auth.TokenLife / time.Second)
+	if b.ExpiresInSeconds != nil {
+		expires = *b.ExpiresInSeconds
+	}
 	who, _ := server.Identity(c)
 	token, record, err := a.cfg.Auth.NewToken(who, auth.TokenWish{
-		Name: b.Name, ExpiresIn: time.Duration(min(max(b.ExpiresInSeconds, -1), mostSeconds)) * time.Second,
+		Name: b.Name, ExpiresIn: time.Duration(min(max(expires, -1), mostSeconds)) * time.Second,
 		Scopes: b.Scopes, Public: b.Kind == kindPublic,
 	})
 	var rev int64

@@ -79,12 +79,14 @@ type userBody struct {
 	Email    *string `json:"email"`
 	Role     *string `json:"role"`
 	Password *string `json:"password"`
+	// EndAPITokens ends the user's API tokens together with another password.
+	EndAPITokens bool `json:"endApiTokens"`
 }
 
 // writeUser is the body as what is to be done; ok is false when the request was answered.
 func (a *API) writeUser(c *gin.Context, b userBody) (w operate.UserWrite, ok bool) {
 	who, _ := server.Identity(c)
-	w = operate.UserWrite{Email: b.Email, May: who.Permissions, DryRun: server.DryRun(c)}
+	w = operate.UserWrite{Email: b.Email, EndTokens: b.EndAPITokens, May: who.Permissions, DryRun: server.DryRun(c)}
 	if b.Username != nil {
 		w.Name = new(strings.ToLower(*b.Username))
 	}

@@ -81,6 +81,9 @@ func (s *Server) guard(c *gin.Context) {
 		from.who = who
 	}
 	note(c, from)
+	if err == nil && who.UserID != "" {
+		s.cfg.Operations.NoteAddress(by, who)
+	}
 	switch {
 	case demand.caller == loggingIn:
 		if !s.withinAddress(c, s.logins, "logins") {
@@ -127,7 +130,7 @@ func (s *Server) own(c *gin.Context, renewing bool) {
 }
 
 // actorOf is the name that an instance acts under.
-func actorOf(i *fleet.Instance) string { return "instance " + string(i.Intent.ID) }
+func actorOf(i *fleet.Instance) string { return fleet.InstanceActor(i.Intent.ID) }
 
 func require(c *gin.Context, who auth.Identity, permissions ...auth.Permission) {
 	for _, p := range permissions {

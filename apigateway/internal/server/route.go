@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"mime"
 	"net/http"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
@@ -24,6 +26,9 @@ type Route struct {
 	Dry, Secret, Unmatched, Making bool
 	// Tickets is true where a user gets a ticket for a stream; Settings.Tickets bounds them.
 	Tickets bool
+	// Audited is the action under which a read is in the audit; empty for routes that read
+	// nothing that is audited, and for those that note it themselves.
+	Audited string
 	Handle  gin.HandlerFunc
 }
 
@@ -175,6 +180,12 @@ func (r Route) IssuesTickets() Route {
 	return r
 }
 
+// Audits is the route of a read that is in the audit, under an action.
+func (r Route) Audits(action string) Route {
+	r.Audited = action
+	return r
+}
+
 // Under are routes below another path: what they have in common with others but their
 // beginning is written once.
 func Under(base string, routes ...Route) []Route {
@@ -198,13 +209,34 @@ func (s *Server) Add(routes ...Route) {
 }
 
 func (s *Server) mount(r Route) {
-	s.engine.Handle(r.Method, r.Path, r.Handle)
+	handle := r.Handle
+	if r.Audited != "" {
+		handle = func(c *gin.Context) {
+			r.Handle(c)
+			if c.Writer.Status() < http.StatusBadRequest {
+				s.noteRead(c, r.Audited)
+			}
+		}
+	}
+	s.engine.Handle(r.Method, r.Path, handle)
 	byPath := s.routes[r.Method]
 	if byPath == nil {
 		byPath = map[string]*mounted{}
 		s.routes[r.Method] = byPath
 	}
 	byPath[r.Path] = &mounted{Route: r}
+}
+
+// noteRead audits a read of what the path names: an instance, else a template.
+func (s *Server) noteRead(c *gin.Context, action string) {
+	path := cmp.Or(strings.TrimPrefix(c.Param("path"), "/"), c.Query("path"))
+	if i, ok := s.cfg.View.Snapshot().Find(c.Param("id")); ok {
+		s.cfg.Operations.NoteRead(Actor(c), action, "instance", string(i.Intent.ID), path)
+		return
+	}
+	ref := fleet.ParseTemplateRef(c.Param("name"))
+	ref.Group = cmp.Or(c.Param("group"), ref.Group)
+	s.cfg.Operations.NoteRead(Actor(c), action, "template", ref.String(), path)
 }
 
 // Routes are all routes that were added, by path and method.

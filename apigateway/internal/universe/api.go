@@ -83,7 +83,7 @@ func (a *API) instanceRoutes() []server.Route {
 		server.Delete("/:id", server.Needs(auth.InstancesStop), a.stopInstance).Unconditional(),
 		server.Patch("/:id/lifecycle", server.Needs(auth.GroupsStart, auth.InstancesStop), a.lifecycle).Unconditional(),
 		server.Post("/:id/execute", server.Needs(auth.InstancesCommand), a.execute),
-		server.Get("/:id/logs", server.Needs(auth.InstancesConsole), a.logs),
+		server.Get("/:id/logs", server.Needs(auth.InstancesConsole), a.logs).Audits(fleet.ActionConsoleRead),
 		server.Put("/:id/state", server.NeedsOrSelf(auth.InstancesCommand), a.putState).Unconditional(),
 	)
 }
@@ -105,11 +105,11 @@ func (a *API) templateRoutes() []server.Route {
 		server.Get("", view, a.listTemplates),
 		server.Get("/:group/:name", view, a.getTemplate),
 		server.Get("/:group/:name/files", view, a.listFiles),
-		server.Get("/:group/:name/files/*path", read, a.getFile),
+		server.Get("/:group/:name/files/*path", read, a.getFile).Audits(fleet.ActionFileRead),
 		server.Patch("/:group/:name/files/*path", write, a.patchFile).Rehearses().Reads(server.Upload),
 		server.Post("/:group/:name/files/*path", write, a.postFile).Rehearses().Conditional().Reads(server.Upload),
 		server.Delete("/:group/:name/files/*path", update, a.deleteFile).Rehearses(),
-		server.Post("/:group/:name/export", read, a.exportTemplate),
+		server.Post("/:group/:name/export", read, a.exportTemplate).Audits(fleet.ActionFileRead),
 		server.Post("/:group/:name/import", write, a.importTemplate).Rehearses().Reads(server.Upload),
 		server.Post("/:group/:name/sync", update, a.syncTemplate).Rehearses(),
 		server.Post("/sync", update, a.syncTemplates).Rehearses(),

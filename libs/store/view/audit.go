@@ -25,16 +25,23 @@ func (s *Snapshot) applyAudit(c *Change, raw store.Change) error {
 		return err
 	}
 	if old, ok := c.Before.(*fleet.AuditSlip); ok {
-		s.AuditBytes -= old.Bytes
+		s.countAudit(old, -1)
 		for _, object := range old.Concerns() {
 			s.auditOf.tree.Delete(pairOf(object, old.ID))
 		}
 	}
 	if e, ok := c.After.(*fleet.AuditSlip); ok {
-		s.AuditBytes += e.Bytes
+		s.countAudit(e, 1)
 		for _, object := range e.Concerns() {
 			s.auditOf.tree.Set(pairOf(object, e.ID), e)
 		}
 	}
 	return nil
+}
+
+// countAudit adds entries like one to the totals, or takes them away.
+func (s *Snapshot) countAudit(e *fleet.AuditSlip, entries int) {
+	total := &s.AuditTotals[e.Class()]
+	total.Entries += entries
+	total.Bytes += entries * e.Bytes
 }

@@ -55,8 +55,9 @@ func TestAnObjectsHistoryIsFoundByItsKindAndName(t *testing.T) {
 	find(s, "catalog", "PAPER 1")
 	find(s, "group", "")
 	find(s, "instance", "x", "7")
-	if s.AuditBytes < 7*len(`{"id":"1"}`) {
-		t.Errorf("7 entries have %d bytes", s.AuditBytes)
+	total := s.AuditTotals[fleet.AuditChange]
+	if total.Entries != 7 || total.Bytes < 7*len(`{"id":"1"}`) {
+		t.Errorf("7 entries are %+v", total)
 	}
 	var gone []store.Write
 	for id, e := range s.Audit.All() {
@@ -69,7 +70,16 @@ func TestAnObjectsHistoryIsFoundByItsKindAndName(t *testing.T) {
 	find(next, "user", "a")
 	find(next, "user", "b")
 	find(s, "user", "b", "5")
-	if first, _, _ := next.Audit.First(); first != "4" || next.AuditBytes >= s.AuditBytes {
-		t.Errorf("after it are left %s, %d bytes", first, next.AuditBytes)
+	if first, _, _ := next.Audit.First(); first != "4" || next.AuditTotals[fleet.AuditChange].Entries != 1 || next.AuditTotals[fleet.AuditChange].Bytes >= total.Bytes {
+		t.Errorf("after it are left %s, %+v", first, next.AuditTotals)
+	}
+	mixed := commit(
+		store.Create(store.AuditKey("8"), fleet.AuditEntry{AuditMark: fleet.AuditMark{ID: "8", Username: fleet.InstanceActor("x"), Action: "player.transfer"}}),
+		store.Create(store.AuditKey("9"), fleet.AuditEntry{AuditMark: fleet.AuditMark{ID: "9", Action: fleet.ActionLoginFailed}}),
+	)
+	for class, want := range map[fleet.AuditClass]int{fleet.AuditChange: 1, fleet.AuditWorkload: 1, fleet.AuditUnproven: 1, fleet.AuditLogin: 0} {
+		if got := mixed.AuditTotals[class].Entries; got != want {
+			t.Errorf("%v has %d entries, want %d", class, got, want)
+		}
 	}
 }

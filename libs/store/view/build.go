@@ -127,12 +127,14 @@ func (s *Snapshot) fork() *Snapshot {
 		Roles:          fork(s.Roles),
 		Revocations:    fork(s.Revocations),
 		Lockouts:       fork(s.Lockouts),
+		KnownNetworks:  fork(s.KnownNetworks),
+		Logins:         fork(s.Logins),
 		Credentials:    fork(s.Credentials),
 		SealedKeys:     fork(s.SealedKeys),
 		Networks:       fork(s.Networks),
 		MentionMarks:   fork(s.MentionMarks),
 		Audit:          fork(s.Audit),
-		AuditBytes:     s.AuditBytes,
+		AuditTotals:    s.AuditTotals,
 		auditOf:        fork(s.auditOf),
 		byGroup:        fork(s.byGroup),
 		byNode:         fork(s.byNode),
@@ -204,6 +206,10 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 		return true, set(s.Revocations, c.Key[0], c, raw)
 	case KindLockout:
 		return true, set(s.Lockouts, c.Key[0], c, raw)
+	case KindLogin:
+		return true, set(s.Logins, c.Key[0], c, raw)
+	case KindKnownNetworks:
+		return true, set(s.KnownNetworks, c.Key[0], c, raw)
 	case KindCredential:
 		return true, set(s.Credentials, fleet.InstanceID(c.Key[0]), c, raw)
 	case KindSealedKey:

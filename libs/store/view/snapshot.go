@@ -90,6 +90,8 @@ type Snapshot struct {
 	Roles         Table[string, *fleet.Role]               // by name
 	Revocations   Table[string, *fleet.Revocation]         // by the id of a login's token
 	Lockouts      Table[string, *fleet.Lockout]            // by the hash of a user name
+	Logins        Table[string, *fleet.Login]              // by id
+	KnownNetworks Table[string, *fleet.KnownNetworks]      // by the id of a user or an API token
 	Credentials   Table[fleet.InstanceID, *fleet.InstanceCredential]
 	SealedKeys    Table[string, *fleet.SealedKey] // by id
 	Networks      Table[string, *fleet.Network]   // by name
@@ -105,8 +107,8 @@ type Snapshot struct {
 	byGroup       index
 	byNode        index
 	Audit         Table[string, *fleet.AuditSlip] // by id, which is in order of time
-	// AuditBytes is the size of all entries of the audit.
-	AuditBytes     int
+	// AuditTotals are what there is of each class of the audit.
+	AuditTotals    [fleet.AuditClasses]fleet.AuditTotal
 	auditOf        Table[pair, *fleet.AuditSlip]       // by kind and name of an object, and id
 	ConfigVersions Table[string, *fleet.ConfigVersion] // in the order of versions
 	ConfigActive   Table[string, *fleet.ConfigActive]  // one, or none
@@ -137,6 +139,8 @@ func emptySnapshot() *Snapshot {
 		Users:     newTable[string, *fleet.User](), APITokens: newTable[string, *fleet.APIToken](),
 		Roles: newTable[string, *fleet.Role](), Revocations: newTable[string, *fleet.Revocation](),
 		Lockouts:       newTable[string, *fleet.Lockout](),
+		KnownNetworks:  newTable[string, *fleet.KnownNetworks](),
+		Logins:         newTable[string, *fleet.Login](),
 		Credentials:    newTable[fleet.InstanceID, *fleet.InstanceCredential](),
 		Transfers:      newTable[fleet.PlayerID, *fleet.Transfer](),
 		Messages:       newTable[string, *fleet.PlayerMessage](),

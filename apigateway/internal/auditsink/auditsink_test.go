@@ -1,0 +1,124 @@
+package auditsink
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/telemetry"
+)
+
+func entry(n int) fleet.AuditEntry {
+	return fleet.AuditEntry{
+		AuditMark: fleet.AuditMark{ID: fmt.Sprint(n), Username: "ann", Action: "group.update", ResourceType: "group", ResourceID: "lobby"},
+		Details:   "a\nb", After: json.RawMessage(`{"env":"***"}`),
+	}
+}
+
+// copied runs a sink on a target until it has copied so many entries.
+func copied(t *testing.T, target string, entries int) {
+	t.Helper()
+	s, err := New(target, slog.New(slog.DiscardHandler), telemetry.NewMetrics(prometheus.NewRegistry(), "test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range entries {
+		s.Put(entry(n), int64(100+n))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // it copies what waits all the same
+	s.Run(ctx)
+}
+
+func TestEachEntryIsALineOfJSONInAFileAlsoAfterItWasRotated(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.log")
+	copied(t, file, 2)
+	if err := os.Rename(file, file+".1"); err != nil {
+		t.Fatal(err)
+	}
+	copied(t, file, 1)
+	for name, want := range map[string]int{file + ".1": 2, file: 1} {
+		got, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSuffix(string(got), "\n"), "\n")
+		if len(lines) != want {
+			t.Fatalf("%s has %d lines, want %d: %s", name, len(lines), want, got)
+		}
+		var one struct {
+			Username, Action, Details, Class string
+			Revision                         int64
+			After                            map[string]any
+		}
+		if err := json.Unmarshal([]byte(lines[0]), &one); err != nil || one.Username != "ann" || one.Revision != 100 || one.Class != "CHANGE" || one.After["env"] != "***" {
+			t.Errorf("%+v, %v", one, err)
+		}
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+func TestASyslogServerGetsEachEntry(t *testing.T) {
+	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	copied(t, "udp://"+server.LocalAddr().String(), 2)
+	_ = server.SetReadDeadline(time.Now().Add(time.Minute))
+	for n := range 2 {
+		packet := make([]byte, 64<<10)
+		size, _, err := server.ReadFrom(packet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, body, _ := bytes.Cut(packet[:size], []byte("{"))
+		var one fleet.AuditEntry
+		if err := json.Unmarshal(append([]byte("{"), body...), &one); err != nil || one.ID != fmt.Sprint(n) || !bytes.Contains(packet[:size], []byte(tag)) {
+			t.Errorf("%s: %v", packet[:size], err)
+		}
+	}
+}
+
+func TestASlowTargetLosesEntriesAndNoTime(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	s, err := New(filepath.Join(t.TempDir(), "x"), slog.New(slog.DiscardHandler), telemetry.NewMetrics(registry, "test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range maxWaiting + 3 {
+		s.Put(entry(n), 1)
+	}
+	all, err := registry.Gather()
+	if err != nil || len(all) != 1 || all[0].GetMetric()[0].GetCounter().GetValue() != 3 {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
+func TestOnlyTargetsThatCanBeUsedAreTaken(t *testing.T) {
+	for target, ok := range map[string]bool{
+		"": true, "syslog": true, "/var/log/a": true, "a.log": true, "udp://log:514": true, "tcp://[::1]:514": true,
+		"udp://log": false, "http://log:80": false, "udp://log:514/x": false,
+	} {
+		if err := Check(target); (err == nil) != ok || err != nil && errs.FieldOf(err) != "audit.sink" {
+			t.Errorf("%q: %v", target, err)
+		}
+	}
+	var none *Sink
+	none.Put(entry(0), 1)
+	none.Run(t.Context())
+}
