@@ -46,21 +46,26 @@ func seedDemo(dataDir string) error {
 
 // announce prints where everything is and how to end it, and declares the demo group if asked to.
 func announce(ctx context.Context, w io.Writer, r stack.Ready, f flags, stopInstances bool) {
-	if _, err := os.Stat(r.PasswordFile); err == nil {
+	_, err := os.Stat(r.PasswordFile)
+	firstPassword := err == nil
+	if firstPassword {
 		fmt.Fprintf(w, "\nOrrery serves at %s   user %s, password in %s: change it, and the file goes\n", r.API, r.User, r.PasswordFile)
 	} else {
 		fmt.Fprintf(w, "\nOrrery serves at %s   user %s, with the password you chose\n", r.API, r.User)
 	}
-	if f.demo {
+	switch {
+	case f.demo && !firstPassword:
+		fmt.Fprintf(w, "-demo changes nothing: it signs in with the first password, which was changed; use an empty -data directory for a new demo\n")
+	case f.demo:
 		if err := declareDemo(ctx, r); err != nil {
 			fmt.Fprintf(w, "The demo group could not be declared: %v\n", err)
-		} else {
-			dir := filepath.Dir(r.PasswordFile)
-			fmt.Fprintf(w, "The demo servers of group %q listen on ports from %d on\n  each runs in a directory of its own in %s\n  made from the template in %s\n",
-				demoGroup, demoFirstPort, filepath.Join(dir, "node", "running"), filepath.Join(dir, "templates", filepath.FromSlash(examples.DemoTemplateName)))
+			break
 		}
+		dir := filepath.Dir(r.PasswordFile)
+		fmt.Fprintf(w, "The demo servers of group %q listen on ports from %d on\n  each runs in a directory of its own in %s\n  made from the template in %s\n",
+			demoGroup, demoFirstPort, filepath.Join(dir, "node", "running"), filepath.Join(dir, "templates", filepath.FromSlash(examples.DemoTemplateName)))
 	}
-	fmt.Fprintf(w, "Try:\n  %s\n", curlLine(r))
+	fmt.Fprintf(w, "Try:\n  %s\n", curlLine(r, firstPassword))
 	if r.EtcdTLS != "" {
 		fmt.Fprintf(w, "To look into etcd from elsewhere:\n  etcdctl %s get --prefix --keys-only /orrery/v1/\n", r.EtcdctlFlags())
 	}
@@ -75,9 +80,14 @@ func ending(stopInstances bool) string {
 	return "Ctrl-C stops Orrery; the servers run on, and the next start finds them."
 }
 
-// curlLine logs in and lists the instances, in one line that works as printed.
-func curlLine(r stack.Ready) string {
-	return fmt.Sprintf(`curl -s %[1]s/api/v1/services -H "Authorization: Bearer $(curl -s %[1]s/api/v1/auth/login -d '{"username":"%[2]s","password":"'$(cat '%[3]s')'"}' | cut -d'"' -f4)"`, r.API, r.User, r.PasswordFile)
+// curlLine logs in and lists the instances, in one line. It works as printed while the
+// first password holds; after that the reader fills in their own.
+func curlLine(r stack.Ready, firstPassword bool) string {
+	password := "YOUR-PASSWORD"
+	if firstPassword {
+		password = fmt.Sprintf("'$(cat '%s')'", r.PasswordFile)
+	}
+	return fmt.Sprintf(`curl -s %[1]s/api/v1/services -H "Authorization: Bearer $(curl -s %[1]s/api/v1/auth/login -d '{"username":"%[2]s","password":"%[3]s"}' | cut -d'"' -f4)"`, r.API, r.User, password)
 }
 
 // placeServer puts this binary beside the data, as the demo's game server: "go run" removes
