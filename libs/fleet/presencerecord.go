@@ -95,7 +95,7 @@ func (p *presenceElement) UnmarshalJSON(b []byte) error {
 func shortID(id PlayerID) (string, error) {
 	b, err := hex.DecodeString(strings.ReplaceAll(string(id), "-", ""))
 	if err != nil || len(b) != 16 {
-		return "", fmt.Errorf("player %q is no UUID", id)
+		return "", fmt.Errorf("player %q is not a UUID", id)
 	}
 	return base64.RawURLEncoding.EncodeToString(b), nil
 }
@@ -103,7 +103,7 @@ func shortID(id PlayerID) (string, error) {
 func longID(short string) (PlayerID, error) {
 	b, err := base64.RawURLEncoding.DecodeString(short)
 	if err != nil || len(b) != 16 {
-		return "", fmt.Errorf("player %q is no UUID in base64", short)
+		return "", fmt.Errorf("player %q is not a UUID in base64", short)
 	}
 	return ParsePlayerID(hex.EncodeToString(b))
 }

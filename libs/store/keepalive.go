@@ -28,7 +28,7 @@ const (
 )
 
 // endpointConns are connections to one endpoint each, for keep-alives only. The shared
-// connection balances calls over all endpoints and nobody chooses the member, so a
+// connection balances calls over all endpoints, and a caller cannot choose the member: a
 // retry there may meet the same hung member. They connect when they are first used.
 func (c *Client) endpointConns(endpoints []string) error {
 	if len(endpoints) < 2 {

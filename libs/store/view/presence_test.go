@@ -13,13 +13,13 @@ func TestPlayersAreFoundByThemselvesAndByWhoTellsOfThem(t *testing.T) {
 	c := storetest.New(t)
 	v, _ := start(t, c)
 	const ann, bob = fleet.PlayerID("00000000-0000-0000-0000-00000000000a"), fleet.PlayerID("00000000-0000-0000-0000-00000000000b")
-	part := func(n fleet.NodeID, told ...fleet.Presence) fleet.PresencePart {
+	part := func(told ...fleet.Presence) fleet.PresencePart {
 		return fleet.PresencePart{Part: 5, Players: told}
 	}
 	one, two := store.PlayersKey("n1", 5), store.PlayersKey("n2", 5)
-	commit(t, c, store.Create(two, part("n2", fleet.Presence{Player: ann, By: "proxy1", Proxy: true})))
-	first := commit(t, c, store.Create(one, part("n1", fleet.Presence{Player: ann, By: "lobby1"}, fleet.Presence{Player: bob, By: "lobby1"})))
-	rev := commit(t, c, store.Replace(one, part("n1", fleet.Presence{Player: ann, By: "lobby1", Said: 2}), first))
+	commit(t, c, store.Create(two, part(fleet.Presence{Player: ann, By: "proxy1", Proxy: true})))
+	first := commit(t, c, store.Create(one, part(fleet.Presence{Player: ann, By: "lobby1"}, fleet.Presence{Player: bob, By: "lobby1"})))
+	rev := commit(t, c, store.Replace(one, part(fleet.Presence{Player: ann, By: "lobby1", Said: 2}), first))
 	s, err := v.WaitRev(bounded(t), rev)
 	if err != nil {
 		t.Fatal(err)

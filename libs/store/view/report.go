@@ -66,7 +66,7 @@ func (s *Snapshot) ReportPartsOn(n fleet.NodeID) iter.Seq2[int, *fleet.ReportPar
 }
 
 // FiguresUnchanged demands that nothing newer was reported of an instance on a node:
-// nobody has joined it since.
+// no player has joined it since.
 func (s *Snapshot) FiguresUnchanged(n fleet.NodeID, id fleet.InstanceID) store.Guard {
 	r, ok := s.Reports.Get(n)
 	if !ok {

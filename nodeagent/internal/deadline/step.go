@@ -22,7 +22,7 @@ func wallAhead() time.Duration {
 	return time.Duration(time.Now().UnixNano() - int64(boot))
 }
 
-// steps tells when somebody sets the wall clock.
+// steps tells when the wall clock is set.
 type steps struct {
 	file  *os.File
 	rings chan struct{}

@@ -11,7 +11,7 @@ import (
 
 // figures are what the store has of a part of the instances' live figures.
 type figures struct {
-	// rev is the record's revision, 0 when there is none.
+	// rev is the record's revision; 0 means that it does not exist.
 	rev     int64
 	written map[fleet.InstanceID]fleet.InstanceReport
 }
@@ -62,8 +62,8 @@ func (f *figures) differs(now map[fleet.InstanceID]fleet.InstanceReport, step ti
 	return len(now) == 0 && f.rev != 0 || FiguresDiffer(f.written, now, step)
 }
 
-// addFigures adds the parts of the figures that changed to a transaction. settle takes
-// what came of it.
+// addFigures adds the parts of the figures that changed to a transaction. The caller
+// calls settle with the transaction's revision once it has succeeded.
 func (r *Reporter) addFigures(t *store.Txn, now fleet.Report) (settle func(rev int64)) {
 	parts := split(now.Instances)
 	var taken []int
