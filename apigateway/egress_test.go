@@ -1,13 +1,13 @@
 package apigateway
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -30,7 +30,7 @@ func TestAddressesOfEarlierSourcesEnterTheAllowListOnceAndAreReported(t *testing
 	if _, err := c.Commit(t.Context(), store.Txn{Writes: earlier}); err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
+	var said await.Text
 	known := map[string]string{"git.internal": "192.168.4.5", "forge.internal": "100.64.0.9", "github.example": "140.82.112.3", "cdn.example": "1.1.1.1"}
 	prepared := func(c *Config) {
 		c.Log = slog.New(slog.NewTextHandler(&said, nil))
