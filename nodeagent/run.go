@@ -171,7 +171,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	past := j.Past(rand.Text, cfg.Log)
 	p.member = membership.New(membership.Config{
 		Store: cfg.Store, Record: a.record(j.UUID(), listener, runtimes.offers, limitsOf(control.limiter.Offer(), dir)), Holder: j.Holder(), TTL: cfg.SessionTTL, Now: cfg.Now, Log: cfg.Log,
-		Wrote: func(before, rev int64) { past.Wrote(a.deleted(ctx, past, before), rev) }, Joining: p.tenure.Joining,
+		Wrote: func(before, rev int64) { past.Wrote(a.deleted(ctx, past, before), rev) }, Joining: p.tenure.Joining, Replacing: p.tenure.Replacing,
 		Joined: func(s *store.Session) {
 			p.tenure.Joined(s)
 			p.controller.Joined(s.Fence())

@@ -160,6 +160,14 @@ func (k *Keeper) Joining() error {
 	return nil
 }
 
+// Replacing is to be called before a session that stands is given up for another one. The
+// end of the former ends nothing then: the deadline stays as it is until Joined.
+func (k *Keeper) Replacing() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.session = nil
+}
+
 // Joined gives the keeper the node's new session.
 func (k *Keeper) Joined(s Session) {
 	k.mu.Lock()

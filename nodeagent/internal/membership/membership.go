@@ -54,6 +54,8 @@ type Config struct {
 	// Joining is called before a session is opened, and before a predecessor's is revoked
 	// for it. After an error neither is done.
 	Joining func() error
+	// Replacing is called before a session that stands is given up for another one.
+	Replacing func()
 	// Joined is called with each new session.
 	Joined func(*store.Session)
 	// Now reads the wall clock, with a monotonic reading. Nil means time.Now.
@@ -246,9 +248,12 @@ func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, er
 		return nil, "", err
 	}
 	if predecessor != 0 {
-		if err := m.cfg.Store.CanGrant(attempt); errs.Is(err, errs.Exhausted) {
+		switch err := m.cfg.Store.CanGrant(attempt); {
+		case errs.Is(err, errs.Exhausted):
 			s, err := m.resume(attempt, predecessor)
 			return s, meta.ClusterID, err
+		case err != nil: // the predecessor's session is not given up before it is known that another is granted
+			return nil, "", errs.Wrap("membership.join", err)
 		}
 	}
 	record, before, err := m.next(attempt)
@@ -302,7 +307,8 @@ func (m *Member) awaitSpace(ctx context.Context, s *store.Session) {
 		err := m.cfg.Store.CanGrant(attempt)
 		cancel()
 		if err == nil {
-			m.cfg.Log.Info("etcd has space again: joining anew")
+			m.cfg.Log.Info("etcd has space again: the agent opens a session of its own")
+			m.cfg.Replacing()
 			s.Abandon()
 			return
 		}

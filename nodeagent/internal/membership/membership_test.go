@@ -3,6 +3,7 @@ package membership
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/storetest"
+	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -141,16 +143,25 @@ func TestAnAgentThatRestartsWhileEtcdHasNoSpaceKeepsItsSession(t *testing.T) {
 	if _, err := client.Join(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	config := func(joined chan *store.Session) Config {
+	file, err := deadline.Create(filepath.Join(t.TempDir(), "deadline"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	const ttl = 5 * time.Second
+	config := func(joined chan *store.Session, tenure *deadline.Keeper) Config {
 		return Config{
-			Store: client, Record: fleet.Node{ID: node, DataUUID: "uuid"}, Holder: "lock", TTL: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
-			Joining: func() error { return nil }, Joined: func(s *store.Session) { joined <- s },
+			Store: client, Record: fleet.Node{ID: node, DataUUID: "uuid"}, Holder: "lock", TTL: ttl, Log: slog.New(slog.DiscardHandler),
+			Joining: tenure.Joining, Replacing: tenure.Replacing, Joined: func(s *store.Session) { tenure.Joined(s); joined <- s },
 		}
+	}
+	keeper := func(ending func(deadline.Stage)) *deadline.Keeper {
+		return deadline.NewKeeper(deadline.Config{File: file, Boot: "boot", TTL: ttl, Ending: ending, Log: slog.New(slog.DiscardHandler)})
 	}
 	first := make(chan *store.Session, 1)
 	before, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	m := New(config(first))
+	m := New(config(first, keeper(func(deadline.Stage) {})))
 	go func() { ended <- m.Run(before) }()
 	epoch := (<-first).Fence().Epoch()
 	stop()
@@ -161,9 +172,16 @@ func TestAnAgentThatRestartsWhileEtcdHasNoSpaceKeepsItsSession(t *testing.T) {
 	etcd.Fill(t)
 
 	joined := make(chan *store.Session, 1)
-	successor := New(config(joined))
+	tenure := keeper(func(stage deadline.Stage) {
+		if stage == deadline.Lapsed {
+			t.Error("exclusive instances are ended")
+		}
+	})
+	successor := New(config(joined, tenure))
 	ctx, end := context.WithCancel(t.Context())
 	go func() { ended <- successor.Run(ctx) }()
+	kept := make(chan error, 1)
+	go func() { kept <- tenure.Run(ctx) }()
 	s := <-joined
 	if s.Fence().Epoch() != epoch {
 		t.Fatalf("epoch %d, want %d", s.Fence().Epoch(), epoch)
@@ -178,9 +196,12 @@ func TestAnAgentThatRestartsWhileEtcdHasNoSpaceKeepsItsSession(t *testing.T) {
 	if s = <-joined; s.Fence().Epoch() <= epoch {
 		t.Errorf("epoch %d after there is space again", s.Fence().Epoch())
 	}
+	<-s.Renewed()
 	end()
-	if err := <-ended; err != nil {
-		t.Error(err)
+	for _, done := range []chan error{ended, kept} {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	}
 	successor.Leave(t.Context(), true)
 }
