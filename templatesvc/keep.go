@@ -75,7 +75,7 @@ func newContent(cfg Config, k content) (*peer.Mirror, *template.Service) {
 	v := vault.New(k.blobs)
 	var mirror *peer.Mirror
 	service := template.New(template.Config{
-		Store: cfg.Store, Vault: v, Replica: cfg.Replica, Now: time.Now, Log: cfg.Log,
+		Store: cfg.Store, Vault: v, Replica: cfg.Replica, Now: cfg.Now, Log: cfg.Log,
 		Copy: func(ctx context.Context, digest string) int { return mirror.Copy(ctx, digest) },
 	})
 	copies := cfg.Copies

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -51,6 +52,7 @@ func TestADirectoryRemovesNothingOfACopyThatHasToldNothingYet(t *testing.T) {
 
 func TestAStartForgetsNoRemoval(t *testing.T) {
 	w := newWorld(t)
+	w.ahead = -12 * time.Hour // the clock of the first run is wrong
 	drop(t, w.dir, "g/a", "g/b", "g/c", "g/d", "g/e", "g/f")
 	_, stop := w.start("a")
 	gone := func(name string) {
@@ -65,6 +67,7 @@ func TestAStartForgetsNoRemoval(t *testing.T) {
 	}
 	stop()
 	gone("e")
+	w.ahead = 0
 	_, stop = w.start("a")
 	w.directory("a", fleet.SourceHeld, "held: 1 of 2 templates would be removed (g/e)")
 	w.has("g/e g/f")
@@ -118,6 +121,7 @@ func TestAStartUnderAnotherNameForgetsNoDirectory(t *testing.T) {
 			}
 		}
 	}
+	w.ahead = -12 * time.Hour // the clocks of the first runs are wrong
 	_, stop := w.start("a-1")
 	w.directory("a-1", fleet.SourceInSync, "")
 	stop()
@@ -126,6 +130,7 @@ func TestAStartUnderAnotherNameForgetsNoDirectory(t *testing.T) {
 	w.settles("g/e g/f")
 	w.directory("a-2", fleet.SourceInSync, "")
 	stop()
+	w.ahead = 0
 	gone("e") // with those that went before, most of what there was
 	w.start("a-3")
 	w.directory("a-3", fleet.SourceHeld, "held: 1 of 2 templates would be removed (g/e)")

@@ -85,7 +85,9 @@ type Config struct {
 	CollectInterval time.Duration
 	// ScrubInterval is how long it takes to read all of BlobDir again; 0: it is not.
 	ScrubInterval time.Duration
-	Log           *slog.Logger
+	// Now reads the wall clock, with a monotonic reading. Nil means time.Now.
+	Now func() time.Time
+	Log *slog.Logger
 	// Metrics takes the service's metrics. Nil drops them.
 	Metrics prometheus.Registerer
 }
@@ -127,6 +129,9 @@ func New(cfg Config) (*Service, error) {
 		return nil, errs.Field("cluster.secret", "is required: it keeps strangers out")
 	case cfg.Replica == "":
 		return nil, errs.Field("replica", "a name for this replica is required")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	kept, err := openContent(cfg)
 	if err != nil {
@@ -174,7 +179,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	s.runner, err = source.NewRunner(source.RunnerConfig{
 		Store: cfg.Store, Service: service, Kinds: kinds(cfg), Owned: func() *store.Ownership { return s.replica.Owned() },
-		Settling: cfg.Settling, Secret: cfg.ClusterSecret, Dialer: origin.Dialer{Egress: policy}, Spool: blobs.Spool(), Now: time.Now, Log: cfg.Log,
+		Settling: cfg.Settling, Secret: cfg.ClusterSecret, Dialer: origin.Dialer{Egress: policy}, Spool: blobs.Spool(), Now: cfg.Now, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, errs.Wrap("templatesvc.New", errors.Join(err, listener.Close()))
@@ -183,7 +188,7 @@ func New(cfg Config) (*Service, error) {
 	s.replica = &store.Replica{
 		Claim: true, Gained: func(*store.Ownership) { s.runner.Wake() },
 		Client: cfg.Store, TTL: cfg.SessionTTL, Takeover: cfg.Takeover, Log: cfg.Log,
-		Self: fleet.Session{Service: "templatesvc", Replica: cfg.Replica, URL: s.URL(), Version: cfg.Version, StartedAt: time.Now().UTC()},
+		Self: fleet.Session{Service: "templatesvc", Replica: cfg.Replica, URL: s.URL(), Version: cfg.Version, StartedAt: cfg.Now().UTC()},
 	}
 	return s, nil
 }
@@ -210,7 +215,7 @@ func directory(cfg Config, service *template.Service) (*source.Directory, error)
 		}
 		return n, err
 	}
-	dir, err := source.New(source.Config{Dir: cfg.Dir, Quiet: cfg.Quiet, Service: service, Store: cfg.Store, Replica: cfg.Replica, Others: others, Remote: cfg.Bucket != nil, Log: cfg.Log})
+	dir, err := source.New(source.Config{Dir: cfg.Dir, Quiet: cfg.Quiet, Service: service, Store: cfg.Store, Replica: cfg.Replica, Others: others, Remote: cfg.Bucket != nil, Now: cfg.Now, Log: cfg.Log})
 	if err != nil {
 		return nil, unusable("templates.dir", cfg.Dir, err)
 	}

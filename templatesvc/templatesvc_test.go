@@ -39,6 +39,8 @@ type world struct {
 	dir, blobs string
 	// still is the quiet time of the directory; 0: a short one.
 	still time.Duration
+	// ahead is how far the clock of the service is ahead.
+	ahead time.Duration
 }
 
 func (w *world) quiet() time.Duration { return cmp.Or(w.still, 50*time.Millisecond) }
@@ -54,7 +56,7 @@ func (w *world) start(replica string) (s *templatesvc.Service, stop func()) {
 	w.t.Helper()
 	s, err := templatesvc.New(templatesvc.Config{
 		Store: w.c, Dir: w.dir, Quiet: w.quiet(), BlobDir: w.blobs, ClusterSecret: secret, Replica: replica, Takeover: true,
-		Log: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return time.Now().Add(w.ahead) }, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -3,13 +3,16 @@ package programtest
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/config"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -64,6 +67,55 @@ func RefusesOtherClusters(t *testing.T, run Run, args ...string) {
 				t.Errorf("it wrote to etcd: revision %d, before %d", after, before)
 			}
 		})
+	}
+}
+
+// TakesItsClock demands that a program stamps what it writes with the clock that its
+// environment sets. startedAt reads the start from the program's session.
+func TakesItsClock(t *testing.T, run Run, startedAt func(context.Context, *store.Client) (time.Time, error), args ...string) {
+	const ahead = 12 * time.Hour
+	secret := strings.Repeat("own", 11)
+	etcd := etcdOf(t, secret)
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, done := 0, make(chan struct{})
+	var out bytes.Buffer
+	began := time.Now()
+	go func() {
+		defer close(done)
+		code = run(append([]string{"--etcd-endpoints", etcd.Endpoint, "--cluster-secret-file", file, "--replica", "r"}, args...),
+			[]string{"ORRERY_CLOCK_AHEAD=" + ahead.String()}, &out, &out)
+	}()
+	c := etcd.Client(t)
+	await.That(t, "a session that began 12 hours ahead", func() string {
+		select {
+		case <-done:
+			t.Fatalf("it ended with exit code %d:\n%s", code, &out)
+		default:
+		}
+		at, err := startedAt(t.Context(), c)
+		return await.Unless(err == nil && !at.Before(began.Add(ahead)), "it began %v after the test, %v", at.Sub(began), err)
+	})
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-done:
+		if code != config.ExitOK {
+			t.Errorf("exit code %d:\n%s", code, &out)
+		}
+	case <-time.After(patience):
+		t.Fatal("it runs on")
+	}
+}
+
+// OfReplica reads the start of the service's replica r.
+func OfReplica(service string) func(context.Context, *store.Client) (time.Time, error) {
+	return func(ctx context.Context, c *store.Client) (time.Time, error) {
+		s, err := store.Get(ctx, c, store.SessionKey(service, "r"))
+		return s.StartedAt, err
 	}
 }
 

@@ -7,3 +7,7 @@ import (
 )
 
 func TestItStartsInNoOtherCluster(t *testing.T) { programtest.RefusesOtherClusters(t, run) }
+
+func TestItTakesItsClock(t *testing.T) {
+	programtest.TakesItsClock(t, run, programtest.OfReplica("scheduler"))
+}

@@ -11,3 +11,8 @@ func TestItStartsInNoOtherCluster(t *testing.T) {
 	dir := t.TempDir()
 	programtest.RefusesOtherClusters(t, run, "--listen", "127.0.0.1:0", "--templates-dir", dir, "--blobs-dir", filepath.Join(dir, "blobs"))
 }
+
+func TestItTakesItsClock(t *testing.T) {
+	dir := t.TempDir()
+	programtest.TakesItsClock(t, run, programtest.OfReplica("templatesvc"), "--listen", "127.0.0.1:0", "--templates-dir", dir, "--blobs-dir", filepath.Join(dir, "blobs"))
+}

@@ -52,8 +52,9 @@ type Config struct {
 	Catalog func(ctx context.Context) ([]fleet.CatalogPlatform, error)
 	// Egress says where downloads may lead.
 	Egress egress.Policy
-	Now    func() time.Time
-	Log    *slog.Logger
+	// Now reads the clock that stamps the files in Dir.
+	Now func() time.Time
+	Log *slog.Logger
 }
 
 // Store is a directory of artifacts. It is safe for concurrent use.

@@ -140,7 +140,7 @@ func (d *Directory) decide(ctx context.Context) (status fleet.TemplateDirectory,
 	}
 	for name, at := range d.memory.Removed {
 		switch _, back := byName[name]; {
-		case back, !d.holding && time.Since(at) > lately:
+		case back, !d.holding && d.now().Sub(at) > lately:
 			delete(d.memory.Removed, name)
 		default:
 			published[name] = true
@@ -176,7 +176,7 @@ func (d *Directory) decide(ctx context.Context) (status fleet.TemplateDirectory,
 		return status, false, nil
 	}
 	for _, name := range r.Go {
-		d.memory.Removed[name] = time.Now().UTC()
+		d.memory.Removed[name] = d.now().UTC()
 	}
 	if err := d.tell(ctx, status); err != nil { // or a start could forget what went
 		return status, false, err
@@ -277,7 +277,7 @@ func (d *Directory) tell(ctx context.Context, status fleet.TemplateDirectory) er
 		slices.Equal(before.Items, status.Items) && len(writes) == 0 {
 		return nil
 	}
-	status.At, status.Since = time.Now().UTC(), before.Since
+	status.At, status.Since = d.now().UTC(), before.Since
 	if status.Since.IsZero() {
 		status.Since = status.At
 	}

@@ -26,6 +26,7 @@ func (d *Directory) recall(ctx context.Context) error {
 	for _, m := range told {
 		if m.Replica == d.replica {
 			own = m
+			own.Removed = d.seenNow(m.Removed)
 		}
 	}
 	if d.memory.ID != d.id {
@@ -54,10 +55,7 @@ func (d *Directory) takeOver(ctx context.Context, m fleet.DirectoryMemory, rev i
 	next.Templates = slices.Concat(next.Templates, m.Templates)
 	slices.Sort(next.Templates)
 	next.Templates = slices.Compact(next.Templates)
-	next.Removed = maps.Clone(m.Removed)
-	if next.Removed == nil {
-		next.Removed = map[string]time.Time{}
-	}
+	next.Removed = d.seenNow(m.Removed)
 	maps.Copy(next.Removed, d.memory.Removed)
 	next.Held = next.Held || m.Held
 	at, err := d.store.Commit(ctx, store.Txn{
@@ -75,6 +73,16 @@ func (d *Directory) takeOver(ctx context.Context, m fleet.DirectoryMemory, rev i
 	}
 	d.memory, d.holding = next, d.holding || m.Held
 	return at, nil
+}
+
+// seenNow are removals that count from now on. The process that stored them may have had
+// another clock.
+func (d *Directory) seenNow(removed map[string]time.Time) map[string]time.Time {
+	out := map[string]time.Time{}
+	for name := range removed {
+		out[name] = d.now().UTC()
+	}
+	return out
 }
 
 // written is a memory as it is told.

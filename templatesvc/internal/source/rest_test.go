@@ -45,7 +45,7 @@ func TestALookAtWhatIsPublishedAsksTheMediumNothing(t *testing.T) {
 		Store: c, Vault: vault.New(blobs), Replica: "a", Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Copy: func(context.Context, string) int { return 1 },
 	})
-	d, err := New(Config{Dir: dir, Service: service, Store: c, Replica: "a", Remote: true, Log: slog.New(slog.DiscardHandler)})
+	d, err := New(Config{Dir: dir, Service: service, Store: c, Replica: "a", Remote: true, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

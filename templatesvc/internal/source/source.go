@@ -60,7 +60,9 @@ type Config struct {
 	// Remote says that it takes a request to learn whether a content is stored: it is
 	// asked for what is to be published alone, not at each look.
 	Remote bool
-	Log    *slog.Logger
+	// Now reads the wall clock, for the times that are stored.
+	Now func() time.Time
+	Log *slog.Logger
 }
 
 // Directory is a watched source. Make it with New, then Run it.
@@ -72,6 +74,7 @@ type Directory struct {
 	replica string
 	others  func(context.Context) (int, error)
 	remote  bool
+	now     func() time.Time
 	log     *slog.Logger
 	scanner scanner
 
@@ -107,7 +110,7 @@ func New(cfg Config) (*Directory, error) {
 		return nil, errs.As(errs.Invalid, "source.New", err)
 	}
 	return &Directory{
-		dir: cfg.Dir, quiet: cmp.Or(cfg.Quiet, DefaultQuiet), service: cfg.Service, store: cfg.Store, replica: cfg.Replica, others: cfg.Others, remote: cfg.Remote, log: cfg.Log,
+		dir: cfg.Dir, quiet: cmp.Or(cfg.Quiet, DefaultQuiet), service: cfg.Service, store: cfg.Store, replica: cfg.Replica, others: cfg.Others, remote: cfg.Remote, now: cfg.Now, log: cfg.Log,
 		scanner: scanner{seen: map[string]hashed{}, limits: fleet.VersionLimits(), now: time.Now, lease: lease},
 		synced:  make(chan struct{}), dirty: map[fleet.TemplateRef]*changed{}, met: map[fleet.TemplateRef]bool{}, complained: map[string]string{}, refused: map[string]string{}, remarks: map[string]string{}, fresh: true,
 		held: map[fleet.TemplateRef]seenAs{}, asked: make(chan string, 1),
