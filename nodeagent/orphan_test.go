@@ -223,8 +223,16 @@ func TestAfterARestoreTheAgentReportsEverythingAgain(t *testing.T) {
 // An operator deleted the node while it was away: all that runs there was given up. The
 // agent returns and finds no record of itself or of its instances.
 func TestADeletedNodeThatReturnsStopsWhatItRunsAfterItsGrace(t *testing.T) {
-	for _, known := range []bool{true, false} { // whether the deletion is remembered, and is that of the agent's record
-		t.Run(fmt.Sprintf("known %v", known), func(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		// known is whether the deletion is remembered, and is that of the agent's record.
+		known, restarts bool
+	}{
+		{"the deletion is known", true, false},
+		{"the deletion is known, and the agent restarts before the grace has passed", true, true},
+		{"the deletion is not known", false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
 			s := newSite(t)
 			s.start(nil)
 			var pids []int
@@ -238,7 +246,7 @@ func TestADeletedNodeThatReturnsStopsWhatItRunsAfterItsGrace(t *testing.T) {
 				t.Fatal(err)
 			}
 			gone := fleet.DeletedNode{Node: node, Record: record.ModRev, By: "alice"}
-			if !known {
+			if !tt.known {
 				gone.Record--
 			}
 			s.write(store.DeletedNodeKey(node), gone)
@@ -247,9 +255,15 @@ func TestADeletedNodeThatReturnsStopsWhatItRunsAfterItsGrace(t *testing.T) {
 				s.remove(store.PlacementKey(node, s.id(n)))
 				s.remove(store.StatusKey(s.id(n)))
 			}
+			if tt.restarts {
+				reg := prometheus.NewRegistry()
+				s.start(func(c *nodeagent.Config) { c.Metrics, c.OrphanGrace = reg, time.Hour })
+				awaitOrphans(t, reg, 4)
+				s.stop()
+			}
 			reg := prometheus.NewRegistry()
 			s.start(func(c *nodeagent.Config) { c.Metrics, c.OrphanGrace = reg, 500*time.Millisecond })
-			if known {
+			if tt.known {
 				for _, pid := range pids {
 					awaitGone(t, pid)
 				}

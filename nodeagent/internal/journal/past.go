@@ -5,11 +5,16 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 )
 
 // PastFile is where a run's directory says under which past the run began.
 const PastFile = "past"
+
+// maxSince bounds how many pasts are told from those before the node's deletion.
+const maxSince = 32
 
 // Past is which history of the store this directory has been part of, without a
 // look at any clock. Its name changes whenever the store turns out to be another
@@ -22,9 +27,9 @@ type Past struct {
 
 	mu   sync.Mutex
 	name string
-	// deleted is true once the store has told that the node was deleted, and what ran then
-	// was given up.
-	deleted bool
+	// since are the names since an operator deleted the node; empty if nobody has. What
+	// began under any other name was given up with the node.
+	since []string
 	// last is the revision of the node's record as this directory wrote it last; 0 before.
 	last int64
 }
@@ -38,6 +43,10 @@ func (j *Journal) Past(newName func() string, log *slog.Logger) *Past {
 	}
 	if err != nil || !identityForm.MatchString(p.name) {
 		p.name, p.last = newName(), 0
+		return p
+	}
+	if _, since, ok := strings.Cut(string(b), "\n"); ok {
+		p.since = strings.Fields(since)
 	}
 	return p
 }
@@ -64,23 +73,25 @@ func (p *Past) Wrote(before, rev int64) {
 
 // Deleted tells that an operator had the node's record removed that stood at a revision.
 // It reports whether that is the one written last: then the store has lost nothing, and
-// Wrote takes it for the one before.
+// Wrote takes it for the one before. All that runs then was given up, under whatever name
+// it began, and no longer belongs to the present past.
 func (p *Past) Deleted(record int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if record == 0 || record != p.last {
 		return false
 	}
-	p.deleted = true
+	p.name = p.newName()
+	p.since = []string{p.name}
 	return true
 }
 
-// GivenUp reports whether what has no record was given up with the node, and nothing was
-// lost since.
-func (p *Past) GivenUp() bool {
+// GivenUp reports whether what began under a name was given up when an operator deleted
+// the node.
+func (p *Past) GivenUp(name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.deleted
+	return len(p.since) > 0 && !slices.Contains(p.since, name)
 }
 
 // Rewound tells that the store went back in time.
@@ -92,13 +103,23 @@ func (p *Past) Rewound() {
 }
 
 func (p *Past) turn() {
-	p.name, p.deleted = p.newName(), false
+	p.name = p.newName()
+	if len(p.since) > 0 {
+		p.since = append(p.since, p.name)
+	}
+	if len(p.since) > maxSince {
+		p.since = nil
+	}
 	p.log.Warn("the store does not remember all it was told: nothing that was begun before is stopped for want of a record")
 }
 
 // keep writes the file. What it does not say then costs the next agent certainty, no more.
 func (p *Past) keep() {
-	if err := replace(p.path, fmt.Appendf(nil, "%s %d\n", p.name, p.last), flushed); err != nil {
+	text := fmt.Appendf(nil, "%s %d\n", p.name, p.last)
+	if len(p.since) > 0 {
+		text = fmt.Appendf(text, "%s\n", strings.Join(p.since, " "))
+	}
+	if err := replace(p.path, text, flushed); err != nil {
 		p.log.Warn("which past of the store this directory has seen is not noted", "error", err)
 	}
 }

@@ -10,9 +10,11 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 )
 
-func TestThePastChangesItsNameWheneverTheStoreHasForgottenSomething(t *testing.T) {
+// pasts makes the past of each agent on one directory.
+func pasts(t *testing.T) (dir string, begin func() *journal.Past) {
 	dir, n := t.TempDir(), 0
-	begin := func() *journal.Past {
+	return dir, func() *journal.Past {
+		t.Helper()
 		j, err := journal.Open(dir, "boot", func() string { return "uuid" })
 		if err != nil {
 			t.Fatal(err)
@@ -20,6 +22,10 @@ func TestThePastChangesItsNameWheneverTheStoreHasForgottenSomething(t *testing.T
 		defer j.Close()
 		return j.Past(func() string { n++; return fmt.Sprint("past-", n) }, slog.New(slog.DiscardHandler))
 	}
+}
+
+func TestThePastChangesItsNameWheneverTheStoreHasForgottenSomething(t *testing.T) {
+	dir, begin := pasts(t)
 	p := begin()
 	steps := []struct {
 		what    string
@@ -46,6 +52,41 @@ func TestThePastChangesItsNameWheneverTheStoreHasForgottenSomething(t *testing.T
 		before := p.Name()
 		if s.happens(); (p.Name() != before) != s.changed {
 			t.Errorf("%s: from %s to %s", s.what, before, p.Name())
+		}
+	}
+}
+
+// An agent that was cut off for long finds no history to resume from, and it may restart
+// before the grace of what it runs has passed.
+func TestWhatWasGivenUpWithTheNodeStaysSo(t *testing.T) {
+	_, begin := pasts(t)
+	p := begin()
+	p.Wrote(0, 5)
+	first := p.Name()
+	p.Rewound()
+	second := p.Name()
+	if p.Deleted(4) || p.Deleted(0) || p.GivenUp(first) {
+		t.Fatal("the deletion of a record that the agent did not write last counts")
+	}
+	if !p.Deleted(5) {
+		t.Fatal("the deletion of the agent's record is not recognised")
+	}
+	p.Wrote(5, 9)
+	third := p.Name()
+	p.Rewound()
+	p = begin()
+	p.Wrote(9, 12)
+	for _, tt := range []struct {
+		began, name string
+		givenUp     bool
+	}{
+		{"long before", first, true},
+		{"after the store may have lost something", second, true},
+		{"after the node's return", third, false},
+		{"after the store may have lost something again", p.Name(), false},
+	} {
+		if got := p.GivenUp(tt.name); got != tt.givenUp {
+			t.Errorf("what began %s was given up: %v", tt.began, got)
 		}
 	}
 }

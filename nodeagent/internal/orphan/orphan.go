@@ -13,8 +13,8 @@
 //   - The store has lost nothing since the run began, as far as can be told: it is
 //     neither emptied nor another cluster's nor from a backup. See Past.
 //   - Few are concerned: where a large part of all that runs seems to have no
-//     record, the store is doubted and not the processes. That is not so on a node that
-//     an operator deleted, and that has returned.
+//     record, the store is doubted and not the processes. What ran when an operator
+//     deleted the node does not count.
 package orphan
 
 import (
@@ -141,10 +141,13 @@ func (k *Keeper) look(ctx context.Context) {
 	candidates := slices.Concat(unrecorded, slices.Collect(maps.Keys(k.strays)))
 	slices.Sort(candidates)
 	var due []fleet.InstanceID
-	known := map[fleet.InstanceID]time.Time{}
+	known, lacking := map[fleet.InstanceID]time.Time{}, 0
 	for _, id := range candidates {
 		if first, ok := k.confirm(ctx, id); ok {
 			known[id] = first
+			if !k.givenUp(id) {
+				lacking++
+			}
 			if k.cfg.Grace > 0 && time.Since(first) >= k.cfg.Grace && k.remembered(id) {
 				due = append(due, id)
 			}
@@ -153,7 +156,7 @@ func (k *Keeper) look(ctx context.Context) {
 	k.mu.Lock()
 	k.since = known
 	k.mu.Unlock()
-	if k.doubts(len(known), running+len(k.strays)) {
+	if k.doubts(lacking, running+len(k.strays)) {
 		return
 	}
 	for _, id := range due {
@@ -234,9 +237,9 @@ func (k *Keeper) recorded(ctx context.Context, id fleet.InstanceID) (bool, error
 	return false, nil
 }
 
-// doubts reports whether too much has no record to be believed.
+// doubts reports whether too much has no record to be believed, beside what was given up.
 func (k *Keeper) doubts(orphans, running int) bool {
-	doubt := orphans > max(few, running/share) && !k.cfg.Past.GivenUp()
+	doubt := orphans > max(few, running/share)
 	if doubt && !k.doubted {
 		k.cfg.Log.Error("too much of what runs here has no record: none of it is stopped; look whether the store was emptied or is another cluster's, and stop what is not wanted by hand",
 			"orphans", orphans, "running", running)

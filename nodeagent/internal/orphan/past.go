@@ -14,8 +14,9 @@ import (
 type Past interface {
 	Name() string
 	Rewound()
-	// GivenUp reports whether the node was deleted, so that all that runs may lack a record.
-	GivenUp() bool
+	// GivenUp reports whether what began under a past was given up with the node, which an
+	// operator deleted.
+	GivenUp(name string) bool
 }
 
 // rewinds notices that etcd was restored from a backup, or may have been. It follows the
@@ -56,8 +57,23 @@ func (k *Keeper) followRewinds(ctx context.Context) {
 }
 
 // remembered reports whether the store, if it lost nothing, must have known of a run:
-// the run began under the present past.
+// the run began under the present past, or was given up.
 func (k *Keeper) remembered(id fleet.InstanceID) bool {
+	name := k.began(id)
+	return name != "" && (name == k.cfg.Past.Name() || k.cfg.Past.GivenUp(name))
+}
+
+// givenUp reports whether a run was given up with the node.
+func (k *Keeper) givenUp(id fleet.InstanceID) bool {
+	name := k.began(id)
+	return name != "" && k.cfg.Past.GivenUp(name)
+}
+
+// began is the past that a run began under, empty when that is not known.
+func (k *Keeper) began(id fleet.InstanceID) string {
 	b, err := os.ReadFile(filepath.Join(k.cfg.RunDir(id), journal.PastFile))
-	return err == nil && string(b) == k.cfg.Past.Name()
+	if err != nil {
+		return ""
+	}
+	return string(b)
 }
