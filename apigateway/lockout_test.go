@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,10 +89,23 @@ func TestARightPasswordForgetsTheWrongOnesAndALockEndsByItself(t *testing.T) {
 func TestOfManyPasswordsAtOnceThatLockANameOutNoneIsCountedTwice(t *testing.T) {
 	s := newSite(t)
 	var all sync.WaitGroup
+	var wrong, locked atomic.Int32
 	for range 20 {
-		all.Go(func() { tries(s, "admin", "wrong") })
+		all.Go(func() {
+			switch got := tries(s, "admin", "wrong"); got.status {
+			case 401:
+				wrong.Add(1)
+			case 429:
+				locked.Add(1)
+			default:
+				t.Errorf("%d %s", got.status, got.raw)
+			}
+		})
 	}
 	all.Wait()
+	if wrong.Load() != 5 || locked.Load() != 15 { // a right password is answered 429 while locked, so a wrong one must be too
+		t.Errorf("%d answers say that the password is wrong, %d that the name is locked out", wrong.Load(), locked.Load())
+	}
 	tries(s, "admin", adminPassword).want(429)
 	if got := s.do("GET", "/api/v1/audit", nil).want(200).raw; strings.Count(got, "auth.lockout") != 1 {
 		t.Errorf("the audit has %s", got)

@@ -88,7 +88,11 @@ func (o *Operations) Prove(ctx context.Context, by Actor, name string, check fun
 	case err == nil:
 		return o.forgetFailures(ctx, by, name)
 	case errs.Is(err, errs.Unauthenticated):
-		if failed := o.countFailure(ctx, by, name); failed != nil {
+		failed := o.countFailure(ctx, by, name)
+		if locked, is := errors.AsType[*LockedError](failed); is {
+			return locked // as for a right one, or the answer would tell them apart
+		}
+		if failed != nil {
 			o.cfg.Log.Warn("a wrong password was not counted", "user", shownName(o.Snapshot(), name), "error", failed)
 		}
 		return err
@@ -142,6 +146,7 @@ func shownName(s *view.Snapshot, name string) string {
 }
 
 // countFailure notes a wrong password, and locks the name out when it was one too many.
+// LockedError when the name was locked out meanwhile.
 func (o *Operations) countFailure(ctx context.Context, by Actor, name string) error {
 	now := o.cfg.Settings().Lockout
 	if now.Off {
@@ -163,7 +168,8 @@ func (o *Operations) countFailure(ctx context.Context, by Actor, name string) er
 	})
 }
 
-// failed is what a wrong password changes.
+// failed is what a wrong password changes. LockedError when the name is locked out for the
+// address, and nothing counts.
 func (p LockoutPolicy) failed(s *view.Snapshot, name, address string, lease store.Lease, now time.Time) (change, error) {
 	known, _ := s.Lockouts.Get(hashOf(name))
 	if known == nil {
@@ -175,7 +181,7 @@ func (p LockoutPolicy) failed(s *view.Snapshot, name, address string, lease stor
 	from := originOf(s, name, address)
 	next, ok := p.after(*known, from, now)
 	if !ok {
-		return change{}, nil
+		return change{}, &LockedError{Until: lockedUntil(known, from)}
 	}
 	c := change{writes: []store.Write{store.ReplaceOn(lease, store.LockoutKey(hashOf(name)), next, known.ModRev)}}
 	if until := lockedUntil(&next, from); now.Before(until) {
