@@ -63,7 +63,7 @@ func TestAStartValueIsAnArgumentAndNoCode(t *testing.T) {
 func TestAStartWhoseValueWouldBeCodeFailsAndNamesThePlace(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
-	program := s.library.add("programs", map[string]string{"run.sh": "echo %X%\n", "tool": "#!/bin/sh\necho %X%\n"})
+	program := s.library.add("programs", map[string]string{"run.sh": "echo %X%\n", "tool": "#!/bin/sh\necho %X%\n", "user_jvm_args.txt": "-Xmx%X%\n", "options.cfg": "-Xmx%X%\n", "run": "echo %X%\n"})
 	for n, c := range []struct {
 		says string
 		edit func(*fleet.Plan)
@@ -77,6 +77,15 @@ func TestAStartWhoseValueWouldBeCodeFailsAndNamesThePlace(t *testing.T) {
 		}},
 		{"tool", func(p *fleet.Plan) {
 			p.Layers, p.FileModifications = []fleet.PlanLayer{program}, []string{"tool"}
+		}},
+		{"user_jvm_args.txt", func(p *fleet.Plan) {
+			p.Layers, p.FileModifications = []fleet.PlanLayer{program}, []string{"*.txt"}
+		}},
+		{"options.cfg", func(p *fleet.Plan) {
+			p.Layers, p.FileModifications, p.Command = []fleet.PlanLayer{program}, []string{"*.cfg"}, "java @options.cfg -jar s.jar"
+		}},
+		{"run", func(p *fleet.Plan) {
+			p.Layers, p.FileModifications, p.Command = []fleet.PlanLayer{program}, []string{"run"}, "sh -e ./run"
 		}},
 	} {
 		plan := basic("sleep 1000")

@@ -2,6 +2,7 @@ package startvalue
 
 import (
 	"regexp"
+	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -18,12 +19,19 @@ var (
 const maxImage = 1 << 10
 
 // Image replaces the placeholders of the image that a plan runs in; empty for a runtime
-// without images. Invalid where a value given at start makes it no reference of an image.
+// without images. Invalid where a value given at start makes it no reference of an image,
+// or turns the text before it into the name of a registry.
 func (v Values) Image(p fleet.Plan) (string, error) {
 	if p.Runtime != fleet.RuntimeDocker {
 		return "", nil
 	}
-	return v.checked(p.ImageReference(), "container.image", "an image's reference", func(s string) bool { return len(s) <= maxImage && image.MatchString(s) })
+	text := p.ImageReference()
+	for _, key := range fleet.PlaceholdersIn(text) {
+		if value, at := v.Start[key]; at && text != "%"+key+"%" && strings.ContainsAny(value, "/:@") {
+			return "", errs.Field("variables."+key, "must not contain /, : or @: it is a part of container.image, and could name another registry")
+		}
+	}
+	return v.checked(text, "container.image", "an image's reference", func(s string) bool { return len(s) <= maxImage && image.MatchString(s) })
 }
 
 // HostAddress replaces the placeholders of the address that an instance is advertised

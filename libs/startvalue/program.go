@@ -94,8 +94,8 @@ func (r *reader) call(c *syntax.CallExpr, word *syntax.Word, u use) error {
 	case u.assigned != "":
 	case kind == "java":
 		return java(c.Args, program, at, before, r.values.Start[u.key], u.key)
-	case (name == "echo" || name == "printf") && (u.redirected || name == "printf" && at == program+1):
-		return refuse(u.key, "the format of printf, or what "+name+" writes to another program or a file")
+	case (name == "echo" || name == "printf") && (u.redirected || name == "printf" && (at == program+1 || !r.format(c.Args[program+1]))):
+		return refuse(u.key, "the format or an option of printf, or what "+name+" writes to another program or a file")
 	}
 	for _, w := range c.Args[program+1 : at] {
 		text, _ := literal(w)
@@ -104,6 +104,13 @@ func (r *reader) call(c *syntax.CallExpr, word *syntax.Word, u use) error {
 		}
 	}
 	return nil
+}
+
+// format reports whether the first argument of printf is its format, and no option:
+// printf -v takes the name of a variable, whose subscript bash evaluates.
+func (r *reader) format(word *syntax.Word) bool {
+	text := strings.TrimLeft(r.text[word.Pos().Offset():word.End().Offset()], `'"`)
+	return text != "" && !strings.ContainsAny(text[:1], "-$`\\")
 }
 
 // program finds the program that a simple command runs, behind those that only run

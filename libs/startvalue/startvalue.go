@@ -174,12 +174,12 @@ func isCode(name string) bool {
 			return true
 		}
 	}
-	for _, suffix := range []string{"OPTS", "OPTIONS", "PATH"} {
+	for _, suffix := range []string{"OPTS", "OPTIONS", "ARGS", "FLAGS", "PATH"} {
 		if strings.HasSuffix(name, suffix) {
 			return true
 		}
 	}
-	return slices.Contains([]string{"IFS", "ENV", "PS4", "PROMPT_COMMAND", "GLOBIGNORE", "EXECIGNORE", "SHELL", "JAVA_HOME"}, name)
+	return slices.Contains([]string{"IFS", "ENV", "PS4", "PROMPT_COMMAND", "GLOBIGNORE", "EXECIGNORE", "SHELL", "JAVA_HOME", "STARTUP", "COMMAND", "CMD"}, name)
 }
 
 // refuse is the error of a value that cannot be inserted.

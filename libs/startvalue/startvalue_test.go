@@ -39,6 +39,7 @@ func TestReferencesFollowTheQuotingAroundThem(t *testing.T) {
 		"in a list and a group":           {`cd /srv && { ./run %X% || exit 1; } &`, `cd /srv && { ./run "` + x + `" || exit 1; } &`},
 		"output that is only copied":      {`./run %X% 2>&1 | tee log`, `./run "` + x + `" 2>&1 | tee log`},
 		"a comment keeps the placeholder": {"./run a # %X%", "./run a # %X%"},
+		"behind a format":                 {`printf "%s\n" %X%; ./run`, `printf "%s\n" "` + x + `"; ./run`},
 		"a word of the console":           {`echo "map %X%"; ./run`, `echo "map ` + x + `"; ./run`},
 	} {
 		t.Run(rule, func(t *testing.T) {
@@ -56,7 +57,7 @@ func TestAValueIsRefusedWhereItCouldBecomeCode(t *testing.T) {
 		`bash -c 'echo $0' %X%`, `bash --rcfile %X% start.sh`, `nice bash -c '%X%'`, `nice --adjustment 5 bash -c '%X%'`, `env -S "%X%"`, `env A=1 bash -c "%X%"`,
 		`python3 -c "%X%"`, `perl -e '%X%' x.pl`, `node --eval %X%`, `ruby -W0 -e "%X%"`, `"$SHELL" -c "%X%"`, `$RUN %X%`, `/bin/ba?h -c %X%`, `ba\sh -c %X%`,
 		`eval "java %X%"`, `eval java %X%`, `source %X%`, `. %X%`, `trap %X% EXIT`, `set -- %X%`, `read %X%`, `test -v %X%`, `[ %X% = a ]`, `let a=%X%`,
-		`find . -exec %X% ;`, `echo %X% | bash`, `printf %X%`, `echo %X% >start.sh`, `{ echo %X%; } | sh`, `cat <<E` + "\n%X%\nE\n", `bash <<<%X%`, `java >%X%`, `java <%X%`,
+		`find . -exec %X% ;`, `echo %X% | bash`, `printf %X%`, `printf -v %X% a`, `printf "-v" %X% a`, `printf $A %X%`, `echo %X% >start.sh`, `{ echo %X%; } | sh`, `cat <<E` + "\n%X%\nE\n", `bash <<<%X%`, `java >%X%`, `java <%X%`,
 		`$(echo %X%)`, "java `echo %X%`", `java <(echo %X%)`, `echo $((%X%))`, `((%X%))`, `[[ %X% == a ]]`, `[[ -v %X% ]]`, `echo ${a[%X%]}`, `echo ${a:-%X%}`, `echo "${a:-%X%}"`,
 		`A=%X%; java $A`, `export A=%X%`, `declare A=%X%`, `A=(%X%)`, `A+=%X% java`, `for a in %X%; do java $a; done`, `case %X% in a) java;; esac`,
 		`%X% -jar s.jar`, `./%X%`, `exec %X%`, `env %X% java`, `env %X%=a java`, `timeout %X% java`, `exec -a %X% java`, `exec -la %X% java`, `LD_PRELOAD=%X% java`, `PATH=%X% java`, `env JAVA_OPTS=%X% java`,
@@ -109,6 +110,8 @@ func TestAnEnvironmentThatHoldsAValueIsReadWithCare(t *testing.T) {
 		{"MOTD", `echo $((MOTD+$MOTD))`, false},
 		{"BASH_ENV", `./run`, false},
 		{"JVM_OPTS", `./run`, false},
+		{"JVM_ARGS", `./run`, false},
+		{"STARTUP", `./run`, false},
 		{"LD_AUDIT", `./run`, false},
 	} {
 		_, err := values("X", "$(id)").Command(fleet.Plan{Command: c.command, Env: map[string]string{c.name: "a %X%"}})
@@ -136,6 +139,17 @@ func TestImagesAndAddressesAreCheckedWithTheirValues(t *testing.T) {
 			t.Errorf("address with %q: %v", value, err)
 		}
 	}
+	docker := func(image string) fleet.Plan {
+		return fleet.Plan{Runtime: fleet.RuntimeDocker, Container: fleet.Container{Image: image}}
+	}
+	for value, part := range map[string]bool{"443/evil": false, "a:b": false, "a@b": false, "1.21-java": true} {
+		if got, err := values("X", value).Image(docker("games:%X%")); (err == nil) != part {
+			t.Errorf("%q in the tag of an image: %s, %v", value, got, err)
+		}
+	}
+	if got, err := values("X", "registry.example:443/games:1").Image(docker("%X%")); err != nil {
+		t.Errorf("a whole image: %s, %v", got, err)
+	}
 	if _, err := values().HostAddress("the group's own: %JAVA%"); err != nil {
 		t.Errorf("a group's own address is held to it: %v", err)
 	}
@@ -147,5 +161,23 @@ func TestBuiltInsAreNeverGivenAtStart(t *testing.T) {
 	got, err := Split(all, given).Command(fleet.Plan{Command: "./run %PORT%"})
 	if err != nil || got.Text != "./run 7" {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestFilesThatACommandReadsAsCode(t *testing.T) {
+	for command, want := range map[string]string{
+		"java -jar s.jar server.properties":             "",
+		"java @user_args.txt @a/b.txt nogui":            "user_args.txt a/b.txt",
+		"exec bash -c 'java @opts -jar s.jar'":          "java opts s.jar",
+		"sh run":                                        "run",
+		"bash -eo pipefail ./run.d/start server.cfg":    "pipefail run.d/start",
+		"cd x && . ./settings; ./serve --config s.yml":  "settings",
+		"/usr/bin/python3.13 -u /srv/main.conf a.conf":  "/srv/main.conf",
+		"bash <commands.txt":                            "commands.txt",
+		"./serve server.properties mail@example.com a@": "",
+	} {
+		if got := strings.Join(Files(command), " "); got != want {
+			t.Errorf("%s: %q, want %q", command, got, want)
+		}
 	}
 }

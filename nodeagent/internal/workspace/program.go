@@ -5,18 +5,20 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/startvalue"
 	"github.com/orreryhq/orrery/nodeagent/internal/render"
 )
 
-// programs are the suffixes of files that shells and interpreters run.
+// programs are the suffixes of files that shells and interpreters run, and of those that
+// Java reads options from or shells variables.
 var programs = []string{
 	".sh", ".bash", ".zsh", ".ksh", ".fish", ".py", ".pl", ".pm", ".rb", ".js", ".mjs", ".cjs", ".ts", ".lua", ".php", ".groovy", ".kts",
 	".jsh", ".ps1", ".bat", ".cmd", ".awk", ".sk", ".service",
+	"args.txt", ".args", ".argfile", ".vmoptions", ".jvmopts", "jvm.options", "jvm.config", ".env", ".envrc", "makefile",
 }
 
 // edit makes a file's text as the rules say. A file that is a program takes no value that
@@ -24,7 +26,7 @@ var programs = []string{
 func (a *application) edit(rules render.Rules, name string, content []byte, mode fs.FileMode) (out []byte, changed bool, err error) {
 	out, changed, err = a.text.edited(rules, name, content)
 	given := a.request.Placement.Values
-	if err != nil || !changed || len(given) == 0 || !isProgram(name, out, mode) {
+	if err != nil || !changed || len(given) == 0 || !a.isProgram(name, out, mode) {
 		return out, changed, err
 	}
 	rules.Values = maps.Clone(rules.Values)
@@ -37,7 +39,16 @@ func (a *application) edit(rules render.Rules, name string, content []byte, mode
 		"%s: %s is a program, and has a placeholder of it; pass the value as an argument of the group's command", fleet.ReasonStartValue.Text(), name)}
 }
 
-// isProgram reports whether a file is made to be run.
-func isProgram(name string, content []byte, mode fs.FileMode) bool {
-	return mode&0o111 != 0 || bytes.HasPrefix(content, []byte("#!")) || slices.Contains(programs, strings.ToLower(path.Ext(name)))
+// isProgram reports whether a file is made to be run, or the instance's command names it
+// as code.
+func (a *application) isProgram(name string, content []byte, mode fs.FileMode) bool {
+	if mode&0o111 != 0 || bytes.HasPrefix(content, []byte("#!")) {
+		return true
+	}
+	lower := strings.ToLower(name)
+	if slices.ContainsFunc(programs, func(suffix string) bool { return strings.HasSuffix(lower, suffix) }) {
+		return true
+	}
+	command, _ := render.Substitute(a.request.Plan.Command, a.request.Values)
+	return slices.ContainsFunc(startvalue.Files(command), func(file string) bool { return strings.HasSuffix("/"+file, "/"+name) })
 }
