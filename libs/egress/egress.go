@@ -14,6 +14,8 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -91,6 +93,9 @@ func (p Policy) ProxyOf(r *http.Request) (*url.URL, error) {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return p.Proxy, p.check(host, a)
 	}
+	if endsInNumber(host) {
+		return nil, errs.New(errs.Denied, "%s is no usual form of an address, and the proxy could read it as one: write a name, or an address like 192.0.2.1", host)
+	}
 	all, err := net.DefaultResolver.LookupNetIP(r.Context(), "ip", host)
 	if err != nil {
 		return p.Proxy, nil //nolint:nilerr // the proxy resolves it
@@ -101,4 +106,12 @@ func (p Policy) ProxyOf(r *http.Request) (*url.URL, error) {
 		}
 	}
 	return p.Proxy, nil
+}
+
+// endsInNumber reports whether the last label of a host is a number. Resolvers of other
+// programs read such hosts as addresses: 127.1 and 0x7f000001 are loopback.
+func endsInNumber(host string) bool {
+	host = strings.TrimSuffix(host, ".")
+	_, err := strconv.ParseUint(host[strings.LastIndexByte(host, '.')+1:], 0, 64)
+	return err == nil
 }

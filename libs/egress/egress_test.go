@@ -152,7 +152,7 @@ func TestAProxyIsUsedOnlyIfConfiguredAndPassesNothingPrivateOn(t *testing.T) {
 	if got := <-asked; got != "http://public.invalid/a" {
 		t.Errorf("the proxy was asked for %s", got)
 	}
-	for _, target := range []string{"http://169.254.169.254/latest", "http://localhost/", "http://10.0.0.1/"} {
+	for _, target := range []string{"http://169.254.169.254/latest", "http://localhost/", "http://10.0.0.1/", "http://127.1/", "http://0x7f000001/", "http://2130706433/", "http://169.254.169.254./"} {
 		if resp, err := through.Get(target); err == nil {
 			_ = resp.Body.Close()
 			t.Errorf("%s went through the proxy", target)
