@@ -55,7 +55,7 @@ func startEtcd(ctx context.Context, o Options, secret string) (*etcd, error) {
 	if err != nil {
 		return nil, etcdError(o, err)
 	}
-	e := &etcd{server: server, Endpoint: cfg.ListenClientUrls[0].String()}
+	e := &etcd{server: server, Endpoint: "unix://" + cfg.ListenClientUrls[0].Path}
 	if len(cfg.ListenClientUrls) > 1 {
 		e.TLSEndpoint = reachable(cfg.ListenClientUrls[1])
 	}
