@@ -151,6 +151,26 @@ func (i *Instance) HeldGeneration() int64 {
 	return i.Placement.Generation
 }
 
+// Stray reports whether a node runs a generation that no placement gives it: only the
+// status tells of it. That happens when etcd was restored from a backup that is older than
+// the placement.
+func (i *Instance) Stray() bool {
+	s := i.Status
+	if s == nil || s.State.Terminal() || s.State == Offline {
+		return false
+	}
+	return i.Placement == nil || i.Placement.Node != s.Node && i.Placement.Generation < s.Generation
+}
+
+// Held is the node that runs the instance, or ran it last, and the generation there: those
+// of its placement, or of the status of a stray one. They are empty when nothing is known.
+func (i *Instance) Held() (NodeID, int64) {
+	if i.Stray() {
+		return i.Status.Node, i.Status.Generation
+	}
+	return i.Node(), i.HeldGeneration()
+}
+
 // LastGeneration is the highest generation that any record of the instance names. The next
 // one is above it, since a node ignores what it has seen already.
 func (i *Instance) LastGeneration() int64 {

@@ -250,3 +250,31 @@ func TestGenerationsAfterARestore(t *testing.T) {
 		}
 	}
 }
+
+func TestWhereAnInstanceIsAfterARestore(t *testing.T) {
+	at := func(p *Placement, s *Status) *Instance { return &Instance{Placement: p, Status: s} }
+	placed := func(g int64) *Placement { return &Placement{Node: "n1", Generation: g} }
+	reported := func(n NodeID, g int64, state State) *Status { return &Status{Node: n, Generation: g, State: state} }
+	for _, tt := range []struct {
+		name       string
+		i          *Instance
+		stray      bool
+		node       NodeID
+		generation int64
+	}{
+		{"nothing is known", at(nil, nil), false, "", 0},
+		{"it is placed", at(placed(2), nil), false, "n1", 2},
+		{"it runs where it is placed", at(placed(2), reported("n1", 2, Online)), false, "n1", 2},
+		{"a later generation runs where it is placed", at(placed(2), reported("n1", 3, Online)), false, "n1", 3},
+		{"it moves", at(placed(2), reported("n0", 1, Offline)), false, "n1", 2},
+		{"it runs without a placement", at(nil, reported("n2", 1, Starting)), true, "n2", 1},
+		{"it ended without a placement", at(nil, reported("n2", 1, Stopped)), false, "", 0},
+		{"a later generation runs elsewhere", at(placed(2), reported("n2", 3, Online)), true, "n2", 3},
+		{"a later generation ended elsewhere", at(placed(2), reported("n2", 3, Crashed)), false, "n1", 2},
+	} {
+		node, generation := tt.i.Held()
+		if tt.i.Stray() != tt.stray || node != tt.node || generation != tt.generation {
+			t.Errorf("%s: stray %v, generation %d on %q", tt.name, tt.i.Stray(), generation, node)
+		}
+	}
+}

@@ -47,6 +47,9 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 	if before := ch.InstanceBefore; before != nil && before.HoldsNode() && (ch.Instance == nil || !ch.Instance.HoldsNode() || ch.Instance.Node() != before.Node()) {
 		c.leftDeleted(b, before.Node())
 	}
+	if before := ch.InstanceBefore; before != nil && before.Stray() && (ch.Instance == nil || !ch.Instance.Stray()) {
+		c.leftDeleted(b, before.Status.Node)
+	}
 	switch ch.Kind {
 	case view.KindIntent:
 		c.look(ch.Group())
@@ -68,6 +71,9 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 	case view.KindNodeDesired:
 		n := fleet.NodeID(ch.Key[0])
 		c.lookOn(b, n)
+		for i := range strays(b.After, n) {
+			c.look(i.Intent.Group)
+		}
 		c.leftDeleted(b, n)
 	case view.KindCrash:
 		if ch.Before == nil {
@@ -127,6 +133,17 @@ func below(s *view.Snapshot, changed map[fleet.GroupName]bool) iter.Seq[fleet.Gr
 func (c *Controller) lookOn(b *view.Batch, n fleet.NodeID) {
 	for i := range b.After.NodeInstances(n) {
 		c.look(i.Intent.Group)
+	}
+}
+
+// strays are the stray instances that a node runs. They are in no index: it looks at all.
+func strays(s *view.Snapshot, n fleet.NodeID) iter.Seq[*fleet.Instance] {
+	return func(yield func(*fleet.Instance) bool) {
+		for _, i := range s.Instances.All() {
+			if i.Stray() && i.Status.Node == n && !yield(i) {
+				return
+			}
+		}
 	}
 }
 

@@ -374,3 +374,32 @@ func TestAfterARestoreOrdersAndNextGenerationsAreAboveWhatTheNodeReports(t *test
 		return ok && i.Intent.Generation == 6 && i.NeedsPlacement()
 	})
 }
+
+// Etcd was restored from a backup: the intent came back without its placement, or the
+// node of the placement is not the one that runs it.
+func TestWhatANodeRunsWithoutAPlacementIsStoppedThereWhenAskedTo(t *testing.T) {
+	for name, elsewhere := range map[string]bool{"it has no placement": false, "an earlier generation is placed elsewhere": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.enforcer("a", plan.DefaultLimits())
+			w.group("lobby", minimum(0))
+			id := w.create("lobby")
+			if elsewhere {
+				w.commit(store.Create(store.PlacementKey("gone", id), fleet.Placement{Instance: id, Group: "lobby", Node: "gone", Generation: 1}))
+			}
+			status := fleet.Status{Instance: id, Group: "lobby", Node: node, Generation: 2, State: fleet.Online, ChangedAt: time.Now().UTC()}
+			w.commit(store.Create(store.StatusKey(id), status))
+			w.intent(id, stopped)
+			if o := w.untilOrder(id, fleet.OrderStop); o.Node != node || o.Generation != 2 {
+				t.Errorf("generation %d is ordered to stop on %s, want 2 on %s", o.Generation, o.Node, node)
+			}
+			w.lose()
+			w.commit(store.Create(store.NodeDesiredKey(node), fleet.NodeDesired{Node: node, Deleted: true, By: "alice"}))
+			s := w.until("the node to be removed", func(s *view.Snapshot) bool { _, known := s.Nodes.Get(node); return !known })
+			i, _ := s.Instances.Get(id)
+			if i.Status.State != fleet.Stopped || i.Status.Reason != fleet.ReasonNodeDeleted || i.Status.Generation != 2 {
+				t.Errorf("it has not ended with its node: %+v", i.Status)
+			}
+		})
+	}
+}

@@ -66,6 +66,9 @@ func holdsAnything(s *view.Snapshot, n fleet.NodeID) bool {
 			return true
 		}
 	}
+	for range strays(s, n) {
+		return true
+	}
 	return false
 }
 

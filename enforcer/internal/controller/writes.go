@@ -130,17 +130,25 @@ func (t *task) order(a plan.Action) ([]store.Guard, []store.Write) {
 	return guards, t.orderWrites(a)
 }
 
+// placementUnchanged demands that the instance is placed as it was, or still is not, on the
+// node that holds it.
 func placementUnchanged(i *fleet.Instance) store.Guard {
-	return store.Unchanged(store.PlacementKey(i.Placement.Node, i.Intent.ID), i.Placement.ModRev)
+	node, _ := i.Held()
+	key := store.PlacementKey(node, i.Intent.ID)
+	if i.Stray() {
+		return store.Missing(key)
+	}
+	return store.Unchanged(key, i.Placement.ModRev)
 }
 
-// orderWrites put the order where the instance is placed, and take away one that
-// an earlier generation had elsewhere.
+// orderWrites put the order where the instance is, and take away one that an earlier
+// generation had elsewhere.
 func (t *task) orderWrites(a plan.Action) []store.Write {
 	i := a.Instance
-	id, node := i.Intent.ID, i.Placement.Node
+	id := i.Intent.ID
+	node, generation := i.Held()
 	o := fleet.Order{
-		Instance: id, Node: node, Generation: i.HeldGeneration(), Action: a.Order,
+		Instance: id, Node: node, Generation: generation, Action: a.Order,
 		By: a.By, Reason: a.Reason, Message: a.Message, At: t.now,
 	}
 	switch {
@@ -158,8 +166,9 @@ func (t *task) orderWrites(a plan.Action) []store.Write {
 // lost writes the status of an instance in its agent's stead, which nobody may while
 // the node has a session.
 func (t *task) lost(a plan.Action) ([]store.Guard, []store.Write) {
-	p := a.Instance.Placement
-	s, rev := fleet.Status{Instance: p.Instance, Group: p.Group, Node: p.Node, Generation: a.Instance.HeldGeneration()}, int64(0)
+	in := a.Instance.Intent
+	node, generation := a.Instance.Held()
+	s, rev := fleet.Status{Instance: in.ID, Group: in.Group, Node: node, Generation: generation}, int64(0)
 	if have := a.Instance.Status; have != nil {
 		rev = have.ModRev
 		if have.Generation == s.Generation {
@@ -167,14 +176,14 @@ func (t *task) lost(a plan.Action) ([]store.Guard, []store.Write) {
 		}
 	}
 	s.State, s.Reason, s.Message, s.ChangedAt = fleet.Offline, a.Reason, a.Message, t.now
-	guards := []store.Guard{store.Missing(store.NodeSessionKey(p.Node)), placementUnchanged(a.Instance)}
+	guards := []store.Guard{store.Missing(store.NodeSessionKey(node)), placementUnchanged(a.Instance)}
 	if a.Kind == plan.Bury {
 		s.State, s.PID, s.FinishedAt = fleet.Stopped, 0, t.now
-		if d, ok := t.snap.NodesDesired.Get(p.Node); ok {
-			guards = append(guards, store.Unchanged(store.NodeDesiredKey(p.Node), d.ModRev))
+		if d, ok := t.snap.NodesDesired.Get(node); ok {
+			guards = append(guards, store.Unchanged(store.NodeDesiredKey(node), d.ModRev))
 		}
 	}
-	return guards, []store.Write{store.Replace(store.StatusKey(p.Instance), s, rev)}
+	return guards, []store.Write{store.Replace(store.StatusKey(in.ID), s, rev)}
 }
 
 // retire removes all records of an instance; its name only while it points to it.

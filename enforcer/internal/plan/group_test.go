@@ -295,6 +295,16 @@ func TestOrders(t *testing.T) {
 		{"what has no placement needs no order", func(s *sim) {
 			s.add(manual, wantsStop(false))
 		}, 59 * time.Minute, ""},
+		{"a node that runs it without a placement is ordered to stop it", func(s *sim) {
+			s.add(manual, online, wantsStop(false)).Placement = nil
+		}, 0, "order i00001 by stop: StopRequested"},
+		{"so is one that runs a later generation than is placed elsewhere", func(s *sim) {
+			i := s.add(manual, online, wantsStop(false), ordered(fleet.OrderStop, at(0)))
+			i.Placement.Node, i.Status.Generation = lost, 2
+		}, 0, "order i00001 by stop: StopRequested"},
+		{"but only when somebody wants that", func(s *sim) {
+			s.add(manual, in(alive, fleet.Starting, fleet.ReasonProcessStarted, at(-time.Hour))).Placement = nil
+		}, 0, ""},
 
 		{"STARTING within its bound waits", func(s *sim) {
 			s.add(manual, in(alive, fleet.Starting, fleet.ReasonProcessStarted, at(-2*m)))

@@ -15,10 +15,11 @@ const outageLook = time.Minute
 // those of deleted nodes, and stops those whose group does not want them back.
 func (p *pass) lose() {
 	for _, i := range p.all {
-		if p.busy[i.Intent.ID] || !i.HoldsNode() {
+		stray := i.Stray()
+		if p.busy[i.Intent.ID] || !stray && !i.HoldsNode() {
 			continue
 		}
-		node := i.Placement.Node
+		node, _ := i.Held()
 		since := p.in.lostSince(node)
 		switch {
 		case since.IsZero():
@@ -26,6 +27,7 @@ func (p *pass) lose() {
 			if p.copyIsGone(i) {
 				p.act(Action{Kind: Bury, Instance: i, Reason: fleet.ReasonNodeDeleted, Message: fmt.Sprintf("node %s was lost and then deleted", node)})
 			}
+		case stray: // it is not moved: its records do not say enough
 		case i.Stranded(): // moves sees to it
 		case !i.Lost():
 			if p.due(since, p.in.Limits.LossGrace) {
@@ -111,7 +113,11 @@ func (p *pass) movesLost() bool {
 // itself when its node's session does. What was started under another spec, or by a
 // plan nobody knows any more, may run on for ever.
 func (p *pass) endsWithSession(i *fleet.Instance) bool {
-	plan := p.in.plan(i.Placement.Plan)
+	digest := i.Intent.Plan
+	if i.Placement != nil {
+		digest = i.Placement.Plan
+	}
+	plan := p.in.plan(digest)
 	return plan != nil && plan.Exclusive()
 }
 
@@ -121,7 +127,7 @@ func (p *pass) endsWithSession(i *fleet.Instance) bool {
 // end before the deadline that its owner measures. The margin is for the kill. An agent
 // that releases its instances has ended them itself.
 func (p *pass) copyIsGone(i *fleet.Instance) bool {
-	node := i.Placement.Node
+	node, _ := i.Held()
 	if p.in.released(node) || !p.endsWithSession(i) {
 		return true
 	}

@@ -30,6 +30,14 @@ func TestLostNodes(t *testing.T) {
 			s.lostSince = at(-400 * time.Millisecond)
 			s.add(manual, in(lost, fleet.Online, fleet.ReasonReady, at(-time.Hour)))
 		}, 100 * time.Millisecond, nil},
+		{"a lost node says nothing of a later generation that another node reports", func(s *sim) {
+			i := s.add(manual, online)
+			i.Placement.Node, i.Status.Generation = lost, 2
+		}, 0, nil},
+		{"and what a lost node ran without a placement is not moved", func(s *sim) {
+			exclusive(s)
+			s.add(in(lost, fleet.Online, fleet.ReasonReady, at(-time.Hour))).Placement = nil
+		}, 0, nil},
 		{"what has ended is not lost", func(s *sim) {
 			s.add(manual, in(lost, fleet.Stopped, fleet.ReasonStopRequested, at(0)), wantsStop(false))
 		}, keep, nil},

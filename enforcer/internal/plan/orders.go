@@ -9,23 +9,28 @@ import (
 )
 
 // orders tells nodes what the intents of their instances say, as long as they
-// have not been told, and orders a kill where a deadline passed.
+// have not been told, and orders a kill where a deadline passed. A stray one is
+// ordered to stop when somebody wants that, and nothing else.
 func (p *pass) orders() {
 	for _, i := range p.all {
-		if p.busy[i.Intent.ID] || !i.HoldsNode() {
+		stray := i.Stray()
+		if p.busy[i.Intent.ID] || !stray && !i.HoldsNode() {
 			continue
 		}
 		have := standing(i)
 		if have != nil && have.Action == fleet.OrderKill {
 			continue
 		}
-		if a, due := p.overdue(i, have); due {
-			p.act(a)
-			continue
+		if !stray {
+			if a, due := p.overdue(i, have); due {
+				p.act(a)
+				continue
+			}
 		}
 		switch {
 		case i.Intent.Desired == fleet.DesiredStopped:
 			p.orderStop(i, have)
+		case stray:
 		case p.outlived(i) && have == nil:
 			message := "its node came back after a newer generation had been asked for"
 			p.act(Action{Kind: Order, Instance: i, Order: fleet.OrderStop, Reason: fleet.ReasonNodeReturned, Message: message})
@@ -56,7 +61,8 @@ func (p *pass) orderStop(i *fleet.Instance, have *fleet.Order) {
 
 // standing is the order that the generation on the node is under; nil when there is none.
 func standing(i *fleet.Instance) *fleet.Order {
-	if i.Order == nil || i.Placement == nil || i.Order.Node != i.Placement.Node || i.Order.Generation < i.HeldGeneration() {
+	node, generation := i.Held()
+	if i.Order == nil || i.Order.Node != node || i.Order.Generation < generation {
 		return nil
 	}
 	return i.Order

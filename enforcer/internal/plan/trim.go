@@ -73,7 +73,7 @@ func (p *pass) stop(i *fleet.Instance, why fleet.Reason, message string) {
 
 func (p *pass) stopping(i *fleet.Instance, why fleet.Reason, message string) Action {
 	a := Action{Kind: Stop, Instance: i, Reason: why, Message: message}
-	if i.HoldsNode() {
+	if i.HoldsNode() || i.Stray() {
 		a.Order = fleet.OrderStop
 		if o := standing(i); o != nil && o.Action == fleet.OrderKill || i.Intent.Stop != nil && i.Intent.Stop.Force {
 			a.Order = fleet.OrderKill

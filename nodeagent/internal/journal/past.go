@@ -13,7 +13,7 @@ import (
 // PastFile is where a run's directory says under which past the run began.
 const PastFile = "past"
 
-// maxSince bounds how many pasts are told from those before the node's deletion.
+// maxSince bounds the names in Past.since.
 const maxSince = 32
 
 // Past is which history of the store this directory has been part of, without a
@@ -27,8 +27,8 @@ type Past struct {
 
 	mu   sync.Mutex
 	name string
-	// since are the names since an operator deleted the node; empty if nobody has. What
-	// began under any other name was given up with the node.
+	// since are the names since an operator deleted the node; empty if the node was never
+	// deleted. A run that began under any other name was given up with the node.
 	since []string
 	// last is the revision of the node's record as this directory wrote it last; 0 before.
 	last int64
@@ -73,8 +73,7 @@ func (p *Past) Wrote(before, rev int64) {
 
 // Deleted tells that an operator had the node's record removed that stood at a revision.
 // It reports whether that is the one written last: then the store has lost nothing, and
-// Wrote takes it for the one before. All that runs then was given up, under whatever name
-// it began, and no longer belongs to the present past.
+// Wrote takes it for the one before. Every run that began before was given up.
 func (p *Past) Deleted(record int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
