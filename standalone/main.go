@@ -17,6 +17,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway"
 	"github.com/orreryhq/orrery/examples/arena"
+	"github.com/orreryhq/orrery/libs/clock"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/lifecycle"
@@ -61,6 +62,10 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := lifecycle.WithSignals(context.Background(), o.Log, os.Exit)
 	defer stop()
+	if o.Now, err = clock.FromEnv(os.Environ()); err != nil {
+		fmt.Fprintln(stderr, "standalone:", err)
+		return 2
+	}
 	if os.Getenv("GOGC") == "" {
 		// Most of its life this process idles beside the servers it runs: memory is
 		// dearer here than the collector's time.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/orreryhq/orrery/libs/clock"
 	"github.com/orreryhq/orrery/libs/config"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -85,7 +86,7 @@ type Env struct {
 	Meta *fleet.Meta
 	// Gates hold readiness back until what a service opens with them is there.
 	Gates *lifecycle.Gates
-	// Now reads the wall clock, with a monotonic reading; see clockVariable.
+	// Now reads the wall clock, with a monotonic reading; see clock.Variable.
 	Now func() time.Time
 	// Asked reports whether the program was asked to end; false while it runs and when
 	// it ends because something failed.
@@ -120,7 +121,7 @@ func Main(s Spec, args, env []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == healthcheckWord {
 		return healthcheck(s, args[1:], env, stdout, stderr)
 	}
-	now, err := clock(env)
+	now, err := clock.FromEnv(env)
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", s.Name, err)
 		return config.ExitUsage

@@ -81,7 +81,9 @@ type Options struct {
 	// Confine is the command that confines what it becomes, see nodeagent.Config.
 	Confine []string
 	Version string
-	Log     *slog.Logger
+	// Now reads the wall clock of all services, with a monotonic reading. Nil means time.Now.
+	Now func() time.Time
+	Log *slog.Logger
 	// Prepare is called once the data directory is ours and before anything runs, with its absolute path. Optional.
 	Prepare func(dataDir string) error
 	// OnReady is called once when everything serves. Optional.
@@ -109,6 +111,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Node == "" {
 		o.Node = DefaultNode
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -152,7 +157,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer db.stop()
-	meta, err := db.client.Join(ctx, time.Now())
+	meta, err := db.client.Join(ctx, o.Now())
 	switch {
 	case errs.FieldOf(err) == "cluster.secret":
 		return errs.New(errs.Invalid, "the file %s does not hold the secret of the cluster in %s: bring back the file that belongs to it", data.join(secretFile), data.join("etcd"))
@@ -206,14 +211,14 @@ func (s *stack) components(asked func() bool) ([]lifecycle.Component, error) {
 	}
 	sched, err := scheduler.New(scheduler.Config{
 		Store: s.db.client, View: s.view, Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
-		ClusterSecret: s.secret, Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
+		ClusterSecret: s.secret, Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry,
 	})
 	if err != nil {
 		return nil, err
 	}
 	enf, err := enforcer.New(enforcer.Config{
 		Store: s.db.client, View: s.view, Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
-		Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
+		Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry,
 	})
 	if err != nil {
 		return nil, err
@@ -237,7 +242,7 @@ func (s *stack) templatesConfig() templatesvc.Config {
 	return templatesvc.Config{
 		Store: s.db.client, Dir: s.data.join("templates"), BlobDir: s.data.join("blobs"), ConfigurationsDir: s.o.ConfigurationsDir, EgressProxy: s.o.EgressProxy,
 		ClusterSecret: s.secret, Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
-		KeepVersions: templatesvc.DefaultKeepVersions, ScrubInterval: templatesvc.DefaultScrubInterval, Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
+		KeepVersions: templatesvc.DefaultKeepVersions, ScrubInterval: templatesvc.DefaultScrubInterval, Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry,
 	}
 }
 
@@ -250,7 +255,7 @@ func (s *stack) agentConfig() nodeagent.Config {
 			Secret:  s.secret, Log: s.o.Log,
 		}),
 		SessionTTL: s.o.SessionTTL, StopInstancesOnExit: s.o.StopInstances, Guard: s.o.Guard, Pane: s.o.Pane, Confine: s.o.Confine,
-		OrphanGrace: nodeagent.DefaultOrphanGrace, Version: s.o.Version, Log: s.o.Log, Metrics: s.registry,
+		OrphanGrace: nodeagent.DefaultOrphanGrace, Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry,
 	}
 }
 
@@ -259,7 +264,7 @@ func (s *stack) gatewayConfig() apigateway.Config {
 		Store: s.db.client, View: s.view, Listener: s.listener, Meta: s.meta,
 		ClusterSecret: s.secret, AdminPasswordFile: s.data.join(passwordFile),
 		Lockout: s.o.Lockout, Reset: s.o.Reset, AuditSink: s.o.AuditSink, Replica: replica, NodeID: string(s.o.Node), Takeover: true, SessionTTL: s.o.SessionTTL,
-		Version: s.o.Version, Log: s.o.Log, Records: s.records, Metrics: s.registry,
+		Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Records: s.records, Metrics: s.registry,
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/orreryhq/orrery/libs/clock"
 )
 
 // Process is one program of the site, through all its runs. Its methods may be
@@ -58,7 +60,7 @@ func (p *Process) Start() error {
 	cmd := exec.Command(p.binary, p.args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if n := len(p.clocks); n > 0 {
-		cmd.Env = append(os.Environ(), fmt.Sprintf("ORRERY_CLOCK_AHEAD=%v", p.clocks[p.runs%n]))
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%v", clock.Variable, p.clocks[p.runs%n]))
 	}
 	p.runs++
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/clock"
 	"github.com/orreryhq/orrery/libs/config"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -86,7 +87,7 @@ func TakesItsClock(t *testing.T, run Run, startedAt func(context.Context, *store
 	go func() {
 		defer close(done)
 		code = run(append([]string{"--etcd-endpoints", etcd.Endpoint, "--cluster-secret-file", file, "--replica", "r"}, args...),
-			[]string{"ORRERY_CLOCK_AHEAD=" + ahead.String()}, &out, &out)
+			[]string{clock.Variable + "=" + ahead.String()}, &out, &out)
 	}()
 	c := etcd.Client(t)
 	await.That(t, "a session that began 12 hours ahead", func() string {

@@ -1,8 +1,10 @@
-package program
+package clock_test
 
 import (
 	"testing"
 	"time"
+
+	"github.com/orreryhq/orrery/libs/clock"
 )
 
 func TestTheEnvironmentSetsTheClock(t *testing.T) {
@@ -10,7 +12,7 @@ func TestTheEnvironmentSetsTheClock(t *testing.T) {
 		env  string
 		want time.Duration
 	}{{"PATH=/bin", 0}, {"ORRERY_CLOCK_AHEAD=", 0}, {"ORRERY_CLOCK_AHEAD=12h", 12 * time.Hour}, {"ORRERY_CLOCK_AHEAD=-140s", -140 * time.Second}} {
-		now, err := clock([]string{tt.env})
+		now, err := clock.FromEnv([]string{tt.env})
 		if err != nil {
 			t.Errorf("%s: %v", tt.env, err)
 			continue
@@ -22,7 +24,7 @@ func TestTheEnvironmentSetsTheClock(t *testing.T) {
 			t.Errorf("%s: the clock is at %v, want %v ahead of %v", tt.env, at, tt.want, before)
 		}
 	}
-	if _, err := clock([]string{"ORRERY_CLOCK_AHEAD=soon"}); err == nil {
+	if _, err := clock.FromEnv([]string{"ORRERY_CLOCK_AHEAD=soon"}); err == nil {
 		t.Error("a clock that is soon ahead is accepted")
 	}
 }
