@@ -1,10 +1,14 @@
 package controller
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -24,6 +28,43 @@ func TestAMoveCountsFromWhenItWasSeen(t *testing.T) {
 		s.forgetMove(&view.Change{Kind: view.KindIntent, Key: []string{"aaaaaa"}})
 		if len(s.arrived) != 0 {
 			t.Errorf("still known: %v", s.arrived)
+		}
+	}
+}
+
+func TestAStopCountsFromWhenItWasSeen(t *testing.T) {
+	c := storetest.New(t)
+	stored := fleet.StoredPlan{Plan: fleet.Plan{Stop: fleet.Stop{GraceSeconds: 5}}}
+	if _, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(store.PlanKey("plan"), stored)}}); err != nil {
+		t.Fatal(err)
+	}
+	v := view.New(c, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var viewing sync.WaitGroup
+	viewing.Go(func() { _ = v.Run(ctx) })
+	defer viewing.Wait()
+	defer cancel()
+	if err := v.Synced(ctx); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	for _, skew := range []time.Duration{-12 * time.Hour, 0, 12 * time.Hour} {
+		s := newState()
+		s.snap = v.Snapshot()
+		i := &fleet.Instance{
+			Intent:    fleet.Intent{ID: "aaaaaa", Desired: fleet.DesiredStopped, Stop: &fleet.StopRequest{At: now.Add(skew)}},
+			Placement: &fleet.Placement{Instance: "aaaaaa", Node: "n1", Generation: 1, Plan: "plan"},
+		}
+		s.noteStop("aaaaaa", i, now, false)
+		s.noteStop("aaaaaa", i, now.Add(time.Second), true) // as after a rebuild
+		const bound = (5 + fleet.KillAfterSeconds) * time.Second
+		if !s.leavesSoon(i, now.Add(bound)) || s.leavesSoon(i, now.Add(bound+time.Second)) {
+			t.Errorf("clock %v off: it is not expected to leave for as long as it may take", skew)
+		}
+		i.Intent.Desired = fleet.DesiredRunning
+		s.noteStop("aaaaaa", i, now, false)
+		if len(s.stops) != 0 {
+			t.Errorf("still known: %v", s.stops)
 		}
 	}
 }

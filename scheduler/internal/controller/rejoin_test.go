@@ -9,39 +9,76 @@ import (
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-// The lost node joins, and leaves again, after the scheduler has looked and before its
-// transaction arrives.
-func TestAPlacementComparesThatTheLostNodeHasNotJoinedAgain(t *testing.T) {
+// moving is an instance that is to leave a lost node, and what commits its records.
+func moving(t *testing.T) (e *entry, commit func(store.Txn) (int64, error)) {
+	t.Helper()
 	c := storetest.New(t)
-	commit := func(txn store.Txn) int64 {
-		t.Helper()
-		rev, err := c.Commit(t.Context(), txn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return rev
-	}
-	const id, lost = fleet.InstanceID("i1"), fleet.NodeID("lost")
-	rev := fleet.Rev{ModRev: commit(store.Txn{Writes: []store.Write{
+	commit = func(txn store.Txn) (int64, error) { return c.Commit(t.Context(), txn) }
+	const id = fleet.InstanceID("i1")
+	at, err := commit(store.Txn{Writes: []store.Write{
 		store.Create(store.IntentKey(id), fleet.Intent{ID: id}), store.Create(store.NodeKey(lost), fleet.Node{ID: lost}),
 		store.Create(store.PlacementKey(lost, id), fleet.Placement{Instance: id}), store.Create(store.StatusKey(id), fleet.Status{Instance: id}),
 		store.Create(store.NodeSessionKey("here"), fleet.NodeSession{Node: "here"}),
-	}})}
-	e := &entry{plan: &fleet.Plan{Static: true}, instance: &fleet.Instance{
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rev := fleet.Rev{ModRev: at}
+	e = &entry{plan: &fleet.Plan{Static: true}, instance: &fleet.Instance{
 		Intent:    fleet.Intent{Rev: rev, ID: id, Generation: 2, Leaves: rev.ModRev, LeavesNode: rev.ModRev},
 		Placement: &fleet.Placement{Rev: rev, Instance: id, Node: lost, Generation: 1},
 		Status:    &fleet.Status{Rev: rev, Instance: id, Node: lost, Generation: 1, State: fleet.Offline},
 	}}
 	e.choice.Node = "here"
-	build := func() store.Txn {
-		var out store.Part
-		e.build(&out)
-		return store.Txn{Guards: out.Guards, Writes: out.Writes}
+	return e, commit
+}
+
+const lost = fleet.NodeID("lost")
+
+// txn is the placement of an entry alone.
+func (e *entry) txn() store.Txn {
+	var out store.Part
+	e.build(&out)
+	return store.Txn{Guards: out.Guards, Writes: out.Writes}
+}
+
+// The lost node joins, and leaves again, after the scheduler has looked and before its
+// transaction arrives.
+func TestAPlacementComparesThatTheLostNodeHasNotJoinedAgain(t *testing.T) {
+	e, commit := moving(t)
+	joined, err := commit(store.Txn{Writes: []store.Write{store.Replace(store.NodeKey(lost), fleet.Node{ID: lost}, e.instance.Intent.LeavesNode)}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	joined := commit(store.Txn{Writes: []store.Write{store.Replace(store.NodeKey(lost), fleet.Node{ID: lost}, rev.ModRev)}})
-	if _, err := c.Commit(t.Context(), build()); !errs.Is(err, errs.Conflict) {
+	if _, err := commit(e.txn()); !errs.Is(err, errs.Conflict) {
 		t.Fatalf("it was placed elsewhere for an earlier loss: %v, want a conflict", err)
 	}
 	e.instance.Intent.LeavesNode = joined
-	commit(build())
+	if _, err := commit(e.txn()); err != nil {
+		t.Error(err)
+	}
+}
+
+// An enforcer before this version wrote the intent, which names the loss by its status only.
+func TestAnIntentOfAnEarlierEnforcerLeavesTheNodeByItsStatusAlone(t *testing.T) {
+	for name, rewritten := range map[string]bool{"the loss lasts": false, "the status was written again": true} {
+		t.Run(name, func(t *testing.T) {
+			e, commit := moving(t)
+			before := e.instance.Status.ModRev
+			e.instance.Intent.LeavesNode = 0
+			if !e.instance.MayLeave(before) || !e.instance.MayLeave(before+1) {
+				t.Error("it may not leave the node")
+			}
+			writes := []store.Write{store.Replace(store.NodeKey(lost), fleet.Node{ID: lost}, before)}
+			if rewritten {
+				writes = append(writes, store.Replace(store.StatusKey("i1"), fleet.Status{Instance: "i1"}, before))
+			}
+			if _, err := commit(store.Txn{Writes: writes}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := commit(e.txn()); errs.Is(err, errs.Conflict) != rewritten || err != nil && !rewritten {
+				t.Errorf("the placement: %v", err)
+			}
+		})
+	}
 }

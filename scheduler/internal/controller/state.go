@@ -50,12 +50,14 @@ type state struct {
 	blocked map[fleet.NodeID]map[fleet.BlockedPort]time.Time
 	// arrived are the instances that came by a move, and when they did.
 	arrived map[fleet.InstanceID]time.Time
+	// stops are the instances that are to stop, and since when.
+	stops map[fleet.InstanceID]time.Time
 }
 
 func newState() *state {
 	return &state{
 		model: place.NewModel(), ledger: budget.NewLedger(), waiters: map[fleet.InstanceID]*waiter{}, classes: map[classKey]*class{},
-		blocked: map[fleet.NodeID]map[fleet.BlockedPort]time.Time{}, arrived: map[fleet.InstanceID]time.Time{},
+		blocked: map[fleet.NodeID]map[fleet.BlockedPort]time.Time{}, arrived: map[fleet.InstanceID]time.Time{}, stops: map[fleet.InstanceID]time.Time{},
 		aside: map[fleet.GroupName]map[*waiter]struct{}{}, assumed: map[fleet.InstanceID]*entry{},
 		lanes: map[fleet.NodeID]*lane{}, kept: map[fleet.InstanceID]place.Hold{}, balanced: map[fleet.GroupName]struct{}{}, room: 1,
 		skew: map[fleet.GroupName]struct{}{},
@@ -84,7 +86,7 @@ func (s *state) catchUp(in *inbox, now time.Time) (rewound bool) {
 func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 	before := *s
 	*s = *newState()
-	s.blocked, s.arrived = before.blocked, before.arrived
+	s.blocked, s.arrived, s.stops = before.blocked, before.arrived, before.stops
 	s.snap, s.lanes, s.room, s.leaning = snap, before.lanes, before.room+1, before.leaning
 	s.model.Lean(s.leaning.to, s.leaning.by)
 	for _, l := range s.lanes {
@@ -103,8 +105,14 @@ func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 			delete(s.arrived, id)
 		}
 	}
+	for id := range s.stops {
+		if _, ok := snap.Instances.Get(id); !ok {
+			delete(s.stops, id)
+		}
+	}
 	for _, i := range snap.Instances.All() {
 		s.hold(nil, i)
+		s.noteStop(i.Intent.ID, i, now, true)
 		s.noteFailure(nil, i, now, true)
 		s.noteMove(i, now, true)
 	}
@@ -145,6 +153,7 @@ func (s *state) apply(c *view.Change, now time.Time) {
 		if c.Kind == view.KindIntent {
 			s.forgetMove(c)
 			s.noteMove(c.Instance, now, false)
+			s.noteStop(fleet.InstanceID(c.Key[0]), c.Instance, now, false)
 		}
 	case view.KindReport: // changes which node is best, and with the free disk what fits
 		s.reported(c)
@@ -304,6 +313,23 @@ func (s *state) forgetMove(c *view.Change) {
 	if c.Instance == nil || c.Instance.Intent.Reason != fleet.ReasonRebalanced {
 		delete(s.arrived, fleet.InstanceID(c.Key[len(c.Key)-1]))
 	}
+}
+
+// noteStop notes since when an instance, nil if it is gone, is to stop, as noteFailure does
+// of failures.
+func (s *state) noteStop(id fleet.InstanceID, i *fleet.Instance, now time.Time, listed bool) {
+	if i == nil || i.Intent.Stop == nil || i.Intent.Desired != fleet.DesiredStopped {
+		delete(s.stops, id)
+		return
+	}
+	if _, known := s.stops[id]; known {
+		return
+	}
+	at := now
+	if asked := i.Intent.Stop.At; listed && asked.Before(now) {
+		at = asked
+	}
+	s.stops[id] = at
 }
 
 // releaseBlocked frees ports whose time has come.

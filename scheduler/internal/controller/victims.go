@@ -37,7 +37,7 @@ func (s *state) victims(r *place.Request, priority int, now time.Time) (preempt.
 			}
 			holds[i.Intent.ID] = h
 			n.Instances = append(n.Instances, preempt.Instance{
-				ID: i.Intent.ID, Priority: g.Spec.Priority, Resources: h.Resources, PlacedAt: i.Placement.PlacedAt, Bound: !s.mayGo(i, g),
+				ID: i.Intent.ID, Priority: g.Spec.Priority, Resources: h.Resources, Placed: i.Placement.ModRev, Bound: !s.mayGo(i, g),
 			})
 		}
 		if len(leaving[id]) > 0 && s.model.FitsWithout(r, id, leaving[id]) {
@@ -64,13 +64,12 @@ func (s *state) leavesSoon(i *fleet.Instance, now time.Time) bool {
 	if e, asked := s.snap.Evictions.Get(i.Intent.ID); asked && e.For != "" {
 		return true
 	}
-	stop := i.Intent.Stop
 	stored, ok := s.snap.Plans.Get(i.Placement.Plan)
-	if !ok || stop == nil || i.Intent.Desired != fleet.DesiredStopped || i.Intent.RestartPending || i.Lost() {
+	if !ok || i.Intent.Desired != fleet.DesiredStopped || i.Intent.RestartPending || i.Lost() {
 		return false
 	}
 	bound := time.Duration(stored.Plan.Stop.GraceSeconds+fleet.KillAfterSeconds) * time.Second
-	return bound <= preempt.Quiet && now.Sub(stop.At) <= bound
+	return bound <= preempt.Quiet && now.Sub(s.stops[i.Intent.ID]) <= bound
 }
 
 // mayGo reports whether an instance may be asked to leave its node: it runs and is to

@@ -3,7 +3,6 @@ package preempt
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 )
@@ -17,7 +16,8 @@ type Instance struct {
 	ID        fleet.InstanceID
 	Priority  int
 	Resources fleet.Resources
-	PlacedAt  time.Time
+	// Placed is the revision of its placement, so that no clock says who is youngest.
+	Placed int64
 	// Bound is whether it must stay whatever its priority: it is static, has players,
 	// or is ending anyway.
 	Bound bool
@@ -90,7 +90,7 @@ func candidates(all []Instance, priority int) []Instance {
 
 // cost orders instances by how much their end costs.
 func cost(a, b Instance) int {
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), b.PlacedAt.Compare(a.PlacedAt), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(b.Placed, a.Placed), cmp.Compare(a.ID, b.ID))
 }
 
 // compare orders sets of victims, each with the one that costs most first.

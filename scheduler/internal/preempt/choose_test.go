@@ -54,7 +54,7 @@ func instance(text string) Instance {
 	if _, err := fmt.Sscan(fields, &id, &i.Priority, &i.Resources.MemoryMiB, &age); err != nil {
 		panic(err)
 	}
-	i.ID, i.Bound, i.PlacedAt = fleet.InstanceID(id), fields != text, at(-time.Duration(age)*time.Minute)
+	i.ID, i.Bound, i.Placed = fleet.InstanceID(id), fields != text, -int64(age)
 	return i
 }
 
@@ -125,7 +125,7 @@ func anyFleet(t *rapid.T) *fleetOf {
 				ID:        fleet.InstanceID(fmt.Sprintf("i%d%d", n, i)),
 				Priority:  rapid.SampledFrom([]int{0, 10, 20, 40, 45, 90}).Draw(t, "priority"),
 				Resources: fleet.Resources{MemoryMiB: rapid.IntRange(0, 50).Draw(t, "memory"), CPU: rapid.IntRange(0, 30).Draw(t, "cpu")},
-				PlacedAt:  at(-time.Duration(rapid.IntRange(0, 3).Draw(t, "age")) * time.Minute),
+				Placed:    -rapid.Int64Range(0, 3).Draw(t, "age"),
 				Bound:     rapid.IntRange(0, 5).Draw(t, "bound") == 0,
 			})
 		}
@@ -212,7 +212,7 @@ func TestALargeNodeIsSearchedWithinBounds(t *testing.T) {
 	f := &fleetOf{free: map[fleet.NodeID]fleet.Resources{}, ports: map[fleet.NodeID]int{"n": 1}, needs: mem(1000)}
 	node := Node{ID: "n"}
 	for i := range 200 {
-		node.Instances = append(node.Instances, Instance{ID: fleet.InstanceID(fmt.Sprintf("i%03d", i)), Resources: mem(30 + i%7), PlacedAt: at(0)})
+		node.Instances = append(node.Instances, Instance{ID: fleet.InstanceID(fmt.Sprintf("i%03d", i)), Resources: mem(30 + i%7)})
 	}
 	f.nodes = []Node{node}
 	f.lack()
