@@ -239,8 +239,7 @@ func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, er
 	if err != nil {
 		return nil, "", err
 	}
-	barred, err := m.barred(attempt, m.cfg.Now())
-	if err != nil {
+	if err := m.barred(attempt); err != nil {
 		return nil, "", err
 	}
 	predecessor, err := m.predecessor(attempt)
@@ -273,7 +272,7 @@ func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, er
 	s, err = store.OpenSession(attempt, m.cfg.Store, store.NodeSessionKey(id), session, m.cfg.TTL, false, func(granted time.Duration) store.Txn {
 		record.SessionTTLSeconds = int(granted / time.Second)
 		return store.Txn{
-			Guards: []store.Guard{store.Unchanged(store.NodeDesiredKey(id), wishes), store.Unchanged(store.RevokedNodeKey(id), barred)},
+			Guards: []store.Guard{store.Unchanged(store.NodeDesiredKey(id), wishes), store.Missing(store.RevokedNodeKey(id))},
 			Writes: []store.Write{store.Replace(store.NodeKey(id), record, before)},
 		}
 	})
@@ -334,24 +333,21 @@ func (m *Member) wishes(ctx context.Context) (rev int64, err error) {
 // Barred reports whether the node is revoked, also where that cannot be told: gateways refuse
 // what its instances say of themselves then.
 func (m *Member) Barred(ctx context.Context) bool {
-	_, err := m.barred(ctx, m.cfg.Now())
-	return err != nil
+	return m.barred(ctx) != nil
 }
 
-// barred is the revision of the record that barred the node once, 0 when there is none. It is
-// an error while the node is barred from joining.
-func (m *Member) barred(ctx context.Context, now time.Time) (rev int64, err error) {
+// barred is an error while the node is barred from joining: until a gateway has removed the
+// record. The clock of a host that is not trusted does not decide when that is over.
+func (m *Member) barred(ctx context.Context) error {
 	revoked, err := store.Get(ctx, m.cfg.Store, store.RevokedNodeKey(m.cfg.Record.ID))
 	switch {
 	case errs.Is(err, errs.NotFound):
-		return 0, nil
+		return nil
 	case err != nil:
-		return 0, errs.Wrap("membership.barred", err)
-	case revoked.Holds(now):
-		return 0, errs.New(errs.Unavailable, "node %s was revoked by %s and may not join before %s: an operator lets it with POST /api/v1/nodes/%s/unrevoke-cert",
-			m.cfg.Record.ID, revoked.By, revoked.Until.Format(time.RFC3339), m.cfg.Record.ID)
+		return errs.Wrap("membership.barred", err)
 	}
-	return revoked.ModRev, nil
+	return errs.New(errs.Unavailable, "node %s was revoked by %s and may not join before %s: an operator lets it with POST /api/v1/nodes/%s/unrevoke-cert",
+		m.cfg.Record.ID, revoked.By, revoked.Until.Format(time.RFC3339), m.cfg.Record.ID)
 }
 
 // predecessor is the epoch of the node's session where that is a predecessor's of this
