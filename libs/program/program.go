@@ -217,7 +217,7 @@ func join(ctx context.Context, e Env) error {
 			return err
 		}
 		e.Log.Warn("etcd does not answer, trying again", "error", err)
-		pause.For(ctx, time.Second)
+		pause.Jittered(ctx, time.Second)
 	}
 }
 

@@ -156,52 +156,63 @@ func timesOf(ch *view.Change, record any) iter.Seq2[stampName, time.Time] {
 	}
 }
 
-// instance is an instance with its times by this process' clock: the same one where
-// all of them are.
-func (st *stamps) instance(i *fleet.Instance, now time.Time) *fleet.Instance {
+// shifts are how far the times of an instance's records are from this process' clock.
+type shifts struct{ created, generation, stop, placement, order, status time.Duration }
+
+func (st *stamps) shiftsOf(i *fleet.Instance, now time.Time) (by shifts) {
 	id := string(i.Intent.ID)
-	out := *i
-	changed := false
-	by := func(name stampName, written time.Time, modRev int64) (local time.Time, shift time.Duration) {
-		local = st.local(stampKey{name, id}, written, modRev, now)
-		shift = local.Sub(written)
-		changed = changed || shift != 0
-		return local, shift
-	}
-	rev := i.Intent.ModRev
-	out.Intent.CreatedAt, _ = by(stampCreated, i.Intent.CreatedAt, rev)
-	var shift time.Duration
-	if out.Intent.GenerationAt, shift = by(stampGeneration, i.Intent.GenerationAt, rev); shift != 0 {
-		out.Intent.Crashes = shifted(i.Intent.Crashes, shift)
-	}
+	by.created = st.shift(stampKey{stampCreated, id}, i.Intent.CreatedAt, i.Intent.ModRev, now)
+	by.generation = st.shift(stampKey{stampGeneration, id}, i.Intent.GenerationAt, i.Intent.ModRev, now)
 	if s := i.Intent.Stop; s != nil {
-		if at, shift := by(stampStop, s.At, rev); shift != 0 {
-			stop := *s
-			stop.At = at
-			out.Intent.Stop = &stop
-		}
+		by.stop = st.shift(stampKey{stampStop, id}, s.At, i.Intent.ModRev, now)
 	}
 	if p := i.Placement; p != nil {
-		if at, shift := by(stampPlacement, p.PlacedAt, p.ModRev); shift != 0 {
-			placement := *p
-			placement.PlacedAt = at
-			out.Placement = &placement
-		}
+		by.placement = st.shift(stampKey{stampPlacement, id}, p.PlacedAt, p.ModRev, now)
 	}
 	if o := i.Order; o != nil {
-		if at, shift := by(stampOrder, o.At, o.ModRev); shift != 0 {
-			order := *o
-			order.At = at
-			out.Order = &order
-		}
+		by.order = st.shift(stampKey{stampOrder, id}, o.At, o.ModRev, now)
 	}
 	if s := i.Status; s != nil {
-		if _, shift := by(stampStatus, s.ChangedAt, s.ModRev); shift != 0 {
-			out.Status = shiftedStatus(s, shift)
-		}
+		by.status = st.shift(stampKey{stampStatus, id}, s.ChangedAt, s.ModRev, now)
 	}
-	if !changed {
+	return by
+}
+
+// shift is how much later than written a record's time was written, by this process' clock.
+func (st *stamps) shift(k stampKey, written time.Time, modRev int64, now time.Time) time.Duration {
+	return st.local(k, written, modRev, now).Sub(written)
+}
+
+// instance is an instance with its times by this process' clock: the same one, without a
+// copy, where all of them are.
+func (st *stamps) instance(i *fleet.Instance, now time.Time) *fleet.Instance {
+	by := st.shiftsOf(i, now)
+	if by == (shifts{}) {
 		return i
+	}
+	out := *i
+	out.Intent.CreatedAt = i.Intent.CreatedAt.Add(by.created)
+	if by.generation != 0 {
+		out.Intent.GenerationAt = i.Intent.GenerationAt.Add(by.generation)
+		out.Intent.Crashes = shifted(i.Intent.Crashes, by.generation)
+	}
+	if by.stop != 0 {
+		stop := *i.Intent.Stop
+		stop.At = stop.At.Add(by.stop)
+		out.Intent.Stop = &stop
+	}
+	if by.placement != 0 {
+		placement := *i.Placement
+		placement.PlacedAt = placement.PlacedAt.Add(by.placement)
+		out.Placement = &placement
+	}
+	if by.order != 0 {
+		order := *i.Order
+		order.At = order.At.Add(by.order)
+		out.Order = &order
+	}
+	if by.status != 0 {
+		out.Status = shiftedStatus(i.Status, by.status)
 	}
 	return &out
 }

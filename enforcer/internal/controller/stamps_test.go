@@ -184,3 +184,17 @@ func TestTimesOfRemovedRecordsAreForgotten(t *testing.T) {
 		t.Errorf("still known: %v", w.stamps.known)
 	}
 }
+
+// Each plan looks at every instance of its group.
+func TestAnInstanceIsNotCopiedWhereTheClocksAgree(t *testing.T) {
+	w := newSkewed(t, 0, 0, 0)
+	w.status(time.Minute, fleet.Online, fleet.ReasonReady)
+	now := noon.Add(time.Hour)
+	if copies := testing.AllocsPerRun(100, func() {
+		if w.stamps.instance(w.instance, now) != w.instance {
+			t.Error("it is another one")
+		}
+	}); copies != 0 {
+		t.Errorf("%v allocations", copies)
+	}
+}
