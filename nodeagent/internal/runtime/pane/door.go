@@ -219,8 +219,14 @@ func obey(conn *net.UnixConn) error {
 	if err != nil {
 		return err
 	}
+	// A decoder may leave the line feed unread, and a connection that closes with something
+	// unread is reset.
+	sent, err := io.ReadAll(conn)
+	if err != nil {
+		return err
+	}
 	var o order
-	if err := json.NewDecoder(conn).Decode(&o); err != nil {
+	if err := json.Unmarshal(sent, &o); err != nil {
 		return err
 	}
 	if handed, err = takeStdio(o, handed); err != nil {
