@@ -180,7 +180,7 @@ func TestWhatIsYoungerThanARestoredBackupIsLeftAlone(t *testing.T) {
 				s.write(store.IntentKey(s.id(n)), fleet.Intent{ID: s.id(n), Group: "lobby", Name: "lobby-1", Desired: fleet.DesiredStopped})
 			}
 			s.etcd.Stop()
-			s.etcd.RestoreBumped(t, backup, tt.bump)
+			s.restore(backup, tt.bump)
 			s.etcd.Restart(t)
 			awaitOrphans(t, reg, 1)
 			waited := time.Now()
@@ -190,6 +190,17 @@ func TestWhatIsYoungerThanARestoredBackupIsLeftAlone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// restore puts a backup in the place of a stopped etcd's data. The revision is raised unless
+// bump is 0.
+func (s *site) restore(backup string, bump int) {
+	s.t.Helper()
+	if bump == 0 {
+		s.etcd.Restore(s.t, backup)
+		return
+	}
+	s.etcd.RestoreBumped(s.t, backup, bump)
 }
 
 // The session is in the backup, so the agent does not join anew. Its status is newer than
@@ -208,7 +219,7 @@ func TestAfterARestoreTheAgentReportsEverythingAgain(t *testing.T) {
 			s.place("aaaaaa", 2, basic("sleep 1000"), 0)
 			pid := s.awaitState("aaaaaa", 2, fleet.Online).PID
 			s.etcd.Stop()
-			s.etcd.RestoreBumped(t, backup, bump)
+			s.restore(backup, bump)
 			s.etcd.Restart(t)
 			if got := s.awaitState("aaaaaa", 2, fleet.Online).PID; got != pid || !alive(pid) {
 				t.Errorf("pid %d is reported, want %d", got, pid)

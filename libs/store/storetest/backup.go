@@ -2,7 +2,11 @@ package storetest
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
+
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.uber.org/zap"
 )
 
 // Backup copies the data of a stopped etcd and returns where to.
@@ -27,30 +31,21 @@ func (e *Etcd) Restore(t testing.TB, data string) {
 	}
 }
 
-// RestoreBumped is Restore with --bump-revision and --mark-compacted: when it runs again
-// its revision is higher by so many, and it has no history.
+// RestoreBumped is Restore as etcdutl does it with --bump-revision and --mark-compacted: the
+// revision is higher by so many, there is no history, and etcd's own identity is new.
 func (e *Etcd) RestoreBumped(t testing.TB, data string, by int) {
 	t.Helper()
-	e.Restore(t, data)
-	e.bump = by
-}
-
-// raise raises the revision as RestoreBumped asked for, before any client is let in.
-func (e *Etcd) raise(t testing.TB) {
-	t.Helper()
-	if e.bump == 0 {
-		return
+	e.mustBeDown(t)
+	e.dir = filepath.Join(t.TempDir(), "restored")
+	peer := config(e.dir)
+	err := snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
+		SnapshotPath: filepath.Join(data, "member", "snap", "db"), SkipHashCheck: true, OutputDataDir: e.dir,
+		Name: peer.Name, PeerURLs: []string{peerURL}, InitialCluster: peer.Name + "=" + peerURL, InitialClusterToken: peer.InitialClusterToken,
+		RevisionBump: uint64(by), MarkCompacted: true,
+	})
+	if err != nil {
+		t.Fatalf("restoring: %v", err)
 	}
-	for range e.bump {
-		if _, err := e.inner.Put(t.Context(), "bump", ""); err != nil {
-			t.Fatalf("raising the revision: %v", err)
-		}
-	}
-	if _, err := e.inner.Delete(t.Context(), "bump"); err != nil {
-		t.Fatalf("raising the revision: %v", err)
-	}
-	e.bump = 0
-	e.Compact(t)
 }
 
 func (e *Etcd) mustBeDown(t testing.TB) {

@@ -30,13 +30,14 @@ type Etcd struct {
 	dir      string
 	server   *embed.Etcd
 	inner    *clientv3.Client
-	// bump is by how much the next start raises the revision; see RestoreBumped.
-	bump int
 	// quota is how large its database may be, in bytes; 0: as large as etcd lets it by itself.
 	quota int64
 }
 
 const readyTimeout = 30 * time.Second
+
+// peerURL is where the only member would be reached by others.
+const peerURL = "http://127.0.0.1:0"
 
 // Start runs an etcd that ends with the test.
 func Start(t testing.TB) *Etcd {
@@ -173,7 +174,7 @@ func (e *Etcd) start(t testing.TB) {
 	cfg := config(e.dir)
 	cfg.QuotaBackendBytes = e.quota
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls("http://127.0.0.1:0"), urls(e.Endpoint)
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls("http://127.0.0.1:0"), urls("http://127.0.0.1:0")
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls(peerURL), urls(peerURL)
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
@@ -187,7 +188,6 @@ func (e *Etcd) start(t testing.TB) {
 		t.Fatalf("etcd was not ready within %v", readyTimeout)
 	}
 	e.inner = v3client.New(server.Server)
-	e.raise(t)
 	e.gate.open(server.Clients[0].Addr().String())
 }
 
