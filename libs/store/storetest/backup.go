@@ -31,8 +31,12 @@ func (e *Etcd) Restore(t testing.TB, data string) {
 	}
 }
 
+// elections are more than a test's etcd had before, each at a start.
+const elections = 5
+
 // RestoreBumped is Restore as etcdutl does it with --bump-revision and --mark-compacted: the
-// revision is higher by so many, there is no history, and etcd's own identity is new.
+// revision is higher by so many, and there is no history. Elections have raised the term as well,
+// so that neither revision nor term tells clients of the restore.
 func (e *Etcd) RestoreBumped(t testing.TB, data string, by int) {
 	t.Helper()
 	e.mustBeDown(t)
@@ -45,6 +49,9 @@ func (e *Etcd) RestoreBumped(t testing.TB, data string, by int) {
 	})
 	if err != nil {
 		t.Fatalf("restoring: %v", err)
+	}
+	for range elections {
+		e.serve(t).Close()
 	}
 }
 

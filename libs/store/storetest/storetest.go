@@ -171,6 +171,14 @@ func config(dir string) *embed.Config {
 
 func (e *Etcd) start(t testing.TB) {
 	t.Helper()
+	e.server = e.serve(t)
+	e.inner = v3client.New(e.server.Server)
+	e.gate.open(e.server.Clients[0].Addr().String())
+}
+
+// serve starts a server on the data that no client reaches yet.
+func (e *Etcd) serve(t testing.TB) *embed.Etcd {
+	t.Helper()
 	cfg := config(e.dir)
 	cfg.QuotaBackendBytes = e.quota
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls("http://127.0.0.1:0"), urls(e.Endpoint)
@@ -180,15 +188,13 @@ func (e *Etcd) start(t testing.TB) {
 	if err != nil {
 		t.Fatalf("starting etcd: %v", err)
 	}
-	e.server = server
 	select {
 	case <-server.Server.ReadyNotify():
 	case <-time.After(readyTimeout):
 		server.Close()
 		t.Fatalf("etcd was not ready within %v", readyTimeout)
 	}
-	e.inner = v3client.New(server.Server)
-	e.gate.open(server.Clients[0].Addr().String())
+	return server
 }
 
 func (e *Etcd) stop() {
