@@ -311,6 +311,27 @@ func TestTheEndOfAReplacedSessionLeavesTheNewerOneAlone(t *testing.T) {
 	r.await(t, Lapsed) // the newer session is still followed
 }
 
+func TestASessionThatIsReplacedEndsStartsAndNoInstances(t *testing.T) {
+	r := keep(t, nil)
+	former, next := newSession(time.Now(), time.Hour), newSession(time.Now(), time.Hour)
+	r.Joined(former)
+	r.await(t, Lapsed)
+	within, cancel := r.Within(t.Context())
+	defer cancel()
+	r.Replacing()
+	if r.Holds(within) || r.Stage() != Valid {
+		t.Errorf("stage %v, a start that is under way holds: %v", r.Stage(), r.Holds(within))
+	}
+	close(former.done)
+	r.run(t)
+	r.Joined(next)
+	if r.Stage() != Valid {
+		t.Errorf("stage %v after the former session ended", r.Stage())
+	}
+	close(next.done)
+	r.await(t, Lapsed) // the newer session is followed
+}
+
 func TestWhatHasLapsedIsToldThoughANewSessionFollowsAtOnce(t *testing.T) {
 	before := Deadline{Boot: "boot", At: Now(), Margin: time.Second}
 	r := keep(t, &before)

@@ -161,11 +161,13 @@ func (k *Keeper) Joining() error {
 }
 
 // Replacing is to be called before a session that stands is given up for another one. The
-// end of the former ends nothing then: the deadline stays as it is until Joined.
+// end of the former then ends no instance: the deadline stays as it is until Joined. Starts
+// that are under way begin again, since a claim belongs to one session.
 func (k *Keeper) Replacing() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.session = nil
+	k.turn()
 }
 
 // Joined gives the keeper the node's new session.
