@@ -164,7 +164,9 @@ func serve(s Spec, now func() time.Time, stderr io.Writer) error {
 	}
 	admin := telemetry.NewAdmin(telemetry.AdminOptions{Address: s.Common.AdminAddress, Gatherer: e.Registry, Ready: func() (bool, []string) { return ready(s, e) }, Secret: s.Common.Cluster.Secret, Log: e.Log})
 	all := []lifecycle.Component{admin.Component()}
-	if !s.Offline {
+	if s.Offline {
+		all = append(all, lifecycle.Component{Name: "room", Run: func(ctx context.Context) error { return awaitRoom(ctx, e) }})
+	} else {
 		all = append(all, lifecycle.Component{Name: "store", Start: func(ctx context.Context) error { return join(ctx, e) }})
 	}
 	if !s.NoView {
@@ -211,7 +213,9 @@ func join(ctx context.Context, e Env) error {
 			return errs.Wrap("program.join", ctx.Err())
 		case err == nil:
 			*e.Meta = meta
-			warnOfRoom(ctx, e)
+			if err := warnOfRoom(ctx, e); err != nil {
+				e.Log.Debug("etcd's room cannot be read", "error", err)
+			}
 			return nil
 		case !errs.Is(err, errs.Unavailable):
 			return err
@@ -222,14 +226,21 @@ func join(ctx context.Context, e Env) error {
 }
 
 // warnOfRoom logs what will make etcd refuse writes.
-func warnOfRoom(ctx context.Context, e Env) {
+func warnOfRoom(ctx context.Context, e Env) error {
 	attempt, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
-	warnings, err := e.Client.RoomWarnings(attempt, time.Now())
-	if err != nil {
-		e.Log.Debug("etcd's room cannot be read", "error", err)
-	}
+	warnings, err := e.Client.RoomWarnings(attempt, e.Now())
 	for _, w := range warnings {
 		e.Log.Warn(w)
 	}
+	return errs.Wrap("program.warnOfRoom", err)
+}
+
+// awaitRoom is warnOfRoom for a program that does not wait for etcd: it warns when etcd
+// answers, and then waits until ctx ends.
+func awaitRoom(ctx context.Context, e Env) error {
+	for warnOfRoom(ctx, e) != nil && pause.Jittered(ctx, joinTimeout) {
+	}
+	<-ctx.Done()
+	return errs.Wrap("program.awaitRoom", ctx.Err())
 }

@@ -24,8 +24,16 @@ const (
 // RoomWarnings says what will make etcd refuse writes later: a database that has nearly
 // used its quota, an alarm, or history that was never compacted. etcd does not tell its
 // retention, so this is all that can be known: an etcd that compacted once and no longer
-// does so is not noticed before its database grows. Errors as of Revision.
+// does so is not noticed before its database grows. Nothing is said of the history of a
+// member in this process, whose retention the program sets. Errors as of Revision.
 func (c *Client) RoomWarnings(ctx context.Context, now time.Time) ([]string, error) {
+	if len(c.contact.endpoints) == 0 { // New made the client
+		status, err := c.etcd.Status(ctx, "")
+		if err != nil {
+			return nil, wrap("store.RoomWarnings", err)
+		}
+		return memberWarnings("in this process", status), nil
+	}
 	var warnings []string
 	for _, endpoint := range c.contact.endpoints {
 		attempt, cancel := context.WithTimeout(ctx, statusTimeout)

@@ -164,6 +164,9 @@ func Run(ctx context.Context, o Options) error {
 	case err != nil:
 		return err
 	}
+	if err := warnOfRoom(ctx, o, db); err != nil {
+		return err
+	}
 	registry, err := telemetry.NewRegistry("standalone", o.Version)
 	if err != nil {
 		return err
@@ -175,6 +178,15 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer data.removeReady() // for a start that was abandoned in its last step
 	return lifecycle.Run(ctx, o.Log, components...)
+}
+
+// warnOfRoom logs what will make etcd refuse writes.
+func warnOfRoom(ctx context.Context, o Options, db *etcd) error {
+	warnings, err := db.client.RoomWarnings(ctx, o.Now())
+	for _, w := range warnings {
+		o.Log.Warn(w)
+	}
+	return errs.Wrap("stack.warnOfRoom", err)
 }
 
 // stack holds what the components are made from.

@@ -29,8 +29,8 @@ type Run func(args, env []string, stdout, stderr io.Writer) int
 // RefusesOtherClusters demands that a program ends at its start when etcd does not hold
 // its cluster, says why, and writes nothing. The further arguments are the program's own.
 func RefusesOtherClusters(t *testing.T, run Run, args ...string) {
-	own, other := strings.Repeat("own", 11), strings.Repeat("other", 7)
-	ours, foreign, newer := etcdOf(t, own), etcdOf(t, other), storetest.Start(t)
+	own, other := ownSecret, strings.Repeat("other", 7)
+	ours, foreign, newer := etcdOf(t, own, time.Now()), etcdOf(t, other, time.Now()), storetest.Start(t)
 	meta := store.Create(store.MetaKey(), fleet.Meta{Schema: store.Schema + 1, ClusterID: "newer"})
 	if _, err := newer.Client(t).Commit(t.Context(), store.Txn{Writes: []store.Write{meta}}); err != nil {
 		t.Fatal(err)
@@ -75,40 +75,75 @@ func RefusesOtherClusters(t *testing.T, run Run, args ...string) {
 // environment sets. startedAt reads the start from the program's session.
 func TakesItsClock(t *testing.T, run Run, startedAt func(context.Context, *store.Client) (time.Time, error), args ...string) {
 	const ahead = 12 * time.Hour
-	secret := strings.Repeat("own", 11)
-	etcd := etcdOf(t, secret)
-	file := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	code, done := 0, make(chan struct{})
-	var out bytes.Buffer
+	etcd := etcdOf(t, ownSecret, time.Now())
 	began := time.Now()
-	go func() {
-		defer close(done)
-		code = run(append([]string{"--etcd-endpoints", etcd.Endpoint, "--cluster-secret-file", file, "--replica", "r"}, args...),
-			[]string{clock.Variable + "=" + ahead.String()}, &out, &out)
-	}()
+	p := start(t, run, etcd, []string{clock.Variable + "=" + ahead.String()}, args)
 	c := etcd.Client(t)
 	await.That(t, "a session that began 12 hours ahead", func() string {
-		select {
-		case <-done:
-			t.Fatalf("it ended with exit code %d:\n%s", code, &out)
-		default:
-		}
+		p.runs()
 		at, err := startedAt(t.Context(), c)
 		return await.Unless(err == nil && !at.Before(began.Add(ahead)), "it began %v after the test, %v", at.Sub(began), err)
 	})
-	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+	p.stop()
+}
+
+// WarnsOfHistory demands that a program warns at its start when etcd was never compacted.
+func WarnsOfHistory(t *testing.T, run Run, args ...string) {
+	p := start(t, run, etcdOf(t, ownSecret, time.Now().Add(-24*time.Hour)), nil, args)
+	await.That(t, "a warning of etcd's history", func() string {
+		p.runs()
+		return await.Unless(strings.Contains(p.out.String(), "etcd has never compacted its history"), "%s", &p.out)
+	})
+	p.stop()
+}
+
+const ownSecret = "0123456789abcdef0123456789abcdef"
+
+// started is a program that runs.
+type started struct {
+	t    *testing.T
+	out  await.Text
+	done chan struct{}
+	code int // valid after done
+}
+
+func start(t *testing.T, run Run, etcd *storetest.Etcd, env, args []string) *started {
+	t.Helper()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(ownSecret), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	p := &started{t: t, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.code = run(append([]string{"--etcd-endpoints", etcd.Endpoint, "--cluster-secret-file", secret, "--replica", "r"}, args...), env, &p.out, &p.out)
+	}()
+	return p
+}
+
+// runs demands that it has not ended.
+func (p *started) runs() {
+	p.t.Helper()
 	select {
-	case <-done:
-		if code != config.ExitOK {
-			t.Errorf("exit code %d:\n%s", code, &out)
+	case <-p.done:
+		p.t.Fatalf("it ended with exit code %d:\n%s", p.code, &p.out)
+	default:
+	}
+}
+
+// stop ends it, and with it every other program that runs in the test.
+func (p *started) stop() {
+	p.t.Helper()
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	select {
+	case <-p.done:
+		if p.code != config.ExitOK {
+			p.t.Errorf("exit code %d:\n%s", p.code, &p.out)
 		}
 	case <-time.After(patience):
-		t.Fatal("it runs on")
+		p.t.Fatal("it runs on")
 	}
 }
 
@@ -121,7 +156,7 @@ func OfReplica(service string) func(context.Context, *store.Client) (time.Time, 
 }
 
 // etcdOf runs an etcd that holds a cluster with a secret.
-func etcdOf(t *testing.T, secret string) *storetest.Etcd {
+func etcdOf(t *testing.T, secret string, made time.Time) *storetest.Etcd {
 	t.Helper()
 	etcd := storetest.Start(t)
 	c, err := store.Dial([]string{etcd.Endpoint}, store.Options{Secret: secret})
@@ -129,7 +164,7 @@ func etcdOf(t *testing.T, secret string) *storetest.Etcd {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Join(t.Context(), time.Now()); err != nil {
+	if _, err := c.Join(t.Context(), made); err != nil {
 		t.Fatal(err)
 	}
 	return etcd

@@ -22,3 +22,7 @@ func TestItTakesItsClock(t *testing.T) {
 	}
 	programtest.TakesItsClock(t, run, startedAt, "--node", "n", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "node"))
 }
+
+func TestItWarnsOfHistoryThatIsNeverCompacted(t *testing.T) {
+	programtest.WarnsOfHistory(t, run, "--node", "n", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "node"))
+}

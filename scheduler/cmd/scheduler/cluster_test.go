@@ -11,3 +11,7 @@ func TestItStartsInNoOtherCluster(t *testing.T) { programtest.RefusesOtherCluste
 func TestItTakesItsClock(t *testing.T) {
 	programtest.TakesItsClock(t, run, programtest.OfReplica("scheduler"))
 }
+
+func TestItWarnsOfHistoryThatIsNeverCompacted(t *testing.T) {
+	programtest.WarnsOfHistory(t, run)
+}

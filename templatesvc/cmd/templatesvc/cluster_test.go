@@ -16,3 +16,8 @@ func TestItTakesItsClock(t *testing.T) {
 	dir := t.TempDir()
 	programtest.TakesItsClock(t, run, programtest.OfReplica("templatesvc"), "--listen", "127.0.0.1:0", "--templates-dir", dir, "--blobs-dir", filepath.Join(dir, "blobs"))
 }
+
+func TestItWarnsOfHistoryThatIsNeverCompacted(t *testing.T) {
+	dir := t.TempDir()
+	programtest.WarnsOfHistory(t, run, "--listen", "127.0.0.1:0", "--templates-dir", dir, "--blobs-dir", filepath.Join(dir, "blobs"))
+}
