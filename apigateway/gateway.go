@@ -173,6 +173,10 @@ type Config struct {
 	Takeover bool
 	// lookup finds the addresses of hosts. Nil means the host's resolver.
 	lookup operate.Lookup
+	// passwordCost is the work of hashing a password, pause what waits before one is looked at
+	// after wrong ones. The zero values are for production.
+	passwordCost auth.Cost
+	pause        func(context.Context, time.Duration) bool
 	// Now is the clock by which tokens expire and times are told. Nil means time.Now.
 	Now func() time.Time
 }
@@ -254,7 +258,7 @@ func New(cfg Config) (*Gateway, error) {
 		auth: auth.New(auth.Config{
 			Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now, ClusterSecret: cfg.ClusterSecret,
 			Session:       func() time.Duration { return live.Now().Session },
-			AdminPassword: cfg.AdminPassword, AdminPasswordFile: cfg.AdminPasswordFile,
+			AdminPassword: cfg.AdminPassword, AdminPasswordFile: cfg.AdminPasswordFile, PasswordCost: cfg.passwordCost,
 			Audited: func(ctx context.Context, by, action, user, details string, writes ...store.Write) error {
 				_, err := g.operate.Record(ctx, operate.Actor{User: by}, action, "user", user, details, writes...)
 				return err
@@ -272,7 +276,7 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g.operate = operate.New(operate.Config{
-		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now, Copy: g.copies.Put,
+		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now, Copy: g.copies.Put, Pause: cfg.pause,
 		Agents: g.agents, Seal: box,
 		Settings: live.Now, TellReset: cfg.Reset.tell(cfg.Log, live.Now),
 	})

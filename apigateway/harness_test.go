@@ -19,7 +19,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -70,6 +72,7 @@ func newSiteOn(t testing.TB, etcd *storetest.Etcd, edit ...func(*Config)) *site 
 	cfg := Config{
 		Store: s.store, View: s.view, Log: slog.New(slog.DiscardHandler), Listen: "127.0.0.1:0", Replica: filepath.Base(t.TempDir()) + fmt.Sprintf("-%p", s),
 		ClusterSecret: secret, AdminPassword: adminPassword, Limits: Limits{Anonymous: -1, Logins: -1},
+		passwordCost: auth.Cost{MemoryKiB: 64, Passes: 1}, pause: func(ctx context.Context, _ time.Duration) bool { return ctx.Err() == nil },
 	}
 	for _, e := range edit {
 		e(&cfg)
@@ -79,6 +82,10 @@ func newSiteOn(t testing.TB, etcd *storetest.Etcd, edit ...func(*Config)) *site 
 		t.Fatal(err)
 	}
 	s.run()
+	await.That(t, "the gateway's session", func() string { // it is opened while requests are served already
+		_, open := s.view.Snapshot().Sessions.Get(serviceName + "/" + cfg.Replica)
+		return await.Unless(open, "there is none")
+	})
 	return s
 }
 

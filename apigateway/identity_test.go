@@ -461,7 +461,7 @@ func TestARotatedKeyIsAcceptedOnceMoreOnEveryGateway(t *testing.T) {
 }
 
 func TestAPasswordIsHashedAnewAtALoginWhenItWasHashedOtherwise(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, func(c *Config) { c.passwordCost = auth.Cost{} })
 	user, err := store.Get(t.Context(), s.store, store.UserKey("admin"))
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,9 @@
 package apigateway
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -151,6 +153,24 @@ func TestAStrangerLocksOutTheirOwnNetworkAndNotAnAdministratorAtAKnownAddress(t 
 	}
 	from(s, home, "admin", adminPassword).want(429).is("error.code", "ACCOUNT_LOCKED")
 	from(s, cafe, "admin", adminPassword).want(200)
+}
+
+func TestEachWrongPasswordDelaysTheNextOneByTwoSecondsAtMost(t *testing.T) {
+	var waited []time.Duration
+	s := newSite(t, func(c *Config) {
+		c.TrustedProxies = []string{"127.0.0.1/32"}
+		c.pause = func(_ context.Context, d time.Duration) bool {
+			waited = append(waited, d)
+			return true
+		}
+	})
+	for n := range 8 {
+		from(s, fmt.Sprint("203.0.113.", n), "admin", "wrong").want(401)
+	}
+	ms := time.Millisecond
+	if want := []time.Duration{125 * ms, 250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms, 2000 * ms}; !slices.Equal(waited, want) {
+		t.Errorf("passwords waited %v, want %v", waited, want)
+	}
 }
 
 func TestOfIPv6ThePrefixOfAHostIsLockedOut(t *testing.T) {

@@ -32,6 +32,8 @@ type Config struct {
 	ClusterSecret string
 	// AdminPassword is the first user's; when empty one is generated and written to AdminPasswordFile.
 	AdminPassword, AdminPasswordFile string
+	// PasswordCost is the work of hashing a password.
+	PasswordCost Cost
 }
 
 // Service knows users and their tokens. Start it before use.
@@ -89,7 +91,7 @@ func New(cfg Config) *Service {
 		cfg.Session = func() time.Duration { return SessionTTL }
 	}
 	s := &Service{
-		cfg: cfg, hasher: newHasher(min(4, runtime.GOMAXPROCS(0)), maxWaiting), behind: make(chan func(context.Context) error, maxBehind),
+		cfg: cfg, hasher: newHasher(min(4, runtime.GOMAXPROCS(0)), maxWaiting, cfg.PasswordCost), behind: make(chan func(context.Context) error, maxBehind),
 		changed: bell.New(view.KindUser, view.KindRole, view.KindRevocation, view.KindAPIToken),
 		lives:   bell.New(view.KindStatus, view.KindIntent, view.KindCredential, view.KindRevokedNode),
 	}
@@ -112,7 +114,7 @@ func (s *Service) Start(ctx context.Context) error {
 // Login is the user whose password it is. Unauthenticated when user or password are wrong.
 func (s *Service) Login(ctx context.Context, username, password string) (*fleet.User, error) {
 	user, known := s.cfg.View.Snapshot().Users.Get(strings.ToLower(username))
-	hash := nobody
+	hash := s.hasher.nobody()
 	if known {
 		hash = user.PasswordHash
 	}
@@ -123,7 +125,7 @@ func (s *Service) Login(ctx context.Context, username, password string) (*fleet.
 	if !known || !ok {
 		return nil, errs.New(errs.Unauthenticated, "user name or password is wrong")
 	}
-	if dated(user.PasswordHash) {
+	if s.hasher.dated(user.PasswordHash) {
 		s.rehash(ctx, user, password)
 	}
 	return user, nil

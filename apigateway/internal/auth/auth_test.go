@@ -18,7 +18,7 @@ import (
 )
 
 func TestAPasswordHasItsHashAndNoOther(t *testing.T) {
-	h := newHasher(1, 1)
+	h := newHasher(1, 1, Cost{})
 	hash, err := h.hash(t.Context(), "secret")
 	if err != nil || !strings.HasPrefix(hash, "$argon2id$v=19$m=19456,t=2,p=1$") || strings.Contains(hash, "secret") {
 		t.Fatalf("%q, %v", hash, err)
@@ -33,14 +33,14 @@ func TestAPasswordHasItsHashAndNoOther(t *testing.T) {
 		}
 	}
 	for _, password := range []string{"", "secret"} {
-		if ok, err := h.verify(t.Context(), password, nobody); ok || err != nil {
+		if ok, err := h.verify(t.Context(), password, h.nobody()); ok || err != nil {
 			t.Errorf("nobody has the password %q: %v, %v", password, ok, err)
 		}
 	}
 }
 
 func TestHashingWaitsForASlot(t *testing.T) {
-	h := newHasher(1, 1)
+	h := newHasher(1, 1, Cost{})
 	h.slots <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -50,12 +50,12 @@ func TestHashingWaitsForASlot(t *testing.T) {
 }
 
 func TestSoManyPasswordsWaitForASlotAndNoMore(t *testing.T) {
-	h := newHasher(1, 1)
+	h := newHasher(1, 1, Cost{})
 	h.slots <- struct{}{}
 	waited := make(chan error, 1)
 	go func() { waited <- h.acquire(t.Context()) }()
 	await.That(t, "one waits", func() string { return await.Unless(len(h.waiting) == 1, "%d wait", len(h.waiting)) })
-	if _, err := h.verify(t.Context(), "x", nobody); !errs.Is(err, errs.Unavailable) {
+	if _, err := h.verify(t.Context(), "x", h.nobody()); !errs.Is(err, errs.Unavailable) {
 		t.Errorf("one more is told %v", err)
 	}
 	h.release()
@@ -68,7 +68,7 @@ func TestSoManyPasswordsWaitForASlotAndNoMore(t *testing.T) {
 }
 
 func FuzzParsePHC(f *testing.F) {
-	f.Add(nobody)
+	f.Add(newHasher(1, 1, Cost{}).nobody())
 	f.Add("$argon2id$v=19$m=1,t=1,p=1$AAAA$AAAA")
 	f.Add("$$$$$")
 	f.Fuzz(func(t *testing.T, s string) {

@@ -13,30 +13,51 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// The cost of a hash: OWASP's second recommended setting for argon2id.
+// Cost is the work of hashing a password with argon2id. The zero value is OWASP's second
+// recommended setting.
+type Cost struct{ MemoryKiB, Passes uint32 }
+
+// orDefault is the cost, or OWASP's second recommended setting for the zero value.
+func (c Cost) orDefault() Cost {
+	if c == (Cost{}) {
+		return Cost{MemoryKiB: 19 * 1024, Passes: 2}
+	}
+	return c
+}
+
 const (
-	argonMemoryKiB = 19 * 1024
-	argonTime      = 2
-	argonThreads   = 1
-	argonKeyBytes  = 32
-	saltBytes      = 16
+	argonThreads  = 1
+	argonKeyBytes = 32
+	saltBytes     = 16
 	// maxPassword bounds what a caller can make us hash, in bytes.
 	maxPassword = 1024
 )
-
-// nobody is the hash an unknown user's password is compared with, so that it
-// takes as long as a known one's. No password has it: its key is all zero.
-const nobody = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
 // maxWaiting bounds the passwords that wait to be looked at: some seconds' work.
 const maxWaiting = 64
 
 // hasher computes password hashes, a few at a time: each needs 19 MiB. So many wait for
 // their turn, and no more.
-type hasher struct{ slots, waiting chan struct{} }
+type hasher struct {
+	cost           Cost
+	slots, waiting chan struct{}
+}
 
-func newHasher(parallel, waiting int) hasher {
-	return hasher{slots: make(chan struct{}, max(1, parallel)), waiting: make(chan struct{}, waiting)}
+func newHasher(parallel, waiting int, cost Cost) hasher {
+	return hasher{cost: cost.orDefault(), slots: make(chan struct{}, max(1, parallel)), waiting: make(chan struct{}, waiting)}
+}
+
+// nobody is the hash an unknown user's password is compared with, so that it takes as long
+// as a known one's. No password has it: its key is all zero.
+func (h hasher) nobody() string {
+	return h.encode(make([]byte, saltBytes), make([]byte, argonKeyBytes))
+}
+
+// encode is a hash in PHC form.
+func (h hasher) encode(salt, key []byte) string {
+	enc := base64.RawStdEncoding
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s",
+		argon2.Version, h.cost.MemoryKiB, h.cost.Passes, argonThreads, enc.EncodeToString(salt), enc.EncodeToString(key))
 }
 
 // acquire waits for a turn. Unavailable when too many wait already.
@@ -70,10 +91,7 @@ func (h hasher) hash(ctx context.Context, password string) (string, error) {
 	defer h.release()
 	salt := make([]byte, saltBytes)
 	_, _ = rand.Read(salt) // never fails
-	key := argon2.IDKey([]byte(password), salt, argonTime, argonMemoryKiB, argonThreads, argonKeyBytes)
-	enc := base64.RawStdEncoding
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s",
-		argon2.Version, argonMemoryKiB, argonTime, argonThreads, enc.EncodeToString(salt), enc.EncodeToString(key)), nil
+	return h.encode(salt, argon2.IDKey([]byte(password), salt, h.cost.Passes, h.cost.MemoryKiB, argonThreads, argonKeyBytes)), nil
 }
 
 // verify reports whether the password has the hash.
@@ -94,9 +112,9 @@ func (h hasher) verify(ctx context.Context, password, phc string) (bool, error) 
 }
 
 // dated reports whether a hash was not made as hash makes them now.
-func dated(stored string) bool {
+func (h hasher) dated(stored string) bool {
 	p, err := parsePHC(stored)
-	return err == nil && (p.memory != argonMemoryKiB || p.time != argonTime || p.threads != argonThreads || len(p.key) != argonKeyBytes)
+	return err == nil && (p.memory != h.cost.MemoryKiB || p.time != h.cost.Passes || p.threads != argonThreads || len(p.key) != argonKeyBytes)
 }
 
 type phc struct {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/gin-gonic/gin"
 
@@ -19,7 +20,8 @@ var docs embed.FS
 
 // Pages serves the document, and a page that shows it. Make it with New.
 type Pages struct {
-	document, page, script, style file
+	document            func() (file, error)
+	page, script, style file
 }
 
 // file is an answer that is always the same.
@@ -28,17 +30,10 @@ type file struct {
 	etag    string
 }
 
-// New encodes the document once. Internal when its files do not fit together.
+// New returns the pages of a version. The document is put together when it is first asked for,
+// since that takes longer than most of a gateway's start. Internal when a file is missing.
 func New(version string) (*Pages, error) {
-	doc, err := Document(version)
-	if err != nil {
-		return nil, err
-	}
-	encoded, err := json.Marshal(doc)
-	if err != nil {
-		return nil, errs.As(errs.Internal, "openapi.New", err)
-	}
-	p := &Pages{document: fileOf(encoded)}
+	p := &Pages{document: sync.OnceValues(func() (file, error) { return encoded(version) })}
 	for name, into := range map[string]*file{"docs.html": &p.page, "docs.js": &p.script, "docs.css": &p.style} {
 		content, err := docs.ReadFile("docs/" + name)
 		if err != nil {
@@ -47,6 +42,16 @@ func New(version string) (*Pages, error) {
 		*into = fileOf(content)
 	}
 	return p, nil
+}
+
+// encoded is the document as a file. Internal when its parts do not fit together.
+func encoded(version string) (file, error) {
+	doc, err := Document(version)
+	if err != nil {
+		return file{}, err
+	}
+	content, err := json.Marshal(doc)
+	return fileOf(content), errs.As(errs.Internal, "openapi.encoded", err)
 }
 
 func fileOf(content []byte) file {
@@ -59,8 +64,8 @@ func fileOf(content []byte) file {
 func (p *Pages) Routes() []server.Route {
 	page := p.page.as("text/html; charset=utf-8")
 	return []server.Route{
-		server.Get("/openapi.json", server.Public, p.document.as("application/json; charset=utf-8")),
-		server.Get("/openapi/openapi.yaml", server.Public, p.document.as("application/yaml; charset=utf-8")),
+		server.Get("/openapi.json", server.Public, p.as("application/json; charset=utf-8")),
+		server.Get("/openapi/openapi.yaml", server.Public, p.as("application/yaml; charset=utf-8")),
 		server.Get("/openapi", server.Public, page),
 		server.Get("/docs", server.Public, page),
 		server.Get("/docs/docs.js", server.Public, p.script.as("text/javascript; charset=utf-8")),
@@ -70,6 +75,18 @@ func (p *Pages) Routes() []server.Route {
 
 // policy lets the page load nothing that the gateway does not serve itself.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// as serves the document as a media type.
+func (p *Pages) as(media string) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		document, err := p.document()
+		if err != nil {
+			server.Fail(c, err)
+			return
+		}
+		document.as(media)(c)
+	}
+}
 
 // as serves the file as a media type, or says that the caller has it.
 func (f file) as(media string) gin.HandlerFunc {

@@ -14,7 +14,6 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/settings"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -125,7 +124,7 @@ func (o *Operations) delay(ctx context.Context, name, address string) error {
 	if !ok || now.Off {
 		return nil
 	}
-	if !pause.For(ctx, policyOf(now).delay(l, originOf(s, name, address), o.now())) {
+	if !o.cfg.Pause(ctx, policyOf(now).delay(l, originOf(s, name, address), o.now())) {
 		return errs.Wrap("operate.delay", ctx.Err())
 	}
 	return o.locked(name, address)

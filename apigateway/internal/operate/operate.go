@@ -35,8 +35,11 @@ type Config struct {
 	TellReset func(ctx context.Context, u fleet.User, token string) error
 	// Copy takes each entry of the audit that was committed, and its revision. Nil takes none.
 	Copy func(e fleet.AuditEntry, rev int64)
-	Log  *slog.Logger
-	Now  func() time.Time
+	// Pause waits before a password is looked at after wrong ones; false when ctx ends first. Nil
+	// means pause.For.
+	Pause func(ctx context.Context, d time.Duration) bool
+	Log   *slog.Logger
+	Now   func() time.Time
 }
 
 // Operations changes the fleet. It is safe for concurrent use.
@@ -64,6 +67,9 @@ const maxJobs = 64
 
 // New wires the operations.
 func New(cfg Config) *Operations {
+	if cfg.Pause == nil {
+		cfg.Pause = pause.For
+	}
 	o := &Operations{
 		cfg: cfg, memory: newMemory(cfg), jobs: make(chan func(context.Context), maxJobs),
 		revocations: shared{together: revocationsTogether}, lockouts: shared{together: lockoutsTogether},
