@@ -118,23 +118,33 @@ func TestPlayersAreToldToTheStoreAndKnownToTheNextAgentUntilTheRunEnds(t *testin
 func TestAPlayerWhoMovesRewritesPartsAndNotTheReport(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
-	id := s.id(1)
+	id, n := s.id(1), 2
+	for s.id(n).Part() == id.Part() {
+		n++
+	}
+	other := s.id(n) // its figures are in another part, and stay
 	s.online(id, basic("sleep 1000"))
-	tell := func(h client.Heartbeat) {
+	s.online(other, basic("sleep 1000"))
+	tell := func(id fleet.InstanceID, h client.Heartbeat) {
 		t.Helper()
 		if err := s.api().Heartbeat(t.Context(), id, h); err != nil {
 			t.Fatal(err)
 		}
 	}
-	tell(client.Heartbeat{Sequence: 1, Joined: &fleet.Presence{Player: steve, Name: "Steve"}})
+	tell(other, client.Heartbeat{Sequence: 1, Players: new(3)})
+	tell(id, client.Heartbeat{Sequence: 1, Joined: &fleet.Presence{Player: steve, Name: "Steve"}})
 	s.awaitPlayers("Steve@" + string(id))
+	await.That(t, "the figures of the other instance", func() string {
+		f, _, err := s.figures(other)
+		return await.Unless(f.Players == 3, "%+v, %v", f, err)
+	})
 	w := &written{by: map[int64]map[string]bool{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var following sync.WaitGroup
 	defer following.Wait()
 	defer cancel()
 	following.Go(func() { _ = s.store.Follow(ctx, store.Root, w) })
-	tell(client.Heartbeat{Sequence: 2, Joined: &fleet.Presence{Player: alex, Name: "Alex"}})
+	tell(id, client.Heartbeat{Sequence: 2, Joined: &fleet.Presence{Player: alex, Name: "Alex"}})
 	want := map[string]bool{
 		store.PlayersKey(node, alex.Part()).String():  true,
 		store.ReportPartKey(node, id.Part()).String(): true,
@@ -142,8 +152,10 @@ func TestAPlayerWhoMovesRewritesPartsAndNotTheReport(t *testing.T) {
 	await.That(t, "one revision with the parts of the player and the instance, and nothing else", func() string {
 		return await.Unless(w.has(want), "%v", w)
 	})
-	s.order(id, 1, fleet.OrderStop)
-	s.awaitState(id, 1, fleet.Stopped)
+	for _, id := range []fleet.InstanceID{id, other} {
+		s.order(id, 1, fleet.OrderStop)
+		s.awaitState(id, 1, fleet.Stopped)
+	}
 }
 
 // written are the keys that were written, by revision.
