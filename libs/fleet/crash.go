@@ -61,11 +61,15 @@ func (i *Instance) FailedAt() (at time.Time, ok bool) {
 }
 
 // Crashes are the times of the instance's latest crashes, oldest first: those
-// its intent remembers and those of the wanted generation that ended it.
+// its intent remembers and those of the wanted generation that ended it. A host whose
+// clock was set back cannot date an earlier crash after the last one.
 func (i *Instance) Crashes() []time.Time {
 	all := slices.Clone(i.Intent.Crashes)
 	if at, ok := i.CrashedAt(); ok {
-		all = append(append(all, i.Status.Crashes...), at)
+		for _, before := range i.Status.Crashes {
+			all = append(all, earliest(before, at))
+		}
+		all = append(all, at)
 	}
 	return all[max(0, len(all)-CrashHistory):]
 }

@@ -53,7 +53,7 @@ func TestCrashesKeepTheLatest(t *testing.T) {
 	start := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	i := &Instance{
 		Intent: Intent{Desired: DesiredRunning, Generation: 1},
-		Status: &Status{Generation: 1, State: Crashed, Reason: ReasonExited, FinishedAt: start.Add(time.Hour)},
+		Status: &Status{Generation: 1, State: Crashed, Reason: ReasonExited, FinishedAt: start.Add(time.Hour), ChangedAt: start.Add(time.Hour)},
 	}
 	for n := range CrashHistory {
 		i.Intent.Crashes = append(i.Intent.Crashes, start.Add(time.Duration(n)*time.Minute))
@@ -68,7 +68,10 @@ func TestWhoCrashedTooOftenInPlaceCrashedSoOften(t *testing.T) {
 	end := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	i := &Instance{
 		Intent: Intent{Desired: DesiredRunning, Generation: 1},
-		Status: &Status{Generation: 1, State: Crashed, Reason: ReasonExited, FinishedAt: end, Crashes: []time.Time{end.Add(-2 * time.Minute), end.Add(-time.Minute)}},
+		Status: &Status{
+			Generation: 1, State: Crashed, Reason: ReasonExited, FinishedAt: end, ChangedAt: end,
+			Crashes: []time.Time{end.Add(-2 * time.Minute), end.Add(-time.Minute)},
+		},
 	}
 	if got := i.Crashes(); len(got) != 3 || !got[2].Equal(end) {
 		t.Errorf("crashes = %v", got)

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"time"
 )
 
@@ -190,13 +189,18 @@ func (i *Instance) NeedsPlacement() bool {
 }
 
 // FinishedAt is when the wanted generation ended; zero while it has not. A host
-// whose clock is behind cannot date it before the generation was asked for.
+// whose clock is behind cannot date it before the generation was asked for, and one
+// whose clock was set back cannot date it after the status that tells of it.
 func (i *Instance) FinishedAt() time.Time {
 	if !i.Terminal() {
 		return time.Time{}
 	}
 	if s := i.current(); s != nil {
-		return latest(i.Intent.GenerationAt, cmp.Or(s.FinishedAt, s.ChangedAt))
+		at := s.ChangedAt
+		if !s.FinishedAt.IsZero() {
+			at = earliest(s.FinishedAt, s.ChangedAt)
+		}
+		return latest(i.Intent.GenerationAt, at)
 	}
 	if i.Intent.Stop != nil {
 		return i.Intent.Stop.At
@@ -231,6 +235,13 @@ func (i *Instance) Port() int {
 
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
 		return a
 	}
 	return b

@@ -162,6 +162,7 @@ func TestFinishedAt(t *testing.T) {
 		{"when the agent saw the end", func(*Instance) {}, asked.Add(time.Minute)},
 		{"when the agent said so, if it saw none", func(i *Instance) { i.Status.FinishedAt = time.Time{} }, asked.Add(time.Hour)},
 		{"not before it was asked for", func(i *Instance) { i.Status.FinishedAt = asked.Add(-time.Hour) }, asked},
+		{"not after the agent said so", func(i *Instance) { i.Status.FinishedAt = asked.Add(5 * time.Hour) }, asked.Add(time.Hour)},
 		{"when it was asked to stop, if it was never placed", func(i *Instance) {
 			i.Status, i.Intent.Desired, i.Intent.Stop = nil, DesiredStopped, &StopRequest{At: asked.Add(time.Second)}
 		}, asked.Add(time.Second)},

@@ -110,6 +110,10 @@ func TestNoClockDecidesWhatIsDone(t *testing.T) {
 		{"and not later", func(w *skewed) {
 			w.status(time.Minute, fleet.Crashed, fleet.ReasonExited, 50*time.Second)
 		}, time.Minute + time.Second, "create  Replacement 0s;"},
+		{"and not later, when the node's clock is set back before it reports", func(w *skewed) {
+			w.status(time.Minute, fleet.Crashed, fleet.ReasonExited, 50*time.Second+5*time.Hour)
+			w.instance.Status.FinishedAt = w.instance.Status.FinishedAt.Add(5 * time.Hour)
+		}, time.Minute + time.Second, "create  Replacement 0s;"},
 		{"three pause the group", func(w *skewed) {
 			w.status(time.Minute, fleet.Crashed, fleet.ReasonExited, 50*time.Second, 55*time.Second)
 		}, time.Minute, "set_crash_loop  CrashLoop 1m0s; again in 1m0s"},
