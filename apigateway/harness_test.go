@@ -52,6 +52,8 @@ type site struct {
 	token string
 	// stop asks the gateway to end.
 	stop func()
+	// served are all routes.
+	served []server.Route
 }
 
 func newSite(t testing.TB, edit ...func(*Config)) *site {
@@ -109,7 +111,7 @@ func (s *site) run() {
 	case <-time.After(patience):
 		s.t.Fatal("the gateway does not serve")
 	}
-	s.url = "http://" + s.gateway.Addr()
+	s.url, s.served = "http://"+s.gateway.Addr(), s.gateway.frame.Routes()
 }
 
 func (s *site) login(user, password string) string {
@@ -175,7 +177,7 @@ type reply struct {
 
 // routes are all the gateway serves.
 func (s *site) routes() []server.Route {
-	return s.gateway.frame.Routes()
+	return s.served
 }
 
 // do sends a body as it is when it is a string, else as JSON; nil sends none. The answer is
