@@ -13,14 +13,19 @@ import (
 	"log/syslog"
 	"net/url"
 	"os"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
 
-// maxWaiting bounds the entries that wait for a slow target.
-const maxWaiting = 4096
+const (
+	// maxWaiting bounds the entries that wait for a slow target.
+	maxWaiting = 4096
+	// lastPatience is how long the target may take for what waits when the gateway ends.
+	lastPatience = 3 * time.Second
+)
 
 // Local is the target that stands for the host's own syslog.
 const Local = "syslog"
@@ -35,6 +40,8 @@ type Sink struct {
 	waiting chan []byte
 	log     *slog.Logger
 	lost    func()
+	// patience is lastPatience but in tests.
+	patience time.Duration
 }
 
 // writer takes one line at a time.
@@ -56,7 +63,7 @@ func New(target string, log *slog.Logger, metrics *telemetry.Metrics) (*Sink, er
 	lost := metrics.Counter("audit_sink_lost", "Entries of the audit that were not copied to audit.sink.")
 	return &Sink{
 		target: target, open: open, waiting: make(chan []byte, maxWaiting), log: log,
-		lost: func() { lost.WithLabelValues().Inc() },
+		lost: func() { lost.WithLabelValues().Inc() }, patience: lastPatience,
 	}, nil
 }
 
@@ -104,11 +111,27 @@ func (s *Sink) Put(e fleet.AuditEntry, rev int64) {
 	}
 }
 
-// Run copies entries until ctx ends, and then those that wait.
+// Run copies entries until ctx ends, and then those that wait. A target that does not take
+// them keeps the gateway from ending for a few seconds only.
 func (s *Sink) Run(ctx context.Context) {
 	if s == nil {
 		return
 	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.copy(ctx)
+	}()
+	<-ctx.Done()
+	select {
+	case <-done:
+	case <-time.After(s.patience):
+		s.log.Error("the last entries of the audit were not copied: the target does not take them", "sink", s.target, "waiting", len(s.waiting))
+	}
+}
+
+// copy is Run without a bound on its end.
+func (s *Sink) copy(ctx context.Context) {
 	for {
 		select {
 		case line := <-s.waiting:

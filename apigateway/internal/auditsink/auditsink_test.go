@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -107,6 +109,50 @@ func TestASlowTargetLosesEntriesAndNoTime(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].GetMetric()[0].GetCounter().GetValue() != 3 {
 		t.Errorf("%v, %v", all, err)
 	}
+}
+
+// said is a log that several goroutines write.
+type said struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *said) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// Nothing reads the pipe, so that even opening it takes for ever.
+func TestATargetThatTakesNothingDoesNotKeepTheGatewayFromEnding(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := new(said)
+	s, err := New(pipe, slog.New(slog.NewTextHandler(log, nil)), telemetry.NewMetrics(prometheus.NewRegistry(), "test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.patience = time.Millisecond
+	s.Put(entry(0), 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.Run(ctx)
+	if !strings.Contains(log.String(), "were not copied") {
+		t.Errorf("the log has %q", log)
+	}
+	reader, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0) // lets the writer end
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = reader.Close() })
 }
 
 func TestOnlyTargetsThatCanBeUsedAreTaken(t *testing.T) {
