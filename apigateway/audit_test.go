@@ -264,7 +264,7 @@ func TestNeitherAnInstanceNorAStrangerPushesOutWhatPeopleDid(t *testing.T) {
 		s.do("PATCH", "/api/v1/groups/lobby", map[string]any{"maxPlayers": 10 + int(class)}).want(200)
 		await.That(t, class.String()+" is shortened", func() string {
 			n := s.view.Snapshot().AuditTotals[class].Entries
-			return await.Unless(n <= most+most/20, "there are %d", n)
+			return await.Unless(n >= most && n <= most+most/20, "there are %d", n)
 		})
 	}
 	if got := s.audited("group.create"); len(got) != 1 {
