@@ -40,15 +40,21 @@ func Generate(seed uint64, f Features) Scenario {
 	return *s
 }
 
-// clocks sets the clocks of the agents, enforcers and schedulers wrong, and otherwise
-// wrong after each of their restarts.
+// clocks sets the clocks of all services wrong, and otherwise wrong after each of their
+// restarts. The clocks of gateways are less than a day apart: a login's token is good for a
+// day, and a scenario logs in once.
 func (g *generator) clocks() {
 	g.Clocks = map[string][]time.Duration{}
-	for _, name := range slices.Concat(numbered("scheduler", g.Schedulers), numbered("enforcer", g.Enforcers), g.NodeIDs()) {
-		for range 1 + g.IntN(3) {
-			g.Clocks[name] = append(g.Clocks[name], pick(g, 0, 140*time.Second, -140*time.Second, 5*time.Hour, -5*time.Hour, 12*time.Hour, -12*time.Hour))
+	wrong := []time.Duration{0, 140 * time.Second, -140 * time.Second, 5 * time.Hour, -5 * time.Hour, 12 * time.Hour, -12 * time.Hour}
+	set := func(wrong []time.Duration, names []string) {
+		for _, name := range names {
+			for range 1 + g.IntN(3) {
+				g.Clocks[name] = append(g.Clocks[name], pick(g, wrong...))
+			}
 		}
 	}
+	set(wrong, slices.Concat(numbered("scheduler", g.Schedulers), numbered("enforcer", g.Enforcers), g.NodeIDs(), numbered("templatesvc", g.Sources)))
+	set(wrong[:len(wrong)-1], numbered("apigateway", g.Gateways))
 }
 
 type generator struct {

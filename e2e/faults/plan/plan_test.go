@@ -2,7 +2,9 @@ package plan_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -78,4 +80,32 @@ func targeted(s plan.Scenario, f plan.Fault) bool {
 		return slices.Contains(s.NodeIDs(), f.Target)
 	}
 	return slices.Contains(append(s.Services(), s.MemberNames()...), f.Target)
+}
+
+func TestEveryServiceHasAWrongClockAndGatewaysTakeEachOthersTokens(t *testing.T) {
+	seen := map[string]bool{}
+	for seed := range uint64(100) {
+		s := plan.Generate(seed, all)
+		var gateways []time.Duration
+		for _, name := range s.Services() {
+			if len(s.Clocks[name]) == 0 {
+				t.Fatalf("seed %d: the clock of %s is not set", seed, name)
+			}
+			kind, _, _ := strings.Cut(name, "-")
+			for _, ahead := range s.Clocks[name] {
+				seen[kind] = seen[kind] || ahead.Abs() >= 12*time.Hour
+			}
+			if kind == "apigateway" {
+				gateways = append(gateways, s.Clocks[name]...)
+			}
+		}
+		if apart := slices.Max(gateways) - slices.Min(gateways); apart >= 24*time.Hour {
+			t.Errorf("seed %d: the clocks of gateways are %v apart", seed, apart)
+		}
+	}
+	for _, kind := range []string{"apigateway", "enforcer", "node", "scheduler", "templatesvc"} {
+		if !seen[kind] {
+			t.Errorf("no clock of a %s is half a day off", kind)
+		}
+	}
 }
