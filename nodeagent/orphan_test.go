@@ -16,6 +16,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/nodeagent"
 	"github.com/orreryhq/orrery/nodeagent/client"
+	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 )
 
 // stray leaves a running instance without journal and record, and no agent.
@@ -186,6 +187,58 @@ func TestWhatIsYoungerThanARestoredBackupIsLeftAlone(t *testing.T) {
 			waited := time.Now()
 			await.That(t, "more than its grace to pass", func() string { return await.Unless(time.Since(waited) > 2*time.Second, "%v", time.Since(waited)) })
 			if !alive(younger) || !alive(older) {
+				t.Error("the backup's lack of a record ended it")
+			}
+		})
+	}
+}
+
+// The agent has joined before the backup was made, so the node's record says nothing of what
+// the store has lost. Its report does.
+func TestAnAgentThatIsDownDuringARestoreLeavesAloneWhatIsYounger(t *testing.T) {
+	for _, bump := range []int{0, 1000} {
+		t.Run(fmt.Sprintf("revision raised by %d", bump), func(t *testing.T) {
+			s := newSite(t)
+			reg := prometheus.NewRegistry()
+			config := func(c *nodeagent.Config) {
+				c.Metrics, c.OrphanGrace, c.SessionTTL = reg, time.Second, time.Minute
+			}
+			s.start(config)
+			s.etcd.Stop()
+			backup := s.etcd.Backup(t)
+			s.etcd.Restart(t)
+			s.awaitAgent("reached again", func(a client.Agent) bool { return a.Etcd.SessionAlive && a.Unwritten == 0 })
+			s.place("aaaaaa", 1, basic("sleep 1000"), 0)
+			younger := s.awaitState("aaaaaa", 1, fleet.Online).PID
+			t.Cleanup(func() {
+				for _, pid := range s.processesOf("aaaaaa") {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+			})
+			placed, err := store.Get(t.Context(), s.store, store.PlacementKey(node, "aaaaaa"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			await.That(t, "the start to be reported", func() string {
+				b, err := os.ReadFile(filepath.Join(s.dir, journal.PastFile))
+				if err != nil {
+					return err.Error()
+				}
+				var name string
+				var joined, reported int64
+				_, err = fmt.Sscan(string(b), &name, &joined, &reported)
+				return await.Unless(err == nil && reported > placed.ModRev, "%q, %v", b, err)
+			})
+			s.stop()
+			s.etcd.Stop()
+			s.restore(backup, bump)
+			s.etcd.Restart(t)
+			reg = prometheus.NewRegistry()
+			s.start(config)
+			awaitOrphans(t, reg, 1)
+			waited := time.Now()
+			await.That(t, "more than its grace to pass", func() string { return await.Unless(time.Since(waited) > 2*time.Second, "%v", time.Since(waited)) })
+			if !alive(younger) {
 				t.Error("the backup's lack of a record ended it")
 			}
 		})

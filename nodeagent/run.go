@@ -171,7 +171,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	past := j.Past(rand.Text, cfg.Log)
 	p.member = membership.New(membership.Config{
 		Store: cfg.Store, Record: a.record(j.UUID(), listener, runtimes.offers, limitsOf(control.limiter.Offer(), dir)), Holder: j.Holder(), TTL: cfg.SessionTTL, Now: cfg.Now, Log: cfg.Log,
-		Wrote: func(before, rev int64) { past.Wrote(a.deleted(ctx, past, before), rev) }, Joining: p.tenure.Joining, Replacing: p.tenure.Replacing,
+		Wrote: func(before, rev int64) { past.Wrote(a.deleted(ctx, past, before), rev) }, Found: past.Found, Joining: p.tenure.Joining, Replacing: p.tenure.Replacing,
 		Joined: func(s *store.Session) {
 			p.tenure.Joined(s)
 			p.controller.Joined(s.Fence())
@@ -202,7 +202,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		Kit: supervise.Kit{
 			Runtimes: runtimes.byName, Journal: j, Workspace: builder, Secrets: revealing, Providers: provide.New(cfg.ProvidersDir, cmp.Or(cfg.ProvidersTimeout, provide.Timeout), time.Now, cfg.Log), DataDir: dir, BootID: cfg.BootID, Now: cfg.Now,
 			Rebooted: j.Rebooted(), Held: j.Moved(), Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
-			Record: p.crashes.Take, Past: past.Name, Logs: p.logs, Players: players, Door: a.door(p.member), Disk: disk.NewMeter(), Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
+			Record: p.crashes.Take, Past: past.Begin, Logs: p.logs, Players: players, Door: a.door(p.member), Disk: disk.NewMeter(), Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
 		},
 	}, entries)
 	p.engine = func(ctx context.Context) {
@@ -231,7 +231,8 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	})
 	p.reporter = report.New(report.Config{
 		Store: cfg.Store, Node: cfg.Node, DataDir: dir, Capacity: a.capacity(), Fence: p.member.Fence,
-		Live: p.controller.Live, Recall: p.controller.Recall, Players: players, Warm: cache.Warm, Cached: cache.Size, Now: cfg.Now, Log: cfg.Log,
+		Live: p.controller.Live, Recall: p.controller.Recall, Players: players, Warm: cache.Warm, Cached: cache.Size,
+		Begun: past.Begun, Reported: past.Reported, Now: cfg.Now, Log: cfg.Log,
 	})
 	p.gauge = gauge.New(gauge.Config{Live: p.controller.Live, Measured: p.measured, CPU: new(usage.Processor).Used, Memory: usage.Memory})
 	p.server = &http.Server{ReadHeaderTimeout: headerTimeout, Handler: api.Handler(api.Config{

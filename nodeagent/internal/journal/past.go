@@ -32,22 +32,29 @@ type Past struct {
 	since []string
 	// last is the revision of the node's record as this directory wrote it last; 0 before.
 	last int64
+	// reported is the revision of a report of the node that was written after the latest run
+	// began, as far as one was; 0 before. The store of then knew of all runs.
+	reported int64
+	// begun counts the runs that this process began.
+	begun uint64
 }
 
 // Past is the directory's. One that cannot be read begins anew.
 func (j *Journal) Past(newName func() string, log *slog.Logger) *Past {
 	p := &Past{path: filepath.Join(filepath.Dir(j.dir), PastFile), newName: newName, log: log}
 	b, err := os.ReadFile(p.path)
+	first, since, _ := strings.Cut(string(b), "\n")
 	if err == nil {
-		_, err = fmt.Sscanf(string(b), "%s %d\n", &p.name, &p.last)
+		_, err = fmt.Sscan(first, &p.name, &p.last)
 	}
 	if err != nil || !identityForm.MatchString(p.name) {
 		p.name, p.last = newName(), 0
 		return p
 	}
-	if _, since, ok := strings.Cut(string(b), "\n"); ok {
-		p.since = strings.Fields(since)
+	if _, err := fmt.Sscan(first, new(string), new(int64), &p.reported); err != nil { // an older agent wrote none
+		p.reported = 0
 	}
+	p.since = strings.Fields(since)
 	return p
 }
 
@@ -56,6 +63,42 @@ func (p *Past) Name() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.name
+}
+
+// Begin is Name for a run that begins now.
+func (p *Past) Begin() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begun++
+	return p.name
+}
+
+// Begun counts the runs that began; see Reported.
+func (p *Past) Begun() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.begun
+}
+
+// Reported tells that a report of the node was written at a revision after the latest run
+// had begun.
+func (p *Past) Reported(rev int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reported = rev
+	p.keep()
+}
+
+// Found tells the revision of the node's report at a join, 0 for none. The agent alone
+// writes it, and never removes it: where it is older than the one that was written, the
+// store has forgotten something.
+func (p *Past) Found(report int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if report < p.reported {
+		p.turn()
+		p.keep()
+	}
 }
 
 // Wrote tells that the node's record was written at a revision, in place of the one
@@ -81,7 +124,7 @@ func (p *Past) Deleted(record int64) bool {
 		return false
 	}
 	p.name = p.newName()
-	p.since = []string{p.name}
+	p.since, p.reported = []string{p.name}, 0
 	return true
 }
 
@@ -102,7 +145,7 @@ func (p *Past) Rewound() {
 }
 
 func (p *Past) turn() {
-	p.name = p.newName()
+	p.name, p.reported = p.newName(), 0
 	if len(p.since) > 0 {
 		p.since = append(p.since, p.name)
 	}
@@ -114,7 +157,7 @@ func (p *Past) turn() {
 
 // keep writes the file. What it does not say then costs the next agent certainty, no more.
 func (p *Past) keep() {
-	text := fmt.Appendf(nil, "%s %d\n", p.name, p.last)
+	text := fmt.Appendf(nil, "%s %d %d\n", p.name, p.last, p.reported)
 	if len(p.since) > 0 {
 		text = fmt.Appendf(text, "%s\n", strings.Join(p.since, " "))
 	}

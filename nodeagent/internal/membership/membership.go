@@ -39,7 +39,7 @@ const (
 	recordTries = 5
 )
 
-// Config is what a member needs. All but TTL, Wrote and Now are required.
+// Config is what a member needs. All but TTL, Wrote, Found and Now are required.
 type Config struct {
 	Store *store.Client
 	// Record is the node's record without its history: JoinedAt, BlockedPorts.
@@ -51,6 +51,9 @@ type Config struct {
 	// Wrote is called when the node's record was written at a revision, in place of the
 	// one of a revision before, 0 for none. Nil: nobody wants to know.
 	Wrote func(before, rev int64)
+	// Found is called after it at a join, with the revision of the node's report, 0 for none.
+	// Nil: nobody wants to know.
+	Found func(report int64)
 	// Joining is called before a session is opened, and before a predecessor's is revoked
 	// for it. After an error neither is done.
 	Joining func() error
@@ -259,6 +262,10 @@ func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, er
 	if err != nil {
 		return nil, "", err
 	}
+	report, err := store.Get(attempt, m.cfg.Store, store.ReportKey(record.ID))
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		return nil, "", errs.Wrap("membership.join", err)
+	}
 	if err := m.cfg.Joining(); err != nil {
 		return nil, "", err
 	}
@@ -283,6 +290,9 @@ func (m *Member) join(ctx context.Context) (s *store.Session, cluster string, er
 		return nil, "", errs.Wrap("membership.join", err)
 	}
 	m.wrote(record, before, s.Fence().Epoch())
+	if m.cfg.Found != nil {
+		m.cfg.Found(report.ModRev)
+	}
 	return s, meta.ClusterID, nil
 }
 

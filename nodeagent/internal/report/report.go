@@ -58,6 +58,10 @@ type Config struct {
 	Players *presence.Board
 	// Warm are the template versions at hand, in order of digest.
 	Warm func() []string
+	// Begun counts the runs that began. Reported takes the revision of a report that was
+	// written after that many; see journal.Past.
+	Begun    func() uint64
+	Reported func(rev int64)
 	// Now reads the wall clock, with a monotonic reading.
 	Now func() time.Time
 	// Cached is how many bytes the cache of content holds.
@@ -78,6 +82,8 @@ type Reporter struct {
 	epoch     int64
 	rev       int64
 	read      bool
+	// begun are the runs that had begun when it was written.
+	begun uint64
 	// figures are the parts of the instances' live figures as written.
 	figures [fleet.ReportParts]figures
 	// parts are the revisions of the node's players, 0 for a part that is not there.
@@ -115,7 +121,7 @@ func (r *Reporter) Run(ctx context.Context) {
 		at := r.cfg.Now() // the report's own time has lost the monotonic reading
 		now := r.look(at)
 		fence, ok := r.cfg.Fence()
-		if !ok || (fence.Epoch() == r.epoch && !Differs(r.written, now, r.cfg.Capacity) && !r.figuresChanged(now) && !r.cfg.Players.Changed()) {
+		if !ok || (fence.Epoch() == r.epoch && !Differs(r.written, now, r.cfg.Capacity) && !r.figuresChanged(now) && !r.cfg.Players.Changed() && r.cfg.Begun() == r.begun) {
 			continue
 		}
 		r.count(ctx, at)
@@ -173,8 +179,8 @@ func (r *Reporter) write(ctx context.Context, fence store.Fence, now fleet.Repor
 		}
 		now = r.look(r.cfg.Now())
 	}
-	t := store.Txn{Fences: []store.Fence{fence}}
-	host := r.rev == 0 || fence.Epoch() != r.epoch || Differs(r.written, now, r.cfg.Capacity)
+	t, begun := store.Txn{Fences: []store.Fence{fence}}, r.cfg.Begun()
+	host := r.rev == 0 || begun != r.begun || fence.Epoch() != r.epoch || Differs(r.written, now, r.cfg.Capacity)
 	if host {
 		record := now
 		record.Instances, record.Parted = nil, true
@@ -194,6 +200,10 @@ func (r *Reporter) write(ctx context.Context, fence store.Fence, now fleet.Repor
 	settleFigures(rev)
 	if host {
 		r.rev, r.written, r.epoch = rev, now, fence.Epoch()
+	}
+	if begun != r.begun {
+		r.cfg.Reported(rev)
+		r.begun = begun
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ type Kit struct {
 	Claim func(ctx context.Context, p fleet.Placement) error
 	// Block tells the scheduler that a stranger holds a port.
 	Block func(ctx context.Context, port int)
-	// Past names the store's present past, for what is started; see journal.Past.
+	// Past names the store's present past, for a run that begins now; see journal.Past.
 	Past func() string
 	// Tenure is until when exclusive instances may run, Guards runs their guards.
 	Tenure *deadline.Keeper
