@@ -31,9 +31,9 @@ type use struct {
 
 var (
 	// shells read a program from -c or from their input, and otherwise from a file.
-	shells = []string{"sh", "bash", "dash", "ash", "rbash", "zsh", "ksh", "mksh", "pdksh", "fish", "csh", "tcsh"}
+	shells = []string{"sh", "bash", "dash", "ash", "rbash", "zsh", "ksh", "mksh", "pdksh", "yash", "fish", "csh", "tcsh"}
 	// interpreters read a program from an option, or from a file.
-	interpreters = []string{"python", "pypy", "perl", "ruby", "node", "nodejs", "deno", "bun", "php", "lua", "luajit", "pwsh"}
+	interpreters = []string{"python", "pypy", "perl", "ruby", "node", "nodejs", "deno", "bun", "php", "lua", "luajit", "pwsh", "mono", "dotnet", "wine", "box", "groovy", "julia"}
 	// readers take arguments for code, for names of variables or for commands to run.
 	readers = []string{
 		"eval", "source", ".", "alias", "bind", "builtin", "caller", "cd", "compgen", "complete", "compopt", "declare", "dirs", "disown",
@@ -44,6 +44,7 @@ var (
 		"ssh", "su", "sudo", "doas", "gosu", "su-exec", "setpriv", "runuser", "chroot", "unshare", "nsenter", "systemd-run", "systemctl",
 		"xvfb-run", "unbuffer", "script", "screen", "tmux", "watch", "at", "batch", "crontab", "flock", "strace", "ltrace", "busybox", "toybox",
 		"numactl", "tini", "dumb-init", "docker", "podman", "nerdctl", "kubectl", "git", "tar", "rsync", "start-stop-daemon",
+		"bwrap", "catchsegv", "cpulimit", "faketime", "firejail", "npm", "npx", "perf", "prlimit", "proot", "rlwrap", "socat", "valgrind",
 	}
 	// wrappers run the command that follows their own options. Each has the options that
 	// take a word of their own, and how many words follow before the command.
@@ -94,8 +95,10 @@ func (r *reader) call(c *syntax.CallExpr, word *syntax.Word, u use) error {
 	case u.assigned != "":
 	case kind == "java":
 		return java(c.Args, program, at, before, r.values.Start[u.key], u.key)
-	case (name == "echo" || name == "printf") && (u.redirected || name == "printf" && (at == program+1 || !r.format(c.Args[program+1]))):
-		return refuse(u.key, "the format or an option of printf, or what "+name+" writes to another program or a file")
+	case (name == "echo" || name == "printf") && (u.redirected || r.redirected):
+		return refuse(u.key, "what "+name+" writes to another program or a file")
+	case name == "printf" && (at == program+1 || !r.format(c.Args[program+1])):
+		return refuse(u.key, "the format or an option of printf")
 	}
 	for _, w := range c.Args[program+1 : at] {
 		text, _ := literal(w)

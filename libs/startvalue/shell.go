@@ -55,8 +55,13 @@ func (v Values) read(text string, marks []mark, tainted map[string]string, lang 
 		places: make([]place, len(marks)), functions: map[string]bool{}, expanded: map[string]int{},
 	}
 	syntax.Walk(file, func(n syntax.Node) bool {
-		if f, ok := n.(*syntax.FuncDecl); ok && f.Name != nil {
-			r.functions[f.Name.Value] = true
+		switch n := n.(type) {
+		case *syntax.FuncDecl:
+			if n.Name != nil {
+				r.functions[n.Name.Value] = true
+			}
+		case *syntax.Stmt:
+			r.redirected = r.redirected || redirectsShell(n)
 		}
 		return true
 	})
@@ -119,11 +124,36 @@ type reader struct {
 	tainted   map[string]string
 	places    []place
 	functions map[string]bool
+	// redirected is true where the shell's own output goes elsewhere.
+	redirected bool
 	// expanded counts the safe expansions of tainted variables.
 	expanded map[string]int
 	// stack are the nodes around the one that is visited.
 	stack []syntax.Node
 	err   error
+}
+
+// redirectsShell reports whether a statement redirects the output of the shell itself,
+// and so of every command behind it, to something that is not open yet: exec >run.sh.
+func redirectsShell(s *syntax.Stmt) bool {
+	call, ok := s.Cmd.(*syntax.CallExpr)
+	if !ok || len(call.Args) == 0 {
+		return false
+	}
+	text, static := literal(call.Args[len(call.Args)-1])
+	if text != "exec" && (static || len(call.Args) > 1) {
+		return false
+	}
+	return slices.ContainsFunc(s.Redirs, func(r *syntax.Redirect) bool {
+		switch r.Op {
+		case syntax.RdrIn, syntax.DplIn, syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
+			return false
+		case syntax.DplOut: // a descriptor, or the name of a file
+			text, _ := literal(r.Word)
+			return text == "" || strings.Trim(text, "0123456789-") != ""
+		}
+		return true
+	})
 }
 
 func (r *reader) visit(n syntax.Node) bool {

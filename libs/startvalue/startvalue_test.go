@@ -40,6 +40,8 @@ func TestReferencesFollowTheQuotingAroundThem(t *testing.T) {
 		"output that is only copied":      {`./run %X% 2>&1 | tee log`, `./run "` + x + `" 2>&1 | tee log`},
 		"a comment keeps the placeholder": {"./run a # %X%", "./run a # %X%"},
 		"behind a format":                 {`printf "%s\n" %X%; ./run`, `printf "%s\n" "` + x + `"; ./run`},
+		"what the console shows":          {`exec 2>&1 <in; echo %X%`, `exec 2>&1 <in; echo "` + x + `"`},
+		"behind what an emulator runs":    {`box64 ./run %X%; mono --debug s.exe %X%; dotnet s.dll %X%`, `box64 ./run "` + x + `"; mono --debug s.exe "` + x + `"; dotnet s.dll "` + x + `"`},
 		"a word of the console":           {`echo "map %X%"; ./run`, `echo "map ` + x + `"; ./run`},
 	} {
 		t.Run(rule, func(t *testing.T) {
@@ -66,6 +68,8 @@ func TestAValueIsRefusedWhereItCouldBecomeCode(t *testing.T) {
 		`java %X% -jar s.jar`, `java -XX:OnError=%X% -jar s.jar`, `java -XX:%X% -jar s.jar`, `java -D%X% -jar s.jar`, `java -cp %X% Main`, `java -jar %X%`, `java -javaagent:%X% -jar s.jar`,
 		`bash -eo pipefail -c %X%`, `bash -oo pipefail posix -c %X%`, `fish -C 'a' -c %X%`, `fish --init-command 'a' %X%`, `ksh -R a -c %X%`, `bash - %X%`,
 		`chrt -d -T 500 -P 1000 0 python3 -c %X%`, `./run python3 -c %X%`, `java --add-opens a/b=c %X% -jar s.jar`, `java --add-opens a/b=c -cp x %X%`,
+		`exec >run.sh; echo %X%; sh run.sh`, `command exec >>run.sh; printf %s %X%`, `exec >&run.sh; echo %X%`, `exec > >(sh); echo %X%`, `$E >run.sh; echo %X%`,
+		`mono %X%`, `dotnet %X%`, `wine %X%`, `wine64 %X%`, `box64 %X%`, `groovy -e %X%`, `proot %X%`, `valgrind %X%`, `npx %X%`, `yash -c %X%`,
 		`coproc java %X%`, `./run "%X%`, `java -Xmx%X%M -jar s.jar`,
 	} {
 		got, err := values("X", "$(id)").Command(fleet.Plan{Command: command})
