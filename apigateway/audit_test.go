@@ -308,7 +308,7 @@ func TestLoginsAndWrongPasswordsAreAuditedAndAFloodOfThemIsNot(t *testing.T) {
 	for n := range 8 {
 		from(s, "203.0.113.1", fmt.Sprint("nobody", n), "wrong").want(401)
 	}
-	failed := s.do("GET", "/api/v1/audit?action=auth.login-failed", nil).want(200).is("total", 2).is("data.1.resourceId", "admin").is("data.1.class", "UNPROVEN")
+	failed := s.do("GET", "/api/v1/audit?action=auth.login-failed", nil).want(200).is("total", 2).is("data.1.resourceId", "admin").is("data.1.class", "UNPROVEN").is("data.1.result", "FAILED").is("data.1.failure", "a wrong password")
 	if strings.Contains(failed.raw, "nobody0") {
 		t.Errorf("what was typed as a name is kept: %s", failed.raw)
 	}

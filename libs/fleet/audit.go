@@ -14,7 +14,8 @@ type AuditEntry struct {
 	AuditMark
 	// Details are a sentence for people, or the command; may be empty.
 	Details string `json:"details,omitempty"`
-	// Failure is why a command may not have come to its instance; empty when it did.
+	// Failure is why a login was refused, or why a command may not have come to its instance;
+	// empty for what was done.
 	Failure string `json:"failure,omitempty"`
 	// Before and After are JSON objects, as far as the change is of one that can be shown;
 	// empty for what was made, and for what is gone.
@@ -26,6 +27,14 @@ type AuditEntry struct {
 	IPAddress string `json:"ipAddress,omitempty"`
 	// RequestID is the request's, as it stands in the log; empty for what no request asked for.
 	RequestID string `json:"requestId,omitempty"`
+}
+
+// Result is SUCCESS, or FAILED where Failure says why.
+func (e *AuditEntry) Result() string {
+	if e.Failure != "" {
+		return "FAILED"
+	}
+	return "SUCCESS"
 }
 
 // AuditMark is what an entry of the audit is found by.

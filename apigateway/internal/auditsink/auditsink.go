@@ -99,8 +99,9 @@ func (s *Sink) Put(e fleet.AuditEntry, rev int64) {
 	line, err := json.Marshal(struct {
 		fleet.AuditEntry
 		Class    string `json:"class"`
+		Result   string `json:"result"`
 		Revision int64  `json:"revision"`
-	}{e, e.Class().String(), rev})
+	}{e, e.Class().String(), e.Result(), rev})
 	if err != nil { // entries are stored as JSON
 		return
 	}
@@ -130,8 +131,14 @@ func (s *Sink) Run(ctx context.Context) {
 	}
 }
 
-// copy is Run without a bound on its end.
+// copy is Run without a bound on its end. It opens the target at once, so that a mistake in
+// the setting is told before there is an entry to lose.
 func (s *Sink) copy(ctx context.Context) {
+	if w, err := s.open(); err != nil {
+		s.log.Error("no entry of the audit can be copied: the target cannot be opened", "sink", s.target, "error", fmt.Errorf("auditsink: %w", err))
+	} else {
+		_ = w.Close() // nothing was written
+	}
 	for {
 		select {
 		case line := <-s.waiting:

@@ -61,11 +61,11 @@ func TestEachEntryIsALineOfJSONInAFileAlsoAfterItWasRotated(t *testing.T) {
 			t.Fatalf("%s has %d lines, want %d: %s", name, len(lines), want, got)
 		}
 		var one struct {
-			Username, Action, Details, Class string
-			Revision                         int64
-			After                            map[string]any
+			Username, Action, Details, Class, Result string
+			Revision                                 int64
+			After                                    map[string]any
 		}
-		if err := json.Unmarshal([]byte(lines[0]), &one); err != nil || one.Username != "ann" || one.Revision != 100 || one.Class != "CHANGE" || one.After["env"] != "***" {
+		if err := json.Unmarshal([]byte(lines[0]), &one); err != nil || one.Username != "ann" || one.Revision != 100 || one.Class != "CHANGE" || one.Result != "SUCCESS" || one.After["env"] != "***" {
 			t.Errorf("%+v, %v", one, err)
 		}
 	}
@@ -93,6 +93,21 @@ func TestASyslogServerGetsEachEntry(t *testing.T) {
 		if err := json.Unmarshal(append([]byte("{"), body...), &one); err != nil || one.ID != fmt.Sprint(n) || !bytes.Contains(packet[:size], []byte(tag)) {
 			t.Errorf("%s: %v", packet[:size], err)
 		}
+	}
+}
+
+func TestATargetThatCannotBeOpenedIsToldBeforeThereIsAnEntry(t *testing.T) {
+	log := new(said)
+	file := filepath.Join(t.TempDir(), "missing", "audit.log")
+	s, err := New(file, slog.New(slog.NewTextHandler(log, nil)), telemetry.NewMetrics(prometheus.NewRegistry(), "test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.Run(ctx)
+	if text := log.String(); !strings.Contains(text, "cannot be opened") || !strings.Contains(text, file) {
+		t.Errorf("the log says %q", text)
 	}
 }
 

@@ -120,7 +120,7 @@ type entry struct {
 	action, resource, id, details string
 	// objects are those in whose history this is, each as <kind>/<name>; none for that of id.
 	objects []string
-	// failure is why a command may not have come to its instance.
+	// failure is why a login was refused, or why a command may not have come to its instance.
 	failure string
 	// begun is true while more is done than is in the transaction of the entry.
 	begun bool

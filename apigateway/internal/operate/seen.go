@@ -77,7 +77,8 @@ func (o *Operations) refused(s *view.Snapshot, name, address string) entry {
 	}
 	return entry{
 		action: fleet.ActionLoginFailed, resource: "user", id: shownName(s, name), objects: []string{"login/" + shownName(s, name)},
-		details: "a wrong password; further ones from this network are counted for " + refusalAgain.String() + " and not listed",
+		failure: "a wrong password",
+		details: "further ones from this network are counted for " + refusalAgain.String() + " and not listed",
 	}
 }
 

@@ -31,8 +31,8 @@ type auditEntry struct {
 	ResourceType string `json:"resourceType"`
 	ResourceID   string `json:"resourceId"`
 	Details      string `json:"details"`
-	// Result is SUCCESS, or FAILED for a command that may not have come to its instance,
-	// with the reason in Failure.
+	// Result is SUCCESS, or FAILED for a refused login and for a command that may not have
+	// come to its instance, with the reason in Failure.
 	Result  string `json:"result"`
 	Failure string `json:"failure"`
 	// Before and After are what was changed, of groups only the fields that were; null where
@@ -50,11 +50,8 @@ type auditEntry struct {
 func auditEntryOf(e fleet.AuditEntry, env bool) auditEntry {
 	out := auditEntry{
 		ID: e.ID, Username: e.Username, Role: e.Role, TokenID: e.TokenID,
-		Action: e.Action, Class: e.Class().String(), ResourceType: e.ResourceType, ResourceID: e.ResourceID, Details: e.Details, Result: "SUCCESS", Failure: e.Failure,
+		Action: e.Action, Class: e.Class().String(), ResourceType: e.ResourceType, ResourceID: e.ResourceID, Details: e.Details, Result: e.Result(), Failure: e.Failure,
 		Revision: e.ModRev, IPAddress: e.IPAddress, RequestID: e.RequestID, CreatedAt: e.CreatedAt,
-	}
-	if e.Failure != "" {
-		out.Result = "FAILED"
 	}
 	out.Before, out.After = auditedFields(e, env)
 	return out
