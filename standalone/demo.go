@@ -11,6 +11,7 @@ import (
 
 	"github.com/orreryhq/orrery/examples"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/standalone/stack"
 )
 
@@ -85,7 +86,7 @@ func ending(stopInstances bool) string {
 func curlLine(r stack.Ready, firstPassword bool) string {
 	password := "YOUR-PASSWORD"
 	if firstPassword {
-		password = fmt.Sprintf("'$(cat '%s')'", r.PasswordFile)
+		password = fmt.Sprintf("'$(cat %s)'", fleet.ShellQuote(r.PasswordFile))
 	}
 	return fmt.Sprintf(`curl -s %[1]s/api/v1/services -H "Authorization: Bearer $(curl -s %[1]s/api/v1/auth/login -d '{"username":"%[2]s","password":"%[3]s"}' | cut -d'"' -f4)"`, r.API, r.User, password)
 }

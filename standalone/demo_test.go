@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,5 +21,27 @@ func TestAfterThePasswordWasChangedNoHintReadsItsFile(t *testing.T) {
 	}
 	if strings.Contains(out.String(), file) {
 		t.Errorf("the removed file %s is named in:\n%s", file, out.String())
+	}
+}
+
+func TestPrintedLinesWorkWithAnyDataDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), `it's "a" $HOME`)
+	file := filepath.Join(dir, "admin-password")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("the-password"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := stack.Ready{API: "http://127.0.0.1:1", User: "admin", PasswordFile: file, EtcdTLS: "https://127.0.0.1:2", EtcdCertificates: dir}
+	for line, want := range map[string]string{
+		curlLine(r, true):             `{"username":"admin","password":"the-password"}`,
+		"etcdctl " + r.EtcdctlFlags(): "--cert=" + filepath.Join(dir, "client.pem"),
+	} {
+		functions := `curl() { printf '%s\n' "$@" >&2; }; etcdctl() { curl "$@"; }; `
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", functions+line).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want+"\n") {
+			t.Errorf("%s passes %s, %v; want %s", line, out, err, want)
+		}
 	}
 }

@@ -145,9 +145,9 @@ func (s GroupSpec) commandLine() string {
 		parts = append(parts, fmt.Sprintf("-Xms%dM", heap/2), fmt.Sprintf("-Xmx%dM", heap))
 	}
 	for _, a := range s.Software.JVMArgs {
-		parts = append(parts, shellQuote(a))
+		parts = append(parts, ShellQuote(a))
 	}
-	return strings.Join(append(parts, "-jar", shellQuote(s.Software.JarFile)), " ")
+	return strings.Join(append(parts, "-jar", ShellQuote(s.Software.JarFile)), " ")
 }
 
 // HeapMiB is the Java heap that leaves the usual overhead below a memory limit:
@@ -162,8 +162,8 @@ func HeapMiB(memoryMiB int) int {
 	return memoryMiB * 95 / 100
 }
 
-// shellQuote leaves plain words and placeholders alone and single-quotes the rest.
-func shellQuote(s string) string {
+// ShellQuote leaves plain words and placeholders alone and single-quotes the rest.
+func ShellQuote(s string) string {
 	plain := s != ""
 	for _, c := range s {
 		if !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./:,+@%", c) {

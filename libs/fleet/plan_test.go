@@ -218,7 +218,7 @@ func TestAQuotedWordIsOneWordForTheShell(t *testing.T) {
 	var line strings.Builder
 	line.WriteString(`printf '%s\0'`)
 	for _, w := range words {
-		line.WriteString(" " + shellQuote(w))
+		line.WriteString(" " + ShellQuote(w))
 	}
 	out, err := exec.Command("/bin/sh", "-c", line.String()).Output()
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/pki"
 )
 
@@ -171,8 +172,9 @@ func writePair(dir, name string, p pki.Pair) error {
 	return writeFile(certFile(dir, name), p.Cert, 0o600)
 }
 
-// EtcdctlFlags are the flags with which etcdctl reaches the listener that -etcd-listen opened.
+// EtcdctlFlags are the flags, quoted for a shell, with which etcdctl reaches the listener that -etcd-listen opened.
 func (r Ready) EtcdctlFlags() string {
-	return fmt.Sprintf("--endpoints='%s' --cacert='%s' --cert='%s' --key='%s'", r.EtcdTLS,
-		certFile(r.EtcdCertificates, authorityFile), certFile(r.EtcdCertificates, clientFile), keyFile(r.EtcdCertificates, clientFile))
+	q := fleet.ShellQuote
+	return fmt.Sprintf("--endpoints=%s --cacert=%s --cert=%s --key=%s", q(r.EtcdTLS),
+		q(certFile(r.EtcdCertificates, authorityFile)), q(certFile(r.EtcdCertificates, clientFile)), q(keyFile(r.EtcdCertificates, clientFile)))
 }
