@@ -61,14 +61,9 @@ func (r *running) start(ctx context.Context, scratch string, o site.Options) (er
 	if r.Site, err = site.Start(ctx, o); err != nil {
 		return err
 	}
-	if r.client, err = store.Dial(r.Endpoints(), store.Options{}); err != nil {
+	if err := r.follow(ctx); err != nil {
 		return err
 	}
-	r.view = view.New(r.client, nil)
-	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var followed sync.WaitGroup
-	followed.Go(func() { _ = r.view.Run(following) })
-	r.stop = func() { cancel(); followed.Wait() }
 	if err := r.login(ctx); err != nil {
 		return err
 	}
@@ -76,11 +71,28 @@ func (r *running) start(ctx context.Context, scratch string, o site.Options) (er
 	return err
 }
 
+// follow has the view follow the store over a new connection.
+func (r *running) follow(ctx context.Context) error {
+	client, err := store.Dial(r.Endpoints(), store.Options{})
+	if err != nil {
+		return err
+	}
+	r.stop()
+	v := view.New(client, nil)
+	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var followed sync.WaitGroup
+	followed.Go(func() { _ = v.Run(following) })
+	r.client, r.view = client, v
+	r.stop = func() {
+		cancel()
+		followed.Wait()
+		_ = client.Close()
+	}
+	return nil
+}
+
 func (r *running) close() {
 	r.stop()
-	if r.client != nil {
-		_ = r.client.Close()
-	}
 	if r.Site != nil {
 		_ = r.Close()
 	}

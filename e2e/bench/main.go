@@ -42,6 +42,7 @@ var families = []family{
 	{"survive", measureSurvive},
 	{"survive-mass-loss", measureMassLoss},
 	{"survive-paused-leader", measurePausedLeader},
+	{"survive-enforcer-outage", measureEnforcerOutage},
 	{"rest", measureRest},
 	{"adopt", measureAdopt},
 	{"console", measureConsole},
