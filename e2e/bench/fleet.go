@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -117,10 +118,17 @@ func (r *running) call(ctx context.Context, method, path string, body any) error
 
 // declare creates a group of arena servers.
 func (r *running) declare(ctx context.Context, b *bench, group string, minimum int) error {
-	return r.call(ctx, http.MethodPost, "/api/v1/groups", map[string]any{
+	return r.declareWith(ctx, b, group, minimum, nil)
+}
+
+// declareWith is declare for a group with further fields of a spec.
+func (r *running) declareWith(ctx context.Context, b *bench, group string, minimum int, further map[string]any) error {
+	spec := map[string]any{
 		"name": group, "command": "exec " + b.arena + " -port %PORT%", "readiness": map[string]any{"type": "port"},
 		"memoryMb": 16, "minInstances": minimum, "maxInstances": 0, "portRangeStart": 20000, "portRangeEnd": 29999,
-	})
+	}
+	maps.Copy(spec, further)
+	return r.call(ctx, http.MethodPost, "/api/v1/groups", spec)
 }
 
 // until waits for a condition on the store.

@@ -35,7 +35,7 @@ func measureSurvive(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer r.close()
-	ttl := store.DefaultTTL.Seconds()
+	ttl, margin := store.DefaultTTL.Seconds(), fleet.ExclusiveMargin(store.DefaultTTL).Seconds()
 	for _, service := range []string{"scheduler", "enforcer"} {
 		killed, err := r.takeovers(ctx, b, service, func(p process) { p.Kill() })
 		if err != nil {
@@ -51,7 +51,11 @@ func measureSurvive(ctx context.Context, b *bench) error {
 	if err := r.measurePause(ctx, b); err != nil {
 		return err
 	}
-	if err := r.measureLoss(ctx, b, ttl+ttl/3+2); err != nil {
+	if err := r.measureLoss(ctx, b, "node_loss_to_online_p50_s", nil, ttl+ttl/3+2); err != nil {
+		return err
+	}
+	exclusive := map[string]any{"static": true, "onNodeLoss": fleet.NodeLossReplace}
+	if err := r.measureLoss(ctx, b, "node_loss_exclusive_p50_s", exclusive, 2*ttl+margin+2); err != nil {
 		return err
 	}
 	return r.measureOutage(ctx, b)
@@ -112,10 +116,11 @@ func (r *running) restart(ctx context.Context, p process) error {
 	return p.Start()
 }
 
-// measureLoss cuts the power of a node and waits until all it ran is online elsewhere.
-func (r *running) measureLoss(ctx context.Context, b *bench, limit float64) error {
+// measureLoss cuts the power of a node and waits until all it ran is online elsewhere. The
+// instances are of a group with further fields of a spec.
+func (r *running) measureLoss(ctx context.Context, b *bench, row string, spec map[string]any, limit float64) error {
 	const group, size = fleet.GroupName("loss"), 9
-	if err := r.declare(ctx, b, string(group), size); err != nil {
+	if err := r.declareWith(ctx, b, string(group), size, spec); err != nil {
 		return err
 	}
 	var took []time.Duration
@@ -154,7 +159,7 @@ func (r *running) measureLoss(ctx context.Context, b *bench, limit float64) erro
 			return err
 		}
 	}
-	b.report("node_loss_to_online_p50_s", quantile(took, 0.5)/1000, "s", limit)
+	b.report(row, quantile(took, 0.5)/1000, "s", limit)
 	return r.call(ctx, http.MethodDelete, "/api/v1/groups/"+string(group), nil)
 }
 
