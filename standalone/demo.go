@@ -147,12 +147,17 @@ func declareDemo(ctx context.Context, r stack.Ready) error {
 	if err != nil {
 		return err
 	}
-	command := fmt.Sprintf("exec '%s' %s", server, arenaCommand)
+	command := demoCommand(server)
 	err = stack.CreateGroup(ctx, r.API, token, demoSpec(command))
 	if errs.Is(err, errs.AlreadyExists) || errs.Is(err, errs.Conflict) { // one status, 409, stands for both
 		return stack.PatchGroup(ctx, r.API, token, demoGroup, map[string]any{"command": command})
 	}
 	return err
+}
+
+// demoCommand runs the demo's game server.
+func demoCommand(server string) string {
+	return fmt.Sprintf("exec %s %s", fleet.ShellQuote(server), arenaCommand)
 }
 
 func demoSpec(command string) map[string]any {
