@@ -397,7 +397,8 @@ func (w *writer) written(s fleet.Status) {
 	}
 }
 
-// look reads the record an item is to replace and decides whether it needs to be.
+// look reads the record an item is to replace and decides whether it needs to be. A record
+// that stands is read again for each later status of the instance: it is not to be replaced.
 func (w *writer) look(ctx context.Context, it *item) error {
 	if it.read {
 		return nil
@@ -412,10 +413,10 @@ func (w *writer) look(ctx context.Context, it *item) error {
 		it.done = true
 	case have.ModRev == 0 || have.Generation < want.Generation:
 	case have.Generation > want.Generation: // the instance went on elsewhere
-		it.done = true
+		it.done, it.read = true, false
 		w.tell(want.Instance, machine.Superseded{Generation: want.Generation})
 	case have.State.Terminal():
-		it.done = true
+		it.done, it.read = true, false
 		if want.State.Terminal() {
 			w.written(want)
 			break

@@ -78,6 +78,49 @@ func TestTheEndOfWhatIsForgottenIsWrittenWhereThereIsARecord(t *testing.T) {
 	}
 }
 
+// The run of an earlier generation goes on ending after it has learned that another node has
+// the instance, or that others have written its end.
+func TestNoStatusReplacesARecordThatTellsMore(t *testing.T) {
+	for _, have := range []fleet.Status{
+		{Generation: 2, Node: "n2", State: fleet.Online},
+		{Generation: 1, Node: "n1", State: fleet.Crashed},
+	} {
+		t.Run(string(have.State), func(t *testing.T) {
+			c := storetest.New(t)
+			session, err := store.OpenSession(t.Context(), c, store.SessionKey("nodeagent", "n1"), fleet.Session{}, time.Minute, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer session.Close(t.Context())
+			w := newWriter(Config{
+				Store: c, Log: slog.New(slog.DiscardHandler), Doubt: func() {},
+				Fence: func() (store.Fence, bool) { return session.Fence(), true },
+			}, func(fleet.InstanceID, machine.Event) {})
+			ctx, cancel := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { w.run(ctx) })
+			defer running.Wait()
+			defer cancel()
+			have.Instance, have.Group, have.ChangedAt = "a", "g", time.Now()
+			key := store.StatusKey("a")
+			if _, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(key, have)}}); err != nil {
+				t.Fatal(err)
+			}
+			for _, state := range []fleet.State{fleet.Stopping, fleet.Stopped} {
+				w.report(fleet.Status{Instance: "a", Group: "g", Node: "n1", Generation: 1, State: state, ChangedAt: time.Now()})
+				within, cancel := context.WithTimeout(t.Context(), time.Minute)
+				if err := w.flush(within); err != nil {
+					t.Fatal(err)
+				}
+				cancel()
+			}
+			if got, err := store.Get(t.Context(), c, key); err != nil || got.Generation != have.Generation || got.State != have.State {
+				t.Errorf("the record says %+v, %v", got, err)
+			}
+		})
+	}
+}
+
 // One group's texts must not keep the statuses of the others on the node from the store.
 func TestAStatusThatTheStoreRefusesStopsNoOther(t *testing.T) {
 	c := storetest.New(t)
