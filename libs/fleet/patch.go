@@ -140,6 +140,61 @@ func (p ConfigPatch) Pattern() (*regexp.Regexp, error) {
 	return expr, nil
 }
 
+// Replacement is the value of a REGEX patch in the syntax of regexp.Expand. The value has
+// the syntax of Java's Matcher.appendReplacement, which PrexorCloud's clients write: $1 is a
+// group, with as many digits as name one that the expression has, so that $1O is the first
+// group and an O. ${name} is a named group, and a backslash takes the meaning from what
+// follows. ${1} is accepted too. Invalid for anything else and for a group that is not there.
+func (p ConfigPatch) Replacement(expr *regexp.Regexp) ([]byte, error) {
+	var value string
+	if json.Unmarshal(p.Value, &value) != nil {
+		return nil, errs.New(errs.Invalid, "value of a REGEX must be a string")
+	}
+	var out []byte
+	for i := 0; i < len(value); i++ {
+		switch c := value[i]; {
+		case c == '$':
+			group, length := groupOf(value[i+1:], expr)
+			if length == 0 {
+				return nil, errs.New(errs.Invalid, `value names no group of the expression at %q: write \$ for a dollar sign`, clip(value[i:]))
+			}
+			out = fmt.Appendf(out, "${%s}", group)
+			i += length
+		case c == '\\' && i+1 == len(value):
+			return nil, errs.New(errs.Invalid, `value ends in a backslash: write \\ for one`)
+		default:
+			if c == '\\' {
+				i++
+			}
+			if value[i] == '$' {
+				out = append(out, '$')
+			}
+			out = append(out, value[i])
+		}
+	}
+	return out, nil
+}
+
+// groupOf is the group that the text behind a dollar sign names, and how many bytes of the
+// text that takes; 0 when it names none.
+func groupOf(text string, expr *regexp.Regexp) (group string, length int) {
+	if strings.HasPrefix(text, "{") {
+		name, _, closed := strings.Cut(text[1:], "}")
+		n, err := strconv.Atoi(name)
+		if closed && (expr.SubexpIndex(name) >= 0 || err == nil && n >= 0 && n <= expr.NumSubexp()) {
+			return name, len(name) + 2
+		}
+		return "", 0
+	}
+	for length < len(text) && text[length] >= '0' && text[length] <= '9' {
+		if n, err := strconv.Atoi(text[:length+1]); err != nil || n > expr.NumSubexp() {
+			break
+		}
+		length++
+	}
+	return text[:length], length
+}
+
 // validate words what is wrong with a patch; nil when nothing is.
 func (p ConfigPatch) validate() error {
 	switch {
@@ -155,11 +210,13 @@ func (p ConfigPatch) validate() error {
 	case PatchSet, PatchReplace:
 		_, err = ParsePatchPath(p.Path)
 	case PatchRegex:
-		var replacement string
-		if json.Unmarshal(p.Value, &replacement) != nil {
-			return errs.New(errs.Invalid, "value of a REGEX must be a string")
+		var expr *regexp.Regexp
+		if expr, err = p.Pattern(); err != nil {
+			break
 		}
-		_, err = p.Pattern()
+		if _, err := p.Replacement(expr); err != nil {
+			return err
+		}
 	default:
 		return errs.New(errs.Invalid, "op must be SET, REPLACE or REGEX; %q is not", clip(string(p.Op)))
 	}

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -63,6 +64,7 @@ func TestPatchesAreValidated(t *testing.T) {
 		{"no operation", ConfigPatch{File: "a.yml", Path: "a", Value: json.RawMessage("1")}, "op must be SET, REPLACE or REGEX"},
 		{"no path", ConfigPatch{File: "a.yml", Op: PatchReplace, Value: json.RawMessage("1")}, "path"},
 		{"a regex of a number", ConfigPatch{File: "a.yml", Path: "a", Op: PatchRegex, Value: json.RawMessage("1")}, "must be a string"},
+		{"a regex with a group that is not there", ConfigPatch{File: "a.yml", Path: "(a)", Op: PatchRegex, Value: json.RawMessage(`"$2"`)}, "names no group"},
 		{"no regex", ConfigPatch{File: "a.yml", Path: "(", Op: PatchRegex, Value: json.RawMessage(`""`)}, "is no regular expression"},
 		{"a costly regex", ConfigPatch{File: "a.yml", Path: "(.*x){1,900}y", Op: PatchRegex, Value: json.RawMessage(`""`)}, "is too large"},
 		{"good", ConfigPatch{File: "**/a.yml", Path: "a.b", Op: PatchSet, Value: json.RawMessage("null")}, ""},
@@ -79,6 +81,39 @@ func TestPatchesAreValidated(t *testing.T) {
 				t.Errorf("it says %q, want %q of configRules[0]", all, c.want)
 			}
 		})
+	}
+}
+
+func TestAReplacementHasTheSyntaxOfJava(t *testing.T) {
+	expr := regexp.MustCompile(`(a)(?P<name>b)`)
+	for _, c := range []struct{ value, want string }{
+		{`$1O`, "aO"},
+		{`$10`, "a0"},
+		{`$0-$2$1`, "ab-ba"},
+		{`${name}s`, "bs"},
+		{`${1}s`, "as"},
+		{`\$1`, "$1"},
+		{`\\$1`, `\a`},
+		{`a\b`, "ab"},
+		{`$`, "?"},
+		{`$$`, "?"},
+		{`$name`, "?"},
+		{`$3`, "?"},
+		{`${other}`, "?"},
+		{`${1`, "?"},
+		{`x\`, "?"},
+	} {
+		value, err := json.Marshal(c.value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := "?"
+		if template, err := (ConfigPatch{Value: value}).Replacement(expr); err == nil {
+			got = expr.ReplaceAllString("ab", string(template))
+		}
+		if got != c.want {
+			t.Errorf("%s gives %q, want %q", c.value, got, c.want)
+		}
 	}
 }
 

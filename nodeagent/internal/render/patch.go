@@ -2,7 +2,6 @@ package render
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -76,11 +75,11 @@ func (f *patched) apply(p fleet.ConfigPatch) (note string, err error) {
 }
 
 func (f *patched) replaceText(p fleet.ConfigPatch) (note string, err error) {
-	var replacement string
-	if err := json.Unmarshal(p.Value, &replacement); err != nil {
-		return "", errs.New(errs.Invalid, "the value of a REGEX must be a string")
-	}
 	expr, err := p.Pattern()
+	if err != nil {
+		return "", err
+	}
+	replacement, err := p.Replacement(expr)
 	if err != nil {
 		return "", err
 	}
@@ -90,7 +89,7 @@ func (f *patched) replaceText(p fleet.ConfigPatch) (note string, err error) {
 	if !expr.Match(f.text) {
 		return fmt.Sprintf("%s has no match for %s", f.name, p.Path), nil
 	}
-	out := expr.ReplaceAll(f.text, []byte(replacement))
+	out := expr.ReplaceAll(f.text, replacement)
 	if len(out) > MaxText {
 		return "", errs.New(errs.Invalid, "would be larger than %d MiB", MaxText>>20)
 	}

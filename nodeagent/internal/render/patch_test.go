@@ -42,6 +42,7 @@ func TestPatch(t *testing.T) {
 		{"properties: the path is the key", "server.properties", "# h\nquery.port=1\nmotd=x\n", []fleet.ConfigPatch{patch(set, "query.port", "2"), patch(set, "a b", `"c\nd"`)}, "# h\nquery.port=2\nmotd=x\na\\ b=c\\nd\n", ""},
 		{"properties: replace", "a.properties", "a=1\n", []fleet.ConfigPatch{patch(replace, "b", "1"), patch(replace, "a", "true")}, "a=true\n", "a.properties has nothing to replace at b"},
 		{"regex: every match, with groups, lines are lines", "a.conf", "port 1\nport 2\n", []fleet.ConfigPatch{patch(regex, `^port (\d)$`, `"port ${1}0"`)}, "port 10\nport 20\n", ""},
+		{"regex: digits name a group as far as there is one", "a.conf", "port 1", []fleet.ConfigPatch{patch(regex, `port (\d)`, `"port $1O$10"`)}, "port 1O10", ""},
 		{"regex: no match", "a.conf", "x", []fleet.ConfigPatch{patch(regex, "y", `""`)}, "x", "a.conf has no match for y"},
 		{"patches follow each other in their order", "a.yml", "a: 1\n", []fleet.ConfigPatch{patch(set, "a", "2"), patch(regex, "a: 2", `"b: 2"`), patch(set, "b", "3")}, "b: 3\n", ""},
 		{"yaml: what is there already keeps the bytes", "a.yml", "# h\na:    'x'   # y\nl:   [ 1,2 ]\nf:  1.50\nm: {b: 1,  c: ~}\nx: &x {k: 1}\ny: *x\n\n\n", []fleet.ConfigPatch{
