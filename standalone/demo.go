@@ -88,7 +88,7 @@ func curlLine(r stack.Ready, firstPassword bool) string {
 	if firstPassword {
 		password = fmt.Sprintf("'$(cat %s)'", fleet.ShellQuote(r.PasswordFile))
 	}
-	return fmt.Sprintf(`curl -s %[1]s/api/v1/services -H "Authorization: Bearer $(curl -s %[1]s/api/v1/auth/login -d '{"username":"%[2]s","password":"%[3]s"}' | cut -d'"' -f4)"`, r.API, r.User, password)
+	return fmt.Sprintf(`curl -sS %[1]s/api/v1/services -H "Authorization: Bearer $(curl -sS %[1]s/api/v1/auth/login -d '{"username":"%[2]s","password":"%[3]s"}' | cut -d'"' -f4)"`, r.API, r.User, password)
 }
 
 // placeServer puts this binary beside the data, as the demo's game server: "go run" removes
