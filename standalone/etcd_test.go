@@ -191,7 +191,7 @@ func TestEtcdListenDemandsACertificate(t *testing.T) {
 	if !strings.HasPrefix(p.ready.EtcdTLS, "https://127.0.0.1:") || dir != filepath.Join(data, "etcd-access") || !strings.HasPrefix(p.ready.Etcd, "unix://") {
 		t.Fatalf("ready.json: %+v", p.ready)
 	}
-	for _, want := range []string{"etcdctl --endpoints='" + p.ready.EtcdTLS + "'", "--cert='" + dir + "/client.pem'"} {
+	for _, want := range []string{"etcdctl --endpoints=" + p.ready.EtcdTLS + " ", "--cert=" + dir + "/client.pem "} {
 		if !strings.Contains(p.stdout.String(), want) {
 			t.Errorf("printed %s\nwant it to have %s", &p.stdout, want)
 		}

@@ -71,7 +71,7 @@ func (c *cluster) group(edit func(*fleet.Group)) (*fleet.Group, *view.Snapshot) 
 // end reports that an instance ended.
 func (c *cluster) end(i *fleet.Instance, state fleet.State) *view.Snapshot {
 	c.t.Helper()
-	s := fleet.Status{Instance: i.Intent.ID, Generation: i.Intent.Generation, State: state, Reason: fleet.ReasonExited, FinishedAt: noon.Add(time.Hour)}
+	s := fleet.Status{Instance: i.Intent.ID, Generation: i.Intent.Generation, State: state, Reason: fleet.ReasonExited, FinishedAt: noon.Add(time.Hour), ChangedAt: noon.Add(time.Hour)}
 	var rev int64
 	if i.Status != nil {
 		rev = i.Status.ModRev
