@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
@@ -19,7 +20,7 @@ func TestAnAgentThatBreaksOffEveryStreamIsAskedLessAndLessOften(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+s.token)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: await.Patience}
 	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)

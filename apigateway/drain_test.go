@@ -28,7 +28,7 @@ func TestARequestOnItsWayIsAnsweredThoughTheGatewayEnds(t *testing.T) {
 	s.stop()
 	refused(t, address)
 	for i, c := range late {
-		if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(await.Patience)); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(c, "GET /livez HTTP/1.1\r\nHost: %s\r\n\r\n", address)

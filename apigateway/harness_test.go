@@ -35,7 +35,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	patience      = 20 * time.Second
 	adminPassword = "correct horse battery"
 	secret        = "0123456789abcdef0123456789abcdef"
 )
@@ -108,7 +107,7 @@ func (s *site) run() {
 	case <-s.gateway.Ready():
 	case err := <-failed:
 		s.t.Fatalf("the gateway ended: %v", err)
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		s.t.Fatal("the gateway does not serve")
 	}
 	s.url, s.served = "http://"+s.gateway.Addr(), s.gateway.frame.Routes()
@@ -147,7 +146,7 @@ func (s *site) commit(writes ...store.Write) int64 {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), await.Patience)
 	defer cancel()
 	if _, err := s.view.WaitRev(ctx, rev); err != nil {
 		s.t.Fatal(err)

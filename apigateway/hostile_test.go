@@ -14,6 +14,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/openapitest"
 	"github.com/orreryhq/orrery/libs/store"
@@ -41,7 +42,7 @@ func besiege(t testing.TB) *besieged {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &besieged{contract: c, said: new(atomic.Int64), client: &http.Client{Transport: &http.Transport{ExpectContinueTimeout: patience}}, shelf: newShelf(newSite(t, func(c *Config) {
+	b := &besieged{contract: c, said: new(atomic.Int64), client: &http.Client{Transport: &http.Transport{ExpectContinueTimeout: await.Patience}}, shelf: newShelf(newSite(t, func(c *Config) {
 		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	}))}
 	t.Cleanup(b.client.CloseIdleConnections)

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -60,7 +61,7 @@ func TestAStartTellsWhatWasPlacedAndWhyTheRestWaits(t *testing.T) {
 			r.is("waiting.1", nil).is("waiting.0.message", "add memory").is("instances.0.node", "n1")
 			break
 		}
-		if time.Since(begin) > patience {
+		if time.Since(begin) > await.Patience {
 			t.Fatalf("it is not told what was placed: %s", r.raw)
 		}
 	}

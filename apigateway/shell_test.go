@@ -9,6 +9,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/orreryhq/orrery/apigateway/internal/shell"
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
@@ -70,7 +71,7 @@ func TestACommandThatIsNotDoneSaysWhy(t *testing.T) {
 // says sends a command and reads until a line has a text.
 func (s *site) says(conn *websocket.Conn, command, text string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), await.Patience)
 	defer cancel()
 	if err := conn.Write(ctx, websocket.MessageText, []byte(command)); err != nil {
 		s.t.Fatalf("%s: %v", command, err)
@@ -89,7 +90,7 @@ func (s *site) says(conn *websocket.Conn, command, text string) {
 // ends reads until the console closes, and says how.
 func (s *site) ends(conn *websocket.Conn) (websocket.StatusCode, string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), await.Patience)
 	defer cancel()
 	for {
 		if _, _, err := conn.Read(ctx); err != nil {
@@ -140,7 +141,7 @@ func TestAConsoleCompletesALineThatEndsInATab(t *testing.T) {
 		if err := conn.Write(t.Context(), websocket.MessageText, []byte(c.typed)); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 		_, got, err := conn.Read(ctx)
 		cancel()
 		if err != nil || string(got) != c.want {

@@ -8,13 +8,14 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
 // dial opens a WebSocket.
 func (s *site) dial(path string, header http.Header, protocols ...string) (*websocket.Conn, *http.Response, error) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), await.Patience)
 	defer cancel()
 	conn, resp, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(s.url, "http")+path, &websocket.DialOptions{ //nolint:bodyclose // of an upgrade there is none
 		HTTPHeader: header, Subprotocols: protocols, HTTPClient: &http.Client{Transport: &http.Transport{}},

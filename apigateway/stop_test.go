@@ -16,6 +16,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
@@ -28,7 +29,7 @@ func (s *site) raw(text string) net.Conn {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = c.Close() })
-	if err := c.SetDeadline(time.Now().Add(3 * patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(await.Patience)); err != nil {
 		s.t.Fatal(err)
 	}
 	if _, err := io.WriteString(c, text); err != nil {
@@ -71,7 +72,7 @@ func TestABodyThatStandsStillAndConsolesNobodyLooksAtDoNotKeepAGatewayFromEnding
 	t.Cleanup(func() { stop(); running.Wait() })
 	select {
 	case <-g.Ready():
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		t.Fatal("it does not serve")
 	}
 	other := s.as(s.token)
@@ -86,7 +87,7 @@ func TestABodyThatStandsStillAndConsolesNobodyLooksAtDoNotKeepAGatewayFromEnding
 		if err != nil {
 			t.Errorf("the end is a failure: %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		t.Fatal("it does not end")
 	}
 	if frame, err := io.ReadAll(console); err != nil && !errors.Is(err, io.EOF) || len(frame) < 4 || frame[0] != 0x88 || frame[2] != 0x03 || frame[3] != 0xe9 {

@@ -462,7 +462,7 @@ func TestAnUploadIsPassedOnAsItComes(t *testing.T) {
 			t.Fatalf("%+v", resp)
 		}
 		_ = resp.Body.Close()
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		t.Fatal("no answer")
 	}
 	s.do("GET", "/api/v1/templates/lobby", nil).want(200).is("sizeBytes", 4<<20)

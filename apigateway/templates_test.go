@@ -49,7 +49,7 @@ func newShelf(s *site) *shelf {
 	s.t.Cleanup(func() { cancel(); wg.Wait() })
 	select {
 	case <-service.Synced():
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		s.t.Fatal("the template service does not begin")
 	}
 	await.That(s.t, "the gateway knows the template service", func() string {

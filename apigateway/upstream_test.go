@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 )
@@ -52,7 +53,7 @@ func TestACallIsForItsRequestWhichTakesItAlongWhenItIsGone(t *testing.T) {
 		if got != "build-7.3" {
 			t.Errorf("the agent was called for %q", got)
 		}
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		t.Fatal("the agent was not called")
 	}
 	leave()
@@ -61,7 +62,7 @@ func TestACallIsForItsRequestWhichTakesItAlongWhenItIsGone(t *testing.T) {
 	}
 	select {
 	case <-gone:
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		t.Fatal("the agent is still called for a client that is gone")
 	}
 }

@@ -73,7 +73,7 @@ func (w *watcher) ended() client.End {
 	select {
 	case e := <-w.end:
 		return e
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		w.s.t.Fatalf("no end; the console shows %.200q", w.text.String())
 		return client.End{}
 	}

@@ -202,7 +202,7 @@ func (p *post) ended(lost loss) {
 	var at deadline.Moment
 	select {
 	case at = <-lost:
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		p.t.Fatal("the session did not expire")
 	}
 	final, until := last(p.t, p.home), p.until()

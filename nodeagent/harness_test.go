@@ -31,9 +31,8 @@ import (
 )
 
 const (
-	node     = fleet.NodeID("node-1")
-	secret   = "cluster-secret"
-	patience = 20 * time.Second
+	node   = fleet.NodeID("node-1")
+	secret = "cluster-secret"
 )
 
 func TestMain(m *testing.M) {
@@ -151,7 +150,7 @@ func (s *site) start(change func(*nodeagent.Config)) {
 	case err := <-ended:
 		ended <- err
 		s.t.Fatalf("the agent ended: %v", err)
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		s.t.Fatal("the agent was not ready in time")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/lifecycle"
@@ -18,7 +19,7 @@ func TestAnAgentThatIsAskedToEndStopsItsInstancesAndTellsTheirEnds(t *testing.T)
 	a, ended := s.begin(nil) // one that would leave its instances running
 	select {
 	case <-a.Ready():
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		t.Fatal("the agent was not ready in time")
 	}
 	first, second := s.id(1), s.id(2)
@@ -43,7 +44,7 @@ func TestAnAgentThatIsAskedToEndStopsItsInstancesAndTellsTheirEnds(t *testing.T)
 		if ended <- nil; !errors.Is(err, lifecycle.ErrEnd) {
 			t.Errorf("it ended with %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		t.Fatal("the agent did not end in time")
 	}
 	for _, id := range []fleet.InstanceID{first, second} {

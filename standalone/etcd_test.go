@@ -22,6 +22,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/store"
 )
 
@@ -73,7 +74,7 @@ func readMeta(t *testing.T, endpoint string, config *tls.Config) error {
 		return err
 	}
 	defer cli.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	resp, err := cli.Get(ctx, store.MetaKey().String())
 	if err == nil && len(resp.Kvs) != 1 {

@@ -24,8 +24,6 @@ import (
 const (
 	// beTheProgram makes the test binary the program itself.
 	beTheProgram = "ORRERY_TEST_STANDALONE"
-	// patience bounds every wait of these tests.
-	patience = 60 * time.Second
 )
 
 // TestMain lets the test binary be the standalone program, and, as the demo
@@ -124,7 +122,7 @@ func (p *program) get(path string, into any) {
 }
 
 func (p *program) call(method, path string, body, into any) error {
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), await.Patience)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	return wire.Call(ctx, client, wire.Request{Method: method, URL: p.ready.API + path, Token: p.token, Body: body}, into)
@@ -182,7 +180,7 @@ func (p *program) awaitEnd() {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		p.t.Fatalf("did not end:\n%s", &p.stderr)
 	}
 }
@@ -190,7 +188,7 @@ func (p *program) awaitEnd() {
 // refused runs a standalone that is expected to refuse to start, and returns what it said.
 func refused(t *testing.T, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	prepared := command(t, args...)
 	cmd := exec.CommandContext(ctx, prepared.Path, args...)

@@ -67,7 +67,7 @@ func startReplica(t *testing.T, etcd *storetest.Cluster, blobs, name string) rep
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	late := time.AfterFunc(await.Patience, func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
 	url, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
@@ -111,7 +111,7 @@ func TestAPublisherThatIsKilledLeavesTheOldHead(t *testing.T) {
 		if !errs.Is(err, errs.Unavailable) {
 			t.Errorf("the upload ended with %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		t.Fatal("the upload does not end")
 	}
 	if now, _ := w.head(); now.ModRev != before.ModRev || w.versions() != 1 {

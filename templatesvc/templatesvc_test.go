@@ -26,8 +26,7 @@ import (
 )
 
 const (
-	secret   = "0123456789abcdef0123456789abcdef"
-	patience = 30 * time.Second
+	secret = "0123456789abcdef0123456789abcdef"
 )
 
 var ref = fleet.TemplateRef{Group: "g", Name: "t"}
@@ -68,7 +67,7 @@ func (w *world) start(replica string) (s *templatesvc.Service, stop func()) {
 	w.t.Cleanup(stop)
 	select {
 	case <-s.Synced():
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		w.t.Fatal("the first scan did not end")
 	}
 	return s, stop

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // deadline bounds every wait.
-const deadline = 20 * time.Second
+const deadline = 3 * time.Minute
 
 // transcript collects what a server prints and lets a test wait for it.
 type transcript struct {

@@ -14,17 +14,18 @@ import (
 )
 
 const (
-	// patience bounds every wait.
-	patience = time.Minute
+	// Patience bounds every wait of a test: long enough for a loaded machine of two cores,
+	// short enough to end before the ten minutes that go test gives a package.
+	Patience = 3 * time.Minute
 	// every is the pause between two looks.
 	every = 5 * time.Millisecond
 )
 
-// That waits until check returns "", asking again every few milliseconds. After a
-// minute it ends the test, with what was waited for and the last thing check said.
+// That waits until check returns "", asking again every few milliseconds. After
+// Patience it ends the test, with what was waited for and the last thing check said.
 func That(t testing.TB, what string, check func() string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; <-time.After(every) {
+	for deadline := time.Now().Add(Patience); ; <-time.After(every) {
 		last := check()
 		if last == "" {
 			return

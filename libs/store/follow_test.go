@@ -12,6 +12,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -97,7 +98,7 @@ func (w *witness) await(t *testing.T, rev int64) {
 
 func (w *witness) until(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for deadline := time.After(30 * time.Second); !cond(); {
+	for deadline := time.After(await.Patience); !cond(); {
 		select {
 		case <-w.moved:
 		case <-deadline:

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -111,7 +112,7 @@ func TestWhoBeginsToFollowMissesNothingWhileHistoryIsRead(t *testing.T) {
 	healthy := etcd.Client(t)
 	from := put(t, healthy, store.Create(store.AllocKey("n1"), fleet.Alloc{}))
 	asked := faults.Overtake()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	var running sync.WaitGroup
 	t.Cleanup(func() { cancel(); running.Wait() })
 
@@ -174,7 +175,7 @@ func TestARecordCreatedForATimeGoesByItself(t *testing.T) {
 	if err := store.CreateFor(t.Context(), c, k, fleet.Ticket{}, time.Second); !errs.Is(err, errs.AlreadyExists) {
 		t.Errorf("a second create: %v, want AlreadyExists", err)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(await.Patience)
 	for {
 		_, err := store.Get(t.Context(), c, k)
 		if errs.Is(err, errs.NotFound) {

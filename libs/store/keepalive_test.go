@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/storetest"
@@ -53,7 +54,7 @@ func TestNoSessionReachesItsStopDeadlineWhileOneOfThreeMembersHangs(t *testing.T
 		member int
 	}{{"a follower", (leader + 1) % 3}, {"the leader", leader}} {
 		etcd.Hang(t, c.member)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 		var watching sync.WaitGroup
 		for n, s := range sessions {
 			watching.Go(func() {

@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -85,7 +86,7 @@ func commitAnyway(ctx context.Context, c *store.Client, id fleet.NodeID) error {
 func TestWritesDuringTheLossOfLeadersHappenOnceAndAreKnownToHaveHappened(t *testing.T) {
 	etcd := storetest.StartCluster(t, 3)
 	c := etcd.Client(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	writing, stop := context.WithCancel(ctx)
 	type result struct {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/seal"
@@ -146,7 +147,7 @@ func TestJoiningAgainComparesWithTheClusterThatIsThere(t *testing.T) {
 	}
 	defer c.Close()
 	join := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 		defer cancel()
 		_, err := c.Join(ctx, time.Unix(1, 0))
 		return err

@@ -14,8 +14,6 @@ import (
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-const patience = 20 * time.Second
-
 // runReplica keeps a replica alive until the test ends.
 func runReplica(t *testing.T, r *store.Replica) {
 	t.Helper()
@@ -118,9 +116,9 @@ func TestAReplicaLeavesAStrangerUnderItsNameAlone(t *testing.T) {
 
 	key := store.SessionKey("scheduler", "a")
 	var stranger *store.Session
-	for deadline := time.Now().Add(patience); stranger == nil; { // the replica may be back before it
+	for deadline := time.Now().Add(await.Patience); stranger == nil; { // the replica may be back before it
 		var err error
-		if stranger, err = store.OpenSession(t.Context(), c, key, fleet.Session{Service: "scheduler", Replica: "a", Version: "other"}, patience, true); err != nil && time.Now().After(deadline) {
+		if stranger, err = store.OpenSession(t.Context(), c, key, fleet.Session{Service: "scheduler", Replica: "a", Version: "other"}, time.Minute, true); err != nil && time.Now().After(deadline) {
 			t.Fatal(err)
 		}
 	}
@@ -129,7 +127,7 @@ func TestAReplicaLeavesAStrangerUnderItsNameAlone(t *testing.T) {
 	case <-complained:
 	case <-stranger.Done():
 		t.Fatal("the stranger's session was ended")
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		t.Fatal("the replica said nothing")
 	}
 	if s, err := store.Get(t.Context(), c, key); err != nil || s.Version != "other" {
@@ -155,7 +153,7 @@ func TestAReplicaThatRestartedWaitsForItsPredecessorAndSaysSoOnce(t *testing.T) 
 	complaints := make(chan struct{}, 16)
 	r := &store.Replica{Client: c, Self: self, Claim: true, Log: slog.New(seen{slog.DiscardHandler, complaints})}
 	runReplica(t, r)
-	for deadline := time.Now().Add(patience); r.Owned().Count() == 0; <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); r.Owned().Count() == 0; <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it never got its name back")
 		}

@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -190,7 +191,7 @@ func (r *recorder) wake() {
 
 func (r *recorder) waitFor(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(await.Patience)
 	for {
 		r.mu.Lock()
 		ok := cond()
@@ -274,7 +275,7 @@ func TestASessionTakenOverEndsTheFirst(t *testing.T) {
 	defer second.Close(ctx)
 	select {
 	case <-first.Done():
-	case <-time.After(20 * time.Second):
+	case <-time.After(await.Patience):
 		t.Fatal("the first session did not notice")
 	}
 }
@@ -318,7 +319,7 @@ func TestASessionTellsWhenItWasRenewed(t *testing.T) {
 		renewed, before := s.Renewed(), s.Deadline()
 		select {
 		case <-renewed:
-		case <-time.After(20 * time.Second):
+		case <-time.After(await.Patience):
 			t.Fatal("nothing was renewed")
 		}
 		if after := s.Deadline(); !after.After(before) || !s.Confirmed().Before(after) || s.Confirmed().After(time.Now()) {

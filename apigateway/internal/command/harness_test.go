@@ -22,6 +22,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -36,8 +37,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var update = flag.Bool("update", false, "write the golden files anew")
 
 const (
-	secret   = "0123456789abcdef0123456789abcdef"
-	patience = 20 * time.Second
+	secret = "0123456789abcdef0123456789abcdef"
 )
 
 var at = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -164,7 +164,7 @@ func (w *world) commit(writes ...store.Write) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), await.Patience)
 	defer cancel()
 	if _, err := w.view.WaitRev(ctx, rev); err != nil {
 		w.t.Fatal(err)

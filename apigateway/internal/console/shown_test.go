@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/orreryhq/orrery/libs/await"
 )
 
 func TestASignOfLifeIsNotWaitedForOnceTheConsoleEnds(t *testing.T) {
@@ -36,7 +38,7 @@ func TestASignOfLifeIsNotWaitedForOnceTheConsoleEnds(t *testing.T) {
 		if err == nil {
 			t.Error("who reads nothing has answered")
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(await.Patience):
 		t.Error("it is waited for all the same")
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -202,7 +203,7 @@ func TestManyWhoReadAtTheirOwnPaceHearEverythingInOrder(t *testing.T) {
 				if p.behind == 0 && next < all+2 && l.await(e, p.mark) {
 					select {
 					case <-e.called:
-					case <-time.After(30 * time.Second):
+					case <-time.After(await.Patience):
 						t.Errorf("client %d waits for %d, the log is at %d", n, next, l.Head())
 						return
 					}
@@ -308,7 +309,7 @@ func TestALiveEventIsEncodedWhileNobodyWaitsForTheLog(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(await.Patience):
 		t.Fatal("it is encoded under the lock of the log")
 	}
 }

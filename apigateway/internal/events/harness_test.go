@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/gin-gonic/gin"
 	"go.uber.org/goleak"
@@ -36,8 +35,6 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(m)
 }
-
-const patience = 20 * time.Second
 
 // replica is one gateway's event stream on a view of its own.
 type replica struct {
@@ -136,7 +133,7 @@ type stream struct {
 
 func (r *replica) request(query string, header ...string) (*http.Response, context.CancelFunc) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), 2*patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), await.Patience)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/stream"+query, nil)
 	if err != nil {
 		r.t.Fatal(err)

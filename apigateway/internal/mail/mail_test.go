@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
@@ -28,7 +29,7 @@ func server(t *testing.T, refused string) (address string, said <-chan []string)
 			return
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(await.Patience))
 		answer := func(text string) { fmt.Fprint(conn, text+"\r\n") }
 		answer("220 here")
 		data := false

@@ -31,7 +31,7 @@ func sendsPart(t *testing.T, within time.Duration, h gin.HandlerFunc) *http.Resp
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(await.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(conn, "POST /api/v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{"); err != nil {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/libs/await"
 )
 
 // bare is a frame of which requests meet a part alone.
@@ -76,7 +78,7 @@ func TestABodyThatIsTooLargeIsRefusedBeforeItIsRead(t *testing.T) {
 	}
 	defer conn.Close()
 	_, _ = io.WriteString(conn, "POST /small HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000000\r\n\r\n")
-	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(await.Patience))
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge || !resp.Close {
 		t.Fatalf("%+v, %v", resp, err)

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/storetest"
@@ -46,7 +47,7 @@ func (w *world) commit(writes ...store.Write) *view.Snapshot {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), await.Patience)
 	defer cancel()
 	s, err := w.view.WaitRev(ctx, rev)
 	if err != nil {

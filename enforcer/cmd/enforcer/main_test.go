@@ -9,10 +9,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/config"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -91,7 +91,7 @@ func TestKeepsCountsUntilItIsTerminated(t *testing.T) {
 	go func() {
 		ended <- run([]string{"--etcd-endpoints", etcd.Endpoint, "--replica", "r"}, nil, &stdout, &stderr)
 	}()
-	deadline, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	deadline, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	snap, err := v.WaitRev(deadline, rev)
 	for ; err == nil && snap.Instances.Len() == 0; snap, err = v.WaitRev(deadline, snap.Rev+1) {

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -102,7 +103,7 @@ func (w *world) commit(writes ...store.Write) int64 {
 // until waits for a condition on the state and prints the state when it does not come.
 func (w *world) until(what string, ok func(*view.Snapshot) bool) *view.Snapshot {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), await.Patience)
 	defer cancel()
 	for {
 		s := w.view.Snapshot()

@@ -20,9 +20,6 @@ import (
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-// patience bounds the wait for a program that ought to end at its start.
-const patience = 2 * time.Minute
-
 // Run is a service's program: its arguments without its name, its environment, and its exit code.
 type Run func(args, env []string, stdout, stderr io.Writer) int
 
@@ -61,7 +58,7 @@ func RefusesOtherClusters(t *testing.T, run Run, args ...string) {
 				if got != config.ExitUsage || !strings.Contains(out.String(), c.says) {
 					t.Errorf("exit code %d, want %d and %q:\n%s", got, config.ExitUsage, c.says, &out)
 				}
-			case <-time.After(patience):
+			case <-time.After(await.Patience):
 				t.Fatal("it runs on")
 			}
 			if after := revision(t, c.etcd); after != before {
@@ -142,7 +139,7 @@ func (p *started) stop() {
 		if p.code != config.ExitOK {
 			p.t.Errorf("exit code %d:\n%s", p.code, &p.out)
 		}
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		p.t.Fatal("it runs on")
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/storetest"
@@ -26,7 +27,7 @@ func TestAClusterOutlivesAMemberAndNotTwo(t *testing.T) {
 	must := func(name fleet.GroupName) {
 		t.Helper()
 		var err error
-		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline); {
 			if err = write(name, time.Second); err == nil {
 				return
 			}

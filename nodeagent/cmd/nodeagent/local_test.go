@@ -25,7 +25,6 @@ import (
 const (
 	// beTheProgram makes the test binary the program itself.
 	beTheProgram = "ORRERY_TEST_NODEAGENT"
-	patience     = 30 * time.Second
 )
 
 func TestMain(m *testing.M) {

@@ -58,7 +58,7 @@ func TestWhereTheKernelTellsOfNothingLogsAreLookedAt(t *testing.T) {
 				}
 				select {
 				case <-changed:
-				case <-time.After(20 * time.Second):
+				case <-time.After(await.Patience):
 					t.Fatal("nobody is told of new output")
 				}
 			}

@@ -49,7 +49,7 @@ func told(t *testing.T, what string, changed <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-changed:
-	case <-time.After(20 * time.Second):
+	case <-time.After(await.Patience):
 		t.Fatalf("nobody told: %s", what)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -43,7 +44,7 @@ func TestTheEndOfWhatIsForgottenIsWrittenWhereThereIsARecord(t *testing.T) {
 	}
 	flushed := func() {
 		t.Helper()
-		within, cancel := context.WithTimeout(t.Context(), time.Minute)
+		within, cancel := context.WithTimeout(t.Context(), await.Patience)
 		defer cancel()
 		if err := w.flush(within); err != nil {
 			t.Fatal(err)
@@ -108,7 +109,7 @@ func TestNoStatusReplacesARecordThatTellsMore(t *testing.T) {
 			}
 			for _, state := range []fleet.State{fleet.Stopping, fleet.Stopped} {
 				w.report(fleet.Status{Instance: "a", Group: "g", Node: "n1", Generation: 1, State: state, ChangedAt: time.Now()})
-				within, cancel := context.WithTimeout(t.Context(), time.Minute)
+				within, cancel := context.WithTimeout(t.Context(), await.Patience)
 				if err := w.flush(within); err != nil {
 					t.Fatal(err)
 				}

@@ -186,7 +186,7 @@ func (r *rig) await(t *testing.T, want Stage) {
 		if got != want {
 			t.Fatalf("told of stage %v, want %v", got, want)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(await.Patience):
 		t.Fatalf("not told of stage %v; it is %v", want, r.Stage())
 	}
 }

@@ -25,8 +25,6 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
 )
 
-const patience = 30 * time.Second
-
 // TestMain doubles as the guard's program, and as an agent.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "guard" {
@@ -140,7 +138,7 @@ func (p *post) run(command string) runtime.Process {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
 		defer cancel()
 		if err := r.Kill(ctx); err != nil {
 			p.t.Errorf("killing at the end: %v", err)
@@ -172,7 +170,7 @@ func gone(t *testing.T, what string, c <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-c:
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		t.Fatalf("%s is still there", what)
 	}
 }

@@ -85,7 +85,7 @@ func finished(t *testing.T, done <-chan error) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(await.Patience):
 		t.Fatal("it goes on for ever")
 	}
 }

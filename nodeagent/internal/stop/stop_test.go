@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
@@ -31,7 +32,7 @@ func run(t *testing.T, command string) (runtime.Process, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(await.Patience)
 	for { // until its traps are set
 		b, _ := os.ReadFile(log)
 		if strings.Contains(string(b), "up") {

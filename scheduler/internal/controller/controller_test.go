@@ -22,8 +22,6 @@ import (
 	"github.com/orreryhq/orrery/scheduler"
 )
 
-const patience = 30 * time.Second
-
 // world is an etcd with a scheduler and the records other services would write.
 type world struct {
 	t    *testing.T
@@ -77,7 +75,7 @@ func (w *world) commit(writes ...store.Write) {
 
 func (w *world) sync(rev int64) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), await.Patience)
 	defer cancel()
 	if _, err := w.view.WaitRev(ctx, rev); err != nil {
 		w.t.Fatal(err)

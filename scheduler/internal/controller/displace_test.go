@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 )
@@ -14,7 +15,7 @@ func (l *lagging) asked() {
 	select {
 	case a := <-l.ctl.evictor.answers:
 		l.ctl.heard(a, time.Now())
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		l.t.Fatal("nothing was asked for")
 	}
 }

@@ -17,8 +17,6 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-const patience = 30 * time.Second
-
 // lagging is a controller that sees of the store only what the test shows it,
 // and whose passes the test makes.
 type lagging struct {
@@ -65,7 +63,7 @@ func (l *lagging) commit(txns ...store.Txn) (rev int64) {
 			l.t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(l.t.Context(), await.Patience)
 	defer cancel()
 	if _, err := l.view.WaitRev(ctx, rev); err != nil {
 		l.t.Fatal(err)
@@ -92,7 +90,7 @@ func (l *lagging) showAll() {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(l.t.Context(), await.Patience)
 	defer cancel()
 	if _, err := l.view.WaitRev(ctx, rev); err != nil {
 		l.t.Fatal(err)
@@ -128,7 +126,7 @@ func (l *lagging) answer() *flight {
 	select {
 	case f := <-l.ctl.answers:
 		return f
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		l.t.Fatalf("%d transactions were not answered", l.ctl.flights)
 		return nil
 	}

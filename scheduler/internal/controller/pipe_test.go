@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -458,7 +459,7 @@ func (l *lagging) finishOne(ids []fleet.InstanceID, random *rand.Rand) {
 // until repeats until a condition holds.
 func (l *lagging) until(what string, ok func() bool) {
 	l.t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); {
+	for deadline := time.Now().Add(await.Patience); !ok(); {
 		if time.Now().After(deadline) {
 			s := l.ctl.state
 			l.t.Fatalf("not %s: %d assumed, %d ready, %d waiting, %d losers, %d under way", what, len(s.assumed), len(s.ready), len(s.waiters), len(l.ctl.losers), l.ctl.flights)

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 )
@@ -11,7 +12,7 @@ import (
 // evicted waits until so many instances are asked to leave, and returns their records.
 func (w *world) evicted(n int) (out []*fleet.Eviction) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); ; <-time.After(2 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); ; <-time.After(2 * time.Millisecond) {
 		out = nil
 		for _, e := range w.view.Snapshot().Evictions.All() {
 			out = append(out, e)
@@ -66,7 +67,7 @@ func TestTheYoungestOfLowPriorityIsAskedToMakeRoomAndNobodyElseGetsIt(t *testing
 // anyPlaced waits until one of several is placed.
 func (w *world) anyPlaced(ids []fleet.InstanceID) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); ; <-time.After(2 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); ; <-time.After(2 * time.Millisecond) {
 		for _, id := range ids {
 			if i, ok := w.view.Snapshot().Instances.Get(id); ok && placed(i) {
 				return

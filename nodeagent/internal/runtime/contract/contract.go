@@ -26,9 +26,6 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
-// patience bounds every end that is waited for.
-const patience = 30 * time.Second
-
 // Host is what a runtime is made for.
 type Host struct {
 	// Dir is short and the runtime's own.
@@ -168,7 +165,7 @@ func (s *subject) start(r runtime.Runtime, spec runtime.Spec) runtime.Process {
 // ended has a run be killed when the test is over.
 func (s *subject) ended(p runtime.Process) {
 	s.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
 		defer cancel()
 		if err := p.Kill(ctx); err != nil {
 			s.Errorf("killing at the end: %v", err)
@@ -191,7 +188,7 @@ func (s *subject) exit(p runtime.Process) runtime.Exit {
 	select {
 	case <-p.Exited():
 		return p.Exit()
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		s.Fatalf("did not exit: %+v", p.Identity())
 		return runtime.Exit{}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
@@ -90,7 +91,7 @@ func anotherProgram(s *subject) {
 	spec := s.spec(`setsid sh -c 'echo $$ >daemon; exec sh -c "$0" "$0"' 'exec sh -c "$0" "$0"' & wait`)
 	p := s.start(s.runtime(), spec)
 	daemon := s.pid(spec, "daemon")
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.Context(), await.Patience)
 	defer cancel()
 	if err := p.Kill(ctx); err != nil {
 		s.Fatal(err)

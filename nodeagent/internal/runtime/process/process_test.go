@@ -13,13 +13,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/contract"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
 )
-
-const patience = 30 * time.Second
 
 func TestMain(m *testing.M) { os.Exit(contract.Main(m, plain)) }
 
@@ -70,7 +69,7 @@ func start(t *testing.T, r *process.Runtime, s runtime.Spec) runtime.Process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
 		defer cancel()
 		if err := p.Kill(ctx); err != nil {
 			t.Errorf("killing at the end: %v", err)
@@ -84,7 +83,7 @@ func exited(t *testing.T, p runtime.Process) runtime.Exit {
 	select {
 	case <-p.Exited():
 		return p.Exit()
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		t.Fatalf("did not exit: %+v", p.Identity())
 		return runtime.Exit{}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/internal/blob"
@@ -465,7 +466,7 @@ func TestWhoAsksForTheIDDoesNotWaitForOneWhoseRequestHangs(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(await.Patience):
 		t.Error("it waits for the other's request")
 	}
 }

@@ -140,7 +140,7 @@ func TestWhatIsNoFileOfTheDirectoryIsToldAndNothingWaitsForIt(t *testing.T) {
 		if !errs.Is(err, errs.Invalid) || !strings.Contains(errs.MessageOf(err), "pipe.json is not a file") {
 			t.Errorf("a pipe: %v", err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(await.Patience):
 		f, err := os.OpenFile(pipe, os.O_WRONLY, 0) // lets go of it
 		t.Fatalf("it waits for a writer of a pipe: %v, %v", <-ended, errors.Join(err, f.Close()))
 	}
