@@ -114,7 +114,7 @@ func tellers(t *testing.T, admin *cluster.Client, group, dir string, n int) (all
 	transport := &http.Transport{MaxIdleConnsPerHost: n}
 	t.Cleanup(transport.CloseIdleConnections)
 	for _, i := range admin.AwaitRunning(group, n) {
-		s := &teller{instance: i.ID, http: &http.Client{Transport: transport, Timeout: cluster.Patience}}
+		s := &teller{instance: i.ID, http: &http.Client{Transport: transport, Timeout: await.Patience}}
 		await.That(t, "the token of "+i.ID, func() string {
 			token, err := os.ReadFile(filepath.Join(dir, i.ID))
 			s.token = strings.TrimSpace(string(token))

@@ -55,7 +55,7 @@ func (c *Client) On(t testing.TB) *Client {
 func Anonymous(t testing.TB, c Cluster) *Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
-	cl := &Client{t: t, api: c.API(), http: &http.Client{Transport: transport, Timeout: Patience}}
+	cl := &Client{t: t, api: c.API(), http: &http.Client{Transport: transport, Timeout: await.Patience}}
 	cl.contract = sync.OnceValues(cl.document)
 	return cl
 }

@@ -12,7 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
+
+	"github.com/orreryhq/orrery/libs/await"
 )
 
 // Options say what to start. The zero value is one node with what the machine has.
@@ -48,9 +49,6 @@ type Local interface {
 	SecretFile() string
 }
 
-// Patience bounds every wait of a test; it says nothing about speed.
-const Patience = 60 * time.Second
-
 // Start runs a cluster until the test ends, with the runner ORRERY_E2E names.
 func Start(t testing.TB, o Options) Local {
 	t.Helper()
@@ -70,10 +68,10 @@ func Start(t testing.TB, o Options) Local {
 	return c
 }
 
-// Bounded is a context that ends with the test and no later than Patience from now.
+// Bounded is a context that ends with the test and no later than await.Patience from now.
 func Bounded(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -46,7 +46,7 @@ func startProcesses(t testing.TB, o Options) Local {
 // awaitReady waits until a login works and the node is online.
 func (p *processes) awaitReady() {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), Patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), await.Patience)
 	defer cancel()
 	var admin *Client
 	await.That(p.t, "the services ready", func() string {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/standalone/stack"
 )
 
@@ -39,7 +40,7 @@ func startStack(t testing.TB, o Options) Local {
 	case err := <-c.done:
 		cancel()
 		t.Fatalf("the stack ended before it was ready: %v", err)
-	case <-time.After(Patience):
+	case <-time.After(await.Patience):
 		cancel()
 		t.Fatal("the stack did not become ready")
 	}
