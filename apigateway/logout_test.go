@@ -20,6 +20,7 @@ func TestALogoutEndsAllTokensOfItsLoginOnEveryGateway(t *testing.T) {
 	b := second(t, a)
 	bob := a.user("bob", "VIEWER")
 	again := refreshed(bob)
+	eventually(t, b.as(again.token), "GET", "/api/v1/groups", 200) // it knows bob
 	there := refreshed(b.as(again.token))
 	other := a.as(a.login("bob", adminPassword))
 	again.do("POST", "/api/v1/auth/logout", nil).want(200)

@@ -33,6 +33,7 @@ func TestEveryChangeWithoutATypeOfItsOwnIsToldToWhoMaySeeIt(t *testing.T) {
 	a := newSite(t)
 	b := second(t, a)
 	viewer := b.as(a.user("vera", "VIEWER").token)
+	eventually(t, viewer, "GET", "/api/v1/groups", 200)
 	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	ofAdmin, ofViewer := b.stream("/api/v1/events/stream"), viewer.stream("/api/v1/events/stream")
 	before := a.revision()

@@ -45,6 +45,7 @@ func TestATransferIsPendingAtThePlayersProxyUntilThePlayerIsThere(t *testing.T) 
 
 	a.do("POST", path, `{"targetInstanceId":"game-1"}`).want(200).is("status", "transfer_queued").is("playerId", steve).is("targetInstanceId", "game-1")
 	there := edge.on(b)
+	there.soon("GET", "/api/proxy/pending-transfers?proxyId="+edge.token, 200)
 	await.That(t, "the transfer at the other gateway", func() string { return await.Unless(len(there.pending()) == 1, "%v", there.pending()) })
 	one, _ := there.pending()[0].(map[string]any)
 	if one["playerUuid"] != string(steve) || one["targetInstanceId"] != "game-1" || one["nodeId"] != "node-1" || one["nodeAddress"] != "10.0.0.1" || one["port"] != 30000. {
