@@ -45,8 +45,8 @@ func seedDemo(dataDir string) error {
 	return nil
 }
 
-// announce prints where everything is and how to end it, and declares the demo group if asked to.
-func announce(ctx context.Context, w io.Writer, r stack.Ready, f flags, stopInstances bool) {
+// announce prints where everything is and what its end means, and declares the demo group if asked to.
+func announce(ctx context.Context, w io.Writer, r stack.Ready, f flags, promise string) {
 	_, err := os.Stat(r.PasswordFile)
 	firstPassword := err == nil
 	if firstPassword {
@@ -70,15 +70,7 @@ func announce(ctx context.Context, w io.Writer, r stack.Ready, f flags, stopInst
 	if r.EtcdTLS != "" {
 		fmt.Fprintf(w, "To look into etcd from elsewhere:\n  etcdctl %s get --prefix --keys-only /orrery/v1/\n", r.EtcdctlFlags())
 	}
-	fmt.Fprintf(w, "%s\n\n", ending(stopInstances))
-}
-
-// ending says what Ctrl-C does.
-func ending(stopInstances bool) string {
-	if stopInstances {
-		return "Ctrl-C stops the servers, then Orrery."
-	}
-	return "Ctrl-C stops Orrery; the servers run on, and the next start finds them."
+	fmt.Fprintf(w, "%s\n\n", promise)
 }
 
 // curlLine logs in and lists the instances, in one line. It works as printed while the

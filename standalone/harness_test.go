@@ -59,10 +59,14 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 }
 
 // launch starts a standalone on free ports in a data directory and does not wait for it.
-func launch(t *testing.T, data string, args ...string) *program {
+// Each of prepare changes its command first.
+func launch(t *testing.T, data string, args []string, prepare ...func(*exec.Cmd)) *program {
 	t.Helper()
 	p := &program{t: t, data: data, ended: make(chan struct{})}
 	p.cmd = command(t, append([]string{"-data", data, "-listen", "127.0.0.1:0"}, args...)...)
+	for _, change := range prepare {
+		change(p.cmd)
+	}
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -82,7 +86,13 @@ func launch(t *testing.T, data string, args ...string) *program {
 // start launches a standalone, waits for its ready.json and logs in.
 func start(t *testing.T, data string, args ...string) *program {
 	t.Helper()
-	p := launch(t, data, args...)
+	return launch(t, data, args).login()
+}
+
+// login waits for ready.json and logs in.
+func (p *program) login() *program {
+	t := p.t
+	t.Helper()
 	p.awaitReady()
 	var err error
 	if p.token, err = stack.Login(t.Context(), p.ready.API, p.ready.User, p.ready.PasswordFile); err != nil {

@@ -72,7 +72,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		debug.SetGCPercent(gcPercent)
 	}
 	o.Guard, o.Pane, o.Confine = nodeagent.OwnGuard(), nodeagent.OwnPane(), nodeagent.OwnConfine()
-	o.OnReady = func(r stack.Ready) { announce(ctx, stdout, r, f, o.StopInstances) }
+	service := ownService(os.Getenv, os.Getpid())
+	o.Keep = func(ctx context.Context) bool { return f.stop.keep(ctx, service, o.Log) }
+	o.OnReady = func(r stack.Ready) { announce(ctx, stdout, r, f, f.stop.promise(service)) }
 	if f.demo {
 		o.Prepare = seedDemo
 	}
@@ -95,13 +97,16 @@ usage: standalone [flags]        try it: standalone -demo
 `
 
 // flags are what concerns this program and not the stack.
-type flags struct{ demo, version, debug bool }
+type flags struct {
+	demo, version, debug bool
+	stop                 stopMode
+}
 
 // parse reads the flags. Asked for help, it prints it and returns flag.ErrHelp.
 func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error) {
 	var (
 		o    stack.Options
-		f    flags
+		f    = flags{stop: stopAuto}
 		node string
 		fs   = flag.NewFlagSet("standalone", flag.ContinueOnError)
 	)
@@ -129,7 +134,7 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	fs.DurationVar(&o.Lockout.Duration, "lockout-duration", 15*time.Minute, "how long a user name is locked out")
 	fs.StringVar(&o.AuditSink, "audit-sink", "", "`where` each entry of the audit is also written as a line of JSON: a file, syslog, or udp://host:port or tcp://host:port of a syslog server; empty: nowhere")
 	fs.BoolVar(&o.Reset.Log, "password-reset-log", false, "let forgotten passwords be reset by a token that is written to the log")
-	fs.BoolVar(&o.StopInstances, "stop-instances", true, "stop the instances when this program ends; with false they run on and the next start adopts them")
+	fs.Var(&f.stop, "stop-instances", "stop the instances when this program ends: true, false (they run on and the next start adopts them), or auto (they run on only if this is a service of systemd and the host stays up)")
 	fs.BoolVar(&f.demo, "demo", false, "declare a demo group of small game servers")
 	fs.BoolVar(&f.debug, "debug", false, "log what is done and why")
 	fs.BoolVar(&f.version, "version", false, "print the version and exit")

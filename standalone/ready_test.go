@@ -83,7 +83,7 @@ func TestItStartsWhileTheAdminIsLockedOut(t *testing.T) {
 		}
 	}
 	p.stop()
-	p = launch(t, data)
+	p = launch(t, data, nil)
 	p.awaitReady()
 	if _, err := stack.Login(t.Context(), p.ready.API, p.ready.User, p.ready.PasswordFile); err == nil || !strings.Contains(err.Error(), "locked") {
 		t.Errorf("the name is not locked out any more: %v", err)
@@ -93,7 +93,7 @@ func TestItStartsWhileTheAdminIsLockedOut(t *testing.T) {
 func TestRelativeDataDirectoryIsAnnouncedAbsolute(t *testing.T) {
 	data := t.TempDir()
 	t.Chdir(filepath.Dir(data))
-	p := launch(t, filepath.Base(data))
+	p := launch(t, filepath.Base(data), nil)
 	p.awaitReady()
 	if want := filepath.Join(data, "admin-password"); p.ready.PasswordFile != want {
 		t.Errorf("passwordFile %q, want %q", p.ready.PasswordFile, want)

@@ -24,7 +24,7 @@ func TestAStartWarnsWhenEtcdHasNoSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.kill() // it could not write its end
-	again := launch(t, data)
+	again := launch(t, data, nil)
 	await.That(t, "a warning of the alarm", func() string {
 		return await.Unless(strings.Contains(again.stderr.String(), "etcd member in this process has an alarm"), "%s", &again.stderr)
 	})

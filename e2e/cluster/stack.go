@@ -30,7 +30,8 @@ func startStack(t testing.TB, o Options) Local {
 	go func() {
 		c.done <- stack.Run(ctx, stack.Options{
 			DataDir: o.DataDir, Listen: "127.0.0.1:0",
-			MemoryMiB: o.MemoryMiB, CPU: o.CPU, StopInstances: !o.KeepInstances, UnsafeNoFsync: true,
+			MemoryMiB: o.MemoryMiB, CPU: o.CPU, UnsafeNoFsync: true,
+			Keep:    func(context.Context) bool { return o.KeepInstances },
 			Log:     slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
 			OnReady: func(r stack.Ready) { ready <- r },
 		})

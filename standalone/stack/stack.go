@@ -67,9 +67,10 @@ type Options struct {
 	Reset apigateway.PasswordReset
 	// AuditSink is where entries of the audit are also written, see apigateway.Config.
 	AuditSink string
-	// StopInstances ends the instances when the stack is asked to end; otherwise, and
-	// when it ends because something failed, they run on and the next start adopts them.
-	StopInstances bool
+	// Keep decides, when the stack is asked to end, whether the instances run on and the
+	// next start adopts them. They run on in any case when the stack ends because something
+	// failed. Nil stops them.
+	Keep func(context.Context) bool
 	// UnsafeNoFsync lets etcd answer before data is on disk: for tests only.
 	UnsafeNoFsync bool
 	// SessionTTL is how long a session outlives its last keep-alive. 0 means store.DefaultTTL.
@@ -172,7 +173,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	s := &stack{o: o, data: data, db: db, meta: meta, secret: secret, listener: listener, registry: registry, records: records}
-	components, err := s.components(func() bool { return ctx.Err() != nil })
+	components, err := s.components(func() bool { return ctx.Err() != nil && (o.Keep == nil || !o.Keep(context.WithoutCancel(ctx))) })
 	if err != nil {
 		return err
 	}
@@ -210,9 +211,9 @@ type stack struct {
 func (s *stack) apiURL() string { return "http://" + s.listener.Addr().String() }
 
 // components wires the services by hand, in the order they start.
-// asked reports whether the end was asked for; when something failed instead, the
-// instances run on and the next start adopts them.
-func (s *stack) components(asked func() bool) ([]lifecycle.Component, error) {
+// stopInstances reports whether the end stops the instances; otherwise they run on and
+// the next start adopts them.
+func (s *stack) components(stopInstances func() bool) ([]lifecycle.Component, error) {
 	s.view = view.New(s.db.client, s.o.Log)
 	var err error
 	if s.templates, err = templatesvc.New(s.templatesConfig()); err != nil {
@@ -243,7 +244,7 @@ func (s *stack) components(asked func() bool) ([]lifecycle.Component, error) {
 		{Name: "view", Run: s.view.Run},
 		{Name: "templatesvc", Run: s.templates.Run},
 		{Name: "scheduler", Run: sched.Run},
-		{Name: "nodeagent", Run: s.agent.Run, StopTimeout: stopBound, Stop: s.agent.Stop(asked)},
+		{Name: "nodeagent", Run: s.agent.Run, StopTimeout: stopBound, Stop: s.agent.Stop(stopInstances)},
 		{Name: "enforcer", Run: enf.Run},
 		{Name: "apigateway", Run: s.gateway.Run},
 		{Name: "ready", Start: s.awaitReady, Stop: s.unready},
@@ -266,7 +267,7 @@ func (s *stack) agentConfig() nodeagent.Config {
 			Resolve: func() []string { return []string{s.templates.URL()} },
 			Secret:  s.secret, Log: s.o.Log,
 		}),
-		SessionTTL: s.o.SessionTTL, StopInstancesOnExit: s.o.StopInstances, Guard: s.o.Guard, Pane: s.o.Pane, Confine: s.o.Confine,
+		SessionTTL: s.o.SessionTTL, StopInstancesOnExit: true, Guard: s.o.Guard, Pane: s.o.Pane, Confine: s.o.Confine,
 		OrphanGrace: nodeagent.DefaultOrphanGrace, Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry,
 	}
 }
