@@ -113,7 +113,7 @@ func (c *Controller) pass(ctx context.Context, now time.Time) time.Duration {
 		if own != c.own {
 			c.own = own
 			c.state.takeUp(own)
-			c.state.lean(own, leanLittle)
+			c.state.lean(own, false)
 		}
 		if wait := c.pausedUntil.Sub(now); wait > 0 {
 			return wait
@@ -177,7 +177,7 @@ func (c *Controller) next(now time.Time) time.Duration {
 	at(c.state.refresh)
 	at(c.resumes())
 	at(c.resynced.Add(resync))
-	if c.state.leaning.by == leanMuch {
+	if c.state.leaning.apart {
 		at(c.apartUntil)
 	}
 	if len(c.state.balanced) > 0 {

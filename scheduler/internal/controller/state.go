@@ -88,7 +88,7 @@ func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 	*s = *newState()
 	s.blocked, s.arrived, s.stops = before.blocked, before.arrived, before.stops
 	s.snap, s.lanes, s.room, s.leaning = snap, before.lanes, before.room+1, before.leaning
-	s.model.Lean(s.leaning.to, s.leaning.by)
+	s.model.Lean(s.leaning.to, s.leaning.apart)
 	for _, l := range s.lanes {
 		l.restart(rewound)
 		s.forget(l)

@@ -68,8 +68,8 @@ func TestARankingKeptSaysWhatAFreshOneSays(t *testing.T) {
 				now = now.Add(2 * time.Minute)
 				both(func(m *place.Model) { m.Expire(now) })
 			case 5:
-				own, by := maybe(t, "own", anyNode), rapid.SampledFrom([]float64{0.125, 1}).Draw(t, "by")
-				both(func(m *place.Model) { m.Lean(func(n fleet.NodeID) bool { return n >= own }, by) })
+				own, apart := maybe(t, "own", anyNode), rapid.Bool().Draw(t, "apart")
+				both(func(m *place.Model) { m.Lean(func(n fleet.NodeID) bool { return n >= own }, apart) })
 			default:
 				r := drawAsked(t, n, plans)
 				r.Avoid = maybe(t, "avoid", anyNode)

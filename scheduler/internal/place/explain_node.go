@@ -85,5 +85,5 @@ func (m *Model) Explain(r *Request, keep int, here fleet.NodeID) Explanation {
 // rank is what a node that fits is compared by, the spread included.
 func (q *question) rank(n *Node) ranked {
 	s := q.score(n)
-	return ranked{node: n, total: s.total(), free: n.Free().MemoryMiB, tie: tieBreak(q.Group, n.ID)}
+	return ranked{node: n, total: s.total(), free: n.Free().MemoryMiB, tie: tieBreak(q.Group, n)}
 }

@@ -1,11 +1,7 @@
 package place
 
-const (
-	// few is among how many of the best nodes a request that is shuffled chooses.
-	few = 8
-	// fewWithin is how much worse than the best such a node may be.
-	fewWithin = unit / 10
-)
+// few is among how many of the best nodes a request that is shuffled chooses.
+const few = 8
 
 // spot is a place in a heap of a value, or of a level.
 type spot struct {
@@ -30,7 +26,7 @@ func (k *ranking) another(r *Request) *Node {
 		return nil
 	}
 	near := 1
-	for r.Shuffle != 0 && near < len(best) && best[0].total-best[near].total <= fewWithin {
+	for r.Shuffle != 0 && near < len(best) && best[near].equals(&best[0].ranked) {
 		near++
 	}
 	return best[mix(r.Shuffle)%uint64(near)].node

@@ -2,25 +2,28 @@ package place
 
 import "github.com/orreryhq/orrery/libs/fleet"
 
-// Lean has some nodes chosen before others: they score more by a part of a unit, from
-// 0 to 1. An eighth decides between nodes that suit nearly as well; a whole one
-// outweighs all but preferences and failures. Schedulers that share the nodes and each
-// lean to their own meet more rarely. Nil leans to none. What it says of a node must
-// not change until Lean is called again.
-func (m *Model) Lean(to func(fleet.NodeID) bool, by float64) {
-	m.favours, m.leaning = to, int64(by*unit)
+// Lean prefers some nodes. Schedulers that share the nodes each prefer others, so that
+// two of them rarely choose the same node at the same moment. A preferred node only wins
+// over nodes with the same score and as much free memory, so the weights decide as ever.
+// With apart it wins over every node except for preferences and failures. Nil prefers no
+// node. The answer of to about a node must not change until Lean is called again.
+func (m *Model) Lean(to func(fleet.NodeID) bool, apart bool) {
+	m.favours, m.apart = to, apart
 	for _, n := range m.nodes {
-		if share := m.shareOf(n.ID); share != n.share {
-			n.share = share
+		if favoured, share := m.leaning(n.ID); favoured != n.favoured || share != n.share {
+			n.favoured, n.share = favoured, share
 			m.newFacts(n)
 		}
 	}
 }
 
-// shareOf is what a node scores more.
-func (m *Model) shareOf(id fleet.NodeID) int64 {
+// leaning reports whether the model prefers a node, and what the node scores for it.
+func (m *Model) leaning(id fleet.NodeID) (favoured bool, share int64) {
 	if m.favours == nil || !m.favours(id) {
-		return 0
+		return false, 0
 	}
-	return m.leaning
+	if m.apart {
+		return true, unit
+	}
+	return true, 0
 }

@@ -10,29 +10,30 @@ import (
 
 func TestAModelLeansToItsOwnNodes(t *testing.T) {
 	loaded := func(load float64) func(*place.Node) { return func(n *place.Node) { n.CPULoad = load } }
+	sized := func(mib int) func(*place.Node) { return func(n *place.Node) { n.Capacity.MemoryMiB = mib } }
 	preferring := func(r *place.Request) {
 		r.Plan.Where.Prefer = []fleet.Preference{{Label: "zone=west", Weight: 1}}
 	}
 	for _, c := range []struct {
 		name  string
 		leans fleet.NodeID
-		by    float64
+		apart bool
 		nodes []place.Node
 		ask   func(*place.Request)
 		want  fleet.NodeID
 	}{
-		{"of equal ones the own is chosen", "a", 0.125, []place.Node{node("a"), node("b")}, nil, "a"},
-		{"whichever that is", "b", 0.125, []place.Node{node("a"), node("b")}, nil, "b"},
-		{"a little worse it still is", "b", 0.125, []place.Node{node("a"), node("b", loaded(0.1))}, nil, "b"},
-		{"much worse it is not", "b", 0.125, []place.Node{node("a"), node("b", loaded(1))}, nil, "a"},
-		{"unless it leans to it wholly", "b", 1, []place.Node{node("a"), node("b", loaded(1))}, nil, "b"},
-		{"what a group prefers comes first", "a", 1, []place.Node{node("a", inZone("east")), node("b", inZone("west"))}, preferring, "b"},
-		{"a node that is cordoned is not chosen", "a", 1, []place.Node{node("a", func(n *place.Node) { n.Cordoned = true }), node("b")}, nil, "b"},
+		{"of equal nodes it chooses its own", "a", false, []place.Node{node("a"), node("b")}, nil, "a"},
+		{"whichever that is", "b", false, []place.Node{node("a"), node("b")}, nil, "b"},
+		{"a node that is a little better wins over its own", "b", false, []place.Node{node("a"), node("b", loaded(0.001))}, nil, "a"},
+		{"a node with more free memory wins over its own", "b", false, []place.Node{node("a", sized(1000)), node("b", sized(900))}, nil, "a"},
+		{"it keeps apart", "b", true, []place.Node{node("a"), node("b", loaded(0.9))}, nil, "b"},
+		{"what a group prefers comes first", "a", true, []place.Node{node("a", inZone("east")), node("b", inZone("west"))}, preferring, "b"},
+		{"it does not choose a cordoned node", "a", true, []place.Node{node("a", func(n *place.Node) { n.Cordoned = true }), node("b")}, nil, "b"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := place.NewModel()
 			m.SetNode(c.nodes[0], nil)
-			m.Lean(func(n fleet.NodeID) bool { return n == c.leans }, c.by)
+			m.Lean(func(n fleet.NodeID) bool { return n == c.leans }, c.apart)
 			m.SetNode(c.nodes[1], nil) // also one that comes later
 			var asked []func(*place.Request)
 			if c.ask != nil {
@@ -47,11 +48,11 @@ func TestAModelLeansToItsOwnNodes(t *testing.T) {
 
 func TestAModelThatLeansNoMoreIsAsOneThatNeverDid(t *testing.T) {
 	m, never := model(node("a"), node("b")), model(node("a"), node("b"))
-	m.Lean(func(n fleet.NodeID) bool { return n == "a" }, 0.125)
+	m.Lean(func(n fleet.NodeID) bool { return n == "a" }, true)
 	if c := chosen(t, m, request()); c.Score.Parts()["share"] == 0 {
 		t.Errorf("the score does not say why: %v", c.Score.Parts())
 	}
-	m.Lean(nil, 1)
+	m.Lean(nil, true)
 	if got, want := chosen(t, m, request()), chosen(t, never, request()); got.Node != want.Node || got.Score != want.Score {
 		t.Errorf("it chose %s, scored %v, the other %s", got.Node, got.Score.Parts(), want.Node)
 	}
@@ -59,7 +60,7 @@ func TestAModelThatLeansNoMoreIsAsOneThatNeverDid(t *testing.T) {
 
 func TestANodeThatKeepsFailingIsAvoidedHoweverMuchTheModelLeansToIt(t *testing.T) {
 	m := model(node("a"), node("b"))
-	m.Lean(func(n fleet.NodeID) bool { return n == "a" }, 1)
+	m.Lean(func(n fleet.NodeID) bool { return n == "a" }, true)
 	r := request()
 	for range 5 {
 		m.Failed("a", r.Group, r.Plan.GroupRevision, time.Unix(1_000_000, 0))

@@ -40,8 +40,9 @@ type Node struct {
 	// failures are what went wrong on it of late, in order of arrival. The slice is
 	// replaced, never changed.
 	failures []failure
-	// share is what it scores more because the model leans to it.
-	share int64
+	// favoured is whether the model leans to it, share what it scores more for that.
+	favoured bool
+	share    int64
 	// slot is its index among all known nodes.
 	slot int
 	// facts grows with each change of what does not depend on what it holds, also from
@@ -82,9 +83,9 @@ type Model struct {
 	// failing are the nodes with failures, expired is when they were looked at last.
 	failing []*Node
 	expired time.Time
-	// favours and leaning are what Lean was told; nil leans to no node.
+	// favours and apart are what Lean was told; nil leans to no node.
 	favours func(fleet.NodeID) bool
-	leaning int64
+	apart   bool
 }
 
 // NewModel is a model without nodes.
@@ -102,7 +103,7 @@ func (m *Model) SetNode(n Node, blocked []int) {
 	before := have.blocked
 	n.usable, _ = n.Room.Of(n.Capacity) // what is wrong with it, its filter says
 	n.used, n.ports, n.instances, n.alone, n.groups = have.used, have.ports, have.instances, have.alone, have.groups
-	n.failures, n.slot, n.facts, n.share = have.failures, have.slot, have.facts, have.share
+	n.failures, n.slot, n.facts, n.favoured, n.share = have.failures, have.slot, have.facts, have.favoured, have.share
 	n.blocked = slices.Clone(blocked)
 	*have = n
 	for _, p := range before {
@@ -134,7 +135,8 @@ func (m *Model) node(id fleet.NodeID) *Node {
 	if n, ok := m.nodes[id]; ok {
 		return n
 	}
-	n := &Node{ID: id, groups: map[fleet.GroupName]tally{}, slot: len(m.slots), share: m.shareOf(id)}
+	n := &Node{ID: id, groups: map[fleet.GroupName]tally{}, slot: len(m.slots)}
+	n.favoured, n.share = m.leaning(id)
 	if last := len(m.unused) - 1; last >= 0 {
 		n.slot, m.unused = m.unused[last], m.unused[:last]
 		n.facts = m.slots[n.slot].facts + 1

@@ -21,8 +21,8 @@ type Request struct {
 	PreferredNode fleet.NodeID
 	// Avoid is a node that is chosen only when no other fits. Empty: none.
 	Avoid fleet.NodeID
-	// Shuffle other than 0 has one of the best few nodes chosen instead of the best:
-	// the same for the same number. For those that lost a race for the best.
+	// Shuffle other than 0 chooses one of the best few nodes with the same score: the
+	// same for the same number. For those that lost a race for the best.
 	Shuffle uint64
 }
 

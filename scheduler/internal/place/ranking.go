@@ -28,16 +28,23 @@ func (a *ranked) above(b *ranked) bool {
 	return a.node.ID < b.node.ID
 }
 
-// tieBreak orders equal nodes differently for each group, but always the same way: FNV-1a.
-func tieBreak(g fleet.GroupName, n fleet.NodeID) uint64 {
+// equals reports whether only the tie-break decides between two nodes.
+func (a *ranked) equals(b *ranked) bool { return a.total == b.total && a.free == b.free }
+
+// tieBreak orders equal nodes: those that the model leans to first, then by a hash that
+// differs from group to group (FNV-1a).
+func tieBreak(g fleet.GroupName, n *Node) uint64 {
 	h := uint64(14695981039346656037)
 	add := func(c byte) { h = (h ^ uint64(c)) * 1099511628211 }
 	for i := range len(g) {
 		add(g[i])
 	}
 	add(0)
-	for i := range len(n) {
-		add(n[i])
+	for i := range len(n.ID) {
+		add(n.ID[i])
+	}
+	if h >>= 1; n.favoured {
+		h |= 1 << 63
 	}
 	return h
 }
@@ -146,7 +153,7 @@ func (k *ranking) learn(n *Node, was *known) {
 	q := &k.class.question
 	var s Score
 	q.lasting(n, &s)
-	was.value, was.lasting, was.tie = k.valueFor(n), s.total(), tieBreak(q.Group, n.ID)
+	was.value, was.lasting, was.tie = k.valueFor(n), s.total(), tieBreak(q.Group, n)
 	was.allowed = firstOf(standing[:], n, q) == nil
 	was.couldHold = was.allowed && q.Plan.Resources.Fits(n.usable)
 	v := &k.values[was.value]
