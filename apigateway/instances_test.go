@@ -355,10 +355,9 @@ func TestAnInstanceMaySpeakForItselfOnly(t *testing.T) {
 	own := s.as("test")
 	own.do("PUT", "/api/instances/"+string(one)+"/state", `{"state":"ONLINE","players":3}`).want(200).is("players", 3)
 	own.do("GET", "/api/instances/"+string(one), nil).want(200)
-	own.do("PUT", "/api/instances/"+string(two)+"/state", `{"state":"ONLINE"}`).want(401)
-	own.do("GET", "/api/instances", nil).want(401)
-	own.do("DELETE", "/api/instances/"+string(one), nil).want(401)
-	own.do("POST", "/api/instances/"+string(one)+"/execute", `{"command":"x"}`).want(401)
+	own.do("PUT", "/api/instances/"+string(two)+"/state", `{"state":"ONLINE"}`).want(403)
+	own.do("DELETE", "/api/instances/"+string(one), nil).want(403)
+	own.do("POST", "/api/instances/"+string(one)+"/execute", `{"command":"x"}`).want(403)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.beats) != 1 || *a.beats[0].Players != 3 || a.beats[0].MaxPlayers != nil || a.beats[0].State != "ONLINE" {

@@ -86,7 +86,7 @@ func TestTheStreamOfAnInstanceEndsWithItsTokens(t *testing.T) {
 	console := three.do("POST", "/api/plugin/events/ticket", nil).want(200).field("ticket").(string)
 	a.as("").do("GET", "/api/v1/services/lobby-3/console?ticket="+console, nil).want(401)
 	a.as("").do("GET", "/api/v1/events/stream?ticket="+console, nil).want(401) // it is used up
-	three.do("GET", "/api/v1/events/stream", nil).want(401)
+	three.do("GET", "/api/v1/events/stream", nil).want(403)
 	a.do("POST", "/api/plugin/events/ticket", nil).want(401)
 
 	a.do("DELETE", "/api/v1/workloads/credentials/instances/lobby-1", nil).want(200)

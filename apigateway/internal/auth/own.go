@@ -116,22 +116,3 @@ func (s *Service) RenewerOf(header string) (fleet.OwnToken, *fleet.Instance) {
 	}
 	return t, i
 }
-
-// AuthenticateInstance reports whether an Authorization header carries the own
-// token of an instance, good only for itself and only while its generation lives and its node
-// is not revoked.
-func (s *Service) AuthenticateInstance(header string, i *fleet.Instance) bool {
-	text, ok := bearer(header)
-	if !ok {
-		return false
-	}
-	t, found := rootOf(hashToken(text), i)
-	if strings.Count(text, ".") == 2 {
-		if t, ok = s.shortToken(text); ok && t.Instance == i.Intent.ID && t.Of(i) {
-			found = i
-		}
-	}
-	snap := s.cfg.View.Snapshot()
-	known, _ := snap.Credentials.Get(i.Intent.ID)
-	return found != nil && !s.barred(snap, i) && known.Admits(t, s.cfg.Now())
-}

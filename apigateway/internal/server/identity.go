@@ -49,7 +49,8 @@ func Identity(c *gin.Context) (auth.Identity, bool) {
 	return a.who, a.known
 }
 
-// OwnInstance is the instance that makes the request, on routes that demand Own.
+// OwnInstance is the instance that makes the request with its own token; "" for other callers,
+// and on routes that are not for instances.
 func OwnInstance(c *gin.Context) fleet.InstanceID { return asked(c).own }
 
 // Actor is who makes the request, for the records.
@@ -74,7 +75,14 @@ func (s *Server) guard(c *gin.Context) {
 		s.own(c, demand.renewing)
 		return
 	}
-	who, err := s.identify(c, demand)
+	header := authorization(c.Request)
+	who, err := s.cfg.Auth.Authenticate(header)
+	if err != nil {
+		if i := s.cfg.Auth.InstanceOf(header); i != nil {
+			s.instance(c, demand, i)
+			return
+		}
+	}
 	by := operate.Actor{User: who.User, ID: who.UserID, Role: who.Role, TokenID: who.TokenID, IP: c.ClientIP(), RequestID: RequestID(c)}
 	from := &asking{by: by, known: err == nil}
 	if err == nil {
@@ -141,24 +149,29 @@ func require(c *gin.Context, who auth.Identity, permissions ...auth.Permission) 
 	}
 }
 
-// roleInstance is what an instance has in the place of a role.
-const roleInstance = "INSTANCE"
-
-// ownPermissions are what its own token lets an instance do where a route lets it in.
-var ownPermissions = []auth.Permission{auth.InstancesView, auth.InstancesCommand}
-
-// identify is who asks: a user, or on the routes for it an instance itself.
-func (s *Server) identify(c *gin.Context, d Demand) (auth.Identity, error) {
-	header := authorization(c.Request)
-	who, err := s.cfg.Auth.Authenticate(header)
-	if err == nil || d.caller != knownOrItself {
-		return who, err
+// instance judges a request that an instance makes with its own token on a route that others
+// use too. It counts as the instance's, never as anonymous.
+func (s *Server) instance(c *gin.Context, d Demand, i *fleet.Instance) {
+	from := &asking{by: operate.Actor{User: actorOf(i), IP: c.ClientIP(), RequestID: RequestID(c)}}
+	_, ticket := Ticket(c)
+	own := d.caller == knownOrInstance || d.caller == knownOrItself && s.isNamed(c, i)
+	if own {
+		from.own = i.Intent.ID
 	}
-	i, ok := s.cfg.View.Snapshot().Find(c.Param("id"))
-	if !ok || !s.cfg.Auth.AuthenticateInstance(header, i) {
-		return who, err
+	note(c, from)
+	switch {
+	case d.caller == loggingIn:
+		s.withinAddress(c, s.logins, "logins")
+	case !s.withinInstance(c, from.by.User), own, d.Open(), d.caller == ticketHolder && ticket:
+	default:
+		Fail(c, errs.New(errs.Denied, "the own token of an instance may not do this: send an API token, or the token of a login"))
 	}
-	return auth.Identity{User: actorOf(i), Role: roleInstance, Permissions: ownPermissions}, nil
+}
+
+// isNamed reports whether the path names an instance as :id.
+func (s *Server) isNamed(c *gin.Context, i *fleet.Instance) bool {
+	named, ok := s.cfg.View.Snapshot().Find(c.Param("id"))
+	return ok && named.Intent.ID == i.Intent.ID
 }
 
 // probe reports whether a route is for load balancers, who ask often and have no token.
@@ -181,9 +194,6 @@ func (s *Server) withinAddress(c *gin.Context, l *limiter[netip.Addr], what stri
 func (s *Server) withinUser(c *gin.Context, who auth.Identity) bool {
 	if who.Public && !s.within(c, "requests", "with this PUBLIC token", s.public.allow(who.TokenID)) {
 		return false
-	}
-	if who.Role == roleInstance {
-		return s.withinInstance(c, who.User)
 	}
 	return s.within(c, "requests", "of "+who.User, s.users.allow(who.User))
 }

@@ -51,6 +51,7 @@ const (
 	ticketHolder
 	itself
 	knownOrItself
+	knownOrInstance
 )
 
 // What a route may demand beside permissions. The zero Demand lets nobody in.
@@ -80,11 +81,19 @@ func NeedsOrSelf(permissions ...auth.Permission) Demand {
 	return Demand{caller: knownOrItself, permissions: permissions}
 }
 
+// NeedsOrInstance is Needs that also lets in every instance with its own token. The handler
+// shows it only what OwnInstance may see.
+func NeedsOrInstance(permissions ...auth.Permission) Demand {
+	return Demand{caller: knownOrInstance, permissions: permissions}
+}
+
 // Open reports whether the route answers who sends no token.
 func (d Demand) Open() bool { return d.caller == everybody || d.caller == loggingIn }
 
 // Self reports whether the route lets an instance in with its own token.
-func (d Demand) Self() bool { return d.caller == itself || d.caller == knownOrItself }
+func (d Demand) Self() bool {
+	return d.caller == itself || d.caller == knownOrItself || d.caller == knownOrInstance
+}
 
 // Permissions are those the caller must have, all of them. Not to be changed.
 func (d Demand) Permissions() []auth.Permission { return d.permissions }

@@ -68,8 +68,8 @@ func (a *API) Routes() []server.Route {
 
 func (a *API) configurationRoutes() []server.Route {
 	return server.Under("/api/configurations",
-		server.Get("", server.Needs(auth.GroupsView), a.listConfigurations),
-		server.Get("/:name", server.Needs(auth.GroupsView), a.getConfiguration),
+		server.Get("", server.NeedsOrInstance(auth.GroupsView), a.listConfigurations),
+		server.Get("/:name", server.NeedsOrInstance(auth.GroupsView), a.getConfiguration),
 		server.Put("/:name", server.Needs(auth.GroupsCreate, auth.GroupsUpdate), a.putConfiguration).Rehearses().Makes(),
 		server.Delete("/:name", server.Needs(auth.GroupsDelete), a.deleteConfiguration).Rehearses(),
 	)
@@ -77,9 +77,9 @@ func (a *API) configurationRoutes() []server.Route {
 
 func (a *API) instanceRoutes() []server.Route {
 	return server.Under("/api/instances",
-		server.Get("", server.Needs(auth.InstancesView), a.listInstances),
+		server.Get("", server.NeedsOrInstance(auth.InstancesView), a.listInstances),
 		server.Post("", server.Needs(auth.GroupsStart), a.createInstance),
-		server.Get("/:id", server.NeedsOrSelf(auth.InstancesView), a.getInstance),
+		server.Get("/:id", server.NeedsOrInstance(auth.InstancesView), a.getInstance),
 		server.Delete("/:id", server.Needs(auth.InstancesStop), a.stopInstance).Unconditional(),
 		server.Patch("/:id/lifecycle", server.Needs(auth.GroupsStart, auth.InstancesStop), a.lifecycle).Unconditional(),
 		server.Post("/:id/execute", server.Needs(auth.InstancesCommand), a.execute),
@@ -90,7 +90,7 @@ func (a *API) instanceRoutes() []server.Route {
 
 func (a *API) nodeRoutes() []server.Route {
 	return server.Under("/api/cluster/nodes",
-		server.Get("", server.Needs(auth.NodesView), a.listNodes),
+		server.Get("", server.NeedsOrInstance(auth.NodesView), a.listNodes),
 		server.Get("/:id", server.Needs(auth.NodesView), a.getNode),
 	)
 }

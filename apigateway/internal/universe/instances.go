@@ -24,11 +24,15 @@ const (
 const noConfiguration = "Configuration not found"
 
 func (a *API) listInstances(c *gin.Context) {
-	server.SendKept(c, a.instances.list(a.snapshot(), c.Query("all") == "true", a.cfg.Now()))
+	s := a.snapshot()
+	server.SendKept(c, a.instances.list(s, listedFor{all: c.Query("all") == "true", own: ownGroup(c, s)}, a.cfg.Now()))
 }
 
 func (a *API) getInstance(c *gin.Context) {
 	s, i, err := a.instance(c)
+	if err == nil && !sightOf(s, ownGroup(c, s))(i.Intent.Group) {
+		err = errs.New(errs.Denied, "instance %s shares no network with this instance", i.Intent.ID)
+	}
 	if err != nil {
 		fail(c, err)
 		return

@@ -15,29 +15,36 @@ const keptLists = 64 << 20
 // shownInstances are instances as they are sent. Whoever may see instances is shown the same.
 type shownInstances struct {
 	one *encoded.Objects[fleet.InstanceID, encoded.Instance, []byte]
-	// lists are by whether they have all instances.
-	lists *encoded.Memo[listedFrom, bool, *encoded.Body]
+	lists *encoded.Memo[listedFrom, listedFor, *encoded.Body]
 }
 
-// listedFrom is what a list is made of: the instances, and the second it is, by which some
-// are left out.
+// listedFrom is what a list is made of: the instances, the networks, and the second it is,
+// by which some are left out.
 type listedFrom struct {
-	version, second int64
+	instances, networks, second int64
+}
+
+// listedFor is whom a list is for: it has all instances or leaves out those that ended a while
+// ago, and has only what an instance of the group own sees, or everything when that is "".
+type listedFor struct {
+	all bool
+	own fleet.GroupName
 }
 
 func newShownInstances() *shownInstances {
 	return &shownInstances{
 		one:   encoded.NewObjects[fleet.InstanceID, encoded.Instance, []byte](),
-		lists: encoded.NewMemo[listedFrom, bool](keptLists, (*encoded.Body).Size),
+		lists: encoded.NewMemo[listedFrom, listedFor](keptLists, (*encoded.Body).Size),
 	}
 }
 
-// list is the body of the list of instances, of all or without those that ended a while ago.
-func (h *shownInstances) list(s *view.Snapshot, all bool, now time.Time) *encoded.Body {
-	return h.lists.Get(listedFrom{encoded.InstancesOf(s), now.Unix()}, all, func() *encoded.Body {
-		out := []byte("[")
+// list is the body of a list of instances.
+func (h *shownInstances) list(s *view.Snapshot, wanted listedFor, now time.Time) *encoded.Body {
+	from := listedFrom{instances: encoded.InstancesOf(s), networks: s.Version(view.KindNetwork), second: now.Unix()}
+	return h.lists.Get(from, wanted, func() *encoded.Body {
+		out, sees := []byte("["), sightOf(s, wanted.own)
 		for _, i := range s.Instances.All() {
-			if !all && Hidden(i, now) {
+			if !wanted.all && Hidden(i, now) || !sees(i.Intent.Group) {
 				continue
 			}
 			if len(out) > 1 {

@@ -1,0 +1,98 @@
+package apigateway
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
+
+// listed are the values of a field in an answer that is a list, in order.
+func listed(r *reply, field string) []string {
+	var out []string
+	all, _ := r.body.([]any)
+	for _, one := range all {
+		fields, _ := one.(map[string]any)
+		text, _ := fields[field].(string)
+		out = append(out, text)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestAnInstanceSeesTheConfigurationsAndInstancesOfItsNetworksWithUniversesKey(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 8192})
+	for _, g := range []string{"bank", "games", "lobby", "vault"} {
+		s.group(g, nil)
+	}
+	lobby, games, bank, vault := s.inside("lobby", "node-1"), s.inside("games", "node-1"), s.inside("bank", "node-1"), s.inside("vault", "node-1")
+	sees := func(who *inside, want ...string) {
+		t.Helper()
+		if got := listed(who.do("GET", "/api/instances", nil).want(200), "configurationName"); !slices.Equal(got, want) {
+			t.Errorf("%s sees instances of %v, want %v", who.token, got, want)
+		}
+		if got := listed(who.do("GET", "/api/configurations", nil).want(200), "name"); !slices.Equal(got, want) {
+			t.Errorf("%s sees configurations %v, want %v", who.token, got, want)
+		}
+		for _, of := range []*inside{lobby, games, bank, vault} {
+			group, status := strings.TrimSuffix(of.token, "-1"), http.StatusForbidden
+			if slices.Contains(want, group) {
+				status = http.StatusOK
+			}
+			who.do("GET", "/api/instances/"+string(of.id), nil).want(status)
+			who.do("GET", "/api/configurations/"+group, nil).want(status)
+		}
+	}
+	sees(lobby, "bank", "games", "lobby", "vault")
+	s.do("POST", "/api/v1/networks", `{"name":"main","lobbyGroup":"lobby","memberGroups":["games"]}`).want(201)
+	sees(lobby, "games", "lobby")
+	sees(games, "games", "lobby")
+	sees(bank, "bank", "vault")
+	if got := listed(s.do("GET", "/api/instances", nil).want(200), "configurationName"); len(got) != 4 {
+		t.Errorf("an administrator sees %v", got)
+	}
+	lobby.do("GET", "/api/cluster/nodes", nil).want(200).is("0.id", "node-1")
+}
+
+func TestUniversesKeyShowsNoEnvironmentAndNoPropertyWithASecret(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 8192})
+	s.do("PUT", "/api/v1/secrets/forwarding", `{"value":"hush"}`).want(201)
+	s.do("PUT", "/api/configurations/lobby", `{"command":"sleep 1","cpu":0,"environmentVariables":{"A":"env-value"},"properties":{"motd":"hi","forwarding":"secret:forwarding","dbPassword":"clear"},`+
+		`"configRules":[{"file":"a.yml","op":"SET","path":"a","value":"rule-value"}]}`).want(204)
+	lobby := s.inside("lobby", "node-1")
+	for _, path := range []string{"/api/configurations", "/api/configurations/lobby"} {
+		r := lobby.do("GET", path, nil).want(200)
+		if !strings.Contains(r.raw, `"properties":{"motd":"hi"}`) {
+			t.Errorf("%s: %s", path, r.raw)
+		}
+		for _, hidden := range []string{"env-value", "environmentVariables", "forwarding", "clear", "rule-value"} {
+			if strings.Contains(r.raw, hidden) {
+				t.Errorf("%s shows %s: %s", path, hidden, r.raw)
+			}
+		}
+	}
+	s.do("GET", "/api/configurations/lobby", nil).want(200).is("environmentVariables.A", "env-value").is("properties.dbPassword", "clear")
+}
+
+func TestRequestsWithUniversesKeyNeverCountAsAnonymous(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.Limits.Anonymous = 5 })
+	s.node("node-1", fleet.Resources{MemoryMiB: 8192})
+	s.group("lobby", nil)
+	lobby := s.inside("lobby", "node-1")
+	for range 10 {
+		lobby.do("GET", "/api/instances", nil).want(200)
+		lobby.do("GET", "/api/ping", nil).want(200)
+		lobby.do("GET", "/api/templates", nil).want(403).naming("own token of an instance")
+		lobby.do("GET", "/api/v1/events/stream", nil).want(403)
+		lobby.do("POST", "/api/instances", `{"configurationName":"lobby"}`).want(403)
+	}
+	for range 5 {
+		s.as("nobody's").do("GET", "/api/instances", nil).want(401)
+	}
+	s.as("nobody's").do("GET", "/api/instances", nil).want(429)
+	lobby.do("GET", "/api/instances", nil).want(200)
+}
