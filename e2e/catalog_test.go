@@ -33,7 +33,7 @@ func TestAnInstanceRunsTheJarOfTheCatalog(t *testing.T) {
 	}).OK(201)
 	admin.Do("PUT", "/api/v1/catalog/PAPER/versions/1.21/recommended", nil).OK(200)
 	createGroup(t, admin, map[string]any{
-		"name": "paper", "platform": "PAPER", "jarFile": "server.jar", "memoryMb": 64, "shutdownGraceSeconds": 0,
+		"name": "paper", "platform": "PAPER", "jarFile": "server.jar", "readiness": map[string]any{"type": "none"}, "memoryMb": 64, "shutdownGraceSeconds": 0,
 		"env": map[string]string{"PATH": tools + ":/usr/bin:/bin"},
 	})
 	admin.Do("POST", "/api/v1/groups/paper/start", nil).OK(200)

@@ -171,7 +171,7 @@ func TestARepositoryDeclaresTheCatalogThatItsGroupRuns(t *testing.T) {
 	}
 	repository.commit("templates/games/x/f", "1")
 	repository.commit("catalog.yaml", catalog("1", "1", "2", "3", "4"))
-	repository.commit("groups/paper.yaml", "platform: PAPER\njarFile: server.jar\nminInstances: 1\nmemoryMb: 8\nshutdownGraceSeconds: 0\nenv: {PATH: \""+tools+":/usr/bin:/bin\"}\n")
+	repository.commit("groups/paper.yaml", "platform: PAPER\njarFile: server.jar\nreadiness: {type: none}\nminInstances: 1\nmemoryMb: 8\nshutdownGraceSeconds: 0\nenv: {PATH: \""+tools+":/usr/bin:/bin\"}\n")
 	admin.Do("PUT", "/api/v1/template-sources/network", map[string]any{"kind": "git", "url": "file://" + repository.dir, "branch": "main", "declares": true}).OK(201)
 	stands("map[catalog PAPER:IN_SYNC catalog PAPER/1:IN_SYNC catalog PAPER/2:IN_SYNC catalog PAPER/3:IN_SYNC catalog PAPER/4:IN_SYNC]")
 	if got := fileOf(t, admin.AwaitRunning("paper", 1)[0], "server.jar"); string(got) != "the jar of /1" {

@@ -123,6 +123,32 @@ func TestAnInstanceIsOnlineWhenItSaysSoItself(t *testing.T) {
 	}
 }
 
+func TestAnInstanceWithReadinessAnyIsOnlineByItsPingOrItsHeartbeat(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := basic("sleep 1000")
+	plan.Readiness.Type, plan.Ping = fleet.CheckAny, fleet.CheckBedrock
+	port, b := freePort(t), &bedrock{}
+	b.players.Store(3)
+	s.place("aaaaaa", 1, plan, port)
+	s.place("bbbbbb", 1, plan, freePort(t))
+	s.awaitState("aaaaaa", 1, fleet.Starting)
+	s.awaitState("bbbbbb", 1, fleet.Starting)
+	b.serve(t, port)
+	s.awaitState("aaaaaa", 1, fleet.Online)
+	await.That(t, "the players that the ping told", func() string {
+		i, _, err := s.figures("aaaaaa")
+		return await.Unless(err == nil && i.PlayersKnown && i.Players == 3, "%+v, %v", i, err)
+	})
+	if now := s.status("bbbbbb"); now.State != fleet.Starting {
+		t.Errorf("it is %s and neither answered nor said that it is ready", now.State)
+	}
+	if err := s.api().Heartbeat(t.Context(), "bbbbbb", client.Heartbeat{State: "ONLINE"}); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitState("bbbbbb", 1, fleet.Online)
+}
+
 func TestANumberThatWasUsedIsRefusedByTheNextAgentTooUntilTheNextRun(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)

@@ -22,17 +22,41 @@ const (
 	CheckA2S       CheckType = "a2s"       // Valve's server query A2S_INFO is answered
 	CheckLog       CheckType = "log"       // a line of the console matches
 	CheckHeartbeat CheckType = "heartbeat" // the server says so itself, with its own token
+	CheckAny       CheckType = "any"       // a heartbeat says so or the platform's ping is answered, whichever comes first
 )
 
 // CheckTypes lists every check.
-var CheckTypes = [...]CheckType{CheckNone, CheckPort, CheckUDP, CheckHTTP, CheckMinecraft, CheckBedrock, CheckA2S, CheckLog, CheckHeartbeat}
+var CheckTypes = [...]CheckType{CheckNone, CheckPort, CheckUDP, CheckHTTP, CheckMinecraft, CheckBedrock, CheckA2S, CheckLog, CheckHeartbeat, CheckAny}
 
 // TellsPlayers reports whether an answer says how many players there are.
 func (t CheckType) TellsPlayers() bool {
-	return t == CheckMinecraft || t == CheckBedrock || t == CheckA2S || t == CheckHeartbeat
+	return t == CheckMinecraft || t == CheckBedrock || t == CheckA2S || t == CheckHeartbeat || t == CheckAny
 }
 
-// Check is how a server is asked whether it serves. The zero value is CheckNone.
+// PingOf is the check that servers of a platform answer: Bedrock's for those that are known
+// to speak it, else that of Minecraft, Java edition.
+func PingOf(platform string) CheckType {
+	switch platform {
+	case "BEDROCK", "GEYSER", "NUKKIT", "POWERNUKKITX", "POCKETMINE", "CLOUDBURST", "WATERDOGPE":
+		return CheckBedrock
+	}
+	return CheckMinecraft
+}
+
+// ReadinessInForce is the readiness that counts: the declared one. Without one it is CheckAny
+// for a group whose platform a client named and that has no command, else CheckNone.
+func (s GroupSpec) ReadinessInForce() Check {
+	switch {
+	case s.Readiness.Type != "":
+		return s.Readiness
+	case s.Command == "" && s.Software.Platform != "" && !s.Software.Assumed:
+		return Check{Type: CheckAny}
+	}
+	return Check{Type: CheckNone}
+}
+
+// Check is how a server is asked whether it serves. The zero value says nothing: a readiness
+// follows ReadinessInForce then, and a liveness is CheckNone.
 type Check struct {
 	Type CheckType `json:"type"`
 	// Port names the additional port that is asked; empty is the main one.
@@ -118,7 +142,7 @@ func (c Check) validate(field string, ports []NamedPort) []error {
 	uses := func(name string, set bool, types ...CheckType) {
 		p.check(!known || !set || slices.Contains(types, c.Type), field+"."+name, "is of no use in a check of type %s: it belongs to %s", c.Type, listed(types))
 	}
-	uses("port", c.Port != "", CheckPort, CheckUDP, CheckHTTP, CheckMinecraft, CheckBedrock, CheckA2S)
+	uses("port", c.Port != "", CheckPort, CheckUDP, CheckHTTP, CheckMinecraft, CheckBedrock, CheckA2S, CheckAny)
 	uses("path", c.Path != "", CheckHTTP)
 	uses("status", c.Status != 0, CheckHTTP)
 	uses("send", c.Send != "", CheckUDP)
@@ -142,7 +166,7 @@ func (c Check) validate(field string, ports []NamedPort) []error {
 func (l Liveness) validate(ports []NamedPort) []error {
 	var p problems
 	p.addAll(l.Check.validate("liveness", ports))
-	p.check(l.Type != CheckLog, "liveness.type", "log can only tell that a server is ready: use it in readiness")
+	p.check(l.Type != CheckLog && l.Type != CheckAny, "liveness.type", "%s can only tell that a server is ready: use it in readiness", l.Type)
 	within := func(name string, v float64) {
 		p.check(v == 0 || v >= minCheckSeconds && v <= maxCheckSeconds, "liveness."+name,
 			"must be between %v and %d, or 0 for the default; is %v", minCheckSeconds, maxCheckSeconds, v)

@@ -84,7 +84,8 @@ type GroupSpec struct {
 
 	Static Static `json:"static"`
 	Stop   Stop   `json:"stop"`
-	// Readiness says when a started instance counts as ONLINE, Liveness how it is watched from then on.
+	// Readiness says when a started instance counts as ONLINE; without a type it follows
+	// ReadinessInForce. Liveness is how an instance is watched from then on.
 	Readiness Check    `json:"readiness"`
 	Liveness  Liveness `json:"liveness,omitzero"`
 	// StartupTimeoutSeconds bounds STARTING. 0 means no bound.
@@ -112,7 +113,9 @@ type GroupSpec struct {
 
 // Software says what is run when no command is given.
 type Software struct {
-	Platform        string   `json:"platform,omitempty"`
+	Platform string `json:"platform,omitempty"`
+	// Assumed is true where nobody named the platform: it is DefaultSpec's.
+	Assumed         bool     `json:"assumed,omitempty"`
 	PlatformVersion string   `json:"platformVersion,omitempty"`
 	JarFile         string   `json:"jarFile,omitempty"`
 	JVMArgs         []string `json:"jvmArgs,omitempty"`
@@ -245,7 +248,7 @@ const KillAfterSeconds = 10
 // DefaultSpec is what a native create without any field declares.
 func DefaultSpec() GroupSpec {
 	return GroupSpec{
-		Software:              Software{Platform: "PAPER", JarFile: "server.jar"},
+		Software:              Software{Platform: "PAPER", Assumed: true, JarFile: "server.jar"},
 		Runtime:               RuntimeProcess,
 		Resources:             Resources{MemoryMiB: 1024},
 		Ports:                 PortRange{Start: 30000, End: 30100},
@@ -256,7 +259,6 @@ func DefaultSpec() GroupSpec {
 		FileModifications:     DefaultFileModifications(),
 		MergeFiles:            DefaultMergeFiles(),
 		Stop:                  Stop{Command: "stop", GraceSeconds: 30, Signal: "TERM"},
-		Readiness:             Check{Type: CheckNone},
 		StartupTimeoutSeconds: 120,
 		OnCrash:               CrashReplace,
 		Motd:                  Motd{Mode: "STATIC", IntervalSeconds: 30},

@@ -61,6 +61,7 @@ type Plan struct {
 
 	Stop                  Stop       `json:"stop"`
 	Readiness             Check      `json:"readiness"`
+	Ping                  CheckType  `json:"ping,omitempty"` // what a readiness of CheckAny asks
 	Liveness              Liveness   `json:"liveness,omitzero"`
 	StartupTimeoutSeconds int        `json:"startupTimeoutSeconds,omitempty"`
 	MaxLifetimeSeconds    int        `json:"maxLifetimeSeconds,omitempty"`
@@ -112,6 +113,10 @@ func Compose(g Group, m Materials, pick uint64) Plan {
 	there := shelve(heads)
 	layers := withAuto(g, there, s.Templates.layers(there, pick))
 	of := resolve(Definitions(layers, heads), s.Variables)
+	readiness, ping := s.ReadinessInForce(), CheckType("")
+	if readiness.Type == CheckAny {
+		ping = PingOf(s.Software.Platform)
+	}
 	return Plan{
 		Artifact: s.artifact(m.Catalog),
 		Group:    g.Name, GroupRevision: g.Revision, Runtime: s.Runtime, Command: s.commandLine(),
@@ -121,7 +126,7 @@ func Compose(g Group, m Materials, pick uint64) Plan {
 		Resources: s.Resources, CPULimit: s.CPULimit,
 		Limits: s.Limits, Confine: s.Confine, Container: s.Container, RCON: s.RCON, Ports: s.Ports, AdditionalPorts: s.AdditionalPorts,
 		Where: s.Where, Static: s.Static.Enabled, ProtectedPaths: s.Static.ProtectedPaths,
-		Stop: s.Stop, Readiness: s.Readiness, Liveness: s.Liveness,
+		Stop: s.Stop, Readiness: readiness, Ping: ping, Liveness: s.Liveness,
 		StartupTimeoutSeconds: s.StartupTimeoutSeconds, MaxLifetimeSeconds: s.MaxLifetimeSeconds,
 		OnCrash: s.OnCrash, OnNodeLoss: s.NodeLossPolicy(),
 	}
@@ -130,6 +135,15 @@ func Compose(g Group, m Materials, pick uint64) Plan {
 // customImage is the variable by which an instance's environment names another image
 // than its group's, as in the older dialect.
 const customImage = "CUSTOM_IMAGE"
+
+// Asked is the check that asks a starting server over the network; of CheckAny it is the
+// platform's ping.
+func (p Plan) Asked() Check {
+	if p.Readiness.Type == CheckAny {
+		return Check{Type: p.Ping, Port: p.Readiness.Port}
+	}
+	return p.Readiness
+}
 
 // ImageReference is the image that the plan's container runs, placeholders not yet replaced.
 func (p Plan) ImageReference() string { return cmp.Or(p.Env[customImage], p.Container.Image) }

@@ -73,7 +73,7 @@ func (s GroupSpec) validateShown() []error {
 	p.lines("maintenanceMessage", s.Maintenance.Message, MaxShown)
 	p.each("maintenanceBypass", s.Maintenance.Bypass, p.word, MaxWord)
 	p.each("motds", s.Motd.Lines, p.lines, MaxShown)
-	p.word("motdMode", s.Motd.Mode, MaxWord)
+	p.check(oneOf(s.Motd.Mode, "", "STATIC", "SEQUENTIAL", "RANDOM"), "motdMode", "must be STATIC, SEQUENTIAL or RANDOM; %q is not", clip(s.Motd.Mode))
 	p.seconds("motdIntervalSeconds", s.Motd.IntervalSeconds)
 	c := s.Composition
 	p.each("attachedModules", c.AttachedModules, p.word, MaxWord)

@@ -31,7 +31,9 @@ const (
 
 var (
 	envNamePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
-	signalNames    = []string{"TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL"}
+	// instanceNamePattern is of names that a static group gives its instances.
+	instanceNamePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+	signalNames         = []string{"TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL"}
 )
 
 // blockedEnv are variables that would load foreign code into a workload's process.
@@ -216,7 +218,20 @@ func (s GroupSpec) validateLists() []error {
 		}
 	}
 	list("instanceGroups", s.InstanceGroups)
-	list("staticInstanceNames", s.Static.InstanceNames)
+	p.addAll(s.Static.validate())
+	return p.list
+}
+
+func (s Static) validate() []error {
+	var p problems
+	p.check(len(s.InstanceNames) <= maxEntries, "staticInstanceNames", "must have at most %d entries", maxEntries)
+	seen := map[string]bool{}
+	for i, name := range s.InstanceNames[:min(len(s.InstanceNames), maxEntries)] {
+		field := fmt.Sprintf("staticInstanceNames[%d]", i)
+		p.check(instanceNamePattern.MatchString(name), field, "%q is not an instance name: 1 to 64 letters, digits, _ . and -, starting with a letter or digit", clip(name))
+		p.check(!seen[strings.ToLower(name)], field, "names %q a second time", clip(name))
+		seen[strings.ToLower(name)] = true
+	}
 	return p.list
 }
 

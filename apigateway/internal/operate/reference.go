@@ -87,6 +87,12 @@ func references(s *view.Snapshot, name fleet.GroupName, present *fleet.GroupSpec
 	if spec.Parent != "" && spec.Parent != old.Parent {
 		problems = append(problems, groupReference(s, "parent", name, spec.Parent)...)
 	}
+	if to := spec.Players.FallbackGroup; to != "" && to != old.Players.FallbackGroup {
+		problems = append(problems, groupReference(s, "fallbackGroup", name, to)...)
+	}
+	if to := spec.Players.BedrockProxyGroup; to != "" && to != old.Players.BedrockProxyGroup {
+		problems = append(problems, groupReference(s, "bedrockProxyGroup", name, to)...)
+	}
 	if catalog, ok := s.Catalog.Get(spec.Software.Platform); ok && (present == nil || spec.Software.PlatformVersion != old.Software.PlatformVersion || spec.Software.Platform != old.Software.Platform) {
 		if err := spec.CheckCatalog(catalog); err != nil {
 			problems = append(problems, err)
@@ -237,10 +243,8 @@ func inherited(s *view.Snapshot, g *fleet.Group, ancestors []*fleet.Group) []err
 
 // referred are the groups a spec refers to.
 func referred(spec fleet.GroupSpec) []fleet.GroupName {
-	refs := slices.Clone(spec.DependsOn)
-	if spec.Parent != "" {
-		refs = append(refs, spec.Parent)
-	}
+	refs := append(slices.Clone(spec.DependsOn), spec.Parent, spec.Players.FallbackGroup, spec.Players.BedrockProxyGroup)
+	refs = slices.DeleteFunc(refs, func(g fleet.GroupName) bool { return g == "" })
 	slices.Sort(refs)
 	return slices.Compact(refs)
 }
@@ -256,7 +260,7 @@ func unreferenced(s *view.Snapshot, name fleet.GroupName) error {
 	if len(users) == 0 {
 		return unnamed(s, name)
 	}
-	return errs.New(errs.Invalid, "group %s is parent or dependency of %s: change those first", name, strings.Join(users[:min(len(users), 10)], ", "))
+	return errs.New(errs.Invalid, "group %s is the parent, dependsOn, fallbackGroup or bedrockProxyGroup of %s: change those first", name, strings.Join(users[:min(len(users), 10)], ", "))
 }
 
 // stillUnreferenced demands that nothing has begun to name a group since the snapshot.

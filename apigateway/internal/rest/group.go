@@ -166,6 +166,7 @@ func (f groupFields) spec() (fleet.GroupSpec, error) {
 	}
 	set(&s.Parent, f.Parent)
 	upper(&s.Software.Platform, f.Platform)
+	s.Software.Assumed = f.Platform == nil
 	set(&s.Software.PlatformVersion, f.PlatformVersion)
 	set(&s.Software.JarFile, f.JarFile)
 	set(&s.Software.JVMArgs, f.JVMArgs)
@@ -189,7 +190,7 @@ func (f groupFields) spec() (fleet.GroupSpec, error) {
 	set(&s.Maintenance.Message, f.MaintenanceMessage)
 	set(&s.Maintenance.Bypass, f.MaintenanceBypass)
 	set(&s.Motd.Lines, f.Motds)
-	set(&s.Motd.Mode, f.MotdMode)
+	upper(&s.Motd.Mode, f.MotdMode)
 	set(&s.DependsOn, f.DependsOn)
 	upper(&s.UpdateStrategy, f.UpdateStrategy)
 	f.composition(&s.Composition)

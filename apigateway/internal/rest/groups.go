@@ -97,6 +97,9 @@ func (a *API) putGroup(c *gin.Context) {
 				return fleet.GroupSpec{}, errs.New(errs.Denied, "the group does not exist, and you may not create one: the permission %s is missing", auth.GroupsCreate)
 			}
 			spec, err := b.spec()
+			if old != nil {
+				keepUnsaid(&spec, *old)
+			}
 			if old != nil && b.Env == nil && !server.Allowed(c, auth.GroupsEnv) {
 				spec.Env = old.Env // the caller could not read it
 			}

@@ -21,6 +21,13 @@ func patched(spec fleet.GroupSpec, patch map[string]any) (groupFields, error) {
 			delete(present, pair[0])
 		}
 	}
+	// What nobody said is not said by a patch of something else.
+	if spec.Software.Assumed {
+		delete(present, "platform")
+	}
+	if spec.Readiness.Type == "" {
+		delete(present, "readiness")
+	}
 	merge(present, patch)
 	var out groupFields
 	b, err := json.Marshal(present)
@@ -33,6 +40,16 @@ func patched(spec fleet.GroupSpec, patch map[string]any) (groupFields, error) {
 		return out, errs.As(errs.Internal, "rest.patched", err)
 	}
 	return out, nil
+}
+
+// keepUnsaid takes what a client writes back as it was shown for what it was: nobody's choice.
+func keepUnsaid(spec *fleet.GroupSpec, old fleet.GroupSpec) {
+	if old.Software.Assumed && spec.Software.Platform == old.Software.Platform {
+		spec.Software.Assumed = true
+	}
+	if old.Readiness.Type == "" && spec.Readiness == old.ReadinessInForce() {
+		spec.Readiness = fleet.Check{}
+	}
 }
 
 func merge(into, patch map[string]any) {

@@ -55,8 +55,10 @@ type RCON struct {
 
 // Onto changes what the fields say of a spec and nothing else.
 func (f Fields) Onto(s *fleet.GroupSpec) {
-	set(&s.Readiness, f.Readiness)
-	s.Readiness.Type = cmp.Or(s.Readiness.Type, fleet.CheckNone)
+	if f.Readiness != nil {
+		s.Readiness = *f.Readiness
+		s.Readiness.Type = cmp.Or(s.Readiness.Type, fleet.CheckNone)
+	}
 	if set(&s.Liveness, f.Liveness); s.Liveness.Type == fleet.CheckNone {
 		s.Liveness.Type = "" // the same, whether it was said or not
 	}
@@ -76,7 +78,9 @@ func (f Fields) Onto(s *fleet.GroupSpec) {
 }
 
 // Of shows how a spec has instances run: every field, of checks those that say something.
+// The readiness is the one in force.
 func Of(s fleet.GroupSpec) Fields {
+	s.Readiness = s.ReadinessInForce()
 	s.Liveness.Type = cmp.Or(s.Liveness.Type, fleet.CheckNone)
 	s.Container.Volumes = append([]string{}, s.Container.Volumes...)
 	return Fields{

@@ -74,7 +74,9 @@ type nativeFields struct {
 // onto sets the fields that are given.
 func (n nativeFields) onto(s *fleet.GroupSpec) {
 	set(&s.Parent, n.Parent)
-	set(&s.Software.Platform, n.Platform)
+	if n.Platform != nil {
+		s.Software.Platform, s.Software.Assumed = *n.Platform, false
+	}
 	set(&s.Software.PlatformVersion, n.PlatformVersion)
 	set(&s.Software.JarFile, n.JarFile)
 	set(&s.Software.JVMArgs, n.JVMArgs)

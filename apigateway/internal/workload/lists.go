@@ -26,12 +26,22 @@ type backend struct {
 	UptimeMs    int64           `json:"uptimeMs"`
 }
 
-// instances are all that have a node and have not ended, but for proxies, by group and ordinal.
+// instances lists the instances that have a node and have not ended, but for proxies.
 func (a *API) instances(c *gin.Context) {
+	a.listInstances(c, func(i *fleet.Instance) bool { return !i.Terminal() })
+}
+
+// readyInstances lists those to which a proxy may send players: the instances that are ready.
+func (a *API) readyInstances(c *gin.Context) {
+	a.listInstances(c, func(i *fleet.Instance) bool { return i.State() == fleet.Online })
+}
+
+// listInstances lists the placed instances that are wanted, by group and ordinal, but for proxies.
+func (a *API) listInstances(c *gin.Context, wanted func(*fleet.Instance) bool) {
 	s, now := a.cfg.Operations.Snapshot(), a.cfg.Now()
 	var all []*fleet.Instance
 	for _, i := range s.Instances.All() {
-		if i.Shown() != nil && !i.Terminal() && !a.proxy(s, i.Intent.Group) {
+		if i.Shown() != nil && wanted(i) && !a.proxy(s, i.Intent.Group) {
 			all = append(all, i)
 		}
 	}

@@ -119,9 +119,9 @@ func (a *API) asProxy(serve gin.HandlerFunc) gin.HandlerFunc {
 
 func (a *API) commonRoutes(base string, proxy bool) []server.Route {
 	join := func(c *gin.Context) { a.playerJoin(c, proxy) }
-	players := a.playersOfServer
+	players, instances := a.playersOfServer, a.instances
 	if proxy {
-		join, players = a.asProxy(join), a.asProxy(a.allPlayers)
+		join, players, instances = a.asProxy(join), a.asProxy(a.allPlayers), a.readyInstances
 	}
 	return server.Under(base,
 		server.Post("/ready", server.Own, a.ready),
@@ -131,7 +131,7 @@ func (a *API) commonRoutes(base string, proxy bool) []server.Route {
 		server.Post("/events/ticket", server.Own, a.ticket),
 		server.Post("/player-join", server.Own, join),
 		server.Post("/player-leave", server.Own, a.playerLeave),
-		server.Get("/instances", server.Own, a.instances),
+		server.Get("/instances", server.Own, instances),
 		server.Get("/groups", server.Own, a.groups),
 		server.Get("/players", server.Own, players),
 	)

@@ -5,6 +5,7 @@
 //	   a probe, asked ever more seldom          a probe, asked at an interval
 //	   a line of this run's console             the age of its latest heartbeat
 //	   a heartbeat that says so
+//	   a ping or a heartbeat
 //
 // Invariants:
 //   - A server is sick after so many failures in a row as its group says, and well again

@@ -189,6 +189,42 @@ func TestAHeartbeatMakesReadyOnlyWhenItSaysSo(t *testing.T) {
 	}
 }
 
+func TestReadinessAnyTakesWhicheverComesFirst(t *testing.T) {
+	t.Run("the heartbeat", func(t *testing.T) {
+		s, h := subject(t)
+		s.Ping = fleet.Check{Type: fleet.CheckPort} // nobody listens
+		done := inBackground(t, func(ctx context.Context) error { return AwaitReady(ctx, s, fleet.Check{Type: fleet.CheckAny}) })
+		await.That(t, "what it waits for", func() string {
+			why, _ := h.last()
+			return await.Unless(strings.Contains(why, "not said that it is ready, and it has no port"), "%q", why)
+		})
+		s.Pulse.Beat(false)
+		s.Pulse.Beat(true)
+		finished(t, done)
+	})
+	t.Run("the ping", func(t *testing.T) {
+		s, _ := subject(t)
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		s.Port, s.Ping = l.Addr().(*net.TCPAddr).Port, fleet.Check{Type: fleet.CheckPort}
+		if err := AwaitReady(t.Context(), s, fleet.Check{Type: fleet.CheckAny}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("neither", func(t *testing.T) {
+		s, _ := subject(t)
+		s.Pulse.Beat(false)
+		ctx, cancel := context.WithCancel(t.Context())
+		s.Unready = func(string) { cancel() }
+		if err := AwaitReady(ctx, s, fleet.Check{Type: fleet.CheckAny}); !errs.Is(err, errs.Canceled) {
+			t.Fatalf("ready by nothing: %v", err)
+		}
+	})
+}
+
 func TestAServerThatAnswersNoMoreIsSickAndOneThatDoesAgainIsWell(t *testing.T) {
 	s, h := subject(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

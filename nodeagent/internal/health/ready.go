@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"sync"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -37,9 +38,31 @@ func AwaitReady(ctx context.Context, s Server, c fleet.Check) error {
 	case fleet.CheckHeartbeat:
 		s.Unready("it has not said that it is ready")
 		return s.Pulse.awaitReady(ctx)
+	case fleet.CheckAny:
+		return s.awaitAny(ctx)
 	case fleet.CheckPort, fleet.CheckUDP, fleet.CheckHTTP, fleet.CheckMinecraft, fleet.CheckBedrock, fleet.CheckA2S:
 	}
 	return s.awaitAnswer(ctx, c)
+}
+
+// awaitAny waits until the server says that it is ready or answers its ping.
+func (s Server) awaitAny(ctx context.Context) error {
+	within, stop := context.WithCancel(ctx)
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		if s.Pulse.awaitReady(within) == nil {
+			stop()
+		}
+	})
+	tell := s.Unready
+	s.Unready = func(why string) { tell("it has not said that it is ready, and " + why) }
+	err := s.awaitAnswer(within, s.Ping)
+	stop()
+	listening.Wait()
+	if _, ready, _ := s.Pulse.look(); ready {
+		return nil
+	}
+	return err
 }
 
 // awaitAnswer asks until the answer is the one that is expected.

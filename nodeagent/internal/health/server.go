@@ -15,7 +15,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/probe"
 )
 
-// Server is one run of a server as it can be asked. Every field but Ports is required.
+// Server is one run of a server as it can be asked. Every field but Ports and Ping is required.
 type Server struct {
 	// Hosts are where it may listen: the next one is asked only where nobody listens on
 	// the one before. Port is its main port, 0 when it has none, and Ports the additional
@@ -28,8 +28,9 @@ type Server struct {
 	Log     string
 	LogFrom int64
 	Logs    *console.Follower
-	// Pulse is what it says of itself.
+	// Pulse is what it says of itself, and Ping what fleet.CheckAny asks beside it.
 	Pulse *Pulse
+	Ping  fleet.Check
 	// Heard takes what an answer says of players. It must not block.
 	Heard func(players, maxPlayers int)
 	// Unready takes why the server is not ready yet, as often as that changes. It must
@@ -41,7 +42,7 @@ type Server struct {
 // does: Invalid, and why.
 func Answerable(c fleet.Check, port int, ports map[string]int) (err error) {
 	switch c.Type {
-	case fleet.CheckNone, fleet.CheckHeartbeat, "":
+	case fleet.CheckNone, fleet.CheckHeartbeat, fleet.CheckAny, "":
 	case fleet.CheckLog:
 		_, err = pattern(c)
 	case fleet.CheckPort, fleet.CheckUDP, fleet.CheckHTTP, fleet.CheckMinecraft, fleet.CheckBedrock, fleet.CheckA2S:

@@ -24,7 +24,7 @@ type Verdict struct {
 // server says of itself could arrive now.
 func Watch(ctx context.Context, s Server, l fleet.Liveness, open func(context.Context) bool, tell func(Verdict)) {
 	switch l.Type {
-	case fleet.CheckNone, fleet.CheckLog, "":
+	case fleet.CheckNone, fleet.CheckLog, fleet.CheckAny, "":
 		return
 	case fleet.CheckHeartbeat:
 		s.listen(ctx, l, open, tell)

@@ -39,7 +39,7 @@ func Ask(ctx context.Context, c fleet.Check, host string, port int) (Answer, err
 		return askBedrock(ctx, address)
 	case fleet.CheckA2S:
 		return askA2S(ctx, address)
-	case fleet.CheckNone, fleet.CheckLog, fleet.CheckHeartbeat, "":
+	case fleet.CheckNone, fleet.CheckLog, fleet.CheckHeartbeat, fleet.CheckAny, "":
 	}
 	return Answer{}, nil
 }

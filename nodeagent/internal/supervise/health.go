@@ -37,7 +37,7 @@ func (i *Instance) server() health.Server {
 	i.mu.Unlock()
 	return health.Server{
 		Hosts: hosts(m.Plan, p, i.kit.Node(), i.kit.APIURL()), Port: p.Port, Ports: p.Ports, Log: i.kit.LogPath(i.id), LogFrom: i.entry.LogFrom, Logs: i.kit.Logs,
-		Pulse: pulse, Heard: i.count, Unready: i.notReady,
+		Pulse: pulse, Ping: m.Plan.Asked(), Heard: i.count, Unready: i.notReady,
 	}
 }
 
@@ -80,13 +80,13 @@ func (i *Instance) watch(ctx context.Context, run int) {
 		})
 	})
 	if counts(plan) {
-		i.helpers.Go(func() { health.Census(ctx, s, plan.Readiness) })
+		i.helpers.Go(func() { health.Census(ctx, s, plan.Asked()) })
 	}
 }
 
 // counts reports whether players are told by asking as at the start, and by nothing else.
 func counts(p fleet.Plan) bool {
-	return p.Readiness.Type.TellsPlayers() && p.Readiness.Type != fleet.CheckHeartbeat && !p.Liveness.Type.TellsPlayers()
+	return p.Asked().Type.TellsPlayers() && p.Readiness.Type != fleet.CheckHeartbeat && !p.Liveness.Type.TellsPlayers()
 }
 
 // whileWatched is a context that ends when nobody shall ask the process any more.

@@ -1,0 +1,40 @@
+package apigateway
+
+import "testing"
+
+func TestAGroupWithAnUnknownReferenceOrModeIsRefusedWithTheFieldAndTheValue(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", nil)
+	before := s.revision()
+	for _, c := range []struct{ field, body, value string }{
+		{"fallbackGroup", `{"fallbackGroup":"nowhere"}`, "nowhere"},
+		{"bedrockProxyGroup", `{"bedrockProxyGroup":"nowhere"}`, "nowhere"},
+		{"parent", `{"parent":"nowhere"}`, "nowhere"},
+		{"dependsOn[0]", `{"dependsOn":["nowhere"]}`, "nowhere"},
+		{"templates[0]", `{"templates":["nothing"]}`, "nothing"},
+		{"motdMode", `{"motdMode":"SHUFFLED"}`, "SHUFFLED"},
+		{"staticInstanceNames[1]", `{"static":true,"staticInstanceNames":["alpha","../beta"]}`, "../beta"},
+		{"staticInstanceNames[1]", `{"static":true,"staticInstanceNames":["alpha","ALPHA"]}`, "ALPHA"},
+	} {
+		s.do("PATCH", "/api/v1/groups/lobby", c.body).want(422).naming(c.field).naming(c.value)
+		s.do("PUT", "/api/v1/groups/other", c.body).want(422).naming(c.field).naming(c.value)
+	}
+	s.do("PATCH", "/api/v1/groups/lobby", `{"fallbackGroup":"lobby"}`).want(422).naming("fallbackGroup")
+	if after := s.revision(); after != before {
+		t.Errorf("a refused request wrote something: revision %d to %d", before, after)
+	}
+	s.do("PATCH", "/api/v1/groups/lobby", `{"motdMode":"sequential","staticInstanceNames":["alpha","beta"]}`).want(200).is("motdMode", "SEQUENTIAL")
+}
+
+func TestAGroupThatIsAFallbackIsNotDeleted(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", nil)
+	s.group("geyser", nil)
+	s.group("games", map[string]any{"fallbackGroup": "lobby", "bedrockProxyGroup": "geyser"})
+	for _, name := range []string{"lobby", "geyser"} {
+		s.do("DELETE", "/api/v1/groups/"+name, nil).want(422).naming("games")
+	}
+	s.do("PATCH", "/api/v1/groups/games", `{"fallbackGroup":null,"bedrockProxyGroup":""}`).want(200)
+	s.do("DELETE", "/api/v1/groups/lobby", nil).want(204)
+	s.do("DELETE", "/api/v1/groups/geyser", nil).want(204)
+}
