@@ -96,3 +96,14 @@ func TestRequestsWithUniversesKeyNeverCountAsAnonymous(t *testing.T) {
 	s.as("nobody's").do("GET", "/api/instances", nil).want(429)
 	lobby.do("GET", "/api/instances", nil).want(200)
 }
+
+func TestAConfigurationWithoutACommandHasNone(t *testing.T) {
+	s := newSite(t)
+	s.do("PUT", "/api/configurations/bare", `{"command":""}`).want(204)
+	s.do("GET", "/api/configurations/bare", nil).want(200).is("command", "")
+	s.do("GET", "/api/v1/groups/bare", nil).want(200).is("command", "").is("jarFile", "")
+	s.do("PATCH", "/api/v1/groups/bare", `{"maintenance":true}`).want(200)
+	s.do("PUT", "/api/configurations/bare", `{"command":"run"}`).want(204)
+	s.do("PATCH", "/api/v1/groups/bare", `{"command":""}`).want(422).naming("command must be given when there is no jarFile")
+	s.do("POST", "/api/v1/groups", `{"name":"native","jarFile":""}`).want(422).naming("command")
+}

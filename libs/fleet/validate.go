@@ -135,7 +135,6 @@ func oneOf[T ~string](v T, allowed ...T) bool { return slices.Contains(allowed, 
 func (s GroupSpec) validateRun() []error {
 	var p problems
 	p.check(slices.Contains(RuntimeNames[:], s.Runtime), "runtime", "must be one of process, tmux, screen, docker; %q is not known", clip(string(s.Runtime)))
-	p.check(s.Command != "" || s.Software.JarFile != "", "command", "must be given when there is no jarFile: it is the line that starts the server")
 	p.check(len(s.Command) <= maxCommand, "command", "must be at most %d bytes", maxCommand)
 	p.check(!strings.ContainsRune(s.Command, 0), "command", "must not contain a NUL character")
 	p.addAll(s.Software.validate())

@@ -30,7 +30,6 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 	}{
 		{"runtime", "an unknown runtime", func(s *GroupSpec) { s.Runtime = "vm" }},
 		{"runtime", "none", func(s *GroupSpec) { s.Runtime = "" }},
-		{"command", "neither a command nor a jar", func(s *GroupSpec) { s.Software.JarFile = "" }},
 		{"command", "too long", func(s *GroupSpec) { s.Command = strings.Repeat("x", 1<<14+1) }},
 		{"command", "a NUL", func(s *GroupSpec) { s.Command = "a\x00b" }},
 		{"jarFile", "outside the directory", func(s *GroupSpec) { s.Software.JarFile = "../x.jar" }},

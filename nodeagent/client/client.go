@@ -66,6 +66,9 @@ type Log struct {
 	// More is true when older lines may belong to the answer: ask for those before Before.
 	More   bool  `json:"more,omitempty"`
 	Before int64 `json:"before,omitempty"`
+	// Total is the number of lines in the log, whether they belong to the answer or not; 0
+	// unless Query.Count asked for it.
+	Total int64 `json:"total,omitempty"`
 }
 
 // Query asks for a page of output: the last Lines of those that lie before an offset,
@@ -78,6 +81,8 @@ type Query struct {
 	Since, Until time.Time
 	// Match is a regular expression (RE2); empty matches all.
 	Match string
+	// Count has the answer tell how many lines the log has.
+	Count bool
 }
 
 func (q Query) values() url.Values {
@@ -93,6 +98,9 @@ func (q Query) values() url.Values {
 	}
 	if q.Match != "" {
 		v.Set("grep", q.Match)
+	}
+	if q.Count {
+		v.Set("count", "true")
 	}
 	return v
 }

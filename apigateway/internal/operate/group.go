@@ -43,6 +43,9 @@ type GroupWrite struct {
 	Written func(field string) string
 	// FreeValues lets values be given that no template defines also where they define others.
 	FreeValues bool
+	// CommandOptional lets a spec have neither a command nor a jarFile: starts of its
+	// instances fail then.
+	CommandOptional bool
 	// Shown is what who asks is shown of values that not everybody is; others stay what they are.
 	Shown fleet.Visibility
 	// Make computes the wanted spec from the present one, as it is shown to who asks; nil
@@ -146,7 +149,7 @@ func (o *Operations) wanted(ctx context.Context, s *view.Snapshot, w GroupWrite,
 		return fleet.Group{}, nil, err
 	}
 	spec.Variables = values.values
-	if err := joined(asWritten(w.Written, slices.Concat(wrong(present, spec), references(s, w.Name, present, spec), problems))); err != nil {
+	if err := joined(asWritten(w.Written, slices.Concat(wrong(present, spec), references(s, w.Name, present, spec), w.startable(present, spec), problems))); err != nil {
 		return fleet.Group{}, nil, err
 	}
 	now := o.now()
@@ -162,6 +165,15 @@ func (o *Operations) wanted(ctx context.Context, s *view.Snapshot, w GroupWrite,
 	}
 	g.Hidden = values.hidden
 	return g, values.guards, nil
+}
+
+// startable refuses a spec that has nothing to run, unless there was nothing before.
+func (w GroupWrite) startable(present *fleet.GroupSpec, spec fleet.GroupSpec) []error {
+	idle := func(s fleet.GroupSpec) bool { return s.Command == "" && s.Software.JarFile == "" }
+	if w.CommandOptional || !idle(spec) || present != nil && idle(*present) {
+		return nil
+	}
+	return []error{errs.Field("command", "must be given when there is no jarFile: it is the line that starts the server")}
 }
 
 // wrong is what is wrong with a spec; of what it leaves as it is nothing is, since what an

@@ -65,16 +65,16 @@ type templateRef struct {
 	Name     string `json:"name"`
 	Group    string `json:"group"`
 	Storage  string `json:"storage"`
-	Priority int    `json:"priority"`
+	Priority whole  `json:"priority"`
 }
 
 // additionalPort is one more port of an instance: a fixed one, or with an end any
 // that is free from port to end.
 type additionalPort struct {
-	Port     int    `json:"port"`
+	Port     whole  `json:"port"`
 	Protocol string `json:"protocol"`
 	Name     string `json:"name"`
-	End      int    `json:"end,omitempty"`
+	End      whole  `json:"end,omitempty"`
 }
 
 // ConfigurationOf shows a group.
@@ -121,7 +121,7 @@ func nodesOf(nodes []fleet.NodeID) []string {
 func layersOf(layers []fleet.TemplateLayer) []templateRef {
 	out := make([]templateRef, 0, len(layers))
 	for _, l := range layers {
-		out = append(out, templateRef{Name: l.Name, Group: l.Group, Storage: cmp.Or(l.Storage, localStorage), Priority: l.Priority})
+		out = append(out, templateRef{Name: l.Name, Group: l.Group, Storage: cmp.Or(l.Storage, localStorage), Priority: whole(l.Priority)})
 	}
 	return out
 }
@@ -129,9 +129,9 @@ func layersOf(layers []fleet.TemplateLayer) []templateRef {
 func additionalPortsOf(ports []fleet.NamedPort) []additionalPort {
 	out := make([]additionalPort, 0, len(ports))
 	for _, p := range ports {
-		shown := additionalPort{Port: p.Range.Start, Protocol: strings.ToUpper(p.Protocol), Name: p.Name}
+		shown := additionalPort{Port: whole(p.Range.Start), Protocol: strings.ToUpper(p.Protocol), Name: p.Name}
 		if p.Range.End != p.Range.Start {
-			shown.End = p.Range.End
+			shown.End = whole(p.Range.End)
 		}
 		out = append(out, shown)
 	}
@@ -145,13 +145,13 @@ type configurationBody struct {
 	Runtime                    *string              `json:"runtime"`
 	Command                    *string              `json:"command"`
 	Static                     *bool                `json:"static"`
-	RAMMB                      *int                 `json:"ramMB"`
-	CPU                        *int                 `json:"cpu"`
+	RAMMB                      *whole               `json:"ramMB"`
+	CPU                        *whole               `json:"cpu"`
 	InstanceGroups             []string             `json:"instanceGroups"`
 	Nodes                      []string             `json:"nodes"`
 	HostAddress                *string              `json:"hostAddress"`
 	AvailablePorts             portRangeBody        `json:"availablePorts"`
-	MinimumServiceCount        *int                 `json:"minimumServiceCount"`
+	MinimumServiceCount        *whole               `json:"minimumServiceCount"`
 	EnvironmentVariables       map[string]string    `json:"environmentVariables"`
 	TemplateInstallationConfig templateInstallation `json:"templateInstallationConfig"`
 	FileModifications          []string             `json:"fileModifications"`
@@ -162,17 +162,18 @@ type configurationBody struct {
 }
 
 type portRangeBody struct {
-	Min *int `json:"min"`
-	Max *int `json:"max"`
+	Min *whole `json:"min"`
+	Max *whole `json:"max"`
 }
 
 // spec is what the body makes of a group: the fields of this dialect from the
 // body or their defaults, all others as they were (old is nil for a new group).
 func (b configurationBody) spec(old *fleet.GroupSpec) (fleet.GroupSpec, error) {
 	s := fleet.DefaultSpec()
-	s.Scaling.Max = 0    // this dialect knows no maximum
-	s.MergeFiles = nil   // takes whole files,
-	s.AutoLayers = false // and only the templates it names
+	s.Scaling.Max = 0       // this dialect knows no maximum
+	s.MergeFiles = nil      // takes whole files,
+	s.AutoLayers = false    // and only the templates it names,
+	s.Software.JarFile = "" // and runs nothing but its command
 	if old != nil {
 		s = *old
 	}
@@ -183,12 +184,12 @@ func (b configurationBody) spec(old *fleet.GroupSpec) (fleet.GroupSpec, error) {
 	s.Runtime = fleet.RuntimeName(or(b.Runtime, string(fleet.RuntimeProcess)))
 	s.Command = or(b.Command, "")
 	s.Static.Enabled = or(b.Static, false)
-	s.Resources.MemoryMiB, s.Resources.CPU = or(b.RAMMB, defaultRAM), or(b.CPU, defaultCPU)
+	s.Resources.MemoryMiB, s.Resources.CPU = int(or(b.RAMMB, defaultRAM)), int(or(b.CPU, defaultCPU))
 	s.InstanceGroups = b.InstanceGroups
 	s.Where.Nodes = nodes
 	s.HostAddress = or(b.HostAddress, defaultHost)
-	s.Ports = fleet.PortRange{Start: or(b.AvailablePorts.Min, defaultPortMin), End: or(b.AvailablePorts.Max, defaultPortMax)}
-	s.Scaling.Min = or(b.MinimumServiceCount, defaultMinimum)
+	s.Ports = fleet.PortRange{Start: int(or(b.AvailablePorts.Min, defaultPortMin)), End: int(or(b.AvailablePorts.Max, defaultPortMax))}
+	s.Scaling.Min = int(or(b.MinimumServiceCount, defaultMinimum))
 	s.Env = b.env()
 	s.Templates = b.TemplateInstallationConfig.selection()
 	s.FileModifications = b.FileModifications
@@ -243,7 +244,7 @@ func (t templateInstallation) selection() fleet.TemplateSelection {
 				r.Storage = ""
 			}
 			ref := fleet.TemplateRef{Group: cmp.Or(r.Group, fleet.DefaultTemplateGroup), Name: r.Name}
-			out = append(out, fleet.TemplateLayer{TemplateRef: ref, Storage: r.Storage, Priority: r.Priority})
+			out = append(out, fleet.TemplateLayer{TemplateRef: ref, Storage: r.Storage, Priority: int(r.Priority)})
 		}
 		return out
 	}
@@ -260,12 +261,12 @@ func (b configurationBody) additionalPorts(old []fleet.NamedPort) []fleet.NamedP
 	var out []fleet.NamedPort
 	for _, p := range b.AdditionalPorts {
 		next := fleet.NamedPort{
-			Name:     cmp.Or(p.Name, "port-"+strconv.Itoa(p.Port)),
+			Name:     cmp.Or(p.Name, "port-"+strconv.Itoa(int(p.Port))),
 			Protocol: strings.ToLower(cmp.Or(p.Protocol, "tcp")),
-			Range:    fleet.PortRange{Start: p.Port, End: cmp.Or(p.End, p.Port)},
+			Range:    fleet.PortRange{Start: int(p.Port), End: int(cmp.Or(p.End, p.Port))},
 		}
 		for _, o := range old {
-			if p.End == 0 && o.Name == next.Name && o.Range.Start == p.Port {
+			if p.End == 0 && o.Name == next.Name && o.Range.Start == int(p.Port) {
 				next.Range = o.Range
 			}
 		}

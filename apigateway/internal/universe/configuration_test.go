@@ -93,6 +93,18 @@ func TestSpecialReadings(t *testing.T) {
 	}{
 		{"any node is no list", `{"nodes":["*"]}`, func(s fleet.GroupSpec) bool { return s.Where.Nodes == nil && s.Where.Allows("x") }},
 		{"a declared environment loses the default entry", `{"environmentVariables":{}}`, func(s fleet.GroupSpec) bool { return len(s.Env) == 0 }},
+		{"no command is none, whatever a native group would run", `{}`, func(s fleet.GroupSpec) bool {
+			return fleet.Compose(fleet.Group{Spec: s}, fleet.Materials{}, 0).Command == ""
+		}},
+		{"a jarFile that is given", `{"jarFile":"own.jar"}`, func(s fleet.GroupSpec) bool { return s.Software.JarFile == "own.jar" }},
+		{"numbers as text", `{"ramMB":"512","cpu":"50.0","minimumServiceCount":2.0,"availablePorts":{"min":"25568","max":25569},"additionalPorts":[{"port":"9000","protocol":"UDP","name":"q"}],` +
+			`"templateInstallationConfig":{"allOf":[{"name":"x","group":"g","storage":"local","priority":"7"}]}}`, func(s fleet.GroupSpec) bool {
+			return s.Resources.MemoryMiB == 512 && s.Resources.CPU == 50 && s.Scaling.Min == 2 && s.Ports == fleet.PortRange{Start: 25568, End: 25569} &&
+				s.AdditionalPorts[0].Range == fleet.PortRange{Start: 9000, End: 9000} && s.Templates.AllOf[0].Priority == 7
+		}},
+		{"numbers that are null", `{"ramMB":null,"additionalPorts":[{"port":9000,"end":null}]}`, func(s fleet.GroupSpec) bool {
+			return s.Resources.MemoryMiB == defaultRAM && s.AdditionalPorts[0].Range.End == 9000
+		}},
 		{"half a port range keeps the other default", `{"availablePorts":{"min":25568}}`, func(s fleet.GroupSpec) bool { return s.Ports == fleet.PortRange{Start: 25568, End: 25570} }},
 		{"a port without protocol and name has both", `{"additionalPorts":[{"port":9000}]}`, func(s fleet.GroupSpec) bool {
 			return s.AdditionalPorts[0] == fleet.NamedPort{Name: "port-9000", Protocol: "tcp", Range: fleet.PortRange{Start: 9000, End: 9000}}

@@ -76,7 +76,7 @@ func ReadConfiguration(name fleet.GroupName, body []byte) (operate.GroupWrite, e
 		return operate.GroupWrite{}, err
 	}
 	return operate.GroupWrite{
-		Name: name, Mode: operate.Put, Written: b.written, FreeValues: true,
+		Name: name, Mode: operate.Put, Written: b.written, FreeValues: true, CommandOptional: true,
 		Make: func(*fleet.GroupSpec) (fleet.GroupSpec, error) { return b.spec(nil) },
 	}, nil
 }
@@ -103,7 +103,7 @@ func (a *API) putConfiguration(c *gin.Context) {
 	}
 	write := operate.GroupWrite{
 		Name: fleet.GroupName(c.Param("name")), Mode: operate.Put, IfMatch: match, DryRun: dryRun(c), Make: spec, Written: b.written,
-		Shown: a.cfg.Shown(c), FreeValues: true,
+		Shown: a.cfg.Shown(c), FreeValues: true, CommandOptional: true,
 	}
 	out, err := a.cfg.Operations.WriteGroup(c.Request.Context(), a.cfg.By(c), write)
 	switch {

@@ -58,7 +58,10 @@ func (n *node) RCON(_ context.Context, _ fleet.InstanceID, command string) (clie
 }
 
 func (n *node) Log(_ context.Context, _ fleet.InstanceID, q client.Query) (upstream.Log, error) {
-	out := upstream.Log{Total: int64(len(n.lines))}
+	out := upstream.Log{}
+	if q.Count {
+		out.Total = int64(len(n.lines))
+	}
 	for _, text := range n.lines[max(0, len(n.lines)-q.Lines):] {
 		out.Lines = append(out.Lines, upstream.Line{Text: text})
 	}
@@ -454,4 +457,19 @@ func TestEveryRouteAsksForItsPermission(t *testing.T) {
 	s.want(200, "", "PUT", "/api/instances/abc123/state", `{"state":"ONLINE"}`)
 	s.want(200, "", "GET", "/api/instances/abc123", "")
 	s.want(403, "", "GET", "/api/instances/other1", "")
+}
+
+func TestANumberThatIsNoneIsRefusedByName(t *testing.T) {
+	s := newSite(t)
+	for body, says := range map[string]string{
+		`{"ramMB":"lots"}`:                        "ramMB must be a whole number, not string",
+		`{"ramMB":1.5}`:                           "ramMB must be a whole number, not number 1.5",
+		`{"cpu":"1.5"}`:                           "cpu must be a whole number",
+		`{"cpu":true}`:                            "cpu must be a whole number, not true or false",
+		`{"availablePorts":{"min":"9999999999"}}`: "availablePorts.min must be a whole number",
+		`{"additionalPorts":[{"port":"one"}]}`:    "port must be a whole number",
+	} {
+		s.want(400, says, "PUT", "/api/configurations/lobby", body)
+	}
+	s.want(404, "Configuration not found", "GET", "/api/configurations/lobby", "")
 }

@@ -165,7 +165,7 @@ func (a *API) logs(c *gin.Context) {
 		return
 	}
 	wanted := linesWanted(c.Query("lines"))
-	log, err := a.cfg.Operations.Logs(c.Request.Context(), string(i.Intent.ID), client.Query{Lines: wanted})
+	log, err := a.cfg.Operations.Logs(c.Request.Context(), string(i.Intent.ID), client.Query{Lines: wanted, Count: true})
 	if err != nil {
 		fail(c, err)
 		return

@@ -14,7 +14,7 @@ const keptLists = 64 << 20
 
 // shownInstances are instances as they are sent. Whoever may see instances is shown the same.
 type shownInstances struct {
-	one *encoded.Objects[fleet.InstanceID, encoded.Instance, []byte]
+	one   *encoded.Objects[fleet.InstanceID, encoded.Instance, []byte]
 	lists *encoded.Memo[listedFrom, listedFor, *encoded.Body]
 }
 

@@ -45,11 +45,11 @@ func (a *API) putState(c *gin.Context) {
 		return
 	}
 	var b struct {
-		State         string   `json:"state"`
-		LastHeartbeat millis   `json:"lastHeartbeat"`
-		Players       *int     `json:"players"`
-		MaxPlayers    *int     `json:"maxPlayers"`
-		TPS           *float64 `json:"tps"`
+		State         string `json:"state"`
+		LastHeartbeat millis `json:"lastHeartbeat"`
+		Players       *whole `json:"players"`
+		MaxPlayers    *whole `json:"maxPlayers"`
+		TPS           *real  `json:"tps"`
 	}
 	if err := Body(c, &b); err != nil {
 		fail(c, err)
@@ -60,7 +60,7 @@ func (a *API) putState(c *gin.Context) {
 		refuse(c, http.StatusBadRequest, "Invalid state")
 		return
 	}
-	h := client.Heartbeat{State: state, At: b.LastHeartbeat.Time, Players: b.Players, MaxPlayers: b.MaxPlayers, TPS: b.TPS}
+	h := client.Heartbeat{State: state, At: b.LastHeartbeat.Time, Players: (*int)(b.Players), MaxPlayers: (*int)(b.MaxPlayers), TPS: (*float64)(b.TPS)}
 	if err := a.cfg.Operations.Heartbeat(c.Request.Context(), string(i.Intent.ID), h); err != nil {
 		fail(c, err)
 		return

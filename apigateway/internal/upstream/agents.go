@@ -65,7 +65,7 @@ type Live struct {
 // Log is the end of an instance's output, oldest line first.
 type Log struct {
 	Lines []Line
-	// Total is the number of lines in all as far as it was counted: with Truncated there are at least that many.
+	// Total is the number of lines in the log; 0 unless client.Query.Count asked for it.
 	Total int64
 	// Truncated is true when there were more lines than asked for; those lie before the offset Before.
 	Truncated bool

@@ -34,10 +34,7 @@ func (a nodeAgent) Log(ctx context.Context, id fleet.InstanceID, q client.Query)
 	if err != nil {
 		return Log{}, err
 	}
-	out := Log{Total: int64(len(got.Lines)), Truncated: got.More, Before: got.Before}
-	if got.More {
-		out.Total++
-	}
+	out := Log{Total: got.Total, Truncated: got.More, Before: got.Before}
 	for _, l := range got.Lines {
 		out.Lines = append(out.Lines, Line{Offset: l.Offset, At: l.At, Text: l.Text})
 	}

@@ -129,7 +129,7 @@ func answer(w http.ResponseWriter) {
 
 // writePage sends a page as a client.Log, holding one line at a time.
 func writePage(w http.ResponseWriter, page *console.Page) error {
-	head, err := json.Marshal(client.Log{Lines: []client.Line{}, More: page.More, Before: page.Before})
+	head, err := json.Marshal(client.Log{Lines: []client.Line{}, More: page.More, Before: page.Before, Total: page.Total})
 	if err != nil {
 		return errs.As(errs.Internal, "api.writePage", err)
 	}
@@ -162,6 +162,7 @@ func decodeQuery(q url.Values) (out console.Query, err error) {
 		return out, err
 	}
 	out.Lines = int(min(lines, console.MaxLines))
+	out.Count = q.Get("count") == "true"
 	if out.Before, err = number(q.Get("before"), "before", 0); err != nil {
 		return out, err
 	}

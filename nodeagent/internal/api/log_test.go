@@ -71,6 +71,21 @@ func TestAPageIsSentAsItIsRead(t *testing.T) {
 	}
 }
 
+func TestAPageTellsHowManyLinesTheLogHasWhenAsked(t *testing.T) {
+	for text, want := range map[string]int64{
+		"": 0, "one": 1, "one\n": 1, "one\ntwo\nthree": 3, strings.Repeat("line\n", 100_000): 100_000,
+	} {
+		for query, want := range map[string]int64{"lines=1": 0, "lines=1&count=true": want, "lines=1&count=true&before=4&grep=x": want} {
+			w := httptest.NewRecorder()
+			readerOf(t, text).ServeHTTP(w, ask(t.Context(), query))
+			var got client.Log
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Total != want {
+				t.Errorf("%d bytes, %s: %d lines, want %d (%v)", len(text), query, got.Total, want, err)
+			}
+		}
+	}
+}
+
 func TestAPatternThatExplodesIsRefusedByName(t *testing.T) {
 	for _, text := range []string{`(((a{1,100}){1,100}){1,100})`, `(a{1,100}){1,10}`, `(`} {
 		w := httptest.NewRecorder()

@@ -17,6 +17,8 @@ const (
 	// MaxSearch is the most one call looks through, in bytes; less for a pattern that is
 	// slow to match.
 	MaxSearch = 64 << 20
+	// maxCount is how much of a log's end lines are counted in, in bytes.
+	maxCount = 1 << 30
 	// searchBlock is how much of a log is looked at at a time.
 	searchBlock = 256 << 10
 )
@@ -32,6 +34,8 @@ type Query struct {
 	Since, Until time.Time
 	// Match is what a line must match, escape sequences aside; the zero value matches all.
 	Match Pattern
+	// Count has the page tell how many lines the log has.
+	Count bool
 }
 
 // Page is a page of a log. It holds where its lines are and reads them when they are
@@ -40,6 +44,8 @@ type Page struct {
 	// More is true when older lines may belong to the answer: ask for those before Before.
 	More   bool
 	Before int64
+	// Total is the number of lines that are kept of the log; 0 unless Query.Count asked for it.
+	Total int64
 
 	log   source // nil where there is no log
 	size  int64  // of the log when it was opened
@@ -93,7 +99,33 @@ func (q Query) page(ctx context.Context, log source, t times) (*Page, error) {
 	if q.Before > 0 {
 		to = min(to, q.Before)
 	}
+	if q.Count {
+		if p.Total, err = p.count(ctx); err != nil {
+			return p, err
+		}
+	}
 	return p, q.search(ctx, p, max(from, p.kept()), to)
+}
+
+// count is the number of lines that are kept of the log, an unfinished last one included.
+func (p *Page) count(ctx context.Context) (lines int64, err error) {
+	buf, last := make([]byte, searchBlock), byte('\n')
+	for at := max(p.kept(), p.size-maxCount); at < p.size; {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		n, err := p.log.ReadAt(buf[:min(searchBlock, p.size-at)], at)
+		if n == 0 {
+			return 0, errs.As(errs.Unavailable, "console.count", err)
+		}
+		lines += int64(bytes.Count(buf[:n], []byte{'\n'}))
+		last = buf[n-1]
+		at += int64(n)
+	}
+	if last != '\n' {
+		lines++
+	}
+	return lines, nil
 }
 
 // kept is where what is kept of the log begins, at a line.
