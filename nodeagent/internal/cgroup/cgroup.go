@@ -88,9 +88,26 @@ func OwnerOf(pid int) string {
 	if err != nil {
 		return ""
 	}
-	_, rest, _ := strings.Cut(paths[unified], "/"+groupPrefix)
-	owner, _, _ := strings.Cut(rest, "/")
+	_, owner := partOf(paths[unified])
 	return owner
+}
+
+// partOf finds an agent's part in a path: the group that the part is in and the part's owner.
+// Without a part it returns the path and no owner. A unit of systemd, such as
+// orrery-nodeagent.service, begins like a part; unlike an owner its name has a dot.
+func partOf(path string) (parent, owner string) {
+	for at := 0; ; {
+		i := strings.Index(path[at:], "/"+groupPrefix)
+		if i < 0 {
+			return path, ""
+		}
+		at += i
+		name, _, _ := strings.Cut(path[at+1:], "/")
+		if !strings.Contains(name, ".") {
+			return path[:at], strings.TrimPrefix(name, groupPrefix)
+		}
+		at += len("/") + len(name)
+	}
 }
 
 // Close removes the agent's part of the hierarchy if no instance lives in it.

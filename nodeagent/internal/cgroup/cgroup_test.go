@@ -28,6 +28,22 @@ func needs(t *testing.T, there bool, otherwise string) bool {
 	return false
 }
 
+func TestAServiceIsNoPartOfAnAgentWhateverItsName(t *testing.T) {
+	for _, c := range []struct{ path, parent, owner string }{
+		{"/", "/", ""},
+		{"/system.slice/orrery-nodeagent.service", "/system.slice/orrery-nodeagent.service", ""},
+		{"/system.slice/orrery-nodeagent.service/agent.orrery", "/system.slice/orrery-nodeagent.service/agent.orrery", ""},
+		{"/system.slice/orrery-nodeagent.service/orrery-A1/lobby", "/system.slice/orrery-nodeagent.service", "A1"},
+		{"/orrery-games.slice/orrery-games-eu.slice/orrery-node.service/orrery-A1", "/orrery-games.slice/orrery-games-eu.slice/orrery-node.service", "A1"},
+		{"/docker/abc/orrery-A1/lobby", "/docker/abc", "A1"},
+		{"/orrery-A1/lobby/orrery-B2/nested", "", "A1"},
+	} {
+		if parent, owner := partOf(c.path); parent != c.parent || owner != c.owner {
+			t.Errorf("%s: parent %q, owner %q; want %q, %q", c.path, parent, owner, c.parent, c.owner)
+		}
+	}
+}
+
 // resident starts a process in a group, which is killed at the latest when the test is over.
 func resident(t *testing.T, dir string) int {
 	t.Helper()

@@ -39,7 +39,7 @@ func ownDirs() (map[string]string, error) {
 		for _, name := range m.controllers {
 			path, known := paths[name]
 			if _, earlier := dirs[name]; known && !earlier {
-				path, _, _ = strings.Cut(path, "/"+groupPrefix)
+				path, _ = partOf(path)
 				dirs[name] = filepath.Join(m.point, within(strings.TrimSuffix(path, "/"+leaf), m.root))
 			}
 		}
