@@ -505,13 +505,13 @@ func TestAnExclusiveInstanceThatWasPlacedElsewhereIsNotStartedAgain(t *testing.T
 	exclusive(&plan)
 	plan.OnCrash = fleet.CrashRestart
 	s.place(one, 1, plan, 0)
-	s.await(one, "the pause before its next run", func(st fleet.Status) bool { return st.Restarts == 1 })
+	s.await(one, "the pause before its third run", func(st fleet.Status) bool { return st.Restarts == 2 })
 	s.remove(store.PlacementKey(node, one))
 	st := s.await(one, "its end", func(st fleet.Status) bool { return st.State.Terminal() })
 	if st.State != fleet.Failed || st.Reason != fleet.ReasonNodeLost {
 		t.Errorf("status %+v", st)
 	}
-	if b, err := os.ReadFile(filepath.Join(s.dir, "static", "lobby", "lobby-1", "runs")); string(b) != "run\n" {
+	if b, err := os.ReadFile(filepath.Join(s.dir, "static", "lobby", "lobby-1", "runs")); string(b) != "run\nrun\n" {
 		t.Errorf("runs %q, %v", b, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -95,21 +96,31 @@ func TestAKilledAgentsInstancesAreAdoptedWithPidAndPort(t *testing.T) {
 	}
 }
 
-func TestAPortHeldByAStrangerFailsTheStartAndIsBlocked(t *testing.T) {
+func TestAPortHeldByAStrangerFailsTheStartAndIsBlockedUntilItIsFree(t *testing.T) {
 	for _, network := range []string{"tcp", "udp"} {
 		t.Run(network, func(t *testing.T) {
 			s := newSite(t)
 			s.start(taking)
-			port := hold(t, network)
+			port, release := hold(t, network)
 			s.place("aaaaaa", 1, server(), port)
 			st := s.awaitState("aaaaaa", 1, fleet.Failed)
 			if st.Reason != fleet.ReasonPortTaken || !strings.Contains(st.Message, strconv.Itoa(port)) {
 				t.Errorf("status %+v", st)
 			}
-			n, err := store.Get(t.Context(), s.store, store.NodeKey(node))
-			if err != nil || len(n.BlockedPorts) != 1 || n.BlockedPorts[0].Port != port {
-				t.Errorf("blocked %+v, %v", n.BlockedPorts, err)
+			blocked := s.blocked()
+			if len(blocked) != 1 || blocked[0].Port != port {
+				t.Fatalf("blocked %+v", blocked)
 			}
+			for _, want := range []string{fmt.Sprintf("(pid %d)", os.Getpid()), "until " + blocked[0].Until.Format(time.TimeOnly)} {
+				if !strings.Contains(st.Message, want) {
+					t.Errorf("the message %q lacks %q", st.Message, want)
+				}
+			}
+			if !strings.HasSuffix(blocked[0].By, fmt.Sprintf("(pid %d)", os.Getpid())) {
+				t.Errorf("held by %q", blocked[0].By)
+			}
+			release()
+			s.awaitUnblocked()
 		})
 	}
 }
@@ -119,30 +130,34 @@ func TestACommandWithoutWordsIsToldBeforeAPortIsLookedAt(t *testing.T) {
 	s.start(taking)
 	plan := basic(" %NOTHING% ")
 	plan.Variables = map[string]string{"NOTHING": ""}
-	s.place("aaaaaa", 1, plan, hold(t, "tcp"))
+	port, _ := hold(t, "tcp")
+	s.place("aaaaaa", 1, plan, port)
 	if st := s.awaitState("aaaaaa", 1, fleet.Failed); st.Reason != fleet.ReasonCommandMissing {
 		t.Errorf("status %+v", st)
 	}
-	if n, err := store.Get(t.Context(), s.store, store.NodeKey(node)); err != nil || len(n.BlockedPorts) != 0 {
-		t.Errorf("blocked %+v, %v", n.BlockedPorts, err)
+	if blocked := s.blocked(); len(blocked) != 0 {
+		t.Errorf("blocked %+v", blocked)
 	}
 }
 
-func hold(t *testing.T, network string) int {
+// hold holds a port until it is released or the test ends.
+func hold(t *testing.T, network string) (port int, release func()) {
 	if network == "udp" {
 		c, err := net.ListenPacket("udp", ":0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = c.Close() })
-		return c.LocalAddr().(*net.UDPAddr).Port
+		release = func() { _ = c.Close() }
+		t.Cleanup(release)
+		return c.LocalAddr().(*net.UDPAddr).Port, release
 	}
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() })
-	return l.Addr().(*net.TCPAddr).Port
+	release = func() { _ = l.Close() }
+	t.Cleanup(release)
+	return l.Addr().(*net.TCPAddr).Port, release
 }
 
 func TestAStopForWhatWasNeverStartedStartsNothing(t *testing.T) {

@@ -313,6 +313,8 @@ func child(mode string) int {
 	switch mode {
 	case "server":
 		return serve()
+	case "holder":
+		return holdPort()
 	case "agent":
 		return agentProcess()
 	case "web":

@@ -28,8 +28,8 @@ type Node struct {
 	Runtimes []NodeRuntime `json:"runtimes"`
 	// Limits says which limits of its instances the host holds.
 	Limits NodeLimits `json:"limits,omitzero"`
-	// BlockedPorts are ports that strangers were found to hold; the scheduler avoids each
-	// for PortBlockedFor.
+	// BlockedPorts are ports that strangers were found to hold. The scheduler avoids each
+	// for PortBlockedFor; the agent removes it as soon as it is free.
 	BlockedPorts []BlockedPort `json:"blockedPorts,omitempty"`
 	Host         HostInfo      `json:"host"`
 	// SessionTTLSeconds is the TTL of the node's latest session, as etcd granted it.
@@ -97,12 +97,19 @@ type NodeLimits struct {
 // Holds reports whether a limit is held.
 func (l NodeLimits) Holds(limit string) bool { return slices.Contains(l.Held, limit) }
 
-// PortBlockedFor is how long a port that a stranger holds is avoided.
+// PortBlockedFor is how long the scheduler avoids a port that a stranger holds, unless the
+// node's agent finds it free before.
 const PortBlockedFor = 5 * time.Minute
+
+// PortPatience is how long an agent waits for a port that only connections of a program
+// that has ended hold: longer than the minute for which Linux keeps them.
+const PortPatience = 75 * time.Second
 
 // BlockedPort is a port held by a stranger.
 type BlockedPort struct {
 	Port int `json:"port"`
+	// By names the stranger; empty in records of earlier agents.
+	By string `json:"by,omitempty"`
 	// Until tells two findings apart, and is shown; it is of the host's clock.
 	Until time.Time `json:"until"`
 }

@@ -39,6 +39,7 @@ const (
 	ReasonReady            Reason = "Ready"            // the readiness check passed
 	ReasonAdopted          Reason = "Adopted"          // an agent that came back found it running
 	ReasonRestartedInPlace Reason = "RestartedInPlace" // it crashed and its agent started it again
+	ReasonPortReleasing    Reason = "PortReleasing"    // the kernel still keeps connections of whoever had its port before
 )
 
 // Why an instance stops or has stopped.
@@ -121,6 +122,7 @@ var reasonText = map[Reason]string{
 	ReasonReady:            "the readiness check passed",
 	ReasonAdopted:          "its agent came back and found it running",
 	ReasonRestartedInPlace: "it crashed and its agent started it again",
+	ReasonPortReleasing:    "the kernel still keeps connections of a program that had its port",
 	ReasonStopRequested:    "somebody asked for the stop",
 	ReasonAboveMaximum:     "the group had more living instances than its maximum",
 	ReasonScaledDown:       "the group's minimum was lowered",

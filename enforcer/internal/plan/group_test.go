@@ -312,6 +312,14 @@ func TestOrders(t *testing.T) {
 		{"STARTING beyond its bound is killed", func(s *sim) {
 			s.add(manual, in(alive, fleet.Starting, fleet.ReasonProcessStarted, at(-3*m)))
 		}, 0, "order i00001 by kill: DeadlinePassed"},
+		{"STARTING may wait for a port for longer than its bound", func(s *sim) {
+			s.plans["plan"].StartupTimeoutSeconds = 10
+			s.add(manual, in(alive, fleet.Starting, fleet.ReasonPortReleasing, at(-m)))
+		}, 30 * time.Second, ""},
+		{"but not for ever", func(s *sim) {
+			s.plans["plan"].StartupTimeoutSeconds = 10
+			s.add(manual, in(alive, fleet.Starting, fleet.ReasonPortReleasing, at(-fleet.PortPatience-time.Minute)))
+		}, 0, "order i00001 by kill: DeadlinePassed"},
 		{"STARTING has no bound when the plan has none", func(s *sim) {
 			s.plans["plan"].StartupTimeoutSeconds = 0
 			s.add(manual, in(alive, fleet.Starting, fleet.ReasonProcessStarted, at(-time.Hour)))

@@ -114,7 +114,11 @@ func (p *pass) deadline(i *fleet.Instance, order *fleet.Order) (since time.Time,
 		if plan == nil || plan.StartupTimeoutSeconds <= 0 {
 			return time.Time{}, 0
 		}
-		return changed, time.Duration(plan.StartupTimeoutSeconds)*time.Second + p.in.Limits.StartSlack
+		limit := time.Duration(plan.StartupTimeoutSeconds) * time.Second
+		if i.Status.PID == 0 && i.Status.Reason != fleet.ReasonProcessStarted { // no run has begun: the agent pauses, or waits for a port
+			limit = max(limit, fleet.PortPatience)
+		}
+		return changed, limit + p.in.Limits.StartSlack
 	case fleet.Unplaced, fleet.Online, fleet.Stopping, fleet.Stopped, fleet.Crashed, fleet.Failed, fleet.Offline:
 	}
 	return time.Time{}, 0

@@ -168,20 +168,42 @@ func (t *step) restart(v verdict, exit fleet.Exit, rebooted bool, at time.Time) 
 		t.end(v.state, v.reason, message, &exit, at)
 		return
 	}
-	t.pauseFor(pause(t.Level), v, exit)
-	if rebooted { // what lies in the directory is not to be trusted after a power cut
+	switch {
+	case rebooted: // what lies in the directory is not to be trusted after a power cut
+		t.goOn(v, exit, "it is started again")
 		t.Run++
 		t.prepare()
+	case len(t.Crashes) == 1 && !t.Status.OnlineAt.IsZero():
+		t.Level--
+		t.goOn(v, exit, "it is started again at once")
+		t.again()
+	default:
+		t.pauseFor(pause(t.Level), v, exit)
 	}
 }
 
 func (t *step) pauseFor(d time.Duration, v verdict, exit fleet.Exit) {
+	t.goOn(v, exit, fmt.Sprintf("it is started again after %v", d))
 	t.Phase, t.ResumeAt = Waiting, t.now.Add(d)
+	t.do(Wake{Run: t.Run, Timer: RestartTimer, After: d})
+}
+
+// goOn shows that a run has ended and another one of the same generation follows.
+func (t *step) goOn(v verdict, exit fleet.Exit, how string) {
 	t.Status.PID, t.Status.Exit, t.Status.OnlineAt = 0, &exit, time.Time{}
 	t.Status.FinishedAt = time.Time{}
 	t.Status.Restarts++
-	t.show(fleet.Starting, fleet.ReasonRestartedInPlace, fmt.Sprintf("%s; it is started again after %v", sentence(v), d))
-	t.do(Wake{Run: t.Run, Timer: RestartTimer, After: d})
+	t.show(fleet.Starting, fleet.ReasonRestartedInPlace, sentence(v)+"; "+how)
+}
+
+// again begins the next run in place.
+func (t *step) again() {
+	t.Run++
+	if t.TokenHash == "" { // its token was lost with the journal: it gets another one
+		t.prepare()
+		return
+	}
+	t.launch()
 }
 
 func sentence(v verdict) string {

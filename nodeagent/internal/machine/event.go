@@ -53,6 +53,12 @@ type Failed struct {
 	Message string
 }
 
+// Delayed says that Launch waits for a port that leftover connections hold.
+type Delayed struct {
+	Run     int
+	Message string
+}
+
 // Started answers Launch.
 type Started struct {
 	Run int
@@ -159,6 +165,7 @@ func (Shutdown) event()       {}
 func (Recovered) event()      {}
 func (Prepared) event()       {}
 func (Failed) event()         {}
+func (Delayed) event()        {}
 func (Started) event()        {}
 func (Found) event()          {}
 func (Lost) event()           {}

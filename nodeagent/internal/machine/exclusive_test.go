@@ -39,8 +39,8 @@ func TestAnExclusiveInstanceEndsWithItsSession(t *testing.T) {
 		s.on(machine.Found{Run: 1, PID: 7}).did(machine.Kill{})
 	})
 	t.Run("a run in place that is waited for does not come", func(t *testing.T) {
-		s := running(t, exclusiveRestarting).on(exited(1, 1), cut).is(machine.Ended, fleet.Stopped, fleet.ReasonSessionExpiring)
-		s.on(machine.Elapsed{Run: 1, Timer: machine.RestartTimer}).did()
+		s := running(t, exclusiveRestarting).on(exited(1, 1), started(2), exited(2, 1), cut).is(machine.Ended, fleet.Stopped, fleet.ReasonSessionExpiring)
+		s.on(machine.Elapsed{Run: 2, Timer: machine.RestartTimer}).did()
 	})
 	t.Run("a later generation begins when told", func(t *testing.T) {
 		s := running(t, exclusive).on(now, killed(1))

@@ -19,8 +19,8 @@ func TestAServerThatServesNoMoreIsACrash(t *testing.T) {
 
 func TestAServerThatServesNoMoreIsStartedAgainInPlace(t *testing.T) {
 	s := running(t, func(p *fleet.Plan) { alive(p); restarting(p) })
-	s.on(machine.Unhealthy{Run: 1, Message: "silent"}, exited(1, 0)).is(machine.Waiting, fleet.Starting, fleet.ReasonRestartedInPlace)
-	s.on(machine.Elapsed{Run: 1, Timer: machine.RestartTimer}).did(machine.Launch{Run: 2})
+	s.on(machine.Unhealthy{Run: 1, Message: "silent"}, exited(1, 0)).is(machine.Launching, fleet.Starting, fleet.ReasonRestartedInPlace)
+	s.did(machine.Launch{Run: 2})
 	s.on(machine.Unhealthy{Run: 1, Message: "of the run before"}, started(2)).is(machine.Online, fleet.Online, fleet.ReasonRestartedInPlace)
 }
 

@@ -170,7 +170,7 @@ func TestStopsAtEveryPoint(t *testing.T) {
 		running(t, nil).on(order(1, fleet.OrderKill), stop).did()
 	})
 	t.Run("while waiting for the next run", func(t *testing.T) {
-		s := running(t, restarting).on(exited(1, 1), stop)
+		s := running(t, restarting).on(exited(1, 1), started(2), exited(2, 1), stop)
 		s.did(machine.Clear{}).is(machine.Ended, fleet.Stopped, fleet.ReasonStopRequested)
 	})
 	t.Run("an order of another generation is not obeyed", func(t *testing.T) {
@@ -210,16 +210,44 @@ func TestAStopOnTheNodeItselfIsAStopAndNothingIsStartedAgain(t *testing.T) {
 }
 
 func TestRestartInPlace(t *testing.T) {
-	s := running(t, restarting).on(exited(1, 1)).is(machine.Waiting, fleet.Starting, fleet.ReasonRestartedInPlace)
-	s.did(machine.Wake{Run: 1, Timer: machine.RestartTimer, After: time.Second})
-	s.on(machine.Elapsed{Run: 1, Timer: machine.RestartTimer}).did(machine.Launch{Run: 2})
-	s.on(started(2)).is(machine.Online, fleet.Online, fleet.ReasonRestartedInPlace)
+	s := running(t, restarting).on(exited(1, 1)).is(machine.Launching, fleet.Starting, fleet.ReasonRestartedInPlace)
+	s.did(machine.Launch{Run: 2}).on(started(2)).is(machine.Online, fleet.Online, fleet.ReasonRestartedInPlace)
 	if s.state.Status.Restarts != 1 {
 		t.Errorf("restarts = %d", s.state.Status.Restarts)
 	}
-	s.on(exited(2, 1)).did(machine.Wake{Run: 2, Timer: machine.RestartTimer, After: 2 * time.Second})
+	s.on(exited(2, 1)).did(machine.Wake{Run: 2, Timer: machine.RestartTimer, After: time.Second})
 	s.on(machine.Elapsed{Run: 2, Timer: machine.RestartTimer}, started(3), exited(3, 1))
 	s.is(machine.Ended, fleet.Crashed, fleet.ReasonExited)
+}
+
+func TestARunThatWasNeverReadyIsFollowedByAPause(t *testing.T) {
+	slow := func(p *fleet.Plan) {
+		restarting(p)
+		p.Readiness.Type = fleet.CheckPort
+	}
+	s := running(t, slow).on(exited(1, 1)).is(machine.Waiting, fleet.Starting, fleet.ReasonRestartedInPlace)
+	s.did(machine.Wake{Run: 1, Timer: machine.RestartTimer, After: time.Second})
+	s.on(machine.Elapsed{Run: 1, Timer: machine.RestartTimer}, started(2), machine.Ready{Run: 2}, exited(2, 1))
+	s.did(machine.Wake{Run: 2, Timer: machine.RestartTimer, After: 2 * time.Second})
+}
+
+func TestACrashAfterTheWindowIsAFirstOneAgain(t *testing.T) {
+	s := running(t, restarting)
+	for run := 1; run < 9; run++ {
+		s.now = epoch.Add(time.Duration(run) * machine.CrashWindow)
+		s.on(machine.Exited{Run: run, Exit: fleet.Exit{Known: true, Code: 1}, At: s.now}).did(machine.Launch{Run: run + 1})
+		s.on(machine.Started{Run: run + 1, PID: 7, At: s.now})
+	}
+}
+
+func TestALaunchThatWaitsForItsPortSaysSo(t *testing.T) {
+	s := begin(t).on(placed(1), prepared(1, nil), machine.Delayed{Run: 1, Message: "two connections"}).did()
+	s.is(machine.Launching, fleet.Preparing, fleet.ReasonPortReleasing)
+	s.on(started(1)).is(machine.Online, fleet.Online, fleet.ReasonProcessStarted)
+	s.on(machine.Delayed{Run: 1, Message: "too late"}).is(machine.Online, fleet.Online, fleet.ReasonProcessStarted)
+	s = running(t, restarting).on(exited(1, 1), machine.Delayed{Run: 2, Message: "two connections"}).did()
+	s.is(machine.Launching, fleet.Starting, fleet.ReasonPortReleasing)
+	s.on(order(1, fleet.OrderStop)).did(machine.Cancel{})
 }
 
 func TestACrashIsReplacedByOthersUnlessNobodyCanBeTold(t *testing.T) {
@@ -356,9 +384,9 @@ func TestWhatTheStoreKnowsIsTakenUp(t *testing.T) {
 }
 
 func TestWithoutItsTokenAnInstanceIsPreparedAnew(t *testing.T) {
-	s := running(t, restarting).on(exited(1, 1))
+	s := running(t, restarting)
 	s.state.TokenHash = ""
-	s.on(machine.Elapsed{Run: 1, Timer: machine.RestartTimer}).did(machine.Prepare{Run: 2})
+	s.on(exited(1, 1)).did(machine.Prepare{Run: 2})
 }
 
 func TestAClockThatWasSetBackOrAheadHoldsNothingUpAndEndsNothing(t *testing.T) {

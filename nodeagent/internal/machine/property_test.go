@@ -164,8 +164,9 @@ func TestNoOrderOfEventsBreaksTheInvariants(t *testing.T) {
 				action := rapid.SampledFrom([]fleet.OrderAction{fleet.OrderStop, fleet.OrderKill}).Draw(t, "action")
 				w.step(order(rapid.Int64Range(1, 5).Draw(t, "generation"), action))
 			},
-			"answer": w.answer,
-			"ready":  func(t *rapid.T) { w.step(machine.Ready{Run: run(t)}) },
+			"answer":  w.answer,
+			"delayed": func(t *rapid.T) { w.step(machine.Delayed{Run: run(t)}) },
+			"ready":   func(t *rapid.T) { w.step(machine.Ready{Run: run(t)}) },
 			"health": func(t *rapid.T) {
 				w.step(rapid.SampledFrom([]machine.Event{
 					machine.Unhealthy{Run: run(t)}, machine.Healthy{Run: run(t)}, machine.Overgrown{Run: run(t)},

@@ -54,7 +54,7 @@ type State struct {
 	Halt *Halt `json:"halt,omitempty"`
 	// Verdict is, of a Doubtful one, a sentence about its crash.
 	Verdict string `json:"verdict,omitempty"`
-	// Level is how many times in a row it crashed; Crashes when, within CrashWindow.
+	// Level is how many crashes in a row a pause followed; Crashes are those within CrashWindow.
 	Level   int         `json:"level,omitempty"`
 	Crashes []time.Time `json:"crashes,omitempty"`
 	// ResumeAt is when the next run in place is due.
@@ -85,9 +85,10 @@ type Halt struct {
 	Crash bool `json:"crash,omitempty"`
 }
 
-// In-place restarts: the pause doubles from firstPause to maxPause with each crash
-// in a row; GiveUp crashes within CrashWindow end the generation as CRASHED. A run
-// longer than calm starts the count anew.
+// In-place restarts: the first crash within CrashWindow, of a run that was ready, is
+// followed by another run at once. The pause after others doubles from firstPause to
+// maxPause with each in a row. GiveUp crashes within CrashWindow end the generation as
+// CRASHED. A run longer than calm starts the count anew.
 const (
 	firstPause  = time.Second
 	maxPause    = time.Minute
@@ -100,7 +101,7 @@ const (
 // left of its time by a clock that may have been set.
 const readyAgain = 10 * time.Second
 
-// pause is the time before the run after the level-th crash in a row.
+// pause is the time before the run after the level-th crash in a row that a pause follows.
 func pause(level int) time.Duration {
 	return min(firstPause<<min(max(level-1, 0), 10), maxPause)
 }

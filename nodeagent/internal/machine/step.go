@@ -31,6 +31,8 @@ func Step(s State, ev Event, now time.Time) (State, []Effect) {
 		t.prepared(e)
 	case Failed:
 		t.failed(e)
+	case Delayed:
+		t.delayed(e)
 	case Started:
 		t.started(e)
 	case Found:
@@ -253,6 +255,12 @@ func (t *step) failed(e Failed) {
 	t.end(fleet.Failed, e.Reason, e.Message, nil, t.now)
 }
 
+func (t *step) delayed(e Delayed) {
+	if e.Run == t.Run && t.Phase == Launching {
+		t.show(t.Status.State, fleet.ReasonPortReleasing, e.Message)
+	}
+}
+
 func (t *step) started(e Started) {
 	if !t.answered(Launcher, e.Run) {
 		return
@@ -316,11 +324,6 @@ func (t *step) elapsed(e Elapsed) {
 	case e.Timer == LifetimeTimer:
 		t.lifetimeOver()
 	case e.Timer == RestartTimer && t.Phase == Waiting:
-		t.Run++
-		if t.TokenHash == "" { // its token was lost with the journal: it gets another one
-			t.prepare()
-			return
-		}
-		t.launch()
+		t.again()
 	}
 }

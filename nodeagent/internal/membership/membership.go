@@ -76,6 +76,8 @@ type Member struct {
 	firstSeen time.Time
 	// resumed is true while the session is the predecessor's; owned by Run.
 	resumed bool
+	// blocked says that a port was blocked.
+	blocked chan struct{}
 
 	mu     sync.Mutex
 	record fleet.Node
@@ -92,7 +94,7 @@ func New(cfg Config) *Member {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Member{cfg: cfg, record: cfg.Record, runtimes: cfg.Record.Runtimes, doubts: make(chan struct{}, 1)}
+	return &Member{cfg: cfg, record: cfg.Record, runtimes: cfg.Record.Runtimes, doubts: make(chan struct{}, 1), blocked: make(chan struct{}, 1)}
 }
 
 // Run joins, and joins again whenever the session was lost, until ctx ends. It
@@ -125,10 +127,11 @@ func (m *Member) Run(ctx context.Context) error {
 func (m *Member) hold(ctx context.Context, s *store.Session) {
 	var looking sync.WaitGroup
 	defer looking.Wait()
+	held, cancel := context.WithCancel(ctx)
+	defer cancel()
+	looking.Go(func() { m.watchPorts(held, s.Fence()) })
 	if m.resumed {
 		m.resumed = false
-		held, cancel := context.WithCancel(ctx)
-		defer cancel()
 		looking.Go(func() { m.awaitSpace(held, s) })
 	}
 	for {
@@ -478,24 +481,4 @@ func (m *Member) wanted() []fleet.NodeRuntime {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.runtimes
-}
-
-// Block keeps a port that a stranger holds from the scheduler for a while. It is
-// best effort: the start fails either way. Without a session it writes nothing, since
-// another agent may have the node by now.
-func (m *Member) Block(ctx context.Context, port int) {
-	fence, ok := m.Fence()
-	if !ok {
-		m.cfg.Log.Warn("taken port not reported: the node has no session", "port", port)
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
-	err := m.update(ctx, fence, func(n *fleet.Node) {
-		n.BlockedPorts = slices.DeleteFunc(n.BlockedPorts, func(b fleet.BlockedPort) bool { return b.Port == port })
-		n.BlockedPorts = append(n.BlockedPorts, fleet.BlockedPort{Port: port, Until: m.cfg.Now().UTC().Add(fleet.PortBlockedFor)})
-	})
-	if err != nil {
-		m.cfg.Log.Warn("taken port not reported", "port", port, "error", err)
-	}
 }

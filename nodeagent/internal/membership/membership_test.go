@@ -123,7 +123,7 @@ func TestABlockedPortIsWrittenOnlyUnderTheNodesOwnSession(t *testing.T) {
 		}
 		return len(record.BlockedPorts)
 	}
-	m.Block(ctx, 25565)
+	m.Block(ctx, fleet.BlockedPort{Port: 25565, Until: time.Now().Add(fleet.PortBlockedFor)})
 	if n := blocked(); n != 0 {
 		t.Errorf("%d ports are blocked by an agent that has not joined", n)
 	}
@@ -132,14 +132,14 @@ func TestABlockedPortIsWrittenOnlyUnderTheNodesOwnSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.entered(s, cluster, time.Now())
-	m.Block(ctx, 25565)
+	m.Block(ctx, fleet.BlockedPort{Port: 25565, Until: time.Now().Add(fleet.PortBlockedFor)})
 	if n := blocked(); n != 1 {
 		t.Errorf("%d ports are blocked by the node's agent, want 1", n)
 	}
 	if err := store.RevokeSession(ctx, client, store.NodeSessionKey(node), s.Fence().Epoch()); err != nil {
 		t.Fatal(err)
 	}
-	m.Block(ctx, 25566) // the agent has not noticed yet
+	m.Block(ctx, fleet.BlockedPort{Port: 25566, Until: time.Now().Add(fleet.PortBlockedFor)}) // the agent has not noticed yet
 	if n := blocked(); n != 1 {
 		t.Errorf("%d ports are blocked after the session was revoked, want 1", n)
 	}
@@ -259,7 +259,7 @@ func TestEachJoinWritesTheNodesRecordWithItsSession(t *testing.T) {
 		if granted := s.Deadline().Sub(s.Confirmed()); time.Duration(record.SessionTTLSeconds)*time.Second != granted {
 			t.Errorf("the record says a TTL of %d s, etcd granted %v", record.SessionTTLSeconds, granted)
 		}
-		m.Block(t.Context(), 25565)
+		m.Block(t.Context(), fleet.BlockedPort{Port: 25565, Until: time.Now().Add(fleet.PortBlockedFor)})
 		if written, _ := records(t, c); written.SessionTTLSeconds != record.SessionTTLSeconds {
 			t.Errorf("a TTL of %d s after another write, want %d s", written.SessionTTLSeconds, record.SessionTTLSeconds)
 		} else {

@@ -1,43 +1,118 @@
-// Package ports asks the operating system whether a stranger holds a port.
+// Package ports finds out whether a port can be bound and, if not, which program holds it.
+//
+// A program that ends leaves connections behind. The kernel keeps them for about a minute
+// (FIN_WAIT2, TIME_WAIT). If the program did not set SO_REUSEADDR, the port cannot be
+// bound while they last. sock_diag(7) shows that no program owns them, and so
+// distinguishes them from the sockets of a program that runs.
 package ports
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// Free asks whether a port can be bound, for TCP and for UDP. Exhausted when
-// another program holds it, Unavailable when the system refuses for another reason;
-// both name port and protocol. No process is started while it tries: it would hold
-// the tried port until it has become its program, and the server that the port is
-// meant for would find it taken.
-func Free(port int) error {
+// Probe binds a port for a moment, for TCP and for UDP. It returns what holds a port that
+// is in use, and nil for one that is free. The error is Unavailable and says why the
+// system refuses for another reason.
+func Probe(port int) (*Busy, error) {
+	for again := false; ; again = true {
+		protocol, err := bind(port)
+		if err == nil {
+			return nil, nil
+		}
+		var why syscall.Errno
+		if !errors.Is(err, syscall.EADDRINUSE) && errors.As(err, &why) {
+			return nil, &errs.Error{Op: "ports.Probe", Kind: errs.Unavailable, Err: err, Message: fmt.Sprintf("port %d (%s) cannot be bound: %s", port, protocol, why)}
+		}
+		busy := look(port, protocol)
+		if len(busy.sockets) > 0 || again { // what was there may be gone by now
+			return busy, nil
+		}
+	}
+}
+
+// bind binds a port and releases it. protocol is the one that cannot be bound. It holds the
+// fork lock: a child inherits the socket until its exec, and its server would find the port
+// in use.
+func bind(port int) (protocol string, err error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	address := ":" + strconv.Itoa(port)
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return taken(port, "TCP", err)
+		return "TCP", err
 	}
 	_ = l.Close()
 	u, err := net.ListenPacket("udp", address)
 	if err != nil {
-		return taken(port, "UDP", err)
+		return "UDP", err
 	}
 	_ = u.Close()
-	return nil
+	return "", nil
 }
 
-func taken(port int, protocol string, err error) error {
-	e := errs.New(errs.Exhausted, "port %d (%s) is held by another program", port, protocol)
-	var why syscall.Errno
-	if !errors.Is(err, syscall.EADDRINUSE) && errors.As(err, &why) {
-		e = errs.New(errs.Unavailable, "port %d (%s) cannot be bound: %s", port, protocol, why)
+// Busy says what holds a port.
+type Busy struct {
+	Port     int
+	Protocol string
+	// sockets are those of programs that run, if there are any, else what other programs
+	// left behind. Empty when the kernel shows none.
+	sockets []socket
+}
+
+// look finds out what holds a port. A kernel without sock_diag shows nothing.
+func look(port int, protocol string) *Busy {
+	b := &Busy{Port: port, Protocol: protocol}
+	all, err := socketsOf(port, protocol)
+	if err != nil {
+		return b
 	}
-	e.Op, e.Err = "ports.Free", err
-	return e
+	var left []socket
+	for _, s := range all {
+		switch {
+		case s.inode != 0:
+			b.sockets = append(b.sockets, s)
+		case s.closing():
+			left = append(left, s)
+		}
+	}
+	if len(b.sockets) == 0 {
+		b.sockets = left
+	}
+	return b
+}
+
+// Leftover reports whether only connections of programs that have ended hold the port.
+// They go by themselves.
+func (b *Busy) Leftover() bool { return len(b.sockets) > 0 && b.sockets[0].inode == 0 }
+
+// Left is how long the kernel keeps the last of the leftovers if their clients do nothing,
+// else 0.
+func (b *Busy) Left() time.Duration {
+	var left time.Duration
+	if b.Leftover() {
+		for _, s := range b.sockets {
+			left = max(left, s.expires)
+		}
+	}
+	return left
+}
+
+// String is a sentence. Of a program that runs it has the name, see By.
+func (b *Busy) String() string {
+	if !b.Leftover() {
+		return fmt.Sprintf("port %d (%s) is held by %s", b.Port, b.Protocol, b.By())
+	}
+	what := "a connection"
+	if n := len(b.sockets); n > 1 {
+		what = fmt.Sprintf("%d connections", n)
+	}
+	return fmt.Sprintf("port %d (%s) is not free yet: the kernel still keeps %s of a program that has ended, for up to %v",
+		b.Port, b.Protocol, what, max(b.Left().Round(time.Second), time.Second))
 }

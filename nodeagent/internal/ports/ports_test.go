@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/internal/ports"
 )
@@ -20,7 +24,8 @@ import (
 func free(t *testing.T) int {
 	t.Helper()
 	for range 1000 {
-		if port := 10000 + rand.IntN(20000); ports.Free(port) == nil {
+		port := 10000 + rand.IntN(20000)
+		if b, err := ports.Probe(port); b == nil && err == nil {
 			return port
 		}
 	}
@@ -31,8 +36,8 @@ func free(t *testing.T) int {
 func TestAHeldPortIsNamedWithItsProtocol(t *testing.T) {
 	held := func(protocol string, port int) {
 		t.Helper()
-		if err := ports.Free(port); !errs.Is(err, errs.Exhausted) || !strings.Contains(errs.MessageOf(err), protocol) {
-			t.Errorf("%s: %v", protocol, err)
+		if b := busy(t, port); b.Protocol != protocol || !strings.Contains(b.String(), protocol) {
+			t.Errorf("%s: %v", protocol, b)
 		}
 	}
 	port := free(t)
@@ -51,6 +56,104 @@ func TestAHeldPortIsNamedWithItsProtocol(t *testing.T) {
 	_ = udp.Close()
 }
 
+func TestTheHolderOfAPortIsNamedWithItsPid(t *testing.T) {
+	self := fmt.Sprintf("(pid %d)", os.Getpid())
+	port := free(t)
+	tcp, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	if b := busy(t, port); b.Leftover() || !strings.HasSuffix(b.By(), self) {
+		t.Errorf("held by %q, want one that ends in %q", b.By(), self)
+	}
+	port = free(t)
+	udp, err := net.ListenPacket("udp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	if b := busy(t, port); b.Leftover() || !strings.HasSuffix(b.By(), self) {
+		t.Errorf("held by %q, want one that ends in %q", b.By(), self)
+	}
+}
+
+func TestAClientThatUsesThePortIsNamedWithWhereItIsConnected(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	port := free(t)
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{Port: port}}
+	client, err := dialer.Dial("tcp", server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	want := fmt.Sprintf("(pid %d), for a connection to %s", os.Getpid(), server.Addr())
+	if b := busy(t, port); b.Leftover() || !strings.HasSuffix(b.By(), want) {
+		t.Errorf("held by %q, want one that ends in %q", b.By(), want)
+	}
+}
+
+// A server closes a connection whose client keeps it open, as a server that is killed does.
+func TestOnlyWhatAServerWithoutReuseAddrLeftKeepsItsPort(t *testing.T) {
+	for _, reuse := range []int{0, 1} {
+		t.Run(fmt.Sprint("SO_REUSEADDR ", reuse), func(t *testing.T) {
+			port := free(t)
+			option := func(_, _ string, c syscall.RawConn) error {
+				return c.Control(func(fd uintptr) {
+					_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, reuse)
+					_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_LINGER2, 3) // seconds that the kernel keeps it
+				})
+			}
+			config := net.ListenConfig{Control: option}
+			config.SetMultipathTCP(false) // which has no TCP_LINGER2
+			l, err := config.Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+			if err != nil {
+				t.Fatal(err)
+			}
+			client, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			accepted, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b := busy(t, port); b.Leftover() {
+				t.Errorf("a server that listens is taken for one that has ended: %v", b)
+			}
+			_, _ = accepted.Close(), l.Close()
+			if reuse == 1 {
+				if b, err := ports.Probe(port); b != nil || err != nil {
+					t.Errorf("%v, %v", b, err)
+				}
+				return
+			}
+			if b := busy(t, port); !b.Leftover() || b.Left() <= 0 || !strings.Contains(b.String(), "a connection of a program that has ended") {
+				t.Errorf("leftover %v for %v: %v", b.Leftover(), b.Left(), b)
+			}
+			await.That(t, "the port free", func() string {
+				b, err := ports.Probe(port)
+				return await.Unless(b == nil && err == nil, "%v, %v", b, err)
+			})
+		})
+	}
+}
+
+// busy is what holds a port that is in use.
+func busy(t *testing.T, port int) *ports.Busy {
+	t.Helper()
+	b, err := ports.Probe(port)
+	if b == nil || err != nil {
+		t.Fatalf("port %d: %v, %v", port, b, err)
+	}
+	return b
+}
+
 func TestARefusalOfAnotherKindIsNotBlamedOnAStranger(t *testing.T) {
 	before := syscall.Rlimit{}
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
@@ -60,7 +163,7 @@ func TestARefusalOfAnotherKindIsNotBlamedOnAStranger(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
 		t.Fatal(err)
 	}
-	err := ports.Free(1)
+	_, err := ports.Probe(1)
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
 		t.Fatal(err)
 	}
@@ -99,8 +202,8 @@ func TestAPortThatWasTriedIsFreeThoughProcessesAreStartedMeanwhile(t *testing.T)
 // staysFree asks for a port many times.
 func staysFree(port int) error {
 	for n := range 2000 {
-		if err := ports.Free(port); err != nil {
-			return fmt.Errorf("found free %d times, but then: %w", n, err)
+		if b, err := ports.Probe(port); b != nil || err != nil {
+			return fmt.Errorf("found free %d times, but then: %v, %w", n, b, err)
 		}
 	}
 	return nil

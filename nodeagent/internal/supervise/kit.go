@@ -51,8 +51,8 @@ type Kit struct {
 	// Claim tells the store, under the node's session, that a placed instance is about
 	// to start. NotFound when its placement does not stand any more.
 	Claim func(ctx context.Context, p fleet.Placement) error
-	// Block tells the scheduler that a stranger holds a port.
-	Block func(ctx context.Context, port int)
+	// Block has the scheduler avoid a port that a stranger holds.
+	Block func(ctx context.Context, b fleet.BlockedPort)
 	// Past names the store's present past, for a run that begins now; see journal.Past.
 	Past func() string
 	// Tenure is until when exclusive instances may run, Guards runs their guards.

@@ -25,7 +25,6 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/guard"
 	"github.com/orreryhq/orrery/nodeagent/internal/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
-	"github.com/orreryhq/orrery/nodeagent/internal/ports"
 	"github.com/orreryhq/orrery/nodeagent/internal/render"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/stop"
@@ -204,15 +203,12 @@ func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 	if strings.TrimSpace(spec.Command) == "" {
 		return fail(fleet.ReasonCommandMissing, errNoCommand)
 	}
-	for _, port := range allPorts(e.Machine.Placement) { // last: all before may have taken its time
-		switch err := ports.Free(port); {
-		case err == nil:
-		case !errs.Is(err, errs.Exhausted):
-			return fail(fleet.ReasonStartFailed, err)
-		default:
-			i.kit.Block(ctx, port)
-			return fail(fleet.ReasonPortTaken, err)
-		}
+	switch err := i.awaitPorts(within, e.Machine); { // last: all before may have taken its time
+	case err == nil, within.Err() != nil && ctx.Err() == nil: // the session ends, which the start sees
+	case errs.Is(err, errs.Exhausted):
+		return fail(fleet.ReasonPortTaken, err)
+	default:
+		return fail(fleet.ReasonStartFailed, err)
 	}
 	if err := os.MkdirAll(filepath.Dir(spec.LogPath), 0o750); err != nil {
 		return fail(diskOr(fleet.ReasonStartFailed, err), err)
@@ -253,18 +249,6 @@ func (i *Instance) notePast(runDir string) {
 	if err != nil {
 		i.log.Warn("the store's past is not noted", "error", errors.Join(err, os.RemoveAll(path)))
 	}
-}
-
-func allPorts(p fleet.Placement) []int {
-	var all []int
-	if p.Port > 0 {
-		all = append(all, p.Port)
-	}
-	for _, port := range p.Ports {
-		all = append(all, port)
-	}
-	slices.Sort(all)
-	return all
 }
 
 func diskOr(reason fleet.Reason, err error) fleet.Reason {

@@ -23,6 +23,8 @@ type Node struct {
 	// unknown.
 	CPULoad              float64
 	DiskMiB, DiskFreeMiB int
+	// Strangers are the programs that hold blocked ports, as far as its agent knows them.
+	Strangers []fleet.BlockedPort
 	// Warm are digests of templates in its cache, in order.
 	Warm []string
 

@@ -3,6 +3,7 @@ package place_test
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -90,6 +91,30 @@ func TestAStrangersPortIsFreeOnceWhateverOftenTheNodeIsSet(t *testing.T) {
 	m.SetNode(node("n"), nil)
 	if c, u := m.Place(request()); u != nil || c.Port != 100 {
 		t.Errorf("%+v, %+v", c, u)
+	}
+}
+
+func TestTheStrangerThatHoldsAPortIsNamed(t *testing.T) {
+	m := place.NewModel()
+	n := node("n")
+	n.Strangers = []fleet.BlockedPort{{Port: 99, By: "nginx (pid 1)"}, {Port: 100, By: "java (pid 4711)"}}
+	only := func(r *place.Request) { r.Plan.Ports = fleet.PortRange{Start: 100, End: 100} }
+	advice := func() string {
+		t.Helper()
+		_, u := m.Place(request(only))
+		if u == nil {
+			t.Fatal("placed")
+		}
+		return u.Message
+	}
+	m.SetNode(n, []int{99, 100})
+	if got := advice(); !strings.Contains(got, "end java (pid 4711), which holds 100, or widen") {
+		t.Errorf("advice %q", got)
+	}
+	m.SetNode(n, nil)
+	m.Charge(place.Hold{Node: "n", Group: "other", Ports: []int{100}})
+	if got := advice(); strings.Contains(got, "java") {
+		t.Errorf("a stranger that has gone is named: %q", got)
 	}
 }
 

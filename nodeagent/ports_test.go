@@ -1,0 +1,175 @@
+package nodeagent_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+)
+
+// lingering is for how many seconds the kernel keeps connections of a holder: it keeps
+// those of others for a minute.
+const lingering = 3
+
+// holdPort is a server on PORT that keeps its connections open. Its kind is TEST_HOLDS.
+func holdPort() int {
+	address, kind := "127.0.0.1:"+os.Getenv("ORRERY_PORT"), os.Getenv("TEST_HOLDS")
+	if kind == "udp" {
+		if _, err := net.ListenPacket("udp", address); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		select {}
+	}
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_LINGER2, lingering)
+			if kind == "tcp without SO_REUSEADDR" {
+				_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 0)
+			}
+		})
+	}}
+	config.SetMultipathTCP(false) // which has no TCP_LINGER2
+	l, err := config.Listen(context.Background(), "tcp", address)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	var open []net.Conn
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return 1
+		}
+		if _, err := c.Write([]byte("hello")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		open = append(open, c)
+	}
+}
+
+// holder is a plan that runs a server of a kind, see holdPort.
+func holder(kind string) fleet.Plan {
+	p := server()
+	p.Env = map[string]string{"ORRERY_TEST_MODE": "holder", "TEST_HOLDS": kind}
+	if kind == "udp" {
+		p.Readiness.Type = fleet.CheckNone
+	}
+	p.Stop.Command, p.OnCrash = "", fleet.CrashRestart
+	return p
+}
+
+// visit opens a connection to a server, which it keeps until the test ends.
+func visit(t *testing.T, port int) {
+	t.Helper()
+	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if _, err := c.Read(make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *site) blocked() []fleet.BlockedPort {
+	s.t.Helper()
+	n, err := store.Get(s.t.Context(), s.store, store.NodeKey(node))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n.BlockedPorts
+}
+
+func (s *site) awaitUnblocked() {
+	s.t.Helper()
+	await.That(s.t, "no blocked port", func() string {
+		blocked := s.blocked()
+		return await.Unless(len(blocked) == 0, "%+v", blocked)
+	})
+}
+
+func TestAKilledServerIsStartedAgainOnItsPort(t *testing.T) {
+	for _, kind := range []string{"tcp", "tcp without SO_REUSEADDR", "udp"} {
+		t.Run(kind, func(t *testing.T) {
+			s := newSite(t)
+			s.start(taking)
+			port := freePort(t)
+			s.place("aaaaaa", 1, holder(kind), port)
+			first := s.awaitState("aaaaaa", 1, fleet.Online)
+			if kind != "udp" {
+				visit(t, port)
+				visit(t, port)
+			}
+			if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			if kind == "tcp without SO_REUSEADDR" {
+				st := s.await("aaaaaa", "why it waits", func(st fleet.Status) bool { return st.Reason == fleet.ReasonPortReleasing })
+				if st.State != fleet.Starting || !strings.Contains(st.Message, "2 connections of a program that has ended") {
+					t.Errorf("status %+v", st)
+				}
+			}
+			st := s.await("aaaaaa", "the next run", func(st fleet.Status) bool { return st.State.Terminal() || st.State == fleet.Online && st.Restarts > 0 })
+			if st.State != fleet.Online || st.Restarts != 1 || st.Generation != 1 {
+				t.Errorf("status %+v", st)
+			}
+			if blocked := s.blocked(); len(blocked) > 0 {
+				t.Errorf("the scheduler avoids %+v", blocked)
+			}
+		})
+	}
+}
+
+// A new instance may have any port of the range: the scheduler gives it another one at once.
+func TestANewInstanceWithOtherPortsDoesNotWaitForLeftovers(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	port := freePort(t)
+	plan := holder("tcp without SO_REUSEADDR")
+	plan.OnCrash, plan.Ports = fleet.CrashReplace, fleet.PortRange{Start: port, End: port + 1}
+	s.place("aaaaaa", 1, plan, port)
+	first := s.awaitState("aaaaaa", 1, fleet.Online)
+	visit(t, port)
+	if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitState("aaaaaa", 1, fleet.Crashed)
+	s.place("bbbbbb", 1, plan, port)
+	st := s.awaitState("bbbbbb", 1, fleet.Failed)
+	if st.Reason != fleet.ReasonPortTaken || !strings.Contains(st.Message, "avoids it on this node") {
+		t.Errorf("status %+v", st)
+	}
+	if blocked := s.blocked(); len(blocked) != 1 || blocked[0].Port != port {
+		t.Errorf("blocked %+v", blocked)
+	}
+	s.awaitUnblocked()
+}
+
+func TestAStopEndsTheWaitForAPort(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	port := freePort(t)
+	plan := holder("tcp without SO_REUSEADDR")
+	plan.Static = true
+	s.place("aaaaaa", 1, plan, port)
+	first := s.awaitState("aaaaaa", 1, fleet.Online)
+	visit(t, port)
+	if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	s.await("aaaaaa", "the wait", func(st fleet.Status) bool { return st.Reason == fleet.ReasonPortReleasing })
+	s.order("aaaaaa", 1, fleet.OrderStop)
+	if st := s.awaitState("aaaaaa", 1, fleet.Stopped); st.Reason != fleet.ReasonStopRequested {
+		t.Errorf("status %+v", st)
+	}
+}
