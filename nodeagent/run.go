@@ -111,6 +111,7 @@ type parts struct {
 	controller *controller.Controller
 	member     *membership.Member
 	reporter   *report.Reporter
+	static     *disk.Survey
 	gauge      *gauge.Gauge
 	orphans    *orphan.Keeper
 	crashes    *recorder.Recorder
@@ -196,13 +197,14 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	if err != nil {
 		return nil, err
 	}
-	players := presence.NewBoard()
+	players, meter := presence.NewBoard(), disk.NewMeter()
+	p.static = disk.NewSurvey(meter, builder.StaticRoot(), fleet.MaxStatic)
 	p.controller = controller.New(controller.Config{
 		Store: cfg.Store, Node: cfg.Node, Fence: p.member.Fence, Doubt: p.member.Doubt, Log: cfg.Log, Found: remains,
 		Kit: supervise.Kit{
 			Runtimes: runtimes.byName, Journal: j, Workspace: builder, Secrets: revealing, Providers: provide.New(cfg.ProvidersDir, cmp.Or(cfg.ProvidersTimeout, provide.Timeout), time.Now, cfg.Log), DataDir: dir, BootID: cfg.BootID, Now: cfg.Now,
 			Rebooted: j.Rebooted(), Held: j.Moved(), Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
-			Record: p.crashes.Take, Past: past.Begin, Logs: p.logs, Players: players, Door: a.door(p.member), Disk: disk.NewMeter(), Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
+			Record: p.crashes.Take, Past: past.Begin, Logs: p.logs, Players: players, Door: a.door(p.member), Disk: meter, Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
 		},
 	}, entries)
 	p.engine = func(ctx context.Context) {
@@ -231,7 +233,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	})
 	p.reporter = report.New(report.Config{
 		Store: cfg.Store, Node: cfg.Node, DataDir: dir, Capacity: a.capacity(), Fence: p.member.Fence,
-		Live: p.controller.Live, Recall: p.controller.Recall, Players: players, Warm: cache.Warm, Cached: cache.Size,
+		Live: p.controller.Live, Recall: p.controller.Recall, Players: players, Warm: cache.Warm, Cached: cache.Size, Static: p.static.Sizes,
 		Begun: past.Begun, Reported: past.Reported, Now: cfg.Now, Log: cfg.Log,
 	})
 	p.gauge = gauge.New(gauge.Config{Live: p.controller.Live, Measured: p.measured, CPU: new(usage.Processor).Used, Memory: usage.Memory})
@@ -313,6 +315,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	})
 	running.Go(func() { p.drive(working, a) })
 	running.Go(func() { p.reporter.Run(working) })
+	running.Go(func() { p.static.Run(working) })
 	running.Go(func() { p.gauge.Run(working) })
 	running.Go(func() { p.logs.Run(working) })
 	running.Go(func() { p.limiter.Watch(working) })
