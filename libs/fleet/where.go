@@ -52,6 +52,7 @@ const (
 	ProfileBalanced Profile = "balanced" // much free memory and idle CPU, few instances, free ports
 	ProfileSpread   Profile = "spread"   // few of the group's own instances first
 	ProfilePack     Profile = "pack"     // the fullest node that still fits
+	ProfileMemory   Profile = "memory"   // the most free memory in MiB, as Universe chooses
 )
 
 // ScorePart is one part of a node's score.
@@ -78,6 +79,7 @@ var profiles = map[Profile]map[ScorePart]float64{
 	ProfileBalanced: {ScoreMemory: 0.35, ScoreCPU: 0.25, ScoreInstances: 0.15, ScorePorts: 0.10, ScoreSpread: 0.15},
 	ProfileSpread:   {ScoreOwn: 0.50, ScoreSpread: 0.30, ScoreMemory: 0.10, ScoreCPU: 0.10},
 	ProfilePack:     {ScorePacked: 0.80, ScoreSpread: 0.10, ScoreWarm: 0.10},
+	ProfileMemory:   {}, // the tie-break decides: the most free memory
 }
 
 // Weight is what a part of the score counts: the group's own, else the profile's.
@@ -121,7 +123,7 @@ func (w Where) validate() []error {
 	p.check(w.MaxSkew >= 0 && w.MaxSkew <= maxInstances, "spreadMaxSkew", "must be between 0 (no bound) and %d, is %d", maxInstances, w.MaxSkew)
 	p.check(w.MaxSkew == 0 || w.Spread != "", "spreadMaxSkew", "needs a spreadConstraint: the label over whose values instances are spread")
 	p.check(w.MaxPerNode >= 0 && w.MaxPerNode <= maxInstances, "maxPerNode", "must be between 0 (no bound) and %d, is %d", maxInstances, w.MaxPerNode)
-	p.check(oneOf(w.Profile, "", ProfileBalanced, ProfileSpread, ProfilePack), "placementProfile", "must be balanced, spread or pack; %q is not", clip(string(w.Profile)))
+	p.check(oneOf(w.Profile, "", ProfileBalanced, ProfileSpread, ProfilePack, ProfileMemory), "placementProfile", "must be balanced, spread, pack or memory; %q is not", clip(string(w.Profile)))
 	for _, part := range slices.Sorted(maps.Keys(w.Weights)) {
 		v := w.Weights[part]
 		p.check(slices.Contains(ScoreParts[:], part), "placementWeights."+clip(string(part)), "is not a part of the score: use %s", partList())

@@ -174,6 +174,9 @@ func (b configurationBody) spec(old *fleet.GroupSpec) (fleet.GroupSpec, error) {
 	s.MergeFiles = nil      // takes whole files,
 	s.AutoLayers = false    // and only the templates it names,
 	s.Software.JarFile = "" // and runs nothing but its command
+	if b.PlacementWeights == nil && b.SpreadConstraint == nil {
+		s.Where.Profile = fleet.ProfileMemory // the node with the most free RAM wins
+	}
 	if old != nil {
 		s = *old
 	}

@@ -137,6 +137,9 @@ func TestSpecialReadings(t *testing.T) {
 				s.Container.Image == "a:1" && s.RCON == fleet.RCON{Port: "r", Password: "x"} && s.MaxLifetimeSeconds == 9
 		}},
 		{"no liveness is none", `{"liveness":{"type":"none"}}`, func(s fleet.GroupSpec) bool { return s.Liveness == fleet.Liveness{} }},
+		{"the most free memory wins", `{}`, func(s fleet.GroupSpec) bool { return s.Where.Profile == fleet.ProfileMemory }},
+		{"weights are those of the default profile", `{"placementWeights":{"cpu":0}}`, func(s fleet.GroupSpec) bool { return s.Where.Profile == "" }},
+		{"a spread needs a profile that counts it", `{"spreadConstraint":"rack"}`, func(s fleet.GroupSpec) bool { return s.Where.Profile == "" }},
 		{"the default profile has no name", `{"placementProfile":"balanced"}`, func(s fleet.GroupSpec) bool { return s.Where.Profile == "" }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -233,7 +236,7 @@ func specs() *rapid.Generator[fleet.GroupSpec] {
 		s.Where.Affinity, s.Where.Spread = words.Draw(t, "affinity"), word.Draw(t, "spread")
 		s.Where.Prefer = []fleet.Preference{{Label: word.Draw(t, "preferred"), Weight: count.Draw(t, "weight")}}
 		s.Where.MaxSkew, s.Where.MaxPerNode, s.Where.Alone = count.Draw(t, "skew"), count.Draw(t, "per node"), rapid.Bool().Draw(t, "alone")
-		s.Where.Profile = rapid.SampledFrom([]fleet.Profile{"", fleet.ProfileSpread, fleet.ProfilePack}).Draw(t, "profile")
+		s.Where.Profile = rapid.SampledFrom([]fleet.Profile{"", fleet.ProfileSpread, fleet.ProfilePack, fleet.ProfileMemory}).Draw(t, "profile")
 		s.Where.Weights = map[fleet.ScorePart]float64{fleet.ScoreWarm: rapid.Float64Range(0, 10).Draw(t, "warm")}
 		s.Labels, s.Preempts, s.Rebalance = table.Draw(t, "labels"), rapid.Bool().Draw(t, "preempts"), rapid.Bool().Draw(t, "rebalance")
 		s.Quota, s.Reserved = fleet.Budget{MemoryMiB: count.Draw(t, "quota")}, fleet.Budget{Instances: count.Draw(t, "reserved")}

@@ -64,6 +64,11 @@ func TestWhichNodeAProfileChooses(t *testing.T) {
 		{"balanced goes to the emptiest", profile(fleet.ProfileBalanced), "empty"},
 		{"pack goes to the fullest that fits", profile(fleet.ProfilePack), "full"},
 		{"spread goes where the group has fewest", profile(fleet.ProfileSpread), "empty"},
+		{"memory goes where the most is free, not the largest part", profile(fleet.ProfileMemory), "own"},
+		{"memory leaves preferences their weight", func(r *place.Request) {
+			r.Plan.Where.Profile = fleet.ProfileMemory
+			r.Plan.Where.Prefer = []fleet.Preference{{Label: "!zone", Weight: 1}}
+		}, "empty"},
 		{"a preference outweighs a profile", func(r *place.Request) {
 			r.Plan.Where.Prefer = []fleet.Preference{{Label: "zone=z", Weight: 100}}
 		}, "own"},
@@ -78,7 +83,7 @@ func TestWhichNodeAProfileChooses(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.rule, func(t *testing.T) {
-			m := model(node("empty"), node("own", inZone("z")), node("full", func(n *place.Node) { n.Warm = []string{"d1"} }))
+			m := model(node("empty"), node("own", inZone("z"), func(n *place.Node) { n.Capacity.MemoryMiB, n.CPULoad = 1300, 1 }), node("full", func(n *place.Node) { n.Warm = []string{"d1"} }))
 			m.Charge(place.HoldOf("own", "lobby", fleet.Resources{MemoryMiB: 200}, 0, nil))
 			m.Charge(place.HoldOf("full", "other", fleet.Resources{MemoryMiB: 800}, 0, nil))
 			if got := chosen(t, m, request(few, c.ask)); got.Node != c.want {
