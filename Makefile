@@ -69,6 +69,17 @@ e2e: ## the end-to-end scenarios against separate processes
 e2e-compose: ## the end-to-end scenarios on a container engine, with the images of make images
 	ORRERY_E2E=compose go test -count=1 -timeout $(TIMEOUT) ./e2e/compose
 
+# RUN chooses scenarios of make e2e-vm. CI runs VM_SELECTION, which takes five minutes at most.
+RUN ?= .
+VM_SELECTION := ^(TestAGuestHasControlGroupsOfVersion2|TestStandaloneAsAService)$$
+
+.PHONY: e2e-vm e2e-vm-selection
+e2e-vm: ## the scenarios on emulated machines: services, limits, reboots, power cuts (RUN=TestName)
+	ORRERY_E2E=vm go test -count=1 -timeout 3h -v -run '$(RUN)' ./e2e/vm
+
+e2e-vm-selection: RUN = $(VM_SELECTION)
+e2e-vm-selection: e2e-vm ## those of them that CI runs
+
 # SEEDS is how many seeds make faults runs, from SEED on.
 SEED ?= 1
 SEEDS ?= 50

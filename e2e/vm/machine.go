@@ -1,0 +1,216 @@
+package vm
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Options describe a machine. The zero value is one with a disk of its own and no network.
+type Options struct {
+	// Name is the machine's, in messages. Empty means "guest".
+	Name string
+	// Network connects the machine to another one.
+	Network *Port
+	// Payload is the directory of programs and files at /payload.
+	Payload *Payload
+}
+
+const (
+	memoryMiB  = 2048
+	processors = 2
+	// diskID is the device of the disk, for the monitor.
+	diskID = "root"
+)
+
+// Machine is a guest. Its disk outlives a Cut or the end of a Start, until the test ends.
+type Machine struct {
+	t      testing.TB
+	o      Options
+	image  image
+	dir    string
+	cmd    *exec.Cmd
+	ended  chan struct{}
+	agent  *agent
+	bootID string
+}
+
+// Start makes a machine and boots it.
+func Start(t testing.TB, o Options) *Machine {
+	t.Helper()
+	o.Name = cmp.Or(o.Name, "guest")
+	needs(t, "qemu-system-x86_64", "qemu-img")
+	m := &Machine{t: t, o: o, image: guestImage(t), dir: directory(t)}
+	disk := exec.CommandContext(t.Context(), "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", m.image.disk, m.path("disk"))
+	if out, err := disk.CombinedOutput(); err != nil {
+		t.Fatalf("qemu-img: %v\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		if m.cmd != nil {
+			m.Cut()
+		}
+		if t.Failed() {
+			m.showConsole()
+		}
+	})
+	m.Boot()
+	return m
+}
+
+// directory is one whose path is short enough for sockets in it.
+func directory(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "vm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func (m *Machine) path(name string) string { return filepath.Join(m.dir, name) }
+
+// Boot starts the emulator and waits until the guest has booted.
+func (m *Machine) Boot() {
+	m.t.Helper()
+	began := time.Now()
+	m.cmd = exec.Command("qemu-system-x86_64", m.arguments()...)
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var said bytes.Buffer
+	m.cmd.Stdout, m.cmd.Stderr = &said, &said
+	if err := m.cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	cmd, ended := m.cmd, make(chan struct{})
+	m.ended = ended
+	go func() { _ = cmd.Wait(); close(ended) }()
+	m.AwaitBoot()
+	m.t.Logf("%s booted in %v", m.o.Name, time.Since(began).Round(time.Second))
+}
+
+func (m *Machine) arguments() []string {
+	args := []string{
+		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", strconv.Itoa(processors), "-m", strconv.Itoa(memoryMiB),
+		"-nodefaults", "-no-user-config", "-display", "none",
+		"-kernel", m.image.kernel, "-initrd", m.image.initrd,
+		"-append", "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 net.ifnames=0 panic=-1",
+		"-serial", "file:" + m.path("console"),
+		"-drive", "if=none,format=qcow2,id=disk,file=" + m.path("disk"), "-device", "virtio-blk-pci,drive=disk,id=" + diskID,
+		"-device", "virtio-rng-pci",
+		"-device", "virtio-serial", "-chardev", "socket,id=agent,server=on,wait=off,path=" + m.path("agent"),
+		"-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0",
+		"-qmp", "unix:" + m.path("qmp") + ",server=on,wait=off",
+	}
+	if m.o.Payload != nil {
+		args = append(args, "-drive", "if=none,format=raw,readonly=on,id=payload,file="+m.o.Payload.disk, "-device", "virtio-blk-pci,drive=payload")
+	}
+	if m.o.Network != nil {
+		args = append(args, m.o.Network.arguments()...)
+	}
+	return args
+}
+
+// AwaitBoot waits until a boot of the guest is complete that no earlier call has seen.
+func (m *Machine) AwaitBoot() {
+	m.t.Helper()
+	if m.agent != nil {
+		m.agent.close()
+	}
+	m.agent = &agent{socket: m.path("agent")}
+	m.Await("a boot", func() string {
+		select {
+		case <-m.ended:
+			m.t.Fatalf("the emulator of %s ended: %v", m.o.Name, m.cmd.ProcessState)
+		default:
+		}
+		out, err := m.agent.run("cat /proc/sys/kernel/random/boot_id; systemctl is-system-running", time.Minute)
+		id, state, _ := strings.Cut(out.stdout, "\n")
+		switch {
+		case err != nil:
+			return err.Error()
+		case id == m.bootID:
+			return "the boot before"
+		case strings.TrimSpace(state) != "running" && strings.TrimSpace(state) != "degraded":
+			return strings.TrimSpace(state)
+		}
+		m.bootID = id
+		return ""
+	})
+	if m.o.Payload != nil {
+		m.Run("mount /payload")
+	}
+}
+
+// Cut takes the power away: what the guest has not given to its disk is lost.
+func (m *Machine) Cut() {
+	m.t.Helper()
+	_ = m.cmd.Process.Kill()
+	<-m.ended
+	m.cmd = nil
+}
+
+// Try runs a script of the shell as root and returns what it printed. The error tells what
+// it printed to standard error and how it ended.
+func (m *Machine) Try(script string) (string, error) {
+	out, err := m.agent.run(script, patience)
+	switch {
+	case err != nil:
+		return out.stdout, fmt.Errorf("%s: %q: %w", m.o.Name, script, err)
+	case out.code != 0:
+		return out.stdout, fmt.Errorf("%s: %q: exit status %d: %s%s", m.o.Name, script, out.code, out.stdout, out.stderr)
+	}
+	return out.stdout, nil
+}
+
+// Run runs a script of the shell as root and returns what it printed. It ends the test when the
+// script fails.
+func (m *Machine) Run(script string) string {
+	m.t.Helper()
+	out, err := m.Try(script)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return strings.TrimSuffix(out, "\n")
+}
+
+const (
+	// patience bounds each wait: an emulated machine on a busy one is slow.
+	patience = 15 * time.Minute
+	// every is the pause between two looks, each of which costs the guest a process.
+	every = 500 * time.Millisecond
+)
+
+// Await waits until check returns "". After the patience it ends the test with what
+// check returned last.
+func (m *Machine) Await(what string, check func() string) {
+	m.t.Helper()
+	for deadline := time.Now().Add(patience); ; <-time.After(every) {
+		last := check()
+		if last == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			m.t.Fatalf("%s never showed %s; last: %s", m.o.Name, what, last)
+		}
+	}
+}
+
+// showConsole logs the end of what the kernel and systemd said.
+func (m *Machine) showConsole() {
+	b, err := os.ReadFile(m.path("console"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	const last = 8 << 10
+	m.t.Logf("the console of %s ends with:\n%s", m.o.Name, b[max(0, len(b)-last):])
+}
