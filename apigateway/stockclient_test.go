@@ -122,18 +122,18 @@ var stockCommands = []struct {
 	{"group info", []stockStep{
 		{ask: "GET /api/v1/groups/lobby", status: 200, reads: "platform:string platformVersion:string memoryMb:number routing:absent scalingMode:string minInstances:int maxInstances:int maxPlayers:int " +
 			"templates:some templates.0:string updateStrategy:string parent:string maintenance:bool static:bool"},
-		{ask: "GET /api/v1/services?group=lobby", status: 200, reads: "0.id:string 0.group:string 0.node:string 0.state:string 0.port:int 0.playerCount:int 0.uptimeMs:int 0.startedAt:string 0.deploymentRevision:int"},
+		{ask: "GET /api/v1/services?group=lobby", status: 200, reads: "0.id:string 0.group:string 0.node:string 0.state:string 0.port:int 0.playerCount:int? 0.uptimeMs:int 0.startedAt:string 0.deploymentRevision:int"},
 	}},
 
 	{"instance list", []stockStep{
 		{ask: "GET /api/v1/services", status: 200, reads: "data:some"},
 		{
 			ask: "GET /api/v1/services?group=lobby&node=node-1&state=RUNNING", status: 200,
-			reads: "data.0.id:string data.0.group:string data.0.node:string data.0.state:string data.0.port:int data.0.playerCount:int data.0.uptimeMs:int",
+			reads: "data.0.id:string data.0.group:string data.0.node:string data.0.state:string data.0.port:int data.0.playerCount:int? data.0.uptimeMs:int",
 		},
 	}},
 	{"instance info", []stockStep{{
-		ask: "GET /api/v1/services/lobby-1", status: 200, reads: "id:string group:string node:string state:string startedAt:string uptimeMs:int port:int playerCount:int memoryMb:int",
+		ask: "GET /api/v1/services/lobby-1", status: 200, reads: "id:string group:string node:string state:string startedAt:string uptimeMs:int port:int playerCount:int? memoryMb:int",
 	}}},
 	{"instance start", []stockStep{{ask: "POST /api/v1/groups/lobby/start", status: 200, reads: "count:int"}}},
 	{"instance exec", []stockStep{{ask: "POST /api/v1/services/lobby-1/command", sent: `{"command":"say hi there"}`, status: 200}}},
@@ -174,7 +174,7 @@ var stockCommands = []struct {
 	}},
 	{"node info", []stockStep{{
 		ask: "GET /api/v1/nodes/node-1", status: 200, reads: "nodeId:string status:string connectedSince:string cpuUsage:number usedMemoryMb:number totalMemoryMb:number freeDiskMb:number instanceCount:int " +
-			"instances:some instances.0.id:string instances.0.group:string instances.0.state:string instances.0.port:int instances.0.playerCount:int",
+			"instances:some instances.0.id:string instances.0.group:string instances.0.state:string instances.0.port:int instances.0.playerCount:int?",
 	}}},
 	{"node drain", []stockStep{{ask: "POST /api/v1/nodes/node-1/drain", status: 501}}},
 	{"node undrain", []stockStep{{ask: "POST /api/v1/nodes/node-1/undrain", status: 501}}},

@@ -60,7 +60,7 @@ func TestHowANodeAndItsInstancesDidIsAskedOfTheirAgent(t *testing.T) {
 		is("series.cpuUsage.359", 0.5).is("series.usedMemoryMb.359", 1024).is("series.instanceCount.359", 2).is("series.cpuUsage.0", nil)
 	for _, path := range []string{"/api/v1/services/lobby-1", "/api/v1/instances/" + string(first)} {
 		s.do("GET", path+"/metrics/timeseries?window=15m&buckets=10", nil).want(200).is("series.tps1m.9", 19.5).is("series.heapUsedMb.9", 512).
-			is("series.msptAvg.9", 40).is("series.playerCount.9", 3)
+			is("series.msptAvg.9", 40).is("series.playerCount.9", 3).is("series.usedCpu.9", nil)
 	}
 	s.do("GET", "/api/v1/services/lobby-2/metrics/timeseries", nil).want(200).is("sinceMs", nil).is("series.playerCount.59", nil)
 	s.do("GET", "/api/v1/nodes/node-1/metrics/timeseries?window=1d", nil).want(400)

@@ -91,16 +91,6 @@ func TestAnImageThatIsNotThereIsNamed(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentAloneMayNameTheImage(t *testing.T) {
-	enginetest.Start(t)
-	s := newSite(t)
-	s.dir = shortDir(t)
-	s.start(taking)
-	plan := contained("exec sleep 1000")
-	plan.Container.Image, plan.Env = "", map[string]string{"CUSTOM_IMAGE": enginetest.Image}
-	s.online("aaaaaa", plan)
-}
-
 func TestAContainerOutgrowingItsMemoryIsToldAsThat(t *testing.T) {
 	enginetest.Start(t)
 	s := newSite(t)

@@ -27,6 +27,9 @@ func registerMetrics(reg prometheus.Registerer, c *controller.Controller, m *mem
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("orrery_nodeagent_"+name, help, labels, nil)
 	}
+	if err := reg.Register(newUsageMetrics(c.Live)); err != nil {
+		return err
+	}
 	return reg.Register(&metrics{
 		controller: c, member: m, keeper: k,
 		instances: desc("instances", "Instances this node knows, by state.", "state"),

@@ -111,8 +111,8 @@ type parts struct {
 	controller *controller.Controller
 	member     *membership.Member
 	reporter   *report.Reporter
-	static     *disk.Survey
 	gauge      *gauge.Gauge
+	meter      *disk.Meter
 	orphans    *orphan.Keeper
 	crashes    *recorder.Recorder
 	server     *http.Server
@@ -164,7 +164,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	}
 	rt := runtimes.byName[fleet.RuntimeProcess]
 	tellOffer(cfg.Log, a.capacity(), cfg.Room)
-	p := &parts{hold: j.Moved(), logs: console.NewFollower(cfg.Log), limiter: control.limiter, runtimes: runtimes}
+	p := &parts{hold: j.Moved(), meter: disk.NewMeter(), logs: console.NewFollower(cfg.Log), limiter: control.limiter, runtimes: runtimes}
 	p.tenure = deadline.NewKeeper(deadline.Config{
 		File: until, Boot: cfg.BootID, Ending: func(s deadline.Stage) { p.controller.Ending(s) }, Log: cfg.Log,
 		TTL: max(time.Second, cmp.Or(cfg.SessionTTL, store.DefaultTTL).Truncate(time.Second)), // as etcd counts it
@@ -197,14 +197,13 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	if err != nil {
 		return nil, err
 	}
-	players, meter := presence.NewBoard(), disk.NewMeter()
-	p.static = disk.NewSurvey(meter, builder.StaticRoot(), fleet.MaxStatic)
+	players := presence.NewBoard()
 	p.controller = controller.New(controller.Config{
 		Store: cfg.Store, Node: cfg.Node, Fence: p.member.Fence, Doubt: p.member.Doubt, Log: cfg.Log, Found: remains,
 		Kit: supervise.Kit{
 			Runtimes: runtimes.byName, Journal: j, Workspace: builder, Secrets: revealing, Providers: provide.New(cfg.ProvidersDir, cmp.Or(cfg.ProvidersTimeout, provide.Timeout), time.Now, cfg.Log), DataDir: dir, BootID: cfg.BootID, Now: cfg.Now,
 			Rebooted: j.Rebooted(), Held: j.Moved(), Host: host(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
-			Record: p.crashes.Take, Past: past.Begin, Logs: p.logs, Players: players, Door: a.door(p.member), Disk: meter, Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
+			Record: p.crashes.Take, Past: past.Begin, Logs: p.logs, Players: players, Door: a.door(p.member), Disk: p.meter, Tenure: p.tenure, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
 		},
 	}, entries)
 	p.engine = func(ctx context.Context) {
@@ -233,10 +232,13 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	})
 	p.reporter = report.New(report.Config{
 		Store: cfg.Store, Node: cfg.Node, DataDir: dir, Capacity: a.capacity(), Fence: p.member.Fence,
-		Live: p.controller.Live, Recall: p.controller.Recall, Players: players, Warm: cache.Warm, Cached: cache.Size, Static: p.static.Sizes,
+		Live: p.controller.Live, Recall: p.controller.Recall, Players: players, Warm: cache.Warm, Cached: cache.Size,
 		Begun: past.Begun, Reported: past.Reported, Now: cfg.Now, Log: cfg.Log,
 	})
-	p.gauge = gauge.New(gauge.Config{Live: p.controller.Live, Measured: p.measured, CPU: new(usage.Processor).Used, Memory: usage.Memory})
+	p.gauge = gauge.New(gauge.Config{
+		Live: p.controller.Live, Measured: p.measured, Usage: usage.NewRuns(control.tree.Members).Measure, Used: p.controller.Used,
+		CPU: new(usage.Processor).Used, Memory: usage.Memory,
+	})
 	p.server = &http.Server{ReadHeaderTimeout: headerTimeout, Handler: api.Handler(api.Config{
 		Instances: p.controller, Content: cache, Past: p.gauge, Records: cfg.Records, Node: cfg.Node, End: a.endAsked, Secret: cfg.ClusterSecret,
 	})}
@@ -315,8 +317,8 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	})
 	running.Go(func() { p.drive(working, a) })
 	running.Go(func() { p.reporter.Run(working) })
-	running.Go(func() { p.static.Run(working) })
 	running.Go(func() { p.gauge.Run(working) })
+	running.Go(func() { p.meter.Survey(working, p.controller.Directories, p.controller.OnDisk) })
 	running.Go(func() { p.logs.Run(working) })
 	running.Go(func() { p.limiter.Watch(working) })
 	running.Go(func() { p.engine(working) })

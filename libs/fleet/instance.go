@@ -107,6 +107,32 @@ func sentence(r Reason, message string) string {
 	return r.Text()
 }
 
+// Ran is when the latest run began and when it ended: from is zero before it began, to while
+// it goes on.
+func (i *Instance) Ran() (from, to time.Time) {
+	st := i.Status
+	if st == nil || st.Generation < i.Intent.Generation && st.State.Terminal() {
+		return from, to
+	}
+	if i.Terminal() {
+		to = i.FinishedAt()
+	}
+	return st.StartedAt, to
+}
+
+// UptimeMillis is how long the latest run has gone on, or went on; nil before it began.
+func (i *Instance) UptimeMillis(now time.Time) *int64 {
+	from, to := i.Ran()
+	if from.IsZero() {
+		return nil
+	}
+	if to.IsZero() {
+		to = now
+	}
+	up := max(0, to.Sub(from).Milliseconds())
+	return &up
+}
+
 // Terminal reports whether the wanted generation has ended.
 func (i *Instance) Terminal() bool { return i.State().Terminal() }
 

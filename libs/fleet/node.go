@@ -209,9 +209,6 @@ type Report struct {
 	// Warm are digests of template versions that are in the node's cache, but for what
 	// other layers replaced when they were used; those used last, in order of digest; at most MaxWarm.
 	Warm []string `json:"warm,omitempty"`
-	// StaticBytes are the sizes of the directories of static instances, by GROUP/NAME, as
-	// measured last; at most MaxStatic, the largest. Nil of an agent that does not tell.
-	StaticBytes map[string]int64 `json:"staticBytes,omitempty"`
 	// CacheBytes is the size of what the node's cache holds; 0 also of an agent that does not tell.
 	CacheBytes int64     `json:"cacheBytes,omitempty"`
 	At         time.Time `json:"at"`
@@ -219,9 +216,6 @@ type Report struct {
 
 // MaxWarm bounds Report.Warm.
 const MaxWarm = 32
-
-// MaxStatic bounds Report.StaticBytes.
-const MaxStatic = 256
 
 // InstanceReport is one instance's live figures.
 type InstanceReport struct {
@@ -233,6 +227,8 @@ type InstanceReport struct {
 	HeartbeatAt time.Time `json:"heartbeatAt,omitzero"`
 	// TPS is ticks per second as the instance says; 0 when it never did.
 	TPS float64 `json:"tps,omitempty"`
+	// Usage is what it takes of the host, as the agent measures it.
+	Usage Usage `json:"usage,omitzero"`
 }
 
 // InstanceSaid is what an instance says of itself; nil where it does not.

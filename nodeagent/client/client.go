@@ -50,6 +50,8 @@ type Instance struct {
 	SaidState string `json:"saidState,omitempty"`
 	// Attach is the shell command that shows its terminal on its node; empty when it has none.
 	Attach string `json:"attach,omitempty"`
+	// Usage is what it takes of the host.
+	Usage fleet.Usage `json:"usage,omitzero"`
 }
 
 // Line is one line of output with the offset of its first byte in the log.

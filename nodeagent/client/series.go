@@ -17,8 +17,13 @@ func (c *Client) NodeSeries(ctx context.Context, w series.Window) (series.Figure
 	return f, errs.Wrap("nodeagent.NodeSeries", err)
 }
 
-// Series reads how an instance did lately: tps1m, msptAvg, heapUsedMb, playerCount. NotFound
-// when nothing is known of it.
+// InstanceSeries are the names of the figures that Series has of an instance: what it says of
+// itself, what it uses of its host (usedCpu in hundredths of a core), and how long it has run.
+func InstanceSeries() []string {
+	return []string{"tps1m", "msptAvg", "heapUsedMb", "playerCount", "usedMemoryMb", "usedCpu", "usedDiskMb", "uptimeMs"}
+}
+
+// Series reads how an instance did lately; see InstanceSeries. NotFound when nothing is known of it.
 func (c *Client) Series(ctx context.Context, id fleet.InstanceID, w series.Window) (series.Figures, error) {
 	var f series.Figures
 	err := c.call(ctx, http.MethodGet, id, "/series?"+w.Query().Encode(), nil, &f)

@@ -40,7 +40,7 @@ func clusterStatus(_ context.Context, c *call) error {
 	}
 	states := map[string]int{}
 	for _, i := range s.Instances.All() {
-		states[universe.InstanceOf(s, i).State]++
+		states[universe.InstanceOf(s, i, c.cfg.Now()).State]++
 	}
 	var by []string
 	for _, state := range slices.Sorted(maps.Keys(states)) {

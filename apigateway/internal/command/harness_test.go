@@ -248,7 +248,7 @@ func fleetOfOne() []store.Write {
 		store.Create(store.NodeSessionKey("node-1"), fleet.NodeSession{Node: "node-1"}),
 		store.Create(store.NodeKey("node-2"), fleet.Node{ID: "node-2", Address: "10.0.0.2", Capacity: fleet.Resources{MemoryMiB: 1024, CPU: 100}}),
 		store.Create(store.ReportKey("node-1"), fleet.Report{Node: "node-1", CPU: 0.25, MemoryMiB: 2048, Instances: map[fleet.InstanceID]fleet.InstanceReport{
-			"abc123": {Players: 3, MaxPlayers: 20, PlayersKnown: true, HeartbeatAt: at},
+			"abc123": {Players: 3, MaxPlayers: 20, PlayersKnown: true, HeartbeatAt: at, Usage: fleet.Usage{MemoryBytes: 300 << 20, CPU: 12.5, CPUKnown: true}},
 		}}),
 		store.Create(store.GroupKey("lobby"), fleet.Group{Name: "lobby", Revision: 1, Spec: spec, Hidden: map[string]fleet.Visibility{"PASSWORD": fleet.VisibleToAdmins}}),
 		store.Create(store.TemplateHeadKey(ref), fleet.TemplateHead{TemplateRef: ref, Digest: "0123456789abcdef", Files: 3, SizeBytes: 1234, Origin: fleet.DirectoryOrigin}),

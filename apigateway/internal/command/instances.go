@@ -3,6 +3,7 @@ package command
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,7 +60,7 @@ func listInstances(_ context.Context, c *call) error {
 		return cmp.Or(cmp.Compare(a.Intent.Group, b.Intent.Group), cmp.Compare(a.Intent.Ordinal, b.Intent.Ordinal), cmp.Compare(a.Intent.ID, b.Intent.ID))
 	})
 	for _, i := range shown {
-		s := universe.InstanceOf(c.snapshot, i)
+		s := universe.InstanceOf(c.snapshot, i, now)
 		mark := ""
 		if g, ok := c.snapshot.Groups.Get(i.Intent.Group); ok && g.Spec.Static.Enabled {
 			mark = "[STATIC]"
@@ -78,7 +79,7 @@ func createInstances(ctx context.Context, c *call) error {
 		}
 		amount = n
 	}
-	made, short, err := c.cfg.Operations.StartInstances(ctx, c.By, operate.StartRequest{Group: fleet.GroupName(c.arg(0)), Count: amount, StaticOnce: true})
+	made, short, err := c.cfg.Operations.StartInstances(ctx, c.By, operate.StartRequest{Group: fleet.GroupName(c.arg(0)), Count: amount})
 	if err != nil {
 		return named(err, "count", "amount")
 	}
@@ -152,7 +153,7 @@ func showInstance(_ context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	i := universe.InstanceOf(c.snapshot, found)
+	i := universe.InstanceOf(c.snapshot, found, c.cfg.Now())
 	pid := 0
 	if i.ProcessPID != nil {
 		pid = *i.ProcessPID
@@ -169,17 +170,35 @@ func showInstance(_ context.Context, c *call) error {
 		{"reason", string(i.Reason)},
 		{"message", dash(i.Message)},
 		{"process", number(pid)},
-		{"memory", strconv.Itoa(i.AllocatedRAMMB) + " MB"},
-		{"cpu", strconv.Itoa(i.AllocatedCPU)},
+		{"memory", used(i.UsedRAMMB, " MB") + " used of " + strconv.Itoa(i.AllocatedRAMMB) + " MB"},
+		{"cpu", used(i.UsedCPU, "") + " used of " + strconv.Itoa(i.AllocatedCPU)},
+		{"disk", used(i.UsedDiskMB, " MB") + " used"},
+		{"uptime", uptime(i.UptimeMs)},
 		{"last heartbeat", time.UnixMilli(i.LastHeartbeat).UTC().Format(time.RFC3339)},
 	}
 	if i.Players != nil {
-		rows = append(rows, []string{"players", strconv.Itoa(*i.Players) + " of " + strconv.Itoa(*i.MaxPlayers)})
+		rows = append(rows, []string{"players", strconv.Itoa(*i.Players) + " of " + used(i.MaxPlayers, "")})
 	}
 	if i.ExitCode != nil {
 		rows = append(rows, []string{"exit code", strconv.Itoa(*i.ExitCode)})
 	}
 	return c.table(rows)
+}
+
+// used is an amount for people, "?" where nobody knows it.
+func used[T int | int64 | float64](n *T, unit string) string {
+	if n == nil {
+		return "?"
+	}
+	return fmt.Sprint(*n) + unit
+}
+
+// uptime is a time of milliseconds for people, "-" before it began.
+func uptime(millis *int64) string {
+	if millis == nil {
+		return "-"
+	}
+	return (time.Duration(*millis) * time.Millisecond).Truncate(time.Second).String()
 }
 
 func showLogs(ctx context.Context, c *call) error {

@@ -6,6 +6,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/series"
+	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 // NodeSeries is how a node did lately, as its agent has seen it. NotFound when there is no
@@ -20,7 +21,7 @@ func (o *Operations) NodeSeries(ctx context.Context, id fleet.NodeID, w series.W
 // Series is how an instance did lately, as the agent of its node has seen it; nothing where
 // it has no node yet, or did not run there since that agent began. Errors as of NodeSeries.
 func (o *Operations) Series(ctx context.Context, ref string, w series.Window) (series.Figures, error) {
-	nothing := series.Empty(o.now(), w, "tps1m", "msptAvg", "heapUsedMb", "playerCount")
+	nothing := series.Empty(o.now(), w, client.InstanceSeries()...)
 	i, err := o.Find(ref)
 	if err != nil {
 		return series.Figures{}, err
@@ -31,6 +32,11 @@ func (o *Operations) Series(ctx context.Context, ref string, w series.Window) (s
 	f, err := o.cfg.Agents.Series(ctx, i, w)
 	if errs.Is(err, errs.NotFound) {
 		return nothing, nil
+	}
+	for name, values := range nothing.Series { // an older agent keeps fewer
+		if err == nil && f.Series[name] == nil {
+			f.Series[name] = values
+		}
 	}
 	return f, err
 }

@@ -23,10 +23,13 @@ type instance struct {
 	Port       int                `json:"port"` // 0 while none is decided
 	Ports      []instancePort     `json:"ports"`
 	HostAddr   string             `json:"hostAddress"`
-	Players    int                `json:"playerCount"`
+	Players    *int               `json:"playerCount"` // null while nobody knows
 	MaxPlayers int                `json:"maxPlayers"`
-	TPS        *float64           `json:"tps"` // null until it said
-	UptimeMs   int64              `json:"uptimeMs"`
+	TPS        *float64           `json:"tps"`      // null until it said
+	UptimeMs   *int64             `json:"uptimeMs"` // null before it was started
+	UsedMemory *int64             `json:"usedMemoryMb"`
+	UsedCPU    *float64           `json:"usedCpu"`
+	UsedDisk   *int64             `json:"usedDiskMb"`
 	StartedAt  *time.Time         `json:"startedAt"`
 	FinishedAt *time.Time         `json:"finishedAt"`
 	CreatedAt  time.Time          `json:"createdAt"`
@@ -111,7 +114,14 @@ func instanceOf(s *view.Snapshot, i *fleet.Instance, now time.Time) instance {
 	}
 	out.addPlan(s, i)
 	out.addStatus(s, i, now)
-	out.addReport(reported(s, i))
+	r := reported(s, i)
+	switch {
+	case i.State() == fleet.Offline: // what its node reported last is not of now
+		r = fleet.InstanceReport{HeartbeatAt: r.HeartbeatAt}
+	case !i.State().Running():
+		out.Players = new(0)
+	}
+	out.addReport(r)
 	return out
 }
 
@@ -137,10 +147,9 @@ func (out *instance) addStatus(s *view.Snapshot, i *fleet.Instance, now time.Tim
 		return
 	}
 	out.HostAddr, out.Restarts = cmp.Or(st.HostAddress, out.HostAddr), st.Restarts
-	end := now
 	if i.Terminal() {
 		if at := i.FinishedAt(); !at.IsZero() {
-			out.FinishedAt, end = &at, at
+			out.FinishedAt = &at
 		}
 		if st.Exit != nil && st.Exit.Known {
 			out.ExitCode = &st.Exit.Code
@@ -150,13 +159,16 @@ func (out *instance) addStatus(s *view.Snapshot, i *fleet.Instance, now time.Tim
 	}
 	if !st.StartedAt.IsZero() {
 		out.StartedAt = &st.StartedAt
-		out.UptimeMs = max(0, end.Sub(st.StartedAt).Milliseconds())
+		out.UptimeMs = i.UptimeMillis(now)
 	}
 }
 
-// addReport adds what the instance last said of itself.
+// addReport adds what the instance last said of itself, and what it uses.
 func (out *instance) addReport(r fleet.InstanceReport) {
-	out.Players = r.Players
+	out.UsedMemory, out.UsedCPU, out.UsedDisk = r.Usage.UsedMemory(), r.Usage.UsedCPU(), r.Usage.UsedDisk()
+	if r.PlayersKnown {
+		out.Players = &r.Players
+	}
 	if r.MaxPlayers > 0 {
 		out.MaxPlayers = r.MaxPlayers
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/encoded"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -81,12 +82,12 @@ func (a *API) getInstance(c *gin.Context) {
 		return
 	}
 	server.ETag(c, i.Intent.ModRev)
-	server.SendJSON(c, a.shownNow(c.Request.Context(), s, i).append(nil, a.cfg.Now()))
+	server.SendJSON(c, a.shownNow(c.Request.Context(), s, i).Append(nil, a.cfg.Now()))
 }
 
 // shownNow is an instance with its live figures; where nobody tells them in time, with the
 // last reported ones.
-func (a *API) shownNow(ctx context.Context, s *view.Snapshot, i *fleet.Instance) ticking {
+func (a *API) shownNow(ctx context.Context, s *view.Snapshot, i *fleet.Instance) encoded.Ticking {
 	if i.State().Running() {
 		if live, err := a.cfg.Operations.Live(ctx, i); err == nil {
 			return a.instances.living(s, i, live, a.cfg.Now())
@@ -121,16 +122,7 @@ func (a *API) stopInstance(force bool) gin.HandlerFunc {
 }
 
 func (a *API) startInstance(c *gin.Context) {
-	start := a.cfg.Operations.StartInstance
-	discards, err := discardsData(c)
-	if err != nil {
-		server.Fail(c, err)
-		return
-	}
-	if discards {
-		start = a.cfg.Operations.StartWithoutData
-	}
-	out, err := start(c.Request.Context(), server.Actor(c), c.Param("id"))
+	out, err := a.cfg.Operations.StartInstance(c.Request.Context(), server.Actor(c), c.Param("id"))
 	if err == nil && out.Changed {
 		id := out.Instance.Intent.ID
 		if now, ok := a.decided(c.Request.Context(), id).Instances.Get(id); ok {

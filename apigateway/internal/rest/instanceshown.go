@@ -1,9 +1,7 @@
 package rest
 
 import (
-	"bytes"
 	"encoding/json"
-	"strconv"
 	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/encoded"
@@ -25,8 +23,8 @@ const (
 // shownInstances are instances as they are sent. Whoever may see instances is shown the same.
 type shownInstances struct {
 	// one has single instances, live those with live figures.
-	one  *encoded.Objects[fleet.InstanceID, encoded.Instance, ticking]
-	live *encoded.Objects[fleet.InstanceID, livingFrom, ticking]
+	one  *encoded.Objects[fleet.InstanceID, encoded.Instance, encoded.Ticking]
+	live *encoded.Objects[fleet.InstanceID, livingFrom, encoded.Ticking]
 	// order has the instances a filter wants, pages the bodies made of them.
 	order *encoded.Memo[int64, instanceFilter, []*fleet.Instance]
 	pages *encoded.Memo[pagesFrom, pageWanted, *encoded.Body]
@@ -50,58 +48,34 @@ type pageWanted struct {
 
 func newShownInstances() *shownInstances {
 	return &shownInstances{
-		one:   encoded.NewObjects[fleet.InstanceID, encoded.Instance, ticking](),
-		live:  encoded.NewObjects[fleet.InstanceID, livingFrom, ticking](),
+		one:   encoded.NewObjects[fleet.InstanceID, encoded.Instance, encoded.Ticking](),
+		live:  encoded.NewObjects[fleet.InstanceID, livingFrom, encoded.Ticking](),
 		order: encoded.NewMemo[int64, instanceFilter](keptOrder, func(all []*fleet.Instance) int { return len(all) }),
 		pages: encoded.NewMemo[pagesFrom, pageWanted](keptPages, (*encoded.Body).Size),
 	}
 }
 
-// ticking is an encoded instance in which only the time it has been up changes.
-type ticking struct {
-	body []byte
-	// at is where that time stands in the body, as one digit; 0 when it does not change.
-	at    int
-	since time.Time
-}
-
-var uptimeField = []byte(`"uptimeMs":`)
-
 // tickingOf encodes an instance.
-func tickingOf(i instance) ticking {
-	up := i.StartedAt != nil && i.FinishedAt == nil
-	if up {
-		i.UptimeMs = 0
+func tickingOf(i instance) encoded.Ticking {
+	var since time.Time
+	if i.StartedAt != nil && i.FinishedAt == nil {
+		since, i.UptimeMs = *i.StartedAt, new(int64)
 	}
 	body, err := json.Marshal(i)
 	if err != nil { // strings, numbers, times and lists of them
-		return ticking{body: []byte("null")}
+		return encoded.NewTicking([]byte("null"), time.Time{})
 	}
-	if !up {
-		return ticking{body: body}
-	}
-	// No string can have this in it: its quotes would be escaped.
-	return ticking{body: body, at: bytes.Index(body, uptimeField) + len(uptimeField), since: *i.StartedAt}
-}
-
-// append adds the instance as it is at a time.
-func (t ticking) append(to []byte, now time.Time) []byte {
-	if t.at == 0 {
-		return append(to, t.body...)
-	}
-	to = append(to, t.body[:t.at]...)
-	to = strconv.AppendInt(to, max(0, now.Sub(t.since).Milliseconds()), 10)
-	return append(to, t.body[t.at+1:]...)
+	return encoded.NewTicking(body, since)
 }
 
 // of is an instance as a snapshot has it.
-func (h *shownInstances) of(s *view.Snapshot, i *fleet.Instance, now time.Time) ticking {
-	return h.one.Get(i.Intent.ID, encoded.InstanceOf(s, i), func() ticking { return tickingOf(instanceOf(s, i, now)) })
+func (h *shownInstances) of(s *view.Snapshot, i *fleet.Instance, now time.Time) encoded.Ticking {
+	return h.one.Get(i.Intent.ID, encoded.InstanceOf(s, i), func() encoded.Ticking { return tickingOf(instanceOf(s, i, now)) })
 }
 
 // living is an instance with its live figures.
-func (h *shownInstances) living(s *view.Snapshot, i *fleet.Instance, live upstream.Live, now time.Time) ticking {
-	return h.live.Get(i.Intent.ID, livingFrom{encoded.InstanceOf(s, i), live}, func() ticking {
+func (h *shownInstances) living(s *view.Snapshot, i *fleet.Instance, live upstream.Live, now time.Time) encoded.Ticking {
+	return h.live.Get(i.Intent.ID, livingFrom{encoded.InstanceOf(s, i), live}, func() encoded.Ticking {
 		out := instanceOf(s, i, now)
 		out.addLive(live)
 		return tickingOf(out)
@@ -117,7 +91,7 @@ func (h *shownInstances) page(s *view.Snapshot, f instanceFilter, page server.Wa
 	version, now := encoded.InstancesOf(s), now.Truncate(time.Second)
 	return h.pages.Get(pagesFrom{version, now.Unix()}, pageWanted{f, page}, func() *encoded.Body {
 		all := h.ordered(s, f)
-		return encoded.NewBody(server.EncodePage(page, all, func(to []byte, i *fleet.Instance) []byte { return h.of(s, i, now).append(to, now) }))
+		return encoded.NewBody(server.EncodePage(page, all, func(to []byte, i *fleet.Instance) []byte { return h.of(s, i, now).Append(to, now) }))
 	})
 }
 
@@ -129,7 +103,7 @@ func (h *shownInstances) bare(s *view.Snapshot, f instanceFilter, now time.Time)
 		if n > 0 {
 			out = append(out, ',')
 		}
-		out = h.of(s, i, now).append(out, now)
+		out = h.of(s, i, now).Append(out, now)
 	}
 	return append(out, ']')
 }

@@ -35,7 +35,7 @@ func TestAnInstanceThatIsKeptIsShownAsOneThatIsNot(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := h.of(s, i, now).append(nil, now); string(got) != string(want) {
+			if got := h.of(s, i, now).Append(nil, now); string(got) != string(want) {
 				t.Errorf("%s at %s:\ngot  %s\nwant %s", name, now, got, want)
 			}
 		}
@@ -52,19 +52,70 @@ func TestLiveFiguresAreShownAsTheyAre(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := h.living(s, i, live, now).append(nil, now); string(got) != string(want) {
+		if got := h.living(s, i, live, now).Append(nil, now); string(got) != string(want) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
 }
 
+func TestWhatNobodyKnowsOfAnInstanceIsNull(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := view.New(nil, nil).Snapshot()
+	cases := shownCases(now)
+	offline := *cases["running"]
+	lost := *offline.Status
+	lost.State = fleet.Offline
+	offline.Status = &lost
+	cases["offline"] = &offline
+	for name, want := range map[string]string{
+		"pending": `{"playerCount":0,"uptimeMs":null,"usedCpu":null,"usedDiskMb":null,"usedMemoryMb":null}`,
+		"running": `{"playerCount":null,"uptimeMs":1000,"usedCpu":null,"usedDiskMb":null,"usedMemoryMb":null}`,
+		"crashed": `{"playerCount":0,"uptimeMs":0,"usedCpu":null,"usedDiskMb":null,"usedMemoryMb":null}`,
+		"offline": `{"playerCount":null,"uptimeMs":1000,"usedCpu":null,"usedDiskMb":null,"usedMemoryMb":null}`,
+	} {
+		if got := figuresIn(t, instanceOf(s, cases[name], now.Add(time.Second))); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	known := instanceOf(s, cases["running"], now)
+	known.addReport(fleet.InstanceReport{PlayersKnown: true, Usage: fleet.Usage{MemoryBytes: 1, CPUKnown: true, DiskKnown: true}})
+	if got, want := figuresIn(t, known), `{"playerCount":0,"uptimeMs":0,"usedCpu":0,"usedDiskMb":0,"usedMemoryMb":1}`; got != want {
+		t.Errorf("known figures: %s, want %s", got, want)
+	}
+}
+
+// figuresIn are the figures of an instance as it is sent.
+func figuresIn(t *testing.T, i instance) string {
+	t.Helper()
+	b, err := json.Marshal(i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all map[string]any
+	if err := json.Unmarshal(b, &all); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]any{}
+	for _, name := range []string{"playerCount", "uptimeMs", "usedMemoryMb", "usedCpu", "usedDiskMb"} {
+		value, there := all[name]
+		if !there {
+			t.Errorf("%s is missing", name)
+		}
+		out[name] = value
+	}
+	if b, err = json.Marshal(out); err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
 func TestAnInstanceIsShownAnewWhenARecordOfItChanges(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	s, h, before := view.New(nil, nil).Snapshot(), newShownInstances(), shownCases(now)["running"]
-	first := string(h.of(s, before, now).append(nil, now))
+	first := string(h.of(s, before, now).Append(nil, now))
 	after := *before
 	after.Intent.Desired = fleet.DesiredStopped
-	if got := string(h.of(s, &after, now).append(nil, now)); got == first {
+	if got := string(h.of(s, &after, now).Append(nil, now)); got == first {
 		t.Errorf("still %s", got)
 	}
 }
@@ -83,7 +134,7 @@ func TestAPageThatIsKeptIsAsOneThatIsNot(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := newShownInstances()
-		got := server.EncodePage(w, all, func(to []byte, i *fleet.Instance) []byte { return h.of(s, i, now).append(to, now) })
+		got := server.EncodePage(w, all, func(to []byte, i *fleet.Instance) []byte { return h.of(s, i, now).Append(to, now) })
 		if string(got) != string(want) {
 			t.Errorf("%+v:\ngot  %s\nwant %s", w, got, want)
 		}

@@ -43,10 +43,14 @@ type Instance struct {
 	Players    *int         `json:"players"`  // null until the instance said
 	MaxPlayers *int         `json:"maxPlayers"`
 	TPS        *float64     `json:"tps"`
+	UptimeMs   *int64       `json:"uptimeMs"` // null before it was started
+	UsedRAMMB  *int64       `json:"usedRamMB"`
+	UsedCPU    *float64     `json:"usedCpu"`
+	UsedDiskMB *int64       `json:"usedDiskMB"`
 }
 
 // InstanceOf shows an instance as a snapshot has it.
-func InstanceOf(s *view.Snapshot, i *fleet.Instance) Instance {
+func InstanceOf(s *view.Snapshot, i *fleet.Instance, now time.Time) Instance {
 	reason, message := i.Why()
 	plan := planOf(s, i)
 	out := Instance{
@@ -54,7 +58,7 @@ func InstanceOf(s *view.Snapshot, i *fleet.Instance) Instance {
 		HostAddress: hostOf(s, i, plan), State: stateOf(i.State()),
 		LastHeartbeat:  lastSign(i).UnixMilli(),
 		AllocatedRAMMB: plan.Resources.MemoryMiB, AllocatedCPU: plan.Resources.CPU, Runtime: plan.Runtime,
-		Name: i.Intent.Name, Reason: reason, Message: spelling.Replace(message),
+		Name: i.Intent.Name, Reason: reason, Message: spelling.Replace(message), UptimeMs: i.UptimeMillis(now),
 	}
 	if p := i.Shown(); p != nil {
 		out.WrapperNodeID, out.AllocatedPort = p.Node, p.Port
@@ -67,7 +71,7 @@ func InstanceOf(s *view.Snapshot, i *fleet.Instance) Instance {
 			out.ExitCode = &st.Exit.Code
 		}
 	}
-	if report, ok := s.Reports.Get(i.Node()); ok {
+	if report, ok := s.Reports.Get(i.Node()); ok && i.State() != fleet.Offline { // what a lost node reported last is not of now
 		out.addReport(report.Instances[i.Intent.ID])
 	}
 	return out
@@ -75,14 +79,19 @@ func InstanceOf(s *view.Snapshot, i *fleet.Instance) Instance {
 
 // addReport adds what is known of how it fares.
 func (out *Instance) addReport(r fleet.InstanceReport) {
+	out.UsedRAMMB, out.UsedCPU, out.UsedDiskMB = r.Usage.UsedMemory(), r.Usage.UsedCPU(), r.Usage.UsedDisk()
 	if r.PlayersKnown {
-		out.Players, out.MaxPlayers = &r.Players, &r.MaxPlayers
+		out.Players = &r.Players
 	}
-	if r.HeartbeatAt.IsZero() {
-		return
+	if r.MaxPlayers > 0 {
+		out.MaxPlayers = &r.MaxPlayers
 	}
-	out.TPS = &r.TPS
-	out.LastHeartbeat = max(out.LastHeartbeat, r.HeartbeatAt.UnixMilli())
+	if r.TPS > 0 {
+		out.TPS = &r.TPS
+	}
+	if !r.HeartbeatAt.IsZero() {
+		out.LastHeartbeat = max(out.LastHeartbeat, r.HeartbeatAt.UnixMilli())
+	}
 }
 
 // planOf is what the instance was made from; of a plan already collected, what its group says now.

@@ -37,7 +37,7 @@ func (a *API) getInstance(c *gin.Context) {
 		fail(c, err)
 		return
 	}
-	out := InstanceOf(s, i)
+	out := InstanceOf(s, i, a.cfg.Now())
 	if i.State().Running() {
 		if live, err := a.cfg.Operations.Live(c.Request.Context(), i); err == nil {
 			out.addReport(live.Report)
@@ -59,7 +59,7 @@ func (a *API) createInstance(c *gin.Context) {
 		return
 	}
 	made, _, err := a.cfg.Operations.StartInstances(c.Request.Context(), a.cfg.By(c), operate.StartRequest{
-		Group: fleet.GroupName(b.ConfigurationName), Count: 1, StaticOnce: true,
+		Group: fleet.GroupName(b.ConfigurationName), Count: 1,
 	})
 	if err != nil {
 		failWithoutConfiguration(c, err)
@@ -71,7 +71,7 @@ func (a *API) createInstance(c *gin.Context) {
 		fail(c, errs.New(errs.NotFound, "Instance not found"))
 		return
 	}
-	c.JSON(http.StatusCreated, InstanceOf(s, i))
+	c.JSON(http.StatusCreated, InstanceOf(s, i, a.cfg.Now()))
 }
 
 // failWithoutConfiguration answers 400 where the configuration, which no path names, is missing.
@@ -124,7 +124,7 @@ func (a *API) lifecycle(c *gin.Context) {
 		return
 	}
 	c.JSON(http.StatusOK, gin.H{
-		"message": "Instance " + string(i.Intent.ID) + " " + done, "instance": InstanceOf(a.snapshot(), out.Instance),
+		"message": "Instance " + string(i.Intent.ID) + " " + done, "instance": InstanceOf(a.snapshot(), out.Instance, a.cfg.Now()),
 	})
 }
 

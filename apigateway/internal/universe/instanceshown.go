@@ -14,7 +14,7 @@ const keptLists = 64 << 20
 
 // shownInstances are instances as they are sent. Whoever may see instances is shown the same.
 type shownInstances struct {
-	one   *encoded.Objects[fleet.InstanceID, encoded.Instance, []byte]
+	one   *encoded.Objects[fleet.InstanceID, encoded.Instance, encoded.Ticking]
 	lists *encoded.Memo[listedFrom, listedFor, *encoded.Body]
 }
 
@@ -33,7 +33,7 @@ type listedFor struct {
 
 func newShownInstances() *shownInstances {
 	return &shownInstances{
-		one:   encoded.NewObjects[fleet.InstanceID, encoded.Instance, []byte](),
+		one:   encoded.NewObjects[fleet.InstanceID, encoded.Instance, encoded.Ticking](),
 		lists: encoded.NewMemo[listedFrom, listedFor](keptLists, (*encoded.Body).Size),
 	}
 }
@@ -50,19 +50,27 @@ func (h *shownInstances) list(s *view.Snapshot, wanted listedFor, now time.Time)
 			if len(out) > 1 {
 				out = append(out, ',')
 			}
-			out = append(out, h.of(s, i)...)
+			out = h.of(s, i, now).Append(out, now)
 		}
 		return encoded.NewBody(append(out, ']'))
 	})
 }
 
 // of is an instance as a snapshot has it, encoded.
-func (h *shownInstances) of(s *view.Snapshot, i *fleet.Instance) []byte {
-	return h.one.Get(i.Intent.ID, encoded.InstanceOf(s, i), func() []byte {
-		body, err := json.Marshal(InstanceOf(s, i))
-		if err != nil { // strings and numbers only
-			return []byte("null")
+func (h *shownInstances) of(s *view.Snapshot, i *fleet.Instance, now time.Time) encoded.Ticking {
+	return h.one.Get(i.Intent.ID, encoded.InstanceOf(s, i), func() encoded.Ticking {
+		out := InstanceOf(s, i, now)
+		since, ended := i.Ran()
+		if !ended.IsZero() {
+			since = time.Time{}
 		}
-		return body
+		if !since.IsZero() {
+			out.UptimeMs = new(int64)
+		}
+		body, err := json.Marshal(out)
+		if err != nil { // strings and numbers only
+			return encoded.NewTicking([]byte("null"), time.Time{})
+		}
+		return encoded.NewTicking(body, since)
 	})
 }

@@ -70,7 +70,7 @@ func (a *API) putState(c *gin.Context) {
 		fail(c, err)
 		return
 	}
-	c.JSON(http.StatusOK, InstanceOf(s, i).heard(h, a.cfg.Now()))
+	c.JSON(http.StatusOK, InstanceOf(s, i, a.cfg.Now()).heard(h, a.cfg.Now()))
 }
 
 // heard is the instance with a heartbeat it just sent; the agent's report follows later.

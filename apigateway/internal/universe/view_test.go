@@ -2,6 +2,7 @@ package universe
 
 import (
 	"context"
+	"encoding/json"
 	"sync"
 	"testing"
 	"time"
@@ -78,10 +79,12 @@ func runningInstance() []store.Write {
 		}),
 		store.Create(store.StatusKey(id), fleet.Status{
 			Instance: id, Generation: 1, State: fleet.Online, Reason: fleet.ReasonReady, PID: 4711,
-			HostAddress: "10.0.0.1", ChangedAt: at.Add(time.Second),
+			HostAddress: "10.0.0.1", StartedAt: at, ChangedAt: at.Add(time.Second),
 		}),
 		store.Create(store.ReportKey("node-1"), fleet.Report{Node: "node-1", Instances: map[fleet.InstanceID]fleet.InstanceReport{
-			id: {Players: 3, MaxPlayers: 20, PlayersKnown: true, TPS: 19.9, HeartbeatAt: at.Add(2 * time.Second)},
+			id: {Players: 3, MaxPlayers: 20, PlayersKnown: true, TPS: 19.9, HeartbeatAt: at.Add(2 * time.Second), Usage: fleet.Usage{
+				MemoryBytes: 300 << 20, CPU: 12.5, CPUKnown: true, DiskBytes: 40 << 20, DiskKnown: true,
+			}},
 		}}),
 	}
 }
@@ -93,7 +96,7 @@ func TestShapes(t *testing.T) {
 	if !ok {
 		t.Fatal("no instance")
 	}
-	golden(t, "instance-online", InstanceOf(s, i))
+	golden(t, "instance-online", InstanceOf(s, i, at.Add(time.Minute)))
 	n, ok := s.Nodes.Get("node-1")
 	if !ok {
 		t.Fatal("no node")
@@ -108,7 +111,26 @@ func TestShapes(t *testing.T) {
 	if !ok {
 		t.Fatal("no instance")
 	}
-	golden(t, "instance-creating", InstanceOf(s, i))
+	golden(t, "instance-creating", InstanceOf(s, i, at.Add(time.Minute)))
+}
+
+func TestAListThatIsKeptIsAsOneThatIsNot(t *testing.T) {
+	w := newWorld(t)
+	s := w.commit(runningInstance()...)
+	i, ok := s.Find("lobby-1")
+	if !ok {
+		t.Fatal("no instance")
+	}
+	h := newShownInstances()
+	for _, now := range []time.Time{at, at.Add(1234567 * time.Millisecond), at.Add(100 * time.Hour)} {
+		want, err := json.Marshal([]Instance{InstanceOf(s, i, now)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := h.list(s, listedFor{all: true}, now).Plain; string(got) != string(want) {
+			t.Errorf("at %s:\ngot  %s\nwant %s", now, got, want)
+		}
+	}
 }
 
 func TestAnInstanceThatCouldNotStartShowsWhy(t *testing.T) {
@@ -117,7 +139,7 @@ func TestAnInstanceThatCouldNotStartShowsWhy(t *testing.T) {
 		Placement: &fleet.Placement{Node: "node-1", Generation: 1},
 		Status:    &fleet.Status{Generation: 1, State: fleet.Failed, Reason: fleet.ReasonTemplateMissing, PID: 12},
 	}
-	got := InstanceOf(view.New(nil, nil).Snapshot(), i)
+	got := InstanceOf(view.New(nil, nil).Snapshot(), i, at)
 	if got.State != offline || got.Reason != fleet.ReasonTemplateMissing || got.Message != fleet.ReasonTemplateMissing.Text() || got.ProcessPID != nil {
 		t.Errorf("%+v", got)
 	}

@@ -22,7 +22,7 @@ func (a nodeAgent) Live(ctx context.Context, id fleet.InstanceID) (Live, error) 
 	i, err := a.client.Instance(ctx, id)
 	return Live{
 		Report: fleet.InstanceReport{
-			Players: i.Players, MaxPlayers: i.MaxPlayers, PlayersKnown: i.PlayersKnown, TPS: i.TPS, HeartbeatAt: i.LastHeartbeat,
+			Players: i.Players, MaxPlayers: i.MaxPlayers, PlayersKnown: i.PlayersKnown, TPS: i.TPS, HeartbeatAt: i.LastHeartbeat, Usage: i.Usage,
 		},
 		PID: i.PID, Attach: i.Attach,
 	}, err

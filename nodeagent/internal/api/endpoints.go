@@ -61,7 +61,7 @@ func View(l supervise.Live, now time.Time) client.Instance {
 		State: s.State, Reason: s.Reason, Message: s.Message, PID: s.PID, Port: l.Port, Restarts: s.Restarts,
 		ChangedAt: s.ChangedAt, Orphan: l.Orphan,
 		StartedAt: s.StartedAt, OnlineAt: s.OnlineAt, Players: l.Report.Players, MaxPlayers: l.Report.MaxPlayers,
-		PlayersKnown: l.Report.PlayersKnown, TPS: l.Report.TPS, LastHeartbeat: l.Report.HeartbeatAt, SaidState: l.Said, Attach: l.Attach,
+		PlayersKnown: l.Report.PlayersKnown, TPS: l.Report.TPS, LastHeartbeat: l.Report.HeartbeatAt, SaidState: l.Said, Attach: l.Attach, Usage: l.Report.Usage,
 	}
 	if s.PID != 0 {
 		v.UptimeMillis = max(0, now.Sub(s.StartedAt).Milliseconds())

@@ -220,6 +220,33 @@ func (c *Controller) Live() map[fleet.InstanceID]supervise.Live {
 	return all
 }
 
+// Directories are what each instance holds on the disk, as far as no limit has it watched.
+func (c *Controller) Directories() map[string][]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[string][]string{}
+	for id, i := range c.instances {
+		if dirs := i.Directories(); dirs != nil {
+			all[string(id)] = dirs
+		}
+	}
+	return all
+}
+
+// OnDisk takes how many bytes an instance's directories hold.
+func (c *Controller) OnDisk(id string, used int64) {
+	if i, err := c.Instance(fleet.InstanceID(id)); err == nil {
+		i.OnDisk(used)
+	}
+}
+
+// Used takes what an instance's run uses; see supervise.Instance.Used.
+func (c *Controller) Used(id fleet.InstanceID, server int, u fleet.Usage) {
+	if i, err := c.Instance(id); err == nil {
+		i.Used(server, u)
+	}
+}
+
 // Recall takes what the node's agent before this one reported of its instances.
 func (c *Controller) Recall(r fleet.Report) {
 	for id, said := range r.Instances {

@@ -3,8 +3,8 @@
 //
 // The file system keeps no sum of a directory, so it is walked. What bounds the cost:
 //
-//   - On the whole node one walk is under way at a time, and after one that was watched
-//     there is none for a few times as long as it took.
+//   - On the whole node one walk is under way at a time for limits and one for figures, and
+//     after each there is none of its kind for some times as long as it took.
 //   - A walk rests again and again, and a watched directory is left alone for many times
 //     as long as its own walk took: a large one is looked at less often. How many others
 //     there are does not count: with many each has its turn.
@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -35,6 +36,10 @@ const (
 	// breath is how many times as long as it took nobody walks after a watched walk, so
 	// that many directories take no more than a quarter of the time together.
 	breath = 3
+	// surveyEvery is how long a survey leaves a directory alone, surveyLook how often it looks
+	// for new ones, and surveyRest how many times as long as a walk took it rests afterwards.
+	surveyEvery, surveyLook = time.Minute, 5 * time.Second
+	surveyRest              = 49
 	// block is the unit the kernel counts a file's space in.
 	block = 512
 )
@@ -52,13 +57,13 @@ type Meter struct {
 // NewMeter makes a meter.
 func NewMeter() *Meter { return &Meter{walking: make(walking, 1), walk: walk} }
 
-// Watch measures some directories together, again and again until ctx ends, and tells
-// when they hold more than so many bytes, each time it is found.
-func (m *Meter) Watch(ctx context.Context, dirs []string, limit int64, exceeded func(used int64)) {
+// Watch measures some directories together, again and again until ctx ends, and tells how
+// many bytes they hold each time.
+func (m *Meter) Watch(ctx context.Context, dirs []string, found func(used int64)) {
 	for {
 		used, took, err := m.turn(ctx, dirs)
-		if err == nil && used > limit {
-			exceeded(used)
+		if err == nil {
+			found(used)
 		}
 		if !pause.For(ctx, min(max((between-breath)*took, soonest), seldomest)) {
 			return
@@ -78,6 +83,35 @@ func (m *Meter) turn(ctx context.Context, dirs []string) (used int64, took time.
 	took = time.Since(began)
 	pause.For(ctx, breath*took)
 	return used, took, err
+}
+
+// Survey measures what each of some names has in its directories, again and again until ctx
+// ends, and tells how many bytes that is. all is asked every few seconds; a new name is
+// measured as soon as it is there. A survey takes a fiftieth of the time at most, and does
+// not wait for who watches.
+func (m *Meter) Survey(ctx context.Context, all func() map[string][]string, found func(name string, used int64)) {
+	measured := map[string]time.Time{}
+	for {
+		names := all()
+		maps.DeleteFunc(measured, func(name string, _ time.Time) bool { return names[name] == nil })
+		for name, dirs := range names {
+			began := time.Now()
+			if at, ok := measured[name]; ok && began.Sub(at) < surveyEvery {
+				continue
+			}
+			used, err := m.walk(ctx, dirs)
+			measured[name] = began
+			if err == nil {
+				found(name, used)
+			}
+			if !pause.For(ctx, surveyRest*time.Since(began)) {
+				return
+			}
+		}
+		if !pause.For(ctx, surveyLook) {
+			return
+		}
+	}
 }
 
 // Used is what directories take of their disk together, in bytes. What is gone by the

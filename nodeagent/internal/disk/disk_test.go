@@ -2,8 +2,11 @@ package disk_test
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,7 +75,7 @@ func TestAWalkThatIsNotWantedAnyMoreEnds(t *testing.T) {
 	}
 }
 
-func TestADirectoryThatOutgrowsItsLimitIsToldUntilItDoesNot(t *testing.T) {
+func TestWhatAWatchedDirectoryHoldsIsToldAgainAndAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -80,25 +83,63 @@ func TestADirectoryThatOutgrowsItsLimitIsToldUntilItDoesNot(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			disk.NewMeter().Watch(ctx, []string{dir}, 2*mib, func(n int64) { told = append(told, n/mib) })
+			disk.NewMeter().Watch(ctx, []string{dir}, func(n int64) { told = append(told, n/mib) })
 		}()
 		pass := func() { <-time.After(time.Minute); synctest.Wait() }
 		pass()
-		if len(told) != 0 {
+		if len(told) < 2 || told[0] != 0 {
 			t.Errorf("an empty directory: %d MiB", told)
 		}
 		file := write(t, 3*mib, dir, "large")
+		told = nil
 		pass()
 		if len(told) == 0 || told[0] != 3 {
-			t.Errorf("three of two: %d", told)
+			t.Errorf("a file of three: %d", told)
 		}
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
 		}
 		told = nil
 		pass()
-		if len(told) != 0 {
+		if len(told) == 0 || told[0] != 0 {
 			t.Errorf("removed again: %d", told)
+		}
+		cancel()
+		<-done
+	})
+}
+
+func TestASurveyTellsOfNewDirectoriesSoonAndOfOthersNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dirs := map[string][]string{"old": {t.TempDir()}, "gone": {filepath.Join(t.TempDir(), "nothing")}}
+		write(t, mib, dirs["old"][0], "a")
+		var all sync.Mutex // guards dirs
+		told := map[string][]int64{}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			disk.NewMeter().Survey(ctx, func() map[string][]string {
+				all.Lock()
+				defer all.Unlock()
+				return maps.Clone(dirs)
+			}, func(name string, used int64) { told[name] = append(told[name], used/mib) })
+		}()
+		pass := func(d time.Duration) { <-time.After(d); synctest.Wait() }
+		pass(time.Second)
+		fresh := t.TempDir()
+		write(t, 2*mib, fresh, "a")
+		all.Lock()
+		dirs["new"] = []string{fresh}
+		all.Unlock()
+		pass(10 * time.Second)
+		if want := (map[string][]int64{"old": {1}, "gone": {0}, "new": {2}}); !maps.EqualFunc(told, want, slices.Equal[[]int64]) {
+			t.Errorf("%v, want %v", told, want)
+		}
+		write(t, mib, fresh, "b")
+		pass(70 * time.Second)
+		if got := told["new"]; len(got) != 2 || got[1] != 3 {
+			t.Errorf("a minute later: %v", got)
 		}
 		cancel()
 		<-done

@@ -26,7 +26,7 @@ func watched(t *testing.T, n int, within time.Duration, takes func(dir string) t
 		defer cancel()
 		var watching sync.WaitGroup
 		for i := range n {
-			watching.Go(func() { m.Watch(ctx, []string{strconv.Itoa(i)}, 1, func(int64) {}) })
+			watching.Go(func() { m.Watch(ctx, []string{strconv.Itoa(i)}, func(int64) {}) })
 		}
 		watching.Wait()
 	})
@@ -57,4 +57,29 @@ func TestALargeDirectoryIsLookedAtMoreSeldomThanASmallOne(t *testing.T) {
 	if large, small := looks["0"], looks["1"]; large < 10 || small < 10*large {
 		t.Errorf("%d looks at the large one, %d at the small one", large, small)
 	}
+}
+
+func TestASurveyTakesAFiftiethOfTheTimeHoweverManyDirectoriesThereAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, within, takes = 500, time.Hour, 100 * time.Millisecond
+		m, walked, looks := NewMeter(), time.Duration(0), map[string]int{}
+		m.walk = func(context.Context, []string) (int64, error) {
+			walked += takes
+			<-time.After(takes)
+			return 1, nil
+		}
+		all := map[string][]string{}
+		for i := range n {
+			all[strconv.Itoa(i)] = []string{"dir"}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		m.Survey(ctx, func() map[string][]string { return all }, func(name string, _ int64) { looks[name]++ })
+		if walked > within/50+takes {
+			t.Errorf("somebody walked for %v of %v", walked, within)
+		}
+		if len(looks) != n {
+			t.Errorf("%d of %d directories were looked at", len(looks), n)
+		}
+	})
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/series"
+	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
 )
 
 const (
-	// maxInstances bounds the instances that are gauged, at 20 KiB each; those beyond have no past.
+	// maxInstances bounds the instances that are gauged, at 36 KiB each; those beyond have no past.
 	maxInstances = 2000
 	// stale is how old what an instance measured may be to be its figures still.
 	stale = 2 * time.Minute
@@ -28,6 +29,10 @@ type Config struct {
 	Live func() map[fleet.InstanceID]supervise.Live
 	// Measured is what an instance last measured of itself; an error when it told nothing.
 	Measured func(fleet.InstanceID) (supervise.Measured, error)
+	// Usage measures memory and processor time of runs, given by the process ids of their
+	// servers. Used takes what it finds.
+	Usage func(now time.Time, servers map[fleet.InstanceID]int) map[fleet.InstanceID]fleet.Usage
+	Used  func(id fleet.InstanceID, server int, u fleet.Usage)
 	// CPU is the share of the host's processors in use since the call before, Memory the
 	// host's memory in use in MiB.
 	CPU    func() float64
@@ -70,6 +75,7 @@ func (g *Gauge) Run(ctx context.Context) { series.Every(ctx, g.look) }
 // look takes one sample of everything.
 func (g *Gauge) look(at time.Time) {
 	live := g.cfg.Live()
+	g.measure(at, live)
 	running := 0
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -88,7 +94,7 @@ func (g *Gauge) look(at time.Time) {
 			if len(g.instances) >= maxInstances {
 				continue
 			}
-			p = &past{ring: series.New("tps1m", "msptAvg", "heapUsedMb", "playerCount")}
+			p = &past{ring: series.New(client.InstanceSeries()...)}
 			g.instances[id] = p
 		}
 		g.sample(p, at, l)
@@ -98,6 +104,25 @@ func (g *Gauge) look(at time.Time) {
 		g.begun, cpu = true, math.NaN()
 	}
 	g.node.Add(at, cpu, float64(g.cfg.Memory()), float64(running))
+}
+
+// measure measures what every run uses, tells it, and adds it to live.
+func (g *Gauge) measure(at time.Time, live map[fleet.InstanceID]supervise.Live) {
+	servers := map[fleet.InstanceID]int{}
+	for id, l := range live {
+		if l.Status.PID != 0 {
+			servers[id] = l.Status.PID
+		}
+	}
+	used := g.cfg.Usage(at, servers)
+	for id, server := range servers {
+		l := live[id]
+		disk := l.Report.Usage.OnDisk()
+		l.Report.Usage = used[id]
+		l.Report.Usage.DiskBytes, l.Report.Usage.DiskKnown = disk.DiskBytes, disk.DiskKnown
+		live[id] = l
+		g.cfg.Used(id, server, used[id])
+	}
 }
 
 // sample takes one of a running instance.
@@ -119,14 +144,19 @@ func (g *Gauge) sample(p *past, at time.Time, l supervise.Live) {
 	if p.told.TPS == nil && l.Report.TPS > 0 {
 		tps = l.Report.TPS
 	}
-	p.ring.Add(at, tps, orUnknown(p.told.MSPT), orUnknown(p.told.Heap), players)
+	up := math.NaN()
+	if l.Status.PID != 0 && !l.Status.StartedAt.IsZero() {
+		up = float64(max(0, at.Sub(l.Status.StartedAt)).Milliseconds())
+	}
+	u := l.Report.Usage
+	p.ring.Add(at, tps, orUnknown(p.told.MSPT), orUnknown(p.told.Heap), players, orUnknown(u.UsedMemory()), orUnknown(u.UsedCPU()), orUnknown(u.UsedDisk()), up)
 }
 
-func orUnknown(v *float64) float64 {
+func orUnknown[T int64 | float64](v *T) float64 {
 	if v == nil {
 		return math.NaN()
 	}
-	return *v
+	return float64(*v)
 }
 
 // Node is the past of the node.

@@ -2,6 +2,8 @@ package gauge
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,10 +13,16 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
 )
 
+// unused are the figures of what a run uses where nobody knows.
+const unused = `"uptimeMs":null,"usedCpu":null,"usedDiskMb":null,"usedMemoryMb":null`
+
 // watched are instances as a test has them.
 type watched struct {
 	live     map[fleet.InstanceID]supervise.Live
 	measured map[fleet.InstanceID]supervise.Measured
+	// uses is what the runs of servers use; told is who was told of it.
+	uses map[int]fleet.Usage
+	told []string
 }
 
 func (w *watched) gauge() *Gauge {
@@ -25,6 +33,12 @@ func (w *watched) gauge() *Gauge {
 				return m, nil
 			}
 			return supervise.Measured{}, errs.New(errs.NotFound, "it told none")
+		},
+		Usage: func(_ time.Time, servers map[fleet.InstanceID]int) map[fleet.InstanceID]fleet.Usage {
+			return map[fleet.InstanceID]fleet.Usage{"aaaaaa": w.uses[servers["aaaaaa"]]}
+		},
+		Used: func(id fleet.InstanceID, server int, u fleet.Usage) {
+			w.told = append(w.told, fmt.Sprint(id, server, u))
 		},
 		CPU: func() float64 { return 0.25 }, Memory: func() int { return 1024 },
 	})
@@ -77,10 +91,10 @@ func TestTheNodeAndItsInstancesHaveAPast(t *testing.T) {
 	if got := last(t, g.Node(now, window)); got != `{"cpuUsage":null,"instanceCount":2,"usedMemoryMb":1024}` {
 		t.Errorf("nobody knows of what time the first share of the processors is: %s", got)
 	}
-	if got := read("aaaaaa"); got != `{"heapUsedMb":512,"msptAvg":40,"playerCount":3,"tps1m":19.5}` {
+	if got := read("aaaaaa"); got != `{"heapUsedMb":512,"msptAvg":40,"playerCount":3,"tps1m":19.5,`+unused+`}` {
 		t.Error(got)
 	}
-	if got := read("bbbbbb"); got != `{"heapUsedMb":null,"msptAvg":null,"playerCount":null,"tps1m":18}` {
+	if got := read("bbbbbb"); got != `{"heapUsedMb":null,"msptAvg":null,"playerCount":null,"tps1m":18,`+unused+`}` {
 		t.Error(got)
 	}
 	if _, err := g.Instance("cccccc", now, window); !errs.Is(err, errs.NotFound) {
@@ -93,10 +107,10 @@ func TestTheNodeAndItsInstancesHaveAPast(t *testing.T) {
 	if got := last(t, g.Node(now, window)); got != `{"cpuUsage":0.25,"instanceCount":1,"usedMemoryMb":1024}` {
 		t.Error(got)
 	}
-	if got := read("aaaaaa"); got != `{"heapUsedMb":null,"msptAvg":null,"playerCount":3,"tps1m":12}` {
+	if got := read("aaaaaa"); got != `{"heapUsedMb":null,"msptAvg":null,"playerCount":3,"tps1m":12,`+unused+`}` {
 		t.Error(got)
 	}
-	if got := read("bbbbbb"); got != `{"heapUsedMb":null,"msptAvg":null,"playerCount":null,"tps1m":null}` {
+	if got := read("bbbbbb"); got != `{"heapUsedMb":null,"msptAvg":null,"playerCount":null,"tps1m":null,`+unused+`}` {
 		t.Errorf("one that stopped keeps its past, and gets no values: %s", got)
 	}
 
@@ -104,6 +118,40 @@ func TestTheNodeAndItsInstancesHaveAPast(t *testing.T) {
 	g.look(now.Add(series.Step))
 	if _, err := g.Instance("bbbbbb", now, window); !errs.Is(err, errs.NotFound) {
 		t.Errorf("one that is gone: %v", err)
+	}
+}
+
+func TestWhatARunUsesIsToldAndKeptAsLongAsItRuns(t *testing.T) {
+	now := time.Date(2030, 1, 31, 12, 0, 7, 0, time.UTC)
+	one := running("aaaaaa", fleet.InstanceReport{Usage: fleet.Usage{DiskBytes: 5 << 20, DiskKnown: true}})
+	one.Status.PID, one.Status.StartedAt = 42, now.Add(-time.Minute)
+	w := &watched{
+		live: map[fleet.InstanceID]supervise.Live{"aaaaaa": one, "bbbbbb": running("bbbbbb", fleet.InstanceReport{})},
+		uses: map[int]fleet.Usage{42: {MemoryBytes: 3<<20 - 1, CPU: 150, CPUKnown: true}},
+	}
+	g := w.gauge()
+	window, err := series.ParseWindow("15m", "60")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(id fleet.InstanceID) string {
+		t.Helper()
+		f, err := g.Instance(id, now, window)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return last(t, f)
+	}
+	g.look(now)
+	const said = `"heapUsedMb":null,"msptAvg":null,"playerCount":null,"tps1m":null,`
+	if got := read("aaaaaa"); got != `{`+said+`"uptimeMs":60000,"usedCpu":150,"usedDiskMb":5,"usedMemoryMb":3}` {
+		t.Error(got)
+	}
+	if got := read("bbbbbb"); got != `{`+said+`"uptimeMs":null,"usedCpu":null,"usedDiskMb":null,"usedMemoryMb":null}` {
+		t.Errorf("one whose process is not known: %s", got)
+	}
+	if want := []string{fmt.Sprint("aaaaaa", 42, w.uses[42])}; !slices.Equal(w.told, want) {
+		t.Errorf("told %v, want %v", w.told, want)
 	}
 }
 
@@ -119,7 +167,7 @@ func TestFiguresThatNobodyCanReadAreNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.look(now)
-	if f, err := g.Instance("aaaaaa", now, window); err != nil || last(t, f) != `{"heapUsedMb":null,"msptAvg":null,"playerCount":null,"tps1m":null}` {
+	if f, err := g.Instance("aaaaaa", now, window); err != nil || last(t, f) != `{"heapUsedMb":null,"msptAvg":null,"playerCount":null,"tps1m":null,`+unused+`}` {
 		t.Errorf("%v, %v", last(t, f), err)
 	}
 }

@@ -38,8 +38,6 @@ const (
 	step = 0.05
 	// cacheStep is the change of the cache that is, in bytes.
 	cacheStep = 256 << 20
-	// staticStep is the least change of a static instance's directory that is, in bytes.
-	staticStep = 1 << 20
 	// coarse is how old a known heartbeat may get before a newer one is worth a write, in
 	// intervals of a fleet of this size, of a second at least.
 	coarse       = 30
@@ -66,8 +64,6 @@ type Config struct {
 	Reported func(rev int64)
 	// Now reads the wall clock, with a monotonic reading.
 	Now func() time.Time
-	// Static are the sizes of the directories of static instances, by GROUP/NAME.
-	Static func() map[string]int64
 	// Cached is how many bytes the cache of content holds.
 	Cached func() int64
 	Log    *slog.Logger
@@ -88,8 +84,10 @@ type Reporter struct {
 	read      bool
 	// begun are the runs that had begun when it was written.
 	begun uint64
-	// figures are the parts of the instances' live figures as written.
+	// figures are the parts of the instances' live figures as written, usageAt when what they
+	// use was last told.
 	figures [fleet.ReportParts]figures
+	usageAt time.Time
 	// parts are the revisions of the node's players, 0 for a part that is not there.
 	parts    [fleet.PresenceParts]int64
 	recalled bool
@@ -108,9 +106,6 @@ func Interval(nodes, sent int) time.Duration {
 	byBytes := time.Duration(nodes) * time.Duration(sent) * time.Second / fleetBytes
 	return max(every, time.Duration(nodes)*time.Second/fleetRate, min(byBytes, longest))
 }
-
-// heartbeatStep is how much younger a heartbeat has to be to be worth a write.
-func (r *Reporter) heartbeatStep() time.Duration { return coarse * Interval(r.nodes, 0) }
 
 // Run reports until ctx ends.
 func (r *Reporter) Run(ctx context.Context) {
@@ -161,13 +156,17 @@ func (r *Reporter) look(at time.Time) fleet.Report {
 		r.hostAt = at
 	}
 	now := r.host
-	now.At, now.Warm, now.CacheBytes, now.StaticBytes = at.UTC(), r.cfg.Warm(), r.cfg.Cached(), r.cfg.Static()
+	now.At, now.Warm, now.CacheBytes = at.UTC(), r.cfg.Warm(), r.cfg.Cached()
 	for id, l := range r.cfg.Live() {
-		if l.Report != (fleet.InstanceReport{}) && l.Status.State.Running() {
+		figures := l.Report
+		if !l.Status.State.Running() { // what it said is of a run that has ended
+			figures = fleet.InstanceReport{Usage: l.Report.Usage.OnDisk()}
+		}
+		if figures != (fleet.InstanceReport{}) {
 			if now.Instances == nil {
 				now.Instances = map[fleet.InstanceID]fleet.InstanceReport{}
 			}
-			now.Instances[id] = l.Report
+			now.Instances[id] = figures
 		}
 	}
 	return now
@@ -233,29 +232,13 @@ func (r *Reporter) readAll(ctx context.Context, key store.Key[fleet.Report]) err
 
 // Differs reports whether a newer report says something of the node that the older does
 // not: a usage that moved by a step, another template at hand, a cache much larger or
-// smaller, other data of static instances.
+// smaller.
 func Differs(old, now fleet.Report, whole fleet.Resources) bool {
 	return moved(old.CPU, now.CPU, 1) ||
 		moved(float64(old.MemoryMiB), float64(now.MemoryMiB), float64(whole.MemoryMiB)) ||
 		moved(float64(old.DiskFreeMiB), float64(now.DiskFreeMiB), float64(now.DiskMiB)) ||
 		!slices.Equal(old.Warm, now.Warm) ||
-		max(old.CacheBytes-now.CacheBytes, now.CacheBytes-old.CacheBytes) >= cacheStep ||
-		staticDiffers(old.StaticBytes, now.StaticBytes)
-}
-
-// staticDiffers reports whether a directory of a static instance is new or gone, or its
-// size moved by a step.
-func staticDiffers(old, now map[string]int64) bool {
-	if len(old) != len(now) {
-		return true
-	}
-	for name, bytes := range now {
-		was, ok := old[name]
-		if d := max(bytes-was, was-bytes); !ok || d >= staticStep && moved(float64(was), float64(bytes), float64(max(was, bytes))) {
-			return true
-		}
-	}
-	return false
+		max(old.CacheBytes-now.CacheBytes, now.CacheBytes-old.CacheBytes) >= cacheStep
 }
 
 func moved(a, b, whole float64) bool {

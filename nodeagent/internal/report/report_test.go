@@ -12,8 +12,7 @@ func TestDiffers(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	whole := fleet.Resources{MemoryMiB: 1000}
 	with := func(change func(*fleet.Report)) fleet.Report {
-		r := fleet.Report{CPU: 0.5, MemoryMiB: 500, DiskFreeMiB: 500, DiskMiB: 1000, Warm: []string{"a"}, CacheBytes: 1 << 30, At: at,
-			StaticBytes: map[string]int64{"survival/survival-1": 10 << 20, "survival/survival-2": 1 << 30}}
+		r := fleet.Report{CPU: 0.5, MemoryMiB: 500, DiskFreeMiB: 500, DiskMiB: 1000, Warm: []string{"a"}, CacheBytes: 1 << 30, At: at}
 		if change != nil {
 			change(&r)
 		}
@@ -34,15 +33,6 @@ func TestDiffers(t *testing.T) {
 		{"a template that is gone counts", func(r *fleet.Report) { r.Warm = nil }, true},
 		{"a file more in the cache says nothing new", func(r *fleet.Report) { r.CacheBytes += 1 << 20 }, false},
 		{"a much larger cache counts", func(r *fleet.Report) { r.CacheBytes += 256 << 20 }, true},
-		{"a little more data of a static instance says nothing new", func(r *fleet.Report) {
-			r.StaticBytes = map[string]int64{"survival/survival-1": 10<<20 + 1000, "survival/survival-2": 1<<30 + 2<<20}
-		}, false},
-		{"a step of its data counts", func(r *fleet.Report) {
-			r.StaticBytes = map[string]int64{"survival/survival-1": 11 << 20, "survival/survival-2": 1 << 30}
-		}, true},
-		{"another static instance counts", func(r *fleet.Report) {
-			r.StaticBytes = map[string]int64{"survival/survival-1": 10 << 20, "survival/survival-3": 1 << 30}
-		}, true},
 		{"a much smaller cache counts", func(r *fleet.Report) { r.CacheBytes -= 256 << 20 }, true},
 	}
 	for _, c := range cases {
@@ -58,6 +48,7 @@ func TestFiguresDiffer(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	with := func(change func(*fleet.InstanceReport)) map[fleet.InstanceID]fleet.InstanceReport {
 		i := fleet.InstanceReport{Players: 3, MaxPlayers: 20, HeartbeatAt: at, TPS: 20}
+		i.Usage = fleet.Usage{MemoryBytes: 1 << 30, CPU: 50, CPUKnown: true, DiskBytes: 1 << 30, DiskKnown: true}
 		change(&i)
 		return map[fleet.InstanceID]fleet.InstanceReport{"aaaaaa": i}
 	}
@@ -73,13 +64,41 @@ func TestFiguresDiffer(t *testing.T) {
 		{"a young heartbeat says nothing new", with(func(i *fleet.InstanceReport) { i.HeartbeatAt = at.Add(10 * time.Second) }), false},
 		{"a heartbeat after a long time counts", with(func(i *fleet.InstanceReport) { i.HeartbeatAt = at.Add(30 * time.Second) }), true},
 		{"an instance that is gone counts", nil, true},
+		{"a small move of memory, CPU and disk says nothing new", with(func(i *fleet.InstanceReport) {
+			i.Usage.MemoryBytes, i.Usage.CPU, i.Usage.DiskBytes = i.Usage.MemoryBytes-50<<20, 52, i.Usage.DiskBytes+50<<20
+		}), false},
+		{"a step of memory counts", with(func(i *fleet.InstanceReport) { i.Usage.MemoryBytes -= 60 << 20 }), true},
+		{"a step of CPU counts", with(func(i *fleet.InstanceReport) { i.Usage.CPU = 0 }), true},
+		{"a step of disk counts", with(func(i *fleet.InstanceReport) { i.Usage.DiskBytes += 60 << 20 }), true},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if got := report.FiguresDiffer(old, c.now, 30*time.Second); got != c.want {
+			if got := report.FiguresDiffer(old, c.now, report.Steps{Heartbeat: 30 * time.Second, Usage: true}); got != c.want {
 				t.Errorf("got %v", got)
 			}
 		})
+	}
+	soon := report.Steps{Heartbeat: 30 * time.Second}
+	if report.FiguresDiffer(old, with(func(i *fleet.InstanceReport) { i.Usage.CPU = 0 }), soon) {
+		t.Error("another use of the host is told before its time")
+	}
+	if !report.FiguresDiffer(old, with(func(i *fleet.InstanceReport) { i.Usage = fleet.Usage{} }), soon) {
+		t.Error("a use of the host that is not known any more is not told at once")
+	}
+}
+
+func TestWhatInstancesUseTakesAQuarterOfWhatAllNodesMaySend(t *testing.T) {
+	for _, c := range []struct {
+		nodes, instances int
+		want             time.Duration
+	}{
+		{1, 1000, time.Minute},
+		{100, 100, time.Minute},
+		{1000, 100, 234_375 * time.Millisecond},
+	} {
+		if got := report.UsageInterval(c.nodes, c.instances); got != c.want {
+			t.Errorf("%d nodes of %d instances: every %v, want %v", c.nodes, c.instances, got, c.want)
+		}
 	}
 }
 

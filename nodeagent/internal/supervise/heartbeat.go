@@ -37,7 +37,12 @@ func (i *Instance) Recall(r fleet.InstanceReport, at time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	s := i.live.Status
-	if s.State.Running() && i.live.Report == (fleet.InstanceReport{}) && s.StartedAt.Before(at) {
+	said := i.live.Report
+	said.Usage = fleet.Usage{} // which is measured, not said
+	if s.State.Running() && said == (fleet.InstanceReport{}) && s.StartedAt.Before(at) {
+		if i.live.Report.Usage != (fleet.Usage{}) {
+			r.Usage = i.live.Report.Usage
+		}
 		i.live.Report = r
 	}
 }

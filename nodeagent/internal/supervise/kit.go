@@ -1,7 +1,6 @@
 package supervise
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"path/filepath"
@@ -79,7 +78,7 @@ type Kit struct {
 // surroundings are what the node's placeholders are made of now.
 func (k *Kit) surroundings() *journal.Surroundings {
 	n := k.Node()
-	return &journal.Surroundings{Address: n.Address, Variables: n.Variables, APIURL: k.APIURL(), AgentURL: n.AgentURL}
+	return &journal.Surroundings{Address: n.Address, Variables: n.Variables, APIURL: k.APIURL()}
 }
 
 // values are the placeholder values of an instance and its advertised address in the
@@ -89,7 +88,7 @@ func (k *Kit) values(plan fleet.Plan, p fleet.Placement, around *journal.Surroun
 	if around == nil {
 		around = k.surroundings()
 	}
-	n.Address, n.Variables, n.AgentURL = around.Address, around.Variables, cmp.Or(around.AgentURL, n.AgentURL)
+	n.Address, n.Variables = around.Address, around.Variables
 	return workspace.Values(plan, p, n, around.APIURL)
 }
 

@@ -61,7 +61,11 @@ func (i *Instance) measure(ctx context.Context, p runtime.Process) {
 	})
 	i.helpers.Go(func() {
 		defer cancel()
-		i.kit.Disk.Watch(within, []string{dir, i.kit.TmpDir(i.id)}, int64(limit)<<20, func(used int64) {
+		i.kit.Disk.Watch(within, []string{dir, i.kit.TmpDir(i.id)}, func(used int64) {
+			i.OnDisk(used)
+			if used <= int64(limit)<<20 {
+				return
+			}
 			i.Send(machine.Overgrown{Run: run, Message: fmt.Sprintf(
 				"its directory %s holds %d MiB, its group allows %d: remove what it does not need, or raise limits.diskMb", dir, used>>20, limit)})
 		})

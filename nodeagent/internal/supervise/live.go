@@ -36,8 +36,45 @@ func (i *Instance) Live() Live {
 	if i.told { // who counts its players one by one is not asked for their number
 		l.Report.Players, l.Report.PlayersKnown = i.kit.Players.Count(i.id), true
 	}
+	if l.Status.PID == 0 {
+		l.Report.Usage = l.Report.Usage.OnDisk()
+	}
+	if !l.Status.State.Running() && !i.built.plan.Static { // its directory goes with the run
+		l.Report.Usage = fleet.Usage{}
+	}
 	if l.Held {
 		l.Status.State, l.Status.Reason, l.Status.Message, l.Status.PID = fleet.Offline, fleet.ReasonNoSession, held, 0
 	}
 	return l
+}
+
+// Used takes what the run of a server, given by its process id, was found to use of memory
+// and processors.
+func (i *Instance) Used(server int, u fleet.Usage) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.live.Status.PID == server {
+		disk := i.live.Report.Usage
+		i.live.Report.Usage = fleet.Usage{MemoryBytes: u.MemoryBytes, CPU: u.CPU, CPUKnown: u.CPUKnown, DiskBytes: disk.DiskBytes, DiskKnown: disk.DiskKnown}
+	}
+}
+
+// Directories are the instance's directories. They are nil when Watch measures them for a
+// limit, and when the instance has none: a dynamic one has them only while it runs.
+func (i *Instance) Directories() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	plan, placement := i.built.plan, i.built.placement
+	running := i.live.Status.State.Running()
+	if plan.Group == "" || running && plan.Limits.DiskMiB > 0 || !running && !plan.Static {
+		return nil
+	}
+	return []string{i.kit.Workspace.Dir(placement, plan), i.kit.TmpDir(i.id)}
+}
+
+// OnDisk takes how many bytes its directories hold.
+func (i *Instance) OnDisk(used int64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.live.Report.Usage.DiskBytes, i.live.Report.Usage.DiskKnown = used, true
 }
