@@ -64,10 +64,10 @@ func (c *changed) impatient(quiet time.Duration, now time.Time) string {
 }
 
 // note marks the template a notification belongs to and watches new directories.
-func (d *Directory) note(w *fsnotify.Watcher, ev fsnotify.Event, now time.Time) {
+func (d *Directory) note(watch func(string) error, ev fsnotify.Event, now time.Time) {
 	grows := ev.Has(fsnotify.Create) && d.adds(ev.Name)
 	if grows && isDir(ev.Name) {
-		d.watchTree(w.Add, ev.Name)
+		d.watchTree(watch, ev.Name)
 		d.markUnder(ev.Name, now)
 	}
 	if ref, ok := d.refOf(ev.Name); ok {

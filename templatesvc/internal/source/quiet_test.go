@@ -33,7 +33,7 @@ func newWatched(t *testing.T) *watched {
 }
 
 func (w *watched) tell(what fsnotify.Op, name string, after time.Duration) {
-	w.note(w.watcher, fsnotify.Event{Op: what, Name: filepath.Join(w.dir, "g", "t", name)}, w.since.Add(after))
+	w.note(w.watcher.Add, fsnotify.Event{Op: what, Name: filepath.Join(w.dir, "g", "t", name)}, w.since.Add(after))
 }
 
 // reads checks from when on the template is read.

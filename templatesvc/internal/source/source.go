@@ -122,12 +122,8 @@ func (d *Directory) Synced() <-chan struct{} { return d.synced }
 
 // Run publishes what is there and then what changes, until ctx ends.
 func (d *Directory) Run(ctx context.Context) error {
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return errs.As(errs.Unavailable, "source.Run", err)
-	}
-	defer watcher.Close()
-	d.watchTree(watcher.Add, d.dir)
+	news := d.listen()
+	defer news.close()
 	d.all(ctx)
 	d.started = true
 	close(d.synced)
@@ -144,21 +140,61 @@ func (d *Directory) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case ev := <-watcher.Events:
-			d.note(watcher, ev, time.Now())
-		case err := <-watcher.Errors:
+		case ev := <-news.events:
+			d.note(news.watch, ev, time.Now())
+		case <-news.poll.C:
+			for _, ev := range news.look(d.dir) {
+				d.note(news.watch, ev, time.Now())
+			}
+		case err := <-news.errors:
 			d.log.Warn("changes of the template directory may have been missed, reading all of it", "error", err)
 			d.all(ctx)
 		case d.confirmed = <-d.asked:
 			d.fresh = true
 			d.all(ctx)
 		case <-safety.C:
-			d.watchTree(watcher.Add, d.dir)
+			d.watchTree(news.watch, d.dir)
 			d.all(ctx)
 		case <-due.C:
 			d.publishDue(ctx, time.Now())
 		}
 	}
+}
+
+// news tells of changes in a directory: the kernel's notifications, or what poll finds where
+// the kernel refuses them.
+type news struct {
+	watch  func(path string) error
+	events <-chan fsnotify.Event
+	errors <-chan error
+	close  func() error
+	poll   *time.Timer
+	poller
+}
+
+// listen begins to hear of changes in the directory.
+func (d *Directory) listen() *news {
+	n := &news{poll: time.NewTimer(pollEvery)}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		d.complain("", "the kernel does not tell of changes in the template directory; it is read every second, or less often when it is large: "+
+			"raise fs.inotify.max_user_instances, or the limit of open files, and start again", err)
+		n.watch, n.close = func(string) error { return nil }, func() error { n.poll.Stop(); return nil }
+		n.look(d.dir)
+		return n
+	}
+	n.poll.Stop()
+	n.watch, n.events, n.errors, n.close = watcher.Add, watcher.Events, watcher.Errors, watcher.Close
+	d.watchTree(n.watch, d.dir)
+	return n
+}
+
+// look finds what has changed since the look before, and sets the time of the next.
+func (n *news) look(dir string) []fsnotify.Event {
+	began := time.Now()
+	changes := n.poller.look(dir)
+	n.poll.Reset(max(pollEvery, pollRest*time.Since(began)))
+	return changes
 }
 
 // Reset implements store.Handler.
