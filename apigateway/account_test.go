@@ -27,6 +27,7 @@ func TestPreferencesAreKeptAsTheyAreSentOnEveryGateway(t *testing.T) {
 	if standard.header.Get("ETag") != "" {
 		t.Error("a revision of nothing")
 	}
+	standard.is("defaultLandingPage", "/").is("sidebarExpanded", true).is("notifications.INSTANCE_CRASHED", true).is("notifications.PLAYER_CONNECTED", false)
 	const sent = `{"theme":"dark","sidebar":{"collapsed":true,"order":[1,2.50,"<&>"]},"notifications":{}}`
 	etag := bob.do("PUT", "/api/v1/users/bob/preferences", sent).want(200).header.Get("ETag")
 	got := there.do("GET", "/api/v1/users/bob/preferences", nil).want(200)

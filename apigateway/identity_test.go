@@ -489,3 +489,39 @@ func TestAPasswordIsHashedAnewAtALoginWhenItWasHashedOtherwise(t *testing.T) {
 		t.Error("it is hashed anew at each login")
 	}
 }
+
+func TestChangingOnesOwnPasswordAnswersWithATokenThatWorks(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"ADMIN"}`).want(201)
+	bob := s.as(s.login("bob", "correct horse"))
+	next := func(r *reply) *site {
+		t.Helper()
+		token, _ := r.want(200).field("token").(string)
+		if token == "" || r.field("refreshToken") == nil {
+			t.Fatalf("no tokens: %s", r.raw)
+		}
+		bob.do("GET", "/api/v1/auth/me", nil).want(401)
+		return s.as(token)
+	}
+	bob = next(bob.do("POST", "/api/v1/auth/change-password", `{"currentPassword":"correct horse","newPassword":"battery staple"}`))
+	bob.do("GET", "/api/v1/auth/me", nil).want(200).is("username", "bob")
+	bob = next(bob.do("PATCH", "/api/v1/users/bob", `{"password":"correct horse"}`).is("username", "bob"))
+	bob.do("GET", "/api/v1/auth/me", nil).want(200).is("username", "bob")
+	bob = next(bob.do("PATCH", "/api/v1/users/bob", `{"username":"robert"}`).is("username", "robert"))
+	bob.do("PATCH", "/api/v1/users/robert", `{"email":"bob@example.org"}`).want(200).is("token", nil)
+	bob.do("PATCH", "/api/v1/users/robert?dryRun=true", `{"password":"another horse"}`).want(200).is("token", nil)
+	s.do("PATCH", "/api/v1/users/robert", `{"password":"another horse"}`).want(200).is("token", nil)
+	bob.do("GET", "/api/v1/auth/me", nil).want(401)
+}
+
+func TestATokenIsGoodAtAGatewayThatHasYetToSeeTheChangeItIsOf(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"ADMIN"}`).want(201)
+	old := s.as(s.login("bob", "correct horse"))
+	before, _ := s.view.Snapshot().Users.Get("bob")
+	fresh := s.as(old.do("PATCH", "/api/v1/users/bob", `{"password":"battery staple"}`).want(200).field("token").(string))
+	now, _ := s.view.Snapshot().Users.Get("bob")
+	behind := *before
+	s.commit(store.Replace(store.UserKey("bob"), behind, now.ModRev)) // as the other gateway sees it
+	fresh.do("GET", "/api/v1/auth/me", nil).want(200)
+}

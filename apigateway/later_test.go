@@ -43,6 +43,21 @@ func TestWhatIsNotThereYetSaysSoAndDoesNothing(t *testing.T) {
 	if after := s.revision(); after != before {
 		t.Errorf("something was written: revision %d to %d", before, after)
 	}
+	for path, want := range map[string]string{
+		"":                       `"data":[]`,
+		"/platform":              `{"capabilityMetrics":{`,
+		"/platform/manifests":    `{"modules":[]}`,
+		"/platform/capabilities": `"modules":[]`,
+		"/platform/extensions":   `{"extensions":[]}`,
+		"/platform/extensions?target=server/paper":                      `{"extensions":[],"target":"server/paper"}`,
+		"/platform/extensions/resolve?target=server/paper&version=1.21": `{"resolved":[],"runtimeVersion":"1.21","target":"server/paper"}`,
+		"/platform/registry?q=x":                                        `{"modules":[],"registries":[]}`,
+		"/platform/leaked-classloaders":                                 `{"pending":[],"totals":{},"tracking":false}`,
+	} {
+		if raw := s.do("GET", "/api/v1/modules"+path, nil).want(200).raw; !strings.Contains(raw, want) {
+			t.Errorf("modules%s: %s, want %s", path, raw, want)
+		}
+	}
 	s.do("GET", "/api/v1/groups/lobby/deployments?pageSize=1000", nil).want(200).is("total", 0).is("page", 1).is("pageSize", 100)
 	s.do("GET", "/api/v1/groups/lobby/deployments/x", nil).want(400)
 	s.do("GET", "/api/v1/groups/none/deployments", nil).want(404)

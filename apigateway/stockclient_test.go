@@ -278,8 +278,8 @@ var stockCommands = []struct {
 	{"cluster members", []stockStep{{
 		ask: "GET /api/v1/cluster/members", status: 200, reads: "members.0.nodeId:string members.0.raftAddr:string? members.0.restAddr:string members.0.gRPCAddr:string? members.0.label:string members.0.joinedAt:string",
 	}}},
-	{"module list", []stockStep{{ask: "GET /api/v1/modules", status: 200}}},
-	{"module search", []stockStep{{ask: "GET /api/v1/modules/platform/registry", status: 200}}},
+	{"module list", []stockStep{{ask: "GET /api/v1/modules", status: 200, reads: "data:list"}}},
+	{"module search", []stockStep{{ask: "GET /api/v1/modules/platform/registry", status: 200, reads: "registries:list modules:list"}}},
 	{"module install", []stockStep{{ask: "POST /api/v1/modules/platform/registry/install", sent: `{"moduleId":"m","version":"1"}`, status: 501}}},
 	{"module delete", []stockStep{{ask: "DELETE /api/v1/modules/platform/m", status: 501}}},
 

@@ -215,7 +215,7 @@ func TestFilesAreUploadedImportedAndExportedThroughV1(t *testing.T) {
 	body, kind = form(t, nil, "p.zip", zip)
 	s.do("POST", one+"/files/upload?path=x&extract=true", body, kind...).want(200).is("files", []string{"x/b.jar", "x/sub/c.txt"})
 	s.do("POST", one+"/files/upload", body, kind...).want(200)
-	s.do("POST", one+"/files/extract?path=p.zip&delete=true", nil).want(200)
+	s.do("POST", one+"/files/extract?path=p.zip&delete=true", nil).want(200).is("files", 2)
 	s.do("POST", one+"/files/extract?path=p.zip", nil).want(404)
 	s.do("POST", one+"/files/extract?path=b.jar", nil).want(400)
 	if got := s.text("lobby", "sub/c.txt"); got != "c" {

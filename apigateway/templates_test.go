@@ -139,7 +139,7 @@ func TestATemplatesFilesAreShown(t *testing.T) {
 	s.do("GET", "/api/v1/templates/lobby/files/content?path=plugins/b.jar", nil).want(415).is("error.code", "BINARY_FILE")
 	s.do("GET", "/api/v1/templates/lobby/files/content?path=odd/a%2Bb%20c%25.txt", nil).want(200).is("content", "ü")
 
-	if got := s.do("GET", "/api/v1/templates/lobby/search?q=HELLO", nil).want(200).list(); got != `[{"path":"plugins/a.yml","line":1,"column":1,"preview":"Hello: 1"}]` {
+	if got := s.do("GET", "/api/v1/templates/lobby/search?q=HELLO", nil).want(200).list(); got != `[{"path":"plugins/a.yml","line":1,"column":1,"preview":"Hello: 1","content":"Hello: 1","matchStart":0,"matchEnd":5}]` {
 		t.Error(got)
 	}
 	s.do("GET", "/api/v1/templates/lobby/search", nil).want(400).naming("q")
@@ -151,7 +151,7 @@ func TestATemplatesFilesAreShown(t *testing.T) {
 		t.Error(got)
 	}
 	base := s.drop("default/base", map[string]string{"x": "y"})
-	if got := s.do("GET", "/api/v1/templates/lobby/inheritance", nil).want(200).list(); got != `[{"name":"base","hash":"`+base.Digest+`","present":true},{"name":"lobby","hash":"`+h.Digest+`","present":true}]` {
+	if got := s.do("GET", "/api/v1/templates/lobby/inheritance", nil).want(200).list(); got != `[{"name":"base","hash":"`+base.Digest+`","present":true,"exists":true},{"name":"lobby","hash":"`+h.Digest+`","present":true,"exists":true}]` {
 		t.Error(got)
 	}
 	if got := s.do("GET", "/api/v1/templates/base/inheritance", nil).want(200).list(); !strings.HasPrefix(got, `[{"name":"base"`) || strings.Count(got, "hash") != 1 {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/await"
@@ -61,6 +62,39 @@ func TestACrashIsRecordedWithWhatWasPrintedLast(t *testing.T) {
 		left, err := filepath.Glob(filepath.Join(s.dir, "crashes", "*"))
 		return await.Unless(err == nil && len(left) == 0, "%v %v", left, err)
 	})
+}
+
+func TestACrashNamesWhatWasPrintedRightBeforeTheEnd(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := basic(`echo "java.lang.IllegalStateException: a plugin is not there"; sleep 3; echo "ERROR: cannot write the world"; exit 3`)
+	plan.OnCrash = fleet.CrashRestart
+	s.place("aaaaaa", 1, plan, 0)
+	// A busy machine may let a second pass before the end of one run, but not of all.
+	await.That(t, "a crash that names its last words", func() string {
+		all, _, err := store.List(t.Context(), s.store, store.Crashes())
+		told := slices.ContainsFunc(all, func(c fleet.Crash) bool { return c.Cause == "cannot write the world" })
+		return await.Unless(err == nil && told, "%+v, %v", all, err)
+	})
+}
+
+func TestACrashBySIGKILLSaysWhereToLook(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	plan := basic(`echo "WARN: failed to load a plugin"; sleep 1000`)
+	plan.OnCrash = fleet.CrashStop
+	i := s.online("aaaaaa", plan)
+	if err := syscall.Kill(i.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	st := s.awaitState("aaaaaa", 1, fleet.Crashed)
+	const want = "killed from outside, or by the kernel; see journalctl -k on its node"
+	if !strings.Contains(st.Message, want) {
+		t.Errorf("the status says %q", st.Message)
+	}
+	if c := s.crashes(1)[0]; c.Category != fleet.CrashKilled || c.Cause != want {
+		t.Errorf("%+v", c)
+	}
 }
 
 func TestRunsInPlaceAreRecordedEachWithItsOwnWords(t *testing.T) {

@@ -222,7 +222,7 @@ func TestAnUploadedFormIsOneVersion(t *testing.T) {
 		t.Errorf("wrote %v", e.Paths)
 	}
 	c := by("")
-	if e, err = d.Edit(t.Context(), c, client.Op{Op: "extract", Path: "up/pack.zip", Remove: true}); err != nil {
+	if e, err = d.Edit(t.Context(), c, client.Op{Op: "extract", Path: "up/pack.zip", Remove: true}); err != nil || e.Files == 0 {
 		t.Fatal(err)
 	}
 	if got := d.files(e.Head.Digest); got != "dir/old=stays dir/two=2 up/old=stays up/sub/x.txt=x up/two=2" {

@@ -66,6 +66,9 @@ type Crash struct {
 // MaxCause bounds Crash.Cause, in bytes.
 const MaxCause = 200
 
+// CauseKilled is the Crash.Cause of a process that SIGKILL ended: its log cannot say why.
+const CauseKilled = "killed from outside, or by the kernel; see journalctl -k on its node"
+
 // CrashID names the end of one run of an instance. Runs are numbered by the agent.
 func CrashID(i InstanceID, generation int64, run int) string {
 	return fmt.Sprintf("%s-%d-%d", i, generation, run)

@@ -59,6 +59,8 @@ type Edited struct {
 	Revision int64 `json:"revision"`
 	// Paths are the files an upload wrote.
 	Paths []string `json:"paths,omitempty"`
+	// Files counts what the archives held that operations extracted.
+	Files int `json:"files,omitempty"`
 	// Changes are the files that a dry run would have changed, without the chunks of
 	// large ones; More says that there are others.
 	Changes []fleet.FileChange `json:"changes,omitempty"`

@@ -26,7 +26,9 @@ func (s *Service) Judge(c fleet.Credential) (Identity, error) {
 	}
 	var token *fleet.APIToken
 	if c.TokenID == "" {
-		if _, revoked := snap.Revocations.Get(c.Login); revoked || user.Epoch != c.Epoch {
+		// A later epoch than the snapshot's is of a change that this gateway has yet to see:
+		// whoever made it holds the token it was answered with.
+		if _, revoked := snap.Revocations.Get(c.Login); revoked || c.Epoch < user.Epoch {
 			return Identity{}, ended
 		}
 	} else if token, ok = snap.APITokens.Get(c.TokenID); !ok || !token.Belongs(user) {

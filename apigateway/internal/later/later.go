@@ -106,19 +106,27 @@ func (later) allocations() []server.Route {
 	}
 }
 
-// modules are extensions of the control plane.
+// modules are extensions of the control plane. Lists of them have the shapes that PrexorCloud's
+// clients read.
 func (later) modules() []server.Route {
 	see, manage := server.Needs(auth.ModulesView), server.Needs(auth.ModulesManage)
-	nothing, missing, undone := constant([]struct{}{}), none("module"), not("modules", "a program of your own may do it, with an API token and the stream of events")
+	missing, undone := none("module"), not("modules", "a program of your own may do it, with an API token and the stream of events")
+	nothing := []struct{}{}
+	capabilityMetrics := gin.H{
+		"resolutionCount": 0, "unresolvedRequirementCount": 0, "rebindingEventCount": 0, "deprecatedProviderResolutionCount": 0,
+		"lastResolutionLatencyMillis": 0,
+	}
 	return server.Under("/api/v1/modules",
-		server.Get("", see, nothing),
-		server.Get("/platform", see, nothing),
-		server.Get("/platform/manifests", see, nothing),
-		server.Get("/platform/capabilities", see, nothing),
-		server.Get("/platform/extensions", see, nothing),
-		server.Get("/platform/extensions/resolve", see, nothing),
-		server.Get("/platform/registry", see, nothing),
-		server.Get("/platform/leaked-classloaders", see, constant(gin.H{"tracked": 0, "pending": 0})),
+		server.Get("", see, page),
+		server.Get("/platform", see, constant(gin.H{"modules": nothing, "capabilityMetrics": capabilityMetrics})),
+		server.Get("/platform/manifests", see, constant(gin.H{"modules": nothing})),
+		server.Get("/platform/capabilities", see, constant(gin.H{"modules": nothing, "bindings": nothing, "metrics": capabilityMetrics})),
+		server.Get("/platform/extensions", see, func(c *gin.Context) { ofTarget(c, gin.H{"extensions": nothing}) }),
+		server.Get("/platform/extensions/resolve", see, func(c *gin.Context) {
+			ofTarget(c, gin.H{"target": "", "runtimeVersion": c.Query("version"), "resolved": nothing})
+		}),
+		server.Get("/platform/registry", see, constant(gin.H{"registries": nothing, "modules": nothing})),
+		server.Get("/platform/leaked-classloaders", see, constant(gin.H{"tracking": false, "pending": nothing, "totals": gin.H{}})),
 		server.Post("/platform/leaked-classloaders/force-cleanup", manage, undone),
 		server.Post("/platform/registry/install", manage, undone),
 		server.Post("/platform/upload", manage, undone).Reads(server.Upload),
@@ -131,6 +139,14 @@ func (later) modules() []server.Route {
 		server.Delete("/platform/:name/storage", manage, undone),
 		server.Get("/:name/frontend/*path", server.Public, missing),
 	)
+}
+
+// ofTarget answers with what is asked for of a target, which the answer repeats.
+func ofTarget(c *gin.Context, out gin.H) {
+	if target := c.Query("target"); target != "" {
+		out["target"] = target
+	}
+	c.JSON(http.StatusOK, out)
 }
 
 // not refuses what is not done yet, with what to do instead.

@@ -15,13 +15,15 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-//go:embed docs/docs.html docs/docs.js docs/docs.css
+//go:embed docs/docs.html docs/docs.js docs/docs.css docs/home.html docs/home.txt
 var docs embed.FS
 
 // Pages serves the document, and a page that shows it. Make it with New.
 type Pages struct {
 	document            func() (file, error)
 	page, script, style file
+	// home is the first page, homeText the same for whoever does not take HTML.
+	home, homeText file
 }
 
 // file is an answer that is always the same.
@@ -34,7 +36,7 @@ type file struct {
 // since that takes longer than most of a gateway's start. Internal when a file is missing.
 func New(version string) (*Pages, error) {
 	p := &Pages{document: sync.OnceValues(func() (file, error) { return encoded(version) })}
-	for name, into := range map[string]*file{"docs.html": &p.page, "docs.js": &p.script, "docs.css": &p.style} {
+	for name, into := range map[string]*file{"docs.html": &p.page, "docs.js": &p.script, "docs.css": &p.style, "home.html": &p.home, "home.txt": &p.homeText} {
 		content, err := docs.ReadFile("docs/" + name)
 		if err != nil {
 			return nil, errs.As(errs.Internal, "openapi.New", err)
@@ -59,11 +61,12 @@ func fileOf(content []byte) file {
 	return file{content: content, etag: `"` + hex.EncodeToString(sum[:8]) + `"`}
 }
 
-// Routes are the document and its page; those below /openapi are how Universe called them.
+// Routes are the first page, the document and its page; those below /openapi are how Universe called them.
 // JSON is YAML too, so the document is one and the same under both names.
 func (p *Pages) Routes() []server.Route {
 	page := p.page.as("text/html; charset=utf-8")
 	return []server.Route{
+		server.Get("/", server.Public, p.first),
 		server.Get("/openapi.json", server.Public, p.as("application/json; charset=utf-8")),
 		server.Get("/openapi/openapi.yaml", server.Public, p.as("application/yaml; charset=utf-8")),
 		server.Get("/openapi", server.Public, page),
@@ -75,6 +78,16 @@ func (p *Pages) Routes() []server.Route {
 
 // policy lets the page load nothing that the gateway does not serve itself.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// first serves the first page, as HTML to whoever takes that, else as text.
+func (p *Pages) first(c *gin.Context) {
+	c.Header("Vary", "Accept")
+	if strings.Contains(c.GetHeader("Accept"), "text/html") {
+		p.home.as("text/html; charset=utf-8")(c)
+		return
+	}
+	p.homeText.as("text/plain; charset=utf-8")(c)
+}
 
 // as serves the document as a media type.
 func (p *Pages) as(media string) gin.HandlerFunc {

@@ -7,7 +7,6 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
-	"github.com/orreryhq/orrery/apigateway/internal/events"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -38,15 +37,23 @@ func own(c *gin.Context, p auth.Permission) bool {
 	return false
 }
 
-// standardPreferences are those of a user who has none.
+// standardPreferences are those of a user who has none, in PrexorCloud's names: which events
+// its dashboard notifies of, and how it looks.
 func standardPreferences() gin.H {
-	told := gin.H{}
-	for _, t := range []events.Type{
-		events.InstanceCrashed, events.GroupCrashLoop, events.NodeConnected, events.NodeDisconnected, events.GroupMaintenanceChanged, events.TemplateUpdated,
+	notified := gin.H{}
+	for _, name := range []string{
+		"INSTANCE_SCHEDULED", "INSTANCE_STARTED", "INSTANCE_STOPPED", "INSTANCE_STATE_CHANGED", "PLAYER_CONNECTED", "PLAYER_DISCONNECTED",
+		"GROUP_UPDATED", "DEPLOYMENT_CREATED", "TEMPLATE_UPDATED",
 	} {
-		told[string(t)] = true
+		notified[name] = false
 	}
-	return gin.H{"notifications": told, "landingPage": "/", "theme": "system", "sidebar": gin.H{"collapsed": false}}
+	for _, name := range []string{
+		"NODE_CONNECTED", "NODE_DISCONNECTED", "INSTANCE_CRASHED", "GROUP_CREATED", "GROUP_DELETED", "GROUP_CRASH_LOOP", "DEPLOYMENT_COMPLETED",
+		"DEPLOYMENT_ROLLED_BACK",
+	} {
+		notified[name] = true
+	}
+	return gin.H{"notifications": notified, "defaultLandingPage": "/", "theme": "system", "sidebarExpanded": true}
 }
 
 func (a *API) getPreferences(c *gin.Context) {

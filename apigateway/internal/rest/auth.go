@@ -122,15 +122,22 @@ type session struct {
 
 // sendSession answers with the tokens of a login, and what else the answer has.
 func (a *API) sendSession(c *gin.Context, u *fleet.User, l fleet.Login, s session) {
-	var err error
-	if s.Token, s.RefreshToken, err = a.cfg.Auth.Tokens(u, l); err != nil {
+	if err := a.tokensInto(c, &s, u, l); err != nil {
 		server.Fail(c, err)
 		return
+	}
+	c.JSON(http.StatusOK, s)
+}
+
+// tokensInto adds the tokens of a login to an answer, which nobody may keep.
+func (a *API) tokensInto(c *gin.Context, s *session, u *fleet.User, l fleet.Login) (err error) {
+	if s.Token, s.RefreshToken, err = a.cfg.Auth.Tokens(u, l); err != nil {
+		return err
 	}
 	s.LoginExpiresAt = l.Ends()
 	s.ExpiresInSeconds = int(min(a.cfg.Settings.Now().Session, s.LoginExpiresAt.Sub(a.cfg.Now())) / time.Second)
 	c.Header("Cache-Control", "no-store")
-	c.JSON(http.StatusOK, s)
+	return nil
 }
 
 // refresh renews the tokens of a login: for its refresh token, or as older clients do for its
@@ -251,12 +258,17 @@ func (a *API) changePassword(c *gin.Context) {
 		refuseLogin(c, err)
 		return
 	}
-	l := a.newLogin(c, &changed)
+	a.sendSession(c, &changed, a.nextLogin(c, &changed), session{Status: "ok"})
+}
+
+// nextLogin is the login of a user whose change has just ended all others.
+func (a *API) nextLogin(c *gin.Context, u *fleet.User) fleet.Login {
+	l := a.newLogin(c, u)
 	if err := a.cfg.Operations.KeepLogin(c.Request.Context(), server.Actor(c), l); err != nil {
-		a.cfg.Log.Warn("the login after a change of the password was not recorded: it has no refresh token", "user", changed.Username, "error", err)
+		a.cfg.Log.Warn("the login after a change of the password was not recorded: it has no refresh token", "user", u.Username, "error", err)
 		l.Serial = 0
 	}
-	a.sendSession(c, &changed, l, session{Status: "ok"})
+	return l
 }
 
 // newPassword performs a write of a user with another password, and is the user afterwards.

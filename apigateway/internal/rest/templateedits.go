@@ -146,8 +146,8 @@ func (a *API) makeDirectory(c *gin.Context) {
 	if !server.BindOptional(c, &b) {
 		return
 	}
-	a.perform(c, b.Path, client.Op{Op: "mkdir", Path: b.Path}, func(hash string) {
-		c.JSON(http.StatusOK, gin.H{"status": "created", "path": b.Path, "hash": hash})
+	a.perform(c, b.Path, client.Op{Op: "mkdir", Path: b.Path}, func(done client.Edited) {
+		c.JSON(http.StatusOK, gin.H{"status": "created", "path": b.Path, "hash": done.Head.Digest})
 	})
 }
 
@@ -160,19 +160,19 @@ func (a *API) renameFile(c *gin.Context) {
 	if !server.Bind(c, &b) {
 		return
 	}
-	a.perform(c, b.From, client.Op{Op: "rename", Path: b.From, To: b.To}, func(hash string) {
-		c.JSON(http.StatusOK, gin.H{"status": "renamed", "from": b.From, "to": b.To, "hash": hash})
+	a.perform(c, b.From, client.Op{Op: "rename", Path: b.From, To: b.To}, func(done client.Edited) {
+		c.JSON(http.StatusOK, gin.H{"status": "renamed", "from": b.From, "to": b.To, "hash": done.Head.Digest})
 	})
 }
 
 // deleteFile removes a file, or a directory with all that lies in it.
 func (a *API) deleteFile(c *gin.Context) {
 	path := c.Query("path")
-	a.perform(c, path, client.Op{Op: "delete", Path: path}, func(string) { c.Status(http.StatusNoContent) })
+	a.perform(c, path, client.Op{Op: "delete", Path: path}, func(client.Edited) { c.Status(http.StatusNoContent) })
 }
 
 // perform performs an operation on the file at a path and has its outcome told.
-func (a *API) perform(c *gin.Context, path string, op client.Op, tell func(hash string)) {
+func (a *API) perform(c *gin.Context, path string, op client.Op, tell func(client.Edited)) {
 	ch, ok := a.changeOf(c, path)
 	if !ok {
 		return
@@ -182,6 +182,6 @@ func (a *API) perform(c *gin.Context, path string, op client.Op, tell func(hash 
 		return a.cfg.Templates.Edit(ctx, ch, op)
 	})
 	if ok {
-		tell(done.Head.Digest)
+		tell(done)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 
 	"github.com/gin-gonic/gin"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
 // maxContent is the size of the largest file shown as text, in bytes.
@@ -188,7 +190,48 @@ func (a *API) searchFiles(c *gin.Context) {
 	if found.More && !found.Partial {
 		c.Header("Warning", `299 orrery "there may be more: search for more of the text, or with a larger maxResults"`)
 	}
-	c.JSON(http.StatusOK, found.Matches)
+	out := make([]templateMatch, 0, len(found.Matches))
+	for _, m := range found.Matches {
+		start, end := matchIn(m.Preview, c.Query("q"))
+		out = append(out, templateMatch{Match: m, Content: m.Preview, MatchStart: start, MatchEnd: end})
+	}
+	c.JSON(http.StatusOK, out)
+}
+
+// templateMatch is a place where a search found its text.
+type templateMatch struct {
+	client.Match
+	// Content is Preview under PrexorCloud's name. MatchStart and MatchEnd bound the match
+	// in it, in UTF-16 code units as JavaScript counts.
+	Content    string `json:"content"`
+	MatchStart int    `json:"matchStart"`
+	MatchEnd   int    `json:"matchEnd"`
+}
+
+// matchIn bounds the first match of a text in a preview, letters of ASCII in any case, in UTF-16
+// code units; both are 0 where only a part of the match is in the preview.
+func matchIn(preview, text string) (start, end int) {
+	lower := func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}
+	at := strings.Index(strings.Map(lower, preview), strings.Map(lower, text))
+	if at < 0 {
+		return 0, 0
+	}
+	start = utf16Len(preview[:at])
+	return start, start + utf16Len(preview[at:at+len(text)])
+}
+
+// utf16Len is the length of a text in UTF-16 code units.
+func utf16Len(s string) int {
+	n := 0
+	for _, r := range s {
+		n += utf16.RuneLen(r)
+	}
+	return n
 }
 
 // warnPartial says that not all of a template was looked at.
@@ -203,6 +246,7 @@ type inherited struct {
 	Name    string `json:"name"`
 	Hash    string `json:"hash"`
 	Present bool   `json:"present"`
+	Exists  bool   `json:"exists"` // Present under PrexorCloud's name
 }
 
 // inheritance are the automatic layers under a template and the template itself, in the
@@ -225,9 +269,9 @@ func (a *API) inheritance(c *gin.Context) {
 		}
 		l := inherited{Name: ref.Short()}
 		if under, there := heads.Get(ref.String()); there {
-			l.Hash, l.Present = under.Digest, true
+			l.Hash, l.Present, l.Exists = under.Digest, true, true
 		}
 		out = append(out, l)
 	}
-	c.JSON(http.StatusOK, append(out, inherited{Name: h.Short(), Hash: h.Digest, Present: true}))
+	c.JSON(http.StatusOK, append(out, inherited{Name: h.Short(), Hash: h.Digest, Present: true, Exists: true}))
 }

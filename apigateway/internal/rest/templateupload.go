@@ -30,7 +30,9 @@ func (a *API) uploadFiles(c *gin.Context) {
 func (a *API) extractFile(c *gin.Context) {
 	path := c.Query("path")
 	op := client.Op{Op: "extract", Path: path, Remove: c.Query("delete") == "true"}
-	a.perform(c, path, op, func(hash string) { c.JSON(http.StatusOK, gin.H{"status": "extracted", "path": path, "hash": hash}) })
+	a.perform(c, path, op, func(done client.Edited) {
+		c.JSON(http.StatusOK, gin.H{"status": "extracted", "path": path, "files": done.Files, "hash": done.Head.Digest})
+	})
 }
 
 // exportTemplate packs a version.

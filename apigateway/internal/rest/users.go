@@ -164,7 +164,22 @@ func (a *API) patchUser(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	c.JSON(http.StatusOK, userOf(a.snapshot(), &u))
+	out := changedUser{user: userOf(a.snapshot(), &u)}
+	if own := name == who.User && who.TokenID == ""; own && !w.DryRun && u.Epoch != who.Credential().Epoch {
+		out.session = new(session)
+		if err := a.tokensInto(c, out.session, &u, a.nextLogin(c, &u)); err != nil {
+			server.Fail(c, err)
+			return
+		}
+	}
+	c.JSON(http.StatusOK, out)
+}
+
+// changedUser is a user after a change, with the tokens of the next login for who has changed
+// their own password or name: that ended the one they asked with.
+type changedUser struct {
+	user
+	*session
 }
 
 func (a *API) deleteUser(c *gin.Context) {

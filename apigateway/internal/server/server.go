@@ -84,7 +84,7 @@ func New(cfg Config) *Server {
 			seconds:  cfg.Metrics.Histogram("http_request", "seconds", "Time to answer.", nil, "method", "route"),
 		},
 	}
-	s.engine.Use(ids, s.address, s.observe, s.recover, s.packing, unlessSame, s.cors, s.admit, s.guard, queries, s.rehearsals, s.conditions, s.revisions, s.queue, s.bodies, s.fingerprint, s.once)
+	s.engine.Use(ids, s.address, s.observe, s.recover, s.packing, lastLine, unlessSame, s.cors, s.admit, s.guard, queries, s.rehearsals, s.conditions, s.revisions, s.queue, s.bodies, s.fingerprint, s.once)
 	s.engine.NoRoute(func(c *gin.Context) {
 		Fail(c, errs.New(errs.NotFound, "there is no such route%s", hint(c.Request.URL.EscapedPath())))
 	})
@@ -103,9 +103,6 @@ func spelled(method string) string {
 
 // hint is what may have been meant by a path that is no route; "" when nobody knows.
 func hint(path string) string {
-	if path == "/" {
-		return " here: /docs describes those there are"
-	}
 	rest, of := strings.CutPrefix(path, "/api/v1/templates/")
 	parts := strings.Split(rest, "/")
 	if !of || len(parts) < 2 || parts[0] == "" || parts[1] == "" || strings.Contains(parts[0], "%2F") || len(parts[0])+len(parts[1]) > 128 {

@@ -303,3 +303,20 @@ func BenchmarkSearch(b *testing.B) {
 		})
 	}
 }
+
+func TestTheLinesSinceATimeBeginWhereTheFirstOfThemWasWritten(t *testing.T) {
+	path, began := filepath.Join(t.TempDir(), "console.log"), time.Unix(1e9, 0)
+	if from := Since(path, began); from != 0 {
+		t.Errorf("of a log without times: %d", from)
+	}
+	for n, size := range []int64{10, 25, 40} {
+		if err := stamp(path, size, began.Add(time.Duration(n)*time.Minute), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for at, want := range map[time.Duration]int64{-time.Hour: 0, 0: 0, time.Second: 10, time.Minute: 10, 2 * time.Minute: 25, time.Hour: 40} {
+		if from := Since(path, began.Add(at)); from != want {
+			t.Errorf("since %v: %d, want %d", at, from, want)
+		}
+	}
+}

@@ -148,6 +148,15 @@ func (t times) before(offset int64) int {
 	return sort.Search(t.count, func(i int) bool { return t.get(i).end > offset })
 }
 
+// Since is where the part of a log begins that was written at a time or later; 0 where nothing
+// is known of its times.
+func Since(log string, at time.Time) int64 {
+	t := openTimes(log)
+	defer t.close()
+	from, _ := t.span(at, time.Time{}, 0)
+	return from
+}
+
 // span is the part of a log that was written from one time to another; a zero time
 // sets no bound. Where nothing is known, nothing is left out. It may begin and end
 // within a line: a line counts as written when its first byte was.

@@ -25,22 +25,33 @@ var (
 	goFrame     = regexp.MustCompile(`^[\w./*()-]+\(.*\)$`)
 )
 
-// findCause is the line that says best why; -1 when none says anything of the kind. Of
-// a chain of causes it is the root's, of several chains the last one's.
-func findCause(lines []string) int {
-	last := func(p *regexp.Regexp) int {
-		for n := len(lines) - 1; n >= 0; n-- {
-			if p.MatchString(message(lines[n])) {
+// findCause is the line that says best why; -1 when none says anything of the kind. The lines
+// from late on were printed right before the end. What they say comes first, then the
+// last stack trace, then everything before. Of a chain of causes it is the root's.
+func findCause(lines []string, late int) int {
+	last := func(from int, matches func(n int) bool) int {
+		for n := len(lines) - 1; n >= from; n-- {
+			if matches(n) {
 				return n
 			}
 		}
 		return -1
 	}
-	plainest := max(last(rootCause), last(exception), last(fatal))
-	if plainest >= 0 {
-		return plainest
+	plainest := func(n int) bool {
+		m := message(lines[n])
+		return rootCause.MatchString(m) || exception.MatchString(m) || fatal.MatchString(m)
 	}
-	return last(complaint)
+	complains := func(n int) bool { return complaint.MatchString(message(lines[n])) }
+	traced := func(n int) bool { return plainest(n) && firstFrame(lines, n) != "" }
+	for _, try := range []struct {
+		from    int
+		matches func(n int) bool
+	}{{late, plainest}, {late, complains}, {0, traced}, {0, plainest}, {0, complains}} {
+		if n := last(try.from, try.matches); n >= 0 {
+			return n
+		}
+	}
+	return -1
 }
 
 // firstFrame is the first place in the code that is named for a cause: after it, or in

@@ -29,6 +29,9 @@ type End struct {
 	Exit *fleet.Exit
 	// Tail are the last lines of the console, oldest first; of more than MaxTail the last.
 	Tail []string
+	// Late counts the last lines of Tail that were printed within a second of the end; of a
+	// run whose times are not known all.
+	Late int
 	// Own are texts that belong to this run alone: its id, name and directory.
 	Own []string
 }
@@ -47,10 +50,11 @@ func Read(e End) Reading {
 	for _, l := range e.Tail[max(0, len(e.Tail)-MaxTail):] {
 		lines = append(lines, plain(l))
 	}
-	at := findCause(lines)
-	r := Reading{Category: category(e, lines)}
-	frame := ""
-	if at >= 0 {
+	r, frame := Reading{Category: category(e, lines)}, ""
+	switch at := findCause(lines, max(0, len(lines)-e.Late)); {
+	case r.Category == fleet.CrashKilled:
+		r.Cause = fleet.CauseKilled
+	case at >= 0:
 		r.Cause = clip(message(lines[at]))
 		frame = firstFrame(lines, at)
 	}

@@ -79,6 +79,33 @@ func TestTheLineThatSaysWhy(t *testing.T) {
 	}
 }
 
+func TestTheEndOfTheConsoleSaysMoreThanItsBeginning(t *testing.T) {
+	const early = "[12:00:00 WARN]: failed to load a.jar\njava.lang.IllegalStateException: a plugin\n\tat a.B.c(B.java:1)\n"
+	for _, c := range []struct {
+		rule, tail, want string
+		late             int
+	}{
+		{"a complaint of the last second", early + "ERROR: cannot write the world", "cannot write the world", 1},
+		{"the plainest line of the last second", early + "panic: x\nERROR: failed late", "panic: x", 2},
+		{"the last trace, where the last second says nothing", early + "Error: no such option\nbye", "java.lang.IllegalStateException: a plugin", 1},
+		{"the last trace, where the last second is silent", early + "[12:00:01 WARN]: failed again", "java.lang.IllegalStateException: a plugin", 0},
+		{"a plain line before a warning", "Error: no such option\n[12:00:01 WARN]: failed again\nbye", "Error: no such option", 1},
+		{"an early warning, where there is nothing else", "[12:00:01 WARN]: failed again\nbye", "failed again", 1},
+	} {
+		if got := Read(End{Exit: exited(1), Tail: lines(c.tail), Late: c.late}).Cause; got != c.want {
+			t.Errorf("%s: %q, want %q", c.rule, got, c.want)
+		}
+	}
+	killed := End{Exit: &fleet.Exit{Code: 137, Signal: "KILL", Known: true}, Tail: lines(early), Late: 3}
+	if got := Read(killed).Cause; got != fleet.CauseKilled {
+		t.Errorf("SIGKILL: %q", got)
+	}
+	killed.Tail = lines("java.lang.OutOfMemoryError: Java heap space")
+	if got := Read(killed); got.Category != fleet.CrashOutOfMemory || !strings.Contains(got.Cause, "heap") {
+		t.Errorf("SIGKILL after its own words: %+v", got)
+	}
+}
+
 func TestEqualCausesShareAFingerprint(t *testing.T) {
 	first := End{Exit: exited(1), Tail: lines(trace), Own: []string{"abc123"}}
 	same := End{Exit: exited(1), Own: []string{"xyz789"}, Tail: lines(strings.NewReplacer(

@@ -67,6 +67,8 @@ func judge(e fleet.Exit, rebooted bool) verdict {
 		return verdict{fleet.Crashed, fleet.ReasonOutOfMemory, outOfMemory(e.LimitMiB)}
 	case e.Hangup:
 		return verdict{fleet.Crashed, fleet.ReasonTerminalGone, ""}
+	case e.Signal == "KILL":
+		return verdict{fleet.Crashed, fleet.ReasonKilledBySignal, "it was ended by signal KILL: " + fleet.CauseKilled}
 	case e.Signal != "":
 		return verdict{fleet.Crashed, fleet.ReasonKilledBySignal, "it was ended by signal " + e.Signal}
 	case e.Code == 0:

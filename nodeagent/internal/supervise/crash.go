@@ -3,6 +3,7 @@ package supervise
 import (
 	"bytes"
 	"os"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/console"
@@ -21,10 +22,10 @@ func (i *Instance) record() {
 			i.recording = map[string]bool{}
 		}
 		i.recording[c.ID] = true
-		tail, truncated := i.tail(crash.MaxTail)
+		tail, late, truncated := i.tail(crash.MaxTail, c.At.Add(-time.Second))
 		dir := i.kit.Workspace.Dir(i.entry.Machine.Placement, i.entry.Machine.Plan)
 		i.helpers.Go(func() {
-			read := crash.Read(crash.End{Reason: c.Reason, Exit: c.Exit, Tail: tail, Own: []string{dir, c.Name, string(c.Instance)}})
+			read := crash.Read(crash.End{Reason: c.Reason, Exit: c.Exit, Tail: tail, Late: late, Own: []string{dir, c.Name, string(c.Instance)}})
 			c.Category, c.Cause, c.Fingerprint = read.Category, read.Cause, read.Fingerprint
 			c.Last = fleet.LastLines(tail)
 			i.kit.Record(c, fleet.NewCrashTail(c.ID, tail, truncated))
@@ -47,16 +48,22 @@ func (i *Instance) noted(id string) bool {
 	return false
 }
 
-// tail are the last n lines of the latest run, or fewer: no more than is kept of them.
+// tail are the last n lines of the latest run, or fewer: no more than is kept of them. late
+// counts those at their end that were printed at since or later, as far as that is known.
 // truncated says that there were others before them.
-func (i *Instance) tail(n int) (lines []string, truncated bool) {
+func (i *Instance) tail(n int, since time.Time) (lines []string, late int, truncated bool) {
 	path := i.kit.LogPath(i.id)
 	end := size(path)
 	from := max(i.entry.LogFrom, end-2*fleet.MaxCrashBytes)
 	text, _, err := console.Read(path, from, int(max(0, end-from)))
 	if err != nil {
 		i.log.Warn("what it printed last is not known", "error", err)
-		return nil, false
+		return nil, 0, false
+	}
+	earlier := min(max(0, console.Since(path, since)-from), int64(len(text)))
+	lately := bytes.Count(text[earlier:], []byte("\n"))
+	if !bytes.HasSuffix(text, []byte("\n")) && int(earlier) < len(text) {
+		lately++ // the unfinished last line
 	}
 	cut := from > i.entry.LogFrom
 	if cut { // of the first line only the end may be here, by which a secret in it is not told
@@ -64,10 +71,10 @@ func (i *Instance) tail(n int) (lines []string, truncated bool) {
 	}
 	if masked, ok := i.maskedTail(string(text)); ok { // before it is lines: a secret may have several
 		lines, more := crash.Lines([]byte(masked), n)
-		return lines, cut || more
+		return lines, min(lately, len(lines)), cut || more
 	}
 	i.log.Warn("what it printed last is not kept: its secrets are not known any more, and may be in it")
-	return nil, len(text) > 0
+	return nil, 0, len(text) > 0
 }
 
 // size is how much an instance has printed.
@@ -86,7 +93,7 @@ func (i *Instance) explain(e machine.Event) machine.Event {
 		return e
 	}
 	const enough = 20 // lines: a shell says so last
-	tail, _ := i.tail(enough)
+	tail, _, _ := i.tail(enough, time.Time{})
 	if reason, message, ok := crash.Refused(end.Exit.Code, tail); ok {
 		end.Refused = &machine.Refusal{Reason: reason, Message: message}
 	}

@@ -20,6 +20,7 @@ type extractor struct {
 	writer  *Writer
 	publish *template.Publish
 	done    map[string]fleet.Manifest // by the archive's hash
+	files   int                       // that archives held
 }
 
 // do performs one operation.
@@ -62,6 +63,11 @@ func (x *extractor) extract(ctx context.Context, t *edit.Tree, op Op) error {
 	dir := path.Dir(op.Path)
 	if dir == "." {
 		dir = ""
+	}
+	for i := range m.Entries {
+		if m.Entries[i].Kind != fleet.FileDir {
+			x.files++
+		}
 	}
 	return t.Overlay(dir, m.Entries)
 }

@@ -201,11 +201,11 @@ type Op struct {
 // maxOps bounds the operations of one change.
 const maxOps = 1000
 
-// Edit performs operations in order, all or none. Errors as of package edit, of
-// archive.Collect and of template.Commit.
-func (w *Writer) Edit(ctx context.Context, c Change, ops []Op) (template.Outcome, error) {
+// Edit performs operations in order, all or none. files counts what the extracted archives
+// held. Errors as of package edit, of archive.Collect and of template.Commit.
+func (w *Writer) Edit(ctx context.Context, c Change, ops []Op) (out template.Outcome, files int, err error) {
 	if len(ops) == 0 || len(ops) > maxOps {
-		return template.Outcome{}, errs.Field("ops", "must be 1 to %d operations", maxOps)
+		return template.Outcome{}, 0, errs.Field("ops", "must be 1 to %d operations", maxOps)
 	}
 	did := ""
 	for i, op := range ops {
@@ -222,9 +222,11 @@ func (w *Writer) Edit(ctx context.Context, c Change, ops []Op) (template.Outcome
 		}
 	}
 	c.describe(fleet.MoveEdit, did)
-	return w.change(ctx, c, "edit", func(p *template.Publish) (step, []any, error) {
+	out, err = w.change(ctx, c, "edit", func(p *template.Publish) (step, []any, error) {
 		x := &extractor{writer: w, publish: p, done: map[string]fleet.Manifest{}}
 		return func(t *edit.Tree) error {
+			x.files = 0
+			defer func() { files = x.files }()
 			for _, op := range ops {
 				if err := x.do(ctx, t, op); err != nil {
 					return err
@@ -233,4 +235,5 @@ func (w *Writer) Edit(ctx context.Context, c Change, ops []Op) (template.Outcome
 			return nil
 		}, []any{ops}, nil
 	})
+	return out, files, err
 }

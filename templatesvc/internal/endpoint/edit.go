@@ -72,8 +72,11 @@ func NewEdits(w *editor.Writer) Edits {
 		Put: edits(func(ctx context.Context, q PutRequest) (template.Outcome, error) {
 			return w.PutFile(ctx, q.Change, q.Mode, q.Only, q.Body)
 		}),
-		Edit: edits(func(ctx context.Context, q EditRequest) (template.Outcome, error) {
-			return w.Edit(ctx, q.Change, q.Ops)
+		Edit: of(func(ctx context.Context, q EditRequest) (any, error) {
+			out, files, err := w.Edit(ctx, q.Change, q.Ops)
+			e := edited(out)
+			e.Files = files
+			return e, err
 		}),
 		Import: edits(func(ctx context.Context, q ImportRequest) (template.Outcome, error) {
 			return w.Import(ctx, q.Change, q.Replace, q.Format, q.Body)

@@ -1,0 +1,55 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+)
+
+// lastLine ends the JSON that a terminal's client prints with a newline, so that the prompt
+// does not follow it on the same line. Other clients get the JSON alone.
+func lastLine(c *gin.Context) {
+	if c.Request.Method == http.MethodHead || !printed(c.Request.UserAgent()) {
+		return
+	}
+	w := &lined{ResponseWriter: c.Writer}
+	c.Writer = w
+	defer func() { c.Writer = w.ResponseWriter }() // also in a panic
+	c.Next()
+	h := w.Header()
+	if w.last != 0 && w.last != '\n' && strings.HasPrefix(h.Get("Content-Type"), "application/json") && h.Get("Content-Length") == "" {
+		_, _ = w.ResponseWriter.Write([]byte{'\n'}) // the caller is gone if this fails
+	}
+}
+
+// printed reports whether a client is one that prints answers to a terminal.
+func printed(agent string) bool {
+	name, _, _ := strings.Cut(agent, "/")
+	switch strings.ToLower(name) {
+	case "curl", "wget", "httpie", "xh":
+		return true
+	}
+	return false
+}
+
+// lined remembers the last byte of an answer.
+type lined struct {
+	gin.ResponseWriter
+	last byte
+}
+
+// Write sends a part of the answer.
+func (w *lined) Write(p []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(p)
+	if n > 0 {
+		w.last = p[n-1]
+	}
+	return n, err
+}
+
+// WriteString is Write.
+func (w *lined) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
+
+// Unwrap is for http.ResponseController.
+func (w *lined) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,49 @@
+package apigateway
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestJSONForATerminalEndsWithANewline(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", nil)
+	raw := func(path, agent string, header ...string) string {
+		t.Helper()
+		return s.do("GET", path, nil, append(header, "User-Agent", agent)...).raw
+	}
+	for _, path := range []string{"/api/v1/groups", "/api/v1/groups/lobby", "/api/configurations", "/api/v1/auth/me", "/openapi.json"} {
+		plain := raw(path, "Go-http-client/1.1")
+		if plain == "" || strings.HasSuffix(plain, "\n") {
+			t.Errorf("%s is empty, or ends with a newline for a program: %q", path, plain)
+		}
+		for _, agent := range []string{"curl/8.5.0", "Wget/1.21", "HTTPie/3.2.2"} {
+			if got := raw(path, agent); got != plain+"\n" {
+				t.Errorf("%s for %s: %q after %q", path, agent, got, plain)
+			}
+		}
+	}
+	if got := raw("/api/v1/nope", "curl/8.5.0"); !strings.HasSuffix(got, "}\n") || strings.HasSuffix(got, "\n\n") {
+		t.Errorf("a refusal: %q", got)
+	}
+	etag := s.do("GET", "/openapi.json", nil).header.Get("ETag")
+	if got := s.do("GET", "/openapi.json", nil, "User-Agent", "curl/8.5.0", "If-None-Match", etag).want(304).raw; got != "" {
+		t.Errorf("304 with a body: %q", got)
+	}
+}
+
+func TestTheFirstPageSaysWhereToGoFromThere(t *testing.T) {
+	s := newSite(t).as("")
+	for accept, media := range map[string]string{"text/html,*/*;q=0.8": "text/html", "*/*": "text/plain", "": "text/plain"} {
+		r := s.do("GET", "/", nil, "Accept", accept).want(200)
+		if !strings.HasPrefix(r.header.Get("Content-Type"), media) {
+			t.Errorf("Accept %q: %s", accept, r.header.Get("Content-Type"))
+		}
+		for _, text := range []string{"Orrery", "/docs", "/openapi.json", "/api/v1/auth/login", "curl -sS"} {
+			if !strings.Contains(r.raw, text) {
+				t.Errorf("%s without %s:\n%s", media, text, r.raw)
+			}
+		}
+	}
+	s.do("POST", "/", nil).want(405)
+}
