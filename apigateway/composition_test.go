@@ -99,3 +99,12 @@ func TestWhichFilesHavePlaceholdersReplacedByDefault(t *testing.T) {
 	s.do("GET", "/api/v1/groups/uni", nil).want(200).is("fileModifications", []any{})
 	s.do("PATCH", "/api/v1/groups/uni", map[string]any{"maxPlayers": 7}).want(200).is("fileModifications", []any{})
 }
+
+func TestACustomImageInTheEnvironmentIsEnoughForAConfigurationInDocker(t *testing.T) {
+	s := newSite(t)
+	body := map[string]any{"runtime": "docker", "command": "run", "nodes": []string{"*"}}
+	s.do("PUT", "/api/configurations/uni", body).want(422)
+	body["environmentVariables"] = map[string]string{"CUSTOM_IMAGE": "games/lobby:1"}
+	s.do("PUT", "/api/configurations/uni", body).want(204)
+	s.do("GET", "/api/configurations/uni", nil).want(200).is("environmentVariables", body["environmentVariables"])
+}

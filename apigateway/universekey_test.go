@@ -107,3 +107,37 @@ func TestAConfigurationWithoutACommandHasNone(t *testing.T) {
 	s.do("PATCH", "/api/v1/groups/bare", `{"command":""}`).want(422).naming("command must be given when there is no jarFile")
 	s.do("POST", "/api/v1/groups", `{"name":"native","jarFile":""}`).want(422).naming("command")
 }
+
+func TestOfEightCreatesOfAStaticConfigurationOneIsDone(t *testing.T) {
+	s := newSite(t)
+	other := second(t, s)
+	s.node("node-1", fleet.Resources{MemoryMiB: 8192})
+	s.do("PUT", "/api/configurations/world", `{"static":true,"command":"run","cpu":0,"ramMB":64,"minimumServiceCount":0}`).want(204)
+	eventually(t, other, "GET", "/api/configurations/world", 200)
+	create := func(at *site) *reply { return at.do("POST", "/api/instances", `{"configurationName":"world"}`) }
+	answers := make(chan int, 8)
+	for n := range cap(answers) {
+		at := s
+		if n%2 == 1 {
+			at = other.as(s.token)
+		}
+		go func() { answers <- create(at).status }()
+	}
+	got := map[int]int{}
+	for range cap(answers) {
+		got[<-answers]++
+	}
+	if got[201] != 1 || got[409] != 7 {
+		t.Fatalf("answers by status: %v", got)
+	}
+	first, _ := s.view.Snapshot().Find("world-1")
+	create(s).want(409).naming("has the instance world-1")
+
+	s.status(first.Intent.ID, "node-1", fleet.Status{State: fleet.Stopped})
+	create(s).want(201).is("id", first.Intent.ID) // again, with its data
+	s.do("POST", "/api/v1/groups/world/start", `{"count":2}`).want(200)
+	s.do("PUT", "/api/configurations/world", `{"static":true,"command":"run","cpu":0,"ramMB":64,"minimumServiceCount":4}`).want(204)
+	create(s).want(201)
+	create(s).want(409)
+	s.do("POST", "/api/commands/execute", `{"command":"instance create world"}`).want(200).is("success", false).naming("world is static")
+}

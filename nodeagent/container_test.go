@@ -91,6 +91,16 @@ func TestAnImageThatIsNotThereIsNamed(t *testing.T) {
 	}
 }
 
+func TestTheEnvironmentAloneMayNameTheImage(t *testing.T) {
+	enginetest.Start(t)
+	s := newSite(t)
+	s.dir = shortDir(t)
+	s.start(taking)
+	plan := contained("exec sleep 1000")
+	plan.Container.Image, plan.Env = "", map[string]string{"CUSTOM_IMAGE": enginetest.Image}
+	s.online("aaaaaa", plan)
+}
+
 func TestAContainerOutgrowingItsMemoryIsToldAsThat(t *testing.T) {
 	enginetest.Start(t)
 	s := newSite(t)

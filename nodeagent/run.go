@@ -111,6 +111,7 @@ type parts struct {
 	controller *controller.Controller
 	member     *membership.Member
 	reporter   *report.Reporter
+	static     *disk.Survey
 	gauge      *gauge.Gauge
 	meter      *disk.Meter
 	orphans    *orphan.Keeper
@@ -198,6 +199,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		return nil, err
 	}
 	players := presence.NewBoard()
+	p.static = disk.NewSurvey(p.meter, builder.StaticRoot(), fleet.MaxStatic)
 	p.controller = controller.New(controller.Config{
 		Store: cfg.Store, Node: cfg.Node, Fence: p.member.Fence, Doubt: p.member.Doubt, Log: cfg.Log, Found: remains,
 		Kit: supervise.Kit{
@@ -232,7 +234,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	})
 	p.reporter = report.New(report.Config{
 		Store: cfg.Store, Node: cfg.Node, DataDir: dir, Capacity: a.capacity(), Fence: p.member.Fence,
-		Live: p.controller.Live, Recall: p.controller.Recall, Players: players, Warm: cache.Warm, Cached: cache.Size,
+		Live: p.controller.Live, Recall: p.controller.Recall, Players: players, Warm: cache.Warm, Cached: cache.Size, Static: p.static.Sizes,
 		Begun: past.Begun, Reported: past.Reported, Now: cfg.Now, Log: cfg.Log,
 	})
 	p.gauge = gauge.New(gauge.Config{
@@ -317,6 +319,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	})
 	running.Go(func() { p.drive(working, a) })
 	running.Go(func() { p.reporter.Run(working) })
+	running.Go(func() { p.static.Run(working) })
 	running.Go(func() { p.gauge.Run(working) })
 	running.Go(func() { p.meter.Survey(working, p.controller.Directories, p.controller.OnDisk) })
 	running.Go(func() { p.logs.Run(working) })

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -21,6 +22,9 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/screen"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/tmux"
 )
+
+// lookTimeout bounds the look for what the host has.
+const lookTimeout = 10 * time.Second
 
 // PaneCommand is the hidden first argument that has a program wait inside a terminal's
 // session for what it is to become. A program that runs an agent answers it with Pane.
@@ -66,8 +70,11 @@ func (r runtimes) close() {
 
 // runtimes looks for what the host has. A host without a multiplexer is none the
 // worse: its record says why it does not offer it. One without a container engine may
-// have one later. dir is the absolute data directory.
+// have one later. dir is the absolute data directory. The programs that it asks for their
+// version may answer although ctx ends: what they are does not depend on it.
 func (a *Agent) runtimes(ctx context.Context, shared process.Config, dir string) (runtimes, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+	defer cancel()
 	r := runtimes{byName: map[fleet.RuntimeName]runtime.Runtime{}}
 	for _, name := range fleet.RuntimeNames {
 		rt, err := a.runtime(ctx, name, shared, dir)

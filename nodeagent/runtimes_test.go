@@ -1,6 +1,10 @@
 package nodeagent_test
 
 import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -176,4 +180,51 @@ func TestANodeWhoseMultiplexerWasRemovedStillKnowsWhatRuns(t *testing.T) {
 	if s.awaitState("aaaaaa", 1, fleet.Stopped); proctest.Lives(pid) {
 		t.Error("it lives on")
 	}
+}
+
+// A start that is cut short says nothing about the programs that the host has.
+func TestAProgramThatIsAskedForItsVersionMayAnswerWhenTheStartIsCutShort(t *testing.T) {
+	dir := t.TempDir()
+	asked, answer := filepath.Join(dir, "asked"), filepath.Join(dir, "answer")
+	script := fmt.Sprintf("#!/bin/sh\n: >%s\nwhile [ ! -e %s ]; do sleep 0.01; done\necho tmux 3.4\n", asked, answer)
+	if err := os.WriteFile(filepath.Join(dir, "tmux"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	var said bytes.Buffer
+	s := newSite(t)
+	cfg := s.config()
+	cfg.Log = slog.New(slog.NewTextHandler(&said, nil))
+	a, err := nodeagent.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	await.That(t, "the question", func() string { return await.Unless(exists(asked), "not asked") })
+	cancel()
+	if err := os.WriteFile(answer, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(said.String(), "does not tell its version") {
+		t.Errorf("the agent said:\n%s", &said)
+	}
+}
+
+func TestThePlaceholderOfTheNodesPortIsThatOfItsAgent(t *testing.T) {
+	s := newSite(t)
+	s.start(taking)
+	s.online("aaaaaa", basic("echo %NODE_PORT% >port; exec sleep 1000"))
+	n, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await.That(t, "the port in the command", func() string {
+		port := strings.TrimSpace(s.running("aaaaaa", "port"))
+		return await.Unless(port != "" && strings.HasSuffix(n.AgentURL, ":"+port), "%q, and the agent is at %s", port, n.AgentURL)
+	})
 }

@@ -107,9 +107,10 @@ func (c Confine) validate(r RuntimeName) []error {
 	return p.list
 }
 
-func (c Container) validate(r RuntimeName) []error {
+// validate lists everything wrong with it; custom is the image that the environment names.
+func (c Container) validate(r RuntimeName, custom string) []error {
 	var p problems
-	p.check(r != RuntimeDocker || c.Image != "", "container.image", "must be given with runtime docker: it is what is run")
+	p.check(r != RuntimeDocker || c.Image != "" || custom != "", "container.image", "must be given with runtime docker, or %s in the environment: it is what is run", customImage)
 	p.check(len(c.Image) <= maxImage && !HasControl(c.Image) && !strings.Contains(c.Image, " "), "container.image", "must be at most %d bytes without blanks", maxImage)
 	p.check(c.User == "" || dockerUser.MatchString(c.User), "container.user", "%q is not a user, or user:group, of a container", clip(c.User))
 	p.check(c.Network == "" || dockerName.MatchString(c.Network), "container.network", "%q is not the name of a network", clip(c.Network))

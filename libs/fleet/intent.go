@@ -55,6 +55,9 @@ type Intent struct {
 	By      string `json:"by,omitempty"`
 	// Stop is set while Desired is stopped.
 	Stop *StopRequest `json:"stop,omitempty"`
+	// DiscardsData is the generation whose data a static instance starts without, because
+	// the node that had it was deleted and somebody asked for it. 0 without such a request.
+	DiscardsData int64 `json:"discardsData,omitempty"`
 	// Values are placeholder values given at start, above the group's own.
 	Values map[string]string `json:"values,omitempty"`
 	// RestartPending asks for a new generation once this one has stopped.
@@ -112,7 +115,10 @@ type Placement struct {
 	Node       NodeID     `json:"node"`
 	Generation int64      `json:"generation"`
 	Plan       string     `json:"plan"`
-	Resources  Resources  `json:"resources"`
+	// DataUUID names the data directory of the node that has the data of a static instance.
+	// Empty for others, and in records of older schedulers.
+	DataUUID  string    `json:"dataUUID,omitempty"`
+	Resources Resources `json:"resources"`
 	// Port is the main port. 0 when the group has none.
 	Port int `json:"port"`
 	// Ports are the additional ports by name.
@@ -128,6 +134,12 @@ type Placement struct {
 	FromRevision int64 `json:"fromRevision,omitempty"`
 	// Score explains the choice: the winner's parts, rounded.
 	Score Scores `json:"score,omitempty"`
+}
+
+// On reports whether the node is the one that the placement names: it was not deleted since
+// to let another data directory join under its id.
+func (p *Placement) On(n *Node) bool {
+	return n.ID == p.Node && (p.DataUUID == "" || p.DataUUID == n.DataUUID)
 }
 
 // Order is what a placed instance shall do now. Written by the enforcer; the

@@ -209,6 +209,9 @@ type Report struct {
 	// Warm are digests of template versions that are in the node's cache, but for what
 	// other layers replaced when they were used; those used last, in order of digest; at most MaxWarm.
 	Warm []string `json:"warm,omitempty"`
+	// StaticBytes are the sizes of the directories of static instances, by GROUP/NAME, as
+	// measured last; at most MaxStatic, the largest. Nil of an agent that does not tell.
+	StaticBytes map[string]int64 `json:"staticBytes,omitempty"`
 	// CacheBytes is the size of what the node's cache holds; 0 also of an agent that does not tell.
 	CacheBytes int64     `json:"cacheBytes,omitempty"`
 	At         time.Time `json:"at"`
@@ -216,6 +219,9 @@ type Report struct {
 
 // MaxWarm bounds Report.Warm.
 const MaxWarm = 32
+
+// MaxStatic bounds Report.StaticBytes.
+const MaxStatic = 256
 
 // InstanceReport is one instance's live figures.
 type InstanceReport struct {

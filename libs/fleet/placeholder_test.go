@@ -84,14 +84,14 @@ func TestPlaceholdersOfAnInstance(t *testing.T) {
 			Instance: "abc123", Name: "lobby-1", Group: "lobby", Node: "n1", Port: 30000,
 			Ports: map[string]int{"query": 30001}, Values: map[string]string{"BOTH": "start"},
 		},
-		Node:    Node{ID: "n1", Address: "10.0.0.1", Variables: map[string]string{"FROM": "node", "RACK": "7"}},
+		Node:    Node{ID: "n1", Address: "10.0.0.1", AgentURL: "http://10.0.0.1:8091", Variables: map[string]string{"FROM": "node", "RACK": "7"}},
 		APIHost: "gw", APIPort: "8080",
 	}
 	want := map[string]string{
 		"PORT": "30000", "PORT_QUERY": "30001", "INSTANCE_ID": "abc123", "INSTANCE_NAME": "lobby-1",
 		"GROUP": "lobby", "CONFIGURATION_NAME": "lobby", "INSTANCE_GROUPS": "a;b", "NODE_ID": "n1",
 		"NODE_ADDRESS": "10.0.0.1", "HOST_ADDRESS": "10.0.0.1", "RAM_MB": "512", "MEMORY": "512",
-		"MASTER_IP": "gw", "MASTER_ADDRESS": "gw", "MASTER_PORT": "8080", "MASTER_API_PORT": "8080", "NODE_PORT": "8080",
+		"MASTER_IP": "gw", "MASTER_ADDRESS": "gw", "MASTER_PORT": "8080", "MASTER_API_PORT": "8080", "NODE_PORT": "8091",
 		"RACK": "7", "FROM": "group", "BOTH": "start", "MAX_PLAYERS": "7",
 	}
 	before := maps.Clone(c.Plan.Variables)

@@ -26,6 +26,7 @@ const (
 	ReasonNoNodeFits    Reason = "NoNodeFits"    // every node is excluded by some filter
 	ReasonPlanMissing   Reason = "PlanMissing"   // its plan is not in the store
 	ReasonPinnedWaiting Reason = "PinnedWaiting" // its data lives on a node that cannot take it now
+	ReasonDataLost      Reason = "DataLost"      // its data was on a node that was deleted
 	ReasonQuotaSpent    Reason = "QuotaSpent"    // its group, or the groups a quota counts, may hold no more
 	ReasonReserved      Reason = "Reserved"      // what is free is kept for others
 	ReasonBadConstraint Reason = "BadConstraint" // its plan says something about nodes that cannot be read
@@ -113,6 +114,7 @@ var reasonText = map[Reason]string{
 	ReasonNoNodeFits:       "no node can take it now",
 	ReasonPlanMissing:      "its plan is not in the store",
 	ReasonPinnedWaiting:    "its data lives on a node that cannot take it now",
+	ReasonDataLost:         "its data was on a node that was deleted",
 	ReasonQuotaSpent:       "a quota allows no more",
 	ReasonReserved:         "what is free is reserved for others",
 	ReasonBadConstraint:    "what its plan says about nodes cannot be read",

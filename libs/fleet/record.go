@@ -22,6 +22,9 @@ func (p Placement) AppendRecord(b []byte) ([]byte, bool) {
 	w.text(`,"node":`, string(p.Node))
 	w.number(`,"generation":`, p.Generation)
 	w.text(`,"plan":`, p.Plan)
+	if p.DataUUID != "" {
+		w.text(`,"dataUUID":`, p.DataUUID)
+	}
 	w.raw(`,"resources":{`)
 	separator := ""
 	for _, part := range [...]struct {
@@ -63,6 +66,9 @@ func (p *Placement) ParseRecord(b []byte) bool {
 	out.Node = NodeID(r.text(`,"node":`))
 	out.Generation = r.number(`,"generation":`)
 	out.Plan = r.text(`,"plan":`)
+	if r.found(`,"dataUUID":`) {
+		out.DataUUID = r.text("")
+	}
 	r.raw(`,"resources":{`)
 	separator := ""
 	for _, part := range [...]struct {

@@ -18,6 +18,7 @@ func anyPlacement(t *rapid.T) fleet.Placement {
 		Instance: fleet.InstanceID(rapid.StringMatching(`[a-z0-9]{6}`).Draw(t, "id")), Name: rapid.String().Draw(t, "name"),
 		Group: fleet.GroupName(rapid.StringMatching(`[a-zA-Z0-9<&_.-]{0,9}`).Draw(t, "group")), Node: "n1",
 		Generation: rapid.Int64().Draw(t, "generation"), Plan: rapid.StringMatching(`[0-9a-f]{64}`).Draw(t, "plan"),
+		DataUUID:  rapid.StringMatching(`[a-z0-9-]{0,5}`).Draw(t, "data"),
 		Resources: fleet.Resources{MemoryMiB: rapid.IntRange(-1, 3).Draw(t, "memory"), CPU: rapid.IntRange(0, 3).Draw(t, "cpu"), DiskMiB: rapid.IntRange(0, 2).Draw(t, "disk")},
 		Port:      rapid.IntRange(-1, 70_000).Draw(t, "port"), Epoch: rapid.Int64().Draw(t, "epoch"), Alone: rapid.Bool().Draw(t, "alone"), FromRevision: rapid.Int64Range(-1, 2).Draw(t, "from"),
 		Ports:    rapid.MapOf(rapid.StringMatching(`[a-z"é]{0,3}`), rapid.Int()).Draw(t, "ports"),
@@ -68,7 +69,7 @@ func TestEveryFieldOfAPlacementIsWritten(t *testing.T) {
 	for f := range reflect.TypeFor[fleet.Placement]().Fields() {
 		fields = append(fields, f.Name)
 	}
-	known := []string{"Rev", "Instance", "Name", "Group", "Node", "Generation", "Plan", "Resources", "Port", "Ports", "Alone", "Values", "Epoch", "PlacedAt", "FromRevision", "Score"}
+	known := []string{"Rev", "Instance", "Name", "Group", "Node", "Generation", "Plan", "DataUUID", "Resources", "Port", "Ports", "Alone", "Values", "Epoch", "PlacedAt", "FromRevision", "Score"}
 	if diff := cmp.Diff(known, fields); diff != "" {
 		t.Errorf("write and read it in record.go, draw it in anyPlacement, and name it here:\n%s", diff)
 	}

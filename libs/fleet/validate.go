@@ -59,7 +59,7 @@ func (s GroupSpec) faults() []error {
 	p.check(s.CPULimit >= 0 && s.CPULimit <= maxCPU, "cpuLimit", "must be between 0 and %d, is %d", maxCPU, s.CPULimit)
 	p.addAll(s.Limits.validate())
 	p.addAll(s.Confine.validate(s.Runtime))
-	p.addAll(s.Container.validate(s.Runtime))
+	p.addAll(s.Container.validate(s.Runtime, s.Env[customImage]))
 	p.addAll(s.RCON.validate(s.AdditionalPorts))
 	p.addAll(s.Readiness.validate("readiness", s.AdditionalPorts))
 	p.addAll(s.Liveness.validate(s.AdditionalPorts))

@@ -82,6 +82,7 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		{"confine.readOnlyTemplates", "nobody else", func(s *GroupSpec) { s.Confine.ReadOnlyTemplates = true }},
 		{"confine.user", "no user", func(s *GroupSpec) { s.Confine.User = "../root" }},
 		{"container.image", "none for docker", func(s *GroupSpec) { s.Runtime = RuntimeDocker }},
+		{"container.image", "an empty one of the environment", func(s *GroupSpec) { s.Runtime, s.Env = RuntimeDocker, map[string]string{"CUSTOM_IMAGE": ""} }},
 		{"container.user", "no user", func(s *GroupSpec) { s.Container.User = "a:b:c" }},
 		{"container.network", "no name", func(s *GroupSpec) { s.Container.Network = "--privileged" }},
 		{"container.directory", "relative", func(s *GroupSpec) { s.Container.Directory = "data" }},

@@ -79,7 +79,7 @@ func createInstances(ctx context.Context, c *call) error {
 		}
 		amount = n
 	}
-	made, short, err := c.cfg.Operations.StartInstances(ctx, c.By, operate.StartRequest{Group: fleet.GroupName(c.arg(0)), Count: amount})
+	made, short, err := c.cfg.Operations.StartInstances(ctx, c.By, operate.StartRequest{Group: fleet.GroupName(c.arg(0)), Count: amount, StaticOnce: true})
 	if err != nil {
 		return named(err, "count", "amount")
 	}

@@ -139,6 +139,43 @@ func (o *Operations) StartInstance(ctx context.Context, by Actor, ref string) (O
 	})
 }
 
+// StartWithoutData is StartInstance for a static instance whose data was on a node that was
+// deleted: it starts with what its templates hold, on any node. Conflict when its data is
+// not lost.
+func (o *Operations) StartWithoutData(ctx context.Context, by Actor, ref string) (Outcome, error) {
+	return o.onInstance(ctx, by, ref, func(s *view.Snapshot, i *fleet.Instance) (*change, error) {
+		if err := dataLost(s, i); err != nil {
+			return nil, err
+		}
+		if i.Intent.DiscardsData == i.Placement.Generation && !i.Terminal() {
+			return nil, nil
+		}
+		given := *i
+		given.Intent.DiscardsData = i.Placement.Generation
+		if i.Terminal() {
+			return o.again(s, &given, by, fleet.ReasonRequested, "started without its data by "+by.User)
+		}
+		next := given.Intent
+		next.RestartPending = next.Desired == fleet.DesiredStopped
+		return rewrite(i, next, "instance.start"), nil
+	})
+}
+
+// dataLost is Conflict unless the instance's data was on a node that was deleted.
+func dataLost(s *view.Snapshot, i *fleet.Instance) error {
+	p := i.Placement
+	if p == nil {
+		return errs.New(errs.Conflict, "instance %s has never been on a node: it has no data to discard", i.Intent.Name)
+	}
+	if stored, ok := s.Plans.Get(p.Plan); !ok || !stored.Plan.Static {
+		return errs.New(errs.Conflict, "instance %s is not static: it has no data to discard", i.Intent.Name)
+	}
+	if n, ok := s.Nodes.Get(p.Node); ok && p.On(n) {
+		return errs.New(errs.Conflict, "the data of instance %s is on node %s, which is not deleted: start the instance without discardData", i.Intent.Name, p.Node)
+	}
+	return nil
+}
+
 // again is the next generation of a finished instance.
 func (o *Operations) again(s *view.Snapshot, i *fleet.Instance, by Actor, reason fleet.Reason, message string) (*change, error) {
 	g, err := o.group(s, i.Intent.Group)

@@ -65,13 +65,25 @@ func outdate(node fleet.NodeID) store.Write {
 	return store.Touch(store.AllocKey(node), fleet.Alloc{Node: node})
 }
 
+// NodeDelete asks for a node to be given up.
+type NodeDelete struct {
+	Node fleet.NodeID
+	// IfMatch is the revision the node must be at, see NodeRevision; 0 accepts any.
+	IfMatch int64
+	// DiscardData also deletes a node that has data of static instances.
+	DiscardData bool
+	// DryRun decides everything and writes nothing. The node's data is no error then.
+	DryRun bool
+}
+
 // DeleteNode gives up a node that has no session: what its instances hold is free,
-// static ones may be placed elsewhere, and another host may take the id. A node of which
-// nothing is left but what is placed on it may be deleted, too. NotFound when there is
-// no such node, MovedError when ifMatch, if it is not 0, does not hold (see NodeRevision),
-// Conflict while its agent is connected. Deleting twice changes nothing.
-func (o *Operations) DeleteNode(ctx context.Context, by Actor, node fleet.NodeID, ifMatch int64) (int64, error) {
-	return o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
+// and another host may take the id. A node of which nothing is left but what is placed on
+// it may be deleted, too. It returns the data on the node. NotFound when there is
+// no such node, MovedError when IfMatch does not hold, Conflict while its agent is
+// connected, and for data on it unless DiscardData is set. Deleting twice changes nothing.
+func (o *Operations) DeleteNode(ctx context.Context, by Actor, d NodeDelete) (data []StaticData, err error) {
+	node := d.Node
+	_, err = o.mutate(ctx, by, func(s *view.Snapshot) (change, error) {
 		n, ok := s.Nodes.Get(node)
 		if !ok && !named(s, node) {
 			return change{}, errs.New(errs.NotFound, "there is no node %s", clip(string(node)))
@@ -84,23 +96,30 @@ func (o *Operations) DeleteNode(ctx context.Context, by Actor, node fleet.NodeID
 		if n != nil {
 			at = NodeRevision(s, n)
 		}
-		if err := unmoved("node "+string(node), ifMatch, at); err != nil {
+		if err := unmoved("node "+string(node), d.IfMatch, at); err != nil {
 			return change{}, err
 		}
 		if _, alive := s.NodeSessions.Get(node); alive {
 			return change{}, errs.New(errs.Conflict, "node %s is connected: stop its agent first", node)
 		}
-		if next.Deleted {
+		data = DataOn(s, node)
+		switch {
+		case next.Deleted, d.DryRun:
 			return change{}, nil
+		case len(data) > 0 && !d.DiscardData:
+			return change{}, hasData(s, node, data)
 		}
 		rev, before := next.ModRev, nodeRecord(next)
 		next.Deleted, next.By, next.At = true, by.User, o.now()
 		return change{
 			guards: []store.Guard{store.Missing(store.NodeSessionKey(node))},
 			writes: []store.Write{store.Replace(store.NodeDesiredKey(node), next, rev)},
-			audit:  entry{action: "node.delete", resource: "node", id: string(node), before: before, after: nodeRecord(next)},
+			audit: entry{
+				action: "node.delete", resource: "node", id: string(node), details: discarded(data), before: before, after: nodeRecord(next),
+			},
 		}, nil
 	})
+	return data, err
 }
 
 // named reports whether an instance holds room on a node.

@@ -28,6 +28,9 @@ type StartRequest struct {
 	// MayRefer is whether who asks may have the values be references to secrets, as those
 	// may who change groups; in clear everybody may give them.
 	MayRefer bool
+	// StaticOnce refuses to start an instance of a static group beside one that has not
+	// ended, as Universe does, unless the group's minimum asks for more.
+	StaticOnce bool
 	// DryRun checks everything and starts nothing.
 	DryRun bool
 }
@@ -36,7 +39,7 @@ type StartRequest struct {
 // static group, stopped ones come first, with their data. NotFound for an unknown
 // group, Invalid for a bad count or value, Denied for a reference that who asks may not
 // give, Conflict when the group's maximum forbids
-// all of them, Exhausted when no node could ever hold one.
+// all of them, or StaticOnce does, Exhausted when no node could ever hold one.
 //
 // A large request is committed in parts, each of which happens as a whole: a part holds as
 // many instances as fit one transaction by number and by bytes. When a later part fails,
@@ -70,6 +73,9 @@ func (o *Operations) startPart(ctx context.Context, by Actor, r StartRequest) (m
 		g, err := o.group(s, r.Group)
 		if err == nil {
 			err = roomFor(s, g, r.Count)
+		}
+		if err == nil && r.StaticOnce {
+			err = onceStatic(s, g, r.Count)
 		}
 		if err == nil {
 			err = capacity(s, g.Name, s.Whole(g).Spec)
@@ -243,4 +249,25 @@ func capacity(s *view.Snapshot, name fleet.GroupName, spec fleet.GroupSpec) erro
 	return errs.New(errs.Exhausted,
 		"no node can ever hold an instance of %s, not even an empty one: it asks for %d MiB of memory, %d hundredths of a core and %d MiB of disk, and the most any node it may use has for instances is %d, %d and %d; lower what it asks for, or add a node or change one's room",
 		name, spec.Resources.MemoryMiB, spec.Resources.CPU, spec.Resources.DiskMiB, largest.MemoryMiB, largest.CPU, largest.DiskMiB)
+}
+
+// onceStatic refuses more instances of a static group than its minimum, or one, while others
+// have not ended.
+func onceStatic(s *view.Snapshot, g *fleet.Group, count int) error {
+	if !g.Spec.Static.Enabled {
+		return nil
+	}
+	there, name := 0, ""
+	for i := range s.GroupInstances(g.Name) {
+		if !i.Terminal() || i.Intent.RestartPending {
+			there, name = there+1, i.Intent.Name
+		}
+	}
+	if limit := max(1, g.Spec.Scaling.Min); there+count <= limit {
+		return nil
+	}
+	if there == 0 {
+		return errs.New(errs.Conflict, "configuration %s is static: start one instance, or raise minimumServiceCount", g.Name)
+	}
+	return errs.New(errs.Conflict, "configuration %s is static and has the instance %s: stop that first, or raise minimumServiceCount", g.Name, name)
 }

@@ -122,7 +122,16 @@ func (a *API) stopInstance(force bool) gin.HandlerFunc {
 }
 
 func (a *API) startInstance(c *gin.Context) {
-	out, err := a.cfg.Operations.StartInstance(c.Request.Context(), server.Actor(c), c.Param("id"))
+	start := a.cfg.Operations.StartInstance
+	discards, err := discardsData(c)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	if discards {
+		start = a.cfg.Operations.StartWithoutData
+	}
+	out, err := start(c.Request.Context(), server.Actor(c), c.Param("id"))
 	if err == nil && out.Changed {
 		id := out.Instance.Intent.ID
 		if now, ok := a.decided(c.Request.Context(), id).Instances.Get(id); ok {

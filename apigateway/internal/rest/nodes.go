@@ -93,7 +93,7 @@ func (a *API) nodeRoutes() []server.Route {
 		server.Get("/api/v1/nodes", server.Needs(auth.NodesView), a.listNodes),
 		server.Get("/api/v1/nodes/:id", server.Needs(auth.NodesView), a.getNode),
 		server.Patch("/api/v1/nodes/:id", server.Needs(auth.NodesUpdate), a.patchNode).Rehearses(),
-		server.Delete("/api/v1/nodes/:id", server.Needs(auth.NodesDrain), a.deleteNode),
+		server.Delete("/api/v1/nodes/:id", server.Needs(auth.NodesDrain), a.deleteNode).Rehearses(),
 		server.Post("/api/v1/nodes/:id/cordon", server.Needs(auth.NodesDrain), a.cordon),
 		server.Post("/api/v1/nodes/:id/uncordon", server.Needs(auth.NodesDrain), a.uncordon),
 		server.Post("/api/v1/nodes/:id/shutdown", server.Needs(auth.NodesShutdown), a.shutdownNode).Rehearses(),
@@ -229,17 +229,48 @@ func (a *API) sendNode(c *gin.Context, s *view.Snapshot, n *fleet.Node) {
 	c.JSON(http.StatusOK, out)
 }
 
-// deleteNode gives up a node that is lost for good.
+// staticData is the directory of a static instance on a node.
+type staticData struct {
+	Name  string           `json:"name"`
+	Group fleet.GroupName  `json:"group"`
+	UID   fleet.InstanceID `json:"uid,omitempty"` // absent when there is no record of the instance
+	Bytes *int64           `json:"bytes"`         // null when nobody knows
+}
+
+// deleteNode gives up a node that is lost for good, and with discardData=true the data on it.
 func (a *API) deleteNode(c *gin.Context) {
-	rev, err := server.IfMatch(c)
+	d := operate.NodeDelete{Node: fleet.NodeID(c.Param("id")), DryRun: server.DryRun(c)}
+	var err error
+	if d.DiscardData, err = discardsData(c); err == nil {
+		d.IfMatch, err = server.IfMatch(c)
+	}
+	var data []operate.StaticData
 	if err == nil {
-		_, err = a.cfg.Operations.DeleteNode(c.Request.Context(), server.Actor(c), fleet.NodeID(c.Param("id")), rev)
+		data, err = a.cfg.Operations.DeleteNode(c.Request.Context(), server.Actor(c), d)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		server.Fail(c, err)
-		return
+	case d.DryRun:
+		shown := make([]staticData, 0, len(data))
+		for _, s := range data {
+			shown = append(shown, staticData{s.Name, s.Group, s.ID, s.Bytes})
+		}
+		c.JSON(http.StatusOK, gin.H{"dryRun": true, "action": "delete", "nodeId": d.Node, "needsDiscardData": len(data) > 0, "data": shown})
+	default:
+		c.Status(http.StatusNoContent)
 	}
-	c.Status(http.StatusNoContent)
+}
+
+// discardsData reads ?discardData.
+func discardsData(c *gin.Context) (bool, error) {
+	switch said, given := c.GetQuery("discardData"); {
+	case !given || said == "false":
+		return false, nil
+	case said == "true":
+		return true, nil
+	}
+	return false, &errs.Error{Kind: errs.Malformed, Field: "discardData", Message: "discardData must be true or false"}
 }
 
 func (a *API) cordon(c *gin.Context) {

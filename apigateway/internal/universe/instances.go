@@ -59,7 +59,7 @@ func (a *API) createInstance(c *gin.Context) {
 		return
 	}
 	made, _, err := a.cfg.Operations.StartInstances(c.Request.Context(), a.cfg.By(c), operate.StartRequest{
-		Group: fleet.GroupName(b.ConfigurationName), Count: 1,
+		Group: fleet.GroupName(b.ConfigurationName), Count: 1, StaticOnce: true,
 	})
 	if err != nil {
 		failWithoutConfiguration(c, err)

@@ -64,6 +64,8 @@ type Surroundings struct {
 	Address   string            `json:"address,omitempty"`
 	Variables map[string]string `json:"variables,omitempty"`
 	APIURL    string            `json:"apiUrl,omitempty"`
+	// AgentURL is empty in entries of earlier agents.
+	AgentURL string `json:"agentUrl,omitempty"`
 }
 
 // Journal is an opened directory. Write and Remove may be called at once for different instances.

@@ -455,7 +455,7 @@ func (m *Member) update(ctx context.Context, fence store.Fence, change func(*fle
 
 func foreign(id fleet.NodeID, old fleet.Node) error {
 	return &errs.Error{Op: "membership.join", Kind: errs.Conflict, Field: "node", Message: fmt.Sprintf(
-		"the node id %s belongs to another data directory (host %s, joined %s): choose another id, or delete that node first, if it is gone for good: curl -X DELETE -H \"Authorization: Bearer $TOKEN\" $API/api/v1/nodes/%s",
+		"the node id %s belongs to another data directory (host %s, joined %s): choose another id. Only if that node is gone for good, delete it first, which gives up the data of its static instances. This lists them: curl -sS -X DELETE -H \"Authorization: Bearer $TOKEN\" \"$API/api/v1/nodes/%s?dryRun=true\"",
 		id, old.Host.Hostname, old.JoinedAt.Format(time.RFC3339), id)}
 }
 

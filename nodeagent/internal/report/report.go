@@ -38,6 +38,8 @@ const (
 	step = 0.05
 	// cacheStep is the change of the cache that is, in bytes.
 	cacheStep = 256 << 20
+	// staticStep is the least change of a static instance's directory that is, in bytes.
+	staticStep = 1 << 20
 	// coarse is how old a known heartbeat may get before a newer one is worth a write, in
 	// intervals of a fleet of this size, of a second at least.
 	coarse       = 30
@@ -64,6 +66,8 @@ type Config struct {
 	Reported func(rev int64)
 	// Now reads the wall clock, with a monotonic reading.
 	Now func() time.Time
+	// Static are the sizes of the directories of static instances, by GROUP/NAME.
+	Static func() map[string]int64
 	// Cached is how many bytes the cache of content holds.
 	Cached func() int64
 	Log    *slog.Logger
@@ -156,7 +160,7 @@ func (r *Reporter) look(at time.Time) fleet.Report {
 		r.hostAt = at
 	}
 	now := r.host
-	now.At, now.Warm, now.CacheBytes = at.UTC(), r.cfg.Warm(), r.cfg.Cached()
+	now.At, now.Warm, now.CacheBytes, now.StaticBytes = at.UTC(), r.cfg.Warm(), r.cfg.Cached(), r.cfg.Static()
 	for id, l := range r.cfg.Live() {
 		figures := l.Report
 		if !l.Status.State.Running() { // what it said is of a run that has ended
@@ -232,13 +236,29 @@ func (r *Reporter) readAll(ctx context.Context, key store.Key[fleet.Report]) err
 
 // Differs reports whether a newer report says something of the node that the older does
 // not: a usage that moved by a step, another template at hand, a cache much larger or
-// smaller.
+// smaller, other data of static instances.
 func Differs(old, now fleet.Report, whole fleet.Resources) bool {
 	return moved(old.CPU, now.CPU, 1) ||
 		moved(float64(old.MemoryMiB), float64(now.MemoryMiB), float64(whole.MemoryMiB)) ||
 		moved(float64(old.DiskFreeMiB), float64(now.DiskFreeMiB), float64(now.DiskMiB)) ||
 		!slices.Equal(old.Warm, now.Warm) ||
-		max(old.CacheBytes-now.CacheBytes, now.CacheBytes-old.CacheBytes) >= cacheStep
+		max(old.CacheBytes-now.CacheBytes, now.CacheBytes-old.CacheBytes) >= cacheStep ||
+		staticDiffers(old.StaticBytes, now.StaticBytes)
+}
+
+// staticDiffers reports whether a directory of a static instance is new or gone, or its
+// size moved by a step.
+func staticDiffers(old, now map[string]int64) bool {
+	if len(old) != len(now) {
+		return true
+	}
+	for name, bytes := range now {
+		was, ok := old[name]
+		if d := max(bytes-was, was-bytes); !ok || d >= staticStep && moved(float64(was), float64(bytes), float64(max(was, bytes))) {
+			return true
+		}
+	}
+	return false
 }
 
 func moved(a, b, whole float64) bool {

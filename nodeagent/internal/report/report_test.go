@@ -12,7 +12,8 @@ func TestDiffers(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	whole := fleet.Resources{MemoryMiB: 1000}
 	with := func(change func(*fleet.Report)) fleet.Report {
-		r := fleet.Report{CPU: 0.5, MemoryMiB: 500, DiskFreeMiB: 500, DiskMiB: 1000, Warm: []string{"a"}, CacheBytes: 1 << 30, At: at}
+		r := fleet.Report{CPU: 0.5, MemoryMiB: 500, DiskFreeMiB: 500, DiskMiB: 1000, Warm: []string{"a"}, CacheBytes: 1 << 30, At: at,
+			StaticBytes: map[string]int64{"survival/survival-1": 10 << 20, "survival/survival-2": 1 << 30}}
 		if change != nil {
 			change(&r)
 		}
@@ -33,6 +34,15 @@ func TestDiffers(t *testing.T) {
 		{"a template that is gone counts", func(r *fleet.Report) { r.Warm = nil }, true},
 		{"a file more in the cache says nothing new", func(r *fleet.Report) { r.CacheBytes += 1 << 20 }, false},
 		{"a much larger cache counts", func(r *fleet.Report) { r.CacheBytes += 256 << 20 }, true},
+		{"a little more data of a static instance says nothing new", func(r *fleet.Report) {
+			r.StaticBytes = map[string]int64{"survival/survival-1": 10<<20 + 1000, "survival/survival-2": 1<<30 + 2<<20}
+		}, false},
+		{"a step of its data counts", func(r *fleet.Report) {
+			r.StaticBytes = map[string]int64{"survival/survival-1": 11 << 20, "survival/survival-2": 1 << 30}
+		}, true},
+		{"another static instance counts", func(r *fleet.Report) {
+			r.StaticBytes = map[string]int64{"survival/survival-1": 10 << 20, "survival/survival-3": 1 << 30}
+		}, true},
 		{"a much smaller cache counts", func(r *fleet.Report) { r.CacheBytes -= 256 << 20 }, true},
 	}
 	for _, c := range cases {

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"path/filepath"
@@ -78,7 +79,7 @@ type Kit struct {
 // surroundings are what the node's placeholders are made of now.
 func (k *Kit) surroundings() *journal.Surroundings {
 	n := k.Node()
-	return &journal.Surroundings{Address: n.Address, Variables: n.Variables, APIURL: k.APIURL()}
+	return &journal.Surroundings{Address: n.Address, Variables: n.Variables, APIURL: k.APIURL(), AgentURL: n.AgentURL}
 }
 
 // values are the placeholder values of an instance and its advertised address in the
@@ -88,7 +89,7 @@ func (k *Kit) values(plan fleet.Plan, p fleet.Placement, around *journal.Surroun
 	if around == nil {
 		around = k.surroundings()
 	}
-	n.Address, n.Variables = around.Address, around.Variables
+	n.Address, n.Variables, n.AgentURL = around.Address, around.Variables, cmp.Or(around.AgentURL, n.AgentURL)
 	return workspace.Values(plan, p, n, around.APIURL)
 }
 

@@ -93,12 +93,15 @@ const (
 func (b *Builder) Dir(p fleet.Placement, plan fleet.Plan) string {
 	switch {
 	case plan.Static:
-		return filepath.Join(b.data, staticDir, string(p.Group), p.Name)
+		return filepath.Join(b.StaticRoot(), string(p.Group), p.Name)
 	case plan.Runtime == fleet.RuntimeDocker:
 		return filepath.Join(b.data, containedDir, string(p.Instance))
 	}
 	return filepath.Join(b.data, runningDir, string(p.Instance))
 }
+
+// StaticRoot has the directories of static instances, at GROUP/NAME.
+func (b *Builder) StaticRoot() string { return filepath.Join(b.data, staticDir) }
 
 // Build builds the directory and returns what its operator should know: unknown
 // placeholders, listed files that are missing or no text. Errors are Failures, or

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -232,7 +233,7 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 	}
 	to := movesTo(c.state.snap, i)
 	key.pinned = r.Pinned
-	if _, kept := c.state.kept[w.id]; kept {
+	if _, kept := c.state.kept[w.id]; kept || r.Waits != nil {
 		key.alone = w.id
 	}
 	class := c.class(key, w)
@@ -246,6 +247,9 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 	}
 	choice, unfit := c.state.place(r)
 	switch {
+	case r.Waits != nil:
+		c.refuse(class, w, unfit, now)
+		return
 	case unfit != nil && to != "":
 		c.refuse(class, w, stuck(to, unfit), now)
 		return
@@ -255,7 +259,7 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 		return
 	}
 	class.verdict = nil
-	c.enqueue(c.state.assume(&entry{w: w, noted: w.noted, unsure: w.unsure, instance: i, plan: &stored.Plan, choice: choice, fence: f, at: now, seen: c.state.snap.Rev}))
+	c.enqueue(c.state.assume(&entry{w: w, noted: w.noted, unsure: w.unsure, instance: i, plan: &stored.Plan, choice: choice, dataUUID: dataUUID(c.state.snap, &stored.Plan, choice.Node), fence: f, at: now, seen: c.state.snap.Rev}))
 	if next := class.next(); next != nil { // there was room for one: is there for another?
 		c.state.ready.add(next)
 	}
@@ -310,21 +314,42 @@ func PlanMissing() *place.Unfit {
 	return &place.Unfit{Reason: fleet.ReasonPlanMissing, Message: "its plan is not in the store yet"}
 }
 
-// requestOf is what is asked of the nodes. A static instance is bound to the node
-// its data lies on, unless that is deleted or its group lets it leave a lost one; one
-// that was made for another node, to that.
+// requestOf is what is asked of the nodes. A static instance is bound to the node that
+// has its data, unless its group lets it leave a lost one, and waits while that node is
+// deleted. One that was made for another node is bound to that.
 func requestOf(i *fleet.Instance, plan *fleet.Plan, snap *view.Snapshot) *place.Request {
 	r := &place.Request{ID: i.Intent.ID, Group: i.Intent.Group, Plan: plan, TemplateMiB: templateMiB(snap, plan)}
 	if old := i.Placement; old != nil {
 		r.PreferredNode, r.PreferredPort = old.Node, old.Port
-		if record, known := snap.Nodes.Get(old.Node); plan.Static && known && !i.MayLeave(record.ModRev) {
+		record, known := snap.Nodes.Get(old.Node)
+		switch {
+		case !plan.Static, known && i.MayLeave(record.ModRev):
+		case known && old.On(record):
 			r.Pinned = old.Node
+		case !plan.Exclusive() && i.Intent.DiscardsData != old.Generation:
+			r.Waits = dataLost(i)
 		}
 	}
 	if to := movesTo(snap, i); to != "" {
 		r.Pinned = to
 	}
 	return r
+}
+
+// dataLost is the verdict on a static instance whose data was on a node that was deleted.
+func dataLost(i *fleet.Instance) *place.Unfit {
+	return &place.Unfit{Reason: fleet.ReasonDataLost, Message: fmt.Sprintf(
+		"its data was on node %s, which was deleted: it starts with its data once that node joins again with its data directory; to start it without, POST /api/v1/services/%s/start?discardData=true",
+		i.Placement.Node, i.Intent.Name)}
+}
+
+// dataUUID names the data directory that will have the data of a static instance; empty for
+// other instances, whose placements say nothing about it.
+func dataUUID(snap *view.Snapshot, plan *fleet.Plan, node fleet.NodeID) string {
+	if n, ok := snap.Nodes.Get(node); ok && plan.Static {
+		return n.DataUUID
+	}
+	return ""
 }
 
 // jitter is a random part of a bound.

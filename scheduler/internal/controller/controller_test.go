@@ -433,25 +433,95 @@ func TestANodeThatWasBackMeanwhileIsNotLeft(t *testing.T) {
 	w.await(id, "placed elsewhere", func(i *fleet.Instance) bool { return placed(i) && i.Placement.Node == "n2" })
 }
 
-func TestAStaticInstanceIsFreeOfADeletedNode(t *testing.T) {
-	w := newWorld(t)
-	w.node("n1", 100)
-	w.schedule("a")
-	g := w.group("world", func(s *fleet.GroupSpec) { s.Static.Enabled = true })
-	id := w.want(g, 1)[0]
-	first := w.await(id, "placed", placed)
-	w.node("n2", 100)
-	w.lose(first)
+// deleteNode gives up the node of a static instance, which is asked for again.
+func (w *world) deleteNode(i *fleet.Instance) {
+	w.t.Helper()
+	id := i.Intent.ID
+	w.lose(i)
 	lost, _ := w.view.Snapshot().Instances.Get(id)
 	ended := *lost.Status
 	ended.State, ended.Reason = fleet.Stopped, fleet.ReasonNodeDeleted
 	w.commit(store.Replace(store.StatusKey(id), ended, lost.Status.ModRev))
 	w.again(id)
-	w.await(id, "waiting for its node", func(i *fleet.Instance) bool {
-		return i.Pending != nil && i.Pending.Reason == fleet.ReasonPinnedWaiting
+	w.await(id, "waiting for its node", waiting(fleet.ReasonPinnedWaiting))
+	node, _ := w.view.Snapshot().Nodes.Get(i.Placement.Node)
+	w.commit(store.Remove(store.NodeKey(node.ID), node.ModRev))
+	i = w.await(id, "waiting for its data", waiting(fleet.ReasonDataLost))
+	if !strings.Contains(i.Pending.Message, "start?discardData=true") {
+		w.t.Errorf("it does not say what to do: %s", i.Pending.Message)
+	}
+}
+
+// join has a node join with a data directory.
+func (w *world) join(id fleet.NodeID, dataUUID string) {
+	w.t.Helper()
+	w.commit(
+		store.Create(store.NodeKey(id), fleet.Node{
+			ID: id, DataUUID: dataUUID, Capacity: fleet.Resources{MemoryMiB: 100, CPU: 1000, DiskMiB: 1000},
+			Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}},
+		}),
+		store.Create(store.NodeSessionKey(id), fleet.NodeSession{Node: id}))
+}
+
+func TestAStaticInstanceWaitsForTheDataOfADeletedNode(t *testing.T) {
+	static := func(s *fleet.GroupSpec) { s.Static.Enabled = true }
+	begun := func(t *testing.T) (w *world, id fleet.InstanceID) {
+		w = newWorld(t)
+		w.join("n1", "first")
+		w.schedule("a")
+		id = w.want(w.group("world", static), 1)[0]
+		first := w.await(id, "placed", placed)
+		w.join("n2", "second")
+		w.deleteNode(first)
+		return w, id
+	}
+	t.Run("until the node is back with its data directory", func(t *testing.T) {
+		w, id := begun(t)
+		w.join("n1", "another")
+		w.await(w.want(w.group("later", nil), 1)[0], "placed, so the scheduler knows the node", placed)
+		if i, _ := w.view.Snapshot().Instances.Get(id); placed(i) {
+			t.Fatalf("placed on another data directory: %+v", i.Placement)
+		}
+		node, _ := w.view.Snapshot().Nodes.Get("n1")
+		session, _ := w.view.Snapshot().NodeSessions.Get("n1")
+		w.commit(store.Remove(store.NodeKey("n1"), node.ModRev), store.Remove(store.NodeSessionKey("n1"), session.ModRev))
+		w.join("n1", "first")
+		if i := w.await(id, "placed", placed); i.Placement.Node != "n1" {
+			t.Errorf("placed on %s", i.Placement.Node)
+		}
 	})
+	t.Run("until somebody says that it may start without", func(t *testing.T) {
+		w, id := begun(t)
+		i, _ := w.view.Snapshot().Instances.Get(id)
+		next := i.Intent
+		next.DiscardsData = i.Placement.Generation
+		w.commit(store.Replace(store.IntentKey(id), next, i.Intent.ModRev))
+		if i := w.await(id, "placed", placed); i.Placement.Node != "n2" || i.Placement.DataUUID != "second" {
+			t.Errorf("placed as %+v", i.Placement)
+		}
+	})
+	t.Run("while others of its plan are placed", func(t *testing.T) {
+		w, _ := begun(t)
+		g, _ := w.view.Snapshot().Groups.Get("world")
+		w.await(w.want(g, 2)[1], "placed", placed)
+	})
+}
+
+func TestAnInstanceOnSharedStorageIsFreeOfADeletedNode(t *testing.T) {
+	w := newWorld(t)
+	w.join("n1", "first")
+	w.schedule("a")
+	g := w.group("world", func(s *fleet.GroupSpec) { s.Static.Enabled, s.OnNodeLoss = true, fleet.NodeLossReplace })
+	id := w.want(g, 1)[0]
+	first := w.await(id, "placed", placed)
+	w.join("n2", "second")
+	w.lose(first)
+	lost, _ := w.view.Snapshot().Instances.Get(id)
+	ended := *lost.Status
+	ended.State, ended.Reason = fleet.Stopped, fleet.ReasonNodeDeleted
 	node, _ := w.view.Snapshot().Nodes.Get("n1")
-	w.commit(store.Remove(store.NodeKey("n1"), node.ModRev))
+	w.commit(store.Replace(store.StatusKey(id), ended, lost.Status.ModRev), store.Remove(store.NodeKey("n1"), node.ModRev))
+	w.again(id)
 	w.await(id, "placed elsewhere", func(i *fleet.Instance) bool { return placed(i) && i.Placement.Node == "n2" })
 }
 

@@ -25,6 +25,8 @@ type entry struct {
 	instance *fleet.Instance
 	plan     *fleet.Plan
 	choice   place.Choice
+	// dataUUID is of the node's data directory, for a static instance.
+	dataUUID string
 	fence    store.Fence
 	at       time.Time
 	// seen is the revision of the state it was decided from.

@@ -291,7 +291,7 @@ func (e *entry) build(out *store.Part) {
 	}
 	out.Writes = append(out.Writes, store.Replace(store.PlacementKey(c.Node, in.ID), fleet.Placement{
 		Instance: in.ID, Name: in.Name, Group: in.Group, Node: c.Node, Generation: in.Generation, Plan: in.Plan,
-		Resources: e.plan.Resources, Port: c.Port, Ports: c.Ports, Alone: c.Hold.Alone, Values: in.Values,
+		DataUUID: e.dataUUID, Resources: e.plan.Resources, Port: c.Port, Ports: c.Ports, Alone: c.Hold.Alone, Values: in.Values,
 		Epoch: e.fence.Epoch(), PlacedAt: e.at.UTC(), FromRevision: e.seen, Score: c.Score.Text(),
 	}, rev))
 	noted := e.noted

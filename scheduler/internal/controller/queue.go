@@ -98,7 +98,7 @@ func (q *queue) next() *waiter {
 type classKey struct {
 	plan   string
 	pinned fleet.NodeID
-	// alone is set for one that room is kept for.
+	// alone is set for one that room is kept for, and for one that waits for its data.
 	alone fleet.InstanceID
 }
 

@@ -269,10 +269,10 @@ func TestWhenASpreadBecomesMoreEvenThoseThatWaitForThatGoOn(t *testing.T) {
 	}
 }
 
-func TestAllThatWereBoundToADeletedNodeAreFreedByItsEnd(t *testing.T) {
+func TestAllThatAreOnSharedStorageAreFreedByTheEndOfADeletedNode(t *testing.T) {
 	l := newLagging(t)
 	l.node("n1", 100)
-	ids := l.want("world", 5, func(s *fleet.GroupSpec) { s.Static.Enabled = true })
+	ids := l.want("world", 5, func(s *fleet.GroupSpec) { s.Static.Enabled, s.OnNodeLoss = true, fleet.NodeLossReplace })
 	l.settle()
 	l.node("n2", 100)
 	session, _ := l.view.Snapshot().NodeSessions.Get("n1")

@@ -36,8 +36,12 @@ type Candidate struct {
 // Explain looks at every node for a request. It keeps the first few that fit, and
 // what is to be said of the node here; an empty id asks about none.
 func (m *Model) Explain(r *Request, keep int, here fleet.NodeID) Explanation {
-	c := m.ask(r)
 	out := Explanation{Nodes: len(m.joined)}
+	if r.Waits != nil {
+		out.Unfit = r.Waits
+		return out
+	}
+	c := m.ask(r)
 	if c.problem != "" {
 		out.Unfit = m.explain(&c.question)
 		return out

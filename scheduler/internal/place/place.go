@@ -16,6 +16,8 @@ type Request struct {
 	TemplateMiB int
 	// Pinned is the only node allowed, because the instance's data lies there. Empty: any.
 	Pinned fleet.NodeID
+	// Waits is why it is placed on no node, whatever the nodes are like. Nil for most.
+	Waits *Unfit
 	// PreferredPort is taken again if it is free, on PreferredNode.
 	PreferredPort int
 	PreferredNode fleet.NodeID
@@ -48,6 +50,9 @@ type Unfit struct {
 // Place chooses a node and ports for a request and charges the model, or says
 // why it cannot.
 func (m *Model) Place(r *Request) (Choice, *Unfit) {
+	if r.Waits != nil {
+		return Choice{}, r.Waits
+	}
 	c := m.ask(r)
 	n := m.best(c)
 	if n == nil {

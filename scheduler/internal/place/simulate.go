@@ -54,7 +54,7 @@ func (m *Model) PlaceAll(requests []*Request, bounds Bounds, more func() bool) [
 			break
 		}
 		key := class{plan: r.Plan, pinned: r.Pinned}
-		if _, kept := bounds.Kept(r.ID); kept {
+		if _, kept := bounds.Kept(r.ID); kept || r.Waits != nil {
 			key.alone = r.ID
 		}
 		if u, ok := unfit[key]; ok {

@@ -96,6 +96,9 @@ var version = regexp.MustCompile(`(\d+)\.(\d+)`)
 
 func (m *multiplexer) checkVersion(ctx context.Context) error {
 	out, err := m.command(ctx, "-V").Output()
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
 	if err != nil {
 		return errs.New(errs.Unavailable, "tmux does not tell its version: %v", err)
 	}

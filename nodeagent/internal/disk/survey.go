@@ -1,0 +1,77 @@
+package disk
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/pause"
+)
+
+// Survey knows how large each of some directories is. Make it with NewSurvey, then Run it.
+type Survey struct {
+	meter *Meter
+	// root has the directories at two levels: ROOT/GROUP/NAME.
+	root string
+	most int
+	// sizes is replaced, never changed.
+	sizes atomic.Pointer[map[string]int64]
+}
+
+// NewSurvey makes a survey of the directories ROOT/GROUP/NAME that keeps the sizes of most
+// of them, of the largest.
+func NewSurvey(m *Meter, root string, most int) *Survey {
+	return &Survey{meter: m, root: root, most: most}
+}
+
+// Sizes are the directories' sizes in bytes, by GROUP/NAME, as measured last. Nil before
+// the first survey. The map must not be changed.
+func (s *Survey) Sizes() map[string]int64 {
+	if sizes := s.sizes.Load(); sizes != nil {
+		return *sizes
+	}
+	return nil
+}
+
+// Run measures the directories again and again until ctx ends, as gently as Watch.
+func (s *Survey) Run(ctx context.Context) {
+	for {
+		sizes, took := s.measure(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		s.sizes.Store(&sizes)
+		if !pause.For(ctx, min(max((between-breath)*took, soonest), seldomest)) {
+			return
+		}
+	}
+}
+
+func (s *Survey) measure(ctx context.Context) (sizes map[string]int64, took time.Duration) {
+	sizes = map[string]int64{}
+	dirs, _ := filepath.Glob(filepath.Join(s.root, "*", "*")) // the pattern is well formed
+	for _, dir := range dirs {
+		name := filepath.Base(dir)
+		if strings.HasPrefix(name, ".") { // one that is being built
+			continue
+		}
+		bytes, alone, err := s.meter.turn(ctx, []string{dir})
+		if err != nil {
+			return sizes, took
+		}
+		took += alone
+		sizes[filepath.Base(filepath.Dir(dir))+"/"+name] = bytes
+	}
+	bySize := slices.SortedFunc(maps.Keys(sizes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(sizes[b], sizes[a]), cmp.Compare(a, b))
+	})
+	for _, name := range bySize[min(len(bySize), s.most):] {
+		delete(sizes, name)
+	}
+	return sizes, took
+}
