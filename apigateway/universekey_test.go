@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 )
@@ -140,4 +141,24 @@ func TestOfEightCreatesOfAStaticConfigurationOneIsDone(t *testing.T) {
 	create(s).want(201)
 	create(s).want(409)
 	s.do("POST", "/api/commands/execute", `{"command":"instance create world"}`).want(200).is("success", false).naming("world is static")
+}
+
+func TestAFrozenInstanceIsShownSoAndStaysInUniversesList(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Hour) } })
+	s.node("node-1", fleet.Resources{MemoryMiB: 8192})
+	s.group("lobby", map[string]any{"static": true})
+	lobby := s.inside("lobby", "node-1")
+	id := string(lobby.id)
+	s.do("GET", "/api/instances/"+id, nil).want(200).is("frozen", false)
+	s.do("POST", "/api/v1/services/lobby-1/freeze", nil).want(200).is("changed", true).is("status", "frozen").is("instance.frozen", true)
+	s.do("POST", "/api/v1/services/lobby-1/freeze", nil).want(200).is("changed", false)
+	s.do("GET", "/api/instances/"+id, nil).want(200).is("frozen", true)
+	s.do("DELETE", "/api/instances/"+id, nil).want(200)
+	s.status(lobby.id, "node-1", fleet.Status{State: fleet.Stopped})
+	s.do("GET", "/api/instances", nil).want(200).is("0.id", id).is("0.state", "STOPPED").is("0.frozen", true)
+	s.do("POST", "/api/instances", `{"configurationName":"lobby"}`).want(409).naming("lobby-1")
+	s.do("PATCH", "/api/instances/"+id+"/lifecycle?target=UNFREEZE", nil).want(200).is("message", "Instance "+id+" unfrozen").is("instance.frozen", false)
+	s.do("PATCH", "/api/instances/"+id+"/lifecycle?target=thaw", nil).want(400)
+	s.do("POST", "/api/instances", `{"configurationName":"lobby"}`).want(201).is("id", id)
+	s.user("eve", "VIEWER").do("POST", "/api/v1/services/lobby-1/freeze", nil).want(403)
 }

@@ -62,6 +62,9 @@ type Intent struct {
 	Values map[string]string `json:"values,omitempty"`
 	// RestartPending asks for a new generation once this one has stopped.
 	RestartPending bool `json:"restartPending,omitempty"`
+	// Frozen keeps the enforcer from stopping the instance as one too many, and from
+	// starting it or another in its place when it has ended. It counts in its group meanwhile.
+	Frozen bool `json:"frozen,omitempty"`
 }
 
 // Place is the same for all that were made one after the other to have one place in

@@ -35,7 +35,7 @@ func TestWhatIsDoneIsTold(t *testing.T) {
 		`instance exec lobby-1 say "hi  there" \ $HOME 'x`, "instance run lobby-1 seed", "instance execute lobby-1",
 		"template sync * node-1", "template sync default/* node-9", "template sync nothing", "template sync a/b/c",
 		"key create ci public", "key create ci ALL", "key create other ROOT", "key list", "key delete ci", "key delete ci",
-		"instance restart lobby-1", "instance stop abc123", "instance stop abc123", "instance kill lobby-1", "instance kill zzzzzz",
+		"instance freeze lobby-1", "instance freeze abc123", "instance unfreeze lobby-1", "instance unfreeze lobby-1", "instance restart lobby-1", "instance stop abc123", "instance stop abc123", "instance kill lobby-1", "instance kill zzzzzz",
 		"cluster shutdown", "extension reload", "s3 upload *", "s3 download nothing",
 	)
 	done = regexp.MustCompile(`ort_\w+`).ReplaceAllString(done, "ort_…")
@@ -165,7 +165,7 @@ func TestALineIsCompletedByWhatTheCallerMayDoAndSee(t *testing.T) {
 		{all, "cl", "cluster"},
 		{all, "  In", "instance instances"},
 		{all, "instance", "instance instances"},
-		{all, "instance ", "cmd command create exec execute info kill list logs restart run start stop"},
+		{all, "instance ", "cmd command create exec execute freeze info kill list logs restart run start stop unfreeze"},
 		{all, "instances st", "start stop"},
 		{all, "INSTANCE ST", "start stop"},
 		{all, "instance stop ", "abc123 lobby-1"},

@@ -30,6 +30,8 @@ func (*Interpreter) instanceCommands() []command {
 		{name: "instance stop", args: []string{"<id>"}, about: "have an instance stop", needs: stop, changes: true, run: stopInstance(false)},
 		{name: "instance kill", args: []string{"<id>"}, about: "end an instance at once", needs: stop, changes: true, run: stopInstance(true)},
 		{name: "instance restart", args: []string{"<id>"}, about: "stop an instance and run it again, under the same id", needs: append(slices.Clone(start), stop...), changes: true, run: restartInstance},
+		{name: "instance freeze", args: []string{"<id>"}, about: "keep an instance as it is: it is not trimmed, and not replaced when it ends", needs: stop, changes: true, run: freezeInstance(true)},
+		{name: "instance unfreeze", args: []string{"<id>"}, about: "end that", needs: stop, changes: true, run: freezeInstance(false)},
 		{name: "instance info", args: []string{"<id>"}, about: "what is known of an instance", needs: see, run: showInstance},
 		{name: "instance logs", args: []string{"<id>", "[lines]"}, about: "the last lines of an instance's console, " + strconv.Itoa(defaultLines) + " unless a number is given", needs: []auth.Permission{auth.InstancesConsole}, run: showLogs},
 		{name: "instance execute", other: []string{"exec", "run", "cmd", "command"}, args: []string{"<id>", "<command…>"}, about: "type a command into an instance's console, as it is written", needs: []auth.Permission{auth.InstancesCommand}, changes: true, run: execute},
@@ -137,6 +139,24 @@ func stopInstance(force bool) func(context.Context, *call) error {
 			already = "has stopped already"
 		}
 		return c.told(out, done, already)
+	}
+}
+
+func freezeInstance(frozen bool) func(context.Context, *call) error {
+	done, already := "is not frozen any more", "is not frozen"
+	if frozen {
+		done, already = "is frozen", "is frozen already"
+	}
+	return func(ctx context.Context, c *call) error {
+		out, err := c.cfg.Operations.FreezeInstance(ctx, c.By, c.arg(0), frozen)
+		if err != nil {
+			return err
+		}
+		text := done
+		if !out.Changed {
+			text = already
+		}
+		return c.say("instance %s (%s) %s", out.Instance.Intent.ID, out.Instance.Intent.Name, text)
 	}
 }
 

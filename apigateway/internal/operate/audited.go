@@ -80,6 +80,9 @@ func instanceRecord(i fleet.Intent) any {
 	if i.RestartPending {
 		out["restartPending"] = true
 	}
+	if i.Frozen {
+		out["frozen"] = true
+	}
 	if i.Stop != nil {
 		out["stop"] = map[string]any{"force": i.Stop.Force, "reason": i.Stop.Reason, "message": i.Stop.Message}
 	}

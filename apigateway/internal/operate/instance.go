@@ -98,6 +98,21 @@ func (o *Operations) StopInstance(ctx context.Context, by Actor, ref string, for
 	})
 }
 
+// FreezeInstance freezes an instance or, with frozen false, ends that: see
+// fleet.Intent.Frozen. Asking for what is so already succeeds and changes nothing.
+func (o *Operations) FreezeInstance(ctx context.Context, by Actor, ref string, frozen bool) (Outcome, error) {
+	return o.onInstance(ctx, by, ref, func(_ *view.Snapshot, i *fleet.Instance) (*change, error) {
+		if i.Intent.Frozen == frozen {
+			return nil, nil
+		}
+		next, action := i.Intent, "instance.unfreeze"
+		if next.Frozen = frozen; frozen {
+			action = "instance.freeze"
+		}
+		return rewrite(i, next, action), nil
+	})
+}
+
 // RestartInstance stops an instance and runs it again under the same id; one that
 // has stopped is started. Errors as of StartInstance.
 func (o *Operations) RestartInstance(ctx context.Context, by Actor, ref string) (Outcome, error) {

@@ -157,11 +157,11 @@ func insertable(births []spawn.Birth) error {
 	return nil
 }
 
-// ended are a group's finished instances in order of ordinal.
+// ended are a group's finished instances in order of ordinal, but for frozen ones.
 func ended(s *view.Snapshot, g fleet.GroupName) []*fleet.Instance {
 	var out []*fleet.Instance
 	for i := range s.GroupInstances(g) {
-		if i.Terminal() && !i.Intent.RestartPending && i.Intent.ReplacedBy == "" {
+		if i.Terminal() && !i.Intent.RestartPending && i.Intent.ReplacedBy == "" && !i.Intent.Frozen {
 			out = append(out, i)
 		}
 	}
@@ -252,14 +252,14 @@ func capacity(s *view.Snapshot, name fleet.GroupName, spec fleet.GroupSpec) erro
 }
 
 // onceStatic refuses more instances of a static group than its minimum, or one, while others
-// have not ended.
+// have not ended or are frozen.
 func onceStatic(s *view.Snapshot, g *fleet.Group, count int) error {
 	if !g.Spec.Static.Enabled {
 		return nil
 	}
 	there, name := 0, ""
 	for i := range s.GroupInstances(g.Name) {
-		if !i.Terminal() || i.Intent.RestartPending {
+		if !i.Terminal() || i.Intent.RestartPending || i.Intent.Frozen {
 			there, name = there+1, i.Intent.Name
 		}
 	}

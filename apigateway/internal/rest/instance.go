@@ -44,6 +44,7 @@ type instance struct {
 	Generation int64              `json:"generation"`
 	Restarts   int                `json:"restarts"`
 	Desired    fleet.Desired      `json:"desired"`
+	Frozen     bool               `json:"frozen"`
 	Runtime    fleet.RuntimeName  `json:"runtime"`
 	Origin     fleet.Origin       `json:"origin"`
 	Replaces   fleet.InstanceID   `json:"replaces,omitempty"`
@@ -95,7 +96,7 @@ func instanceOf(s *view.Snapshot, i *fleet.Instance, now time.Time) instance {
 	out := instance{
 		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, State: StateOf(i.State()),
 		Ports: []instancePort{}, CreatedAt: i.Intent.CreatedAt, Revision: i.Intent.GroupRevision,
-		Reason: string(reason), Message: message, Generation: i.Intent.Generation, Desired: i.Intent.Desired,
+		Reason: string(reason), Message: message, Generation: i.Intent.Generation, Desired: i.Intent.Desired, Frozen: i.Intent.Frozen,
 		Origin: i.Intent.Origin, Replaces: i.Intent.Replaces, ReplacedBy: i.Intent.ReplacedBy,
 		Templates: []instanceTemplate{},
 	}

@@ -42,6 +42,8 @@ func (a *API) instanceRoutes(base string) []server.Route {
 		server.Post(base+"/:id/restart", server.Needs(auth.InstancesStop), a.restartInstance),
 		server.Post(base+"/:id/stop", server.Needs(auth.InstancesStop), a.stopInstance(false)),
 		server.Post(base+"/:id/force-stop", server.Needs(auth.InstancesStop), a.stopInstance(true)),
+		server.Post(base+"/:id/freeze", server.Needs(auth.InstancesStop), a.freezeInstance(true)),
+		server.Post(base+"/:id/unfreeze", server.Needs(auth.InstancesStop), a.freezeInstance(false)),
 		server.Post(base+"/:id/command", server.Needs(auth.InstancesCommand), a.command),
 		server.Post(base+"/:id/save-to-template", server.Needs(auth.TemplatesUpdate, auth.InstancesFiles), a.saveToTemplate).Rehearses(),
 		server.Get(base+"/:id/console/history", server.Needs(auth.InstancesConsole), a.history).Audits(fleet.ActionConsoleRead),
@@ -118,6 +120,17 @@ func (a *API) stopInstance(force bool) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		out, err := a.cfg.Operations.StopInstance(c.Request.Context(), server.Actor(c), c.Param("id"), force)
 		a.answer(c, out, err, status, "stopped")
+	}
+}
+
+func (a *API) freezeInstance(frozen bool) gin.HandlerFunc {
+	status := "unfrozen"
+	if frozen {
+		status = "frozen"
+	}
+	return func(c *gin.Context) {
+		out, err := a.cfg.Operations.FreezeInstance(c.Request.Context(), server.Actor(c), c.Param("id"), frozen)
+		a.answer(c, out, err, status, "")
 	}
 }
 

@@ -462,10 +462,10 @@ func TestEveryRouteAsksForItsPermission(t *testing.T) {
 func TestANumberThatIsNoneIsRefusedByName(t *testing.T) {
 	s := newSite(t)
 	for body, says := range map[string]string{
-		`{"ramMB":"lots"}`:                        "ramMB must be a whole number, not string",
-		`{"ramMB":1.5}`:                           "ramMB must be a whole number, not number 1.5",
-		`{"cpu":"1.5"}`:                           "cpu must be a whole number",
-		`{"cpu":true}`:                            "cpu must be a whole number, not true or false",
+		`{"ramMB":"lots"}`: "ramMB must be a whole number, not string",
+		`{"ramMB":1.5}`:    "ramMB must be a whole number, not number 1.5",
+		`{"cpu":"1.5"}`:    "cpu must be a whole number",
+		`{"cpu":true}`:     "cpu must be a whole number, not true or false",
 		`{"availablePorts":{"min":"9999999999"}}`: "availablePorts.min must be a whole number",
 		`{"additionalPorts":[{"port":"one"}]}`:    "port must be a whole number",
 	} {

@@ -47,6 +47,7 @@ type Instance struct {
 	UsedRAMMB  *int64       `json:"usedRamMB"`
 	UsedCPU    *float64     `json:"usedCpu"`
 	UsedDiskMB *int64       `json:"usedDiskMB"`
+	Frozen     bool         `json:"frozen"`
 }
 
 // InstanceOf shows an instance as a snapshot has it.
@@ -59,6 +60,7 @@ func InstanceOf(s *view.Snapshot, i *fleet.Instance, now time.Time) Instance {
 		LastHeartbeat:  lastSign(i).UnixMilli(),
 		AllocatedRAMMB: plan.Resources.MemoryMiB, AllocatedCPU: plan.Resources.CPU, Runtime: plan.Runtime,
 		Name: i.Intent.Name, Reason: reason, Message: spelling.Replace(message), UptimeMs: i.UptimeMillis(now),
+		Frozen: i.Intent.Frozen,
 	}
 	if p := i.Shown(); p != nil {
 		out.WrapperNodeID, out.AllocatedPort = p.Node, p.Port
@@ -147,8 +149,11 @@ func stateOf(s fleet.State) string {
 	return offline
 }
 
-// Hidden reports whether the list leaves an instance out: it ended a while ago.
+// Hidden reports whether the list leaves an instance out: it ended a while ago and is not frozen.
 func Hidden(i *fleet.Instance, now time.Time) bool {
+	if i.Intent.Frozen {
+		return false
+	}
 	age := now.Sub(lastSign(i))
 	switch stateOf(i.State()) {
 	case stopped:

@@ -95,7 +95,7 @@ func (a *API) stopInstance(c *gin.Context) {
 	c.JSON(http.StatusOK, gin.H{"message": "Instance " + string(i.Intent.ID) + " stopped", "instanceId": i.Intent.ID})
 }
 
-// lifecycle starts, stops or restarts the same instance: it keeps its id.
+// lifecycle starts, stops, restarts, freezes or unfreezes the same instance: it keeps its id.
 func (a *API) lifecycle(c *gin.Context) {
 	_, i, err := a.instance(c)
 	if err != nil {
@@ -111,11 +111,19 @@ func (a *API) lifecycle(c *gin.Context) {
 		do, done = a.cfg.Operations.StartInstance, "started"
 	case "restart":
 		do, done = a.cfg.Operations.RestartInstance, "restarted"
+	case "freeze", "unfreeze":
+		frozen := strings.EqualFold(c.Query("target"), "freeze")
+		do = func(ctx context.Context, by operate.Actor, ref string) (operate.Outcome, error) {
+			return a.cfg.Operations.FreezeInstance(ctx, by, ref, frozen)
+		}
+		if done = "unfrozen"; frozen {
+			done = "frozen"
+		}
 	case "stop":
 		a.stopInstance(c)
 		return
 	default:
-		refuse(c, http.StatusBadRequest, "target must be start, stop or restart")
+		refuse(c, http.StatusBadRequest, "target must be start, stop, restart, freeze or unfreeze")
 		return
 	}
 	out, err := do(c.Request.Context(), a.cfg.By(c), string(i.Intent.ID))

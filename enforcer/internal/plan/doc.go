@@ -30,6 +30,10 @@
 //     what was placed stays as it was made.
 //   - Static groups come back as the same instances, in order of ordinal, before
 //     new ones are made.
+//   - A frozen instance is left as it is: it is not stopped as one too many, nor evicted,
+//     and once it has ended it is neither started again nor replaced nor forgotten. It counts
+//     in its group meanwhile. A restart that somebody asked for, and the deletion of
+//     its group, happen all the same.
 //   - A group in maintenance starts nothing, one scaled MANUAL is neither scaled
 //     nor healed; stops, orders, restarts somebody asked for, and the maximum
 //     work in both.
@@ -53,7 +57,7 @@
 //   - The same records and time give the same actions, whatever the order of the records.
 //   - At most one action concerns an instance. Performing all actions and planning
 //     again gives none of them again.
-//   - Never more living instances than the maximum, never more stops than the excess.
+//   - Never more living instances than the maximum, frozen ones aside, and never more stops than the excess.
 //   - The wake time is after now. It is when something becomes due, not a poll.
 //
 // It does not place, does not compose plans for processes, and knows nothing of transactions.

@@ -45,7 +45,7 @@ func (p *pass) relocate() {
 // what was there has it because of that.
 func (p *pass) mayGo(i *fleet.Instance, e *fleet.Eviction) bool {
 	return i.HoldsNode() && !i.Lost() && p.wanted(i) && i.Intent.Generation == e.Generation && i.Placement.Generation == e.Generation &&
-		i.Placement.Node == e.Node && !p.spec().Static.Enabled
+		i.Placement.Node == e.Node && !p.spec().Static.Enabled && !i.Intent.Frozen
 }
 
 // move starts an instance elsewhere in the place of one that is to leave its node,
@@ -60,7 +60,7 @@ func (p *pass) move(i *fleet.Instance, e *fleet.Eviction) {
 		return
 	}
 	second := p.successor(i)
-	if second == nil || p.busy[second.Intent.ID] || !p.living(second) { // it did not come to serve
+	if second == nil || p.busy[second.Intent.ID] || !p.living(second) || second.Intent.Frozen { // it did not come to serve, or stays as it is
 		return
 	}
 	switch here, there := p.in.players(i), p.in.players(second); {
@@ -106,7 +106,7 @@ func (p *pass) follow(i *fleet.Instance) {
 	}
 	for {
 		second := p.successor(i)
-		if second == nil || p.busy[second.Intent.ID] || !p.living(second) || p.in.players(second) > 0 {
+		if second == nil || p.busy[second.Intent.ID] || !p.living(second) || second.Intent.Frozen || p.in.players(second) > 0 {
 			return
 		}
 		p.stop(second, s.Reason, fmt.Sprintf("%s was stopped while it was being moved", i.Intent.Name))

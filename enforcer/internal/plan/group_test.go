@@ -13,6 +13,11 @@ const keep = time.Hour
 func TestGroup(t *testing.T) {
 	const m = time.Minute
 	restarting := func(i *fleet.Instance) { wantsStop(false)(i); i.Intent.RestartPending = true }
+	frozen := func(i *fleet.Instance) { i.Intent.Frozen = true }
+	off := func(i *fleet.Instance) {
+		in(alive, fleet.Stopped, fleet.ReasonStopRequested, at(-m))(i)
+		wantsStop(false)(i)
+	}
 	tests := []struct {
 		rule  string
 		setup func(*sim)
@@ -51,6 +56,34 @@ func TestGroup(t *testing.T) {
 			s.plans["plan"].Where.Nodes = []fleet.NodeID{"other"}
 			s.add()
 		}, 0, nil},
+		{"a frozen instance that was stopped is neither started again nor replaced", func(s *sim) {
+			s.group.Spec.Scaling.Min = 2
+			s.add(online)
+			s.add(off, frozen)
+		}, 0, nil},
+		{"nor is one that crashed", func(s *sim) {
+			s.group.Spec.Scaling.Min = 2
+			s.add(online)
+			s.add(manual, crashed(at(-time.Minute)), frozen)
+		}, 0, nil},
+		{"nor is one of a static group", func(s *sim) {
+			s.group.Spec.Scaling.Min, s.group.Spec.Static.Enabled = 1, true
+			s.add(off, frozen)
+		}, 0, nil},
+		{"its records are kept", func(s *sim) {
+			s.add(off, frozen)
+			s.add(off)
+			s.limits.KeepFor = time.Second
+		}, 0, []string{"retire i00002: Retention"}},
+		{"a frozen instance is not trimmed", func(s *sim) {
+			s.group.Spec.Scaling.Min, s.group.Spec.Scaling.Max = 1, 1
+			s.add(online)
+			s.add(online, frozen)
+		}, 0, []string{"stop i00001 by stop: ScaledDown"}},
+		{"it is restarted when somebody asks for that", func(s *sim) {
+			s.group.Spec.Scaling.Min = 1
+			s.add(off, frozen, restarting)
+		}, 0, []string{"again i00001: Restart"}},
 		{"a deficit is filled", func(s *sim) {
 			s.group.Spec.Scaling.Min = 2
 		}, 0, []string{"create minimum: BelowMinimum", "create minimum: BelowMinimum"}},

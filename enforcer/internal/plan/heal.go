@@ -34,7 +34,7 @@ func (p *pass) heal() {
 // starts are the instances to make or to make again: first for crashed ones that
 // were started by hand, then up to the target, never beyond the maximum.
 func (p *pass) starts() []Action {
-	living, leaving := p.countLiving()+p.suspended(), p.leaving()
+	living, leaving := p.countLiving()+p.suspended()+p.frozen(), p.leaving()
 	room := min(p.room()-living, p.in.Limits.Batch)
 	if moves := p.moves(); len(moves) > 0 { // they are counted where they are
 		return moves
@@ -67,12 +67,24 @@ func (p *pass) room() int {
 	return room
 }
 
+// frozen counts the frozen instances that ended, or are about to, and have no successor.
+// Their places are kept for them.
+func (p *pass) frozen() int {
+	n := 0
+	for _, i := range p.all {
+		if i.Intent.Frozen && !p.living(i) && !p.replaced[i.Intent.ID] {
+			n++
+		}
+	}
+	return n
+}
+
 // leaving counts the instances whose agent was told to stop everything and is
 // still there: started again now, they would meet the same end.
 func (p *pass) leaving() int {
 	n := 0
 	for _, i := range p.all {
-		if p.agentLeaves(i) && !p.replaced[i.Intent.ID] {
+		if p.agentLeaves(i) && !p.replaced[i.Intent.ID] && !i.Intent.Frozen {
 			n++
 		}
 	}
@@ -96,7 +108,7 @@ func (p *pass) agentLeaves(i *fleet.Instance) bool {
 // needsHealing reports whether an instance that was started by hand ended unasked,
 // made room for another, or is displaced, and nobody was started in its place yet.
 func (p *pass) needsHealing(i *fleet.Instance) bool {
-	if p.busy[i.Intent.ID] || p.replaced[i.Intent.ID] || p.own(i) {
+	if p.busy[i.Intent.ID] || p.replaced[i.Intent.ID] || p.own(i) || i.Intent.Frozen {
 		return false
 	}
 	heals := p.spec().OnCrash != fleet.CrashStop || i.EndedByPlatform()
@@ -126,7 +138,7 @@ func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) 
 	var crashed []*fleet.Instance
 	for _, i := range p.all {
 		ended := i.EndedUnasked() && !p.agentLeaves(i)
-		if (ended || p.displaced(i)) && p.own(i) && !p.replaced[i.Intent.ID] && !p.busy[i.Intent.ID] && !occupied(i) {
+		if (ended || p.displaced(i)) && p.own(i) && !i.Intent.Frozen && !p.replaced[i.Intent.ID] && !p.busy[i.Intent.ID] && !occupied(i) {
 			crashed = append(crashed, i)
 		}
 	}
@@ -146,7 +158,7 @@ func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) 
 func (p *pass) ending() int {
 	n := 0
 	for _, i := range p.all {
-		if i.Intent.Desired == fleet.DesiredStopped && !i.Terminal() && !i.Lost() && !p.living(i) {
+		if i.Intent.Desired == fleet.DesiredStopped && !i.Terminal() && !i.Lost() && !p.living(i) && !i.Intent.Frozen {
 			n++
 		}
 	}
@@ -163,7 +175,7 @@ func (p *pass) revive(out []Action, lacking int) []Action {
 	}
 	var ended []*fleet.Instance
 	for _, i := range p.all {
-		if i.Terminal() && !p.busy[i.Intent.ID] && !planned[i.Intent.ID] && !p.agentLeaves(i) {
+		if i.Terminal() && !p.busy[i.Intent.ID] && !planned[i.Intent.ID] && !p.agentLeaves(i) && !i.Intent.Frozen {
 			ended = append(ended, i)
 		}
 	}

@@ -73,7 +73,7 @@ func (p *pass) displaced(i *fleet.Instance) bool {
 func (p *pass) suspended() int {
 	n := 0
 	for _, i := range p.all {
-		if i.Lost() && p.wanted(i) && !p.stopped[i.Intent.ID] && !p.living(i) && !p.replaced[i.Intent.ID] && p.held(i) {
+		if i.Lost() && p.wanted(i) && !p.stopped[i.Intent.ID] && !p.living(i) && !p.replaced[i.Intent.ID] && !i.Intent.Frozen && p.held(i) {
 			n++
 		}
 	}
@@ -143,7 +143,7 @@ func (p *pass) moves() []Action {
 	}
 	var out []Action
 	for _, i := range p.all {
-		if p.busy[i.Intent.ID] || !i.Lost() && !i.Stranded() || !p.wanted(i) || !p.endsWithSession(i) {
+		if p.busy[i.Intent.ID] || i.Intent.Frozen || !i.Lost() && !i.Stranded() || !p.wanted(i) || !p.endsWithSession(i) {
 			continue
 		}
 		node := i.Placement.Node

@@ -61,6 +61,7 @@ func anyInstance(t *rapid.T, s *sim) {
 		wantsStop(rapid.Bool().Draw(t, "force"))(i)
 		i.Intent.RestartPending = rapid.IntRange(0, 2).Draw(t, "restart") == 0
 	}
+	i.Intent.Frozen = rapid.IntRange(0, 5).Draw(t, "frozen") == 0
 	s.players[i.Intent.ID] = rapid.IntRange(0, 1).Draw(t, "players")
 	n := rapid.SampledFrom([]fleet.NodeID{alive, alive, lost}).Draw(t, "node")
 	since := moment(t, "since")
@@ -187,7 +188,13 @@ func TestNeverMoreThanTheMaximum(t *testing.T) {
 		p.abandon()
 		p.doubles()  // pairs that wait for players count once
 		p.relocate() // and pairs of which one is on its way
-		if limit := s.group.Spec.Scaling.Max; limit > 0 && p.countLiving() > limit {
+		kept := 0    // the frozen are left alone
+		for _, i := range p.all {
+			if i.Intent.Frozen && p.living(i) {
+				kept++
+			}
+		}
+		if limit := s.group.Spec.Scaling.Max; limit > 0 && p.countLiving() > max(limit, kept) {
 			t.Fatalf("%d live, at most %d may", p.countLiving(), limit)
 		}
 	})
@@ -218,6 +225,63 @@ func TestNeverStopsMoreThanTheExcess(t *testing.T) {
 		over := living - count[fleet.ReasonScaledDown] - s.group.Spec.Scaling.Max
 		if n := count[fleet.ReasonAboveMaximum]; n > max(0, over) {
 			t.Fatalf("%d stopped as surplus, %d were", n, over)
+		}
+	})
+}
+
+func TestTheFrozenAreLeftAsTheyAre(t *testing.T) {
+	property(t, func(t *rapid.T, s *sim) {
+		s.group.Deleting = false
+		for _, i := range s.instances {
+			i.Intent.RestartPending = false
+		}
+		actions, _ := Group(s.input(), at(0))
+		for _, a := range actions {
+			if a.Replaces != nil && a.Replaces.Intent.Frozen {
+				t.Fatalf("a frozen instance is replaced:\n%s", short([]Action{a}))
+			}
+			if a.Instance == nil || !a.Instance.Intent.Frozen {
+				continue
+			}
+			switch a.Kind {
+			case Again:
+				if a.Instance.Terminal() || a.Instance.Lost() {
+					t.Fatalf("a frozen instance is started:\n%s", short([]Action{a}))
+				}
+			case Stop:
+				if a.Reason != fleet.ReasonNodeReturned && a.Reason != fleet.ReasonNodeLost {
+					t.Fatalf("a frozen instance is stopped:\n%s", short([]Action{a}))
+				}
+			case Retire:
+				t.Fatalf("a frozen instance is forgotten:\n%s", short([]Action{a}))
+			default:
+			}
+		}
+	})
+}
+
+func TestTheFrozenCountInTheirGroup(t *testing.T) {
+	property(t, func(t *rapid.T, s *sim) {
+		clear(s.evictions)
+		for _, i := range s.instances { // of those that share a place one counts
+			i.Intent.Replaces, i.Intent.ReplacedBy, i.Intent.Lineage = "", "", ""
+		}
+		before := 0
+		p := newPass(s.input(), at(0))
+		for _, i := range p.all {
+			if p.living(i) || i.Intent.Frozen {
+				before++
+			}
+		}
+		made := 0
+		actions, _ := Group(s.input(), at(0))
+		for _, a := range actions {
+			if (a.Kind == Create || a.Kind == Again) && a.Reason == fleet.ReasonBelowMinimum {
+				made++
+			}
+		}
+		if made > max(0, p.target()-before) {
+			t.Fatalf("%d made for a minimum of %d, %d count:\n%s", made, p.target(), before, short(actions))
 		}
 	})
 }
@@ -276,6 +340,9 @@ func TestConvergesWhenNothingCrashes(t *testing.T) {
 		s.group.Deleting = false
 		s.group.Spec.Maintenance.On = false
 		s.group.Spec.Scaling.Mode = fleet.ScalingDynamic
+		for _, i := range s.instances { // what is frozen need not converge
+			i.Intent.Frozen = false
+		}
 		s.sessions[alive].CreateRev = 11 // what ended with its agent may come back
 		clear(s.players)
 		s.outage = Outage{}

@@ -52,13 +52,13 @@ func (p *pass) finished() []*fleet.Instance {
 }
 
 // awaited reports whether a finished instance still has a successor or a next generation
-// coming, or holds one back.
+// coming, holds one back, or is frozen.
 func (p *pass) awaited(i *fleet.Instance) bool {
 	g := p.group()
 	if g == nil || g.Deleting {
 		return false
 	}
-	return i.Intent.RestartPending ||
+	return i.Intent.RestartPending || i.Intent.Frozen ||
 		g.Spec.Scaling.Mode != fleet.ScalingManual && (p.needsHealing(i) || p.agentLeaves(i))
 }
 

@@ -35,7 +35,7 @@ func (p *pass) trim() {
 			if surplus <= 0 {
 				return
 			}
-			if !p.living(i) || p.busy[i.Intent.ID] || p.paired[i.Intent.ID] != paired {
+			if !p.living(i) || p.busy[i.Intent.ID] || p.paired[i.Intent.ID] != paired || i.Intent.Frozen {
 				continue
 			}
 			p.stop(i, fleet.ReasonAboveMaximum, fmt.Sprintf("the group allows %d instances", limit))
@@ -59,7 +59,7 @@ func (p *pass) trimOwn() {
 		if excess <= 0 {
 			return
 		}
-		if p.living(i) && p.own(i) && !p.busy[i.Intent.ID] && p.in.players(i) == 0 && !p.paired[i.Intent.ID] {
+		if p.living(i) && p.own(i) && !p.busy[i.Intent.ID] && p.in.players(i) == 0 && !p.paired[i.Intent.ID] && !i.Intent.Frozen {
 			p.stop(i, fleet.ReasonScaledDown, fmt.Sprintf("the group's minimum is %d", p.target()))
 			excess--
 		}
