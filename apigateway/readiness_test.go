@@ -73,7 +73,7 @@ func TestAConfigurationWithACommandHasNoReadinessUntilAPlatformIsNamedAlone(t *t
 	if got := s.readinessOf("lobby"); got != "none" {
 		t.Errorf("the readiness is %v, want none", got)
 	}
-	s.do("PATCH", "/api/v1/groups/lobby", `{"command":null}`).want(200).is("readiness.type", "any")
+	s.do("PATCH", "/api/v1/groups/lobby", `{"command":null,"jarFile":"server.jar"}`).want(200).is("readiness.type", "any")
 }
 
 func TestProxiesSeeAServerOnceItIsReady(t *testing.T) {
