@@ -12,8 +12,10 @@ func TestDiffers(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	whole := fleet.Resources{MemoryMiB: 1000}
 	with := func(change func(*fleet.Report)) fleet.Report {
-		r := fleet.Report{CPU: 0.5, MemoryMiB: 500, DiskFreeMiB: 500, DiskMiB: 1000, Warm: []string{"a"}, CacheBytes: 1 << 30, At: at,
-			StaticBytes: map[string]int64{"survival/survival-1": 10 << 20, "survival/survival-2": 1 << 30}}
+		r := fleet.Report{
+			CPU: 0.5, MemoryMiB: 500, DiskFreeMiB: 500, DiskMiB: 1000, Warm: []string{"a"}, CacheBytes: 1 << 30, At: at,
+			StaticBytes: map[string]int64{"survival/survival-1": 10 << 20, "survival/survival-2": 1 << 30},
+		}
 		if change != nil {
 			change(&r)
 		}
