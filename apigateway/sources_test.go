@@ -35,6 +35,10 @@ func (s *site) looked(name string, st fleet.SourceStatus) {
 func TestAHashIsTakenInUpperCaseToo(t *testing.T) {
 	s := newSite(t)
 	s.do("PUT", "/api/v1/template-sources/web", `{"kind":"http","url":"https://host/a.zip","template":"g/t","sha256":"`+strings.Repeat("AB", 32)+`"}`).want(201).is("sha256", strings.Repeat("ab", 32))
+	s.do("PUT", "/api/v1/template-sources/web", `{"kind":"http","url":"https://host/a.jar","template":"g/t","file":"a.jar","hashUrl":"https://host/a.jar.sha256"}`).want(200).
+		is("sha256", "").is("hashUrl", "https://host/a.jar.sha256")
+	s.do("GET", "/api/node/config", nil).want(200).naming(`"hashUrl":"https://host/a.jar.sha256"`)
+	s.do("PUT", "/api/v1/template-sources/web", `{"kind":"http","url":"https://host/a.zip","template":"g/t"}`).want(200).is("sha256", "").is("hashUrl", "")
 }
 
 func TestASourceIsMadeReadReplacedAndRemoved(t *testing.T) {
@@ -89,7 +93,8 @@ func TestABadSourceIsRefusedByField(t *testing.T) {
 	for field, body := range map[string]string{
 		"kind":                `{"kind":"ftp","url":"https://host/r.git"}`,
 		"url":                 `{"kind":"git","url":"host"}`,
-		"sha256":              `{"kind":"http","url":"https://host/a.zip","template":"t"}`,
+		"sha256":              `{"kind":"http","url":"https://host/a.zip","template":"t","sha256":"ab"}`,
+		"hashUrl":             `{"kind":"http","url":"https://host/a.zip","template":"t","hashUrl":"http://host/a.sha256"}`,
 		"template":            `{"kind":"git","url":"https://host/r.git","template":"../x"}`,
 		"name":                `{"name":"other","kind":"git","url":"https://host/r.git"}`,
 		"credentials":         `{"kind":"git","url":"https://elsewhere/r.git"}`,

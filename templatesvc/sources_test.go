@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/await"
@@ -159,6 +160,48 @@ func TestASourceOfAnArtifactIsPublishedAndFollowed(t *testing.T) {
 	source.Paused = true
 	w.record(source, fleet.SourceCredentials{})
 	w.status("web", fleet.SourcePaused)
+}
+
+func TestAnArtifactWithoutAHashFollowsItsURL(t *testing.T) {
+	w := newWorld(t)
+	w.dir = ""
+	var body, hash atomic.Value
+	body.Store("one")
+	hash.Store("")
+	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		text := body.Load().(string)
+		if r.URL.Path == "/f.sha256" {
+			text = hash.Load().(string)
+		}
+		_, _ = io.WriteString(rw, text)
+	}))
+	t.Cleanup(s.Close)
+	source := fleet.TemplateSource{Name: "web", Kind: fleet.SourceHTTP, URL: s.URL + "/f", File: "f", Template: ref}
+	ask := func() { source.Asked++; w.record(source, fleet.SourceCredentials{}) }
+	ask()
+	svc, _ := w.start("a")
+	brings := func(text string, before string) string {
+		t.Helper()
+		head := w.await("with "+text, func(h fleet.TemplateHead, ok bool) bool { return ok && h.Digest != before })
+		if got, _ := content(t, clientOf(svc), head.Digest, "f"); got != text {
+			t.Errorf("content %q, want %q", got, text)
+		}
+		return head.Digest
+	}
+	first := brings("one", "")
+	body.Store("two")
+	ask()
+	second := brings("two", first)
+
+	source.HashURL = s.URL + "/f.sha256"
+	hash.Store(hashOf([]byte("three")))
+	ask()
+	if st := w.status("web", fleet.SourceFailed); !strings.Contains(st.Message, hashOf([]byte("three"))) {
+		t.Errorf("another hash than the content's: %+v", st)
+	}
+	body.Store("three")
+	ask()
+	brings("three", second)
 }
 
 // newRepository is one on the disk; git works in it, commit keeps all that is there.

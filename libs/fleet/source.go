@@ -69,8 +69,10 @@ type TemplateSource struct {
 	Prefix    string `json:"prefix,omitempty"`
 	Region    string `json:"region,omitempty"`
 	PathStyle bool   `json:"pathStyle,omitempty"`
-	// SHA256 is the hash of what http brings, hex: nothing else is taken.
+	// SHA256 is the hash of what http brings, hex: nothing else is taken. "" follows the URL.
 	SHA256 string `json:"sha256,omitempty"`
+	// HashURL is the URL of the current hash of what http brings; "" without one.
+	HashURL string `json:"hashUrl,omitempty"`
 	// File makes what http brings one file of the template; "" unpacks it as an archive.
 	File     string      `json:"file,omitempty"`
 	Template TemplateRef `json:"template,omitzero"`
@@ -288,12 +290,26 @@ func (s TemplateSource) validateS3() []error {
 func (s TemplateSource) validateHTTP() []error {
 	var p problems
 	if s.Kind != SourceHTTP {
-		p.check(s.SHA256 == "" && s.File == "", "kind", "only http has sha256 and file")
+		p.check(s.SHA256 == "" && s.HashURL == "" && s.File == "", "kind", "only http has sha256, hashUrl and file")
 		return p.list
 	}
-	p.check(hexOf(s.SHA256, 32), "sha256", "must be the 64 hexadecimal digits of what the URL brings, in lower case")
+	p.check(s.SHA256 == "" || hexOf(s.SHA256, 32), "sha256", "must be the 64 hexadecimal digits of what the URL brings, in lower case")
+	p.check(s.SHA256 == "" || s.HashURL == "", "hashUrl", "must not be given beside sha256: a pinned hash does not change")
+	p.addAll(s.validateHashURL())
 	p.check(s.File == "" || SafePath(s.File), "file", "%q is not a path inside the template", clip(s.File))
 	p.check(s.Template != TemplateRef{}, "template", "must be given: an artifact is one template")
+	return p.list
+}
+
+func (s TemplateSource) validateHashURL() []error {
+	var p problems
+	if s.HashURL == "" {
+		return nil
+	}
+	u, err := url.Parse(s.HashURL)
+	p.check(err == nil && len(s.HashURL) <= MaxPathBytes && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "hashUrl", "must be a URL that begins with http:// or https:// and names a host")
+	p.check(err != nil || u.User == nil, "hashUrl", "must hold neither user nor password")
+	p.check(err != nil || u.Scheme != "http" || !strings.HasPrefix(s.URL, "https:"), "hashUrl", "must begin with https:// as url does")
 	return p.list
 }
 

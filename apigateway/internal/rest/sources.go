@@ -32,6 +32,7 @@ type sourceFields struct {
 	Region          string           `json:"region"`
 	PathStyle       bool             `json:"pathStyle"`
 	SHA256          string           `json:"sha256"`
+	HashURL         string           `json:"hashUrl"`
 	File            string           `json:"file"`
 	Template        string           `json:"template"`
 	Group           string           `json:"group"`
@@ -100,7 +101,7 @@ func sourceViewOf(s operate.Source) sourceView {
 		Name: s.Name,
 		sourceFields: sourceFields{
 			Kind: s.Kind, URL: s.URL, Program: s.Program, Branch: s.Branch, Tag: s.Tag, Commit: s.Commit, Path: s.Path, KnownHosts: s.KnownHosts,
-			Bucket: s.Bucket, Prefix: s.Prefix, Region: s.Region, PathStyle: s.PathStyle, SHA256: s.SHA256, File: s.File,
+			Bucket: s.Bucket, Prefix: s.Prefix, Region: s.Region, PathStyle: s.PathStyle, SHA256: s.SHA256, HashURL: s.HashURL, File: s.File,
 			Group: s.Group, Declares: s.Declares, IntervalSeconds: int(s.Interval() / time.Second), Paused: s.Paused,
 		},
 		CredentialNames: s.Credentials, UpdatedBy: s.By, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
@@ -124,7 +125,7 @@ func sourceViewOf(s operate.Source) sourceView {
 func (f sourceFields) record(name string) fleet.TemplateSource {
 	s := fleet.TemplateSource{
 		Name: name, Kind: f.Kind, URL: f.URL, Program: f.Program, Branch: f.Branch, Tag: f.Tag, Commit: f.Commit, Path: f.Path, KnownHosts: f.KnownHosts,
-		Bucket: f.Bucket, Prefix: f.Prefix, Region: f.Region, PathStyle: f.PathStyle, SHA256: strings.ToLower(f.SHA256), File: f.File,
+		Bucket: f.Bucket, Prefix: f.Prefix, Region: f.Region, PathStyle: f.PathStyle, SHA256: strings.ToLower(f.SHA256), HashURL: f.HashURL, File: f.File,
 		Group: f.Group, Declares: f.Declares, IntervalSeconds: f.IntervalSeconds, Paused: f.Paused,
 	}
 	if f.Template != "" {

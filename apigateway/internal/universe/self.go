@@ -154,9 +154,13 @@ func (a *API) getSelfConfig(c *gin.Context) {
 		case s.Group != "":
 			target += "/" + s.Group
 		}
-		updates = append(updates, updateSource{
+		update := updateSource{
 			URL: cmp.Or(s.URL, s.Program), TargetPath: target, IntervalMs: s.Interval().Milliseconds(), Enabled: !s.Paused,
-		})
+		}
+		if s.HashURL != "" {
+			update.HashURL = &s.HashURL
+		}
+		updates = append(updates, update)
 	}
 	host, apiPort := a.listened()
 	var (

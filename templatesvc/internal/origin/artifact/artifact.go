@@ -1,7 +1,11 @@
-// Package artifact brings a template from a URL whose content is known by its hash.
+// Package artifact brings a template from a URL.
 //
-// Invariants: only an answer 200 whose bytes have the hash is read at all; what has
-// another one, such as a page about an error, is never stored.
+//	sha256   downloads once and accepts only this hash
+//	hashUrl  downloads when the hash at that URL changes and accepts only this hash
+//	neither  downloads when the server's ETag or Last-Modified changes; always without both
+//
+// Invariants: only an answer 200 is read; where a hash is known, a file with another one is
+// never stored.
 package artifact
 
 import (
@@ -9,8 +13,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
+	"mime"
 	"net/http"
 	"os"
+	"strings"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -19,11 +26,18 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/origin"
 )
 
-// Fetch brings the artifact, unless it was brought before: what has a hash does not
-// change. Invalid when the bytes have another hash or are no archive, Unavailable when
-// they cannot be had, TooLarge beyond an archive's limits.
+// Fetch brings the artifact, unless it has not changed since it was brought. Invalid when the
+// bytes have another hash or are no archive, Unavailable when they cannot be had, TooLarge
+// beyond an archive's limits.
 func Fetch(ctx context.Context, r origin.Request) (*origin.Holding, error) {
-	if r.Seen == r.Source.SHA256 {
+	want := digest{sha256Name, r.Source.SHA256}
+	if r.Source.HashURL != "" {
+		var err error
+		if want, err = published(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	if r.Seen != "" && r.Seen == want.revision() {
 		return nil, nil
 	}
 	f, err := os.CreateTemp(r.Spool, "artifact-*")
@@ -34,7 +48,8 @@ func Fetch(ctx context.Context, r origin.Request) (*origin.Holding, error) {
 		_ = f.Close()
 		_ = os.Remove(f.Name())
 	}
-	if err := download(ctx, r, f); err != nil {
+	revision, err := download(ctx, r, want, f)
+	if err != nil || revision == r.Seen {
 		done()
 		return nil, err
 	}
@@ -49,7 +64,7 @@ func Fetch(ctx context.Context, r origin.Request) (*origin.Holding, error) {
 		return archive.Collect(ctx, f, o, add)
 	}
 	return &origin.Holding{
-		Revision: r.Source.SHA256, Templates: []origin.Template{{Ref: r.Source.Template, Manifest: read}}, Close: done,
+		Revision: revision, Templates: []origin.Template{{Ref: r.Source.Template, Manifest: read}}, Close: done,
 	}, nil
 }
 
@@ -61,42 +76,126 @@ func single(name string, r io.Reader, add origin.Add) (fleet.Manifest, error) {
 	}}, err
 }
 
-// download writes what the URL brings and checks its hash.
-func download(ctx context.Context, r origin.Request, to io.Writer) error {
-	const what = "the artifact's server"
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.Source.URL, nil)
+const server = "the artifact's server"
+
+// get asks for a URL. The token goes to the host of the artifact alone.
+func get(ctx context.Context, client *http.Client, r origin.Request, url string, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return errs.Field("url", "is not a URL")
+		return nil, errs.Field("url", "is not a URL")
 	}
-	if r.Credentials.Token != "" {
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	if r.Credentials.Token != "" && sameHost(url, r.Source.URL) {
 		req.Header.Set("Authorization", "Bearer "+r.Credentials.Token)
 	}
-	client := r.Dialer.Client()
-	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
 	if err != nil {
-		return origin.Unreachable(what, err)
+		return nil, origin.Unreachable(server, err)
+	}
+	return resp, nil
+}
+
+// download writes what the URL brings, checks its hash and tells the revision; that is the
+// one seen before when the server says that nothing changed.
+func download(ctx context.Context, r origin.Request, want digest, to io.Writer) (revision string, err error) {
+	client := r.Dialer.Client()
+	defer client.CloseIdleConnections()
+	followed := want.sum == ""
+	var header http.Header
+	if followed {
+		header = unlessChanged(r.Seen)
+	}
+	resp, err := get(ctx, client, r, r.Source.URL, header)
+	if err != nil {
+		return "", err
 	}
 	defer resp.Body.Close()
+	if len(header) > 0 && resp.StatusCode == http.StatusNotModified {
+		return r.Seen, nil
+	}
 	if resp.StatusCode != http.StatusOK {
-		return errs.New(errs.Unavailable, "%s answers %s: look at the URL and the token", what, resp.Status)
+		return "", errs.New(errs.Unavailable, "%s answers %s: look at the URL and the token", server, resp.Status)
+	}
+	contentType := resp.Header.Get("Content-Type")
+	if followed && isPage(contentType) && !strings.Contains(r.Source.File, ".htm") {
+		return "", errs.Field("url", "brings a web page (%s) and not a file: if that is meant, give the hash of it as sha256", contentType)
 	}
 	limit := archive.DefaultLimits().TotalBytes
-	h := sha256.New()
-	n, err := io.Copy(io.MultiWriter(to, h), io.LimitReader(resp.Body, limit+1))
-	switch sum := hex.EncodeToString(h.Sum(nil)); {
+	content, checked := sha256.New(), want.hash()
+	n, err := io.Copy(io.MultiWriter(to, content, checked), io.LimitReader(resp.Body, limit+1))
+	sum, got := hex.EncodeToString(content.Sum(nil)), hex.EncodeToString(checked.Sum(nil))
+	switch {
 	case fulldisk.Is(err):
-		return fulldisk.Error("artifact.Fetch", err)
+		return "", fulldisk.Error("artifact.Fetch", err)
 	case err != nil:
-		return origin.Unreachable(what, err)
+		return "", origin.Unreachable(server, err)
 	case n > limit:
-		return errs.New(errs.TooLarge, "the artifact is larger than %d MiB: split it", limit>>20)
-	case sum != r.Source.SHA256:
-		kind := ""
-		if t := resp.Header.Get("Content-Type"); t != "" {
-			kind = " (" + t + ")"
-		}
-		return errs.Field("sha256", "expected %s, got %s%s: if the artifact was changed on purpose, give its new hash", r.Source.SHA256, sum, kind)
+		return "", errs.New(errs.TooLarge, "the artifact is larger than %d MiB: split it", limit>>20)
+	case followed:
+		return sum + validator(resp, r.Source.URL), nil
+	case got == want.sum:
+		return want.revision(), nil
+	}
+	kind := ""
+	if contentType != "" {
+		kind = " (" + contentType + ")"
+	}
+	if r.Source.HashURL != "" {
+		return "", errs.Field("hashUrl", "tells %s %s, but the URL brings %s%s: it is tried again, as both may be changing", want.name, want.sum, got, kind)
+	}
+	return "", errs.Field("sha256", "expected %s, got %s%s: if the artifact was changed on purpose, give its new hash", want.sum, got, kind)
+}
+
+// isPage reports whether a server calls its answer a web page, as it does with one about an error.
+func isPage(contentType string) bool {
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (media == "text/html" || media == "application/xhtml+xml")
+}
+
+// The words in a revision before what the server can be asked with whether its answer changed.
+const (
+	byETag = " etag "
+	byTime = " modified "
+)
+
+const (
+	// maxETag bounds what of an ETag is kept, in bytes; longer ones are not used.
+	maxETag = 128
+	// settled is how long a file must not have changed before its time tells it from a later
+	// version of the same second.
+	settled = time.Minute
+)
+
+// validator is what the server can be asked with, after the hash in a revision; "" when it
+// gives nothing.
+func validator(resp *http.Response, url string) string {
+	if resp.Request.URL.String() != url { // another URL may answer the next time
+		return ""
+	}
+	if tag := resp.Header.Get("ETag"); tag != "" && len(tag) <= maxETag && !fleet.HasControl(tag) {
+		return byETag + tag
+	}
+	modified := resp.Header.Get("Last-Modified")
+	changed, err := http.ParseTime(modified)
+	if err != nil {
+		return ""
+	}
+	if sent, err := http.ParseTime(resp.Header.Get("Date")); err != nil || sent.Sub(changed) < settled {
+		return ""
+	}
+	return byTime + modified
+}
+
+// unlessChanged are the headers that ask for an answer only if it is another than the one of
+// a revision.
+func unlessChanged(seen string) http.Header {
+	if _, tag, ok := strings.Cut(seen, byETag); ok {
+		return http.Header{"If-None-Match": {tag}}
+	}
+	if _, at, ok := strings.Cut(seen, byTime); ok {
+		return http.Header{"If-Modified-Since": {at}}
 	}
 	return nil
 }

@@ -4,7 +4,10 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"crypto/md5"
+	"crypto/sha1"
 	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -190,5 +193,140 @@ func TestADowngradeIsNotFollowed(t *testing.T) {
 	}
 	if err := check(from, []*http.Request{to}); err != nil {
 		t.Errorf("the other way: %v", err)
+	}
+}
+
+// files serves files that a test may change, with what the server says of each.
+type files struct {
+	*httptest.Server
+	content map[string]string
+	header  map[string]http.Header
+	// brought counts the answers with a body.
+	brought map[string]int
+	tokens  map[string]string
+}
+
+func serving(t *testing.T) *files {
+	t.Helper()
+	f := &files{content: map[string]string{}, header: map[string]http.Header{}, brought: map[string]int{}, tokens: map[string]string{}}
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, ok := f.content[r.URL.Path]
+		f.tokens[r.URL.Path] = r.Header.Get("Authorization")
+		h := f.header[r.URL.Path]
+		switch {
+		case !ok:
+			w.WriteHeader(http.StatusNotFound)
+			return
+		case h.Get("ETag") != "" && r.Header.Get("If-None-Match") == h.Get("ETag"),
+			h.Get("Last-Modified") != "" && r.Header.Get("If-Modified-Since") == h.Get("Last-Modified"):
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		for name, values := range h {
+			w.Header()[name] = values
+		}
+		f.brought[r.URL.Path]++
+		_, _ = io.WriteString(w, text)
+	}))
+	t.Cleanup(f.Close)
+	return f
+}
+
+func TestAURLWithoutAHashIsFollowed(t *testing.T) {
+	const old = "Sat, 01 Jan 2022 00:00:00 GMT"
+	for name, h := range map[string]func(version string) http.Header{
+		"that has an ETag": func(version string) http.Header { return http.Header{"Etag": {`"` + version + `"`}} },
+		"that has a time": func(version string) http.Header {
+			return http.Header{"Last-Modified": {strings.Replace(old, "2022", "202"+version, 1)}}
+		},
+		"that has a time of this minute": func(string) http.Header {
+			return http.Header{"Last-Modified": {time.Now().UTC().Format(http.TimeFormat)}}
+		},
+		"that has neither": func(string) http.Header { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serving(t)
+			source := fleet.TemplateSource{URL: s.URL + "/server.jar", File: "server.jar"}
+			s.content["/server.jar"], s.header["/server.jar"] = "one", h("1")
+			told, first, err := fetch(t, source, fleet.SourceCredentials{}, "")
+			if err != nil || fmt.Sprint(told) != "[g/t/server.jar=one]" {
+				t.Fatalf("%v, %v", told, err)
+			}
+			if _, again, err := fetch(t, source, fleet.SourceCredentials{}, first.Revision); again != nil || err != nil {
+				t.Errorf("what has not changed was brought: %+v, %v", again, err)
+			}
+			if validated := strings.Contains(first.Revision, " "); validated != (s.brought["/server.jar"] == 1) {
+				t.Errorf("revision %q, and it was sent %d times", first.Revision, s.brought["/server.jar"])
+			}
+			s.content["/server.jar"], s.header["/server.jar"] = "two", h("3")
+			told, next, err := fetch(t, source, fleet.SourceCredentials{}, first.Revision)
+			if err != nil || fmt.Sprint(told) != "[g/t/server.jar=two]" || next.Revision == first.Revision {
+				t.Errorf("the change: %v, %+v, %v", told, next, err)
+			}
+		})
+	}
+}
+
+func TestAHashThatIsPublishedIsFollowedAndHeld(t *testing.T) {
+	s := serving(t)
+	source := fleet.TemplateSource{URL: s.URL + "/v/server.jar", HashURL: s.URL + "/hashes", File: "server.jar"}
+	s.content["/v/server.jar"] = "one"
+	token := fleet.SourceCredentials{Token: "t"}
+	revisions := map[string]bool{}
+	for _, text := range []string{
+		hashOf([]byte("one")), strings.ToUpper(hashOf([]byte("one"))) + "\n", hashOf([]byte("one")) + " *dir/server.jar\n",
+		hashOf([]byte("other")) + "  other.jar\n" + hashOf([]byte("one")) + "  server.jar\n",
+		fmt.Sprintf("%x", md5.Sum([]byte("one"))), fmt.Sprintf("%x", sha1.Sum([]byte("one"))), fmt.Sprintf("%x  server.jar", sha512.Sum512([]byte("one"))),
+	} {
+		s.content["/hashes"] = text
+		told, h, err := fetch(t, source, token, "")
+		if err != nil || fmt.Sprint(told) != "[g/t/server.jar=one]" {
+			t.Fatalf("%q: %v, %v", text, told, err)
+		}
+		revisions[h.Revision] = true
+		before := s.brought["/v/server.jar"]
+		if _, again, err := fetch(t, source, token, h.Revision); again != nil || err != nil || s.brought["/v/server.jar"] != before {
+			t.Errorf("%q: what has the hash was asked for again: %v", text, err)
+		}
+	}
+	if len(revisions) != 4 || s.tokens["/hashes"] != "Bearer t" {
+		t.Errorf("revisions %v, token %q", revisions, s.tokens["/hashes"])
+	}
+
+	s.content["/v/server.jar"] = "two"
+	if _, _, err := fetch(t, source, token, ""); !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != "hashUrl" || !strings.Contains(err.Error(), "sha512") {
+		t.Errorf("other bytes than the hash says: %v", err)
+	}
+	for _, text := range []string{"", "<html>", "abc", hashOf([]byte("a")) + "  a\n" + hashOf([]byte("b")) + "  b\n", strings.Repeat("x\n", 1<<16)} {
+		s.content["/hashes"] = text
+		if _, _, err := fetch(t, source, token, ""); err == nil || !strings.Contains(errs.MessageOf(err), "hashUrl") && errs.FieldOf(err) != "hashUrl" {
+			t.Errorf("%.20q: %v", text, err)
+		}
+	}
+	delete(s.content, "/hashes")
+	if _, _, err := fetch(t, source, token, ""); !errs.Is(err, errs.Unavailable) {
+		t.Errorf("a hash that is not there: %v", err)
+	}
+	elsewhere := serving(t)
+	elsewhere.content["/hashes"], source.HashURL = hashOf([]byte("two")), elsewhere.URL+"/hashes"
+	if told, _, err := fetch(t, source, token, ""); err != nil || len(told) != 1 || elsewhere.tokens["/hashes"] != "" {
+		t.Errorf("a hash of another server: %v, %v, the token went there: %q", told, err, elsewhere.tokens["/hashes"])
+	}
+}
+
+func TestAWebPageIsNoFileUnlessItsHashIsKnown(t *testing.T) {
+	s := serving(t)
+	s.content["/server.jar"], s.header["/server.jar"] = "<html>busy</html>", http.Header{"Content-Type": {"text/html; charset=utf-8"}}
+	source := fleet.TemplateSource{URL: s.URL + "/server.jar", File: "server.jar"}
+	if _, _, err := fetch(t, source, fleet.SourceCredentials{}, ""); !errs.Is(err, errs.Invalid) || !strings.Contains(errs.MessageOf(err), "web page") {
+		t.Errorf("err = %v", err)
+	}
+	source.SHA256 = hashOf([]byte(s.content["/server.jar"]))
+	if _, _, err := fetch(t, source, fleet.SourceCredentials{}, ""); err != nil {
+		t.Error(err)
+	}
+	source.SHA256, source.File = "", "www/index.html"
+	if _, _, err := fetch(t, source, fleet.SourceCredentials{}, ""); err != nil {
+		t.Error(err)
 	}
 }
