@@ -6,7 +6,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/reconcile"
+	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
 
@@ -35,22 +38,27 @@ func newMetrics(reg prometheus.Registerer, c *Controller) (*metrics, error) {
 	t.GaugeFunc("paused", "groups", "Owned groups in which nothing is started after repeated crashes.", func() float64 {
 		return float64(c.paused(c.now()))
 	})
+	if err := reg.Register(newGroupMetrics(c)); err != nil {
+		return nil, errs.Wrap("controller.newMetrics", err)
+	}
 	return m, t.Err()
 }
 
 // Reconciled takes the time of one reconciliation.
 func (m *metrics) Reconciled(_, took time.Duration, _ error) { m.reconcile.Observe(took.Seconds()) }
 
+// pausedGroup reports whether a group is in a crash-loop pause.
+func (c *Controller) pausedGroup(snap *view.Snapshot, g *fleet.Group, now time.Time) bool {
+	loop, ok := snap.CrashLoops.Get(g.Name)
+	return ok && c.stamps.loop(loop, now).EndsAt(c.stamps.group(g, now), c.ancestors(snap, g, now)).After(now)
+}
+
 // paused counts the owned groups in a crash-loop pause.
 func (c *Controller) paused(now time.Time) int {
 	snap, own, n := c.view.Snapshot(), c.replica.Owned(), 0
-	for name, loop := range snap.CrashLoops.All() {
+	for name := range snap.CrashLoops.All() {
 		_, owned := own.Fence(name)
-		g, ok := snap.Groups.Get(name)
-		if !ok || !owned {
-			continue
-		}
-		if c.stamps.loop(loop, now).EndsAt(c.stamps.group(g, now), c.ancestors(snap, g, now)).After(now) {
+		if g, ok := snap.Groups.Get(name); ok && owned && c.pausedGroup(snap, g, now) {
 			n++
 		}
 	}

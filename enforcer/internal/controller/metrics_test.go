@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"fmt"
 	"log/slog"
 	"maps"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -66,6 +68,14 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 	if owned != fleet.ShardCount || paused != 1 {
 		t.Errorf("%v shards owned and %v groups paused, want %d and 1", owned, paused, fleet.ShardCount)
 	}
+	for name, want := range map[string]float64{
+		"orrery_enforcer_group_paused lobby": 1, "orrery_enforcer_group_missing lobby": 2,
+		"orrery_enforcer_instances lobby CRASHED": 1, "orrery_enforcer_instances lobby ONLINE": 1, "orrery_enforcer_instances lobby PENDING": 1,
+	} {
+		if got := figures(t, reg)[name]; got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
 	stop()
 	got := figures(t, reg)
 	if got["orrery_enforcer_reconcile_seconds"] == 0 {
@@ -80,4 +90,27 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 	}, got); d != "" {
 		t.Error(d)
 	}
+}
+
+func TestMetricsByGroupAreBoundedAndKeepWhatNeedsAttention(t *testing.T) {
+	w := newWorld(t)
+	reg := prometheus.NewRegistry()
+	v := view.New(w.client, nil)
+	c, err := New(Config{Store: w.client, View: v, Log: slog.New(slog.DiscardHandler), Metrics: reg, Replica: "a", Limits: plan.DefaultLimits()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.background(v.Run)
+	w.background(c.Run)
+	for n := range maxGroupMetrics {
+		w.group(fleet.GroupName(fmt.Sprintf("idle-%03d", n)), minimum(0))
+	}
+	w.group("zz-lacking", minimum(3))
+	w.group("zz-by-hand", func(g *fleet.Group) { g.Spec.Scaling.Min, g.Spec.Scaling.Mode = 3, fleet.ScalingManual })
+	w.untilLiving("zz-lacking", 3)
+	await.That(t, "metrics of the fullest bound", func() string {
+		got := figures(t, reg)
+		ok := got["orrery_enforcer_unlisted_groups"] == 2 && got["orrery_enforcer_group_missing zz-lacking"] == 3 && got["orrery_enforcer_instances zz-lacking PENDING"] == 3
+		return await.Unless(ok, "%v", got)
+	})
 }

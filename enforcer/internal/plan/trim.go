@@ -8,8 +8,10 @@ import (
 )
 
 // target is the number of living instances the enforcer starts up to.
-func (p *pass) target() int {
-	s := p.spec()
+func (p *pass) target() int { return Target(p.spec()) }
+
+// Target is how many instances a group's minimum asks for.
+func Target(s *fleet.GroupSpec) int {
 	n := max(0, s.Scaling.Min)
 	if s.Scaling.Max > 0 {
 		n = min(n, s.Scaling.Max)

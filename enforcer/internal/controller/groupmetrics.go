@@ -1,0 +1,109 @@
+package controller
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orreryhq/orrery/enforcer/internal/plan"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// groupMetrics reads the figures of the owned groups when it is asked.
+type groupMetrics struct {
+	c                                  *Controller
+	paused, missing, instances, others *prometheus.Desc
+}
+
+func newGroupMetrics(c *Controller) *groupMetrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("orrery_"+Service+"_"+name, help, labels, nil)
+	}
+	return &groupMetrics{
+		c:         c,
+		paused:    desc("group_paused", "1 for an owned group in which nothing is started after repeated crashes, else 0.", "group"),
+		missing:   desc("group_missing", "How many instances an owned group lacks of its minimum; those that are not ONLINE or shall stop do not count.", "group"),
+		instances: desc("instances", "Instances of an owned group by state; a state without instances is left out.", "group", "state"),
+		others:    desc("unlisted_groups", "Owned groups that are left out of the metrics by group, because there are too many."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *groupMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.paused, m.missing, m.instances, m.others} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *groupMetrics) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	groups, more := m.c.groups(m.c.now())
+	for _, g := range groups {
+		name, paused := string(g.name), 0.0
+		if g.paused {
+			paused = 1
+		}
+		gauge(m.paused, paused, name)
+		gauge(m.missing, float64(g.missing), name)
+		for state, n := range g.states {
+			gauge(m.instances, float64(n), name, string(state))
+		}
+	}
+	gauge(m.others, float64(more))
+}
+
+// maxGroupMetrics bounds the groups that have metrics of their own.
+const maxGroupMetrics = 500
+
+// groupFigures are the figures of one group.
+type groupFigures struct {
+	name   fleet.GroupName
+	paused bool
+	// missing is how many instances its minimum lacks.
+	missing int
+	states  map[fleet.State]int
+}
+
+// groups are the figures of the owned groups, and how many are left out: paused groups
+// come first, then those that lack most instances.
+func (c *Controller) groups(now time.Time) (all []groupFigures, more int) {
+	snap, own := c.view.Snapshot(), c.replica.Owned()
+	for name, g := range snap.Groups.All() {
+		if _, owned := own.Fence(name); owned {
+			all = append(all, c.groupFigures(snap, snap.Whole(g), now))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b groupFigures) int {
+		if a.paused != b.paused {
+			if a.paused {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.missing, a.missing)
+	})
+	listed := min(len(all), maxGroupMetrics)
+	return all[:listed], len(all) - listed
+}
+
+func (c *Controller) groupFigures(snap *view.Snapshot, g *fleet.Group, now time.Time) groupFigures {
+	f := groupFigures{name: g.Name, states: map[fleet.State]int{}}
+	serving := 0
+	for i := range snap.GroupInstances(g.Name) {
+		f.states[i.State()]++
+		if i.State() == fleet.Online && i.Intent.Desired == fleet.DesiredRunning {
+			serving++
+		}
+	}
+	if !g.Deleting && !g.Spec.Maintenance.On && g.Spec.Scaling.Mode != fleet.ScalingManual {
+		f.missing = max(0, plan.Target(&g.Spec)-serving)
+	}
+	f.paused = c.pausedGroup(snap, g, now)
+	return f
+}
