@@ -111,9 +111,21 @@ func TestACrashLoopIsShownAndReset(t *testing.T) {
 	s.commit(store.Create(store.CrashLoopKey("lobby"), fleet.CrashLoop{
 		Group: "lobby", GroupRevision: 1, Level: 2, Crashes: 3, Since: since, PausedUntil: since.Add(time.Hour),
 		Blame: fleet.Blame{Suspect: fleet.SuspectNode, Node: "node-1", Because: "three groups crashed on node node-1"},
+		Last:  "the last was lobby-1 on node-1: out of memory",
 	}))
 	s.do("GET", "/api/v1/groups/lobby", nil).want(200).is("paused", true).is("crashLoop.level", 2).is("crashLoop.revision", 1).
 		is("crashLoop.suspect", "node").is("crashLoop.node", "node-1").naming("three groups")
+	for _, part := range []string{"paused after 3 crashes since ", "three groups crashed on node node-1", "the last was lobby-1 on node-1: out of memory", since.Add(time.Hour).Format(time.RFC3339), path} {
+		r := s.do("GET", "/api/v1/groups/lobby", nil).want(200)
+		for _, field := range []string{"message", "crashLoop.message"} {
+			if text, _ := r.field(field).(string); !strings.Contains(text, part) {
+				t.Errorf("%s does not say %q: %s", field, part, text)
+			}
+		}
+	}
+	ended := s.start("lobby")
+	s.status(ended, "node-1", fleet.Status{State: fleet.Crashed, Reason: fleet.ReasonExited})
+	s.do("GET", "/api/v1/instances/"+string(ended)+"/explain", nil).want(200).is("chain.3.step", "paused").is("chain.3.reason", "CrashLoop").naming(path)
 	s.do("POST", path, nil).want(200).is("changed", true)
 	s.do("POST", path, nil).want(200).is("changed", false)
 	loop, _ := s.view.Snapshot().CrashLoops.Get("lobby")
@@ -124,4 +136,40 @@ func TestACrashLoopIsShownAndReset(t *testing.T) {
 	s.do("POST", "/api/v1/groups/nobody/crash-loop/reset", nil).want(404)
 	s.user("viewer", "VIEWER").do("POST", path, nil).want(403)
 	s.do("GET", "/api/v1/audit", nil).want(200).naming("group.crash-loop.reset")
+}
+
+func TestAPauseThatIsOverIsNotExplained(t *testing.T) {
+	s := newSite(t)
+	s.group("lobby", nil)
+	past := time.Now().UTC().Add(-time.Hour)
+	s.commit(store.Create(store.CrashLoopKey("lobby"), fleet.CrashLoop{
+		Group: "lobby", GroupRevision: 1, Level: 1, Crashes: 3, Since: past, PausedUntil: past.Add(time.Minute), Last: "lobby-1",
+	}))
+	ended := s.start("lobby")
+	s.status(ended, "node-1", fleet.Status{State: fleet.Crashed, Reason: fleet.ReasonExited})
+	s.do("GET", "/api/v1/groups/lobby", nil).want(200).is("paused", false).is("message", "").is("crashLoop.message", "")
+	if r := s.do("GET", "/api/v1/instances/"+string(ended)+"/explain", nil).want(200); strings.Contains(r.raw, "crash-loop") {
+		t.Errorf("it is: %s", r.raw)
+	}
+}
+
+func TestWhatIsNoCrashHasItsOwnReasonInBothDialects(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	for _, c := range []struct {
+		status     fleet.Status
+		v1         string
+		whichSince string
+	}{
+		{fleet.Status{State: fleet.Crashed, Reason: fleet.ReasonExited, Message: "it exited with code 1"}, "Exited", "it exited with code 1"},
+		{fleet.Status{State: fleet.Failed, Reason: fleet.ReasonTemplateMissing, Message: "template lobby/base is not there"}, "TemplateMissing", "template lobby/base is not there"},
+		{fleet.Status{State: fleet.Failed, Reason: fleet.ReasonPrepareFailed}, "PrepareFailed", fleet.ReasonPrepareFailed.Text()},
+		{fleet.Status{State: fleet.Offline, Reason: fleet.ReasonNodeLost, Message: "node node-1 is lost"}, "NODE_LOST", "node node-1 is lost"},
+	} {
+		id := s.start("lobby")
+		s.status(id, "node-1", c.status)
+		s.do("GET", "/api/v1/services/"+string(id), nil).want(200).is("state", "CRASHED").is("reason", c.v1).is("message", c.whichSince)
+		s.do("GET", "/api/instances/"+string(id), nil).want(200).is("state", "OFFLINE").is("reason", c.status.Reason).is("message", c.whichSince)
+	}
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -103,6 +104,20 @@ type CrashLoop struct {
 	PausedUntil time.Time `json:"pausedUntil"`
 	// Blame is what the crashes had in common.
 	Blame Blame `json:"blame,omitzero"`
+	// Last says which instance crashed last, and how.
+	Last string `json:"last,omitempty"`
+}
+
+// Text says why the group is paused, until when, and how to end the pause. until is EndsAt's.
+func (l *CrashLoop) Text(until time.Time) string {
+	text := fmt.Sprintf("paused after %d crashes since %s", l.Crashes, l.Since.UTC().Format(time.RFC3339))
+	for _, more := range []string{l.Blame.Because, l.Last} {
+		if more != "" {
+			text += "; " + more
+		}
+	}
+	return text + fmt.Sprintf("; nothing is started until %s: to end the pause, change the group or send POST /api/v1/groups/%s/crash-loop/reset",
+		until.UTC().Format(time.RFC3339), l.Group)
 }
 
 // ResetBy reports whether somebody has reset the pause since it began.

@@ -162,7 +162,7 @@ func (t *translator) crashLoop(c view.Change) {
 	}
 	t.store(Event{Type: GroupCrashLoop, Group: fleet.GroupName(c.Key[0]), Fields: Fields{
 		"group": c.Key[0], "crashCount": after.Crashes, "windowStart": after.Since, "pausedUntil": after.PausedUntil,
-		"suspect": after.Blame.Suspect, "suspectNode": after.Blame.Node, "message": after.Blame.Because,
+		"suspect": after.Blame.Suspect, "suspectNode": after.Blame.Node, "message": after.Text(after.PausedUntil),
 	}})
 }
 

@@ -261,13 +261,14 @@ func TestTranslate(t *testing.T) {
 			[]view.Change{{
 				Kind: view.KindCrashLoop, Rev: 7, Key: []string{"lobby"},
 				After: &fleet.CrashLoop{
-					Crashes: 3, Since: at, PausedUntil: seen,
+					Group: "lobby", Crashes: 3, Since: at, PausedUntil: seen,
 					Blame: fleet.Blame{Suspect: fleet.SuspectNode, Node: "n1", Because: "because"},
 				},
 			}},
 			[]line{{"7", events.GroupCrashLoop, "lobby", events.Fields{
 				"group": "lobby", "crashCount": 3, "windowStart": at, "pausedUntil": seen,
-				"suspect": fleet.SuspectNode, "suspectNode": fleet.NodeID("n1"), "message": "because",
+				"suspect": fleet.SuspectNode, "suspectNode": fleet.NodeID("n1"),
+				"message": (&fleet.CrashLoop{Group: "lobby", Crashes: 3, Since: at, Blame: fleet.Blame{Because: "because"}}).Text(seen),
 			}}},
 		},
 		{"the end of a crash loop", []view.Change{{Kind: view.KindCrashLoop, Rev: 7, Key: []string{"lobby"}, Before: &fleet.CrashLoop{}}}, nil},

@@ -60,6 +60,21 @@ func chainOf(s *view.Snapshot, i *fleet.Instance) []link {
 	return chain
 }
 
+// pausedFor is that nothing takes the place of an instance because its group is paused; none
+// when it is not, or when nothing is to take its place.
+func pausedFor(s *view.Snapshot, i *fleet.Instance, now time.Time) (links []link) {
+	g, ok := s.Groups.Get(i.Intent.Group)
+	loop, crashed := s.CrashLoops.Get(i.Intent.Group)
+	if !ok || !crashed || !i.EndedUnasked() || i.Intent.ReplacedBy != "" {
+		return nil
+	}
+	ends := loop.EndsAt(g, fleet.Ancestors(g, s.Groups.Get))
+	if !now.Before(ends) {
+		return nil
+	}
+	return []link{{Step: stepPaused, Reason: fleet.ReasonCrashLoop, Message: loop.Text(ends), At: when(loop.PausedAt), Revision: loop.ModRev, GroupRevision: loop.GroupRevision}}
+}
+
 // roomFor are those that are to make room for an instance.
 func roomFor(s *view.Snapshot, id fleet.InstanceID) (links []link) {
 	for _, e := range s.Evictions.All() {

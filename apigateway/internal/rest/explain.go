@@ -62,6 +62,7 @@ const (
 	stepOrdered  step = "ordered"  // its node was told
 	stepState    step = "state"    // its agent says so
 	stepReplaced step = "replaced" // another took its place
+	stepPaused   step = "paused"   // nothing takes its place while its group is paused
 )
 
 // pendingWhy is why it waits.
@@ -124,7 +125,7 @@ func (a *API) explain(c *gin.Context) {
 	reason, message := i.Why()
 	out := explanation{
 		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, Generation: i.Intent.Generation,
-		State: StateOf(i.State()), Reason: string(reason), Message: message, Revision: s.Rev, Chain: chainOf(s, i),
+		State: StateOf(i.State()), Reason: string(reason), Message: message, Revision: s.Rev, Chain: append(chainOf(s, i), pausedFor(s, i, a.cfg.Now())...),
 	}
 	if i.State() == fleet.Offline {
 		out.Reason = reasonNodeLost

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -116,8 +117,17 @@ func groupOf(s *view.Snapshot, g *fleet.Group, now time.Time) group {
 			Crashes: loop.Crashes, Since: loop.Since, PausedUntil: ends, Level: loop.Level, Revision: loop.GroupRevision,
 			Suspect: loop.Blame.Suspect, Node: loop.Blame.Node, Message: loop.Blame.Because,
 		}
+		if out.Paused {
+			out.CrashLoop.Message = loop.Text(ends)
+			out.Message = joined(out.CrashLoop.Message, out.Message)
+		}
 	}
 	return out
+}
+
+// joined are sentences as one text, without the empty ones.
+func joined(sentences ...string) string {
+	return strings.Join(slices.DeleteFunc(sentences, func(s string) bool { return s == "" }), "; ")
 }
 
 // family is PROXY for the platforms that route players, else SERVER.

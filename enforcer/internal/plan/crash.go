@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -32,20 +33,33 @@ func (p *pass) gate() (ready time.Time, pause *Action) {
 		if b := p.blame(crashes[0].Add(-blameSlack)); len(crashes) >= p.tolerance(b) {
 			loop := p.nextLoop(crashes)
 			loop.Blame = b
-			return loop.PausedUntil, &Action{Kind: SetCrashLoop, Loop: loop, Reason: fleet.ReasonCrashLoop, Message: sentence(loop)}
+			return loop.PausedUntil, &Action{Kind: SetCrashLoop, Loop: loop, Reason: fleet.ReasonCrashLoop, Message: loop.Text(loop.PausedUntil)}
 		}
 	}
 	last := crashes[len(crashes)-1]
 	return latest(last.Add(p.in.Limits.backoff(len(crashes))), p.setback()), nil
 }
 
-func sentence(l fleet.CrashLoop) string {
-	s := fmt.Sprintf("%d crashes since %s: nothing is started until %s",
-		l.Crashes, l.Since.UTC().Format(time.TimeOnly), l.PausedUntil.UTC().Format(time.TimeOnly))
-	if l.Blame.Because != "" {
-		s += "; " + l.Blame.Because
+// maxLast bounds what is told of the last crash, in bytes.
+const maxLast = 300
+
+// lastCrash says which instance crashed last, and how.
+func (p *pass) lastCrash() string {
+	var last *fleet.Instance
+	var latest time.Time
+	for _, i := range p.all {
+		if at, ok := i.CrashedAt(); ok && i.Intent.GroupRevision == p.group().Revision && (last == nil || at.After(latest)) {
+			last, latest = i, at
+		}
 	}
-	return s
+	if last == nil {
+		return ""
+	}
+	_, how := last.Why()
+	if len(how) > maxLast {
+		how = strings.ToValidUTF8(how[:maxLast], "") + "…"
+	}
+	return fmt.Sprintf("the last was %s on %s: %s", last.Intent.Name, last.Status.Node, how)
 }
 
 // setback is until when nothing is tried again that failed for want of what its group
@@ -91,6 +105,7 @@ func (p *pass) nextLoop(crashes []time.Time) fleet.CrashLoop {
 	loop := fleet.CrashLoop{
 		Group: p.group().Name, GroupRevision: p.group().Revision, Level: level,
 		Since: crashes[0], Crashes: len(crashes), PausedAt: p.now, PausedUntil: p.now.Add(p.in.Limits.pause(level)),
+		Last: p.lastCrash(),
 	}
 	for _, a := range p.in.Ancestors {
 		if loop.Ancestors == nil {

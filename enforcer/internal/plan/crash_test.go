@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -338,6 +339,16 @@ func TestABadNodeIsBlamedAndPausesLaterWhileThereIsAnother(t *testing.T) {
 				t.Errorf("%s: blames %+v", c.rule, got[0].Loop.Blame)
 			}
 			s.add(online)
+		}
+	}
+}
+
+func TestAPauseSaysWhyUntilWhenAndHowToEndIt(t *testing.T) {
+	s := loops(t)
+	end := s.crashLoop(t, at(0))
+	for _, part := range []string{"paused after 3 crashes since ", "the last was ", " on alive: ", s.loop.PausedUntil.UTC().Format(time.RFC3339), "POST /api/v1/groups/g/crash-loop/reset"} {
+		if text := s.loop.Text(s.loop.PausedUntil); !strings.Contains(text, part) {
+			t.Errorf("until %v: it does not say %q: %s", end, part, text)
 		}
 	}
 }
