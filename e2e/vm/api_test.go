@@ -61,6 +61,20 @@ func (a *api) do(method, path string, body, into any) {
 	}
 }
 
+// limits is what a node's record says of the limits that it holds.
+type limits struct {
+	By   string
+	Held []string
+	Why  string
+}
+
+func (a *api) limits(node string) limits {
+	a.t.Helper()
+	var n struct{ Limits limits }
+	a.do("GET", "/api/v1/nodes/"+node, nil, &n)
+	return n.Limits
+}
+
 // instance is what the scenarios read of one.
 type instance struct {
 	ID, UID, Node, State, Reason, Message string
@@ -111,6 +125,14 @@ func (a *api) same(group string, before map[string]instance) {
 			a.t.Errorf("%s was %+v and is %+v: it did not run on", id, was, now)
 		}
 	}
+}
+
+// only is the one element of a map.
+func only(all map[string]instance) (one instance) {
+	for _, i := range all {
+		one = i
+	}
+	return one
 }
 
 // awaitEnd waits until an instance's process is gone from a guest.

@@ -20,7 +20,7 @@ PACKAGES=(
 	# what the documents and the runtimes of instances use
 	ca-certificates curl iproute2 procps screen tmux
 	# a container engine, without what only builds images or filters packets
-	docker.io busybox-static
+	apparmor docker.io busybox-static
 )
 
 if [ -e "$DIRECTORY/initrd" ]; then

@@ -29,7 +29,7 @@ type Options struct {
 const (
 	memoryMiB  = 2048
 	processors = 2
-	// diskID is the device of the disk, for the monitor.
+	// diskID is the disk's name in the monitor.
 	diskID = "root"
 )
 
@@ -56,6 +56,9 @@ func Start(t testing.TB, o Options) *Machine {
 		t.Fatalf("qemu-img: %v\n%s", err, out)
 	}
 	t.Cleanup(func() {
+		if t.Failed() {
+			m.showJournal()
+		}
 		if m.cmd != nil {
 			m.Cut()
 		}
@@ -105,7 +108,7 @@ func (m *Machine) arguments() []string {
 		"-kernel", m.image.kernel, "-initrd", m.image.initrd,
 		"-append", "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 net.ifnames=0 panic=-1",
 		"-serial", "file:" + m.path("console"),
-		"-drive", "if=none,format=qcow2,id=disk,file=" + m.path("disk"), "-device", "virtio-blk-pci,drive=disk,id=" + diskID,
+		"-drive", "if=none,format=qcow2,id=" + diskID + ",file=" + m.path("disk"), "-device", "virtio-blk-pci,drive=" + diskID,
 		"-device", "virtio-rng-pci",
 		"-device", "virtio-serial", "-chardev", "socket,id=agent,server=on,wait=off,path=" + m.path("agent"),
 		"-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0",
@@ -203,6 +206,15 @@ func (m *Machine) Await(what string, check func() string) {
 			m.t.Fatalf("%s never showed %s; last: %s", m.o.Name, what, last)
 		}
 	}
+}
+
+// showJournal logs the end of the guest's journal, as far as the guest answers.
+func (m *Machine) showJournal() {
+	if m.cmd == nil || m.agent == nil {
+		return
+	}
+	out, err := m.agent.run("journalctl --no-pager --lines 300 --output short-monotonic", answerBound)
+	m.t.Logf("the journal of %s ends with (%v):\n%s", m.o.Name, err, out.stdout)
 }
 
 // showConsole logs the end of what the kernel and systemd said.

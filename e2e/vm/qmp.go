@@ -24,7 +24,7 @@ func (m *Machine) Resume() {
 func (m *Machine) SlowDisk(operations int) {
 	m.t.Helper()
 	m.monitor("block_set_io_throttle", map[string]any{
-		"id": diskID, "iops": operations, "iops_rd": 0, "iops_wr": 0, "bps": 0, "bps_rd": 0, "bps_wr": 0,
+		"device": diskID, "iops": operations, "iops_rd": 0, "iops_wr": 0, "bps": 0, "bps_rd": 0, "bps_wr": 0,
 	})
 }
 

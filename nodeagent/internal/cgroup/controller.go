@@ -43,9 +43,6 @@ var controllers = []controller{
 const (
 	// period is the time a processor quota is for, in µs.
 	period = 100_000
-	// throttled is the part of a memory limit at whose end the kernel begins to take
-	// memory back and to slow the run down, so that it is seldom killed for a peak.
-	throttled = 16
 	// wrapper is the shell around each command, which is no process of the instance's.
 	wrapper = 1
 )
@@ -61,8 +58,9 @@ func memory(p part, want runtime.Limits) []value {
 			{file: "memory.memsw.limit_in_bytes", value: strconv.Itoa(limit), optional: true},
 		}
 	}
+	// No memory.high: without swap the kernel slows a run down at that mark until it hardly
+	// moves, long before it comes to its end.
 	return []value{
-		{file: "memory.high", value: strconv.Itoa(limit - limit/throttled)},
 		{file: "memory.max", value: strconv.Itoa(limit)},
 		{file: "memory.swap.max", value: "0", optional: true},
 	}
@@ -91,14 +89,20 @@ func processes(_ part, want runtime.Limits) []value {
 	return []value{{file: "pids.max", value: strconv.Itoa(want.Processes + wrapper)}}
 }
 
+// disk writes each weight that the kernel has. Which of them counts is up to the scheduler
+// of a device: io.bfq.weight with BFQ, io.weight where io.cost.qos is enabled.
 func disk(p part, want runtime.Limits) []value {
 	if want.IOWeight <= 0 {
 		return nil
 	}
-	if p.weight == "io.weight" {
-		return []value{{file: p.weight, value: "default " + strconv.Itoa(want.IOWeight)}}
+	if p.dir != "" {
+		weight := strconv.Itoa(min(max(want.IOWeight, 10), 1000)) // their range
+		return []value{{file: "blkio.weight", value: weight, optional: true}, {file: "blkio.bfq.weight", value: weight, optional: true}}
 	}
-	return []value{{file: p.weight, value: strconv.Itoa(min(max(want.IOWeight, 10), 1000))}} // their range
+	return []value{
+		{file: "io.weight", value: "default " + strconv.Itoa(want.IOWeight), optional: true},
+		{file: "io.bfq.weight", value: strconv.Itoa(min(want.IOWeight, 1000)), optional: true},
+	}
 }
 
 // find finds the controller and makes the agent's part of its hierarchy: in version 2
@@ -125,27 +129,24 @@ func (c controller) find(owner string, tree *Tree, own map[string]string) (part,
 	return p.checked(filepath.Join(p.dir, "probe"))
 }
 
-// weights are the files of a disk weight, as kernels and schedulers name them.
-var weights = []string{"io.weight", "io.bfq.weight", "blkio.weight", "blkio.bfq.weight"}
-
 // checked makes sure that a group of the part takes every kind of limit.
 func (p part) checked(probe string) (part, error) {
 	if err := renew(probe); err != nil {
 		return p, err
 	}
 	defer os.Remove(probe)
-	if p.limit == fleet.LimitIO {
-		n := slices.IndexFunc(weights, func(w string) bool { return exists(filepath.Join(probe, w)) })
-		if n < 0 {
-			return p, errs.New(errs.Unavailable, "the kernel has no weights for disks here")
-		}
-		p.weight = weights[n]
-	}
 	full := runtime.Limits{MemoryMiB: 1, CPU: 1, CPUWeight: 1, Processes: 1, IOWeight: 1}
+	found := false
 	for _, v := range p.values(p, full) {
-		if !v.optional && !exists(filepath.Join(probe, v.file)) {
+		switch there := exists(filepath.Join(probe, v.file)); {
+		case there:
+			found = true
+		case !v.optional:
 			return p, errs.New(errs.Unavailable, "the kernel has no %s", v.file)
 		}
+	}
+	if !found {
+		return p, errs.New(errs.Unavailable, "the kernel has no weights for disks here")
 	}
 	return p, nil
 }

@@ -31,8 +31,6 @@ type part struct {
 	// dir is the agent's part of the controller's own hierarchy; empty where the
 	// controller belongs to version 2 and its files are in the tree's groups.
 	dir string
-	// weight is the name of the file of a disk weight.
-	weight string
 }
 
 // NewLimiter finds out which limits the host holds and prepares the agent's parts.

@@ -19,23 +19,23 @@ import (
 func TestALimitIsWrittenAsEachVersionHasIt(t *testing.T) {
 	want := runtime.Limits{MemoryMiB: 512, CPU: 150, CPUWeight: 50, Processes: 64, IOWeight: 4000}
 	for name, c := range map[string]struct {
-		dir, weight string
-		want        map[string]string
+		dir  string
+		want map[string]string
 	}{
-		"version 2": {weight: "io.weight", want: map[string]string{
-			"memory.high": "503316480", "memory.max": "536870912", "memory.swap.max": "0",
-			"cpu.max": "150000 100000", "cpu.weight": "50", "pids.max": "65", "io.weight": "default 4000",
+		"version 2": {want: map[string]string{
+			"memory.max": "536870912", "memory.swap.max": "0",
+			"cpu.max": "150000 100000", "cpu.weight": "50", "pids.max": "65", "io.weight": "default 4000", "io.bfq.weight": "1000",
 		}},
-		"version 1": {dir: "/x", weight: "blkio.bfq.weight", want: map[string]string{
+		"version 1": {dir: "/x", want: map[string]string{
 			"memory.limit_in_bytes": "536870912", "memory.memsw.limit_in_bytes": "536870912",
 			"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "150000", "cpu.shares": "512",
-			"pids.max": "65", "blkio.bfq.weight": "1000",
+			"pids.max": "65", "blkio.weight": "1000", "blkio.bfq.weight": "1000",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
 			for _, controller := range controllers {
-				p := part{controller: controller, dir: c.dir, weight: c.weight}
+				p := part{controller: controller, dir: c.dir}
 				for _, v := range p.values(p, want) {
 					got[v.file] = v.value
 				}
