@@ -164,7 +164,7 @@ func TestEnvironmentAndPlaceholders(t *testing.T) {
 	want := map[string]string{
 		"MOTD":                 "lobby in north on lobby-1.example.org",
 		"UNIVERSE_INSTANCE_ID": "aaaaaa", "UNIVERSE_MASTER_URL": "http://127.0.0.1:8080", "UNIVERSE_API_KEY": token,
-		"CLOUD_INSTANCE_ID": "aaaaaa", "CLOUD_GROUP": "lobby", "CLOUD_PORT": fmt.Sprint(port), "CLOUD_NODE_ID": "node-1",
+		"CLOUD_INSTANCE_ID": "lobby-1", "CLOUD_GROUP": "lobby", "CLOUD_PORT": fmt.Sprint(port), "CLOUD_NODE_ID": "node-1",
 		"CLOUD_PLUGIN_TOKEN": token, "CLOUD_CONTROLLER_URL": "http://127.0.0.1:8080", "CLOUD_CONTROLLER_HOST": "127.0.0.1",
 		"CLOUD_CONTROLLER_PORT": "8080", "ORRERY_INSTANCE_ID": "aaaaaa", "ORRERY_INSTANCE_NAME": "lobby-1",
 		"ORRERY_GROUP": "lobby", "ORRERY_NODE": "node-1", "ORRERY_PORT": fmt.Sprint(port), "ORRERY_API_URL": "http://127.0.0.1:8080",

@@ -30,7 +30,7 @@ func Environ(h Host, r Request, dir, token, apiURL string) (env, notes []string)
 
 		"UNIVERSE_INSTANCE_ID": id, "UNIVERSE_MASTER_URL": apiURL, "UNIVERSE_API_KEY": token,
 
-		"CLOUD_INSTANCE_ID": id, "CLOUD_GROUP": group, "CLOUD_PORT": port, "CLOUD_NODE_ID": node,
+		"CLOUD_INSTANCE_ID": p.Name, "CLOUD_GROUP": group, "CLOUD_PORT": port, "CLOUD_NODE_ID": node,
 		"CLOUD_PLUGIN_TOKEN": token, "CLOUD_CONTROLLER_URL": apiURL,
 		"CLOUD_CONTROLLER_HOST": apiHost, "CLOUD_CONTROLLER_PORT": apiPort,
 
