@@ -59,7 +59,7 @@ func TestServersAndProxiesAreToldOfServersGroupsAndPlayersAndOfNoSecrets(t *test
 			t.Fatalf("groups: %v", groups)
 		}
 		g := groups[2]
-		if env, _ := g["env"].(map[string]any); len(env) != 0 || g["maxPlayers"] != 40. || g["onlineCount"] != 1. || g["isMaintenance"] != true || g["maintenanceMessage"] != "soon" || len(g) != 17 {
+		if env, _ := g["env"].(map[string]any); len(env) != 0 || g["maxPlayers"] != 40. || g["onlineCount"] != 3. || g["isMaintenance"] != true || g["maintenanceMessage"] != "soon" || len(g) != 17 {
 			t.Errorf("a group: %v", g)
 		}
 	}

@@ -27,6 +27,36 @@ func (i *inside) send(content string) *reply {
 	})
 }
 
+func TestAReplyNamesItsMessageByATextOrANumber(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	s.group("edge", map[string]any{"platform": "VELOCITY"})
+	lobby, edge := s.inside("lobby", "node-1"), s.inside("edge", "node-1")
+	s.publish("node-1", steve, fleet.Presence{By: edge.id, Proxy: true})
+	reply := func(to string) *reply {
+		return lobby.say("/api/plugin/message/send", fmt.Sprintf(`{"fromUuid":%q,"fromName":"Alex","toUuid":%q,"toName":"Steve","content":%q,"replyToId":%s}`, alex, steve, to, to))
+	}
+	wanted := map[string]any{`9007199254740993`: "9007199254740993", `-1`: "-1", `"01J9"`: "01J9", `null`: nil, `""`: nil}
+	for sent := range wanted {
+		reply(sent).want(201)
+	}
+	for _, l := range edge.letters() {
+		one, _ := l.(map[string]any)
+		if sent, _ := one["content"].(string); one["replyToId"] != wanted[sent] {
+			t.Errorf("replyToId %s is shown as %v, want %v", sent, one["replyToId"], wanted[sent])
+		}
+		delete(wanted, one["content"].(string))
+	}
+	if len(wanted) != 0 {
+		t.Errorf("not delivered: %v", wanted)
+	}
+	for _, bad := range []string{`true`, `{}`, `[1]`} {
+		reply(bad).want(400).naming("replyToId")
+	}
+	reply(`"` + strings.Repeat("x", fleet.MaxReplyTo+1) + `"`).want(400).naming("replyToId")
+}
+
 func TestServersDoNotSpeakForProxies(t *testing.T) {
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})

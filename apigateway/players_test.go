@@ -82,7 +82,7 @@ func TestAPlayerIsKnownAtOnceWhereItWasToldAndSoonOnEveryGateway(t *testing.T) {
 	a.do("GET", path, nil).want(404)
 	lobby.do("POST", "/api/plugin/player-join", `{"uuid":"`+string(steve)+`","name":"Steve"}`).want(400).naming("X-Prexor-Sequence")
 	lobby.say("/api/plugin/player-join", `{"uuid":"`+strings.ToUpper(string(steve))+`","name":"Steve","group":"lobby","world":3}`).want(200).is("status", "ok")
-	a.do("GET", path, nil).want(200).is("id", steve).is("name", "Steve").is("currentInstance", "lobby-1").is("currentGroup", "lobby").is("proxyInstance", "")
+	a.do("GET", path, nil).want(200).is("id", steve).is("name", "Steve").is("currentInstance", "lobby-1").is("currentGroup", "lobby").is("proxyInstance", "").is("edition", "java")
 	a.do("GET", "/api/v1/players", nil).want(200).is("total", 1)
 	lobby.do("POST", "/api/plugin/player-leave", `{"uuid":"`+string(steve)+`"}`, "X-Prexor-Sequence", "1").want(401).naming("X-Prexor-Sequence")
 	edge.say("/api/proxy/player-join", `{"uuid":"`+strings.ReplaceAll(string(steve), "-", "")+`","name":"Steve","instanceId":"lobby-1","group":"lobby","edition":"JAVA"}`).want(200)

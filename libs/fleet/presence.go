@@ -45,6 +45,25 @@ const (
 // PresenceParts-1: the same on all nodes.
 func (p PlayerID) Part() int { return int(hash(string(p)) % PresenceParts) }
 
+// Editions of the game, in the words of PrexorCloud's clients.
+const (
+	EditionJava    = "java"
+	EditionBedrock = "bedrock"
+)
+
+// bedrockPrefix begins the UUIDs that Floodgate gives players of Bedrock Edition: the high
+// half is zero, the low half is the player's XUID.
+const bedrockPrefix = "00000000-0000-0000-"
+
+// Edition is the edition of the game that the player's UUID tells. A player of Bedrock Edition
+// who is linked to a Java account, or came without Floodgate, has a UUID of Java Edition.
+func (p PlayerID) Edition() string {
+	if strings.HasPrefix(string(p), bedrockPrefix) {
+		return EditionBedrock
+	}
+	return EditionJava
+}
+
 // Presence is what one instance tells of a player who is there: a server of who plays on
 // it, a proxy of who is connected through it.
 type Presence struct {
@@ -104,7 +123,8 @@ type Player struct {
 	// nobody knows.
 	Server, Proxy InstanceID
 	// Group is what was told of the server's group; empty when nothing was.
-	Group   GroupName
+	Group GroupName
+	// Edition is what was told of the game's edition, else what the UUID tells.
 	Edition string
 	// Since is since when the player is connected.
 	Since time.Time
@@ -132,9 +152,9 @@ func MergePresence(told []Presence, alive func(InstanceID) bool) (p Player, ok b
 	case proxy == nil && server == nil:
 		return Player{}, false
 	case proxy == nil:
-		return Player{ID: server.Player, Name: server.Name, Server: server.By, Group: server.Group, Edition: server.Edition, Since: server.Since}, true
+		return Player{ID: server.Player, Name: server.Name, Server: server.By, Group: server.Group, Edition: editionOf(server), Since: server.Since}, true
 	}
-	p = Player{ID: proxy.Player, Name: proxy.Name, Proxy: proxy.By, Edition: proxy.Edition, Since: proxy.Since}
+	p = Player{ID: proxy.Player, Name: proxy.Name, Proxy: proxy.By, Edition: editionOf(proxy, server), Since: proxy.Since}
 	switch {
 	case proxy.On != "" && alive(proxy.On) && (server == nil || proxy.At.After(server.At)):
 		p.Server, p.Group = proxy.On, proxy.Group
@@ -142,4 +162,15 @@ func MergePresence(told []Presence, alive func(InstanceID) bool) (p Player, ok b
 		p.Server, p.Group = server.By, server.Group
 	}
 	return p, true
+}
+
+// editionOf is the first edition that somebody tells, else the one of the player's UUID; told
+// begins with one that is not nil.
+func editionOf(told ...*Presence) string {
+	for _, t := range told {
+		if t != nil && t.Edition != "" {
+			return t.Edition
+		}
+	}
+	return told[0].Player.Edition()
 }

@@ -32,8 +32,8 @@ func TestWhereAPlayerIsByAllThatIsTold(t *testing.T) {
 	}{
 		"nobody tells anything":                      {gone: true},
 		"who tells it lives no more":                 {told: []fleet.Presence{told("dead01", late)}, gone: true},
-		"a server alone":                             {told: []fleet.Presence{told("aaaaaa", early)}, want: fleet.Player{Server: "aaaaaa", Since: early}},
-		"the later of two servers":                   {told: []fleet.Presence{told("bbbbbb", late), told("aaaaaa", early)}, want: fleet.Player{Server: "bbbbbb", Since: late}},
+		"a server alone":                             {told: []fleet.Presence{told("aaaaaa", early)}, want: fleet.Player{Server: "aaaaaa", Edition: "java", Since: early}},
+		"the later of two servers":                   {told: []fleet.Presence{told("bbbbbb", late), told("aaaaaa", early)}, want: fleet.Player{Server: "bbbbbb", Edition: "java", Since: late}},
 		"a proxy that does not say where":            {told: []fleet.Presence{told("pppppp", early, proxy(""))}, want: fleet.Player{Proxy: "pppppp", Edition: "JAVA", Since: early}},
 		"a proxy that says where":                    {told: []fleet.Presence{told("pppppp", early, proxy("aaaaaa"))}, want: fleet.Player{Proxy: "pppppp", Server: "aaaaaa", Group: "lobby", Edition: "JAVA", Since: early}},
 		"a proxy that says where nobody lives":       {told: []fleet.Presence{told("pppppp", early, proxy("dead01"))}, want: fleet.Player{Proxy: "pppppp", Edition: "JAVA", Since: early}},
@@ -47,6 +47,30 @@ func TestWhereAPlayerIsByAllThatIsTold(t *testing.T) {
 			}
 			if d := cmp.Diff(tc.want, got); d != "" || ok == tc.gone {
 				t.Errorf("there %v: %s", ok, d)
+			}
+		})
+	}
+}
+
+func TestTheEditionIsWhatWasToldElseWhatTheUUIDTells(t *testing.T) {
+	const java, floodgate = fleet.PlayerID("069a79f4-44e9-4726-a5be-fca90e38aaf5"), fleet.PlayerID("00000000-0000-0000-0009-01f3a1b2c3d4")
+	for name, tc := range map[string]struct {
+		id   fleet.PlayerID
+		told []fleet.Presence
+		want string
+	}{
+		"a server that says nothing":                {java, []fleet.Presence{{By: "aaaaaa"}}, fleet.EditionJava},
+		"a server, of a player of Floodgate":        {floodgate, []fleet.Presence{{By: "aaaaaa"}}, fleet.EditionBedrock},
+		"a proxy, of a player of Floodgate":         {floodgate, []fleet.Presence{{By: "pppppp", Proxy: true}, {By: "aaaaaa"}}, fleet.EditionBedrock},
+		"a proxy that says otherwise than the UUID": {java, []fleet.Presence{{By: "pppppp", Proxy: true, Edition: "bedrock"}, {By: "aaaaaa"}}, "bedrock"},
+		"only the server says it":                   {java, []fleet.Presence{{By: "pppppp", Proxy: true}, {By: "aaaaaa", Edition: "bedrock"}}, "bedrock"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for n := range tc.told {
+				tc.told[n].Player = tc.id
+			}
+			if got, _ := fleet.MergePresence(tc.told, func(fleet.InstanceID) bool { return true }); got.Edition != tc.want {
+				t.Errorf("edition %q, want %q", got.Edition, tc.want)
 			}
 		})
 	}

@@ -58,13 +58,19 @@ func (a *API) listInstances(c *gin.Context, wanted func(*fleet.Instance) bool) {
 func (a *API) backendOf(s *view.Snapshot, i *fleet.Instance, now time.Time) backend {
 	out := backend{InstanceID: i.Intent.Name, Group: i.Intent.Group, State: a.cfg.StateOf(i.State())}
 	out.NodeID, out.NodeAddress, out.Port = placeOf(s, i)
-	if r, ok := s.Reports.Get(i.Node()); ok {
-		out.PlayerCount = r.Instances[i.Intent.ID].Players
-	}
+	out.PlayerCount = playersOf(s, i)
 	if st := i.Status; st != nil && !st.StartedAt.IsZero() {
 		out.UptimeMs = max(0, now.Sub(st.StartedAt).Milliseconds())
 	}
 	return out
+}
+
+// playersOf is how many players an instance has, as its agent last reported.
+func playersOf(s *view.Snapshot, i *fleet.Instance) int {
+	if r, ok := s.Reports.Get(i.Node()); ok {
+		return r.Instances[i.Intent.ID].Players
+	}
+	return 0
 }
 
 // placeOf is where an instance is reached.
@@ -113,7 +119,7 @@ type group struct {
 	MinInstances       int               `json:"minInstances"`
 	MaxInstances       int               `json:"maxInstances"`
 	MaxPlayers         int               `json:"maxPlayers"`
-	OnlineCount        int               `json:"onlineCount"`
+	OnlineCount        int               `json:"onlineCount"` // of players
 	IsMaintenance      bool              `json:"isMaintenance"`
 	MaintenanceMessage string            `json:"maintenanceMessage"`
 	MaintenanceBypass  []string          `json:"maintenanceBypass"`
@@ -144,7 +150,7 @@ func (a *API) groups(c *gin.Context) {
 		}
 		for i := range s.GroupInstances(name) {
 			if i.State() == fleet.Online {
-				one.OnlineCount++
+				one.OnlineCount += playersOf(s, i)
 			}
 		}
 		out = append(out, one)

@@ -1,6 +1,8 @@
 package workload
 
 import (
+	"bytes"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"time"
@@ -31,22 +33,26 @@ type message struct {
 // sendMessage takes what a player tells another. It waits for the other for a day.
 func (a *API) sendMessage(c *gin.Context) {
 	var b struct {
-		FromUUID  string `json:"fromUuid"`
-		FromName  string `json:"fromName"`
-		ToUUID    string `json:"toUuid"`
-		ToName    string `json:"toName"`
-		Content   string `json:"content"`
-		ReplyToID string `json:"replyToId"`
+		FromUUID  string          `json:"fromUuid"`
+		FromName  string          `json:"fromName"`
+		ToUUID    string          `json:"toUuid"`
+		ToName    string          `json:"toName"`
+		Content   string          `json:"content"`
+		ReplyToID json.RawMessage `json:"replyToId"`
 	}
 	if !bind(c, &b) {
 		return
 	}
-	m := fleet.PlayerMessage{FromName: b.FromName, ToName: b.ToName, Content: b.Content, ReplyTo: b.ReplyToID}
+	m := fleet.PlayerMessage{FromName: b.FromName, ToName: b.ToName, Content: b.Content}
 	var err error
-	if m.From, err = playerID("fromUuid", b.FromUUID); err == nil {
-		if m.To, err = playerID("toUuid", b.ToUUID); err == nil {
-			err = m.Validate()
-		}
+	if m.ReplyTo, err = replyTo(b.ReplyToID); err == nil {
+		m.From, err = playerID("fromUuid", b.FromUUID)
+	}
+	if err == nil {
+		m.To, err = playerID("toUuid", b.ToUUID)
+	}
+	if err == nil {
+		err = m.Validate()
 	}
 	if err == nil {
 		err = a.maySpeak(server.OwnInstance(c), m.From)
@@ -64,6 +70,26 @@ func (a *API) sendMessage(c *gin.Context) {
 		return
 	}
 	c.JSON(http.StatusCreated, gin.H{"id": id, "status": "QUEUED"})
+}
+
+// replyTo is the message that another answers to: PrexorCloud's plugins send a number, and read
+// a text. "" is none.
+func replyTo(raw json.RawMessage) (string, error) {
+	var id any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if len(raw) > 0 {
+		_ = d.Decode(&id) // it is a part of a body that was decoded
+	}
+	switch id := id.(type) {
+	case nil:
+		return "", nil
+	case string:
+		return id, nil
+	case json.Number:
+		return id.String(), nil
+	}
+	return "", &errs.Error{Kind: errs.Malformed, Field: "replyToId", Message: "must be the id of a message, a text or a number"}
 }
 
 // maySpeak is Conflict when a player is on another server than the one that wants to send what
