@@ -73,7 +73,7 @@ func (r reader) serve(w http.ResponseWriter, req *http.Request) error {
 		return err
 	}
 	defer done(r.turns)
-	page, err := console.Find(ctx, path, query)
+	page, err := r.all.Logs().Find(ctx, path, query)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -30,7 +31,9 @@ type printed string
 
 func (printed) Instance(fleet.InstanceID) (*supervise.Instance, error) { return nil, nil }
 func (p printed) LogPath(fleet.InstanceID) string                      { return string(p) }
-func (printed) Logs() *console.Follower                                { return nil }
+func (printed) Logs() *console.Follower {
+	return console.NewFollower(slog.New(slog.DiscardHandler))
+}
 
 // readerOf reads a log of some text.
 func readerOf(t *testing.T, text string) reader {

@@ -36,6 +36,9 @@ type Follower struct {
 	// add asks the kernel to tell of a file; unix.InotifyAddWatch but for tests.
 	add func(fd int, path string, mask uint32) (wd int, err error)
 
+	// stamping is held while a log's times are written.
+	stamping sync.Mutex
+
 	mu sync.Mutex
 	// deaf is true when the kernel tells of nothing; refused counts the logs it does not
 	// tell of. Both are looked at every now and then instead.

@@ -30,7 +30,7 @@ func (f *Follower) keep(grown []followed) {
 		stuck := time.AfterFunc(stuckAfter, func() {
 			f.log.Error("a disk does not answer: until it does no log's times are noted, and none is bounded", "path", l.path)
 		})
-		err := keepLog(l.path, l.limit, now)
+		err := f.keepLog(l.path, l.limit, now)
 		stuck.Stop()
 		switch {
 		case errors.Is(err, errNoHoles):
@@ -56,15 +56,36 @@ func (f *Follower) onceLocked(message string, args ...any) {
 }
 
 // keepLog notes how far a log had come and gives back what is beyond its limit.
-func keepLog(path string, limit int64, now time.Time) error {
+func (f *Follower) keepLog(path string, limit int64, now time.Time) error {
 	fi, err := os.Stat(path)
 	if err != nil {
 		return nil //nolint:nilerr // not there yet, or any more
 	}
-	if err := stamp(path, fi.Size(), now, true); err != nil {
+	if err := f.stamp(path, fi.Size(), now); err != nil {
 		return err
 	}
 	return trim(path, fi.Size(), limit)
+}
+
+// stamp notes that a log has size bytes now. The keeper and those who read do it, one at a time.
+func (f *Follower) stamp(path string, size int64, now time.Time) error {
+	f.stamping.Lock()
+	defer f.stamping.Unlock()
+	return stamp(path, size, now, true)
+}
+
+// date notes when a log reached a size, if it is kept: the keeper looks only every second.
+func (f *Follower) date(path string, size int64) {
+	f.mu.Lock()
+	l, ok := f.logs[path]
+	kept := ok && l.kept
+	f.mu.Unlock()
+	if !kept {
+		return
+	}
+	if err := f.stamp(path, size, time.Now()); err != nil {
+		f.log.Warn("the times of a log are not noted", "path", path, "error", err)
+	}
 }
 
 // Remove removes a log and its times. One that is not there is no error.

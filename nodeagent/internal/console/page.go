@@ -62,7 +62,9 @@ type extent struct {
 
 // Find returns a page. It reads backwards and stops as soon as the page is full, and at
 // the latest after MaxSearch bytes. A line of more than 4 MiB is taken for several. Canceled when ctx ends.
-func Find(ctx context.Context, path string, q Query) (*Page, error) {
+//
+// Of a log that is kept, it notes the time of what was printed since the keeper looked last.
+func (f *Follower) Find(ctx context.Context, path string, q Query) (*Page, error) {
 	log, err := open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Page{}, nil
@@ -70,10 +72,15 @@ func Find(ctx context.Context, path string, q Query) (*Page, error) {
 	if err != nil {
 		return nil, errs.As(errs.Unavailable, "console.Find", err)
 	}
-	p, err := q.page(ctx, log, openTimes(path))
+	size, err := log.size()
 	if err != nil {
 		_ = log.Close()
-		p.times.close()
+		return nil, errs.As(errs.Unavailable, "console.Find", err)
+	}
+	f.date(path, size)
+	p, err := q.page(ctx, log, size, openTimes(path))
+	if err != nil {
+		p.Close()
 		return nil, errs.Wrap("console.Find", err)
 	}
 	return p, nil
@@ -87,19 +94,16 @@ func (p *Page) Close() {
 	p.times.close()
 }
 
-// page looks for the page in an open log.
-func (q Query) page(ctx context.Context, log source, t times) (*Page, error) {
-	p := &Page{log: log, times: t}
-	var err error
-	if p.size, err = log.size(); err != nil {
-		return p, errs.As(errs.Unavailable, "console.page", err)
-	}
-	from, to := t.span(q.Since, q.Until, p.size)
-	from, to = lineFrom(log, from, p.size), lineFrom(log, to, p.size)
+// page looks for the page in the first size bytes of an open log.
+func (q Query) page(ctx context.Context, log source, size int64, t times) (*Page, error) {
+	p := &Page{log: log, size: size, times: t}
+	from, to := t.span(q.Since, q.Until, size)
+	from, to = lineFrom(log, from, size), lineFrom(log, to, size)
 	if q.Before > 0 {
 		to = min(to, q.Before)
 	}
 	if q.Count {
+		var err error
 		if p.Total, err = p.count(ctx); err != nil {
 			return p, err
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,7 +30,12 @@ func find(t testing.TB, path string, q console.Query) page {
 }
 
 func look(ctx context.Context, path string, q console.Query) (page, error) {
-	p, err := console.Find(ctx, path, q)
+	return lookAs(ctx, console.NewFollower(discard()), path, q)
+}
+
+// lookAs is look by a follower that may keep the log.
+func lookAs(ctx context.Context, f *console.Follower, path string, q console.Query) (page, error) {
+	p, err := f.Find(ctx, path, q)
 	if err != nil {
 		return page{}, err
 	}
@@ -108,6 +114,57 @@ func TestASearchEndsWithItsCaller(t *testing.T) {
 	if _, err := look(ctx, write(t, "a\n"), console.Query{Lines: 1}); !errs.Is(err, errs.Canceled) {
 		t.Errorf("err = %v", err)
 	}
+}
+
+func TestTheLatestLinesOfAKeptLogHaveTheirTimesAtOnce(t *testing.T) {
+	f, path := console.NewFollower(discard()), write(t, "before\n") // it does not run: the keeper never looks
+	began := time.Now().Truncate(time.Millisecond)
+	f.Keep(path, 1<<20, false) // found by an agent that was away
+	var first time.Time
+	for n, line := range []string{"one", "two", "three"} {
+		add(t, path, line+"\n")
+		p, err := lookAs(t.Context(), f, path, console.Query{Lines: 9})
+		if err != nil || len(p.Lines) != n+2 || !p.Lines[0].At.IsZero() {
+			t.Fatalf("%+v, %v", p.Lines, err)
+		}
+		for _, l := range p.Lines[1:] {
+			if l.At.Before(began) || l.At.After(time.Now()) {
+				t.Errorf("%s was printed at %s", l.Text, l.At)
+			}
+		}
+		if n == 0 {
+			first = p.Lines[1].At
+		}
+		if !p.Lines[1].At.Equal(first) {
+			t.Errorf("the first line is told of %s, and later of %s", first, p.Lines[1].At)
+		}
+	}
+}
+
+func TestManyReadALogWhileItIsKeptAndEveryLineHasATime(t *testing.T) {
+	f, path := follower(t), write(t, "")
+	f.Keep(path, 1<<20, true)
+	defer f.Release(path)
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for range 200 {
+				p, err := lookAs(t.Context(), f, path, console.Query{Lines: 1000})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := slices.IndexFunc(p.Lines, func(l console.Line) bool { return l.At.IsZero() }); n >= 0 {
+					t.Errorf("line %d of %d has no time", n, len(p.Lines))
+					return
+				}
+			}
+		})
+	}
+	for n := range 1000 {
+		add(t, path, fmt.Sprintf("line %d\n", n))
+	}
+	readers.Wait()
 }
 
 func TestLinesHaveTheirTimesWhereSomebodySawThem(t *testing.T) {

@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,6 +68,16 @@ func give(t *testing.T, path string, n int64) {
 
 const ten = "012345678\n"
 
+// sizeOf is a log's size.
+func sizeOf(t *testing.T, log source) int64 {
+	t.Helper()
+	size, err := log.size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return size
+}
+
 func TestAHeadThatIsGivenBackWhileItIsReadIsNeverShown(t *testing.T) {
 	const given = 512 << 10
 	meddle := func(t *testing.T) *meddled {
@@ -101,7 +112,8 @@ func TestAHeadThatIsGivenBackWhileItIsReadIsNeverShown(t *testing.T) {
 		}
 	})
 	t.Run("a search has none of it", func(t *testing.T) {
-		p, err := Query{Lines: MaxLines}.page(t.Context(), meddle(t), times{})
+		log := meddle(t)
+		p, err := Query{Lines: MaxLines}.page(t.Context(), log, sizeOf(t, log), times{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +123,7 @@ func TestAHeadThatIsGivenBackWhileItIsReadIsNeverShown(t *testing.T) {
 		log := meddle(t)
 		then := log.before
 		log.before = nil
-		p, err := Query{Lines: MaxLines}.page(t.Context(), log, times{})
+		p, err := Query{Lines: MaxLines}.page(t.Context(), log, sizeOf(t, log), times{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +183,7 @@ func TestAPageOfAHugeLogReadsLittle(t *testing.T) {
 			if err := os.Truncate(path, huge); err != nil {
 				t.Fatal(err)
 			}
-			p, err := Query{Lines: 100, Before: end}.page(t.Context(), log, times{})
+			p, err := Query{Lines: 100, Before: end}.page(t.Context(), log, sizeOf(t, log), times{})
 			if err != nil || len(p.found) != 100 || !p.More {
 				t.Fatalf("%d lines, more %v, %v", len(p.found), p.More, err)
 			}
@@ -210,7 +222,7 @@ func TestAPageByTimeHasWholeLines(t *testing.T) {
 			c.query.Lines = 9
 			noted := openTimes(path)
 			defer noted.close()
-			p, err := c.query.page(t.Context(), log, noted)
+			p, err := c.query.page(t.Context(), log, sizeOf(t, log), noted)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -276,13 +288,14 @@ func TestASlowPatternLooksThroughLess(t *testing.T) {
 	}
 	slow := Pattern{expr: quickly.expr, steps: MaxPattern} // as if it were
 	_, log := logOf(t, 0, strings.Repeat("a line without it\n", 500_000))
-	p, err := Query{Lines: 1, Match: slow}.page(t.Context(), log, times{})
+	p, err := Query{Lines: 1, Match: slow}.page(t.Context(), log, sizeOf(t, log), times{})
 	if err != nil || !p.More || log.bytes > slow.budget()+searchBlock {
 		t.Errorf("more %v, %d bytes read, %v", p.More, log.bytes, err)
 	}
 }
 
 func BenchmarkSearch(b *testing.B) {
+	logs := NewFollower(slog.New(slog.DiscardHandler))
 	for _, text := range []string{"needle", "(?i)needle", "(.*x){1,100}needle"} {
 		b.Run(fmt.Sprint(text), func(b *testing.B) {
 			path := filepath.Join(b.TempDir(), "log")
@@ -294,7 +307,7 @@ func BenchmarkSearch(b *testing.B) {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				p, err := Find(b.Context(), path, Query{Lines: 10, Match: match})
+				p, err := logs.Find(b.Context(), path, Query{Lines: 10, Match: match})
 				if err != nil {
 					b.Fatal(err)
 				}
