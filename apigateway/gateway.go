@@ -391,7 +391,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		MaxClients: g.cfg.MaxStreams, OfUser: g.cfg.UserStreams, Slog: g.cfg.Log, Metrics: g.metrics,
 	})
 	frame.Add(workload.New(workload.Config{
-		Operations: g.operate, Auth: g.auth, Players: g.players, Tickets: tickets, HasRoom: told.HasRoom, Tell: g.relay.Tell, StateOf: rest.StateOf, Proxies: fleet.RoutesPlayers, Now: g.cfg.Now,
+		Operations: g.operate, Auth: g.auth, Players: g.players, Tickets: tickets, HasRoom: told.HasRoom, Tell: g.relay.Tell, StateOf: rest.StateOf, Now: g.cfg.Now,
 	}).Routes()...)
 	frame.Add(universe.New(universe.Config{
 		Operations: g.operate, Templates: templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,

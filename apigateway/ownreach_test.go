@@ -142,14 +142,25 @@ func TestAServerSeesAndMovesOnlyPlayersOnItselfAndOnItsNetworks(t *testing.T) {
 		}
 		return to
 	}
-	sees(lobby, "/api/plugin/players", steve)
-	sees(second, "/api/plugin/players")
+	// Groups that no network names share one.
+	for _, who := range []*inside{lobby, second, bank, edge} {
+		sees(who, "/api/plugin/players", steve, alex, herobrine)
+	}
 	sees(edge, "/api/proxy/players", steve, alex, herobrine)
-	sees(edge, "/api/plugin/players", herobrine) // who came through it
+	move(second, steve).want(200)
+	move(bank, alex).want(200)
+	move(edge, alex).want(200)
+
+	s.do("POST", "/api/v1/networks", `{"name":"main","lobbyGroup":"lobby","memberGroups":["games"],"proxyGroups":["edge"]}`).want(201)
+	sees(lobby, "/api/plugin/players", steve, alex)
+	sees(second, "/api/plugin/players", steve, alex)
+	sees(bank, "/api/plugin/players", herobrine)
+	sees(edge, "/api/plugin/players", steve, alex, herobrine) // who came through it too
+	sees(edge, "/api/proxy/players", steve, alex, herobrine)
 	before := s.revision()
-	move(second, steve).want(404).naming("on this server or on its networks")
-	move(lobby, alex).want(404)
+	move(bank, steve).want(404).naming("on this server or on its networks")
 	move(lobby, herobrine).want(404)
+	move(games, herobrine).want(404)
 	for _, path := range []string{"/api/proxy/players", "/api/proxy/networks"} {
 		lobby.do("GET", path, nil).want(403).naming("only proxies may")
 	}
@@ -157,15 +168,9 @@ func TestAServerSeesAndMovesOnlyPlayersOnItselfAndOnItsNetworks(t *testing.T) {
 		t.Error("what was refused wrote something")
 	}
 	move(lobby, steve).want(200)
-	move(edge, alex).want(200)
-
-	s.do("POST", "/api/v1/networks", `{"name":"main","lobbyGroup":"lobby","memberGroups":["games"],"proxyGroups":["edge"]}`).want(201)
-	sees(lobby, "/api/plugin/players", steve, alex)
-	sees(second, "/api/plugin/players", steve, alex)
-	sees(bank, "/api/plugin/players", herobrine)
 	move(second, steve).want(200)
 	move(games, steve).want(200)
-	move(games, herobrine).want(404)
+	move(edge, alex).want(200)
 
 	// A server that claims a player of another network gains nothing.
 	games.say("/api/plugin/player-join", `{"uuid":"`+string(herobrine)+`","name":"Herobrine"}`).want(200)

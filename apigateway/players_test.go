@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/apigateway/internal/rest"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -106,6 +107,48 @@ func TestAPlayerIsKnownAtOnceWhereItWasToldAndSoonOnEveryGateway(t *testing.T) {
 		got := a.do("GET", path, nil)
 		return await.Unless(got.status == 404, "%s", got.raw)
 	})
+}
+
+func TestAPlayerBehindAProxyCountsOnceInAllFigures(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 8192})
+	s.group("lobby", nil)
+	s.group("games", nil)
+	s.group("edge", map[string]any{"platform": "VELOCITY"})
+	s.group("bedrock", map[string]any{"platform": "GEYSER"})
+	on := map[string]fleet.InstanceID{}
+	for _, g := range []string{"lobby", "games", "edge", "bedrock"} {
+		on[g] = s.inside(g, "node-1").id
+	}
+	key := store.ReportKey("node-1")
+	for name, c := range map[string]struct {
+		lobby, games, edge, bedrock, want int
+	}{
+		"all through the proxy":                        {lobby: 2, games: 3, edge: 5, want: 5},
+		"some through two proxies":                     {lobby: 2, games: 3, edge: 5, bedrock: 2, want: 5},
+		"some at a server directly":                    {lobby: 2, games: 3, edge: 1, want: 5},
+		"on the proxy, and their servers tell nothing": {lobby: 1, edge: 4, want: 4},
+		"nobody": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := *s
+			at.t = t
+			var rev int64
+			if old, err := store.Get(t.Context(), s.store, key); err == nil {
+				rev = old.ModRev
+			}
+			figures := map[fleet.InstanceID]fleet.InstanceReport{}
+			for g, n := range map[string]int{"lobby": c.lobby, "games": c.games, "edge": c.edge, "bedrock": c.bedrock} {
+				figures[on[g]] = fleet.InstanceReport{Players: n, PlayersKnown: true}
+			}
+			at.commit(store.Replace(key, fleet.Report{Node: "node-1", At: time.Now().UTC(), Instances: figures}, rev))
+			at.do("GET", "/api/v1/overview", nil).want(200).is("playerCount", c.want)
+			at.do("GET", "/api/v1/metrics/summary", nil).want(200).is("players", c.want)
+			if got := rest.Sample(s.view.Snapshot())[0]; got != float64(c.want) {
+				t.Errorf("the timeseries get %v players, want %d", got, c.want)
+			}
+		})
+	}
 }
 
 func TestPlayersOfAnInstanceThatLivesNoMoreAreNotThere(t *testing.T) {

@@ -27,10 +27,10 @@ func SightOf(snapshot func() *view.Snapshot, own fleet.InstanceID) Sight {
 type sight struct {
 	snapshot func() *view.Snapshot
 	own      fleet.InstanceID
-	// group is the instance's own, near are the groups of its networks as of a version of the
-	// networks.
+	// group is the instance's own, peer whether another is on its networks, as of a version of
+	// the networks.
 	group    fleet.GroupName
-	near     map[fleet.GroupName]bool
+	peer     func(fleet.GroupName) bool
 	networks int64
 }
 
@@ -62,27 +62,14 @@ func (s *sight) sees(e Event) bool {
 	return near || e.Group != "" && e.Group == s.group
 }
 
-// isNear reports whether a group belongs to a network of the instance.
+// isNear reports whether a group is on a network of the instance.
 func (s *sight) isNear(g fleet.GroupName) bool {
 	snap := s.snapshot()
-	if version := snap.Version(view.KindNetwork); s.near == nil || version != s.networks {
-		s.networks, s.near = version, map[fleet.GroupName]bool{}
+	if version := snap.Version(view.KindNetwork); s.peer == nil || version != s.networks {
 		if i, ok := snap.Instances.Get(s.own); ok {
-			s.group, s.near = i.Intent.Group, NetworkGroups(snap, i.Intent.Group)
+			s.group = i.Intent.Group
 		}
+		s.networks, s.peer = version, snap.NetworkPeers(s.group)
 	}
-	return s.near[g]
-}
-
-// NetworkGroups are the groups of all networks that name a group.
-func NetworkGroups(snap *view.Snapshot, g fleet.GroupName) map[fleet.GroupName]bool {
-	out := map[fleet.GroupName]bool{}
-	for _, n := range snap.Networks.All() {
-		if n.Names(g) {
-			for _, named := range n.Named() {
-				out[named.Group] = true
-			}
-		}
-	}
-	return out
+	return s.peer(g)
 }

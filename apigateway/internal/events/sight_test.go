@@ -31,10 +31,10 @@ func TestWhatAnInstanceIsNearToIsLookedUpWhenNetworksChange(t *testing.T) {
 	}
 	commit(store.Create(store.IntentKey("abc123"), fleet.Intent{ID: "abc123", Group: "lobby"}))
 	s := sight{snapshot: v.Snapshot, own: "abc123"}
-	if s.isNear("lobby") || s.isNear("games") {
-		t.Error("an instance without a network has groups of networks")
+	if !s.isNear("lobby") || !s.isNear("games") || s.isNear("") {
+		t.Error("the groups that no network names are not on one")
 	}
-	s.near["known"] = true // nobody looks again
+	s.peer = func(g fleet.GroupName) bool { return g == "known" } // nobody looks again
 	for told, want := range map[*Event]bool{
 		{Type: PlayerTransfer, Group: "far", From: "known"}:                                     true,
 		{Type: PlayerTransfer, Group: "known", From: "far"}:                                     true,
@@ -53,7 +53,7 @@ func TestWhatAnInstanceIsNearToIsLookedUpWhenNetworksChange(t *testing.T) {
 		t.Error("all networks were looked through again, although none has changed")
 	}
 	commit(store.Create(store.NetworkKey("main"), fleet.Network{Name: "main", LobbyGroup: "lobby", MemberGroups: []fleet.GroupName{"games"}}))
-	if s.isNear("known") || !s.isNear("games") {
+	if s.isNear("known") || !s.isNear("games") || s.isNear("bank") {
 		t.Error("another network was not looked at")
 	}
 }

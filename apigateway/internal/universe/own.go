@@ -5,7 +5,6 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/orreryhq/orrery/apigateway/internal/events"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -27,16 +26,7 @@ func sightOf(s *view.Snapshot, own fleet.GroupName) func(fleet.GroupName) bool {
 	if own == "" {
 		return func(fleet.GroupName) bool { return true }
 	}
-	if near := events.NetworkGroups(s, own); len(near) > 0 {
-		return func(g fleet.GroupName) bool { return near[g] }
-	}
-	named := map[fleet.GroupName]bool{}
-	for _, n := range s.Networks.All() {
-		for _, of := range n.Named() {
-			named[of.Group] = true
-		}
-	}
-	return func(g fleet.GroupName) bool { return !named[g] }
+	return s.NetworkPeers(own)
 }
 
 // toInstance is a configuration without what instances are not told: its environment, the

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/orreryhq/orrery/apigateway/internal/events"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -41,7 +40,7 @@ func (a *API) listInstances(c *gin.Context, wanted func(*fleet.Instance) bool) {
 	s, now := a.cfg.Operations.Snapshot(), a.cfg.Now()
 	var all []*fleet.Instance
 	for _, i := range s.Instances.All() {
-		if i.Shown() != nil && wanted(i) && !a.proxy(s, i.Intent.Group) {
+		if i.Shown() != nil && wanted(i) && !s.RoutesPlayers(i.Intent.Group) {
 			all = append(all, i)
 		}
 	}
@@ -88,27 +87,10 @@ func placeOf(s *view.Snapshot, i *fleet.Instance) (node fleet.NodeID, address st
 	return p.Node, address, p.Port
 }
 
-// proxy reports whether a group's instances pass players on.
-func (a *API) proxy(s *view.Snapshot, name fleet.GroupName) bool {
-	g, ok := s.Groups.Get(name)
-	if !ok {
-		return false
-	}
-	software := g.Spec.Software
-	if p, ok := s.Catalog.Get(software.Platform); ok {
-		for _, v := range p.Versions {
-			if v.Version == cmp.Or(software.PlatformVersion, p.Recommended) {
-				return v.Category == fleet.CategoryProxy
-			}
-		}
-	}
-	return a.cfg.Proxies(software.Platform)
-}
-
 // isProxy reports whether an instance passes players on.
-func (a *API) isProxy(s *view.Snapshot, id fleet.InstanceID) bool {
+func isProxy(s *view.Snapshot, id fleet.InstanceID) bool {
 	i, ok := s.Instances.Get(id)
-	return ok && a.proxy(s, i.Intent.Group)
+	return ok && s.RoutesPlayers(i.Intent.Group)
 }
 
 // group is a group as servers and proxies are told of it. Values of its environment may be
@@ -170,9 +152,10 @@ type player struct {
 // allPlayers answers with all players.
 func (a *API) allPlayers(c *gin.Context) { a.listPlayers(c, func(fleet.Player) bool { return true }) }
 
-// playersOfServer answers with the players on the server that asks and on its networks.
+// playersOfServer answers with the players on the server that asks, connected through it, or
+// on its networks.
 func (a *API) playersOfServer(c *gin.Context) {
-	a.listPlayers(c, a.within(a.cfg.Operations.Snapshot(), server.OwnInstance(c)))
+	a.listPlayers(c, within(a.cfg.Operations.Snapshot(), server.OwnInstance(c)))
 }
 
 func (a *API) listPlayers(c *gin.Context, shown func(fleet.Player) bool) {
@@ -190,18 +173,18 @@ func (a *API) listPlayers(c *gin.Context, shown func(fleet.Player) bool) {
 	c.JSON(http.StatusOK, out)
 }
 
-// within reports whether a player is on an instance, connected through it, or on one of its
+// within returns whether a player is on an instance, connected through it, or on one of its
 // networks.
-func (a *API) within(s *view.Snapshot, own fleet.InstanceID) func(fleet.Player) bool {
-	near := networksOf(s, own)
+func within(s *view.Snapshot, own fleet.InstanceID) func(fleet.Player) bool {
+	peers := peersOf(s, own)
 	return func(p fleet.Player) bool {
-		return p.Server == own || p.Proxy == own || near[groupOf(s, cmp.Or(p.Server, p.Proxy))]
+		return p.Server == own || p.Proxy == own || peers(groupOf(s, cmp.Or(p.Server, p.Proxy)))
 	}
 }
 
-// networksOf are the groups of the networks of an instance.
-func networksOf(s *view.Snapshot, own fleet.InstanceID) map[fleet.GroupName]bool {
-	return events.NetworkGroups(s, groupOf(s, own))
+// peersOf returns whether a group is on the networks of an instance.
+func peersOf(s *view.Snapshot, own fleet.InstanceID) func(fleet.GroupName) bool {
+	return s.NetworkPeers(groupOf(s, own))
 }
 
 // groupOf is the group of an instance, "" when there is no such instance.

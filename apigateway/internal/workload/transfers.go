@@ -25,7 +25,7 @@ func (a *API) queue(c *gin.Context, uuid string, choose func(context.Context, op
 	}
 	s, own := a.cfg.Operations.Snapshot(), server.OwnInstance(c)
 	p, ok := a.cfg.Players.Of(s, id)
-	if err = a.mayMove(s, own, id, p, ok); err != nil {
+	if err = mayMove(s, own, id, p, ok); err != nil {
 		server.Fail(c, err)
 		return
 	}
@@ -43,29 +43,29 @@ func (a *API) queue(c *gin.Context, uuid string, choose func(context.Context, op
 // mayMove is NotFound unless an instance may have a player moved: a proxy every player, a
 // server the players on itself and on its networks. It is Conflict when the server says that
 // it has the player and a server outside of its networks does too.
-func (a *API) mayMove(s *view.Snapshot, own fleet.InstanceID, id fleet.PlayerID, p fleet.Player, connected bool) error {
-	proxy := a.isProxy(s, own)
+func mayMove(s *view.Snapshot, own fleet.InstanceID, id fleet.PlayerID, p fleet.Player, connected bool) error {
+	proxy := isProxy(s, own)
 	switch {
 	case !connected && proxy:
 		return errs.New(errs.NotFound, "no player %s is connected", id)
 	case proxy:
 		return nil
-	case !connected || !a.within(s, own)(p):
+	case !connected || !within(s, own)(p):
 		return errs.New(errs.NotFound, "no player %s is on this server or on its networks", id)
 	}
-	if near := networksOf(s, own); p.Server == own && claimedElsewhere(s, own, id, near) {
+	if peers := peersOf(s, own); p.Server == own && claimedElsewhere(s, own, id, peers) {
 		return errs.New(errs.Conflict, "player %s is on another server, outside of this one's networks: retry when the player has left it", id)
 	}
 	return nil
 }
 
-// claimedElsewhere reports whether a live server outside of some groups has a player, and no
+// claimedElsewhere reports whether a live server of a group that is no peer has a player, and no
 // proxy has sent the player away from it. The latest word alone proves nothing: any server
 // can say that any player has joined.
-func claimedElsewhere(s *view.Snapshot, own fleet.InstanceID, id fleet.PlayerID, near map[fleet.GroupName]bool) bool {
+func claimedElsewhere(s *view.Snapshot, own fleet.InstanceID, id fleet.PlayerID, peers func(fleet.GroupName) bool) bool {
 	told := s.PresencesOf(id)
 	return slices.ContainsFunc(told, func(at fleet.Presence) bool {
-		if at.Proxy || at.By == own || near[groupOf(s, at.By)] || !s.Tells(at.By) {
+		if at.Proxy || at.By == own || peers(groupOf(s, at.By)) || !s.Tells(at.By) {
 			return false
 		}
 		return !slices.ContainsFunc(told, func(by fleet.Presence) bool {

@@ -43,10 +43,8 @@ type Config struct {
 	HasRoom func(*gin.Context, fleet.Credential) bool
 	// Tell tells the clients of all gateways of an event that is live only.
 	Tell func(events.Event)
-	// StateOf is a state in the words of the known plugins; Proxies reports whether a
-	// platform passes players on.
+	// StateOf is a state in the words of the known plugins.
 	StateOf func(fleet.State) string
-	Proxies func(platform string) bool
 	Now     func() time.Time
 }
 
@@ -109,7 +107,7 @@ func (a *API) proxyRoutes() []server.Route {
 func (a *API) asProxy(serve gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		s := a.cfg.Operations.Snapshot()
-		if !a.isProxy(s, server.OwnInstance(c)) {
+		if !isProxy(s, server.OwnInstance(c)) {
 			server.Fail(c, errs.New(errs.Denied, "only proxies may: the platform of this instance's group is no proxy: give it one that is, such as VELOCITY, or add it to the catalog with category PROXY"))
 			return
 		}
