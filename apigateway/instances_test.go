@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -579,4 +580,42 @@ func TestAStaticGroupStartsItsOwnInstancesAgain(t *testing.T) {
 	}
 	s.start("world")
 	s.do("POST", "/api/v1/groups/world/start", nil).want(409)
+}
+
+func TestListsShowOneInstanceOfANameAndNoneThatEndedMoreThanAMinuteAgo(t *testing.T) {
+	var ahead atomic.Int64
+	s := newSite(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	shows := func(query string, want ...fleet.InstanceID) {
+		t.Helper()
+		for _, path := range []string{"/api/v1/services", "/api/v1/instances"} {
+			r := s.do("GET", path+query, nil).want(200).is("total", len(want))
+			for n, id := range want {
+				r.is(fmt.Sprintf("data.%d.uid", n), id).is(fmt.Sprintf("data.%d.id", n), "lobby-1")
+			}
+		}
+	}
+	first := s.start("lobby")
+	s.status(first, "node-1", fleet.Status{State: fleet.Stopped})
+	shows("", first)
+	second := s.start("lobby")
+	s.status(second, "node-1", fleet.Status{State: fleet.Online})
+	shows("", second)
+	shows("?state=STOPPED")
+	shows("?all=true", second, first)
+	shows("?all=true&state=STOPPED", first)
+	s.do("GET", "/api/v1/services?group=lobby", nil, stock...).want(200).is("0.uid", second).is("1", nil)
+	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("instances.0.uid", second).is("instances.1", nil)
+	s.do("GET", "/api/v1/services/lobby-1", nil).want(200).is("uid", second).is("state", "RUNNING")
+	s.do("GET", "/api/v1/services/"+string(first), nil).want(200).is("id", "lobby-1").is("state", "STOPPED")
+
+	s.status(second, "node-1", fleet.Status{State: fleet.Crashed})
+	shows("", second)
+	ahead.Store(int64(61 * time.Second))
+	shows("")
+	shows("?all=true", second, first)
+	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("instances.0", nil)
+	s.do("GET", "/api/v1/services/"+string(second), nil).want(200).is("state", "CRASHED")
+	s.do("GET", "/api/v1/services/lobby-1", nil).want(200).is("uid", second)
 }

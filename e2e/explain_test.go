@@ -112,7 +112,7 @@ func views(admin *cluster.Client) map[string]func(id string) shown {
 	return map[string]func(id string) shown{
 		"v1 list": func(id string) shown {
 			var page struct{ Data []shown }
-			admin.Do("GET", "/api/v1/services?pageSize=500", nil).OK(200, &page)
+			admin.Do("GET", "/api/v1/services?all=true&pageSize=500", nil).OK(200, &page)
 			for _, s := range page.Data {
 				if s.UID == id {
 					return s

@@ -195,11 +195,11 @@ type Instance struct {
 	Generation int64  `json:"generation"`
 }
 
-// Instances lists a group's instances.
+// Instances lists a group's instances, those that have ended too.
 func (c *Client) Instances(group string) []Instance {
 	c.t.Helper()
 	var page struct{ Data []Instance }
-	c.Do("GET", "/api/v1/services?pageSize=500&group="+group, nil).OK(200, &page)
+	c.Do("GET", "/api/v1/services?all=true&pageSize=500&group="+group, nil).OK(200, &page)
 	return page.Data
 }
 

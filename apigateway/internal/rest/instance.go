@@ -195,6 +195,47 @@ type instanceFilter struct {
 	group fleet.GroupName
 	node  fleet.NodeID
 	state string
+	// all wants every record of an instance that has ended too.
+	all bool
+}
+
+// listedFor is how long lists show an instance that has ended.
+const listedFor = time.Minute
+
+// superseded reports whether an instance has ended and its name means another one by now.
+func superseded(s *view.Snapshot, i *fleet.Instance) bool {
+	if !i.Terminal() {
+		return false
+	}
+	named, ok := s.ByName(i.Intent.Name)
+	return ok && named.Intent.ID != i.Intent.ID
+}
+
+// listing are the instances that a filter wants, in order.
+type listing struct {
+	all []*fleet.Instance
+	// ended are the indexes in all of those that leave the list some time after their end.
+	ended []int
+}
+
+// at are those that are shown at a time.
+func (l listing) at(now time.Time) []*fleet.Instance {
+	over := map[int]bool{}
+	for _, n := range l.ended {
+		if now.Sub(l.all[n].FinishedAt()) > listedFor {
+			over[n] = true
+		}
+	}
+	if len(over) == 0 {
+		return l.all
+	}
+	out := make([]*fleet.Instance, 0, len(l.all)-len(over))
+	for n, i := range l.all {
+		if !over[n] {
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 // maxFilter bounds what a filter compares with, in bytes: no name and no state is longer.
@@ -213,13 +254,11 @@ func (f instanceFilter) wants(i *fleet.Instance) bool {
 		(f.state == "" || strings.EqualFold(f.state, StateOf(s)) || strings.EqualFold(f.state, string(s)))
 }
 
-// instancesOf are the instances a filter wants, by group and ordinal, the latest
-// of one name first.
-func instancesOf(s *view.Snapshot, f instanceFilter) []*fleet.Instance {
-	var out []*fleet.Instance
+// listingOf are the instances a filter wants, by group and ordinal, the latest of one name first.
+func listingOf(s *view.Snapshot, f instanceFilter) (out listing) {
 	take := func(i *fleet.Instance) {
-		if f.wants(i) {
-			out = append(out, i)
+		if f.wants(i) && (f.all || !superseded(s, i)) {
+			out.all = append(out.all, i)
 		}
 	}
 	switch {
@@ -238,9 +277,14 @@ func instancesOf(s *view.Snapshot, f instanceFilter) []*fleet.Instance {
 			take(i)
 		}
 	}
-	slices.SortFunc(out, func(a, b *fleet.Instance) int {
+	slices.SortFunc(out.all, func(a, b *fleet.Instance) int {
 		return cmp.Or(cmp.Compare(a.Intent.Group, b.Intent.Group), cmp.Compare(a.Intent.Ordinal, b.Intent.Ordinal),
 			b.Intent.CreatedAt.Compare(a.Intent.CreatedAt), cmp.Compare(a.Intent.ID, b.Intent.ID))
 	})
+	for n, i := range out.all {
+		if !f.all && i.Terminal() {
+			out.ended = append(out.ended, n)
+		}
+	}
 	return out
 }

@@ -60,7 +60,7 @@ func (a *API) listInstances(c *gin.Context) {
 	if !ok {
 		return
 	}
-	f := instanceFilter{group: fleet.GroupName(c.Query("group")), node: fleet.NodeID(c.Query("node")), state: c.Query("state")}
+	f := instanceFilter{group: fleet.GroupName(c.Query("group")), node: fleet.NodeID(c.Query("node")), state: c.Query("state"), all: c.Query("all") == "true"}
 	server.SendKept(c, a.instances.page(a.snapshot(), f, page, a.cfg.Now()))
 }
 

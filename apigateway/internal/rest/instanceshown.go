@@ -26,7 +26,7 @@ type shownInstances struct {
 	one  *encoded.Objects[fleet.InstanceID, encoded.Instance, encoded.Ticking]
 	live *encoded.Objects[fleet.InstanceID, livingFrom, encoded.Ticking]
 	// order has the instances a filter wants, pages the bodies made of them.
-	order *encoded.Memo[int64, instanceFilter, []*fleet.Instance]
+	order *encoded.Memo[int64, instanceFilter, listing]
 	pages *encoded.Memo[pagesFrom, pageWanted, *encoded.Body]
 }
 
@@ -50,7 +50,7 @@ func newShownInstances() *shownInstances {
 	return &shownInstances{
 		one:   encoded.NewObjects[fleet.InstanceID, encoded.Instance, encoded.Ticking](),
 		live:  encoded.NewObjects[fleet.InstanceID, livingFrom, encoded.Ticking](),
-		order: encoded.NewMemo[int64, instanceFilter](keptOrder, func(all []*fleet.Instance) int { return len(all) }),
+		order: encoded.NewMemo[int64, instanceFilter](keptOrder, func(l listing) int { return len(l.all) }),
 		pages: encoded.NewMemo[pagesFrom, pageWanted](keptPages, (*encoded.Body).Size),
 	}
 }
@@ -90,7 +90,7 @@ func (h *shownInstances) page(s *view.Snapshot, f instanceFilter, page server.Wa
 	}
 	version, now := encoded.InstancesOf(s), now.Truncate(time.Second)
 	return h.pages.Get(pagesFrom{version, now.Unix()}, pageWanted{f, page}, func() *encoded.Body {
-		all := h.ordered(s, f)
+		all := h.listed(s, f, now)
 		return encoded.NewBody(server.EncodePage(page, all, func(to []byte, i *fleet.Instance) []byte { return h.of(s, i, now).Append(to, now) }))
 	})
 }
@@ -98,7 +98,7 @@ func (h *shownInstances) page(s *view.Snapshot, f instanceFilter, page server.Wa
 // bare are the first pageInstances instances a filter wants as an array without a page.
 func (h *shownInstances) bare(s *view.Snapshot, f instanceFilter, now time.Time) []byte {
 	out := []byte{'['}
-	all := h.ordered(s, f)
+	all := h.listed(s, f, now)
 	for n, i := range all[:min(len(all), pageInstances)] {
 		if n > 0 {
 			out = append(out, ',')
@@ -108,10 +108,10 @@ func (h *shownInstances) bare(s *view.Snapshot, f instanceFilter, now time.Time)
 	return append(out, ']')
 }
 
-// ordered are the instances a filter wants, in order.
-func (h *shownInstances) ordered(s *view.Snapshot, f instanceFilter) []*fleet.Instance {
+// listed are the instances a filter wants at a time, in order.
+func (h *shownInstances) listed(s *view.Snapshot, f instanceFilter, now time.Time) []*fleet.Instance {
 	if f.none() {
 		return nil
 	}
-	return h.order.Get(encoded.InstancesOf(s), f, func() []*fleet.Instance { return instancesOf(s, f) })
+	return h.order.Get(encoded.InstancesOf(s), f, func() listing { return listingOf(s, f) }).at(now)
 }

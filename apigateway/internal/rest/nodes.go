@@ -219,12 +219,12 @@ func (a *API) getNode(c *gin.Context) {
 
 // sendNode answers with a node and its instances.
 func (a *API) sendNode(c *gin.Context, s *view.Snapshot, n *fleet.Node) {
-	out := nodeOf(s, n, currentTemplates(s))
+	out, now := nodeOf(s, n, currentTemplates(s)), a.cfg.Now()
 	out.Instances = []instance{}
-	for _, i := range instancesOf(s, instanceFilter{node: n.ID}) {
-		out.Instances = append(out.Instances, instanceOf(s, i, a.cfg.Now()))
+	for _, i := range a.instances.listed(s, instanceFilter{node: n.ID}, now) {
+		out.Instances = append(out.Instances, instanceOf(s, i, now))
 	}
-	out.Revoked = revocationOf(s, n.ID, a.cfg.Now())
+	out.Revoked = revocationOf(s, n.ID, now)
 	server.ETag(c, operate.NodeRevision(s, n))
 	c.JSON(http.StatusOK, out)
 }
