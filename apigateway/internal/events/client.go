@@ -34,6 +34,10 @@ type client struct {
 	past int
 	// told is the last id the client was sent.
 	told Position
+	// counts is true when the events of this stream are numbered from 1 on, without gaps;
+	// counted is the latest number.
+	counts  bool
+	counted int64
 	// live is true once the client was up to date: from then on it must keep up.
 	live bool
 	// out is what is written next, nil for nothing, and sent how many events of the log are in it.
@@ -76,6 +80,27 @@ func nameable(types string) error {
 	return nil
 }
 
+// What the sequence of an event is: its revision, or its number on the connection.
+const (
+	byRevision   = "revision"
+	byConnection = "connection"
+)
+
+// numbering is Malformed when a client asks for a sequence that there is not, or resumes by one
+// that says nothing on another connection.
+func numbering(c *gin.Context) error {
+	switch by := c.Query("numbering"); by {
+	case "", byRevision:
+	case byConnection:
+		if c.Query("lastSequence") != "" {
+			return &errs.Error{Kind: errs.Malformed, Field: "lastSequence", Message: "lastSequence says nothing with numbering=connection, where every connection counts from 1: resume with the header Last-Event-ID"}
+		}
+	default:
+		return &errs.Error{Kind: errs.Malformed, Field: "numbering", Message: fmt.Sprintf("numbering must be %s or %s, is %q", byRevision, byConnection, by)}
+	}
+	return nil
+}
+
 func newClient(s *Streams, c *gin.Context) *client {
 	f := filter{group: fleet.GroupName(c.Query("group"))}
 	for name := range strings.SplitSeq(c.Query("types"), ",") {
@@ -83,7 +108,10 @@ func newClient(s *Streams, c *gin.Context) *client {
 			f.types = append(f.types, Type(strings.ToUpper(name)), Type(name)) // those of instances are as they made them
 		}
 	}
-	return &client{streams: s, log: s.cfg.Log, filter: f, past: s.cfg.Log.now().past, w: c.Writer, rc: http.NewResponseController(c.Writer)}
+	return &client{
+		streams: s, log: s.cfg.Log, filter: f, past: s.cfg.Log.now().past, counts: c.Query("numbering") == byConnection,
+		w: c.Writer, rc: http.NewResponseController(c.Writer),
+	}
 }
 
 // serve writes until the client goes, falls behind, or the streams are closed.
@@ -154,9 +182,11 @@ func (c *client) open(start origin) error {
 	_ = c.rc.SetReadDeadline(time.Time{}) // nothing more is read; unsupported is as good
 	c.w.WriteHeader(http.StatusOK)
 	c.at, c.told = cursor{pos: start.pos, told: c.log.now().told}, start.pos
-	c.frame("connected", Fields{
-		"message": "connected", "latestSequence": c.log.Head(), "clusterId": c.streams.cfg.ClusterID,
-	})
+	latest := c.log.Head()
+	if c.counts {
+		latest = 0
+	}
+	c.frame("connected", Fields{"message": "connected", "latestSequence": latest, "clusterId": c.streams.cfg.ClusterID})
 	if start.lost {
 		c.resync()
 	}
@@ -250,8 +280,12 @@ func (c *client) sendPages(events []Event) error {
 func (c *client) resync() {
 	c.streams.metrics.resyncs.Inc()
 	p := c.log.after(cursor{}, 0)
+	last, earliest, latest := c.at.pos.Rev, p.from, p.head
+	if c.counts { // its own number is the next
+		last, earliest, latest = c.counted, c.counted+1, c.counted+1
+	}
 	e := Event{Type: ResyncRequired, At: Position{Rev: p.head}, Fields: Fields{
-		"lastSequence": c.at.pos.Rev, "earliestSequence": p.from, "latestSequence": p.head, "timestamp": time.Now().UTC(),
+		"lastSequence": last, "earliestSequence": earliest, "latestSequence": latest, "timestamp": time.Now().UTC(),
 	}}
 	e.frame = e.framed()
 	c.put(e)
@@ -300,7 +334,12 @@ func (c *client) put(e Event) {
 	if !e.Live() {
 		c.told = e.At
 	}
-	c.buffer().Write(e.frame)
+	frame := e.frame
+	if c.counts {
+		c.counted++
+		frame = e.framedAs(c.counted)
+	}
+	c.buffer().Write(frame)
 }
 
 // frame adds a frame of the stream itself.

@@ -71,24 +71,26 @@ func (e Event) concerns(g fleet.GroupName) bool { return g != "" && (g == e.Grou
 func (e Event) Live() bool { return e.At == Position{} }
 
 // framed is the event as it is sent: with its id, if it has one.
-func (e Event) framed() []byte {
+func (e Event) framed() []byte { return e.framedAs(e.At.Rev) }
+
+// framedAs is framed with another sequence.
+func (e Event) framedAs(sequence int64) []byte {
 	out := []byte("event: message\n")
 	if !e.Live() {
 		out = fmt.Appendf(out, "id: %s\n", e.At)
 	}
-	return fmt.Appendf(out, "data: %s\n\n", e.encode())
+	return fmt.Appendf(out, "data: %s\n\n", e.encode(sequence))
 }
 
-// encode is the event as clients read it: its fields, type and, with an id, the
-// revision as sequence.
-func (e Event) encode() []byte {
+// encode is the event as clients read it: its fields, its type and a sequence, 0 for none.
+func (e Event) encode(sequence int64) []byte {
 	out := make(Fields, len(e.Fields)+2)
 	for k, v := range e.Fields {
 		out[k] = v
 	}
 	out["type"] = e.Type
-	if !e.Live() {
-		out["sequence"] = e.At.Rev
+	if sequence != 0 {
+		out["sequence"] = sequence
 	}
 	b, err := json.Marshal(out)
 	if err != nil { // fields are strings, numbers, times and lists of them

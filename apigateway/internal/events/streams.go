@@ -238,6 +238,9 @@ func (s *Streams) start(c *gin.Context) (origin, error) {
 	if err := nameable(c.Query("types")); err != nil {
 		return origin{}, err
 	}
+	if err := numbering(c); err != nil {
+		return origin{}, err
+	}
 	head := s.cfg.Log.Head()
 	if head == 0 {
 		return origin{}, errs.New(errs.Unavailable, "the gateway is still reading the fleet's state: retry")

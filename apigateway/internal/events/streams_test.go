@@ -1,10 +1,12 @@
 package events_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -116,6 +118,83 @@ func TestAFilterHidesEventsAndKeepsTheirIDs(t *testing.T) {
 		if f.comment == "keep-alive" && f.id == strconv.FormatInt(gone, 10) {
 			return
 		}
+	}
+}
+
+func TestAStreamThatCountsHasNoGapsAndResumesByItsIDs(t *testing.T) {
+	etcd := storetest.Start(t)
+	r := newReplica(t, etcd)
+	connect := func(r *replica, header ...string) *stream {
+		resp, cancel := r.request("?numbering=connection", header...)
+		s := &stream{t: t, resp: resp, in: bufio.NewReader(resp.Body), cancel: cancel}
+		if f := s.next(); f.event != "connected" || f.field(t, "latestSequence") != 0. {
+			t.Fatalf("the first frame is %+v", f)
+		}
+		return s
+	}
+	counted := func(s *stream, n int) frame {
+		t.Helper()
+		f := s.next()
+		if f.field(t, "sequence") != float64(n) {
+			t.Errorf("the event number %d is %+v", n, f)
+		}
+		return f
+	}
+	s, other := connect(r), r.open("")
+	r.createGroup("a")
+	rev := r.commit( // one revision, two events, and before it one without any
+		store.Create(store.GroupKey("b"), fleet.Group{Name: "b"}), store.Create(store.GroupKey("c"), fleet.Group{Name: "c"}))
+	counted(s, 1)
+	counted(s, 2)
+	if f := counted(s, 3); f.id != fmt.Sprintf("%d-2", rev) {
+		t.Errorf("its id is %q", f.id)
+	}
+	for n := range 3 {
+		if f := other.next(); n > 0 && f.field(t, "sequence") != float64(rev) {
+			t.Errorf("by revision: %+v", f)
+		}
+	}
+	r.log.Tell(events.Event{Type: "OWN:ROUND_OVER", Fields: events.Fields{}})
+	if f := counted(s, 4); f.id != "" {
+		t.Errorf("a live event: %+v", f)
+	}
+	if f := other.next(); f.field(t, "sequence") != nil {
+		t.Errorf("a live event by revision: %+v", f)
+	}
+	r.createGroup("d")
+	last := counted(s, 5).id
+	s.cancel()
+
+	missed := r.createGroup("e")
+	for _, at := range []*replica{r, newReplica(t, etcd)} { // also from history
+		s = connect(at, "Last-Event-ID", fmt.Sprintf("%d-1", rev))
+		for n := 1; n <= 2; n++ {
+			counted(s, n)
+		}
+		if f := counted(s, 3); f.id != strconv.FormatInt(missed, 10) {
+			t.Errorf("the third is %+v", f)
+		}
+		s.cancel()
+	}
+	s = connect(r, "Last-Event-ID", strconv.FormatInt(1<<40, 10))
+	f := counted(s, 1)
+	if f.field(t, "type") != "RESYNC_REQUIRED" || f.field(t, "lastSequence") != 0. || f.field(t, "earliestSequence") != 1. || f.field(t, "latestSequence") != 1. {
+		t.Errorf("a position that cannot be resumed: %+v", f)
+	}
+	r.createGroup("f")
+	counted(s, 2)
+
+	for query, field := range map[string]string{
+		"?numbering=connection&lastSequence=" + last: "lastSequence", "?numbering=stream": "numbering", "?numbering=Connection": "numbering",
+	} {
+		resp, _ := r.request(query)
+		body, _ := io.ReadAll(resp.Body)
+		if resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), field) {
+			t.Errorf("%s: %s %s", query, resp.Status, body)
+		}
+	}
+	if f := r.open("?numbering=revision&lastSequence=" + strconv.FormatInt(rev, 10)).next(); f.field(t, "groupName") != "d" {
+		t.Errorf("numbered by revision, it resumes at %+v", f)
 	}
 }
 
