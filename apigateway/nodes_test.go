@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 )
@@ -186,4 +187,29 @@ func TestACordonTellsSinceWhichRevisionItHolds(t *testing.T) {
 		t.Errorf("%s after revision %d", first.raw, before)
 	}
 	s.do("POST", "/api/v1/nodes/node-1/uncordon", nil).want(200).is("nodeId", "node-1").is("status", "ONLINE")
+}
+
+func TestANodeWhoseReportsAreOverdueIsUnreachableUntilItReports(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	said := s.stream("/api/v1/events/stream?types=NODE_HEARTBEAT_STALE,NODE_HEARTBEAT_RESUMED")
+	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("status", "ONLINE")
+	key, first := store.ReportKey("node-1"), time.Now().UTC()
+	rev := s.commit(store.Create(key, fleet.Report{Node: "node-1", At: first, EverySeconds: 1}))
+	becomes := func(status string) {
+		t.Helper()
+		await.That(t, "a node that is "+status, func() string {
+			r := s.do("GET", "/api/v1/nodes/node-1", nil).want(200)
+			return await.Unless(r.field("status") == status, "%s", r.raw)
+		})
+	}
+	becomes("UNREACHABLE")
+	comes(t, said, `"missedPongs":3,"nodeId":"node-1","type":"NODE_HEARTBEAT_STALE"`, "NODE_HEARTBEAT_RESUMED")
+	s.do("GET", "/api/v1/nodes?state=unreachable", nil).want(200).is("total", 1).is("data.0.type", "CONNECTED")
+	s.commit(store.Replace(key, fleet.Report{Node: "node-1", At: first.Add(time.Minute), EverySeconds: 30}, rev))
+	becomes("ONLINE")
+	comes(t, said, `"nodeId":"node-1","type":"NODE_HEARTBEAT_RESUMED"`)
+	if n := strings.Count(said.String(), "NODE_HEARTBEAT_STALE"); n != 1 {
+		t.Errorf("told %d times: %s", n, said)
+	}
 }

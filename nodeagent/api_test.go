@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -210,6 +212,22 @@ func TestTheAgentTellsItsRoomAndTheTemplatesAtHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	await.That(t, "the template in the report of the next agent", warm(session.CreateRev))
+}
+
+func TestTheAgentReportsAsOftenAsItSaysAlthoughNothingChanges(t *testing.T) {
+	s := newSite(t)
+	var ahead atomic.Int64
+	s.start(func(c *nodeagent.Config) {
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	begun := time.Now()
+	for n := range 4 {
+		await.That(t, "a report that is no older than it may be", func() string {
+			r, err := store.Get(t.Context(), s.store, store.ReportKey(node))
+			return await.Unless(err == nil && r.EverySeconds == 30 && !r.At.Before(begun.Add(time.Duration(ahead.Load()))), "the report number %d: %+v, %v", n, r, err)
+		})
+		ahead.Add(int64(time.Hour))
+	}
 }
 
 func TestANodeIsWarmedAndTellsWhatItKeeps(t *testing.T) {

@@ -215,6 +215,9 @@ type Report struct {
 	// CacheBytes is the size of what the node's cache holds; 0 also of an agent that does not tell.
 	CacheBytes int64     `json:"cacheBytes,omitempty"`
 	At         time.Time `json:"at"`
+	// EverySeconds is after how many seconds at most the agent writes the next report, changed or
+	// not; 0 of an older agent, which writes only what changed.
+	EverySeconds int `json:"everySeconds,omitempty"`
 }
 
 // MaxWarm bounds Report.Warm.

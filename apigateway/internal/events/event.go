@@ -26,6 +26,9 @@ const (
 	NodeDisconnected        Type = "NODE_DISCONNECTED"
 	NodeCordonChanged       Type = "NODE_CORDON_CHANGED"
 	TemplateUpdated         Type = "TEMPLATE_UPDATED"
+	// NodeHeartbeatStale and NodeHeartbeatResumed are live only: see Heartbeats.
+	NodeHeartbeatStale   Type = "NODE_HEARTBEAT_STALE"
+	NodeHeartbeatResumed Type = "NODE_HEARTBEAT_RESUMED"
 	// NodeStatus is live only, like GroupAggregatesUpdated when only players changed.
 	NodeStatus Type = "NODE_STATUS"
 	// NodeCacheStatus is live only.

@@ -19,11 +19,10 @@ func (t *translator) instance(id fleet.InstanceID, before, after *fleet.Instance
 		t.count(id, before.Intent.Group, nil)
 		return
 	}
-	was, is := v1State(before), v1State(after)
-	if was != is {
-		reason, message := after.Why()
-		fields := Fields{"oldState": was, "newState": is, "reason": v1Reason(reason), "message": message}
-		if was == "" {
+	reason, message := after.Why()
+	for _, step := range stepsBetween(v1State(before), v1State(after), restartedInPlace(before, after)) {
+		fields := Fields{"oldState": step.from, "newState": step.to, "reason": v1Reason(reason), "message": message}
+		if step.from == "" {
 			fields["oldState"] = nil
 		}
 		t.store(instanceEvent(InstanceStateChanged, after, fields))
@@ -73,6 +72,47 @@ func v1State(i *fleet.Instance) string {
 		return "CRASHED"
 	}
 	return ""
+}
+
+// step is a change of state in the words of the API's first version; from is "" at a beginning.
+type step struct{ from, to string }
+
+// followers are the states that PrexorCloud's clients expect after each: STOPPED and CRASHED are
+// the end of a record for them.
+var followers = map[string][]string{
+	"SCHEDULED": {"PREPARING", "STARTING", "RUNNING", "STOPPING", "STOPPED", "CRASHED"},
+	"PREPARING": {"SCHEDULED", "STARTING", "RUNNING", "STOPPING", "STOPPED", "CRASHED"},
+	"STARTING":  {"SCHEDULED", "RUNNING", "STOPPING", "STOPPED", "CRASHED"},
+	"RUNNING":   {"DRAINING", "STOPPING", "STOPPED", "CRASHED"},
+	"DRAINING":  {"RUNNING", "STOPPING", "STOPPED", "CRASHED"},
+	"STOPPING":  {"STOPPED", "CRASHED"},
+	"STOPPED":   nil,
+	"CRASHED":   nil,
+}
+
+// stepsBetween are the changes by which clients follow an instance from one state to another. An
+// instance keeps its record when it starts again, and when its lost node returns. For clients
+// the record ends then, crashed or stopped, and another one begins.
+func stepsBetween(was, is string, crashed bool) []step {
+	switch {
+	case was == is:
+		return nil
+	case was == "" || slices.Contains(followers[was], is):
+		return []step{{was, is}}
+	case len(followers[was]) == 0:
+		return []step{{"", is}}
+	}
+	end := "STOPPED"
+	if crashed {
+		end = "CRASHED"
+	}
+	return []step{{was, end}, {"", is}}
+}
+
+// restartedInPlace reports whether the instance's node has started it again after a crash.
+func restartedInPlace(before, after *fleet.Instance) bool {
+	return before != nil && before.Status != nil && after.Status != nil &&
+		before.Status.Generation == after.Status.Generation && before.Status.Restarts < after.Status.Restarts
 }
 
 // v1Reason is the reason as clients see it; a lost node has its own spelling there.

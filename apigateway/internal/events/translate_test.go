@@ -1,12 +1,16 @@
 package events_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/apigateway/internal/events"
+	"github.com/orreryhq/orrery/apigateway/internal/rest"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -119,6 +123,12 @@ func record(exit *fleet.Exit, class fleet.CrashCategory) view.Change {
 		ID: "abc123-1-1", Instance: "abc123", Name: "lobby-1", Group: "lobby", Node: "n1", Generation: 1, Reason: fleet.ReasonExited,
 		Exit: exit, Category: class, Cause: "panic: x", Fingerprint: "0123456789abcdef", Last: []string{"starting", "panic: x"}, StartedAt: at, At: at.Add(1500 * time.Millisecond),
 	}}
+}
+
+func again(i *fleet.Instance) { i.Status.Restarts++ }
+
+func because(r fleet.Reason) func(*fleet.Instance) {
+	return func(i *fleet.Instance) { i.Status.Reason = r }
 }
 
 func neverStarted(i *fleet.Instance) { i.Status.StartedAt = time.Time{} }
@@ -312,6 +322,18 @@ func TestTranslate(t *testing.T) {
 		}, nil},
 		{"and what changes nothing is not", []view.Change{audited("auth.logout", "user", "ann"), audited("instance.command", "instance", "abc123")}, nil},
 		{"an entry of the audit that is removed is nothing", []view.Change{{Kind: view.KindAudit, Rev: 7, Key: []string{"u"}, Before: &fleet.AuditSlip{}}}, nil},
+		{"a restart in place is an end and a beginning", []view.Change{
+			told(in(fleet.Online), in(fleet.Starting, again, because(fleet.ReasonRestartedInPlace))),
+		}, []line{
+			changed("7-1", "RUNNING", "CRASHED", "RestartedInPlace", fleet.ReasonRestartedInPlace.Text()),
+			changed("7-2", nil, "STARTING", "RestartedInPlace", fleet.ReasonRestartedInPlace.Text()),
+		}},
+		{"another generation of one that runs is an end and a beginning", []view.Change{
+			told(in(fleet.Stopping), in(fleet.Preparing, func(i *fleet.Instance) { i.Intent.Generation, i.Status.Generation = 2, 2 })),
+		}, []line{changed("7-1", "STOPPING", "STOPPED", "Ready", ready), changed("7-2", nil, "PREPARING", "Ready", ready)}},
+		{"an instance whose lost node is back begins again", []view.Change{
+			told(in(fleet.Offline), in(fleet.Starting)),
+		}, []line{changed("7", nil, "STARTING", "Ready", ready)}},
 		{"what is only the machinery's is nothing", []view.Change{
 			{Kind: view.KindPlan, Rev: 7, Key: []string{"d"}},
 			{Kind: view.KindAlloc, Rev: 7, Key: []string{"n1"}},
@@ -326,6 +348,55 @@ func TestTranslate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// possible are the transitions that PrexorCloud's clients know; "" is no record, or one that has ended.
+var possible = map[string]string{
+	"":          "SCHEDULED PREPARING STARTING RUNNING STOPPING STOPPED CRASHED",
+	"SCHEDULED": "PREPARING STARTING RUNNING STOPPING STOPPED CRASHED",
+	"PREPARING": "SCHEDULED STARTING RUNNING STOPPING STOPPED CRASHED",
+	"STARTING":  "SCHEDULED RUNNING STOPPING STOPPED CRASHED",
+	"RUNNING":   "STOPPING STOPPED CRASHED",
+	"STOPPING":  "STOPPED CRASHED",
+}
+
+func TestAClientOnlySeesTransitionsThatItHoldsPossible(t *testing.T) {
+	empty := view.New(nil, nil).Snapshot()
+	rapid.Check(t, func(t *rapid.T) {
+		var before *fleet.Instance
+		shown := ""
+		for n := range rapid.IntRange(1, 12).Draw(t, "changes") {
+			after := in(rapid.SampledFrom(fleet.States[:]).Draw(t, "state"))
+			if before != nil {
+				after.Intent.Generation = before.Intent.Generation + rapid.Int64Range(0, 1).Draw(t, "generations")
+			}
+			if after.Status != nil {
+				after.Status.Generation = after.Intent.Generation
+				after.Status.Restarts = rapid.IntRange(0, 3).Draw(t, "restarts")
+			}
+			change := told(before, after)
+			change.Rev = int64(n + 1)
+			for _, e := range events.Translate(view.Batch{Before: empty, After: empty, Changes: []view.Change{change}}, events.TotalsOf(empty), time.Time{}) {
+				if e.Type != events.InstanceStateChanged {
+					continue
+				}
+				from, _ := e.Fields["oldState"].(string)
+				to, _ := e.Fields["newState"].(string)
+				ended := shown == "STOPPED" || shown == "CRASHED"
+				if from != shown && !(from == "" && ended) {
+					t.Fatalf("from %q to %q while %q is shown", from, to, shown)
+				}
+				if !slices.Contains(strings.Fields(possible[from]), to) {
+					t.Fatalf("from %q to %q is impossible", from, to)
+				}
+				shown = to
+			}
+			if want := rest.StateOf(after.State()); shown != want {
+				t.Fatalf("%s is shown as %q, want %q", after.State(), shown, want)
+			}
+			before = after
+		}
+	})
 }
 
 func TestPositions(t *testing.T) {

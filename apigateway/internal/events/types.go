@@ -11,7 +11,7 @@ const InstanceMetrics Type = "INSTANCE_METRICS"
 // reserved are the types that known clients take for something of their own and nothing
 // tells of here: what belongs to features that are not there, and what does not happen.
 var reserved = []Type{
-	"NODE_HEARTBEAT_STALE", "NODE_HEARTBEAT_RESUMED", "NODE_DRAIN_REQUESTED", "NODE_DRAIN_COMPLETED",
+	"NODE_DRAIN_REQUESTED", "NODE_DRAIN_COMPLETED",
 	"INSTANCE_WARM_CHANGED", "INSTANCE_DRAINING", "INSTANCE_CONSOLE_OUTPUT", "DEPLOYMENT_CREATED", "DEPLOYMENT_COMPLETED", "PLAYER_JOURNEY",
 	"MAINTENANCE_UPDATED", "MODULE_LOADED", "MODULE_UNLOADED", "MODULE_FRONTEND_RELOADED", "CAPABILITY_REGISTERED",
 	"CAPABILITY_UNREGISTERED", "CAPABILITY_PROVIDER_CHANGED", "CHOREOGRAPHY_OVERLAY_ACTIVATED", "CHOREOGRAPHY_OVERLAY_DEACTIVATED",
@@ -21,7 +21,7 @@ var reserved = []Type{
 var emitted = []Type{
 	GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, GroupAggregatesUpdated, GroupCrashLoop,
 	InstanceStateChanged, InstanceCrashed, InstanceRemoved, InstanceMetrics,
-	NodeConnected, NodeDisconnected, NodeCordonChanged, NodeStatus, NodeCacheStatus,
+	NodeConnected, NodeDisconnected, NodeCordonChanged, NodeStatus, NodeCacheStatus, NodeHeartbeatStale, NodeHeartbeatResumed,
 	TemplateUpdated, NetworkCreated, NetworkUpdated, NetworkDeleted, ClusterConfigChanged, ResourceChanged,
 	PlayerConnected, PlayerDisconnected, PlayerTransfer, ResyncRequired,
 }

@@ -40,6 +40,8 @@ type Config struct {
 	Templates  *upstream.Templates
 	Schedulers *upstream.Schedulers
 	Players    *presence.Table
+	// Stale reports whether a node's reports are overdue.
+	Stale func(fleet.NodeID) bool
 	// Past is how the fleet did; see NewPast.
 	Past   *series.Ring
 	Logs   *logs.Logs

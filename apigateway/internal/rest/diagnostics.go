@@ -124,7 +124,8 @@ func (a *API) diagnose(c *gin.Context) (map[string]any, error) {
 	if server.Allowed(c, auth.SystemLogsView) {
 		out.Logs = append(out.Logs, records.Last(telemetry.RecordFilter{}, diagnosedRecords)...)
 	}
-	out.list(s)
+	templates := currentTemplates(s)
+	out.list(s, func(n *fleet.Node) node { return a.nodeOf(s, n, templates) })
 	var err error
 	if out.Leases, err = a.leasesOf(ctx); err != nil {
 		return nil, err
@@ -136,11 +137,10 @@ func (a *API) diagnose(c *gin.Context) (map[string]any, error) {
 }
 
 // list adds what there is, so much of it.
-func (d *diagnosis) list(s *view.Snapshot) {
-	templates := currentTemplates(s)
+func (d *diagnosis) list(s *view.Snapshot, show func(*fleet.Node) node) {
 	for _, n := range s.Nodes.All() {
 		if len(d.Nodes) < maxDiagnosed {
-			d.Nodes = append(d.Nodes, nodeOf(s, n, templates))
+			d.Nodes = append(d.Nodes, show(n))
 		}
 	}
 	held := map[fleet.GroupName]int{}

@@ -112,7 +112,7 @@ type warmTemplate struct {
 }
 
 // nodeOf shows a node as a snapshot has it; templates are the current ones by digest.
-func nodeOf(s *view.Snapshot, n *fleet.Node, templates map[string]string) node {
+func (a *API) nodeOf(s *view.Snapshot, n *fleet.Node, templates map[string]string) node {
 	out := node{
 		ID: n.ID, NodeID: n.ID, Address: n.Address, Type: "DISCONNECTED", Status: "OFFLINE",
 		TotalMemoryMb: n.Capacity.MemoryMiB, TotalCPU: n.Capacity.CPU, TotalDiskMb: n.Capacity.DiskMiB, FirstSeen: n.JoinedAt,
@@ -125,7 +125,10 @@ func nodeOf(s *view.Snapshot, n *fleet.Node, templates map[string]string) node {
 	out.addDesired(s, n)
 	if session, alive := s.NodeSessions.Get(n.ID); alive {
 		out.Type, out.Status, out.ConnectedSince = "CONNECTED", "ONLINE", &session.StartedAt
-		if out.Cordoned {
+		switch {
+		case a.cfg.Stale(n.ID):
+			out.Status = "UNREACHABLE"
+		case out.Cordoned:
 			out.Status = "CORDONED"
 		}
 	}
@@ -188,7 +191,7 @@ func (a *API) listNodes(c *gin.Context) {
 	var all []any
 	templates := currentTemplates(s)
 	for _, n := range s.Nodes.All() {
-		shown := nodeOf(s, n, templates)
+		shown := a.nodeOf(s, n, templates)
 		if state == "" || strings.EqualFold(state, shown.Status) || strings.EqualFold(state, shown.Type) {
 			all = append(all, shown)
 		}
@@ -219,7 +222,7 @@ func (a *API) getNode(c *gin.Context) {
 
 // sendNode answers with a node and its instances.
 func (a *API) sendNode(c *gin.Context, s *view.Snapshot, n *fleet.Node) {
-	out, now := nodeOf(s, n, currentTemplates(s)), a.cfg.Now()
+	out, now := a.nodeOf(s, n, currentTemplates(s)), a.cfg.Now()
 	out.Instances = []instance{}
 	for _, i := range a.instances.listed(s, instanceFilter{node: n.ID}, now) {
 		out.Instances = append(out.Instances, instanceOf(s, i, now))

@@ -66,7 +66,7 @@ func (f *figures) differs(now map[fleet.InstanceID]fleet.InstanceReport, s Steps
 // steps are the changes that are worth a write now.
 func (r *Reporter) steps(now fleet.Report) Steps {
 	return Steps{
-		Heartbeat: coarse * Interval(r.nodes, 0),
+		Heartbeat: r.heartbeatStep(),
 		Usage:     r.cfg.Now().Sub(r.usageAt) >= UsageInterval(r.nodes, len(now.Instances)),
 	}
 }

@@ -40,8 +40,8 @@ const (
 	cacheStep = 256 << 20
 	// staticStep is the least change of a static instance's directory that is, in bytes.
 	staticStep = 1 << 20
-	// coarse is how old a known heartbeat may get before a newer one is worth a write, in
-	// intervals of a fleet of this size, of a second at least.
+	// coarse is how old the report, and an instance's heartbeat in it, may get before it is written
+	// although nothing else changed, in intervals of a fleet of this size, of a second at least.
 	coarse       = 30
 	writeTimeout = 3 * time.Second
 )
@@ -83,9 +83,11 @@ type Reporter struct {
 	written fleet.Report
 	// writtenAt is when that was tried; zero before the first.
 	writtenAt time.Time
-	epoch     int64
-	rev       int64
-	read      bool
+	// recordAt is when the node's own record was written last; zero before the first time.
+	recordAt time.Time
+	epoch    int64
+	rev      int64
+	read     bool
 	// begun are the runs that had begun when it was written.
 	begun uint64
 	// figures are the parts of the instances' live figures as written, usageAt when what they
@@ -111,6 +113,15 @@ func Interval(nodes, sent int) time.Duration {
 	return max(every, time.Duration(nodes)*time.Second/fleetRate, min(byBytes, longest))
 }
 
+// heartbeatStep is how old a known heartbeat, and the node's record, may get before a newer one
+// is written.
+func (r *Reporter) heartbeatStep() time.Duration { return coarse * Interval(r.nodes, 0) }
+
+// due reports whether the node's record is as old as it said that it would become.
+func (r *Reporter) due(at time.Time) bool {
+	return at.Sub(r.recordAt) >= time.Duration(r.written.EverySeconds)*time.Second
+}
+
 // Run reports until ctx ends.
 func (r *Reporter) Run(ctx context.Context) {
 	ticker := time.NewTicker(every)
@@ -124,7 +135,7 @@ func (r *Reporter) Run(ctx context.Context) {
 		at := r.cfg.Now() // the report's own time has lost the monotonic reading
 		now := r.look(at)
 		fence, ok := r.cfg.Fence()
-		if !ok || (fence.Epoch() == r.epoch && !Differs(r.written, now, r.cfg.Capacity) && !r.figuresChanged(now) && !r.cfg.Players.Changed() && r.cfg.Begun() == r.begun) {
+		if !ok || (fence.Epoch() == r.epoch && !Differs(r.written, now, r.cfg.Capacity) && !r.figuresChanged(now) && !r.cfg.Players.Changed() && r.cfg.Begun() == r.begun && !r.due(at)) {
 			continue
 		}
 		r.count(ctx, at)
@@ -132,7 +143,7 @@ func (r *Reporter) Run(ctx context.Context) {
 			continue
 		}
 		r.writtenAt = at
-		if err := r.write(ctx, fence, now); err != nil && ctx.Err() == nil {
+		if err := r.write(ctx, fence, at, now); err != nil && ctx.Err() == nil {
 			r.cfg.Log.Debug("report not written", "error", err)
 		}
 	}
@@ -176,7 +187,7 @@ func (r *Reporter) look(at time.Time) fleet.Report {
 	return now
 }
 
-func (r *Reporter) write(ctx context.Context, fence store.Fence, now fleet.Report) error {
+func (r *Reporter) write(ctx context.Context, fence store.Fence, at time.Time, now fleet.Report) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	key := store.ReportKey(r.cfg.Node)
@@ -184,11 +195,13 @@ func (r *Reporter) write(ctx context.Context, fence store.Fence, now fleet.Repor
 		if err := r.readAll(ctx, key); err != nil {
 			return err
 		}
-		now = r.look(r.cfg.Now())
+		at = r.cfg.Now()
+		now = r.look(at)
 	}
 	t, begun := store.Txn{Fences: []store.Fence{fence}}, r.cfg.Begun()
-	host := r.rev == 0 || begun != r.begun || fence.Epoch() != r.epoch || Differs(r.written, now, r.cfg.Capacity)
+	host := r.rev == 0 || begun != r.begun || fence.Epoch() != r.epoch || Differs(r.written, now, r.cfg.Capacity) || r.due(at)
 	if host {
+		now.EverySeconds = int(r.heartbeatStep() / time.Second)
 		record := now
 		record.Instances, record.Parted = nil, true
 		t.Writes = append(t.Writes, store.Replace(key, record, r.rev))
@@ -206,7 +219,7 @@ func (r *Reporter) write(ctx context.Context, fence store.Fence, now fleet.Repor
 	}
 	settleFigures(rev)
 	if host {
-		r.rev, r.written, r.epoch = rev, now, fence.Epoch()
+		r.rev, r.written, r.recordAt, r.epoch = rev, now, at, fence.Epoch()
 	}
 	if begun != r.begun {
 		r.cfg.Reported(rev)
