@@ -83,7 +83,8 @@ const full = `{"name":"full","parent":"base","platform":"VELOCITY","platformVers
 func fullGroup(s *site) *reply {
 	s.t.Helper()
 	s.template("a")
-	s.template("g/b")
+	s.do("PUT", "/api/v1/template-sources/s3", `{"kind":"s3","url":"https://s3.example","bucket":"templates"}`).want(201)
+	s.templateFrom("s3", "g/b")
 	s.group("base", nil)
 	return s.do("POST", "/api/v1/groups", full).want(201)
 }

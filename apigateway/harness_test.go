@@ -549,9 +549,15 @@ func (s *site) status(id fleet.InstanceID, node fleet.NodeID, st fleet.Status) {
 // template publishes a template's head.
 func (s *site) template(ref string) {
 	s.t.Helper()
+	s.templateFrom("", ref)
+}
+
+// templateFrom publishes a template's head as a source does.
+func (s *site) templateFrom(origin, ref string) {
+	s.t.Helper()
 	r := fleet.ParseTemplateRef(ref)
 	s.commit(
-		store.Create(store.TemplateHeadKey(r), fleet.TemplateHead{TemplateRef: r, Digest: "d1", SizeBytes: 12, Files: 1, UpdatedAt: time.Now()}),
+		store.Create(store.TemplateHeadKey(r), fleet.TemplateHead{TemplateRef: r, Origin: origin, Digest: "d1", SizeBytes: 12, Files: 1, UpdatedAt: time.Now()}),
 		store.Create(store.TemplateVersionKey(r, "d1"), fleet.TemplateVersion{TemplateRef: r, Digest: "d1", SizeBytes: 12, Files: 1, CreatedAt: time.Now()}),
 	)
 }

@@ -41,6 +41,33 @@ func TestAHashIsTakenInUpperCaseToo(t *testing.T) {
 	s.do("PUT", "/api/v1/template-sources/web", `{"kind":"http","url":"https://host/a.zip","template":"g/t"}`).want(200).is("sha256", "").is("hashUrl", "")
 }
 
+func TestTheStorageOfALayerIsASourceThatPublishesIt(t *testing.T) {
+	s := newSite(t)
+	s.do("PUT", "/api/v1/template-sources/web", `{"kind":"http","url":"https://host/a.zip","template":"g/t"}`).want(201)
+	s.templateFrom("web", "g/t")
+	s.templateFrom(fleet.DirectoryOrigin, "g/own")
+	layer := func(list, name, storage string) string {
+		return `{"command":"run","templateInstallationConfig":{"` + list + `":[{"group":"g","name":"` + name + `","storage":"` + storage + `","priority":0}]}}`
+	}
+	for _, list := range []string{"allOf", "oneOf"} {
+		for _, unknown := range []string{"nothing", "a/b", "..", "WEB"} {
+			for _, path := range []string{"/api/v1/groups/lobby", "/api/configurations/lobby"} {
+				s.do("PUT", path, layer(list, "t", unknown)).want(422).naming(list + "[0].storage").naming(unknown)
+			}
+		}
+		s.do("PUT", "/api/configurations/lobby", layer(list, "own", "web")).want(422).naming("g/own does not come from web, but from directory")
+		s.do("PUT", "/api/configurations/lobby", layer(list, "t", fleet.DirectoryOrigin)).want(422).naming("g/t does not come from directory, but from web")
+	}
+	for _, good := range []string{layer("allOf", "t", "local"), layer("allOf", "own", fleet.DirectoryOrigin), layer("oneOf", "own", ""), layer("allOf", "t", "web")} {
+		s.do("PUT", "/api/configurations/lobby", good).want(204)
+	}
+	s.do("GET", "/api/configurations/lobby", nil).want(200).naming(`"storage":"web"`)
+	s.do("DELETE", "/api/v1/template-sources/web?dryRun=true", nil).want(409)
+	s.do("DELETE", "/api/v1/template-sources/web", nil).want(409).naming("storage of templates of lobby")
+	s.do("PUT", "/api/configurations/lobby", layer("allOf", "t", "local")).want(204)
+	s.do("DELETE", "/api/v1/template-sources/web", nil).want(204)
+}
+
 func TestASourceIsMadeReadReplacedAndRemoved(t *testing.T) {
 	s := newSite(t)
 	s.do("GET", "/api/v1/template-sources", nil).want(200).is("total", 0)

@@ -73,7 +73,9 @@ type Plan struct {
 // template did not exist when the plan was composed: the start fails with TemplateMissing.
 type PlanLayer struct {
 	TemplateRef
+	// Digest is the version's; "" when Storage has no such template.
 	Digest   string `json:"digest"`
+	Storage  string `json:"storage,omitempty"`
 	Priority int    `json:"priority,omitempty"`
 	// Auto marks a layer nobody chose: it lies below all that were chosen.
 	Auto bool `json:"auto,omitempty"`
@@ -191,16 +193,25 @@ func ShellQuote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// shelf is which templates there are: the digest of each, and those of each group by name.
+// shelf is which templates there are: the head of each, and those of each group by name.
 type shelf struct {
-	digest  map[TemplateRef]string
+	head    map[TemplateRef]*TemplateHead
 	inGroup map[string][]TemplateRef
 }
 
+// digest is the version of a layer's template; "" when its storage has none.
+func (s shelf) digest(l TemplateLayer) string {
+	h, ok := s.head[l.TemplateRef]
+	if !ok || !l.From(*h) {
+		return ""
+	}
+	return h.Digest
+}
+
 func shelve(heads []TemplateHead) shelf {
-	out := shelf{digest: make(map[TemplateRef]string, len(heads)), inGroup: map[string][]TemplateRef{}}
-	for _, h := range heads {
-		out.digest[h.TemplateRef] = h.Digest
+	out := shelf{head: make(map[TemplateRef]*TemplateHead, len(heads)), inGroup: map[string][]TemplateRef{}}
+	for i, h := range heads {
+		out.head[h.TemplateRef] = &heads[i]
 		out.inGroup[h.Group] = append(out.inGroup[h.Group], h.TemplateRef)
 	}
 	for _, refs := range out.inGroup {
@@ -227,7 +238,7 @@ func (t TemplateSelection) layers(there shelf, pick uint64) []PlanLayer {
 			chosen = append(chosen, TemplateLayer{TemplateRef: refs[draw(pick, i+1, len(refs))]})
 		}
 	}
-	return paste(chosen, there.digest, t.Override)
+	return paste(chosen, there, t.Override)
 }
 
 // The templates of every group that has automatic layers, in DefaultTemplateGroup:
@@ -254,18 +265,18 @@ func withAuto(g Group, there shelf, chosen []PlanLayer) []PlanLayer {
 	}
 	var out []PlanLayer
 	for _, ref := range AutoLayers(g.Name, g.Spec.Software.Platform) {
-		digest, ok := there.digest[ref]
+		head, ok := there.head[ref]
 		if !ok || slices.ContainsFunc(chosen, func(l PlanLayer) bool { return l.TemplateRef == ref }) {
 			continue
 		}
-		out = append(out, PlanLayer{TemplateRef: ref, Digest: digest, Auto: true})
+		out = append(out, PlanLayer{TemplateRef: ref, Digest: head.Digest, Auto: true})
 	}
 	return append(out, chosen...)
 }
 
 // paste orders layers so that a later one wins: by ascending priority, and among
 // equals in selector order with Override, in reverse of it without.
-func paste(chosen []TemplateLayer, digest map[TemplateRef]string, override bool) []PlanLayer {
+func paste(chosen []TemplateLayer, there shelf, override bool) []PlanLayer {
 	if !override {
 		slices.Reverse(chosen)
 	}
@@ -275,7 +286,7 @@ func paste(chosen []TemplateLayer, digest map[TemplateRef]string, override bool)
 	for _, c := range slices.Backward(chosen) {
 		if !seen[c.TemplateRef] {
 			seen[c.TemplateRef] = true
-			out = append(out, PlanLayer{TemplateRef: c.TemplateRef, Digest: digest[c.TemplateRef], Priority: c.Priority})
+			out = append(out, PlanLayer{TemplateRef: c.TemplateRef, Digest: there.digest(c), Storage: c.Storage, Priority: c.Priority})
 		}
 	}
 	slices.Reverse(out)

@@ -74,6 +74,22 @@ func TestLayersAreChosenAndOrdered(t *testing.T) {
 	}
 }
 
+func TestALayerTakesATemplateOfItsStorageAlone(t *testing.T) {
+	all := heads("g/web", "g/own")
+	all[0].Origin, all[1].Origin = "web", DirectoryOrigin
+	from := func(storage, ref string) TemplateLayer {
+		return TemplateLayer{TemplateRef: ParseTemplateRef(ref), Storage: storage}
+	}
+	s := GroupSpec{Templates: TemplateSelection{Override: true}}
+	for storage, want := range map[string]string{"": "g/web! g/own!", "web": "g/web! ?g/own", DirectoryOrigin: "?g/web g/own!", "other": "?g/web ?g/own"} {
+		s.Templates.AllOf = []TemplateLayer{from(storage, "g/web"), from(storage, "g/own")}
+		got := Compose(Group{Spec: s}, Materials{Heads: all}, 7).Layers
+		if digests(got) != want || got[0].Storage != storage {
+			t.Errorf("of %q: %q, want %q", storage, digests(got), want)
+		}
+	}
+}
+
 func TestEachTemplateOfAChoiceIsDrawnAsOften(t *testing.T) {
 	g := Group{Spec: GroupSpec{Templates: TemplateSelection{
 		Override: true, OneOf: []TemplateLayer{layer("a", 0), layer("b", 0), layer("c", 0)}, OneInGroups: []string{"g", "h"},

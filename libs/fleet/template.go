@@ -64,11 +64,15 @@ func validSegment(s string) bool {
 // TemplateLayer is a template chosen by a selector, with its priority and origin.
 type TemplateLayer struct {
 	TemplateRef
-	// Storage is where the operator says the template lives; "local" when empty.
+	// Storage is the origin that the template must have: a source, or DirectoryOrigin. ""
+	// accepts any.
 	Storage string `json:"storage,omitempty"`
 	// Priority decides between layers that bring the same file: the highest wins.
 	Priority int `json:"priority,omitempty"`
 }
+
+// From reports whether a layer's storage accepts a template.
+func (l TemplateLayer) From(h TemplateHead) bool { return l.Storage == "" || l.Storage == h.Origin }
 
 // TemplateSelection chooses the layers of an instance.
 type TemplateSelection struct {

@@ -149,7 +149,11 @@ func (o *Operations) wanted(ctx context.Context, s *view.Snapshot, w GroupWrite,
 		return fleet.Group{}, nil, err
 	}
 	spec.Variables = values.values
-	if err := joined(asWritten(w.Written, slices.Concat(wrong(present, spec), references(s, w.Name, present, spec), w.startable(present, spec), problems))); err != nil {
+	storages, err := o.storages(ctx, s, present, spec)
+	if err != nil {
+		return fleet.Group{}, nil, err
+	}
+	if err := joined(asWritten(w.Written, slices.Concat(wrong(present, spec), references(s, w.Name, present, spec), storages, w.startable(present, spec), problems))); err != nil {
 		return fleet.Group{}, nil, err
 	}
 	now := o.now()

@@ -1,6 +1,8 @@
 package operate
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -134,6 +136,63 @@ func templateReferences(s *view.Snapshot, old, t fleet.TemplateSelection) []erro
 	groups("allInGroups", t.AllInGroups, old.AllInGroups)
 	groups("oneInGroups", t.OneInGroups, old.OneInGroups)
 	return problems
+}
+
+// storages checks the storages that a spec's layers name. As with references, a layer that
+// the present spec has is not checked again.
+func (o *Operations) storages(ctx context.Context, s *view.Snapshot, present *fleet.GroupSpec, spec fleet.GroupSpec) ([]error, error) {
+	var old fleet.TemplateSelection
+	if present != nil {
+		old = present.Templates
+	}
+	var problems []error
+	check := func(field string, layers, before []fleet.TemplateLayer) error {
+		for i, l := range layers {
+			known := func(b fleet.TemplateLayer) bool { return b.TemplateRef == l.TemplateRef && b.Storage == l.Storage }
+			if l.Storage == "" || slices.ContainsFunc(before, known) {
+				continue
+			}
+			field := fmt.Sprintf("templates.%s[%d].storage", field, i)
+			exists, err := o.storageExists(ctx, l.Storage)
+			if err != nil {
+				return err
+			}
+			if head, ok := s.TemplateHeads.Get(l.TemplateRef.String()); !exists {
+				problems = append(problems, errs.Field(field, "names no source of templates: %s; use local, or the name of a source", clip(l.Storage)))
+			} else if ok && !l.From(*head) {
+				problems = append(problems, errs.Field(field, "%s does not come from %s, but from %s: use local, or another template",
+					clip(l.TemplateRef.String()), clip(l.Storage), cmp.Or(head.Origin, "the API")))
+			}
+		}
+		return nil
+	}
+	err := cmp.Or(check("allOf", spec.Templates.AllOf, old.AllOf), check("oneOf", spec.Templates.OneOf, old.OneOf))
+	return problems, err
+}
+
+func (o *Operations) storageExists(ctx context.Context, name string) (bool, error) {
+	if name == fleet.DirectoryOrigin || !(fleet.TemplateRef{Group: name, Name: name}).Valid() {
+		return name == fleet.DirectoryOrigin, nil
+	}
+	source, err := optional(ctx, o.cfg.Store, store.TemplateSourceKey(name))
+	return source.ModRev != 0, err
+}
+
+// storageUnused refuses to remove a source that a group's layers name.
+func storageUnused(s *view.Snapshot, name string) error {
+	var users []string
+	for group, g := range s.Groups.All() {
+		t := g.Spec.Templates
+		named := func(l fleet.TemplateLayer) bool { return l.Storage == name }
+		if !g.Deleting && (slices.ContainsFunc(t.AllOf, named) || slices.ContainsFunc(t.OneOf, named)) {
+			users = append(users, string(group))
+		}
+	}
+	if len(users) == 0 {
+		return nil
+	}
+	slices.Sort(users)
+	return errs.New(errs.Conflict, "source %s is the storage of templates of %s: change those groups first", name, strings.Join(users[:min(len(users), 10)], ", "))
 }
 
 func templateGroupExists(s *view.Snapshot, group string) bool {

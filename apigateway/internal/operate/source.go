@@ -285,8 +285,8 @@ func (s *Sources) Delete(ctx context.Context, by Actor, name string, ifMatch int
 			if err != nil {
 				return err
 			}
-			if dryRun {
-				return nil
+			if err := storageUnused(o.Snapshot(), name); err != nil || dryRun {
+				return err
 			}
 			st, err := optional(ctx, o.cfg.Store, store.TemplateSourceStatusKey(name))
 			if err != nil {

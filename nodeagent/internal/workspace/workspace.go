@@ -211,6 +211,9 @@ func exists(path string) (bool, error) {
 func (b *Builder) merge(ctx context.Context, layers []fleet.PlanLayer, rules render.Rules) (tree, error) {
 	t := tree{files: map[string]fleet.ManifestEntry{}, dirs: map[string]bool{}, parts: map[string][]part{}}
 	for _, l := range layers {
+		if l.Digest == "" && l.Storage != "" {
+			return t, &Failure{Reason: fleet.ReasonTemplateMissing, Message: fmt.Sprintf("storage %s has no template %s", l.Storage, l.TemplateRef)}
+		}
 		if l.Digest == "" {
 			return t, &Failure{Reason: fleet.ReasonTemplateMissing, Message: fmt.Sprintf("template %s does not exist", l.TemplateRef)}
 		}

@@ -466,6 +466,11 @@ func TestAFailureLeavesNothingBehind(t *testing.T) {
 	mustFail(t, err, fleet.ReasonTemplateFetch)
 	_, err = b.build(fleet.Plan{Layers: []fleet.PlanLayer{{TemplateRef: fleet.TemplateRef{Group: "t", Name: "gone"}}}})
 	mustFail(t, err, fleet.ReasonTemplateMissing)
+	_, err = b.build(fleet.Plan{Layers: []fleet.PlanLayer{{TemplateRef: fleet.TemplateRef{Group: "t", Name: "own"}, Storage: "web"}}})
+	mustFail(t, err, fleet.ReasonTemplateMissing)
+	if f := new(workspace.Failure); !errors.As(err, &f) || f.Message != "storage web has no template t/own" {
+		t.Errorf("of another storage: %v", err)
+	}
 	if left, err := os.ReadDir(filepath.Join(b.data, "running")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
