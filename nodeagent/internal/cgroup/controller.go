@@ -110,8 +110,10 @@ func disk(p part, want runtime.Limits) []value {
 func (c controller) find(owner string, tree *Tree, own map[string]string) (part, error) {
 	p := part{controller: c}
 	var refused error
-	if parent, ok := own[unified]; ok && tree != nil && offers(parent, c.v2) {
-		if refused = tree.enable(parent, c.v2); refused == nil {
+	if parent, ok := own[unified]; ok && offers(parent, c.v2) {
+		if tree == nil {
+			refused = errs.New(errs.Unavailable, "the agent may make no control groups below its own, %s: %s", parent, inScope)
+		} else if refused = tree.enable(parent, c.v2); refused == nil {
 			return p.checked(filepath.Join(tree.dir, "probe"))
 		}
 	}
@@ -119,6 +121,8 @@ func (c controller) find(owner string, tree *Tree, own map[string]string) (part,
 	switch {
 	case !ok && refused != nil:
 		return p, refused
+	case !ok && offeredAbove(own[unified], c.v2):
+		return p, errs.New(errs.Unavailable, "systemd does not give the agent's control group, %s, the controller: %s", own[unified], given(own[unified], systemdVersion()))
 	case !ok:
 		return p, errs.New(errs.Unavailable, "the kernel offers no controller for it here")
 	}
@@ -162,6 +166,16 @@ func offers(group, controller string) bool {
 	return slices.Contains(strings.Fields(string(b)), controller)
 }
 
+// offeredAbove reports whether a group above a version 2 group may hand a controller on.
+func offeredAbove(group, controller string) bool {
+	for dir := filepath.Dir(group); len(dir) > 1; dir = filepath.Dir(dir) {
+		if offers(dir, controller) {
+			return true
+		}
+	}
+	return false
+}
+
 // enable hands a controller on to the tree's groups. A group that has processes may
 // not: then the agent moves itself out of the way, which helps where it is alone.
 func (t *Tree) enable(parent, controller string) error {
@@ -169,8 +183,8 @@ func (t *Tree) enable(parent, controller string) error {
 	if err != nil {
 		return err
 	}
-	if err := startable(paths[unified]); err != nil {
-		return err
+	if unit := serviceOf(paths[unified]); unit != "" {
+		return errs.New(errs.Unavailable, "systemd has put the agent into the own control group of %s, which then can hold no instance to its limits: %s", unit, delegation(unit, systemdVersion()))
 	}
 	err = handOn(parent, controller)
 	if errors.Is(err, unix.EBUSY) {
@@ -179,23 +193,12 @@ func (t *Tree) enable(parent, controller string) error {
 		}
 	}
 	if errors.Is(err, unix.EBUSY) {
-		return errs.New(errs.Unavailable, "the agent shares its control group with other processes: start it in one of its own (systemd: Delegate=yes and DelegateSubgroup=%s)", leaf)
+		return errs.New(errs.Unavailable, "the agent shares its control group with other processes: %s", inScope)
 	}
 	if err != nil {
 		return err
 	}
 	return handOn(t.dir, controller)
-}
-
-// startable refuses to hand controllers on where a service manager puts the agent into the
-// very group that would do so: it could not put the next agent there, as long as instances
-// live below it, and that one would not start. path is where the agent lives.
-func startable(path string) error {
-	if !strings.HasSuffix(path, ".service") {
-		return nil
-	}
-	return errs.New(errs.Unavailable, "systemd has put the agent into its unit's own control group, which then can hold nobody to limits: "+
-		"the unit needs Delegate=yes and DelegateSubgroup=%s, which systemd has from version 254 on", leaf)
 }
 
 func handOn(group, controller string) error {

@@ -37,17 +37,29 @@ type part struct {
 // owner and tree are those of Open; the tree may be nil. It never fails: Offer says
 // what is missing and why.
 func NewLimiter(owner string, tree *Tree) *Limiter {
-	l := &Limiter{tree: tree}
 	own, err := ownDirs()
-	var why []string
+	return newLimiter(tree, func(c controller) (part, error) {
+		if err != nil {
+			return part{}, err
+		}
+		return c.find(owner, tree, own)
+	})
+}
+
+// newLimiter makes a limiter of the controllers that find finds.
+func newLimiter(tree *Tree, find func(controller) (part, error)) *Limiter {
+	l := &Limiter{tree: tree}
+	var why []string                // in order of the controllers
+	limits := map[string][]string{} // that are not held, by why
 	versions := map[string]bool{}
 	for _, c := range controllers {
-		p, refused := c.find(owner, tree, own)
-		if err != nil {
-			refused = err
-		}
+		p, refused := find(c)
 		if refused != nil {
-			why = append(why, fmt.Sprintf("%s: %s", c.limit, reasonOf(refused)))
+			reason := reasonOf(refused)
+			if limits[reason] == nil {
+				why = append(why, reason)
+			}
+			limits[reason] = append(limits[reason], c.limit)
 			continue
 		}
 		l.parts = append(l.parts, p)
@@ -64,6 +76,9 @@ func NewLimiter(owner string, tree *Tree) *Limiter {
 	slices.Reverse(by)
 	if l.offer.By = strings.Join(by, "+"); l.offer.By == "" {
 		l.offer.By = "none"
+	}
+	for n, reason := range why {
+		why[n] = strings.Join(limits[reason], ", ") + ": " + reason
 	}
 	l.offer.Why = strings.Join(why, "; ")
 	return l

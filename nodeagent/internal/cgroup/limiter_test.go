@@ -105,7 +105,7 @@ func unifiedTree(t *testing.T, name string) (tree *Tree, parent, controller stri
 		t.Log("version 2 has no controller here: what is written and read of it is held to its documents, see docs/limits.md")
 		return nil, "", ""
 	}
-	if paths, err := pathsOf("self"); err != nil || startable(paths[unified]) != nil {
+	if paths, err := pathsOf("self"); err != nil || serviceOf(paths[unified]) != "" {
 		t.Log("these tests run in a group of systemd's own, which may not hand controllers on")
 		return nil, "", ""
 	}
@@ -139,20 +139,82 @@ func TestAControllerOfVersion2IsHandedOnToTheTreesGroups(t *testing.T) {
 }
 
 func TestControllersAreHandedOnOnlyWhereTheNextAgentCanStart(t *testing.T) {
-	for path, may := range map[string]bool{
-		"/system.slice/orrery-nodeagent.service":                            false,
-		"/system.slice/orrery-nodeagent.service/agent.orrery":               true,
-		"/system.slice/orrery-nodeagent.service/orrery-abc/aaaaaa":          true, // started by an instance
-		"/user.slice/user-1000.slice/user@1000.service/app.slice/a.service": false,
-		"/user.slice/user-1000.slice/session-3.scope":                       true,
-		"/system.slice/docker-0123.scope":                                   true,
-		"/":                                                                 true,
-		"":                                                                  true,
+	for path, unit := range map[string]string{
+		"/system.slice/orrery-nodeagent.service":                            "orrery-nodeagent.service",
+		"/system.slice/orrery-nodeagent.service/agent.orrery":               "",
+		"/system.slice/orrery-nodeagent.service/orrery-abc/aaaaaa":          "", // started by an instance
+		"/user.slice/user-1000.slice/user@1000.service/app.slice/a.service": "a.service",
+		"/user.slice/user-1000.slice/session-3.scope":                       "",
+		"/system.slice/docker-0123.scope":                                   "",
+		"/":                                                                 "",
+		"":                                                                  "",
 	} {
-		err := startable(path)
-		if (err == nil) != may || err != nil && (!errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), "from version 254 on")) {
-			t.Errorf("%q: %v", path, err)
+		if got := serviceOf(path); got != unit {
+			t.Errorf("%q: %q, want %q", path, got, unit)
 		}
+	}
+}
+
+func TestAnAgentInAServicesOwnGroupIsToldWhatMakesLimitsHold(t *testing.T) {
+	const backports = "apt-get install -t bookworm-backports systemd"
+	for version, edits := range map[int]bool{0: true, 249: false, 252: false, 253: false, 254: true, 257: true} {
+		got := delegation("orrery.service", version)
+		if !strings.Contains(got, "Delegate=yes and DelegateSubgroup=agent.orrery") || !strings.Contains(got, "orrery.service") {
+			t.Errorf("systemd %d: the setting is missing: %s", version, got)
+		}
+		if strings.Contains(got, "systemctl edit orrery.service") != edits || strings.Contains(got, backports) == edits {
+			t.Errorf("systemd %d: %s", version, got)
+		}
+	}
+}
+
+func TestAControllerThatSystemdKeepsIsToldWithWhatMakesItGiveIt(t *testing.T) {
+	for below, want := range map[string]string{
+		"user.slice/user-0.slice/session-3.scope":                            "systemd-run --scope -p Delegate=yes",
+		"user.slice/user-1000.slice/user@1000.service/app.slice/run-1.scope": "systemctl edit user@.service",
+		"system.slice/orrery.service":                                        "DelegateSubgroup=agent.orrery",
+	} {
+		root := t.TempDir()
+		own := filepath.Join(root, below)
+		if err := os.MkdirAll(own, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for dir, controllers := range map[string]string{root: "cpu io memory pids", own: "memory pids"} {
+			if err := os.WriteFile(filepath.Join(dir, "cgroup.controllers"), []byte(controllers), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, c := range controllers {
+			if c.limit != fleet.LimitCPU {
+				continue
+			}
+			_, err := c.find("test", nil, map[string]string{unified: own})
+			if err == nil || !strings.Contains(errs.MessageOf(err), want) || !strings.Contains(errs.MessageOf(err), own) {
+				t.Errorf("%s: %v, want %q", below, err, want)
+			}
+		}
+	}
+}
+
+func TestSystemdsVersionIsRead(t *testing.T) {
+	for text, want := range map[string]int{
+		"systemd 252 (252.39-1~deb12u1)\n+PAM +AUDIT": 252, "systemd 254.26": 254, "systemd 255~rc1 (255)": 255, "systemd": 0, "": 0, "init 3": 0, "systemd x": 0,
+	} {
+		if got := parseVersion(text); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}
+
+func TestLimitsThatAreNotHeldForOneReasonAreToldTogether(t *testing.T) {
+	l := newLimiter(nil, func(c controller) (part, error) {
+		if c.limit == fleet.LimitIO {
+			return part{}, errs.New(errs.Unavailable, "no weights")
+		}
+		return part{}, errs.New(errs.Unavailable, "delegate them")
+	})
+	if got, want := l.Offer().Why, "memory, cpu, processes: delegate them; io: no weights"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
