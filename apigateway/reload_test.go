@@ -127,19 +127,50 @@ func TestAReloadReadsADirectoryOfConfigurations(t *testing.T) {
 	if err := os.Remove(filepath.Join(s.configurations, "lobby.json")); err != nil {
 		t.Fatal(err)
 	}
-	// One that is not there at a look may be one that is just being replaced.
-	reload().is("configurations", []string{}).naming("source here is HELD: waiting: 1 of 2 groups are not there now (lobby)")
-	s.do("GET", "/api/configurations/lobby", nil).want(200)
-	held := s.do("GET", "/api/v1/template-sources/here", nil).want(200).field("status.held")
-	s.do("POST", "/api/v1/template-sources/here/sync", map[string]any{"confirm": held}).want(202)
-	eventually(t, s.site, "GET", "/api/configurations/lobby", 404)
-	reload().is("problems", []string{})
+	reload().is("configurations", []string{"lobby"}).is("problems", []string{})
+	s.do("GET", "/api/configurations/lobby", nil).want(404)
 	s.do("GET", "/api/configurations/arena", nil).want(200)
-	if err := os.Remove(filepath.Join(s.configurations, "arena.json")); err != nil {
+	if err := os.Rename(s.configurations, s.configurations+".away"); err != nil {
 		t.Fatal(err)
 	}
-	reload().naming("source here is FAILED: the directory holds no file") // a mount that is gone orders nothing
+	if err := os.Mkdir(s.configurations, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	reload().naming("source here is FAILED: the directory holds no file") // it is another one, as the bare place of a mount
 	s.do("GET", "/api/configurations/arena", nil).want(200)
+}
+
+func TestAReloadShowsEditsAndRemovalsOfConfigurationsAtOnce(t *testing.T) {
+	s := newShelf(newSite(t))
+	file := func(i int) string { return filepath.Join(s.configurations, fmt.Sprintf("c%d.json", i)) }
+	write := func(i, ram int) {
+		t.Helper()
+		if err := os.WriteFile(file(i), fmt.Appendf(nil, `{"minimumServiceCount":0,"ramMB":%d}`, ram), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 8 {
+		write(i, 100)
+	}
+	reload := func() *reply { return s.do("POST", "/api/node/reload", nil).want(200).is("problems", []string{}) }
+	s.do("PUT", "/api/v1/template-sources/here", `{"kind":"configurations","declares":true,"intervalSeconds":3600}`).want(201)
+	reload()
+	s.do("GET", "/api/configurations/c0", nil).want(200).is("ramMB", 100)
+	write(0, 200)
+	reload().is("configurations", []string{"c0"})
+	s.do("GET", "/api/configurations/c0", nil).want(200).is("ramMB", 200)
+	for _, gone := range [][]int{{1}, {2, 3, 4, 5, 6}, {7, 0}} {
+		for _, i := range gone {
+			if err := os.Remove(file(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reload()
+		for _, i := range gone {
+			s.do("GET", fmt.Sprintf("/api/configurations/c%d", i), nil).want(404)
+		}
+	}
+	reload()
 }
 
 func TestAReloadWaitsForWhatIsTakenOverFromASourceThatHasGone(t *testing.T) {

@@ -142,8 +142,8 @@ func TestASourceIsLookedAtWhenAskedOrCalled(t *testing.T) {
 	s.do("PUT", "/api/v1/template-sources/quiet", `{"kind":"git","url":"https://host/r.git"}`).want(201)
 	s.do("POST", "/api/v1/template-sources/none/sync", nil).want(404)
 	s.do("POST", "/api/v1/template-sources/repo/sync", nil).want(202).is("status", "REQUESTED")
-	if got := s.source("repo").Asked; got != 1 {
-		t.Errorf("asked %d times", got)
+	if got := s.source("repo"); got.Asked != 1 || !got.Attended {
+		t.Errorf("asked %d times, by a user %v", got.Asked, got.Attended)
 	}
 	s.looked("repo", fleet.SourceStatus{State: fleet.SourceInSync})
 
@@ -168,8 +168,8 @@ func TestASourceIsLookedAtWhenAskedOrCalled(t *testing.T) {
 		t.Errorf("a refused call wrote something: %d to %d", before, after)
 	}
 	call("repo", "X-Hub-Signature-256", signed, 202)
-	if got := s.source("repo").Asked; got != 2 {
-		t.Errorf("asked %d times", got)
+	if got := s.source("repo"); got.Asked != 2 || got.Attended {
+		t.Errorf("asked %d times, by a user %v", got.Asked, got.Attended)
 	}
 	call("repo", "X-Hub-Signature-256", signed, 202) // said again before it was followed
 	if got := s.source("repo").Asked; got != 2 {

@@ -103,6 +103,57 @@ func TestAFileThatIsNotThereAtALookRemovesNoGroup(t *testing.T) {
 	}
 }
 
+func TestAUserWhoAsksForALookSeesRemovalsAtOnce(t *testing.T) {
+	d := newDeclaring(t)
+	d.source.Attended = true
+	dir := files(t, "abcdefg")
+	stop := d.over(dir, "one", time.Hour)
+	d.look(fleet.SourceInSync)
+	remove := func(names string) {
+		t.Helper()
+		for _, name := range names {
+			if err := os.Remove(filepath.Join(dir, string(name)+".json")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	gone := func(want string) {
+		t.Helper()
+		if st := d.look(fleet.SourceInSync); st.Message != "" {
+			t.Errorf("told %q", st.Message)
+		}
+		if _, gone := d.declared(); gone != want {
+			t.Errorf("to go %q, want %q", gone, want)
+		}
+	}
+	remove("a")
+	gone("a")
+	remove("bcdef") // most of many
+	gone("abcdef")
+	remove("g") // the last one
+	gone("abcdefg")
+	stop()
+
+	// What nobody asked for removes nothing, and neither does another directory.
+	d.source.Attended = false
+	if err := os.WriteFile(filepath.Join(dir, "h.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stop = d.over(dir, "two", time.Hour)
+	d.look(fleet.SourceInSync)
+	remove("h")
+	d.look(fleet.SourceFailed)
+	stop()
+	d.over(t.TempDir(), "three", time.Hour)
+	d.source.Attended = true
+	if st := d.look(fleet.SourceFailed); !strings.Contains(st.Message, "what it declared before stays") {
+		t.Errorf("told %q", st.Message)
+	}
+	if are, _ := d.declared(); len(are) != 1 {
+		t.Errorf("declared %v", are)
+	}
+}
+
 func TestAFileThatStaysAwayRemovesItsGroupThoughNobodyAsks(t *testing.T) {
 	d := newDeclaring(t)
 	dir := files(t, "abc")

@@ -90,7 +90,10 @@ type TemplateSource struct {
 	// Sealed are its SourceCredentials, sealed under the cluster secret. Nil: none.
 	Sealed []byte `json:"sealed,omitempty"`
 	// Asked counts how often somebody wanted it looked at at once.
-	Asked     int64     `json:"asked,omitempty"`
+	Asked int64 `json:"asked,omitempty"`
+	// Attended says that a user asked last, and not a webhook: the first look after that
+	// holds back no removal from a directory of configurations.
+	Attended  bool      `json:"attended,omitempty"`
 	By        string    `json:"by,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`

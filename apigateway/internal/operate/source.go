@@ -222,7 +222,7 @@ func (s *Sources) Write(ctx context.Context, by Actor, w SourceWrite) (out Sourc
 		if w.DryRun || !created && sameSource(old, next) {
 			return nil
 		}
-		next.By, next.UpdatedAt = by.User, o.now()
+		next.By, next.UpdatedAt, next.Attended = by.User, o.now(), false
 		said := entry{
 			action: "template-source.update", resource: "template-source", id: next.Name,
 			details: string(next.Kind) + " " + cmp.Or(next.URL, next.Program),
@@ -244,7 +244,8 @@ func (s *Sources) Write(ctx context.Context, by Actor, w SourceWrite) (out Sourc
 // next is the record a write asks for.
 func (s *Sources) next(old fleet.TemplateSource, w SourceWrite) (fleet.TemplateSource, error) {
 	next := w.Source
-	next.Rev, next.By, next.CreatedAt, next.UpdatedAt, next.Asked, next.Sealed, next.Confirmed = old.Rev, old.By, old.CreatedAt, old.UpdatedAt, old.Asked, old.Sealed, old.Confirmed
+	next.Rev, next.By, next.CreatedAt, next.UpdatedAt, next.Asked, next.Attended = old.Rev, old.By, old.CreatedAt, old.UpdatedAt, old.Asked, old.Attended
+	next.Sealed, next.Confirmed = old.Sealed, old.Confirmed
 	problems := next.Validate()
 	switch {
 	case w.Credentials != nil:
@@ -318,6 +319,10 @@ func retried(try func() error) (err error) {
 // meant, "" confirms nothing new. NotFound when there is none, Conflict when nothing waits
 // under the name that is confirmed.
 func (s *Sources) Sync(ctx context.Context, by Actor, name, confirm string) error {
+	return s.sync(ctx, by, name, confirm, true)
+}
+
+func (s *Sources) sync(ctx context.Context, by Actor, name, confirm string, attended bool) error {
 	return InTime(ctx, func(ctx context.Context) error {
 		return retried(func() error {
 			if name == fleet.DirectoryOrigin {
@@ -334,6 +339,7 @@ func (s *Sources) Sync(ctx context.Context, by Actor, name, confirm string) erro
 			if err != nil {
 				return err
 			}
+			one.Attended = attended
 			if one.Asked++; confirm != "" {
 				one.Confirmed = confirm
 			}
@@ -372,7 +378,7 @@ func (s *Sources) Webhook(ctx context.Context, by Actor, name string, call Call)
 		return nil
 	}
 	by.User = "webhook " + name
-	return s.Sync(ctx, by, name, "")
+	return s.sync(ctx, by, name, "", false)
 }
 
 // signed compares in constant time.

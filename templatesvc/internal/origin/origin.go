@@ -25,6 +25,8 @@ type Request struct {
 	Seen string
 	// At is the Holding.Place where that was; elsewhere it is brought all the same.
 	At string
+	// Attended says that a user asked for this look: what is missing was removed on purpose.
+	Attended bool
 	// Spool is the directory for what is kept on disk meanwhile.
 	Spool string
 	// Dialer makes the connections.

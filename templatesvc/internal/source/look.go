@@ -97,7 +97,7 @@ func (r *Runner) bring(ctx context.Context, s fleet.TemplateSource, before fleet
 
 // request asks for all of a source, or for what changed since it was last brought.
 func (r *Runner) request(ctx context.Context, s fleet.TemplateSource, before fleet.SourceStatus) (origin.Request, error) {
-	request := origin.Request{Source: s, Spool: r.cfg.Spool, At: before.Place, Dialer: r.cfg.Dialer}
+	request := origin.Request{Source: s, Spool: r.cfg.Spool, At: before.Place, Attended: attended(s, before), Dialer: r.cfg.Dialer}
 	if s.Sealed != nil {
 		plain, err := r.box.Open(s.Sealed)
 		if err != nil {
@@ -130,6 +130,11 @@ func (r *Runner) request(ctx context.Context, s fleet.TemplateSource, before fle
 	return request, nil
 }
 
+// attended reports whether this is the look at a directory that a user asked for.
+func attended(s fleet.TemplateSource, before fleet.SourceStatus) bool {
+	return s.Kind == fleet.SourceConfigurations && s.Attended && before.Observed != s.ModRev
+}
+
 // plan is what is to become of all that a source published and has no more.
 type plan struct {
 	templates fleet.Removal
@@ -147,7 +152,12 @@ func (r *Runner) plan(ctx context.Context, s fleet.TemplateSource, before fleet.
 	if err != nil {
 		return p, err
 	}
-	if h.Moment != "" {
+	switch {
+	case attended(s, before):
+		for i := range p.declared {
+			p.declared[i].removal.Held = false
+		}
+	case h.Moment != "":
 		p.settle(last, h.Moment, r.cfg.Settling, r.cfg.Now())
 	}
 	if waiting := p.waiting(h.Revision); waiting == "" || waiting != s.Confirmed {
@@ -177,7 +187,7 @@ func (r *Runner) decide(ctx context.Context, s fleet.TemplateSource, before flee
 	if err := origin.CheckCount(len(h.Templates)); err != nil {
 		return p, err
 	}
-	if len(h.Templates)+len(h.Groups)+len(h.Catalog) == 0 {
+	if len(h.Templates)+len(h.Groups)+len(h.Catalog) == 0 && s.Kind != fleet.SourceConfigurations {
 		return p, errs.New(errs.Invalid, "the source holds no template where it is looked for: look at its path; what was published stays")
 	}
 	heads, err := r.cfg.Service.Published(ctx, s.Name)

@@ -33,6 +33,9 @@ import (
 // look.
 const maxTotal = 8 << 20
 
+// empty is the revision of a directory without files.
+const empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
 // From reads a directory, given by its absolute path. The error is Invalid when there is none,
 // when it holds no configuration, and for a file that is none; TooLarge for too many, or too
 // much; Unavailable for what the disk refuses.
@@ -73,7 +76,8 @@ func (r reader) read(ctx context.Context) (*origin.Holding, error) {
 	if err != nil {
 		return nil, errs.New(errs.Unavailable, "the directory cannot be read: %v", err)
 	}
-	if len(names) == 0 {
+	emptied := h.Place == r.asked.At && (r.asked.Attended || r.asked.Seen == empty)
+	if len(names) == 0 && !emptied {
 		return nil, errs.New(errs.Invalid, "the directory holds no file that ends in .json: what it declared before stays")
 	}
 	if len(names) > fleet.MaxDeclaredGroups {
