@@ -7,7 +7,7 @@ import (
 )
 
 // census looks at every process of the host. Those who ask while a look is under way share
-// the next one: many runs end at once, and a look takes milliseconds for 100 processes.
+// the next one: many runs end at once, and a look reads a file of each process.
 type census struct {
 	// looking is held during a look.
 	looking sync.Mutex
@@ -20,7 +20,7 @@ type census struct {
 // look is one look. all and err are written before done is closed.
 type look struct {
 	done chan struct{}
-	all  []seen
+	all  []*seen
 	err  error
 }
 
@@ -28,13 +28,21 @@ type look struct {
 type seen struct {
 	runtime.ProcessID
 	session int
-	// instance and agent are whom its environment names; empty where it names none.
+
+	reading         sync.Once
 	instance, agent string
+	err             error
+}
+
+// mark is whom the environment of the process names, as of mark. It is read once.
+func (s *seen) mark() (instance, agent string, err error) {
+	s.reading.Do(func() { s.instance, s.agent, s.err = mark(s.PID) })
+	return s.instance, s.agent, s.err
 }
 
 // take is every process that lives when it is called. Unavailable when they cannot all be
 // looked at.
-func (c *census) take() ([]seen, error) {
+func (c *census) take() ([]*seen, error) {
 	c.mu.Lock()
 	l := c.next
 	first := l == nil
@@ -56,36 +64,44 @@ func (c *census) take() ([]seen, error) {
 	return l.all, l.err
 }
 
-func lookAtAll() ([]seen, error) {
+func lookAtAll() ([]*seen, error) {
 	processes, err := living()
 	if err != nil {
 		return nil, err
 	}
-	all := make([]seen, 0, len(processes))
+	all := make([]*seen, 0, len(processes))
 	for pid, s := range processes {
-		instance, agent, err := mark(pid)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, seen{runtime.ProcessID{PID: pid, Start: s.start}, s.session, instance, agent})
+		all = append(all, &seen{ProcessID: runtime.ProcessID{PID: pid, Start: s.start}, session: s.session})
 	}
 	return all, nil
 }
 
-// marked are the processes that belong to an instance: those in its session, and
-// those that carry its mark in their environment, wherever they forked to. The same
-// id may be known to another agent on this host: what names that one, or runs in its
-// control groups, is its. Unavailable when they cannot all be looked at.
-func (c *census) marked(owner, instance string, session int) (ids []runtime.ProcessID, err error) {
+// marked returns the processes of an instance's run: those in its session, and those that
+// carry its mark in their environment, wherever they forked to. since is the start of the
+// run's first process, 0 when it is not known: what is older does not belong to the run,
+// and the environment of a process is by far the most expensive thing to read. Another
+// agent on this host may have an instance of the same id: its processes name that agent,
+// or run in its control groups. Unavailable when a process cannot be looked at.
+func (c *census) marked(owner, instance string, session int, since uint64) (ids []runtime.ProcessID, err error) {
 	all, err := c.take()
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range all {
 		inSession := session > 1 && p.session == session
-		if inSession || p.instance == instance && !ownedByAnother(owner, p.agent, p.PID) {
-			ids = append(ids, p.ProcessID)
+		if !inSession {
+			if p.Start < since {
+				continue
+			}
+			named, agent, err := p.mark()
+			if err != nil {
+				return nil, err
+			}
+			if named != instance || ownedByAnother(owner, agent, p.PID) {
+				continue
+			}
 		}
+		ids = append(ids, p.ProcessID)
 	}
 	return ids, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime/trace"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -123,6 +124,7 @@ func reap(pid int) syscall.Signal {
 // finish runs once, after the wrapper's end: what is left of the tree goes
 // first, then the exit is told.
 func (p *run) finish() {
+	defer trace.StartRegion(context.Background(), "clear away").End()
 	oom, limit := p.limiter.Killed(p.instance)    // as long as there is the group
 	for p.killTree(context.Background()) != nil { // a tree that cannot be killed now is not gone
 		<-time.After(lookAgain)
@@ -294,7 +296,7 @@ func (p *run) killTree(ctx context.Context) error {
 		err = p.group.Kill(ctx)
 	}
 	if err == nil { // what has left the group, or was never in one, is known by its marks
-		err = p.census.killMarked(ctx, p.owner, p.instance, p.session)
+		err = p.census.killMarked(ctx, p.owner, p.instance, p.session, p.id.Shell.Start)
 	}
 	p.cleared.Store(err == nil)
 	return err

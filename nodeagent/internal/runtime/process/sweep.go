@@ -15,9 +15,9 @@ import (
 // their instance's are looked for again: they may have started others meanwhile.
 const sweepAgain = 200 * time.Millisecond
 
-// killMarked kills every process that belongs to an instance, see marked, and returns
-// when none is left. Unavailable when they cannot all be looked at.
-func (c *census) killMarked(ctx context.Context, owner, instance string, session int) error {
+// killMarked kills every process of an instance's run, see marked, and returns when none
+// is left. Unavailable when a process cannot be looked at.
+func (c *census) killMarked(ctx context.Context, owner, instance string, session int, since uint64) error {
 	dying := map[runtime.ProcessID]int{} // their pidfds
 	defer func() {
 		for _, pidfd := range dying {
@@ -25,7 +25,7 @@ func (c *census) killMarked(ctx context.Context, owner, instance string, session
 		}
 	}()
 	for {
-		left, err := c.marked(owner, instance, session)
+		left, err := c.marked(owner, instance, session, since)
 		if err != nil {
 			return err
 		}
