@@ -20,7 +20,7 @@ const (
 	answerTime = fleet.DefaultTimeout
 	// The pause between two questions grows from firstPause to fewPause, and for a server
 	// that takes long to a tenth of what it has taken, up to longPause.
-	firstPause = time.Millisecond
+	firstPause = 500 * time.Microsecond
 	fewPause   = 250 * time.Millisecond
 	longPause  = 2 * time.Second
 	// chunk is how much of a log is read at a time.
@@ -89,7 +89,7 @@ func (s Server) awaitAnswer(ctx context.Context, c fleet.Check) error {
 
 // longer is the pause after another one, when so much time has passed in all.
 func longer(wait, passed time.Duration) time.Duration {
-	return min(wait+wait/2+1, max(fewPause, min(passed/10, longPause)))
+	return min(wait+wait/4+1, max(fewPause, min(passed/10, longPause)))
 }
 
 // awaitLine reads what the run prints until a finished line matches, as if there were
