@@ -39,6 +39,7 @@ var families = []family{
 	{"place-scaling", measurePlaceScaling},
 	{"idle", measureIdle},
 	{"launch", measureLaunch},
+	{"trace", measureTrace},
 	{"survive", measureSurvive},
 	{"survive-mass-loss", measureMassLoss},
 	{"survive-paused-leader", measurePausedLeader},

@@ -97,20 +97,12 @@ func (s *server) call(ctx context.Context, method, path string, body, into any) 
 // collect makes the process collect its garbage, through its admin listener, so
 // that memory in use can be told from memory not yet returned.
 func (s *server) collect(ctx context.Context) error {
-	log, err := os.ReadFile(filepath.Join(s.dir, "log"))
-	if err != nil {
-		return err
-	}
-	found := adminAddress.FindSubmatch(log)
-	if found == nil {
-		return fmt.Errorf("the log names no admin listener")
-	}
-	secret, err := os.ReadFile(filepath.Join(s.dir, "cluster-secret"))
+	admin, secret, err := s.admin()
 	if err != nil {
 		return err
 	}
 	return wire.Call(ctx, s.http, wire.Request{
-		Method: http.MethodGet, URL: "http://" + string(found[1]) + "/debug/pprof/heap?gc=1", Token: strings.TrimSpace(string(secret)),
+		Method: http.MethodGet, URL: "http://" + admin + "/debug/pprof/heap?gc=1", Token: secret,
 	}, nil)
 }
 

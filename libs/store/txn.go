@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/trace"
 	"strings"
 	"time"
 
@@ -158,6 +159,7 @@ func (c *Client) commit(ctx context.Context, t Txn, identity string) (int64, err
 	if len(cmps) > c.maxOps {
 		return 0, errs.As(errs.TooLarge, "store.Commit", fmt.Errorf("%d comparisons, the limit is %d", len(cmps), c.maxOps))
 	}
+	defer trace.StartRegion(ctx, t.name()).End()
 	before := c.line.now()
 	resp, err := c.etcd.Txn(ctx).If(cmps...).Then(ops...).Else(probes...).Commit()
 	if err != nil {
@@ -168,6 +170,14 @@ func (c *Client) commit(ctx context.Context, t Txn, identity string) (int64, err
 		return resp.Header.Revision, nil
 	}
 	return resp.Header.Revision, c.refusal(t, resp, identity)
+}
+
+// name names the transaction in an execution trace, by the first key that it writes.
+func (t Txn) name() string {
+	if !trace.IsEnabled() || len(t.Writes) == 0 {
+		return "commit"
+	}
+	return "commit " + t.Writes[0].key
 }
 
 // build makes one comparison per fence, guard and write, and for the case that

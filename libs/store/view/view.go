@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"log/slog"
+	"runtime/trace"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -135,6 +136,7 @@ func (v *View) ask() {
 // publish makes a snapshot the current one and tells everybody: the listeners
 // first, then who waits for the revision, since a waiter may read what a listener keeps.
 func (v *View) publish(b Batch) {
+	defer trace.StartRegion(context.Background(), "view").End()
 	v.current.Store(b.After)
 	v.mu.Lock()
 	subs := v.subs

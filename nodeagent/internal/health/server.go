@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"runtime/trace"
 	"strings"
 	"time"
 
@@ -80,6 +81,7 @@ func (s Server) port(c fleet.Check) (int, error) {
 
 // ask asks once and passes on what the answer says of players.
 func (s Server) ask(ctx context.Context, c fleet.Check, timeout time.Duration) error {
+	defer trace.StartRegion(ctx, "probe").End()
 	port, err := s.port(c)
 	if err != nil {
 		return err

@@ -19,12 +19,14 @@ package journal
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/trace"
 	"slices"
 	"strings"
 	"sync"
@@ -187,6 +189,7 @@ func latest(b []byte) []byte {
 
 // Write puts an entry in the place of an instance's last one. Exhausted when the disk is full.
 func (j *Journal) Write(e Entry) error {
+	defer trace.StartRegion(context.Background(), "journal").End()
 	e.Version = version
 	line, err := json.Marshal(e)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime/trace"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -28,6 +29,7 @@ const guardPatience = 3 * time.Second
 // construct builds the directory. An exclusive instance's may be another node's as
 // well: it is touched only while the session lives.
 func (i *Instance) construct(ctx context.Context, r workspace.Request) ([]string, error) {
+	defer trace.StartRegion(ctx, "build directory").End()
 	if !r.Plan.Exclusive() {
 		return i.buildClaimed(ctx, r)
 	}
@@ -93,6 +95,7 @@ func (i *Instance) claim(p fleet.Placement, plan fleet.Plan) (*claim.Lock, error
 // exclusive one has a guard, which is there before it. Errors are Failures, the
 // runtime's, or errNoSession.
 func (i *Instance) startSecured(ctx, within context.Context, s machine.State, rt runtime.Runtime, spec runtime.Spec) (runtime.Process, *guard.Guard, error) {
+	defer trace.StartRegion(ctx, "start process").End()
 	if s.Plan.Static {
 		lock, err := i.claim(s.Placement, s.Plan)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/trace"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +41,7 @@ const (
 
 // prepare reads the plan and builds the directory.
 func (i *Instance) prepare(ctx context.Context, s machine.State) message {
+	defer trace.StartRegion(ctx, "prepare").End()
 	fail := func(reason fleet.Reason, text string) message {
 		return message{event: machine.Failed{Run: s.Run, Reason: reason, Message: i.masked(text)}}
 	}
@@ -169,6 +171,7 @@ var errNoCommand = errs.New(errs.Invalid, "the command is empty once its placeho
 // launch fills in the values, checks the ports and starts the process, unless ctx ends, which is within agent:
 // then what was started all the same is ended, if it is not in the answer.
 func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
+	defer trace.StartRegion(ctx, "launch").End()
 	run := e.Machine.Run
 	fail := func(reason fleet.Reason, err error) message {
 		if ctx.Err() == nil { // otherwise it was called off, which is no failure

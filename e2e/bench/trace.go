@@ -1,0 +1,175 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/exp/trace"
+)
+
+// span is one region of the program's execution trace, or a moment seen by the client.
+type span struct {
+	name string
+	at   time.Time
+	took time.Duration
+}
+
+// measureTrace prints what happens during one launch and one replacement of a killed
+// server: the regions that the program notes in its execution trace (commits, views,
+// preparation, start of the process, probes) between the client's first and last moment.
+func measureTrace(ctx context.Context, b *bench) error {
+	s, err := b.startStandalone(ctx, "-memory", "1000000", "-cpu", "1000000")
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	if err := s.writeTemplate(); err != nil {
+		return err
+	}
+	events, err := s.events(ctx)
+	if err != nil {
+		return err
+	}
+	defer events.close()
+	if err := s.declare(ctx, b, "traced", 0); err != nil {
+		return err
+	}
+	launch := func() (stateChange, error) {
+		if err := s.call(ctx, http.MethodPost, "/api/v1/groups/traced/start", nil, nil); err != nil {
+			return stateChange{}, err
+		}
+		return events.await("traced", "RUNNING", "")
+	}
+	for range warmup { // caches are filled, connections are open
+		if _, err := launch(); err != nil {
+			return err
+		}
+	}
+	if err := s.printTrace(ctx, b.out, "launch", func() (time.Time, time.Time, error) {
+		began := time.Now()
+		online, err := launch()
+		return began, online.at, err
+	}); err != nil {
+		return err
+	}
+
+	if err := s.declare(ctx, b, "healed", 1); err != nil {
+		return err
+	}
+	online, err := events.await("healed", "RUNNING", "")
+	if err != nil {
+		return err
+	}
+	var i struct{ PID int }
+	if err := s.call(ctx, http.MethodGet, "/api/v1/services/"+online.UID, nil, &i); err != nil {
+		return err
+	}
+	return s.printTrace(ctx, b.out, "heal", func() (time.Time, time.Time, error) {
+		began := time.Now()
+		if err := syscall.Kill(i.PID, syscall.SIGKILL); err != nil {
+			return began, began, fmt.Errorf("killing pid %d of %s: %w", i.PID, online.UID, err)
+		}
+		again, err := events.await("healed", "RUNNING", "")
+		return began, again.at, err
+	})
+}
+
+// printTrace records a second of the program's execution, does something meanwhile, and
+// prints the spans between its begin and its end.
+func (s *server) printTrace(ctx context.Context, out io.Writer, what string, do func() (began, ended time.Time, err error)) error {
+	admin, secret, err := s.admin()
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/debug/pprof/trace?seconds=2", nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+secret)
+	resp, err := s.http.Do(req) // its header comes once the trace is on
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the trace was answered with %s", resp.Status)
+	}
+	began, ended, err := do()
+	if err != nil {
+		return err
+	}
+	spans, err := readSpans(resp.Body)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "TRACE %s %s ms\n", what, short(milliseconds(ended.Sub(began))))
+	for _, sp := range spans {
+		if from := sp.at.Sub(began); sp.at.Add(sp.took).After(began) && sp.at.Before(ended) {
+			fmt.Fprintf(out, "TRACE %7.2f ms %6.2f ms  %s\n", milliseconds(from), milliseconds(sp.took), sp.name)
+		}
+	}
+	return nil
+}
+
+// admin is the address of the program's admin listener, and the secret it demands.
+func (s *server) admin() (address, secret string, err error) {
+	log, err := os.ReadFile(filepath.Join(s.dir, "log"))
+	if err != nil {
+		return "", "", err
+	}
+	found := adminAddress.FindSubmatch(log)
+	if found == nil {
+		return "", "", fmt.Errorf("the log names no admin listener")
+	}
+	b, err := os.ReadFile(filepath.Join(s.dir, "cluster-secret"))
+	return string(found[1]), strings.TrimSpace(string(b)), err
+}
+
+// readSpans reads the regions of an execution trace, the earliest first.
+func readSpans(from io.Reader) ([]span, error) {
+	r, err := trace.NewReader(from)
+	if err != nil {
+		return nil, err
+	}
+	var spans []span
+	var clock *trace.ClockSnapshot
+	wall := func(t trace.Time) time.Time { return clock.Wall.Add(t.Sub(clock.Trace)) }
+	type key struct {
+		goroutine trace.GoID
+		name      string
+	}
+	open := map[key]time.Time{}
+	for {
+		e, err := r.ReadEvent()
+		if err == io.EOF {
+			slices.SortStableFunc(spans, func(a, b span) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(b.took, a.took)) })
+			return spans, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch e.Kind() {
+		case trace.EventSync:
+			if c := e.Sync().ClockSnapshot; c != nil {
+				clock = c
+			}
+		case trace.EventRegionBegin:
+			open[key{e.Goroutine(), e.Region().Type}] = wall(e.Time())
+		case trace.EventRegionEnd:
+			k := key{e.Goroutine(), e.Region().Type}
+			if at, ok := open[k]; ok {
+				spans = append(spans, span{k.name, at, wall(e.Time()).Sub(at)})
+				delete(open, k)
+			}
+		}
+	}
+}
