@@ -1,6 +1,7 @@
 package apigateway
 
 import (
+	"archive/tar"
 	"bytes"
 	"fmt"
 	"io"
@@ -466,4 +467,67 @@ func TestAnUploadIsPassedOnAsItComes(t *testing.T) {
 		t.Fatal("no answer")
 	}
 	s.do("GET", "/api/v1/templates/lobby", nil).want(200).is("sizeBytes", 4<<20)
+}
+
+func TestAnExportKeepsTheDefinitionsOfVariables(t *testing.T) {
+	s := newShelf(newSite(t))
+	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
+	const one = "/api/v1/templates/lobby"
+	body, kind := form(t, nil, "a.txt", "slots=%slots%")
+	s.do("POST", one+"/files/upload", body, kind...).want(200)
+	s.do("PUT", one+"/variables", `[{"key":"slots","type":"INT","defaultValue":"20","validation":{"min":1},"scope":"GROUP","description":"d"},
+		{"key":"motd","defaultValue":"hidden words","visibility":"ADMIN","scope":"TEMPLATE","required":true}]`).want(200)
+	hash := s.do("GET", one, nil).want(200).field("hash")
+	defined := s.do("GET", one+"/variables", nil).want(200).raw
+	imported := func(who *site, name, format string) {
+		t.Helper()
+		packed := who.do("GET", one+"/export?format="+format, nil).want(200)
+		body, kind := form(t, map[string]string{"name": name}, "x."+format, packed.raw)
+		s.do("POST", "/api/v1/templates/import", body, kind...).want(201)
+	}
+	for n, format := range []string{"tar.gz", "tar.zst", "tar", "zip"} {
+		name := fmt.Sprint("copy", n)
+		imported(s.site, name, format)
+		s.do("GET", "/api/v1/templates/"+name, nil).want(200).is("hash", hash).is("files", 1)
+		if got := s.do("GET", "/api/v1/templates/"+name+"/variables", nil).want(200).raw; got != defined {
+			t.Errorf("%s: %s, want %s", format, got, defined)
+		}
+	}
+
+	operator := s.user("olga", "OPERATOR")
+	if packed := operator.do("GET", one+"/export?format=tar", nil).want(200).raw; strings.Contains(packed, "hidden words") {
+		t.Error("the archive has a default that whoever packs it is not shown")
+	}
+	imported(operator, "theirs", "zip")
+	got := s.do("GET", "/api/v1/templates/theirs/variables", nil).want(200)
+	got.is("0.key", "slots").is("0.defaultValue", "20").is("1.key", "motd").is("1.defaultValue", nil).is("1.visibility", "ADMIN").is("1.required", false)
+
+	s.do("POST", "/api/v1/templates", `{"name":"own"}`).want(201)
+	s.do("PUT", "/api/v1/templates/own/variables", `[{"key":"other"}]`).want(200)
+	zip := s.do("POST", "/api/templates/default/lobby/export", nil)
+	s.do("POST", "/api/templates/default/own/import", zip.want(200).raw)
+	s.do("GET", "/api/v1/templates/own/variables", nil).want(200).is("0.key", "other").is("1.key", nil)
+	s.do("GET", "/api/v1/templates/own", nil).want(200).is("files", 1)
+
+	for field, bad := range map[string]string{"no list": `{"key":"x"}`, "[0].type": `[{"key":"x","type":"WRONG","scope":"GROUP"}]`} {
+		body, kind := form(t, map[string]string{"name": "bad"}, "x.tar", tarOf(t, ".orrery-variables.json", bad))
+		s.do("POST", "/api/v1/templates/import", body, kind...).want(422).naming(field)
+	}
+}
+
+// tarOf is a tar of one file.
+func tarOf(t *testing.T, name, content string) string {
+	t.Helper()
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(content)), Mode: 0o644}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte(content)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
 }

@@ -111,7 +111,16 @@ func (c *Client) Placeholders(ctx context.Context, digest string) (Placeholders,
 // The caller closes it; an archive that broke off ends with an error. Errors as of Files,
 // and Invalid for an unknown format.
 func (c *Client) Archive(ctx context.Context, digest, dir, format string) (io.ReadCloser, error) {
-	q := url.Values{"path": {dir}, "format": {format}}
+	return c.archive(ctx, digest, url.Values{"path": {dir}, "format": {format}})
+}
+
+// Export packs a version with the definitions of its variables, so that an import makes an
+// equal one. Defaults that are hidden from who is shown most of values are left out. Otherwise as Archive.
+func (c *Client) Export(ctx context.Context, digest, format string, most fleet.Visibility) (io.ReadCloser, error) {
+	return c.archive(ctx, digest, url.Values{"format": {format}, "shown": {string(most)}})
+}
+
+func (c *Client) archive(ctx context.Context, digest string, q url.Values) (io.ReadCloser, error) {
 	resp, err := c.call(ctx, http.MethodGet, tree(digest, "/archive", q), nil, nil)
 	if err != nil {
 		return nil, errs.Wrap("templatesvc.Archive", err)

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 
@@ -35,14 +36,21 @@ func (a *API) extractFile(c *gin.Context) {
 	})
 }
 
-// exportTemplate packs a version.
+// exportTemplate packs a version with the definitions of its variables, or one of its
+// directories without.
 func (a *API) exportTemplate(c *gin.Context) {
 	h, digest, ok := a.versionOf(c)
 	if !ok {
 		return
 	}
 	format := c.DefaultQuery("format", "tar.gz")
-	body, err := a.cfg.Templates.Archive(c.Request.Context(), digest, c.Query("path"), format)
+	pack := func(ctx context.Context) (io.ReadCloser, error) {
+		if dir := c.Query("path"); dir != "" {
+			return a.cfg.Templates.Archive(ctx, digest, dir, format)
+		}
+		return a.cfg.Templates.Export(ctx, digest, format, server.Shown(c))
+	}
+	body, err := pack(c.Request.Context())
 	if err != nil {
 		server.Fail(c, err)
 		return

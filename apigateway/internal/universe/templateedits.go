@@ -103,7 +103,7 @@ func (a *API) exportTemplate(c *gin.Context) {
 		fail(c, err)
 		return
 	}
-	body, err := a.cfg.Templates.Archive(c.Request.Context(), h.Digest, "", "zip")
+	body, err := a.cfg.Templates.Export(c.Request.Context(), h.Digest, "zip", server.Shown(c))
 	if err != nil {
 		fail(c, err)
 		return

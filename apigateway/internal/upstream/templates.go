@@ -69,6 +69,11 @@ func (t *Templates) Archive(ctx context.Context, digest, dir, format string) (io
 	return ask(t, func() (io.ReadCloser, error) { return t.client.Archive(ctx, digest, dir, format) })
 }
 
+// Export packs a version with the definitions of its variables. Errors as of client.Export.
+func (t *Templates) Export(ctx context.Context, digest, format string, most fleet.Visibility) (io.ReadCloser, error) {
+	return ask(t, func() (io.ReadCloser, error) { return t.client.Export(ctx, digest, format, most) })
+}
+
 // PutFile writes a file. Errors as of client.PutFile.
 func (t *Templates) PutFile(ctx context.Context, c client.Change, only bool, body io.Reader) (client.Edited, error) {
 	return send(t, func(to *client.Client) (client.Edited, error) { return to.PutFile(ctx, c, 0, only, body) })

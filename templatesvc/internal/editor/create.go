@@ -57,7 +57,7 @@ func (w *Writer) CreateOf(ctx context.Context, c Change, form *multipart.Reader)
 		})
 	}
 	return outcome(p.Commit(ctx, template.Move{
-		Ref: n.Ref, Manifest: *m, Asked: c.For("import", n, contents(m.Entries)), Kind: fleet.MoveImport, Message: "import", Description: &n.Description, Platform: &n.Platform,
+		Ref: n.Ref, Manifest: *m, Asked: c.For("import", n, contents(m.Entries), m.Variables), Kind: fleet.MoveImport, Message: "import", Description: &n.Description, Platform: &n.Platform,
 	}))
 }
 
@@ -90,6 +90,9 @@ func (w *Writer) readImport(ctx context.Context, p *template.Publish, form *mult
 				return n, nil, &errs.Error{Kind: errs.Malformed, Field: "file", Message: "is in the form twice"}
 			}
 			unpacked, err := w.unpack(ctx, p, formFile{part}, archive.FormatOf(fileName(part)))
+			if err == nil {
+				err = w.takeDefinitions(ctx, &unpacked)
+			}
 			if err != nil {
 				return n, nil, err
 			}

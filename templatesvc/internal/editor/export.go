@@ -1,6 +1,7 @@
 package editor
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"strings"
@@ -10,10 +11,10 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/archive"
 )
 
-// Archive packs what lies in a directory of a version; "" is all of it. It is checked
-// before it returns; the content is read when the function it returns is called with a
-// place to write to. Errors as of List, and Invalid for an unknown format.
-func (r *Reader) Archive(ctx context.Context, digest, dir string, f archive.Format) (func(io.Writer) error, error) {
+// Archive packs what lies in a directory of a version; "" is all of it, with the definitions
+// of its variables for who is shown most of values, unless that is nil. The request is checked
+// before Archive returns; the content is read when the function it returns is called with a place to write to. Errors as of List, and Invalid for an unknown format.
+func (r *Reader) Archive(ctx context.Context, digest, dir string, f archive.Format, most *fleet.Visibility) (func(io.Writer) error, error) {
 	t, err := r.tree(ctx, digest)
 	if err != nil {
 		return nil, err
@@ -25,17 +26,32 @@ func (r *Reader) Archive(ctx context.Context, digest, dir string, f archive.Form
 	if _, err := archive.NewWriter(io.Discard, f); err != nil {
 		return nil, final(err)
 	}
-	return func(w io.Writer) error { return r.pack(ctx, w, f, at, entries) }, nil
+	var definitions []byte
+	if most != nil && at == "" {
+		if definitions, err = packedDefinitions(t.Manifest().Variables, *most); err != nil {
+			return nil, err
+		}
+	}
+	return func(w io.Writer) error { return r.pack(ctx, w, f, at, entries, definitions) }, nil
 }
 
-func (r *Reader) pack(ctx context.Context, w io.Writer, f archive.Format, dir string, entries []fleet.ManifestEntry) error {
+func (r *Reader) pack(ctx context.Context, w io.Writer, f archive.Format, dir string, entries []fleet.ManifestEntry, definitions []byte) error {
 	out, err := archive.NewWriter(w, f)
 	if err != nil {
 		return err
 	}
+	if definitions != nil {
+		e := archive.Entry{Path: definitionsFile, Kind: fleet.FileRegular, Mode: 0o644, Size: int64(len(definitions))}
+		if err := out.Add(e, bytes.NewReader(definitions)); err != nil {
+			return err
+		}
+	}
 	for _, e := range entries {
 		if err := ctx.Err(); err != nil {
 			return errs.Wrap("editor.pack", err)
+		}
+		if definitions != nil && e.Path == definitionsFile {
+			continue // the definitions have its name
 		}
 		if err := r.packOne(ctx, out, strings.TrimPrefix(strings.TrimPrefix(e.Path, dir), "/"), e); err != nil {
 			return err

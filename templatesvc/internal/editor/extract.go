@@ -87,7 +87,10 @@ func (w *Writer) Import(ctx context.Context, c Change, replace bool, f archive.F
 		m, err := w.unpack(ctx, p, body, f)
 		with := []any{replace}
 		if c.Kind != fleet.MoveSave { // an instance's files go on changing while it is asked again
-			with = append(with, contents(m.Entries))
+			if err == nil && c.Path == "" {
+				err = w.takeDefinitions(ctx, &m)
+			}
+			with = append(with, contents(m.Entries), m.Variables)
 		}
 		return laid(c.Path, m, replace), with, err
 	})
@@ -103,11 +106,15 @@ func contents(entries []fleet.ManifestEntry) map[string][]any {
 	return out
 }
 
-// laid puts an archive's entries into a directory of a tree, or all of the tree's place.
+// laid puts an archive's entries into a directory of a tree, or all of the tree's place. A
+// tree that defines no variables takes the archive's definitions.
 func laid(dir string, m fleet.Manifest, replace bool) step {
 	return func(t *edit.Tree) error {
 		if replace {
 			*t = *edit.Of(fleet.Manifest{Variables: t.Manifest().Variables})
+		}
+		if len(t.Manifest().Variables) == 0 && len(m.Variables) > 0 {
+			t.Define(m.Variables)
 		}
 		return t.Overlay(dir, m.Entries)
 	}

@@ -35,6 +35,8 @@ type TreeRequest struct {
 	Most int
 	// Format is an archive's.
 	Format archive.Format
+	// Shown is who gets the definitions of variables with an archive; nil: nobody.
+	Shown *fleet.Visibility
 }
 
 // OpenFile is a file of a version and its content.
@@ -60,7 +62,7 @@ func NewTrees(r *editor.Reader) Trees {
 		Search:       of(func(ctx context.Context, q TreeRequest) (any, error) { return r.Search(ctx, q.Digest, q.Text, q.Most) }),
 		Placeholders: of(func(ctx context.Context, q TreeRequest) (any, error) { return r.Placeholders(ctx, q.Digest) }),
 		Archive: of(func(ctx context.Context, q TreeRequest) (any, error) {
-			return r.Archive(ctx, q.Digest, q.Path, q.Format)
+			return r.Archive(ctx, q.Digest, q.Path, q.Format, q.Shown)
 		}),
 	}
 }

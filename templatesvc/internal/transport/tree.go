@@ -11,6 +11,7 @@ import (
 	kithttp "github.com/go-kit/kit/transport/http"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/templatesvc/client"
 	"github.com/orreryhq/orrery/templatesvc/internal/archive"
 	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
@@ -28,6 +29,9 @@ func mountTrees(mux *http.ServeMux, t endpoint.Trees, opts []kithttp.ServerOptio
 func readTree(_ context.Context, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	out := endpoint.TreeRequest{Digest: r.PathValue("digest"), Path: q.Get("path"), Deep: q.Get("deep") == "true", Text: q.Get("q"), Format: archive.Format(q.Get("format"))}
+	if q.Has("shown") {
+		out.Shown = new(fleet.Visibility(q.Get("shown")))
+	}
 	if most := q.Get("max"); most != "" {
 		n, err := strconv.Atoi(most)
 		if err != nil {
