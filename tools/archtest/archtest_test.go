@@ -135,6 +135,10 @@ var examples = []example{
 
 	{"a test may not sleep", "libs/wire/a_test.go", body("time", "func f() { time.Sleep(1) }"), "no-sleep-in-tests"},
 	{"code may sleep", "libs/wire/a.go", body("time", "func f() { time.Sleep(1) }"), ""},
+	{"a document may not name a test that is gone", "docs/a.md", "It holds (`TestGone`).\n", "documents-name-tests"},
+	{"a document may not name a benchmark that is gone", "docs/a/b.md", "BenchmarkGone measures it.\n", "documents-name-tests"},
+	{"words that begin like the name of a test are none", "docs/a.md", "Tests, Testcontainers and latestTestA name none.\n", ""},
+	{"the changelog tells of the past", "CHANGELOG.md", "TestGone is gone.\n", ""},
 	{"testdata is no package", "libs/wire/testdata/a.go", "package util\nfunc init() {}\n", ""},
 	{"hidden folders are no package", "libs/.cache/a.go", "package util\nfunc init() {}\n", ""},
 	{"files outside every module are no package", "scripts/a.go", "package util\nfunc init() {}\n", ""},
@@ -175,6 +179,28 @@ func TestEveryRuleHasAnExampleThatBreaksIt(t *testing.T) {
 		if !strings.HasSuffix(r.sentence, ".") {
 			t.Errorf("the sentence of %s is no sentence: %q", r.name, r.sentence)
 		}
+	}
+}
+
+func TestADocumentNamesATestThatAPackageHas(t *testing.T) {
+	tree, err := load(fixture(map[string]string{
+		"ARCHITECTURE.md":     "`TestHere` and `FuzzThere` exist.\nTestCode and TestOfType are no tests.\n",
+		"e2e/a_test.go":       "package e2e\nfunc TestHere() {}\ntype x struct{}\nfunc (x) TestOfType() {}\n",
+		"libs/fleet/a.go":     body("", "func TestCode() {}"),
+		"cli/inner/b_test.go": "package inner_test\nfunc FuzzThere() {}\n",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, b := range check(tree, rules()) {
+		for _, f := range b.findings {
+			all = append(all, f.String())
+		}
+	}
+	want := []string{"ARCHITECTURE.md:2: names TestCode, which no package has", "ARCHITECTURE.md:2: names TestOfType, which no package has"}
+	if !slices.Equal(all, want) {
+		t.Errorf("%q, want %q", all, want)
 	}
 }
 

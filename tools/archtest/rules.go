@@ -10,8 +10,10 @@ import (
 type rule struct {
 	name     string
 	sentence string
-	// check looks at one package and calls found for every breach.
+	// check looks at one package and calls found for every breach. A rule about documents has none.
 	check func(p *pkg, found func(f *file, line int, what string))
+	// read looks at one document in the same way. A rule about packages has none.
+	read func(t *tree, d document, found func(line int, what string))
 }
 
 // finding is one place that breaks a rule.
@@ -35,9 +37,18 @@ func check(t *tree, rules []rule) []breach {
 	for _, r := range rules {
 		var findings []finding
 		for _, p := range t.packages {
-			r.check(p, func(f *file, line int, what string) {
-				findings = append(findings, finding{path: f.path, line: line, what: what})
-			})
+			if r.check != nil {
+				r.check(p, func(f *file, line int, what string) {
+					findings = append(findings, finding{path: f.path, line: line, what: what})
+				})
+			}
+		}
+		for _, d := range t.documents {
+			if r.read != nil {
+				r.read(t, d, func(line int, what string) {
+					findings = append(findings, finding{path: d.path, line: line, what: what})
+				})
+			}
 		}
 		slices.SortFunc(findings, func(a, b finding) int {
 			return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.line, b.line), cmp.Compare(a.what, b.what))
@@ -177,6 +188,11 @@ func rules() []rule {
 			name:     "no-sleep-in-tests",
 			sentence: "No time.Sleep in a test: wait for a condition with a deadline that prints the last state (in a synctest bubble, on time.After).",
 			check:    noSleepInTests,
+		},
+		{
+			name:     "documents-name-tests",
+			sentence: "A test, fuzz test or benchmark that a document names exists.",
+			read:     namesTests,
 		},
 	}
 }

@@ -23,6 +23,17 @@ type tree struct {
 	modules []string
 	// packages are sorted by folder.
 	packages []*pkg
+	// documents are the Markdown files but changelog.
+	documents []document
+}
+
+// changelog tells of the past, so it may name what is gone.
+const changelog = "CHANGELOG.md"
+
+// document is one Markdown file.
+type document struct {
+	// path is relative to the repository's root.
+	path, text string
 }
 
 // pkg is one folder of Go files.
@@ -77,7 +88,7 @@ func (f *file) localName(importPath string) (name string, ok bool) {
 	return "", false
 }
 
-// load parses every Go file below a go.mod. Hidden folders, testdata and the
+// load parses every Go file below a go.mod, and reads every document. Hidden folders, testdata and the
 // output folders are passed over.
 func load(fsys fs.FS) (*tree, error) {
 	fset := token.NewFileSet()
@@ -95,6 +106,10 @@ func load(fsys fs.FS) (*tree, error) {
 			t.modules = append(t.modules, path.Dir(name))
 		case strings.HasSuffix(name, ".go"):
 			return parseInto(byDir, fset, fsys, name)
+		case strings.HasSuffix(name, ".md") && name != changelog:
+			text, err := fs.ReadFile(fsys, name)
+			t.documents = append(t.documents, document{name, string(text)})
+			return err
 		}
 		return nil
 	})
