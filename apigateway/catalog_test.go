@@ -1,11 +1,17 @@
 package apigateway
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
@@ -53,7 +59,6 @@ func TestTheCatalogIsKeptByPlatform(t *testing.T) {
 	} {
 		s.do("PATCH", versions+"/1.20", body).want(422).naming(field)
 	}
-	s.do("POST", versions, `{"version":"2","downloadUrl":"https://x.example/2.jar"}`).want(503).naming("sha256") // no templatesvc to look
 	s.do("POST", "/api/v1/catalog/a b/versions", `{"version":"2","downloadUrl":"https://x.example/2.jar","sha256":"`+hash+`"}`).want(422).naming("platform")
 
 	s.do("DELETE", versions+"/1.21", nil).want(204)
@@ -91,17 +96,81 @@ func TestABlankVersionIsTheRecommendedOneWhenAnInstanceIsMade(t *testing.T) {
 	s.do("DELETE", "/api/v1/catalog/PAPER/versions/1.21", nil).want(409)
 }
 
-func TestAURLWhoseHostIsDeadIsToBlameItself(t *testing.T) {
+func TestAVersionWithoutAHashIsStoredAndPinnedAtItsFirstDownload(t *testing.T) {
+	s := newShelf(newSite(t))
+	var content atomic.Value // of "", the host has nothing
+	content.Store("")
+	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		text, _ := content.Load().(string)
+		if text == "" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		_, _ = io.WriteString(w, text)
+	}))
+	t.Cleanup(host.Close)
+	sumOf := func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return hex.EncodeToString(sum[:])
+	}
+	const versions = "/api/v1/catalog/paper/versions"
+	entry := func() *reply {
+		t.Helper()
+		return s.do("GET", "/api/v1/catalog?platform=PAPER", nil).want(200).is("total", 1)
+	}
+	warned := func(r *reply, why string) *reply {
+		t.Helper()
+		if got := r.header.Get("Warning"); !strings.Contains(got, "it has no hash yet") || !strings.Contains(got, why) {
+			t.Errorf("Warning is %q, want %q", got, why)
+		}
+		return r
+	}
+	pinned := func(text string) {
+		t.Helper()
+		await.That(t, "the hash of "+text, func() string {
+			got := entry().field("data.0.sha256")
+			return await.Unless(got == sumOf(text), "%v", got)
+		})
+	}
+
+	warned(s.do("POST", versions, map[string]string{"version": "1", "downloadUrl": host.URL + "/a"}), "404").want(201).is("sha256", "")
+	entry().is("data.0.sha256", "")
+	content.Store("first") // it is tried again
+	pinned("first")
+	s.do("GET", "/api/v1/audit?action=catalog.pin", nil).want(200).is("total", 1).is("data.0.resourceId", "PAPER 1").is("data.0.details", host.URL+"/a "+sumOf("first"))
+
+	content.Store("second") // what was first counts
+	if r := s.do("PATCH", versions+"/1", map[string]string{"downloadUrl": host.URL + "/a"}).want(200).is("sha256", sumOf("first")); r.header.Get("Warning") != "" {
+		t.Error(r.header)
+	}
+	s.do("PATCH", versions+"/1", map[string]string{"downloadUrl": host.URL + "/b"}).want(200).is("sha256", sumOf("second"))
+	content.Store("")
+	warned(s.do("PATCH", versions+"/1", map[string]string{"downloadUrl": host.URL + "/c"}), "404").want(200).is("sha256", "")
+	s.do("PATCH", versions+"/1", map[string]string{"sha256": sumOf("third")}).want(200).is("sha256", sumOf("third"))
+}
+
+func TestAVersionIsStoredWhileNothingCanDownloadIt(t *testing.T) {
+	s := newSite(t) // without templatesvc
+	r := s.do("POST", "/api/v1/catalog/paper/versions", `{"version":"2","downloadUrl":"https://x.example/2.jar"}`).want(201).is("sha256", "")
+	if !strings.Contains(r.header.Get("Warning"), "it has no hash yet") {
+		t.Errorf("%v", r.header)
+	}
+	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
+	s.group("lobby", map[string]any{"platform": "PAPER", "platformVersion": "2", "command": "", "jarFile": "server.jar"})
+	s.do("GET", "/api/v1/services/"+string(s.start("lobby"))+"/composition", nil).want(200).is("runtime.url", "https://x.example/2.jar").is("runtime.sha256", "")
+}
+
+func TestAURLWhoseHostIsDeadDoesNotTakeTheTemplateServiceAway(t *testing.T) {
 	s := newShelf(newSite(t))
 	gone := httptest.NewServer(http.NotFoundHandler())
 	dead := gone.URL + "/x.jar"
-	missing := httptest.NewServer(http.NotFoundHandler())
-	t.Cleanup(missing.Close)
 	gone.Close()
-	for range 7 { // more often than a breaker bears
-		s.do("POST", "/api/v1/catalog/paper/versions", map[string]string{"version": "1", "downloadUrl": dead}).want(422).naming("downloadUrl").naming("does not answer")
+	for n := range 7 { // more often than a breaker bears
+		r := s.do("POST", "/api/v1/catalog/paper/versions", map[string]string{"version": fmt.Sprint(n), "downloadUrl": dead}).want(201)
+		if !strings.Contains(r.header.Get("Warning"), "does not answer") {
+			t.Errorf("%v", r.header)
+		}
 	}
-	s.do("POST", "/api/v1/catalog/paper/versions", map[string]string{"version": "1", "downloadUrl": missing.URL + "/x"}).want(422).naming("downloadUrl").naming("404")
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
 	s.do("GET", "/api/v1/templates/lobby/files", nil).want(200)
 }

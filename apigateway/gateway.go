@@ -34,6 +34,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/mail"
 	"github.com/orreryhq/orrery/apigateway/internal/openapi"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/pins"
 	"github.com/orreryhq/orrery/apigateway/internal/presence"
 	"github.com/orreryhq/orrery/apigateway/internal/relay"
 	"github.com/orreryhq/orrery/apigateway/internal/rest"
@@ -189,11 +190,14 @@ type Gateway struct {
 	auth    *auth.Service
 	operate *operate.Operations
 	// copies takes the entries of the audit; nil when they are copied nowhere.
-	copies  *auditsink.Sink
-	agents  *upstream.Agents
-	shares  *share.Shares
-	bell    *bell.Bell
-	declare *declare.Applier
+	copies    *auditsink.Sink
+	agents    *upstream.Agents
+	templates *upstream.Templates
+	shares    *share.Shares
+	bell      *bell.Bell
+	declare   *declare.Applier
+	// pins completes the hashes of the catalog.
+	pins    *pins.Pinner
 	players *presence.Table
 	// past is how the fleet did since the gateway began.
 	past *series.Ring
@@ -282,6 +286,14 @@ func New(cfg Config) (*Gateway, error) {
 		Agents: g.agents, Seal: box,
 		Settings: live.Now, TellReset: cfg.Reset.tell(cfg.Log, live.Now),
 	})
+	g.templates = upstream.NewTemplates(g.health, cfg.View, cfg.ClusterSecret, calling(g.calls), calling(g.uploads), cfg.Log)
+	g.pins = pins.New(pins.Config{
+		View: cfg.View, Download: g.templates.Pin, Log: cfg.Log,
+		Keep: func(ctx context.Context, v pins.Version, url, sha256 string) error {
+			return g.operate.PinCatalogVersion(ctx, v.Platform, v.Version, url, sha256)
+		},
+	})
+	cfg.View.Subscribe(g.pins.Hear)
 	g.relay = relay.New(relay.Config{
 		Replica: cfg.Replica, Peers: func() []*fleet.Session { return cfg.View.Snapshot().ServiceSessions(serviceName) },
 		Secret: cfg.ClusterSecret, Client: calling(g.calls), Events: g.events, End: g.end, Log: cfg.Log, Metrics: g.metrics,
@@ -357,7 +369,6 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		Settings: g.settings, Secret: g.cfg.ClusterSecret,
 		Replicas: func() int { return max(1, len(g.cfg.View.Snapshot().ServiceSessions(serviceName))) },
 	})
-	templates := upstream.NewTemplates(g.health, g.cfg.View, g.cfg.ClusterSecret, calling(g.calls), calling(g.uploads), g.cfg.Log)
 	sources, err := operate.NewSources(g.operate, g.cfg.ClusterSecret)
 	if err != nil {
 		return openStreams{}, err
@@ -371,7 +382,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		Agents: g.agents, Client: calling(g.calls), Secret: g.cfg.ClusterSecret, OfUser: g.cfg.UserStreams, Log: g.cfg.Log, Metrics: g.metrics,
 	})
 	frame.Add(rest.New(rest.Config{
-		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: templates, Sources: sources,
+		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: g.templates, Pins: g.pins, Sources: sources,
 		Schedulers: upstream.NewSchedulers(g.health, g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, calling(g.calls)),
 		Logs:       records, Shares: g.shares, NoShares: g.cfg.NoShares, APIURL: g.cfg.APIURL,
 		Players: g.players, Stale: g.heartbeats.Stale, Past: g.past, Settings: g.settings, End: g.end, Replica: g.cfg.Replica, ClusterName: g.cfg.ClusterName,
@@ -398,7 +409,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		Operations: g.operate, Auth: g.auth, Players: g.players, Tickets: tickets, HasRoom: told.HasRoom, Tell: g.relay.Tell, StateOf: rest.StateOf, Now: g.cfg.Now,
 	}).Routes()...)
 	frame.Add(universe.New(universe.Config{
-		Operations: g.operate, Templates: templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
+		Operations: g.operate, Templates: g.templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
 		By: server.Actor, Shown: server.Shown, May: server.Allowed, Now: g.cfg.Now, Metrics: g.gathered(), MetricsPublic: g.cfg.MetricsPublic,
 		Self: universe.Self{
 			Version: g.cfg.Version, StartedAt: g.startedAt, Address: g.Addr, APIURL: g.cfg.APIURL, Debug: g.cfg.Log.Enabled(context.Background(), slog.LevelDebug),

@@ -247,7 +247,8 @@ func (b *besieged) moved(since int64) []string {
 		id, entry := strings.CutPrefix(key, store.AuditLog().String())
 		e, known := s.Audit.Get(id)
 		read := entry && known && e.Class() == fleet.AuditAccess // behind the answer, of a read that was let through
-		return read || strings.HasPrefix(key, store.TemplatePublishes().String())
+		byTemplates := strings.HasPrefix(key, store.TemplatePublishes().String()) || strings.HasPrefix(key, store.TemplateSourceStatuses().String()) // by templatesvc
+		return read || byTemplates
 	})
 }
 

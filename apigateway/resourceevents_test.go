@@ -35,6 +35,7 @@ func TestEveryChangeWithoutATypeOfItsOwnIsToldToWhoMaySeeIt(t *testing.T) {
 	viewer := b.as(a.user("vera", "VIEWER").token)
 	eventually(t, viewer, "GET", "/api/v1/groups", 200)
 	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	b.revisionSeen() // the login of vera too
 	ofAdmin, ofViewer := b.stream("/api/v1/events/stream"), viewer.stream("/api/v1/events/stream")
 	before := a.revision()
 

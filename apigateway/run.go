@@ -71,6 +71,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() { _ = g.session().Run(ctx) }) // ends with ctx, in no other way
 	running.Go(func() { g.tidy(ctx) })
 	running.Go(func() { g.declare.Run(ctx) })
+	running.Go(func() { g.pins.Run(ctx) })
 	running.Go(func() { g.operate.Run(ctx) })
 	running.Go(func() { g.auth.Run(ctx) })
 	running.Go(func() { g.auth.KeepPasswordFile(ctx) })

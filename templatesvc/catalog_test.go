@@ -3,6 +3,7 @@ package templatesvc_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -45,10 +46,13 @@ func shop(t *testing.T) (url string, asked *atomic.Int32) {
 	return s.URL, asked
 }
 
-// sell puts one version into the catalog.
-func (w *world) sell(url, sum string) {
+// sell puts a hash into the catalog, at one URL or several.
+func (w *world) sell(url, sum string, more ...string) {
 	w.t.Helper()
-	p := fleet.CatalogPlatform{Platform: "PAPER", Versions: []fleet.CatalogVersion{{Version: "1", URL: url, SHA256: sum, Category: fleet.CategoryServer}}}
+	p := fleet.CatalogPlatform{Platform: "PAPER"}
+	for n, url := range append([]string{url}, more...) {
+		p.Versions = append(p.Versions, fleet.CatalogVersion{Version: fmt.Sprint(n + 1), URL: url, SHA256: sum, Category: fleet.CategoryServer})
+	}
 	have, err := store.Get(w.t.Context(), w.c, store.CatalogKey("PAPER"))
 	if err != nil && !errs.Is(err, errs.NotFound) {
 		w.t.Fatal(err)
@@ -92,6 +96,37 @@ func TestAnArtifactIsDownloadedOnceAndServed(t *testing.T) {
 	}
 	all.Wait()
 	if n := asked.Load(); n != 1 {
+		t.Errorf("downloaded %d times", n)
+	}
+}
+
+func TestEveryURLOfAHashIsTried(t *testing.T) {
+	w := newWorld(t)
+	s, _ := w.start("a")
+	url, asked := shop(t)
+	get := func(sum string) error {
+		r, err := clientOf(s).Artifact(t.Context(), sum)
+		if err == nil {
+			err = r.Close()
+		}
+		return err
+	}
+	w.sell(url+"/jar", sumOf("another"), url+"/gone", url+"/busy")
+	err := get(sumOf("another"))
+	if !errs.Is(err, errs.Unavailable) { // one may have it later
+		t.Errorf("%v", err)
+	}
+	for _, says := range []string{"its URL has " + sumOf("jar"), "404", "503"} {
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v says nothing of %s", err, says)
+		}
+	}
+	before := asked.Load()
+	w.sell(url+"/gone", sumOf("jar"), url+"/busy", url+"/moved", url+"/jar")
+	if err := get(sumOf("jar")); err != nil {
+		t.Errorf("%v", err)
+	}
+	if n := asked.Load() - before; n != 1 {
 		t.Errorf("downloaded %d times", n)
 	}
 }

@@ -27,7 +27,8 @@ type CatalogPlatform struct {
 // CatalogVersion is one artifact.
 type CatalogVersion struct {
 	Version string `json:"version"`
-	// URL is where it is downloaded, SHA256 what it must hash to, hex.
+	// URL is where it is downloaded, SHA256 what it must hash to, hex; empty until the URL was
+	// downloaded for the first time.
 	URL    string `json:"url"`
 	SHA256 string `json:"sha256"`
 	// Category is SERVER or PROXY.
@@ -39,9 +40,9 @@ type CatalogVersion struct {
 	ManagedBy string `json:"managedBy,omitempty"`
 }
 
-// Artifact is the catalog's artifact of a plan. Without a URL the version was not in
-// the catalog when the plan was composed: the start fails with ArtifactFetch, unless a
-// template brings the file or a static directory has it already.
+// Artifact is the catalog's artifact of a plan. Without a SHA256 the version was not in
+// the catalog when the plan was composed, or with a URL not downloaded yet: the start
+// fails with ArtifactFetch, unless a template brings the file or a static directory has it already.
 type Artifact struct {
 	Platform string `json:"platform"`
 	Version  string `json:"version"`
@@ -96,7 +97,7 @@ func (v CatalogVersion) validate() []error {
 	var p problems
 	p.check(validSegment(v.Version), "version", "%q is not a version: letters, digits, _ . and -", clip(v.Version))
 	p.check(ValidArtifactURL(v.URL), "downloadUrl", "%q is not a URL of http or https", clip(v.URL))
-	p.check(ValidDigest(v.SHA256), "sha256", "%q is not a SHA-256 in 64 lower-case hex digits", clip(v.SHA256))
+	p.check(v.SHA256 == "" || ValidDigest(v.SHA256), "sha256", "%q is not a SHA-256 in 64 lower-case hex digits", clip(v.SHA256))
 	p.check(oneOf(v.Category, CategoryServer, CategoryProxy), "category", "must be SERVER or PROXY; %q is not", clip(v.Category))
 	p.check(len(v.ConfigFormat) <= 64 && !HasControl(v.ConfigFormat), "configFormat", "must be at most 64 bytes without control characters")
 	return p.list

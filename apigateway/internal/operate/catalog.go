@@ -20,7 +20,11 @@ type CatalogEdit struct {
 	IfMatch int64
 }
 
+// onto changes a version. Another URL without a hash discards the old hash.
 func (e CatalogEdit) onto(v *fleet.CatalogVersion) {
+	if e.URL != nil && *e.URL != v.URL && e.SHA256 == nil {
+		v.SHA256 = ""
+	}
 	for field, given := range map[*string]*string{&v.URL: e.URL, &v.SHA256: e.SHA256, &v.Category: e.Category, &v.ConfigFormat: e.ConfigFormat} {
 		if given != nil {
 			*field = *given
@@ -57,6 +61,22 @@ func (o *Operations) EditCatalogVersion(ctx context.Context, by Actor, platform,
 			return nil
 		}
 		return renameVersion(s, p, i, *e.Version)
+	})
+}
+
+// pinner is the actor in audit entries of catalog.pin.
+const pinner = "catalog"
+
+// PinCatalogVersion writes the hash of a version, unless the version has a hash or another URL
+// by now.
+func (o *Operations) PinCatalogVersion(ctx context.Context, platform, version, url, sha256 string) error {
+	return o.editCatalog(ctx, Actor{User: pinner}, platform, "catalog.pin", version, func(_ *view.Snapshot, p *fleet.CatalogPlatform) error {
+		i := slices.IndexFunc(p.Versions, func(v fleet.CatalogVersion) bool { return v.Version == version && v.URL == url && v.SHA256 == "" })
+		if i >= 0 {
+			p.Versions = slices.Clone(p.Versions)
+			p.Versions[i].SHA256 = sha256
+		}
+		return nil
 	})
 }
 

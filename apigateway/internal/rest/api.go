@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/logs"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/pins"
 	"github.com/orreryhq/orrery/apigateway/internal/presence"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/settings"
@@ -38,6 +39,7 @@ type Config struct {
 	Operations *operate.Operations
 	Sources    *operate.Sources
 	Templates  *upstream.Templates
+	Pins       *pins.Pinner
 	Schedulers *upstream.Schedulers
 	Players    *presence.Table
 	// Stale reports whether a node's reports are overdue.

@@ -2,7 +2,9 @@ package rest
 
 import (
 	"bytes"
+	"context"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/pins"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -102,7 +105,7 @@ func (a *API) listCatalog(c *gin.Context) {
 	server.SendPage(c, all, pageFew, func(r artifact) artifact { return r })
 }
 
-// addArtifact adds a version. Without a hash it gets the one of what its URL has now.
+// addArtifact adds a version. Without a hash, the first download of its URL decides it.
 func (a *API) addArtifact(c *gin.Context) {
 	var b artifactBody
 	if !server.Bind(c, &b) {
@@ -111,10 +114,6 @@ func (a *API) addArtifact(c *gin.Context) {
 	v := fleet.CatalogVersion{Category: fleet.CategoryServer}
 	set(&v.Version, b.Version)
 	edit := b.edit()
-	if err := a.pin(c, &edit); err != nil {
-		server.Fail(c, err)
-		return
-	}
 	set(&v.URL, edit.URL)
 	set(&v.SHA256, edit.SHA256)
 	set(&v.Category, edit.Category)
@@ -123,24 +122,32 @@ func (a *API) addArtifact(c *gin.Context) {
 	a.sendArtifact(c, http.StatusCreated, v.Version, err)
 }
 
-// pin finds the hash of a URL that is given without one.
-func (a *API) pin(c *gin.Context, e *operate.CatalogEdit) error {
-	if e.URL == nil || e.SHA256 != nil && *e.SHA256 != "" || !fleet.ValidArtifactURL(*e.URL) {
-		return nil // what is wrong with it is said with all else
+// pinTime bounds the time that an answer waits for the first download.
+const pinTime = 10 * time.Second
+
+// pin downloads a version without a hash, and warns when that fails or takes longer than pinTime.
+func (a *API) pin(c *gin.Context, platform, version string) {
+	p, ok := a.snapshot().Catalog.Get(platform)
+	if !ok {
+		return
 	}
-	server.Unhurried(c) // it is downloaded
-	content, err := a.cfg.Templates.Pin(c.Request.Context(), *e.URL)
-	switch {
-	case errs.Is(err, errs.Unavailable):
-		return &errs.Error{Kind: errs.Unavailable, Message: errs.MessageOf(err) + ", or give sha256: without it the URL has to be looked at", Err: err}
-	case err != nil:
-		return err
+	if v, ok := p.Find(version); !ok || v.SHA256 != "" {
+		return
 	}
-	e.SHA256 = &content.SHA256
-	return nil
+	ctx, cancel := context.WithTimeout(c.Request.Context(), pinTime)
+	defer cancel()
+	err := a.cfg.Pins.Now(ctx, pins.Version{Platform: platform, Version: version})
+	if err == nil {
+		return
+	}
+	why := errs.MessageOf(err)
+	if ctx.Err() != nil {
+		why = "the URL is still being downloaded"
+	}
+	c.Header("Warning", "299 orrery "+strconv.QuoteToASCII("it has no hash yet: "+why+"; no instance starts from it until a gateway has downloaded it, which is tried again"))
 }
 
-// patchArtifact changes a version; another URL needs its hash, or gets it from there. An
+// patchArtifact changes a version; another URL without a hash gets that of what it has. An
 // empty name, URL or hash stays as it is.
 func (a *API) patchArtifact(c *gin.Context) {
 	var b artifactBody
@@ -157,9 +164,6 @@ func (a *API) patchArtifact(c *gin.Context) {
 	}
 	rev, err := server.IfMatch(c)
 	if edit.IfMatch = rev; err == nil {
-		err = a.pin(c, &edit)
-	}
-	if err == nil {
 		err = a.cfg.Operations.EditCatalogVersion(c.Request.Context(), server.Actor(c), c.Param("platform"), version, edit)
 	}
 	if edit.Version != nil {
@@ -196,7 +200,9 @@ func (a *API) sendArtifact(c *gin.Context, status int, version string, err error
 		server.Fail(c, err)
 		return
 	}
-	if p, ok := a.snapshot().Catalog.Get(strings.ToUpper(c.Param("platform"))); ok {
+	platform := strings.ToUpper(c.Param("platform"))
+	a.pin(c, platform, version)
+	if p, ok := a.snapshot().Catalog.Get(platform); ok {
 		if v, ok := p.Find(version); ok {
 			server.ETag(c, p.ModRev)
 			c.JSON(status, artifactOf(p, v))

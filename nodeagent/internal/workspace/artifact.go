@@ -26,6 +26,11 @@ func (a *application) placeArtifact(ctx context.Context) error {
 		if a.stands(p) { // the server's own, or somebody's who put it there: nothing is to take its place
 			return nil
 		}
+		if want.URL != "" {
+			return &Failure{Reason: fleet.ReasonArtifactFetch, Message: fmt.Sprintf(
+				"%s %s has no hash in the catalog yet: no gateway has downloaded %s so far, and its log says why; correct the URL, or give sha256",
+				want.Platform, want.Version, want.URL)}
+		}
 		return &Failure{Reason: fleet.ReasonArtifactFetch, Message: fmt.Sprintf(
 			"%s %s is not in the catalog: add it there, or have a template bring %s", want.Platform, want.Version, p)}
 	}

@@ -70,6 +70,7 @@ func TestAnArtifactThatCannotBeHadFailsTheStartWithItsReason(t *testing.T) {
 	}{
 		{"another hash", errs.New(errs.Conflict, "the catalog says aa, its URL has bb"), nil, fleet.ReasonArtifactHash, "the catalog says aa, its URL has bb"},
 		{"nobody answers", errs.New(errs.Unavailable, "http://x.example/p.jar does not answer"), nil, fleet.ReasonArtifactFetch, "PAPER 1.21 could not be fetched: http://x.example/p.jar does not answer"},
+		{"a URL that nobody has downloaded yet", nil, func(a *fleet.Artifact) { a.URL, a.SHA256 = "http://x.example/p.jar", "" }, fleet.ReasonArtifactFetch, "no gateway has downloaded http://x.example/p.jar"},
 		{"not in the catalog any more", nil, func(a *fleet.Artifact) { a.URL, a.SHA256 = "", "" }, fleet.ReasonArtifactFetch, "PAPER 1.21 is not in the catalog"},
 	}
 	for _, c := range cases {

@@ -23,6 +23,7 @@ import (
 	neturl "net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -146,11 +147,14 @@ func (s *Store) download(ctx context.Context, sum string) error {
 	if err != nil {
 		return errs.Wrap("catalog.Get", err)
 	}
+	var failed []error
+	tried := map[string]bool{}
 	for _, p := range platforms {
 		for _, v := range p.Versions {
-			if v.SHA256 != sum {
+			if v.SHA256 != sum || tried[v.URL] {
 				continue
 			}
+			tried[v.URL] = true
 			got, err := s.fetch(ctx, v.URL, sum)
 			if err == nil && got.SHA256 != sum {
 				err = errs.New(errs.Conflict, "%s %s has another hash: the catalog says %s, its URL has %s; correct the one that is wrong",
@@ -158,11 +162,33 @@ func (s *Store) download(ctx context.Context, sum string) error {
 			}
 			if err == nil {
 				s.tidy(platforms)
+				return nil
 			}
-			return err
+			if failed = append(failed, err); ctx.Err() != nil {
+				return worst(sum, failed)
+			}
 		}
 	}
-	return errs.New(errs.NotFound, "the catalog names no artifact %s", sum)
+	return worst(sum, failed)
+}
+
+// worst combines the errors of all URLs of a hash. It has the kind of one that may succeed later,
+// if any: the start is retried then.
+func worst(sum string, failed []error) error {
+	if len(failed) == 0 {
+		return errs.New(errs.NotFound, "the catalog names no artifact %s", sum)
+	}
+	first, told := failed[0], make([]string, len(failed))
+	for n, err := range failed {
+		told[n] = errs.MessageOf(err)
+		if errs.Is(err, errs.Unavailable) && !errs.Is(first, errs.Unavailable) {
+			first = err
+		}
+	}
+	if len(failed) == 1 {
+		return first
+	}
+	return &errs.Error{Kind: errs.KindOf(first), Field: errs.FieldOf(first), Message: strings.Join(told, "; "), Err: errors.Join(failed...)}
 }
 
 // urlField is the field that errors about what a URL has or does blame.
