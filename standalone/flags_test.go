@@ -60,7 +60,7 @@ func TestVersionAndHelpAnswerAndEnd(t *testing.T) {
 		want []string
 	}{
 		{"-version", []string{"orrery standalone "}},
-		{"-help", []string{"-demo", "-data", "-listen", "-etcd-listen", "-node", "-memory", "-cpu", "-reserve-memory", "-cpu-factor", "-max-instances", "-stop-instances"}},
+		{"-help", []string{"-demo", "-data", "-listen", "-etcd-listen", "-node", "-memory", "-cpu", "-reserve-memory", "-cpu-factor", "-max-instances", "-programs-dir", "-metrics-public", "-stop-instances"}},
 	} {
 		t.Run(c.flag, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

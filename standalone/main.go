@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -123,6 +124,8 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	fs.StringVar(&o.SecretsEnvPrefix, "secrets-env-prefix", "ORRERY_SECRET_", "what the names `begin` with that env references of secrets may read of this program's environment; empty: none are followed")
 	fs.StringVar(&o.ProvidersDir, "providers-dir", "", "`directory` of programs that give placeholders of instances; empty: none")
 	fs.StringVar(&o.ConfigurationsDir, "configurations-dir", "", "`directory` that sources of kind configurations read; empty: none")
+	fs.StringVar(&o.ProgramsDir, "programs-dir", "", "`directory` of programs that sources of kind program may name; empty: none")
+	fs.BoolVar(&o.MetricsPublic, "metrics-public", false, "show the metrics under /api/metrics without a token")
 	fs.StringVar(&o.EgressProxy, "egress-proxy", "", "`URL` of an HTTP proxy that sources and the catalog are fetched through; empty: none, whatever HTTP_PROXY says")
 	fs.IntVar(&o.Room.Reserved.MemoryMiB, "reserve-memory", 0, "memory kept for the machine itself, in `MiB`")
 	fs.IntVar(&o.Room.Reserved.CPU, "reserve-cpu", 0, "CPU kept for the machine itself, in `hundredths` of a core")
@@ -154,6 +157,13 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	}
 	if err := checkLockout(&o.Lockout); err != nil {
 		return o, f, err
+	}
+	if o.ProgramsDir != "" {
+		dir, err := filepath.Abs(o.ProgramsDir)
+		if err != nil {
+			return o, f, fmt.Errorf("-programs-dir %s: %w", o.ProgramsDir, err)
+		}
+		o.ProgramsDir = dir
 	}
 	o.Node, o.Version = fleet.NodeID(node), version
 	level := "info"

@@ -419,6 +419,40 @@ func TestDeclaredGroupsAreRecordedAndTheirRemovalOrdered(t *testing.T) {
 	}
 }
 
+func TestACommitRemovesTheLastGroupWithItsLastTemplate(t *testing.T) {
+	w := newWorld(t)
+	w.dir = ""
+	repository, git, commit := newRepository(t)
+	at := filepath.Join(repository, "templates", ref.Group, ref.Name)
+	if err := errors.Join(os.Mkdir(filepath.Join(repository, "groups"), 0o755), os.MkdirAll(at, 0o755),
+		os.WriteFile(filepath.Join(repository, "groups", "g.yaml"), []byte("command: run\n"), 0o644), os.WriteFile(filepath.Join(at, "f"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	commit()
+	source := fleet.TemplateSource{Name: "repo", Kind: fleet.SourceGit, URL: "file://" + repository, Declares: true}
+	ask := func() { source.Asked++; w.record(source, fleet.SourceCredentials{}) }
+	ask()
+	w.start("a")
+	w.status("repo", fleet.SourceInSync)
+	git("rm", "-r", "--quiet", ".")
+	commit()
+	ask()
+	if st := w.status("repo", fleet.SourceInSync); st.Message != "" || len(st.Items) != 0 {
+		t.Errorf("%+v", st)
+	}
+	d, err := store.Get(t.Context(), w.c, store.DeclaredGroupKey("repo", "g"))
+	if _, there := w.head(); err != nil || !d.Removed || there {
+		t.Errorf("group %+v, %v, its template is there: %v", d, err, there)
+	}
+
+	// An empty repository in another place removes nothing.
+	other, _, start := newRepository(t)
+	start()
+	source.URL = "file://" + other
+	ask()
+	w.status("repo", fleet.SourceFailed)
+}
+
 func TestNoSourceHasWhatIsOrrerysOwn(t *testing.T) {
 	w := newWorld(t)
 	own := fleet.AvatarTemplate.String()

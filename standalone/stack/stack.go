@@ -46,6 +46,11 @@ type Options struct {
 	ProvidersDir string
 	// ConfigurationsDir is what sources of configurations read, see templatesvc.Config.
 	ConfigurationsDir string
+	// ProgramsDir is the directory of programs that sources may name, by absolute path, see
+	// templatesvc.Config.
+	ProgramsDir string
+	// MetricsPublic shows the metrics without a token, see apigateway.Config.
+	MetricsPublic bool
 	// EgressProxy is the HTTP proxy of sources and the catalog, see templatesvc.Config.
 	EgressProxy string
 	// RunDir is for what runs need only while the machine is up, see nodeagent.Config.
@@ -253,7 +258,7 @@ func (s *stack) components(stopInstances func() bool) ([]lifecycle.Component, er
 
 func (s *stack) templatesConfig() templatesvc.Config {
 	return templatesvc.Config{
-		Store: s.db.client, Dir: s.data.join("templates"), BlobDir: s.data.join("blobs"), ConfigurationsDir: s.o.ConfigurationsDir, EgressProxy: s.o.EgressProxy,
+		Store: s.db.client, Dir: s.data.join("templates"), BlobDir: s.data.join("blobs"), ConfigurationsDir: s.o.ConfigurationsDir, ProgramsDir: s.o.ProgramsDir, EgressProxy: s.o.EgressProxy,
 		ClusterSecret: s.secret, Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
 		KeepVersions: templatesvc.DefaultKeepVersions, ScrubInterval: templatesvc.DefaultScrubInterval, Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry,
 	}
@@ -277,7 +282,7 @@ func (s *stack) gatewayConfig() apigateway.Config {
 		Store: s.db.client, View: s.view, Listener: s.listener, Meta: s.meta,
 		ClusterSecret: s.secret, AdminPasswordFile: s.data.join(passwordFile),
 		Lockout: s.o.Lockout, Reset: s.o.Reset, AuditSink: s.o.AuditSink, Replica: replica, NodeID: string(s.o.Node), Takeover: true, SessionTTL: s.o.SessionTTL,
-		Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Records: s.records, Metrics: s.registry,
+		Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Records: s.records, Metrics: s.registry, MetricsPublic: s.o.MetricsPublic,
 	}
 }
 

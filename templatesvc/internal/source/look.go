@@ -187,7 +187,8 @@ func (r *Runner) decide(ctx context.Context, s fleet.TemplateSource, before flee
 	if err := origin.CheckCount(len(h.Templates)); err != nil {
 		return p, err
 	}
-	if len(h.Templates)+len(h.Groups)+len(h.Catalog) == 0 && s.Kind != fleet.SourceConfigurations {
+	known := s.Declares && before.Place == p.place
+	if len(h.Templates)+len(h.Groups)+len(h.Catalog) == 0 && !known {
 		return p, errs.New(errs.Invalid, "the source holds no template where it is looked for: look at its path; what was published stays")
 	}
 	heads, err := r.cfg.Service.Published(ctx, s.Name)
