@@ -97,7 +97,7 @@ func (m *Machine) Boot() {
 	cmd, ended := m.cmd, make(chan struct{})
 	m.ended = ended
 	go func() { _ = cmd.Wait(); close(ended) }()
-	m.AwaitBoot()
+	m.awaitBoot()
 	m.t.Logf("%s booted in %v", m.o.Name, time.Since(began).Round(time.Second))
 }
 
@@ -123,8 +123,8 @@ func (m *Machine) arguments() []string {
 	return args
 }
 
-// AwaitBoot waits until a boot of the guest is complete that no earlier call has seen.
-func (m *Machine) AwaitBoot() {
+// awaitBoot waits until a boot of the guest is complete that no earlier call has seen.
+func (m *Machine) awaitBoot() {
 	m.t.Helper()
 	if m.agent != nil {
 		m.agent.close()
@@ -152,6 +152,13 @@ func (m *Machine) AwaitBoot() {
 	if m.o.Payload != nil {
 		m.Run("mount /payload")
 	}
+}
+
+// Reboot restarts the guest and waits until it has booted. The guest's agent may end before it answers.
+func (m *Machine) Reboot() {
+	m.t.Helper()
+	_, _ = m.agent.run("systemctl --no-block reboot", answerBound)
+	m.awaitBoot()
 }
 
 // Cut takes the power away: what the guest has not given to its disk is lost.
@@ -208,12 +215,13 @@ func (m *Machine) Await(what string, check func() string) {
 	}
 }
 
-// showJournal logs the end of the guest's journal, as far as the guest answers.
+// showJournal logs the end of the guest's journal, as far as the guest answers. It leaves out the lines
+// of QEMU's agent, which has one for each request.
 func (m *Machine) showJournal() {
 	if m.cmd == nil || m.agent == nil {
 		return
 	}
-	out, err := m.agent.run("journalctl --no-pager --lines 300 --output short-monotonic", answerBound)
+	out, err := m.agent.run("journalctl --no-pager --output short-precise | grep -v qemu-ga | tail -n 300", answerBound)
 	m.t.Logf("the journal of %s ends with (%v):\n%s", m.o.Name, err, out.stdout)
 }
 

@@ -21,9 +21,6 @@ type Contents struct {
 	Programs []string
 	// Next are the same for next/bin, in the version that follows.
 	Next []string
-	// Tests are packages whose tests are built, "./nodeagent/internal/runtime/tmux" as
-	// bin/tmux.test.
-	Tests []string
 	// Files are copied from the repository, under their own names.
 	Files []string
 }
@@ -42,9 +39,6 @@ func NewPayload(t testing.TB, c Contents) *Payload {
 	stage := filepath.Join(dir, "stage")
 	build(t, filepath.Join(stage, "bin"), Version, c.Programs)
 	build(t, filepath.Join(stage, "next", "bin"), NextVersion, c.Next)
-	for _, pkg := range c.Tests {
-		run(t, repository(t), "go", "test", "-trimpath", "-c", "-o", filepath.Join(stage, "bin", filepath.Base(pkg)+".test"), pkg)
-	}
 	for _, name := range c.Files {
 		to := filepath.Join(stage, name)
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {

@@ -16,7 +16,7 @@ const (
 // standalonePayload has two versions of standalone, and its unit.
 func standalonePayload(t *testing.T) *vm.Payload {
 	return vm.NewPayload(t, vm.Contents{
-		Programs: []string{"./standalone", "./nodeagent/cmd/nodeagent"}, Next: []string{"./standalone"},
+		Programs: []string{"./standalone"}, Next: []string{"./standalone"},
 		Files: []string{"deployments/systemd/orrery-standalone.service"},
 	})
 }
@@ -65,8 +65,7 @@ func TestStandaloneAsAService(t *testing.T) {
 		t.Errorf("after the upgrade %q runs, want version %s", got, vm.NextVersion)
 	}
 
-	m.Run("systemctl reboot")
-	m.AwaitBoot()
+	m.Reboot()
 	a = signIn(t, m, standaloneURL, standalonePassword)
 	after := a.running("arena", 3)
 	all, err := a.instances("arena")
