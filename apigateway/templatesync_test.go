@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
@@ -18,7 +21,7 @@ func (s *site) published(ref string) string {
 	s.t.Helper()
 	r := fleet.ParseTemplateRef(ref)
 	digest := "digest-of-" + r.Group + "-" + r.Name
-	s.commit(store.Create(store.TemplateHeadKey(r), fleet.TemplateHead{TemplateRef: r, Digest: digest}))
+	s.commit(store.Create(store.TemplateHeadKey(r), fleet.TemplateHead{TemplateRef: r, Digest: digest, SizeBytes: 24}))
 	return digest
 }
 
@@ -33,7 +36,7 @@ func TestTemplatesAreBroughtToNodesAndEachTellsWhatCameOfIt(t *testing.T) {
 
 	r := s.do("POST", "/api/v1/templates/sync", `{"pattern":"g/*"}`).want(200).
 		is("message", "2 templates are on 1 of 3 nodes").is("status", "PARTIAL").is("pattern", "g/*").
-		is("templates", []map[string]string{{"template": "g/a", "digest": a}, {"template": "g/b", "digest": b}})
+		is("templates", []map[string]any{{"template": "g/a", "digest": a, "bytes": 24}, {"template": "g/b", "digest": b, "bytes": 24}})
 	var told []string
 	nodes, _ := r.field("nodes").([]any)
 	for _, n := range nodes {
@@ -67,6 +70,75 @@ func TestTemplatesAreBroughtToNodesAndEachTellsWhatCameOfIt(t *testing.T) {
 	viewer.do("POST", "/api/templates/sync", `{"pattern":"*"}`).want(403)
 }
 
+func TestASyncBringsWhatTheGatewayHasYetToSee(t *testing.T) {
+	var held atomic.Bool
+	release := make(chan struct{})
+	s := newSite(t, func(c *Config) {
+		c.View.Subscribe(func(view.Batch) {
+			if held.Load() {
+				<-release
+			}
+		})
+	})
+	n := s.node("node-1", fleet.Resources{MemoryMiB: 1})
+	s.published("g/a")
+	key := store.TemplateHeadKey(fleet.ParseTemplateRef("g/a"))
+	head, err := store.Get(t.Context(), s.store, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held.Store(true)
+	free := sync.OnceFunc(func() { held.Store(false); close(release) })
+	t.Cleanup(free)
+	// The gateway is kept at the first of these, and has yet to see the second.
+	var rev int64
+	for _, digest := range []string{"digest-2", "digest-3"} {
+		head.Digest = digest
+		if rev, err = s.store.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Replace(key, head, head.ModRev)}}); err != nil {
+			t.Fatal(err)
+		}
+		head.ModRev = rev
+	}
+	asked := []string{
+		"/api/v1/templates/sync", `{"pattern":"g/a"}`, "/api/templates/g/a/sync", "", "/api/v1/nodes/node-1/cache/warm", `{"templates":["g/a"]}`,
+		fmt.Sprint("/api/v1/templates/sync?minRevision=", rev), `{"pattern":"g/*"}`,
+	}
+	answers := make(chan *reply, len(asked)/2)
+	for ask := range slices.Chunk(asked, 2) {
+		go func() {
+			r, err := s.try("POST", ask[0], ask[1])
+			if err != nil {
+				t.Error(err)
+			}
+			answers <- r
+		}()
+	}
+	check := func(r *reply) {
+		t.Helper()
+		if r != nil && !strings.Contains(r.raw, `{"template":"g/a","digest":"digest-3"`) {
+			t.Errorf("%s: %s", r.what, r.raw)
+		}
+	}
+	left := cap(answers)
+	for early := time.After(200 * time.Millisecond); left > 0; left-- {
+		select {
+		case r := <-answers:
+			check(r)
+			continue
+		case <-early:
+		}
+		break
+	}
+	free()
+	for ; left > 0; left-- {
+		check(<-answers)
+	}
+	if n.mu.Lock(); !slices.Equal(n.cache, []string{"digest-3"}) {
+		t.Errorf("the node has %v", n.cache)
+	}
+	n.mu.Unlock()
+}
+
 func TestANodesCacheIsToldAndWarmed(t *testing.T) {
 	s := newSite(t)
 	n := s.node("node-1", fleet.Resources{MemoryMiB: 1})
@@ -83,7 +155,8 @@ func TestANodesCacheIsToldAndWarmed(t *testing.T) {
 			return await.Unless(slices.Equal(have, want), "it has %v", have)
 		})
 	}
-	s.do("POST", "/api/v1/nodes/node-1/cache/warm", `{"templates":["a"]}`).want(202).is("status", "WARMING")
+	s.do("POST", "/api/v1/nodes/node-1/cache/warm", `{"templates":["a"]}`).want(202).is("status", "WARMING").
+		is("templates", []map[string]any{{"template": "default/a", "digest": a, "bytes": 24}})
 	holds(a)
 	s.do("POST", "/api/v1/nodes/node-1/cache/warm", nil).want(202)
 	holds(a, b, base)
@@ -114,7 +187,9 @@ func TestOneTemplateIsSyncedInTheOlderDialect(t *testing.T) {
 	s.published("g/b")
 	const one = "/api/templates/g/a/sync"
 	s.do("POST", one, `{"storage":"local"}`).want(200).is("group", "g").is("name", "a").is("storage", "local").
-		is("message", "1 template is on 1 of 1 node").is("status", "OK")
+		is("message", "1 template is on 1 of 1 node").is("status", "OK").
+		is("templates", []map[string]any{{"template": "g/a", "digest": "digest-of-g-a", "bytes": 24}})
+	s.do("POST", "/api/templates/g/*/sync", nil).want(404)
 	s.do("POST", one, nil).want(200).is("storage", "local")
 	s.do("POST", one+"?dryRun=true", nil).want(200).is("status", "DRY_RUN")
 	s.do("POST", "/api/templates/g/none/sync", nil).want(404)

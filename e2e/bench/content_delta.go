@@ -26,7 +26,7 @@ const (
 // node that had all of it: every byte in its network, whatever the agent says of it.
 func (r *running) measureDelta(ctx context.Context, b *bench) error {
 	node, name := r.Nodes()[0].ID, worldName(contentSamples-1)
-	if _, err := r.bring(ctx, name, node); err != nil {
+	if _, err := r.bring(ctx, name, node, head(r.view.Snapshot(), name).Digest); err != nil {
 		return err
 	}
 	var moved, told []float64
@@ -37,14 +37,15 @@ func (r *running) measureDelta(ctx context.Context, b *bench) error {
 		if err := change(filepath.Join(r.place(name), worldFile(0)), at, uint64(n)); err != nil {
 			return err
 		}
-		if _, err := r.until(ctx, "the change", func(s *view.Snapshot) bool { return head(s, name).Digest != before }); err != nil {
+		changed, err := r.until(ctx, "the change", func(s *view.Snapshot) bool { return head(s, name).Digest != before })
+		if err != nil {
 			return err
 		}
 		sent, err := received(r.Nodes()[0].PID())
 		if err != nil {
 			return err
 		}
-		bytes, err := r.bring(ctx, name, node)
+		bytes, err := r.bring(ctx, name, node, head(changed, name).Digest)
 		if err != nil {
 			return err
 		}
@@ -72,12 +73,14 @@ func change(path string, at int64, seed uint64) error {
 	return errors.Join(err, f.Close())
 }
 
-// bring has a node fetch a template and returns how many bytes it says it fetched.
-func (r *running) bring(ctx context.Context, name, node string) (int64, error) {
+// bring has a node fetch a version of a template and returns how many bytes it says it
+// fetched. It fails when the node has another version afterwards.
+func (r *running) bring(ctx context.Context, name, node, digest string) (int64, error) {
 	var answer struct {
 		Nodes []struct {
 			Status, Error string
 			Bytes         int64
+			Templates     []struct{ Template, Digest string }
 		}
 	}
 	err := wire.Call(ctx, r.http, wire.Request{
@@ -89,6 +92,9 @@ func (r *running) bring(ctx context.Context, name, node string) (int64, error) {
 	}
 	if len(answer.Nodes) != 1 || answer.Nodes[0].Status != "OK" {
 		return 0, fmt.Errorf("bringing %s to %s: %+v", name, node, answer.Nodes)
+	}
+	if brought := answer.Nodes[0].Templates; len(brought) != 1 || brought[0].Digest != digest {
+		return 0, fmt.Errorf("bringing %s to %s: the node has %+v and not the head, version %s", name, node, brought, digest)
 	}
 	return answer.Nodes[0].Bytes, nil
 }

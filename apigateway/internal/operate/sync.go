@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -46,12 +47,13 @@ type SyncReport struct {
 	Nodes     []SyncedNode     `json:"nodes"`
 }
 
-// SyncedTemplate is a template and, where it stands below a node, what came of it there.
+// SyncedTemplate is a template, its version and, below a node, what came of it there.
 type SyncedTemplate struct {
 	Template string `json:"template"`
 	Digest   string `json:"digest"`
 	Status   string `json:"status,omitempty"`
-	// Bytes is what was fetched; 0 when the node had it.
+	// Bytes is what the version's files hold; below a node what was fetched, 0 when the
+	// node had it.
 	Bytes *int64 `json:"bytes,omitempty"`
 	Error string `json:"error,omitempty"`
 }
@@ -73,9 +75,11 @@ const syncedAtOnce = 8
 // each has verified them or failed, which may take minutes. Invalid when the pattern is
 // none or a node is not known. No match is no error: the message says so.
 func (o *Operations) SyncTemplates(ctx context.Context, by Actor, q SyncRequest) (SyncReport, error) {
-	s := o.Snapshot()
 	out := SyncReport{Pattern: q.Pattern, Nodes: []SyncedNode{}}
-	var err error
+	s, err := o.published(ctx)
+	if err != nil {
+		return out, err
+	}
 	if out.Templates, err = matching(s, q.Pattern); err != nil {
 		return out, err
 	}
@@ -114,6 +118,16 @@ func (o *Operations) SyncTemplates(ctx context.Context, by Actor, q SyncRequest)
 		o.yield(ctx) // what nodes have already they are not brought again
 	}
 	return out, err
+}
+
+// published is the fleet with every version that was published before the call, which this
+// gateway may not have seen yet.
+func (o *Operations) published(ctx context.Context) (s *view.Snapshot, err error) {
+	err = InTime(ctx, func(ctx context.Context) error {
+		s, err = o.current(ctx)
+		return err
+	})
+	return s, errs.Wrap("operate.published", err)
 }
 
 // noMatch tells that no template has a pattern's name, and of which group it was looked for.
@@ -171,7 +185,7 @@ func matching(s *view.Snapshot, pattern string) ([]SyncedTemplate, error) {
 	out := []SyncedTemplate{}
 	for _, h := range s.TemplateHeads.All() {
 		if !h.Internal() && (group == "*" && !h.Hidden() || group == h.Group) && (name == "*" || name == h.Name) {
-			out = append(out, SyncedTemplate{Template: h.TemplateRef.String(), Digest: h.Digest})
+			out = append(out, SyncedTemplate{Template: h.TemplateRef.String(), Digest: h.Digest, Bytes: &h.SizeBytes})
 		}
 	}
 	slices.SortFunc(out, func(a, b SyncedTemplate) int { return cmp.Compare(a.Template, b.Template) })
@@ -260,9 +274,9 @@ func digestsOf(templates []SyncedTemplate) []string {
 	return slices.Compact(all)
 }
 
-// GroupVersions are the current versions of all templates a group may use: those it draws
+// groupTemplates adds the current versions of all templates a group may use: those it draws
 // one of as well, and those that lie below by their name.
-func GroupVersions(s *view.Snapshot, g *fleet.Group) []string {
+func groupTemplates(s *view.Snapshot, g *fleet.Group, add func(*fleet.TemplateHead)) {
 	t := s.Whole(g).Spec.Templates
 	wanted := map[string]bool{}
 	for _, l := range slices.Concat(t.AllOf, t.OneOf) {
@@ -272,13 +286,11 @@ func GroupVersions(s *view.Snapshot, g *fleet.Group) []string {
 		wanted[fleet.DefaultTemplateGroup+"/"+name] = true
 	}
 	groups := slices.Concat(t.AllInGroups, t.OneInGroups)
-	var all []string
 	for _, h := range s.TemplateHeads.All() {
 		if wanted[h.TemplateRef.String()] || slices.Contains(groups, h.Group) {
-			all = append(all, h.Digest)
+			add(h)
 		}
 	}
-	return all
 }
 
 // NodeCache is what a node keeps of templates. NotFound when there is no such node, or it
@@ -302,17 +314,66 @@ func (o *Operations) reachable(id fleet.NodeID) error {
 	return nil
 }
 
-// WarmNode has a node fetch versions behind the answer: it is done, or fails, later.
-// Errors as of NodeCache, and Exhausted when too much is being done already.
-func (o *Operations) WarmNode(ctx context.Context, by Actor, id fleet.NodeID, digests []string) error {
-	if err := o.reachable(id); err != nil {
-		return err
+// WarmRequest asks for templates, and those that groups use, to be had by a node. Without
+// either they are those of all groups.
+type WarmRequest struct {
+	Node      fleet.NodeID
+	Templates []string
+	Groups    []fleet.GroupName
+}
+
+// versions are the current versions that a request asks for, in order of name, with what
+// each holds. Invalid when a template or a group is not known.
+func (q WarmRequest) versions(s *view.Snapshot) ([]SyncedTemplate, error) {
+	by := map[string]SyncedTemplate{}
+	add := func(h *fleet.TemplateHead) {
+		by[h.TemplateRef.String()] = SyncedTemplate{Template: h.TemplateRef.String(), Digest: h.Digest, Bytes: &h.SizeBytes}
 	}
-	slices.Sort(digests)
-	digests = slices.Compact(digests)
+	for i, name := range q.Templates {
+		h, err := Template(s, fleet.ParseTemplateRef(name))
+		if err != nil {
+			return nil, errs.Field(fmt.Sprintf("templates[%d]", i), "%s", errs.MessageOf(err))
+		}
+		add(h)
+	}
+	for i, name := range q.Groups {
+		g, ok := s.Groups.Get(name)
+		if !ok {
+			return nil, errs.Field(fmt.Sprintf("groups[%d]", i), "names a group that does not exist: list the groups")
+		}
+		groupTemplates(s, g, add)
+	}
+	if len(q.Templates)+len(q.Groups) == 0 {
+		for _, g := range s.Groups.All() {
+			groupTemplates(s, g, add)
+		}
+	}
+	out := []SyncedTemplate{}
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		out = append(out, by[name])
+	}
+	return out, nil
+}
+
+// WarmNode has a node fetch the current versions of templates, which it returns, behind the
+// answer: it is done, or fails, later. Errors as of NodeCache, Invalid when a template or a
+// group is not known, and Exhausted when too much is being done already.
+func (o *Operations) WarmNode(ctx context.Context, by Actor, q WarmRequest) ([]SyncedTemplate, error) {
+	s, err := o.published(ctx)
+	if err != nil {
+		return nil, err
+	}
+	templates, err := q.versions(s)
+	if err == nil {
+		err = o.reachable(q.Node)
+	}
+	if err != nil {
+		return nil, err
+	}
+	digests := digestsOf(templates)
 	job := func(ctx context.Context) {
 		began := time.Now()
-		warmed, err := o.cfg.Agents.Warm(ctx, id, digests)
+		warmed, err := o.cfg.Agents.Warm(ctx, q.Node, digests)
 		failed := 0
 		for _, w := range warmed {
 			if w.Status != client.WarmOK {
@@ -320,21 +381,21 @@ func (o *Operations) WarmNode(ctx context.Context, by Actor, id fleet.NodeID, di
 			}
 		}
 		if err != nil || failed > 0 {
-			o.cfg.Log.Warn("a node's cache was not warmed wholly", "node", id, "versions", len(digests), "failed", failed, "took", time.Since(began), "error", err)
+			o.cfg.Log.Warn("a node's cache was not warmed wholly", "node", q.Node, "versions", len(digests), "failed", failed, "took", time.Since(began), "error", err)
 		}
 	}
-	said := entry{action: "node.cache.warm", resource: "node", id: string(id), details: counted(len(digests), "version")}
+	said := entry{action: "node.cache.warm", resource: "node", id: string(q.Node), details: counted(len(digests), "version")}
 	if err := o.claim(ctx, said); err != nil {
-		return err
+		return nil, err
 	}
 	select {
 	case o.jobs <- job:
 	default:
 		o.yield(ctx)
-		return errs.New(errs.Exhausted, "too many caches are being warmed now: try again in a moment")
+		return nil, errs.New(errs.Exhausted, "too many caches are being warmed now: try again in a moment")
 	}
-	_, err := o.record(ctx, by, said)
-	return err
+	_, err = o.record(ctx, by, said)
+	return templates, err
 }
 
 // Run does what was asked for behind an answer, a few things at a time, until ctx ends;

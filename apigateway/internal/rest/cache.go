@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/operate"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
-	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/nodeagent/client"
@@ -133,34 +131,12 @@ func (a *API) warmCache(c *gin.Context) {
 	if !server.BindOptional(c, &b) {
 		return
 	}
-	var digests []string
-	s := a.snapshot()
-	for i, name := range b.Templates {
-		h, err := operate.Template(s, fleet.ParseTemplateRef(name))
-		if err != nil {
-			server.Fail(c, errs.Field(fmt.Sprintf("templates[%d]", i), "%s", errs.MessageOf(err)))
-			return
-		}
-		digests = append(digests, h.Digest)
-	}
-	for i, name := range b.Groups {
-		g, ok := s.Groups.Get(name)
-		if !ok {
-			server.Fail(c, errs.Field(fmt.Sprintf("groups[%d]", i), "names a group that does not exist: list the groups"))
-			return
-		}
-		digests = append(digests, operate.GroupVersions(s, g)...)
-	}
-	if len(b.Templates)+len(b.Groups) == 0 {
-		for _, g := range s.Groups.All() {
-			digests = append(digests, operate.GroupVersions(s, g)...)
-		}
-	}
-	if err := a.cfg.Operations.WarmNode(c.Request.Context(), server.Actor(c), fleet.NodeID(c.Param("id")), digests); err != nil {
+	templates, err := a.cfg.Operations.WarmNode(c.Request.Context(), server.Actor(c), operate.WarmRequest{Node: fleet.NodeID(c.Param("id")), Templates: b.Templates, Groups: b.Groups})
+	if err != nil {
 		server.Fail(c, err)
 		return
 	}
-	c.JSON(http.StatusAccepted, gin.H{"status": "WARMING"})
+	c.JSON(http.StatusAccepted, gin.H{"status": "WARMING", "templates": templates})
 }
 
 // syncTemplates brings the current versions of templates to nodes and reports of each.

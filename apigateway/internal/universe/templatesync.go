@@ -60,18 +60,21 @@ func (a *API) syncTemplate(c *gin.Context) {
 		a.syncFrom(c, storage, answer)
 		return
 	}
-	if _, err := a.template(c); err != nil {
-		fail(c, err)
+	if !ref.Valid() { // as a pattern it would be others
+		fail(c, operate.NoTemplate(a.snapshot(), ref))
 		return
 	}
 	server.Unhurried(c)
 	q := operate.SyncRequest{Pattern: ref.String(), DryRun: server.DryRun(c)}
 	report, err := a.cfg.Operations.SyncTemplates(c.Request.Context(), a.cfg.By(c), q)
+	if err == nil && len(report.Templates) == 0 {
+		err = operate.NoTemplate(a.snapshot(), ref)
+	}
 	if err != nil {
 		fail(c, err)
 		return
 	}
-	answer["message"], answer["status"], answer["nodes"] = report.Message, report.Status, report.Nodes
+	answer["message"], answer["status"], answer["templates"], answer["nodes"] = report.Message, report.Status, report.Templates, report.Nodes
 	c.JSON(http.StatusOK, answer)
 }
 
