@@ -161,9 +161,10 @@ func isCrash(s fleet.State) bool { return s == fleet.Crashed || s == fleet.Faile
 // crashFields say why it could not be started, in the fields of a crash.
 func crashFields(s *fleet.Status) Fields {
 	fields := Fields{
-		"crashId": nil, "exitCode": nil, "classification": fleet.CrashUnknown, "causeSummary": "", "signature": "",
+		"crashId": nil, "exitCode": nil, "classification": fleet.CrashUnknown, "signature": "",
 		"logTail": []string{}, "uptimeMs": int64(0), "reason": s.Reason, "message": cmp.Or(s.Message, s.Reason.Text()),
 	}
+	fields["causeSummary"] = fields["message"]
 	if s.Reason == fleet.ReasonPortTaken {
 		fields["classification"] = fleet.CrashPortBind
 	}

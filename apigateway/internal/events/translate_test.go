@@ -106,7 +106,7 @@ func total(id string, running, players int) line {
 
 func failedStart(id string, class fleet.CrashCategory, reason fleet.Reason) line {
 	return lobby(id, events.InstanceCrashed, events.Fields{
-		"crashId": nil, "exitCode": nil, "classification": class, "causeSummary": "", "signature": "", "logTail": []string{},
+		"crashId": nil, "exitCode": nil, "classification": class, "causeSummary": reason.Text(), "signature": "", "logTail": []string{},
 		"uptimeMs": int64(0), "reason": reason, "message": reason.Text(),
 	})
 }
