@@ -49,9 +49,15 @@ type Config struct {
 	Listen string
 	// AdvertiseURL is where others reach that. Empty: derived from the listener, see wire.URLOf.
 	AdvertiseURL string
+	// MaxCPUPercent is the measured use of a node's processors above which it takes nothing
+	// new while another node is below. 100 excludes no node, 0 means DefaultMaxCPUPercent.
+	MaxCPUPercent int
 	// Now reads the wall clock, with a monotonic reading. Nil means time.Now.
 	Now func() time.Time
 }
+
+// DefaultMaxCPUPercent is Config.MaxCPUPercent unless told otherwise.
+const DefaultMaxCPUPercent = 95
 
 // Service is a scheduler. Make it with New.
 type Service struct {
@@ -69,8 +75,10 @@ func New(cfg Config) (*Service, error) {
 		return nil, errs.New(errs.Invalid, "scheduler: Store, View and Log are required")
 	case cfg.Replica == "":
 		return nil, errs.Field("replica", "a name for this replica is required")
+	case cfg.MaxCPUPercent < 0 || cfg.MaxCPUPercent > 100:
+		return nil, errs.Field("max-cpu", "must be between 1 and 100 (no bound), in percent, is %d", cfg.MaxCPUPercent)
 	}
-	cfg.Listen = cmp.Or(cfg.Listen, DefaultListen)
+	cfg.Listen, cfg.MaxCPUPercent = cmp.Or(cfg.Listen, DefaultListen), cmp.Or(cfg.MaxCPUPercent, DefaultMaxCPUPercent)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -87,7 +95,9 @@ func New(cfg Config) (*Service, error) {
 			return nil, errs.Wrap("scheduler.New", err)
 		}
 	}
-	s.controller = controller.New(controller.Config{Store: cfg.Store, View: cfg.View, Owned: s.replica.Owned, Metrics: metrics, Log: cfg.Log, Now: cfg.Now})
+	s.controller = controller.New(controller.Config{
+		Store: cfg.Store, View: cfg.View, Owned: s.replica.Owned, Metrics: metrics, Log: cfg.Log, Now: cfg.Now, MaxCPU: float64(cfg.MaxCPUPercent) / 100,
+	})
 	s.replica.Gained = func(*store.Ownership) { s.controller.Wake() }
 	var err error
 	if s.questions, err = listen(cfg, s.ask); err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/nodeagent"
+	"github.com/orreryhq/orrery/scheduler"
 	"github.com/orreryhq/orrery/standalone/stack"
 )
 
@@ -132,6 +133,7 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	fs.IntVar(&o.Room.Reserved.DiskMiB, "reserve-disk", 0, "disk kept for the machine itself, in `MiB`")
 	fs.Float64Var(&o.Room.CPUFactor, "cpu-factor", 1, "how `often` each hundredth of a core may be reserved: 2 is twice, 0.5 half")
 	fs.IntVar(&o.Room.MaxInstances, "max-instances", 0, "most instances on the node; 0: no `bound`")
+	fs.IntVar(&o.MaxCPUPercent, "max-cpu", scheduler.DefaultMaxCPUPercent, "`percent` of a node's processors in use above which it takes nothing new while another node is below; 100: no bound")
 	fs.IntVar(&o.Lockout.Failures, "lockout-failures", 5, "wrong passwords within -lockout-window that lock a user name out; 0: none do")
 	fs.DurationVar(&o.Lockout.Window, "lockout-window", 15*time.Minute, "how long a wrong password counts")
 	fs.DurationVar(&o.Lockout.Duration, "lockout-duration", 15*time.Minute, "how long a user name is locked out")

@@ -12,7 +12,7 @@ import (
 func AddScheduler(t testing.TB, c Local, name string) {
 	t.Helper()
 	p := site.NewProcess(name, Program(t, "./scheduler/cmd/scheduler"), filepath.Join(t.TempDir(), name)+".log",
-		"--replica", name, "--listen", "127.0.0.1:0", "--etcd-endpoints", c.Etcd(), "--cluster-secret-file", c.SecretFile(), "--log-level", "debug")
+		"--replica", name, "--listen", "127.0.0.1:0", "--etcd-endpoints", c.Etcd(), "--cluster-secret-file", c.SecretFile(), "--log-level", "debug", "--max-cpu", "100")
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}

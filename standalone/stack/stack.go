@@ -66,6 +66,8 @@ type Options struct {
 	MemoryMiB, CPU int
 	// Room says how much of that instances may reserve.
 	Room fleet.NodeRoom
+	// MaxCPUPercent is when a node is too busy to take more, see scheduler.Config.
+	MaxCPUPercent int
 	// Lockout says when a user name is locked out; the zero value has the gateway's defaults.
 	Lockout apigateway.Lockout
 	// Reset says how users are told of what resets a forgotten password; the zero value resets none.
@@ -229,7 +231,7 @@ func (s *stack) components(stopInstances func() bool) ([]lifecycle.Component, er
 	}
 	sched, err := scheduler.New(scheduler.Config{
 		Store: s.db.client, View: s.view, Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
-		ClusterSecret: s.secret, Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry,
+		ClusterSecret: s.secret, Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry, MaxCPUPercent: s.o.MaxCPUPercent,
 	})
 	if err != nil {
 		return nil, err

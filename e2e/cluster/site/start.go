@@ -84,7 +84,7 @@ func (s *Site) startServices(context.Context) error {
 		own     func(name string) ([]string, error)
 	}{
 		{"templatesvc", s.o.Sources, s.source},
-		{"scheduler", s.o.Schedulers, nothing},
+		{"scheduler", s.o.Schedulers, unbounded},
 		{"enforcer", s.o.Enforcers, nothing},
 		{"apigateway", s.o.Gateways, s.gateway},
 	}
@@ -110,6 +110,10 @@ func (s *Site) startServices(context.Context) error {
 }
 
 func nothing(string) ([]string, error) { return nil, nil }
+
+// unbounded has schedulers exclude no node for its load: all nodes of a site measure the
+// same processors, at different moments.
+func unbounded(string) ([]string, error) { return []string{"--max-cpu", "100"}, nil }
 
 func (s *Site) source(name string) ([]string, error) {
 	at, err := address()

@@ -22,6 +22,7 @@ type settings struct {
 	program.Settings
 	Listen       string `config:"listen" default:"127.0.0.1:0" usage:"address gateways ask why and what-if at; port 0 picks a free one"`
 	AdvertiseURL string `config:"advertise-url" usage:"URL gateways reach that address by; empty: derived from listen, with the host's name where it listens on all addresses"`
+	MaxCPU       int    `config:"max-cpu" default:"95" usage:"percent of a node's processors in use, as its agent measures, above which it takes nothing new while another node is below; 100: no bound"`
 	Memory       struct {
 		Budget int `config:"budget" default:"1024" usage:"MiB of heap this process may use to spare processor time; no limit: a larger fleet gets what it needs. 0: collect garbage as often as Go does by default. Without effect where GOGC is set"`
 	} `config:"memory"`
@@ -30,6 +31,9 @@ type settings struct {
 // Validate names the settings that cannot be used.
 func (s *settings) Validate() []error {
 	problems := append(s.Settings.Validate(), s.RequireSecret()...)
+	if s.MaxCPU < 1 || s.MaxCPU > 100 {
+		problems = append(problems, errs.Field("max-cpu", "must be between 1 and 100 (no bound), in percent"))
+	}
 	if s.Memory.Budget < 0 {
 		problems = append(problems, errs.Field("memory.budget", "must be 0 or more, in MiB"))
 	}
@@ -49,7 +53,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := scheduler.New(scheduler.Config{
 		Store: e.Client, View: e.View, Log: e.Log, Metrics: e.Registry, Replica: e.Replica,
 		Version: telemetry.Version(), Now: e.Now, SessionTTL: s.Session.TTL,
-		ClusterSecret: s.Cluster.Secret, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
+		ClusterSecret: s.Cluster.Secret, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL, MaxCPUPercent: s.MaxCPU,
 	})
 	if err != nil {
 		return nil, err

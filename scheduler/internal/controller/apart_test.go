@@ -19,7 +19,7 @@ func TestSchedulersKeepApartWhereTheyMeetInCrowds(t *testing.T) {
 		{"all of as few as are sent then", leastParts, leastParts, 5000, true},
 		{"many of many, where there are few nodes", 64, 64, 100, false},
 	} {
-		w := &Controller{state: newState()}
+		w := &Controller{state: newState(0)}
 		w.keepApart(c.lost, c.of, c.nodes, now)
 		if apart := w.apartUntil.After(now); apart != c.apart {
 			t.Errorf("%s: %v", c.rule, apart)

@@ -15,7 +15,7 @@ import (
 func TestAMoveCountsFromWhenItWasSeen(t *testing.T) {
 	now := time.Now()
 	for _, skew := range []time.Duration{-12 * time.Hour, 0, 12 * time.Hour} {
-		s := newState()
+		s := newState(0)
 		i := &fleet.Instance{Intent: fleet.Intent{ID: "aaaaaa", Group: "lobby", Generation: 1, GenerationAt: now.Add(skew), Reason: fleet.ReasonRebalanced}}
 		s.noteMove(i, now, false)
 		if at := s.arrived["aaaaaa"]; !at.Equal(now) {
@@ -49,7 +49,7 @@ func TestAStopCountsFromWhenItWasSeen(t *testing.T) {
 	}
 	now := time.Now()
 	for _, skew := range []time.Duration{-12 * time.Hour, 0, 12 * time.Hour} {
-		s := newState()
+		s := newState(0)
 		s.snap = v.Snapshot()
 		i := &fleet.Instance{
 			Intent:    fleet.Intent{ID: "aaaaaa", Desired: fleet.DesiredStopped, Stop: &fleet.StopRequest{At: now.Add(skew)}},

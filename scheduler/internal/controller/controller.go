@@ -46,7 +46,7 @@ type Controller struct {
 	balancer balancer
 }
 
-// Config is what a controller needs. All but Metrics and Now are required.
+// Config is what a controller needs. All but Metrics, MaxCPU and Now are required.
 type Config struct {
 	Store *store.Client
 	// View is subscribed to by New, so New comes before the view's Run.
@@ -55,6 +55,9 @@ type Config struct {
 	Owned   func() *store.Ownership
 	Metrics *Metrics
 	Log     *slog.Logger
+	// MaxCPU is the measured use of processors, 0 to 1, above which a node takes nothing
+	// new; see place.Model.SetMaxCPU. 0 excludes no node.
+	MaxCPU float64
 	// Now reads the wall clock, with a monotonic reading. Nil means time.Now.
 	Now func() time.Time
 }
@@ -62,7 +65,7 @@ type Config struct {
 // New makes a controller that listens to a view.
 func New(cfg Config) *Controller {
 	ctl := &Controller{
-		store: cfg.Store, owned: cfg.Owned, inbox: newInbox(), asks: newAsks(), log: cfg.Log, metrics: cfg.Metrics, now: cfg.Now, state: newState(),
+		store: cfg.Store, owned: cfg.Owned, inbox: newInbox(), asks: newAsks(), log: cfg.Log, metrics: cfg.Metrics, now: cfg.Now, state: newState(cfg.MaxCPU),
 		answers: make(chan *flight, depthLimit+1), pipe: newPipe(cfg.Store), evictor: newEvictor(),
 	}
 	if ctl.now == nil {

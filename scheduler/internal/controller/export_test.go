@@ -8,7 +8,7 @@ import (
 
 // MomentOf is the moment that a snapshot alone makes, without any history.
 func MomentOf(snap *view.Snapshot, now time.Time) *Moment {
-	s := newState()
+	s := newState(0)
 	s.rebuild(snap, now, false)
 	return &Moment{Snap: snap, Model: s.model, At: now, kept: s.kept}
 }

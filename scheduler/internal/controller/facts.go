@@ -41,6 +41,8 @@ func (s *state) missing(g fleet.GroupName, u *place.Unfit) {
 		switch u.Lost[i].Filter {
 		case place.FilterTemplate:
 			s.disk = true
+		case place.FilterLoad:
+			s.load = true
 		case place.FilterSpread:
 			s.skew[g] = struct{}{}
 		}
@@ -60,6 +62,14 @@ func (s *state) evened(g fleet.GroupName) {
 func (s *state) moreDisk() {
 	if s.disk {
 		s.disk = false
+		s.room++
+	}
+}
+
+// cooled has whoever waits for a node to use less CPU looked at again, once one does.
+func (s *state) cooled() {
+	if s.model.Cooled() && s.load {
+		s.load = false
 		s.room++
 	}
 }

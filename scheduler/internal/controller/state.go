@@ -36,9 +36,11 @@ type state struct {
 	// room counts changes that may make something fit; reopened is the count up to
 	// which the classes have been looked at again.
 	room, reopened uint64
-	// disk and skew say what somebody waits for beside room, see missing.
-	disk bool
-	skew map[fleet.GroupName]struct{}
+	// maxCPU is the model's bound, see place.Model.SetMaxCPU.
+	maxCPU float64
+	// disk, load and skew say what somebody waits for beside room, see missing.
+	disk, load bool
+	skew       map[fleet.GroupName]struct{}
 	// hungry is true while somebody waits for others to be free to make room, left
 	// once players have left such a one.
 	hungry, left bool
@@ -54,14 +56,16 @@ type state struct {
 	stops map[fleet.InstanceID]time.Time
 }
 
-func newState() *state {
-	return &state{
-		model: place.NewModel(), ledger: budget.NewLedger(), waiters: map[fleet.InstanceID]*waiter{}, classes: map[classKey]*class{},
+func newState(maxCPU float64) *state {
+	s := &state{
+		maxCPU: maxCPU, model: place.NewModel(), ledger: budget.NewLedger(), waiters: map[fleet.InstanceID]*waiter{}, classes: map[classKey]*class{},
 		blocked: map[fleet.NodeID]map[fleet.BlockedPort]time.Time{}, arrived: map[fleet.InstanceID]time.Time{}, stops: map[fleet.InstanceID]time.Time{},
 		aside: map[fleet.GroupName]map[*waiter]struct{}{}, assumed: map[fleet.InstanceID]*entry{},
 		lanes: map[fleet.NodeID]*lane{}, kept: map[fleet.InstanceID]place.Hold{}, balanced: map[fleet.GroupName]struct{}{}, room: 1,
 		skew: map[fleet.GroupName]struct{}{},
 	}
+	s.model.SetMaxCPU(maxCPU)
+	return s
 }
 
 // catchUp brings the state to the inbox's latest snapshot, and reports whether that
@@ -85,7 +89,7 @@ func (s *state) catchUp(in *inbox, now time.Time) (rewound bool) {
 // may have happened beyond it. With rewound the snapshot is of another past.
 func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 	before := *s
-	*s = *newState()
+	*s = *newState(before.maxCPU)
 	s.blocked, s.arrived, s.stops = before.blocked, before.arrived, before.stops
 	s.snap, s.lanes, s.room, s.leaning = snap, before.lanes, before.room+1, before.leaning
 	s.model.Lean(s.leaning.to, s.leaning.apart)
@@ -158,6 +162,7 @@ func (s *state) apply(c *view.Change, now time.Time) {
 	case view.KindReport: // changes which node is best, and with the free disk what fits
 		s.reported(c)
 		s.setNode(fleet.NodeID(c.Key[0]), now)
+		s.cooled()
 	case view.KindNode, view.KindNodeDesired:
 		s.moved(fleet.NodeID(c.Key[0]), now)
 	case view.KindSession:

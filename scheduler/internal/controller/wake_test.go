@@ -190,6 +190,24 @@ func TestWhateverMakesItFitWakesWhoWaits(t *testing.T) {
 				return func() { l.report(fleet.Report{Node: "n1", DiskFreeMiB: 100}) }
 			},
 		},
+		"the node uses less of its processors": {
+			ask: on("n1"),
+			before: func(l *lagging) func() {
+				l.node("n1", 100)
+				l.node("n2", 100)
+				l.report(fleet.Report{Node: "n1", CPU: 0.9})
+				return func() { l.report(fleet.Report{Node: "n1", CPU: 0.7}) }
+			},
+		},
+		"the other nodes are as busy": {
+			ask: on("n1"),
+			before: func(l *lagging) func() {
+				l.node("n1", 100)
+				l.node("n2", 100)
+				l.report(fleet.Report{Node: "n1", CPU: 0.9})
+				return func() { l.report(fleet.Report{Node: "n2", CPU: 0.9}) }
+			},
+		},
 		"a quota is raised": {
 			ask: func(s *fleet.GroupSpec) { s.Labels = map[string]string{"tenant": "a"} },
 			before: func(l *lagging) func() {

@@ -12,8 +12,9 @@ type Filter struct {
 }
 
 // The names of filters whose verdict changes with no event about a node or an
-// instance that leaves: with the measured disk, and with one more of the group elsewhere.
+// instance that leaves: with the measured load or disk, and with one more of the group elsewhere.
 const (
+	FilterLoad     = "load"
 	FilterTemplate = "template"
 	FilterSpread   = "spread"
 )
@@ -27,7 +28,7 @@ var (
 	standing = [...]Filter{sessionFilter, cordonFilter, nodeListFilter, runtimeFilter, labelFilter, capacityFilter}
 	// room depends on what the node holds.
 	room = [...]Filter{
-		memoryFilter, cpuFilter, diskFilter, templateFilter, instancesFilter, ownFilter, aloneFilter, portFilter,
+		memoryFilter, cpuFilter, diskFilter, loadFilter, templateFilter, instancesFilter, ownFilter, aloneFilter, portFilter,
 	}
 )
 

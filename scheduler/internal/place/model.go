@@ -45,6 +45,8 @@ type Node struct {
 	// favoured is whether the model leans to it, share what it scores more for that.
 	favoured bool
 	share    int64
+	// busyAbove is the bound that its load is above while that excludes it, else 0; see SetMaxCPU.
+	busyAbove float64
 	// slot is its index among all known nodes.
 	slot int
 	// facts grows with each change of what does not depend on what it holds, also from
@@ -88,6 +90,11 @@ type Model struct {
 	// favours and apart are what Lean was told; nil leans to no node.
 	favours func(fleet.NodeID) bool
 	apart   bool
+	// maxCPU is what SetMaxCPU was told, calm how many nodes that take instances are not
+	// above it, cooled see Cooled.
+	maxCPU float64
+	calm   int
+	cooled bool
 }
 
 // NewModel is a model without nodes.
@@ -102,10 +109,10 @@ func (m *Model) SetNode(n Node, blocked []int) {
 	if joins := n.Runtimes != nil; joins != (have.Runtimes != nil) {
 		m.list(have, joins)
 	}
-	before := have.blocked
+	before, calm := have.blocked, m.isCalm(have)
 	n.usable, _ = n.Room.Of(n.Capacity) // what is wrong with it, its filter says
 	n.used, n.ports, n.instances, n.alone, n.groups = have.used, have.ports, have.instances, have.alone, have.groups
-	n.failures, n.slot, n.facts, n.favoured, n.share = have.failures, have.slot, have.facts, have.favoured, have.share
+	n.failures, n.slot, n.facts, n.favoured, n.share, n.busyAbove = have.failures, have.slot, have.facts, have.favoured, have.share, have.busyAbove
 	n.blocked = slices.Clone(blocked)
 	*have = n
 	for _, p := range before {
@@ -115,6 +122,7 @@ func (m *Model) SetNode(n Node, blocked []int) {
 		have.ports.take(p)
 	}
 	m.newFacts(have)
+	m.loadChanged(have, calm)
 	m.forget(have)
 }
 

@@ -91,10 +91,24 @@ func (o *oracle) fits(h *host, r *place.Request) bool {
 	p := r.Plan
 	return (r.Pinned == "" || r.Pinned == h.ID) && h.suits(p) &&
 		p.Resources.Fits(h.offers().Sub(h.used())) &&
+		(r.Pinned != "" || h.CPULoad <= maxCPU || !o.anyCalm()) &&
 		(h.DiskMiB == 0 && h.DiskFreeMiB == 0 || r.TemplateMiB <= h.DiskFreeMiB) &&
 		(h.Room.MaxInstances == 0 || len(h.held) < h.Room.MaxInstances) &&
 		(p.Where.MaxPerNode == 0 || h.of(r.Group) < p.Where.MaxPerNode) &&
 		h.mixes(r) && h.portsLeft(p) && o.balanced(h, r)
+}
+
+// maxCPU is the bound of the oracle and its model.
+const maxCPU = 0.8
+
+// anyCalm is whether a node that takes instances is not above the bound.
+func (o *oracle) anyCalm() bool {
+	for _, h := range o.hosts {
+		if h.Runtimes != nil && h.Live && !h.Cordoned && h.CPULoad <= maxCPU {
+			return true
+		}
+	}
+	return false
 }
 
 // counts are the group's instances by zone; hold are the zones that could hold one.
@@ -202,6 +216,7 @@ const rounding = 2e-5
 func TestAnOracleThatLooksAtEverythingSaysTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, o := place.NewModel(), &oracle{hosts: map[fleet.NodeID]*host{}}
+		m.SetMaxCPU(maxCPU)
 		set := func(id fleet.NodeID) {
 			n, blocked := drawNode(t, id), anyPorts.Draw(t, "blocked")
 			m.SetNode(n, blocked)
@@ -219,9 +234,11 @@ func TestAnOracleThatLooksAtEverythingSaysTheSame(t *testing.T) {
 		for step := range rapid.IntRange(1, 30).Draw(t, "steps") {
 			id := anyNode.Draw(t, "of")
 			h, known := o.hosts[id]
-			switch rapid.IntRange(0, 9).Draw(t, "step") {
+			switch rapid.IntRange(0, 10).Draw(t, "step") {
 			case 0:
 				set(id)
+			case 10: // what-if questions are asked of copies
+				m = m.Clone()
 			case 1:
 				if known && len(h.held) > 0 {
 					m.Release(h.held[0])
