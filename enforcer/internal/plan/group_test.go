@@ -274,6 +274,11 @@ func TestGroup(t *testing.T) {
 			"stop i00001 by stop: GroupDeleted", "stop i00002: GroupDeleted",
 			"stop i00004 by stop: GroupDeleted", "retire i00003: GroupDeleted",
 		}},
+		{"a deleted group stops and forgets frozen ones too", func(s *sim) {
+			s.group.Deleting = true
+			s.add(online, frozen)
+			s.add(off, frozen)
+		}, 0, []string{"stop i00001 by stop: GroupDeleted", "retire i00002: GroupDeleted"}},
 		{"a deleted group without instances goes", func(s *sim) {
 			s.group.Deleting = true
 		}, 0, []string{"delete_group: GroupDeleted"}},

@@ -46,6 +46,16 @@ func TestLostNodes(t *testing.T) {
 			s.add(online)
 			s.add(offline)
 		}, 0, []string{"create minimum for i00002: Replacement"}},
+		{"a frozen one is not, and keeps its place in the group", func(s *sim) {
+			s.group.Spec.Scaling.Min = 2
+			s.add(online)
+			s.add(offline, func(i *fleet.Instance) { i.Intent.Frozen = true })
+		}, 0, nil},
+		{"nor when its node, which runs it exclusively, is lost for good", func(s *sim) {
+			exclusive(s)
+			s.group.Spec.Scaling.Min = 1
+			s.add(offline, func(i *fleet.Instance) { i.Intent.Frozen = true })
+		}, 0, nil},
 		{"but first it waits for further losses", func(s *sim) {
 			s.lostSince, s.group.Spec.Scaling.Min = at(-time.Second), 1
 			s.add(offline)
