@@ -27,7 +27,7 @@ func TestADiagnosisHasWhatThereIsAndNoSecrets(t *testing.T) {
 	r.is("readiness.status", "READY").is("overview.nodeCount", 1).is("settings.nodeCount", 1).is("redisKeyspace.groups", 1).is("redisKeyspace.secrets", 0)
 	r.is("redactedConfig.apiUrl", "https://***@gateway.example").is("leases", []string{}).is("logBuffer.capacity", 2000)
 	r.is("nodes.0.id", "node-1").is("groups.0.name", "lobby").is("groups.0.maxInstances", 3).is("groups.0.instances", 1).is("groups.0.platform", "PAPER")
-	r.is("instances.ONLINE", 1).is("templates.0.name", "games/base").is("templates.0.hash", "d1")
+	r.is("instances.0.id", "lobby-1").is("instances.0.state", "RUNNING").is("instances.1", nil).is("instanceStates.ONLINE", 1).is("templates.0.name", "games/base").is("templates.0.hash", "d1")
 	last := 0
 	records, _ := r.field("logs").([]any)
 	for n := range records {

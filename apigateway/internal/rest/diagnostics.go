@@ -43,9 +43,10 @@ type diagnosis struct {
 	Logs   []telemetry.Record `json:"logs"`
 	Nodes  []node             `json:"nodes"`
 	Groups []groupDigest      `json:"groups"`
-	// Instances are counts by state.
-	Instances map[fleet.State]int `json:"instances"`
-	Templates []templateDigest    `json:"templates"`
+	// Instances are those that lists show, InstanceStates counts of all by state.
+	Instances      []instance          `json:"instances"`
+	InstanceStates map[fleet.State]int `json:"instanceStates"`
+	Templates      []templateDigest    `json:"templates"`
 }
 
 // logBuffer is how much of its log this gateway keeps.
@@ -119,13 +120,19 @@ func (a *API) diagnose(c *gin.Context) (map[string]any, error) {
 			"replica": a.cfg.Replica, "clusterName": a.cfg.ClusterName, "apiUrl": a.cfg.APIURL, "sharing": !a.cfg.NoShares,
 			"effective": nested(a.cfg.Settings.Now().Patch()),
 		},
-		Logs: []telemetry.Record{}, Nodes: []node{}, Groups: []groupDigest{}, Instances: map[fleet.State]int{}, Templates: []templateDigest{},
+		Logs: []telemetry.Record{}, Nodes: []node{}, Groups: []groupDigest{}, Instances: []instance{}, InstanceStates: map[fleet.State]int{}, Templates: []templateDigest{},
 	}
 	if server.Allowed(c, auth.SystemLogsView) {
 		out.Logs = append(out.Logs, records.Last(telemetry.RecordFilter{}, diagnosedRecords)...)
 	}
 	templates := currentTemplates(s)
 	out.list(s, func(n *fleet.Node) node { return a.nodeOf(s, n, templates) })
+	now := a.cfg.Now()
+	for _, i := range a.instances.listed(s, instanceFilter{}, now) {
+		if len(out.Instances) < maxDiagnosed {
+			out.Instances = append(out.Instances, instanceOf(s, i, now))
+		}
+	}
 	var err error
 	if out.Leases, err = a.leasesOf(ctx); err != nil {
 		return nil, err
@@ -145,7 +152,7 @@ func (d *diagnosis) list(s *view.Snapshot, show func(*fleet.Node) node) {
 	}
 	held := map[fleet.GroupName]int{}
 	for _, i := range s.Instances.All() {
-		d.Instances[i.State()]++
+		d.InstanceStates[i.State()]++
 		if !i.Terminal() {
 			held[i.Intent.Group]++
 		}
