@@ -89,7 +89,7 @@ func (i instance) ended() bool {
 
 func (a *api) instances(group string) (all []instance, err error) {
 	var page struct{ Data []instance }
-	err = a.try("GET", "/api/v1/services?pageSize=100&group="+group, nil, &page)
+	err = a.try("GET", "/api/v1/services?all=true&pageSize=100&group="+group, nil, &page)
 	return page.Data, err
 }
 

@@ -23,7 +23,7 @@ ExecStart=/usr/local/bin/etcd -data /var/lib/etcd/member -client 10.0.0.1:2379 -
 Restart=always
 `
 
-// fleet is the guide's example: two hosts, the first of which has etcd and the services as well.
+// fleet is the guide's example: two hosts. The first has etcd and the services as well.
 type fleet struct {
 	t             *testing.T
 	first, second *vm.Machine
@@ -85,8 +85,8 @@ func (f *fleet) addMachine(m *vm.Machine, n int) {
 	m.Run("systemctl daemon-reload && systemctl enable --now orrery-nodeagent")
 }
 
-// refused checks what is said where systemd is older than DelegateSubgroup: by the node's record, and by the
-// service that holds no limits.
+// refused checks that the node's record and its service's log name what makes limits hold. The guest's systemd is
+// older than DelegateSubgroup, so none is held.
 func (a *api) refused(m *vm.Machine, node, service string) {
 	a.t.Helper()
 	const setting = "DelegateSubgroup=agent.orrery"

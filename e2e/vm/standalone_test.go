@@ -37,6 +37,7 @@ func TestStandaloneAsAService(t *testing.T) {
 	m := vm.Start(t, vm.Options{Payload: standalonePayload(t)})
 	a := install(t, m, "-demo")
 	before := a.running("arena", 3)
+	a.refused(m, "node-1", "orrery-standalone")
 
 	for _, i := range before {
 		if got := m.Run(fmt.Sprintf("cat /proc/%d/cgroup", i.PID)); !strings.Contains(got, "/system.slice/orrery-standalone.service/orrery-") {
@@ -65,6 +66,14 @@ func TestStandaloneAsAService(t *testing.T) {
 		t.Errorf("after the upgrade %q runs, want version %s", got, vm.NextVersion)
 	}
 
+	a.do("POST", "/api/v1/groups", map[string]any{
+		"name": "world", "static": true, "minInstances": 1, "maxInstances": 1, "memoryMb": 32, "stopCommand": "",
+		"command": "[ -e world ] || cat /proc/sys/kernel/random/boot_id >world; exec cat",
+	}, nil)
+	world := func() string {
+		return m.Run(fmt.Sprintf("cat /proc/%d/cwd/world", only(a.running("world", 1)).PID))
+	}
+	made := world()
 	m.Reboot()
 	a = signIn(t, m, standaloneURL, standalonePassword)
 	after := a.running("arena", 3)
@@ -77,6 +86,9 @@ func TestStandaloneAsAService(t *testing.T) {
 		if was := before[i.ID]; i.UID == was.UID && i.State == "STOPPED" && i.Reason == "AgentShutdown" && i.ExitCode != nil && *i.ExitCode == 0 {
 			stopped++
 		}
+	}
+	if got := world(); got != made {
+		t.Errorf("after the reboot the world holds %q, want %q as before", got, made)
 	}
 	said := m.Run("journalctl -b -1 -u orrery-standalone -o cat | tail -n 40")
 	if stopped != 3 || !strings.Contains(said, "the host shuts down") {
