@@ -163,8 +163,8 @@ const (
 const (
 	// maxETag bounds what of an ETag is kept, in bytes; longer ones are not used.
 	maxETag = 128
-	// settled is how long a file must not have changed before its time tells it from a later
-	// version of the same second.
+	// settled is the age at which a file's time is trusted: a younger file may change again
+	// within the same second.
 	settled = time.Minute
 )
 
