@@ -44,7 +44,7 @@ func holdPort() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	var open []net.Conn
+	open := map[net.Conn]bool{} // kept from the garbage collector, which would close them
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -53,7 +53,7 @@ func holdPort() int {
 		if _, err := c.Write([]byte("hello")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
-		open = append(open, c)
+		open[c] = true
 	}
 }
 

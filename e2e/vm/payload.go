@@ -1,7 +1,6 @@
 package vm
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -101,6 +100,6 @@ func Block(t testing.TB, document, begins string) string {
 			return text + "\n"
 		}
 	}
-	t.Fatal(fmt.Sprintf("%s has no block that begins with %q", document, begins))
+	t.Fatalf("%s has no block that begins with %q", document, begins)
 	return ""
 }
