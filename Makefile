@@ -71,7 +71,7 @@ e2e-compose: ## the end-to-end scenarios on a container engine, with the images 
 
 # RUN chooses scenarios of make e2e-vm. CI runs VM_SELECTION, which takes five minutes at most.
 RUN ?= .
-VM_SELECTION := ^(TestAGuestHasControlGroupsOfVersion2|TestStandaloneAsAService)$$
+VM_SELECTION := ^(TestAGuestHasControlGroupsOfVersion2|TestStandaloneAsAService|TestTheWallClockStepsByHours)$$
 
 .PHONY: e2e-vm e2e-vm-selection
 e2e-vm: ## the scenarios on emulated machines: services, limits, reboots, power cuts (RUN=TestName)

@@ -216,12 +216,12 @@ func (m *Machine) Await(what string, check func() string) {
 }
 
 // showJournal logs the end of the guest's journal, as far as the guest answers. It leaves out the lines
-// of QEMU's agent, which has one for each request.
+// of QEMU's agent, which has one for each request, and of the kernel, which are on the console if they matter.
 func (m *Machine) showJournal() {
 	if m.cmd == nil || m.agent == nil {
 		return
 	}
-	out, err := m.agent.run("journalctl --no-pager --output short-precise | grep -v qemu-ga | tail -n 300", answerBound)
+	out, err := m.agent.run("journalctl --no-pager --output short-precise | grep -v -e qemu-ga -e ' kernel: ' | tail -n 300", answerBound)
 	m.t.Logf("the journal of %s ends with (%v):\n%s", m.o.Name, err, out.stdout)
 }
 
