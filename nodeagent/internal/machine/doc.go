@@ -10,10 +10,11 @@
 //	    ▼             ▼            ▼            ▼
 //	───────────────── stopping ────────────▶ ended ◀── doubtful
 //
-// Waiting is the pause before the next run in place. Doubtful is a crash that
-// the store may not know yet: once it does the instance has ended and others
-// replace it; if it cannot be told, the agent starts it again by itself, so that a
-// fleet without its store keeps running.
+// Waiting is the pause before the next run in place, or before another try of a start
+// that failed for a cause that may pass. After three such tries the generation is FAILED.
+// Doubtful is a crash that the store may not know yet: once it does the instance has
+// ended and others replace it; if it cannot be told, the agent starts it again by
+// itself, so that a fleet without its store keeps running.
 //
 // A server that serves no more is brought down like one that somebody stops, but what
 // follows is what follows a crash; meanwhile it keeps its state and says why.

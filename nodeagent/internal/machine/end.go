@@ -186,6 +186,11 @@ func (t *step) restart(v verdict, exit fleet.Exit, rebooted bool, at time.Time) 
 
 func (t *step) pauseFor(d time.Duration, v verdict, exit fleet.Exit) {
 	t.goOn(v, exit, fmt.Sprintf("it is started again after %v", d))
+	t.await(d)
+}
+
+// await begins another run after a pause.
+func (t *step) await(d time.Duration) {
 	t.Phase, t.ResumeAt = Waiting, t.now.Add(d)
 	t.do(Wake{Run: t.Run, Timer: RestartTimer, After: d})
 }
@@ -198,10 +203,10 @@ func (t *step) goOn(v verdict, exit fleet.Exit, how string) {
 	t.show(fleet.Starting, fleet.ReasonRestartedInPlace, sentence(v)+"; "+how)
 }
 
-// again begins the next run in place.
+// again begins the next run of the generation.
 func (t *step) again() {
 	t.Run++
-	if t.TokenHash == "" { // its token was lost with the journal: it gets another one
+	if t.Unbuilt || t.TokenHash == "" { // its token was lost with the journal: it gets another one
 		t.prepare()
 		return
 	}

@@ -231,6 +231,43 @@ func TestARunThatWasNeverReadyIsFollowedByAPause(t *testing.T) {
 	s.did(machine.Wake{Run: 2, Timer: machine.RestartTimer, After: 2 * time.Second})
 }
 
+func TestAStartThatMaySucceedLaterIsTriedThreeTimes(t *testing.T) {
+	failed := func(run int, why fleet.Reason) machine.Failed { return machine.Failed{Run: run, Reason: why, Message: "no luck"} }
+	over := func(run int) machine.Elapsed { return machine.Elapsed{Run: run, Timer: machine.RestartTimer} }
+	s := begin(t).on(placed(1), failed(1, fleet.ReasonTemplateFetch)).is(machine.Waiting, fleet.Preparing, fleet.ReasonTemplateFetch)
+	s.did(machine.Wake{Run: 1, Timer: machine.RestartTimer, After: time.Second})
+	if got := s.state.Status.Message; got != "no luck; that was start 1 of 3, the next follows after 1s" {
+		t.Error(got)
+	}
+	s.on(over(1)).did(machine.Prepare{Run: 2}).on(prepared(2, nil)).did(machine.Launch{Run: 2})
+	s.on(failed(2, fleet.ReasonStartFailed)).did(machine.Wake{Run: 2, Timer: machine.RestartTimer, After: 2 * time.Second})
+	s.on(over(2)).did(machine.Launch{Run: 3})
+	again := *s
+	s.on(failed(3, fleet.ReasonStartFailed)).did(machine.Clear{}).is(machine.Ended, fleet.Failed, fleet.ReasonStartFailed)
+
+	again.on(started(3)).is(machine.Online, fleet.Online, fleet.ReasonProcessStarted)
+	if again.state.Tries != 0 {
+		t.Errorf("%d tries count after a start that succeeded", again.state.Tries)
+	}
+}
+
+func TestAStartThatCannotSucceedIsTriedOnce(t *testing.T) {
+	for _, why := range []fleet.Reason{fleet.ReasonTemplateMissing, fleet.ReasonCommandMissing, fleet.ReasonPortTaken, fleet.ReasonConfigPatch} {
+		begin(t).on(placed(1), machine.Failed{Run: 1, Reason: why}).did(machine.Clear{}).is(machine.Ended, fleet.Failed, why)
+	}
+}
+
+func TestAStopEndsThePauseBeforeTheNextStart(t *testing.T) {
+	s := begin(t).on(placed(1), machine.Failed{Run: 1, Reason: fleet.ReasonPrepareFailed}, order(1, fleet.OrderStop))
+	s.did(machine.Clear{}).is(machine.Ended, fleet.Stopped, fleet.ReasonStopRequested)
+	s.on(machine.Elapsed{Run: 1, Timer: machine.RestartTimer}).did()
+}
+
+func TestAnInstanceThatWasRebootedIsPreparedAgainAfterAFailedPreparation(t *testing.T) {
+	s := running(t, restarting).on(machine.Recovered{}, machine.Lost{Run: 1, Rebooted: true}).did(machine.Prepare{Run: 2})
+	s.on(machine.Failed{Run: 2, Reason: fleet.ReasonPrepareFailed}, machine.Elapsed{Run: 2, Timer: machine.RestartTimer}).did(machine.Prepare{Run: 3})
+}
+
 func TestACrashAfterTheWindowIsAFirstOneAgain(t *testing.T) {
 	s := running(t, restarting)
 	for run := 1; run < 9; run++ {

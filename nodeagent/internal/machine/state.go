@@ -54,6 +54,10 @@ type State struct {
 	Halt *Halt `json:"halt,omitempty"`
 	// Verdict is, of a Doubtful one, a sentence about its crash.
 	Verdict string `json:"verdict,omitempty"`
+	// Tries is how many starts failed in a row for a cause that may pass.
+	Tries int `json:"tries,omitempty"`
+	// Unbuilt is true from Prepare until Prepared.
+	Unbuilt bool `json:"unbuilt,omitempty"`
 	// Level is how many crashes in a row a pause followed; Crashes are those within CrashWindow.
 	Level   int         `json:"level,omitempty"`
 	Crashes []time.Time `json:"crashes,omitempty"`
@@ -96,6 +100,18 @@ const (
 	CrashWindow = 5 * time.Minute
 	calm        = 10 * time.Minute
 )
+
+// maxTries is how often a start is tried whose failure may pass.
+const maxTries = 3
+
+// passing reports whether what a start failed for may be gone a second later.
+func passing(r fleet.Reason) bool {
+	switch r {
+	case fleet.ReasonTemplateFetch, fleet.ReasonArtifactFetch, fleet.ReasonPrepareFailed, fleet.ReasonStartFailed:
+		return true
+	}
+	return false
+}
 
 // readyAgain is how long an adopted process may show that it is ready, whatever is
 // left of its time by a clock that may have been set.

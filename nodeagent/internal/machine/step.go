@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -127,7 +128,7 @@ func (t *step) begin(p fleet.Placement) {
 }
 
 func (t *step) prepare() {
-	t.Phase, t.Out = Preparing, Preparer
+	t.Phase, t.Out, t.Unbuilt = Preparing, Preparer, true
 	t.do(Prepare{Run: t.Run})
 }
 
@@ -231,7 +232,7 @@ func (t *step) prepared(e Prepared) {
 	if !t.answered(Preparer, e.Run) {
 		return
 	}
-	t.Plan, t.Notes, t.TokenHash = e.Plan, e.Notes, e.TokenHash
+	t.Plan, t.Notes, t.TokenHash, t.Unbuilt = e.Plan, e.Notes, e.TokenHash, false
 	t.Status.HostAddress, t.Status.TokenHash = e.HostAddress, e.TokenHash
 	if t.Phase == Stopping {
 		t.end(t.Halt.State, t.Halt.Reason, t.Halt.Message, nil, t.now)
@@ -252,6 +253,13 @@ func (t *step) failed(e Failed) {
 		t.end(t.Halt.State, t.Halt.Reason, t.Halt.Message, nil, t.now)
 		return
 	}
+	if t.Tries++; t.Tries < maxTries && passing(e.Reason) && !t.Closing {
+		d := pause(t.Tries)
+		how := fmt.Sprintf("that was start %d of %d, the next follows after %v", t.Tries, maxTries, d)
+		t.show(t.Status.State, e.Reason, cmp.Or(e.Message, e.Reason.Text())+"; "+how)
+		t.await(d)
+		return
+	}
 	t.end(fleet.Failed, e.Reason, e.Message, nil, t.now)
 }
 
@@ -265,7 +273,7 @@ func (t *step) started(e Started) {
 	if !t.answered(Launcher, e.Run) {
 		return
 	}
-	t.Status.PID, t.Status.StartedAt = e.PID, e.At
+	t.Status.PID, t.Status.StartedAt, t.Tries = e.PID, e.At, 0
 	if t.Phase == Stopping {
 		t.showHalt()
 		t.bringDown()

@@ -33,8 +33,9 @@ import (
 )
 
 const (
-	// fetchPatience is how long content that nobody serves now is waited for.
-	fetchPatience = 8 * time.Second
+	// fetchPatience is how long content that nobody serves now is waited for, in each of
+	// the machine's tries.
+	fetchPatience = 2 * time.Second
 	retryPause    = 250 * time.Millisecond
 	tokenBytes    = 32
 )

@@ -46,10 +46,13 @@ func missing(name fleet.RuntimeName, rt runtime.Runtime) error {
 	return notOffered(runtime.Away(why), "the node does not offer the runtime %s: %s", name, errs.MessageOf(why))
 }
 
+// runtimePatience is how long a runtime that is away is waited for.
+const runtimePatience = 8 * time.Second
+
 // patiently tries what needs something that may be away for a moment, as it is while
-// somebody restarts it, until it succeeds, fails for another cause, or fetchPatience is over.
+// somebody restarts it, until it succeeds, fails for another cause, or runtimePatience is over.
 func patiently(ctx context.Context, try func() error) error {
-	deadline := time.Now().Add(fetchPatience)
+	deadline := time.Now().Add(runtimePatience)
 	for {
 		err := try()
 		if !errors.Is(err, runtime.ErrAway) || time.Now().After(deadline) || !pause.For(ctx, retryPause) {
