@@ -29,6 +29,12 @@ func (i *Instance) EndedByPlatform() bool {
 	return false
 }
 
+// Unrunnable reports whether the wanted generation ended since its command does not exist or
+// must not be executed.
+func (i *Instance) Unrunnable() bool {
+	return i.EndedUnasked() && (i.current().Reason == ReasonCommandMissing || i.current().Reason == ReasonNotExecutable)
+}
+
 // CrashedAt is when the wanted generation crashed or could not be started, its group
 // being at fault. ok is false when it did not, or when that was for want of something
 // the group's spec does not bring: a template that does not exist or that nobody serves

@@ -81,8 +81,14 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 		}
 	case view.KindReport:
 		c.emptied(b, ch)
+	case view.KindTemplateHead:
+		for _, i := range b.After.Instances.All() {
+			if i.Unrunnable() {
+				c.look(i.Intent.Group)
+			}
+		}
 	case view.KindName, view.KindPlan, view.KindPending, view.KindAlloc, view.KindNode,
-		view.KindTemplateHead, view.KindQuota, view.KindQuotaAlloc, view.KindUser, view.KindAPIToken: // no plan depends on them
+		view.KindQuota, view.KindQuotaAlloc, view.KindUser, view.KindAPIToken: // no plan depends on them
 	}
 }
 

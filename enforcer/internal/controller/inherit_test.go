@@ -6,6 +6,7 @@ import (
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -52,5 +53,30 @@ func TestGroupsBelowThoseThatChangedAreLookedAt(t *testing.T) {
 		if got := slices.Sorted(below(w.view.Snapshot(), changed)); !slices.Equal(got, c.want) {
 			t.Errorf("below %v are %v, want %v", c.changed, got, c.want)
 		}
+	}
+}
+
+func TestACommandThatDoesNotExistIsTriedAgainWhenATemplateIsPublished(t *testing.T) {
+	w := newWorld(t)
+	ref := fleet.TemplateRef{Group: "default", Name: "lobby"}
+	for _, digest := range []string{"one", "two"} {
+		w.commit(store.Create(store.TemplateVersionKey(ref, digest), fleet.TemplateVersion{TemplateRef: ref, Digest: digest}))
+	}
+	first := w.commit(store.Create(store.TemplateHeadKey(ref), fleet.TemplateHead{TemplateRef: ref, Digest: "one"}))
+	w.enforcer("a", plan.DefaultLimits())
+	w.group("lobby", func(g *fleet.Group) {
+		g.Spec.Scaling.Min, g.Spec.Templates.AllOf = 1, []fleet.TemplateLayer{{TemplateRef: ref}}
+	})
+	broken := w.untilLiving("lobby", 1)[0].Intent.ID
+	w.place(broken)
+	w.report(broken, fleet.Failed, fleet.ReasonCommandMissing)
+	w.group("other", func(g *fleet.Group) { g.Spec.Scaling.Min = 1 })
+	w.untilLiving("other", 1) // so the enforcer has looked at what came before
+	if n := len(living(w.view.Snapshot(), "lobby")); n != 0 {
+		t.Fatalf("%d instances were started though nothing has changed", n)
+	}
+	w.commit(store.Replace(store.TemplateHeadKey(ref), fleet.TemplateHead{TemplateRef: ref, Digest: "two"}, first))
+	if i := w.untilLiving("lobby", 1)[0]; i.Intent.ID == broken {
+		t.Errorf("living: %+v", i.Intent)
 	}
 }

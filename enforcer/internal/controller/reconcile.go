@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
@@ -95,6 +96,7 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 			}
 			return nil
 		},
+		Republished: func(digest string) bool { return republished(s, digest) },
 		Players: func(i *fleet.Instance) int {
 			if report, ok := s.Reports.Get(i.Node()); ok {
 				return report.Instances[i.Intent.ID].Players
@@ -157,6 +159,15 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 	loop, _ := s.CrashLoops.Get(name)
 	in.CrashLoop = c.stamps.loop(loop, now)
 	return in
+}
+
+// republished reports whether a template of a plan has another head than the plan names.
+func republished(s *view.Snapshot, digest string) bool {
+	stored, ok := s.Plans.Get(digest)
+	return ok && slices.ContainsFunc(stored.Plan.Layers, func(l fleet.PlanLayer) bool {
+		head, ok := s.TemplateHeads.Get(l.TemplateRef.String())
+		return ok && head.Digest != l.Digest
+	})
 }
 
 // ancestors are those that a group inherits from, with their times by this process' clock.

@@ -301,6 +301,60 @@ func TestWhatTheGroupIsNotAtFaultForDelaysAndNeverPauses(t *testing.T) {
 	}
 }
 
+func TestACommandThatDoesNotExistIsNotTriedAgainBeforeSomethingChanges(t *testing.T) {
+	for rule, cure := range map[string]func(*sim){
+		"the group":              func(s *sim) { s.group.Revision, s.group.UpdatedAt = s.group.Revision+1, at(2*time.Hour) },
+		"what it inherits":       func(s *sim) { s.ancestors = []*fleet.Group{{Name: "base", UpdatedAt: at(2 * time.Hour)}} },
+		"one of its templates":   func(s *sim) { s.republished = true },
+		"its crashes were reset": func(s *sim) { s.group.CrashesResetAt = at(2 * time.Hour) },
+	} {
+		for _, static := range []bool{false, true} {
+			s := loops(t)
+			s.group.Spec.Static.Enabled = static
+			s.group.Spec.Scaling.Min = 2
+			s.add(in(alive, fleet.Failed, fleet.ReasonCommandMissing, at(0)))
+			s.add(in(alive, fleet.Failed, fleet.ReasonNotExecutable, at(0)))
+			s.add(manual, in(alive, fleet.Failed, fleet.ReasonCommandMissing, at(0)))
+			for _, now := range []time.Time{at(0), at(time.Minute), at(30 * time.Minute)} {
+				if got, wake := s.step(now); len(got) != 0 {
+					t.Fatalf("%s, static %v, %v: %s, wake %v", rule, static, now, short(got), wake)
+				}
+			}
+			cure(s)
+			got, _ := s.step(at(2 * time.Hour))
+			starts := 0
+			for _, a := range got {
+				if a.Kind == Create || a.Kind == Again {
+					starts++
+				}
+			}
+			if starts == 0 {
+				t.Errorf("%s changed, static %v: %s", rule, static, short(got))
+			}
+		}
+	}
+}
+
+func TestAFrozenInstanceWhoseCommandDoesNotExistIsCountedOnce(t *testing.T) {
+	s := loops(t)
+	s.group.Spec.Scaling.Min = 2
+	s.add(in(alive, fleet.Failed, fleet.ReasonCommandMissing, at(0)), func(i *fleet.Instance) { i.Intent.Frozen = true })
+	if got, _ := s.step(at(time.Minute)); short(got) != "create minimum: BelowMinimum" {
+		t.Errorf("%s", short(got))
+	}
+}
+
+func TestAnotherCrashIsHealedBesideACommandThatDoesNotExist(t *testing.T) {
+	s := loops(t)
+	s.group.Spec.Scaling.Min = 2
+	s.add(in(alive, fleet.Failed, fleet.ReasonCommandMissing, at(0)))
+	s.add(online)
+	s.crash(at(time.Minute)) // the second crash, which a back-off follows
+	if got, _ := s.step(at(2 * time.Minute)); short(got) != "create minimum for i00002: Replacement" {
+		t.Errorf("after the back-off: %s", short(got))
+	}
+}
+
 func TestABadNodeIsBlamedAndPausesLaterWhileThereIsAnother(t *testing.T) {
 	for _, c := range []struct {
 		rule      string

@@ -46,7 +46,7 @@ func (p *pass) starts() []Action {
 			out = append(out, p.replacement(i))
 		}
 	}
-	lacking := min(p.target()-living-leaving-len(out), room-len(out))
+	lacking := min(p.target()-living-leaving-p.countUncured()-len(out), room-len(out))
 	if p.spec().Static.Enabled {
 		out = p.revive(out, lacking)
 	} else {
@@ -108,7 +108,7 @@ func (p *pass) agentLeaves(i *fleet.Instance) bool {
 // needsHealing reports whether an instance that was started by hand ended unasked,
 // made room for another, or is displaced, and nobody was started in its place yet.
 func (p *pass) needsHealing(i *fleet.Instance) bool {
-	if p.busy[i.Intent.ID] || p.replaced[i.Intent.ID] || p.own(i) || i.Intent.Frozen {
+	if p.busy[i.Intent.ID] || p.replaced[i.Intent.ID] || p.own(i) || i.Intent.Frozen || p.uncured(i) {
 		return false
 	}
 	heals := p.spec().OnCrash != fleet.CrashStop || i.EndedByPlatform()
@@ -138,7 +138,7 @@ func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) 
 	var crashed []*fleet.Instance
 	for _, i := range p.all {
 		ended := i.EndedUnasked() && !p.agentLeaves(i)
-		if (ended || p.displaced(i)) && p.own(i) && !i.Intent.Frozen && !p.replaced[i.Intent.ID] && !p.busy[i.Intent.ID] && !occupied(i) {
+		if (ended || p.displaced(i)) && p.own(i) && !i.Intent.Frozen && !p.uncured(i) && !p.replaced[i.Intent.ID] && !p.busy[i.Intent.ID] && !occupied(i) {
 			crashed = append(crashed, i)
 		}
 	}
@@ -152,6 +152,30 @@ func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) 
 		out = append(out, Action{Kind: Create, Origin: fleet.OriginMinimum, Reason: fleet.ReasonBelowMinimum, Message: p.belowMinimum()})
 	}
 	return out
+}
+
+// uncured reports whether the command of an instance could not be run, and nothing has
+// changed since that may cure it: neither the group, nor what it inherits, nor a template,
+// and nobody has reset its crashes. Such an instance keeps its place.
+func (p *pass) uncured(i *fleet.Instance) bool {
+	if !i.Unrunnable() || p.replaced[i.Intent.ID] || i.Intent.GroupRevision != p.group().Revision || p.in.republished(i.Intent.Plan) {
+		return false
+	}
+	cured := p.group().CrashesResetAt
+	for _, a := range p.in.Ancestors {
+		cured = latest(cured, a.UpdatedAt)
+	}
+	return i.FinishedAt().After(cured)
+}
+
+func (p *pass) countUncured() int {
+	n := 0
+	for _, i := range p.all {
+		if p.uncured(i) && !i.Intent.Frozen { // the frozen are counted by frozen
+			n++
+		}
+	}
+	return n
 }
 
 // ending counts the instances that were told to stop and have not ended yet.
@@ -175,7 +199,7 @@ func (p *pass) revive(out []Action, lacking int) []Action {
 	}
 	var ended []*fleet.Instance
 	for _, i := range p.all {
-		if i.Terminal() && !p.busy[i.Intent.ID] && !planned[i.Intent.ID] && !p.agentLeaves(i) && !i.Intent.Frozen {
+		if i.Terminal() && !p.busy[i.Intent.ID] && !planned[i.Intent.ID] && !p.agentLeaves(i) && !i.Intent.Frozen && !p.uncured(i) {
 			ended = append(ended, i)
 		}
 	}

@@ -42,6 +42,8 @@ type Input struct {
 	Deleted func(fleet.NodeID) bool
 	// Outage is how much of the fleet is lost.
 	Outage Outage
+	// Republished reports whether a template of a plan has another head than the plan names.
+	Republished func(plan string) bool
 	// Plan is a stored plan; nil when it is not stored.
 	Plan func(digest string) *fleet.Plan
 	// Eviction is what was asked of an instance; nil when nothing.
@@ -167,6 +169,8 @@ func (in Input) plan(digest string) *fleet.Plan {
 	}
 	return in.Plan(digest)
 }
+
+func (in Input) republished(plan string) bool { return in.Republished != nil && in.Republished(plan) }
 
 func (in Input) eviction(id fleet.InstanceID) *fleet.Eviction {
 	if in.Eviction == nil {

@@ -35,6 +35,8 @@ type sim struct {
 	outage    Outage
 	limits    Limits
 	made      int
+	// republished is whether the templates of all plans have other heads.
+	republished bool
 }
 
 // ttl is that of all nodes' sessions. Its margin, and the wait for further losses, are a third of it.
@@ -69,9 +71,10 @@ func newSim() *sim {
 func (s *sim) input() Input {
 	return Input{
 		Group: s.group, Whole: s.whole, Ancestors: s.ancestors, Instances: s.instances, CrashLoop: s.loop, Limits: s.limits,
-		Session: func(n fleet.NodeID) *fleet.NodeSession { return s.sessions[n] },
-		Plan:    func(d string) *fleet.Plan { return s.plans[d] },
-		Players: func(i *fleet.Instance) int { return s.players[i.Intent.ID] },
+		Session:     func(n fleet.NodeID) *fleet.NodeSession { return s.sessions[n] },
+		Plan:        func(d string) *fleet.Plan { return s.plans[d] },
+		Republished: func(string) bool { return s.republished },
+		Players:     func(i *fleet.Instance) int { return s.players[i.Intent.ID] },
 		LostSince: func(n fleet.NodeID) time.Time {
 			if s.sessions[n] != nil {
 				return time.Time{}

@@ -31,9 +31,9 @@ func Refused(code int, tail []string) (reason fleet.Reason, message string, ok b
 			continue
 		}
 		if code == CodeMissing {
-			return fleet.ReasonCommandMissing, fmt.Sprintf("the command %q does not exist on the node: install it there, bring it in a template, or correct the group's command", clip(said[1])), true
+			return fleet.ReasonCommandMissing, fmt.Sprintf("the command %q does not exist on the node: add it to a template, correct the group's command, or install it there and reset the group's crashes; until then it is not tried again", clip(said[1])), true
 		}
-		return fleet.ReasonNotExecutable, fmt.Sprintf("the command %q must not be executed on the node (%s): make it an executable file, or correct the group's command", clip(said[1]), said[2]), true
+		return fleet.ReasonNotExecutable, fmt.Sprintf("the command %q must not be executed on the node (%s): make it an executable file, or correct the group's command; until then it is not tried again", clip(said[1]), said[2]), true
 	}
 	return "", "", false
 }
