@@ -95,9 +95,63 @@ func place(t *testing.T, etcd *storetest.Etcd, id fleet.InstanceID, name, comman
 		Stop: fleet.Stop{GraceSeconds: 1, Signal: "TERM"}, Readiness: fleet.Check{Type: fleet.CheckNone},
 	}
 	put(t, etcd, store.PlanKey(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
+	placeAgain(t, etcd, id, name, plan, 1)
+}
+
+func placeAgain(t *testing.T, etcd *storetest.Etcd, id fleet.InstanceID, name string, plan fleet.Plan, generation int64) {
+	t.Helper()
 	put(t, etcd, store.PlacementKey("node-1", id), fleet.Placement{
-		Instance: id, Name: name, Group: "lobby", Node: "node-1", Generation: 1, Plan: plan.Digest(), PlacedAt: time.Now(),
+		Instance: id, Name: name, Group: "lobby", Node: "node-1", Generation: generation, Plan: plan.Digest(), PlacedAt: time.Now(),
 	})
+}
+
+// A static instance comes again under its id, so its stop is over when its next generation is there.
+func TestAStopReturnsAlthoughTheGroupStartsTheSameInstanceAgain(t *testing.T) {
+	etcd := storetest.Start(t)
+	data, tag := t.TempDir(), strings.ToLower(rand.Text()[:5])
+	static, other, last := fleet.InstanceID(tag+"a"), fleet.InstanceID(tag+"b"), filepath.Join(t.TempDir(), "last")
+	start(t, etcd.Endpoint, filepath.Join(data, "node"))
+	eventually(t, []string{"alive, epoch"}, "status", "-data", data)
+	plan := fleet.Plan{
+		Group: "lobby", Runtime: fleet.RuntimeProcess, Static: true, OnCrash: fleet.CrashReplace,
+		Command: "trap 'until [ -e " + last + " ]; do sleep 0.01; done; exit' TERM; echo ready; while :; do sleep 0.01; done",
+		Stop:    fleet.Stop{GraceSeconds: 1000, Signal: "TERM"}, Readiness: fleet.Check{Type: fleet.CheckNone},
+	}
+	put(t, etcd, store.PlanKey(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
+	placeAgain(t, etcd, static, "lobby-1", plan, 1)
+	place(t, etcd, other, "lobby-2", "exec sleep 1000")
+	eventually(t, []string{"2 ONLINE"}, "status", "-data", data)
+	eventually(t, []string{"ready"}, "console", "lobby-1", "-data", data)
+
+	type result struct {
+		code int
+		said string
+	}
+	stopped := make(chan result, 1)
+	go func() {
+		code, out, complaint := call("stop", "-all", "-data", data)
+		stopped <- result{code, out + complaint}
+	}()
+	eventually(t, []string{"1 STOPPING", "1 STOPPED"}, "status", "-data", data)
+	placeAgain(t, etcd, static, "lobby-1", plan, 2)
+	if err := os.WriteFile(last, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case r := <-stopped:
+		for _, want := range []string{
+			fmt.Sprintf("stopping lobby-1 (%s)\n", static), fmt.Sprintf("stopping lobby-2 (%s)\n", other),
+			fmt.Sprintf("lobby-2 (%s) is STOPPED\n", other),
+			fmt.Sprintf("lobby-1 (%s) is STOPPED; its group has started it again as generation 2, which is ", static),
+		} {
+			if r.code != exitOK || !strings.Contains(r.said, want) {
+				t.Errorf("exit code %d, %q lacks %q", r.code, r.said, want)
+			}
+		}
+	case <-time.After(await.Patience):
+		_, out, _ := call("list", "-data", data)
+		t.Fatalf("the stop has not returned; the agent has\n%s", out)
+	}
 }
 
 func TestTheProgramServesBeforeEtcdIsThereAndOnceItIsAway(t *testing.T) {
@@ -161,7 +215,7 @@ func stops(t *testing.T, data, one string) {
 		{"by name", []string{"stop", "lobby-1"}, exitOK, []string{
 			"stopping lobby-1 (" + one + ")", "the group's minimum will start another when the control plane is back, unless you scale it down", "lobby-1 (" + one + ") is STOPPED",
 		}},
-		{"what has ended is no mistake", []string{"stop", one}, exitOK, []string{"nothing to stop"}},
+		{"what has ended is no mistake", []string{"stop", one}, exitOK, []string{one + " has ended already", "nothing to stop"}},
 		{"all, at once, for scripts", []string{"stop", "--all", "--force", "--json"}, exitOK, []string{`"state":"STOPPED","reason":"StoppedLocally"`, `"note":`}},
 		{"a console nobody reads", []string{"send", "lobby-2", "x"}, exitFailure, []string{"nothing reads its console"}},
 	} {

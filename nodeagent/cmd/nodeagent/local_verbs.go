@@ -110,8 +110,13 @@ func (c *localCommand) stop(ctx context.Context) error {
 		for _, p := range answer.Problems {
 			fmt.Fprintf(c.stderr, "%s (%s): %s\n", p.Name, p.ID, p.Message)
 		}
+		for _, id := range ids {
+			if !mentions(answer, id) {
+				fmt.Fprintf(c.stdout, "%s has ended already\n", id)
+			}
+		}
 		if len(answer.Instances) == 0 {
-			fmt.Fprintln(c.stdout, "nothing to stop: what was named has ended already")
+			fmt.Fprintln(c.stdout, "nothing to stop")
 			return nil
 		}
 		fmt.Fprintln(c.stdout, answer.Note)
@@ -128,6 +133,12 @@ func (c *localCommand) stop(ctx context.Context) error {
 		err = errs.New(errs.Unavailable, "%d of %d are not sure to stop", n, n+len(answer.Instances))
 	}
 	return err
+}
+
+// mentions reports whether an answer says something about an instance.
+func mentions(answer client.Stopping, id fleet.InstanceID) bool {
+	return slices.ContainsFunc(answer.Instances, func(i client.Instance) bool { return i.ID == id }) ||
+		slices.ContainsFunc(answer.Problems, func(p client.Problem) bool { return p.ID == id })
 }
 
 // awaitEnds waits until instances have ended or are forgotten, and notes how they stand then.
@@ -152,22 +163,28 @@ func (c *localCommand) awaitEnds(ctx context.Context, stopping []client.Instance
 	}
 }
 
-// look takes over how one instance stands now, telling of its end; 1 while it has not ended.
+// look updates one instance and prints its end; 1 while it has not ended. A static
+// instance has the same id when its group starts it again: its generation is higher then.
 func (c *localCommand) look(i *client.Instance, all []client.Instance) int {
 	if i.State.Terminal() {
 		return 0
 	}
+	again := ""
 	at := slices.IndexFunc(all, func(now client.Instance) bool { return now.ID == i.ID })
-	if at < 0 { // ended, and forgotten since the store has no record of it
+	switch {
+	case at < 0: // ended, and forgotten since the store has no record of it
 		i.State = fleet.Stopped
-	} else {
+	case all[at].Generation > i.Generation:
+		i.State, i.PID = fleet.Stopped, 0
+		again = fmt.Sprintf("; its group has started it again as generation %d, which is %s", all[at].Generation, all[at].State)
+	default:
 		*i = all[at]
 	}
 	if !i.State.Terminal() {
 		return 1
 	}
 	if !c.json {
-		fmt.Fprintf(c.stdout, "%s (%s) is %s\n", i.Name, i.ID, i.State)
+		fmt.Fprintf(c.stdout, "%s (%s) is %s%s\n", i.Name, i.ID, i.State, again)
 	}
 	return 0
 }
