@@ -204,7 +204,7 @@ func (e *eventStream) await(group, state, uid string) (stateChange, error) {
 			return c, nil
 		}
 	}
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(3 * time.Minute)
 	for {
 		select {
 		case c, ok := <-e.changes:

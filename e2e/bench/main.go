@@ -40,6 +40,7 @@ var families = []family{
 	{"idle", measureIdle},
 	{"launch", measureLaunch},
 	{"trace", measureTrace},
+	{"port", measurePort},
 	{"survive", measureSurvive},
 	{"survive-mass-loss", measureMassLoss},
 	{"survive-paused-leader", measurePausedLeader},

@@ -155,8 +155,8 @@ func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) 
 }
 
 // uncured reports whether the command of an instance could not be run, and nothing has
-// changed since that may cure it: neither the group, nor what it inherits, nor a template,
-// and nobody has reset its crashes. Such an instance keeps its place.
+// changed since that may cure it: the group, what it inherits, a template, or a reset of
+// its crashes. Such an instance keeps its place.
 func (p *pass) uncured(i *fleet.Instance) bool {
 	if !i.Unrunnable() || p.replaced[i.Intent.ID] || i.Intent.GroupRevision != p.group().Revision || p.in.republished(i.Intent.Plan) {
 		return false
