@@ -35,8 +35,9 @@ const projectLabel = "com.docker.compose.project"
 type Stack struct {
 	t       testing.TB
 	project string
-	dir     string
-	env     []string
+	// root holds the compose file, dir what the test gave the stack.
+	root, dir string
+	env       []string
 	// gateways are the published base URLs.
 	gateways []string
 	stopped  sync.Once
@@ -46,27 +47,38 @@ type Stack struct {
 // the test ends.
 func Start(t testing.TB) *Stack {
 	t.Helper()
-	s := &Stack{t: t, project: "orrery-e2e-" + strings.ToLower(rand.Text()[:8]), dir: t.TempDir()}
+	s := newStack(t, cluster.Root(t))
+	s.env = append(s.env, "ORRERY_CLUSTER_SECRET="+rand.Text()+rand.Text(), "ORRERY_ADMIN_INITIAL_PASSWORD="+password)
+	s.keepPassword(password)
+	t.Cleanup(s.Stop)
+	s.Compose("up", "-d", "--no-build")
+	s.awaitReady()
+	return s
+}
+
+// newStack prepares a stack of the compose file in a directory, with a template.
+func newStack(t testing.TB, root string) *Stack {
+	t.Helper()
+	s := &Stack{t: t, project: "orrery-e2e-" + strings.ToLower(rand.Text()[:8]), root: root, dir: t.TempDir()}
 	templates := filepath.Join(s.dir, "templates", filepath.FromSlash(examples.DemoTemplateName))
 	if err := os.CopyFS(templates, examples.DemoTemplate()); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(s.PasswordFile(), []byte(password), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.env = append(
-		os.Environ(), "COMPOSE_PROJECT_NAME="+s.project, "COMPOSE_HTTP_TIMEOUT=120", "ORRERY_TEMPLATES="+s.TemplateDir(),
-		"ORRERY_CLUSTER_SECRET="+rand.Text()+rand.Text(), "ORRERY_ADMIN_INITIAL_PASSWORD="+password,
-	)
+	s.env = append(os.Environ(), "COMPOSE_PROJECT_NAME="+s.project, "COMPOSE_HTTP_TIMEOUT=120", "ORRERY_TEMPLATES="+s.TemplateDir())
 	for i := range 2 {
 		address := freeAddress(t)
 		s.gateways = append(s.gateways, "http://"+address)
 		s.env = append(s.env, fmt.Sprintf("ORRERY_GATEWAY_%d_PORT=%s", i+1, address))
 	}
-	t.Cleanup(s.Stop)
-	s.Compose("up", "-d", "--no-build")
-	s.awaitReady()
 	return s
+}
+
+// keepPassword leaves the admin's password where clients of the stack read it.
+func (s *Stack) keepPassword(password string) {
+	s.t.Helper()
+	if err := os.WriteFile(s.PasswordFile(), []byte(password), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func freeAddress(t testing.TB) string {
@@ -94,16 +106,21 @@ func (s *Stack) compose(args ...string) (string, error) {
 	}
 	command = append(command, args...)
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Dir, cmd.Env = cluster.Root(s.t), s.env
+	cmd.Dir, cmd.Env = s.root, s.env
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
+
+// secretsService makes the secrets and ends.
+const secretsService = "init"
 
 // awaitReady waits until every container's health check passes and every node is online.
 func (s *Stack) awaitReady() {
 	s.t.Helper()
 	for _, c := range s.Containers("") {
-		s.AwaitHealthy(c)
+		if c.Service != secretsService {
+			s.AwaitHealthy(c)
+		}
 	}
 	s.AwaitNodes(cluster.Login(s.t, s), "agent-1", "agent-2", "agent-3")
 }

@@ -1,0 +1,22 @@
+package compose_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/e2e/cluster"
+	"github.com/orreryhq/orrery/e2e/compose"
+)
+
+func TestComposeUpInAFreshCloneBuildsAndStartsEverything(t *testing.T) {
+	s, printed := compose.FromSources(t)
+	admin := cluster.Login(t, s)
+	create(admin, arenaGroup("lobby", 1))
+	admin.AwaitRunning("lobby", 1)
+
+	s.Compose("up", "-d")
+	if again := s.Printed("init"); strings.Count(again, "first password of the user admin:") != 1 {
+		t.Errorf("the password is not printed once, but:\n%s\nbefore:\n%s", again, printed)
+	}
+	cluster.Login(t, s) // it is still that
+}
