@@ -129,8 +129,8 @@ func TestWhatIsNoSettingIsRefused(t *testing.T) {
 	s.do("PATCH", "/api/v1/admin/cors/origins", `{"action":"add","origin":"a.example"}`).want(422).naming("origin")
 	s.do("PATCH", "/api/v1/admin/network/allowed-subnets", `{"action":"add","cidr":"10.0.0.0/33"}`).want(422).naming("cidr")
 	s.do("PATCH", "/api/v1/admin/network/allowed-subnets", `{"action":"remove","cidr":"10.0.0.0/8"}`).want(200).is("changed", false).is("wideOpen", true)
-	if after := s.revision(); after != before {
-		t.Errorf("a refused request wrote something: %d to %d", before, after)
+	if keys := s.moved(before); len(keys) > 0 {
+		t.Errorf("a refused request wrote something: %v", keys)
 	}
 }
 
@@ -203,8 +203,8 @@ func TestWhoComesFromNoAllowedSubnetIsRefusedAndNobodyShutsThemselvesOut(t *test
 	}
 	before := a.revision()
 	a.do("PATCH", subnets, `{"action":"remove","cidr":"10.0.0.0/8"}`, header, outside).want(403)
-	if after := a.revision(); after != before {
-		t.Errorf("a refused request wrote something: %d to %d", before, after)
+	if keys := a.moved(before); len(keys) > 0 {
+		t.Errorf("a refused request wrote something: %v", keys)
 	}
 	a.do("POST", "/api/v1/cluster/config", `{"parentVersion":1,"patch":{"network.allowedSubnets":["192.0.2.0/24"]}}`, header, inside).want(422)
 	// From the host itself it may be anything; then a rollback may not shut its caller out either.

@@ -164,6 +164,46 @@ func (s *site) revision() int64 {
 	return rev
 }
 
+// moved returns the keys that requests have written since a revision. It leaves out what the
+// gateway and templatesvc write in their own time: the entries that the audit gets after the
+// answer to a read, tickets that expire, and what is published. The content of an edit that is
+// refused is left out too: its lease ends by itself.
+func (s *site) moved(since int64) []string {
+	s.t.Helper()
+	now := s.revision()
+	if now == since {
+		return nil
+	}
+	var w written
+	if err := s.store.History(s.t.Context(), store.Root, since, now, &w); err != nil {
+		s.t.Fatal(err)
+	}
+	seen, err := s.view.WaitRev(s.t.Context(), now)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return slices.DeleteFunc(w, func(key string) bool {
+		id, entry := strings.CutPrefix(key, store.AuditLog().String())
+		e, known := seen.Audit.Get(id)
+		read := entry && known && e.Class() == fleet.AuditAccess
+		byTemplates := strings.HasPrefix(key, store.TemplatePublishes().String()) || strings.HasPrefix(key, store.TemplateSourceStatuses().String())
+		return read || byTemplates
+	})
+}
+
+// written collects the keys of changes, without those of expired tickets.
+type written []string
+
+func (w *written) Reset([]store.KeyValue, int64) {}
+
+func (w *written) Apply(changes []store.Change, _ int64) {
+	for _, c := range changes {
+		if !c.Removed || !strings.HasPrefix(c.Key, store.Tickets().String()) {
+			*w = append(*w, c.Key)
+		}
+	}
+}
+
 // reply is an answer; body is its JSON.
 type reply struct {
 	t      testing.TB

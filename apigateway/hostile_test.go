@@ -226,43 +226,6 @@ func (r *reply) oneOf(statuses ...int) {
 	}
 }
 
-// moved are the keys that were written since a revision. An edit of a template that is
-// refused by what the template holds has been received before: the lease under which that
-// was kept is no trace, it ends by itself.
-func (b *besieged) moved(since int64) []string {
-	b.t.Helper()
-	now := b.revision()
-	if now == since {
-		return nil
-	}
-	var w written
-	if err := b.store.History(b.t.Context(), store.Root, since, now, &w); err != nil {
-		b.t.Fatal(err)
-	}
-	s, err := b.view.WaitRev(b.t.Context(), now)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return slices.DeleteFunc(w, func(key string) bool {
-		id, entry := strings.CutPrefix(key, store.AuditLog().String())
-		e, known := s.Audit.Get(id)
-		read := entry && known && e.Class() == fleet.AuditAccess // behind the answer, of a read that was let through
-		byTemplates := strings.HasPrefix(key, store.TemplatePublishes().String()) || strings.HasPrefix(key, store.TemplateSourceStatuses().String()) // by templatesvc
-		return read || byTemplates
-	})
-}
-
-// written collects the keys of changes.
-type written []string
-
-func (w *written) Reset([]store.KeyValue, int64) {}
-
-func (w *written) Apply(changes []store.Change, _ int64) {
-	for _, c := range changes {
-		*w = append(*w, c.Key)
-	}
-}
-
 // jsonBody is the schema of the JSON that a route reads; nil when it reads none, as far as
 // it is described.
 func (b *besieged) jsonBody(r server.Route) object {

@@ -57,8 +57,8 @@ func TestAPostIsCarriedOutOnceOnWhicheverGatewayItIsSentAgain(t *testing.T) {
 			}
 			s.do("POST", c.path, c.other, keyed, "k").want(422).naming("Idempotency-Key")
 		}
-		if after := a.revision(); after != before {
-			t.Errorf("%s: sent again, it moved the store from %d to %d", c.path, before, after)
+		if keys := a.moved(before); len(keys) > 0 {
+			t.Errorf("%s: sent again, it moved the store: %v", c.path, keys)
 		}
 	}
 	// Another user's key is another one.
@@ -78,8 +78,8 @@ func TestARequestThatChangedNothingMayBeSentAgain(t *testing.T) {
 	s.do("POST", "/api/v1/groups", `{"name":"lobby"}`).want(201)
 	before := s.revision()
 	s.do("POST", "/api/v1/groups/lobby/start?dryRun=true", nil, keyed, "k").want(200)
-	if after := s.revision(); after != before {
-		t.Errorf("a dry run moved the store from %d to %d", before, after)
+	if keys := s.moved(before); len(keys) > 0 {
+		t.Errorf("a dry run moved the store: %v", keys)
 	}
 	s.do("POST", "/api/v1/groups/lobby/start", nil, keyed, "k").want(200).is("count", 1)
 	s.do("POST", "/api/v1/groups/lobby/start", nil, keyed, "k").want(200).is("count", 1)

@@ -15,14 +15,17 @@ const patience = 4 * time.Second
 // errNoAnswer is the cause of a context that ended because etcd did not answer.
 var errNoAnswer = errors.New("etcd did not answer in time")
 
-// InTime asks etcd something on behalf of a request, which would else wait as long
-// as etcd is away. Unavailable, telling how the fleet is operated meanwhile, when
-// there is no answer in a few seconds: what was asked for may have happened then.
+// InTime asks etcd something on behalf of a request, which would otherwise wait as long as
+// etcd is away. Unavailable when there is no answer in a few seconds, or only a closed
+// connection, as from a load balancer: what was asked for may have happened then. The message
+// says how the fleet is operated meanwhile.
 func InTime(ctx context.Context, ask func(context.Context) error) error {
 	bounded, cancel := context.WithTimeoutCause(ctx, patience, errNoAnswer)
 	defer cancel()
 	err := ask(bounded)
-	if err == nil || ctx.Err() != nil || !errors.Is(context.Cause(bounded), errNoAnswer) {
+	silent := errors.Is(context.Cause(bounded), errNoAnswer)
+	refused := errs.Is(err, errs.Unavailable) && errs.MessageOf(err) == errs.MessageOf(nil)
+	if err == nil || ctx.Err() != nil || !silent && !refused {
 		return err
 	}
 	return &errs.Error{
