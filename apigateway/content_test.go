@@ -204,7 +204,10 @@ func TestRolesAndTokensOfEarlierVersionsKeepTheContentTheyCouldChange(t *testing
 		record, _ := s.view.Snapshot().APITokens.Get(id)
 		old := *record
 		old.Edition = 0
-		_, err := s.store.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Replace(store.APITokenKey(id), old, record.ModRev)}})
+		rev, err := s.store.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Replace(store.APITokenKey(id), old, record.ModRev)}})
+		if err == nil {
+			_, err = s.view.WaitRev(t.Context(), rev)
+		}
 		return await.Unless(err == nil, "%v", err)
 	})
 	if got := has(token); !slices.Equal(got, []string{"templates.content"}) {
