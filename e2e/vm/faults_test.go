@@ -57,7 +57,7 @@ func TestAPowerCutWhileAWorldIsWritten(t *testing.T) {
 		least := a.counted()
 		switch cut {
 		case 1: // while another group is started
-			a.do("POST", "/api/v1/groups", map[string]any{"name": "fresh", "templates": []string{"demo/arena"}, "command": "cat", "minInstances": 5, "maxInstances": 5, "memoryMb": 16, "stopCommand": ""}, nil)
+			a.do("POST", "/api/v1/groups", map[string]any{"name": "fresh", "templates": []string{"demo/arena"}, "fileModifications": []string{"server.properties"}, "command": "cat", "minInstances": 5, "maxInstances": 5, "memoryMb": 16, "stopCommand": ""}, nil)
 		case 2: // while it is stopped
 			a.do("DELETE", "/api/v1/groups/fresh", nil, nil)
 		}
