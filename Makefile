@@ -109,7 +109,7 @@ references: $(TOOLS) ## write docs/reference anew from its sources
 .PHONY: build
 build: ## the binaries of all services and commands in bin/
 	@mkdir -p bin
-	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ \
+	go build -trimpath -ldflags '-X github.com/orreryhq/orrery/libs/telemetry.version=$(VERSION)' -o bin/ \
 		$$(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' work | grep -v '/orrery/e2e/')
 
 .PHONY: images

@@ -31,9 +31,6 @@ import (
 // gcPercent is how much garbage, relative to what is in use, is let to pile up.
 const gcPercent = 50
 
-// version is stamped by the linker.
-var version = "dev"
-
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 // run is the program: 0 after a clean end, 1 when something failed, 2 when the
@@ -59,7 +56,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "standalone:", err)
 		return 2
 	case f.version:
-		fmt.Fprintln(stdout, "orrery standalone", version)
+		fmt.Fprintln(stdout, "orrery standalone", telemetry.Version())
 		return 0
 	}
 	ctx, stop := lifecycle.WithSignals(context.Background(), o.Log, os.Exit)
@@ -167,7 +164,7 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 		}
 		o.ProgramsDir = dir
 	}
-	o.Node, o.Version = fleet.NodeID(node), version
+	o.Node, o.Version = fleet.NodeID(node), telemetry.Version()
 	level := "info"
 	if f.debug {
 		level = "debug"

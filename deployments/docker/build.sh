@@ -18,7 +18,9 @@ if [ ${#targets[@]} -eq 0 ]; then
 fi
 
 binaries() {
-	local flags=(-trimpath -ldflags '-s -w') services=(apigateway scheduler enforcer templatesvc nodeagent) packages=()
+	local version services=(apigateway scheduler enforcer templatesvc nodeagent) packages=()
+	version=$(git describe --tags --always --dirty 2>/dev/null || echo devel)
+	local flags=(-trimpath -ldflags "-s -w -X github.com/orreryhq/orrery/libs/telemetry.version=$version")
 	for service in "${services[@]}"; do
 		packages+=("./$service/cmd/$service")
 	done

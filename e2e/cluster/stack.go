@@ -32,9 +32,9 @@ func startStack(t testing.TB, o Options) Local {
 			DataDir: o.DataDir, Listen: "127.0.0.1:0",
 			MemoryMiB: o.MemoryMiB, CPU: o.CPU, UnsafeNoFsync: true,
 			MaxCPUPercent: 100, // all nodes of a test measure the same processors
-			Keep:    func(context.Context) bool { return o.KeepInstances },
-			Log:     slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
-			OnReady: func(r stack.Ready) { ready <- r },
+			Keep:          func(context.Context) bool { return o.KeepInstances },
+			Log:           slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
+			OnReady:       func(r stack.Ready) { ready <- r },
 		})
 	}()
 	select {

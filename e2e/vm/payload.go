@@ -63,7 +63,7 @@ func build(t testing.TB, dir, version string, packages []string) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=" + version, "-o", dir + "/"}, packages...)
+	args := append([]string{"go", "build", "-trimpath", "-ldflags", "-s -w -X github.com/orreryhq/orrery/libs/telemetry.version=" + version, "-o", dir + "/"}, packages...)
 	run(t, repository(t), args...)
 }
 

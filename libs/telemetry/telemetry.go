@@ -72,9 +72,15 @@ func checkFormat(s string) error {
 	return nil
 }
 
-// Version is what the binary knows about its own source: the module's version,
-// else the commit, else "devel".
+// version is set by the linker: see the target build of the Makefile.
+var version string
+
+// Version is the version that the program was built as: the linker's, else the module's, else
+// the commit, else "devel".
 func Version() string {
+	if version != "" {
+		return version
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "devel"

@@ -26,13 +26,11 @@ func run(args []string, stderr io.Writer) int {
 	if err := fs.Parse(args); err != nil {
 		return 2
 	}
-	if err := serve(*network, ":"+os.Getenv("ORRERY_PORT"), *reuse); err != nil {
-		fmt.Fprintln(stderr, "holdport:", err)
-		return 1
-	}
-	return 0
+	fmt.Fprintln(stderr, "holdport:", serve(*network, ":"+os.Getenv("ORRERY_PORT"), *reuse))
+	return 1
 }
 
+// serve serves until it fails.
 func serve(network, address string, reuse bool) error {
 	if network == "udp" {
 		c, err := net.ListenPacket("udp", address)

@@ -232,7 +232,9 @@ func TestARunThatWasNeverReadyIsFollowedByAPause(t *testing.T) {
 }
 
 func TestAStartThatMaySucceedLaterIsTriedThreeTimes(t *testing.T) {
-	failed := func(run int, why fleet.Reason) machine.Failed { return machine.Failed{Run: run, Reason: why, Message: "no luck"} }
+	failed := func(run int, why fleet.Reason) machine.Failed {
+		return machine.Failed{Run: run, Reason: why, Message: "no luck"}
+	}
 	over := func(run int) machine.Elapsed { return machine.Elapsed{Run: run, Timer: machine.RestartTimer} }
 	s := begin(t).on(placed(1), failed(1, fleet.ReasonTemplateFetch)).is(machine.Waiting, fleet.Preparing, fleet.ReasonTemplateFetch)
 	s.did(machine.Wake{Run: 1, Timer: machine.RestartTimer, After: time.Second})
