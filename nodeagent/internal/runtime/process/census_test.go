@@ -1,0 +1,104 @@
+package process
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+)
+
+// sleeper starts a process that carries an instance's mark, and is its pid and start.
+func sleeper(t testing.TB, instance string) (int, uint64) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+	cmd.Env = append(os.Environ(), markName+"="+instance)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	s, ok, err := readStat(cmd.Process.Pid)
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	return cmd.Process.Pid, s.start
+}
+
+func TestACensusFindsAProcessHoweverOftenItHasLooked(t *testing.T) {
+	pid, start := sleeper(t, "census-1")
+	var c census
+	for _, since := range []uint64{0, start, start + 1, start, 0, start + 1} {
+		ids, err := c.marked("agent", "census-1", 0, since)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := len(ids) == 1 && ids[0].PID == pid && ids[0].Start == start
+		if since <= start && !found || since > start && len(ids) > 0 {
+			t.Errorf("those that started at %d or later are %v, the process started at %d", since, ids, start)
+		}
+	}
+}
+
+func TestACensusRemembersThoseThatLiveAlone(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var c census
+	look := func() map[int]age {
+		t.Helper()
+		if _, err := c.take(1 << 62); err != nil {
+			t.Fatal(err)
+		}
+		return c.ages
+	}
+	if _, ok := look()[cmd.Process.Pid]; !ok {
+		t.Errorf("process %d is not among %v", cmd.Process.Pid, c.ages)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if _, ok := look()[cmd.Process.Pid]; ok {
+		t.Errorf("process %d is remembered after its end", cmd.Process.Pid)
+	}
+	processes, err := living()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pid, known := range look() {
+		if s, ok := processes[pid]; ok && s.start != known.start {
+			t.Errorf("process %d started at %d, remembered is %d", pid, s.start, known.start)
+		}
+	}
+}
+
+func TestManyWhoAskAtOnceShareALookAtTheOldestOfWhatTheyWant(t *testing.T) {
+	pid, start := sleeper(t, "census-2")
+	var c census
+	c.looking.Lock() // so that all of them wait for one look
+	found := make(chan bool, 20)
+	for n := range cap(found) {
+		since := start + uint64(n%2)
+		go func() {
+			ids, err := c.marked("agent", "census-2", 0, since)
+			has := slices.ContainsFunc(ids, func(id runtime.ProcessID) bool { return id.PID == pid })
+			found <- err == nil && has == (since <= start)
+		}()
+	}
+	c.looking.Unlock()
+	for range cap(found) {
+		if !<-found {
+			t.Error("what was found is not what was asked for")
+		}
+	}
+}
+
+func BenchmarkCensus(b *testing.B) {
+	_, start := sleeper(b, "census-3")
+	var c census
+	for b.Loop() {
+		if _, err := c.marked("agent", "census-3", 0, start); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
