@@ -73,7 +73,10 @@ func measureLaunch(ctx context.Context, b *bench) error {
 	}
 	b.report("launch_p50_ms", quantile(launch, 0.5), "ms", limit)
 	b.report("launch_p99_ms", quantile(launch, 0.99), "ms", limit)
-	return s.measureHeal(ctx, b, events, limit)
+	if err := s.measureHeal(ctx, b, events, limit); err != nil {
+		return err
+	}
+	return s.measureRestart(ctx, b, events)
 }
 
 // measureHeal kills servers; each sample uses a fresh group, so that no back-off is measured.
