@@ -125,9 +125,9 @@ func globalsOf(f *file, gen *ast.GenDecl, spec *ast.ValueSpec, found func(*file,
 	}
 }
 
-// stamped reports whether the variable is the version that the linker sets in a command.
+// stamped reports whether the variable is the version that the linker sets.
 func stamped(f *file, name string) bool {
-	return f.syntax.Name.Name == "main" && name == "version"
+	return f.syntax.Name.Name == "telemetry" && name == "version"
 }
 
 func embedded(doc *ast.CommentGroup) bool {
