@@ -166,8 +166,8 @@ func (s *site) revision() int64 {
 
 // moved returns the keys that requests have written since a revision. It leaves out what the
 // gateway and templatesvc write in their own time: the entries that the audit gets after the
-// answer to a read, tickets that expire, and what is published. The content of an edit that is
-// refused is left out too: its lease ends by itself.
+// answer to a read, tickets that expire, transfers that end, and what is published. The content
+// of an edit that is refused is left out too: its lease ends by itself.
 func (s *site) moved(since int64) []string {
 	s.t.Helper()
 	now := s.revision()
@@ -191,14 +191,16 @@ func (s *site) moved(since int64) []string {
 	})
 }
 
-// written collects the keys of changes, without those of expired tickets.
+// written collects the keys of changes, without tickets that have expired and transfers that
+// have ended.
 type written []string
 
 func (w *written) Reset([]store.KeyValue, int64) {}
 
 func (w *written) Apply(changes []store.Change, _ int64) {
 	for _, c := range changes {
-		if !c.Removed || !strings.HasPrefix(c.Key, store.Tickets().String()) {
+		over := strings.HasPrefix(c.Key, store.Tickets().String()) || strings.HasPrefix(c.Key, store.TransferKey("").String())
+		if !c.Removed || !over {
 			*w = append(*w, c.Key)
 		}
 	}
