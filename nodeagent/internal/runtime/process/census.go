@@ -105,7 +105,7 @@ func (c *census) look(since uint64) (all []*seen, err error) {
 		}
 		var at unix.Stat_t
 		if err := unix.Fstatat(int(dir.Fd()), name, &at, 0); err != nil {
-			if isGone(err) {
+			if isGone(err) || errors.Is(err, fs.ErrPermission) {
 				continue
 			}
 			return nil, errs.As(errs.Unavailable, "process.look", &fs.PathError{Op: "stat", Path: "/proc/" + name, Err: err})

@@ -376,6 +376,6 @@ func (r *Runtime) Adopt(_ context.Context, s runtime.Spec, id runtime.Identity) 
 func (r *Runtime) newRun(s runtime.Spec, id runtime.Identity) *run {
 	return &run{
 		instance: s.InstanceID, owner: r.owner, runDir: s.RunDir, tmpDir: s.TmpDir, id: id, group: r.tree.Group(s.InstanceID),
-		limiter: r.limiter, terminal: r.terminal, trash: r.trash, census: r.census, killed: make(chan struct{}), exited: make(chan struct{}),
+		limiter: r.limiter, terminal: r.terminal, trash: r.trash, census: r.census, clearing: make(chan struct{}, 1), killed: make(chan struct{}), exited: make(chan struct{}),
 	}
 }

@@ -34,8 +34,11 @@ type run struct {
 	session int
 	// signal ended the wrapper itself; 0 when none did or it was not our child. Set before finish.
 	signal syscall.Signal
+	// clearing holds a value while somebody kills the tree: who comes second would find the
+	// marks of the next run.
+	clearing chan struct{}
 	// cleared is set once the group was emptied and removed: nothing is left to look for.
-	cleared atomic.Bool
+	cleared bool
 	// killed is closed when we ended the run ourselves: then a missing exit code is no riddle.
 	killed  chan struct{}
 	killing sync.Once
@@ -284,11 +287,17 @@ func (p *run) wasKilled() bool {
 // run that has ended nothing is: what carries its marks by now is the next one.
 func (p *run) killTree(ctx context.Context) error {
 	select {
+	case p.clearing <- struct{}{}:
+	case <-ctx.Done():
+		return errs.Wrap("process.killTree", ctx.Err())
+	}
+	defer func() { <-p.clearing }()
+	select {
 	case <-p.exited:
 		return nil
 	default:
 	}
-	if p.cleared.Load() {
+	if p.cleared {
 		return nil
 	}
 	var err error
@@ -298,6 +307,6 @@ func (p *run) killTree(ctx context.Context) error {
 	if err == nil { // what has left the group, or was never in one, is known by its marks
 		err = p.census.killMarked(ctx, p.owner, p.instance, p.session, p.id.Shell.Start)
 	}
-	p.cleared.Store(err == nil)
+	p.cleared = err == nil
 	return err
 }
