@@ -1,8 +1,13 @@
 package apigateway
 
 import (
+	"compress/gzip"
+	"encoding/json"
+	"io"
 	"strings"
 	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
 )
 
 func TestJSONForATerminalEndsWithANewline(t *testing.T) {
@@ -29,6 +34,33 @@ func TestJSONForATerminalEndsWithANewline(t *testing.T) {
 	etag := s.do("GET", "/openapi.json", nil).header.Get("ETag")
 	if got := s.do("GET", "/openapi.json", nil, "User-Agent", "curl/8.5.0", "If-None-Match", etag).want(304).raw; got != "" {
 		t.Errorf("304 with a body: %q", got)
+	}
+}
+
+func TestAPackedAnswerForATerminalIsOneGzipStream(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 8192})
+	s.group("lobby", nil)
+	for range 4 {
+		s.inside("lobby", "node-1")
+	}
+	for _, path := range []string{"/api/v1/services", "/api/instances", "/openapi.json"} {
+		r, err := s.try("GET", path, nil, "User-Agent", "HTTPie/3.2.2", "Accept-Encoding", "gzip")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.want(200).header.Get("Content-Encoding"); got != "gzip" {
+			t.Errorf("%s is encoded as %q", path, got)
+		}
+		packed := strings.NewReader(r.raw)
+		unpacked, err := gzip.NewReader(packed)
+		if err != nil {
+			t.Fatal(path, err)
+		}
+		unpacked.Multistream(false)
+		if text, err := io.ReadAll(unpacked); err != nil || !json.Valid(text) || packed.Len() > 0 {
+			t.Errorf("%s: %d bytes of JSON, then %d more: %v", path, len(text), packed.Len(), err)
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ func lastLine(c *gin.Context) {
 	defer func() { c.Writer = w.ResponseWriter }() // also in a panic
 	c.Next()
 	h := w.Header()
-	if w.last != 0 && w.last != '\n' && strings.HasPrefix(h.Get("Content-Type"), "application/json") && h.Get("Content-Length") == "" {
+	if w.last != 0 && w.last != '\n' && !w.encoded && strings.HasPrefix(h.Get("Content-Type"), "application/json") && h.Get("Content-Length") == "" {
 		_, _ = w.ResponseWriter.Write([]byte{'\n'}) // the caller is gone if this fails
 	}
 }
@@ -33,14 +33,19 @@ func printed(agent string) bool {
 	return false
 }
 
-// lined remembers the last byte of an answer.
+// lined remembers the last byte of an answer. encoded is true for one that its handler has
+// packed: nothing can be added to it.
 type lined struct {
 	gin.ResponseWriter
-	last byte
+	last    byte
+	encoded bool
 }
 
 // Write sends a part of the answer.
 func (w *lined) Write(p []byte) (int, error) {
+	if w.last == 0 { // later the packing has set it
+		w.encoded = w.Header().Get("Content-Encoding") != ""
+	}
 	n, err := w.ResponseWriter.Write(p)
 	if n > 0 {
 		w.last = p[n-1]
