@@ -79,30 +79,37 @@ func TestWhatAWatchedDirectoryHoldsIsToldAgainAndAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
 		var told []int64
+		take := func() []int64 {
+			mu.Lock()
+			defer mu.Unlock()
+			all := told
+			told = nil
+			return all
+		}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			disk.NewMeter().Watch(ctx, []string{dir}, func(n int64) { told = append(told, n/mib) })
+			disk.NewMeter().Watch(ctx, []string{dir}, func(n int64) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, n/mib)
+			})
 		}()
-		pass := func() { <-time.After(time.Minute); synctest.Wait() }
-		pass()
-		if len(told) < 2 || told[0] != 0 {
-			t.Errorf("an empty directory: %d MiB", told)
+		pass := func() []int64 { <-time.After(time.Minute); synctest.Wait(); return take() }
+		if got := pass(); len(got) < 2 || got[0] != 0 {
+			t.Errorf("an empty directory: %d MiB", got)
 		}
 		file := write(t, 3*mib, dir, "large")
-		told = nil
-		pass()
-		if len(told) == 0 || told[0] != 3 {
-			t.Errorf("a file of three: %d", told)
+		if got := pass(); len(got) == 0 || got[0] != 3 {
+			t.Errorf("a file of three: %d", got)
 		}
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
 		}
-		told = nil
-		pass()
-		if len(told) == 0 || told[0] != 0 {
-			t.Errorf("removed again: %d", told)
+		if got := pass(); len(got) == 0 || got[0] != 0 {
+			t.Errorf("removed again: %d", got)
 		}
 		cancel()
 		<-done
@@ -113,7 +120,7 @@ func TestASurveyTellsOfNewDirectoriesSoonAndOfOthersNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dirs := map[string][]string{"old": {t.TempDir()}, "gone": {filepath.Join(t.TempDir(), "nothing")}}
 		write(t, mib, dirs["old"][0], "a")
-		var all sync.Mutex // guards dirs
+		var all sync.Mutex // guards dirs and told
 		told := map[string][]int64{}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -123,22 +130,31 @@ func TestASurveyTellsOfNewDirectoriesSoonAndOfOthersNowAndThen(t *testing.T) {
 				all.Lock()
 				defer all.Unlock()
 				return maps.Clone(dirs)
-			}, func(name string, used int64) { told[name] = append(told[name], used/mib) })
+			}, func(name string, used int64) {
+				all.Lock()
+				defer all.Unlock()
+				told[name] = append(told[name], used/mib)
+			})
 		}()
-		pass := func(d time.Duration) { <-time.After(d); synctest.Wait() }
+		pass := func(d time.Duration) map[string][]int64 {
+			<-time.After(d)
+			synctest.Wait()
+			all.Lock()
+			defer all.Unlock()
+			return maps.Clone(told)
+		}
 		pass(time.Second)
 		fresh := t.TempDir()
 		write(t, 2*mib, fresh, "a")
 		all.Lock()
 		dirs["new"] = []string{fresh}
 		all.Unlock()
-		pass(10 * time.Second)
-		if want := (map[string][]int64{"old": {1}, "gone": {0}, "new": {2}}); !maps.EqualFunc(told, want, slices.Equal[[]int64]) {
-			t.Errorf("%v, want %v", told, want)
+		got := pass(10 * time.Second)
+		if want := (map[string][]int64{"old": {1}, "gone": {0}, "new": {2}}); !maps.EqualFunc(got, want, slices.Equal[[]int64]) {
+			t.Errorf("%v, want %v", got, want)
 		}
 		write(t, mib, fresh, "b")
-		pass(70 * time.Second)
-		if got := told["new"]; len(got) != 2 || got[1] != 3 {
+		if got := pass(70 * time.Second)["new"]; len(got) != 2 || got[1] != 3 {
 			t.Errorf("a minute later: %v", got)
 		}
 		cancel()
