@@ -39,12 +39,13 @@ func alertRules(t *testing.T) (all []rule) {
 }
 
 func TestAlertsAreAboutMetricsAndLabelsThatExist(t *testing.T) {
-	admin := cluster.Login(t, cluster.Start(t, cluster.Options{}))
+	c := cluster.Start(t, cluster.Options{})
+	admin := cluster.Login(t, c)
 	createGroup(t, admin, catGroup("lobby", map[string]any{"minInstances": 1}))
 	admin.AwaitRunning("lobby", 1)
 	var text string
 	await.That(t, "figures of the group", func() string {
-		text = string(admin.Do("GET", "/api/metrics", nil).OK(200).Body)
+		text = c.Metrics()
 		return await.Unless(strings.Contains(text, `orrery_enforcer_instances{group="lobby",state="ONLINE"} 1`) &&
 			strings.Contains(text, `orrery_enforcer_group_missing{group="lobby"} 0`) &&
 			strings.Contains(text, `orrery_enforcer_group_paused{group="lobby"} 0`), "they are not there")

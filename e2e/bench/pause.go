@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -100,24 +99,7 @@ func placed(s *view.Snapshot, group fleet.GroupName) (n int) {
 
 // metric is the value of a metric without labels that a process exports.
 func metric(ctx context.Context, p *site.Process, name string) (float64, error) {
-	log, err := p.Log()
-	if err != nil {
-		return 0, err
-	}
-	found := adminAddress.FindAllSubmatch(log, -1)
-	if found == nil {
-		return 0, fmt.Errorf("the log of %s names no admin listener", p.Name)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(found[len(found)-1][1])+"/metrics", nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := (&http.Client{}).Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
+	text, err := p.Metrics(ctx)
 	if err != nil {
 		return 0, err
 	}

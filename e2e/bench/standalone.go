@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -105,8 +104,6 @@ func (s *server) collect(ctx context.Context) error {
 		Method: http.MethodGet, URL: "http://" + admin + "/debug/pprof/heap?gc=1", Token: secret,
 	}, nil)
 }
-
-var adminAddress = regexp.MustCompile(`admin listener is up".* address=(\S+)`)
 
 // rssMiB is the resident memory of the process now.
 func (s *server) rssMiB() (float64, error) { return memoryMiB(s.cmd.Process.Pid, "VmRSS:") }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/exp/trace"
+
+	"github.com/orreryhq/orrery/e2e/cluster/site"
 )
 
 // span is one region of the program's execution trace, or a moment seen by the client.
@@ -126,12 +128,11 @@ func (s *server) admin() (address, secret string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	found := adminAddress.FindSubmatch(log)
-	if found == nil {
-		return "", "", fmt.Errorf("the log names no admin listener")
+	if address, err = site.AdminAddress(log); err != nil {
+		return "", "", err
 	}
 	b, err := os.ReadFile(filepath.Join(s.dir, "cluster-secret"))
-	return string(found[1]), strings.TrimSpace(string(b)), err
+	return address, strings.TrimSpace(string(b)), err
 }
 
 // readSpans reads the regions of an execution trace, the earliest first.

@@ -47,6 +47,8 @@ type Local interface {
 	Etcd() string
 	// SecretFile holds the cluster's secret.
 	SecretFile() string
+	// Metrics is the text of the metrics of all programs, one after the other.
+	Metrics() string
 }
 
 // Start runs a cluster until the test ends, with the runner ORRERY_E2E names.

@@ -87,6 +87,23 @@ func (p *processes) PasswordFile() string { return p.site.PasswordFile() }
 func (p *processes) Etcd() string         { return strings.Join(p.site.Endpoints(), ",") }
 func (p *processes) SecretFile() string   { return p.site.SecretFile() }
 
+// Metrics asks the admin listener of every program but etcd.
+func (p *processes) Metrics() string {
+	p.t.Helper()
+	var all []byte
+	for _, process := range p.site.Processes() {
+		if strings.HasPrefix(process.Name, "etcd") {
+			continue
+		}
+		text, err := process.Metrics(Bounded(p.t))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		all = append(all, text...)
+	}
+	return string(all)
+}
+
 // Stop ends the programs one by one: first what decides, then the node, etcd last.
 func (p *processes) Stop() {
 	p.once.Do(func() {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -55,6 +56,11 @@ func (c *inProcess) TemplateDir() string  { return filepath.Join(c.dir, "templat
 func (c *inProcess) PasswordFile() string { return c.ready.PasswordFile }
 func (c *inProcess) Etcd() string         { return c.ready.Etcd }
 func (c *inProcess) SecretFile() string   { return filepath.Join(c.dir, "cluster-secret") }
+
+// Metrics asks the gateway: all parts of a stack export in one registry.
+func (c *inProcess) Metrics() string {
+	return string(Login(c.t, c).Do(http.MethodGet, "/api/metrics", nil).OK(http.StatusOK).Body)
+}
 
 func (c *inProcess) Stop() {
 	c.once.Do(func() {

@@ -1,10 +1,14 @@
 package site
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"sync"
 	"syscall"
 	"time"
@@ -123,6 +127,39 @@ func (p *Process) Ended() []string {
 
 // Log is all it has said, in every run.
 func (p *Process) Log() ([]byte, error) { return os.ReadFile(p.log) }
+
+var adminAddress = regexp.MustCompile(`admin listener is up".* address=(\S+)`)
+
+// AdminAddress is the address of the admin listener that a program's log names last.
+func AdminAddress(log []byte) (string, error) {
+	found := adminAddress.FindAllSubmatch(log, -1)
+	if found == nil {
+		return "", errors.New("the log names no admin listener")
+	}
+	return string(found[len(found)-1][1]), nil
+}
+
+// Metrics is the text of all metrics that it exports.
+func (p *Process) Metrics(ctx context.Context) ([]byte, error) {
+	log, err := p.Log()
+	if err != nil {
+		return nil, err
+	}
+	address, err := AdminAddress(log)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of %s: %w", p.Name, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := (&http.Client{}).Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(resp.Body)
+}
 
 // Kill ends it at once, as kill -9 does, and waits. It does nothing when it does not run.
 func (p *Process) Kill() {
