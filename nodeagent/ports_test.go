@@ -16,12 +16,17 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 )
 
-// lingering is for how many seconds the kernel keeps connections of a holder: it keeps
-// those of others for a minute.
-const lingering = 3
-
-// holdPort is a server on PORT that keeps its connections open. Its kind is TEST_HOLDS.
+// holdPort is a server on PORT that keeps its connections open. Its kind is TEST_HOLDS. It
+// adds a line to the file world when it starts.
 func holdPort() int {
+	world, err := os.OpenFile("world", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = world.WriteString("started\n")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	address, kind := "127.0.0.1:"+os.Getenv("ORRERY_PORT"), os.Getenv("TEST_HOLDS")
 	if kind == "udp" {
 		if _, err := net.ListenPacket("udp", address); err != nil {
@@ -32,13 +37,11 @@ func holdPort() int {
 	}
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
-			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_LINGER2, lingering)
 			if kind == "tcp without SO_REUSEADDR" {
 				_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 0)
 			}
 		})
 	}}
-	config.SetMultipathTCP(false) // which has no TCP_LINGER2
 	l, err := config.Listen(context.Background(), "tcp", address)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -68,17 +71,20 @@ func holder(kind string) fleet.Plan {
 	return p
 }
 
-// visit opens a connection to a server, which it keeps until the test ends.
-func visit(t *testing.T, port int) {
+// visit opens a connection to a server, which it keeps until the test ends or leave is
+// called. leave resets the connection, and the kernel keeps nothing of it.
+func visit(t *testing.T, port int) (leave func()) {
 	t.Helper()
 	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Close() })
+	leave = func() { _, _ = c.(*net.TCPConn).SetLinger(0), c.Close() }
+	t.Cleanup(leave)
 	if _, err := c.Read(make([]byte, 5)); err != nil {
 		t.Fatal(err)
 	}
+	return leave
 }
 
 func (s *site) blocked() []fleet.BlockedPort {
@@ -106,9 +112,9 @@ func TestAKilledServerIsStartedAgainOnItsPort(t *testing.T) {
 			port := freePort(t)
 			s.place("aaaaaa", 1, holder(kind), port)
 			first := s.awaitState("aaaaaa", 1, fleet.Online)
+			var leave []func()
 			if kind != "udp" {
-				visit(t, port)
-				visit(t, port)
+				leave = append(leave, visit(t, port), visit(t, port))
 			}
 			if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
@@ -117,6 +123,9 @@ func TestAKilledServerIsStartedAgainOnItsPort(t *testing.T) {
 				st := s.await("aaaaaa", "why it waits", func(st fleet.Status) bool { return st.Reason == fleet.ReasonPortReleasing })
 				if st.State != fleet.Starting || !strings.Contains(st.Message, "2 connections of a program that has ended") {
 					t.Errorf("status %+v", st)
+				}
+				for _, leave := range leave {
+					leave()
 				}
 			}
 			st := s.await("aaaaaa", "the next run", func(st fleet.Status) bool { return st.State.Terminal() || st.State == fleet.Online && st.Restarts > 0 })
@@ -139,7 +148,7 @@ func TestANewInstanceWithOtherPortsDoesNotWaitForLeftovers(t *testing.T) {
 	plan.OnCrash, plan.Ports = fleet.CrashReplace, fleet.PortRange{Start: port, End: port + 1}
 	s.place("aaaaaa", 1, plan, port)
 	first := s.awaitState("aaaaaa", 1, fleet.Online)
-	visit(t, port)
+	leave := visit(t, port)
 	if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +161,31 @@ func TestANewInstanceWithOtherPortsDoesNotWaitForLeftovers(t *testing.T) {
 	if blocked := s.blocked(); len(blocked) != 1 || blocked[0].Port != port {
 		t.Errorf("blocked %+v", blocked)
 	}
+	leave()
 	s.awaitUnblocked()
+}
+
+func TestAnAgentThatIsRestartedWhileAServerWaitsForItsPortKeepsTheDirectory(t *testing.T) {
+	s := newSite(t)
+	s.start(nil)
+	port, id := freePort(t), s.id(1)
+	s.place(id, 1, holder("tcp without SO_REUSEADDR"), port)
+	first := s.awaitState(id, 1, fleet.Online)
+	leave := visit(t, port)
+	if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	s.await(id, "the wait", func(st fleet.Status) bool { return st.Reason == fleet.ReasonPortReleasing })
+	s.stop()
+	s.start(taking)
+	leave()
+	st := s.await(id, "the next run", func(st fleet.Status) bool { return st.State.Terminal() || st.State == fleet.Online })
+	if st.State != fleet.Online || st.Restarts != 1 || st.PID == first.PID {
+		t.Errorf("status %+v", st)
+	}
+	if world := s.running(id, "world"); world != "started\nstarted\n" {
+		t.Errorf("the world holds %q", world)
+	}
 }
 
 func TestAStopEndsTheWaitForAPort(t *testing.T) {

@@ -312,13 +312,23 @@ func (t *step) lost(e Lost) {
 		t.end(fleet.Failed, fleet.ReasonNodeLost, "its node was lost before it was started", nil, t.now)
 		return
 	}
-	if t.Phase == Launching { // it was never started as far as anybody knows
-		t.Alive = false
-		t.Run++
-		t.prepare()
+	if t.Phase == Launching { // it may have been started and have ended while no agent looked
+		t.relaunch(e.Rebooted)
 		return
 	}
 	t.gone(fleet.Exit{}, cause{rebooted: e.Rebooted, expired: e.Expired}, t.now)
+}
+
+// relaunch starts a run again of which nothing is left. It keeps what servers wrote into
+// the directory, unless a power cut may have damaged it.
+func (t *step) relaunch(rebooted bool) {
+	t.Alive = false
+	if !rebooted {
+		t.again()
+		return
+	}
+	t.Run++
+	t.prepare()
 }
 
 // maxNote and maxNotes bound what one part of a message may take, and how many there are.

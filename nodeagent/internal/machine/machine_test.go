@@ -317,7 +317,16 @@ func TestRecovery(t *testing.T) {
 	})
 	t.Run("a launch with an unknown outcome is looked for", func(t *testing.T) {
 		s := begin(t).on(placed(1), prepared(1, nil), machine.Recovered{}).did(machine.Adopt{Run: 1})
-		s.on(machine.Lost{Run: 1}).did(machine.Prepare{Run: 2})
+		rebooted := *s
+		s.on(machine.Lost{Run: 1}).did(machine.Launch{Run: 2})
+		rebooted.on(machine.Lost{Run: 1, Rebooted: true}).did(machine.Prepare{Run: 2})
+	})
+	t.Run("a restart in place keeps the directory", func(t *testing.T) {
+		s := running(t, restarting).on(exited(1, 1), machine.Delayed{Run: 2, Message: "two connections"}, machine.Recovered{}).did(machine.Adopt{Run: 2})
+		rebooted := *s
+		s.on(machine.Lost{Run: 2}).did(machine.Launch{Run: 3}).is(machine.Launching, fleet.Starting, fleet.ReasonPortReleasing)
+		s.on(started(3)).is(machine.Online, fleet.Online, fleet.ReasonRestartedInPlace)
+		rebooted.on(machine.Lost{Run: 2, Rebooted: true}).did(machine.Prepare{Run: 3})
 	})
 	t.Run("a living process is adopted", func(t *testing.T) {
 		s := running(t, nil).on(machine.Recovered{}).did(machine.Adopt{Run: 1})
@@ -385,7 +394,7 @@ func TestARestartOfTheHostIsNotCounted(t *testing.T) {
 }
 
 func TestWhatTheStoreKnowsIsTakenUp(t *testing.T) {
-	adopt, again := machine.Adopt{Run: 1}, machine.Prepare{Run: 2}
+	adopt, again := machine.Adopt{Run: 1}, machine.Launch{Run: 2}
 	cases := []struct {
 		state  fleet.State
 		asked  []machine.Effect

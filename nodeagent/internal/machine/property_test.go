@@ -12,6 +12,9 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
 )
 
+// maxTries is how often in a row a start may fail.
+const maxTries = 3
+
 // world performs effects the way an agent and an operating system would, but at
 // any time and with any outcome.
 type world struct {
@@ -20,6 +23,8 @@ type world struct {
 	now     time.Time
 	process int // run of the living process, 0 when none lives
 	helper  machine.Effect
+	// written is the generation that a process ran of since its directory was prepared.
+	written int64
 }
 
 func (w *world) step(e machine.Event) {
@@ -36,7 +41,19 @@ func (w *world) step(e machine.Event) {
 	w.check(before, e)
 	for _, f := range effects {
 		w.perform(f)
+		if _, ok := f.(machine.Prepare); ok {
+			w.checkPrepare(e)
+		}
 	}
+}
+
+// checkPrepare fails when a directory in which a server wrote is prepared again without need.
+func (w *world) checkPrepare(e machine.Event) {
+	lost, _ := e.(machine.Lost)
+	if w.written == w.state.Placement.Generation && !lost.Rebooted && w.state.TokenHash != "" {
+		w.t.Fatalf("%T has the directory of a server that ran prepared again", e)
+	}
+	w.written = 0
 }
 
 func (w *world) check(before machine.State, e machine.Event) {
@@ -61,6 +78,9 @@ func (w *world) check(before machine.State, e machine.Event) {
 	}
 	if w.state.Phase == machine.Ended && w.process != 0 {
 		w.t.Fatalf("%T ended the instance beside a living process", e)
+	}
+	if w.state.Tries >= maxTries && w.state.Phase == machine.Waiting {
+		w.t.Fatalf("%T has a start tried after %d failures in a row", e, w.state.Tries)
 	}
 	if w.state.Phase == machine.Ended != is.State.Terminal() && w.state.Phase != machine.Doubtful && w.state.Phase != "" {
 		w.t.Fatalf("phase %s shows %s", w.state.Phase, is.State)
@@ -87,8 +107,8 @@ func (w *world) perform(f machine.Effect) {
 			w.t.Fatalf("%T under a living process", f)
 		}
 	}
-	if _, ok := f.(machine.Launch); ok && w.process != 0 {
-		w.t.Fatal("a second process")
+	if _, ok := f.(machine.Launch); ok && (w.process != 0 || w.state.Unbuilt) {
+		w.t.Fatalf("a launch beside process %d, of a directory that is not built: %v", w.process, w.state.Unbuilt)
 	}
 }
 
@@ -108,7 +128,7 @@ func (w *world) answer(t *rapid.T) {
 		w.step(machine.Failed{Run: h.Run, Reason: fleet.ReasonPrepareFailed})
 	case machine.Launch:
 		if good {
-			w.process = h.Run
+			w.process, w.written = h.Run, w.state.Placement.Generation
 			w.step(machine.Started{Run: h.Run, PID: 1, At: w.now})
 			return
 		}
@@ -187,7 +207,7 @@ func TestNoOrderOfEventsBreaksTheInvariants(t *testing.T) {
 			},
 			"restarted agent": func(t *rapid.T) {
 				if _, launching := w.helper.(machine.Launch); launching && rapid.Bool().Draw(t, "launched") {
-					w.process = w.state.Run
+					w.process, w.written = w.state.Run, w.state.Placement.Generation
 				}
 				w.helper = nil
 				if w.process != 0 && rapid.Bool().Draw(t, "died meanwhile") {
