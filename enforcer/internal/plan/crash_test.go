@@ -335,6 +335,29 @@ func TestACommandThatDoesNotExistIsNotTriedAgainBeforeSomethingChanges(t *testin
 	}
 }
 
+func TestTheMinimumIsHeldBesideAnInstanceStartedByHandWhoseCommandDoesNotExist(t *testing.T) {
+	for static, want := range map[bool]string{false: "create minimum for i00001: Replacement", true: "again i00001: Replacement"} {
+		s := loops(t)
+		s.group.Spec.Static.Enabled = static
+		s.group.Spec.Scaling.Min = 1
+		s.add(crashed(at(0)))
+		s.add(manual, in(alive, fleet.Failed, fleet.ReasonCommandMissing, at(0)))
+		if got, _ := s.step(at(time.Minute)); short(got) != want {
+			t.Errorf("static %v: %s, want %s", static, short(got), want)
+		}
+	}
+}
+
+func TestAStaticInstanceStartedByHandWhoseCommandDoesNotExistGetsNoSecondBesideIt(t *testing.T) {
+	s := loops(t)
+	s.group.Spec.Static.Enabled = true
+	s.group.Spec.Scaling.Min = 1
+	s.add(manual, in(alive, fleet.Failed, fleet.ReasonCommandMissing, at(0)))
+	if got, _ := s.step(at(time.Minute)); len(got) != 0 {
+		t.Errorf("%s", short(got))
+	}
+}
+
 func TestAFrozenInstanceWhoseCommandDoesNotExistIsCountedOnce(t *testing.T) {
 	s := loops(t)
 	s.group.Spec.Scaling.Min = 2

@@ -46,7 +46,7 @@ func (p *pass) starts() []Action {
 			out = append(out, p.replacement(i))
 		}
 	}
-	lacking := min(p.target()-living-leaving-p.countUncured()-len(out), room-len(out))
+	lacking := min(p.target()-living-leaving-p.countUnfixed(true)-len(out), room-len(out))
 	if p.spec().Static.Enabled {
 		out = p.revive(out, lacking)
 	} else {
@@ -108,7 +108,7 @@ func (p *pass) agentLeaves(i *fleet.Instance) bool {
 // needsHealing reports whether an instance that was started by hand ended unasked,
 // made room for another, or is displaced, and nobody was started in its place yet.
 func (p *pass) needsHealing(i *fleet.Instance) bool {
-	if p.busy[i.Intent.ID] || p.replaced[i.Intent.ID] || p.own(i) || i.Intent.Frozen || p.uncured(i) {
+	if p.busy[i.Intent.ID] || p.replaced[i.Intent.ID] || p.own(i) || i.Intent.Frozen || p.unfixed(i) {
 		return false
 	}
 	heals := p.spec().OnCrash != fleet.CrashStop || i.EndedByPlatform()
@@ -138,7 +138,7 @@ func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) 
 	var crashed []*fleet.Instance
 	for _, i := range p.all {
 		ended := i.EndedUnasked() && !p.agentLeaves(i)
-		if (ended || p.displaced(i)) && p.own(i) && !i.Intent.Frozen && !p.uncured(i) && !p.replaced[i.Intent.ID] && !p.busy[i.Intent.ID] && !occupied(i) {
+		if (ended || p.displaced(i)) && p.own(i) && !i.Intent.Frozen && !p.unfixed(i) && !p.replaced[i.Intent.ID] && !p.busy[i.Intent.ID] && !occupied(i) {
 			crashed = append(crashed, i)
 		}
 	}
@@ -154,24 +154,26 @@ func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) 
 	return out
 }
 
-// uncured reports whether the command of an instance could not be run, and nothing has
-// changed since that may cure it: the group, what it inherits, a template, or a reset of
-// its crashes. Such an instance keeps its place.
-func (p *pass) uncured(i *fleet.Instance) bool {
+// unfixed reports whether the command of an instance could not be run, and nothing has
+// changed since that may fix it: the group, what it inherits, a template, or a reset of
+// its crashes. Such an instance is not started again, and keeps its place.
+func (p *pass) unfixed(i *fleet.Instance) bool {
 	if !i.Unrunnable() || p.replaced[i.Intent.ID] || i.Intent.GroupRevision != p.group().Revision || p.in.republished(i.Intent.Plan) {
 		return false
 	}
-	cured := p.group().CrashesResetAt
+	fixed := p.group().CrashesResetAt
 	for _, a := range p.in.Ancestors {
-		cured = latest(cured, a.UpdatedAt)
+		fixed = latest(fixed, a.UpdatedAt)
 	}
-	return i.FinishedAt().After(cured)
+	return i.FinishedAt().After(fixed)
 }
 
-func (p *pass) countUncured() int {
+// countUnfixed counts the unfixed instances that the enforcer started, or those that were
+// started by hand. Only the former have a place within the minimum.
+func (p *pass) countUnfixed(own bool) int {
 	n := 0
 	for _, i := range p.all {
-		if p.uncured(i) && !i.Intent.Frozen { // the frozen are counted by frozen
+		if p.unfixed(i) && p.own(i) == own && !i.Intent.Frozen { // the frozen are counted by frozen
 			n++
 		}
 	}
@@ -190,8 +192,8 @@ func (p *pass) ending() int {
 }
 
 // revive adds instances of a static group: those that ended first, crashed before
-// stopped and by ordinal, then new ones. For one that is about to end none is made: it
-// comes again itself, with its data.
+// stopped and by ordinal, then new ones. None is made for one that is about to end or is
+// unfixed: it is started again itself, with its data.
 func (p *pass) revive(out []Action, lacking int) []Action {
 	planned := map[fleet.InstanceID]bool{}
 	for _, a := range out {
@@ -199,14 +201,14 @@ func (p *pass) revive(out []Action, lacking int) []Action {
 	}
 	var ended []*fleet.Instance
 	for _, i := range p.all {
-		if i.Terminal() && !p.busy[i.Intent.ID] && !planned[i.Intent.ID] && !p.agentLeaves(i) && !i.Intent.Frozen && !p.uncured(i) {
+		if i.Terminal() && !p.busy[i.Intent.ID] && !planned[i.Intent.ID] && !p.agentLeaves(i) && !i.Intent.Frozen && !p.unfixed(i) {
 			ended = append(ended, i)
 		}
 	}
 	slices.SortStableFunc(ended, func(a, b *fleet.Instance) int {
 		return cmp.Or(-compareBool(a.EndedUnasked(), b.EndedUnasked()), cmp.Compare(a.Intent.Ordinal, b.Intent.Ordinal))
 	})
-	fresh := lacking - p.ending()
+	fresh := lacking - p.ending() - p.countUnfixed(false)
 	for n := range max(0, lacking) {
 		switch {
 		case n >= len(ended) && n >= fresh:

@@ -59,7 +59,7 @@ func (p *pass) awaited(i *fleet.Instance) bool {
 		return false
 	}
 	return i.Intent.RestartPending || i.Intent.Frozen ||
-		g.Spec.Scaling.Mode != fleet.ScalingManual && (p.needsHealing(i) || p.agentLeaves(i) || p.own(i) && p.uncured(i))
+		g.Spec.Scaling.Mode != fleet.ScalingManual && (p.needsHealing(i) || p.agentLeaves(i) || p.own(i) && p.unfixed(i))
 }
 
 // spared are the latest that crashed, and until when the back-off counts that: so
