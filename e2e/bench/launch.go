@@ -79,27 +79,47 @@ func measureLaunch(ctx context.Context, b *bench) error {
 	return s.measureRestart(ctx, b, events)
 }
 
+// victim is a server that is to be killed.
+type victim struct {
+	group, uid string
+	pid        int
+}
+
+// startVictim declares a group of one server and waits until it is ready.
+func (s *server) startVictim(ctx context.Context, b *bench, events *eventStream, group string) (victim, error) {
+	if err := s.declare(ctx, b, group, 1); err != nil {
+		return victim{}, err
+	}
+	online, err := events.await(group, "RUNNING", "")
+	if err != nil {
+		return victim{}, err
+	}
+	var i struct{ PID int }
+	err = s.call(ctx, http.MethodGet, "/api/v1/services/"+online.UID, nil, &i)
+	return victim{group: group, uid: online.UID, pid: i.PID}, err
+}
+
+func (v victim) kill() error {
+	if err := syscall.Kill(v.pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("killing pid %d of %s: %w", v.pid, v.uid, err)
+	}
+	return nil
+}
+
 // measureHeal kills servers; each sample uses a fresh group, so that no back-off is measured.
 func (s *server) measureHeal(ctx context.Context, b *bench, events *eventStream, limit float64) error {
 	var seen, healed []time.Duration
 	for n := range heals + warmup {
 		group := "heal" + strconv.Itoa(n)
-		if err := s.declare(ctx, b, group, 1); err != nil {
-			return err
-		}
-		online, err := events.await(group, "RUNNING", "")
+		v, err := s.startVictim(ctx, b, events, group)
 		if err != nil {
 			return err
 		}
-		var i struct{ PID int }
-		if err := s.call(ctx, http.MethodGet, "/api/v1/services/"+online.UID, nil, &i); err != nil {
+		began := time.Now()
+		if err := v.kill(); err != nil {
 			return err
 		}
-		began := time.Now()
-		if err := syscall.Kill(i.PID, syscall.SIGKILL); err != nil {
-			return fmt.Errorf("killing pid %d of %s: %w", i.PID, online.UID, err)
-		}
-		crashed, err := events.await(group, "CRASHED", online.UID)
+		crashed, err := events.await(group, "CRASHED", v.uid)
 		if err != nil {
 			return err
 		}

@@ -60,6 +60,9 @@ type bench struct {
 	out io.Writer
 	// dir is a scratch directory, removed at the end.
 	dir string
+	// memory is a scratch directory in memory, removed at the end. The programs have their
+	// run directories in it, as the units for systemd say.
+	memory string
 	// etcdDir is where etcd's directories lie, when not in dir as everything else.
 	etcdDir string
 	// standalone and arena are the built programs.
@@ -113,7 +116,12 @@ func measureAll(ctx context.Context, wanted *regexp.Regexp, contentMiB int, stdo
 		return err
 	}
 	defer os.RemoveAll(dir)
-	b := &bench{out: stdout, dir: dir, contentMiB: contentMiB}
+	memory, err := os.MkdirTemp("/dev/shm", "orrery-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(memory)
+	b := &bench{out: stdout, dir: dir, memory: memory, contentMiB: contentMiB}
 	if b.standalone, err = b.build(ctx, "./standalone"); err != nil {
 		return err
 	}

@@ -33,12 +33,7 @@ func measureOperate(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	memory, err := os.MkdirTemp("/dev/shm", "orrery-bench-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(memory)
-	s, err := b.startStandalone(ctx, "-memory", "1000000", "-cpu", "1000000", "-run-dir", memory)
+	s, err := b.startStandalone(ctx, "-memory", "1000000", "-cpu", "1000000")
 	if err != nil {
 		return err
 	}

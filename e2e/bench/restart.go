@@ -30,6 +30,10 @@ type born struct {
 }
 
 func newBegin(dir string) (*begin, error) {
+	dir, err := os.MkdirTemp(dir, "begin-")
+	if err != nil {
+		return nil, err
+	}
 	fifo := filepath.Join(dir, "begun")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		return nil, err
@@ -79,27 +83,16 @@ func (s *server) measureRestart(ctx context.Context, b *bench, events *eventStre
 	var all []time.Duration
 	for n := range restarts + warmup {
 		group := "restart" + strconv.Itoa(n)
-		spec := map[string]any{"name": group, "command": "exec " + program.path, "onCrash": "restart", "memoryMb": 16, "minInstances": 1}
-		if err := s.call(ctx, http.MethodPost, "/api/v1/groups", spec, nil); err != nil {
-			return err
-		}
-		if _, err := events.await(group, "RUNNING", ""); err != nil {
-			return err
-		}
-		first, err := program.next()
+		first, err := s.startRestarted(ctx, events, program, group)
 		if err != nil {
 			return err
 		}
-		killed := time.Now()
-		if err := syscall.Kill(first.pid, syscall.SIGKILL); err != nil {
-			return err
-		}
-		second, err := program.next()
+		began, ended, err := program.killed(first)
 		if err != nil {
 			return err
 		}
 		if n >= warmup {
-			all = append(all, second.at.Sub(killed))
+			all = append(all, ended.Sub(began))
 		}
 		if err := s.call(ctx, http.MethodDelete, "/api/v1/groups/"+group, nil, nil); err != nil {
 			return err
@@ -108,6 +101,29 @@ func (s *server) measureRestart(ctx context.Context, b *bench, events *eventStre
 	b.report("restart_p50_ms", quantile(all, 0.5), "ms", limit)
 	b.report("restart_p99_ms", quantile(all, 0.99), "ms", limit)
 	return nil
+}
+
+// startRestarted declares a group whose one server its node restarts in place, and is the
+// server's process.
+func (s *server) startRestarted(ctx context.Context, events *eventStream, program *begin, group string) (born, error) {
+	spec := map[string]any{"name": group, "command": "exec " + program.path, "onCrash": "restart", "memoryMb": 16, "minInstances": 1}
+	if err := s.call(ctx, http.MethodPost, "/api/v1/groups", spec, nil); err != nil {
+		return born{}, err
+	}
+	if _, err := events.await(group, "RUNNING", ""); err != nil {
+		return born{}, err
+	}
+	return program.next()
+}
+
+// killed kills a process of the program, and is when it did so and when the next one began.
+func (b *begin) killed(process born) (killed, again time.Time, err error) {
+	killed = time.Now()
+	if err := syscall.Kill(process.pid, syscall.SIGKILL); err != nil {
+		return killed, again, err
+	}
+	next, err := b.next()
+	return killed, next.at, err
 }
 
 // limit is what the machine needs to wait for the end of the killed program, and to fork

@@ -42,7 +42,7 @@ func (b *bench) startStandalone(ctx context.Context, args ...string) (*server, e
 		return nil, err
 	}
 	defer log.Close()
-	args = append([]string{"-data", dir, "-listen", "127.0.0.1:0"}, args...)
+	args = append([]string{"-data", dir, "-run-dir", b.memory, "-listen", "127.0.0.1:0"}, args...)
 	s := &server{cmd: exec.Command(b.standalone, args...), dir: dir, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	began := time.Now()

@@ -9,8 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/exp/trace"
@@ -25,9 +25,9 @@ type span struct {
 	took time.Duration
 }
 
-// measureTrace prints what happens during one launch and one replacement of a killed
-// server: the regions that the program notes in its execution trace (commits, views,
-// preparation, start of the process, probes) between the client's first and last moment.
+// measureTrace prints what happens during one launch, one replacement of a killed server and
+// one restart in place: the regions that the program notes in its execution trace (commits,
+// views, preparation, start of the process, probes) between the first and the last moment.
 func measureTrace(ctx context.Context, b *bench) error {
 	s, err := b.startStandalone(ctx, "-memory", "1000000", "-cpu", "1000000")
 	if err != nil {
@@ -64,25 +64,40 @@ func measureTrace(ctx context.Context, b *bench) error {
 		return err
 	}
 
-	if err := s.declare(ctx, b, "healed", 1); err != nil {
+	var victim victim
+	heal := func() (began, ended time.Time, err error) {
+		began = time.Now()
+		if err := victim.kill(); err != nil {
+			return began, ended, err
+		}
+		again, err := events.await(victim.group, "RUNNING", "")
+		return began, again.at, err
+	}
+	for n := range warmup + 1 { // a fresh group each time, so that there is no back-off
+		if victim, err = s.startVictim(ctx, b, events, "healed"+strconv.Itoa(n)); err != nil {
+			return err
+		}
+		if n == warmup {
+			break
+		}
+		if _, _, err := heal(); err != nil {
+			return err
+		}
+	}
+	if err := s.printTrace(ctx, b.out, "heal", heal); err != nil {
 		return err
 	}
-	online, err := events.await("healed", "RUNNING", "")
+
+	program, err := newBegin(b.dir)
 	if err != nil {
 		return err
 	}
-	var i struct{ PID int }
-	if err := s.call(ctx, http.MethodGet, "/api/v1/services/"+online.UID, nil, &i); err != nil {
+	defer program.fifo.Close()
+	first, err := s.startRestarted(ctx, events, program, "restarted")
+	if err != nil {
 		return err
 	}
-	return s.printTrace(ctx, b.out, "heal", func() (time.Time, time.Time, error) {
-		began := time.Now()
-		if err := syscall.Kill(i.PID, syscall.SIGKILL); err != nil {
-			return began, began, fmt.Errorf("killing pid %d of %s: %w", i.PID, online.UID, err)
-		}
-		again, err := events.await("healed", "RUNNING", "")
-		return began, again.at, err
-	})
+	return s.printTrace(ctx, b.out, "restart", func() (time.Time, time.Time, error) { return program.killed(first) })
 }
 
 // printTrace records a second of the program's execution, does something meanwhile, and
