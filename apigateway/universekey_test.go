@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gin-gonic/gin"
+
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
 )
 
 // listed are the values of a field in an answer that is a list, in order.
@@ -161,4 +164,56 @@ func TestAFrozenInstanceIsShownSoAndStaysInUniversesList(t *testing.T) {
 	s.do("PATCH", "/api/instances/"+id+"/lifecycle?target=thaw", nil).want(400)
 	s.do("POST", "/api/instances", `{"configurationName":"lobby"}`).want(201).is("id", id)
 	s.user("eve", "VIEWER").do("POST", "/api/v1/services/lobby-1/freeze", nil).want(403)
+}
+
+func TestAnInstanceThatEndsDuringItsRequestStillSeesOnlyItsNetworks(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 8192})
+	s.group("lobby", nil)
+	s.group("vault", nil)
+	s.do("POST", "/api/v1/networks", `{"name":"main","lobbyGroup":"lobby"}`).want(201)
+	vault := s.inside("vault", "node-1")
+	for _, tc := range []struct {
+		route, path string
+		status      int
+	}{
+		{"/api/instances", "/api/instances", 200},
+		{"/api/instances/:id", "/api/instances/" + string(vault.id), 403},
+		{"/api/configurations", "/api/configurations", 200},
+		{"/api/configurations/:name", "/api/configurations/vault", 403},
+	} {
+		lobby := s.inside("lobby", "node-1")
+		late, _ := s.routeOf("GET", tc.path)
+		if late.Path != tc.route {
+			t.Fatalf("%s is served by %s", tc.path, late.Path)
+		}
+		answer := late.Handle
+		late.Path = tc.route + "/late"
+		late.Handle = func(c *gin.Context) { // the caller is known: its instance ends now
+			s.remove(lobby.id)
+			answer(c)
+		}
+		s.gateway.frame.Add(late)
+		r, err := lobby.try("GET", tc.path+"/late", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.want(tc.status); strings.Contains(r.raw, `"vault`) {
+			t.Errorf("%s shows the instance of another network: %s", tc.path, r.raw)
+		}
+	}
+}
+
+// remove deletes the records of an instance.
+func (s *site) remove(id fleet.InstanceID) {
+	s.t.Helper()
+	i, ok := s.view.Snapshot().Instances.Get(id)
+	if !ok {
+		s.t.Fatalf("no instance %s", id)
+	}
+	s.commit(
+		store.Remove(store.IntentKey(id), i.Intent.ModRev),
+		store.Remove(store.PlacementKey(i.Placement.Node, id), i.Placement.ModRev),
+		store.Remove(store.StatusKey(id), i.Status.ModRev),
+	)
 }

@@ -26,8 +26,8 @@ type asking struct {
 	// who is there when known is true.
 	who   auth.Identity
 	known bool
-	// own is the instance that asks with its own token.
-	own fleet.InstanceID
+	// own is the instance that asks with its own token; nil for other callers.
+	own *fleet.Instance
 }
 
 // asked is who makes the request; the zero value before anybody looked.
@@ -51,7 +51,21 @@ func Identity(c *gin.Context) (auth.Identity, bool) {
 
 // OwnInstance is the instance that makes the request with its own token; "" for other callers,
 // and on routes that are not for instances.
-func OwnInstance(c *gin.Context) fleet.InstanceID { return asked(c).own }
+func OwnInstance(c *gin.Context) fleet.InstanceID {
+	if i := asked(c).own; i != nil {
+		return i.Intent.ID
+	}
+	return ""
+}
+
+// OwnGroup is the group of OwnInstance; "" for other callers. It stays the same when the
+// instance ends during the request: the instance never becomes a caller that may see more.
+func OwnGroup(c *gin.Context) fleet.GroupName {
+	if i := asked(c).own; i != nil {
+		return i.Intent.Group
+	}
+	return ""
+}
 
 // Actor is who makes the request, for the records.
 func Actor(c *gin.Context) operate.Actor { return asked(c).by }
@@ -133,7 +147,7 @@ func (s *Server) own(c *gin.Context, renewing bool) {
 		return
 	}
 	by := operate.Actor{User: actorOf(i), IP: c.ClientIP(), RequestID: RequestID(c)}
-	note(c, &asking{by: by, own: i.Intent.ID})
+	note(c, &asking{by: by, own: i})
 	s.withinInstance(c, by.User)
 }
 
@@ -156,7 +170,7 @@ func (s *Server) instance(c *gin.Context, d Demand, i *fleet.Instance) {
 	_, ticket := Ticket(c)
 	own := d.caller == knownOrInstance || d.caller == knownOrItself && s.isNamed(c, i)
 	if own {
-		from.own = i.Intent.ID
+		from.own = i
 	}
 	note(c, from)
 	switch {

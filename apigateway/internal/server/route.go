@@ -82,7 +82,7 @@ func NeedsOrSelf(permissions ...auth.Permission) Demand {
 }
 
 // NeedsOrInstance is Needs that also lets in every instance with its own token. The handler
-// shows it only what OwnInstance may see.
+// shows it only what OwnGroup may see.
 func NeedsOrInstance(permissions ...auth.Permission) Demand {
 	return Demand{caller: knownOrInstance, permissions: permissions}
 }

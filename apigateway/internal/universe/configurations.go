@@ -29,7 +29,7 @@ func configuration(s *view.Snapshot, name string) (*fleet.Group, error) {
 // shown shows groups to a caller: their environment to whoever has groups.env, and of their
 // values those that are for them.
 func (a *API) shown(c *gin.Context, s *view.Snapshot) func(*fleet.Group) Configuration {
-	most, definers, own := a.cfg.Shown(c), s.Definers(), ownGroup(c, s)
+	most, definers, own := a.cfg.Shown(c), s.Definers(), server.OwnGroup(c)
 	return func(g *fleet.Group) Configuration {
 		out := ConfigurationOf(g)
 		out.Properties = object(fleet.MaskValues(g.Spec.Variables, g.Conceal(definers.Of(g.Name, s.Whole(g).Spec)), most))
@@ -45,7 +45,7 @@ func (a *API) shown(c *gin.Context, s *view.Snapshot) func(*fleet.Group) Configu
 
 func (a *API) listConfigurations(c *gin.Context) {
 	s, out := a.snapshot(), []Configuration{}
-	shown, sees := a.shown(c, s), sightOf(s, ownGroup(c, s))
+	shown, sees := a.shown(c, s), sightOf(s, server.OwnGroup(c))
 	for name, g := range s.Groups.All() {
 		if !g.Deleting && sees(name) {
 			out = append(out, shown(g))
@@ -57,7 +57,7 @@ func (a *API) listConfigurations(c *gin.Context) {
 func (a *API) getConfiguration(c *gin.Context) {
 	s := a.snapshot()
 	g, err := configuration(s, c.Param("name"))
-	if err == nil && !sightOf(s, ownGroup(c, s))(g.Name) {
+	if err == nil && !sightOf(s, server.OwnGroup(c))(g.Name) {
 		err = errs.New(errs.Denied, "configuration %s shares no network with this instance", g.Name)
 	}
 	if err != nil {

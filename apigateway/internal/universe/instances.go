@@ -25,12 +25,12 @@ const noConfiguration = "Configuration not found"
 
 func (a *API) listInstances(c *gin.Context) {
 	s := a.snapshot()
-	server.SendKept(c, a.instances.list(s, listedFor{all: c.Query("all") == "true", own: ownGroup(c, s)}, a.cfg.Now()))
+	server.SendKept(c, a.instances.list(s, listedFor{all: c.Query("all") == "true", own: server.OwnGroup(c)}, a.cfg.Now()))
 }
 
 func (a *API) getInstance(c *gin.Context) {
 	s, i, err := a.instance(c)
-	if err == nil && !sightOf(s, ownGroup(c, s))(i.Intent.Group) {
+	if err == nil && !sightOf(s, server.OwnGroup(c))(i.Intent.Group) {
 		err = errs.New(errs.Denied, "instance %s shares no network with this instance", i.Intent.ID)
 	}
 	if err != nil {

@@ -3,25 +3,13 @@ package universe
 import (
 	"maps"
 
-	"github.com/gin-gonic/gin"
-
-	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// ownGroup is the group of the instance that makes the request with its own token; "" when
-// somebody else makes it.
-func ownGroup(c *gin.Context, s *view.Snapshot) fleet.GroupName {
-	if i, ok := s.Instances.Get(server.OwnInstance(c)); ok {
-		return i.Intent.Group
-	}
-	return ""
-}
-
-// sightOf tells which groups' instances somebody sees. own is the group of an instance: it
-// sees the groups that share a network with its own, or without a network all groups that
-// are in none. Whoever is no instance, own is "", sees all.
+// sightOf returns whether a caller sees a group. own is server.OwnGroup: an instance sees the
+// groups that share a network with its own. If its group is in no network, it sees all groups
+// that are in none. Other callers, with own "", see all groups.
 func sightOf(s *view.Snapshot, own fleet.GroupName) func(fleet.GroupName) bool {
 	if own == "" {
 		return func(fleet.GroupName) bool { return true }
