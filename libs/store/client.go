@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	mrand "math/rand/v2"
 	"strings"
@@ -189,7 +190,21 @@ func (c *Client) join(ctx context.Context, now time.Time) (fleet.Meta, error) {
 	return meta, nil
 }
 
-// wrap gives etcd's errors a Kind.
+// ErrUnreachable marks the errors of calls that etcd did not answer: the connection failed or
+// closed, the time ran out, or etcd has no leader. A write may have happened.
+var ErrUnreachable = errors.New("etcd does not answer")
+
+// unreachable reports whether an error of the etcd client means that etcd did not answer.
+func unreachable(err error) bool {
+	code := status.Code(err)
+	var fromEtcd rpctypes.EtcdError
+	if errors.As(err, &fromEtcd) {
+		code = fromEtcd.Code()
+	}
+	return code == codes.Unavailable || code == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF)
+}
+
+// wrap gives etcd's errors a Kind, and marks them with ErrUnreachable.
 func wrap(op string, err error) error {
 	if err == nil {
 		return nil
@@ -197,8 +212,8 @@ func wrap(op string, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return errs.As(errs.Canceled, op, err)
-	case errors.Is(err, context.DeadlineExceeded):
-		return errs.As(errs.Unavailable, op, err)
+	case unreachable(err):
+		return errs.As(errs.Unavailable, op, fmt.Errorf("%w: %w", ErrUnreachable, err))
 	case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrAuthFailed):
 		return errs.As(errs.Denied, op, err)
 	case errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, rpctypes.ErrTooManyOps):

@@ -14,3 +14,6 @@ func (c *Client) OpenWatch(ctx context.Context, open grpc.Streamer) error {
 
 // MemberWarnings is memberWarnings.
 var MemberWarnings = memberWarnings
+
+// Wrap is wrap.
+var Wrap = wrap

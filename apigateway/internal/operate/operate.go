@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -172,10 +173,10 @@ func (o *Operations) attempt(ctx context.Context, by Actor, decide func(*view.Sn
 			return 0, err
 		}
 		if !pause.For(ctx, rand.N(min(racePause<<n, maxPause))) {
-			return 0, errs.Wrap("operate", ctx.Err())
+			break
 		}
 	}
-	return 0, &errs.Error{Op: "operate", Kind: errs.Conflict, Message: "others change the same thing all the time: retry", Err: lost}
+	return 0, &errs.Error{Op: "operate", Kind: errs.Conflict, Message: "nothing was changed: too many concurrent changes of the same object; retry", Err: lost}
 }
 
 // mutateGroup is mutate in turn with all others who work on the group.
@@ -185,13 +186,25 @@ func (o *Operations) mutateGroup(ctx context.Context, by Actor, g fleet.GroupNam
 		select {
 		case turn <- struct{}{}:
 		case <-ctx.Done():
-			return errs.Wrap("operate", ctx.Err())
+			return o.noTurn(g, ctx.Err())
 		}
 		defer func() { <-turn }()
 		rev, err = o.attempt(ctx, by, decide)
 		return err
 	})
 	return rev, err
+}
+
+// noTurn says why a change to a group was not tried: its context ended before the earlier
+// changes did.
+func (o *Operations) noTurn(g fleet.GroupName, ended error) error {
+	if _, away := o.cfg.Store.Away(); away {
+		return errs.Wrap("operate", fmt.Errorf("%w: %w", store.ErrUnreachable, ended))
+	}
+	return &errs.Error{
+		Op: "operate", Kind: errs.KindOf(ended), Err: ended,
+		Message: fmt.Sprintf("group %q was not changed: earlier changes take too long; retry in a moment", g),
+	}
 }
 
 type tellKey struct{}

@@ -6,30 +6,35 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// patience is how long whoever asked waits for etcd. The question whether a write
-// with a lost answer happened (store.Commit) may add a few seconds.
+// patience is how long a request waits for etcd. The question whether a write with a lost
+// answer happened (store.Commit) may add a few seconds.
 const patience = 4 * time.Second
 
-// errNoAnswer is the cause of a context that ended because etcd did not answer.
-var errNoAnswer = errors.New("etcd did not answer in time")
-
-// InTime asks etcd something on behalf of a request, which would otherwise wait as long as
-// etcd is away. Unavailable when there is no answer in a few seconds, or only a closed
-// connection, as from a load balancer: what was asked for may have happened then. The message
-// says how the fleet is operated meanwhile.
+// InTime asks etcd something on behalf of a request, for at most patience: without a limit the
+// request waits as long as etcd is away. It adds a message to the errors that say that etcd is
+// unreachable, that it is not the one that was joined, or that this gateway lags behind it.
 func InTime(ctx context.Context, ask func(context.Context) error) error {
-	bounded, cancel := context.WithTimeoutCause(ctx, patience, errNoAnswer)
+	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := ask(bounded)
-	silent := errors.Is(context.Cause(bounded), errNoAnswer)
-	refused := errs.Is(err, errs.Unavailable) && errs.MessageOf(err) == errs.MessageOf(nil)
-	if err == nil || ctx.Err() != nil || !silent && !refused {
+	var foreign *store.ForeignError
+	switch {
+	case err == nil || ctx.Err() != nil:
 		return err
+	case errors.As(err, &foreign):
+		return unavailable(err, "this gateway's etcd holds the data of another cluster or none: the gateway changes nothing, and its log has the details; running instances continue")
+	case errors.Is(err, store.ErrUnreachable):
+		return unavailable(err, "etcd is not reachable: a requested change may have been made or not; running instances continue, and `nodeagent local` on their node operates them")
+	case errors.Is(err, view.ErrBehind):
+		return unavailable(err, "this gateway is behind etcd: a requested change may have been made; read the object again in a moment before you retry")
 	}
-	return &errs.Error{
-		Op: "operate", Kind: errs.Unavailable, Err: err,
-		Message: "etcd is not reachable: a change that was asked for may have been made or not; what runs goes on, and on its node `nodeagent local` operates it",
-	}
+	return err
+}
+
+func unavailable(err error, message string) error {
+	return &errs.Error{Op: "operate", Kind: errs.Unavailable, Err: err, Message: message}
 }

@@ -2,6 +2,8 @@ package view
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"runtime/trace"
 	"sync"
@@ -87,10 +89,15 @@ func (v *View) Synced(ctx context.Context) error {
 	return err
 }
 
+// ErrBehind marks the error of a wait that ran out of time while etcd was reachable: the view
+// has not caught up with it.
+var ErrBehind = errors.New("the view lags behind etcd")
+
 // WaitRev waits until the snapshot is at or past a revision and every listener
 // has heard what led there, so that whoever wrote it reads it back wherever it
-// looks. Unavailable or Canceled when ctx ends first; Unavailable when etcd was
-// restored from a backup meanwhile, so that the revision means nothing any more.
+// looks. Canceled or Unavailable when ctx ends first; the error is marked with ErrBehind, or
+// with store.ErrUnreachable when etcd is away. Unavailable when etcd was restored from a
+// backup meanwhile, so that the revision means nothing any more.
 func (v *View) WaitRev(ctx context.Context, rev int64) (*Snapshot, error) {
 	if v.heard.Load() >= rev {
 		return v.Snapshot(), nil
@@ -116,13 +123,24 @@ func (v *View) WaitRev(ctx context.Context, rev int64) (*Snapshot, error) {
 		case <-w.done:
 			return v.Snapshot(), errs.Wrap("view.WaitRev", w.err)
 		case <-ctx.Done():
-			return v.Snapshot(), errs.Wrap("view.WaitRev", ctx.Err())
+			return v.Snapshot(), errs.Wrap("view.WaitRev", v.unreached(rev, ctx.Err()))
 		case <-ask.C:
 			v.ask()
 			pause = min(2*pause, askLast)
 			ask.Reset(pause)
 		}
 	}
+}
+
+// unreached says why a revision was not reached when a wait for it ended with a context's error.
+func (v *View) unreached(rev int64, ended error) error {
+	if !errors.Is(ended, context.DeadlineExceeded) {
+		return ended
+	}
+	if _, away := v.client.Away(); away {
+		return fmt.Errorf("%w: %w", store.ErrUnreachable, ended)
+	}
+	return fmt.Errorf("%w: it is at revision %d, not yet at %d: %w", ErrBehind, v.heard.Load(), rev, ended)
 }
 
 // ask has etcd tell how far the watch has come.

@@ -2,12 +2,14 @@ package view_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -318,6 +320,33 @@ func TestWaitRevEndsWithItsContext(t *testing.T) {
 	cancel()
 	if _, err := v.WaitRev(ctx, 1<<40); !errs.Is(err, errs.Canceled) {
 		t.Errorf("err = %v", err)
+	}
+}
+
+func TestWaitRevTellsAViewThatLagsFromAnEtcdThatIsAway(t *testing.T) {
+	etcd := storetest.Start(t)
+	c, err := store.Dial([]string{etcd.Endpoint}, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	v, _ := start(t, c)
+	wait := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := v.WaitRev(ctx, 1<<40)
+		return err
+	}
+	if err := wait(); !errors.Is(err, view.ErrBehind) || errors.Is(err, store.ErrUnreachable) || !errs.Is(err, errs.Unavailable) {
+		t.Errorf("with etcd: %v", err)
+	}
+	etcd.Stop()
+	await.That(t, "the loss of etcd", func() string {
+		_, away := c.Away()
+		return await.Unless(away, "it is not noticed")
+	})
+	if err := wait(); errors.Is(err, view.ErrBehind) || !errors.Is(err, store.ErrUnreachable) || !errs.Is(err, errs.Unavailable) {
+		t.Errorf("without etcd: %v", err)
 	}
 }
 
