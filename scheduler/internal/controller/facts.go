@@ -66,18 +66,21 @@ func (s *state) moreDisk() {
 	}
 }
 
-// cooled has whoever waits for a node to use less CPU looked at again, once one does.
-func (s *state) cooled() {
-	if s.model.Cooled() && s.load {
+// loadReported has whoever waits for the load of a node looked at again when a node's load
+// has crossed the bound: it takes instances again, or is no longer an alternative to others.
+func (s *state) loadReported(before, after *fleet.Report) {
+	above := func(r *fleet.Report) bool { return r != nil && r.CPU > s.maxCPU }
+	if s.load && above(before) != above(after) {
 		s.load = false
 		s.room++
 	}
 }
 
-// reported takes in what a report frees: disk, and instances that players have left.
+// reported takes in what a report frees: processors, disk, and instances that players have left.
 func (s *state) reported(c *view.Change) {
 	before, _ := c.Before.(*fleet.Report)
 	after, _ := c.After.(*fleet.Report)
+	s.loadReported(before, after)
 	if before == nil {
 		return
 	}

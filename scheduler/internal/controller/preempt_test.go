@@ -89,6 +89,11 @@ func TestNoRoomIsMade(t *testing.T) {
 			w.commit(store.Create(store.ReportKey("n1"), fleet.Report{Node: "n1", Instances: map[fleet.InstanceID]fleet.InstanceReport{low.Intent.ID: {Players: 1}}}))
 			return preempting(50)
 		},
+		"for what only waits for a busy node": func(w *world, _ *fleet.Instance) func(*fleet.GroupSpec) {
+			w.node("n2", 10)
+			w.commit(store.Create(store.ReportKey("n2"), fleet.Report{Node: "n2", CPU: 0.99}))
+			return preempting(50)
+		},
 		"where it would not help": func(*world, *fleet.Instance) func(*fleet.GroupSpec) {
 			return func(s *fleet.GroupSpec) { preempting(50)(s); s.Resources.MemoryMiB = 11 }
 		},

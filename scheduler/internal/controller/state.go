@@ -162,7 +162,6 @@ func (s *state) apply(c *view.Change, now time.Time) {
 	case view.KindReport: // changes which node is best, and with the free disk what fits
 		s.reported(c)
 		s.setNode(fleet.NodeID(c.Key[0]), now)
-		s.cooled()
 	case view.KindNode, view.KindNodeDesired:
 		s.moved(fleet.NodeID(c.Key[0]), now)
 	case view.KindSession:

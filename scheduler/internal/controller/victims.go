@@ -19,9 +19,12 @@ func (s *state) outranks(priority int) bool {
 }
 
 // victims are the cheapest to make room for a request. Those that make room already, or
-// stop anyway, count as gone, and for whom they do as there; when that is enough, nobody
-// is a victim.
+// stop anyway, count as gone, and for whom they do as there; when that is enough, or when
+// the request only waits for the load of a node, nobody is a victim.
 func (s *state) victims(r *place.Request, priority int, now time.Time) (preempt.Victims, bool) {
+	if s.model.AwaitsLoad(r) {
+		return preempt.Victims{}, false
+	}
 	holds, leaving := map[fleet.InstanceID]place.Hold{}, map[fleet.NodeID][]place.Hold{}
 	var nodes []preempt.Node
 	for id := range s.snap.Nodes.All() {

@@ -191,19 +191,19 @@ func TestWhateverMakesItFitWakesWhoWaits(t *testing.T) {
 			},
 		},
 		"the node uses less of its processors": {
-			ask: on("n1"),
 			before: func(l *lagging) func() {
+				l.node("n2", 10)
+				l.taken("other", nil)
 				l.node("n1", 100)
-				l.node("n2", 100)
 				l.report(fleet.Report{Node: "n1", CPU: 0.9})
 				return func() { l.report(fleet.Report{Node: "n1", CPU: 0.7}) }
 			},
 		},
 		"the other nodes are as busy": {
-			ask: on("n1"),
 			before: func(l *lagging) func() {
+				l.node("n2", 10)
+				l.taken("other", nil)
 				l.node("n1", 100)
-				l.node("n2", 100)
 				l.report(fleet.Report{Node: "n1", CPU: 0.9})
 				return func() { l.report(fleet.Report{Node: "n2", CPU: 0.9}) }
 			},

@@ -8,6 +8,8 @@ type question struct {
 	rules
 	// ranking is nil as long as only requests were made that are pinned and not spread.
 	ranking *ranking
+	// skipsBusy is whether busy nodes are excluded: there is an alternative to them.
+	skipsBusy bool
 }
 
 // classKey is what requests share that are judged alike. A plan never changes, so
@@ -85,6 +87,7 @@ func (m *Model) rankNodes(c *class) {
 			c.ranking.judge(m.slots[slot])
 		}
 	}
+	c.ranking.weighLoad(m.joined)
 	c.seen = len(m.changed)
 }
 

@@ -19,16 +19,16 @@ const (
 	FilterSpread   = "spread"
 )
 
-// The filters in the order they are asked: first where its data lies, then what the
-// group and the node say of each other, then the room left, and at last the spread,
-// which looks at other nodes too.
+// The filters in the order they are asked: first where the instance's data is, then what
+// the group and the node say of each other, then the room left, and at last the load and
+// the spread, which look at other nodes too.
 var (
 	// standing depends on the plan and the node's own facts: it is judged anew only
 	// when those change.
 	standing = [...]Filter{sessionFilter, cordonFilter, nodeListFilter, runtimeFilter, labelFilter, capacityFilter}
 	// room depends on what the node holds.
 	room = [...]Filter{
-		memoryFilter, cpuFilter, diskFilter, loadFilter, templateFilter, instancesFilter, ownFilter, aloneFilter, portFilter,
+		memoryFilter, cpuFilter, diskFilter, templateFilter, instancesFilter, ownFilter, aloneFilter, portFilter,
 	}
 )
 
@@ -42,6 +42,9 @@ func (q *question) excludedBy(n *Node) *Filter {
 	}
 	if f := firstOf(room[:], n, q); f != nil {
 		return f
+	}
+	if q.Pinned == "" && !loadFilter.Fits(n, q) {
+		return &loadFilter
 	}
 	if !spreadFilter.Fits(n, q) {
 		return &spreadFilter

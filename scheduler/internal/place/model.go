@@ -45,7 +45,7 @@ type Node struct {
 	// favoured is whether the model leans to it, share what it scores more for that.
 	favoured bool
 	share    int64
-	// busyAbove is the bound that its load is above while that excludes it, else 0; see SetMaxCPU.
+	// busyAbove is the bound of SetMaxCPU when its load is above it, else 0.
 	busyAbove float64
 	// slot is its index among all known nodes.
 	slot int
@@ -90,11 +90,8 @@ type Model struct {
 	// favours and apart are what Lean was told; nil leans to no node.
 	favours func(fleet.NodeID) bool
 	apart   bool
-	// maxCPU is what SetMaxCPU was told, calm how many nodes that take instances are not
-	// above it, cooled see Cooled.
+	// maxCPU is what SetMaxCPU was told.
 	maxCPU float64
-	calm   int
-	cooled bool
 }
 
 // NewModel is a model without nodes.
@@ -109,10 +106,13 @@ func (m *Model) SetNode(n Node, blocked []int) {
 	if joins := n.Runtimes != nil; joins != (have.Runtimes != nil) {
 		m.list(have, joins)
 	}
-	before, calm := have.blocked, m.isCalm(have)
+	before := have.blocked
 	n.usable, _ = n.Room.Of(n.Capacity) // what is wrong with it, its filter says
 	n.used, n.ports, n.instances, n.alone, n.groups = have.used, have.ports, have.instances, have.alone, have.groups
-	n.failures, n.slot, n.facts, n.favoured, n.share, n.busyAbove = have.failures, have.slot, have.facts, have.favoured, have.share, have.busyAbove
+	n.failures, n.slot, n.facts, n.favoured, n.share = have.failures, have.slot, have.facts, have.favoured, have.share
+	if n.busyAbove = 0; m.maxCPU > 0 && n.CPULoad > m.maxCPU {
+		n.busyAbove = m.maxCPU
+	}
 	n.blocked = slices.Clone(blocked)
 	*have = n
 	for _, p := range before {
@@ -122,7 +122,6 @@ func (m *Model) SetNode(n Node, blocked []int) {
 		have.ports.take(p)
 	}
 	m.newFacts(have)
-	m.loadChanged(have, calm)
 	m.forget(have)
 }
 

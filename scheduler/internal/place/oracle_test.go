@@ -91,7 +91,7 @@ func (o *oracle) fits(h *host, r *place.Request) bool {
 	p := r.Plan
 	return (r.Pinned == "" || r.Pinned == h.ID) && h.suits(p) &&
 		p.Resources.Fits(h.offers().Sub(h.used())) &&
-		(r.Pinned != "" || h.CPULoad <= maxCPU || !o.anyCalm()) &&
+		(r.Pinned != "" || h.CPULoad <= maxCPU || !o.alternative(r)) &&
 		(h.DiskMiB == 0 && h.DiskFreeMiB == 0 || r.TemplateMiB <= h.DiskFreeMiB) &&
 		(h.Room.MaxInstances == 0 || len(h.held) < h.Room.MaxInstances) &&
 		(p.Where.MaxPerNode == 0 || h.of(r.Group) < p.Where.MaxPerNode) &&
@@ -101,10 +101,10 @@ func (o *oracle) fits(h *host, r *place.Request) bool {
 // maxCPU is the bound of the oracle and its model.
 const maxCPU = 0.8
 
-// anyCalm is whether a node that takes instances is not above the bound.
-func (o *oracle) anyCalm() bool {
+// alternative is whether a node that is not above the bound could hold it if it were empty.
+func (o *oracle) alternative(r *place.Request) bool {
 	for _, h := range o.hosts {
-		if h.Runtimes != nil && h.Live && !h.Cordoned && h.CPULoad <= maxCPU {
+		if h.suits(r.Plan) && r.Plan.Resources.Fits(h.offers()) && h.CPULoad <= maxCPU {
 			return true
 		}
 	}

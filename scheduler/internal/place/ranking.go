@@ -66,6 +66,8 @@ type ranking struct {
 	// by slot, the places in the levels' heaps.
 	levels []level
 	topAt  []int32
+	// alternatives counts the nodes that are an alternative to busy ones.
+	alternatives int
 	// spare is the memory of a level that is gone.
 	spare heap
 }
@@ -80,6 +82,8 @@ type known struct {
 	own int32
 	// allowed is whether the plan and the node's facts go together.
 	allowed, couldHold bool
+	// alternative is whether it could hold an instance if it were empty, and is not busy.
+	alternative bool
 	// lasting is the part of the score that depends on its facts.
 	lasting int64
 	tie     uint64
@@ -127,7 +131,7 @@ func (k *ranking) judge(n *Node) {
 		v.count += int(own - was.own)
 		was.own = own
 	}
-	if was.allowed && firstOf(room[:], n, &k.class.question) == nil {
+	if was.allowed && firstOf(room[:], n, &k.class.question) == nil && loadFilter.Fits(n, &k.class.question) {
 		v.fits.put(k.rank(n, was), k.at)
 	} else {
 		v.fits.remove(n, k.at)
@@ -146,6 +150,9 @@ func (k *ranking) learn(n *Node, was *known) {
 	if was.value >= 0 {
 		k.leave(n, was)
 	}
+	if was.alternative {
+		k.alternatives--
+	}
 	*was = known{facts: n.facts, value: -1}
 	if n.Runtimes == nil { // it has left
 		return
@@ -156,6 +163,9 @@ func (k *ranking) learn(n *Node, was *known) {
 	was.value, was.lasting, was.tie = k.valueFor(n), s.total(), tieBreak(q.Group, n)
 	was.allowed = firstOf(standing[:], n, q) == nil
 	was.couldHold = was.allowed && q.Plan.Resources.Fits(n.usable)
+	if was.alternative = was.couldHold && n.busyAbove == 0; was.alternative {
+		k.alternatives++
+	}
 	v := &k.values[was.value]
 	k.unfile(v)
 	v.join(was)

@@ -16,10 +16,8 @@ func (m *Model) Lose(id fleet.NodeID) {
 
 func (m *Model) change(id fleet.NodeID, edit func(*Node)) {
 	if n, ok := m.nodes[id]; ok {
-		calm := m.isCalm(n)
 		edit(n)
 		m.newFacts(n)
-		m.loadChanged(n, calm)
 	}
 }
 
