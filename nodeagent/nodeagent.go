@@ -28,6 +28,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
+	"github.com/orreryhq/orrery/nodeagent/internal/confine"
 	"github.com/orreryhq/orrery/nodeagent/internal/usage"
 )
 
@@ -132,6 +134,9 @@ type Config struct {
 	// Confine is the command that confines what it becomes: a program that calls Confine.
 	// Empty: instances that are to be confined fail here. See OwnConfine.
 	Confine []string
+	// InstanceUser is the user that instances run as unless their group names another.
+	// Containers keep the user of their image. Empty: the agent's own user.
+	InstanceUser string
 	// Version is shown in the node's record.
 	Version string
 	Log     *slog.Logger
@@ -172,6 +177,9 @@ func New(cfg Config) (*Agent, error) {
 		}
 		cfg.ProvidersDir = dir
 	}
+	if err := checkUser(cfg.InstanceUser); err != nil {
+		return nil, err
+	}
 	if problems := CheckOffer(cfg.MemoryMiB, cfg.CPU, cfg.Room); len(problems) > 0 {
 		return nil, problems[0]
 	}
@@ -191,6 +199,21 @@ func New(cfg Config) (*Agent, error) {
 	a := &Agent{cfg: cfg, ready: make(chan struct{}), ending: make(chan struct{})}
 	a.end = sync.OnceFunc(func() { close(a.ending) })
 	return a, nil
+}
+
+// checkUser refuses a user that the agent cannot run instances as.
+func checkUser(name string) error {
+	if name == "" {
+		return nil
+	}
+	account, err := confine.Lookup(name)
+	switch {
+	case err != nil:
+		return errs.Field("instance-user", "the user %q does not exist on this host: add it, or name another", name)
+	case os.Geteuid() != 0 && account.UID != os.Geteuid():
+		return errs.Field("instance-user", "only an agent that runs as root can run instances as user %q: start the agent as root, or clear instance-user", name)
+	}
+	return nil
 }
 
 // Ready is closed when the node has joined and offers its runtimes.

@@ -42,6 +42,7 @@ type settings struct {
 	ReserveDisk   int           `config:"reserve-disk" usage:"disk kept for the host itself, in MiB"`
 	CPUFactor     float64       `config:"cpu-factor" default:"1" usage:"how often each hundredth of a core may be reserved: 2 is twice, 0.5 half"`
 	MaxInstances  int           `config:"max-instances" usage:"most instances on the node; 0: no bound"`
+	InstanceUser  string        `config:"instance-user" usage:"user of this host that instances run as unless their group sets confine.user; the agent has to be root; containers keep their image's user; empty: the agent's own user"`
 	StopInstances bool          `config:"stop-instances" usage:"stop all instances when the agent ends; otherwise they run on and the next agent adopts them"`
 	OrphanGrace   time.Duration `config:"orphan-grace" default:"10m" usage:"how long a process runs on whose instance has no record in the store; 0: for ever"`
 	LogKeep       int           `config:"log.keep" default:"2000" usage:"records of the agent's own log kept in memory, for who reads it over the API"`

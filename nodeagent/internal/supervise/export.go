@@ -54,7 +54,7 @@ func (i *Instance) Export(ctx context.Context) (Export, error) {
 	}
 	values, _, _ := i.kit.values(p.plan, p.placement, p.around)
 	maps.Copy(values, known.Values)
-	origin := i.kit.Workspace.Origin(workspace.Request{Placement: p.placement, Plan: p.plan, Values: values})
+	origin := i.kit.Workspace.Origin(i.kit.request(p.placement, p.plan, values))
 	hidden := []save.Secret{{Value: p.token}}
 	withheld := p.withheld(values)
 	for _, variable := range slices.Sorted(maps.Keys(withheld)) {

@@ -39,6 +39,8 @@ type Kit struct {
 	Held bool
 	// Host is what environments take over from the host.
 	Host workspace.Host
+	// User is the host's user for runs whose group names none. Empty: the agent's own.
+	User string
 	// APIURL is the gateway's address as seen by instances.
 	APIURL func() string
 	// Node is the node's current record.
@@ -91,6 +93,14 @@ func (k *Kit) values(plan fleet.Plan, p fleet.Placement, around *journal.Surroun
 	}
 	n.Address, n.Variables, n.AgentURL = around.Address, around.Variables, cmp.Or(around.AgentURL, n.AgentURL)
 	return workspace.Values(plan, p, n, around.APIURL)
+}
+
+// request is what a directory is built from. Containers keep the user of their image.
+func (k *Kit) request(p fleet.Placement, plan fleet.Plan, values map[string]string) workspace.Request {
+	if plan.Runtime != fleet.RuntimeDocker {
+		plan.Confine.User = cmp.Or(plan.Confine.User, k.User)
+	}
+	return workspace.Request{Placement: p, Plan: plan, Values: values}
 }
 
 // RunDir is where a runtime keeps its files of an instance.

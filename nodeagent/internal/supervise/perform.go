@@ -77,7 +77,7 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	}
 	token, hash := newToken()
 	i.know(hash, held)
-	request := workspace.Request{Placement: s.Placement, Plan: plan, Values: values}
+	request := i.kit.request(s.Placement, plan, values)
 	built, err := i.construct(ctx, request)
 	if err != nil {
 		if ctx.Err() == nil { // otherwise it was called off, which is no failure
@@ -149,7 +149,7 @@ func (i *Instance) spec(e journal.Entry, held map[string]string) (runtime.Spec, 
 	container := containerOf(s.Plan, s.Placement, values, address)
 	maps.Copy(values, held)
 	command, err := startvalue.Split(values, s.Placement.Values).Run(s.Plan)
-	request := workspace.Request{Placement: s.Placement, Plan: s.Plan, Values: values}
+	request := i.kit.request(s.Placement, s.Plan, values)
 	host, home := i.kit.Host, dir
 	if container != nil { // what the host has is not in there
 		host, home = workspace.Host{}, cmp.Or(container.Directory, runtime.Directory)
@@ -157,7 +157,7 @@ func (i *Instance) spec(e journal.Entry, held map[string]string) (runtime.Spec, 
 	env, _ := workspace.Environ(host, request, home, e.Token, i.kit.APIURL())
 	return runtime.Spec{
 		InstanceID: string(i.id), Dir: dir, RunDir: i.kit.RunDir(i.id), TmpDir: i.kit.TmpDir(i.id), LogPath: i.kit.LogPath(i.id),
-		Command: command.Text, Env: append(env, command.Env...), Limits: limits(s.Plan, command.Text), Confine: s.Plan.Confine, Container: container,
+		Command: command.Text, Env: append(env, command.Env...), Limits: limits(s.Plan, command.Text), Confine: request.Plan.Confine, Container: container,
 	}, err
 }
 
