@@ -1,6 +1,7 @@
 package templatesvc
 
 import (
+	"context"
 	"net/url"
 	"slices"
 	"sync"
@@ -12,10 +13,13 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 )
 
-// allowList follows the allow list among the settings of the cluster. It is empty until it was
-// read, so nothing is fetched from a private address before.
+// allowList follows the allow list among the settings of the cluster. A connection to a private
+// address waits until the settings were read once: what they allow is not refused at the start.
 type allowList struct {
 	now atomic.Pointer[egress.Allowed]
+	// known is closed once the settings were read.
+	known chan struct{}
+	learn func()
 	// changed is called after each change, so that what was refused is tried again.
 	changed func()
 
@@ -23,12 +27,26 @@ type allowList struct {
 	entries []string
 }
 
-// Allowed is the list as it is now.
-func (l *allowList) Allowed() egress.Allowed {
-	if list := l.now.Load(); list != nil {
-		return *list
+func newAllowList() *allowList {
+	l := &allowList{changed: func() {}, known: make(chan struct{})}
+	l.learn = sync.OnceFunc(func() { close(l.known) })
+	return l
+}
+
+// Allowed is the list as it is now. It waits until the list is known.
+func (l *allowList) Allowed(ctx context.Context) (egress.Allowed, error) {
+	select {
+	case <-l.known:
+	case <-ctx.Done():
+		return egress.Allowed{}, &errs.Error{
+			Op: "templatesvc.Allowed", Kind: errs.KindOf(ctx.Err()), Err: ctx.Err(),
+			Message: "the allow list among the settings of the cluster is not read yet: see whether etcd answers",
+		}
 	}
-	return egress.Allowed{}
+	if list := l.now.Load(); list != nil {
+		return *list, nil
+	}
+	return egress.Allowed{}, nil
 }
 
 // Reset implements store.Handler.
@@ -39,6 +57,7 @@ func (l *allowList) Reset(kvs []store.KeyValue, _ int64) {
 	for _, kv := range kvs {
 		l.read(kv)
 	}
+	l.learn()
 }
 
 // Apply implements store.Handler.

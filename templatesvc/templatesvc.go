@@ -147,7 +147,7 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	allowed := &allowList{changed: func() {}}
+	allowed := newAllowList()
 	policy := egress.Policy{Allowed: allowed.Allowed, Proxy: proxy}
 	artifacts, err := openCatalog(cfg, policy)
 	if err != nil {

@@ -28,8 +28,9 @@ const Setting = "network.allowedEgress"
 // Policy says where connections may lead. The zero value reaches the public network only and
 // uses no proxy.
 type Policy struct {
-	// Allowed is the allow list as it is now. Nil is an empty one.
-	Allowed func() Allowed
+	// Allowed is the allow list as it is now; it may wait until the list is known. Nil is an
+	// empty list.
+	Allowed func(context.Context) (Allowed, error)
 	// Proxy is the HTTP proxy of requests over http and https, nil for none. The environment
 	// names none.
 	Proxy *url.URL
@@ -38,17 +39,20 @@ type Policy struct {
 	Operator bool
 }
 
-func (p Policy) allowed() Allowed {
-	if p.Allowed == nil {
-		return Allowed{}
-	}
-	return p.Allowed()
-}
-
-// check is Denied, naming the address, when a host may not be reached at it.
-func (p Policy) check(host string, a netip.Addr) error {
-	if p.Operator || p.allowed().Permits(host, a) {
+// check is Denied, naming the address, when a host may not be reached at it. Public addresses
+// do not need the list.
+func (p Policy) check(ctx context.Context, host string, a netip.Addr) error {
+	if p.Operator || Kind(a) == "" {
 		return nil
+	}
+	if p.Allowed != nil {
+		list, err := p.Allowed(ctx)
+		if err != nil {
+			return errs.Wrap("egress.check", err)
+		}
+		if list.Permits(host, a) {
+			return nil
+		}
 	}
 	what := a.String()
 	if host != what {
@@ -65,12 +69,12 @@ func (p Policy) Dial(ctx context.Context, timeout time.Duration, network, addres
 	if err != nil {
 		return nil, errs.As(errs.Invalid, "egress.Dial", err)
 	}
-	d := net.Dialer{Timeout: timeout, Control: func(_, resolved string, _ syscall.RawConn) error {
+	d := net.Dialer{Timeout: timeout, ControlContext: func(ctx context.Context, _, resolved string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(resolved)
 		if err != nil {
 			return errs.As(errs.Internal, "egress.Dial", err)
 		}
-		return p.check(host, at.Addr())
+		return p.check(ctx, host, at.Addr())
 	}}
 	return d.DialContext(ctx, network, address)
 }
@@ -91,7 +95,7 @@ func (p Policy) ProxyOf(r *http.Request) (*url.URL, error) {
 	}
 	host := r.URL.Hostname()
 	if a, err := netip.ParseAddr(host); err == nil {
-		return p.Proxy, p.check(host, a)
+		return p.Proxy, p.check(r.Context(), host, a)
 	}
 	if endsInNumber(host) {
 		return nil, errs.New(errs.Denied, "%s is no usual form of an address, and the proxy could read it as one: write a name, or an address like 192.0.2.1", host)
@@ -101,7 +105,7 @@ func (p Policy) ProxyOf(r *http.Request) (*url.URL, error) {
 		return p.Proxy, nil //nolint:nilerr // the proxy resolves it
 	}
 	for _, a := range all {
-		if err := p.check(host, a); err != nil {
+		if err := p.check(r.Context(), host, a); err != nil {
 			return nil, err
 		}
 	}

@@ -92,7 +92,7 @@ func client(t *testing.T, p egress.Policy) *http.Client {
 }
 
 func allowing(entries ...string) egress.Policy {
-	return egress.Policy{Allowed: func() egress.Allowed { return egress.Parse(entries) }}
+	return egress.Policy{Allowed: func(context.Context) (egress.Allowed, error) { return egress.Parse(entries), nil }}
 }
 
 func TestTheResolvedAddressIsCheckedAlsoAfterARedirect(t *testing.T) {

@@ -2,6 +2,7 @@
 package egresstest
 
 import (
+	"context"
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/egress"
@@ -15,7 +16,7 @@ const loopback = "127.0.0.1/32"
 
 // Loopback is a policy that also reaches servers on 127.0.0.1.
 func Loopback() egress.Policy {
-	return egress.Policy{Allowed: func() egress.Allowed { return egress.Parse([]string{loopback}) }}
+	return egress.Policy{Allowed: func(context.Context) (egress.Allowed, error) { return egress.Parse([]string{loopback}), nil }}
 }
 
 // AllowLoopback writes an allow list with 127.0.0.1 into the settings of a cluster, and returns
