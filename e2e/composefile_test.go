@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,9 +72,7 @@ func TestTheComposeFileNeedsNothingThatAFreshCloneLacks(t *testing.T) {
 	}
 	var file struct {
 		Services map[string]struct {
-			Build       struct{ Dockerfile, Target string }
-			Environment map[string]string
-			Volumes     []string
+			Build struct{ Dockerfile, Target string }
 		}
 	}
 	if err := yaml.Unmarshal(text, &file); err != nil {
@@ -83,31 +82,76 @@ func TestTheComposeFileNeedsNothingThatAFreshCloneLacks(t *testing.T) {
 		if service.Build.Dockerfile != "deployments/docker/Dockerfile" || !strings.Contains(string(dockerfile), " AS "+service.Build.Target+"\n") {
 			t.Errorf("%s is built of %+v, which is not there", name, service.Build)
 		}
-		_, secret := service.Environment["ORRERY_CLUSTER_SECRET_FILE"]
-		if mounted := strings.Contains(strings.Join(service.Volumes, " "), "secrets:/run/orrery"); mounted != secret && name != "init" {
-			t.Errorf("%s: its secret is a file: %v, and mounted: %v", name, secret, mounted)
+	}
+}
+
+func TestOnlyTheGatewaysOfTheComposeFileSeeTheFirstPassword(t *testing.T) {
+	text, err := os.ReadFile("../docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Services map[string]struct {
+			Environment map[string]string
+			Volumes     []string
+		}
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	const secret, password = "secrets:/run/orrery:ro", "admin:/run/orrery-admin:ro"
+	for name, service := range file.Services {
+		var want []string
+		switch {
+		case name == "init":
+			want = []string{strings.TrimSuffix(secret, ":ro"), strings.TrimSuffix(password, ":ro")}
+		case strings.HasPrefix(name, "gateway-"):
+			want = []string{secret, password}
+		case !strings.HasPrefix(name, "etcd-"):
+			want = []string{secret}
+		}
+		got := slices.DeleteFunc(slices.Clone(service.Volumes), func(v string) bool { return !strings.Contains(v, ":/run/") })
+		if !slices.Equal(got, want) {
+			t.Errorf("%s mounts %q, want %q", name, got, want)
+		}
+		for _, variable := range []string{"ORRERY_CLUSTER_SECRET_FILE", "ORRERY_ADMIN_INITIAL_PASSWORD_FILE"} {
+			path, reads := service.Environment[variable]
+			if reads && !slices.ContainsFunc(got, func(v string) bool { return filepath.Dir(path) == strings.Split(v, ":")[1] }) {
+				t.Errorf("%s reads %s, which no volume of it has", name, path)
+			}
 		}
 	}
 }
 
+// runInit runs the script of the service init on a directory for each volume.
+func runInit(t *testing.T, secrets, admin string, env ...string) (printed string, err error) {
+	t.Helper()
+	c := exec.Command("bash", "../deployments/docker/init.sh")
+	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "ORRERY_SECRETS_DIR=" + secrets, "ORRERY_ADMIN_DIR=" + admin}, env...)
+	out, err := c.CombinedOutput()
+	return string(out), err
+}
+
 func TestTheSecretsOfComposeAreMadeOnceOrTakenFromTheEnvironment(t *testing.T) {
-	dir := t.TempDir()
+	secrets, admin := t.TempDir(), t.TempDir()
 	run := func(env ...string) (printed, secret, password string) {
 		t.Helper()
-		c := exec.Command("bash", "../deployments/docker/init.sh")
-		c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "ORRERY_SECRETS_DIR=" + dir}, env...)
-		out, err := c.CombinedOutput()
+		printed, err := runInit(t, secrets, admin, env...)
 		if err != nil {
-			t.Fatalf("%v: %s", err, out)
+			t.Fatalf("%v: %s", err, printed)
 		}
-		read := func(name string) string {
+		read := func(dir, name string) string {
+			entries, err := os.ReadDir(dir)
+			if err != nil || len(entries) != 1 {
+				t.Fatalf("%v, %v, want %s alone", entries, err, name)
+			}
 			b, err := os.ReadFile(filepath.Join(dir, name))
 			if err != nil {
 				t.Fatal(err)
 			}
 			return string(b)
 		}
-		return string(out), read("cluster-secret"), read("admin-password")
+		return printed, read(secrets, "cluster-secret"), read(admin, "admin-password")
 	}
 	printed, secret, password := run()
 	if len(secret) != 64 || len(password) != 20 || strings.Count(printed, password) != 1 || strings.Contains(printed, secret) {
@@ -116,8 +160,118 @@ func TestTheSecretsOfComposeAreMadeOnceOrTakenFromTheEnvironment(t *testing.T) {
 	if printed, same, still := run(); same != secret || still != password || strings.Contains(printed, password) {
 		t.Errorf("a second run leaves %q and %q, and prints:\n%s", same, still, printed)
 	}
-	printed, given, mine := run("ORRERY_CLUSTER_SECRET=given", "ORRERY_ADMIN_INITIAL_PASSWORD=mine")
-	if given != "given" || mine != "mine" || strings.Contains(printed, "mine") {
+	if err := os.Rename(filepath.Join(admin, "admin-password"), filepath.Join(secrets, "admin-password")); err != nil {
+		t.Fatal(err)
+	}
+	if printed, same, still := run(); same != secret || still != password || strings.Contains(printed, password) {
+		t.Errorf("after an earlier version there are %q and %q, and it prints:\n%s", same, still, printed)
+	}
+	printed, given, mine := run("ORRERY_CLUSTER_SECRET=given", "ORRERY_ADMIN_INITIAL_PASSWORD=möhre ")
+	if given != "given" || mine != "möhre " || strings.Contains(printed, "möhre") {
 		t.Errorf("given values become %q and %q, and it prints:\n%s", given, mine, printed)
+	}
+}
+
+func TestSecretsOfComposeThatCannotBeWrittenAreAFailure(t *testing.T) {
+	full := filepath.Join(t.TempDir(), "full.sh") // no file may get a byte, as on a full disk
+	if err := os.WriteFile(full, []byte("trap '' XFSZ; ulimit -f 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	missing := filepath.Join(t.TempDir(), "missing")
+	for name, c := range map[string]struct {
+		secrets, admin, file string
+		env                  []string
+	}{
+		"no directory of the secret":   {secrets: missing, admin: t.TempDir(), file: "cluster-secret"},
+		"no directory of the password": {secrets: t.TempDir(), admin: missing, file: "admin-password"},
+		"a full disk":                  {secrets: t.TempDir(), admin: t.TempDir(), file: "cluster-secret", env: []string{"BASH_ENV=" + full}},
+		"a full disk, given values": {
+			secrets: t.TempDir(), admin: t.TempDir(), file: "cluster-secret",
+			env: []string{"BASH_ENV=" + full, "ORRERY_CLUSTER_SECRET=given", "ORRERY_ADMIN_INITIAL_PASSWORD=mine"},
+		},
+	} {
+		printed, err := runInit(t, c.secrets, c.admin, c.env...)
+		if err == nil || !strings.Contains(printed, "cannot write ") || strings.Contains(printed, "password of the user") {
+			t.Errorf("%s: %v, and it prints:\n%s", name, err, printed)
+		}
+		for _, dir := range []string{c.secrets, c.admin} {
+			left, _ := filepath.Glob(filepath.Join(dir, c.file+"*"))
+			if left != nil {
+				t.Errorf("%s: it leaves %q", name, left)
+			}
+		}
+	}
+}
+
+func TestImagesThatComposeBuildsSayTheVersionOfTheirSources(t *testing.T) {
+	text, err := os.ReadFile("../docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Services map[string]struct {
+			Build struct{ Args map[string]string }
+		}
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	for name, service := range file.Services {
+		if got := service.Build.Args["ORRERY_VERSION"]; got != "${ORRERY_VERSION:-}" {
+			t.Errorf("%s is built with the version %q, want the environment's or none", name, got)
+		}
+	}
+	dockerfile, err := os.ReadFile("../deployments/docker/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if compile, _, _ := strings.Cut(string(dockerfile), "# compiled."); !strings.Contains(compile, "\nARG ORRERY_VERSION\n") {
+		t.Error("the stage that compiles takes no version")
+	}
+	ignored, err := os.ReadFile("../.dockerignore")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(strings.Fields(string(ignored)), ".git") {
+		t.Error("the build does not get .git, which tells the version")
+	}
+
+	root := t.TempDir()
+	docker := filepath.Join(root, "deployments", "docker")
+	script, err := os.ReadFile("../deployments/docker/build.sh")
+	if err == nil {
+		err = os.MkdirAll(docker, 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(docker, "build.sh"), script, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := func(env ...string) string {
+		t.Helper()
+		c := exec.Command("bash", filepath.Join(docker, "build.sh"), "version")
+		c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "GIT_CEILING_DIRECTORIES=" + filepath.Dir(root)}, env...)
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	if got := version(); got != "devel" {
+		t.Errorf("without git it is %q", got)
+	}
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"commit", "-qm", "all"}, {"tag", "v9.8.7"}} {
+		c := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.org"}, args...)...)
+		c.Dir = root
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("git %q: %v\n%s", args, err, out)
+		}
+	}
+	if got := version(); got != "v9.8.7" {
+		t.Errorf("with a tag it is %q", got)
+	}
+	if got := version("ORRERY_VERSION=mine"); got != "mine" {
+		t.Errorf("given, it is %q", got)
 	}
 }

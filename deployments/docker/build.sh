@@ -5,8 +5,10 @@
 #
 #   deployments/docker/build.sh [TARGET…]
 #   deployments/docker/build.sh binaries     nothing but bin/
+#   deployments/docker/build.sh version      prints the version that the programs say
 #
 # ORRERY_TAG is the images' tag (dev), BASE another base image than base.sh makes.
+# ORRERY_VERSION is the version; without it, git's tag and commit are.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -17,10 +19,17 @@ if [ ${#targets[@]} -eq 0 ]; then
 	targets=(etcd apigateway scheduler enforcer templatesvc agent agent-demo init)
 fi
 
+version() {
+	if [ -n "${ORRERY_VERSION:-}" ]; then
+		echo "$ORRERY_VERSION"
+	else
+		git describe --tags --always --dirty 2>/dev/null || echo devel
+	fi
+}
+
 binaries() {
-	local version services=(apigateway scheduler enforcer templatesvc nodeagent) packages=()
-	version=$(git describe --tags --always --dirty 2>/dev/null || echo devel)
-	local flags=(-trimpath -ldflags "-s -w -X github.com/orreryhq/orrery/libs/telemetry.version=$version")
+	local services=(apigateway scheduler enforcer templatesvc nodeagent) packages=()
+	local flags=(-trimpath -ldflags "-s -w -X github.com/orreryhq/orrery/libs/telemetry.version=$(version)")
 	for service in "${services[@]}"; do
 		packages+=("./$service/cmd/$service")
 	done
@@ -39,10 +48,12 @@ FROM scratch AS binaries\
 COPY bin /out' Dockerfile
 }
 
-if [ "${targets[*]}" = binaries ]; then
-	binaries
+case "${targets[*]}" in
+binaries | version)
+	"${targets[0]}"
 	exit
-fi
+	;;
+esac
 ./base.sh & # a minute of waiting for packages, as long as the compiler takes
 base=$!
 trap wait EXIT

@@ -1,32 +1,57 @@
 #!/usr/bin/env bash
-# Makes the cluster secret and the first password of the user admin, for the services of
-# docker-compose.yml, in files that they share. A value that is given in the environment
-# is taken instead; a file that is there is kept. The password is printed when it is made.
+# Makes the cluster secret and the first password of the user admin for docker-compose.yml.
+# All services share the directory of the secret. Only the gateways read the password's.
+# A value in the environment replaces the file. Without one, an existing file stays.
+# The script prints a password that it made.
 set -euo pipefail
 umask 077
+export LC_ALL=C # lengths are in bytes
 
-dir=${ORRERY_SECRETS_DIR:-/run/orrery}
+secrets=${ORRERY_SECRETS_DIR:-/run/orrery}
+admin=${ORRERY_ADMIN_DIR:-/run/orrery-admin}
 
-# keep FILE GIVEN LENGTH leaves a value in a file, and succeeds when it has made one.
-keep() {
-	local file=$dir/$1
-	if [ -n "$2" ]; then
-		printf '%s' "$2" >"$file.new"
-	elif [ -s "$file" ]; then
-		return 1
-	else
-		head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' | head -c "$3" >"$file.new"
+# store FILE VALUE replaces a file at once, or ends the script.
+store() {
+	if ! printf '%s' "$2" >"$1.new" || [ "$(stat -c %s "$1.new")" -ne ${#2} ] || ! mv "$1.new" "$1"; then
+		rm -f "$1.new"
+		echo "cannot write $1: check the owner of its directory and the free space of its disk" >&2
+		exit 1
 	fi
-	mv "$file.new" "$file"
-	[ -z "$2" ]
 }
 
-if keep cluster-secret "${ORRERY_CLUSTER_SECRET:-}" 64; then
+# random LENGTH leaves as many hexadecimal digits in the variable made, 64 at most.
+random() {
+	made=$(od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n')
+	made=${made:0:$1}
+	if [ ${#made} -ne "$1" ]; then
+		echo "read ${#made} of $1 random digits from /dev/urandom" >&2
+		exit 1
+	fi
+}
+
+# Earlier versions kept the password beside the secret.
+if [ -e "$secrets/admin-password" ]; then
+	if [ ! -s "$admin/admin-password" ]; then
+		store "$admin/admin-password" "$(cat "$secrets/admin-password")"
+	fi
+	rm "$secrets/admin-password"
+fi
+
+if [ -n "${ORRERY_CLUSTER_SECRET:-}" ]; then
+	store "$secrets/cluster-secret" "$ORRERY_CLUSTER_SECRET"
+elif [ ! -s "$secrets/cluster-secret" ]; then
+	random 64
+	store "$secrets/cluster-secret" "$made"
 	echo "made a cluster secret"
 fi
-if keep admin-password "${ORRERY_ADMIN_INITIAL_PASSWORD:-}" 20; then
-	echo "first password of the user admin: $(cat "$dir/admin-password")"
+
+if [ -n "${ORRERY_ADMIN_INITIAL_PASSWORD:-}" ]; then
+	store "$admin/admin-password" "$ORRERY_ADMIN_INITIAL_PASSWORD"
+elif [ ! -s "$admin/admin-password" ]; then
+	random 20
+	store "$admin/admin-password" "$made"
+	echo "first password of the user admin: $made"
 	echo "it is not printed again: sign in and change it"
-else
-	echo "the first password of the user admin was given or made before"
+	exit
 fi
+echo "the first password of the user admin was given or made before"
