@@ -16,6 +16,10 @@ import (
 // baseImage is the Debian that `make images` makes.
 const baseImage = "orrery/base:12"
 
+// Version is what the programs of FromSources say is theirs. The copy has no history, and the
+// Go image no git.
+const Version = "v0.0.0-clone"
+
 // FromSources brings up a copy of what git tracks, in which nothing was made before, and
 // returns what the service that makes the secrets has printed. The images are compiled from
 // the sources by BuildKit. In the place of the registry's Go image is one of this host's
@@ -28,7 +32,7 @@ func FromSources(t testing.TB) (s *Stack, printed string) {
 	goImage := makeGoImage(t, tag)
 	without(t, s.root)
 	s.env = append(s.env, "PATH="+buildKit(t)+string(os.PathListSeparator)+os.Getenv("PATH"), "COMPOSE_FILE=docker-compose.yml:build.yml", "DOCKER_BUILDKIT=1", "COMPOSE_DOCKER_CLI_BUILD=1",
-		"ORRERY_TAG="+tag, "ORRERY_GO_IMAGE="+goImage, "ORRERY_BASE_IMAGE="+baseImage, "GOPROXY=file:///modules")
+		"ORRERY_TAG="+tag, "ORRERY_GO_IMAGE="+goImage, "ORRERY_BASE_IMAGE="+baseImage, "GOPROXY=file:///modules", "ORRERY_VERSION="+Version)
 	t.Cleanup(func() {
 		s.Stop()
 		images, err := dockerAnyway("images", "--quiet", "--filter", "reference=orrery/*:"+tag)

@@ -87,3 +87,16 @@ func TestSixServersFillThreeNodesAndBothGatewaysShowThem(t *testing.T) {
 		})
 	}
 }
+
+func TestAGameServerCannotReadTheSecretsOfTheFleet(t *testing.T) {
+	s := compose.Start(t)
+	admin := cluster.Login(t, s)
+	group := arenaGroup("curious", 1)
+	group["command"] = `id -un >who; cat /run/orrery/* /run/orrery-admin/* /proc/1/environ >secrets 2>/dev/null; exec arena`
+	create(admin, group)
+	node := s.Container(admin.AwaitRunning("curious", 1)[0].Node)
+	out, err := node.Exec(t.Context(), "sh", "-c", "cd /var/lib/orrery/node/running/* && cat who secrets")
+	if err != nil || out != "instance" {
+		t.Errorf("it is, and reads: %q, %v", out, err)
+	}
+}
