@@ -106,7 +106,8 @@ func RoutesPlayers(platform string) bool {
 }
 
 // MentionMark is moved by each write of a network, and of a group that begins to refer to
-// others, so that no group is deleted that something began to name meanwhile.
+// other groups or to a source as storage. So no group or source is deleted that something
+// began to name meanwhile.
 type MentionMark struct{ Rev }
 
 // Blank is how a damaged record is read: as the mark it is.

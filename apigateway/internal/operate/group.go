@@ -78,15 +78,15 @@ func (o *Operations) WriteGroup(ctx context.Context, by Actor, w GroupWrite) (Gr
 			return change{}, err
 		}
 		out.Before = old
-		var secrets []store.Guard
-		if out.After, secrets, err = o.wanted(ctx, s, w, old); err != nil {
+		var demands []store.Guard
+		if out.After, demands, err = o.wanted(ctx, s, w, old); err != nil {
 			return change{}, err
 		}
 		if w.DryRun || old != nil && out.After.Revision == old.Revision && out.After.ManagedBy == old.ManagedBy && maps.Equal(out.After.Hidden, old.Hidden) {
 			return change{}, nil
 		}
 		c := groupChange(s, w.Name, old, out.After)
-		c.guards = slices.Concat(c.guards, w.Guards, secrets)
+		c.guards = slices.Concat(c.guards, w.Guards, demands)
 		return c, nil
 	})
 	if err != nil {
@@ -131,7 +131,7 @@ func shownSpec(s *view.Snapshot, g *fleet.Group, most fleet.Visibility) *fleet.G
 }
 
 // wanted is the valid group a write asks for, with the old revision when nothing changes,
-// and what has to hold of the secrets it refers to.
+// and what has to hold of the secrets and sources it refers to.
 func (o *Operations) wanted(ctx context.Context, s *view.Snapshot, w GroupWrite, old *fleet.Group) (fleet.Group, []store.Guard, error) {
 	var present *fleet.GroupSpec
 	if old != nil {
@@ -149,7 +149,7 @@ func (o *Operations) wanted(ctx context.Context, s *view.Snapshot, w GroupWrite,
 		return fleet.Group{}, nil, err
 	}
 	spec.Variables = values.values
-	storages, err := o.storages(ctx, s, present, spec)
+	storages, sources, err := o.storages(ctx, s, present, spec)
 	if err != nil {
 		return fleet.Group{}, nil, err
 	}
@@ -168,7 +168,7 @@ func (o *Operations) wanted(ctx context.Context, s *view.Snapshot, w GroupWrite,
 		g.ManagedBy = w.ManagedBy
 	}
 	g.Hidden = values.hidden
-	return g, values.guards, nil
+	return g, slices.Concat(values.guards, sources), nil
 }
 
 // startable refuses a spec that has nothing to run, unless there was nothing before.
@@ -206,13 +206,15 @@ func groupChange(s *view.Snapshot, name fleet.GroupName, old *fleet.Group, g fle
 	}
 	c.writes = []store.Write{store.Replace(store.GroupKey(name), g, rev)}
 	var before []fleet.GroupName
+	var present *fleet.GroupSpec
 	if old != nil {
-		before = referred(old.Spec)
+		before, present = referred(old.Spec), &old.Spec
 	}
-	for _, ref := range referred(g.Spec) {
-		if !slices.Contains(before, ref) && len(c.writes) == 1 {
-			c.writes = append(c.writes, store.Touch(store.MentionMarkKey(), fleet.MentionMark{}))
-		}
+	refs := referred(g.Spec)
+	if namesStorage(present, g.Spec) || slices.ContainsFunc(refs, func(ref fleet.GroupName) bool { return !slices.Contains(before, ref) }) {
+		c.writes = append(c.writes, store.Touch(store.MentionMarkKey(), fleet.MentionMark{}))
+	}
+	for _, ref := range refs {
 		if other, ok := s.Groups.Get(ref); ok && len(c.guards) < maxGuards {
 			c.guards = append(c.guards, store.Unchanged(store.GroupKey(ref), other.ModRev))
 		}

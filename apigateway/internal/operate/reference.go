@@ -139,25 +139,31 @@ func templateReferences(s *view.Snapshot, old, t fleet.TemplateSelection) []erro
 }
 
 // storages checks the storages that a spec's layers name. As with references, a layer that
-// the present spec has is not checked again.
-func (o *Operations) storages(ctx context.Context, s *view.Snapshot, present *fleet.GroupSpec, spec fleet.GroupSpec) ([]error, error) {
+// the present spec has is not checked again. The sources that are checked must still exist
+// when the spec is written: see namesStorage for the other direction.
+func (o *Operations) storages(ctx context.Context, s *view.Snapshot, present *fleet.GroupSpec, spec fleet.GroupSpec) (problems []error, guards []store.Guard, err error) {
 	var old fleet.TemplateSelection
 	if present != nil {
 		old = present.Templates
 	}
-	var problems []error
+	exists := map[string]bool{}
 	check := func(field string, layers, before []fleet.TemplateLayer) error {
 		for i, l := range layers {
-			known := func(b fleet.TemplateLayer) bool { return b.TemplateRef == l.TemplateRef && b.Storage == l.Storage }
-			if l.Storage == "" || slices.ContainsFunc(before, known) {
+			if l.Storage == "" || slices.ContainsFunc(before, sameStorage(l)) {
 				continue
 			}
 			field := fmt.Sprintf("templates.%s[%d].storage", field, i)
-			exists, err := o.storageExists(ctx, l.Storage)
-			if err != nil {
-				return err
+			if _, asked := exists[l.Storage]; !asked {
+				found, err := o.storageExists(ctx, l.Storage)
+				if err != nil {
+					return err
+				}
+				exists[l.Storage] = found
+				if found && l.Storage != fleet.DirectoryOrigin && len(guards) < maxStorageGuards {
+					guards = append(guards, store.Exists(store.TemplateSourceKey(l.Storage)))
+				}
 			}
-			if head, ok := s.TemplateHeads.Get(l.TemplateRef.String()); !exists {
+			if head, ok := s.TemplateHeads.Get(l.TemplateRef.String()); !exists[l.Storage] {
 				problems = append(problems, errs.Field(field, "names no source of templates: %s; use local, or the name of a source", clip(l.Storage)))
 			} else if ok && !l.From(*head) {
 				problems = append(problems, errs.Field(field, "%s does not come from %s, but from %s: use local, or another template",
@@ -166,8 +172,33 @@ func (o *Operations) storages(ctx context.Context, s *view.Snapshot, present *fl
 		}
 		return nil
 	}
-	err := cmp.Or(check("allOf", spec.Templates.AllOf, old.AllOf), check("oneOf", spec.Templates.OneOf, old.OneOf))
-	return problems, err
+	if err = check("allOf", spec.Templates.AllOf, old.AllOf); err == nil {
+		err = check("oneOf", spec.Templates.OneOf, old.OneOf)
+	}
+	return problems, guards, err
+}
+
+// maxStorageGuards bounds the comparisons on sources; see maxSecretGuards.
+const maxStorageGuards = 16
+
+// sameStorage reports whether two layers take the same template from the same storage.
+func sameStorage(a fleet.TemplateLayer) func(fleet.TemplateLayer) bool {
+	return func(b fleet.TemplateLayer) bool { return b.TemplateRef == a.TemplateRef && b.Storage == a.Storage }
+}
+
+// namesStorage reports whether a spec has a layer with a storage that the present spec has
+// not: a source that was decided to be deleted before must stay then.
+func namesStorage(present *fleet.GroupSpec, spec fleet.GroupSpec) bool {
+	var old fleet.TemplateSelection
+	if present != nil {
+		old = present.Templates
+	}
+	names := func(layers, before []fleet.TemplateLayer) bool {
+		return slices.ContainsFunc(layers, func(l fleet.TemplateLayer) bool {
+			return l.Storage != "" && !slices.ContainsFunc(before, sameStorage(l))
+		})
+	}
+	return names(spec.Templates.AllOf, old.AllOf) || names(spec.Templates.OneOf, old.OneOf)
 }
 
 func (o *Operations) storageExists(ctx context.Context, name string) (bool, error) {
@@ -322,7 +353,8 @@ func unreferenced(s *view.Snapshot, name fleet.GroupName) error {
 	return errs.New(errs.Invalid, "group %s is the parent, dependsOn, fallbackGroup or bedrockProxyGroup of %s: change those first", name, strings.Join(users[:min(len(users), 10)], ", "))
 }
 
-// stillUnreferenced demands that nothing has begun to name a group since the snapshot.
+// stillUnreferenced demands that nothing has begun to name a group, or a source as storage,
+// since the snapshot.
 func stillUnreferenced(s *view.Snapshot) store.Guard {
 	if m, ok := s.MentionMarks.Get("all"); ok {
 		return store.Unchanged(store.MentionMarkKey(), m.ModRev)

@@ -16,6 +16,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 // Sources changes the records of the sources of templates. Their credentials are
@@ -277,32 +278,33 @@ func (s *Sources) Delete(ctx context.Context, by Actor, name string, ifMatch int
 	if name == fleet.DirectoryOrigin {
 		return errs.New(errs.Invalid, "the directory of templates is set on templatesvc's machine, as templates.dir")
 	}
-	return InTime(ctx, func(ctx context.Context) error {
-		return retried(func() error {
-			one, err := s.existing(ctx, name)
-			if err == nil {
-				err = o.blamed(unmoved("source "+name, ifMatch, one.ModRev))
-			}
-			if err != nil {
-				return err
-			}
-			if err := storageUnused(o.Snapshot(), name); err != nil || dryRun {
-				return err
-			}
-			st, err := optional(ctx, o.cfg.Store, store.TemplateSourceStatusKey(name))
-			if err != nil {
-				return err
-			}
-			writes := []store.Write{store.Remove(store.TemplateSourceKey(name), one.ModRev)}
-			if st.ModRev != 0 {
-				writes = append(writes, store.Remove(store.TemplateSourceStatusKey(name), st.ModRev))
-			}
-			said := entry{action: "template-source.delete", resource: "template-source", id: name}
-			said.before, _ = sourceRecords(one, fleet.TemplateSource{})
-			_, err = o.record(ctx, by, said, writes...)
-			return err
-		})
+	_, err := o.mutate(ctx, by, func(snap *view.Snapshot) (change, error) {
+		one, err := s.existing(ctx, name)
+		if err == nil {
+			err = unmoved("source "+name, ifMatch, one.ModRev)
+		}
+		if err != nil {
+			return change{}, err
+		}
+		if err := storageUnused(snap, name); err != nil || dryRun {
+			return change{}, err
+		}
+		st, err := optional(ctx, o.cfg.Store, store.TemplateSourceStatusKey(name))
+		if err != nil {
+			return change{}, err
+		}
+		c := change{
+			guards: []store.Guard{stillUnreferenced(snap)},
+			writes: []store.Write{store.Remove(store.TemplateSourceKey(name), one.ModRev)},
+			audit:  entry{action: "template-source.delete", resource: "template-source", id: name},
+		}
+		if st.ModRev != 0 {
+			c.writes = append(c.writes, store.Remove(store.TemplateSourceStatusKey(name), st.ModRev))
+		}
+		c.audit.before, _ = sourceRecords(one, fleet.TemplateSource{})
+		return c, nil
 	})
+	return err
 }
 
 // retried tries once more what lost a race, a few times.
