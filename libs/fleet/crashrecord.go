@@ -66,7 +66,8 @@ type Crash struct {
 // MaxCause bounds Crash.Cause, in bytes.
 const MaxCause = 200
 
-// CauseKilled is the Crash.Cause of a process that SIGKILL ended: its log cannot say why.
+// CauseKilled is the Crash.Cause of a process that SIGKILL ended and the agent did not: its
+// log cannot say why.
 const CauseKilled = "killed from outside, or by the kernel; see journalctl -k on its node"
 
 // CrashID names the end of one run of an instance. Runs are numbered by the agent.

@@ -52,7 +52,9 @@ func Read(e End) Reading {
 	}
 	r, frame := Reading{Category: category(e, lines)}, ""
 	switch at := findCause(lines, max(0, len(lines)-e.Late)); {
-	case r.Category == fleet.CrashKilled:
+	case e.Reason == fleet.ReasonDiskLimit: // the agent ended it, whatever it printed
+		r.Cause = e.Reason.Text()
+	case e.Reason == fleet.ReasonKilledBySignal && r.Category == fleet.CrashKilled:
 		r.Cause = fleet.CauseKilled
 	case at >= 0:
 		r.Cause = clip(message(lines[at]))

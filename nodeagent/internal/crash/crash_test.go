@@ -97,9 +97,18 @@ func TestTheEndOfTheConsoleSaysMoreThanItsBeginning(t *testing.T) {
 		}
 	}
 	killed := End{Exit: &fleet.Exit{Code: 137, Signal: "KILL", Known: true}, Tail: lines(early), Late: 3}
-	if got := Read(killed).Cause; got != fleet.CauseKilled {
-		t.Errorf("SIGKILL: %q", got)
+	for reason, want := range map[fleet.Reason]string{
+		fleet.ReasonKilledBySignal: fleet.CauseKilled,
+		fleet.ReasonDiskLimit:      fleet.ReasonDiskLimit.Text(),
+		fleet.ReasonUnhealthy:      "java.lang.IllegalStateException: a plugin",
+		fleet.ReasonTerminalGone:   "java.lang.IllegalStateException: a plugin",
+	} {
+		killed.Reason = reason
+		if got := Read(killed).Cause; got != want {
+			t.Errorf("SIGKILL for %s: %q, want %q", reason, got, want)
+		}
 	}
+	killed.Reason = fleet.ReasonKilledBySignal
 	killed.Tail = lines("java.lang.OutOfMemoryError: Java heap space")
 	if got := Read(killed); got.Category != fleet.CrashOutOfMemory || !strings.Contains(got.Cause, "heap") {
 		t.Errorf("SIGKILL after its own words: %+v", got)
