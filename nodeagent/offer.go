@@ -72,6 +72,13 @@ func limitsOf(l fleet.NodeLimits, dir string) fleet.NodeLimits {
 	return l
 }
 
+// tellPorts warns when servers cannot wait for the leftover connections on their ports.
+func tellPorts(log *slog.Logger, err error) {
+	if err != nil {
+		log.Warn("a server whose port still has connections of its last run is FAILED, as if another program held the port", "why", errs.MessageOf(err))
+	}
+}
+
 // tellLimits tells which limits of instances the host holds: once, for it concerns them all.
 func tellLimits(log *slog.Logger, l fleet.NodeLimits) {
 	if l.Why == "" {

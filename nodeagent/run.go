@@ -36,6 +36,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/local"
 	"github.com/orreryhq/orrery/nodeagent/internal/membership"
 	"github.com/orreryhq/orrery/nodeagent/internal/orphan"
+	"github.com/orreryhq/orrery/nodeagent/internal/ports"
 	"github.com/orreryhq/orrery/nodeagent/internal/presence"
 	"github.com/orreryhq/orrery/nodeagent/internal/provide"
 	"github.com/orreryhq/orrery/nodeagent/internal/recorder"
@@ -165,6 +166,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	}
 	rt := runtimes.byName[fleet.RuntimeProcess]
 	tellOffer(cfg.Log, a.capacity(), cfg.Room)
+	tellPorts(cfg.Log, ports.Visible())
 	p := &parts{hold: j.Moved(), meter: disk.NewMeter(), logs: console.NewFollower(cfg.Log), limiter: control.limiter, runtimes: runtimes}
 	p.tenure = deadline.NewKeeper(deadline.Config{
 		File: until, Boot: cfg.BootID, Ending: func(s deadline.Stage) { p.controller.Ending(s) }, Log: cfg.Log,
@@ -174,6 +176,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	p.member = membership.New(membership.Config{
 		Store: cfg.Store, Record: a.record(j.UUID(), listener, runtimes.offers, limitsOf(control.limiter.Offer(), dir)), Holder: j.Holder(), TTL: cfg.SessionTTL, Now: cfg.Now, Log: cfg.Log,
 		Wrote: func(before, rev int64) { past.Wrote(a.deleted(ctx, past, before), rev) }, Found: past.Found, Joining: p.tenure.Joining, Replacing: p.tenure.Replacing,
+		InUse: func() map[int]bool { return p.controller.Ports() },
 		Joined: func(s *store.Session) {
 			p.tenure.Joined(s)
 			p.controller.Joined(s.Fence())

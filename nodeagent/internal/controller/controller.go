@@ -220,6 +220,21 @@ func (c *Controller) Live() map[fleet.InstanceID]supervise.Live {
 	return all
 }
 
+// Ports are those of the instances that have not ended.
+func (c *Controller) Ports() map[int]bool {
+	all := map[int]bool{}
+	for _, l := range c.Live() {
+		if l.Status.State.Terminal() {
+			continue
+		}
+		all[l.Port] = true
+		for _, p := range l.Ports {
+			all[p] = true
+		}
+	}
+	return all
+}
+
 // Directories are what each instance holds on the disk, as far as no limit has it watched.
 func (c *Controller) Directories() map[string][]string {
 	c.mu.Lock()

@@ -27,7 +27,7 @@ func (m *Member) Block(ctx context.Context, b fleet.BlockedPort) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	err := m.update(ctx, fence, func(n *fleet.Node) {
-		n.BlockedPorts = append(without(n.BlockedPorts, []int{b.Port}), b)
+		n.BlockedPorts = append(slices.DeleteFunc(n.BlockedPorts, func(have fleet.BlockedPort) bool { return have.Port == b.Port }), b)
 	})
 	if err != nil {
 		m.cfg.Log.Warn("taken port not reported", "port", b.Port, "error", err)
@@ -65,26 +65,42 @@ func (m *Member) anyBlocked() bool {
 	return slices.ContainsFunc(m.Node().BlockedPorts, func(b fleet.BlockedPort) bool { return b.Until.After(now) })
 }
 
-func (m *Member) freePorts() (free []int) {
+// freePorts are the blocked ports that are free. It does not probe the ports of the node's
+// own instances: a server that binds its port at the same moment would find it in use.
+func (m *Member) freePorts() (free []fleet.BlockedPort) {
+	own, now := m.cfg.InUse(), m.cfg.Now()
 	for _, b := range m.Node().BlockedPorts {
+		if own[b.Port] || !b.Until.After(now) {
+			continue
+		}
 		if busy, err := ports.Probe(b.Port); busy == nil && err == nil {
-			free = append(free, b.Port)
+			free = append(free, b)
 		}
 	}
 	return free
 }
 
-func (m *Member) unblock(ctx context.Context, fence store.Fence, free []int) {
+// unblock removes the blocks of ports that are free. One that was written again since
+// stays: somebody has found the port in use after the probe.
+func (m *Member) unblock(ctx context.Context, fence store.Fence, free []fleet.BlockedPort) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	err := m.update(ctx, fence, func(n *fleet.Node) { n.BlockedPorts = without(n.BlockedPorts, free) })
+	err := m.update(ctx, fence, func(n *fleet.Node) {
+		n.BlockedPorts = slices.DeleteFunc(n.BlockedPorts, func(b fleet.BlockedPort) bool {
+			return slices.ContainsFunc(free, func(f fleet.BlockedPort) bool { return f.Port == b.Port && f.Until.Equal(b.Until) })
+		})
+	})
 	if err != nil {
-		m.cfg.Log.Warn("ports that are free again are not reported yet", "ports", free, "error", err)
+		m.cfg.Log.Warn("ports that are free again are not reported yet", "ports", numbers(free), "error", err)
 		return
 	}
-	m.cfg.Log.Info("ports that were taken are free again", "ports", free)
+	m.cfg.Log.Info("ports that were taken are free again", "ports", numbers(free))
 }
 
-func without(all []fleet.BlockedPort, ports []int) []fleet.BlockedPort {
-	return slices.DeleteFunc(all, func(b fleet.BlockedPort) bool { return slices.Contains(ports, b.Port) })
+func numbers(all []fleet.BlockedPort) []int {
+	out := make([]int, len(all))
+	for i, b := range all {
+		out[i] = b.Port
+	}
+	return out
 }

@@ -39,7 +39,7 @@ const (
 	recordTries = 5
 )
 
-// Config is what a member needs. All but TTL, Wrote, Found and Now are required.
+// Config is what a member needs. All but TTL, Wrote, Found, InUse and Now are required.
 type Config struct {
 	Store *store.Client
 	// Record is the node's record without its history: JoinedAt, BlockedPorts.
@@ -61,6 +61,8 @@ type Config struct {
 	Replacing func()
 	// Joined is called with each new session.
 	Joined func(*store.Session)
+	// InUse returns the ports that instances of the node have. Nil: none has any.
+	InUse func() map[int]bool
 	// Now reads the wall clock, with a monotonic reading. Nil means time.Now.
 	Now func() time.Time
 	Log *slog.Logger
@@ -93,6 +95,9 @@ type Member struct {
 func New(cfg Config) *Member {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.InUse == nil {
+		cfg.InUse = func() map[int]bool { return nil }
 	}
 	return &Member{cfg: cfg, record: cfg.Record, runtimes: cfg.Record.Runtimes, doubts: make(chan struct{}, 1), blocked: make(chan struct{}, 1)}
 }

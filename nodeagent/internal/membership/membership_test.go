@@ -3,7 +3,9 @@ package membership
 import (
 	"context"
 	"log/slog"
+	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -267,6 +269,44 @@ func TestEachJoinWritesTheNodesRecordWithItsSession(t *testing.T) {
 		}
 		m.Leave(t.Context(), false)
 	}
+}
+
+func TestOnlyPortsThatOthersHeldAndReleasedAreUnblocked(t *testing.T) {
+	c := storetest.New(t)
+	m, s := member(t, c, time.Minute)
+	defer m.Leave(t.Context(), false)
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	until := time.Now().Add(fleet.PortBlockedFor).UTC()
+	free, held, own, expired, again := freePort(t), l.Addr().(*net.TCPAddr).Port, freePort(t), freePort(t), freePort(t)
+	m.cfg.InUse = func() map[int]bool { return map[int]bool{own: true} }
+	for port, until := range map[int]time.Time{free: until, held: until, own: until, expired: time.Now().Add(-time.Second), again: until} {
+		m.Block(t.Context(), fleet.BlockedPort{Port: port, Until: until})
+	}
+	found := m.freePorts()
+	if got := slices.Sorted(slices.Values(numbers(found))); !slices.Equal(got, slices.Sorted(slices.Values([]int{free, again}))) {
+		t.Fatalf("free of free %d, held %d, own %d, expired %d, again %d: %v", free, held, own, expired, again, got)
+	}
+	m.Block(t.Context(), fleet.BlockedPort{Port: again, Until: until.Add(time.Second)})
+	m.unblock(t.Context(), s.Fence(), found)
+	record, _ := records(t, c)
+	left := slices.Sorted(slices.Values(numbers(record.BlockedPorts)))
+	if !slices.Equal(left, slices.Sorted(slices.Values([]int{held, own, again}))) {
+		t.Errorf("free %d; still blocked: %v", free, left)
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
 }
 
 func TestAnAgentThatEndedItsInstancesReleasesThemWithItsSession(t *testing.T) {

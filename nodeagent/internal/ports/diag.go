@@ -3,11 +3,12 @@ package ports
 import (
 	"encoding/binary"
 	"errors"
-	"net/netip"
-	"time"
+	"fmt"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/errs"
 )
 
 // The kernel's sock_diag interface, as linux/inet_diag.h and linux/sock_diag.h have it.
@@ -30,12 +31,11 @@ const (
 
 // socket is a socket as the kernel shows it.
 type socket struct {
-	state  uint8
-	uid    uint32
-	inode  uint32 // 0 when no program has it open
-	remote netip.AddrPort
-	// expires is when the kernel's timer for it runs out; 0 without one.
-	expires time.Duration
+	state uint8
+	uid   uint32
+	inode uint32 // 0 when no program has it open
+	// peer is whether it is connected.
+	peer bool
 }
 
 // closing reports whether the socket is that of a connection that is being closed.
@@ -47,7 +47,21 @@ func (s socket) closing() bool {
 	return false
 }
 
-// socketsOf lists the sockets whose local port is port.
+// Visible returns why the kernel does not show the sockets of a port, and nil when it does.
+// Where it does not, leftovers cannot be told from the sockets of a program that runs.
+func Visible() error {
+	const some = 1 // any port: the answer may be that it has no sockets
+	_, tcp := socketsOf(some, "TCP")
+	_, udp := socketsOf(some, "UDP")
+	if err := errors.Join(tcp, udp); err != nil {
+		return &errs.Error{Op: "ports.Visible", Kind: errs.Unavailable, Err: err, Message: fmt.Sprintf(
+			"the kernel does not show which sockets use a port (%v): load its modules tcp_diag and udp_diag, or let the agent use sock_diag(7)", err)}
+	}
+	return nil
+}
+
+// socketsOf lists the sockets whose local port is port. A host without IPv6 has none of
+// that family.
 func socketsOf(port int, protocol string) ([]socket, error) {
 	conn, err := netlink.Dial(unix.NETLINK_SOCK_DIAG, nil)
 	if err != nil {
@@ -58,27 +72,32 @@ func socketsOf(port int, protocol string) ([]socket, error) {
 	if protocol == "UDP" {
 		number = unix.IPPROTO_UDP
 	}
-	var all []socket
-	var failed error
-	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		answers, err := conn.Execute(netlink.Message{
-			Header: netlink.Header{Type: diagByFamily, Flags: netlink.Request | netlink.Dump},
-			Data:   request(family, number, port),
-		})
-		if err != nil { // a host without IPv6 has no such sockets
-			failed = errors.Join(failed, err)
-			continue
-		}
-		for _, m := range answers {
-			if s, local, ok := parse(m.Data); ok && local == port {
-				all = append(all, s)
-			}
+	all, err := dump(conn, unix.AF_INET, number, port)
+	if err != nil {
+		return nil, err
+	}
+	more, err := dump(conn, unix.AF_INET6, number, port)
+	if err != nil {
+		return all, nil
+	}
+	return append(all, more...), nil
+}
+
+// dump lists the sockets of one family.
+func dump(conn *netlink.Conn, family, protocol uint8, port int) (all []socket, err error) {
+	answers, err := conn.Execute(netlink.Message{
+		Header: netlink.Header{Type: diagByFamily, Flags: netlink.Request | netlink.Dump},
+		Data:   request(family, protocol, port),
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range answers {
+		if s, local, ok := parse(m.Data); ok && local == port {
+			all = append(all, s)
 		}
 	}
-	if len(all) > 0 {
-		failed = nil
-	}
-	return all, failed
+	return all, nil
 }
 
 // request is a struct inet_diag_req_v2 for the sockets of a local port.
@@ -95,14 +114,8 @@ func parse(b []byte) (s socket, local int, ok bool) {
 	if len(b) < answerSize {
 		return socket{}, 0, false
 	}
-	port := binary.BigEndian.Uint16(b[6:])
-	address := netip.AddrFrom16([16]byte(b[24:40])).Unmap()
-	if b[0] == unix.AF_INET {
-		address = netip.AddrFrom4([4]byte(b[24:28]))
-	}
 	return socket{
-		state: b[1], remote: netip.AddrPortFrom(address, port),
-		expires: time.Duration(binary.NativeEndian.Uint32(b[52:])) * time.Millisecond,
-		uid:     binary.NativeEndian.Uint32(b[64:]), inode: binary.NativeEndian.Uint32(b[68:]),
+		state: b[1], peer: binary.BigEndian.Uint16(b[6:]) != 0,
+		uid: binary.NativeEndian.Uint32(b[64:]), inode: binary.NativeEndian.Uint32(b[68:]),
 	}, int(binary.BigEndian.Uint16(b[4:])), true
 }

@@ -10,8 +10,15 @@ import (
 )
 
 // By names the programs that hold the port, as far as the agent may see them, or says what
-// else does. It looks through all processes.
+// else does. The first call looks through all processes.
 func (b *Busy) By() string {
+	if b.by == "" {
+		b.by = b.holders()
+	}
+	return b.by
+}
+
+func (b *Busy) holders() string {
 	switch {
 	case b.Leftover():
 		return "connections of a program that has ended"
@@ -20,15 +27,17 @@ func (b *Busy) By() string {
 	}
 	owners := owners(b.sockets)
 	var names []string
+	told := map[string]bool{}
 	for _, s := range b.sockets {
 		name, known := owners[s.inode]
 		if !known {
 			name = fmt.Sprintf("a program of the user with id %d", s.uid)
 		}
-		if s.remote.Port() != 0 {
-			name += fmt.Sprintf(", for a connection to %s", s.remote)
+		if s.peer {
+			name += ", for a connection"
 		}
-		if !slices.Contains(names, name) {
+		if !told[name] {
+			told[name] = true
 			names = append(names, name)
 		}
 	}
@@ -43,16 +52,22 @@ func (b *Busy) By() string {
 // processes have, it is the first of them. Processes of other users are not visible to an
 // agent without privileges.
 func owners(sockets []socket) map[uint32]string {
+	wanted := map[uint32]bool{}
+	for _, s := range sockets {
+		wanted[s.inode] = true
+	}
 	found := map[uint32]string{}
 	pids, _ := filepath.Glob("/proc/[0-9]*")
 	slices.SortFunc(pids, byNumber)
 	for _, dir := range pids {
 		for _, inode := range inodes(filepath.Join(dir, "fd")) {
-			_, known := found[inode]
-			if known || !slices.ContainsFunc(sockets, func(s socket) bool { return s.inode == inode }) {
-				continue
+			if wanted[inode] {
+				delete(wanted, inode)
+				found[inode] = program(dir)
 			}
-			found[inode] = program(dir)
+		}
+		if len(wanted) == 0 {
+			break
 		}
 	}
 	return found

@@ -12,7 +12,6 @@ import (
 	"net"
 	"strconv"
 	"syscall"
-	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 )
@@ -38,11 +37,11 @@ func Probe(port int) (*Busy, error) {
 }
 
 // bind binds a port and releases it. protocol is the one that cannot be bound. It holds the
-// fork lock: a child inherits the socket until its exec, and its server would find the port
-// in use.
+// fork lock for writing: a child inherits the socket until its exec, and its server would
+// find the port in use, as would another probe.
 func bind(port int) (protocol string, err error) {
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
+	syscall.ForkLock.Lock()
+	defer syscall.ForkLock.Unlock()
 	address := ":" + strconv.Itoa(port)
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -62,8 +61,12 @@ type Busy struct {
 	Port     int
 	Protocol string
 	// sockets are those of programs that run, if there are any, else what other programs
-	// left behind. Empty when the kernel shows none.
+	// left behind. Of programs that run, sockets with a peer count only if there are no
+	// others: the connections of a server's clients do not say more. Empty when the kernel
+	// shows none.
 	sockets []socket
+	// by is what By has found.
+	by string
 }
 
 // look finds out what holds a port. A kernel without sock_diag shows nothing.
@@ -73,14 +76,19 @@ func look(port int, protocol string) *Busy {
 	if err != nil {
 		return b
 	}
-	var left []socket
+	var connected, left []socket
 	for _, s := range all {
 		switch {
-		case s.inode != 0:
+		case s.inode != 0 && !s.peer:
 			b.sockets = append(b.sockets, s)
+		case s.inode != 0:
+			connected = append(connected, s)
 		case s.closing():
 			left = append(left, s)
 		}
+	}
+	if len(b.sockets) == 0 {
+		b.sockets = connected
 	}
 	if len(b.sockets) == 0 {
 		b.sockets = left
@@ -92,18 +100,6 @@ func look(port int, protocol string) *Busy {
 // They go by themselves.
 func (b *Busy) Leftover() bool { return len(b.sockets) > 0 && b.sockets[0].inode == 0 }
 
-// Left is how long the kernel keeps the last of the leftovers if their clients do nothing,
-// else 0.
-func (b *Busy) Left() time.Duration {
-	var left time.Duration
-	if b.Leftover() {
-		for _, s := range b.sockets {
-			left = max(left, s.expires)
-		}
-	}
-	return left
-}
-
 // String is a sentence. Of a program that runs it has the name, see By.
 func (b *Busy) String() string {
 	if !b.Leftover() {
@@ -113,6 +109,6 @@ func (b *Busy) String() string {
 	if n := len(b.sockets); n > 1 {
 		what = fmt.Sprintf("%d connections", n)
 	}
-	return fmt.Sprintf("port %d (%s) is not free yet: the kernel still keeps %s of a program that has ended, for up to %v",
-		b.Port, b.Protocol, what, max(b.Left().Round(time.Second), time.Second))
+	return fmt.Sprintf("port %d (%s) is not free yet: the kernel still keeps %s of a program that has ended, usually for a minute",
+		b.Port, b.Protocol, what)
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -78,7 +79,7 @@ func TestTheHolderOfAPortIsNamedWithItsPid(t *testing.T) {
 	}
 }
 
-func TestAClientThatUsesThePortIsNamedWithWhereItIsConnected(t *testing.T) {
+func TestAClientThatUsesThePortIsNamed(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -91,10 +92,49 @@ func TestAClientThatUsesThePortIsNamedWithWhereItIsConnected(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	want := fmt.Sprintf("(pid %d), for a connection to %s", os.Getpid(), server.Addr())
+	want := fmt.Sprintf("(pid %d), for a connection", os.Getpid())
 	if b := busy(t, port); b.Leftover() || !strings.HasSuffix(b.By(), want) {
 		t.Errorf("held by %q, want one that ends in %q", b.By(), want)
 	}
+}
+
+// Whose clients a stranger has is nothing for the record of the node.
+func TestTheClientsOfAServerAreNotNamed(t *testing.T) {
+	port := free(t)
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for range 20 {
+		client, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		accepted, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer accepted.Close()
+	}
+	want := regexp.MustCompile(fmt.Sprintf(`^\S+ \(pid %d\)$`, os.Getpid()))
+	if b := busy(t, port); !want.MatchString(b.By()) {
+		t.Errorf("held by %q", b.By())
+	}
+}
+
+func TestProbesDoNotMeet(t *testing.T) {
+	port := free(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if err := staysFree(port); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // A server closes a connection whose client keeps it open, as a server that is killed does.
@@ -105,11 +145,9 @@ func TestOnlyWhatAServerWithoutReuseAddrLeftKeepsItsPort(t *testing.T) {
 			option := func(_, _ string, c syscall.RawConn) error {
 				return c.Control(func(fd uintptr) {
 					_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, reuse)
-					_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_LINGER2, 3) // seconds that the kernel keeps it
 				})
 			}
 			config := net.ListenConfig{Control: option}
-			config.SetMultipathTCP(false) // which has no TCP_LINGER2
 			l, err := config.Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 			if err != nil {
 				t.Fatal(err)
@@ -133,9 +171,10 @@ func TestOnlyWhatAServerWithoutReuseAddrLeftKeepsItsPort(t *testing.T) {
 				}
 				return
 			}
-			if b := busy(t, port); !b.Leftover() || b.Left() <= 0 || !strings.Contains(b.String(), "a connection of a program that has ended") {
-				t.Errorf("leftover %v for %v: %v", b.Leftover(), b.Left(), b)
+			if b := busy(t, port); !b.Leftover() || !strings.Contains(b.String(), "a connection of a program that has ended") {
+				t.Errorf("leftover %v: %v", b.Leftover(), b)
 			}
+			_, _ = client.(*net.TCPConn).SetLinger(0), client.Close() // which resets the connection
 			await.That(t, "the port free", func() string {
 				b, err := ports.Probe(port)
 				return await.Unless(b == nil && err == nil, "%v, %v", b, err)
@@ -164,11 +203,18 @@ func TestARefusalOfAnotherKindIsNotBlamedOnAStranger(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := ports.Probe(1)
+	unseen := ports.Visible()
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
 		t.Fatal(err)
 	}
 	if !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), "too many open files") {
 		t.Errorf("got %v", err)
+	}
+	if !strings.Contains(errs.MessageOf(unseen), "tcp_diag") || !strings.Contains(errs.MessageOf(unseen), "too many open files") {
+		t.Errorf("a kernel that shows no sockets: %v", unseen)
+	}
+	if err := ports.Visible(); err != nil {
+		t.Errorf("a kernel that shows sockets: %v", err)
 	}
 }
 

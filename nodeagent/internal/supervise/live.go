@@ -12,6 +12,8 @@ type Live struct {
 	Name   string
 	// Port is its main port; 0 when it has none.
 	Port int
+	// Ports are its additional ones, by name.
+	Ports map[string]int
 	// Grace is how long its stop sequence may take at most.
 	Grace time.Duration
 	// Orphan is true when the store has no record of it.

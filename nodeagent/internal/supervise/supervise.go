@@ -331,7 +331,8 @@ func logLimit(p fleet.Plan) int64 { return int64(cmp.Or(p.Limits.LogMiB, fleet.D
 
 // follow takes over what a state says.
 func (l *Live) follow(s machine.State) {
-	l.Status, l.Name, l.Port, l.Grace, l.Orphan = s.Status, s.Placement.Name, s.Placement.Port, grace(s), s.Orphan
+	l.Status, l.Name, l.Grace, l.Orphan = s.Status, s.Placement.Name, grace(s), s.Orphan
+	l.Port, l.Ports = s.Placement.Port, s.Placement.Ports
 }
 
 func grace(s machine.State) time.Duration {
