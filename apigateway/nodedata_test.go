@@ -72,9 +72,32 @@ func TestAnInstanceStartsWithoutItsDataOnlyOnceThatIsLost(t *testing.T) {
 	s.commit(store.Remove(store.NodeKey("node-1"), n.ModRev)) // as the enforcer does
 	s.do("POST", start, nil).want(200).is("changed", true)
 	s.do("POST", start+"?discardData=true", nil).want(200).is("changed", true)
+	s.auditsDiscard()
 	s.do("POST", start+"?discardData=true", nil).want(200).is("changed", false)
 	in, err := store.Get(t.Context(), s.store, store.IntentKey(id))
 	if err != nil || in.DiscardsData != 1 || in.Generation != 2 || in.Desired != fleet.DesiredRunning {
 		t.Errorf("the intent is %+v, %v", in, err)
 	}
+}
+
+func TestTheAuditSaysThatAStoppedInstanceStartsWithoutItsData(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	id := s.static("survival", "node-1", nil)
+	s.loseNode("node-1")
+	n, err := store.Get(t.Context(), s.store, store.NodeKey("node-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.commit(store.Remove(store.NodeKey("node-1"), n.ModRev))
+	s.do("POST", "/api/v1/services/"+string(id)+"/start?discardData=true", nil).want(200).is("changed", true)
+	s.auditsDiscard()
+}
+
+// auditsDiscard demands that the audit's latest start of an instance is the one that discards the
+// data of generation 1.
+func (s *site) auditsDiscard() {
+	s.t.Helper()
+	r := s.do("GET", "/api/v1/audit?limit=1&action=instance.start", nil).want(200)
+	r.is("data.0.before.discardsData", nil).is("data.0.after.discardsData", 1)
 }

@@ -83,6 +83,9 @@ func instanceRecord(i fleet.Intent) any {
 	if i.Frozen {
 		out["frozen"] = true
 	}
+	if i.DiscardsData != 0 {
+		out["discardsData"] = i.DiscardsData
+	}
 	if i.Stop != nil {
 		out["stop"] = map[string]any{"force": i.Stop.Force, "reason": i.Stop.Reason, "message": i.Stop.Message}
 	}

@@ -168,7 +168,12 @@ func (o *Operations) StartWithoutData(ctx context.Context, by Actor, ref string)
 		given := *i
 		given.Intent.DiscardsData = i.Placement.Generation
 		if i.Terminal() {
-			return o.again(s, &given, by, fleet.ReasonRequested, "started without its data by "+by.User)
+			c, err := o.again(s, &given, by, fleet.ReasonRequested, "started without its data by "+by.User)
+			if err != nil {
+				return nil, err
+			}
+			c.audit.before = instanceRecord(i.Intent)
+			return c, nil
 		}
 		next := given.Intent
 		next.RestartPending = next.Desired == fleet.DesiredStopped
