@@ -151,6 +151,19 @@ func TestAPlayerBehindAProxyCountsOnceInAllFigures(t *testing.T) {
 	}
 }
 
+func TestFiguresCountNoPlayersOfAnInstanceThatIsOffline(t *testing.T) {
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	lobby := s.inside("lobby", "node-1")
+	s.commit(store.Create(store.ReportKey("node-1"), fleet.Report{Node: "node-1", At: time.Now().UTC(), Instances: map[fleet.InstanceID]fleet.InstanceReport{
+		lobby.id: {Players: 5, PlayersKnown: true},
+	}}))
+	s.do("GET", "/api/v1/overview", nil).want(200).is("playerCount", 5).is("instanceCount", 1)
+	s.status(lobby.id, "node-1", fleet.Status{State: fleet.Offline})
+	s.do("GET", "/api/v1/overview", nil).want(200).is("playerCount", 0).is("instanceCount", 1)
+}
+
 func TestPlayersOfAnInstanceThatLivesNoMoreAreNotThere(t *testing.T) {
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})

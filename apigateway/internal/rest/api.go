@@ -130,24 +130,11 @@ func figuresOf(s *view.Snapshot) (out figures) {
 	for _, i := range s.Instances.All() {
 		if !i.Terminal() {
 			out.InstanceCount++
+		}
+		if i.State().Running() { // the last report of an OFFLINE one is out of date
 			players[i.Intent.Group] += reported(s, i).Players
 		}
 	}
-	out.PlayerCount = playersOnce(players, s.RoutesPlayers)
+	out.PlayerCount = playersOnce(players, s.Networks.All(), s.RoutesPlayers)
 	return out
-}
-
-// playersOnce counts the players of all groups, each player once. A player behind a proxy is on a
-// server too, and one who came through Geyser and Velocity is on three instances. So the servers'
-// sum counts, or the sum of a group of proxies where the servers report fewer.
-func playersOnce(players map[fleet.GroupName]int, isProxy func(fleet.GroupName) bool) int {
-	var onServers, onProxies int
-	for g, n := range players {
-		if isProxy(g) {
-			onProxies = max(onProxies, n)
-		} else {
-			onServers += n
-		}
-	}
-	return max(onServers, onProxies)
 }
