@@ -205,6 +205,8 @@ type Gateway struct {
 	relay *relay.Relay
 	// heartbeats tells of nodes that no longer report.
 	heartbeats *events.Heartbeats
+	// endings are when instances ended, for lists.
+	endings *rest.Endings
 	// arrivals ends transfers of players.
 	arrivals *presence.Arrivals
 	// settings are those that hold now.
@@ -302,6 +304,8 @@ func New(cfg Config) (*Gateway, error) {
 	cfg.View.Subscribe(g.events.Hear)
 	g.heartbeats = events.NewHeartbeats(g.events.Tell)
 	cfg.View.Subscribe(g.heartbeats.Hear)
+	g.endings = rest.NewEndings(cfg.Now)
+	cfg.View.Subscribe(g.endings.Hear)
 	cfg.View.Subscribe(g.bell.Hear)
 	g.declare = declare.New(declare.Config{
 		Store: cfg.Store, Operations: g.operate, ReadGroup: rest.ReadGroup, ReadConfiguration: universe.ReadConfiguration, ReadVersion: rest.ReadCatalogVersion, Every: declareEvery, Log: cfg.Log,
@@ -385,7 +389,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: g.templates, Pins: g.pins, Sources: sources,
 		Schedulers: upstream.NewSchedulers(g.health, g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, calling(g.calls)),
 		Logs:       records, Shares: g.shares, NoShares: g.cfg.NoShares, APIURL: g.cfg.APIURL,
-		Players: g.players, Stale: g.heartbeats.Stale, Past: g.past, Settings: g.settings, End: g.end, Replica: g.cfg.Replica, ClusterName: g.cfg.ClusterName,
+		Players: g.players, Stale: g.heartbeats.Stale, Endings: g.endings, Past: g.past, Settings: g.settings, End: g.end, Replica: g.cfg.Replica, ClusterName: g.cfg.ClusterName,
 		Ready: g.waiting, WithinName: frame.WithinName, WithinPictures: frame.WithinPictures, Meta: meta, Version: g.cfg.Version, Log: g.cfg.Log, Now: g.cfg.Now,
 	}).Routes()...)
 	told := events.New(events.Config{

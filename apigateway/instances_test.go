@@ -618,4 +618,39 @@ func TestListsShowOneInstanceOfANameAndNoneThatEndedMoreThanAMinuteAgo(t *testin
 	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("instances.0", nil)
 	s.do("GET", "/api/v1/services/"+string(second), nil).want(200).is("state", "CRASHED")
 	s.do("GET", "/api/v1/services/lobby-1", nil).want(200).is("uid", second)
+	s.do("POST", "/api/v1/services/lobby-1/freeze", nil).want(200)
+	shows("", second)
+	s.do("POST", "/api/v1/services/lobby-1/unfreeze", nil).want(200)
+	shows("")
+}
+
+func TestListsShowAnInstanceForAMinuteAfterItsEndWhateverItsNodesClockSays(t *testing.T) {
+	var ahead atomic.Int64
+	s := newSite(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	shown := func(want int) {
+		t.Helper()
+		s.do("GET", "/api/v1/services", nil).want(200).is("total", want)
+	}
+	for name, wrong := range map[string]time.Duration{"ahead": 24 * time.Hour, "behind": -5 * time.Minute} {
+		s.group(name, nil)
+		id := s.start(name)
+		s.status(id, "node-1", fleet.Status{State: fleet.Online})
+		ahead.Add(int64(10 * time.Minute)) // the node's clock may be wrong by less than the instance's age
+		i, _ := s.view.Snapshot().Instances.Get(id)
+		ended := *i.Status
+		ended.State, ended.ChangedAt = fleet.Crashed, time.Now().Add(time.Duration(ahead.Load())+wrong)
+		s.commit(store.Replace(store.StatusKey(id), ended, ended.ModRev))
+		shown(1)
+		ahead.Add(int64(59 * time.Second))
+		shown(1)
+		ahead.Add(int64(2 * time.Second))
+		shown(0)
+	}
+	ahead.Store(int64(2 * time.Hour)) // a gateway that starts now has seen neither end
+	other := newSiteOn(t, s.etcd, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
+	other.token = other.login("admin", adminPassword)
+	other.do("GET", "/api/v1/services", nil).want(200).is("total", 1).is("data.0.group", "ahead")
+	ahead.Add(int64(61 * time.Second))
+	other.do("GET", "/api/v1/services", nil).want(200).is("total", 0)
 }

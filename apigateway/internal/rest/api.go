@@ -44,6 +44,8 @@ type Config struct {
 	Players    *presence.Table
 	// Stale reports whether a node's reports are overdue.
 	Stale func(fleet.NodeID) bool
+	// Endings are subscribed to the view.
+	Endings *Endings
 	// Past is how the fleet did; see NewPast.
 	Past   *series.Ring
 	Logs   *logs.Logs
@@ -80,7 +82,7 @@ type API struct {
 }
 
 // New wires the API.
-func New(cfg Config) *API { return &API{cfg: cfg, instances: newShownInstances()} }
+func New(cfg Config) *API { return &API{cfg: cfg, instances: newShownInstances(cfg.Endings)} }
 
 // Routes are all routes of the dialect, and what each demands.
 func (a *API) Routes() []server.Route {

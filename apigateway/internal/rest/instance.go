@@ -199,7 +199,7 @@ type instanceFilter struct {
 	all bool
 }
 
-// listedFor is how long lists show an instance that has ended.
+// listedFor is how long lists show an instance that has ended and is not frozen.
 const listedFor = time.Minute
 
 // superseded reports whether an instance has ended and its name means another one by now.
@@ -211,18 +211,18 @@ func superseded(s *view.Snapshot, i *fleet.Instance) bool {
 	return ok && named.Intent.ID != i.Intent.ID
 }
 
-// listing are the instances that a filter wants, in order.
+// listing holds the instances that a filter wants, in order.
 type listing struct {
 	all []*fleet.Instance
-	// ended are the indexes in all of those that leave the list some time after their end.
+	// ended are the indexes in all of the instances that leave the list some time after their end.
 	ended []int
 }
 
-// at are those that are shown at a time.
-func (l listing) at(now time.Time) []*fleet.Instance {
+// at are the instances that are shown at a time. endedAt is when an instance ended.
+func (l listing) at(now time.Time, endedAt func(*fleet.Instance) time.Time) []*fleet.Instance {
 	over := map[int]bool{}
 	for _, n := range l.ended {
-		if now.Sub(l.all[n].FinishedAt()) > listedFor {
+		if now.Sub(endedAt(l.all[n])) > listedFor {
 			over[n] = true
 		}
 	}
@@ -282,7 +282,7 @@ func listingOf(s *view.Snapshot, f instanceFilter) (out listing) {
 			b.Intent.CreatedAt.Compare(a.Intent.CreatedAt), cmp.Compare(a.Intent.ID, b.Intent.ID))
 	})
 	for n, i := range out.all {
-		if !f.all && i.Terminal() {
+		if !f.all && i.Terminal() && !i.Intent.Frozen {
 			out.ended = append(out.ended, n)
 		}
 	}

@@ -22,6 +22,7 @@ const (
 
 // shownInstances are instances as they are sent. Whoever may see instances is shown the same.
 type shownInstances struct {
+	endings *Endings
 	// one has single instances, live those with live figures.
 	one  *encoded.Objects[fleet.InstanceID, encoded.Instance, encoded.Ticking]
 	live *encoded.Objects[fleet.InstanceID, livingFrom, encoded.Ticking]
@@ -46,12 +47,13 @@ type pageWanted struct {
 	page   server.Wanted
 }
 
-func newShownInstances() *shownInstances {
+func newShownInstances(e *Endings) *shownInstances {
 	return &shownInstances{
-		one:   encoded.NewObjects[fleet.InstanceID, encoded.Instance, encoded.Ticking](),
-		live:  encoded.NewObjects[fleet.InstanceID, livingFrom, encoded.Ticking](),
-		order: encoded.NewMemo[int64, instanceFilter](keptOrder, func(l listing) int { return len(l.all) }),
-		pages: encoded.NewMemo[pagesFrom, pageWanted](keptPages, (*encoded.Body).Size),
+		endings: e,
+		one:     encoded.NewObjects[fleet.InstanceID, encoded.Instance, encoded.Ticking](),
+		live:    encoded.NewObjects[fleet.InstanceID, livingFrom, encoded.Ticking](),
+		order:   encoded.NewMemo[int64, instanceFilter](keptOrder, func(l listing) int { return len(l.all) }),
+		pages:   encoded.NewMemo[pagesFrom, pageWanted](keptPages, (*encoded.Body).Size),
 	}
 }
 
@@ -113,5 +115,5 @@ func (h *shownInstances) listed(s *view.Snapshot, f instanceFilter, now time.Tim
 	if f.none() {
 		return nil
 	}
-	return h.order.Get(encoded.InstancesOf(s), f, func() listing { return listingOf(s, f) }).at(now)
+	return h.order.Get(encoded.InstancesOf(s), f, func() listing { return listingOf(s, f) }).at(now, h.endings.Of)
 }

@@ -29,7 +29,7 @@ func TestAnInstanceThatIsKeptIsShownAsOneThatIsNot(t *testing.T) {
 	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := view.New(nil, nil).Snapshot()
 	for name, i := range shownCases(start) {
-		h := newShownInstances()
+		h := newShownInstances(nil)
 		for _, now := range []time.Time{start.Add(-time.Hour), start, start.Add(1234567 * time.Millisecond), start.Add(100 * time.Hour)} {
 			want, err := json.Marshal(instanceOf(s, i, now))
 			if err != nil {
@@ -44,7 +44,7 @@ func TestAnInstanceThatIsKeptIsShownAsOneThatIsNot(t *testing.T) {
 
 func TestLiveFiguresAreShownAsTheyAre(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	s, i, h := view.New(nil, nil).Snapshot(), shownCases(now)["running"], newShownInstances()
+	s, i, h := view.New(nil, nil).Snapshot(), shownCases(now)["running"], newShownInstances(nil)
 	for _, live := range []upstream.Live{{PID: 1}, {PID: 1, Report: fleet.InstanceReport{Players: 3, TPS: 19.5}}, {Attach: "tmux attach"}} {
 		plain := instanceOf(s, i, now)
 		plain.addLive(live)
@@ -111,7 +111,7 @@ func figuresIn(t *testing.T, i instance) string {
 
 func TestAnInstanceIsShownAnewWhenARecordOfItChanges(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	s, h, before := view.New(nil, nil).Snapshot(), newShownInstances(), shownCases(now)["running"]
+	s, h, before := view.New(nil, nil).Snapshot(), newShownInstances(nil), shownCases(now)["running"]
 	first := string(h.of(s, before, now).Append(nil, now))
 	after := *before
 	after.Intent.Desired = fleet.DesiredStopped
@@ -133,7 +133,7 @@ func TestAPageThatIsKeptIsAsOneThatIsNot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := newShownInstances()
+		h := newShownInstances(nil)
 		got := server.EncodePage(w, all, func(to []byte, i *fleet.Instance) []byte { return h.of(s, i, now).Append(to, now) })
 		if string(got) != string(want) {
 			t.Errorf("%+v:\ngot  %s\nwant %s", w, got, want)
