@@ -1,6 +1,7 @@
 package nodeagent_test
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,16 +78,18 @@ func TestAnImageThatIsNotThereIsNamed(t *testing.T) {
 	s := newSite(t)
 	s.dir = shortDir(t)
 	s.start(taking)
+	host := enginetest.Registry(t, http.StatusNotFound)
 	plan := contained("true")
-	plan.Container.Image = "127.0.0.1:1/%FLAVOUR%:9"
+	plan.Container.Image = host + "/%FLAVOUR%:9"
 	plan.Variables = map[string]string{"FLAVOUR": "vanilla"}
 	s.place("aaaaaa", 1, plan, 0)
-	if st := s.awaitState("aaaaaa", 1, fleet.Failed); st.Reason != fleet.ReasonImageMissing || !strings.Contains(st.Message, "127.0.0.1:1/vanilla:9") {
+	if st := s.awaitState("aaaaaa", 1, fleet.Failed); st.Reason != fleet.ReasonImageMissing || !strings.Contains(st.Message, host+"/vanilla:9") {
 		t.Errorf("status %+v", st)
 	}
 	plan.Env = map[string]string{"CUSTOM_IMAGE": "127.0.0.1:1/custom:1"}
 	s.place("aaaaab", 1, plan, 0)
-	if st := s.awaitState("aaaaab", 1, fleet.Failed); st.Reason != fleet.ReasonImageMissing || !strings.Contains(st.Message, "127.0.0.1:1/custom:1") {
+	s.await("aaaaab", "another try", func(st fleet.Status) bool { return strings.Contains(st.Message, "start 2 of 3") })
+	if st := s.awaitState("aaaaab", 1, fleet.Failed); st.Reason != fleet.ReasonImageFetch || !strings.Contains(st.Message, "127.0.0.1:1/custom:1") {
 		t.Errorf("status %+v", st)
 	}
 }

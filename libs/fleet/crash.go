@@ -45,7 +45,7 @@ func (i *Instance) CrashedAt() (at time.Time, ok bool) {
 		return at, false
 	}
 	switch i.Status.Reason {
-	case ReasonTemplateMissing, ReasonTemplateFetch, ReasonArtifactFetch, ReasonSecretMissing, ReasonDiskFull, ReasonRuntimeMissing:
+	case ReasonTemplateMissing, ReasonTemplateFetch, ReasonArtifactFetch, ReasonImageFetch, ReasonSecretMissing, ReasonDiskFull, ReasonRuntimeMissing:
 		return time.Time{}, false
 	}
 	return at, true

@@ -89,7 +89,8 @@ const (
 	ReasonCommandMissing  Reason = "CommandMissing"  // the command does not exist
 	ReasonNotExecutable   Reason = "NotExecutable"   // the command must not be executed
 	ReasonCheckImpossible Reason = "CheckImpossible" // a check of its health can never be passed
-	ReasonImageMissing    Reason = "ImageMissing"    // the container's image is not there and cannot be had
+	ReasonImageMissing    Reason = "ImageMissing"    // the container's image does not exist
+	ReasonImageFetch      Reason = "ImageFetch"      // the container's image could not be fetched from its registry
 )
 
 // Why an exclusive instance, see Plan.Exclusive, waits, has stopped or is refused.
@@ -142,7 +143,8 @@ var reasonText = map[Reason]string{
 	ReasonCommandMissing:   "its command does not exist",
 	ReasonNotExecutable:    "its command must not be executed",
 	ReasonCheckImpossible:  "a check of its health can never be passed",
-	ReasonImageMissing:     "its container's image is not there and cannot be had",
+	ReasonImageMissing:     "its container's image does not exist",
+	ReasonImageFetch:       "its container's image could not be fetched from its registry",
 	ReasonExited:           "it exited with an error code",
 	ReasonTerminalGone:     "its terminal is gone: somebody closed the session, or the terminal multiplexer died",
 	ReasonKilledBySignal:   "it was ended by a signal nobody here sent",

@@ -51,6 +51,8 @@ type Failed struct {
 	Run     int
 	Reason  fleet.Reason
 	Message string
+	// Away is true when the runtime does not answer, as while somebody restarts it.
+	Away bool
 }
 
 // Delayed says that Launch waits for a port that leftover connections hold.

@@ -254,9 +254,19 @@ func TestAStartThatMaySucceedLaterIsTriedThreeTimes(t *testing.T) {
 }
 
 func TestAStartThatCannotSucceedIsTriedOnce(t *testing.T) {
-	for _, why := range []fleet.Reason{fleet.ReasonTemplateMissing, fleet.ReasonCommandMissing, fleet.ReasonPortTaken, fleet.ReasonConfigPatch} {
+	for _, why := range []fleet.Reason{fleet.ReasonTemplateMissing, fleet.ReasonImageMissing, fleet.ReasonCommandMissing, fleet.ReasonPortTaken, fleet.ReasonConfigPatch} {
 		begin(t).on(placed(1), machine.Failed{Run: 1, Reason: why}).did(machine.Clear{}).is(machine.Ended, fleet.Failed, why)
 	}
+}
+
+func TestAStartThatFailsSinceTheRuntimeDoesNotAnswerIsTriedAgain(t *testing.T) {
+	for away, phase := range map[bool]machine.Phase{true: machine.Waiting, false: machine.Ended} {
+		s := begin(t).on(placed(1), machine.Failed{Run: 1, Reason: fleet.ReasonRuntimeMissing, Away: away})
+		if s.state.Phase != phase {
+			t.Errorf("away %v: %s, want %s", away, s.state.Phase, phase)
+		}
+	}
+	begin(t).on(placed(1), machine.Failed{Run: 1, Reason: fleet.ReasonImageFetch}).is(machine.Waiting, fleet.Preparing, fleet.ReasonImageFetch)
 }
 
 func TestAStopEndsThePauseBeforeTheNextStart(t *testing.T) {

@@ -104,13 +104,13 @@ const (
 // maxTries is how often a start is tried whose failure may pass.
 const maxTries = 3
 
-// passing reports whether what a start failed for may be gone a second later.
-func passing(r fleet.Reason) bool {
-	switch r {
-	case fleet.ReasonTemplateFetch, fleet.ReasonArtifactFetch, fleet.ReasonPrepareFailed, fleet.ReasonStartFailed:
+// transient reports whether what a start failed for may be gone a second later.
+func (e Failed) transient() bool {
+	switch e.Reason {
+	case fleet.ReasonTemplateFetch, fleet.ReasonArtifactFetch, fleet.ReasonImageFetch, fleet.ReasonPrepareFailed, fleet.ReasonStartFailed:
 		return true
 	}
-	return false
+	return e.Away
 }
 
 // readyAgain is how long an adopted process may show that it is ready, whatever is

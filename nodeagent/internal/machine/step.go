@@ -253,7 +253,7 @@ func (t *step) failed(e Failed) {
 		t.end(t.Halt.State, t.Halt.Reason, t.Halt.Message, nil, t.now)
 		return
 	}
-	if t.Tries++; t.Tries < maxTries && passing(e.Reason) && !t.Closing {
+	if t.Tries++; t.Tries < maxTries && e.transient() && !t.Closing {
 		d := pause(t.Tries)
 		how := fmt.Sprintf("that was start %d of %d, the next follows after %v", t.Tries, maxTries, d)
 		t.show(t.Status.State, e.Reason, cmp.Or(e.Message, e.Reason.Text())+"; "+how)

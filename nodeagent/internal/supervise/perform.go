@@ -73,7 +73,8 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 		return fail(fleet.ReasonCommandMissing, text(fleet.ReasonCommandMissing, errNoCommand))
 	}
 	if err := i.makeReady(ctx, plan.Runtime, image); err != nil {
-		return fail(startReason(err, fleet.ReasonPrepareFailed), text(fleet.ReasonPrepareFailed, err))
+		reason := startReason(err, fleet.ReasonImageFetch)
+		return message{event: machine.Failed{Run: s.Run, Reason: reason, Message: i.masked(text(reason, err)), Away: errors.Is(err, runtime.ErrAway)}}
 	}
 	token, hash := newToken()
 	i.know(hash, held)
@@ -178,7 +179,7 @@ func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 		if ctx.Err() == nil { // otherwise it was called off, which is no failure
 			i.log.Error("starting failed", "error", i.masked(err.Error()))
 		}
-		return message{event: machine.Failed{Run: run, Reason: reason, Message: i.masked(text(reason, err))}}
+		return message{event: machine.Failed{Run: run, Reason: reason, Message: i.masked(text(reason, err)), Away: errors.Is(err, runtime.ErrAway)}}
 	}
 	if err := answerable(e.Machine.Plan, e.Machine.Placement); err != nil {
 		return fail(fleet.ReasonCheckImpossible, err)
@@ -358,7 +359,9 @@ func (i *Instance) stop(ctx context.Context) {
 	if policy.Signal == 0 {
 		policy.Signal = unix.SIGTERM
 	}
+	i.asking.Add(1)
 	i.helpers.Go(func() {
+		defer i.asking.Done()
 		if err := stop.Gracefully(ctx, p, policy, force); err != nil && ctx.Err() == nil {
 			i.log.Error("stopping failed, killing it", "error", err)
 			i.finishOff(ctx, p)

@@ -46,6 +46,7 @@ type Instance struct {
 	timer   *time.Timer
 	due     machine.Elapsed
 	force   chan struct{}      // not nil while a stop sequence runs; closing it kills
+	asking  sync.WaitGroup     // the stop sequence, until it does nothing more
 	cancel  context.CancelFunc // calls off what prepares or launches
 	watched context.CancelFunc // ends what asks the process how it is; nil when nothing does
 	done    bool
@@ -377,7 +378,11 @@ func (i *Instance) perform(ctx context.Context, e machine.Effect) {
 		launchCtx, cancel := context.WithCancel(ctx)
 		i.cancel = cancel
 		entry := i.entry
-		i.helpers.Go(func() { defer cancel(); i.post(i.launch(ctx, launchCtx, entry)) })
+		i.helpers.Go(func() {
+			defer cancel()
+			i.asking.Wait() // or the run may get the stop line of the one before
+			i.post(i.launch(ctx, launchCtx, entry))
+		})
 	case machine.Adopt:
 		entry := i.entry
 		i.helpers.Go(func() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
@@ -228,8 +229,15 @@ func imageMissing(s *site, _ *enginetest.Engine) {
 	if !errs.Is(err, errs.NotFound) || !strings.Contains(errs.MessageOf(err), "no/such-image:9 is not there any more") {
 		s.Errorf("a start gets it: %v", err)
 	}
-	if err := s.Prepare(s.Context(), spec.Container.Image); !errs.Is(err, errs.NotFound) || !strings.Contains(errs.MessageOf(err), "no/such-image:9") {
-		s.Errorf("%v", err)
+	err = s.Prepare(s.Context(), spec.Container.Image)
+	if !errs.Is(err, errs.Unavailable) || errors.Is(err, runtime.ErrAway) || !strings.Contains(errs.MessageOf(err), "no/such-image:9") {
+		s.Errorf("a registry that cannot be reached: %v", err)
+	}
+	for status, kind := range map[int]errs.Kind{http.StatusNotFound: errs.NotFound, http.StatusServiceUnavailable: errs.Unavailable} {
+		image := enginetest.Registry(s, status) + "/no/such-image:9"
+		if err := s.Prepare(s.Context(), image); !errs.Is(err, kind) || !strings.Contains(errs.MessageOf(err), image) {
+			s.Errorf("a registry that answers %d: %v, want %v", status, err, kind)
+		}
 	}
 	if err := s.Prepare(s.Context(), "not a name"); !errs.Is(err, errs.NotFound) {
 		s.Errorf("%v", err)

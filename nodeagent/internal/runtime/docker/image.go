@@ -26,7 +26,8 @@ func (r *Runtime) Prepare(ctx context.Context, name string) error {
 }
 
 // image looks at an image and has the engine get it from its registry if it is not
-// there. NotFound, with the engine's own words, when it cannot be had.
+// there. NotFound, with the engine's own words, when it cannot be had, and Unavailable
+// when the registry cannot be reached or fails.
 func (r *Runtime) image(ctx context.Context, name string) (image, error) {
 	img, err := r.inspect(ctx, name)
 	if !errdefs.IsNotFound(err) {
@@ -34,11 +35,11 @@ func (r *Runtime) image(ctx context.Context, name string) (image, error) {
 	}
 	r.log.Info("the image is not there, it is pulled", "image", name)
 	pulled, err := r.engine.ImagePull(ctx, name, client.ImagePullOptions{})
-	if err != nil {
-		return image{}, missing(name, err)
+	if err == nil {
+		err = pulled.Wait(ctx)
 	}
-	if err := pulled.Wait(ctx); err != nil {
-		return image{}, missing(name, err)
+	if err != nil {
+		return image{}, unfetched(name, err)
 	}
 	img, err = r.inspect(ctx, name)
 	return img, missing(name, err)
@@ -76,6 +77,17 @@ func missing(name string, err error) error {
 	}
 	return &errs.Error{Op: "docker.image", Kind: errs.NotFound, Err: err, Message: fmt.Sprintf(
 		"the image %s is not there and cannot be had: correct container.image, or pull or load the image on the node (%s)", name, said(err))}
+}
+
+// unfetched tells why a registry did not deliver an image: Unavailable, unless the engine
+// says that there is no such image, or that it may not be had.
+func unfetched(name string, err error) error {
+	final := errdefs.IsNotFound(err) || errdefs.IsInvalidArgument(err) || errdefs.IsUnauthorized(err) || errdefs.IsPermissionDenied(err)
+	if why := missing(name, err); final || !errs.Is(why, errs.NotFound) {
+		return why
+	}
+	return &errs.Error{Op: "docker.image", Kind: errs.Unavailable, Err: err, Message: fmt.Sprintf(
+		"the image %s is not there, and its registry does not deliver it now: look at the registry and the network, or load the image on the node (%s)", name, said(err))}
 }
 
 // said is what the engine said, in one line.
