@@ -208,3 +208,51 @@ func TestAnotherDirectoryOfConfigurationsRemovesNothing(t *testing.T) {
 		})
 	}
 }
+
+func TestALookThatFailedLeavesTheUsersRequestForTheNextOne(t *testing.T) {
+	d := newDeclaring(t)
+	dir := files(t, "abc")
+	stop := d.over(dir, "one", time.Hour)
+	d.look(fleet.SourceInSync)
+	aside := dir + ".aside"
+	if err := os.Rename(dir, aside); err != nil {
+		t.Fatal(err)
+	}
+	d.source.Attended = true
+	d.look(fleet.SourceFailed)
+	stop()
+	if err := os.Remove(filepath.Join(aside, "a.json")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(aside, dir); err != nil {
+		t.Fatal(err)
+	}
+	settled := func(want fleet.SourceState) {
+		t.Helper()
+		stop := d.over(dir, "one", time.Hour) // a start looks without being asked
+		await.That(t, "the look", func() string {
+			st, err := store.Get(t.Context(), d.c, store.TemplateSourceStatusKey("here"))
+			return await.Unless(err == nil && st.State == want, "%+v, %v", st, err)
+		})
+		stop()
+	}
+	settled(fleet.SourceInSync)
+	if _, gone := d.declared(); gone != "a" {
+		t.Errorf("to go %q", gone)
+	}
+	// That was what the user asked for. A later removal waits, also after a failure.
+	if err := os.Rename(dir, aside); err != nil {
+		t.Fatal(err)
+	}
+	settled(fleet.SourceFailed)
+	if err := os.Remove(filepath.Join(aside, "b.json")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(aside, dir); err != nil {
+		t.Fatal(err)
+	}
+	settled(fleet.SourceHeld)
+	if _, gone := d.declared(); gone != "a" {
+		t.Errorf("to go %q", gone)
+	}
+}

@@ -92,7 +92,7 @@ type TemplateSource struct {
 	// Asked counts how often somebody wanted it looked at at once.
 	Asked int64 `json:"asked,omitempty"`
 	// Attended says that a user asked last, and not a webhook: the first look after that
-	// holds back no removal from a directory of configurations.
+	// which does not fail holds back no removal from a directory of configurations.
 	Attended  bool      `json:"attended,omitempty"`
 	By        string    `json:"by,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
@@ -161,9 +161,11 @@ type SourceStatus struct {
 	Rev
 	Name string `json:"name"`
 	// Observed is the mod-revision of the record this is about.
-	Observed int64       `json:"observed"`
-	State    SourceState `json:"state"`
-	Message  string      `json:"message,omitempty"`
+	Observed int64 `json:"observed"`
+	// Asked is TemplateSource.Asked at the latest look that did not fail.
+	Asked   int64       `json:"asked,omitempty"`
+	State   SourceState `json:"state"`
+	Message string      `json:"message,omitempty"`
 	// Revision is what the source held when it was last read completely: a commit, a hash.
 	Revision string `json:"revision,omitempty"`
 	// Held names what is removed only when it is confirmed: the revision, "-" and a hash of

@@ -36,6 +36,9 @@ func (r *Runner) look(ctx context.Context, s fleet.TemplateSource, gone *absence
 	if errs.Is(failure, errs.Fenced) || errs.Is(failure, errs.Canceled) {
 		return failure // another replica goes on, or this one ends: nothing to tell
 	}
+	if failure == nil && !s.Paused {
+		after.Asked = s.Asked
+	}
 	if err := r.tell(ctx, before, after, fence); err != nil {
 		return err
 	}
@@ -130,9 +133,11 @@ func (r *Runner) request(ctx context.Context, s fleet.TemplateSource, before fle
 	return request, nil
 }
 
-// attended reports whether this is the look at a directory that a user asked for.
+// attended reports whether this is the look at a directory that a user asked for, or one
+// that tries again after such a look failed.
 func attended(s fleet.TemplateSource, before fleet.SourceStatus) bool {
-	return s.Kind == fleet.SourceConfigurations && s.Attended && before.Observed != s.ModRev
+	again := before.State == fleet.SourceFailed && before.Asked != s.Asked
+	return s.Kind == fleet.SourceConfigurations && s.Attended && (before.Observed != s.ModRev || again)
 }
 
 // plan is what is to become of all that a source published and has no more.
@@ -324,7 +329,7 @@ func (r *Runner) one(ctx context.Context, s fleet.TemplateSource, revision strin
 
 // tell writes a status that differs from the one before.
 func (r *Runner) tell(ctx context.Context, before, after fleet.SourceStatus, fence store.Fence) error {
-	same := before.ModRev != 0 && before.Observed == after.Observed && before.State == after.State && before.Message == after.Message &&
+	same := before.ModRev != 0 && before.Observed == after.Observed && before.Asked == after.Asked && before.State == after.State && before.Message == after.Message &&
 		before.Revision == after.Revision && before.Held == after.Held && before.Place == after.Place && slices.Equal(before.Items, after.Items)
 	if same {
 		return nil
