@@ -52,7 +52,7 @@ func TestTheStorageOfALayerIsASourceThatPublishesIt(t *testing.T) {
 	for _, list := range []string{"allOf", "oneOf"} {
 		for _, unknown := range []string{"nothing", "a/b", "..", "WEB"} {
 			for _, path := range []string{"/api/v1/groups/lobby", "/api/configurations/lobby"} {
-				s.do("PUT", path, layer(list, "t", unknown)).want(422).naming(list + "[0].storage").naming(unknown)
+				s.do("PUT", path, layer(list, "t", unknown)).want(422).naming(list + "[0].storage").naming(unknown).naming("use local, directory, or the name of a source")
 			}
 		}
 		s.do("PUT", "/api/configurations/lobby", layer(list, "own", "web")).want(422).naming("g/own does not come from web, but from directory")

@@ -11,7 +11,7 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/catalog"
 )
 
-// openCatalog opens the directory of the catalog's artifacts, beside the blobs.
+// openCatalog opens the store of the catalog's artifacts, in a directory beside the blobs.
 func openCatalog(cfg Config, policy egress.Policy) (*catalog.Store, error) {
 	return catalog.Open(catalog.Config{
 		Dir: filepath.Join(cfg.BlobDir, "artifacts"), Egress: policy, Now: time.Now, Log: cfg.Log,

@@ -298,7 +298,7 @@ func (s TemplateSource) validateHTTP() []error {
 		p.check(s.SHA256 == "" && s.HashURL == "" && s.File == "", "kind", "only http has sha256, hashUrl and file")
 		return p.list
 	}
-	p.check(s.SHA256 == "" || hexOf(s.SHA256, 32), "sha256", "must be the 64 hexadecimal digits of what the URL brings, in lower case")
+	p.check(s.SHA256 == "" || hexOf(s.SHA256, 32), "sha256", "must be the 64 hexadecimal digits of the hash of the file at url, in lower case")
 	p.check(s.SHA256 == "" || s.HashURL == "", "hashUrl", "must not be given beside sha256: a pinned hash does not change")
 	p.addAll(s.validateHashURL())
 	p.check(s.File == "" || SafePath(s.File), "file", "%q is not a path inside the template", clip(s.File))

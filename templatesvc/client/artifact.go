@@ -18,7 +18,7 @@ type PinRequest struct {
 // Artifact opens an artifact of the catalog by its hash; templatesvc downloads it
 // first if need be. The caller closes it and verifies the hash. NotFound when the
 // catalog or its URL does not have it, Conflict, naming both hashes, when the URL has
-// something else, Unavailable when nobody answers.
+// another file, Unavailable when the host does not answer.
 func (c *Client) Artifact(ctx context.Context, sha256 string) (io.ReadCloser, error) {
 	resp, err := c.call(ctx, http.MethodGet, "/v1/artifacts/"+url.PathEscape(sha256), nil, nil)
 	if err != nil {
@@ -27,8 +27,8 @@ func (c *Client) Artifact(ctx context.Context, sha256 string) (io.ReadCloser, er
 	return resp.Body, nil
 }
 
-// Pin downloads what a URL has, keeps it for a while, and tells its hash and size. Invalid,
-// blaming downloadUrl, when the URL is wrong or its host does not answer.
+// Pin has templatesvc download the file at a URL and keep it for a while. It returns hash and
+// size. Invalid with the field downloadUrl when the URL is wrong or its host does not answer.
 func (c *Client) Pin(ctx context.Context, downloadURL string) (fleet.Content, error) {
 	var out fleet.Content
 	err := c.callJSON(ctx, http.MethodPost, "/v1/artifacts", PinRequest{URL: downloadURL}, &out)

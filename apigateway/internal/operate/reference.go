@@ -164,7 +164,7 @@ func (o *Operations) storages(ctx context.Context, s *view.Snapshot, present *fl
 				}
 			}
 			if head, ok := s.TemplateHeads.Get(l.TemplateRef.String()); !exists[l.Storage] {
-				problems = append(problems, errs.Field(field, "names no source of templates: %s; use local, or the name of a source", clip(l.Storage)))
+				problems = append(problems, errs.Field(field, "names no source of templates: %s; use local, directory, or the name of a source", clip(l.Storage)))
 			} else if ok && !l.From(*head) {
 				problems = append(problems, errs.Field(field, "%s does not come from %s, but from %s: use local, or another template",
 					clip(l.TemplateRef.String()), clip(l.Storage), cmp.Or(head.Origin, "the API")))

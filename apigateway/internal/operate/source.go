@@ -32,19 +32,20 @@ func NewSources(o *Operations, secret string) (*Sources, error) {
 	return &Sources{operations: o, box: box}, errs.Wrap("operate.NewSources", err)
 }
 
-// Source is a source with what is known of it.
+// Source is a source with its status.
 type Source struct {
 	fleet.TemplateSource
-	// Status is what its owner told last; of an earlier record when it has not looked yet.
+	// Status is the latest one that its owner wrote. It is about an earlier record until the owner
+	// has looked again.
 	Status fleet.SourceStatus
-	// Credentials are the names of those it has.
+	// Credentials are the names of the credentials that are set.
 	Credentials []string
-	// waiting are all that can be confirmed: Held, and of the directories each one's.
+	// waiting is everything that can be confirmed: Held, or that of each directory.
 	waiting []string
 }
 
-// confirms refuses to confirm what does not wait; what was confirmed before may be again,
-// by who lost the answer.
+// confirms is Conflict when confirm does not wait. A client that lost the answer may confirm
+// the same again.
 func (s Source) confirms(confirm string) error {
 	switch {
 	case confirm == "" || confirm == s.Confirmed || slices.Contains(s.waiting, confirm):
@@ -57,7 +58,7 @@ func (s Source) confirms(confirm string) error {
 
 // SourceWrite asks for a source to be as it says.
 type SourceWrite struct {
-	// Source is the wanted one; what only the gateway writes of it is set here.
+	// Source is the wanted one. Write sets the fields that only the gateway writes.
 	Source fleet.TemplateSource
 	// Credentials replace all it has; nil keeps them.
 	Credentials *fleet.SourceCredentials
@@ -91,12 +92,12 @@ func (s *Sources) List(ctx context.Context) (out []Source, err error) {
 	return out, err
 }
 
-// Declared is something that a source declares, with what came of it.
+// Declared is a group or an entry of the catalog that a source declares, with its status.
 type Declared struct {
 	fleet.Declaration
 	// Kind is group or catalog; Name as of fleet.DeclaredStatus.
 	Kind, Name string
-	// Status says nothing as long as no gateway has looked at the latest record.
+	// Status is empty until a gateway has looked at the latest record.
 	Status fleet.DeclaredStatus
 }
 

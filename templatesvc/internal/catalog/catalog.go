@@ -2,11 +2,11 @@
 // by URL and hash.
 //
 // Invariants:
-//   - A file appears under its hash only once it was seen to have it. Whatever else a
-//     URL answers with (a page that says sorry, half a file) is never stored.
-//   - Only what the catalog names is downloaded by its hash, and only http and https are
-//     followed: ten redirects at most, never from https to http.
-//   - What the catalog names no more is removed when something else is stored.
+//   - A file is stored under a hash only after its content was verified. Other answers of a
+//     URL, such as an error page or half a file, are never stored.
+//   - Downloads by hash take URLs of the catalog only. They use http and https, and follow ten
+//     redirects at most, never from https to http.
+//   - Storing a file removes those that the catalog does not name any more.
 package catalog
 
 import (
@@ -41,7 +41,8 @@ const (
 	// downloadTime bounds a download, and silence how long its sender may say nothing.
 	downloadTime = 10 * time.Minute
 	silence      = 30 * time.Second
-	// grace is how long a file that the catalog does not name is kept: it may be about to.
+	// grace is how long a file is kept that the catalog does not name: Pin stores a file before
+	// its entry is written.
 	grace = time.Hour
 )
 
@@ -94,7 +95,7 @@ func redirect(r *http.Request, via []*http.Request) error {
 
 // Get opens an artifact by its hash, downloaded if it is not here; the caller closes
 // it. NotFound when the catalog does not name it or its URL does not have it; Conflict,
-// naming both hashes, when its URL has something else; Unavailable when nobody answers.
+// naming both hashes, when its URL has another file; Unavailable when the host does not answer.
 func (s *Store) Get(ctx context.Context, sum string) (*os.File, error) {
 	if !fleet.ValidDigest(sum) {
 		return nil, errs.New(errs.Malformed, "an artifact is named by a SHA-256")
@@ -172,8 +173,8 @@ func (s *Store) download(ctx context.Context, sum string) error {
 	return worst(sum, failed)
 }
 
-// worst combines the errors of all URLs of a hash. It has the kind of one that may succeed later,
-// if any: the start is retried then.
+// worst combines the errors of all URLs of a hash. If one of them may succeed later, the result
+// has its kind, so that the start is retried.
 func worst(sum string, failed []error) error {
 	if len(failed) == 0 {
 		return errs.New(errs.NotFound, "the catalog names no artifact %s", sum)
@@ -191,30 +192,29 @@ func worst(sum string, failed []error) error {
 	return &errs.Error{Kind: errs.KindOf(first), Field: errs.FieldOf(first), Message: strings.Join(told, "; "), Err: errors.Join(failed...)}
 }
 
-// urlField is the field that errors about what a URL has or does blame.
+// urlField is the field of errors about a URL or its host.
 const urlField = "downloadUrl"
 
-// Pin downloads what a URL has, stores it under its hash and tells which it is. Invalid,
-// blaming downloadUrl, for whatever is wrong with the URL or its host; Unavailable when
-// the file cannot be kept here.
+// Pin downloads the file at a URL, stores it under its hash and returns hash and size. Invalid
+// with the field downloadUrl when the URL or its host is at fault; Unavailable when the file
+// cannot be stored here.
 func (s *Store) Pin(ctx context.Context, url string) (fleet.Content, error) {
 	if !fleet.ValidArtifactURL(url) {
 		return fleet.Content{}, errs.Field(urlField, "is not a URL of http or https")
 	}
 	c, err := s.fetch(ctx, url, "")
 	if err != nil && errs.FieldOf(err) == urlField && ctx.Err() == nil {
-		err = &errs.Error{Kind: errs.Invalid, Field: urlField, Message: "cannot be had: " + errs.MessageOf(err), Err: err}
+		err = &errs.Error{Kind: errs.Invalid, Field: urlField, Message: "cannot be downloaded: " + errs.MessageOf(err), Err: err}
 	}
 	return c, err
 }
 
-// ofURL is an error about what a URL has or does.
+// ofURL is an error about a URL or its host.
 func ofURL(kind errs.Kind, format string, args ...any) error {
 	return &errs.Error{Kind: kind, Field: urlField, Message: fmt.Sprintf(format, args...)}
 }
 
-// fetch downloads a URL. What it has is stored unless it has another hash than the one
-// that is wanted; "" wants any.
+// fetch downloads the file at a URL and stores it if it has the wanted hash. "" accepts any.
 func (s *Store) fetch(ctx context.Context, url, want string) (fleet.Content, error) {
 	ctx, cancel := context.WithTimeout(ctx, downloadTime)
 	defer cancel()
@@ -240,7 +240,7 @@ func (s *Store) fetch(ctx context.Context, url, want string) (fleet.Content, err
 	return s.keep(url, want, io.TeeReader(resp.Body, progress{heard}))
 }
 
-// progress puts a time-out off with every byte.
+// progress restarts a timer with every write.
 type progress struct{ timer *time.Timer }
 
 func (p progress) Write(b []byte) (int, error) {
@@ -248,7 +248,7 @@ func (p progress) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// unreachable tells the URL of the catalog alone: one that it leads to may be signed.
+// unreachable is an error that names the catalog's URL only: the URL of a redirect may be signed.
 func unreachable(url string, err error) error {
 	if request := (*neturl.Error)(nil); errors.As(err, &request) {
 		err = request.Err
@@ -260,7 +260,7 @@ func unreachable(url string, err error) error {
 	return &errs.Error{Op: "catalog.fetch", Kind: errs.Unavailable, Field: urlField, Message: url + " does not answer", Err: err}
 }
 
-// keep writes a body beside its place and moves it there if it has the hash.
+// keep writes a body to a temporary file and renames it if it has the wanted hash.
 func (s *Store) keep(url, want string, body io.Reader) (c fleet.Content, err error) {
 	tmp, err := os.CreateTemp(s.cfg.Dir, ".new-")
 	if err != nil {
@@ -302,7 +302,7 @@ func (t *told) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// tidy removes what the catalog does not name and nobody has just brought.
+// tidy removes files that the catalog does not name and that are older than grace.
 func (s *Store) tidy(platforms []fleet.CatalogPlatform) {
 	named := map[string]bool{}
 	for _, p := range platforms {
@@ -319,6 +319,6 @@ func (s *Store) tidy(platforms []fleet.CatalogPlatform) {
 		err = errors.Join(err, os.Remove(filepath.Join(s.cfg.Dir, e.Name())))
 	}
 	if err != nil {
-		s.cfg.Log.Warn("artifacts that nobody names any more are not removed", "error", fmt.Sprint(err))
+		s.cfg.Log.Warn("artifacts that the catalog does not name any more could not be removed: look at the directory artifacts in blobs.dir", "error", fmt.Sprint(err))
 	}
 }

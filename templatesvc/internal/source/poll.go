@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// pollEvery is the shortest pause between two looks for changes where the kernel tells of
-	// none, and pollRest how many times as long as a look took the pause is at least.
+	// pollEvery is the shortest pause between two looks for changes, for file systems that do
+	// not notify. A look that took time t is followed by a pause of at least pollRest times t.
 	pollEvery = time.Second
 	pollRest  = 20
 )
 
-// poller finds changes below a directory by comparing it with how it was. Its zero value has
-// seen nothing.
+// poller finds changes below a directory by comparing two scans. Its zero value has not
+// scanned yet.
 type poller struct {
 	seen map[string]entry
 }
 
-// entry is how something below the directory is.
+// entry is what a scan remembers of a file or directory.
 type entry struct {
 	mode   fs.FileMode
 	size   int64
@@ -31,7 +31,7 @@ type entry struct {
 }
 
 func entryOf(info fs.FileInfo) entry {
-	if info.IsDir() { // what changes in it has an entry of its own
+	if info.IsDir() { // its files have entries of their own
 		return entry{mode: info.Mode()}
 	}
 	e := entry{mode: info.Mode(), size: info.Size(), time: info.ModTime()}
@@ -41,13 +41,13 @@ func entryOf(info fs.FileInfo) entry {
 	return e
 }
 
-// look finds what has changed since the look before, as notifications of the kernel would
-// tell it. The first look finds nothing.
+// look returns the changes since the previous look as the kernel's notifications would. The
+// first look returns none.
 func (p *poller) look(dir string) (changes []fsnotify.Event) {
 	found := make(map[string]entry, len(p.seen))
 	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || path == dir {
-			return nil // what cannot be read now is looked at again
+			return nil // the next look tries again
 		}
 		info, err := e.Info()
 		if err != nil {

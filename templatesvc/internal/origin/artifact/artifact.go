@@ -26,9 +26,9 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/origin"
 )
 
-// Fetch brings the artifact, unless it has not changed since it was brought. Invalid when the
-// bytes have another hash or are no archive, Unavailable when they cannot be had, TooLarge
-// beyond an archive's limits.
+// Fetch downloads the artifact unless it is unchanged. Invalid when its bytes have another hash
+// or are not an archive, Unavailable when the server does not send them, TooLarge beyond an
+// archive's limits.
 func Fetch(ctx context.Context, r origin.Request) (*origin.Holding, error) {
 	want := digest{sha256Name, r.Source.SHA256}
 	if r.Source.HashURL != "" {
@@ -97,8 +97,8 @@ func get(ctx context.Context, client *http.Client, r origin.Request, url string,
 	return resp, nil
 }
 
-// download writes what the URL brings, checks its hash and tells the revision; that is the
-// one seen before when the server says that nothing changed.
+// download writes the file at the URL, checks its hash and returns its revision: the one seen
+// before if the server says that nothing changed.
 func download(ctx context.Context, r origin.Request, want digest, to io.Writer) (revision string, err error) {
 	client := r.Dialer.Client()
 	defer client.CloseIdleConnections()
@@ -120,7 +120,7 @@ func download(ctx context.Context, r origin.Request, want digest, to io.Writer) 
 	}
 	contentType := resp.Header.Get("Content-Type")
 	if followed && isPage(contentType) && !strings.Contains(r.Source.File, ".htm") {
-		return "", errs.Field("url", "brings a web page (%s) and not a file: if that is meant, give the hash of it as sha256", contentType)
+		return "", errs.Field("url", "answers with a web page (%s), not with a file: correct the url, or give the page's hash as sha256", contentType)
 	}
 	limit := archive.DefaultLimits().TotalBytes
 	content, checked := sha256.New(), want.hash()
@@ -143,33 +143,33 @@ func download(ctx context.Context, r origin.Request, want digest, to io.Writer) 
 		kind = " (" + contentType + ")"
 	}
 	if r.Source.HashURL != "" {
-		return "", errs.Field("hashUrl", "tells %s %s, but the URL brings %s%s: it is tried again, as both may be changing", want.name, want.sum, got, kind)
+		return "", errs.Field("hashUrl", "has %s %s, but the file at url has %s%s: the next look tries again, since both may be changing", want.name, want.sum, got, kind)
 	}
 	return "", errs.Field("sha256", "expected %s, got %s%s: if the artifact was changed on purpose, give its new hash", want.sum, got, kind)
 }
 
-// isPage reports whether a server calls its answer a web page, as it does with one about an error.
+// isPage reports whether an answer is a web page, as error pages are.
 func isPage(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && (media == "text/html" || media == "application/xhtml+xml")
 }
 
-// The words in a revision before what the server can be asked with whether its answer changed.
+// These words precede the validator in a revision.
 const (
 	byETag = " etag "
 	byTime = " modified "
 )
 
 const (
-	// maxETag bounds what of an ETag is kept, in bytes; longer ones are not used.
+	// maxETag is the length of the longest ETag that is used, in bytes.
 	maxETag = 128
 	// settled is the age at which a file's time is trusted: a younger file may change again
 	// within the same second.
 	settled = time.Minute
 )
 
-// validator is what the server can be asked with, after the hash in a revision; "" when it
-// gives nothing.
+// validator is the part of a revision, after the hash, that a conditional request is made of:
+// an ETag or a time. It is "" when the server sends neither.
 func validator(resp *http.Response, url string) string {
 	if resp.Request.URL.String() != url { // another URL may answer the next time
 		return ""
@@ -188,8 +188,8 @@ func validator(resp *http.Response, url string) string {
 	return byTime + modified
 }
 
-// unlessChanged are the headers that ask for an answer only if it is another than the one of
-// a revision.
+// unlessChanged are the headers of a conditional request: the server answers 304 if it still
+// has a revision.
 func unlessChanged(seen string) http.Header {
 	if _, tag, ok := strings.Cut(seen, byETag); ok {
 		return http.Header{"If-None-Match": {tag}}

@@ -18,16 +18,16 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/origin"
 )
 
-// maxHashFile bounds what a hashUrl brings, in bytes.
+// maxHashFile is the size of the largest file at a hashUrl, in bytes.
 const maxHashFile = 64 << 10
 
 const sha256Name = "sha256"
 
-// digest is a hash that an artifact must have; sum is "" when it may have any.
+// digest is a hash that an artifact must have. An empty sum accepts any.
 type digest struct{ name, sum string }
 
-// algorithms are those that a hashUrl may tell, by the number of hexadecimal digits. The
-// older ones protect from damage alone.
+// algorithms are the accepted hash functions by their number of hexadecimal digits. MD5 and
+// SHA-1 only detect damage, not attacks.
 var algorithms = map[int]struct {
 	name string
 	make func() hash.Hash
@@ -38,7 +38,7 @@ var algorithms = map[int]struct {
 	hex.EncodedLen(sha512.Size): {"sha512", sha512.New},
 }
 
-// hash computes it; of any, SHA-256.
+// hash computes the digest. Without a sum it computes SHA-256.
 func (d digest) hash() hash.Hash {
 	if a, ok := algorithms[len(d.sum)]; ok {
 		return a.make()
@@ -46,7 +46,7 @@ func (d digest) hash() hash.Hash {
 	return sha256.New()
 }
 
-// revision names the content with the digest; "" for any.
+// revision names the content with the digest. It is "" without a sum.
 func (d digest) revision() string {
 	if d.name == sha256Name {
 		return d.sum
@@ -54,7 +54,7 @@ func (d digest) revision() string {
 	return d.name + ":" + d.sum
 }
 
-// published is the digest that the source's hashUrl tells.
+// published is the digest at the source's hashUrl.
 func published(ctx context.Context, r origin.Request) (digest, error) {
 	client := r.Dialer.Client()
 	defer client.CloseIdleConnections()
@@ -71,7 +71,7 @@ func published(ctx context.Context, r origin.Request) (digest, error) {
 	case err != nil:
 		return digest{}, origin.Unreachable("the server of hashUrl", err)
 	case len(text) > maxHashFile:
-		return digest{}, errs.New(errs.TooLarge, "hashUrl brings more than %d KiB: it must be a file of hashes", maxHashFile>>10)
+		return digest{}, errs.New(errs.TooLarge, "the file at hashUrl is larger than %d KiB: it must be a file of hashes", maxHashFile>>10)
 	}
 	name := ""
 	if u, err := url.Parse(r.Source.URL); err == nil {
@@ -79,13 +79,13 @@ func published(ctx context.Context, r origin.Request) (digest, error) {
 	}
 	d, ok := parse(string(text), name)
 	if !ok {
-		return d, errs.Field("hashUrl", "brings no hash of %s: it must be hexadecimal digits of MD5, SHA-1, SHA-256 or SHA-512, alone or as sha256sum prints them", name)
+		return d, errs.Field("hashUrl", "has no hash of %s: it must be hexadecimal digits of MD5, SHA-1, SHA-256 or SHA-512, alone or as sha256sum prints them", name)
 	}
 	return d, nil
 }
 
-// parse reads the hash of a file from what sha256sum and its like print: the line that names
-// the file, else the only hash there is.
+// parse reads the hash of a file from the output of sha256sum or a similar program. It takes the
+// line that names the file, or else the only hash.
 func parse(text, name string) (found digest, ok bool) {
 	hashes := 0
 	for line := range strings.Lines(text) {
