@@ -18,8 +18,8 @@ import (
 type census struct {
 	// looking is held during a look, and guards ages.
 	looking sync.Mutex
-	// ages remembers processes between looks, by pid: to tell that one is older than a run
-	// takes a fraction of the time that reading it takes.
+	// ages remembers processes between looks, by pid. To find that one is older than a run
+	// takes a stat of its directory in place of a read of its file: see BenchmarkCensus.
 	ages map[int]age
 
 	mu sync.Mutex
@@ -55,7 +55,7 @@ type seen struct {
 	err             error
 }
 
-// mark is whom the environment of the process names, as of mark. It is read once.
+// mark returns what the function mark returns for the process. It reads the environment once.
 func (s *seen) mark() (instance, agent string, err error) {
 	s.reading.Do(func() { s.instance, s.agent, s.err = mark(s.PID) })
 	return s.instance, s.agent, s.err

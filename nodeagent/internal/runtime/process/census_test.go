@@ -4,8 +4,10 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"testing"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
@@ -91,6 +93,41 @@ func TestManyWhoAskAtOnceShareALookAtTheOldestOfWhatTheyWant(t *testing.T) {
 			t.Error("what was found is not what was asked for")
 		}
 	}
+}
+
+// The kernel gives the pid of a process that has ended to another one.
+func TestACensusKnowsAProcessWithTheNumberOfAnEarlierOne(t *testing.T) {
+	const last = "/proc/sys/kernel/ns_last_pid"
+	var c census
+	for range 1000 { // another process of the host may get the number
+		old := exec.CommandContext(t.Context(), "sleep", "1000")
+		if err := old.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.take(0); err != nil { // it remembers the old one
+			t.Fatal(err)
+		}
+		_ = old.Process.Kill()
+		_ = old.Wait()
+		await.That(t, "the clock tick after that of the old one", func() string {
+			_, start := sleeper(t, "census-4")
+			return await.Unless(start > c.ages[old.Process.Pid].start, "still %d", start)
+		})
+		if err := os.WriteFile(last, []byte(strconv.Itoa(old.Process.Pid-1)), 0o600); err != nil {
+			t.Logf("only root of the host chooses the number of the next process: %v", err)
+			return
+		}
+		pid, start := sleeper(t, "census-5")
+		if pid != old.Process.Pid {
+			continue
+		}
+		ids, err := c.marked("agent", "census-5", 0, start)
+		if err != nil || len(ids) != 1 || ids[0].PID != pid || ids[0].Start != start {
+			t.Errorf("found %v, %v, want process %d that started at %d", ids, err, pid, start)
+		}
+		return
+	}
+	t.Error("no process got the number of an earlier one")
 }
 
 func BenchmarkCensus(b *testing.B) {
