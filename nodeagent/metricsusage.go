@@ -43,10 +43,11 @@ func newUsageMetrics(live func() map[fleet.InstanceID]supervise.Live) *usageMetr
 			players: desc("players", "Players on "+what+"; absent while it is not known."),
 		}
 	}
+	const known = ", of those whose figure is known"
 	return &usageMetrics{
 		live:     live,
 		instance: of("instance", "a running instance", "group", "name"),
-		group:    of("group", "all running instances of a group on this node together", "group"),
+		group:    of("group", "all running instances of a group on this node together"+known, "group"),
 		uptime: prometheus.NewDesc("orrery_nodeagent_instance_uptime_seconds",
 			"Seconds since the process of a running instance was started.", []string{"group", "name"}, nil),
 	}

@@ -324,7 +324,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	running.Go(func() { p.reporter.Run(working) })
 	running.Go(func() { p.static.Run(working) })
 	running.Go(func() { p.gauge.Run(working) })
-	running.Go(func() { p.meter.Survey(working, p.controller.Directories, p.controller.OnDisk) })
+	running.Go(func() { p.meter.WatchAll(working, p.controller.Directories, p.controller.OnDisk) })
 	running.Go(func() { p.logs.Run(working) })
 	running.Go(func() { p.limiter.Watch(working) })
 	running.Go(func() { p.engine(working) })

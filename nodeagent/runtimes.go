@@ -23,7 +23,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/tmux"
 )
 
-// lookTimeout bounds the look for what the host has.
+// lookTimeout bounds the look for what the host has of one runtime.
 const lookTimeout = 10 * time.Second
 
 // PaneCommand is the hidden first argument that has a program wait inside a terminal's
@@ -73,19 +73,11 @@ func (r runtimes) close() {
 // have one later. dir is the absolute data directory. The programs that it asks for their
 // version may answer although ctx ends: what they are does not depend on it.
 func (a *Agent) runtimes(ctx context.Context, shared process.Config, dir string) (runtimes, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
-	defer cancel()
 	r := runtimes{byName: map[fleet.RuntimeName]runtime.Runtime{}}
 	for _, name := range fleet.RuntimeNames {
-		rt, err := a.runtime(ctx, name, shared, dir)
+		err := a.lookFor(ctx, name, shared, dir, &r)
 		if err != nil && name == fleet.RuntimeProcess {
 			return r, err
-		}
-		if err == nil {
-			r.byName[name] = rt
-		}
-		if d, ok := rt.(*docker.Runtime); ok && err == nil {
-			r.docker, err = d, d.Look(ctx)
 		}
 		if err != nil {
 			a.cfg.Log.Info("the node does not offer a runtime", "runtime", name, "why", errs.MessageOf(err), "cause", err)
@@ -93,6 +85,22 @@ func (a *Agent) runtimes(ctx context.Context, shared process.Config, dir string)
 		r.offers = append(r.offers, offer(name, err))
 	}
 	return r, nil
+}
+
+// lookFor adds a runtime to r. The error says why the node does not offer it now.
+func (a *Agent) lookFor(ctx context.Context, name fleet.RuntimeName, shared process.Config, dir string, r *runtimes) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+	defer cancel()
+	rt, err := a.runtime(ctx, name, shared, dir)
+	if err != nil {
+		return err
+	}
+	r.byName[name] = rt
+	if d, ok := rt.(*docker.Runtime); ok {
+		r.docker = d
+		return d.Look(ctx)
+	}
+	return nil
 }
 
 // offer is what a node's record says of a runtime that it does not offer for a cause,

@@ -14,10 +14,11 @@ func (c *Controller) changed(b view.Batch) {
 	now := c.now()
 	c.stamps.heard(&b, now)
 	c.outages.heard(&b, now)
-	nodes, groups := false, map[fleet.GroupName]bool{}
+	nodes, heads, groups := false, false, map[fleet.GroupName]bool{}
 	for i := range b.Changes {
 		c.changedOne(&b, &b.Changes[i])
 		c.roomTaken(&b, &b.Changes[i])
+		heads = heads || b.Changes[i].Kind == view.KindTemplateHead
 		nodes = nodes || b.Changes[i].Kind == view.KindSession || b.Changes[i].Kind == view.KindNode
 		if b.Changes[i].Kind == view.KindGroup {
 			groups[b.Changes[i].Group()] = true
@@ -28,6 +29,19 @@ func (c *Controller) changed(b view.Batch) {
 	}
 	if nodes {
 		c.weigh(b.After)
+	}
+	if heads {
+		c.lookAtUnrunnable(b.After)
+	}
+}
+
+// lookAtUnrunnable has the groups looked at whose instances may run with a new version of
+// a template.
+func (c *Controller) lookAtUnrunnable(s *view.Snapshot) {
+	for _, i := range s.Instances.All() {
+		if i.Unrunnable() {
+			c.look(i.Intent.Group)
+		}
 	}
 }
 
@@ -81,12 +95,7 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 		}
 	case view.KindReport:
 		c.emptied(b, ch)
-	case view.KindTemplateHead:
-		for _, i := range b.After.Instances.All() {
-			if i.Unrunnable() {
-				c.look(i.Intent.Group)
-			}
-		}
+	case view.KindTemplateHead: // see lookAtUnrunnable
 	case view.KindName, view.KindPlan, view.KindPending, view.KindAlloc, view.KindNode,
 		view.KindQuota, view.KindQuotaAlloc, view.KindUser, view.KindAPIToken: // no plan depends on them
 	}

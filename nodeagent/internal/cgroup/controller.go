@@ -107,13 +107,14 @@ func disk(p part, want runtime.Limits) []value {
 
 // find finds the controller and makes the agent's part of its hierarchy: in version 2
 // where the tree is and has it, else in version 1. The error says why it is of no use.
-func (c controller) find(owner string, tree *Tree, own map[string]string) (part, error) {
+// version is the host's systemd's.
+func (c controller) find(owner string, tree *Tree, own map[string]string, version func() int) (part, error) {
 	p := part{controller: c}
 	var refused error
 	if parent, ok := own[unified]; ok && offers(parent, c.v2) {
 		if tree == nil {
 			refused = errs.New(errs.Unavailable, "the agent may make no control groups below its own, %s: %s", parent, inScope)
-		} else if refused = tree.enable(parent, c.v2); refused == nil {
+		} else if refused = tree.enable(parent, c.v2, version); refused == nil {
 			return p.checked(filepath.Join(tree.dir, "probe"))
 		}
 	}
@@ -122,7 +123,7 @@ func (c controller) find(owner string, tree *Tree, own map[string]string) (part,
 	case !ok && refused != nil:
 		return p, refused
 	case !ok && offeredAbove(own[unified], c.v2):
-		return p, errs.New(errs.Unavailable, "systemd does not give the agent's control group, %s, the controller: %s", own[unified], given(own[unified], systemdVersion()))
+		return p, errs.New(errs.Unavailable, "systemd does not give the agent's control group, %s, the controller: %s", own[unified], given(own[unified], version()))
 	case !ok:
 		return p, errs.New(errs.Unavailable, "the kernel offers no controller for it here")
 	}
@@ -178,13 +179,13 @@ func offeredAbove(group, controller string) bool {
 
 // enable hands a controller on to the tree's groups. A group that has processes may
 // not: then the agent moves itself out of the way, which helps where it is alone.
-func (t *Tree) enable(parent, controller string) error {
+func (t *Tree) enable(parent, controller string, version func() int) error {
 	paths, err := pathsOf("self")
 	if err != nil {
 		return err
 	}
 	if unit := serviceOf(paths[unified]); unit != "" {
-		return errs.New(errs.Unavailable, "systemd has put the agent into the own control group of %s, which then can hold no instance to its limits: %s", unit, delegation(unit, systemdVersion()))
+		return errs.New(errs.Unavailable, "systemd has put the agent into the own control group of %s, which then can hold no instance to its limits: %s", unit, delegation(unit, version()))
 	}
 	err = handOn(parent, controller)
 	if errors.Is(err, unix.EBUSY) {

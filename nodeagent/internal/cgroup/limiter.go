@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -38,11 +39,12 @@ type part struct {
 // what is missing and why.
 func NewLimiter(owner string, tree *Tree) *Limiter {
 	own, err := ownDirs()
+	version := sync.OnceValue(systemdVersion)
 	return newLimiter(tree, func(c controller) (part, error) {
 		if err != nil {
 			return part{}, err
 		}
-		return c.find(owner, tree, own)
+		return c.find(owner, tree, own, version)
 	})
 }
 

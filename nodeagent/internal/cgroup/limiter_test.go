@@ -123,7 +123,7 @@ func TestAControllerOfVersion2IsHandedOnToTheTreesGroups(t *testing.T) {
 	if tree == nil {
 		return
 	}
-	if err := tree.enable(parent, controller); err != nil {
+	if err := tree.enable(parent, controller, systemdVersion); err != nil {
 		t.Fatal(err)
 	}
 	group := tree.Group("aaaaaa")
@@ -188,7 +188,7 @@ func TestAControllerThatSystemdKeepsIsToldWithWhatMakesItGiveIt(t *testing.T) {
 			if c.limit != fleet.LimitCPU {
 				continue
 			}
-			_, err := c.find("test", nil, map[string]string{unified: own})
+			_, err := c.find("test", nil, map[string]string{unified: own}, systemdVersion)
 			if err == nil || !strings.Contains(errs.MessageOf(err), want) || !strings.Contains(errs.MessageOf(err), own) {
 				t.Errorf("%s: %v, want %q", below, err, want)
 			}
@@ -227,7 +227,7 @@ func TestAHostWithoutControllersSaysWhatIsNotHeld(t *testing.T) {
 		t.Errorf("%v, %v", join, err)
 	}
 	for _, c := range controllers {
-		_, err := c.find("nobody", nil, map[string]string{})
+		_, err := c.find("nobody", nil, map[string]string{}, systemdVersion)
 		if !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), "offers no controller") {
 			t.Errorf("%s: %v", c.limit, err)
 		}

@@ -333,3 +333,18 @@ func TestTheLinesSinceATimeBeginWhereTheFirstOfThemWasWritten(t *testing.T) {
 		}
 	}
 }
+
+// Readers have the log's time noted each time they ask.
+func TestWhatIsNotedWithinAMomentIsOneMark(t *testing.T) {
+	path, began := filepath.Join(t.TempDir(), "log"), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for n := range 1000 {
+		if err := stamp(path, int64(n+1), began.Add(time.Duration(n)*time.Millisecond), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := openTimes(path)
+	defer got.close()
+	if got.count != 4 || got.get(0).end != 250 || got.get(3) != (mark{1000, began.Add(750 * time.Millisecond).UnixMilli()}) {
+		t.Errorf("%d marks, %+v to %+v", got.count, got.get(0), got.get(got.count-1))
+	}
+}

@@ -24,6 +24,9 @@ const (
 	markBytes = 16
 	// maxTimes bounds the times kept of one log, in bytes: three days of a mark a second.
 	maxTimes = 4 << 20
+	// sameTime is how long a mark is extended in place of another one being added: readers
+	// note times as often as they ask.
+	sameTime = 250 * time.Millisecond
 )
 
 // timesPath is where a log's times stand, beside it.
@@ -56,6 +59,9 @@ func stamp(log string, size int64, at time.Time, seen bool) error {
 		return nil
 	}
 	m := mark{end: size, at: max(at.UnixMilli(), abs(last.at))}
+	if seen && last.at > 0 && m.at-last.at < sameTime.Milliseconds() {
+		m.at, n = last.at, n-markBytes
+	}
 	if !seen {
 		m.at = -m.at
 	}

@@ -36,8 +36,9 @@ const (
 	// breath is how many times as long as it took nobody walks after a watched walk, so
 	// that many directories take no more than a quarter of the time together.
 	breath = 3
-	// surveyEvery is how long a survey leaves a directory alone, surveyLook how often it looks
-	// for new ones, and surveyRest how many times as long as a walk took it rests afterwards.
+	// surveyEvery is how long WatchAll leaves a directory alone, surveyLook how often it looks
+	// for new ones, and surveyRest how many times as long as a walk took it rests afterwards,
+	// but for at most seldomest: one huge directory does not keep the others from their turn.
 	surveyEvery, surveyLook = time.Minute, 5 * time.Second
 	surveyRest              = 49
 	// block is the unit the kernel counts a file's space in.
@@ -85,11 +86,11 @@ func (m *Meter) turn(ctx context.Context, dirs []string) (used int64, took time.
 	return used, took, err
 }
 
-// Survey measures what each of some names has in its directories, again and again until ctx
-// ends, and tells how many bytes that is. all is asked every few seconds; a new name is
-// measured as soon as it is there. A survey takes a fiftieth of the time at most, and does
-// not wait for who watches.
-func (m *Meter) Survey(ctx context.Context, all func() map[string][]string, found func(name string, used int64)) {
+// WatchAll measures the directories of each of some names, again and again until ctx ends,
+// and calls found with how many bytes they hold. It calls all every few seconds, and measures
+// a new name soon. It rests for 49 times as long as each walk took, at most five minutes, and
+// does not wait for Watch.
+func (m *Meter) WatchAll(ctx context.Context, all func() map[string][]string, found func(name string, used int64)) {
 	measured := map[string]time.Time{}
 	for {
 		names := all()
@@ -104,7 +105,7 @@ func (m *Meter) Survey(ctx context.Context, all func() map[string][]string, foun
 			if err == nil {
 				found(name, used)
 			}
-			if !pause.For(ctx, surveyRest*time.Since(began)) {
+			if !pause.For(ctx, min(surveyRest*time.Since(began), seldomest)) {
 				return
 			}
 		}

@@ -126,7 +126,7 @@ func TestASurveyTellsOfNewDirectoriesSoonAndOfOthersNowAndThen(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			disk.NewMeter().Survey(ctx, func() map[string][]string {
+			disk.NewMeter().WatchAll(ctx, func() map[string][]string {
 				all.Lock()
 				defer all.Unlock()
 				return maps.Clone(dirs)

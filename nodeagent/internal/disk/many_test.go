@@ -74,12 +74,31 @@ func TestASurveyTakesAFiftiethOfTheTimeHoweverManyDirectoriesThereAre(t *testing
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
-		m.Survey(ctx, func() map[string][]string { return all }, func(name string, _ int64) { looks[name]++ })
+		m.WatchAll(ctx, func() map[string][]string { return all }, func(name string, _ int64) { looks[name]++ })
 		if walked > within/50+takes {
 			t.Errorf("somebody walked for %v of %v", walked, within)
 		}
 		if len(looks) != n {
 			t.Errorf("%d of %d directories were looked at", len(looks), n)
+		}
+	})
+}
+
+func TestAHugeDirectoryKeepsTheOthersWaitingForMinutesOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, looks := NewMeter(), map[string]int{}
+		m.walk = func(_ context.Context, dirs []string) (int64, error) {
+			if dirs[0] == "huge" {
+				<-time.After(2 * time.Minute)
+			}
+			return 1, nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		all := map[string][]string{"huge": {"huge"}, "small": {"small"}}
+		m.WatchAll(ctx, func() map[string][]string { return all }, func(name string, _ int64) { looks[name]++ })
+		if looks["small"] < 6 || looks["huge"] < 6 {
+			t.Errorf("within an hour they were measured %v times", looks)
 		}
 	})
 }
