@@ -42,7 +42,11 @@ func (s *site) watch(id fleet.InstanceID) *watcher {
 
 // once reads one stream and reports whether it came to the instance's end.
 func (w *watcher) once(ctx context.Context) bool {
-	in, err := w.s.api().Follow(ctx, w.id, client.Place{Offset: w.next})
+	agent, err := w.s.apiUntil(ctx)
+	if err != nil {
+		return false
+	}
+	in, err := agent.Follow(ctx, w.id, client.Place{Offset: w.next})
 	if err != nil {
 		return false
 	}

@@ -275,12 +275,20 @@ func (s *site) awaitState(id fleet.InstanceID, generation int64, state fleet.Sta
 // api is a client of the agent as its record advertises it.
 func (s *site) api() *client.Client {
 	s.t.Helper()
-	n, err := store.Get(s.t.Context(), s.store, store.NodeKey(node))
+	c, err := s.apiUntil(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	h := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	return client.New(h, n.AgentURL, secret)
+	return c
+}
+
+// apiUntil is the agent's API for goroutines that outlive the test's own context.
+func (s *site) apiUntil(ctx context.Context) (*client.Client, error) {
+	n, err := store.Get(ctx, s.store, store.NodeKey(node))
+	if err != nil {
+		return nil, err
+	}
+	return client.New(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, n.AgentURL, secret), nil
 }
 
 func freePort(t testing.TB) int {
