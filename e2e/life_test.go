@@ -270,6 +270,11 @@ func TestACommandThatDoesNotExistIsNamedInTheAPI(t *testing.T) {
 	if i.Reason != "CommandMissing" || i.PID != 0 {
 		t.Errorf("%+v", i)
 	}
+	var group struct{ Message string }
+	admin.Do("GET", "/api/v1/groups/wrong", nil).OK(200, &group)
+	if !strings.HasPrefix(group.Message, "wrong-1 is not started again until the group changes: ") || !strings.Contains(group.Message, `"nosuchcommand"`) {
+		t.Errorf("the group says %q", group.Message)
+	}
 }
 
 func TestRestartingTheControlPlaneAdoptsWhatRuns(t *testing.T) {

@@ -45,4 +45,9 @@ func TestAStaticInstanceKeepsItsDataAndNeverRunsTwice(t *testing.T) {
 	if err != nil || strings.Contains(string(b), "refused") || strings.Count(string(b), "acquired") != 4 {
 		t.Errorf("two copies met, or the log is wrong: %v\n%s", err, b)
 	}
+	var deletion struct{ Stop, Notes []string }
+	admin.Do("DELETE", "/api/v1/groups/world?dryRun=true", nil).OK(200, &deletion)
+	if len(deletion.Notes) != 1 || !strings.Contains(deletion.Notes[0], "stays on their nodes") || !strings.Contains(deletion.Notes[0], "world-1 ("+before.Node+")") {
+		t.Errorf("the dry run of the deletion says %+v", deletion)
+	}
 }

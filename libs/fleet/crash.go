@@ -122,8 +122,8 @@ func (l *CrashLoop) Text(until time.Time) string {
 			text += "; " + more
 		}
 	}
-	return text + fmt.Sprintf("; nothing is started until %s: to end the pause, change the group or send POST /api/v1/groups/%s/crash-loop/reset",
-		until.UTC().Format(time.RFC3339), l.Group)
+	return text + fmt.Sprintf("; GET /api/v1/crashes?group=%s has their last lines; nothing is started by itself until %s: to end the pause, change the group or send POST /api/v1/groups/%s/crash-loop/reset",
+		l.Group, until.UTC().Format(time.RFC3339), l.Group)
 }
 
 // ResetBy reports whether somebody has reset the pause since it began.

@@ -36,7 +36,7 @@ const (
 const (
 	ReasonPlaced           Reason = "Placed"           // a node was chosen; its agent has not answered yet
 	ReasonPreparing        Reason = "Preparing"        // the directory is being built
-	ReasonProcessStarted   Reason = "ProcessStarted"   // the process runs, readiness is awaited
+	ReasonProcessStarted   Reason = "ProcessStarted"   // the process runs; without a readiness check it is ready
 	ReasonReady            Reason = "Ready"            // the readiness check passed
 	ReasonAdopted          Reason = "Adopted"          // an agent that came back found it running
 	ReasonRestartedInPlace Reason = "RestartedInPlace" // it crashed and its agent started it again
@@ -121,7 +121,7 @@ var reasonText = map[Reason]string{
 	ReasonBadConstraint:    "what its plan says about nodes cannot be read",
 	ReasonPlaced:           "a node was chosen and its agent has not answered yet",
 	ReasonPreparing:        "its directory is being built",
-	ReasonProcessStarted:   "the process runs and is not ready yet",
+	ReasonProcessStarted:   "the process runs",
 	ReasonReady:            "the readiness check passed",
 	ReasonAdopted:          "its agent came back and found it running",
 	ReasonRestartedInPlace: "it crashed and its agent started it again",

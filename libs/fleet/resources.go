@@ -74,7 +74,7 @@ func (p PortRange) validate(startField, endField string) []error {
 	inRange(startField, p.Start)
 	inRange(endField, p.End)
 	if len(problems) == 0 && p.Start > p.End {
-		problems = append(problems, errs.Field(startField, "must not be greater than %s (%d > %d)", endField, p.Start, p.End))
+		problems = append(problems, errs.Field(startField, "must not be greater than %s (%d > %d): set both", endField, p.Start, p.End))
 	}
 	return problems
 }

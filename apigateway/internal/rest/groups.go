@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -232,11 +233,20 @@ func (a *API) deleteGroup(c *gin.Context) {
 		c.Status(http.StatusNoContent)
 		return
 	}
-	r := newRehearsal("delete", name)
-	for i := range a.snapshot().GroupInstances(name) {
+	r, s := newRehearsal("delete", name), a.snapshot()
+	g, known := s.Groups.Get(name)
+	static := known && s.Whole(g).Spec.Static.Enabled
+	var data []string
+	for i := range s.GroupInstances(name) {
 		if !i.Terminal() {
 			r.Stop = append(r.Stop, i.Intent.Name)
 		}
+		if static && i.Node() != "" {
+			data = append(data, fmt.Sprintf("%s (%s)", i.Intent.Name, i.Node()))
+		}
+	}
+	if len(data) > 0 {
+		r.Notes = append(r.Notes, "the data of these instances stays on their nodes, and a new group with this name finds it there: "+strings.Join(data, ", "))
 	}
 	c.JSON(http.StatusOK, r)
 }

@@ -3,6 +3,7 @@ package rest
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -100,6 +101,7 @@ func groupOf(s *view.Snapshot, g *fleet.Group, now time.Time) group {
 		Revision: g.Revision, CreatedAt: g.CreatedAt, UpdatedAt: g.UpdatedAt,
 	}
 	var held fleet.Budget
+	var unrunnable string
 	for i := range s.GroupInstances(g.Name) {
 		if i.State() == fleet.Online {
 			out.RunningInstances++
@@ -108,8 +110,12 @@ func groupOf(s *view.Snapshot, g *fleet.Group, now time.Time) group {
 		if i.HoldsNode() {
 			held = held.Add(fleet.BudgetOf(i.Placement.Resources))
 		}
+		if unrunnable == "" && i.Unrunnable() && i.Intent.GroupRevision == g.Revision {
+			_, why := i.Why()
+			unrunnable = fmt.Sprintf("%s is not started again until the group changes: %s", i.Intent.Name, why)
+		}
 	}
-	out.Held, out.Message = *budgetOf(held), overdrawn(held, g.Spec.Quota)
+	out.Held, out.Message = *budgetOf(held), joined(unrunnable, overdrawn(held, g.Spec.Quota))
 	if loop, ok := s.CrashLoops.Get(g.Name); ok {
 		ends := loop.EndsAt(g, fleet.Ancestors(g, s.Groups.Get))
 		out.Paused = now.Before(ends)
