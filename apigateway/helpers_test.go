@@ -3,11 +3,14 @@ package apigateway
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -29,4 +32,56 @@ func runWithView(t *testing.T, g *Gateway) error {
 func (s *site) removeTemplate(h *fleet.TemplateHead) {
 	s.t.Helper()
 	s.commit(store.Remove(store.TemplateHeadKey(h.TemplateRef), h.ModRev))
+}
+
+// lagging is a gateway whose view can be stopped while etcd answers it.
+type lagging struct {
+	*site
+	faults  *storetest.Faults
+	lag     atomic.Bool
+	stopped chan struct{}
+	resumed chan struct{}
+	// resume lets the view catch up, for good.
+	resume func()
+}
+
+// newLagging is one more gateway on an etcd; nobody is logged in.
+func newLagging(t *testing.T, etcd *storetest.Etcd) *lagging {
+	t.Helper()
+	l := &lagging{stopped: make(chan struct{}), resumed: make(chan struct{})}
+	l.resume = sync.OnceFunc(func() { close(l.resumed) })
+	stop := sync.OnceFunc(func() { close(l.stopped) })
+	l.site = newSiteOn(t, etcd, func(c *Config) {
+		c.Store, l.faults = etcd.Faulty(t)
+		if _, err := c.Store.Join(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		c.View.Subscribe(func(view.Batch) {
+			if l.lag.Load() {
+				stop()
+				<-l.resumed
+			}
+		})
+	})
+	t.Cleanup(l.resume)
+	return l
+}
+
+// stopView has the view see nothing from now on.
+func (l *lagging) stopView() {
+	l.t.Helper()
+	l.lag.Store(true)
+	if _, err := l.store.Commit(l.t.Context(), store.Txn{Writes: []store.Write{store.Create(store.NetworkKey("last-seen"), fleet.Network{Name: "last-seen"})}}); err != nil {
+		l.t.Fatal(err)
+	}
+	<-l.stopped
+}
+
+// readAgain waits until the gateway has sent etcd some more reads than before, or until is true.
+func (l *lagging) readAgain(before, more int, until func() bool) {
+	l.t.Helper()
+	await.That(l.t, "reads of etcd", func() string {
+		n := l.faults.Reads() - before
+		return await.Unless(n >= more || until(), "there were %d, of %d", n, more)
+	})
 }

@@ -82,7 +82,7 @@ func TestALoginThatEndedSinceItWasJudgedIsNotRefreshed(t *testing.T) {
 	} {
 		s.do("PATCH", "/api/v1/users/bob", `{"password":"`+password+`"}`).want(200)
 		bob := s.as(s.login("bob", password))
-		who, err := s.gateway.auth.Authenticate("Bearer " + bob.token)
+		who, err := s.gateway.auth.Authenticate(t.Context(), "Bearer "+bob.token)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -518,10 +518,43 @@ func TestATokenIsGoodAtAGatewayThatHasYetToSeeTheChangeItIsOf(t *testing.T) {
 	s := newSite(t)
 	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"ADMIN"}`).want(201)
 	old := s.as(s.login("bob", "correct horse"))
-	before, _ := s.view.Snapshot().Users.Get("bob")
+	behind := newLagging(t, s.etcd)
+	behind.stopView()
 	fresh := s.as(old.do("PATCH", "/api/v1/users/bob", `{"password":"battery staple"}`).want(200).field("token").(string))
+	answered, reads := make(chan *reply, 1), behind.faults.Reads()
+	go func() {
+		r, err := behind.as(fresh.token).try("GET", "/api/v1/auth/me", nil)
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- r
+	}()
+	behind.readAgain(reads, 1, func() bool { return len(answered) == 1 })
+	behind.resume()
+	if r := <-answered; r != nil {
+		r.want(200).is("username", "bob")
+	}
+	behind.as(old.token).do("GET", "/api/v1/auth/me", nil).want(401)
+}
+
+func TestATokenThatAGatewayCannotJudgeYetIsNotRefused(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"ADMIN"}`).want(201)
+	old := s.as(s.login("bob", "correct horse"))
+	behind := newLagging(t, s.etcd)
+	behind.stopView()
+	fresh := s.as(old.do("PATCH", "/api/v1/users/bob", `{"password":"battery staple"}`).want(200).field("token").(string))
+	behind.as(fresh.token).do("GET", "/api/v1/auth/me", nil).want(503).naming("retry")
+}
+
+func TestATokenOfALaterEpochThanTheUsersIsRefused(t *testing.T) {
+	s := newSite(t)
+	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"ADMIN"}`).want(201)
+	old := s.as(s.login("bob", "correct horse"))
+	before, _ := s.view.Snapshot().Users.Get("bob")
+	lost := s.as(old.do("PATCH", "/api/v1/users/bob", `{"password":"battery staple"}`).want(200).field("token").(string))
 	now, _ := s.view.Snapshot().Users.Get("bob")
-	behind := *before
-	s.commit(store.Replace(store.UserKey("bob"), behind, now.ModRev)) // as the other gateway sees it
-	fresh.do("GET", "/api/v1/auth/me", nil).want(200)
+	s.commit(store.Replace(store.UserKey("bob"), *before, now.ModRev)) // as a backup of etcd has it
+	lost.do("GET", "/api/v1/auth/me", nil).want(401)
+	old.do("GET", "/api/v1/auth/me", nil).want(200)
 }

@@ -153,8 +153,9 @@ func (s *Service) Refresh(who Identity) (fleet.Login, error) {
 func (s *Service) User(name string) (*fleet.User, bool) { return s.cfg.View.Snapshot().Users.Get(name) }
 
 // Authenticate says who an Authorization header names. Unauthenticated when it is
-// missing, not a bearer, or its token is not good.
-func (s *Service) Authenticate(header string) (Identity, error) {
+// missing, not a bearer, or its token is not good. Unavailable when this gateway has yet to see
+// the change that the token was issued after, and does not in a few seconds.
+func (s *Service) Authenticate(ctx context.Context, header string) (Identity, error) {
 	token, ok := bearer(header)
 	switch {
 	case !ok:
@@ -166,11 +167,39 @@ func (s *Service) Authenticate(header string) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	who, err := s.Judge(fleet.Credential{User: c.Subject, Login: c.login(), Epoch: c.Epoch, Until: c.ExpiresAt.Time})
+	credential := fleet.Credential{User: c.Subject, Login: c.login(), Epoch: c.Epoch, Until: c.ExpiresAt.Time}
+	if err := s.catchUp(ctx, credential); err != nil {
+		return Identity{}, err
+	}
+	who, err := s.Judge(credential)
 	if who.signedInAt = time.Unix(c.SignedInAt, 0).UTC(); c.SignedInAt == 0 {
 		who.signedInAt = s.ring().loginsSince
 	}
 	return who, err
+}
+
+// catchUpTime bounds the time that a request waits for the view.
+const catchUpTime = 4 * time.Second
+
+// catchUp has the view catch up with etcd when a credential is of a later epoch than its user: then
+// another gateway has changed the user just now, or etcd was restored from an older backup.
+func (s *Service) catchUp(ctx context.Context, c fleet.Credential) error {
+	if user, ok := s.User(c.User); !ok || c.Epoch <= user.Epoch {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, catchUpTime)
+	defer cancel()
+	rev, err := s.cfg.Store.Revision(ctx)
+	if err == nil {
+		_, err = s.cfg.View.WaitRev(ctx, rev)
+	}
+	if err != nil {
+		return &errs.Error{
+			Op: "auth.catchUp", Kind: errs.KindOf(err), Err: err,
+			Message: "this gateway has yet to see the change of the user that the token was issued after: retry in a moment",
+		}
+	}
+	return nil
 }
 
 func bearer(header string) (string, bool) {

@@ -26,9 +26,7 @@ func (s *Service) Judge(c fleet.Credential) (Identity, error) {
 	}
 	var token *fleet.APIToken
 	if c.TokenID == "" {
-		// A later epoch than the snapshot's is of a change that this gateway has yet to see:
-		// whoever made it holds the token it was answered with.
-		if _, revoked := snap.Revocations.Get(c.Login); revoked || c.Epoch < user.Epoch {
+		if _, revoked := snap.Revocations.Get(c.Login); revoked || c.Epoch != user.Epoch {
 			return Identity{}, ended
 		}
 	} else if token, ok = snap.APITokens.Get(c.TokenID); !ok || !token.Belongs(user) {

@@ -90,7 +90,7 @@ func (s *Server) guard(c *gin.Context) {
 		return
 	}
 	header := authorization(c.Request)
-	who, err := s.cfg.Auth.Authenticate(header)
+	who, err := s.cfg.Auth.Authenticate(c.Request.Context(), header)
 	if err != nil {
 		if i := s.cfg.Auth.InstanceOf(header); i != nil {
 			s.instance(c, demand, i)

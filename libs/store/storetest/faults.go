@@ -29,6 +29,7 @@ type Faults struct {
 	away bool          // reads fail
 	keep bool          // revocations of leases fail
 	kept int           // how many did
+	read int           // how many reads there were
 	bar  string        // transactions that write a key with this prefix fail; "" for none
 	cut  chan struct{} // closed by Heal; nil while the connection is whole
 	late chan struct{} // closed when an answer was kept back to be overtaken; nil while none is
@@ -77,6 +78,19 @@ func (f *Faults) Kept() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.kept
+}
+
+// Reads is how many reads the client has sent, without those in transactions.
+func (f *Faults) Reads() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.read
+}
+
+func (f *Faults) countRead() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.read++
 }
 
 func (f *Faults) keeping() bool {
@@ -179,6 +193,7 @@ func (f *Faults) intercept(ctx context.Context, method string, req, reply any, c
 			return away()
 		}
 	case *etcdserverpb.RangeRequest:
+		f.countRead()
 		if f.blind() {
 			return away()
 		}
