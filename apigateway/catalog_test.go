@@ -120,7 +120,7 @@ func TestAVersionWithoutAHashIsStoredAndPinnedAtItsFirstDownload(t *testing.T) {
 	}
 	warned := func(r *reply, why string) *reply {
 		t.Helper()
-		if got := r.header.Get("Warning"); !strings.Contains(got, "it has no hash yet") || !strings.Contains(got, why) {
+		if got := r.header.Get("Warning"); !strings.Contains(got, "the version has no hash yet") || !strings.Contains(got, why) {
 			t.Errorf("Warning is %q, want %q", got, why)
 		}
 		return r
@@ -152,8 +152,11 @@ func TestAVersionWithoutAHashIsStoredAndPinnedAtItsFirstDownload(t *testing.T) {
 func TestAVersionIsStoredWhileNothingCanDownloadIt(t *testing.T) {
 	s := newSite(t) // without templatesvc
 	r := s.do("POST", "/api/v1/catalog/paper/versions", `{"version":"2","downloadUrl":"https://x.example/2.jar"}`).want(201).is("sha256", "")
-	if !strings.Contains(r.header.Get("Warning"), "it has no hash yet") {
+	if !strings.Contains(r.header.Get("Warning"), "the version has no hash yet") {
 		t.Errorf("%v", r.header)
+	}
+	if r := s.do("PUT", "/api/v1/catalog/paper/versions/2/recommended", nil).want(200).is("sha256", ""); r.header.Get("Warning") != "" {
+		t.Errorf("to recommend a version downloads it: %v", r.header)
 	}
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
 	s.group("lobby", map[string]any{"platform": "PAPER", "platformVersion": "2", "command": "", "jarFile": "server.jar"})

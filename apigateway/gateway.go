@@ -178,6 +178,9 @@ type Config struct {
 	// after wrong ones. The zero values are for production.
 	passwordCost auth.Cost
 	pause        func(context.Context, time.Duration) bool
+	// pinTime bounds the time that an answer waits for the first download of a version in the
+	// catalog. 0 means 10 s.
+	pinTime time.Duration
 	// Now is the clock by which tokens expire and times are told. Nil means time.Now.
 	Now func() time.Time
 }
@@ -249,6 +252,7 @@ func New(cfg Config) (*Gateway, error) {
 	if cfg.lookup == nil {
 		cfg.lookup = net.DefaultResolver.LookupNetIP
 	}
+	cfg.pinTime = cmp.Or(cfg.pinTime, 10*time.Second)
 	own, err := cfg.settings()
 	if err != nil {
 		return nil, err
@@ -386,7 +390,7 @@ func (g *Gateway) wire(meta fleet.Meta) (openStreams, error) {
 		Agents: g.agents, Client: calling(g.calls), Secret: g.cfg.ClusterSecret, OfUser: g.cfg.UserStreams, Log: g.cfg.Log, Metrics: g.metrics,
 	})
 	frame.Add(rest.New(rest.Config{
-		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: g.templates, Pins: g.pins, Sources: sources,
+		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: g.templates, Pins: g.pins, PinTime: g.cfg.pinTime, Sources: sources,
 		Schedulers: upstream.NewSchedulers(g.health, g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, calling(g.calls)),
 		Logs:       records, Shares: g.shares, NoShares: g.cfg.NoShares, APIURL: g.cfg.APIURL,
 		Players: g.players, Stale: g.heartbeats.Stale, Endings: g.endings, Past: g.past, Settings: g.settings, End: g.end, Replica: g.cfg.Replica, ClusterName: g.cfg.ClusterName,

@@ -73,7 +73,7 @@ func newSiteOn(t testing.TB, etcd *storetest.Etcd, edit ...func(*Config)) *site 
 	cfg := Config{
 		Store: s.store, View: s.view, Log: slog.New(slog.DiscardHandler), Listen: "127.0.0.1:0", Replica: filepath.Base(t.TempDir()) + fmt.Sprintf("-%p", s),
 		ClusterSecret: secret, AdminPassword: adminPassword, Limits: Limits{Anonymous: -1, Logins: -1},
-		passwordCost: auth.Cost{MemoryKiB: 64, Passes: 1}, pause: func(ctx context.Context, _ time.Duration) bool { return ctx.Err() == nil },
+		passwordCost: auth.Cost{MemoryKiB: 64, Passes: 1}, pinTime: await.Patience, pause: func(ctx context.Context, _ time.Duration) bool { return ctx.Err() == nil },
 	}
 	for _, e := range edit {
 		e(&cfg)

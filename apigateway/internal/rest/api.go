@@ -40,6 +40,8 @@ type Config struct {
 	Sources    *operate.Sources
 	Templates  *upstream.Templates
 	Pins       *pins.Pinner
+	// PinTime bounds the time that an answer waits for the first download of a version.
+	PinTime    time.Duration
 	Schedulers *upstream.Schedulers
 	Players    *presence.Table
 	// Stale reports whether a node's reports are overdue.

@@ -119,14 +119,15 @@ func (a *API) addArtifact(c *gin.Context) {
 	set(&v.Category, edit.Category)
 	set(&v.ConfigFormat, edit.ConfigFormat)
 	err := a.cfg.Operations.AddCatalogVersion(c.Request.Context(), server.Actor(c), c.Param("platform"), v)
+	if err == nil {
+		a.pin(c, v.Version)
+	}
 	a.sendArtifact(c, http.StatusCreated, v.Version, err)
 }
 
-// pinTime bounds the time that an answer waits for the first download.
-const pinTime = 10 * time.Second
-
-// pin downloads a version without a hash, and warns when that fails or takes longer than pinTime.
-func (a *API) pin(c *gin.Context, platform, version string) {
+// pin downloads a version without a hash, and warns when that fails or takes longer than PinTime.
+func (a *API) pin(c *gin.Context, version string) {
+	platform := strings.ToUpper(c.Param("platform"))
 	p, ok := a.snapshot().Catalog.Get(platform)
 	if !ok {
 		return
@@ -134,7 +135,7 @@ func (a *API) pin(c *gin.Context, platform, version string) {
 	if v, ok := p.Find(version); !ok || v.SHA256 != "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.Request.Context(), pinTime)
+	ctx, cancel := context.WithTimeout(c.Request.Context(), a.cfg.PinTime)
 	defer cancel()
 	err := a.cfg.Pins.Now(ctx, pins.Version{Platform: platform, Version: version})
 	if err == nil {
@@ -144,7 +145,7 @@ func (a *API) pin(c *gin.Context, platform, version string) {
 	if ctx.Err() != nil {
 		why = "the URL is still being downloaded"
 	}
-	c.Header("Warning", "299 orrery "+strconv.QuoteToASCII("it has no hash yet: "+why+"; no instance starts from it until a gateway has downloaded it, which is tried again"))
+	c.Header("Warning", "299 orrery "+strconv.QuoteToASCII("the version has no hash yet: "+why+"; gateways retry the download, and no instance starts from the version before one succeeds"))
 }
 
 // patchArtifact changes a version; another URL without a hash gets that of what it has. An
@@ -168,6 +169,9 @@ func (a *API) patchArtifact(c *gin.Context) {
 	}
 	if edit.Version != nil {
 		version = *edit.Version
+	}
+	if err == nil {
+		a.pin(c, version)
 	}
 	a.sendArtifact(c, http.StatusOK, version, err)
 }
@@ -201,7 +205,6 @@ func (a *API) sendArtifact(c *gin.Context, status int, version string, err error
 		return
 	}
 	platform := strings.ToUpper(c.Param("platform"))
-	a.pin(c, platform, version)
 	if p, ok := a.snapshot().Catalog.Get(platform); ok {
 		if v, ok := p.Find(version); ok {
 			server.ETag(c, p.ModRev)

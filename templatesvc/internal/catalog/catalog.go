@@ -27,6 +27,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/orreryhq/orrery/libs/egress"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -67,6 +69,8 @@ type Store struct {
 	mu sync.Mutex
 	// busy has a channel for each hash that is being downloaded; closed when it is done.
 	busy map[string]chan struct{}
+	// pins has the downloads of Pin, by URL.
+	pins singleflight.Group
 }
 
 // Open makes the directory if need be.
@@ -197,11 +201,37 @@ const urlField = "downloadUrl"
 
 // Pin downloads the file at a URL, stores it under its hash and returns hash and size. Invalid
 // with the field downloadUrl when the URL or its host is at fault; Unavailable when the file
-// cannot be stored here.
+// cannot be stored here. Concurrent calls for one URL share a download.
 func (s *Store) Pin(ctx context.Context, url string) (fleet.Content, error) {
 	if !fleet.ValidArtifactURL(url) {
 		return fleet.Content{}, errs.Field(urlField, "is not a URL of http or https")
 	}
+	for {
+		shared := s.pins.DoChan(url, func() (any, error) {
+			c, err := s.pin(ctx, url)
+			if ctx.Err() != nil {
+				err = errAbandoned
+			}
+			return c, err
+		})
+		select {
+		case got := <-shared:
+			if errors.Is(got.Err, errAbandoned) && ctx.Err() == nil {
+				continue
+			}
+			c, _ := got.Val.(fleet.Content)
+			return c, got.Err
+		case <-ctx.Done():
+			return fleet.Content{}, errs.Wrap("catalog.Pin", ctx.Err())
+		}
+	}
+}
+
+// errAbandoned is the error of a download whose caller gave up.
+var errAbandoned = errs.New(errs.Canceled, "the download was abandoned")
+
+// pin is Pin without a check of the URL, in a download of its own.
+func (s *Store) pin(ctx context.Context, url string) (fleet.Content, error) {
 	c, err := s.fetch(ctx, url, "")
 	if err != nil && errs.FieldOf(err) == urlField && ctx.Err() == nil {
 		err = &errs.Error{Kind: errs.Invalid, Field: urlField, Message: "cannot be downloaded: " + errs.MessageOf(err), Err: err}
