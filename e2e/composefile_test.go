@@ -275,3 +275,38 @@ func TestImagesThatComposeBuildsSayTheVersionOfTheirSources(t *testing.T) {
 		t.Errorf("given, it is %q", got)
 	}
 }
+
+func TestAgentsInContainersRunInstancesAsAnotherUser(t *testing.T) {
+	dockerfile, err := os.ReadFile("../deployments/docker/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(dockerfile), "\nFROM base AS agent\n")
+	agent, demo, _ := strings.Cut(rest, "\nFROM agent AS agent-demo\n")
+	demo, _, _ = strings.Cut(demo, "\nFROM ")
+	user := regexp.MustCompile(`ORRERY_INSTANCE_USER=(\S+)`).FindStringSubmatch(agent)
+	if user == nil || !strings.Contains(agent, "useradd ") || !strings.Contains(agent, " "+user[1]+"\n") {
+		t.Errorf("the image of the agent names no user for instances, or does not make it:\n%s", agent)
+	}
+	if strings.Contains(agent+demo, "\nUSER ") {
+		t.Error("the agent is not root, so that its instances run as its own user")
+	}
+	text, err := os.ReadFile("../docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Services map[string]struct {
+			User        string
+			Environment map[string]string
+		}
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	for name, service := range file.Services {
+		if _, set := service.Environment["ORRERY_INSTANCE_USER"]; strings.HasPrefix(name, "agent-") && (set || service.User != "") {
+			t.Errorf("%s overrides the users of its image", name)
+		}
+	}
+}
