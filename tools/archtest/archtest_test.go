@@ -185,7 +185,7 @@ func TestEveryRuleHasAnExampleThatBreaksIt(t *testing.T) {
 
 func TestADocumentNamesATestThatAPackageHas(t *testing.T) {
 	tree, err := load(fixture(map[string]string{
-		"ARCHITECTURE.md":     "`TestHere` and `FuzzThere` exist.\nTestCode and TestOfType are no tests.\n",
+		"ARCHITECTURE.md":     "`TestHere` and `FuzzThere` exist.\nTestCode and TestOfType are no tests.\n`e2e` TestHere, `inner` FuzzThere, `cli` FuzzThere\n`cli` TestHere\n",
 		"e2e/a_test.go":       "package e2e\nfunc TestHere() {}\ntype x struct{}\nfunc (x) TestOfType() {}\n",
 		"libs/fleet/a.go":     body("", "func TestCode() {}"),
 		"cli/inner/b_test.go": "package inner_test\nfunc FuzzThere() {}\n",
@@ -199,7 +199,7 @@ func TestADocumentNamesATestThatAPackageHas(t *testing.T) {
 			all = append(all, f.String())
 		}
 	}
-	want := []string{"ARCHITECTURE.md:2: names TestCode, which no package has", "ARCHITECTURE.md:2: names TestOfType, which no package has"}
+	want := []string{"ARCHITECTURE.md:2: names TestCode, which no package has", "ARCHITECTURE.md:2: names TestOfType, which no package has", "ARCHITECTURE.md:4: names TestHere of cli, which e2e has"}
 	if !slices.Equal(all, want) {
 		t.Errorf("%q, want %q", all, want)
 	}

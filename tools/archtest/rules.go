@@ -191,7 +191,7 @@ func rules() []rule {
 		},
 		{
 			name:     "documents-name-tests",
-			sentence: "A test, fuzz test or benchmark that a document names exists.",
+			sentence: "A test, fuzz test or benchmark that a document names exists, in the package that the document names.",
 			read:     namesTests,
 		},
 	}

@@ -23,6 +23,8 @@ type tree struct {
 	modules []string
 	// packages are sorted by folder.
 	packages []*pkg
+	// tests are the folders of the packages that have a test, by its name.
+	tests map[string][]string
 	// documents are the Markdown files but changelog.
 	documents []document
 }
@@ -123,6 +125,7 @@ func load(fsys fs.FS) (*tree, error) {
 		}
 	}
 	slices.SortFunc(t.packages, func(a, b *pkg) int { return cmp.Compare(a.dir, b.dir) })
+	t.tests = testsOf(t.packages)
 	return t, nil
 }
 
