@@ -241,7 +241,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		Begun: past.Begun, Reported: past.Reported, Now: cfg.Now, Log: cfg.Log,
 	})
 	p.gauge = gauge.New(gauge.Config{
-		Live: p.controller.Live, Measured: p.measured, Usage: usage.NewRuns(control.tree.Members).Measure, Used: p.controller.Used,
+		Live: p.controller.Live, Measured: p.measured, Usage: usage.NewRuns(control.tree.Members).Measure, Used: p.controller.SetUse,
 		CPU: new(usage.Processor).Used, Memory: usage.Memory,
 	})
 	p.server = &http.Server{ReadHeaderTimeout: headerTimeout, Handler: api.Handler(api.Config{
@@ -324,7 +324,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	running.Go(func() { p.reporter.Run(working) })
 	running.Go(func() { p.static.Run(working) })
 	running.Go(func() { p.gauge.Run(working) })
-	running.Go(func() { p.meter.WatchAll(working, p.controller.Directories, p.controller.OnDisk) })
+	running.Go(func() { p.meter.WatchAll(working, p.controller.Directories, p.controller.SetDiskUse) })
 	running.Go(func() { p.logs.Run(working) })
 	running.Go(func() { p.limiter.Watch(working) })
 	running.Go(func() { p.engine(working) })

@@ -26,8 +26,8 @@ func (u Usage) UsedCPU() *float64 {
 	return &u.CPU
 }
 
-// OnDisk is the part of the usage that outlives a run.
-func (u Usage) OnDisk() Usage { return Usage{DiskBytes: u.DiskBytes, DiskKnown: u.DiskKnown} }
+// DiskOnly is the part of the usage that outlives a run.
+func (u Usage) DiskOnly() Usage { return Usage{DiskBytes: u.DiskBytes, DiskKnown: u.DiskKnown} }
 
 const mebibyte = 1 << 20
 

@@ -235,7 +235,8 @@ func (c *Controller) Ports() map[int]bool {
 	return all
 }
 
-// Directories are what each instance holds on the disk, as far as no limit has it watched.
+// Directories are the directories of each instance, except for those that are measured for
+// a limit; see supervise.Instance.Directories.
 func (c *Controller) Directories() map[string][]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -248,17 +249,17 @@ func (c *Controller) Directories() map[string][]string {
 	return all
 }
 
-// OnDisk takes how many bytes an instance's directories hold.
-func (c *Controller) OnDisk(id string, used int64) {
+// SetDiskUse sets how many bytes an instance's directories hold.
+func (c *Controller) SetDiskUse(id string, used int64) {
 	if i, err := c.Instance(fleet.InstanceID(id)); err == nil {
-		i.OnDisk(used)
+		i.SetDiskUse(used)
 	}
 }
 
-// Used takes what an instance's run uses; see supervise.Instance.Used.
-func (c *Controller) Used(id fleet.InstanceID, server int, u fleet.Usage) {
+// SetUse sets what an instance's run uses; see supervise.Instance.SetUse.
+func (c *Controller) SetUse(id fleet.InstanceID, server int, u fleet.Usage) {
 	if i, err := c.Instance(id); err == nil {
-		i.Used(server, u)
+		i.SetUse(server, u)
 	}
 }
 

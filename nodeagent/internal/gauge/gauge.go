@@ -117,7 +117,7 @@ func (g *Gauge) measure(at time.Time, live map[fleet.InstanceID]supervise.Live) 
 	used := g.cfg.Usage(at, servers)
 	for id, server := range servers {
 		l := live[id]
-		disk := l.Report.Usage.OnDisk()
+		disk := l.Report.Usage.DiskOnly()
 		l.Report.Usage = used[id]
 		l.Report.Usage.DiskBytes, l.Report.Usage.DiskKnown = disk.DiskBytes, disk.DiskKnown
 		live[id] = l

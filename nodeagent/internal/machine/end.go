@@ -145,7 +145,7 @@ func (t *step) count(at time.Time) {
 	if t.ran == 0 && !t.Status.StartedAt.IsZero() {
 		t.ran = at.Sub(t.Status.StartedAt)
 	}
-	if t.ran > calm {
+	if t.ran > stable {
 		t.Level = 0
 	}
 	t.Level++

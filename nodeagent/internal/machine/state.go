@@ -92,13 +92,13 @@ type Halt struct {
 // In-place restarts: the first crash within CrashWindow, of a run that was ready, is
 // followed by another run at once. The pause after others doubles from firstPause to
 // maxPause with each in a row. GiveUp crashes within CrashWindow end the generation as
-// CRASHED. A run longer than calm starts the count anew.
+// CRASHED. A run longer than stable starts the count again.
 const (
 	firstPause  = time.Second
 	maxPause    = time.Minute
 	GiveUp      = 3
 	CrashWindow = 5 * time.Minute
-	calm        = 10 * time.Minute
+	stable      = 10 * time.Minute
 )
 
 // maxTries is how often a start is tried whose failure may pass.

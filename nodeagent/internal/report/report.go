@@ -175,7 +175,7 @@ func (r *Reporter) look(at time.Time) fleet.Report {
 	for id, l := range r.cfg.Live() {
 		figures := l.Report
 		if !l.Status.State.Running() { // what it said is of a run that has ended
-			figures = fleet.InstanceReport{Usage: l.Report.Usage.OnDisk()}
+			figures = fleet.InstanceReport{Usage: l.Report.Usage.DiskOnly()}
 		}
 		if figures != (fleet.InstanceReport{}) {
 			if now.Instances == nil {

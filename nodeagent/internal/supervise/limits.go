@@ -62,7 +62,7 @@ func (i *Instance) measure(ctx context.Context, p runtime.Process) {
 	i.helpers.Go(func() {
 		defer cancel()
 		i.kit.Disk.Watch(within, []string{dir, i.kit.TmpDir(i.id)}, func(used int64) {
-			i.OnDisk(used)
+			i.SetDiskUse(used)
 			if used <= int64(limit)<<20 {
 				return
 			}

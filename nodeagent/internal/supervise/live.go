@@ -39,7 +39,7 @@ func (i *Instance) Live() Live {
 		l.Report.Players, l.Report.PlayersKnown = i.kit.Players.Count(i.id), true
 	}
 	if l.Status.PID == 0 {
-		l.Report.Usage = l.Report.Usage.OnDisk()
+		l.Report.Usage = l.Report.Usage.DiskOnly()
 	}
 	if !l.Status.State.Running() && !i.built.plan.Static { // its directory goes with the run
 		l.Report.Usage = fleet.Usage{}
@@ -50,9 +50,9 @@ func (i *Instance) Live() Live {
 	return l
 }
 
-// Used takes what the run of a server, given by its process id, was found to use of memory
-// and processors.
-func (i *Instance) Used(server int, u fleet.Usage) {
+// SetUse sets how much memory and processor time the run of a server uses. server is its
+// process id: a measurement of an earlier run is dropped.
+func (i *Instance) SetUse(server int, u fleet.Usage) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.live.Status.PID == server {
@@ -74,8 +74,8 @@ func (i *Instance) Directories() []string {
 	return []string{i.kit.Workspace.Dir(placement, plan), i.kit.TmpDir(i.id)}
 }
 
-// OnDisk takes how many bytes its directories hold.
-func (i *Instance) OnDisk(used int64) {
+// SetDiskUse sets how many bytes its directories hold.
+func (i *Instance) SetDiskUse(used int64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.live.Report.Usage.DiskBytes, i.live.Report.Usage.DiskKnown = used, true

@@ -310,7 +310,7 @@ func (i *Instance) advance(m message) []machine.Effect {
 		i.forgetSequence()
 	}
 	if launches || next.Status.Generation != i.live.Status.Generation { // nothing said before concerns it
-		i.live.Report, i.live.Said = fleet.InstanceReport{Usage: i.live.Report.Usage.OnDisk()}, ""
+		i.live.Report, i.live.Said = fleet.InstanceReport{Usage: i.live.Report.Usage.DiskOnly()}, ""
 		i.hearing = newHearing(time.Now(), 0)
 		i.forgetPlayers()
 	}

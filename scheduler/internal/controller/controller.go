@@ -117,7 +117,7 @@ func (c *Controller) pass(ctx context.Context, now time.Time) time.Duration {
 		if own != c.own {
 			c.own = own
 			c.state.takeUp(own)
-			c.state.lean(own, false)
+			c.state.preferOwn(own, false)
 		}
 		if wait := c.pausedUntil.Sub(now); wait > 0 {
 			return wait
@@ -159,7 +159,7 @@ func (c *Controller) catchUp(now time.Time) {
 func (c *Controller) look(now time.Time) {
 	c.state.releaseBlocked(now)
 	c.readmit(now)
-	c.mingle(now)
+	c.endApart(now)
 	c.resume(now)
 	if now.Sub(c.resynced) >= resync {
 		c.resynced = now
@@ -181,7 +181,7 @@ func (c *Controller) next(now time.Time) time.Duration {
 	at(c.state.refresh)
 	at(c.resumes())
 	at(c.resynced.Add(resync))
-	if c.state.leaning.apart {
+	if c.state.preferred.apart {
 		at(c.apartUntil)
 	}
 	if len(c.state.balanced) > 0 {

@@ -27,8 +27,8 @@ type state struct {
 	assumed map[fleet.InstanceID]*entry
 	lanes   map[fleet.NodeID]*lane
 	// kept is room that is being made for instances that wait. The model is charged with it.
-	kept    map[fleet.InstanceID]place.Hold
-	leaning leaning
+	kept      map[fleet.InstanceID]place.Hold
+	preferred preferred
 	// balanced are the groups that allow moves.
 	balanced map[fleet.GroupName]struct{}
 	// queued is how many of the assumed were not sent yet.
@@ -91,8 +91,8 @@ func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 	before := *s
 	*s = *newState(before.maxCPU)
 	s.blocked, s.arrived, s.stops = before.blocked, before.arrived, before.stops
-	s.snap, s.lanes, s.room, s.leaning = snap, before.lanes, before.room+1, before.leaning
-	s.model.Lean(s.leaning.to, s.leaning.apart)
+	s.snap, s.lanes, s.room, s.preferred = snap, before.lanes, before.room+1, before.preferred
+	s.model.Prefer(s.preferred.to, s.preferred.apart)
 	for _, l := range s.lanes {
 		l.restart(rewound)
 		s.forget(l)

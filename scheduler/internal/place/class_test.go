@@ -69,7 +69,7 @@ func TestARankingKeptSaysWhatAFreshOneSays(t *testing.T) {
 				both(func(m *place.Model) { m.Expire(now) })
 			case 5:
 				own, apart := maybe(t, "own", anyNode), rapid.Bool().Draw(t, "apart")
-				both(func(m *place.Model) { m.Lean(func(n fleet.NodeID) bool { return n >= own }, apart) })
+				both(func(m *place.Model) { m.Prefer(func(n fleet.NodeID) bool { return n >= own }, apart) })
 			default:
 				r := drawAsked(t, n, plans)
 				r.Avoid = maybe(t, "avoid", anyNode)

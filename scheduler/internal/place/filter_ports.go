@@ -36,7 +36,7 @@ var portFilter = Filter{
 // endStranger advises to end a program that holds a blocked port of a range; empty where
 // none is known.
 func (n *Node) endStranger(r fleet.PortRange) string {
-	for _, s := range n.Strangers {
+	for _, s := range n.BlockedBy {
 		if s.By != "" && r.Contains(s.Port) && slices.Contains(n.blocked, s.Port) {
 			return fmt.Sprintf("end %s, which holds %d, or ", s.By, s.Port)
 		}

@@ -23,8 +23,8 @@ type Node struct {
 	// unknown.
 	CPULoad              float64
 	DiskMiB, DiskFreeMiB int
-	// Strangers are the programs that hold blocked ports, as far as its agent knows them.
-	Strangers []fleet.BlockedPort
+	// BlockedBy are the programs that hold blocked ports, as far as its agent knows them.
+	BlockedBy []fleet.BlockedPort
 	// Warm are digests of templates in its cache, in order.
 	Warm []string
 
@@ -42,9 +42,9 @@ type Node struct {
 	// failures are what went wrong on it of late, in order of arrival. The slice is
 	// replaced, never changed.
 	failures []failure
-	// favoured is whether the model leans to it, share what it scores more for that.
-	favoured bool
-	share    int64
+	// preferred is whether the model prefers it, share what it scores more for that.
+	preferred bool
+	share     int64
 	// busyAbove is the bound of SetMaxCPU when its load is above it, else 0.
 	busyAbove float64
 	// slot is its index among all known nodes.
@@ -87,8 +87,8 @@ type Model struct {
 	// failing are the nodes with failures, expired is when they were looked at last.
 	failing []*Node
 	expired time.Time
-	// favours and apart are what Lean was told; nil leans to no node.
-	favours func(fleet.NodeID) bool
+	// prefers and apart are what Prefer was told; nil prefers no node.
+	prefers func(fleet.NodeID) bool
 	apart   bool
 	// maxCPU is what SetMaxCPU was told.
 	maxCPU float64
@@ -109,7 +109,7 @@ func (m *Model) SetNode(n Node, blocked []int) {
 	before := have.blocked
 	n.usable, _ = n.Room.Of(n.Capacity) // what is wrong with it, its filter says
 	n.used, n.ports, n.instances, n.alone, n.groups = have.used, have.ports, have.instances, have.alone, have.groups
-	n.failures, n.slot, n.facts, n.favoured, n.share = have.failures, have.slot, have.facts, have.favoured, have.share
+	n.failures, n.slot, n.facts, n.preferred, n.share = have.failures, have.slot, have.facts, have.preferred, have.share
 	if n.busyAbove = 0; m.maxCPU > 0 && n.CPULoad > m.maxCPU {
 		n.busyAbove = m.maxCPU
 	}
@@ -145,7 +145,7 @@ func (m *Model) node(id fleet.NodeID) *Node {
 		return n
 	}
 	n := &Node{ID: id, groups: map[fleet.GroupName]tally{}, slot: len(m.slots)}
-	n.favoured, n.share = m.leaning(id)
+	n.preferred, n.share = m.isPreferred(id)
 	if last := len(m.unused) - 1; last >= 0 {
 		n.slot, m.unused = m.unused[last], m.unused[:last]
 		n.facts = m.slots[n.slot].facts + 1

@@ -97,7 +97,7 @@ func TestAStrangersPortIsFreeOnceWhateverOftenTheNodeIsSet(t *testing.T) {
 func TestTheStrangerThatHoldsAPortIsNamed(t *testing.T) {
 	m := place.NewModel()
 	n := node("n")
-	n.Strangers = []fleet.BlockedPort{{Port: 99, By: "nginx (pid 1)"}, {Port: 100, By: "java (pid 4711)"}}
+	n.BlockedBy = []fleet.BlockedPort{{Port: 99, By: "nginx (pid 1)"}, {Port: 100, By: "java (pid 4711)"}}
 	only := func(r *place.Request) { r.Plan.Ports = fleet.PortRange{Start: 100, End: 100} }
 	advice := func() string {
 		t.Helper()

@@ -31,7 +31,7 @@ func (a *ranked) above(b *ranked) bool {
 // equals reports whether only the tie-break decides between two nodes.
 func (a *ranked) equals(b *ranked) bool { return a.total == b.total && a.free == b.free }
 
-// tieBreak orders equal nodes: those that the model leans to first, then by a hash that
+// tieBreak orders equal nodes: those that the model prefers first, then by a hash that
 // differs from group to group (FNV-1a).
 func tieBreak(g fleet.GroupName, n *Node) uint64 {
 	h := uint64(14695981039346656037)
@@ -43,7 +43,7 @@ func tieBreak(g fleet.GroupName, n *Node) uint64 {
 	for i := range len(n.ID) {
 		add(n.ID[i])
 	}
-	if h >>= 1; n.favoured {
+	if h >>= 1; n.preferred {
 		h |= 1 << 63
 	}
 	return h

@@ -18,7 +18,7 @@ type replicas struct {
 	// seen is how much of log each model knows.
 	seen []int
 	log  []place.Hold
-	// truth knows everything and leans to no node.
+	// truth knows everything and prefers no node.
 	truth *place.Model
 }
 
@@ -27,7 +27,7 @@ func newReplicas(t *rapid.T, count int, nodes []place.Node) *replicas {
 	for n := range count {
 		m := model(nodes...)
 		if count > 1 {
-			m.Lean(func(id fleet.NodeID) bool { return int(id[len(id)-1])%count == n }, false)
+			m.Prefer(func(id fleet.NodeID) bool { return int(id[len(id)-1])%count == n }, false)
 		}
 		r.models = append(r.models, m)
 	}

@@ -8,19 +8,19 @@ import (
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-func TestAModelLeansToItsOwnNodes(t *testing.T) {
+func TestAModelPrefersItsOwnNodes(t *testing.T) {
 	loaded := func(load float64) func(*place.Node) { return func(n *place.Node) { n.CPULoad = load } }
 	sized := func(mib int) func(*place.Node) { return func(n *place.Node) { n.Capacity.MemoryMiB = mib } }
 	preferring := func(r *place.Request) {
 		r.Plan.Where.Prefer = []fleet.Preference{{Label: "zone=west", Weight: 1}}
 	}
 	for _, c := range []struct {
-		name  string
-		leans fleet.NodeID
-		apart bool
-		nodes []place.Node
-		ask   func(*place.Request)
-		want  fleet.NodeID
+		name    string
+		prefers fleet.NodeID
+		apart   bool
+		nodes   []place.Node
+		ask     func(*place.Request)
+		want    fleet.NodeID
 	}{
 		{"of equal nodes it chooses its own", "a", false, []place.Node{node("a"), node("b")}, nil, "a"},
 		{"whichever that is", "b", false, []place.Node{node("a"), node("b")}, nil, "b"},
@@ -33,7 +33,7 @@ func TestAModelLeansToItsOwnNodes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := place.NewModel()
 			m.SetNode(c.nodes[0], nil)
-			m.Lean(func(n fleet.NodeID) bool { return n == c.leans }, c.apart)
+			m.Prefer(func(n fleet.NodeID) bool { return n == c.prefers }, c.apart)
 			m.SetNode(c.nodes[1], nil) // also one that comes later
 			var asked []func(*place.Request)
 			if c.ask != nil {
@@ -46,21 +46,21 @@ func TestAModelLeansToItsOwnNodes(t *testing.T) {
 	}
 }
 
-func TestAModelThatLeansNoMoreIsAsOneThatNeverDid(t *testing.T) {
+func TestAModelThatPrefersNothingAnyMoreIsAsOneThatNeverDid(t *testing.T) {
 	m, never := model(node("a"), node("b")), model(node("a"), node("b"))
-	m.Lean(func(n fleet.NodeID) bool { return n == "a" }, true)
+	m.Prefer(func(n fleet.NodeID) bool { return n == "a" }, true)
 	if c := chosen(t, m, request()); c.Score.Parts()["share"] == 0 {
 		t.Errorf("the score does not say why: %v", c.Score.Parts())
 	}
-	m.Lean(nil, true)
+	m.Prefer(nil, true)
 	if got, want := chosen(t, m, request()), chosen(t, never, request()); got.Node != want.Node || got.Score != want.Score {
 		t.Errorf("it chose %s, scored %v, the other %s", got.Node, got.Score.Parts(), want.Node)
 	}
 }
 
-func TestANodeThatKeepsFailingIsAvoidedHoweverMuchTheModelLeansToIt(t *testing.T) {
+func TestANodeThatKeepsFailingIsAvoidedHoweverMuchTheModelPrefersIt(t *testing.T) {
 	m := model(node("a"), node("b"))
-	m.Lean(func(n fleet.NodeID) bool { return n == "a" }, true)
+	m.Prefer(func(n fleet.NodeID) bool { return n == "a" }, true)
 	r := request()
 	for range 5 {
 		m.Failed("a", r.Group, r.Plan.GroupRevision, time.Unix(1_000_000, 0))

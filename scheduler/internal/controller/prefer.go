@@ -17,24 +17,24 @@ const (
 	apartNodes = 512
 )
 
-// leaning is which nodes the model prefers, nil for none, and whether it keeps to them.
-type leaning struct {
+// preferred is which nodes the model prefers, nil for none, and whether it keeps to them.
+type preferred struct {
 	to    func(fleet.NodeID) bool
 	apart bool
 }
 
-// lean prefers the nodes whose names hash to an owned shard, as long as other schedulers
+// preferOwn prefers the nodes whose names hash to an owned shard, as long as other schedulers
 // own others. Equal nodes are best for all schedulers at the same moment, and only the
 // first placement on each is made.
-func (s *state) lean(own *store.Ownership, apart bool) {
-	s.leaning = leaning{apart: apart}
+func (s *state) preferOwn(own *store.Ownership, apart bool) {
+	s.preferred = preferred{apart: apart}
 	if own.Count() < fleet.ShardCount {
-		s.leaning.to = func(n fleet.NodeID) bool {
+		s.preferred.to = func(n fleet.NodeID) bool {
 			_, ours := own.Fence(fleet.GroupName(n))
 			return ours
 		}
 	}
-	s.model.Lean(s.leaning.to, apart)
+	s.model.Prefer(s.preferred.to, apart)
 }
 
 // keepApart keeps the scheduler to its own nodes for a while after a transaction that
@@ -45,14 +45,14 @@ func (c *Controller) keepApart(lost, of, nodes int, now time.Time) {
 		return
 	}
 	c.apartUntil = now.Add(apartFor)
-	if !c.state.leaning.apart && c.own != nil {
-		c.state.lean(c.own, true)
+	if !c.state.preferred.apart && c.own != nil {
+		c.state.preferOwn(c.own, true)
 	}
 }
 
-// mingle ends that when nothing was lost for a while.
-func (c *Controller) mingle(now time.Time) {
-	if c.state.leaning.apart && !now.Before(c.apartUntil) {
-		c.state.lean(c.own, false)
+// endApart lets the scheduler choose among all nodes again when nothing was lost for a while.
+func (c *Controller) endApart(now time.Time) {
+	if c.state.preferred.apart && !now.Before(c.apartUntil) {
+		c.state.preferOwn(c.own, false)
 	}
 }
