@@ -38,7 +38,7 @@ func newUsageMetrics(live func() map[fleet.InstanceID]supervise.Live) *usageMetr
 		}
 		return figureDescs{
 			memory:  desc("memory_bytes", "Resident memory of the processes of "+what+"; absent while it is not known."),
-			cpu:     desc("cpu_cores", "Processor time of "+what+" per time, lately; absent while it is not known."),
+			cpu:     desc("cpu_cores", "Processor cores that "+what+" used over the last seconds; absent while it is not known."),
 			disk:    desc("disk_bytes", "Disk space of the directory of "+what+"; absent while it is not known."),
 			players: desc("players", "Players on "+what+"; absent while it is not known."),
 		}

@@ -29,8 +29,8 @@ func (i *Instance) EndedByPlatform() bool {
 	return false
 }
 
-// Unrunnable reports whether the wanted generation ended since its command does not exist or
-// must not be executed.
+// Unrunnable reports whether the wanted generation ended because its command does not exist
+// or cannot be executed.
 func (i *Instance) Unrunnable() bool {
 	return i.EndedUnasked() && (i.current().Reason == ReasonCommandMissing || i.current().Reason == ReasonNotExecutable)
 }

@@ -87,7 +87,7 @@ const (
 	ReasonUnhealthy       Reason = "Unhealthy"       // it ran and served no more
 	ReasonDiskLimit       Reason = "DiskLimit"       // its directory holds more than its group allows
 	ReasonCommandMissing  Reason = "CommandMissing"  // the command does not exist
-	ReasonNotExecutable   Reason = "NotExecutable"   // the command must not be executed
+	ReasonNotExecutable   Reason = "NotExecutable"   // the command cannot be executed
 	ReasonCheckImpossible Reason = "CheckImpossible" // a check of its health can never be passed
 	ReasonImageMissing    Reason = "ImageMissing"    // the container's image does not exist
 	ReasonImageFetch      Reason = "ImageFetch"      // the container's image could not be fetched from its registry
@@ -141,7 +141,7 @@ var reasonText = map[Reason]string{
 	ReasonUnhealthy:        "it ran and served no more",
 	ReasonDiskLimit:        "its directory holds more than its group allows",
 	ReasonCommandMissing:   "its command does not exist",
-	ReasonNotExecutable:    "its command must not be executed",
+	ReasonNotExecutable:    "its command cannot be executed",
 	ReasonCheckImpossible:  "a check of its health can never be passed",
 	ReasonImageMissing:     "its container's image does not exist",
 	ReasonImageFetch:       "its container's image could not be fetched from its registry",

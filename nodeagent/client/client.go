@@ -50,7 +50,7 @@ type Instance struct {
 	SaidState string `json:"saidState,omitempty"`
 	// Attach is the shell command that shows its terminal on its node; empty when it has none.
 	Attach string `json:"attach,omitempty"`
-	// Usage is what it takes of the host.
+	// Usage is how much memory, processor time and disk it uses.
 	Usage fleet.Usage `json:"usage,omitzero"`
 }
 

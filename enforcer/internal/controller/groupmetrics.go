@@ -24,10 +24,10 @@ func newGroupMetrics(c *Controller) *groupMetrics {
 	}
 	return &groupMetrics{
 		c:         c,
-		paused:    desc("group_paused", "1 for an owned group in which nothing is started after repeated crashes, else 0.", "group"),
-		missing:   desc("group_missing", "How many instances an owned group lacks of its minimum; those that are not ONLINE or shall stop do not count.", "group"),
-		instances: desc("instances", "Instances of an owned group by state; a state without instances is left out.", "group", "state"),
-		others:    desc("unlisted_groups", "Owned groups that are left out of the metrics by group, because there are too many."),
+		paused:    desc("group_paused", "1 while the enforcer has paused an owned group after repeated crashes, else 0.", "group"),
+		missing:   desc("group_missing", "Instances that an owned group lacks to its minimum. Instances count that are ONLINE and not told to stop.", "group"),
+		instances: desc("instances", "Instances of an owned group by state. States without instances are absent.", "group", "state"),
+		others:    desc("unlisted_groups", "Owned groups without metrics of their own, because there are too many."),
 	}
 }
 

@@ -16,7 +16,7 @@
 //     The minimum holds whatever onCrash says: stop concerns what is beyond it.
 //     With onCrash restart the agent starts a crashed instance again in place;
 //     what it reports as ended it gave up, and that is healed like any other.
-//   - A command that does not exist, or must not be executed, is not tried again before the
+//   - A command that does not exist, or cannot be executed, is not tried again before the
 //     group, what it inherits or one of its templates changes, or its crashes are reset.
 //   - What is on a lost node is said to be, and replaced, waited for, stopped or, in
 //     static groups, moved, as the group's policy has it. When the node returns,

@@ -113,7 +113,7 @@ func (c controller) find(owner string, tree *Tree, own map[string]string, versio
 	var refused error
 	if parent, ok := own[unified]; ok && offers(parent, c.v2) {
 		if tree == nil {
-			refused = errs.New(errs.Unavailable, "the agent may make no control groups below its own, %s: %s", parent, inScope)
+			refused = errs.New(errs.Unavailable, "the agent cannot make control groups below its own, %s: %s", parent, inScope)
 		} else if refused = tree.enable(parent, c.v2, version); refused == nil {
 			return p.checked(filepath.Join(tree.dir, "probe"))
 		}
@@ -151,7 +151,7 @@ func (p part) checked(probe string) (part, error) {
 		}
 	}
 	if !found {
-		return p, errs.New(errs.Unavailable, "the kernel has no weights for disks here")
+		return p, errs.New(errs.Unavailable, "the kernel has no I/O weights here")
 	}
 	return p, nil
 }
@@ -185,7 +185,7 @@ func (t *Tree) enable(parent, controller string, version func() int) error {
 		return err
 	}
 	if unit := serviceOf(paths[unified]); unit != "" {
-		return errs.New(errs.Unavailable, "systemd has put the agent into the own control group of %s, which then can hold no instance to its limits: %s", unit, delegation(unit, version()))
+		return errs.New(errs.Unavailable, "systemd has put the agent directly into the control group of %s, where it cannot limit instances: %s", unit, delegation(unit, version()))
 	}
 	err = handOn(parent, controller)
 	if errors.Is(err, unix.EBUSY) {

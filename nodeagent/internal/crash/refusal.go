@@ -14,13 +14,13 @@ const (
 	CodeMissing       = 127
 )
 
-// complained is a shell's word about a command it could not run: "sh: 1: nosuch: not
+// complained matches the error of a shell for a command it could not run: "sh: 1: nosuch: not
 // found", "bash: line 1: ./run: Permission denied".
 var complained = regexp.MustCompile(`: (?:line )?\d+: (?:exec: )?(.+?): (command not found|not found|No such file or directory|Permission denied|Is a directory|cannot execute.*|.*[Ee]xec format error)$`)
 
-// Refused tells that a shell could not run a command, by its exit code and what it said
-// last: the reason, and a sentence that names the command and says what to do. ok is false for
-// every other end; those codes may be a server's own.
+// Refused finds out from a shell's exit code and its last lines that it could not run a
+// command. It returns the reason, and a message that names the command and says what to do. ok
+// is false for every other end: a server may exit with those codes too.
 func Refused(code int, tail []string) (reason fleet.Reason, message string, ok bool) {
 	if code != CodeMissing && code != CodeNotExecutable {
 		return "", "", false
@@ -33,7 +33,7 @@ func Refused(code int, tail []string) (reason fleet.Reason, message string, ok b
 		if code == CodeMissing {
 			return fleet.ReasonCommandMissing, fmt.Sprintf("the command %q does not exist on the node: add it to a template, correct the group's command, or install it there and reset the group's crashes; until then it is not tried again", clip(said[1])), true
 		}
-		return fleet.ReasonNotExecutable, fmt.Sprintf("the command %q must not be executed on the node (%s): make it an executable file, or correct the group's command; until then it is not tried again", clip(said[1]), said[2]), true
+		return fleet.ReasonNotExecutable, fmt.Sprintf("the command %q cannot be executed on the node (%s): make it an executable file, or correct the group's command; until then it is not tried again", clip(said[1]), said[2]), true
 	}
 	return "", "", false
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/pause"
 )
 
-// Survey knows how large each of some directories is. Make it with NewSurvey, then Run it.
+// Survey measures directories and keeps their sizes. Make it with NewSurvey, then Run it.
 type Survey struct {
 	meter *Meter
 	// root has the directories at two levels: ROOT/GROUP/NAME.
@@ -23,14 +23,14 @@ type Survey struct {
 	sizes atomic.Pointer[map[string]int64]
 }
 
-// NewSurvey makes a survey of the directories ROOT/GROUP/NAME that keeps the sizes of most
-// of them, of the largest.
+// NewSurvey makes a survey of the directories ROOT/GROUP/NAME. It keeps at most so many
+// sizes, those of the largest directories.
 func NewSurvey(m *Meter, root string, most int) *Survey {
 	return &Survey{meter: m, root: root, most: most}
 }
 
-// Sizes are the directories' sizes in bytes, by GROUP/NAME, as measured last. Nil before
-// the first survey. The map must not be changed.
+// Sizes returns the sizes in bytes by GROUP/NAME, as measured last. It is nil before the first
+// survey. The caller must not change it.
 func (s *Survey) Sizes() map[string]int64 {
 	if sizes := s.sizes.Load(); sizes != nil {
 		return *sizes

@@ -10,9 +10,9 @@
 // Invariants:
 //   - A server is sick after so many failures in a row as its group says, and well again
 //     after so many successes; see tally.
-//   - Silence from inside counts only while what a server says could have arrived: an
-//     agent that slept, a node without its session or one that is revoked, and a gateway that is
-//     away prove nothing about the server; see Pulse.
+//   - Missing heartbeats count only while a heartbeat could have arrived. They prove nothing
+//     about the server when the agent slept, the node has no session or is revoked, or the
+//     gateway is away; see Pulse.
 //   - Everything ends with its context and leaves nothing running.
 //
 // What follows from a verdict is decided elsewhere.

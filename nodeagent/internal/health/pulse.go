@@ -8,10 +8,10 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// Pulse is what one run of a server says of itself. Make it with NewPulse.
+// Pulse keeps the heartbeats of one run of a server. Make it with NewPulse.
 type Pulse struct {
 	mu sync.Mutex
-	// last is when it last spoke; the run's begin, as far as this agent knows, before that.
+	// last is the time of the last heartbeat, or of the run's start before the first.
 	last  time.Time
 	ready bool
 	news  chan struct{}

@@ -11,8 +11,8 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/machine"
 )
 
-// record has the ends written down that the machine has noted. What they printed is
-// read here and now, before anything else is done: the next run writes to the same file.
+// record has the recorder write down the ends that the machine has noted. It reads the last
+// lines before it returns: the next run writes to the same file.
 func (i *Instance) record() {
 	for _, c := range i.entry.Machine.Unrecorded {
 		if i.recording[c.ID] {
@@ -48,9 +48,9 @@ func (i *Instance) noted(id string) bool {
 	return false
 }
 
-// tail are the last n lines of the latest run, or fewer: no more than is kept of them. late
-// counts those at their end that were printed at since or later, as far as that is known.
-// truncated says that there were others before them.
+// tail returns the last n lines of the latest run, or as many as are kept. late is how many
+// of them the run printed at since or later; all of them if their times are not known.
+// truncated reports whether the run printed others before them.
 func (i *Instance) tail(n int, since time.Time) (lines []string, late int, truncated bool) {
 	path := i.kit.LogPath(i.id)
 	end := size(path)

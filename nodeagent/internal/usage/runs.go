@@ -66,7 +66,7 @@ func (r *Runs) Measure(now time.Time, servers map[fleet.InstanceID]int) map[flee
 			if table == nil {
 				table = readTable()
 			}
-			all = table.of(server)
+			all = table.runOf(server)
 		}
 		s := sample{server: server, at: now}
 		u := fleet.Usage{}
@@ -136,10 +136,10 @@ func readTable() table {
 	return t
 }
 
-// of are the processes of a server's run: the server, its descendants, and whoever is in
+// runOf returns the processes of a server's run: the server, its descendants, and whoever is in
 // its session. A session that the server or its parent leads is the run's own; session 0
 // is led by nobody whom this host shows.
-func (t table) of(server process) (all []process) {
+func (t table) runOf(server process) (all []process) {
 	own := server.session > 0 && (server.session == server.pid || server.session == server.parent)
 	within := map[int]bool{server.pid: true}
 	var belongs func(p process, depth int) bool

@@ -130,7 +130,7 @@ func TestProcessesOfARunAreFoundByDescentAndByItsSession(t *testing.T) {
 	}
 	for pid, want := range map[int][]int{21: {20, 21, 22, 23, 24}, 31: {30, 31}, 40: {40}, 50: {50}} {
 		var got []int
-		for _, p := range all.of(all[pid]) {
+		for _, p := range all.runOf(all[pid]) {
 			got = append(got, p.pid)
 		}
 		if slices.Sort(got); !slices.Equal(got, want) {
