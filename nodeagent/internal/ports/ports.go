@@ -109,6 +109,6 @@ func (b *Busy) String() string {
 	if n := len(b.sockets); n > 1 {
 		what = fmt.Sprintf("%d connections", n)
 	}
-	return fmt.Sprintf("port %d (%s) is not free yet: the kernel still keeps %s of a program that has ended, usually for a minute",
+	return fmt.Sprintf("port %d (%s) is not free yet: the kernel still keeps %s of a program that has ended, usually for a minute; a server that sets SO_REUSEADDR need not wait",
 		b.Port, b.Protocol, what)
 }
