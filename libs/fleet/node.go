@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"net/url"
 	"slices"
 	"time"
 
@@ -112,6 +113,15 @@ type BlockedPort struct {
 	By string `json:"by,omitempty"`
 	// Until tells two findings apart, and is shown; it is of the host's clock.
 	Until time.Time `json:"until"`
+}
+
+// AgentPort is the port of AgentURL; empty when it names none.
+func (n Node) AgentPort() string {
+	u, err := url.Parse(n.AgentURL)
+	if err != nil {
+		return ""
+	}
+	return u.Port()
 }
 
 // Offers reports whether the node offers the runtime.

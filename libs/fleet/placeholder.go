@@ -3,7 +3,6 @@ package fleet
 import (
 	"iter"
 	"maps"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -153,19 +152,10 @@ func builtIns(c PlaceholderContext) map[string]string {
 		"MASTER_ADDRESS":     c.APIHost,
 		"MASTER_PORT":        c.APIPort,
 		"MASTER_API_PORT":    c.APIPort,
-		"NODE_PORT":          portOf(c.Node.AgentURL),
+		"NODE_PORT":          c.Node.AgentPort(),
 	}
 	for name, port := range pl.Ports {
 		v["PORT_"+strings.ToUpper(name)] = strconv.Itoa(port)
 	}
 	return v
-}
-
-// portOf is the port that a URL names; empty without one.
-func portOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
-	}
-	return u.Port()
 }

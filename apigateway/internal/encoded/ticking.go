@@ -14,13 +14,10 @@ type Ticking struct {
 	since time.Time
 }
 
-// Uptime is the field of that time, in milliseconds.
-const Uptime = "uptimeMs"
+var uptimeField = []byte(`"uptimeMs":`)
 
-var uptimeField = []byte(`"` + Uptime + `":`)
-
-// NewTicking keeps an object that was encoded with 0 as its Uptime, and up since a time. One
-// that is not up any more, or not yet, has its own Uptime and a zero since.
+// NewTicking keeps an object that was encoded with 0 as its uptimeMs and has been up since a
+// time. The uptimeMs of an object with a zero since does not change.
 func NewTicking(body []byte, since time.Time) Ticking {
 	if since.IsZero() {
 		return Ticking{body: body}

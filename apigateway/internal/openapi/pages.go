@@ -81,7 +81,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 
 // first serves the first page, as HTML to whoever takes that, else as text.
 func (p *Pages) first(c *gin.Context) {
-	c.Header("Vary", "Accept")
+	c.Writer.Header().Add("Vary", "Accept")
 	if strings.Contains(c.GetHeader("Accept"), "text/html") {
 		p.home.as("text/html; charset=utf-8")(c)
 		return

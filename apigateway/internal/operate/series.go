@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"maps"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -33,10 +34,10 @@ func (o *Operations) Series(ctx context.Context, ref string, w series.Window) (s
 	if errs.Is(err, errs.NotFound) {
 		return nothing, nil
 	}
-	for name, values := range nothing.Series { // an older agent keeps fewer
-		if err == nil && f.Series[name] == nil {
-			f.Series[name] = values
-		}
+	if err != nil {
+		return series.Figures{}, err
 	}
-	return f, err
+	maps.Copy(nothing.Series, f.Series) // an older agent keeps fewer
+	f.Series = nothing.Series
+	return f, nil
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// lastLine ends the JSON that a terminal's client prints with a newline, so that the prompt
-// does not follow it on the same line. Other clients get the JSON alone.
-func lastLine(c *gin.Context) {
-	if c.Request.Method == http.MethodHead || !printed(c.Request.UserAgent()) {
+// endWithNewline ends JSON for a client in a terminal with a newline, so that the prompt does not
+// follow it on the same line. Other clients get the JSON alone.
+func endWithNewline(c *gin.Context) {
+	if c.Request.Method == http.MethodHead || !isTerminalClient(c.Request.UserAgent()) {
 		return
 	}
 	w := &lined{ResponseWriter: c.Writer}
@@ -23,8 +23,8 @@ func lastLine(c *gin.Context) {
 	}
 }
 
-// printed reports whether a client is one that prints answers to a terminal.
-func printed(agent string) bool {
+// isTerminalClient reports whether a client prints answers to a terminal.
+func isTerminalClient(agent string) bool {
 	name, _, _ := strings.Cut(agent, "/")
 	switch strings.ToLower(name) {
 	case "curl", "wget", "httpie", "xh":

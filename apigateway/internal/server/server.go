@@ -84,7 +84,7 @@ func New(cfg Config) *Server {
 			seconds:  cfg.Metrics.Histogram("http_request", "seconds", "Time to answer.", nil, "method", "route"),
 		},
 	}
-	s.engine.Use(ids, s.address, s.observe, s.recover, s.packing, lastLine, unlessSame, s.cors, s.admit, s.guard, queries, s.rehearsals, s.conditions, s.revisions, s.queue, s.bodies, s.fingerprint, s.once)
+	s.engine.Use(ids, s.address, s.observe, s.recover, s.packing, endWithNewline, unlessSame, s.cors, s.admit, s.guard, queries, s.rehearsals, s.conditions, s.revisions, s.queue, s.bodies, s.fingerprint, s.once)
 	s.engine.NoRoute(func(c *gin.Context) {
 		Fail(c, errs.New(errs.NotFound, "there is no such route%s", hint(c.Request.URL.EscapedPath())))
 	})

@@ -37,7 +37,7 @@ func (a *API) shown(c *gin.Context, s *view.Snapshot) func(*fleet.Group) Configu
 			out.EnvironmentVariables = nil
 		}
 		if own != "" {
-			out = out.toInstance()
+			out = out.redactedForInstance()
 		}
 		return out
 	}

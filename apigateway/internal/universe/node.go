@@ -1,8 +1,6 @@
 package universe
 
 import (
-	"net"
-	"net/url"
 	"strconv"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -54,7 +52,7 @@ type nodeDetail struct {
 // NodeOf shows a node; local is the id of the gateway's own, "" when it has none.
 func NodeOf(s *view.Snapshot, n *fleet.Node, local fleet.NodeID) Node {
 	out := Node{
-		ID: n.ID, Name: n.ID, Address: n.Address, Port: portOf(n.AgentURL), Local: n.ID == local, Role: wrapper, State: offline,
+		ID: n.ID, Name: n.ID, Address: n.Address, Port: agentPort(n), Local: n.ID == local, Role: wrapper, State: offline,
 		Runtimes: []fleet.RuntimeName{}, Version: n.Version,
 	}
 	if out.Local {
@@ -81,21 +79,10 @@ func NodeOf(s *view.Snapshot, n *fleet.Node, local fleet.NodeID) Node {
 	return out
 }
 
-// portOf is the port of a URL, 0 when it has none.
-func portOf(raw string) int {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return 0
-	}
-	_, port, err := net.SplitHostPort(u.Host)
-	if err != nil {
-		return 0
-	}
-	n, err := strconv.Atoi(port)
-	if err != nil {
-		return 0
-	}
-	return n
+// agentPort is the port of a node's agent, 0 when it is unknown.
+func agentPort(n *fleet.Node) int {
+	port, _ := strconv.Atoi(n.AgentPort())
+	return port
 }
 
 func nodeDetailOf(s *view.Snapshot, n *fleet.Node, local fleet.NodeID) nodeDetail {

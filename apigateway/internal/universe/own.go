@@ -17,10 +17,10 @@ func sightOf(s *view.Snapshot, own fleet.GroupName) func(fleet.GroupName) bool {
 	return s.NetworkPeers(own)
 }
 
-// toInstance is a configuration without what instances are not told: its environment, the
-// rules that write values into its files, and properties that are masked, refer to a secret
-// or sound like one.
-func (out Configuration) toInstance() Configuration {
+// redactedForInstance is a configuration as instances see it: without its environment, the rules
+// that write values into its files, and properties that are masked, refer to a secret or have
+// the name of one.
+func (out Configuration) redactedForInstance() Configuration {
 	out.EnvironmentVariables, out.ConfigRules = nil, &[]fleet.ConfigPatch{}
 	out.Properties = maps.Clone(out.Properties)
 	maps.DeleteFunc(out.Properties, func(key, value string) bool {

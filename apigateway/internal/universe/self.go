@@ -99,7 +99,7 @@ func (a *API) getSelf(c *gin.Context) {
 	host, port := a.listened()
 	agent := 0
 	if n := a.node(); n != nil {
-		agent = portOf(n.AgentURL)
+		agent = agentPort(n)
 	}
 	now, uptime := systemNow(), a.cfg.Now().Sub(a.cfg.Self.StartedAt).Milliseconds()
 	c.JSON(http.StatusOK, gin.H{
@@ -171,7 +171,7 @@ func (a *API) getSelfConfig(c *gin.Context) {
 	if n := a.node(); n != nil {
 		d, _ := a.snapshot().NodesDesired.Get(n.ID)
 		room, _ = n.RoomUnder(d).Of(n.Capacity)
-		agent, own = portOf(n.AgentURL), n.Variables
+		agent, own = agentPort(n), n.Variables
 	}
 	public := host
 	if u, err := url.Parse(a.cfg.Self.APIURL); err == nil && u.Hostname() != "" {

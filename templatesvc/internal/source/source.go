@@ -142,7 +142,7 @@ func (d *Directory) Run(ctx context.Context) error {
 			return ctx.Err()
 		case ev := <-news.events:
 			d.note(news.watch, ev, time.Now())
-		case <-news.poll.C:
+		case <-news.pollTimer.C:
 			for _, ev := range news.look(d.dir) {
 				d.note(news.watch, ev, time.Now())
 			}
@@ -168,22 +168,23 @@ type news struct {
 	events <-chan fsnotify.Event
 	errors <-chan error
 	close  func() error
-	poll   *time.Timer
-	poller
+	// pollTimer fires when poller is to look again.
+	pollTimer *time.Timer
+	poller    poller
 }
 
 // listen begins to hear of changes in the directory.
 func (d *Directory) listen() *news {
-	n := &news{poll: time.NewTimer(pollEvery)}
+	n := &news{pollTimer: time.NewTimer(pollEvery)}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		d.complain("", "the kernel does not tell of changes in the template directory; it is read every second, or less often when it is large: "+
 			"raise fs.inotify.max_user_instances, or the limit of open files, and start again", err)
-		n.watch, n.close = func(string) error { return nil }, func() error { n.poll.Stop(); return nil }
+		n.watch, n.close = func(string) error { return nil }, func() error { n.pollTimer.Stop(); return nil }
 		n.look(d.dir)
 		return n
 	}
-	n.poll.Stop()
+	n.pollTimer.Stop()
 	n.watch, n.events, n.errors, n.close = watcher.Add, watcher.Events, watcher.Errors, watcher.Close
 	d.watchTree(n.watch, d.dir)
 	return n
@@ -193,7 +194,7 @@ func (d *Directory) listen() *news {
 func (n *news) look(dir string) []fsnotify.Event {
 	began := time.Now()
 	changes := n.poller.look(dir)
-	n.poll.Reset(max(pollEvery, pollRest*time.Since(began)))
+	n.pollTimer.Reset(max(pollEvery, pollRest*time.Since(began)))
 	return changes
 }
 
