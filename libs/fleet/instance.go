@@ -120,10 +120,11 @@ func (i *Instance) Ran() (from, to time.Time) {
 	return st.StartedAt, to
 }
 
-// UptimeMillis is how long the latest run has gone on, or went on; nil before it began.
+// UptimeMillis is how long the latest run has lasted so far, or did last; nil before it began, and while its
+// node is lost.
 func (i *Instance) UptimeMillis(now time.Time) *int64 {
 	from, to := i.Ran()
-	if from.IsZero() {
+	if from.IsZero() || i.State() == Offline {
 		return nil
 	}
 	if to.IsZero() {

@@ -60,7 +60,7 @@ func newShownInstances(e *Endings) *shownInstances {
 // tickingOf encodes an instance.
 func tickingOf(i instance) encoded.Ticking {
 	var since time.Time
-	if i.StartedAt != nil && i.FinishedAt == nil {
+	if i.StartedAt != nil && i.FinishedAt == nil && i.UptimeMs != nil {
 		since, i.UptimeMs = *i.StartedAt, new(int64)
 	}
 	body, err := json.Marshal(i)

@@ -167,7 +167,7 @@ func TestAnEmptyNodeListIsRefused(t *testing.T) {
 
 func TestProblemsNameTheFieldOfThisDialect(t *testing.T) {
 	for _, tc := range []struct{ body, field, message string }{
-		{`{"availablePorts":{"min":9,"max":3}}`, "availablePorts.min", "must not be greater than availablePorts.max (9 > 3)"},
+		{`{"availablePorts":{"min":9,"max":3}}`, "availablePorts.min", "must not be greater than availablePorts.max (9 > 3): set both"},
 		{`{"availablePorts":{"max":99999}}`, "availablePorts.max", ""},
 		{`{"ramMB":-1}`, "ramMB", "must not be negative, is -1"},
 		{`{"cpu":-1}`, "cpu", ""},
@@ -185,7 +185,7 @@ func TestProblemsNameTheFieldOfThisDialect(t *testing.T) {
 		{`{"limits":{"diskMb":-1}}`, "limits.diskMb", ""},
 		{`{"rcon":{"password":"x"}}`, "rcon.port", ""},
 		{`{"additionalPorts":[{"port":0,"name":"q"}]}`, "additionalPorts[0].port", ""},
-		{`{"additionalPorts":[{"port":9,"end":3,"name":"q"}]}`, "additionalPorts[0].port", "must not be greater than additionalPorts[0].end (9 > 3)"},
+		{`{"additionalPorts":[{"port":9,"end":3,"name":"q"}]}`, "additionalPorts[0].port", "must not be greater than additionalPorts[0].end (9 > 3): set both"},
 		{`{"templateInstallationConfig":{"allOf":[{"name":"..","group":"g"}]}}`, "templateInstallationConfig.allOf[0]", ""},
 	} {
 		t.Run(tc.body, func(t *testing.T) {

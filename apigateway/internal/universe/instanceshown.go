@@ -61,7 +61,7 @@ func (h *shownInstances) of(s *view.Snapshot, i *fleet.Instance, now time.Time) 
 	return h.one.Get(i.Intent.ID, encoded.InstanceOf(s, i), func() encoded.Ticking {
 		out := InstanceOf(s, i, now)
 		since, ended := i.Ran()
-		if !ended.IsZero() {
+		if !ended.IsZero() || out.UptimeMs == nil {
 			since = time.Time{}
 		}
 		if !since.IsZero() {
