@@ -31,7 +31,7 @@ func (*Interpreter) instanceCommands() []command {
 		{name: "instance kill", args: []string{"<id>"}, about: "end an instance at once", needs: stop, changes: true, run: stopInstance(true)},
 		{name: "instance restart", args: []string{"<id>"}, about: "stop an instance and run it again, under the same id", needs: append(slices.Clone(start), stop...), changes: true, run: restartInstance},
 		{name: "instance freeze", args: []string{"<id>"}, about: "keep an instance as it is: it is not trimmed, and not replaced when it ends", needs: stop, changes: true, run: freezeInstance(true)},
-		{name: "instance unfreeze", args: []string{"<id>"}, about: "end that", needs: stop, changes: true, run: freezeInstance(false)},
+		{name: "instance unfreeze", args: []string{"<id>"}, about: "let an instance be trimmed and replaced again", needs: stop, changes: true, run: freezeInstance(false)},
 		{name: "instance info", args: []string{"<id>"}, about: "what is known of an instance", needs: see, run: showInstance},
 		{name: "instance logs", args: []string{"<id>", "[lines]"}, about: "the last lines of an instance's console, " + strconv.Itoa(defaultLines) + " unless a number is given", needs: []auth.Permission{auth.InstancesConsole}, run: showLogs},
 		{name: "instance execute", other: []string{"exec", "run", "cmd", "command"}, args: []string{"<id>", "<command…>"}, about: "type a command into an instance's console, as it is written", needs: []auth.Permission{auth.InstancesCommand}, changes: true, run: execute},

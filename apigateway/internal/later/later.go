@@ -141,7 +141,7 @@ func (later) modules() []server.Route {
 	)
 }
 
-// ofTarget answers with what is asked for of a target, which the answer repeats.
+// ofTarget sends an answer that repeats the target of the request.
 func ofTarget(c *gin.Context, out gin.H) {
 	if target := c.Query("target"); target != "" {
 		out["target"] = target

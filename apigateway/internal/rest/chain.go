@@ -60,8 +60,8 @@ func chainOf(s *view.Snapshot, i *fleet.Instance) []link {
 	return chain
 }
 
-// pausedFor is that nothing takes the place of an instance because its group is paused; none
-// when it is not, or when nothing is to take its place.
+// pausedFor is the link that says that an instance is not replaced because its group is paused.
+// It is absent when the group is not paused, and when no instance is to replace this one.
 func pausedFor(s *view.Snapshot, i *fleet.Instance, now time.Time) (links []link) {
 	g, ok := s.Groups.Get(i.Intent.Group)
 	loop, crashed := s.CrashLoops.Get(i.Intent.Group)

@@ -42,7 +42,7 @@ func patched(spec fleet.GroupSpec, patch map[string]any) (groupFields, error) {
 	return out, nil
 }
 
-// keepUnsaid takes what a client writes back as it was shown for what it was: nobody's choice.
+// keepUnsaid keeps defaults unset that a client has read and writes back: they are no choice of the user.
 func keepUnsaid(spec *fleet.GroupSpec, old fleet.GroupSpec) {
 	if old.Software.Assumed && spec.Software.Platform == old.Software.Platform {
 		spec.Software.Assumed = true
