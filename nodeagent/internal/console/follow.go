@@ -66,6 +66,8 @@ type followed struct {
 	refused bool
 	kept    bool
 	limit   int64
+	// lines counts those of a kept log.
+	lines   *lineCount
 	viewers int
 	changed chan struct{}
 }

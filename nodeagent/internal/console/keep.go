@@ -111,7 +111,7 @@ func (f *Follower) Keep(path string, limit int64, seen bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l := f.get(path)
-	l.kept, l.limit = true, limit
+	l.kept, l.limit, l.lines = true, limit, newLineCount()
 	f.watch(l)
 	f.grew(l)
 }

@@ -17,8 +17,6 @@ const (
 	// MaxSearch is the most one call looks through, in bytes; less for a pattern that is
 	// slow to match.
 	MaxSearch = 64 << 20
-	// maxCount is how much of a log's end lines are counted in, in bytes.
-	maxCount = 1 << 30
 	// searchBlock is how much of a log is looked at at a time.
 	searchBlock = 256 << 10
 )
@@ -79,6 +77,9 @@ func (f *Follower) Find(ctx context.Context, path string, q Query) (*Page, error
 	}
 	f.date(path, size)
 	p, err := q.page(ctx, log, size, openTimes(path))
+	if err == nil && q.Count {
+		p.Total, err = f.countOf(path).count(ctx, p)
+	}
 	if err != nil {
 		p.Close()
 		return nil, errs.Wrap("console.Find", err)
@@ -102,34 +103,7 @@ func (q Query) page(ctx context.Context, log source, size int64, t times) (*Page
 	if q.Before > 0 {
 		to = min(to, q.Before)
 	}
-	if q.Count {
-		var err error
-		if p.Total, err = p.count(ctx); err != nil {
-			return p, err
-		}
-	}
 	return p, q.search(ctx, p, max(from, p.kept()), to)
-}
-
-// count is the number of lines that are kept of the log, an unfinished last one included.
-func (p *Page) count(ctx context.Context) (lines int64, err error) {
-	buf, last := make([]byte, searchBlock), byte('\n')
-	for at := max(p.kept(), p.size-maxCount); at < p.size; {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		n, err := p.log.ReadAt(buf[:min(searchBlock, p.size-at)], at)
-		if n == 0 {
-			return 0, errs.As(errs.Unavailable, "console.count", err)
-		}
-		lines += int64(bytes.Count(buf[:n], []byte{'\n'}))
-		last = buf[n-1]
-		at += int64(n)
-	}
-	if last != '\n' {
-		lines++
-	}
-	return lines, nil
 }
 
 // kept is where what is kept of the log begins, at a line.
