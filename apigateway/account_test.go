@@ -38,7 +38,7 @@ func TestPreferencesAreKeptAsTheyAreSentOnEveryGateway(t *testing.T) {
 	there.do("PUT", "/api/v1/users/bob/preferences?dryRun=true", `{"theme":"light"}`).want(200).is("theme", "light")
 	there.do("PUT", "/api/v1/users/bob/preferences", `{"theme":"light"}`, "If-Match", etag).want(200)
 	before := a.revision()
-	for _, bad := range []string{`{`, `[]`, `null`, `"x"`, ``, `{"a":1,"a":2}`, "{\"a\":\"\xff\"}"} {
+	for _, bad := range []string{`{`, `[]`, `null`, `"x"`, ``, `{"a":1,"a":2}`, "{\"a\":\"\xff\"}", `{"a":` + strings.Repeat("[", 9_999) + strings.Repeat("]", 9_999) + "}"} {
 		bob.do("PUT", "/api/v1/users/bob/preferences", bad).want(400)
 	}
 	bob.do("PUT", "/api/v1/users/bob/preferences", `{"theme":"light"}`).want(200)

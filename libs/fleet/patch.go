@@ -140,17 +140,35 @@ func (p ConfigPatch) Pattern() (*regexp.Regexp, error) {
 	return expr, nil
 }
 
-// Replacement is the value of a REGEX patch in the syntax of regexp.Expand. The value has
-// the syntax of Java's Matcher.appendReplacement, which PrexorCloud's clients write: $1 is a
+// Replacement is the value of a REGEX patch: texts and groups of the expression in turn.
+type Replacement []ReplacementPart
+
+// ReplacementPart is a text with NoGroup, or the number of a group.
+type ReplacementPart struct {
+	Text  string
+	Group int
+}
+
+// NoGroup is the group of a text.
+const NoGroup = -1
+
+// Replacement parses the value of a REGEX patch. It has the syntax of Java's
+// Matcher.appendReplacement, which PrexorCloud's clients write: $1 is a
 // group, with as many digits as name one that the expression has, so that $1O is the first
 // group and an O. ${name} is a named group, and a backslash takes the meaning from what
 // follows. ${1} is accepted too. Invalid for anything else and for a group that is not there.
-func (p ConfigPatch) Replacement(expr *regexp.Regexp) ([]byte, error) {
+func (p ConfigPatch) Replacement(expr *regexp.Regexp) (Replacement, error) {
 	var value string
 	if json.Unmarshal(p.Value, &value) != nil {
 		return nil, errs.New(errs.Invalid, "value of a REGEX must be a string")
 	}
-	var out []byte
+	var parts Replacement
+	var text []byte
+	flush := func() {
+		if len(text) > 0 {
+			parts, text = append(parts, ReplacementPart{Text: string(text), Group: NoGroup}), text[:0]
+		}
+	}
 	for i := 0; i < len(value); i++ {
 		switch c := value[i]; {
 		case c == '$':
@@ -158,7 +176,8 @@ func (p ConfigPatch) Replacement(expr *regexp.Regexp) ([]byte, error) {
 			if length == 0 {
 				return nil, errs.New(errs.Invalid, `value names no group of the expression at %q: write \$ for a dollar sign`, clip(value[i:]))
 			}
-			out = fmt.Appendf(out, "${%s}", group)
+			flush()
+			parts = append(parts, ReplacementPart{Group: group})
 			i += length
 		case c == '\\' && i+1 == len(value):
 			return nil, errs.New(errs.Invalid, `value ends in a backslash: write \\ for one`)
@@ -166,33 +185,50 @@ func (p ConfigPatch) Replacement(expr *regexp.Regexp) ([]byte, error) {
 			if c == '\\' {
 				i++
 			}
-			if value[i] == '$' {
-				out = append(out, '$')
-			}
-			out = append(out, value[i])
+			text = append(text, value[i])
 		}
 	}
-	return out, nil
+	flush()
+	return parts, nil
+}
+
+// String writes a replacement as the value that it was parsed from.
+func (r Replacement) String() string {
+	literal := strings.NewReplacer(`\`, `\\`, `$`, `\$`)
+	var b strings.Builder
+	for _, part := range r {
+		if part.Group == NoGroup {
+			b.WriteString(literal.Replace(part.Text))
+		} else {
+			fmt.Fprintf(&b, "${%d}", part.Group)
+		}
+	}
+	return b.String()
 }
 
 // groupOf is the group that the text behind a dollar sign names, and how many bytes of the
 // text that takes; 0 when it names none.
-func groupOf(text string, expr *regexp.Regexp) (group string, length int) {
+func groupOf(text string, expr *regexp.Regexp) (group, length int) {
 	if strings.HasPrefix(text, "{") {
 		name, _, closed := strings.Cut(text[1:], "}")
-		n, err := strconv.Atoi(name)
-		if closed && (expr.SubexpIndex(name) >= 0 || err == nil && n >= 0 && n <= expr.NumSubexp()) {
-			return name, len(name) + 2
+		group, err := strconv.Atoi(name)
+		if err != nil {
+			group = expr.SubexpIndex(name)
 		}
-		return "", 0
+		if closed && group >= 0 && group <= expr.NumSubexp() {
+			return group, len(name) + 2
+		}
+		return 0, 0
 	}
 	for length < len(text) && text[length] >= '0' && text[length] <= '9' {
-		if n, err := strconv.Atoi(text[:length+1]); err != nil || n > expr.NumSubexp() {
+		n, err := strconv.Atoi(text[:length+1])
+		if err != nil || n > expr.NumSubexp() {
 			break
 		}
+		group = n
 		length++
 	}
-	return text[:length], length
+	return group, length
 }
 
 // validate words what is wrong with a patch; nil when nothing is.

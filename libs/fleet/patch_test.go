@@ -108,8 +108,22 @@ func TestAReplacementHasTheSyntaxOfJava(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := "?"
-		if template, err := (ConfigPatch{Value: value}).Replacement(expr); err == nil {
-			got = expr.ReplaceAllString("ab", string(template))
+		if parts, err := (ConfigPatch{Value: value}).Replacement(expr); err == nil {
+			got = ""
+			for _, part := range parts {
+				if part.Group == NoGroup {
+					got += part.Text
+				} else {
+					got += []string{"ab", "a", "b"}[part.Group]
+				}
+			}
+			again, err := json.Marshal(parts.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if read, err := (ConfigPatch{Value: again}).Replacement(expr); err != nil || !cmp.Equal(read, parts) {
+				t.Errorf("%s is written as %s, which is %v, %v", c.value, again, read, err)
+			}
 		}
 		if got != c.want {
 			t.Errorf("%s gives %q, want %q", c.value, got, c.want)

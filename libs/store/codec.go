@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/nesting"
 )
 
 // revisioned is a record that can hold the revisions it was read at.
@@ -34,6 +35,9 @@ func encode(v any) (string, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return "", errs.As(errs.Internal, "store.encode", fmt.Errorf("%T: %w", v, err))
+	}
+	if nesting.Exceeds(b, 2*nesting.Max) { // the decoder of a later reader would refuse it
+		return "", errs.New(errs.Invalid, "a record may not be nested deeper than %d levels: simplify its values", 2*nesting.Max)
 	}
 	return string(b), nil
 }

@@ -2,9 +2,11 @@ package store_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -160,6 +162,18 @@ func TestACompactedHistoryIsSaidToBe(t *testing.T) {
 	etcd.Compact(t)
 	if err := c.History(t.Context(), store.Root, r1, r2, &tape{}); !store.Compacted(err) || !errs.Is(err, errs.NotFound) {
 		t.Errorf("err = %v, want NotFound because of compaction", err)
+	}
+}
+
+func TestARecordThatCouldNotBeReadAgainIsRefused(t *testing.T) {
+	c := storetest.New(t)
+	k := store.PreferencesKey("u-1")
+	for levels, kept := range map[int]bool{190: true, 9_990: false} {
+		deep := json.RawMessage(strings.Repeat("[", levels) + strings.Repeat("]", levels))
+		err := store.CreateFor(t.Context(), c, k, fleet.Preferences{Value: map[string]json.RawMessage{"a": deep}}, time.Minute)
+		if kept && err != nil || !kept && !errs.Is(err, errs.Invalid) {
+			t.Errorf("%d levels: %v", levels, err)
+		}
 	}
 }
 

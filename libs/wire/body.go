@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/nesting"
 )
 
 // BodyLimit is the size of the largest JSON body a service reads, in bytes.
@@ -85,6 +86,9 @@ func readBody(r io.Reader, limit int64) ([]byte, error) {
 func decode(body []byte, into any, strict bool) error {
 	if bytes.Equal(bytes.TrimSpace(body), []byte("null")) { // json would take it for "nothing given"
 		return malformed("the body must be %s, not null", expected(reflect.TypeOf(into)))
+	}
+	if nesting.Exceeds(body, nesting.Max) {
+		return malformed("the body is nested deeper than %d levels", nesting.Max)
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if strict {

@@ -55,6 +55,7 @@ func TestDecodeJSONNamesWhatIsWrong(t *testing.T) {
 		{"a list where an object belongs", `[{"name":"a"}]`, "", "the body must be an object, not a list"},
 		{"a string where an object belongs", `"a"`, "", "the body must be an object, not a string"},
 		{"null where an object belongs", `null`, "", "the body must be an object, not null"},
+		{"more levels than are read", `{"env":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + "}", "", "the body is nested deeper than 100 levels"},
 		{"an unknown field", `{"nmae":"a"}`, "nmae", "nmae is not a known field: did you mean name?"},
 		{"the beginning of a field", `{"resources":{"mem":1}}`, "resources.mem", "resources.mem is not a known field: did you mean memoryMb?"},
 		{"an unknown field like no other", `{"cpus":1}`, "cpus", "cpus is not a known field: there is name, ports, static, weight, env, resources, digest, nodes"},

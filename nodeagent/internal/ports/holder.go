@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // By names the programs that hold the port, as far as the agent may see them, or says what
@@ -89,10 +90,16 @@ func inodes(dir string) (all []uint32) {
 	return all
 }
 
-// program is a process' name and pid.
+// program is a process' name and pid. A process may choose any bytes as its name.
 func program(dir string) string {
 	name, _ := os.ReadFile(filepath.Join(dir, "comm"))
-	return fmt.Sprintf("%s (pid %s)", strings.TrimSpace(string(name)), filepath.Base(dir))
+	printable := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, strings.TrimSpace(strings.ToValidUTF8(string(name), "?")))
+	return fmt.Sprintf("%s (pid %s)", printable, filepath.Base(dir))
 }
 
 func byNumber(a, b string) int {

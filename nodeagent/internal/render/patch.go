@@ -2,7 +2,9 @@ package render
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -89,12 +91,40 @@ func (f *patched) replaceText(p fleet.ConfigPatch) (note string, err error) {
 	if !expr.Match(f.text) {
 		return fmt.Sprintf("%s has no match for %s", f.name, p.Path), nil
 	}
-	out := expr.ReplaceAll(f.text, replacement)
-	if len(out) > MaxText {
-		return "", errs.New(errs.Invalid, "would be larger than %d MiB", MaxText>>20)
+	f.text, err = replaceAll(f.text, expr, replacement)
+	return "", err
+}
+
+// maxMatches bounds how often a REGEX replaces something in a file: the matches of an
+// expression with many groups need much more memory than the file.
+const maxMatches = 100_000
+
+// replaceAll is expr.ReplaceAll that stops when the text becomes too large.
+func replaceAll(text []byte, expr *regexp.Regexp, replacement fleet.Replacement) ([]byte, error) {
+	matches := expr.FindAllSubmatchIndex(text, maxMatches+1)
+	if len(matches) > maxMatches {
+		return nil, errs.New(errs.Invalid, "has more than %d matches for %s", maxMatches, expr)
 	}
-	f.text = out
-	return "", nil
+	var out []byte
+	end := 0
+	for _, m := range matches {
+		out = append(out, text[end:m[0]]...)
+		end = m[1]
+		for _, part := range replacement {
+			if part.Group == fleet.NoGroup {
+				out = append(out, part.Text...)
+			} else if from := m[2*part.Group]; from >= 0 {
+				out = append(out, text[from:m[2*part.Group+1]]...)
+			}
+			if len(out) > MaxText {
+				return nil, errs.New(errs.Invalid, "would be larger than %d MiB", MaxText>>20)
+			}
+		}
+	}
+	if out = append(out, text[end:]...); len(out) > MaxText {
+		return nil, errs.New(errs.Invalid, "would be larger than %d MiB", MaxText>>20)
+	}
+	return out, nil
 }
 
 func (f *patched) takeApart() (err error) {
@@ -264,9 +294,32 @@ func withValues(p fleet.ConfigPatch, values map[string]string) (fleet.ConfigPatc
 	if err != nil || value == nil {
 		return p, nil, err
 	}
+	if p.Op == fleet.PatchRegex {
+		return regexWithValues(p, values)
+	}
 	unknown := fill(value, values)
 	out, err := writeJSON(value)
 	p.Value = []byte(strings.TrimSuffix(string(out), "\n"))
+	return p, unknown, err
+}
+
+// regexWithValues replaces the placeholders in the text of a REGEX patch. The values are
+// text as well: a dollar sign or a backslash in them has no meaning.
+func regexWithValues(p fleet.ConfigPatch, values map[string]string) (out fleet.ConfigPatch, unknown []string, err error) {
+	expr, err := p.Pattern()
+	if err != nil {
+		return p, nil, err
+	}
+	replacement, err := p.Replacement(expr)
+	if err != nil {
+		return p, nil, err
+	}
+	for n, part := range replacement {
+		var more []string
+		replacement[n].Text, more = Substitute(part.Text, values)
+		unknown = append(unknown, more...)
+	}
+	p.Value, err = json.Marshal(replacement.String())
 	return p, unknown, err
 }
 

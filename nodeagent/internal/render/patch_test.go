@@ -89,6 +89,8 @@ func TestWhatCannotBePatchedNamesTheFile(t *testing.T) {
 		{"null in TOML", "a.toml", "", patch(set, "a", "null"), "TOML knows no null"},
 		{"a list in properties", "a.properties", "", patch(set, "a", "[]"), "a property is a string"},
 		{"growth without end", "a.txt", strings.Repeat("x", 1<<10), patch(regex, "x", `"`+strings.Repeat("y", 20<<10)+`"`), "would be larger than 16 MiB"},
+		{"growth of one match without end", "a.txt", strings.Repeat("x", 1<<20), patch(regex, "x+", `"`+strings.Repeat("$0", 100_000)+`"`), "would be larger than 16 MiB"},
+		{"matches without end", "a.txt", strings.Repeat("x", 200_000), patch(regex, "x", `"y"`), "has more than 100000 matches"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -121,6 +123,19 @@ func TestAnEditReplacesPlaceholdersAndThenPatches(t *testing.T) {
 	}
 	if got, err = rules.Edit("deep/a.yml", []byte("b: 1\n")); err != nil || string(got.Content) != "b: 1\na:\n  - \"25570\"\n  - 1\n" {
 		t.Errorf("edited: %q, %v", got.Content, err)
+	}
+}
+
+func TestAValueInARegexPatchIsNoSyntax(t *testing.T) {
+	for _, value := range []string{"a$b", `C:\new\table`, "$0 and ${name}", `end\`, "$", "0"} {
+		for rule, want := range map[string]string{`"%V%"`: value, `"$1%V%"`: "x" + value, `"\\%V%$1"`: value + "x"} {
+			p := patch(fleet.PatchRegex, "(?P<name>x)()()()()()()()()()", rule)
+			p.File = "a.txt"
+			got, err := render.Rules{Patches: []fleet.ConfigPatch{p}, Values: map[string]string{"V": value}}.Edit("a.txt", []byte("x"))
+			if err != nil || string(got.Content) != want {
+				t.Errorf("%s with %q: %q, %v, want %q", rule, value, got.Content, err, want)
+			}
+		}
 	}
 }
 
