@@ -103,7 +103,7 @@ func TestWhatIsNoSettingIsRefused(t *testing.T) {
 		`{"parentVersion":1,"patch":{"security":{"jwtSecret":"x"}}}`:                "patch.security.jwtSecret",
 		`{"parentVersion":1,"patch":{"http":{"cors":{"allowedOrigins":["nope"]}}}}`: "patch.http.cors.allowedOrigins[0]",
 		`{"parentVersion":1,"patch":{"http":{"cors":{"allowedOrigins":[]}},"http.cors.allowedOrigins":[]}}`:       "is given twice",
-		`{"parentVersion":1,"patch":` + strings.Repeat(`{"a":`, 2000) + `1` + strings.Repeat(`}`, 2000) + `}`:     "patch.a.a.a.a.a",
+		`{"parentVersion":1,"patch":` + strings.Repeat(`{"a":`, 90) + `1` + strings.Repeat(`}`, 90) + `}`:         "patch.a.a.a.a.a",
 		`{"parentVersion":1,"patch":{"security":{"jwtExpirationMinutes":0}}}`:                                     "patch.security.jwtExpirationMinutes",
 		`{"parentVersion":1,"patch":{"security":{"jwtExpirationMinutes":43201}}}`:                                 "between 1 and 43200",
 		`{"parentVersion":1,"patch":{"security":{"lockout":{"enabled":"no"}}}}`:                                   "must be true or false",

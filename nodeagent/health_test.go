@@ -284,11 +284,8 @@ func TestAServerThatServesNoMoreIsStartedAgain(t *testing.T) {
 	s.awaitState("aaaaaa", 1, fleet.Online)
 	b.mute.Store(true)
 	c := s.crashes(1)[0]
-	if c.Reason != fleet.ReasonUnhealthy {
+	if c.Reason != fleet.ReasonUnhealthy || !strings.Contains(c.Message, "does not answer") {
 		t.Errorf("%+v", c)
-	}
-	if st := s.status("aaaaaa"); !strings.Contains(st.Message, "does not answer") {
-		t.Errorf("%+v", st)
 	}
 	b.mute.Store(false)
 	// The port is ours in this test and not the server's, so the next run meets a stranger.

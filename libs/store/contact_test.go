@@ -87,32 +87,58 @@ func TestAnEtcdThatIsAwayIsToldOnceAndSoIsItsReturn(t *testing.T) {
 }
 
 func TestAnEtcdThatGoesWhileAWatchIsOpenedIsAway(t *testing.T) {
-	c := storetest.New(t)
-	if _, err := c.Join(t.Context(), time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	back := make(chan struct{})
-	var opening sync.WaitGroup
-	opening.Go(func() {
-		err := c.OpenWatch(t.Context(), func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
-			select { // as gRPC does, it waits for a connection
-			case <-back:
-				return nil, nil
-			case <-ctx.Done():
-				return nil, ctx.Err()
+	for name, connected := range map[string]bool{
+		"no connection for the stream":                false,
+		"the connection lost before the first answer": true,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := storetest.New(t)
+			if _, err := c.Join(t.Context(), time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			back := make(chan struct{})
+			waits := func(ctx context.Context) error { // as gRPC does, for a connection
+				select {
+				case <-back:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			var opening sync.WaitGroup
+			opening.Go(func() {
+				err := c.OpenWatch(t.Context(), func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+					if !connected {
+						if err := waits(ctx); err != nil {
+							return nil, err
+						}
+					}
+					return &waiting{ctx: ctx, first: waits}, nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			await.That(t, "etcd away", func() string {
+				_, away := c.Away()
+				return await.Unless(away, "not away")
+			})
+			close(back)
+			opening.Wait()
+			if _, away := c.Away(); away {
+				t.Error("away though it is back")
 			}
 		})
-		if err != nil {
-			t.Error(err)
-		}
-	})
-	await.That(t, "etcd away", func() string {
-		_, away := c.Away()
-		return await.Unless(away, "not away")
-	})
-	close(back)
-	opening.Wait()
-	if _, away := c.Away(); away {
-		t.Error("away though it is back")
 	}
 }
+
+// waiting is a stream whose first answer is waited for.
+type waiting struct {
+	grpc.ClientStream
+	ctx   context.Context
+	first func(context.Context) error
+}
+
+func (w *waiting) Context() context.Context { return w.ctx }
+
+func (w *waiting) RecvMsg(any) error { return w.first(w.ctx) }

@@ -6,10 +6,14 @@ import (
 	"google.golang.org/grpc"
 )
 
-// OpenWatch opens the stream of a watch by other means than the network.
+// OpenWatch opens the stream of a watch by other means than the network, and receives
+// its first answer.
 func (c *Client) OpenWatch(ctx context.Context, open grpc.Streamer) error {
-	_, err := c.vetStream(ctx, nil, nil, watchMethod, open)
-	return err
+	stream, err := c.vetStream(ctx, nil, nil, watchMethod, open)
+	if err != nil {
+		return err
+	}
+	return stream.RecvMsg(nil)
 }
 
 // MemberWarnings is memberWarnings.

@@ -219,14 +219,49 @@ func (c *Client) vetStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.
 		return nil, status.Error(codes.Unavailable, err.Error()) // the watch tries again
 	}
 	answered := c.contact.asking()
-	vetting, cancel := context.WithTimeout(ctx, vetTimeout)
-	err := c.vet(vetting)
-	cancel()
-	if err != nil {
-		answered(err)
-		return nil, status.Error(codes.Unavailable, err.Error())
-	}
+	ctx, cancel := context.WithCancel(ctx)
 	stream, err := open(ctx, desc, cc, method, opts...) // it waits for a connection, however long
-	answered(wrap("store.vetStream", err))
-	return stream, err
+	if err != nil {
+		cancel()
+		answered(wrap("store.vetStream", err))
+		return nil, err
+	}
+	return &vettedStream{ClientStream: stream, client: c, cancel: cancel, answered: answered}, nil
+}
+
+// vettedStream is the stream of a watch. Its first answer is passed on once etcd is known
+// to be the one that was joined. Before that answer gRPC may lose the connection and
+// open the stream again by itself, on whatever has that address by then.
+type vettedStream struct {
+	grpc.ClientStream
+	client *Client
+	cancel context.CancelFunc
+	// answered is told of the first answer; nil afterwards. Only RecvMsg uses it, which
+	// has one caller at a time.
+	answered func(error)
+}
+
+// RecvMsg receives an answer; Unavailable when etcd is not the one that was joined.
+func (s *vettedStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if s.answered != nil {
+		first := wrap("store.vetStream", err)
+		if err == nil {
+			if first = s.vet(); first != nil {
+				err = status.Error(codes.Unavailable, first.Error())
+			}
+		}
+		s.answered(first)
+		s.answered = nil
+	}
+	if err != nil {
+		s.cancel() // a stream that is left before its end has to be ended
+	}
+	return err
+}
+
+func (s *vettedStream) vet() error {
+	ctx, cancel := context.WithTimeout(s.Context(), vetTimeout)
+	defer cancel()
+	return s.client.vet(ctx)
 }
