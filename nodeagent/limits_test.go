@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -72,7 +73,8 @@ func TestADirectoryThatOutgrowsItsLimitEndsItsInstance(t *testing.T) {
 	plan.Command, plan.OnCrash = "head -c 8m /dev/zero >world; exec cat", fleet.CrashStop
 	s.place(id, 1, plan, 0)
 	st := s.awaitState(id, 1, fleet.Crashed)
-	if st.Reason != fleet.ReasonDiskLimit || !strings.Contains(st.Message, "holds 8 MiB") || !strings.Contains(st.Message, "allows 4") {
+	// The agent may measure the directory before all of the 8 MiB are written.
+	if st.Reason != fleet.ReasonDiskLimit || !regexp.MustCompile(`holds [4-8] MiB, its group allows 4`).MatchString(st.Message) {
 		t.Errorf("%+v", st)
 	}
 	if st := s.status(neighbour); st.State != fleet.Online {
